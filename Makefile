@@ -1,0 +1,123 @@
+# qwick: Qwen3 from the shell.   make | demo | check | bench | install | clean
+# SAN=1 builds with the address and undefined-behaviour sanitizers.
+
+CC ?= gcc
+PREFIX ?= /usr/local
+DESTDIR ?=
+ifeq ($(SAN),1)
+BUILD ?= build/san
+else
+BUILD ?= build
+endif
+DATA := build/testdata
+
+CSTD := -std=gnu11 -D_GNU_SOURCE -Iinclude -Isrc
+WARN := -Wall -Wextra -Wshadow -Wconversion
+ifdef CI
+WARN += -Werror
+endif
+# No contraction: the order of roundings is part of what kernels promise.
+OPT := -O2 -g -fno-math-errno -ffp-contract=off
+ifeq ($(SAN),1)
+OPT := -O1 -g -fno-math-errno -ffp-contract=off -fno-omit-frame-pointer \
+       -fsanitize=address,undefined -fno-sanitize-recover=undefined
+endif
+CFLAGS ?=
+LDFLAGS ?=
+ALL_CFLAGS = $(CSTD) $(WARN) $(OPT) -fopenmp -fvisibility=hidden $(CFLAGS)
+LIBS := -lyajl -lutf8proc -fopenmp -ldl -lm -lpthread
+
+AVX2 := -mavx2 -mfma -mf16c
+AVX512 := $(AVX2) -mavx512f -mavx512bw -mavx512vl -mavx512dq
+
+lib_src := $(wildcard src/base/*.c src/file/*.c src/text/*.c src/kernel/*.c \
+             src/model/*.c src/engine/*.c)
+cli_src := $(wildcard src/cli/*.c)
+lib_obj := $(lib_src:%.c=$(BUILD)/%.o) $(BUILD)/src/file/builtin_data.o
+cli_obj := $(cli_src:%.c=$(BUILD)/%.o)
+unit_src := $(wildcard tests/unit/*.c)
+unit_bin := $(unit_src:tests/unit/%.c=$(BUILD)/tests/%)
+bench_bin := $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
+
+ifeq ($(BUILD),build)
+BIN := qwick
+LIB := libqwick.a
+else
+BIN := $(BUILD)/qwick
+LIB := $(BUILD)/libqwick.a
+endif
+
+.PHONY: all demo check bench install uninstall clean deps test-deps testdata \
+        unit-tests benches
+all: $(BIN) $(LIB)
+
+$(BIN): $(cli_obj) $(LIB)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+$(LIB): $(lib_obj)
+	rm -f $@
+	ar rcs $@ $^
+
+$(BUILD)/src/kernel/k_avx2.o: private ISA := $(AVX2)
+$(BUILD)/src/kernel/k_avx512.o: private ISA := $(AVX512)
+$(BUILD)/src/kernel/%.o: private OPT += $(if $(filter 1,$(SAN)),,-O3)
+
+$(BUILD)/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(ISA) -MMD -MP -c -o $@ $<
+
+$(BUILD)/src/file/builtin_data.o: src/file/builtin_data.S $(wildcard models/demo/*.json) \
+                             models/demo/model.safetensors Makefile
+	@mkdir -p $(@D)
+	$(CC) -c -o $@ $<
+
+$(BUILD)/tests/%: tests/unit/%.c $(LIB) Makefile
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -MMD -MP -o $@ $< $(LIB) -lcmocka $(LIBS)
+
+$(BUILD)/bench/%: bench/%.c $(LIB) Makefile
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -MMD -MP -o $@ $< $(LIB) $(LIBS)
+
+# The genuine tokenizer is kept compressed; tests read the unpacked file.
+testdata: $(DATA)/qwen3-tokenizer/tokenizer.json
+$(DATA)/qwen3-tokenizer/tokenizer.json: tests/data/qwen3-tokenizer/tokenizer.json.xz
+	@mkdir -p $(@D)
+	cp tests/data/qwen3-tokenizer/*.json $(@D)/
+	xz -dc $< >$@.tmp
+	mv $@.tmp $@
+
+unit-tests: $(unit_bin)
+benches: $(bench_bin)
+
+deps:
+	@scripts/install-deps.sh
+test-deps:
+	@scripts/install-deps.sh test
+
+demo: deps
+	@$(MAKE) --no-print-directory -s all
+	./$(BIN) "list all listening tcp ports"
+
+check: test-deps
+	@$(MAKE) --no-print-directory all unit-tests testdata benches CI=1
+	@QWICK=$(abspath $(BIN)) TESTS=$(BUILD)/tests SAN=$(SAN) scripts/run-tests.sh
+
+bench: all benches
+	bench/run.sh
+
+install: all
+	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/qwick
+	install -D -m 644 man/qwick.1 $(DESTDIR)$(PREFIX)/share/man/man1/qwick.1
+	install -D -m 644 $(LIB) $(DESTDIR)$(PREFIX)/lib/libqwick.a
+	install -D -m 644 include/qwick.h $(DESTDIR)$(PREFIX)/include/qwick.h
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/qwick $(DESTDIR)$(PREFIX)/lib/libqwick.a \
+	  $(DESTDIR)$(PREFIX)/share/man/man1/qwick.1 \
+	  $(DESTDIR)$(PREFIX)/include/qwick.h
+
+clean:
+	rm -rf build qwick libqwick.a
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,0 +1,338 @@
+/* qwick: Qwen3 language models on a CPU. The one public header.
+ *
+ * An engine holds what does not change: the mapped checkpoint, its tokenizer
+ * and the thread pool. A session is one timeline of tokens with its KV cache.
+ *
+ *     struct qwick_err e;
+ *     struct qwick_engine *eng;
+ *     struct qwick_engine_options o = qwick_engine_defaults();
+ *     if (qwick_engine_open(&eng, &o, &e)) puts(e.msg);
+ *
+ * Conventions. What can fail returns 0, or -1 with *e set (e may be NULL); on
+ * failure the outputs are NULL or empty. Nothing here prints, exits or aborts.
+ * Arrays that a function hands out are malloc'ed and freed by the caller with
+ * free(), unless stated otherwise. Token ids are int32_t, sizes are size_t and
+ * count elements unless the name says bytes, times are milliseconds.
+ * An engine may be used by one thread at a time. */
+#ifndef QWICK_H
+#define QWICK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define QWICK_VERSION "0.1.0"
+
+/* ---- errors ---------------------------------------------------------- */
+
+/* The values are the exit codes of the command line. */
+enum qwick_err_code {
+    QWICK_OK = 0,
+    QWICK_ERR_RUNTIME = 1, /* a read or write failed, a device is gone */
+    QWICK_ERR_USAGE = 2,   /* an argument, id or value is out of range */
+    QWICK_ERR_MODEL = 3,   /* model missing, corrupt or unsupported */
+    QWICK_ERR_CONTEXT = 4, /* does not fit the context */
+    QWICK_ERR_MEMORY = 5   /* out of memory, predicted or real */
+};
+
+/* msg is one line without the program's name: "FILE: WHAT: why". It may hold
+ * control bytes that came from a file; escape it before a terminal sees it. */
+struct qwick_err {
+    enum qwick_err_code code;
+    char msg[1020];
+};
+
+/* ---- engine ---------------------------------------------------------- */
+
+struct qwick_engine;
+
+enum qwick_kv { QWICK_KV_DEFAULT, QWICK_KV_F16, QWICK_KV_F32 };
+
+struct qwick_engine_options {
+    const char *model;    /* directory, or hub id in the local Hugging Face
+                             cache; NULL: the built-in demo model */
+    const char *isa;      /* cap on the kernels: "ref", "avx2", "avxvnni",
+                             "avx512", "avx512bf16"; NULL: the best the CPU
+                             has. Above the CPU's level: QWICK_ERR_USAGE */
+    int threads;          /* 0: physical cores within affinity and cgroup */
+    bool exact;           /* one fixed order of sums, f32 everywhere, no BLAS */
+    enum qwick_kv kv;     /* default: f16, f32 when exact */
+    size_t prefill_chunk; /* tokens a prefill pass, 0: 512 */
+    bool preload;         /* copy the weights to huge pages at open */
+    bool tokenizer_only;  /* read no weights; sessions cannot be made */
+};
+
+struct qwick_engine_options qwick_engine_defaults(void);
+
+/* Open a checkpoint. Every file is checked before this returns; weights are
+ * mapped, not read. A checkpoint without tokenizer.json opens: functions that
+ * need the tokenizer then fail with QWICK_ERR_MODEL. */
+int qwick_engine_open(struct qwick_engine **out,
+                      const struct qwick_engine_options *o,
+                      struct qwick_err *e);
+void qwick_engine_close(struct qwick_engine *eng);
+
+/* What qwick_engine_open found worth a line on stderr (an unknown chat
+ * template, a stop id outside the vocabulary). NULL from index n on.
+ * note: what only -v should show. Borrowed from the engine. */
+const char *qwick_engine_warning(const struct qwick_engine *eng, size_t i);
+const char *qwick_engine_note(const struct qwick_engine *eng, size_t i);
+
+/* Facts for people and for `inspect`. Strings are borrowed from the engine. */
+struct qwick_info {
+    const char *model;       /* as asked for; "qwick-demo" when built in */
+    const char *path;        /* the directory that was opened */
+    const char *model_type;  /* config.json: model_type */
+    const char *weights_dtype;
+    const char *template_name; /* "qwen3", "unknown" or "none" */
+    const char *rope_type;   /* "default" or "yarn" */
+    const char *isa;         /* kernels in use */
+    const char *cpu;         /* the best level this CPU has */
+    const char *kv_dtype;
+    const char *gemm;        /* what computes prefill: "openblas" or "own" */
+    int threads;
+    size_t vocab_size, tokenizer_size, d_model, d_ff, n_layers, n_heads,
+        n_kv_heads, head_dim, n_ctx_max, sliding_window;
+    double rope_theta, rms_eps;
+    bool tied_head, attention_bias, has_tokenizer, has_weights;
+    size_t n_params;         /* of the tensors that the model uses */
+    size_t weight_bytes;     /* the same in bytes, as mapped */
+    size_t decode_bytes;     /* weights read for one token (embedding: a row) */
+    size_t kv_token_bytes;   /* KV cache a token */
+    const int32_t *stop_ids;
+    size_t n_stop_ids;
+    double load_ms;          /* of qwick_engine_open */
+};
+const struct qwick_info *qwick_engine_info(const struct qwick_engine *eng);
+
+struct qwick_tensor {
+    const char *name;  /* as stored; not NUL-free if the file is hostile */
+    const char *dtype; /* "BF16" … */
+    const char *file;
+    size_t shape[8];
+    size_t rank, bytes;
+    bool used; /* the model reads it */
+};
+/* The i-th tensor of the checkpoint in file order; -1 from the end on. */
+int qwick_tensor_at(const struct qwick_engine *eng, size_t i,
+                    struct qwick_tensor *out);
+
+/* ---- tokens ---------------------------------------------------------- */
+
+/* Text to ids, as Hugging Face's tokenizer does with add_special_tokens=False.
+ * special: text such as "<|im_end|>" becomes the added token; else plain text.
+ * Bytes that are no UTF-8 are kept: each becomes its byte token. */
+int qwick_tokenize(const struct qwick_engine *eng, const char *text,
+                   size_t n_bytes, bool special, int32_t **ids, size_t *n_ids,
+                   struct qwick_err *e);
+
+/* Ids to exact bytes (NUL-terminated for convenience; *n_bytes excludes it).
+ * skip_special leaves out added tokens flagged special. An id that the
+ * tokenizer does not have is QWICK_ERR_USAGE. */
+int qwick_detokenize(const struct qwick_engine *eng, const int32_t *ids,
+                     size_t n_ids, bool skip_special, char **text,
+                     size_t *n_bytes, struct qwick_err *e);
+
+/* ---- chat ------------------------------------------------------------ */
+
+enum qwick_think { QWICK_THINK_AUTO, QWICK_THINK_ON, QWICK_THINK_OFF };
+
+struct qwick_chat_options {
+    bool add_generation_prompt;
+    enum qwick_think think; /* AUTO: the template is not told */
+};
+
+/* The prompt text of a chat, byte for byte what the checkpoint's template
+ * gives. json: an array of messages, or an object {"messages", "tools"?,
+ * "add_generation_prompt"?, "enable_thinking"?} whose last two, when there and
+ * not null, win over *o. */
+int qwick_render(const struct qwick_engine *eng, const char *json,
+                 size_t n_bytes, const struct qwick_chat_options *o,
+                 char **text, size_t *n_text, struct qwick_err *e);
+
+/* The ids of the same text. Unless allow_special, only the template's own
+ * pieces can become added tokens: a message saying "<|im_end|>" stays text.
+ * prefill (NULL: none) is text put at the start of the answer.
+ * *in_think: the prompt ends inside an open <think> block. */
+int qwick_chat_encode(const struct qwick_engine *eng, const char *json,
+                      size_t n_bytes, const struct qwick_chat_options *o,
+                      bool allow_special, const char *prefill,
+                      size_t n_prefill, int32_t **ids, size_t *n_ids,
+                      bool *in_think, struct qwick_err *e);
+
+/* ---- sessions -------------------------------------------------------- */
+
+struct qwick_session;
+
+/* n_ctx: most tokens the session may hold; 0: the model's maximum. No memory
+ * is taken for it: the KV cache grows by pages as tokens come. */
+int qwick_session_create(struct qwick_session **out, struct qwick_engine *eng,
+                         size_t n_ctx, struct qwick_err *e);
+void qwick_session_free(struct qwick_session *s);
+
+/* Make the session's context equal tokens[0..n), n >= 1. Only what follows the
+ * longest common prefix with the present context is evaluated, at least the
+ * last token. Afterwards all n tokens are in the cache and the logits belong
+ * to tokens[n-1]. Longer than n_ctx: QWICK_ERR_CONTEXT. On failure the context
+ * is a prefix of the old one or of tokens. */
+int qwick_session_sync(struct qwick_session *s, const int32_t *tokens,
+                       size_t n, struct qwick_err *e);
+
+/* Append one token: cache n + 1, logits are the token's. */
+int qwick_session_decode(struct qwick_session *s, int32_t token,
+                         struct qwick_err *e);
+
+/* Drop all but the first n tokens; logits are undefined until the next sync
+ * or decode. n larger than the length: QWICK_ERR_USAGE. */
+int qwick_session_rollback(struct qwick_session *s, size_t n,
+                           struct qwick_err *e);
+
+size_t qwick_session_length(const struct qwick_session *s);
+size_t qwick_session_limit(const struct qwick_session *s);
+size_t qwick_session_kv_bytes(const struct qwick_session *s);
+
+/* f32 [vocab_size] of the last token, unmasked; valid until the next call on
+ * the session. */
+const float *qwick_session_logits(const struct qwick_session *s);
+
+/* Called during long prefills with tokens done and to do. */
+typedef void (*qwick_progress_fn)(void *ctx, size_t done, size_t total);
+void qwick_session_progress(struct qwick_session *s, qwick_progress_fn fn,
+                            void *ctx);
+
+/* Stops a prefill at the next chunk (and a generation at the next token) when
+ * *flag becomes nonzero; may be set from a signal handler. NULL: never. */
+void qwick_session_interrupt(struct qwick_session *s,
+                             const volatile int *flag);
+
+/* Logits of every position of a prompt, in order: row(ctx, pos, logits) with
+ * logits f32 [vocab_size]. A nonzero return stops with QWICK_ERR_RUNTIME. The
+ * session is reset first and holds the tokens afterwards. */
+typedef int (*qwick_row_fn)(void *ctx, size_t pos, const float *logits);
+int qwick_session_all_logits(struct qwick_session *s, const int32_t *tokens,
+                             size_t n, qwick_row_fn row, void *ctx,
+                             struct qwick_err *e);
+
+/* ---- sampling and generation ----------------------------------------- */
+
+/* Applied in this order (Hugging Face's): penalties, temperature, top-k,
+ * top-p, min-p, draw. Neutral values switch a step off. */
+struct qwick_sampling {
+    float temperature; /* 0: greedy, the lowest id among equals */
+    int top_k;         /* 0: off; ties with the k-th are kept */
+    float top_p;       /* 1: off; the token that crosses p is kept */
+    float min_p;       /* 0: off; relative to the likeliest */
+    float repeat_penalty;    /* 1: off; >0, of prompt and answer */
+    float presence_penalty;  /* 0: off; of the answer so far */
+    float frequency_penalty; /* 0: off; of the answer so far */
+    uint64_t seed;           /* draw i depends on (seed, i) alone */
+};
+
+/* Greedy, or what generation_config.json asks for; where that says Qwen3's
+ * thinking values (0.6, 0.95, 20) and thinking is off: 0.7, 0.8, 20. */
+struct qwick_sampling qwick_sampling_defaults(const struct qwick_engine *eng,
+                                              bool think_off);
+/* The same with every step off and temperature 1: where a sampling flag was
+ * given but the checkpoint asks for greedy. */
+struct qwick_sampling qwick_sampling_neutral(void);
+
+enum qwick_finish {
+    QWICK_FINISH_STOP,
+    QWICK_FINISH_STOP_STRING,
+    QWICK_FINISH_LENGTH,
+    QWICK_FINISH_CONTEXT,
+    QWICK_FINISH_LOOP,
+    QWICK_FINISH_INTERRUPTED
+};
+const char *qwick_finish_name(enum qwick_finish f);
+
+enum qwick_channel { QWICK_TEXT, QWICK_THINKING };
+
+/* One candidate of --logprobs: log-probability before any sampler. */
+struct qwick_logprob {
+    int32_t id;
+    float logprob;
+};
+
+/* A token was chosen. Also called for the stop token. text: the complete UTF-8
+ * characters that this token sets free on its channel, maybe none. top: the
+ * n_top likeliest when logprobs were asked for, else NULL. A nonzero return
+ * ends the generation as interrupted. All borrowed. */
+struct qwick_token_event {
+    int32_t id;
+    enum qwick_channel channel;
+    const char *text;
+    size_t n_text;
+    float logprob; /* of id; 0 without logprobs */
+    const struct qwick_logprob *top;
+    size_t n_top;
+};
+typedef int (*qwick_token_fn)(void *ctx, const struct qwick_token_event *ev);
+
+struct qwick_generate_options {
+    struct qwick_sampling sampling;
+    size_t max_tokens; /* 0: until a stop or the end of the context */
+    const char *const *stop; /* stop strings, matched on bytes */
+    size_t n_stop;
+    bool ignore_eos; /* stop ids are never drawn */
+    bool in_think;   /* from qwick_chat_encode */
+    bool no_think;   /* do not look for think blocks (raw prompts) */
+    bool profile;    /* fill per_token_ms and sample_ms */
+    size_t loop_guard; /* stop when one period of ids fills the last N; 0: off */
+    size_t logprobs; /* candidates in each event; 0: off */
+    qwick_token_fn on_token;
+    void *on_token_ctx;
+};
+struct qwick_generate_options qwick_generate_defaults(void);
+
+struct qwick_result {
+    int32_t *tokens; /* generated ids, thinking and stop token included */
+    size_t n_tokens;
+    char *text; /* NUL-terminated, n_text excludes it */
+    size_t n_text;
+    char *thinking; /* NULL when there was none */
+    size_t n_thinking;
+    enum qwick_finish finish;
+    size_t n_prompt, n_cached; /* cached: prompt tokens not evaluated again */
+    uint64_t seed;
+    double prefill_ms; /* prompt's forward and the first token's sampling */
+    double total_ms;   /* prefill and decode */
+    double *per_token_ms; /* [n_per_token], a decode step each; profile only */
+    double *sample_ms;    /* [n_per_token], the sampler's share of it */
+    size_t n_per_token;
+};
+
+/* Prompt in, answer out: session_sync, then sample and decode until a stop id,
+ * a stop string, max_tokens or the end of the context. *r is always in a state
+ * that qwick_result_free takes. */
+int qwick_generate(struct qwick_session *s, const int32_t *prompt, size_t n,
+                   const struct qwick_generate_options *o,
+                   struct qwick_result *r, struct qwick_err *e);
+void qwick_result_free(struct qwick_result *r);
+
+/* ---- limits of this machine ------------------------------------------ */
+
+/* Read bandwidth in bytes a second of a sweep by all of the engine's threads
+ * over the weights' mapping, or over anonymous memory when the weights are
+ * smaller than 256 MiB. Runs for about ms milliseconds. -1 on failure. */
+double qwick_bench_bandwidth(struct qwick_engine *eng, double ms);
+
+/* Peak of the units that the engine's kernels use, in floating-point
+ * operations a second (a multiply-add is two), by register-only loops on all
+ * of its threads for about ms milliseconds. */
+double qwick_bench_peak(struct qwick_engine *eng, double ms);
+
+/* Floating-point operations of a forward pass over n tokens that follow pos
+ * others: 2 a weight and token, attention's two products, the head once. */
+double qwick_forward_flops(const struct qwick_engine *eng, size_t pos,
+                           size_t n);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

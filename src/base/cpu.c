@@ -1,0 +1,230 @@
+#include "base/cpu.h"
+
+#include <cpuid.h>
+#include <dirent.h>
+#include <math.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[ISA_COUNT] = {"ref", "avx2", "avxvnni",
+                                             "avx512", "avx512bf16"};
+
+const char *isa_name(enum isa l)
+{
+    return names[l];
+}
+
+int isa_parse(const char *name, enum isa *out)
+{
+    for (int i = 0; i < ISA_COUNT; i++) {
+        if (!strcmp(name, names[i])) {
+            *out = (enum isa)i;
+            return 0;
+        }
+    }
+    return -1;
+}
+
+static uint64_t read_xcr0(void)
+{
+    uint32_t lo, hi;
+    __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+    return (uint64_t)hi << 32 | lo;
+}
+
+/* Register names follow Intel's manual, volume 2, CPUID. */
+bool cpu_has(enum isa l)
+{
+    unsigned a, b, c, d;
+    if (l == ISA_REF)
+        return true;
+    if (!__get_cpuid(1, &a, &b, &c, &d))
+        return false;
+    const unsigned fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28,
+                   f16c = 1u << 29;
+    const unsigned need = fma | osxsave | avx | f16c;
+    if ((c & need) != need || (read_xcr0() & 0x6) != 0x6)
+        return false;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & 1u << 5))
+        return false;
+    if (l == ISA_AVX2)
+        return true;
+    bool avx512 = (read_xcr0() & 0xE6) == 0xE6 && (b & 1u << 16) /* F */ &&
+                  (b & 1u << 17) /* DQ */ && (b & 1u << 30) /* BW */ &&
+                  (b & 1u << 31) /* VL */ && (c & 1u << 11) /* VNNI */;
+    if (l == ISA_AVX512)
+        return avx512;
+    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d))
+        return false;
+    if (l == ISA_AVXVNNI)
+        return a & 1u << 4;
+    return avx512 && (a & 1u << 5);
+}
+
+enum isa cpu_best(void)
+{
+    for (int l = ISA_COUNT - 1; l > 0; l--)
+        if (cpu_has((enum isa)l))
+            return (enum isa)l;
+    return ISA_REF;
+}
+
+int cpu_logical(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set))
+        return 1;
+    int n = CPU_COUNT(&set);
+    return n > 0 ? n : 1;
+}
+
+/* One line of a small file; false when there is none. */
+static bool read_line(const char *path, char *out, int n)
+{
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return false;
+    bool ok = fgets(out, n, f) != NULL;
+    fclose(f);
+    return ok;
+}
+
+/* CPUs of the affinity mask of which no sibling came before. */
+static int physical_cores(void)
+{
+    cpu_set_t set, seen;
+    if (sched_getaffinity(0, sizeof set, &set))
+        return 1;
+    CPU_ZERO(&seen);
+    int n = 0;
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &set))
+            continue;
+        char path[96], line[256];
+        snprintf(path, sizeof path,
+                 "/sys/devices/system/cpu/cpu%zu/topology/"
+                 "thread_siblings_list",
+                 cpu);
+        size_t first = cpu;
+        if (read_line(path, line, sizeof line)) {
+            /* "0,4" or "0-1": the group is named by its lowest number */
+            char *end;
+            long v = strtol(line, &end, 10);
+            if (end != line && v >= 0 && v < CPU_SETSIZE)
+                first = (size_t)v;
+        }
+        if (!CPU_ISSET(first, &seen)) {
+            CPU_SET(first, &seen);
+            n++;
+        }
+    }
+    return n > 0 ? n : 1;
+}
+
+/* Path of this process's cgroup for a controller ("" is the unified one). */
+static bool cgroup_path(const char *controller, char *out, size_t n)
+{
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    if (!f)
+        return false;
+    char line[1024];
+    bool found = false;
+    while (!found && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = '\0';
+        char *list = strchr(line, ':');
+        char *path = list ? strchr(list + 1, ':') : NULL;
+        if (!path)
+            continue;
+        *path++ = '\0';
+        list++;
+        if (*controller ? strstr(list, controller) != NULL : !*list) {
+            int len = snprintf(out, n, "%s", strcmp(path, "/") ? path : "");
+            found = len >= 0 && (size_t)len < n;
+        }
+    }
+    fclose(f);
+    return found;
+}
+
+/* Smallest value that visit() finds from the process's group up to the root. */
+static double cgroup_min(const char *root, const char *controller,
+                         double (*visit)(const char *dir))
+{
+    char group[900];
+    double best = INFINITY;
+    if (!cgroup_path(controller, group, sizeof group))
+        return best;
+    for (;;) {
+        char dir[1024];
+        snprintf(dir, sizeof dir, "%s%s", root, group);
+        best = fmin(best, visit(dir));
+        char *slash = strrchr(group, '/');
+        if (!slash)
+            return best;
+        *slash = '\0';
+    }
+}
+
+static double read_number(const char *dir, const char *file)
+{
+    char path[1100], line[128], *end;
+    snprintf(path, sizeof path, "%s/%s", dir, file);
+    if (!read_line(path, line, sizeof line))
+        return NAN;
+    double v = strtod(line, &end);
+    return end == line ? NAN : v;
+}
+
+static double quota_v2(const char *dir)
+{
+    char path[1100], line[128];
+    snprintf(path, sizeof path, "%s/cpu.max", dir);
+    long long quota, period;
+    if (!read_line(path, line, sizeof line) ||
+        sscanf(line, "%lld %lld", &quota, &period) != 2 || period <= 0)
+        return INFINITY;
+    return (double)quota / (double)period;
+}
+
+static double quota_v1(const char *dir)
+{
+    double quota = read_number(dir, "cpu.cfs_quota_us");
+    double period = read_number(dir, "cpu.cfs_period_us");
+    return quota > 0 && period > 0 ? quota / period : INFINITY;
+}
+
+int cpu_default_threads(void)
+{
+    int n = physical_cores();
+    double quota = fmin(cgroup_min("/sys/fs/cgroup", "", quota_v2),
+                        cgroup_min("/sys/fs/cgroup/cpu", "cpu", quota_v1));
+    if (quota < n)
+        n = (int)quota;
+    return n > 0 ? n : 1;
+}
+
+static double memory_left_v2(const char *dir)
+{
+    double max = read_number(dir, "memory.max"); /* "max" reads as NaN */
+    double now = read_number(dir, "memory.current");
+    return max >= now ? max - now : INFINITY;
+}
+
+size_t cpu_available_memory(void)
+{
+    FILE *f = fopen("/proc/meminfo", "re");
+    double avail = INFINITY;
+    if (f) {
+        char line[128];
+        unsigned long long kb;
+        while (fgets(line, sizeof line, f))
+            if (sscanf(line, "MemAvailable: %llu", &kb) == 1)
+                avail = (double)kb * 1024;
+        fclose(f);
+    }
+    avail = fmin(avail, cgroup_min("/sys/fs/cgroup", "", memory_left_v2));
+    return isfinite(avail) ? (size_t)avail : 0;
+}

@@ -1,0 +1,34 @@
+/* What this machine has: instruction sets, cores, memory. */
+#ifndef BASE_CPU_H
+#define BASE_CPU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Levels of kernels; each includes those before it, but for AVXVNNI, which
+ * adds to AVX2 only. */
+enum isa { ISA_REF, ISA_AVX2, ISA_AVXVNNI, ISA_AVX512, ISA_AVX512BF16, ISA_COUNT };
+
+const char *isa_name(enum isa l);
+/* "avx2" to a level; -1 when unknown. */
+int isa_parse(const char *name, enum isa *out);
+
+/* Whether CPU and operating system (xgetbv) support the level:
+ *   AVX2        AVX2, FMA, F16C
+ *   AVXVNNI     AVX2 level and AVX-VNNI (256 bit)
+ *   AVX512      F, BW, VL, DQ, VNNI
+ *   AVX512BF16  AVX512 level and AVX512_BF16 */
+bool cpu_has(enum isa l);
+enum isa cpu_best(void);
+
+/* Cores to use by default: physical cores (one a sibling group) in the
+ * affinity mask, at most the cgroup's CPU quota rounded down, at least 1. */
+int cpu_default_threads(void);
+/* Logical CPUs in the affinity mask. */
+int cpu_logical(void);
+
+/* Bytes that can still be allocated without swapping: MemAvailable of
+ * /proc/meminfo, at most the cgroup's remaining limit. 0 when unknown. */
+size_t cpu_available_memory(void);
+
+#endif

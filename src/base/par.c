@@ -1,0 +1,109 @@
+#include "base/par.h"
+
+#include <immintrin.h>
+#include <omp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#include "base/clock.h"
+
+/* Spins before giving the processor away: long enough for any skew between
+ * cores that both run, short beside a time slice. */
+enum { SPINS = 20000 };
+
+struct par_team {
+    int n_threads;
+    _Alignas(64) atomic_int arrived;
+    _Alignas(64) atomic_uint generation;
+    _Alignas(64) atomic_size_t next;
+};
+
+static void *probe_wait(void *arg)
+{
+    pthread_mutex_t *gate = arg;
+    pthread_mutex_lock(gate);
+    pthread_mutex_unlock(gate);
+    return NULL;
+}
+
+int par_probe(int n_threads)
+{
+    enum { MAX = 1024 };
+    pthread_t threads[MAX];
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    int want = n_threads - 1 < MAX ? n_threads - 1 : MAX;
+    int n = 0;
+    pthread_mutex_lock(&gate);
+    while (n < want && !pthread_create(&threads[n], NULL, probe_wait, &gate))
+        n++;
+    pthread_mutex_unlock(&gate);
+    for (int i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+    return n + 1;
+}
+
+void par_run(int n_threads, par_fn fn, void *ctx)
+{
+    struct par_team team = {.n_threads = n_threads};
+    if (n_threads <= 1) {
+        team.n_threads = 1;
+        fn(ctx, &team, 0, 1);
+        return;
+    }
+#pragma omp parallel num_threads(n_threads)
+    {
+        /* OpenMP may give fewer threads than asked for; the team is what came.
+         * The implicit barrier of `single` publishes it. */
+#pragma omp single
+        team.n_threads = omp_get_num_threads();
+        fn(ctx, &team, omp_get_thread_num(), team.n_threads);
+    }
+}
+
+void par_barrier(struct par_team *team)
+{
+    unsigned gen =
+        atomic_load_explicit(&team->generation, memory_order_relaxed);
+    int before =
+        atomic_fetch_add_explicit(&team->arrived, 1, memory_order_acq_rel);
+    if (before == team->n_threads - 1) {
+        atomic_store_explicit(&team->arrived, 0, memory_order_relaxed);
+        atomic_store_explicit(&team->next, 0, memory_order_relaxed);
+        atomic_store_explicit(&team->generation, gen + 1,
+                              memory_order_release);
+        return;
+    }
+    for (int i = 0; atomic_load_explicit(&team->generation,
+                                         memory_order_acquire) == gen;) {
+        if (i < SPINS) {
+            _mm_pause();
+            i++;
+        } else {
+            sched_yield();
+        }
+    }
+}
+
+int par_next(struct par_team *team, size_t n, size_t grain, size_t *begin,
+             size_t *end)
+{
+    size_t at =
+        atomic_fetch_add_explicit(&team->next, grain, memory_order_relaxed);
+    if (at >= n)
+        return 0;
+    *begin = at;
+    *end = at + grain < n ? at + grain : n;
+    return 1;
+}
+
+void par_split(size_t n, size_t align, int tid, int n_threads, size_t *begin,
+               size_t *end)
+{
+    size_t units = (n + align - 1) / align;
+    size_t t = (size_t)tid, p = (size_t)n_threads;
+    size_t from = units / p * t + (t < units % p ? t : units % p);
+    size_t count = units / p + (t < units % p);
+    *begin = from * align < n ? from * align : n;
+    *end = (from + count) * align < n ? (from + count) * align : n;
+}

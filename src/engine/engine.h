@@ -1,0 +1,61 @@
+/* What the public structs hold. */
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "file/checkpoint.h"
+#include "file/safetensors.h"
+#include "model/model.h"
+#include "model/scratch.h"
+#include "text/bpe.h"
+#include "text/chat.h"
+
+struct notes {
+    char **lines;
+    size_t n;
+};
+
+struct qwick_engine {
+    struct checkpoint *ck;
+    struct st_set *weights; /* NULL with tokenizer_only */
+    struct model model;
+    struct bpe *bpe; /* NULL when the checkpoint has no tokenizer.json */
+    enum chat_template template;
+    enum dtype kv_dtype;
+    unsigned char *blocked; /* [vocab_size] ids without text, or NULL */
+    int32_t think_open, think_close; /* ids, or -1 */
+    struct qwick_info info;
+    struct notes warnings, notes;
+};
+
+struct qwick_session {
+    struct qwick_engine *eng;
+    struct kv_cache kv;
+    struct scratch *scratch;
+    int32_t *tokens; /* [cap] the first kv.n are in the cache */
+    size_t cap;
+    size_t limit;
+    float *logits; /* [vocab_size] */
+    size_t n_cached; /* of the last sync: tokens not evaluated again */
+    qwick_progress_fn progress;
+    void *progress_ctx;
+    const volatile int *interrupt;
+};
+
+/* Set when a sync stopped because of the interrupt flag: a runtime error whose
+ * message is this. */
+#define SESSION_INTERRUPTED "interrupted"
+
+static inline bool session_interrupted(const struct qwick_session *s)
+{
+    return s->interrupt && *s->interrupt;
+}
+
+/* Tokenizer of the engine, or QWICK_ERR_MODEL. */
+int engine_need_tokenizer(const struct qwick_engine *eng, struct qwick_err *e);
+
+#endif

@@ -1,0 +1,386 @@
+/* Opening a checkpoint: config, tokenizer, template, weights. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/par.h"
+#include "engine/engine.h"
+#include "file/json.h"
+
+enum { DEFAULT_CHUNK = 512, MAX_CHUNK = 1 << 16, MAX_THREADS = 1024 };
+
+struct qwick_engine_options qwick_engine_defaults(void)
+{
+    return (struct qwick_engine_options){0};
+}
+
+/* A line more for people; when memory is short it is dropped. */
+__attribute__((format(printf, 2, 3))) static void
+add_note(struct notes *notes, const char *fmt, ...)
+{
+    char *line;
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vasprintf(&line, fmt, ap);
+    va_end(ap);
+    if (n < 0)
+        return;
+    char **lines = realloc(notes->lines, (notes->n + 1) * sizeof *lines);
+    if (!lines) {
+        free(line);
+        return;
+    }
+    notes->lines = lines;
+    notes->lines[notes->n++] = line;
+}
+
+static void free_notes(struct notes *notes)
+{
+    for (size_t i = 0; i < notes->n; i++)
+        free(notes->lines[i]);
+    free(notes->lines);
+}
+
+const char *qwick_engine_warning(const struct qwick_engine *eng, size_t i)
+{
+    return i < eng->warnings.n ? eng->warnings.lines[i] : NULL;
+}
+
+const char *qwick_engine_note(const struct qwick_engine *eng, size_t i)
+{
+    return i < eng->notes.n ? eng->notes.lines[i] : NULL;
+}
+
+const struct qwick_info *qwick_engine_info(const struct qwick_engine *eng)
+{
+    return &eng->info;
+}
+
+int engine_need_tokenizer(const struct qwick_engine *eng, struct qwick_err *e)
+{
+    return eng->bpe ? 0
+                    : err_set(e, QWICK_ERR_MODEL,
+                              "%s: tokenizer.json: no such file, so that only "
+                              "token ids can be used",
+                              checkpoint_dir(eng->ck));
+}
+
+static int choose_kernels(struct qwick_engine *eng,
+                          const struct qwick_engine_options *o,
+                          struct qwick_err *e)
+{
+    enum isa best = cpu_best(), level = best;
+    if (o->isa && isa_parse(o->isa, &level))
+        return err_set(e, QWICK_ERR_USAGE,
+                       "isa: %s: is none of ref, avx2, avxvnni, avx512, "
+                       "avx512bf16",
+                       o->isa);
+    eng->model.k = kernels_get(level);
+    if (!eng->model.k)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "isa: %s: this CPU has no more than %s", o->isa,
+                       isa_name(best));
+    if (best == ISA_REF)
+        add_note(&eng->warnings, "this CPU has no AVX2 and FMA: the reference "
+                                 "kernels are slow");
+    eng->info.isa = isa_name(level);
+    eng->info.cpu = isa_name(best);
+    return 0;
+}
+
+static int choose_mode(struct qwick_engine *eng,
+                       const struct qwick_engine_options *o,
+                       struct qwick_err *e)
+{
+    struct model *m = &eng->model;
+    if (o->exact && o->kv == QWICK_KV_F16)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "exact: keeps the KV cache in f32, f16 was asked for");
+    if (o->threads < 0 || o->threads > MAX_THREADS)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "threads: must be from 1 to %d, is %d", MAX_THREADS,
+                       o->threads);
+    if (o->prefill_chunk > MAX_CHUNK)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "prefill chunk: must be from 1 to %d, is %zu", MAX_CHUNK,
+                       o->prefill_chunk);
+    m->exact = o->exact;
+    m->chunk = o->prefill_chunk ? o->prefill_chunk : DEFAULT_CHUNK;
+    int want = o->threads ? o->threads : cpu_default_threads();
+    m->n_threads = par_probe(want);
+    if (m->n_threads < want)
+        add_note(&eng->warnings, "%d of %d threads could be made",
+                 m->n_threads, want);
+    bool f32 = o->exact || o->kv == QWICK_KV_F32;
+    eng->kv_dtype = f32 ? DT_F32 : DT_F16;
+    eng->info.threads = m->n_threads;
+    eng->info.kv_dtype = f32 ? "f32" : "f16";
+    add_note(&eng->notes, "kernels %s of %s, %d threads of %d CPUs, KV %s%s",
+             eng->info.isa, eng->info.cpu, m->n_threads, cpu_logical(),
+             eng->info.kv_dtype, o->exact ? ", exact" : "");
+    return 0;
+}
+
+static int open_tokenizer(struct qwick_engine *eng, struct qwick_err *e)
+{
+    struct map map;
+    bool found;
+    char path[512];
+    checkpoint_path(eng->ck, "tokenizer.json", path, sizeof path);
+    if (checkpoint_map(eng->ck, "tokenizer.json", &map, &found, e))
+        return -1;
+    if (!found)
+        return 0;
+    int rc = bpe_open(&eng->bpe, path, (const char *)map.data, map.size, e);
+    map_close(&map);
+    return rc;
+}
+
+/* The text of a chat_template member: a string, or a list of {name, template}
+ * of which "default" counts. */
+static const struct json_value *template_text(const struct json_value *v)
+{
+    if (json_is(v, JSON_STRING))
+        return v;
+    for (size_t i = 0; json_is(v, JSON_ARRAY) && i < v->len; i++)
+        if (json_equals(json_get(&v->items[i], "name"), "default"))
+            return template_text(json_get(&v->items[i], "template"));
+    return NULL;
+}
+
+static void found_template(struct qwick_engine *eng, const char *path,
+                           const char *text, size_t n)
+{
+    eng->template = chat_recognise(text, n);
+    if (eng->template == CHAT_UNKNOWN)
+        add_note(&eng->warnings,
+                 "%s: chat template: is not one of those known, Qwen3's is "
+                 "used",
+                 path);
+}
+
+/* chat_template.jinja, which wins, and tokenizer_config.json. */
+static int open_template(struct qwick_engine *eng, struct qwick_err *e)
+{
+    struct map map;
+    bool found;
+    char path[512];
+    checkpoint_path(eng->ck, "chat_template.jinja", path, sizeof path);
+    if (checkpoint_map(eng->ck, "chat_template.jinja", &map, &found, e))
+        return -1;
+    if (found) {
+        found_template(eng, path, (const char *)map.data, map.size);
+        map_close(&map);
+    }
+    bool has_jinja = found;
+    checkpoint_path(eng->ck, "tokenizer_config.json", path, sizeof path);
+    if (checkpoint_map(eng->ck, "tokenizer_config.json", &map, &found, e))
+        return -1;
+    if (!found)
+        return 0;
+    struct json_doc *doc;
+    int rc = json_parse(&doc, path, (const char *)map.data, map.size,
+                        QWICK_ERR_MODEL, e);
+    if (!rc) {
+        const struct json_value *root = json_root(doc);
+        const struct json_value *t =
+            template_text(json_get(root, "chat_template"));
+        if (t && !has_jinja)
+            found_template(eng, path, t->str, t->len);
+        const struct json_value *eos = json_get(root, "eos_token");
+        if (json_is(eos, JSON_OBJECT))
+            eos = json_get(eos, "content");
+        int32_t id = json_is(eos, JSON_STRING) && eng->bpe
+                         ? bpe_added_id(eng->bpe, eos->str)
+                         : -1;
+        if (id >= 0)
+            (void)config_add_stop(&eng->model.config, id);
+        json_free(doc);
+    }
+    map_close(&map);
+    return rc;
+}
+
+/* Stop ids that no logit can have are dropped with a warning. */
+static void check_stop_ids(struct qwick_engine *eng)
+{
+    struct config *c = &eng->model.config;
+    size_t n = 0;
+    for (size_t i = 0; i < c->n_stop_ids; i++) {
+        if ((size_t)c->stop_ids[i] < c->vocab_size)
+            c->stop_ids[n++] = c->stop_ids[i];
+        else
+            add_note(&eng->warnings,
+                     "%s: eos_token_id: %d is outside the vocabulary of %zu "
+                     "and ignored",
+                     checkpoint_dir(eng->ck), c->stop_ids[i], c->vocab_size);
+    }
+    c->n_stop_ids = n;
+}
+
+/* Rows of the head beyond the tokenizer are padding: never drawn. */
+static int block_ids(struct qwick_engine *eng, struct qwick_err *e)
+{
+    size_t n = eng->model.config.vocab_size;
+    if (!eng->bpe)
+        return 0;
+    eng->blocked = malloc(n);
+    if (!eng->blocked)
+        return err_oom(e, n);
+    for (size_t i = 0; i < n; i++)
+        eng->blocked[i] = !bpe_has(eng->bpe, (int32_t)i);
+    if (bpe_size(eng->bpe) > n)
+        add_note(&eng->warnings,
+                 "%s: tokenizer.json has ids up to %zu, config.json a "
+                 "vocab_size of %zu",
+                 checkpoint_dir(eng->ck), bpe_size(eng->bpe) - 1, n);
+    return 0;
+}
+
+static void fill_info(struct qwick_engine *eng)
+{
+    const struct model *m = &eng->model;
+    const struct config *c = &m->config;
+    struct qwick_info *i = &eng->info;
+    i->model = checkpoint_name(eng->ck);
+    i->path = checkpoint_dir(eng->ck);
+    i->model_type = c->model_type;
+    i->template_name = eng->template == CHAT_QWEN3     ? "qwen3"
+                       : eng->template == CHAT_UNKNOWN ? "unknown"
+                                                       : "none";
+    i->rope_type = c->rope == ROPE_YARN     ? "yarn"
+                   : c->rope == ROPE_LINEAR ? "linear"
+                                            : "default";
+    i->vocab_size = c->vocab_size;
+    i->tokenizer_size = eng->bpe ? bpe_size(eng->bpe) : 0;
+    i->has_tokenizer = eng->bpe != NULL;
+    i->d_model = c->d_model;
+    i->d_ff = c->d_ff;
+    i->n_layers = c->n_layers;
+    i->n_heads = c->n_heads;
+    i->n_kv_heads = c->n_kv_heads;
+    i->head_dim = c->head_dim;
+    i->n_ctx_max = c->n_ctx_max;
+    i->sliding_window = c->sliding_window;
+    i->rope_theta = c->rope_theta;
+    i->rms_eps = c->rms_eps;
+    i->tied_head = c->tied_head;
+    i->attention_bias = c->attention_bias;
+    i->stop_ids = c->stop_ids;
+    i->n_stop_ids = c->n_stop_ids;
+    i->gemm = m->exact ? "own" : "openblas";
+    i->weights_dtype = "none";
+    if (!eng->weights)
+        return;
+    i->has_weights = true;
+    i->weights_dtype = dtype_name(m->layers[0].q_proj.dtype);
+    i->n_params = m->weights.n_params;
+    i->weight_bytes = m->weights.n_bytes;
+    i->decode_bytes = model_decode_bytes(m);
+    i->kv_token_bytes = 2 * c->n_layers * c->n_kv_heads * c->head_dim *
+                        dtype_bytes(eng->kv_dtype);
+}
+
+static int open_weights(struct qwick_engine *eng,
+                        const struct qwick_engine_options *o,
+                        struct qwick_err *e)
+{
+    struct model *m = &eng->model;
+    if (st_open(&eng->weights, eng->ck, e) ||
+        model_open(m, eng->ck, eng->weights, e))
+        return -1;
+    if (o->preload && model_preload(m, e))
+        return -1;
+    check_stop_ids(eng);
+    return block_ids(eng, e);
+}
+
+/* config.json is not needed for text alone: a folder with just the tokenizer's
+ * files will do. */
+static int open_config(struct qwick_engine *eng, bool optional,
+                       struct qwick_err *e)
+{
+    struct map map;
+    bool found;
+    if (optional) {
+        if (checkpoint_map(eng->ck, "config.json", &map, &found, e))
+            return -1;
+        if (!found)
+            return 0;
+        map_close(&map);
+        /* of a model that this version cannot run, the text still works */
+        if (config_load(&eng->model.config, eng->ck, NULL))
+            eng->model.config = (struct config){0};
+        return 0;
+    }
+    return config_load(&eng->model.config, eng->ck, e);
+}
+
+int qwick_engine_open(struct qwick_engine **out,
+                      const struct qwick_engine_options *o,
+                      struct qwick_err *e)
+{
+    *out = NULL;
+    double start = clock_ms();
+    struct qwick_engine *eng = calloc(1, sizeof *eng);
+    if (!eng)
+        return err_oom(e, sizeof *eng);
+    eng->think_open = eng->think_close = -1;
+    if (choose_kernels(eng, o, e) || choose_mode(eng, o, e) ||
+        checkpoint_open(&eng->ck, o->model, e) ||
+        open_config(eng, o->tokenizer_only, e) || open_tokenizer(eng, e) ||
+        open_template(eng, e))
+        goto fail;
+    if (o->tokenizer_only && engine_need_tokenizer(eng, e))
+        goto fail;
+    if (!o->tokenizer_only && open_weights(eng, o, e))
+        goto fail;
+    if (eng->bpe) {
+        eng->think_open = bpe_added_id(eng->bpe, "<think>");
+        eng->think_close = bpe_added_id(eng->bpe, "</think>");
+    }
+    if (eng->template == CHAT_NONE)
+        add_note(&eng->notes, "%s: no chat template: prompts are used raw",
+                 checkpoint_dir(eng->ck));
+    fill_info(eng);
+    eng->info.load_ms = clock_ms() - start;
+    *out = eng;
+    return 0;
+fail:
+    qwick_engine_close(eng);
+    return -1;
+}
+
+void qwick_engine_close(struct qwick_engine *eng)
+{
+    if (!eng)
+        return;
+    model_close(&eng->model);
+    st_close(eng->weights);
+    bpe_close(eng->bpe);
+    checkpoint_close(eng->ck);
+    free(eng->blocked);
+    free_notes(&eng->warnings);
+    free_notes(&eng->notes);
+    free(eng);
+}
+
+int qwick_tensor_at(const struct qwick_engine *eng, size_t i,
+                    struct qwick_tensor *out)
+{
+    if (!eng->weights || i >= st_count(eng->weights))
+        return -1;
+    const struct st_tensor *t = st_at(eng->weights, i);
+    *out = (struct qwick_tensor){.name = t->name,
+                                 .dtype = dtype_name(t->dtype),
+                                 .file = t->file,
+                                 .rank = t->rank,
+                                 .bytes = t->n_bytes,
+                                 .used = eng->model.weights.used[i]};
+    memcpy(out->shape, t->shape, sizeof out->shape);
+    return 0;
+}

@@ -1,0 +1,40 @@
+/* From logits to a token: penalties, temperature, top-k, top-p, min-p, draw. */
+#ifndef ENGINE_SAMPLER_H
+#define ENGINE_SAMPLER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "kernel/kernel.h"
+
+struct sampler;
+
+/* blocked: [vocab_size] nonzero where an id may never be drawn; borrowed, NULL:
+ * none. Values of *o out of range: QWICK_ERR_USAGE. */
+int sampler_create(struct sampler **out, const struct qwick_sampling *o,
+                   size_t vocab_size, const unsigned char *blocked,
+                   const struct kernels *k, struct qwick_err *e);
+void sampler_free(struct sampler *s);
+
+/* Make a token of the prompt known to the repetition penalty. */
+void sampler_see_prompt(struct sampler *s, int32_t id);
+
+/* Draw the next token from logits f32 [vocab_size], which stay unchanged, and
+ * count it for the penalties. The i-th draw uses the i-th number of the seed's
+ * stream. A logit that is NaN or infinite, or no id that may be drawn, is
+ * QWICK_ERR_RUNTIME. Never sorts the vocabulary: linear time. */
+int sampler_draw(struct sampler *s, const float *logits, int32_t *id,
+                 struct qwick_err *e);
+
+/* The n likeliest ids with their log-probabilities (log-softmax of the bare
+ * logits), best first, equal ones by id; and that of `id`. */
+void sampler_logprobs(const struct sampler *s, const float *logits,
+                      struct qwick_logprob *top, size_t n, int32_t id,
+                      float *logprob);
+
+/* The n largest of x[0..size) by value, equal ones by index, best first; ids
+ * int32 [n]. n is cut to size; returns how many. */
+size_t sampler_top(const float *x, size_t size, int32_t *ids, size_t n);
+
+#endif

@@ -1,0 +1,245 @@
+/* One timeline of tokens: what is cached, what must be evaluated. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cpu.h"
+#include "engine/engine.h"
+
+/* Logits that qwick_session_all_logits holds at once. */
+enum { LOGITS_BYTES = 32 << 20 };
+
+int qwick_session_create(struct qwick_session **out, struct qwick_engine *eng,
+                         size_t n_ctx, struct qwick_err *e)
+{
+    *out = NULL;
+    if (!eng->weights)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: was opened for its tokenizer only",
+                       checkpoint_name(eng->ck));
+    const struct config *c = &eng->model.config;
+    if (n_ctx > c->n_ctx_max)
+        return err_set(e, QWICK_ERR_CONTEXT,
+                       "%s: context of %zu tokens asked for, the model's "
+                       "maximum is %zu (max_position_embeddings)",
+                       checkpoint_name(eng->ck), n_ctx, c->n_ctx_max);
+    struct qwick_session *s = calloc(1, sizeof *s);
+    if (!s)
+        return err_oom(e, sizeof *s);
+    s->eng = eng;
+    s->limit = n_ctx ? n_ctx : c->n_ctx_max;
+    size_t n_logits = c->vocab_size * sizeof *s->logits;
+    s->logits = malloc(n_logits);
+    if (!s->logits) {
+        err_oom(e, n_logits);
+        goto fail;
+    }
+    if (kv_init(&s->kv, eng->kv_dtype, c->n_layers, c->n_kv_heads, c->head_dim,
+                e) ||
+        scratch_create(&s->scratch, &eng->model, e))
+        goto fail;
+    *out = s;
+    return 0;
+fail:
+    qwick_session_free(s);
+    return -1;
+}
+
+void qwick_session_free(struct qwick_session *s)
+{
+    if (!s)
+        return;
+    kv_free(&s->kv);
+    scratch_free(s->scratch);
+    free(s->tokens);
+    free(s->logits);
+    free(s);
+}
+
+/* Refuse what cannot end well before touching memory. */
+static int predict_memory(const struct qwick_session *s, size_t n,
+                          struct qwick_err *e)
+{
+    size_t pages = n / KV_BLOCK + 1, need, avail = cpu_available_memory();
+    if (pages <= s->kv.n_pages)
+        return 0;
+    if (size_mul(pages - s->kv.n_pages, s->kv.page_bytes, &need) ||
+        (avail && need > avail))
+        return err_set(e, QWICK_ERR_MEMORY,
+                       "out of memory: the KV cache of %zu tokens needs %zu "
+                       "bytes more, %zu are available",
+                       n, need, avail);
+    return 0;
+}
+
+/* Everything that evaluating up to n tokens, `chunk` at once, may need. */
+static int reserve(struct qwick_session *s, size_t n, size_t chunk,
+                   struct qwick_err *e)
+{
+    if (n > s->cap) {
+        size_t cap = n + n / 2 + 64;
+        int32_t *tokens = realloc(s->tokens, cap * sizeof *tokens);
+        if (!tokens)
+            return err_oom(e, cap * sizeof *tokens);
+        s->tokens = tokens;
+        s->cap = cap;
+    }
+    if (scratch_reserve(s->scratch, &s->eng->model, chunk, e))
+        return -1;
+    return kv_reserve(&s->kv, n, e);
+}
+
+static int check_tokens(const struct qwick_session *s, const int32_t *tokens,
+                        size_t n, struct qwick_err *e)
+{
+    size_t vocab_size = s->eng->model.config.vocab_size;
+    if (n == 0)
+        return err_set(e, QWICK_ERR_USAGE, "prompt: has no tokens");
+    for (size_t i = 0; i < n; i++)
+        if (tokens[i] < 0 || (size_t)tokens[i] >= vocab_size)
+            return err_set(e, QWICK_ERR_USAGE,
+                           "prompt: token id %d is out of range, the "
+                           "vocabulary has %zu",
+                           tokens[i], vocab_size);
+    if (n > s->limit)
+        return err_set(e, QWICK_ERR_CONTEXT,
+                       "prompt: %zu tokens do not fit the context of %zu", n,
+                       s->limit);
+    return 0;
+}
+
+static size_t common_prefix(const struct qwick_session *s,
+                            const int32_t *tokens, size_t n)
+{
+    size_t i = 0;
+    while (i < n && i < s->kv.n && tokens[i] == s->tokens[i])
+        i++;
+    return i;
+}
+
+int qwick_session_sync(struct qwick_session *s, const int32_t *tokens,
+                       size_t n, struct qwick_err *e)
+{
+    if (check_tokens(s, tokens, n, e) || predict_memory(s, n, e))
+        return -1;
+    size_t at = common_prefix(s, tokens, n);
+    if (at == n)
+        at--; /* logits come from evaluating the last token */
+    kv_truncate(&s->kv, at);
+    s->n_cached = at;
+    size_t first = at, chunk = s->eng->model.chunk;
+    while (at < n) {
+        if (session_interrupted(s))
+            return err_set(e, QWICK_ERR_RUNTIME, SESSION_INTERRUPTED);
+        size_t m = n - at < chunk ? n - at : chunk;
+        if (reserve(s, at + m, m, e))
+            return -1;
+        memcpy(s->tokens + at, tokens + at, m * sizeof *tokens);
+        model_forward(&s->eng->model, s->scratch, &s->kv, tokens + at, m,
+                      at + m == n ? LOGITS_LAST : LOGITS_NONE, s->logits);
+        at += m;
+        if (s->progress)
+            s->progress(s->progress_ctx, at - first, n - first);
+    }
+    return 0;
+}
+
+int qwick_session_decode(struct qwick_session *s, int32_t token,
+                         struct qwick_err *e)
+{
+    if (s->kv.n >= s->limit)
+        return err_set(e, QWICK_ERR_CONTEXT,
+                       "context: is full with %zu tokens", s->limit);
+    if (check_tokens(s, &token, 1, e) || reserve(s, s->kv.n + 1, 1, e))
+        return -1;
+    s->tokens[s->kv.n] = token;
+    model_forward(&s->eng->model, s->scratch, &s->kv, &token, 1, LOGITS_LAST,
+                  s->logits);
+    return 0;
+}
+
+int qwick_session_rollback(struct qwick_session *s, size_t n,
+                           struct qwick_err *e)
+{
+    if (n > s->kv.n)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "rollback: to %zu tokens, the context has %zu", n,
+                       s->kv.n);
+    kv_truncate(&s->kv, n);
+    return 0;
+}
+
+int qwick_session_all_logits(struct qwick_session *s, const int32_t *tokens,
+                             size_t n, qwick_row_fn row, void *ctx,
+                             struct qwick_err *e)
+{
+    if (check_tokens(s, tokens, n, e) || predict_memory(s, n, e))
+        return -1;
+    size_t vocab_size = s->eng->model.config.vocab_size, bytes;
+    size_t most = LOGITS_BYTES / (vocab_size * sizeof(float)) + 1;
+    if (most > s->eng->model.chunk)
+        most = s->eng->model.chunk;
+    if (most > n)
+        most = n;
+    if (size_mul(vocab_size, most * sizeof(float), &bytes))
+        return err_oom(e, SIZE_MAX);
+    float *logits = malloc(bytes);
+    if (!logits)
+        return err_oom(e, bytes);
+    int rc = -1;
+    kv_truncate(&s->kv, 0);
+    for (size_t at = 0; at < n;) {
+        size_t m = n - at < most ? n - at : most;
+        if (reserve(s, at + m, m, e))
+            goto done;
+        memcpy(s->tokens + at, tokens + at, m * sizeof *tokens);
+        model_forward(&s->eng->model, s->scratch, &s->kv, tokens + at, m,
+                      LOGITS_ALL, logits);
+        for (size_t i = 0; i < m; i++) {
+            if (row(ctx, at + i, logits + i * vocab_size)) {
+                err_set(e, QWICK_ERR_RUNTIME,
+                        "logits: stopped at position %zu", at + i);
+                goto done;
+            }
+        }
+        at += m;
+        memcpy(s->logits, logits + (m - 1) * vocab_size,
+               vocab_size * sizeof *logits);
+    }
+    rc = 0;
+done:
+    free(logits);
+    return rc;
+}
+
+size_t qwick_session_length(const struct qwick_session *s)
+{
+    return s->kv.n;
+}
+
+size_t qwick_session_limit(const struct qwick_session *s)
+{
+    return s->limit;
+}
+
+size_t qwick_session_kv_bytes(const struct qwick_session *s)
+{
+    return kv_bytes(&s->kv);
+}
+
+const float *qwick_session_logits(const struct qwick_session *s)
+{
+    return s->logits;
+}
+
+void qwick_session_progress(struct qwick_session *s, qwick_progress_fn fn,
+                            void *ctx)
+{
+    s->progress = fn;
+    s->progress_ctx = ctx;
+}
+
+void qwick_session_interrupt(struct qwick_session *s, const volatile int *flag)
+{
+    s->interrupt = flag;
+}

@@ -1,0 +1,168 @@
+/* Text in and out of an engine: tokens and chats. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "engine/engine.h"
+#include "file/json.h"
+
+int qwick_tokenize(const struct qwick_engine *eng, const char *text,
+                   size_t n_bytes, bool special, int32_t **ids, size_t *n_ids,
+                   struct qwick_err *e)
+{
+    *ids = NULL;
+    *n_ids = 0;
+    if (engine_need_tokenizer(eng, e))
+        return -1;
+    if (!bpe_encode(eng->bpe, text, n_bytes, special, ids, n_ids, e))
+        return 0;
+    free(*ids);
+    *ids = NULL;
+    *n_ids = 0;
+    return -1;
+}
+
+int qwick_detokenize(const struct qwick_engine *eng, const int32_t *ids,
+                     size_t n_ids, bool skip_special, char **text,
+                     size_t *n_bytes, struct qwick_err *e)
+{
+    *text = NULL;
+    *n_bytes = 0;
+    if (engine_need_tokenizer(eng, e))
+        return -1;
+    struct buf out = {0};
+    for (size_t i = 0; i < n_ids; i++) {
+        size_t n;
+        if (!bpe_has(eng->bpe, ids[i])) {
+            buf_free(&out);
+            return err_set(e, QWICK_ERR_USAGE,
+                           "token id %d: the tokenizer has ids from 0 to %zu",
+                           ids[i], bpe_size(eng->bpe) - 1);
+        }
+        const char *p = bpe_token(eng->bpe, ids[i], &n);
+        if (skip_special && bpe_is_special(eng->bpe, ids[i]))
+            continue;
+        if (buf_append(&out, p, n))
+            goto oom;
+    }
+    if (buf_reserve(&out, 0))
+        goto oom;
+    *text = buf_take(&out, n_bytes);
+    return 0;
+oom:
+    buf_free(&out);
+    return err_oom(e, out.len + 1);
+}
+
+static enum chat_bool think_value(enum qwick_think think)
+{
+    return think == QWICK_THINK_ON    ? CHAT_TRUE
+           : think == QWICK_THINK_OFF ? CHAT_FALSE
+                                      : CHAT_UNSET;
+}
+
+/* An optional true or false of the chat object. */
+static int chat_flag(const struct json_value *chat, const char *key, bool *v,
+                     bool *given, struct qwick_err *e)
+{
+    const struct json_value *f = json_get(chat, key);
+    *given = f && f->type != JSON_NULL;
+    if (!*given)
+        return 0;
+    if (f->type != JSON_BOOL)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "chat: %s: must be true, false or null", key);
+    *v = f->boolean;
+    return 0;
+}
+
+/* Parse a chat and render it. */
+static int render(const struct qwick_engine *eng, const char *json,
+                  size_t n_bytes, const struct qwick_chat_options *o,
+                  struct chat_prompt *out, struct qwick_err *e)
+{
+    memset(out, 0, sizeof *out);
+    if (eng->template == CHAT_NONE)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: has no chat template", checkpoint_dir(eng->ck));
+    struct json_doc *doc;
+    if (json_parse(&doc, "chat", json, n_bytes, QWICK_ERR_USAGE, e))
+        return -1;
+    const struct json_value *root = json_root(doc);
+    const struct json_value *messages = root, *tools = NULL;
+    bool add = o->add_generation_prompt, given, on = false;
+    enum chat_bool think = think_value(o->think);
+    int rc = -1;
+    if (root->type == JSON_OBJECT) {
+        messages = json_get(root, "messages");
+        tools = json_get(root, "tools");
+        if (chat_flag(root, "add_generation_prompt", &add, &given, e) ||
+            chat_flag(root, "enable_thinking", &on, &given, e))
+            goto done;
+        if (given)
+            think = on ? CHAT_TRUE : CHAT_FALSE;
+    }
+    if (!json_is(messages, JSON_ARRAY)) {
+        err_set(e, QWICK_ERR_USAGE,
+                "chat: must be an array of messages, or an object with one as "
+                "\"messages\"");
+        goto done;
+    }
+    rc = chat_render(out, "chat", messages, tools, add, think, e);
+done:
+    if (rc)
+        chat_prompt_free(out);
+    json_free(doc);
+    return rc;
+}
+
+int qwick_render(const struct qwick_engine *eng, const char *json,
+                 size_t n_bytes, const struct qwick_chat_options *o,
+                 char **text, size_t *n_text, struct qwick_err *e)
+{
+    struct chat_prompt p;
+    *text = NULL;
+    *n_text = 0;
+    if (render(eng, json, n_bytes, o, &p, e))
+        return -1;
+    int rc = buf_reserve(&p.text, 0);
+    if (rc)
+        err_oom(e, 1);
+    else
+        *text = buf_take(&p.text, n_text);
+    chat_prompt_free(&p);
+    return rc;
+}
+
+int qwick_chat_encode(const struct qwick_engine *eng, const char *json,
+                      size_t n_bytes, const struct qwick_chat_options *o,
+                      bool allow_special, const char *prefill,
+                      size_t n_prefill, int32_t **ids, size_t *n_ids,
+                      bool *in_think, struct qwick_err *e)
+{
+    struct chat_prompt p;
+    *ids = NULL;
+    *n_ids = 0;
+    *in_think = false;
+    if (engine_need_tokenizer(eng, e) || render(eng, json, n_bytes, o, &p, e))
+        return -1;
+    int rc = -1;
+    if (n_prefill && buf_append(&p.text, prefill, n_prefill)) {
+        err_oom(e, n_prefill);
+        goto done;
+    }
+    rc = allow_special
+             ? bpe_encode(eng->bpe, p.text.data, p.text.len, true, ids, n_ids,
+                          e)
+             : bpe_encode_spans(eng->bpe, p.text.data, p.text.len, p.pieces,
+                                p.n_pieces, ids, n_ids, e);
+    *in_think = p.in_think;
+    if (rc) {
+        free(*ids);
+        *ids = NULL;
+        *n_ids = 0;
+    }
+done:
+    chat_prompt_free(&p);
+    return rc;
+}

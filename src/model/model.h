@@ -1,0 +1,82 @@
+/* The interface of model families: config, weights by name, forward. */
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "file/checkpoint.h"
+#include "file/safetensors.h"
+#include "kernel/kernel.h"
+#include "model/config.h"
+#include "model/kv_cache.h"
+#include "model/weights.h"
+
+struct layer {
+    struct matrix q_proj, k_proj, v_proj, o_proj;
+    struct matrix gate_proj, up_proj, down_proj;
+    float *q_bias, *k_bias, *v_bias, *o_bias; /* NULL without attention_bias */
+    float *input_norm, *post_norm;            /* [d_model] */
+    float *q_norm, *k_norm;                   /* [head_dim] */
+};
+
+struct model {
+    struct config config;
+    struct weights weights;
+    struct matrix embed, head; /* [vocab_size, d_model] */
+    float *norm;               /* model.norm [d_model] */
+    struct layer *layers;
+    float *inv_freq;           /* [head_dim / 2] */
+    const struct kernels *k;
+    int n_threads;
+    bool exact;                /* one order of sums: no BLAS */
+    size_t chunk;              /* tokens a pass */
+    double blas_min_flops;     /* see model_wants_blas; set by model_open */
+    void *preloaded;           /* copy of the matrices, or NULL */
+    size_t preloaded_bytes;
+};
+
+/* Bind the weights of a checkpoint of a supported model_type. set stays owned
+ * by the caller and must outlive the model. */
+int model_open(struct model *m, const struct checkpoint *ck,
+               const struct st_set *set, struct qwick_err *e);
+void model_close(struct model *m);
+
+/* Bytes of weights that one decode step reads. */
+size_t model_decode_bytes(const struct model *m);
+
+/* Buffers of a forward pass; see scratch.h. */
+struct scratch;
+
+/* What a pass shall do with the logits. */
+enum logits_want {
+    LOGITS_NONE, /* fill the cache only */
+    LOGITS_LAST, /* logits f32 [vocab_size] of the last token */
+    LOGITS_ALL   /* logits f32 [n, vocab_size] */
+};
+
+/* Evaluate tokens[0..n), n <= model.chunk, at positions kv->n .. kv->n + n, add
+ * their keys and values to kv, and write logits as wanted. The contract of the
+ * generation loop: (tokens, position, cache) -> logits. Ids must be below
+ * vocab_size, kv and s be reserved for them (kv_reserve, scratch_reserve).
+ * Allocates nothing and cannot fail. */
+void model_forward(const struct model *m, struct scratch *s,
+                   struct kv_cache *kv, const int32_t *tokens, size_t n,
+                   enum logits_want want, float *logits);
+
+/* Copy the matrices to anonymous memory that may have huge pages, on all
+ * threads, and use them there. */
+int model_preload(struct model *m, struct qwick_err *e);
+
+/* Whether a pass of n tokens calls BLAS: enough arithmetic to pay for loading
+ * it, and no --exact. Depends on shapes alone. */
+bool model_wants_blas(const struct model *m, size_t n);
+
+/* Floating-point operations of a pass over n tokens after pos others with the
+ * last token's logits: what model_forward really does, so the last layer counts
+ * in full for its keys and values only. */
+double model_flops(const struct model *m, size_t pos, size_t n);
+
+#endif

@@ -1,0 +1,53 @@
+/* Tensors of a checkpoint by name, shape and dtype. */
+#ifndef MODEL_WEIGHTS_H
+#define MODEL_WEIGHTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/dtype.h"
+#include "base/err.h"
+#include "file/safetensors.h"
+
+/* A weight matrix [rows, cols], row-major, borrowed from the mapping. */
+struct matrix {
+    enum dtype dtype; /* below DT_N_FLOAT */
+    size_t rows, cols;
+    const unsigned char *data; /* any alignment */
+};
+
+static inline const void *matrix_row(const struct matrix *m, size_t row)
+{
+    return m->data + row * m->cols * dtype_bytes(m->dtype);
+}
+
+struct weights {
+    const struct st_set *set;
+    const char *path;   /* for messages */
+    const char *prefix; /* "model." or "" */
+    size_t n_params;    /* summed over what was asked for */
+    size_t n_bytes;
+    bool *used; /* [st_count(set)] */
+};
+
+/* Find out whether names carry the prefix "model.". */
+int weights_open(struct weights *w, const struct st_set *set, const char *path,
+                 struct qwick_err *e);
+void weights_close(struct weights *w);
+
+/* The matrix called NAME (printf format, after the prefix) with exactly this
+ * shape and a float dtype; the error names tensor, both shapes and the dtype. */
+int weights_matrix(struct weights *w, struct matrix *out, size_t rows,
+                   size_t cols, struct qwick_err *e, const char *fmt, ...)
+    __attribute__((format(printf, 6, 7)));
+
+/* A vector [n], widened to f32 (norms and biases are small); malloc'ed. */
+int weights_vector(struct weights *w, float **out, size_t n,
+                   struct qwick_err *e, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* The head, whose name never has the prefix. */
+int weights_head(struct weights *w, struct matrix *out, size_t rows,
+                 size_t cols, struct qwick_err *e);
+
+#endif

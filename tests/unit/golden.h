@@ -1,0 +1,104 @@
+/* Reading expected.safetensors, and the error that the project states. */
+#ifndef TEST_GOLDEN_H
+#define TEST_GOLDEN_H
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "file/safetensors.h"
+#include "qwick.h"
+
+static const char *const dense_models[] = {
+    "attention-bias", "embedding-names", "f16",
+    "f32",            "head128-untied-bf16", "legacy-config",
+    "sharded-bf16",   "tied-bf16",       "yarn",
+};
+enum { N_DENSE = sizeof dense_models / sizeof *dense_models, N_GREEDY = 16 };
+
+struct golden {
+    char dir[128];
+    int32_t *ids;
+    size_t n, vocab_size;
+    float *logits; /* [n, vocab_size] */
+    int32_t greedy[N_GREEDY];
+};
+
+static int32_t golden_i64(const unsigned char *p, size_t i)
+{
+    int64_t v;
+    memcpy(&v, p + 8 * i, 8);
+    return (int32_t)v;
+}
+
+static int golden_open(struct golden *g, const char *name)
+{
+    struct st_set *set;
+    char path[192];
+    snprintf(g->dir, sizeof g->dir, "tests/golden/models/%s", name);
+    snprintf(path, sizeof path, "%s/expected.safetensors", g->dir);
+    if (st_open_file(&set, path, NULL))
+        return -1;
+    const struct st_tensor *ids = st_find(set, "input_ids");
+    const struct st_tensor *logits = st_find(set, "logits");
+    const struct st_tensor *greedy = st_find(set, "greedy");
+    g->n = ids->shape[0];
+    g->vocab_size = logits->shape[1];
+    g->ids = malloc(g->n * sizeof *g->ids);
+    g->logits = malloc(logits->n_bytes);
+    for (size_t i = 0; i < g->n; i++)
+        g->ids[i] = golden_i64(ids->data, i);
+    memcpy(g->logits, logits->data, logits->n_bytes);
+    for (size_t i = 0; i < N_GREEDY; i++)
+        g->greedy[i] = golden_i64(greedy->data, i);
+    st_close(set);
+    return 0;
+}
+
+static void golden_close(struct golden *g)
+{
+    free(g->ids);
+    free(g->logits);
+}
+
+/* |got - want| / |want| (2-norms over all rows). */
+static double relative_error(const float *got, const float *want, size_t n)
+{
+    double diff = 0, norm = 0;
+    for (size_t i = 0; i < n; i++) {
+        double d = (double)got[i] - (double)want[i];
+        diff += d * d;
+        norm += (double)want[i] * (double)want[i];
+    }
+    return sqrt(diff / norm);
+}
+
+struct rows {
+    float *at;
+    size_t vocab_size;
+};
+
+static int keep_row(void *ctx, size_t pos, const float *logits)
+{
+    struct rows *r = ctx;
+    memcpy(r->at + pos * r->vocab_size, logits,
+           r->vocab_size * sizeof *logits);
+    return 0;
+}
+
+/* Logits at every position through qwick_session_all_logits. */
+static int all_logits(struct qwick_engine *eng, const struct golden *g,
+                      float *out, struct qwick_err *e)
+{
+    struct qwick_session *s;
+    struct rows r = {out, g->vocab_size};
+    if (qwick_session_create(&s, eng, 0, e))
+        return -1;
+    int rc = qwick_session_all_logits(s, g->ids, g->n, keep_row, &r, e);
+    qwick_session_free(s);
+    return rc;
+}
+
+#endif
