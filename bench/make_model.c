@@ -1,0 +1,525 @@
+/* Write a synthetic Qwen3 checkpoint: real shapes and names, seeded random
+ * weights. For benches and tests where the genuine weights are not at hand;
+ * what it says is noise, how fast it runs is not. */
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "base/dtype.h"
+#include "file/json.h"
+#include "file/map.h"
+#include "file/safetensors.h"
+
+static const char usage[] =
+    "Usage: make_model [--shape 0.6B|1.7B|tiny] [--dtype bf16|f16|f32]\n"
+    "                  [--seed N] [--tokenizer DIR] OUTDIR\n"
+    "\n"
+    "Writes config.json, generation_config.json and model.safetensors to\n"
+    "OUTDIR, which is made if it does not exist. --tokenizer copies the\n"
+    "tokenizer and generation_config.json of the checkpoint DIR. The same\n"
+    "options give the same bytes.\n";
+
+struct shape {
+    const char *name;
+    size_t d_model, d_ff, n_layers, n_heads, n_kv_heads, head_dim, vocab_size;
+    size_t n_ctx;
+    int64_t bos_id, eos_id;
+};
+
+static const struct shape shapes[] = {
+    {"0.6B", 1024, 3072, 28, 16, 8, 128, 151936, 40960, 151643, 151645},
+    {"1.7B", 2048, 6144, 28, 16, 8, 128, 151936, 40960, 151643, 151645},
+    {"tiny", 64, 160, 4, 4, 2, 32, 512, 1024, 0, 1},
+};
+
+struct options {
+    struct shape shape;
+    enum dtype dtype;
+    uint64_t seed;
+    const char *tokenizer; /* directory or NULL */
+    const char *out;
+};
+
+/* ---- random weights ---- */
+
+/* Weights are drawn from a table of 2^16 equally likely values, the quantiles
+ * of a normal distribution: one 64-bit random number makes four weights, so
+ * that the disk is the limit, not the arithmetic. */
+#define N_QUANTILES 65536
+
+struct table {
+    unsigned char data[N_QUANTILES * 4]; /* elements of the dtype */
+};
+
+/* The standard normal quantiles at (i + 0.5) / 2^16, by Newton's method from
+ * the neighbour. Rounded to 2^-12 so that the last bits of a machine's erfc
+ * and exp do not matter. */
+static void fill_quantiles(double *z)
+{
+    double x = 0;
+    for (size_t i = N_QUANTILES / 2; i < N_QUANTILES; i++) {
+        double p = ((double)i + 0.5) / N_QUANTILES;
+        for (int step = 0; step < 4; step++) {
+            double cdf = 0.5 * erfc(-x / sqrt(2));
+            double density = exp(-0.5 * x * x) / sqrt(2 * acos(-1));
+            x -= (cdf - p) / density;
+        }
+        z[i] = nearbyint(x * 4096) / 4096;
+        z[N_QUANTILES - 1 - i] = -z[i];
+    }
+}
+
+static uint16_t bf16_from(double v)
+{
+    float f = (float)v;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    bits += 0x7FFF + (bits >> 16 & 1); /* nearest, ties to even */
+    return (uint16_t)(bits >> 16);
+}
+
+/* |v| is far below the largest f16. Subnormals come out right because their
+ * exponent is clamped and the leading one then is missing from the sum. */
+static uint16_t f16_from(double v)
+{
+    double a = fabs(v);
+    if (a == 0)
+        return 0;
+    int exponent = ilogb(a) < -14 ? -14 : ilogb(a);
+    int bits = ((exponent + 15) << 10) +
+               (int)nearbyint(ldexp(a, 10 - exponent)) - 1024;
+    return (uint16_t)(bits | (v < 0 ? 0x8000 : 0));
+}
+
+static void fill_table(struct table *t, const double *z, enum dtype dtype,
+                       double mean, double scale)
+{
+    for (size_t i = 0; i < N_QUANTILES; i++) {
+        double v = mean + scale * z[i];
+        if (dtype == DT_F32) {
+            float f = (float)v;
+            memcpy(t->data + i * 4, &f, 4);
+        } else {
+            uint16_t h = dtype == DT_F16 ? f16_from(v) : bf16_from(v);
+            memcpy(t->data + i * 2, &h, 2);
+        }
+    }
+}
+
+/* SplitMix64 (Steele, Lea, Flood 2014). */
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+/* n is a multiple of 4. */
+static void draw_16(uint16_t *out, size_t n, const struct table *t,
+                    uint64_t *state)
+{
+    const uint16_t *values = (const void *)t->data;
+    for (size_t i = 0; i < n; i += 4) {
+        uint64_t r = next_random(state);
+        for (size_t k = 0; k < 4; k++, r >>= 16)
+            out[i + k] = values[r & 0xFFFF];
+    }
+}
+
+static void draw_32(uint32_t *out, size_t n, const struct table *t,
+                    uint64_t *state)
+{
+    const uint32_t *values = (const void *)t->data;
+    for (size_t i = 0; i < n; i += 4) {
+        uint64_t r = next_random(state);
+        for (size_t k = 0; k < 4; k++, r >>= 16)
+            out[i + k] = values[r & 0xFFFF];
+    }
+}
+
+/* ---- tensors ---- */
+
+#define NAME_MAX_LEN 64
+#define PER_LAYER    11
+
+struct plan {
+    struct st_out_tensor *tensors;
+    char (*names)[NAME_MAX_LEN];
+    size_t n;
+};
+
+static void plan_add(struct plan *p, enum dtype dtype, size_t rows, size_t cols,
+                     const char *name)
+{
+    struct st_out_tensor *t = &p->tensors[p->n];
+    snprintf(p->names[p->n], NAME_MAX_LEN, "%s", name);
+    *t = (struct st_out_tensor){.name = p->names[p->n],
+                                .dtype = dtype,
+                                .rank = cols ? 2 : 1,
+                                .shape = {rows, cols}};
+    p->n++;
+}
+
+static void plan_layer(struct plan *p, const struct shape *s, enum dtype dtype,
+                       size_t layer)
+{
+    const size_t q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim;
+    const struct {
+        const char *name;
+        size_t rows, cols;
+    } parts[PER_LAYER] = {
+        {"input_layernorm", s->d_model, 0},
+        {"mlp.down_proj", s->d_model, s->d_ff},
+        {"mlp.gate_proj", s->d_ff, s->d_model},
+        {"mlp.up_proj", s->d_ff, s->d_model},
+        {"post_attention_layernorm", s->d_model, 0},
+        {"self_attn.k_norm", s->head_dim, 0},
+        {"self_attn.k_proj", kv, s->d_model},
+        {"self_attn.o_proj", s->d_model, q},
+        {"self_attn.q_norm", s->head_dim, 0},
+        {"self_attn.q_proj", q, s->d_model},
+        {"self_attn.v_proj", kv, s->d_model},
+    };
+    for (size_t i = 0; i < PER_LAYER; i++) {
+        char name[NAME_MAX_LEN];
+        snprintf(name, sizeof name, "model.layers.%zu.%s.weight", layer,
+                 parts[i].name);
+        plan_add(p, dtype, parts[i].rows, parts[i].cols, name);
+    }
+}
+
+static int plan_make(struct plan *p, const struct options *o,
+                     struct qwick_err *e)
+{
+    const struct shape *s = &o->shape;
+    size_t n = s->n_layers * PER_LAYER + 2;
+    *p = (struct plan){calloc(n, sizeof *p->tensors),
+                       calloc(n, sizeof *p->names), 0};
+    if (!p->tensors || !p->names)
+        return err_oom(e, n * (sizeof *p->tensors + sizeof *p->names));
+    plan_add(p, o->dtype, s->vocab_size, s->d_model,
+             "model.embed_tokens.weight");
+    for (size_t i = 0; i < s->n_layers; i++)
+        plan_layer(p, s, o->dtype, i);
+    plan_add(p, o->dtype, s->d_model, 0, "model.norm.weight");
+    return 0;
+}
+
+static void plan_free(struct plan *p)
+{
+    free(p->tensors);
+    free(p->names);
+}
+
+enum { CHUNK = 1 << 18 }; /* elements, a multiple of 4 */
+
+struct tables {
+    double quantiles[N_QUANTILES];
+    struct table matrix, norm;
+    uint32_t chunk[CHUNK]; /* also holds CHUNK 16-bit elements */
+};
+
+/* Each tensor has a random stream of its own, so that its values do not depend
+ * on the shapes before it. */
+static int write_tensor(struct st_writer *w, const struct st_out_tensor *t,
+                        uint64_t stream, struct tables *tab,
+                        struct qwick_err *e)
+{
+    const struct table *table = t->rank == 1 ? &tab->norm : &tab->matrix;
+    const size_t n_bytes = dtype_bytes(t->dtype);
+    size_t left = t->shape[0] * (t->rank == 2 ? t->shape[1] : 1);
+    uint64_t state = stream;
+    while (left) {
+        size_t n = left < CHUNK ? left : CHUNK;
+        if (n_bytes == 4)
+            draw_32(tab->chunk, (n + 3) / 4 * 4, table, &state);
+        else
+            draw_16((void *)tab->chunk, (n + 3) / 4 * 4, table, &state);
+        if (st_writer_data(w, tab->chunk, n * n_bytes, e))
+            return -1;
+        left -= n;
+    }
+    return 0;
+}
+
+static int write_weights(const struct options *o, const char *path,
+                         struct qwick_err *e)
+{
+    struct plan plan = {0};
+    struct st_writer *w = NULL;
+    struct tables *tab = malloc(sizeof *tab);
+    uint64_t seeds = o->seed;
+    if (!tab) {
+        err_oom(e, sizeof *tab);
+        goto fail;
+    }
+    if (plan_make(&plan, o, e))
+        goto fail;
+    fill_quantiles(tab->quantiles);
+    fill_table(&tab->matrix, tab->quantiles, o->dtype, 0, 0.02);
+    fill_table(&tab->norm, tab->quantiles, o->dtype, 1, 0.1);
+    if (st_writer_open(&w, path, plan.tensors, plan.n, e))
+        goto fail;
+    for (size_t i = 0; i < plan.n; i++)
+        if (write_tensor(w, &plan.tensors[i], next_random(&seeds), tab, e))
+            goto fail;
+    struct st_writer *done = w;
+    w = NULL; /* freed by close whatever comes of it */
+    if (st_writer_close(done, e))
+        goto fail;
+    plan_free(&plan);
+    free(tab);
+    return 0;
+fail:
+    st_writer_abort(w);
+    plan_free(&plan);
+    free(tab);
+    return -1;
+}
+
+/* ---- the small files ---- */
+
+static int write_file(const char *dir, const char *name, const void *data,
+                      size_t n, struct qwick_err *e)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = fopen(path, "wb");
+    bool good = f && fwrite(data, 1, n, f) == n;
+    if (f && fclose(f))
+        good = false;
+    if (!good)
+        return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot be written: %s", path,
+                       strerror(errno));
+    return 0;
+}
+
+static int write_config(const struct options *o, struct qwick_err *e)
+{
+    static const char *const dtypes[] = {
+        [DT_F32] = "float32", [DT_F16] = "float16", [DT_BF16] = "bfloat16"};
+    const struct shape *s = &o->shape;
+    struct buf b = {0};
+    int failed =
+        buf_printf(&b,
+                   "{\n"
+                   "  \"architectures\": [\n"
+                   "    \"Qwen3ForCausalLM\"\n"
+                   "  ],\n"
+                   "  \"attention_bias\": false,\n"
+                   "  \"attention_dropout\": 0.0,\n"
+                   "  \"bos_token_id\": %lld,\n"
+                   "  \"eos_token_id\": %lld,\n"
+                   "  \"head_dim\": %zu,\n"
+                   "  \"hidden_act\": \"silu\",\n"
+                   "  \"hidden_size\": %zu,\n"
+                   "  \"initializer_range\": 0.02,\n"
+                   "  \"intermediate_size\": %zu,\n"
+                   "  \"max_position_embeddings\": %zu,\n"
+                   "  \"max_window_layers\": %zu,\n"
+                   "  \"model_type\": \"qwen3\",\n"
+                   "  \"num_attention_heads\": %zu,\n"
+                   "  \"num_hidden_layers\": %zu,\n"
+                   "  \"num_key_value_heads\": %zu,\n"
+                   "  \"rms_norm_eps\": 1e-06,\n"
+                   "  \"rope_scaling\": null,\n"
+                   "  \"rope_theta\": 1000000,\n"
+                   "  \"sliding_window\": null,\n"
+                   "  \"tie_word_embeddings\": true,\n"
+                   "  \"torch_dtype\": \"%s\",\n"
+                   "  \"transformers_version\": \"4.51.0\",\n"
+                   "  \"use_cache\": true,\n"
+                   "  \"use_sliding_window\": false,\n"
+                   "  \"vocab_size\": %zu\n"
+                   "}",
+                   (long long)s->bos_id, (long long)s->eos_id, s->head_dim,
+                   s->d_model, s->d_ff, s->n_ctx, s->n_layers, s->n_heads,
+                   s->n_layers, s->n_kv_heads, dtypes[o->dtype], s->vocab_size);
+    if (failed)
+        failed = err_oom(e, b.len);
+    else
+        failed = write_file(o->out, "config.json", b.data, b.len, e);
+    buf_free(&b);
+    return failed;
+}
+
+static int write_generation_config(const struct options *o, struct qwick_err *e)
+{
+    const struct shape *s = &o->shape;
+    char text[512];
+    int n = snprintf(text, sizeof text,
+                     "{\n"
+                     "    \"bos_token_id\": %lld,\n"
+                     "    \"do_sample\": true,\n"
+                     "    \"eos_token_id\": [\n"
+                     "        %lld,\n"
+                     "        %lld\n"
+                     "    ],\n"
+                     "    \"pad_token_id\": %lld,\n"
+                     "    \"temperature\": 0.6,\n"
+                     "    \"top_k\": 20,\n"
+                     "    \"top_p\": 0.95,\n"
+                     "    \"transformers_version\": \"4.51.0\"\n"
+                     "}",
+                     (long long)s->bos_id, (long long)s->eos_id,
+                     (long long)s->bos_id, (long long)s->bos_id);
+    return write_file(o->out, "generation_config.json", text, (size_t)n, e);
+}
+
+static int copy_file(const struct options *o, const char *name,
+                     struct qwick_err *e)
+{
+    char path[4096];
+    struct map m;
+    snprintf(path, sizeof path, "%s/%s", o->tokenizer, name);
+    if (map_open(&m, path, e))
+        return -1;
+    int failed = write_file(o->out, name, m.data, m.size, e);
+    map_close(&m);
+    return failed;
+}
+
+/* The ids and the vocabulary must fit the tokenizer that is copied. */
+static int adopt_tokenizer(struct options *o, struct qwick_err *e)
+{
+    char path[4096];
+    struct map m;
+    struct json_doc *doc = NULL;
+    int64_t vocab_size, bos_id, eos_id;
+
+    snprintf(path, sizeof path, "%s/config.json", o->tokenizer);
+    if (map_open(&m, path, e))
+        return -1;
+    int failed = json_parse(&doc, path, (const char *)m.data, m.size,
+                            QWICK_ERR_MODEL, e);
+    map_close(&m);
+    if (failed)
+        return -1;
+    const struct json_value *v = json_root(doc);
+    if (json_int(json_get(v, "vocab_size"), 1, 10000000, &vocab_size) ||
+        json_int(json_get(v, "eos_token_id"), 0, vocab_size - 1, &eos_id)) {
+        json_free(doc);
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: vocab_size or eos_token_id: no integer in range",
+                       path);
+    }
+    if (json_int(json_get(v, "bos_token_id"), 0, vocab_size - 1, &bos_id))
+        bos_id = eos_id;
+    json_free(doc);
+    o->shape.bos_id = bos_id;
+    o->shape.eos_id = eos_id;
+    if (o->shape.vocab_size < (size_t)vocab_size)
+        o->shape.vocab_size = (size_t)vocab_size;
+    return 0;
+}
+
+static int make_model(struct options *o, struct qwick_err *e)
+{
+    static const char *const copied[] = {
+        "tokenizer.json", "tokenizer_config.json", "generation_config.json"};
+    char path[4096];
+    if (mkdir(o->out, 0777) && errno != EEXIST)
+        return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot be made: %s", o->out,
+                       strerror(errno));
+    if (o->tokenizer) {
+        if (adopt_tokenizer(o, e))
+            return -1;
+        for (size_t i = 0; i < sizeof copied / sizeof *copied; i++)
+            if (copy_file(o, copied[i], e))
+                return -1;
+    } else if (write_generation_config(o, e)) {
+        return -1;
+    }
+    if (write_config(o, e))
+        return -1;
+    snprintf(path, sizeof path, "%s/model.safetensors", o->out);
+    return write_weights(o, path, e);
+}
+
+/* ---- command line ---- */
+
+static bool parse_shape(const char *name, struct shape *out)
+{
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        if (strcmp(name, shapes[i].name) == 0) {
+            *out = shapes[i];
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool parse_dtype(const char *name, enum dtype *out)
+{
+    if (strcmp(name, "bf16") == 0)
+        *out = DT_BF16;
+    else if (strcmp(name, "f16") == 0)
+        *out = DT_F16;
+    else if (strcmp(name, "f32") == 0)
+        *out = DT_F32;
+    else
+        return false;
+    return true;
+}
+
+static bool parse_seed(const char *text, uint64_t *out)
+{
+    char *end;
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    return text[0] >= '0' && text[0] <= '9' && !*end && !errno;
+}
+
+static bool parse_options(struct options *o, int argc, char **argv)
+{
+    *o = (struct options){.shape = shapes[0], .dtype = DT_BF16, .seed = 1};
+    for (int i = 1; i < argc; i++) {
+        const char *name = argv[i], *value = argv[i + 1];
+        if (name[0] != '-') {
+            if (o->out)
+                return false;
+            o->out = name;
+            continue;
+        }
+        i++;
+        if (!value)
+            return false;
+        if (strcmp(name, "--shape") == 0 && parse_shape(value, &o->shape))
+            continue;
+        if (strcmp(name, "--dtype") == 0 && parse_dtype(value, &o->dtype))
+            continue;
+        if (strcmp(name, "--seed") == 0 && parse_seed(value, &o->seed))
+            continue;
+        if (strcmp(name, "--tokenizer") != 0)
+            return false;
+        o->tokenizer = value;
+    }
+    return o->out && strlen(o->out) < 3500 &&
+           (!o->tokenizer || strlen(o->tokenizer) < 3500);
+}
+
+int main(int argc, char **argv)
+{
+    struct options o;
+    struct qwick_err e;
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        fputs(usage, stdout);
+        return 0;
+    }
+    if (!parse_options(&o, argc, argv)) {
+        fputs(usage, stderr);
+        return QWICK_ERR_USAGE;
+    }
+    if (make_model(&o, &e)) {
+        fprintf(stderr, "make_model: %s\n", e.msg);
+        return (int)e.code;
+    }
+    return 0;
+}

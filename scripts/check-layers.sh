@@ -1,0 +1,144 @@
+#!/bin/sh
+# Check the #include lines and a few calls under src/ against the layers:
+#
+#   layer    may include (besides itself, qwick.h and the C library)
+#   base     -
+#   file     base
+#   text     base, file/json.h
+#   kernel   base
+#   model    base, file, kernel
+#   engine   base, file, text, kernel, model
+#   cli      base, file/json.h, file/map.h, file/safetensors.h
+#
+# The files that cli may include are the formats of its own inputs and results
+# (JSON records, tensors of logits); models it sees through qwick.h only.
+#
+# Libraries and instruction sets stay in the one file that wraps them, and
+# below cli nothing prints, exits or aborts. Prints each offending line and
+# exits 1; silent and 0 when all is well.
+set -eu
+
+if [ $# -gt 1 ]; then
+    echo "Usage: scripts/check-layers.sh [SOURCE_ROOT]" >&2
+    exit 2
+fi
+cd "${1:-$(dirname "$0")/..}"
+
+# shellcheck disable=SC2016 # the dollars are awk's
+find src -type f \( -name '*.c' -o -name '*.h' \) | LC_ALL=C sort |
+    LC_ALL=C xargs awk '
+    BEGIN {
+        allowed["base"] = ""
+        allowed["file"] = "base/"
+        allowed["text"] = "base/ file/json.h"
+        allowed["kernel"] = "base/"
+        allowed["model"] = "base/ file/ kernel/"
+        allowed["engine"] = "base/ file/ text/ kernel/ model/"
+        allowed["cli"] = "base/ file/json.h file/map.h file/safetensors.h"
+
+        # System headers that belong in certain files only.
+        home["utf8proc.h"] = "^src/text/unicode\\.c$"
+        home["yajl/"] = "^src/file/json\\.c$"
+        home["cblas"] = "^src/kernel/gemm\\.c$"
+        home["dlfcn.h"] = "^src/kernel/gemm\\.c$"
+        home["immintrin.h"] = "^src/kernel/k_[a-z0-9_]+\\.c$"
+        home["x86intrin.h"] = home["immintrin.h"]
+
+        call = "(^|[^A-Za-z0-9_])(v?printf|puts|putchar|perror|_?exit|" \
+            "_Exit|quick_exit|abort)[ \t]*\\("
+        stream = "(^|[^A-Za-z0-9_])(stdout|stderr|STD(OUT|ERR)_FILENO)" \
+            "([^A-Za-z0-9_]|$)"
+    }
+
+    function complain(why)
+    {
+        printf("%s:%d: %s: %s\n", FILENAME, FNR, why, $0)
+        bad = 1
+    }
+
+    # The line without comments; without what stands in quotes, too.
+    function code_of(line,    out, c, quote)
+    {
+        out = ""
+        while (line != "") {
+            if (in_comment) {
+                c = index(line, "*/")
+                if (!c)
+                    return out
+                line = substr(line, c + 2)
+                in_comment = 0
+                continue
+            }
+            c = substr(line, 1, 1)
+            if (quote != "") {
+                if (c == "\\")
+                    line = substr(line, 2)
+                else if (c == quote)
+                    quote = ""
+            } else if (c == "\"" || c == "\047") {
+                quote = c
+            } else if (substr(line, 1, 2) == "//") {
+                return out
+            } else if (substr(line, 1, 2) == "/*") {
+                in_comment = 1
+                line = substr(line, 2)
+            } else {
+                out = out c
+            }
+            line = substr(line, 2)
+        }
+        return out
+    }
+
+    function check_own(target,    n, i, list)
+    {
+        if (target == "qwick.h" || index(target, layer "/") == 1)
+            return
+        n = split(allowed[layer], list, " ")
+        for (i = 1; i <= n; i++)
+            if (target == list[i] ||
+                (list[i] ~ /\/$/ && index(target, list[i]) == 1))
+                return
+        complain(layer " may not include " target)
+    }
+
+    function check_system(target,    key)
+    {
+        for (key in home)
+            if (index(target, key) == 1 && FILENAME !~ home[key])
+                complain(target " does not belong here")
+    }
+
+    FNR == 1 {
+        in_comment = 0
+        split(FILENAME, path, "/")
+        layer = path[2]
+        name = FILENAME
+        sub(/.*\//, "", name)
+        if (!(layer in allowed))
+            complain("no such layer: " layer)
+        if (name in seen)
+            complain("file name used twice, see " seen[name])
+        seen[name] = FILENAME
+    }
+
+    {
+        was_comment = in_comment
+        code = code_of($0)
+    }
+
+    !was_comment && /^[ \t]*#[ \t]*include/ {
+        target = $0
+        sub(/^[ \t]*#[ \t]*include[ \t]*["<]/, "", target)
+        sub(/[">].*/, "", target)
+        # A library is one in quotes as well.
+        check_system(target)
+        if ($0 ~ /"/)
+            check_own(target)
+    }
+
+    layer != "cli" && code ~ call { complain("prints, exits or aborts") }
+    layer != "cli" && code ~ stream { complain("uses a standard stream") }
+
+    END { exit bad }
+' || exit 1

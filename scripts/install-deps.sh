@@ -1,0 +1,83 @@
+#!/bin/sh
+# Install the Debian/Ubuntu packages that qwick is built with. Does nothing,
+# and needs neither root nor a network, when all of them are there.
+set -eu
+
+usage()
+{
+    cat <<'TEXT'
+Usage: scripts/install-deps.sh [test]
+
+Installs what `make` needs; with `test`, what `make check` needs as well.
+Only missing packages are installed, with apt-get (through sudo when not root).
+TEXT
+}
+
+fail()
+{
+    echo "install-deps: $*" >&2
+    exit 1
+}
+
+build_packages="gcc make libc6-dev libopenblas-openmp-dev libutf8proc-dev
+    libyajl-dev"
+test_packages="libcmocka-dev bats xz-utils curl python3"
+
+case "${1-}" in
+'') packages=$build_packages ;;
+test) packages="$build_packages $test_packages" ;;
+-h | --help)
+    usage
+    exit 0
+    ;;
+*)
+    usage >&2
+    exit 2
+    ;;
+esac
+if [ $# -gt 1 ]; then
+    usage >&2
+    exit 2
+fi
+
+if ! command -v dpkg-query >/dev/null 2>&1 ||
+    ! command -v apt-get >/dev/null 2>&1; then
+    # shellcheck disable=SC2086 # a list of package names
+    fail "no apt-get here (not Debian or Ubuntu); install the equivalents of:" \
+        $packages
+fi
+
+missing=
+for package in $packages; do
+    # The status ends in "installed"; one removed with its configuration kept
+    # is known to dpkg, but says "config-files".
+    case "$(dpkg-query -W -f '${Status}\n' "$package" 2>/dev/null || :)" in
+    *' installed'*) ;;
+    *) missing="$missing $package" ;;
+    esac
+done
+if [ -z "$missing" ]; then
+    exit 0
+fi
+
+as_root=
+if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null 2>&1 ||
+        fail "neither root nor sudo; as root run: apt-get install$missing"
+    as_root=sudo
+fi
+
+apt()
+{
+    # shellcheck disable=SC2086 # as_root is one word or none
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get "$@"
+}
+
+echo "install-deps: installing$missing" >&2
+# A failed update may still leave usable lists behind: let install decide.
+apt update -q ||
+    echo "install-deps: apt-get update failed; trying the lists at hand" >&2
+# shellcheck disable=SC2086 # a list of package names
+apt install -y -q --no-install-recommends $missing ||
+    fail "apt-get could not install:$missing (no network? On Ubuntu the" \
+        "component 'universe' must be enabled)"

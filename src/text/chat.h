@@ -1,0 +1,43 @@
+/* Qwen3's chat template, in C. */
+#ifndef TEXT_CHAT_H
+#define TEXT_CHAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "file/json.h"
+#include "text/bpe.h"
+
+enum chat_template {
+    CHAT_NONE,    /* the checkpoint has no template */
+    CHAT_QWEN3,   /* known: same text as a release of Qwen3's */
+    CHAT_UNKNOWN, /* another: Qwen3's form is used, with a warning */
+};
+
+/* Recognise a template by its content (white space at both ends ignored). */
+enum chat_template chat_recognise(const char *text, size_t n);
+
+enum chat_bool { CHAT_UNSET = -1, CHAT_FALSE = 0, CHAT_TRUE = 1 };
+
+struct chat_prompt {
+    struct buf text;
+    struct bpe_span *pieces; /* the template's own parts of text, ascending;
+                                adjacent ones are joined */
+    size_t n_pieces;
+    bool in_think; /* text ends inside an open <think> block */
+};
+
+/* Render messages (JSON array of {"role", "content"?, "reasoning_content"?,
+ * "tool_calls"?}) and tools (array, NULL or JSON null: none) byte for byte as
+ * the Jinja template does. name is for messages of errors, which have code
+ * USAGE and say which message and field is wrong. chat_prompt_free also after
+ * a failure. */
+int chat_render(struct chat_prompt *out, const char *name,
+                const struct json_value *messages,
+                const struct json_value *tools, bool add_generation_prompt,
+                enum chat_bool enable_thinking, struct qwick_err *e);
+void chat_prompt_free(struct chat_prompt *p);
+
+#endif

@@ -1,0 +1,295 @@
+#!/usr/bin/env bats
+# scripts/pull-model.sh against a server on this machine that answers like the
+# hub: hub_server.py says how.
+
+commit=0123456789abcdef0123456789abcdef01234567
+
+setup_file() {
+    command -v python3 >/dev/null || skip "no python3 for the web server"
+    command -v curl >/dev/null || skip "no curl"
+    export REPO=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
+    export ROOT=$BATS_FILE_TMPDIR/hub LOG=$BATS_FILE_TMPDIR/log
+    local org
+    for org in good corrupt short norange gated; do
+        mkdir -p "$ROOT/$org/m"
+        printf '{"model_type": "qwen3"}' >"$ROOT/$org/m/config.json"
+        printf '{"a": 1}' >"$ROOT/$org/m/tokenizer.json"
+        printf '{}' >"$ROOT/$org/m/tokenizer_config.json"
+        printf 'no\n' >"$ROOT/$org/m/README.md"
+        head -c 200000 /dev/urandom >"$ROOT/$org/m/model.safetensors"
+    done
+    printf '{{ x }}' >"$ROOT/good/m/chat_template.jinja"
+    : >"$ROOT/good/m/generation_config.json" # even an empty file
+    mkdir -p "$ROOT/good/sharded" "$ROOT/good/hole" "$ROOT/good/none"
+    cp "$ROOT/good/m/config.json" "$ROOT/good/sharded"
+    cp "$ROOT/good/m/config.json" "$ROOT/good/hole"
+    cp "$ROOT/good/m/config.json" "$ROOT/good/none"
+    local i
+    for i in 1 2; do
+        head -c 5000$i /dev/urandom \
+            >"$ROOT/good/sharded/model-0000$i-of-00002.safetensors"
+    done
+    : >"$ROOT/good/sharded/other.safetensors" # not in the index
+    printf '{"metadata":{},"weight_map":{"a":"%s","b":"%s","c":"%s"}}' \
+        model-00001-of-00002.safetensors model-00002-of-00002.safetensors \
+        model-00001-of-00002.safetensors \
+        | tee "$ROOT/good/sharded/model.safetensors.index.json" \
+            >"$ROOT/good/hole/model.safetensors.index.json"
+
+    : >"$LOG"
+    python3 "$BATS_TEST_DIRNAME/hub_server.py" "$ROOT" \
+        "$BATS_FILE_TMPDIR/port" "$LOG" >/dev/null 2>&1 3>&- &
+    echo $! >"$BATS_FILE_TMPDIR/pid"
+    for i in $(seq 100); do
+        [ -s "$BATS_FILE_TMPDIR/port" ] && break
+        sleep 0.1
+    done
+    export PORT=$(cat "$BATS_FILE_TMPDIR/port")
+}
+
+teardown_file() {
+    if [ -s "$BATS_FILE_TMPDIR/pid" ]; then
+        kill "$(cat "$BATS_FILE_TMPDIR/pid")" 2>/dev/null || true
+    fi
+}
+
+setup() {
+    export HF_ENDPOINT=http://127.0.0.1:$PORT
+    export HF_HUB_CACHE=$BATS_TEST_TMPDIR/cache
+    export no_proxy=127.0.0.1 NO_PROXY=127.0.0.1
+    unset HF_TOKEN
+    : >"$LOG"
+}
+
+pull() {
+    run timeout 60 "$REPO/scripts/pull-model.sh" "$@"
+}
+
+# The last line of the output is "pull-model: …", and there is no other.
+one_line_error() {
+    [ "$status" -eq "$1" ]
+    [ "${#lines[@]}" -eq 1 ]
+    [[ "$output" == "pull-model: "*"$2"* ]]
+}
+
+not_logged() {
+    if grep "$1" "$LOG"; then
+        return 1
+    fi
+}
+
+blob() {
+    sha256sum <"$1" | cut -d ' ' -f 1
+}
+
+@test "a model goes into the cache as the hub's own tools lay it out" {
+    pull good/m
+    [ "$status" -eq 0 ]
+    local repo=$HF_HUB_CACHE/models--good--m
+    [ "$output" = "$repo/snapshots/$commit" ]
+    [ "$(cat "$repo/refs/main")" = $commit ]
+    local name
+    for name in config.json generation_config.json tokenizer.json \
+        tokenizer_config.json chat_template.jinja model.safetensors; do
+        [ -L "$output/$name" ]
+        cmp "$output/$name" "$ROOT/good/m/$name"
+    done
+    [ ! -e "$output/README.md" ]
+    local id=$(blob "$ROOT/good/m/model.safetensors")
+    [ "$(readlink "$output/model.safetensors")" = "../../blobs/$id" ]
+    [ -z "$(find "$repo" -name '*.incomplete')" ]
+}
+
+@test "what is there is not downloaded again" {
+    pull good/m
+    [ "$status" -eq 0 ]
+    : >"$LOG"
+    pull good/m
+    [ "$status" -eq 0 ]
+    [ "$(wc -l <"$LOG")" -eq 1 ]
+    grep -q '^GET /api/' "$LOG"
+}
+
+@test "a partial file is resumed where it ends" {
+    local repo=$HF_HUB_CACHE/models--good--m
+    local id=$(blob "$ROOT/good/m/model.safetensors")
+    mkdir -p "$repo/blobs"
+    head -c 123456 "$ROOT/good/m/model.safetensors" \
+        >"$repo/blobs/$id.incomplete"
+    pull good/m
+    [ "$status" -eq 0 ]
+    cmp "$output/model.safetensors" "$ROOT/good/m/model.safetensors"
+    grep -q '^GET /cdn/.* bytes=123456- ' "$LOG"
+    not_logged '^GET /cdn/.* - '
+}
+
+@test "a partial file that is complete, or too long, is dealt with" {
+    local repo=$HF_HUB_CACHE/models--good--m
+    local id=$(blob "$ROOT/good/m/model.safetensors")
+    mkdir -p "$repo/blobs"
+    cp "$ROOT/good/m/model.safetensors" "$repo/blobs/$id.incomplete"
+    pull good/m
+    [ "$status" -eq 0 ]
+    not_logged '^GET /cdn/'
+    rm -f "$repo/blobs/$id"
+    head -c 300000 /dev/zero >"$repo/blobs/$id.incomplete"
+    pull good/m
+    [ "$status" -eq 0 ]
+    cmp "$output/model.safetensors" "$ROOT/good/m/model.safetensors"
+}
+
+@test "a download that breaks off goes on by itself" {
+    pull short/m
+    [ "$status" -eq 0 ]
+    cmp "$output/model.safetensors" "$ROOT/short/m/model.safetensors"
+    grep -q '^GET /cdn/.* bytes=100000- ' "$LOG"
+}
+
+@test "a server without ranges: from the start" {
+    local repo=$HF_HUB_CACHE/models--norange--m
+    local id=$(blob "$ROOT/norange/m/model.safetensors")
+    mkdir -p "$repo/blobs"
+    head -c 1000 "$ROOT/norange/m/model.safetensors" \
+        >"$repo/blobs/$id.incomplete"
+    pull norange/m
+    [ "$status" -eq 0 ]
+    cmp "$output/model.safetensors" "$ROOT/norange/m/model.safetensors"
+}
+
+@test "a checksum that does not match: error, the file is removed" {
+    pull corrupt/m
+    one_line_error 1 "model.safetensors: checksum mismatch: "
+    local repo=$HF_HUB_CACHE/models--corrupt--m
+    [ ! -e "$repo/refs/main" ]
+    [ ! -e "$repo/snapshots/$commit/model.safetensors" ]
+    [ -z "$(find "$repo" -name '*.incomplete')" ]
+}
+
+@test "a small file is checked too" {
+    local repo=$HF_HUB_CACHE/models--good--m
+    local file=$ROOT/good/m/config.json
+    local id=$({ printf 'blob %s\0' "$(stat -c %s "$file")"; cat "$file"; } |
+        sha1sum | cut -d ' ' -f 1)
+    mkdir -p "$repo/blobs"
+    head -c "$(stat -c %s "$file")" /dev/zero >"$repo/blobs/$id.incomplete"
+    pull good/m
+    one_line_error 1 "config.json: checksum mismatch: "
+    pull good/m
+    [ "$status" -eq 0 ]
+}
+
+@test "shards: those that the index names" {
+    pull good/sharded
+    [ "$status" -eq 0 ]
+    local name
+    for name in model-00001-of-00002.safetensors \
+        model-00002-of-00002.safetensors model.safetensors.index.json; do
+        cmp "$output/$name" "$ROOT/good/sharded/$name"
+    done
+    [ ! -e "$output/other.safetensors" ]
+    pull good/hole
+    one_line_error 1 "model-00001-of-00002.safetensors"
+    pull good/none
+    one_line_error 1 "good/none: has no weights in safetensors format"
+}
+
+@test "-d DIR: plain files, and a changed one is fetched anew" {
+    local dir="$BATS_TEST_TMPDIR/a dir"
+    pull -d "$dir" good/m
+    [ "$status" -eq 0 ]
+    [ "$output" = "$dir" ]
+    [ ! -L "$dir/config.json" ]
+    cmp "$dir/model.safetensors" "$ROOT/good/m/model.safetensors"
+    [ "$(ls -A "$dir" | wc -l)" -eq 6 ]
+    [ ! -e "$HF_HUB_CACHE" ]
+    printf X | dd of="$dir/model.safetensors" conv=notrunc 2>/dev/null
+    : >"$LOG"
+    pull -d "$dir" good/m
+    [ "$status" -eq 0 ]
+    cmp "$dir/model.safetensors" "$ROOT/good/m/model.safetensors"
+    [ "$(grep -c '^GET /cdn/' "$LOG")" -eq 1 ]
+    [ "$(grep -c '^GET ' "$LOG")" -eq 3 ]
+}
+
+@test "-r: the reference has the revision's name" {
+    pull -r v1/x good/m
+    [ "$status" -eq 0 ]
+    [ "$(cat "$HF_HUB_CACHE/models--good--m/refs/v1/x")" = $commit ]
+    [ ! -e "$HF_HUB_CACHE/models--good--m/refs/main" ]
+    grep -q '^GET /api/models/good/m/revision/v1%2Fx?' "$LOG"
+    pull -r absent good/m
+    one_line_error 1 "good/m@absent: no such model, revision or file"
+}
+
+@test "no such model" {
+    pull good/absent
+    one_line_error 1 "good/absent@main: no such model"
+    [ ! -e "$HF_HUB_CACHE" ]
+}
+
+@test "gated models: with and without a token" {
+    pull gated/m
+    one_line_error 1 "set HF_TOKEN"
+    export HF_TOKEN=hf_secret
+    pull gated/m
+    one_line_error 1 "config.json: gated or private (HTTP 403)"
+    grep -q ' Bearer hf_secret$' "$LOG"
+}
+
+@test "offline" {
+    # A port that was free a moment ago.
+    local port=$(python3 -c 'import socket
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+print(s.getsockname()[1])')
+    HF_ENDPOINT=http://127.0.0.1:$port pull good/m
+    one_line_error 1 "http://127.0.0.1:$port: cannot connect: offline?"
+}
+
+@test "a disk without room is said before the download" {
+    mkdir "$BATS_TEST_TMPDIR/bin"
+    cat >"$BATS_TEST_TMPDIR/bin/df" <<'DF'
+#!/bin/sh
+echo 'Filesystem 1024-blocks Used Available Capacity Mounted on'
+echo 'none 1000 900 100 90% /'
+DF
+    chmod +x "$BATS_TEST_TMPDIR/bin/df"
+    PATH=$BATS_TEST_TMPDIR/bin:$PATH pull good/m
+    one_line_error 1 "model.safetensors: disk full: needs 195.3 KiB, 100.0 KiB"
+}
+
+@test "a write that fails" {
+    # Files of at most 64 blocks of 1024 bytes; no signal, so write fails.
+    run timeout 60 bash -c "trap '' XFSZ; ulimit -f 64
+        exec '$REPO/scripts/pull-model.sh' good/m"
+    one_line_error 1 "model.safetensors: cannot be written: disk full?"
+}
+
+@test "two downloads at once: the second one says so" {
+    command -v flock >/dev/null || skip "no flock"
+    mkdir -p "$HF_HUB_CACHE/models--good--m"
+    bash -c 'exec 8<"$1" && flock 8 && exec sleep 20' - \
+        "$HF_HUB_CACHE/models--good--m" 3>&- &
+    local holder=$!
+    local i
+    for i in $(seq 50); do
+        flock -n "$HF_HUB_CACHE/models--good--m" true || break
+        sleep 0.1
+    done
+    pull good/m
+    kill "$holder"
+    one_line_error 1 "another download into it is running"
+}
+
+@test "usage" {
+    pull --help
+    [ "$status" -eq 0 ]
+    [[ "$output" == Usage:* ]]
+    local arguments
+    for arguments in "" "a" "a/b c/d" "-x a/b" "a/../b" "../b" "/b" "a/" \
+        "-r" "-r ../x a/b" "http://h/a"; do
+        # shellcheck disable=SC2086 # split on purpose
+        pull $arguments
+        one_line_error 2 "(see --help)"
+    done
+}

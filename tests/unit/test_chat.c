@@ -1,0 +1,475 @@
+/* The chat template: goldens, which parts are the template's own, errors. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "text/chat.h"
+#include "text/chat_known.h"
+
+#define GOLDENS "tests/golden/text/chat.jsonl"
+
+static enum chat_bool to_chat_bool(const struct json_value *v)
+{
+    if (!json_is(v, JSON_BOOL))
+        return CHAT_UNSET;
+    return v->boolean ? CHAT_TRUE : CHAT_FALSE;
+}
+
+/* Render {"messages", "tools"?, "add_generation_prompt"?, "enable_thinking"?}.
+ */
+static int render_object(struct chat_prompt *p, const struct json_value *v,
+                         struct qwick_err *e)
+{
+    const struct json_value *add = json_get(v, "add_generation_prompt");
+    return chat_render(p, "test", json_get(v, "messages"), json_get(v, "tools"),
+                       json_is(add, JSON_BOOL) && add->boolean,
+                       to_chat_bool(json_get(v, "enable_thinking")), e);
+}
+
+static struct json_doc *parse(const char *text, size_t n)
+{
+    struct qwick_err e;
+    struct json_doc *doc = NULL;
+    if (json_parse(&doc, "test", text, n, QWICK_ERR_USAGE, &e))
+        fail_msg("%s in %.200s", e.msg, text);
+    return doc;
+}
+
+static void check_pieces(const struct chat_prompt *p)
+{
+    size_t end = 0;
+    for (size_t i = 0; i < p->n_pieces; i++) {
+        assert_true(p->pieces[i].begin < p->pieces[i].end);
+        assert_true(i == 0 || p->pieces[i].begin > end);
+        end = p->pieces[i].end;
+    }
+    assert_true(end <= p->text.len);
+}
+
+static void test_goldens(void **state)
+{
+    (void)state;
+    char *line = NULL;
+    size_t cap = 0, n_lines = 0;
+    ssize_t n;
+    FILE *f = fopen(GOLDENS, "r");
+    assert_non_null(f);
+    while ((n = getline(&line, &cap, f)) > 0) {
+        struct qwick_err e;
+        struct chat_prompt p;
+        struct json_doc *doc = parse(line, (size_t)n);
+        const struct json_value *want = json_get(json_root(doc), "text");
+        assert_true(json_is(want, JSON_STRING));
+        if (render_object(&p, json_root(doc), &e))
+            fail_msg("line %zu: %s", n_lines + 1, e.msg);
+        if (p.text.len != want->len ||
+            memcmp(p.text.data, want->str, want->len) != 0)
+            fail_msg("line %zu (%s): got\n%s\nwant\n%s", n_lines + 1,
+                     json_get(json_root(doc), "note")->str, p.text.data,
+                     want->str);
+        check_pieces(&p);
+        assert_false(p.in_think);
+        chat_prompt_free(&p);
+        json_free(doc);
+        n_lines++;
+    }
+    free(line);
+    fclose(f);
+    assert_int_equal(n_lines, 29);
+}
+
+/* Everything from outside is made of '~', which the template never writes: so
+ * exactly the other bytes must lie in pieces. */
+static void test_pieces_cover_own_text_only(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"~~\"}],"
+        "\"add_generation_prompt\":true,\"enable_thinking\":false}",
+        "{\"messages\":[{\"role\":\"system\",\"content\":\"~\"},"
+        "{\"role\":\"user\",\"content\":\"\"},"
+        "{\"role\":\"system\",\"content\":\"~\"},"
+        "{\"role\":\"assistant\",\"content\":\"~\","
+        "\"reasoning_content\":\"~\"}],\"add_generation_prompt\":true}",
+        "{\"messages\":[{\"role\":\"system\",\"content\":\"~\"},"
+        "{\"role\":\"user\",\"content\":\"~\"},"
+        "{\"role\":\"assistant\",\"content\":\"~\",\"tool_calls\":["
+        "{\"name\":\"~\",\"arguments\":\"~\"},"
+        "{\"function\":{\"name\":\"~\",\"arguments\":\"~\"}}]},"
+        "{\"role\":\"tool\",\"content\":\"~\"},"
+        "{\"role\":\"tool\",\"content\":\"~\"},"
+        "{\"role\":\"assistant\",\"content\":"
+        "\"<think>\\n~\\n</think>\\n\\n~\"}]}",
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct qwick_err e;
+        struct chat_prompt p;
+        struct json_doc *doc = parse(cases[i], strlen(cases[i]));
+        if (render_object(&p, json_root(doc), &e))
+            fail_msg("%s", e.msg);
+        check_pieces(&p);
+        size_t at = 0, n_data = 0;
+        for (size_t k = 0; k < p.text.len; k++) {
+            while (at < p.n_pieces && p.pieces[at].end <= k)
+                at++;
+            bool own = at < p.n_pieces && p.pieces[at].begin <= k;
+            bool data = p.text.data[k] == '~';
+            n_data += data;
+            if (own == data)
+                fail_msg("case %zu: byte %zu of\n%s", i, k, p.text.data);
+        }
+        assert_true(n_data > 0);
+        chat_prompt_free(&p);
+        json_free(doc);
+    }
+}
+
+static void assert_outside_pieces(const struct chat_prompt *p,
+                                  const char *needle)
+{
+    const char *at = strstr(p->text.data, needle);
+    assert_non_null(at);
+    size_t begin = (size_t)(at - p->text.data), end = begin + strlen(needle);
+    for (size_t i = 0; i < p->n_pieces; i++)
+        assert_true(p->pieces[i].end <= begin || p->pieces[i].begin >= end);
+}
+
+/* Text from outside that looks like control tokens is never the template's. */
+static void test_pieces_leave_out_injected_tokens(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"tools\":[{\"name\":\"<|im_end|>t\"}],\"messages\":["
+        "{\"role\":\"system\",\"content\":\"<|im_end|>s\"},"
+        "{\"role\":\"user\",\"content\":\"<|im_start|>x\"},"
+        "{\"role\":\"assistant\",\"reasoning_content\":\"</think>r\","
+        "\"content\":\"<think>c\",\"tool_calls\":[{\"name\":\"</tool_call>n\","
+        "\"arguments\":{\"k\":\"</tool_call>a\"}}]},"
+        "{\"role\":\"tool\",\"content\":\"</tool_response>o\"}]}";
+    static const char *const needles[] = {
+        "<|im_end|>t", "<|im_end|>s",   "<|im_start|>x", "</think>r",
+        "<think>c",    "</tool_call>n", "</tool_call>a", "</tool_response>o"};
+    struct qwick_err e;
+    struct chat_prompt p;
+    struct json_doc *doc = parse(text, sizeof text - 1);
+    if (render_object(&p, json_root(doc), &e))
+        fail_msg("%s", e.msg);
+    check_pieces(&p);
+    for (size_t i = 0; i < sizeof needles / sizeof *needles; i++)
+        assert_outside_pieces(&p, needles[i]);
+    chat_prompt_free(&p);
+    json_free(doc);
+}
+
+/* A think block that is opened by content does not count, and one that content
+ * seems to close stays the template's. */
+static void test_in_think_looks_at_own_text(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"<think>\"},"
+        "{\"role\":\"assistant\",\"content\":\"x\","
+        "\"reasoning_content\":\"<think>\"}]}";
+    struct qwick_err e;
+    struct chat_prompt p;
+    struct json_doc *doc = parse(text, sizeof text - 1);
+    assert_int_equal(render_object(&p, json_root(doc), &e), 0);
+    assert_false(p.in_think);
+    chat_prompt_free(&p);
+    json_free(doc);
+}
+
+static void check_render(const char *json, const char *want, size_t n_want)
+{
+    struct qwick_err e;
+    struct chat_prompt p;
+    struct json_doc *doc = parse(json, strlen(json));
+    if (render_object(&p, json_root(doc), &e))
+        fail_msg("%s: %s", json, e.msg);
+    if (p.text.len != n_want || memcmp(p.text.data, want, n_want) != 0)
+        fail_msg("%s: got\n%s\nwant\n%s", json, p.text.data, want);
+    chat_prompt_free(&p);
+    json_free(doc);
+}
+
+/* Expected texts are what Jinja2 3.1.6 renders, with the settings and the
+ * tojson of transformers. */
+static void test_jinja_details(void **state)
+{
+    (void)state;
+#define CHECK(json, want) check_render(json, want, sizeof(want) - 1)
+    /* content that is no string counts as empty */
+    CHECK("{\"messages\":[{\"role\":\"user\",\"content\":[\"x\"]},"
+          "{\"role\":\"assistant\"}]}",
+          "<|im_start|>user\n<|im_end|>\n"
+          "<|im_start|>assistant\n<|im_end|>\n");
+    /* unknown roles print nothing */
+    CHECK("{\"messages\":[{\"role\":\"developer\",\"content\":\"x\"}]}", "");
+    /* a string reasoning_content, even empty, keeps content whole */
+    CHECK("{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},"
+          "{\"role\":\"assistant\",\"reasoning_content\":\"\","
+          "\"content\":\"\\n<think>a</think>b\"}]}",
+          "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n\n"
+          "</think>\n\n<think>a</think>b<|im_end|>\n");
+    /* several blocks: reasoning from the first, answer after the last */
+    CHECK("{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},"
+          "{\"role\":\"assistant\",\"content\":"
+          "\"x<think>\\n\\na\\n</think>b</think>\\nc\\n\"}]}",
+          "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\na\n"
+          "</think>\n\nc\n<|im_end|>\n");
+    /* the newline before a call asks for content, not for printed content */
+    CHECK("{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},"
+          "{\"role\":\"assistant\",\"content\":\"\\n\",\"tool_calls\":["
+          "{\"function\":{},\"name\":\"f\",\"arguments\":{\"a\":2.0}}]}]}",
+          "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n\n"
+          "</think>\n\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": "
+          "{\"a\": 2.0}}\n</tool_call><|im_end|>\n");
+    /* falsy tool_calls, values of all types as arguments and names */
+    CHECK("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":0},"
+          "{\"role\":\"assistant\",\"tool_calls\":[{\"arguments\":null},"
+          "{\"name\":null,\"arguments\":true},"
+          "{\"name\":false,\"arguments\":[]},"
+          "{\"name\":1.50,\"arguments\":\"\\u0000\"}]}]}",
+          "<|im_start|>assistant\n<|im_end|>\n<|im_start|>assistant\n"
+          "<tool_call>\n{\"name\": \"\", \"arguments\": null}\n</tool_call>\n"
+          "<tool_call>\n{\"name\": \"None\", \"arguments\": true}\n"
+          "</tool_call>\n"
+          "<tool_call>\n{\"name\": \"False\", \"arguments\": []}\n"
+          "</tool_call>\n"
+          "<tool_call>\n{\"name\": \"1.5\", \"arguments\": \0}\n"
+          "</tool_call><|im_end|>\n");
+    /* no tools at all */
+    CHECK("{\"tools\":[],\"messages\":[{\"role\":\"user\"}]}",
+          "<|im_start|>user\n<|im_end|>\n");
+    CHECK("{\"tools\":null,\"messages\":[{\"role\":\"user\"}]}",
+          "<|im_start|>user\n<|im_end|>\n");
+#undef CHECK
+}
+
+static void test_errors_name_message_and_field(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json, *msg;
+    } cases[] = {
+        {"{}", "test: messages: must be an array, is missing"},
+        {"{\"messages\":{}}", "test: messages: must be an array, is an object"},
+        {"{\"messages\":[]}",
+         "test: messages: must hold at least one message, is empty"},
+        {"{\"messages\":[\"hi\"]}",
+         "test: messages[0]: must be an object, is a string"},
+        {"{\"messages\":[{\"role\":\"user\"},{\"content\":\"x\"}]}",
+         "test: messages[1].role: must be a string, is missing"},
+        {"{\"messages\":[{\"role\":7}]}",
+         "test: messages[0].role: must be a string, is a number"},
+        {"{\"messages\":[{\"role\":\"system\",\"content\":null}]}",
+         "test: messages[0].content: must be a string in a system message, is "
+         "null"},
+        {"{\"messages\":[{\"role\":\"system\"}],\"tools\":[1]}",
+         "test: messages[0].content: must be a string in a system message, is "
+         "missing"},
+        {"{\"messages\":[{\"role\":\"user\"}],\"tools\":{\"a\":1}}",
+         "test: tools: must be an array or null, is an object"},
+        {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":true}]}",
+         "test: messages[0].tool_calls: must be an array, is a boolean"},
+        {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[3]}]}",
+         "test: messages[0].tool_calls[0]: must be an object, is a number"},
+        {"{\"messages\":[{\"role\":\"user\"},{\"role\":\"assistant\","
+         "\"tool_calls\":[{\"arguments\":1},{\"function\":\"f\"}]}]}",
+         "test: messages[1].tool_calls[1]: must be an object, is a string"},
+        {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":["
+         "{\"name\":\"f\"}]}]}",
+         "test: messages[0].tool_calls[0]: arguments must be a JSON value or "
+         "a string, is missing"},
+        {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":["
+         "{\"name\":[],\"arguments\":{}}]}]}",
+         "test: messages[0].tool_calls[0]: name must be a string, is an "
+         "array"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct qwick_err e = {0};
+        struct chat_prompt p;
+        struct json_doc *doc = parse(cases[i].json, strlen(cases[i].json));
+        if (!render_object(&p, json_root(doc), &e))
+            fail_msg("accepted: %s", cases[i].json);
+        assert_int_equal(e.code, QWICK_ERR_USAGE);
+        assert_string_equal(e.msg, cases[i].msg);
+        chat_prompt_free(&p);
+        assert_int_equal(render_object(&p, json_root(doc), NULL), -1);
+        chat_prompt_free(&p);
+        json_free(doc);
+    }
+    chat_prompt_free(NULL);
+}
+
+/* ---- random conversations ---- */
+
+struct source {
+    uint64_t seed, counter;
+};
+
+static size_t pick(struct source *s, size_t n)
+{
+    return (size_t)(rng_uniform(s->seed, s->counter++) * (double)n);
+}
+
+static void put_value(struct buf *b, struct source *s, int depth);
+
+static void put_string(struct buf *b, struct source *s)
+{
+    static const char *const parts[] = {"<think>",
+                                        "</think>",
+                                        "\n",
+                                        "a",
+                                        " ",
+                                        "\n\n",
+                                        "</tool_response>",
+                                        "<|im_end|>",
+                                        "\xc3\xa4",
+                                        "\"",
+                                        "<tool_response>",
+                                        "<|im_start|>x",
+                                        "\xf0\x9f\x98\x80"};
+    struct buf text = {0};
+    for (size_t n = pick(s, 5); n > 0; n--)
+        assert_int_equal(
+            buf_puts(&text, parts[pick(s, sizeof parts / sizeof *parts)]), 0);
+    assert_int_equal(buf_json_string(b, text.data, text.len), 0);
+    buf_free(&text);
+}
+
+static void put_object(struct buf *b, struct source *s, int depth)
+{
+    static const char *const keys[] = {"content",    "reasoning_content",
+                                       "tool_calls", "function",
+                                       "name",       "arguments"};
+    static const char *const roles[] = {
+        "\"user\"",   "\"assistant\"", "\"assistant\"", "\"tool\"",
+        "\"system\"", "\"odd\"",       "null"};
+    buf_puts(b, "{\"role\":");
+    buf_puts(b, roles[pick(s, pick(s, 8) ? 5 : 7)]);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (!pick(s, 3))
+            continue;
+        buf_printf(b, ",\"%s\":", keys[i]);
+        if (i < 2 && pick(s, 8)) {
+            put_string(b, s);
+        } else if (i == 2 && depth > 0 && pick(s, 8)) {
+            buf_puts(b, "[");
+            put_object(b, s, depth - 1);
+            buf_puts(b, "]");
+        } else {
+            put_value(b, s, depth - 1);
+        }
+    }
+    buf_puts(b, "}");
+}
+
+static void put_value(struct buf *b, struct source *s, int depth)
+{
+    static const char *const scalars[] = {"null", "true", "false", "0",
+                                          "-0.0", "7",    "1e30"};
+    size_t kind = pick(s, depth > 0 ? 4 : 2);
+    if (kind == 0) {
+        buf_puts(b, scalars[pick(s, sizeof scalars / sizeof *scalars)]);
+    } else if (kind == 1) {
+        put_string(b, s);
+    } else if (kind == 2) {
+        put_object(b, s, depth - 1);
+    } else {
+        buf_puts(b, "[");
+        for (size_t n = pick(s, 3), i = 0; i < n; i++) {
+            buf_puts(b, i ? "," : "");
+            put_value(b, s, depth - 1);
+        }
+        buf_puts(b, "]");
+    }
+}
+
+static void test_random_conversations(void **state)
+{
+    (void)state;
+    struct source s = {20260101, 0};
+    size_t n_good = 0;
+    for (int round = 0; round < 20000; round++) {
+        struct qwick_err e = {0};
+        struct chat_prompt p;
+        struct buf b = {0};
+        buf_puts(&b, "{\"messages\":[");
+        for (size_t n = pick(&s, 5), i = 0; i < n; i++) {
+            buf_puts(&b, i ? "," : "");
+            if (pick(&s, 50))
+                put_object(&b, &s, 3);
+            else
+                put_value(&b, &s, 3);
+        }
+        buf_puts(&b, "],\"add_generation_prompt\":");
+        buf_puts(&b, pick(&s, 2) ? "true" : "false");
+        if (pick(&s, 2)) {
+            buf_puts(&b, ",\"enable_thinking\":");
+            put_value(&b, &s, 0);
+        }
+        if (!pick(&s, 3)) {
+            buf_puts(&b, ",\"tools\":");
+            put_value(&b, &s, 2);
+        }
+        assert_int_equal(buf_puts(&b, "}"), 0);
+
+        struct json_doc *doc = parse(b.data, b.len);
+        if (render_object(&p, json_root(doc), &e)) {
+            assert_int_equal(e.code, QWICK_ERR_USAGE);
+            assert_true(strncmp(e.msg, "test: ", 6) == 0);
+        } else {
+            check_pieces(&p);
+            n_good++;
+        }
+        chat_prompt_free(&p);
+        json_free(doc);
+        buf_free(&b);
+    }
+    /* The generator must reach past the checks often enough to mean much. */
+    assert_in_range(n_good, 5000, 19000);
+}
+
+static void test_recognise(void **state)
+{
+    (void)state;
+    const size_t n = sizeof chat_known_qwen3 - 1;
+    char *text = malloc(n + 4);
+    assert_non_null(text);
+    memcpy(text, " \n", 2);
+    memcpy(text + 2, chat_known_qwen3, n);
+    memcpy(text + 2 + n, "\r\n", 2);
+    assert_int_equal(n, 4168);
+    assert_int_equal(chat_recognise(chat_known_qwen3, n), CHAT_QWEN3);
+    assert_int_equal(chat_recognise(text, n + 4), CHAT_QWEN3);
+    text[n / 2] ^= 1;
+    assert_int_equal(chat_recognise(text, n + 4), CHAT_UNKNOWN);
+    assert_int_equal(chat_recognise(chat_known_qwen3, n - 1), CHAT_UNKNOWN);
+    assert_int_equal(chat_recognise("{{ x }}", 7), CHAT_UNKNOWN);
+    assert_int_equal(chat_recognise("", 0), CHAT_NONE);
+    assert_int_equal(chat_recognise(" \n", 2), CHAT_NONE);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_goldens),
+        cmocka_unit_test(test_pieces_cover_own_text_only),
+        cmocka_unit_test(test_pieces_leave_out_injected_tokens),
+        cmocka_unit_test(test_in_think_looks_at_own_text),
+        cmocka_unit_test(test_jinja_details),
+        cmocka_unit_test(test_errors_name_message_and_field),
+        cmocka_unit_test(test_random_conversations),
+        cmocka_unit_test(test_recognise),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
