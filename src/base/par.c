@@ -1,6 +1,5 @@
 #include "base/par.h"
 
-#include <immintrin.h>
 #include <omp.h>
 #include <pthread.h>
 #include <sched.h>
@@ -77,7 +76,7 @@ void par_barrier(struct par_team *team)
     for (int i = 0; atomic_load_explicit(&team->generation,
                                          memory_order_acquire) == gen;) {
         if (i < SPINS) {
-            _mm_pause();
+            __builtin_ia32_pause();
             i++;
         } else {
             sched_yield();

@@ -1,0 +1,32 @@
+/* A hash of bytes for tables whose keys come from files. */
+#ifndef FILE_HASH_H
+#define FILE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Multiply to 128 bits and fold: every input bit reaches every output bit. */
+static inline uint64_t hash_mix(uint64_t a, uint64_t b)
+{
+    unsigned __int128 m = (unsigned __int128)a * b;
+    return (uint64_t)m ^ (uint64_t)(m >> 64);
+}
+
+/* seed: random (rng_random_seed), so that a file cannot be made to collide. */
+static inline uint64_t hash_bytes(uint64_t seed, const void *p, size_t n)
+{
+    const unsigned char *s = p;
+    uint64_t h = hash_mix(seed ^ 0x9e3779b97f4a7c15u, n ^ 0xd6e8feb86659fd93u);
+    uint64_t w;
+    for (; n > 8; s += 8, n -= 8) {
+        memcpy(&w, s, 8);
+        h = hash_mix(h ^ w, 0xa0761d6478bd642fu ^ seed);
+    }
+    w = 0;
+    if (n > 0)
+        memcpy(&w, s, n);
+    return hash_mix(h ^ w, 0xe7037ed1a0b428dbu);
+}
+
+#endif

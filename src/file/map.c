@@ -1,0 +1,187 @@
+#include "file/map.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *kind_of(mode_t mode)
+{
+    if (S_ISDIR(mode))
+        return "a directory";
+    if (S_ISFIFO(mode))
+        return "a FIFO";
+    if (S_ISSOCK(mode))
+        return "a socket";
+    if (S_ISCHR(mode))
+        return "a character device";
+    if (S_ISBLK(mode))
+        return "a block device";
+    return "of an unknown kind";
+}
+
+static int err_kind(const char *path, mode_t mode, struct qwick_err *e)
+{
+    return err_set(e, QWICK_ERR_MODEL, "%s: is %s, not a regular file", path,
+                   kind_of(mode));
+}
+
+int map_open(struct map *out, const char *path, struct qwick_err *e)
+{
+    *out = (struct map){0};
+    /* O_NONBLOCK: the open of a FIFO or a device must not wait. It means
+     * nothing to the regular file that is wanted. */
+    int fd;
+    do
+        fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    while (fd < 0 && errno == EINTR);
+    struct stat st;
+    if (fd < 0) {
+        int err = errno;
+        /* What cannot be opened at all, sockets, deserves its name too. */
+        if (err == ENXIO && stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+            return err_kind(path, st.st_mode, e);
+        return err_set(e, QWICK_ERR_MODEL, "%s: cannot open: %s", path,
+                       strerror(err));
+    }
+    int rc = 0;
+    if (fstat(fd, &st)) {
+        rc = err_set(e, QWICK_ERR_MODEL, "%s: cannot stat: %s", path,
+                     strerror(errno));
+    } else if (!S_ISREG(st.st_mode)) {
+        rc = err_kind(path, st.st_mode, e);
+    } else if (st.st_size == 0) {
+        out->data = (const unsigned char *)"";
+    } else {
+        size_t n = (size_t)st.st_size;
+        /* Private, because some file systems (FUSE, 9p) have no shared
+         * mappings; as nothing writes, the pages are the page cache's all the
+         * same. */
+        void *p = mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p != MAP_FAILED) {
+            out->data = p;
+            out->size = n;
+            out->mapped = true;
+        } else if (errno == ENOMEM) {
+            rc = err_set(e, QWICK_ERR_MEMORY,
+                         "%s: out of memory: cannot map %zu bytes", path, n);
+        } else {
+            rc = err_set(e, QWICK_ERR_MODEL, "%s: cannot map %zu bytes: %s",
+                         path, n, strerror(errno));
+        }
+    }
+    close(fd);
+    return rc;
+}
+
+void map_close(struct map *m)
+{
+    if (!m)
+        return;
+    if (m->mapped)
+        munmap((void *)(uintptr_t)m->data, m->size);
+    *m = (struct map){0};
+}
+
+/* Like read, but waits for a descriptor that somebody made non-blocking and
+ * starts over after signals. */
+static ssize_t read_some(int fd, char *p, size_t n)
+{
+    for (;;) {
+        ssize_t got = read(fd, p, n);
+        if (got >= 0)
+            return got;
+        if (errno == EAGAIN) {
+            struct pollfd wait = {.fd = fd, .events = POLLIN};
+            if (poll(&wait, 1, -1) < 0 && errno != EINTR)
+                return -1;
+        } else if (errno != EINTR) {
+            return -1;
+        }
+    }
+}
+
+static int read_fd(int fd, const char *name, size_t max, char **data,
+                   size_t *n, struct qwick_err *e)
+{
+    struct stat st;
+    size_t cap = 65536, len = 0;
+    if (fstat(fd, &st))
+        return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot read: %s", name,
+                       strerror(errno));
+    if (S_ISDIR(st.st_mode))
+        return err_set(e, QWICK_ERR_RUNTIME, "%s: is a directory", name);
+    if (S_ISREG(st.st_mode) && st.st_size > 0) {
+        /* One byte more: the read that finds the end needs room. */
+        if ((uint64_t)st.st_size < max)
+            cap = (size_t)st.st_size + 1;
+        else
+            cap = max;
+    }
+    if (max > SIZE_MAX - 2)
+        max = SIZE_MAX - 2;
+    if (cap > max)
+        cap = max;
+    if (cap == 0)
+        cap = 1;
+    char *buf = malloc(cap + 1);
+    if (!buf)
+        return err_oom(e, cap + 1);
+    for (;;) {
+        if (len == cap && cap <= max) {
+            /* One byte above max tells a file of max bytes from a longer. */
+            size_t more = cap > max / 2 ? max + 1 : cap * 2;
+            char *p = realloc(buf, more + 1);
+            if (!p) {
+                free(buf);
+                return err_oom(e, more + 1);
+            }
+            buf = p;
+            cap = more;
+        }
+        ssize_t got = read_some(fd, buf + len, cap - len);
+        if (got < 0) {
+            int err = errno;
+            free(buf);
+            return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot read: %s", name,
+                           strerror(err));
+        }
+        if (got == 0)
+            break;
+        len += (size_t)got;
+        if (len > max) {
+            free(buf);
+            return err_set(e, QWICK_ERR_RUNTIME,
+                           "%s: larger than the limit of %zu bytes", name,
+                           max);
+        }
+    }
+    buf[len] = '\0';
+    *data = buf;
+    *n = len;
+    return 0;
+}
+
+int map_read_all(const char *path, size_t max, char **data, size_t *n,
+                 struct qwick_err *e)
+{
+    *data = NULL;
+    *n = 0;
+    if (strcmp(path, "-") == 0)
+        return read_fd(STDIN_FILENO, "standard input", max, data, n, e);
+    int fd;
+    do
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0)
+        return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot open: %s", path,
+                       strerror(errno));
+    int rc = read_fd(fd, path, max, data, n, e);
+    close(fd);
+    return rc;
+}

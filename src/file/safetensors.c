@@ -1,0 +1,1287 @@
+#include "file/safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/rng.h"
+#include "base/utf8.h"
+#include "file/hash.h"
+#include "file/json.h"
+#include "file/map.h"
+
+static const char index_name[] = "model.safetensors.index.json";
+static const char single_name[] = "model.safetensors";
+
+enum { MAX_HEADER_BYTES = 100000000, SHOWN = 200 };
+
+/* ---- memory that lives as long as the set --------------------------------- */
+
+struct chunk {
+    struct chunk *next;
+    size_t len, cap;
+    char data[];
+};
+
+/* A NUL-terminated copy of s[0..n), NULL when out of memory. */
+static const char *copy_text(struct chunk **chunks, const char *s, size_t n)
+{
+    struct chunk *c = *chunks;
+    if (!c || c->cap - c->len <= n) {
+        size_t cap = n >= 65536 ? n + 1 : 65536;
+        c = malloc(sizeof *c + cap);
+        if (!c)
+            return NULL;
+        *c = (struct chunk){.next = *chunks, .cap = cap};
+        *chunks = c;
+    }
+    char *copy = c->data + c->len;
+    if (n > 0)
+        memcpy(copy, s, n);
+    copy[n] = '\0';
+    c->len += n + 1;
+    return copy;
+}
+
+static void chunks_free(struct chunk *c)
+{
+    for (struct chunk *next; c; c = next) {
+        next = c->next;
+        free(c);
+    }
+}
+
+/* A table from texts to the order in which they were added. */
+struct table {
+    struct text {
+        const char *s; /* borrowed */
+        size_t n;
+    } *texts;
+    size_t n, cap;
+    uint32_t *slots; /* 0: free, else index + 1 */
+    size_t n_slots;  /* a power of two, or 0 */
+    uint64_t seed;
+};
+
+static void table_free(struct table *t)
+{
+    free(t->texts);
+    free(t->slots);
+    *t = (struct table){0};
+}
+
+/* The slot that holds s, or the free one where it belongs. */
+static uint32_t *table_slot(const struct table *t, const char *s, size_t n)
+{
+    size_t at = hash_bytes(t->seed, s, n) & (t->n_slots - 1);
+    for (; t->slots[at]; at = (at + 1) & (t->n_slots - 1)) {
+        const struct text *k = &t->texts[t->slots[at] - 1];
+        if (k->n == n && memcmp(k->s, s, n) == 0)
+            break;
+    }
+    return &t->slots[at];
+}
+
+static int table_grow(struct table *t)
+{
+    if (!t->seed)
+        t->seed = rng_random_seed() | 1;
+    if (t->n == t->cap) {
+        size_t cap = t->cap ? t->cap * 2 : 64, bytes;
+        struct text *p = NULL;
+        if (cap < UINT32_MAX && !size_mul(cap, sizeof *p, &bytes))
+            p = realloc(t->texts, bytes);
+        if (!p)
+            return -1;
+        t->texts = p;
+        t->cap = cap;
+    }
+    if (t->n_slots < t->n * 2 + 2) {
+        size_t n_slots = t->n_slots ? t->n_slots * 2 : 256;
+        uint32_t *old = t->slots;
+        t->slots = calloc(n_slots, sizeof *t->slots);
+        if (!t->slots) {
+            t->slots = old;
+            return -1;
+        }
+        t->n_slots = n_slots;
+        for (size_t i = 0; i < t->n; i++)
+            *table_slot(t, t->texts[i].s, t->texts[i].n) = (uint32_t)(i + 1);
+        free(old);
+    }
+    return 0;
+}
+
+/* -1 when there is none. */
+static int table_find(const struct table *t, const char *s, size_t n,
+                      size_t *index)
+{
+    uint32_t at = t->n_slots > 0 ? *table_slot(t, s, n) : 0;
+    if (at == 0)
+        return -1;
+    *index = at - 1;
+    return 0;
+}
+
+/* 1 when s was new, 0 when it was there, -1 out of memory. */
+static int table_add(struct table *t, const char *s, size_t n, size_t *index)
+{
+    if (table_find(t, s, n, index) == 0)
+        return 0;
+    if (table_grow(t))
+        return -1;
+    *table_slot(t, s, n) = (uint32_t)(t->n + 1);
+    t->texts[t->n] = (struct text){s, n};
+    *index = t->n++;
+    return 1;
+}
+
+/* ---- the set ---------------------------------------------------------------- */
+
+struct shard {
+    const char *name;
+    struct map map;
+};
+
+struct st_set {
+    struct st_tensor *tensors;
+    size_t n, cap;
+    struct table names; /* index i is tensors[i] */
+    struct shard *shards;
+    size_t n_shards, cap_shards;
+    struct chunk *text;
+};
+
+/* A name for a message: cut, and without line breaks or NUL in it. */
+static const char *shown(char out[SHOWN], const char *s, size_t n)
+{
+    struct buf text = {0}, clean = {0};
+    size_t at = 0, k = n < SHOWN ? n : SHOWN;
+    if (utf8_sanitize(&text, s, utf8_complete(s, k)) == 0 && text.data) {
+        for (size_t i = 0; i < text.len && clean.len < SHOWN - 8; i++) {
+            unsigned char c = (unsigned char)text.data[i];
+            int rc = c < 0x20 || c == 0x7f ? buf_printf(&clean, "\\x%02x", c)
+                                           : buf_putc(&clean, (char)c);
+            if (rc)
+                break;
+        }
+        at = utf8_complete(clean.data ? clean.data : "", clean.len);
+        if (at > 0)
+            memcpy(out, clean.data, at);
+        if (k < n || clean.len >= SHOWN - 8) {
+            memcpy(out + at, "...", 3);
+            at += 3;
+        }
+    }
+    out[at] = '\0';
+    buf_free(&text);
+    buf_free(&clean);
+    return out;
+}
+
+/* ---- headers ---------------------------------------------------------------- */
+
+enum field { FIELD_DTYPE, FIELD_SHAPE, FIELD_OFFSETS, FIELD_OTHER };
+
+struct entry {
+    struct st_tensor t;
+    size_t begin, end;
+    bool seen[FIELD_OTHER];
+};
+
+/* Where the events are: depth 1 in the header's object, 2 in a tensor's or
+ * __metadata__, 3 in an array of a tensor. */
+struct header {
+    const char *path; /* for messages */
+    struct qwick_err *e;
+    struct chunk **text;
+    struct entry *v;
+    size_t n, cap;
+    int depth;
+    size_t skip; /* depth inside the value of a field that is not ours */
+    bool in_metadata, metadata_seen;
+    enum field field;
+    size_t n_offsets;
+};
+
+static int err_tensor(const struct header *h, const char *why)
+{
+    char name[SHOWN];
+    const struct st_tensor *t = &h->v[h->n - 1].t;
+    return err_set(h->e, QWICK_ERR_MODEL, "%s: tensor %s: %s", h->path,
+                   shown(name, t->name, t->name_len), why);
+}
+
+/* A value of the wrong type, or in the wrong place. */
+static int err_value(const struct header *h)
+{
+    if (h->depth == 0)
+        return err_set(h->e, QWICK_ERR_MODEL,
+                       "%s: header is not a JSON object", h->path);
+    if (h->in_metadata)
+        return err_set(h->e, QWICK_ERR_MODEL,
+                       "%s: __metadata__: must be an object of strings",
+                       h->path);
+    if (h->depth == 1)
+        return err_tensor(h, "must be an object");
+    switch (h->field) {
+    case FIELD_DTYPE:
+        return err_tensor(h, "dtype: must be a string");
+    case FIELD_SHAPE:
+        return err_tensor(h, "shape: must be an array of integers >= 0");
+    case FIELD_OFFSETS:
+        return err_tensor(h, "data_offsets: must be two integers >= 0");
+    case FIELD_OTHER:
+        break;
+    }
+    return err_tensor(h, "ill-formed");
+}
+
+static int on_scalar(struct header *h)
+{
+    return h->skip > 0 || (h->depth == 2 && !h->in_metadata &&
+                           h->field == FIELD_OTHER)
+               ? 0
+               : err_value(h);
+}
+
+static int on_null(void *ctx)
+{
+    return on_scalar(ctx);
+}
+
+static int on_boolean(void *ctx, bool v)
+{
+    (void)v;
+    return on_scalar(ctx);
+}
+
+/* Digits only, as the format's writers put them. */
+static int read_size(const char *s, size_t n, size_t *out)
+{
+    size_t v = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] < '0' || s[i] > '9' || size_mul(v, 10, &v) ||
+            size_add(v, (size_t)(s[i] - '0'), &v))
+            return -1;
+    }
+    *out = v;
+    return 0;
+}
+
+static int on_number(void *ctx, const char *s, size_t n)
+{
+    struct header *h = ctx;
+    size_t v;
+    if (h->skip > 0 || h->depth != 3)
+        return on_scalar(h);
+    if (read_size(s, n, &v))
+        return err_value(h);
+    struct entry *t = &h->v[h->n - 1];
+    if (h->field == FIELD_OFFSETS) {
+        if (h->n_offsets == 2)
+            return err_value(h);
+        *(h->n_offsets++ == 0 ? &t->begin : &t->end) = v;
+        return 0;
+    }
+    if (t->t.rank == ST_MAX_RANK)
+        return err_tensor(h, "shape: more than 8 dimensions");
+    t->t.shape[t->t.rank++] = v;
+    return 0;
+}
+
+static int on_string(void *ctx, const char *s, size_t n)
+{
+    struct header *h = ctx;
+    if (h->skip > 0 || (h->depth == 2 && h->in_metadata))
+        return 0;
+    if (h->depth != 2 || h->field != FIELD_DTYPE)
+        return on_scalar(h);
+    if (dtype_parse(s, n, &h->v[h->n - 1].t.dtype)) {
+        char why[SHOWN + 32], name[SHOWN];
+        snprintf(why, sizeof why, "unknown dtype %s", shown(name, s, n));
+        return err_tensor(h, why);
+    }
+    return 0;
+}
+
+static int on_begin_object(void *ctx)
+{
+    struct header *h = ctx;
+    if (h->skip > 0 || (h->depth == 2 && on_scalar(h) == 0)) {
+        h->skip++;
+        return 0;
+    }
+    if (h->depth >= 2)
+        return err_value(h);
+    h->depth++;
+    return 0;
+}
+
+static int on_begin_array(void *ctx)
+{
+    struct header *h = ctx;
+    if (h->skip > 0) {
+        h->skip++;
+        return 0;
+    }
+    if (h->depth == 2 && !h->in_metadata &&
+        (h->field == FIELD_SHAPE || h->field == FIELD_OFFSETS)) {
+        h->depth++;
+        h->n_offsets = 0;
+        return 0;
+    }
+    if (h->depth == 2 && on_scalar(h) == 0) {
+        h->skip++;
+        return 0;
+    }
+    return err_value(h);
+}
+
+static int on_end_array(void *ctx)
+{
+    struct header *h = ctx;
+    if (h->skip > 0) {
+        h->skip--;
+        return 0;
+    }
+    h->depth--;
+    if (h->field == FIELD_OFFSETS && h->n_offsets != 2)
+        return err_value(h);
+    return 0;
+}
+
+static int add_tensor(struct header *h, const char *s, size_t n)
+{
+    if (h->n == h->cap) {
+        size_t cap = h->cap ? h->cap * 2 : 256, bytes = SIZE_MAX;
+        struct entry *v = NULL;
+        if (!size_mul(cap, sizeof *v, &bytes))
+            v = realloc(h->v, bytes);
+        if (!v)
+            return err_oom(h->e, bytes);
+        h->v = v;
+        h->cap = cap;
+    }
+    struct entry *t = &h->v[h->n];
+    *t = (struct entry){0};
+    t->t.name = copy_text(h->text, s, n);
+    t->t.name_len = n;
+    if (!t->t.name)
+        return err_oom(h->e, n + 1);
+    h->n++;
+    return 0;
+}
+
+static int on_key(void *ctx, const char *s, size_t n)
+{
+    static const char metadata[] = "__metadata__";
+    static const char *const fields[] = {"dtype", "shape", "data_offsets"};
+    struct header *h = ctx;
+
+    if (h->skip > 0)
+        return 0;
+    if (h->depth == 1) {
+        h->in_metadata =
+            n == sizeof metadata - 1 && memcmp(s, metadata, n) == 0;
+        if (!h->in_metadata)
+            return add_tensor(h, s, n);
+        if (h->metadata_seen)
+            return err_set(h->e, QWICK_ERR_MODEL, "%s: repeated __metadata__",
+                           h->path);
+        h->metadata_seen = true;
+        return 0;
+    }
+    if (h->in_metadata)
+        return 0;
+    h->field = FIELD_DTYPE;
+    while (h->field < FIELD_OTHER && (strlen(fields[h->field]) != n ||
+                                      memcmp(fields[h->field], s, n) != 0))
+        h->field++;
+    if (h->field == FIELD_OTHER)
+        return 0;
+    bool *seen = &h->v[h->n - 1].seen[h->field];
+    if (*seen) {
+        char why[64];
+        snprintf(why, sizeof why, "repeated %s", fields[h->field]);
+        return err_tensor(h, why);
+    }
+    *seen = true;
+    return 0;
+}
+
+/* All of a tensor but its place in the file has been read. */
+static int finish_tensor(struct header *h)
+{
+    struct entry *t = &h->v[h->n - 1];
+    char why[160], shape[96];
+    size_t bytes = dtype_bytes(t->t.dtype), at = 0;
+    bool overflow = false, empty = false;
+
+    if (!t->seen[FIELD_DTYPE])
+        return err_tensor(h, "dtype is missing");
+    if (!t->seen[FIELD_SHAPE])
+        return err_tensor(h, "shape is missing");
+    if (!t->seen[FIELD_OFFSETS])
+        return err_tensor(h, "data_offsets is missing");
+    /* Zeros last, so that no order of multiplying by shape can overflow. */
+    for (size_t i = 0; i < t->t.rank; i++) {
+        if (t->t.shape[i] == 0)
+            empty = true;
+        else if (size_mul(bytes, t->t.shape[i], &bytes))
+            overflow = true;
+    }
+    if (empty)
+        bytes = 0;
+    if (overflow)
+        return err_tensor(h, "shape: its size overflows");
+    if (t->end < t->begin) {
+        snprintf(why, sizeof why, "data_offsets: end %zu before begin %zu",
+                 t->end, t->begin);
+        return err_tensor(h, why);
+    }
+    if (t->end - t->begin != bytes) {
+        for (size_t i = 0; i < t->t.rank && at < sizeof shape; i++)
+            at += (size_t)snprintf(shape + at, sizeof shape - at, "%s%zu",
+                                   i ? ", " : "", t->t.shape[i]);
+        snprintf(why, sizeof why,
+                 "shape [%.64s] of %s is %zu bytes, data_offsets are %zu",
+                 t->t.rank ? shape : "", dtype_name(t->t.dtype), bytes,
+                 t->end - t->begin);
+        return err_tensor(h, why);
+    }
+    t->t.n_bytes = bytes;
+    return 0;
+}
+
+static int on_end_object(void *ctx)
+{
+    struct header *h = ctx;
+    if (h->skip > 0) {
+        h->skip--;
+        return 0;
+    }
+    if (--h->depth != 1)
+        return 0;
+    if (!h->in_metadata)
+        return finish_tensor(h);
+    h->in_metadata = false;
+    return 0;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct entry *x = a, *y = b;
+    if (x->begin != y->begin)
+        return x->begin < y->begin ? -1 : 1;
+    if (x->end != y->end)
+        return x->end < y->end ? -1 : 1;
+    /* Empty tensors at one place: any order, but always the same. */
+    size_t n = x->t.name_len < y->t.name_len ? x->t.name_len : y->t.name_len;
+    int d = memcmp(x->t.name, y->t.name, n);
+    if (d == 0 && x->t.name_len != y->t.name_len)
+        return x->t.name_len < y->t.name_len ? -1 : 1;
+    return d;
+}
+
+/* The tensors, sorted, must fill the n_data bytes behind the header. */
+static int check_layout(const struct header *h, size_t n_head, size_t n_data)
+{
+    char name[SHOWN], before[SHOWN] = "";
+    size_t at = 0;
+    for (size_t i = 0; i < h->n; i++) {
+        const struct entry *t = &h->v[i];
+        if (t->begin != at) {
+            const struct st_tensor *p = i > 0 ? &h->v[i - 1].t : NULL;
+            shown(name, t->t.name, t->t.name_len);
+            if (t->begin > at)
+                return err_set(h->e, QWICK_ERR_MODEL,
+                               "%s: tensor %s: begins at %zu, %zu bytes after "
+                               "the end of what is before it (%zu)",
+                               h->path, name, t->begin, t->begin - at, at);
+            return err_set(h->e, QWICK_ERR_MODEL,
+                           "%s: tensor %s: begins at %zu and overlaps tensor "
+                           "%s, which ends at %zu",
+                           h->path, name, t->begin,
+                           p ? shown(before, p->name, p->name_len) : "", at);
+        }
+        at = t->end;
+    }
+    if (at == n_data)
+        return 0;
+    shown(name, h->n ? h->v[h->n - 1].t.name : "",
+          h->n ? h->v[h->n - 1].t.name_len : 0);
+    size_t expected;
+    if (size_add(n_head, at, &expected))
+        return err_set(h->e, QWICK_ERR_MODEL,
+                       "%s: tensor %s: ends at %zu, outside any file", h->path,
+                       name, at);
+    if (at > n_data)
+        return err_set(h->e, QWICK_ERR_MODEL,
+                       "%s: truncated: tensor %s needs %zu bytes of file, "
+                       "there are %zu: incomplete download?",
+                       h->path, name, expected, n_head + n_data);
+    return err_set(h->e, QWICK_ERR_MODEL,
+                   "%s: %zu bytes after the end of the last tensor %s: the "
+                   "file should have %zu bytes and has %zu",
+                   h->path, n_data - at, name, expected, n_head + n_data);
+}
+
+static int read_header(struct header *h, const struct map *m)
+{
+    static const struct json_handler events = {
+        .null = on_null,
+        .boolean = on_boolean,
+        .number = on_number,
+        .string = on_string,
+        .begin_object = on_begin_object,
+        .key = on_key,
+        .end_object = on_end_object,
+        .begin_array = on_begin_array,
+        .end_array = on_end_array,
+    };
+    if (m->size < 8)
+        return err_set(h->e, QWICK_ERR_MODEL,
+                       "%s: %zu bytes are too few for a safetensors file: "
+                       "incomplete download?",
+                       h->path, m->size);
+    uint64_t n = 0;
+    for (int i = 7; i >= 0; i--)
+        n = n << 8 | m->data[i];
+    if (n > MAX_HEADER_BYTES)
+        return err_set(h->e, QWICK_ERR_MODEL,
+                       "%s: header length %llu is above the limit of %d: not "
+                       "a safetensors file?",
+                       h->path, (unsigned long long)n, MAX_HEADER_BYTES);
+    if (n > m->size - 8)
+        return err_set(h->e, QWICK_ERR_MODEL,
+                       "%s: truncated: a header of %llu bytes, but the file "
+                       "has %zu: incomplete download?",
+                       h->path, (unsigned long long)n, m->size);
+    if (n < 2)
+        return err_set(h->e, QWICK_ERR_MODEL,
+                       "%s: header length %llu is too short for JSON", h->path,
+                       (unsigned long long)n);
+    char name[4200];
+    snprintf(name, sizeof name, "%s: header", h->path);
+    if (json_events(name, (const char *)m->data + 8, (size_t)n,
+                    QWICK_ERR_MODEL, &events, h, h->e))
+        return -1;
+    if (h->n > 0)
+        qsort(h->v, h->n, sizeof *h->v, by_offset);
+    return 0;
+}
+
+/* Read the header of the shard that is last in the set; path is for messages.
+ * The shard owns its mapping already. */
+static int read_shard(struct st_set *set, const char *path,
+                      struct qwick_err *e)
+{
+    const struct shard *s = &set->shards[set->n_shards - 1];
+    struct header h = {.path = path, .e = e, .text = &set->text};
+    char name[SHOWN];
+    int rc = -1;
+
+    if (read_header(&h, &s->map))
+        goto done;
+    size_t total = SIZE_MAX, bytes = SIZE_MAX;
+    if (size_add(set->n, h.n, &total) ||
+        size_mul(total, sizeof *set->tensors, &bytes)) {
+        err_oom(e, bytes);
+        goto done;
+    }
+    if (total > set->cap) {
+        size_t cap = set->cap * 2 > total ? set->cap * 2 : total;
+        struct st_tensor *v = realloc(set->tensors, cap * sizeof *v);
+        if (!v) {
+            err_oom(e, cap * sizeof *v);
+            goto done;
+        }
+        set->tensors = v;
+        set->cap = cap;
+    }
+    for (size_t i = 0; i < h.n; i++) {
+        struct st_tensor *t = &h.v[i].t;
+        size_t other;
+        int fresh = table_add(&set->names, t->name, t->name_len, &other);
+        if (fresh < 0) {
+            err_oom(e, total * sizeof(struct text));
+            goto done;
+        }
+        if (!fresh) {
+            shown(name, t->name, t->name_len);
+            const char *in = set->tensors[other].file;
+            if (in == s->name)
+                err_set(e, QWICK_ERR_MODEL, "%s: tensor %s: repeated", path,
+                        name);
+            else
+                err_set(e, QWICK_ERR_MODEL,
+                        "%s: tensor %s: is in the file %s as well", path, name,
+                        in);
+            goto done;
+        }
+        t->file = s->name;
+        set->tensors[set->n++] = *t;
+    }
+    /* Repeated names first: where offsets are equal too, they say more. */
+    size_t n_head = 8;
+    for (int i = 7; i >= 0; i--)
+        n_head += (size_t)s->map.data[i] << 8 * i;
+    if (check_layout(&h, n_head, s->map.size - n_head))
+        goto done;
+    for (size_t i = 0; i < h.n; i++)
+        set->tensors[set->n - h.n + i].data =
+            s->map.data + n_head + h.v[i].begin;
+    rc = 0;
+done:
+    free(h.v);
+    return rc;
+}
+
+/* Take over the mapping, whatever happens. */
+static int add_shard(struct st_set *set, const char *name, struct map *map,
+                     struct qwick_err *e)
+{
+    const char *copy = copy_text(&set->text, name, strlen(name));
+    if (copy && set->n_shards == set->cap_shards) {
+        size_t cap = set->cap_shards ? set->cap_shards * 2 : 8, bytes;
+        struct shard *v = NULL;
+        if (!size_mul(cap, sizeof *v, &bytes))
+            v = realloc(set->shards, bytes);
+        if (v) {
+            set->shards = v;
+            set->cap_shards = cap;
+        } else {
+            copy = NULL;
+        }
+    }
+    if (!copy) {
+        map_close(map);
+        return err_oom(e, strlen(name) + sizeof *set->shards);
+    }
+    set->shards[set->n_shards++] = (struct shard){copy, *map};
+    return 0;
+}
+
+/* ---- the index ---------------------------------------------------------------- */
+
+struct placement {
+    const char *tensor;
+    size_t n;
+    size_t shard;
+};
+
+struct index {
+    const char *path;
+    struct qwick_err *e;
+    struct chunk *text;
+    struct placement *v;
+    size_t n, cap;
+    struct table shards;
+    int depth;
+    bool in_map, map_seen;
+    const char *tensor; /* the last key of the map */
+    size_t tensor_len;
+};
+
+static int err_index(const struct index *x, const char *why)
+{
+    return err_set(x->e, QWICK_ERR_MODEL, "%s: %s", x->path, why);
+}
+
+static const char bad_map[] = "weight_map: must be an object of strings";
+
+static int index_scalar(struct index *x)
+{
+    if (x->depth == 0)
+        return err_index(x, "is not a JSON object");
+    return x->in_map ? err_index(x, bad_map) : 0;
+}
+
+static int index_null(void *ctx)
+{
+    return index_scalar(ctx);
+}
+
+static int index_boolean(void *ctx, bool v)
+{
+    (void)v;
+    return index_scalar(ctx);
+}
+
+static int index_number(void *ctx, const char *s, size_t n)
+{
+    (void)s;
+    (void)n;
+    return index_scalar(ctx);
+}
+
+static int index_begin_object(void *ctx)
+{
+    struct index *x = ctx;
+    if (x->in_map && x->depth != 1)
+        return err_index(x, bad_map);
+    x->depth++;
+    return 0;
+}
+
+static int index_begin_array(void *ctx)
+{
+    struct index *x = ctx;
+    if (index_scalar(x))
+        return -1;
+    x->depth++;
+    return 0;
+}
+
+static int index_end(void *ctx)
+{
+    struct index *x = ctx;
+    if (--x->depth == 1)
+        x->in_map = false;
+    return 0;
+}
+
+static int index_key(void *ctx, const char *s, size_t n)
+{
+    struct index *x = ctx;
+    if (x->depth == 1) {
+        x->in_map = n == 10 && memcmp(s, "weight_map", 10) == 0;
+        if (!x->in_map)
+            return 0;
+        if (x->map_seen)
+            return err_index(x, "repeated weight_map");
+        x->map_seen = true;
+        return 0;
+    }
+    if (!x->in_map)
+        return 0;
+    x->tensor = copy_text(&x->text, s, n);
+    x->tensor_len = n;
+    return x->tensor ? 0 : err_oom(x->e, n + 1);
+}
+
+static bool is_plain_name(const char *s, size_t n)
+{
+    return n > 0 && !memchr(s, '/', n) && !memchr(s, '\0', n) &&
+           !(n == 1 && s[0] == '.') && !(n == 2 && s[0] == '.' && s[1] == '.');
+}
+
+static int index_string(void *ctx, const char *s, size_t n)
+{
+    struct index *x = ctx;
+    if (x->depth != 2 || !x->in_map)
+        return index_scalar(x);
+    if (!is_plain_name(s, n)) {
+        char tensor[SHOWN], shard[SHOWN];
+        return err_set(x->e, QWICK_ERR_MODEL,
+                       "%s: tensor %s: the shard \"%s\" is not a plain file "
+                       "name",
+                       x->path, shown(tensor, x->tensor, x->tensor_len),
+                       shown(shard, s, n));
+    }
+    if (x->n == x->cap) {
+        size_t cap = x->cap ? x->cap * 2 : 256, bytes = SIZE_MAX;
+        struct placement *v = NULL;
+        if (!size_mul(cap, sizeof *v, &bytes))
+            v = realloc(x->v, bytes);
+        if (!v)
+            return err_oom(x->e, bytes);
+        x->v = v;
+        x->cap = cap;
+    }
+    size_t shard;
+    if (table_find(&x->shards, s, n, &shard)) {
+        const char *copy = copy_text(&x->text, s, n);
+        if (!copy || table_add(&x->shards, copy, n, &shard) < 0)
+            return err_oom(x->e, n + 1);
+    }
+    x->v[x->n++] = (struct placement){x->tensor, x->tensor_len, shard};
+    return 0;
+}
+
+static int read_index(struct index *x, const struct map *m)
+{
+    static const struct json_handler events = {
+        .null = index_null,
+        .boolean = index_boolean,
+        .number = index_number,
+        .string = index_string,
+        .begin_object = index_begin_object,
+        .key = index_key,
+        .end_object = index_end,
+        .begin_array = index_begin_array,
+        .end_array = index_end,
+    };
+    if (m->size > MAX_HEADER_BYTES)
+        return err_set(x->e, QWICK_ERR_MODEL,
+                       "%s: %zu bytes are above the limit of %d", x->path,
+                       m->size, MAX_HEADER_BYTES);
+    if (json_events(x->path, (const char *)m->data, m->size, QWICK_ERR_MODEL,
+                    &events, x, x->e))
+        return -1;
+    if (!x->map_seen)
+        return err_index(x, "weight_map is missing");
+    if (x->n == 0)
+        return err_index(x, "weight_map is empty");
+    return 0;
+}
+
+/* Every tensor of the index is in its shard, and named once. */
+static int check_index(const struct index *x, const struct st_set *set,
+                       struct qwick_err *e)
+{
+    char name[SHOWN], shard[SHOWN];
+    struct table seen = {0};
+    int rc = 0;
+    for (size_t i = 0; i < x->n && !rc; i++) {
+        const struct placement *p = &x->v[i];
+        const struct text *file = &x->shards.texts[p->shard];
+        size_t at;
+        int fresh = table_add(&seen, p->tensor, p->n, &at);
+        if (fresh < 0) {
+            rc = err_oom(e, x->n * sizeof(struct text));
+            continue;
+        }
+        bool here = table_find(&set->names, p->tensor, p->n, &at) == 0;
+        if (fresh && here && strcmp(set->tensors[at].file, file->s) == 0)
+            continue;
+        shown(name, p->tensor, p->n);
+        shown(shard, file->s, file->n);
+        if (!fresh)
+            rc = err_set(e, QWICK_ERR_MODEL, "%s: tensor %s: repeated",
+                         x->path, name);
+        else if (!here)
+            rc = err_set(e, QWICK_ERR_MODEL,
+                         "%s: tensor %s: is not in the shard %s", x->path,
+                         name, shard);
+        else
+            rc = err_set(e, QWICK_ERR_MODEL,
+                         "%s: tensor %s: is not in the shard %s but in %s",
+                         x->path, name, shard, set->tensors[at].file);
+    }
+    table_free(&seen);
+    return rc;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int open_file(struct st_set *set, const struct checkpoint *ck,
+                     const char *name, bool *found, struct qwick_err *e)
+{
+    struct map map;
+    char path[4200];
+    if (checkpoint_map(ck, name, &map, found, e))
+        return -1;
+    if (!*found)
+        return 0;
+    checkpoint_path(ck, name, path, sizeof path);
+    if (add_shard(set, name, &map, e))
+        return -1;
+    return read_shard(set, path, e);
+}
+
+static int open_by_index(struct st_set *set, const struct checkpoint *ck,
+                         const struct map *m, struct qwick_err *e)
+{
+    char path[4200];
+    checkpoint_path(ck, index_name, path, sizeof path);
+    struct index x = {.path = path, .e = e};
+    const char **names = NULL;
+    int rc = read_index(&x, m);
+    if (rc)
+        goto done;
+    names = calloc(x.shards.n, sizeof *names);
+    if (!names) {
+        rc = err_oom(e, x.shards.n * sizeof *names);
+        goto done;
+    }
+    for (size_t i = 0; i < x.shards.n; i++)
+        names[i] = x.shards.texts[i].s;
+    qsort(names, x.shards.n, sizeof *names, by_text);
+    for (size_t i = 0; i < x.shards.n && !rc; i++) {
+        bool found;
+        rc = open_file(set, ck, names[i], &found, e);
+        if (!rc && !found) {
+            char shard[SHOWN];
+            rc = err_set(e, QWICK_ERR_MODEL,
+                         "%s: the shard %s is missing in %s: incomplete "
+                         "download?",
+                         path, shown(shard, names[i], strlen(names[i])),
+                         checkpoint_dir(ck));
+        }
+    }
+    if (!rc)
+        rc = check_index(&x, set, e);
+done:
+    free(names);
+    free(x.v);
+    table_free(&x.shards);
+    chunks_free(x.text);
+    return rc;
+}
+
+static int open_all(struct st_set *set, const struct checkpoint *ck,
+                    struct qwick_err *e)
+{
+    char **names;
+    size_t n;
+    if (checkpoint_list(ck, ".safetensors", &names, &n, e))
+        return -1;
+    int rc = 0;
+    bool found;
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = open_file(set, ck, names[i], &found, e);
+    if (n == 0)
+        rc = err_set(e, QWICK_ERR_MODEL,
+                     "%s: no weights: none of %s, %s, *.safetensors is there",
+                     checkpoint_dir(ck), index_name, single_name);
+    checkpoint_list_free(names, n);
+    return rc;
+}
+
+int st_open(struct st_set **out, const struct checkpoint *ck,
+            struct qwick_err *e)
+{
+    *out = NULL;
+    struct st_set *set = calloc(1, sizeof *set);
+    if (!set)
+        return err_oom(e, sizeof *set);
+    struct map index;
+    bool found;
+    int rc = checkpoint_map(ck, index_name, &index, &found, e);
+    if (!rc && found) {
+        rc = open_by_index(set, ck, &index, e);
+        map_close(&index);
+    } else if (!rc) {
+        rc = open_file(set, ck, single_name, &found, e);
+        if (!rc && !found)
+            rc = open_all(set, ck, e);
+    }
+    if (rc) {
+        st_close(set);
+        return -1;
+    }
+    *out = set;
+    return 0;
+}
+
+int st_open_file(struct st_set **out, const char *path, struct qwick_err *e)
+{
+    *out = NULL;
+    struct st_set *set = calloc(1, sizeof *set);
+    if (!set)
+        return err_oom(e, sizeof *set);
+    const char *slash = strrchr(path, '/');
+    struct map map;
+    if (map_open(&map, path, e) ||
+        add_shard(set, slash ? slash + 1 : path, &map, e) ||
+        read_shard(set, path, e)) {
+        st_close(set);
+        return -1;
+    }
+    *out = set;
+    return 0;
+}
+
+void st_close(struct st_set *set)
+{
+    if (!set)
+        return;
+    for (size_t i = 0; i < set->n_shards; i++)
+        map_close(&set->shards[i].map);
+    free(set->shards);
+    free(set->tensors);
+    table_free(&set->names);
+    chunks_free(set->text);
+    free(set);
+}
+
+size_t st_count(const struct st_set *set)
+{
+    return set->n;
+}
+
+const struct st_tensor *st_at(const struct st_set *set, size_t i)
+{
+    return i < set->n ? &set->tensors[i] : NULL;
+}
+
+const struct st_tensor *st_find(const struct st_set *set, const char *name)
+{
+    size_t i;
+    return table_find(&set->names, name, strlen(name), &i)
+               ? NULL
+               : &set->tensors[i];
+}
+
+size_t st_file_bytes(const struct st_set *set)
+{
+    size_t sum = 0;
+    for (size_t i = 0; i < set->n_shards; i++)
+        sum += set->shards[i].map.size;
+    return sum;
+}
+
+/* ---- writing ---------------------------------------------------------------- */
+
+struct st_writer {
+    char *path;
+    char *temp; /* NULL: written in place */
+    int fd;
+    struct piece {
+        const unsigned char *data; /* NULL: from st_writer_data */
+        size_t left;
+    } *pieces;
+    size_t n, at;
+    size_t held; /* bytes in hold */
+    unsigned char hold[65536];
+};
+
+static int err_write(const struct st_writer *w, int err, struct qwick_err *e)
+{
+    return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot write: %s", w->path,
+                   strerror(err));
+}
+
+static int write_all(struct st_writer *w, const unsigned char *p, size_t n,
+                     struct qwick_err *e)
+{
+    while (n > 0) {
+        /* Linux writes at most 2 GiB a call; stay far below. */
+        ssize_t k = write(w->fd, p, n < 1u << 26 ? n : 1u << 26);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return err_write(w, k < 0 ? errno : EIO, e);
+        p += k;
+        n -= (size_t)k;
+    }
+    return 0;
+}
+
+static int put(struct st_writer *w, const void *p, size_t n,
+               struct qwick_err *e)
+{
+    if (n > sizeof w->hold - w->held) {
+        if (write_all(w, w->hold, w->held, e))
+            return -1;
+        w->held = 0;
+    }
+    if (n > sizeof w->hold)
+        return write_all(w, p, n, e);
+    if (n > 0)
+        memcpy(w->hold + w->held, p, n);
+    w->held += n;
+    return 0;
+}
+
+/* Write what the caller gave in advance, up to the next tensor that it did
+ * not. */
+static int put_given(struct st_writer *w, struct qwick_err *e)
+{
+    for (; w->at < w->n; w->at++) {
+        struct piece *p = &w->pieces[w->at];
+        if (p->left > 0 && !p->data)
+            return 0;
+        if (put(w, p->data, p->left, e))
+            return -1;
+        p->left = 0;
+    }
+    return 0;
+}
+
+static int make_header(struct buf *out, const struct st_out_tensor *tensors,
+                       size_t n, struct piece *pieces, const char *path,
+                       struct qwick_err *e)
+{
+    size_t end = 0;
+    int rc = buf_putc(out, '{');
+    for (size_t i = 0; i < n && !rc; i++) {
+        const struct st_out_tensor *t = &tensors[i];
+        size_t begin = end, bytes = dtype_bytes(t->dtype);
+        if (t->rank > ST_MAX_RANK)
+            return err_set(e, QWICK_ERR_USAGE,
+                           "%s: tensor %s: more than 8 dimensions", path,
+                           t->name);
+        rc = buf_puts(out, i > 0 ? "," : "") || buf_json_cstr(out, t->name) ||
+             buf_printf(out, ":{\"dtype\":\"%s\",\"shape\":[",
+                        dtype_name(t->dtype));
+        for (size_t d = 0; d < t->rank && !rc; d++) {
+            if (size_mul(bytes, t->shape[d], &bytes))
+                return err_set(e, QWICK_ERR_USAGE,
+                               "%s: tensor %s: shape: its size overflows",
+                               path, t->name);
+            rc = buf_printf(out, d > 0 ? ",%zu" : "%zu", t->shape[d]);
+        }
+        if (size_add(end, bytes, &end))
+            return err_set(e, QWICK_ERR_USAGE,
+                           "%s: tensor %s: its end overflows", path, t->name);
+        rc = rc || buf_printf(out, "],\"data_offsets\":[%zu,%zu]}", begin, end);
+        pieces[i] = (struct piece){t->data, bytes};
+    }
+    rc = rc || buf_putc(out, '}');
+    while (!rc && out->len % 8 != 0)
+        rc = buf_putc(out, ' ');
+    if (rc)
+        return err_oom(e, out->len * 2);
+    if (out->len > MAX_HEADER_BYTES)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: header length %zu is above the limit of %d", path,
+                       out->len, MAX_HEADER_BYTES);
+    return 0;
+}
+
+/* Open what will be written. A new or regular file is written aside and
+ * renamed. Anything else (/dev/stdout, a pipe, a link to elsewhere) must stay
+ * what it is, so it is written in place. */
+static int open_target(struct st_writer *w, struct qwick_err *e)
+{
+    struct stat st;
+    if (lstat(w->path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        do
+            w->fd = open(w->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC |
+                                      O_NOCTTY, 0666);
+        while (w->fd < 0 && errno == EINTR);
+    } else {
+        size_t n = strlen(w->path) + 48;
+        w->temp = malloc(n);
+        if (!w->temp)
+            return err_oom(e, n);
+        /* The number is for files that a killed process with our id left. */
+        for (int i = 0; i < 1000; i++) {
+            snprintf(w->temp, n, i ? "%s.tmp.%ld.%d" : "%s.tmp.%ld", w->path,
+                     (long)getpid(), i);
+            w->fd = open(w->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                         0666);
+            if (w->fd >= 0 || (errno != EEXIST && errno != EINTR))
+                break;
+        }
+    }
+    if (w->fd >= 0)
+        return 0;
+    int err = errno;
+    free(w->temp);
+    w->temp = NULL;
+    return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot create: %s", w->path,
+                   strerror(err));
+}
+
+int st_writer_open(struct st_writer **out, const char *path,
+                   const struct st_out_tensor *tensors, size_t n,
+                   struct qwick_err *e)
+{
+    *out = NULL;
+    struct buf head = {0};
+    struct st_writer *w = calloc(1, sizeof *w);
+    if (!w)
+        return err_oom(e, sizeof *w);
+    w->fd = -1;
+    w->n = n;
+    w->path = strdup(path);
+    w->pieces = calloc(n ? n : 1, sizeof *w->pieces);
+    if (!w->path || !w->pieces) {
+        err_oom(e, strlen(path) + n * sizeof *w->pieces);
+        goto fail;
+    }
+    if (make_header(&head, tensors, n, w->pieces, path, e) ||
+        open_target(w, e))
+        goto fail;
+    unsigned char len[8];
+    for (int i = 0; i < 8; i++)
+        len[i] = (unsigned char)((uint64_t)head.len >> 8 * i);
+    if (put(w, len, sizeof len, e) || put(w, head.data, head.len, e) ||
+        put_given(w, e))
+        goto fail;
+    buf_free(&head);
+    *out = w;
+    return 0;
+fail:
+    buf_free(&head);
+    st_writer_abort(w);
+    return -1;
+}
+
+int st_writer_data(struct st_writer *w, const void *data, size_t n_bytes,
+                   struct qwick_err *e)
+{
+    const unsigned char *p = data;
+    while (n_bytes > 0) {
+        if (w->at == w->n)
+            return err_set(e, QWICK_ERR_USAGE,
+                           "%s: %zu bytes more than the header has", w->path,
+                           n_bytes);
+        struct piece *t = &w->pieces[w->at];
+        size_t k = n_bytes < t->left ? n_bytes : t->left;
+        if (put(w, p, k, e))
+            return -1;
+        p += k;
+        n_bytes -= k;
+        t->left -= k;
+        if (t->left == 0 && put_given(w, e))
+            return -1;
+    }
+    return 0;
+}
+
+int st_writer_close(struct st_writer *w, struct qwick_err *e)
+{
+    size_t missing = 0;
+    for (size_t i = w->at; i < w->n; i++)
+        missing += w->pieces[i].left;
+    if (missing > 0) {
+        err_set(e, QWICK_ERR_USAGE, "%s: %zu bytes of data did not come",
+                w->path, missing);
+        goto fail;
+    }
+    if (write_all(w, w->hold, w->held, e))
+        goto fail;
+    w->held = 0;
+    /* Pipes and devices cannot be synchronised, and need not. */
+    if (fsync(w->fd) && !(errno == EINVAL || errno == ENOTSUP ||
+                          errno == EROFS)) {
+        err_write(w, errno, e);
+        goto fail;
+    }
+    int fd = w->fd;
+    w->fd = -1;
+    if (close(fd) && errno != EINTR) {
+        err_write(w, errno, e);
+        goto fail;
+    }
+    if (w->temp && rename(w->temp, w->path)) {
+        err_set(e, QWICK_ERR_RUNTIME, "%s: cannot rename %s to it: %s",
+                w->path, w->temp, strerror(errno));
+        goto fail;
+    }
+    free(w->temp);
+    w->temp = NULL; /* it has its name now: nothing to remove */
+    st_writer_abort(w);
+    return 0;
+fail:
+    st_writer_abort(w);
+    return -1;
+}
+
+void st_writer_abort(struct st_writer *w)
+{
+    if (!w)
+        return;
+    if (w->fd >= 0)
+        close(w->fd);
+    if (w->temp) {
+        unlink(w->temp);
+        free(w->temp);
+    }
+    free(w->path);
+    free(w->pieces);
+    free(w);
+}

@@ -1,0 +1,129 @@
+/* OpenBLAS by dlopen: the only file that knows of BLAS. */
+#include <dlfcn.h>
+#include <omp.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "kernel/gemm.h"
+
+/* cblas.h's values, so that the build needs no BLAS header */
+enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
+
+typedef void (*sgemm_fn)(int order, int trans_a, int trans_b, int m, int n,
+                         int k, float alpha, const float *a, int lda,
+                         const float *b, int ldb, float beta, float *c,
+                         int ldc);
+typedef void (*set_threads_fn)(int n);
+
+static sgemm_fn blas_sgemm;
+
+/* The library reads its environment in its constructor. What is set there for
+ * it is put back, so that child processes see no change. */
+struct saved_env {
+    const char *name;
+    char *value; /* NULL: was not set */
+    bool changed;
+};
+
+static void env_set(struct saved_env *s, const char *name, const char *value)
+{
+    const char *old = getenv(name);
+
+    s->name = name;
+    s->value = NULL;
+    s->changed = false;
+    if (old) {
+        s->value = strdup(old);
+        if (!s->value)
+            return; /* could not be put back: leave it alone */
+    }
+    s->changed = setenv(name, value, 1) == 0;
+}
+
+static void env_restore(struct saved_env *s)
+{
+    if (s->changed && s->value)
+        setenv(s->name, s->value, 1);
+    else if (s->changed)
+        unsetenv(s->name);
+    free(s->value);
+}
+
+static void *open_library(void)
+{
+    struct saved_env threads, core = {0};
+    const char *user = getenv("OPENBLAS_CORETYPE");
+    void *lib;
+
+    /* 0.3.21 (Debian 12) takes CPUs that it does not know for their ancestors;
+     * on a Zen 5 its Haswell kernels run at half the speed of SkylakeX's. */
+    if (!user || !*user) {
+        if (cpu_has(ISA_AVX512))
+            env_set(&core, "OPENBLAS_CORETYPE", "SkylakeX");
+        else if (cpu_has(ISA_AVX2))
+            env_set(&core, "OPENBLAS_CORETYPE", "Haswell");
+    }
+    /* else a library built for threads of its own starts them on load */
+    env_set(&threads, "OPENBLAS_NUM_THREADS", "1");
+    lib = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+    env_restore(&threads);
+    env_restore(&core);
+    return lib;
+}
+
+/* ISO C has no cast from void * to a function pointer; POSIX says they have
+ * the same representation. */
+static void find_symbol(void *fn, void *lib, const char *name)
+{
+    void *p = dlsym(lib, name);
+
+    memcpy(fn, &p, sizeof p);
+}
+
+static void load_once(void)
+{
+    void *lib = open_library();
+    set_threads_fn set_threads;
+    sgemm_fn sgemm;
+    int omp_threads = omp_get_max_threads();
+
+    if (!lib)
+        return;
+    find_symbol(&sgemm, lib, "cblas_sgemm");
+    find_symbol(&set_threads, lib, "openblas_set_num_threads");
+    if (!sgemm || !set_threads) {
+        dlclose(lib);
+        return;
+    }
+    set_threads(1);
+    omp_set_num_threads(omp_threads); /* the OpenMP build changes this too */
+    blas_sgemm = sgemm;
+}
+
+bool gemm_blas_load(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, load_once);
+    return blas_sgemm != NULL;
+}
+
+void gemm_blas_nt(float *c, size_t ldc, const float *a, size_t lda,
+                  const float *b, size_t ldb, size_t m, size_t n, size_t k)
+{
+    /* Outside of an active parallel region, a team of one thread included, the
+     * OpenMP build takes omp_get_max_threads() threads whatever it was told
+     * before. */
+    int omp_threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+
+    if (m == 0 || n == 0)
+        return;
+    if (omp_threads != 1)
+        omp_set_num_threads(1);
+    blas_sgemm(ROW_MAJOR, NO_TRANS, TRANS, (int)m, (int)n, (int)k, 1, a,
+               (int)lda, b, (int)ldb, 0, c, (int)ldc);
+    if (omp_threads != 1)
+        omp_set_num_threads(omp_threads);
+}

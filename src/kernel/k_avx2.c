@@ -1,0 +1,1015 @@
+/* Kernels for AVX2, FMA and F16C.
+ *
+ * Order of sums of a product: element k goes into lane k % 8 of accumulator
+ * k / 8 % 4, ascending; then (a0 + a1) + (a2 + a3), then halves of the vector
+ * onto each other. Blocking changes which products are in flight at the same
+ * time, never that order. k_avx512.c keeps the same order. */
+#include <immintrin.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "kernel/kernel.h"
+
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16")
+
+/* How far ahead a sweep over weights fetches, in bytes: the hardware's own
+ * prefetchers stop at each page. */
+enum { AHEAD = 8192 };
+
+/* ---- loads and stores of parts of a vector ----------------------------- */
+
+/* The first n < 8 lanes. */
+INLINE __m256i first_lanes(size_t n)
+{
+    static const int32_t mask[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
+
+    return _mm256_loadu_si256((const __m256i_u *)(mask + 8 - n));
+}
+
+INLINE __m256 load_f32_part(const float *p, size_t n)
+{
+    return _mm256_maskload_ps(p, first_lanes(n));
+}
+
+INLINE size_t type_bytes(enum dtype type)
+{
+    return type == DT_F32 ? 4 : 2;
+}
+
+INLINE __m256 widen(__m128i h, enum dtype type)
+{
+    if (type == DT_F16)
+        return _mm256_cvtph_ps(h);
+    return _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+}
+
+/* Eight elements of the type from any address. */
+INLINE __m256 load8(const char *p, enum dtype type)
+{
+    if (type == DT_F32)
+        return _mm256_castsi256_ps(
+            _mm256_loadu_si256((const __m256i_u *)(const void *)p));
+    return widen(_mm_loadu_si128((const __m128i_u *)(const void *)p), type);
+}
+
+/* The first n < 8 of them, zeros above. */
+INLINE __m256 load8_part(const char *p, size_t n, enum dtype type)
+{
+    uint16_t h[8] = {0};
+
+    if (type == DT_F32)
+        return _mm256_castsi256_ps(_mm256_maskload_epi32(
+            (const int *)(const void *)p, first_lanes(n)));
+    memcpy(h, p, n * sizeof *h);
+    return widen(_mm_loadu_si128((const __m128i_u *)h), type);
+}
+
+/* ---- reductions, in one order ------------------------------------------ */
+
+/* Lanes l and l + 4, then l and l + 2, then l and l + 1. */
+INLINE __m128 fold_halves(__m256 v)
+{
+    return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+}
+
+INLINE float sum_lanes(__m256 v)
+{
+    __m128 s = fold_halves(v);
+
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
+
+/* Four of them at once. */
+INLINE __m128 sum_lanes4(__m256 a, __m256 b, __m256 c, __m256 d)
+{
+    __m128 fa = fold_halves(a), fb = fold_halves(b);
+    __m128 fc = fold_halves(c), fd = fold_halves(d);
+    __m128 ab = _mm_add_ps(_mm_unpacklo_ps(fa, fb), _mm_unpackhi_ps(fa, fb));
+    __m128 cd = _mm_add_ps(_mm_unpacklo_ps(fc, fd), _mm_unpackhi_ps(fc, fd));
+
+    return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
+}
+
+INLINE float max_lanes(__m256 v)
+{
+    __m128 m =
+        _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+}
+
+INLINE double sum_lanes_pd(__m256d v)
+{
+    __m128d s = _mm_add_pd(_mm256_castpd256_pd128(v),
+                           _mm256_extractf128_pd(v, 1));
+
+    return _mm_cvtsd_f64(_mm_add_sd(s, _mm_unpackhi_pd(s, s)));
+}
+
+/* ---- exp ---------------------------------------------------------------- */
+
+/* exp(x) within 1 ulp where the result is normal: x = n ln 2 + r (Cody and
+ * Waite 1980), a minimax polynomial for exp(r) on |r| <= ln 2 / 2 (relative
+ * error 2^-28.3, found by the Remez exchange), times 2^n in two steps so that
+ * subnormal results round once. NaN stays NaN. */
+INLINE __m256 exp8(__m256 x)
+{
+    const __m256 ln2_hi = _mm256_set1_ps(0x1.62e4p-1f); /* n * it is exact */
+    const __m256 ln2_lo = _mm256_set1_ps(0x1.7f7d1cp-20f);
+    __m256 n, r, p;
+    __m256i e, e1;
+
+    /* beyond, the result is 0 or infinity anyway; the order of the operands
+     * lets NaN through */
+    x = _mm256_min_ps(_mm256_set1_ps(89), x);
+    x = _mm256_max_ps(_mm256_set1_ps(-104), x);
+    n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(0x1.715476p0f)),
+                        _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    r = _mm256_fnmadd_ps(n, ln2_hi, x);
+    r = _mm256_fnmadd_ps(n, ln2_lo, r);
+    p = _mm256_set1_ps(0.00138148398f);
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.00836859923f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.0416683778f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.166665211f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.49999994f));
+    p = _mm256_fmadd_ps(_mm256_mul_ps(r, r), p, r);
+    p = _mm256_add_ps(p, _mm256_set1_ps(1));
+    e = _mm256_cvtps_epi32(n);
+    e1 = _mm256_srai_epi32(e, 1);
+    e = _mm256_sub_epi32(e, e1);
+    e1 = _mm256_slli_epi32(_mm256_add_epi32(e1, _mm256_set1_epi32(127)), 23);
+    e = _mm256_slli_epi32(_mm256_add_epi32(e, _mm256_set1_epi32(127)), 23);
+    p = _mm256_mul_ps(p, _mm256_castsi256_ps(e1));
+    return _mm256_mul_ps(p, _mm256_castsi256_ps(e));
+}
+
+INLINE float exp1(float x)
+{
+    return _mm256_cvtss_f32(exp8(_mm256_set1_ps(x)));
+}
+
+/* ---- products ----------------------------------------------------------- */
+
+/* One row, one token: a straight sweep, which memory delivers fastest. */
+INLINE float dot_row(const char *w, const float *x, size_t n, enum dtype type)
+{
+    const size_t bytes = type_bytes(type);
+    __m256 a[4];
+    size_t k = 0;
+
+    UNROLL
+    for (int c = 0; c < 4; c++)
+        a[c] = _mm256_setzero_ps();
+    for (; n - k >= 32; k += 32) {
+        const char *p = w + k * bytes;
+
+        _mm_prefetch(p + AHEAD, _MM_HINT_T0);
+        if (type == DT_F32)
+            _mm_prefetch(p + AHEAD + 64, _MM_HINT_T0);
+        UNROLL
+        for (size_t c = 0; c < 4; c++)
+            a[c] = _mm256_fmadd_ps(load8(p + 8 * c * bytes, type),
+                                   _mm256_loadu_ps(x + k + 8 * c), a[c]);
+    }
+    UNROLL
+    for (int c = 0; c < 4; c++) {
+        size_t rest = n - k;
+
+        if (rest >= 8) {
+            a[c] = _mm256_fmadd_ps(load8(w + k * bytes, type),
+                                   _mm256_loadu_ps(x + k), a[c]);
+            k += 8;
+        } else if (rest > 0) {
+            a[c] = _mm256_fmadd_ps(load8_part(w + k * bytes, rest, type),
+                                   load_f32_part(x + k, rest), a[c]);
+            k = n;
+        }
+    }
+    return sum_lanes(_mm256_add_ps(_mm256_add_ps(a[0], a[1]),
+                                   _mm256_add_ps(a[2], a[3])));
+}
+
+/* R rows of w (4 or 1) by T tokens (1 to 3), sums of n_acc accumulators (4, or
+ * 1 where n is short). The accumulators come one after another, so that R * T
+ * of them fit the registers; operands come from the cache each time.
+ * ahead: fetch what follows these rows, for the next ones; NULL: don't. */
+INLINE void tile(float *y, size_t ldy, const char *w, size_t w_bytes,
+                 const float *x, size_t ldx, size_t n, int R, int T, int n_acc,
+                 enum dtype type, const char *ahead)
+{
+    const size_t bytes = type_bytes(type), step = 8 * (size_t)n_acc;
+    __m256 sum[4][4][3];
+
+    for (int c = 0; c < n_acc; c++) {
+        __m256 a[4][3], xv[3], wv;
+        size_t k = 8 * (size_t)c;
+
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            UNROLL
+            for (int t = 0; t < T; t++)
+                a[r][t] = _mm256_setzero_ps();
+        }
+        for (; k + 8 <= n; k += step) {
+            if (ahead) {
+                _mm_prefetch(ahead, _MM_HINT_T0);
+                ahead += 64;
+                if (type == DT_F32) {
+                    _mm_prefetch(ahead, _MM_HINT_T0);
+                    ahead += 64;
+                }
+            }
+            UNROLL
+            for (int t = 0; t < T; t++)
+                xv[t] = _mm256_loadu_ps(x + (size_t)t * ldx + k);
+            UNROLL
+            for (int r = 0; r < R; r++) {
+                wv = load8(w + (size_t)r * w_bytes + k * bytes, type);
+                UNROLL
+                for (int t = 0; t < T; t++)
+                    a[r][t] = _mm256_fmadd_ps(wv, xv[t], a[r][t]);
+            }
+        }
+        if (k < n) {
+            UNROLL
+            for (int t = 0; t < T; t++)
+                xv[t] = load_f32_part(x + (size_t)t * ldx + k, n - k);
+            UNROLL
+            for (int r = 0; r < R; r++) {
+                wv = load8_part(w + (size_t)r * w_bytes + k * bytes, n - k,
+                                type);
+                UNROLL
+                for (int t = 0; t < T; t++)
+                    a[r][t] = _mm256_fmadd_ps(wv, xv[t], a[r][t]);
+            }
+        }
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            UNROLL
+            for (int t = 0; t < T; t++)
+                sum[c][r][t] = a[r][t];
+        }
+    }
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        __m256 v[4];
+
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            v[r] = sum[0][r][t];
+            if (n_acc == 4)
+                v[r] = _mm256_add_ps(
+                    _mm256_add_ps(v[r], sum[1][r][t]),
+                    _mm256_add_ps(sum[2][r][t], sum[3][r][t]));
+        }
+        if (R == 4) {
+            _mm_storeu_ps(y + (size_t)t * ldy,
+                          sum_lanes4(v[0], v[1], v[2], v[3]));
+        } else {
+            UNROLL
+            for (int r = 0; r < R; r++)
+                y[(size_t)t * ldy + (size_t)r] = sum_lanes(v[r]);
+        }
+    }
+}
+
+/* All rows by T tokens. */
+INLINE void tile_rows(float *y, size_t ldy, const char *w, size_t w_bytes,
+                      const float *x, size_t ldx, size_t n_rows, size_t n,
+                      int T, enum dtype type, bool ahead)
+{
+    size_t r = 0;
+
+    for (; r + 4 <= n_rows; r += 4)
+        tile(y + r, ldy, w + r * w_bytes, w_bytes, x, ldx, n, 4, T, 4, type,
+             ahead ? w + (r + 4) * w_bytes : NULL);
+    for (; r < n_rows; r++)
+        tile(y + r, ldy, w + r * w_bytes, w_bytes, x, ldx, n, 1, T, 4, type,
+             NULL);
+}
+
+INLINE void matmul(float *y, size_t ldy, const char *w, size_t w_stride,
+                   const float *x, size_t ldx, size_t n_rows, size_t n_cols,
+                   size_t n_tokens, enum dtype type)
+{
+    enum { BLOCK_BYTES = 128 << 10 };
+    const size_t w_bytes = w_stride * type_bytes(type);
+    size_t block = n_rows;
+
+    /* more than one pass over the rows: as many at a time as L2 keeps */
+    if (n_tokens > 3) {
+        block = BLOCK_BYTES / (n_cols * type_bytes(type) + 1) & ~(size_t)3;
+        block = block < 4 ? 4 : block;
+    }
+    for (size_t r = 0; r < n_rows; r += block) {
+        size_t nr = n_rows - r < block ? n_rows - r : block, t = 0;
+        const char *wr = w + r * w_bytes;
+
+        for (; n_tokens - t >= 3; t += 3) {
+            if (t == 0)
+                tile_rows(y + r, ldy, wr, w_bytes, x, ldx, nr, n_cols, 3, type,
+                          true);
+            else
+                tile_rows(y + t * ldy + r, ldy, wr, w_bytes, x + t * ldx, ldx,
+                          nr, n_cols, 3, type, false);
+        }
+        if (n_tokens - t == 2)
+            tile_rows(y + t * ldy + r, ldy, wr, w_bytes, x + t * ldx, ldx, nr,
+                      n_cols, 2, type, true);
+        else if (n_tokens - t == 1)
+            for (size_t i = 0; i < nr; i++)
+                y[t * ldy + r + i] =
+                    dot_row(wr + i * w_bytes, x + t * ldx, n_cols, type);
+    }
+}
+
+#define MATMUL(name, type)                                                   \
+    static void k_matmul_##name##_avx2(                                      \
+        float *y, size_t ldy, const void *w, size_t w_stride, const float *x, \
+        size_t ldx, size_t n_rows, size_t n_cols, size_t n_tokens)           \
+    {                                                                        \
+        matmul(y, ldy, w, w_stride, x, ldx, n_rows, n_cols, n_tokens, type); \
+    }
+
+MATMUL(f32, DT_F32)
+MATMUL(f16, DT_F16)
+MATMUL(bf16, DT_BF16)
+
+/* ---- prefill's product without BLAS ------------------------------------- */
+
+enum { GEMM_KC = 256, GEMM_NC = 128, GEMM_MR = 6, GEMM_NR = 16 };
+
+/* Rows j0.. of b, columns p0..p0+kc, to panels of GEMM_NR columns, zeros
+ * beyond nc: out[panel][p][GEMM_NR]. */
+static void gemm_pack(float *out, const float *b, size_t ldb, size_t nc,
+                      size_t kc)
+{
+    for (size_t j0 = 0; j0 < nc; j0 += 8) {
+        float *o = out + j0 / GEMM_NR * GEMM_NR * kc + j0 % GEMM_NR;
+
+        for (size_t p0 = 0; p0 < kc; p0 += 8) {
+            size_t np = kc - p0 < 8 ? kc - p0 : 8;
+            __m256 v[8], s[8], t[8];
+
+            UNROLL
+            for (size_t j = 0; j < 8; j++) {
+                const float *row = b + (j0 + j) * ldb + p0;
+
+                v[j] = j0 + j >= nc ? _mm256_setzero_ps()
+                       : np == 8    ? _mm256_loadu_ps(row)
+                                    : load_f32_part(row, np);
+            }
+            /* 8 x 8 transposition: pairs, quadruples, halves */
+            UNROLL
+            for (int j = 0; j < 8; j += 2) {
+                s[j] = _mm256_unpacklo_ps(v[j], v[j + 1]);
+                s[j + 1] = _mm256_unpackhi_ps(v[j], v[j + 1]);
+            }
+            UNROLL
+            for (int j = 0; j < 8; j += 4) {
+                t[j] = _mm256_shuffle_ps(s[j], s[j + 2], 0x44);
+                t[j + 1] = _mm256_shuffle_ps(s[j], s[j + 2], 0xee);
+                t[j + 2] = _mm256_shuffle_ps(s[j + 1], s[j + 3], 0x44);
+                t[j + 3] = _mm256_shuffle_ps(s[j + 1], s[j + 3], 0xee);
+            }
+            UNROLL
+            for (int j = 0; j < 4; j++) {
+                v[j] = _mm256_permute2f128_ps(t[j], t[j + 4], 0x20);
+                v[j + 4] = _mm256_permute2f128_ps(t[j], t[j + 4], 0x31);
+            }
+            UNROLL
+            for (size_t p = 0; p < 8; p++)
+                if (p < np)
+                    _mm256_store_ps(o + (p0 + p) * GEMM_NR, v[p]);
+        }
+    }
+}
+
+/* R rows of a by one panel. The sums are added to c unless first. */
+INLINE void gemm_micro(float *c, size_t ldc, const float *a, size_t lda,
+                       const float *panel, size_t kc, size_t nr, int R,
+                       bool first)
+{
+    __m256 s[GEMM_MR][2];
+
+    UNROLL
+    for (int i = 0; i < R; i++)
+        s[i][0] = s[i][1] = _mm256_setzero_ps();
+    for (size_t p = 0; p < kc; p++) {
+        __m256 b0 = _mm256_load_ps(panel + p * GEMM_NR);
+        __m256 b1 = _mm256_load_ps(panel + p * GEMM_NR + 8);
+
+        UNROLL
+        for (int i = 0; i < R; i++) {
+            __m256 av = _mm256_broadcast_ss(a + (size_t)i * lda + p);
+
+            s[i][0] = _mm256_fmadd_ps(av, b0, s[i][0]);
+            s[i][1] = _mm256_fmadd_ps(av, b1, s[i][1]);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < R; i++) {
+        float *ci = c + (size_t)i * ldc;
+
+        UNROLL
+        for (size_t h = 0; h < 2; h++) {
+            if (nr >= 8 * h + 8) {
+                if (!first)
+                    s[i][h] =
+                        _mm256_add_ps(s[i][h], _mm256_loadu_ps(ci + 8 * h));
+                _mm256_storeu_ps(ci + 8 * h, s[i][h]);
+            } else if (nr > 8 * h) {
+                if (!first)
+                    s[i][h] = _mm256_add_ps(
+                        s[i][h], load_f32_part(ci + 8 * h, nr - 8 * h));
+                _mm256_maskstore_ps(ci + 8 * h, first_lanes(nr - 8 * h),
+                                    s[i][h]);
+            }
+        }
+    }
+}
+
+static void k_sgemm_nt_avx2(float *c, size_t ldc, const float *a, size_t lda,
+                            const float *b, size_t ldb, size_t m, size_t n,
+                            size_t k)
+{
+    _Alignas(64) float pack[GEMM_KC * GEMM_NC];
+
+    for (size_t i = 0; k == 0 && i < m; i++)
+        memset(c + i * ldc, 0, n * sizeof *c);
+    for (size_t j0 = 0; j0 < n; j0 += GEMM_NC) {
+        size_t nc = n - j0 < GEMM_NC ? n - j0 : GEMM_NC;
+
+        for (size_t p0 = 0; p0 < k; p0 += GEMM_KC) {
+            size_t kc = k - p0 < GEMM_KC ? k - p0 : GEMM_KC, i = 0;
+            bool first = p0 == 0;
+
+            gemm_pack(pack, b + j0 * ldb + p0, ldb, nc, kc);
+            for (; i + GEMM_MR <= m; i += GEMM_MR)
+                for (size_t j = 0; j < nc; j += GEMM_NR)
+                    gemm_micro(c + i * ldc + j0 + j, ldc, a + i * lda + p0,
+                               lda, pack + j * kc, kc, nc - j, GEMM_MR, first);
+            for (; i < m; i++)
+                for (size_t j = 0; j < nc; j += GEMM_NR)
+                    gemm_micro(c + i * ldc + j0 + j, ldc, a + i * lda + p0,
+                               lda, pack + j * kc, kc, nc - j, 1, first);
+        }
+    }
+}
+
+/* ---- conversions -------------------------------------------------------- */
+
+INLINE void to_f32(float *out, const char *in, size_t n, enum dtype type)
+{
+    size_t i = 0;
+
+    for (; n - i >= 8; i += 8)
+        _mm256_storeu_ps(out + i, load8(in + 2 * i, type));
+    if (i < n)
+        _mm256_maskstore_ps(out + i, first_lanes(n - i),
+                            load8_part(in + 2 * i, n - i, type));
+}
+
+static void k_to_f32_f16_avx2(float *out, const void *in, size_t n)
+{
+    to_f32(out, in, n, DT_F16);
+}
+
+static void k_to_f32_bf16_avx2(float *out, const void *in, size_t n)
+{
+    to_f32(out, in, n, DT_BF16);
+}
+
+INLINE __m128i narrow(__m256 v, enum dtype type)
+{
+    __m256i u, odd, rounded, nan;
+
+    if (type == DT_F16)
+        return _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
+    u = _mm256_castps_si256(v);
+    odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+    rounded = _mm256_add_epi32(_mm256_add_epi32(u, odd),
+                               _mm256_set1_epi32(0x7fff));
+    nan = _mm256_or_si256(u, _mm256_set1_epi32(0x00400000));
+    u = _mm256_blendv_epi8(
+        rounded, nan, _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)));
+    u = _mm256_srli_epi32(u, 16);
+    return _mm_packus_epi32(_mm256_castsi256_si128(u),
+                            _mm256_extracti128_si256(u, 1));
+}
+
+INLINE void from_f32(char *out, const float *in, size_t n, enum dtype type)
+{
+    size_t i = 0;
+
+    for (; n - i >= 8; i += 8)
+        _mm_storeu_si128((__m128i_u *)(void *)(out + 2 * i),
+                         narrow(_mm256_loadu_ps(in + i), type));
+    if (i < n) {
+        uint16_t h[8];
+
+        _mm_storeu_si128((__m128i_u *)h,
+                         narrow(load_f32_part(in + i, n - i), type));
+        memcpy(out + 2 * i, h, (n - i) * sizeof *h);
+    }
+}
+
+static void k_from_f32_f16_avx2(void *out, const float *in, size_t n)
+{
+    from_f32(out, in, n, DT_F16);
+}
+
+static void k_from_f32_bf16_avx2(void *out, const float *in, size_t n)
+{
+    from_f32(out, in, n, DT_BF16);
+}
+
+/* ---- element-wise ------------------------------------------------------- */
+
+/* Tails go through the same vector operations, so that the place of an element
+ * in the call does not change its value. */
+
+static void k_rmsnorm_avx2(float *out, const float *x, const float *w,
+                           size_t n_rows, size_t d, float eps)
+{
+    for (size_t r = 0; r < n_rows; r++, x += d, out += d) {
+        /* squares in double: none overflows */
+        __m256d a[2] = {_mm256_setzero_pd(), _mm256_setzero_pd()};
+        __m256 scale;
+        size_t i = 0;
+
+        for (; i < d; i += 8) {
+            __m256 v = d - i >= 8 ? _mm256_loadu_ps(x + i)
+                                  : load_f32_part(x + i, d - i);
+            __m256d lo = _mm256_cvtps_pd(_mm256_castps256_ps128(v));
+            __m256d hi = _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1));
+
+            a[0] = _mm256_fmadd_pd(lo, lo, a[0]);
+            a[1] = _mm256_fmadd_pd(hi, hi, a[1]);
+        }
+        scale = _mm256_set1_ps(
+            (float)(1 / sqrt(sum_lanes_pd(_mm256_add_pd(a[0], a[1])) /
+                                 (double)d +
+                             (double)eps)));
+        for (i = 0; d - i >= 8; i += 8)
+            _mm256_storeu_ps(
+                out + i,
+                _mm256_mul_ps(_mm256_loadu_ps(w + i),
+                              _mm256_mul_ps(_mm256_loadu_ps(x + i), scale)));
+        if (i < d)
+            _mm256_maskstore_ps(
+                out + i, first_lanes(d - i),
+                _mm256_mul_ps(
+                    load_f32_part(w + i, d - i),
+                    _mm256_mul_ps(load_f32_part(x + i, d - i), scale)));
+    }
+}
+
+static void k_rope_avx2(float *x, size_t n_rows, size_t d, const float *cos,
+                        const float *sin)
+{
+    size_t h = d / 2;
+
+    for (size_t r = 0; r < n_rows; r++, x += d)
+        for (size_t i = 0; i < h; i += 8) {
+            size_t n = h - i;
+            bool full = n >= 8;
+            __m256i part = first_lanes(full ? 0 : n);
+            __m256 a, b, c, s, u, v;
+
+            if (full) {
+                a = _mm256_loadu_ps(x + i);
+                b = _mm256_loadu_ps(x + i + h);
+                c = _mm256_loadu_ps(cos + i);
+                s = _mm256_loadu_ps(sin + i);
+            } else {
+                a = _mm256_maskload_ps(x + i, part);
+                b = _mm256_maskload_ps(x + i + h, part);
+                c = _mm256_maskload_ps(cos + i, part);
+                s = _mm256_maskload_ps(sin + i, part);
+            }
+            u = _mm256_fnmadd_ps(b, s, _mm256_mul_ps(a, c));
+            v = _mm256_fmadd_ps(a, s, _mm256_mul_ps(b, c));
+            if (full) {
+                _mm256_storeu_ps(x + i, u);
+                _mm256_storeu_ps(x + i + h, v);
+            } else {
+                _mm256_maskstore_ps(x + i, part, u);
+                _mm256_maskstore_ps(x + i + h, part, v);
+            }
+        }
+}
+
+INLINE __m256 swiglu8(__m256 z, __m256 up)
+{
+    __m256 minus = _mm256_xor_ps(z, _mm256_set1_ps(-0.0f));
+    __m256 den = _mm256_add_ps(_mm256_set1_ps(1), exp8(minus));
+
+    return _mm256_mul_ps(_mm256_div_ps(z, den), up);
+}
+
+static void k_swiglu_avx2(float *out, const float *gate, const float *up,
+                          size_t n)
+{
+    size_t i = 0;
+
+    for (; n - i >= 8; i += 8)
+        _mm256_storeu_ps(out + i, swiglu8(_mm256_loadu_ps(gate + i),
+                                          _mm256_loadu_ps(up + i)));
+    if (i < n)
+        _mm256_maskstore_ps(out + i, first_lanes(n - i),
+                            swiglu8(load_f32_part(gate + i, n - i),
+                                    load_f32_part(up + i, n - i)));
+}
+
+static void k_add_avx2(float *x, const float *y, size_t n)
+{
+    size_t i = 0;
+
+    for (; n - i >= 8; i += 8)
+        _mm256_storeu_ps(x + i, _mm256_add_ps(_mm256_loadu_ps(x + i),
+                                              _mm256_loadu_ps(y + i)));
+    if (i < n)
+        _mm256_maskstore_ps(x + i, first_lanes(n - i),
+                            _mm256_add_ps(load_f32_part(x + i, n - i),
+                                          load_f32_part(y + i, n - i)));
+}
+
+static void k_scale_avx2(float *x, float a, size_t n)
+{
+    const __m256 av = _mm256_set1_ps(a);
+    size_t i = 0;
+
+    for (; n - i >= 8; i += 8)
+        _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), av));
+    if (i < n)
+        _mm256_maskstore_ps(x + i, first_lanes(n - i),
+                            _mm256_mul_ps(load_f32_part(x + i, n - i), av));
+}
+
+/* ---- softmax ------------------------------------------------------------ */
+
+static float k_max_avx2(const float *x, size_t n)
+{
+    const __m256 none = _mm256_set1_ps(-INFINITY);
+    __m256 m[4] = {none, none, none, none};
+    size_t i = 0;
+
+    /* vmaxps returns its second operand where either is NaN */
+    for (; n - i >= 32; i += 32) {
+        UNROLL
+        for (size_t c = 0; c < 4; c++)
+            m[c] = _mm256_max_ps(_mm256_loadu_ps(x + i + 8 * c), m[c]);
+    }
+    for (; n - i >= 8; i += 8)
+        m[0] = _mm256_max_ps(_mm256_loadu_ps(x + i), m[0]);
+    if (i < n) {
+        __m256i part = first_lanes(n - i);
+        __m256 v = _mm256_blendv_ps(none, _mm256_maskload_ps(x + i, part),
+                                    _mm256_castsi256_ps(part));
+
+        m[1] = _mm256_max_ps(v, m[1]);
+    }
+    return max_lanes(
+        _mm256_max_ps(_mm256_max_ps(m[0], m[1]), _mm256_max_ps(m[2], m[3])));
+}
+
+/* exp((x - shift) * scale), 0 where x is -INFINITY */
+INLINE __m256 shifted_exp8(__m256 x, __m256 shift, __m256 scale)
+{
+    __m256 none =
+        _mm256_cmp_ps(x, _mm256_set1_ps(-INFINITY), _CMP_EQ_OQ);
+
+    return _mm256_andnot_ps(
+        none, exp8(_mm256_mul_ps(_mm256_sub_ps(x, shift), scale)));
+}
+
+static double k_exp_sum_avx2(float *out, const float *x, size_t n, float shift,
+                             float scale)
+{
+    const __m256 sh = _mm256_set1_ps(shift), sc = _mm256_set1_ps(scale);
+    __m256d lo = _mm256_setzero_pd(), hi = lo;
+    size_t i = 0;
+
+    for (; i < n; i += 8) {
+        bool full = n - i >= 8;
+        __m256i part = first_lanes(full ? 0 : n - i);
+        __m256 e = full ? _mm256_loadu_ps(x + i)
+                        : _mm256_maskload_ps(x + i, part);
+
+        e = shifted_exp8(e, sh, sc);
+        if (!full)
+            e = _mm256_and_ps(e, _mm256_castsi256_ps(part));
+        lo = _mm256_add_pd(lo, _mm256_cvtps_pd(_mm256_castps256_ps128(e)));
+        hi = _mm256_add_pd(hi, _mm256_cvtps_pd(_mm256_extractf128_ps(e, 1)));
+        if (out && full)
+            _mm256_storeu_ps(out + i, e);
+        else if (out)
+            _mm256_maskstore_ps(out + i, part, e);
+    }
+    return sum_lanes_pd(_mm256_add_pd(lo, hi));
+}
+
+/* ---- attention ---------------------------------------------------------- */
+
+/* scores[t * KV_BLOCK + j] = q_t . k_j for T rows of q and j in [lo, hi). One
+ * accumulator a product: heads are short. */
+INLINE void attn_scores(float *scores, const float *q, size_t ldq,
+                        const char *k, size_t d, int lo, int hi, int T,
+                        enum dtype type)
+{
+    const size_t row = d * type_bytes(type);
+    size_t j = (size_t)lo, end = (size_t)hi;
+
+    for (; j + 4 <= end; j += 4)
+        tile(scores + j, KV_BLOCK, k + j * row, row, q, ldq, d, 4, T, 1, type,
+             NULL);
+    for (; j < end; j++)
+        tile(scores + j, KV_BLOCK, k + j * row, row, q, ldq, d, 1, T, 1, type,
+             NULL);
+}
+
+/* The rows' scores become exp(score - m), 0 outside [lo, hi); m, l and acc take
+ * the new maximum. */
+static void attn_softmax(const struct attn_rows *rows, size_t i, float *scores,
+                         size_t d)
+{
+    const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const __m256i lo = _mm256_set1_epi32(rows->lo[i]);
+    const __m256i hi = _mm256_set1_epi32(rows->hi[i]);
+    const __m256 none = _mm256_set1_ps(-INFINITY);
+    __m256 s[8], m = none, sum;
+    float *acc = rows->acc + i * d, old = rows->m[i], top, shift, keep;
+
+    UNROLL
+    for (int c = 0; c < 8; c++) {
+        __m256i j = _mm256_add_epi32(lanes, _mm256_set1_epi32(8 * c));
+        __m256 in = _mm256_castsi256_ps(_mm256_andnot_si256(
+            _mm256_cmpgt_epi32(lo, j), _mm256_cmpgt_epi32(hi, j)));
+
+        s[c] = _mm256_blendv_ps(none, _mm256_load_ps(scores + 8 * c), in);
+        m = _mm256_max_ps(s[c], m); /* skips NaN */
+    }
+    top = max_lanes(m);
+    top = top > old ? top : old;
+    /* all -INFINITY so far: exp(-INFINITY) is wanted, not exp(NaN) */
+    shift = top == -INFINITY ? 0 : top;
+    UNROLL
+    for (int c = 0; c < 8; c++) {
+        s[c] = exp8(_mm256_sub_ps(s[c], _mm256_set1_ps(shift)));
+        _mm256_store_ps(scores + 8 * c, s[c]);
+    }
+    sum = _mm256_add_ps(
+        _mm256_add_ps(_mm256_add_ps(s[0], s[1]), _mm256_add_ps(s[2], s[3])),
+        _mm256_add_ps(_mm256_add_ps(s[4], s[5]), _mm256_add_ps(s[6], s[7])));
+    rows->m[i] = top;
+    if (top == old) {
+        rows->l[i] += sum_lanes(sum);
+        return;
+    }
+    keep = exp1(old - shift);
+    rows->l[i] = rows->l[i] * keep + sum_lanes(sum);
+    k_scale_avx2(acc, keep, d);
+}
+
+/* acc += sum over j in [lo, hi), ascending, of p_j v_j, for R rows; elements
+ * [e, e + 8 NV) of the head, or the n_part < 8 from e when NV is 1. */
+INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
+                        size_t e, int lo, int hi, int R, int NV, size_t n_part,
+                        enum dtype type)
+{
+    const size_t bytes = type_bytes(type);
+    __m256 a[4][4];
+
+    UNROLL
+    for (int i = 0; i < R; i++) {
+        UNROLL
+        for (int u = 0; u < NV; u++) {
+            const float *from = acc + (size_t)i * d + e + 8 * (size_t)u;
+
+            a[i][u] = n_part ? load_f32_part(from, n_part)
+                             : _mm256_loadu_ps(from);
+        }
+    }
+    for (size_t j = (size_t)lo; j < (size_t)hi; j++) {
+        const char *vj = v + (j * d + e) * bytes;
+        __m256 vv[4];
+
+        UNROLL
+        for (int u = 0; u < NV; u++)
+            vv[u] = n_part ? load8_part(vj, n_part, type)
+                           : load8(vj + 8 * (size_t)u * bytes, type);
+        UNROLL
+        for (int i = 0; i < R; i++) {
+            __m256 pj = _mm256_broadcast_ss(p + i * KV_BLOCK + j);
+
+            UNROLL
+            for (int u = 0; u < NV; u++)
+                a[i][u] = _mm256_fmadd_ps(pj, vv[u], a[i][u]);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < R; i++) {
+        UNROLL
+        for (int u = 0; u < NV; u++) {
+            float *to = acc + (size_t)i * d + e + 8 * (size_t)u;
+
+            if (n_part)
+                _mm256_maskstore_ps(to, first_lanes(n_part), a[i][u]);
+            else
+                _mm256_storeu_ps(to, a[i][u]);
+        }
+    }
+}
+
+/* The same for whole heads. */
+INLINE void attn_value_rows(float *acc, size_t d, const float *p,
+                            const char *v, int lo, int hi, int R,
+                            enum dtype type)
+{
+    size_t e = 0;
+
+    if (lo >= hi)
+        return;
+    for (; d - e >= 32; e += 32)
+        attn_values(acc, d, p, v, e, lo, hi, R, 4, 0, type);
+    for (; d - e >= 8; e += 8)
+        attn_values(acc, d, p, v, e, lo, hi, R, 1, 0, type);
+    if (e < d)
+        attn_values(acc, d, p, v, e, lo, hi, R, 1, d - e, type);
+}
+
+/* Rows [i, i + T), scores in s. */
+INLINE void attn_rows_tile(const struct attn_rows *rows, size_t i, float *s,
+                           const char *k, const char *v, size_t d, int T,
+                           enum dtype type)
+{
+    int lo = KV_BLOCK, hi = 0;    /* of any row */
+    int in_lo = 0, in_hi = KV_BLOCK; /* of all rows */
+    float *acc = rows->acc + i * d;
+
+    for (size_t t = i; t < i + (size_t)T; t++) {
+        if (rows->lo[t] < rows->hi[t]) {
+            lo = rows->lo[t] < lo ? rows->lo[t] : lo;
+            hi = rows->hi[t] > hi ? rows->hi[t] : hi;
+        }
+        in_lo = rows->lo[t] > in_lo ? rows->lo[t] : in_lo;
+        in_hi = rows->hi[t] < in_hi ? rows->hi[t] : in_hi;
+    }
+    if (lo >= hi)
+        return;
+    attn_scores(s, rows->q + i * rows->ldq, rows->ldq, k, d, lo, hi, T, type);
+    for (size_t t = 0; t < (size_t)T; t++)
+        if (rows->lo[i + t] < rows->hi[i + t])
+            attn_softmax(rows, i + t, s + t * KV_BLOCK, d);
+    if (T > 1 && in_lo < in_hi) {
+        /* each row's own positions before and after the common ones: what is
+         * outside of a row's range must not touch it, not even times 0 */
+        for (size_t t = 0; t < (size_t)T; t++)
+            attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v,
+                            rows->lo[i + t], in_lo, 1, type);
+        attn_value_rows(acc, d, s, v, in_lo, in_hi, T, type);
+        for (size_t t = 0; t < (size_t)T; t++)
+            attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v, in_hi,
+                            rows->hi[i + t], 1, type);
+    } else {
+        for (size_t t = 0; t < (size_t)T; t++)
+            attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v,
+                            rows->lo[i + t], rows->hi[i + t], 1, type);
+    }
+}
+
+INLINE void attn_all_rows(const struct attn_rows *rows, const char *k,
+                          const char *v, size_t d, float *scores,
+                          enum dtype type)
+{
+    size_t i = 0;
+
+    for (; rows->n - i >= 3; i += 3)
+        attn_rows_tile(rows, i, scores, k, v, d, 3, type);
+    if (rows->n - i == 2)
+        attn_rows_tile(rows, i, scores, k, v, d, 2, type);
+    else if (rows->n - i == 1)
+        attn_rows_tile(rows, i, scores, k, v, d, 1, type);
+}
+
+static void k_attn_block_f32_avx2(const struct attn_rows *rows, const void *k,
+                                  const void *v, size_t head_dim,
+                                  float *scratch)
+{
+    attn_all_rows(rows, k, v, head_dim, scratch, DT_F32);
+}
+
+INLINE void attn_block_16(const struct attn_rows *rows, const void *k,
+                          const void *v, size_t d, float *scratch,
+                          enum dtype type)
+{
+    enum { FEW = 6 };
+    size_t n = KV_BLOCK * d;
+
+    /* widening once pays from the third use on */
+    if (rows->n <= FEW) {
+        attn_all_rows(rows, k, v, d, scratch, type);
+        return;
+    }
+    to_f32(scratch, k, n, type);
+    to_f32(scratch + n, v, n, type);
+    attn_all_rows(rows, (const char *)scratch, (const char *)(scratch + n), d,
+                  scratch + 2 * n, DT_F32);
+}
+
+static void k_attn_block_f16_avx2(const struct attn_rows *rows, const void *k,
+                                  const void *v, size_t head_dim,
+                                  float *scratch)
+{
+    attn_block_16(rows, k, v, head_dim, scratch, DT_F16);
+}
+
+static void k_attn_block_bf16_avx2(const struct attn_rows *rows, const void *k,
+                                   const void *v, size_t head_dim,
+                                   float *scratch)
+{
+    attn_block_16(rows, k, v, head_dim, scratch, DT_BF16);
+}
+
+/* ---- measuring ---------------------------------------------------------- */
+
+static unsigned long long k_read_sum_avx2(const void *p, size_t n)
+{
+    const char *c = p;
+    __m256i s[8];
+    uint64_t words[4], last[32] = {0};
+    size_t i = 0;
+
+    UNROLL
+    for (int j = 0; j < 8; j++)
+        s[j] = _mm256_setzero_si256();
+    for (; n - i >= 256; i += 256) {
+        UNROLL
+        for (int j = 0; j < 256; j += 64)
+            _mm_prefetch(c + i + AHEAD + j, _MM_HINT_T0);
+        UNROLL
+        for (int j = 0; j < 8; j++)
+            s[j] = _mm256_add_epi64(
+                s[j], _mm256_loadu_si256(
+                          (const __m256i_u *)(const void *)(c + i + 32 * j)));
+    }
+    memcpy(last, c + i, n - i);
+    UNROLL
+    for (int j = 0; j < 8; j++)
+        s[j] = _mm256_add_epi64(
+            s[j], _mm256_loadu_si256((const __m256i_u *)(last + 4 * j)));
+    for (int j = 1; j < 8; j++)
+        s[0] = _mm256_add_epi64(s[0], s[j]);
+    _mm256_storeu_si256((__m256i_u *)words, s[0]);
+    return words[0] + words[1] + words[2] + words[3];
+}
+
+static double k_peak_flops_avx2(size_t reps, float *sink)
+{
+    enum { CHAINS = 12, STEPS = 52083 }; /* 16 * CHAINS * STEPS is near 1e7 */
+    const __m256 mul = _mm256_set1_ps(0.999f), add = _mm256_set1_ps(0.001f);
+    __m256 a[CHAINS];
+
+    UNROLL
+    for (int i = 0; i < CHAINS; i++)
+        a[i] = _mm256_set1_ps((float)i);
+    for (size_t s = 0; s < reps * STEPS; s++) {
+        UNROLL
+        for (int i = 0; i < CHAINS; i++)
+            a[i] = _mm256_fmadd_ps(a[i], mul, add);
+    }
+    for (int i = 1; i < CHAINS; i++)
+        a[0] = _mm256_add_ps(a[0], a[i]);
+    *sink = sum_lanes(a[0]);
+    return 16.0 * CHAINS * STEPS * (double)reps;
+}
+
+void k_avx2_init(struct kernels *k)
+{
+    k->matmul[DT_F32] = k_matmul_f32_avx2;
+    k->matmul[DT_F16] = k_matmul_f16_avx2;
+    k->matmul[DT_BF16] = k_matmul_bf16_avx2;
+    k->to_f32[DT_F16] = k_to_f32_f16_avx2;
+    k->to_f32[DT_BF16] = k_to_f32_bf16_avx2;
+    k->from_f32[DT_F16] = k_from_f32_f16_avx2;
+    k->from_f32[DT_BF16] = k_from_f32_bf16_avx2;
+    k->rmsnorm = k_rmsnorm_avx2;
+    k->rope = k_rope_avx2;
+    k->swiglu = k_swiglu_avx2;
+    k->add = k_add_avx2;
+    k->scale = k_scale_avx2;
+    k->attn_block[DT_F32] = k_attn_block_f32_avx2;
+    k->attn_block[DT_F16] = k_attn_block_f16_avx2;
+    k->attn_block[DT_BF16] = k_attn_block_bf16_avx2;
+    k->max = k_max_avx2;
+    k->exp_sum = k_exp_sum_avx2;
+    k->sgemm_nt = k_sgemm_nt_avx2;
+    k->read_sum = k_read_sum_avx2;
+    k->peak_flops = k_peak_flops_avx2;
+}

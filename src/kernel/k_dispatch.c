@@ -1,0 +1,33 @@
+/* Fill the table of each level: reference first, then what each level below
+ * and the level itself bring. */
+#include <pthread.h>
+
+#include "kernel/kernel.h"
+
+static struct kernels tables[ISA_COUNT];
+
+static void fill_tables(void)
+{
+    for (int i = 0; i < ISA_COUNT; i++) {
+        enum isa level = (enum isa)i;
+        struct kernels *k = &tables[i];
+
+        k->level = level;
+        k_ref_init(k);
+        if (level == ISA_REF)
+            continue;
+        k_avx2_init(k);
+        if (level == ISA_AVX512 || level == ISA_AVX512BF16)
+            k_avx512_init(k);
+    }
+}
+
+const struct kernels *kernels_get(enum isa level)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    if ((int)level < 0 || level >= ISA_COUNT || !cpu_has(level))
+        return NULL;
+    pthread_once(&once, fill_tables);
+    return &tables[level];
+}

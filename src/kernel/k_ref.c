@@ -1,0 +1,397 @@
+/* The scalar truth: plain C, readable beside the papers, no fast-math. Sums are
+ * kept in double and rounded once at the end, exponentials are libm's in
+ * double, so that the error of a vector kernel against this file is the vector
+ * kernel's own. */
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "kernel/kernel.h"
+
+/* ---- element types ----------------------------------------------------- */
+
+static float f32_from_bits(uint32_t u)
+{
+    float f;
+
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+static uint32_t f32_bits(float f)
+{
+    uint32_t u;
+
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+static float load_f32(const unsigned char *p)
+{
+    float f;
+
+    memcpy(&f, p, sizeof f);
+    return f;
+}
+
+static float load_bf16(const unsigned char *p)
+{
+    uint16_t h;
+
+    memcpy(&h, p, sizeof h);
+    return f32_from_bits((uint32_t)h << 16);
+}
+
+/* IEEE 754 binary16. Signalling NaN become quiet ones, as vcvtph2ps does. */
+static float load_f16(const unsigned char *p)
+{
+    uint16_t h;
+    uint32_t sign, exponent, fraction;
+
+    memcpy(&h, p, sizeof h);
+    sign = (uint32_t)(h & 0x8000) << 16;
+    exponent = h >> 10 & 31;
+    fraction = h & 0x3ff;
+    if (exponent == 31)
+        return f32_from_bits(sign | 0x7f800000 | fraction << 13 |
+                             (fraction ? 0x00400000 : 0));
+    if (exponent == 0) {
+        float f = (float)fraction * 0x1p-24f; /* zero and subnormals, exact */
+
+        return sign ? -f : f;
+    }
+    return f32_from_bits(sign | (exponent + 112) << 23 | fraction << 13);
+}
+
+static uint16_t bf16_round(float f)
+{
+    uint32_t u = f32_bits(f);
+
+    if ((u & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(u >> 16 | 0x0040);
+    /* half of the last place, less one when the result would be odd */
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+static uint16_t f16_round(float f)
+{
+    uint32_t u = f32_bits(f), sign = u >> 16 & 0x8000, fraction, rest, half;
+    int shift, exponent;
+
+    u &= 0x7fffffff;
+    if (u > 0x7f800000)
+        return (uint16_t)(sign | 0x7e00 | (u >> 13 & 0x3ff));
+    if (u >= 0x477ff000) /* 65520: half a place above the largest f16 */
+        return (uint16_t)(sign | 0x7c00);
+    exponent = (int)(u >> 23) - 112;
+    fraction = u & 0x7fffff;
+    shift = 13;
+    if (exponent <= 0) { /* subnormal: the leading one becomes explicit */
+        if (exponent < -10)
+            return (uint16_t)sign;
+        fraction |= 0x800000;
+        shift = 14 - exponent;
+        exponent = 0;
+    }
+    half = (uint32_t)1 << (shift - 1);
+    rest = fraction & (2 * half - 1);
+    fraction >>= shift;
+    fraction += (uint32_t)exponent << 10;
+    /* a carry out of the fraction is the next exponent, as it should be */
+    if (rest > half || (rest == half && (fraction & 1)))
+        fraction++;
+    return (uint16_t)(sign | fraction);
+}
+
+/* ---- conversions ------------------------------------------------------- */
+
+static void k_to_f32_f32_ref(float *out, const void *in, size_t n)
+{
+    memmove(out, in, n * sizeof *out);
+}
+
+static void k_to_f32_f16_ref(float *out, const void *in, size_t n)
+{
+    const unsigned char *p = in;
+
+    for (size_t i = 0; i < n; i++)
+        out[i] = load_f16(p + 2 * i);
+}
+
+static void k_to_f32_bf16_ref(float *out, const void *in, size_t n)
+{
+    const unsigned char *p = in;
+
+    for (size_t i = 0; i < n; i++)
+        out[i] = load_bf16(p + 2 * i);
+}
+
+static void k_from_f32_f32_ref(void *out, const float *in, size_t n)
+{
+    memmove(out, in, n * sizeof *in);
+}
+
+static void k_from_f32_f16_ref(void *out, const float *in, size_t n)
+{
+    unsigned char *p = out;
+
+    for (size_t i = 0; i < n; i++) {
+        uint16_t h = f16_round(in[i]);
+
+        memcpy(p + 2 * i, &h, sizeof h);
+    }
+}
+
+static void k_from_f32_bf16_ref(void *out, const float *in, size_t n)
+{
+    unsigned char *p = out;
+
+    for (size_t i = 0; i < n; i++) {
+        uint16_t h = bf16_round(in[i]);
+
+        memcpy(p + 2 * i, &h, sizeof h);
+    }
+}
+
+/* ---- products ---------------------------------------------------------- */
+
+/* One matmul for each type; the types differ in load and size only. */
+#define MATMUL_REF(type, bytes)                                               \
+    static void k_matmul_##type##_ref(                                        \
+        float *y, size_t ldy, const void *w, size_t w_stride, const float *x, \
+        size_t ldx, size_t n_rows, size_t n_cols, size_t n_tokens)            \
+    {                                                                         \
+        for (size_t r = 0; r < n_rows; r++) {                                 \
+            const unsigned char *wr =                                         \
+                (const unsigned char *)w + r * w_stride * (bytes);            \
+                                                                              \
+            for (size_t t = 0; t < n_tokens; t++) {                           \
+                double sum = 0;                                               \
+                                                                              \
+                for (size_t k = 0; k < n_cols; k++)                           \
+                    sum += (double)load_##type(wr + k * (bytes)) *            \
+                           (double)x[t * ldx + k];                            \
+                y[t * ldy + r] = (float)sum;                                  \
+            }                                                                 \
+        }                                                                     \
+    }
+
+MATMUL_REF(f32, 4)
+MATMUL_REF(f16, 2)
+MATMUL_REF(bf16, 2)
+
+static void k_sgemm_nt_ref(float *c, size_t ldc, const float *a, size_t lda,
+                           const float *b, size_t ldb, size_t m, size_t n,
+                           size_t k)
+{
+    for (size_t i = 0; i < m; i++)
+        for (size_t j = 0; j < n; j++) {
+            double sum = 0;
+
+            for (size_t p = 0; p < k; p++)
+                sum += (double)a[i * lda + p] * (double)b[j * ldb + p];
+            c[i * ldc + j] = (float)sum;
+        }
+}
+
+/* ---- element-wise ------------------------------------------------------ */
+
+static void k_rmsnorm_ref(float *out, const float *x, const float *w,
+                          size_t n_rows, size_t d, float eps)
+{
+    for (size_t r = 0; r < n_rows; r++) {
+        double sum = 0, inv;
+
+        for (size_t i = 0; i < d; i++)
+            sum += (double)x[r * d + i] * (double)x[r * d + i];
+        inv = 1 / sqrt(sum / (double)d + (double)eps);
+        for (size_t i = 0; i < d; i++)
+            out[r * d + i] =
+                (float)((double)w[i] * ((double)x[r * d + i] * inv));
+    }
+}
+
+static void k_rope_ref(float *x, size_t n_rows, size_t d, const float *cos,
+                       const float *sin)
+{
+    size_t h = d / 2;
+
+    for (size_t r = 0; r < n_rows; r++, x += d)
+        for (size_t i = 0; i < h; i++) {
+            double c = (double)cos[i], s = (double)sin[i];
+            double a = (double)x[i], b = (double)x[i + h];
+
+            x[i] = (float)(a * c - b * s);
+            x[i + h] = (float)(b * c + a * s);
+        }
+}
+
+static void k_swiglu_ref(float *out, const float *gate, const float *up,
+                         size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        double z = (double)gate[i];
+
+        out[i] = (float)(z / (1 + exp(-z)) * (double)up[i]);
+    }
+}
+
+static void k_add_ref(float *x, const float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] += y[i];
+}
+
+static void k_scale_ref(float *x, float a, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] *= a;
+}
+
+/* ---- softmax ----------------------------------------------------------- */
+
+static float k_max_ref(const float *x, size_t n)
+{
+    float m = -INFINITY;
+
+    for (size_t i = 0; i < n; i++)
+        if (x[i] > m)
+            m = x[i];
+    return m;
+}
+
+static double k_exp_sum_ref(float *out, const float *x, size_t n, float shift,
+                            float scale)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        /* said apart, so that scale 0 does not make NaN of it */
+        float e = x[i] == -INFINITY
+                      ? 0
+                      : (float)exp((double)((x[i] - shift) * scale));
+
+        sum += (double)e;
+        if (out)
+            out[i] = e;
+    }
+    return sum;
+}
+
+/* Where all scores so far are -INFINITY, 0 stands for the maximum: then their
+ * weights are exp(-INFINITY) = 0 and not exp(NaN). A NaN among the scores
+ * reaches l and acc. */
+#define ATTN_BLOCK_REF(type, bytes)                                           \
+    static void k_attn_block_##type##_ref(const struct attn_rows *rows,       \
+                                          const void *k, const void *v,       \
+                                          size_t head_dim, float *scratch)    \
+    {                                                                         \
+        const unsigned char *kp = k, *vp = v;                                 \
+        float *score = scratch;                                               \
+                                                                              \
+        for (size_t i = 0; i < rows->n; i++) {                                \
+            const float *q = rows->q + i * rows->ldq;                         \
+            float *acc = rows->acc + i * head_dim;                            \
+            float m = rows->m[i], shift, keep;                                \
+            double sum = 0;                                                   \
+            int lo = rows->lo[i], hi = rows->hi[i];                           \
+                                                                              \
+            if (lo >= hi)                                                     \
+                continue;                                                     \
+            for (int j = lo; j < hi; j++) {                                   \
+                double dot = 0;                                               \
+                                                                              \
+                for (size_t d = 0; d < head_dim; d++)                         \
+                    dot += (double)q[d] *                                     \
+                           (double)load_##type(                               \
+                               kp + ((size_t)j * head_dim + d) * (bytes));    \
+                score[j] = (float)dot;                                        \
+                if (score[j] > m)                                             \
+                    m = score[j];                                             \
+            }                                                                 \
+            shift = m == -INFINITY ? 0 : m;                                   \
+            keep = (float)exp((double)(rows->m[i] - shift));                  \
+            for (int j = lo; j < hi; j++) {                                   \
+                score[j] = (float)exp((double)(score[j] - shift));            \
+                sum += (double)score[j];                                      \
+            }                                                                 \
+            rows->m[i] = m;                                                   \
+            rows->l[i] = (float)((double)rows->l[i] * (double)keep + sum);    \
+            for (size_t d = 0; d < head_dim; d++) {                           \
+                double a = (double)acc[d] * (double)keep;                     \
+                                                                              \
+                for (int j = lo; j < hi; j++)                                 \
+                    a += (double)score[j] *                                   \
+                         (double)load_##type(                                 \
+                             vp + ((size_t)j * head_dim + d) * (bytes));      \
+                acc[d] = (float)a;                                            \
+            }                                                                 \
+        }                                                                     \
+    }
+
+ATTN_BLOCK_REF(f32, 4)
+ATTN_BLOCK_REF(f16, 2)
+ATTN_BLOCK_REF(bf16, 2)
+
+/* ---- measuring --------------------------------------------------------- */
+
+static unsigned long long k_read_sum_ref(const void *p, size_t n)
+{
+    const unsigned char *c = p;
+    uint64_t sum[4] = {0}, u[4];
+    size_t i = 0;
+
+    for (; n - i >= sizeof u; i += sizeof u) {
+        memcpy(u, c + i, sizeof u);
+        for (size_t j = 0; j < 4; j++)
+            sum[j] += u[j];
+    }
+    memset(u, 0, sizeof u);
+    memcpy(u, c + i, n - i); /* the last word counts as filled with zeros */
+    for (size_t j = 0; j < 4; j++)
+        sum[j] += u[j];
+    return sum[0] + sum[1] + sum[2] + sum[3];
+}
+
+static double k_peak_flops_ref(size_t reps, float *sink)
+{
+    enum { CHAINS = 32, STEPS = 156250 }; /* 2 * CHAINS * STEPS = 1e7 */
+    float a[CHAINS], mul = 0.999f, sum = 0;
+
+    for (size_t i = 0; i < CHAINS; i++)
+        a[i] = (float)i;
+    for (size_t r = 0; r < reps; r++)
+        for (size_t s = 0; s < STEPS; s++)
+            for (size_t i = 0; i < CHAINS; i++)
+                a[i] = a[i] * mul + 0.001f;
+    for (size_t i = 0; i < CHAINS; i++)
+        sum += a[i];
+    *sink = sum;
+    return 2.0 * CHAINS * STEPS * (double)reps;
+}
+
+void k_ref_init(struct kernels *k)
+{
+    k->matmul[DT_F32] = k_matmul_f32_ref;
+    k->matmul[DT_F16] = k_matmul_f16_ref;
+    k->matmul[DT_BF16] = k_matmul_bf16_ref;
+    k->to_f32[DT_F32] = k_to_f32_f32_ref;
+    k->to_f32[DT_F16] = k_to_f32_f16_ref;
+    k->to_f32[DT_BF16] = k_to_f32_bf16_ref;
+    k->from_f32[DT_F32] = k_from_f32_f32_ref;
+    k->from_f32[DT_F16] = k_from_f32_f16_ref;
+    k->from_f32[DT_BF16] = k_from_f32_bf16_ref;
+    k->rmsnorm = k_rmsnorm_ref;
+    k->rope = k_rope_ref;
+    k->swiglu = k_swiglu_ref;
+    k->add = k_add_ref;
+    k->scale = k_scale_ref;
+    k->attn_block[DT_F32] = k_attn_block_f32_ref;
+    k->attn_block[DT_F16] = k_attn_block_f16_ref;
+    k->attn_block[DT_BF16] = k_attn_block_bf16_ref;
+    k->max = k_max_ref;
+    k->exp_sum = k_exp_sum_ref;
+    k->sgemm_nt = k_sgemm_nt_ref;
+    k->read_sum = k_read_sum_ref;
+    k->peak_flops = k_peak_flops_ref;
+}

@@ -1,0 +1,120 @@
+/* Compute kernels: one table of functions, filled once by level. All are
+ * serial, work on any n and any alignment, allocate nothing and cannot fail.
+ * k_ref.c is the truth; k_<isa>.c must agree with it within bounds derived from
+ * the arithmetic (tests/check_kernels.c).
+ *
+ * One order of sums. On one level, what a kernel computes for one row of
+ * weights and one token (or one query) is the same bit by bit whatever the
+ * number of rows, tokens or queries in the call. The engine's --exact mode
+ * rests on that. */
+#ifndef KERNEL_KERNEL_H
+#define KERNEL_KERNEL_H
+
+#include <stddef.h>
+
+#include "base/cpu.h"
+#include "base/dtype.h"
+
+/* Positions of keys and values in one KV block (a page of the cache). */
+#define KV_BLOCK 64
+
+/* Query rows that meet one KV block in attn_block. Row i belongs to some head
+ * and token; it attends to positions [lo[i], hi[i]) of the block, none when
+ * lo[i] >= hi[i] (causality, sliding windows and partly filled blocks). */
+struct attn_rows {
+    const float *q; /* row i at q + i * ldq: f32 [head_dim], scaled already */
+    size_t ldq;
+    size_t n;       /* rows */
+    const int *lo, *hi; /* [n], 0 <= lo, hi <= KV_BLOCK */
+    float *m;   /* [n] running maximum of scores, -INFINITY at the start */
+    float *l;   /* [n] running sum of exp(score - m), 0 at the start */
+    float *acc; /* row i at acc + i * head_dim: sum of exp(score - m) * v */
+};
+
+struct kernels {
+    enum isa level;
+
+    /* y[t * ldy + r] = sum over k of w[r, k] * x[t * ldx + k], f32 arithmetic.
+     *   w  [n_rows, n_cols] of the dtype, row-major, rows w_stride elements
+     *      apart, any alignment
+     *   x  f32 [n_tokens, n_cols], rows ldx apart
+     *   y  f32, n_rows values a token, tokens ldy apart
+     * Skinny products: decode, short prompts, and all of --exact. */
+    void (*matmul[DT_N_FLOAT])(float *y, size_t ldy, const void *w,
+                               size_t w_stride, const float *x, size_t ldx,
+                               size_t n_rows, size_t n_cols, size_t n_tokens);
+
+    /* Widen n stored values to f32, exactly. */
+    void (*to_f32[DT_N_FLOAT])(float *out, const void *in, size_t n);
+    /* Round n values to the type, to nearest even; f32 copies. NaN stays NaN,
+     * f16 overflows to infinity. */
+    void (*from_f32[DT_N_FLOAT])(void *out, const float *in, size_t n);
+
+    /* RMS-normalise each row and scale by w (Qwen3RMSNorm in transformers):
+     * out = w * x / sqrt(mean(x^2) + eps).
+     *   out, x  f32 [n_rows, d], row-major, may alias     w  f32 [d] */
+    void (*rmsnorm)(float *out, const float *x, const float *w, size_t n_rows,
+                    size_t d, float eps);
+
+    /* Rotate n_rows heads in place (rotate_half; Su et al. 2021, NeoX pairs i
+     * and i + d/2): x[i] = x[i] cos[i] - x[i+h] sin[i],
+     * x[i+h] = x[i+h] cos[i] + x[i] sin[i], h = d / 2.
+     *   x  f32 [n_rows, d]     cos, sin  f32 [d / 2] of one position */
+    void (*rope)(float *x, size_t n_rows, size_t d, const float *cos,
+                 const float *sin);
+
+    /* out = silu(gate) * up, silu(z) = z / (1 + exp(-z)). May alias. */
+    void (*swiglu)(float *out, const float *gate, const float *up, size_t n);
+
+    /* x += y */
+    void (*add)(float *x, const float *y, size_t n);
+    /* x *= a */
+    void (*scale)(float *x, float a, size_t n);
+
+    /* Fold one KV block into the running softmax of the rows (online softmax,
+     * Milakov and Gimelshein 2018; FlashAttention, Dao et al. 2022).
+     *   k, v     [KV_BLOCK, head_dim] of the dtype (F32 or F16), contiguous;
+     *            positions outside [lo, hi) are never read into a result, they
+     *            may hold anything
+     *   scratch  f32 [attn_scratch(n, head_dim)], 64-byte aligned */
+    void (*attn_block[DT_N_FLOAT])(const struct attn_rows *rows, const void *k,
+                                   const void *v, size_t head_dim,
+                                   float *scratch);
+
+    /* Largest value of x[0..n), n >= 1; NaN are skipped (all NaN: -INFINITY). */
+    float (*max)(const float *x, size_t n);
+
+    /* out[i] = exp((x[i] - shift) * scale) and their sum in double, in one
+     * fixed order; out may alias x or be NULL. x = -INFINITY gives 0. */
+    double (*exp_sum)(float *out, const float *x, size_t n, float shift,
+                      float scale);
+
+    /* C[m, n] = A[m, k] * B[n, k]^T in f32, any order of sums: prefill where
+     * there is no BLAS. */
+    void (*sgemm_nt)(float *c, size_t ldc, const float *a, size_t lda,
+                     const float *b, size_t ldb, size_t m, size_t n, size_t k);
+
+    /* Sum of n bytes as 64-bit words, for measuring read bandwidth. */
+    unsigned long long (*read_sum)(const void *p, size_t n);
+    /* Run multiply-adds on registers only; returns floating-point operations
+     * done (a multiply-add is two), about 1e7 * reps of them. *sink receives a
+     * value so that nothing is optimised away. */
+    double (*peak_flops)(size_t reps, float *sink);
+};
+
+static inline size_t attn_scratch(size_t n_rows, size_t head_dim)
+{
+    /* one block of keys or values as f32, and the rows' scores */
+    return KV_BLOCK * head_dim * 2 + n_rows * KV_BLOCK + 64;
+}
+
+/* The table for a level; NULL when the CPU lacks it. k_ref's rows stand where a
+ * level has no kernel of its own. */
+const struct kernels *kernels_get(enum isa level);
+
+/* Used by k_dispatch.c: overwrite what the level brings. */
+void k_ref_init(struct kernels *k);
+void k_avx2_init(struct kernels *k);
+void k_avx512_init(struct kernels *k);
+
+#endif

@@ -1,0 +1,430 @@
+#include "text/bpe.h"
+
+#include <stdlib.h>
+
+#include "base/buf.h"
+#include "text/bpe_int.h"
+#include "text/split.h"
+#include "text/unicode.h"
+
+/* ---- look-ups ---- */
+
+size_t bpe_size(const struct bpe *b)
+{
+    return b->size;
+}
+
+static unsigned flags_of(const struct bpe *b, int32_t id)
+{
+    return id >= 0 && (size_t)id < b->size ? b->tok[id].flags : 0;
+}
+
+const char *bpe_token(const struct bpe *b, int32_t id, size_t *n)
+{
+    *n = 0;
+    if (!flags_of(b, id))
+        return NULL;
+    *n = b->tok[id].len;
+    return b->arena + b->tok[id].off;
+}
+
+bool bpe_has(const struct bpe *b, int32_t id)
+{
+    return flags_of(b, id) != 0;
+}
+
+bool bpe_is_added(const struct bpe *b, int32_t id)
+{
+    return (flags_of(b, id) & BPE_ADDED) != 0;
+}
+
+bool bpe_is_special(const struct bpe *b, int32_t id)
+{
+    return (flags_of(b, id) & BPE_SPECIAL) != 0;
+}
+
+/* The longest added token that p[0..n), n >= 1, starts with, or NULL. Those
+ * that agree with the bytes so far are a range of the sorted array, narrowed
+ * byte by byte. */
+static const struct bpe_added *match_added(const struct bpe *b, const char *p,
+                                           size_t n)
+{
+    const struct bpe_added *best = NULL, *a = b->added;
+    size_t lo = b->added_at[(unsigned char)*p];
+    size_t hi = b->added_at[(unsigned char)*p + 1];
+    for (size_t i = 1; lo < hi; i++) {
+        if (a[lo].len == i)
+            best = &a[lo++];
+        if (i == n)
+            break;
+        unsigned char c = (unsigned char)p[i];
+        size_t end[2]; /* lower bounds of c and of c + 1 at byte i */
+        for (unsigned k = 0; k < 2; k++) {
+            size_t x = lo, y = hi;
+            while (x < y) {
+                size_t mid = x + (y - x) / 2;
+                if ((unsigned char)a[mid].content[i] < c + k)
+                    x = mid + 1;
+                else
+                    y = mid;
+            }
+            end[k] = x;
+        }
+        lo = end[0];
+        hi = end[1];
+    }
+    return best;
+}
+
+int32_t bpe_added_id(const struct bpe *b, const char *content)
+{
+    size_t n = strlen(content);
+    if (n == 0)
+        return -1;
+    const struct bpe_added *a = match_added(b, content, n);
+    return a && a->len == n ? (int32_t)a->id : -1;
+}
+
+/* ---- merging ---- */
+
+struct encoder {
+    const struct bpe *b;
+    struct qwick_err *e;
+    int32_t *ids;
+    size_t n, cap;
+    struct buf nfc;
+
+    /* Scratch of long words, [scratch_cap] each. */
+    struct symbol *symbols;
+    uint64_t *heap; /* twice as many: rank << 32 | position */
+    size_t scratch_cap;
+};
+
+/* Make room for n more ids. */
+static int need(struct encoder *c, size_t n)
+{
+    if (c->cap - c->n >= n)
+        return 0;
+    size_t cap, bytes;
+    if (size_add(c->n, n, &cap) < 0 || size_add(cap, cap / 2 + 64, &cap) < 0 ||
+        size_mul(cap, sizeof *c->ids, &bytes) < 0)
+        return err_oom(c->e, SIZE_MAX);
+    int32_t *ids = realloc(c->ids, bytes);
+    if (!ids)
+        return err_oom(c->e, bytes);
+    c->ids = ids;
+    c->cap = cap;
+    return 0;
+}
+
+/* Up to this many bytes the next merge is found by looking at all pairs. */
+#define SHORT_WORD 40
+
+/* Merge a word of 2..SHORT_WORD bytes; returns the number of ids. */
+static size_t merge_short(const struct bpe *b, const char *p, size_t n,
+                          uint32_t *id)
+{
+    uint32_t rank[SHORT_WORD];
+    for (size_t i = 0; i < n; i++)
+        id[i] = b->byte_id[(unsigned char)p[i]];
+    for (size_t i = 0; i + 1 < n; i++)
+        rank[i] = bpe_rank(b, id[i], id[i + 1]);
+    while (n > 1) {
+        uint32_t best = rank[0];
+        size_t at = 0;
+        for (size_t i = 1; i + 1 < n; i++) {
+            if (rank[i] < best) {
+                best = rank[i];
+                at = i;
+            }
+        }
+        if (best == BPE_NO_RANK)
+            break;
+        id[at] = bpe_made(b, best);
+        n--;
+        for (size_t i = at + 1; i < n; i++) {
+            id[i] = id[i + 1];
+            rank[i - 1] = rank[i];
+        }
+        if (at + 1 < n)
+            rank[at] = bpe_rank(b, id[at], id[at + 1]);
+        if (at > 0)
+            rank[at - 1] = bpe_rank(b, id[at - 1], id[at]);
+    }
+    return n;
+}
+
+/* A part of a long word; a list in an array. rank: of merging it with the next
+ * one. A symbol that was merged into another has no rank. */
+struct symbol {
+    uint32_t id, rank, prev, next;
+};
+
+static void heap_down(uint64_t *h, size_t n, size_t i)
+{
+    uint64_t v = h[i];
+    for (size_t k; (k = 2 * i + 1) < n; i = k) {
+        if (k + 1 < n && h[k + 1] < h[k])
+            k++;
+        if (v <= h[k])
+            break;
+        h[i] = h[k];
+    }
+    h[i] = v;
+}
+
+static void heap_push(uint64_t *h, size_t *n, uint64_t v)
+{
+    size_t i = (*n)++;
+    for (; i > 0 && v < h[(i - 1) / 2]; i = (i - 1) / 2)
+        h[i] = h[(i - 1) / 2];
+    h[i] = v;
+}
+
+/* Rank of s[i] with its successor anew, onto the heap where there is one. */
+static void rate(const struct bpe *b, struct symbol *s, uint32_t i,
+                 uint32_t end, uint64_t *heap, size_t *n_heap)
+{
+    s[i].rank = s[i].next < end ? bpe_rank(b, s[i].id, s[s[i].next].id)
+                                : BPE_NO_RANK;
+    if (s[i].rank != BPE_NO_RANK)
+        heap_push(heap, n_heap, (uint64_t)s[i].rank << 32 | i);
+}
+
+/* Merge a word of any length in O(n log n) and append its ids. */
+static int merge_long(struct encoder *c, const char *p, size_t n)
+{
+    const struct bpe *b = c->b;
+    if (n > INT32_MAX)
+        return err_set(c->e, QWICK_ERR_USAGE,
+                       "text: a word of %zu bytes is too long", n);
+    if (n > c->scratch_cap) {
+        size_t cap = n + n / 2;
+        free(c->symbols);
+        free(c->heap);
+        c->scratch_cap = 0;
+        c->symbols = malloc(cap * sizeof *c->symbols);
+        /* n - 1 pairs, and each of at most n - 1 merges takes one off before
+         * it adds two. */
+        c->heap = malloc(2 * cap * sizeof *c->heap);
+        if (!c->symbols || !c->heap)
+            return err_oom(c->e, cap * sizeof *c->symbols);
+        c->scratch_cap = cap;
+    }
+    struct symbol *s = c->symbols;
+    uint64_t *heap = c->heap;
+    uint32_t end = (uint32_t)n;
+    size_t n_heap = 0, left = n;
+    for (uint32_t i = 0; i < end; i++)
+        s[i] = (struct symbol){b->byte_id[(unsigned char)p[i]], 0, i - 1, i + 1};
+    for (uint32_t i = 0; i < end; i++) {
+        s[i].rank = i + 1 < end ? bpe_rank(b, s[i].id, s[i + 1].id)
+                                : BPE_NO_RANK;
+        if (s[i].rank != BPE_NO_RANK)
+            heap[n_heap++] = (uint64_t)s[i].rank << 32 | i;
+    }
+    for (size_t i = n_heap / 2; i-- > 0;)
+        heap_down(heap, n_heap, i);
+    while (n_heap > 0) {
+        uint32_t i = (uint32_t)heap[0], rank = (uint32_t)(heap[0] >> 32);
+        heap[0] = heap[--n_heap];
+        if (n_heap)
+            heap_down(heap, n_heap, 0);
+        if (s[i].rank != rank)
+            continue; /* merged away or paired anew since */
+        uint32_t gone = s[i].next;
+        s[i].id = bpe_made(b, rank);
+        s[i].next = s[gone].next;
+        s[gone].rank = BPE_NO_RANK;
+        if (s[i].next < end)
+            s[s[i].next].prev = i;
+        left--;
+        rate(b, s, i, end, heap, &n_heap);
+        if (i > 0)
+            rate(b, s, s[i].prev, end, heap, &n_heap);
+    }
+    if (need(c, left) < 0)
+        return -1;
+    for (uint32_t i = 0; i < end; i = s[i].next)
+        c->ids[c->n++] = (int32_t)s[i].id;
+    return 0;
+}
+
+/* ---- words ---- */
+
+static int merge_word(struct encoder *c, const char *p, size_t n)
+{
+    if (n > SHORT_WORD)
+        return merge_long(c, p, n);
+    if (need(c, n) < 0)
+        return -1;
+    uint32_t id[SHORT_WORD];
+    size_t n_ids = merge_short(c->b, p, n, id);
+    for (size_t i = 0; i < n_ids; i++)
+        c->ids[c->n++] = (int32_t)id[i];
+    return 0;
+}
+
+/* Whole-word look-up of ignore_merges: 1 and the id appended, or 0. */
+static int whole_word(struct encoder *c, const char *p, size_t n)
+{
+    const struct bpe *b = c->b;
+    /* The bytes behind the word may not be ours to read. */
+    struct buf padded = {0};
+    if (buf_append(&padded, p, n) < 0 ||
+        buf_append(&padded, "\0\0\0\0\0\0\0", BPE_PAD) < 0) {
+        buf_free(&padded);
+        return err_oom(c->e, n);
+    }
+    int32_t id = bpe_find(b, &b->words, bpe_hash(b->seed, padded.data, n),
+                          padded.data, n);
+    buf_free(&padded);
+    if (id < 0)
+        return 0;
+    if (need(c, 1) < 0)
+        return -1;
+    c->ids[c->n++] = id;
+    return 1;
+}
+
+static int merge_unseen(struct encoder *c, const char *p, size_t n)
+{
+    if (c->b->ignore_merges) {
+        int found = whole_word(c, p, n);
+        if (found)
+            return found < 0 ? -1 : 0;
+    }
+    return merge_word(c, p, n);
+}
+
+#define WORD_BYTES sizeof((struct bpe_word *)0)->bytes
+#define WORD_IDS (sizeof((struct bpe_word *)0)->ids / sizeof(int32_t))
+
+/* One part of the split: from the cache, or merged and put there. */
+static int encode_word(struct encoder *c, const char *p, size_t n, size_t room)
+{
+    const struct bpe *b = c->b;
+    if (n == 1 && !b->ignore_merges) {
+        if (need(c, 1) < 0)
+            return -1;
+        c->ids[c->n++] = (int32_t)b->byte_id[(unsigned char)*p];
+        return 0;
+    }
+    if (n > WORD_BYTES)
+        return merge_unseen(c, p, n);
+    char copy[WORD_BYTES + BPE_PAD];
+    if (room < n + BPE_PAD) {
+        memset(copy, 0, sizeof copy);
+        p = memcpy(copy, p, n);
+    }
+    struct bpe_word *w =
+        &b->cache[bpe_hash(b->seed, p, n) % BPE_CACHE_WORDS];
+    if (w->len == n && bpe_same(w->bytes, p, n)) {
+        if (need(c, WORD_IDS) < 0)
+            return -1;
+        memcpy(c->ids + c->n, w->ids, sizeof w->ids);
+        c->n += w->n_ids;
+        return 0;
+    }
+    size_t at = c->n;
+    if (merge_unseen(c, p, n) < 0)
+        return -1;
+    size_t n_ids = c->n - at;
+    if (n_ids <= WORD_IDS) {
+        w->len = (uint8_t)n;
+        w->n_ids = (uint8_t)n_ids;
+        memcpy(w->bytes, p, n);
+        memcpy(w->ids, c->ids + at, n_ids * sizeof *w->ids);
+    }
+    return 0;
+}
+
+/* Text between added tokens. */
+static int encode_piece(struct encoder *c, const char *p, size_t n)
+{
+    if (c->b->nfc && !unicode_is_nfc(p, n)) {
+        c->nfc.len = 0;
+        if (unicode_nfc(&c->nfc, p, n, c->e) < 0)
+            return -1;
+        p = c->nfc.data;
+        n = c->nfc.len;
+    }
+    for (size_t i = 0; i < n;) {
+        size_t k = split_next(p + i, n - i);
+        if (encode_word(c, p + i, k, n - i) < 0)
+            return -1;
+        i += k;
+    }
+    return 0;
+}
+
+/* First position from i on, below end, where an added token may start. */
+static size_t next_start(const struct bpe *b, const char *text, size_t i,
+                         size_t end)
+{
+    if (b->n_added == 0)
+        return end;
+    unsigned char first = (unsigned char)b->added[0].content[0];
+    if (b->added_at[first + 1] == b->n_added) {
+        const char *p = memchr(text + i, first, end - i);
+        return p ? (size_t)(p - text) : end;
+    }
+    for (; i < end; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (b->added_at[c] < b->added_at[c + 1])
+            break;
+    }
+    return i;
+}
+
+static int encode_all(struct encoder *c, const char *text, size_t n,
+                      const struct bpe_span *spans, size_t n_spans)
+{
+    const struct bpe *b = c->b;
+    size_t done = 0; /* text[0..done) is encoded */
+    size_t last = 0; /* end of the span before */
+    for (size_t k = 0; k < n_spans; k++) {
+        size_t i = spans[k].begin, end = spans[k].end;
+        if (end > n || i > end || i < last)
+            return err_set(c->e, QWICK_ERR_USAGE,
+                           "text: part %zu, bytes %zu to %zu, is not within "
+                           "%zu to %zu",
+                           k, i, end, last, n);
+        last = end;
+        while (i < end && (i = next_start(b, text, i, end)) < end) {
+            const struct bpe_added *a = match_added(b, text + i, end - i);
+            if (!a) {
+                i++;
+                continue;
+            }
+            if (encode_piece(c, text + done, i - done) < 0 || need(c, 1) < 0)
+                return -1;
+            c->ids[c->n++] = (int32_t)a->id;
+            done = i += a->len;
+        }
+    }
+    return encode_piece(c, text + done, n - done);
+}
+
+int bpe_encode_spans(const struct bpe *b, const char *text, size_t n,
+                     const struct bpe_span *spans, size_t n_spans,
+                     int32_t **ids, size_t *n_ids, struct qwick_err *e)
+{
+    struct encoder c = {.b = b, .e = e, .ids = *ids, .n = *n_ids,
+                        .cap = *n_ids};
+    int rc = encode_all(&c, text, n, spans, n_spans);
+    buf_free(&c.nfc);
+    free(c.symbols);
+    free(c.heap);
+    *ids = c.ids;
+    if (rc == 0)
+        *n_ids = c.n;
+    return rc;
+}
+
+int bpe_encode(const struct bpe *b, const char *text, size_t n, bool special,
+               int32_t **ids, size_t *n_ids, struct qwick_err *e)
+{
+    struct bpe_span all = {0, n};
+    return bpe_encode_spans(b, text, n, &all, special ? 1 : 0, ids, n_ids, e);
+}

@@ -1,0 +1,54 @@
+/* Byte-level BPE as Hugging Face's `tokenizers` does it, read from
+ * tokenizer.json alone.
+ *
+ * Text is cut at added tokens, each remaining piece is NFC-normalised, split by
+ * the GPT-2 style pattern of Qwen2/Qwen3, and each part merged by rank (Sennrich
+ * et al. 2016). What a tokenizer.json asks for beyond that is refused by name:
+ * other model types, normalizers, pre-tokenizers, patterns or decoders, dropout,
+ * byte_fallback, unk_token, prefixes and suffixes. */
+#ifndef TEXT_BPE_H
+#define TEXT_BPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct bpe;
+
+/* text: the whole file; name for messages. Keeps no reference to text. */
+int bpe_open(struct bpe **out, const char *name, const char *text, size_t n,
+             struct qwick_err *e);
+void bpe_close(struct bpe *b);
+
+/* One more than the largest id. */
+size_t bpe_size(const struct bpe *b);
+
+/* Bytes of an id; *n = 0 and NULL for an id that the tokenizer does not have.
+ * Borrowed. */
+const char *bpe_token(const struct bpe *b, int32_t id, size_t *n);
+bool bpe_has(const struct bpe *b, int32_t id);
+bool bpe_is_added(const struct bpe *b, int32_t id);
+bool bpe_is_special(const struct bpe *b, int32_t id);
+/* Id of the added token with this content, or -1. */
+int32_t bpe_added_id(const struct bpe *b, const char *content);
+
+/* A part [begin, end) of the text in bytes. */
+struct bpe_span {
+    size_t begin, end;
+};
+
+/* Encode text[0..n) and append to *ids (malloc'ed, grown; *n_ids in and out).
+ * Added tokens are recognised only where they lie wholly inside one of the
+ * spans (ascending, disjoint); n_spans 0: nowhere. Bytes that are no UTF-8
+ * become the tokens of these bytes. */
+int bpe_encode_spans(const struct bpe *b, const char *text, size_t n,
+                     const struct bpe_span *spans, size_t n_spans,
+                     int32_t **ids, size_t *n_ids, struct qwick_err *e);
+
+/* The same with added tokens recognised everywhere (special) or nowhere. */
+int bpe_encode(const struct bpe *b, const char *text, size_t n, bool special,
+               int32_t **ids, size_t *n_ids, struct qwick_err *e);
+
+#endif

@@ -1,0 +1,200 @@
+/* What bpe_load.c builds and bpe.c uses. */
+#ifndef TEXT_BPE_INT_H
+#define TEXT_BPE_INT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "text/bpe.h"
+
+/* ---- tokens ---- */
+
+/* Three ids fit a word. Ten times what vocabularies have, and a bound on the
+ * memory that a hostile file can ask for. */
+#define BPE_ID_BITS 21
+#define BPE_MAX_ID ((1 << BPE_ID_BITS) - 1)
+/* Longest token in bytes; the longest of Qwen3 has 128. */
+#define BPE_MAX_TOKEN 65535u
+
+enum {
+    BPE_HAS = 1,     /* the id exists */
+    BPE_MODEL = 2,   /* of the vocabulary of the BPE model */
+    BPE_ADDED = 4,   /* of added_tokens; may be of the model's too */
+    BPE_SPECIAL = 8, /* added and flagged special */
+    BPE_RAW = 16,    /* has characters that stand for no byte */
+};
+
+/* A token's bytes are arena[off, off + len). While loading they are as spelled
+ * in the file, bytes written as characters. */
+struct bpe_tok {
+    uint32_t off;
+    uint16_t len;
+    uint8_t flags;
+};
+
+/* Bytes that may be read behind any string of an arena. */
+#define BPE_PAD 8
+
+/* ---- hash tables ----
+ *
+ * Open addressing, linear probing, 4 bytes a slot, so that the table of a
+ * vocabulary fits a second-level cache: the low id_bits of a slot hold index +
+ * 1 (0: empty), the rest a tag from the hash, so that nearly every miss is
+ * known without looking at what the index stands for. */
+struct bpe_table {
+    uint32_t *slots;
+    uint32_t mask; /* number of slots - 1 */
+    int id_bits;
+};
+
+/* Multiply to 128 bits and fold. */
+static inline uint64_t bpe_mix(uint64_t a, uint64_t b)
+{
+    unsigned __int128 m = (unsigned __int128)a * b;
+    return (uint64_t)m ^ (uint64_t)(m >> 64);
+}
+
+static inline uint64_t bpe_load64(const char *p)
+{
+    uint64_t w;
+    memcpy(&w, p, 8);
+    return w;
+}
+
+/* The first n bytes, n <= 8, of p as a word, zeros above. Reads 8 bytes. */
+static inline uint64_t bpe_load_part(const char *p, size_t n)
+{
+    return n == 0 ? 0 : bpe_load64(p) << (8 * (8 - n)) >> (8 * (8 - n));
+}
+
+/* Hash of p[0..n); BPE_PAD bytes behind it are readable. seed: random, so that
+ * no file can be made to collide. */
+static inline uint64_t bpe_hash(uint64_t seed, const char *p, size_t n)
+{
+    uint64_t h = seed + n;
+    for (; n > 8; p += 8, n -= 8)
+        h = bpe_mix(h ^ bpe_load64(p), 0x9FB21C651E98DF25u ^ seed);
+    return bpe_mix(h ^ bpe_load_part(p, n), 0xD1B54A32D192ED03u ^ seed);
+}
+
+/* Two ids in one word, and its hash. */
+static inline uint64_t bpe_pair(uint32_t left, uint32_t right)
+{
+    return (uint64_t)left << BPE_ID_BITS | right;
+}
+
+static inline uint64_t bpe_hash_pair(uint64_t seed, uint64_t pair)
+{
+    return bpe_mix(pair ^ seed, 0xD1B54A32D192ED03u);
+}
+
+/* p[0..n) == q[0..n), with BPE_PAD bytes readable behind both. */
+static inline bool bpe_same(const char *p, const char *q, size_t n)
+{
+    for (; n > 8; p += 8, q += 8, n -= 8)
+        if (bpe_load64(p) != bpe_load64(q))
+            return false;
+    return bpe_load_part(p, n) == bpe_load_part(q, n);
+}
+
+static inline uint32_t bpe_slot_of(const struct bpe_table *t, uint64_t h)
+{
+    return (uint32_t)h & t->mask;
+}
+
+static inline uint32_t bpe_tag_of(const struct bpe_table *t, uint64_t h)
+{
+    return (uint32_t)(h >> 32) >> t->id_bits << t->id_bits;
+}
+
+/* ---- the tokenizer ---- */
+
+struct bpe_word; /* of the word cache, in bpe.c */
+
+struct bpe {
+    uint64_t seed;
+    char *arena;
+    struct bpe_tok *tok; /* [size] */
+    size_t size;
+    uint32_t byte_id[256]; /* id of the token that is this one byte */
+
+    uint64_t *merges; /* [n_merges] by rank: left, right, what they make */
+    size_t n_merges;
+    struct bpe_table pairs; /* (left, right) to rank */
+
+    bool nfc; /* normalise */
+    bool ignore_merges;
+    struct bpe_table words; /* bytes to id, only with ignore_merges */
+
+    /* Added tokens sorted by content, bytewise; those whose first byte is c
+     * are added[added_at[c] .. added_at[c + 1]). The content is what text is
+     * searched for; the token's bytes are what decoding gives. */
+    struct bpe_added {
+        const char *content; /* in arena */
+        size_t len;          /* not 0 */
+        uint32_t id;
+    } *added;
+    size_t n_added;
+    size_t added_at[257];
+
+    struct bpe_word *cache; /* [BPE_CACHE_WORDS], changed by encoding */
+};
+
+/* Words whose tokens are remembered: direct-mapped, 64 bytes each. */
+#define BPE_CACHE_WORDS 8192u
+struct bpe_word {
+    uint8_t len, n_ids; /* len 0: empty */
+    char bytes[30];
+    int32_t ids[8];
+};
+
+#define BPE_NO_RANK UINT32_MAX
+
+/* Rank of merging left and right, BPE_NO_RANK when they do not merge. */
+static inline uint32_t bpe_rank(const struct bpe *b, uint32_t left,
+                                uint32_t right)
+{
+    const struct bpe_table *t = &b->pairs;
+    uint64_t pair = bpe_pair(left, right);
+    uint64_t h = bpe_hash_pair(b->seed, pair);
+    uint32_t at = bpe_slot_of(t, h), tag = bpe_tag_of(t, h);
+    uint32_t low = (1u << t->id_bits) - 1;
+    for (;; at = (at + 1) & t->mask) {
+        uint32_t s = t->slots[at];
+        if (s == 0)
+            return BPE_NO_RANK;
+        if ((s & ~low) != tag)
+            continue;
+        if (b->merges[(s & low) - 1] >> BPE_ID_BITS == pair)
+            return (s & low) - 1;
+    }
+}
+
+/* The id that the merge of this rank makes. */
+static inline uint32_t bpe_made(const struct bpe *b, uint32_t rank)
+{
+    return (uint32_t)b->merges[rank] & BPE_MAX_ID;
+}
+
+/* Id in a table of strings, or -1. h is bpe_hash of p[0..n), behind which
+ * BPE_PAD bytes are readable. */
+static inline int32_t bpe_find(const struct bpe *b, const struct bpe_table *t,
+                               uint64_t h, const char *p, size_t n)
+{
+    uint32_t at = bpe_slot_of(t, h), tag = bpe_tag_of(t, h);
+    uint32_t low = (1u << t->id_bits) - 1;
+    for (;; at = (at + 1) & t->mask) {
+        uint32_t s = t->slots[at];
+        if (s == 0)
+            return -1;
+        if ((s & ~low) != tag)
+            continue;
+        const struct bpe_tok *k = &b->tok[(s & low) - 1];
+        if (k->len == n && bpe_same(b->arena + k->off, p, n))
+            return (int32_t)((s & low) - 1);
+    }
+}
+
+#endif

@@ -1,0 +1,277 @@
+#include "text/unicode.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "base/buf.h"
+#include "base/utf8.h"
+
+/* ---- the table ---- */
+
+#define N_CODE_POINTS 0x110000u
+#define BLOCK 128u
+
+/* An entry: the class, whether the character is inert (see below), and a bit
+ * that tells a filled entry from an untouched one. Threads may fill a block at
+ * the same time: they store the same values, each byte atomically. */
+#define E_CLASS 3u
+#define E_INERT 4u
+#define E_KNOWN 8u
+static uint8_t entries[N_CODE_POINTS];
+
+#define NFC_OPTIONS ((utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_COMPOSE))
+/* Longest canonical decomposition of one character is 4; room to spare. */
+#define MAX_DECOMP 32
+
+static enum uclass class_of(uint32_t cp)
+{
+    /* White_Space, complete and closed (UCD, PropList.txt). */
+    if ((cp >= 0x09 && cp <= 0x0D) || cp == 0x20 || cp == 0x85 || cp == 0xA0 ||
+        cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 ||
+        cp == 0x2029 || cp == 0x202F || cp == 0x205F || cp == 0x3000)
+        return UC_SPACE;
+    switch (utf8proc_category((utf8proc_int32_t)cp)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+        return UC_LETTER;
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_NO:
+        return UC_NUMBER;
+    default:
+        return UC_OTHER;
+    }
+}
+
+/* Whether cp may change, or join what stands before it, in composition. What
+ * composes with a character before it is a mark, a Hangul vowel or trailing
+ * jamo, or a Kirat Rai vowel (Unicode 16); marks that never do are included,
+ * which costs a little time only. */
+static bool may_join(uint32_t cp)
+{
+    if ((cp >= 0x1160 && cp <= 0x11FF) || (cp >= 0x16D63 && cp <= 0x16D6A))
+        return true;
+    const utf8proc_property_t *p = utf8proc_get_property((utf8proc_int32_t)cp);
+    return p->combining_class != 0 || p->category == UTF8PROC_CATEGORY_MN ||
+           p->category == UTF8PROC_CATEGORY_MC ||
+           p->category == UTF8PROC_CATEGORY_ME;
+}
+
+/* Inert: NFC leaves the character as it is, and what stands before it is
+ * normalised as if the text ended there. A text of inert ones is in NFC. */
+static bool is_inert(uint32_t cp)
+{
+    if (cp < 0xC0)
+        return true;
+    if (may_join(cp))
+        return false;
+    utf8proc_int32_t d[MAX_DECOMP];
+    utf8proc_ssize_t n = utf8proc_decompose_char(
+        (utf8proc_int32_t)cp, d, MAX_DECOMP, NFC_OPTIONS, NULL);
+    if (n == 1 && d[0] == (utf8proc_int32_t)cp)
+        return true;
+    if (n < 1 || n > MAX_DECOMP || may_join((uint32_t)d[0]))
+        return false;
+    return utf8proc_normalize_utf32(d, n, NFC_OPTIONS) == 1 &&
+           d[0] == (utf8proc_int32_t)cp;
+}
+
+__attribute__((noinline)) static unsigned fill_block(uint32_t cp)
+{
+    uint32_t first = cp - cp % BLOCK;
+    for (uint32_t c = first; c < first + BLOCK; c++) {
+        unsigned v = E_KNOWN | (unsigned)class_of(c);
+        if (is_inert(c))
+            v |= E_INERT;
+        __atomic_store_n(&entries[c], (uint8_t)v, __ATOMIC_RELAXED);
+    }
+    return entries[cp];
+}
+
+static inline unsigned entry(uint32_t cp)
+{
+    unsigned v = __atomic_load_n(&entries[cp], __ATOMIC_RELAXED);
+    return v ? v : fill_block(cp);
+}
+
+enum uclass unicode_class(uint32_t cp)
+{
+    if (cp >= N_CODE_POINTS)
+        return UC_OTHER;
+    return (enum uclass)(entry(cp) & E_CLASS);
+}
+
+/* ---- NFC ---- */
+
+/* Length of the ASCII run at the start of p[0..n), in whole words of 8. */
+static size_t ascii_words(const char *p, size_t n)
+{
+    size_t i = 0;
+    for (; n - i >= 8; i += 8) {
+        uint64_t w;
+        memcpy(&w, p + i, 8);
+        if (w & 0x8080808080808080u)
+            break;
+    }
+    return i;
+}
+
+/* The character at p: its length, 1 for a byte that is no UTF-8, which is
+ * inert; *inert as above. */
+static size_t step(const char *p, size_t n, bool *inert)
+{
+    uint32_t cp;
+    *inert = true;
+    if ((unsigned char)*p < 0x80)
+        return 1;
+    size_t len = utf8_decode(p, n, &cp, NULL);
+    if (len == 0)
+        return 1;
+    *inert = (entry(cp) & E_INERT) != 0;
+    return len;
+}
+
+bool unicode_is_nfc(const char *p, size_t n)
+{
+    size_t i = 0;
+    bool inert;
+    while (i < n) {
+        i += ascii_words(p + i, n - i);
+        /* At most 8 characters until words are tried again: text that mixes
+         * scripts has ASCII runs worth skipping. */
+        for (int k = 0; k < 8 && i < n; k++) {
+            i += step(p + i, n - i, &inert);
+            if (!inert)
+                return false;
+        }
+    }
+    return true;
+}
+
+static unsigned ccc(utf8proc_int32_t cp)
+{
+    return (unsigned)utf8proc_get_property(cp)->combining_class;
+}
+
+/* Canonical ordering of d[0..n): stable by combining class within each run of
+ * nonzero ones. Counting sort, so that a long run of marks stays linear; tmp
+ * has room for n. */
+static void order_marks(utf8proc_int32_t *d, utf8proc_int32_t *tmp, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        if (ccc(d[i]) == 0) {
+            i++;
+            continue;
+        }
+        size_t end = i + 1;
+        bool sorted = true;
+        unsigned last = ccc(d[i]), c;
+        while (end < n && (c = ccc(d[end])) != 0) {
+            sorted = sorted && last <= c;
+            last = c;
+            end++;
+        }
+        if (!sorted) {
+            size_t at[257] = {0};
+            for (size_t k = i; k < end; k++)
+                at[ccc(d[k]) + 1]++;
+            for (size_t k = 1; k < 257; k++)
+                at[k] += at[k - 1];
+            for (size_t k = i; k < end; k++)
+                tmp[at[ccc(d[k])]++] = d[k];
+            memcpy(d + i, tmp, (end - i) * sizeof *d);
+        }
+        i = end;
+    }
+}
+
+/* Append NFC of p[0..n), valid UTF-8, a short run as a rule. */
+static int nfc_run(struct buf *out, const char *p, size_t n,
+                   struct qwick_err *e)
+{
+    utf8proc_int32_t small[2 * 64 * 4], *d = small;
+    size_t cap = 64 * 4;
+    /* A character takes at least 2 bytes here but for the run's first. */
+    if (n / 2 + 1 > 64) {
+        size_t bytes;
+        cap = (n / 2 + 1) * 4;
+        if (size_mul(cap, 2 * sizeof *d, &bytes) < 0 || !(d = malloc(bytes)))
+            return err_oom(e, n);
+    }
+    size_t len = 0;
+    for (size_t i = 0; i < n;) {
+        uint32_t cp;
+        i += utf8_decode(p + i, n - i, &cp, NULL);
+        utf8proc_ssize_t k = utf8proc_decompose_char(
+            (utf8proc_int32_t)cp, d + len, (utf8proc_ssize_t)(cap - len),
+            NFC_OPTIONS, NULL);
+        if (k < 0 || (size_t)k > cap - len) {
+            if (d != small)
+                free(d);
+            return err_set(e, QWICK_ERR_RUNTIME, "utf8proc: U+%04X: %s",
+                           (unsigned)cp,
+                           k < 0 ? utf8proc_errmsg(k) : "long decomposition");
+        }
+        len += (size_t)k;
+    }
+    order_marks(d, d + cap, len);
+    utf8proc_ssize_t m =
+        utf8proc_normalize_utf32(d, (utf8proc_ssize_t)len, NFC_OPTIONS);
+    int rc = m < 0 ? err_set(e, QWICK_ERR_RUNTIME, "utf8proc: %s",
+                             utf8proc_errmsg(m))
+                   : 0;
+    for (utf8proc_ssize_t i = 0; rc == 0 && i < m; i++) {
+        char u[4];
+        size_t k = utf8_encode((uint32_t)d[i], u);
+        if (buf_append(out, u, k) < 0)
+            rc = err_oom(e, k);
+    }
+    if (d != small)
+        free(d);
+    return rc;
+}
+
+int unicode_nfc(struct buf *out, const char *p, size_t n, struct qwick_err *e)
+{
+    size_t len0 = out->len;
+    size_t copied = 0; /* p[0..copied) is in out */
+    size_t before = 0; /* start of the inert character before i */
+    bool has_before = false, inert;
+    for (size_t i = 0; i < n;) {
+        size_t len = step(p + i, n - i, &inert);
+        if (inert) {
+            /* A byte that is no UTF-8 ends the run: nothing joins it. */
+            has_before = (unsigned char)p[i] < 0x80 || len > 1;
+            before = i;
+            i += len;
+            continue;
+        }
+        size_t begin = has_before ? before : i, end = i + len;
+        while (end < n) {
+            len = step(p + end, n - end, &inert);
+            if (inert)
+                break;
+            end += len;
+        }
+        if (buf_append(out, p + copied, begin - copied) < 0) {
+            err_oom(e, begin - copied);
+            goto fail;
+        }
+        if (nfc_run(out, p + begin, end - begin, e) < 0)
+            goto fail;
+        copied = i = end;
+        has_before = false;
+    }
+    if (buf_append(out, p + copied, n - copied) == 0)
+        return 0;
+    err_oom(e, n - copied);
+fail:
+    out->len = len0;
+    if (out->data)
+        out->data[len0] = '\0';
+    return -1;
+}
