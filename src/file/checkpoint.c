@@ -18,7 +18,7 @@ struct checkpoint {
 
 enum { MAX_PATH_BYTES = 4096, MAX_REF_BYTES = 4096 };
 
-/* ---- the Hugging Face cache --------------------------------------------- */
+/* ---- the Hugging Face cache ---------------------------------------------- */
 
 /* org/name@revision, checked: no part can lead out of the cache. */
 struct hub_id {
@@ -120,8 +120,7 @@ static int path_set(struct buf *path, const char *a, const char *b,
                     const char *c)
 {
     path->len = 0;
-    return buf_puts(path, a) || buf_puts(path, b) || buf_puts(path, c) ? -1
-                                                                        : 0;
+    return buf_puts(path, a) || buf_puts(path, b) || buf_puts(path, c) ? -1 : 0;
 }
 
 /* The snapshot's name that the ref file at path holds, into name (empty: there
@@ -261,7 +260,7 @@ done:
     return rc;
 }
 
-/* ---- checkpoints ---------------------------------------------------------- */
+/* ---- checkpoints --------------------------------------------------------- */
 
 /* The directory that spec means, malloc'ed. */
 static int resolve(char **dir, const char *spec, struct qwick_err *e)
@@ -360,8 +359,8 @@ int checkpoint_map(const struct checkpoint *ck, const char *name,
     *found = false;
     if (!*name || strchr(name, '/') || strcmp(name, ".") == 0 ||
         strcmp(name, "..") == 0)
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: %s: not a plain file name", ck->dir, name);
+        return err_set(e, QWICK_ERR_MODEL, "%s: %s: not a plain file name",
+                       ck->dir, name);
     if (ck->builtin) {
         struct builtin_file f;
         if (builtin_find(name, &f) == 0) {
@@ -385,8 +384,7 @@ int checkpoint_map(const struct checkpoint *ck, const char *name,
         if (errno != ENOENT)
             rc = err_set(e, QWICK_ERR_MODEL, "%s: cannot open: %s", path.data,
                          strerror(errno));
-    } else if (S_ISLNK(st.st_mode) && stat(path.data, &st) &&
-               errno == ENOENT) {
+    } else if (S_ISLNK(st.st_mode) && stat(path.data, &st) && errno == ENOENT) {
         rc = err_set(e, QWICK_ERR_MODEL,
                      "%s: a symbolic link to a file that is missing: "
                      "incomplete download?",
@@ -405,7 +403,7 @@ void checkpoint_path(const struct checkpoint *ck, const char *name, char *out,
     snprintf(out, n, "%s%s%s", ck->dir, separator(ck), name);
 }
 
-/* ---- listing ---------------------------------------------------------------- */
+/* ---- listing ------------------------------------------------------------- */
 
 struct names {
     char **v;

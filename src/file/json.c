@@ -15,7 +15,7 @@
 #include "base/rng.h"
 #include "file/hash.h"
 
-/* ---- what yajl lets pass ---------------------------------------------- */
+/* ---- what yajl lets pass ------------------------------------------------- */
 
 /* yajl takes overlong forms and surrogates for UTF-8, turns lone surrogate
  * escapes into '?', and skips vertical tabs and form feeds as white space. So
@@ -144,8 +144,8 @@ static int check_escapes(const unsigned char *p, size_t n, size_t end,
 /* NULL when p[0..n) passes, else why not, with *at the offset. */
 static const char *check_text(const unsigned char *p, size_t n, size_t *at)
 {
-    if (n >= 2 && ((p[0] == 0xff && p[1] == 0xfe) ||
-                   (p[0] == 0xfe && p[1] == 0xff))) {
+    if (n >= 2 &&
+        ((p[0] == 0xff && p[1] == 0xfe) || (p[0] == 0xfe && p[1] == 0xff))) {
         *at = 0;
         return "UTF-16 is not supported, JSON is UTF-8";
     }
@@ -172,7 +172,7 @@ static const char *check_text(const unsigned char *p, size_t n, size_t *at)
     return NULL;
 }
 
-/* ---- events ------------------------------------------------------------ */
+/* ---- events -------------------------------------------------------------- */
 
 /* Memory that yajl holds. It does not check what it gets from its allocator,
  * so a failed allocation jumps out of it, and everything is freed here. */
@@ -364,8 +364,7 @@ static int run_yajl(struct parser *p, const yajl_callbacks *cb)
         return err_oom(p->e, p->oom_bytes);
     p->yajl = yajl_alloc(cb, &alloc, p);
     yajl_config(p->yajl, yajl_dont_validate_strings, 1);
-    yajl_status st =
-        yajl_parse(p->yajl, (const unsigned char *)p->text, p->n);
+    yajl_status st = yajl_parse(p->yajl, (const unsigned char *)p->text, p->n);
     bool whole = st == yajl_status_ok;
     if (whole)
         st = yajl_complete_parse(p->yajl);
@@ -425,13 +424,18 @@ int json_events(const char *name, const char *text, size_t n,
                 void *ctx, struct qwick_err *e)
 {
     struct parser p = {
-        .h = h, .ctx = ctx, .name = name, .text = text, .n = n, .code = code,
+        .h = h,
+        .ctx = ctx,
+        .name = name,
+        .text = text,
+        .n = n,
+        .code = code,
         .e = e,
     };
     return parse(&p);
 }
 
-/* ---- trees ------------------------------------------------------------- */
+/* ---- trees --------------------------------------------------------------- */
 
 struct chunk {
     struct chunk *next;
@@ -594,9 +598,9 @@ static int err_repeated(const struct builder *b, const struct pending *key)
             break;
     }
     struct buf msg = {0};
-    int rc = buf_puts(&msg, "repeated key ") ||
-             buf_json_string(&msg, key->v.str,
-                             key->v.len > 200 ? 200 : key->v.len);
+    int rc =
+        buf_puts(&msg, "repeated key ") ||
+        buf_json_string(&msg, key->v.str, key->v.len > 200 ? 200 : key->v.len);
     rc = rc ? err_oom(b->p->e, key->v.len) : err_at(b->p, at, msg.data);
     buf_free(&msg);
     return rc;
@@ -687,14 +691,19 @@ int json_parse(struct json_doc **out, const char *name, const char *text,
                size_t n, enum qwick_err_code code, struct qwick_err *e)
 {
     static const struct json_handler tree = {
-        tree_null, tree_boolean, tree_number,     tree_string, tree_begin,
-        tree_key,  tree_end_object, tree_begin,   tree_end_array,
+        tree_null, tree_boolean,    tree_number, tree_string,    tree_begin,
+        tree_key,  tree_end_object, tree_begin,  tree_end_array,
     };
     *out = NULL;
     struct json_doc *doc = calloc(1, sizeof *doc);
     struct builder *b = calloc(1, sizeof *b);
     struct parser p = {
-        .h = &tree, .ctx = b, .name = name, .text = text, .n = n, .code = code,
+        .h = &tree,
+        .ctx = b,
+        .name = name,
+        .text = text,
+        .n = n,
+        .code = code,
         .e = e,
     };
     int rc;
@@ -735,8 +744,8 @@ void json_free(struct json_doc *doc)
     free(doc);
 }
 
-const struct json_value *json_get_n(const struct json_value *v,
-                                    const char *key, size_t n)
+const struct json_value *json_get_n(const struct json_value *v, const char *key,
+                                    size_t n)
 {
     if (!json_is(v, JSON_OBJECT))
         return NULL;
@@ -762,15 +771,14 @@ bool json_equals(const struct json_value *v, const char *s)
            memcmp(v->str, s, v->len) == 0;
 }
 
-/* ---- numbers ----------------------------------------------------------- */
+/* ---- numbers ------------------------------------------------------------- */
 
 static bool is_integer_text(const struct json_value *v)
 {
     return strcspn(v->str, ".eE") == v->len;
 }
 
-int json_int(const struct json_value *v, int64_t min, int64_t max,
-             int64_t *out)
+int json_int(const struct json_value *v, int64_t min, int64_t max, int64_t *out)
 {
     if (!json_is(v, JSON_NUMBER) || !is_integer_text(v))
         return -1;
@@ -820,7 +828,7 @@ int json_double(const struct json_value *v, double *out)
     return 0;
 }
 
-/* ---- Python's json.dumps ------------------------------------------------ */
+/* ---- Python's json.dumps ------------------------------------------------- */
 
 struct decimal {
     char digits[20]; /* d1 d2 …, no leading zero */
@@ -938,7 +946,8 @@ static int dump_string(struct buf *out, const struct json_value *v)
             return -1;
         if (s == end)
             break;
-        static const char plain[] = "\"\\\n\r\t\f\b", short_form[] = "\"\\nrtfb";
+        static const char plain[] = "\"\\\n\r\t\f\b",
+                          short_form[] = "\"\\nrtfb";
         unsigned char c = (unsigned char)*s++;
         const char *at = c ? strchr(plain, c) : NULL;
         int rc = at ? buf_printf(out, "\\%c", short_form[at - plain])

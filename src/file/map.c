@@ -106,8 +106,8 @@ static ssize_t read_some(int fd, char *p, size_t n)
     }
 }
 
-static int read_fd(int fd, const char *name, size_t max, char **data,
-                   size_t *n, struct qwick_err *e)
+static int read_fd(int fd, const char *name, size_t max, char **data, size_t *n,
+                   struct qwick_err *e)
 {
     struct stat st;
     size_t cap = 65536, len = 0;
@@ -157,8 +157,7 @@ static int read_fd(int fd, const char *name, size_t max, char **data,
         if (len > max) {
             free(buf);
             return err_set(e, QWICK_ERR_RUNTIME,
-                           "%s: larger than the limit of %zu bytes", name,
-                           max);
+                           "%s: larger than the limit of %zu bytes", name, max);
         }
     }
     buf[len] = '\0';

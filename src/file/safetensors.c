@@ -1,12 +1,8 @@
 #include "file/safetensors.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/rng.h"
@@ -20,7 +16,7 @@ static const char single_name[] = "model.safetensors";
 
 enum { MAX_HEADER_BYTES = 100000000, SHOWN = 200 };
 
-/* ---- memory that lives as long as the set --------------------------------- */
+/* ---- memory that lives as long as the set -------------------------------- */
 
 struct chunk {
     struct chunk *next;
@@ -61,7 +57,7 @@ struct table {
     struct text {
         const char *s; /* borrowed */
         size_t n;
-    } *texts;
+    } * texts;
     size_t n, cap;
     uint32_t *slots; /* 0: free, else index + 1 */
     size_t n_slots;  /* a power of two, or 0 */
@@ -141,7 +137,7 @@ static int table_add(struct table *t, const char *s, size_t n, size_t *index)
     return 1;
 }
 
-/* ---- the set ---------------------------------------------------------------- */
+/* ---- the set ------------------------------------------------------------- */
 
 struct shard {
     const char *name;
@@ -184,7 +180,7 @@ static const char *shown(char out[SHOWN], const char *s, size_t n)
     return out;
 }
 
-/* ---- headers ---------------------------------------------------------------- */
+/* ---- headers ------------------------------------------------------------- */
 
 enum field { FIELD_DTYPE, FIELD_SHAPE, FIELD_OFFSETS, FIELD_OTHER };
 
@@ -221,8 +217,8 @@ static int err_tensor(const struct header *h, const char *why)
 static int err_value(const struct header *h)
 {
     if (h->depth == 0)
-        return err_set(h->e, QWICK_ERR_MODEL,
-                       "%s: header is not a JSON object", h->path);
+        return err_set(h->e, QWICK_ERR_MODEL, "%s: header is not a JSON object",
+                       h->path);
     if (h->in_metadata)
         return err_set(h->e, QWICK_ERR_MODEL,
                        "%s: __metadata__: must be an object of strings",
@@ -244,8 +240,8 @@ static int err_value(const struct header *h)
 
 static int on_scalar(struct header *h)
 {
-    return h->skip > 0 || (h->depth == 2 && !h->in_metadata &&
-                           h->field == FIELD_OTHER)
+    return h->skip > 0 ||
+                   (h->depth == 2 && !h->in_metadata && h->field == FIELD_OTHER)
                ? 0
                : err_value(h);
 }
@@ -569,8 +565,8 @@ static int read_header(struct header *h, const struct map *m)
                        (unsigned long long)n);
     char name[4200];
     snprintf(name, sizeof name, "%s: header", h->path);
-    if (json_events(name, (const char *)m->data + 8, (size_t)n,
-                    QWICK_ERR_MODEL, &events, h, h->e))
+    if (json_events(name, (const char *)m->data + 8, (size_t)n, QWICK_ERR_MODEL,
+                    &events, h, h->e))
         return -1;
     if (h->n > 0)
         qsort(h->v, h->n, sizeof *h->v, by_offset);
@@ -579,8 +575,7 @@ static int read_header(struct header *h, const struct map *m)
 
 /* Read the header of the shard that is last in the set; path is for messages.
  * The shard owns its mapping already. */
-static int read_shard(struct st_set *set, const char *path,
-                      struct qwick_err *e)
+static int read_shard(struct st_set *set, const char *path, struct qwick_err *e)
 {
     const struct shard *s = &set->shards[set->n_shards - 1];
     struct header h = {.path = path, .e = e, .text = &set->text};
@@ -668,7 +663,7 @@ static int add_shard(struct st_set *set, const char *name, struct map *map,
     return 0;
 }
 
-/* ---- the index ---------------------------------------------------------------- */
+/* ---- the index ----------------------------------------------------------- */
 
 struct placement {
     const char *tensor;
@@ -854,12 +849,12 @@ static int check_index(const struct index *x, const struct st_set *set,
         shown(name, p->tensor, p->n);
         shown(shard, file->s, file->n);
         if (!fresh)
-            rc = err_set(e, QWICK_ERR_MODEL, "%s: tensor %s: repeated",
-                         x->path, name);
+            rc = err_set(e, QWICK_ERR_MODEL, "%s: tensor %s: repeated", x->path,
+                         name);
         else if (!here)
             rc = err_set(e, QWICK_ERR_MODEL,
-                         "%s: tensor %s: is not in the shard %s", x->path,
-                         name, shard);
+                         "%s: tensor %s: is not in the shard %s", x->path, name,
+                         shard);
         else
             rc = err_set(e, QWICK_ERR_MODEL,
                          "%s: tensor %s: is not in the shard %s but in %s",
@@ -1018,9 +1013,8 @@ const struct st_tensor *st_at(const struct st_set *set, size_t i)
 const struct st_tensor *st_find(const struct st_set *set, const char *name)
 {
     size_t i;
-    return table_find(&set->names, name, strlen(name), &i)
-               ? NULL
-               : &set->tensors[i];
+    return table_find(&set->names, name, strlen(name), &i) ? NULL
+                                                           : &set->tensors[i];
 }
 
 size_t st_file_bytes(const struct st_set *set)
@@ -1029,259 +1023,4 @@ size_t st_file_bytes(const struct st_set *set)
     for (size_t i = 0; i < set->n_shards; i++)
         sum += set->shards[i].map.size;
     return sum;
-}
-
-/* ---- writing ---------------------------------------------------------------- */
-
-struct st_writer {
-    char *path;
-    char *temp; /* NULL: written in place */
-    int fd;
-    struct piece {
-        const unsigned char *data; /* NULL: from st_writer_data */
-        size_t left;
-    } *pieces;
-    size_t n, at;
-    size_t held; /* bytes in hold */
-    unsigned char hold[65536];
-};
-
-static int err_write(const struct st_writer *w, int err, struct qwick_err *e)
-{
-    return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot write: %s", w->path,
-                   strerror(err));
-}
-
-static int write_all(struct st_writer *w, const unsigned char *p, size_t n,
-                     struct qwick_err *e)
-{
-    while (n > 0) {
-        /* Linux writes at most 2 GiB a call; stay far below. */
-        ssize_t k = write(w->fd, p, n < 1u << 26 ? n : 1u << 26);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k <= 0)
-            return err_write(w, k < 0 ? errno : EIO, e);
-        p += k;
-        n -= (size_t)k;
-    }
-    return 0;
-}
-
-static int put(struct st_writer *w, const void *p, size_t n,
-               struct qwick_err *e)
-{
-    if (n > sizeof w->hold - w->held) {
-        if (write_all(w, w->hold, w->held, e))
-            return -1;
-        w->held = 0;
-    }
-    if (n > sizeof w->hold)
-        return write_all(w, p, n, e);
-    if (n > 0)
-        memcpy(w->hold + w->held, p, n);
-    w->held += n;
-    return 0;
-}
-
-/* Write what the caller gave in advance, up to the next tensor that it did
- * not. */
-static int put_given(struct st_writer *w, struct qwick_err *e)
-{
-    for (; w->at < w->n; w->at++) {
-        struct piece *p = &w->pieces[w->at];
-        if (p->left > 0 && !p->data)
-            return 0;
-        if (put(w, p->data, p->left, e))
-            return -1;
-        p->left = 0;
-    }
-    return 0;
-}
-
-static int make_header(struct buf *out, const struct st_out_tensor *tensors,
-                       size_t n, struct piece *pieces, const char *path,
-                       struct qwick_err *e)
-{
-    size_t end = 0;
-    int rc = buf_putc(out, '{');
-    for (size_t i = 0; i < n && !rc; i++) {
-        const struct st_out_tensor *t = &tensors[i];
-        size_t begin = end, bytes = dtype_bytes(t->dtype);
-        if (t->rank > ST_MAX_RANK)
-            return err_set(e, QWICK_ERR_USAGE,
-                           "%s: tensor %s: more than 8 dimensions", path,
-                           t->name);
-        rc = buf_puts(out, i > 0 ? "," : "") || buf_json_cstr(out, t->name) ||
-             buf_printf(out, ":{\"dtype\":\"%s\",\"shape\":[",
-                        dtype_name(t->dtype));
-        for (size_t d = 0; d < t->rank && !rc; d++) {
-            if (size_mul(bytes, t->shape[d], &bytes))
-                return err_set(e, QWICK_ERR_USAGE,
-                               "%s: tensor %s: shape: its size overflows",
-                               path, t->name);
-            rc = buf_printf(out, d > 0 ? ",%zu" : "%zu", t->shape[d]);
-        }
-        if (size_add(end, bytes, &end))
-            return err_set(e, QWICK_ERR_USAGE,
-                           "%s: tensor %s: its end overflows", path, t->name);
-        rc = rc || buf_printf(out, "],\"data_offsets\":[%zu,%zu]}", begin, end);
-        pieces[i] = (struct piece){t->data, bytes};
-    }
-    rc = rc || buf_putc(out, '}');
-    while (!rc && out->len % 8 != 0)
-        rc = buf_putc(out, ' ');
-    if (rc)
-        return err_oom(e, out->len * 2);
-    if (out->len > MAX_HEADER_BYTES)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s: header length %zu is above the limit of %d", path,
-                       out->len, MAX_HEADER_BYTES);
-    return 0;
-}
-
-/* Open what will be written. A new or regular file is written aside and
- * renamed. Anything else (/dev/stdout, a pipe, a link to elsewhere) must stay
- * what it is, so it is written in place. */
-static int open_target(struct st_writer *w, struct qwick_err *e)
-{
-    struct stat st;
-    if (lstat(w->path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        do
-            w->fd = open(w->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC |
-                                      O_NOCTTY, 0666);
-        while (w->fd < 0 && errno == EINTR);
-    } else {
-        size_t n = strlen(w->path) + 48;
-        w->temp = malloc(n);
-        if (!w->temp)
-            return err_oom(e, n);
-        /* The number is for files that a killed process with our id left. */
-        for (int i = 0; i < 1000; i++) {
-            snprintf(w->temp, n, i ? "%s.tmp.%ld.%d" : "%s.tmp.%ld", w->path,
-                     (long)getpid(), i);
-            w->fd = open(w->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
-                         0666);
-            if (w->fd >= 0 || (errno != EEXIST && errno != EINTR))
-                break;
-        }
-    }
-    if (w->fd >= 0)
-        return 0;
-    int err = errno;
-    free(w->temp);
-    w->temp = NULL;
-    return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot create: %s", w->path,
-                   strerror(err));
-}
-
-int st_writer_open(struct st_writer **out, const char *path,
-                   const struct st_out_tensor *tensors, size_t n,
-                   struct qwick_err *e)
-{
-    *out = NULL;
-    struct buf head = {0};
-    struct st_writer *w = calloc(1, sizeof *w);
-    if (!w)
-        return err_oom(e, sizeof *w);
-    w->fd = -1;
-    w->n = n;
-    w->path = strdup(path);
-    w->pieces = calloc(n ? n : 1, sizeof *w->pieces);
-    if (!w->path || !w->pieces) {
-        err_oom(e, strlen(path) + n * sizeof *w->pieces);
-        goto fail;
-    }
-    if (make_header(&head, tensors, n, w->pieces, path, e) ||
-        open_target(w, e))
-        goto fail;
-    unsigned char len[8];
-    for (int i = 0; i < 8; i++)
-        len[i] = (unsigned char)((uint64_t)head.len >> 8 * i);
-    if (put(w, len, sizeof len, e) || put(w, head.data, head.len, e) ||
-        put_given(w, e))
-        goto fail;
-    buf_free(&head);
-    *out = w;
-    return 0;
-fail:
-    buf_free(&head);
-    st_writer_abort(w);
-    return -1;
-}
-
-int st_writer_data(struct st_writer *w, const void *data, size_t n_bytes,
-                   struct qwick_err *e)
-{
-    const unsigned char *p = data;
-    while (n_bytes > 0) {
-        if (w->at == w->n)
-            return err_set(e, QWICK_ERR_USAGE,
-                           "%s: %zu bytes more than the header has", w->path,
-                           n_bytes);
-        struct piece *t = &w->pieces[w->at];
-        size_t k = n_bytes < t->left ? n_bytes : t->left;
-        if (put(w, p, k, e))
-            return -1;
-        p += k;
-        n_bytes -= k;
-        t->left -= k;
-        if (t->left == 0 && put_given(w, e))
-            return -1;
-    }
-    return 0;
-}
-
-int st_writer_close(struct st_writer *w, struct qwick_err *e)
-{
-    size_t missing = 0;
-    for (size_t i = w->at; i < w->n; i++)
-        missing += w->pieces[i].left;
-    if (missing > 0) {
-        err_set(e, QWICK_ERR_USAGE, "%s: %zu bytes of data did not come",
-                w->path, missing);
-        goto fail;
-    }
-    if (write_all(w, w->hold, w->held, e))
-        goto fail;
-    w->held = 0;
-    /* Pipes and devices cannot be synchronised, and need not. */
-    if (fsync(w->fd) && !(errno == EINVAL || errno == ENOTSUP ||
-                          errno == EROFS)) {
-        err_write(w, errno, e);
-        goto fail;
-    }
-    int fd = w->fd;
-    w->fd = -1;
-    if (close(fd) && errno != EINTR) {
-        err_write(w, errno, e);
-        goto fail;
-    }
-    if (w->temp && rename(w->temp, w->path)) {
-        err_set(e, QWICK_ERR_RUNTIME, "%s: cannot rename %s to it: %s",
-                w->path, w->temp, strerror(errno));
-        goto fail;
-    }
-    free(w->temp);
-    w->temp = NULL; /* it has its name now: nothing to remove */
-    st_writer_abort(w);
-    return 0;
-fail:
-    st_writer_abort(w);
-    return -1;
-}
-
-void st_writer_abort(struct st_writer *w)
-{
-    if (!w)
-        return;
-    if (w->fd >= 0)
-        close(w->fd);
-    if (w->temp) {
-        unlink(w->temp);
-        free(w->temp);
-    }
-    free(w->path);
-    free(w->pieces);
-    free(w);
 }

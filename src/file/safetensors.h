@@ -61,7 +61,9 @@ struct st_out_tensor {
 };
 
 struct st_writer;
-/* Begin PATH.tmp with the header of all tensors, in the order given. */
+/* Begin PATH.tmp.<process id> with the header of all tensors, in the order
+ * given. What is no regular file (/dev/stdout, a pipe, a symbolic link) is
+ * written in place. tensors' data must stay until close, tensors need not. */
 int st_writer_open(struct st_writer **out, const char *path,
                    const struct st_out_tensor *tensors, size_t n,
                    struct qwick_err *e);

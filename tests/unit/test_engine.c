@@ -303,59 +303,142 @@ static void sliding_windows(void **state)
     free(ids);
 }
 
-/* The demo model's greedy answers are those of float32 transformers. */
-static void demo_answers_match(void **state)
+/* Visit the 60 golden answers of the demo model. */
+static void each_demo_answer(void (*visit)(void *ctx, const int32_t *prompt,
+                                           size_t n_prompt, const int32_t *ids,
+                                           size_t n_ids, const char *text),
+                             void *ctx)
 {
-    (void)state;
     struct map map;
     assert_int_equal(map_open(&map, "tests/golden/demo_visible.jsonl", NULL),
                      0);
-    struct qwick_engine *eng =
-        open_engine((struct setup){NULL, NULL, true, 2, 0});
-    struct qwick_session *s = open_session(eng);
     const char *p = (const char *)map.data, *end = p + map.size;
     size_t n_lines = 0;
     while (p < end) {
         const char *nl = memchr(p, '\n', (size_t)(end - p));
-        struct json_doc *doc;
         size_t len = (size_t)((nl ? nl : end) - p);
+        struct json_doc *doc;
         assert_int_equal(json_parse(&doc, "demo", p, len, QWICK_ERR_RUNTIME,
                                     NULL),
                          0);
-        const struct json_value *v = json_root(doc);
-        const struct json_value *prompt = json_get(v, "prompt_ids"),
-                                *want = json_get(v, "ids"),
-                                *text = json_get(v, "text");
-        int32_t *ids = malloc(prompt->len * sizeof *ids);
-        for (size_t i = 0; i < prompt->len; i++) {
-            int64_t id;
-            assert_int_equal(json_int(&prompt->items[i], 0, 1 << 30, &id), 0);
-            ids[i] = (int32_t)id;
+        const char *keys[2] = {"prompt_ids", "ids"};
+        int32_t *ids[2];
+        size_t n[2];
+        for (int k = 0; k < 2; k++) {
+            const struct json_value *v = json_get(json_root(doc), keys[k]);
+            n[k] = v->len;
+            ids[k] = malloc(n[k] * sizeof *ids[k]);
+            for (size_t i = 0; i < n[k]; i++) {
+                int64_t id;
+                assert_int_equal(json_int(&v->items[i], 0, 1 << 30, &id), 0);
+                ids[k][i] = (int32_t)id;
+            }
         }
-        struct qwick_generate_options o = qwick_generate_defaults();
-        struct qwick_result r;
-        struct qwick_err e;
-        o.sampling.temperature = 0;
-        o.max_tokens = 60;
-        if (qwick_generate(s, ids, prompt->len, &o, &r, &e))
-            fail_msg("%s", e.msg);
-        assert_int_equal(r.n_tokens, want->len);
-        for (size_t i = 0; i < want->len; i++) {
-            int64_t id;
-            assert_int_equal(json_int(&want->items[i], 0, 1 << 30, &id), 0);
-            assert_int_equal(r.tokens[i], id);
-        }
-        assert_string_equal(r.text, text->str);
-        qwick_result_free(&r);
-        free(ids);
+        visit(ctx, ids[0], n[0], ids[1], n[1],
+              json_get(json_root(doc), "text")->str);
+        free(ids[0]);
+        free(ids[1]);
         json_free(doc);
         n_lines++;
         p = nl ? nl + 1 : end;
     }
     assert_int_equal(n_lines, 60);
     map_close(&map);
+}
+
+static void check_answer(void *ctx, const int32_t *prompt, size_t n_prompt,
+                         const int32_t *ids, size_t n_ids, const char *text)
+{
+    struct qwick_generate_options o = qwick_generate_defaults();
+    struct qwick_result r;
+    struct qwick_err e;
+    o.sampling.temperature = 0;
+    o.max_tokens = 60;
+    if (qwick_generate(ctx, prompt, n_prompt, &o, &r, &e))
+        fail_msg("%s", e.msg);
+    assert_int_equal(r.n_tokens, n_ids);
+    assert_memory_equal(r.tokens, ids, n_ids * sizeof *ids);
+    assert_string_equal(r.text, text);
+    qwick_result_free(&r);
+}
+
+/* The demo model's greedy answers are those of float32 transformers. */
+static void demo_answers_match(void **state)
+{
+    (void)state;
+    struct qwick_engine *eng =
+        open_engine((struct setup){NULL, NULL, true, 2, 0});
+    struct qwick_session *s = open_session(eng);
+    each_demo_answer(check_answer, s);
     qwick_session_free(s);
     qwick_engine_close(eng);
+}
+
+struct likeliest {
+    struct qwick_session *exact, *fast;
+    size_t vocab_size, n, same;
+    int32_t best[2048];
+};
+
+static int32_t argmax(const float *x, size_t n)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        if (x[i] > x[best])
+            best = i;
+    return (int32_t)best;
+}
+
+static int keep_best(void *ctx, size_t pos, const float *logits)
+{
+    struct likeliest *l = ctx;
+    l->best[pos] = argmax(logits, l->vocab_size);
+    return 0;
+}
+
+static int compare_best(void *ctx, size_t pos, const float *logits)
+{
+    struct likeliest *l = ctx;
+    l->n++;
+    l->same += l->best[pos] == argmax(logits, l->vocab_size);
+    return 0;
+}
+
+static void compare_modes(void *ctx, const int32_t *prompt, size_t n_prompt,
+                          const int32_t *ids, size_t n_ids, const char *text)
+{
+    struct likeliest *l = ctx;
+    int32_t all[2048];
+    (void)text;
+    memcpy(all, prompt, n_prompt * sizeof *all);
+    memcpy(all + n_prompt, ids, n_ids * sizeof *all);
+    size_t n = n_prompt + n_ids;
+    assert_int_equal(
+        qwick_session_all_logits(l->exact, all, n, keep_best, l, NULL), 0);
+    assert_int_equal(
+        qwick_session_all_logits(l->fast, all, n, compare_best, l, NULL), 0);
+}
+
+/* The default mode's stated quality: the same likeliest token at 99.5% of the
+ * positions, here with BLAS in every pass that is long enough. */
+static void default_mode_finds_the_same_token(void **state)
+{
+    (void)state;
+    struct qwick_engine *exact =
+        open_engine((struct setup){NULL, NULL, true, 2, 0});
+    struct qwick_engine *fast =
+        open_engine((struct setup){NULL, NULL, false, 2, 0});
+    fast->model.blas_min_flops = 0;
+    struct likeliest l = {.exact = open_session(exact),
+                          .fast = open_session(fast),
+                          .vocab_size = exact->model.config.vocab_size};
+    each_demo_answer(compare_modes, &l);
+    printf("same likeliest token at %zu of %zu positions\n", l.same, l.n);
+    assert_true((double)l.same >= 0.995 * (double)l.n);
+    qwick_session_free(l.exact);
+    qwick_session_free(l.fast);
+    qwick_engine_close(exact);
+    qwick_engine_close(fast);
 }
 
 struct trace {
@@ -627,6 +710,7 @@ int main(void)
         cmocka_unit_test(preload_changes_nothing),
         cmocka_unit_test(sliding_windows),
         cmocka_unit_test(demo_answers_match),
+        cmocka_unit_test(default_mode_finds_the_same_token),
         cmocka_unit_test(events_see_the_stop_token_and_text_does_not),
         cmocka_unit_test(limits_of_a_generation),
         cmocka_unit_test(seeds_reproduce_at_any_thread_count),

@@ -23,98 +23,294 @@ struct text {
     size_t n;
 };
 /* Cases may hold NUL. */
-#define T(s) {s, sizeof(s) - 1}
+#define T(s)             \
+    {                    \
+        s, sizeof(s) - 1 \
+    }
 
 static const struct text accepted[] = {
     /* structure */
-    T("[]"), T("{}"), T("[[]]"), T("[{}]"), T("[[],[[]]]"), T("{\"a\":{}}"),
-    T("[1,2,3]"), T("{\"a\":1,\"b\":[2]}"), T("{\"\":0}"),
-    T("{\"a\":1,\"A\":2}"), T("[null,true,false]"),
+    T("[]"),
+    T("{}"),
+    T("[[]]"),
+    T("[{}]"),
+    T("[[],[[]]]"),
+    T("{\"a\":{}}"),
+    T("[1,2,3]"),
+    T("{\"a\":1,\"b\":[2]}"),
+    T("{\"\":0}"),
+    T("{\"a\":1,\"A\":2}"),
+    T("[null,true,false]"),
     /* a value alone, white space */
-    T("null"), T("true"), T("false"), T("\"\""), T("\"x\""), T("0"), T("-1"),
-    T(" \t\r\n[ \t\r\n] \t\r\n"), T("{ \"a\" :\n1 ,\t\"b\"\r:2 }"), T("12 "),
+    T("null"),
+    T("true"),
+    T("false"),
+    T("\"\""),
+    T("\"x\""),
+    T("0"),
+    T("-1"),
+    T(" \t\r\n[ \t\r\n] \t\r\n"),
+    T("{ \"a\" :\n1 ,\t\"b\"\r:2 }"),
+    T("12 "),
     T(" 12"),
     /* numbers */
-    T("[0]"), T("[-0]"), T("[1.5]"), T("[-0.0]"), T("[1e5]"), T("[1E5]"),
-    T("[1e+5]"), T("[1e-5]"), T("[0e0]"), T("[0.0000001]"), T("[1e400]"),
-    T("[-1e-999]"), T("[123456789012345678901234567890123456789]"),
-    T("[1.234567890123456789012345678901234567890]"), T("1e00009"),
+    T("[0]"),
+    T("[-0]"),
+    T("[1.5]"),
+    T("[-0.0]"),
+    T("[1e5]"),
+    T("[1E5]"),
+    T("[1e+5]"),
+    T("[1e-5]"),
+    T("[0e0]"),
+    T("[0.0000001]"),
+    T("[1e400]"),
+    T("[-1e-999]"),
+    T("[123456789012345678901234567890123456789]"),
+    T("[1.234567890123456789012345678901234567890]"),
+    T("1e00009"),
     /* strings and escapes */
-    T("[\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"]"), T("[\"\\u0041\\u00e9\\u20AC\"]"),
-    T("[\"\\u0000\"]"), T("[\"\\ud83d\\ude00\"]"), T("[\"\\uD83D\\uDE00\"]"),
-    T("[\"\\udbff\\udfff\"]"), T("[\"\\ufffe\\uffff\\ufdd0\"]"),
-    T("[\"\\\\ud800\"]"), T("[\"\\\\\\\\u\"]"), T("[\"\x7f\"]"),
-    T("[\"/* no comment */ // none\"]"), T("[\"'\"]"),
+    T("[\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"]"),
+    T("[\"\\u0041\\u00e9\\u20AC\"]"),
+    T("[\"\\u0000\"]"),
+    T("[\"\\ud83d\\ude00\"]"),
+    T("[\"\\uD83D\\uDE00\"]"),
+    T("[\"\\udbff\\udfff\"]"),
+    T("[\"\\ufffe\\uffff\\ufdd0\"]"),
+    T("[\"\\\\ud800\"]"),
+    T("[\"\\\\\\\\u\"]"),
+    T("[\"\x7f\"]"),
+    T("[\"/* no comment */ // none\"]"),
+    T("[\"'\"]"),
     T("{\"\\u0061\":1,\"\\u0062\":2}"),
     /* UTF-8 */
-    T("[\"\xc2\x80\xdf\xbf\"]"), T("[\"\xe0\xa0\x80\xed\x9f\xbf\"]"),
-    T("[\"\xee\x80\x80\xef\xbf\xbf\"]"), T("[\"\xf0\x90\x80\x80\"]"),
-    T("[\"\xf4\x8f\xbf\xbf\"]"), T("{\"\xe2\x82\xac\":\"\xf0\x9f\x98\x80\"}"),
+    T("[\"\xc2\x80\xdf\xbf\"]"),
+    T("[\"\xe0\xa0\x80\xed\x9f\xbf\"]"),
+    T("[\"\xee\x80\x80\xef\xbf\xbf\"]"),
+    T("[\"\xf0\x90\x80\x80\"]"),
+    T("[\"\xf4\x8f\xbf\xbf\"]"),
+    T("{\"\xe2\x82\xac\":\"\xf0\x9f\x98\x80\"}"),
     T("[\"\xe2\x80\xa8\xe2\x80\xa9\xef\xbb\xbf\"]"),
     /* byte order mark */
-    T("\xef\xbb\xbf{}"), T("\xef\xbb\xbf [1]"),
+    T("\xef\xbb\xbf{}"),
+    T("\xef\xbb\xbf [1]"),
 };
 
 static const struct text refused[] = {
     /* nothing, or too little */
-    T(""), T(" "), T("\n"), T("\xef\xbb\xbf"), T("["), T("{"), T("[1"),
-    T("[1,"), T("{\"a\""), T("{\"a\":"), T("{\"a\":1"), T("{\"a\":1,"),
-    T("\""), T("\"a"), T("[\"a"), T("[\"a\\"), T("n"), T("nul"), T("tru"),
-    T("fals"), T("[[]"), T("{\"a\":[}"),
+    T(""),
+    T(" "),
+    T("\n"),
+    T("\xef\xbb\xbf"),
+    T("["),
+    T("{"),
+    T("[1"),
+    T("[1,"),
+    T("{\"a\""),
+    T("{\"a\":"),
+    T("{\"a\":1"),
+    T("{\"a\":1,"),
+    T("\""),
+    T("\"a"),
+    T("[\"a"),
+    T("[\"a\\"),
+    T("n"),
+    T("nul"),
+    T("tru"),
+    T("fals"),
+    T("[[]"),
+    T("{\"a\":[}"),
     /* structure */
-    T("]"), T("}"), T("[}"), T("{]"), T("[1}"), T("{\"a\":1]"), T("[1,]"),
-    T("[,1]"), T("[1,,2]"), T("[,]"), T("{,}"), T("{\"a\":1,}"),
-    T("{\"a\":1,,\"b\":2}"), T("{\"a\" 1}"), T("{\"a\"::1}"), T("{\"a\",1}"),
-    T("{\"a\":1 \"b\":2}"), T("{1:2}"), T("{null:1}"), T("{a:1}"),
-    T("{'a':1}"), T("{[]:1}"), T("{\"a\"}"), T("[1 2]"), T("[\"a\":1]"),
-    T(":"), T(","), T("[1:2]"), T("{\"a\":1:2}"),
+    T("]"),
+    T("}"),
+    T("[}"),
+    T("{]"),
+    T("[1}"),
+    T("{\"a\":1]"),
+    T("[1,]"),
+    T("[,1]"),
+    T("[1,,2]"),
+    T("[,]"),
+    T("{,}"),
+    T("{\"a\":1,}"),
+    T("{\"a\":1,,\"b\":2}"),
+    T("{\"a\" 1}"),
+    T("{\"a\"::1}"),
+    T("{\"a\",1}"),
+    T("{\"a\":1 \"b\":2}"),
+    T("{1:2}"),
+    T("{null:1}"),
+    T("{a:1}"),
+    T("{'a':1}"),
+    T("{[]:1}"),
+    T("{\"a\"}"),
+    T("[1 2]"),
+    T("[\"a\":1]"),
+    T(":"),
+    T(","),
+    T("[1:2]"),
+    T("{\"a\":1:2}"),
     /* after the value */
-    T("1 2"), T("[] []"), T("{}{}"), T("[]]"), T("{}}"), T("[]x"), T("[],"),
-    T("null null"), T("\"a\"\"b\""), T("[1]\xc2\xa0"), T("1]"), T("[]\0"),
-    T("{}#"), T("truefalse"), T("[]1"), T("[] \"a"), T("1 \"a"), T("{}\""), T("null \"\\"), T("[] nul"),
-    T("[] -"), T("\"a\" 1."), T("\"a\"\""),
+    T("1 2"),
+    T("[] []"),
+    T("{}{}"),
+    T("[]]"),
+    T("{}}"),
+    T("[]x"),
+    T("[],"),
+    T("null null"),
+    T("\"a\"\"b\""),
+    T("[1]\xc2\xa0"),
+    T("1]"),
+    T("[]\0"),
+    T("{}#"),
+    T("truefalse"),
+    T("[]1"),
+    T("[] \"a"),
+    T("1 \"a"),
+    T("{}\""),
+    T("null \"\\"),
+    T("[] nul"),
+    T("[] -"),
+    T("\"a\" 1."),
+    T("\"a\"\""),
     /* comments and other white space */
-    T("//x\n1"), T("1//x"), T("/**/1"), T("[1/**/]"), T("[1//\n]"),
-    T("# x\n1"), T("[\v1]"), T("[1\f]"), T("[\xc2\xa0""1]"), T("\0[]"),
-    T("[\0]"), T("[1\0,2]"), T("[\xe2\x80\xa8]"),
+    T("//x\n1"),
+    T("1//x"),
+    T("/**/1"),
+    T("[1/**/]"),
+    T("[1//\n]"),
+    T("# x\n1"),
+    T("[\v1]"),
+    T("[1\f]"),
+    T("[\xc2\xa0"
+      "1]"),
+    T("\0[]"),
+    T("[\0]"),
+    T("[1\0,2]"),
+    T("[\xe2\x80\xa8]"),
     /* words */
-    T("True"), T("NULL"), T("nulll"), T("NaN"), T("Infinity"), T("-Infinity"),
-    T("inf"), T("undefined"), T("[nan]"), T("[tru]"), T("x"),
+    T("True"),
+    T("NULL"),
+    T("nulll"),
+    T("NaN"),
+    T("Infinity"),
+    T("-Infinity"),
+    T("inf"),
+    T("undefined"),
+    T("[nan]"),
+    T("[tru]"),
+    T("x"),
     /* numbers */
-    T("01"), T("-01"), T("[01]"), T("00"), T("-"), T("[-]"), T("+1"),
-    T("[+1]"), T("--1"), T("1."), T("[1.]"), T(".5"), T("[.5]"), T("-.5"),
-    T("1.e5"), T("1e"), T("[1e]"), T("1e+"), T("1e1.5"), T("1E-"), T("0x10"),
-    T("1_000"), T("1,000"), T("[1.2.3]"), T("[1-2]"), T("[0b1]"), T("[1f]"),
-    T("[1a]"), T("[\xef\xbc\x91]"), T("[- 1]"), T("[1 .5]"), T("[1e 5]"),
+    T("01"),
+    T("-01"),
+    T("[01]"),
+    T("00"),
+    T("-"),
+    T("[-]"),
+    T("+1"),
+    T("[+1]"),
+    T("--1"),
+    T("1."),
+    T("[1.]"),
+    T(".5"),
+    T("[.5]"),
+    T("-.5"),
+    T("1.e5"),
+    T("1e"),
+    T("[1e]"),
+    T("1e+"),
+    T("1e1.5"),
+    T("1E-"),
+    T("0x10"),
+    T("1_000"),
+    T("1,000"),
+    T("[1.2.3]"),
+    T("[1-2]"),
+    T("[0b1]"),
+    T("[1f]"),
+    T("[1a]"),
+    T("[\xef\xbc\x91]"),
+    T("[- 1]"),
+    T("[1 .5]"),
+    T("[1e 5]"),
     /* strings and escapes */
-    T("'a'"), T("[\"\n\"]"), T("[\"\t\"]"), T("[\"\0\"]"), T("[\"\x1f\"]"),
-    T("[\"\v\"]"), T("[\"\\x41\"]"), T("[\"\\a\"]"), T("[\"\\0\"]"),
-    T("[\"\\'\"]"), T("[\"\\\n\"]"), T("[\"\\u\"]"), T("[\"\\u1\"]"),
-    T("[\"\\u12\"]"), T("[\"\\u123\"]"), T("[\"\\u123g\"]"),
-    T("[\"\\u+123\"]"), T("[\"\\U0041\"]"), T("[\"\\u{41}\"]"),
-    T("[\\u0041]"), T("[\\n]"), T("[\"\\\"]"), T("[\"a\"b]"),
-    T("{\"a\n\":1}"), T("{\"\\x\":1}"),
+    T("'a'"),
+    T("[\"\n\"]"),
+    T("[\"\t\"]"),
+    T("[\"\0\"]"),
+    T("[\"\x1f\"]"),
+    T("[\"\v\"]"),
+    T("[\"\\x41\"]"),
+    T("[\"\\a\"]"),
+    T("[\"\\0\"]"),
+    T("[\"\\'\"]"),
+    T("[\"\\\n\"]"),
+    T("[\"\\u\"]"),
+    T("[\"\\u1\"]"),
+    T("[\"\\u12\"]"),
+    T("[\"\\u123\"]"),
+    T("[\"\\u123g\"]"),
+    T("[\"\\u+123\"]"),
+    T("[\"\\U0041\"]"),
+    T("[\"\\u{41}\"]"),
+    T("[\\u0041]"),
+    T("[\\n]"),
+    T("[\"\\\"]"),
+    T("[\"a\"b]"),
+    T("{\"a\n\":1}"),
+    T("{\"\\x\":1}"),
     /* surrogates */
-    T("[\"\\ud800\"]"), T("[\"\\udbff\"]"), T("[\"\\udc00\"]"),
-    T("[\"\\uDFFF\"]"), T("[\"\\ud83dx\"]"), T("[\"\\ud83d\\n\"]"),
-    T("[\"\\ud83d\\ud83d\"]"), T("[\"\\ud83d\\u0041\"]"),
-    T("[\"\\ude00\\ud83d\"]"), T("[\"\\ud83d\\ud83d\\ude00\"]"),
-    T("[\"\\ud83d\\ude0\"]"), T("[\"\\ud83d\\\\ude00\"]"),
-    T("[\"\\\\\\ud800\"]"), T("{\"\\ud800\":1}"), T("[\"\\ud83d"),
+    T("[\"\\ud800\"]"),
+    T("[\"\\udbff\"]"),
+    T("[\"\\udc00\"]"),
+    T("[\"\\uDFFF\"]"),
+    T("[\"\\ud83dx\"]"),
+    T("[\"\\ud83d\\n\"]"),
+    T("[\"\\ud83d\\ud83d\"]"),
+    T("[\"\\ud83d\\u0041\"]"),
+    T("[\"\\ude00\\ud83d\"]"),
+    T("[\"\\ud83d\\ud83d\\ude00\"]"),
+    T("[\"\\ud83d\\ude0\"]"),
+    T("[\"\\ud83d\\\\ude00\"]"),
+    T("[\"\\\\\\ud800\"]"),
+    T("{\"\\ud800\":1}"),
+    T("[\"\\ud83d"),
     /* UTF-8 */
-    T("[\"\x80\"]"), T("[\"\xbf\"]"), T("[\"\xc0\x80\"]"),
-    T("[\"\xc1\xbf\"]"), T("[\"\xc2\"]"), T("[\"\xc2\x41\"]"),
-    T("[\"\xe0\x80\x80\"]"), T("[\"\xe0\x9f\xbf\"]"), T("[\"\xe2\x82\"]"),
-    T("[\"\xed\xa0\x80\"]"), T("[\"\xed\xbf\xbf\"]"),
-    T("[\"\xed\xa0\xbd\xed\xb8\x80\"]"), T("[\"\xf0\x80\x80\x80\"]"),
-    T("[\"\xf0\x8f\xbf\xbf\"]"), T("[\"\xf0\x9f\x98\"]"),
-    T("[\"\xf4\x90\x80\x80\"]"), T("[\"\xf5\x80\x80\x80\"]"),
-    T("[\"\xf8\x88\x80\x80\x80\"]"), T("[\"\xfe\"]"), T("[\"\xff\"]"),
-    T("\xff"), T("[\xc3\xa9]"), T("{\"\xff\":1}"), T("\xe2\x82"),
+    T("[\"\x80\"]"),
+    T("[\"\xbf\"]"),
+    T("[\"\xc0\x80\"]"),
+    T("[\"\xc1\xbf\"]"),
+    T("[\"\xc2\"]"),
+    T("[\"\xc2\x41\"]"),
+    T("[\"\xe0\x80\x80\"]"),
+    T("[\"\xe0\x9f\xbf\"]"),
+    T("[\"\xe2\x82\"]"),
+    T("[\"\xed\xa0\x80\"]"),
+    T("[\"\xed\xbf\xbf\"]"),
+    T("[\"\xed\xa0\xbd\xed\xb8\x80\"]"),
+    T("[\"\xf0\x80\x80\x80\"]"),
+    T("[\"\xf0\x8f\xbf\xbf\"]"),
+    T("[\"\xf0\x9f\x98\"]"),
+    T("[\"\xf4\x90\x80\x80\"]"),
+    T("[\"\xf5\x80\x80\x80\"]"),
+    T("[\"\xf8\x88\x80\x80\x80\"]"),
+    T("[\"\xfe\"]"),
+    T("[\"\xff\"]"),
+    T("\xff"),
+    T("[\xc3\xa9]"),
+    T("{\"\xff\":1}"),
+    T("\xe2\x82"),
     /* byte order marks, UTF-16, UTF-32 */
-    T("\xef\xbb\xbf\xef\xbb\xbf[]"), T("[\xef\xbb\xbf]"), T("[]\xef\xbb\xbf"),
-    T("\xef\xbb[]"), T("\xff\xfe[\0]\0"), T("\xfe\xff\0[\0]"), T("[\0]\0"),
-    T("\0[\0]"), T("\xff\xfe\0\0[\0\0\0]\0\0\0"),
+    T("\xef\xbb\xbf\xef\xbb\xbf[]"),
+    T("[\xef\xbb\xbf]"),
+    T("[]\xef\xbb\xbf"),
+    T("\xef\xbb[]"),
+    T("\xff\xfe[\0]\0"),
+    T("\xfe\xff\0[\0]"),
+    T("[\0]\0"),
+    T("\0[\0]"),
+    T("\xff\xfe\0\0[\0\0\0]\0\0\0"),
 };
 
 static int nothing(void *ctx)
@@ -147,7 +343,8 @@ static void test_accept(void **state)
             fail_msg("refused: %s: %s", accepted[i].s, e.msg);
         json_free(doc);
         assert_int_equal(json_events("t", s, accepted[i].n, QWICK_ERR_MODEL,
-                                     &ignore_all, NULL, &e), 0);
+                                     &ignore_all, NULL, &e),
+                         0);
         free(s);
     }
 }
@@ -168,10 +365,12 @@ static void test_refuse(void **state)
             offset > refused[i].n || strchr(e.msg, '\n'))
             fail_msg("case %zu: message: %s", i, e.msg);
         assert_int_equal(json_events("t", s, refused[i].n, QWICK_ERR_MODEL,
-                                     &ignore_all, NULL, &e), -1);
+                                     &ignore_all, NULL, &e),
+                         -1);
         assert_int_equal(e.code, QWICK_ERR_MODEL);
         assert_int_equal(json_events("t", s, refused[i].n, QWICK_ERR_MODEL,
-                                     &ignore_all, NULL, NULL), -1);
+                                     &ignore_all, NULL, NULL),
+                         -1);
         free(s);
     }
 }
@@ -190,8 +389,8 @@ static void test_prefixes(void **state)
                          -1);
         free(p);
     }
-    assert_int_equal(json_parse(&doc, "t", s, sizeof s - 1, QWICK_ERR_MODEL,
-                                NULL), 0);
+    assert_int_equal(
+        json_parse(&doc, "t", s, sizeof s - 1, QWICK_ERR_MODEL, NULL), 0);
     json_free(doc);
 }
 
@@ -204,11 +403,16 @@ static void test_block_edges(void **state)
         struct text t;
         bool ok;
     } pieces[] = {
-        {T("\xe2\x82\xac"), true},          {T("\\ud83d\\ude00"), true},
-        {T("\xf0\x9f\x98\x80"), true},      {T("\\\\\\\\"), true},
-        {T("\xe2\x82"), false},             {T("\\ud83d\\ude0"), false},
-        {T("\\ud83d"), false},              {T("\\udc00"), false},
-        {T("\x0b"), false},                 {T("\x0c"), false},
+        {T("\xe2\x82\xac"), true},
+        {T("\\ud83d\\ude00"), true},
+        {T("\xf0\x9f\x98\x80"), true},
+        {T("\\\\\\\\"), true},
+        {T("\xe2\x82"), false},
+        {T("\\ud83d\\ude0"), false},
+        {T("\\ud83d"), false},
+        {T("\\udc00"), false},
+        {T("\x0b"), false},
+        {T("\x0c"), false},
         {T("\xff"), false},
     };
     char *s = malloc(SIZE);
@@ -250,7 +454,8 @@ static void test_offsets(void **state)
         struct qwick_err e = {0};
         struct json_doc *doc;
         assert_int_equal(json_parse(&doc, "t", cases[i].s, strlen(cases[i].s),
-                                    QWICK_ERR_MODEL, &e), -1);
+                                    QWICK_ERR_MODEL, &e),
+                         -1);
         if (cases[i].msg)
             assert_string_equal(e.msg, cases[i].msg);
         else
@@ -308,8 +513,8 @@ static void test_depth(void **state)
         s = repeat(deep[i], 100000, "", "", &n);
         assert_int_equal(json_parse(&doc, "t", s, n, QWICK_ERR_MODEL, &e), -1);
         assert_non_null(strstr(e.msg, "nested deeper"));
-        assert_int_equal(json_events("t", s, n, QWICK_ERR_MODEL, &ignore_all,
-                                     NULL, &e), -1);
+        assert_int_equal(
+            json_events("t", s, n, QWICK_ERR_MODEL, &ignore_all, NULL, &e), -1);
         assert_non_null(strstr(e.msg, "nested deeper"));
         free(s);
     }
@@ -403,8 +608,8 @@ static void test_repeated_keys(void **state)
                 assert_int_equal(buf_printf(&b, "\"k%zu\":[{\"k1\":0}],", i),
                                  0);
             assert_int_equal(buf_printf(&b, "\"k%zu\":0}", other), 0);
-            assert_int_equal(json_parse(&doc, "t", b.data, b.len,
-                                        QWICK_ERR_MODEL, &e), -1);
+            assert_int_equal(
+                json_parse(&doc, "t", b.data, b.len, QWICK_ERR_MODEL, &e), -1);
             char want[40];
             snprintf(want, sizeof want, "repeated key \"k%zu\"", other);
             assert_non_null(strstr(e.msg, want));
@@ -413,7 +618,8 @@ static void test_repeated_keys(void **state)
     }
     /* Events leave it to the handler. */
     assert_int_equal(json_events("t", "{\"a\":1,\"a\":2}", 13, QWICK_ERR_MODEL,
-                                 &ignore_all, NULL, &e), 0);
+                                 &ignore_all, NULL, &e),
+                     0);
     /* A huge key is cut in the message. */
     struct buf b = {0};
     for (int i = 0; i < 2; i++) {
@@ -438,7 +644,8 @@ static void test_large(void **state)
     assert_int_equal(buf_putc(&b, '{'), 0);
     for (int i = 0; i < 100000; i++)
         assert_int_equal(buf_printf(&b, "%s\"key number %d\":{\"v\":%d}",
-                                    i ? "," : "", i, i), 0);
+                                    i ? "," : "", i, i),
+                         0);
     assert_int_equal(buf_putc(&b, '}'), 0);
     double t = clock_ms();
     doc = must_parse(b.data, b.len);
@@ -455,10 +662,8 @@ static void test_large(void **state)
         const char *piece;
         size_t times, len;
     } strings[] = {
-        {"abcdefgh", 1 << 20, 8u << 20},
-        {"\\n\\u00e9", 1 << 20, 3u << 20},
-        {"\\ud83d\\ude00", 700000, 2800000},
-        {"\xe2\x82\xac", 2800000, 8400000},
+        {"abcdefgh", 1 << 20, 8u << 20},     {"\\n\\u00e9", 1 << 20, 3u << 20},
+        {"\\ud83d\\ude00", 700000, 2800000}, {"\xe2\x82\xac", 2800000, 8400000},
         {"\\\\", 4 << 20, 4u << 20},
     };
     for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) {
@@ -476,7 +681,7 @@ static void test_large(void **state)
     }
 }
 
-/* ---- events ---- */
+/* ---- events -------------------------------------------------------------- */
 
 struct trace {
     struct buf b;
@@ -548,8 +753,8 @@ static void test_events(void **state)
                                "[ true false ] } ";
     struct trace t = {0};
     struct qwick_err e = {0};
-    assert_int_equal(json_events("t", s, sizeof s - 1, QWICK_ERR_MODEL, &all,
-                                 &t, &e), 0);
+    assert_int_equal(
+        json_events("t", s, sizeof s - 1, QWICK_ERR_MODEL, &all, &t, &e), 0);
     assert_string_equal(t.b.data, want);
     buf_free(&t.b);
 
@@ -560,8 +765,9 @@ static void test_events(void **state)
     for (int i = 1; i <= n_events; i++) {
         t = (struct trace){.stop_after = i};
         e = (struct qwick_err){QWICK_ERR_CONTEXT, "mine"};
-        assert_int_equal(json_events("t", s, sizeof s - 1, QWICK_ERR_MODEL,
-                                     &all, &t, &e), -1);
+        assert_int_equal(
+            json_events("t", s, sizeof s - 1, QWICK_ERR_MODEL, &all, &t, &e),
+            -1);
         assert_int_equal(e.code, QWICK_ERR_CONTEXT);
         assert_string_equal(e.msg, "mine");
         buf_free(&t.b);
@@ -578,7 +784,7 @@ static void test_events(void **state)
     buf_free(&t.b);
 }
 
-/* ---- numbers ---- */
+/* ---- numbers ------------------------------------------------------------- */
 
 static int read_int(const char *s, int64_t min, int64_t max, int64_t *out)
 {
@@ -603,17 +809,34 @@ static void test_int(void **state)
         const char *s;
         int64_t v;
     } good[] = {
-        {"0", 0}, {"-0", 0}, {"1", 1}, {"-1", -1}, {"40960", 40960},
+        {"0", 0},
+        {"-0", 0},
+        {"1", 1},
+        {"-1", -1},
+        {"40960", 40960},
         {"9223372036854775807", INT64_MAX},
         {"-9223372036854775808", INT64_MIN},
         {"-9223372036854775807", -INT64_MAX},
     };
     static const char *const bad[] = {
-        "1.0", "1e3", "1E0", "-0.0", "0e0", "9223372036854775808",
-        "-9223372036854775809", "18446744073709551616",
-        "18446744073709551617", "36893488147419103233",
-        "100000000000000000000000000000000000001", "1e400", "\"1\"", "null",
-        "true", "[1]", "{}", "[]",
+        "1.0",
+        "1e3",
+        "1E0",
+        "-0.0",
+        "0e0",
+        "9223372036854775808",
+        "-9223372036854775809",
+        "18446744073709551616",
+        "18446744073709551617",
+        "36893488147419103233",
+        "100000000000000000000000000000000000001",
+        "1e400",
+        "\"1\"",
+        "null",
+        "true",
+        "[1]",
+        "{}",
+        "[]",
     };
     int64_t v;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
@@ -639,13 +862,20 @@ static void check_doubles(void)
         const char *s;
         double v;
     } good[] = {
-        {"0", 0}, {"1.5", 1.5}, {"-2.25", -2.25}, {"1e6", 1e6},
-        {"1e-06", 1e-6}, {"1000000", 1e6}, {"0.1", 0.1}, {"5e-324", 5e-324},
+        {"0", 0},
+        {"1.5", 1.5},
+        {"-2.25", -2.25},
+        {"1e6", 1e6},
+        {"1e-06", 1e-6},
+        {"1000000", 1e6},
+        {"0.1", 0.1},
+        {"5e-324", 5e-324},
         {"1.7976931348623157e308", 1.7976931348623157e308},
-        {"1e-999", 0}, {"123456789012345678901234567890", 1.2345678901234568e29},
+        {"1e-999", 0},
+        {"123456789012345678901234567890", 1.2345678901234568e29},
     };
     static const char *const bad[] = {"1e400", "-1e400", "1e309", "\"1.5\"",
-                                      "null", "[1.5]", "true"};
+                                      "null",  "[1.5]",  "true"};
     double v;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         assert_int_equal(read_real(good[i].s, &v), 0);
@@ -656,7 +886,7 @@ static void check_doubles(void)
     assert_int_equal(json_double(NULL, &v), -1);
 }
 
-/* ---- Python's dumps ---- */
+/* ---- Python's dumps ------------------------------------------------------ */
 
 static void check_dump(const char *s, const char *want)
 {
@@ -675,9 +905,10 @@ static void check_dumps(void)
     check_dump("{\"b\":[1,2,{}],\"a\":{\"c\":null,\"d\":[]}}",
                "{\"b\": [1, 2, {}], \"a\": {\"c\": null, \"d\": []}}");
     check_dump("[true,false,\"\"]", "[true, false, \"\"]");
-    check_dump("\"\\u0000\\u0001\\b\\t\\n\\u000b\\f\\r\\u001f \\\"\\\\\\/\\u007f"
-               "\"",
-               "\"\\u0000\\u0001\\b\\t\\n\\u000b\\f\\r\\u001f \\\"\\\\/\x7f\"");
+    check_dump(
+        "\"\\u0000\\u0001\\b\\t\\n\\u000b\\f\\r\\u001f \\\"\\\\\\/\\u007f"
+        "\"",
+        "\"\\u0000\\u0001\\b\\t\\n\\u000b\\f\\r\\u001f \\\"\\\\/\x7f\"");
     check_dump("\"\\u00e9\\u2028\\ud83d\\ude00<>&'\"",
                "\"\xc3\xa9\xe2\x80\xa8\xf0\x9f\x98\x80<>&'\"");
     check_dump("{\"k\\n\":\"\xe4\xbd\xa0\"}", "{\"k\\n\": \"\xe4\xbd\xa0\"}");
@@ -741,7 +972,7 @@ static void test_dump_round_trip(void **state)
         x ^= x << 13;
         x ^= x >> 7;
         x ^= x << 17;
-        uint64_t bits = i % 4 == 0 ? x & 0x7ff0000000000000u
+        uint64_t bits = i % 4 == 0   ? x & 0x7ff0000000000000u
                         : i % 7 == 0 ? x & 0x000fffffffffffffu
                                      : x;
         double v, back;
@@ -781,8 +1012,8 @@ static void test_locale(void **state)
     bool made = !have && mkdtemp(dir);
     if (made) {
         snprintf(command, sizeof command,
-                 "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 >%s/log 2>&1",
-                 dir, dir);
+                 "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 >%s/log 2>&1", dir,
+                 dir);
         setenv("LOCPATH", dir, 1);
         if (system(command) == 0)
             have = setlocale(LC_ALL, "de_DE.UTF-8");
@@ -803,20 +1034,13 @@ static void test_locale(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_accept),
-        cmocka_unit_test(test_refuse),
-        cmocka_unit_test(test_prefixes),
-        cmocka_unit_test(test_block_edges),
-        cmocka_unit_test(test_offsets),
-        cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_tree),
-        cmocka_unit_test(test_repeated_keys),
-        cmocka_unit_test(test_large),
-        cmocka_unit_test(test_events),
-        cmocka_unit_test(test_int),
-        cmocka_unit_test(test_double),
-        cmocka_unit_test(test_dump),
-        cmocka_unit_test(test_dump_round_trip),
+        cmocka_unit_test(test_accept),   cmocka_unit_test(test_refuse),
+        cmocka_unit_test(test_prefixes), cmocka_unit_test(test_block_edges),
+        cmocka_unit_test(test_offsets),  cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_tree),     cmocka_unit_test(test_repeated_keys),
+        cmocka_unit_test(test_large),    cmocka_unit_test(test_events),
+        cmocka_unit_test(test_int),      cmocka_unit_test(test_double),
+        cmocka_unit_test(test_dump),     cmocka_unit_test(test_dump_round_trip),
         cmocka_unit_test(test_locale),
     };
     return cmocka_run_group_tests_name("json", tests, NULL, NULL);

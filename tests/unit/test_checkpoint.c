@@ -1,0 +1,372 @@
+/* Finding a model: directories, the Hugging Face cache, the built-in one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "file/builtin.h"
+#include "file/checkpoint.h"
+
+#define HASH  "c1899de289a04d12100db370d81485cdf75e47ca"
+#define OTHER "0123456789abcdef0123456789abcdef01234567"
+
+static char dir[64];
+
+static const char *in_dir(const char *name)
+{
+    static char p[4][1024];
+    static int i;
+    i = (i + 1) % 4;
+    snprintf(p[i], sizeof p[i], "%s/%s", dir, name);
+    return p[i];
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    snprintf(dir, sizeof dir, "/tmp/qwick-ck-XXXXXX");
+    unsetenv("HF_HUB_CACHE");
+    unsetenv("HF_HOME");
+    unsetenv("XDG_CACHE_HOME");
+    unsetenv("HOME");
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", dir);
+    return system(command);
+}
+
+/* mkdir -p of what is before the last slash, then the file. */
+static void put(const char *name, const char *text)
+{
+    char p[1024];
+    snprintf(p, sizeof p, "%s", in_dir(name));
+    for (char *s = p + strlen(dir) + 1; (s = strchr(s, '/')) != NULL; s++) {
+        *s = '\0';
+        mkdir(p, 0700);
+        *s = '/';
+    }
+    if (!text)
+        return;
+    FILE *f = fopen(p, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, strlen(text), f), strlen(text));
+    assert_int_equal(fclose(f), 0);
+}
+
+/* A cache as huggingface_hub lays it out: snapshots are links to blobs. */
+static void put_cache(const char *root, const char *folder, const char *hash,
+                      const char *text)
+{
+    char p[512], link_path[128];
+    snprintf(p, sizeof p, "%s/%s/blobs/%s-config", root, folder, hash);
+    put(p, text);
+    snprintf(p, sizeof p, "%s/%s/snapshots/%s/config.json", root, folder, hash);
+    put(p, NULL);
+    snprintf(link_path, sizeof link_path, "../../blobs/%s-config", hash);
+    assert_int_equal(symlink(link_path, in_dir(p)), 0);
+}
+
+static struct checkpoint *must_open(const char *spec)
+{
+    struct qwick_err e = {0};
+    struct checkpoint *ck;
+    if (checkpoint_open(&ck, spec, &e))
+        fail_msg("%s", e.msg);
+    assert_string_equal(checkpoint_name(ck), spec ? spec : "qwick-demo");
+    return ck;
+}
+
+static void must_fail(const char *spec, const char *word)
+{
+    struct qwick_err e = {0};
+    struct checkpoint *ck;
+    if (checkpoint_open(&ck, spec, &e) == 0)
+        fail_msg("%s was opened", spec);
+    assert_null(ck);
+    assert_int_equal(e.code, QWICK_ERR_MODEL);
+    if (!strstr(e.msg, word) || strchr(e.msg, '\n'))
+        fail_msg("%s (wanted: %s)", e.msg, word);
+    assert_int_equal(checkpoint_open(&ck, spec, NULL), -1);
+}
+
+static void check_config(const char *spec, const char *text)
+{
+    struct checkpoint *ck = must_open(spec);
+    struct qwick_err e = {0};
+    struct map m;
+    bool found;
+    if (checkpoint_map(ck, "config.json", &m, &found, &e))
+        fail_msg("%s", e.msg);
+    assert_true(found);
+    assert_int_equal(m.size, strlen(text));
+    assert_memory_equal(m.data, text, m.size);
+    map_close(&m);
+    checkpoint_close(ck);
+}
+
+static void test_directory(void **state)
+{
+    (void)state;
+    struct qwick_err e = {0};
+    struct map m;
+    bool found;
+    char p[600], spec[128], **names;
+    size_t n;
+    put("d/config.json", "C");
+    put("d/b.safetensors", "B");
+    put("d/a.safetensors", "A");
+    put("d/A.safetensors", "A");
+    put("d/.hidden.safetensors", "H");
+    put("d/sub/x.safetensors", "X");
+    check_config(in_dir("d"), "C");
+    check_config(in_dir("d/"), "C");
+
+    struct checkpoint *ck = must_open(in_dir("d//"));
+    assert_string_equal(checkpoint_dir(ck), in_dir("d"));
+    checkpoint_path(ck, "config.json", p, sizeof p);
+    assert_string_equal(p, in_dir("d/config.json"));
+    checkpoint_path(ck, "config.json", p, 5);
+    assert_int_equal(strlen(p), 4);
+    assert_int_equal(checkpoint_map(ck, "none.json", &m, &found, &e), 0);
+    assert_false(found);
+    assert_null(m.data);
+    const char *const bad[] = {"",
+                               ".",
+                               "..",
+                               "../d/config.json",
+                               "/etc/passwd",
+                               "sub/x.safetensors",
+                               "./config.json"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(checkpoint_map(ck, bad[i], &m, &found, &e), -1);
+        assert_false(found);
+        assert_non_null(strstr(e.msg, "not a plain file name"));
+    }
+    assert_int_equal(checkpoint_map(ck, "sub", &m, &found, &e), -1);
+    assert_non_null(strstr(e.msg, "is a directory"));
+    assert_int_equal(symlink("gone", in_dir("d/link")), 0);
+    assert_int_equal(checkpoint_map(ck, "link", &m, &found, &e), -1);
+    assert_non_null(strstr(e.msg, in_dir("d/link")));
+    assert_non_null(strstr(e.msg, "incomplete download"));
+    assert_int_equal(mkfifo(in_dir("d/fifo"), 0600), 0);
+    assert_int_equal(checkpoint_map(ck, "fifo", &m, &found, &e), -1);
+    assert_non_null(strstr(e.msg, "is a FIFO"));
+
+    assert_int_equal(checkpoint_list(ck, ".safetensors", &names, &n, &e), 0);
+    assert_int_equal(n, 3);
+    assert_string_equal(names[0], "A.safetensors");
+    assert_string_equal(names[1], "a.safetensors");
+    assert_string_equal(names[2], "b.safetensors");
+    checkpoint_list_free(names, n);
+    assert_int_equal(checkpoint_list(ck, ".gguf", &names, &n, &e), 0);
+    assert_int_equal(n, 0);
+    checkpoint_list_free(names, n);
+    checkpoint_close(ck);
+    checkpoint_close(NULL);
+
+    /* "/" is not doubled; a link to a directory is one. */
+    ck = must_open("/");
+    checkpoint_path(ck, "x", p, sizeof p);
+    assert_string_equal(p, "/x");
+    checkpoint_close(ck);
+    assert_int_equal(symlink("d", in_dir("l")), 0);
+    check_config(in_dir("l"), "C");
+
+    must_fail("", "empty");
+    must_fail(in_dir("d/config.json"), "is a file, not a checkpoint directory");
+    must_fail(in_dir("none"), "no such directory");
+    must_fail("/dev/null", "is a file, not");
+    snprintf(spec, sizeof spec, "%s/d/config.json/x", dir);
+    must_fail(spec, "no such directory");
+}
+
+static void test_hub(void **state)
+{
+    (void)state;
+    put_cache("one", "models--Qwen--Qwen3-0.6B", HASH, "main");
+    put_cache("one", "models--Qwen--Qwen3-0.6B", OTHER, "older");
+    put("one/models--Qwen--Qwen3-0.6B/refs/main", HASH "\n");
+    put("one/models--Qwen--Qwen3-0.6B/refs/v1.0", OTHER);
+    put("one/models--Qwen--Qwen3-0.6B/refs/refs/pr/3", " " OTHER " \n");
+    put_cache("one", "models--gpt", HASH, "gpt");
+    put("one/models--gpt/refs/main", HASH);
+    setenv("HF_HUB_CACHE", in_dir("one"), 1);
+
+    check_config("Qwen/Qwen3-0.6B", "main");
+    check_config("Qwen/Qwen3-0.6B@main", "main");
+    check_config("Qwen/Qwen3-0.6B@v1.0", "older");
+    check_config("Qwen/Qwen3-0.6B@refs/pr/3", "older");
+    check_config("Qwen/Qwen3-0.6B@" OTHER, "older");
+    check_config("gpt", "gpt");
+    struct checkpoint *ck = must_open("Qwen/Qwen3-0.6B");
+    assert_string_equal(checkpoint_dir(ck),
+                        in_dir("one/models--Qwen--Qwen3-0.6B/snapshots/" HASH));
+    checkpoint_close(ck);
+
+    /* Misses say where and how. */
+    char want[300];
+    snprintf(want, sizeof want,
+             "Qwen/Qwen3-8B: no such directory, and not in the Hugging Face "
+             "cache %s/one: download it with scripts/pull-model.sh "
+             "Qwen/Qwen3-8B",
+             dir);
+    must_fail("Qwen/Qwen3-8B", want);
+    must_fail("Qwen/Qwen3-0.6B@v2", "has not its revision v2");
+    must_fail("Qwen/Qwen3-0.6B@refs", "has not its revision refs");
+    must_fail("Qwen/Qwen3-0.6B@0123", "has not its revision 0123");
+
+    /* No hub ids. */
+    const char *const none[] = {
+        "../x",       "a/../b",
+        "./a",        "a/b/c",
+        "/a",         "a/",
+        "a//b",       "-a/b",
+        ".a/b",       "a/.b",
+        "a/b@",       "a/b@../x",
+        "a/b@x/../y", "a/b@/x",
+        "a/b@x/",     "a b",
+        "a/b@x y",    "a--b",
+        "a/b--c",     "a..b/c",
+        "a/b@.",      "a/b@x//y",
+        "@main",      "a\n/b",
+        "\xc3\xa9/b", "models--Qwen--Qwen3-0.6B",
+        "~/x",        "a/b@c@d",
+    };
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        struct qwick_err e;
+        struct checkpoint *c;
+        assert_int_equal(checkpoint_open(&c, none[i], &e), -1);
+        if (strstr(e.msg, "Hugging Face"))
+            fail_msg("%s", e.msg);
+    }
+
+    /* A directory of that name wins. */
+    char cwd[512];
+    assert_non_null(getcwd(cwd, sizeof cwd));
+    put("work/Qwen/Qwen3-0.6B/config.json", "local");
+    assert_int_equal(chdir(in_dir("work")), 0);
+    check_config("Qwen/Qwen3-0.6B", "local");
+    assert_int_equal(chdir(cwd), 0);
+    check_config("Qwen/Qwen3-0.6B", "main");
+}
+
+static void test_hub_roots(void **state)
+{
+    (void)state;
+    must_fail("Qwen/X", "(HOME is not set)");
+    put("home/.cache/huggingface/hub/models--Qwen--X/refs/main", HASH);
+    put_cache("home/.cache/huggingface/hub", "models--Qwen--X", HASH, "home");
+    put("xdg/huggingface/hub/models--Qwen--X/refs/main", HASH);
+    put_cache("xdg/huggingface/hub", "models--Qwen--X", HASH, "xdg");
+    put("hf/hub/models--Qwen--X/refs/main", HASH);
+    put_cache("hf/hub", "models--Qwen--X", HASH, "hf");
+    put("cache/models--Qwen--X/refs/main", HASH);
+    put_cache("cache", "models--Qwen--X", HASH, "cache");
+    setenv("HOME", in_dir("home"), 1);
+    check_config("Qwen/X", "home");
+    setenv("XDG_CACHE_HOME", in_dir("xdg"), 1);
+    check_config("Qwen/X", "xdg");
+    setenv("HF_HOME", in_dir("hf"), 1);
+    check_config("Qwen/X", "hf");
+    setenv("HF_HUB_CACHE", in_dir("cache"), 1);
+    check_config("Qwen/X", "cache");
+    /* Empty is unset; a cache without the model is passed over. */
+    setenv("HF_HUB_CACHE", "", 1);
+    check_config("Qwen/X", "hf");
+    setenv("HF_HOME", in_dir("nothing"), 1);
+    check_config("Qwen/X", "xdg");
+    char want[400];
+    snprintf(want, sizeof want,
+             "cache %s/nothing/hub, %s/xdg/huggingface/hub, "
+             "%s/home/.cache/huggingface/hub:",
+             dir, dir, dir);
+    must_fail("Qwen/Y", want);
+}
+
+static void test_hub_damaged(void **state)
+{
+    (void)state;
+    setenv("HF_HUB_CACHE", in_dir("c"), 1);
+    put("c/models--a--b/refs/main", HASH);
+    put("c/models--a--b/snapshots/x/y", "");
+    must_fail("a/b", "the snapshot " HASH " that it names is missing");
+    static const char *const refs[] = {"../../x", "..",  ".",   "/etc", "a/b",
+                                       "",        " \n", "x y", "x\ny"};
+    for (size_t i = 0; i < sizeof refs / sizeof *refs; i++) {
+        put("c/models--a--b/refs/main", refs[i]);
+        must_fail("a/b", "refs/main: does not hold the name of a snapshot");
+    }
+    assert_int_equal(unlink(in_dir("c/models--a--b/refs/main")), 0);
+    must_fail("a/b", "has not its revision main");
+    assert_int_equal(mkfifo(in_dir("c/models--a--b/refs/main"), 0600), 0);
+    must_fail("a/b", "is a FIFO");
+    assert_int_equal(unlink(in_dir("c/models--a--b/refs/main")), 0);
+    assert_int_equal(symlink("gone", in_dir("c/models--a--b/refs/main")), 0);
+    must_fail("a/b", "No such file");
+}
+
+static void test_builtin(void **state)
+{
+    (void)state;
+    struct qwick_err e = {0};
+    struct checkpoint *ck = must_open(NULL);
+    struct map m;
+    bool found;
+    char p[100], **names;
+    size_t n;
+    assert_string_equal(checkpoint_dir(ck), "built-in");
+    checkpoint_path(ck, "config.json", p, sizeof p);
+    assert_string_equal(p, "built-in/config.json");
+    assert_int_equal(checkpoint_list(ck, "", &names, &n, &e), 0);
+    assert_int_equal(n, 5);
+    for (size_t i = 0; i < n; i++) {
+        /* The same bytes as the file in the source tree. */
+        struct map f;
+        snprintf(p, sizeof p, "models/demo/%s", names[i]);
+        if (map_open(&f, p, &e))
+            fail_msg("%s", e.msg);
+        assert_int_equal(checkpoint_map(ck, names[i], &m, &found, &e), 0);
+        assert_true(found);
+        assert_false(m.mapped);
+        assert_int_equal(m.size, f.size);
+        assert_memory_equal(m.data, f.data, f.size);
+        if (strcmp(names[i], "model.safetensors") == 0)
+            assert_int_equal((uintptr_t)m.data % 4096, 0);
+        if (i > 0)
+            assert_true(strcmp(names[i - 1], names[i]) < 0);
+        map_close(&m);
+        map_close(&f);
+    }
+    checkpoint_list_free(names, n);
+    assert_int_equal(checkpoint_map(ck, "none", &m, &found, &e), 0);
+    assert_false(found);
+    assert_int_equal(checkpoint_map(ck, "../x", &m, &found, &e), -1);
+    struct builtin_file f;
+    assert_int_equal(builtin_at(5, &f), -1);
+    assert_int_equal(builtin_find("config", &f), -1);
+    checkpoint_close(ck);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_directory),   TEST(test_hub),     TEST(test_hub_roots),
+        TEST(test_hub_damaged), TEST(test_builtin),
+    };
+    return cmocka_run_group_tests_name("checkpoint", tests, NULL, NULL);
+}
