@@ -6,6 +6,7 @@
  * time, never that order. k_avx512.c keeps the same order. */
 #include <immintrin.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -155,6 +156,8 @@ INLINE float exp1(float x)
 
 /* ---- products ----------------------------------------------------------- */
 
+enum { FEW_TOKENS = 9, BLOCK_L1 = 16 << 10, BLOCK_L2 = 128 << 10 };
+
 /* One row, one token: a straight sweep, which memory delivers fastest. */
 INLINE float dot_row(const char *w, const float *x, size_t n, enum dtype type)
 {
@@ -297,20 +300,22 @@ INLINE void matmul(float *y, size_t ldy, const char *w, size_t w_stride,
                    const float *x, size_t ldx, size_t n_rows, size_t n_cols,
                    size_t n_tokens, enum dtype type)
 {
-    enum { BLOCK_BYTES = 128 << 10 };
     const size_t w_bytes = w_stride * type_bytes(type);
     size_t block = n_rows;
 
-    /* more than one pass over the rows: as many at a time as L2 keeps */
+    /* More than one pass over the rows: as many at a time as L2 keeps; with
+     * few tokens, when memory is the limit, as L1 keeps. */
     if (n_tokens > 3) {
-        block = BLOCK_BYTES / (n_cols * type_bytes(type) + 1) & ~(size_t)3;
-        block = block < 4 ? 4 : block;
+        block = (n_tokens > FEW_TOKENS ? BLOCK_L2 : BLOCK_L1) /
+                (n_cols * type_bytes(type) + 1);
+        block = block < 4 ? 4 : block & ~(size_t)3;
     }
     for (size_t r = 0; r < n_rows; r += block) {
         size_t nr = n_rows - r < block ? n_rows - r : block, t = 0;
         const char *wr = w + r * w_bytes;
 
-        for (; n_tokens - t >= 3; t += 3) {
+        /* by threes, a rest of four by twos */
+        for (; n_tokens - t >= 3 && n_tokens - t != 4; t += 3) {
             if (t == 0)
                 tile_rows(y + r, ldy, wr, w_bytes, x, ldx, nr, n_cols, 3, type,
                           true);
@@ -318,10 +323,10 @@ INLINE void matmul(float *y, size_t ldy, const char *w, size_t w_stride,
                 tile_rows(y + t * ldy + r, ldy, wr, w_bytes, x + t * ldx, ldx,
                           nr, n_cols, 3, type, false);
         }
-        if (n_tokens - t == 2)
+        for (; n_tokens - t >= 2; t += 2)
             tile_rows(y + t * ldy + r, ldy, wr, w_bytes, x + t * ldx, ldx, nr,
-                      n_cols, 2, type, true);
-        else if (n_tokens - t == 1)
+                      n_cols, 2, type, t == 0);
+        if (n_tokens - t == 1)
             for (size_t i = 0; i < nr; i++)
                 y[t * ldy + r + i] =
                     dot_row(wr + i * w_bytes, x + t * ldx, n_cols, type);

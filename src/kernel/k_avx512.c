@@ -1,6 +1,934 @@
+/* Kernels for AVX-512 (F, BW, VL, DQ).
+ *
+ * Order of sums of a product, that of k_avx2.c: lanes 0..7 and 8..15 of
+ * accumulator 0 are its accumulators 0 and 1, those of accumulator 1 are 2
+ * and 3. Attention has its own, 16 lanes in one accumulator. */
+#include <immintrin.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
 #include "kernel/kernel.h"
+
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16")
+
+/* How far ahead a sweep over weights fetches, in bytes: the hardware's own
+ * prefetchers stop at each page. */
+enum { AHEAD = 8192 };
+
+/* ---- loads of a vector or its first lanes ------------------------------ */
+
+/* The first n lanes, all of them from 16 on. */
+INLINE __mmask16 first_lanes(size_t n)
+{
+    return (__mmask16)(n >= 16 ? 0xffff : (1u << n) - 1);
+}
+
+INLINE size_t type_bytes(enum dtype type)
+{
+    return type == DT_F32 ? 4 : 2;
+}
+
+INLINE __m512 widen(__m256i h, enum dtype type)
+{
+    if (type == DT_F16)
+        return _mm512_cvtph_ps(h);
+    return _mm512_castsi512_ps(
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+
+/* 16 elements of the type from any address. */
+INLINE __m512 load16(const char *p, enum dtype type)
+{
+    if (type == DT_F32)
+        return _mm512_loadu_ps(p);
+    return widen(_mm256_loadu_si256((const __m256i_u *)(const void *)p), type);
+}
+
+/* Those that m selects, zeros elsewhere; the rest is not touched. */
+INLINE __m512 load16_part(const char *p, __mmask16 m, enum dtype type)
+{
+    if (type == DT_F32)
+        return _mm512_maskz_loadu_ps(m, p);
+    return widen(_mm256_maskz_loadu_epi16(m, p), type);
+}
+
+/* ---- reductions, in one order ------------------------------------------ */
+
+INLINE __m256 fold16(__m512 v)
+{
+    return _mm256_add_ps(_mm512_castps512_ps256(v),
+                         _mm512_extractf32x8_ps(v, 1));
+}
+
+INLINE __m128 fold8(__m256 v)
+{
+    return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+}
+
+INLINE float sum_lanes(__m256 v)
+{
+    __m128 s = fold8(v);
+
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
+
+/* Four of them at once. */
+INLINE __m128 sum_lanes4(__m256 a, __m256 b, __m256 c, __m256 d)
+{
+    __m128 fa = fold8(a), fb = fold8(b), fc = fold8(c), fd = fold8(d);
+    __m128 ab = _mm_add_ps(_mm_unpacklo_ps(fa, fb), _mm_unpackhi_ps(fa, fb));
+    __m128 cd = _mm_add_ps(_mm_unpacklo_ps(fc, fd), _mm_unpackhi_ps(fc, fd));
+
+    return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
+}
+
+INLINE float max_lanes(__m512 v)
+{
+    __m256 h = _mm256_max_ps(_mm512_castps512_ps256(v),
+                             _mm512_extractf32x8_ps(v, 1));
+    __m128 m =
+        _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+}
+
+INLINE double sum_lanes_pd(__m512d v)
+{
+    __m256d h = _mm256_add_pd(_mm512_castpd512_pd256(v),
+                              _mm512_extractf64x4_pd(v, 1));
+    __m128d s = _mm_add_pd(_mm256_castpd256_pd128(h),
+                           _mm256_extractf128_pd(h, 1));
+
+    return _mm_cvtsd_f64(_mm_add_sd(s, _mm_unpackhi_pd(s, s)));
+}
+
+INLINE __m512d widen_lo(__m512 v)
+{
+    return _mm512_cvtps_pd(_mm512_castps512_ps256(v));
+}
+
+INLINE __m512d widen_hi(__m512 v)
+{
+    return _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
+}
+
+/* ---- exp ---------------------------------------------------------------- */
+
+/* exp8 of k_avx2.c, operation by operation; vscalefps rounds subnormal results
+ * once by itself. */
+INLINE __m512 exp16(__m512 x)
+{
+    const __m512 ln2_hi = _mm512_set1_ps(0x1.62e4p-1f); /* n * it is exact */
+    const __m512 ln2_lo = _mm512_set1_ps(0x1.7f7d1cp-20f);
+    __m512 n, r, p;
+
+    x = _mm512_min_ps(_mm512_set1_ps(89), x);
+    x = _mm512_max_ps(_mm512_set1_ps(-104), x);
+    n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(0x1.715476p0f)),
+                             _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    r = _mm512_fnmadd_ps(n, ln2_hi, x);
+    r = _mm512_fnmadd_ps(n, ln2_lo, r);
+    p = _mm512_set1_ps(0.00138148398f);
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.00836859923f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.0416683778f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.166665211f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.49999994f));
+    p = _mm512_fmadd_ps(_mm512_mul_ps(r, r), p, r);
+    p = _mm512_add_ps(p, _mm512_set1_ps(1));
+    return _mm512_scalef_ps(p, n);
+}
+
+INLINE float exp1(float x)
+{
+    return _mm512_cvtss_f32(exp16(_mm512_set1_ps(x)));
+}
+
+/* ---- products ----------------------------------------------------------- */
+
+enum { FEW_TOKENS = 9, BLOCK_L1 = 16 << 10, BLOCK_L2 = 128 << 10 };
+
+/* One row, one token: a straight sweep, which memory delivers fastest. */
+INLINE float dot_row(const char *w, const float *x, size_t n, enum dtype type)
+{
+    const size_t bytes = type_bytes(type);
+    __m512 a0 = _mm512_setzero_ps(), a1 = a0;
+    size_t k = 0;
+
+    for (; n - k >= 32; k += 32) {
+        const char *p = w + k * bytes;
+
+        _mm_prefetch(p + AHEAD, _MM_HINT_T0);
+        if (type == DT_F32)
+            _mm_prefetch(p + AHEAD + 64, _MM_HINT_T0);
+        a0 = _mm512_fmadd_ps(load16(p, type), _mm512_loadu_ps(x + k), a0);
+        a1 = _mm512_fmadd_ps(load16(p + 16 * bytes, type),
+                             _mm512_loadu_ps(x + k + 16), a1);
+    }
+    if (k < n) {
+        __mmask16 m = first_lanes(n - k);
+
+        a0 = _mm512_fmadd_ps(load16_part(w + k * bytes, m, type),
+                             _mm512_maskz_loadu_ps(m, x + k), a0);
+        k += 16;
+    }
+    if (k < n) {
+        __mmask16 m = first_lanes(n - k);
+
+        a1 = _mm512_fmadd_ps(load16_part(w + k * bytes, m, type),
+                             _mm512_maskz_loadu_ps(m, x + k), a1);
+    }
+    return sum_lanes(_mm256_add_ps(fold16(a0), fold16(a1)));
+}
+
+/* R rows of w (4 or 1) by T tokens, sums of A accumulators (2, or 1 where n is
+ * short): R * T * A <= 24 registers.
+ * ahead: fetch what follows these rows, for the next ones; NULL: don't. */
+INLINE void tile(float *y, size_t ldy, const char *w, size_t w_bytes,
+                 const float *x, size_t ldx, size_t n, int R, int T, int A,
+                 enum dtype type, const char *ahead)
+{
+    const size_t bytes = type_bytes(type), step = 16 * (size_t)A;
+    __m512 a[2][4][6], xv[6], wv;
+    size_t k = 0;
+
+    UNROLL
+    for (int c = 0; c < A; c++) {
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            UNROLL
+            for (int t = 0; t < T; t++)
+                a[c][r][t] = _mm512_setzero_ps();
+        }
+    }
+    for (; n - k >= step; k += step) {
+        if (ahead) {
+            UNROLL
+            for (size_t i = 0; i < (size_t)R * step * bytes; i += 64)
+                _mm_prefetch(ahead + i, _MM_HINT_T0);
+            ahead += (size_t)R * step * bytes;
+        }
+        UNROLL
+        for (int c = 0; c < A; c++) {
+            const size_t at = k + 16 * (size_t)c;
+
+            UNROLL
+            for (int t = 0; t < T; t++)
+                xv[t] = _mm512_loadu_ps(x + (size_t)t * ldx + at);
+            UNROLL
+            for (int r = 0; r < R; r++) {
+                wv = load16(w + (size_t)r * w_bytes + at * bytes, type);
+                UNROLL
+                for (int t = 0; t < T; t++)
+                    a[c][r][t] = _mm512_fmadd_ps(wv, xv[t], a[c][r][t]);
+            }
+        }
+    }
+    UNROLL
+    for (int c = 0; c < A; c++) {
+        const size_t at = k + 16 * (size_t)c;
+        __mmask16 m;
+
+        if (at >= n)
+            continue;
+        m = first_lanes(n - at);
+        UNROLL
+        for (int t = 0; t < T; t++)
+            xv[t] = _mm512_maskz_loadu_ps(m, x + (size_t)t * ldx + at);
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            wv = load16_part(w + (size_t)r * w_bytes + at * bytes, m, type);
+            UNROLL
+            for (int t = 0; t < T; t++)
+                a[c][r][t] = _mm512_fmadd_ps(wv, xv[t], a[c][r][t]);
+        }
+    }
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        __m256 v[4];
+
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            v[r] = fold16(a[0][r][t]);
+            if (A == 2)
+                v[r] = _mm256_add_ps(v[r], fold16(a[1][r][t]));
+        }
+        if (R == 4) {
+            _mm_storeu_ps(y + (size_t)t * ldy,
+                          sum_lanes4(v[0], v[1], v[2], v[3]));
+        } else {
+            UNROLL
+            for (int r = 0; r < R; r++)
+                y[(size_t)t * ldy + (size_t)r] = sum_lanes(v[r]);
+        }
+    }
+}
+
+/* All rows by T tokens. */
+INLINE void tile_rows(float *y, size_t ldy, const char *w, size_t w_bytes,
+                      const float *x, size_t ldx, size_t n_rows, size_t n,
+                      int T, enum dtype type, bool ahead)
+{
+    size_t r = 0;
+
+    for (; r + 4 <= n_rows; r += 4)
+        tile(y + r, ldy, w + r * w_bytes, w_bytes, x, ldx, n, 4, T, 2, type,
+             ahead ? w + (r + 4) * w_bytes : NULL);
+    for (; r < n_rows; r++)
+        tile(y + r, ldy, w + r * w_bytes, w_bytes, x, ldx, n, 1, T, 2, type,
+             NULL);
+}
+
+INLINE void matmul(float *y, size_t ldy, const char *w, size_t w_stride,
+                   const float *x, size_t ldx, size_t n_rows, size_t n_cols,
+                   size_t n_tokens, enum dtype type)
+{
+    const size_t w_bytes = w_stride * type_bytes(type);
+    size_t block = n_rows;
+
+    /* More than one pass over the rows: as many at a time as L2 keeps; with
+     * few tokens, when memory is the limit, as L1 keeps. */
+    if (n_tokens > 3) {
+        block = (n_tokens > FEW_TOKENS ? BLOCK_L2 : BLOCK_L1) /
+                (n_cols * type_bytes(type) + 1);
+        block = block < 4 ? 4 : block & ~(size_t)3;
+    }
+    for (size_t r = 0; r < n_rows; r += block) {
+        size_t nr = n_rows - r < block ? n_rows - r : block, t = 0;
+        const char *wr = w + r * w_bytes;
+
+        /* by threes, a rest of four by twos */
+        for (; n_tokens - t >= 3 && n_tokens - t != 4; t += 3) {
+            if (t == 0)
+                tile_rows(y + r, ldy, wr, w_bytes, x, ldx, nr, n_cols, 3, type,
+                          true);
+            else
+                tile_rows(y + t * ldy + r, ldy, wr, w_bytes, x + t * ldx, ldx,
+                          nr, n_cols, 3, type, false);
+        }
+        for (; n_tokens - t >= 2; t += 2)
+            tile_rows(y + t * ldy + r, ldy, wr, w_bytes, x + t * ldx, ldx, nr,
+                      n_cols, 2, type, t == 0);
+        if (n_tokens - t == 1)
+            for (size_t i = 0; i < nr; i++)
+                y[t * ldy + r + i] =
+                    dot_row(wr + i * w_bytes, x + t * ldx, n_cols, type);
+    }
+}
+
+#define MATMUL(name, type)                                                   \
+    static void k_matmul_##name##_avx512(                                    \
+        float *y, size_t ldy, const void *w, size_t w_stride, const float *x, \
+        size_t ldx, size_t n_rows, size_t n_cols, size_t n_tokens)           \
+    {                                                                        \
+        matmul(y, ldy, w, w_stride, x, ldx, n_rows, n_cols, n_tokens, type); \
+    }
+
+MATMUL(f32, DT_F32)
+MATMUL(f16, DT_F16)
+MATMUL(bf16, DT_BF16)
+
+/* ---- prefill's product without BLAS ------------------------------------- */
+
+enum { GEMM_KC = 256, GEMM_NC = 128, GEMM_MR = 12, GEMM_NR = 32 };
+
+/* Rows of b, kc columns of each, to panels of GEMM_NR of them, zeros beyond
+ * nc: out[panel][p][GEMM_NR]. */
+static void gemm_pack(float *out, const float *b, size_t ldb, size_t nc,
+                      size_t kc)
+{
+    for (size_t j0 = 0; j0 < (nc + GEMM_NR - 1) / GEMM_NR * GEMM_NR; j0 += 8) {
+        float *o = out + j0 / GEMM_NR * GEMM_NR * kc + j0 % GEMM_NR;
+
+        for (size_t p0 = 0; p0 < kc; p0 += 8) {
+            size_t np = kc - p0 < 8 ? kc - p0 : 8;
+            __mmask8 m = (__mmask8)((1u << np) - 1);
+            __m256 v[8], s[8], t[8];
+
+            UNROLL
+            for (size_t j = 0; j < 8; j++)
+                v[j] = j0 + j < nc
+                           ? _mm256_maskz_loadu_ps(m, b + (j0 + j) * ldb + p0)
+                           : _mm256_setzero_ps();
+            /* 8 x 8 transposition: pairs, quadruples, halves */
+            UNROLL
+            for (int j = 0; j < 8; j += 2) {
+                s[j] = _mm256_unpacklo_ps(v[j], v[j + 1]);
+                s[j + 1] = _mm256_unpackhi_ps(v[j], v[j + 1]);
+            }
+            UNROLL
+            for (int j = 0; j < 8; j += 4) {
+                t[j] = _mm256_shuffle_ps(s[j], s[j + 2], 0x44);
+                t[j + 1] = _mm256_shuffle_ps(s[j], s[j + 2], 0xee);
+                t[j + 2] = _mm256_shuffle_ps(s[j + 1], s[j + 3], 0x44);
+                t[j + 3] = _mm256_shuffle_ps(s[j + 1], s[j + 3], 0xee);
+            }
+            UNROLL
+            for (int j = 0; j < 4; j++) {
+                v[j] = _mm256_permute2f128_ps(t[j], t[j + 4], 0x20);
+                v[j + 4] = _mm256_permute2f128_ps(t[j], t[j + 4], 0x31);
+            }
+            UNROLL
+            for (size_t p = 0; p < 8; p++)
+                if (p < np)
+                    _mm256_store_ps(o + (p0 + p) * GEMM_NR, v[p]);
+        }
+    }
+}
+
+/* R rows of a by one panel. The sums are added to c unless first. */
+INLINE void gemm_micro(float *c, size_t ldc, const float *a, size_t lda,
+                       const float *panel, size_t kc, size_t nr, int R,
+                       bool first)
+{
+    __m512 s[GEMM_MR][2];
+    __mmask16 m[2] = {first_lanes(nr), first_lanes(nr > 16 ? nr - 16 : 0)};
+
+    UNROLL
+    for (int i = 0; i < R; i++)
+        s[i][0] = s[i][1] = _mm512_setzero_ps();
+    for (size_t p = 0; p < kc; p++) {
+        __m512 b0 = _mm512_load_ps(panel + p * GEMM_NR);
+        __m512 b1 = _mm512_load_ps(panel + p * GEMM_NR + 16);
+
+        UNROLL
+        for (int i = 0; i < R; i++) {
+            __m512 av = _mm512_set1_ps(a[(size_t)i * lda + p]);
+
+            s[i][0] = _mm512_fmadd_ps(av, b0, s[i][0]);
+            s[i][1] = _mm512_fmadd_ps(av, b1, s[i][1]);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < R; i++) {
+        UNROLL
+        for (size_t h = 0; h < 2; h++) {
+            float *to = c + (size_t)i * ldc + 16 * h;
+
+            if (!first)
+                s[i][h] = _mm512_add_ps(s[i][h],
+                                        _mm512_maskz_loadu_ps(m[h], to));
+            _mm512_mask_storeu_ps(to, m[h], s[i][h]);
+        }
+    }
+}
+
+static void k_sgemm_nt_avx512(float *c, size_t ldc, const float *a, size_t lda,
+                              const float *b, size_t ldb, size_t m, size_t n,
+                              size_t k)
+{
+    _Alignas(64) float pack[GEMM_KC * GEMM_NC];
+
+    for (size_t i = 0; k == 0 && i < m; i++)
+        memset(c + i * ldc, 0, n * sizeof *c);
+    for (size_t j0 = 0; j0 < n; j0 += GEMM_NC) {
+        size_t nc = n - j0 < GEMM_NC ? n - j0 : GEMM_NC;
+
+        for (size_t p0 = 0; p0 < k; p0 += GEMM_KC) {
+            size_t kc = k - p0 < GEMM_KC ? k - p0 : GEMM_KC, i = 0;
+            const float *ap = a + p0;
+            float *cj = c + j0;
+            bool first = p0 == 0;
+
+            gemm_pack(pack, b + j0 * ldb + p0, ldb, nc, kc);
+            for (; i + GEMM_MR <= m; i += GEMM_MR)
+                for (size_t j = 0; j < nc; j += GEMM_NR)
+                    gemm_micro(cj + i * ldc + j, ldc, ap + i * lda, lda,
+                               pack + j * kc, kc, nc - j, GEMM_MR, first);
+            for (; i + 4 <= m; i += 4)
+                for (size_t j = 0; j < nc; j += GEMM_NR)
+                    gemm_micro(cj + i * ldc + j, ldc, ap + i * lda, lda,
+                               pack + j * kc, kc, nc - j, 4, first);
+            for (; i < m; i++)
+                for (size_t j = 0; j < nc; j += GEMM_NR)
+                    gemm_micro(cj + i * ldc + j, ldc, ap + i * lda, lda,
+                               pack + j * kc, kc, nc - j, 1, first);
+        }
+    }
+}
+
+/* ---- conversions -------------------------------------------------------- */
+
+INLINE void to_f32(float *out, const char *in, size_t n, enum dtype type)
+{
+    size_t i = 0;
+
+    for (; n - i >= 16; i += 16)
+        _mm512_storeu_ps(out + i, load16(in + 2 * i, type));
+    if (i < n) {
+        __mmask16 m = first_lanes(n - i);
+
+        _mm512_mask_storeu_ps(out + i, m, load16_part(in + 2 * i, m, type));
+    }
+}
+
+static void k_to_f32_f16_avx512(float *out, const void *in, size_t n)
+{
+    to_f32(out, in, n, DT_F16);
+}
+
+static void k_to_f32_bf16_avx512(float *out, const void *in, size_t n)
+{
+    to_f32(out, in, n, DT_BF16);
+}
+
+INLINE __m256i narrow(__m512 v, enum dtype type)
+{
+    __m512i u, odd, rounded;
+
+    if (type == DT_F16)
+        return _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
+    u = _mm512_castps_si512(v);
+    odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    rounded = _mm512_add_epi32(_mm512_add_epi32(u, odd),
+                               _mm512_set1_epi32(0x7fff));
+    rounded = _mm512_mask_or_epi32(rounded,
+                                   _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), u,
+                                   _mm512_set1_epi32(0x00400000));
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
+}
+
+INLINE void from_f32(char *out, const float *in, size_t n, enum dtype type)
+{
+    for (size_t i = 0; i < n; i += 16) {
+        __mmask16 m = first_lanes(n - i);
+
+        _mm256_mask_storeu_epi16(out + 2 * i, m,
+                                 narrow(_mm512_maskz_loadu_ps(m, in + i),
+                                        type));
+    }
+}
+
+static void k_from_f32_f16_avx512(void *out, const float *in, size_t n)
+{
+    from_f32(out, in, n, DT_F16);
+}
+
+static void k_from_f32_bf16_avx512(void *out, const float *in, size_t n)
+{
+    from_f32(out, in, n, DT_BF16);
+}
+
+/* ---- element-wise ------------------------------------------------------- */
+
+/* Tails go through the same vector operations, so that the place of an element
+ * in the call does not change its value. */
+
+static void k_rmsnorm_avx512(float *out, const float *x, const float *w,
+                             size_t n_rows, size_t d, float eps)
+{
+    for (size_t r = 0; r < n_rows; r++, x += d, out += d) {
+        /* squares in double: none overflows */
+        __m512d a0 = _mm512_setzero_pd(), a1 = a0;
+        __m512 scale;
+
+        for (size_t i = 0; i < d; i += 16) {
+            __m512 v = _mm512_maskz_loadu_ps(first_lanes(d - i), x + i);
+            __m512d lo = widen_lo(v), hi = widen_hi(v);
+
+            a0 = _mm512_fmadd_pd(lo, lo, a0);
+            a1 = _mm512_fmadd_pd(hi, hi, a1);
+        }
+        scale = _mm512_set1_ps((
+            float)(1 / sqrt(sum_lanes_pd(_mm512_add_pd(a0, a1)) / (double)d +
+                            (double)eps)));
+        for (size_t i = 0; i < d; i += 16) {
+            __mmask16 m = first_lanes(d - i);
+            __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + i), scale);
+
+            _mm512_mask_storeu_ps(
+                out + i, m,
+                _mm512_mul_ps(_mm512_maskz_loadu_ps(m, w + i), v));
+        }
+    }
+}
+
+static void k_rope_avx512(float *x, size_t n_rows, size_t d, const float *cos,
+                          const float *sin)
+{
+    size_t h = d / 2;
+
+    for (size_t r = 0; r < n_rows; r++, x += d)
+        for (size_t i = 0; i < h; i += 16) {
+            __mmask16 m = first_lanes(h - i);
+            __m512 a = _mm512_maskz_loadu_ps(m, x + i);
+            __m512 b = _mm512_maskz_loadu_ps(m, x + i + h);
+            __m512 c = _mm512_maskz_loadu_ps(m, cos + i);
+            __m512 s = _mm512_maskz_loadu_ps(m, sin + i);
+
+            _mm512_mask_storeu_ps(
+                x + i, m, _mm512_fnmadd_ps(b, s, _mm512_mul_ps(a, c)));
+            _mm512_mask_storeu_ps(
+                x + i + h, m, _mm512_fmadd_ps(a, s, _mm512_mul_ps(b, c)));
+        }
+}
+
+static void k_swiglu_avx512(float *out, const float *gate, const float *up,
+                            size_t n)
+{
+    for (size_t i = 0; i < n; i += 16) {
+        __mmask16 m = first_lanes(n - i);
+        __m512 z = _mm512_maskz_loadu_ps(m, gate + i);
+        __m512 e = exp16(_mm512_xor_ps(z, _mm512_set1_ps(-0.0f)));
+        __m512 v = _mm512_div_ps(z, _mm512_add_ps(_mm512_set1_ps(1), e));
+
+        _mm512_mask_storeu_ps(
+            out + i, m, _mm512_mul_ps(v, _mm512_maskz_loadu_ps(m, up + i)));
+    }
+}
+
+static void k_add_avx512(float *x, const float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i += 16) {
+        __mmask16 m = first_lanes(n - i);
+
+        _mm512_mask_storeu_ps(x + i, m,
+                              _mm512_add_ps(_mm512_maskz_loadu_ps(m, x + i),
+                                            _mm512_maskz_loadu_ps(m, y + i)));
+    }
+}
+
+static void k_scale_avx512(float *x, float a, size_t n)
+{
+    for (size_t i = 0; i < n; i += 16) {
+        __mmask16 m = first_lanes(n - i);
+
+        _mm512_mask_storeu_ps(x + i, m,
+                              _mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + i),
+                                            _mm512_set1_ps(a)));
+    }
+}
+
+/* ---- softmax ------------------------------------------------------------ */
+
+static float k_max_avx512(const float *x, size_t n)
+{
+    const __m512 none = _mm512_set1_ps(-INFINITY);
+    __m512 m[4] = {none, none, none, none};
+    size_t i = 0;
+
+    /* vmaxps returns its second operand where either is NaN */
+    for (; n - i >= 64; i += 64) {
+        UNROLL
+        for (size_t c = 0; c < 4; c++)
+            m[c] = _mm512_max_ps(_mm512_loadu_ps(x + i + 16 * c), m[c]);
+    }
+    for (; i < n; i += 16)
+        m[0] = _mm512_max_ps(
+            _mm512_mask_loadu_ps(none, first_lanes(n - i), x + i), m[0]);
+    return max_lanes(
+        _mm512_max_ps(_mm512_max_ps(m[0], m[1]), _mm512_max_ps(m[2], m[3])));
+}
+
+static double k_exp_sum_avx512(float *out, const float *x, size_t n,
+                               float shift, float scale)
+{
+    const __m512 none = _mm512_set1_ps(-INFINITY);
+    const __m512 sh = _mm512_set1_ps(shift), sc = _mm512_set1_ps(scale);
+    __m512d lo = _mm512_setzero_pd(), hi = lo;
+
+    for (size_t i = 0; i < n; i += 16) {
+        __mmask16 m = first_lanes(n - i);
+        __m512 v = _mm512_mask_loadu_ps(none, m, x + i);
+        __mmask16 some = _mm512_cmp_ps_mask(v, none, _CMP_NEQ_UQ);
+        __m512 e = exp16(_mm512_mul_ps(_mm512_sub_ps(v, sh), sc));
+
+        /* said apart, so that scale 0 does not make NaN of -INFINITY */
+        e = _mm512_maskz_mov_ps(some, e);
+        lo = _mm512_add_pd(lo, widen_lo(e));
+        hi = _mm512_add_pd(hi, widen_hi(e));
+        if (out)
+            _mm512_mask_storeu_ps(out + i, m, e);
+    }
+    return sum_lanes_pd(_mm512_add_pd(lo, hi));
+}
+
+/* ---- attention ---------------------------------------------------------- */
+
+enum { MAX_T = 6 }; /* rows at a time */
+
+/* scores[t * KV_BLOCK + j] = q_t . k_j for T rows of q and j in [lo, hi). */
+INLINE void attn_scores(float *scores, const float *q, size_t ldq,
+                        const char *k, size_t d, int lo, int hi, int T,
+                        enum dtype type)
+{
+    const size_t row = d * type_bytes(type);
+    size_t j = (size_t)lo, end = (size_t)hi;
+
+    for (; j + 4 <= end; j += 4)
+        tile(scores + j, KV_BLOCK, k + j * row, row, q, ldq, d, 4, T, 1, type,
+             NULL);
+    for (; j < end; j++)
+        tile(scores + j, KV_BLOCK, k + j * row, row, q, ldq, d, 1, T, 1, type,
+             NULL);
+}
+
+/* The row's scores become exp(score - m), 0 outside [lo, hi); m, l and acc take
+ * the new maximum. */
+static void attn_softmax(const struct attn_rows *rows, size_t i, float *scores,
+                         size_t d)
+{
+    const __m512 none = _mm512_set1_ps(-INFINITY);
+    /* 0 <= lo < hi <= 64 */
+    const uint64_t in = ~(uint64_t)0 >> (KV_BLOCK - rows->hi[i]) &
+                        ~(uint64_t)0 << rows->lo[i];
+    __m512 s[4], m = none, sum;
+    float *acc = rows->acc + i * d, old = rows->m[i], top, shift, keep;
+
+    UNROLL
+    for (int c = 0; c < 4; c++) {
+        s[c] = _mm512_mask_loadu_ps(none, (__mmask16)(in >> 16 * c),
+                                    scores + 16 * c);
+        m = _mm512_max_ps(s[c], m); /* skips NaN */
+    }
+    top = max_lanes(m);
+    top = top > old ? top : old;
+    /* all -INFINITY so far: exp(-INFINITY) is wanted, not exp(NaN) */
+    shift = top == -INFINITY ? 0 : top;
+    UNROLL
+    for (int c = 0; c < 4; c++) {
+        s[c] = exp16(_mm512_sub_ps(s[c], _mm512_set1_ps(shift)));
+        _mm512_store_ps(scores + 16 * c, s[c]);
+    }
+    sum = _mm512_add_ps(_mm512_add_ps(s[0], s[1]), _mm512_add_ps(s[2], s[3]));
+    rows->m[i] = top;
+    if (top == old) {
+        rows->l[i] += sum_lanes(fold16(sum));
+        return;
+    }
+    keep = exp1(old - shift);
+    rows->l[i] = rows->l[i] * keep + sum_lanes(fold16(sum));
+    k_scale_avx512(acc, keep, d);
+}
+
+/* acc += sum over j in [lo, hi), ascending, of p_j v_j, for R rows; elements
+ * [e, e + 16 NV) of the head, m of the last 16. */
+INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
+                        size_t e, int lo, int hi, int R, int NV, __mmask16 m,
+                        enum dtype type)
+{
+    const size_t bytes = type_bytes(type);
+    __m512 a[MAX_T][4], vv[4];
+
+    UNROLL
+    for (int i = 0; i < R; i++) {
+        UNROLL
+        for (int u = 0; u < NV; u++)
+            a[i][u] = _mm512_maskz_loadu_ps(
+                u == NV - 1 ? m : 0xffff,
+                acc + (size_t)i * d + e + 16 * (size_t)u);
+    }
+    for (size_t j = (size_t)lo; j < (size_t)hi; j++) {
+        const char *vj = v + (j * d + e) * bytes;
+
+        UNROLL
+        for (int u = 0; u < NV; u++)
+            vv[u] = load16_part(vj + 16 * (size_t)u * bytes,
+                                u == NV - 1 ? m : 0xffff, type);
+        UNROLL
+        for (int i = 0; i < R; i++) {
+            __m512 pj = _mm512_set1_ps(p[(size_t)i * KV_BLOCK + j]);
+
+            UNROLL
+            for (int u = 0; u < NV; u++)
+                a[i][u] = _mm512_fmadd_ps(pj, vv[u], a[i][u]);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < R; i++) {
+        UNROLL
+        for (int u = 0; u < NV; u++)
+            _mm512_mask_storeu_ps(acc + (size_t)i * d + e + 16 * (size_t)u,
+                                  u == NV - 1 ? m : 0xffff, a[i][u]);
+    }
+}
+
+/* The same for whole heads. */
+INLINE void attn_value_rows(float *acc, size_t d, const float *p,
+                            const char *v, int lo, int hi, int R,
+                            enum dtype type)
+{
+    size_t e = 0;
+
+    if (lo >= hi)
+        return;
+    for (; d - e >= 64; e += 64)
+        attn_values(acc, d, p, v, e, lo, hi, R, 4, 0xffff, type);
+    for (; e < d; e += 16)
+        attn_values(acc, d, p, v, e, lo, hi, R, 1, first_lanes(d - e), type);
+}
+
+/* Rows [i, i + T), scores in s. */
+INLINE void attn_rows_tile(const struct attn_rows *rows, size_t i, float *s,
+                           const char *k, const char *v, size_t d, int T,
+                           enum dtype type)
+{
+    int lo = KV_BLOCK, hi = 0;       /* of any row */
+    int in_lo = 0, in_hi = KV_BLOCK; /* of all rows */
+    float *acc = rows->acc + i * d;
+
+    for (size_t t = i; t < i + (size_t)T; t++) {
+        if (rows->lo[t] < rows->hi[t]) {
+            lo = rows->lo[t] < lo ? rows->lo[t] : lo;
+            hi = rows->hi[t] > hi ? rows->hi[t] : hi;
+        }
+        in_lo = rows->lo[t] > in_lo ? rows->lo[t] : in_lo;
+        in_hi = rows->hi[t] < in_hi ? rows->hi[t] : in_hi;
+    }
+    if (lo >= hi)
+        return;
+    attn_scores(s, rows->q + i * rows->ldq, rows->ldq, k, d, lo, hi, T, type);
+    for (size_t t = 0; t < (size_t)T; t++)
+        if (rows->lo[i + t] < rows->hi[i + t])
+            attn_softmax(rows, i + t, s + t * KV_BLOCK, d);
+    if (T > 1 && in_lo < in_hi) {
+        /* each row's own positions before and after the common ones: what is
+         * outside of a row's range must not touch it, not even times 0 */
+        for (size_t t = 0; t < (size_t)T; t++)
+            attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v,
+                            rows->lo[i + t], in_lo, 1, type);
+        attn_value_rows(acc, d, s, v, in_lo, in_hi, T, type);
+        for (size_t t = 0; t < (size_t)T; t++)
+            attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v, in_hi,
+                            rows->hi[i + t], 1, type);
+    } else {
+        for (size_t t = 0; t < (size_t)T; t++)
+            attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v,
+                            rows->lo[i + t], rows->hi[i + t], 1, type);
+    }
+}
+
+INLINE void attn_all_rows(const struct attn_rows *rows, const char *k,
+                          const char *v, size_t d, float *s, enum dtype type)
+{
+    size_t i = 0;
+
+    for (; rows->n - i >= MAX_T; i += MAX_T)
+        attn_rows_tile(rows, i, s, k, v, d, MAX_T, type);
+    for (; rows->n - i >= 4; i += 4)
+        attn_rows_tile(rows, i, s, k, v, d, 4, type);
+    for (; rows->n - i >= 2; i += 2)
+        attn_rows_tile(rows, i, s, k, v, d, 2, type);
+    for (; i < rows->n; i++)
+        attn_rows_tile(rows, i, s, k, v, d, 1, type);
+}
+
+static void k_attn_block_f32_avx512(const struct attn_rows *rows,
+                                    const void *k, const void *v,
+                                    size_t head_dim, float *scratch)
+{
+    attn_all_rows(rows, k, v, head_dim, scratch, DT_F32);
+}
+
+INLINE void attn_block_16(const struct attn_rows *rows, const void *k,
+                          const void *v, size_t d, float *scratch,
+                          enum dtype type)
+{
+    enum { FEW = 2 * MAX_T };
+    size_t n = KV_BLOCK * d;
+
+    /* widening once pays from the third use on */
+    if (rows->n <= FEW) {
+        attn_all_rows(rows, k, v, d, scratch, type);
+        return;
+    }
+    to_f32(scratch, k, n, type);
+    to_f32(scratch + n, v, n, type);
+    attn_all_rows(rows, (const char *)scratch, (const char *)(scratch + n), d,
+                  scratch + 2 * n, DT_F32);
+}
+
+static void k_attn_block_f16_avx512(const struct attn_rows *rows,
+                                    const void *k, const void *v,
+                                    size_t head_dim, float *scratch)
+{
+    attn_block_16(rows, k, v, head_dim, scratch, DT_F16);
+}
+
+static void k_attn_block_bf16_avx512(const struct attn_rows *rows,
+                                     const void *k, const void *v,
+                                     size_t head_dim, float *scratch)
+{
+    attn_block_16(rows, k, v, head_dim, scratch, DT_BF16);
+}
+
+/* ---- measuring ---------------------------------------------------------- */
+
+static unsigned long long k_read_sum_avx512(const void *p, size_t n)
+{
+    const char *c = p;
+    __m512i s[4];
+    uint64_t words[8], sum = 0;
+    size_t i = 0;
+
+    UNROLL
+    for (int j = 0; j < 4; j++)
+        s[j] = _mm512_setzero_si512();
+    for (; n - i >= 256; i += 256) {
+        UNROLL
+        for (int j = 0; j < 4; j++) {
+            _mm_prefetch(c + i + AHEAD + 64 * j, _MM_HINT_T0);
+            s[j] = _mm512_add_epi64(s[j], _mm512_loadu_si512(c + i + 64 * j));
+        }
+    }
+    for (; i < n; i += 64) {
+        __mmask64 m = n - i >= 64 ? ~(__mmask64)0
+                                  : ~(__mmask64)0 >> (64 - (n - i));
+
+        s[0] = _mm512_add_epi64(s[0], _mm512_maskz_loadu_epi8(m, c + i));
+    }
+    for (int j = 1; j < 4; j++)
+        s[0] = _mm512_add_epi64(s[0], s[j]);
+    _mm512_storeu_si512(words, s[0]);
+    for (int j = 0; j < 8; j++)
+        sum += words[j];
+    return sum;
+}
+
+static double k_peak_flops_avx512(size_t reps, float *sink)
+{
+    enum { CHAINS = 16, STEPS = 19531 }; /* 32 * CHAINS * STEPS is near 1e7 */
+    const __m512 mul = _mm512_set1_ps(0.999f), add = _mm512_set1_ps(0.001f);
+    __m512 a[CHAINS];
+
+    UNROLL
+    for (int i = 0; i < CHAINS; i++)
+        a[i] = _mm512_set1_ps((float)i);
+    for (size_t s = 0; s < reps * STEPS; s++) {
+        UNROLL
+        for (int i = 0; i < CHAINS; i++)
+            a[i] = _mm512_fmadd_ps(a[i], mul, add);
+    }
+    for (int i = 1; i < CHAINS; i++)
+        a[0] = _mm512_add_ps(a[0], a[i]);
+    *sink = sum_lanes(fold16(a[0]));
+    return 32.0 * CHAINS * STEPS * (double)reps;
+}
 
 void k_avx512_init(struct kernels *k)
 {
-    (void)k;
+    k->matmul[DT_F32] = k_matmul_f32_avx512;
+    k->matmul[DT_F16] = k_matmul_f16_avx512;
+    k->matmul[DT_BF16] = k_matmul_bf16_avx512;
+    k->to_f32[DT_F16] = k_to_f32_f16_avx512;
+    k->to_f32[DT_BF16] = k_to_f32_bf16_avx512;
+    k->from_f32[DT_F16] = k_from_f32_f16_avx512;
+    k->from_f32[DT_BF16] = k_from_f32_bf16_avx512;
+    k->rmsnorm = k_rmsnorm_avx512;
+    k->rope = k_rope_avx512;
+    k->swiglu = k_swiglu_avx512;
+    k->add = k_add_avx512;
+    k->scale = k_scale_avx512;
+    k->attn_block[DT_F32] = k_attn_block_f32_avx512;
+    k->attn_block[DT_F16] = k_attn_block_f16_avx512;
+    k->attn_block[DT_BF16] = k_attn_block_bf16_avx512;
+    k->max = k_max_avx512;
+    k->exp_sum = k_exp_sum_avx512;
+    k->sgemm_nt = k_sgemm_nt_avx512;
+    k->read_sum = k_read_sum_avx512;
+    k->peak_flops = k_peak_flops_avx512;
 }
