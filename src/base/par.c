@@ -7,12 +7,13 @@
 
 #include "base/clock.h"
 
-/* Spins before giving the processor away: long enough for any skew between
- * cores that both run, short beside a time slice. */
-enum { SPINS = 20000 };
+/* Spins before giving the processor away: longer than the skew between cores
+ * that both run (tens of microseconds), short beside the time slice for which
+ * another program may hold a core. */
+enum { SPINS = 2000 };
 
 struct par_team {
-    int n_threads;
+    atomic_int n_threads;
     _Alignas(64) atomic_int arrived;
     _Alignas(64) atomic_uint generation;
     _Alignas(64) atomic_size_t next;
@@ -44,19 +45,18 @@ int par_probe(int n_threads)
 
 void par_run(int n_threads, par_fn fn, void *ctx)
 {
-    struct par_team team = {.n_threads = n_threads};
+    struct par_team team = {.n_threads = 1};
     if (n_threads <= 1) {
-        team.n_threads = 1;
         fn(ctx, &team, 0, 1);
         return;
     }
 #pragma omp parallel num_threads(n_threads)
     {
-        /* OpenMP may give fewer threads than asked for; the team is what came.
-         * The implicit barrier of `single` publishes it. */
-#pragma omp single
-        team.n_threads = omp_get_num_threads();
-        fn(ctx, &team, omp_get_thread_num(), team.n_threads);
+        /* OpenMP may give fewer threads than asked for: the team is what came.
+         * Every thread stores the same number before its first barrier. */
+        int n = omp_get_num_threads();
+        atomic_store_explicit(&team.n_threads, n, memory_order_relaxed);
+        fn(ctx, &team, omp_get_thread_num(), n);
     }
 }
 
@@ -66,7 +66,8 @@ void par_barrier(struct par_team *team)
         atomic_load_explicit(&team->generation, memory_order_relaxed);
     int before =
         atomic_fetch_add_explicit(&team->arrived, 1, memory_order_acq_rel);
-    if (before == team->n_threads - 1) {
+    int n = atomic_load_explicit(&team->n_threads, memory_order_relaxed);
+    if (before == n - 1) {
         atomic_store_explicit(&team->arrived, 0, memory_order_relaxed);
         atomic_store_explicit(&team->next, 0, memory_order_relaxed);
         atomic_store_explicit(&team->generation, gen + 1,

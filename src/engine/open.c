@@ -272,7 +272,7 @@ static void fill_info(struct qwick_engine *eng)
     i->attention_bias = c->attention_bias;
     i->stop_ids = c->stop_ids;
     i->n_stop_ids = c->n_stop_ids;
-    i->gemm = m->exact ? "own" : "openblas";
+    i->gemm = m->exact || m->k->level >= ISA_AVX512 ? "own" : "openblas";
     i->weights_dtype = "none";
     if (!eng->weights)
         return;

@@ -34,6 +34,7 @@ struct sampler {
 static uint32_t order_key(float x)
 {
     uint32_t u;
+    x += 0.0f; /* both zeros are one value, so they share a bin */
     memcpy(&u, &x, sizeof u);
     return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
@@ -59,7 +60,7 @@ static int check(const struct qwick_sampling *o, struct qwick_err *e)
         {"top_k", o->top_k, 0, INT32_MAX},
         {"top_p", (double)o->top_p, 0, 1},
         {"min_p", (double)o->min_p, 0, 1},
-        {"repeat_penalty", (double)o->repeat_penalty, 1e-6, 1e6},
+        {"repeat_penalty", (double)o->repeat_penalty, (double)1e-6f, 1e6},
         {"presence_penalty", (double)o->presence_penalty, -1e6, 1e6},
         {"frequency_penalty", (double)o->frequency_penalty, -1e6, 1e6},
     };

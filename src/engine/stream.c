@@ -19,20 +19,27 @@ void stream_free(struct stream *s)
     buf_free(&s->thinking);
 }
 
-/* Earliest stop string in the held bytes; false when there is none. */
+/* Where the stop string begins that is complete first, so that the answer does
+ * not depend on how bytes fall into tokens; of two that end together, the
+ * longer. False when there is none in the held bytes. */
 static bool find_stop(const struct stream *s, size_t *at)
 {
-    bool found = false;
+    size_t first_end = 0;
     for (size_t i = 0; i < s->n_stop; i++) {
-        const char *p = s->held.len ? memmem(s->held.data, s->held.len,
-                                             s->stop[i], strlen(s->stop[i]))
-                                    : NULL;
-        if (p && (!found || (size_t)(p - s->held.data) < *at)) {
-            *at = (size_t)(p - s->held.data);
-            found = true;
+        size_t n = strlen(s->stop[i]);
+        const char *p =
+            s->held.len ? memmem(s->held.data, s->held.len, s->stop[i], n)
+                        : NULL;
+        if (!p)
+            continue;
+        size_t begin = (size_t)(p - s->held.data), end = begin + n;
+        if (!first_end || end < first_end ||
+            (end == first_end && begin < *at)) {
+            first_end = end;
+            *at = begin;
         }
     }
-    return found;
+    return first_end > 0;
 }
 
 /* Bytes at the end that may begin a stop string. */
@@ -52,36 +59,43 @@ static size_t stop_prefix(const struct stream *s)
     return longest;
 }
 
-/* Release the first n held bytes into the channel's buffer. */
-static int release(struct stream *s, size_t n)
+static void drop_held(struct stream *s, size_t n)
 {
-    const char *p = s->held.data;
-    size_t left = n;
-    while (s->trim && left > 0 && *p == '\n') {
-        p++;
-        left--;
-    }
-    struct buf *out = stream_buf(s, s->channel);
-    if (left > 0) {
-        s->trim = false;
-        size_t tail = 0; /* the thinking ends where its last line does */
-        while (s->channel == QWICK_THINKING && tail < left &&
-               p[left - 1 - tail] == '\n')
-            tail++;
-        if (tail < left) {
-            for (; s->newlines > 0; s->newlines--)
-                if (buf_putc(out, '\n'))
-                    return -1;
-            if (utf8_sanitize(out, p, left - tail))
-                return -1;
-        }
-        s->newlines += tail;
-        if (s->channel == QWICK_THINKING)
-            s->thought = true;
-    }
     s->held.len -= n;
     if (n > 0)
         memmove(s->held.data, s->held.data + n, s->held.len);
+}
+
+/* New lines at the start of a channel are no part of it, so that they must not
+ * complete a stop string either. */
+static void trim_held(struct stream *s)
+{
+    size_t n = 0;
+    while (n < s->held.len && s->held.data[n] == '\n')
+        n++;
+    s->trim = n == s->held.len;
+    drop_held(s, n);
+}
+
+/* Release the first n held bytes into the channel's buffer. */
+static int release(struct stream *s, size_t n)
+{
+    struct buf *out = stream_buf(s, s->channel);
+    size_t tail = 0; /* the thinking ends where its last line does */
+    while (s->channel == QWICK_THINKING && tail < n &&
+           s->held.data[n - 1 - tail] == '\n')
+        tail++;
+    if (tail < n) {
+        for (; s->newlines > 0; s->newlines--)
+            if (buf_putc(out, '\n'))
+                return -1;
+        if (utf8_sanitize(out, s->held.data, n - tail))
+            return -1;
+        if (s->channel == QWICK_THINKING)
+            s->thought = true;
+    }
+    s->newlines += tail;
+    drop_held(s, n);
     return 0;
 }
 
@@ -103,6 +117,8 @@ int stream_add(struct stream *s, const char *p, size_t n, bool last,
     *from = stream_buf(s, s->channel)->len;
     if (buf_append(&s->held, p, n))
         return -1;
+    if (s->trim)
+        trim_held(s);
     if (s->channel == QWICK_TEXT && s->n_stop > 0) {
         size_t at = 0;
         if (find_stop(s, &at)) {

@@ -31,8 +31,9 @@ int stream_switch(struct stream *s, enum qwick_channel to, size_t *from);
 
 /* Bytes of a token. last: nothing will follow on any channel, so hold nothing
  * back. *from: where the new bytes begin in the buffer of s->channel. *stopped:
- * a stop string was completed; what comes from it on is not released. Returns
- * 0, -1 out of memory. */
+ * a stop string was completed (of several the one that was first, whatever the
+ * cuts between tokens); what comes from it on is not released. Returns 0, -1
+ * out of memory. */
 int stream_add(struct stream *s, const char *p, size_t n, bool last,
                size_t *from, bool *stopped);
 

@@ -51,20 +51,18 @@ static void env_restore(struct saved_env *s)
     free(s->value);
 }
 
-static void *open_library(void)
+static void *open_library(enum isa level)
 {
     struct saved_env threads, core = {0};
     const char *user = getenv("OPENBLAS_CORETYPE");
     void *lib;
 
     /* 0.3.21 (Debian 12) takes CPUs that it does not know for their ancestors;
-     * on a Zen 5 its Haswell kernels run at half the speed of SkylakeX's. */
-    if (!user || !*user) {
-        if (cpu_has(ISA_AVX512))
-            env_set(&core, "OPENBLAS_CORETYPE", "SkylakeX");
-        else if (cpu_has(ISA_AVX2))
-            env_set(&core, "OPENBLAS_CORETYPE", "Haswell");
-    }
+     * on a Zen 5 its Haswell kernels run at half the speed of SkylakeX's. Below
+     * that level the choice keeps `--isa avx2` honest. */
+    if ((!user || !*user) && level != ISA_REF)
+        env_set(&core, "OPENBLAS_CORETYPE",
+                level >= ISA_AVX512 ? "SkylakeX" : "Haswell");
     /* else a library built for threads of its own starts them on load */
     env_set(&threads, "OPENBLAS_NUM_THREADS", "1");
     lib = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
@@ -82,9 +80,9 @@ static void find_symbol(void *fn, void *lib, const char *name)
     memcpy(fn, &p, sizeof p);
 }
 
-static void load_once(void)
+static void load_library(enum isa level)
 {
-    void *lib = open_library();
+    void *lib = open_library(level);
     set_threads_fn set_threads;
     sgemm_fn sgemm;
     int omp_threads = omp_get_max_threads();
@@ -102,11 +100,16 @@ static void load_once(void)
     blas_sgemm = sgemm;
 }
 
-bool gemm_blas_load(void)
+bool gemm_blas_load(enum isa level)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool tried;
 
-    pthread_once(&once, load_once);
+    pthread_mutex_lock(&lock);
+    if (!tried)
+        load_library(level);
+    tried = true;
+    pthread_mutex_unlock(&lock);
     return blas_sgemm != NULL;
 }
 

@@ -6,10 +6,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Load OpenBLAS once, with OPENBLAS_CORETYPE set for CPUs it does not know
- * unless the user set it. Returns whether it is there. Call it outside of any
- * parallel region. */
-bool gemm_blas_load(void);
+#include "base/cpu.h"
+
+/* Load OpenBLAS once, with OPENBLAS_CORETYPE set to what suits the level unless
+ * the user set it: 0.3.21 misdetects recent CPUs. Later calls do not change it.
+ * Returns whether it is there. Call it outside of any parallel region. */
+bool gemm_blas_load(enum isa level);
 
 /* C[m, n] = A[m, k] * B[n, k]^T, row-major, f32, single-threaded: callers
  * split the work themselves. Only after gemm_blas_load returned true. */

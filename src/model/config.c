@@ -11,6 +11,9 @@
  * and that a hostile file cannot ask for absurd tables. */
 enum { MAX_DIM = 1 << 24, MAX_LAYERS = 1 << 14, MAX_VOCAB = 1 << 28 };
 
+/* Still a normal float32. A row of zeros has no norm without it. */
+#define MIN_EPS 1e-30
+
 /* An object of a file, for messages. */
 struct section {
     const struct json_value *v;
@@ -198,6 +201,38 @@ static int read_rope_type(struct config *c, const struct section *s,
     return bad(s, key, "default, linear or yarn (what is supported)", e);
 }
 
+/* rope_theta: wherever it stands, and the same everywhere. */
+static int read_theta(struct config *c, const struct section *const *places,
+                      size_t n, struct qwick_err *e)
+{
+    const struct section *from = NULL;
+    for (size_t i = 0; i < n; i++) {
+        double theta;
+        if (absent(places[i], "rope_theta"))
+            continue;
+        if (get_double(places[i], "rope_theta", 1, 1e12, &theta, e))
+            return -1;
+        if (from && theta != c->rope_theta)
+            return err_set(e, QWICK_ERR_MODEL,
+                           "%s: %srope_theta: is %g, but %srope_theta is %g",
+                           from->path, from->in, c->rope_theta,
+                           places[i]->in, theta);
+        from = places[i];
+        c->rope_theta = theta;
+    }
+    return from ? 0 : bad(places[0], "rope_theta", "a number", e);
+}
+
+static bool same_rope(const struct config *a, const struct config *b)
+{
+    return a->rope == b->rope && a->rope_factor == b->rope_factor &&
+           a->rope_beta_fast == b->rope_beta_fast &&
+           a->rope_beta_slow == b->rope_beta_slow &&
+           a->rope_attention == b->rope_attention &&
+           a->rope_original == b->rope_original &&
+           a->rope_truncate == b->rope_truncate;
+}
+
 static int read_rope(struct config *c, const struct section *s,
                      struct qwick_err *e)
 {
@@ -210,28 +245,26 @@ static int read_rope(struct config *c, const struct section *s,
         return bad(s, "rope_parameters", "an object", e);
     if (has4 && v4.v->type != JSON_OBJECT)
         return bad(s, "rope_scaling", "an object or null", e);
-
-    bool theta5 = has5 && !absent(&v5, "rope_theta");
-    if (theta5 &&
-        get_double(&v5, "rope_theta", 1, 1e12, &c->rope_theta, e))
+    const struct section *const places[] = {s, &v5, &v4};
+    if (read_theta(c, places, 3, e))
         return -1;
-    if (!theta5 || !absent(s, "rope_theta")) {
-        double theta;
-        if (get_double(s, "rope_theta", 1, 1e12, &theta, e))
-            return -1;
-        if (theta5 && theta != c->rope_theta)
-            return err_set(e, QWICK_ERR_MODEL,
-                           "%s: rope_theta: is %g, but "
-                           "rope_parameters.rope_theta is %g",
-                           s->path, theta, c->rope_theta);
-        c->rope_theta = theta;
-    }
     c->rope = ROPE_DEFAULT;
     c->rope_attention = 1;
-    if (has5 && !(absent(&v5, "rope_type") && absent(&v5, "type")))
-        return read_rope_type(c, &v5, e);
-    if (has4)
-        return read_rope_type(c, &v4, e);
+    bool typed5 = has5 && !(absent(&v5, "rope_type") && absent(&v5, "type"));
+    if (typed5 && read_rope_type(c, &v5, e))
+        return -1;
+    if (!has4)
+        return 0;
+    /* Readers differ in which of the two wins, so they have to agree. */
+    struct config other = *c;
+    if (read_rope_type(&other, &v4, e))
+        return -1;
+    if (typed5 && !same_rope(c, &other))
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: rope_scaling: asks for another rope than "
+                       "rope_parameters",
+                       s->path);
+    *c = other;
     return 0;
 }
 
@@ -329,7 +362,7 @@ static int read_config(struct config *c, const struct section *s,
         get_size(s, "num_key_value_heads", MAX_DIM, &c->n_kv_heads, e) ||
         get_size(s, "head_dim", MAX_DIM, &c->head_dim, e) ||
         get_size(s, "max_position_embeddings", INT32_MAX, &c->n_ctx_max, e) ||
-        get_double(s, "rms_norm_eps", 0, 1, &c->rms_eps, e) ||
+        get_double(s, "rms_norm_eps", MIN_EPS, 1, &c->rms_eps, e) ||
         get_bool(s, "tie_word_embeddings", &c->tied_head, e) ||
         opt_bool(s, "attention_bias", false, &c->attention_bias, e))
         return -1;

@@ -33,12 +33,14 @@ struct model {
     int n_threads;
     bool exact;                /* one order of sums: no BLAS */
     size_t chunk;              /* tokens a pass */
-    double blas_min_flops;     /* see model_wants_blas; set by model_open */
+    size_t gemm_min_tokens;    /* these two: see model_gemm; model_open sets */
+    double blas_min_flops;     /* them, tests lower them */
     void *preloaded;           /* copy of the matrices, or NULL */
     size_t preloaded_bytes;
 };
 
-/* Bind the weights of a checkpoint of a supported model_type. set stays owned
+/* Bind the weights of a checkpoint of a supported model_type. config, k,
+ * n_threads, exact and chunk have been set. set stays owned
  * by the caller and must outlive the model. */
 int model_open(struct model *m, const struct checkpoint *ck,
                const struct st_set *set, struct qwick_err *e);
@@ -70,9 +72,16 @@ void model_forward(const struct model *m, struct scratch *s,
  * threads, and use them there. */
 int model_preload(struct model *m, struct qwick_err *e);
 
-/* Whether a pass of n tokens calls BLAS: enough arithmetic to pay for loading
- * it, and no --exact. Depends on shapes alone. */
-bool model_wants_blas(const struct model *m, size_t n);
+/* C[m, n] = A[m, k] * B[n, k]^T on one thread, as k->sgemm_nt. */
+typedef void (*gemm_fn)(float *c, size_t ldc, const float *a, size_t lda,
+                        const float *b, size_t ldb, size_t m, size_t n,
+                        size_t k);
+
+/* What multiplies in a pass of n tokens, a function of shapes and level alone:
+ * NULL: the skinny kernels, which keep one order of sums; our own sgemm where
+ * it was measured to be the faster one (AVX-512); OpenBLAS elsewhere, once there
+ * is enough arithmetic to pay for loading it. */
+gemm_fn model_gemm(const struct model *m, size_t n);
 
 /* Floating-point operations of a pass over n tokens after pos others with the
  * last token's logits: what model_forward really does, so the last layer counts

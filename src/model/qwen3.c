@@ -16,10 +16,12 @@
 #include "model/model.h"
 #include "model/scratch.h"
 
-/* Passes of fewer tokens compute faster with the skinny kernels than with a
- * converted panel for each few rows; passes of fewer operations end before
- * OpenBLAS is loaded. */
-#define BLAS_MIN_TOKENS 24
+/* Passes of fewer tokens compute faster with the skinny kernels, which widen
+ * weights in registers, than by way of f32 panels: measured crossovers of our
+ * own sgemm and of OpenBLAS. Passes of fewer operations end before OpenBLAS is
+ * loaded. */
+#define OWN_MIN_TOKENS 192
+#define BLAS_MIN_TOKENS 32
 #define BLAS_MIN_FLOPS 8e9
 
 /* ---- weights ---- */
@@ -75,6 +77,8 @@ int model_open(struct model *m, const struct checkpoint *ck,
                const struct st_set *set, struct qwick_err *e)
 {
     struct config *c = &m->config;
+    m->gemm_min_tokens =
+        m->k->level >= ISA_AVX512 ? OWN_MIN_TOKENS : BLAS_MIN_TOKENS;
     m->blas_min_flops = BLAS_MIN_FLOPS;
     if (weights_open(&m->weights, set, checkpoint_dir(ck), e))
         return -1;
@@ -210,10 +214,18 @@ size_t model_decode_bytes(const struct model *m)
     return n;
 }
 
-bool model_wants_blas(const struct model *m, size_t n)
+gemm_fn model_gemm(const struct model *m, size_t n)
 {
-    return !m->exact && n >= BLAS_MIN_TOKENS &&
-           2.0 * (double)n * (double)m->weights.n_params >= m->blas_min_flops;
+    bool own = m->k->level >= ISA_AVX512;
+    if (m->exact || n < m->gemm_min_tokens)
+        return NULL;
+    if (own)
+        return m->k->sgemm_nt;
+    if (2.0 * (double)n * (double)m->weights.n_params < m->blas_min_flops)
+        return NULL;
+    if (gemm_blas_load(m->k->level))
+        return gemm_blas_nt;
+    return m->k->level == ISA_REF ? NULL : m->k->sgemm_nt;
 }
 
 double model_flops(const struct model *m, size_t pos, size_t n)
@@ -248,7 +260,7 @@ struct pass {
     size_t pos; /* of the first one */
     enum logits_want want;
     float *logits;
-    bool blas; /* OpenBLAS is loaded and worth it */
+    gemm_fn gemm; /* NULL: skinny kernels, as for the last token alone */
 };
 
 /* One thread's view of it. */
@@ -273,17 +285,17 @@ static void multiply(const struct worker *w, const struct product *p,
 {
     const struct matrix *a = p->w;
     size_t ldo = a->rows;
-    bool blas = w->p->blas && n >= BLAS_MIN_TOKENS;
-    if (!blas && begin < end)
+    gemm_fn gemm = n > 1 ? w->p->gemm : NULL;
+    if (!gemm && begin < end)
         w->k->matmul[a->dtype](p->out + begin, ldo, matrix_row(a, begin),
                                a->cols, x, a->cols, end - begin, a->cols, n);
     size_t step = scratch_panel_rows(a->cols);
-    for (size_t r = begin; blas && r < end; r += step) {
+    for (size_t r = begin; gemm && r < end; r += step) {
         size_t rows = end - r < step ? end - r : step;
         w->k->to_f32[a->dtype](w->own->panel, matrix_row(a, r),
                                rows * a->cols);
-        gemm_blas_nt(p->out + r, ldo, x, a->cols, w->own->panel, a->cols, n,
-                     rows, a->cols);
+        gemm(p->out + r, ldo, x, a->cols, w->own->panel, a->cols, n, rows,
+             a->cols);
     }
     if (p->bias)
         for (size_t t = 0; t < n; t++)
@@ -293,8 +305,7 @@ static void multiply(const struct worker *w, const struct product *p,
 /* Unit in which rows are split. */
 static size_t row_unit(const struct worker *w, size_t n_cols, size_t n)
 {
-    return w->p->blas && n >= BLAS_MIN_TOKENS ? scratch_panel_rows(n_cols)
-                                                 : 8;
+    return w->p->gemm && n > 1 ? scratch_panel_rows(n_cols) : 8;
 }
 
 /* Several products of the same x as if their rows were one matrix's. */
@@ -543,9 +554,7 @@ void model_forward(const struct model *m, struct scratch *s,
                    struct kv_cache *kv, const int32_t *tokens, size_t n,
                    enum logits_want want, float *logits)
 {
-    struct pass p = {m, s, kv, n, kv->n, want, logits, false};
-    if (model_wants_blas(m, n))
-        p.blas = gemm_blas_load();
+    struct pass p = {m, s, kv, n, kv->n, want, logits, model_gemm(m, n)};
     size_t d = m->config.d_model, half = m->config.head_dim / 2;
     float scale = (float)m->config.rope_attention;
     for (size_t t = 0; t < n; t++) {

@@ -1228,7 +1228,7 @@ static void check_blas(void **state)
     const char *before = getenv("OPENBLAS_CORETYPE");
 
     (void)state;
-    if (!gemm_blas_load()) {
+    if (!gemm_blas_load(cpu_best())) {
         printf("    SKIP: libopenblas.so.0 is not here\n");
         skip();
     }
@@ -1349,7 +1349,7 @@ static void bench_sgemm(const struct kernels *k, enum dtype type)
 static void bench_blas(const struct kernels *k, enum dtype type)
 {
     (void)type;
-    if (gemm_blas_load())
+    if (gemm_blas_load(cpu_best()))
         bench_sgemm_with(k, true);
 }
 
