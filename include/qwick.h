@@ -131,8 +131,9 @@ int qwick_tokenize(const struct qwick_engine *eng, const char *text,
                    struct qwick_err *e);
 
 /* Ids to exact bytes (NUL-terminated for convenience; *n_bytes excludes it).
- * skip_special leaves out added tokens flagged special. An id that the
- * tokenizer does not have is QWICK_ERR_USAGE. */
+ * skip_special leaves out added tokens flagged special. Ids of the model that
+ * the tokenizer lacks (rows that pad the vocabulary) have no bytes; an id beyond
+ * both is QWICK_ERR_USAGE. */
 int qwick_detokenize(const struct qwick_engine *eng, const int32_t *ids,
                      size_t n_ids, bool skip_special, char **text,
                      size_t *n_bytes, struct qwick_err *e);

@@ -31,17 +31,21 @@ int qwick_detokenize(const struct qwick_engine *eng, const int32_t *ids,
     if (engine_need_tokenizer(eng, e))
         return -1;
     struct buf out = {0};
+    size_t end = eng->model.config.vocab_size;
+    if (end < bpe_size(eng->bpe))
+        end = bpe_size(eng->bpe);
     for (size_t i = 0; i < n_ids; i++) {
         size_t n;
-        if (!bpe_has(eng->bpe, ids[i])) {
+        if (ids[i] < 0 || (size_t)ids[i] >= end) {
             buf_free(&out);
             return err_set(e, QWICK_ERR_USAGE,
-                           "token id %d: the tokenizer has ids from 0 to %zu",
-                           ids[i], bpe_size(eng->bpe) - 1);
+                           "token id %d: is out of range, ids go from 0 to %zu",
+                           ids[i], end - 1);
         }
-        const char *p = bpe_token(eng->bpe, ids[i], &n);
-        if (skip_special && bpe_is_special(eng->bpe, ids[i]))
+        if (!bpe_has(eng->bpe, ids[i]) ||
+            (skip_special && bpe_is_special(eng->bpe, ids[i])))
             continue;
+        const char *p = bpe_token(eng->bpe, ids[i], &n);
         if (buf_append(&out, p, n))
             goto oom;
     }

@@ -24,8 +24,11 @@ const char *bpe_token(const struct bpe *b, int32_t id, size_t *n)
     *n = 0;
     if (!flags_of(b, id))
         return NULL;
-    *n = b->tok[id].len;
-    return b->arena + b->tok[id].off;
+    struct bpe_tok *t = &b->tok[id];
+    if (t->flags & BPE_SPELLED)
+        alphabet_bytes(&b->alphabet, b->arena, t);
+    *n = t->len;
+    return b->arena + t->off;
 }
 
 bool bpe_has(const struct bpe *b, int32_t id)
@@ -185,8 +188,8 @@ static void heap_push(uint64_t *h, size_t *n, uint64_t v)
 static void rate(const struct bpe *b, struct symbol *s, uint32_t i,
                  uint32_t end, uint64_t *heap, size_t *n_heap)
 {
-    s[i].rank = s[i].next < end ? bpe_rank(b, s[i].id, s[s[i].next].id)
-                                : BPE_NO_RANK;
+    s[i].rank =
+        s[i].next < end ? bpe_rank(b, s[i].id, s[s[i].next].id) : BPE_NO_RANK;
     if (s[i].rank != BPE_NO_RANK)
         heap_push(heap, n_heap, (uint64_t)s[i].rank << 32 | i);
 }
@@ -216,10 +219,11 @@ static int merge_long(struct encoder *c, const char *p, size_t n)
     uint32_t end = (uint32_t)n;
     size_t n_heap = 0, left = n;
     for (uint32_t i = 0; i < end; i++)
-        s[i] = (struct symbol){b->byte_id[(unsigned char)p[i]], 0, i - 1, i + 1};
+        s[i] =
+            (struct symbol){b->byte_id[(unsigned char)p[i]], 0, i - 1, i + 1};
     for (uint32_t i = 0; i < end; i++) {
-        s[i].rank = i + 1 < end ? bpe_rank(b, s[i].id, s[i + 1].id)
-                                : BPE_NO_RANK;
+        s[i].rank =
+            i + 1 < end ? bpe_rank(b, s[i].id, s[i + 1].id) : BPE_NO_RANK;
         if (s[i].rank != BPE_NO_RANK)
             heap[n_heap++] = (uint64_t)s[i].rank << 32 | i;
     }
@@ -298,7 +302,7 @@ static int merge_unseen(struct encoder *c, const char *p, size_t n)
 }
 
 #define WORD_BYTES sizeof((struct bpe_word *)0)->bytes
-#define WORD_IDS (sizeof((struct bpe_word *)0)->ids / sizeof(int32_t))
+#define WORD_IDS   (sizeof((struct bpe_word *)0)->ids / sizeof(int32_t))
 
 /* One part of the split: from the cache, or merged and put there. */
 static int encode_word(struct encoder *c, const char *p, size_t n, size_t room)
@@ -317,8 +321,7 @@ static int encode_word(struct encoder *c, const char *p, size_t n, size_t room)
         memset(copy, 0, sizeof copy);
         p = memcpy(copy, p, n);
     }
-    struct bpe_word *w =
-        &b->cache[bpe_hash(b->seed, p, n) % BPE_CACHE_WORDS];
+    struct bpe_word *w = &b->cache[bpe_hash(b->seed, p, n) % BPE_CACHE_WORDS];
     if (w->len == n && bpe_same(w->bytes, p, n)) {
         if (need(c, WORD_IDS) < 0)
             return -1;
@@ -410,8 +413,8 @@ int bpe_encode_spans(const struct bpe *b, const char *text, size_t n,
                      const struct bpe_span *spans, size_t n_spans,
                      int32_t **ids, size_t *n_ids, struct qwick_err *e)
 {
-    struct encoder c = {.b = b, .e = e, .ids = *ids, .n = *n_ids,
-                        .cap = *n_ids};
+    struct encoder c = {
+        .b = b, .e = e, .ids = *ids, .n = *n_ids, .cap = *n_ids};
     int rc = encode_all(&c, text, n, spans, n_spans);
     buf_free(&c.nfc);
     free(c.symbols);

@@ -1,11 +1,12 @@
 /* Byte-level BPE as Hugging Face's `tokenizers` does it, read from
  * tokenizer.json alone.
  *
- * Text is cut at added tokens, each remaining piece is NFC-normalised, split by
- * the GPT-2 style pattern of Qwen2/Qwen3, and each part merged by rank (Sennrich
- * et al. 2016). What a tokenizer.json asks for beyond that is refused by name:
- * other model types, normalizers, pre-tokenizers, patterns or decoders, dropout,
- * byte_fallback, unk_token, prefixes and suffixes. */
+ * Text is cut at added tokens, each remaining piece is NFC-normalised, split
+ * by the GPT-2 style pattern of Qwen2/Qwen3, and each part merged by rank
+ * (Sennrich et al. 2016). What a tokenizer.json asks for beyond that is refused
+ * by name: other model types, normalizers, pre-tokenizers, patterns or
+ * decoders, dropout, byte_fallback, unk_token, prefixes and suffixes, added
+ * tokens that are normalized, strip spaces or match single words only. */
 #ifndef TEXT_BPE_H
 #define TEXT_BPE_H
 
@@ -15,6 +16,8 @@
 
 #include "base/err.h"
 
+/* Not for use by two threads at a time: encoding keeps a cache of words, and
+ * bpe_token turns spellings into bytes when first asked. */
 struct bpe;
 
 /* text: the whole file; name for messages. Keeps no reference to text. */

@@ -14,7 +14,7 @@
 /* Three ids fit a word. Ten times what vocabularies have, and a bound on the
  * memory that a hostile file can ask for. */
 #define BPE_ID_BITS 21
-#define BPE_MAX_ID ((1 << BPE_ID_BITS) - 1)
+#define BPE_MAX_ID  ((1 << BPE_ID_BITS) - 1)
 /* Longest token in bytes; the longest of Qwen3 has 128. */
 #define BPE_MAX_TOKEN 65535u
 
@@ -24,10 +24,13 @@ enum {
     BPE_ADDED = 4,   /* of added_tokens; may be of the model's too */
     BPE_SPECIAL = 8, /* added and flagged special */
     BPE_RAW = 16,    /* has characters that stand for no byte */
+    BPE_SPELLED = 32 /* not yet turned into bytes */
 };
 
-/* A token's bytes are arena[off, off + len). While loading they are as spelled
- * in the file, bytes written as characters. */
+/* A token's bytes are arena[off, off + len). At first they are as spelled in
+ * the file, bytes written as characters; turning them all into bytes takes
+ * longer than most processes look at them, so that it is done when a token is
+ * first asked for. */
 struct bpe_tok {
     uint32_t off;
     uint16_t len;
@@ -36,6 +39,23 @@ struct bpe_tok {
 
 /* Bytes that may be read behind any string of an arena. */
 #define BPE_PAD 8
+
+/* ---- bytes written as characters (GPT-2) ----
+ *
+ * Bytes that are printable in Latin-1 stand for themselves; the other 68, in
+ * order, are the characters from U+0100 on. */
+#define ALPHABET_CHARS 0x180
+struct alphabet {
+    uint16_t char_of[256];
+    int16_t byte_of[ALPHABET_CHARS]; /* -1: stands for no byte */
+};
+
+void alphabet_fill(struct alphabet *a);
+
+/* Turn a token's spelling into its bytes, in place, and take BPE_SPELLED away.
+ * One with a character that stands for no byte is kept as spelled (the
+ * reference decodes it so) and gets BPE_RAW. */
+void alphabet_bytes(const struct alphabet *a, char *arena, struct bpe_tok *t);
 
 /* ---- hash tables ----
  *
@@ -118,6 +138,7 @@ struct bpe {
     char *arena;
     struct bpe_tok *tok; /* [size] */
     size_t size;
+    struct alphabet alphabet;
     uint32_t byte_id[256]; /* id of the token that is this one byte */
 
     uint64_t *merges; /* [n_merges] by rank: left, right, what they make */
@@ -135,7 +156,7 @@ struct bpe {
         const char *content; /* in arena */
         size_t len;          /* not 0 */
         uint32_t id;
-    } *added;
+    } * added;
     size_t n_added;
     size_t added_at[257];
 

@@ -5,8 +5,8 @@
 #include <stddef.h>
 
 /* What tokenizer.json must say for split_next to be right. */
-#define SPLIT_PATTERN                                                          \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"        \
+#define SPLIT_PATTERN                                                   \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" \
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 /* Length of the pattern's first match in p[0..n), n >= 1. It always starts at

@@ -10,7 +10,7 @@
 /* ---- the table ---- */
 
 #define N_CODE_POINTS 0x110000u
-#define BLOCK 128u
+#define BLOCK         128u
 
 /* An entry: the class, whether the character is inert (see below), and a bit
  * that tells a filled entry from an untouched one. Threads may fill a block at
@@ -47,13 +47,15 @@ static enum uclass class_of(uint32_t cp)
     }
 }
 
-/* Whether cp may change, or join what stands before it, in composition. What
- * composes with a character before it is a mark, a Hangul vowel or trailing
- * jamo, or a Kirat Rai vowel (Unicode 16); marks that never do are included,
- * which costs a little time only. */
+/* Whether cp may compose with, or change places with, what stands before it.
+ * That is a mark, a Hangul vowel or trailing consonant, or a Kirat Rai vowel
+ * (Unicode 16); marks that never do are included, which costs a little time
+ * only. U+11A7, next to the trailing consonants, must not be: utf8proc takes it
+ * for one and would drop it. */
 static bool may_join(uint32_t cp)
 {
-    if ((cp >= 0x1160 && cp <= 0x11FF) || (cp >= 0x16D63 && cp <= 0x16D6A))
+    if ((cp >= 0x1161 && cp <= 0x1175) || (cp >= 0x11A8 && cp <= 0x11C2) ||
+        (cp >= 0x16D63 && cp <= 0x16D6A))
         return true;
     const utf8proc_property_t *p = utf8proc_get_property((utf8proc_int32_t)cp);
     return p->combining_class != 0 || p->category == UTF8PROC_CATEGORY_MN ||
@@ -70,8 +72,8 @@ static bool is_inert(uint32_t cp)
     if (may_join(cp))
         return false;
     utf8proc_int32_t d[MAX_DECOMP];
-    utf8proc_ssize_t n = utf8proc_decompose_char(
-        (utf8proc_int32_t)cp, d, MAX_DECOMP, NFC_OPTIONS, NULL);
+    utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)cp, d,
+                                                 MAX_DECOMP, NFC_OPTIONS, NULL);
     if (n == 1 && d[0] == (utf8proc_int32_t)cp)
         return true;
     if (n < 1 || n > MAX_DECOMP || may_join((uint32_t)d[0]))

@@ -1,0 +1,166 @@
+/* added_tokens: checked against the vocabulary, given rows, sorted. */
+#include "text/bpe_load.h"
+
+#include <stdlib.h>
+
+static int added_flags(const struct bpe_load *l, const struct json_value *v,
+                       size_t i, const struct json_value *content)
+{
+    static const char *const off[] = {"single_word", "lstrip", "rstrip",
+                                      "normalized"};
+    for (size_t k = 0; k < sizeof off / sizeof *off; k++) {
+        const struct json_value *x = json_get(v, off[k]);
+        if (!bpe_is_bool(x, false))
+            return err_set(l->e, QWICK_ERR_MODEL,
+                           "%s: added_tokens: item %zu, \"%.*s\": %s is %s "
+                           "(supported: false)",
+                           l->name, i, SHOW(content->str, content->len), off[k],
+                           !x                      ? "missing"
+                           : json_is(x, JSON_BOOL) ? "true"
+                                                   : "no boolean");
+    }
+    if (!json_is(json_get(v, "special"), JSON_BOOL))
+        return err_set(l->e, QWICK_ERR_MODEL,
+                       "%s: added_tokens: item %zu, \"%.*s\": special is no "
+                       "boolean",
+                       l->name, i, SHOW(content->str, content->len));
+    return 0;
+}
+
+static int compare_added(const void *x, const void *y)
+{
+    const struct bpe_added *a = x, *b = y;
+    int c = memcmp(a->content, b->content, a->len < b->len ? a->len : b->len);
+    return c ? c : (a->len > b->len) - (a->len < b->len);
+}
+
+/* One item: check, and note content (from the tree) and id. */
+static int read_added(const struct bpe_load *l, const struct json_value *v,
+                      size_t i, struct bpe_added *out)
+{
+    const struct json_value *content = json_get(v, "content");
+    if (!json_is(content, JSON_STRING) || content->len == 0)
+        return err_set(l->e, QWICK_ERR_MODEL,
+                       "%s: added_tokens: item %zu: content is no string or "
+                       "empty",
+                       l->name, i);
+    const struct json_value *id = json_get(v, "id");
+    const char *id_text = json_is(id, JSON_NUMBER) ? id->str : "missing";
+    int64_t value;
+    if (json_int(id, 0, BPE_MAX_ID, &value) < 0)
+        return err_set(l->e, QWICK_ERR_MODEL,
+                       "%s: added_tokens: item %zu, \"%.*s\": id %.*s is no "
+                       "integer from 0 to %d",
+                       l->name, i, SHOW(content->str, content->len),
+                       SHOW(id_text, strlen(id_text)), BPE_MAX_ID);
+    if (content->len > BPE_MAX_TOKEN)
+        return err_set(l->e, QWICK_ERR_MODEL,
+                       "%s: added_tokens: content too long", l->name);
+    out->content = content->str;
+    out->len = content->len;
+    out->id = (uint32_t)value;
+    return added_flags(l, v, i, content);
+}
+
+static int same_id(const struct bpe_load *l, uint32_t id, const char *s,
+                   size_t n, const char *t, size_t m)
+{
+    return err_set(l->e, QWICK_ERR_MODEL,
+                   "%s: added_tokens: id %u is shared by \"%.*s\" and "
+                   "\"%.*s\"",
+                   l->name, (unsigned)id, SHOW(s, n), SHOW(t, m));
+}
+
+/* Give the added token its row. Spellings of the model are not yet bytes. */
+static int place_added(struct bpe_load *l, const struct bpe_added *a,
+                       bool special)
+{
+    struct bpe *b = l->b;
+    struct bpe_tok *t = &b->tok[a->id];
+    int32_t known =
+        bpe_find(b, &l->table, bpe_hash(b->seed, a->content, a->len),
+                 a->content, a->len);
+    if (known >= 0 && (uint32_t)known != a->id)
+        return err_set(l->e, QWICK_ERR_MODEL,
+                       "%s: added_tokens: \"%.*s\" has id %u, but %d in "
+                       "model.vocab",
+                       l->name, SHOW(a->content, a->len), (unsigned)a->id,
+                       (int)known);
+    if (t->flags && known < 0)
+        return same_id(l, a->id, b->arena + t->off, t->len, a->content, a->len);
+    if (t->flags & BPE_ADDED)
+        return err_set(l->e, QWICK_ERR_MODEL,
+                       "%s: added_tokens: \"%.*s\" is there twice", l->name,
+                       SHOW(a->content, a->len));
+    unsigned flags = t->flags | BPE_HAS | BPE_ADDED;
+    t->flags = (uint8_t)(special ? flags | BPE_SPECIAL : flags);
+    return 0;
+}
+
+/* The arena gets each content twice: as text is searched for it, and as the
+ * spelling that becomes the token's bytes. */
+int bpe_add_tokens(struct bpe_load *l, const struct json_value *list)
+{
+    struct bpe *b = l->b;
+    if (!bpe_is_null(list) && !json_is(list, JSON_ARRAY))
+        return err_set(l->e, QWICK_ERR_MODEL, "%s: added_tokens: not an array",
+                       l->name);
+    size_t n = bpe_is_null(list) ? 0 : list->len;
+    size_t len = l->vocab.len, size = b->size;
+    b->added = calloc(n + 1, sizeof *b->added);
+    if (!b->added)
+        return err_oom(l->e, n * sizeof *b->added);
+    for (size_t i = 0; i < n; i++) {
+        struct bpe_added *a = &b->added[i];
+        if (read_added(l, &list->items[i], i, a) < 0)
+            return -1;
+        len += 2 * a->len;
+        if (a->id >= size)
+            size = (size_t)a->id + 1;
+    }
+    if (len + BPE_PAD > UINT32_MAX)
+        return err_set(l->e, QWICK_ERR_MODEL, "%s: added_tokens: too long",
+                       l->name);
+    char *arena = realloc(l->vocab.p, len + BPE_PAD);
+    if (!arena)
+        return err_oom(l->e, len);
+    b->arena = l->vocab.p = arena;
+    memset(arena + l->vocab.len, 0, len + BPE_PAD - l->vocab.len);
+    struct bpe_tok *tok = realloc(b->tok, (size + 1) * sizeof *tok);
+    if (!tok)
+        return err_oom(l->e, size * sizeof *tok);
+    memset(tok + b->size, 0, (size + 1 - b->size) * sizeof *tok);
+    b->tok = tok;
+    b->size = size;
+    for (size_t i = 0; i < n; i++) {
+        struct bpe_added *a = &b->added[i];
+        char *s = arena + l->vocab.len;
+        memcpy(s, a->content, a->len);
+        memcpy(s + a->len, a->content, a->len);
+        a->content = s;
+        l->vocab.len += 2 * a->len;
+        if (place_added(l, a, json_get(&list->items[i], "special")->boolean) <
+            0)
+            return -1;
+        struct bpe_tok *t = &tok[a->id];
+        if (!(t->flags & BPE_MODEL)) {
+            t->off = (uint32_t)(s + a->len - arena);
+            t->len = (uint16_t)a->len;
+            t->flags |= BPE_SPELLED;
+        }
+    }
+    qsort(b->added, n, sizeof *b->added, compare_added);
+    b->n_added = n;
+    size_t k = 0;
+    for (size_t c = 0; c < 257; c++) {
+        while (k < n && (unsigned char)b->added[k].content[0] < c)
+            k++;
+        b->added_at[c] = k;
+    }
+    for (size_t i = 1; i < n; i++)
+        if (compare_added(&b->added[i - 1], &b->added[i]) == 0)
+            return err_set(l->e, QWICK_ERR_MODEL,
+                           "%s: added_tokens: \"%.*s\" is there twice", l->name,
+                           SHOW(b->added[i].content, b->added[i].len));
+    return 0;
+}

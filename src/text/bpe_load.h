@@ -1,0 +1,126 @@
+/* Reading tokenizer.json: what bpe_load.c, bpe_resolve.c, bpe_check.c and
+ * bpe_added.c share. */
+#ifndef TEXT_BPE_LOAD_H
+#define TEXT_BPE_LOAD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/utf8.h"
+#include "file/json.h"
+#include "text/bpe_int.h"
+
+/* Never moves while two threads use it: made as large as it can become; pages
+ * that stay untouched cost nothing. */
+struct arena {
+    char *p;
+    size_t len, cap;
+};
+
+/* A record in the arena of merges: the lengths of both parts, 2 bytes each,
+ * then both, so that the merged token's spelling stands there in one piece. */
+#define HEAD 4
+/* Records are handed over when there are this many bytes of them. */
+#define CHUNK 16384
+
+enum mode { REST, VOCAB, MERGES, PAIR };
+
+struct bpe_load {
+    const char *name;
+    struct bpe *b;
+    struct qwick_err *e; /* of the parsing thread */
+
+    struct buf rest;
+    bool comma; /* rest needs a comma before the next value or key */
+    size_t depth;
+    bool in_model;
+    enum mode next; /* what the last key announced, REST: nothing */
+    enum mode mode;
+
+    struct arena vocab; /* spellings one after another */
+    struct arena merges;
+    bool has_vocab, has_merges;
+    bool vocab_done;
+    size_t n_vocab;
+    size_t n_tok; /* rows of b->tok that are zeroed or in use */
+    size_t tok_cap;
+    uint32_t max_id;
+    size_t key_len; /* of the key whose id is awaited, at vocab.len */
+    bool key_open;
+    size_t n_parts;  /* of the open pair */
+    size_t n_merges; /* so far, for messages */
+
+    bool threaded;
+    pthread_t thread;
+    size_t mark; /* what is published next */
+
+    /* The parser writes what is above all the time; what follows is apart from
+     * it, so that the threads do not fight for cache lines. */
+
+    /* Between the threads. */
+    _Alignas(64) size_t published; /* bytes of merges ready for resolving */
+    int ended;                     /* 1: all is published; -1: parsing failed */
+
+    /* Of resolving. */
+    _Alignas(64) const char *records; /* merges.p */
+    struct bpe_table table;           /* spelling to id */
+    size_t merges_cap;
+    uint32_t expect; /* the id that the next merge probably makes */
+    int rc;
+    struct qwick_err resolve_err;
+};
+
+static inline size_t bpe_get16(const char *p)
+{
+    uint16_t w;
+    memcpy(&w, p, 2);
+    return w;
+}
+
+/* Strings in messages are cut, between characters. SHOW(s, n) are the two
+ * arguments of "%.*s". */
+#define SHOW_MAX 80
+static inline int bpe_shown(const char *s, size_t n)
+{
+    return (int)(n > SHOW_MAX ? utf8_complete(s, SHOW_MAX) : n);
+}
+#define SHOW(s, n) bpe_shown((s), (n)), (s)
+
+/* Absent counts as null. */
+static inline bool bpe_is_null(const struct json_value *v)
+{
+    return !v || json_is(v, JSON_NULL);
+}
+
+static inline bool bpe_is_bool(const struct json_value *v, bool want)
+{
+    return json_is(v, JSON_BOOL) && v->boolean == want;
+}
+
+/* Room for n entries whose indices fit in min_id_bits. */
+int bpe_table_alloc(struct bpe_table *t, size_t n, int min_id_bits,
+                    struct qwick_err *e);
+void bpe_table_put(struct bpe_table *t, uint64_t h, uint32_t index);
+/* Bits of a slot that max_index + 1 takes. */
+int bpe_table_bits(uint32_t max_index);
+
+/* The vocabulary is complete: index it, by a second thread if that pays, which
+ * then goes on with the merges. -1 (l->e) only when out of memory; what is
+ * wrong with the vocabulary comes later, in l->rc and l->resolve_err. */
+int bpe_vocab_done(struct bpe_load *l);
+
+/* On the parsing thread: resolve the merges that are there and start over with
+ * an empty arena. */
+void bpe_resolve_here(struct bpe_load *l);
+
+/* Everything in the file but vocabulary, merges and added tokens: refused by
+ * name unless it is what this tokenizer does. */
+int bpe_check_rest(struct bpe_load *l, const struct json_value *root);
+
+/* Give added tokens their rows. Before any spelling is turned into bytes. */
+int bpe_add_tokens(struct bpe_load *l, const struct json_value *list);
+
+#endif

@@ -1,0 +1,269 @@
+/* Merges: from spellings to ids, and into the table of pairs. */
+#include "text/bpe_load.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/cpu.h"
+
+/* ---- tables ---- */
+
+int bpe_table_alloc(struct bpe_table *t, size_t n, int min_id_bits,
+                    struct qwick_err *e)
+{
+    int bits = 4;
+    while (((size_t)1 << bits) < n + n / 2)
+        bits++;
+    t->id_bits = bits > min_id_bits ? bits : min_id_bits;
+    t->mask = (uint32_t)(((size_t)1 << bits) - 1);
+    /* Not calloc, nor malloc, which gcc would turn into it: pages that are
+     * read before they are written fault twice. */
+    t->slots = aligned_alloc(64, sizeof *t->slots << bits);
+    if (!t->slots)
+        return err_oom(e, sizeof *t->slots << bits);
+    memset(t->slots, 0, sizeof *t->slots << bits);
+    return 0;
+}
+
+void bpe_table_put(struct bpe_table *t, uint64_t h, uint32_t index)
+{
+    uint32_t at = bpe_slot_of(t, h);
+    while (t->slots[at])
+        at = (at + 1) & t->mask;
+    t->slots[at] = bpe_tag_of(t, h) | (index + 1);
+}
+
+int bpe_table_bits(uint32_t max_index)
+{
+    int bits = 1;
+    while (((max_index + 1) >> bits) != 0)
+        bits++;
+    return bits;
+}
+
+/* ---- resolving ---- */
+
+#define BATCH 64
+
+/* Fill the table of spellings; a repeated one is an error. */
+static int index_vocab(struct bpe_load *l)
+{
+    struct bpe *b = l->b;
+    for (size_t id = 0; id < b->size;) {
+        uint64_t hash[BATCH];
+        uint32_t ids[BATCH];
+        size_t n = 0;
+        for (; n < BATCH && id < b->size; id++) {
+            const struct bpe_tok *t = &b->tok[id];
+            if (!t->flags)
+                continue;
+            ids[n] = (uint32_t)id;
+            hash[n] = bpe_hash(b->seed, b->arena + t->off, t->len);
+            __builtin_prefetch(&l->table.slots[bpe_slot_of(&l->table, hash[n])],
+                               1);
+            n++;
+        }
+        for (size_t i = 0; i < n; i++) {
+            const struct bpe_tok *t = &b->tok[ids[i]];
+            const char *s = b->arena + t->off;
+            int32_t other = bpe_find(b, &l->table, hash[i], s, t->len);
+            if (other >= 0)
+                return err_set(&l->resolve_err, QWICK_ERR_MODEL,
+                               "%s: model.vocab: \"%.*s\" has two ids, %d "
+                               "and %u",
+                               l->name, SHOW(s, t->len), (int)other,
+                               (unsigned)ids[i]);
+            bpe_table_put(&l->table, hash[i], ids[i]);
+        }
+    }
+    return 0;
+}
+
+static int merges_grow(struct bpe_load *l, struct qwick_err *e)
+{
+    struct bpe *b = l->b;
+    size_t cap = l->merges_cap ? l->merges_cap * 2 : l->n_vocab + BATCH;
+    /* Indices have id_bits bits of a slot, tags the rest. */
+    if (cap > 1u << 27)
+        return err_set(e, QWICK_ERR_MODEL, "%s: model.merges: too many",
+                       l->name);
+    uint64_t *m = realloc(b->merges, cap * sizeof *m);
+    if (!m)
+        return err_oom(e, cap * sizeof *m);
+    b->merges = m;
+    l->merges_cap = cap;
+    struct bpe_table t;
+    if (bpe_table_alloc(&t, cap, 0, e) < 0)
+        return -1;
+    for (size_t i = 0; i <= b->pairs.mask && b->pairs.slots; i++) {
+        uint32_t s = b->pairs.slots[i] & ((1u << b->pairs.id_bits) - 1);
+        if (s)
+            bpe_table_put(&t, bpe_hash_pair(b->seed, m[s - 1] >> BPE_ID_BITS),
+                          s - 1);
+    }
+    free(b->pairs.slots);
+    b->pairs = t;
+    return 0;
+}
+
+/* Add (left, right); when it is there already the later rank wins, as in the
+ * reference. */
+static void pairs_put(struct bpe *b, uint64_t h, uint32_t rank)
+{
+    struct bpe_table *t = &b->pairs;
+    uint64_t pair = b->merges[rank] >> BPE_ID_BITS;
+    uint32_t at = bpe_slot_of(t, h), tag = bpe_tag_of(t, h), s;
+    uint32_t low = (1u << t->id_bits) - 1;
+    for (; (s = t->slots[at]) != 0; at = (at + 1) & t->mask)
+        if ((s & ~low) == tag &&
+            b->merges[(s & low) - 1] >> BPE_ID_BITS == pair)
+            break;
+    t->slots[at] = tag | (rank + 1);
+}
+
+static int unknown_part(struct bpe_load *l, size_t rank, const char *s,
+                        size_t left, size_t right, size_t which)
+{
+    const char *part = which == 1 ? s + left : s;
+    size_t n = which == 0 ? left : which == 1 ? right : left + right;
+    return err_set(&l->resolve_err, QWICK_ERR_MODEL,
+                   "%s: model.merges: merge %zu (\"%.*s\" \"%.*s\"): \"%.*s\" "
+                   "is not in the vocabulary",
+                   l->name, rank, SHOW(s, left), SHOW(s + left, right),
+                   SHOW(part, n));
+}
+
+/* Resolve the records of merges in [at, end). In steps over batches, so that
+ * the memory of one look-up is fetched while others are worked on. */
+static int resolve_range(struct bpe_load *l, size_t at, size_t end)
+{
+    struct bpe *b = l->b;
+    const struct bpe_table *t = &l->table;
+    const char *p = l->records + at, *stop = l->records + end;
+    uint32_t low = (1u << t->id_bits) - 1;
+    while (p < stop) {
+        struct {
+            const char *s;
+            uint64_t hash[2];
+            size_t len[2];
+        } w[BATCH];
+        size_t n = 0;
+        for (; n < BATCH && p < stop; n++) {
+            w[n].len[0] = bpe_get16(p);
+            w[n].len[1] = bpe_get16(p + 2);
+            w[n].s = p += HEAD;
+            for (int k = 0; k < 2; k++) {
+                w[n].hash[k] = bpe_hash(b->seed, p, w[n].len[k]);
+                __builtin_prefetch(&t->slots[bpe_slot_of(t, w[n].hash[k])]);
+                p += w[n].len[k];
+            }
+        }
+        if (b->n_merges + n > l->merges_cap &&
+            merges_grow(l, &l->resolve_err) < 0)
+            return -1;
+        for (size_t i = 0; i < 2 * n; i++) {
+            uint64_t h = w[i / 2].hash[i % 2];
+            uint32_t slot = t->slots[bpe_slot_of(t, h)];
+            if (slot)
+                __builtin_prefetch(&b->tok[(slot & low) - 1]);
+        }
+        uint64_t pair_hash[BATCH];
+        for (size_t i = 0; i < n; i++) {
+            size_t rank = b->n_merges + i;
+            const char *s = w[i].s;
+            size_t left = w[i].len[0], right = w[i].len[1];
+            int32_t id[2];
+            for (size_t k = 0; k < 2; k++) {
+                id[k] =
+                    bpe_find(b, t, w[i].hash[k], k ? s + left : s, w[i].len[k]);
+                if (id[k] < 0)
+                    return unknown_part(l, rank, s, left, right, k);
+            }
+            /* Vocabularies are written in the order of their merges. */
+            uint32_t made = l->expect;
+            if (made >= b->size || b->tok[made].len != left + right ||
+                !b->tok[made].flags ||
+                !bpe_same(b->arena + b->tok[made].off, s, left + right)) {
+                int32_t found = bpe_find(
+                    b, t, bpe_hash(b->seed, s, left + right), s, left + right);
+                if (found < 0)
+                    return unknown_part(l, rank, s, left, right, 2);
+                made = (uint32_t)found;
+            }
+            l->expect = made + 1;
+            uint64_t pair = bpe_pair((uint32_t)id[0], (uint32_t)id[1]);
+            b->merges[rank] = pair << BPE_ID_BITS | made;
+            pair_hash[i] = bpe_hash_pair(b->seed, pair);
+            __builtin_prefetch(
+                &b->pairs.slots[bpe_slot_of(&b->pairs, pair_hash[i])], 1);
+        }
+        for (size_t i = 0; i < n; i++)
+            pairs_put(b, pair_hash[i], (uint32_t)(b->n_merges + i));
+        b->n_merges += n;
+    }
+    return 0;
+}
+
+/* A failure is kept for later: what the parser finds comes first. */
+void bpe_resolve_here(struct bpe_load *l)
+{
+    if (l->rc == 0)
+        l->rc = resolve_range(l, 0, l->merges.len);
+    l->merges.len = 0;
+}
+
+static void *resolve_thread(void *ctx)
+{
+    struct bpe_load *l = ctx;
+    l->rc = index_vocab(l);
+    for (size_t at = 0; l->rc == 0;) {
+        int ended = __atomic_load_n(&l->ended, __ATOMIC_ACQUIRE);
+        size_t end = __atomic_load_n(&l->published, __ATOMIC_ACQUIRE);
+        if (ended < 0)
+            break;
+        if (at < end) {
+            l->rc = resolve_range(l, at, end);
+            at = end;
+        } else if (ended) {
+            break;
+        } else {
+            nanosleep(&(struct timespec){0, 20000}, NULL);
+        }
+    }
+    return NULL;
+}
+
+static bool thread_start(struct bpe_load *l)
+{
+    sigset_t all, old;
+    if (cpu_logical() < 2)
+        return false;
+    /* Signals are for the program's own threads. */
+    sigfillset(&all);
+    if (pthread_sigmask(SIG_SETMASK, &all, &old))
+        return false;
+    bool ok = pthread_create(&l->thread, NULL, resolve_thread, l) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return ok;
+}
+
+/* Below some size a thread costs more than it gives. */
+int bpe_vocab_done(struct bpe_load *l)
+{
+    struct bpe *b = l->b;
+    l->records = l->merges.p;
+    b->arena = l->vocab.p;
+    b->size = l->n_vocab ? (size_t)l->max_id + 1 : 0;
+    if (bpe_table_alloc(&l->table, l->n_vocab, bpe_table_bits(l->max_id),
+                        l->e) < 0 ||
+        merges_grow(l, l->e) < 0)
+        return -1;
+    l->vocab_done = true;
+    l->threaded = l->n_vocab > 20000 && thread_start(l);
+    if (!l->threaded) {
+        l->rc = index_vocab(l);
+        bpe_resolve_here(l);
+    }
+    return 0;
+}
