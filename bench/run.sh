@@ -19,7 +19,9 @@ grep -m1 'model name' /proc/cpuinfo
 ./qwick -v -n 1 --raw a 2>&1 >/dev/null | grep kernels
 
 echo "## Tokenizer"
-build/bench/bench_tokenizer build/testdata/qwen3-tokenizer
+cat src/*/*.c src/*/*.h tests/unit/*.c >build/bench-source.txt
+build/bench/bench_tokenizer build/testdata/qwen3-tokenizer/tokenizer.json \
+    scripts/demo-model/tldr.jsonl build/bench-source.txt
 
 echo "## Start-up and memory"
 python3 bench/process.py ./qwick "$model"

@@ -20,7 +20,7 @@ int size_add(size_t a, size_t b, size_t *out)
 
 int buf_reserve(struct buf *b, size_t n_more)
 {
-    size_t max = b->max ? b->max : SIZE_MAX / 2;
+    size_t max = b->max && b->max < SIZE_MAX / 2 ? b->max : SIZE_MAX / 2;
     size_t need;
     if (size_add(b->len, n_more, &need) || need > max)
         return -1;
@@ -118,6 +118,7 @@ int buf_json_string(struct buf *b, const char *p, size_t n)
     return 0;
 fail:
     b->len = len0;
+    b->data[len0] = '\0';
     return -1;
 }
 
@@ -136,11 +137,15 @@ int buf_json_double(struct buf *b, double v)
         if (strtod(s, NULL) == v)
             break;
     }
-    /* the decimal point of the locale, whatever it is */
-    for (char *c = s; *c; c++)
-        if (!strchr("0123456789+-eE", *c))
-            *c = '.';
-    return buf_puts(b, s);
+    /* the decimal point of the locale, whatever it is and however long */
+    size_t n = 0;
+    for (const char *c = s; *c; c++) {
+        if (strchr("0123456789+-e", *c))
+            s[n++] = *c;
+        else if (n > 0 && s[n - 1] != '.')
+            s[n++] = '.';
+    }
+    return buf_append(b, s, n);
 }
 
 char *buf_take(struct buf *b, size_t *n)

@@ -5,8 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zero-initialise to start empty; max 0 means SIZE_MAX / 2. data is
- * NUL-terminated after every successful append, len excludes the NUL. */
+/* Zero-initialise to start empty; max 0 or above SIZE_MAX / 2 means SIZE_MAX /
+ * 2. data is NUL-terminated after every successful append, len excludes the
+ * NUL. */
 struct buf {
     char *data;
     size_t len, cap, max;

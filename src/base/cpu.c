@@ -124,6 +124,20 @@ static int physical_cores(void)
     return n > 0 ? n : 1;
 }
 
+/* Whether a comma-separated list has the word ("cpuset" is not "cpu"). */
+static bool has_word(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (;;) {
+        size_t len = strcspn(list, ",");
+        if (len == n && !memcmp(list, word, n))
+            return true;
+        if (!list[len])
+            return false;
+        list += len + 1;
+    }
+}
+
 /* Path of this process's cgroup for a controller ("" is the unified one). */
 static bool cgroup_path(const char *controller, char *out, size_t n)
 {
@@ -140,7 +154,7 @@ static bool cgroup_path(const char *controller, char *out, size_t n)
             continue;
         *path++ = '\0';
         list++;
-        if (*controller ? strstr(list, controller) != NULL : !*list) {
+        if (has_word(list, controller)) {
             int len = snprintf(out, n, "%s", strcmp(path, "/") ? path : "");
             found = len >= 0 && (size_t)len < n;
         }
@@ -206,11 +220,44 @@ int cpu_default_threads(void)
     return n > 0 ? n : 1;
 }
 
+/* Cached pages of files in a group: the kernel takes them back before it calls
+ * memory short, as MemAvailable reckons too. A mapped model is mostly that. */
+static double file_cache(const char *dir, const char *active,
+                         const char *inactive)
+{
+    char path[1100], line[128], name[64];
+    double sum = 0;
+    unsigned long long n;
+    snprintf(path, sizeof path, "%s/memory.stat", dir);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return 0;
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "%63s %llu", name, &n) == 2 &&
+            (!strcmp(name, active) || !strcmp(name, inactive)))
+            sum += (double)n;
+    fclose(f);
+    return sum;
+}
+
 static double memory_left_v2(const char *dir)
 {
     double max = read_number(dir, "memory.max"); /* "max" reads as NaN */
     double now = read_number(dir, "memory.current");
-    return max >= now ? max - now : INFINITY;
+    if (!(max >= now))
+        return INFINITY;
+    return fmin(max, max - now + file_cache(dir, "active_file",
+                                            "inactive_file"));
+}
+
+static double memory_left_v1(const char *dir)
+{
+    double max = read_number(dir, "memory.limit_in_bytes");
+    double now = read_number(dir, "memory.usage_in_bytes");
+    if (!(max >= now))
+        return INFINITY;
+    return fmin(max, max - now + file_cache(dir, "total_active_file",
+                                            "total_inactive_file"));
 }
 
 size_t cpu_available_memory(void)
@@ -226,5 +273,7 @@ size_t cpu_available_memory(void)
         fclose(f);
     }
     avail = fmin(avail, cgroup_min("/sys/fs/cgroup", "", memory_left_v2));
+    avail = fmin(avail, cgroup_min("/sys/fs/cgroup/memory", "memory",
+                                   memory_left_v1));
     return isfinite(avail) ? (size_t)avail : 0;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "file/json.h"
 
 /* Larger than any real model, small enough that products of two fit size_t
@@ -24,12 +25,13 @@ struct section {
 /* The value as text for an error message. */
 static void describe(const struct json_value *v, char *out, size_t n)
 {
+    size_t len = v && v->len < 40 ? v->len : 40;
     if (!v)
         snprintf(out, n, "missing");
     else if (v->type == JSON_NUMBER)
-        snprintf(out, n, "%.*s", (int)(v->len < 40 ? v->len : 40), v->str);
+        snprintf(out, n, "%.*s", (int)len, v->str);
     else if (v->type == JSON_STRING)
-        snprintf(out, n, "\"%.*s\"", (int)(v->len < 40 ? v->len : 40), v->str);
+        snprintf(out, n, "\"%.*s\"", (int)utf8_complete(v->str, len), v->str);
     else
         snprintf(out, n, "%s",
                  v->type == JSON_NULL     ? "null"
@@ -240,7 +242,8 @@ static int read_rope(struct config *c, const struct section *s,
                          "rope_parameters."};
     struct section v4 = {json_get(s->v, "rope_scaling"), s->path,
                          "rope_scaling."};
-    bool has5 = !absent(s, "rope_parameters"), has4 = !absent(s, "rope_scaling");
+    bool has5 = !absent(s, "rope_parameters");
+    bool has4 = !absent(s, "rope_scaling");
     if (has5 && v5.v->type != JSON_OBJECT)
         return bad(s, "rope_parameters", "an object", e);
     if (has4 && v4.v->type != JSON_OBJECT)

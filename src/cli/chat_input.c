@@ -1,0 +1,113 @@
+#include "cli/chat_input.h"
+
+#include <string.h>
+
+static const struct json_value *messages(const struct chat_input *in)
+{
+    const struct json_value *root = json_root(in->doc);
+    return json_is(root, JSON_ARRAY) ? root : json_get(root, "messages");
+}
+
+int chat_input_parse(struct chat_input *in, const char *name, const char *json,
+                     size_t n, struct qwick_err *e)
+{
+    memset(in, 0, sizeof(*in));
+    if (json_parse(&in->doc, name, json, n, QWICK_ERR_USAGE, e))
+        return -1;
+    const struct json_value *list = messages(in);
+    if (!json_is(list, JSON_ARRAY)) {
+        chat_input_free(in);
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: messages: neither an array of messages nor an "
+                       "object with one",
+                       name);
+    }
+    for (size_t i = list->len; i-- > 0;) {
+        const struct json_value *text = json_get(&list->items[i], "content");
+        if (json_equals(json_get(&list->items[i], "role"), "user") &&
+            json_is(text, JSON_STRING)) {
+            in->last_user = &list->items[i];
+            in->text = text->str;
+            in->n_text = text->len;
+            break;
+        }
+    }
+    return 0;
+}
+
+void chat_input_free(struct chat_input *in)
+{
+    json_free(in->doc);
+    in->doc = NULL;
+}
+
+enum qwick_think chat_input_think(const struct chat_input *in,
+                                  enum qwick_think think)
+{
+    const struct json_value *v;
+    if (!in->doc)
+        return think;
+    v = json_get(json_root(in->doc), "enable_thinking");
+    if (!json_is(v, JSON_BOOL))
+        return think;
+    return v->boolean ? QWICK_THINK_ON : QWICK_THINK_OFF;
+}
+
+static int put_messages(const struct chat_input *in, struct buf *out,
+                        const struct json_value *list, const char *text,
+                        size_t n)
+{
+    int bad = buf_putc(out, '[');
+    for (size_t i = 0; i < list->len && !bad; i++) {
+        const struct json_value *m = &list->items[i];
+        if (i)
+            bad |= buf_putc(out, ',');
+        if (m != in->last_user) {
+            bad |= json_dump_python(out, m);
+            continue;
+        }
+        bad |= buf_putc(out, '{');
+        for (size_t k = 0; k < m->len && !bad; k++) {
+            if (k)
+                bad |= buf_putc(out, ',');
+            bad |= buf_json_string(out, m->keys[k].str, m->keys[k].len);
+            bad |= buf_putc(out, ':');
+            bad |= json_equals(&m->keys[k], "content")
+                       ? buf_json_string(out, text, n)
+                       : json_dump_python(out, &m->items[k]);
+        }
+        bad |= buf_putc(out, '}');
+    }
+    return buf_putc(out, ']') || bad ? -1 : 0;
+}
+
+int chat_input_json(const struct chat_input *in, struct buf *out,
+                    const char *text, size_t n)
+{
+    int bad = 0;
+    if (!in->doc) {
+        bad |= buf_putc(out, '[');
+        if (in->system) {
+            bad |= buf_puts(out, "{\"role\":\"system\",\"content\":");
+            bad |= buf_json_string(out, in->system, in->n_system);
+            bad |= buf_puts(out, "},");
+        }
+        bad |= buf_puts(out, "{\"role\":\"user\",\"content\":");
+        bad |= buf_json_string(out, text, n);
+        return buf_puts(out, "}]") || bad ? -1 : 0;
+    }
+    const struct json_value *root = json_root(in->doc);
+    if (json_is(root, JSON_ARRAY))
+        return put_messages(in, out, root, text, n);
+    bad |= buf_putc(out, '{');
+    for (size_t k = 0; k < root->len && !bad; k++) {
+        if (k)
+            bad |= buf_putc(out, ',');
+        bad |= buf_json_string(out, root->keys[k].str, root->keys[k].len);
+        bad |= buf_putc(out, ':');
+        bad |= json_equals(&root->keys[k], "messages")
+                   ? put_messages(in, out, &root->items[k], text, n)
+                   : json_dump_python(out, &root->items[k]);
+    }
+    return buf_putc(out, '}') || bad ? -1 : 0;
+}

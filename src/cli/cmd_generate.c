@@ -1,0 +1,315 @@
+/* The options of generate, and which of them go together. */
+#include <string.h>
+
+#include "cli/gen_job.h"
+#include "cli/verbs.h"
+
+#define ARG(field) offsetof(struct gen_args, field)
+
+static const struct opt opts[] = {
+    {.type = OPT_HEADING, .help = "Prompt"},
+    {.name = "prompt",
+     .letter = 'p',
+     .type = OPT_TEXT,
+     .arg = "TEXT",
+     .help = "the prompt, as the argument",
+     .offset = ARG(prompt)},
+    {.name = "file",
+     .letter = 'f',
+     .type = OPT_TEXTS,
+     .arg = "FILE",
+     .help = "text before the prompt; repeatable, - is stdin",
+     .offset = ARG(files)},
+    {.name = "system",
+     .letter = 's',
+     .type = OPT_TEXT,
+     .arg = "TEXT",
+     .help = "system prompt",
+     .offset = ARG(system)},
+    {.name = "system-file",
+     .type = OPT_FILE,
+     .arg = "FILE",
+     .help = "system prompt from a file",
+     .offset = ARG(system_file)},
+    {.name = "raw",
+     .type = OPT_FLAG,
+     .help = "no chat template: continue the text as it is",
+     .offset = ARG(raw)},
+    {.name = "chat-json",
+     .type = OPT_FILE,
+     .arg = "FILE",
+     .help = "a chat as JSON: an array of messages, or an object with them",
+     .offset = ARG(chat_json)},
+    {.name = "think",
+     .type = OPT_CHOICE,
+     .choices = "on|off|auto",
+     .def = "auto",
+     .help = "let the model think first; auto: as its template does",
+     .offset = ARG(think)},
+    {.name = "prefill",
+     .type = OPT_TEXT,
+     .arg = "TEXT",
+     .help = "begin the answer with TEXT (not printed)",
+     .offset = ARG(prefill)},
+    {.name = "prompt-ids",
+     .type = OPT_TEXT,
+     .arg = "IDS",
+     .help = "the prompt as token ids, \"1,2,3\"; no template",
+     .offset = ARG(prompt_ids)},
+    {.name = "allow-special",
+     .type = OPT_FLAG,
+     .help = "text such as <|im_end|> in the prompt becomes a control token",
+     .offset = ARG(allow_special)},
+    {.name = "no-stdin",
+     .type = OPT_FLAG,
+     .help = "do not read standard input",
+     .offset = ARG(no_stdin)},
+    {.name = "overflow",
+     .type = OPT_CHOICE,
+     .arg = "HOW",
+     .choices = "error|head|tail|middle",
+     .def = "error",
+     .help = "a prompt that does not fit: refuse it, or keep its head, its "
+             "tail, or both and cut the middle",
+     .offset = ARG(overflow)},
+
+    {.type = OPT_HEADING, .help = "Length"},
+    {.name = "max-tokens",
+     .letter = 'n',
+     .type = OPT_INT,
+     .arg = "N",
+     .imin = 1,
+     .imax = INT32_MAX,
+     .def = "until the model stops",
+     .help = "at most N tokens",
+     .offset = ARG(max_tokens)},
+    OPT_ROWS_CTX,
+    {.name = "stop",
+     .type = OPT_TEXTS,
+     .arg = "TEXT",
+     .help = "stop before TEXT; repeatable",
+     .offset = ARG(stop)},
+    {.name = "ignore-eos",
+     .type = OPT_FLAG,
+     .help = "never draw a stop token",
+     .offset = ARG(ignore_eos)},
+    {.name = "loop-guard",
+     .type = OPT_INT,
+     .arg = "N",
+     .imin = 2,
+     .imax = 1000000,
+     .def = "off",
+     .help = "stop when the last N tokens repeat themselves",
+     .offset = ARG(loop_guard)},
+
+    {.type = OPT_HEADING,
+     .help = "Sampling (defaults: generation_config.json, else greedy; any of "
+             "these\nturns sampling on)"},
+    {.name = "greedy",
+     .type = OPT_FLAG,
+     .help = "always the likeliest token, the same as --temp 0",
+     .offset = ARG(greedy)},
+    {.name = "temp",
+     .type = OPT_NUMBER,
+     .arg = "T",
+     .min = 0,
+     .max = 100,
+     .help = "temperature",
+     .offset = ARG(temp)},
+    {.name = "top-k",
+     .type = OPT_INT,
+     .arg = "K",
+     .imin = 0,
+     .imax = INT32_MAX,
+     .help = "among the K likeliest, 0: off",
+     .offset = ARG(top_k)},
+    {.name = "top-p",
+     .type = OPT_NUMBER,
+     .arg = "P",
+     .min = 0,
+     .max = 1,
+     .help = "among the likeliest that hold probability P, 1: off",
+     .offset = ARG(top_p)},
+    {.name = "min-p",
+     .type = OPT_NUMBER,
+     .arg = "P",
+     .min = 0,
+     .max = 1,
+     .help = "at least P times as likely as the likeliest, 0: off",
+     .offset = ARG(min_p)},
+    {.name = "repeat-penalty",
+     .type = OPT_NUMBER,
+     .arg = "X",
+     .min = 0.01,
+     .max = 100,
+     .help = "against tokens of prompt and answer, 1: off",
+     .offset = ARG(repeat)},
+    {.name = "presence-penalty",
+     .type = OPT_NUMBER,
+     .arg = "X",
+     .min = -2,
+     .max = 2,
+     .help = "against tokens of the answer, 0: off",
+     .offset = ARG(presence)},
+    {.name = "frequency-penalty",
+     .type = OPT_NUMBER,
+     .arg = "X",
+     .min = -2,
+     .max = 2,
+     .help = "the same for each time, 0: off",
+     .offset = ARG(frequency)},
+    {.name = "seed",
+     .type = OPT_INT,
+     .arg = "N",
+     .imin = 0,
+     .imax = INT64_MAX,
+     .def = "random",
+     .help = "seed of the draws; alone it does not turn sampling on",
+     .offset = ARG(seed)},
+
+    {.type = OPT_HEADING, .help = "Output"},
+    {.name = "show-thinking",
+     .type = OPT_FLAG,
+     .help = "thinking on stdout too, before the answer",
+     .offset = ARG(show_thinking)},
+    {.name = "think-file",
+     .type = OPT_FILE,
+     .arg = "FILE",
+     .help = "thinking into a file",
+     .offset = ARG(think_file)},
+    {.name = "json",
+     .type = OPT_FLAG,
+     .help = "one JSON object when done",
+     .offset = COMMON(json)},
+    {.name = "jsonl",
+     .type = OPT_FLAG,
+     .help = "a JSON object per token, then one when done",
+     .offset = COMMON(jsonl)},
+    {.name = "logprobs",
+     .type = OPT_INT,
+     .arg = "K",
+     .imin = 1,
+     .imax = 100,
+     .def = "off",
+     .help = "log-probabilities of each token and the K likeliest, with "
+             "--json or --jsonl",
+     .offset = ARG(logprobs)},
+    {.name = "profile-timing",
+     .type = OPT_FLAG_FILE,
+     .arg = "FILE",
+     .help = "time every token; a summary on stderr, or as JSON into FILE",
+     .offset = ARG(profile)},
+    {.name = "color",
+     .type = OPT_CHOICE,
+     .arg = "WHEN",
+     .choices = "auto|always|never",
+     .def = "auto",
+     .help = "colour on a terminal's stderr",
+     .offset = COMMON(color)},
+
+    {.type = OPT_HEADING, .help = "Model and machine"},
+    OPT_ROWS_MODEL,
+    OPT_ROWS_THREADS,
+    OPT_ROWS_KERNELS,
+    OPT_ROWS_PREFILL,
+    OPT_ROWS_BASIC,
+};
+
+bool gen_is_greedy(const struct gen_job *j)
+{
+    return j->a.greedy || (opt_given(&j->p, "temp") && j->a.temp == 0);
+}
+
+static int check_prompt(const struct gen_job *j)
+{
+    static const char *const with_raw[] = {
+        "system",        "system-file", "chat-json",     "think", "prefill",
+        "show-thinking", "think-file",  "allow-special", NULL,
+    };
+    static const char *const with_ids[] = {
+        "system", "system-file", "think", "prefill", "allow-special", NULL,
+    };
+    static const char *const with_chat[] = {"system", "system-file", NULL};
+    static const char *const sources[] = {"prompt", "file", "chat-json"};
+    const struct opt_parsed *p = &j->p;
+    int r;
+    if (p->n_args > 1)
+        return opt_usage(j->verb, "\"%s\": one prompt only, quote it",
+                         p->args[1]);
+    if (p->n_args && opt_given(p, "prompt"))
+        return opt_usage(j->verb, "\"%s\": --prompt was given as well",
+                         p->args[0]);
+    const char *whole = j->a.prompt_ids  ? "prompt-ids"
+                        : j->a.chat_json ? "chat-json"
+                                         : NULL;
+    for (size_t i = 0; whole && i < sizeof(sources) / sizeof(*sources); i++)
+        if (strcmp(whole, sources[i]) != 0 &&
+            (r = opt_conflict(p, whole, sources[i])) >= 0)
+            return r;
+    if (whole && p->n_args)
+        return opt_usage(j->verb, "--%s: cannot be combined with a prompt",
+                         whole);
+    if (j->a.raw && (r = opt_no_effect(p, with_raw, "with --raw")) >= 0)
+        return r;
+    if (j->a.prompt_ids &&
+        (r = opt_no_effect(p, with_ids, "with --prompt-ids")) >= 0)
+        return r;
+    if (j->a.chat_json &&
+        (r = opt_no_effect(p, with_chat, "with --chat-json")) >= 0)
+        return r;
+    if ((r = opt_conflict(p, "system", "system-file")) >= 0)
+        return r;
+    size_t dashes = j->a.chat_json && strcmp(j->a.chat_json, "-") == 0;
+    dashes += j->a.system_file && strcmp(j->a.system_file, "-") == 0;
+    for (size_t i = 0; i < j->a.files.n; i++)
+        dashes += strcmp(j->a.files.v[i], "-") == 0;
+    if (dashes > 1)
+        return opt_usage(j->verb, "-: standard input is named %zu times",
+                         dashes);
+    if (dashes && j->a.no_stdin)
+        return opt_usage(j->verb, "--no-stdin: but - names standard input");
+    return -1;
+}
+
+static int check_output(const struct gen_job *j)
+{
+    static const char *const sampling[] = {"top-k", "top-p", "min-p", NULL};
+    static const char *const text_only[] = {"show-thinking", NULL};
+    static const char *const json_only[] = {"logprobs", NULL};
+    const struct opt_parsed *p = &j->p;
+    bool json = j->a.c.json || j->a.c.jsonl;
+    int r;
+    if (j->a.greedy && opt_given(p, "temp") && j->a.temp != 0)
+        return opt_usage(j->verb, "--temp: has no effect with --greedy");
+    if (gen_is_greedy(j) &&
+        (r = opt_no_effect(p, sampling,
+                           j->a.greedy ? "with --greedy" : "with --temp 0")) >=
+            0)
+        return r;
+    if (json &&
+        (r = opt_no_effect(p, text_only, "with --json or --jsonl")) >= 0)
+        return r;
+    if (!json &&
+        (r = opt_no_effect(p, json_only, "without --json or --jsonl")) >= 0)
+        return r;
+    return -1;
+}
+
+int gen_check(const struct gen_job *j)
+{
+    int r = check_prompt(j);
+    return r >= 0 ? r : check_output(j);
+}
+
+const struct verb verb_generate = {
+    .name = "generate",
+    .args = "[PROMPT]",
+    .summary = "answer a prompt (the default; also called run)",
+    .about = "Answer one prompt with a Qwen3 model on the CPU. The prompt is "
+             "the files of -f,\nthen piped standard input, then the "
+             "argument, joined by blank lines. The\nanswer goes to stdout, "
+             "everything else to stderr.",
+    .opts = opts,
+    .n_opts = sizeof(opts) / sizeof(*opts),
+    .run = gen_run,
+};

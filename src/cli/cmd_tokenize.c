@@ -1,0 +1,321 @@
+/* tokenize, detokenize and count: what needs the tokenizer alone. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "cli/common.h"
+#include "cli/json_out.h"
+#include "cli/jsonl.h"
+#include "cli/opt.h"
+#include "cli/out.h"
+#include "cli/prompt.h"
+#include "cli/verbs.h"
+#include "qwick.h"
+
+struct args {
+    struct common_args c;
+    struct opt_texts files;
+    bool no_special, skip_special;
+};
+
+#define ARG(field) offsetof(struct args, field)
+
+/* clang-format off */
+#define ROW_FILE                                                              \
+    {.name = "file", .letter = 'f', .type = OPT_TEXTS, .arg = "FILE",         \
+     .help = "read FILE instead of standard input; repeatable, - is stdin",   \
+     .offset = ARG(files)}
+#define ROW_NO_SPECIAL                                                        \
+    {.name = "no-special", .type = OPT_FLAG,                                  \
+     .help = "text such as <|im_end|> is plain text, not a control token",    \
+     .offset = ARG(no_special)}
+#define ROW_JSON(what)                                                        \
+    {.name = "json", .type = OPT_FLAG, .help = what, .offset = COMMON(json)}
+#define ROW_JSONL(what)                                                       \
+    {.name = "jsonl", .type = OPT_FLAG, .help = what, .offset = COMMON(jsonl)}
+/* clang-format on */
+
+static const struct opt tokenize_opts[] = {
+    {.type = OPT_HEADING, .help = "Options"},
+    ROW_FILE,
+    ROW_NO_SPECIAL,
+    ROW_JSON("print {\"ids\":[...]}"),
+    ROW_JSONL("lines of {\"text\"} in, lines of {\"ids\"} out"),
+    OPT_ROWS_MODEL,
+    OPT_ROWS_BASIC,
+};
+
+static const struct opt count_opts[] = {
+    {.type = OPT_HEADING, .help = "Options"},
+    ROW_FILE,
+    ROW_NO_SPECIAL,
+    ROW_JSON("print {\"count\":N}"),
+    ROW_JSONL("lines of {\"text\"} in, lines of {\"count\"} out"),
+    OPT_ROWS_MODEL,
+    OPT_ROWS_BASIC,
+};
+
+static const struct opt detokenize_opts[] = {
+    {.type = OPT_HEADING, .help = "Options"},
+    ROW_FILE,
+    {.name = "skip-special",
+     .type = OPT_FLAG,
+     .help = "leave out control tokens",
+     .offset = ARG(skip_special)},
+    ROW_JSON("print {\"text\",\"bytes_hex\"}"),
+    ROW_JSONL("lines of {\"ids\",\"skip_special\"} in, lines of "
+              "{\"text\",\"bytes_hex\"} out"),
+    OPT_ROWS_MODEL,
+    OPT_ROWS_BASIC,
+};
+
+struct job {
+    const struct verb *verb;
+    struct opt_parsed p;
+    struct args a;
+    struct qwick_engine *eng;
+};
+
+/* ---- one answer ---- */
+
+static int put_ids(struct buf *out, const char *text, size_t n,
+                   const struct job *j, bool json, struct qwick_err *e)
+{
+    int32_t *ids;
+    size_t n_ids;
+    int bad = 0;
+    if (qwick_tokenize(j->eng, text, n, !j->a.no_special, &ids, &n_ids, e))
+        return -1;
+    if (j->verb == &verb_count) {
+        bad = json ? buf_printf(out, "{\"count\":%zu}", n_ids)
+                   : buf_printf(out, "%zu", n_ids);
+    } else if (json) {
+        bad |= buf_puts(out, "{\"ids\":");
+        bad |= json_ids(out, ids, n_ids);
+        bad |= buf_putc(out, '}');
+    } else {
+        for (size_t i = 0; i < n_ids && !bad; i++)
+            bad = buf_printf(out, "%s%d", i ? " " : "", ids[i]);
+    }
+    free(ids);
+    return bad ? err_oom(e, n) : 0;
+}
+
+static int put_text(struct buf *out, const int32_t *ids, size_t n,
+                    bool skip_special, const struct job *j, bool json,
+                    struct qwick_err *e)
+{
+    static const char hex[] = "0123456789abcdef";
+    char *text;
+    size_t n_text;
+    int bad = 0;
+    if (qwick_detokenize(j->eng, ids, n, skip_special, &text, &n_text, e))
+        return -1;
+    if (json) {
+        bad |= buf_puts(out, "{\"text\":");
+        bad |= buf_json_string(out, text, n_text);
+        bad |= buf_puts(out, ",\"bytes_hex\":\"");
+        for (size_t i = 0; i < n_text && !bad; i++) {
+            unsigned char c = (unsigned char)text[i];
+            bad |= buf_putc(out, hex[c >> 4]);
+            bad |= buf_putc(out, hex[c & 15]);
+        }
+        bad |= buf_puts(out, "\"}");
+    } else {
+        bad = buf_append(out, text, n_text);
+    }
+    free(text);
+    return bad ? err_oom(e, n_text) : 0;
+}
+
+/* ---- --jsonl ---- */
+
+static int encode_line(void *ctx, const struct jsonl_line *line,
+                       struct buf *out, struct qwick_err *e)
+{
+    const struct json_value *text = json_get(line->value, "text");
+    if (!json_is(text, JSON_STRING))
+        return err_set(e, QWICK_ERR_USAGE, "%s: text: not a string",
+                       line->where);
+    return put_ids(out, text->str, text->len, ctx, true, e);
+}
+
+static int decode_line(void *ctx, const struct jsonl_line *line,
+                       struct buf *out, struct qwick_err *e)
+{
+    const struct job *j = ctx;
+    const char *where = line->where;
+    const struct json_value *list = json_get(line->value, "ids");
+    const struct json_value *skip = json_get(line->value, "skip_special");
+    bool skip_special = j->a.skip_special;
+    int r = -1;
+    if (!json_is(list, JSON_ARRAY))
+        return err_set(e, QWICK_ERR_USAGE, "%s: ids: not an array", where);
+    if (json_is(skip, JSON_BOOL))
+        skip_special = skip->boolean;
+    else if (skip && !json_is(skip, JSON_NULL))
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: skip_special: not true or false", where);
+    int32_t *ids = malloc((list->len + 1) * sizeof(*ids));
+    if (!ids)
+        return err_oom(e, list->len * sizeof(*ids));
+    for (size_t i = 0; i < list->len; i++) {
+        int64_t x;
+        if (json_int(&list->items[i], 0, INT32_MAX, &x)) {
+            err_set(e, QWICK_ERR_USAGE, "%s: ids: item %zu is not a token id",
+                    where, i);
+            goto done;
+        }
+        ids[i] = (int32_t)x;
+    }
+    r = put_text(out, ids, list->len, skip_special, j, true, e);
+done:
+    free(ids);
+    return r;
+}
+
+/* ---- the verbs ---- */
+
+static int no_input(const struct verb *v)
+{
+    return opt_usage(v, "no input; usage: qwick %s [OPTIONS] %s", v->name,
+                     v->args);
+}
+
+/* A checkpoint without a tokenizer fails here once, not at every line. */
+static int probe(const struct job *j, struct qwick_err *e)
+{
+    int32_t *ids;
+    size_t n;
+    if (qwick_tokenize(j->eng, "", 0, false, &ids, &n, e))
+        return msg_fail(e);
+    free(ids);
+    return 0;
+}
+
+static int tokenize(struct job *j, struct buf *in, struct buf *out,
+                    struct qwick_err *e)
+{
+    const char *text = j->p.n_args ? j->p.args[0] : NULL;
+    bool found;
+    int status;
+    if (j->p.n_args > 1)
+        return opt_usage(j->verb, "\"%s\": one text only, quote it",
+                         j->p.args[1]);
+    if (text && j->a.files.n)
+        return opt_usage(j->verb, "--file: cannot be combined with a text");
+    if (prompt_bytes(in, &j->a.files, text, &found, e))
+        return msg_fail(e);
+    if (!found)
+        return no_input(j->verb);
+    if ((status = common_open(&j->eng, &j->a.c, true)) != 0)
+        return status;
+    if (put_ids(out, in->data ? in->data : "", in->len, j, j->a.c.json, e))
+        return msg_fail(e);
+    return buf_putc(out, '\n') ? msg_oom() : 0;
+}
+
+static int detokenize(struct job *j, struct buf *in, struct buf *out,
+                      struct qwick_err *e)
+{
+    bool found = true;
+    int32_t *ids;
+    size_t n;
+    int status, r;
+    if (j->p.n_args && j->a.files.n)
+        return opt_usage(j->verb, "--file: cannot be combined with ids");
+    for (size_t i = 0; i < j->p.n_args; i++)
+        if (buf_printf(in, "%s ", j->p.args[i]))
+            return msg_oom();
+    if (!j->p.n_args && prompt_bytes(in, &j->a.files, NULL, &found, e))
+        return msg_fail(e);
+    if (!found)
+        return no_input(j->verb);
+    if (prompt_ids("ids", in->data ? in->data : "", in->len, true, &ids, &n, e))
+        return msg_fail(e);
+    if ((status = common_open(&j->eng, &j->a.c, true)) != 0) {
+        free(ids);
+        return status;
+    }
+    r = put_text(out, ids, n, j->a.skip_special, j, j->a.c.json, e);
+    free(ids);
+    if (r)
+        return msg_fail(e);
+    return j->a.c.json && buf_putc(out, '\n') ? msg_oom() : 0;
+}
+
+static int lines(struct job *j, struct qwick_err *e)
+{
+    int status;
+    if (j->p.n_args)
+        return opt_usage(j->verb, "\"%s\": has no effect with --jsonl",
+                         j->p.args[0]);
+    if ((status = common_open(&j->eng, &j->a.c, true)) != 0 ||
+        (status = probe(j, e)) != 0)
+        return status;
+    return jsonl_run(j->verb, &j->a.files,
+                     j->verb == &verb_detokenize ? decode_line : encode_line,
+                     j);
+}
+
+static int run(const struct verb *v, int argc, char **argv)
+{
+    struct job j = {.verb = v};
+    struct buf in = {0}, out = {0};
+    struct qwick_err e = {0};
+    int status = opt_parse(&j.p, v, argc, argv, &j.a);
+    if (status < 0)
+        status = common_check(&j.p, &j.a.c);
+    /* "-" as the text is standard input */
+    if (status < 0 && j.p.n_args == 1 && strcmp(j.p.args[0], "-") == 0)
+        j.p.n_args = 0;
+    if (status < 0 && j.a.c.jsonl) {
+        status = lines(&j, &e);
+    } else if (status < 0) {
+        status = v == &verb_detokenize ? detokenize(&j, &in, &out, &e)
+                                       : tokenize(&j, &in, &out, &e);
+        if (status == 0 && out_write(out.data ? out.data : "", out.len))
+            status = QWICK_ERR_RUNTIME;
+    }
+    qwick_engine_close(j.eng);
+    buf_free(&in);
+    buf_free(&out);
+    opt_free(&j.p, &j.a);
+    return status;
+}
+
+const struct verb verb_tokenize = {
+    .name = "tokenize",
+    .args = "[TEXT]",
+    .summary = "text to token ids",
+    .about = "Print the token ids of TEXT, of the files of -f, or of standard "
+             "input, blanks\nbetween. Bytes are kept as they are. Needs only "
+             "the tokenizer's files.",
+    .opts = tokenize_opts,
+    .n_opts = sizeof(tokenize_opts) / sizeof(*tokenize_opts),
+    .run = run,
+};
+
+const struct verb verb_detokenize = {
+    .name = "detokenize",
+    .args = "[ID...]",
+    .summary = "token ids to text",
+    .about = "Print the exact bytes of token ids (separated by blanks or "
+             "commas), given as\narguments, in the files of -f, or on "
+             "standard input. Nothing is added.",
+    .opts = detokenize_opts,
+    .n_opts = sizeof(detokenize_opts) / sizeof(*detokenize_opts),
+    .run = run,
+};
+
+const struct verb verb_count = {
+    .name = "count",
+    .args = "[TEXT]",
+    .summary = "number of tokens of a text",
+    .about = "Print how many tokens TEXT, the files of -f, or standard input "
+             "have. Bytes are\nkept as they are. Needs only the tokenizer's "
+             "files.",
+    .opts = count_opts,
+    .n_opts = sizeof(count_opts) / sizeof(*count_opts),
+    .run = run,
+};

@@ -1,0 +1,41 @@
+#include "cli/common.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/out.h"
+
+int common_check(const struct opt_parsed *p, const struct common_args *c)
+{
+    msg_level(c->quiet, c->verbose);
+    if (c->exact && c->kv && strcmp(c->kv, "f32") != 0)
+        return opt_usage(p->verb, "--kv %s: --exact needs f32", c->kv);
+    return opt_conflict(p, "json", "jsonl");
+}
+
+int common_open(struct qwick_engine **eng, const struct common_args *c,
+                bool tokenizer_only)
+{
+    struct qwick_engine_options o = qwick_engine_defaults();
+    struct qwick_err e = {0};
+    const char *s;
+    o.model = c->model ? c->model : getenv("QWICK_MODEL");
+    if (o.model && !*o.model)
+        o.model = NULL;
+    o.isa = c->isa;
+    o.threads = (int)c->threads;
+    o.exact = c->exact;
+    if (c->kv)
+        o.kv = strcmp(c->kv, "f32") == 0 ? QWICK_KV_F32 : QWICK_KV_F16;
+    o.prefill_chunk = (size_t)c->prefill_chunk;
+    o.preload = c->preload;
+    o.tokenizer_only = tokenizer_only;
+    *eng = NULL;
+    if (qwick_engine_open(eng, &o, &e))
+        return msg_fail(&e);
+    for (size_t i = 0; (s = qwick_engine_warning(*eng, i)); i++)
+        msg_warn("%s", s);
+    for (size_t i = 0; (s = qwick_engine_note(*eng, i)); i++)
+        msg_note("%s", s);
+    return 0;
+}

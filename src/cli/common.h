@@ -1,0 +1,88 @@
+/* Options that verbs share, and opening the engine with them. */
+#ifndef CLI_COMMON_H
+#define CLI_COMMON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli/opt.h"
+#include "qwick.h"
+
+/* First member of every verb's struct of arguments. */
+struct common_args {
+    bool help, version; /* answered by the parser */
+    const char *model;
+    bool quiet, verbose;
+    int64_t threads;
+    const char *isa;
+    bool exact;
+    const char *kv;
+    int64_t ctx;
+    int64_t prefill_chunk;
+    bool preload;
+    bool json, jsonl;
+    const char *color;
+};
+
+#define COMMON(field) offsetof(struct common_args, field)
+
+/* clang-format off */
+#define OPT_ROWS_MODEL                                                        \
+    {.name = "model", .letter = 'm', .type = OPT_FILE, .arg = "MODEL",        \
+     .help = "checkpoint directory, or hub id (org/name) in the local "       \
+             "Hugging Face cache",                                            \
+     .def = "$QWICK_MODEL, else the built-in demo model",                     \
+     .offset = COMMON(model)}
+
+#define OPT_ROWS_THREADS                                                      \
+    {.name = "threads", .letter = 't', .type = OPT_INT, .arg = "N",           \
+     .imin = 1, .imax = 1024, .def = "physical cores",                        \
+     .help = "number of threads", .offset = COMMON(threads)}
+
+#define OPT_ROWS_KERNELS                                                      \
+    {.name = "isa", .type = OPT_CHOICE, .arg = "LEVEL",                       \
+     .choices = "ref|avx2|avxvnni|avx512|avx512bf16",                         \
+     .def = "the best this CPU has", .help = "kernels to use at most",        \
+     .offset = COMMON(isa)},                                                  \
+    {.name = "exact", .type = OPT_FLAG,                                       \
+     .help = "float32 throughout, one fixed order of sums, no BLAS",          \
+     .offset = COMMON(exact)},                                                \
+    {.name = "kv", .type = OPT_CHOICE, .choices = "f32|f16", .later = "q8",   \
+     .def = "f16, f32 with --exact",                                          \
+     .help = "type of the KV cache", .offset = COMMON(kv)}
+
+#define OPT_ROWS_CTX                                                          \
+    {.name = "ctx", .letter = 'c', .type = OPT_INT, .arg = "N", .imin = 1,    \
+     .imax = INT32_MAX, .def = "the model's maximum",                         \
+     .help = "most tokens of prompt and answer", .offset = COMMON(ctx)}
+
+#define OPT_ROWS_PREFILL                                                      \
+    {.name = "prefill-chunk", .type = OPT_INT, .arg = "N", .imin = 1,         \
+     .imax = 65536, .def = "512", .help = "tokens a prefill pass",            \
+     .offset = COMMON(prefill_chunk)},                                        \
+    {.name = "preload", .type = OPT_FLAG,                                     \
+     .help = "copy the weights into memory at start",                         \
+     .offset = COMMON(preload)}
+
+#define OPT_ROWS_BASIC                                                        \
+    {.name = "quiet", .letter = 'q', .type = OPT_FLAG,                        \
+     .help = "no warnings", .offset = COMMON(quiet)},                         \
+    {.name = "verbose", .letter = 'v', .type = OPT_FLAG,                      \
+     .help = "notes on stderr", .offset = COMMON(verbose)},                   \
+    {.name = "help", .letter = 'h', .type = OPT_FLAG,                         \
+     .help = "this text", .offset = COMMON(help)},                            \
+    {.name = "version", .letter = 'V', .type = OPT_FLAG,                      \
+     .help = "version", .offset = COMMON(version)}
+/* clang-format on */
+
+/* What contradicts itself among the common options: exit status 2, else -1.
+ * Also sets the level of messages. */
+int common_check(const struct opt_parsed *p, const struct common_args *c);
+
+/* Open the engine, print its warnings and notes. 0, or an exit status with the
+ * message printed. */
+int common_open(struct qwick_engine **eng, const struct common_args *c,
+                bool tokenizer_only);
+
+#endif

@@ -1,0 +1,175 @@
+#include "cli/emit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/json_out.h"
+#include "cli/out.h"
+
+static void to_stderr(const char *s, size_t n)
+{
+    /* nobody to tell when this fails */
+    fd_write(STDERR_FILENO, s, n);
+}
+
+static void clear_progress(struct emit *st)
+{
+    char line[80];
+    if (!st->progress)
+        return;
+    int n = snprintf(line, sizeof(line), "\r%*s\r", (int)st->progress, "");
+    to_stderr(line, (size_t)n);
+    st->progress = 0;
+}
+
+void emit_progress(void *ctx, size_t done, size_t total)
+{
+    struct emit *st = ctx;
+    char line[80];
+    double ms = clock_ms() - st->start_ms;
+    if (!st->stderr_tty || msg_quiet() || ms < 1000 || done == 0)
+        return;
+    clear_progress(st);
+    if (done >= total)
+        return;
+    double left = ms / (double)done * (double)(total - done) / 1000;
+    int n =
+        snprintf(line, sizeof(line), "prompt: %zu of %zu tokens, %.0f s left",
+                 done, total, left);
+    if (n > 78)
+        n = 78;
+    to_stderr(line, (size_t)n);
+    st->progress = (size_t)n;
+}
+
+static void to_stdout(struct emit *st, const char *s, size_t n)
+{
+    if (n == 0 || st->status)
+        return;
+    if (out_write(s, n)) {
+        st->status = QWICK_ERR_RUNTIME;
+        return;
+    }
+    st->last = s[n - 1];
+}
+
+/* Leave the thinking on stderr: default colour, the answer on its own line. */
+static void end_thinking(struct emit *st)
+{
+    if (!st->thinking)
+        return;
+    if (st->dim)
+        to_stderr("\033[0m", 4);
+    to_stderr("\n\n", st->last_thinking == '\n' ? 1 : 2);
+    st->thinking = false;
+}
+
+static void put_thinking(struct emit *st, const char *s, size_t n)
+{
+    if (n == 0)
+        return;
+    if (st->think_fd >= 0 && fd_write(st->think_fd, s, n)) {
+        if (!st->status)
+            msg_error("%s: write error: %s", st->think_file, strerror(errno));
+        st->status = QWICK_ERR_RUNTIME;
+        return;
+    }
+    if (st->mode != EMIT_TEXT)
+        return;
+    if (st->show_thinking) {
+        to_stdout(st, s, n);
+        st->had_thinking = true;
+    } else if (st->think_fd < 0 && st->stderr_tty && !msg_quiet()) {
+        if (!st->thinking && st->dim)
+            to_stderr("\033[2m", 4);
+        st->thinking = true;
+        st->last_thinking = s[n - 1];
+        to_stderr(s, n);
+    }
+}
+
+static void put_text(struct emit *st, const char *s, size_t n)
+{
+    if (n == 0)
+        return;
+    end_thinking(st);
+    if (st->had_thinking) {
+        to_stdout(st, "\n\n", st->last == '\n' ? 1 : 2);
+        st->had_thinking = false;
+    }
+    to_stdout(st, s, n);
+    st->n_text += n;
+}
+
+static int put_event(struct emit *st, const struct qwick_token_event *ev)
+{
+    struct buf *b = &st->event;
+    bool thinking = ev->channel == QWICK_THINKING;
+    int bad = 0;
+    b->len = 0;
+    bad |= buf_printf(b, "{\"event\":\"token\",\"id\":%d,\"text\":", ev->id);
+    bad |= buf_json_string(b, ev->text, thinking ? 0 : ev->n_text);
+    if (thinking) {
+        bad |= buf_puts(b, ",\"thinking\":");
+        bad |= buf_json_string(b, ev->text, ev->n_text);
+    }
+    if (st->logprobs) {
+        bad |= buf_putc(b, ',');
+        bad |= json_logprob(b, st->eng, ev);
+    }
+    if (buf_puts(b, "}\n") || bad)
+        return -1;
+    if (!thinking)
+        st->n_text += ev->n_text;
+    to_stdout(st, b->data, b->len);
+    return 0;
+}
+
+static int collect(struct emit *st, const struct qwick_token_event *ev)
+{
+    struct buf *b = &st->items;
+    int bad = buf_puts(b, b->len ? ",{" : "{");
+    bad |= json_token(b, st->eng, ev->id);
+    bad |= buf_putc(b, ',');
+    bad |= json_logprob(b, st->eng, ev);
+    return buf_putc(b, '}') || bad ? -1 : 0;
+}
+
+int emit_token(void *ctx, const struct qwick_token_event *ev)
+{
+    struct emit *st = ctx;
+    int bad = 0;
+    clear_progress(st);
+    if (st->logprobs)
+        bad |= collect(st, ev);
+    if (ev->channel == QWICK_THINKING)
+        put_thinking(st, ev->text, ev->n_text);
+    if (st->mode == EMIT_JSONL)
+        bad |= put_event(st, ev);
+    else if (st->mode == EMIT_TEXT && ev->channel == QWICK_TEXT)
+        put_text(st, ev->text, ev->n_text);
+    if (bad && !st->status)
+        st->status = msg_oom();
+    return st->status != 0;
+}
+
+void emit_end(struct emit *st, const struct qwick_result *r)
+{
+    clear_progress(st);
+    if (st->mode != EMIT_TEXT)
+        return;
+    if (r->n_text > st->n_text)
+        put_text(st, r->text + st->n_text, r->n_text - st->n_text);
+    end_thinking(st);
+    if (st->stdout_tty && st->last && st->last != '\n')
+        to_stdout(st, "\n", 1);
+}
+
+void emit_free(struct emit *st)
+{
+    buf_free(&st->items);
+    buf_free(&st->event);
+}

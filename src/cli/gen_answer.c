@@ -1,0 +1,289 @@
+/* The answer of generate: sampling, output, the run from start to end. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "cli/emit.h"
+#include "cli/gen_job.h"
+#include "cli/json_out.h"
+#include "cli/out.h"
+#include "cli/profile.h"
+#include "cli/prompt.h"
+#include "cli/signals.h"
+
+/* ---- sampling ---- */
+
+static struct qwick_sampling sampling(const struct gen_job *j)
+{
+    static const char *const flags[] = {
+        "temp",
+        "top-k",
+        "top-p",
+        "min-p",
+        "repeat-penalty",
+        "presence-penalty",
+        "frequency-penalty",
+    };
+    const struct gen_args *a = &j->a;
+    const struct opt_parsed *p = &j->p;
+    bool think_off = j->mode == MODE_CHAT &&
+                     chat_input_think(&j->input, j->think) == QWICK_THINK_OFF;
+    struct qwick_sampling s = qwick_sampling_defaults(j->eng, think_off);
+    bool any = false;
+    for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
+        any |= opt_given(p, flags[i]);
+    if (gen_is_greedy(j)) {
+        s.temperature = 0;
+        s.top_k = 0;
+        s.top_p = 1;
+        s.min_p = 0;
+    } else if (any && s.temperature == 0) {
+        float repeat = s.repeat_penalty;
+        s = qwick_sampling_neutral();
+        s.repeat_penalty = repeat;
+    }
+    if (opt_given(p, "temp"))
+        s.temperature = (float)a->temp;
+    if (opt_given(p, "top-k"))
+        s.top_k = (int)a->top_k;
+    if (opt_given(p, "top-p"))
+        s.top_p = (float)a->top_p;
+    if (opt_given(p, "min-p"))
+        s.min_p = (float)a->min_p;
+    if (opt_given(p, "repeat-penalty"))
+        s.repeat_penalty = (float)a->repeat;
+    if (opt_given(p, "presence-penalty"))
+        s.presence_penalty = (float)a->presence;
+    if (opt_given(p, "frequency-penalty"))
+        s.frequency_penalty = (float)a->frequency;
+    /* 53 bits: every JSON reader gets the number back as it was */
+    s.seed = opt_given(p, "seed") ? (uint64_t)a->seed : rng_random_seed() >> 11;
+    return s;
+}
+
+/* ---- output ---- */
+
+static int open_file(const char *path, int *fd)
+{
+    *fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (*fd >= 0)
+        return 0;
+    msg_error("%s: open: %s", path, strerror(errno));
+    return QWICK_ERR_RUNTIME;
+}
+
+static int close_file(const char *path, int *fd, int status)
+{
+    if (*fd >= 0 && close(*fd) && errno != EINTR) {
+        msg_error("%s: write error: %s", path, strerror(errno));
+        status = status ? status : (int)QWICK_ERR_RUNTIME;
+    }
+    *fd = -1;
+    return status;
+}
+
+static bool use_colour(const struct gen_args *a)
+{
+    const char *no = getenv("NO_COLOR");
+    if (a->c.color && strcmp(a->c.color, "always") == 0)
+        return true;
+    if (a->c.color && strcmp(a->c.color, "never") == 0)
+        return false;
+    return !(no && *no);
+}
+
+static int write_json(struct gen_job *j, const struct emit *st,
+                      const struct qwick_result *r, const struct profile *pr)
+{
+    struct buf b = {0};
+    struct json_answer answer = {
+        .r = r,
+        .info = qwick_engine_info(j->eng),
+        .tokenize_ms = j->tokenize_ms,
+        .show_dropped = overflow_parse(j->a.overflow) != OVERFLOW_ERROR,
+        .n_dropped = j->n_dropped,
+        .logprobs = st->logprobs ? &st->items : NULL,
+        .profile = pr,
+    };
+    int status = 0;
+    if (buf_puts(&b, j->a.c.jsonl ? "{\"event\":\"done\"," : "{") ||
+        json_answer(&b, &answer) || buf_puts(&b, "}\n"))
+        status = msg_oom();
+    else if (out_write(b.data, b.len))
+        status = QWICK_ERR_RUNTIME;
+    buf_free(&b);
+    return status;
+}
+
+static int write_profile(struct gen_job *j, const struct qwick_result *r,
+                         const struct profile *pr)
+{
+    struct buf b = {0};
+    int bad = 0, status = 0;
+    if (j->profile_fd < 0) {
+        if (!j->a.c.json && !j->a.c.jsonl) {
+            bad = profile_table(&b, pr, r);
+            if (!bad)
+                fd_write(STDERR_FILENO, b.data, b.len);
+        }
+    } else {
+        struct json_answer answer = {
+            .r = r,
+            .info = qwick_engine_info(j->eng),
+            .tokenize_ms = j->tokenize_ms,
+            .profile = pr,
+        };
+        bad = buf_putc(&b, '{') | json_timing(&b, &answer);
+        bad |= buf_puts(&b, "}\n");
+        if (!bad && fd_write(j->profile_fd, b.data, b.len)) {
+            msg_error("%s: write error: %s", j->a.profile.file,
+                      strerror(errno));
+            status = QWICK_ERR_RUNTIME;
+        }
+    }
+    buf_free(&b);
+    return bad ? msg_oom() : status;
+}
+
+static void note_timing(const struct qwick_result *r)
+{
+    double decode = r->total_ms - r->prefill_ms;
+    msg_note("%zu prompt tokens in %.1f ms, %zu tokens in %.1f ms "
+             "(%.1f tok/s after the first), %s",
+             r->n_prompt, r->prefill_ms, r->n_tokens, r->total_ms,
+             r->n_tokens > 1 && decode > 0
+                 ? 1000 * (double)(r->n_tokens - 1) / decode
+                 : 0.0,
+             qwick_finish_name(r->finish));
+}
+
+static int finish(struct gen_job *j, struct emit *st,
+                  const struct qwick_result *r)
+{
+    struct profile pr;
+    const struct profile *summary = NULL;
+    int status = 0;
+    emit_end(st, r);
+    if (st->status)
+        return st->status;
+    if (j->a.profile.on) {
+        double bandwidth =
+            *signals_flag() ? -1 : qwick_bench_bandwidth(j->eng, 300);
+        if (profile_make(&pr, r, qwick_engine_info(j->eng), bandwidth))
+            return msg_oom();
+        summary = &pr;
+    }
+    if (st->mode != EMIT_TEXT)
+        status = write_json(j, st, r, summary);
+    if (summary && !status)
+        status = write_profile(j, r, summary);
+    note_timing(r);
+    return status;
+}
+
+static int answer(struct gen_job *j, struct qwick_err *e)
+{
+    const struct gen_args *a = &j->a;
+    struct emit st = {
+        .mode = a->c.json    ? EMIT_JSON
+                : a->c.jsonl ? EMIT_JSONL
+                             : EMIT_TEXT,
+        .eng = j->eng,
+        .stdout_tty = isatty(STDOUT_FILENO),
+        .stderr_tty = isatty(STDERR_FILENO),
+        .show_thinking = a->show_thinking,
+        .dim = use_colour(a),
+        .logprobs = a->logprobs > 0,
+        .think_fd = j->think_fd,
+        .think_file = a->think_file,
+    };
+    struct qwick_generate_options o = qwick_generate_defaults();
+    struct qwick_result r = {0};
+    int status;
+    o.sampling = sampling(j);
+    o.max_tokens = (size_t)a->max_tokens;
+    o.stop = a->stop.v;
+    o.n_stop = a->stop.n;
+    o.ignore_eos = a->ignore_eos;
+    o.in_think = j->in_think;
+    o.no_think = j->mode == MODE_RAW || a->raw;
+    o.profile = a->profile.on;
+    o.loop_guard = (size_t)a->loop_guard;
+    o.logprobs = (size_t)a->logprobs;
+    o.on_token = emit_token;
+    o.on_token_ctx = &st;
+    signals_catch();
+    qwick_session_interrupt(j->ses, signals_flag());
+    st.start_ms = clock_ms();
+    qwick_session_progress(j->ses, emit_progress, &st);
+    if (qwick_generate(j->ses, j->ids, j->n_ids, &o, &r, e) == 0) {
+        status = finish(j, &st, &r);
+    } else {
+        struct qwick_result none = {0};
+        emit_end(&st, &none);
+        /* a prefill that was asked to stop has no answer to write */
+        status = st.status              ? st.status
+                 : *signals_flag() != 0 ? (int)QWICK_ERR_RUNTIME
+                                        : msg_fail(e);
+    }
+    qwick_result_free(&r);
+    emit_free(&st);
+    return status;
+}
+
+static int generate(struct gen_job *j)
+{
+    struct qwick_err e = {0};
+    int status = gen_check(j);
+    if (status >= 0)
+        return status;
+    j->think = j->a.think && strcmp(j->a.think, "on") == 0 ? QWICK_THINK_ON
+               : j->a.think && strcmp(j->a.think, "off") == 0
+                   ? QWICK_THINK_OFF
+                   : QWICK_THINK_AUTO;
+    j->arg = j->p.n_args ? j->p.args[0] : j->a.prompt;
+    if (j->p.n_args && strcmp(j->arg, "-") == 0)
+        j->arg = NULL; /* standard input, which is read anyway */
+    if ((status = gen_read_input(j, &e)) != 0)
+        return status;
+    if (out_check())
+        return QWICK_ERR_RUNTIME;
+    if ((status = common_open(&j->eng, &j->a.c, false)) != 0 ||
+        (status = gen_choose_mode(j)) != 0)
+        return status;
+    if (qwick_session_create(&j->ses, j->eng, (size_t)j->a.c.ctx, &e) ||
+        gen_encode(j, &e))
+        return msg_fail(&e);
+    if ((j->a.think_file &&
+         (status = open_file(j->a.think_file, &j->think_fd)) != 0) ||
+        (j->a.profile.file &&
+         (status = open_file(j->a.profile.file, &j->profile_fd)) != 0))
+        return status;
+    status = answer(j, &e);
+    status = close_file(j->a.think_file, &j->think_fd, status);
+    return close_file(j->a.profile.file, &j->profile_fd, status);
+}
+
+int gen_run(const struct verb *v, int argc, char **argv)
+{
+    struct gen_job j = {.verb = v, .think_fd = -1, .profile_fd = -1};
+    int status = opt_parse(&j.p, v, argc, argv, &j.a);
+    if (status < 0)
+        status = common_check(&j.p, &j.a.c);
+    if (status < 0)
+        status = generate(&j);
+    qwick_session_free(j.ses);
+    qwick_engine_close(j.eng);
+    chat_input_free(&j.input);
+    buf_free(&j.text);
+    buf_free(&j.system);
+    buf_free(&j.prefill);
+    free(j.chat);
+    free(j.ids);
+    opt_free(&j.p, &j.a);
+    return status;
+}

@@ -1,0 +1,83 @@
+/* One run of generate: its arguments, and what they become. */
+#ifndef CLI_GEN_JOB_H
+#define CLI_GEN_JOB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "cli/chat_input.h"
+#include "cli/common.h"
+#include "cli/opt.h"
+#include "qwick.h"
+
+struct gen_args {
+    struct common_args c;
+    const char *prompt;
+    struct opt_texts files;
+    const char *system, *system_file;
+    bool raw;
+    const char *chat_json;
+    const char *think;
+    bool show_thinking;
+    const char *think_file;
+    const char *prefill;
+    const char *prompt_ids;
+    bool allow_special, no_stdin;
+    int64_t max_tokens;
+    struct opt_texts stop;
+    bool ignore_eos, greedy;
+    double temp, top_p, min_p, repeat, presence, frequency;
+    int64_t top_k, seed;
+    const char *overflow;
+    struct opt_flag_file profile;
+    int64_t logprobs, loop_guard;
+};
+
+enum gen_mode { MODE_CHAT, MODE_RAW, MODE_IDS };
+
+struct gen_job {
+    const struct verb *verb;
+    struct opt_parsed p;
+    struct gen_args a;
+    enum gen_mode mode;
+    enum qwick_think think;
+    const char *arg; /* the prompt given as argument or by -p */
+    struct buf text; /* composed prompt */
+    struct buf system, prefill;
+    char *chat; /* content of --chat-json */
+    size_t n_chat;
+    struct chat_input input;
+    int32_t *ids;
+    size_t n_ids;
+    bool in_think;    /* the prompt ends inside an open think block */
+    size_t n_dropped; /* tokens that --overflow cut */
+    double tokenize_ms;
+    struct qwick_engine *eng;
+    struct qwick_session *ses;
+    int think_fd, profile_fd;
+};
+
+bool gen_is_greedy(const struct gen_job *j);
+
+/* Options against each other: exit status 2 with a message, or -1. */
+int gen_check(const struct gen_job *j);
+
+/* Everything that comes from outside, before the model is opened. 0, or an exit
+ * status with the message printed. */
+int gen_read_input(struct gen_job *j, struct qwick_err *e);
+
+/* Template, raw text or ids, as the options and the open checkpoint have it. A
+ * checkpoint without a template is prompted raw; what needs one is refused. 0,
+ * or an exit status with the message printed. */
+int gen_choose_mode(struct gen_job *j);
+
+/* The ids of the prompt, cut as --overflow says so that they fit the session's
+ * context. */
+int gen_encode(struct gen_job *j, struct qwick_err *e);
+
+/* The verb. */
+int gen_run(const struct verb *v, int argc, char **argv);
+
+#endif

@@ -1,0 +1,275 @@
+/* The prompt of generate: from files, standard input and arguments to ids that
+ * fit the context. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/utf8.h"
+#include "cli/gen_job.h"
+#include "cli/out.h"
+#include "cli/prompt.h"
+
+static int no_prompt(const struct gen_job *j)
+{
+    return opt_usage(j->verb, "no prompt; usage: qwick [OPTIONS] [PROMPT]");
+}
+
+int gen_read_input(struct gen_job *j, struct qwick_err *e)
+{
+    struct gen_args *a = &j->a;
+    const char *whole = a->prompt_ids  ? "--prompt-ids"
+                        : a->chat_json ? "--chat-json"
+                                       : NULL;
+    bool stdin_taken =
+        a->no_stdin || (a->chat_json && strcmp(a->chat_json, "-") == 0);
+    if (whole && !stdin_taken && stdin_has_data())
+        return opt_usage(j->verb,
+                         "%s: cannot be combined with a prompt on standard "
+                         "input; --no-stdin ignores it",
+                         whole);
+    if (a->prompt_ids) {
+        if (prompt_ids("--prompt-ids", a->prompt_ids, strlen(a->prompt_ids),
+                       false, &j->ids, &j->n_ids, e))
+            return msg_fail(e);
+        return 0;
+    }
+    if (a->chat_json) {
+        if (prompt_read(a->chat_json, &j->chat, &j->n_chat, e) ||
+            chat_input_parse(&j->input, a->chat_json, j->chat, j->n_chat, e))
+            return msg_fail(e);
+    } else {
+        if (a->system_file) {
+            char *data;
+            size_t n;
+            if (prompt_read(a->system_file, &data, &n, e))
+                return msg_fail(e);
+            if (n && data[n - 1] == '\n')
+                n--;
+            int r = utf8_sanitize(&j->system, data, n);
+            free(data);
+            if (r)
+                return msg_oom();
+        } else if (a->system &&
+                   utf8_sanitize(&j->system, a->system, strlen(a->system))) {
+            return msg_oom();
+        }
+        if (prompt_compose(&j->text, &a->files, j->arg, a->no_stdin, e))
+            return msg_fail(e);
+        if (j->text.len == 0)
+            return no_prompt(j);
+        if (a->system || a->system_file) {
+            j->input.system = j->system.data ? j->system.data : "";
+            j->input.n_system = j->system.len;
+        }
+        j->input.text = j->text.data;
+        j->input.n_text = j->text.len;
+    }
+    if (a->prefill &&
+        utf8_sanitize(&j->prefill, a->prefill, strlen(a->prefill)))
+        return msg_oom();
+    return 0;
+}
+
+int gen_choose_mode(struct gen_job *j)
+{
+    static const char *const need[] = {
+        "system",  "system-file",   "chat-json", "think",
+        "prefill", "allow-special", NULL,
+    };
+    const struct qwick_info *info = qwick_engine_info(j->eng);
+    j->mode = j->a.prompt_ids ? MODE_IDS : j->a.raw ? MODE_RAW : MODE_CHAT;
+    if (j->mode != MODE_CHAT || strcmp(info->template_name, "none") != 0)
+        return 0;
+    int r = opt_no_effect(&j->p, need,
+                          "with a checkpoint that has no chat template");
+    if (r >= 0)
+        return r;
+    j->mode = MODE_RAW;
+    return 0;
+}
+
+/* ids of the prompt with text[0..n) as its last user text. */
+static int encode(struct gen_job *j, const char *text, size_t n, int32_t **ids,
+                  size_t *n_ids, struct qwick_err *e)
+{
+    struct qwick_chat_options o = {true, j->think};
+    struct buf json = {0};
+    const char *chat = j->chat;
+    size_t n_chat = j->n_chat;
+    int r;
+    if (j->mode == MODE_RAW)
+        return qwick_tokenize(j->eng, text, n, true, ids, n_ids, e);
+    if (!chat || text != j->input.text) {
+        if (chat_input_json(&j->input, &json, text, n)) {
+            buf_free(&json);
+            return err_oom(e, n);
+        }
+        chat = json.data;
+        n_chat = json.len;
+    }
+    r = qwick_chat_encode(j->eng, chat, n_chat, &o, j->a.allow_special,
+                          j->prefill.data, j->prefill.len, ids, n_ids,
+                          &j->in_think, e);
+    buf_free(&json);
+    return r;
+}
+
+/* Whether ids given as numbers end inside an open think block. */
+static bool ids_in_think(const struct gen_job *j)
+{
+    static const char *const tag[] = {"<think>", "</think>"};
+    int32_t id[2] = {-1, -1};
+    for (int i = 0; i < 2; i++) {
+        int32_t *v = NULL;
+        size_t n = 0;
+        if (qwick_tokenize(j->eng, tag[i], strlen(tag[i]), true, &v, &n,
+                           NULL) == 0 &&
+            n == 1)
+            id[i] = v[0];
+        free(v);
+    }
+    for (size_t i = j->n_ids; i-- > 0;) {
+        if (j->ids[i] == id[1])
+            return false;
+        if (j->ids[i] == id[0])
+            return true;
+    }
+    return false;
+}
+
+static int check_ids(const struct gen_job *j, struct qwick_err *e)
+{
+    size_t vocab_size = qwick_engine_info(j->eng)->vocab_size;
+    for (size_t i = 0; i < j->n_ids; i++)
+        if ((size_t)j->ids[i] >= vocab_size)
+            return err_set(e, QWICK_ERR_USAGE,
+                           "--prompt-ids: token %zu: id %d is not below the "
+                           "vocabulary's %zu",
+                           i + 1, j->ids[i], vocab_size);
+    return 0;
+}
+
+static int too_long(const struct gen_job *j, size_t limit, struct qwick_err *e)
+{
+    return err_set(e, QWICK_ERR_CONTEXT,
+                   "prompt: %zu tokens and room for an answer do not fit the "
+                   "context of %zu%s",
+                   j->n_ids, limit,
+                   overflow_parse(j->a.overflow) == OVERFLOW_ERROR
+                       ? " (see --overflow)"
+                       : "");
+}
+
+/* ids -> text without the characters that a cut broke at either end. */
+static int cut_text(struct gen_job *j, enum overflow how, const int32_t *ids,
+                    size_t n, size_t keep, struct buf *out, struct qwick_err *e)
+{
+    size_t head = how == OVERFLOW_TAIL     ? 0
+                  : how == OVERFLOW_MIDDLE ? keep - keep / 2
+                                           : keep;
+    for (int part = 0; part < 2; part++) {
+        const int32_t *v = part ? ids + n - (keep - head) : ids;
+        size_t n_bytes = 0, skip = 0, len = part ? keep - head : head;
+        char *text = NULL;
+        if (len == 0)
+            continue;
+        if (qwick_detokenize(j->eng, v, len, false, &text, &n_bytes, e))
+            return -1;
+        if (part)
+            while (skip < n_bytes && (text[skip] & 0xc0) == 0x80)
+                skip++;
+        else
+            n_bytes = utf8_complete(text, n_bytes);
+        int r = buf_append(out, text + skip, n_bytes - skip);
+        free(text);
+        if (r)
+            return err_oom(e, n_bytes);
+    }
+    return 0;
+}
+
+/* Shorten the last user text until the prompt has at most `target` tokens; the
+ * template's own pieces are never touched. */
+static int shorten(struct gen_job *j, enum overflow how, size_t target,
+                   size_t limit, struct qwick_err *e)
+{
+    int32_t *text_ids = NULL;
+    size_t n, keep;
+    struct buf cut = {0};
+    int r = -1;
+    if (!j->input.text)
+        return too_long(j, limit, e);
+    if (qwick_tokenize(j->eng, j->input.text, j->input.n_text,
+                       j->a.allow_special, &text_ids, &n, e))
+        return -1;
+    keep = n;
+    while (j->n_ids > target) {
+        size_t excess = j->n_ids - target;
+        int32_t *ids;
+        size_t n_ids;
+        if (excess >= keep) {
+            too_long(j, limit, e);
+            goto done;
+        }
+        keep -= excess;
+        cut.len = 0;
+        if (cut_text(j, how, text_ids, n, keep, &cut, e) ||
+            encode(j, cut.data ? cut.data : "", cut.len, &ids, &n_ids, e))
+            goto done;
+        free(j->ids);
+        j->ids = ids;
+        j->n_ids = n_ids;
+    }
+    r = 0;
+done:
+    buf_free(&cut);
+    free(text_ids);
+    return r;
+}
+
+/* Make the prompt fit the session's context, as --overflow says. A prompt that
+ * is cut leaves room for -n tokens, else for a quarter of the context. */
+static int fit(struct gen_job *j, struct qwick_err *e)
+{
+    enum overflow how = overflow_parse(j->a.overflow);
+    size_t limit = qwick_session_limit(j->ses), before = j->n_ids, room;
+    if (j->n_ids < limit)
+        return 0;
+    if (how == OVERFLOW_ERROR)
+        return too_long(j, limit, e);
+    room = j->a.max_tokens ? (size_t)j->a.max_tokens : limit / 4;
+    if (room > limit / 2)
+        room = limit / 2;
+    if (room < 1)
+        room = 1;
+    if (limit <= room)
+        return too_long(j, limit, e);
+    if (j->mode == MODE_CHAT) {
+        if (shorten(j, how, limit - room, limit, e))
+            return -1;
+    } else {
+        j->n_ids = overflow_cut(how, j->ids, j->n_ids, limit - room);
+    }
+    j->n_dropped = before - j->n_ids;
+    msg_warn("prompt: %zu of %zu tokens dropped to fit the context of %zu",
+             j->n_dropped, before, limit);
+    return 0;
+}
+
+int gen_encode(struct gen_job *j, struct qwick_err *e)
+{
+    double t = clock_ms();
+    if (j->mode == MODE_IDS) {
+        if (check_ids(j, e))
+            return -1;
+        j->in_think = !j->a.raw && ids_in_think(j);
+    } else {
+        if (encode(j, j->input.text, j->input.n_text, &j->ids, &j->n_ids, e))
+            return -1;
+        if (j->n_ids == 0)
+            return err_set(e, QWICK_ERR_USAGE,
+                           "prompt: it has no tokens after normalization");
+    }
+    j->tokenize_ms = clock_ms() - t;
+    return fit(j, e);
+}

@@ -1,0 +1,203 @@
+#include "cli/out.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/utf8.h"
+#include "cli/signals.h"
+
+static bool be_quiet, be_verbose, out_failed;
+
+void out_init(void)
+{
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF)
+            continue;
+        /* the wrong direction on purpose: using it gives EBADF, as if it
+         * were closed */
+        int flags = fd == 0 ? O_WRONLY : O_RDONLY;
+        if (open("/dev/null", flags) < 0 && open("/", O_RDONLY) < 0)
+            return;
+    }
+}
+
+/* What a pipe takes without blocking once poll says that it is writable. */
+#define SAFE_CHUNK 512
+
+int fd_write(int fd, const void *p, size_t n)
+{
+    const char *s = p;
+    while (n) {
+        size_t chunk = n;
+        if (*signals_flag()) {
+            /* asked to stop: a reader that has stopped must not hold us */
+            struct pollfd pf = {.fd = fd, .events = POLLOUT};
+            int r = poll(&pf, 1, 500);
+            if (r == 0) {
+                errno = EINTR;
+                return -1;
+            }
+            if (r < 0 && errno != EINTR)
+                return -1;
+            if (chunk > SAFE_CHUNK)
+                chunk = SAFE_CHUNK;
+        }
+        ssize_t k = write(fd, s, chunk);
+        if (k < 0) {
+            if (errno == EINTR)
+                continue;
+            if (errno == EAGAIN || errno == EWOULDBLOCK) {
+                struct pollfd pf = {.fd = fd, .events = POLLOUT};
+                poll(&pf, 1, -1);
+                continue;
+            }
+            return -1;
+        }
+        s += k;
+        n -= (size_t)k;
+    }
+    return 0;
+}
+
+static void report_write(int err)
+{
+    if (out_failed)
+        return;
+    out_failed = true;
+    msg_error("stdout: write error: %s", strerror(err));
+}
+
+int out_write(const void *p, size_t n)
+{
+    if (out_failed)
+        return -1;
+    if (fd_write(STDOUT_FILENO, p, n) == 0)
+        return 0;
+    if (errno == EPIPE)
+        signals_die(SIGPIPE);
+    if (errno == EINTR)
+        out_failed = true; /* gave up on a stopped reader: no news */
+    else
+        report_write(errno);
+    return -1;
+}
+
+int out_check(void)
+{
+    int flags = fcntl(STDOUT_FILENO, F_GETFL);
+    if (flags >= 0 && (flags & O_ACCMODE) != O_RDONLY)
+        return 0;
+    report_write(EBADF);
+    return -1;
+}
+
+int out_close(int status)
+{
+    int flags = fcntl(STDOUT_FILENO, F_GETFL);
+    if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
+        return status ? status : out_failed;
+    /* network file systems report a full disk only here */
+    if (close(STDOUT_FILENO) && errno != EINTR)
+        report_write(errno);
+    return status ? status : out_failed;
+}
+
+/* ---- messages ---- */
+
+void msg_level(bool quiet, bool verbose)
+{
+    be_quiet = quiet;
+    be_verbose = verbose;
+}
+
+bool msg_quiet(void)
+{
+    return be_quiet;
+}
+
+/* Control characters (C0, DEL, C1) and bytes that are no UTF-8 become \xNN. */
+static int escape(struct buf *out, const char *s, size_t n)
+{
+    while (n) {
+        uint32_t cp;
+        size_t k = utf8_decode(s, n, &cp, NULL);
+        if (k && cp >= 0x20 && cp != 0x7f && !(cp >= 0x80 && cp < 0xa0)) {
+            if (buf_append(out, s, k))
+                return -1;
+        } else {
+            if (k == 0)
+                k = 1;
+            for (size_t i = 0; i < k; i++)
+                if (buf_printf(out, "\\x%02x", (unsigned char)s[i]))
+                    return -1;
+        }
+        s += k;
+        n -= k;
+    }
+    return 0;
+}
+
+static void say(const char *prefix, const char *fmt, va_list ap)
+{
+    char text[2048];
+    struct buf b = {0};
+    int n = vsnprintf(text, sizeof(text), fmt, ap);
+    if (n < 0)
+        return;
+    size_t len = (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1;
+    len = utf8_complete(text, len);
+    if (buf_puts(&b, prefix) == 0 && escape(&b, text, len) == 0 &&
+        buf_putc(&b, '\n') == 0)
+        fd_write(STDERR_FILENO, b.data, b.len);
+    else
+        fd_write(STDERR_FILENO, "qwick: out of memory\n", 21);
+    buf_free(&b);
+}
+
+void msg_error(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    say("qwick: ", fmt, ap);
+    va_end(ap);
+}
+
+void msg_warn(const char *fmt, ...)
+{
+    va_list ap;
+    if (be_quiet)
+        return;
+    va_start(ap, fmt);
+    say("qwick: warning: ", fmt, ap);
+    va_end(ap);
+}
+
+void msg_note(const char *fmt, ...)
+{
+    va_list ap;
+    if (!be_verbose)
+        return;
+    va_start(ap, fmt);
+    say("qwick: ", fmt, ap);
+    va_end(ap);
+}
+
+int msg_fail(const struct qwick_err *e)
+{
+    msg_error("%s", e->msg);
+    return e->code == QWICK_OK ? (int)QWICK_ERR_RUNTIME : (int)e->code;
+}
+
+int msg_oom(void)
+{
+    msg_error("out of memory");
+    return QWICK_ERR_MEMORY;
+}

@@ -1,0 +1,114 @@
+#include "cli/profile.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void sort_doubles(double *v, size_t n)
+{
+    if (n)
+        qsort(v, n, sizeof(*v), compare);
+}
+
+double quantile(const double *v, size_t n, double q)
+{
+    if (n == 0)
+        return NAN;
+    double x = q * (double)(n - 1);
+    size_t i = (size_t)x;
+    if (i + 1 >= n)
+        return v[n - 1];
+    return v[i] + (x - (double)i) * (v[i + 1] - v[i]);
+}
+
+int profile_make(struct profile *p, const struct qwick_result *r,
+                 const struct qwick_info *info, double bandwidth)
+{
+    size_t n = r->n_per_token;
+    double *sorted = malloc((n + 1) * sizeof(*sorted));
+    double steps = 0, sampling = 0, context;
+    if (!sorted)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        sorted[i] = r->per_token_ms[i];
+        steps += r->per_token_ms[i];
+        sampling += r->sample_ms[i];
+    }
+    sort_doubles(sorted, n);
+    p->n_steps = n;
+    p->median_ms = quantile(sorted, n, 0.5);
+    p->p95_ms = quantile(sorted, n, 0.95);
+    p->p99_ms = quantile(sorted, n, 0.99);
+    p->kernel_tok_s = 1000 / p->median_ms;
+    p->end_to_end_tok_s =
+        r->total_ms > 0 ? 1000 * (double)r->n_tokens / r->total_ms : NAN;
+    p->sampling_share = steps > 0 ? sampling / steps : NAN;
+    context = (double)r->n_prompt + 0.5 * (double)r->n_tokens;
+    p->bytes_per_token =
+        (double)info->decode_bytes + (double)info->kv_token_bytes * context;
+    p->gb_s = p->bytes_per_token / p->median_ms / 1e6;
+    p->bandwidth_gb_s = bandwidth > 0 ? bandwidth / 1e9 : NAN;
+    p->bandwidth_percent = 100 * p->gb_s / p->bandwidth_gb_s;
+    free(sorted);
+    return 0;
+}
+
+int profile_json(struct buf *b, const struct profile *p)
+{
+    const struct {
+        const char *name;
+        double v;
+    } rows[] = {
+        {"median_ms", p->median_ms},
+        {"p95_ms", p->p95_ms},
+        {"p99_ms", p->p99_ms},
+        {"kernel_tok_s", p->kernel_tok_s},
+        {"end_to_end_tok_s", p->end_to_end_tok_s},
+        {"sampling_share", p->sampling_share},
+        {"bytes_per_token", p->bytes_per_token},
+        {"gb_s", p->gb_s},
+        {"bandwidth_gb_s", p->bandwidth_gb_s},
+        {"bandwidth_percent", p->bandwidth_percent},
+    };
+    int r = buf_putc(b, '{');
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        r |= buf_printf(b, "%s\"%s\":", i ? "," : "", rows[i].name);
+        r |= buf_json_double(b, rows[i].v);
+    }
+    return buf_putc(b, '}') || r ? -1 : 0;
+}
+
+/* A dash where there is no number. */
+static int row(struct buf *b, const char *name, double v, int decimals,
+               const char *unit)
+{
+    if (isfinite(v))
+        return buf_printf(b, "%-18s %10.*f %s\n", name, decimals, v, unit);
+    return buf_printf(b, "%-18s %10s %s\n", name, "-", unit);
+}
+
+int profile_table(struct buf *b, const struct profile *p,
+                  const struct qwick_result *r)
+{
+    int bad = row(b, "prefill", r->prefill_ms, 2, "ms");
+    bad |= buf_printf(b, "%-18s %10zu tokens\n", "prompt", r->n_prompt);
+    bad |= row(b, "total", r->total_ms, 2, "ms");
+    bad |= buf_printf(b, "%-18s %10zu tokens\n", "answer", r->n_tokens);
+    bad |= row(b, "token, median", p->median_ms, 3, "ms");
+    bad |= row(b, "token, p95", p->p95_ms, 3, "ms");
+    bad |= row(b, "token, p99", p->p99_ms, 3, "ms");
+    bad |= row(b, "kernel", p->kernel_tok_s, 1, "tok/s");
+    bad |= row(b, "end to end", p->end_to_end_tok_s, 1, "tok/s");
+    bad |= row(b, "sampling", 100 * p->sampling_share, 2, "%");
+    bad |= row(b, "streamed", p->bytes_per_token / 1e6, 1, "MB a token");
+    bad |= row(b, "rate", p->gb_s, 2, "GB/s");
+    bad |= row(b, "read bandwidth", p->bandwidth_gb_s, 2, "GB/s");
+    bad |= row(b, "of bandwidth", p->bandwidth_percent, 1, "%");
+    return bad ? -1 : 0;
+}

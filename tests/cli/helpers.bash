@@ -1,0 +1,60 @@
+# Shared by the bats files. They run from the repository's root, offline, on the
+# built-in model and on tests/golden/models.
+bats_require_minimum_version 1.5.0
+
+common_setup() {
+    cd "$BATS_TEST_DIRNAME/../.." || return 1
+    QWICK=${QWICK:-./qwick}
+    QWICK=$(realpath "$QWICK")
+    T=$BATS_TEST_TMPDIR
+    unset QWICK_MODEL NO_COLOR HF_HUB_CACHE HF_HOME XDG_CACHE_HOME
+    export HOME=$T
+    MODELS=tests/golden/models
+}
+
+# qwick with an empty standard input.
+q() {
+    "$QWICK" "$@" </dev/null
+}
+
+# qwick with standard input closed. (A plain `run … <&-` would not do: bash then
+# opens a pipe of its own as descriptor 0.)
+closed() {
+    bash -c 'exec timeout 5 "$0" "$@" <&-' "$QWICK" "$@" </dev/null
+}
+
+# The value of a Python expression over the JSON object o on standard input.
+jget() {
+    python3 -c 'import json, sys
+o = json.load(sys.stdin)
+print(eval("(" + sys.argv[1] + ")"))' "$1"
+}
+
+# Assert that a Python expression over the lines (list of objects) on standard
+# input is true.
+jlines() {
+    python3 -c 'import json, sys
+o = [json.loads(l) for l in sys.stdin.buffer.read().decode().split("\n")[:-1]]
+assert eval("(" + sys.argv[1] + ")"), o' "$1"
+}
+
+# One line on stderr that begins with "qwick: ", holds no control bytes.
+one_error_line() {
+    [ "${#stderr_lines[@]}" -eq 1 ] && [[ ${stderr_lines[0]} == "qwick: "* ]]
+}
+
+# fails STATUS PATTERN ARGS…: exit status, nothing on stdout, one line on stderr
+# that matches the pattern.
+fails() {
+    local want=$1 pattern=$2
+    shift 2
+    run --separate-stderr q "$@"
+    [ "$status" -eq "$want" ] || { echo "status $status: $* $stderr"; return 1; }
+    [ -z "$output" ] || { echo "stdout: $output"; return 1; }
+    one_error_line || { echo "stderr: $stderr"; return 1; }
+    [[ $stderr == *"$pattern"* ]] || { echo "no '$pattern' in: $stderr"; return 1; }
+}
+
+need_model() {
+    [ -d "$MODELS/$1" ] || skip "$MODELS/$1 is missing"
+}

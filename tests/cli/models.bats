@@ -1,0 +1,268 @@
+#!/usr/bin/env bats
+# Checkpoints: where they are found, what is wrong with them, inspect, logits,
+# bench.
+load helpers
+
+setup() {
+    common_setup
+    IDS=5,9,2,7
+}
+
+@test "-m, QWICK_MODEL and the hub cache with its links" {
+    [ -d models/demo ] || skip "no models/demo"
+    want=$(q "list all listening tcp ports")
+    [ "$(q -m models/demo "list all listening tcp ports")" = "$want" ]
+    [ "$(QWICK_MODEL=models/demo q "list all listening tcp ports")" = "$want" ]
+    [ "$(QWICK_MODEL= q "list all listening tcp ports")" = "$want" ]
+    fails 3 "/nonexistent" -m /nonexistent hi
+    QWICK_MODEL=/nonexistent fails 3 "/nonexistent" hi
+    d=$T/hub/models--org--demo
+    mkdir -p "$d/blobs" "$d/refs" "$d/snapshots/abc"
+    printf abc >"$d/refs/main"
+    i=0
+    for f in models/demo/*; do
+        i=$((i + 1))
+        cp "$f" "$d/blobs/$i"
+        ln -s "../../blobs/$i" "$d/snapshots/abc/$(basename "$f")"
+    done
+    [ "$(HF_HUB_CACHE=$T/hub q -m org/demo "list all listening tcp ports")" = "$want" ]
+    [ "$(HF_HOME=$T q -m org/demo "list all listening tcp ports")" = "$want" ]
+    mkdir -p "$T/.cache/huggingface"
+    mv "$T/hub" "$T/.cache/huggingface/hub"
+    [ "$(q -m org/demo "list all listening tcp ports")" = "$want" ]
+    fails 3 "org/other" -m org/other hi
+}
+
+@test "every golden checkpoint runs by ids, without a tokenizer" {
+    need_model tied-bf16
+    for m in tied-bf16 f16 f32 sharded-bf16 head128-untied-bf16 yarn \
+        legacy-config attention-bias embedding-names; do
+        [ -d $MODELS/$m ] || continue
+        q -m $MODELS/$m --prompt-ids $IDS -n 3 --ignore-eos --json | jget \
+            '[0][o["text"] != "" or len(o["tokens"]) != 3]'
+    done
+    fails 3 "tokenizer" -m $MODELS/tied-bf16 hi
+    fails 2 "320" -m $MODELS/tied-bf16 --prompt-ids 320
+}
+
+# broken NAME FILE: a copy of tied-bf16 in $T/m, edited by Python on standard
+# input with h (header), data (bytes), config, and save().
+broken() {
+    rm -rf "$T/m"
+    cp -r $MODELS/tied-bf16 "$T/m"
+    chmod -R u+w "$T/m"
+    rm -f "$T/m/expected.safetensors"
+    python3 -c '
+import json, struct, sys
+d = sys.argv[1]
+raw = open(d + "/model.safetensors", "rb").read()
+n = struct.unpack("<Q", raw[:8])[0]
+h, data = json.loads(raw[8:8 + n]), raw[8 + n:]
+config = json.load(open(d + "/config.json"))
+exec(sys.argv[2])
+j = json.dumps(h).encode() if isinstance(h, dict) else h
+open(d + "/model.safetensors", "wb").write(struct.pack("<Q", len(j)) + j + data)
+json.dump(config, open(d + "/config.json", "w"))
+' "$T/m" "$1"
+}
+
+@test "broken checkpoints: exit 3, one line that names what is wrong" {
+    need_model tied-bf16
+    run_m() { fails 3 "$1" -m "$T/m" --prompt-ids $IDS; }
+    broken 'pass'
+    run -0 q -m "$T/m" --prompt-ids $IDS -n 1
+    broken 'data = data[:-100]'
+    run_m model.safetensors
+    broken 'data += b"x" * 10'
+    run_m model.safetensors
+    # take the last tensor away with its data
+    broken 'k = max((k for k in h if k != "__metadata__"), key=lambda k: h[k]["data_offsets"][1])
+data = data[:h[k]["data_offsets"][0]]; del h[k]'
+    run_m model
+    broken 'h["model.norm.weight"]["dtype"] = "Q7"'
+    run_m model.norm.weight
+    broken 'h["model.norm.weight"]["shape"] = [63]'
+    run_m model.norm.weight
+    broken 'h["model.norm.weight"]["shape"] = [2**62, 4]'
+    run_m model.norm.weight
+    broken 'h = b"{not json"'
+    run_m model.safetensors
+    broken 'del config["hidden_size"]'
+    run_m hidden_size
+    broken 'config["hidden_size"] = -64'
+    run_m hidden_size
+    broken 'config["num_hidden_layers"] = "3"'
+    run_m num_hidden_layers
+    broken 'config["num_attention_heads"] = 2**32 + 4'
+    run_m num_attention_heads
+    broken 'config["model_type"] = "llama"'
+    run_m llama
+    broken 'config["hidden_act"] = "gelu"'
+    run_m gelu
+    broken 'del config["rope_parameters"]'
+    run_m rope
+    printf '{' >"$T/m/config.json"
+    run_m config.json
+    rm "$T/m/config.json"
+    run_m config.json
+    mkfifo "$T/m/config.json"
+    fails 3 config.json -m "$T/m" --prompt-ids $IDS
+    broken 'pass'
+    rm "$T/m/model.safetensors"
+    run_m safetensors
+}
+
+@test "an unknown template: one warning, also off-terminal" {
+    [ -d models/demo ] || skip "no models/demo"
+    cp -r models/demo "$T/m"
+    chmod -R u+w "$T/m"
+    printf 'something {{ else }}' >"$T/m/chat_template.jinja"
+    run -0 --separate-stderr q -m "$T/m" "list all listening tcp ports"
+    [ "$output" = "ss -ltn" ]
+    one_error_line
+    [[ $stderr == *template* ]]
+    run -0 --separate-stderr q -q -m "$T/m" "list all listening tcp ports"
+    [ -z "$stderr" ]
+}
+
+@test "no template: raw, said with -v; what needs one is refused" {
+    [ -d models/demo ] || skip "no models/demo"
+    cp -r models/demo "$T/m"
+    chmod -R u+w "$T/m"
+    rm -f "$T/m/chat_template.jinja"
+    python3 - "$T/m/tokenizer_config.json" <<'PY'
+import json, sys
+o = json.load(open(sys.argv[1]))
+o.pop("chat_template", None)
+json.dump(o, open(sys.argv[1], "w"))
+PY
+    want=$(q --raw -n 5 --json "git commit" | jget 'o["tokens"]')
+    run -0 --separate-stderr q -m "$T/m" -n 5 --json "git commit"
+    [ -z "$stderr" ]
+    [ "$(printf '%s' "$output" | jget 'o["tokens"]')" = "$want" ]
+    run -0 --separate-stderr q -v -m "$T/m" -n 5 "git commit"
+    [[ $stderr == *"no chat template"* ]]
+    fails 2 "no chat template" -m "$T/m" -s x hi
+    fails 2 "no chat template" -m "$T/m" --think on hi
+    fails 2 "no chat template" logits -m "$T/m" --chat hi
+}
+
+@test "inspect" {
+    q inspect | grep -q '^template  *qwen3$'
+    q inspect --json >"$T/o"
+    python3 - "$T/o" <<'PY'
+import json, sys
+o = json.load(open(sys.argv[1]))
+assert o["model"] == "qwick-demo" and o["vocab_size"] == 6144
+assert o["stop_ids"] == [6137, 6135] and o["template"] == "qwen3"
+assert o["tied_head"] is True and o["n_layers"] == 8
+assert sum(k["bytes"] for k in o["tensor_kinds"]) == o["weight_bytes"]
+PY
+    q inspect --json --tensors | jget '[0][
+        sum(t["bytes"] for t in o["tensors"] if t["used"]) != o["weight_bytes"]
+        or "shape" not in o["tensors"][0]]'
+    q inspect --tensors | grep -c '"model\.' | grep -qx 90
+    need_model sharded-bf16
+    q inspect -m $MODELS/sharded-bf16 --json --tensors | jget \
+        '[0][len(set(t["file"] for t in o["tensors"])) != 3]'
+}
+
+@test "logits: table, JSON, safetensors" {
+    [ "$(q logits git | wc -l)" -eq 11 ]
+    [ "$(q logits --top 3 git | wc -l)" -eq 4 ]
+    q logits --top 6144 --json git | python3 -c '
+import json, math, sys
+p = json.load(sys.stdin)["positions"]
+assert len(p) == 1 and len(p[0]["top"]) == 6144
+assert abs(sum(math.exp(t["logprob"]) for t in p[0]["top"]) - 1) < 1e-6
+v = [t["logit"] for t in p[0]["top"]]
+assert v == sorted(v, reverse=True)'
+    q logits --exact -o "$T/all" --all "git commit"
+    q logits --exact -o "$T/last" "git commit"
+    q logits --exact --all --top 1 --json "git commit" >"$T/json"
+    python3 - "$T/all" "$T/last" "$T/json" <<'PY'
+import array, json, struct, sys
+def load(path):
+    raw = open(path, "rb").read()
+    n = struct.unpack("<Q", raw[:8])[0]
+    h = json.loads(raw[8:8 + n])
+    out = {}
+    for k, t in h.items():
+        if k == "__metadata__":
+            continue
+        b, e = t["data_offsets"]
+        a = array.array({"F32": "f", "I64": "q"}[t["dtype"]])
+        a.frombytes(raw[8 + n + b:8 + n + e])
+        out[k] = (t["shape"], a)
+    return out
+a, l = load(sys.argv[1]), load(sys.argv[2])
+o = json.load(open(sys.argv[3]))
+ids = o["input_ids"]
+assert a["input_ids"] == l["input_ids"] and list(a["input_ids"][1]) == ids
+assert a["input_ids"][0] == [len(ids)]
+assert a["logits"][0] == [len(ids), 6144] and l["logits"][0] == [1, 6144]
+assert a["logits"][1][-6144:] == l["logits"][1]
+for pos, p in enumerate(o["positions"]):
+    row = a["logits"][1][pos * 6144:(pos + 1) * 6144]
+    assert p["pos"] == pos and p["top"][0]["logit"] == max(row)
+    assert row[p["top"][0]["id"]] == max(row)
+PY
+    [ "$(q logits --chat --json hi | jget 'len(o["input_ids"])')" -eq \
+        "$(q --json -n 1 hi | jget 'o["usage"]["prompt_tokens"]')" ]
+    fails 1 "$T/no/x" logits -o "$T/no/x" hi
+    [ -z "$(ls "$T" | grep tmp || true)" ]
+}
+
+@test "logits equal the goldens in --exact" {
+    need_model tied-bf16
+    python3 - "$QWICK" $MODELS/tied-bf16 "$T/out" <<'PY'
+import array, json, struct, subprocess, sys
+def load(path):
+    raw = open(path, "rb").read()
+    n = struct.unpack("<Q", raw[:8])[0]
+    out = {}
+    for k, t in json.loads(raw[8:8 + n]).items():
+        if k != "__metadata__":
+            b, e = t["data_offsets"]
+            a = array.array({"F32": "f", "I64": "q"}[t["dtype"]])
+            a.frombytes(raw[8 + n + b:8 + n + e])
+            out[k] = a
+    return out
+want = load(sys.argv[2] + "/expected.safetensors")
+ids = ",".join(map(str, want["input_ids"]))
+subprocess.run([sys.argv[1], "logits", "-m", sys.argv[2], "--exact", "--all",
+                "--prompt-ids", ids, "-o", sys.argv[3]],
+               stdin=subprocess.DEVNULL, check=True)
+got = load(sys.argv[3])["logits"]
+num = sum((a - b) ** 2 for a, b in zip(got, want["logits"])) ** 0.5
+den = sum(b * b for b in want["logits"]) ** 0.5
+assert num / den <= 2e-5, num / den
+o = json.loads(subprocess.run(
+    [sys.argv[1], "-m", sys.argv[2], "--exact", "--greedy", "--ignore-eos",
+     "-n", "16", "--json", "--prompt-ids", ids], stdin=subprocess.DEVNULL,
+    check=True, capture_output=True).stdout)
+assert o["tokens"] == list(want["greedy"])
+PY
+}
+
+@test "bench: table, Markdown, JSON" {
+    q bench --reps 2 --warmup 0 --gen 4 --prompt-lens 8,16 --depths 4 \
+        -t 1,2 --json >"$T/o"
+    python3 - "$T/o" <<'PY'
+import json, sys
+o = json.load(open(sys.argv[1]))
+r = o["results"]
+assert [(x["test"], x["threads"]) for x in r] == [
+    ("prefill", 1), ("prefill", 1), ("decode", 1),
+    ("prefill", 2), ("prefill", 2), ("decode", 2)], r
+assert [x.get("tokens") for x in r[:2]] == [8, 16] and r[2]["depth"] == 4
+assert all(x["tok_s"] > 0 and x["spread"] >= 0 and x["percent_of_limit"] > 0
+           for x in r)
+assert len(o["limits"]) == 2
+assert all(v > 0 for l in o["limits"]
+           for v in l["bandwidth_gb_s"] + l["peak_gflop_s"])
+PY
+    q bench --reps 1 --gen 4 --prompt-lens 8 -t 1 | grep -q '^decode '
+    q bench --reps 1 --gen 4 --prompt-lens 8 -t 1 --md | grep -q '^| decode |'
+    fails 4 "2048" bench --prompt-lens 4096
+}

@@ -1,0 +1,164 @@
+#!/usr/bin/env bats
+# Option syntax, ranges, contradictions, reserved names.
+load helpers
+
+setup() {
+    common_setup
+}
+
+@test "forms: --a=b, --a b, -ab, -a b, bundles, --" {
+    want=$(q -n 2 "list files")
+    [ "$(q --max-tokens=2 "list files")" = "$want" ]
+    [ "$(q --max-tokens 2 "list files")" = "$want" ]
+    [ "$(q -n2 "list files")" = "$want" ]
+    [ "$(q "list files" -n 2)" = "$want" ]
+    [ "$(q -qn2 "list files")" = "$want" ]
+    [ "$(q -n 9 -n 2 -- "list files")" = "$want" ]
+    run -0 q -n 1 -p tokenize
+    run -0 q -n 1 -- tokenize
+    run -0 q -n 1 -- --help
+    run -0 q -n 1 -p --help
+}
+
+@test "what is no option, or lacks a value" {
+    fails 2 "--frobnicate: unknown option" --frobnicate hi
+    fails 2 "did you mean --temp" --tmp 1 hi
+    fails 2 "-x: unknown option" -x hi
+    fails 2 "-1: unknown option" -1
+    fails 2 "--json: takes no value" --json=1 hi
+    for o in -m -p -f -s -n -t -c --temp --top-k --stop --think --kv --isa \
+        --prompt-ids --think-file --seed --overflow --system-file; do
+        fails 2 "$o: needs a value" hi $o
+    done
+    for o in --model --file --think-file --system-file --chat-json --stop \
+        --profile-timing; do
+        fails 2 "$o: the value is empty" $o= hi
+    done
+    for v in tokenize detokenize count render logits inspect bench; do
+        fails 2 "see qwick $v --help" $v --frobnicate
+    done
+    fails 2 "--threads: unknown option" tokenize --threads 2 hi
+}
+
+# bad OPTION VALUE...: each is refused, and the message names the option.
+bad() {
+    local o=$1 v
+    shift
+    for v in "$@"; do
+        fails 2 "$o: " "$o" "$v" hi
+        fails 2 "$o: " "$o=$v" hi
+    done
+}
+
+@test "numbers out of range or malformed" {
+    local no=("" 1x nan inf " 1" "1 " 0x1 1,5 -- +-1 .)
+    bad --max-tokens 0 -1 1e30 1e3 1.5 2147483648 9223372036854775808 "${no[@]}"
+    bad --ctx 0 -1 1e30 2147483648 9223372036854775808 "${no[@]}"
+    bad --threads 0 -1 1e30 1000000 2147483648 9223372036854775808 "${no[@]}"
+    bad --prefill-chunk 0 -1 1e30 2147483648 9223372036854775808 "${no[@]}"
+    bad --top-k -1 1e30 2147483648 9223372036854775808 "${no[@]}"
+    bad --logprobs 0 -1 1e30 2147483648 9223372036854775808 "${no[@]}"
+    bad --loop-guard 0 -1 1e30 2147483648 9223372036854775808 "${no[@]}"
+    bad --seed -1 1e30 9223372036854775808 18446744073709551616 "${no[@]}"
+    bad --temp -1 1e30 1e400 2147483648 9223372036854775808 "${no[@]}"
+    bad --top-p -1 1.1 1e30 2147483648 9223372036854775808 "${no[@]}"
+    bad --min-p -1 1.1 1e30 2147483648 9223372036854775808 "${no[@]}"
+    bad --repeat-penalty 0 -1 1e30 2147483648 9223372036854775808 "${no[@]}"
+    bad --presence-penalty -3 1e30 2147483648 9223372036854775808 "${no[@]}"
+    bad --frequency-penalty -3 1e30 2147483648 9223372036854775808 "${no[@]}"
+}
+
+@test "numbers out of range in the other verbs" {
+    for v in 0 -1 1e30 nan "" 2147483648 9223372036854775808 1x; do
+        fails 2 "--top: " logits --top "$v" hi
+        fails 2 "--reps: " bench --reps "$v"
+        fails 2 "--gen: " bench --gen "$v"
+        fails 2 "--prompt-lens: " bench --prompt-lens "$v"
+        fails 2 "--prompt-lens: " bench --prompt-lens "5,$v"
+        fails 2 "--depths: " bench --depths "$v"
+        fails 2 "-t: " bench -t "1,$v"
+        [ "$v" = 0 ] || fails 2 "--warmup: " bench --warmup "$v"
+    done
+    fails 2 "--depths: " bench --depths "1,"
+}
+
+@test "words that are none of the choices" {
+    for v in "" maybe ON on\|off; do
+        bad --think "$v"
+        bad --kv "$v"
+        bad --isa "$v"
+        bad --overflow "$v"
+        bad --color "$v"
+    done
+    fails 2 "--kv q8: not in this version" --kv q8 hi
+}
+
+@test "options without effect, or against each other" {
+    fails 2 "--system: has no effect with --raw" --raw -s x hi
+    fails 2 "--system-file: has no effect with --raw" --raw --system-file x hi
+    fails 2 "--think: has no effect with --raw" --raw --think off hi
+    fails 2 "--prefill: has no effect with --raw" --raw --prefill x hi
+    fails 2 "--show-thinking: has no effect" --raw --show-thinking hi
+    fails 2 "--think-file: has no effect" --raw --think-file x hi
+    fails 2 "--allow-special: has no effect" --raw --allow-special hi
+    fails 2 "--chat-json: has no effect" --raw --chat-json x
+    fails 2 "--system: has no effect with --prompt-ids" --prompt-ids 1 -s x
+    fails 2 "--think: has no effect" --prompt-ids 1 --think on
+    fails 2 "--prompt-ids: cannot be combined with --chat-json" \
+        --prompt-ids 1 --chat-json x
+    fails 2 "--system: has no effect with --chat-json" --chat-json x -s y
+    fails 2 "--system: cannot be combined" -s x --system-file y hi
+    fails 2 "--kv f16" --exact --kv f16 hi
+    fails 2 "--json: cannot be combined" --json --jsonl hi
+    fails 2 "--json: cannot be combined" tokenize --json --jsonl hi
+    fails 2 "--show-thinking: has no effect" --json --show-thinking hi
+    fails 2 "--show-thinking: has no effect" --jsonl --show-thinking hi
+    fails 2 "--logprobs: has no effect" --logprobs 2 hi
+    fails 2 "--temp: has no effect with --greedy" --greedy --temp 1 hi
+    fails 2 "--top-k: has no effect with --greedy" --greedy --top-k 5 hi
+    fails 2 "--top-p: has no effect with --temp 0" --temp 0 --top-p 0.5 hi
+    fails 2 "--min-p: has no effect with --greedy" --greedy --min-p 0.5 hi
+    fails 2 "--md: cannot be combined" bench --md --json
+    fails 2 "--prompt-ids: cannot be combined" logits --prompt-ids 1 --chat
+    fails 2 "--prompt-ids: cannot be combined" logits --prompt-ids 1 hi
+    fails 2 "--top: has no effect" logits -o "$T/x" --top 3 hi
+    fails 2 "--json: has no effect" logits -o "$T/x" --json hi
+    fails 2 "has no effect with --jsonl" tokenize --jsonl hi
+    fails 2 "--file: cannot be combined" tokenize -f x hi
+    fails 2 "unexpected" inspect models/demo
+    fails 2 "unexpected" bench models/demo
+    fails 2 "one file only" render a b
+    run -0 q --exact --kv f32 -n 1 hi
+    run -0 q --greedy --temp 0 --seed 1 -n 1 hi
+    run -0 q --greedy --repeat-penalty 1.2 -n 1 hi
+}
+
+@test "reserved verbs" {
+    for v in chat batch score choose embed rerank plan selftest quantize cache \
+        completion; do
+        fails 2 "$v: not in this version" $v
+        fails 2 "$v: not in this version" $v --help
+        [[ $(q --help) != *"  $v "* ]]
+    done
+}
+
+@test "numbers mean the same in every locale" {
+    locales="C POSIX C.utf8"
+    for l in $(locale -a 2>/dev/null | grep -E '^(tr_TR|de_DE)' || true); do
+        locales="$locales $l"
+    done
+    want=$(q --temp 1.5 --seed 4 -n 8 --json "list files" | jget 'o["tokens"]')
+    for l in $locales; do
+        [ "$(LC_ALL=$l q --temp 1.5 --seed 4 -n 8 --json "list files" |
+            jget 'o["tokens"]')" = "$want" ]
+    done
+    [ "$(env -i "$QWICK" --temp 1.5 --seed 4 -n 8 --json "list files" </dev/null |
+        jget 'o["tokens"]')" = "$want" ]
+}
+
+@test "works without HOME, in a directory that is gone or read-only" {
+    run -0 env -i "$QWICK" -n 1 hi </dev/null
+    mkdir "$T/gone"
+    run -0 bash -c "cd '$T/gone' && rmdir '$T/gone' && '$QWICK' -n 1 hi </dev/null"
+    run -0 bash -c "cd /proc && '$QWICK' -n 1 hi </dev/null"
+}

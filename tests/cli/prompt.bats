@@ -1,0 +1,248 @@
+#!/usr/bin/env bats
+# Where the prompt comes from.
+load helpers
+
+setup() {
+    common_setup
+    printf 'one\n' >"$T/a"
+    printf 'two\n\n' >"$T/b"
+    : >"$T/empty"
+}
+
+# The text that the sources given become (logits and generate compose alike);
+# "|" stands for its end.
+composed() {
+    "$QWICK" logits --json --top 1 "$@" | jget '" ".join(map(str, o["input_ids"]))' |
+        "$QWICK" detokenize
+    printf '|'
+}
+
+# same A... -- B...: both command lines give the same answer and prompt length.
+answer_of() {
+    "$QWICK" --json -n 6 --ignore-eos "$@" |
+        jget '[o["text"], o["tokens"], o["usage"]["prompt_tokens"]]'
+}
+
+@test "argument, -p, stdin and -f give the same prompt" {
+    printf 'list files\n' >"$T/p"
+    want=$(answer_of "list files" </dev/null)
+    [ -n "$want" ]
+    [ "$(answer_of -p "list files" </dev/null)" = "$want" ]
+    [ "$(answer_of <"$T/p")" = "$want" ]
+    [ "$(cat "$T/p" | answer_of)" = "$want" ]
+    [ "$(answer_of -f "$T/p" </dev/null)" = "$want" ]
+    [ "$(answer_of -f - <"$T/p")" = "$want" ]
+    [ "$(answer_of - <"$T/p")" = "$want" ]
+    [ "$(answer_of -- "list files" </dev/null)" = "$want" ]
+    [ "$("$QWICK" run --json -n 6 --ignore-eos "list files" </dev/null |
+        jget 'o["tokens"]')" = "$("$QWICK" generate --json -n 6 --ignore-eos \
+        "list files" </dev/null | jget 'o["tokens"]')" ]
+}
+
+@test "parts are joined by a blank line, one final newline is dropped" {
+    [ "$(composed arg </dev/null)" = "arg|" ]
+    [ "$(composed arg <"$T/a")" = $'one\n\narg|' ]
+    [ "$(composed arg <"$T/b")" = $'two\n\n\narg|' ]
+    [ "$(composed -f "$T/a" </dev/null)" = "one|" ]
+    [ "$(composed -f "$T/b" </dev/null)" = $'two\n|' ]
+    [ "$(composed -f "$T/a" -f "$T/b" arg </dev/null)" = $'one\n\ntwo\n\n\narg|' ]
+    [ "$(printf 'in\n' | composed -f "$T/a" arg)" = $'one\n\nin\n\narg|' ]
+    [ "$(printf 'in\n' | composed -f - -f "$T/a" arg)" = $'in\n\none\n\narg|' ]
+    [ "$(printf 'in\n' | composed --no-stdin arg)" = "arg|" ]
+    [ "$(printf 'in' | composed -p arg)" = $'in\n\narg|' ]
+    [ "$(composed $'keep\n' </dev/null)" = $'keep\n|' ]
+}
+
+@test "generate composes as logits does" {
+    [ "$(printf 'in\n' | answer_of --raw -f "$T/a" arg)" = \
+        "$(answer_of --raw -p $'one\n\nin\n\narg' </dev/null)" ]
+    [ "$(printf 'in\n' | answer_of -f "$T/a" arg)" = \
+        "$(answer_of -p $'one\n\nin\n\narg' </dev/null)" ]
+}
+
+@test "empty parts are left out" {
+    [ "$(composed -f "$T/empty" arg </dev/null)" = "arg|" ]
+    [ "$(composed -f "$T/a" -f "$T/empty" arg </dev/null)" = $'one\n\narg|' ]
+    [ "$(composed arg <"$T/empty")" = "arg|" ]
+    [ "$(printf '\n' | composed arg)" = "arg|" ]
+}
+
+@test "no prompt, or only an empty one, is a usage error" {
+    fails 2 "no prompt"
+    fails 2 "no prompt" ""
+    fails 2 "no prompt" -p ""
+    fails 2 "no prompt" -f "$T/empty"
+    fails 2 "no prompt" --no-stdin
+    fails 2 "no prompt" -s "be brief"
+    run -2 timeout 5 "$QWICK" <"$T/empty"
+    run -2 closed
+    run -2 timeout 5 "$QWICK" </
+    run -2 "$QWICK" - </dev/null
+    run -2 closed -f -
+    run -2 timeout 5 "$QWICK" logits </dev/null
+}
+
+@test "a closed stdin, a directory, /dev/null are ignored beside a prompt" {
+    want=$(q "list files")
+    [ "$(closed "list files")" = "$want" ]
+    [ "$(timeout 5 "$QWICK" "list files" </)" = "$want" ]
+    [ "$(timeout 5 "$QWICK" "list files" <"$T/empty")" = "$want" ]
+    printf 'list files' >"$T/p"
+    [ "$(closed -f "$T/p")" = "$want" ]
+}
+
+@test "a terminal is never waited for" {
+    command -v script >/dev/null || skip "no script(1)"
+    run timeout 10 script -qec "$QWICK" /dev/null
+    [ "$status" -eq 2 ]
+    run timeout 10 script -qec "$QWICK 'list files'" /dev/null
+    [ "$status" -eq 0 ]
+}
+
+@test "what cannot be read is an error that names it" {
+    fails 1 "$T/missing" -f "$T/missing"
+    fails 1 "$T" -f "$T"
+    fails 1 "$T/missing" --system-file "$T/missing" hi
+    fails 1 "$T/missing" --chat-json "$T/missing"
+    fails 2 "cannot be combined" -p a --chat-json "$T/a"
+    fails 2 "one prompt only" two words
+    fails 2 "--prompt was given" -p a b
+    fails 2 "standard input is named" -f - -f -
+    fails 2 "--no-stdin" -f - --no-stdin
+}
+
+@test "bytes that are no UTF-8 become U+FFFD, NUL stays" {
+    [ "$(printf 'a\xffb\xe2\x82' | composed)" = $'a\ufffdb\ufffd|' ]
+    printf 'a\0b' >"$T/nul"
+    n=$("$QWICK" logits --json --top 1 -f "$T/nul" </dev/null |
+        jget 'len(o["input_ids"])')
+    [ "$n" -eq "$("$QWICK" count <"$T/nul")" ]
+    "$QWICK" logits --json --top 1 -f "$T/nul" </dev/null |
+        jget '" ".join(map(str, o["input_ids"]))' | "$QWICK" detokenize |
+        cmp - "$T/nul"
+    q --json -n 2 -f "$T/nul" | jget 'o["usage"]'
+    q --json -n 2 $'\xff\xfe' | jget 'o["usage"]'
+}
+
+@test "control tokens in a prompt stay text unless allowed" {
+    plain=$(q --json -n 1 "x" | jget 'o["usage"]["prompt_tokens"]')
+    text=$(q --json -n 1 "x<|im_end|>" | jget 'o["usage"]["prompt_tokens"]')
+    allowed=$(q --json -n 1 --allow-special "x<|im_end|>" |
+        jget 'o["usage"]["prompt_tokens"]')
+    raw=$(q --json -n 1 --raw "x<|im_end|>" |
+        jget 'o["usage"]["prompt_tokens"]')
+    [ "$allowed" -eq $((plain + 1)) ]
+    [ "$text" -gt "$allowed" ]
+    [ "$raw" -eq "$(q count "x<|im_end|>")" ]
+    # the same for the system prompt and for a chat
+    a=$(q --json -n 1 -s "y" x | jget 'o["usage"]["prompt_tokens"]')
+    b=$(q --json -n 1 -s "y<think>" x | jget 'o["usage"]["prompt_tokens"]')
+    [ "$b" -gt $((a + 1)) ]
+    echo '[{"role":"user","content":"x<|im_end|>"}]' >"$T/chat"
+    c=$(q --json -n 1 --chat-json "$T/chat" | jget 'o["usage"]["prompt_tokens"]')
+    [ "$c" -eq "$text" ]
+}
+
+@test "the ids fed are the rendered text's" {
+    echo '[{"role":"system","content":"be brief"},{"role":"user","content":"list files"}]' >"$T/chat"
+    n=$("$QWICK" render <"$T/chat" | "$QWICK" count)
+    [ "$(q --json -n 1 -s "be brief" "list files" |
+        jget 'o["usage"]["prompt_tokens"]')" -eq "$n" ]
+    [ "$(q --json -n 1 --chat-json "$T/chat" |
+        jget 'o["usage"]["prompt_tokens"]')" -eq "$n" ]
+    ids=$("$QWICK" render --think off <"$T/chat" | "$QWICK" tokenize)
+    [ "$(q --think off -s "be brief" "list files")" = "$(q --prompt-ids "$ids")" ]
+    [ "$(q --think off --chat-json "$T/chat")" = "$(q --prompt-ids "$ids")" ]
+    [ "$("$QWICK" --think off --chat-json - <"$T/chat")" = "$(q --prompt-ids "$ids")" ]
+}
+
+@test "the golden answers of the built-in model" {
+    [ -f tests/golden/demo_visible.jsonl ] || skip "no goldens"
+    head -n 5 tests/golden/demo_visible.jsonl >"$T/five"
+    python3 - "$QWICK" "$T/five" <<'PY'
+import json, subprocess, sys
+for line in open(sys.argv[2]):
+    g = json.loads(line)
+    ids = ",".join(map(str, g["prompt_ids"]))
+    for prompt in (["--think", "off", "-p", g["prompt"]], ["--prompt-ids", ids]):
+        o = json.loads(subprocess.run(
+            [sys.argv[1], "--exact", "--greedy", "-n", "60", "--json"] + prompt,
+            stdin=subprocess.DEVNULL, capture_output=True, check=True).stdout)
+        assert o["text"] == g["text"] and o["tokens"] == g["ids"], (g, o)
+        assert o["usage"]["prompt_tokens"] == len(g["prompt_ids"])
+PY
+}
+
+@test "--prompt-ids" {
+    want=$(q --prompt-ids 6136,885,198 -n 3 --json | jget 'o["tokens"]')
+    [ "$(q --prompt-ids "6136 885	198" -n 3 --json | jget 'o["tokens"]')" = "$want" ]
+    [ "$(q --prompt-ids "6136, 885 ,198" -n 3 --json | jget 'o["tokens"]')" = "$want" ]
+    for bad in "" " " 1,,2 1, ,1 x 1x -1 1.5 2147483648 99999999999999999999 0x10; do
+        fails 2 "--prompt-ids" --prompt-ids "$bad"
+    done
+    fails 2 "6144" --prompt-ids 6144
+    fails 2 "6144" logits --prompt-ids 6144
+    fails 2 "cannot be combined" --prompt-ids 1 hello
+    fails 2 "cannot be combined" --prompt-ids 1 -p hello
+    fails 2 "cannot be combined" --prompt-ids 1 -f "$T/a"
+    run -2 "$QWICK" --prompt-ids 1 <"$T/a"
+    run -0 "$QWICK" --prompt-ids 1 -n 1 --no-stdin <"$T/a"
+    run -0 "$QWICK" --prompt-ids 1 -n 1 <"$T/empty"
+    run -0 closed --prompt-ids 1 -n 1
+}
+
+@test "a prompt that does not fit: both numbers, exit 4" {
+    fails 4 "11 tokens" -c 5 hello
+    [[ $stderr == *"context of 5"* ]]
+    python3 -c 'print("list the files " * 2000)' >"$T/long"
+    fails 4 "context of 2048" -f "$T/long"
+    fails 4 "context of 2048" logits -f "$T/long"
+    fails 4 "2048" -c 2049 hello
+    run -4 --separate-stderr q -c 5 --json hello
+    [ -z "$output" ]
+}
+
+@test "--overflow drops from the text only, and says how much" {
+    python3 -c 'print("start " + "list the files " * 2000 + "end")' >"$T/long"
+    for how in head tail middle; do
+        run -0 --separate-stderr q -f "$T/long" --overflow $how -n 5 --json
+        [[ $stderr == *"tokens dropped"* ]]
+        one_error_line
+        printf '%s\n' "$output" | jget '[0][o["usage"]["prompt_tokens"] +
+            o["usage"]["completion_tokens"] > 2048 or
+            o["usage"]["prompt_tokens"] < 2000 or
+            o["usage"]["dropped_tokens"] < 3000]'
+        run -0 q -f "$T/long" --overflow $how -n 5 --raw --json -q
+        run -0 q -f "$T/long" --overflow $how -c 300 -n 5 --json -q
+        printf '%s\n' "$output" | jget '[0][o["usage"]["prompt_tokens"] > 295]'
+    done
+    run -0 --separate-stderr q --overflow tail --json hello
+    [ "$(printf '%s' "$output" | jget 'o["usage"]["dropped_tokens"]')" -eq 0 ]
+    [ -z "$stderr" ]
+    # the template alone does not fit
+    fails 4 "context of 6" -c 6 --overflow tail hello
+    # characters are not torn
+    python3 -c 'print("äöü€😀" * 1500)' >"$T/utf8"
+    for how in head tail middle; do
+        run -0 q -f "$T/utf8" --overflow $how -n 2 --json -q
+    done
+    # a chat: only the last user's text is cut
+    python3 -c 'import json
+print(json.dumps({"messages": [{"role": "system", "content": "s"},
+    {"role": "user", "content": "list the files " * 2000}]}))' >"$T/chat"
+    run -0 q --chat-json "$T/chat" --overflow tail -n 3 --json -q
+    printf '%s\n' "$output" | jget '[0][not o["usage"]["dropped_tokens"] > 3000]'
+}
+
+@test "--system-file equals --system" {
+    printf 'be brief\n' >"$T/s"
+    [ "$(answer_of --system-file "$T/s" hi </dev/null)" = \
+        "$(answer_of -s "be brief" hi </dev/null)" ]
+}
+
+@test "--prefill begins the answer" {
+    whole=$(q --think off "list files" --json | jget 'o["usage"]["prompt_tokens"]')
+    with=$(q --think off "list files" --prefill "ls" --json |
+        jget 'o["usage"]["prompt_tokens"]')
+    [ "$with" -gt "$whole" ]
+}

@@ -1,0 +1,160 @@
+#!/usr/bin/env bats
+# tokenize, detokenize, count, render.
+load helpers
+
+setup() {
+    common_setup
+}
+
+@test "tokenize: argument, file, stdin; ids on one line" {
+    want=$(q tokenize "list files")
+    [[ $want =~ ^[0-9]+(\ [0-9]+)*$ ]]
+    printf 'list files' >"$T/f"
+    [ "$(q tokenize -f "$T/f")" = "$want" ]
+    [ "$("$QWICK" tokenize <"$T/f")" = "$want" ]
+    [ "$("$QWICK" tokenize - <"$T/f")" = "$want" ]
+    [ "$("$QWICK" tokenize -f - <"$T/f")" = "$want" ]
+    [ "$(q tokenize --json "list files" | jget '" ".join(map(str, o["ids"]))')" = "$want" ]
+    [ "$(q tokenize "")" = "" ]
+    [ "$(q tokenize "" | wc -l)" -eq 1 ]
+    run -2 closed tokenize
+    run -2 "$QWICK" tokenize </
+    fails 1 "$T/none" tokenize -f "$T/none"
+}
+
+@test "bytes come back as they were" {
+    python3 -c 'import sys; sys.stdout.buffer.write(bytes(range(256)) * 3 +
+        "äöü 😀 \r\n\n".encode())' >"$T/f"
+    "$QWICK" tokenize --no-special <"$T/f" | "$QWICK" detokenize | cmp - "$T/f"
+    "$QWICK" tokenize --no-special <"$T/f" | tr ' ' , | "$QWICK" detokenize |
+        cmp - "$T/f"
+    printf 'a\0\n' | "$QWICK" tokenize | "$QWICK" detokenize | od -An -tx1 |
+        grep -q '61 00 0a'
+    # the final newline counts here
+    [ "$(printf 'a\n' | "$QWICK" count)" -gt "$(printf 'a' | "$QWICK" count)" ]
+}
+
+@test "added tokens are recognised, unless --no-special" {
+    [ "$(q tokenize "<|im_end|>")" = 6137 ]
+    [ "$(q count "<|im_end|>")" = 1 ]
+    [ "$(q count --no-special "<|im_end|>")" -gt 1 ]
+    [ "$(q detokenize 6137)" = "<|im_end|>" ]
+    [ -z "$(q detokenize --skip-special 6137)" ]
+    [ "$(q count --json "<|im_end|>" | jget 'o["count"]')" = 1 ]
+}
+
+@test "detokenize: arguments, stdin, ranges" {
+    [ "$(q detokenize 1 2 3)" = '"#$' ]
+    [ "$(q detokenize 1,2,3)" = '"#$' ]
+    [ "$(printf '1 2\n3\n' | "$QWICK" detokenize)" = '"#$' ]
+    [ -z "$(printf '' | "$QWICK" detokenize)" ]
+    for bad in x 1x -1 1.5 6144 2147483648 99999999999999999999; do
+        run -2 --separate-stderr q detokenize -- "$bad"
+        [ -z "$output" ]
+    done
+    q detokenize --json 1 2 3 | jget '[0][o != {"text": "\"#$", "bytes_hex": "222324"}]'
+}
+
+@test "--jsonl: a line for a line, bad lines in their place" {
+    printf '%s\n' '{"text":"list files"}' 'nonsense' '{"text":7}' '{}' '' \
+        '[]' '{"text":"a","text":"b"}' '{"text":""}' >"$T/in"
+    printf '{"text":"no newline"}' >>"$T/in"
+    run --separate-stderr "$QWICK" tokenize --jsonl <"$T/in"
+    [ "$status" -eq 1 ]
+    printf '%s\n' "$output" | jlines \
+        '[list(x) for x in o] == [["ids"]] + [["error"]] * 6 + [["ids"]] * 2'
+    printf '%s\n' "$output" | jlines 'o[7]["ids"] == []'
+    run -1 "$QWICK" count --jsonl <"$T/in"
+    printf '%s\n' "$output" | jlines 'o[0]["count"] == 2 and o[7]["count"] == 0'
+    printf '%s\r\n' '{"text":"crlf"}' | "$QWICK" tokenize --jsonl | jlines 'o[0]["ids"]'
+    printf '%s\n' '{"ids":[1,2,3]}' '{"ids":[6137],"skip_special":true}' \
+        '{"ids":[6137],"skip_special":false}' '{"ids":[-1]}' '{"ids":[1.5]}' \
+        '{"ids":[6144]}' '{"ids":"1"}' '{"ids":[1],"skip_special":3}' \
+        '{"ids":[]}' >"$T/in"
+    run -1 "$QWICK" detokenize --jsonl <"$T/in"
+    printf '%s\n' "$output" | jlines 'o[0] == {"text": "\"#$",
+        "bytes_hex": "222324"} and o[1]["text"] == "" and
+        o[2]["text"] == "<|im_end|>" and all("error" in x for x in o[3:8]) and
+        o[8] == {"text": "", "bytes_hex": ""}'
+    run -0 "$QWICK" tokenize --jsonl </dev/null
+    [ -z "$output" ]
+    run -2 closed tokenize --jsonl
+    run -1 q tokenize --jsonl -f "$T/none"
+}
+
+@test "--jsonl answers each line before it waits for the next" {
+    python3 - "$QWICK" <<'PY'
+import subprocess, sys
+p = subprocess.Popen([sys.argv[1], "tokenize", "--jsonl"],
+                     stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+for _ in range(3):
+    p.stdin.write(b'{"text":"a"}\n')
+    p.stdin.flush()
+    assert p.stdout.readline().startswith(b'{"ids":[')
+p.stdin.close()
+assert p.wait(10) == 0
+PY
+}
+
+@test "--jsonl: a long line, many lines" {
+    python3 -c 'print("{\"text\":\"" + "ab " * 1000000 + "\"}")' |
+        "$QWICK" count --jsonl | jlines 'o[0]["count"] > 1000000'
+    python3 -c 'for i in range(20000): print("{\"text\":\"%d\"}" % i)' |
+        "$QWICK" tokenize --jsonl | wc -l | grep -qx '20000'
+}
+
+@test "render: exact text, nothing added" {
+    echo '[{"role":"user","content":"hi"}]' >"$T/c"
+    printf '<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n' >"$T/want"
+    "$QWICK" render <"$T/c" | cmp - "$T/want"
+    q render "$T/c" | cmp - "$T/want"
+    "$QWICK" render - <"$T/c" | cmp - "$T/want"
+    printf '<think>\n\n</think>\n\n' >>"$T/want"
+    q render --think off "$T/c" | cmp - "$T/want"
+    printf '<|im_start|>user\nhi<|im_end|>\n' >"$T/want"
+    q render --no-generation-prompt "$T/c" | cmp - "$T/want"
+    q render --json --no-generation-prompt "$T/c" | jget \
+        '[0][o["text"] != "<|im_start|>user\nhi<|im_end|>\n"]'
+    # what the chat says wins
+    echo '{"messages":[{"role":"user","content":"hi"}],"add_generation_prompt":false}' >"$T/c"
+    q render "$T/c" | cmp - "$T/want"
+    run -2 q render
+    run -2 closed render
+    fails 1 "$T/none" render "$T/none"
+    echo '{"messages": 5}' >"$T/bad"
+    fails 2 "" render "$T/bad"
+    echo '{"messages": [}' >"$T/bad"
+    fails 2 "offset" render "$T/bad"
+}
+
+@test "render --jsonl: the goldens, and a bad line" {
+    [ -f tests/golden/text/chat.jsonl ] || skip "no goldens"
+    "$QWICK" render --jsonl <tests/golden/text/chat.jsonl >"$T/out"
+    python3 - tests/golden/text/chat.jsonl "$T/out" <<'PY'
+import json, sys
+for a, b in zip(open(sys.argv[1]), open(sys.argv[2])):
+    a, b = json.loads(a), json.loads(b)
+    assert list(b) == ["text"] and a["text"] == b["text"], (a, b)
+PY
+    printf '%s\n' '[{"role":"user","content":"a"}]' 'x' \
+        '{"messages":[{"role":"user","content":"b"}]}' '7' >"$T/in"
+    run -1 "$QWICK" render --jsonl <"$T/in"
+    printf '%s\n' "$output" | jlines \
+        '[list(x)[0] for x in o] == ["text", "error", "text", "error"]'
+}
+
+@test "no weights are needed, only the tokenizer's files" {
+    [ -d models/demo ] || skip "no models/demo"
+    mkdir "$T/m"
+    cp models/demo/*.json "$T/m"
+    [ "$(q tokenize -m "$T/m" "list files")" = "$(q tokenize "list files")" ]
+    [ "$(q count -m "$T/m" "list files")" = "$(q count "list files")" ]
+    [ "$(q detokenize -m "$T/m" 1 2 3)" = "$(q detokenize 1 2 3)" ]
+    echo '[{"role":"user","content":"hi"}]' >"$T/c"
+    [ "$(q render -m "$T/m" "$T/c")" = "$(q render "$T/c")" ]
+    run -3 --separate-stderr q -m "$T/m" hi
+    one_error_line
+    need_model tied-bf16
+    fails 3 "tokenizer" tokenize -m $MODELS/tied-bf16 hi
+    run -3 "$QWICK" tokenize --jsonl -m $MODELS/tied-bf16 <"$T/c"
+}
