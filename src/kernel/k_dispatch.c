@@ -16,9 +16,12 @@ static void fill_tables(void)
         k_ref_init(k);
         if (level == ISA_REF)
             continue;
+        k->gemm_bf16 = NULL; /* callers have faster ways than the reference */
         k_avx2_init(k);
         if (level == ISA_AVX512 || level == ISA_AVX512BF16)
             k_avx512_init(k);
+        if (level == ISA_AVX512BF16)
+            k_avx512bf16_init(k);
     }
 }
 

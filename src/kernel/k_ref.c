@@ -180,6 +180,27 @@ MATMUL_REF(f32, 4)
 MATMUL_REF(f16, 2)
 MATMUL_REF(bf16, 2)
 
+static void k_gemm_bf16_ref(float *y, size_t ldy, const void *w,
+                            size_t w_stride, const void *x, size_t ldx,
+                            size_t n_rows, size_t n_cols, size_t n_tokens,
+                            bool add)
+{
+    for (size_t t = 0; t < n_tokens; t++) {
+        const unsigned char *xt = (const unsigned char *)x + t * ldx * 2;
+
+        for (size_t r = 0; r < n_rows; r++) {
+            const unsigned char *wr =
+                (const unsigned char *)w + r * w_stride * 2;
+            double sum = add ? (double)y[t * ldy + r] : 0;
+
+            for (size_t k = 0; k < n_cols; k++)
+                sum += (double)load_bf16(wr + 2 * k) *
+                       (double)load_bf16(xt + 2 * k);
+            y[t * ldy + r] = (float)sum;
+        }
+    }
+}
+
 static void k_sgemm_nt_ref(float *c, size_t ldc, const float *a, size_t lda,
                            const float *b, size_t ldb, size_t m, size_t n,
                            size_t k)
@@ -391,6 +412,7 @@ void k_ref_init(struct kernels *k)
     k->attn_block[DT_BF16] = k_attn_block_bf16_ref;
     k->max = k_max_ref;
     k->exp_sum = k_exp_sum_ref;
+    k->gemm_bf16 = k_gemm_bf16_ref;
     k->sgemm_nt = k_sgemm_nt_ref;
     k->read_sum = k_read_sum_ref;
     k->peak_flops = k_peak_flops_ref;

@@ -10,6 +10,7 @@
 #ifndef KERNEL_KERNEL_H
 #define KERNEL_KERNEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/cpu.h"
@@ -94,13 +95,37 @@ struct kernels {
     void (*sgemm_nt)(float *c, size_t ldc, const float *a, size_t lda,
                      const float *b, size_t ldb, size_t m, size_t n, size_t k);
 
+    /* y[t * ldy + r] = sum over k of w[r, k] * x[t * ldx + k], added to what y
+     * holds if add: f32 sums of products of bf16. Prefill on avx512bf16; the
+     * levels from AVX2 on that lack the instruction have NULL.
+     *   w  bf16 as in matmul; x bf16 [n_tokens, n_cols], any alignment, rows
+     *      ldx apart, gemm_bf16_ldx(n_cols) being the fastest
+     *   y  as in matmul
+     * Subnormal operands, products and sums may count as 0. Rows in multiples
+     * of GEMM_BF16_ROWS and hundreds of tokens a call are the fastest. */
+    void (*gemm_bf16)(float *y, size_t ldy, const void *w, size_t w_stride,
+                      const void *x, size_t ldx, size_t n_rows, size_t n_cols,
+                      size_t n_tokens, bool add);
+
     /* Sum of n bytes as 64-bit words, for measuring read bandwidth. */
     unsigned long long (*read_sum)(const void *p, size_t n);
     /* Run multiply-adds on registers only; returns floating-point operations
      * done (a multiply-add is two), about 1e7 * reps of them. *sink receives a
      * value so that nothing is optimised away. */
     double (*peak_flops)(size_t reps, float *sink);
+    /* The same of gemm_bf16's multiply-adds; NULL but on avx512bf16. */
+    double (*peak_bf16)(size_t reps, float *sink);
 };
+
+/* Rows of weights that gemm_bf16 takes at a time. */
+#define GEMM_BF16_ROWS 64
+
+/* An odd number of cache lines from token to token: they spread over all sets
+ * of a cache. */
+static inline size_t gemm_bf16_ldx(size_t n_cols)
+{
+    return (((n_cols + 31) / 32) | 1) * 32;
+}
 
 static inline size_t attn_scratch(size_t n_rows, size_t head_dim)
 {
@@ -116,5 +141,6 @@ const struct kernels *kernels_get(enum isa level);
 void k_ref_init(struct kernels *k);
 void k_avx2_init(struct kernels *k);
 void k_avx512_init(struct kernels *k);
+void k_avx512bf16_init(struct kernels *k);
 
 #endif

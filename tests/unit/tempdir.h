@@ -1,0 +1,61 @@
+/* A directory of the test's own, and files in it. Include after cmocka.h. */
+#ifndef TEST_TEMPDIR_H
+#define TEST_TEMPDIR_H
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char temp_dir[64];
+
+static inline int temp_setup(void **state)
+{
+    (void)state;
+    snprintf(temp_dir, sizeof temp_dir, "/tmp/qwick-test-XXXXXX");
+    return mkdtemp(temp_dir) ? 0 : -1;
+}
+
+static inline void temp_clear(void)
+{
+    DIR *d = opendir(temp_dir);
+    assert_non_null(d);
+    for (struct dirent *f; (f = readdir(d)) != NULL;)
+        if (strcmp(f->d_name, ".") != 0 && strcmp(f->d_name, "..") != 0)
+            unlinkat(dirfd(d), f->d_name, 0);
+    closedir(d);
+}
+
+static inline int temp_teardown(void **state)
+{
+    (void)state;
+    temp_clear();
+    return rmdir(temp_dir);
+}
+
+/* Path of a file in it; the last four results stay valid. */
+static inline const char *temp_path(const char *name)
+{
+    static char p[4][160];
+    static int i;
+    i = (i + 1) % 4;
+    snprintf(p[i], sizeof p[i], "%s/%s", temp_dir, name);
+    return p[i];
+}
+
+static inline void temp_write(const char *name, const void *data, size_t n)
+{
+    FILE *f = fopen(temp_path(name), "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static inline void temp_remove(const char *name)
+{
+    (void)unlink(temp_path(name));
+}
+
+#endif

@@ -1,0 +1,401 @@
+/* Binding tensors by name, shape and type: on small checkpoints written here,
+ * each with one thing changed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "file/safetensors.h"
+#include "model/weights.h"
+#include "qwick.h"
+#include "tempdir.h"
+
+enum { VOCAB = 10, D = 8, FF = 12, HEADS = 2, KV = 1, HEAD = 4 };
+enum { MAX_TENSORS = 32 };
+
+static unsigned char zeros[4096];
+
+struct list {
+    struct st_out_tensor t[MAX_TENSORS];
+    char names[MAX_TENSORS][80];
+    size_t n;
+};
+
+static void put(struct list *l, const char *name, size_t rows, size_t cols)
+{
+    struct st_out_tensor *t = &l->t[l->n];
+    snprintf(l->names[l->n], sizeof l->names[0], "%s", name);
+    *t = (struct st_out_tensor){.name = l->names[l->n],
+                                .dtype = DT_F32,
+                                .rank = cols ? 2 : 1,
+                                .shape = {rows, cols},
+                                .data = zeros};
+    l->n++;
+}
+
+/* One layer; bias: the four of attention_bias too. */
+static struct list *layer(const char *prefix, bool bias)
+{
+    static const struct {
+        const char *name;
+        size_t rows, cols;
+        bool bias;
+    } rows[] = {
+        {"embed_tokens.weight", VOCAB, D, false},
+        {"norm.weight", D, 0, false},
+        {"layers.0.input_layernorm.weight", D, 0, false},
+        {"layers.0.post_attention_layernorm.weight", D, 0, false},
+        {"layers.0.self_attn.q_proj.weight", HEADS *HEAD, D, false},
+        {"layers.0.self_attn.k_proj.weight", KV *HEAD, D, false},
+        {"layers.0.self_attn.v_proj.weight", KV *HEAD, D, false},
+        {"layers.0.self_attn.o_proj.weight", D, HEADS *HEAD, false},
+        {"layers.0.self_attn.q_norm.weight", HEAD, 0, false},
+        {"layers.0.self_attn.k_norm.weight", HEAD, 0, false},
+        {"layers.0.mlp.gate_proj.weight", FF, D, false},
+        {"layers.0.mlp.up_proj.weight", FF, D, false},
+        {"layers.0.mlp.down_proj.weight", D, FF, false},
+        {"layers.0.self_attn.q_proj.bias", HEADS *HEAD, 0, true},
+        {"layers.0.self_attn.k_proj.bias", KV *HEAD, 0, true},
+        {"layers.0.self_attn.v_proj.bias", KV *HEAD, 0, true},
+        {"layers.0.self_attn.o_proj.bias", D, 0, true},
+    };
+    static struct list l;
+    l.n = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char name[80];
+        if (rows[i].bias && !bias)
+            continue;
+        snprintf(name, sizeof name, "%s%s", prefix, rows[i].name);
+        put(&l, name, rows[i].rows, rows[i].cols);
+    }
+    return &l;
+}
+
+static void write_weights(const struct list *l)
+{
+    struct st_writer *w;
+    struct qwick_err e;
+    if (st_writer_open(&w, temp_path("model.safetensors"), l->t, l->n, &e) ||
+        st_writer_close(w, &e))
+        fail_msg("%s", e.msg);
+}
+
+static void write_config(bool tied, bool bias)
+{
+    char text[1024];
+    int n = snprintf(
+        text, sizeof text,
+        "{\"model_type\": \"qwen3\", \"vocab_size\": %d, \"hidden_size\": %d, "
+        "\"intermediate_size\": %d, \"num_hidden_layers\": 1, "
+        "\"num_attention_heads\": %d, \"num_key_value_heads\": %d, "
+        "\"head_dim\": %d, \"max_position_embeddings\": 64, "
+        "\"rms_norm_eps\": 1e-6, \"rope_theta\": 10000, "
+        "\"tie_word_embeddings\": %s, \"attention_bias\": %s}",
+        VOCAB, D, FF, HEADS, KV, HEAD, tied ? "true" : "false",
+        bias ? "true" : "false");
+    temp_write("config.json", text, (size_t)n);
+}
+
+static int open_engine(struct qwick_engine **eng, struct qwick_err *e)
+{
+    struct qwick_engine_options o = qwick_engine_defaults();
+    o.model = temp_dir;
+    o.threads = 1;
+    *e = (struct qwick_err){0};
+    return qwick_engine_open(eng, &o, e);
+}
+
+/* The checkpoint opens and answers; *info is copied. */
+static struct qwick_info opens(void)
+{
+    struct qwick_engine *eng;
+    struct qwick_session *s;
+    struct qwick_err e;
+    if (open_engine(&eng, &e))
+        fail_msg("%s", e.msg);
+    struct qwick_info info = *qwick_engine_info(eng);
+    static const int32_t ids[] = {1, 2, 3};
+    if (qwick_session_create(&s, eng, 0, &e) ||
+        qwick_session_sync(s, ids, 3, &e))
+        fail_msg("%s", e.msg);
+    for (int i = 0; i < VOCAB; i++)
+        assert_true(qwick_session_logits(s)[i] == 0);
+    qwick_session_free(s);
+    qwick_engine_close(eng);
+    return info;
+}
+
+static void refuses(const char *a, const char *b, const char *c)
+{
+    struct qwick_engine *eng = (void *)1;
+    struct qwick_err e;
+    if (!open_engine(&eng, &e))
+        fail_msg("accepted: %s %s %s", a, b, c);
+    assert_null(eng);
+    if (e.code != QWICK_ERR_MODEL || !strstr(e.msg, a) || !strstr(e.msg, b) ||
+        !strstr(e.msg, c) || !strstr(e.msg, temp_dir))
+        fail_msg("expected %s, %s, %s, %s in: %s", temp_dir, a, b, c, e.msg);
+}
+
+static void good_checkpoints(void **state)
+{
+    (void)state;
+    const size_t embed = VOCAB * D;
+    const size_t rest = D + 2 * D + 2 * D * HEADS * HEAD + 2 * D * KV * HEAD +
+                        2 * HEAD + 3 * D * FF;
+    const size_t biases = HEADS * HEAD + 2 * KV * HEAD + D;
+    write_config(true, false);
+    struct list *l = layer("model.", false);
+    write_weights(l);
+    struct qwick_info info = opens();
+    assert_int_equal(info.n_params, embed + rest);
+    assert_int_equal(info.weight_bytes, 4 * (embed + rest));
+    assert_true(info.tied_head);
+    assert_false(info.has_tokenizer);
+    /* what nobody asks for: a head beside a tied one, anything at all */
+    put(l, "lm_head.weight", VOCAB, D);
+    put(l, "model.rotary_emb.inv_freq", HEAD / 2, 0);
+    put(l, "visual.patch_embed", 3, 3);
+    l->t[l->n - 1].dtype = DT_I64;
+    write_weights(l);
+    info = opens();
+    assert_int_equal(info.n_params, embed + rest);
+    /* the bare model's names */
+    write_weights(layer("", false));
+    info = opens();
+    assert_int_equal(info.n_params, embed + rest);
+    /* an own head, and with its name in a bare model */
+    write_config(false, false);
+    for (int bare = 0; bare < 2; bare++) {
+        l = layer(bare ? "" : "model.", false);
+        put(l, "lm_head.weight", VOCAB, D);
+        write_weights(l);
+        info = opens();
+        assert_int_equal(info.n_params, 2 * embed + rest);
+        /* of the embedding, a token reads one row */
+        assert_int_equal(info.decode_bytes, 4 * (embed + rest + D));
+    }
+    write_config(true, true);
+    write_weights(layer("model.", true));
+    info = opens();
+    assert_int_equal(info.n_params, embed + rest + biases);
+    /* biases that the config does not know of are not silently left out by the
+     * config's fault alone: they are extra tensors */
+    write_config(true, false);
+    info = opens();
+    assert_int_equal(info.n_params, embed + rest);
+}
+
+static void used_tensors_are_marked(void **state)
+{
+    (void)state;
+    write_config(true, false);
+    struct list *l = layer("model.", false);
+    put(l, "lm_head.weight", VOCAB, D);
+    write_weights(l);
+    struct qwick_engine *eng;
+    struct qwick_err e;
+    assert_int_equal(open_engine(&eng, &e), 0);
+    struct qwick_tensor t;
+    size_t n = 0, unused = 0;
+    for (; !qwick_tensor_at(eng, n, &t); n++) {
+        assert_string_equal(t.dtype, "F32");
+        assert_string_equal(t.file, "model.safetensors");
+        if (!t.used) {
+            unused++;
+            assert_string_equal(t.name, "lm_head.weight");
+        }
+    }
+    assert_int_equal(n, l->n);
+    assert_int_equal(unused, 1);
+    qwick_engine_close(eng);
+}
+
+static void each_missing_tensor_is_named(void **state)
+{
+    (void)state;
+    for (int bare = 0; bare < 2; bare++) {
+        for (size_t i = 0;; i++) {
+            struct list *l = layer(bare ? "" : "model.", true);
+            if (i == l->n)
+                break;
+            char name[80];
+            memcpy(name, l->names[i], sizeof name);
+            l->t[i] = l->t[--l->n];
+            write_config(true, true);
+            write_weights(l);
+            /* without its embedding, nothing tells a bare model */
+            refuses(bare && i == 0 ? "embed_tokens.weight" : name, "missing",
+                    "tensor");
+        }
+    }
+    write_config(false, false);
+    write_weights(layer("model.", false));
+    refuses("lm_head.weight", "missing", "tensor");
+    /* the prefix belongs to all names or none */
+    struct list *l = layer("model.", false);
+    put(l, "model.lm_head.weight", VOCAB, D);
+    write_weights(l);
+    refuses("lm_head.weight", "missing", "tensor");
+}
+
+static void each_wrong_shape_is_named(void **state)
+{
+    (void)state;
+    write_config(false, true);
+    for (size_t i = 0;; i++) {
+        struct list *l = layer("model.", true);
+        put(l, "lm_head.weight", VOCAB, D);
+        if (i == l->n)
+            break;
+        struct st_out_tensor *t = &l->t[i];
+        size_t rows = t->shape[0], cols = t->shape[1];
+        char want[64];
+        if (t->rank == 2)
+            snprintf(want, sizeof want, "[%zu, %zu] by", rows, cols);
+        else
+            snprintf(want, sizeof want, "[%zu] by", rows);
+        t->shape[0]++;
+        write_weights(l);
+        refuses(t->name, want, "model.safetensors");
+        t->shape[0] -= 2;
+        write_weights(l);
+        refuses(t->name, want, "shape");
+        t->shape[0] = rows;
+        if (t->rank == 2) {
+            t->shape[1]++;
+            write_weights(l);
+            refuses(t->name, want, "shape");
+            if (rows != cols) { /* as some formats store it */
+                t->shape[0] = cols;
+                t->shape[1] = rows;
+                write_weights(l);
+                refuses(t->name, want, "shape");
+            }
+        }
+        /* the same elements in another rank */
+        t->shape[0] = 1;
+        t->shape[1] = rows;
+        t->shape[2] = t->rank == 2 ? cols : 1;
+        t->rank = 3;
+        write_weights(l);
+        refuses(t->name, want, "[1, ");
+        t->rank = 0;
+        write_weights(l);
+        refuses(t->name, want, "[] in");
+    }
+    /* an empty dimension is no shape of a model either */
+    struct list *l = layer("model.", false);
+    l->t[0].shape[0] = 0;
+    write_config(true, false);
+    write_weights(l);
+    refuses("embed_tokens", "[0, 8]", "[10, 8]");
+}
+
+static void types_that_are_no_weights(void **state)
+{
+    (void)state;
+    write_config(false, true);
+    for (int type = 0; type < DT_COUNT; type++) {
+        for (size_t i = 0; i < 18; i += 3) {
+            struct list *l = layer("model.", true);
+            put(l, "lm_head.weight", VOCAB, D);
+            l->t[i].dtype = (enum dtype)type;
+            write_weights(l);
+            if (type < DT_N_FLOAT)
+                opens();
+            else
+                refuses(l->names[i], dtype_name((enum dtype)type),
+                        "not supported");
+        }
+    }
+}
+
+/* The functions themselves: names, widening, counting each tensor once. */
+static void vectors_are_widened(void **state)
+{
+    (void)state;
+    static const uint16_t bf16[3] = {0x3F80, 0xC000, 0x7F80}; /* 1 -2 inf */
+    static const uint16_t f16[3] = {0x3C00, 0xC000, 0x0001};
+    static const float f32[3] = {1, -2, 3.5f};
+    struct st_out_tensor t[] = {
+        {"model.embed_tokens.weight", DT_F32, 2, {1, 1}, f32},
+        {"model.a", DT_BF16, 1, {3}, bf16},
+        {"model.b", DT_F16, 1, {3}, f16},
+        {"model.c.7.d", DT_F32, 1, {3}, f32},
+    };
+    struct st_writer *out;
+    struct st_set *set;
+    struct weights w;
+    struct matrix m;
+    float *v;
+    assert_int_equal(
+        st_writer_open(&out, temp_path("x.safetensors"), t, 4, NULL), 0);
+    assert_int_equal(st_writer_close(out, NULL), 0);
+    assert_int_equal(st_open_file(&set, temp_path("x.safetensors"), NULL), 0);
+    assert_int_equal(weights_open(&w, set, "PATH", NULL), 0);
+    assert_string_equal(w.prefix, "model.");
+    assert_int_equal(weights_vector(&w, &v, 3, NULL, "a"), 0);
+    assert_true(v[0] == 1 && v[1] == -2 && v[2] > 3e38f);
+    free(v);
+    assert_int_equal(weights_vector(&w, &v, 3, NULL, "b"), 0);
+    assert_true(v[0] == 1 && v[1] == -2 && v[2] == 0x1p-24f);
+    free(v);
+    assert_int_equal(weights_vector(&w, &v, 3, NULL, "c.%d.d", 7), 0);
+    assert_true(v[2] == 3.5f);
+    free(v);
+    assert_int_equal(w.n_params, 9);
+    assert_int_equal(w.n_bytes, 6 + 6 + 12);
+    assert_int_equal(weights_vector(&w, &v, 3, NULL, "c.%d.d", 7), 0);
+    free(v);
+    assert_int_equal(w.n_params, 9);
+    struct qwick_err e;
+    assert_int_equal(weights_vector(&w, &v, 2, &e, "a"), -1);
+    assert_null(v);
+    assert_int_equal(weights_matrix(&w, &m, 3, 1, &e, "a"), -1);
+    assert_non_null(strstr(e.msg, "PATH: "));
+    assert_int_equal(weights_matrix(&w, &m, 1, 1, &e, "embed_tokens.weight"),
+                     0);
+    assert_int_equal(m.rows, 1);
+    assert_int_equal(weights_head(&w, &m, 1, 1, &e), -1);
+    weights_close(&w);
+    weights_close(&w);
+    st_close(set);
+}
+
+static void no_weights_at_all(void **state)
+{
+    (void)state;
+    write_config(true, false);
+    refuses("safetensors", "", "");
+    /* an empty container is legal and holds nothing that is needed */
+    temp_write("model.safetensors", "\x02\0\0\0\0\0\0\0{}", 10);
+    refuses("embed_tokens.weight", "missing", "tensor");
+}
+
+static int fresh(void **state)
+{
+    (void)state;
+    temp_clear();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(good_checkpoints, fresh),
+        cmocka_unit_test_setup(used_tensors_are_marked, fresh),
+        cmocka_unit_test_setup(each_missing_tensor_is_named, fresh),
+        cmocka_unit_test_setup(each_wrong_shape_is_named, fresh),
+        cmocka_unit_test_setup(types_that_are_no_weights, fresh),
+        cmocka_unit_test_setup(vectors_are_widened, fresh),
+        cmocka_unit_test_setup(no_weights_at_all, fresh),
+    };
+    return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
+}
