@@ -205,7 +205,7 @@ typedef void (*qwick_progress_fn)(void *ctx, size_t done, size_t total);
 void qwick_session_progress(struct qwick_session *s, qwick_progress_fn fn,
                             void *ctx);
 
-/* Stops a prefill at the next chunk (and a generation at the next token) when
+/* Stops a prefill at the next layer (and a generation at the next token) when
  * *flag becomes nonzero; may be set from a signal handler. NULL: never. */
 void qwick_session_interrupt(struct qwick_session *s,
                              const volatile int *flag);
@@ -283,7 +283,8 @@ struct qwick_generate_options {
     bool in_think;   /* from qwick_chat_encode */
     bool no_think;   /* do not look for think blocks (raw prompts) */
     bool profile;    /* fill per_token_ms and sample_ms */
-    size_t loop_guard; /* stop when one period of ids fills the last N; 0: off */
+    size_t loop_guard; /* stop when the last N >= 3 ids are one sequence at least
+                          three times over (the last may be cut); 0: off */
     size_t logprobs; /* candidates in each event; 0: off */
     qwick_token_fn on_token;
     void *on_token_ctx;

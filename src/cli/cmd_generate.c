@@ -96,10 +96,11 @@ static const struct opt opts[] = {
     {.name = "loop-guard",
      .type = OPT_INT,
      .arg = "N",
-     .imin = 2,
+     .imin = 3,
      .imax = 1000000,
      .def = "off",
-     .help = "stop when the last N tokens repeat themselves",
+     .help = "stop when the last N tokens are one sequence at least three "
+             "times over",
      .offset = ARG(loop_guard)},
 
     {.type = OPT_HEADING,

@@ -152,8 +152,7 @@ static int check_ids(const struct gen_job *j, struct qwick_err *e)
 static int too_long(const struct gen_job *j, size_t limit, struct qwick_err *e)
 {
     return err_set(e, QWICK_ERR_CONTEXT,
-                   "prompt: %zu tokens and room for an answer do not fit the "
-                   "context of %zu%s",
+                   "prompt: %zu tokens do not fit the context of %zu%s",
                    j->n_ids, limit,
                    overflow_parse(j->a.overflow) == OVERFLOW_ERROR
                        ? " (see --overflow)"
@@ -233,7 +232,7 @@ static int fit(struct gen_job *j, struct qwick_err *e)
 {
     enum overflow how = overflow_parse(j->a.overflow);
     size_t limit = qwick_session_limit(j->ses), before = j->n_ids, room;
-    if (j->n_ids < limit)
+    if (j->n_ids <= limit) /* the last token drawn needs no place */
         return 0;
     if (how == OVERFLOW_ERROR)
         return too_long(j, limit, e);

@@ -1,5 +1,6 @@
 #include "cli/json_out.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/utf8.h"
@@ -56,23 +57,29 @@ int json_logprob(struct buf *b, const struct qwick_engine *eng,
     return buf_putc(b, ']') || r ? -1 : 0;
 }
 
+/* Milliseconds to the microsecond. */
+static int json_ms(struct buf *b, double ms)
+{
+    return buf_json_double(b, round(ms * 1e3) / 1e3);
+}
+
 int json_timing(struct buf *b, const struct json_answer *a)
 {
     const struct qwick_result *r = a->r;
     int bad = buf_puts(b, "\"timing\":{\"load_ms\":");
-    bad |= buf_json_double(b, a->info->load_ms);
+    bad |= json_ms(b, a->info->load_ms);
     bad |= buf_puts(b, ",\"tokenize_ms\":");
-    bad |= buf_json_double(b, a->tokenize_ms);
+    bad |= json_ms(b, a->tokenize_ms);
     bad |= buf_puts(b, ",\"prefill_ms\":");
-    bad |= buf_json_double(b, r->prefill_ms);
+    bad |= json_ms(b, r->prefill_ms);
     bad |= buf_puts(b, ",\"per_token_ms\":[");
     for (size_t i = 0; i < r->n_per_token; i++) {
         if (i)
             bad |= buf_putc(b, ',');
-        bad |= buf_json_double(b, r->per_token_ms[i]);
+        bad |= json_ms(b, r->per_token_ms[i]);
     }
     bad |= buf_puts(b, "],\"total_ms\":");
-    bad |= buf_json_double(b, r->total_ms);
+    bad |= json_ms(b, r->total_ms);
     if (a->profile) {
         bad |= buf_puts(b, ",\"summary\":");
         bad |= profile_json(b, a->profile);

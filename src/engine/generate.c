@@ -1,4 +1,5 @@
 /* The generation loop: sync, sample, decode until something says stop. */
+#include "base/buf.h"
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "engine/sampler.h"
@@ -64,7 +65,8 @@ struct generation {
     struct sampler *sampler;
     struct stream stream;
     unsigned char *blocked;
-    struct qwick_logprob *top;
+    struct qwick_logprob *top; /* [n_top] */
+    size_t n_top;
     size_t *borders; /* [loop_guard] of has_loop */
     size_t cap_tokens, cap_times;
 };
@@ -115,15 +117,23 @@ static int prepare(struct generation *g, const int32_t *prompt, size_t n,
         for (size_t i = 0; i < c->n_stop_ids; i++)
             g->blocked[c->stop_ids[i]] = 1;
     }
-    if (g->o->logprobs) {
-        g->top = malloc(g->o->logprobs * sizeof *g->top);
+    g->n_top = g->o->logprobs < c->vocab_size ? g->o->logprobs : c->vocab_size;
+    if (g->n_top) {
+        g->top = malloc(g->n_top * sizeof *g->top);
         if (!g->top)
-            return err_oom(e, g->o->logprobs * sizeof *g->top);
+            return err_oom(e, g->n_top * sizeof *g->top);
     }
     if (g->o->loop_guard) {
-        g->borders = malloc(g->o->loop_guard * sizeof *g->borders);
+        size_t n_bytes;
+        if (g->o->loop_guard < 3)
+            return err_set(e, QWICK_ERR_USAGE,
+                           "loop guard: must be at least 3, is %zu",
+                           g->o->loop_guard);
+        g->borders = size_mul(g->o->loop_guard, sizeof *g->borders, &n_bytes)
+                         ? NULL
+                         : malloc(n_bytes);
         if (!g->borders)
-            return err_oom(e, g->o->loop_guard * sizeof *g->borders);
+            return err_oom(e, g->o->loop_guard);
     }
     if (sampler_create(&g->sampler, &g->o->sampling, c->vocab_size,
                        g->blocked ? g->blocked : eng->blocked, eng->model.k, e))
@@ -224,10 +234,9 @@ static int emit(struct generation *g, int32_t id, bool *done,
     struct buf *out = stream_buf(st, ev.channel);
     ev.text = out->data ? out->data + from : "";
     ev.n_text = out->len - from;
-    if (g->o->logprobs) {
-        size_t vocab_size = eng->model.config.vocab_size;
+    if (g->n_top) {
         ev.top = g->top;
-        ev.n_top = g->o->logprobs < vocab_size ? g->o->logprobs : vocab_size;
+        ev.n_top = g->n_top;
         sampler_logprobs(g->sampler, g->s->logits, g->top, ev.n_top, id,
                          &ev.logprob);
     }

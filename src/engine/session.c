@@ -28,10 +28,9 @@ int qwick_session_create(struct qwick_session **out, struct qwick_engine *eng,
         return err_oom(e, sizeof *s);
     s->eng = eng;
     s->limit = n_ctx ? n_ctx : c->n_ctx_max;
-    size_t n_logits = c->vocab_size * sizeof *s->logits;
-    s->logits = malloc(n_logits);
+    s->logits = calloc(c->vocab_size, sizeof *s->logits);
     if (!s->logits) {
-        err_oom(e, n_logits);
+        err_oom(e, c->vocab_size * sizeof *s->logits);
         goto fail;
     }
     if (kv_init(&s->kv, eng->kv_dtype, c->n_layers, c->n_kv_heads, c->head_dim,
@@ -129,14 +128,15 @@ int qwick_session_sync(struct qwick_session *s, const int32_t *tokens,
     s->n_cached = at;
     size_t first = at, chunk = s->eng->model.chunk;
     while (at < n) {
-        if (session_interrupted(s))
-            return err_set(e, QWICK_ERR_RUNTIME, SESSION_INTERRUPTED);
         size_t m = n - at < chunk ? n - at : chunk;
         if (reserve(s, at + m, m, e))
             return -1;
         memcpy(s->tokens + at, tokens + at, m * sizeof *tokens);
-        model_forward(&s->eng->model, s->scratch, &s->kv, tokens + at, m,
-                      at + m == n ? LOGITS_LAST : LOGITS_NONE, s->logits);
+        if (session_interrupted(s) ||
+            model_forward(&s->eng->model, s->scratch, &s->kv, tokens + at, m,
+                          at + m == n ? LOGITS_LAST : LOGITS_NONE, s->logits,
+                          s->interrupt))
+            return err_set(e, QWICK_ERR_RUNTIME, SESSION_INTERRUPTED);
         at += m;
         if (s->progress)
             s->progress(s->progress_ctx, at - first, n - first);
@@ -153,9 +153,8 @@ int qwick_session_decode(struct qwick_session *s, int32_t token,
     if (check_tokens(s, &token, 1, e) || reserve(s, s->kv.n + 1, 1, e))
         return -1;
     s->tokens[s->kv.n] = token;
-    model_forward(&s->eng->model, s->scratch, &s->kv, &token, 1, LOGITS_LAST,
-                  s->logits);
-    return 0;
+    return model_forward(&s->eng->model, s->scratch, &s->kv, &token, 1,
+                         LOGITS_LAST, s->logits, NULL);
 }
 
 int qwick_session_rollback(struct qwick_session *s, size_t n,
@@ -188,13 +187,18 @@ int qwick_session_all_logits(struct qwick_session *s, const int32_t *tokens,
         return err_oom(e, bytes);
     int rc = -1;
     kv_truncate(&s->kv, 0);
+    s->n_cached = 0;
     for (size_t at = 0; at < n;) {
         size_t m = n - at < most ? n - at : most;
         if (reserve(s, at + m, m, e))
             goto done;
         memcpy(s->tokens + at, tokens + at, m * sizeof *tokens);
-        model_forward(&s->eng->model, s->scratch, &s->kv, tokens + at, m,
-                      LOGITS_ALL, logits);
+        if (session_interrupted(s) ||
+            model_forward(&s->eng->model, s->scratch, &s->kv, tokens + at, m,
+                          LOGITS_ALL, logits, s->interrupt)) {
+            err_set(e, QWICK_ERR_RUNTIME, SESSION_INTERRUPTED);
+            goto done;
+        }
         for (size_t i = 0; i < m; i++) {
             if (row(ctx, at + i, logits + i * vocab_size)) {
                 err_set(e, QWICK_ERR_RUNTIME,

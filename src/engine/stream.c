@@ -106,7 +106,8 @@ int stream_switch(struct stream *s, enum qwick_channel to, size_t *from)
         return -1;
     s->channel = to;
     s->trim = true;
-    s->newlines = 0;
+    /* a second think block begins on a line of its own */
+    s->newlines = to == QWICK_THINKING && s->thinking.len > 0;
     return 0;
 }
 

@@ -54,8 +54,9 @@ int qwick_detokenize(const struct qwick_engine *eng, const int32_t *ids,
     *text = buf_take(&out, n_bytes);
     return 0;
 oom:
+    err_oom(e, out.len + 1);
     buf_free(&out);
-    return err_oom(e, out.len + 1);
+    return -1;
 }
 
 static enum chat_bool think_value(enum qwick_think think)
@@ -138,6 +139,19 @@ int qwick_render(const struct qwick_engine *eng, const char *json,
     return rc;
 }
 
+/* Where the start of an answer may hold control tokens, its last think tag says
+ * whether a block is open. */
+static void prefill_think(const char *p, size_t n, bool *in_think)
+{
+    static const char open[] = "<think>", close[] = "</think>";
+    for (size_t i = 0; i < n; i++) {
+        if (n - i >= strlen(open) && !memcmp(p + i, open, strlen(open)))
+            *in_think = true;
+        if (n - i >= strlen(close) && !memcmp(p + i, close, strlen(close)))
+            *in_think = false;
+    }
+}
+
 int qwick_chat_encode(const struct qwick_engine *eng, const char *json,
                       size_t n_bytes, const struct qwick_chat_options *o,
                       bool allow_special, const char *prefill,
@@ -161,6 +175,8 @@ int qwick_chat_encode(const struct qwick_engine *eng, const char *json,
              : bpe_encode_spans(eng->bpe, p.text.data, p.text.len, p.pieces,
                                 p.n_pieces, ids, n_ids, e);
     *in_think = p.in_think;
+    if (allow_special)
+        prefill_think(prefill, n_prefill, in_think);
     if (rc) {
         free(*ids);
         *ids = NULL;

@@ -400,7 +400,8 @@ static int read_generation(struct config *c, const struct section *s,
         opt_double(s, "repetition_penalty", 1, 1e-6, 1e6,
                    &c->repetition_penalty, e))
         return -1;
-    c->top_k = 50;
+    /* transformers: 50 when not given, none when null */
+    c->top_k = json_get(s->v, "top_k") ? 0 : 50;
     if (!absent(s, "top_k")) {
         int64_t k;
         if (json_int(json_get(s->v, "top_k"), 0, INT32_MAX, &k))

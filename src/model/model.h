@@ -63,10 +63,12 @@ enum logits_want {
  * their keys and values to kv, and write logits as wanted. The contract of the
  * generation loop: (tokens, position, cache) -> logits. Ids must be below
  * vocab_size, kv and s be reserved for them (kv_reserve, scratch_reserve).
- * Allocates nothing and cannot fail. */
-void model_forward(const struct model *m, struct scratch *s,
-                   struct kv_cache *kv, const int32_t *tokens, size_t n,
-                   enum logits_want want, float *logits);
+ * Allocates nothing. Returns 0; or -1 when *interrupt (NULL: never) became
+ * nonzero, looked at once a layer: kv->n is then as before. */
+int model_forward(const struct model *m, struct scratch *s,
+                  struct kv_cache *kv, const int32_t *tokens, size_t n,
+                  enum logits_want want, float *logits,
+                  const volatile int *interrupt);
 
 /* Copy the matrices to anonymous memory that may have huge pages, on all
  * threads, and use them there. */

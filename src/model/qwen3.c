@@ -261,6 +261,8 @@ struct pass {
     enum logits_want want;
     float *logits;
     gemm_fn gemm; /* NULL: skinny kernels, as for the last token alone */
+    const volatile int *interrupt;
+    bool *stop; /* written by thread 0 ahead of a barrier that all meet */
 };
 
 /* One thread's view of it. */
@@ -535,7 +537,11 @@ static void pass_body(void *ctx, struct par_team *team, int tid, int n_threads)
                                       {&l->k_proj, l->k_bias, p->s->k},
                                       {&l->v_proj, l->v_bias, p->s->v}};
         multiply_all(&w, qkv, 3, xn, p->n);
+        if (tid == 0 && p->interrupt && *p->interrupt)
+            *p->stop = true;
         par_barrier(team);
+        if (*p->stop)
+            return;
         if (i + 1 == m->config.n_layers && p->want != LOGITS_ALL)
             first = p->n - 1;
         attention(&w, i, first);
@@ -550,11 +556,22 @@ static void pass_body(void *ctx, struct par_team *team, int tid, int n_threads)
         write_logits(&w, first);
 }
 
-void model_forward(const struct model *m, struct scratch *s,
-                   struct kv_cache *kv, const int32_t *tokens, size_t n,
-                   enum logits_want want, float *logits)
+int model_forward(const struct model *m, struct scratch *s,
+                  struct kv_cache *kv, const int32_t *tokens, size_t n,
+                  enum logits_want want, float *logits,
+                  const volatile int *interrupt)
 {
-    struct pass p = {m, s, kv, n, kv->n, want, logits, model_gemm(m, n)};
+    bool stop = false;
+    struct pass p = {.m = m,
+                     .s = s,
+                     .kv = kv,
+                     .n = n,
+                     .pos = kv->n,
+                     .want = want,
+                     .logits = logits,
+                     .gemm = model_gemm(m, n),
+                     .interrupt = interrupt,
+                     .stop = &stop};
     size_t d = m->config.d_model, half = m->config.head_dim / 2;
     float scale = (float)m->config.rope_attention;
     for (size_t t = 0; t < n; t++) {
@@ -569,5 +586,8 @@ void model_forward(const struct model *m, struct scratch *s,
         }
     }
     par_run(m->n_threads, pass_body, &p);
+    if (stop)
+        return -1;
     kv->n += n;
+    return 0;
 }

@@ -130,7 +130,8 @@ for t in (json.load(open(sys.argv[1]))["timing"],
     assert list(s) == want
     assert all(type(s[k]) in (int, float) and s[k] >= 0 for k in want), s
     assert len(t["per_token_ms"]) == 7
-    assert abs(s["median_ms"] - statistics.median(t["per_token_ms"])) < 1e-9
+    # the series is rounded to microseconds
+    assert abs(s["median_ms"] - statistics.median(t["per_token_ms"])) < 1e-3
     assert abs(s["kernel_tok_s"] - 1000 / s["median_ms"]) < 1e-6
     assert s["median_ms"] <= s["p95_ms"] <= s["p99_ms"]
     assert sum(t["per_token_ms"]) <= t["total_ms"]

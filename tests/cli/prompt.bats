@@ -196,6 +196,10 @@ PY
     [[ $stderr == *"context of 5"* ]]
     python3 -c 'print("list the files " * 2000)' >"$T/long"
     fails 4 "context of 2048" -f "$T/long"
+    # 11 tokens fit 11: the one that is drawn needs no place
+    run -0 q -c 11 --json hello
+    [ "$(printf '%s' "$output" | jget 'o["usage"]["completion_tokens"]')" -eq 1 ]
+    fails 4 "11 tokens do not fit the context of 10" -c 10 hello
     fails 4 "context of 2048" logits -f "$T/long"
     fails 4 "2048" -c 2049 hello
     run -4 --separate-stderr q -c 5 --json hello

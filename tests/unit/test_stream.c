@@ -365,6 +365,9 @@ static void whole(const struct piece *p, size_t n, bool in_think,
                 len = e - longest;
             }
         }
+        /* a think block after another begins on a line of its own */
+        if (c == QWICK_THINKING && len && i > 0 && out[c].len)
+            assert_int_equal(buf_putc(&out[c], '\n'), 0);
         assert_int_equal(utf8_sanitize(&out[c], s, len), 0);
     }
 }
