@@ -25,7 +25,8 @@ enum {
     TOKENS = 6,
     COLS = 256,
     SWEEP = 512,
-    LINE = 64
+    LINE = 64,
+    PANEL_LINES = PANEL_ROWS * COLS * 2 / LINE
 };
 
 INLINE __mmask16 first_lanes(size_t n)
@@ -104,6 +105,9 @@ struct tile {
     float *y;
     size_t ldy;
     bool resume; /* accumulators start with what y holds, else with 0 */
+    /* lines of the next panel to fetch for each line of x, from which on */
+    const char *w_next;
+    size_t w_bytes, n_fetch, fetched;
 };
 
 /* One pair of columns; alone: its second is not there. */
@@ -137,7 +141,7 @@ INLINE void tile_run(const struct tile *s, int V, int T)
     float *const y = s->y;
     __m512 a[TOKENS][VECTORS];
     __mmask16 m[VECTORS];
-    size_t p = 0, next = TOKENS;
+    size_t p = 0, next = TOKENS, line = s->fetched;
 
     UNROLL
     for (int v = 0; v < V; v++)
@@ -160,6 +164,10 @@ INLINE void tile_run(const struct tile *s, int V, int T)
         for (int v = 0; v < V; v++)
             _mm_prefetch(y + next * ldy + 16 * v, _MM_HINT_T0);
         next += next < 2 * TOKENS - 1;
+        for (size_t i = 0; i < s->n_fetch; i++, line++)
+            _mm_prefetch(s->w_next + line % PANEL_ROWS * s->w_bytes +
+                             line / PANEL_ROWS * LINE,
+                         _MM_HINT_T1);
         ahead += LINE;
         for (int i = 0; i < LINE / 4; i += 2) {
             tile_step(a, s, panel, x, V, T, false);
@@ -211,27 +219,24 @@ static void (*const tiles[VECTORS][TOKENS])(const struct tile *) = {
 
 /* ---- the product -------------------------------------------------------- */
 
-/* One panel by n tokens. Meanwhile fetches the panel at w_next into L2, some
- * lines with each tile: its rows lie too far apart for the hardware. */
-static void panel_run(struct tile s, size_t n, const char *w_next,
-                      size_t w_bytes)
+/* One panel by n tokens. Meanwhile fetches the next panel into L2, evenly: its
+ * rows lie too far apart for the hardware to see them coming. */
+static void panel_run(struct tile s, size_t n)
 {
-    const size_t n_tiles = (n + TOKENS - 1) / TOKENS;
-    const size_t n_lines = PANEL_ROWS * (COLS * 2 / LINE);
-    const size_t share = (n_lines + n_tiles - 1) / n_tiles;
-    size_t line = 0;
+    const size_t steps = s.nk * 2 / LINE;
+    const size_t n_steps = (n + TOKENS - 1) / TOKENS * steps;
 
+    s.n_fetch = n_steps ? (PANEL_LINES + n_steps - 1) / n_steps : 0;
     for (size_t t = 0; t < n; t += TOKENS) {
         size_t T = n - t < TOKENS ? n - t : TOKENS;
 
-        for (size_t i = 0; i < share && line < n_lines; i++, line++)
-            _mm_prefetch(w_next + line % PANEL_ROWS * w_bytes +
-                             line / PANEL_ROWS * LINE,
-                         _MM_HINT_T1);
         s.ahead = s.x + TOKENS * s.x_bytes;
         tiles[(s.nr - 1) / 16][T - 1](&s);
         s.x += TOKENS * s.x_bytes;
         s.y += TOKENS * s.ldy;
+        s.fetched += s.n_fetch * steps;
+        if (s.fetched >= PANEL_LINES)
+            s.n_fetch = 0;
     }
 }
 
@@ -249,6 +254,8 @@ static void k_gemm_bf16_avx512bf16(float *y, size_t ldy, const void *w,
         for (size_t r = 0; r < n_rows; r += PANEL_ROWS)
             for (size_t k = 0; k < n_cols; k += COLS) {
                 const char *at = (const char *)w + r * w_bytes + k * 2;
+                size_t next = n_cols - k > COLS ? COLS * 2
+                                                : PANEL_ROWS * w_bytes - k * 2;
                 struct tile s = {
                     .panel = panel,
                     .nr = n_rows - r < PANEL_ROWS ? n_rows - r : PANEL_ROWS,
@@ -257,13 +264,12 @@ static void k_gemm_bf16_avx512bf16(float *y, size_t ldy, const void *w,
                     .x_bytes = ldx * 2,
                     .y = y + t * ldy + r,
                     .ldy = ldy,
-                    .resume = add || k > 0};
+                    .resume = add || k > 0,
+                    .w_next = at + next,
+                    .w_bytes = w_bytes};
 
                 pack_panel(panel, at, w_bytes, s.nr, s.nk);
-                at += n_cols - k > COLS ? COLS * 2
-                                        : PANEL_ROWS * w_bytes - k * 2;
-                panel_run(s, n_tokens - t < SWEEP ? n_tokens - t : SWEEP, at,
-                          w_bytes);
+                panel_run(s, n_tokens - t < SWEEP ? n_tokens - t : SWEEP);
             }
 }
 

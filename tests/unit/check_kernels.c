@@ -420,6 +420,177 @@ static void check_sgemm(const struct kernels *k, enum dtype type)
         }
 }
 
+/* ---- products of bf16 ---------------------------------------------------- */
+
+/* x of a product in bf16, spare columns and tokens' ends as in x. */
+static struct area bf16_x(const struct product *p)
+{
+    size_t n = p->tokens * p->ldx;
+    struct area x = area_new(n * 2, below(5));
+
+    ref->from_f32[DT_BF16](x.p, p->x.p, n);
+    area_keep(&x);
+    return x;
+}
+
+/* What y holds before: numbers where a product is added to them. */
+static void bf16_y(const struct product *p, float *y, bool add, enum kind kind)
+{
+    for (size_t t = 0; add && t < p->tokens; t++)
+        fill(y + t * p->ldy, p->rows, kind, 1e15f);
+}
+
+/* What vdpbf16ps may lose of one product, which it takes for 0 where an operand
+ * is subnormal; and the magnitude of the rest. */
+static double bf16_term(float w, float x, double *mag)
+{
+    double m = fabs((double)w * (double)x);
+
+    if (fabsf(w) < FLT_MIN || fabsf(x) < FLT_MIN)
+        return m;
+    *mag += m;
+    return 0;
+}
+
+static void gemm_bf16_case(const struct kernels *k, const struct product *p,
+                           const struct area *x, bool add, enum kind kind,
+                           const char *what)
+{
+    float *y = p->y.p, *want = p->y2.p;
+    float *wf = must(malloc(p->rows * p->stride * sizeof *wf));
+    float *xf = must(malloc(p->tokens * p->ldx * sizeof *xf));
+
+    bf16_y(p, want, add, kind);
+    for (size_t t = 0; t < p->tokens; t++)
+        memcpy(y + t * p->ldy, want + t * p->ldy, p->rows * sizeof *y);
+    ref->to_f32[DT_BF16](wf, p->w.p, p->rows * p->stride);
+    ref->to_f32[DT_BF16](xf, x->p, p->tokens * p->ldx);
+    k->gemm_bf16(y, p->ldy, p->w.p, p->stride, x->p, p->ldx, p->rows, p->cols,
+                 p->tokens, add);
+    area_check(&p->y, what);
+    area_same(&p->w, what);
+    area_same(x, what);
+    for (size_t t = 0; t < p->tokens; t++)
+        for (size_t r = 0; r < p->rows; r++) {
+            double mag = add ? fabs((double)want[t * p->ldy + r]) : 0, lost = 0;
+
+            for (size_t i = 0; i < p->cols; i++)
+                lost += bf16_term(wf[r * p->stride + i], xf[t * p->ldx + i],
+                                  &mag);
+            ref->gemm_bf16(want + t * p->ldy + r, 1,
+                           (char *)p->w.p + r * p->stride * 2, p->stride,
+                           (char *)x->p + t * p->ldx * 2, p->ldx, 1, p->cols, 1,
+                           add);
+            /* products are exact; each is added with a rounding, which can
+             * flush it and the sum to 0; and the reference's rounding */
+            near(what, t * p->ldy + r, p->tokens * p->ldy,
+                 (double)y[t * p->ldy + r], (double)want[t * p->ldy + r],
+                 ((double)p->cols + 2) * U * mag + lost +
+                     (2 * (double)p->cols + 1) * FLT_MIN);
+        }
+    for (size_t t = 0; t < p->tokens; t++)
+        for (size_t r = p->rows; r < p->ldy; r++)
+            if (!isnan(y[t * p->ldy + r]))
+                fail_msg("%s: wrote between tokens", what);
+    free(wf);
+    free(xf);
+}
+
+/* Each row and token alone has the bits that it has in company. */
+static void gemm_bf16_order(const struct kernels *k, const struct product *p,
+                            const struct area *x, const char *what)
+{
+    float *y = p->y.p, *alone = p->y2.p;
+
+    k->gemm_bf16(y, p->ldy, p->w.p, p->stride, x->p, p->ldx, p->rows, p->cols,
+                 p->tokens, false);
+    for (size_t t = 0; t < p->tokens; t++)
+        k->gemm_bf16(alone + t * p->ldy, 1, p->w.p, p->stride,
+                     (char *)x->p + t * p->ldx * 2, 12345, p->rows, p->cols, 1,
+                     false);
+    for (size_t t = 0; t < p->tokens; t++)
+        same_bits(what, y + t * p->ldy, alone + t * p->ldy, p->rows);
+    for (size_t r = 0; r < p->rows; r++)
+        k->gemm_bf16(alone + r, p->ldy, (char *)p->w.p + r * p->stride * 2,
+                     p->stride, x->p, p->ldx, 1, p->cols, p->tokens, false);
+    for (size_t t = 0; t < p->tokens; t++)
+        same_bits(what, y + t * p->ldy, alone + t * p->ldy, p->rows);
+}
+
+/* A bad value reaches its own token or row and no other, spare lanes of the
+ * last vectors and pairs included. */
+static void gemm_bf16_nan(const struct kernels *k)
+{
+    struct product p = product_new(67, 301, 14, 1, 2, NORMAL, DT_BF16);
+    struct area x = bf16_x(&p);
+    float *y = p.y.p;
+
+    memset((char *)x.p + (5 * p.ldx + 300) * 2, 0xff, 2);
+    memset((char *)p.w.p + 65 * p.stride * 2, 0xff, 2);
+    k->gemm_bf16(y, p.ldy, p.w.p, p.stride, x.p, p.ldx, p.rows, p.cols,
+                 p.tokens, false);
+    for (size_t t = 0; t < p.tokens; t++)
+        for (size_t r = 0; r < p.rows; r++)
+            if (!isnan(y[t * p.ldy + r]) != (t != 5 && r != 65))
+                fail_msg("NaN in token 5 and row 65: token %zu row %zu is %g",
+                         t, r, (double)y[t * p.ldy + r]);
+    area_free(&x);
+    product_free(&p);
+}
+
+static void check_gemm_bf16(const struct kernels *k, enum dtype type)
+{
+    char what[96];
+
+    if (!k->gemm_bf16)
+        return;
+    for (size_t i = 0; i < N_SIZES; i++) {
+        size_t cols = size_at(i);
+
+        for (size_t tokens = 1; tokens <= 13; tokens += cols > 100 ? 4 : 1) {
+            size_t rows = 1 + below(cols > 100 ? 70 : 150);
+            bool add = below(2);
+            enum kind kind = (enum kind)below(N_KINDS);
+            struct product p = product_new(rows, cols, tokens, below(4),
+                                           below(5), kind, type);
+            struct area x = bf16_x(&p);
+
+            snprintf(what, sizeof what, "%zu rows, %zu cols, %zu tokens, %s%s",
+                     rows, cols, tokens, kind_names[kind], add ? ", add" : "");
+            gemm_bf16_case(k, &p, &x, add, kind, what);
+            if (below(4) == 0)
+                gemm_bf16_order(k, &p, &x, what);
+            area_free(&x);
+            product_free(&p);
+        }
+    }
+    /* several panels, blocks of columns and sweeps over tokens */
+    for (size_t tokens = 127; tokens < 600; tokens += 401) {
+        struct product p = product_new(131, 515, tokens, 1, 1, NORMAL, type);
+        struct area x = bf16_x(&p);
+
+        gemm_bf16_case(k, &p, &x, true, NORMAL, "131 rows, 515 cols");
+        gemm_bf16_order(k, &p, &x, "131 rows, 515 cols");
+        area_free(&x);
+        product_free(&p);
+    }
+    gemm_bf16_nan(k);
+    /* no columns, no rows, no tokens */
+    for (size_t none = 0; none < 3; none++)
+        for (int add = 0; add < 2; add++) {
+            struct product p = product_new(3, 8, 4, 0, 0, NORMAL, type);
+            float *y = p.y.p;
+
+            k->gemm_bf16(y, p.ldy, p.w.p, p.stride, p.w.p, p.ldx,
+                         none == 0 ? 0 : 3, none == 1 ? 0 : 8,
+                         none == 2 ? 0 : 4, add);
+            for (size_t j = 0; j < 12; j++)
+                if (none == 1 && !add ? y[j] != 0 : !isnan(y[j]))
+                    fail_msg("empty product %zu", none);
+            product_free(&p);
+        }
+}
+
 static void check_to_f32(const struct kernels *k, enum dtype type)
 {
     enum { ALL = 65536 };
@@ -1203,16 +1374,35 @@ static void check_peak(const struct kernels *k, enum dtype type)
         fail_msg("peak_flops says %g operations", ops);
 }
 
-/* A level without kernels of its own for a thing has another level's. */
+static void check_peak_bf16(const struct kernels *k, enum dtype type)
+{
+    float sink = NAN;
+    double ops;
+
+    (void)type;
+    if (!k->peak_bf16)
+        return;
+    ops = k->peak_bf16(2, &sink);
+    if (!(ops > 1.9e7 && ops < 2.1e7) || !isfinite(sink))
+        fail_msg("peak_bf16 says %g operations", ops);
+}
+
+/* A level without kernels of its own for a thing has another level's; only of
+ * avx512bf16's some levels have none. */
 static void check_table(const struct kernels *k, enum dtype type)
 {
     const unsigned char *p = (const unsigned char *)k;
 
     (void)type;
+    if (k->level == ISA_AVX512BF16 && (!k->gemm_bf16 || !k->peak_bf16))
+        fail_msg("no product of bf16");
     for (size_t i = offsetof(struct kernels, matmul); i < sizeof *k;
          i += sizeof(void (*)(void))) {
         void (*fn)(void);
 
+        if (i == offsetof(struct kernels, gemm_bf16) ||
+            i == offsetof(struct kernels, peak_bf16))
+            continue;
         memcpy(&fn, p + i, sizeof fn);
         if (!fn)
             fail_msg("entry at byte %zu is NULL", i);
@@ -1344,6 +1534,38 @@ static void bench_sgemm(const struct kernels *k, enum dtype type)
 {
     (void)type;
     bench_sgemm_with(k, false);
+}
+
+/* Qwen3-0.6B's: q, k and v; o; gate and up; down. */
+static void bench_gemm_bf16(const struct kernels *k, enum dtype type)
+{
+    static const size_t tokens[] = {8, 32, 128, 512, 2048};
+    static const size_t shapes[][2] = {
+        {4096, 1024}, {1024, 2048}, {6144, 1024}, {1024, 3072}};
+
+    for (size_t i = 0; i < 4 * sizeof tokens / sizeof *tokens; i++) {
+        size_t rows = shapes[i % 4][0], cols = shapes[i % 4][1],
+               n = tokens[i / 4], ldx = gemm_bf16_ldx(cols);
+        struct product p;
+        struct area x;
+        char shape[64];
+        double ms;
+
+        if (!k->gemm_bf16 || k->level == ISA_REF)
+            return;
+        p = product_new(rows, cols, n, 0, 0, NORMAL, type);
+        x = area_new(n * ldx * 2, 0);
+        for (size_t t = 0; t < n; t++)
+            k->from_f32[DT_BF16]((char *)x.p + t * ldx * 2,
+                                 (float *)p.x.p + t * cols, cols);
+        TIME(ms, k->gemm_bf16(p.y.p, p.ldy, p.w.p, p.stride, x.p, ldx, rows,
+                              cols, n, false));
+        snprintf(shape, sizeof shape, "%zu x %zu, %zu tokens", rows, cols, n);
+        bench_line(benched, shape, ms, 2.0 * (double)(rows * cols * n),
+                   "GFLOP/s");
+        area_free(&x);
+        product_free(&p);
+    }
 }
 
 static void bench_blas(const struct kernels *k, enum dtype type)
@@ -1497,6 +1719,18 @@ static void bench_peak(const struct kernels *k, enum dtype type)
     bench_line(benched, "", ms, ops, "GFLOP/s");
 }
 
+static void bench_peak_bf16(const struct kernels *k, enum dtype type)
+{
+    float sink;
+    double ms, ops = 0;
+
+    (void)type;
+    if (!k->peak_bf16)
+        return;
+    TIME(ms, ops = k->peak_bf16(10, &sink));
+    bench_line(benched, "", ms, ops, "GFLOP/s");
+}
+
 /* ---- main --------------------------------------------------------------- */
 
 static void run_check(void **state)
@@ -1522,6 +1756,7 @@ static const struct {
 } all[] = {
     {"table", DT_F32, DT_F32, check_table, NULL},
     {"matmul", DT_F32, DT_BF16, check_matmul, bench_matmul},
+    {"gemm_bf16", DT_BF16, DT_BF16, check_gemm_bf16, bench_gemm_bf16},
     {"sgemm_nt", DT_F32, DT_F32, check_sgemm, bench_sgemm},
     {"to_f32", DT_F16, DT_BF16, check_to_f32, bench_to_f32},
     {"from_f32", DT_F16, DT_BF16, check_from_f32, bench_from_f32},
@@ -1535,6 +1770,7 @@ static const struct {
     {"attn_block", DT_F32, DT_BF16, check_attn_all, bench_attn},
     {"read_sum", DT_F32, DT_F32, check_read_sum, bench_read_sum},
     {"peak_flops", DT_F32, DT_F32, check_peak, bench_peak},
+    {"peak_bf16", DT_BF16, DT_BF16, check_peak_bf16, bench_peak_bf16},
 };
 
 enum { N_ALL = sizeof all / sizeof *all, MAX_TESTS = N_ALL * ISA_COUNT * 3 };
