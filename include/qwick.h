@@ -93,7 +93,8 @@ struct qwick_info {
     const char *isa;         /* kernels in use */
     const char *cpu;         /* the best level this CPU has */
     const char *kv_dtype;
-    const char *gemm;        /* what computes prefill: "openblas" or "own" */
+    const char *gemm;        /* what computes long prefills: "bf16" (activations
+                                rounded to it), "own" (f32) or "openblas" */
     int threads;
     size_t vocab_size, tokenizer_size, d_model, d_ff, n_layers, n_heads,
         n_kv_heads, head_dim, n_ctx_max, sliding_window;
@@ -323,7 +324,8 @@ void qwick_result_free(struct qwick_result *r);
  * smaller than 256 MiB. Runs for about ms milliseconds. -1 on failure. */
 double qwick_bench_bandwidth(struct qwick_engine *eng, double ms);
 
-/* Peak of the units that the engine's kernels use, in floating-point
+/* Peak of the unit that the engine's long prefills use (bf16 products where
+ * info.gemm says so, else f32 multiply-adds of the level), in floating-point
  * operations a second (a multiply-add is two), by register-only loops on all
  * of its threads for about ms milliseconds. */
 double qwick_bench_peak(struct qwick_engine *eng, double ms);

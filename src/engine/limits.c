@@ -125,7 +125,7 @@ double qwick_bench_bandwidth(struct qwick_engine *eng, double ms)
 }
 
 struct peak {
-    const struct kernels *k;
+    double (*flops_of)(size_t reps, float *sink);
     double ms;
     double flops;
 };
@@ -136,11 +136,11 @@ static void peak_body(void *ctx, struct par_team *team, int tid, int n_threads)
     float sink = 0;
     (void)tid;
     (void)n_threads;
-    p->k->peak_flops(1, &sink); /* clocks and units wake up */
+    p->flops_of(1, &sink); /* clocks and units wake up */
     par_barrier(team);
     double start = clock_ms(), now, flops = 0;
     do {
-        flops += p->k->peak_flops(1, &sink);
+        flops += p->flops_of(1, &sink);
         now = clock_ms();
     } while (now - start < p->ms);
     double rate = flops / ((now - start) / 1e3);
@@ -150,7 +150,9 @@ static void peak_body(void *ctx, struct par_team *team, int tid, int n_threads)
 
 double qwick_bench_peak(struct qwick_engine *eng, double ms)
 {
-    struct peak p = {eng->model.k, ms, 0};
+    const struct model *m = &eng->model;
+    bool bf16 = m->k->level == ISA_AVX512BF16 && m->all_bf16 && !m->exact;
+    struct peak p = {bf16 ? m->k->peak_bf16 : m->k->peak_flops, ms, 0};
     par_run(eng->model.n_threads, peak_body, &p);
     return p.flops;
 }

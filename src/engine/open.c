@@ -272,11 +272,14 @@ static void fill_info(struct qwick_engine *eng)
     i->attention_bias = c->attention_bias;
     i->stop_ids = c->stop_ids;
     i->n_stop_ids = c->n_stop_ids;
-    i->gemm = m->exact || m->k->level >= ISA_AVX512 ? "own" : "openblas";
-    i->weights_dtype = "none";
+    i->weights_dtype = i->gemm = "none";
     if (!eng->weights)
         return;
     i->has_weights = true;
+    i->gemm = m->exact                                       ? "own"
+              : m->k->level == ISA_AVX512BF16 && m->all_bf16 ? "bf16"
+              : m->k->level >= ISA_AVX512                    ? "own"
+                                                             : "openblas";
     i->weights_dtype = dtype_name(m->layers[0].q_proj.dtype);
     i->n_params = m->weights.n_params;
     i->weight_bytes = m->weights.n_bytes;

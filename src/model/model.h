@@ -33,8 +33,9 @@ struct model {
     int n_threads;
     bool exact;                /* one order of sums: no BLAS */
     size_t chunk;              /* tokens a pass */
-    size_t gemm_min_tokens;    /* these two: see model_gemm; model_open sets */
-    double blas_min_flops;     /* them, tests lower them */
+    bool all_bf16;             /* these three: see model_products; model_open */
+    size_t gemm_min_tokens;    /* sets them, tests lower them */
+    double blas_min_flops;
     void *preloaded;           /* copy of the matrices, or NULL */
     size_t preloaded_bytes;
 };
@@ -74,16 +75,19 @@ int model_forward(const struct model *m, struct scratch *s,
  * threads, and use them there. */
 int model_preload(struct model *m, struct qwick_err *e);
 
-/* C[m, n] = A[m, k] * B[n, k]^T on one thread, as k->sgemm_nt. */
-typedef void (*gemm_fn)(float *c, size_t ldc, const float *a, size_t lda,
-                        const float *b, size_t ldb, size_t m, size_t n,
-                        size_t k);
+/* What multiplies in a pass. */
+enum products {
+    PRODUCTS_SKINNY, /* kernels with one order of sums: decode, --exact */
+    PRODUCTS_SGEMM,  /* our own, on weights widened by panels */
+    PRODUCTS_BLAS,   /* OpenBLAS, the same */
+    PRODUCTS_BF16    /* activations rounded to bf16, weights as stored */
+};
 
-/* What multiplies in a pass of n tokens, a function of shapes and level alone:
- * NULL: the skinny kernels, which keep one order of sums; our own sgemm where
- * it was measured to be the faster one (AVX-512); OpenBLAS elsewhere, once there
- * is enough arithmetic to pay for loading it. */
-gemm_fn model_gemm(const struct model *m, size_t n);
+/* For a pass of n tokens: a function of shapes and level alone. bf16 where CPU
+ * and checkpoint have it; our own sgemm where it was measured to be the faster
+ * one (AVX-512); OpenBLAS elsewhere, once there is enough arithmetic to pay for
+ * loading it. */
+enum products model_products(const struct model *m, size_t n);
 
 /* Floating-point operations of a pass over n tokens after pos others with the
  * last token's logits: what model_forward really does, so the last layer counts

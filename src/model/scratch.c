@@ -34,6 +34,12 @@ static float *floats(struct layout *l, size_t rows, size_t cols)
     return place(l, n, sizeof(float));
 }
 
+/* Rows of bf16, spread over the sets of a cache. */
+static uint16_t *halves(struct layout *l, size_t rows, size_t cols)
+{
+    return (uint16_t *)floats(l, rows, gemm_bf16_ldx(cols) / 2);
+}
+
 static size_t max_size(size_t a, size_t b)
 {
     return a > b ? a : b;
@@ -56,6 +62,10 @@ static void layout_threads(struct layout *l, struct scratch *s,
     for (int i = 0; i < s->n_threads; i++) {
         struct thread_scratch *t = &s->threads[i];
         t->xn = floats(l, SCRATCH_PRIVATE_TOKENS, c->d_model);
+        bool bf16 = m->k->level == ISA_AVX512BF16;
+        size_t gated = m->exact || !bf16 ? 0 : GATED_TOKENS * GATED_ROWS;
+        t->gate = floats(l, gated, 1);
+        t->up = floats(l, gated, 1);
         t->panel = floats(l, m->exact ? 0 : panel, 1);
         t->head = floats(l, c->head_dim, 1);
         t->attn = floats(l, attn_scratch(s->tile_rows, c->head_dim), 1);
@@ -85,6 +95,11 @@ static void layout_shared(struct layout *l, struct scratch *s,
     s->up = floats(l, n, c->d_ff);
     s->cos = floats(l, n, c->head_dim / 2);
     s->sin = floats(l, n, c->head_dim / 2);
+    if (m->exact || m->k->level != ISA_AVX512BF16)
+        return;
+    s->xn16 = halves(l, n, c->d_model);
+    s->attn16 = halves(l, n, q_dim);
+    s->gate16 = halves(l, n, c->d_ff);
 }
 
 /* Allocate what a layout adds up to; NULL when it cannot be had. */

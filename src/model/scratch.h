@@ -3,6 +3,7 @@
 #define MODEL_SCRATCH_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "model/model.h"
 
@@ -17,7 +18,12 @@
 /* Floats of one converted panel of weight rows: stays in a core's L2 cache. */
 #define PANEL_FLOATS (160u * 1024)
 
-/* Of one thread. All f32 and 64-byte aligned. */
+/* Rows of gate_proj and up_proj, and tokens, whose products a thread keeps in
+ * its cache until they are one. */
+#define GATED_ROWS 64
+#define GATED_TOKENS 512
+
+/* Of one thread. All 64-byte aligned. */
 struct thread_scratch {
     float *xn;    /* [SCRATCH_PRIVATE_TOKENS, d_model] normalised */
     float *panel; /* [panel_rows, longest row] weights as f32 */
@@ -26,6 +32,7 @@ struct thread_scratch {
     float *m, *l; /* [tile rows] */
     float *acc;   /* [tile rows, head_dim] */
     int *lo, *hi; /* [tile rows] */
+    float *gate, *up; /* [GATED_TOKENS, GATED_ROWS] */
 };
 
 struct scratch {
@@ -39,6 +46,8 @@ struct scratch {
     float *attn; /* [cap, n_heads * head_dim] */
     float *gate, *up; /* [cap, d_ff] */
     float *cos, *sin; /* [cap, head_dim / 2] */
+    /* bf16, rows gemm_bf16_ldx apart; NULL where the level cannot use them */
+    uint16_t *xn16, *attn16, *gate16;
     void *shared;     /* the allocation behind the above */
     size_t tile_rows; /* a whole number of groups */
     int n_threads;
