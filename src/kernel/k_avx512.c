@@ -651,6 +651,15 @@ static double k_exp_sum_avx512(float *out, const float *x, size_t n,
 
 enum { MAX_T = 6 }; /* rows at a time */
 
+/* Whether keys and values come from the cache in memory, not widened from
+ * scratch: then what the memory holds one run of KV_BLOCK positions later is
+ * fetched, the values while keys are read, the next head's keys while values
+ * are. */
+INLINE bool attn_streams(enum dtype type)
+{
+    return type != DT_F32;
+}
+
 /* scores[t * KV_BLOCK + j] = q_t . k_j for T rows of q and j in [lo, hi). */
 INLINE void attn_scores(float *scores, const float *q, size_t ldq,
                         const char *k, size_t d, int lo, int hi, int T,
@@ -661,7 +670,7 @@ INLINE void attn_scores(float *scores, const float *q, size_t ldq,
 
     for (; j + 4 <= end; j += 4)
         tile(scores + j, KV_BLOCK, k + j * row, row, q, ldq, d, 4, T, 1, type,
-             NULL);
+             attn_streams(type) ? k + (j + KV_BLOCK) * row : NULL);
     for (; j < end; j++)
         tile(scores + j, KV_BLOCK, k + j * row, row, q, ldq, d, 1, T, 1, type,
              NULL);
@@ -724,6 +733,10 @@ INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
     }
     for (size_t j = (size_t)lo; j < (size_t)hi; j++) {
         const char *vj = v + (j * d + e) * bytes;
+
+        if (e == 0 && attn_streams(type))
+            for (size_t i = 0; i < d * bytes; i += 64)
+                _mm_prefetch(vj + KV_BLOCK * d * bytes + i, _MM_HINT_T0);
 
         UNROLL
         for (int u = 0; u < NV; u++)

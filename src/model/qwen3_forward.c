@@ -200,7 +200,7 @@ static void store_key(const struct worker *w, size_t layer, size_t t, size_t h)
 
 /* Queries of one token and KV head, normalised, rotated and scaled, in the
  * order that attention reads: [kv head][token][head of the group]. */
-static float *prepare_queries(const struct worker *w, size_t layer, size_t t,
+static void prepare_queries(const struct worker *w, size_t layer, size_t t,
                               size_t h)
 {
     const struct pass *p = w->p;
@@ -211,57 +211,68 @@ static float *prepare_queries(const struct worker *w, size_t layer, size_t t,
                   p->m->layers[layer].q_norm, group, d, (float)c->rms_eps);
     w->k->rope(q, group, d, p->s->cos + t * (d / 2), p->s->sin + t * (d / 2));
     w->k->scale(q, 1.0f / sqrtf((float)d), group * d);
-    return q;
 }
 
-/* Attention of tokens [first, last) for one KV head into s->attn, or rounded
- * into s->attn16. */
-static void attend(const struct worker *w, size_t layer, size_t h,
+/* Positions [lo, hi) of a block that each of the tokens [first, last) attends
+ * to, for the group of heads of each. */
+static void set_ranges(const struct worker *w, size_t block, size_t window,
+                       size_t first, size_t last, size_t group)
+{
+    size_t start = block * KV_BLOCK, i = 0;
+    for (size_t t = first; t < last; t++) {
+        size_t end = w->p->pos + t + 1; /* a token sees itself */
+        size_t begin = end > window ? end - window : 0;
+        size_t lo = begin > start ? begin - start : 0;
+        size_t hi = end > start ? end - start : 0;
+        for (size_t g = 0; g < group; g++, i++) {
+            w->own->lo[i] = (int)(lo < KV_BLOCK ? lo : KV_BLOCK);
+            w->own->hi[i] = (int)(hi < KV_BLOCK ? hi : KV_BLOCK);
+        }
+    }
+}
+
+/* Attention of tokens [first, last) for KV heads [h0, h1) into s->attn, or
+ * rounded into s->attn16. Their query rows fit a tile. Blocks are walked with
+ * the heads inside: a block's heads follow each other in memory. */
+static void attend(const struct worker *w, size_t layer, size_t h0, size_t h1,
                    size_t first, size_t last, bool bf16)
 {
     const struct pass *p = w->p;
     const struct config *c = &p->m->config;
     struct thread_scratch *own = w->own;
     size_t d = c->head_dim, group = c->n_heads / c->n_kv_heads;
+    size_t n = (last - first) * group, all = (h1 - h0) * n;
     size_t window = c->layer_slides[layer] ? c->sliding_window : SIZE_MAX;
-    struct attn_rows rows = {
-        .q = p->s->qr + (h * p->n + first) * group * d,
-        .ldq = d,
-        .n = (last - first) * group,
-        .lo = own->lo,
-        .hi = own->hi,
-        .m = own->m,
-        .l = own->l,
-        .acc = own->acc,
-    };
-    for (size_t i = 0; i < rows.n; i++) {
+    for (size_t i = 0; i < all; i++) {
         own->m[i] = -INFINITY;
         own->l[i] = 0;
     }
-    memset(own->acc, 0, rows.n * d * sizeof *own->acc);
-    size_t oldest = p->pos + first + 1 > window ? p->pos + first + 1 - window
-                                                : 0;
+    memset(own->acc, 0, all * d * sizeof *own->acc);
+    size_t seen = p->pos + first + 1;
+    size_t oldest = seen > window ? seen - window : 0;
     size_t end_block = (p->pos + last - 1) / KV_BLOCK + 1;
     for (size_t b = oldest / KV_BLOCK; b < end_block; b++) {
-        size_t start = b * KV_BLOCK;
-        for (size_t t = first; t < last; t++) {
-            size_t end = p->pos + t + 1; /* a token sees itself */
-            size_t begin = end > window ? end - window : 0;
-            size_t lo = begin > start ? begin - start : 0;
-            size_t hi = end > start ? end - start : 0;
-            for (size_t g = 0; g < group; g++) {
-                own->lo[(t - first) * group + g] =
-                    (int)(lo < KV_BLOCK ? lo : KV_BLOCK);
-                own->hi[(t - first) * group + g] =
-                    (int)(hi < KV_BLOCK ? hi : KV_BLOCK);
-            }
+        set_ranges(w, b, window, first, last, group);
+        for (size_t h = h0; h < h1; h++) {
+            size_t at = (h - h0) * n;
+            struct attn_rows rows = {
+                .q = p->s->qr + (h * p->n + first) * group * d,
+                .ldq = d,
+                .n = n,
+                .lo = own->lo,
+                .hi = own->hi,
+                .m = own->m + at,
+                .l = own->l + at,
+                .acc = own->acc + at * d,
+            };
+            w->k->attn_block[p->kv->dtype](&rows, kv_keys(p->kv, b, layer, h),
+                                           kv_values(p->kv, b, layer, h), d,
+                                           own->attn);
         }
-        w->k->attn_block[p->kv->dtype](&rows, kv_keys(p->kv, b, layer, h),
-                                       kv_values(p->kv, b, layer, h), d,
-                                       own->attn);
     }
-    for (size_t i = 0; i < rows.n; i++) {
-        size_t t = first + i / group, head = h * group + i % group;
+    for (size_t i = 0; i < all; i++) {
+        size_t t = first + i % n / group;
+        size_t head = (h0 + i / n) * group + i % group;
         float *out = own->acc + i * d;
         w->k->scale(out, 1.0f / own->l[i], d);
         if (bf16)
@@ -282,11 +293,13 @@ static void attention(const struct worker *w, size_t layer, size_t first)
     size_t begin, end;
     if (p->n == 1) { /* a head's work is one thread's: no barrier between */
         par_split(n_heads, 1, w->tid, w->n_threads, &begin, &end);
+        size_t step = p->s->tile_rows / group;
         for (size_t h = begin; h < end; h++) {
             store_key(w, layer, 0, h);
             prepare_queries(w, layer, 0, h);
-            attend(w, layer, h, 0, 1, false);
         }
+        for (size_t h = begin; h < end; h += step)
+            attend(w, layer, h, end - h < step ? end : h + step, 0, 1, false);
         par_barrier(w->team);
         return;
     }
@@ -306,7 +319,7 @@ static void attention(const struct worker *w, size_t layer, size_t first)
         size_t i = n_tiles - 1 - begin / n_heads, h = begin % n_heads;
         size_t from = first + i * tile;
         size_t to = from + tile < p->n ? from + tile : p->n;
-        attend(w, layer, h, from, to, in_bf16(w, p->n - first));
+        attend(w, layer, h, h + 1, from, to, in_bf16(w, p->n - first));
     }
     par_barrier(w->team);
 }
