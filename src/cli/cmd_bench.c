@@ -115,6 +115,7 @@ struct bench {
     size_t n_tokens;
     double *ms; /* [reps] */
     struct line *lines;
+    size_t gen;              /* decode steps of a run */
     size_t n_lines, n_first; /* n_first: not printed yet */
     struct buf out;
 };
@@ -267,7 +268,7 @@ static int put_model(struct bench *b)
                        "%zu,\"kv_token_bytes\":%zu,\"gen\":%lld,\"reps\":"
                        "%lld,\"warmup\":%lld",
                        i->weights_dtype, i->kv_dtype, i->isa, i->gemm,
-                       i->decode_bytes, i->kv_token_bytes, (long long)b->a->gen,
+                       i->decode_bytes, i->kv_token_bytes, (long long)b->gen,
                        (long long)b->a->reps, (long long)b->a->warmup);
         return bad ? -1 : 0;
     }
@@ -363,6 +364,7 @@ static int bench_threads(struct bench *b, struct qwick_err *e)
         return -1;
     if (!b->tokens && make_tokens(b, most))
         return err_oom(e, most);
+    b->gen = gen;
     b->n_first = b->n_lines;
     if (b->n_first == 0 && put_model(b))
         return err_oom(e, 1);
@@ -450,7 +452,7 @@ const struct verb verb_bench = {
     .about = "Time prefill and decode separately, and give each as a "
              "percentage of what this\nmachine can do: decode against its "
              "read bandwidth, prefill against the peak of\nits arithmetic, "
-             "both measured right before and after.",
+             "both measured right before and after\neach line.",
     .opts = opts,
     .n_opts = sizeof(opts) / sizeof(*opts),
     .run = run,
