@@ -97,11 +97,11 @@ test-deps:
 	@scripts/install-deps.sh test
 
 demo: deps
-	@$(MAKE) --no-print-directory -s all
+	@$(MAKE) --no-print-directory -s -j$$(nproc) all
 	./$(BIN) "list all listening tcp ports"
 
 check: test-deps
-	@$(MAKE) --no-print-directory all unit-tests testdata benches CI=1
+	@$(MAKE) --no-print-directory -j$$(nproc) all unit-tests testdata benches CI=1
 	@QWICK=$(abspath $(BIN)) TESTS=$(BUILD)/tests SAN=$(SAN) scripts/run-tests.sh
 
 bench: all benches
