@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "cli/out.h"
+
 static const struct json_value *messages(const struct chat_input *in)
 {
     const struct json_value *root = json_root(in->doc);
@@ -33,6 +35,21 @@ int chat_input_parse(struct chat_input *in, const char *name, const char *json,
         }
     }
     return 0;
+}
+
+const char *chat_input_name(const char *path)
+{
+    return strcmp(path, "-") == 0 ? "standard input" : path;
+}
+
+int chat_input_fail(const char *path, const struct qwick_err *e)
+{
+    static const char chat[] = "chat: ";
+    const size_t n = sizeof(chat) - 1;
+    if (!path || strncmp(e->msg, chat, n) != 0)
+        return msg_fail(e);
+    msg_error("%s: %s", chat_input_name(path), e->msg + n);
+    return e->code;
 }
 
 void chat_input_free(struct chat_input *in)

@@ -22,6 +22,11 @@ struct chat_input {
 /* Parse a chat object or array of messages. Code USAGE. */
 int chat_input_parse(struct chat_input *in, const char *name, const char *json,
                      size_t n, struct qwick_err *e);
+/* PATH as messages name it: "-" is standard input. */
+const char *chat_input_name(const char *path);
+/* msg_fail for an error of the library, which knows the chat as "chat": say its
+ * file (NULL: it had none). */
+int chat_input_fail(const char *path, const struct qwick_err *e);
 void chat_input_free(struct chat_input *in);
 
 /* What the chat itself says about thinking, else think. */

@@ -8,6 +8,7 @@
 #include "cli/opt.h"
 #include "cli/out.h"
 #include "cli/prompt.h"
+#include "cli/signals.h"
 #include "cli/verbs.h"
 #include "file/safetensors.h"
 #include "qwick.h"
@@ -176,6 +177,11 @@ static int put_row(struct job *j, size_t pos, const float *logits)
     struct buf *b = &j->out;
     double lse = log_sum_exp(logits, vocab_size);
     int bad = 0;
+    if (!isfinite(lse))
+        return err_set(&j->row_err, QWICK_ERR_RUNTIME,
+                       "logits: not finite at position %zu: the weights hold "
+                       "NaN, infinities or values too large",
+                       pos);
     find_top(j->top, j->k, logits, vocab_size);
     if (j->a.c.json) {
         bad |= buf_printf(b, "%s{\"pos\":%zu,\"top\":[", j->n_rows ? "," : "",
@@ -400,8 +406,11 @@ static int logits(struct job *j)
                 limit);
         return msg_fail(&e);
     }
+    /* so that an interrupted -o leaves no temporary file */
+    signals_catch();
+    qwick_session_interrupt(j->ses, signals_flag());
     if (j->a.output ? write_file(j, &e) : print(j, &e))
-        return msg_fail(&e);
+        return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
     return j->out.len && out_write(j->out.data, j->out.len) ? 1 : 0;
 }
 

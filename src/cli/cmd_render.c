@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "cli/chat_input.h"
 #include "cli/common.h"
 #include "cli/jsonl.h"
 #include "cli/opt.h"
@@ -82,7 +83,7 @@ static int render(struct job *j, const char *path, bool json,
     int r = qwick_render(j->eng, chat, n_chat, &j->o, &text, &n, e);
     free(chat);
     if (r)
-        return msg_fail(e);
+        return chat_input_fail(path, e);
     if (!json)
         status = out_write(text, n) ? 1 : 0;
     else if (put_json(&out, text, n) || buf_putc(&out, '\n'))

@@ -257,7 +257,7 @@ static int generate(struct gen_job *j)
         return status;
     if (qwick_session_create(&j->ses, j->eng, (size_t)j->a.c.ctx, &e) ||
         gen_encode(j, &e))
-        return msg_fail(&e);
+        return chat_input_fail(j->a.chat_json, &e);
     if ((j->a.think_file &&
          (status = open_file(j->a.think_file, &j->think_fd)) != 0) ||
         (j->a.profile.file &&

@@ -35,7 +35,8 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e)
     }
     if (a->chat_json) {
         if (prompt_read(a->chat_json, &j->chat, &j->n_chat, e) ||
-            chat_input_parse(&j->input, a->chat_json, j->chat, j->n_chat, e))
+            chat_input_parse(&j->input, chat_input_name(a->chat_json), j->chat,
+                             j->n_chat, e))
             return msg_fail(e);
     } else {
         if (a->system_file) {

@@ -19,6 +19,20 @@ struct filter {
     bool bad_lines;
 };
 
+/* {"error"}, which always says where: a message from below may not. */
+static int put_error(struct buf *out, const char *where, const char *msg)
+{
+    struct buf text = {0};
+    bool named = strncmp(msg, where, strlen(where)) == 0;
+    int r = named ? buf_puts(&text, msg)
+                  : buf_printf(&text, "%s: %s", where, msg);
+    r |= buf_puts(out, "{\"error\":");
+    r |= buf_json_string(out, text.data ? text.data : "", text.len);
+    r |= buf_puts(out, "}");
+    buf_free(&text);
+    return r ? -1 : 0;
+}
+
 static int one_line(struct filter *f, const char *name, size_t number,
                     const char *s, size_t n)
 {
@@ -37,9 +51,7 @@ static int one_line(struct filter *f, const char *name, size_t number,
     if (r) {
         f->bad_lines = true;
         f->out.len = before;
-        r = buf_puts(&f->out, "{\"error\":");
-        r |= buf_json_cstr(&f->out, e.msg);
-        r |= buf_puts(&f->out, "}");
+        r = put_error(&f->out, where, e.msg);
     }
     return buf_putc(&f->out, '\n') || r ? -1 : 0;
 }
@@ -55,7 +67,8 @@ static int flush(struct filter *f)
 static int read_some(int fd, struct buf *in)
 {
     if (buf_reserve(in, CHUNK)) {
-        errno = ENOMEM;
+        /* EFBIG: a line that is longer than the limit */
+        errno = in->len > in->max - CHUNK ? EFBIG : ENOMEM;
         return -1;
     }
     for (;;) {
@@ -72,6 +85,18 @@ static int read_some(int fd, struct buf *in)
             return -1;
         }
     }
+}
+
+static int read_failed(const char *name, size_t number, size_t max)
+{
+    if (errno == ENOMEM)
+        return msg_oom();
+    if (errno == EFBIG)
+        msg_error("%s: line %zu: longer than the limit of %zu bytes", name,
+                  number, max);
+    else
+        msg_error("%s: cannot read: %s", name, strerror(errno));
+    return QWICK_ERR_RUNTIME;
 }
 
 static int one_file(struct filter *f, const char *name, int fd)
@@ -91,9 +116,7 @@ static int one_file(struct filter *f, const char *name, int fd)
         }
         more = read_some(fd, &in);
         if (more < 0) {
-            msg_error("%s: read: %s", name, strerror(errno));
-            status = errno == ENOMEM ? (int)QWICK_ERR_MEMORY
-                                     : (int)QWICK_ERR_RUNTIME;
+            status = read_failed(name, number + 1, in.max);
         }
         char *nl;
         while (!status && scanned < in.len &&

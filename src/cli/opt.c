@@ -76,12 +76,13 @@ static bool is_choice(const char *choices, const char *s)
     return false;
 }
 
-/* "1..100" or "0.." of a number; empty when there is no range to show. */
-static void range_text(const struct opt *o, char *out, size_t n)
+/* "1..100" of a number, "1 or more" where the largest is of no interest (not
+ * in full); empty when there is no range to show. */
+static void range_text(const struct opt *o, bool full, char *out, size_t n)
 {
     out[0] = 0;
     if (o->type == OPT_INT || o->type == OPT_INTS) {
-        if (o->imax >= INT32_MAX)
+        if (o->imax >= INT32_MAX && !full)
             snprintf(out, n, "%lld or more", (long long)o->imin);
         else
             snprintf(out, n, "%lld..%lld", (long long)o->imin,
@@ -199,7 +200,7 @@ static int help_option(struct buf *b, const struct opt *o)
         if (wrap(b, extra, &col))
             return -1;
     }
-    range_text(o, range, sizeof(range));
+    range_text(o, false, range, sizeof(range));
     if (range[0] || o->def) {
         snprintf(extra, sizeof(extra), "[%s%s%s%s]", range,
                  range[0] && o->def ? "; " : "", o->def ? "default: " : "",
@@ -298,7 +299,7 @@ static int out_of_range(const struct verb *v, const struct opt *o,
                         const char *shown, const char *value)
 {
     char range[64];
-    range_text(o, range, sizeof(range));
+    range_text(o, true, range, sizeof(range));
     return opt_usage(v, "%s: \"%s\": expected %s, %s", shown, value,
                      o->type == OPT_NUMBER ? "a number"
                      : o->type == OPT_INTS ? "integers between commas"

@@ -1,6 +1,7 @@
 #include "cli/signals.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,6 +22,12 @@ static void on_bus(int sig)
 {
     static const char msg[] =
         "qwick: a mapped file was truncated while in use\n";
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    /* several threads may run into it at once: one line, and the first one
+     * ends the program when it is written */
+    if (atomic_flag_test_and_set(&said))
+        for (;;)
+            pause();
     ssize_t r = write(STDERR_FILENO, msg, sizeof(msg) - 1);
     (void)r;
     (void)sig;

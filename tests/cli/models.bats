@@ -213,6 +213,23 @@ PY
     [ -z "$(ls "$T" | grep tmp || true)" ]
 }
 
+@test "logits that are no numbers are an error" {
+    need_model tied-bf16
+    cp -r "$MODELS/tied-bf16" "$T/nan"
+    chmod -R u+w "$T/nan"
+    python3 - "$T/nan/model.safetensors" <<'PY'
+import struct, sys
+raw = bytearray(open(sys.argv[1], "rb").read())
+n = 8 + struct.unpack("<Q", raw[:8])[0]
+raw[n:] = b"\xff" * (len(raw) - n)
+open(sys.argv[1], "wb").write(raw)
+PY
+    for a in "" "--json" "--all"; do
+        fails 1 "logits: not finite" logits -m "$T/nan" --prompt-ids 1,2 $a
+    done
+    fails 1 "logits: not finite" -m "$T/nan" --prompt-ids 1,2
+}
+
 @test "logits equal the goldens in --exact" {
     need_model tied-bf16
     python3 - "$QWICK" $MODELS/tied-bf16 "$T/out" <<'PY'

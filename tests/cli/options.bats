@@ -50,6 +50,11 @@ bad() {
     done
 }
 
+@test "a number that is too large is told the largest" {
+    fails 2 "expected an integer, 1..2147483647 " -n 2147483648 hi
+    fails 2 "0..9223372036854775807 " --seed 9223372036854775808 hi
+}
+
 @test "numbers out of range or malformed" {
     local no=("" 1x nan inf " 1" "1 " 0x1 1,5 -- +-1 .)
     bad --max-tokens 0 -1 1e30 1e3 1.5 2147483648 9223372036854775808 "${no[@]}"

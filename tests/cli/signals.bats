@@ -113,6 +113,50 @@ assert err == b"qwick: a mapped file was truncated while in use\n", err
 PY
 }
 
+@test "a mapped file that is truncated: one line from many threads" {
+    [ "${SAN:-}" != 1 ] || skip "fault injection is not run under sanitizers"
+    need_model tied-bf16
+    for _ in 1 2 3 4 5; do
+        rm -rf "$T/m"
+        cp -r "$MODELS/tied-bf16" "$T/m"
+        chmod -R u+w "$T/m"
+        python3 - "$QWICK" "$T/m" <<'PY'
+import os, subprocess, sys
+p = subprocess.Popen([sys.argv[1], "-m", sys.argv[2], "--prompt-ids", "1,2",
+                      "-n", "2000", "--ignore-eos", "--jsonl", "-t", "4"],
+                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                     stderr=subprocess.PIPE)
+os.read(p.stdout.fileno(), 1)
+os.truncate(sys.argv[2] + "/model.safetensors", 4096)
+err = p.communicate(timeout=20)[1]
+assert p.returncode == 1, (p.returncode, err)
+assert err.count(b"truncated while in use") == err.count(b"\n") == 1, err
+PY
+    done
+}
+
+@test "logits -o leaves no temporary file" {
+    python3 - "$QWICK" "$T" <<'PY'
+import glob, os, signal, subprocess, sys, time
+out = sys.argv[2] + "/o.safetensors"
+for s in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
+    p = subprocess.Popen([sys.argv[1], "logits", "--exact", "--isa", "ref",
+                          "-t", "1", "--all", "-o", out, "--prompt-ids",
+                          ",".join(["5"] * 2000)],
+                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE)
+    for _ in range(500):
+        if glob.glob(out + "*") or p.poll() is not None:
+            break
+        time.sleep(0.01)
+    p.send_signal(s)
+    text, err = p.communicate(timeout=60)
+    assert p.returncode == -s, (p.returncode, err)
+    assert text == err == b"", (text, err)
+    assert not glob.glob(out + "*"), os.listdir(sys.argv[2])
+PY
+}
+
 @test "a file that is replaced in use does not matter" {
     [ -d models/demo ] || skip "no models/demo"
     cp -r models/demo "$T/m"

@@ -158,3 +158,27 @@ PY
     fails 3 "tokenizer" tokenize -m $MODELS/tied-bf16 hi
     run -3 "$QWICK" tokenize --jsonl -m $MODELS/tied-bf16 <"$T/c"
 }
+
+@test "errors say which file and line the chat or the ids came from" {
+    echo '[]' >"$T/c"
+    fails 2 "qwick: $T/c: messages: must hold" render "$T/c"
+    fails 2 "qwick: $T/c: messages: must hold" --chat-json "$T/c"
+    for a in "render" "--chat-json -"; do
+        run -2 --separate-stderr "$QWICK" $a <"$T/c"
+        one_error_line
+        [[ $stderr == "qwick: standard input: messages: must hold"* ]]
+    done
+    run -1 "$QWICK" render --jsonl "$T/c"
+    [[ $output == "{\"error\":\"$T/c: line 1: chat: messages: must hold"* ]]
+    echo '{"ids":[99999999]}' >"$T/i"
+    run -1 "$QWICK" detokenize --jsonl -f "$T/i"
+    [[ $output == "{\"error\":\"$T/i: line 1: token id 99999999: "* ]]
+}
+
+@test "--jsonl: no memory is exit 5" {
+    [ "${SAN:-}" != 1 ] || skip "limits are not tested under sanitizers"
+    run -5 --separate-stderr bash -c \
+        'ulimit -v 100000; head -c 200000000 /dev/zero | "$0" tokenize --jsonl' \
+        "$QWICK"
+    [ "$stderr" = "qwick: out of memory" ]
+}
