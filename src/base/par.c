@@ -1,21 +1,24 @@
 #include "base/par.h"
 
+#include <limits.h>
+#include <linux/futex.h>
 #include <omp.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-#include "base/clock.h"
-
-/* Spins before giving the processor away: longer than the skew between cores
- * that both run (tens of microseconds), short beside the time slice for which
- * another program may hold a core. */
+/* Spins before sleeping: longer than the skew between cores that both run (tens
+ * of microseconds), short beside the time slice for which another program may
+ * hold a core. Yielding instead would hand a whole slice to such a program at
+ * every barrier; a sleeper that is woken goes first. */
 enum { SPINS = 2000 };
 
 struct par_team {
     atomic_int n_threads;
     _Alignas(64) atomic_int arrived;
     _Alignas(64) atomic_uint generation;
+    atomic_int sleepers;
     _Alignas(64) atomic_size_t next;
 };
 
@@ -27,7 +30,7 @@ static void *probe_wait(void *arg)
     return NULL;
 }
 
-int par_probe(int n_threads)
+int par_start(int n_threads)
 {
     enum { MAX = 1024 };
     pthread_t threads[MAX];
@@ -40,6 +43,12 @@ int par_probe(int n_threads)
     pthread_mutex_unlock(&gate);
     for (int i = 0; i < n; i++)
         pthread_join(threads[i], NULL);
+    if (n < want)
+        n /= 2; /* at the limit: leave room for what threads allocate */
+#pragma omp parallel num_threads(n + 1)
+    {
+        /* the pool starts now, while what was probed still holds */
+    }
     return n + 1;
 }
 
@@ -60,6 +69,22 @@ void par_run(int n_threads, par_fn fn, void *ctx)
     }
 }
 
+static void futex(atomic_uint *word, int op, unsigned value)
+{
+    syscall(SYS_futex, word, op, value, NULL, NULL, 0);
+}
+
+/* Sleep until the generation is another one. A sleeper counts itself before the
+ * kernel compares the generation, and the last to arrive looks for sleepers
+ * after it has changed it: one of both always sees the other. */
+static void sleep_through(struct par_team *team, unsigned gen)
+{
+    atomic_fetch_add(&team->sleepers, 1);
+    while (atomic_load(&team->generation) == gen)
+        futex(&team->generation, FUTEX_WAIT_PRIVATE, gen);
+    atomic_fetch_sub(&team->sleepers, 1);
+}
+
 void par_barrier(struct par_team *team)
 {
     unsigned gen =
@@ -70,19 +95,18 @@ void par_barrier(struct par_team *team)
     if (before == n - 1) {
         atomic_store_explicit(&team->arrived, 0, memory_order_relaxed);
         atomic_store_explicit(&team->next, 0, memory_order_relaxed);
-        atomic_store_explicit(&team->generation, gen + 1,
-                              memory_order_release);
+        atomic_store(&team->generation, gen + 1);
+        if (atomic_load(&team->sleepers) > 0)
+            futex(&team->generation, FUTEX_WAKE_PRIVATE, INT_MAX);
         return;
     }
-    for (int i = 0; atomic_load_explicit(&team->generation,
-                                         memory_order_acquire) == gen;) {
-        if (i < SPINS) {
-            __builtin_ia32_pause();
-            i++;
-        } else {
-            sched_yield();
-        }
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(&team->generation, memory_order_acquire) !=
+            gen)
+            return;
+        __builtin_ia32_pause();
     }
+    sleep_through(team, gen);
 }
 
 int par_next(struct par_team *team, size_t n, size_t grain, size_t *begin,

@@ -11,15 +11,16 @@ struct par_team; /* of the running region */
 typedef void (*par_fn)(void *ctx, struct par_team *team, int tid,
                        int n_threads);
 
-/* Probe how many of n_threads this process may really create (RLIMIT_NPROC,
- * cgroup pids); returns 1..n_threads. libgomp would end the process. */
-int par_probe(int n_threads);
+/* Start the pool with as many of n_threads as this process may really create
+ * (RLIMIT_NPROC, RLIMIT_AS, cgroup pids), half of them where some fail, to leave
+ * room: libgomp would end the process. Returns how many, 1..n_threads. */
+int par_start(int n_threads);
 
 /* Run fn on n_threads threads, the caller being thread 0; returns when all
  * have returned. Not nested. */
 void par_run(int n_threads, par_fn fn, void *ctx);
 
-/* Wait for all threads of the team: spins for a bounded time, then yields. */
+/* Wait for all threads of the team: spins for a bounded time, then sleeps. */
 void par_barrier(struct par_team *team);
 
 /* Hand out the indices [0, n) of the team's current piece of dynamic work in

@@ -10,6 +10,29 @@ static const struct json_value *messages(const struct chat_input *in)
     return json_is(root, JSON_ARRAY) ? root : json_get(root, "messages");
 }
 
+/* What the template would drop without a word is refused before an answer is
+ * made of the rest. */
+static int check_message(const char *name, size_t i,
+                         const struct json_value *m, struct qwick_err *e)
+{
+    static const char *const roles[] = {"system", "user", "assistant", "tool"};
+    const struct json_value *role = json_get(m, "role");
+    const struct json_value *content = json_get(m, "content");
+    size_t r = 0;
+    while (r < 4 && !json_equals(role, roles[r]))
+        r++;
+    if (r == 4)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: message %zu: role: is none of system, user, "
+                       "assistant, tool",
+                       name, i);
+    if (content && !json_is(content, JSON_STRING) &&
+        !json_is(content, JSON_NULL))
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: message %zu: content: must be a string", name, i);
+    return 0;
+}
+
 int chat_input_parse(struct chat_input *in, const char *name, const char *json,
                      size_t n, struct qwick_err *e)
 {
@@ -23,6 +46,12 @@ int chat_input_parse(struct chat_input *in, const char *name, const char *json,
                        "%s: messages: neither an array of messages nor an "
                        "object with one",
                        name);
+    }
+    for (size_t i = 0; i < list->len; i++) {
+        if (check_message(name, i, &list->items[i], e)) {
+            chat_input_free(in);
+            return -1;
+        }
     }
     for (size_t i = list->len; i-- > 0;) {
         const struct json_value *text = json_get(&list->items[i], "content");

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,7 +142,7 @@ static int put_facts(struct buf *b, const struct qwick_info *i, bool json)
         TEXT("kv_dtype", i->kv_dtype),
         TEXT("gemm", i->gemm),
         SIZE("threads", (size_t)i->threads),
-        REAL("load_ms", i->load_ms),
+        REAL("load_ms", round(i->load_ms * 1e3) / 1e3),
     };
     int bad = 0;
     for (size_t k = 0; k < sizeof(facts) / sizeof(*facts) && !bad; k++) {

@@ -10,14 +10,24 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kernel/k_avx.h"
 #include "kernel/kernel.h"
 
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 16")
+/* What k_tiles.h asks for. */
+#define KERNEL(name) k_##name##_avx2
 
-/* How far ahead a sweep over weights fetches, in bytes: the hardware's own
- * prefetchers stop at each page. */
-enum { AHEAD = 8192 };
+typedef __m256 vec;
+
+enum {
+    LANES = 8,
+    TILE_SUMS = 4,
+    MAX_T = 3,
+    GEMM_KC = 256,
+    GEMM_NC = 128,
+    GEMM_MR = 6,
+    GEMM_MID = 1,
+    GEMM_NR = 16
+};
 
 /* ---- loads and stores of parts of a vector ----------------------------- */
 
@@ -32,11 +42,6 @@ INLINE __m256i first_lanes(size_t n)
 INLINE __m256 load_f32_part(const float *p, size_t n)
 {
     return _mm256_maskload_ps(p, first_lanes(n));
-}
-
-INLINE size_t type_bytes(enum dtype type)
-{
-    return type == DT_F32 ? 4 : 2;
 }
 
 INLINE __m256 widen(__m128i h, enum dtype type)
@@ -66,50 +71,6 @@ INLINE __m256 load8_part(const char *p, size_t n, enum dtype type)
             (const int *)(const void *)p, first_lanes(n)));
     memcpy(h, p, n * sizeof *h);
     return widen(_mm_loadu_si128((const __m128i_u *)h), type);
-}
-
-/* ---- reductions, in one order ------------------------------------------ */
-
-/* Lanes l and l + 4, then l and l + 2, then l and l + 1. */
-INLINE __m128 fold_halves(__m256 v)
-{
-    return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-}
-
-INLINE float sum_lanes(__m256 v)
-{
-    __m128 s = fold_halves(v);
-
-    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
-    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
-}
-
-/* Four of them at once. */
-INLINE __m128 sum_lanes4(__m256 a, __m256 b, __m256 c, __m256 d)
-{
-    __m128 fa = fold_halves(a), fb = fold_halves(b);
-    __m128 fc = fold_halves(c), fd = fold_halves(d);
-    __m128 ab = _mm_add_ps(_mm_unpacklo_ps(fa, fb), _mm_unpackhi_ps(fa, fb));
-    __m128 cd = _mm_add_ps(_mm_unpacklo_ps(fc, fd), _mm_unpackhi_ps(fc, fd));
-
-    return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
-}
-
-INLINE float max_lanes(__m256 v)
-{
-    __m128 m =
-        _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-
-    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
-    return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
-}
-
-INLINE double sum_lanes_pd(__m256d v)
-{
-    __m128d s = _mm_add_pd(_mm256_castpd256_pd128(v),
-                           _mm256_extractf128_pd(v, 1));
-
-    return _mm_cvtsd_f64(_mm_add_sd(s, _mm_unpackhi_pd(s, s)));
 }
 
 /* ---- exp ---------------------------------------------------------------- */
@@ -155,8 +116,6 @@ INLINE float exp1(float x)
 }
 
 /* ---- products ----------------------------------------------------------- */
-
-enum { FEW_TOKENS = 9, BLOCK_L1 = 16 << 10, BLOCK_L2 = 128 << 10 };
 
 /* One row, one token: a straight sweep, which memory delivers fastest. */
 INLINE float dot_row(const char *w, const float *x, size_t n, enum dtype type)
@@ -270,84 +229,11 @@ INLINE void tile(float *y, size_t ldy, const char *w, size_t w_bytes,
                     _mm256_add_ps(v[r], sum[1][r][t]),
                     _mm256_add_ps(sum[2][r][t], sum[3][r][t]));
         }
-        if (R == 4) {
-            _mm_storeu_ps(y + (size_t)t * ldy,
-                          sum_lanes4(v[0], v[1], v[2], v[3]));
-        } else {
-            UNROLL
-            for (int r = 0; r < R; r++)
-                y[(size_t)t * ldy + (size_t)r] = sum_lanes(v[r]);
-        }
+        store_sums(y + (size_t)t * ldy, v, R);
     }
 }
-
-/* All rows by T tokens. */
-INLINE void tile_rows(float *y, size_t ldy, const char *w, size_t w_bytes,
-                      const float *x, size_t ldx, size_t n_rows, size_t n,
-                      int T, enum dtype type, bool ahead)
-{
-    size_t r = 0;
-
-    for (; r + 4 <= n_rows; r += 4)
-        tile(y + r, ldy, w + r * w_bytes, w_bytes, x, ldx, n, 4, T, 4, type,
-             ahead ? w + (r + 4) * w_bytes : NULL);
-    for (; r < n_rows; r++)
-        tile(y + r, ldy, w + r * w_bytes, w_bytes, x, ldx, n, 1, T, 4, type,
-             NULL);
-}
-
-INLINE void matmul(float *y, size_t ldy, const char *w, size_t w_stride,
-                   const float *x, size_t ldx, size_t n_rows, size_t n_cols,
-                   size_t n_tokens, enum dtype type)
-{
-    const size_t w_bytes = w_stride * type_bytes(type);
-    size_t block = n_rows;
-
-    /* More than one pass over the rows: as many at a time as L2 keeps; with
-     * few tokens, when memory is the limit, as L1 keeps. */
-    if (n_tokens > 3) {
-        block = (n_tokens > FEW_TOKENS ? BLOCK_L2 : BLOCK_L1) /
-                (n_cols * type_bytes(type) + 1);
-        block = block < 4 ? 4 : block & ~(size_t)3;
-    }
-    for (size_t r = 0; r < n_rows; r += block) {
-        size_t nr = n_rows - r < block ? n_rows - r : block, t = 0;
-        const char *wr = w + r * w_bytes;
-
-        /* by threes, a rest of four by twos */
-        for (; n_tokens - t >= 3 && n_tokens - t != 4; t += 3) {
-            if (t == 0)
-                tile_rows(y + r, ldy, wr, w_bytes, x, ldx, nr, n_cols, 3, type,
-                          true);
-            else
-                tile_rows(y + t * ldy + r, ldy, wr, w_bytes, x + t * ldx, ldx,
-                          nr, n_cols, 3, type, false);
-        }
-        for (; n_tokens - t >= 2; t += 2)
-            tile_rows(y + t * ldy + r, ldy, wr, w_bytes, x + t * ldx, ldx, nr,
-                      n_cols, 2, type, t == 0);
-        if (n_tokens - t == 1)
-            for (size_t i = 0; i < nr; i++)
-                y[t * ldy + r + i] =
-                    dot_row(wr + i * w_bytes, x + t * ldx, n_cols, type);
-    }
-}
-
-#define MATMUL(name, type)                                                   \
-    static void k_matmul_##name##_avx2(                                      \
-        float *y, size_t ldy, const void *w, size_t w_stride, const float *x, \
-        size_t ldx, size_t n_rows, size_t n_cols, size_t n_tokens)           \
-    {                                                                        \
-        matmul(y, ldy, w, w_stride, x, ldx, n_rows, n_cols, n_tokens, type); \
-    }
-
-MATMUL(f32, DT_F32)
-MATMUL(f16, DT_F16)
-MATMUL(bf16, DT_BF16)
 
 /* ---- prefill's product without BLAS ------------------------------------- */
-
-enum { GEMM_KC = 256, GEMM_NC = 128, GEMM_MR = 6, GEMM_NR = 16 };
 
 /* Rows j0.. of b, columns p0..p0+kc, to panels of GEMM_NR columns, zeros
  * beyond nc: out[panel][p][GEMM_NR]. */
@@ -359,7 +245,7 @@ static void gemm_pack(float *out, const float *b, size_t ldb, size_t nc,
 
         for (size_t p0 = 0; p0 < kc; p0 += 8) {
             size_t np = kc - p0 < 8 ? kc - p0 : 8;
-            __m256 v[8], s[8], t[8];
+            __m256 v[8];
 
             UNROLL
             for (size_t j = 0; j < 8; j++) {
@@ -369,28 +255,7 @@ static void gemm_pack(float *out, const float *b, size_t ldb, size_t nc,
                        : np == 8    ? _mm256_loadu_ps(row)
                                     : load_f32_part(row, np);
             }
-            /* 8 x 8 transposition: pairs, quadruples, halves */
-            UNROLL
-            for (int j = 0; j < 8; j += 2) {
-                s[j] = _mm256_unpacklo_ps(v[j], v[j + 1]);
-                s[j + 1] = _mm256_unpackhi_ps(v[j], v[j + 1]);
-            }
-            UNROLL
-            for (int j = 0; j < 8; j += 4) {
-                t[j] = _mm256_shuffle_ps(s[j], s[j + 2], 0x44);
-                t[j + 1] = _mm256_shuffle_ps(s[j], s[j + 2], 0xee);
-                t[j + 2] = _mm256_shuffle_ps(s[j + 1], s[j + 3], 0x44);
-                t[j + 3] = _mm256_shuffle_ps(s[j + 1], s[j + 3], 0xee);
-            }
-            UNROLL
-            for (int j = 0; j < 4; j++) {
-                v[j] = _mm256_permute2f128_ps(t[j], t[j + 4], 0x20);
-                v[j + 4] = _mm256_permute2f128_ps(t[j], t[j + 4], 0x31);
-            }
-            UNROLL
-            for (size_t p = 0; p < 8; p++)
-                if (p < np)
-                    _mm256_store_ps(o + (p0 + p) * GEMM_NR, v[p]);
+            store_transposed8(o + p0 * GEMM_NR, GEMM_NR, v, np);
         }
     }
 }
@@ -439,34 +304,6 @@ INLINE void gemm_micro(float *c, size_t ldc, const float *a, size_t lda,
     }
 }
 
-static void k_sgemm_nt_avx2(float *c, size_t ldc, const float *a, size_t lda,
-                            const float *b, size_t ldb, size_t m, size_t n,
-                            size_t k)
-{
-    _Alignas(64) float pack[GEMM_KC * GEMM_NC];
-
-    for (size_t i = 0; k == 0 && i < m; i++)
-        memset(c + i * ldc, 0, n * sizeof *c);
-    for (size_t j0 = 0; j0 < n; j0 += GEMM_NC) {
-        size_t nc = n - j0 < GEMM_NC ? n - j0 : GEMM_NC;
-
-        for (size_t p0 = 0; p0 < k; p0 += GEMM_KC) {
-            size_t kc = k - p0 < GEMM_KC ? k - p0 : GEMM_KC, i = 0;
-            bool first = p0 == 0;
-
-            gemm_pack(pack, b + j0 * ldb + p0, ldb, nc, kc);
-            for (; i + GEMM_MR <= m; i += GEMM_MR)
-                for (size_t j = 0; j < nc; j += GEMM_NR)
-                    gemm_micro(c + i * ldc + j0 + j, ldc, a + i * lda + p0,
-                               lda, pack + j * kc, kc, nc - j, GEMM_MR, first);
-            for (; i < m; i++)
-                for (size_t j = 0; j < nc; j += GEMM_NR)
-                    gemm_micro(c + i * ldc + j0 + j, ldc, a + i * lda + p0,
-                               lda, pack + j * kc, kc, nc - j, 1, first);
-        }
-    }
-}
-
 /* ---- conversions -------------------------------------------------------- */
 
 INLINE void to_f32(float *out, const char *in, size_t n, enum dtype type)
@@ -478,16 +315,6 @@ INLINE void to_f32(float *out, const char *in, size_t n, enum dtype type)
     if (i < n)
         _mm256_maskstore_ps(out + i, first_lanes(n - i),
                             load8_part(in + 2 * i, n - i, type));
-}
-
-static void k_to_f32_f16_avx2(float *out, const void *in, size_t n)
-{
-    to_f32(out, in, n, DT_F16);
-}
-
-static void k_to_f32_bf16_avx2(float *out, const void *in, size_t n)
-{
-    to_f32(out, in, n, DT_BF16);
 }
 
 INLINE __m128i narrow(__m256 v, enum dtype type)
@@ -524,16 +351,6 @@ INLINE void from_f32(char *out, const float *in, size_t n, enum dtype type)
     }
 }
 
-static void k_from_f32_f16_avx2(void *out, const float *in, size_t n)
-{
-    from_f32(out, in, n, DT_F16);
-}
-
-static void k_from_f32_bf16_avx2(void *out, const float *in, size_t n)
-{
-    from_f32(out, in, n, DT_BF16);
-}
-
 /* ---- element-wise ------------------------------------------------------- */
 
 /* Tails go through the same vector operations, so that the place of an element
@@ -558,7 +375,7 @@ static void k_rmsnorm_avx2(float *out, const float *x, const float *w,
             a[1] = _mm256_fmadd_pd(hi, hi, a[1]);
         }
         scale = _mm256_set1_ps(
-            (float)(1 / sqrt(sum_lanes_pd(_mm256_add_pd(a[0], a[1])) /
+            (float)(1 / sqrt(sum_lanes4_pd(_mm256_add_pd(a[0], a[1])) /
                                  (double)d +
                              (double)eps)));
         for (i = 0; d - i >= 8; i += 8)
@@ -680,7 +497,7 @@ static float k_max_avx2(const float *x, size_t n)
 
         m[1] = _mm256_max_ps(v, m[1]);
     }
-    return max_lanes(
+    return max_lanes8(
         _mm256_max_ps(_mm256_max_ps(m[0], m[1]), _mm256_max_ps(m[2], m[3])));
 }
 
@@ -717,78 +534,42 @@ static double k_exp_sum_avx2(float *out, const float *x, size_t n, float shift,
         else if (out)
             _mm256_maskstore_ps(out + i, part, e);
     }
-    return sum_lanes_pd(_mm256_add_pd(lo, hi));
+    return sum_lanes4_pd(_mm256_add_pd(lo, hi));
 }
 
 /* ---- attention ---------------------------------------------------------- */
 
-/* Whether keys and values come from the cache in memory, not widened from
- * scratch: then what the memory holds one run of KV_BLOCK positions later is
- * fetched, the values while keys are read, the next head's keys while values
- * are. */
-INLINE bool attn_streams(enum dtype type)
-{
-    return type != DT_F32;
-}
-
-/* scores[t * KV_BLOCK + j] = q_t . k_j for T rows of q and j in [lo, hi). One
- * accumulator a product: heads are short. */
-INLINE void attn_scores(float *scores, const float *q, size_t ldq,
-                        const char *k, size_t d, int lo, int hi, int T,
-                        enum dtype type)
-{
-    const size_t row = d * type_bytes(type);
-    size_t j = (size_t)lo, end = (size_t)hi;
-
-    for (; j + 4 <= end; j += 4)
-        tile(scores + j, KV_BLOCK, k + j * row, row, q, ldq, d, 4, T, 1, type,
-             attn_streams(type) ? k + (j + KV_BLOCK) * row : NULL);
-    for (; j < end; j++)
-        tile(scores + j, KV_BLOCK, k + j * row, row, q, ldq, d, 1, T, 1, type,
-             NULL);
-}
-
-/* The rows' scores become exp(score - m), 0 outside [lo, hi); m, l and acc take
- * the new maximum. */
-static void attn_softmax(const struct attn_rows *rows, size_t i, float *scores,
-                         size_t d)
+/* KV_BLOCK scores to s, -INFINITY outside [lo, hi); their maximum. */
+INLINE float attn_mask(__m256 *s, const float *scores, int lo, int hi)
 {
     const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    const __m256i lo = _mm256_set1_epi32(rows->lo[i]);
-    const __m256i hi = _mm256_set1_epi32(rows->hi[i]);
+    const __m256i from = _mm256_set1_epi32(lo), to = _mm256_set1_epi32(hi);
     const __m256 none = _mm256_set1_ps(-INFINITY);
-    __m256 s[8], m = none, sum;
-    float *acc = rows->acc + i * d, old = rows->m[i], top, shift, keep;
+    __m256 m = none;
 
     UNROLL
     for (int c = 0; c < 8; c++) {
         __m256i j = _mm256_add_epi32(lanes, _mm256_set1_epi32(8 * c));
         __m256 in = _mm256_castsi256_ps(_mm256_andnot_si256(
-            _mm256_cmpgt_epi32(lo, j), _mm256_cmpgt_epi32(hi, j)));
+            _mm256_cmpgt_epi32(from, j), _mm256_cmpgt_epi32(to, j)));
 
         s[c] = _mm256_blendv_ps(none, _mm256_load_ps(scores + 8 * c), in);
         m = _mm256_max_ps(s[c], m); /* skips NaN */
     }
-    top = max_lanes(m);
-    top = top > old ? top : old;
-    /* all -INFINITY so far: exp(-INFINITY) is wanted, not exp(NaN) */
-    shift = top == -INFINITY ? 0 : top;
+    return max_lanes8(m);
+}
+
+/* scores = exp(s - shift); their sum. */
+INLINE float attn_exp(float *scores, __m256 *s, float shift)
+{
     UNROLL
     for (int c = 0; c < 8; c++) {
         s[c] = exp8(_mm256_sub_ps(s[c], _mm256_set1_ps(shift)));
         _mm256_store_ps(scores + 8 * c, s[c]);
     }
-    sum = _mm256_add_ps(
+    return sum_lanes(_mm256_add_ps(
         _mm256_add_ps(_mm256_add_ps(s[0], s[1]), _mm256_add_ps(s[2], s[3])),
-        _mm256_add_ps(_mm256_add_ps(s[4], s[5]), _mm256_add_ps(s[6], s[7])));
-    rows->m[i] = top;
-    if (top == old) {
-        rows->l[i] += sum_lanes(sum);
-        return;
-    }
-    keep = exp1(old - shift);
-    rows->l[i] = rows->l[i] * keep + sum_lanes(sum);
-    k_scale_avx2(acc, keep, d);
+        _mm256_add_ps(_mm256_add_ps(s[4], s[5]), _mm256_add_ps(s[6], s[7]))));
 }
 
 /* acc += sum over j in [lo, hi), ascending, of p_j v_j, for R rows; elements
@@ -862,99 +643,6 @@ INLINE void attn_value_rows(float *acc, size_t d, const float *p,
         attn_values(acc, d, p, v, e, lo, hi, R, 1, d - e, type);
 }
 
-/* Rows [i, i + T), scores in s. */
-INLINE void attn_rows_tile(const struct attn_rows *rows, size_t i, float *s,
-                           const char *k, const char *v, size_t d, int T,
-                           enum dtype type)
-{
-    int lo = KV_BLOCK, hi = 0;    /* of any row */
-    int in_lo = 0, in_hi = KV_BLOCK; /* of all rows */
-    float *acc = rows->acc + i * d;
-
-    for (size_t t = i; t < i + (size_t)T; t++) {
-        if (rows->lo[t] < rows->hi[t]) {
-            lo = rows->lo[t] < lo ? rows->lo[t] : lo;
-            hi = rows->hi[t] > hi ? rows->hi[t] : hi;
-        }
-        in_lo = rows->lo[t] > in_lo ? rows->lo[t] : in_lo;
-        in_hi = rows->hi[t] < in_hi ? rows->hi[t] : in_hi;
-    }
-    if (lo >= hi)
-        return;
-    attn_scores(s, rows->q + i * rows->ldq, rows->ldq, k, d, lo, hi, T, type);
-    for (size_t t = 0; t < (size_t)T; t++)
-        if (rows->lo[i + t] < rows->hi[i + t])
-            attn_softmax(rows, i + t, s + t * KV_BLOCK, d);
-    if (T > 1 && in_lo < in_hi) {
-        /* each row's own positions before and after the common ones: what is
-         * outside of a row's range must not touch it, not even times 0 */
-        for (size_t t = 0; t < (size_t)T; t++)
-            attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v,
-                            rows->lo[i + t], in_lo, 1, type);
-        attn_value_rows(acc, d, s, v, in_lo, in_hi, T, type);
-        for (size_t t = 0; t < (size_t)T; t++)
-            attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v, in_hi,
-                            rows->hi[i + t], 1, type);
-    } else {
-        for (size_t t = 0; t < (size_t)T; t++)
-            attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v,
-                            rows->lo[i + t], rows->hi[i + t], 1, type);
-    }
-}
-
-INLINE void attn_all_rows(const struct attn_rows *rows, const char *k,
-                          const char *v, size_t d, float *scores,
-                          enum dtype type)
-{
-    size_t i = 0;
-
-    for (; rows->n - i >= 3; i += 3)
-        attn_rows_tile(rows, i, scores, k, v, d, 3, type);
-    if (rows->n - i == 2)
-        attn_rows_tile(rows, i, scores, k, v, d, 2, type);
-    else if (rows->n - i == 1)
-        attn_rows_tile(rows, i, scores, k, v, d, 1, type);
-}
-
-static void k_attn_block_f32_avx2(const struct attn_rows *rows, const void *k,
-                                  const void *v, size_t head_dim,
-                                  float *scratch)
-{
-    attn_all_rows(rows, k, v, head_dim, scratch, DT_F32);
-}
-
-INLINE void attn_block_16(const struct attn_rows *rows, const void *k,
-                          const void *v, size_t d, float *scratch,
-                          enum dtype type)
-{
-    enum { FEW = 6 };
-    size_t n = KV_BLOCK * d;
-
-    /* widening once pays from the third use on */
-    if (rows->n <= FEW) {
-        attn_all_rows(rows, k, v, d, scratch, type);
-        return;
-    }
-    to_f32(scratch, k, n, type);
-    to_f32(scratch + n, v, n, type);
-    attn_all_rows(rows, (const char *)scratch, (const char *)(scratch + n), d,
-                  scratch + 2 * n, DT_F32);
-}
-
-static void k_attn_block_f16_avx2(const struct attn_rows *rows, const void *k,
-                                  const void *v, size_t head_dim,
-                                  float *scratch)
-{
-    attn_block_16(rows, k, v, head_dim, scratch, DT_F16);
-}
-
-static void k_attn_block_bf16_avx2(const struct attn_rows *rows, const void *k,
-                                   const void *v, size_t head_dim,
-                                   float *scratch)
-{
-    attn_block_16(rows, k, v, head_dim, scratch, DT_BF16);
-}
-
 /* ---- measuring ---------------------------------------------------------- */
 
 static unsigned long long k_read_sum_avx2(const void *p, size_t n)
@@ -1008,26 +696,9 @@ static double k_peak_flops_avx2(size_t reps, float *sink)
     return 16.0 * CHAINS * STEPS * (double)reps;
 }
 
+#include "kernel/k_tiles.h"
+
 void k_avx2_init(struct kernels *k)
 {
-    k->matmul[DT_F32] = k_matmul_f32_avx2;
-    k->matmul[DT_F16] = k_matmul_f16_avx2;
-    k->matmul[DT_BF16] = k_matmul_bf16_avx2;
-    k->to_f32[DT_F16] = k_to_f32_f16_avx2;
-    k->to_f32[DT_BF16] = k_to_f32_bf16_avx2;
-    k->from_f32[DT_F16] = k_from_f32_f16_avx2;
-    k->from_f32[DT_BF16] = k_from_f32_bf16_avx2;
-    k->rmsnorm = k_rmsnorm_avx2;
-    k->rope = k_rope_avx2;
-    k->swiglu = k_swiglu_avx2;
-    k->add = k_add_avx2;
-    k->scale = k_scale_avx2;
-    k->attn_block[DT_F32] = k_attn_block_f32_avx2;
-    k->attn_block[DT_F16] = k_attn_block_f16_avx2;
-    k->attn_block[DT_BF16] = k_attn_block_bf16_avx2;
-    k->max = k_max_avx2;
-    k->exp_sum = k_exp_sum_avx2;
-    k->sgemm_nt = k_sgemm_nt_avx2;
-    k->read_sum = k_read_sum_avx2;
-    k->peak_flops = k_peak_flops_avx2;
+    fill_table(k);
 }

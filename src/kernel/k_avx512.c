@@ -9,14 +9,24 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kernel/k_avx.h"
 #include "kernel/kernel.h"
 
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 16")
+/* What k_tiles.h asks for. */
+#define KERNEL(name) k_##name##_avx512
 
-/* How far ahead a sweep over weights fetches, in bytes: the hardware's own
- * prefetchers stop at each page. */
-enum { AHEAD = 8192 };
+typedef __m512 vec;
+
+enum {
+    LANES = 16,
+    TILE_SUMS = 2,
+    MAX_T = 6,
+    GEMM_KC = 256,
+    GEMM_NC = 128,
+    GEMM_MR = 12,
+    GEMM_MID = 4,
+    GEMM_NR = 32
+};
 
 /* ---- loads of a vector or its first lanes ------------------------------ */
 
@@ -24,11 +34,6 @@ enum { AHEAD = 8192 };
 INLINE __mmask16 first_lanes(size_t n)
 {
     return (__mmask16)(n >= 16 ? 0xffff : (1u << n) - 1);
-}
-
-INLINE size_t type_bytes(enum dtype type)
-{
-    return type == DT_F32 ? 4 : 2;
 }
 
 INLINE __m512 widen(__m256i h, enum dtype type)
@@ -63,48 +68,16 @@ INLINE __m256 fold16(__m512 v)
                          _mm512_extractf32x8_ps(v, 1));
 }
 
-INLINE __m128 fold8(__m256 v)
-{
-    return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-}
-
-INLINE float sum_lanes(__m256 v)
-{
-    __m128 s = fold8(v);
-
-    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
-    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
-}
-
-/* Four of them at once. */
-INLINE __m128 sum_lanes4(__m256 a, __m256 b, __m256 c, __m256 d)
-{
-    __m128 fa = fold8(a), fb = fold8(b), fc = fold8(c), fd = fold8(d);
-    __m128 ab = _mm_add_ps(_mm_unpacklo_ps(fa, fb), _mm_unpackhi_ps(fa, fb));
-    __m128 cd = _mm_add_ps(_mm_unpacklo_ps(fc, fd), _mm_unpackhi_ps(fc, fd));
-
-    return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
-}
-
 INLINE float max_lanes(__m512 v)
 {
-    __m256 h = _mm256_max_ps(_mm512_castps512_ps256(v),
-                             _mm512_extractf32x8_ps(v, 1));
-    __m128 m =
-        _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
-
-    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
-    return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+    return max_lanes8(_mm256_max_ps(_mm512_castps512_ps256(v),
+                                    _mm512_extractf32x8_ps(v, 1)));
 }
 
 INLINE double sum_lanes_pd(__m512d v)
 {
-    __m256d h = _mm256_add_pd(_mm512_castpd512_pd256(v),
-                              _mm512_extractf64x4_pd(v, 1));
-    __m128d s = _mm_add_pd(_mm256_castpd256_pd128(h),
-                           _mm256_extractf128_pd(h, 1));
-
-    return _mm_cvtsd_f64(_mm_add_sd(s, _mm_unpackhi_pd(s, s)));
+    return sum_lanes4_pd(_mm256_add_pd(_mm512_castpd512_pd256(v),
+                                       _mm512_extractf64x4_pd(v, 1)));
 }
 
 INLINE __m512d widen_lo(__m512 v)
@@ -149,8 +122,6 @@ INLINE float exp1(float x)
 }
 
 /* ---- products ----------------------------------------------------------- */
-
-enum { FEW_TOKENS = 9, BLOCK_L1 = 16 << 10, BLOCK_L2 = 128 << 10 };
 
 /* One row, one token: a straight sweep, which memory delivers fastest. */
 INLINE float dot_row(const char *w, const float *x, size_t n, enum dtype type)
@@ -257,84 +228,11 @@ INLINE void tile(float *y, size_t ldy, const char *w, size_t w_bytes,
             if (A == 2)
                 v[r] = _mm256_add_ps(v[r], fold16(a[1][r][t]));
         }
-        if (R == 4) {
-            _mm_storeu_ps(y + (size_t)t * ldy,
-                          sum_lanes4(v[0], v[1], v[2], v[3]));
-        } else {
-            UNROLL
-            for (int r = 0; r < R; r++)
-                y[(size_t)t * ldy + (size_t)r] = sum_lanes(v[r]);
-        }
+        store_sums(y + (size_t)t * ldy, v, R);
     }
 }
-
-/* All rows by T tokens. */
-INLINE void tile_rows(float *y, size_t ldy, const char *w, size_t w_bytes,
-                      const float *x, size_t ldx, size_t n_rows, size_t n,
-                      int T, enum dtype type, bool ahead)
-{
-    size_t r = 0;
-
-    for (; r + 4 <= n_rows; r += 4)
-        tile(y + r, ldy, w + r * w_bytes, w_bytes, x, ldx, n, 4, T, 2, type,
-             ahead ? w + (r + 4) * w_bytes : NULL);
-    for (; r < n_rows; r++)
-        tile(y + r, ldy, w + r * w_bytes, w_bytes, x, ldx, n, 1, T, 2, type,
-             NULL);
-}
-
-INLINE void matmul(float *y, size_t ldy, const char *w, size_t w_stride,
-                   const float *x, size_t ldx, size_t n_rows, size_t n_cols,
-                   size_t n_tokens, enum dtype type)
-{
-    const size_t w_bytes = w_stride * type_bytes(type);
-    size_t block = n_rows;
-
-    /* More than one pass over the rows: as many at a time as L2 keeps; with
-     * few tokens, when memory is the limit, as L1 keeps. */
-    if (n_tokens > 3) {
-        block = (n_tokens > FEW_TOKENS ? BLOCK_L2 : BLOCK_L1) /
-                (n_cols * type_bytes(type) + 1);
-        block = block < 4 ? 4 : block & ~(size_t)3;
-    }
-    for (size_t r = 0; r < n_rows; r += block) {
-        size_t nr = n_rows - r < block ? n_rows - r : block, t = 0;
-        const char *wr = w + r * w_bytes;
-
-        /* by threes, a rest of four by twos */
-        for (; n_tokens - t >= 3 && n_tokens - t != 4; t += 3) {
-            if (t == 0)
-                tile_rows(y + r, ldy, wr, w_bytes, x, ldx, nr, n_cols, 3, type,
-                          true);
-            else
-                tile_rows(y + t * ldy + r, ldy, wr, w_bytes, x + t * ldx, ldx,
-                          nr, n_cols, 3, type, false);
-        }
-        for (; n_tokens - t >= 2; t += 2)
-            tile_rows(y + t * ldy + r, ldy, wr, w_bytes, x + t * ldx, ldx, nr,
-                      n_cols, 2, type, t == 0);
-        if (n_tokens - t == 1)
-            for (size_t i = 0; i < nr; i++)
-                y[t * ldy + r + i] =
-                    dot_row(wr + i * w_bytes, x + t * ldx, n_cols, type);
-    }
-}
-
-#define MATMUL(name, type)                                                   \
-    static void k_matmul_##name##_avx512(                                    \
-        float *y, size_t ldy, const void *w, size_t w_stride, const float *x, \
-        size_t ldx, size_t n_rows, size_t n_cols, size_t n_tokens)           \
-    {                                                                        \
-        matmul(y, ldy, w, w_stride, x, ldx, n_rows, n_cols, n_tokens, type); \
-    }
-
-MATMUL(f32, DT_F32)
-MATMUL(f16, DT_F16)
-MATMUL(bf16, DT_BF16)
 
 /* ---- prefill's product without BLAS ------------------------------------- */
-
-enum { GEMM_KC = 256, GEMM_NC = 128, GEMM_MR = 12, GEMM_NR = 32 };
 
 /* Rows of b, kc columns of each, to panels of GEMM_NR of them, zeros beyond
  * nc: out[panel][p][GEMM_NR]. */
@@ -347,35 +245,14 @@ static void gemm_pack(float *out, const float *b, size_t ldb, size_t nc,
         for (size_t p0 = 0; p0 < kc; p0 += 8) {
             size_t np = kc - p0 < 8 ? kc - p0 : 8;
             __mmask8 m = (__mmask8)((1u << np) - 1);
-            __m256 v[8], s[8], t[8];
+            __m256 v[8];
 
             UNROLL
             for (size_t j = 0; j < 8; j++)
                 v[j] = j0 + j < nc
                            ? _mm256_maskz_loadu_ps(m, b + (j0 + j) * ldb + p0)
                            : _mm256_setzero_ps();
-            /* 8 x 8 transposition: pairs, quadruples, halves */
-            UNROLL
-            for (int j = 0; j < 8; j += 2) {
-                s[j] = _mm256_unpacklo_ps(v[j], v[j + 1]);
-                s[j + 1] = _mm256_unpackhi_ps(v[j], v[j + 1]);
-            }
-            UNROLL
-            for (int j = 0; j < 8; j += 4) {
-                t[j] = _mm256_shuffle_ps(s[j], s[j + 2], 0x44);
-                t[j + 1] = _mm256_shuffle_ps(s[j], s[j + 2], 0xee);
-                t[j + 2] = _mm256_shuffle_ps(s[j + 1], s[j + 3], 0x44);
-                t[j + 3] = _mm256_shuffle_ps(s[j + 1], s[j + 3], 0xee);
-            }
-            UNROLL
-            for (int j = 0; j < 4; j++) {
-                v[j] = _mm256_permute2f128_ps(t[j], t[j + 4], 0x20);
-                v[j + 4] = _mm256_permute2f128_ps(t[j], t[j + 4], 0x31);
-            }
-            UNROLL
-            for (size_t p = 0; p < 8; p++)
-                if (p < np)
-                    _mm256_store_ps(o + (p0 + p) * GEMM_NR, v[p]);
+            store_transposed8(o + p0 * GEMM_NR, GEMM_NR, v, np);
         }
     }
 }
@@ -417,40 +294,6 @@ INLINE void gemm_micro(float *c, size_t ldc, const float *a, size_t lda,
     }
 }
 
-static void k_sgemm_nt_avx512(float *c, size_t ldc, const float *a, size_t lda,
-                              const float *b, size_t ldb, size_t m, size_t n,
-                              size_t k)
-{
-    _Alignas(64) float pack[GEMM_KC * GEMM_NC];
-
-    for (size_t i = 0; k == 0 && i < m; i++)
-        memset(c + i * ldc, 0, n * sizeof *c);
-    for (size_t j0 = 0; j0 < n; j0 += GEMM_NC) {
-        size_t nc = n - j0 < GEMM_NC ? n - j0 : GEMM_NC;
-
-        for (size_t p0 = 0; p0 < k; p0 += GEMM_KC) {
-            size_t kc = k - p0 < GEMM_KC ? k - p0 : GEMM_KC, i = 0;
-            const float *ap = a + p0;
-            float *cj = c + j0;
-            bool first = p0 == 0;
-
-            gemm_pack(pack, b + j0 * ldb + p0, ldb, nc, kc);
-            for (; i + GEMM_MR <= m; i += GEMM_MR)
-                for (size_t j = 0; j < nc; j += GEMM_NR)
-                    gemm_micro(cj + i * ldc + j, ldc, ap + i * lda, lda,
-                               pack + j * kc, kc, nc - j, GEMM_MR, first);
-            for (; i + 4 <= m; i += 4)
-                for (size_t j = 0; j < nc; j += GEMM_NR)
-                    gemm_micro(cj + i * ldc + j, ldc, ap + i * lda, lda,
-                               pack + j * kc, kc, nc - j, 4, first);
-            for (; i < m; i++)
-                for (size_t j = 0; j < nc; j += GEMM_NR)
-                    gemm_micro(cj + i * ldc + j, ldc, ap + i * lda, lda,
-                               pack + j * kc, kc, nc - j, 1, first);
-        }
-    }
-}
-
 /* ---- conversions -------------------------------------------------------- */
 
 INLINE void to_f32(float *out, const char *in, size_t n, enum dtype type)
@@ -464,16 +307,6 @@ INLINE void to_f32(float *out, const char *in, size_t n, enum dtype type)
 
         _mm512_mask_storeu_ps(out + i, m, load16_part(in + 2 * i, m, type));
     }
-}
-
-static void k_to_f32_f16_avx512(float *out, const void *in, size_t n)
-{
-    to_f32(out, in, n, DT_F16);
-}
-
-static void k_to_f32_bf16_avx512(float *out, const void *in, size_t n)
-{
-    to_f32(out, in, n, DT_BF16);
 }
 
 INLINE __m256i narrow(__m512 v, enum dtype type)
@@ -501,16 +334,6 @@ INLINE void from_f32(char *out, const float *in, size_t n, enum dtype type)
                                  narrow(_mm512_maskz_loadu_ps(m, in + i),
                                         type));
     }
-}
-
-static void k_from_f32_f16_avx512(void *out, const float *in, size_t n)
-{
-    from_f32(out, in, n, DT_F16);
-}
-
-static void k_from_f32_bf16_avx512(void *out, const float *in, size_t n)
-{
-    from_f32(out, in, n, DT_BF16);
 }
 
 /* ---- element-wise ------------------------------------------------------- */
@@ -649,44 +472,14 @@ static double k_exp_sum_avx512(float *out, const float *x, size_t n,
 
 /* ---- attention ---------------------------------------------------------- */
 
-enum { MAX_T = 6 }; /* rows at a time */
-
-/* Whether keys and values come from the cache in memory, not widened from
- * scratch: then what the memory holds one run of KV_BLOCK positions later is
- * fetched, the values while keys are read, the next head's keys while values
- * are. */
-INLINE bool attn_streams(enum dtype type)
-{
-    return type != DT_F32;
-}
-
-/* scores[t * KV_BLOCK + j] = q_t . k_j for T rows of q and j in [lo, hi). */
-INLINE void attn_scores(float *scores, const float *q, size_t ldq,
-                        const char *k, size_t d, int lo, int hi, int T,
-                        enum dtype type)
-{
-    const size_t row = d * type_bytes(type);
-    size_t j = (size_t)lo, end = (size_t)hi;
-
-    for (; j + 4 <= end; j += 4)
-        tile(scores + j, KV_BLOCK, k + j * row, row, q, ldq, d, 4, T, 1, type,
-             attn_streams(type) ? k + (j + KV_BLOCK) * row : NULL);
-    for (; j < end; j++)
-        tile(scores + j, KV_BLOCK, k + j * row, row, q, ldq, d, 1, T, 1, type,
-             NULL);
-}
-
-/* The row's scores become exp(score - m), 0 outside [lo, hi); m, l and acc take
- * the new maximum. */
-static void attn_softmax(const struct attn_rows *rows, size_t i, float *scores,
-                         size_t d)
+/* KV_BLOCK scores to s, -INFINITY outside [lo, hi); their maximum.
+ * 0 <= lo < hi <= 64 */
+INLINE float attn_mask(__m512 *s, const float *scores, int lo, int hi)
 {
     const __m512 none = _mm512_set1_ps(-INFINITY);
-    /* 0 <= lo < hi <= 64 */
-    const uint64_t in = ~(uint64_t)0 >> (KV_BLOCK - rows->hi[i]) &
-                        ~(uint64_t)0 << rows->lo[i];
-    __m512 s[4], m = none, sum;
-    float *acc = rows->acc + i * d, old = rows->m[i], top, shift, keep;
+    const uint64_t in =
+        ~(uint64_t)0 >> (KV_BLOCK - hi) & ~(uint64_t)0 << lo;
+    __m512 m = none;
 
     UNROLL
     for (int c = 0; c < 4; c++) {
@@ -694,24 +487,19 @@ static void attn_softmax(const struct attn_rows *rows, size_t i, float *scores,
                                     scores + 16 * c);
         m = _mm512_max_ps(s[c], m); /* skips NaN */
     }
-    top = max_lanes(m);
-    top = top > old ? top : old;
-    /* all -INFINITY so far: exp(-INFINITY) is wanted, not exp(NaN) */
-    shift = top == -INFINITY ? 0 : top;
+    return max_lanes(m);
+}
+
+/* scores = exp(s - shift); their sum. */
+INLINE float attn_exp(float *scores, __m512 *s, float shift)
+{
     UNROLL
     for (int c = 0; c < 4; c++) {
         s[c] = exp16(_mm512_sub_ps(s[c], _mm512_set1_ps(shift)));
         _mm512_store_ps(scores + 16 * c, s[c]);
     }
-    sum = _mm512_add_ps(_mm512_add_ps(s[0], s[1]), _mm512_add_ps(s[2], s[3]));
-    rows->m[i] = top;
-    if (top == old) {
-        rows->l[i] += sum_lanes(fold16(sum));
-        return;
-    }
-    keep = exp1(old - shift);
-    rows->l[i] = rows->l[i] * keep + sum_lanes(fold16(sum));
-    k_scale_avx512(acc, keep, d);
+    return sum_lanes(fold16(_mm512_add_ps(_mm512_add_ps(s[0], s[1]),
+                                          _mm512_add_ps(s[2], s[3]))));
 }
 
 /* acc += sum over j in [lo, hi), ascending, of p_j v_j, for R rows; elements
@@ -775,100 +563,6 @@ INLINE void attn_value_rows(float *acc, size_t d, const float *p,
         attn_values(acc, d, p, v, e, lo, hi, R, 1, first_lanes(d - e), type);
 }
 
-/* Rows [i, i + T), scores in s. */
-INLINE void attn_rows_tile(const struct attn_rows *rows, size_t i, float *s,
-                           const char *k, const char *v, size_t d, int T,
-                           enum dtype type)
-{
-    int lo = KV_BLOCK, hi = 0;       /* of any row */
-    int in_lo = 0, in_hi = KV_BLOCK; /* of all rows */
-    float *acc = rows->acc + i * d;
-
-    for (size_t t = i; t < i + (size_t)T; t++) {
-        if (rows->lo[t] < rows->hi[t]) {
-            lo = rows->lo[t] < lo ? rows->lo[t] : lo;
-            hi = rows->hi[t] > hi ? rows->hi[t] : hi;
-        }
-        in_lo = rows->lo[t] > in_lo ? rows->lo[t] : in_lo;
-        in_hi = rows->hi[t] < in_hi ? rows->hi[t] : in_hi;
-    }
-    if (lo >= hi)
-        return;
-    attn_scores(s, rows->q + i * rows->ldq, rows->ldq, k, d, lo, hi, T, type);
-    for (size_t t = 0; t < (size_t)T; t++)
-        if (rows->lo[i + t] < rows->hi[i + t])
-            attn_softmax(rows, i + t, s + t * KV_BLOCK, d);
-    if (T > 1 && in_lo < in_hi) {
-        /* each row's own positions before and after the common ones: what is
-         * outside of a row's range must not touch it, not even times 0 */
-        for (size_t t = 0; t < (size_t)T; t++)
-            attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v,
-                            rows->lo[i + t], in_lo, 1, type);
-        attn_value_rows(acc, d, s, v, in_lo, in_hi, T, type);
-        for (size_t t = 0; t < (size_t)T; t++)
-            attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v, in_hi,
-                            rows->hi[i + t], 1, type);
-    } else {
-        for (size_t t = 0; t < (size_t)T; t++)
-            attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v,
-                            rows->lo[i + t], rows->hi[i + t], 1, type);
-    }
-}
-
-INLINE void attn_all_rows(const struct attn_rows *rows, const char *k,
-                          const char *v, size_t d, float *s, enum dtype type)
-{
-    size_t i = 0;
-
-    for (; rows->n - i >= MAX_T; i += MAX_T)
-        attn_rows_tile(rows, i, s, k, v, d, MAX_T, type);
-    for (; rows->n - i >= 4; i += 4)
-        attn_rows_tile(rows, i, s, k, v, d, 4, type);
-    for (; rows->n - i >= 2; i += 2)
-        attn_rows_tile(rows, i, s, k, v, d, 2, type);
-    for (; i < rows->n; i++)
-        attn_rows_tile(rows, i, s, k, v, d, 1, type);
-}
-
-static void k_attn_block_f32_avx512(const struct attn_rows *rows,
-                                    const void *k, const void *v,
-                                    size_t head_dim, float *scratch)
-{
-    attn_all_rows(rows, k, v, head_dim, scratch, DT_F32);
-}
-
-INLINE void attn_block_16(const struct attn_rows *rows, const void *k,
-                          const void *v, size_t d, float *scratch,
-                          enum dtype type)
-{
-    enum { FEW = 2 * MAX_T };
-    size_t n = KV_BLOCK * d;
-
-    /* widening once pays from the third use on */
-    if (rows->n <= FEW) {
-        attn_all_rows(rows, k, v, d, scratch, type);
-        return;
-    }
-    to_f32(scratch, k, n, type);
-    to_f32(scratch + n, v, n, type);
-    attn_all_rows(rows, (const char *)scratch, (const char *)(scratch + n), d,
-                  scratch + 2 * n, DT_F32);
-}
-
-static void k_attn_block_f16_avx512(const struct attn_rows *rows,
-                                    const void *k, const void *v,
-                                    size_t head_dim, float *scratch)
-{
-    attn_block_16(rows, k, v, head_dim, scratch, DT_F16);
-}
-
-static void k_attn_block_bf16_avx512(const struct attn_rows *rows,
-                                     const void *k, const void *v,
-                                     size_t head_dim, float *scratch)
-{
-    attn_block_16(rows, k, v, head_dim, scratch, DT_BF16);
-}
-
 /* ---- measuring ---------------------------------------------------------- */
 
 static unsigned long long k_read_sum_avx512(const void *p, size_t n)
@@ -922,26 +616,9 @@ static double k_peak_flops_avx512(size_t reps, float *sink)
     return 32.0 * CHAINS * STEPS * (double)reps;
 }
 
+#include "kernel/k_tiles.h"
+
 void k_avx512_init(struct kernels *k)
 {
-    k->matmul[DT_F32] = k_matmul_f32_avx512;
-    k->matmul[DT_F16] = k_matmul_f16_avx512;
-    k->matmul[DT_BF16] = k_matmul_bf16_avx512;
-    k->to_f32[DT_F16] = k_to_f32_f16_avx512;
-    k->to_f32[DT_BF16] = k_to_f32_bf16_avx512;
-    k->from_f32[DT_F16] = k_from_f32_f16_avx512;
-    k->from_f32[DT_BF16] = k_from_f32_bf16_avx512;
-    k->rmsnorm = k_rmsnorm_avx512;
-    k->rope = k_rope_avx512;
-    k->swiglu = k_swiglu_avx512;
-    k->add = k_add_avx512;
-    k->scale = k_scale_avx512;
-    k->attn_block[DT_F32] = k_attn_block_f32_avx512;
-    k->attn_block[DT_F16] = k_attn_block_f16_avx512;
-    k->attn_block[DT_BF16] = k_attn_block_bf16_avx512;
-    k->max = k_max_avx512;
-    k->exp_sum = k_exp_sum_avx512;
-    k->sgemm_nt = k_sgemm_nt_avx512;
-    k->read_sum = k_read_sum_avx512;
-    k->peak_flops = k_peak_flops_avx512;
+    fill_table(k);
 }

@@ -250,3 +250,10 @@ print(json.dumps({"messages": [{"role": "system", "content": "s"},
         jget 'o["usage"]["prompt_tokens"]')
     [ "$with" -gt "$whole" ]
 }
+
+@test "a chat whose messages the template would drop in silence is refused" {
+    echo '[{"role":"user","content":[{"type":"text","text":"hi"}]}]' >"$T/parts"
+    fails 2 "message 0: content: must be a string" --chat-json "$T/parts"
+    echo '[{"role":"developer","content":"hi"}]' >"$T/role"
+    fails 2 "message 0: role" --chat-json "$T/role"
+}

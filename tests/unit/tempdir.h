@@ -38,19 +38,24 @@ static inline int temp_teardown(void **state)
 /* Path of a file in it; the last four results stay valid. */
 static inline const char *temp_path(const char *name)
 {
-    static char p[4][160];
+    static char p[4][1024];
     static int i;
     i = (i + 1) % 4;
     snprintf(p[i], sizeof p[i], "%s/%s", temp_dir, name);
     return p[i];
 }
 
-static inline void temp_write(const char *name, const void *data, size_t n)
+static inline void put_file(const char *path, const void *data, size_t n)
 {
-    FILE *f = fopen(temp_path(name), "wb");
+    FILE *f = fopen(path, "wb");
     assert_non_null(f);
     assert_int_equal(fwrite(data, 1, n, f), n);
     assert_int_equal(fclose(f), 0);
+}
+
+static inline void temp_write(const char *name, const void *data, size_t n)
+{
+    put_file(temp_path(name), data, n);
 }
 
 static inline void temp_remove(const char *name)

@@ -17,26 +17,13 @@
 #include "base/utf8.h"
 #include "file/json.h"
 #include "file/map.h"
+#include "random_text.h"
 #include "text/bpe.h"
 #include "text/split.h"
 #include "text/unicode.h"
 
 static struct bpe *qwen; /* Qwen3's tokenizer */
 static struct buf qwen_text;
-
-static uint64_t state = 7;
-static uint32_t draw(uint32_t n)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((state >> 33) % n);
-}
-
-static void put(struct buf *b, uint32_t cp)
-{
-    char u[4];
-    size_t n = utf8_encode(cp, u);
-    assert_int_equal(buf_append(b, u, n), 0);
-}
 
 static void ok(int rc, const struct qwick_err *e)
 {
@@ -1169,6 +1156,7 @@ static int teardown(void **unused)
 
 int main(void)
 {
+    draw_state = 7;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden_encode),
         cmocka_unit_test(test_golden_decode),

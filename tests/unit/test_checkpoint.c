@@ -15,37 +15,25 @@
 
 #include "file/builtin.h"
 #include "file/checkpoint.h"
+#include "tempdir.h"
 
 #define HASH  "c1899de289a04d12100db370d81485cdf75e47ca"
 #define OTHER "0123456789abcdef0123456789abcdef01234567"
 
-static char dir[64];
-
-static const char *in_dir(const char *name)
-{
-    static char p[4][1024];
-    static int i;
-    i = (i + 1) % 4;
-    snprintf(p[i], sizeof p[i], "%s/%s", dir, name);
-    return p[i];
-}
-
 static int setup(void **state)
 {
-    (void)state;
-    snprintf(dir, sizeof dir, "/tmp/qwick-ck-XXXXXX");
     unsetenv("HF_HUB_CACHE");
     unsetenv("HF_HOME");
     unsetenv("XDG_CACHE_HOME");
     unsetenv("HOME");
-    return mkdtemp(dir) ? 0 : -1;
+    return temp_setup(state);
 }
 
 static int teardown(void **state)
 {
     (void)state;
     char command[128];
-    snprintf(command, sizeof command, "rm -r %s", dir);
+    snprintf(command, sizeof command, "rm -r %s", temp_dir);
     return system(command);
 }
 
@@ -53,18 +41,16 @@ static int teardown(void **state)
 static void put(const char *name, const char *text)
 {
     char p[1024];
-    snprintf(p, sizeof p, "%s", in_dir(name));
-    for (char *s = p + strlen(dir) + 1; (s = strchr(s, '/')) != NULL; s++) {
+    snprintf(p, sizeof p, "%s", temp_path(name));
+    for (char *s = p + strlen(temp_dir) + 1; (s = strchr(s, '/')) != NULL;
+         s++) {
         *s = '\0';
         mkdir(p, 0700);
         *s = '/';
     }
     if (!text)
         return;
-    FILE *f = fopen(p, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(text, 1, strlen(text), f), strlen(text));
-    assert_int_equal(fclose(f), 0);
+    put_file(p, text, strlen(text));
 }
 
 /* A cache as huggingface_hub lays it out: snapshots are links to blobs. */
@@ -77,7 +63,7 @@ static void put_cache(const char *root, const char *folder, const char *hash,
     snprintf(p, sizeof p, "%s/%s/snapshots/%s/config.json", root, folder, hash);
     put(p, NULL);
     snprintf(link_path, sizeof link_path, "../../blobs/%s-config", hash);
-    assert_int_equal(symlink(link_path, in_dir(p)), 0);
+    assert_int_equal(symlink(link_path, temp_path(p)), 0);
 }
 
 static struct checkpoint *must_open(const char *spec)
@@ -132,13 +118,13 @@ static void test_directory(void **state)
     put("d/A.safetensors", "A");
     put("d/.hidden.safetensors", "H");
     put("d/sub/x.safetensors", "X");
-    check_config(in_dir("d"), "C");
-    check_config(in_dir("d/"), "C");
+    check_config(temp_path("d"), "C");
+    check_config(temp_path("d/"), "C");
 
-    struct checkpoint *ck = must_open(in_dir("d//"));
-    assert_string_equal(checkpoint_dir(ck), in_dir("d"));
+    struct checkpoint *ck = must_open(temp_path("d//"));
+    assert_string_equal(checkpoint_dir(ck), temp_path("d"));
     checkpoint_path(ck, "config.json", p, sizeof p);
-    assert_string_equal(p, in_dir("d/config.json"));
+    assert_string_equal(p, temp_path("d/config.json"));
     checkpoint_path(ck, "config.json", p, 5);
     assert_int_equal(strlen(p), 4);
     assert_int_equal(checkpoint_map(ck, "none.json", &m, &found, &e), 0);
@@ -158,11 +144,11 @@ static void test_directory(void **state)
     }
     assert_int_equal(checkpoint_map(ck, "sub", &m, &found, &e), -1);
     assert_non_null(strstr(e.msg, "is a directory"));
-    assert_int_equal(symlink("gone", in_dir("d/link")), 0);
+    assert_int_equal(symlink("gone", temp_path("d/link")), 0);
     assert_int_equal(checkpoint_map(ck, "link", &m, &found, &e), -1);
-    assert_non_null(strstr(e.msg, in_dir("d/link")));
+    assert_non_null(strstr(e.msg, temp_path("d/link")));
     assert_non_null(strstr(e.msg, "incomplete download"));
-    assert_int_equal(mkfifo(in_dir("d/fifo"), 0600), 0);
+    assert_int_equal(mkfifo(temp_path("d/fifo"), 0600), 0);
     assert_int_equal(checkpoint_map(ck, "fifo", &m, &found, &e), -1);
     assert_non_null(strstr(e.msg, "is a FIFO"));
 
@@ -183,14 +169,15 @@ static void test_directory(void **state)
     checkpoint_path(ck, "x", p, sizeof p);
     assert_string_equal(p, "/x");
     checkpoint_close(ck);
-    assert_int_equal(symlink("d", in_dir("l")), 0);
-    check_config(in_dir("l"), "C");
+    assert_int_equal(symlink("d", temp_path("l")), 0);
+    check_config(temp_path("l"), "C");
 
     must_fail("", "empty");
-    must_fail(in_dir("d/config.json"), "is a file, not a checkpoint directory");
-    must_fail(in_dir("none"), "no such directory");
+    must_fail(temp_path("d/config.json"),
+              "is a file, not a checkpoint directory");
+    must_fail(temp_path("none"), "no such directory");
     must_fail("/dev/null", "is a file, not");
-    snprintf(spec, sizeof spec, "%s/d/config.json/x", dir);
+    snprintf(spec, sizeof spec, "%s/d/config.json/x", temp_dir);
     must_fail(spec, "no such directory");
 }
 
@@ -204,7 +191,7 @@ static void test_hub(void **state)
     put("one/models--Qwen--Qwen3-0.6B/refs/refs/pr/3", " " OTHER " \n");
     put_cache("one", "models--gpt", HASH, "gpt");
     put("one/models--gpt/refs/main", HASH);
-    setenv("HF_HUB_CACHE", in_dir("one"), 1);
+    setenv("HF_HUB_CACHE", temp_path("one"), 1);
 
     check_config("Qwen/Qwen3-0.6B", "main");
     check_config("Qwen/Qwen3-0.6B@main", "main");
@@ -213,8 +200,9 @@ static void test_hub(void **state)
     check_config("Qwen/Qwen3-0.6B@" OTHER, "older");
     check_config("gpt", "gpt");
     struct checkpoint *ck = must_open("Qwen/Qwen3-0.6B");
-    assert_string_equal(checkpoint_dir(ck),
-                        in_dir("one/models--Qwen--Qwen3-0.6B/snapshots/" HASH));
+    assert_string_equal(
+        checkpoint_dir(ck),
+        temp_path("one/models--Qwen--Qwen3-0.6B/snapshots/" HASH));
     checkpoint_close(ck);
 
     /* Misses say where and how. */
@@ -223,7 +211,7 @@ static void test_hub(void **state)
              "Qwen/Qwen3-8B: no such directory, and not in the Hugging Face "
              "cache %s/one: download it with scripts/pull-model.sh "
              "Qwen/Qwen3-8B",
-             dir);
+             temp_dir);
     must_fail("Qwen/Qwen3-8B", want);
     must_fail("Qwen/Qwen3-0.6B@v2", "has not its revision v2");
     must_fail("Qwen/Qwen3-0.6B@refs", "has not its revision refs");
@@ -258,7 +246,7 @@ static void test_hub(void **state)
     char cwd[512];
     assert_non_null(getcwd(cwd, sizeof cwd));
     put("work/Qwen/Qwen3-0.6B/config.json", "local");
-    assert_int_equal(chdir(in_dir("work")), 0);
+    assert_int_equal(chdir(temp_path("work")), 0);
     check_config("Qwen/Qwen3-0.6B", "local");
     assert_int_equal(chdir(cwd), 0);
     check_config("Qwen/Qwen3-0.6B", "main");
@@ -276,31 +264,31 @@ static void test_hub_roots(void **state)
     put_cache("hf/hub", "models--Qwen--X", HASH, "hf");
     put("cache/models--Qwen--X/refs/main", HASH);
     put_cache("cache", "models--Qwen--X", HASH, "cache");
-    setenv("HOME", in_dir("home"), 1);
+    setenv("HOME", temp_path("home"), 1);
     check_config("Qwen/X", "home");
-    setenv("XDG_CACHE_HOME", in_dir("xdg"), 1);
+    setenv("XDG_CACHE_HOME", temp_path("xdg"), 1);
     check_config("Qwen/X", "xdg");
-    setenv("HF_HOME", in_dir("hf"), 1);
+    setenv("HF_HOME", temp_path("hf"), 1);
     check_config("Qwen/X", "hf");
-    setenv("HF_HUB_CACHE", in_dir("cache"), 1);
+    setenv("HF_HUB_CACHE", temp_path("cache"), 1);
     check_config("Qwen/X", "cache");
     /* Empty is unset; a cache without the model is passed over. */
     setenv("HF_HUB_CACHE", "", 1);
     check_config("Qwen/X", "hf");
-    setenv("HF_HOME", in_dir("nothing"), 1);
+    setenv("HF_HOME", temp_path("nothing"), 1);
     check_config("Qwen/X", "xdg");
     char want[400];
     snprintf(want, sizeof want,
              "cache %s/nothing/hub, %s/xdg/huggingface/hub, "
              "%s/home/.cache/huggingface/hub:",
-             dir, dir, dir);
+             temp_dir, temp_dir, temp_dir);
     must_fail("Qwen/Y", want);
 }
 
 static void test_hub_damaged(void **state)
 {
     (void)state;
-    setenv("HF_HUB_CACHE", in_dir("c"), 1);
+    setenv("HF_HUB_CACHE", temp_path("c"), 1);
     put("c/models--a--b/refs/main", HASH);
     put("c/models--a--b/snapshots/x/y", "");
     must_fail("a/b", "the snapshot " HASH " that it names is missing");
@@ -310,12 +298,12 @@ static void test_hub_damaged(void **state)
         put("c/models--a--b/refs/main", refs[i]);
         must_fail("a/b", "refs/main: does not hold the name of a snapshot");
     }
-    assert_int_equal(unlink(in_dir("c/models--a--b/refs/main")), 0);
+    assert_int_equal(unlink(temp_path("c/models--a--b/refs/main")), 0);
     must_fail("a/b", "has not its revision main");
-    assert_int_equal(mkfifo(in_dir("c/models--a--b/refs/main"), 0600), 0);
+    assert_int_equal(mkfifo(temp_path("c/models--a--b/refs/main"), 0600), 0);
     must_fail("a/b", "is a FIFO");
-    assert_int_equal(unlink(in_dir("c/models--a--b/refs/main")), 0);
-    assert_int_equal(symlink("gone", in_dir("c/models--a--b/refs/main")), 0);
+    assert_int_equal(unlink(temp_path("c/models--a--b/refs/main")), 0);
+    assert_int_equal(symlink("gone", temp_path("c/models--a--b/refs/main")), 0);
     must_fail("a/b", "No such file");
 }
 

@@ -18,34 +18,17 @@
 #include <unistd.h>
 
 #include "file/map.h"
+#include "tempdir.h"
 
-static char dir[64], path[128], other[128];
+static char path[128], other[128];
 
 static int setup(void **state)
 {
-    (void)state;
-    snprintf(dir, sizeof dir, "/tmp/qwick-map-XXXXXX");
-    if (!mkdtemp(dir))
+    if (temp_setup(state))
         return -1;
-    snprintf(path, sizeof path, "%s/f", dir);
-    snprintf(other, sizeof other, "%s/g", dir);
+    snprintf(path, sizeof path, "%s", temp_path("f"));
+    snprintf(other, sizeof other, "%s", temp_path("g"));
     return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    unlink(path);
-    unlink(other);
-    return rmdir(dir);
-}
-
-static void put_file(const char *p, const void *data, size_t n)
-{
-    FILE *f = fopen(p, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(data, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
 }
 
 static void refused(const char *p, const char *why)
@@ -108,7 +91,7 @@ static void test_empty(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    refused(dir, "is a directory");
+    refused(temp_dir, "is a directory");
     refused("/dev/null", "is a character device");
     refused("/dev/zero", "is a character device");
     refused(path, "No such file or directory");
@@ -223,7 +206,7 @@ static void test_read(void **state)
         }
         free(want);
     }
-    assert_int_equal(map_read_all(dir, 10, &data, &n, &e), -1);
+    assert_int_equal(map_read_all(temp_dir, 10, &data, &n, &e), -1);
     assert_non_null(strstr(e.msg, "is a directory"));
     assert_int_equal(map_read_all("/nonexistent/x", 10, &data, &n, &e), -1);
     assert_string_equal(e.msg, "/nonexistent/x: cannot open: No such file or "
@@ -289,7 +272,7 @@ static void test_stdin(void **state)
     assert_int_equal(read_stdin(-1, 1000, &data, &n, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_RUNTIME);
     assert_non_null(strstr(e.msg, "standard input"));
-    int fd = open(dir, O_RDONLY);
+    int fd = open(temp_dir, O_RDONLY);
     assert_int_equal(read_stdin(fd, 1000, &data, &n, &e), -1);
     assert_string_equal(e.msg, "standard input: is a directory");
     close(fd);
@@ -303,7 +286,7 @@ static void test_stdin(void **state)
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, temp_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_regular), TEST(test_empty), TEST(test_refused),
         TEST(test_sparse),  TEST(test_read),  TEST(test_no_descriptors_kept),

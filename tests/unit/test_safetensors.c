@@ -21,62 +21,27 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "file/safetensors.h"
+#include "tempdir.h"
 
-static char dir[64], path[128];
-
-static const char *in_dir(const char *name)
-{
-    static char p[4][256];
-    static int i;
-    i = (i + 1) % 4;
-    snprintf(p[i], sizeof p[i], "%s/%s", dir, name);
-    return p[i];
-}
+static char path[128];
 
 static int setup(void **state)
 {
-    (void)state;
-    snprintf(dir, sizeof dir, "/tmp/qwick-st-XXXXXX");
-    if (!mkdtemp(dir))
+    if (temp_setup(state))
         return -1;
-    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    snprintf(path, sizeof path, "%s", temp_path("model.safetensors"));
     return 0;
 }
 
 static size_t n_files(void)
 {
     size_t n = 0;
-    DIR *d = opendir(dir);
+    DIR *d = opendir(temp_dir);
     assert_non_null(d);
     for (struct dirent *e; (e = readdir(d)) != NULL;)
         n += e->d_name[0] != '.';
     closedir(d);
     return n;
-}
-
-static void clear(void)
-{
-    DIR *d = opendir(dir);
-    assert_non_null(d);
-    for (struct dirent *e; (e = readdir(d)) != NULL;)
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-            unlinkat(dirfd(d), e->d_name, 0);
-    closedir(d);
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    clear();
-    return rmdir(dir);
-}
-
-static void put_file(const char *p, const void *data, size_t n)
-{
-    FILE *f = fopen(p, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(data, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
 }
 
 /* Length, header, then n_data bytes 0, 1, 2 … */
@@ -464,8 +429,8 @@ static void test_broken_length(void **state)
     put_file(path, "<!DOCTYPE html><html>", 21);
     assert_int_equal(st_open_file(&set, path, &e), -1);
     check_message(&e, path, "not a safetensors file", NULL, NULL);
-    assert_int_equal(st_open_file(&set, dir, &e), -1);
-    check_message(&e, dir, "is a directory", NULL, NULL);
+    assert_int_equal(st_open_file(&set, temp_dir, &e), -1);
+    check_message(&e, temp_dir, "is a directory", NULL, NULL);
 }
 
 /* Every prefix of a good file is refused, every flipped byte of its header is
@@ -544,7 +509,7 @@ static void test_sparse(void **state)
 static int open_dir(struct st_set **set, struct qwick_err *e)
 {
     struct checkpoint *ck;
-    if (checkpoint_open(&ck, dir, e))
+    if (checkpoint_open(&ck, temp_dir, e))
         fail_msg("%s", e->msg);
     int rc = st_open(set, ck, e);
     checkpoint_close(ck); /* the set does not need it */
@@ -560,17 +525,18 @@ static void put_index(const char *map)
                                 "\"weight_map\":%s}",
                                 map),
                      0);
-    put_file(in_dir("model.safetensors.index.json"), b.data, b.len);
+    put_file(temp_path("model.safetensors.index.json"), b.data, b.len);
     buf_free(&b);
 }
 
 static void put_shards(void)
 {
-    put(in_dir("s1.safetensors"),
+    put(temp_path("s1.safetensors"),
         "{" TENSOR("b", "U8", "[2]", "[1,3]") "," TENSOR("a", "U8", "[1]",
                                                          "[0,1]") "}",
         3);
-    put(in_dir("s2.safetensors"), "{" TENSOR("c", "U8", "[4]", "[0,4]") "}", 4);
+    put(temp_path("s2.safetensors"), "{" TENSOR("c", "U8", "[4]", "[0,4]") "}",
+        4);
 }
 
 static void test_index(void **state)
@@ -621,7 +587,7 @@ static void test_index(void **state)
         {"{},\"weight_map\":{}", {"repeated weight_map"}},
         {"{},", {"offset"}},
     };
-    const char *index = in_dir("model.safetensors.index.json");
+    const char *index = temp_path("model.safetensors.index.json");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         put_index(cases[i].map);
         if (open_dir(&set, &e) == 0)
@@ -638,16 +604,17 @@ static void test_index(void **state)
     }
     /* A fault inside a shard names the shard. */
     put_index("{\"c\":\"s2.safetensors\",\"b\":\"s1.safetensors\"}");
-    assert_int_equal(truncate(in_dir("s2.safetensors"), 63), 0);
+    assert_int_equal(truncate(temp_path("s2.safetensors"), 63), 0);
     assert_int_equal(open_dir(&set, &e), -1);
-    check_message(&e, in_dir("s2.safetensors"), "tensor c", "incomplete", NULL);
+    check_message(&e, temp_path("s2.safetensors"), "tensor c", "incomplete",
+                  NULL);
     /* One name in two shards. */
-    put(in_dir("s2.safetensors"),
+    put(temp_path("s2.safetensors"),
         "{" TENSOR("c", "U8", "[1]", "[0,1]") "," TENSOR("a", "U8", "[1]",
                                                          "[1,2]") "}",
         2);
     assert_int_equal(open_dir(&set, &e), -1);
-    check_message(&e, in_dir("s2.safetensors"), "tensor a",
+    check_message(&e, temp_path("s2.safetensors"), "tensor a",
                   "s1.safetensors as well", NULL);
 }
 
@@ -657,13 +624,14 @@ static void test_without_index(void **state)
     struct qwick_err e = {0};
     struct st_set *set;
     assert_int_equal(open_dir(&set, &e), -1);
-    check_message(&e, dir, "no weights", "model.safetensors.index.json",
+    check_message(&e, temp_dir, "no weights", "model.safetensors.index.json",
                   "*.safetensors");
     /* All of them, in the order of their names. */
     put_shards();
-    put(in_dir("a0.safetensors"), "{" TENSOR("z", "U8", "[1]", "[0,1]") "}", 1);
-    put_file(in_dir("._s1.safetensors"), "junk", 4);
-    put_file(in_dir("s1.safetensors.tmp"), "junk", 4);
+    put(temp_path("a0.safetensors"), "{" TENSOR("z", "U8", "[1]", "[0,1]") "}",
+        1);
+    put_file(temp_path("._s1.safetensors"), "junk", 4);
+    put_file(temp_path("s1.safetensors.tmp"), "junk", 4);
     if (open_dir(&set, &e))
         fail_msg("%s", e.msg);
     assert_int_equal(st_count(set), 4);
@@ -682,7 +650,7 @@ static void test_without_index(void **state)
     assert_string_equal(st_at(set, 0)->name, "c");
     st_close(set);
     /* A fault in it does not fall back. */
-    unlink(in_dir("model.safetensors.index.json"));
+    unlink(temp_path("model.safetensors.index.json"));
     put_file(path, "", 0);
     assert_int_equal(open_dir(&set, &e), -1);
     check_message(&e, path, "incomplete download", NULL, NULL);
@@ -706,7 +674,7 @@ static void test_many(void **state)
         snprintf(name, sizeof name, "m-%05d.safetensors", i);
         snprintf(header, sizeof header,
                  "{" TENSOR("t%d", "U8", "[1]", "[0,1]") "}", i);
-        put(in_dir(name), header, 1);
+        put(temp_path(name), header, 1);
         assert_int_equal(
             buf_printf(&map, "%c\"t%d\":\"%s\"", i ? ',' : '{', i, name), 0);
     }
@@ -880,10 +848,10 @@ static void test_write_faults(void **state)
     bad.rank = 9;
     assert_int_equal(st_writer_open(&w, path, &bad, 1, &e), -1);
     assert_non_null(strstr(e.msg, "more than 8"));
-    assert_int_equal(st_writer_open(&w, in_dir("no/such"), &one, 1, &e), -1);
+    assert_int_equal(st_writer_open(&w, temp_path("no/such"), &one, 1, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_RUNTIME);
     assert_non_null(strstr(e.msg, "No such file or directory"));
-    assert_int_equal(st_writer_open(&w, dir, &one, 1, &e), -1);
+    assert_int_equal(st_writer_open(&w, temp_dir, &one, 1, &e), -1);
     assert_non_null(strstr(e.msg, "directory"));
     assert_int_equal(n_files(), 1);
 
@@ -898,7 +866,7 @@ static void test_write_faults(void **state)
     assert_true(S_ISCHR(st.st_mode));
 
     /* Through a link the target is written, and the link stays. */
-    const char *link_path = in_dir("link");
+    const char *link_path = temp_path("link");
     assert_int_equal(symlink("model.safetensors", link_path), 0);
     assert_int_equal(st_writer_open(&w, link_path, &one, 1, &e), 0);
     assert_int_equal(st_writer_data(w, data, 8, &e), 0);
@@ -926,7 +894,7 @@ static void test_write_faults(void **state)
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, temp_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_good),          TEST(test_broken),
         TEST(test_broken_length), TEST(test_mutations),

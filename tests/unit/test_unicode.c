@@ -13,21 +13,8 @@
 
 #include "base/buf.h"
 #include "base/utf8.h"
+#include "random_text.h"
 #include "text/unicode.h"
-
-static uint64_t state = 20240607;
-static uint32_t draw(uint32_t n)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((state >> 33) % n);
-}
-
-static void put(struct buf *b, uint32_t cp)
-{
-    char u[4];
-    size_t n = utf8_encode(cp, u);
-    assert_int_equal(buf_append(b, u, n), 0);
-}
 
 /* No characters; and U+11A7, which utf8proc 2.8 drops behind a Hangul syllable
  * (it takes it for the trailing consonant of number 0). */
@@ -241,6 +228,7 @@ static void test_out_of_room(void **unused)
 
 int main(void)
 {
+    draw_state = 20240607;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_classes),
         cmocka_unit_test(test_vectors),

@@ -1,0 +1,322 @@
+/* What surrounds the vectors of k_avx2.c and k_avx512.c: how products,
+ * attention and prefill's product without BLAS are cut into pieces that fit
+ * registers and caches. The cuts decide what is in flight at the same time,
+ * never the order of sums.
+ *
+ * Included once, after k_avx.h and
+ *
+ *   KERNEL(name)    the level's name of a kernel: k_##name##_avx2
+ *   vec             its vector of floats; LANES of them
+ *   TILE_SUMS       accumulators of a product
+ *   MAX_T           query rows that attention takes at a time: 3, or above 4
+ *   GEMM_KC, _NC    columns and rows of b that are packed at a time
+ *   GEMM_MR, _MID   rows of a that meet a panel at a time, and the rest's
+ *   GEMM_NR         rows of b in a panel
+ *   dot_row(w, x, n, type)
+ *                   one product
+ *   tile(y, ldy, w, w_bytes, x, ldx, n, R, T, n_acc, type, ahead)
+ *                   R = 4 or 1 rows of w by T <= 3 tokens (MAX_T if n_acc is
+ *                   1), in n_acc accumulators each, TILE_SUMS or 1; fetching
+ *                   what begins at ahead unless NULL
+ *   gemm_pack(out, b, ldb, nc, kc)
+ *                   nc rows of b, kc columns of each, to panels
+ *   gemm_micro(c, ldc, a, lda, panel, kc, nr, R, first)
+ *                   R rows of a by one panel, added to c unless first
+ *   to_f32(out, in, n, type), from_f32(out, in, n, type)
+ *   exp1(x)         the level's exponential
+ *   attn_mask(s, scores, lo, hi)
+ *                   KV_BLOCK scores to s, -INFINITY outside [lo, hi); their
+ *                   maximum, without NaN
+ *   attn_exp(scores, s, shift)
+ *                   scores = exp(s - shift); their sum
+ *   attn_value_rows(acc, d, p, v, lo, hi, R, type)
+ *                   acc += sum over j in [lo, hi), ascending, of p_j v_j for
+ *                   R rows
+ *   KERNEL(...)     all that the table below takes and this file does not have
+ */
+#ifndef KERNEL_K_TILES_H
+#define KERNEL_K_TILES_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "kernel/kernel.h"
+
+/* ---- products ----------------------------------------------------------- */
+
+enum { FEW_TOKENS = 9, BLOCK_L1 = 16 << 10, BLOCK_L2 = 128 << 10 };
+
+/* All rows by T tokens. */
+INLINE void tile_rows(float *y, size_t ldy, const char *w, size_t w_bytes,
+                      const float *x, size_t ldx, size_t n_rows, size_t n,
+                      int T, enum dtype type, bool ahead)
+{
+    size_t r = 0;
+
+    for (; r + 4 <= n_rows; r += 4)
+        tile(y + r, ldy, w + r * w_bytes, w_bytes, x, ldx, n, 4, T, TILE_SUMS,
+             type, ahead ? w + (r + 4) * w_bytes : NULL);
+    for (; r < n_rows; r++)
+        tile(y + r, ldy, w + r * w_bytes, w_bytes, x, ldx, n, 1, T, TILE_SUMS,
+             type, NULL);
+}
+
+INLINE void matmul(float *y, size_t ldy, const char *w, size_t w_stride,
+                   const float *x, size_t ldx, size_t n_rows, size_t n_cols,
+                   size_t n_tokens, enum dtype type)
+{
+    const size_t w_bytes = w_stride * type_bytes(type);
+    size_t block = n_rows;
+
+    /* More than one pass over the rows: as many at a time as L2 keeps; with
+     * few tokens, when memory is the limit, as L1 keeps. */
+    if (n_tokens > 3) {
+        block = (n_tokens > FEW_TOKENS ? BLOCK_L2 : BLOCK_L1) /
+                (n_cols * type_bytes(type) + 1);
+        block = block < 4 ? 4 : block & ~(size_t)3;
+    }
+    for (size_t r = 0; r < n_rows; r += block) {
+        size_t nr = n_rows - r < block ? n_rows - r : block, t = 0;
+        const char *wr = w + r * w_bytes;
+
+        /* by threes, a rest of four by twos */
+        for (; n_tokens - t >= 3 && n_tokens - t != 4; t += 3) {
+            if (t == 0)
+                tile_rows(y + r, ldy, wr, w_bytes, x, ldx, nr, n_cols, 3, type,
+                          true);
+            else
+                tile_rows(y + t * ldy + r, ldy, wr, w_bytes, x + t * ldx, ldx,
+                          nr, n_cols, 3, type, false);
+        }
+        for (; n_tokens - t >= 2; t += 2)
+            tile_rows(y + t * ldy + r, ldy, wr, w_bytes, x + t * ldx, ldx, nr,
+                      n_cols, 2, type, t == 0);
+        if (n_tokens - t == 1)
+            for (size_t i = 0; i < nr; i++)
+                y[t * ldy + r + i] =
+                    dot_row(wr + i * w_bytes, x + t * ldx, n_cols, type);
+    }
+}
+
+/* ---- prefill's product without BLAS ------------------------------------- */
+
+/* R rows of a by all panels. */
+INLINE void gemm_panels(float *c, size_t ldc, const float *a, size_t lda,
+                        const float *pack, size_t kc, size_t nc, int R,
+                        bool first)
+{
+    for (size_t j = 0; j < nc; j += GEMM_NR)
+        gemm_micro(c + j, ldc, a, lda, pack + j * kc, kc, nc - j, R, first);
+}
+
+static void KERNEL(sgemm_nt)(float *c, size_t ldc, const float *a, size_t lda,
+                             const float *b, size_t ldb, size_t m, size_t n,
+                             size_t k)
+{
+    _Alignas(64) float pack[GEMM_KC * GEMM_NC];
+
+    for (size_t i = 0; k == 0 && i < m; i++)
+        memset(c + i * ldc, 0, n * sizeof *c);
+    for (size_t j0 = 0; j0 < n; j0 += GEMM_NC) {
+        size_t nc = n - j0 < GEMM_NC ? n - j0 : GEMM_NC;
+
+        for (size_t p0 = 0; p0 < k; p0 += GEMM_KC) {
+            size_t kc = k - p0 < GEMM_KC ? k - p0 : GEMM_KC, i = 0;
+            const float *ap = a + p0;
+            float *cj = c + j0;
+            bool first = p0 == 0;
+
+            gemm_pack(pack, b + j0 * ldb + p0, ldb, nc, kc);
+            for (; i + GEMM_MR <= m; i += GEMM_MR)
+                gemm_panels(cj + i * ldc, ldc, ap + i * lda, lda, pack, kc, nc,
+                            GEMM_MR, first);
+            for (; GEMM_MID > 1 && i + GEMM_MID <= m; i += GEMM_MID)
+                gemm_panels(cj + i * ldc, ldc, ap + i * lda, lda, pack, kc, nc,
+                            GEMM_MID, first);
+            for (; i < m; i++)
+                gemm_panels(cj + i * ldc, ldc, ap + i * lda, lda, pack, kc, nc,
+                            1, first);
+        }
+    }
+}
+
+/* ---- attention ---------------------------------------------------------- */
+
+/* scores[t * KV_BLOCK + j] = q_t . k_j for T rows of q and j in [lo, hi). One
+ * accumulator a product: heads are short. */
+INLINE void attn_scores(float *scores, const float *q, size_t ldq,
+                        const char *k, size_t d, int lo, int hi, int T,
+                        enum dtype type)
+{
+    const size_t row = d * type_bytes(type);
+    size_t j = (size_t)lo, end = (size_t)hi;
+
+    for (; j + 4 <= end; j += 4)
+        tile(scores + j, KV_BLOCK, k + j * row, row, q, ldq, d, 4, T, 1, type,
+             attn_streams(type) ? k + (j + KV_BLOCK) * row : NULL);
+    for (; j < end; j++)
+        tile(scores + j, KV_BLOCK, k + j * row, row, q, ldq, d, 1, T, 1, type,
+             NULL);
+}
+
+/* The row's scores become exp(score - m), 0 outside [lo, hi); m, l and acc take
+ * the new maximum. */
+static void attn_softmax(const struct attn_rows *rows, size_t i, float *scores,
+                         size_t d)
+{
+    vec s[KV_BLOCK / LANES];
+    float old = rows->m[i], top, shift, sum, keep;
+
+    top = attn_mask(s, scores, rows->lo[i], rows->hi[i]);
+    top = top > old ? top : old;
+    /* all -INFINITY so far: exp(-INFINITY) is wanted, not exp(NaN) */
+    shift = top == -INFINITY ? 0 : top;
+    sum = attn_exp(scores, s, shift);
+    rows->m[i] = top;
+    if (top == old) {
+        rows->l[i] += sum;
+        return;
+    }
+    keep = exp1(old - shift);
+    rows->l[i] = rows->l[i] * keep + sum;
+    KERNEL(scale)(rows->acc + i * d, keep, d);
+}
+
+/* Rows [i, i + T), scores in s. */
+INLINE void attn_rows_tile(const struct attn_rows *rows, size_t i, float *s,
+                           const char *k, const char *v, size_t d, int T,
+                           enum dtype type)
+{
+    int lo = KV_BLOCK, hi = 0;       /* of any row */
+    int in_lo = 0, in_hi = KV_BLOCK; /* of all rows */
+    float *acc = rows->acc + i * d;
+
+    for (size_t t = i; t < i + (size_t)T; t++) {
+        if (rows->lo[t] < rows->hi[t]) {
+            lo = rows->lo[t] < lo ? rows->lo[t] : lo;
+            hi = rows->hi[t] > hi ? rows->hi[t] : hi;
+        }
+        in_lo = rows->lo[t] > in_lo ? rows->lo[t] : in_lo;
+        in_hi = rows->hi[t] < in_hi ? rows->hi[t] : in_hi;
+    }
+    if (lo >= hi)
+        return;
+    attn_scores(s, rows->q + i * rows->ldq, rows->ldq, k, d, lo, hi, T, type);
+    for (size_t t = 0; t < (size_t)T; t++)
+        if (rows->lo[i + t] < rows->hi[i + t])
+            attn_softmax(rows, i + t, s + t * KV_BLOCK, d);
+    if (T > 1 && in_lo < in_hi) {
+        /* each row's own positions before and after the common ones: what is
+         * outside of a row's range must not touch it, not even times 0 */
+        for (size_t t = 0; t < (size_t)T; t++)
+            attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v,
+                            rows->lo[i + t], in_lo, 1, type);
+        attn_value_rows(acc, d, s, v, in_lo, in_hi, T, type);
+        for (size_t t = 0; t < (size_t)T; t++)
+            attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v, in_hi,
+                            rows->hi[i + t], 1, type);
+    } else {
+        for (size_t t = 0; t < (size_t)T; t++)
+            attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v,
+                            rows->lo[i + t], rows->hi[i + t], 1, type);
+    }
+}
+
+INLINE void attn_all_rows(const struct attn_rows *rows, const char *k,
+                          const char *v, size_t d, float *s, enum dtype type)
+{
+    size_t i = 0;
+
+    for (; rows->n - i >= MAX_T; i += MAX_T)
+        attn_rows_tile(rows, i, s, k, v, d, MAX_T, type);
+    for (; MAX_T > 4 && rows->n - i >= 4; i += 4)
+        attn_rows_tile(rows, i, s, k, v, d, 4, type);
+    for (; rows->n - i >= 2; i += 2)
+        attn_rows_tile(rows, i, s, k, v, d, 2, type);
+    for (; i < rows->n; i++)
+        attn_rows_tile(rows, i, s, k, v, d, 1, type);
+}
+
+INLINE void attn_block_16(const struct attn_rows *rows, const void *k,
+                          const void *v, size_t d, float *scratch,
+                          enum dtype type)
+{
+    enum { FEW = 2 * MAX_T };
+    size_t n = KV_BLOCK * d;
+
+    /* widening once pays from the third use on */
+    if (rows->n <= FEW) {
+        attn_all_rows(rows, k, v, d, scratch, type);
+        return;
+    }
+    to_f32(scratch, k, n, type);
+    to_f32(scratch + n, v, n, type);
+    attn_all_rows(rows, (const char *)scratch, (const char *)(scratch + n), d,
+                  scratch + 2 * n, DT_F32);
+}
+
+/* ---- the table ---------------------------------------------------------- */
+
+#define MATMUL(name, type)                                                    \
+    static void KERNEL(matmul_##name)(                                        \
+        float *y, size_t ldy, const void *w, size_t w_stride, const float *x, \
+        size_t ldx, size_t n_rows, size_t n_cols, size_t n_tokens)            \
+    {                                                                         \
+        matmul(y, ldy, w, w_stride, x, ldx, n_rows, n_cols, n_tokens, type);  \
+    }
+
+MATMUL(f32, DT_F32)
+MATMUL(f16, DT_F16)
+MATMUL(bf16, DT_BF16)
+
+#define ATTN_BLOCK(name, type, all_rows)                                   \
+    static void KERNEL(attn_block_##name)(const struct attn_rows *rows,    \
+                                          const void *k, const void *v,    \
+                                          size_t head_dim, float *scratch) \
+    {                                                                      \
+        all_rows(rows, k, v, head_dim, scratch, type);                     \
+    }
+
+ATTN_BLOCK(f32, DT_F32, attn_all_rows)
+ATTN_BLOCK(f16, DT_F16, attn_block_16)
+ATTN_BLOCK(bf16, DT_BF16, attn_block_16)
+
+#define CONVERSIONS(name, type)                                               \
+    static void KERNEL(to_f32_##name)(float *out, const void *in, size_t n)   \
+    {                                                                         \
+        to_f32(out, in, n, type);                                             \
+    }                                                                         \
+    static void KERNEL(from_f32_##name)(void *out, const float *in, size_t n) \
+    {                                                                         \
+        from_f32(out, in, n, type);                                           \
+    }
+
+CONVERSIONS(f16, DT_F16)
+CONVERSIONS(bf16, DT_BF16)
+
+static void fill_table(struct kernels *k)
+{
+    k->matmul[DT_F32] = KERNEL(matmul_f32);
+    k->matmul[DT_F16] = KERNEL(matmul_f16);
+    k->matmul[DT_BF16] = KERNEL(matmul_bf16);
+    k->to_f32[DT_F16] = KERNEL(to_f32_f16);
+    k->to_f32[DT_BF16] = KERNEL(to_f32_bf16);
+    k->from_f32[DT_F16] = KERNEL(from_f32_f16);
+    k->from_f32[DT_BF16] = KERNEL(from_f32_bf16);
+    k->rmsnorm = KERNEL(rmsnorm);
+    k->rope = KERNEL(rope);
+    k->swiglu = KERNEL(swiglu);
+    k->add = KERNEL(add);
+    k->scale = KERNEL(scale);
+    k->attn_block[DT_F32] = KERNEL(attn_block_f32);
+    k->attn_block[DT_F16] = KERNEL(attn_block_f16);
+    k->attn_block[DT_BF16] = KERNEL(attn_block_bf16);
+    k->max = KERNEL(max);
+    k->exp_sum = KERNEL(exp_sum);
+    k->sgemm_nt = KERNEL(sgemm_nt);
+    k->read_sum = KERNEL(read_sum);
+    k->peak_flops = KERNEL(peak_flops);
+}
+
+#endif
