@@ -30,7 +30,7 @@ static void *probe_wait(void *arg)
     return NULL;
 }
 
-int par_start(int n_threads)
+int par_probe(int n_threads)
 {
     enum { MAX = 1024 };
     pthread_t threads[MAX];
@@ -43,11 +43,13 @@ int par_start(int n_threads)
     pthread_mutex_unlock(&gate);
     for (int i = 0; i < n; i++)
         pthread_join(threads[i], NULL);
-    if (n < want)
-        n /= 2; /* at the limit: leave room for what threads allocate */
+    if (n < want) {
+        n /= 2; /* leave room for what threads allocate */
+        /* The pool starts while what was probed still holds. Otherwise not yet:
+         * it would spin beside the thread that loads the tokenizer. */
 #pragma omp parallel num_threads(n + 1)
-    {
-        /* the pool starts now, while what was probed still holds */
+        {
+        }
     }
     return n + 1;
 }

@@ -11,10 +11,10 @@ struct par_team; /* of the running region */
 typedef void (*par_fn)(void *ctx, struct par_team *team, int tid,
                        int n_threads);
 
-/* Start the pool with as many of n_threads as this process may really create
- * (RLIMIT_NPROC, RLIMIT_AS, cgroup pids), half of them where some fail, to leave
- * room: libgomp would end the process. Returns how many, 1..n_threads. */
-int par_start(int n_threads);
+/* Probe how many of n_threads this process may really create (RLIMIT_NPROC,
+ * RLIMIT_AS, cgroup pids): libgomp would end the process. Where some fail, half of
+ * the others make the pool, to leave room. Returns how many, 1..n_threads. */
+int par_probe(int n_threads);
 
 /* Run fn on n_threads threads, the caller being thread 0; returns when all
  * have returned. Not nested. */

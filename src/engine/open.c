@@ -111,7 +111,7 @@ static int choose_mode(struct qwick_engine *eng,
     m->exact = o->exact;
     m->chunk = o->prefill_chunk ? o->prefill_chunk : DEFAULT_CHUNK;
     int want = o->threads ? o->threads : cpu_default_threads();
-    m->n_threads = par_start(want);
+    m->n_threads = par_probe(want);
     if (m->n_threads < want)
         add_note(&eng->warnings, "%d of %d threads could be made",
                  m->n_threads, want);

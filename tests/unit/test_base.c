@@ -599,7 +599,7 @@ static void teams_meet_and_share_work(void **state)
     (void)state;
     for (int n = 1; n <= 8; n++) {
         struct work *w = calloc(1, sizeof *w);
-        int got = par_start(n);
+        int got = par_probe(n);
         assert_true(got >= 1 && got <= n);
         par_run(n, work_body, w);
         assert_int_equal(w->calls, w->n_threads);
@@ -612,7 +612,7 @@ static void teams_meet_and_share_work(void **state)
     par_run(0, work_body, w);
     assert_int_equal(w->calls, 1);
     free(w);
-    assert_int_equal(par_start(1), 1);
+    assert_int_equal(par_probe(1), 1);
 }
 
 static void pass_barriers(void *ctx, struct par_team *team, int tid, int n)
