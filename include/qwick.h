@@ -84,29 +84,29 @@ const char *qwick_engine_note(const struct qwick_engine *eng, size_t i);
 
 /* Facts for people and for `inspect`. Strings are borrowed from the engine. */
 struct qwick_info {
-    const char *model;       /* as asked for; "qwick-demo" when built in */
-    const char *path;        /* the directory that was opened */
-    const char *model_type;  /* config.json: model_type */
+    const char *model;      /* as asked for; "qwick-demo" when built in */
+    const char *path;       /* the directory that was opened */
+    const char *model_type; /* config.json: model_type */
     const char *weights_dtype;
     const char *template_name; /* "qwen3", "unknown" or "none" */
-    const char *rope_type;   /* "default" or "yarn" */
-    const char *isa;         /* kernels in use */
-    const char *cpu;         /* the best level this CPU has */
+    const char *rope_type;     /* "default" or "yarn" */
+    const char *isa;           /* kernels in use */
+    const char *cpu;           /* the best level this CPU has */
     const char *kv_dtype;
-    const char *gemm;        /* what computes long prefills: "bf16" (activations
-                                rounded to it), "own" (f32) or "openblas" */
+    const char *gemm; /* what computes long prefills: "bf16" (activations
+                         rounded to it), "own" (f32) or "openblas" */
     int threads;
     size_t vocab_size, tokenizer_size, d_model, d_ff, n_layers, n_heads,
         n_kv_heads, head_dim, n_ctx_max, sliding_window;
     double rope_theta, rms_eps;
     bool tied_head, attention_bias, has_tokenizer, has_weights;
-    size_t n_params;         /* of the tensors that the model uses */
-    size_t weight_bytes;     /* the same in bytes, as mapped */
-    size_t decode_bytes;     /* weights read for one token (embedding: a row) */
-    size_t kv_token_bytes;   /* KV cache a token */
+    size_t n_params;       /* of the tensors that the model uses */
+    size_t weight_bytes;   /* the same in bytes, as mapped */
+    size_t decode_bytes;   /* weights read for one token (embedding: a row) */
+    size_t kv_token_bytes; /* KV cache a token */
     const int32_t *stop_ids;
     size_t n_stop_ids;
-    double load_ms;          /* of qwick_engine_open */
+    double load_ms; /* of qwick_engine_open */
 };
 const struct qwick_info *qwick_engine_info(const struct qwick_engine *eng);
 
@@ -133,8 +133,8 @@ int qwick_tokenize(const struct qwick_engine *eng, const char *text,
 
 /* Ids to exact bytes (NUL-terminated for convenience; *n_bytes excludes it).
  * skip_special leaves out added tokens flagged special. Ids of the model that
- * the tokenizer lacks (rows that pad the vocabulary) have no bytes; an id beyond
- * both is QWICK_ERR_USAGE. */
+ * the tokenizer lacks (rows that pad the vocabulary) have no bytes; an id
+ * beyond both is QWICK_ERR_USAGE. */
 int qwick_detokenize(const struct qwick_engine *eng, const int32_t *ids,
                      size_t n_ids, bool skip_special, char **text,
                      size_t *n_bytes, struct qwick_err *e);
@@ -162,9 +162,9 @@ int qwick_render(const struct qwick_engine *eng, const char *json,
  * *in_think: the prompt ends inside an open <think> block. */
 int qwick_chat_encode(const struct qwick_engine *eng, const char *json,
                       size_t n_bytes, const struct qwick_chat_options *o,
-                      bool allow_special, const char *prefill,
-                      size_t n_prefill, int32_t **ids, size_t *n_ids,
-                      bool *in_think, struct qwick_err *e);
+                      bool allow_special, const char *prefill, size_t n_prefill,
+                      int32_t **ids, size_t *n_ids, bool *in_think,
+                      struct qwick_err *e);
 
 /* ---- sessions -------------------------------------------------------- */
 
@@ -181,8 +181,8 @@ void qwick_session_free(struct qwick_session *s);
  * last token. Afterwards all n tokens are in the cache and the logits belong
  * to tokens[n-1]. Longer than n_ctx: QWICK_ERR_CONTEXT. On failure the context
  * is a prefix of the old one or of tokens. */
-int qwick_session_sync(struct qwick_session *s, const int32_t *tokens,
-                       size_t n, struct qwick_err *e);
+int qwick_session_sync(struct qwick_session *s, const int32_t *tokens, size_t n,
+                       struct qwick_err *e);
 
 /* Append one token: cache n + 1, logits are the token's. */
 int qwick_session_decode(struct qwick_session *s, int32_t token,
@@ -208,8 +208,7 @@ void qwick_session_progress(struct qwick_session *s, qwick_progress_fn fn,
 
 /* Stops a prefill at the next layer (and a generation at the next token) when
  * *flag becomes nonzero; may be set from a signal handler. NULL: never. */
-void qwick_session_interrupt(struct qwick_session *s,
-                             const volatile int *flag);
+void qwick_session_interrupt(struct qwick_session *s, const volatile int *flag);
 
 /* Logits of every position of a prompt, in order: row(ctx, pos, logits) with
  * logits f32 [vocab_size]. A nonzero return stops with QWICK_ERR_RUNTIME. The
@@ -224,10 +223,10 @@ int qwick_session_all_logits(struct qwick_session *s, const int32_t *tokens,
 /* Applied in this order (Hugging Face's): penalties, temperature, top-k,
  * top-p, min-p, draw. Neutral values switch a step off. */
 struct qwick_sampling {
-    float temperature; /* 0: greedy, the lowest id among equals */
-    int top_k;         /* 0: off; ties with the k-th are kept */
-    float top_p;       /* 1: off; the token that crosses p is kept */
-    float min_p;       /* 0: off; relative to the likeliest */
+    float temperature;       /* 0: greedy, the lowest id among equals */
+    int top_k;               /* 0: off; ties with the k-th are kept */
+    float top_p;             /* 1: off; the token that crosses p is kept */
+    float min_p;             /* 0: off; relative to the likeliest */
     float repeat_penalty;    /* 1: off; >0, of prompt and answer */
     float presence_penalty;  /* 0: off; of the answer so far */
     float frequency_penalty; /* 0: off; of the answer so far */
@@ -277,15 +276,16 @@ typedef int (*qwick_token_fn)(void *ctx, const struct qwick_token_event *ev);
 
 struct qwick_generate_options {
     struct qwick_sampling sampling;
-    size_t max_tokens; /* 0: until a stop or the end of the context */
+    size_t max_tokens;       /* 0: until a stop or the end of the context */
     const char *const *stop; /* stop strings, matched on bytes */
     size_t n_stop;
     bool ignore_eos; /* stop ids are never drawn */
     bool in_think;   /* from qwick_chat_encode */
     bool no_think;   /* do not look for think blocks (raw prompts) */
     bool profile;    /* fill per_token_ms and sample_ms */
-    size_t loop_guard; /* stop when the last N >= 3 ids are one sequence at least
-                          three times over (the last may be cut); 0: off */
+    size_t
+        loop_guard;  /* stop when the last N >= 3 ids are one sequence at least
+                        three times over (the last may be cut); 0: off */
     size_t logprobs; /* candidates in each event; 0: off */
     qwick_token_fn on_token;
     void *on_token_ctx;
@@ -302,8 +302,8 @@ struct qwick_result {
     enum qwick_finish finish;
     size_t n_prompt, n_cached; /* cached: prompt tokens not evaluated again */
     uint64_t seed;
-    double prefill_ms; /* prompt's forward and the first token's sampling */
-    double total_ms;   /* prefill and decode */
+    double prefill_ms;    /* prompt's forward and the first token's sampling */
+    double total_ms;      /* prefill and decode */
     double *per_token_ms; /* [n_per_token], a decode step each; profile only */
     double *sample_ms;    /* [n_per_token], the sampler's share of it */
     size_t n_per_token;

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[ISA_COUNT] = {"ref", "avx2", "avxvnni",
-                                             "avx512", "avx512bf16"};
+static const char *const names[ISA_COUNT] = {"ref", "avx2", "avxvnni", "avx512",
+                                             "avx512bf16"};
 
 const char *isa_name(enum isa l)
 {
@@ -246,8 +246,8 @@ static double memory_left_v2(const char *dir)
     double now = read_number(dir, "memory.current");
     if (!(max >= now))
         return INFINITY;
-    return fmin(max, max - now + file_cache(dir, "active_file",
-                                            "inactive_file"));
+    return fmin(max,
+                max - now + file_cache(dir, "active_file", "inactive_file"));
 }
 
 static double memory_left_v1(const char *dir)
@@ -256,8 +256,9 @@ static double memory_left_v1(const char *dir)
     double now = read_number(dir, "memory.usage_in_bytes");
     if (!(max >= now))
         return INFINITY;
-    return fmin(max, max - now + file_cache(dir, "total_active_file",
-                                            "total_inactive_file"));
+    return fmin(
+        max, max - now +
+                 file_cache(dir, "total_active_file", "total_inactive_file"));
 }
 
 size_t cpu_available_memory(void)
@@ -273,7 +274,7 @@ size_t cpu_available_memory(void)
         fclose(f);
     }
     avail = fmin(avail, cgroup_min("/sys/fs/cgroup", "", memory_left_v2));
-    avail = fmin(avail, cgroup_min("/sys/fs/cgroup/memory", "memory",
-                                   memory_left_v1));
+    avail = fmin(avail,
+                 cgroup_min("/sys/fs/cgroup/memory", "memory", memory_left_v1));
     return isfinite(avail) ? (size_t)avail : 0;
 }

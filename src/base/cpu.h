@@ -7,7 +7,14 @@
 
 /* Levels of kernels; each includes those before it, but for AVXVNNI, which
  * adds to AVX2 only. */
-enum isa { ISA_REF, ISA_AVX2, ISA_AVXVNNI, ISA_AVX512, ISA_AVX512BF16, ISA_COUNT };
+enum isa {
+    ISA_REF,
+    ISA_AVX2,
+    ISA_AVXVNNI,
+    ISA_AVX512,
+    ISA_AVX512BF16,
+    ISA_COUNT
+};
 
 const char *isa_name(enum isa l);
 /* "avx2" to a level; -1 when unknown. */

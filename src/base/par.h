@@ -12,8 +12,9 @@ typedef void (*par_fn)(void *ctx, struct par_team *team, int tid,
                        int n_threads);
 
 /* Probe how many of n_threads this process may really create (RLIMIT_NPROC,
- * RLIMIT_AS, cgroup pids): libgomp would end the process. Where some fail, half of
- * the others make the pool, to leave room. Returns how many, 1..n_threads. */
+ * RLIMIT_AS, cgroup pids): libgomp would end the process. Where some fail, half
+ * of the others make the pool, to leave room. Returns how many, 1..n_threads.
+ */
 int par_probe(int n_threads);
 
 /* Run fn on n_threads threads, the caller being thread 0; returns when all

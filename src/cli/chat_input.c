@@ -12,8 +12,8 @@ static const struct json_value *messages(const struct chat_input *in)
 
 /* What the template would drop without a word is refused before an answer is
  * made of the rest. */
-static int check_message(const char *name, size_t i,
-                         const struct json_value *m, struct qwick_err *e)
+static int check_message(const char *name, size_t i, const struct json_value *m,
+                         struct qwick_err *e)
 {
     static const char *const roles[] = {"system", "user", "assistant", "tool"};
     const struct json_value *role = json_get(m, "role");

@@ -261,15 +261,14 @@ static int put_model(struct bench *b)
     if (b->a->c.json) {
         int bad = buf_puts(o, "{\"model\":");
         bad |= buf_json_cstr(o, i->model);
-        bad |=
-            buf_printf(o,
-                       ",\"weights_dtype\":\"%s\",\"kv_dtype\":\"%s\","
-                       "\"isa\":\"%s\",\"gemm\":\"%s\",\"decode_bytes\":"
-                       "%zu,\"kv_token_bytes\":%zu,\"gen\":%lld,\"reps\":"
-                       "%lld,\"warmup\":%lld",
-                       i->weights_dtype, i->kv_dtype, i->isa, i->gemm,
-                       i->decode_bytes, i->kv_token_bytes, (long long)b->gen,
-                       (long long)b->a->reps, (long long)b->a->warmup);
+        bad |= buf_printf(o,
+                          ",\"weights_dtype\":\"%s\",\"kv_dtype\":\"%s\","
+                          "\"isa\":\"%s\",\"gemm\":\"%s\",\"decode_bytes\":"
+                          "%zu,\"kv_token_bytes\":%zu,\"gen\":%lld,\"reps\":"
+                          "%lld,\"warmup\":%lld",
+                          i->weights_dtype, i->kv_dtype, i->isa, i->gemm,
+                          i->decode_bytes, i->kv_token_bytes, (long long)b->gen,
+                          (long long)b->a->reps, (long long)b->a->warmup);
         return bad ? -1 : 0;
     }
     struct buf name = {0};

@@ -152,12 +152,11 @@ static int check_ids(const struct gen_job *j, struct qwick_err *e)
 
 static int too_long(const struct gen_job *j, size_t limit, struct qwick_err *e)
 {
-    return err_set(e, QWICK_ERR_CONTEXT,
-                   "prompt: %zu tokens do not fit the context of %zu%s",
-                   j->n_ids, limit,
-                   overflow_parse(j->a.overflow) == OVERFLOW_ERROR
-                       ? " (see --overflow)"
-                       : "");
+    return err_set(
+        e, QWICK_ERR_CONTEXT,
+        "prompt: %zu tokens do not fit the context of %zu%s", j->n_ids, limit,
+        overflow_parse(j->a.overflow) == OVERFLOW_ERROR ? " (see --overflow)"
+                                                        : "");
 }
 
 /* ids -> text without the characters that a cut broke at either end. */

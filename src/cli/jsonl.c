@@ -24,8 +24,8 @@ static int put_error(struct buf *out, const char *where, const char *msg)
 {
     struct buf text = {0};
     bool named = strncmp(msg, where, strlen(where)) == 0;
-    int r = named ? buf_puts(&text, msg)
-                  : buf_printf(&text, "%s: %s", where, msg);
+    int r =
+        named ? buf_puts(&text, msg) : buf_printf(&text, "%s: %s", where, msg);
     r |= buf_puts(out, "{\"error\":");
     r |= buf_json_string(out, text.data ? text.data : "", text.len);
     r |= buf_puts(out, "}");

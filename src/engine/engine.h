@@ -39,7 +39,7 @@ struct qwick_session {
     int32_t *tokens; /* [cap] the first kv.n are in the cache */
     size_t cap;
     size_t limit;
-    float *logits; /* [vocab_size] */
+    float *logits;   /* [vocab_size] */
     size_t n_cached; /* of the last sync: tokens not evaluated again */
     qwick_progress_fn progress;
     void *progress_ctx;

@@ -82,8 +82,7 @@ static bool is_stop(const struct qwick_engine *eng, int32_t id)
 
 /* Whether the last n ids repeat one period at least three times: the longest
  * border of the window gives its shortest period (Knuth, Morris, Pratt). */
-static bool has_loop(const int32_t *ids, size_t n_ids, size_t n,
-                     size_t *border)
+static bool has_loop(const int32_t *ids, size_t n_ids, size_t n, size_t *border)
 {
     if (n == 0 || n_ids < n)
         return false;
@@ -180,8 +179,7 @@ static bool ends(struct generation *g, int32_t id, enum qwick_finish *why)
         *why = QWICK_FINISH_STOP;
     else if (session_interrupted(g->s))
         *why = QWICK_FINISH_INTERRUPTED;
-    else if (has_loop(g->r->tokens, g->r->n_tokens, o->loop_guard,
-                      g->borders))
+    else if (has_loop(g->r->tokens, g->r->n_tokens, o->loop_guard, g->borders))
         *why = QWICK_FINISH_LOOP;
     else if (o->max_tokens && g->r->n_tokens >= o->max_tokens)
         *why = QWICK_FINISH_LENGTH;
@@ -309,7 +307,8 @@ static int run(struct generation *g, const int32_t *prompt, size_t n,
     if (qwick_session_sync(g->s, prompt, n, &why)) {
         r->n_cached = g->s->n_cached;
         r->total_ms = r->prefill_ms = clock_ms() - start;
-        if (session_interrupted(g->s) && !strcmp(why.msg, SESSION_INTERRUPTED)) {
+        if (session_interrupted(g->s) &&
+            !strcmp(why.msg, SESSION_INTERRUPTED)) {
             r->finish = QWICK_FINISH_INTERRUPTED;
             return take_text(g, e);
         }

@@ -18,8 +18,7 @@ struct sweep {
     unsigned long long sink; /* keeps the reads from being dropped */
 };
 
-static void sweep_body(void *ctx, struct par_team *team, int tid,
-                       int n_threads)
+static void sweep_body(void *ctx, struct par_team *team, int tid, int n_threads)
 {
     struct sweep *s = ctx;
     unsigned long long sum = 0;
@@ -92,8 +91,7 @@ static double sweep_weights(const struct qwick_engine *eng, double ms)
     return rate;
 }
 
-static void touch_body(void *ctx, struct par_team *team, int tid,
-                       int n_threads)
+static void touch_body(void *ctx, struct par_team *team, int tid, int n_threads)
 {
     unsigned char *p = ctx;
     size_t begin, end;
@@ -157,8 +155,7 @@ double qwick_bench_peak(struct qwick_engine *eng, double ms)
     return p.flops;
 }
 
-double qwick_forward_flops(const struct qwick_engine *eng, size_t pos,
-                           size_t n)
+double qwick_forward_flops(const struct qwick_engine *eng, size_t pos, size_t n)
 {
     return n ? model_flops(&eng->model, pos, n) : 0;
 }

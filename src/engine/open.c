@@ -19,8 +19,8 @@ struct qwick_engine_options qwick_engine_defaults(void)
 }
 
 /* A line more for people; when memory is short it is dropped. */
-__attribute__((format(printf, 2, 3))) static void
-add_note(struct notes *notes, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void add_note(struct notes *notes,
+                                                           const char *fmt, ...)
 {
     char *line;
     va_list ap;
@@ -113,8 +113,8 @@ static int choose_mode(struct qwick_engine *eng,
     int want = o->threads ? o->threads : cpu_default_threads();
     m->n_threads = par_probe(want);
     if (m->n_threads < want)
-        add_note(&eng->warnings, "%d of %d threads could be made",
-                 m->n_threads, want);
+        add_note(&eng->warnings, "%d of %d threads could be made", m->n_threads,
+                 want);
     bool f32 = o->exact || o->kv == QWICK_KV_F32;
     eng->kv_dtype = f32 ? DT_F32 : DT_F16;
     eng->info.threads = m->n_threads;
@@ -324,8 +324,7 @@ static int open_config(struct qwick_engine *eng, bool optional,
 }
 
 int qwick_engine_open(struct qwick_engine **out,
-                      const struct qwick_engine_options *o,
-                      struct qwick_err *e)
+                      const struct qwick_engine_options *o, struct qwick_err *e)
 {
     *out = NULL;
     double start = clock_ms();

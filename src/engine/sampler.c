@@ -19,11 +19,11 @@ struct sampler {
     const unsigned char *blocked;
     size_t vocab_size;
     uint64_t n_drawn;
-    float *work;        /* [vocab_size] processed logits */
-    float *prob;        /* [vocab_size] exp((x - max) / temperature) */
-    int32_t *kept;      /* [vocab_size] candidates, by id */
-    uint32_t *seen;     /* [vocab_size] times in the answer; PROMPT bit */
-    int32_t *distinct;  /* ids with seen != 0 */
+    float *work;       /* [vocab_size] processed logits */
+    float *prob;       /* [vocab_size] exp((x - max) / temperature) */
+    int32_t *kept;     /* [vocab_size] candidates, by id */
+    uint32_t *seen;    /* [vocab_size] times in the answer; PROMPT bit */
+    int32_t *distinct; /* ids with seen != 0 */
     size_t n_distinct;
     double mass[BINS];
     uint32_t count[BINS];
@@ -258,8 +258,8 @@ struct cut {
 };
 
 /* Walk values downwards until their mass reaches p of the total: the token that
- * crosses p is the last one kept (TopPLogitsWarper in transformers). Sums run in
- * an order that only the values give. */
+ * crosses p is the last one kept (TopPLogitsWarper in transformers). Sums run
+ * in an order that only the values give. */
 static struct cut top_p_cut(struct sampler *s, float threshold, double p)
 {
     memset(s->mass, 0, sizeof s->mass);

@@ -116,8 +116,8 @@ static size_t common_prefix(const struct qwick_session *s,
     return i;
 }
 
-int qwick_session_sync(struct qwick_session *s, const int32_t *tokens,
-                       size_t n, struct qwick_err *e)
+int qwick_session_sync(struct qwick_session *s, const int32_t *tokens, size_t n,
+                       struct qwick_err *e)
 {
     if (check_tokens(s, tokens, n, e) || predict_memory(s, n, e))
         return -1;
@@ -148,8 +148,8 @@ int qwick_session_decode(struct qwick_session *s, int32_t token,
                          struct qwick_err *e)
 {
     if (s->kv.n >= s->limit)
-        return err_set(e, QWICK_ERR_CONTEXT,
-                       "context: is full with %zu tokens", s->limit);
+        return err_set(e, QWICK_ERR_CONTEXT, "context: is full with %zu tokens",
+                       s->limit);
     if (check_tokens(s, &token, 1, e) || reserve(s, s->kv.n + 1, 1, e))
         return -1;
     s->tokens[s->kv.n] = token;
@@ -201,8 +201,8 @@ int qwick_session_all_logits(struct qwick_session *s, const int32_t *tokens,
         }
         for (size_t i = 0; i < m; i++) {
             if (row(ctx, at + i, logits + i * vocab_size)) {
-                err_set(e, QWICK_ERR_RUNTIME,
-                        "logits: stopped at position %zu", at + i);
+                err_set(e, QWICK_ERR_RUNTIME, "logits: stopped at position %zu",
+                        at + i);
                 goto done;
             }
         }

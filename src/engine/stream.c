@@ -27,9 +27,9 @@ static bool find_stop(const struct stream *s, size_t *at)
     size_t first_end = 0;
     for (size_t i = 0; i < s->n_stop; i++) {
         size_t n = strlen(s->stop[i]);
-        const char *p =
-            s->held.len ? memmem(s->held.data, s->held.len, s->stop[i], n)
-                        : NULL;
+        const char *p = s->held.len
+                            ? memmem(s->held.data, s->held.len, s->stop[i], n)
+                            : NULL;
         if (!p)
             continue;
         size_t begin = (size_t)(p - s->held.data), end = begin + n;

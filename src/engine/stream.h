@@ -13,11 +13,11 @@ struct stream {
     const char *const *stop; /* borrowed */
     size_t n_stop;
     enum qwick_channel channel;
-    bool trim;          /* new lines are dropped: a think block just began or
-                           ended */
-    bool thought;       /* there was a think block with something in it */
-    struct buf held;    /* raw bytes not yet released */
-    size_t newlines;    /* of the thinking, released when more follows */
+    bool trim;       /* new lines are dropped: a think block just began or
+                        ended */
+    bool thought;    /* there was a think block with something in it */
+    struct buf held; /* raw bytes not yet released */
+    size_t newlines; /* of the thinking, released when more follows */
     struct buf text, thinking; /* all that was released: valid UTF-8 */
 };
 

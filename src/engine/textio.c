@@ -88,8 +88,8 @@ static int render(const struct qwick_engine *eng, const char *json,
 {
     memset(out, 0, sizeof *out);
     if (eng->template == CHAT_NONE)
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: has no chat template", checkpoint_dir(eng->ck));
+        return err_set(e, QWICK_ERR_MODEL, "%s: has no chat template",
+                       checkpoint_dir(eng->ck));
     struct json_doc *doc;
     if (json_parse(&doc, "chat", json, n_bytes, QWICK_ERR_USAGE, e))
         return -1;
@@ -154,9 +154,9 @@ static void prefill_think(const char *p, size_t n, bool *in_think)
 
 int qwick_chat_encode(const struct qwick_engine *eng, const char *json,
                       size_t n_bytes, const struct qwick_chat_options *o,
-                      bool allow_special, const char *prefill,
-                      size_t n_prefill, int32_t **ids, size_t *n_ids,
-                      bool *in_think, struct qwick_err *e)
+                      bool allow_special, const char *prefill, size_t n_prefill,
+                      int32_t **ids, size_t *n_ids, bool *in_think,
+                      struct qwick_err *e)
 {
     struct chat_prompt p;
     *ids = NULL;
@@ -169,11 +169,10 @@ int qwick_chat_encode(const struct qwick_engine *eng, const char *json,
         err_oom(e, n_prefill);
         goto done;
     }
-    rc = allow_special
-             ? bpe_encode(eng->bpe, p.text.data, p.text.len, true, ids, n_ids,
-                          e)
-             : bpe_encode_spans(eng->bpe, p.text.data, p.text.len, p.pieces,
-                                p.n_pieces, ids, n_ids, e);
+    rc = allow_special ? bpe_encode(eng->bpe, p.text.data, p.text.len, true,
+                                    ids, n_ids, e)
+                       : bpe_encode_spans(eng->bpe, p.text.data, p.text.len,
+                                          p.pieces, p.n_pieces, ids, n_ids, e);
     *in_think = p.in_think;
     if (allow_special)
         prefill_think(prefill, n_prefill, in_think);

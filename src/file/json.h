@@ -72,8 +72,8 @@ void json_free(struct json_doc *doc);
 /* The member of an object, or NULL: no such key, or v is no object (or NULL).
  * json_get_n takes keys that may hold NUL. */
 const struct json_value *json_get(const struct json_value *v, const char *key);
-const struct json_value *json_get_n(const struct json_value *v,
-                                    const char *key, size_t n);
+const struct json_value *json_get_n(const struct json_value *v, const char *key,
+                                    size_t n);
 bool json_is(const struct json_value *v, enum json_type t); /* NULL: false */
 /* v is a string equal to s. */
 bool json_equals(const struct json_value *v, const char *s);

@@ -48,8 +48,7 @@ INLINE __m256 widen(__m128i h, enum dtype type)
 {
     if (type == DT_F16)
         return _mm256_cvtph_ps(h);
-    return _mm256_castsi256_ps(
-        _mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
 }
 
 /* Eight elements of the type from any address. */
@@ -152,8 +151,8 @@ INLINE float dot_row(const char *w, const float *x, size_t n, enum dtype type)
             k = n;
         }
     }
-    return sum_lanes(_mm256_add_ps(_mm256_add_ps(a[0], a[1]),
-                                   _mm256_add_ps(a[2], a[3])));
+    return sum_lanes(
+        _mm256_add_ps(_mm256_add_ps(a[0], a[1]), _mm256_add_ps(a[2], a[3])));
 }
 
 /* R rows of w (4 or 1) by T tokens (1 to 3), sums of n_acc accumulators (4, or
@@ -225,9 +224,8 @@ INLINE void tile(float *y, size_t ldy, const char *w, size_t w_bytes,
         for (int r = 0; r < R; r++) {
             v[r] = sum[0][r][t];
             if (n_acc == 4)
-                v[r] = _mm256_add_ps(
-                    _mm256_add_ps(v[r], sum[1][r][t]),
-                    _mm256_add_ps(sum[2][r][t], sum[3][r][t]));
+                v[r] = _mm256_add_ps(_mm256_add_ps(v[r], sum[1][r][t]),
+                                     _mm256_add_ps(sum[2][r][t], sum[3][r][t]));
         }
         store_sums(y + (size_t)t * ldy, v, R);
     }
@@ -325,8 +323,8 @@ INLINE __m128i narrow(__m256 v, enum dtype type)
         return _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
     u = _mm256_castps_si256(v);
     odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
-    rounded = _mm256_add_epi32(_mm256_add_epi32(u, odd),
-                               _mm256_set1_epi32(0x7fff));
+    rounded =
+        _mm256_add_epi32(_mm256_add_epi32(u, odd), _mm256_set1_epi32(0x7fff));
     nan = _mm256_or_si256(u, _mm256_set1_epi32(0x00400000));
     u = _mm256_blendv_epi8(
         rounded, nan, _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)));
@@ -375,9 +373,9 @@ static void k_rmsnorm_avx2(float *out, const float *x, const float *w,
             a[1] = _mm256_fmadd_pd(hi, hi, a[1]);
         }
         scale = _mm256_set1_ps(
-            (float)(1 / sqrt(sum_lanes4_pd(_mm256_add_pd(a[0], a[1])) /
-                                 (double)d +
-                             (double)eps)));
+            (float)(1 /
+                    sqrt(sum_lanes4_pd(_mm256_add_pd(a[0], a[1])) / (double)d +
+                         (double)eps)));
         for (i = 0; d - i >= 8; i += 8)
             _mm256_storeu_ps(
                 out + i,
@@ -504,8 +502,7 @@ static float k_max_avx2(const float *x, size_t n)
 /* exp((x - shift) * scale), 0 where x is -INFINITY */
 INLINE __m256 shifted_exp8(__m256 x, __m256 shift, __m256 scale)
 {
-    __m256 none =
-        _mm256_cmp_ps(x, _mm256_set1_ps(-INFINITY), _CMP_EQ_OQ);
+    __m256 none = _mm256_cmp_ps(x, _mm256_set1_ps(-INFINITY), _CMP_EQ_OQ);
 
     return _mm256_andnot_ps(
         none, exp8(_mm256_mul_ps(_mm256_sub_ps(x, shift), scale)));
@@ -521,8 +518,8 @@ static double k_exp_sum_avx2(float *out, const float *x, size_t n, float shift,
     for (; i < n; i += 8) {
         bool full = n - i >= 8;
         __m256i part = first_lanes(full ? 0 : n - i);
-        __m256 e = full ? _mm256_loadu_ps(x + i)
-                        : _mm256_maskload_ps(x + i, part);
+        __m256 e =
+            full ? _mm256_loadu_ps(x + i) : _mm256_maskload_ps(x + i, part);
 
         e = shifted_exp8(e, sh, sc);
         if (!full)
@@ -587,8 +584,8 @@ INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
         for (int u = 0; u < NV; u++) {
             const float *from = acc + (size_t)i * d + e + 8 * (size_t)u;
 
-            a[i][u] = n_part ? load_f32_part(from, n_part)
-                             : _mm256_loadu_ps(from);
+            a[i][u] =
+                n_part ? load_f32_part(from, n_part) : _mm256_loadu_ps(from);
         }
     }
     for (size_t j = (size_t)lo; j < (size_t)hi; j++) {
@@ -627,9 +624,8 @@ INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
 }
 
 /* The same for whole heads. */
-INLINE void attn_value_rows(float *acc, size_t d, const float *p,
-                            const char *v, int lo, int hi, int R,
-                            enum dtype type)
+INLINE void attn_value_rows(float *acc, size_t d, const float *p, const char *v,
+                            int lo, int hi, int R, enum dtype type)
 {
     size_t e = 0;
 

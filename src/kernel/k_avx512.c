@@ -40,8 +40,7 @@ INLINE __m512 widen(__m256i h, enum dtype type)
 {
     if (type == DT_F16)
         return _mm512_cvtph_ps(h);
-    return _mm512_castsi512_ps(
-        _mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }
 
 /* 16 elements of the type from any address. */
@@ -70,14 +69,14 @@ INLINE __m256 fold16(__m512 v)
 
 INLINE float max_lanes(__m512 v)
 {
-    return max_lanes8(_mm256_max_ps(_mm512_castps512_ps256(v),
-                                    _mm512_extractf32x8_ps(v, 1)));
+    return max_lanes8(
+        _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)));
 }
 
 INLINE double sum_lanes_pd(__m512d v)
 {
-    return sum_lanes4_pd(_mm256_add_pd(_mm512_castpd512_pd256(v),
-                                       _mm512_extractf64x4_pd(v, 1)));
+    return sum_lanes4_pd(
+        _mm256_add_pd(_mm512_castpd512_pd256(v), _mm512_extractf64x4_pd(v, 1)));
 }
 
 INLINE __m512d widen_lo(__m512 v)
@@ -287,8 +286,8 @@ INLINE void gemm_micro(float *c, size_t ldc, const float *a, size_t lda,
             float *to = c + (size_t)i * ldc + 16 * h;
 
             if (!first)
-                s[i][h] = _mm512_add_ps(s[i][h],
-                                        _mm512_maskz_loadu_ps(m[h], to));
+                s[i][h] =
+                    _mm512_add_ps(s[i][h], _mm512_maskz_loadu_ps(m[h], to));
             _mm512_mask_storeu_ps(to, m[h], s[i][h]);
         }
     }
@@ -317,11 +316,11 @@ INLINE __m256i narrow(__m512 v, enum dtype type)
         return _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
     u = _mm512_castps_si512(v);
     odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
-    rounded = _mm512_add_epi32(_mm512_add_epi32(u, odd),
-                               _mm512_set1_epi32(0x7fff));
-    rounded = _mm512_mask_or_epi32(rounded,
-                                   _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), u,
-                                   _mm512_set1_epi32(0x00400000));
+    rounded =
+        _mm512_add_epi32(_mm512_add_epi32(u, odd), _mm512_set1_epi32(0x7fff));
+    rounded =
+        _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), u,
+                             _mm512_set1_epi32(0x00400000));
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
 }
 
@@ -330,9 +329,8 @@ INLINE void from_f32(char *out, const float *in, size_t n, enum dtype type)
     for (size_t i = 0; i < n; i += 16) {
         __mmask16 m = first_lanes(n - i);
 
-        _mm256_mask_storeu_epi16(out + 2 * i, m,
-                                 narrow(_mm512_maskz_loadu_ps(m, in + i),
-                                        type));
+        _mm256_mask_storeu_epi16(
+            out + 2 * i, m, narrow(_mm512_maskz_loadu_ps(m, in + i), type));
     }
 }
 
@@ -356,16 +354,15 @@ static void k_rmsnorm_avx512(float *out, const float *x, const float *w,
             a0 = _mm512_fmadd_pd(lo, lo, a0);
             a1 = _mm512_fmadd_pd(hi, hi, a1);
         }
-        scale = _mm512_set1_ps((
-            float)(1 / sqrt(sum_lanes_pd(_mm512_add_pd(a0, a1)) / (double)d +
-                            (double)eps)));
+        scale = _mm512_set1_ps(
+            (float)(1 / sqrt(sum_lanes_pd(_mm512_add_pd(a0, a1)) / (double)d +
+                             (double)eps)));
         for (size_t i = 0; i < d; i += 16) {
             __mmask16 m = first_lanes(d - i);
             __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + i), scale);
 
             _mm512_mask_storeu_ps(
-                out + i, m,
-                _mm512_mul_ps(_mm512_maskz_loadu_ps(m, w + i), v));
+                out + i, m, _mm512_mul_ps(_mm512_maskz_loadu_ps(m, w + i), v));
         }
     }
 }
@@ -383,10 +380,10 @@ static void k_rope_avx512(float *x, size_t n_rows, size_t d, const float *cos,
             __m512 c = _mm512_maskz_loadu_ps(m, cos + i);
             __m512 s = _mm512_maskz_loadu_ps(m, sin + i);
 
-            _mm512_mask_storeu_ps(
-                x + i, m, _mm512_fnmadd_ps(b, s, _mm512_mul_ps(a, c)));
-            _mm512_mask_storeu_ps(
-                x + i + h, m, _mm512_fmadd_ps(a, s, _mm512_mul_ps(b, c)));
+            _mm512_mask_storeu_ps(x + i, m,
+                                  _mm512_fnmadd_ps(b, s, _mm512_mul_ps(a, c)));
+            _mm512_mask_storeu_ps(x + i + h, m,
+                                  _mm512_fmadd_ps(a, s, _mm512_mul_ps(b, c)));
         }
 }
 
@@ -420,9 +417,9 @@ static void k_scale_avx512(float *x, float a, size_t n)
     for (size_t i = 0; i < n; i += 16) {
         __mmask16 m = first_lanes(n - i);
 
-        _mm512_mask_storeu_ps(x + i, m,
-                              _mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + i),
-                                            _mm512_set1_ps(a)));
+        _mm512_mask_storeu_ps(
+            x + i, m,
+            _mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + i), _mm512_set1_ps(a)));
     }
 }
 
@@ -477,8 +474,7 @@ static double k_exp_sum_avx512(float *out, const float *x, size_t n,
 INLINE float attn_mask(__m512 *s, const float *scores, int lo, int hi)
 {
     const __m512 none = _mm512_set1_ps(-INFINITY);
-    const uint64_t in =
-        ~(uint64_t)0 >> (KV_BLOCK - hi) & ~(uint64_t)0 << lo;
+    const uint64_t in = ~(uint64_t)0 >> (KV_BLOCK - hi) & ~(uint64_t)0 << lo;
     __m512 m = none;
 
     UNROLL
@@ -498,8 +494,8 @@ INLINE float attn_exp(float *scores, __m512 *s, float shift)
         s[c] = exp16(_mm512_sub_ps(s[c], _mm512_set1_ps(shift)));
         _mm512_store_ps(scores + 16 * c, s[c]);
     }
-    return sum_lanes(fold16(_mm512_add_ps(_mm512_add_ps(s[0], s[1]),
-                                          _mm512_add_ps(s[2], s[3]))));
+    return sum_lanes(fold16(
+        _mm512_add_ps(_mm512_add_ps(s[0], s[1]), _mm512_add_ps(s[2], s[3]))));
 }
 
 /* acc += sum over j in [lo, hi), ascending, of p_j v_j, for R rows; elements
@@ -515,9 +511,9 @@ INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
     for (int i = 0; i < R; i++) {
         UNROLL
         for (int u = 0; u < NV; u++)
-            a[i][u] = _mm512_maskz_loadu_ps(
-                u == NV - 1 ? m : 0xffff,
-                acc + (size_t)i * d + e + 16 * (size_t)u);
+            a[i][u] =
+                _mm512_maskz_loadu_ps(u == NV - 1 ? m : 0xffff,
+                                      acc + (size_t)i * d + e + 16 * (size_t)u);
     }
     for (size_t j = (size_t)lo; j < (size_t)hi; j++) {
         const char *vj = v + (j * d + e) * bytes;
@@ -549,9 +545,8 @@ INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
 }
 
 /* The same for whole heads. */
-INLINE void attn_value_rows(float *acc, size_t d, const float *p,
-                            const char *v, int lo, int hi, int R,
-                            enum dtype type)
+INLINE void attn_value_rows(float *acc, size_t d, const float *p, const char *v,
+                            int lo, int hi, int R, enum dtype type)
 {
     size_t e = 0;
 
@@ -583,8 +578,8 @@ static unsigned long long k_read_sum_avx512(const void *p, size_t n)
         }
     }
     for (; i < n; i += 64) {
-        __mmask64 m = n - i >= 64 ? ~(__mmask64)0
-                                  : ~(__mmask64)0 >> (64 - (n - i));
+        __mmask64 m =
+            n - i >= 64 ? ~(__mmask64)0 : ~(__mmask64)0 >> (64 - (n - i));
 
         s[0] = _mm512_add_epi64(s[0], _mm512_maskz_loadu_epi8(m, c + i));
     }

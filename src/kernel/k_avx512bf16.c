@@ -150,10 +150,10 @@ INLINE void tile_run(const struct tile *s, int V, int T)
     for (int t = 0; t < T; t++) {
         UNROLL
         for (int v = 0; v < V; v++)
-            a[t][v] = s->resume
-                          ? _mm512_maskz_loadu_ps(m[v], y + (size_t)t * ldy +
-                                                            16 * v)
-                          : _mm512_setzero_ps();
+            a[t][v] =
+                s->resume
+                    ? _mm512_maskz_loadu_ps(m[v], y + (size_t)t * ldy + 16 * v)
+                    : _mm512_setzero_ps();
     }
     for (; pairs - p >= LINE / 4; p += LINE / 4) {
         /* a line of each token, and a token of y, for the next tile */
@@ -191,10 +191,10 @@ INLINE void tile_run(const struct tile *s, int V, int T)
     }
 }
 
-#define TILE(V, T)                                       \
-    static void tile_##V##_##T(const struct tile *s)     \
-    {                                                    \
-        tile_run(s, V, T);                               \
+#define TILE(V, T)                                   \
+    static void tile_##V##_##T(const struct tile *s) \
+    {                                                \
+        tile_run(s, V, T);                           \
     }
 #define TILES(V) \
     TILE(V, 1)   \
@@ -203,10 +203,10 @@ INLINE void tile_run(const struct tile *s, int V, int T)
     TILE(V, 4)   \
     TILE(V, 5)   \
     TILE(V, 6)
-#define TILE_ROW(V)                                                 \
-    {                                                               \
-        tile_##V##_1, tile_##V##_2, tile_##V##_3, tile_##V##_4,     \
-            tile_##V##_5, tile_##V##_6                              \
+#define TILE_ROW(V)                                                           \
+    {                                                                         \
+        tile_##V##_1, tile_##V##_2, tile_##V##_3, tile_##V##_4, tile_##V##_5, \
+            tile_##V##_6                                                      \
     }
 
 TILES(1)
@@ -254,19 +254,19 @@ static void k_gemm_bf16_avx512bf16(float *y, size_t ldy, const void *w,
         for (size_t r = 0; r < n_rows; r += PANEL_ROWS)
             for (size_t k = 0; k < n_cols; k += COLS) {
                 const char *at = (const char *)w + r * w_bytes + k * 2;
-                size_t next = n_cols - k > COLS ? COLS * 2
-                                                : PANEL_ROWS * w_bytes - k * 2;
-                struct tile s = {
-                    .panel = panel,
-                    .nr = n_rows - r < PANEL_ROWS ? n_rows - r : PANEL_ROWS,
-                    .nk = n_cols - k < COLS ? n_cols - k : COLS,
-                    .x = (const char *)x + (t * ldx + k) * 2,
-                    .x_bytes = ldx * 2,
-                    .y = y + t * ldy + r,
-                    .ldy = ldy,
-                    .resume = add || k > 0,
-                    .w_next = at + next,
-                    .w_bytes = w_bytes};
+                size_t next =
+                    n_cols - k > COLS ? COLS * 2 : PANEL_ROWS * w_bytes - k * 2;
+                struct tile s = {.panel = panel,
+                                 .nr = n_rows - r < PANEL_ROWS ? n_rows - r
+                                                               : PANEL_ROWS,
+                                 .nk = n_cols - k < COLS ? n_cols - k : COLS,
+                                 .x = (const char *)x + (t * ldx + k) * 2,
+                                 .x_bytes = ldx * 2,
+                                 .y = y + t * ldy + r,
+                                 .ldy = ldy,
+                                 .resume = add || k > 0,
+                                 .w_next = at + next,
+                                 .w_bytes = w_bytes};
 
                 pack_panel(panel, at, w_bytes, s.nr, s.nk);
                 panel_run(s, n_tokens - t < SWEEP ? n_tokens - t : SWEEP);
@@ -282,17 +282,14 @@ static double k_peak_bf16_avx512bf16(size_t reps, float *sink)
     const __m512bh x = (__m512bh)_mm512_set1_epi32(0x3c00bc80);
     __m512 a[CHAINS];
 
-    _Pragma("GCC unroll 24")
-    for (int i = 0; i < CHAINS; i++)
-        a[i] = _mm512_set1_ps((float)i);
+    _Pragma("GCC unroll 24") for (int i = 0; i < CHAINS; i++) a[i] =
+        _mm512_set1_ps((float)i);
     for (size_t s = 0; s < reps * STEPS; s++) {
-        _Pragma("GCC unroll 24")
-        for (int i = 0; i < CHAINS; i++)
-            a[i] = _mm512_dpbf16_ps(a[i], w, x);
+        _Pragma("GCC unroll 24") for (int i = 0; i < CHAINS; i++) a[i] =
+            _mm512_dpbf16_ps(a[i], w, x);
     }
-    _Pragma("GCC unroll 24")
-    for (int i = 1; i < CHAINS; i++)
-        a[0] = _mm512_add_ps(a[0], a[i]);
+    _Pragma("GCC unroll 24") for (int i = 1; i < CHAINS; i++) a[0] =
+        _mm512_add_ps(a[0], a[i]);
     *sink = _mm512_reduce_add_ps(a[0]);
     return 64.0 * CHAINS * STEPS * (double)reps;
 }

@@ -302,52 +302,52 @@ static double k_exp_sum_ref(float *out, const float *x, size_t n, float shift,
 /* Where all scores so far are -INFINITY, 0 stands for the maximum: then their
  * weights are exp(-INFINITY) = 0 and not exp(NaN). A NaN among the scores
  * reaches l and acc. */
-#define ATTN_BLOCK_REF(type, bytes)                                           \
-    static void k_attn_block_##type##_ref(const struct attn_rows *rows,       \
-                                          const void *k, const void *v,       \
-                                          size_t head_dim, float *scratch)    \
-    {                                                                         \
-        const unsigned char *kp = k, *vp = v;                                 \
-        float *score = scratch;                                               \
-                                                                              \
-        for (size_t i = 0; i < rows->n; i++) {                                \
-            const float *q = rows->q + i * rows->ldq;                         \
-            float *acc = rows->acc + i * head_dim;                            \
-            float m = rows->m[i], shift, keep;                                \
-            double sum = 0;                                                   \
-            int lo = rows->lo[i], hi = rows->hi[i];                           \
-                                                                              \
-            if (lo >= hi)                                                     \
-                continue;                                                     \
-            for (int j = lo; j < hi; j++) {                                   \
-                double dot = 0;                                               \
-                                                                              \
-                for (size_t d = 0; d < head_dim; d++)                         \
-                    dot += (double)q[d] *                                     \
-                           (double)load_##type(                               \
-                               kp + ((size_t)j * head_dim + d) * (bytes));    \
-                score[j] = (float)dot;                                        \
-                if (score[j] > m)                                             \
-                    m = score[j];                                             \
-            }                                                                 \
-            shift = m == -INFINITY ? 0 : m;                                   \
-            keep = (float)exp((double)(rows->m[i] - shift));                  \
-            for (int j = lo; j < hi; j++) {                                   \
-                score[j] = (float)exp((double)(score[j] - shift));            \
-                sum += (double)score[j];                                      \
-            }                                                                 \
-            rows->m[i] = m;                                                   \
-            rows->l[i] = (float)((double)rows->l[i] * (double)keep + sum);    \
-            for (size_t d = 0; d < head_dim; d++) {                           \
-                double a = (double)acc[d] * (double)keep;                     \
-                                                                              \
-                for (int j = lo; j < hi; j++)                                 \
-                    a += (double)score[j] *                                   \
-                         (double)load_##type(                                 \
-                             vp + ((size_t)j * head_dim + d) * (bytes));      \
-                acc[d] = (float)a;                                            \
-            }                                                                 \
-        }                                                                     \
+#define ATTN_BLOCK_REF(type, bytes)                                            \
+    static void k_attn_block_##type##_ref(const struct attn_rows *rows,        \
+                                          const void *k, const void *v,        \
+                                          size_t head_dim, float *scratch)     \
+    {                                                                          \
+        const unsigned char *kp = k, *vp = v;                                  \
+        float *score = scratch;                                                \
+                                                                               \
+        for (size_t i = 0; i < rows->n; i++) {                                 \
+            const float *q = rows->q + i * rows->ldq;                          \
+            float *acc = rows->acc + i * head_dim;                             \
+            float m = rows->m[i], shift, keep;                                 \
+            double sum = 0;                                                    \
+            int lo = rows->lo[i], hi = rows->hi[i];                            \
+                                                                               \
+            if (lo >= hi)                                                      \
+                continue;                                                      \
+            for (int j = lo; j < hi; j++) {                                    \
+                double dot = 0;                                                \
+                                                                               \
+                for (size_t d = 0; d < head_dim; d++)                          \
+                    dot += (double)q[d] *                                      \
+                           (double)load_##type(                                \
+                               kp + ((size_t)j * head_dim + d) * (bytes));     \
+                score[j] = (float)dot;                                         \
+                if (score[j] > m)                                              \
+                    m = score[j];                                              \
+            }                                                                  \
+            shift = m == -INFINITY ? 0 : m;                                    \
+            keep = (float)exp((double)(rows->m[i] - shift));                   \
+            for (int j = lo; j < hi; j++) {                                    \
+                score[j] = (float)exp((double)(score[j] - shift));             \
+                sum += (double)score[j];                                       \
+            }                                                                  \
+            rows->m[i] = m;                                                    \
+            rows->l[i] = (float)((double)rows->l[i] * (double)keep + sum);     \
+            for (size_t d = 0; d < head_dim; d++) {                            \
+                double a = (double)acc[d] * (double)keep;                      \
+                                                                               \
+                for (int j = lo; j < hi; j++)                                  \
+                    a += (double)score[j] *                                    \
+                         (double)load_##type(vp + ((size_t)j * head_dim + d) * \
+                                                      (bytes));                \
+                acc[d] = (float)a;                                             \
+            }                                                                  \
+        }                                                                      \
     }
 
 ATTN_BLOCK_REF(f32, 4)

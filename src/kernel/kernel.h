@@ -25,7 +25,7 @@
 struct attn_rows {
     const float *q; /* row i at q + i * ldq: f32 [head_dim], scaled already */
     size_t ldq;
-    size_t n;       /* rows */
+    size_t n;           /* rows */
     const int *lo, *hi; /* [n], 0 <= lo, hi <= KV_BLOCK */
     float *m;   /* [n] running maximum of scores, -INFINITY at the start */
     float *l;   /* [n] running sum of exp(score - m), 0 at the start */
@@ -82,7 +82,8 @@ struct kernels {
                                    const void *v, size_t head_dim,
                                    float *scratch);
 
-    /* Largest value of x[0..n), n >= 1; NaN are skipped (all NaN: -INFINITY). */
+    /* Largest value of x[0..n), n >= 1; NaN are skipped (all NaN: -INFINITY).
+     */
     float (*max)(const float *x, size_t n);
 
     /* out[i] = exp((x[i] - shift) * scale) and their sum in double, in one

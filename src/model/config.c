@@ -34,10 +34,10 @@ static void describe(const struct json_value *v, char *out, size_t n)
         snprintf(out, n, "\"%.*s\"", (int)utf8_complete(v->str, len), v->str);
     else
         snprintf(out, n, "%s",
-                 v->type == JSON_NULL     ? "null"
-                 : v->type == JSON_BOOL   ? (v->boolean ? "true" : "false")
-                 : v->type == JSON_ARRAY  ? "an array"
-                                          : "an object");
+                 v->type == JSON_NULL    ? "null"
+                 : v->type == JSON_BOOL  ? (v->boolean ? "true" : "false")
+                 : v->type == JSON_ARRAY ? "an array"
+                                         : "an object");
 }
 
 static int bad(const struct section *s, const char *key, const char *want,
@@ -217,8 +217,8 @@ static int read_theta(struct config *c, const struct section *const *places,
         if (from && theta != c->rope_theta)
             return err_set(e, QWICK_ERR_MODEL,
                            "%s: %srope_theta: is %g, but %srope_theta is %g",
-                           from->path, from->in, c->rope_theta,
-                           places[i]->in, theta);
+                           from->path, from->in, c->rope_theta, places[i]->in,
+                           theta);
         from = places[i];
         c->rope_theta = theta;
     }
@@ -313,8 +313,7 @@ static int read_windows(struct config *c, const struct section *s,
     }
     if (c->sliding_window) {
         int64_t first;
-        if (json_int(json_get(s->v, "max_window_layers"), 0, INT32_MAX,
-                     &first))
+        if (json_int(json_get(s->v, "max_window_layers"), 0, INT32_MAX, &first))
             return bad(s, "max_window_layers", "an integer from 0", e);
         for (size_t i = 0; i < c->n_layers; i++)
             c->layer_slides[i] = i >= (size_t)first;
@@ -492,8 +491,7 @@ void config_rope_frequencies(const struct config *c, float *inv_freq)
     if (low == high)
         high += 0.001;
     for (size_t i = 0; i < half; i++) {
-        float ramp =
-            (float)fmin(fmax(((double)i - low) / (high - low), 0), 1);
+        float ramp = (float)fmin(fmax(((double)i - low) / (high - low), 0), 1);
         float slow = inv_freq[i] / (float)c->rope_factor;
         inv_freq[i] = slow * ramp + inv_freq[i] * (1.0f - ramp);
     }

@@ -28,15 +28,15 @@ struct model {
     struct matrix embed, head; /* [vocab_size, d_model] */
     float *norm;               /* model.norm [d_model] */
     struct layer *layers;
-    float *inv_freq;           /* [head_dim / 2] */
+    float *inv_freq; /* [head_dim / 2] */
     const struct kernels *k;
     int n_threads;
-    bool exact;                /* one order of sums: no BLAS */
-    size_t chunk;              /* tokens a pass */
-    bool all_bf16;             /* these three: see model_products; model_open */
-    size_t gemm_min_tokens;    /* sets them, tests lower them */
+    bool exact;             /* one order of sums: no BLAS */
+    size_t chunk;           /* tokens a pass */
+    bool all_bf16;          /* these three: see model_products; model_open */
+    size_t gemm_min_tokens; /* sets them, tests lower them */
     double blas_min_flops;
-    void *preloaded;           /* copy of the matrices, or NULL */
+    void *preloaded; /* copy of the matrices, or NULL */
     size_t preloaded_bytes;
 };
 
@@ -66,10 +66,9 @@ enum logits_want {
  * vocab_size, kv and s be reserved for them (kv_reserve, scratch_reserve).
  * Allocates nothing. Returns 0; or -1 when *interrupt (NULL: never) became
  * nonzero, looked at once a layer: kv->n is then as before. */
-int model_forward(const struct model *m, struct scratch *s,
-                  struct kv_cache *kv, const int32_t *tokens, size_t n,
-                  enum logits_want want, float *logits,
-                  const volatile int *interrupt);
+int model_forward(const struct model *m, struct scratch *s, struct kv_cache *kv,
+                  const int32_t *tokens, size_t n, enum logits_want want,
+                  float *logits, const volatile int *interrupt);
 
 /* Copy the matrices to anonymous memory that may have huge pages, on all
  * threads, and use them there. */

@@ -11,10 +11,10 @@
 /* Tokens from which on large products are faster than the skinny kernels, which
  * widen weights in registers: measured crossovers. Passes of fewer operations
  * end before OpenBLAS is loaded. */
-#define BF16_MIN_TOKENS 12
+#define BF16_MIN_TOKENS  12
 #define SGEMM_MIN_TOKENS 192
-#define BLAS_MIN_TOKENS 32
-#define BLAS_MIN_FLOPS 8e9
+#define BLAS_MIN_TOKENS  32
+#define BLAS_MIN_FLOPS   8e9
 
 static int open_attention(struct model *m, struct layer *l, size_t i,
                           struct qwick_err *e)
@@ -69,10 +69,10 @@ static bool all_bf16(const struct model *m)
     bool all = m->head.dtype == DT_BF16;
     for (size_t i = 0; i < m->config.n_layers; i++) {
         const struct layer *l = &m->layers[i];
-        all = all && l->q_proj.dtype == DT_BF16 &&
-              l->k_proj.dtype == DT_BF16 && l->v_proj.dtype == DT_BF16 &&
-              l->o_proj.dtype == DT_BF16 && l->gate_proj.dtype == DT_BF16 &&
-              l->up_proj.dtype == DT_BF16 && l->down_proj.dtype == DT_BF16;
+        all = all && l->q_proj.dtype == DT_BF16 && l->k_proj.dtype == DT_BF16 &&
+              l->v_proj.dtype == DT_BF16 && l->o_proj.dtype == DT_BF16 &&
+              l->gate_proj.dtype == DT_BF16 && l->up_proj.dtype == DT_BF16 &&
+              l->down_proj.dtype == DT_BF16;
     }
     return all;
 }
@@ -97,9 +97,9 @@ static void choose_thresholds(struct model *m)
 {
     m->all_bf16 = all_bf16(m);
     m->blas_min_flops = BLAS_MIN_FLOPS;
-    m->gemm_min_tokens =
-        m->k->level == ISA_AVX512BF16 && m->all_bf16 ? BF16_MIN_TOKENS
-        : m->k->level >= ISA_AVX512                  ? SGEMM_MIN_TOKENS
+    m->gemm_min_tokens = m->k->level == ISA_AVX512BF16 && m->all_bf16
+                             ? BF16_MIN_TOKENS
+                         : m->k->level >= ISA_AVX512 ? SGEMM_MIN_TOKENS
                                                      : BLAS_MIN_TOKENS;
 }
 
@@ -135,8 +135,8 @@ void model_close(struct model *m)
 {
     for (size_t i = 0; m->layers && i < m->config.n_layers; i++) {
         struct layer *l = &m->layers[i];
-        float *const vectors[] = {l->q_bias,     l->k_bias,    l->v_bias,
-                                  l->o_bias,     l->q_norm,    l->k_norm,
+        float *const vectors[] = {l->q_bias,     l->k_bias,   l->v_bias,
+                                  l->o_bias,     l->q_norm,   l->k_norm,
                                   l->input_norm, l->post_norm};
         for (size_t j = 0; j < sizeof vectors / sizeof *vectors; j++)
             free(vectors[j]);
@@ -160,8 +160,8 @@ static void each_matrix(struct model *m,
         visit(ctx, &m->head);
     for (size_t i = 0; i < m->config.n_layers; i++) {
         struct layer *l = &m->layers[i];
-        struct matrix *const all[] = {&l->q_proj, &l->k_proj,    &l->v_proj,
-                                      &l->o_proj, &l->gate_proj, &l->up_proj,
+        struct matrix *const all[] = {&l->q_proj,   &l->k_proj,    &l->v_proj,
+                                      &l->o_proj,   &l->gate_proj, &l->up_proj,
                                       &l->down_proj};
         for (size_t j = 0; j < sizeof all / sizeof *all; j++)
             visit(ctx, all[j]);

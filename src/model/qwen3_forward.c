@@ -4,8 +4,8 @@
  *   y = h + down_proj(silu(gate_proj(norm(h))) * up_proj(norm(h)))
  *
  * A pass is one parallel region in which every thread walks all layers and the
- * team meets at barriers. Work is split so that no value's order of sums depends
- * on the number of threads.
+ * team meets at barriers. Work is split so that no value's order of sums
+ * depends on the number of threads.
  *
  * Products come in two forms. In f32, activations stay as they are and weights
  * are widened, in registers (skinny kernels) or by panels (sgemm). In bf16, for
@@ -87,8 +87,7 @@ static void multiply_f32(const struct worker *w, const struct product *p,
     }
     for (size_t r = begin; r < end; r += step) {
         size_t rows = end - r < step ? end - r : step;
-        w->k->to_f32[a->dtype](w->own->panel, matrix_row(a, r),
-                               rows * a->cols);
+        w->k->to_f32[a->dtype](w->own->panel, matrix_row(a, r), rows * a->cols);
         w->p->sgemm(p->out + r, ldo, x, a->cols, w->own->panel, a->cols, n,
                     rows, a->cols);
     }
@@ -102,8 +101,8 @@ static void multiply(const struct worker *w, const struct product *p,
         return;
     if (x.bf16)
         w->k->gemm_bf16(p->out + begin, a->rows, matrix_row(a, begin), a->cols,
-                        x.bf16, gemm_bf16_ldx(a->cols), end - begin, a->cols,
-                        n, p->add);
+                        x.bf16, gemm_bf16_ldx(a->cols), end - begin, a->cols, n,
+                        p->add);
     else
         multiply_f32(w, p, x.f32, n, begin, end);
     if (p->bias)
@@ -193,15 +192,15 @@ static void store_key(const struct worker *w, size_t layer, size_t t, size_t h)
     w->k->rope(key, 1, d, p->s->cos + t * (d / 2), p->s->sin + t * (d / 2));
     w->k->from_f32[p->kv->dtype](
         kv_keys(p->kv, pos / KV_BLOCK, layer, h) + slot * elem, key, d);
-    w->k->from_f32[p->kv->dtype](
-        kv_values(p->kv, pos / KV_BLOCK, layer, h) + slot * elem, p->s->v + at,
-        d);
+    w->k->from_f32[p->kv->dtype](kv_values(p->kv, pos / KV_BLOCK, layer, h) +
+                                     slot * elem,
+                                 p->s->v + at, d);
 }
 
 /* Queries of one token and KV head, normalised, rotated and scaled, in the
  * order that attention reads: [kv head][token][head of the group]. */
 static void prepare_queries(const struct worker *w, size_t layer, size_t t,
-                              size_t h)
+                            size_t h)
 {
     const struct pass *p = w->p;
     const struct config *c = &p->m->config;
@@ -398,8 +397,7 @@ static void pass_body(void *ctx, struct par_team *team, int tid, int n_threads)
 {
     const struct pass *p = ctx;
     const struct model *m = p->m;
-    struct worker w = {p,   m->k, team, &p->s->threads[tid], tid,
-                       n_threads};
+    struct worker w = {p, m->k, team, &p->s->threads[tid], tid, n_threads};
     size_t d = m->config.d_model;
     size_t q_dim = m->config.n_heads * m->config.head_dim;
     size_t first = 0; /* tokens before it have nothing left to do */
@@ -431,10 +429,9 @@ static void pass_body(void *ctx, struct par_team *team, int tid, int n_threads)
         write_logits(&w, first);
 }
 
-int model_forward(const struct model *m, struct scratch *s,
-                  struct kv_cache *kv, const int32_t *tokens, size_t n,
-                  enum logits_want want, float *logits,
-                  const volatile int *interrupt)
+int model_forward(const struct model *m, struct scratch *s, struct kv_cache *kv,
+                  const int32_t *tokens, size_t n, enum logits_want want,
+                  float *logits, const volatile int *interrupt)
 {
     bool stop = false;
     enum products products = model_products(m, n);
@@ -454,9 +451,8 @@ int model_forward(const struct model *m, struct scratch *s,
     size_t d = m->config.d_model, half = m->config.head_dim / 2;
     float scale = (float)m->config.rope_attention;
     for (size_t t = 0; t < n; t++) {
-        m->k->to_f32[m->embed.dtype](s->x + t * d,
-                                     matrix_row(&m->embed, (size_t)tokens[t]),
-                                     d);
+        m->k->to_f32[m->embed.dtype](
+            s->x + t * d, matrix_row(&m->embed, (size_t)tokens[t]), d);
         /* angles in float32, as transformers has them */
         for (size_t i = 0; i < half; i++) {
             float angle = (float)(p.pos + t) * m->inv_freq[i];

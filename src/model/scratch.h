@@ -20,30 +20,30 @@
 
 /* Rows of gate_proj and up_proj, and tokens, whose products a thread keeps in
  * its cache until they are one. */
-#define GATED_ROWS 64
+#define GATED_ROWS   64
 #define GATED_TOKENS 512
 
 /* Of one thread. All 64-byte aligned. */
 struct thread_scratch {
-    float *xn;    /* [SCRATCH_PRIVATE_TOKENS, d_model] normalised */
-    float *panel; /* [panel_rows, longest row] weights as f32 */
-    float *head;  /* [head_dim] one key before it is rounded */
-    float *attn;  /* attn_scratch() of a tile */
-    float *m, *l; /* [tile rows] */
-    float *acc;   /* [tile rows, head_dim] */
-    int *lo, *hi; /* [tile rows] */
+    float *xn;        /* [SCRATCH_PRIVATE_TOKENS, d_model] normalised */
+    float *panel;     /* [panel_rows, longest row] weights as f32 */
+    float *head;      /* [head_dim] one key before it is rounded */
+    float *attn;      /* attn_scratch() of a tile */
+    float *m, *l;     /* [tile rows] */
+    float *acc;       /* [tile rows, head_dim] */
+    int *lo, *hi;     /* [tile rows] */
     float *gate, *up; /* [GATED_TOKENS, GATED_ROWS] */
 };
 
 struct scratch {
-    size_t cap;  /* tokens that the buffers hold */
-    float *x;    /* [cap, d_model] residual stream */
-    float *xn;   /* [cap, d_model] normalised */
-    float *proj; /* [cap, d_model] of o_proj and down_proj */
-    float *q;    /* [cap, n_heads * head_dim] */
-    float *qr;   /* the same by [kv head][token][head of the group] */
-    float *k, *v; /* [cap, n_kv_heads * head_dim] */
-    float *attn; /* [cap, n_heads * head_dim] */
+    size_t cap;       /* tokens that the buffers hold */
+    float *x;         /* [cap, d_model] residual stream */
+    float *xn;        /* [cap, d_model] normalised */
+    float *proj;      /* [cap, d_model] of o_proj and down_proj */
+    float *q;         /* [cap, n_heads * head_dim] */
+    float *qr;        /* the same by [kv head][token][head of the group] */
+    float *k, *v;     /* [cap, n_kv_heads * head_dim] */
+    float *attn;      /* [cap, n_heads * head_dim] */
     float *gate, *up; /* [cap, d_ff] */
     float *cos, *sin; /* [cap, head_dim / 2] */
     /* bf16, rows gemm_bf16_ldx apart; NULL where the level cannot use them */

@@ -31,8 +31,8 @@ static void shape_text(const struct st_tensor *t, char *out, size_t n)
     size_t at = 0;
     out[0] = '\0';
     for (size_t i = 0; i < t->rank && at < n; i++) {
-        int len = snprintf(out + at, n - at, "%s%zu", i ? ", " : "",
-                           t->shape[i]);
+        int len =
+            snprintf(out + at, n - at, "%s%zu", i ? ", " : "", t->shape[i]);
         at += len > 0 ? (size_t)len : 0;
     }
 }
@@ -46,9 +46,9 @@ static const struct st_tensor *find(struct weights *w, const char *name,
         err_set(e, QWICK_ERR_MODEL, "%s: tensor %s: missing", w->path, name);
         return NULL;
     }
-    bool fits = vector ? t->rank == 1 && t->shape[0] == rows
-                       : t->rank == 2 && t->shape[0] == rows &&
-                             t->shape[1] == cols;
+    bool fits =
+        vector ? t->rank == 1 && t->shape[0] == rows
+               : t->rank == 2 && t->shape[0] == rows && t->shape[1] == cols;
     if (!fits) {
         char got[128], want[64];
         shape_text(t, got, sizeof got);

@@ -36,7 +36,8 @@ int weights_open(struct weights *w, const struct st_set *set, const char *path,
 void weights_close(struct weights *w);
 
 /* The matrix called NAME (printf format, after the prefix) with exactly this
- * shape and a float dtype; the error names tensor, both shapes and the dtype. */
+ * shape and a float dtype; the error names tensor, both shapes and the dtype.
+ */
 int weights_matrix(struct weights *w, struct matrix *out, size_t rows,
                    size_t cols, struct qwick_err *e, const char *fmt, ...)
     __attribute__((format(printf, 6, 7)));

@@ -32,7 +32,7 @@
 #include "kernel/gemm.h"
 #include "kernel/kernel.h"
 
-#define U 0x1p-24
+#define U    0x1p-24
 #define TINY 0x1p-149
 
 static uint64_t seed = 1, draws;
@@ -205,8 +205,11 @@ static struct product product_new(size_t rows, size_t cols, size_t tokens,
                                   size_t spare, size_t w_offset, enum kind kind,
                                   enum dtype type)
 {
-    struct product p = {.rows = rows, .cols = cols, .tokens = tokens,
-                        .stride = cols + spare, .ldx = cols + 2 * spare,
+    struct product p = {.rows = rows,
+                        .cols = cols,
+                        .tokens = tokens,
+                        .stride = cols + spare,
+                        .ldx = cols + 2 * spare,
                         .ldy = rows + spare};
     size_t bytes = dtype_bytes(type), nw = rows * p.stride;
     float *f = must(malloc(nw * sizeof *f));
@@ -253,9 +256,8 @@ static void matmul_case(const struct kernels *k, enum dtype type,
     area_same(&p->w, what);
     area_same(&p->x, what);
     for (size_t r = 0; r < p->rows; r++) {
-        ref->to_f32[type](row,
-                          (char *)p->w.p + r * p->stride * dtype_bytes(type),
-                          p->cols);
+        ref->to_f32[type](
+            row, (char *)p->w.p + r * p->stride * dtype_bytes(type), p->cols);
         for (size_t t = 0; t < p->tokens; t++) {
             double mag = 0;
             /* 32 lanes, then five foldings, and the reference's rounding */
@@ -308,8 +310,8 @@ static void matmul_levels(const struct kernels *k, enum dtype type,
 
     if (k->level != ISA_AVX512 && k->level != ISA_AVX512BF16)
         return;
-    avx2->matmul[type](want, p->ldy, p->w.p, p->stride, p->x.p, p->ldx,
-                       p->rows, p->cols, p->tokens);
+    avx2->matmul[type](want, p->ldy, p->w.p, p->stride, p->x.p, p->ldx, p->rows,
+                       p->cols, p->tokens);
     for (size_t t = 0; t < p->tokens; t++)
         for (size_t r = 0; r < p->rows; r++)
             near(what, t * p->ldy + r, p->tokens * p->ldy,
@@ -328,8 +330,8 @@ static void check_matmul(const struct kernels *k, enum dtype type)
             size_t spare = below(4);
             enum kind kind = (enum kind)below(N_KINDS);
             /* stored tensors need not be aligned at all */
-            struct product p = product_new(rows, cols, tokens, spare,
-                                           below(5), kind, type);
+            struct product p =
+                product_new(rows, cols, tokens, spare, below(5), kind, type);
 
             snprintf(what, sizeof what, "%zu rows, %zu cols, %zu tokens, %s",
                      rows, cols, tokens, kind_names[kind]);
@@ -368,9 +370,9 @@ static void check_matmul(const struct kernels *k, enum dtype type)
 static void check_sgemm(const struct kernels *k, enum dtype type)
 {
     static const size_t shapes[][3] = {
-        {1, 1, 1},    {6, 16, 8},     {7, 17, 9},    {5, 15, 7},
-        {13, 33, 65}, {12, 128, 256}, {19, 129, 257}, {3, 300, 31},
-        {64, 48, 600}, {31, 5, 1023}, {6, 0, 3},      {2, 3, 0}};
+        {1, 1, 1},     {6, 16, 8},     {7, 17, 9},     {5, 15, 7},
+        {13, 33, 65},  {12, 128, 256}, {19, 129, 257}, {3, 300, 31},
+        {64, 48, 600}, {31, 5, 1023},  {6, 0, 3},      {2, 3, 0}};
     char what[96];
 
     (void)type;
@@ -405,8 +407,8 @@ static void check_sgemm(const struct kernels *k, enum dtype type)
                                     (double)bp[j * ldb + p]);
                     /* any order: at most k additions, and the reference's
                      * rounding */
-                    near(what, i * ldc + j, m * ldc,
-                         (double)cp[i * ldc + j], (double)wp[i * ldc + j],
+                    near(what, i * ldc + j, m * ldc, (double)cp[i * ldc + j],
+                         (double)wp[i * ldc + j],
                          ((double)kk + 1) * U * mag + (double)kk * TINY);
                 }
                 for (size_t j = n; j < ldc; j++)
@@ -475,8 +477,8 @@ static void gemm_bf16_case(const struct kernels *k, const struct product *p,
             double mag = add ? fabs((double)want[t * p->ldy + r]) : 0, lost = 0;
 
             for (size_t i = 0; i < p->cols; i++)
-                lost += bf16_term(wf[r * p->stride + i], xf[t * p->ldx + i],
-                                  &mag);
+                lost +=
+                    bf16_term(wf[r * p->stride + i], xf[t * p->ldx + i], &mag);
             ref->gemm_bf16(want + t * p->ldy + r, 1,
                            (char *)p->w.p + r * p->stride * 2, p->stride,
                            (char *)x->p + t * p->ldx * 2, p->ldx, 1, p->cols, 1,
@@ -551,8 +553,8 @@ static void check_gemm_bf16(const struct kernels *k, enum dtype type)
             size_t rows = 1 + below(cols > 100 ? 70 : 150);
             bool add = below(2);
             enum kind kind = (enum kind)below(N_KINDS);
-            struct product p = product_new(rows, cols, tokens, below(4),
-                                           below(5), kind, type);
+            struct product p =
+                product_new(rows, cols, tokens, below(4), below(5), kind, type);
             struct area x = bf16_x(&p);
 
             snprintf(what, sizeof what, "%zu rows, %zu cols, %zu tokens, %s%s",
@@ -612,9 +614,9 @@ static void check_to_f32(const struct kernels *k, enum dtype type)
             want = fraction ? (double)NAN : (double)INFINITY;
         if (i & 0x8000)
             want = -want;
-        if (isnan(want) ? !isnan(got[i])
-                        : (double)got[i] != want ||
-                              !signbit(got[i]) != !signbit(want))
+        if (isnan(want)
+                ? !isnan(got[i])
+                : (double)got[i] != want || !signbit(got[i]) != !signbit(want))
             fail_msg("pattern %04zx is %.9g, expected %.9g", i, (double)got[i],
                      want);
     }
@@ -799,9 +801,9 @@ static void check_rope(const struct kernels *k, enum dtype type)
 
 static void check_swiglu(const struct kernels *k, enum dtype type)
 {
-    static const float edges[] = {0,      -0.0f,     88,    89,  -88, -89,
-                                  -103,   -104,      -200,  200, 1e30f,
-                                  -1e30f, -INFINITY, INFINITY};
+    static const float edges[] = {0,     -0.0f,  88,        89,      -88,
+                                  -89,   -103,   -104,      -200,    200,
+                                  1e30f, -1e30f, -INFINITY, INFINITY};
     enum { N_EDGES = sizeof edges / sizeof *edges };
 
     (void)type;
@@ -918,26 +920,11 @@ static void check_max(const struct kernels *k, enum dtype type)
 static void check_exp(const struct kernels *k, enum dtype type)
 {
     enum { N = 4096 };
-    static const float edges[] = {0,
-                                  -0.0f,
-                                  88.72283f,
-                                  88.72284f,
-                                  89,
-                                  100,
-                                  FLT_MAX,
-                                  INFINITY,
-                                  -87.33654f,
-                                  -87.3366f,
-                                  -103.27892f,
-                                  -103.97207f,
-                                  -103.97209f,
-                                  -104,
-                                  -105,
-                                  -150,
-                                  -FLT_MAX,
-                                  -INFINITY,
-                                  1e-45f,
-                                  -1e-45f};
+    static const float edges[] = {
+        0,           -0.0f,       88.72283f,   88.72284f,  89,
+        100,         FLT_MAX,     INFINITY,    -87.33654f, -87.3366f,
+        -103.27892f, -103.97207f, -103.97209f, -104,       -105,
+        -150,        -FLT_MAX,    -INFINITY,   1e-45f,     -1e-45f};
     enum { N_EDGES = sizeof edges / sizeof *edges };
     float x[N], out[N];
     double worst = 0;
@@ -1108,8 +1095,13 @@ static void attention_call(const struct kernels *k, const struct attention *a,
                            size_t i, size_t n, float *m, float *l, float *acc)
 {
     struct attn_rows rows = {.q = (const float *)a->q.p + i * a->ldq,
-                             .ldq = a->ldq, .n = n, .lo = a->lo + i,
-                             .hi = a->hi + i, .m = m, .l = l, .acc = acc};
+                             .ldq = a->ldq,
+                             .n = n,
+                             .lo = a->lo + i,
+                             .hi = a->hi + i,
+                             .m = m,
+                             .l = l,
+                             .acc = acc};
 
     memcpy(m, a->m.copy + 4 * i, 4 * n);
     memcpy(l, a->l.copy + 4 * i, 4 * n);
@@ -1188,9 +1180,8 @@ static void attention_near(const struct attention *a, const char *what)
                 mag += fabs(p[j] * v);
                 bound += off[j] * fabs(v);
             }
-            near(what, i * a->d + e, a->n * a->d,
-                 (double)acc[i * a->d + e], want,
-                 bound + 66 * U * mag + 64 * TINY);
+            near(what, i * a->d + e, a->n * a->d, (double)acc[i * a->d + e],
+                 want, bound + 66 * U * mag + 64 * TINY);
         }
     }
     free(kf);
@@ -1201,7 +1192,7 @@ static void attention_near(const struct attention *a, const char *what)
 
 static void check_attn(const struct kernels *k, enum dtype type)
 {
-    static const size_t dims[] = {1,  2,  7,  8,  9,  15, 16, 17,  31,  32,
+    static const size_t dims[] = {1,  2,  7,  8,  9,  15, 16,  17,  31,  32,
                                   33, 63, 64, 65, 80, 96, 127, 128, 129, 256};
     static const size_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 17, 64};
     char what[96];
@@ -1306,8 +1297,14 @@ static void check_attn_inf(const struct kernels *k, enum dtype type)
     struct area kv = area_new(sizeof f, 0);
     struct area scratch = area_new(4 * attn_scratch(1, 8), 0);
     int lo = 0, hi = 5;
-    struct attn_rows rows = {.q = q, .ldq = 8, .n = 1, .lo = &lo, .hi = &hi,
-                             .m = &m, .l = &l, .acc = acc};
+    struct attn_rows rows = {.q = q,
+                             .ldq = 8,
+                             .n = 1,
+                             .lo = &lo,
+                             .hi = &hi,
+                             .m = &m,
+                             .l = &l,
+                             .acc = acc};
 
     for (int i = 0; i < 8; i++)
         q[i] = -1;
@@ -1323,8 +1320,8 @@ static void check_attn_inf(const struct kernels *k, enum dtype type)
         ref->from_f32[type](v.p, f, KV_BLOCK * 8);
         k->attn_block[type](&rows, kv.p, v.p, 8, scratch.p);
         if (m != -INFINITY || l != 0 || acc[0] != 0)
-            fail_msg("scores of -inf: m %g, l %g, acc %g", (double)m,
-                     (double)l, (double)acc[0]);
+            fail_msg("scores of -inf: m %g, l %g, acc %g", (double)m, (double)l,
+                     (double)acc[0]);
         k->attn_block[type](&rows, v.p, v.p, 8, scratch.p);
         if (m != -8 || l != 5 || acc[7] != 5)
             fail_msg("after scores of -inf: m %g, l %g, acc %g", (double)m,
@@ -1451,23 +1448,23 @@ static void check_blas(void **state)
 /* ---- benches ------------------------------------------------------------ */
 
 /* Repeat body for a while; ms a call of the fastest of five rounds. */
-#define TIME(ms, body)                                      \
-    do {                                                    \
-        size_t reps_ = 1;                                   \
-        (ms) = INFINITY;                                    \
-        for (int round_ = 0; round_ < 5;) {                 \
-            double t0_ = clock_ms(), t_;                    \
-            for (size_t r_ = 0; r_ < reps_; r_++) {         \
-                body;                                       \
-            }                                               \
-            t_ = clock_ms() - t0_;                          \
-            if (t_ < 10) {                                  \
-                reps_ *= 2;                                 \
-                continue;                                   \
-            }                                               \
-            round_++;                                       \
+#define TIME(ms, body)                                                    \
+    do {                                                                  \
+        size_t reps_ = 1;                                                 \
+        (ms) = INFINITY;                                                  \
+        for (int round_ = 0; round_ < 5;) {                               \
+            double t0_ = clock_ms(), t_;                                  \
+            for (size_t r_ = 0; r_ < reps_; r_++) {                       \
+                body;                                                     \
+            }                                                             \
+            t_ = clock_ms() - t0_;                                        \
+            if (t_ < 10) {                                                \
+                reps_ *= 2;                                               \
+                continue;                                                 \
+            }                                                             \
+            round_++;                                                     \
             (ms) = t_ / (double)reps_ < (ms) ? t_ / (double)reps_ : (ms); \
-        }                                                   \
+        }                                                                 \
     } while (0)
 
 static void bench_line(const struct test *t, const char *shape, double ms,
@@ -1672,8 +1669,13 @@ static void bench_attn(const struct kernels *k, enum dtype type)
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         size_t n = counts[i], d = 128;
         struct attention a = attention_new(n, d, NORMAL, type);
-        struct attn_rows rows = {.q = a.q.p, .ldq = a.ldq, .n = n, .lo = a.lo,
-                                 .hi = a.hi, .m = a.m.p, .l = a.l.p,
+        struct attn_rows rows = {.q = a.q.p,
+                                 .ldq = a.ldq,
+                                 .n = n,
+                                 .lo = a.lo,
+                                 .hi = a.hi,
+                                 .m = a.m.p,
+                                 .l = a.l.p,
                                  .acc = a.acc.p};
         float *f = must(malloc(4 * KV_BLOCK * d));
         char shape[64];
@@ -1811,7 +1813,8 @@ int main(int argc, char **argv)
 
         if (!k) {
             units[n_units++] = (struct CMUnitTest){
-                .name = isa_name(level), .test_func = run_missing,
+                .name = isa_name(level),
+                .test_func = run_missing,
                 .initial_state = (void *)(uintptr_t)isa_name(level)};
             continue;
         }
@@ -1831,9 +1834,9 @@ int main(int argc, char **argv)
                 t->check = all[i].check;
                 t->bench = all[i].bench;
                 n_tests++;
-                units[n_units++] = (struct CMUnitTest){
-                    .name = t->name, .test_func = run_check,
-                    .initial_state = t};
+                units[n_units++] = (struct CMUnitTest){.name = t->name,
+                                                       .test_func = run_check,
+                                                       .initial_state = t};
             }
     }
     if (!bench) {

@@ -12,9 +12,15 @@
 #include "qwick.h"
 
 static const char *const dense_models[] = {
-    "attention-bias", "embedding-names", "f16",
-    "f32",            "head128-untied-bf16", "legacy-config",
-    "sharded-bf16",   "tied-bf16",       "yarn",
+    "attention-bias",
+    "embedding-names",
+    "f16",
+    "f32",
+    "head128-untied-bf16",
+    "legacy-config",
+    "sharded-bf16",
+    "tied-bf16",
+    "yarn",
 };
 enum { N_DENSE = sizeof dense_models / sizeof *dense_models, N_GREEDY = 16 };
 
@@ -83,8 +89,7 @@ struct rows {
 static int keep_row(void *ctx, size_t pos, const float *logits)
 {
     struct rows *r = ctx;
-    memcpy(r->at + pos * r->vocab_size, logits,
-           r->vocab_size * sizeof *logits);
+    memcpy(r->at + pos * r->vocab_size, logits, r->vocab_size * sizeof *logits);
     return 0;
 }
 

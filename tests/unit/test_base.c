@@ -116,8 +116,7 @@ static void decoding_follows_table_3_7(void **state)
         for (size_t n = 1; n <= 4; n++) {
             size_t want = table_decode(s, n, &part, &open);
             bad = 0;
-            if (utf8_decode(s, n, NULL, &bad) != want ||
-                (!want && bad != part))
+            if (utf8_decode(s, n, NULL, &bad) != want || (!want && bad != part))
                 fail_msg("%02x %02x %02x %02x, %zu bytes", s[0] & 255,
                          s[1] & 255, s[2] & 255, s[3] & 255, n);
         }
@@ -157,12 +156,13 @@ static void damage_is_replaced_by_maximal_parts(void **state)
     SANITIZES("\xC2 \xDF ", FFFD " " FFFD " ");
     SANITIZES("\xE0 \xEF ", FFFD " " FFFD " ");
     SANITIZES("\xF0 \xF4 ", FFFD " " FFFD " ");
-    SANITIZES("\xF8 \xFC \xFE \xFF ",
-              FFFD " " FFFD " " FFFD " " FFFD " ");
+    SANITIZES("\xF8 \xFC \xFE \xFF ", FFFD " " FFFD " " FFFD " " FFFD " ");
     /* last byte missing, one after the other */
     SANITIZES("\xC2\xE1\x80\xF1\x80\x80", FFFD FFFD FFFD);
     SANITIZES("\xE1\x80", FFFD);
-    SANITIZES("\xF1\x80\x80" "A", FFFD "A");
+    SANITIZES("\xF1\x80\x80"
+              "A",
+              FFFD "A");
     /* five and six byte forms */
     SANITIZES("\xF8\x88\x80\x80\x80", FFFD FFFD FFFD FFFD FFFD);
     SANITIZES("\xFC\x84\x80\x80\x80\x80", FFFD FFFD FFFD FFFD FFFD FFFD);
@@ -176,13 +176,11 @@ static void damage_is_replaced_by_maximal_parts(void **state)
     SANITIZES("\xC0\x80", FFFD FFFD);
     /* surrogates, single and paired */
     SANITIZES("\xED\xA0\x80", FFFD FFFD FFFD);
-    SANITIZES("\xED\xA0\x80\xED\xB0\x80",
-              FFFD FFFD FFFD FFFD FFFD FFFD);
+    SANITIZES("\xED\xA0\x80\xED\xB0\x80", FFFD FFFD FFFD FFFD FFFD FFFD);
     /* the examples of Unicode 15, table 3-11 and its neighbours */
     SANITIZES("\x61\xF1\x80\x80\xE1\x80\xC2\x62\x80\x63\x80\xBF\x64",
               "a" FFFD FFFD FFFD "b" FFFD "c" FFFD FFFD "d");
-    SANITIZES("\xE1\x80\xE2\xF0\x91\x92\xF1\xBF\x41",
-              FFFD FFFD FFFD FFFD "A");
+    SANITIZES("\xE1\x80\xE2\xF0\x91\x92\xF1\xBF\x41", FFFD FFFD FFFD FFFD "A");
     struct buf small = {.max = 4};
     assert_int_equal(utf8_sanitize(&small, "ab\xFF", 3), -1);
     buf_free(&small);
@@ -317,9 +315,8 @@ static void json_strings_round_trip(void **state)
             assert_true((unsigned char)b.data[i] >= 0x20 && b.data[i] != 0x7F);
         struct json_doc *doc;
         struct qwick_err e;
-        assert_int_equal(json_parse(&doc, "x", b.data, b.len,
-                                    QWICK_ERR_RUNTIME, &e),
-                         0);
+        assert_int_equal(
+            json_parse(&doc, "x", b.data, b.len, QWICK_ERR_RUNTIME, &e), 0);
         const struct json_value *v = json_root(doc);
         assert_int_equal(v->type, JSON_STRING);
         assert_int_equal(v->len, want.len);
@@ -375,9 +372,8 @@ static void doubles_round_trip(void **state)
         struct buf b = {0};
         assert_int_equal(buf_json_double(&b, v), 0);
         struct json_doc *doc;
-        assert_int_equal(json_parse(&doc, "x", b.data, b.len,
-                                    QWICK_ERR_RUNTIME, NULL),
-                         0);
+        assert_int_equal(
+            json_parse(&doc, "x", b.data, b.len, QWICK_ERR_RUNTIME, NULL), 0);
         assert_int_equal(json_double(json_root(doc), &back), 0);
         assert_memory_equal(&back, &v, sizeof v);
         json_free(doc);
@@ -410,10 +406,10 @@ static void dtype_names(void **state)
     static const struct {
         const char *name;
         size_t bytes;
-    } all[] = {{"F32", 4},     {"F16", 2},     {"BF16", 2}, {"F64", 8},
-               {"I8", 1},      {"U8", 1},      {"I16", 2},  {"U16", 2},
-               {"I32", 4},     {"U32", 4},     {"I64", 8},  {"U64", 8},
-               {"BOOL", 1},    {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+    } all[] = {{"F32", 4},  {"F16", 2},     {"BF16", 2},   {"F64", 8},
+               {"I8", 1},   {"U8", 1},      {"I16", 2},    {"U16", 2},
+               {"I32", 4},  {"U32", 4},     {"I64", 8},    {"U64", 8},
+               {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
     enum dtype t;
     assert_int_equal(sizeof all / sizeof *all, DT_COUNT);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -528,8 +524,8 @@ static void random_seeds_differ(void **state)
 static void splits_cover_everything_once(void **state)
 {
     (void)state;
-    static const size_t ns[] = {0, 1, 2, 3, 7, 15, 16, 17, 63, 64, 65, 100,
-                                127, 128, 1000, 4097, 151936};
+    static const size_t ns[] = {0,  1,  2,   3,   7,   15,   16,   17,    63,
+                                64, 65, 100, 127, 128, 1000, 4097, 151936};
     static const size_t aligns[] = {1, 2, 4, 16, 64, 4096};
     for (size_t i = 0; i < sizeof ns / sizeof *ns; i++) {
         for (size_t a = 0; a < sizeof aligns / sizeof *aligns; a++) {
@@ -560,7 +556,7 @@ struct work {
     atomic_int calls, bad;
     atomic_uint tids;
     int n_threads;
-    size_t plain[8];         /* written by one thread, read by all */
+    size_t plain[8]; /* written by one thread, read by all */
     atomic_uchar done[ITEMS];
 };
 

@@ -219,7 +219,7 @@ static void test_hub(void **state)
 
     /* No hub ids. */
     const char *const none[] = {
-        "../no-such",  "a/../b",
+        "../no-such", "a/../b",
         "./a",        "a/b/c",
         "/a",         "a/",
         "a//b",       "-a/b",

@@ -24,16 +24,19 @@ struct member {
     const char *key, *value; /* value: JSON; NULL: the member is left out */
 };
 
-#define COMMON                                                                 \
-    {"architectures", "[\"Qwen3ForCausalLM\"]"}, {"model_type", "\"qwen3\""},  \
-        {"hidden_act", "\"silu\""}, {"vocab_size", "320"},                     \
-        {"hidden_size", "64"}, {"intermediate_size", "160"},                   \
-        {"num_hidden_layers", "3"}, {"num_attention_heads", "4"},              \
-        {"num_key_value_heads", "2"}, {"head_dim", "16"},                      \
-        {"max_position_embeddings", "2048"}, {"rms_norm_eps", "1e-06"},        \
-        {"tie_word_embeddings", "true"}, {"attention_bias", "false"},          \
-        {"eos_token_id", "1"}, {"sliding_window", "null"},                     \
-        {"use_sliding_window", "false"}, {"max_window_layers", "28"}
+#define COMMON                                                                \
+    {"architectures", "[\"Qwen3ForCausalLM\"]"}, {"model_type", "\"qwen3\""}, \
+        {"hidden_act", "\"silu\""}, {"vocab_size", "320"},                    \
+        {"hidden_size", "64"}, {"intermediate_size", "160"},                  \
+        {"num_hidden_layers", "3"}, {"num_attention_heads", "4"},             \
+        {"num_key_value_heads", "2"}, {"head_dim", "16"},                     \
+        {"max_position_embeddings", "2048"}, {"rms_norm_eps", "1e-06"},       \
+        {"tie_word_embeddings", "true"}, {"attention_bias", "false"},         \
+        {"eos_token_id", "1"}, {"sliding_window", "null"},                    \
+        {"use_sliding_window", "false"},                                      \
+    {                                                                         \
+        "max_window_layers", "28"                                             \
+    }
 
 static const struct member v4[] = {
     COMMON,
@@ -53,9 +56,9 @@ enum { N_V4 = sizeof v4 / sizeof *v4, N_V5 = sizeof v5 / sizeof *v5 };
 
 static void put_member(struct buf *b, const char *key, const char *value)
 {
-    assert_int_equal(buf_printf(b, "%s\n  \"%s\": %s", b->len > 1 ? "," : "",
-                                key, value),
-                     0);
+    assert_int_equal(
+        buf_printf(b, "%s\n  \"%s\": %s", b->len > 1 ? "," : "", key, value),
+        0);
 }
 
 /* config.json from a list with changes. */
@@ -79,10 +82,10 @@ static void write_config(const struct member *base, size_t n,
     buf_free(&b);
 }
 
-#define WRITE(base, ...)                                                       \
-    write_config(base, sizeof base / sizeof *base,                             \
-                 (const struct member[]){__VA_ARGS__},                         \
-                 sizeof((const struct member[]){__VA_ARGS__}) /                \
+#define WRITE(base, ...)                                        \
+    write_config(base, sizeof base / sizeof *base,              \
+                 (const struct member[]){__VA_ARGS__},          \
+                 sizeof((const struct member[]){__VA_ARGS__}) / \
                      sizeof(struct member))
 
 static int load(struct config *c, struct qwick_err *e)
@@ -206,13 +209,11 @@ static void both_spellings_are_equal(void **state)
         {{{"rope_scaling", "{\"type\": \"linear\", \"factor\": 8.0}"}},
          {{"rope_parameters", "{\"rope_type\": \"linear\", \"factor\": 8, "
                               "\"rope_theta\": 1000000}"}}},
-        {{{"rope_scaling",
-           "{\"rope_type\": \"yarn\", \"factor\": 4.0, "
-           "\"original_max_position_embeddings\": 512}"}},
-         {{"rope_parameters",
-           "{\"rope_type\": \"yarn\", \"factor\": 4.0, "
-           "\"rope_theta\": 1e6, "
-           "\"original_max_position_embeddings\": 512}"}}},
+        {{{"rope_scaling", "{\"rope_type\": \"yarn\", \"factor\": 4.0, "
+                           "\"original_max_position_embeddings\": 512}"}},
+         {{"rope_parameters", "{\"rope_type\": \"yarn\", \"factor\": 4.0, "
+                              "\"rope_theta\": 1e6, "
+                              "\"original_max_position_embeddings\": 512}"}}},
         {{{"use_sliding_window", "true"},
           {"sliding_window", "32"},
           {"max_window_layers", "1"}},
@@ -261,15 +262,34 @@ static void both_spellings_are_equal(void **state)
 static void required_fields(void **state)
 {
     (void)state;
-    static const char *const sizes[] = {
-        "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
-        "num_attention_heads", "num_key_value_heads", "head_dim",
-        "max_position_embeddings"};
+    static const char *const sizes[] = {"vocab_size",
+                                        "hidden_size",
+                                        "intermediate_size",
+                                        "num_hidden_layers",
+                                        "num_attention_heads",
+                                        "num_key_value_heads",
+                                        "head_dim",
+                                        "max_position_embeddings"};
     static const char *const broken[] = {
-        NULL, "null", "0", "-1", "-64", "\"64\"", "64.5", "64.0", "6.4e1",
-        "true", "[64]", "{}", "4294967360", "18446744073709551680",
-        "-18446744073709551552", "340282366920938463463374607431768211520",
-        "1e400", "9223372036854775807", "9223372036854775808"};
+        NULL,
+        "null",
+        "0",
+        "-1",
+        "-64",
+        "\"64\"",
+        "64.5",
+        "64.0",
+        "6.4e1",
+        "true",
+        "[64]",
+        "{}",
+        "4294967360",
+        "18446744073709551680",
+        "-18446744073709551552",
+        "340282366920938463463374607431768211520",
+        "1e400",
+        "9223372036854775807",
+        "9223372036854775808"};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (size_t k = 0; k < sizeof broken / sizeof *broken; k++) {
             WRITE(v4, {sizes[i], broken[k]});
@@ -279,16 +299,15 @@ static void required_fields(void **state)
     }
     static const char *const floats[] = {"rms_norm_eps", "rope_theta"};
     static const char *const no_float[] = {
-        NULL, "null", "0", "0.0", "-0.0", "-1e-6", "\"1e-6\"", "1e400",
-        "-1e400", "true", "[]"};
+        NULL,       "null",  "0",      "0.0",  "-0.0", "-1e-6",
+        "\"1e-6\"", "1e400", "-1e400", "true", "[]"};
     for (size_t i = 0; i < 2; i++) {
         for (size_t k = 0; k < sizeof no_float / sizeof *no_float; k++) {
             WRITE(v4, {floats[i], no_float[k]});
             refuses("config.json", floats[i], "must be");
         }
     }
-    static const char *const flags[] = {"tie_word_embeddings",
-                                        "attention_bias",
+    static const char *const flags[] = {"tie_word_embeddings", "attention_bias",
                                         "use_sliding_window"};
     static const char *const no_flag[] = {"0", "1", "\"true\"", "[]", "{}"};
     for (size_t i = 0; i < 3; i++) {
@@ -336,8 +355,8 @@ static void what_is_not_supported_is_refused_by_name(void **state)
     refuses("config.json", "layer_types", "list");
     WRITE(v5, {"layer_types", "[\"full_attention\", null, 3]"});
     refuses("config.json", "layer_types[1]", "null");
-    WRITE(v4, {"quantization_config",
-               "{\"quant_method\": \"gptq\", \"bits\": 4}"});
+    WRITE(v4,
+          {"quantization_config", "{\"quant_method\": \"gptq\", \"bits\": 4}"});
     refuses("config.json", "quantization_config", "gptq");
     WRITE(v4, {"quantization", "{\"group_size\": 64, \"bits\": 8}"});
     refuses("config.json", "quantization", "8 bits");
@@ -368,8 +387,18 @@ static void files_that_are_none(void **state)
 {
     (void)state;
     static const char *const text[] = {
-        "",         " ",    "[]",   "null", "3",      "{",     "{\"a\":1,}",
-        "{} x",     "{}{}", "//\n{}", "{'a':1}", "\xFF\xFE{\0}\0",
+        "",
+        " ",
+        "[]",
+        "null",
+        "3",
+        "{",
+        "{\"a\":1,}",
+        "{} x",
+        "{}{}",
+        "//\n{}",
+        "{'a':1}",
+        "\xFF\xFE{\0}\0",
         "{\"a\": 1, \"a\": 2}",
     };
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
@@ -505,8 +534,7 @@ static void yarn_has_the_published_values(void **state)
     config_free(&c);
     c = yarn_config("{\"rope_type\": \"yarn\", \"factor\": 40, \"mscale\": "
                     "1.0, \"mscale_all_dim\": 0.5}");
-    near(c.rope_attention,
-         (0.1 * log(40) + 1) / (0.05 * log(40) + 1), 1e-12);
+    near(c.rope_attention, (0.1 * log(40) + 1) / (0.05 * log(40) + 1), 1e-12);
     config_free(&c);
     c = yarn_config("{\"rope_type\": \"yarn\", \"factor\": 40, "
                     "\"mscale\": 1.0}");
@@ -748,8 +776,7 @@ int main(void)
         cmocka_unit_test_setup(values_are_read, fresh),
         cmocka_unit_test_setup(both_spellings_are_equal, fresh),
         cmocka_unit_test_setup(required_fields, fresh),
-        cmocka_unit_test_setup(what_is_not_supported_is_refused_by_name,
-                               fresh),
+        cmocka_unit_test_setup(what_is_not_supported_is_refused_by_name, fresh),
         cmocka_unit_test_setup(shapes_that_cannot_be, fresh),
         cmocka_unit_test_setup(files_that_are_none, fresh),
         cmocka_unit_test_setup(theta_is_the_same_everywhere, fresh),

@@ -123,7 +123,8 @@ static void threads_do_not_change_results(void **state)
     int32_t *ids = some_ids(n);
     for (int l = 0; l < ISA_COUNT; l++) {
         for (int exact = 0; exact < 2 && cpu_has((enum isa)l); exact++) {
-            struct setup one = {l == ISA_REF ? "tests/golden/models/yarn" : NULL,
+            struct setup one = {l == ISA_REF ? "tests/golden/models/yarn"
+                                             : NULL,
                                 isa_name((enum isa)l), exact != 0, 1, 0};
             for (int t = 2; t <= 5; t++) {
                 struct setup many = one;
@@ -259,8 +260,8 @@ static void preload_changes_nothing(void **state)
     struct qwick_engine_options o = qwick_engine_defaults();
     struct qwick_engine *eng;
     size_t vocab_size;
-    float *want = prefill((struct setup){NULL, NULL, true, 2, 0}, ids, n,
-                          &vocab_size);
+    float *want =
+        prefill((struct setup){NULL, NULL, true, 2, 0}, ids, n, &vocab_size);
     o.exact = o.preload = true;
     assert_int_equal(qwick_engine_open(&eng, &o, NULL), 0);
     struct qwick_session *s = open_session(eng);
@@ -334,9 +335,8 @@ static void each_demo_answer(void (*visit)(void *ctx, const int32_t *prompt,
         const char *nl = memchr(p, '\n', (size_t)(end - p));
         size_t len = (size_t)((nl ? nl : end) - p);
         struct json_doc *doc;
-        assert_int_equal(json_parse(&doc, "demo", p, len, QWICK_ERR_RUNTIME,
-                                    NULL),
-                         0);
+        assert_int_equal(
+            json_parse(&doc, "demo", p, len, QWICK_ERR_RUNTIME, NULL), 0);
         const char *keys[2] = {"prompt_ids", "ids"};
         int32_t *ids[2];
         size_t n[2];
@@ -436,7 +436,8 @@ static void compare_modes(void *ctx, const int32_t *prompt, size_t n_prompt,
 }
 
 /* The default mode's stated quality: the same likeliest token at 99.5% of the
- * positions, here with the large products wherever there is more than one token. */
+ * positions, here with the large products wherever there is more than one
+ * token. */
 static void default_mode_finds_the_same_token(void **state)
 {
     (void)state;
@@ -481,8 +482,8 @@ static int32_t *demo_prompt(const struct qwick_engine *eng, size_t *n)
     struct qwick_chat_options c = {true, QWICK_THINK_OFF};
     int32_t *ids;
     bool in_think;
-    assert_int_equal(qwick_chat_encode(eng, demo_chat, sizeof demo_chat - 1,
-                                       &c, false, NULL, 0, &ids, n, &in_think,
+    assert_int_equal(qwick_chat_encode(eng, demo_chat, sizeof demo_chat - 1, &c,
+                                       false, NULL, 0, &ids, n, &in_think,
                                        NULL),
                      0);
     assert_false(in_think);
@@ -633,8 +634,7 @@ static void loop_guard_and_interrupt(void **state)
     if (r.finish == QWICK_FINISH_LOOP) {
         size_t period = 1;
         const int32_t *w = r.tokens + r.n_tokens - 60;
-        while (period <= 20 && memcmp(w, w + period,
-                                      (60 - period) * sizeof *w))
+        while (period <= 20 && memcmp(w, w + period, (60 - period) * sizeof *w))
             period++;
         assert_true(period <= 20);
     } else {
@@ -676,18 +676,17 @@ static void content_never_yields_added_tokens(void **state)
     for (size_t i = 0; i < n; i++)
         specials += bpe_is_added(eng->bpe, ids[i]);
     assert_int_equal(specials, 7); /* 3 starts, 2 ends, the empty think block */
-    assert_int_equal(qwick_render(eng, evil, sizeof evil - 1, &c, &text,
-                                  &text_len, NULL),
-                     0);
+    assert_int_equal(
+        qwick_render(eng, evil, sizeof evil - 1, &c, &text, &text_len, NULL),
+        0);
     char *back;
     size_t n_back;
     assert_int_equal(qwick_detokenize(eng, ids, n, false, &back, &n_back, NULL),
                      0);
     assert_int_equal(n_back, text_len);
     assert_memory_equal(back, text, text_len);
-    assert_int_equal(qwick_tokenize(eng, text, text_len, true, &plain,
-                                    &n_plain, NULL),
-                     0);
+    assert_int_equal(
+        qwick_tokenize(eng, text, text_len, true, &plain, &n_plain, NULL), 0);
     assert_true(n_plain < n);
     free(back);
     free(text);
@@ -703,9 +702,8 @@ static void content_never_yields_added_tokens(void **state)
     assert_int_equal(qwick_render(eng, demo_chat, sizeof demo_chat - 1, &c,
                                   &text, &text_len, NULL),
                      0);
-    assert_int_equal(qwick_tokenize(eng, text, text_len, true, &same, &n_same,
-                                    NULL),
-                     0);
+    assert_int_equal(
+        qwick_tokenize(eng, text, text_len, true, &same, &n_same, NULL), 0);
     assert_int_equal(n_same, n_plain);
     assert_memory_equal(same, plain, n_same * sizeof *same);
     free(same);

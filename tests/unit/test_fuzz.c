@@ -38,13 +38,53 @@ static size_t below(size_t n)
 }
 
 static const char *const words[] = {
-    "null", "true", "false", "{}", "[]", "\"\"", "{", "}", "[", "]", ",", ":",
-    "\"", "\\", "\\u0000", "\\ud800", "\\udc00", "\\n", "\xEF\xBB\xBF", "\xFF",
-    "\xC3\xA9", "\xF0\x9F\x98\x80", "\xED\xA0\x80", "0", "-1", "1e400", "0.5",
-    "1e-320", "4294967296", "9223372036854775807", "9223372036854775808",
-    "18446744073709551615", "18446744073709551616", "-0", "00", "1.", "//",
-    "\"a\":1,", "[[[[[[[[", "BF16", "I64", "\"shape\":[0]", "<|im_end|>",
-    "<think>", "</think>", "\"role\":\"tool\"", "\"tool_calls\":[{}]",
+    "null",
+    "true",
+    "false",
+    "{}",
+    "[]",
+    "\"\"",
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ":",
+    "\"",
+    "\\",
+    "\\u0000",
+    "\\ud800",
+    "\\udc00",
+    "\\n",
+    "\xEF\xBB\xBF",
+    "\xFF",
+    "\xC3\xA9",
+    "\xF0\x9F\x98\x80",
+    "\xED\xA0\x80",
+    "0",
+    "-1",
+    "1e400",
+    "0.5",
+    "1e-320",
+    "4294967296",
+    "9223372036854775807",
+    "9223372036854775808",
+    "18446744073709551615",
+    "18446744073709551616",
+    "-0",
+    "00",
+    "1.",
+    "//",
+    "\"a\":1,",
+    "[[[[[[[[",
+    "BF16",
+    "I64",
+    "\"shape\":[0]",
+    "<|im_end|>",
+    "<think>",
+    "</think>",
+    "\"role\":\"tool\"",
+    "\"tool_calls\":[{}]",
     "\"content\":null",
 };
 enum { N_WORDS = sizeof words / sizeof *words };
@@ -312,8 +352,8 @@ static uint32_t byte_letter(unsigned c)
 {
     uint32_t other = 256;
     for (unsigned b = 0;; b++) {
-        bool shown = (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) ||
-                     b >= 0xAE;
+        bool shown =
+            (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
         if (b == c)
             return shown ? b : other;
         other += !shown;
@@ -370,9 +410,9 @@ static int target_bpe(const char *in, size_t n, struct qwick_err *e)
         int32_t *ids = NULL;
         size_t n_ids = 0;
         struct buf back = {0};
-        assert_int_equal(bpe_encode(b, text, sizeof text - 1, special, &ids,
-                                    &n_ids, NULL),
-                         0);
+        assert_int_equal(
+            bpe_encode(b, text, sizeof text - 1, special, &ids, &n_ids, NULL),
+            0);
         for (size_t i = 0; i < n_ids; i++) {
             size_t len;
             assert_true(bpe_has(b, ids[i]));
@@ -448,12 +488,12 @@ static int target_generation(const char *in, size_t n, struct qwick_err *e)
 static void fuzz_config(void **state)
 {
     (void)state;
-#define FIELDS                                                                 \
-    "\"model_type\": \"qwen3\", \"hidden_act\": \"silu\", \"vocab_size\": "    \
-    "320, \"hidden_size\": 64, \"intermediate_size\": 160, "                   \
-    "\"num_hidden_layers\": 3, \"num_attention_heads\": 4, "                   \
-    "\"num_key_value_heads\": 2, \"head_dim\": 16, "                           \
-    "\"max_position_embeddings\": 256, \"rms_norm_eps\": 1e-06, "              \
+#define FIELDS                                                              \
+    "\"model_type\": \"qwen3\", \"hidden_act\": \"silu\", \"vocab_size\": " \
+    "320, \"hidden_size\": 64, \"intermediate_size\": 160, "                \
+    "\"num_hidden_layers\": 3, \"num_attention_heads\": 4, "                \
+    "\"num_key_value_heads\": 2, \"head_dim\": 16, "                        \
+    "\"max_position_embeddings\": 256, \"rms_norm_eps\": 1e-06, "           \
     "\"tie_word_embeddings\": true, \"eos_token_id\": [1, 2], "
     struct buf seeds[] = {
         text_of("{" FIELDS "\"rope_theta\": 1e6, \"rope_scaling\": {\"type\": "
@@ -501,9 +541,9 @@ static int target_chat(const char *in, size_t n, struct qwick_err *e)
     assert_int_equal(qwick_chat_encode(chat_engine, in, n, &o, false, "x", 1,
                                        &ids, &n_ids, &in_think, NULL),
                      0);
-    assert_int_equal(qwick_detokenize(chat_engine, ids, n_ids, false, &back,
-                                      &n_back, NULL),
-                     0);
+    assert_int_equal(
+        qwick_detokenize(chat_engine, ids, n_ids, false, &back, &n_back, NULL),
+        0);
     assert_true(n_back > 0 && back[n_back - 1] == 'x');
     free(back);
     free(ids);
@@ -547,7 +587,7 @@ static void fuzz_chat(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fuzz_json),   cmocka_unit_test(fuzz_safetensors),
+        cmocka_unit_test(fuzz_json),      cmocka_unit_test(fuzz_safetensors),
         cmocka_unit_test(fuzz_tokenizer), cmocka_unit_test(fuzz_config),
         cmocka_unit_test(fuzz_chat),
     };

@@ -13,7 +13,7 @@
 #include "golden.h"
 
 #define EXACT_BOUND 2e-5
-#define FAST_BOUND 1.2e-2
+#define FAST_BOUND  1.2e-2
 
 static struct qwick_engine *open_model(const char *dir, bool exact,
                                        const char *isa, int threads)

@@ -151,8 +151,8 @@ static size_t survivors(const struct candidate *all, size_t n,
     double total = 0;
     for (size_t i = 0; i < m; i++) {
         out[i] = all[i];
-        out[i].p = exp(((double)all[i].x - (double)all[0].x) /
-                       (double)o->temperature);
+        out[i].p =
+            exp(((double)all[i].x - (double)all[0].x) / (double)o->temperature);
         total += out[i].p;
     }
     if (o->top_p < 1) {
@@ -211,13 +211,12 @@ static void compare(const float *x, size_t n, const unsigned char *blocked,
         int32_t id = draw(s, x);
         assert_true(id >= 0 && (size_t)id < n);
         assert_true(!blocked || !blocked[id]);
-        if (clear &&
-            !picks(kept, k, rng_uniform(o->seed, (uint64_t)i), id))
+        if (clear && !picks(kept, k, rng_uniform(o->seed, (uint64_t)i), id))
             fail_msg("n %zu k %d p %g min %g T %g seed %llu draw %d: id %d, "
                      "%zu candidates",
                      n, o->top_k, (double)o->top_p, (double)o->min_p,
-                     (double)o->temperature, (unsigned long long)o->seed, i,
-                     id, k);
+                     (double)o->temperature, (unsigned long long)o->seed, i, id,
+                     k);
     }
     n_checked++;
     n_unclear += !clear;
@@ -230,8 +229,7 @@ static void draws_equal_the_plain_way(void **state)
     (void)state;
     static const size_t sizes[] = {5, 6, 7, 31, 64, 257, 1000, 5000};
     static const int ks[] = {0, 1, 2, 5, 20, 50, 4999, 5000, 1 << 30};
-    static const float ps[] = {1, 0, 1e-7f, 0.1f, 0.5f, 0.8f, 0.95f,
-                               0.999999f};
+    static const float ps[] = {1, 0, 1e-7f, 0.1f, 0.5f, 0.8f, 0.95f, 0.999999f};
     static const float mins[] = {0, 1e-6f, 0.05f, 0.5f, 0.999f, 1};
     static const float ts[] = {1, 0.6f, 0.7f, 1.5f, 0.05f, 1e-5f, 100, 1e6f};
 #define PICK(a) a[(size_t)(uniform() * (double)(sizeof a / sizeof *a))]
@@ -276,11 +274,12 @@ static void draws_of_a_whole_vocabulary(void **state)
         float t;
         int k;
         float p, min;
-    } rows[] = {{0.6f, 20, 0.95f, 0}, {0.7f, 20, 0.8f, 0}, {1, 0, 1, 0},
-                {1, 0, 0.9f, 0},      {1, 1, 1, 0},        {1, 0, 0, 0},
-                {1, 0, 0.999999f, 0}, {1, 0, 1e-7f, 0},    {1, 100000, 1, 0},
-                {1, 0, 1, 0.02f},     {1e-5f, 0, 0.9f, 0}, {1e6f, 0, 0.5f, 0},
-                {1, 1000, 0.9f, 0.1f}, {1, QWEN3_VOCAB, 1, 0}};
+    } rows[] = {
+        {0.6f, 20, 0.95f, 0},  {0.7f, 20, 0.8f, 0},   {1, 0, 1, 0},
+        {1, 0, 0.9f, 0},       {1, 1, 1, 0},          {1, 0, 0, 0},
+        {1, 0, 0.999999f, 0},  {1, 0, 1e-7f, 0},      {1, 100000, 1, 0},
+        {1, 0, 1, 0.02f},      {1e-5f, 0, 0.9f, 0},   {1e6f, 0, 0.5f, 0},
+        {1, 1000, 0.9f, 0.1f}, {1, QWEN3_VOCAB, 1, 0}};
     unsigned char *blocked = calloc(n, 1);
     for (size_t i = 151669; i < n; i++)
         blocked[i] = 1;
@@ -410,8 +409,8 @@ static void frequencies_are_the_probabilities(void **state)
     for (int i = 0; i < N; i++)
         count[draw(s, x)]++;
     for (int i = 0; i < 5; i++)
-        chi += (count[i] - want[i] * N) * (count[i] - want[i] * N) /
-               (want[i] * N);
+        chi +=
+            (count[i] - want[i] * N) * (count[i] - want[i] * N) / (want[i] * N);
     assert_true(chi < 24); /* four degrees of freedom: 1 in 10,000 */
     sampler_free(s);
 }
@@ -561,7 +560,7 @@ static void what_is_not_finite_is_an_error(void **state)
             struct qwick_sampling o = neutral();
             o.temperature = (float)t;
             struct sampler *s = make(&o, n, NULL);
-            for (size_t at = 0; at < n; at += n > 40 ? 111 : 1) {
+            for (size_t at = 0; at<n; at += n> 40 ? 111 : 1) {
                 for (int b = 0; b < 4; b++) {
                     struct qwick_err e = {0};
                     float keep = x[at];
@@ -738,7 +737,7 @@ static void options_have_ranges(void **state)
 {
     (void)state;
     struct qwick_sampling o;
-#define TRY(field, value, name)                                                \
+#define TRY(field, value, name) \
     (o = neutral(), o.field = value, range_is(o, name))
     TRY(temperature, 0, NULL);
     TRY(temperature, -0.1f, "temperature");

@@ -56,8 +56,7 @@ static void note(struct reader *r, enum qwick_channel c, size_t from)
     if (!b->len)
         return;
     assert_true(valid(b->data + from, b->len - from));
-    assert_int_equal(buf_append(&r->seen[c], b->data + from, b->len - from),
-                     0);
+    assert_int_equal(buf_append(&r->seen[c], b->data + from, b->len - from), 0);
 }
 
 static void feed(struct reader *r, const char *p, size_t n, bool last)
@@ -375,16 +374,27 @@ static void whole(const struct piece *p, size_t n, bool in_think,
 static void any_cuts_give_the_same_text(void **state)
 {
     (void)state;
-    static const char *const parts[] = {"a",    "b",        "ab",   "\n",
-                                        "\n\n", " ",        "\xC3", "\xA9",
-                                        "\xE2\x82\xAC",     "\xF0\x9F\x98\x80",
-                                        "\xF0", "\x9F",     "\xFF", "\xE1\x80",
-                                        "c",    "\xED\xA0\x80"};
-    static const char *const stops[] = {"ab", "aab", "b\n", "\n\n", "c",
-                                        "\xE2\x82\xAC", "\xA9" "a", "bab",
-                                        "a b", "\xF0\x9F"};
-    enum { N_PARTS = sizeof parts / sizeof *parts,
-           N_STOPS = sizeof stops / sizeof *stops, PIECES = 5 };
+    static const char *const parts[] = {
+        "a",           "b",    "ab",   "\n",           "\n\n",
+        " ",           "\xC3", "\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80",
+        "\xF0",        "\x9F", "\xFF", "\xE1\x80",     "c",
+        "\xED\xA0\x80"};
+    static const char *const stops[] = {"ab",
+                                        "aab",
+                                        "b\n",
+                                        "\n\n",
+                                        "c",
+                                        "\xE2\x82\xAC",
+                                        "\xA9"
+                                        "a",
+                                        "bab",
+                                        "a b",
+                                        "\xF0\x9F"};
+    enum {
+        N_PARTS = sizeof parts / sizeof *parts,
+        N_STOPS = sizeof stops / sizeof *stops,
+        PIECES = 5
+    };
     size_t n_stopped = 0;
     for (seed = 1; seed <= 3000; seed++) {
         counter = 0;
