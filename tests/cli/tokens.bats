@@ -182,3 +182,14 @@ PY
         "$QWICK"
     [ "$stderr" = "qwick: out of memory" ]
 }
+
+@test "tokenize --jsonl: the ids of the chat goldens" {
+    dir=${QWICK_TEST_TOKENIZER:-build/testdata/qwen3-tokenizer}
+    [ -f "$dir/tokenizer.json" ] || skip "no $dir: make testdata"
+    "$QWICK" tokenize --jsonl -m "$dir" <tests/golden/text/chat.jsonl >"$T/out"
+    python3 - tests/golden/text/chat.jsonl "$T/out" <<'PY'
+import json, sys
+want, got = ([json.loads(l) for l in open(f)] for f in sys.argv[1:])
+assert [w["ids"] for w in want] == [g.get("ids") for g in got]
+PY
+}
