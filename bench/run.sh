@@ -31,3 +31,4 @@ for threads in 1 2; do
     ./qwick bench -m "$model" -t $threads --prompt-lens 512 --gen 64 \
         --depths 16,1024 --reps "$reps" --md
 done
+./qwick bench -m "$model" --isa avx2 --prompt-lens 512 --reps "$reps" --md
