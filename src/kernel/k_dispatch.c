@@ -14,14 +14,22 @@ static void fill_tables(void)
 
         k->level = level;
         k_ref_init(k);
+        k_q8_ref_init(k);
         if (level == ISA_REF)
             continue;
         k->gemm_bf16 = NULL; /* callers have faster ways than the reference */
         k_avx2_init(k);
-        if (level == ISA_AVX512 || level == ISA_AVX512BF16)
+        k_q8_avx2_init(k);
+        if (level == ISA_AVXVNNI)
+            k_q8_avxvnni_init(k);
+        if (level == ISA_AVX512 || level == ISA_AVX512BF16) {
             k_avx512_init(k);
-        if (level == ISA_AVX512BF16)
+            k_q8_avx512_init(k);
+        }
+        if (level == ISA_AVX512BF16) {
             k_avx512bf16_init(k);
+            k_attn_avx512bf16_init(k);
+        }
     }
 }
 

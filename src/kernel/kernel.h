@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/cpu.h"
 #include "base/dtype.h"
@@ -24,6 +25,8 @@
  * lo[i] >= hi[i] (causality, sliding windows and partly filled blocks). */
 struct attn_rows {
     const float *q; /* row i at q + i * ldq: f32 [head_dim], scaled already */
+    const uint16_t
+        *q16; /* the same in bf16, for attn_block_bf16 instead of q */
     size_t ldq;
     size_t n;           /* rows */
     const int *lo, *hi; /* [n], 0 <= lo, hi <= KV_BLOCK */
@@ -31,6 +34,38 @@ struct attn_rows {
     float *l;   /* [n] running sum of exp(score - m), 0 at the start */
     float *acc; /* row i at acc + i * head_dim: sum of exp(score - m) * v */
 };
+
+/* Rows of a matrix whose weights are quantized by groups of consecutive
+ * elements of a row (MLX's affine mode, mlx.core.quantize):
+ *
+ *   w[r, k] = q[r, k] * scales[r, k / group] + biases[r, k / group]
+ *
+ * q is unsigned; a row is one stream of bits, least significant first, so that
+ * element k has bits [k * bits, (k + 1) * bits) of it. n_cols is a multiple of
+ * group. Scales may be negative. Nothing is aligned. */
+struct affine {
+    const unsigned char *q;               /* row r at q + r * q_stride */
+    size_t q_stride;                      /* bytes: n_cols * bits / 8 */
+    const unsigned char *scales, *biases; /* row r at + r * sb_stride */
+    size_t sb_stride;                     /* bytes */
+    enum dtype sb_type;                   /* F32, F16 or BF16, of both */
+    int bits;                             /* 2, 3, 4, 5, 6 or 8 */
+    size_t group;                         /* 32, 64 or 128 */
+};
+
+/* Activations rounded to int8 by the same groups: x[t, k] is about
+ * q[t * ldq + k] * scale[t * ldg + k / group], |q| <= 127. */
+struct q8 {
+    int8_t *q;    /* 64-byte aligned, ldq a multiple of 64: whole lines may be
+                     read, what lies behind n_cols is 0 */
+    float *scale; /* largest magnitude of the group / 127 */
+    float *sum;   /* scale * sum of the group's q: what biases multiply */
+    size_t ldq, ldg;
+    size_t group;
+};
+
+/* Elements of keys or values that share a scale in an int8 cache. */
+#define KV_Q8_GROUP 32
 
 struct kernels {
     enum isa level;
@@ -82,6 +117,25 @@ struct kernels {
                                    const void *v, size_t head_dim,
                                    float *scratch);
 
+    /* The same with both products in bf16 (queries, keys, values and
+     * exponentials rounded to it, sums in f32), for prefill's tiles of hundreds
+     * of rows; NULL below avx512bf16. Reads rows->q16, not q.
+     *   scratch  f32 [attn_bf16_scratch(n, head_dim)], 64-byte aligned */
+    void (*attn_block_bf16[DT_N_FLOAT])(const struct attn_rows *rows,
+                                        const void *k, const void *v,
+                                        size_t head_dim, float *scratch);
+
+    /* attn_block on an int8 cache: k and v are int8 [KV_BLOCK, head_dim] with
+     * f32 scales [KV_BLOCK, kv_q8_groups(head_dim)] behind them; element i of
+     * position j is k[j, i] * scale[j, i / KV_Q8_GROUP]. */
+    void (*attn_block_q8)(const struct attn_rows *rows, const void *k,
+                          const void *v, size_t head_dim, float *scratch);
+
+    /* Round n values to int8 by groups of KV_Q8_GROUP (the last may be short),
+     * to nearest even: scale = largest magnitude / 127, 0 for a group of
+     * zeros. */
+    void (*to_kv_q8)(int8_t *q, float *scales, const float *x, size_t n);
+
     /* Largest value of x[0..n), n >= 1; NaN are skipped (all NaN: -INFINITY).
      */
     float (*max)(const float *x, size_t n);
@@ -108,6 +162,36 @@ struct kernels {
                       const void *x, size_t ldx, size_t n_rows, size_t n_cols,
                       size_t n_tokens, bool add);
 
+    /* Widen quantized rows: out f32 [n_rows, n_cols], q * scale rounded, then
+     * + bias rounded, the same bits at every level. */
+    void (*affine_to_f32)(float *out, const struct affine *w, size_t n_rows,
+                          size_t n_cols);
+
+    /* matmul on quantized weights: f32 arithmetic, one order of sums, x f32.
+     * All of --exact. */
+    void (*matmul_affine)(float *y, size_t ldy, const struct affine *w,
+                          const float *x, size_t ldx, size_t n_rows,
+                          size_t n_cols, size_t n_tokens);
+
+    /* Round activations for matmul_q8, to nearest even, into rows of out whose
+     * group is set. x f32 [n_tokens, n_cols]; n_cols a multiple of group. A
+     * group of zeros has scale 0. */
+    void (*to_q8)(const struct q8 *out, const float *x, size_t ldx,
+                  size_t n_cols, size_t n_tokens);
+
+    /* The product in integers: y[t * ldy + r] (added to what y holds if add) =
+     * sum over groups g of
+     *   scales[r, g] * x.scale[t, g] * sum of q[r, k] * x.q[t, k] in g
+     *   + biases[r, g] * x.sum[t, g]
+     * with exact integer sums and f32 ones over groups. x.group == w.group.
+     * For one token it streams w once; for hundreds it is a blocked product,
+     * fastest with rows in multiples of MATMUL_Q8_ROWS. What it computes for
+     * one row and token may depend on n_tokens (single: decode; more), never on
+     * the rows in the call. */
+    void (*matmul_q8)(float *y, size_t ldy, const struct affine *w,
+                      const struct q8 *x, size_t n_rows, size_t n_cols,
+                      size_t n_tokens, bool add);
+
     /* Sum of n bytes as 64-bit words, for measuring read bandwidth. */
     unsigned long long (*read_sum)(const void *p, size_t n);
     /* Run multiply-adds on registers only; returns floating-point operations
@@ -116,10 +200,15 @@ struct kernels {
     double (*peak_flops)(size_t reps, float *sink);
     /* The same of gemm_bf16's multiply-adds; NULL but on avx512bf16. */
     double (*peak_bf16)(size_t reps, float *sink);
+    /* The same of matmul_q8's multiply-adds of long prefills. */
+    double (*peak_q8)(size_t reps, float *sink);
 };
 
 /* Rows of weights that gemm_bf16 takes at a time. */
 #define GEMM_BF16_ROWS 64
+
+/* Rows of weights that matmul_q8 takes at a time for many tokens. */
+#define MATMUL_Q8_ROWS 64
 
 /* An odd number of cache lines from token to token: they spread over all sets
  * of a cache. */
@@ -134,6 +223,19 @@ static inline size_t attn_scratch(size_t n_rows, size_t head_dim)
     return KV_BLOCK * head_dim * 2 + n_rows * KV_BLOCK + 64;
 }
 
+/* For attn_block_bf16. */
+static inline size_t attn_bf16_scratch(size_t n_rows, size_t head_dim)
+{
+    /* keys and values as panels of bf16, the rows' scores and exponentials */
+    size_t d = (head_dim + 63) / 64 * 64;
+    return KV_BLOCK * d + (n_rows + 16) * KV_BLOCK * 2 + 256;
+}
+
+static inline size_t kv_q8_groups(size_t head_dim)
+{
+    return (head_dim + KV_Q8_GROUP - 1) / KV_Q8_GROUP;
+}
+
 /* The table for a level; NULL when the CPU lacks it. k_ref's rows stand where a
  * level has no kernel of its own. */
 const struct kernels *kernels_get(enum isa level);
@@ -143,5 +245,10 @@ void k_ref_init(struct kernels *k);
 void k_avx2_init(struct kernels *k);
 void k_avx512_init(struct kernels *k);
 void k_avx512bf16_init(struct kernels *k);
+void k_attn_avx512bf16_init(struct kernels *k);
+void k_q8_ref_init(struct kernels *k);
+void k_q8_avx2_init(struct kernels *k);
+void k_q8_avxvnni_init(struct kernels *k);
+void k_q8_avx512_init(struct kernels *k);
 
 #endif

@@ -8,17 +8,38 @@
 #include "base/dtype.h"
 #include "base/err.h"
 #include "file/safetensors.h"
+#include "kernel/kernel.h"
 
-/* A weight matrix [rows, cols], row-major, borrowed from the mapping. */
+/* A weight matrix [rows, cols], row-major, borrowed from the mapping: dense, or
+ * quantized by groups of a row's elements (struct affine). */
 struct matrix {
-    enum dtype dtype; /* below DT_N_FLOAT */
+    enum dtype dtype; /* below DT_N_FLOAT; quantized: of scales and biases */
     size_t rows, cols;
     const unsigned char *data; /* any alignment */
+    int bits;                  /* 0: dense */
+    size_t group;
+    const unsigned char *scales, *biases; /* [rows, cols / group] */
 };
 
+/* A row of a dense matrix. */
 static inline const void *matrix_row(const struct matrix *m, size_t row)
 {
     return m->data + row * m->cols * dtype_bytes(m->dtype);
+}
+
+/* A quantized matrix from a row on. */
+static inline struct affine matrix_affine(const struct matrix *m, size_t row)
+{
+    size_t q_stride = m->cols / 8 * (size_t)m->bits;
+    size_t sb_stride = m->cols / m->group * dtype_bytes(m->dtype);
+    return (struct affine){.q = m->data + row * q_stride,
+                           .q_stride = q_stride,
+                           .scales = m->scales + row * sb_stride,
+                           .biases = m->biases + row * sb_stride,
+                           .sb_stride = sb_stride,
+                           .sb_type = m->dtype,
+                           .bits = m->bits,
+                           .group = m->group};
 }
 
 struct weights {

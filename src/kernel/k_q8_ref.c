@@ -1,0 +1,159 @@
+/* The scalar truth of quantized products: plain C, sums in double, rounded once
+ * at the end. */
+#include <math.h>
+#include <string.h>
+
+#include "kernel/kernel.h"
+
+/* Element k of a row's stream of bits. */
+static unsigned code_at(const unsigned char *row, size_t k, int bits)
+{
+    size_t at = k * (size_t)bits;
+    unsigned byte = row[at / 8], shift = (unsigned)(at % 8);
+    unsigned code = byte >> shift;
+
+    if (shift + (unsigned)bits > 8)
+        code |= (unsigned)row[at / 8 + 1] << (8 - shift);
+    return code & ((1u << bits) - 1);
+}
+
+/* Number g of a row's scales or biases. */
+static float number_at(const unsigned char *row, size_t g, enum dtype type)
+{
+    float f;
+
+    kernels_get(ISA_REF)->to_f32[type](&f, row + g * dtype_bytes(type), 1);
+    return f;
+}
+
+static void k_affine_to_f32_ref(float *out, const struct affine *w,
+                                size_t n_rows, size_t n_cols)
+{
+    for (size_t r = 0; r < n_rows; r++)
+        for (size_t k = 0; k < n_cols; k++) {
+            const size_t g = k / w->group;
+            float s = number_at(w->scales + r * w->sb_stride, g, w->sb_type);
+            float b = number_at(w->biases + r * w->sb_stride, g, w->sb_type);
+            float product =
+                (float)code_at(w->q + r * w->q_stride, k, w->bits) * s;
+
+            out[r * n_cols + k] = product + b;
+        }
+}
+
+static void k_matmul_affine_ref(float *y, size_t ldy, const struct affine *w,
+                                const float *x, size_t ldx, size_t n_rows,
+                                size_t n_cols, size_t n_tokens)
+{
+    for (size_t r = 0; r < n_rows; r++)
+        for (size_t t = 0; t < n_tokens; t++) {
+            double sum = 0;
+
+            for (size_t g = 0; g < n_cols / w->group; g++) {
+                float s =
+                    number_at(w->scales + r * w->sb_stride, g, w->sb_type);
+                float b =
+                    number_at(w->biases + r * w->sb_stride, g, w->sb_type);
+
+                for (size_t k = g * w->group; k < (g + 1) * w->group; k++) {
+                    unsigned q = code_at(w->q + r * w->q_stride, k, w->bits);
+
+                    sum += ((double)q * (double)s + (double)b) *
+                           (double)x[t * ldx + k];
+                }
+            }
+            y[t * ldy + r] = (float)sum;
+        }
+}
+
+/* One group: its scale and the sum of what it became. */
+static void round_group(int8_t *q, float *scale, float *sum, const float *x,
+                        size_t n)
+{
+    float top = 0;
+    int total = 0;
+
+    for (size_t i = 0; i < n; i++)
+        top = fabsf(x[i]) > top ? fabsf(x[i]) : top;
+    *scale = top / 127;
+    for (size_t i = 0; i < n; i++) {
+        float v = top > 0 ? x[i] * (127 / top) : 0;
+
+        v = v > 127 ? 127 : v < -127 ? -127 : v;
+        q[i] = (int8_t)(v == v ? lrintf(v) : 0);
+        total += q[i];
+    }
+    *sum = *scale * (float)total;
+}
+
+static void k_to_q8_ref(const struct q8 *out, const float *x, size_t ldx,
+                        size_t n_cols, size_t n_tokens)
+{
+    for (size_t t = 0; t < n_tokens; t++) {
+        int8_t *q = out->q + t * out->ldq;
+
+        for (size_t g = 0; g < n_cols / out->group; g++)
+            round_group(q + g * out->group, out->scale + t * out->ldg + g,
+                        out->sum + t * out->ldg + g,
+                        x + t * ldx + g * out->group, out->group);
+        memset(q + n_cols, 0, out->ldq - n_cols);
+    }
+}
+
+static void k_matmul_q8_ref(float *y, size_t ldy, const struct affine *w,
+                            const struct q8 *x, size_t n_rows, size_t n_cols,
+                            size_t n_tokens, bool add)
+{
+    for (size_t r = 0; r < n_rows; r++)
+        for (size_t t = 0; t < n_tokens; t++) {
+            double sum = add ? (double)y[t * ldy + r] : 0;
+
+            for (size_t g = 0; g < n_cols / w->group; g++) {
+                float s =
+                    number_at(w->scales + r * w->sb_stride, g, w->sb_type);
+                float b =
+                    number_at(w->biases + r * w->sb_stride, g, w->sb_type);
+                long dot = 0;
+
+                for (size_t k = g * w->group; k < (g + 1) * w->group; k++)
+                    dot += (long)code_at(w->q + r * w->q_stride, k, w->bits) *
+                           x->q[t * x->ldq + k];
+                sum +=
+                    (double)s * (double)x->scale[t * x->ldg + g] * (double)dot +
+                    (double)b * (double)x->sum[t * x->ldg + g];
+            }
+            y[t * ldy + r] = (float)sum;
+        }
+}
+
+static double k_peak_q8_ref(size_t reps, float *sink)
+{
+    enum { STEPS = 5000000 };
+    volatile int w = 3, x = -2;
+    int a = w, b = x, sum = 0;
+
+    for (size_t i = 0; i < reps * STEPS; i++)
+        sum = (int)((unsigned)sum + (unsigned)(a * b) + (unsigned)i);
+    *sink = (float)sum;
+    return 2.0 * STEPS * (double)reps;
+}
+
+static void k_to_kv_q8_ref(int8_t *q, float *scales, const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i += KV_Q8_GROUP) {
+        size_t m = n - i < KV_Q8_GROUP ? n - i : KV_Q8_GROUP;
+        float sum;
+
+        round_group(q + i, scales + i / KV_Q8_GROUP, &sum, x + i, m);
+    }
+}
+
+void k_q8_ref_init(struct kernels *k)
+{
+    k->affine_to_f32 = k_affine_to_f32_ref;
+    k->matmul_affine = k_matmul_affine_ref;
+    k->to_q8 = k_to_q8_ref;
+    k->matmul_q8 = k_matmul_q8_ref;
+    k->peak_q8 = k_peak_q8_ref;
+    k->to_kv_q8 = k_to_kv_q8_ref;
+}
