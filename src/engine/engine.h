@@ -41,6 +41,7 @@ struct qwick_session {
     size_t limit;
     float *logits;   /* [vocab_size] */
     size_t n_cached; /* of the last sync: tokens not evaluated again */
+    double *parts;   /* [PART_COUNT] ms are added to, or NULL */
     qwick_progress_fn progress;
     void *progress_ctx;
     const volatile int *interrupt;

@@ -83,9 +83,22 @@ static int reserve(struct qwick_session *s, size_t n, size_t chunk,
         s->tokens = tokens;
         s->cap = cap;
     }
-    if (scratch_reserve(s->scratch, &s->eng->model, chunk, e))
+    if (scratch_reserve(s->scratch, &s->eng->model, chunk, n, e))
         return -1;
     return kv_reserve(&s->kv, n, e);
+}
+
+/* One pass over tokens that follow what the cache has. -1: interrupted. */
+static int forward(struct qwick_session *s, const int32_t *tokens, size_t n,
+                   enum want want, float *logits, const volatile int *interrupt)
+{
+    const struct span span = {&s->kv, tokens, n, want};
+    const struct pass_io io = {.spans = &span,
+                               .n_spans = 1,
+                               .logits = logits,
+                               .ms = s->parts,
+                               .interrupt = interrupt};
+    return model_forward(&s->eng->model, s->scratch, &io);
 }
 
 static int check_tokens(const struct qwick_session *s, const int32_t *tokens,
@@ -133,9 +146,8 @@ int qwick_session_sync(struct qwick_session *s, const int32_t *tokens, size_t n,
             return -1;
         memcpy(s->tokens + at, tokens + at, m * sizeof *tokens);
         if (session_interrupted(s) ||
-            model_forward(&s->eng->model, s->scratch, &s->kv, tokens + at, m,
-                          at + m == n ? LOGITS_LAST : LOGITS_NONE, s->logits,
-                          s->interrupt))
+            forward(s, tokens + at, m, at + m == n ? WANT_LAST : WANT_NONE,
+                    s->logits, s->interrupt))
             return err_set(e, QWICK_ERR_RUNTIME, SESSION_INTERRUPTED);
         at += m;
         if (s->progress)
@@ -153,8 +165,7 @@ int qwick_session_decode(struct qwick_session *s, int32_t token,
     if (check_tokens(s, &token, 1, e) || reserve(s, s->kv.n + 1, 1, e))
         return -1;
     s->tokens[s->kv.n] = token;
-    return model_forward(&s->eng->model, s->scratch, &s->kv, &token, 1,
-                         LOGITS_LAST, s->logits, NULL);
+    return forward(s, &token, 1, WANT_LAST, s->logits, NULL);
 }
 
 int qwick_session_rollback(struct qwick_session *s, size_t n,
@@ -194,8 +205,7 @@ int qwick_session_all_logits(struct qwick_session *s, const int32_t *tokens,
             goto done;
         memcpy(s->tokens + at, tokens + at, m * sizeof *tokens);
         if (session_interrupted(s) ||
-            model_forward(&s->eng->model, s->scratch, &s->kv, tokens + at, m,
-                          LOGITS_ALL, logits, s->interrupt)) {
+            forward(s, tokens + at, m, WANT_ALL, logits, s->interrupt)) {
             err_set(e, QWICK_ERR_RUNTIME, SESSION_INTERRUPTED);
             goto done;
         }

@@ -31,10 +31,12 @@ struct model {
     float *inv_freq; /* [head_dim / 2] */
     const struct kernels *k;
     int n_threads;
-    bool exact;             /* one order of sums: no BLAS */
-    size_t chunk;           /* tokens a pass */
-    bool all_bf16;          /* these three: see model_products; model_open */
-    size_t gemm_min_tokens; /* sets them, tests lower them */
+    bool exact;      /* one order of sums: no BLAS */
+    size_t chunk;    /* tokens a pass */
+    bool dense_bf16; /* these: see model_products; model_open sets */
+    bool any_dense;  /* them, tests lower the limits */
+    bool any_quantized;
+    size_t gemm_min_tokens;
     double blas_min_flops;
     void *preloaded; /* copy of the matrices, or NULL */
     size_t preloaded_bytes;
@@ -53,28 +55,60 @@ size_t model_decode_bytes(const struct model *m);
 /* Buffers of a forward pass; see scratch.h. */
 struct scratch;
 
-/* What a pass shall do with the logits. */
-enum logits_want {
-    LOGITS_NONE, /* fill the cache only */
-    LOGITS_LAST, /* logits f32 [vocab_size] of the last token */
-    LOGITS_ALL   /* logits f32 [n, vocab_size] */
+/* Which tokens of a span give logits (and hidden states). */
+enum want {
+    WANT_NONE, /* fill the cache only */
+    WANT_LAST, /* the last token */
+    WANT_ALL
 };
 
-/* Evaluate tokens[0..n), n <= model.chunk, at positions kv->n .. kv->n + n, add
- * their keys and values to kv, and write logits as wanted. The contract of the
- * generation loop: (tokens, position, cache) -> logits. Ids must be below
- * vocab_size, kv and s be reserved for them (kv_reserve, scratch_reserve).
+/* One sequence's part of a pass: tokens[0..n), n >= 1, at positions
+ * kv->n .. kv->n + n. */
+struct span {
+    struct kv_cache *kv;
+    const int32_t *tokens;
+    size_t n;
+    enum want want;
+};
+
+/* Where the time of a pass goes, as its first thread sees it. */
+enum part {
+    PART_EMBED,
+    PART_NORMS,       /* norms, and rounding of activations */
+    PART_PROJECTIONS, /* q, k, v, o, gate, up, down; SwiGLU */
+    PART_ATTENTION,   /* q and k norm, RoPE, KV write, attention */
+    PART_HEAD,
+    PART_BARRIERS, /* waiting for other threads */
+    PART_COUNT
+};
+
+/* Evaluate all spans in one pass, adding their keys and values to their caches:
+ * the contract of the generation loop, (tokens, position, cache) -> logits. No
+ * two spans have the same cache; at most model.chunk tokens, or one of each
+ * span. Ids must be below vocab_size, the caches and s be reserved (kv_reserve,
+ * scratch_reserve).
+ *   logits  f32 [rows, vocab_size] or NULL: of the wanted tokens, in the order
+ *           of spans
+ *   hidden  f32 [rows, d_model] or NULL: the same after the last norm
+ *   ms      [PART_COUNT] milliseconds are added to, or NULL
  * Allocates nothing. Returns 0; or -1 when *interrupt (NULL: never) became
- * nonzero, looked at once a layer: kv->n is then as before. */
-int model_forward(const struct model *m, struct scratch *s, struct kv_cache *kv,
-                  const int32_t *tokens, size_t n, enum logits_want want,
-                  float *logits, const volatile int *interrupt);
+ * nonzero, looked at once a layer: every kv->n is then as before. */
+struct pass_io {
+    const struct span *spans;
+    size_t n_spans;
+    float *logits, *hidden;
+    double *ms;
+    const volatile int *interrupt;
+};
+int model_forward(const struct model *m, struct scratch *s,
+                  const struct pass_io *io);
 
 /* Copy the matrices to anonymous memory that may have huge pages, on all
  * threads, and use them there. */
 int model_preload(struct model *m, struct qwick_err *e);
 
-/* What multiplies in a pass. */
+/* What multiplies the dense matrices in a pass. Quantized ones are multiplied
+ * in integers, in f32 with one order of sums under --exact. */
 enum products {
     PRODUCTS_SKINNY, /* kernels with one order of sums: decode, --exact */
     PRODUCTS_SGEMM,  /* our own, on weights widened by panels */

@@ -9,9 +9,9 @@
 #include "model/model.h"
 
 /* Tokens from which on large products are not slower than the skinny kernels,
- * which widen weights in registers: bf16 crosses at 8 to 12, OpenBLAS is level at
- * 64, our sgemm level within noise at 192. Passes of fewer operations end before
- * OpenBLAS is loaded. */
+ * which widen weights in registers: bf16 crosses at 8 to 12, OpenBLAS is level
+ * at 64, our sgemm level within noise at 192. Passes of fewer operations end
+ * before OpenBLAS is loaded. */
 #define BF16_MIN_TOKENS  12
 #define SGEMM_MIN_TOKENS 192
 #define BLAS_MIN_TOKENS  64
@@ -64,25 +64,41 @@ static int open_layer(struct model *m, struct layer *l, size_t i,
     return 0;
 }
 
-/* Whether every matrix that multiplies is stored in bf16. */
-static bool all_bf16(const struct model *m)
+/* Every distinct matrix of the model: visit(ctx, matrix). */
+static void each_matrix(struct model *m,
+                        void (*visit)(void *ctx, struct matrix *w), void *ctx)
 {
-    bool all = m->head.dtype == DT_BF16;
+    visit(ctx, &m->embed);
+    if (!m->config.tied_head)
+        visit(ctx, &m->head);
     for (size_t i = 0; i < m->config.n_layers; i++) {
-        const struct layer *l = &m->layers[i];
-        all = all && l->q_proj.dtype == DT_BF16 && l->k_proj.dtype == DT_BF16 &&
-              l->v_proj.dtype == DT_BF16 && l->o_proj.dtype == DT_BF16 &&
-              l->gate_proj.dtype == DT_BF16 && l->up_proj.dtype == DT_BF16 &&
-              l->down_proj.dtype == DT_BF16;
+        struct layer *l = &m->layers[i];
+        struct matrix *const all[] = {&l->q_proj,   &l->k_proj,    &l->v_proj,
+                                      &l->o_proj,   &l->gate_proj, &l->up_proj,
+                                      &l->down_proj};
+        for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+            visit(ctx, all[j]);
     }
-    return all;
+}
+
+/* What kinds of matrices multiply. */
+static void note_kinds(void *ctx, struct matrix *w)
+{
+    struct model *m = ctx;
+    if (w->bits)
+        m->any_quantized = true;
+    else
+        m->any_dense = true;
+    m->dense_bf16 = m->dense_bf16 && (w->bits || w->dtype == DT_BF16);
 }
 
 enum products model_products(const struct model *m, size_t n)
 {
     if (m->exact || n < m->gemm_min_tokens)
         return PRODUCTS_SKINNY;
-    if (m->k->level == ISA_AVX512BF16 && m->all_bf16)
+    if (!m->any_dense)
+        return PRODUCTS_SKINNY; /* all is multiplied in integers */
+    if (m->k->level == ISA_AVX512BF16 && m->dense_bf16)
         return PRODUCTS_BF16;
     if (m->k->level >= ISA_AVX512)
         return PRODUCTS_SGEMM;
@@ -93,12 +109,19 @@ enum products model_products(const struct model *m, size_t n)
     return m->k->level == ISA_REF ? PRODUCTS_SKINNY : PRODUCTS_SGEMM;
 }
 
-/* Once the weights are bound: see model_products. */
-static void choose_thresholds(struct model *m)
+/* Once the weights are bound: see model_products. The embedding counts only as
+ * a head. */
+static void choose_products(struct model *m)
 {
-    m->all_bf16 = all_bf16(m);
+    struct matrix embed = m->embed;
+    m->dense_bf16 = true;
+    if (!m->config.tied_head)
+        m->embed = m->head;
+    each_matrix(m, note_kinds, m);
+    m->embed = embed;
+    m->dense_bf16 = m->dense_bf16 && m->any_dense;
     m->blas_min_flops = BLAS_MIN_FLOPS;
-    m->gemm_min_tokens = m->k->level == ISA_AVX512BF16 && m->all_bf16
+    m->gemm_min_tokens = m->k->level == ISA_AVX512BF16 && m->dense_bf16
                              ? BF16_MIN_TOKENS
                          : m->k->level >= ISA_AVX512 ? SGEMM_MIN_TOKENS
                                                      : BLAS_MIN_TOKENS;
@@ -128,7 +151,7 @@ int model_open(struct model *m, const struct checkpoint *ck,
     else if (weights_head(&m->weights, &m->head, c->vocab_size, c->d_model, e))
         return -1;
     config_rope_frequencies(c, m->inv_freq);
-    choose_thresholds(m);
+    choose_products(m);
     return 0;
 }
 
@@ -152,26 +175,29 @@ void model_close(struct model *m)
     *m = (struct model){0};
 }
 
-/* Every distinct matrix of the model: visit(ctx, matrix). */
-static void each_matrix(struct model *m,
-                        void (*visit)(void *ctx, struct matrix *w), void *ctx)
+/* The arrays behind a matrix: elements, and what quantized ones add. */
+static size_t matrix_arrays(struct matrix *w, const unsigned char **data[3],
+                            size_t bytes[3])
 {
-    visit(ctx, &m->embed);
-    if (!m->config.tied_head)
-        visit(ctx, &m->head);
-    for (size_t i = 0; i < m->config.n_layers; i++) {
-        struct layer *l = &m->layers[i];
-        struct matrix *const all[] = {&l->q_proj,   &l->k_proj,    &l->v_proj,
-                                      &l->o_proj,   &l->gate_proj, &l->up_proj,
-                                      &l->down_proj};
-        for (size_t j = 0; j < sizeof all / sizeof *all; j++)
-            visit(ctx, all[j]);
-    }
+    size_t n = w->rows * w->cols;
+    data[0] = &w->data;
+    bytes[0] = w->bits ? n / 8 * (size_t)w->bits : n * dtype_bytes(w->dtype);
+    if (!w->bits)
+        return 1;
+    data[1] = &w->scales;
+    data[2] = &w->biases;
+    bytes[1] = bytes[2] = n / w->group * dtype_bytes(w->dtype);
+    return 3;
 }
 
 static size_t matrix_bytes(const struct matrix *w)
 {
-    return w->rows * w->cols * dtype_bytes(w->dtype);
+    struct matrix copy = *w;
+    const unsigned char **data[3];
+    size_t bytes[3], sum = 0;
+    for (size_t i = 0, n = matrix_arrays(&copy, data, bytes); i < n; i++)
+        sum += bytes[i];
+    return sum;
 }
 
 struct preload {
@@ -180,30 +206,40 @@ struct preload {
     int tid, n_threads;
 };
 
-static size_t aligned_bytes(const struct matrix *w)
+static size_t aligned(size_t bytes)
 {
-    return (matrix_bytes(w) + 63) / 64 * 64;
+    return (bytes + 63) / 64 * 64;
 }
 
 static void add_size(void *ctx, struct matrix *w)
 {
-    *(size_t *)ctx += aligned_bytes(w);
+    const unsigned char **data[3];
+    size_t bytes[3];
+    for (size_t i = 0, n = matrix_arrays(w, data, bytes); i < n; i++)
+        *(size_t *)ctx += aligned(bytes[i]);
 }
 
 static void copy_share(void *ctx, struct matrix *w)
 {
     struct preload *p = ctx;
-    size_t begin, end;
-    par_split(matrix_bytes(w), 4096, p->tid, p->n_threads, &begin, &end);
-    memcpy(p->to + p->at + begin, w->data + begin, end - begin);
-    p->at += aligned_bytes(w);
+    const unsigned char **data[3];
+    size_t bytes[3], begin, end;
+    for (size_t i = 0, n = matrix_arrays(w, data, bytes); i < n; i++) {
+        par_split(bytes[i], 4096, p->tid, p->n_threads, &begin, &end);
+        memcpy(p->to + p->at + begin, *data[i] + begin, end - begin);
+        p->at += aligned(bytes[i]);
+    }
 }
 
 static void rebind(void *ctx, struct matrix *w)
 {
     struct preload *p = ctx;
-    w->data = p->to + p->at;
-    p->at += aligned_bytes(w);
+    const unsigned char **data[3];
+    size_t bytes[3];
+    for (size_t i = 0, n = matrix_arrays(w, data, bytes); i < n; i++) {
+        *data[i] = p->to + p->at;
+        p->at += aligned(bytes[i]);
+    }
 }
 
 static void preload_body(void *ctx, struct par_team *team, int tid,

@@ -51,34 +51,75 @@ size_t scratch_panel_rows(size_t n_cols)
     return rows < 16 ? 16 : rows > 256 ? 256 : rows;
 }
 
+/* int8 rows of up to n_cols columns, by groups of 32 or more; an odd number of
+ * cache lines apart. */
+static struct q8 bytes8(struct layout *l, size_t rows, size_t n_cols)
+{
+    struct q8 x = {.ldq = (((n_cols + 63) / 64) | 1) * 64,
+                   .ldg = (n_cols + 31) / 32};
+    x.q = (int8_t *)floats(l, rows, x.ldq / 4);
+    x.scale = floats(l, rows, x.ldg);
+    x.sum = floats(l, rows, x.ldg);
+    return x;
+}
+
+static struct softmax softmaxes(struct layout *l, size_t rows, size_t head_dim)
+{
+    return (struct softmax){.m = floats(l, rows, 1),
+                            .l = floats(l, rows, 1),
+                            .acc = floats(l, rows, head_dim)};
+}
+
+bool scratch_splits(const struct model *m)
+{
+    return m->n_threads > 1 && m->config.n_kv_heads < 2 * (size_t)m->n_threads;
+}
+
+static bool uses_bf16(const struct model *m)
+{
+    return !m->exact && m->k->level == ISA_AVX512BF16;
+}
+
+static bool uses_q8(const struct model *m)
+{
+    return !m->exact && m->any_quantized;
+}
+
 static void layout_threads(struct layout *l, struct scratch *s,
                            const struct model *m)
 {
     const struct config *c = &m->config;
     size_t q_dim = c->n_heads * c->head_dim;
+    size_t widest = max_size(c->d_model, max_size(c->d_ff, q_dim));
     size_t panel = max_size(scratch_panel_rows(c->d_model) * c->d_model,
                             max_size(scratch_panel_rows(c->d_ff) * c->d_ff,
                                      scratch_panel_rows(q_dim) * q_dim));
+    size_t rows = s->tile_rows, attn = attn_scratch(rows, c->head_dim);
+    if (uses_bf16(m)) {
+        attn = max_size(attn, attn_bf16_scratch(s->tile16_rows, c->head_dim));
+        rows = max_size(rows, s->tile16_rows);
+    }
     for (int i = 0; i < s->n_threads; i++) {
         struct thread_scratch *t = &s->threads[i];
-        t->xn = floats(l, SCRATCH_PRIVATE_TOKENS, c->d_model);
-        bool bf16 = m->k->level == ISA_AVX512BF16;
-        size_t gated = m->exact || !bf16 ? 0 : GATED_TOKENS * GATED_ROWS;
+        size_t n = SCRATCH_PRIVATE_TOKENS;
+        t->xn = floats(l, n, c->d_model);
+        t->xn16 = halves(l, uses_bf16(m) ? n : 0, c->d_model);
+        t->x8 = bytes8(l, uses_q8(m) ? n : 0, widest);
+        size_t gated = uses_bf16(m) || uses_q8(m) ? GATED_FLOATS : 0;
         t->gate = floats(l, gated, 1);
         t->up = floats(l, gated, 1);
         t->panel = floats(l, m->exact ? 0 : panel, 1);
         t->head = floats(l, c->head_dim, 1);
-        t->attn = floats(l, attn_scratch(s->tile_rows, c->head_dim), 1);
-        t->m = floats(l, s->tile_rows, 1);
-        t->l = floats(l, s->tile_rows, 1);
-        t->acc = floats(l, s->tile_rows, c->head_dim);
-        t->lo = place(l, s->tile_rows, sizeof(int));
-        t->hi = place(l, s->tile_rows, sizeof(int));
+        t->attn = floats(l, attn, 1);
+        t->part = softmaxes(l, rows, c->head_dim);
+        t->total = softmaxes(l, rows, c->head_dim);
+        t->lo = place(l, rows, sizeof(int));
+        t->hi = place(l, rows, sizeof(int));
     }
 }
 
 static void layout_shared(struct layout *l, struct scratch *s,
-                          const struct model *m, size_t n)
+                          const struct model *m, size_t n, size_t n_segments)
 {
     const struct config *c = &m->config;
     size_t q_dim = c->n_heads * c->head_dim;
@@ -95,11 +136,26 @@ static void layout_shared(struct layout *l, struct scratch *s,
     s->up = floats(l, n, c->d_ff);
     s->cos = floats(l, n, c->head_dim / 2);
     s->sin = floats(l, n, c->head_dim / 2);
-    if (m->exact || m->k->level != ISA_AVX512BF16)
-        return;
-    s->xn16 = halves(l, n, c->d_model);
-    s->attn16 = halves(l, n, q_dim);
-    s->gate16 = halves(l, n, c->d_ff);
+    s->pos = place(l, n, sizeof *s->pos);
+    s->span = place(l, n, sizeof *s->span);
+    s->kept = place(l, n, sizeof *s->kept);
+    s->tiles = place(l, n, sizeof *s->tiles);
+    s->last_tiles = place(l, n, sizeof *s->last_tiles);
+    size_t split = 0;
+    if (scratch_splits(m) && size_mul(n_segments, c->n_heads, &split))
+        l->overflow = 1;
+    s->split = softmaxes(l, split, c->head_dim);
+    if (uses_bf16(m)) {
+        s->qr16 = place(l, n, q_dim * sizeof(uint16_t));
+        s->xn16 = halves(l, n, c->d_model);
+        s->attn16 = halves(l, n, q_dim);
+        s->gate16 = halves(l, n, c->d_ff);
+    }
+    if (uses_q8(m)) {
+        s->xn8 = bytes8(l, n, c->d_model);
+        s->attn8 = bytes8(l, n, q_dim);
+        s->gate8 = bytes8(l, n, c->d_ff);
+    }
 }
 
 /* Allocate what a layout adds up to; NULL when it cannot be had. */
@@ -123,6 +179,7 @@ int scratch_create(struct scratch **out, const struct model *m,
         return err_oom(e, sizeof *s);
     size_t group = m->config.n_heads / m->config.n_kv_heads;
     s->tile_rows = max_size(ATTN_TILE_ROWS / group, 1) * group;
+    s->tile16_rows = max_size(ATTN_BF16_TILE_ROWS / group, 1) * group;
     s->n_threads = m->n_threads;
     size_t n = (size_t)m->n_threads;
     s->threads = calloc(n, sizeof *s->threads);
@@ -154,19 +211,23 @@ void scratch_free(struct scratch *s)
 }
 
 int scratch_reserve(struct scratch *s, const struct model *m, size_t n,
-                    struct qwick_err *e)
+                    size_t n_ctx, struct qwick_err *e)
 {
-    if (n <= s->cap)
+    size_t segments = n_ctx / ATTN_SEGMENT + 1;
+    if (n <= s->cap && segments <= s->cap_segments)
         return 0;
+    n = max_size(n, s->cap);
+    segments = max_size(segments + segments / 2, s->cap_segments);
     struct scratch size = *s;
     struct layout l = {0};
-    layout_shared(&l, &size, m, n);
+    layout_shared(&l, &size, m, n, segments);
     void *p = allocate(&l, e);
     if (!p)
         return -1;
     free(s->shared);
     s->shared = p;
     s->cap = n;
-    layout_shared(&l, s, m, n);
+    s->cap_segments = segments;
+    layout_shared(&l, s, m, n, segments);
     return 0;
 }

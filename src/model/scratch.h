@@ -7,49 +7,78 @@
 
 #include "model/model.h"
 
-/* Passes of up to this many tokens normalise on every thread for itself, which
- * costs less than the barrier that it saves. */
-#define SCRATCH_PRIVATE_TOKENS 2
+/* Passes of up to this many tokens normalise (and round) on every thread for
+ * itself, which costs less than the barrier that it saves. */
+#define SCRATCH_PRIVATE_TOKENS 4
 
 /* Query rows (heads of one group times tokens) that share a pass over the
- * keys and values. */
-#define ATTN_TILE_ROWS 64
+ * keys and values; in bf16, where these are packed first, more. */
+#define ATTN_TILE_ROWS      64
+#define ATTN_BF16_TILE_ROWS 256
+
+/* Positions whose part of a softmax is summed by itself; the parts are then
+ * merged in order, whoever computed them. */
+#define ATTN_SEGMENT 1024
 
 /* Floats of one converted panel of weight rows: stays in a core's L2 cache. */
 #define PANEL_FLOATS (160u * 1024)
 
-/* Rows of gate_proj and up_proj, and tokens, whose products a thread keeps in
- * its cache until they are one. */
-#define GATED_ROWS   64
-#define GATED_TOKENS 512
+/* Products of rows of gate_proj and up_proj that a thread keeps in its cache
+ * until they are one: GATED_ROWS rows at a time (fitting every group of
+ * quantized weights), more when there are few tokens. */
+#define GATED_ROWS   128
+#define GATED_FLOATS (GATED_ROWS * 256)
+
+/* State of a running softmax for some query rows. */
+struct softmax {
+    float *m, *l; /* [rows] */
+    float *acc;   /* [rows, head_dim] */
+};
+
+/* Tokens [first, last) of the pass, of one span, whose query rows go through
+ * attention together; results from row `out` on. */
+struct attn_tile {
+    uint32_t span, first, last, out;
+};
 
 /* Of one thread. All 64-byte aligned. */
 struct thread_scratch {
-    float *xn;        /* [SCRATCH_PRIVATE_TOKENS, d_model] normalised */
-    float *panel;     /* [panel_rows, longest row] weights as f32 */
-    float *head;      /* [head_dim] one key before it is rounded */
-    float *attn;      /* attn_scratch() of a tile */
-    float *m, *l;     /* [tile rows] */
-    float *acc;       /* [tile rows, head_dim] */
-    int *lo, *hi;     /* [tile rows] */
-    float *gate, *up; /* [GATED_TOKENS, GATED_ROWS] */
+    float *xn;      /* [SCRATCH_PRIVATE_TOKENS, d_model] normalised */
+    uint16_t *xn16; /* the same, rows gemm_bf16_ldx apart */
+    struct q8 x8;   /* [SCRATCH_PRIVATE_TOKENS, widest input] */
+    float *panel;   /* [panel_rows, longest row] weights as f32 */
+    float *head;    /* [head_dim] one key before it is rounded */
+    float *attn;    /* what attn_block needs for a tile */
+    struct softmax part, total; /* [tile rows] */
+    int *lo, *hi;               /* [tile rows] */
+    float *gate, *up;           /* [GATED_FLOATS] */
 };
 
 struct scratch {
-    size_t cap;       /* tokens that the buffers hold */
-    float *x;         /* [cap, d_model] residual stream */
-    float *xn;        /* [cap, d_model] normalised */
-    float *proj;      /* [cap, d_model] of o_proj and down_proj */
-    float *q;         /* [cap, n_heads * head_dim] */
-    float *qr;        /* the same by [kv head][token][head of the group] */
-    float *k, *v;     /* [cap, n_kv_heads * head_dim] */
-    float *attn;      /* [cap, n_heads * head_dim] */
-    float *gate, *up; /* [cap, d_ff] */
-    float *cos, *sin; /* [cap, head_dim / 2] */
+    size_t cap;          /* tokens that the buffers hold */
+    size_t cap_segments; /* of positions, in `split` */
+    float *x;            /* [cap, d_model] residual stream */
+    float *xn;           /* [cap, d_model] normalised */
+    float *proj;         /* [cap, d_model] of o_proj and down_proj */
+    float *q;            /* [cap, n_heads * head_dim] */
+    float *qr;           /* the same by [kv head][token][head of the group] */
+    uint16_t *qr16;      /* the same in bf16 */
+    float *k, *v;        /* [cap, n_kv_heads * head_dim] */
+    float *attn;         /* [cap, n_heads * head_dim] */
+    float *gate, *up;    /* [cap, d_ff] */
+    float *cos, *sin;    /* [cap, head_dim / 2] */
     /* bf16, rows gemm_bf16_ldx apart; NULL where the level cannot use them */
     uint16_t *xn16, *attn16, *gate16;
-    void *shared;     /* the allocation behind the above */
-    size_t tile_rows; /* a whole number of groups */
+    struct q8 xn8, attn8, gate8; /* NULL inside without quantized weights */
+    /* of each token: its position, span, and index among those kept after the
+     * last layer's keys */
+    size_t *pos;
+    uint32_t *span, *kept;
+    struct attn_tile *tiles, *last_tiles; /* [cap] */
+    struct softmax split; /* [cap_segments, n_heads] where heads are few */
+    void *shared;         /* the allocation behind the above */
+    size_t tile_rows;     /* a whole number of groups */
+    size_t tile16_rows;
     int n_threads;
     struct thread_scratch *threads;
     void *private;
@@ -59,11 +88,15 @@ int scratch_create(struct scratch **out, const struct model *m,
                    struct qwick_err *e);
 void scratch_free(struct scratch *s);
 
-/* Make room for passes of n tokens. On failure s is as before. */
+/* Make room for passes of n tokens over caches of up to n_ctx positions. On
+ * failure s is as before. */
 int scratch_reserve(struct scratch *s, const struct model *m, size_t n,
-                    struct qwick_err *e);
+                    size_t n_ctx, struct qwick_err *e);
 
 /* Rows of a weight matrix that fit a panel, at least 16. */
 size_t scratch_panel_rows(size_t n_cols);
+
+/* Whether a decode step's attention may be split by positions, too. */
+bool scratch_splits(const struct model *m);
 
 #endif

@@ -1,0 +1,400 @@
+/* Attention of a forward pass: keys and values into the caches, then tiles of
+ * query rows against blocks of positions, with a running softmax (online
+ * softmax, Milakov and Gimelshein 2018; FlashAttention, Dao et al. 2022).
+ *
+ * Positions are summed by segments of ATTN_SEGMENT, which are then merged in
+ * order: so the same bits come out whether one thread walks all of them or,
+ * in decode with few heads, many share them. */
+#include <math.h>
+#include <string.h>
+
+#include "model/pass.h"
+
+/* Query rows from which on a tile is worth the packing of keys and values. */
+enum { BF16_MIN_ROWS = 24 };
+
+/* Which query rows, of which heads, and where their results go. */
+struct task {
+    const struct attn_tile *tile;
+    const struct span *span;
+    size_t layer;
+    size_t h0, h1; /* KV heads */
+    size_t first;  /* position of the tile's first token in its sequence */
+    size_t n;      /* rows of one KV head */
+    bool bf16;     /* products in bf16 */
+};
+
+static size_t group_of(const struct worker *w)
+{
+    const struct config *c = &w->p->m->config;
+    return c->n_heads / c->n_kv_heads;
+}
+
+/* Norm, RoPE and storing of one token's key and value of a KV head. */
+static void store_key(const struct worker *w, size_t layer, size_t t, size_t h)
+{
+    const struct pass *p = w->p;
+    const struct config *c = &p->m->config;
+    const struct layer *l = &p->m->layers[layer];
+    const struct kv_cache *kv = p->io->spans[p->s->span[t]].kv;
+    size_t d = c->head_dim, at = (t * c->n_kv_heads + h) * d;
+    size_t block = p->s->pos[t] / KV_BLOCK, slot = p->s->pos[t] % KV_BLOCK;
+    float *key = w->own->head;
+    w->k->rmsnorm(key, p->s->k + at, l->k_norm, 1, d, (float)c->rms_eps);
+    w->k->rope(key, 1, d, p->s->cos + t * (d / 2), p->s->sin + t * (d / 2));
+    kv_store(kv, w->k, kv_keys(kv, block, layer, h), slot, key);
+    kv_store(kv, w->k, kv_values(kv, block, layer, h), slot, p->s->v + at);
+}
+
+/* Queries of one token and KV head, normalised, rotated and scaled, in the
+ * order that attention reads: [kv head][token][head of the group]. */
+static void prepare_queries(const struct worker *w, size_t layer, size_t t,
+                            size_t h)
+{
+    const struct pass *p = w->p;
+    const struct config *c = &p->m->config;
+    size_t d = c->head_dim, group = group_of(w);
+    size_t at = (h * p->n + t) * group * d;
+    float *q = p->s->qr + at;
+    w->k->rmsnorm(q, p->s->q + (t * c->n_heads + h * group) * d,
+                  p->m->layers[layer].q_norm, group, d, (float)c->rms_eps);
+    w->k->rope(q, group, d, p->s->cos + t * (d / 2), p->s->sin + t * (d / 2));
+    w->k->scale(q, 1.0f / sqrtf((float)d), group * d);
+    if (p->s->qr16)
+        w->k->from_f32[DT_BF16](p->s->qr16 + at, q, group * d);
+}
+
+/* Positions [lo, hi) of a block that each token of the task attends to, for the
+ * group of heads of each. */
+static void set_ranges(const struct worker *w, const struct task *a,
+                       size_t block, size_t window)
+{
+    size_t start = block * KV_BLOCK, i = 0, group = group_of(w);
+    for (size_t t = 0; i < a->n; t++) {
+        size_t end = a->first + t + 1; /* a token sees itself */
+        size_t begin = end > window ? end - window : 0;
+        size_t lo = begin > start ? begin - start : 0;
+        size_t hi = end > start ? end - start : 0;
+        for (size_t g = 0; g < group; g++, i++) {
+            w->own->lo[i] = (int)(lo < KV_BLOCK ? lo : KV_BLOCK);
+            w->own->hi[i] = (int)(hi < KV_BLOCK ? hi : KV_BLOCK);
+        }
+    }
+}
+
+static void attend_block(const struct worker *w, const struct task *a,
+                         size_t block, size_t h, const struct softmax *to)
+{
+    const struct kv_cache *kv = a->span->kv;
+    const struct scratch *s = w->p->s;
+    size_t d = kv->head_dim, at = (h - a->h0) * a->n;
+    size_t q = (h * w->p->n + a->tile->first) * group_of(w) * d;
+    struct attn_rows rows = {
+        .q = s->qr + q,
+        .q16 = s->qr16 ? s->qr16 + q : NULL,
+        .ldq = d,
+        .n = a->n,
+        .lo = w->own->lo,
+        .hi = w->own->hi,
+        .m = to->m + at,
+        .l = to->l + at,
+        .acc = to->acc + at * d,
+    };
+    const void *keys = kv_keys(kv, block, a->layer, h);
+    const void *values = kv_values(kv, block, a->layer, h);
+    if (kv->dtype == DT_I8)
+        w->k->attn_block_q8(&rows, keys, values, d, w->own->attn);
+    else if (a->bf16)
+        w->k->attn_block_bf16[kv->dtype](&rows, keys, values, d, w->own->attn);
+    else
+        w->k->attn_block[kv->dtype](&rows, keys, values, d, w->own->attn);
+}
+
+/* One segment's blocks [block, end) into `to`. Blocks are walked with the heads
+ * inside: a block's heads follow each other in memory. */
+static void attend_segment(const struct worker *w, const struct task *a,
+                           size_t block, size_t end, const struct softmax *to)
+{
+    const struct config *c = &w->p->m->config;
+    size_t rows = (a->h1 - a->h0) * a->n;
+    size_t window = c->layer_slides[a->layer] ? c->sliding_window : SIZE_MAX;
+    for (size_t i = 0; i < rows; i++) {
+        to->m[i] = -INFINITY;
+        to->l[i] = 0;
+    }
+    memset(to->acc, 0, rows * c->head_dim * sizeof *to->acc);
+    for (size_t b = block; b < end; b++) {
+        set_ranges(w, a, b, window);
+        for (size_t h = a->h0; h < a->h1; h++)
+            attend_block(w, a, b, h, to);
+    }
+}
+
+/* Add a later segment's softmax to the running one, row by row. */
+static void merge(const struct kernels *k, const struct softmax *to,
+                  const struct softmax *part, size_t rows, size_t d)
+{
+    for (size_t i = 0; i < rows; i++) {
+        float m = to->m[i] > part->m[i] ? to->m[i] : part->m[i];
+        float shift = m == -INFINITY ? 0 : m;
+        float a = expf(to->m[i] - shift), b = expf(part->m[i] - shift);
+        to->m[i] = m;
+        to->l[i] = to->l[i] * a + part->l[i] * b;
+        k->scale(to->acc + i * d, a, d);
+        k->scale(part->acc + i * d, b, d);
+        k->add(to->acc + i * d, part->acc + i * d, d);
+    }
+}
+
+/* Divide by the sums and hand out the rows. */
+static void finish(const struct worker *w, const struct task *a,
+                   const struct softmax *from, bool out16)
+{
+    const struct pass *p = w->p;
+    const struct config *c = &p->m->config;
+    size_t d = c->head_dim, group = group_of(w), q_dim = c->n_heads * d;
+    for (size_t i = 0; i < (a->h1 - a->h0) * a->n; i++) {
+        size_t t = a->tile->out + i % a->n / group;
+        size_t head = (a->h0 + i / a->n) * group + i % group;
+        float *row = from->acc + i * d;
+        w->k->scale(row, 1.0f / from->l[i], d);
+        if (out16)
+            w->k->from_f32[DT_BF16](
+                p->s->attn16 + t * gemm_bf16_ldx(q_dim) + head * d, row, d);
+        else
+            memcpy(p->s->attn + t * q_dim + head * d, row, d * sizeof *row);
+    }
+}
+
+static struct task task_of(const struct worker *w, const struct attn_tile *tile,
+                           size_t layer, size_t h0, size_t h1)
+{
+    const struct pass *p = w->p;
+    struct task a = {.tile = tile,
+                     .span = &p->io->spans[tile->span],
+                     .layer = layer,
+                     .h0 = h0,
+                     .h1 = h1,
+                     .first = p->s->pos[tile->first],
+                     .n = (tile->last - tile->first) * group_of(w)};
+    enum dtype type = a.span->kv->dtype;
+    a.bf16 = p->bf16 && type != DT_I8 && w->k->attn_block_bf16[type] &&
+             a.n >= BF16_MIN_ROWS;
+    return a;
+}
+
+/* Blocks [*begin, *end) that the task's tokens see. */
+static void blocks_of(const struct worker *w, const struct task *a,
+                      size_t *begin, size_t *end)
+{
+    const struct config *c = &w->p->m->config;
+    size_t window = c->layer_slides[a->layer] ? c->sliding_window : SIZE_MAX;
+    size_t seen = a->first + 1;
+    size_t n = a->tile->last - a->tile->first;
+    *begin = (seen > window ? seen - window : 0) / KV_BLOCK;
+    *end = (a->first + n - 1) / KV_BLOCK + 1;
+}
+
+enum { SEGMENT_BLOCKS = ATTN_SEGMENT / KV_BLOCK };
+
+/* All segments of a task on one thread. */
+static void attend(const struct worker *w, const struct task *a, bool out16)
+{
+    const struct softmax *to = &w->own->total;
+    size_t d = w->p->m->config.head_dim, b, end;
+    size_t rows = (a->h1 - a->h0) * a->n;
+    blocks_of(w, a, &b, &end);
+    for (bool first = true; b < end; first = false) {
+        size_t stop = (b / SEGMENT_BLOCKS + 1) * SEGMENT_BLOCKS;
+        stop = stop < end ? stop : end;
+        attend_segment(w, a, b, stop, first ? to : &w->own->part);
+        if (!first)
+            merge(w->k, to, &w->own->part, rows, d);
+        b = stop;
+    }
+    finish(w, a, to, out16);
+}
+
+/* KV heads whose rows of one token fit a thread's tile. */
+static size_t heads_at_once(const struct worker *w)
+{
+    return w->p->s->tile_rows / group_of(w);
+}
+
+/* ---- decode: one token of each sequence --------------------------------- */
+
+static void store_and_prepare(const struct worker *w, size_t layer, size_t t,
+                              size_t h0, size_t h1)
+{
+    for (size_t h = h0; h < h1; h++) {
+        store_key(w, layer, t, h);
+        prepare_queries(w, layer, t, h);
+    }
+}
+
+/* Heads [h0, h1) of one sequence, all on this thread: no barrier between. */
+static void decode_heads(const struct worker *w, size_t layer,
+                         const struct attn_tile *tile, size_t h0, size_t h1,
+                         bool out16)
+{
+    size_t step = heads_at_once(w);
+    store_and_prepare(w, layer, tile->first, h0, h1);
+    for (size_t h = h0; h < h1; h += step) {
+        struct task a =
+            task_of(w, tile, layer, h, h1 - h < step ? h1 : h + step);
+        attend(w, &a, out16);
+    }
+}
+
+/* Part `segment` of p->s->split, for one KV head's rows. */
+static struct softmax split_part(const struct worker *w, size_t segment,
+                                 size_t h)
+{
+    const struct config *c = &w->p->m->config;
+    const struct softmax *s = &w->p->s->split;
+    size_t row = segment * c->n_heads + h * group_of(w);
+    return (struct softmax){s->m + row, s->l + row, s->acc + row * c->head_dim};
+}
+
+/* Few heads, a long context: threads share out heads and segments. */
+static void decode_split(struct worker *w, size_t layer,
+                         const struct attn_tile *tile, bool out16)
+{
+    const struct config *c = &w->p->m->config;
+    size_t n_heads = c->n_kv_heads, h0, h1, i, next, b, end;
+    par_split(n_heads, 1, w->tid, w->n_threads, &h0, &h1);
+    store_and_prepare(w, layer, tile->first, h0, h1);
+    pass_barrier(w, PART_ATTENTION);
+    struct task a = task_of(w, tile, layer, 0, 1);
+    blocks_of(w, &a, &b, &end);
+    size_t s0 = b / SEGMENT_BLOCKS, n = (end - 1) / SEGMENT_BLOCKS + 1 - s0;
+    while (par_next(w->team, n * n_heads, 1, &i, &next)) {
+        size_t segment = s0 + i / n_heads, h = i % n_heads;
+        size_t from = segment * SEGMENT_BLOCKS, to = from + SEGMENT_BLOCKS;
+        struct softmax part = split_part(w, segment - s0, h);
+        a = task_of(w, tile, layer, h, h + 1);
+        attend_segment(w, &a, from > b ? from : b, to < end ? to : end, &part);
+    }
+    pass_barrier(w, PART_ATTENTION);
+    for (size_t h = h0; h < h1; h++) {
+        struct softmax total = split_part(w, 0, h);
+        a = task_of(w, tile, layer, h, h + 1);
+        for (size_t s = 1; s < n; s++) {
+            struct softmax part = split_part(w, s, h);
+            merge(w->k, &total, &part, a.n, c->head_dim);
+        }
+        finish(w, &a, &total, out16);
+    }
+}
+
+static void decode_attention(struct worker *w, size_t layer,
+                             const struct attn_tile *tiles, size_t n_tiles,
+                             bool out16)
+{
+    const struct pass *p = w->p;
+    size_t n_heads = p->m->config.n_kv_heads, n = p->n, begin, end;
+    if (n == 1 && n_tiles == 1) {
+        if (scratch_splits(p->m) && p->s->pos[0] >= ATTN_SEGMENT) {
+            decode_split(w, layer, tiles, out16);
+            return;
+        }
+        par_split(n_heads, 1, w->tid, w->n_threads, &begin, &end);
+        decode_heads(w, layer, tiles, begin, end, out16);
+        return;
+    }
+    /* Chunks of heads: several for each thread, few for each sequence. */
+    size_t per = n * n_heads / (4 * (size_t)w->n_threads);
+    per = per < 1 ? 1 : per > n_heads ? n_heads : per;
+    size_t chunks = (n_heads + per - 1) / per, i, next;
+    while (par_next(w->team, n * chunks, 1, &i, &next)) {
+        size_t t = i / chunks, h0 = i % chunks * per;
+        size_t h1 = n_heads - h0 < per ? n_heads : h0 + per;
+        size_t tile = n_tiles == n ? t : p->s->kept[t];
+        if (tile < n_tiles)
+            decode_heads(w, layer, &tiles[tile], h0, h1, out16);
+        else
+            store_and_prepare(w, layer, t, h0, h1);
+    }
+}
+
+/* ---- prefill ------------------------------------------------------------ */
+
+static void prefill_attention(struct worker *w, size_t layer,
+                              const struct attn_tile *tiles, size_t n_tiles,
+                              bool out16)
+{
+    const struct pass *p = w->p;
+    size_t n_heads = p->m->config.n_kv_heads, begin, end;
+    par_split(p->n, 1, w->tid, w->n_threads, &begin, &end);
+    for (size_t t = begin; t < end; t++)
+        store_and_prepare(w, layer, t, 0, n_heads);
+    pass_barrier(w, PART_ATTENTION);
+    while (par_next(w->team, n_tiles * n_heads, 1, &begin, &end)) {
+        /* late tiles see the most keys: they go first */
+        const struct attn_tile *tile = &tiles[n_tiles - 1 - begin / n_heads];
+        size_t h = begin % n_heads;
+        struct task a = task_of(w, tile, layer, h, h + 1);
+        attend(w, &a, out16);
+    }
+}
+
+void pass_attention(struct worker *w, size_t layer, bool last)
+{
+    const struct pass *p = w->p;
+    const struct matrix *o_proj = &p->m->layers[layer].o_proj;
+    bool out16 = !o_proj->bits && pass_in_bf16(p, last ? p->n_kept : p->n);
+    const struct attn_tile *tiles = last ? p->s->last_tiles : p->s->tiles;
+    size_t n_tiles = last ? p->n_last_tiles : p->n_tiles;
+    if (p->single)
+        decode_attention(w, layer, tiles, n_tiles, out16);
+    else
+        prefill_attention(w, layer, tiles, n_tiles, out16);
+    if (last && w->tid == 0) {
+        /* the residual stream of the kept tokens, in their order */
+        size_t d = p->m->config.d_model;
+        for (size_t t = 0; t < p->n && p->n_kept < p->n; t++)
+            if (p->s->kept[t] != UINT32_MAX && p->s->kept[t] != t)
+                memcpy(p->s->x + p->s->kept[t] * d, p->s->x + t * d,
+                       d * sizeof *p->s->x);
+    }
+    pass_barrier(w, PART_ATTENTION);
+}
+
+/* Tiles of tokens [first, last) of a span, results from row out on. */
+static size_t add_tiles(struct attn_tile *tiles, size_t n, size_t span,
+                        size_t first, size_t last, size_t out, size_t step)
+{
+    for (size_t t = first; t < last; t += step, n++) {
+        size_t end = last - t < step ? last : t + step;
+        tiles[n] =
+            (struct attn_tile){(uint32_t)span, (uint32_t)t, (uint32_t)end,
+                               (uint32_t)(out + t - first)};
+    }
+    return n;
+}
+
+void pass_plan_attention(struct pass *p)
+{
+    struct scratch *s = p->s;
+    size_t group = p->m->config.n_heads / p->m->config.n_kv_heads;
+    size_t at = 0, kept = 0;
+    for (size_t i = 0; i < p->io->n_spans; i++) {
+        const struct span *span = &p->io->spans[i];
+        bool wide = p->bf16 && s->qr16 && span->kv->dtype != DT_I8;
+        size_t step = (wide ? s->tile16_rows : s->tile_rows) / group;
+        size_t end = at + span->n;
+        size_t from = span->want == WANT_ALL    ? at
+                      : span->want == WANT_LAST ? end - 1
+                                                : end;
+        p->n_tiles = add_tiles(s->tiles, p->n_tiles, i, at, end, at, step);
+        p->n_last_tiles =
+            add_tiles(s->last_tiles, p->n_last_tiles, i, from, end, kept, step);
+        for (size_t t = at; t < end; t++) {
+            s->pos[t] = span->kv->n + t - at;
+            s->span[t] = (uint32_t)i;
+            s->kept[t] = t < from ? UINT32_MAX : (uint32_t)kept++;
+        }
+        at = end;
+    }
+    p->n_kept = kept;
+}

@@ -1,0 +1,136 @@
+/* One forward pass, as its threads see it: what products.c, attention.c and
+ * qwen3_forward.c share.
+ *
+ * Products come in three forms. In f32, activations stay as they are and
+ * weights are widened, in registers (skinny kernels) or by panels (sgemm). In
+ * bf16, each activation that enters a product is rounded to bf16; in int8, for
+ * quantized weights, by groups to int8. */
+#ifndef MODEL_PASS_H
+#define MODEL_PASS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/par.h"
+#include "model/model.h"
+#include "model/scratch.h"
+
+/* C[m, n] = A[m, k] * B[n, k]^T on one thread, as k->sgemm_nt. */
+typedef void (*gemm_fn)(float *c, size_t ldc, const float *a, size_t lda,
+                        const float *b, size_t ldb, size_t m, size_t n,
+                        size_t k);
+
+/* One pass, shared by its threads. */
+struct pass {
+    const struct model *m;
+    struct scratch *s;
+    const struct pass_io *io;
+    size_t n;      /* tokens */
+    size_t n_kept; /* of them, those that go on past the last layer's keys */
+    size_t n_tiles,
+        n_last_tiles; /* of attention, all layers but the last; it */
+    bool single;      /* every span has one token */
+    gemm_fn sgemm;    /* of f32 products; NULL: skinny kernels */
+    bool bf16;        /* dense products in bf16 */
+    bool *stop;       /* written by thread 0 ahead of a barrier that all meet */
+};
+
+/* One thread's view of it. */
+struct worker {
+    const struct pass *p;
+    const struct kernels *k;
+    struct par_team *team;
+    struct thread_scratch *own;
+    int tid, n_threads;
+    double since; /* clock_ms() at the last pass_mark */
+};
+
+/* What products read: those of the three forms that their weights need. */
+struct input {
+    const float *f32;     /* [n, cols] */
+    const uint16_t *bf16; /* [n, cols], rows gemm_bf16_ldx(cols) apart */
+    struct q8 q8;         /* q is NULL when absent */
+};
+
+/* One product: out[t, r] = w[r] . x[t] (+ bias[r]). */
+struct product {
+    const struct matrix *w;
+    const float *bias;
+    float *out; /* [n, w->rows] */
+    bool add;   /* to what out holds; not in f32 */
+};
+
+/* Account the time since the last mark to a part, where that is asked for. */
+static inline void pass_mark(struct worker *w, enum part part)
+{
+    if (!w->p->io->ms || w->tid)
+        return;
+    double now = clock_ms();
+    w->p->io->ms[part] += now - w->since;
+    w->since = now;
+}
+
+/* Meet the team; the time before belongs to `part`. */
+static inline void pass_barrier(struct worker *w, enum part part)
+{
+    pass_mark(w, part);
+    par_barrier(w->team);
+    pass_mark(w, PART_BARRIERS);
+}
+
+/* ---- products.c --------------------------------------------------------- */
+
+/* Whether n rows times a dense matrix are multiplied in bf16. A single one, as
+ * in decode, goes through the skinny kernels. */
+static inline bool pass_in_bf16(const struct pass *p, size_t n)
+{
+    return p->bf16 && n > 1;
+}
+
+/* Normalise x f32 [n, d_model] for products with the matrices ws[0..n_ws), in
+ * the forms that they need. Ends with a barrier unless every thread has its own
+ * copy. */
+struct input pass_normalise(struct worker *w, const float *x, size_t n,
+                            const float *weight, const struct matrix *const *ws,
+                            size_t n_ws);
+
+/* Rows f32 [n, m->cols] that all threads see, in the form that m needs. May end
+ * with a barrier. */
+struct input pass_round(struct worker *w, const float *x, uint16_t *x16,
+                        const struct q8 *x8, size_t n, const struct matrix *m);
+
+/* Rows [begin, end) of a product for n tokens. */
+void pass_multiply(const struct worker *w, const struct product *p,
+                   const struct input *x, size_t n, size_t begin, size_t end);
+
+/* Several products of the same x as if their rows were one matrix's, split
+ * among the threads. No barrier. */
+void pass_multiply_all(const struct worker *w, const struct product *p,
+                       size_t n_products, const struct input *x, size_t n);
+
+/* x f32 [n, a->rows] += product. Ends with a barrier. */
+void pass_multiply_residual(struct worker *w, const struct matrix *a,
+                            const float *bias, const struct input *in, float *x,
+                            size_t n);
+
+/* Rows of a product that belong together when rows are split. */
+size_t pass_row_unit(const struct worker *w, const struct matrix *a, size_t n);
+
+/* silu(gate(x)) * up(x) for n tokens, in the form that down_proj needs. Ends
+ * with a barrier. */
+struct input pass_gated(struct worker *w, const struct layer *l,
+                        const struct input *xn, size_t n);
+
+/* ---- attention.c -------------------------------------------------------- */
+
+/* Lay out the tiles of the pass, once its spans are known. */
+void pass_plan_attention(struct pass *p);
+
+/* Norm and RoPE of q and k, K and V into the caches, attention: from s->q,
+ * s->k, s->v to s->attn, or s->attn16 where o_proj multiplies bf16. `last`:
+ * only the kept tokens' results, in their order. Ends with a barrier. */
+void pass_attention(struct worker *w, size_t layer, bool last);
+
+#endif
