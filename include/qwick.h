@@ -50,7 +50,7 @@ struct qwick_err {
 
 struct qwick_engine;
 
-enum qwick_kv { QWICK_KV_DEFAULT, QWICK_KV_F16, QWICK_KV_F32 };
+enum qwick_kv { QWICK_KV_DEFAULT, QWICK_KV_F16, QWICK_KV_F32, QWICK_KV_Q8 };
 
 struct qwick_engine_options {
     const char *model;    /* directory, or hub id in the local Hugging Face
@@ -84,10 +84,10 @@ const char *qwick_engine_note(const struct qwick_engine *eng, size_t i);
 
 /* Facts for people and for `inspect`. Strings are borrowed from the engine. */
 struct qwick_info {
-    const char *model;      /* as asked for; "qwick-demo" when built in */
-    const char *path;       /* the directory that was opened */
-    const char *model_type; /* config.json: model_type */
-    const char *weights_dtype;
+    const char *model;         /* as asked for; "qwick-demo" when built in */
+    const char *path;          /* the directory that was opened */
+    const char *model_type;    /* config.json: model_type */
+    const char *weights_dtype; /* "BF16"; quantized: "4-bit (group 64)" */
     const char *template_name; /* "qwen3", "unknown" or "none" */
     const char *rope_type;     /* "default" or "yarn" */
     const char *isa;           /* kernels in use */
@@ -100,8 +100,13 @@ struct qwick_info {
         n_kv_heads, head_dim, n_ctx_max, sliding_window;
     double rope_theta, rms_eps;
     bool tied_head, attention_bias, has_tokenizer, has_weights;
-    size_t n_params;       /* of the tensors that the model uses */
-    size_t weight_bytes;   /* the same in bytes, as mapped */
+    /* config.json's quantization: bits, group_size, and how many modules have
+       their own; 0 when no matrix that the model uses is quantized */
+    int quant_bits;
+    size_t quant_group, quant_overrides;
+    size_t n_params;          /* of the tensors that the model uses */
+    size_t params_by_bits[9]; /* the same by width; [0]: not quantized */
+    size_t weight_bytes;      /* the same in bytes, as mapped */
     size_t decode_bytes;   /* weights read for one token (embedding: a row) */
     size_t kv_token_bytes; /* KV cache a token */
     const int32_t *stop_ids;
@@ -193,13 +198,49 @@ int qwick_session_decode(struct qwick_session *s, int32_t token,
 int qwick_session_rollback(struct qwick_session *s, size_t n,
                            struct qwick_err *e);
 
+/* A session with the same tokens, cache and logits, whose future is its own.
+ * Whole pages of the cache are shared until one of both writes to them. */
+int qwick_session_fork(struct qwick_session **out,
+                       const struct qwick_session *s, struct qwick_err *e);
+
 size_t qwick_session_length(const struct qwick_session *s);
 size_t qwick_session_limit(const struct qwick_session *s);
 size_t qwick_session_kv_bytes(const struct qwick_session *s);
 
-/* f32 [vocab_size] of the last token, unmasked; valid until the next call on
- * the session. */
+/* f32 [vocab_size] of the last token, unmasked; NULL when the last call left
+ * none. Valid until the next call on the session and, after a joint step, until
+ * the engine's next one. */
 const float *qwick_session_logits(const struct qwick_session *s);
+
+/* One session's part of a joint step: append tokens[0..n), n >= 1. */
+enum qwick_want { QWICK_WANT_NONE, QWICK_WANT_LAST, QWICK_WANT_ALL };
+struct qwick_step {
+    struct qwick_session *session;
+    const int32_t *tokens;
+    size_t n;
+    enum qwick_want want; /* of which tokens there shall be an output */
+};
+enum qwick_output { QWICK_LOGITS = 1, QWICK_HIDDEN = 2 };
+
+/* Evaluate the steps of different sessions in one pass over the weights: a
+ * batch, ragged, decoding and prefilling mixed. Memory grows with the tokens of
+ * all steps together. output: one of qwick_output or both. Interrupted (by the
+ * flag of the first step's session) or failed: no session has changed. */
+int qwick_engine_step(struct qwick_engine *eng, const struct qwick_step *steps,
+                      size_t n, enum qwick_output output, struct qwick_err *e);
+
+/* After a joint step: the session's rows of logits f32 [*n, vocab_size] (NULL,
+ * 0: none), and the hidden state after the last norm, f32 [d_model], of its
+ * last token (NULL: none). Valid until the engine's next joint step. */
+const float *qwick_session_rows(const struct qwick_session *s, size_t *n);
+const float *qwick_session_hidden(const struct qwick_session *s);
+
+/* From now on, add to ms [QWICK_PARTS] the milliseconds that the parts of a
+ * pass take on its first thread; NULL: stop. Reading clocks costs a little. */
+#define QWICK_PARTS 6
+void qwick_session_parts(struct qwick_session *s, double *ms);
+/* "embedding", "norms", "projections", "attention", "head", "barriers". */
+const char *qwick_part_name(size_t part);
 
 /* Called during long prefills with tokens done and to do. */
 typedef void (*qwick_progress_fn)(void *ctx, size_t done, size_t total);

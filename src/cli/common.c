@@ -26,7 +26,9 @@ int common_open(struct qwick_engine **eng, const struct common_args *c,
     o.threads = (int)c->threads;
     o.exact = c->exact;
     if (c->kv)
-        o.kv = strcmp(c->kv, "f32") == 0 ? QWICK_KV_F32 : QWICK_KV_F16;
+        o.kv = strcmp(c->kv, "f32") == 0   ? QWICK_KV_F32
+               : strcmp(c->kv, "f16") == 0 ? QWICK_KV_F16
+                                           : QWICK_KV_Q8;
     o.prefill_chunk = (size_t)c->prefill_chunk;
     o.preload = c->preload;
     o.tokenizer_only = tokenizer_only;

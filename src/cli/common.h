@@ -48,7 +48,7 @@ struct common_args {
     {.name = "exact", .type = OPT_FLAG,                                       \
      .help = "float32 throughout, one fixed order of sums, no BLAS",          \
      .offset = COMMON(exact)},                                                \
-    {.name = "kv", .type = OPT_CHOICE, .choices = "f32|f16", .later = "q8",   \
+    {.name = "kv", .type = OPT_CHOICE, .choices = "f32|f16|q8",               \
      .def = "f16, f32 with --exact",                                          \
      .help = "type of the KV cache", .offset = COMMON(kv)}
 

@@ -27,6 +27,12 @@ struct qwick_engine {
     enum chat_template template;
     enum dtype kv_dtype;
     unsigned char *blocked; /* [vocab_size] ids without text, or NULL */
+    /* Shared by the sessions, which run one at a time or jointly. */
+    struct scratch *scratch; /* made with the first session */
+    struct span *spans;      /* [cap_spans] of a joint step */
+    float *rows;             /* [cap_rows, vocab_size] its logits */
+    float *hidden;           /* [cap_hidden, d_model] its hidden states */
+    size_t cap_spans, cap_rows, cap_hidden;
     int32_t think_open, think_close; /* ids, or -1 */
     struct qwick_info info;
     struct notes warnings, notes;
@@ -35,13 +41,16 @@ struct qwick_engine {
 struct qwick_session {
     struct qwick_engine *eng;
     struct kv_cache kv;
-    struct scratch *scratch;
     int32_t *tokens; /* [cap] the first kv.n are in the cache */
     size_t cap;
     size_t limit;
-    float *logits;   /* [vocab_size] */
-    size_t n_cached; /* of the last sync: tokens not evaluated again */
-    double *parts;   /* [PART_COUNT] ms are added to, or NULL */
+    float *own_logits;   /* [vocab_size], or NULL: not needed so far */
+    const float *logits; /* of the last token: own, or a row of the engine's;
+                            NULL: none */
+    const float *hidden; /* a row of the engine's, or NULL */
+    size_t n_rows;       /* rows that end with *logits */
+    size_t n_cached;     /* of the last sync: tokens not evaluated again */
+    double *parts;       /* [PART_COUNT] ms are added to, or NULL */
     qwick_progress_fn progress;
     void *progress_ctx;
     const volatile int *interrupt;

@@ -97,9 +97,10 @@ static int choose_mode(struct qwick_engine *eng,
                        struct qwick_err *e)
 {
     struct model *m = &eng->model;
-    if (o->exact && o->kv == QWICK_KV_F16)
+    if (o->exact && (o->kv == QWICK_KV_F16 || o->kv == QWICK_KV_Q8))
         return err_set(e, QWICK_ERR_USAGE,
-                       "exact: keeps the KV cache in f32, f16 was asked for");
+                       "exact: keeps the KV cache in f32, %s was asked for",
+                       o->kv == QWICK_KV_F16 ? "f16" : "q8");
     if (o->threads < 0 || o->threads > MAX_THREADS)
         return err_set(e, QWICK_ERR_USAGE,
                        "threads: must be from 1 to %d, is %d", MAX_THREADS,
@@ -116,9 +117,10 @@ static int choose_mode(struct qwick_engine *eng,
         add_note(&eng->warnings, "%d of %d threads could be made", m->n_threads,
                  want);
     bool f32 = o->exact || o->kv == QWICK_KV_F32;
-    eng->kv_dtype = f32 ? DT_F32 : DT_F16;
+    bool q8 = o->kv == QWICK_KV_Q8;
+    eng->kv_dtype = f32 ? DT_F32 : q8 ? DT_I8 : DT_F16;
     eng->info.threads = m->n_threads;
-    eng->info.kv_dtype = f32 ? "f32" : "f16";
+    eng->info.kv_dtype = f32 ? "f32" : q8 ? "q8" : "f16";
     add_note(&eng->notes, "kernels %s of %s, %d threads of %d CPUs, KV %s%s",
              eng->info.isa, eng->info.cpu, m->n_threads, cpu_logical(),
              eng->info.kv_dtype, o->exact ? ", exact" : "");
@@ -276,16 +278,27 @@ static void fill_info(struct qwick_engine *eng)
     if (!eng->weights)
         return;
     i->has_weights = true;
-    i->gemm = m->exact                                       ? "own"
-              : m->k->level == ISA_AVX512BF16 && m->all_bf16 ? "bf16"
-              : m->k->level >= ISA_AVX512                    ? "own"
-                                                             : "openblas";
-    i->weights_dtype = dtype_name(m->layers[0].q_proj.dtype);
+    i->gemm = m->exact                                         ? "own"
+              : m->any_quantized                               ? "int8"
+              : m->k->level == ISA_AVX512BF16 && m->dense_bf16 ? "bf16"
+              : m->k->level >= ISA_AVX512                      ? "own"
+                                                               : "openblas";
+    i->weights_dtype =
+        weights_storage(&eng->model.weights, &m->layers[0].q_proj);
     i->n_params = m->weights.n_params;
+    memcpy(i->params_by_bits, m->weights.params_by_bits,
+           sizeof i->params_by_bits);
+    if (i->n_params != i->params_by_bits[0]) {
+        i->quant_bits = c->quant.all.bits;
+        i->quant_group = c->quant.all.group;
+        i->quant_overrides = c->quant.n;
+    }
     i->weight_bytes = m->weights.n_bytes;
     i->decode_bytes = model_decode_bytes(m);
-    i->kv_token_bytes = 2 * c->n_layers * c->n_kv_heads * c->head_dim *
-                        dtype_bytes(eng->kv_dtype);
+    struct kv_cache kv; /* of no positions */
+    if (!kv_init(&kv, eng->kv_dtype, c->n_layers, c->n_kv_heads, c->head_dim,
+                 NULL))
+        i->kv_token_bytes = kv_position_bytes(&kv);
 }
 
 static int open_weights(struct qwick_engine *eng,
@@ -366,6 +379,10 @@ void qwick_engine_close(struct qwick_engine *eng)
     bpe_close(eng->bpe);
     checkpoint_close(eng->ck);
     free(eng->blocked);
+    scratch_free(eng->scratch);
+    free(eng->spans);
+    free(eng->rows);
+    free(eng->hidden);
     free_notes(&eng->warnings);
     free_notes(&eng->notes);
     free(eng);

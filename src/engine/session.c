@@ -28,20 +28,14 @@ int qwick_session_create(struct qwick_session **out, struct qwick_engine *eng,
         return err_oom(e, sizeof *s);
     s->eng = eng;
     s->limit = n_ctx ? n_ctx : c->n_ctx_max;
-    s->logits = calloc(c->vocab_size, sizeof *s->logits);
-    if (!s->logits) {
-        err_oom(e, c->vocab_size * sizeof *s->logits);
-        goto fail;
-    }
     if (kv_init(&s->kv, eng->kv_dtype, c->n_layers, c->n_kv_heads, c->head_dim,
                 e) ||
-        scratch_create(&s->scratch, &eng->model, e))
-        goto fail;
+        (!eng->scratch && scratch_create(&eng->scratch, &eng->model, e))) {
+        qwick_session_free(s);
+        return -1;
+    }
     *out = s;
     return 0;
-fail:
-    qwick_session_free(s);
-    return -1;
 }
 
 void qwick_session_free(struct qwick_session *s)
@@ -49,9 +43,8 @@ void qwick_session_free(struct qwick_session *s)
     if (!s)
         return;
     kv_free(&s->kv);
-    scratch_free(s->scratch);
     free(s->tokens);
-    free(s->logits);
+    free(s->own_logits);
     free(s);
 }
 
@@ -71,19 +64,32 @@ static int predict_memory(const struct qwick_session *s, size_t n,
     return 0;
 }
 
+static int reserve_tokens(struct qwick_session *s, size_t n,
+                          struct qwick_err *e)
+{
+    if (n <= s->cap)
+        return 0;
+    size_t cap = n + n / 2 + 64;
+    int32_t *tokens = realloc(s->tokens, cap * sizeof *tokens);
+    if (!tokens)
+        return err_oom(e, cap * sizeof *tokens);
+    s->tokens = tokens;
+    s->cap = cap;
+    return 0;
+}
+
 /* Everything that evaluating up to n tokens, `chunk` at once, may need. */
 static int reserve(struct qwick_session *s, size_t n, size_t chunk,
                    struct qwick_err *e)
 {
-    if (n > s->cap) {
-        size_t cap = n + n / 2 + 64;
-        int32_t *tokens = realloc(s->tokens, cap * sizeof *tokens);
-        if (!tokens)
-            return err_oom(e, cap * sizeof *tokens);
-        s->tokens = tokens;
-        s->cap = cap;
+    const struct model *m = &s->eng->model;
+    if (!s->own_logits) {
+        s->own_logits = calloc(m->config.vocab_size, sizeof *s->own_logits);
+        if (!s->own_logits)
+            return err_oom(e, m->config.vocab_size * sizeof *s->own_logits);
     }
-    if (scratch_reserve(s->scratch, &s->eng->model, chunk, n, e))
+    if (reserve_tokens(s, n, e) ||
+        scratch_reserve(s->eng->scratch, m, chunk, n, e))
         return -1;
     return kv_reserve(&s->kv, n, e);
 }
@@ -98,7 +104,16 @@ static int forward(struct qwick_session *s, const int32_t *tokens, size_t n,
                                .logits = logits,
                                .ms = s->parts,
                                .interrupt = interrupt};
-    return model_forward(&s->eng->model, s->scratch, &io);
+    s->logits = NULL;
+    s->hidden = NULL;
+    s->n_rows = 0;
+    if (model_forward(&s->eng->model, s->eng->scratch, &io))
+        return -1;
+    if (want == WANT_LAST) {
+        s->logits = logits;
+        s->n_rows = 1;
+    }
+    return 0;
 }
 
 static int check_tokens(const struct qwick_session *s, const int32_t *tokens,
@@ -147,7 +162,7 @@ int qwick_session_sync(struct qwick_session *s, const int32_t *tokens, size_t n,
         memcpy(s->tokens + at, tokens + at, m * sizeof *tokens);
         if (session_interrupted(s) ||
             forward(s, tokens + at, m, at + m == n ? WANT_LAST : WANT_NONE,
-                    s->logits, s->interrupt))
+                    s->own_logits, s->interrupt))
             return err_set(e, QWICK_ERR_RUNTIME, SESSION_INTERRUPTED);
         at += m;
         if (s->progress)
@@ -165,7 +180,7 @@ int qwick_session_decode(struct qwick_session *s, int32_t token,
     if (check_tokens(s, &token, 1, e) || reserve(s, s->kv.n + 1, 1, e))
         return -1;
     s->tokens[s->kv.n] = token;
-    return forward(s, &token, 1, WANT_LAST, s->logits, NULL);
+    return forward(s, &token, 1, WANT_LAST, s->own_logits, NULL);
 }
 
 int qwick_session_rollback(struct qwick_session *s, size_t n,
@@ -217,13 +232,201 @@ int qwick_session_all_logits(struct qwick_session *s, const int32_t *tokens,
             }
         }
         at += m;
-        memcpy(s->logits, logits + (m - 1) * vocab_size,
+        memcpy(s->own_logits, logits + (m - 1) * vocab_size,
                vocab_size * sizeof *logits);
+        s->logits = s->own_logits;
+        s->n_rows = 1;
     }
     rc = 0;
 done:
     free(logits);
     return rc;
+}
+
+int qwick_session_fork(struct qwick_session **out,
+                       const struct qwick_session *s, struct qwick_err *e)
+{
+    struct qwick_session *f;
+    *out = NULL;
+    if (qwick_session_create(&f, s->eng, s->limit, e))
+        return -1;
+    size_t vocab_size = s->eng->model.config.vocab_size;
+    if (s->logits && !(f->own_logits = malloc(vocab_size * sizeof(float)))) {
+        err_oom(e, vocab_size * sizeof(float));
+        goto fail;
+    }
+    if (reserve_tokens(f, s->kv.n, e) || kv_share(&f->kv, &s->kv, s->kv.n, e))
+        goto fail;
+    if (s->kv.n)
+        memcpy(f->tokens, s->tokens, s->kv.n * sizeof *f->tokens);
+    if (s->logits) {
+        memcpy(f->own_logits, s->logits, vocab_size * sizeof(float));
+        f->logits = f->own_logits;
+        f->n_rows = 1;
+    }
+    f->interrupt = s->interrupt;
+    *out = f;
+    return 0;
+fail:
+    qwick_session_free(f);
+    return -1;
+}
+
+_Static_assert(QWICK_PARTS == PART_COUNT, "the public header says so");
+
+/* ---- joint steps -------------------------------------------------------- */
+
+static int check_steps(const struct qwick_engine *eng,
+                       const struct qwick_step *steps, size_t n,
+                       struct qwick_err *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct qwick_session *s = steps[i].session;
+        if (s->eng != eng)
+            return err_set(e, QWICK_ERR_USAGE,
+                           "step %zu: the session is another engine's", i);
+        for (size_t j = 0; j < i; j++)
+            if (steps[j].session == s)
+                return err_set(e, QWICK_ERR_USAGE,
+                               "step %zu: the session is step %zu's, too", i,
+                               j);
+        if (check_tokens(s, steps[i].tokens, steps[i].n, e))
+            return -1;
+        if (steps[i].n > s->limit - s->kv.n)
+            return err_set(e, QWICK_ERR_CONTEXT,
+                           "context: %zu tokens after %zu do not fit %zu",
+                           steps[i].n, s->kv.n, s->limit);
+    }
+    return 0;
+}
+
+/* Room for n rows of width floats behind *p, whose old contents do not matter.
+ */
+static int reserve_rows(float **p, size_t *cap, size_t n, size_t width,
+                        struct qwick_err *e)
+{
+    size_t bytes;
+    if (n <= *cap)
+        return 0;
+    if (size_mul(n, width, &bytes) || size_mul(bytes, sizeof **p, &bytes))
+        return err_oom(e, SIZE_MAX);
+    float *rows = malloc(bytes);
+    if (!rows)
+        return err_oom(e, bytes);
+    free(*p);
+    *p = rows;
+    *cap = n;
+    return 0;
+}
+
+static size_t rows_of(const struct qwick_step *step)
+{
+    return step->want == QWICK_WANT_ALL    ? step->n
+           : step->want == QWICK_WANT_LAST ? 1
+                                           : 0;
+}
+
+static int reserve_step(struct qwick_engine *eng,
+                        const struct qwick_step *steps, size_t n,
+                        enum qwick_output output, struct qwick_err *e)
+{
+    const struct config *c = &eng->model.config;
+    size_t n_tokens = 0, n_ctx = 0, n_rows = 0;
+    if (n > eng->cap_spans) {
+        struct span *spans = realloc(eng->spans, n * sizeof *spans);
+        if (!spans)
+            return err_oom(e, n * sizeof *spans);
+        eng->spans = spans;
+        eng->cap_spans = n;
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct qwick_session *s = steps[i].session;
+        size_t end = s->kv.n + steps[i].n;
+        if (reserve_tokens(s, end, e) || predict_memory(s, end, e) ||
+            kv_reserve(&s->kv, end, e))
+            return -1;
+        n_tokens += steps[i].n;
+        n_rows += rows_of(&steps[i]);
+        n_ctx = end > n_ctx ? end : n_ctx;
+    }
+    if (output & QWICK_LOGITS &&
+        reserve_rows(&eng->rows, &eng->cap_rows, n_rows, c->vocab_size, e))
+        return -1;
+    if (output & QWICK_HIDDEN &&
+        reserve_rows(&eng->hidden, &eng->cap_hidden, n_rows, c->d_model, e))
+        return -1;
+    return scratch_reserve(eng->scratch, &eng->model, n_tokens, n_ctx, e);
+}
+
+int qwick_engine_step(struct qwick_engine *eng, const struct qwick_step *steps,
+                      size_t n, enum qwick_output output, struct qwick_err *e)
+{
+    const struct config *c = &eng->model.config;
+    if (n == 0)
+        return 0;
+    if (check_steps(eng, steps, n, e) || reserve_step(eng, steps, n, output, e))
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        struct qwick_session *s = steps[i].session;
+        enum want want = steps[i].want == QWICK_WANT_ALL    ? WANT_ALL
+                         : steps[i].want == QWICK_WANT_LAST ? WANT_LAST
+                                                            : WANT_NONE;
+        memcpy(s->tokens + s->kv.n, steps[i].tokens,
+               steps[i].n * sizeof *s->tokens);
+        eng->spans[i] =
+            (struct span){&s->kv, steps[i].tokens, steps[i].n, want};
+    }
+    const struct pass_io io = {
+        .spans = eng->spans,
+        .n_spans = n,
+        .logits = output & QWICK_LOGITS ? eng->rows : NULL,
+        .hidden = output & QWICK_HIDDEN ? eng->hidden : NULL,
+        .ms = steps[0].session->parts,
+        .interrupt = steps[0].session->interrupt};
+    if (model_forward(&eng->model, eng->scratch, &io))
+        return err_set(e, QWICK_ERR_RUNTIME, SESSION_INTERRUPTED);
+    for (size_t i = 0, row = 0; i < n; i++) {
+        struct qwick_session *s = steps[i].session;
+        s->n_rows = rows_of(&steps[i]);
+        row += s->n_rows;
+        s->logits = io.logits && s->n_rows
+                        ? io.logits + (row - 1) * c->vocab_size
+                        : NULL;
+        s->hidden =
+            io.hidden && s->n_rows ? io.hidden + (row - 1) * c->d_model : NULL;
+    }
+    return 0;
+}
+
+const float *qwick_session_rows(const struct qwick_session *s, size_t *n)
+{
+    *n = s->logits ? s->n_rows : 0;
+    if (!s->logits)
+        return NULL;
+    return s->logits - (s->n_rows - 1) * s->eng->model.config.vocab_size;
+}
+
+const float *qwick_session_hidden(const struct qwick_session *s)
+{
+    return s->hidden;
+}
+
+const char *qwick_part_name(size_t part)
+{
+    static const char *const names[] = {
+        [PART_EMBED] = "embedding",
+        [PART_NORMS] = "norms",
+        [PART_PROJECTIONS] = "projections",
+        [PART_ATTENTION] = "attention",
+        [PART_HEAD] = "head",
+        [PART_BARRIERS] = "barriers",
+    };
+    return part < PART_COUNT ? names[part] : NULL;
+}
+
+void qwick_session_parts(struct qwick_session *s, double *ms)
+{
+    s->parts = ms;
 }
 
 size_t qwick_session_length(const struct qwick_session *s)
