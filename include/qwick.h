@@ -358,6 +358,63 @@ int qwick_generate(struct qwick_session *s, const int32_t *prompt, size_t n,
                    struct qwick_result *r, struct qwick_err *e);
 void qwick_result_free(struct qwick_result *r);
 
+/* ---- quantizing ------------------------------------------------------ */
+
+/* How scales are chosen: as mlx.core.quantize does, or by a search for the
+ * least squared error of the weights, which takes longer and never has more. */
+enum qwick_scales { QWICK_SCALES_MLX, QWICK_SCALES_LSQ };
+
+/* line has no newline; it may hold control bytes that came from a file. */
+typedef void (*qwick_note_fn)(void *ctx, const char *line);
+
+struct qwick_quantize_options {
+    int bits;                /* 2, 3, 4, 5, 6 or 8 */
+    int group;               /* elements that share a scale: 32, 64 or 128 */
+    int head_bits;           /* of lm_head, or of the embedding where that is
+                                the head too; 0: as bits */
+    const char *const *only; /* shell patterns (fnmatch) of modules' names, */
+    size_t n_only;           /* "model.layers.0.mlp.up_proj"; 0: all */
+    const char *const *skip; /* these stay as they are, whatever only says */
+    size_t n_skip;
+    enum qwick_scales scales;
+    bool force;                 /* replace a checkpoint */
+    int threads;                /* 0: physical cores */
+    qwick_progress_fn progress; /* bytes of the source done and to do */
+    void *progress_ctx;
+    qwick_note_fn note; /* what stays as it is, and why */
+    void *note_ctx;
+    const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
+};
+struct qwick_quantize_options qwick_quantize_defaults(void);
+
+struct qwick_quantize_report {
+    size_t n_quantized;     /* modules */
+    size_t n_dense;         /* modules that could have been, and stay */
+    size_t n_params;        /* elements of all tensors written */
+    size_t bytes_read;      /* of the source's tensors */
+    size_t bytes_written;   /* of the tensors written */
+    double bits_per_weight; /* of the tensors written */
+    double total_ms;
+};
+
+/* Write the checkpoint src (directory, hub id, NULL: the demo model) to the
+ * directory dst with its weight matrices quantized by groups: MLX's affine
+ * format, which mlx-lm loads. Every 2-D tensor NAME.weight whose columns are
+ * whole groups becomes NAME.weight (packed U32), NAME.scales and NAME.biases
+ * (of the weight's type); everything else is copied. Files are split as the
+ * source's are; the tokenizer's and the generation's are copied; config.json
+ * gets "quantization" and "quantization_config". A few MiB a thread are used,
+ * whatever the model's size.
+ *
+ * dst is not there yet, or an empty directory, or with force a checkpoint
+ * (config.json, no directories); else QWICK_ERR_USAGE. It appears complete or
+ * not at all: files are written to a directory beside it that is renamed. A
+ * source that is quantized already, has weights that are not finite or is no
+ * model that qwick knows is QWICK_ERR_MODEL. r may be NULL. */
+int qwick_quantize(const char *src, const char *dst,
+                   const struct qwick_quantize_options *o,
+                   struct qwick_quantize_report *r, struct qwick_err *e);
+
 /* ---- limits of this machine ------------------------------------------ */
 
 /* Read bandwidth in bytes a second of a sweep by all of the engine's threads

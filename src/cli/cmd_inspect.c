@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -178,6 +179,53 @@ static int put_stop_ids(struct buf *b, const struct qwick_engine *eng,
     return buf_puts(b, json ? "]" : "\n") || bad ? -1 : 0;
 }
 
+/* ---- quantization ---- */
+
+/* A width of quantized weights, or 0 for what is not quantized. */
+static int put_width(struct buf *b, const struct qwick_info *i, int bits,
+                     bool first, bool json)
+{
+    size_t n = i->params_by_bits[bits];
+    char name[16] = "dense";
+    if (bits)
+        snprintf(name, sizeof(name), "%d", bits);
+    if (json)
+        return buf_printf(b, "%s\"%s\":%zu", first ? "" : ",", name, n);
+    return buf_printf(b, "%s%s: %.4g %%", first ? "" : ", ", name,
+                      100 * (double)n / (double)i->n_params);
+}
+
+static int put_quantization(struct buf *b, const struct qwick_info *i,
+                            bool json)
+{
+    if (!i->quant_bits)
+        return buf_puts(b, json ? ",\"quantization\":null"
+                                : "quantization       none\n");
+    int bad = buf_printf(b,
+                         json ? ",\"quantization\":{\"bits\":%d,"
+                                "\"group_size\":%zu,\"overrides\":%zu"
+                              : "quantization       %d bits, group size %zu, "
+                                "overrides %zu\n",
+                         i->quant_bits, i->quant_group, i->quant_overrides);
+    double bits = 8 * (double)i->weight_bytes / (double)i->n_params;
+    if (json) {
+        bad |= buf_puts(b, ",\"bits_per_param\":");
+        bad |= buf_json_double(b, round(bits * 1e3) / 1e3);
+        bad |= buf_puts(b, ",\"params_by_bits\":{");
+    } else {
+        bad |= buf_printf(b, "bits per param     %.3f\n", bits);
+        bad |= buf_puts(b, "params by bits     ");
+    }
+    bool first = true;
+    for (int w = 8; w >= 0; w--) {
+        if (!i->params_by_bits[w])
+            continue;
+        bad |= put_width(b, i, w, first, json);
+        first = false;
+    }
+    return buf_puts(b, json ? "}}" : "\n") || bad ? -1 : 0;
+}
+
 /* ---- tensors ---- */
 
 static int put_shape(struct buf *b, const struct qwick_tensor *t)
@@ -355,6 +403,7 @@ static int inspect(const struct args *a, struct qwick_engine *eng)
     if (json)
         bad |= buf_putc(&b, '{');
     bad |= put_facts(&b, info, json);
+    bad |= put_quantization(&b, info, json);
     bad |= put_stop_ids(&b, eng, json);
     bad |= put_tensors(&b, eng, a->tensors, json);
     if (json)

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/utf8.h"
 #include "file/json.h"
+#include "model/section.h"
 
 /* Larger than any real model, small enough that products of two fit size_t
  * and that a hostile file cannot ask for absurd tables. */
@@ -14,104 +14,6 @@ enum { MAX_DIM = 1 << 24, MAX_LAYERS = 1 << 14, MAX_VOCAB = 1 << 28 };
 
 /* Still a normal float32. A row of zeros has no norm without it. */
 #define MIN_EPS 1e-30
-
-/* An object of a file, for messages. */
-struct section {
-    const struct json_value *v;
-    const char *path; /* of the file */
-    const char *in;   /* "" or "rope_scaling." */
-};
-
-/* The value as text for an error message. */
-static void describe(const struct json_value *v, char *out, size_t n)
-{
-    size_t len = v && v->len < 40 ? v->len : 40;
-    if (!v)
-        snprintf(out, n, "missing");
-    else if (v->type == JSON_NUMBER)
-        snprintf(out, n, "%.*s", (int)len, v->str);
-    else if (v->type == JSON_STRING)
-        snprintf(out, n, "\"%.*s\"", (int)utf8_complete(v->str, len), v->str);
-    else
-        snprintf(out, n, "%s",
-                 v->type == JSON_NULL    ? "null"
-                 : v->type == JSON_BOOL  ? (v->boolean ? "true" : "false")
-                 : v->type == JSON_ARRAY ? "an array"
-                                         : "an object");
-}
-
-static int bad(const struct section *s, const char *key, const char *want,
-               struct qwick_err *e)
-{
-    const struct json_value *v = json_get(s->v, key);
-    char got[64];
-    describe(v, got, sizeof got);
-    return err_set(e, QWICK_ERR_MODEL, "%s: %s%s: must be %s, is %s", s->path,
-                   s->in, key, want, got);
-}
-
-static bool absent(const struct section *s, const char *key)
-{
-    const struct json_value *v = json_get(s->v, key);
-    return !v || v->type == JSON_NULL;
-}
-
-static int get_size(const struct section *s, const char *key, size_t max,
-                    size_t *out, struct qwick_err *e)
-{
-    int64_t i;
-    if (json_int(json_get(s->v, key), 1, (int64_t)max, &i)) {
-        char want[64];
-        snprintf(want, sizeof want, "an integer from 1 to %zu", max);
-        return bad(s, key, want, e);
-    }
-    *out = (size_t)i;
-    return 0;
-}
-
-static int get_bool(const struct section *s, const char *key, bool *out,
-                    struct qwick_err *e)
-{
-    const struct json_value *v = json_get(s->v, key);
-    if (!json_is(v, JSON_BOOL))
-        return bad(s, key, "true or false", e);
-    *out = v->boolean;
-    return 0;
-}
-
-static int get_double(const struct section *s, const char *key, double min,
-                      double max, double *out, struct qwick_err *e)
-{
-    double d;
-    if (json_double(json_get(s->v, key), &d) || !(d >= min && d <= max)) {
-        char want[64];
-        snprintf(want, sizeof want, "a number from %g to %g", min, max);
-        return bad(s, key, want, e);
-    }
-    *out = d;
-    return 0;
-}
-
-/* The same with a default that transformers documents. */
-static int opt_double(const struct section *s, const char *key, double dflt,
-                      double min, double max, double *out, struct qwick_err *e)
-{
-    if (absent(s, key)) {
-        *out = dflt;
-        return 0;
-    }
-    return get_double(s, key, min, max, out, e);
-}
-
-static int opt_bool(const struct section *s, const char *key, bool dflt,
-                    bool *out, struct qwick_err *e)
-{
-    if (absent(s, key)) {
-        *out = dflt;
-        return 0;
-    }
-    return get_bool(s, key, out, e);
-}
 
 int config_add_stop(struct config *c, int32_t id)
 {
@@ -129,7 +31,8 @@ static int add_stop_value(struct config *c, const struct section *s,
 {
     int64_t id;
     if (json_int(v, 0, INT32_MAX, &id))
-        return bad(s, "eos_token_id", "a token id or a list of them", e);
+        return section_bad(s, "eos_token_id", "a token id or a list of them",
+                           e);
     if (config_add_stop(c, (int32_t)id))
         return err_set(e, QWICK_ERR_MODEL,
                        "%s: eos_token_id: more than %d stop ids", s->path,
@@ -141,7 +44,7 @@ static int read_stop_ids(struct config *c, const struct section *s,
                          struct qwick_err *e)
 {
     const struct json_value *v = json_get(s->v, "eos_token_id");
-    if (absent(s, "eos_token_id"))
+    if (section_absent(s, "eos_token_id"))
         return 0;
     if (v->type != JSON_ARRAY)
         return add_stop_value(c, s, v, e);
@@ -161,31 +64,31 @@ static int read_yarn(struct config *c, const struct section *s,
                      struct qwick_err *e)
 {
     double mscale, mscale_all;
-    if (get_double(s, "factor", 1, 1e6, &c->rope_factor, e) ||
-        opt_double(s, "beta_fast", 32, 0, 1e9, &c->rope_beta_fast, e) ||
-        opt_double(s, "beta_slow", 1, 0, 1e9, &c->rope_beta_slow, e) ||
-        opt_bool(s, "truncate", true, &c->rope_truncate, e) ||
-        opt_double(s, "mscale", 0, 0, 1e6, &mscale, e) ||
-        opt_double(s, "mscale_all_dim", 0, 0, 1e6, &mscale_all, e))
+    if (section_double(s, "factor", 1, 1e6, &c->rope_factor, e) ||
+        section_opt_double(s, "beta_fast", 32, 0, 1e9, &c->rope_beta_fast, e) ||
+        section_opt_double(s, "beta_slow", 1, 0, 1e9, &c->rope_beta_slow, e) ||
+        section_opt_bool(s, "truncate", true, &c->rope_truncate, e) ||
+        section_opt_double(s, "mscale", 0, 0, 1e6, &mscale, e) ||
+        section_opt_double(s, "mscale_all_dim", 0, 0, 1e6, &mscale_all, e))
         return -1;
     c->rope_original = c->n_ctx_max;
-    if (!absent(s, "original_max_position_embeddings") &&
-        get_size(s, "original_max_position_embeddings", INT32_MAX,
-                 &c->rope_original, e))
+    if (!section_absent(s, "original_max_position_embeddings") &&
+        section_size(s, "original_max_position_embeddings", INT32_MAX,
+                     &c->rope_original, e))
         return -1;
     double f = yarn_mscale(c->rope_factor, 1);
     if (mscale != 0 && mscale_all != 0)
         f = yarn_mscale(c->rope_factor, mscale) /
             yarn_mscale(c->rope_factor, mscale_all);
-    return opt_double(s, "attention_factor", f, 1e-6, 1e6, &c->rope_attention,
-                      e);
+    return section_opt_double(s, "attention_factor", f, 1e-6, 1e6,
+                              &c->rope_attention, e);
 }
 
 /* rope_type, or type in older files. */
 static int read_rope_type(struct config *c, const struct section *s,
                           struct qwick_err *e)
 {
-    const char *key = absent(s, "rope_type") ? "type" : "rope_type";
+    const char *key = section_absent(s, "rope_type") ? "type" : "rope_type";
     const struct json_value *v = json_get(s->v, key);
     c->rope_attention = 1;
     if (json_equals(v, "default")) {
@@ -194,13 +97,14 @@ static int read_rope_type(struct config *c, const struct section *s,
     }
     if (json_equals(v, "linear")) {
         c->rope = ROPE_LINEAR;
-        return get_double(s, "factor", 1, 1e6, &c->rope_factor, e);
+        return section_double(s, "factor", 1, 1e6, &c->rope_factor, e);
     }
     if (json_equals(v, "yarn")) {
         c->rope = ROPE_YARN;
         return read_yarn(c, s, e);
     }
-    return bad(s, key, "default, linear or yarn (what is supported)", e);
+    return section_bad(s, key, "default, linear or yarn (what is supported)",
+                       e);
 }
 
 /* rope_theta: wherever it stands, and the same everywhere. */
@@ -210,9 +114,9 @@ static int read_theta(struct config *c, const struct section *const *places,
     const struct section *from = NULL;
     for (size_t i = 0; i < n; i++) {
         double theta;
-        if (absent(places[i], "rope_theta"))
+        if (section_absent(places[i], "rope_theta"))
             continue;
-        if (get_double(places[i], "rope_theta", 1, 1e12, &theta, e))
+        if (section_double(places[i], "rope_theta", 1, 1e12, &theta, e))
             return -1;
         if (from && theta != c->rope_theta)
             return err_set(e, QWICK_ERR_MODEL,
@@ -222,7 +126,7 @@ static int read_theta(struct config *c, const struct section *const *places,
         from = places[i];
         c->rope_theta = theta;
     }
-    return from ? 0 : bad(places[0], "rope_theta", "a number", e);
+    return from ? 0 : section_bad(places[0], "rope_theta", "a number", e);
 }
 
 static bool same_rope(const struct config *a, const struct config *b)
@@ -242,18 +146,19 @@ static int read_rope(struct config *c, const struct section *s,
                          "rope_parameters."};
     struct section v4 = {json_get(s->v, "rope_scaling"), s->path,
                          "rope_scaling."};
-    bool has5 = !absent(s, "rope_parameters");
-    bool has4 = !absent(s, "rope_scaling");
+    bool has5 = !section_absent(s, "rope_parameters");
+    bool has4 = !section_absent(s, "rope_scaling");
     if (has5 && v5.v->type != JSON_OBJECT)
-        return bad(s, "rope_parameters", "an object", e);
+        return section_bad(s, "rope_parameters", "an object", e);
     if (has4 && v4.v->type != JSON_OBJECT)
-        return bad(s, "rope_scaling", "an object or null", e);
+        return section_bad(s, "rope_scaling", "an object or null", e);
     const struct section *const places[] = {s, &v5, &v4};
     if (read_theta(c, places, 3, e))
         return -1;
     c->rope = ROPE_DEFAULT;
     c->rope_attention = 1;
-    bool typed5 = has5 && !(absent(&v5, "rope_type") && absent(&v5, "type"));
+    bool typed5 = has5 && !(section_absent(&v5, "rope_type") &&
+                            section_absent(&v5, "type"));
     if (typed5 && read_rope_type(c, &v5, e))
         return -1;
     if (!has4)
@@ -280,13 +185,13 @@ static int read_windows(struct config *c, const struct section *s,
     c->layer_slides = calloc(c->n_layers, sizeof *c->layer_slides);
     if (!c->layer_slides)
         return err_oom(e, c->n_layers);
-    if (opt_bool(s, "use_sliding_window", false, &use, e))
+    if (section_opt_bool(s, "use_sliding_window", false, &use, e))
         return -1;
-    if (use && !absent(s, "sliding_window") &&
-        get_size(s, "sliding_window", INT32_MAX, &c->sliding_window, e))
+    if (use && !section_absent(s, "sliding_window") &&
+        section_size(s, "sliding_window", INT32_MAX, &c->sliding_window, e))
         return -1;
     const struct json_value *types = json_get(s->v, "layer_types");
-    if (!absent(s, "layer_types")) {
+    if (!section_absent(s, "layer_types")) {
         if (types->type != JSON_ARRAY || types->len != c->n_layers)
             return err_set(e, QWICK_ERR_MODEL,
                            "%s: layer_types: must be a list of %zu strings "
@@ -298,7 +203,7 @@ static int read_windows(struct config *c, const struct section *s,
             c->layer_slides[i] = json_equals(t, "sliding_attention");
             if (!c->layer_slides[i] && !json_equals(t, "full_attention")) {
                 char got[64];
-                describe(t, got, sizeof got);
+                section_describe(t, got, sizeof got);
                 return err_set(e, QWICK_ERR_MODEL,
                                "%s: layer_types[%zu]: %s is not supported",
                                s->path, i, got);
@@ -314,32 +219,9 @@ static int read_windows(struct config *c, const struct section *s,
     if (c->sliding_window) {
         int64_t first;
         if (json_int(json_get(s->v, "max_window_layers"), 0, INT32_MAX, &first))
-            return bad(s, "max_window_layers", "an integer from 0", e);
+            return section_bad(s, "max_window_layers", "an integer from 0", e);
         for (size_t i = 0; i < c->n_layers; i++)
             c->layer_slides[i] = i >= (size_t)first;
-    }
-    return 0;
-}
-
-static int refuse_quantized(const struct section *s, struct qwick_err *e)
-{
-    static const char *const keys[] = {"quantization", "quantization_config"};
-    for (size_t i = 0; i < 2; i++) {
-        const struct json_value *q = json_get(s->v, keys[i]);
-        if (absent(s, keys[i]))
-            continue;
-        const struct json_value *method = json_get(q, "quant_method");
-        if (!method)
-            method = json_get(q, "mode");
-        int64_t bits = 0;
-        (void)json_int(json_get(q, "bits"), 0, 64, &bits);
-        char what[64] = "affine";
-        if (json_is(method, JSON_STRING))
-            describe(method, what, sizeof what);
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: %s: quantized weights (%s, %d bits) are not "
-                       "supported in this version",
-                       s->path, keys[i], what, (int)bits);
     }
     return 0;
 }
@@ -349,24 +231,25 @@ static int read_config(struct config *c, const struct section *s,
 {
     const struct json_value *type = json_get(s->v, "model_type");
     if (!json_equals(type, "qwen3"))
-        return bad(s, "model_type", "\"qwen3\" (what is supported)", e);
+        return section_bad(s, "model_type", "\"qwen3\" (what is supported)", e);
     snprintf(c->model_type, sizeof c->model_type, "qwen3");
-    if (refuse_quantized(s, e))
+    if (quant_read(&c->quant, s, e))
         return -1;
-    if (!absent(s, "hidden_act") &&
+    if (!section_absent(s, "hidden_act") &&
         !json_equals(json_get(s->v, "hidden_act"), "silu"))
-        return bad(s, "hidden_act", "\"silu\" (what is supported)", e);
-    if (get_size(s, "vocab_size", MAX_VOCAB, &c->vocab_size, e) ||
-        get_size(s, "hidden_size", MAX_DIM, &c->d_model, e) ||
-        get_size(s, "intermediate_size", MAX_DIM, &c->d_ff, e) ||
-        get_size(s, "num_hidden_layers", MAX_LAYERS, &c->n_layers, e) ||
-        get_size(s, "num_attention_heads", MAX_DIM, &c->n_heads, e) ||
-        get_size(s, "num_key_value_heads", MAX_DIM, &c->n_kv_heads, e) ||
-        get_size(s, "head_dim", MAX_DIM, &c->head_dim, e) ||
-        get_size(s, "max_position_embeddings", INT32_MAX, &c->n_ctx_max, e) ||
-        get_double(s, "rms_norm_eps", MIN_EPS, 1, &c->rms_eps, e) ||
-        get_bool(s, "tie_word_embeddings", &c->tied_head, e) ||
-        opt_bool(s, "attention_bias", false, &c->attention_bias, e))
+        return section_bad(s, "hidden_act", "\"silu\" (what is supported)", e);
+    if (section_size(s, "vocab_size", MAX_VOCAB, &c->vocab_size, e) ||
+        section_size(s, "hidden_size", MAX_DIM, &c->d_model, e) ||
+        section_size(s, "intermediate_size", MAX_DIM, &c->d_ff, e) ||
+        section_size(s, "num_hidden_layers", MAX_LAYERS, &c->n_layers, e) ||
+        section_size(s, "num_attention_heads", MAX_DIM, &c->n_heads, e) ||
+        section_size(s, "num_key_value_heads", MAX_DIM, &c->n_kv_heads, e) ||
+        section_size(s, "head_dim", MAX_DIM, &c->head_dim, e) ||
+        section_size(s, "max_position_embeddings", INT32_MAX, &c->n_ctx_max,
+                     e) ||
+        section_double(s, "rms_norm_eps", MIN_EPS, 1, &c->rms_eps, e) ||
+        section_bool(s, "tie_word_embeddings", &c->tied_head, e) ||
+        section_opt_bool(s, "attention_bias", false, &c->attention_bias, e))
         return -1;
     if (c->n_heads % c->n_kv_heads)
         return err_set(e, QWICK_ERR_MODEL,
@@ -392,19 +275,19 @@ static int read_generation(struct config *c, const struct section *s,
                            struct qwick_err *e)
 {
     if (read_stop_ids(c, s, e) ||
-        opt_bool(s, "do_sample", false, &c->do_sample, e) ||
-        opt_double(s, "temperature", 1, 0, 1e6, &c->temperature, e) ||
-        opt_double(s, "top_p", 1, 0, 1, &c->top_p, e) ||
-        opt_double(s, "min_p", 0, 0, 1, &c->min_p, e) ||
-        opt_double(s, "repetition_penalty", 1, 1e-6, 1e6,
-                   &c->repetition_penalty, e))
+        section_opt_bool(s, "do_sample", false, &c->do_sample, e) ||
+        section_opt_double(s, "temperature", 1, 0, 1e6, &c->temperature, e) ||
+        section_opt_double(s, "top_p", 1, 0, 1, &c->top_p, e) ||
+        section_opt_double(s, "min_p", 0, 0, 1, &c->min_p, e) ||
+        section_opt_double(s, "repetition_penalty", 1, 1e-6, 1e6,
+                           &c->repetition_penalty, e))
         return -1;
     /* transformers: 50 when not given, none when null */
     c->top_k = json_get(s->v, "top_k") ? 0 : 50;
-    if (!absent(s, "top_k")) {
+    if (!section_absent(s, "top_k")) {
         int64_t k;
         if (json_int(json_get(s->v, "top_k"), 0, INT32_MAX, &k))
-            return bad(s, "top_k", "an integer from 0", e);
+            return section_bad(s, "top_k", "an integer from 0", e);
         c->top_k = (size_t)k;
     }
     return 0;
@@ -457,6 +340,7 @@ void config_free(struct config *c)
 {
     free(c->layer_slides);
     c->layer_slides = NULL;
+    quant_free(&c->quant);
 }
 
 /* The dimension that turns `turns` times within the original context. */

@@ -12,6 +12,7 @@
 #include "base/dtype.h"
 #include "base/err.h"
 #include "file/checkpoint.h"
+#include "model/quant.h"
 
 enum rope_type { ROPE_DEFAULT, ROPE_LINEAR, ROPE_YARN };
 
@@ -43,6 +44,7 @@ struct config {
     bool *layer_slides;    /* [n_layers]: layer uses the window */
     int32_t stop_ids[CONFIG_MAX_STOP_IDS]; /* eos_token_id of both files */
     size_t n_stop_ids;
+    struct quant quant; /* quantization, quantization_config */
 
     /* generation_config.json */
     bool do_sample; /* false also when the file is absent */

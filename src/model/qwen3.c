@@ -133,6 +133,7 @@ int model_open(struct model *m, const struct checkpoint *ck,
     struct config *c = &m->config;
     if (weights_open(&m->weights, set, checkpoint_dir(ck), e))
         return -1;
+    m->weights.quant = &c->quant;
     m->layers = calloc(c->n_layers, sizeof *m->layers);
     m->inv_freq = malloc(c->head_dim / 2 * sizeof *m->inv_freq);
     if (!m->layers || !m->inv_freq)

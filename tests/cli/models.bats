@@ -36,7 +36,7 @@ setup() {
 @test "every golden checkpoint runs by ids, without a tokenizer" {
     need_model tied-bf16
     for m in tied-bf16 f16 f32 sharded-bf16 head128-untied-bf16 yarn \
-        legacy-config attention-bias embedding-names; do
+        legacy-config attention-bias embedding-names mlx4 mlx8; do
         [ -d $MODELS/$m ] || continue
         q -m $MODELS/$m --prompt-ids $IDS -n 3 --ignore-eos --json | jget \
             '[0][o["text"] != "" or len(o["tokens"]) != 3]'
@@ -45,11 +45,11 @@ setup() {
     fails 2 "320" -m $MODELS/tied-bf16 --prompt-ids 320
 }
 
-# broken NAME FILE: a copy of tied-bf16 in $T/m, edited by Python on standard
-# input with h (header), data (bytes), config, and save().
+# broken CODE [MODEL]: a copy of the model (tied-bf16) in $T/m, edited by Python
+# code on h (header), data (bytes) and config.
 broken() {
     rm -rf "$T/m"
-    cp -r $MODELS/tied-bf16 "$T/m"
+    cp -r $MODELS/${2:-tied-bf16} "$T/m"
     chmod -R u+w "$T/m"
     rm -f "$T/m/expected.safetensors"
     python3 -c '
@@ -112,6 +112,38 @@ data = data[:h[k]["data_offsets"][0]]; del h[k]'
     run_m safetensors
 }
 
+@test "quantized checkpoints: what config.json and weights must agree on" {
+    need_model mlx4
+    run_m() { fails 3 "$1" -m "$T/m" --prompt-ids $IDS; }
+    E=model.embed_tokens
+    broken 'pass' mlx4
+    run -0 q -m "$T/m" --prompt-ids $IDS -n 1 --ignore-eos
+    broken 'del config["quantization"]' mlx4
+    run -0 q -m "$T/m" --prompt-ids $IDS -n 1 --ignore-eos
+    broken 'del config["quantization"], config["quantization_config"]' mlx4
+    run_m "tensor $E.scales: means quantized weights"
+    broken 'config["quantization"]["bits"] = 8' mlx4
+    run_m "quantization: has 8 bits in groups of 64, but quantization_config has 4"
+    broken 'del config["quantization_config"]
+config["quantization"]["bits"] = 8' mlx4
+    run_m "tensor $E.weight: shape [320, 16] in the file, [320, 32] by config"
+    broken 'del config["quantization_config"]
+config["quantization"]["bits"] = 7' mlx4
+    run_m "quantization.bits: must be 2, 3, 4, 5, 6 or 8, is 7"
+    broken 'del config["quantization_config"]
+config["quantization"]["mode"] = "mxfp4"' mlx4
+    run_m mxfp4
+    broken 'h["'$E'.extra"] = h.pop("'$E'.biases")' mlx4
+    run_m "tensor $E.biases: missing"
+    broken 'h["'$E'.extra"] = h.pop("'$E'.scales")' mlx4
+    run_m "tensor $E.scales: missing"
+    for method in awq gptq fp8 bitsandbytes compressed-tensors; do
+        broken 'config["quantization_config"] = {"quant_method": "'$method'"}'
+        run_m "$method"
+    done
+    fails 3 qwen3_moe -m $MODELS/moe --prompt-ids $IDS
+}
+
 @test "an unknown template: one warning, also off-terminal" {
     [ -d models/demo ] || skip "no models/demo"
     cp -r models/demo "$T/m"
@@ -162,6 +194,25 @@ PY
         sum(t["bytes"] for t in o["tensors"] if t["used"]) != o["weight_bytes"]
         or "shape" not in o["tensors"][0]]'
     q inspect --tensors | grep -c '"model\.' | grep -qx 90
+    need_model mlx8
+    q inspect -m $MODELS/mlx8 | grep -q '^quantization  *8 bits, group size 32,'
+    q inspect -m $MODELS/mlx8 --json >"$T/o"
+    q inspect -m $MODELS/tied-bf16 --json >"$T/dense"
+    python3 - "$T/o" "$T/dense" <<'PY'
+import json, sys
+o = json.load(open(sys.argv[1]))
+z = o["quantization"]
+assert z["bits"] == 8 and z["group_size"] == 32 and z["overrides"] == 0
+p = z["params_by_bits"]
+assert set(p) == {"8", "dense"} and sum(p.values()) == o["n_params"]
+assert o["weights_dtype"] == "8-bit (group 32)"
+assert z["bits_per_param"] == round(8 * o["weight_bytes"] / o["n_params"], 3)
+assert sum(k["bytes"] for k in o["tensor_kinds"]) == o["weight_bytes"]
+assert {k["dtype"] for k in o["tensor_kinds"]} == {"U32", "BF16"}
+# a token reads one row of the embedding: 128 elements, 4 scales, 4 biases
+assert o["decode_bytes"] == o["weight_bytes"] - 319 * (128 + 16)
+assert json.load(open(sys.argv[2]))["quantization"] is None
+PY
     need_model sharded-bf16
     q inspect -m $MODELS/sharded-bf16 --json --tensors | jget \
         '[0][len(set(t["file"] for t in o["tensors"])) != 3]'
@@ -232,7 +283,9 @@ PY
 
 @test "logits equal the goldens in --exact" {
     need_model tied-bf16
-    python3 - "$QWICK" $MODELS/tied-bf16 "$T/out" <<'PY'
+    need_model mlx4
+    for m in tied-bf16 mlx4; do
+        python3 - "$QWICK" $MODELS/$m "$T/out" <<'PY'
 import array, json, struct, subprocess, sys
 def load(path):
     raw = open(path, "rb").read()
@@ -260,6 +313,7 @@ o = json.loads(subprocess.run(
     check=True, capture_output=True).stdout)
 assert o["tokens"] == list(want["greedy"])
 PY
+    done
 }
 
 @test "bench: table, Markdown, JSON" {

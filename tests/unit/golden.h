@@ -22,7 +22,14 @@ static const char *const dense_models[] = {
     "tied-bf16",
     "yarn",
 };
-enum { N_DENSE = sizeof dense_models / sizeof *dense_models, N_GREEDY = 16 };
+/* MLX affine: 4 bit in groups of 64 with a tied head, 8 bit in groups of 32
+ * with one of its own. */
+static const char *const quantized_models[] = {"mlx4", "mlx8"};
+enum {
+    N_DENSE = sizeof dense_models / sizeof *dense_models,
+    N_QUANTIZED = sizeof quantized_models / sizeof *quantized_models,
+    N_GREEDY = 16
+};
 
 struct golden {
     char dir[128];

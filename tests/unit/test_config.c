@@ -118,6 +118,7 @@ static void refuses(const char *file, const char *a, const char *b)
         !strstr(e.msg, a) || !strstr(e.msg, b) || strchr(e.msg, '\n'))
         fail_msg("expected %s, %s, %s in: %s", file, a, b, e.msg);
     assert_null(c.layer_slides);
+    assert_null(c.quant.v);
 }
 
 static int fresh(void **state)
@@ -358,10 +359,10 @@ static void what_is_not_supported_is_refused_by_name(void **state)
     WRITE(v4,
           {"quantization_config", "{\"quant_method\": \"gptq\", \"bits\": 4}"});
     refuses("config.json", "quantization_config", "gptq");
-    WRITE(v4, {"quantization", "{\"group_size\": 64, \"bits\": 8}"});
-    refuses("config.json", "quantization", "8 bits");
+    WRITE(v4, {"quantization", "{\"group_size\": 64, \"bits\": 7}"});
+    refuses("config.json", "quantization.bits", "7");
     WRITE(v4, {"quantization_config", "true"});
-    refuses("config.json", "quantization_config", "not supported");
+    refuses("config.json", "quantization_config", "an object");
 }
 
 static void shapes_that_cannot_be(void **state)

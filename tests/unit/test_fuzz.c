@@ -450,13 +450,37 @@ static void fuzz_tokenizer(void **state)
 
 static struct checkpoint *config_ck;
 
+static void is_affine(struct quant_params p)
+{
+    assert_true(p.bits >= 2 && p.bits <= 8 && p.bits != 7);
+    assert_true(p.group == 32 || p.group == 64 || p.group == 128);
+}
+
+/* Parameters that kernels have, and each module's own are found. */
+static void use_quant(const struct quant *q)
+{
+    assert_true((q->key != NULL) == (q->all.bits != 0));
+    if (q->key)
+        is_affine(q->all);
+    for (size_t i = 0; i < q->n; i++) {
+        const struct quant_override *o = &q->v[i];
+        if (o->params.bits)
+            is_affine(o->params);
+        assert_int_equal(o->module[o->len], 0);
+        if (strlen(o->module) == o->len)
+            assert_int_equal(quant_find(q, o->module).bits, o->params.bits);
+    }
+}
+
 static int use_config(struct qwick_err *e)
 {
     struct config c;
     if (config_load(&c, config_ck, e)) {
         assert_null(c.layer_slides);
+        assert_null(c.quant.v);
         return -1;
     }
+    use_quant(&c.quant);
     assert_true(c.n_layers > 0 && c.n_heads % c.n_kv_heads == 0);
     assert_true(c.n_stop_ids <= CONFIG_MAX_STOP_IDS);
     for (size_t i = 0; i < c.n_layers; i++)
@@ -505,17 +529,29 @@ static void fuzz_config(void **state)
                 "\"rope_type\": \"linear\", \"factor\": 2}, \"layer_types\": "
                 "[\"full_attention\", \"full_attention\", "
                 "\"full_attention\"]}"),
+        text_of("{" FIELDS "\"rope_theta\": 1e6, \"quantization\": {"
+                "\"group_size\": 64, \"bits\": 4, \"mode\": \"affine\", "
+                "\"lm_head\": {\"group_size\": 32, \"bits\": 8}, "
+                "\"model.layers.0.mlp.up_proj\": false, \"model.layers.1."
+                "mlp.up_proj\": true}, \"quantization_config\": {\"bits\": "
+                "4, \"group_size\": 64, \"model.layers.0.mlp.up_proj\": "
+                "false, \"lm_head\": {\"group_size\": 32, \"bits\": 8}}}"),
     };
     struct buf generation =
         text_of("{\"do_sample\": true, \"temperature\": 0.6, \"top_k\": 20, "
                 "\"top_p\": 0.95, \"min_p\": 0, \"eos_token_id\": [1, 2]}");
     assert_int_equal(checkpoint_open(&config_ck, temp_dir, NULL), 0);
-    fuzz("config.json", target_config, seeds, 2);
+    struct qwick_err e;
+    for (size_t i = 0; i < 3; i++)
+        if (target_config(seeds[i].data, seeds[i].len, &e))
+            fail_msg("%s", e.msg);
+    fuzz("config.json", target_config, seeds, 3);
     temp_write("config.json", seeds[0].data, seeds[0].len);
     fuzz("generation_config.json", target_generation, &generation, 1);
     checkpoint_close(config_ck);
     buf_free(&seeds[0]);
     buf_free(&seeds[1]);
+    buf_free(&seeds[2]);
     buf_free(&generation);
 }
 

@@ -1,0 +1,48 @@
+/* What config.json says of quantized weights: MLX's affine format.
+ *
+ *     "quantization": {"group_size": 64, "bits": 4, "mode": "affine",
+ *         "model.layers.0.mlp.gate_proj": {"group_size": 32, "bits": 8},
+ *         "lm_head": false}
+ *
+ * A module is quantized if and only if the checkpoint has its scales; this
+ * object says with which parameters (nn.quantize and load_model in mlx-lm). */
+#ifndef MODEL_QUANT_H
+#define MODEL_QUANT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "model/section.h"
+
+struct quant_params {
+    int bits; /* 2, 3, 4, 5, 6 or 8; 0: dense */
+    size_t group;
+};
+
+/* The parameters of one module, apart from all others'. */
+struct quant_override {
+    const char *module; /* "model.layers.0.mlp.gate_proj", may hold NUL */
+    size_t len;
+    struct quant_params params; /* bits 0: said to be dense */
+};
+
+struct quant {
+    struct quant_params all;  /* bits 0: config.json has no such object */
+    struct quant_override *v; /* [n] by module */
+    size_t n;
+    char *names;     /* what v's modules point into */
+    const char *key; /* the object's name in config.json, or NULL */
+};
+
+/* Read "quantization" and "quantization_config" of a config.json: either, both
+ * when they agree, or none. Everything that is no affine quantization by groups
+ * is an error that names it. On failure *q is empty. */
+int quant_read(struct quant *q, const struct section *config,
+               struct qwick_err *e);
+void quant_free(struct quant *q);
+
+/* The parameters of a module by its full name in the checkpoint. */
+struct quant_params quant_find(const struct quant *q, const char *module);
+
+#endif

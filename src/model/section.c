@@ -1,0 +1,94 @@
+#include "model/section.h"
+
+#include <stdio.h>
+
+#include "base/utf8.h"
+
+void section_describe(const struct json_value *v, char *out, size_t n)
+{
+    size_t len = v && v->len < 40 ? v->len : 40;
+    if (!v)
+        snprintf(out, n, "missing");
+    else if (v->type == JSON_NUMBER)
+        snprintf(out, n, "%.*s", (int)len, v->str);
+    else if (v->type == JSON_STRING)
+        snprintf(out, n, "\"%.*s\"", (int)utf8_complete(v->str, len), v->str);
+    else
+        snprintf(out, n, "%s",
+                 v->type == JSON_NULL    ? "null"
+                 : v->type == JSON_BOOL  ? (v->boolean ? "true" : "false")
+                 : v->type == JSON_ARRAY ? "an array"
+                                         : "an object");
+}
+
+int section_bad(const struct section *s, const char *key, const char *want,
+                struct qwick_err *e)
+{
+    const struct json_value *v = json_get(s->v, key);
+    char got[64];
+    section_describe(v, got, sizeof got);
+    return err_set(e, QWICK_ERR_MODEL, "%s: %s%s: must be %s, is %s", s->path,
+                   s->in, key, want, got);
+}
+
+bool section_absent(const struct section *s, const char *key)
+{
+    const struct json_value *v = json_get(s->v, key);
+    return !v || v->type == JSON_NULL;
+}
+
+int section_size(const struct section *s, const char *key, size_t max,
+                 size_t *out, struct qwick_err *e)
+{
+    int64_t i;
+    if (json_int(json_get(s->v, key), 1, (int64_t)max, &i)) {
+        char want[64];
+        snprintf(want, sizeof want, "an integer from 1 to %zu", max);
+        return section_bad(s, key, want, e);
+    }
+    *out = (size_t)i;
+    return 0;
+}
+
+int section_bool(const struct section *s, const char *key, bool *out,
+                 struct qwick_err *e)
+{
+    const struct json_value *v = json_get(s->v, key);
+    if (!json_is(v, JSON_BOOL))
+        return section_bad(s, key, "true or false", e);
+    *out = v->boolean;
+    return 0;
+}
+
+int section_double(const struct section *s, const char *key, double min,
+                   double max, double *out, struct qwick_err *e)
+{
+    double d;
+    if (json_double(json_get(s->v, key), &d) || !(d >= min && d <= max)) {
+        char want[64];
+        snprintf(want, sizeof want, "a number from %g to %g", min, max);
+        return section_bad(s, key, want, e);
+    }
+    *out = d;
+    return 0;
+}
+
+int section_opt_double(const struct section *s, const char *key, double dflt,
+                       double min, double max, double *out, struct qwick_err *e)
+{
+    if (section_absent(s, key)) {
+        *out = dflt;
+        return 0;
+    }
+    return section_double(s, key, min, max, out, e);
+}
+
+int section_opt_bool(const struct section *s, const char *key, bool dflt,
+                     bool *out, struct qwick_err *e)
+{
+    if (section_absent(s, key)) {
+        *out = dflt;
+        return 0;
+    }
+    return section_bool(s, key, out, e);
+}

@@ -1,0 +1,43 @@
+/* An object of a configuration file and its fields. Every reader checks type
+ * and range; its error names file, field, what is wanted and what is there. */
+#ifndef MODEL_SECTION_H
+#define MODEL_SECTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "file/json.h"
+
+struct section {
+    const struct json_value *v;
+    const char *path; /* of the file */
+    const char *in;   /* before the field's name: "" or "rope_scaling." */
+};
+
+/* A value (NULL: missing) as text for an error message, cut at 40 bytes. */
+void section_describe(const struct json_value *v, char *out, size_t n);
+
+/* The error "PATH: IN+KEY: must be WANT, is VALUE". Returns -1. */
+int section_bad(const struct section *s, const char *key, const char *want,
+                struct qwick_err *e);
+
+/* Not there, or null. */
+bool section_absent(const struct section *s, const char *key);
+
+/* Required: an integer in [1, max], true or false, a number in [min, max]. */
+int section_size(const struct section *s, const char *key, size_t max,
+                 size_t *out, struct qwick_err *e);
+int section_bool(const struct section *s, const char *key, bool *out,
+                 struct qwick_err *e);
+int section_double(const struct section *s, const char *key, double min,
+                   double max, double *out, struct qwick_err *e);
+
+/* The same with a default, one that transformers documents. */
+int section_opt_double(const struct section *s, const char *key, double dflt,
+                       double min, double max, double *out,
+                       struct qwick_err *e);
+int section_opt_bool(const struct section *s, const char *key, bool dflt,
+                     bool *out, struct qwick_err *e);
+
+#endif
