@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Time and peak memory of whole qwick processes.
+"""Start-up and peak memory of whole qwick processes.
 
-usage: process.py QWICK MODEL_DIR TOKENIZER_TEXT
+usage: process.py QWICK MODEL_DIR...
 
-Prints Markdown rows: start-up (medians and the fastest of 15 runs, warm page
-cache) and the peak resident memory of a run of 512 + 128 tokens.
+Prints Markdown rows: start of the process to the first byte of the answer to a
+prompt of one token, beside a decode step of the same model (medians of 15 runs,
+warm page cache), and the peak resident memory of a run of 512 + 128 tokens
+beside what its weights and its KV cache need.
 """
+import json
 import os
 import random
 import statistics
@@ -16,41 +19,83 @@ import time
 RUNS = 15
 
 
-def run(args):
-    """Milliseconds and peak resident bytes of one process."""
+def first_byte(args):
+    """Milliseconds from the start to the first byte of output."""
     start = time.perf_counter()
+    with subprocess.Popen(args, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE) as child:
+        os.read(child.stdout.fileno(), 1)
+        elapsed = (time.perf_counter() - start) * 1e3
+        child.stdout.read()
+        if child.wait() != 0:
+            sys.exit(f"{args[:4]}…: exit status {child.returncode}")
+    return elapsed
+
+
+def output(args):
+    return json.loads(subprocess.run(args, stdin=subprocess.DEVNULL,
+                                     stdout=subprocess.PIPE,
+                                     check=True).stdout)
+
+
+def peak_bytes(args):
     child = subprocess.Popen(args, stdin=subprocess.DEVNULL,
                              stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)
-    elapsed = (time.perf_counter() - start) * 1e3
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode != 0:
         sys.exit(f"{args[:4]}…: exit status {child.returncode}")
-    return elapsed, usage.ru_maxrss * 1024
+    return usage.ru_maxrss * 1024
 
 
-def row(name, args):
-    times = [run(args)[0] for _ in range(RUNS)]
-    print(f"| {name} | {statistics.median(times):.1f} ms | {min(times):.1f} ms |")
+def short_row(name, args):
+    times = [first_byte(args) for _ in range(RUNS)]
+    print(f"| {name} | {statistics.median(times):.1f} "
+          f"({min(times):.1f} to {max(times):.1f}) | | |")
+
+
+def model_row(qwick, model):
+    prompt = ["--raw", "--greedy", "--ignore-eos", "a"]
+    base = [qwick, "-m", model, *prompt]
+    times, steps = [], []
+    for _ in range(RUNS):
+        times.append(first_byte([*base, "-n", "1"]))
+        timing = output([*base, "-n", "9", "--json",
+                         "--profile-timing"])["timing"]
+        steps.append(statistics.median(timing["per_token_ms"]))
+    first, step = statistics.median(times), statistics.median(steps)
+    print(f"| {os.path.basename(model)}, one token | {first:.1f} "
+          f"({min(times):.1f} to {max(times):.1f}) | {step:.1f} "
+          f"| {first - step:.1f} |")
+
+
+def memory_row(qwick, model):
+    info = output([qwick, "inspect", "-m", model, "--json"])
+    rng = random.Random(1)
+    ids = ",".join(str(rng.randrange(150000)) for _ in range(512))
+    peak = peak_bytes([qwick, "-m", model, "--prompt-ids", ids, "-n", "128",
+                       "--greedy", "--ignore-eos"])
+    weights = info["weight_bytes"]
+    kv = 640 * info["kv_token_bytes"]
+    print(f"| {os.path.basename(model)} | {peak / 1e6:.1f} "
+          f"| {weights / 1e6:.1f} | {kv / 1e6:.1f} "
+          f"| {(peak - weights - kv) / 1e6:.1f} |")
 
 
 def main():
-    qwick, model = sys.argv[1:3]
-    print("| process | median | fastest |\n|---|---|---|")
-    row("`qwick --help`", [qwick, "--help"])
-    row("`qwick --version`", [qwick, "--version"])
-    one = ["--raw", "-n", "1", "--greedy", "a"]
-    row("demo model, one token", [qwick, *one])
-    row("demo model, one answer", [qwick, "list all listening tcp ports"])
-    row("0.6B shape, one token", [qwick, "-m", model, *one])
-    rng = random.Random(1)
-    ids = ",".join(str(rng.randrange(150000)) for _ in range(512))
-    _, peak = run([qwick, "-m", model, "--prompt-ids", ids, "-n", "128",
-                   "--greedy", "--ignore-eos"])
-    weights = os.path.getsize(os.path.join(model, "model.safetensors"))
-    print(f"\n512 + 128 tokens: peak resident memory {peak / 1e6:.1f} MB, of "
-          f"which weights {weights / 1e6:.1f} MB, KV cache "
-          f"{640 * 28 * 8 * 128 * 4 / 1e6:.1f} MB (f16).")
+    qwick, models = sys.argv[1], sys.argv[2:]
+    print("| start to first byte, ms | median (least to most) | decode step "
+          "| more than a step |\n|---|---:|---:|---:|")
+    short_row("`qwick --help`", [qwick, "--help"])
+    short_row("`qwick --version`", [qwick, "--version"])
+    short_row("built-in model, one answer",
+              [qwick, "list all listening tcp ports"])
+    for model in models:
+        model_row(qwick, model)
+    print("\n| peak memory, 512 + 128 tokens, MB | peak | weights | KV | more "
+          "|\n|---|---:|---:|---:|---:|")
+    for model in models:
+        memory_row(qwick, model)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,290 @@
+#include "cli/bench_measure.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "cli/profile.h"
+
+/* On shared hosts the limits swing: a run during which one moved by more than a
+ * tenth is timed again. */
+enum { MAX_ATTEMPTS = 4, BANDWIDTH_MS = 100, PEAK_MS = 40 };
+#define MAX_DRIFT 0.1
+
+/* ---- limits ------------------------------------------------------------- */
+
+static struct bench_limit measure_limit(struct bench *b, enum bench_test test)
+{
+    struct bench_limit l = {0};
+    if (test != BENCH_PREFILL)
+        l.bandwidth = qwick_bench_bandwidth(b->eng, BANDWIDTH_MS);
+    if (test != BENCH_DECODE)
+        l.peak = qwick_bench_peak(b->eng, PEAK_MS);
+    return l;
+}
+
+static double moved(double a, double b)
+{
+    return a > 0 && b > 0 ? fabs(a - b) / fmax(a, b) : 0;
+}
+
+static double drift(const struct bench_run *r)
+{
+    return fmax(moved(r->before.bandwidth, r->after.bandwidth),
+                moved(r->before.peak, r->after.peak));
+}
+
+/* Bytes and operations of one run. */
+struct work {
+    double bytes, flops, tokens;
+};
+
+static struct work work_of(const struct bench *b, const struct bench_line *l)
+{
+    const struct qwick_info *info = qwick_engine_info(b->eng);
+    double gen = (double)b->plan->gen, batch = (double)l->batch;
+    if (l->test == BENCH_PREFILL)
+        return (struct work){.flops = qwick_forward_flops(b->eng, 0, l->n),
+                             .tokens = (double)l->n};
+    /* a step reads the weights once, and each cache up to its own position */
+    double mean = (double)l->n + 0.5 * gen;
+    double flops = qwick_forward_flops(b->eng, (size_t)mean, 1);
+    return (struct work){.bytes = gen *
+                                  ((double)info->decode_bytes +
+                                   batch * mean * (double)info->kv_token_bytes),
+                         .flops = gen * batch * flops,
+                         .tokens = gen * batch};
+}
+
+/* Seconds that the limits leave to the work at least. */
+static double least_seconds(const struct work *w, const struct bench_run *r,
+                            bool *by_memory)
+{
+    double bandwidth = 0.5 * (r->before.bandwidth + r->after.bandwidth);
+    double peak = 0.5 * (r->before.peak + r->after.peak);
+    double memory = bandwidth > 0 ? w->bytes / bandwidth : 0;
+    double arithmetic = peak > 0 ? w->flops / peak : 0;
+    *by_memory = memory >= arithmetic;
+    return fmax(memory, arithmetic);
+}
+
+/* ---- one run ------------------------------------------------------------ */
+
+static int time_prefill(struct bench *b, struct qwick_session *s, size_t n,
+                        double *ms, struct qwick_err *e)
+{
+    if (qwick_session_rollback(s, 0, e))
+        return -1;
+    double t = clock_ms();
+    if (qwick_session_sync(s, b->tokens, n, e))
+        return -1;
+    *ms = clock_ms() - t;
+    return 0;
+}
+
+/* One token of every sequence in each pass. */
+static int time_batch(struct bench *b, struct qwick_session **s, size_t batch,
+                      size_t depth, double *ms, struct qwick_err *e)
+{
+    struct qwick_step *steps = malloc(batch * sizeof(*steps));
+    int rc = -1;
+    if (!steps)
+        return err_oom(e, batch * sizeof(void *));
+    for (size_t i = 0; i < batch; i++)
+        if (qwick_session_rollback(s[i], depth, e))
+            goto done;
+    double t = clock_ms();
+    for (size_t j = 0; j < b->plan->gen; j++) {
+        for (size_t i = 0; i < batch; i++)
+            steps[i] = (struct qwick_step){s[i], b->tokens + depth + j, 1,
+                                           QWICK_WANT_LAST};
+        if (qwick_engine_step(b->eng, steps, batch, QWICK_LOGITS, e))
+            goto done;
+    }
+    *ms = clock_ms() - t;
+    rc = 0;
+done:
+    free(steps);
+    return rc;
+}
+
+static int time_decode(struct bench *b, struct qwick_session *s, size_t depth,
+                       double *ms, struct qwick_err *e)
+{
+    if (qwick_session_rollback(s, depth, e))
+        return -1;
+    double t = clock_ms();
+    for (size_t i = 0; i < b->plan->gen; i++)
+        if (qwick_session_decode(s, b->tokens[depth + i], e))
+            return -1;
+    *ms = clock_ms() - t;
+    return 0;
+}
+
+static int time_run(struct bench *b, struct qwick_session **s,
+                    const struct bench_line *l, double *ms, struct qwick_err *e)
+{
+    switch (l->test) {
+    case BENCH_PREFILL:
+        return time_prefill(b, s[0], l->n, ms, e);
+    case BENCH_DECODE:
+        return time_decode(b, s[0], l->n, ms, e);
+    case BENCH_BATCH:
+        break;
+    }
+    return time_batch(b, s, l->batch, l->n, ms, e);
+}
+
+/* ---- parts -------------------------------------------------------------- */
+
+/* Sampler's time a token, with Qwen3's own values for thinking. */
+static int time_sampling(struct bench *b, struct qwick_session *s, size_t n,
+                         double *ms, struct qwick_err *e)
+{
+    struct qwick_result r;
+    struct qwick_generate_options o = qwick_generate_defaults();
+    o.sampling.temperature = 0.6f;
+    o.sampling.top_p = 0.95f;
+    o.sampling.top_k = 20;
+    o.sampling.seed = 1;
+    o.max_tokens = b->plan->gen + 1;
+    o.ignore_eos = true;
+    o.profile = true;
+    o.no_think = true;
+    int rc = qwick_generate(s, b->tokens, n, &o, &r, e);
+    if (!rc) {
+        sort_doubles(r.sample_ms, r.n_per_token);
+        *ms = quantile(r.sample_ms, r.n_per_token, 0.5);
+    }
+    qwick_result_free(&r);
+    return rc;
+}
+
+/* One more run with clocks; what a pass takes on average. */
+static int measure_parts(struct bench *b, struct qwick_session **s,
+                         struct bench_line *l, struct qwick_err *e)
+{
+    double ms, passes = l->test == BENCH_PREFILL ? 1 : (double)b->plan->gen;
+    qwick_session_parts(s[0], l->parts);
+    int rc = time_run(b, s, l, &ms, e);
+    qwick_session_parts(s[0], NULL);
+    for (size_t i = 0; i < QWICK_PARTS; i++)
+        l->parts[i] /= passes;
+    l->has_parts = true;
+    if (rc || l->test != BENCH_DECODE)
+        return rc;
+    return time_sampling(b, s[0], l->n, &l->sampling_ms, e);
+}
+
+/* ---- lines -------------------------------------------------------------- */
+
+static double median_of(struct bench *b,
+                        double (*get)(const struct bench_run *))
+{
+    size_t n = b->plan->reps;
+    for (size_t i = 0; i < n; i++)
+        b->sorted[i] = get(&b->runs[i]);
+    sort_doubles(b->sorted, n);
+    return quantile(b->sorted, n, 0.5);
+}
+
+static double run_ms(const struct bench_run *r)
+{
+    return r->ms;
+}
+
+static double run_share(const struct bench_run *r)
+{
+    return r->share;
+}
+
+static double run_bandwidth(const struct bench_run *r)
+{
+    return 0.5 * (r->before.bandwidth + r->after.bandwidth);
+}
+
+static double run_peak(const struct bench_run *r)
+{
+    return 0.5 * (r->before.peak + r->after.peak);
+}
+
+static void summarise(struct bench *b, struct bench_line *l)
+{
+    size_t n = b->plan->reps;
+    struct work w = work_of(b, l);
+    for (size_t i = 0; i < n; i++)
+        b->runs[i].share = least_seconds(&w, &b->runs[i], &l->by_memory) /
+                           (b->runs[i].ms / 1e3);
+    double ms = median_of(b, run_ms);
+    l->tok_s = 1e3 * w.tokens / ms;
+    l->spread = (b->sorted[n - 1] - b->sorted[0]) / ms;
+    l->share = median_of(b, run_share);
+    l->share_min = b->sorted[0];
+    l->share_max = b->sorted[n - 1];
+    l->limit = median_of(b, l->by_memory ? run_bandwidth : run_peak);
+    l->rate = 1e3 * (l->by_memory ? w.bytes : w.flops) / ms;
+}
+
+/* A timed run between two looks at the limits, the steadiest of a few. */
+static int measure_run(struct bench *b, struct qwick_session **s,
+                       const struct bench_line *l, struct bench_run *best,
+                       struct qwick_err *e)
+{
+    struct bench_limit before = measure_limit(b, l->test);
+    for (int attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+        struct bench_run r = {.before = before};
+        if (time_run(b, s, l, &r.ms, e))
+            return -1;
+        r.after = before = measure_limit(b, l->test);
+        if (attempt == 0 || drift(&r) < drift(best))
+            *best = r;
+        if (drift(best) <= MAX_DRIFT)
+            break;
+    }
+    return 0;
+}
+
+static int measure(struct bench *b, struct qwick_session **s,
+                   struct bench_line *l, struct qwick_err *e)
+{
+    double ms;
+    for (int64_t i = 0; i < b->plan->warmup; i++)
+        if (time_run(b, s, l, &ms, e))
+            return -1;
+    for (size_t i = 0; i < b->plan->reps; i++)
+        if (measure_run(b, s, l, &b->runs[i], e))
+            return -1;
+    summarise(b, l);
+    return b->plan->parts ? measure_parts(b, s, l, e) : 0;
+}
+
+int bench_measure(struct bench *b, enum bench_test test, size_t n, size_t batch,
+                  struct bench_line *line, struct qwick_err *e)
+{
+    struct qwick_session **s = calloc(batch, sizeof(*s));
+    int rc = -1;
+    *line = (struct bench_line){.test = test,
+                                .n = n,
+                                .batch = batch,
+                                .threads = qwick_engine_info(b->eng)->threads,
+                                .sampling_ms = NAN};
+    if (!s)
+        return err_oom(e, batch * sizeof(void *));
+    if (qwick_session_create(&s[0], b->eng, 0, e))
+        goto done;
+    if (test != BENCH_PREFILL && qwick_session_sync(s[0], b->tokens, n, e))
+        goto done;
+    for (size_t i = 1; i < batch; i++) {
+        /* of its own memory: a batch reads as many caches */
+        if (qwick_session_create(&s[i], b->eng, 0, e) ||
+            qwick_session_sync(s[i], b->tokens, n, e))
+            goto done;
+    }
+    rc = measure(b, s, line, e);
+done:
+    for (size_t i = 0; i < batch; i++)
+        qwick_session_free(s[i]);
+    free(s);
+    return rc;
+}
