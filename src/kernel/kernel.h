@@ -223,12 +223,18 @@ static inline size_t attn_scratch(size_t n_rows, size_t head_dim)
     return KV_BLOCK * head_dim * 2 + n_rows * KV_BLOCK + 64;
 }
 
+/* Rows that attn_block_bf16 takes at a time. */
+#define ATTN_BF16_BATCH 48
+
 /* For attn_block_bf16. */
 static inline size_t attn_bf16_scratch(size_t n_rows, size_t head_dim)
 {
-    /* keys and values as panels of bf16, the rows' scores and exponentials */
+    /* keys and values as panels of bf16; of a batch of rows the scores, 16
+     * lanes of their maxima, and two numbers */
     size_t d = (head_dim + 63) / 64 * 64;
-    return KV_BLOCK * d + (n_rows + 16) * KV_BLOCK * 2 + 256;
+
+    (void)n_rows;
+    return KV_BLOCK * d + ATTN_BF16_BATCH * (KV_BLOCK + 16 + 2);
 }
 
 static inline size_t kv_q8_groups(size_t head_dim)

@@ -4,6 +4,12 @@
 
 #include "model/pass.h"
 
+/* How much of a phase is shared out as threads come, and in how many pieces. */
+#ifndef TAIL_SHARE
+#define TAIL_SHARE 8
+#endif
+enum { TAIL_PIECES = 16 };
+
 /* Forms of an input. */
 enum { NEED_F32 = 1, NEED_BF16 = 2, NEED_Q8 = 4 };
 
@@ -178,20 +184,56 @@ size_t pass_row_unit(const struct worker *w, const struct matrix *a, size_t n)
     return w->p->sgemm ? scratch_panel_rows(a->cols) : 8;
 }
 
+/* Rows of a phase's products, shared out: most of them evenly in one piece a
+ * thread, which memory likes; the last ones in small pieces to whoever comes,
+ * so that a thread whose core was stolen for a while is not waited for as long.
+ */
+struct rows {
+    size_t n, unit;
+    size_t dynamic; /* first row that is not shared out beforehand */
+    bool started;
+};
+
+static struct rows rows_new(size_t n, size_t unit)
+{
+    size_t tail = n / TAIL_SHARE / unit * unit;
+    return (struct rows){.n = n, .unit = unit, .dynamic = n - tail};
+}
+
+static bool rows_next(const struct worker *w, struct rows *r, size_t *begin,
+                      size_t *end)
+{
+    if (!r->started) {
+        r->started = true;
+        par_split(r->dynamic, r->unit, w->tid, w->n_threads, begin, end);
+        if (*begin < *end)
+            return true;
+    }
+    size_t rest = r->n - r->dynamic, grain = rest / TAIL_PIECES / r->unit;
+    grain = grain ? grain * r->unit : r->unit;
+    if (!rest || !par_next(w->team, rest, grain, begin, end))
+        return false;
+    *begin += r->dynamic;
+    *end += r->dynamic;
+    return true;
+}
+
 void pass_multiply_all(const struct worker *w, const struct product *p,
                        size_t n_products, const struct input *x, size_t n)
 {
-    size_t total = 0, at = 0, begin, end;
+    size_t total = 0, begin, end;
     for (size_t i = 0; i < n_products; i++)
         total += p[i].w->rows;
-    par_split(total, pass_row_unit(w, p[0].w, n), w->tid, w->n_threads, &begin,
-              &end);
-    for (size_t i = 0; i < n_products; i++) {
-        size_t rows = p[i].w->rows;
-        size_t from = begin > at ? begin - at : 0;
-        size_t to = end < at + rows ? (end > at ? end - at : 0) : rows;
-        pass_multiply(w, &p[i], x, n, from, to);
-        at += rows;
+    struct rows share = rows_new(total, pass_row_unit(w, p[0].w, n));
+    while (rows_next(w, &share, &begin, &end)) {
+        size_t at = 0;
+        for (size_t i = 0; i < n_products; i++) {
+            size_t rows = p[i].w->rows;
+            size_t from = begin > at ? begin - at : 0;
+            size_t to = end < at + rows ? (end > at ? end - at : 0) : rows;
+            pass_multiply(w, &p[i], x, n, from, to);
+            at += rows;
+        }
     }
 }
 
@@ -202,12 +244,13 @@ void pass_multiply_residual(struct worker *w, const struct matrix *a,
     bool add = reads_q8(a, in) || (!a->bits && in->bf16);
     struct product p = {a, bias, add ? x : w->p->s->proj, add};
     size_t begin, end;
-    par_split(a->rows, pass_row_unit(w, a, n), w->tid, w->n_threads, &begin,
-              &end);
-    pass_multiply(w, &p, in, n, begin, end);
-    for (size_t t = 0; t < n && begin < end && !add; t++)
-        w->k->add(x + t * a->rows + begin, p.out + t * a->rows + begin,
-                  end - begin);
+    struct rows share = rows_new(a->rows, pass_row_unit(w, a, n));
+    while (rows_next(w, &share, &begin, &end)) {
+        pass_multiply(w, &p, in, n, begin, end);
+        for (size_t t = 0; t < n && !add; t++)
+            w->k->add(x + t * a->rows + begin, p.out + t * a->rows + begin,
+                      end - begin);
+    }
     pass_barrier(w, PART_PROJECTIONS);
 }
 
@@ -305,17 +348,18 @@ struct input pass_gated(struct worker *w, const struct layer *l,
     bool q8 = reads_q8(&l->gate_proj, xn) && reads_q8(&l->up_proj, xn);
     bool bf16 = !l->gate_proj.bits && !l->up_proj.bits && xn->bf16;
     if (n == 1 || !(q8 || bf16) || need & NEED_F32) {
-        par_split(l->gate_proj.rows, pass_row_unit(w, &l->gate_proj, n), w->tid,
-                  w->n_threads, &begin, &end);
-        gated_f32(w, l, xn, n, begin, end);
+        struct rows share =
+            rows_new(l->gate_proj.rows, pass_row_unit(w, &l->gate_proj, n));
+        while (rows_next(w, &share, &begin, &end))
+            gated_f32(w, l, xn, n, begin, end);
         pass_barrier(w, PART_PROJECTIONS);
         struct input in = pass_round(w, s->gate, s->gate16, &s->gate8, n, down);
         return in;
     }
     struct input to = choose(need, group, NULL, s->gate16, &s->gate8);
-    par_split(l->gate_proj.rows, GATED_ROWS, w->tid, w->n_threads, &begin,
-              &end);
-    gated_blocks(w, l, xn, &to, n, begin, end);
+    struct rows share = rows_new(l->gate_proj.rows, GATED_ROWS);
+    while (rows_next(w, &share, &begin, &end))
+        gated_blocks(w, l, xn, &to, n, begin, end);
     pass_barrier(w, PART_PROJECTIONS);
     return to;
 }
