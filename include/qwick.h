@@ -358,6 +358,62 @@ int qwick_generate(struct qwick_session *s, const int32_t *prompt, size_t n,
                    struct qwick_result *r, struct qwick_err *e);
 void qwick_result_free(struct qwick_result *r);
 
+/* ---- batching -------------------------------------------------------- */
+
+/* Many generations at once. A pass over the weights decodes one token of every
+ * live sequence and prefills a piece of new ones, ragged, never padded. A
+ * prompt that begins as that of a live or a recent sequence takes the keys and
+ * values from there: identical prompts and common beginnings are computed once
+ * (but for the last token of each). With exact, an answer is bit by bit the one
+ * that qwick_generate gives, whatever else is in the batch. */
+struct qwick_batch;
+
+/* A request has ended. *r may be taken (set *r to zeros then), else it is freed
+ * afterwards. e: NULL, or why it failed; *r is what there was until then. May
+ * add requests. A nonzero return ends the step with QWICK_ERR_RUNTIME. */
+typedef int (*qwick_done_fn)(void *ctx, void *tag, struct qwick_result *r,
+                             const struct qwick_err *e);
+
+struct qwick_batch_options {
+    size_t max_batch; /* sequences alive at once, 0: 16 */
+    size_t n_ctx;     /* most tokens of each, 0: the model's maximum */
+    size_t kv_bytes;  /* most memory of all KV caches; 0: what is available.
+                         Where it is short, fewer run at once */
+    qwick_done_fn done;
+    void *done_ctx;
+    const volatile int *interrupt; /* ends a step soon; NULL: never */
+};
+
+int qwick_batch_create(struct qwick_batch **out, struct qwick_engine *eng,
+                       const struct qwick_batch_options *o,
+                       struct qwick_err *e);
+/* Requests that have not ended are dropped, done is not called. */
+void qwick_batch_free(struct qwick_batch *b);
+
+/* Queue a prompt of n >= 1 tokens. prompt and *o are copied; what *o points to
+ * stays the caller's, until done. o->profile has no effect. prefill_ms is the
+ * time to the first token from the pass with the prompt's first one on. */
+int qwick_batch_add(struct qwick_batch *b, const int32_t *prompt, size_t n,
+                    const struct qwick_generate_options *o, void *tag,
+                    struct qwick_err *e);
+
+/* One pass, or nothing when there is nothing to do. A request that fails is
+ * told to done and is no failure of the step. Interrupted: QWICK_ERR_RUNTIME,
+ * nothing has changed. */
+int qwick_batch_step(struct qwick_batch *b, struct qwick_err *e);
+/* Steps until no request is left. */
+int qwick_batch_run(struct qwick_batch *b, struct qwick_err *e);
+
+struct qwick_batch_stats {
+    size_t n_waiting, n_live;
+    uint64_t n_passes;
+    uint64_t n_evaluated; /* tokens that went through the model */
+    uint64_t n_shared;    /* tokens of prompts taken from other sequences */
+    uint64_t n_generated;
+    uint64_t n_preempted; /* times that a sequence lost its cache to others */
+};
+struct qwick_batch_stats qwick_batch_stats(const struct qwick_batch *b);
+
 /* ---- quantizing ------------------------------------------------------ */
 
 /* How scales are chosen: as mlx.core.quantize does, or by a search for the

@@ -8,15 +8,16 @@
 #include "qwick.h"
 
 const struct verb *const verbs[] = {
-    &verb_generate, &verb_tokenize, &verb_detokenize, &verb_count, &verb_render,
-    &verb_logits,   &verb_inspect,  &verb_bench,      NULL,
+    &verb_generate, &verb_tokenize, &verb_detokenize, &verb_count,
+    &verb_render,   &verb_logits,   &verb_inspect,    &verb_bench,
+    &verb_quantize, NULL,
 };
 
 /* Names that will be verbs; taken from the start so that no script comes to
  * rely on them as prompts. */
 static const char *const reserved[] = {
-    "chat", "batch",    "score", "choose",     "embed",    "rerank",
-    "plan", "selftest", "cache", "completion", "quantize",
+    "chat",   "batch", "score",    "choose", "embed",
+    "rerank", "plan",  "selftest", "cache",  "completion",
 };
 
 static const struct verb *find_verb(const char *name)

@@ -75,4 +75,19 @@ int st_writer_close(struct st_writer *w, struct qwick_err *e);
 /* Remove the unfinished file and free w (NULL allowed). */
 void st_writer_abort(struct st_writer *w);
 
+/* ---- writing large files ---- */
+
+/* The same for a checkpoint: "__metadata__" says {"format": format}, the file's
+ * whole size is reserved at once where the file system can, so that a full disk
+ * shows here, and every tensor (data NULL) comes by st_writer_at. path must be
+ * new or a regular file. */
+int st_writer_open_large(struct st_writer **out, const char *path,
+                         const char *format,
+                         const struct st_out_tensor *tensors, size_t n,
+                         struct qwick_err *e);
+/* Write bytes [offset, offset + n_bytes) of the tensor of that index, each byte
+ * once, in any order; several threads may call it at a time. */
+int st_writer_at(struct st_writer *w, size_t tensor, size_t offset,
+                 const void *data, size_t n_bytes, struct qwick_err *e);
+
 #endif

@@ -17,11 +17,13 @@ struct st_writer {
     char *temp; /* NULL: written in place */
     int fd;
     struct piece {
-        const unsigned char *data; /* NULL: from st_writer_data */
+        const unsigned char *data; /* NULL: from the caller */
+        size_t begin, size;        /* in the file's data */
         size_t left;
     } * pieces;
     size_t n, at;
-    size_t held; /* bytes in hold */
+    size_t n_head; /* bytes before the data */
+    size_t held;   /* bytes in hold */
     unsigned char hold[65536];
 };
 
@@ -78,12 +80,17 @@ static int put_given(struct st_writer *w, struct qwick_err *e)
     return 0;
 }
 
-static int make_header(struct buf *out, const struct st_out_tensor *tensors,
-                       size_t n, struct piece *pieces, const char *path,
+/* format NULL: no metadata. */
+static int make_header(struct buf *out, const char *format,
+                       const struct st_out_tensor *tensors, size_t n,
+                       struct piece *pieces, const char *path,
                        struct qwick_err *e)
 {
     size_t end = 0;
     int rc = buf_putc(out, '{');
+    if (format)
+        rc = rc || buf_puts(out, "\"__metadata__\":{\"format\":") ||
+             buf_json_cstr(out, format) || buf_puts(out, n > 0 ? "}," : "}");
     for (size_t i = 0; i < n && !rc; i++) {
         const struct st_out_tensor *t = &tensors[i];
         size_t begin = end, bytes = dtype_bytes(t->dtype);
@@ -105,7 +112,7 @@ static int make_header(struct buf *out, const struct st_out_tensor *tensors,
             return err_set(e, QWICK_ERR_USAGE,
                            "%s: tensor %s: its end overflows", path, t->name);
         rc = rc || buf_printf(out, "],\"data_offsets\":[%zu,%zu]}", begin, end);
-        pieces[i] = (struct piece){t->data, bytes};
+        pieces[i] = (struct piece){t->data, begin, bytes, bytes};
     }
     rc = rc || buf_putc(out, '}');
     while (!rc && out->len % 8 != 0)
@@ -155,9 +162,9 @@ static int open_target(struct st_writer *w, struct qwick_err *e)
                    strerror(err));
 }
 
-int st_writer_open(struct st_writer **out, const char *path,
-                   const struct st_out_tensor *tensors, size_t n,
-                   struct qwick_err *e)
+static int open_writer(struct st_writer **out, const char *path,
+                       const char *format, const struct st_out_tensor *tensors,
+                       size_t n, struct qwick_err *e)
 {
     *out = NULL;
     struct buf head = {0};
@@ -172,11 +179,13 @@ int st_writer_open(struct st_writer **out, const char *path,
         err_oom(e, strlen(path) + n * sizeof *w->pieces);
         goto fail;
     }
-    if (make_header(&head, tensors, n, w->pieces, path, e) || open_target(w, e))
+    if (make_header(&head, format, tensors, n, w->pieces, path, e) ||
+        open_target(w, e))
         goto fail;
     unsigned char len[8];
     for (int i = 0; i < 8; i++)
         len[i] = (unsigned char)((uint64_t)head.len >> 8 * i);
+    w->n_head = sizeof len + head.len;
     if (put(w, len, sizeof len, e) || put(w, head.data, head.len, e) ||
         put_given(w, e))
         goto fail;
@@ -187,6 +196,75 @@ fail:
     buf_free(&head);
     st_writer_abort(w);
     return -1;
+}
+
+int st_writer_open(struct st_writer **out, const char *path,
+                   const struct st_out_tensor *tensors, size_t n,
+                   struct qwick_err *e)
+{
+    return open_writer(out, path, NULL, tensors, n, e);
+}
+
+/* Where a file system cannot reserve, the disk fills up while writing. */
+static int reserve(struct st_writer *w, struct qwick_err *e)
+{
+    const struct piece *last = w->n > 0 ? &w->pieces[w->n - 1] : NULL;
+    size_t size = w->n_head;
+    if (last && (size_add(size, last->begin, &size) ||
+                 size_add(size, last->size, &size)))
+        size = SIZE_MAX;
+    if (size > INT64_MAX)
+        return err_write(w, EFBIG, e);
+    int rc;
+    do
+        rc = fallocate(w->fd, 0, 0, (off_t)size);
+    while (rc && errno == EINTR);
+    return rc && errno != EOPNOTSUPP && errno != ENOSYS
+               ? err_set(e, QWICK_ERR_RUNTIME,
+                         "%s: cannot reserve %zu bytes: %s", w->path, size,
+                         strerror(errno))
+               : 0;
+}
+
+int st_writer_open_large(struct st_writer **out, const char *path,
+                         const char *format,
+                         const struct st_out_tensor *tensors, size_t n,
+                         struct qwick_err *e)
+{
+    if (open_writer(out, path, format, tensors, n, e))
+        return -1;
+    if (reserve(*out, e) == 0)
+        return 0;
+    st_writer_abort(*out);
+    *out = NULL;
+    return -1;
+}
+
+int st_writer_at(struct st_writer *w, size_t tensor, size_t offset,
+                 const void *data, size_t n_bytes, struct qwick_err *e)
+{
+    const unsigned char *p = data;
+    if (tensor >= w->n || offset > w->pieces[tensor].size ||
+        n_bytes > w->pieces[tensor].size - offset)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: bytes %zu to %zu of tensor %zu: the header has no "
+                       "room for them",
+                       w->path, offset, offset + n_bytes, tensor);
+    struct piece *t = &w->pieces[tensor];
+    size_t at = w->n_head + t->begin + offset;
+    for (size_t left = n_bytes; left > 0;) {
+        ssize_t k =
+            pwrite(w->fd, p, left < 1u << 26 ? left : 1u << 26, (off_t)at);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return err_write(w, k < 0 ? errno : EIO, e);
+        p += k;
+        at += (size_t)k;
+        left -= (size_t)k;
+    }
+    __atomic_fetch_sub(&t->left, n_bytes, __ATOMIC_RELAXED);
+    return 0;
 }
 
 int st_writer_data(struct st_writer *w, const void *data, size_t n_bytes,

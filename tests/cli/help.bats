@@ -4,7 +4,7 @@ load helpers
 
 setup() {
     common_setup
-    VERBS="generate tokenize detokenize count render logits inspect bench"
+    VERBS="generate tokenize detokenize count render logits inspect bench quantize"
 }
 
 @test "--help and -h: stdout, exit 0, no model needed" {
@@ -60,7 +60,8 @@ shared = options(sections["OPTIONS OF ALL VERBS"])
 engine = options(sections["OPTIONS OF GENERATE, LOGITS, INSPECT AND BENCH"])
 tok = options(sections["OPTIONS OF TOKENIZE, COUNT AND DETOKENIZE"])
 own = {v: options(sections["OPTIONS OF " + v.upper()])
-       for v in ("generate", "render", "logits", "inspect", "bench")}
+       for v in ("generate", "render", "logits", "inspect", "bench",
+                 "quantize")}
 drop = lambda s, *names: {o for o in s if o[1] not in names}
 want = {
     "generate": engine | own["generate"],
@@ -71,6 +72,7 @@ want = {
     "count": drop(tok, "skip-special"),
     "detokenize": drop(tok, "no-special"),
     "render": own["render"],
+    "quantize": own["quantize"],
 }
 for verb, opts in want.items():
     text = subprocess.run([sys.argv[1], verb, "--help"], capture_output=True,

@@ -330,8 +330,22 @@ assert [x.get("tokens") for x in r[:2]] == [8, 16] and r[2]["depth"] == 4
 assert all(x["tok_s"] > 0 and x["spread"] >= 0 and x["percent_of_limit"] > 0
            for x in r)
 assert o["gen"] == 4
-assert all(len(x["limit"]) == 2 and min(x["limit"]) > 0 for x in r)
+assert all(x["limit"] > 0 and x["least_percent"] <= x["percent_of_limit"]
+           <= x["most_percent"] for x in r)
 PY
+    q bench --reps 1 --gen 4 --prompt-lens 8 -t 1 --batches 1,3 --parts --json \
+        >"$T/o"
+    python3 - "$T/o" <<'PY'
+import json, sys
+r = json.load(open(sys.argv[1]))["results"]
+assert [(x["test"], x["batch"]) for x in r] == [
+    ("prefill", 1), ("decode", 1), ("batch", 1), ("batch", 3)], r
+parts = {"embedding", "norms", "projections", "attention", "head", "barriers"}
+assert all(set(x["parts_ms"]) - {"sampling"} == parts for x in r)
+assert r[1]["parts_ms"]["sampling"] > 0 and "sampling" not in r[0]["parts_ms"]
+PY
+    q bench --reps 1 --gen 4 --prompt-lens 8 -t 1 --parts --md |
+        grep -q '^| attention | '
     q bench --reps 1 --gen 4 --prompt-lens 8 -t 1 | grep -q '^decode '
     q bench --reps 1 --gen 4 --prompt-lens 8 -t 1 --md | grep -q '^| decode |'
     fails 4 "2048" bench --prompt-lens 4096

@@ -139,7 +139,7 @@ bad() {
 }
 
 @test "reserved verbs" {
-    for v in chat batch score choose embed rerank plan selftest quantize cache \
+    for v in chat batch score choose embed rerank plan selftest cache \
         completion; do
         fails 2 "$v: not in this version" $v
         fails 2 "$v: not in this version" $v --help

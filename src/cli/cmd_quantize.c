@@ -1,0 +1,258 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "cli/common.h"
+#include "cli/opt.h"
+#include "cli/out.h"
+#include "cli/signals.h"
+#include "cli/verbs.h"
+#include "qwick.h"
+
+struct args {
+    struct common_args c;
+    const char *output;
+    const char *bits, *group, *head_bits, *scales;
+    struct opt_texts only, skip;
+    bool force;
+};
+
+#define ARG(field) offsetof(struct args, field)
+
+static const struct opt opts[] = {
+    {.type = OPT_HEADING, .help = "Options"},
+    {.name = "output",
+     .letter = 'o',
+     .type = OPT_FILE,
+     .arg = "DIR",
+     .help = "directory to make; it appears when it is complete",
+     .offset = ARG(output)},
+    {.name = "bits",
+     .type = OPT_CHOICE,
+     .choices = "2|3|4|5|6|8",
+     .arg = "N",
+     .def = "4",
+     .help = "bits of a weight",
+     .offset = ARG(bits)},
+    {.name = "group",
+     .type = OPT_CHOICE,
+     .choices = "32|64|128",
+     .arg = "N",
+     .def = "64",
+     .help = "weights that share a scale and a bias",
+     .offset = ARG(group)},
+    {.name = "head-bits",
+     .type = OPT_CHOICE,
+     .choices = "2|3|4|5|6|8",
+     .arg = "N",
+     .def = "as --bits",
+     .help = "bits of lm_head, or of the embedding where that is the head",
+     .offset = ARG(head_bits)},
+    {.name = "only",
+     .type = OPT_TEXTS,
+     .arg = "PATTERN",
+     .help = "quantize only modules whose names match the shell pattern, "
+             "\"*.mlp.*\"; repeatable",
+     .offset = ARG(only)},
+    {.name = "skip",
+     .type = OPT_TEXTS,
+     .arg = "PATTERN",
+     .help = "leave modules whose names match as they are; repeatable",
+     .offset = ARG(skip)},
+    {.name = "scales",
+     .type = OPT_CHOICE,
+     .choices = "mlx|lsq",
+     .def = "mlx",
+     .help = "how scales are chosen: as MLX does, or by a search for the "
+             "least squared error",
+     .offset = ARG(scales)},
+    {.name = "force",
+     .type = OPT_FLAG,
+     .help = "replace a checkpoint that is there",
+     .offset = ARG(force)},
+    {.name = "json",
+     .type = OPT_FLAG,
+     .help = "print JSON when done",
+     .offset = COMMON(json)},
+    OPT_ROWS_MODEL,
+    OPT_ROWS_THREADS,
+    OPT_ROWS_BASIC,
+};
+
+/* ---- standard error ---- */
+
+struct bar {
+    bool shown; /* standard error is a terminal and not quiet */
+    double start_ms, drawn_ms;
+    size_t width; /* of what stands there */
+};
+
+static void to_stderr(const char *s, size_t n)
+{
+    /* nobody to tell when this fails */
+    fd_write(STDERR_FILENO, s, n);
+}
+
+static void clear_bar(struct bar *b)
+{
+    char line[96];
+    if (!b->width)
+        return;
+    int n = snprintf(line, sizeof(line), "\r%*s\r", (int)b->width, "");
+    to_stderr(line, (size_t)n);
+    b->width = 0;
+}
+
+/* At most ten times a second, and not for what takes no time. */
+static void draw_bar(void *ctx, size_t done, size_t total)
+{
+    static const char full[] = "########################";
+    struct bar *b = ctx;
+    char line[80];
+    double now = clock_ms(), ms = now - b->start_ms;
+    if (!b->shown || now - b->drawn_ms < 100 || total == 0)
+        return;
+    b->drawn_ms = now;
+    double share = (double)done / (double)total;
+    int cells = (int)(share * (int)(sizeof(full) - 1));
+    int n = snprintf(line, sizeof(line),
+                     "\rquantizing [%-*.*s] %3.0f%%  %.0f MB/s ",
+                     (int)sizeof(full) - 1, cells, full, 100 * share,
+                     (double)done / 1e3 / ms);
+    if (n < 0 || (size_t)n >= sizeof(line))
+        return;
+    to_stderr(line, (size_t)n);
+    b->width = (size_t)n;
+}
+
+static void on_note(void *ctx, const char *line)
+{
+    (void)ctx;
+    msg_note("%s", line);
+}
+
+/* ---- the work ---- */
+
+static double speed(const struct qwick_quantize_report *r)
+{
+    return r->total_ms > 0 ? (double)r->bytes_read / 1e3 / r->total_ms : 0;
+}
+
+static int print_json(const struct args *a, const char *model,
+                      const struct qwick_quantize_options *o,
+                      const struct qwick_quantize_report *r)
+{
+    struct buf b = {0};
+    int bad = buf_puts(&b, "{\"model\":");
+    bad |= buf_json_cstr(&b, model ? model : "qwick-demo");
+    bad |= buf_puts(&b, ",\"output\":");
+    bad |= buf_json_cstr(&b, a->output);
+    bad |= buf_printf(&b,
+                      ",\"bits\":%d,\"group\":%d,\"head_bits\":%d,"
+                      "\"scales\":\"%s\",\"n_quantized\":%zu,"
+                      "\"n_dense\":%zu,\"n_params\":%zu,\"bytes_read\":%zu,"
+                      "\"bytes_written\":%zu,\"bits_per_weight\":",
+                      o->bits, o->group, o->head_bits ? o->head_bits : o->bits,
+                      a->scales ? a->scales : "mlx", r->n_quantized, r->n_dense,
+                      r->n_params, r->bytes_read, r->bytes_written);
+    bad |= buf_json_double(&b, r->bits_per_weight);
+    bad |= buf_puts(&b, ",\"total_ms\":");
+    bad |= buf_json_double(&b, r->total_ms);
+    bad |= buf_puts(&b, ",\"mb_s\":");
+    bad |= buf_json_double(&b, speed(r));
+    bad |= buf_puts(&b, "}\n");
+    int status = bad ? msg_oom() : out_write(b.data, b.len) ? 1 : 0;
+    buf_free(&b);
+    return status;
+}
+
+/* A line for people: on a terminal, or asked for. */
+static void print_report(const struct args *a, bool terminal,
+                         const struct qwick_quantize_report *r)
+{
+    if (!terminal && !a->c.verbose)
+        return;
+    msg_level(false, true);
+    msg_note("%s: %zu modules quantized, %.1f MB of %.1f MB, %.2f bits a "
+             "weight, %.1f s, %.0f MB/s",
+             a->output, r->n_quantized, (double)r->bytes_written / 1e6,
+             (double)r->bytes_read / 1e6, r->bits_per_weight, r->total_ms / 1e3,
+             speed(r));
+}
+
+static int quantize(const struct args *a)
+{
+    struct qwick_quantize_options o = qwick_quantize_defaults();
+    struct qwick_quantize_report r;
+    struct qwick_err e = {0};
+    struct bar bar = {.shown = isatty(STDERR_FILENO) && !a->c.quiet,
+                      .start_ms = clock_ms()};
+    const char *model = a->c.model ? a->c.model : getenv("QWICK_MODEL");
+    if (model && !*model)
+        model = NULL;
+    if (a->c.json && out_check())
+        return QWICK_ERR_RUNTIME; /* before the work, not after it */
+    bar.drawn_ms = bar.start_ms;
+    /* the table has checked that these are numbers */
+    if (a->bits)
+        o.bits = atoi(a->bits);
+    if (a->group)
+        o.group = atoi(a->group);
+    if (a->head_bits)
+        o.head_bits = atoi(a->head_bits);
+    o.only = a->only.v;
+    o.n_only = a->only.n;
+    o.skip = a->skip.v;
+    o.n_skip = a->skip.n;
+    if (a->scales && strcmp(a->scales, "lsq") == 0)
+        o.scales = QWICK_SCALES_LSQ;
+    o.force = a->force;
+    o.threads = (int)a->c.threads;
+    o.progress = draw_bar;
+    o.progress_ctx = &bar;
+    o.note = on_note;
+    o.interrupt = signals_flag();
+    signals_catch();
+    int rc = qwick_quantize(model, a->output, &o, &r, &e);
+    clear_bar(&bar);
+    if (rc)
+        return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
+    print_report(a, bar.shown, &r);
+    return a->c.json ? print_json(a, model, &o, &r) : 0;
+}
+
+static int run(const struct verb *v, int argc, char **argv)
+{
+    struct args a = {0};
+    struct opt_parsed p;
+    int status = opt_parse(&p, v, argc, argv, &a);
+    if (status < 0)
+        status = common_check(&p, &a.c);
+    if (status < 0 && p.n_args)
+        status = opt_usage(v,
+                           "\"%s\": unexpected, the source goes with -m, the "
+                           "result with -o",
+                           p.args[0]);
+    if (status < 0 && !a.output)
+        status = opt_usage(v, "no --output; usage: qwick quantize [-m MODEL] "
+                              "-o DIR");
+    if (status < 0)
+        status = quantize(&a);
+    opt_free(&p, &a);
+    return status;
+}
+
+const struct verb verb_quantize = {
+    .name = "quantize",
+    .args = "-o DIR",
+    .summary = "write a checkpoint with fewer bits a weight",
+    .about = "Write a checkpoint whose weight matrices are rounded to few "
+             "bits by groups\n(MLX's affine format), ready for qwick and "
+             "mlx-lm. Norms and biases stay.",
+    .opts = opts,
+    .n_opts = sizeof(opts) / sizeof(*opts),
+    .run = run,
+};

@@ -1,0 +1,52 @@
+/* Rounding weights to few bits by groups of consecutive elements of a row: what
+ * fills a struct affine (kernel/kernel.h). */
+#ifndef MODEL_AFFINE_H
+#define MODEL_AFFINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/dtype.h"
+#include "kernel/kernel.h"
+
+/* How a group's scale and bias are chosen.
+ *
+ * AFFINE_MLX: as mlx.core.quantize does on a CPU (mlx/backend/cpu/
+ * quantized.cpp). In float32, n = 2^bits - 1, min and max over the group:
+ *   s = max((max - min) / n, 1e-7), negated unless |min| > |max|
+ *   edge = |min| > |max| ? min : max;  q0 = round(edge / s)
+ *   q0 != 0: s = edge / q0, b = edge;  q0 == 0: b = 0
+ *   q = min(max(round((w - b) / s), 0), n)
+ * round is to nearest even. The codes follow from the unrounded s; what is
+ * stored is s rounded to the type (b has that type already). An element is off
+ * by at most |s| / 2 inside the range and by |s| where the code is n (moving s
+ * so that the edge is exact can leave up to half a step beyond it), and by n
+ * times the rounding of s more.
+ *
+ * AFFINE_LSQ: least sum of squares of w - (q * s + b), with s and b as stored.
+ * From MLX's choice and from the best of some ranges that are cut by up to one
+ * and a half steps, the best s and b for the codes and the best codes for them
+ * are found in turn. Never more error than AFFINE_MLX has. */
+enum affine_search { AFFINE_MLX, AFFINE_LSQ };
+
+struct affine_format {
+    int bits;        /* 2, 3, 4, 5, 6 or 8 */
+    size_t group;    /* 32, 64 or 128 */
+    enum dtype type; /* F32, F16 or BF16: of weights, scales and biases */
+    enum affine_search search;
+    const struct kernels *k; /* any level: conversions are the same on all */
+};
+
+/* Whether the format exists. */
+bool affine_valid(int bits, size_t group);
+
+/* Quantize n elements at w, whole groups, any alignment: q gets n * bits / 8
+ * bytes, scales and biases n / group values each. As rows are whole groups, a
+ * matrix is one run of groups. Serial, allocates nothing. Returns 0, or -1 when
+ * a group has no scale: *bad is the index of its first element, and the group
+ * holds NaN, infinities or values too large for a range in float32. */
+int affine_quantize(const struct affine_format *f, unsigned char *q,
+                    unsigned char *scales, unsigned char *biases,
+                    const unsigned char *w, size_t n, size_t *bad);
+
+#endif

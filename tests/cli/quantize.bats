@@ -1,0 +1,253 @@
+#!/usr/bin/env bats
+# qwick quantize: what it writes, what it says, what it refuses, and that
+# nothing half-made is left.
+load helpers
+
+setup() {
+    common_setup
+    need_model tied-bf16
+    SRC=$MODELS/tied-bf16
+    O=$T/out
+}
+
+# Nothing but what was there before: no result, no temporary directory.
+nothing_left() {
+    [ -z "$(find "$T" -maxdepth 1 -name 'out*')" ]
+}
+
+@test "writes a checkpoint; silent off-terminal; config.json for mlx-lm" {
+    run -0 --separate-stderr q quantize -m $SRC -o "$O" --bits 4 --group 32 \
+        --head-bits 8
+    [ -z "$output" ]
+    [ -z "$stderr" ]
+    python3 - $SRC "$O" <<'PY'
+import json, struct, sys
+def header(d):
+    raw = open(d + "/model.safetensors", "rb").read()
+    n = struct.unpack("<Q", raw[:8])[0]
+    return json.loads(raw[8:8 + n])
+src, out = sys.argv[1:]
+a, b = json.load(open(src + "/config.json")), json.load(open(out + "/config.json"))
+want = {"group_size": 32, "bits": 4, "mode": "affine",
+        "model.embed_tokens": {"group_size": 32, "bits": 8}}
+assert b["quantization"] == b["quantization_config"] == want, b
+assert list(b) == list(a) + ["quantization", "quantization_config"]
+assert all(a[k] == b[k] for k in a)
+# the source's file is laid out in the same way: only the end differs
+x = open(src + "/config.json").read().rstrip().removesuffix("}").rstrip()
+assert open(out + "/config.json").read().startswith(x)
+h, g = header(src), header(out)
+assert g.pop("__metadata__") == {"format": "mlx"}
+h.pop("__metadata__", None)
+for k, t in h.items():
+    p = k.removesuffix(".weight")
+    if len(t["shape"]) != 2:
+        assert g[k]["shape"] == t["shape"] and g[k]["dtype"] == t["dtype"]
+        continue
+    rows, cols = t["shape"]
+    bits = 8 if p == "model.embed_tokens" else 4
+    assert g[k]["dtype"] == "U32" and g[k]["shape"] == [rows, cols * bits // 32]
+    for s in ".scales", ".biases":
+        assert g[p + s]["dtype"] == t["dtype"]
+        assert g[p + s]["shape"] == [rows, cols // 32]
+n = sum(len(t["shape"]) == 2 for t in h.values())
+assert len(g) == len(h) + 2 * n
+PY
+}
+
+@test "shards stay shards, with their index" {
+    need_model sharded-bf16
+    q quantize -m $MODELS/sharded-bf16 -o "$O" --group 32
+    python3 - "$O" <<'PY'
+import json, os, struct, sys
+d = sys.argv[1]
+x = json.load(open(d + "/model.safetensors.index.json"))
+files = {f for f in os.listdir(d) if f.endswith(".safetensors")}
+assert files == {f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)}
+size, where = 0, {}
+for f in files:
+    raw = open(d + "/" + f, "rb").read()
+    n = struct.unpack("<Q", raw[:8])[0]
+    h = json.loads(raw[8:8 + n])
+    assert h.pop("__metadata__") == {"format": "mlx"}
+    for k, t in h.items():
+        where[k] = f
+        size += t["data_offsets"][1] - t["data_offsets"][0]
+assert x["metadata"]["total_size"] == size
+assert x["weight_map"] == where
+PY
+}
+
+@test "--json, -v, --only, --skip, --scales" {
+    q quantize -m $SRC -o "$O" --json --bits 3 --only '*.mlp.*' \
+        --skip '*layers.0*' --skip '*down_proj' | jget '[0][
+        o["bits"] != 3 or o["group"] != 64 or o["n_quantized"] != 4 or
+        o["scales"] != "mlx" or o["bytes_written"] >= o["bytes_read"] or
+        o["total_ms"] <= 0 or not o["model"].endswith("tied-bf16")]'
+    jget '[0][o["quantization"]["model.layers.0.mlp.up_proj"] is not False or
+        "model.layers.1.mlp.up_proj" in o["quantization"]]' <"$O/config.json"
+    run -0 --separate-stderr q quantize -m $SRC -o "$O" --force -v --scales lsq
+    [ -z "$output" ]
+    [[ $stderr == *"down_proj: stays as it is: 160 columns"* ]]
+    [[ $stderr == *"modules quantized"* ]]
+    # other scales, hence other bytes, of the same size
+    q quantize -m $SRC -o "$T/mlx"
+    ! cmp -s "$O/model.safetensors" "$T/mlx/model.safetensors"
+    [ "$(stat -c %s "$O/model.safetensors")" = \
+        "$(stat -c %s "$T/mlx/model.safetensors")" ]
+}
+
+@test "the same bytes whatever the threads; the demo model; QWICK_MODEL" {
+    q quantize -o "$O" -t 1
+    q quantize -o "$T/two" -t 2
+    diff -r "$O" "$T/two"
+    [ -s "$O/tokenizer.json" ]
+    [ -s "$O/generation_config.json" ]
+    QWICK_MODEL=$SRC q quantize -o "$T/env" --json |
+        jget '[0][not o["model"].endswith("tied-bf16")]'
+}
+
+@test "usage" {
+    fails 2 "--output" quantize -m $SRC
+    fails 2 "unexpected" quantize $SRC -o "$O"
+    fails 2 "--bits" quantize -m $SRC -o "$O" --bits 7
+    fails 2 "--bits" quantize -m $SRC -o "$O" --bits four
+    fails 2 "--group" quantize -m $SRC -o "$O" --group 16
+    fails 2 "--head-bits" quantize -m $SRC -o "$O" --head-bits 1
+    fails 2 "--scales" quantize -m $SRC -o "$O" --scales best
+    fails 2 "--calibrate" quantize -m $SRC -o "$O" --calibrate x
+    fails 2 "skip: nothing" quantize -m $SRC -o "$O" --skip nothing
+    fails 2 "no module" quantize -m $SRC -o "$O" --skip '*'
+    fails 2 "head is not quantized" quantize -m $SRC -o "$O" --head-bits 8 \
+        --only '*mlp.up_proj'
+    nothing_left
+}
+
+@test "what is there is not overwritten, but with --force a checkpoint" {
+    mkdir "$O"
+    q quantize -m $SRC -o "$O" --bits 2
+    fails 2 "--force" quantize -m $SRC -o "$O"
+    q quantize -m $SRC -o "$O/" --bits 8 --force
+    jget '[0][o["quantization"]["bits"] != 8]' <"$O/config.json"
+    mkdir "$O/mine"
+    fails 2 "mine" quantize -m $SRC -o "$O" --force
+    cp -r $SRC "$T/src"
+    fails 2 "is the source" quantize -m "$T/src" -o "$T/src" --force
+    fails 1 "cannot create" quantize -m $SRC -o "$T/no/where"
+    [ -z "$(find "$T" -maxdepth 1 -name '*.tmp-*' -o -name '*.old-*')" ]
+}
+
+@test "sources that cannot be quantized: exit 3" {
+    fails 3 "/nonexistent" quantize -m /nonexistent -o "$O"
+    need_model mlx4
+    fails 3 "quantized already (4 bits)" quantize -m $MODELS/mlx4 -o "$O"
+    q quantize -m $SRC -o "$T/q"
+    fails 3 "quantized already" quantize -m "$T/q" -o "$O"
+    cp -r $SRC "$T/nan"
+    chmod -R u+w "$T/nan"
+    python3 - "$T/nan/model.safetensors" <<'PY'
+import json, struct, sys
+raw = bytearray(open(sys.argv[1], "rb").read())
+n = struct.unpack("<Q", raw[:8])[0]
+h = json.loads(raw[8:8 + n])
+t = h["model.layers.1.mlp.up_proj.weight"]
+at = 8 + n + t["data_offsets"][0] + 2 * (3 * t["shape"][1] + 5)
+raw[at:at + 2] = b"\xc0\x7f"
+open(sys.argv[1], "wb").write(raw)
+PY
+    fails 3 "model.layers.1.mlp.up_proj.weight: row 3: holds NaN" \
+        quantize -m "$T/nan" -o "$O"
+    nothing_left
+}
+
+@test "a full disk: one error, nothing left" {
+    run --separate-stderr bash -c 'ulimit -f 32; exec "$0" "$@" </dev/null' \
+        "$QWICK" quantize -m $SRC -o "$O"
+    [ "$status" -eq 1 ]
+    [ -z "$output" ]
+    one_error_line
+    [[ $stderr == *"model.safetensors"* ]]
+    nothing_left
+    run --separate-stderr bash -c 'exec "$0" "$@" </dev/null >/dev/full' \
+        "$QWICK" quantize -m $SRC -o "$O" --json
+    [ "$status" -eq 1 ]
+}
+
+# Start a quantization that takes seconds, send the signal when the first file
+# is begun, print the status as a shell shows it.
+interrupt() {
+    python3 - "$QWICK" "$1" "$T" <<'PY'
+import glob, signal, subprocess, sys, time
+qwick, name, t = sys.argv[1:]
+signal.signal(signal.SIGINT, signal.default_int_handler)
+p = subprocess.Popen([qwick, "quantize", "-m", t + "/big", "-o", t + "/out",
+                      "--scales", "lsq", "-t", "1"], stdin=subprocess.DEVNULL,
+                     stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+for _ in range(1000):
+    if glob.glob(t + "/out.tmp-*/*") or p.poll() is not None:
+        break
+    time.sleep(0.01)
+start = time.time()
+p.send_signal(getattr(signal, name))
+out, err = p.communicate(timeout=30)
+assert out == err == b"", (out, err)
+print(128 - p.returncode, "late" if time.time() - start > 1 else "soon")
+PY
+}
+
+# A checkpoint whose embedding has 30 million random elements.
+big() {
+    python3 - $SRC "$T/big" <<'PY'
+import json, os, random, struct, sys
+src, dst = sys.argv[1:]
+os.mkdir(dst)
+c = json.load(open(src + "/config.json"))
+c["vocab_size"], rows, cols = 60000, 60000, 512
+json.dump(c, open(dst + "/config.json", "w"))
+h = {"model.embed_tokens.weight": {"dtype": "F16", "shape": [rows, cols],
+                                   "data_offsets": [0, 2 * rows * cols]}}
+j = json.dumps(h).encode()
+# halves of random bytes with the top exponent bit off: all finite
+block = bytes(b & 0xbf if i % 2 else b
+              for i, b in enumerate(random.Random(1).randbytes(1 << 20)))
+with open(dst + "/model.safetensors", "wb") as f:
+    f.write(struct.pack("<Q", len(j)) + j)
+    n = 2 * rows * cols
+    while n:
+        n -= f.write(block[:n])
+PY
+}
+
+@test "signals: stops soon, nothing left, dies by the signal" {
+    big
+    for s in SIGINT:130 SIGTERM:143 SIGHUP:129; do
+        run -0 interrupt "${s%:*}"
+        [ "$output" = "${s#*:} soon" ]
+        nothing_left
+    done
+}
+
+@test "killed: no result that looks whole" {
+    big
+    run -0 interrupt SIGKILL
+    [ "$output" = "137 soon" ]
+    [ ! -e "$O" ]
+    [ -z "$(find "$T" -path '*out*' \( -name config.json -o \
+        -name model.safetensors \))" ]
+    # and the leftover is not in the way
+    q quantize -m $SRC -o "$O"
+    [ -s "$O/config.json" ]
+}
+
+@test "memory does not grow with the model" {
+    [ "${SAN:-}" != 1 ] || skip "sanitizers take memory of their own"
+    big
+    python3 - "$QWICK" "$T" <<'PY'
+import resource, subprocess, sys
+subprocess.run([sys.argv[1], "quantize", "-m", sys.argv[2] + "/big", "-o",
+                sys.argv[2] + "/out", "-t", "2"], check=True,
+               stdin=subprocess.DEVNULL)
+peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+assert peak < 40 * 1024, peak  # KiB; the source has 61 MB, libraries some 15
+PY
+}
