@@ -7,8 +7,10 @@
 #include <immintrin.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "base/dtype.h"
+#include "kernel/kernel.h"
 
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 16")
@@ -19,16 +21,39 @@ enum { AHEAD = 8192 };
 
 INLINE size_t type_bytes(enum dtype type)
 {
-    return type == DT_F32 ? 4 : 2;
+    return type == DT_F32 ? 4 : type == DT_I8 ? 1 : 2;
 }
 
-/* Whether keys and values come from the cache in memory, not widened from
- * scratch: then what the memory holds one run of KV_BLOCK positions later is
- * fetched, the values while keys are read, the next head's keys while values
- * are. */
-INLINE bool attn_streams(enum dtype type)
+/* What a sweep over keys or values fetches for the next one: step bytes for
+ * each of its positions, from at on; none where they come from scratch. */
+struct ahead {
+    const char *at;
+    size_t step;
+};
+
+/* For n more positions. */
+INLINE void fetch(struct ahead *a, size_t n)
 {
-    return type != DT_F32;
+    for (size_t i = 0; i < n * a->step; i += 64)
+        _mm_prefetch(a->at + i, _MM_HINT_T0);
+    a->at += n * a->step;
+}
+
+/* Number at any address. */
+INLINE float load_float(const char *p)
+{
+    float f;
+
+    memcpy(&f, p, sizeof f);
+    return f;
+}
+
+/* Scale of the group with element e of position j of an int8 block. */
+INLINE float kv_scale(const char *block, size_t d, size_t j, size_t e)
+{
+    size_t at = j * kv_q8_groups(d) + e / KV_Q8_GROUP;
+
+    return load_float(block + KV_BLOCK * d + at * sizeof(float));
 }
 
 /* ---- reductions, in one order ------------------------------------------ */

@@ -57,6 +57,9 @@ INLINE __m256 load8(const char *p, enum dtype type)
     if (type == DT_F32)
         return _mm256_castsi256_ps(
             _mm256_loadu_si256((const __m256i_u *)(const void *)p));
+    if (type == DT_I8)
+        return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(
+            _mm_loadl_epi64((const __m128i_u *)(const void *)p)));
     return widen(_mm_loadu_si128((const __m128i_u *)(const void *)p), type);
 }
 
@@ -68,6 +71,10 @@ INLINE __m256 load8_part(const char *p, size_t n, enum dtype type)
     if (type == DT_F32)
         return _mm256_castsi256_ps(_mm256_maskload_epi32(
             (const int *)(const void *)p, first_lanes(n)));
+    if (type == DT_I8) {
+        memcpy(h, p, n);
+        return load8((const char *)h, type);
+    }
     memcpy(h, p, n * sizeof *h);
     return widen(_mm_loadu_si128((const __m128i_u *)h), type);
 }
@@ -155,18 +162,18 @@ INLINE float dot_row(const char *w, const float *x, size_t n, enum dtype type)
         _mm256_add_ps(_mm256_add_ps(a[0], a[1]), _mm256_add_ps(a[2], a[3])));
 }
 
-/* R rows of w (4 or 1) by T tokens (1 to 3), sums of n_acc accumulators (4, or
- * 1 where n is short). The accumulators come one after another, so that R * T
- * of them fit the registers; operands come from the cache each time.
+/* R rows of w (4 or 1) by T tokens (1 to 3). The TILE_SUMS accumulators come
+ * one after another, so that R * T of them fit the registers; operands come
+ * from the cache each time.
  * ahead: fetch what follows these rows, for the next ones; NULL: don't. */
 INLINE void tile(float *y, size_t ldy, const char *w, size_t w_bytes,
-                 const float *x, size_t ldx, size_t n, int R, int T, int n_acc,
+                 const float *x, size_t ldx, size_t n, int R, int T,
                  enum dtype type, const char *ahead)
 {
-    const size_t bytes = type_bytes(type), step = 8 * (size_t)n_acc;
-    __m256 sum[4][4][3];
+    const size_t bytes = type_bytes(type), step = 8 * TILE_SUMS;
+    __m256 sum[TILE_SUMS][4][3];
 
-    for (int c = 0; c < n_acc; c++) {
+    for (int c = 0; c < TILE_SUMS; c++) {
         __m256 a[4][3], xv[3], wv;
         size_t k = 8 * (size_t)c;
 
@@ -222,10 +229,8 @@ INLINE void tile(float *y, size_t ldy, const char *w, size_t w_bytes,
 
         UNROLL
         for (int r = 0; r < R; r++) {
-            v[r] = sum[0][r][t];
-            if (n_acc == 4)
-                v[r] = _mm256_add_ps(_mm256_add_ps(v[r], sum[1][r][t]),
-                                     _mm256_add_ps(sum[2][r][t], sum[3][r][t]));
+            v[r] = _mm256_add_ps(_mm256_add_ps(sum[0][r][t], sum[1][r][t]),
+                                 _mm256_add_ps(sum[2][r][t], sum[3][r][t]));
         }
         store_sums(y + (size_t)t * ldy, v, R);
     }
@@ -536,6 +541,88 @@ static double k_exp_sum_avx2(float *out, const float *x, size_t n, float shift,
 
 /* ---- attention ---------------------------------------------------------- */
 
+/* v, with the group's scale where the type has one. */
+INLINE __m256 scaled(__m256 v, __m256 scale, enum dtype type)
+{
+    return type == DT_I8 ? _mm256_mul_ps(v, scale) : v;
+}
+
+/* s[t * KV_BLOCK + r] = q_t . k_(j + r) for P positions (4 or 1) and T rows.
+ * One accumulator a product: heads are short. */
+INLINE void attn_tile(float *s, const float *q, size_t ldq, const char *k,
+                      size_t j, size_t d, int P, int T, enum dtype type,
+                      struct ahead *ahead)
+{
+    const size_t bytes = type_bytes(type), row = d * bytes;
+    const char *kj = k + j * row;
+    struct ahead part = {ahead->at, ahead->step * KV_Q8_GROUP / d};
+    __m256 a[3][4], scale[4], qv[3], kv;
+    size_t e = 0;
+
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        UNROLL
+        for (int r = 0; r < P; r++)
+            a[t][r] = _mm256_setzero_ps();
+    }
+    while (e < d) {
+        const size_t group = d - e < KV_Q8_GROUP ? d : e + KV_Q8_GROUP;
+
+        fetch(&part, (size_t)P);
+        if (type == DT_I8) {
+            UNROLL
+            for (size_t r = 0; r < (size_t)P; r++)
+                scale[r] = _mm256_set1_ps(kv_scale(k, d, j + r, e));
+        }
+        for (; e + 8 <= group; e += 8) {
+            UNROLL
+            for (int t = 0; t < T; t++)
+                qv[t] = _mm256_loadu_ps(q + (size_t)t * ldq + e);
+            UNROLL
+            for (int r = 0; r < P; r++) {
+                kv = scaled(load8(kj + (size_t)r * row + e * bytes, type),
+                            scale[r], type);
+                UNROLL
+                for (int t = 0; t < T; t++)
+                    a[t][r] = _mm256_fmadd_ps(kv, qv[t], a[t][r]);
+            }
+        }
+        if (e < group) {
+            UNROLL
+            for (int t = 0; t < T; t++)
+                qv[t] = load_f32_part(q + (size_t)t * ldq + e, d - e);
+            UNROLL
+            for (int r = 0; r < P; r++) {
+                kv = load8_part(kj + (size_t)r * row + e * bytes, d - e, type);
+                if (type == DT_I8) /* no -0 beyond the head */
+                    kv = _mm256_and_ps(_mm256_mul_ps(kv, scale[r]),
+                                       _mm256_castsi256_ps(first_lanes(d - e)));
+                UNROLL
+                for (int t = 0; t < T; t++)
+                    a[t][r] = _mm256_fmadd_ps(kv, qv[t], a[t][r]);
+            }
+            e = group;
+        }
+    }
+    ahead->at += (size_t)P * ahead->step;
+    UNROLL
+    for (int t = 0; t < T; t++)
+        store_sums(s + t * KV_BLOCK, a[t], P);
+}
+
+/* scores[t * KV_BLOCK + j] = q_t . k_j for T rows of q and j in [lo, hi). */
+INLINE void attn_scores(float *scores, const float *q, size_t ldq,
+                        const char *k, size_t d, int lo, int hi, int T,
+                        enum dtype type, struct ahead *ahead)
+{
+    size_t j = (size_t)lo, end = (size_t)hi;
+
+    for (; j + 4 <= end; j += 4)
+        attn_tile(scores + j, q, ldq, k, j, d, 4, T, type, ahead);
+    for (; j < end; j++)
+        attn_tile(scores + j, q, ldq, k, j, d, 1, T, type, ahead);
+}
+
 /* KV_BLOCK scores to s, -INFINITY outside [lo, hi); their maximum. */
 INLINE float attn_mask(__m256 *s, const float *scores, int lo, int hi)
 {
@@ -570,13 +657,14 @@ INLINE float attn_exp(float *scores, __m256 *s, float shift)
 }
 
 /* acc += sum over j in [lo, hi), ascending, of p_j v_j, for R rows; elements
- * [e, e + 8 NV) of the head, or the n_part < 8 from e when NV is 1. */
+ * [e, e + 8 NV) of the head, of one group, or the n_part < 8 from e when NV is
+ * 1. */
 INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
                         size_t e, int lo, int hi, int R, int NV, size_t n_part,
-                        enum dtype type)
+                        enum dtype type, struct ahead *ahead)
 {
     const size_t bytes = type_bytes(type);
-    __m256 a[4][4];
+    __m256 a[4][4], scale = _mm256_setzero_ps();
 
     UNROLL
     for (int i = 0; i < R; i++) {
@@ -590,16 +678,17 @@ INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
     }
     for (size_t j = (size_t)lo; j < (size_t)hi; j++) {
         const char *vj = v + (j * d + e) * bytes;
-
-        if (e == 0 && attn_streams(type))
-            for (size_t i = 0; i < d * bytes; i += 64)
-                _mm_prefetch(vj + KV_BLOCK * d * bytes + i, _MM_HINT_T0);
         __m256 vv[4];
 
+        if ((j & 3) == 0)
+            fetch(ahead, 4);
+        if (type == DT_I8)
+            scale = _mm256_set1_ps(kv_scale(v, d, j, e));
         UNROLL
         for (int u = 0; u < NV; u++)
-            vv[u] = n_part ? load8_part(vj, n_part, type)
-                           : load8(vj + 8 * (size_t)u * bytes, type);
+            vv[u] = scaled(n_part ? load8_part(vj, n_part, type)
+                                  : load8(vj + 8 * (size_t)u * bytes, type),
+                           scale, type);
         UNROLL
         for (int i = 0; i < R; i++) {
             __m256 pj = _mm256_broadcast_ss(p + i * KV_BLOCK + j);
@@ -625,18 +714,42 @@ INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
 
 /* The same for whole heads. */
 INLINE void attn_value_rows(float *acc, size_t d, const float *p, const char *v,
-                            int lo, int hi, int R, enum dtype type)
+                            int lo, int hi, int R, enum dtype type,
+                            struct ahead *ahead)
 {
+    struct ahead part = {ahead->at, ahead->step * 32 / d};
     size_t e = 0;
 
     if (lo >= hi)
         return;
-    for (; d - e >= 32; e += 32)
-        attn_values(acc, d, p, v, e, lo, hi, R, 4, 0, type);
-    for (; d - e >= 8; e += 8)
-        attn_values(acc, d, p, v, e, lo, hi, R, 1, 0, type);
+    for (; e + 32 <= d; e += 32)
+        attn_values(acc, d, p, v, e, lo, hi, R, 4, 0, type, &part);
+    part.step = ahead->step * 8 / d;
+    for (; e + 8 <= d; e += 8)
+        attn_values(acc, d, p, v, e, lo, hi, R, 1, 0, type, &part);
     if (e < d)
-        attn_values(acc, d, p, v, e, lo, hi, R, 1, d - e, type);
+        attn_values(acc, d, p, v, e, lo, hi, R, 1, d - e, type, &part);
+    ahead->at = part.at;
+}
+
+/* An int8 block to f32. */
+static void attn_widen_q8(float *out, const char *block, size_t d)
+{
+    for (size_t j = 0; j < KV_BLOCK; j++, out += d) {
+        const char *from = block + j * d;
+
+        for (size_t e = 0; e < d; e += 8) {
+            __m256 scale = _mm256_set1_ps(kv_scale(block, d, j, e));
+
+            if (d - e >= 8)
+                _mm256_storeu_ps(out + e,
+                                 _mm256_mul_ps(load8(from + e, DT_I8), scale));
+            else
+                _mm256_maskstore_ps(
+                    out + e, first_lanes(d - e),
+                    _mm256_mul_ps(load8_part(from + e, d - e, DT_I8), scale));
+        }
+    }
 }
 
 /* ---- measuring ---------------------------------------------------------- */

@@ -48,6 +48,9 @@ INLINE __m512 load16(const char *p, enum dtype type)
 {
     if (type == DT_F32)
         return _mm512_loadu_ps(p);
+    if (type == DT_I8)
+        return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(
+            _mm_loadu_si128((const __m128i_u *)(const void *)p)));
     return widen(_mm256_loadu_si256((const __m256i_u *)(const void *)p), type);
 }
 
@@ -56,6 +59,9 @@ INLINE __m512 load16_part(const char *p, __mmask16 m, enum dtype type)
 {
     if (type == DT_F32)
         return _mm512_maskz_loadu_ps(m, p);
+    if (type == DT_I8)
+        return _mm512_cvtepi32_ps(
+            _mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(m, p)));
     return widen(_mm256_maskz_loadu_epi16(m, p), type);
 }
 
@@ -155,19 +161,18 @@ INLINE float dot_row(const char *w, const float *x, size_t n, enum dtype type)
     return sum_lanes(_mm256_add_ps(fold16(a0), fold16(a1)));
 }
 
-/* R rows of w (4 or 1) by T tokens, sums of A accumulators (2, or 1 where n is
- * short): R * T * A <= 24 registers.
+/* R rows of w (4 or 1) by T tokens (1 to 3): R * T * TILE_SUMS <= 24 registers.
  * ahead: fetch what follows these rows, for the next ones; NULL: don't. */
 INLINE void tile(float *y, size_t ldy, const char *w, size_t w_bytes,
-                 const float *x, size_t ldx, size_t n, int R, int T, int A,
+                 const float *x, size_t ldx, size_t n, int R, int T,
                  enum dtype type, const char *ahead)
 {
-    const size_t bytes = type_bytes(type), step = 16 * (size_t)A;
-    __m512 a[2][4][6], xv[6], wv;
+    const size_t bytes = type_bytes(type), step = 16 * TILE_SUMS;
+    __m512 a[TILE_SUMS][4][3], xv[3], wv;
     size_t k = 0;
 
     UNROLL
-    for (int c = 0; c < A; c++) {
+    for (int c = 0; c < TILE_SUMS; c++) {
         UNROLL
         for (int r = 0; r < R; r++) {
             UNROLL
@@ -183,7 +188,7 @@ INLINE void tile(float *y, size_t ldy, const char *w, size_t w_bytes,
             ahead += (size_t)R * step * bytes;
         }
         UNROLL
-        for (int c = 0; c < A; c++) {
+        for (int c = 0; c < TILE_SUMS; c++) {
             const size_t at = k + 16 * (size_t)c;
 
             UNROLL
@@ -199,7 +204,7 @@ INLINE void tile(float *y, size_t ldy, const char *w, size_t w_bytes,
         }
     }
     UNROLL
-    for (int c = 0; c < A; c++) {
+    for (int c = 0; c < TILE_SUMS; c++) {
         const size_t at = k + 16 * (size_t)c;
         __mmask16 m;
 
@@ -223,9 +228,7 @@ INLINE void tile(float *y, size_t ldy, const char *w, size_t w_bytes,
 
         UNROLL
         for (int r = 0; r < R; r++) {
-            v[r] = fold16(a[0][r][t]);
-            if (A == 2)
-                v[r] = _mm256_add_ps(v[r], fold16(a[1][r][t]));
+            v[r] = _mm256_add_ps(fold16(a[0][r][t]), fold16(a[1][r][t]));
         }
         store_sums(y + (size_t)t * ldy, v, R);
     }
@@ -469,6 +472,145 @@ static double k_exp_sum_avx512(float *out, const float *x, size_t n,
 
 /* ---- attention ---------------------------------------------------------- */
 
+/* v, with the group's scale where the type has one. */
+INLINE __m512 scaled(__m512 v, __m512 scale, enum dtype type)
+{
+    return type == DT_I8 ? _mm512_mul_ps(v, scale) : v;
+}
+
+/* sum_lanes(fold16()) of 16 vectors, one a lane. */
+INLINE __m512 sum_lanes16(const __m512 *v)
+{
+    const __m512i order =
+        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m512 s[4], lo, hi;
+
+    UNROLL
+    for (int i = 0; i < 4; i++, v += 4) {
+        lo = _mm512_add_ps(_mm512_shuffle_f32x4(v[0], v[1], 0x44),
+                           _mm512_shuffle_f32x4(v[0], v[1], 0xee));
+        hi = _mm512_add_ps(_mm512_shuffle_f32x4(v[2], v[3], 0x44),
+                           _mm512_shuffle_f32x4(v[2], v[3], 0xee));
+        s[i] = _mm512_add_ps(_mm512_shuffle_f32x4(lo, hi, 0x88),
+                             _mm512_shuffle_f32x4(lo, hi, 0xdd));
+    }
+    lo = _mm512_add_ps(_mm512_unpacklo_ps(s[0], s[1]),
+                       _mm512_unpackhi_ps(s[0], s[1]));
+    hi = _mm512_add_ps(_mm512_unpacklo_ps(s[2], s[3]),
+                       _mm512_unpackhi_ps(s[2], s[3]));
+    s[0] = _mm512_castpd_ps(
+        _mm512_unpacklo_pd(_mm512_castps_pd(lo), _mm512_castps_pd(hi)));
+    s[1] = _mm512_castpd_ps(
+        _mm512_unpackhi_pd(_mm512_castps_pd(lo), _mm512_castps_pd(hi)));
+    return _mm512_permutexvar_ps(order, _mm512_add_ps(s[0], s[1]));
+}
+
+/* Of P positions by T rows to s[t * KV_BLOCK + r], v[t * P + r] being theirs.
+ */
+INLINE void store_scores(float *s, const __m512 *v, int P, int T)
+{
+    if (P * T == 16) {
+        __m512 sums = sum_lanes16(v);
+
+        if (T == 1)
+            _mm512_storeu_ps(s, sums);
+        if (T == 2) {
+            _mm256_storeu_ps(s, _mm512_castps512_ps256(sums));
+            _mm256_storeu_ps(s + KV_BLOCK, _mm512_extractf32x8_ps(sums, 1));
+        }
+        if (T == 4) {
+            _mm_storeu_ps(s, _mm512_castps512_ps128(sums));
+            _mm_storeu_ps(s + KV_BLOCK, _mm512_extractf32x4_ps(sums, 1));
+            _mm_storeu_ps(s + 2 * KV_BLOCK, _mm512_extractf32x4_ps(sums, 2));
+            _mm_storeu_ps(s + 3 * KV_BLOCK, _mm512_extractf32x4_ps(sums, 3));
+        }
+        return;
+    }
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        __m256 f[4];
+
+        UNROLL
+        for (int r = 0; r < P; r++)
+            f[r] = fold16(v[t * P + r]);
+        store_sums(s + t * KV_BLOCK, f, P);
+    }
+}
+
+/* s[t * KV_BLOCK + r] = q_t . k_(j + r) for P positions (1, 4 or what makes 16
+ * products) and T rows. */
+INLINE void attn_tile(float *s, const float *q, size_t ldq, const char *k,
+                      size_t j, size_t d, int P, int T, enum dtype type,
+                      struct ahead *ahead)
+{
+    const size_t bytes = type_bytes(type), row = d * bytes;
+    const char *kj = k + j * row;
+    struct ahead part = {ahead->at, ahead->step * KV_Q8_GROUP / d};
+    __m512 a[4 * MAX_T], scale[16], qv[MAX_T], kv;
+    size_t e = 0;
+
+    UNROLL
+    for (int i = 0; i < P * T; i++)
+        a[i] = _mm512_setzero_ps();
+    for (; e + KV_Q8_GROUP <= d; e += KV_Q8_GROUP) {
+        fetch(&part, (size_t)P);
+        if (type == DT_I8) {
+            UNROLL
+            for (size_t r = 0; r < (size_t)P; r++)
+                scale[r] = _mm512_set1_ps(kv_scale(k, d, j + r, e));
+        }
+        UNROLL
+        for (size_t h = e; h < e + KV_Q8_GROUP; h += 16) {
+            UNROLL
+            for (int t = 0; t < T; t++)
+                qv[t] = _mm512_loadu_ps(q + (size_t)t * ldq + h);
+            UNROLL
+            for (int r = 0; r < P; r++) {
+                kv = scaled(load16(kj + (size_t)r * row + h * bytes, type),
+                            scale[r], type);
+                UNROLL
+                for (int t = 0; t < T; t++)
+                    a[t * P + r] = _mm512_fmadd_ps(kv, qv[t], a[t * P + r]);
+            }
+        }
+    }
+    for (; e < d; e += 16) {
+        __mmask16 m = first_lanes(d - e);
+
+        UNROLL
+        for (int t = 0; t < T; t++)
+            qv[t] = _mm512_maskz_loadu_ps(m, q + (size_t)t * ldq + e);
+        UNROLL
+        for (int r = 0; r < P; r++) {
+            kv = load16_part(kj + (size_t)r * row + e * bytes, m, type);
+            if (type == DT_I8) /* no -0 of a negative scale beyond the head */
+                kv = _mm512_maskz_mul_ps(
+                    m, kv, _mm512_set1_ps(kv_scale(k, d, j + (size_t)r, e)));
+            UNROLL
+            for (int t = 0; t < T; t++)
+                a[t * P + r] = _mm512_fmadd_ps(kv, qv[t], a[t * P + r]);
+        }
+    }
+    ahead->at += (size_t)P * ahead->step;
+    store_scores(s, a, P, T);
+}
+
+/* scores[t * KV_BLOCK + j] = q_t . k_j for T rows of q and j in [lo, hi). */
+INLINE void attn_scores(float *scores, const float *q, size_t ldq,
+                        const char *k, size_t d, int lo, int hi, int T,
+                        enum dtype type, struct ahead *ahead)
+{
+    const size_t most = T <= 4 && 16 % T == 0 ? 16 / (size_t)T : 4;
+    size_t j = (size_t)lo, end = (size_t)hi;
+
+    for (; j + most <= end; j += most)
+        attn_tile(scores + j, q, ldq, k, j, d, (int)most, T, type, ahead);
+    for (; most > 4 && j + 4 <= end; j += 4)
+        attn_tile(scores + j, q, ldq, k, j, d, 4, T, type, ahead);
+    for (; j < end; j++)
+        attn_tile(scores + j, q, ldq, k, j, d, 1, T, type, ahead);
+}
+
 /* KV_BLOCK scores to s, -INFINITY outside [lo, hi); their maximum.
  * 0 <= lo < hi <= 64 */
 INLINE float attn_mask(__m512 *s, const float *scores, int lo, int hi)
@@ -499,13 +641,14 @@ INLINE float attn_exp(float *scores, __m512 *s, float shift)
 }
 
 /* acc += sum over j in [lo, hi), ascending, of p_j v_j, for R rows; elements
- * [e, e + 16 NV) of the head, m of the last 16. */
+ * [e, e + 16 NV) of the head, m of the last 16. Groups of an int8 cache begin
+ * at e. */
 INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
                         size_t e, int lo, int hi, int R, int NV, __mmask16 m,
-                        enum dtype type)
+                        enum dtype type, struct ahead *ahead)
 {
-    const size_t bytes = type_bytes(type);
-    __m512 a[MAX_T][4], vv[4];
+    const size_t bytes = type_bytes(type), end = (size_t)hi;
+    __m512 a[MAX_T][8], vv[8], scale = _mm512_setzero_ps();
 
     UNROLL
     for (int i = 0; i < R; i++) {
@@ -515,17 +658,19 @@ INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
                 _mm512_maskz_loadu_ps(u == NV - 1 ? m : 0xffff,
                                       acc + (size_t)i * d + e + 16 * (size_t)u);
     }
-    for (size_t j = (size_t)lo; j < (size_t)hi; j++) {
+    for (size_t j = (size_t)lo; j < end; j++) {
         const char *vj = v + (j * d + e) * bytes;
 
-        if (e == 0 && attn_streams(type))
-            for (size_t i = 0; i < d * bytes; i += 64)
-                _mm_prefetch(vj + KV_BLOCK * d * bytes + i, _MM_HINT_T0);
-
+        if ((j & 3) == 0)
+            fetch(ahead, 4);
         UNROLL
-        for (int u = 0; u < NV; u++)
-            vv[u] = load16_part(vj + 16 * (size_t)u * bytes,
-                                u == NV - 1 ? m : 0xffff, type);
+        for (int u = 0; u < NV; u++) {
+            if (type == DT_I8 && u % 2 == 0)
+                scale = _mm512_set1_ps(kv_scale(v, d, j, e + 16 * (size_t)u));
+            vv[u] = scaled(load16_part(vj + 16 * (size_t)u * bytes,
+                                       u == NV - 1 ? m : 0xffff, type),
+                           scale, type);
+        }
         UNROLL
         for (int i = 0; i < R; i++) {
             __m512 pj = _mm512_set1_ps(p[(size_t)i * KV_BLOCK + j]);
@@ -546,16 +691,38 @@ INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
 
 /* The same for whole heads. */
 INLINE void attn_value_rows(float *acc, size_t d, const float *p, const char *v,
-                            int lo, int hi, int R, enum dtype type)
+                            int lo, int hi, int R, enum dtype type,
+                            struct ahead *ahead)
 {
+    struct ahead part = {ahead->at, 0};
     size_t e = 0;
 
     if (lo >= hi)
         return;
-    for (; d - e >= 64; e += 64)
-        attn_values(acc, d, p, v, e, lo, hi, R, 4, 0xffff, type);
+    part.step = ahead->step * 128 / d;
+    for (; R <= 2 && e + 128 <= d; e += 128)
+        attn_values(acc, d, p, v, e, lo, hi, R, 8, 0xffff, type, &part);
+    part.step = ahead->step * 64 / d;
+    for (; e + 64 <= d; e += 64)
+        attn_values(acc, d, p, v, e, lo, hi, R, 4, 0xffff, type, &part);
+    part.step = ahead->step * 16 / d;
     for (; e < d; e += 16)
-        attn_values(acc, d, p, v, e, lo, hi, R, 1, first_lanes(d - e), type);
+        attn_values(acc, d, p, v, e, lo, hi, R, 1, first_lanes(d - e), type,
+                    &part);
+    ahead->at = part.at;
+}
+
+/* An int8 block to f32. */
+static void attn_widen_q8(float *out, const char *block, size_t d)
+{
+    for (size_t j = 0; j < KV_BLOCK; j++)
+        for (size_t e = 0; e < d; e += 16) {
+            __mmask16 m = first_lanes(d - e);
+            __m512 v = load16_part(block + j * d + e, m, DT_I8);
+
+            v = _mm512_mul_ps(v, _mm512_set1_ps(kv_scale(block, d, j, e)));
+            _mm512_mask_storeu_ps(out + j * d + e, m, v);
+        }
 }
 
 /* ---- measuring ---------------------------------------------------------- */

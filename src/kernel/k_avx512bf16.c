@@ -1,9 +1,11 @@
 /* Kernels for AVX512_BF16: vdpbf16ps multiplies pairs of bf16 and adds both
  * products to an f32.
  *
- * Order of sums: one accumulator a row and token goes through all columns, pair
- * by pair. It may rest in y between blocks of columns, which does not change
- * it. */
+ * Order of sums. Many tokens: one accumulator a row and token goes through all
+ * columns, pair by pair. It may rest in y between blocks of columns, which does
+ * not change it. Few tokens: sixteen lanes take every sixteenth pair, their sum
+ * goes to y after each block of columns, whose width depends on the numbers of
+ * columns and tokens. */
 #include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -217,6 +219,309 @@ TILES(4)
 static void (*const tiles[VECTORS][TOKENS])(const struct tile *) = {
     TILE_ROW(1), TILE_ROW(2), TILE_ROW(3), TILE_ROW(4)};
 
+/* ---- few tokens --------------------------------------------------------- */
+
+/* Weights as they lie: lanes of an accumulator are columns, and a row's lanes
+ * are added up at its end. Memory is the limit, or close to it, and three
+ * things decide (measured on Zen 5).
+ *
+ * Fetches in the order of addresses, evenly spread over the work, keep memory
+ * busy; the order in which a tile of four rows uses them gives a fifth less.
+ * The CPU drops fetches when about a hundred lines are on their way, so lines
+ * are fetched twice, the second time half as far ahead. Loads that keep both
+ * load ports busy hold up the lines that arrive: a loop with seven loads to
+ * eight products got less than half of what memory delivers.
+ *
+ * So up to ONE_ROW tokens sweep single rows in one pass. More take tiles of
+ * STRIP rows by up to TOKENS, with half the loads, pass after pass over rows
+ * that L1 keeps, with as many columns as leave it room for all of x; BLOCK rows
+ * meet those before the next ones.
+ *
+ * Weights in memory: panels need 1.5 to 2.5 times as long for 12 tokens, 1.1 to
+ * 1.3 times for 24 and 32, the same for 36, and less from 42 on. */
+enum {
+    FEW_TOKENS = 32,
+    ONE_ROW = 5,
+    STRIP = 4,
+    BLOCK = 128,
+    X_COLS = 1024,
+    X_ELEMENTS = 12 << 10, /* of x, 24 KiB */
+    X_SMALL = 8 << 10,
+    FAR_FEW = 16384, /* bytes; up to FAR_TOKENS, when memory is the limit */
+    FAR_TOKENS = 12,
+    FAR_MORE = 8192,
+    FAR_ONE = 8192, /* single rows: enough by itself if x is small */
+    FAR_WIDE = 12288,
+    NEAR_WIDE = 4096
+};
+
+/* R rows by T tokens. */
+struct strip {
+    const char *w;
+    size_t w_bytes;
+    const char *x;
+    size_t x_bytes;
+    size_t lines, tail; /* whole lines of a row, and columns behind them */
+    float *y;
+    size_t ldy;
+    bool add;
+    const char *far, *near; /* to fetch for the first and the second time */
+};
+
+/* Sums of the lanes of four accumulators. */
+INLINE __m128 sum_lanes4(__m512 a, __m512 b, __m512 c, __m512 d)
+{
+    __m512 ab =
+        _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    __m512 cd =
+        _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    __m512d lo = _mm512_unpacklo_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+    __m512d hi = _mm512_unpackhi_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+    __m512 s = _mm512_add_ps(_mm512_castpd_ps(lo), _mm512_castpd_ps(hi));
+    __m256 h =
+        _mm256_add_ps(_mm512_castps512_ps256(s), _mm512_extractf32x8_ps(s, 1));
+
+    return _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+}
+
+/* The columns of a line, or the first n of them: of a masked load nothing else
+ * is touched. */
+INLINE __m512bh load_line(const char *p, size_t n)
+{
+    if (n == 32)
+        return (__m512bh)_mm512_loadu_si512(p);
+    return (__m512bh)_mm512_maskz_loadu_epi16((1u << n) - 1, p);
+}
+
+INLINE void strip_step(__m512 a[STRIP][TOKENS], const struct strip *s,
+                       const char *w, const char *x, size_t n, int R, int T)
+{
+    __m512bh wv[STRIP];
+
+    UNROLL
+    for (int r = 0; r < R; r++)
+        wv[r] = load_line(w + (size_t)r * s->w_bytes, n);
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        __m512bh xv = load_line(x + (size_t)t * s->x_bytes, n);
+
+        UNROLL
+        for (int r = 0; r < R; r++)
+            a[r][t] = _mm512_dpbf16_ps(a[r][t], wv[r], xv);
+    }
+}
+
+/* Fetches P lines of the rows to come with each line of its own, so P rows in
+ * all, one after the other; twice: near, too. */
+INLINE void strip_run(const struct strip *s, int R, int T, int P, bool twice)
+{
+    const size_t lines = s->lines, part = lines / (size_t)P * (size_t)P * LINE;
+    const char *w = s->w, *x = s->x, *far = s->far, *near = s->near;
+    const char *far_end = far + part;
+    __m512 a[STRIP][TOKENS];
+
+    UNROLL
+    for (int r = 0; r < R; r++) {
+        UNROLL
+        for (int t = 0; t < T; t++)
+            a[r][t] = _mm512_setzero_ps();
+    }
+    for (size_t i = lines; i > 0; i--) {
+        if (P > 1 && far == far_end) {
+            far += s->w_bytes - part;
+            near += s->w_bytes - part;
+            far_end += s->w_bytes;
+        }
+        UNROLL
+        for (int p = 0; p < P; p++) {
+            if (twice)
+                _mm_prefetch(near + LINE * p, _MM_HINT_T0);
+            _mm_prefetch(far + LINE * p, _MM_HINT_T0);
+        }
+        far += LINE * P;
+        near += LINE * P;
+        strip_step(a, s, w, x, 32, R, T);
+        w += LINE;
+        x += LINE;
+    }
+    if (s->tail)
+        strip_step(a, s, w, x, s->tail, R, T);
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        const __mmask8 m = (__mmask8)((1 << R) - 1);
+        __m128 v = sum_lanes4(a[0][t], a[R > 1 ? 1 : 0][t], a[R > 2 ? 2 : 0][t],
+                              a[R > 3 ? 3 : 0][t]);
+        float *y = s->y + (size_t)t * s->ldy;
+
+        if (s->add)
+            v = _mm_add_ps(v, _mm_maskz_loadu_ps(m, y));
+        _mm_mask_storeu_ps(y, m, v);
+    }
+}
+
+#define STRIP_TILE(R, T, P, N)                                     \
+    static void strip_##R##_##T##_##P##_##N(const struct strip *s) \
+    {                                                              \
+        strip_run(s, R, T, P, N);                                  \
+    }
+#define STRIPS(R, P, N)    \
+    STRIP_TILE(R, 1, P, N) \
+    STRIP_TILE(R, 2, P, N) \
+    STRIP_TILE(R, 3, P, N) \
+    STRIP_TILE(R, 4, P, N) \
+    STRIP_TILE(R, 5, P, N) \
+    STRIP_TILE(R, 6, P, N)
+#define STRIP_ROW(R, P, N)                                    \
+    {                                                         \
+        strip_##R##_1_##P##_##N, strip_##R##_2_##P##_##N,     \
+            strip_##R##_3_##P##_##N, strip_##R##_4_##P##_##N, \
+            strip_##R##_5_##P##_##N, strip_##R##_6_##P##_##N  \
+    }
+
+STRIPS(1, 1, 0)
+STRIPS(1, 1, 1)
+STRIPS(4, 1, 1)
+STRIPS(4, 2, 1)
+STRIPS(4, 4, 1)
+
+static void (*const strips_one[2][TOKENS])(const struct strip *) = {
+    STRIP_ROW(1, 1, 0), STRIP_ROW(1, 1, 1)};
+static void (*const strips[3][TOKENS])(const struct strip *) = {
+    STRIP_ROW(4, 1, 1), STRIP_ROW(4, 2, 1), STRIP_ROW(4, 4, 1)};
+
+/* A walk over the weights: strips of rows, in blocks of rows and columns. */
+struct walk {
+    const char *w;
+    size_t w_bytes, n_rows, n_cols;
+    size_t rows, block, cols;   /* of a strip, of a block, of a strip */
+    size_t block_at, k, row_at; /* begin of the block; row_at in the block */
+};
+
+INLINE bool walk_next(struct walk *a)
+{
+    a->row_at += a->rows;
+    if (a->row_at >= a->block || a->block_at + a->row_at >= a->n_rows) {
+        a->row_at = 0;
+        a->k += a->cols;
+        if (a->k >= a->n_cols) {
+            a->k = 0;
+            a->block_at += a->block;
+        }
+    }
+    return a->block_at < a->n_rows;
+}
+
+/* The walk, bytes further. */
+INLINE struct walk walk_ahead(struct walk a, size_t bytes)
+{
+    const size_t strip = a.rows * a.cols * 2;
+
+    for (size_t i = 0; i < bytes; i += strip)
+        walk_next(&a);
+    return a;
+}
+
+INLINE const char *walk_at(const struct walk *a)
+{
+    return a->w + (a->block_at + a->row_at) * a->w_bytes + a->k * 2;
+}
+
+/* All rows by n <= ONE_ROW tokens, row by row. */
+static void rows_single(struct strip s, size_t n_rows, size_t n)
+{
+    const bool wide = n * s.lines * (LINE / 2) > X_SMALL;
+
+    for (size_t r = 0; r < n_rows; r++) {
+        s.far = s.w + (wide ? FAR_WIDE : FAR_ONE);
+        s.near = s.w + NEAR_WIDE;
+        strips_one[wide][n - 1](&s);
+        s.w += s.w_bytes;
+        s.y++;
+    }
+}
+
+/* One strip of R rows, STRIP or 1, by n tokens in passes. Nothing is read back
+ * from the struct that a pass gets but by the pass, field by field: a copy or a
+ * sum of neighbours would be loaded as a vector, which waits until all stores
+ * before, those to y too, have left the CPU. */
+INLINE void strip_passes(struct strip *pass, const struct strip *s,
+                         const char *far, const char *near, const char *x,
+                         float *y, size_t R, size_t n)
+{
+    const size_t passes = (n + TOKENS - 1) / TOKENS;
+    size_t t = 0, fetched = 0;
+
+    for (size_t i = passes; i > 0; i--) {
+        const size_t T = (n - t) / i;
+        const size_t share = (R - fetched + i - 1) / i;
+        const size_t P = share > 2 ? 4 : share > 1 ? 2 : 1;
+        const bool done = fetched >= R;
+
+        pass->far = done ? pass->w : far + fetched * s->w_bytes;
+        pass->near = done ? pass->w : near + fetched * s->w_bytes;
+        pass->x = x + t * s->x_bytes;
+        pass->y = y + t * s->ldy;
+        if (R == STRIP)
+            strips[P / 2][T - 1](pass);
+        else
+            strips_one[1][T - 1](pass);
+        fetched += done ? 0 : P;
+        t += T;
+    }
+}
+
+/* All rows, a multiple of STRIP or less, by more tokens. */
+static void rows_strips(const struct strip *s, struct walk at, size_t n)
+{
+    const size_t ahead = n > FAR_TOKENS ? FAR_MORE : FAR_FEW;
+    struct walk far = walk_ahead(at, ahead), near = walk_ahead(at, ahead / 2);
+    struct strip pass = *s;
+
+    do {
+        const size_t nk =
+            at.n_cols - at.k < at.cols ? at.n_cols - at.k : at.cols;
+
+        pass.w = walk_at(&at);
+        pass.lines = nk / 32;
+        pass.tail = nk % 32;
+        pass.add = s->add || at.k > 0;
+        strip_passes(&pass, s, walk_at(&far), walk_at(&near), s->x + at.k * 2,
+                     s->y + at.block_at + at.row_at, at.rows, n);
+        walk_next(&far);
+        walk_next(&near);
+    } while (walk_next(&at));
+}
+
+static void few_tokens(struct strip s, size_t n_rows, size_t n_cols, size_t n)
+{
+    const size_t most = X_ELEMENTS / n < X_COLS ? X_ELEMENTS / n : X_COLS;
+    const size_t blocks = (n_cols + most - 1) / most;
+    const size_t strip_rows = n_rows / STRIP * STRIP;
+    struct walk at = {.w = s.w,
+                      .w_bytes = s.w_bytes,
+                      .n_rows = strip_rows,
+                      .n_cols = n_cols,
+                      .rows = STRIP,
+                      .block = BLOCK,
+                      .cols = (n_cols / blocks + 31) / 32 * 32};
+
+    if (n <= ONE_ROW) {
+        s.lines = n_cols / 32;
+        s.tail = n_cols % 32;
+        rows_single(s, n_rows, n);
+        return;
+    }
+    if (strip_rows)
+        rows_strips(&s, at, n);
+    if (n_rows > strip_rows) {
+        at.w += strip_rows * s.w_bytes;
+        at.n_rows = n_rows - strip_rows;
+        at.rows = 1;
+        s.y += strip_rows;
+        rows_strips(&s, at, n);
+    }
+}
+
 /* ---- the product -------------------------------------------------------- */
 
 /* One panel by n tokens. Meanwhile fetches the next panel into L2, evenly: its
@@ -250,6 +555,18 @@ static void k_gemm_bf16_avx512bf16(float *y, size_t ldy, const void *w,
 
     for (size_t t = 0; n_cols == 0 && !add && t < n_tokens; t++)
         memset(y + t * ldy, 0, n_rows * sizeof *y);
+    if (n_tokens <= FEW_TOKENS && n_rows && n_cols && n_tokens) {
+        struct strip s = {.w = w,
+                          .w_bytes = w_bytes,
+                          .x = x,
+                          .x_bytes = ldx * 2,
+                          .y = y,
+                          .ldy = ldy,
+                          .add = add};
+
+        few_tokens(s, n_rows, n_cols, n_tokens);
+        return;
+    }
     for (size_t t = 0; t < n_tokens; t += SWEEP)
         for (size_t r = 0; r < n_rows; r += PANEL_ROWS)
             for (size_t k = 0; k < n_cols; k += COLS) {

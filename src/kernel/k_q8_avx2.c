@@ -1,6 +1,253 @@
-#include "kernel/kernel.h"
+/* Quantized weights for AVX2, FMA and F16C: widening, products in f32, the
+ * rounding of activations. The products in integers come from k_q8_avx.h. */
+#include <math.h>
+
+/* What k_q8_avx.h asks for: products of bytes go by pairs into words. */
+#define KERNEL(name) k_##name##_avx2
+#define VNNI         0
+
+#include "kernel/k_q8_avx.h"
+
+/* ---- widening ----------------------------------------------------------- */
+
+/* A group's 32 codes (or a part's) times its scale, plus its bias. */
+INLINE void widen32(float *out, const unsigned char *codes, float scale,
+                    float bias)
+{
+    const __m256 s = _mm256_set1_ps(scale), b = _mm256_set1_ps(bias);
+
+    UNROLL
+    for (int i = 0; i < 32; i += 8) {
+        __m256i q = _mm256_cvtepu8_epi32(
+            _mm_loadl_epi64((const __m128i_u *)(const void *)(codes + i)));
+
+        _mm256_storeu_ps(
+            out + i, _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(q), s), b));
+    }
+}
+
+/* Columns [from, from + n) of row r, both multiples of the group. */
+INLINE void widen_row(float *out, const struct affine *w, size_t r, size_t from,
+                      size_t n, int bits)
+{
+    const size_t bytes = type_bytes(w->sb_type), g0 = from / w->group;
+    const unsigned char *q = w->q + r * w->q_stride + from * (size_t)bits / 8;
+    const unsigned char *scales = w->scales + r * w->sb_stride + g0 * bytes;
+    const unsigned char *biases = w->biases + r * w->sb_stride + g0 * bytes;
+    unsigned char room[UNIT], codes[UNIT];
+    float s[8], b[8];
+
+    for (size_t k = 0; k < n; k += UNIT) {
+        const unsigned char *p = q + k * (size_t)bits / 8;
+        const size_t half = n - k < UNIT ? 32 : UNIT;
+        __m256i v[2];
+
+        unit_codes_in_order(v, half == 32 ? half_unit(room, p, bits) : p, bits);
+        _mm256_storeu_si256((__m256i_u *)codes, v[0]);
+        _mm256_storeu_si256((__m256i_u *)(codes + 32), v[1]);
+        for (size_t i = 0; i < half; i += 32) {
+            const size_t g = (k + i) / w->group, groups = n / w->group;
+
+            if (g % 8 == 0 && (k + i) % w->group == 0) {
+                size_t at = g * bytes;
+
+                _mm256_storeu_ps(s,
+                                 numbers(scales + at, groups - g, w->sb_type));
+                _mm256_storeu_ps(b,
+                                 numbers(biases + at, groups - g, w->sb_type));
+            }
+            widen32(out + k + i, codes + i, s[g % 8], b[g % 8]);
+        }
+    }
+}
+
+static void widen_rows(float *out, size_t ldo, const struct affine *w,
+                       size_t row, size_t n_rows, size_t from, size_t n)
+{
+    for (size_t r = row; r < row + n_rows; r++, out += ldo)
+        switch (w->bits) {
+        case 2:
+            widen_row(out, w, r, from, n, 2);
+            break;
+        case 3:
+            widen_row(out, w, r, from, n, 3);
+            break;
+        case 4:
+            widen_row(out, w, r, from, n, 4);
+            break;
+        case 5:
+            widen_row(out, w, r, from, n, 5);
+            break;
+        case 6:
+            widen_row(out, w, r, from, n, 6);
+            break;
+        default:
+            widen_row(out, w, r, from, n, 8);
+            break;
+        }
+}
+
+static void k_affine_to_f32_avx2(float *out, const struct affine *w,
+                                 size_t n_rows, size_t n_cols)
+{
+    widen_rows(out, n_cols, w, 0, n_rows, 0, n_cols);
+}
+
+/* ---- products in f32 ---------------------------------------------------- */
+
+/* Order of sums: runs of WIDE_COLS columns, each in the order of the dense
+ * product, added one after another. */
+enum { WIDE_COLS = 1024, WIDE_ROWS = 32, WIDE_FEW = 4, WIDE_TOKENS = 64 };
+
+static void k_matmul_affine_avx2(float *y, size_t ldy, const struct affine *w,
+                                 const float *x, size_t ldx, size_t n_rows,
+                                 size_t n_cols, size_t n_tokens)
+{
+    _Alignas(64) float wide[WIDE_ROWS * WIDE_COLS];
+    const struct kernels *k = kernels_get(ISA_AVX2);
+    float more[WIDE_TOKENS * WIDE_ROWS];
+    /* what L1 keeps for a few tokens, L2 for many */
+    const size_t block = n_tokens > 8 ? WIDE_ROWS : WIDE_FEW;
+    size_t nr, nk, nt;
+
+    for (size_t r = 0; r < n_rows; r += nr) {
+        nr = n_rows - r < block ? n_rows - r : block;
+        nk = n_cols < WIDE_COLS ? n_cols : WIDE_COLS;
+        widen_rows(wide, nk, w, r, nr, 0, nk);
+        k->matmul[DT_F32](y + r, ldy, wide, nk, x, ldx, nr, nk, n_tokens);
+        for (size_t k0 = nk; k0 < n_cols; k0 += nk) {
+            nk = n_cols - k0 < WIDE_COLS ? n_cols - k0 : WIDE_COLS;
+            widen_rows(wide, nk, w, r, nr, k0, nk);
+            for (size_t t = 0; t < n_tokens; t += nt) {
+                nt = n_tokens - t < WIDE_TOKENS ? n_tokens - t : WIDE_TOKENS;
+                k->matmul[DT_F32](more, nr, wide, nk, x + t * ldx + k0, ldx, nr,
+                                  nk, nt);
+                for (size_t i = 0; i < nt * nr; i++)
+                    y[(t + i / nr) * ldy + r + i % nr] += more[i];
+            }
+        }
+    }
+}
+
+/* ---- rounding to int8 --------------------------------------------------- */
+
+INLINE __m256i round8(const float *x, __m256 by)
+{
+    __m256 v = _mm256_mul_ps(_mm256_loadu_ps(x), by);
+
+    /* the order of the operands lets NaN through, which becomes 0 */
+    v = _mm256_min_ps(_mm256_set1_ps(127), v);
+    v = _mm256_max_ps(_mm256_set1_ps(-127), v);
+    v = _mm256_and_ps(v, _mm256_cmp_ps(v, v, _CMP_ORD_Q));
+    return _mm256_cvtps_epi32(v);
+}
+
+/* n values, a multiple of 32: their scale and the sum of what they become. */
+INLINE void round_group(int8_t *q, float *scale, float *sum, const float *x,
+                        size_t n)
+{
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    __m256 m[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()}, by;
+    __m256i total = _mm256_setzero_si256();
+    __m128i four;
+    float top;
+
+    /* NaN in the first operand are skipped */
+    for (size_t i = 0; i < n; i += 16)
+        for (size_t j = 0; j < 2; j++)
+            m[j] = _mm256_max_ps(
+                _mm256_andnot_ps(sign, _mm256_loadu_ps(x + i + 8 * j)), m[j]);
+    top = max_lanes8(_mm256_max_ps(m[0], m[1]));
+    by = _mm256_set1_ps(top > 0 ? 127 / top : 0);
+    for (size_t i = 0; i < n; i += 32) {
+        __m256i v[4], bytes;
+
+        UNROLL
+        for (size_t j = 0; j < 4; j++)
+            v[j] = round8(x + i + 8 * j, by);
+        total = _mm256_add_epi32(
+            total, _mm256_add_epi32(_mm256_add_epi32(v[0], v[1]),
+                                    _mm256_add_epi32(v[2], v[3])));
+        bytes = _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]),
+                                   _mm256_packs_epi32(v[2], v[3]));
+        bytes = _mm256_permutevar8x32_epi32(
+            bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+        _mm256_storeu_si256((__m256i_u *)(void *)(q + i), bytes);
+    }
+    four = _mm_add_epi32(_mm256_castsi256_si128(total),
+                         _mm256_extracti128_si256(total, 1));
+    four = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 1));
+    *scale = top / 127;
+    *sum = *scale * (float)_mm_cvtsi128_si32(four);
+}
+
+static void k_to_q8_avx2(const struct q8 *out, const float *x, size_t ldx,
+                         size_t n_cols, size_t n_tokens)
+{
+    for (size_t t = 0; t < n_tokens; t++) {
+        int8_t *q = out->q + t * out->ldq;
+        float *scale = out->scale + t * out->ldg;
+        float *sum = out->sum + t * out->ldg;
+
+        for (size_t k = 0; k < n_cols; k += out->group)
+            round_group(q + k, scale++, sum++, x + t * ldx + k, out->group);
+        memset(q + n_cols, 0, out->ldq - n_cols);
+    }
+}
+
+static void k_to_kv_q8_avx2(int8_t *q, float *scales, const float *x, size_t n)
+{
+    float part[KV_Q8_GROUP] = {0}, sum;
+    int8_t part_q[KV_Q8_GROUP];
+    size_t i = 0;
+
+    for (; n - i >= KV_Q8_GROUP; i += KV_Q8_GROUP)
+        round_group(q + i, scales++, &sum, x + i, KV_Q8_GROUP);
+    if (i < n) {
+        memcpy(part, x + i, (n - i) * sizeof *x);
+        round_group(part_q, scales, &sum, part, KV_Q8_GROUP);
+        memcpy(q + i, part_q, n - i);
+    }
+}
+
+/* ---- measuring ---------------------------------------------------------- */
+
+/* Products of bytes to words and their addition, as for weights of up to four
+ * bits. */
+static double k_peak_q8_avx2(size_t reps, float *sink)
+{
+    enum { CHAINS = 12, STEPS = 13020 }; /* 64 * CHAINS * STEPS is near 1e7 */
+    const __m256i x = _mm256_set1_epi8(-3);
+    __m256i w = _mm256_set1_epi8(5), a[CHAINS], out[CHAINS];
+
+    UNROLL
+    for (int i = 0; i < CHAINS; i++)
+        a[i] = _mm256_set1_epi16((short)i);
+    for (size_t s = 0; s < reps * STEPS; s++) {
+        UNROLL
+        for (int i = 0; i < CHAINS; i++) {
+            __asm__("" : "+x"(w)); /* or they would multiply only once */
+            a[i] = _mm256_add_epi16(a[i], _mm256_maddubs_epi16(w, x));
+        }
+    }
+    UNROLL
+    for (int i = 0; i < CHAINS; i++) {
+        out[i] = a[i];
+        __asm__("" : "+m"(out[i])); /* as in panel_group */
+    }
+    for (int i = 1; i < CHAINS; i++)
+        out[0] = _mm256_xor_si256(out[0], out[i]);
+    *sink = sum_lanes(_mm256_cvtepi32_ps(out[0]));
+    return 64.0 * CHAINS * STEPS * (double)reps;
+}
 
 void k_q8_avx2_init(struct kernels *k)
 {
-    (void)k;
+    k->affine_to_f32 = k_affine_to_f32_avx2;
+    k->matmul_affine = k_matmul_affine_avx2;
+    k->to_q8 = k_to_q8_avx2;
+    k->to_kv_q8 = k_to_kv_q8_avx2;
+    k->matmul_q8 = k_matmul_q8_avx2;
+    k->peak_q8 = k_peak_q8_avx2;
 }

@@ -354,6 +354,30 @@ ATTN_BLOCK_REF(f32, 4)
 ATTN_BLOCK_REF(f16, 2)
 ATTN_BLOCK_REF(bf16, 2)
 
+static void widen_q8(float *out, const unsigned char *block, size_t d)
+{
+    const unsigned char *scales = block + KV_BLOCK * d;
+    const size_t groups = kv_q8_groups(d);
+
+    for (size_t j = 0; j < KV_BLOCK; j++)
+        for (size_t i = 0; i < d; i++) {
+            int8_t q = (int8_t)block[j * d + i];
+            size_t at = j * groups + i / KV_Q8_GROUP;
+
+            out[j * d + i] = (float)q * load_f32(scales + 4 * at);
+        }
+}
+
+static void k_attn_block_q8_ref(const struct attn_rows *rows, const void *k,
+                                const void *v, size_t head_dim, float *scratch)
+{
+    size_t n = KV_BLOCK * head_dim;
+
+    widen_q8(scratch, k, head_dim);
+    widen_q8(scratch + n, v, head_dim);
+    k_attn_block_f32_ref(rows, scratch, scratch + n, head_dim, scratch + 2 * n);
+}
+
 /* ---- measuring --------------------------------------------------------- */
 
 static unsigned long long k_read_sum_ref(const void *p, size_t n)
@@ -410,6 +434,7 @@ void k_ref_init(struct kernels *k)
     k->attn_block[DT_F32] = k_attn_block_f32_ref;
     k->attn_block[DT_F16] = k_attn_block_f16_ref;
     k->attn_block[DT_BF16] = k_attn_block_bf16_ref;
+    k->attn_block_q8 = k_attn_block_q8_ref;
     k->max = k_max_ref;
     k->exp_sum = k_exp_sum_ref;
     k->gemm_bf16 = k_gemm_bf16_ref;

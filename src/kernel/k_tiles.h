@@ -14,24 +14,30 @@
  *   GEMM_NR         rows of b in a panel
  *   dot_row(w, x, n, type)
  *                   one product
- *   tile(y, ldy, w, w_bytes, x, ldx, n, R, T, n_acc, type, ahead)
- *                   R = 4 or 1 rows of w by T <= 3 tokens (MAX_T if n_acc is
- *                   1), in n_acc accumulators each, TILE_SUMS or 1; fetching
- *                   what begins at ahead unless NULL
+ *   tile(y, ldy, w, w_bytes, x, ldx, n, R, T, type, ahead)
+ *                   R = 4 or 1 rows of w by T <= 3 tokens, in TILE_SUMS
+ *                   accumulators each, fetching what begins at ahead unless
+ *                   NULL
  *   gemm_pack(out, b, ldb, nc, kc)
  *                   nc rows of b, kc columns of each, to panels
  *   gemm_micro(c, ldc, a, lda, panel, kc, nr, R, first)
  *                   R rows of a by one panel, added to c unless first
  *   to_f32(out, in, n, type), from_f32(out, in, n, type)
  *   exp1(x)         the level's exponential
+ *   attn_scores(scores, q, ldq, k, d, lo, hi, T, type, ahead)
+ *                   scores[t * KV_BLOCK + j] = q_t . k_j for T <= MAX_T rows
+ *                   of q and j in [lo, hi), while fetching ahead
  *   attn_mask(s, scores, lo, hi)
  *                   KV_BLOCK scores to s, -INFINITY outside [lo, hi); their
  *                   maximum, without NaN
  *   attn_exp(scores, s, shift)
  *                   scores = exp(s - shift); their sum
- *   attn_value_rows(acc, d, p, v, lo, hi, R, type)
+ *   attn_value_rows(acc, d, p, v, lo, hi, R, type, ahead)
  *                   acc += sum over j in [lo, hi), ascending, of p_j v_j for
- *                   R rows
+ *                   R rows, while fetching ahead
+ *   attn_widen_q8(out, block, d)
+ *                   an int8 block to f32
+ *                   (type may be DT_I8, an int8 block, in these three)
  *   KERNEL(...)     all that the table below takes and this file does not have
  */
 #ifndef KERNEL_K_TILES_H
@@ -55,11 +61,10 @@ INLINE void tile_rows(float *y, size_t ldy, const char *w, size_t w_bytes,
     size_t r = 0;
 
     for (; r + 4 <= n_rows; r += 4)
-        tile(y + r, ldy, w + r * w_bytes, w_bytes, x, ldx, n, 4, T, TILE_SUMS,
-             type, ahead ? w + (r + 4) * w_bytes : NULL);
+        tile(y + r, ldy, w + r * w_bytes, w_bytes, x, ldx, n, 4, T, type,
+             ahead ? w + (r + 4) * w_bytes : NULL);
     for (; r < n_rows; r++)
-        tile(y + r, ldy, w + r * w_bytes, w_bytes, x, ldx, n, 1, T, TILE_SUMS,
-             type, NULL);
+        tile(y + r, ldy, w + r * w_bytes, w_bytes, x, ldx, n, 1, T, type, NULL);
 }
 
 INLINE void matmul(float *y, size_t ldy, const char *w, size_t w_stride,
@@ -143,21 +148,17 @@ static void KERNEL(sgemm_nt)(float *c, size_t ldc, const float *a, size_t lda,
 
 /* ---- attention ---------------------------------------------------------- */
 
-/* scores[t * KV_BLOCK + j] = q_t . k_j for T rows of q and j in [lo, hi). One
- * accumulator a product: heads are short. */
-INLINE void attn_scores(float *scores, const float *q, size_t ldq,
-                        const char *k, size_t d, int lo, int hi, int T,
-                        enum dtype type)
-{
-    const size_t row = d * type_bytes(type);
-    size_t j = (size_t)lo, end = (size_t)hi;
+/* Widening once pays from the third use of a block on: for more rows than
+ * these. The exponentials count as so many positions of a sweep that fetches.
+ */
+enum { FEW_ROWS = 2 * MAX_T, SOFTMAX_FETCH = 16 };
 
-    for (; j + 4 <= end; j += 4)
-        tile(scores + j, KV_BLOCK, k + j * row, row, q, ldq, d, 4, T, 1, type,
-             attn_streams(type) ? k + (j + KV_BLOCK) * row : NULL);
-    for (; j < end; j++)
-        tile(scores + j, KV_BLOCK, k + j * row, row, q, ldq, d, 1, T, 1, type,
-             NULL);
+/* Bytes of a block of keys or values. */
+INLINE size_t run_bytes(size_t d, enum dtype type)
+{
+    size_t scales = type == DT_I8 ? kv_q8_groups(d) * sizeof(float) : 0;
+
+    return KV_BLOCK * (d * type_bytes(type) + scales);
 }
 
 /* The row's scores become exp(score - m), 0 outside [lo, hi); m, l and acc take
@@ -183,11 +184,14 @@ static void attn_softmax(const struct attn_rows *rows, size_t i, float *scores,
     KERNEL(scale)(rows->acc + i * d, keep, d);
 }
 
-/* Rows [i, i + T), scores in s. */
+/* Rows [i, i + T), scores in s. Memory is kept busy meanwhile: it delivers the
+ * values while keys are read, and what next has from the exponentials on. */
 INLINE void attn_rows_tile(const struct attn_rows *rows, size_t i, float *s,
                            const char *k, const char *v, size_t d, int T,
-                           enum dtype type)
+                           enum dtype type, struct ahead *values,
+                           struct ahead *next)
 {
+    const size_t run = type == DT_F32 ? 0 : run_bytes(d, type);
     int lo = KV_BLOCK, hi = 0;       /* of any row */
     int in_lo = 0, in_hi = KV_BLOCK; /* of all rows */
     float *acc = rows->acc + i * d;
@@ -202,58 +206,93 @@ INLINE void attn_rows_tile(const struct attn_rows *rows, size_t i, float *s,
     }
     if (lo >= hi)
         return;
-    attn_scores(s, rows->q + i * rows->ldq, rows->ldq, k, d, lo, hi, T, type);
-    for (size_t t = 0; t < (size_t)T; t++)
+    /* each tile fetches its part */
+    values->step = run * (size_t)T / (KV_BLOCK * rows->n);
+    next->step = run * (size_t)T / ((KV_BLOCK + SOFTMAX_FETCH) * rows->n);
+    attn_scores(s, rows->q + i * rows->ldq, rows->ldq, k, d, lo, hi, T, type,
+                values);
+    for (size_t t = 0; t < (size_t)T; t++) {
+        fetch(next, SOFTMAX_FETCH / (size_t)T);
         if (rows->lo[i + t] < rows->hi[i + t])
             attn_softmax(rows, i + t, s + t * KV_BLOCK, d);
+    }
     if (T > 1 && in_lo < in_hi) {
         /* each row's own positions before and after the common ones: what is
          * outside of a row's range must not touch it, not even times 0 */
         for (size_t t = 0; t < (size_t)T; t++)
             attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v,
-                            rows->lo[i + t], in_lo, 1, type);
-        attn_value_rows(acc, d, s, v, in_lo, in_hi, T, type);
+                            rows->lo[i + t], in_lo, 1, type, next);
+        attn_value_rows(acc, d, s, v, in_lo, in_hi, T, type, next);
         for (size_t t = 0; t < (size_t)T; t++)
             attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v, in_hi,
-                            rows->hi[i + t], 1, type);
+                            rows->hi[i + t], 1, type, next);
     } else {
         for (size_t t = 0; t < (size_t)T; t++)
             attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v,
-                            rows->lo[i + t], rows->hi[i + t], 1, type);
+                            rows->lo[i + t], rows->hi[i + t], 1, type, next);
     }
 }
 
-INLINE void attn_all_rows(const struct attn_rows *rows, const char *k,
-                          const char *v, size_t d, float *s, enum dtype type)
+INLINE void attn_tiles(const struct attn_rows *rows, const char *k,
+                       const char *v, size_t d, float *s, enum dtype type)
 {
+    struct ahead values = {v, 0};
+    struct ahead next = {rows->next ? rows->next : v + run_bytes(d, type), 0};
     size_t i = 0;
 
     for (; rows->n - i >= MAX_T; i += MAX_T)
-        attn_rows_tile(rows, i, s, k, v, d, MAX_T, type);
+        attn_rows_tile(rows, i, s, k, v, d, MAX_T, type, &values, &next);
     for (; MAX_T > 4 && rows->n - i >= 4; i += 4)
-        attn_rows_tile(rows, i, s, k, v, d, 4, type);
+        attn_rows_tile(rows, i, s, k, v, d, 4, type, &values, &next);
     for (; rows->n - i >= 2; i += 2)
-        attn_rows_tile(rows, i, s, k, v, d, 2, type);
+        attn_rows_tile(rows, i, s, k, v, d, 2, type, &values, &next);
     for (; i < rows->n; i++)
-        attn_rows_tile(rows, i, s, k, v, d, 1, type);
+        attn_rows_tile(rows, i, s, k, v, d, 1, type, &values, &next);
+}
+
+/* Qwen3's heads get code with every distance in it. */
+INLINE void attn_all_rows(const struct attn_rows *rows, const char *k,
+                          const char *v, size_t d, float *s, enum dtype type)
+{
+    if (d == 128)
+        attn_tiles(rows, k, v, 128, s, type);
+    else
+        attn_tiles(rows, k, v, d, s, type);
+}
+
+static void KERNEL(attn_block_f32)(const struct attn_rows *rows, const void *k,
+                                   const void *v, size_t d, float *scratch)
+{
+    attn_all_rows(rows, k, v, d, scratch, DT_F32);
 }
 
 INLINE void attn_block_16(const struct attn_rows *rows, const void *k,
                           const void *v, size_t d, float *scratch,
                           enum dtype type)
 {
-    enum { FEW = 2 * MAX_T };
     size_t n = KV_BLOCK * d;
 
-    /* widening once pays from the third use on */
-    if (rows->n <= FEW) {
+    if (rows->n <= FEW_ROWS) {
         attn_all_rows(rows, k, v, d, scratch, type);
         return;
     }
     to_f32(scratch, k, n, type);
     to_f32(scratch + n, v, n, type);
-    attn_all_rows(rows, (const char *)scratch, (const char *)(scratch + n), d,
-                  scratch + 2 * n, DT_F32);
+    KERNEL(attn_block_f32)(rows, scratch, scratch + n, d, scratch + 2 * n);
+}
+
+static void KERNEL(attn_block_q8)(const struct attn_rows *rows, const void *k,
+                                  const void *v, size_t d, float *scratch)
+{
+    size_t n = KV_BLOCK * d;
+
+    if (rows->n <= FEW_ROWS) {
+        attn_all_rows(rows, k, v, d, scratch, DT_I8);
+        return;
+    }
+    attn_widen_q8(scratch, k, d);
+    attn_widen_q8(scratch + n, v, d);
+    KERNEL(attn_block_f32)(rows, scratch, scratch + n, d, scratch + 2 * n);
 }
 
 /* ---- the table ---------------------------------------------------------- */
@@ -270,17 +309,16 @@ MATMUL(f32, DT_F32)
 MATMUL(f16, DT_F16)
 MATMUL(bf16, DT_BF16)
 
-#define ATTN_BLOCK(name, type, all_rows)                                   \
+#define ATTN_BLOCK(name, type)                                             \
     static void KERNEL(attn_block_##name)(const struct attn_rows *rows,    \
                                           const void *k, const void *v,    \
                                           size_t head_dim, float *scratch) \
     {                                                                      \
-        all_rows(rows, k, v, head_dim, scratch, type);                     \
+        attn_block_16(rows, k, v, head_dim, scratch, type);                \
     }
 
-ATTN_BLOCK(f32, DT_F32, attn_all_rows)
-ATTN_BLOCK(f16, DT_F16, attn_block_16)
-ATTN_BLOCK(bf16, DT_BF16, attn_block_16)
+ATTN_BLOCK(f16, DT_F16)
+ATTN_BLOCK(bf16, DT_BF16)
 
 #define CONVERSIONS(name, type)                                               \
     static void KERNEL(to_f32_##name)(float *out, const void *in, size_t n)   \
@@ -312,6 +350,7 @@ static void fill_table(struct kernels *k)
     k->attn_block[DT_F32] = KERNEL(attn_block_f32);
     k->attn_block[DT_F16] = KERNEL(attn_block_f16);
     k->attn_block[DT_BF16] = KERNEL(attn_block_bf16);
+    k->attn_block_q8 = KERNEL(attn_block_q8);
     k->max = KERNEL(max);
     k->exp_sum = KERNEL(exp_sum);
     k->sgemm_nt = KERNEL(sgemm_nt);

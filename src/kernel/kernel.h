@@ -6,7 +6,8 @@
  * One order of sums. On one level, what a kernel computes for one row of
  * weights and one token (or one query) is the same bit by bit whatever the
  * number of rows, tokens or queries in the call. The engine's --exact mode
- * rests on that. */
+ * rests on that. Products in bf16 and int8, which it does not use, promise
+ * less. */
 #ifndef KERNEL_KERNEL_H
 #define KERNEL_KERNEL_H
 
@@ -33,6 +34,8 @@ struct attn_rows {
     float *m;   /* [n] running maximum of scores, -INFINITY at the start */
     float *l;   /* [n] running sum of exp(score - m), 0 at the start */
     float *acc; /* row i at acc + i * head_dim: sum of exp(score - m) * v */
+    const void *next; /* keys of the call that follows, to be fetched ahead;
+                         NULL: what lies behind these values */
 };
 
 /* Rows of a matrix whose weights are quantized by groups of consecutive
@@ -156,8 +159,10 @@ struct kernels {
      *   w  bf16 as in matmul; x bf16 [n_tokens, n_cols], any alignment, rows
      *      ldx apart, gemm_bf16_ldx(n_cols) being the fastest
      *   y  as in matmul
-     * Subnormal operands, products and sums may count as 0. Rows in multiples
-     * of GEMM_BF16_ROWS and hundreds of tokens a call are the fastest. */
+     * Subnormal operands, products and sums may count as 0. A row's value may
+     * depend on n_tokens and n_cols, never on the other rows or tokens. Few
+     * tokens stream w once; for hundreds, rows in multiples of GEMM_BF16_ROWS
+     * are the fastest. */
     void (*gemm_bf16)(float *y, size_t ldy, const void *w, size_t w_stride,
                       const void *x, size_t ldx, size_t n_rows, size_t n_cols,
                       size_t n_tokens, bool add);

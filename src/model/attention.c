@@ -82,8 +82,10 @@ static void set_ranges(const struct worker *w, const struct task *a,
     }
 }
 
+/* next: keys that are read after this block's values, or NULL. */
 static void attend_block(const struct worker *w, const struct task *a,
-                         size_t block, size_t h, const struct softmax *to)
+                         size_t block, size_t h, const void *next,
+                         const struct softmax *to)
 {
     const struct kv_cache *kv = a->span->kv;
     const struct scratch *s = w->p->s;
@@ -99,6 +101,7 @@ static void attend_block(const struct worker *w, const struct task *a,
         .m = to->m + at,
         .l = to->l + at,
         .acc = to->acc + at * d,
+        .next = next,
     };
     const void *keys = kv_keys(kv, block, a->layer, h);
     const void *values = kv_values(kv, block, a->layer, h);
@@ -125,8 +128,14 @@ static void attend_segment(const struct worker *w, const struct task *a,
     memset(to->acc, 0, rows * c->head_dim * sizeof *to->acc);
     for (size_t b = block; b < end; b++) {
         set_ranges(w, a, b, window);
-        for (size_t h = a->h0; h < a->h1; h++)
-            attend_block(w, a, b, h, to);
+        for (size_t h = a->h0; h < a->h1; h++) {
+            const struct kv_cache *kv = a->span->kv;
+            const void *next = h + 1 < a->h1 ? kv_keys(kv, b, a->layer, h + 1)
+                               : b + 1 < end
+                                   ? kv_keys(kv, b + 1, a->layer, a->h0)
+                                   : NULL;
+            attend_block(w, a, b, h, next, to);
+        }
     }
 }
 

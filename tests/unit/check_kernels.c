@@ -322,7 +322,8 @@ static void gemm_bf16_case(const struct kernels *k, const struct product *p,
     free(xf);
 }
 
-/* Each row and token alone has the bits that it has in company. */
+/* Each row alone has the bits that it has in company; so has each token among
+ * as many others, whatever they are and wherever it stands. */
 static void gemm_bf16_order(const struct kernels *k, const struct product *p,
                             const struct area *x, const char *what)
 {
@@ -330,12 +331,15 @@ static void gemm_bf16_order(const struct kernels *k, const struct product *p,
 
     k->gemm_bf16(y, p->ldy, p->w.p, p->stride, x->p, p->ldx, p->rows, p->cols,
                  p->tokens, false);
-    for (size_t t = 0; t < p->tokens; t++)
-        k->gemm_bf16(alone + t * p->ldy, 1, p->w.p, p->stride,
-                     (char *)x->p + t * p->ldx * 2, 12345, p->rows, p->cols, 1,
-                     false);
-    for (size_t t = 0; t < p->tokens; t++)
-        same_bits(what, y + t * p->ldy, alone + t * p->ldy, p->rows);
+    for (size_t i = 0; i < 3; i++) {
+        size_t t = below(p->tokens);
+
+        k->gemm_bf16(alone, p->ldy, p->w.p, p->stride,
+                     (char *)x->p + t * p->ldx * 2, 0, p->rows, p->cols,
+                     p->tokens, false);
+        for (size_t j = 0; j < p->tokens; j++)
+            same_bits(what, y + t * p->ldy, alone + j * p->ldy, p->rows);
+    }
     for (size_t r = 0; r < p->rows; r++)
         k->gemm_bf16(alone + r, p->ldy, (char *)p->w.p + r * p->stride * 2,
                      p->stride, x->p, p->ldx, 1, p->cols, p->tokens, false);
@@ -345,9 +349,9 @@ static void gemm_bf16_order(const struct kernels *k, const struct product *p,
 
 /* A bad value reaches its own token or row and no other, spare lanes of the
  * last vectors and pairs included. */
-static void gemm_bf16_nan(const struct kernels *k)
+static void gemm_bf16_nan(const struct kernels *k, size_t tokens)
 {
-    struct product p = product_new(67, 301, 14, 1, 2, NORMAL, DT_BF16);
+    struct product p = product_new(67, 301, tokens, 1, 2, NORMAL, DT_BF16);
     struct area x = bf16_x(&p);
     float *y = p.y.p;
 
@@ -390,6 +394,24 @@ static void check_gemm_bf16(const struct kernels *k, enum dtype type)
             product_free(&p);
         }
     }
+    /* few tokens, where weights lie as they are, up to where they come in
+     * panels: several blocks of columns, and of rows */
+    for (size_t tokens = 1; tokens <= 50; tokens++) {
+        static const size_t widths[] = {31, 33, 513, 1025, 1091, 3073};
+        size_t cols = widths[below(sizeof widths / sizeof *widths)];
+        size_t rows = 1 + below(cols > 1000 ? 40 : 290);
+        bool add = below(2);
+        struct product p =
+            product_new(rows, cols, tokens, below(4), below(5), NORMAL, type);
+        struct area x = bf16_x(&p);
+
+        snprintf(what, sizeof what, "%zu rows, %zu cols, %zu tokens%s", rows,
+                 cols, tokens, add ? ", add" : "");
+        gemm_bf16_case(k, &p, &x, add, NORMAL, what);
+        gemm_bf16_order(k, &p, &x, what);
+        area_free(&x);
+        product_free(&p);
+    }
     /* several panels, blocks of columns and sweeps over tokens */
     for (size_t tokens = 127; tokens < 600; tokens += 401) {
         struct product p = product_new(131, 515, tokens, 1, 1, NORMAL, type);
@@ -400,7 +422,8 @@ static void check_gemm_bf16(const struct kernels *k, enum dtype type)
         area_free(&x);
         product_free(&p);
     }
-    gemm_bf16_nan(k);
+    gemm_bf16_nan(k, 14);
+    gemm_bf16_nan(k, 62);
     /* no columns, no rows, no tokens */
     for (size_t none = 0; none < 3; none++)
         for (int add = 0; add < 2; add++) {
@@ -1215,14 +1238,16 @@ static void check_table(const struct kernels *k, enum dtype type)
     const unsigned char *p = (const unsigned char *)k;
 
     (void)type;
-    if (k->level == ISA_AVX512BF16 && (!k->gemm_bf16 || !k->peak_bf16))
-        fail_msg("no product of bf16");
     for (size_t i = offsetof(struct kernels, matmul); i < sizeof *k;
          i += sizeof(void (*)(void))) {
         void (*fn)(void);
 
-        if (i == offsetof(struct kernels, gemm_bf16) ||
-            i == offsetof(struct kernels, peak_bf16))
+        if (k->level != ISA_AVX512BF16 &&
+            (i == offsetof(struct kernels, gemm_bf16) ||
+             i == offsetof(struct kernels, peak_bf16) ||
+             (i >= offsetof(struct kernels, attn_block_bf16) &&
+              i < offsetof(struct kernels, attn_block_bf16) +
+                      sizeof k->attn_block_bf16)))
             continue;
         memcpy(&fn, p + i, sizeof fn);
         if (!fn)
@@ -1357,6 +1382,58 @@ static void bench_sgemm(const struct kernels *k, enum dtype type)
     bench_sgemm_with(k, false);
 }
 
+/* Few tokens by more weights than caches hold. Memory is the limit, or the
+ * peak: both are measured next to the product, each the best of a few runs. */
+static void bench_gemm_bf16_few(const struct kernels *k)
+{
+    static const size_t tokens[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
+    enum { BYTES = 256 << 20, ROUNDS = 4 };
+    struct area w = area_new(BYTES, 0);
+
+    memset(w.p, 0x3c, BYTES);
+    for (size_t i = 0; i < 2 * sizeof tokens / sizeof *tokens; i++) {
+        size_t cols = i % 2 ? 3072 : 1024, rows = BYTES / 2 / cols, n;
+        size_t ldx = gemm_bf16_ldx(cols), part = 4096;
+        double read = INFINITY, product = INFINITY, peak = INFINITY, ops = 0;
+        volatile unsigned long long got;
+        struct area x, y;
+        char shape[64];
+        float sink;
+
+        n = tokens[i / 2];
+        x = area_new(n * ldx * 2, 0);
+        y = area_new(n * part * sizeof(float), 0);
+        memset(x.p, 0x3c, n * ldx * 2);
+        for (int round = 0; round < ROUNDS; round++) {
+            double t[4];
+
+            t[0] = clock_ms();
+            got = k->read_sum(w.p, BYTES);
+            t[1] = clock_ms();
+            for (size_t r = 0; r < rows; r += part)
+                k->gemm_bf16(y.p, part, (char *)w.p + r * cols * 2, cols, x.p,
+                             ldx, rows - r < part ? rows - r : part, cols, n,
+                             false);
+            t[2] = clock_ms();
+            ops = k->peak_bf16(20, &sink);
+            t[3] = clock_ms();
+            read = fmin(read, t[1] - t[0]);
+            product = fmin(product, t[2] - t[1]);
+            peak = fmin(peak, t[3] - t[2]);
+        }
+        (void)got;
+        snprintf(shape, sizeof shape, "%zu cols, %zu tokens, memory", cols, n);
+        bench_line(benched, shape, product, BYTES, "GB/s");
+        printf("%59s %.0f%% of read_sum, %.0f%% of peak_bf16\n", "",
+               100 * read / product,
+               100 * (2.0 * (double)(rows * cols * n) / product) /
+                   (ops / peak));
+        area_free(&x);
+        area_free(&y);
+    }
+    area_free(&w);
+}
+
 /* Qwen3-0.6B's: q, k and v; o; gate and up; down. */
 static void bench_gemm_bf16(const struct kernels *k, enum dtype type)
 {
@@ -1374,6 +1451,8 @@ static void bench_gemm_bf16(const struct kernels *k, enum dtype type)
 
         if (!k->gemm_bf16 || k->level == ISA_REF)
             return;
+        if (i == 0)
+            bench_gemm_bf16_few(k);
         p = product_new(rows, cols, n, 0, 0, NORMAL, type);
         x = area_new(n * ldx * 2, 0);
         for (size_t t = 0; t < n; t++)

@@ -1,0 +1,794 @@
+/* The product of quantized weights in integers, in vectors of 256 bits, for
+ * k_q8_avx2.c and k_q8_avxvnni.c. Included once, after
+ *
+ *   KERNEL(name)    the level's name of a kernel: k_##name##_avx2
+ *   VNNI            whether vpdpbusd is there; else products of bytes go by
+ *                   pairs into words of 16 bits (vpmaddubsw), as many as
+ *                   cannot overflow, and those by pairs into 32 bits
+ *
+ * A word holds 32767. Two products of a code of b bits and an integer of
+ * magnitude 127 are at most 254 (2^b - 1), so it holds the sum of 8 such pairs
+ * for 4 bits, of 4 for 5 bits, of 2 for 6 bits, of none for 8 bits.
+ *
+ * Few tokens: row by row, lanes along the row. Many: panels of rows as bytes in
+ * L1, lanes across rows, each panel by all tokens. */
+#ifndef KERNEL_K_Q8_AVX_H
+#define KERNEL_K_Q8_AVX_H
+
+#include <stdbool.h>
+
+#include "kernel/k_q8_codes.h"
+
+/* There are many copies of these loops, and their bodies are long. */
+#define ROLLED _Pragma("GCC unroll 1")
+
+/* Products of bytes, unsigned by signed, by pairs into words. */
+INLINE __m256i pairs16(__m256i w, __m256i x)
+{
+    return _mm256_maddubs_epi16(w, x);
+}
+
+/* sum + words by pairs. */
+INLINE __m256i add_words(__m256i sum, __m256i words)
+{
+    return _mm256_add_epi32(sum,
+                            _mm256_madd_epi16(words, _mm256_set1_epi16(1)));
+}
+
+#if VNNI
+/* sum + products of bytes by fours. */
+INLINE __m256i add_fours(__m256i sum, __m256i w, __m256i x)
+{
+    return _mm256_dpbusd_avx_epi32(sum, w, x);
+}
+#endif
+
+/* ---- few tokens: row by row --------------------------------------------- */
+
+/* Activations in the order of unit_codes, room for MAX_FEW tokens; where bytes
+ * do not suffice, as words of 16 bits: the even ones of 32, the odd ones. */
+enum { MAX_FEW = 4, FEW_COLS = 32768, FEW_GROUPS = FEW_COLS / 32 };
+
+struct few {
+    _Alignas(64) int8_t q[2 * FEW_COLS];
+    float scale[FEW_GROUPS + 8 * MAX_FEW], sum[FEW_GROUPS + 8 * MAX_FEW];
+    size_t ldq, ldg; /* in bytes; in groups, a multiple of 8, zeros behind */
+};
+
+/* Whether codes need words of 16 bits. */
+INLINE bool in_words(int bits)
+{
+    return !VNNI && bits == 8;
+}
+
+static void few_order(int8_t *out, const int8_t *q, size_t n, int bits)
+{
+    for (size_t k = 0; k < n; k += UNIT) {
+        __m256i v[2] = {load32(q + k), load32(q + k + 32)};
+
+        unit_order(v, bits);
+        for (size_t h = 0; h < 2; h++) {
+            __m256i_u *to = (__m256i_u *)(void *)(out + k + 32 * h);
+
+            if (in_words(bits)) {
+                to += k / 32 + h;
+                _mm256_storeu_si256(
+                    to, _mm256_srai_epi16(_mm256_slli_epi16(v[h], 8), 8));
+                _mm256_storeu_si256(to + 1, _mm256_srai_epi16(v[h], 8));
+            } else {
+                _mm256_storeu_si256(to, v[h]);
+            }
+        }
+    }
+}
+
+/* Columns [from, from + n) of T tokens from t on. */
+static void few_fill(struct few *f, const struct q8 *x, size_t t, size_t T,
+                     size_t from, size_t n, int bits)
+{
+    const size_t groups = n / x->group;
+
+    f->ldq = (n + UNIT - 1) / UNIT * UNIT * (in_words(bits) ? 2 : 1);
+    f->ldg = (groups + 7) / 8 * 8;
+    for (size_t i = 0; i < T; i++, t++) {
+        const size_t at = t * x->ldg + from / x->group;
+
+        few_order(f->q + i * f->ldq, x->q + t * x->ldq + from, n, bits);
+        memset(f->scale + i * f->ldg, 0, f->ldg * sizeof(float));
+        memset(f->sum + i * f->ldg, 0, f->ldg * sizeof(float));
+        memcpy(f->scale + i * f->ldg, x->scale + at, groups * sizeof(float));
+        memcpy(f->sum + i * f->ldg, x->sum + at, groups * sizeof(float));
+    }
+}
+
+/* Sums in 32 bits of 32 codes by x. */
+INLINE __m256i dot_half(__m256i v, const int8_t *x, int bits)
+{
+#if VNNI
+    (void)bits;
+    return add_fours(_mm256_setzero_si256(), v, load32(x));
+#else
+    if (in_words(bits))
+        return _mm256_add_epi32(
+            _mm256_madd_epi16(_mm256_and_si256(v, _mm256_set1_epi16(0xff)),
+                              load32(x)),
+            _mm256_madd_epi16(_mm256_srli_epi16(v, 8), load32(x + 32)));
+    return _mm256_madd_epi16(pairs16(v, load32(x)), _mm256_set1_epi16(1));
+#endif
+}
+
+/* Of a unit. */
+INLINE __m256i dot_unit(const __m256i v[2], const int8_t *x, int bits)
+{
+#if VNNI
+    (void)bits;
+    return add_fours(add_fours(_mm256_setzero_si256(), v[0], load32(x)), v[1],
+                     load32(x + 32));
+#else
+    if (in_words(bits))
+        return _mm256_add_epi32(dot_half(v[0], x, bits),
+                                dot_half(v[1], x + UNIT, bits));
+    return _mm256_madd_epi16(_mm256_add_epi16(pairs16(v[0], load32(x)),
+                                              pairs16(v[1], load32(x + 32))),
+                             _mm256_set1_epi16(1));
+#endif
+}
+
+/* The scales of a unit's two groups to where unit_codes leaves their codes. */
+INLINE __m256 pair_scales(const float *s, int bits)
+{
+    __m256 two =
+        _mm256_castpd_ps(_mm256_broadcast_sd((const double *)(const void *)s));
+
+    if (bits == 2)
+        return _mm256_permute_ps(two, 0x50);
+    return _mm256_permutevar_ps(two, _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
+}
+
+/* a[t] += one unit by T tokens; s[t]: products of scales, of the unit's group
+ * or its two of 32. */
+INLINE void add_unit(__m256 *a, const unsigned char *p, const int8_t *x,
+                     size_t ldx, const float (*s)[8], size_t g, size_t group,
+                     int T, int bits)
+{
+    __m256i v[2];
+
+    unit_codes(v, p, bits);
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        const int8_t *xt = x + (size_t)t * ldx;
+
+        if (group == 32 && bits > 4) {
+            a[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot_half(v[0], xt, bits)),
+                                   _mm256_broadcast_ss(s[t] + g), a[t]);
+            xt += in_words(bits) ? 64 : 32;
+            a[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot_half(v[1], xt, bits)),
+                                   _mm256_broadcast_ss(s[t] + g + 1), a[t]);
+        } else {
+            a[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot_unit(v, xt, bits)),
+                                   group == 32 ? pair_scales(s[t] + g, bits)
+                                               : _mm256_broadcast_ss(s[t] + g),
+                                   a[t]);
+        }
+    }
+}
+
+/* The same of a group of 128. */
+INLINE void add_units(__m256 *a, const unsigned char *p, const int8_t *x,
+                      size_t ldx, const float (*s)[8], size_t g, int T,
+                      int bits)
+{
+    __m256i v[2], u[2];
+
+    unit_codes(v, p, bits);
+    unit_codes(u, p + UNIT_BYTES(bits), bits);
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        const int8_t *xt = x + (size_t)t * ldx;
+        __m256i dot = _mm256_add_epi32(
+            dot_unit(v, xt, bits),
+            dot_unit(u, xt + UNIT * (in_words(bits) ? 2 : 1), bits));
+
+        a[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot),
+                               _mm256_broadcast_ss(s[t] + g), a[t]);
+    }
+}
+
+/* sums[t] = what is left of a row: n < 8 groups. */
+INLINE void last_groups(__m256 *sums, const unsigned char *p, const int8_t *x,
+                        size_t ldx, const float (*s)[8], size_t n, size_t group,
+                        int T, int bits)
+{
+    const size_t bytes = UNIT_BYTES(bits), xs = in_words(bits) ? 128 : UNIT;
+    unsigned char room[UNIT];
+    __m256 a[MAX_FEW];
+    size_t g = 0;
+
+    UNROLL
+    for (int t = 0; t < T; t++)
+        a[t] = _mm256_setzero_ps();
+    if (group == 128) {
+        ROLLED
+        for (; g < n; g++, p += 2 * bytes, x += 2 * xs)
+            add_units(a, p, x, ldx, s, g, T, bits);
+    } else if (group == 64) {
+        ROLLED
+        for (; g < n; g++, p += bytes, x += xs)
+            add_unit(a, p, x, ldx, s, g, 64, T, bits);
+    } else {
+        ROLLED
+        for (; g < n; g += 2, p += bytes, x += xs)
+            add_unit(a, n - g == 1 ? half_unit(room, p, bits) : p, x, ldx, s, g,
+                     32, T, bits);
+    }
+    UNROLL
+    for (int t = 0; t < T; t++)
+        sums[t] = a[t];
+}
+
+typedef void last_fn(__m256 *sums, const unsigned char *p, const int8_t *x,
+                     size_t ldx, const float (*s)[8], size_t n, size_t group);
+
+/* Two units, or groups of 128, from group g on. */
+INLINE void add_pair(__m256 *a, __m256 *b, const unsigned char *p,
+                     const int8_t *x, size_t ldx, const float (*s)[8], size_t g,
+                     size_t group, int T, int bits)
+{
+    const size_t bytes = UNIT_BYTES(bits), xs = in_words(bits) ? 128 : UNIT;
+
+    for (size_t i = 0; i < (group == 128 ? 4 : 2) * bytes; i += 64)
+        _mm_prefetch(p + AHEAD + i, _MM_HINT_T0);
+    if (group == 128) {
+        add_units(a, p, x, ldx, s, g, T, bits);
+        add_units(b, p + 2 * bytes, x + 2 * xs, ldx, s, g + 1, T, bits);
+    } else {
+        add_unit(a, p, x, ldx, s, g, group, T, bits);
+        add_unit(b, p + bytes, x + xs, ldx, s, g + (group == 32 ? 2 : 1), group,
+                 T, bits);
+    }
+}
+
+/* Eight groups, to a and b in turn. */
+INLINE void eight_groups(__m256 *a, __m256 *b, const unsigned char *p,
+                         const int8_t *x, size_t ldx, const float (*s)[8],
+                         size_t group, int T, int bits)
+{
+    /* groups, codes of a pair */
+    const size_t pair = group == 32 ? 4 : 2, codes = pair * group;
+    const size_t bytes = codes * (size_t)bits / 8;
+    const size_t xs = codes * (in_words(bits) ? 2 : 1);
+
+    if (T == 1) {
+        UNROLL
+        for (size_t g = 0; g < 8; g += pair, p += bytes, x += xs)
+            add_pair(a, b, p, x, ldx, s, g, group, T, bits);
+    } else {
+        ROLLED
+        for (size_t g = 0; g < 8; g += pair, p += bytes, x += xs)
+            add_pair(a, b, p, x, ldx, s, g, group, T, bits);
+    }
+}
+
+/* sums[t] = one row by T tokens. */
+INLINE void few_row(float *sums, const struct affine *w, size_t r, size_t from,
+                    size_t n, const struct few *f, last_fn *last, size_t group,
+                    int T, int bits)
+{
+    const size_t size = type_bytes(w->sb_type), groups = n / group;
+    const size_t at = r * w->sb_stride + from / group * size;
+    const unsigned char *scales = w->scales + at, *biases = w->biases + at;
+    const unsigned char *p = w->q + r * w->q_stride + from * (size_t)bits / 8;
+    const size_t p_step = group * (size_t)bits; /* of 8 groups */
+    const size_t x_step = 8 * group * (in_words(bits) ? 2 : 1);
+    const int8_t *x = f->q;
+    _Alignas(32) float s[MAX_FEW][8];
+    __m256 a[MAX_FEW], b[MAX_FEW], rest[MAX_FEW];
+
+    UNROLL
+    for (int t = 0; t < T; t++)
+        a[t] = b[t] = _mm256_setzero_ps();
+    for (size_t g = 0; g < groups; g += 8, p += p_step, x += x_step) {
+        const size_t left = groups - g;
+        __m256 scale = numbers(scales + g * size, left, w->sb_type);
+        __m256 bias = numbers(biases + g * size, left, w->sb_type);
+
+        UNROLL
+        for (int t = 0; t < T; t++) {
+            const size_t i = (size_t)t * f->ldg + g;
+
+            _mm256_store_ps(
+                s[t], _mm256_mul_ps(scale, _mm256_loadu_ps(f->scale + i)));
+            b[t] = _mm256_fmadd_ps(bias, _mm256_loadu_ps(f->sum + i), b[t]);
+        }
+        if (left >= 8) {
+            eight_groups(a, b, p, x, f->ldq, (const float(*)[8])s, group, T,
+                         bits);
+        } else {
+            last(rest, p, x, f->ldq, (const float(*)[8])s, left, group);
+            UNROLL
+            for (int t = 0; t < T; t++)
+                a[t] = _mm256_add_ps(a[t], rest[t]);
+        }
+    }
+    UNROLL
+    for (int t = 0; t < T; t++)
+        sums[t] = sum_lanes(_mm256_add_ps(a[t], b[t]));
+}
+
+INLINE void few_rows(float *y, size_t ldy, const struct affine *w,
+                     size_t n_rows, size_t from, size_t n, const struct few *f,
+                     bool add, last_fn *last, size_t group, int T, int bits)
+{
+    for (size_t r = 0; r < n_rows; r++) {
+        float sums[MAX_FEW];
+
+        few_row(sums, w, r, from, n, f, last, group, T, bits);
+        UNROLL
+        for (int t = 0; t < T; t++) {
+            float *to = y + (size_t)t * ldy + r;
+
+            *to = add ? *to + sums[t] : sums[t];
+        }
+    }
+}
+
+typedef void few_fn(float *y, size_t ldy, const struct affine *w, size_t n_rows,
+                    size_t from, size_t n, const struct few *f, bool add);
+
+#define FEW(bits, T)                                                           \
+    static __attribute__((noinline)) void last_##bits##_##T(                   \
+        __m256 *sums, const unsigned char *p, const int8_t *x, size_t ldx,     \
+        const float(*s)[8], size_t n, size_t group)                            \
+    {                                                                          \
+        last_groups(sums, p, x, ldx, s, n, group, T, bits);                    \
+    }                                                                          \
+    static void few_##bits##_##T(float *y, size_t ldy, const struct affine *w, \
+                                 size_t n_rows, size_t from, size_t n,         \
+                                 const struct few *f, bool add)                \
+    {                                                                          \
+        last_fn *last = last_##bits##_##T;                                     \
+                                                                               \
+        if (w->group == 32)                                                    \
+            few_rows(y, ldy, w, n_rows, from, n, f, add, last, 32, T, bits);   \
+        else if (w->group == 64)                                               \
+            few_rows(y, ldy, w, n_rows, from, n, f, add, last, 64, T, bits);   \
+        else                                                                   \
+            few_rows(y, ldy, w, n_rows, from, n, f, add, last, 128, T, bits);  \
+    }
+
+#define FEW_BITS(bits) FEW(bits, 1) FEW(bits, 2) FEW(bits, 3) FEW(bits, 4)
+
+FEW_BITS(2)
+FEW_BITS(3)
+FEW_BITS(4)
+FEW_BITS(5)
+FEW_BITS(6)
+FEW_BITS(8)
+
+#define FEW_ROW(bits) \
+    [bits] = {few_##bits##_1, few_##bits##_2, few_##bits##_3, few_##bits##_4}
+
+static few_fn *const few_table[9][MAX_FEW] = {
+    FEW_ROW(2), FEW_ROW(3), FEW_ROW(4), FEW_ROW(5), FEW_ROW(6), FEW_ROW(8)};
+
+/* T <= MAX_FEW tokens from t on. */
+static void matmul_few(float *y, size_t ldy, const struct affine *w,
+                       const struct q8 *x, size_t n_rows, size_t n_cols,
+                       size_t t, size_t T, bool add)
+{
+    const size_t most = FEW_COLS / T / 128 * 128;
+    struct few f;
+    size_t from = 0, n;
+
+    do {
+        n = n_cols - from < most ? n_cols - from : most;
+        few_fill(&f, x, t, T, from, n, w->bits);
+        few_table[w->bits][T - 1](y + t * ldy, ldy, w, n_rows, from, n, &f,
+                                  add || from > 0);
+        from += n;
+    } while (from < n_cols);
+}
+
+/* ---- many tokens: panels of rows ---------------------------------------- */
+
+/* A panel: for each four columns two vectors, eight rows by four bytes each:
+ * rows 0 to 7 and 8 to 15; or, where 8 bits are split into halves of 4 so that
+ * sums fit words, the low halves of eight rows and the high ones. */
+enum { PANEL_COLS = 1024, PANEL_GROUPS = PANEL_COLS / 32, PANEL_ROWS = 16 };
+
+/* Tokens at a time, as many as registers keep sums of. */
+enum { TILE_TOKENS = VNNI ? 6 : 3 };
+
+/* Tokens whose activations L2 keeps while panels pass. */
+enum { MANY_TOKENS = 256 };
+
+INLINE bool in_halves(int bits)
+{
+    return !VNNI && bits == 8;
+}
+
+struct panel {
+    _Alignas(64) unsigned char q[PANEL_COLS * PANEL_ROWS];
+    _Alignas(64) float scale[PANEL_GROUPS * PANEL_ROWS];
+    _Alignas(64) float bias[PANEL_GROUPS * PANEL_ROWS];
+};
+
+/* Eight rows' units, transposed, to every other vector of out. */
+INLINE void store_panel(unsigned char *out, __m256i v[8])
+{
+    __m256 f[8];
+
+    UNROLL
+    for (int j = 0; j < 8; j++)
+        f[j] = _mm256_castsi256_ps(v[j]);
+    store_transposed8((float *)(void *)out, 16, f, 8);
+}
+
+/* Eight rows from r on, n_rows of them there. */
+INLINE void pack_codes(unsigned char *out, const struct affine *w, size_t r,
+                       size_t n_rows, size_t from, size_t n, int bits)
+{
+    const __m256i low = _mm256_set1_epi8(15);
+    unsigned char room[UNIT];
+
+    for (size_t k = 0; k < n; k += UNIT, out += UNIT * PANEL_ROWS) {
+        __m256i v[2][8], high[8];
+
+        UNROLL
+        for (size_t j = 0; j < 8; j++) {
+            const unsigned char *p =
+                w->q + (r + j) * w->q_stride + (from + k) * (size_t)bits / 8;
+            __m256i u[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+
+            if (j < n_rows)
+                unit_codes_in_order(
+                    u, n - k < UNIT ? half_unit(room, p, bits) : p, bits);
+            v[0][j] = u[0];
+            v[1][j] = u[1];
+        }
+        UNROLL
+        for (size_t h = 0; h < 2; h++) {
+            unsigned char *to = out + h * (UNIT / 2 * PANEL_ROWS);
+
+            if (in_halves(bits)) {
+                for (size_t j = 0; j < 8; j++) {
+                    high[j] =
+                        _mm256_and_si256(_mm256_srli_epi16(v[h][j], 4), low);
+                    v[h][j] = _mm256_and_si256(v[h][j], low);
+                }
+                store_panel(to + 32, high);
+            }
+            store_panel(to, v[h]);
+        }
+    }
+}
+
+/* Their scales or biases, PANEL_ROWS numbers a group. */
+static void pack_numbers(float *out, const unsigned char *in, size_t stride,
+                         size_t n_rows, size_t groups, enum dtype type)
+{
+    for (size_t g = 0; g < groups; g += 8, out += 8 * PANEL_ROWS) {
+        __m256 v[8];
+
+        UNROLL
+        for (size_t j = 0; j < 8; j++)
+            v[j] = j < n_rows ? numbers(in + j * stride + g * type_bytes(type),
+                                        groups - g, type)
+                              : _mm256_setzero_ps();
+        store_transposed8(out, PANEL_ROWS, v, 8);
+    }
+}
+
+static void pack_panel(struct panel *p, const struct affine *w, size_t r,
+                       size_t n_rows, size_t from, size_t n)
+{
+    const size_t groups = n / w->group;
+    const size_t at = from / w->group * type_bytes(w->sb_type);
+
+    for (size_t i = 0; i < (in_halves(w->bits) ? 1 : 2); i++, r += 8) {
+        const size_t left = n_rows > 8 * i ? n_rows - 8 * i : 0;
+        unsigned char *q = p->q + 32 * i;
+
+        switch (w->bits) {
+        case 2:
+            pack_codes(q, w, r, left, from, n, 2);
+            break;
+        case 3:
+            pack_codes(q, w, r, left, from, n, 3);
+            break;
+        case 4:
+            pack_codes(q, w, r, left, from, n, 4);
+            break;
+        case 5:
+            pack_codes(q, w, r, left, from, n, 5);
+            break;
+        case 6:
+            pack_codes(q, w, r, left, from, n, 6);
+            break;
+        default:
+            pack_codes(q, w, r, left, from, n, 8);
+            break;
+        }
+        pack_numbers(p->scale + 8 * i, w->scales + r * w->sb_stride + at,
+                     w->sb_stride, left, groups, w->sb_type);
+        pack_numbers(p->bias + 8 * i, w->biases + r * w->sb_stride + at,
+                     w->sb_stride, left, groups, w->sb_type);
+    }
+}
+
+/* Four bytes of x in all lanes. */
+INLINE __m256i four_bytes(const int8_t *x)
+{
+    int32_t four;
+
+    memcpy(&four, x, sizeof four);
+    return _mm256_set1_epi32(four);
+}
+
+/* One step of four columns by T tokens, added to sums d0 of the first vectors
+ * (rows 0 to 7, or low halves) and d1 of the second ones. */
+INLINE void panel_step(__m256i *d0, __m256i *d1, const unsigned char *q,
+                       const int8_t *x, size_t ldx, int T)
+{
+    const __m256i *w = (const __m256i *)(const void *)q;
+    const __m256i w0 = _mm256_load_si256(w), w1 = _mm256_load_si256(w + 1);
+
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        __m256i xt = four_bytes(x + (size_t)t * ldx);
+
+#if VNNI
+        d0[t] = add_fours(d0[t], w0, xt);
+        d1[t] = add_fours(d1[t], w1, xt);
+#else
+        d0[t] = _mm256_add_epi16(d0[t], pairs16(w0, xt));
+        d1[t] = _mm256_add_epi16(d1[t], pairs16(w1, xt));
+        /* gcc would keep all products, to add them in another order */
+        __asm__("" : "+x"(d0[t]), "+x"(d1[t]));
+#endif
+    }
+}
+
+/* Sums of one group of a panel by T tokens. */
+INLINE void panel_group(__m256i sums[2][TILE_TOKENS], const unsigned char *q,
+                        const int8_t *x, size_t ldx, size_t group, int T,
+                        int bits)
+{
+    __m256i d0[TILE_TOKENS], d1[TILE_TOKENS];
+
+    UNROLL
+    for (int t = 0; t < T; t++)
+        d0[t] = d1[t] = _mm256_setzero_si256();
+#if VNNI
+    (void)bits;
+    for (size_t k = 0; k < group; k += 4, q += 64)
+        panel_step(d0, d1, q, x + k, ldx, T);
+#else
+    const size_t steps = bits == 6 ? 2 : bits == 5 ? 4 : 8;
+
+    for (size_t k = 0; k < group; k += 4 * steps, q += 64 * steps) {
+        __m256i w0[TILE_TOKENS], w1[TILE_TOKENS];
+
+        UNROLL
+        for (int t = 0; t < T; t++)
+            w0[t] = w1[t] = _mm256_setzero_si256();
+        UNROLL
+        for (size_t j = 0; j < steps; j++)
+            panel_step(w0, w1, q + 64 * j, x + k + 4 * j, ldx, T);
+        UNROLL
+        for (int t = 0; t < T; t++) {
+            d0[t] = add_words(d0[t], w0[t]);
+            d1[t] = add_words(d1[t], w1[t]);
+        }
+    }
+#endif
+    /* What follows is short of registers. Unless the sums are in memory by
+     * then, gcc stores them there at each step of the loop above. */
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        sums[0][t] = d0[t];
+        sums[1][t] = d1[t];
+        __asm__("" : "+m"(sums[0][t]), "+m"(sums[1][t]));
+    }
+}
+
+/* y += one group's sums of eight rows by T tokens, times scales, and biases. */
+INLINE void panel_add(float *y, size_t ldy, const float *scales,
+                      const float *biases, const float *scale, const float *sum,
+                      size_t ldg, const __m256i *d, int T)
+{
+    const __m256 s = _mm256_load_ps(scales), b = _mm256_load_ps(biases);
+
+    UNROLL
+    for (int t = 0; t < T; t++, y += ldy, scale += ldg, sum += ldg) {
+        __m256 a =
+            _mm256_fmadd_ps(b, _mm256_broadcast_ss(sum), _mm256_loadu_ps(y));
+
+        a = _mm256_fmadd_ps(_mm256_cvtepi32_ps(d[t]),
+                            _mm256_mul_ps(s, _mm256_broadcast_ss(scale)), a);
+        _mm256_storeu_ps(y, a);
+    }
+}
+
+/* y += a panel by T tokens. */
+INLINE void panel_tile(float *y, size_t ldy, const struct panel *p,
+                       const int8_t *x, size_t ldx, const float *scale,
+                       const float *sum, size_t ldg, size_t groups,
+                       size_t group, int T, int bits)
+{
+    const unsigned char *q = p->q;
+    const float *s = p->scale, *b = p->bias;
+
+    for (size_t g = 0; g < groups; g++, scale++, sum++) {
+        __m256i d[2][TILE_TOKENS];
+
+        /* the next tile's */
+        UNROLL
+        for (int t = T; t < 2 * T; t++) {
+            _mm_prefetch((const char *)x + (size_t)t * ldx, _MM_HINT_T0);
+            if (group == 128)
+                _mm_prefetch((const char *)x + (size_t)t * ldx + 64,
+                             _MM_HINT_T0);
+            if (g == 0)
+                _mm_prefetch((const char *)(y + (size_t)t * ldy), _MM_HINT_T0);
+        }
+        panel_group(d, q, x, ldx, group, T, bits);
+        if (in_halves(bits)) {
+            UNROLL
+            for (int t = 0; t < T; t++)
+                d[0][t] =
+                    _mm256_add_epi32(d[0][t], _mm256_slli_epi32(d[1][t], 4));
+        }
+        panel_add(y, ldy, s, b, scale, sum, ldg, d[0], T);
+        if (!in_halves(bits))
+            panel_add(y + 8, ldy, s + 8, b + 8, scale, sum, ldg, d[1], T);
+        x += group;
+        q += group * PANEL_ROWS;
+        s += PANEL_ROWS;
+        b += PANEL_ROWS;
+    }
+}
+
+struct tile_x { /* activations of some tokens, some columns */
+    const int8_t *q;
+    const float *scale, *sum;
+    size_t ldq, ldg, group;
+};
+
+INLINE void panel_tokens(float *y, size_t ldy, const struct panel *p,
+                         const struct tile_x *x, size_t groups, int T, int bits)
+{
+    panel_tile(y, ldy, p, x->q, x->ldq, x->scale, x->sum, x->ldg, groups,
+               x->group, T, bits);
+}
+
+typedef void panel_fn(float *y, size_t ldy, const struct panel *p,
+                      const struct tile_x *x, size_t groups);
+
+#define PANEL(name, bits, T)                                              \
+    static void panel_##name##_##T(float *y, size_t ldy,                  \
+                                   const struct panel *p,                 \
+                                   const struct tile_x *x, size_t groups) \
+    {                                                                     \
+        panel_tokens(y, ldy, p, x, groups, T, bits);                      \
+    }
+
+#if VNNI
+PANEL(any, 8, 1)
+PANEL(any, 8, 2)
+PANEL(any, 8, 3)
+PANEL(any, 8, 4)
+PANEL(any, 8, 5)
+PANEL(any, 8, 6)
+
+static panel_fn *panel_of(int bits, size_t T)
+{
+    static panel_fn *const table[TILE_TOKENS] = {panel_any_1, panel_any_2,
+                                                 panel_any_3, panel_any_4,
+                                                 panel_any_5, panel_any_6};
+
+    (void)bits;
+    return table[T - 1];
+}
+#else
+#define PANEL_BITS(name, bits) \
+    PANEL(name, bits, 1) PANEL(name, bits, 2) PANEL(name, bits, 3)
+
+PANEL_BITS(4, 4)
+PANEL_BITS(5, 5)
+PANEL_BITS(6, 6)
+PANEL_BITS(8, 8)
+
+#define PANEL_ROW(name)                                      \
+    {                                                        \
+        panel_##name##_1, panel_##name##_2, panel_##name##_3 \
+    }
+
+static panel_fn *panel_of(int bits, size_t T)
+{
+    static panel_fn *const table[][TILE_TOKENS] = {PANEL_ROW(4), PANEL_ROW(5),
+                                                   PANEL_ROW(6), PANEL_ROW(8)};
+
+    return table[bits == 8 ? 3 : bits < 4 ? 0 : bits - 4][T - 1];
+}
+#endif
+
+/* A panel of n_rows by some tokens, added to y. Tokens in tiles of about the
+ * same size. */
+static void panel_many(float *y, size_t ldy, const struct panel *p, int bits,
+                       size_t n_rows, const struct tile_x *x, size_t groups,
+                       size_t n_tokens)
+{
+    const size_t full = in_halves(bits) ? PANEL_ROWS / 2 : PANEL_ROWS;
+    struct tile_x at = *x;
+
+    for (size_t t = 0, T; t < n_tokens; t += T) {
+        const size_t tiles = (n_tokens - t + TILE_TOKENS - 1) / TILE_TOKENS;
+        float some[TILE_TOKENS * PANEL_ROWS] = {0};
+        float *yt = y + t * ldy;
+
+        T = (n_tokens - t + tiles - 1) / tiles;
+        at.q = x->q + t * x->ldq;
+        at.scale = x->scale + t * x->ldg;
+        at.sum = x->sum + t * x->ldg;
+        if (n_rows == full) {
+            panel_of(bits, T)(yt, ldy, p, &at, groups);
+            continue;
+        }
+        for (size_t i = 0; i < T * n_rows; i++)
+            some[i / n_rows * PANEL_ROWS + i % n_rows] =
+                yt[i / n_rows * ldy + i % n_rows];
+        panel_of(bits, T)(some, PANEL_ROWS, p, &at, groups);
+        for (size_t i = 0; i < T * n_rows; i++)
+            yt[i / n_rows * ldy + i % n_rows] =
+                some[i / n_rows * PANEL_ROWS + i % n_rows];
+    }
+}
+
+/* n_tokens <= MANY_TOKENS from t on. */
+static void matmul_many(float *y, size_t ldy, const struct affine *w,
+                        const struct q8 *x, size_t n_rows, size_t n_cols,
+                        size_t t, size_t n_tokens, bool add)
+{
+    const size_t full = in_halves(w->bits) ? PANEL_ROWS / 2 : PANEL_ROWS;
+    struct panel p;
+
+    for (size_t i = t; i < t + n_tokens && !add; i++)
+        memset(y + i * ldy, 0, n_rows * sizeof *y);
+    for (size_t k = 0, n; k < n_cols; k += n) {
+        const size_t g = t * x->ldg + k / w->group;
+        const struct tile_x at = {.q = x->q + t * x->ldq + k,
+                                  .scale = x->scale + g,
+                                  .sum = x->sum + g,
+                                  .ldq = x->ldq,
+                                  .ldg = x->ldg,
+                                  .group = w->group};
+
+        n = n_cols - k < PANEL_COLS ? n_cols - k : PANEL_COLS;
+        for (size_t r = 0, nr; r < n_rows; r += nr) {
+            nr = n_rows - r < full ? n_rows - r : full;
+            pack_panel(&p, w, r, nr, k, n);
+            panel_many(y + t * ldy + r, ldy, &p, w->bits, nr, &at, n / w->group,
+                       n_tokens);
+        }
+    }
+}
+
+static void KERNEL(matmul_q8)(float *y, size_t ldy, const struct affine *w,
+                              const struct q8 *x, size_t n_rows, size_t n_cols,
+                              size_t n_tokens, bool add)
+{
+    size_t n;
+
+    for (size_t t = 0; t < n_tokens; t += n) {
+        n = n_tokens - t;
+        if (n <= MAX_FEW) {
+            matmul_few(y, ldy, w, x, n_rows, n_cols, t, n, add);
+            continue;
+        }
+        n = n < MANY_TOKENS ? n : MANY_TOKENS;
+        matmul_many(y, ldy, w, x, n_rows, n_cols, t, n, add);
+    }
+}
+
+#endif

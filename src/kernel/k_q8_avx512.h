@@ -1,0 +1,165 @@
+/* What k_q8_avx512.c and k_q8gemm_avx512.c share: codes, scales and biases of
+ * affine rows in vectors of AVX-512. */
+#ifndef KERNEL_K_Q8_AVX512_H
+#define KERNEL_K_Q8_AVX512_H
+
+#include "kernel/k_avx.h"
+#include "kernel/kernel.h"
+
+/* The first n lanes, all of them from 16 on. */
+INLINE __mmask16 first_lanes(size_t n)
+{
+    return (__mmask16)(n >= 16 ? 0xffff : (1u << n) - 1);
+}
+
+INLINE __m256 fold16(__m512 v)
+{
+    return _mm256_add_ps(_mm512_castps512_ps256(v),
+                         _mm512_extractf32x8_ps(v, 1));
+}
+
+/* Scales or biases of 16 groups, zeros where m does not select them. */
+INLINE __m512 load_numbers(const unsigned char *p, __mmask16 m, enum dtype type)
+{
+    __m256i h;
+
+    if (type == DT_F32)
+        return _mm512_maskz_loadu_ps(m, p);
+    h = _mm256_maskz_loadu_epi16(m, p);
+    if (type == DT_F16)
+        return _mm512_cvtph_ps(h);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+
+/* ---- codes -------------------------------------------------------------- */
+
+/* Words of a lane of 16 codes: which words of the stream it starts with. */
+#define LANE_WORDS(b, i)                                                   \
+    (b) * (i), (b) * (i) + 1, (b) * (i) + 2, (b) * (i) + 3, (b) * (i) + 4, \
+        (b) * (i) + 5, ((b) * (i) + 6) & 31, ((b) * (i) + 7) & 31
+#define STREAM_WORDS(b)                                                        \
+    {                                                                          \
+        LANE_WORDS(b, 0), LANE_WORDS(b, 1), LANE_WORDS(b, 2), LANE_WORDS(b, 3) \
+    }
+/* Of each pair of codes in a lane: the two bytes that hold it, and where it
+ * begins there. 2 * bits and that are at most 16. */
+#define PAIR(b, j) (b) * (j) / 4, (b) * (j) / 4 + 1
+#define PAIRS(b)                                                    \
+    {                                                               \
+        PAIR(b, 0), PAIR(b, 1), PAIR(b, 2), PAIR(b, 3), PAIR(b, 4), \
+            PAIR(b, 5), PAIR(b, 6), PAIR(b, 7)                      \
+    }
+#define PAIR_SHIFTS(b)                                                         \
+    {                                                                          \
+        0, (b)*2 % 8, (b)*4 % 8, (b)*6 % 8, 0, (b)*2 % 8, (b)*4 % 8, (b)*6 % 8 \
+    }
+
+struct odd_width {
+    _Alignas(64) uint16_t words[32];
+    _Alignas(16) uint8_t bytes[16];
+    _Alignas(16) uint16_t shifts[8];
+};
+
+static const struct odd_width odd_widths[] = {
+    {STREAM_WORDS(3), PAIRS(3), PAIR_SHIFTS(3)},
+    {STREAM_WORDS(5), PAIRS(5), PAIR_SHIFTS(5)},
+    {STREAM_WORDS(6), PAIRS(6), PAIR_SHIFTS(6)}};
+
+/* 3, 5 or 6 bits: each lane gets the bytes of its 16 codes, each of its words
+ * the bytes of two codes, the second of which moves on to the upper byte. */
+INLINE __m512i unpack_odd(__m512i v, int bits)
+{
+    const struct odd_width *c = &odd_widths[bits == 3 ? 0 : bits - 4];
+    const int mask = (1 << bits) - 1;
+    __m512i at, shift;
+
+    at = _mm512_broadcast_i32x4(_mm_load_si128((const void *)c->bytes));
+    shift = _mm512_broadcast_i32x4(_mm_load_si128((const void *)c->shifts));
+    v = _mm512_permutexvar_epi16(_mm512_load_si512(c->words), v);
+    v = _mm512_srlv_epi16(_mm512_shuffle_epi8(v, at), shift);
+    /* (v & first) | (moved & second) */
+    return _mm512_ternarylogic_epi32(
+        _mm512_and_si512(v, _mm512_set1_epi16((short)mask)),
+        _mm512_slli_epi16(v, 8 - bits), _mm512_set1_epi16((short)(mask << 8)),
+        0xf8);
+}
+
+/* 64 codes, a byte each, in order; half: only the first 32 of them are there,
+ * the others become 0. */
+INLINE __m512i unpack(const unsigned char *p, int bits, bool half)
+{
+    if (bits == 8)
+        return half ? _mm512_maskz_loadu_epi64(0x0f, p) : _mm512_loadu_si512(p);
+    if (bits == 4) {
+        __m256i v = half ? _mm256_maskz_loadu_epi64(0x03, p)
+                         : _mm256_loadu_si256((const void *)p);
+        __m512i w = _mm512_cvtepu8_epi16(v);
+
+        /* (w | w << 4) & mask */
+        return _mm512_ternarylogic_epi32(w, _mm512_slli_epi16(w, 4),
+                                         _mm512_set1_epi8(0x0f), 0xa8);
+    }
+    if (bits == 2) {
+        __m128i v = half ? _mm_loadl_epi64((const void *)p)
+                         : _mm_loadu_si128((const void *)p);
+        __m512i w = _mm512_cvtepu8_epi32(v);
+
+        /* codes 2 and 3 to the upper word, then 1 and 3 to the odd bytes */
+        w = _mm512_or_si512(w, _mm512_slli_epi32(w, 12));
+        return _mm512_ternarylogic_epi32(w, _mm512_slli_epi32(w, 6),
+                                         _mm512_set1_epi8(0x03), 0xa8);
+    }
+    return unpack_odd(_mm512_maskz_loadu_epi32(
+                          (__mmask16)((1u << (half ? bits : 2 * bits)) - 1), p),
+                      bits);
+}
+
+/* ---- transposition ------------------------------------------------------ */
+
+/* 16 x 16 transposition of 32-bit lanes: pairs, quadruples, 128-bit lanes. */
+INLINE void transpose16(__m512i v[16])
+{
+    __m512i s[16];
+
+    UNROLL
+    for (int i = 0; i < 16; i += 2) {
+        s[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
+        s[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
+    }
+    UNROLL
+    for (int i = 0; i < 16; i += 4) {
+        v[i] = _mm512_unpacklo_epi64(s[i], s[i + 2]);
+        v[i + 1] = _mm512_unpackhi_epi64(s[i], s[i + 2]);
+        v[i + 2] = _mm512_unpacklo_epi64(s[i + 1], s[i + 3]);
+        v[i + 3] = _mm512_unpackhi_epi64(s[i + 1], s[i + 3]);
+    }
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        UNROLL
+        for (int h = 0; h < 16; h += 8) {
+            s[i + h] = _mm512_shuffle_i32x4(v[i + h], v[i + h + 4], 0x88);
+            s[i + h + 4] = _mm512_shuffle_i32x4(v[i + h], v[i + h + 4], 0xdd);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < 8; i++) {
+        v[i] = _mm512_shuffle_i32x4(s[i], s[i + 8], 0x88);
+        v[i + 8] = _mm512_shuffle_i32x4(s[i], s[i + 8], 0xdd);
+    }
+}
+
+/* 4 x 4 transposition of 128-bit lanes. */
+INLINE void transpose4(__m512i v[4])
+{
+    __m512i a = _mm512_shuffle_i32x4(v[0], v[1], 0x88);
+    __m512i b = _mm512_shuffle_i32x4(v[0], v[1], 0xdd);
+    __m512i c = _mm512_shuffle_i32x4(v[2], v[3], 0x88);
+    __m512i d = _mm512_shuffle_i32x4(v[2], v[3], 0xdd);
+
+    v[0] = _mm512_shuffle_i32x4(a, c, 0x88);
+    v[1] = _mm512_shuffle_i32x4(b, d, 0x88);
+    v[2] = _mm512_shuffle_i32x4(a, c, 0xdd);
+    v[3] = _mm512_shuffle_i32x4(b, d, 0xdd);
+}
+
+#endif

@@ -1,0 +1,208 @@
+/* Reading quantized weights in vectors of 256 bits: codes of 2 to 8 bits to
+ * bytes, scales and biases to floats. Nothing is read beyond what belongs to
+ * the codes and numbers asked for: weights lie in mapped files. */
+#ifndef KERNEL_K_Q8_CODES_H
+#define KERNEL_K_Q8_CODES_H
+
+#include <string.h>
+
+#include "kernel/k_avx.h"
+#include "kernel/kernel.h"
+
+/* Codes that are unpacked at a time, and their bytes before. */
+enum { UNIT = 64 };
+
+#define UNIT_BYTES(bits) ((size_t)(bits)*UNIT / 8)
+
+INLINE __m128i load16(const void *p)
+{
+    return _mm_loadu_si128((const __m128i_u *)p);
+}
+
+INLINE __m256i load32(const void *p)
+{
+    return _mm256_loadu_si256((const __m256i_u *)p);
+}
+
+/* ---- codes -------------------------------------------------------------- */
+
+/* How 32 codes of 5 or 6 bits become bytes. Each word of 16 bits becomes two of
+ * them. Both lie in some two bytes of the stream; those are shuffled to a word
+ * and moved by a multiplication: down to the low byte by the high half of a
+ * product, up to the high byte by the low half. A half of the vector sees 16
+ * bytes, the upper one's begin at upper. */
+struct windows {
+    unsigned char low[32], high[32]; /* shuffles */
+    uint16_t down[16], up[16];       /* factors */
+};
+
+#define ZB 0x80 /* a byte of zeros */
+
+static const struct windows windows5 = {
+    {ZB, 0, 1, 2, 2, 3, 3, 4,  ZB, 5,  6,  7,  7,  8,  8,  9,
+     ZB, 6, 7, 8, 8, 9, 9, 10, ZB, 11, 12, 13, 13, 14, 14, 15},
+    {0, 1, 1, 2, 3, 4,  4,  ZB, 5,  6,  6,  7,  8,  9,  9,  ZB,
+     6, 7, 7, 8, 9, 10, 10, ZB, 11, 12, 12, 13, 14, 15, 15, ZB},
+    {1 << 8, 1 << 14, 1 << 12, 1 << 10, 1 << 8, 1 << 14, 1 << 12, 1 << 10,
+     1 << 8, 1 << 14, 1 << 12, 1 << 10, 1 << 8, 1 << 14, 1 << 12, 1 << 10},
+    {1 << 3, 1 << 1, 1 << 7, 1 << 5, 1 << 3, 1 << 1, 1 << 7, 1 << 5, 1 << 3,
+     1 << 1, 1 << 7, 1 << 5, 1 << 3, 1 << 1, 1 << 7, 1 << 5}};
+
+static const struct windows windows6 = {
+    {ZB, 0, 1, 2, ZB, 3, 4, 5, ZB, 6,  7,  8,  ZB, 9,  10, 11,
+     ZB, 4, 5, 6, ZB, 7, 8, 9, ZB, 10, 11, 12, ZB, 13, 14, 15},
+    {0, 1, 2, ZB, 3, 4, 5, ZB, 6,  7,  8,  ZB, 9,  10, 11, ZB,
+     4, 5, 6, ZB, 7, 8, 9, ZB, 10, 11, 12, ZB, 13, 14, 15, ZB},
+    {1 << 8, 1 << 12, 1 << 8, 1 << 12, 1 << 8, 1 << 12, 1 << 8, 1 << 12, 1 << 8,
+     1 << 12, 1 << 8, 1 << 12, 1 << 8, 1 << 12, 1 << 8, 1 << 12},
+    {1 << 2, 1 << 6, 1 << 2, 1 << 6, 1 << 2, 1 << 6, 1 << 2, 1 << 6, 1 << 2,
+     1 << 6, 1 << 2, 1 << 6, 1 << 2, 1 << 6, 1 << 2, 1 << 6}};
+
+#undef ZB
+
+/* 32 codes, with bits of others above them. */
+INLINE __m256i windows32(const unsigned char *p, const struct windows *w,
+                         size_t upper)
+{
+    __m256i v = _mm256_inserti128_si256(_mm256_castsi128_si256(load16(p)),
+                                        load16(p + upper), 1);
+    __m256i low = _mm256_mulhi_epu16(_mm256_shuffle_epi8(v, load32(w->low)),
+                                     load32(w->down));
+    __m256i high = _mm256_mullo_epi16(_mm256_shuffle_epi8(v, load32(w->high)),
+                                      load32(w->up));
+
+    return _mm256_blendv_epi8(low, high, _mm256_set1_epi16((short)0xff00));
+}
+
+/* A unit of codes to bytes in an order that is cheap:
+ *   5, 6, 8 bits  as they come
+ *   3, 4 bits     those of even index, those of odd index
+ *   2 bits        every fourth: from the first, from the third; from the
+ *                 second, from the fourth */
+INLINE void unit_codes(__m256i v[2], const unsigned char *p, int bits)
+{
+    const __m256i mask = _mm256_set1_epi8((char)((1 << bits) - 1));
+    __m256i both;
+
+    switch (bits) {
+    case 8:
+        v[0] = load32(p);
+        v[1] = load32(p + 32);
+        return;
+    case 6:
+        v[0] = _mm256_and_si256(windows32(p, &windows6, 8), mask);
+        v[1] = _mm256_and_si256(windows32(p + 24, &windows6, 8), mask);
+        return;
+    case 5:
+        v[0] = _mm256_and_si256(windows32(p, &windows5, 4), mask);
+        v[1] = _mm256_and_si256(windows32(p + 20, &windows5, 4), mask);
+        return;
+    case 4:
+        both = load32(p);
+        break;
+    case 3:
+        both = windows32(p, &windows6, 8);
+        break;
+    default:
+        both = _mm256_srlv_epi64(_mm256_broadcastsi128_si256(load16(p)),
+                                 _mm256_setr_epi64x(0, 0, 4, 4));
+        break;
+    }
+    v[0] = _mm256_and_si256(both, mask);
+    v[1] = _mm256_and_si256(_mm256_srli_epi16(both, bits), mask);
+}
+
+/* Bytes of the halves in turn. */
+INLINE __m256i interleave_halves(__m256i v)
+{
+    __m128i a = _mm256_castsi256_si128(v), b = _mm256_extracti128_si256(v, 1);
+
+    return _mm256_inserti128_si256(
+        _mm256_castsi128_si256(_mm_unpacklo_epi8(a, b)),
+        _mm_unpackhi_epi8(a, b), 1);
+}
+
+/* A unit of codes to bytes as they come. */
+INLINE void unit_codes_in_order(__m256i v[2], const unsigned char *p, int bits)
+{
+    __m256i low, high;
+
+    unit_codes(v, p, bits);
+    if (bits > 4)
+        return;
+    if (bits == 2) {
+        v[0] = interleave_halves(v[0]);
+        v[1] = interleave_halves(v[1]);
+    }
+    low = _mm256_unpacklo_epi8(v[0], v[1]);
+    high = _mm256_unpackhi_epi8(v[0], v[1]);
+    v[0] = _mm256_permute2x128_si256(low, high, 0x20);
+    v[1] = _mm256_permute2x128_si256(low, high, 0x31);
+}
+
+/* Bytes of even index, then of odd index, in each half of 16. */
+INLINE __m256i split_pairs(__m256i v)
+{
+    const __m256i pairs =
+        _mm256_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15,
+                         0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+
+    return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(v, pairs), 0xd8);
+}
+
+/* A unit of bytes as they come to the order of unit_codes. */
+INLINE void unit_order(__m256i v[2], int bits)
+{
+    __m256i a, b;
+
+    if (bits > 4)
+        return;
+    a = split_pairs(v[0]);
+    b = split_pairs(v[1]);
+    v[0] = _mm256_permute2x128_si256(a, b, 0x20);
+    v[1] = _mm256_permute2x128_si256(a, b, 0x31);
+    if (bits == 2) {
+        v[0] = split_pairs(v[0]);
+        v[1] = split_pairs(v[1]);
+    }
+}
+
+/* The half unit of 32 codes at the end of a row, zeros behind it; room has
+ * 64 bytes. */
+INLINE const unsigned char *half_unit(unsigned char *room,
+                                      const unsigned char *p, int bits)
+{
+    memset(room, 0, UNIT);
+    memcpy(room, p, UNIT_BYTES(bits) / 2);
+    return room;
+}
+
+/* ---- scales and biases -------------------------------------------------- */
+
+INLINE __m256 eight_numbers(const void *p, enum dtype type)
+{
+    if (type == DT_F32)
+        return _mm256_castsi256_ps(load32(p));
+    if (type == DT_F16)
+        return _mm256_cvtph_ps(load16(p));
+    return _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_cvtepu16_epi32(load16(p)), 16));
+}
+
+/* The first n < 8 of eight, zeros above. */
+static __attribute__((noinline)) __m256 some_numbers(const unsigned char *p,
+                                                     size_t n, enum dtype type)
+{
+    unsigned char some[32] = {0};
+
+    memcpy(some, p, n * type_bytes(type));
+    return eight_numbers(some, type);
+}
+
+/* The first n of eight, zeros above. */
+INLINE __m256 numbers(const unsigned char *p, size_t n, enum dtype type)
+{
+    return n >= 8 ? eight_numbers(p, type) : some_numbers(p, n, type);
+}
+
+#endif
