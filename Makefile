@@ -65,7 +65,8 @@ $(BUILD)/src/kernel/k_attn_avx512bf16.o: private ISA := $(AVX512) -mavx512bf16
 $(BUILD)/src/kernel/k_q8_avx2.o: private ISA := $(AVX2)
 $(BUILD)/src/kernel/k_q8_avxvnni.o: private ISA := $(AVX2) -mavxvnni
 $(BUILD)/src/kernel/k_q8_avx512.o: private ISA := $(AVX512) -mavx512vnni
-$(BUILD)/src/kernel/%.o: private OPT += $(if $(filter 1,$(SAN)),,-O3)
+# Lines are enough to debug kernels; their variables double the time to compile.
+$(BUILD)/src/kernel/%.o: private OPT += $(if $(filter 1,$(SAN)),,-O3) -g1
 
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
