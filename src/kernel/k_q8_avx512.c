@@ -3,9 +3,9 @@
  * an int32, exactly.
  *
  * Orders of sums. matmul_affine: chunks of columns one after another, in each
- * that of k_avx512.c's products. matmul_q8: lanes of four columns for a single
- * token, lanes of four columns modulo 16 in chunks of columns for a few, one
- * sum a row for many; each takes the groups in their order. */
+ * that of k_avx512.c's products. matmul_q8: for a few tokens lanes of four
+ * columns modulo 64, two sums of them and one of biases; for many one sum a row
+ * and token. Each takes the groups in their order. */
 #include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -297,7 +297,12 @@ static void k_to_q8_avx512(const struct q8 *out, const float *x, size_t ldx,
     }
 }
 
-/* ---- one token ---------------------------------------------------------- */
+/* ---- a few tokens ------------------------------------------------------- */
+
+/* FEW tokens meet a row at a time: what is unpacked serves all of them. From
+ * MANY on rows are unpacked to panels; up to there BLOCK_L1 bytes of rows stay
+ * in L1 for all tokens. */
+enum { FEW = 4, SUMS = 4, MANY = 9, BLOCK_L1 = 16 << 10 };
 
 /* Factors of two groups of 32 for the lanes of 64 columns. */
 INLINE __m512 two_factors(const float *f)
@@ -305,328 +310,134 @@ INLINE __m512 two_factors(const float *f)
     return _mm512_insertf32x8(_mm512_set1_ps(f[0]), _mm256_set1_ps(f[1]), 1);
 }
 
-/* One row. Groups are taken by 16: their factors fill a vector. */
-INLINE float q8_row(struct row w, const int8_t *x, const float *x_scale,
-                    const float *x_sum, size_t n, int bits, size_t group)
+/* 64 columns from k on of some 16 groups, their factors being f. */
+INLINE __m512 add_sums(__m512 a, sums d, const float *f, size_t k, size_t group)
 {
-    _Alignas(64) float f[16];
-    const size_t number = type_bytes(w.type);
-    const __m512i zero = _mm512_setzero_si512();
-    __m512 bias = _mm512_setzero_ps(), a[2] = {bias, bias};
+    return _mm512_fmadd_ps(to_floats(d),
+                           group == 32 ? two_factors(f + k / 32)
+                                       : _mm512_set1_ps(f[k / group]),
+                           a);
+}
 
+/* One row by T tokens. Groups are taken by 16: their factors fill a vector. */
+INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
+                   size_t n, int T, bool add, int bits, size_t group)
+{
+    _Alignas(64) float f[FEW][16];
+    const size_t number = type_bytes(w.type);
+    __m512 bias[FEW], a[FEW][SUMS];
+
+    UNROLL
+    for (int t = 0; t < T; t++)
+        bias[t] = a[t][0] = a[t][1] = a[t][2] = a[t][3] = _mm512_setzero_ps();
     for (size_t k0 = 0; k0 < n; k0 += 16 * group) {
         const size_t left = n - k0 < 16 * group ? n - k0 : 16 * group;
         const __mmask16 m = first_lanes(left / group);
-        const size_t g = k0 / group;
+        const __m512 scales = load_numbers(w.scales, m, w.type);
+        const __m512 biases = load_numbers(w.biases, m, w.type);
+        const int8_t *q = x->q + k0;
         size_t k = 0;
 
         _mm_prefetch(w.scales + AHEAD / 8, _MM_HINT_T0);
         _mm_prefetch(w.biases + AHEAD / 8, _MM_HINT_T0);
-        _mm512_store_ps(f,
-                        _mm512_mul_ps(load_numbers(w.scales, m, w.type),
-                                      _mm512_maskz_loadu_ps(m, x_scale + g)));
-        bias = _mm512_fmadd_ps(load_numbers(w.biases, m, w.type),
-                               _mm512_maskz_loadu_ps(m, x_sum + g), bias);
+        UNROLL
+        for (int t = 0; t < T; t++) {
+            const size_t g = (size_t)t * x->ldg + k0 / group;
+
+            _mm512_store_ps(f[t], _mm512_mul_ps(scales, _mm512_maskz_loadu_ps(
+                                                            m, x->scale + g)));
+            bias[t] = _mm512_fmadd_ps(
+                biases, _mm512_maskz_loadu_ps(m, x->sum + g), bias[t]);
+        }
         w.scales += 16 * number;
         w.biases += 16 * number;
-        for (; left - k >= 128; k += 128) {
-            __m512i d[2];
+        /* gcc 12 would shuffle the factors out of registers */
+        __asm__("" ::: "memory");
+        for (; left - k >= 64 * SUMS; k += 64 * SUMS, w.q += 8 * SUMS * bits) {
+            sums d[FEW];
 
             UNROLL
-            for (size_t i = 0; i < 2; i++) {
+            for (size_t i = 0; i < SUMS; i++) {
                 const unsigned char *p = w.q + 8 * i * (size_t)bits;
                 const __m512i v = unpack(p, bits, false);
 
-                if (i == 0 || bits > 4)
+                if (i % 2 == 0 || bits > 4)
                     _mm_prefetch(p + AHEAD, _MM_HINT_T0);
-                d[i] =
-                    _mm512_dpbusd_epi32(group == 128 && i == 1 ? d[0] : zero, v,
-                                        _mm512_load_si512(x + k0 + k + 64 * i));
-                if (group == 128 && i == 0)
-                    continue;
-                a[i] = _mm512_fmadd_ps(
-                    _mm512_cvtepi32_ps(d[i]),
-                    group == 32 ? two_factors(f + (k + 64 * i) / 32)
-                                : _mm512_set1_ps(f[(k + 64 * i) / group]),
-                    a[i]);
+                UNROLL
+                for (int t = 0; t < T; t++) {
+                    d[t] = dot4(
+                        group == 128 && i % 2 ? d[t] : no_sums(), v,
+                        _mm512_load_si512(q + (size_t)t * x->ldq + k + 64 * i));
+                    if (group < 128 || i % 2)
+                        a[t][i] =
+                            add_sums(a[t][i], d[t], f[t], k + 64 * i, group);
+                }
             }
-            w.q += 16 * bits;
         }
         for (; k < left; k += 64, w.q += 8 * bits) {
             const __m512i v = unpack(w.q, bits, left - k < 64);
-            const __m512i d =
-                _mm512_dpbusd_epi32(zero, v, _mm512_load_si512(x + k0 + k));
 
-            a[0] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(d),
-                                   group == 32 ? two_factors(f + k / 32)
-                                               : _mm512_set1_ps(f[k / group]),
-                                   a[0]);
-        }
-    }
-    a[0] = _mm512_add_ps(_mm512_add_ps(a[0], a[1]), bias);
-    return sum_lanes(fold16(a[0]));
-}
-
-#define Q8_ROWS(bits, group)                                                  \
-    static void q8_rows_##bits##_##group(float *y, const struct affine *w,    \
-                                         const struct q8 *x, size_t n_rows,   \
-                                         size_t n_cols, bool add)             \
-    {                                                                         \
-        for (size_t r = 0; r < n_rows; r++) {                                 \
-            float s = q8_row(row_at(w, r, 0), x->q, x->scale, x->sum, n_cols, \
-                             bits, group);                                    \
-                                                                              \
-            y[r] = add ? y[r] + s : s;                                        \
-        }                                                                     \
-    }
-
-BY_WIDTH(Q8_ROWS)
-
-static void (*const q8_rows[9][3])(float *, const struct affine *,
-                                   const struct q8 *, size_t, size_t,
-                                   bool) = TABLE(q8_rows);
-
-/* ---- a few tokens ------------------------------------------------------- */
-
-/* FEW_ROWS rows at a time, one in each 128-bit lane; FEW_COLS columns of them
- * are unpacked at a time, for all tokens, FEW_MAX of those at a time. */
-enum { FEW_ROWS = 4, FEW_COLS = 2048, FEW_MAX = 8 };
-
-struct few {
-    _Alignas(64) uint8_t codes[FEW_ROWS * FEW_COLS]; /* [16 columns][row][16] */
-    float scales[FEW_ROWS * FEW_COLS / 32];          /* [4 groups][row][4] */
-    float biases[FEW_ROWS * FEW_COLS / 32];
-    size_t n_vectors; /* of 16 columns */
-    size_t n_groups;
-};
-
-INLINE void few_codes(struct few *f, const struct row w[FEW_ROWS],
-                      size_t n_cols, const size_t ahead, int bits)
-{
-    __m512i *to = (__m512i *)f->codes;
-    size_t at = 0;
-
-    for (size_t k = 0; k < n_cols; k += 64, to += 4, at += 8 * (size_t)bits) {
-        __m512i v[FEW_ROWS];
-
-        UNROLL
-        for (int r = 0; r < FEW_ROWS; r++) {
-            v[r] = unpack(w[r].q + at, bits, n_cols - k < 64);
-            if (bits > 4 || k % 128 == 0)
-                _mm_prefetch(w[r].q + at + ahead, _MM_HINT_T0);
-        }
-        transpose4(v);
-        UNROLL
-        for (int r = 0; r < FEW_ROWS; r++)
-            _mm512_store_si512(to + r, v[r]);
-    }
-}
-
-#define FEW_CODES(bits)                                                       \
-    static void few_codes_##bits(struct few *f, const struct row w[FEW_ROWS], \
-                                 size_t n_cols, size_t ahead)                 \
-    {                                                                         \
-        few_codes(f, w, n_cols, ahead, bits);                                 \
-    }
-
-FEW_CODES(2)
-FEW_CODES(3)
-FEW_CODES(4)
-FEW_CODES(5)
-FEW_CODES(6)
-FEW_CODES(8)
-
-static void (*const few_unpackers[9])(struct few *, const struct row[FEW_ROWS],
-                                      size_t, size_t) = {
-    [2] = few_codes_2, [3] = few_codes_3, [4] = few_codes_4,
-    [5] = few_codes_5, [6] = few_codes_6, [8] = few_codes_8};
-
-/* Scales and biases: rows in lanes, four groups each. */
-INLINE void few_numbers(struct few *f, const struct row w[FEW_ROWS])
-{
-    const size_t number = type_bytes(w->type);
-
-    for (size_t g = 0; g < f->n_groups; g += 16) {
-        const __mmask16 m = first_lanes(f->n_groups - g);
-        __m512i s[FEW_ROWS], b[FEW_ROWS];
-
-        UNROLL
-        for (int r = 0; r < FEW_ROWS; r++) {
-            s[r] = _mm512_castps_si512(
-                load_numbers(w[r].scales + g * number, m, w->type));
-            b[r] = _mm512_castps_si512(
-                load_numbers(w[r].biases + g * number, m, w->type));
-        }
-        transpose4(s);
-        transpose4(b);
-        UNROLL
-        for (size_t i = 0; i < 4; i++) {
-            _mm512_store_si512(f->scales + (g + 4 * i) * FEW_ROWS, s[i]);
-            _mm512_store_si512(f->biases + (g + 4 * i) * FEW_ROWS, b[i]);
-        }
-    }
-}
-
-/* What meets a chunk: T tokens. */
-struct few_x {
-    const int8_t *q;
-    const float *scale, *sum;
-    size_t ldq, ldg;
-};
-
-/* Group j of four, of each row to its lane. */
-INLINE __m512 lane_factors(__m512 v, size_t j)
-{
-    return j == 0   ? _mm512_permute_ps(v, 0x00)
-           : j == 1 ? _mm512_permute_ps(v, 0x55)
-           : j == 2 ? _mm512_permute_ps(v, 0xaa)
-                    : _mm512_permute_ps(v, 0xff);
-}
-
-/* nr rows of a chunk by T tokens. */
-INLINE void few_tile(float *y, size_t ldy, const struct few *f, struct few_x x,
-                     size_t nr, int T, bool resume)
-{
-    const size_t per_group = f->n_vectors / f->n_groups;
-    const __m512i *w = (const __m512i *)f->codes;
-    __m512 a[FEW_MAX];
-
-    UNROLL
-    for (int t = 0; t < T; t++)
-        a[t] = _mm512_setzero_ps();
-    for (size_t g = 0; g < f->n_groups; g += 4) {
-        const __m512 scales = _mm512_load_ps(f->scales + g * FEW_ROWS);
-        const __m512 biases = _mm512_load_ps(f->biases + g * FEW_ROWS);
-        const __mmask8 m =
-            (__mmask8)(f->n_groups - g >= 4 ? 15
-                                            : (1 << (f->n_groups - g)) - 1);
-
-        UNROLL
-        for (int t = 0; t < T; t++) {
-            const float *sum = x.sum + (size_t)t * x.ldg + g;
-
-            a[t] = _mm512_fmadd_ps(
-                biases, _mm512_broadcast_f32x4(_mm_maskz_loadu_ps(m, sum)),
-                a[t]);
-        }
-        UNROLL
-        for (size_t j = 0; j < 4; j++) {
-            const __m512 factors = lane_factors(scales, j);
-            __m512i d[FEW_MAX];
-
-            if (g + j >= f->n_groups)
-                break;
-            UNROLL
-            for (int t = 0; t < T; t++)
-                d[t] = _mm512_setzero_si512();
-            for (size_t i = 0; i < per_group; i++, w++, x.q += 16) {
-                const __m512i v = _mm512_load_si512(w);
-
-                UNROLL
-                for (int t = 0; t < T; t++)
-                    d[t] = _mm512_dpbusd_epi32(
-                        d[t], v,
-                        _mm512_broadcast_i32x4(_mm_load_si128(
-                            (const void *)(x.q + (size_t)t * x.ldq))));
-            }
             UNROLL
             for (int t = 0; t < T; t++) {
-                const float *scale = x.scale + (size_t)t * x.ldg + g + j;
+                sums d = dot4(no_sums(), v,
+                              _mm512_load_si512(q + (size_t)t * x->ldq + k));
 
-                a[t] = _mm512_fmadd_ps(
-                    _mm512_cvtepi32_ps(d[t]),
-                    _mm512_mul_ps(factors, _mm512_set1_ps(*scale)), a[t]);
+                a[t][0] = add_sums(a[t][0], d, f[t], k, group);
             }
         }
     }
     UNROLL
     for (int t = 0; t < T; t++) {
-        const __m512i lanes =
-            _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-        const __mmask8 m = (__mmask8)((1u << nr) - 1);
+        __m512 even = _mm512_add_ps(a[t][0], a[t][2]);
+        __m512 odd = _mm512_add_ps(a[t][1], a[t][3]);
+        __m512 all = _mm512_add_ps(_mm512_add_ps(even, bias[t]), odd);
+        float s = sum_lanes(fold16(all));
         float *to = y + (size_t)t * ldy;
-        __m512 s = _mm512_add_ps(a[t], _mm512_permute_ps(a[t], 0x4e));
-        __m128 v;
 
-        s = _mm512_add_ps(s, _mm512_permute_ps(s, 0xb1));
-        v = _mm512_castps512_ps128(_mm512_permutexvar_ps(lanes, s));
-        if (resume)
-            v = _mm_add_ps(v, _mm_maskz_loadu_ps(m, to));
-        _mm_mask_storeu_ps(to, m, v);
+        *to = add ? *to + s : s;
     }
 }
 
-#define FEW_TILE(T)                                                         \
-    static void few_tile_##T(float *y, size_t ldy, const struct few *f,     \
-                             const struct few_x *x, size_t nr, bool resume) \
-    {                                                                       \
-        few_tile(y, ldy, f, *x, nr, T, resume);                             \
-    }
-
-FEW_TILE(1)
-FEW_TILE(2)
-FEW_TILE(3)
-FEW_TILE(4)
-FEW_TILE(5)
-FEW_TILE(6)
-FEW_TILE(7)
-FEW_TILE(8)
-
-static void (*const few_tiles[FEW_MAX])(float *, size_t, const struct few *,
-                                        const struct few_x *, size_t, bool) = {
-    few_tile_1, few_tile_2, few_tile_3, few_tile_4,
-    few_tile_5, few_tile_6, few_tile_7, few_tile_8};
-
-static void q8_few(float *y, size_t ldy, const struct affine *w,
-                   const struct q8 *x, size_t n_rows, size_t n_cols,
-                   size_t n_tokens, bool add)
+INLINE void q8_rows(float *y, size_t ldy, const struct affine *w,
+                    const struct q8 *x, size_t n_rows, size_t n, int T,
+                    bool add, int bits, size_t group)
 {
-    /* whole blocks of rows ahead */
-    const size_t block = FEW_ROWS * w->q_stride;
-    const size_t ahead = (AHEAD + block - 1) / (block + 1) * block + block;
-    struct few f;
-
-    for (size_t r = 0; r < n_rows; r += FEW_ROWS) {
-        const size_t nr = n_rows - r < FEW_ROWS ? n_rows - r : FEW_ROWS;
-
-        for (size_t k = 0; k < n_cols; k += FEW_COLS) {
-            const size_t n = n_cols - k < FEW_COLS ? n_cols - k : FEW_COLS;
-            struct row rows[FEW_ROWS];
-
-            for (size_t i = 0; i < FEW_ROWS; i++)
-                rows[i] = row_at(w, i < nr ? r + i : r, k);
-            f.n_vectors = n / 16;
-            f.n_groups = n / w->group;
-            few_unpackers[w->bits](&f, rows, n, ahead);
-            few_numbers(&f, rows);
-            for (size_t t = 0; t < n_tokens; t += FEW_MAX) {
-                const size_t T =
-                    n_tokens - t < FEW_MAX ? n_tokens - t : FEW_MAX;
-                const size_t g = t * x->ldg + k / w->group;
-                struct few_x part = {.q = x->q + t * x->ldq + k,
-                                     .scale = x->scale + g,
-                                     .sum = x->sum + g,
-                                     .ldq = x->ldq,
-                                     .ldg = x->ldg};
-
-                few_tiles[T - 1](y + t * ldy + r, ldy, &f, &part, nr,
-                                 add || k > 0);
-            }
-        }
-    }
+    for (size_t r = 0; r < n_rows; r++)
+        q8_row(y + r, ldy, row_at(w, r, 0), x, n, T, add, bits, group);
 }
+
+#define Q8_FEW(bits, group)                                               \
+    static void q8_few_##bits##_##group(                                  \
+        float *y, size_t ldy, const struct affine *w, const struct q8 *x, \
+        size_t n_rows, size_t n, size_t n_tokens, bool add)               \
+    {                                                                     \
+        if (n_tokens == 1)                                                \
+            q8_rows(y, ldy, w, x, n_rows, n, 1, add, bits, group);        \
+        else if (n_tokens == 2)                                           \
+            q8_rows(y, ldy, w, x, n_rows, n, 2, add, bits, group);        \
+        else if (n_tokens == 3)                                           \
+            q8_rows(y, ldy, w, x, n_rows, n, 3, add, bits, group);        \
+        else                                                              \
+            q8_rows(y, ldy, w, x, n_rows, n, 4, add, bits, group);        \
+    }
+
+BY_WIDTH(Q8_FEW)
+
+static void (*const q8_few[9][3])(float *, size_t, const struct affine *,
+                                  const struct q8 *, size_t, size_t, size_t,
+                                  bool) = TABLE(q8_few);
 
 /* ---- many tokens -------------------------------------------------------- */
 
 /* A tile is VECTORS * 16 rows of weights by TOKENS tokens: 12 accumulators of
- * a group and 12 of all, weights and one broadcast quadruple in registers.
- * A panel is those rows by COLS columns: 16 KiB and as much as that of scales
- * and biases at most; L1 keeps it for SWEEP tokens. */
+ * a group and 12 of all, the weights and a broadcast quadruple in registers.
+ * A panel is those rows by COLS columns, 24 KiB and at most 6 of scales and
+ * biases: L1 keeps it for SWEEP tokens, whose part of y stays in L2. */
 enum {
     VECTORS = 4,
     PANEL_ROWS = 16 * VECTORS,
     TOKENS = 3,
-    COLS = 256,
+    COLS = 384,
     SWEEP = 512
 };
 
@@ -711,53 +522,93 @@ struct tile {
     bool resume; /* sums start with what y holds, else with 0 */
 };
 
-INLINE void tile_run(const struct tile *s, int V, int T)
-{
-    const uint32_t *w = s->panel->codes;
-    const float *scales = s->panel->scales, *biases = s->panel->biases;
-    const size_t quads = s->group / 4, ldq = s->ldq;
-    const int8_t *x = s->x;
-    __m512 a[TOKENS][VECTORS];
-    __mmask16 m[VECTORS];
+/* gcc 12 runs out of registers here, if it may move work. A vector is to stay
+ * in one; an address is not to be kept. */
+#define KEEP(v)   __asm__("" : "+v"(v))
+#define FORGET(p) __asm__("" : "+r"(p))
 
-    UNROLL
-    for (int v = 0; v < V; v++)
-        m[v] = first_lanes(s->nr - 16 * (size_t)v);
+/* The group's integer sums. */
+INLINE void tile_dots(sums d[TOKENS][VECTORS], const uint32_t *w,
+                      const int8_t *x, size_t ldq, size_t n_quads, int V, int T)
+{
+    const uint32_t *const end = w + n_quads * PANEL_ROWS;
+
     UNROLL
     for (int t = 0; t < T; t++) {
         UNROLL
         for (int v = 0; v < V; v++)
-            a[t][v] = s->resume ? _mm512_maskz_loadu_ps(
-                                      m[v], s->y + (size_t)t * s->ldy + 16 * v)
-                                : _mm512_setzero_ps();
+            d[t][v] = no_sums();
     }
-    for (size_t g = 0; g < s->n_groups; g++) {
-        __m512i d[TOKENS][VECTORS];
+    for (; w < end; w += PANEL_ROWS, x += 4) {
+        __m512i wv[VECTORS];
 
         UNROLL
+        for (int v = 0; v < V; v++) {
+            wv[v] = _mm512_load_si512(w + 16 * v);
+            KEEP(wv[v]);
+        }
+        UNROLL
         for (int t = 0; t < T; t++) {
+            int four;
+            __m512i xv;
+
+            memcpy(&four, x + (size_t)t * ldq, 4);
+            xv = _mm512_set1_epi32(four);
             UNROLL
             for (int v = 0; v < V; v++)
-                d[t][v] = _mm512_setzero_si512();
+                d[t][v] = dot4(d[t][v], wv[v], xv);
         }
-        for (size_t q = 0; q < quads; q++, w += PANEL_ROWS, x += 4) {
-            __m512i wv[VECTORS];
+    }
+}
 
-            UNROLL
-            for (int v = 0; v < V; v++)
-                wv[v] = _mm512_load_si512(w + 16 * v);
-            UNROLL
-            for (int t = 0; t < T; t++) {
-                int four;
-                __m512i xv;
+/* What y holds to a, or what a holds to y; fetches the next tile's. */
+INLINE void tile_load(__m512 a[TOKENS][VECTORS], const struct tile *s, int V,
+                      int T)
+{
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        UNROLL
+        for (int v = 0; v < V; v++) {
+            const float *y = s->y + (size_t)t * s->ldy + 16 * v;
+            __mmask16 m = first_lanes(s->nr - 16 * (size_t)v);
 
-                memcpy(&four, x + (size_t)t * ldq, 4);
-                xv = _mm512_set1_epi32(four);
-                UNROLL
-                for (int v = 0; v < V; v++)
-                    d[t][v] = _mm512_dpbusd_epi32(d[t][v], wv[v], xv);
-            }
+            _mm_prefetch((const char *)(y + TOKENS * s->ldy), _MM_HINT_T0);
+            a[t][v] = _mm512_maskz_loadu_ps(s->resume ? m : 0, y);
         }
+    }
+}
+
+INLINE void tile_store(__m512 a[TOKENS][VECTORS], const struct tile *s, int V,
+                       int T)
+{
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        UNROLL
+        for (int v = 0; v < V; v++)
+            _mm512_mask_storeu_ps(s->y + (size_t)t * s->ldy + 16 * v,
+                                  first_lanes(s->nr - 16 * (size_t)v), a[t][v]);
+    }
+}
+
+INLINE void tile_run(const struct tile *s, int V, int T)
+{
+    const uint32_t *w = s->panel->codes;
+    const float *scales = s->panel->scales, *biases = s->panel->biases;
+    const int8_t *x = s->x;
+    __m512 a[TOKENS][VECTORS];
+
+    tile_load(a, s, V, T);
+    FORGET(s);
+    for (size_t g = 0; g < s->n_groups; g++) {
+        sums d[TOKENS][VECTORS];
+
+        UNROLL
+        for (int t = 0; t < T; t++)
+            _mm_prefetch((const char *)x + (size_t)(TOKENS + t) * s->ldq,
+                         _MM_HINT_T0);
+        tile_dots(d, w, x, s->ldq, s->group / 4, V, T);
+        w += s->group / 4 * PANEL_ROWS;
+        x += s->group;
         UNROLL
         for (int t = 0; t < T; t++) {
             const size_t at = (size_t)t * s->ldg + g;
@@ -769,22 +620,16 @@ INLINE void tile_run(const struct tile *s, int V, int T)
                 __m512 f =
                     _mm512_mul_ps(_mm512_load_ps(scales + 16 * v), scale);
 
-                a[t][v] =
-                    _mm512_fmadd_ps(_mm512_cvtepi32_ps(d[t][v]), f, a[t][v]);
+                a[t][v] = _mm512_fmadd_ps(to_floats(d[t][v]), f, a[t][v]);
                 a[t][v] = _mm512_fmadd_ps(_mm512_load_ps(biases + 16 * v), sum,
                                           a[t][v]);
             }
         }
         scales += PANEL_ROWS;
         biases += PANEL_ROWS;
+        FORGET(s);
     }
-    UNROLL
-    for (int t = 0; t < T; t++) {
-        UNROLL
-        for (int v = 0; v < V; v++)
-            _mm512_mask_storeu_ps(s->y + (size_t)t * s->ldy + 16 * v, m[v],
-                                  a[t][v]);
-    }
+    tile_store(a, s, V, T);
 }
 
 #define TILE(V, T)                                   \
@@ -808,48 +653,98 @@ static void (*const tiles[VECTORS][TOKENS])(const struct tile *) = {
     {tile_3_1, tile_3_2, tile_3_3},
     {tile_4_1, tile_4_2, tile_4_3}};
 
+/* One panel by n tokens. Meanwhile fetches n_fetch lines a tile from next on:
+ * the rows of the next panels, evenly, into L2. */
+static const unsigned char *panel_run(struct tile s, size_t n,
+                                      const unsigned char *next, size_t n_fetch)
+{
+    for (size_t t = 0; t < n; t += TOKENS) {
+        const size_t T = n - t < TOKENS ? n - t : TOKENS;
+
+        for (size_t i = 0; i < n_fetch; i++, next += 64)
+            _mm_prefetch(next, _MM_HINT_T1);
+        tiles[(s.nr - 1) / 16][T - 1](&s);
+        s.x += TOKENS * s.ldq;
+        s.x_scale += TOKENS * s.ldg;
+        s.x_sum += TOKENS * s.ldg;
+        s.y += TOKENS * s.ldy;
+    }
+    return next;
+}
+
+/* PANEL_ROWS rows at most by n tokens. */
+static void many_rows(float *y, size_t ldy, const struct affine *w, size_t r,
+                      size_t nr, const struct q8 *x, size_t t, size_t n,
+                      size_t n_cols, bool add)
+{
+    const size_t n_tiles =
+        (n_cols + COLS - 1) / COLS * ((n + TOKENS - 1) / TOKENS);
+    const size_t n_fetch = (PANEL_ROWS * w->q_stride / 64 + n_tiles) / n_tiles;
+    const unsigned char *next = row_at(w, r + PANEL_ROWS, 0).q;
+    struct panel p;
+
+    for (size_t k = 0; k < n_cols; k += COLS) {
+        const size_t nk = n_cols - k < COLS ? n_cols - k : COLS;
+        const size_t g = t * x->ldg + k / w->group;
+        const struct row first = row_at(w, r, k);
+        const struct tile s = {.panel = &p,
+                               .nr = nr,
+                               .n_groups = nk / w->group,
+                               .group = w->group,
+                               .x = x->q + t * x->ldq + k,
+                               .x_scale = x->scale + g,
+                               .x_sum = x->sum + g,
+                               .ldq = x->ldq,
+                               .ldg = x->ldg,
+                               .y = y + t * ldy + r,
+                               .ldy = ldy,
+                               .resume = add || k > 0};
+
+        panel_unpackers[w->bits](p.codes, w, r, k, nr, nk);
+        panel_numbers(p.scales, first.scales, w, nr, s.n_groups);
+        panel_numbers(p.biases, first.biases, w, nr, s.n_groups);
+        next = panel_run(s, n, next, n_fetch);
+    }
+}
+
 static void q8_many(float *y, size_t ldy, const struct affine *w,
                     const struct q8 *x, size_t n_rows, size_t n_cols,
                     size_t n_tokens, bool add)
 {
-    struct panel p;
-
-    for (size_t t0 = 0; t0 < n_tokens; t0 += SWEEP)
+    for (size_t t = 0; t < n_tokens; t += SWEEP)
         for (size_t r = 0; r < n_rows; r += PANEL_ROWS)
-            for (size_t k = 0; k < n_cols; k += COLS) {
-                const size_t nk = n_cols - k < COLS ? n_cols - k : COLS;
-                const size_t end =
-                    n_tokens - t0 < SWEEP ? n_tokens : t0 + SWEEP;
-                const struct row first = row_at(w, r, k);
-                struct tile s = {.panel = &p,
-                                 .nr = n_rows - r < PANEL_ROWS ? n_rows - r
-                                                               : PANEL_ROWS,
-                                 .n_groups = nk / w->group,
-                                 .group = w->group,
-                                 .ldq = x->ldq,
-                                 .ldg = x->ldg,
-                                 .ldy = ldy,
-                                 .resume = add || k > 0};
-
-                panel_unpackers[w->bits](p.codes, w, r, k, s.nr, nk);
-                panel_numbers(p.scales, first.scales, w, s.nr, s.n_groups);
-                panel_numbers(p.biases, first.biases, w, s.nr, s.n_groups);
-                for (size_t t = t0; t < end; t += TOKENS) {
-                    const size_t T = end - t < TOKENS ? end - t : TOKENS;
-
-                    s.x = x->q + t * x->ldq + k;
-                    s.x_scale = x->scale + t * x->ldg + k / w->group;
-                    s.x_sum = x->sum + t * x->ldg + k / w->group;
-                    s.y = y + t * ldy + r;
-                    tiles[(s.nr - 1) / 16][T - 1](&s);
-                }
-            }
+            many_rows(y, ldy, w, r,
+                      n_rows - r < PANEL_ROWS ? n_rows - r : PANEL_ROWS, x, t,
+                      n_tokens - t < SWEEP ? n_tokens - t : SWEEP, n_cols, add);
 }
 
 /* ---- the product -------------------------------------------------------- */
 
-/* From so many tokens on q8_many is the faster. */
-enum { MANY = 32 };
+/* Fewer than MANY tokens. */
+static void q8_several(float *y, size_t ldy, const struct affine *w,
+                       const struct q8 *x, size_t n_rows, size_t n_cols,
+                       size_t n_tokens, bool add)
+{
+    const size_t block = BLOCK_L1 / (w->q_stride + 1) + 1;
+
+    for (size_t r = 0; r < n_rows; r += block)
+        for (size_t t = 0; t < n_tokens; t += FEW) {
+            const struct row first = row_at(w, r, 0);
+            struct affine rows = *w;
+            struct q8 tokens = *x;
+
+            rows.q = first.q;
+            rows.scales = first.scales;
+            rows.biases = first.biases;
+            tokens.q += t * x->ldq;
+            tokens.scale += t * x->ldg;
+            tokens.sum += t * x->ldg;
+            q8_few[w->bits][w->group / 64](
+                y + t * ldy + r, ldy, &rows, &tokens,
+                n_rows - r < block ? n_rows - r : block, n_cols,
+                n_tokens - t < FEW ? n_tokens - t : FEW, add);
+        }
+}
 
 static void k_matmul_q8_avx512(float *y, size_t ldy, const struct affine *w,
                                const struct q8 *x, size_t n_rows, size_t n_cols,
@@ -859,10 +754,8 @@ static void k_matmul_q8_avx512(float *y, size_t ldy, const struct affine *w,
         memset(y + t * ldy, 0, n_rows * sizeof *y);
     if (n_cols == 0)
         return;
-    if (n_tokens == 1)
-        q8_rows[w->bits][w->group / 64](y, w, x, n_rows, n_cols, add);
-    else if (n_tokens < MANY)
-        q8_few(y, ldy, w, x, n_rows, n_cols, n_tokens, add);
+    if (n_tokens < MANY)
+        q8_several(y, ldy, w, x, n_rows, n_cols, n_tokens, add);
     else
         q8_many(y, ldy, w, x, n_rows, n_cols, n_tokens, add);
 }
@@ -874,17 +767,17 @@ static double k_peak_q8_avx512(size_t reps, float *sink)
     enum { CHAINS = 24, STEPS = 3255 }; /* 128 * CHAINS * STEPS is near 1e7 */
     const __m512i w = _mm512_set1_epi32(0x05040302);
     const __m512i x = _mm512_set1_epi32((int)0xff01fe02);
-    __m512i a[CHAINS];
+    sums a[CHAINS];
 
     _Pragma("GCC unroll 24") for (int i = 0; i < CHAINS; i++) a[i] =
-        _mm512_set1_epi32(i);
+        no_sums() + i;
     for (size_t s = 0; s < reps * STEPS; s++) {
         _Pragma("GCC unroll 24") for (int i = 0; i < CHAINS; i++) a[i] =
-            _mm512_dpbusd_epi32(a[i], w, x);
+            dot4(a[i], w, x);
     }
     _Pragma("GCC unroll 24") for (int i = 1; i < CHAINS; i++) a[0] =
-        _mm512_add_epi32(a[0], a[i]);
-    *sink = (float)_mm512_reduce_add_epi32(a[0]);
+        a[0] + a[i];
+    *sink = (float)_mm512_reduce_add_epi32((__m512i)a[0]);
     return 128.0 * CHAINS * STEPS * (double)reps;
 }
 

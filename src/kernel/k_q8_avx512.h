@@ -1,5 +1,5 @@
-/* What k_q8_avx512.c and k_q8gemm_avx512.c share: codes, scales and biases of
- * affine rows in vectors of AVX-512. */
+/* What k_q8_avx512.c stands on: codes, scales and biases of affine rows in
+ * vectors of AVX-512, integer sums, a transposition. */
 #ifndef KERNEL_K_Q8_AVX512_H
 #define KERNEL_K_Q8_AVX512_H
 
@@ -114,6 +114,28 @@ INLINE __m512i unpack(const unsigned char *p, int bits, bool half)
                       bits);
 }
 
+/* ---- integer sums ------------------------------------------------------- */
+
+/* As lanes of int, not of long long like __m512i: gcc 12 copies accumulators
+ * whose type changes in a loop. */
+typedef int sums __attribute__((vector_size(64)));
+
+INLINE sums no_sums(void)
+{
+    return (sums)_mm512_setzero_si512();
+}
+
+/* To each lane four codes times four of x. */
+INLINE sums dot4(sums a, __m512i codes, __m512i x)
+{
+    return (sums)_mm512_dpbusd_epi32((__m512i)a, codes, x);
+}
+
+INLINE __m512 to_floats(sums a)
+{
+    return _mm512_cvtepi32_ps((__m512i)a);
+}
+
 /* ---- transposition ------------------------------------------------------ */
 
 /* 16 x 16 transposition of 32-bit lanes: pairs, quadruples, 128-bit lanes. */
@@ -146,20 +168,6 @@ INLINE void transpose16(__m512i v[16])
         v[i] = _mm512_shuffle_i32x4(s[i], s[i + 8], 0x88);
         v[i + 8] = _mm512_shuffle_i32x4(s[i], s[i + 8], 0xdd);
     }
-}
-
-/* 4 x 4 transposition of 128-bit lanes. */
-INLINE void transpose4(__m512i v[4])
-{
-    __m512i a = _mm512_shuffle_i32x4(v[0], v[1], 0x88);
-    __m512i b = _mm512_shuffle_i32x4(v[0], v[1], 0xdd);
-    __m512i c = _mm512_shuffle_i32x4(v[2], v[3], 0x88);
-    __m512i d = _mm512_shuffle_i32x4(v[2], v[3], 0xdd);
-
-    v[0] = _mm512_shuffle_i32x4(a, c, 0x88);
-    v[1] = _mm512_shuffle_i32x4(b, d, 0x88);
-    v[2] = _mm512_shuffle_i32x4(a, c, 0xdd);
-    v[3] = _mm512_shuffle_i32x4(b, d, 0xdd);
 }
 
 #endif

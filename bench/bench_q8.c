@@ -1,0 +1,263 @@
+/* Speed of products with quantized weights, one thread: matmul_q8 for a few
+ * tokens as a share of what reading the same memory takes, for many as a share
+ * of its own multiply-adds without memory.
+ *
+ *   bench_q8 [--isa LEVEL] [--bits B] [--group G] [--cols N] [--tokens T]
+ *            [--exact]
+ *
+ * Pin it to a core (taskset -c 0). Without options: the best level, all widths,
+ * groups of 64, 1024, 2048 and 3072 columns, 1 and 512 tokens. --exact times
+ * matmul_affine.
+ *
+ * The weights are taken in slices of a fraction of a millisecond, from memory,
+ * in turns with slices of the limit. Of each the fastest quarter counts, and
+ * the median is given beside it: they differ where the machine is not quiet. */
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/dtype.h"
+#include "base/rng.h"
+#include "kernel/kernel.h"
+
+enum {
+    POOL = 288 << 20, /* bytes of codes: more than any cache */
+    MANY = 32,        /* tokens of which the arithmetic is the limit */
+    SLICE = 2 << 20,  /* at most, 0.05 ms at 40 GB/s */
+    MAX_GROUPS = 1024
+};
+
+struct options {
+    enum isa level;
+    size_t bits, group, cols, tokens; /* 0: the usual ones */
+    bool exact;
+};
+
+struct job {
+    const struct kernels *k;
+    struct affine w;
+    struct q8 x;
+    float *x32, *y;
+    const unsigned char *pool;
+    size_t rows, cols, tokens; /* of a slice */
+    size_t slices;
+    bool exact;
+};
+
+static void *must(void *p)
+{
+    if (!p) {
+        fprintf(stderr, "bench_q8: out of memory\n");
+        exit(1);
+    }
+    return p;
+}
+
+static void *lines(size_t bytes)
+{
+    return must(aligned_alloc(64, (bytes + 63) / 64 * 64));
+}
+
+/* ---- one line ---- */
+
+static volatile unsigned long long read_sink;
+
+/* What the machine can do at most in place of slice i. */
+static double limit_ms(const struct job *j, size_t i, double *work)
+{
+    double t0 = clock_ms();
+    float sink;
+
+    if (j->tokens < MANY) {
+        *work = SLICE;
+        read_sink = j->k->read_sum(j->pool + i * SLICE, SLICE);
+    } else if (j->exact) {
+        *work = j->k->peak_flops(5, &sink);
+    } else {
+        *work = j->k->peak_q8(10, &sink);
+    }
+    return clock_ms() - t0;
+}
+
+/* Slice i; its work in bytes or operations. */
+static double slice_ms(const struct job *j, size_t i, double *work)
+{
+    struct affine w = j->w;
+    double t0 = clock_ms();
+
+    w.q += i * j->rows * w.q_stride;
+    w.scales += i * j->rows * w.sb_stride;
+    w.biases += i * j->rows * w.sb_stride;
+    if (j->exact)
+        j->k->matmul_affine(j->y, j->rows, &w, j->x32, j->cols, j->rows,
+                            j->cols, j->tokens);
+    else
+        j->k->matmul_q8(j->y, j->rows, &w, &j->x, j->rows, j->cols, j->tokens,
+                        false);
+    if (j->tokens < MANY)
+        *work = (double)j->rows * (double)(w.q_stride + 2 * w.sb_stride);
+    else
+        *work = 2.0 * (double)j->rows * (double)j->cols * (double)j->tokens;
+    return clock_ms() - t0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void measure(const struct job *j)
+{
+    const char *unit = j->tokens < MANY ? "GB/s" : "Gop/s";
+    double *limit = must(calloc(j->slices, sizeof *limit));
+    double *speed = must(calloc(j->slices, sizeof *speed));
+    size_t q = j->slices * 3 / 4, m = j->slices / 2;
+
+    for (size_t i = 0; i < j->slices; i++) {
+        double work, ms = limit_ms(j, i, &work);
+
+        limit[i] = work / ms / 1e6;
+        ms = slice_ms(j, (i + j->slices / 2) % j->slices, &work);
+        speed[i] = work / ms / 1e6;
+    }
+    qsort(limit, j->slices, sizeof *limit, by_value);
+    qsort(speed, j->slices, sizeof *speed, by_value);
+    printf("%3zu tokens  %d bits  group %3zu  cols %4zu  %6.1f of %6.1f %s "
+           "%5.1f%%  (median %.1f of %.1f, %.1f%%)\n",
+           j->tokens, j->w.bits, j->w.group, j->cols, speed[q], limit[q], unit,
+           100 * speed[q] / limit[q], speed[m], limit[m],
+           100 * speed[m] / limit[m]);
+    fflush(stdout);
+    free(limit);
+    free(speed);
+}
+
+/* As many slices as the pool has. */
+static void run(struct job *j, int bits, size_t group, size_t cols,
+                size_t tokens)
+{
+    const size_t groups = cols / group;
+
+    j->w.bits = bits;
+    j->w.group = j->x.group = group;
+    j->w.q_stride = cols * (size_t)bits / 8;
+    j->w.sb_stride = groups * dtype_bytes(j->w.sb_type);
+    j->cols = cols;
+    j->tokens = tokens;
+    j->rows = tokens < MANY ? SLICE / j->w.q_stride : MATMUL_Q8_ROWS;
+    j->slices = POOL / SLICE;
+    j->x.ldq = (cols + 63) / 64 * 64;
+    j->x.ldg = groups;
+    j->x.q = lines(j->x.ldq * tokens);
+    j->x.scale = lines(groups * tokens * sizeof *j->x.scale);
+    j->x.sum = lines(groups * tokens * sizeof *j->x.sum);
+    j->x32 = lines(cols * tokens * sizeof *j->x32);
+    j->y = lines(j->rows * tokens * sizeof *j->y);
+    for (size_t i = 0; i < cols * tokens; i++)
+        j->x32[i] = (float)rng_uniform(1, i) - 0.5f;
+    j->k->to_q8(&j->x, j->x32, cols, cols, tokens);
+    memset(j->y, 0, j->rows * tokens * sizeof *j->y);
+    measure(j);
+    free(j->x.q);
+    free(j->x.scale);
+    free(j->x.sum);
+    free(j->x32);
+    free(j->y);
+}
+
+/* ---- options ---- */
+
+static int usage(void)
+{
+    fprintf(stderr, "Usage: bench_q8 [--isa LEVEL] [--bits 2|3|4|5|6|8] "
+                    "[--group 32|64|128]\n"
+                    "                [--cols N] [--tokens T] [--exact]\n");
+    return 2;
+}
+
+static bool parse(struct options *o, int argc, char **argv)
+{
+    static const struct option names[] = {
+        {"isa", required_argument, NULL, 'i'},
+        {"bits", required_argument, NULL, 'b'},
+        {"group", required_argument, NULL, 'g'},
+        {"cols", required_argument, NULL, 'c'},
+        {"tokens", required_argument, NULL, 't'},
+        {"exact", no_argument, NULL, 'e'},
+        {NULL, 0, NULL, 0}};
+    int c;
+
+    while ((c = getopt_long(argc, argv, "", names, NULL)) != -1) {
+        size_t v = optarg ? strtoul(optarg, NULL, 10) : 0;
+
+        if (c == 'i' && isa_parse(optarg, &o->level) < 0)
+            return false;
+        if (c == '?' || (c != 'i' && c != 'e' && v == 0))
+            return false;
+        *(c == 'b'   ? &o->bits
+          : c == 'g' ? &o->group
+          : c == 'c' ? &o->cols
+                     : &o->tokens) = c == 'i' || c == 'e' ? o->tokens : v;
+        o->exact |= c == 'e';
+    }
+    return optind == argc && o->bits <= 8 && o->bits != 1 && o->bits != 7 &&
+           (o->group == 32 || o->group == 64 || o->group == 128) &&
+           o->cols % o->group == 0 && o->cols / o->group <= MAX_GROUPS &&
+           o->tokens <= 1 << 14;
+}
+
+int main(int argc, char **argv)
+{
+    static const size_t all_bits[] = {8, 4, 2, 3, 5, 6};
+    static const size_t all_cols[] = {1024, 2048, 3072};
+    struct options o = {.level = cpu_best(), .group = 64};
+    struct job j = {.w.sb_type = DT_BF16};
+    unsigned char *pool, *numbers;
+
+    if (!parse(&o, argc, argv))
+        return usage();
+    j.k = kernels_get(o.level);
+    if (!j.k) {
+        fprintf(stderr, "bench_q8: this CPU lacks %s\n", isa_name(o.level));
+        return 1;
+    }
+    j.exact = o.exact;
+    pool = lines(POOL);
+    numbers = lines(POOL);
+    for (size_t i = 0; i < POOL / 8; i++) {
+        uint64_t v = i * 0x9e3779b97f4a7c15u;
+
+        v ^= v >> 29;
+        memcpy(pool + 8 * i, &v, 8);
+    }
+    for (size_t i = 0; i < POOL / 2; i++) {
+        uint16_t v = (uint16_t)(0x3c00 + i % 97); /* small positive bf16 */
+
+        memcpy(numbers + 2 * i, &v, 2);
+    }
+    j.w.q = j.pool = pool;
+    j.w.scales = numbers;
+    j.w.biases = numbers + POOL / 2;
+    printf("%s\n", isa_name(o.level));
+    for (size_t t = 0; t < 2; t++)
+        for (size_t b = 0; b < sizeof all_bits / sizeof *all_bits; b++)
+            for (size_t c = 0; c < sizeof all_cols / sizeof *all_cols; c++) {
+                if ((o.bits && o.bits != all_bits[b]) || (o.cols && c > 0) ||
+                    (o.tokens && t > 0))
+                    continue;
+                run(&j, (int)all_bits[b], o.group,
+                    o.cols ? o.cols : all_cols[c],
+                    o.tokens ? o.tokens
+                    : t      ? 512
+                             : 1);
+            }
+    free(pool);
+    free(numbers);
+    return 0;
+}
