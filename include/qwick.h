@@ -63,7 +63,12 @@ struct qwick_engine_options {
     enum qwick_kv kv;     /* default: f16, f32 when exact */
     size_t prefill_chunk; /* tokens a prefill pass, 0: 512 */
     bool preload;         /* copy the weights to huge pages at open */
-    bool tokenizer_only;  /* read no weights; sessions cannot be made */
+    size_t prefix_cache_bytes;      /* most of the prefix cache in memory that
+                                       the sessions share, 0: none */
+    bool prefix_cache_disk;         /* use a prefix cache on disk, too: */
+    const char *prefix_cache_dir;   /* NULL: qwick_cache_dir's */
+    size_t prefix_cache_disk_bytes; /* most on disk, 0: 4 GiB */
+    bool tokenizer_only; /* read no weights; sessions cannot be made */
 };
 
 struct qwick_engine_options qwick_engine_defaults(void);
@@ -77,7 +82,8 @@ int qwick_engine_open(struct qwick_engine **out,
 void qwick_engine_close(struct qwick_engine *eng);
 
 /* What qwick_engine_open found worth a line on stderr (an unknown chat
- * template, a stop id outside the vocabulary). NULL from index n on.
+ * template, a stop id outside the vocabulary); sessions may add to it (a
+ * damaged entry of the prefix cache). NULL from index n on.
  * note: what only -v should show. Borrowed from the engine. */
 const char *qwick_engine_warning(const struct qwick_engine *eng, size_t i);
 const char *qwick_engine_note(const struct qwick_engine *eng, size_t i);
@@ -173,6 +179,22 @@ int qwick_chat_encode(const struct qwick_engine *eng, const char *json,
 
 /* ---- sessions -------------------------------------------------------- */
 
+/* One timeline of tokens. Which of them are in its KV cache after a call, of
+ * qwick_session_length's count n:
+ *
+ *     sync, all_logits       all n, the logits are the last one's
+ *     decode                 all, the token given included; so while a
+ *                            generation runs, all but the newest that was drawn
+ *     generate               prompt and answer without the last token drawn
+ *     rollback, reuse        the first n; no logits where tokens were dropped
+ *     fork, load             as the session forked or saved, logits included
+ *     engine_step            all, those of the step included
+ *
+ * A call that fails because of its arguments (an id out of range, no room in
+ * the context) changes nothing. One that fails on the way (interrupted, out of
+ * memory) leaves a prefix of the old context or of the new one: sync up to a
+ * chunk's end, all others as it was. Either way the session can be used on,
+ * and the result is the same as that of a new one. */
 struct qwick_session;
 
 /* n_ctx: most tokens the session may hold; 0: the model's maximum. No memory
@@ -182,10 +204,11 @@ int qwick_session_create(struct qwick_session **out, struct qwick_engine *eng,
 void qwick_session_free(struct qwick_session *s);
 
 /* Make the session's context equal tokens[0..n), n >= 1. Only what follows the
- * longest common prefix with the present context is evaluated, at least the
- * last token. Afterwards all n tokens are in the cache and the logits belong
- * to tokens[n-1]. Longer than n_ctx: QWICK_ERR_CONTEXT. On failure the context
- * is a prefix of the old one or of tokens. */
+ * longest prefix that is at hand (see qwick_session_reuse) is evaluated, at
+ * least the last token. Afterwards all n tokens are in the cache, the logits
+ * belong to tokens[n-1], and whole pages of the context are published to the
+ * engine's prefix cache in memory. Longer than n_ctx: QWICK_ERR_CONTEXT. On
+ * failure the context is a prefix of the old one or of tokens. */
 int qwick_session_sync(struct qwick_session *s, const int32_t *tokens, size_t n,
                        struct qwick_err *e);
 
@@ -193,8 +216,9 @@ int qwick_session_sync(struct qwick_session *s, const int32_t *tokens, size_t n,
 int qwick_session_decode(struct qwick_session *s, int32_t token,
                          struct qwick_err *e);
 
-/* Drop all but the first n tokens; logits are undefined until the next sync
- * or decode. n larger than the length: QWICK_ERR_USAGE. */
+/* Drop all but the first n tokens; there are no logits until the next sync or
+ * decode, unless nothing was dropped. n larger than the length:
+ * QWICK_ERR_USAGE. */
 int qwick_session_rollback(struct qwick_session *s, size_t n,
                            struct qwick_err *e);
 
@@ -203,7 +227,88 @@ int qwick_session_rollback(struct qwick_session *s, size_t n,
 int qwick_session_fork(struct qwick_session **out,
                        const struct qwick_session *s, struct qwick_err *e);
 
+/* ---- what need not be evaluated again --------------------------------- */
+
+/* The prefix cache keeps whole pages of 64 tokens by the tokens that they and
+ * their predecessors hold. In memory it is a trie that the engine's sessions
+ * share, of at most prefix_cache_bytes: what was used longest ago goes first,
+ * never a page before those that need it. On disk it is a directory that any
+ * number of processes share, with entries apart by model, KV type, exact mode
+ * and level of kernels. With exact, results with and without a hit are equal
+ * bit by bit; else they may differ in the last bits, as by prefill_chunk. */
+
+/* Make the context the longest prefix of tokens[0..n) that is at hand: in the
+ * context already, in the engine's prefix cache in memory, on disk; to the
+ * token, not to the page. Evaluates nothing. To have logits afterwards, leave
+ * out the last token and evaluate it. (sync does all of it; this is for who
+ * evaluates prompts by joint steps.) */
+int qwick_session_reuse(struct qwick_session *s, const int32_t *tokens,
+                        size_t n, struct qwick_err *e);
+
+/* Let other sessions find the whole pages of the context in memory. Nothing is
+ * copied, and nothing happens when the engine has no such cache. */
+void qwick_session_publish(struct qwick_session *s);
+
+/* Write the whole pages of the first n tokens of the context to the prefix
+ * cache on disk, as far as they are not there, and then remove what was used
+ * longest ago beyond prefix_cache_disk_bytes. Nothing happens when the engine
+ * has no such cache, or when they alone are more. QWICK_ERR_RUNTIME says what
+ * could not be written; the session is unaffected. */
+int qwick_session_store(struct qwick_session *s, size_t n, struct qwick_err *e);
+
+/* Tokens that the last sync did not have to evaluate. */
+size_t qwick_session_cached(const struct qwick_session *s);
+
+/* Write tokens, keys, values and logits to a file that only its owner may read.
+ * It gets its name when it is complete and on the disk; what is at path and no
+ * regular file is refused. QWICK_ERR_RUNTIME. */
+int qwick_session_save(struct qwick_session *s, const char *path,
+                       struct qwick_err *e);
+
+/* A session as it was saved, with a context of n_ctx tokens (0: the model's
+ * maximum; fewer than are in the file: QWICK_ERR_CONTEXT). The file must come
+ * from the same weights, wherever they lie, and the same KV type; for an engine
+ * with exact also from exact mode on the same level of kernels, so that what
+ * follows is the same bit by bit: else QWICK_ERR_USAGE. A file that cannot be
+ * read or is damaged: QWICK_ERR_RUNTIME. */
+int qwick_session_load(struct qwick_session **out, struct qwick_engine *eng,
+                       const char *path, size_t n_ctx, struct qwick_err *e);
+
+/* Where the prefix cache on disk is by default: $XDG_CACHE_HOME/qwick, or
+ * ~/.cache/qwick. malloc'ed; NULL when neither variable is set. */
+char *qwick_cache_dir(void);
+
+/* An entry of the prefix cache on disk: a prompt, or what a prompt has beyond
+ * another one that begins alike. */
+struct qwick_cache_entry {
+    char *path;
+    char model[96]; /* as asked for, cut; "" when damaged */
+    char kv[8], isa[16];
+    bool exact, damaged;
+    size_t n_tokens; /* of the prefix that ends with the entry */
+    size_t first;    /* of these, in other entries */
+    size_t n_bytes;
+    double used; /* last time, in seconds since 1970 */
+};
+
+/* The entries of the cache in dir (NULL: the default), latest use first. A
+ * directory that does not exist has none. */
+int qwick_cache_list(const char *dir, struct qwick_cache_entry **out, size_t *n,
+                     struct qwick_err *e);
+void qwick_cache_list_free(struct qwick_cache_entry *v, size_t n);
+
+/* Remove what was used longest ago until at most max_bytes are left (0:
+ * everything), and what processes that died have left. Only files that look
+ * like the cache's own are touched. Says how many files and bytes (NULL: not
+ * wanted). */
+int qwick_cache_gc(const char *dir, size_t max_bytes, size_t *n_removed,
+                   size_t *bytes_removed, struct qwick_err *e);
+
+/* ---- looking at sessions ----------------------------------------------- */
+
 size_t qwick_session_length(const struct qwick_session *s);
+/* The tokens in the cache; valid until the next call on the session. */
+const int32_t *qwick_session_tokens(const struct qwick_session *s, size_t *n);
 size_t qwick_session_limit(const struct qwick_session *s);
 size_t qwick_session_kv_bytes(const struct qwick_session *s);
 
@@ -414,6 +519,72 @@ struct qwick_batch_stats {
 };
 struct qwick_batch_stats qwick_batch_stats(const struct qwick_batch *b);
 
+/* ---- judging --------------------------------------------------------- */
+
+/* Log-probabilities of what is given, without a decode loop: natural
+ * logarithms of the softmax over the bare logits, before any sampler, summed in
+ * double. Sequences are evaluated jointly, many in one pass over the weights;
+ * with exact the results are bit by bit those of each alone. */
+struct qwick_judge_options {
+    size_t n_ctx;               /* most tokens of a sequence, 0: the model's
+                                   maximum */
+    size_t window, stride;      /* of qwick_score */
+    qwick_progress_fn progress; /* tokens done and to do */
+    void *progress_ctx;
+    const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
+};
+
+/* A text, and what comes before it. */
+struct qwick_score_item {
+    const int32_t *tokens; /* [n] */
+    size_t n;
+    size_t n_given;   /* the first of them are context and not scored */
+    double *logprobs; /* [n] out: of each token after those before it; 0 for
+                         those that are not scored */
+    size_t n_windows; /* out */
+};
+
+/* The first token that is scored: n_given; without context 1, because nothing
+ * comes before the first one. May be n: none is. */
+size_t qwick_score_first(const struct qwick_score_item *it);
+
+/* Score texts of any length. One that is longer than `window` tokens (0:
+ * n_ctx) is evaluated in windows of so many, each moved by `stride` (0: half
+ * of the window) and scoring only the tokens that those before it have not:
+ * but for the first window, a token has at least window - stride tokens before
+ * it. Context counts as text that comes before; it is only read by windows that
+ * reach it. n_windows is 0 where nothing is scored. */
+int qwick_score(struct qwick_engine *eng, struct qwick_score_item *items,
+                size_t n, const struct qwick_judge_options *o,
+                struct qwick_err *e);
+
+/* The window and the stride that *o stands for. A window beyond the context, a
+ * stride that is not below it: QWICK_ERR_USAGE. */
+int qwick_judge_windows(const struct qwick_engine *eng,
+                        const struct qwick_judge_options *o, size_t *window,
+                        size_t *stride, struct qwick_err *e);
+
+/* One of the possible answers, the same to all prompts. */
+struct qwick_answer {
+    const int32_t *tokens; /* [n], n >= 1 */
+    size_t n;
+};
+
+/* A prompt, and how likely each answer is as what follows it. */
+struct qwick_choose_item {
+    const int32_t *prompt; /* [n], n >= 1 */
+    size_t n;
+    double *logprobs; /* [n_answers] out: sum over the answer's tokens */
+};
+
+/* Each prompt is evaluated once (what all of them begin with once for all), and
+ * each distinct beginning of the answers once after it. Two answers of the same
+ * tokens, or one without: QWICK_ERR_USAGE. A prompt that does not fit the
+ * context with the longest answer: QWICK_ERR_CONTEXT. */
+int qwick_choose(struct qwick_engine *eng, struct qwick_choose_item *items,
+                 size_t n, const struct qwick_answer *answers, size_t n_answers,
+                 const struct qwick_judge_options *o, struct qwick_err *e);
+
 /* ---- quantizing ------------------------------------------------------ */
 
 /* How scales are chosen: as mlx.core.quantize does, or by a search for the
@@ -470,6 +641,104 @@ struct qwick_quantize_report {
 int qwick_quantize(const char *src, const char *dst,
                    const struct qwick_quantize_options *o,
                    struct qwick_quantize_report *r, struct qwick_err *e);
+
+/* ---- embeddings and reranking ---------------------------------------- */
+
+/* Texts to vectors: the hidden state of the last token after the last norm, as
+ * Qwen3-Embedding is used. Many texts share a pass over the weights, and a
+ * beginning that they have in common is evaluated once; with exact, vectors are
+ * bit by bit those of each text alone. */
+struct qwick_embedder;
+
+struct qwick_embed_options {
+    size_t n_ctx;               /* most tokens of a text, 0: the model's
+                                   maximum */
+    size_t max_batch;           /* texts that are evaluated jointly, 0: 64 */
+    size_t dim;                 /* keep the first numbers of a vector only
+                                   (Matryoshka), 0: all d_model */
+    bool no_normalize;          /* else vectors have length 1 */
+    qwick_progress_fn progress; /* tokens of the call done and to do */
+    void *progress_ctx;
+    const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
+};
+
+int qwick_embedder_create(struct qwick_embedder **out, struct qwick_engine *eng,
+                          const struct qwick_embed_options *o,
+                          struct qwick_err *e);
+void qwick_embedder_free(struct qwick_embedder *m);
+
+/* Numbers of a vector. */
+size_t qwick_embedder_dim(const struct qwick_embedder *m);
+
+struct qwick_embed_text {
+    const char *text;
+    size_t n_text;
+    const char *instruct; /* the task that text is a query of, put before it as
+                             "Instruct: TASK\nQuery:"; NULL: a document */
+    size_t n_instruct;
+    bool allow_special; /* text such as "<|im_end|>" becomes the added token */
+    bool truncate;      /* drop the end of what does not fit the context; else
+                           QWICK_ERR_CONTEXT */
+};
+
+/* The ids of a text to embed, between those that the tokenizer's post-processor
+ * adds (Qwen3-Embedding's: <|endoftext|> at the end), which stay when the text
+ * is cut. *n_dropped (NULL: not asked for): tokens cut. */
+int qwick_embed_encode(const struct qwick_embedder *m,
+                       const struct qwick_embed_text *t, int32_t **ids,
+                       size_t *n_ids, size_t *n_dropped, struct qwick_err *e);
+
+struct qwick_embed_item {
+    const int32_t *tokens; /* [n], n >= 1 */
+    size_t n;
+    float *vector; /* [dim] out */
+};
+
+/* A hidden state that is not finite: QWICK_ERR_RUNTIME. */
+int qwick_embed(struct qwick_embedder *m, const struct qwick_embed_item *items,
+                size_t n, struct qwick_err *e);
+
+/* How well documents answer a query: the probability of "yes" against "no" as
+ * the next token of Qwen3-Reranker's prompt. What comes before the documents is
+ * evaluated once. */
+struct qwick_reranker;
+
+struct qwick_rerank_options {
+    const char *instruct; /* what "relevant" means; NULL: "Given a web search
+                             query, retrieve relevant passages that answer the
+                             query" */
+    size_t n_instruct;
+    size_t n_ctx;     /* most tokens of a prompt, 0: the model's maximum */
+    size_t max_batch; /* documents that are evaluated jointly, 0: 64 */
+    qwick_progress_fn progress;
+    void *progress_ctx;
+    const volatile int *interrupt;
+};
+
+/* A tokenizer without the prompt's control tokens, or for which "yes" or "no"
+ * is not one token: QWICK_ERR_MODEL. A query that leaves no room for a
+ * document: QWICK_ERR_CONTEXT. */
+int qwick_reranker_create(struct qwick_reranker **out, struct qwick_engine *eng,
+                          const char *query, size_t n_query,
+                          const struct qwick_rerank_options *o,
+                          struct qwick_err *e);
+void qwick_reranker_free(struct qwick_reranker *r);
+
+/* The ids of the prompt for a document. No text in query, instruct or document
+ * becomes an added token. Of a document that does not fit the context the end
+ * is cut. *n_dropped (NULL: not asked for): tokens cut. */
+int qwick_rerank_encode(const struct qwick_reranker *r, const char *document,
+                        size_t n_document, int32_t **ids, size_t *n_ids,
+                        size_t *n_dropped, struct qwick_err *e);
+
+struct qwick_rerank_item {
+    const int32_t *tokens; /* [n] of qwick_rerank_encode */
+    size_t n;
+    double score; /* out: P(yes) / (P(yes) + P(no)) */
+};
+
+int qwick_rerank(struct qwick_reranker *r, struct qwick_rerank_item *items,
+                 size_t n, struct qwick_err *e);
 
 /* ---- limits of this machine ------------------------------------------ */
 

@@ -73,92 +73,24 @@ static const struct opt opts[] = {
              "tail, or both and cut the middle",
      .offset = ARG(overflow)},
 
-    {.type = OPT_HEADING, .help = "Length"},
-    {.name = "max-tokens",
-     .letter = 'n',
-     .type = OPT_INT,
-     .arg = "N",
-     .imin = 1,
-     .imax = INT32_MAX,
-     .def = "until the model stops",
-     .help = "at most N tokens",
-     .offset = ARG(max_tokens)},
-    OPT_ROWS_CTX,
-    {.name = "stop",
-     .type = OPT_TEXTS,
-     .arg = "TEXT",
-     .help = "stop before TEXT; repeatable",
-     .offset = ARG(stop)},
-    {.name = "ignore-eos",
-     .type = OPT_FLAG,
-     .help = "never draw a stop token",
-     .offset = ARG(ignore_eos)},
-    {.name = "loop-guard",
-     .type = OPT_INT,
-     .arg = "N",
-     .imin = 3,
-     .imax = 1000000,
-     .def = "off",
-     .help = "stop when the last N tokens are one sequence at least three "
-             "times over",
-     .offset = ARG(loop_guard)},
+    {.name = "session",
+     .type = OPT_FILE,
+     .arg = "FILE",
+     .help = "go on with a session that --save-session wrote: the prompt is "
+             "the next message",
+     .offset = ARG(session)},
+    {.name = "save-session",
+     .type = OPT_FILE,
+     .arg = "FILE",
+     .help = "write prompt, answer and their KV cache to FILE",
+     .offset = ARG(save_session)},
 
-    {.type = OPT_HEADING,
-     .help = "Sampling (defaults: generation_config.json, else greedy; any of "
-             "these\nturns sampling on)"},
-    {.name = "greedy",
-     .type = OPT_FLAG,
-     .help = "always the likeliest token, the same as --temp 0",
-     .offset = ARG(greedy)},
-    {.name = "temp",
-     .type = OPT_NUMBER,
-     .arg = "T",
-     .min = 0,
-     .max = 100,
-     .help = "temperature",
-     .offset = ARG(temp)},
-    {.name = "top-k",
-     .type = OPT_INT,
-     .arg = "K",
-     .imin = 0,
-     .imax = INT32_MAX,
-     .help = "among the K likeliest, 0: off",
-     .offset = ARG(top_k)},
-    {.name = "top-p",
-     .type = OPT_NUMBER,
-     .arg = "P",
-     .min = 0,
-     .max = 1,
-     .help = "among the likeliest that hold probability P, 1: off",
-     .offset = ARG(top_p)},
-    {.name = "min-p",
-     .type = OPT_NUMBER,
-     .arg = "P",
-     .min = 0,
-     .max = 1,
-     .help = "at least P times as likely as the likeliest, 0: off",
-     .offset = ARG(min_p)},
-    {.name = "repeat-penalty",
-     .type = OPT_NUMBER,
-     .arg = "X",
-     .min = 0.01,
-     .max = 100,
-     .help = "against tokens of prompt and answer, 1: off",
-     .offset = ARG(repeat)},
-    {.name = "presence-penalty",
-     .type = OPT_NUMBER,
-     .arg = "X",
-     .min = -2,
-     .max = 2,
-     .help = "against tokens of the answer, 0: off",
-     .offset = ARG(presence)},
-    {.name = "frequency-penalty",
-     .type = OPT_NUMBER,
-     .arg = "X",
-     .min = -2,
-     .max = 2,
-     .help = "the same for each time, 0: off",
-     .offset = ARG(frequency)},
+    {.type = OPT_HEADING, .help = "Length"},
+    OPT_ROWS_MAX_TOKENS(ARG(answer)),
+    OPT_ROWS_CTX,
+    OPT_ROWS_STOP(ARG(answer)),
+
+    OPT_ROWS_SAMPLING(ARG(answer)),
     {.name = "seed",
      .type = OPT_INT,
      .arg = "N",
@@ -166,7 +98,7 @@ static const struct opt opts[] = {
      .imax = INT64_MAX,
      .def = "random",
      .help = "seed of the draws; alone it does not turn sampling on",
-     .offset = ARG(seed)},
+     .offset = ARG(answer.seed)},
 
     {.type = OPT_HEADING, .help = "Output"},
     {.name = "show-thinking",
@@ -186,15 +118,7 @@ static const struct opt opts[] = {
      .type = OPT_FLAG,
      .help = "a JSON object per token, then one when done",
      .offset = COMMON(jsonl)},
-    {.name = "logprobs",
-     .type = OPT_INT,
-     .arg = "K",
-     .imin = 1,
-     .imax = 100,
-     .def = "off",
-     .help = "log-probabilities of each token and the K likeliest, with "
-             "--json or --jsonl",
-     .offset = ARG(logprobs)},
+    OPT_ROWS_LOGPROBS(ARG(answer), ", with --json or --jsonl"),
     {.name = "profile-timing",
      .type = OPT_FLAG_FILE,
      .arg = "FILE",
@@ -213,13 +137,9 @@ static const struct opt opts[] = {
     OPT_ROWS_THREADS,
     OPT_ROWS_KERNELS,
     OPT_ROWS_PREFILL,
+    OPT_ROWS_PREFIX,
     OPT_ROWS_BASIC,
 };
-
-bool gen_is_greedy(const struct gen_job *j)
-{
-    return j->a.greedy || (opt_given(&j->p, "temp") && j->a.temp == 0);
-}
 
 static int check_prompt(const struct gen_job *j)
 {
@@ -231,6 +151,9 @@ static int check_prompt(const struct gen_job *j)
         "system", "system-file", "think", "prefill", "allow-special", NULL,
     };
     static const char *const with_chat[] = {"system", "system-file", NULL};
+    static const char *const with_session[] = {
+        "system", "system-file", "chat-json", "overflow", NULL,
+    };
     static const char *const sources[] = {"prompt", "file", "chat-json"};
     const struct opt_parsed *p = &j->p;
     int r;
@@ -260,6 +183,9 @@ static int check_prompt(const struct gen_job *j)
         return r;
     if ((r = opt_conflict(p, "system", "system-file")) >= 0)
         return r;
+    for (size_t i = 0; with_session[i]; i++)
+        if ((r = opt_conflict(p, "session", with_session[i])) >= 0)
+            return r;
     size_t dashes = j->a.chat_json && strcmp(j->a.chat_json, "-") == 0;
     dashes += j->a.system_file && strcmp(j->a.system_file, "-") == 0;
     for (size_t i = 0; i < j->a.files.n; i++)
@@ -274,18 +200,12 @@ static int check_prompt(const struct gen_job *j)
 
 static int check_output(const struct gen_job *j)
 {
-    static const char *const sampling[] = {"top-k", "top-p", "min-p", NULL};
     static const char *const text_only[] = {"show-thinking", NULL};
     static const char *const json_only[] = {"logprobs", NULL};
     const struct opt_parsed *p = &j->p;
     bool json = j->a.c.json || j->a.c.jsonl;
     int r;
-    if (j->a.greedy && opt_given(p, "temp") && j->a.temp != 0)
-        return opt_usage(j->verb, "--temp: has no effect with --greedy");
-    if (gen_is_greedy(j) &&
-        (r = opt_no_effect(p, sampling,
-                           j->a.greedy ? "with --greedy" : "with --temp 0")) >=
-            0)
+    if ((r = answer_check(p, &j->a.answer)) >= 0)
         return r;
     if (json &&
         (r = opt_no_effect(p, text_only, "with --json or --jsonl")) >= 0)

@@ -23,6 +23,8 @@ struct common_args {
     bool preload;
     bool json, jsonl;
     const char *color;
+    struct opt_flag_file prefix_cache;
+    int64_t prefix_cache_size;
 };
 
 #define COMMON(field) offsetof(struct common_args, field)
@@ -65,6 +67,17 @@ struct common_args {
      .help = "copy the weights into memory at start",                         \
      .offset = COMMON(preload)}
 
+#define OPT_ROWS_PREFIX                                                       \
+    {.name = "prefix-cache", .type = OPT_FLAG_FILE, .arg = "DIR",             \
+     .help = "keep what prompts begin with on disk, so that it is not "       \
+             "evaluated again; in DIR, else $XDG_CACHE_HOME/qwick or "        \
+             "~/.cache/qwick",                                                \
+     .offset = COMMON(prefix_cache)},                                         \
+    {.name = "prefix-cache-size", .type = OPT_SIZE, .arg = "SIZE",            \
+     .imin = 1, .def = "4G",                                                  \
+     .help = "bytes to keep at most, with K, M, G or T",                      \
+     .offset = COMMON(prefix_cache_size)}
+
 #define OPT_ROWS_BASIC                                                        \
     {.name = "quiet", .letter = 'q', .type = OPT_FLAG,                        \
      .help = "no warnings", .offset = COMMON(quiet)},                         \
@@ -84,5 +97,8 @@ int common_check(const struct opt_parsed *p, const struct common_args *c);
  * message printed. */
 int common_open(struct qwick_engine **eng, const struct common_args *c,
                 bool tokenizer_only);
+
+/* Print the engine's warnings from the i-th on; returns how many there are. */
+size_t common_warn(const struct qwick_engine *eng, size_t i);
 
 #endif

@@ -19,49 +19,13 @@
 
 static struct qwick_sampling sampling(const struct gen_job *j)
 {
-    static const char *const flags[] = {
-        "temp",
-        "top-k",
-        "top-p",
-        "min-p",
-        "repeat-penalty",
-        "presence-penalty",
-        "frequency-penalty",
-    };
-    const struct gen_args *a = &j->a;
-    const struct opt_parsed *p = &j->p;
+    const struct sampling_wish w = answer_wish(&j->p, &j->a.answer);
     bool think_off = j->mode == MODE_CHAT &&
                      chat_input_think(&j->input, j->think) == QWICK_THINK_OFF;
-    struct qwick_sampling s = qwick_sampling_defaults(j->eng, think_off);
-    bool any = false;
-    for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
-        any |= opt_given(p, flags[i]);
-    if (gen_is_greedy(j)) {
-        s.temperature = 0;
-        s.top_k = 0;
-        s.top_p = 1;
-        s.min_p = 0;
-    } else if (any && s.temperature == 0) {
-        float repeat = s.repeat_penalty;
-        s = qwick_sampling_neutral();
-        s.repeat_penalty = repeat;
-    }
-    if (opt_given(p, "temp"))
-        s.temperature = (float)a->temp;
-    if (opt_given(p, "top-k"))
-        s.top_k = (int)a->top_k;
-    if (opt_given(p, "top-p"))
-        s.top_p = (float)a->top_p;
-    if (opt_given(p, "min-p"))
-        s.min_p = (float)a->min_p;
-    if (opt_given(p, "repeat-penalty"))
-        s.repeat_penalty = (float)a->repeat;
-    if (opt_given(p, "presence-penalty"))
-        s.presence_penalty = (float)a->presence;
-    if (opt_given(p, "frequency-penalty"))
-        s.frequency_penalty = (float)a->frequency;
+    struct qwick_sampling s = answer_sampling(j->eng, think_off, &w);
     /* 53 bits: every JSON reader gets the number back as it was */
-    s.seed = opt_given(p, "seed") ? (uint64_t)a->seed : rng_random_seed() >> 11;
+    s.seed = opt_given(&j->p, "seed") ? (uint64_t)j->a.answer.seed
+                                      : rng_random_seed() >> 11;
     return s;
 }
 
@@ -197,23 +161,21 @@ static int answer(struct gen_job *j, struct qwick_err *e)
         .stderr_tty = isatty(STDERR_FILENO),
         .show_thinking = a->show_thinking,
         .dim = use_colour(a),
-        .logprobs = a->logprobs > 0,
+        .logprobs = a->answer.logprobs > 0,
         .think_fd = j->think_fd,
         .think_file = a->think_file,
     };
     struct qwick_generate_options o = qwick_generate_defaults();
     struct qwick_result r = {0};
+    size_t warned = 0;
     int status;
+    while (qwick_engine_warning(j->eng, warned))
+        warned++;
     o.sampling = sampling(j);
-    o.max_tokens = (size_t)a->max_tokens;
-    o.stop = a->stop.v;
-    o.n_stop = a->stop.n;
-    o.ignore_eos = a->ignore_eos;
+    answer_options(&o, &a->answer);
     o.in_think = j->in_think;
     o.no_think = j->mode == MODE_RAW || a->raw;
     o.profile = a->profile.on;
-    o.loop_guard = (size_t)a->loop_guard;
-    o.logprobs = (size_t)a->logprobs;
     o.on_token = emit_token;
     o.on_token_ctx = &st;
     signals_catch();
@@ -222,6 +184,9 @@ static int answer(struct gen_job *j, struct qwick_err *e)
     qwick_session_progress(j->ses, emit_progress, &st);
     if (qwick_generate(j->ses, j->ids, j->n_ids, &o, &r, e) == 0) {
         status = finish(j, &st, &r);
+        common_warn(j->eng, warned);
+        if (!status)
+            status = gen_keep(j, &r);
     } else {
         struct qwick_result none = {0};
         emit_end(&st, &none);
@@ -255,8 +220,9 @@ static int generate(struct gen_job *j)
     if ((status = common_open(&j->eng, &j->a.c, false)) != 0 ||
         (status = gen_choose_mode(j)) != 0)
         return status;
-    if (qwick_session_create(&j->ses, j->eng, (size_t)j->a.c.ctx, &e) ||
-        gen_encode(j, &e))
+    if ((status = gen_open_session(j)) != 0)
+        return status;
+    if (gen_encode(j, &e))
         return chat_input_fail(j->a.chat_json, &e);
     if ((j->a.think_file &&
          (status = open_file(j->a.think_file, &j->think_fd)) != 0) ||

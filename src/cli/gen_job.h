@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "cli/answer_opts.h"
 #include "cli/chat_input.h"
 #include "cli/common.h"
 #include "cli/opt.h"
@@ -25,14 +26,10 @@ struct gen_args {
     const char *prefill;
     const char *prompt_ids;
     bool allow_special, no_stdin;
-    int64_t max_tokens;
-    struct opt_texts stop;
-    bool ignore_eos, greedy;
-    double temp, top_p, min_p, repeat, presence, frequency;
-    int64_t top_k, seed;
+    struct answer_args answer;
     const char *overflow;
+    const char *session, *save_session;
     struct opt_flag_file profile;
-    int64_t logprobs, loop_guard;
 };
 
 enum gen_mode { MODE_CHAT, MODE_RAW, MODE_IDS };
@@ -59,8 +56,6 @@ struct gen_job {
     int think_fd, profile_fd;
 };
 
-bool gen_is_greedy(const struct gen_job *j);
-
 /* Options against each other: exit status 2 with a message, or -1. */
 int gen_check(const struct gen_job *j);
 
@@ -73,9 +68,25 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e);
  * or an exit status with the message printed. */
 int gen_choose_mode(struct gen_job *j);
 
+/* A new session, or that of --session. 0, or an exit status with the message
+ * printed. */
+int gen_open_session(struct gen_job *j);
+
+/* Put what the session of --session holds before the ids of the prompt, which
+ * becomes a chat's next message. */
+int gen_continue(struct gen_job *j, struct qwick_err *e);
+
+/* After the answer: the prompt's prefix to the cache on disk, the session to
+ * its file. An exit status, messages printed. */
+int gen_keep(struct gen_job *j, const struct qwick_result *r);
+
 /* The ids of the prompt, cut as --overflow says so that they fit the session's
  * context. */
 int gen_encode(struct gen_job *j, struct qwick_err *e);
+
+/* Whether ids given as numbers end inside an open think block. */
+bool gen_ids_in_think(const struct qwick_engine *eng, const int32_t *ids,
+                      size_t n);
 
 /* The verb. */
 int gen_run(const struct verb *v, int argc, char **argv);

@@ -115,24 +115,24 @@ static int encode(struct gen_job *j, const char *text, size_t n, int32_t **ids,
     return r;
 }
 
-/* Whether ids given as numbers end inside an open think block. */
-static bool ids_in_think(const struct gen_job *j)
+bool gen_ids_in_think(const struct qwick_engine *eng, const int32_t *ids,
+                      size_t n)
 {
     static const char *const tag[] = {"<think>", "</think>"};
     int32_t id[2] = {-1, -1};
     for (int i = 0; i < 2; i++) {
         int32_t *v = NULL;
-        size_t n = 0;
-        if (qwick_tokenize(j->eng, tag[i], strlen(tag[i]), true, &v, &n,
-                           NULL) == 0 &&
-            n == 1)
+        size_t len = 0;
+        if (qwick_tokenize(eng, tag[i], strlen(tag[i]), true, &v, &len, NULL) ==
+                0 &&
+            len == 1)
             id[i] = v[0];
         free(v);
     }
-    for (size_t i = j->n_ids; i-- > 0;) {
-        if (j->ids[i] == id[1])
+    for (size_t i = n; i-- > 0;) {
+        if (ids[i] == id[1])
             return false;
-        if (j->ids[i] == id[0])
+        if (ids[i] == id[0])
             return true;
     }
     return false;
@@ -236,7 +236,7 @@ static int fit(struct gen_job *j, struct qwick_err *e)
         return 0;
     if (how == OVERFLOW_ERROR)
         return too_long(j, limit, e);
-    room = j->a.max_tokens ? (size_t)j->a.max_tokens : limit / 4;
+    room = j->a.answer.max_tokens ? (size_t)j->a.answer.max_tokens : limit / 4;
     if (room > limit / 2)
         room = limit / 2;
     if (room < 1)
@@ -261,7 +261,7 @@ int gen_encode(struct gen_job *j, struct qwick_err *e)
     if (j->mode == MODE_IDS) {
         if (check_ids(j, e))
             return -1;
-        j->in_think = !j->a.raw && ids_in_think(j);
+        j->in_think = !j->a.raw && gen_ids_in_think(j->eng, j->ids, j->n_ids);
     } else {
         if (encode(j, j->input.text, j->input.n_text, &j->ids, &j->n_ids, e))
             return -1;
@@ -269,6 +269,8 @@ int gen_encode(struct gen_job *j, struct qwick_err *e)
             return err_set(e, QWICK_ERR_USAGE,
                            "prompt: it has no tokens after normalization");
     }
+    if (j->a.session && gen_continue(j, e))
+        return -1;
     j->tokenize_ms = clock_ms() - t;
     return fit(j, e);
 }

@@ -8,16 +8,19 @@
 #include "qwick.h"
 
 const struct verb *const verbs[] = {
-    &verb_generate, &verb_tokenize, &verb_detokenize, &verb_count,
-    &verb_render,   &verb_logits,   &verb_inspect,    &verb_bench,
-    &verb_quantize, NULL,
+    &verb_generate, &verb_batch,    &verb_tokenize, &verb_detokenize,
+    &verb_count,    &verb_render,   &verb_embed,    &verb_rerank,
+    &verb_logits,   &verb_score,    &verb_choose,   &verb_inspect,
+    &verb_bench,    &verb_quantize, &verb_cache,    NULL,
 };
 
 /* Names that will be verbs; taken from the start so that no script comes to
  * rely on them as prompts. */
 static const char *const reserved[] = {
-    "chat",   "batch", "score",    "choose", "embed",
-    "rerank", "plan",  "selftest", "cache",  "completion",
+    "chat",
+    "plan",
+    "selftest",
+    "completion",
 };
 
 static const struct verb *find_verb(const char *name)

@@ -35,6 +35,25 @@ static const char *digits(const char *p)
     return p;
 }
 
+int opt_size(const char *s, int64_t *out)
+{
+    static const char units[] = "KMGT";
+    char digits[24];
+    size_t n = strlen(s);
+    const char *unit = n ? strchr(units, s[n - 1]) : NULL;
+    int64_t scale = 1;
+    n -= unit != NULL;
+    if (n == 0 || n >= sizeof(digits) || *s == '-')
+        return -1;
+    memcpy(digits, s, n);
+    digits[n] = 0;
+    for (const char *u = units; unit && u <= unit; u++)
+        scale *= 1024;
+    if (opt_int(digits, out) || __builtin_mul_overflow(*out, scale, out))
+        return -1;
+    return 0;
+}
+
 int opt_number(const char *s, double *out)
 {
     /* checked here, because strtod takes blanks, hexadecimal and "nan"; the
@@ -343,6 +362,14 @@ static int set_value(const struct verb *v, const struct opt *o,
     case OPT_INT:
         if (opt_int(value, &i) || i < o->imin || i > o->imax)
             return out_of_range(v, o, shown, value);
+        *(int64_t *)dst = i;
+        return -1;
+    case OPT_SIZE:
+        if (opt_size(value, &i) || i < o->imin)
+            return opt_usage(v,
+                             "%s: \"%s\": expected a number of bytes, as in "
+                             "500M or 4G",
+                             shown, value);
         *(int64_t *)dst = i;
         return -1;
     case OPT_NUMBER:

@@ -11,6 +11,7 @@ enum opt_type {
     OPT_HEADING,  /* no option: a line of --help */
     OPT_FLAG,     /* bool */
     OPT_INT,      /* int64_t in [imin, imax] */
+    OPT_SIZE,     /* int64_t bytes: "4G", with K, M, G, T or nothing */
     OPT_NUMBER,   /* double in [min, max] */
     OPT_TEXT,     /* const char *, may be empty */
     OPT_FILE,     /* const char *, not empty */
@@ -95,5 +96,8 @@ int opt_no_effect(const struct opt_parsed *p, const char *const *names,
  * no blanks, no hexadecimal, no names. Return 0 or -1. */
 int opt_int(const char *s, int64_t *out);
 int opt_number(const char *s, double *out);
+/* The same for bytes: an integer of at least 0, then nothing, K, M, G or T
+ * (powers of 1024). */
+int opt_size(const char *s, int64_t *out);
 
 #endif

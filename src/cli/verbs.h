@@ -4,9 +4,9 @@
 
 #include "cli/opt.h"
 
-extern const struct verb verb_generate, verb_logits, verb_tokenize,
-    verb_detokenize, verb_count, verb_render, verb_inspect, verb_bench,
-    verb_quantize;
+extern const struct verb verb_generate, verb_embed, verb_rerank, verb_logits,
+    verb_tokenize, verb_detokenize, verb_count, verb_render, verb_inspect,
+    verb_bench, verb_quantize, verb_cache, verb_batch, verb_score, verb_choose;
 
 extern const struct verb *const verbs[]; /* NULL at the end */
 

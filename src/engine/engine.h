@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "engine/fingerprint.h"
 #include "file/checkpoint.h"
 #include "file/safetensors.h"
 #include "model/model.h"
@@ -18,6 +19,9 @@ struct notes {
     char **lines;
     size_t n;
 };
+
+struct prefix;
+struct prefix_disk;
 
 struct qwick_engine {
     struct checkpoint *ck;
@@ -33,6 +37,9 @@ struct qwick_engine {
     float *rows;             /* [cap_rows, vocab_size] its logits */
     float *hidden;           /* [cap_hidden, d_model] its hidden states */
     size_t cap_spans, cap_rows, cap_hidden;
+    struct prefix *prefix;           /* NULL: no cache in memory */
+    struct prefix_disk *disk;        /* NULL: none on disk */
+    struct fingerprint fingerprint;  /* zeros: not computed so far */
     int32_t think_open, think_close; /* ids, or -1 */
     struct qwick_info info;
     struct notes warnings, notes;
@@ -64,6 +71,26 @@ static inline bool session_interrupted(const struct qwick_session *s)
 {
     return s->interrupt && *s->interrupt;
 }
+
+/* A line more for qwick_engine_warning; when memory is short it is dropped. */
+void engine_warn(struct qwick_engine *eng, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Ids in range, n >= 1 of them, and no more than the context takes. */
+int session_check_tokens(const struct qwick_session *s, const int32_t *tokens,
+                         size_t n, struct qwick_err *e);
+
+/* Refuse a context of n tokens that cannot end well before touching memory. */
+int session_predict_memory(const struct qwick_session *s, size_t n,
+                           struct qwick_err *e);
+
+/* Room for n tokens in s->tokens. */
+int session_reserve_tokens(struct qwick_session *s, size_t n,
+                           struct qwick_err *e);
+
+/* Drop all but the first n tokens, and logits that are then no longer the last
+ * token's. */
+void session_truncate(struct qwick_session *s, size_t n);
 
 /* Tokenizer of the engine, or QWICK_ERR_MODEL. */
 int engine_need_tokenizer(const struct qwick_engine *eng, struct qwick_err *e);

@@ -1,12 +1,10 @@
-/* The generation loop: sync, sample, decode until something says stop. */
-#include "base/buf.h"
-#include "base/clock.h"
-#include "engine/engine.h"
-#include "engine/sampler.h"
-#include "engine/stream.h"
+#include "engine/generate.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
 
 struct qwick_generate_options qwick_generate_defaults(void)
 {
@@ -58,27 +56,7 @@ const char *qwick_finish_name(enum qwick_finish f)
     return names[f];
 }
 
-struct generation {
-    struct qwick_session *s;
-    const struct qwick_generate_options *o;
-    struct qwick_result *r;
-    struct sampler *sampler;
-    struct stream stream;
-    unsigned char *blocked;
-    struct qwick_logprob *top; /* [n_top] */
-    size_t n_top;
-    size_t *borders; /* [loop_guard] of has_loop */
-    size_t cap_tokens, cap_times;
-};
-
-static bool is_stop(const struct qwick_engine *eng, int32_t id)
-{
-    const struct config *c = &eng->model.config;
-    for (size_t i = 0; i < c->n_stop_ids; i++)
-        if (c->stop_ids[i] == id)
-            return true;
-    return false;
-}
+/* ---- one answer --------------------------------------------------------- */
 
 /* Whether the last n ids repeat one period at least three times: the longest
  * border of the window gives its shortest period (Knuth, Morris, Pratt). */
@@ -99,47 +77,94 @@ static bool has_loop(const int32_t *ids, size_t n_ids, size_t n, size_t *border)
     return n - border[n - 1] <= n / 3;
 }
 
-static int prepare(struct generation *g, const int32_t *prompt, size_t n,
-                   struct qwick_err *e)
+int generation_check(const struct qwick_engine *eng, const int32_t *prompt,
+                     size_t n, struct qwick_err *e)
 {
-    const struct qwick_engine *eng = g->s->eng;
-    const struct config *c = &eng->model.config;
-    for (size_t i = 0; i < g->o->n_stop; i++)
-        if (!*g->o->stop[i])
-            return err_set(e, QWICK_ERR_USAGE, "stop string: is empty");
-    if (g->o->ignore_eos) {
-        g->blocked = calloc(c->vocab_size, 1);
-        if (!g->blocked)
-            return err_oom(e, c->vocab_size);
-        if (eng->blocked)
-            memcpy(g->blocked, eng->blocked, c->vocab_size);
-        for (size_t i = 0; i < c->n_stop_ids; i++)
-            g->blocked[c->stop_ids[i]] = 1;
-    }
-    g->n_top = g->o->logprobs < c->vocab_size ? g->o->logprobs : c->vocab_size;
-    if (g->n_top) {
-        g->top = malloc(g->n_top * sizeof *g->top);
-        if (!g->top)
-            return err_oom(e, g->n_top * sizeof *g->top);
-    }
-    if (g->o->loop_guard) {
-        size_t n_bytes;
-        if (g->o->loop_guard < 3)
+    size_t vocab_size = eng->model.config.vocab_size;
+    for (size_t i = 0; i < n; i++)
+        if (prompt[i] < 0 || (size_t)prompt[i] >= vocab_size)
             return err_set(e, QWICK_ERR_USAGE,
-                           "loop guard: must be at least 3, is %zu",
-                           g->o->loop_guard);
-        g->borders = size_mul(g->o->loop_guard, sizeof *g->borders, &n_bytes)
-                         ? NULL
-                         : malloc(n_bytes);
-        if (!g->borders)
-            return err_oom(e, g->o->loop_guard);
-    }
-    if (sampler_create(&g->sampler, &g->o->sampling, c->vocab_size,
+                           "prompt: token id %d is out of range, the "
+                           "vocabulary has %zu",
+                           prompt[i], vocab_size);
+    return 0;
+}
+
+static int check_options(const struct qwick_generate_options *o,
+                         struct qwick_err *e)
+{
+    for (size_t i = 0; i < o->n_stop; i++)
+        if (!*o->stop[i])
+            return err_set(e, QWICK_ERR_USAGE, "stop string: is empty");
+    if (o->loop_guard && o->loop_guard < 3)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "loop guard: must be at least 3, is %zu", o->loop_guard);
+    return 0;
+}
+
+/* Ids that may never be drawn: those of the engine, and stop ids when they are
+ * to be ignored. */
+static int block_stops(struct generation *g, struct qwick_err *e)
+{
+    const struct config *c = &g->eng->model.config;
+    g->blocked = calloc(c->vocab_size, 1);
+    if (!g->blocked)
+        return err_oom(e, c->vocab_size);
+    if (g->eng->blocked)
+        memcpy(g->blocked, g->eng->blocked, c->vocab_size);
+    for (size_t i = 0; i < c->n_stop_ids; i++)
+        g->blocked[c->stop_ids[i]] = 1;
+    return 0;
+}
+
+static int allocate(struct generation *g, struct qwick_err *e)
+{
+    const struct config *c = &g->eng->model.config;
+    const struct qwick_generate_options *o = g->o;
+    size_t n_bytes;
+    if (o->ignore_eos && block_stops(g, e))
+        return -1;
+    g->n_top = o->logprobs < c->vocab_size ? o->logprobs : c->vocab_size;
+    if (g->n_top && !(g->top = malloc(g->n_top * sizeof *g->top)))
+        return err_oom(e, g->n_top * sizeof *g->top);
+    if (!o->loop_guard)
+        return 0;
+    if (size_mul(o->loop_guard, sizeof *g->borders, &n_bytes) ||
+        !(g->borders = malloc(n_bytes)))
+        return err_oom(e, o->loop_guard);
+    return 0;
+}
+
+int generation_begin(struct generation *g, const struct qwick_engine *eng,
+                     const int32_t *prompt, size_t n,
+                     const struct qwick_generate_options *o, size_t limit,
+                     struct qwick_result *r, struct qwick_err *e)
+{
+    const struct config *c = &eng->model.config;
+    *r = (struct qwick_result){.seed = o->sampling.seed, .n_prompt = n};
+    *g = (struct generation){.eng = eng, .o = o, .r = r};
+    g->rules = (struct decode_rules){.stop_ids = c->stop_ids,
+                                     .n_stop_ids = c->n_stop_ids,
+                                     .budget = o->max_tokens,
+                                     .limit = limit};
+    stream_init(&g->stream, o->stop, o->n_stop, o->in_think && !o->no_think);
+    if (check_options(o, e) || allocate(g, e) ||
+        sampler_create(&g->sampler, &o->sampling, c->vocab_size,
                        g->blocked ? g->blocked : eng->blocked, eng->model.k, e))
         return -1;
     for (size_t i = 0; i < n; i++)
         sampler_see_prompt(g->sampler, prompt[i]);
     return 0;
+}
+
+void generation_free(struct generation *g)
+{
+    sampler_free(g->sampler);
+    stream_free(&g->stream);
+    free(g->blocked);
+    free(g->top);
+    free(g->borders);
+    *g = (struct generation){0};
 }
 
 /* Room for one more entry, made outside of any timed step where possible. */
@@ -157,75 +182,84 @@ static int grow(void **p, size_t *cap, size_t n, size_t elem,
     return 0;
 }
 
-/* Draw one token from the session's logits and record it. */
-static int sample(struct generation *g, int32_t *id, struct qwick_err *e)
+int generation_draw(struct generation *g, const float *logits, int32_t *id,
+                    struct qwick_err *e)
 {
     struct qwick_result *r = g->r;
     void *tokens = r->tokens;
     if (grow(&tokens, &g->cap_tokens, r->n_tokens, sizeof *r->tokens, e))
         return -1;
     r->tokens = tokens;
-    if (sampler_draw(g->sampler, g->s->logits, id, e))
+    if (sampler_draw(g->sampler, logits, id, e))
         return -1;
     r->tokens[r->n_tokens++] = *id;
     return 0;
 }
 
-/* Why the generation ends with this token, if it does. */
-static bool ends(struct generation *g, int32_t id, enum qwick_finish *why)
+void generation_weigh(struct generation *g, const float *logits)
 {
-    const struct qwick_generate_options *o = g->o;
-    if (is_stop(g->s->eng, id))
-        *why = QWICK_FINISH_STOP;
-    else if (session_interrupted(g->s))
+    if (g->n_top && g->o->on_token)
+        sampler_logprobs(g->sampler, logits, g->top, g->n_top,
+                         g->r->tokens[g->r->n_tokens - 1], &g->logprob);
+}
+
+/* Why the generation ends with this token, if it does: a stop id before all,
+ * then what was asked for from outside, then lengths. */
+static bool ends(struct generation *g, int32_t id, size_t pos,
+                 enum qwick_finish *why)
+{
+    const struct qwick_result *r = g->r;
+    bool end = decode_ends(&g->rules, id, r->n_tokens, pos, why);
+    if (end && *why == QWICK_FINISH_STOP)
+        return true;
+    if (g->interrupt && *g->interrupt)
         *why = QWICK_FINISH_INTERRUPTED;
-    else if (has_loop(g->r->tokens, g->r->n_tokens, o->loop_guard, g->borders))
+    else if (has_loop(r->tokens, r->n_tokens, g->o->loop_guard, g->borders))
         *why = QWICK_FINISH_LOOP;
-    else if (o->max_tokens && g->r->n_tokens >= o->max_tokens)
-        *why = QWICK_FINISH_LENGTH;
-    else if (g->s->kv.n >= g->s->limit) /* it could not be evaluated */
-        *why = QWICK_FINISH_CONTEXT;
     else
-        return false;
+        return end;
     return true;
 }
 
 /* Text of a token: nothing for stop ids and special added tokens. */
-static const char *visible(const struct qwick_engine *eng, int32_t id,
-                           size_t *n)
+static const char *visible(const struct generation *g, int32_t id, size_t *n)
 {
+    const struct bpe *bpe = g->eng->bpe;
     *n = 0;
-    if (!eng->bpe || is_stop(eng, id) || bpe_is_special(eng->bpe, id))
+    if (!bpe || decode_is_stop(&g->rules, id) || bpe_is_special(bpe, id))
         return "";
-    const char *p = bpe_token(eng->bpe, id, n);
+    const char *p = bpe_token(bpe, id, n);
     return p ? p : "";
 }
 
-/* Split, hold back and hand out one token. *done and r->finish tell whether it
- * was the last. */
-static int emit(struct generation *g, int32_t id, bool *done,
-                struct qwick_err *e)
+/* What the token sets free begins at *from of its channel's buffer. */
+static int add_text(struct generation *g, int32_t id, bool last, size_t *from,
+                    bool *stopped)
 {
-    const struct qwick_engine *eng = g->s->eng;
+    const struct qwick_engine *eng = g->eng;
+    size_t n;
+    if (!g->o->no_think && id >= 0 &&
+        (id == eng->think_open || id == eng->think_close))
+        return stream_switch(
+            &g->stream, id == eng->think_open ? QWICK_THINKING : QWICK_TEXT,
+            from);
+    const char *p = visible(g, id, &n);
+    return stream_add(&g->stream, p, n, last, from, stopped);
+}
+
+int generation_emit(struct generation *g, int32_t id, size_t pos, bool *end,
+                    struct qwick_err *e)
+{
     struct stream *st = &g->stream;
     struct qwick_token_event ev = {.id = id, .channel = st->channel};
-    *done = ends(g, id, &g->r->finish);
-    size_t from, n;
+    size_t from;
     bool stopped = false;
-    bool think = !g->o->no_think && id >= 0;
-    int rc;
-    if (think && (id == eng->think_open || id == eng->think_close)) {
-        rc = stream_switch(
-            st, id == eng->think_open ? QWICK_THINKING : QWICK_TEXT, &from);
-    } else {
-        const char *p = visible(eng, id, &n);
-        rc = stream_add(st, p, n, *done, &from, &stopped);
-    }
-    if (rc)
+    *end = ends(g, id, pos, &g->r->finish);
+    if (add_text(g, id, *end, &from, &stopped))
         return err_oom(e, st->held.len + st->text.len + st->thinking.len);
     if (stopped) {
         g->r->finish = QWICK_FINISH_STOP_STRING;
-        *done = true;
+        *end = true;
     }
     if (!g->o->on_token)
         return 0;
@@ -235,59 +269,16 @@ static int emit(struct generation *g, int32_t id, bool *done,
     if (g->n_top) {
         ev.top = g->top;
         ev.n_top = g->n_top;
-        sampler_logprobs(g->sampler, g->s->logits, g->top, ev.n_top, id,
-                         &ev.logprob);
+        ev.logprob = g->logprob;
     }
     if (g->o->on_token(g->o->on_token_ctx, &ev)) {
         g->r->finish = QWICK_FINISH_INTERRUPTED;
-        *done = true;
+        *end = true;
     }
     return 0;
 }
 
-static int note_times(struct generation *g, double step, double sampling,
-                      struct qwick_err *e)
-{
-    struct qwick_result *r = g->r;
-    size_t cap = g->cap_times;
-    void *a = r->per_token_ms, *b = r->sample_ms;
-    if (grow(&a, &cap, r->n_per_token, sizeof(double), e))
-        return -1;
-    r->per_token_ms = a;
-    if (grow(&b, &g->cap_times, r->n_per_token, sizeof(double), e))
-        return -1;
-    r->sample_ms = b;
-    r->per_token_ms[r->n_per_token] = step;
-    r->sample_ms[r->n_per_token++] = sampling;
-    return 0;
-}
-
-/* Decode steps after the first token. Reads no clock unless profiling. */
-static int decode(struct generation *g, int32_t id, struct qwick_err *e)
-{
-    bool done = false, profile = g->o->profile;
-    double start = profile ? clock_ms() : 0;
-    while (!done) {
-        if (qwick_session_decode(g->s, id, e))
-            return -1;
-        double mid = profile ? clock_ms() : 0;
-        if (sample(g, &id, e))
-            return -1;
-        double sampled = profile ? clock_ms() : 0;
-        if (emit(g, id, &done, e))
-            return -1;
-        if (profile) {
-            double end = clock_ms();
-            if (note_times(g, end - start, sampled - mid, e))
-                return -1;
-            start = end;
-        }
-    }
-    return 0;
-}
-
-/* What was released becomes the result's; there is always a text. */
-static int take_text(struct generation *g, struct qwick_err *e)
+int generation_finish(struct generation *g, struct qwick_err *e)
 {
     struct stream *st = &g->stream;
     if (buf_reserve(&st->text, 0))
@@ -298,62 +289,141 @@ static int take_text(struct generation *g, struct qwick_err *e)
     return 0;
 }
 
-static int run(struct generation *g, const int32_t *prompt, size_t n,
+/* ---- one session -------------------------------------------------------- */
+
+/* A generation in a session, with its times. */
+struct solo {
+    struct generation g;
+    struct qwick_session *s;
+    const float *logits; /* of the token to draw next */
+    double start;
+    double step, mid, sampled; /* of a decode step; profile only */
+    size_t cap_times;
+    bool begun; /* the first token was drawn */
+};
+
+static int solo_forward(void *state, int32_t token, size_t pos,
+                        const float **logits, struct qwick_err *e)
+{
+    struct qwick_session *s = state;
+    (void)pos;
+    if (qwick_session_decode(s, token, e))
+        return -1;
+    *logits = s->logits;
+    return 0;
+}
+
+/* The first draw ends the prefill; later ones read no clock unless profiling.
+ */
+static int solo_select(void *ctx, const float *logits, int32_t *id,
+                       struct qwick_err *e)
+{
+    struct solo *o = ctx;
+    bool profile = o->g.o->profile && o->begun;
+    if (profile)
+        o->mid = clock_ms();
+    o->logits = logits;
+    if (generation_draw(&o->g, logits, id, e))
+        return -1;
+    if (profile)
+        o->sampled = clock_ms();
+    else if (!o->begun)
+        o->g.r->prefill_ms = clock_ms() - o->start;
+    return 0;
+}
+
+static int note_times(struct solo *o, double step, double sampling,
+                      struct qwick_err *e)
+{
+    struct qwick_result *r = o->g.r;
+    size_t cap = o->cap_times;
+    void *a = r->per_token_ms, *b = r->sample_ms;
+    if (grow(&a, &cap, r->n_per_token, sizeof(double), e))
+        return -1;
+    r->per_token_ms = a;
+    if (grow(&b, &o->cap_times, r->n_per_token, sizeof(double), e))
+        return -1;
+    r->sample_ms = b;
+    r->per_token_ms[r->n_per_token] = step;
+    r->sample_ms[r->n_per_token++] = sampling;
+    return 0;
+}
+
+static int solo_token(void *ctx, int32_t id, size_t pos, bool *end,
+                      enum qwick_finish *why, struct qwick_err *e)
+{
+    struct solo *o = ctx;
+    generation_weigh(&o->g, o->logits);
+    if (generation_emit(&o->g, id, pos, end, e))
+        return -1;
+    *why = o->g.r->finish;
+    if (o->g.o->profile) {
+        double now = clock_ms();
+        if (o->begun && note_times(o, now - o->step, o->sampled - o->mid, e))
+            return -1;
+        o->step = now;
+    }
+    o->begun = true;
+    return 0;
+}
+
+/* Evaluate the prompt. An interrupt is an answer without tokens. */
+static int prefill(struct solo *o, const int32_t *prompt, size_t n, bool *end,
+                   struct qwick_err *e)
+{
+    struct qwick_result *r = o->g.r;
+    struct qwick_err why;
+    int rc = qwick_session_sync(o->s, prompt, n, &why);
+    *end = false;
+    r->n_cached = o->s->n_cached;
+    if (!rc)
+        return 0;
+    r->total_ms = r->prefill_ms = clock_ms() - o->start;
+    if (session_interrupted(o->s) && !strcmp(why.msg, SESSION_INTERRUPTED)) {
+        r->finish = QWICK_FINISH_INTERRUPTED;
+        *end = true;
+        return 0;
+    }
+    if (e)
+        *e = why;
+    return -1;
+}
+
+static int run(struct solo *o, const int32_t *prompt, size_t n,
                struct qwick_err *e)
 {
-    struct qwick_result *r = g->r;
-    double start = clock_ms();
-    struct qwick_err why;
-    if (qwick_session_sync(g->s, prompt, n, &why)) {
-        r->n_cached = g->s->n_cached;
-        r->total_ms = r->prefill_ms = clock_ms() - start;
-        if (session_interrupted(g->s) &&
-            !strcmp(why.msg, SESSION_INTERRUPTED)) {
-            r->finish = QWICK_FINISH_INTERRUPTED;
-            return take_text(g, e);
-        }
-        if (e)
-            *e = why;
+    struct decode_loop l = {.rules = o->g.rules,
+                            .forward = solo_forward,
+                            .state = o->s,
+                            .select = solo_select,
+                            .on_token = solo_token,
+                            .ctx = o};
+    bool end;
+    o->start = clock_ms();
+    if (prefill(o, prompt, n, &end, e))
         return -1;
+    if (!end) {
+        if (decode_run(&l, o->s->logits, o->s->kv.n, &o->g.r->finish, e))
+            return -1;
+        o->g.r->total_ms = clock_ms() - o->start;
     }
-    r->n_cached = g->s->n_cached;
-    int32_t id;
-    if (sample(g, &id, e))
-        return -1;
-    r->prefill_ms = clock_ms() - start;
-    bool done;
-    if (emit(g, id, &done, e) || (!done && decode(g, id, e)))
-        return -1;
-    r->total_ms = clock_ms() - start;
-    return take_text(g, e);
+    return generation_finish(&o->g, e);
 }
 
 int qwick_generate(struct qwick_session *s, const int32_t *prompt, size_t n,
                    const struct qwick_generate_options *o,
                    struct qwick_result *r, struct qwick_err *e)
 {
-    *r = (struct qwick_result){.seed = o->sampling.seed, .n_prompt = n};
-    struct generation g = {.s = s, .o = o, .r = r};
-    stream_init(&g.stream, o->stop, o->n_stop, o->in_think && !o->no_think);
+    struct solo solo = {.s = s};
     int rc = -1;
-    for (size_t i = 0; i < n; i++) {
-        if (prompt[i] < 0 ||
-            (size_t)prompt[i] >= s->eng->model.config.vocab_size) {
-            err_set(e, QWICK_ERR_USAGE,
-                    "prompt: token id %d is out of range, the vocabulary has "
-                    "%zu",
-                    prompt[i], s->eng->model.config.vocab_size);
-            goto done;
-        }
+    *r = (struct qwick_result){.seed = o->sampling.seed, .n_prompt = n};
+    if (generation_check(s->eng, prompt, n, e))
+        return -1;
+    if (!generation_begin(&solo.g, s->eng, prompt, n, o, s->limit, r, e)) {
+        solo.g.interrupt = s->interrupt;
+        rc = run(&solo, prompt, n, e);
     }
-    if (!prepare(&g, prompt, n, e))
-        rc = run(&g, prompt, n, e);
-done:
-    sampler_free(g.sampler);
-    stream_free(&g.stream);
-    free(g.blocked);
-    free(g.top);
-    free(g.borders);
+    generation_free(&solo.g);
     return rc;
 }
 

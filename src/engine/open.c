@@ -9,9 +9,12 @@
 #include "base/cpu.h"
 #include "base/par.h"
 #include "engine/engine.h"
+#include "engine/prefix.h"
+#include "engine/prefix_disk.h"
 #include "file/json.h"
 
 enum { DEFAULT_CHUNK = 512, MAX_CHUNK = 1 << 16, MAX_THREADS = 1024 };
+static const size_t DEFAULT_DISK_BYTES = (size_t)4 << 30;
 
 struct qwick_engine_options qwick_engine_defaults(void)
 {
@@ -19,15 +22,10 @@ struct qwick_engine_options qwick_engine_defaults(void)
 }
 
 /* A line more for people; when memory is short it is dropped. */
-__attribute__((format(printf, 2, 3))) static void add_note(struct notes *notes,
-                                                           const char *fmt, ...)
+static void add_line(struct notes *notes, const char *fmt, va_list ap)
 {
     char *line;
-    va_list ap;
-    va_start(ap, fmt);
-    int n = vasprintf(&line, fmt, ap);
-    va_end(ap);
-    if (n < 0)
+    if (vasprintf(&line, fmt, ap) < 0)
         return;
     char **lines = realloc(notes->lines, (notes->n + 1) * sizeof *lines);
     if (!lines) {
@@ -36,6 +34,23 @@ __attribute__((format(printf, 2, 3))) static void add_note(struct notes *notes,
     }
     notes->lines = lines;
     notes->lines[notes->n++] = line;
+}
+
+__attribute__((format(printf, 2, 3))) static void add_note(struct notes *notes,
+                                                           const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    add_line(notes, fmt, ap);
+    va_end(ap);
+}
+
+void engine_warn(struct qwick_engine *eng, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    add_line(&eng->warnings, fmt, ap);
+    va_end(ap);
 }
 
 static void free_notes(struct notes *notes)
@@ -336,6 +351,28 @@ static int open_config(struct qwick_engine *eng, bool optional,
     return config_load(&eng->model.config, eng->ck, e);
 }
 
+/* The caches of prefixes. One on disk that cannot be had is no reason to stop.
+ */
+static int open_prefixes(struct qwick_engine *eng,
+                         const struct qwick_engine_options *o,
+                         struct qwick_err *e)
+{
+    const struct config *c = &eng->model.config;
+    struct kv_cache kv; /* of no positions */
+    struct qwick_err why;
+    size_t bytes = o->prefix_cache_disk_bytes;
+    if (o->prefix_cache_bytes &&
+        (kv_init(&kv, eng->kv_dtype, c->n_layers, c->n_kv_heads, c->head_dim,
+                 e) ||
+         prefix_create(&eng->prefix, &kv, o->prefix_cache_bytes, e)))
+        return -1;
+    if (o->prefix_cache_disk &&
+        prefix_disk_open(&eng->disk, eng, o->prefix_cache_dir,
+                         bytes ? bytes : DEFAULT_DISK_BYTES, &why))
+        engine_warn(eng, "prefix cache: %s; not used", why.msg);
+    return 0;
+}
+
 int qwick_engine_open(struct qwick_engine **out,
                       const struct qwick_engine_options *o, struct qwick_err *e)
 {
@@ -362,6 +399,8 @@ int qwick_engine_open(struct qwick_engine **out,
         add_note(&eng->notes, "%s: no chat template: prompts are used raw",
                  checkpoint_dir(eng->ck));
     fill_info(eng);
+    if (eng->weights && open_prefixes(eng, o, e))
+        goto fail;
     eng->info.load_ms = clock_ms() - start;
     *out = eng;
     return 0;
@@ -374,6 +413,8 @@ void qwick_engine_close(struct qwick_engine *eng)
 {
     if (!eng)
         return;
+    prefix_free(eng->prefix);
+    prefix_disk_close(eng->disk);
     model_close(&eng->model);
     st_close(eng->weights);
     bpe_close(eng->bpe);

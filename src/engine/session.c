@@ -48,9 +48,8 @@ void qwick_session_free(struct qwick_session *s)
     free(s);
 }
 
-/* Refuse what cannot end well before touching memory. */
-static int predict_memory(const struct qwick_session *s, size_t n,
-                          struct qwick_err *e)
+int session_predict_memory(const struct qwick_session *s, size_t n,
+                           struct qwick_err *e)
 {
     size_t pages = n / KV_BLOCK + 1, need, avail = cpu_available_memory();
     if (pages <= s->kv.n_pages)
@@ -64,8 +63,8 @@ static int predict_memory(const struct qwick_session *s, size_t n,
     return 0;
 }
 
-static int reserve_tokens(struct qwick_session *s, size_t n,
-                          struct qwick_err *e)
+int session_reserve_tokens(struct qwick_session *s, size_t n,
+                           struct qwick_err *e)
 {
     if (n <= s->cap)
         return 0;
@@ -88,7 +87,7 @@ static int reserve(struct qwick_session *s, size_t n, size_t chunk,
         if (!s->own_logits)
             return err_oom(e, m->config.vocab_size * sizeof *s->own_logits);
     }
-    if (reserve_tokens(s, n, e) ||
+    if (session_reserve_tokens(s, n, e) ||
         scratch_reserve(s->eng->scratch, m, chunk, n, e))
         return -1;
     return kv_reserve(&s->kv, n, e);
@@ -116,8 +115,8 @@ static int forward(struct qwick_session *s, const int32_t *tokens, size_t n,
     return 0;
 }
 
-static int check_tokens(const struct qwick_session *s, const int32_t *tokens,
-                        size_t n, struct qwick_err *e)
+int session_check_tokens(const struct qwick_session *s, const int32_t *tokens,
+                         size_t n, struct qwick_err *e)
 {
     size_t vocab_size = s->eng->model.config.vocab_size;
     if (n == 0)
@@ -135,26 +134,26 @@ static int check_tokens(const struct qwick_session *s, const int32_t *tokens,
     return 0;
 }
 
-static size_t common_prefix(const struct qwick_session *s,
-                            const int32_t *tokens, size_t n)
+void session_truncate(struct qwick_session *s, size_t n)
 {
-    size_t i = 0;
-    while (i < n && i < s->kv.n && tokens[i] == s->tokens[i])
-        i++;
-    return i;
+    if (n >= s->kv.n)
+        return;
+    kv_truncate(&s->kv, n);
+    s->logits = NULL;
+    s->hidden = NULL;
+    s->n_rows = 0;
 }
 
 int qwick_session_sync(struct qwick_session *s, const int32_t *tokens, size_t n,
                        struct qwick_err *e)
 {
-    if (check_tokens(s, tokens, n, e) || predict_memory(s, n, e))
+    /* the last token is evaluated in any case: the logits are its */
+    if (session_check_tokens(s, tokens, n, e) ||
+        session_predict_memory(s, n, e) ||
+        qwick_session_reuse(s, tokens, n - 1, e))
         return -1;
-    size_t at = common_prefix(s, tokens, n);
-    if (at == n)
-        at--; /* logits come from evaluating the last token */
-    kv_truncate(&s->kv, at);
+    size_t at = s->kv.n, first = at, chunk = s->eng->model.chunk;
     s->n_cached = at;
-    size_t first = at, chunk = s->eng->model.chunk;
     while (at < n) {
         size_t m = n - at < chunk ? n - at : chunk;
         if (reserve(s, at + m, m, e))
@@ -168,6 +167,7 @@ int qwick_session_sync(struct qwick_session *s, const int32_t *tokens, size_t n,
         if (s->progress)
             s->progress(s->progress_ctx, at - first, n - first);
     }
+    qwick_session_publish(s);
     return 0;
 }
 
@@ -177,7 +177,7 @@ int qwick_session_decode(struct qwick_session *s, int32_t token,
     if (s->kv.n >= s->limit)
         return err_set(e, QWICK_ERR_CONTEXT, "context: is full with %zu tokens",
                        s->limit);
-    if (check_tokens(s, &token, 1, e) || reserve(s, s->kv.n + 1, 1, e))
+    if (session_check_tokens(s, &token, 1, e) || reserve(s, s->kv.n + 1, 1, e))
         return -1;
     s->tokens[s->kv.n] = token;
     return forward(s, &token, 1, WANT_LAST, s->own_logits, NULL);
@@ -190,7 +190,7 @@ int qwick_session_rollback(struct qwick_session *s, size_t n,
         return err_set(e, QWICK_ERR_USAGE,
                        "rollback: to %zu tokens, the context has %zu", n,
                        s->kv.n);
-    kv_truncate(&s->kv, n);
+    session_truncate(s, n);
     return 0;
 }
 
@@ -198,7 +198,8 @@ int qwick_session_all_logits(struct qwick_session *s, const int32_t *tokens,
                              size_t n, qwick_row_fn row, void *ctx,
                              struct qwick_err *e)
 {
-    if (check_tokens(s, tokens, n, e) || predict_memory(s, n, e))
+    if (session_check_tokens(s, tokens, n, e) ||
+        session_predict_memory(s, n, e))
         return -1;
     size_t vocab_size = s->eng->model.config.vocab_size, bytes;
     size_t most = LOGITS_BYTES / (vocab_size * sizeof(float)) + 1;
@@ -212,7 +213,7 @@ int qwick_session_all_logits(struct qwick_session *s, const int32_t *tokens,
     if (!logits)
         return err_oom(e, bytes);
     int rc = -1;
-    kv_truncate(&s->kv, 0);
+    session_truncate(s, 0);
     s->n_cached = 0;
     for (size_t at = 0; at < n;) {
         size_t m = n - at < most ? n - at : most;
@@ -255,7 +256,8 @@ int qwick_session_fork(struct qwick_session **out,
         err_oom(e, vocab_size * sizeof(float));
         goto fail;
     }
-    if (reserve_tokens(f, s->kv.n, e) || kv_share(&f->kv, &s->kv, s->kv.n, e))
+    if (session_reserve_tokens(f, s->kv.n, e) ||
+        kv_share(&f->kv, &s->kv, s->kv.n, e))
         goto fail;
     if (s->kv.n)
         memcpy(f->tokens, s->tokens, s->kv.n * sizeof *f->tokens);
@@ -290,7 +292,7 @@ static int check_steps(const struct qwick_engine *eng,
                 return err_set(e, QWICK_ERR_USAGE,
                                "step %zu: the session is step %zu's, too", i,
                                j);
-        if (check_tokens(s, steps[i].tokens, steps[i].n, e))
+        if (session_check_tokens(s, steps[i].tokens, steps[i].n, e))
             return -1;
         if (steps[i].n > s->limit - s->kv.n)
             return err_set(e, QWICK_ERR_CONTEXT,
@@ -342,8 +344,8 @@ static int reserve_step(struct qwick_engine *eng,
     for (size_t i = 0; i < n; i++) {
         struct qwick_session *s = steps[i].session;
         size_t end = s->kv.n + steps[i].n;
-        if (reserve_tokens(s, end, e) || predict_memory(s, end, e) ||
-            kv_reserve(&s->kv, end, e))
+        if (session_reserve_tokens(s, end, e) ||
+            session_predict_memory(s, end, e) || kv_reserve(&s->kv, end, e))
             return -1;
         n_tokens += steps[i].n;
         n_rows += rows_of(&steps[i]);
@@ -432,6 +434,17 @@ void qwick_session_parts(struct qwick_session *s, double *ms)
 size_t qwick_session_length(const struct qwick_session *s)
 {
     return s->kv.n;
+}
+
+const int32_t *qwick_session_tokens(const struct qwick_session *s, size_t *n)
+{
+    *n = s->kv.n;
+    return s->tokens;
+}
+
+size_t qwick_session_cached(const struct qwick_session *s)
+{
+    return s->n_cached;
 }
 
 size_t qwick_session_limit(const struct qwick_session *s)

@@ -28,7 +28,7 @@ int kv_init(struct kv_cache *kv, enum dtype dtype, size_t n_layers,
     return 0;
 }
 
-static struct kv_page *page_new(const struct kv_cache *kv)
+struct kv_page *kv_page_new(const struct kv_cache *kv)
 {
     struct kv_page *page = malloc(sizeof *page);
     if (!page)
@@ -44,7 +44,7 @@ static struct kv_page *page_new(const struct kv_cache *kv)
     return page;
 }
 
-static void page_drop(const struct kv_cache *kv, struct kv_page *page)
+void kv_page_drop(const struct kv_cache *kv, struct kv_page *page)
 {
     if (--page->refs)
         return;
@@ -55,7 +55,7 @@ static void page_drop(const struct kv_cache *kv, struct kv_page *page)
 void kv_free(struct kv_cache *kv)
 {
     for (size_t i = 0; i < kv->n_pages; i++)
-        page_drop(kv, kv->pages[i]);
+        kv_page_drop(kv, kv->pages[i]);
     free(kv->pages);
     *kv = (struct kv_cache){0};
 }
@@ -80,11 +80,10 @@ static int reserve_table(struct kv_cache *kv, size_t want, struct qwick_err *e)
     return 0;
 }
 
-/* A page of its own with the first `used` positions of `from`. */
-static struct kv_page *page_copy(const struct kv_cache *kv,
-                                 const struct kv_page *from, size_t used)
+struct kv_page *kv_page_copy(const struct kv_cache *kv,
+                             const struct kv_page *from, size_t used)
 {
-    struct kv_page *page = page_new(kv);
+    struct kv_page *page = kv_page_new(kv);
     if (!page || !used)
         return page;
     size_t runs = kv->page_bytes / kv->run_bytes;
@@ -105,7 +104,7 @@ int kv_reserve(struct kv_cache *kv, size_t n, struct qwick_err *e)
     if (reserve_table(kv, want, e))
         return -1;
     while (kv->n_pages < want) {
-        struct kv_page *page = page_new(kv);
+        struct kv_page *page = kv_page_new(kv);
         if (!page)
             return no_memory(kv, n, e);
         kv->pages[kv->n_pages++] = page;
@@ -115,10 +114,10 @@ int kv_reserve(struct kv_cache *kv, size_t n, struct qwick_err *e)
         if (kv->pages[i]->refs == 1)
             continue;
         size_t used = kv->n > i * KV_BLOCK ? kv->n - i * KV_BLOCK : 0;
-        struct kv_page *page = page_copy(kv, kv->pages[i], used);
+        struct kv_page *page = kv_page_copy(kv, kv->pages[i], used);
         if (!page)
             return no_memory(kv, n, e);
-        page_drop(kv, kv->pages[i]);
+        kv_page_drop(kv, kv->pages[i]);
         kv->pages[i] = page;
     }
     return 0;
@@ -138,17 +137,31 @@ int kv_share(struct kv_cache *dst, const struct kv_cache *src, size_t n,
     struct kv_page *last = NULL;
     if (reserve_table(dst, want, e))
         return -1;
-    if (used && !(last = page_copy(src, src->pages[whole], used)))
+    if (used && !(last = kv_page_copy(src, src->pages[whole], used)))
         return no_memory(src, n, e);
     for (size_t i = 0; i < whole; i++)
         src->pages[i]->refs++;
     for (size_t i = 0; i < dst->n_pages; i++)
-        page_drop(dst, dst->pages[i]);
+        kv_page_drop(dst, dst->pages[i]);
     memcpy(dst->pages, src->pages, whole * sizeof(*dst->pages));
     if (last)
         dst->pages[whole] = last;
     dst->n_pages = want;
     dst->n = n;
+    return 0;
+}
+
+int kv_adopt(struct kv_cache *kv, size_t n_kept, struct kv_page *const *pages,
+             size_t n_pages, size_t n, struct qwick_err *e)
+{
+    if (reserve_table(kv, n_kept + n_pages, e))
+        return -1;
+    for (size_t i = n_kept; i < kv->n_pages; i++)
+        kv_page_drop(kv, kv->pages[i]);
+    for (size_t i = 0; i < n_pages; i++)
+        kv->pages[n_kept + i] = pages[i];
+    kv->n_pages = n_kept + n_pages;
+    kv->n = n;
     return 0;
 }
 

@@ -15,7 +15,8 @@
 #include "kernel/kernel.h"
 
 struct kv_page {
-    size_t refs; /* sequences that have it; changed by one thread at a time */
+    size_t refs; /* sequences and caches of prefixes that have it; changed by
+                    one thread at a time */
     unsigned char *data;
 };
 
@@ -45,6 +46,22 @@ void kv_truncate(struct kv_cache *kv, size_t n);
  * keeps what it had. */
 int kv_share(struct kv_cache *dst, const struct kv_cache *src, size_t n,
              struct qwick_err *e);
+
+/* Keep the first n_kept pages, all of whose positions are in use, and have
+ * pages[0..n_pages) behind them, n positions in use in all: the last page may
+ * be used in part. The caller's references to pages become the cache's. On
+ * failure nothing has changed. */
+int kv_adopt(struct kv_cache *kv, size_t n_kept, struct kv_page *const *pages,
+             size_t n_pages, size_t n, struct qwick_err *e);
+
+/* A page of kv's size that is all zeros, with one reference; NULL: no memory.
+ */
+struct kv_page *kv_page_new(const struct kv_cache *kv);
+/* The same with the first `used` positions of `from`. */
+struct kv_page *kv_page_copy(const struct kv_cache *kv,
+                             const struct kv_page *from, size_t used);
+/* Give a reference back. */
+void kv_page_drop(const struct kv_cache *kv, struct kv_page *page);
 
 /* Keys (values) of a block of KV_BLOCK positions: a run. */
 static inline unsigned char *kv_keys(const struct kv_cache *kv, size_t block,

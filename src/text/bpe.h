@@ -54,4 +54,17 @@ int bpe_encode_spans(const struct bpe *b, const char *text, size_t n,
 int bpe_encode(const struct bpe *b, const char *text, size_t n, bool special,
                int32_t **ids, size_t *n_ids, struct qwick_err *e);
 
+/* Ids that the file's post_processor puts around a single text where special
+ * tokens are asked for (add_special_tokens=True); encoding never adds them.
+ * Borrowed. */
+struct bpe_frame {
+    const int32_t *before, *after;
+    size_t n_before, n_after;
+};
+
+/* A template that does more than that is QWICK_ERR_MODEL here, by name; text is
+ * encoded with such a file all the same. */
+int bpe_get_frame(const struct bpe *b, struct bpe_frame *out,
+                  struct qwick_err *e);
+
 #endif

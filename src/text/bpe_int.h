@@ -160,6 +160,10 @@ struct bpe {
     size_t n_added;
     size_t added_at[257];
 
+    int32_t *frame; /* [n_before + n_after] of the post-processor */
+    size_t n_before, n_after;
+    char *no_frame; /* why it is not known, or NULL */
+
     struct bpe_word *cache; /* [BPE_CACHE_WORDS], changed by encoding */
 };
 

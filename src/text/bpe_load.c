@@ -444,7 +444,8 @@ static int finish(struct bpe_load *l, const struct json_value *root)
 {
     struct bpe *b = l->b;
     if (find_bytes(l) < 0 ||
-        bpe_add_tokens(l, json_get(root, "added_tokens")) < 0)
+        bpe_add_tokens(l, json_get(root, "added_tokens")) < 0 ||
+        bpe_read_frame(l, json_get(root, "post_processor")) < 0)
         return -1;
     b->cache = calloc(BPE_CACHE_WORDS, sizeof *b->cache);
     if (!b->cache)
@@ -500,6 +501,8 @@ void bpe_close(struct bpe *b)
     free(b->pairs.slots);
     free(b->words.slots);
     free(b->added);
+    free(b->frame);
+    free(b->no_frame);
     free(b->cache);
     free(b);
 }

@@ -1,5 +1,5 @@
-/* Reading tokenizer.json: what bpe_load.c, bpe_resolve.c, bpe_check.c and
- * bpe_added.c share. */
+/* Reading tokenizer.json: what bpe_load.c, bpe_resolve.c, bpe_check.c,
+ * bpe_added.c and bpe_post.c share. */
 #ifndef TEXT_BPE_LOAD_H
 #define TEXT_BPE_LOAD_H
 
@@ -119,6 +119,10 @@ void bpe_resolve_here(struct bpe_load *l);
 /* Everything in the file but vocabulary, merges and added tokens: refused by
  * name unless it is what this tokenizer does. */
 int bpe_check_rest(struct bpe_load *l, const struct json_value *root);
+
+/* Note what the post-processor adds to a text, once all tokens have their rows.
+ * -1 (l->e) only when out of memory. */
+int bpe_read_frame(struct bpe_load *l, const struct json_value *post);
 
 /* Give added tokens their rows. Before any spelling is turned into bytes. */
 int bpe_add_tokens(struct bpe_load *l, const struct json_value *list);

@@ -4,7 +4,7 @@ load helpers
 
 setup() {
     common_setup
-    VERBS="generate tokenize detokenize count render logits inspect bench quantize"
+    VERBS="generate batch tokenize detokenize count render logits score choose inspect bench quantize cache"
 }
 
 @test "--help and -h: stdout, exit 0, no model needed" {
@@ -57,15 +57,27 @@ def options(text):
     return found
 
 shared = options(sections["OPTIONS OF ALL VERBS"])
-engine = options(sections["OPTIONS OF GENERATE, LOGITS, INSPECT AND BENCH"])
+engine = options(sections["OPTIONS OF VERBS THAT RUN THE MODEL"])
 tok = options(sections["OPTIONS OF TOKENIZE, COUNT AND DETOKENIZE"])
 own = {v: options(sections["OPTIONS OF " + v.upper()])
-       for v in ("generate", "render", "logits", "inspect", "bench",
-                 "quantize")}
+       for v in ("generate", "batch", "render", "logits", "score", "choose", "inspect", "bench",
+                 "quantize", "cache")}
 drop = lambda s, *names: {o for o in s if o[1] not in names}
+only = lambda s, *names: {o for o in s if o[1] in names}
+not_batch = ("prefix-cache", "prefix-cache-size", "session", "save-session",
+             "prompt", "chat-json", "prefill", "prompt-ids", "no-stdin",
+             "overflow", "show-thinking", "think-file", "json", "jsonl",
+             "profile-timing", "color")
 want = {
+    "cache": own["cache"],
     "generate": engine | own["generate"],
+    "batch": engine | own["batch"] | drop(own["generate"], *not_batch),
     "logits": engine | own["logits"],
+    "score": engine | own["score"],
+    "choose": engine | own["choose"] | only(
+        own["generate"], "prompt", "file", "system", "system-file", "raw",
+        "chat-json", "prefill", "prompt-ids", "allow-special", "no-stdin",
+        "overflow"),
     "inspect": drop(engine, "prefill-chunk", "preload", "ctx") | own["inspect"],
     "bench": drop(engine, "ctx") | own["bench"],
     "tokenize": drop(tok, "skip-special"),
@@ -79,7 +91,10 @@ for verb, opts in want.items():
                           text=True, check=True).stdout
     have = {(m[0] or "", m[1]) for m in
             re.findall(r"^  (?:-(.), |    )--([a-z][a-z-]*)", text, flags=re.M)}
-    assert have == opts | shared, (verb, have ^ (opts | shared))
+    opts = opts | shared
+    if verb == "cache":  # no model
+        opts.remove(("m", "model"))
+    assert have == opts, (verb, have ^ opts)
     # numbers that help gives as defaults are in the man page as well
     for name, default in re.findall(
             r"--([a-z-]+)[^[]*\[[^]]*default: (\d+)\]", text):
@@ -95,7 +110,7 @@ PY
 }
 
 @test "the man page lists the exit statuses that the header has" {
-    for n in 0 1 2 3 4 5; do
+    for n in 0 1 2 3 4 5 10; do
         grep -q "^\.B $n\$" man/qwick.1
     done
 }

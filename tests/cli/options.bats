@@ -34,7 +34,8 @@ setup() {
         --profile-timing; do
         fails 2 "$o: the value is empty" $o= hi
     done
-    for v in tokenize detokenize count render logits inspect bench; do
+    for v in tokenize detokenize count render logits score choose inspect \
+        bench; do
         fails 2 "see qwick $v --help" $v --frobnicate
     done
     fails 2 "--threads: unknown option" tokenize --threads 2 hi
@@ -85,6 +86,13 @@ bad() {
         [ "$v" = 0 ] || fails 2 "--warmup: " bench --warmup "$v"
     done
     fails 2 "--depths: " bench --depths "1,"
+    for v in 1 0 -1 1e30 nan "" 2147483648 1x; do
+        fails 2 "--window: " score --window "$v"
+        [ "$v" = 1 ] || fails 2 "--stride: " score --stride "$v"
+    done
+    for v in -0.1 1.1 1e30 nan "" 1x; do
+        fails 2 "--threshold: " choose --yes --threshold "$v" hi
+    done
 }
 
 @test "words that are none of the choices" {
@@ -130,6 +138,20 @@ bad() {
     fails 2 "--json: has no effect" logits -o "$T/x" --json hi
     fails 2 "has no effect with --jsonl" tokenize --jsonl hi
     fails 2 "--file: cannot be combined" tokenize -f x hi
+    fails 2 "--given: cannot be combined" score --given a --given-file b
+    fails 2 "--by: has no effect with --perplexity" score --perplexity --by word
+    fails 2 "--chat: needs --given" score --chat
+    fails 2 "asked for more than once" score - -
+    fails 2 "asked for more than once" score --given-file - -
+    fails 2 "no answers" choose hi
+    fails 2 "--answer: one alone is no choice" choose -a a hi
+    fails 2 "--answer: cannot be combined with --yes" choose --yes -a a hi
+    fails 2 "-a: the value is empty" choose -a a -a "" hi
+    fails 2 "--in-order: has no effect with --yes" choose --yes --in-order hi
+    fails 2 "--threshold: has no effect with --jsonl" choose --yes --jsonl \
+        --threshold 0.5
+    fails 2 "has no effect with --jsonl" choose --yes --jsonl hi
+    fails 2 "--system: has no effect with --raw" choose --yes --raw -s x hi
     fails 2 "unexpected" inspect models/demo
     fails 2 "unexpected" bench models/demo
     fails 2 "one file only" render a b
@@ -139,7 +161,7 @@ bad() {
 }
 
 @test "reserved verbs" {
-    for v in chat batch score choose embed rerank plan selftest cache \
+    for v in chat embed rerank plan selftest \
         completion; do
         fails 2 "$v: not in this version" $v
         fails 2 "$v: not in this version" $v --help

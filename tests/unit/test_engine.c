@@ -11,6 +11,7 @@
 #include "file/json.h"
 #include "file/map.h"
 #include "golden.h"
+#include "tempdir.h"
 
 struct setup {
     const char *model, *isa;
@@ -458,6 +459,45 @@ static void default_mode_finds_the_same_token(void **state)
     qwick_engine_close(fast);
 }
 
+/* The same of weights quantized to 8 bits, which the default mode multiplies in
+ * integers: 98% of the positions. */
+static void integers_find_the_same_token(void **state)
+{
+    (void)state;
+    struct qwick_quantize_options o = qwick_quantize_defaults();
+    struct qwick_err e;
+    const char *dir = temp_path("demo-8bit");
+    o.bits = 8;
+    o.group = 64;
+    if (qwick_quantize(NULL, dir, &o, NULL, &e))
+        fail_msg("%s", e.msg);
+    struct qwick_engine *exact =
+        open_engine((struct setup){dir, NULL, true, 2, 0});
+    for (int l = 1; l < ISA_COUNT; l++) {
+        if (!cpu_has((enum isa)l))
+            continue;
+        struct qwick_engine *fast = open_engine(
+            (struct setup){dir, isa_name((enum isa)l), false, 2, 0});
+        struct likeliest n = {.exact = open_session(exact),
+                              .fast = open_session(fast),
+                              .vocab_size = exact->model.config.vocab_size};
+        each_demo_answer(compare_modes, &n);
+        printf("%-10s 8 bits: same likeliest token at %zu of %zu positions\n",
+               isa_name((enum isa)l), n.same, n.n);
+        assert_true((double)n.same >= 0.98 * (double)n.n);
+        qwick_session_free(n.exact);
+        qwick_session_free(n.fast);
+        qwick_engine_close(fast);
+    }
+    qwick_engine_close(exact);
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    for (struct dirent *f; (f = readdir(d)) != NULL;)
+        unlinkat(dirfd(d), f->d_name, 0);
+    closedir(d);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 struct trace {
     int32_t ids[64];
     size_t n;
@@ -725,11 +765,12 @@ int main(void)
         cmocka_unit_test(sliding_windows),
         cmocka_unit_test(demo_answers_match),
         cmocka_unit_test(default_mode_finds_the_same_token),
+        cmocka_unit_test(integers_find_the_same_token),
         cmocka_unit_test(events_see_the_stop_token_and_text_does_not),
         cmocka_unit_test(limits_of_a_generation),
         cmocka_unit_test(seeds_reproduce_at_any_thread_count),
         cmocka_unit_test(loop_guard_and_interrupt),
         cmocka_unit_test(content_never_yields_added_tokens),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
 }

@@ -1,0 +1,89 @@
+#include "cli/answer_opts.h"
+
+static bool is_greedy(const struct opt_parsed *p, const struct answer_args *a)
+{
+    return a->greedy || (opt_given(p, "temp") && a->temp == 0);
+}
+
+int answer_check(const struct opt_parsed *p, const struct answer_args *a)
+{
+    static const char *const sampling[] = {"top-k", "top-p", "min-p", NULL};
+    if (a->greedy && opt_given(p, "temp") && a->temp != 0)
+        return opt_usage(p->verb, "--temp: has no effect with --greedy");
+    if (!is_greedy(p, a))
+        return -1;
+    return opt_no_effect(p, sampling,
+                         a->greedy ? "with --greedy" : "with --temp 0");
+}
+
+struct sampling_wish answer_wish(const struct opt_parsed *p,
+                                 const struct answer_args *a)
+{
+    static const struct {
+        const char *name;
+        enum wish wish;
+    } rows[] = {
+        {"temp", WISH_TEMP},
+        {"top-k", WISH_TOP_K},
+        {"top-p", WISH_TOP_P},
+        {"min-p", WISH_MIN_P},
+        {"repeat-penalty", WISH_REPEAT},
+        {"presence-penalty", WISH_PRESENCE},
+        {"frequency-penalty", WISH_FREQUENCY},
+    };
+    struct sampling_wish w = {
+        .given = a->greedy ? WISH_TEMP : 0,
+        .v = {.temperature = a->greedy ? 0 : (float)a->temp,
+              .top_k = (int)a->top_k,
+              .top_p = (float)a->top_p,
+              .min_p = (float)a->min_p,
+              .repeat_penalty = (float)a->repeat,
+              .presence_penalty = (float)a->presence,
+              .frequency_penalty = (float)a->frequency}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+        if (opt_given(p, rows[i].name))
+            w.given |= rows[i].wish;
+    return w;
+}
+
+struct qwick_sampling answer_sampling(const struct qwick_engine *eng,
+                                      bool think_off,
+                                      const struct sampling_wish *w)
+{
+    struct qwick_sampling s = qwick_sampling_defaults(eng, think_off);
+    if (w->given & WISH_TEMP && w->v.temperature == 0) {
+        s.top_k = 0;
+        s.top_p = 1;
+        s.min_p = 0;
+    } else if (w->given && s.temperature == 0) {
+        float repeat = s.repeat_penalty;
+        s = qwick_sampling_neutral();
+        s.repeat_penalty = repeat;
+    }
+    if (w->given & WISH_TEMP)
+        s.temperature = w->v.temperature;
+    if (w->given & WISH_TOP_K)
+        s.top_k = w->v.top_k;
+    if (w->given & WISH_TOP_P)
+        s.top_p = w->v.top_p;
+    if (w->given & WISH_MIN_P)
+        s.min_p = w->v.min_p;
+    if (w->given & WISH_REPEAT)
+        s.repeat_penalty = w->v.repeat_penalty;
+    if (w->given & WISH_PRESENCE)
+        s.presence_penalty = w->v.presence_penalty;
+    if (w->given & WISH_FREQUENCY)
+        s.frequency_penalty = w->v.frequency_penalty;
+    return s;
+}
+
+void answer_options(struct qwick_generate_options *o,
+                    const struct answer_args *a)
+{
+    o->max_tokens = (size_t)a->max_tokens;
+    o->stop = a->stop.v;
+    o->n_stop = a->stop.n;
+    o->ignore_eos = a->ignore_eos;
+    o->loop_guard = (size_t)a->loop_guard;
+    o->logprobs = (size_t)a->logprobs;
+}

@@ -1,0 +1,334 @@
+/* Records of a batch: from lines to requests, from results to lines. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/batch_job.h"
+#include "cli/json_out.h"
+#include "cli/out.h"
+
+/* Answers that may wait for an earlier one, a live sequence: while it runs on,
+ * that many others are done. */
+enum { WAITING_A_SEQUENCE = 64 };
+
+/* One request; the tag of the scheduler. */
+struct sample {
+    struct sample *prev, *next; /* of j->samples */
+    struct batch_job *j;
+    struct record *r;
+    size_t index;
+    uint64_t place;
+    struct buf logprobs;
+    bool oom; /* while they were collected */
+};
+
+/* ---- ids ---- */
+
+static struct id_entry *id_slot(const struct id_set *s, uint64_t hash)
+{
+    size_t i = (size_t)(hash * 0x9E3779B97F4A7C15u) & (s->cap - 1);
+    while (s->v[i].hash && s->v[i].hash != hash)
+        i = (i + 1) & (s->cap - 1);
+    return &s->v[i];
+}
+
+static int id_grow(struct id_set *s, struct qwick_err *e)
+{
+    struct id_set more = {.cap = s->cap ? 2 * s->cap : 1024, .n = s->n};
+    more.n_repeated = s->n_repeated;
+    more.v = calloc(more.cap, sizeof(*more.v));
+    if (!more.v)
+        return err_oom(e, more.cap * sizeof(*more.v));
+    for (size_t i = 0; i < s->cap; i++)
+        if (s->v[i].hash)
+            *id_slot(&more, s->v[i].hash) = s->v[i];
+    free(s->v);
+    *s = more;
+    return 0;
+}
+
+static int note_id(struct batch_job *j, const struct record *r, uint64_t hash,
+                   struct qwick_err *e)
+{
+    struct id_set *s = &j->ids;
+    if (!hash)
+        return 0;
+    if (2 * s->n >= s->cap && id_grow(s, e))
+        return -1;
+    struct id_entry *slot = id_slot(s, hash);
+    if (!slot->hash) {
+        *slot = (struct id_entry){hash, r->line};
+        s->n++;
+        return 0;
+    }
+    if (++s->n_repeated <= BATCH_TOLD_IDS) {
+        batch_progress_clear(j);
+        msg_warn("%s: line %llu: id %s was on line %llu as well", j->in.name,
+                 (unsigned long long)r->line, r->id.data,
+                 (unsigned long long)slot->line);
+    }
+    return 0;
+}
+
+/* ---- lines out ---- */
+
+/* The members that every line begins with. index: of many samples. */
+static int put_head(struct buf *b, const struct record *r, const size_t *index)
+{
+    int bad = buf_printf(b, "{\"line\":%llu", (unsigned long long)r->line);
+    if (r->id.len) {
+        bad |= buf_puts(b, ",\"id\":");
+        bad |= buf_append(b, r->id.data, r->id.len);
+    }
+    if (index)
+        bad |= buf_printf(b, ",\"index\":%zu", *index);
+    return buf_putc(b, ',') || bad;
+}
+
+static int put_error(struct buf *b, const struct qwick_err *why)
+{
+    int bad = buf_puts(b, "\"error\":");
+    bad |= buf_json_cstr(b, why->msg);
+    return buf_puts(b, "}\n") || bad;
+}
+
+static int put_answer(struct buf *b, const struct sample *s,
+                      const struct qwick_result *r)
+{
+    struct json_answer a = {
+        .r = r,
+        .info = qwick_engine_info(s->j->eng),
+        .tokenize_ms = s->r->tokenize_ms,
+        .logprobs = s->j->a.answer.logprobs ? &s->logprobs : NULL,
+    };
+    return json_answer(b, &a) || buf_puts(b, "}\n");
+}
+
+static int put_line(struct batch_job *j, uint64_t place, struct buf *b, int bad,
+                    struct qwick_err *e)
+{
+    int r = bad ? err_oom(e, b->len) : batch_out_put(&j->out, place, b, e);
+    buf_free(b);
+    return r;
+}
+
+/* A record that could not be read has one line, whatever its n. */
+static int refuse(struct batch_job *j, const struct record *r,
+                  const struct qwick_err *why, struct qwick_err *e)
+{
+    struct buf b = {0};
+    uint64_t place;
+    bool yes;
+    if (batch_out_answered(&j->out, r->line, 0,
+                           record_id_hash(r->id.data, r->id.len), &yes, e))
+        return -1;
+    if (yes) {
+        j->n_skipped++;
+        return 0;
+    }
+    j->n_errors++;
+    j->n_answered++;
+    if (batch_out_place(&j->out, &place, e))
+        return -1;
+    int bad = put_head(&b, r, NULL) || put_error(&b, why);
+    return put_line(j, place, &b, bad, e);
+}
+
+/* ---- requests ---- */
+
+static void release(struct record *r)
+{
+    if (--r->n_open > 0)
+        return;
+    record_free(r);
+    free(r);
+}
+
+static void sample_free(struct sample *s)
+{
+    struct record *r = s->r;
+    if (s->next)
+        s->next->prev = s->prev;
+    if (s->prev)
+        s->prev->next = s->next;
+    else
+        s->j->samples = s->next;
+    buf_free(&s->logprobs);
+    free(s);
+    release(r);
+}
+
+void batch_drop(struct batch_job *j)
+{
+    while (j->samples)
+        sample_free(j->samples);
+}
+
+/* Collect the items of --logprobs. */
+static int on_token(void *ctx, const struct qwick_token_event *ev)
+{
+    struct sample *s = ctx;
+    struct buf *b = &s->logprobs;
+    int bad = buf_puts(b, b->len ? ",{" : "{");
+    bad |= json_token(b, s->j->eng, ev->id);
+    bad |= buf_putc(b, ',');
+    bad |= json_logprob(b, s->j->eng, ev);
+    s->oom = buf_putc(b, '}') || bad;
+    return s->oom;
+}
+
+static int finish_record(struct batch_job *j, const struct sample *s,
+                         const struct qwick_result *r,
+                         const struct qwick_err *why, struct qwick_err *e)
+{
+    struct buf b = {0};
+    const size_t *index = s->r->n > 1 ? &s->index : NULL;
+    int bad = put_head(&b, s->r, index);
+    if (s->oom)
+        bad = 1;
+    if (why)
+        j->n_errors++;
+    bad = bad || (why ? put_error(&b, why) : put_answer(&b, s, r));
+    return put_line(j, s->place, &b, bad, e);
+}
+
+int batch_done(void *ctx, void *tag, struct qwick_result *r,
+               const struct qwick_err *why)
+{
+    struct batch_job *j = ctx;
+    struct sample *s = tag;
+    int rc = finish_record(j, s, r, why, &j->fatal);
+    if (s->r->n_open == 1)
+        j->n_answered++;
+    sample_free(s);
+    return rc;
+}
+
+/* Queue sample i of a record. */
+static int add_sample(struct batch_job *j, struct record *r, size_t i,
+                      struct qwick_err *e)
+{
+    struct qwick_generate_options o = record_options(r, &j->common, i);
+    struct qwick_err why;
+    struct sample *s = calloc(1, sizeof(*s));
+    if (!s)
+        return err_oom(e, sizeof(*s));
+    *s = (struct sample){.next = j->samples, .j = j, .r = r, .index = i};
+    if (s->next)
+        s->next->prev = s;
+    j->samples = s;
+    if (o.logprobs) {
+        o.on_token = on_token;
+        o.on_token_ctx = s;
+    }
+    r->n_open++;
+    if (batch_out_place(&j->out, &s->place, e)) {
+        sample_free(s);
+        return -1;
+    }
+    if (!qwick_batch_add(j->batch, r->ids, r->n_ids, &o, s, &why))
+        return 0;
+    int rc = finish_record(j, s, NULL, &why, e);
+    sample_free(s);
+    return rc;
+}
+
+/* Which samples of the record are to be answered. */
+static int missing(struct batch_job *j, const struct record *r, uint64_t id,
+                   bool *todo, size_t *n_todo, struct qwick_err *e)
+{
+    *n_todo = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        bool yes;
+        if (batch_out_answered(&j->out, r->line, i, id, &yes, e))
+            return -1;
+        todo[i] = !yes;
+        *n_todo += !yes;
+    }
+    return 0;
+}
+
+/* A record that has been opened. Takes r. */
+static int add_record(struct batch_job *j, struct record *r,
+                      struct qwick_err *e)
+{
+    bool todo[RECORD_MAX_N];
+    size_t n_todo;
+    struct qwick_err why;
+    uint64_t id = record_id_hash(r->id.data, r->id.len);
+    int rc = 0;
+    r->n_open = 1; /* as long as it is in our hands */
+    if (note_id(j, r, id, e) || missing(j, r, id, todo, &n_todo, e)) {
+        rc = -1;
+    } else if (n_todo == 0) {
+        j->n_skipped++;
+    } else if (record_read(r, &j->common, &why)) {
+        rc = refuse(j, r, &why, e);
+    } else {
+        for (size_t i = 0; i < r->n && !rc; i++)
+            if (todo[i])
+                rc = add_sample(j, r, i, e);
+    }
+    release(r);
+    return rc;
+}
+
+static bool is_blank(const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (text[i] != ' ' && text[i] != '\t' && text[i] != '\r')
+            return false;
+    return true;
+}
+
+static int one_line(struct batch_job *j, const char *text, size_t n,
+                    struct qwick_err *e)
+{
+    struct qwick_err why;
+    if (is_blank(text, n) || j->n_records++ % j->n_shards != j->shard)
+        return 0;
+    struct record *r = malloc(sizeof(*r));
+    if (!r)
+        return err_oom(e, sizeof(*r));
+    if (!record_open(r, j->in.number, text, n, &why))
+        return add_record(j, r, e);
+    int rc = refuse(j, r, &why, e);
+    record_free(r);
+    free(r);
+    return rc;
+}
+
+/* As many as keep the next passes full; not more than the output can hold back.
+ */
+static bool wants_more(const struct batch_job *j)
+{
+    size_t max = (size_t)j->a.max_batch;
+    return qwick_batch_stats(j->batch).n_waiting < max &&
+           batch_out_open_places(&j->out) < WAITING_A_SEQUENCE * max;
+}
+
+int batch_feed(struct batch_job *j, int timeout_ms, bool *got,
+               struct qwick_err *e)
+{
+    *got = false;
+    while (!j->at_end && wants_more(j)) {
+        const char *text;
+        size_t n;
+        bool torn;
+        switch (
+            lines_next(&j->in, *got ? 0 : timeout_ms, &text, &n, &torn, e)) {
+        case LINES_GOT:
+            *got = true;
+            if (one_line(j, text, n, e))
+                return -1;
+            break;
+        case LINES_WAIT:
+            return 0;
+        case LINES_END:
+            j->at_end = true;
+            break;
+        case LINES_FAILED:
+            return -1;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,115 @@
+#include "cli/batch_lines.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/prompt.h"
+
+enum { CHUNK = 65536 };
+
+void lines_init(struct lines *l, const char *name, int fd)
+{
+    *l = (struct lines){.name = name, .fd = fd, .in = {.max = PROMPT_MAX}};
+}
+
+void lines_free(struct lines *l)
+{
+    buf_free(&l->in);
+}
+
+/* Hand out [start, end), of which extra bytes follow that end it. */
+static void hand_out(struct lines *l, size_t end, size_t extra,
+                     const char **text, size_t *n)
+{
+    *text = l->in.data + l->start;
+    *n = end - l->start;
+    l->number++;
+    l->consumed += *n + extra;
+    l->start = l->scanned = end + extra;
+}
+
+/* A line that is there as a whole. */
+static bool take(struct lines *l, const char **text, size_t *n)
+{
+    if (l->scanned == l->in.len)
+        return false;
+    const char *nl =
+        memchr(l->in.data + l->scanned, '\n', l->in.len - l->scanned);
+    if (!nl) {
+        l->scanned = l->in.len;
+        return false;
+    }
+    hand_out(l, (size_t)(nl - l->in.data), 1, text, n);
+    return true;
+}
+
+/* Forget what was handed out. */
+static void compact(struct lines *l)
+{
+    if (l->start == 0)
+        return;
+    l->in.len -= l->start;
+    memmove(l->in.data, l->in.data + l->start, l->in.len);
+    l->scanned -= l->start;
+    l->start = 0;
+}
+
+static int too_long(const struct lines *l, struct qwick_err *e)
+{
+    if (l->in.len <= l->in.max - CHUNK)
+        return err_oom(e, l->in.len + CHUNK);
+    return err_set(e, QWICK_ERR_RUNTIME,
+                   "%s: line %llu: longer than the limit of %zu bytes", l->name,
+                   (unsigned long long)l->number + 1, l->in.max);
+}
+
+static int cannot_read(const struct lines *l, struct qwick_err *e)
+{
+    return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot read: %s", l->name,
+                   strerror(errno));
+}
+
+/* 1: read some or came to the end; 0: nothing yet. */
+static int read_some(struct lines *l, int timeout_ms, struct qwick_err *e)
+{
+    struct pollfd pf = {.fd = l->fd, .events = POLLIN};
+    int r = poll(&pf, 1, timeout_ms);
+    if (r == 0 || (r < 0 && errno == EINTR))
+        return 0;
+    if (r < 0)
+        return cannot_read(l, e);
+    compact(l);
+    if (buf_reserve(&l->in, CHUNK))
+        return too_long(l, e);
+    ssize_t k = read(l->fd, l->in.data + l->in.len, CHUNK);
+    if (k < 0 && (errno == EINTR || errno == EAGAIN))
+        return 0;
+    if (k < 0)
+        return cannot_read(l, e);
+    l->in.len += (size_t)k;
+    l->eof = k == 0;
+    return 1;
+}
+
+enum lines_status lines_next(struct lines *l, int timeout_ms, const char **text,
+                             size_t *n, bool *torn, struct qwick_err *e)
+{
+    *torn = false;
+    while (!take(l, text, n)) {
+        if (l->eof) {
+            if (l->start == l->in.len)
+                return LINES_END;
+            *torn = true;
+            hand_out(l, l->in.len, 0, text, n);
+            return LINES_GOT;
+        }
+        int r = read_some(l, timeout_ms, e);
+        if (r < 0)
+            return LINES_FAILED;
+        if (r == 0)
+            return LINES_WAIT;
+    }
+    return LINES_GOT;
+}

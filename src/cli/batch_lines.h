@@ -1,0 +1,33 @@
+/* Lines of a descriptor, read without waiting for more than there is. */
+#ifndef CLI_BATCH_LINES_H
+#define CLI_BATCH_LINES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+struct lines {
+    const char *name; /* for messages */
+    int fd;
+    struct buf in;
+    size_t start, scanned; /* of in: first byte not handed out, not looked at */
+    bool eof;
+    uint64_t number;   /* of the line handed out last, from 1 */
+    uint64_t consumed; /* bytes of the lines handed out, their ends included */
+};
+
+enum lines_status { LINES_GOT, LINES_WAIT, LINES_END, LINES_FAILED };
+
+void lines_init(struct lines *l, const char *name, int fd);
+void lines_free(struct lines *l);
+
+/* The next line without its end, valid until the next call. Waits up to
+ * timeout_ms (-1: any time) for input, then, or when a signal comes, says
+ * LINES_WAIT. *torn: no newline ends it, the input does. */
+enum lines_status lines_next(struct lines *l, int timeout_ms, const char **text,
+                             size_t *n, bool *torn, struct qwick_err *e);
+
+#endif

@@ -1,0 +1,166 @@
+#include "cli/batch_out.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/batch_resume.h"
+#include "cli/out.h"
+
+/* Answers reach the disk at least this often: a crash of the machine, unlike
+ * one of the program, costs those since. */
+#define SYNC_MS 5000
+
+static int fail(struct batch_out *o, const char *what, struct qwick_err *e)
+{
+    o->failed = true;
+    return err_set(e, QWICK_ERR_RUNTIME, "%s: %s: %s", o->path, what,
+                   strerror(errno));
+}
+
+/* Reading a file while it grows by what was read would never end. */
+static int check_same(int in_fd, int out_fd, const char *name,
+                      struct qwick_err *e)
+{
+    struct stat in, out;
+    if (fstat(in_fd, &in) || fstat(out_fd, &out) || !S_ISREG(in.st_mode) ||
+        in.st_dev != out.st_dev || in.st_ino != out.st_ino)
+        return 0;
+    return err_set(e, QWICK_ERR_USAGE, "%s: is the input as well", name);
+}
+
+int batch_out_open(struct batch_out *o, const char *path, bool unordered,
+                   int in_fd, struct qwick_err *e)
+{
+    *o = (struct batch_out){.path = path,
+                            .fd = -1,
+                            .unordered = unordered,
+                            .synced_ms = clock_ms()};
+    if (!path)
+        return check_same(in_fd, STDOUT_FILENO, "stdout", e);
+    struct stat st;
+    bool stream = !stat(path, &st) && !S_ISREG(st.st_mode);
+    int flags = stream ? O_WRONLY : O_RDWR | O_CREAT;
+    o->fd = open(path, flags | O_APPEND | O_CLOEXEC, 0666);
+    if (o->fd < 0)
+        return fail(o, "open", e);
+    if (check_same(in_fd, o->fd, path, e))
+        return -1;
+    return batch_resume(o, e);
+}
+
+static int write_out(struct batch_out *o, struct qwick_err *e)
+{
+    if (o->ready.len == 0)
+        return 0;
+    int r = o->path ? fd_write(o->fd, o->ready.data, o->ready.len)
+                    : out_write(o->ready.data, o->ready.len);
+    if (r && o->path)
+        return fail(o, "write error", e);
+    if (r) { /* out_write has said it */
+        o->failed = true;
+        return err_set(e, QWICK_ERR_RUNTIME, "stdout: write error");
+    }
+    o->ready.len = 0;
+    return 0;
+}
+
+int batch_out_flush(struct batch_out *o, struct qwick_err *e)
+{
+    if (write_out(o, e))
+        return -1;
+    if (!o->path || clock_ms() - o->synced_ms < SYNC_MS)
+        return 0;
+    o->synced_ms = clock_ms();
+    /* devices and pipes cannot be synced */
+    if (fdatasync(o->fd) && errno != EINVAL && errno != EROFS)
+        return fail(o, "write error", e);
+    return 0;
+}
+
+int batch_out_close(struct batch_out *o, struct qwick_err *e)
+{
+    int r = o->failed ? 0 : write_out(o, e);
+    if (o->fd >= 0) {
+        if (!r && !o->failed && fdatasync(o->fd) && errno != EINVAL &&
+            errno != EROFS)
+            r = fail(o, "write error", e);
+        if (close(o->fd) && errno != EINTR && !r && !o->failed)
+            r = fail(o, "write error", e);
+    }
+    for (size_t i = 0; i < o->n_slots; i++)
+        free(o->slots[(o->first + i) % o->cap_slots].text);
+    free(o->slots);
+    free(o->answered);
+    buf_free(&o->ready);
+    *o = (struct batch_out){.fd = -1};
+    return r;
+}
+
+static struct out_slot *slot(struct batch_out *o, uint64_t place)
+{
+    return &o->slots[(o->first + (size_t)(place - o->base)) % o->cap_slots];
+}
+
+static int grow_slots(struct batch_out *o, struct qwick_err *e)
+{
+    size_t cap = o->cap_slots ? 2 * o->cap_slots : 64;
+    struct out_slot *v = calloc(cap, sizeof(*v));
+    if (!v)
+        return err_oom(e, cap * sizeof(*v));
+    for (size_t i = 0; i < o->n_slots; i++)
+        v[i] = o->slots[(o->first + i) % o->cap_slots];
+    free(o->slots);
+    o->slots = v;
+    o->cap_slots = cap;
+    o->first = 0;
+    return 0;
+}
+
+int batch_out_place(struct batch_out *o, uint64_t *place, struct qwick_err *e)
+{
+    if (o->n_slots == o->cap_slots && grow_slots(o, e))
+        return -1;
+    *place = o->base + o->n_slots++;
+    *slot(o, *place) = (struct out_slot){0};
+    return 0;
+}
+
+size_t batch_out_open_places(const struct batch_out *o)
+{
+    return o->n_slots;
+}
+
+/* Lines that are next in order. */
+static int collect(struct batch_out *o, struct qwick_err *e)
+{
+    while (o->n_slots > 0) {
+        struct out_slot *s = &o->slots[o->first];
+        if (!s->text)
+            return 0;
+        if (buf_append(&o->ready, s->text, s->n))
+            return err_oom(e, s->n);
+        free(s->text);
+        *s = (struct out_slot){0};
+        o->first = (o->first + 1) % o->cap_slots;
+        o->n_slots--;
+        o->base++;
+    }
+    return 0;
+}
+
+int batch_out_put(struct batch_out *o, uint64_t place, struct buf *b,
+                  struct qwick_err *e)
+{
+    struct out_slot *s = slot(o, place);
+    if (o->unordered && buf_append(&o->ready, b->data, b->len))
+        return err_oom(e, b->len);
+    s->text = buf_take(b, &s->n);
+    if (o->unordered)
+        s->n = 0; /* nothing is left to write at its place */
+    return collect(o, e);
+}

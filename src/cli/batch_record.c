@@ -1,0 +1,457 @@
+#include "cli/batch_record.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "cli/chat_input.h"
+#include "cli/gen_job.h"
+#include "cli/out.h"
+#include "file/json.h"
+
+/* For messages of the JSON reader and of chats. */
+#define WHERE "record"
+
+/* ---- numbers ---- */
+
+static int bad_number(const char *key, double min, double max,
+                      struct qwick_err *e)
+{
+    return err_set(e, QWICK_ERR_USAGE,
+                   WHERE ": %s: must be a number from %g to %g", key, min, max);
+}
+
+static int bad_int(const char *key, int64_t min, int64_t max,
+                   struct qwick_err *e)
+{
+    return err_set(e, QWICK_ERR_USAGE,
+                   WHERE ": %s: must be an integer from %lld to %lld", key,
+                   (long long)min, (long long)max);
+}
+
+/* The member, or NULL where it is absent or null. */
+static const struct json_value *member(const struct json_value *v,
+                                       const char *key)
+{
+    const struct json_value *m = json_get(v, key);
+    return json_is(m, JSON_NULL) ? NULL : m;
+}
+
+/* *out stays as it is when the record does not say. */
+static int get_int(const struct json_value *v, const char *key, int64_t min,
+                   int64_t max, int64_t *out, struct qwick_err *e)
+{
+    const struct json_value *m = member(v, key);
+    if (m && json_int(m, min, max, out))
+        return bad_int(key, min, max, e);
+    return 0;
+}
+
+/* Ranges are those of the options. */
+static int get_sampling(const struct json_value *v, struct sampling_wish *w,
+                        struct qwick_err *e)
+{
+    const struct {
+        const char *key;
+        enum wish wish;
+        double min, max;
+        float *to;
+    } rows[] = {
+        {"temperature", WISH_TEMP, 0, 100, &w->v.temperature},
+        {"top_p", WISH_TOP_P, 0, 1, &w->v.top_p},
+        {"min_p", WISH_MIN_P, 0, 1, &w->v.min_p},
+        {"repeat_penalty", WISH_REPEAT, 0.01, 100, &w->v.repeat_penalty},
+        {"presence_penalty", WISH_PRESENCE, -2, 2, &w->v.presence_penalty},
+        {"frequency_penalty", WISH_FREQUENCY, -2, 2, &w->v.frequency_penalty},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        const struct json_value *m = member(v, rows[i].key);
+        double x;
+        if (!m)
+            continue;
+        if (json_double(m, &x) || !(x >= rows[i].min && x <= rows[i].max))
+            return bad_number(rows[i].key, rows[i].min, rows[i].max, e);
+        *rows[i].to = (float)x;
+        w->given |= rows[i].wish;
+    }
+    int64_t top_k = -1;
+    if (get_int(v, "top_k", 0, INT32_MAX, &top_k, e))
+        return -1;
+    if (top_k >= 0) {
+        w->v.top_k = (int)top_k;
+        w->given |= WISH_TOP_K;
+    }
+    return 0;
+}
+
+/* ---- stop strings ---- */
+
+static int add_stop(struct record *r, const struct json_value *v,
+                    struct qwick_err *e)
+{
+    if (!json_is(v, JSON_STRING) || v->len == 0 || strlen(v->str) != v->len)
+        return err_set(e, QWICK_ERR_USAGE,
+                       WHERE ": stop: must be a string, or an array of "
+                             "strings, not empty and without NUL");
+    r->stop[r->n_stop] = strdup(v->str);
+    if (!r->stop[r->n_stop])
+        return err_oom(e, v->len);
+    r->n_stop++;
+    return 0;
+}
+
+static int get_stop(struct record *r, const struct json_value *v,
+                    struct qwick_err *e)
+{
+    const struct json_value *m = member(v, "stop");
+    if (!m)
+        return 0;
+    size_t n = json_is(m, JSON_ARRAY) ? m->len : 1;
+    r->stop = calloc(n + 1, sizeof(*r->stop));
+    if (!r->stop)
+        return err_oom(e, n * sizeof(*r->stop));
+    for (size_t i = 0; i < n; i++)
+        if (add_stop(r, json_is(m, JSON_ARRAY) ? &m->items[i] : m, e))
+            return -1;
+    r->o.stop = (const char *const *)r->stop;
+    r->o.n_stop = r->n_stop;
+    return 0;
+}
+
+/* ---- thinking ---- */
+
+static int get_think(const struct json_value *v, enum qwick_think *think,
+                     struct qwick_err *e)
+{
+    const struct json_value *m = member(v, "think");
+    if (!m)
+        return 0;
+    if (json_is(m, JSON_BOOL))
+        *think = m->boolean ? QWICK_THINK_ON : QWICK_THINK_OFF;
+    else if (json_equals(m, "on"))
+        *think = QWICK_THINK_ON;
+    else if (json_equals(m, "off"))
+        *think = QWICK_THINK_OFF;
+    else if (json_equals(m, "auto"))
+        *think = QWICK_THINK_AUTO;
+    else
+        return err_set(e, QWICK_ERR_USAGE,
+                       WHERE ": think: must be true, false, \"on\", \"off\" or "
+                             "\"auto\"");
+    return 0;
+}
+
+/* ---- prompts ---- */
+
+/* Token ids as an array of numbers. */
+static int take_ids(struct record *r, const struct record_common *c,
+                    const struct json_value *v, struct qwick_err *e)
+{
+    int64_t vocab_size = (int64_t)qwick_engine_info(c->eng)->vocab_size, id;
+    if (!json_is(v, JSON_ARRAY) || v->len == 0)
+        return err_set(e, QWICK_ERR_USAGE,
+                       WHERE ": prompt_ids: must be an array of token ids, not "
+                             "empty");
+    r->ids = malloc(v->len * sizeof(*r->ids));
+    if (!r->ids)
+        return err_oom(e, v->len * sizeof(*r->ids));
+    for (size_t i = 0; i < v->len; i++) {
+        if (json_int(&v->items[i], 0, vocab_size - 1, &id))
+            return err_set(e, QWICK_ERR_USAGE,
+                           WHERE ": prompt_ids: item %zu is no token id from 0 "
+                                 "to %lld",
+                           i, (long long)vocab_size - 1);
+        r->ids[r->n_ids++] = (int32_t)id;
+    }
+    r->o.in_think = !c->raw && gen_ids_in_think(c->eng, r->ids, r->n_ids);
+    return 0;
+}
+
+static int encode_chat(struct record *r, const struct record_common *c,
+                       const struct buf *chat, enum qwick_think think,
+                       struct qwick_err *e)
+{
+    struct qwick_chat_options o = {true, think};
+    return qwick_chat_encode(c->eng, chat->data, chat->len, &o,
+                             c->allow_special, NULL, 0, &r->ids, &r->n_ids,
+                             &r->o.in_think, e);
+}
+
+/* A text, behind what -f gave. */
+static int take_text(struct record *r, const struct record_common *c,
+                     const struct json_value *v, enum qwick_think think,
+                     struct qwick_err *e)
+{
+    struct buf text = {0}, chat = {0};
+    struct chat_input in = {.system = c->system, .n_system = c->n_system};
+    int rc = -1;
+    if (!json_is(v, JSON_STRING))
+        return err_set(e, QWICK_ERR_USAGE, WHERE ": prompt: must be a string");
+    if (c->before.len + v->len == 0)
+        return err_set(e, QWICK_ERR_USAGE, WHERE ": prompt: is empty");
+    if (buf_append(&text, c->before.data, c->before.len) ||
+        (c->before.len && v->len && buf_puts(&text, "\n\n")) ||
+        buf_append(&text, v->str, v->len)) {
+        err_oom(e, c->before.len + v->len);
+        goto done;
+    }
+    if (c->raw) {
+        rc = qwick_tokenize(c->eng, text.data, text.len, true, &r->ids,
+                            &r->n_ids, e);
+        goto done;
+    }
+    rc = chat_input_json(&in, &chat, text.data, text.len)
+             ? err_oom(e, text.len)
+             : encode_chat(r, c, &chat, think, e);
+done:
+    buf_free(&text);
+    buf_free(&chat);
+    return rc;
+}
+
+static bool has_system(const struct json_value *messages)
+{
+    for (size_t i = 0; i < messages->len; i++)
+        if (json_equals(json_get(&messages->items[i], "role"), "system"))
+            return true;
+    return false;
+}
+
+/* The record's chat as the library reads it, -s at its head where it has no
+ * system message of its own. */
+static int chat_json(struct buf *out, const struct record_common *c,
+                     const struct json_value *v)
+{
+    static const char *const others[] = {"tools", "enable_thinking"};
+    const struct json_value *list = json_get(v, "messages");
+    int bad = buf_puts(out, "{\"messages\":[");
+    if (c->system && !has_system(list)) {
+        bad |= buf_puts(out, "{\"role\":\"system\",\"content\":");
+        bad |= buf_json_string(out, c->system, c->n_system);
+        bad |= buf_puts(out, list->len ? "}," : "}");
+    }
+    for (size_t i = 0; i < list->len && !bad; i++) {
+        if (i)
+            bad |= buf_putc(out, ',');
+        bad |= json_dump_python(out, &list->items[i]);
+    }
+    bad |= buf_putc(out, ']');
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+        const struct json_value *m = json_get(v, others[i]);
+        if (!m)
+            continue;
+        bad |= buf_printf(out, ",\"%s\":", others[i]);
+        bad |= json_dump_python(out, m);
+    }
+    return buf_putc(out, '}') || bad ? -1 : 0;
+}
+
+static int take_messages(struct record *r, const struct record_common *c,
+                         const struct json_value *v, enum qwick_think *think,
+                         struct qwick_err *e)
+{
+    struct buf chat = {0};
+    struct chat_input in = {0};
+    int rc = -1;
+    if (c->before.len)
+        return err_set(e, QWICK_ERR_USAGE,
+                       WHERE ": messages: cannot be combined with --file");
+    if (c->raw)
+        return err_set(e, QWICK_ERR_USAGE,
+                       WHERE ": messages: cannot be combined with --raw");
+    if (!json_is(json_get(v, "messages"), JSON_ARRAY))
+        return err_set(e, QWICK_ERR_USAGE,
+                       WHERE ": messages: must be an array");
+    if (chat_json(&chat, c, v)) {
+        err_oom(e, chat.len);
+    } else if (!chat_input_parse(&in, WHERE, chat.data, chat.len, e)) {
+        *think = chat_input_think(&in, *think);
+        rc = encode_chat(r, c, &chat, *think, e);
+    }
+    chat_input_free(&in);
+    buf_free(&chat);
+    return rc;
+}
+
+/* *think becomes what holds for the defaults of sampling. */
+static int get_prompt(struct record *r, const struct record_common *c,
+                      const struct json_value *v, enum qwick_think *think,
+                      struct qwick_err *e)
+{
+    const struct json_value *text = member(v, "prompt");
+    const struct json_value *messages = member(v, "messages");
+    const struct json_value *ids = member(v, "prompt_ids");
+    int n = (text != NULL) + (messages != NULL) + (ids != NULL);
+    if (n != 1)
+        return err_set(e, QWICK_ERR_USAGE,
+                       WHERE ": %s \"prompt\", \"messages\" and \"prompt_ids\"",
+                       n ? "more than one of" : "has none of");
+    r->o.no_think = c->raw;
+    if (ids || c->raw) /* there is no template to tell */
+        *think = QWICK_THINK_AUTO;
+    int rc = ids        ? take_ids(r, c, ids, e)
+             : messages ? take_messages(r, c, v, think, e)
+                        : take_text(r, c, text, *think, e);
+    if (!rc && r->n_ids == 0)
+        return err_set(e, QWICK_ERR_USAGE,
+                       WHERE ": prompt: it has no tokens after normalization");
+    return rc;
+}
+
+/* ---- the record ---- */
+
+static int get_id(struct record *r, const struct json_value *v,
+                  struct qwick_err *e)
+{
+    const struct json_value *id = member(v, "id");
+    if (!id)
+        return 0;
+    if (!json_is(id, JSON_STRING) && !json_is(id, JSON_NUMBER))
+        return err_set(e, QWICK_ERR_USAGE,
+                       WHERE ": id: must be a string or a number");
+    if (json_is(id, JSON_STRING) ? buf_json_string(&r->id, id->str, id->len)
+                                 : buf_append(&r->id, id->str, id->len))
+        return err_oom(e, id->len);
+    return 0;
+}
+
+static bool known_key(const struct json_value *key)
+{
+    static const char *const keys[] = {
+        "id",
+        "prompt",
+        "messages",
+        "prompt_ids",
+        "tools",
+        "enable_thinking",
+        "think",
+        "n",
+        "max_tokens",
+        "stop",
+        "seed",
+        "temperature",
+        "top_k",
+        "top_p",
+        "min_p",
+        "repeat_penalty",
+        "presence_penalty",
+        "frequency_penalty",
+    };
+    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
+        if (json_equals(key, keys[i]))
+            return true;
+    return false;
+}
+
+/* Data for other programs pass; so would a misspelt option, therefore say it:
+ * once a key, in at most 4 KiB of keys. */
+static void tell_unknown(struct record_common *c, const struct json_value *v,
+                         uint64_t line)
+{
+    for (size_t i = 0; i < v->len && c->name; i++) {
+        struct buf key = {.max = 256};
+        const struct json_value *k = &v->keys[i];
+        if (!known_key(k) && !buf_json_string(&key, k->str, k->len) &&
+            !(c->unknown.len &&
+              memmem(c->unknown.data, c->unknown.len, key.data, key.len)) &&
+            c->unknown.len < 4096 &&
+            !buf_append(&c->unknown, key.data, key.len))
+            msg_warn("%s: line %llu: %s is no option, ignored", c->name,
+                     (unsigned long long)line, key.data);
+        buf_free(&key);
+    }
+}
+
+static int get_options(struct record *r, const struct record_common *c,
+                       const struct json_value *v, struct sampling_wish *w,
+                       struct qwick_err *e)
+{
+    int64_t max_tokens = c->answer->max_tokens, seed = -1;
+    if (get_int(v, "max_tokens", 1, INT32_MAX, &max_tokens, e) ||
+        get_int(v, "seed", 0, INT64_MAX, &seed, e) || get_sampling(v, w, e) ||
+        get_stop(r, v, e))
+        return -1;
+    r->o.max_tokens = (size_t)max_tokens;
+    r->has_seed = seed >= 0;
+    r->seed = r->has_seed ? (uint64_t)seed : 0;
+    return 0;
+}
+
+int record_open(struct record *r, uint64_t line, const char *text, size_t n,
+                struct qwick_err *e)
+{
+    int64_t samples = 1;
+    *r = (struct record){.line = line, .n = 1};
+    if (json_parse(&r->doc, WHERE, text, n, QWICK_ERR_USAGE, e))
+        return -1;
+    const struct json_value *v = json_root(r->doc);
+    if (!json_is(v, JSON_OBJECT))
+        return err_set(e, QWICK_ERR_USAGE, WHERE ": is no object");
+    if (get_id(r, v, e) || get_int(v, "n", 1, RECORD_MAX_N, &samples, e))
+        return -1;
+    r->n = (size_t)samples;
+    return 0;
+}
+
+static int take(struct record *r, struct record_common *c,
+                const struct json_value *v, struct qwick_err *e)
+{
+    struct sampling_wish w = answer_wish(c->p, c->answer);
+    enum qwick_think think = c->think;
+    tell_unknown(c, v, r->line);
+    r->o = qwick_generate_defaults();
+    answer_options(&r->o, c->answer);
+    if (get_options(r, c, v, &w, e) || get_think(v, &think, e))
+        return -1;
+    double start = clock_ms();
+    if (get_prompt(r, c, v, &think, e))
+        return -1;
+    r->tokenize_ms = clock_ms() - start;
+    r->o.sampling = answer_sampling(c->eng, think == QWICK_THINK_OFF, &w);
+    return 0;
+}
+
+int record_read(struct record *r, struct record_common *c, struct qwick_err *e)
+{
+    int rc = take(r, c, json_root(r->doc), e);
+    json_free(r->doc);
+    r->doc = NULL;
+    return rc;
+}
+
+void record_free(struct record *r)
+{
+    json_free(r->doc);
+    buf_free(&r->id);
+    free(r->ids);
+    for (size_t i = 0; i < r->n_stop; i++)
+        free(r->stop[i]);
+    free(r->stop);
+    *r = (struct record){0};
+}
+
+/* A seed of 53 bits, which every JSON reader gives back as it was. */
+static uint64_t derive(uint64_t seed, uint64_t i)
+{
+    return (uint64_t)(rng_uniform(seed, i) * 0x1p53);
+}
+
+struct qwick_generate_options
+record_options(const struct record *r, const struct record_common *c, size_t i)
+{
+    struct qwick_generate_options o = r->o;
+    uint64_t seed = r->has_seed ? r->seed : derive(c->seed, r->line);
+    o.sampling.seed = i == 0 ? seed : derive(seed, i);
+    return o;
+}
+
+uint64_t record_id_hash(const char *id, size_t n)
+{
+    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+    if (n == 0)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ (unsigned char)id[i]) * 0x100000001b3u;
+    return h ? h : 1;
+}

@@ -1,0 +1,68 @@
+/* One record of a batch: a line of JSON to prompts and options. */
+#ifndef CLI_BATCH_RECORD_H
+#define CLI_BATCH_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "cli/answer_opts.h"
+#include "cli/opt.h"
+#include "qwick.h"
+
+/* Most samples of one record. */
+#define RECORD_MAX_N 1000
+
+/* What holds for all records, as options say. */
+struct record_common {
+    const struct qwick_engine *eng;
+    const struct opt_parsed *p;
+    const struct answer_args *answer;
+    const char *system; /* NULL: none */
+    size_t n_system;
+    struct buf before; /* text before each prompt, of -f */
+    enum qwick_think think;
+    bool raw, allow_special;
+    uint64_t seed; /* of the run */
+    /* keys that are no options, said once each; NULL: nothing is said */
+    const char *name; /* of the input */
+    struct buf unknown;
+};
+
+struct json_doc;
+
+struct record {
+    struct json_doc *doc; /* between record_open and record_read */
+    uint64_t line;
+    struct buf id; /* as JSON; empty: none */
+    size_t n;      /* samples, 1..RECORD_MAX_N */
+    bool has_seed;
+    int32_t *ids;
+    size_t n_ids;
+    struct qwick_generate_options o; /* but for the seed */
+    uint64_t seed;
+    char **stop; /* of the record itself */
+    size_t n_stop;
+    double tokenize_ms;
+    size_t n_open; /* samples that have not been answered */
+};
+
+/* Parse a line: its id and the number of samples. *r is for record_free in any
+ * case, and has the id as far as there is one. */
+int record_open(struct record *r, uint64_t line, const char *text, size_t n,
+                struct qwick_err *e);
+
+/* The rest of it: prompt and options. */
+int record_read(struct record *r, struct record_common *c, struct qwick_err *e);
+void record_free(struct record *r);
+
+/* Options of sample i. The first has the seed that the record gives; where it
+ * gives none, line, i and the run's seed make one. */
+struct qwick_generate_options
+record_options(const struct record *r, const struct record_common *c, size_t i);
+
+/* An id as a number to compare; 0: none. */
+uint64_t record_id_hash(const char *id, size_t n);
+
+#endif

@@ -1,0 +1,142 @@
+/* The main loop of batch: read what is there, run a pass, write what is done.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/batch_job.h"
+#include "cli/out.h"
+#include "cli/signals.h"
+
+/* For which one wait for input lasts at most: a signal that comes just before
+ * it does not end it. */
+enum { IDLE_MS = 500 };
+
+/* Between two progress lines. */
+#define SHOW_MS 250
+
+void batch_progress_clear(struct batch_job *j)
+{
+    char line[100];
+    if (!j->columns)
+        return;
+    int n = snprintf(line, sizeof(line), "\r%*s\r", (int)j->columns, "");
+    fd_write(STDERR_FILENO, line, (size_t)n);
+    j->columns = 0;
+}
+
+/* Seconds left, by the share of the input that was read and answered; negative:
+ * nobody knows. */
+static double seconds_left(const struct batch_job *j, double elapsed_ms)
+{
+    uint64_t open = batch_out_open_places(&j->out);
+    uint64_t done = j->n_answered;
+    if (!j->in_bytes || done == 0 || j->in.consumed == 0)
+        return -1;
+    double total =
+        (double)j->in_bytes / (double)j->in.consumed * (double)(done + open);
+    return elapsed_ms / 1000 * (total - (double)done) / (double)done;
+}
+
+void batch_progress(struct batch_job *j)
+{
+    double now = clock_ms(), ms = now - j->start_ms;
+    char line[100];
+    if (!isatty(STDERR_FILENO) || msg_quiet() || now - j->shown_ms < SHOW_MS)
+        return;
+    struct qwick_batch_stats s = qwick_batch_stats(j->batch);
+    double left = seconds_left(j, ms);
+    j->shown_ms = now;
+    int n = snprintf(line, sizeof(line),
+                     "batch: %llu records, %zu at once, %.0f tok/s",
+                     (unsigned long long)(j->n_answered + j->n_skipped),
+                     s.n_live, (double)s.n_generated * 1000 / ms);
+    if (left >= 0)
+        n +=
+            snprintf(line + n, sizeof(line) - (size_t)n, ", %.0f s left", left);
+    if (n > 78)
+        n = 78;
+    batch_progress_clear(j);
+    fd_write(STDERR_FILENO, line, (size_t)n);
+    j->columns = (size_t)n;
+}
+
+/* Nothing runs: wait for input, then until none has come for a while or a batch
+ * is full. */
+static int gather(struct batch_job *j, struct qwick_err *e)
+{
+    size_t max = (size_t)j->a.max_batch;
+    bool got;
+    if (batch_out_flush(&j->out, e) || batch_feed(j, IDLE_MS, &got, e))
+        return -1;
+    while (got && !j->at_end && qwick_batch_stats(j->batch).n_waiting < max)
+        if (batch_feed(j, (int)j->a.debounce, &got, e))
+            return -1;
+    return 0;
+}
+
+/* 1: there is more to do; 0: all is done. */
+static int turn(struct batch_job *j, struct qwick_err *e)
+{
+    bool got;
+    if (batch_feed(j, 0, &got, e))
+        return -1;
+    struct qwick_batch_stats s = qwick_batch_stats(j->batch);
+    if (s.n_live == 0 && s.n_waiting < (size_t)j->a.max_batch && !j->at_end &&
+        gather(j, e))
+        return -1;
+    s = qwick_batch_stats(j->batch);
+    if (s.n_live + s.n_waiting == 0)
+        return !j->at_end;
+    if (qwick_batch_step(j->batch, e)) {
+        if (j->fatal.code) /* what a callback met */
+            *e = j->fatal;
+        return -1;
+    }
+    batch_progress(j);
+    return batch_out_flush(&j->out, e) ? -1 : 1;
+}
+
+static void tell_totals(const struct batch_job *j)
+{
+    struct qwick_batch_stats s = qwick_batch_stats(j->batch);
+    double ms = clock_ms() - j->start_ms;
+    if (j->ids.n_repeated > BATCH_TOLD_IDS)
+        msg_warn("%s: %llu records repeat an id", j->in.name,
+                 (unsigned long long)j->ids.n_repeated);
+    if (j->n_errors)
+        msg_error("%s: %llu answers are errors", j->in.name,
+                  (unsigned long long)j->n_errors);
+    msg_note("%llu records, %llu answered before; %llu tokens in %.1f s (%.1f "
+             "tok/s), %llu evaluated, %llu shared, %llu passes",
+             (unsigned long long)j->n_answered,
+             (unsigned long long)j->n_skipped,
+             (unsigned long long)s.n_generated, ms / 1000,
+             ms > 0 ? (double)s.n_generated * 1000 / ms : 0.0,
+             (unsigned long long)s.n_evaluated, (unsigned long long)s.n_shared,
+             (unsigned long long)s.n_passes);
+}
+
+int batch_work(struct batch_job *j)
+{
+    struct qwick_err e = {0};
+    int r;
+    j->start_ms = j->shown_ms = clock_ms();
+    do
+        r = *signals_flag() ? 0 : turn(j, &e);
+    while (r > 0 && !*signals_flag());
+    batch_progress_clear(j);
+    /* asked to stop: what is done is written, what runs is not */
+    if (*signals_flag()) {
+        batch_out_flush(&j->out, NULL);
+        return QWICK_ERR_RUNTIME;
+    }
+    if (!r)
+        r = batch_out_flush(&j->out, &e);
+    if (r)
+        return j->out.failed && !j->out.path ? (int)QWICK_ERR_RUNTIME
+                                             : msg_fail(&e);
+    tell_totals(j);
+    return j->n_errors || j->out.had_errors ? QWICK_ERR_RUNTIME : 0;
+}

@@ -1,0 +1,329 @@
+/* The options of batch, and its run from start to end. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "base/utf8.h"
+#include "cli/batch_job.h"
+#include "cli/out.h"
+#include "cli/prompt.h"
+#include "cli/signals.h"
+#include "cli/verbs.h"
+
+#define ARG(field) offsetof(struct batch_args, field)
+
+static const struct opt opts[] = {
+    {.type = OPT_HEADING, .help = "Input and output"},
+    {.name = "input",
+     .letter = 'i',
+     .type = OPT_FILE,
+     .arg = "FILE",
+     .def = "standard input",
+     .help = "records, a JSON object a line",
+     .offset = ARG(input)},
+    {.name = "output",
+     .letter = 'o',
+     .type = OPT_FILE,
+     .arg = "FILE",
+     .def = "standard output",
+     .help = "answers, a JSON object a line; what is there is continued",
+     .offset = ARG(output)},
+    {.name = "unordered",
+     .type = OPT_FLAG,
+     .help = "answers as they are done, not in order of the input",
+     .offset = ARG(unordered)},
+    {.name = "shard",
+     .type = OPT_TEXT,
+     .arg = "I/N",
+     .help = "only every N-th record, from the I-th on; 1/1: all",
+     .offset = ARG(shard)},
+    {.name = "max-batch",
+     .type = OPT_INT,
+     .arg = "N",
+     .imin = 1,
+     .imax = 1024,
+     .def = "16",
+     .help = "most sequences at once",
+     .offset = ARG(max_batch)},
+    {.name = "debounce",
+     .type = OPT_INT,
+     .arg = "MS",
+     .imin = 0,
+     .imax = 60000,
+     .def = "5",
+     .help = "with nothing to do, begin when no record has come for MS "
+             "milliseconds or a batch is full",
+     .offset = ARG(debounce)},
+
+    {.type = OPT_HEADING, .help = "Prompts"},
+    {.name = "file",
+     .letter = 'f',
+     .type = OPT_TEXTS,
+     .arg = "FILE",
+     .help = "text before each prompt; repeatable",
+     .offset = ARG(files)},
+    {.name = "system",
+     .letter = 's',
+     .type = OPT_TEXT,
+     .arg = "TEXT",
+     .help = "system prompt of records that have none",
+     .offset = ARG(system)},
+    {.name = "system-file",
+     .type = OPT_FILE,
+     .arg = "FILE",
+     .help = "system prompt from a file",
+     .offset = ARG(system_file)},
+    {.name = "raw",
+     .type = OPT_FLAG,
+     .help = "no chat template: continue the text as it is",
+     .offset = ARG(raw)},
+    {.name = "think",
+     .type = OPT_CHOICE,
+     .choices = "on|off|auto",
+     .def = "auto",
+     .help = "let the model think first; auto: as its template does",
+     .offset = ARG(think)},
+    {.name = "allow-special",
+     .type = OPT_FLAG,
+     .help = "text such as <|im_end|> in the prompt becomes a control token",
+     .offset = ARG(allow_special)},
+
+    {.type = OPT_HEADING,
+     .help = "Length (a record's own \"max_tokens\" and \"stop\" come first)"},
+    OPT_ROWS_MAX_TOKENS(ARG(answer)),
+    OPT_ROWS_CTX,
+    OPT_ROWS_STOP(ARG(answer)),
+
+    OPT_ROWS_SAMPLING(ARG(answer)),
+    {.name = "seed",
+     .type = OPT_INT,
+     .arg = "N",
+     .imin = 0,
+     .imax = INT64_MAX,
+     .def = "random",
+     .help = "with the number of the line gives the seed of each record that "
+             "has none",
+     .offset = ARG(answer.seed)},
+    OPT_ROWS_LOGPROBS(ARG(answer), ""),
+
+    {.type = OPT_HEADING, .help = "Model and machine"},
+    OPT_ROWS_MODEL,
+    OPT_ROWS_THREADS,
+    OPT_ROWS_KERNELS,
+    OPT_ROWS_PREFILL,
+    OPT_ROWS_BASIC,
+};
+
+/* ---- options ---- */
+
+/* "2/5" to shard 1 of 5. */
+static int parse_shard(struct batch_job *j)
+{
+    const char *s = j->a.shard, *slash = s ? strchr(s, '/') : NULL;
+    char first[24];
+    int64_t i = 0, n = 0;
+    j->n_shards = 1;
+    if (!s)
+        return -1;
+    if (slash && (size_t)(slash - s) < sizeof(first)) {
+        memcpy(first, s, (size_t)(slash - s));
+        first[slash - s] = 0;
+        if (opt_int(first, &i) || opt_int(slash + 1, &n))
+            i = 0;
+    }
+    if (i < 1 || n < i)
+        return opt_usage(j->verb, "--shard: \"%s\": must be I/N, I from 1 to N",
+                         s);
+    j->shard = (size_t)(i - 1);
+    j->n_shards = (size_t)n;
+    return -1;
+}
+
+static int check(struct batch_job *j)
+{
+    static const char *const with_raw[] = {"system", "system-file", "think",
+                                           "allow-special", NULL};
+    const struct batch_args *a = &j->a;
+    int r;
+    if (j->p.n_args)
+        return opt_usage(j->verb, "\"%s\": takes no arguments; see --input",
+                         j->p.args[0]);
+    if (a->raw && (r = opt_no_effect(&j->p, with_raw, "with --raw")) >= 0)
+        return r;
+    if ((r = opt_conflict(&j->p, "system", "system-file")) >= 0)
+        return r;
+    bool dash = a->system_file && strcmp(a->system_file, "-") == 0;
+    for (size_t i = 0; i < a->files.n; i++)
+        dash |= strcmp(a->files.v[i], "-") == 0;
+    if (dash && !a->input)
+        return opt_usage(j->verb, "-: standard input has the records");
+    if ((r = parse_shard(j)) >= 0)
+        return r;
+    return answer_check(&j->p, &a->answer);
+}
+
+/* ---- input ---- */
+
+static int open_input(struct batch_job *j)
+{
+    const char *path = j->a.input;
+    struct stat st;
+    int fd = STDIN_FILENO;
+    if (!path || strcmp(path, "-") == 0) {
+        if (!stdin_is_source())
+            return opt_usage(j->verb,
+                             "no input: batch reads records from standard "
+                             "input, or --input");
+        path = "stdin";
+    } else if ((fd = open(path, O_RDONLY | O_CLOEXEC)) < 0) {
+        msg_error("%s: open: %s", path, strerror(errno));
+        return QWICK_ERR_RUNTIME;
+    }
+    lines_init(&j->in, path, fd);
+    if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0)
+        j->in_bytes = (uint64_t)st.st_size;
+    return 0;
+}
+
+/* -s, --system-file, -f. */
+static int read_texts(struct batch_job *j, struct qwick_err *e)
+{
+    const struct batch_args *a = &j->a;
+    struct record_common *c = &j->common;
+    const char *text = a->system;
+    char *data = NULL;
+    size_t n = text ? strlen(text) : 0;
+    if (a->system_file) {
+        if (prompt_read(a->system_file, &data, &n, e))
+            return -1;
+        text = data;
+        if (n && data[n - 1] == '\n')
+            n--;
+    }
+    int bad = text ? utf8_sanitize(&j->system, text, n) : 0;
+    free(data);
+    if (bad)
+        return err_oom(e, n);
+    if (text) {
+        c->system = j->system.data ? j->system.data : "";
+        c->n_system = j->system.len;
+    }
+    return prompt_compose(&c->before, &a->files, NULL, true, e);
+}
+
+/* ---- the run ---- */
+
+/* A checkpoint without a template is prompted raw; what needs one is refused.
+ */
+static int choose_mode(struct batch_job *j)
+{
+    static const char *const need[] = {"system", "system-file", "think",
+                                       "allow-special", NULL};
+    struct record_common *c = &j->common;
+    c->raw = j->a.raw;
+    if (c->raw || strcmp(qwick_engine_info(j->eng)->template_name, "none") != 0)
+        return 0;
+    int r = opt_no_effect(&j->p, need,
+                          "with a checkpoint that has no chat template");
+    c->raw = true;
+    return r >= 0 ? r : 0;
+}
+
+static void set_common(struct batch_job *j)
+{
+    const struct batch_args *a = &j->a;
+    struct record_common *c = &j->common;
+    c->p = &j->p;
+    c->eng = j->eng;
+    c->answer = &a->answer;
+    c->name = j->in.name;
+    c->allow_special = a->allow_special;
+    c->think = a->think && strcmp(a->think, "on") == 0    ? QWICK_THINK_ON
+               : a->think && strcmp(a->think, "off") == 0 ? QWICK_THINK_OFF
+                                                          : QWICK_THINK_AUTO;
+    c->seed =
+        opt_given(&j->p, "seed") ? (uint64_t)a->answer.seed : rng_random_seed();
+}
+
+static int run(struct batch_job *j)
+{
+    struct qwick_err e = {0};
+    const char *out = j->a.output;
+    int status = check(j);
+    if (status >= 0)
+        return status;
+    if ((status = open_input(j)) != 0)
+        return status;
+    if (out && strcmp(out, "-") == 0)
+        out = NULL;
+    if (read_texts(j, &e))
+        return msg_fail(&e);
+    if (!out && out_check())
+        return QWICK_ERR_RUNTIME;
+    if (batch_out_open(&j->out, out, j->a.unordered, j->in.fd, &e))
+        return msg_fail(&e);
+    if ((status = common_open(&j->eng, &j->a.c, false)) != 0 ||
+        (status = choose_mode(j)) != 0)
+        return status;
+    set_common(j);
+    struct qwick_batch_options o = {
+        .max_batch = (size_t)j->a.max_batch,
+        .n_ctx = (size_t)j->a.c.ctx,
+        .done = batch_done,
+        .done_ctx = j,
+        .interrupt = signals_flag(),
+    };
+    if (qwick_batch_create(&j->batch, j->eng, &o, &e))
+        return msg_fail(&e);
+    signals_catch();
+    status = batch_work(j);
+    if (batch_out_close(&j->out, &e) && !status)
+        status = msg_fail(&e);
+    return status;
+}
+
+static int batch_run(const struct verb *v, int argc, char **argv)
+{
+    struct batch_job j = {.verb = v, .in.fd = -1, .out.fd = -1};
+    j.a.max_batch = 16;
+    j.a.debounce = 5;
+    int status = opt_parse(&j.p, v, argc, argv, &j.a);
+    if (status < 0)
+        status = common_check(&j.p, &j.a.c);
+    if (status < 0)
+        status = run(&j);
+    qwick_batch_free(j.batch);
+    batch_drop(&j);
+    qwick_engine_close(j.eng);
+    if (j.in.fd > STDIN_FILENO)
+        close(j.in.fd);
+    lines_free(&j.in);
+    batch_out_close(&j.out, NULL);
+    free(j.ids.v);
+    buf_free(&j.common.before);
+    buf_free(&j.common.unknown);
+    buf_free(&j.system);
+    opt_free(&j.p, &j.a);
+    return status;
+}
+
+const struct verb verb_batch = {
+    .name = "batch",
+    .args = "",
+    .summary = "answer many prompts, JSON lines in and out",
+    .about = "Answer the records of a file or of standard input, many at once. "
+             "A record is a\nJSON object on a line of its own: \"prompt\", "
+             "\"messages\" or \"prompt_ids\", and what\nis to differ from the "
+             "options: \"temperature\", \"top_k\", \"top_p\", \"min_p\",\n"
+             "\"repeat_penalty\", \"presence_penalty\", \"frequency_penalty\", "
+             "\"seed\", \"max_tokens\",\n\"stop\", \"think\", \"n\" (samples), "
+             "\"tools\". Each answer is the object of generate\n--json with "
+             "\"line\" and the record's \"id\".",
+    .opts = opts,
+    .n_opts = sizeof(opts) / sizeof(*opts),
+    .run = batch_run,
+};

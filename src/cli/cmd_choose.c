@@ -1,0 +1,649 @@
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/utf8.h"
+#include "cli/choose_out.h"
+#include "cli/common.h"
+#include "cli/emit.h"
+#include "cli/gen_job.h"
+#include "cli/group_lines.h"
+#include "cli/opt.h"
+#include "cli/out.h"
+#include "cli/prompt.h"
+#include "cli/signals.h"
+#include "cli/verbs.h"
+#include "qwick.h"
+
+/* DESIGN: the best answer is not likely enough. */
+enum { EXIT_BELOW = 10 };
+
+struct args {
+    struct gen_args g; /* first: it begins with the common ones */
+    struct opt_texts answers;
+    bool yes, no_end, in_order;
+    double threshold;
+};
+
+#define ARG(field) offsetof(struct args, field)
+
+static const struct opt opts[] = {
+    {.type = OPT_HEADING, .help = "Answers"},
+    {.name = "answer",
+     .letter = 'a',
+     .type = OPT_TEXTS,
+     .arg = "TEXT",
+     .help = "a possible answer; give two or more",
+     .offset = ARG(answers)},
+    {.name = "yes",
+     .type = OPT_FLAG,
+     .help = "the answers are yes and no: print which",
+     .offset = ARG(yes)},
+    {.name = "no-end",
+     .type = OPT_FLAG,
+     .help = "an answer may go on: leave out the probability that the reply "
+             "ends after it",
+     .offset = ARG(no_end)},
+    {.name = "threshold",
+     .type = OPT_NUMBER,
+     .arg = "P",
+     .min = 0,
+     .max = 1,
+     .help = "exit status 10 when the likeliest answer (with --yes: yes) has "
+             "a probability below P",
+     .offset = ARG(threshold)},
+
+    {.type = OPT_HEADING, .help = "Prompt"},
+    {.name = "prompt",
+     .letter = 'p',
+     .type = OPT_TEXT,
+     .arg = "TEXT",
+     .help = "the prompt, as the argument",
+     .offset = ARG(g.prompt)},
+    {.name = "file",
+     .letter = 'f',
+     .type = OPT_TEXTS,
+     .arg = "FILE",
+     .help = "text before the prompt; repeatable, - is stdin",
+     .offset = ARG(g.files)},
+    {.name = "system",
+     .letter = 's',
+     .type = OPT_TEXT,
+     .arg = "TEXT",
+     .help = "system prompt",
+     .offset = ARG(g.system)},
+    {.name = "system-file",
+     .type = OPT_FILE,
+     .arg = "FILE",
+     .help = "system prompt from a file",
+     .offset = ARG(g.system_file)},
+    {.name = "raw",
+     .type = OPT_FLAG,
+     .help = "no chat template: answers continue the text as it is",
+     .offset = ARG(g.raw)},
+    {.name = "chat-json",
+     .type = OPT_FILE,
+     .arg = "FILE",
+     .help = "a chat as JSON: an array of messages, or an object with them",
+     .offset = ARG(g.chat_json)},
+    {.name = "prefill",
+     .type = OPT_TEXT,
+     .arg = "TEXT",
+     .help = "what the reply begins with, before the answer",
+     .offset = ARG(g.prefill)},
+    {.name = "prompt-ids",
+     .type = OPT_TEXT,
+     .arg = "IDS",
+     .help = "the prompt as token ids, \"1,2,3\"; no template",
+     .offset = ARG(g.prompt_ids)},
+    {.name = "allow-special",
+     .type = OPT_FLAG,
+     .help = "text such as <|im_end|> in the prompt becomes a control token",
+     .offset = ARG(g.allow_special)},
+    {.name = "no-stdin",
+     .type = OPT_FLAG,
+     .help = "do not read standard input",
+     .offset = ARG(g.no_stdin)},
+    {.name = "overflow",
+     .type = OPT_CHOICE,
+     .arg = "HOW",
+     .choices = "error|head|tail|middle",
+     .def = "error",
+     .help = "a prompt that does not fit: refuse it, or keep its head, its "
+             "tail, or both and cut the middle",
+     .offset = ARG(g.overflow)},
+
+    {.type = OPT_HEADING, .help = "Output"},
+    {.name = "in-order",
+     .type = OPT_FLAG,
+     .help = "answers in the order in which they were given, not by "
+             "probability",
+     .offset = ARG(in_order)},
+    {.name = "json",
+     .type = OPT_FLAG,
+     .help = "print one JSON object",
+     .offset = COMMON(json)},
+    {.name = "jsonl",
+     .type = OPT_FLAG,
+     .help = "lines of {\"prompt\"}, {\"messages\"} or {\"prompt_ids\"} on "
+             "stdin, lines of {\"answer\",...} out",
+     .offset = COMMON(jsonl)},
+
+    {.type = OPT_HEADING, .help = "Model and machine"},
+    OPT_ROWS_MODEL,
+    OPT_ROWS_THREADS,
+    OPT_ROWS_KERNELS,
+    OPT_ROWS_CTX,
+    OPT_ROWS_PREFILL,
+    OPT_ROWS_BASIC,
+};
+
+static const char *const yes_no[] = {"yes", "no"};
+
+struct line {
+    int32_t *ids; /* NULL: a bad line */
+    size_t n_ids;
+};
+
+struct job {
+    struct gen_job g;
+    struct args a;
+    const char *const *texts;  /* [n_answers] */
+    size_t n_answers, longest; /* in tokens */
+    struct qwick_answer *answers;
+    struct choice *choices;
+    double *logprobs;   /* [GROUP_MAX, n_answers]; of one prompt: a row */
+    struct line *lines; /* [GROUP_MAX] */
+    size_t n_lines;
+    struct qwick_judge_options o;
+    struct emit progress;
+};
+
+/* ---- prompt and answers ------------------------------------------------- */
+
+/* The id of a text that is one control token; -1: there is none. */
+static int32_t control_id(const struct qwick_engine *eng, const char *text)
+{
+    int32_t *ids = NULL, id = -1;
+    size_t n = 0;
+    if (qwick_tokenize(eng, text, strlen(text), true, &ids, &n, NULL) == 0 &&
+        n == 1)
+        id = ids[0];
+    free(ids);
+    return id;
+}
+
+/* What a reply ends with. */
+static int end_id(const struct job *j, int32_t *id, struct qwick_err *e)
+{
+    const struct qwick_info *info = qwick_engine_info(j->g.eng);
+    *id = control_id(j->g.eng,
+                     j->g.mode == MODE_RAW ? "<|endoftext|>" : "<|im_end|>");
+    if (*id < 0 && info->n_stop_ids)
+        *id = info->stop_ids[0];
+    if (*id < 0)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: has no stop token that could end an answer; "
+                       "--no-end does without",
+                       info->model);
+    return 0;
+}
+
+static int encode_answers(struct job *j, struct qwick_err *e)
+{
+    bool special = j->g.mode == MODE_RAW || j->a.g.allow_special;
+    int32_t end = -1;
+    j->answers = calloc(j->n_answers, sizeof(*j->answers));
+    j->choices = calloc(j->n_answers, sizeof(*j->choices));
+    j->logprobs = calloc(j->n_answers * (j->a.g.c.jsonl ? GROUP_MAX : 1),
+                         sizeof(*j->logprobs));
+    if (!j->answers || !j->choices || !j->logprobs)
+        return err_oom(e, j->n_answers * sizeof(*j->answers));
+    if (!j->a.no_end && end_id(j, &end, e))
+        return -1;
+    for (size_t i = 0; i < j->n_answers; i++) {
+        struct qwick_answer *a = &j->answers[i];
+        const char *text = j->texts[i];
+        int32_t *ids, *more;
+        size_t n;
+        if (qwick_tokenize(j->g.eng, text, strlen(text), special, &ids, &n, e))
+            return -1;
+        a->tokens = ids;
+        a->n = n;
+        if (n == 0)
+            return err_set(e, QWICK_ERR_USAGE,
+                           "--answer: number %zu has no tokens", i + 1);
+        if (end >= 0) {
+            if (!(more = realloc(ids, (n + 1) * sizeof(*ids))))
+                return err_oom(e, (n + 1) * sizeof(*ids));
+            more[n] = end;
+            a->tokens = more;
+            a->n++;
+        }
+        if (a->n > j->longest)
+            j->longest = a->n;
+        for (size_t k = 0; k < i; k++)
+            if (j->answers[k].n == a->n &&
+                memcmp(j->answers[k].tokens, a->tokens,
+                       a->n * sizeof(*a->tokens)) == 0)
+                return err_set(e, QWICK_ERR_USAGE,
+                               "--answer: number %zu is the same as number "
+                               "%zu: \"%s\"",
+                               i + 1, k + 1, text);
+    }
+    return 0;
+}
+
+/* Where a template opens the thinking itself, it is closed again: the reply is
+ * to begin with the answer. */
+static int close_thinking(const struct qwick_engine *eng, int32_t **ids,
+                          size_t *n_ids, struct qwick_err *e)
+{
+    static const char block[] = "<think>\n\n</think>\n\n";
+    int32_t open = control_id(eng, "<think>"), *empty, *more;
+    size_t n_empty, at = *n_ids;
+    while (at > 0 && (*ids)[at - 1] != open)
+        at--;
+    if (at == 0)
+        return 0;
+    if (qwick_tokenize(eng, block, sizeof(block) - 1, true, &empty, &n_empty,
+                       e))
+        return -1;
+    more = realloc(*ids, (at + n_empty) * sizeof(**ids));
+    if (!more) {
+        free(empty);
+        return err_oom(e, (at + n_empty) * sizeof(**ids));
+    }
+    memcpy(more + at - 1, empty, n_empty * sizeof(*empty));
+    free(empty);
+    *ids = more;
+    *n_ids = at - 1 + n_empty;
+    return 0;
+}
+
+static int open_model(struct job *j, struct qwick_err *e)
+{
+    int status = common_open(&j->g.eng, &j->a.g.c, false);
+    if (status || (status = gen_choose_mode(&j->g)) != 0)
+        return status;
+    if (encode_answers(j, e))
+        return msg_fail(e);
+    j->o = (struct qwick_judge_options){
+        .n_ctx = (size_t)j->a.g.c.ctx,
+        .progress = emit_progress,
+        .progress_ctx = &j->progress,
+        .interrupt = signals_flag(),
+    };
+    return 0;
+}
+
+/* ---- one prompt --------------------------------------------------------- */
+
+/* The answer that counts and its probability. With --yes that is yes, and the
+ * answer says whether it is likely enough. */
+static const char *verdict(const struct job *j, double *probability)
+{
+    const struct choice *c = choices_best(j->choices, j->n_answers);
+    if (!j->a.yes) {
+        *probability = c->probability;
+        return c->answer;
+    }
+    double least = opt_given(&j->g.p, "threshold") ? j->a.threshold : 0.5;
+    for (c = j->choices; c->i != 0;)
+        c++;
+    *probability = c->probability;
+    return yes_no[c->probability >= least ? 0 : 1];
+}
+
+static int put_answer(const struct job *j, struct buf *b)
+{
+    double probability;
+    const char *answer = verdict(j, &probability);
+    int bad = 0;
+    if (j->a.g.c.json) {
+        bad |= buf_puts(b, "{\"model\":");
+        bad |= buf_json_cstr(b, qwick_engine_info(j->g.eng)->model);
+        bad |= buf_printf(b, ",\"prompt_tokens\":%zu,", j->g.n_ids);
+        bad |=
+            choices_put_json(b, j->choices, j->n_answers, answer, probability);
+        bad |= buf_puts(b, "}\n");
+    } else if (j->a.yes) {
+        bad |= buf_puts(b, answer);
+        bad |= buf_putc(b, '\n');
+    } else {
+        bad |= choices_put_lines(b, j->choices, j->n_answers);
+    }
+    return bad ? -1 : 0;
+}
+
+/* A session only says what fits: room for the longest answer is kept. */
+static int encode_prompt(struct job *j, struct qwick_err *e)
+{
+    size_t limit =
+        j->o.n_ctx ? j->o.n_ctx : qwick_engine_info(j->g.eng)->n_ctx_max;
+    size_t room = j->longest - 1;
+    if (limit <= room)
+        return err_set(e, QWICK_ERR_CONTEXT,
+                       "--answer: %zu tokens do not fit the context of %zu",
+                       room, limit);
+    j->g.a.answer.max_tokens = (int64_t)j->longest;
+    if (qwick_session_create(&j->g.ses, j->g.eng, limit - room, e) ||
+        gen_encode(&j->g, e))
+        return -1;
+    if (j->g.in_think && !j->a.g.prefill && j->g.mode == MODE_CHAT)
+        return close_thinking(j->g.eng, &j->g.ids, &j->g.n_ids, e);
+    return 0;
+}
+
+static int one(struct job *j, struct qwick_err *e)
+{
+    int status = gen_read_input(&j->g, e);
+    if (status || (status = open_model(j, e)) != 0)
+        return status;
+    if (encode_prompt(j, e))
+        return chat_input_fail(j->a.g.chat_json, e);
+    struct qwick_choose_item item = {j->g.ids, j->g.n_ids, j->logprobs};
+    j->progress.start_ms = clock_ms();
+    if (qwick_choose(j->g.eng, &item, 1, j->answers, j->n_answers, &j->o, e))
+        return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(e);
+    choices_make(j->choices, j->texts, j->logprobs, j->n_answers,
+                 j->a.in_order);
+    struct buf b = {0};
+    double probability;
+    verdict(j, &probability);
+    if (put_answer(j, &b))
+        status = msg_oom();
+    else if (out_write(b.data, b.len))
+        status = QWICK_ERR_RUNTIME;
+    else if (opt_given(&j->g.p, "threshold") && probability < j->a.threshold)
+        status = EXIT_BELOW;
+    buf_free(&b);
+    return status;
+}
+
+/* ---- --jsonl ------------------------------------------------------------ */
+
+static int take_ids(const struct job *j, struct line *l,
+                    const struct json_value *v, struct qwick_err *e)
+{
+    int64_t id, most = (int64_t)qwick_engine_info(j->g.eng)->vocab_size - 1;
+    if (!json_is(v, JSON_ARRAY) || v->len == 0)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "prompt_ids: not an array of token ids");
+    l->ids = malloc(v->len * sizeof(*l->ids));
+    if (!l->ids)
+        return err_oom(e, v->len * sizeof(*l->ids));
+    for (size_t i = 0; i < v->len; i++) {
+        if (json_int(&v->items[i], 0, most, &id))
+            return err_set(e, QWICK_ERR_USAGE,
+                           "prompt_ids: item %zu is no token id from 0 to %lld",
+                           i, (long long)most);
+        l->ids[l->n_ids++] = (int32_t)id;
+    }
+    return 0;
+}
+
+static int take_chat(const struct job *j, struct line *l,
+                     const struct buf *chat, struct qwick_err *e)
+{
+    const struct qwick_chat_options o = {true, QWICK_THINK_OFF};
+    bool in_think;
+    if (qwick_chat_encode(j->g.eng, chat->data, chat->len, &o,
+                          j->a.g.allow_special, j->g.prefill.data,
+                          j->g.prefill.len, &l->ids, &l->n_ids, &in_think, e))
+        return -1;
+    return in_think && !j->a.g.prefill
+               ? close_thinking(j->g.eng, &l->ids, &l->n_ids, e)
+               : 0;
+}
+
+static int take_text(const struct job *j, struct line *l,
+                     const struct json_value *v, struct qwick_err *e)
+{
+    struct chat_input in = j->g.input; /* the system prompt */
+    struct buf text = {0}, chat = {0};
+    int r = -1, oom = 0;
+    if (!json_is(v, JSON_STRING))
+        return err_set(e, QWICK_ERR_USAGE, "prompt: not a string");
+    oom |=
+        buf_append(&text, j->g.text.data ? j->g.text.data : "", j->g.text.len);
+    if (text.len && v->len)
+        oom |= buf_puts(&text, "\n\n");
+    oom |= buf_append(&text, v->str, v->len);
+    if (!oom && text.len == 0)
+        err_set(e, QWICK_ERR_USAGE, "prompt: is empty");
+    else if (oom || chat_input_json(&in, &chat, text.data, text.len))
+        err_oom(e, v->len);
+    else if (j->g.mode == MODE_RAW)
+        r = qwick_tokenize(j->g.eng, text.data, text.len, true, &l->ids,
+                           &l->n_ids, e);
+    else
+        r = take_chat(j, l, &chat, e);
+    buf_free(&text);
+    buf_free(&chat);
+    return r;
+}
+
+static int take_messages(const struct job *j, struct line *l,
+                         const struct json_value *v, struct qwick_err *e)
+{
+    struct chat_input in = {0};
+    struct buf chat = {0};
+    int r = -1;
+    if (j->g.mode == MODE_RAW || j->g.text.len || j->g.input.system)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "messages: cannot be combined with %s",
+                       j->g.mode == MODE_RAW ? "--raw"
+                       : j->g.text.len       ? "--file"
+                                             : "--system");
+    if (json_dump_python(&chat, v))
+        err_oom(e, chat.len);
+    else if (chat_input_parse(&in, "record", chat.data, chat.len, e) == 0)
+        r = take_chat(j, l, &chat, e);
+    chat_input_free(&in);
+    buf_free(&chat);
+    return r;
+}
+
+static int read_line(void *ctx, size_t i, const struct json_value *v,
+                     struct qwick_err *e)
+{
+    struct job *j = ctx;
+    struct line *l = &j->lines[i];
+    const struct json_value *text = json_get(v, "prompt");
+    const struct json_value *messages = json_get(v, "messages");
+    const struct json_value *ids = json_get(v, "prompt_ids");
+    size_t limit =
+        j->o.n_ctx ? j->o.n_ctx : qwick_engine_info(j->g.eng)->n_ctx_max;
+    j->n_lines = i + 1;
+    *l = (struct line){0};
+    if ((text != NULL) + (messages != NULL) + (ids != NULL) != 1)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "not one of \"prompt\", \"messages\", \"prompt_ids\"");
+    int r = ids        ? take_ids(j, l, ids, e)
+            : messages ? take_messages(j, l, v, e)
+                       : take_text(j, l, text, e);
+    if (r == 0 && l->n_ids == 0)
+        r = err_set(e, QWICK_ERR_USAGE, "prompt: has no tokens");
+    if (r == 0 && (j->longest > limit || l->n_ids > limit + 1 - j->longest))
+        r = err_set(e, QWICK_ERR_CONTEXT,
+                    "prompt: %zu tokens and an answer's %zu do not fit the "
+                    "context of %zu",
+                    l->n_ids, j->longest - 1, limit);
+    if (r) {
+        free(l->ids);
+        *l = (struct line){0};
+    }
+    return r;
+}
+
+static int work_lines(void *ctx, struct qwick_err *e)
+{
+    struct job *j = ctx;
+    struct qwick_choose_item items[GROUP_MAX];
+    size_t n = 0;
+    for (size_t i = 0; i < j->n_lines; i++)
+        if (j->lines[i].ids)
+            items[n++] =
+                (struct qwick_choose_item){j->lines[i].ids, j->lines[i].n_ids,
+                                           j->logprobs + i * j->n_answers};
+    j->progress.start_ms = clock_ms();
+    return n ? qwick_choose(j->g.eng, items, n, j->answers, j->n_answers, &j->o,
+                            e)
+             : 0;
+}
+
+static int write_line(void *ctx, size_t i, struct buf *out, struct qwick_err *e)
+{
+    struct job *j = ctx;
+    double probability;
+    choices_make(j->choices, j->texts, j->logprobs + i * j->n_answers,
+                 j->n_answers, j->a.in_order);
+    const char *answer = verdict(j, &probability);
+    return choices_put_json(out, j->choices, j->n_answers, answer, probability)
+               ? err_oom(e, out->len)
+               : 0;
+}
+
+static void drop_lines(void *ctx)
+{
+    struct job *j = ctx;
+    for (size_t i = 0; i < j->n_lines; i++)
+        free(j->lines[i].ids);
+    j->n_lines = 0;
+}
+
+static int many(struct job *j, struct qwick_err *e)
+{
+    static const struct group_work w = {read_line, work_lines, write_line,
+                                        drop_lines, false};
+    const struct opt_texts none = {NULL, 0};
+    const struct gen_args *a = &j->a.g;
+    int status;
+    if (a->system_file || a->system) {
+        char *data = NULL;
+        size_t n = 0;
+        const char *s = a->system;
+        if (a->system_file && prompt_read(a->system_file, &data, &n, e))
+            return msg_fail(e);
+        if (data) {
+            s = data;
+            n -= n && data[n - 1] == '\n';
+        } else {
+            n = s ? strlen(s) : 0;
+        }
+        int oom = utf8_sanitize(&j->g.system, s ? s : "", n);
+        free(data);
+        if (oom)
+            return msg_oom();
+        j->g.input.system = j->g.system.data ? j->g.system.data : "";
+        j->g.input.n_system = j->g.system.len;
+    }
+    if (prompt_compose(&j->g.text, &a->files, NULL, true, e))
+        return msg_fail(e);
+    if (a->prefill &&
+        utf8_sanitize(&j->g.prefill, a->prefill, strlen(a->prefill)))
+        return msg_oom();
+    if ((status = open_model(j, e)) != 0)
+        return status;
+    j->lines = calloc(GROUP_MAX, sizeof(*j->lines));
+    return j->lines ? group_run(j->g.verb, &none, &w, j) : msg_oom();
+}
+
+/* ---- the verb ----------------------------------------------------------- */
+
+static int check(struct job *j)
+{
+    static const char *const with_jsonl[] = {
+        "prompt",   "chat-json", "prompt-ids", "no-stdin",
+        "overflow", "threshold", NULL,
+    };
+    static const char *const with_yes[] = {"in-order", NULL};
+    const struct opt_parsed *p = &j->g.p;
+    int r = gen_check(&j->g);
+    if (r >= 0 || (r = opt_conflict(p, "answer", "yes")) >= 0)
+        return r;
+    if (j->a.yes && !j->a.g.c.json && !j->a.g.c.jsonl &&
+        (r = opt_no_effect(p, with_yes, "with --yes")) >= 0)
+        return r;
+    if (!j->a.yes && j->a.answers.n < 2)
+        return opt_usage(j->g.verb,
+                         j->a.answers.n
+                             ? "--answer: one alone is no choice"
+                             : "no answers; usage: qwick choose -a A -a B "
+                               "[OPTIONS] [PROMPT]");
+    if (!j->a.g.c.jsonl)
+        return -1;
+    if ((r = opt_no_effect(p, with_jsonl, "with --jsonl")) >= 0)
+        return r;
+    if (p->n_args)
+        return opt_usage(j->g.verb, "\"%s\": has no effect with --jsonl",
+                         p->args[0]);
+    for (size_t i = 0; i < j->a.g.files.n; i++)
+        if (strcmp(j->a.g.files.v[i], "-") == 0)
+            return opt_usage(j->g.verb, "--file -: --jsonl reads standard "
+                                        "input");
+    return -1;
+}
+
+static int choose(struct job *j)
+{
+    struct qwick_err e = {0};
+    int status = check(j);
+    if (status >= 0)
+        return status;
+    if (out_check())
+        return QWICK_ERR_RUNTIME; /* before the work, not after it */
+    j->texts = j->a.yes ? yes_no : j->a.answers.v;
+    j->n_answers = j->a.yes ? 2 : j->a.answers.n;
+    j->g.arg = j->g.p.n_args ? j->g.p.args[0] : j->a.g.prompt;
+    j->g.think = QWICK_THINK_OFF;
+    j->progress.stderr_tty = isatty(STDERR_FILENO);
+    signals_catch();
+    return j->a.g.c.jsonl ? many(j, &e) : one(j, &e);
+}
+
+static int run(const struct verb *v, int argc, char **argv)
+{
+    struct job j = {.g = {.verb = v, .think_fd = -1, .profile_fd = -1}};
+    int status = opt_parse(&j.g.p, v, argc, argv, &j.a);
+    j.g.a = j.a.g;
+    if (status < 0)
+        status = common_check(&j.g.p, &j.a.g.c);
+    if (status < 0)
+        status = choose(&j);
+    for (size_t i = 0; j.answers && i < j.n_answers; i++)
+        free((void *)(uintptr_t)j.answers[i].tokens);
+    drop_lines(&j);
+    free(j.lines);
+    free(j.answers);
+    free(j.choices);
+    free(j.logprobs);
+    qwick_session_free(j.g.ses);
+    qwick_engine_close(j.g.eng);
+    chat_input_free(&j.g.input);
+    buf_free(&j.g.text);
+    buf_free(&j.g.system);
+    buf_free(&j.g.prefill);
+    free(j.g.chat);
+    free(j.g.ids);
+    opt_free(&j.g.p, &j.a);
+    return status;
+}
+
+const struct verb verb_choose = {
+    .name = "choose",
+    .args = "-a A -a B [PROMPT]",
+    .summary = "which of some answers is the likeliest, as probabilities",
+    .about =
+        "Print the probability of each answer as the model's whole reply to "
+        "the prompt,\namong the answers given, and its logarithm on its own. "
+        "Nothing is generated:\nthe prompt is read once, beginnings that "
+        "answers share once. The reply starts\nat once (thinking is off) and "
+        "ends after the answer with <|im_end|>, unless\n--no-end.",
+    .opts = opts,
+    .n_opts = sizeof(opts) / sizeof(*opts),
+    .run = run,
+};

@@ -1,0 +1,397 @@
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "cli/common.h"
+#include "cli/opt.h"
+#include "cli/out.h"
+#include "cli/signals.h"
+#include "cli/texts.h"
+#include "cli/vectors.h"
+#include "cli/verbs.h"
+#include "qwick.h"
+
+struct args {
+    struct common_args c;
+    struct opt_texts files;
+    bool lines, jsonl, allow_special, truncate, no_normalize;
+    const char *instruct, *format, *output;
+    int64_t dim, max_batch;
+};
+
+#define ARG(field) offsetof(struct args, field)
+
+static const struct opt opts[] = {
+    {.type = OPT_HEADING, .help = "Texts"},
+    {.name = "file",
+     .letter = 'f',
+     .type = OPT_TEXTS,
+     .arg = "FILE",
+     .help = "a text from FILE, in place of arguments; repeatable, - is stdin",
+     .offset = ARG(files)},
+    {.name = "lines",
+     .type = OPT_FLAG,
+     .help = "each line of the files or of standard input is a text",
+     .offset = ARG(lines)},
+    {.name = "jsonl",
+     .type = OPT_FLAG,
+     .help = "each line is an object {\"text\",\"id\",\"instruct\"}, the last "
+             "two optional",
+     .offset = ARG(jsonl)},
+    {.name = "instruct",
+     .type = OPT_TEXT,
+     .arg = "TASK",
+     .help = "the texts are queries of this task: put \"Instruct: "
+             "TASK\\nQuery:\" before each",
+     .offset = ARG(instruct)},
+    {.name = "allow-special",
+     .type = OPT_FLAG,
+     .help = "text such as <|im_end|> becomes a control token",
+     .offset = ARG(allow_special)},
+    {.name = "truncate",
+     .type = OPT_FLAG,
+     .help = "drop the end of a text that does not fit the context",
+     .offset = ARG(truncate)},
+
+    {.type = OPT_HEADING, .help = "Output"},
+    {.name = "format",
+     .type = OPT_CHOICE,
+     .choices = VECTORS_FORMATS,
+     .def = "jsonl",
+     .help = "JSON lines, tab-separated numbers, raw float32, NumPy's file",
+     .offset = ARG(format)},
+    {.name = "output",
+     .letter = 'o',
+     .type = OPT_FILE,
+     .arg = "FILE",
+     .help = "write to FILE, which appears when it is complete",
+     .offset = ARG(output)},
+    {.name = "dim",
+     .type = OPT_INT,
+     .arg = "N",
+     .imin = 1,
+     .imax = INT32_MAX,
+     .def = "the model's",
+     .help = "the first N numbers of each vector only",
+     .offset = ARG(dim)},
+    {.name = "no-normalize",
+     .type = OPT_FLAG,
+     .help = "vectors as the model gives them, not of length 1",
+     .offset = ARG(no_normalize)},
+
+    {.type = OPT_HEADING, .help = "Model and machine"},
+    OPT_ROWS_MODEL,
+    OPT_ROWS_THREADS,
+    OPT_ROWS_KERNELS,
+    OPT_ROWS_CTX,
+    OPT_ROWS_PREFILL,
+    {.name = "max-batch",
+     .type = OPT_INT,
+     .arg = "N",
+     .imin = 1,
+     .imax = 1024,
+     .def = "64",
+     .help = "texts that are evaluated together at most",
+     .offset = ARG(max_batch)},
+    OPT_ROWS_BASIC,
+};
+
+/* Texts that are answered in one go. */
+enum { GROUP_TEXTS = 256, GROUP_TOKENS = 1 << 16 };
+
+struct record {
+    char *id;    /* JSON, or NULL */
+    char *error; /* JSON string: there is no vector, or NULL */
+    int32_t *ids;
+    size_t n, n_dropped;
+};
+
+struct job {
+    const struct verb *verb;
+    struct opt_parsed p;
+    struct args a;
+    enum texts_form form;
+    struct qwick_engine *eng;
+    struct qwick_embedder *m;
+    struct vectors out;
+    struct record group[GROUP_TEXTS];
+    size_t n, n_tokens;
+    float *rows; /* [GROUP_TEXTS, dim] */
+    struct qwick_embed_item items[GROUP_TEXTS];
+    struct buf line;
+    bool bad_records;
+};
+
+/* ---- answers ------------------------------------------------------------ */
+
+static int put_json(struct job *j, const struct record *r, const float *row)
+{
+    struct buf *b = &j->line;
+    int bad = 0;
+    b->len = 0;
+    bad |= buf_putc(b, '{');
+    if (r->id) {
+        bad |= buf_puts(b, "\"id\":");
+        bad |= buf_puts(b, r->id);
+        bad |= buf_putc(b, ',');
+    }
+    if (r->error) {
+        bad |= buf_puts(b, "\"error\":");
+        bad |= buf_puts(b, r->error);
+    } else {
+        bad |= buf_puts(b, "\"embedding\":[");
+        for (size_t i = 0; i < j->out.dim && !bad; i++) {
+            bad |= i ? buf_putc(b, ',') : 0;
+            bad |= vectors_number(b, row[i]);
+        }
+        bad |= buf_printf(b, "],\"tokens\":%zu", r->n);
+        if (r->n_dropped)
+            bad |= buf_printf(b, ",\"dropped_tokens\":%zu", r->n_dropped);
+    }
+    bad |= buf_puts(b, "}\n");
+    return bad ? msg_oom() : vectors_line(&j->out, b->data, b->len);
+}
+
+static void clear_group(struct job *j)
+{
+    for (size_t i = 0; i < j->n; i++) {
+        free(j->group[i].id);
+        free(j->group[i].error);
+        free(j->group[i].ids);
+        j->group[i] = (struct record){0};
+    }
+    j->n = j->n_tokens = 0;
+}
+
+/* Embed the group and write its vectors in order. */
+static int answer(struct job *j)
+{
+    struct qwick_err e = {0};
+    size_t n = 0;
+    int status = 0;
+    for (size_t i = 0; i < j->n; i++) {
+        const struct record *r = &j->group[i];
+        if (r->error)
+            continue;
+        j->items[n] =
+            (struct qwick_embed_item){r->ids, r->n, j->rows + n * j->out.dim};
+        n++;
+    }
+    if (qwick_embed(j->m, j->items, n, &e))
+        return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
+    n = 0;
+    for (size_t i = 0; i < j->n && !status; i++) {
+        const struct record *r = &j->group[i];
+        const float *row = r->error ? NULL : j->rows + n++ * j->out.dim;
+        status = j->out.format == VECTORS_JSONL ? put_json(j, r, row)
+                                                : vectors_put(&j->out, row);
+    }
+    clear_group(j);
+    return status;
+}
+
+/* ---- texts -------------------------------------------------------------- */
+
+/* A line that gives no vector. In JSON it gets an answer in its place, else
+ * what follows would be in the wrong place. A text that is no line is what the
+ * user named: it fails as such. */
+static int bad_record(struct job *j, struct record *r, const char *where,
+                      const struct qwick_err *e)
+{
+    struct buf text = {0}, json = {0};
+    bool line = j->form != TEXTS_WHOLE;
+    bool named = strncmp(e->msg, where, strlen(where)) == 0;
+    int bad = named ? buf_puts(&text, e->msg)
+                    : buf_printf(&text, "%s: %s", where, e->msg);
+    int status = 0;
+    if (bad) {
+        status = msg_oom();
+    } else if (!line || j->out.format != VECTORS_JSONL) {
+        struct qwick_err all = *e;
+        err_set(&all,
+                line && e->code == QWICK_ERR_USAGE ? QWICK_ERR_RUNTIME
+                                                   : e->code,
+                "%s", text.data);
+        status = msg_fail(&all);
+    } else if (buf_json_string(&json, text.data, text.len)) {
+        status = msg_oom();
+    } else {
+        r->error = buf_take(&json, NULL);
+        j->bad_records = true;
+    }
+    buf_free(&text);
+    buf_free(&json);
+    return status;
+}
+
+/* "id" and "instruct" of an object. */
+static int read_object(struct record *r, const struct json_value *v,
+                       struct qwick_embed_text *t, struct qwick_err *e)
+{
+    const struct json_value *id = json_get(v, "id");
+    const struct json_value *instruct = json_get(v, "instruct");
+    if (id) {
+        struct buf b = {0};
+        if (json_dump_python(&b, id))
+            return err_oom(e, b.len);
+        r->id = buf_take(&b, NULL);
+    }
+    if (json_is(instruct, JSON_STRING)) {
+        t->instruct = instruct->str;
+        t->n_instruct = instruct->len;
+    } else if (json_is(instruct, JSON_NULL)) {
+        t->instruct = NULL; /* a document among queries */
+    } else if (instruct) {
+        return err_set(e, QWICK_ERR_USAGE, "instruct: not a string");
+    }
+    return 0;
+}
+
+static int take(void *ctx, const struct texts_item *item)
+{
+    struct job *j = ctx;
+    struct record *r = &j->group[j->n++];
+    struct qwick_embed_text t = {.text = item->text,
+                                 .n_text = item->n,
+                                 .instruct = j->a.instruct,
+                                 .n_instruct =
+                                     j->a.instruct ? strlen(j->a.instruct) : 0,
+                                 .allow_special = j->a.allow_special,
+                                 .truncate = j->a.truncate};
+    struct qwick_err e = {0};
+    int rc = item->value ? read_object(r, item->value, &t, &e) : 0;
+    if (!rc && item->error)
+        rc = err_set(&e, QWICK_ERR_USAGE, "%s", item->error);
+    if (!rc)
+        rc = qwick_embed_encode(j->m, &t, &r->ids, &r->n, &r->n_dropped, &e);
+    if (rc && (e.code == QWICK_ERR_MEMORY || e.code == QWICK_ERR_MODEL))
+        return msg_fail(&e); /* would be so for every text */
+    if (rc) {
+        int status = bad_record(j, r, item->where, &e);
+        if (status)
+            return status;
+    }
+    if (r->n_dropped)
+        msg_note("%s: the last %zu of %zu tokens are dropped", item->where,
+                 r->n_dropped, r->n + r->n_dropped);
+    j->n_tokens += r->n;
+    if (*signals_flag())
+        return QWICK_ERR_RUNTIME;
+    return j->n == GROUP_TEXTS || j->n_tokens >= GROUP_TOKENS ? answer(j) : 0;
+}
+
+/* A reader that feeds us line by line gets its answers. */
+static int on_wait(void *ctx)
+{
+    struct job *j = ctx;
+    int status = answer(j);
+    return status ? status : vectors_flush(&j->out);
+}
+
+/* ---- the verb ----------------------------------------------------------- */
+
+static int check(struct job *j)
+{
+    enum vectors_format format = vectors_format(j->a.format);
+    int r = texts_form(&j->p, j->a.lines, j->a.jsonl, &j->form);
+    if (r >= 0)
+        return r;
+    if ((format == VECTORS_F32 || format == VECTORS_NPY) && !j->a.output &&
+        isatty(STDOUT_FILENO))
+        return opt_usage(j->verb,
+                         "--format %s: standard output is a terminal; --output "
+                         "names a file",
+                         j->a.format);
+    return -1;
+}
+
+static int open_all(struct job *j)
+{
+    struct qwick_err e = {0};
+    struct qwick_embed_options o = {.n_ctx = (size_t)j->a.c.ctx,
+                                    .max_batch = (size_t)j->a.max_batch,
+                                    .dim = (size_t)j->a.dim,
+                                    .no_normalize = j->a.no_normalize,
+                                    .interrupt = signals_flag()};
+    int32_t *ids;
+    size_t n;
+    int status = common_open(&j->eng, &j->a.c, false);
+    if (status)
+        return status;
+    size_t d_model = qwick_engine_info(j->eng)->d_model;
+    if (o.dim > d_model) {
+        err_set(&e, QWICK_ERR_USAGE,
+                "--dim %zu: the model's vectors have %zu numbers", o.dim,
+                d_model);
+        return msg_fail(&e);
+    }
+    /* a checkpoint without a tokenizer fails here, not at every line */
+    if (qwick_tokenize(j->eng, "", 0, false, &ids, &n, &e))
+        return msg_fail(&e);
+    free(ids);
+    if (qwick_embedder_create(&j->m, j->eng, &o, &e))
+        return msg_fail(&e);
+    size_t dim = qwick_embedder_dim(j->m);
+    j->rows = calloc(GROUP_TEXTS, dim * sizeof *j->rows);
+    if (!j->rows)
+        return msg_oom();
+    signals_catch();
+    return vectors_open(&j->out, vectors_format(j->a.format), j->a.output, dim);
+}
+
+static int embed(struct job *j)
+{
+    int status = check(j);
+    if (status >= 0 || (status = open_all(j)) != 0)
+        return status;
+    /* to a file, or where nothing is written before the end, nobody waits */
+    bool live = !j->a.output && j->out.format != VECTORS_NPY;
+    const struct texts t = {.verb = j->verb,
+                            .form = j->form,
+                            .args = j->p.args,
+                            .n_args = j->p.n_args,
+                            .files = &j->a.files,
+                            .take = take,
+                            .wait = live ? on_wait : NULL};
+    if ((status = texts_run(&t, j)) != 0 || (status = answer(j)) != 0)
+        return status;
+    if ((status = vectors_close(&j->out)) != 0)
+        return status;
+    return j->bad_records ? (int)QWICK_ERR_RUNTIME : 0;
+}
+
+static int run(const struct verb *v, int argc, char **argv)
+{
+    struct job *j = calloc(1, sizeof *j);
+    if (!j)
+        return msg_oom();
+    j->verb = v;
+    j->out.fd = -1;
+    int status = opt_parse(&j->p, v, argc, argv, &j->a);
+    if (status < 0)
+        status = common_check(&j->p, &j->a.c);
+    if (status < 0)
+        status = embed(j);
+    clear_group(j);
+    vectors_abort(&j->out);
+    qwick_embedder_free(j->m);
+    qwick_engine_close(j->eng);
+    buf_free(&j->line);
+    free(j->rows);
+    opt_free(&j->p, &j->a);
+    free(j);
+    return status;
+}
+
+const struct verb verb_embed = {
+    .name = "embed",
+    .args = "[TEXT...]",
+    .summary = "texts to vectors (Qwen3-Embedding)",
+    .about = "Print a vector for each TEXT, each file of -f, or standard "
+             "input: the hidden\nstate of its last token, of length 1. With "
+             "--lines or --jsonl each line is a text.",
+    .opts = opts,
+    .n_opts = sizeof(opts) / sizeof(*opts),
+    .run = run,
+};

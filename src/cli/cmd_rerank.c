@@ -1,0 +1,513 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/utf8.h"
+#include "cli/common.h"
+#include "cli/opt.h"
+#include "cli/out.h"
+#include "cli/signals.h"
+#include "cli/texts.h"
+#include "cli/verbs.h"
+#include "qwick.h"
+
+struct args {
+    struct common_args c;
+    const char *query, *instruct;
+    struct opt_texts files;
+    bool lines, in_order;
+    int64_t top, max_batch;
+    double threshold;
+};
+
+#define ARG(field) offsetof(struct args, field)
+
+static const struct opt opts[] = {
+    {.type = OPT_HEADING, .help = "Query and documents"},
+    {.name = "query",
+     .letter = 'q',
+     .type = OPT_TEXT,
+     .arg = "QUERY",
+     .help = "what the documents shall answer",
+     .offset = ARG(query)},
+    {.name = "instruct",
+     .type = OPT_TEXT,
+     .arg = "TASK",
+     .def = "Given a web search query, retrieve relevant passages that answer "
+            "the query",
+     .help = "what relevant means",
+     .offset = ARG(instruct)},
+    {.name = "file",
+     .letter = 'f',
+     .type = OPT_TEXTS,
+     .arg = "FILE",
+     .help = "a document from FILE, in place of arguments; repeatable, - is "
+             "stdin",
+     .offset = ARG(files)},
+    {.name = "lines",
+     .type = OPT_FLAG,
+     .help = "each line of the files or of standard input is a document",
+     .offset = ARG(lines)},
+    {.name = "jsonl",
+     .type = OPT_FLAG,
+     .help = "each line is an object {\"text\",\"id\"}, the id optional; "
+             "lines of {\"id\",\"index\",\"score\",...} out",
+     .offset = COMMON(jsonl)},
+
+    {.type = OPT_HEADING, .help = "Output"},
+    {.name = "top",
+     .type = OPT_INT,
+     .arg = "N",
+     .imin = 1,
+     .imax = INT32_MAX,
+     .def = "all",
+     .help = "the N best documents only",
+     .offset = ARG(top)},
+    {.name = "threshold",
+     .type = OPT_NUMBER,
+     .arg = "P",
+     .min = 0,
+     .max = 1,
+     .def = "0",
+     .help = "documents with at least this score only",
+     .offset = ARG(threshold)},
+    {.name = "in-order",
+     .type = OPT_FLAG,
+     .help = "as they came, not the best first",
+     .offset = ARG(in_order)},
+    {.name = "json",
+     .type = OPT_FLAG,
+     .help = "print one JSON object instead of a table",
+     .offset = COMMON(json)},
+
+    {.type = OPT_HEADING, .help = "Model and machine"},
+    OPT_ROWS_MODEL,
+    OPT_ROWS_THREADS,
+    OPT_ROWS_KERNELS,
+    OPT_ROWS_CTX,
+    OPT_ROWS_PREFILL,
+    {.name = "max-batch",
+     .type = OPT_INT,
+     .arg = "N",
+     .imin = 1,
+     .imax = 1024,
+     .def = "64",
+     .help = "documents that are evaluated together at most",
+     .offset = ARG(max_batch)},
+    /* as everywhere, but that -q is the query here */
+    {.name = "quiet",
+     .type = OPT_FLAG,
+     .help = "no warnings",
+     .offset = COMMON(quiet)},
+    {.name = "verbose",
+     .letter = 'v',
+     .type = OPT_FLAG,
+     .help = "notes on stderr",
+     .offset = COMMON(verbose)},
+    {.name = "help",
+     .letter = 'h',
+     .type = OPT_FLAG,
+     .help = "this text",
+     .offset = COMMON(help)},
+    {.name = "version",
+     .letter = 'V',
+     .type = OPT_FLAG,
+     .help = "version",
+     .offset = COMMON(version)},
+};
+
+/* Documents that are scored in one go. */
+enum { GROUP_DOCS = 256, GROUP_TOKENS = 1 << 16 };
+
+struct doc {
+    size_t number; /* from 1 */
+    char *id;      /* JSON, or NULL */
+    char *file;    /* of a whole file, or NULL */
+    char *text;    /* NULL with file */
+    size_t n_text;
+    char *error; /* JSON string: there is no score, or NULL */
+    int32_t *ids;
+    size_t n_tokens, n_dropped;
+    double score;
+};
+
+struct job {
+    const struct verb *verb;
+    struct opt_parsed p;
+    struct args a;
+    enum texts_form form;
+    struct qwick_engine *eng;
+    struct qwick_reranker *r;
+    struct doc *docs; /* [n_docs] all that are not yet written */
+    size_t n_docs, cap_docs;
+    size_t n_scored; /* of docs: those before have a score, or an error */
+    size_t n_tokens; /* of those after it */
+    struct qwick_rerank_item items[GROUP_DOCS];
+    struct buf out;
+    bool bad_records;
+};
+
+/* ---- output ------------------------------------------------------------- */
+
+/* A field of a table: tab, newline, carriage return and backslash as \t, \n,
+ * \r and \\, other control bytes as \xNN. */
+static int put_field(struct buf *b, const char *s, size_t n)
+{
+    int bad = 0;
+    for (size_t i = 0; i < n && !bad; i++) {
+        unsigned char c = (unsigned char)s[i];
+        if (c == '\t')
+            bad = buf_puts(b, "\\t");
+        else if (c == '\n')
+            bad = buf_puts(b, "\\n");
+        else if (c == '\r')
+            bad = buf_puts(b, "\\r");
+        else if (c == '\\')
+            bad = buf_puts(b, "\\\\");
+        else if (c < 0x20 || c == 0x7f)
+            bad = buf_printf(b, "\\x%02x", c);
+        else
+            bad = buf_putc(b, s[i]);
+    }
+    return bad;
+}
+
+static int put_row(struct buf *b, const struct doc *d)
+{
+    int bad = buf_printf(b, "%.6f\t", d->score);
+    if (d->file)
+        bad |= put_field(b, d->file, strlen(d->file));
+    else
+        bad |= buf_printf(b, "%zu\t", d->number);
+    if (!d->file)
+        bad |= put_field(b, d->text, d->n_text);
+    return bad | buf_putc(b, '\n');
+}
+
+static int put_object(struct buf *b, const struct doc *d)
+{
+    int bad = buf_putc(b, '{');
+    if (d->id) {
+        bad |= buf_puts(b, "\"id\":");
+        bad |= buf_puts(b, d->id);
+        bad |= buf_putc(b, ',');
+    }
+    bad |= buf_printf(b, "\"index\":%zu,", d->number);
+    if (d->error) {
+        bad |= buf_puts(b, "\"error\":");
+        bad |= buf_puts(b, d->error);
+        return bad | buf_putc(b, '}');
+    }
+    bad |= buf_puts(b, "\"score\":");
+    bad |= buf_json_double(b, d->score);
+    bad |= buf_printf(b, ",\"tokens\":%zu", d->n_tokens);
+    if (d->n_dropped)
+        bad |= buf_printf(b, ",\"dropped_tokens\":%zu", d->n_dropped);
+    bad |= buf_puts(b, d->file ? ",\"file\":" : ",\"text\":");
+    bad |= d->file ? buf_json_cstr(b, d->file)
+                   : buf_json_string(b, d->text, d->n_text);
+    return bad | buf_putc(b, '}');
+}
+
+static void free_docs(struct job *j)
+{
+    for (size_t i = 0; i < j->n_docs; i++) {
+        free(j->docs[i].id);
+        free(j->docs[i].file);
+        free(j->docs[i].text);
+        free(j->docs[i].error);
+        free(j->docs[i].ids);
+    }
+    j->n_docs = j->n_scored = 0;
+}
+
+static int flush(struct job *j)
+{
+    int status = 0;
+    if (j->out.len && out_write(j->out.data, j->out.len))
+        status = QWICK_ERR_RUNTIME;
+    j->out.len = 0;
+    return status;
+}
+
+/* The best first, those without a score last, equal ones as they came. */
+static int by_score(const void *a, const void *b)
+{
+    const struct doc *x = a, *y = b;
+    if (!x->error != !y->error)
+        return x->error ? 1 : -1;
+    if (x->score != y->score)
+        return x->score > y->score ? -1 : 1;
+    return x->number < y->number ? -1 : x->number > y->number;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const struct doc *x = a, *y = b;
+    return x->number < y->number ? -1 : x->number > y->number;
+}
+
+static bool worse(const struct job *j, const struct doc *d)
+{
+    return !d->error && d->score < j->a.threshold;
+}
+
+/* Sort docs and let those beyond --top go below any threshold. */
+static void arrange(struct job *j)
+{
+    bool by_top = j->a.top && (size_t)j->a.top < j->n_docs;
+    if (!j->n_docs)
+        return;
+    if (by_top || !j->a.in_order)
+        qsort(j->docs, j->n_docs, sizeof *j->docs, by_score);
+    for (size_t i = by_top ? (size_t)j->a.top : j->n_docs; i < j->n_docs; i++)
+        if (!j->docs[i].error)
+            j->docs[i].score = -1;
+    if (by_top && j->a.in_order)
+        qsort(j->docs, j->n_docs, sizeof *j->docs, by_number);
+}
+
+static int put_docs(struct job *j)
+{
+    struct buf *b = &j->out;
+    bool object = j->a.c.json || j->a.c.jsonl, first = true;
+    for (size_t i = 0; i < j->n_docs; i++) {
+        const struct doc *d = &j->docs[i];
+        int bad = 0;
+        if (worse(j, d))
+            continue;
+        if (j->a.c.json && !first)
+            bad |= buf_putc(b, ',');
+        bad |= object ? put_object(b, d) : put_row(b, d);
+        if (j->a.c.jsonl)
+            bad |= buf_putc(b, '\n');
+        first = false;
+        if (bad)
+            return msg_oom();
+    }
+    return 0;
+}
+
+static int put_all(struct job *j)
+{
+    struct buf *b = &j->out;
+    int bad = 0, status;
+    arrange(j);
+    if (j->a.c.json) {
+        bad |= buf_puts(b, "{\"model\":");
+        bad |= buf_json_cstr(b, qwick_engine_info(j->eng)->model);
+        bad |= buf_puts(b, ",\"query\":");
+        bad |= buf_json_cstr(b, j->a.query);
+        bad |= buf_puts(b, ",\"results\":[");
+    }
+    if (!bad && (status = put_docs(j)) != 0)
+        return status;
+    if (j->a.c.json)
+        bad |= buf_puts(b, "]}\n");
+    return bad ? msg_oom() : flush(j);
+}
+
+/* ---- scores ------------------------------------------------------------- */
+
+/* Whether documents are written as soon as they have their scores. */
+static bool streams(const struct job *j)
+{
+    return j->a.in_order && !j->a.top && !j->a.c.json;
+}
+
+/* Score what has come since the last time. */
+static int answer(struct job *j)
+{
+    struct qwick_err e = {0};
+    size_t n = 0;
+    for (size_t i = j->n_scored; i < j->n_docs; i++)
+        if (!j->docs[i].error)
+            j->items[n++] = (struct qwick_rerank_item){
+                .tokens = j->docs[i].ids, .n = j->docs[i].n_tokens};
+    if (qwick_rerank(j->r, j->items, n, &e))
+        return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
+    n = 0;
+    for (; j->n_scored < j->n_docs; j->n_scored++) {
+        struct doc *d = &j->docs[j->n_scored];
+        if (!d->error)
+            d->score = j->items[n++].score;
+        free(d->ids);
+        d->ids = NULL;
+    }
+    j->n_tokens = 0;
+    if (!streams(j))
+        return 0;
+    int status = put_docs(j);
+    free_docs(j);
+    return status ? status : flush(j);
+}
+
+/* ---- documents ---------------------------------------------------------- */
+
+/* A line that is no document: an answer in its place in JSON lines. */
+static int bad_record(struct job *j, struct doc *d, const char *msg)
+{
+    struct buf json = {0};
+    if (buf_json_cstr(&json, msg))
+        return msg_oom();
+    d->error = buf_take(&json, NULL);
+    j->bad_records = true;
+    return 0;
+}
+
+static int copy_doc(struct doc *d, const struct texts_item *item)
+{
+    const struct json_value *id = json_get(item->value, "id");
+    d->number = item->number;
+    if (id) {
+        struct buf b = {0};
+        if (json_dump_python(&b, id))
+            return -1;
+        d->id = buf_take(&b, NULL);
+    }
+    if (item->file)
+        return (d->file = strdup(item->file)) ? 0 : -1;
+    if (!item->text)
+        return 0;
+    d->text = malloc(item->n + 1);
+    if (!d->text)
+        return -1;
+    memcpy(d->text, item->text, item->n);
+    d->n_text = item->n;
+    return 0;
+}
+
+static struct doc *new_doc(struct job *j)
+{
+    if (j->n_docs == j->cap_docs) {
+        size_t cap = j->cap_docs ? 2 * j->cap_docs : GROUP_DOCS, bytes;
+        struct doc *docs = NULL;
+        if (size_mul(cap, sizeof *docs, &bytes) == 0)
+            docs = realloc(j->docs, bytes);
+        if (!docs)
+            return NULL;
+        j->docs = docs;
+        j->cap_docs = cap;
+    }
+    struct doc *d = &j->docs[j->n_docs++];
+    *d = (struct doc){0};
+    return d;
+}
+
+static int take(void *ctx, const struct texts_item *item)
+{
+    struct job *j = ctx;
+    struct doc *d = new_doc(j);
+    struct qwick_err e = {0};
+    if (!d || copy_doc(d, item))
+        return msg_oom();
+    if (item->error) {
+        int status = bad_record(j, d, item->error);
+        if (status)
+            return status;
+    } else if (qwick_rerank_encode(j->r, item->text, item->n, &d->ids,
+                                   &d->n_tokens, &d->n_dropped, &e)) {
+        return msg_fail(&e);
+    }
+    if (d->n_dropped)
+        msg_note("%s: the last %zu tokens of the document do not fit the "
+                 "context and are dropped",
+                 item->where, d->n_dropped);
+    j->n_tokens += d->n_tokens;
+    if (*signals_flag())
+        return QWICK_ERR_RUNTIME;
+    return j->n_docs - j->n_scored == GROUP_DOCS || j->n_tokens >= GROUP_TOKENS
+               ? answer(j)
+               : 0;
+}
+
+static int on_wait(void *ctx)
+{
+    return answer(ctx);
+}
+
+/* ---- the verb ----------------------------------------------------------- */
+
+static int open_all(struct job *j)
+{
+    struct qwick_err e = {0};
+    const char *instruct = j->a.instruct;
+    struct qwick_rerank_options o = {.instruct = instruct,
+                                     .n_instruct =
+                                         instruct ? strlen(instruct) : 0,
+                                     .n_ctx = (size_t)j->a.c.ctx,
+                                     .max_batch = (size_t)j->a.max_batch,
+                                     .interrupt = signals_flag()};
+    struct buf query = {0};
+    int status = common_open(&j->eng, &j->a.c, false);
+    if (status)
+        return status;
+    signals_catch();
+    if (utf8_sanitize(&query, j->a.query, strlen(j->a.query)) ||
+        buf_reserve(&query, 0))
+        status = msg_oom();
+    else if (qwick_reranker_create(&j->r, j->eng, query.data, query.len, &o,
+                                   &e))
+        status = *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
+    buf_free(&query);
+    return status;
+}
+
+static int rerank(struct job *j)
+{
+    int status = texts_form(&j->p, j->a.lines, j->a.c.jsonl, &j->form);
+    if (status >= 0)
+        return status;
+    if (!j->a.query || !*j->a.query)
+        return opt_usage(j->verb, "no --query; usage: qwick rerank -q QUERY "
+                                  "[OPTIONS] [DOCUMENT...]");
+    if (out_check())
+        return QWICK_ERR_RUNTIME; /* before the work, not after it */
+    if ((status = open_all(j)) != 0)
+        return status;
+    const struct texts t = {.verb = j->verb,
+                            .form = j->form,
+                            .args = j->p.args,
+                            .n_args = j->p.n_args,
+                            .files = &j->a.files,
+                            .take = take,
+                            .wait = streams(j) ? on_wait : NULL};
+    if ((status = texts_run(&t, j)) != 0 || (status = answer(j)) != 0)
+        return status;
+    if (!streams(j) && (status = put_all(j)) != 0)
+        return status;
+    return j->bad_records ? (int)QWICK_ERR_RUNTIME : 0;
+}
+
+static int run(const struct verb *v, int argc, char **argv)
+{
+    struct job *j = calloc(1, sizeof *j);
+    if (!j)
+        return msg_oom();
+    j->verb = v;
+    int status = opt_parse(&j->p, v, argc, argv, &j->a);
+    if (status < 0)
+        status = common_check(&j->p, &j->a.c);
+    if (status < 0)
+        status = rerank(j);
+    free_docs(j);
+    free(j->docs);
+    qwick_reranker_free(j->r);
+    qwick_engine_close(j->eng);
+    buf_free(&j->out);
+    opt_free(&j->p, &j->a);
+    free(j);
+    return status;
+}
+
+const struct verb verb_rerank = {
+    .name = "rerank",
+    .args = "-q QUERY [DOCUMENT...]",
+    .summary = "documents by relevance (Qwen3-Reranker)",
+    .about = "Print how likely each DOCUMENT, each file of -f, or each line "
+             "(--lines,\n--jsonl) answers the query, the best first: score, "
+             "number and text, tabs\nbetween; of a file, score and name.",
+    .opts = opts,
+    .n_opts = sizeof(opts) / sizeof(*opts),
+    .run = run,
+};

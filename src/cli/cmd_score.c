@@ -1,0 +1,465 @@
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "cli/common.h"
+#include "cli/emit.h"
+#include "cli/group_lines.h"
+#include "cli/opt.h"
+#include "cli/out.h"
+#include "cli/prompt.h"
+#include "cli/score_text.h"
+#include "cli/signals.h"
+#include "cli/verbs.h"
+#include "qwick.h"
+
+struct args {
+    struct common_args c;
+    const char *by, *given, *given_file;
+    int64_t window, stride;
+    bool chat, no_special, perplexity;
+};
+
+#define ARG(field) offsetof(struct args, field)
+
+static const struct opt opts[] = {
+    {.type = OPT_HEADING, .help = "What is scored"},
+    {.name = "given",
+     .type = OPT_TEXT,
+     .arg = "TEXT",
+     .help = "what comes before the text; it is not scored itself",
+     .offset = ARG(given)},
+    {.name = "given-file",
+     .type = OPT_FILE,
+     .arg = "FILE",
+     .help = "the same from a file, - is stdin",
+     .offset = ARG(given_file)},
+    {.name = "chat",
+     .type = OPT_FLAG,
+     .help = "what is given is a request, the text its answer: the chat "
+             "template goes between, thinking off",
+     .offset = ARG(chat)},
+    {.name = "no-special",
+     .type = OPT_FLAG,
+     .help = "text such as <|im_end|> is plain text, not a control token",
+     .offset = ARG(no_special)},
+    {.name = "window",
+     .type = OPT_INT,
+     .arg = "N",
+     .imin = 2,
+     .imax = INT32_MAX,
+     .def = "the context",
+     .help = "a longer text is evaluated in windows of N tokens",
+     .offset = ARG(window)},
+    {.name = "stride",
+     .type = OPT_INT,
+     .arg = "N",
+     .imin = 1,
+     .imax = INT32_MAX,
+     .def = "half of the window",
+     .help = "tokens by which a window moves; it scores those that are new",
+     .offset = ARG(stride)},
+
+    {.type = OPT_HEADING, .help = "Output"},
+    {.name = "by",
+     .type = OPT_CHOICE,
+     .choices = "token|word|line|byte",
+     .def = "token",
+     .help = "unit of a line: its offset, its bits, its text as JSON",
+     .offset = ARG(by)},
+    {.name = "perplexity",
+     .type = OPT_FLAG,
+     .help = "print the totals alone",
+     .offset = ARG(perplexity)},
+    {.name = "json",
+     .type = OPT_FLAG,
+     .help = "print one object for each text",
+     .offset = COMMON(json)},
+    {.name = "jsonl",
+     .type = OPT_FLAG,
+     .help = "lines of {\"text\",\"given\"} in, lines of {\"logprob\",...} "
+             "out, with units when --by is given",
+     .offset = COMMON(jsonl)},
+
+    {.type = OPT_HEADING, .help = "Model and machine"},
+    OPT_ROWS_MODEL,
+    OPT_ROWS_THREADS,
+    OPT_ROWS_KERNELS,
+    OPT_ROWS_CTX,
+    OPT_ROWS_PREFILL,
+    OPT_ROWS_BASIC,
+};
+
+struct job {
+    const struct verb *verb;
+    struct opt_parsed p;
+    struct args a;
+    enum score_unit by;
+    struct qwick_engine *eng;
+    struct qwick_judge_options o;
+    struct emit progress;
+    size_t window, stride;
+    struct buf given; /* of the options */
+    bool has_given;
+    /* texts: the files, or a group of lines */
+    struct score_text *texts;
+    size_t n_texts;
+    struct score_totals sum;
+};
+
+/* ---- texts -------------------------------------------------------------- */
+
+/* The ids of what comes before a text. */
+static int encode_given(const struct job *j, const char *given, size_t n,
+                        int32_t **ids, size_t *n_ids, struct qwick_err *e)
+{
+    const struct qwick_chat_options o = {true, QWICK_THINK_OFF};
+    struct buf json = {0};
+    bool in_think;
+    int bad;
+    if (!j->a.chat)
+        return qwick_tokenize(j->eng, given, n, !j->a.no_special, ids, n_ids,
+                              e);
+    bad = buf_puts(&json, "[{\"role\":\"user\",\"content\":");
+    bad |= buf_json_string(&json, given, n);
+    bad |= buf_puts(&json, "}]");
+    bad = bad ? err_oom(e, n)
+              : qwick_chat_encode(j->eng, json.data, json.len, &o, false, NULL,
+                                  0, ids, n_ids, &in_think, e);
+    buf_free(&json);
+    return bad;
+}
+
+static int begin_text(struct job *j, struct score_text *t, const char *given,
+                      size_t n_given, const char *text, size_t n,
+                      struct qwick_err *e)
+{
+    int32_t *ids = NULL;
+    size_t n_ids = 0;
+    int r = 0;
+    memset(t, 0, sizeof(*t));
+    if (given)
+        r = encode_given(j, given, n_given, &ids, &n_ids, e);
+    /* an answer has no control tokens, as generate gives none to a prompt */
+    if (r == 0)
+        r = score_begin(t, j->eng, ids, n_ids, text, n,
+                        !j->a.no_special && !j->a.chat, e);
+    free(ids);
+    if (r == 0 && t->n_bytes != t->n_input)
+        msg_note("text: %zu bytes are %zu in normal form C, which is what is "
+                 "scored",
+                 t->n_input, t->n_bytes);
+    return r;
+}
+
+/* Score all texts that there are, jointly. */
+static int score_all(struct job *j, struct qwick_err *e)
+{
+    struct qwick_score_item *items = calloc(j->n_texts + 1, sizeof(*items));
+    if (!items)
+        return err_oom(e, j->n_texts * sizeof(*items));
+    for (size_t i = 0; i < j->n_texts; i++)
+        items[i] = j->texts[i].item;
+    int r = qwick_score(j->eng, items, j->n_texts, &j->o, e);
+    for (size_t i = 0; i < j->n_texts && r == 0; i++) {
+        j->texts[i].item = items[i];
+        score_end(&j->texts[i]);
+    }
+    free(items);
+    return r;
+}
+
+static void drop_texts(struct job *j)
+{
+    for (size_t i = 0; i < j->n_texts; i++)
+        score_free(&j->texts[i]);
+    j->n_texts = 0;
+}
+
+/* ---- files -------------------------------------------------------------- */
+
+static int read_files(struct job *j, struct buf *texts, struct qwick_err *e)
+{
+    for (size_t i = 0; i < j->n_texts; i++) {
+        const char *path = j->p.n_args ? j->p.args[i] : "-";
+        struct opt_texts one = {&path, 1};
+        bool found;
+        if (prompt_bytes(&texts[i], &one, NULL, &found, e))
+            return -1;
+    }
+    return 0;
+}
+
+static int put_object(const struct job *j, struct buf *b, size_t i,
+                      const struct score_totals *sum)
+{
+    const struct score_text *t = &j->texts[i];
+    int bad = buf_putc(b, '{');
+    if (j->p.n_args) {
+        bad |= buf_puts(b, "\"file\":");
+        bad |= buf_json_cstr(b, j->p.args[i]);
+        bad |= buf_putc(b, ',');
+    }
+    bad |= buf_puts(b, "\"model\":");
+    bad |= buf_json_cstr(b, qwick_engine_info(j->eng)->model);
+    bad |= buf_printf(b,
+                      ",\"n_given\":%zu,\"window\":%zu,\"stride\":%zu,"
+                      "\"n_input_bytes\":%zu,",
+                      t->item.n_given, j->window, j->stride, t->n_input);
+    bad |= score_put_json(b, sum);
+    if (!j->a.perplexity) {
+        bad |= buf_putc(b, ',');
+        bad |= score_put_units(b, t, j->by);
+    }
+    return buf_puts(b, "}\n") || bad ? -1 : 0;
+}
+
+/* Lines: the units, then the totals behind '#'; the totals alone. */
+static int put_lines(const struct job *j, struct buf *b, size_t i,
+                     const struct score_totals *sum)
+{
+    const char *prefix = j->a.perplexity ? "" : "#";
+    int bad = 0;
+    if (j->n_texts > 1) {
+        bad |= buf_printf(b, "%sfile\t", prefix);
+        bad |= buf_json_cstr(b, j->p.args[i]);
+        bad |= buf_putc(b, '\n');
+    }
+    if (!j->a.perplexity)
+        bad |= score_put_tsv(b, &j->texts[i], j->by);
+    return score_put_totals(b, sum, prefix) || bad ? -1 : 0;
+}
+
+static int print_files(struct job *j)
+{
+    int status = 0;
+    for (size_t i = 0; i < j->n_texts && !status; i++) {
+        struct score_totals sum = {0};
+        struct buf b = {0};
+        score_add(&sum, &j->texts[i]);
+        if (j->a.c.json ? put_object(j, &b, i, &sum)
+                        : put_lines(j, &b, i, &sum))
+            status = msg_oom();
+        else if (out_write(b.data, b.len))
+            status = QWICK_ERR_RUNTIME;
+        buf_free(&b);
+    }
+    return status;
+}
+
+static int files(struct job *j, struct buf *texts, struct qwick_err *e)
+{
+    size_t n = j->n_texts;
+    int status;
+    if (read_files(j, texts, e))
+        return msg_fail(e);
+    if ((status = common_open(&j->eng, &j->a.c, false)) != 0)
+        return status;
+    j->n_texts = 0;
+    if (qwick_judge_windows(j->eng, &j->o, &j->window, &j->stride, e))
+        return msg_fail(e);
+    for (size_t i = 0; i < n; i++) {
+        if (begin_text(j, &j->texts[i], j->has_given ? j->given.data : NULL,
+                       j->given.len, texts[i].data ? texts[i].data : "",
+                       texts[i].len, e))
+            return msg_fail(e);
+        buf_free(&texts[i]);
+        j->n_texts++;
+    }
+    j->progress.start_ms = clock_ms();
+    if (score_all(j, e))
+        return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(e);
+    return print_files(j);
+}
+
+static int run_files(struct job *j, struct qwick_err *e)
+{
+    if (!j->p.n_args && !stdin_is_source())
+        return opt_usage(j->verb, "no text; usage: qwick score [OPTIONS] "
+                                  "[FILE...]");
+    j->n_texts = j->p.n_args ? j->p.n_args : 1;
+    struct buf *texts = calloc(j->n_texts, sizeof(*texts));
+    j->texts = calloc(j->n_texts, sizeof(*j->texts));
+    size_t n = j->n_texts;
+    int status = texts && j->texts ? files(j, texts, e) : msg_oom();
+    if (!j->texts)
+        j->n_texts = 0;
+    for (size_t i = 0; texts && i < n; i++)
+        buf_free(&texts[i]);
+    free(texts);
+    return status;
+}
+
+/* ---- --jsonl ------------------------------------------------------------ */
+
+static int read_line(void *ctx, size_t i, const struct json_value *v,
+                     struct qwick_err *e)
+{
+    struct job *j = ctx;
+    const struct json_value *text = json_get(v, "text");
+    const struct json_value *given = json_get(v, "given");
+    const char *before = j->has_given ? j->given.data : NULL;
+    size_t n_before = j->given.len;
+    /* the places of bad lines hold texts without tokens */
+    j->n_texts = i + 1;
+    memset(&j->texts[i], 0, sizeof(*j->texts));
+    if (!json_is(text, JSON_STRING))
+        return err_set(e, QWICK_ERR_USAGE, "text: not a string");
+    if (given && !json_is(given, JSON_NULL)) {
+        if (!json_is(given, JSON_STRING))
+            return err_set(e, QWICK_ERR_USAGE, "given: not a string");
+        before = given->str;
+        n_before = given->len;
+    }
+    if (j->a.chat && !before)
+        return err_set(e, QWICK_ERR_USAGE, "given: missing, --chat needs it");
+    return begin_text(j, &j->texts[i], before, n_before, text->str, text->len,
+                      e);
+}
+
+static int work_lines(void *ctx, struct qwick_err *e)
+{
+    struct job *j = ctx;
+    j->progress.start_ms = clock_ms();
+    return score_all(j, e);
+}
+
+static int write_line(void *ctx, size_t i, struct buf *out, struct qwick_err *e)
+{
+    struct job *j = ctx;
+    struct score_totals sum = {0};
+    score_add(&sum, &j->texts[i]);
+    score_add(&j->sum, &j->texts[i]);
+    int bad = score_put_json(out, &sum);
+    if (j->a.by) {
+        bad |= buf_putc(out, ',');
+        bad |= score_put_units(out, &j->texts[i], j->by);
+    }
+    return bad ? err_oom(e, out->len) : 0;
+}
+
+static void drop_lines(void *ctx)
+{
+    drop_texts(ctx);
+}
+
+static int run_lines(struct job *j, struct qwick_err *e)
+{
+    const struct group_work w = {read_line, work_lines, write_line, drop_lines,
+                                 j->a.perplexity};
+    const struct opt_texts paths = {j->p.args, j->p.n_args};
+    int status = common_open(&j->eng, &j->a.c, false);
+    if (status)
+        return status;
+    if (qwick_judge_windows(j->eng, &j->o, &j->window, &j->stride, e))
+        return msg_fail(e);
+    j->texts = calloc(GROUP_MAX, sizeof(*j->texts));
+    if (!j->texts)
+        return msg_oom();
+    status = group_run(j->verb, &paths, &w, j);
+    if (!j->a.perplexity || status > 1 || *signals_flag())
+        return status;
+    struct buf b = {0};
+    if (score_put_totals(&b, &j->sum, ""))
+        status = msg_oom();
+    else if (out_write(b.data, b.len))
+        status = QWICK_ERR_RUNTIME;
+    buf_free(&b);
+    return status;
+}
+
+/* ---- the verb ----------------------------------------------------------- */
+
+static int check(struct job *j)
+{
+    static const char *const units[] = {"by", NULL};
+    int r = opt_conflict(&j->p, "given", "given-file"), n_stdin = 0;
+    if (r >= 0)
+        return r;
+    if (j->a.perplexity &&
+        (r = opt_no_effect(&j->p, units, "with --perplexity")) >= 0)
+        return r;
+    if (j->a.chat && !j->a.given && !j->a.given_file && !j->a.c.jsonl)
+        return opt_usage(j->verb, "--chat: needs --given, the request");
+    for (size_t i = 0; i < j->p.n_args; i++)
+        n_stdin += strcmp(j->p.args[i], "-") == 0;
+    n_stdin += j->a.given_file && strcmp(j->a.given_file, "-") == 0;
+    n_stdin += !j->p.n_args;
+    if (n_stdin > 1)
+        return opt_usage(j->verb, "standard input: is asked for more than "
+                                  "once");
+    return -1;
+}
+
+static int read_given(struct job *j, struct qwick_err *e)
+{
+    const struct opt_texts one = {&j->a.given_file, 1};
+    bool found;
+    j->has_given = j->a.given || j->a.given_file;
+    if (!j->has_given)
+        return 0;
+    if (prompt_bytes(&j->given, &one, j->a.given, &found, e))
+        return -1;
+    return buf_reserve(&j->given, 0) ? err_oom(e, 1) : 0;
+}
+
+static int score(struct job *j)
+{
+    static const char *const names[] = {"token", "word", "line", "byte"};
+    struct qwick_err e = {0};
+    int status = check(j);
+    if (status >= 0)
+        return status;
+    for (int i = 0; i < 4 && j->a.by; i++)
+        if (strcmp(j->a.by, names[i]) == 0)
+            j->by = (enum score_unit)i;
+    if (out_check())
+        return QWICK_ERR_RUNTIME; /* before the work, not after it */
+    if (read_given(j, &e))
+        return msg_fail(&e);
+    j->progress.stderr_tty = isatty(STDERR_FILENO);
+    j->o = (struct qwick_judge_options){
+        .n_ctx = (size_t)j->a.c.ctx,
+        .window = (size_t)j->a.window,
+        .stride = (size_t)j->a.stride,
+        .progress = emit_progress,
+        .progress_ctx = &j->progress,
+        .interrupt = signals_flag(),
+    };
+    signals_catch();
+    return j->a.c.jsonl ? run_lines(j, &e) : run_files(j, &e);
+}
+
+static int run(const struct verb *v, int argc, char **argv)
+{
+    struct job j = {.verb = v};
+    int status = opt_parse(&j.p, v, argc, argv, &j.a);
+    if (status < 0)
+        status = common_check(&j.p, &j.a.c);
+    if (status < 0)
+        status = score(&j);
+    drop_texts(&j);
+    free(j.texts);
+    buf_free(&j.given);
+    qwick_engine_close(j.eng);
+    opt_free(&j.p, &j.a);
+    return status;
+}
+
+const struct verb verb_score = {
+    .name = "score",
+    .args = "[FILE...]",
+    .summary = "how likely a text is: bits, perplexity",
+    .about =
+        "Print how surprising each token, word, line or byte of the files (or "
+        "of standard\ninput) is to the model, in bits, and the totals. Bytes "
+        "are kept as they are.\nThe first token has nothing before it and is "
+        "not scored, unless --given says\nwhat is. Perplexity is exp of the "
+        "mean loss of the tokens that are scored; a\ntoken's bits are spread "
+        "evenly over its bytes.",
+    .opts = opts,
+    .n_opts = sizeof(opts) / sizeof(*opts),
+    .run = run,
+};

@@ -1,0 +1,219 @@
+#include "cli/texts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/utf8.h"
+#include "cli/batch_lines.h"
+#include "cli/out.h"
+#include "cli/prompt.h"
+#include "cli/signals.h"
+
+struct run {
+    const struct texts *t;
+    void *ctx;
+    size_t number;
+    char where[512];
+    struct buf text;
+};
+
+int texts_form(struct opt_parsed *p, bool lines, bool jsonl,
+               enum texts_form *form)
+{
+    int r;
+    *form = jsonl ? TEXTS_JSONL : lines ? TEXTS_LINES : TEXTS_WHOLE;
+    if ((r = opt_conflict(p, "lines", "jsonl")) >= 0)
+        return r;
+    if (p->n_args == 1 && strcmp(p->args[0], "-") == 0)
+        p->n_args = 0;
+    if (!p->n_args)
+        return -1;
+    if (lines || jsonl)
+        return opt_usage(p->verb, "\"%s\": has no effect with --%s", p->args[0],
+                         jsonl ? "jsonl" : "lines");
+    if (opt_given(p, "file"))
+        return opt_usage(p->verb, "--file: cannot be combined with a text");
+    return -1;
+}
+
+static int out_of_memory(size_t n)
+{
+    struct qwick_err e;
+    err_oom(&e, n);
+    return msg_fail(&e);
+}
+
+/* Hand out s[0..n) as item, which has the rest. */
+static int hand_out(struct run *r, struct texts_item *item, const char *s,
+                    size_t n)
+{
+    r->text.len = 0;
+    if (utf8_sanitize(&r->text, s, n) || buf_reserve(&r->text, 0))
+        return out_of_memory(n);
+    item->where = r->where;
+    item->number = ++r->number;
+    item->text = r->text.data;
+    item->n = r->text.len;
+    return r->t->take(r->ctx, item);
+}
+
+/* ---- whole texts -------------------------------------------------------- */
+
+static int from_args(struct run *r)
+{
+    int status = 0;
+    for (size_t i = 0; i < r->t->n_args && !status; i++) {
+        struct texts_item item = {0};
+        snprintf(r->where, sizeof r->where, "argument %zu", i + 1);
+        status = hand_out(r, &item, r->t->args[i], strlen(r->t->args[i]));
+    }
+    return status;
+}
+
+static int no_input(const struct verb *v)
+{
+    return opt_usage(v, "no input; usage: qwick %s [OPTIONS] %s", v->name,
+                     v->args);
+}
+
+static int whole_file(struct run *r, const char *path)
+{
+    bool dash = strcmp(path, "-") == 0;
+    struct texts_item item = {.file = path};
+    struct qwick_err e = {0};
+    char *data;
+    size_t n;
+    if (prompt_read(path, &data, &n, &e))
+        return msg_fail(&e);
+    if (n == 0 && !r->t->files->n) { /* nobody named standard input */
+        free(data);
+        return no_input(r->t->verb);
+    }
+    if (n && data[n - 1] == '\n')
+        n--;
+    snprintf(r->where, sizeof r->where, "%.500s", dash ? "stdin" : path);
+    int status = hand_out(r, &item, data, n);
+    free(data);
+    return status;
+}
+
+/* ---- lines -------------------------------------------------------------- */
+
+static int one_record(struct run *r, const char *s, size_t n)
+{
+    struct texts_item item = {.where = r->where, .number = ++r->number};
+    struct json_doc *doc = NULL;
+    struct qwick_err e = {0};
+    struct buf error = {0};
+    int status = 0;
+    if (json_parse(&doc, r->where, s, n, QWICK_ERR_USAGE, &e) == 0) {
+        const struct json_value *v = json_root(doc);
+        const struct json_value *text = json_get(v, "text");
+        item.value = v;
+        if (!json_is(v, JSON_OBJECT)) {
+            item.value = NULL;
+            err_set(&e, QWICK_ERR_USAGE, "is no object");
+        } else if (!json_is(text, JSON_STRING)) {
+            err_set(&e, QWICK_ERR_USAGE, "text: not a string");
+        } else {
+            item.text = text->str;
+            item.n = text->len;
+        }
+    }
+    if (!item.text) {
+        bool named = strncmp(e.msg, r->where, strlen(r->where)) == 0;
+        if (named ? buf_puts(&error, e.msg)
+                  : buf_printf(&error, "%s: %s", r->where, e.msg))
+            status = out_of_memory(n);
+        item.error = error.data;
+    }
+    if (!status)
+        status = r->t->take(r->ctx, &item);
+    json_free(doc);
+    buf_free(&error);
+    return status;
+}
+
+static int one_line(struct run *r, const char *s, size_t n)
+{
+    struct texts_item item = {0};
+    if (r->t->form == TEXTS_JSONL)
+        return one_record(r, s, n);
+    if (n && s[n - 1] == '\r')
+        n--;
+    return hand_out(r, &item, s, n);
+}
+
+static int lines_of(struct run *r, const char *name, int fd)
+{
+    struct lines l;
+    struct qwick_err e = {0};
+    enum lines_status got;
+    bool told = false; /* that there is nothing to read at the moment */
+    int status = 0;
+    lines_init(&l, name, fd);
+    do {
+        const char *s;
+        size_t n;
+        bool torn;
+        got = lines_next(&l, told ? -1 : 0, &s, &n, &torn, &e);
+        if (*signals_flag()) {
+            status = QWICK_ERR_RUNTIME;
+        } else if (got == LINES_FAILED) {
+            status = msg_fail(&e);
+        } else if (got == LINES_GOT) {
+            snprintf(r->where, sizeof r->where, "%.400s: line %llu", name,
+                     (unsigned long long)l.number);
+            status = one_line(r, s, n);
+        } else if (got == LINES_WAIT && !told && r->t->wait) {
+            status = r->t->wait(r->ctx);
+        }
+        told = got == LINES_WAIT;
+    } while (!status && got != LINES_END);
+    lines_free(&l);
+    return status;
+}
+
+static int lines_of_file(struct run *r, const char *path)
+{
+    bool dash = strcmp(path, "-") == 0;
+    int fd = dash ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        msg_error("%s: open: %s", path, strerror(errno));
+        return QWICK_ERR_RUNTIME;
+    }
+    int status = lines_of(r, dash ? "stdin" : path, fd);
+    if (!dash)
+        close(fd);
+    return status;
+}
+
+/* ---- all of it ---------------------------------------------------------- */
+
+int texts_run(const struct texts *t, void *ctx)
+{
+    static const char *dash[] = {"-"};
+    static const struct opt_texts only_stdin = {dash, 1};
+    const struct opt_texts *files = t->files;
+    struct run r = {.t = t, .ctx = ctx};
+    int status = 0;
+    if (t->n_args) {
+        status = from_args(&r);
+    } else {
+        if (!files->n) {
+            if (!stdin_is_source())
+                return no_input(t->verb);
+            files = &only_stdin;
+        }
+        for (size_t i = 0; i < files->n && !status; i++)
+            status = t->form == TEXTS_WHOLE ? whole_file(&r, files->v[i])
+                                            : lines_of_file(&r, files->v[i]);
+    }
+    buf_free(&r.text);
+    return status;
+}

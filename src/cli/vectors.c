@@ -1,0 +1,208 @@
+#include "cli/vectors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/out.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "floats are written as they are in memory");
+
+/* Bytes that are written in one go. */
+enum { CHUNK = 1 << 20 };
+
+enum vectors_format vectors_format(const char *name)
+{
+    if (!name || strcmp(name, "jsonl") == 0)
+        return VECTORS_JSONL;
+    return strcmp(name, "tsv") == 0   ? VECTORS_TSV
+           : strcmp(name, "f32") == 0 ? VECTORS_F32
+                                      : VECTORS_NPY;
+}
+
+/* ---- the file ----------------------------------------------------------- */
+
+static int cannot(const struct vectors *v, const char *what)
+{
+    msg_error("%s: cannot %s: %s", v->path, what, strerror(errno));
+    return QWICK_ERR_RUNTIME;
+}
+
+/* A new or regular file is written aside and renamed; anything else must stay
+ * what it is. */
+static int open_target(struct vectors *v)
+{
+    struct stat st;
+    if (lstat(v->path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        do
+            v->fd = open(v->path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY);
+        while (v->fd < 0 && errno == EINTR);
+        return v->fd < 0 ? cannot(v, "create") : 0;
+    }
+    size_t n = strlen(v->path) + 48;
+    v->temp = malloc(n);
+    if (!v->temp)
+        return msg_oom();
+    /* the number is for files that a killed process with our id left */
+    for (int i = 0; i < 1000; i++) {
+        snprintf(v->temp, n, i ? "%s.tmp.%ld.%d" : "%s.tmp.%ld", v->path,
+                 (long)getpid(), i);
+        v->fd = open(v->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (v->fd >= 0 || (errno != EEXIST && errno != EINTR))
+            break;
+    }
+    if (v->fd >= 0)
+        return 0;
+    int status = cannot(v, "create");
+    free(v->temp);
+    v->temp = NULL;
+    return status;
+}
+
+static int write_bytes(struct vectors *v, const char *p, size_t n)
+{
+    if (!v->path)
+        return out_write(p, n) ? (int)QWICK_ERR_RUNTIME : 0;
+    return fd_write(v->fd, p, n) ? cannot(v, "write") : 0;
+}
+
+/* ---- formats ------------------------------------------------------------ */
+
+enum { NPY_HEADER = 128 };
+
+/* Of a length that does not depend on n, so that it can be written again. */
+static void npy_header(char out[NPY_HEADER], size_t n, size_t dim)
+{
+    int k = snprintf(out, NPY_HEADER,
+                     "\x93NUMPY\x01%c%c%c{'descr': '<f4', 'fortran_order': "
+                     "False, 'shape': (%zu, %zu), }",
+                     0, NPY_HEADER - 10, 0, n, dim);
+    memset(out + k, ' ', (size_t)(NPY_HEADER - k));
+    out[NPY_HEADER - 1] = '\n';
+}
+
+int vectors_number(struct buf *b, float x)
+{
+    char s[40];
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(s, sizeof s, "%.*g", digits, (double)x);
+        if (strtof(s, NULL) == x)
+            break;
+    }
+    return buf_puts(b, s);
+}
+
+int vectors_open(struct vectors *v, enum vectors_format format,
+                 const char *path, size_t dim)
+{
+    *v = (struct vectors){.format = format, .path = path, .dim = dim, .fd = -1};
+    int status = 0;
+    if (path)
+        status = open_target(v);
+    else if (out_check())
+        status = QWICK_ERR_RUNTIME;
+    if (status || format != VECTORS_NPY)
+        return status;
+    v->hold = !v->temp;
+    char head[NPY_HEADER];
+    npy_header(head, 0, dim);
+    return buf_append(&v->buf, head, sizeof head) ? msg_oom() : 0;
+}
+
+int vectors_flush(struct vectors *v)
+{
+    int status = 0;
+    if (!v->hold && v->buf.len) {
+        status = write_bytes(v, v->buf.data, v->buf.len);
+        v->buf.len = 0;
+    }
+    return status;
+}
+
+static int added(struct vectors *v, int bad)
+{
+    if (bad)
+        return msg_oom();
+    return v->buf.len >= CHUNK ? vectors_flush(v) : 0;
+}
+
+int vectors_line(struct vectors *v, const char *s, size_t n)
+{
+    return added(v, buf_append(&v->buf, s, n));
+}
+
+int vectors_put(struct vectors *v, const float *x)
+{
+    int bad = 0;
+    v->n++;
+    if (v->format != VECTORS_TSV)
+        return added(v, buf_append(&v->buf, x, v->dim * sizeof *x));
+    for (size_t i = 0; i < v->dim && !bad; i++) {
+        bad |= i ? buf_putc(&v->buf, '\t') : 0;
+        bad |= vectors_number(&v->buf, x[i]);
+    }
+    return added(v, bad | buf_putc(&v->buf, '\n'));
+}
+
+/* Now that the number of vectors is known. */
+static int finish_npy(struct vectors *v)
+{
+    char head[NPY_HEADER];
+    npy_header(head, v->n, v->dim);
+    if (v->hold) {
+        memcpy(v->buf.data, head, sizeof head);
+        return 0;
+    }
+    ssize_t k;
+    do
+        k = pwrite(v->fd, head, sizeof head, 0);
+    while (k < 0 && errno == EINTR);
+    if (k == NPY_HEADER)
+        return 0;
+    if (k >= 0)
+        errno = EIO;
+    return cannot(v, "write");
+}
+
+int vectors_close(struct vectors *v)
+{
+    int status = vectors_flush(v);
+    if (!status && v->format == VECTORS_NPY)
+        status = finish_npy(v);
+    v->hold = false;
+    if (!status)
+        status = vectors_flush(v);
+    if (status || !v->path)
+        return status;
+    /* pipes and devices cannot be synchronised, and need not */
+    if (fsync(v->fd) && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
+        return cannot(v, "write");
+    int fd = v->fd;
+    v->fd = -1;
+    if (close(fd) && errno != EINTR)
+        return cannot(v, "write");
+    if (!v->temp)
+        return 0;
+    if (rename(v->temp, v->path))
+        return cannot(v, "rename to");
+    free(v->temp);
+    v->temp = NULL;
+    return 0;
+}
+
+void vectors_abort(struct vectors *v)
+{
+    if (v->fd >= 0)
+        close(v->fd);
+    if (v->temp)
+        unlink(v->temp);
+    free(v->temp);
+    buf_free(&v->buf);
+    *v = (struct vectors){.fd = -1};
+}

@@ -1,0 +1,49 @@
+/* Vectors of numbers on their way out, in one of several formats. */
+#ifndef CLI_VECTORS_H
+#define CLI_VECTORS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+#include "qwick.h"
+
+enum vectors_format {
+    VECTORS_JSONL, /* lines that the caller writes */
+    VECTORS_TSV,   /* a line of numbers a vector */
+    VECTORS_F32,   /* raw float32, little-endian */
+    VECTORS_NPY    /* NumPy's format 1.0: float32 [n, dim] */
+};
+
+#define VECTORS_FORMATS "jsonl|tsv|f32|npy"
+enum vectors_format vectors_format(const char *name); /* NULL: jsonl */
+
+struct vectors {
+    enum vectors_format format;
+    size_t dim, n;
+    const char *path; /* NULL: standard output */
+    char *temp;       /* what gets the name at the end; NULL: none */
+    int fd;           /* of path, else -1 */
+    bool hold;        /* npy that cannot be gone back in: buf keeps all of it */
+    struct buf buf;
+};
+
+/* Of dim numbers each, to a file that appears when it is complete or to
+ * standard output. All of these return 0, or an exit status with the message
+ * printed. vectors_abort in any case. */
+int vectors_open(struct vectors *v, enum vectors_format format,
+                 const char *path, size_t dim);
+/* One more vector; not for JSON lines. */
+int vectors_put(struct vectors *v, const float *x);
+/* One more line of JSON, its newline included. */
+int vectors_line(struct vectors *v, const char *s, size_t n);
+/* Write out what is there. */
+int vectors_flush(struct vectors *v);
+int vectors_close(struct vectors *v);
+void vectors_abort(struct vectors *v);
+
+/* Append a float with the fewest digits that read back equal, whatever the
+ * locale; -1: out of memory. It is finite. */
+int vectors_number(struct buf *b, float x);
+
+#endif

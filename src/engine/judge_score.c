@@ -1,0 +1,146 @@
+/* Log-probabilities of given tokens, in windows. */
+#include "base/buf.h"
+#include "engine/judge.h"
+
+struct score {
+    struct qwick_score_item *items;
+    size_t n_items, at; /* the next item */
+    size_t window, stride;
+};
+
+size_t qwick_score_first(const struct qwick_score_item *it)
+{
+    return it->n_given ? it->n_given : 1;
+}
+
+/* The window that ends at `end` evaluates tokens [begin, end - 1) of the item,
+ * whose rows from `scored - 1` on are the predictions of [scored, end). */
+static void set_window(struct judge_run *r, const struct qwick_score_item *it,
+                       size_t window, size_t scored, size_t end)
+{
+    size_t begin = end > window ? end - window : 0;
+    r->tokens = it->tokens + begin;
+    r->n = end - 1 - begin;
+    r->at = 0;
+    r->first = scored - 1 - begin;
+    r->pos = begin;
+    r->kv_tokens = r->n;
+}
+
+static int next(struct judge *j, bool *more, struct qwick_err *e)
+{
+    struct score *s = j->ctx;
+    while (s->at < s->n_items &&
+           s->items[s->at].n <= qwick_score_first(&s->items[s->at]))
+        s->at++; /* nothing to score */
+    *more = s->at < s->n_items;
+    if (!*more)
+        return 0;
+    struct qwick_score_item *it = &s->items[s->at++];
+    struct judge_run *r = judge_queue(j, e);
+    if (!r)
+        return -1;
+    size_t first = qwick_score_first(it);
+    /* the first window begins with the context, unless that fills it */
+    size_t end = first < s->window           ? s->window
+                 : s->stride < it->n - first ? first + s->stride
+                                             : it->n;
+    r->owner = it;
+    set_window(r, it, s->window, first, end < it->n ? end : it->n);
+    it->n_windows = 1;
+    return 0;
+}
+
+static int row(struct judge *j, struct judge_run *r, size_t i,
+               const float *logits, struct qwick_err *e)
+{
+    struct qwick_score_item *it = r->owner;
+    size_t at = r->pos + i + 1;
+    double log_sum;
+    if (judge_log_sum(j, logits, &log_sum, e))
+        return -1;
+    it->logprobs[at] = judge_logprob(logits, log_sum, it->tokens[at]);
+    j->n_done++;
+    return 0;
+}
+
+static int done(struct judge *j, struct judge_run *r, bool *again,
+                struct qwick_err *e)
+{
+    const struct score *s = j->ctx;
+    struct qwick_score_item *it = r->owner;
+    size_t scored = r->pos + r->n + 1;
+    if (scored == it->n)
+        return 0;
+    size_t end = s->stride < it->n - scored ? scored + s->stride : it->n;
+    size_t before = r->kv_tokens;
+    set_window(r, it, s->window, scored, end);
+    r->kv_tokens = before; /* the first was the longest, or as long */
+    it->n_windows++;
+    *again = true;
+    return qwick_session_rollback(r->session, 0, e);
+}
+
+static int check_item(const struct qwick_engine *eng, size_t i,
+                      const struct qwick_score_item *it, struct qwick_err *e)
+{
+    size_t vocab_size = eng->model.config.vocab_size;
+    if (it->n_given > it->n)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "text %zu: %zu tokens are given, there are %zu", i,
+                       it->n_given, it->n);
+    for (size_t k = 0; k < it->n; k++)
+        if (it->tokens[k] < 0 || (size_t)it->tokens[k] >= vocab_size)
+            return err_set(e, QWICK_ERR_USAGE,
+                           "text %zu: token id %d is out of range, the "
+                           "vocabulary has %zu",
+                           i, it->tokens[k], vocab_size);
+    return 0;
+}
+
+int qwick_judge_windows(const struct qwick_engine *eng,
+                        const struct qwick_judge_options *o, size_t *window,
+                        size_t *stride, struct qwick_err *e)
+{
+    size_t n_ctx;
+    if (judge_limit(eng, o, &n_ctx, e))
+        return -1;
+    *window = o->window ? o->window : n_ctx;
+    if (*window > n_ctx)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "window: of %zu tokens, the context has %zu", *window,
+                       n_ctx);
+    if (*window < 2)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "window: of %zu tokens, at least 2 are needed", *window);
+    *stride = o->stride ? o->stride : *window / 2;
+    if (*stride >= *window)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "stride: of %zu tokens, the window has %zu: a token "
+                       "needs one before it",
+                       *stride, *window);
+    return 0;
+}
+
+int qwick_score(struct qwick_engine *eng, struct qwick_score_item *items,
+                size_t n, const struct qwick_judge_options *o,
+                struct qwick_err *e)
+{
+    static const struct judge_work work = {next, row, done};
+    struct score s = {.items = items, .n_items = n};
+    struct judge j = {.eng = eng, .o = o, .work = &work, .ctx = &s};
+    if (qwick_judge_windows(eng, o, &s.window, &s.stride, e))
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        struct qwick_score_item *it = &items[i];
+        if (check_item(eng, i, it, e))
+            return -1;
+        size_t first = qwick_score_first(it);
+        it->n_windows = 0;
+        for (size_t k = 0; k < it->n && k < first; k++)
+            it->logprobs[k] = 0;
+        if (it->n > first)
+            j.n_total += it->n - first;
+    }
+    return judge_run_all(&j, e);
+}

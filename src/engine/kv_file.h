@@ -1,0 +1,86 @@
+/* Tokens with their keys and values in a file: saved sessions, and the entries
+ * of the prefix cache.
+ *
+ *     struct kv_file_head   versioned, with a hash of itself
+ *     i32 tokens  [n_tokens]
+ *     u64 hashes  [n_pages]       of the pages, seeded by their numbers
+ *     f32 logits  [n_logits]
+ *     zeros up to a multiple of KV_FILE_ALIGN
+ *     pages       [n_pages][page_bytes]
+ *
+ * Little-endian. The head's table_hash covers tokens, hashes and logits, so
+ * every byte that is used is under a hash. The hashes find damage; they are no
+ * protection against somebody who means harm and can write the file. */
+#ifndef ENGINE_KV_FILE_H
+#define ENGINE_KV_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "engine/engine.h"
+
+enum { KV_FILE_VERSION = 1, KV_FILE_ALIGN = 4096 };
+enum kv_file_kind { KV_FILE_SESSION = 1, KV_FILE_PREFIX = 2 };
+
+struct kv_file_head {
+    char magic[8]; /* "qwick-kv" */
+    uint32_t version, kind;
+    /* what the numbers in the pages belong to and came from */
+    uint64_t model[2], files; /* struct fingerprint; files: prefixes only */
+    uint64_t n_layers, n_kv_heads, head_dim, page_bytes;
+    uint32_t exact, block; /* --exact, KV_BLOCK */
+    char kv[8], isa[16];   /* "f16", "avx512" */
+    char model_name[96];   /* for people, cut */
+    /* what is in the file */
+    uint64_t n_tokens;            /* from the first of the context on */
+    uint64_t first_page, n_pages; /* session: 0 and all */
+    uint64_t n_logits;            /* 0 or vocab_size */
+    uint64_t n_bytes;             /* of the file */
+    uint64_t table_hash, head_hash;
+};
+
+/* The head of what this engine computes; the rest is zeros. */
+int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
+                     enum kv_file_kind kind, struct qwick_err *e);
+
+/* Write a file to path: beside it at first, on the disk before it gets its
+ * name, so that path is never half a file. Only its owner may read it. head:
+ * as described, with n_tokens, first_page and n_logits. pages [n_pages]; of the
+ * last one only the positions in use are written. Errors: QWICK_ERR_RUNTIME
+ * with the path. */
+int kv_file_write(const char *path, struct kv_file_head *head,
+                  const int32_t *tokens, const float *logits,
+                  const struct kv_cache *kv, struct qwick_err *e);
+
+struct kv_file {
+    int fd;
+    char *path;
+    struct kv_file_head head;
+    int32_t *tokens;
+    float *logits; /* NULL: none */
+    uint64_t *hashes;
+    size_t data_at;
+};
+
+/* Why a file could not be opened. */
+enum kv_file_fault { KV_FILE_MISSING, KV_FILE_UNREADABLE, KV_FILE_DAMAGED };
+
+/* Open and check everything but the pages: what is read is inside the file,
+ * numbers agree with each other, hashes are right. Errors are
+ * QWICK_ERR_RUNTIME; *fault (may be NULL) says what kind of. */
+int kv_file_open(struct kv_file *f, const char *path, enum kv_file_kind kind,
+                 enum kv_file_fault *fault, struct qwick_err *e);
+void kv_file_close(struct kv_file *f);
+
+/* Read pages [i, i + n) of the file into pages, each of the file's page_bytes,
+ * and check them, on that many threads. They are read, not mapped: what was
+ * checked stays as it is, whatever becomes of the file. Returns how many are
+ * good from the first on; fewer than n: *e is set. Stops when
+ * *interrupt (NULL: never) becomes nonzero: *e is then SESSION_INTERRUPTED. */
+size_t kv_file_pages(const struct kv_file *f, size_t i, size_t n,
+                     struct kv_page *const *pages, int n_threads,
+                     const volatile int *interrupt, struct qwick_err *e);
+
+#endif

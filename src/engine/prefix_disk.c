@@ -1,0 +1,297 @@
+#include "engine/prefix_disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/kv_file.h"
+#include "file/hash.h"
+
+struct prefix_disk {
+    char *dir;
+    char *class;              /* the directory of our entries */
+    struct kv_file_head mine; /* what our entries' heads say */
+    struct kv_cache shape;    /* of no positions */
+    size_t max_bytes;
+    int n_threads;
+    bool warned;
+};
+
+/* ---- names -------------------------------------------------------------- */
+
+/* Text fields are zeros behind their ends, so that the bytes can be hashed. */
+static uint64_t hash_class(uint64_t seed, const struct kv_file_head *h)
+{
+    const uint64_t v[] = {h->version,  h->model[0],   h->model[1], h->files,
+                          h->n_layers, h->n_kv_heads, h->head_dim, h->exact,
+                          h->block,    h->page_bytes};
+    uint64_t x = hash_bytes(seed, v, sizeof v);
+    x = hash_bytes(x, h->kv, sizeof h->kv);
+    return hash_bytes(x, h->isa, sizeof h->isa);
+}
+
+static bool same_class(const struct kv_file_head *a,
+                       const struct kv_file_head *b)
+{
+    return a->model[0] == b->model[0] && a->model[1] == b->model[1] &&
+           a->files == b->files && a->n_layers == b->n_layers &&
+           a->n_kv_heads == b->n_kv_heads && a->head_dim == b->head_dim &&
+           a->exact == b->exact && a->block == b->block &&
+           a->page_bytes == b->page_bytes && !strcmp(a->kv, b->kv) &&
+           !strcmp(a->isa, b->isa);
+}
+
+/* Path of the entry that begins with that page; NULL: no memory. */
+static char *entry_path(const struct prefix_disk *d, const int32_t *tokens,
+                        size_t page)
+{
+    size_t n = (page + 1) * KV_BLOCK;
+    char *path;
+    uint64_t h = hash_bytes(3, tokens, n * sizeof *tokens);
+    if (asprintf(&path, "%s/%06zx-%016" PRIx64 ".kv", d->class, page, h) < 0)
+        return NULL;
+    return path;
+}
+
+int prefix_disk_open(struct prefix_disk **out, struct qwick_engine *eng,
+                     const char *dir, size_t max_bytes, struct qwick_err *e)
+{
+    struct prefix_disk *d = *out = calloc(1, sizeof *d);
+    if (!d)
+        return err_oom(e, sizeof *d);
+    d->max_bytes = max_bytes;
+    d->n_threads = eng->model.n_threads;
+    d->dir = dir ? strdup(dir) : qwick_cache_dir();
+    if (!d->dir) {
+        err_set(e, QWICK_ERR_USAGE,
+                "no directory for the cache: neither XDG_CACHE_HOME nor HOME "
+                "is set");
+        goto fail;
+    }
+    const struct config *c = &eng->model.config;
+    if (kv_file_describe(&d->mine, eng, KV_FILE_PREFIX, e) ||
+        kv_init(&d->shape, eng->kv_dtype, c->n_layers, c->n_kv_heads,
+                c->head_dim, e))
+        goto fail;
+    if (asprintf(&d->class, "%s/prefix-%d/%016" PRIx64 "%016" PRIx64, d->dir,
+                 KV_FILE_VERSION, hash_class(4, &d->mine),
+                 hash_class(5, &d->mine)) < 0) {
+        d->class = NULL;
+        err_oom(e, strlen(d->dir));
+        goto fail;
+    }
+    return 0;
+fail:
+    prefix_disk_close(d);
+    *out = NULL;
+    return -1;
+}
+
+void prefix_disk_close(struct prefix_disk *d)
+{
+    if (!d)
+        return;
+    free(d->dir);
+    free(d->class);
+    free(d);
+}
+
+/* ---- reading ------------------------------------------------------------ */
+
+static size_t common(const int32_t *a, const int32_t *b, size_t n)
+{
+    size_t i = 0;
+    while (i < n && a[i] == b[i])
+        i++;
+    return i;
+}
+
+/* One use: all entries that it touches get the same time. */
+struct walk {
+    struct prefix_disk *d;
+    const int32_t *tokens;
+    size_t n;
+    struct timespec now;
+    const volatile int *interrupt;
+    struct qwick_err *bad;
+};
+
+static void damaged(struct walk *w, const char *path, const struct qwick_err *e)
+{
+    unlink(path);
+    if (!w->d->warned && w->bad)
+        *w->bad = *e;
+    w->d->warned = true;
+}
+
+/* Open the entry that begins with that page. Returns how many tokens agree, at
+ * least to the end of the page; 0 and f closed: there is no entry. */
+static size_t open_entry(struct walk *w, size_t page, struct kv_file *f)
+{
+    struct prefix_disk *d = w->d;
+    struct qwick_err e;
+    enum kv_file_fault fault;
+    size_t n = 0;
+    *f = (struct kv_file){.fd = -1};
+    if ((page + 1) * KV_BLOCK > w->n)
+        return 0;
+    char *path = entry_path(d, w->tokens, page);
+    if (!path)
+        return 0;
+    if (kv_file_open(f, path, KV_FILE_PREFIX, &fault, &e)) {
+        if (fault == KV_FILE_DAMAGED)
+            damaged(w, path, &e);
+        else if (fault == KV_FILE_UNREADABLE && !d->warned && w->bad) {
+            *w->bad = e;
+            d->warned = true;
+        }
+    } else if (!same_class(&f->head, &d->mine) || f->head.first_page != page) {
+        err_set(&e, QWICK_ERR_RUNTIME, "%s: belongs to another model or place",
+                path);
+        damaged(w, path, &e);
+    } else {
+        size_t most = f->head.n_tokens < w->n ? f->head.n_tokens : w->n;
+        n = common(f->tokens, w->tokens, most);
+        if (n < (page + 1) * KV_BLOCK)
+            n = 0;
+    }
+    if (n) {
+        const struct timespec times[2] = {w->now, w->now};
+        (void)futimens(f->fd, times); /* read-only: its owner sees to it */
+    } else {
+        kv_file_close(f);
+    }
+    free(path);
+    return n;
+}
+
+/* Pages [page, end) of the context from the entry. Returns how many could be
+ * had. */
+static size_t read_pages(struct walk *w, const struct kv_file *f, size_t page,
+                         size_t end, struct kv_page **pages)
+{
+    struct prefix_disk *d = w->d;
+    struct qwick_err e;
+    size_t n = 0, good;
+    while (n < end - page && (pages[n] = kv_page_new(&d->shape)) != NULL)
+        n++;
+    good = kv_file_pages(f, page - f->head.first_page, n, pages, d->n_threads,
+                         w->interrupt, &e);
+    if (good < n && strcmp(e.msg, SESSION_INTERRUPTED) != 0)
+        damaged(w, f->path, &e);
+    while (n > good)
+        kv_page_drop(&d->shape, pages[--n]);
+    return good;
+}
+
+static struct walk begin(struct prefix_disk *d, const int32_t *tokens, size_t n,
+                         struct qwick_err *bad)
+{
+    struct walk w = {.d = d, .tokens = tokens, .n = n, .bad = bad};
+    clock_gettime(CLOCK_REALTIME, &w.now);
+    return w;
+}
+
+size_t prefix_disk_find(struct prefix_disk *d, const int32_t *tokens, size_t n,
+                        size_t first, struct kv_page **pages, size_t *n_pages,
+                        const volatile int *interrupt, struct qwick_err *bad)
+{
+    struct walk w = begin(d, tokens, n, bad);
+    struct kv_file last = {.fd = -1}, f;
+    size_t at = first, done = 0, m, n_read;
+    *n_pages = 0;
+    w.interrupt = interrupt;
+    while ((m = open_entry(&w, at, &f)) != 0) {
+        size_t end = m / KV_BLOCK;
+        kv_file_close(&last);
+        last = f;
+        n_read = read_pages(&w, &f, at, end, pages + *n_pages);
+        *n_pages += n_read;
+        at += n_read;
+        done = at * KV_BLOCK;
+        if (at < end)
+            goto end;
+        done = m;
+    }
+    /* no entry goes on better than the last one's next page does */
+    if (done > at * KV_BLOCK) {
+        n_read = read_pages(&w, &last, at, at + 1, pages + *n_pages);
+        *n_pages += n_read;
+        if (!n_read)
+            done = at * KV_BLOCK;
+    }
+end:
+    kv_file_close(&last);
+    return *n_pages ? done : 0;
+}
+
+/* ---- writing ------------------------------------------------------------ */
+
+/* The directory and those above it, readable for their owner alone. */
+static int make_dirs(char *path)
+{
+    for (char *p = path + 1; *p; p++) {
+        if (*p != '/')
+            continue;
+        *p = 0;
+        int rc = mkdir(path, 0700), why = errno;
+        *p = '/';
+        /* what exists may still be no directory: the last mkdir tells */
+        if (rc && why != EEXIST && why != EISDIR && why != EROFS)
+            return -1;
+    }
+    return mkdir(path, 0700) && errno != EEXIST ? -1 : 0;
+}
+
+static int write_entry(struct walk *w, size_t first, const struct kv_cache *kv,
+                       struct qwick_err *e)
+{
+    struct prefix_disk *d = w->d;
+    char *path = entry_path(d, w->tokens, first);
+    int rc = -1;
+    if (!path)
+        return err_oom(e, strlen(d->class));
+    /* twice: another process may have removed the empty directory */
+    for (int i = 0; i < 2 && rc; i++) {
+        struct kv_file_head head = d->mine;
+        head.n_tokens = w->n;
+        head.first_page = first;
+        if (make_dirs(d->class)) {
+            err_set(e, QWICK_ERR_RUNTIME, "%s: cannot create: %s", d->class,
+                    strerror(errno));
+            break;
+        }
+        rc = kv_file_write(path, &head, w->tokens, NULL, kv, e);
+        if (!rc || access(d->class, F_OK) == 0)
+            break;
+    }
+    if (!rc) {
+        const struct timespec times[2] = {w->now, w->now};
+        (void)utimensat(AT_FDCWD, path, times, 0);
+    }
+    free(path);
+    return rc;
+}
+
+int prefix_disk_store(struct prefix_disk *d, const int32_t *tokens, size_t n,
+                      const struct kv_cache *kv, struct qwick_err *e)
+{
+    size_t whole = n / KV_BLOCK, at = 0, m;
+    struct walk w = begin(d, tokens, whole * KV_BLOCK, NULL);
+    struct kv_file f;
+    while (at < whole && (m = open_entry(&w, at, &f)) != 0) {
+        kv_file_close(&f);
+        at = m / KV_BLOCK;
+    }
+    if (at == whole || (whole - at) * d->shape.page_bytes > d->max_bytes)
+        return 0;
+    if (write_entry(&w, at, kv, e))
+        return -1;
+    return qwick_cache_gc(d->dir, d->max_bytes, NULL, NULL, e);
+}

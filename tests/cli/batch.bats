@@ -1,0 +1,509 @@
+#!/usr/bin/env bats
+# batch: answers as of single runs, in order; bad records; continued outputs.
+load helpers
+
+setup() {
+    common_setup
+    GOLD=tests/golden/demo_visible.jsonl
+}
+
+# records FILE: the golden prompts as records.
+records() {
+    python3 - "$GOLD" "$1" <<'PY'
+import json, sys
+with open(sys.argv[2], "w") as out:
+    for i, line in enumerate(open(sys.argv[1])):
+        out.write(json.dumps({"id": f"g{i}", "prompt": json.loads(line)["prompt"]}) + "\n")
+PY
+}
+
+# many FILE N: N records of many kinds and lengths.
+many() {
+    python3 - "$GOLD" "$1" "$2" <<'PY'
+import json, random, sys
+random.seed(7)
+gold = [json.loads(l) for l in open(sys.argv[1])]
+with open(sys.argv[2], "w") as out:
+    for i in range(int(sys.argv[3])):
+        g = random.choice(gold)
+        r = {"id": i}
+        kind = i % 4
+        if kind == 0:
+            r["prompt_ids"] = g["prompt_ids"]
+        elif kind == 1:
+            r["messages"] = [{"role": "user", "content": g["prompt"]}]
+        else:
+            r["prompt"] = g["prompt"]
+        if i % 3 == 0:
+            r.update(temperature=1.1, top_k=30, seed=i)
+        if i % 5 == 0:
+            r["n"] = 3
+            r["temperature"] = 0.9
+        if i % 7 == 0:
+            r["max_tokens"] = 5
+        if i % 11 == 0:
+            r["stop"] = ["s", "-l"]
+        out.write(json.dumps(r) + "\n")
+PY
+}
+
+# same A B: the same answers but for times, cache hits and (with "sorted") the
+# order.
+same() {
+    python3 - "$@" <<'PY'
+import json, sys
+def load(name):
+    rows = []
+    for line in open(name, newline="\n"):
+        assert line.endswith("\n"), (name, line)
+        o = json.loads(line)
+        o.pop("timing", None)
+        if "usage" in o:
+            o["usage"].pop("cached_tokens")
+        rows.append(o)
+    if "sorted" in sys.argv:
+        rows.sort(key=lambda o: (o["line"], o.get("index", 0)))
+    return rows
+a, b = load(sys.argv[1]), load(sys.argv[2])
+assert len(a) == len(b), (len(a), len(b))
+for x, y in zip(a, b):
+    assert x == y, (x, y)
+PY
+}
+
+@test "the golden answers, in order, whatever runs at once" {
+    records "$T/in"
+    for max in 1 3 16; do
+        run -0 --separate-stderr q batch -i "$T/in" -o "$T/out$max" --exact \
+            --greedy --think off -n 60 --seed 1 --max-batch $max
+        [ -z "$output$stderr" ]
+        python3 - "$GOLD" "$T/out$max" <<'PY'
+import json, sys
+gold = [json.loads(l) for l in open(sys.argv[1])]
+rows = [json.loads(l) for l in open(sys.argv[2])]
+assert len(gold) == len(rows)
+for i, (g, r) in enumerate(zip(gold, rows)):
+    assert r["id"] == f"g{i}" and r["line"] == i + 1 and "index" not in r, r
+    assert (r["tokens"], r["text"]) == (g["ids"], g["text"]), (g, r)
+    assert r["usage"]["prompt_tokens"] == len(g["prompt_ids"]), r
+    assert r["usage"]["completion_tokens"] == len(r["tokens"]), r
+PY
+    done
+    q batch -i "$T/in" --exact --greedy --think off -n 60 --seed 1 \
+        --prefill-chunk 5 -t 1 >"$T/chunked"
+    same "$T/chunked" "$T/out16"
+}
+
+@test "an answer is the object of generate --json, with line and id" {
+    echo '{"id":"é\"","prompt":"list files","seed":3,"temperature":1.5}' |
+        "$QWICK" batch --exact >"$T/b"
+    q --json --exact --seed 3 --temp 1.5 "list files" >"$T/g"
+    python3 - "$T/b" "$T/g" <<'PY'
+import json, sys
+b, g = (json.loads(open(n).read()) for n in sys.argv[1:])
+assert list(b)[:2] == ["line", "id"] and list(b)[2:] == list(g), (list(b), list(g))
+assert b.pop("line") == 1 and b.pop("id") == 'é"'
+assert set(b.pop("timing")) == set(g.pop("timing"))
+assert b == g, (b, g)
+PY
+}
+
+@test "a record's options are those of generate" {
+    check() { # RECORD-MEMBERS OPTIONS…
+        local members=$1
+        shift
+        echo "{$members}" | "$QWICK" batch --exact --seed 1 >"$T/b"
+        q --json --exact --seed 9 "$@" >"$T/g"
+        python3 - "$T/b" "$T/g" <<'PY'
+import json, sys
+b, g = (json.loads(open(n).read()) for n in sys.argv[1:])
+for k in "text", "thinking", "tokens", "finish_reason", "seed":
+    assert b[k] == g[k], (k, b, g)
+PY
+    }
+    check '"prompt":"list files","seed":9,"temperature":2,"top_k":5,"n":1' \
+        --temp 2 --top-k 5 "list files"
+    check '"prompt":"list files","seed":9,"top_p":0.9,"min_p":0.01,"repeat_penalty":1.3' \
+        --top-p 0.9 --min-p 0.01 --repeat-penalty 1.3 "list files"
+    check '"prompt":"list files","seed":9,"presence_penalty":1,"frequency_penalty":-0.5,"max_tokens":30' \
+        --presence-penalty 1 --frequency-penalty -0.5 -n 30 "list files"
+    check '"prompt":"list all listening tcp ports","seed":9,"stop":" -l"' \
+        --stop " -l" "list all listening tcp ports"
+    check '"prompt":"list files","seed":9,"think":false' --think off "list files"
+    check '"prompt":"list files","seed":9,"think":"on","max_tokens":20' \
+        --think on -n 20 "list files"
+    check '"prompt_ids":[1,2,3],"seed":9,"max_tokens":8' \
+        --prompt-ids 1,2,3 -n 8
+    check '"messages":[{"role":"system","content":"be brief"},{"role":"user","content":"list files"}],"seed":9' \
+        -s "be brief" "list files"
+    # null is the same as absent
+    check '"id":null,"messages":null,"prompt":"list files","seed":9,"stop":null,"n":null,"temperature":null' \
+        "list files"
+}
+
+@test "-s and -f: as in generate, computed once" {
+    printf 'what the files are\n' >"$T/doc"
+    printf '{"prompt":"list files"}\n{"messages":[{"role":"user","content":"list files"}]}\n' >"$T/in"
+    "$QWICK" batch --exact --greedy -s "be brief" -i "$T/in" >"$T/b" </dev/null
+    q --json --exact --greedy -s "be brief" "list files" >"$T/g"
+    python3 - "$T/b" "$T/g" <<'PY'
+import json, sys
+rows = [json.loads(l) for l in open(sys.argv[1])]
+g = json.load(open(sys.argv[2]))
+for r in rows:
+    assert r["tokens"] == g["tokens"], (r, g)
+PY
+    head -n 1 "$T/in" | "$QWICK" batch --exact --greedy -f "$T/doc" >"$T/b"
+    q --json --exact --greedy -f "$T/doc" "list files" >"$T/g"
+    [ "$(jget 'o["tokens"]' <"$T/b")" = "$(jget 'o["tokens"]' <"$T/g")" ]
+    run -1 --separate-stderr q batch -f "$T/doc" -i "$T/in"
+    echo "$output" | jlines '"error" in o[1] and "text" in o[0]'
+    # a long text before many questions goes through the model once
+    python3 -c 'print("list the files " * 150)' >"$T/doc"
+    records "$T/in"
+    q batch -n 5 -f "$T/doc" -i "$T/in" >"$T/b"
+    python3 - "$T/b" <<'PY'
+import json, sys
+u = [json.loads(l)["usage"] for l in open(sys.argv[1])]
+short = min(x["prompt_tokens"] for x in u)
+assert u[0]["cached_tokens"] == 0
+assert all(x["cached_tokens"] >= short - 50 for x in u[1:]), u
+PY
+}
+
+@test "n samples of a prompt: different seeds, reproducible, prefilled once" {
+    echo '{"id":1,"prompt":"list files","n":5,"temperature":6,"max_tokens":20,"seed":4}' >"$T/in"
+    q batch --exact -i "$T/in" >"$T/a"
+    q batch --exact -i "$T/in" --max-batch 2 >"$T/b"
+    same "$T/a" "$T/b"
+    jlines '[x["index"] for x in o] == [0, 1, 2, 3, 4] and
+        o[0]["seed"] == 4 and len({x["seed"] for x in o}) == 5 and
+        all(x["usage"]["cached_tokens"] == x["usage"]["prompt_tokens"] - 1
+            for x in o[1:]) and len({x["text"] for x in o}) > 1' <"$T/a"
+    # each by its seed
+    for i in 0 3; do
+        seed=$(sed -n "$((i + 1))p" "$T/a" | jget 'o["seed"]')
+        [ "$(q --json --exact -n 20 --temp 6 --seed "$seed" \
+            "list files" |
+            jget 'o["tokens"]')" = "$(sed -n "$((i + 1))p" "$T/a" |
+            jget 'o["tokens"]')" ]
+    done
+    # without a seed of its own: by the run's and the line
+    printf '{"prompt":"list files"}\n{"prompt":"list files"}\n' >"$T/in"
+    for _ in 1 2; do
+        q batch --seed 1 --temp 6 -n 20 -i "$T/in" |
+            python3 -c 'import json, sys
+print([json.loads(l)["seed"] for l in sys.stdin])'
+    done >"$T/s"
+    python3 - "$T/s" <<'PY'
+import ast, sys
+a, b = (ast.literal_eval(l) for l in open(sys.argv[1]))
+assert a == b and a[0] != a[1], (a, b)
+PY
+}
+
+@test "bad records: an error in its place, the others answered, exit 1" {
+    python3 - "$T/in" <<'PY'
+import json, sys
+bad = ['{"id":"a","prompt":5}', "nonsense", "[1]", '{"id":[],"prompt":"x"}',
+       '{"id":"b"}', '{"prompt":"x","prompt_ids":[1]}', '{"prompt":""}',
+       '{"prompt_ids":[]}', '{"prompt_ids":[1,-1]}', '{"prompt_ids":[99999999]}',
+       '{"prompt":"x","temperature":"hot"}', '{"prompt":"x","top_k":1.5}',
+       '{"prompt":"x","top_p":2}', '{"prompt":"x","n":0}',
+       '{"prompt":"x","n":1001}', '{"prompt":"x","max_tokens":0}',
+       '{"prompt":"x","stop":[""]}', '{"prompt":"x","stop":"a\\u0000"}',
+       '{"prompt":"x","seed":-1}', '{"prompt":"x","think":"maybe"}',
+       '{"messages":{}}', '{"messages":[]}',
+       '{"messages":[{"role":"pirate","content":"x"}]}',
+       '{"messages":[{"role":"user","content":5}]}',
+       '{"prompt":"x","prompt":"y"}', '{"prompt":"\xff"}',
+       '{"prompt":"%s"}' % ("list the files " * 3000), "\x00", '{"prompt":"x"} {}']
+with open(sys.argv[1], "wb") as out:
+    for i in range(1000):
+        line = '{"id":%d,"prompt_ids":[1,2,%d]}' % (i, i)
+        if i % 100 < len(bad) // 10 + 1 and i // 100 + i % 100 * 10 < len(bad):
+            line = bad[i // 100 + i % 100 * 10]
+        out.write(line.encode("latin-1") + b"\n")
+PY
+    run -1 --separate-stderr q batch -n 2 -i "$T/in"
+    echo "$output" >"$T/out"
+    python3 - "$T/in" "$T/out" "$stderr" <<'PY'
+import json, sys
+rows = [json.loads(l) for l in open(sys.argv[2])]
+lines = open(sys.argv[1], "rb").read().split(b"\n")[:-1]
+assert len(rows) == 1000
+errors = 0
+for i, (r, line) in enumerate(zip(rows, lines)):
+    good = line == b'{"id":%d,"prompt_ids":[1,2,%d]}' % (i, i)
+    assert r["line"] == i + 1
+    assert ("error" in r) != good and ("text" in r) == good, (line[:80], r)
+    errors += not good
+    if b'"id":"a"' in line:
+        assert r["id"] == "a"
+assert errors == 29, errors
+assert sys.argv[3].strip() == f"qwick: {sys.argv[1]}: 29 answers are errors", sys.argv[3]
+PY
+}
+
+@test "blank lines, CRLF, no final newline, a very long line" {
+    printf '\n  \t\n{"id":1,"prompt":"list files"}\r\n\r\n{"id":2,"prompt":"list files"}' |
+        "$QWICK" batch >"$T/out"
+    jlines '[(x["line"], x["id"], x["text"]) for x in o] ==
+        [(3, 1, "ls"), (5, 2, "ls")]' <"$T/out"
+    python3 -c 'import sys
+sys.stdout.write("{\"id\":1,\"prompt\":\"list files\"}\n")
+sys.stdout.write("{\"id\":2,\"prompt\":\"" + "list the files " * 7000000 + "\"}\n")
+sys.stdout.write("{\"id\":3,\"prompt\":\"list files\"}\n")' >"$T/in"
+    run -1 --separate-stderr q batch -i "$T/in"
+    echo "$output" | jlines '[x["id"] for x in o] == [1, 2, 3] and
+        "fit the context" in o[1]["error"] and o[2]["text"] == "ls"'
+    run -0 --separate-stderr q batch -i /dev/null
+    [ -z "$output$stderr" ]
+    printf '' >"$T/empty"
+    run -0 --separate-stderr q batch -i "$T/empty" -o "$T/none"
+    [ ! -s "$T/none" ]
+}
+
+@test "repeated ids are each answered and reported; odd keys are told once" {
+    for _ in 1 2 3; do echo '{"id":"x","prompt":"list files","source":1}'; done >"$T/in"
+    run -0 --separate-stderr q batch -i "$T/in"
+    [ "${#lines[@]}" -eq 3 ]
+    [ "$(grep -c 'id "x" was on line 1 as well' <<<"$stderr")" -eq 2 ]
+    [ "$(grep -c '"source" is no option' <<<"$stderr")" -eq 1 ]
+    run -0 --separate-stderr q batch -q -i "$T/in"
+    [ -z "$stderr" ]
+}
+
+@test "--unordered gives the same answers" {
+    many "$T/in" 60
+    q batch --exact --seed 5 -i "$T/in" >"$T/a"
+    q batch --exact --seed 5 -i "$T/in" --unordered >"$T/b"
+    same "$T/a" "$T/b" sorted
+    python3 - "$T/a" <<'PY'
+import json, sys
+rows = [json.loads(l) for l in open(sys.argv[1])]
+keys = [(r["line"], r.get("index", 0)) for r in rows]
+assert keys == sorted(keys)
+PY
+}
+
+@test "--shard: all records once" {
+    many "$T/in" 50
+    q batch --exact --seed 5 -i "$T/in" >"$T/all"
+    : >"$T/parts"
+    for i in 1 2 3; do
+        q batch --exact --seed 5 --shard $i/3 -i "$T/in" >>"$T/parts"
+    done
+    same "$T/all" "$T/parts" sorted
+    for s in 0/3 4/3 1 a/b 1/ /2 -1/2 1/2/3; do
+        fails 2 "--shard" batch --shard=$s -i "$T/in"
+    done
+}
+
+@test "-o: killed at any moment and continued, nothing is lost or doubled" {
+    many "$T/in" 200
+    q batch --exact --seed 5 -i "$T/in" -o "$T/want"
+    for how in "" --unordered; do
+        rm -f "$T/out"
+        python3 - "$QWICK" "$T/in" "$T/out" $how <<'PY'
+import random, subprocess, sys, time
+random.seed(1)
+qwick, src, out = sys.argv[1:4]
+cmd = [qwick, "batch", "--exact", "--seed", "5", "-t", "1", "-i", src, "-o", out] + sys.argv[4:]
+kills = 0
+for k in range(60):
+    p = subprocess.Popen(cmd, stdin=subprocess.DEVNULL)
+    try:
+        p.wait(random.uniform(0.02, 0.4))
+    except subprocess.TimeoutExpired:
+        p.kill()
+        p.wait()
+        kills += 1
+        if k % 3 == 0:  # as if it had been in the middle of a write
+            data = open(out, "rb").read()
+            cut = random.randrange(1, 200)
+            open(out, "ab").truncate(max(0, len(data) - cut))
+        continue
+    assert p.returncode == 0, p.returncode
+    break
+else:
+    subprocess.run(cmd, check=True, stdin=subprocess.DEVNULL)
+print(kills, "kills")
+PY
+        if [ -z "$how" ]; then same "$T/out" "$T/want"; fi
+        same "$T/out" "$T/want" sorted
+        # nothing is left to do
+        cp "$T/out" "$T/before"
+        run -0 --separate-stderr q batch --exact --seed 5 -i "$T/in" -o "$T/out"
+        cmp "$T/out" "$T/before"
+    done
+}
+
+@test "-o: what is not ours stays as it is" {
+    records "$T/in"
+    foreign() {
+        cp "$T/out" "$T/before"
+        fails 2 "was not written by qwick batch" batch -i "$T/in" -o "$T/out"
+        cmp "$T/out" "$T/before"
+    }
+    echo "my notes" >"$T/out" && foreign
+    printf 'my notes' >"$T/out" && foreign
+    echo '{"a":1}' >"$T/out" && foreign
+    printf '{"li' >"$T/out"
+    head -n 2 "$T/in" >"$T/two"
+    q batch -n 1 -i "$T/two" -o "$T/out"
+    [ "$(wc -l <"$T/out")" -eq 2 ]
+    # of another input
+    tac "$T/two" >"$T/other"
+    fails 2 "belongs to another input" batch -n 1 -i "$T/other" -o "$T/out"
+    [ "$(wc -l <"$T/out")" -eq 2 ]
+    # errors stay answered, and tell
+    echo '{"id":1}' >>"$T/two"
+    run -1 --separate-stderr q batch -n 1 -i "$T/two" -o "$T/out"
+    run -1 --separate-stderr q batch -n 1 -i "$T/two" -o "$T/out"
+    [ "$(wc -l <"$T/out")" -eq 3 ]
+}
+
+@test "the input is not the output" {
+    records "$T/in"
+    cp "$T/in" "$T/before"
+    fails 2 "is the input as well" batch -i "$T/in" -o "$T/in"
+    ln "$T/in" "$T/link"
+    fails 2 "is the input as well" batch -i "$T/in" -o "$T/link"
+    run -2 --separate-stderr bash -c "'$QWICK' batch <'$T/in' >>'$T/in'"
+    [[ $stderr == *"is the input as well"* ]]
+    cmp "$T/in" "$T/before"
+}
+
+@test "a full or closed output stops it; it can be continued" {
+    [ -e /dev/full ] || skip "no /dev/full"
+    many "$T/in" 40
+    run -1 --separate-stderr bash -c "'$QWICK' batch -i '$T/in' >/dev/full"
+    [ "$stderr" = "qwick: stdout: write error: No space left on device" ]
+    run -1 --separate-stderr q batch -i "$T/in" -o /dev/full
+    [ "$stderr" = "qwick: /dev/full: write error: No space left on device" ]
+    run --separate-stderr bash -c "'$QWICK' batch -i '$T/in' | head -c1 >/dev/null
+        exit \${PIPESTATUS[0]}"
+    [ "$status" -eq 141 ]
+    [ -z "$stderr" ]
+    q batch --exact --seed 1 -i "$T/in" -o "$T/want"
+    run bash -c "ulimit -f 4
+        '$QWICK' batch --exact --seed 1 -i '$T/in' -o '$T/out' 2>&1 | cat
+        exit \${PIPESTATUS[0]}"
+    [ "$status" -eq 1 ]
+    [[ $output == *"write error: File too large" ]]
+    q batch --exact --seed 1 -i "$T/in" -o "$T/out"
+    same "$T/out" "$T/want"
+    fails 1 "$T/no/out" batch -i "$T/in" -o "$T/no/out"
+    fails 1 "$T/no/in" batch -i "$T/no/in"
+    fails 1 "cannot read" batch -i "$T"
+}
+
+@test "two runs do not write one file" {
+    many "$T/in" 40
+    python3 - "$QWICK" "$T/in" "$T/out" <<'PY'
+import subprocess, sys, time, os
+qwick, src, out = sys.argv[1:]
+a = subprocess.Popen([qwick, "batch", "-o", out], stdin=subprocess.PIPE)
+while not os.path.exists(out):
+    time.sleep(0.01)
+time.sleep(0.2)
+b = subprocess.run([qwick, "batch", "-i", src, "-o", out], stdin=subprocess.DEVNULL,
+                   capture_output=True)
+assert b.returncode == 2 and b"another qwick batch" in b.stderr, b
+a.communicate(b"")
+assert a.returncode == 0
+PY
+}
+
+@test "slow input: answered while it is open, one by one or together" {
+    python3 - "$QWICK" <<'PY'
+import json, os, subprocess, sys, time
+p = subprocess.Popen([sys.argv[1], "batch", "--debounce", "20"], stdin=subprocess.PIPE,
+                     stdout=subprocess.PIPE)
+for i in range(4):
+    # a record in pieces
+    line = b'{"id":%d,"prompt":"list files"}\n' % i
+    p.stdin.write(line[:9]); p.stdin.flush()
+    time.sleep(0.05)
+    p.stdin.write(line[9:]); p.stdin.flush()
+    r = json.loads(p.stdout.readline())
+    assert r["id"] == i and r["text"] == "ls", r
+# new ones join while a long one runs
+p.stdin.write(b'{"id":"long","prompt_ids":[1,2],"max_tokens":2000,"temperature":2}\n')
+p.stdin.flush()
+p.stdin.write(b'{"id":"short","prompt":"list files"}\n')
+p.stdin.close()
+rows = [json.loads(l) for l in p.stdout]
+assert [r["id"] for r in rows] == ["long", "short"]
+assert p.wait() == 0
+PY
+}
+
+@test "SIGINT: what is done is written, dies by the signal, can be continued" {
+    many "$T/in" 300
+    q batch --exact --seed 5 -i "$T/in" -o "$T/want"
+    for s in SIGINT SIGTERM SIGHUP; do
+        python3 - "$QWICK" "$T/in" "$T/out" $s <<'PY'
+import os, signal, subprocess, sys, time
+qwick, src, out, name = sys.argv[1:]
+size = os.path.getsize(out) if os.path.exists(out) else 0
+p = subprocess.Popen([qwick, "batch", "--exact", "--seed", "5", "-t", "1", "-i", src, "-o", out],
+                     stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+while p.poll() is None and (not os.path.exists(out) or os.path.getsize(out) <= size):
+    time.sleep(0.005)
+p.send_signal(getattr(signal, name))
+err = p.stderr.read()
+p.wait(10)
+assert p.returncode in (-getattr(signal, name), 0), p.returncode
+assert err == b"", err
+assert open(out, "rb").read().endswith(b"\n")
+PY
+    done
+    q batch --exact --seed 5 -i "$T/in" -o "$T/out"
+    same "$T/out" "$T/want"
+    # while it waits for input
+    python3 - "$QWICK" <<'PY'
+import signal, subprocess, sys, time
+p = subprocess.Popen([sys.argv[1], "batch"], stdin=subprocess.PIPE)
+time.sleep(0.5)
+p.send_signal(signal.SIGINT)
+p.wait(5)
+assert p.returncode == -signal.SIGINT, p.returncode
+PY
+}
+
+@test "--logprobs: the same as generate's" {
+    echo '{"prompt":"list files"}' | "$QWICK" batch --exact --logprobs 3 >"$T/b"
+    q --json --exact --logprobs 3 "list files" >"$T/g"
+    [ "$(jget 'o["logprobs"]' <"$T/b")" = "$(jget 'o["logprobs"]' <"$T/g")" ]
+}
+
+@test "options that do not go together" {
+    fails 2 "takes no arguments" batch "a prompt"
+    fails 2 "no effect with --greedy" batch --greedy --top-k 3
+    fails 2 "no effect with --raw" batch --raw -s x
+    fails 2 "standard input has the records" batch -f -
+    fails 2 "" batch --max-batch 0
+    run -2 --separate-stderr closed batch
+    [[ $stderr == *"no input"* ]]
+    fails 3 "" batch -m "$T/nothing" -i "$GOLD"
+    need_model tied-bf16
+    fails 2 "no chat template" batch -m "$MODELS/tied-bf16" -s x -i "$GOLD"
+    echo '{"prompt_ids":[1,2,3],"max_tokens":3}' |
+        "$QWICK" batch -m "$MODELS/tied-bf16" | jget '[0][len(o["tokens"]) != 3]'
+}
+
+@test "a filter for GNU parallel" {
+    command -v parallel >/dev/null || skip "no parallel"
+    many "$T/in" 60
+    q batch --exact --greedy -i "$T/in" >"$T/want"
+    parallel --will-cite --keep-order --pipe -N20 -j2 \
+        "$QWICK" batch --exact --greedy <"$T/in" >"$T/out"
+    python3 - "$T/out" "$T/want" <<'PY'
+import json, sys
+a, b = ([(r["id"], r.get("index"), r["tokens"], r["text"]) for r in
+         map(json.loads, open(n))] for n in sys.argv[1:])
+assert len(a) == len(b)
+PY
+}

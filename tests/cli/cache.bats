@@ -1,0 +1,266 @@
+#!/usr/bin/env bats
+# --prefix-cache, cache, --save-session and --session.
+load helpers
+
+setup() {
+    common_setup
+    for i in $(seq 1 40); do
+        echo "Line $i of the manual says how to list files in directory $i."
+    done >"$T/manual.txt"
+    C=$T/cache
+}
+
+# The token ids, or another part, of an answer about the manual.
+ask() {
+    local what=$1
+    shift
+    q --exact -n 12 --json -f "$T/manual.txt" "$@" | jget "$what"
+}
+
+@test "the second question about a file skips what both have in common" {
+    want=$(ask 'o["tokens"]' "how?")
+    [ "$(ask 'o["usage"]["cached_tokens"]' --prefix-cache="$C" "where?")" = 0 ]
+    n=$(ask 'o["usage"]["prompt_tokens"]' "how?")
+    cached=$(ask 'o["usage"]["cached_tokens"]' --prefix-cache="$C" "how?")
+    [ "$cached" -gt $((n - 80)) ]
+    [ "$cached" -lt "$n" ]
+    # and the answer is that of a run without it
+    [ "$(ask 'o["tokens"]' --prefix-cache="$C" "how?")" = "$want" ]
+    [ "$(ask 'o["tokens"]' --prefix-cache="$C" "how?")" = "$want" ]
+    run -0 --separate-stderr q --prefix-cache="$C" -n 3 -f "$T/manual.txt" "how?"
+    [ -z "$stderr" ]
+}
+
+@test "modes, types and kernels have entries of their own" {
+    for o in "" "--kv f32" "--exact" "--kv q8"; do
+        # shellcheck disable=SC2086
+        q --prefix-cache="$C" $o -n 1 -f "$T/manual.txt" hi >"$T/out"
+        # shellcheck disable=SC2086
+        [ "$(q --prefix-cache="$C" $o -n 1 --json -f "$T/manual.txt" hi |
+            jget 'o["usage"]["cached_tokens"] > 0')" = True ]
+    done
+    [ "$(q cache ls --json --dir "$C" | jget 'len(o["entries"])')" = 4 ]
+    # another level, which every CPU has
+    if [ "$(q inspect --json | jget 'o["isa"]')" != ref ]; then
+        [ "$(q --prefix-cache="$C" --isa ref -n 1 --json -f "$T/manual.txt" hi |
+            jget 'o["usage"]["cached_tokens"]')" = 0 ]
+    fi
+}
+
+@test "the default directory" {
+    q --prefix-cache -n 1 -f "$T/manual.txt" hi >"$T/out"
+    [ -d "$T/.cache/qwick/prefix-1" ]
+    [ "$(stat -c %a "$T/.cache/qwick/prefix-1")" = 700 ]
+    [ -z "$(find "$T/.cache/qwick" -type f ! -perm 600)" ]
+    XDG_CACHE_HOME=$T/xdg q --prefix-cache -n 1 -f "$T/manual.txt" hi >"$T/out"
+    [ -d "$T/xdg/qwick/prefix-1" ]
+    [ "$(q cache ls --json | jget 'o["dir"]')" = "$T/.cache/qwick" ]
+    # without one: an answer, and a warning
+    run -0 --separate-stderr env -u HOME "$QWICK" --prefix-cache -n 1 hi </dev/null
+    [[ $stderr == *"warning: prefix cache: no directory"* ]]
+    [ "${#stderr_lines[@]}" -eq 1 ]
+    run -0 --separate-stderr env -u HOME "$QWICK" -q --prefix-cache -n 1 hi </dev/null
+    [ -z "$stderr" ]
+}
+
+@test "eight runs at once on a cold cache: all are right" {
+    want=$(ask 'o["tokens"]' "how?")
+    for i in 1 2 3 4 5 6 7 8; do
+        ask 'o["tokens"]' -t 1 --prefix-cache="$C" "how?" \
+            >"$T/out.$i" 2>"$T/err.$i" &
+    done
+    wait
+    for i in 1 2 3 4 5 6 7 8; do
+        [ "$(cat "$T/out.$i")" = "$want" ]
+        [ ! -s "$T/err.$i" ]
+    done
+    [ "$(q cache ls --json --dir "$C" |
+        jget '[e["damaged"] for e in o["entries"]]')" = "[False]" ]
+    [ -z "$(find "$C" -name '*.tmp-*')" ]
+    # and while somebody keeps emptying it
+    for i in 1 2 3 4 5 6 7 8; do
+        ask 'o["tokens"]' -t 1 --prefix-cache="$C" "how?" >"$T/out.$i" \
+            2>/dev/null &
+    done
+    while [ -n "$(jobs -r)" ]; do q cache clear --dir "$C"; done
+    for i in 1 2 3 4 5 6 7 8; do
+        [ "$(cat "$T/out.$i")" = "$want" ]
+    done
+}
+
+@test "damaged entries are ignored with one warning, and rebuilt" {
+    want=$(ask 'o["tokens"]' "how?")
+    ask 'o["tokens"]' --prefix-cache="$C" "how?"
+    f=$(find "$C" -name '*.kv')
+    cp "$f" "$T/good"
+    n=$(stat -c %s "$f")
+    for at in 0 8 12 20 100 250 260 5000 $((n / 2)) $((n - 1)); do
+        python3 - "$T/good" "$f" "$at" <<'PY'
+import sys
+b = bytearray(open(sys.argv[1], "rb").read())
+b[int(sys.argv[3])] ^= 0x40
+open(sys.argv[2], "wb").write(b)
+PY
+        run -0 --separate-stderr ask 'o["tokens"]' --prefix-cache="$C" "how?"
+        [ "$output" = "$want" ]
+        [ "${#stderr_lines[@]}" -eq 1 ]
+        [[ $stderr == "qwick: warning: prefix cache: $C/"*"; ignored" ]]
+        run -0 --separate-stderr ask 'o["tokens"]' --prefix-cache="$C" "how?"
+        [ "$output" = "$want" ]
+        [ -z "$stderr" ]
+        q cache clear --dir "$C"
+        mkdir -p "${f%/*}"
+    done
+    for size in 0 1 100 256 3000 4096 $((n / 2)) $((n - 1)); do
+        head -c "$size" "$T/good" >"$f"
+        run -0 --separate-stderr ask 'o["tokens"]' --prefix-cache="$C" "how?"
+        [ "$output" = "$want" ]
+        [ "${#stderr_lines[@]}" -eq 1 ]
+        q cache clear --dir "$C"
+        mkdir -p "${f%/*}"
+    done
+}
+
+@test "a directory that cannot be written: an answer and a warning" {
+    want=$(ask 'o["tokens"]' "how?")
+    touch "$T/file"
+    for dir in "$T/file" "$T/file/sub" /proc/none; do
+        run -0 --separate-stderr ask 'o["tokens"]' --prefix-cache="$dir" "how?"
+        [ "$output" = "$want" ]
+        [ "${#stderr_lines[@]}" -eq 1 ]
+        [[ $stderr == "qwick: warning: prefix cache: $dir"* ]]
+    done
+    # one that can be read serves all the same
+    [ "$(id -u)" != 0 ] || return 0
+    ask 'o["tokens"]' --prefix-cache="$C" "how?"
+    chmod -R a-w "$C"
+    run -0 --separate-stderr ask 'o["tokens"]' --prefix-cache="$C" "how?"
+    chmod -R u+w "$C"
+    [ "$output" = "$want" ]
+    [ -z "$stderr" ]
+}
+
+@test "a write that fails leaves nothing behind" {
+    run -0 --separate-stderr bash -c "ulimit -f 8; exec '$QWICK' -n 1 \
+        --prefix-cache='$C' -f '$T/manual.txt' hi </dev/null"
+    [[ $stderr == "qwick: warning: prefix cache: "*"File too large" ]]
+    [ -z "$(find "$C" -type f)" ]
+    run -1 --separate-stderr bash -c "ulimit -f 8; exec '$QWICK' -n 1 \
+        --save-session '$T/s' -f '$T/manual.txt' hi </dev/null"
+    one_error_line
+    [ -z "$(find "$T" -maxdepth 1 -name 's.*')" ]
+    [ ! -e "$T/s" ]
+}
+
+@test "cache ls, gc and clear" {
+    [ "$(q cache ls --dir "$C" --json | jget 'o["entries"]')" = "[]" ]
+    q cache gc --dir "$C"
+    q cache clear --dir "$C"
+    q --prefix-cache="$C" -n 1 -f "$T/manual.txt" hi >"$T/out"
+    q --prefix-cache="$C" -n 1 -s "Be brief." -f "$T/manual.txt" hi >"$T/out"
+    [ "$(q cache ls --json --dir "$C" | jget 'len(o["entries"]),
+        set(e["model"] for e in o["entries"]), o["bytes"] ==
+        sum(e["bytes"] for e in o["entries"]),
+        [e["tokens"] % 64 for e in o["entries"]],
+        o["entries"][0]["last_use"] >= o["entries"][1]["last_use"]')" = \
+        "(2, {'qwick-demo'}, True, [0, 0], True)" ]
+    run -0 --separate-stderr q cache ls --dir "$C"
+    [ "${#lines[@]}" -eq 4 ]
+    [[ ${lines[1]} == *'"qwick-demo" f16 '* ]]
+    newest=$(q cache ls --json --dir "$C" | jget 'o["entries"][0]["path"]')
+    size=$(stat -c %s "$newest")
+    q cache gc --dir "$C" --size "$size"
+    [ "$(q cache ls --json --dir "$C" | jget '[e["path"] for e in o["entries"]]')" \
+        = "['$newest']" ]
+    q cache clear --dir "$C"
+    [ -z "$(find "$C" -type f)" ]
+    # a budget too small for an entry keeps none
+    run -0 --separate-stderr q --prefix-cache="$C" --prefix-cache-size 4K \
+        -n 1 -f "$T/manual.txt" hi
+    [ -z "$stderr" ]
+    [ -z "$(find "$C" -type f)" ]
+}
+
+@test "options of the cache that make no sense" {
+    fails 2 "ls, gc or clear is missing" cache
+    fails 2 '"rm": is none of ls, gc, clear' cache rm
+    fails 2 '"x": unexpected' cache ls x
+    fails 2 "--size: has no effect without gc" cache ls --size 1G
+    fails 2 "--json: has no effect without ls" cache clear --json
+    fails 2 "--prefix-cache-size: has no effect without --prefix-cache" \
+        --prefix-cache-size 1G hi
+    for size in "" x 4X 1.5G -1 0x10 4GB G " 4" 99999999999T; do
+        fails 2 "expected a number of bytes" cache gc --size "$size"
+    done
+    fails 2 "expected a number of bytes" --prefix-cache --prefix-cache-size 0 hi
+    fails 2 "the value is empty" --prefix-cache= hi
+    run -2 --separate-stderr env -u HOME "$QWICK" cache ls
+    [[ $stderr == *"neither XDG_CACHE_HOME nor HOME is set" ]]
+}
+
+@test "a session goes on where it was saved" {
+    # answer and question once more, by hand
+    q --exact --json "list all listening tcp ports" >"$T/first"
+    render=$("$QWICK" render <<'J'
+[{"role":"user","content":"list all listening tcp ports"},
+{"role":"assistant","content":"ss -ltn"},{"role":"user","content":"list files"}]
+J
+    )
+    ids=$(q tokenize "$render" | tr ' ' ,)
+    want=$(q --exact --json --prompt-ids "$ids" | jget 'o["tokens"]')
+    q --exact --save-session "$T/s" "list all listening tcp ports" >"$T/out"
+    [ "$(cat "$T/out")" = "ss -ltn" ]
+    [ "$(stat -c %a "$T/s")" = 600 ]
+    q --exact --json --session "$T/s" --save-session "$T/s2" "list files" >"$T/o"
+    n=$(jget 'o["usage"]["prompt_tokens"]' <"$T/o")
+    k=$(jget 'o["usage"]["cached_tokens"]' <"$T/o")
+    [ "$k" = "$(jget 'o["usage"]["prompt_tokens"] + len(o["tokens"])' <"$T/first")" ]
+    [ "$n" -gt "$k" ]
+    # the think block of an answer stays in the session, the template drops it
+    if [ "$n" = "$(q count "$render")" ]; then
+        [ "$(jget 'o["tokens"]' <"$T/o")" = "$want" ]
+    fi
+    # and further, from the second file; the first is as it was
+    [ "$(q --exact --json --session "$T/s2" hi |
+        jget 'o["usage"]["cached_tokens"]')" = \
+        "$((n + $(jget 'len(o["tokens"])' <"$T/o")))" ]
+}
+
+@test "a raw session is as if it had never been cut" {
+    q --exact -n 20 --ignore-eos --raw --json "list files" >"$T/whole"
+    all=$(jget 'o["tokens"]' <"$T/whole")
+    q --exact -n 5 --ignore-eos --raw --save-session "$T/s" "list files" >"$T/out"
+    # the next five by hand, the rest from the file
+    next=$(jget '",".join(map(str, o["tokens"][5:10]))' <"$T/whole")
+    rest=$(q --exact -n 10 --ignore-eos --session "$T/s" --prompt-ids "$next" \
+        --json | jget 'o["tokens"]')
+    [ "$rest" = "$(jget 'o["tokens"][10:]' <"$T/whole")" ]
+    [ -n "$all" ]
+}
+
+@test "sessions that cannot be used" {
+    q --save-session "$T/s" hi >"$T/out"
+    fails 1 "$T/none: cannot open: No such file" --session "$T/none" hi
+    fails 1 "$T: is not a regular file" --session "$T" hi
+    fails 1 "is not a saved session" --session "$T/manual.txt" hi
+    fails 2 "was saved with a KV cache in f16, this one is in f32" \
+        --session "$T/s" --exact hi
+    fails 2 "was saved with a KV cache in f16, this one is in q8" \
+        --session "$T/s" --kv q8 hi
+    fails 4 "tokens do not fit the context of 8" --session "$T/s" -c 8 hi
+    q --kv f32 --save-session "$T/s32" hi >"$T/out"
+    fails 2 "was saved in default mode" --session "$T/s32" --exact hi
+    need_model tied-bf16
+    fails 2 "was saved with another model: qwick-demo" --session "$T/s" \
+        -m "$MODELS/tied-bf16" --prompt-ids 1
+    for o in "-s x" "--chat-json f" "--overflow head"; do
+        # shellcheck disable=SC2086
+        run -2 q --session "$T/s" $o
+    done
+    head -c 3000 "$T/s" >"$T/cut"
+    fails 1 "$T/cut: is damaged" --session "$T/cut" hi
+    run -1 --separate-stderr q --save-session "$T/no/s" "list files"
+    [[ $stderr == *"$T/no/s: cannot write: No such file or directory" ]]
+    run -1 --separate-stderr q --save-session /dev/null "list files"
+    [ -c /dev/null ]
+}

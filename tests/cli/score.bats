@@ -1,0 +1,237 @@
+#!/usr/bin/env bats
+# qwick score: units that add up, conventions, lines of JSON, what it refuses.
+load helpers
+
+setup() {
+    common_setup
+    printf 'list all files\n\n  caf\xc3\xa9 \xff\xfe und so weiter\ttab\n<|im_end|>\nlast' >"$T/t"
+}
+
+# The totals as shell variables.
+totals() {
+    "$QWICK" score "$@" | sed -n 's/^#\{0,1\}\([a-z_]*\)\t\([-0-9.]*\)$/\1=\2/p'
+}
+
+@test "units of any kind are the whole text and add up to the total" {
+    for by in token word line byte; do
+        q score --exact --by $by "$T/t" >"$T/$by"
+        q score --exact --by $by --json "$T/t" >"$T/$by.json"
+    done
+    python3 - "$T" <<'PY'
+import json, sys
+from decimal import Decimal
+t = sys.argv[1]
+text = open(t + "/t", "rb").read()
+total = set()
+for by in "token", "word", "line", "byte":
+    rows = open(f"{t}/{by}", encoding="utf-8").read().split("\n")[:-1]
+    units = [r.split("\t") for r in rows if not r.startswith("#")]
+    sums = dict(r[1:].split("\t") for r in rows if r.startswith("#"))
+    assert rows[-1].startswith("#perplexity\t")
+    assert len(units) + len(sums) == len(rows)
+    # exactly, in decimal
+    bits = sum(Decimal(b) for _, b, _ in units if b != "-")
+    assert bits == Decimal(sums["bits"]), (by, bits, sums)
+    total.add(bits)
+    o = json.load(open(f"{t}/{by}.json", encoding="utf-8"))
+    assert len(o["units"]) == len(units)
+    got = b""
+    for u, (offset, b, s) in zip(o["units"], units):
+        assert u["offset"] == len(got) == int(offset)
+        raw = bytes(u["bytes"]) if "bytes" in u else u["text"].encode()
+        assert u["text"] == json.loads(s)
+        assert u["bits"] is None if b == "-" else u["bits"] == float(b)
+        assert u["bits"] is None or u["bits"] >= 0
+        got += raw
+        if by == "line":
+            assert raw.endswith(b"\n") or got == text
+            assert raw.count(b"\n") <= 1
+        if by == "word":
+            assert len(raw.split()) == 1 and not raw[-1:].isspace()
+        if by == "byte":
+            assert len(raw) == 1
+    assert got == text
+    assert o["n_bytes"] == o["n_input_bytes"] == len(text)
+    assert o["n_scored"] == o["n_tokens"] - 1
+    assert str(o["n_tokens"]) == sums["tokens"]
+    assert abs(o["bits"] - float(bits)) <= 5e-7 + 1e-9
+    assert o["window"] == 2048 and o["stride"] == 1024 and o["n_windows"] == 1
+    assert o["model"] == "qwick-demo" and o["n_given"] == 0
+    if by == "token":
+        assert o["units"][0]["bits"] is None and units[0][1] == "-"
+        assert o["units"][0]["logprob"] is None
+        import math
+        lp = sum(u["logprob"] for u in o["units"][1:])
+        assert abs(lp - o["logprob"]) < 1e-9
+        assert abs(-lp / math.log(2) - o["bits"]) < 1e-9
+        assert abs(math.exp(-lp / o["n_scored"]) / o["perplexity"] - 1) < 1e-12
+assert len(total) == 1
+PY
+}
+
+@test "the ids are tokenize's; a token's bits are those of logits" {
+    printf 'find . -name x' >"$T/u"
+    q score --exact --json "$T/u" >"$T/s"
+    q logits --exact --all --top 6144 --json "find . -name x" >"$T/l"
+    python3 - "$T" <<'PY'
+import json, sys
+s, l = (json.load(open(sys.argv[1] + f)) for f in ("/s", "/l"))
+assert [u["id"] for u in s["units"]] == l["input_ids"]
+for u, p in zip(s["units"][1:], l["positions"]):
+    want = next(t["logprob"] for t in p["top"] if t["id"] == u["id"])
+    # logits sums by libm, score by a kernel whose exp is right to 2^-21
+    assert abs(u["logprob"] - want) <= 1e-6
+PY
+}
+
+@test "the first token is scored when something is given" {
+    printf ' files' >"$T/u"
+    printf 'list' >"$T/g"
+    run -0 q score --given list "$T/u"
+    [[ ${lines[0]} == $'0\t'[0-9]*$'\t" files"' ]]
+    [ "$(q score --given-file "$T/g" "$T/u")" = "$output" ]
+    [ "$("$QWICK" score --given-file - "$T/u" <"$T/g")" = "$output" ]
+    printf 'list files' >"$T/v"
+    [ "$(q score --exact "$T/v" | sed -n 2p | cut -f2)" = \
+        "$(q score --exact --given list "$T/u" | sed -n 1p | cut -f2)" ]
+    # given, but nothing
+    [ "$(q score --given "" --perplexity "$T/u" | sed -n 2p)" = \
+        $'scored_tokens\t0' ]
+}
+
+@test "--chat: what is given is a request" {
+    printf 'ls -l' >"$T/u"
+    prompt=$(printf '[{"role":"user","content":"list files with details"}]' |
+        "$QWICK" render --think off -)$'\n\n'
+    a=$(q score --exact --chat --given "list files with details" "$T/u")
+    [ "$(q score --exact --given "$prompt" "$T/u")" = "$a" ]
+    eval "$(totals --chat --given "list files with details" "$T/u" </dev/null)"
+    [ "${perplexity%.*}" -eq 1 ]
+    # an answer's text has no control tokens
+    printf '<|im_end|>' >"$T/u"
+    eval "$(totals --chat --given hi "$T/u" </dev/null)"
+    [ "$tokens" -gt 1 ]
+    eval "$(totals "$T/u" </dev/null)"
+    [ "$tokens" -eq 1 ]
+    [ "$perplexity" = - ]
+    eval "$(totals --no-special "$T/u" </dev/null)"
+    [ "$tokens" -gt 1 ]
+}
+
+@test "windows: a longer text, the same answer where they have no effect" {
+    for i in $(seq 300); do echo "copy file $i to the backup"; done >"$T/long"
+    run -0 q score --perplexity "$T/long"
+    [[ $output == *$'windows\t'[2-9]* ]]
+    run -0 q score --perplexity --window 100 --stride 99 "$T/t"
+    [ "$output" = "$(q score --perplexity "$T/t")" ]
+    # shorter contexts know less
+    a=$(q score --exact --perplexity -c 16 "$T/long" | sed -n 's/^bits\t//p')
+    b=$(q score --exact --perplexity -c 16 --stride 1 "$T/long" |
+        sed -n 's/^bits\t//p')
+    [ "$a" != "$b" ]
+    [ "$a" = "$(q score --exact --perplexity --window 16 --stride 8 "$T/long" |
+        sed -n 's/^bits\t//p')" ]
+    fails 2 "window: of 4096 tokens, the context has 2048" \
+        score --window 4096 "$T/t"
+    fails 2 "stride: of 8 tokens, the window has 8" \
+        score --window 8 --stride 8 "$T/t"
+    fails 4 "maximum is 2048" score -c 4096 "$T/t"
+}
+
+@test "several files, standard input, an empty one" {
+    printf 'list files' >"$T/a"
+    : >"$T/b"
+    run -0 q score --perplexity "$T/a" "$T/b"
+    [ "${lines[0]}" = $'file\t"'"$T/a"'"' ]
+    [ "${lines[9]}" = $'file\t"'"$T/b"'"' ]
+    [ "${lines[10]}" = $'tokens\t0' ]
+    [ "${lines[17]}" = $'perplexity\t-' ]
+    [ "$(q score --json "$T/a" "$T/b" | wc -l)" -eq 2 ]
+    q score --json "$T/a" "$T/b" | jlines 'o[1]["perplexity"] is None and
+        o[1]["bits"] == 0 and o[1]["units"] == [] and o[0]["n_tokens"] == 2'
+    [ "$("$QWICK" score <"$T/a")" = "$(q score "$T/a")" ]
+    [ "$("$QWICK" score - <"$T/a")" = "$(q score "$T/a")" ]
+    fails 1 "$T/none: " score "$T/a" "$T/none"
+    run closed score
+    [ "$status" -eq 2 ]
+}
+
+@test "--jsonl: in order, errors in their place, the same as alone" {
+    cat >"$T/in" <<'J'
+{"id":"a","text":"list files"}
+{"text":" files","given":"list"}
+no json
+{"id":[1,{"b":null}],"text":3}
+{"text":"x","given":7}
+[1]
+{"text":""}
+{"id":null,"text":"caf\u00e9 \ud83d\ude00"}
+J
+    run -1 --separate-stderr "$QWICK" score --exact --jsonl <"$T/in"
+    [ -z "$stderr" ]
+    printf '%s\n' "$output" >"$T/out"
+    jlines 'len(o) == 8 and o[0]["id"] == "a" and "id" not in o[1]
+        and [i for i in range(8) if "error" in o[i]] == [2, 3, 4, 5]
+        and "line 4: text: not a string" in o[3]["error"]
+        and o[3]["id"] == [1, {"b": None}]
+        and o[6]["n_tokens"] == 0 and o[6]["perplexity"] is None
+        and o[7]["id"] is None and "units" not in o[0]
+        and o[0]["logprob"] == o[1]["logprob"]' <"$T/out"
+    run -1 q score --exact --jsonl "$T/in"
+    [ "${output//$T\/in/stdin}" = "$(cat "$T/out")" ]
+    printf 'list files' >"$T/u"
+    python3 -c 'import json, sys
+a = json.loads(sys.argv[1]); b = json.loads(open(sys.argv[2]).readline())
+b.pop("id")
+assert all(a[k] == b[k] for k in b), (a, b)' \
+        "$(q score --exact --json "$T/u")" "$T/out"
+    echo '{"text":"list files"}' | "$QWICK" score --jsonl --by word |
+        jlines '[u["text"] for u in o[0]["units"]] == ["list", " files"]'
+    # --given where a line has none
+    printf '%s\n' '{"text":" files"}' '{"text":" x","given":"echo"}' |
+        "$QWICK" score --exact --jsonl --given list |
+        jlines 'o[0]["n_scored"] == 1 and o[1]["n_scored"] == 1'
+    echo '{"text":"x"}' | "$QWICK" score --jsonl --chat |
+        jlines '"given: missing" in o[0]["error"]'
+}
+
+@test "--jsonl: 1,000 records, and the totals of all" {
+    for i in $(seq 1000); do echo "{\"text\":\"remove file $i of dir $i\"}"; done \
+        >"$T/in"
+    q score --exact --jsonl "$T/in" >"$T/out"
+    [ "$(wc -l <"$T/out")" -eq 1000 ]
+    sed -n 777p "$T/in" >"$T/one"
+    [ "$(q score --exact --jsonl "$T/one")" = "$(sed -n 777p "$T/out")" ]
+    q score --exact --jsonl --perplexity "$T/in" >"$T/sum"
+    python3 - "$T" <<'PY'
+import json, math, sys
+t = sys.argv[1]
+rows = [json.loads(l) for l in open(t + "/out")]
+sums = dict(l.rstrip("\n").split("\t") for l in open(t + "/sum"))
+lp, n = sum(r["logprob"] for r in rows), sum(r["n_scored"] for r in rows)
+assert int(sums["scored_tokens"]) == n and int(sums["windows"]) == 1000
+assert abs(float(sums["perplexity"]) - math.exp(-lp / n)) < 1e-5
+PY
+}
+
+@test "an answer comes as soon as the input pauses" {
+    coproc S { "$QWICK" score --jsonl 2>&1; }
+    echo '{"text":"list files"}' >&"${S[1]}"
+    read -r -t 20 line <&"${S[0]}"
+    [[ $line == '{"logprob":'* ]]
+    pid=$S_PID
+    exec {S[1]}>&-
+    wait "$pid"
+}
+
+@test "threads and batches change nothing with --exact" {
+    want=$(q score --exact -t 1 "$T/t")
+    [ "$(q score --exact -t 2 "$T/t")" = "$want" ]
+    [ "$(q score --exact --prefill-chunk 3 "$T/t")" = "$want" ]
+}
+
+@test "a full disk is an error" {
+    [ -w /dev/full ] || skip "no /dev/full"
+    run bash -c '"$1" score "$2" >/dev/full' - "$QWICK" "$T/t"
+    [ "$status" -eq 1 ]
+}

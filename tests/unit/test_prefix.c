@@ -1,0 +1,750 @@
+/* The prefix cache: the trie by itself, then cached = recomputed through the
+ * engine, in memory and on disk. Numbers are compared under --exact, bit by
+ * bit. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "engine/engine.h"
+#include "engine/kv_file.h"
+#include "engine/prefix.h"
+#include "engine/prefix_disk.h"
+#include "file/hash.h"
+#include "file/map.h"
+#include "tempdir.h"
+
+#define YARN "tests/golden/models/yarn"
+#define WIDE "tests/golden/models/head128-untied-bf16"
+
+static void some_ids(int32_t *ids, size_t n, uint32_t x)
+{
+    for (size_t i = 0; i < n; i++) {
+        x = x * 1664525u + 1013904223u;
+        ids[i] = (int32_t)(x >> 16) % 320;
+    }
+}
+
+/* ---- the trie ----------------------------------------------------------- */
+
+static struct kv_cache some_kv(size_t n)
+{
+    struct kv_cache kv;
+    assert_int_equal(kv_init(&kv, DT_F32, 1, 1, 8, NULL), 0);
+    assert_int_equal(kv_reserve(&kv, n, NULL), 0);
+    kv.n = n;
+    return kv;
+}
+
+/* Length of the match; the pages, where wanted, are those of kv. */
+static size_t find(struct prefix *p, const int32_t *ids, size_t n,
+                   const struct kv_cache *kv)
+{
+    struct kv_page *pages[16];
+    size_t n_pages, m = prefix_match(p, ids, n, pages, &n_pages);
+    struct kv_cache shape = some_kv(0);
+    assert_int_equal(n_pages, (m + KV_BLOCK - 1) / KV_BLOCK);
+    for (size_t i = 0; i < n_pages; i++) {
+        if (kv)
+            assert_ptr_equal(pages[i], kv->pages[i]);
+        assert_true(pages[i]->refs >= 2);
+        kv_page_drop(&shape, pages[i]);
+    }
+    kv_free(&shape);
+    return m;
+}
+
+static void finds_what_was_put_in(void **state)
+{
+    int32_t a[300], b[300];
+    struct kv_cache kv = some_kv(300), other = some_kv(300);
+    struct prefix *p;
+    (void)state;
+    some_ids(a, 300, 1);
+    assert_int_equal(prefix_create(&p, &kv, 100 * kv.page_bytes, NULL), 0);
+    assert_int_equal(find(p, a, 300, NULL), 0);
+    prefix_insert(p, a, &kv);
+    /* whole pages only: 256 of 300 */
+    assert_int_equal(prefix_bytes(p), 4 * kv.page_bytes);
+    for (size_t n = 0; n <= 300; n++)
+        assert_int_equal(find(p, a, n, &kv), n < 256 ? n : 256);
+    for (size_t i = 0; i < 256; i++) {
+        memcpy(b, a, sizeof b);
+        b[i] ^= 1;
+        assert_int_equal(find(p, b, 300, &kv), i);
+    }
+    /* what is there already is not kept twice */
+    prefix_insert(p, a, &other);
+    assert_int_equal(prefix_bytes(p), 4 * kv.page_bytes);
+    assert_int_equal(find(p, a, 256, &kv), 256);
+    assert_int_equal(other.pages[0]->refs, 1);
+    /* the better one of two that begin alike */
+    memcpy(b, a, sizeof b);
+    b[150] ^= 1;
+    prefix_insert(p, b, &other);
+    assert_int_equal(prefix_bytes(p), 6 * kv.page_bytes);
+    assert_int_equal(find(p, a, 256, &kv), 256);
+    assert_int_equal(find(p, b, 256, NULL), 256);
+    /* the caches may go first, the trie keeps its pages */
+    kv_free(&kv);
+    kv_free(&other);
+    assert_int_equal(find(p, a, 256, NULL), 256);
+    prefix_free(p);
+}
+
+static void the_budget_holds_and_old_leaves_go_first(void **state)
+{
+    int32_t a[192], b[192], c[64];
+    struct kv_cache kv = some_kv(192);
+    struct prefix *p;
+    (void)state;
+    some_ids(a, 192, 2);
+    some_ids(b, 192, 3);
+    some_ids(c, 64, 4);
+    assert_int_equal(prefix_create(&p, &kv, 4 * kv.page_bytes + 1, NULL), 0);
+    prefix_insert(p, a, &kv);
+    prefix_insert(p, b, &kv);
+    /* of a, used longer ago, only the first page is left */
+    assert_int_equal(prefix_bytes(p), 4 * kv.page_bytes);
+    assert_int_equal(find(p, b, 192, NULL), 192);
+    assert_int_equal(find(p, a, 192, NULL), 64);
+    /* now a is newer, and b loses its last page */
+    kv.n = 64;
+    prefix_insert(p, c, &kv);
+    assert_int_equal(prefix_bytes(p), 4 * kv.page_bytes);
+    assert_int_equal(find(p, a, 192, NULL), 64);
+    assert_int_equal(find(p, c, 64, NULL), 64);
+    assert_int_equal(find(p, b, 192, NULL), 128);
+    prefix_free(p);
+    /* a context larger than the budget: its beginning */
+    kv.n = 192;
+    assert_int_equal(prefix_create(&p, &kv, 2 * kv.page_bytes, NULL), 0);
+    prefix_insert(p, a, &kv);
+    assert_int_equal(find(p, a, 192, &kv), 128);
+    prefix_free(p);
+    /* and one too small for a page */
+    assert_int_equal(prefix_create(&p, &kv, kv.page_bytes - 1, NULL), 0);
+    prefix_insert(p, a, &kv);
+    assert_int_equal(find(p, a, 192, NULL), 0);
+    assert_int_equal(prefix_bytes(p), 0);
+    prefix_free(p);
+    kv_free(&kv);
+}
+
+/* Against a list of all prefixes ever put in, with a budget that is never
+ * reached; then the invariants under one that is. */
+static void random_use_keeps_the_invariants(void **state)
+{
+    enum { N = 40, LEN = 320 };
+    static int32_t ids[N][LEN];
+    struct kv_cache kv = some_kv(LEN);
+    uint32_t x = 99;
+    (void)state;
+    for (int small = 0; small < 2; small++) {
+        struct prefix *p;
+        size_t budget = (small ? 7 : 1000) * kv.page_bytes;
+        size_t lengths[N] = {0};
+        assert_int_equal(prefix_create(&p, &kv, budget, NULL), 0);
+        for (size_t i = 0; i < N; i++) {
+            some_ids(ids[i], LEN, (uint32_t)i);
+            x = x * 1664525u + 1013904223u;
+            if (i) /* begin as an earlier one does */
+                memcpy(ids[i], ids[(x >> 8) % i],
+                       (x >> 16) % LEN * sizeof(int32_t));
+            kv.n = (x >> 10) % (LEN + 1);
+            lengths[i] = kv.n / KV_BLOCK * KV_BLOCK;
+            prefix_insert(p, ids[i], &kv);
+            assert_true(prefix_bytes(p) <= budget);
+            size_t best = 0;
+            for (size_t j = 0; j <= i; j++) {
+                size_t m = 0;
+                while (m < lengths[j] && ids[i][m] == ids[j][m])
+                    m++;
+                best = m > best ? m : best;
+            }
+            size_t got = find(p, ids[i], LEN, NULL);
+            if (small)
+                assert_true(got <= best && got >= lengths[i]);
+            else
+                assert_int_equal(got, best);
+        }
+        prefix_free(p);
+    }
+    kv.n = 0;
+    kv_free(&kv);
+}
+
+/* ---- through the engine ------------------------------------------------- */
+
+struct mode {
+    const char *model;
+    size_t bytes;    /* in memory */
+    const char *dir; /* on disk, or NULL */
+    size_t disk_bytes;
+    bool fast;
+};
+
+static struct qwick_engine *open_engine(struct mode m)
+{
+    struct qwick_engine_options o = qwick_engine_defaults();
+    struct qwick_engine *eng;
+    struct qwick_err e;
+    o.model = m.model;
+    o.exact = !m.fast;
+    o.threads = 2;
+    o.prefill_chunk = 50;
+    o.prefix_cache_bytes = m.bytes;
+    o.prefix_cache_disk = m.dir != NULL;
+    o.prefix_cache_dir = m.dir;
+    o.prefix_cache_disk_bytes = m.disk_bytes;
+    if (qwick_engine_open(&eng, &o, &e))
+        fail_msg("%s", e.msg);
+    return eng;
+}
+
+/* Sync in a session of its own; the logits must be those of an engine without
+ * caches. Returns how many tokens were cached. */
+static size_t check(struct qwick_engine *eng, struct qwick_engine *plain,
+                    const int32_t *ids, size_t n)
+{
+    struct qwick_session *s, *want;
+    size_t size = qwick_engine_info(eng)->vocab_size * sizeof(float);
+    struct qwick_err e;
+    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    assert_int_equal(qwick_session_create(&want, plain, 0, NULL), 0);
+    if (qwick_session_sync(s, ids, n, &e))
+        fail_msg("%s", e.msg);
+    assert_int_equal(qwick_session_sync(want, ids, n, NULL), 0);
+    assert_int_equal(qwick_session_length(s), n);
+    assert_memory_equal(qwick_session_logits(s), qwick_session_logits(want),
+                        size);
+    /* and what follows, which writes into a page that was found in part */
+    for (int32_t t = 0; t < 3; t++) {
+        assert_int_equal(qwick_session_decode(s, t, NULL), 0);
+        assert_int_equal(qwick_session_decode(want, t, NULL), 0);
+        assert_memory_equal(qwick_session_logits(s), qwick_session_logits(want),
+                            size);
+    }
+    if (qwick_session_store(s, n, &e))
+        fail_msg("%s", e.msg);
+    size_t cached = qwick_session_cached(s);
+    qwick_session_free(s);
+    qwick_session_free(want);
+    return cached;
+}
+
+static void cached_in_memory_is_as_recomputed(void **state)
+{
+    static const char *const models[] = {YARN, WIDE};
+    int32_t a[250], b[250];
+    (void)state;
+    for (size_t m = 0; m < 2; m++) {
+        struct qwick_engine *plain =
+            open_engine((struct mode){.model = models[m]});
+        struct qwick_engine *eng =
+            open_engine((struct mode){models[m], .bytes = 64 << 20});
+        some_ids(a, 250, 5);
+        some_ids(b, 250, 6);
+        assert_int_equal(check(eng, plain, a, 250), 0);
+        /* whole pages of 192, the rest is not there */
+        assert_int_equal(check(eng, plain, a, 250), 192);
+        assert_int_equal(check(eng, plain, a, 193), 192);
+        /* the last token is evaluated in any case */
+        assert_int_equal(check(eng, plain, a, 192), 191);
+        assert_int_equal(check(eng, plain, a, 128), 127);
+        assert_int_equal(check(eng, plain, a, 65), 64);
+        assert_int_equal(check(eng, plain, a, 1), 0);
+        /* what leaves it in the midst of a page */
+        for (size_t i = 1; i < 192; i += 19) {
+            memcpy(b, a, i * sizeof *a);
+            b[i] = a[i] ^ 1;
+            assert_int_equal(check(eng, plain, b, 230), i);
+            assert_int_equal(check(eng, plain, a, 250), 192);
+        }
+        qwick_engine_close(eng);
+        qwick_engine_close(plain);
+    }
+}
+
+/* A session that shares pages rolls back and writes something else. */
+static void shared_pages_are_never_written(void **state)
+{
+    int32_t a[200], b[200];
+    struct qwick_engine *plain = open_engine((struct mode){.model = YARN});
+    struct qwick_engine *eng =
+        open_engine((struct mode){YARN, .bytes = 64 << 20});
+    struct qwick_session *s;
+    (void)state;
+    some_ids(a, 200, 7);
+    some_ids(b, 200, 8);
+    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    assert_int_equal(qwick_session_sync(s, a, 200, NULL), 0);
+    for (size_t to = 0; to < 192; to += 37) {
+        assert_int_equal(qwick_session_rollback(s, to, NULL), 0);
+        for (size_t i = to; i < 200; i++)
+            assert_int_equal(qwick_session_decode(s, b[i], NULL), 0);
+        assert_int_equal(check(eng, plain, a, 200), 192);
+        assert_int_equal(qwick_session_sync(s, a, 200, NULL), 0);
+        assert_int_equal(qwick_session_cached(s), 192);
+    }
+    qwick_session_free(s);
+    qwick_engine_close(eng);
+    qwick_engine_close(plain);
+}
+
+/* Under a budget that is always too small, with prompts that share beginnings.
+ */
+static void eviction_does_not_change_results(void **state)
+{
+    enum { N = 6 };
+    int32_t ids[N][200];
+    struct qwick_engine *plain = open_engine((struct mode){.model = YARN});
+    size_t page = qwick_engine_info(plain)->kv_token_bytes * KV_BLOCK;
+    struct qwick_engine *eng =
+        open_engine((struct mode){YARN, .bytes = 4 * page});
+    uint32_t x = 1;
+    (void)state;
+    for (size_t i = 0; i < N; i++) {
+        some_ids(ids[i], 200, (uint32_t)i);
+        memcpy(ids[i], ids[0], i * 30 * sizeof(int32_t));
+    }
+    for (int i = 0; i < 30; i++) {
+        x = x * 1664525u + 1013904223u;
+        (void)check(eng, plain, ids[(x >> 16) % N], 130 + (x >> 8) % 70);
+        assert_true(prefix_bytes(eng->prefix) <= 4 * page);
+    }
+    qwick_engine_close(eng);
+    qwick_engine_close(plain);
+}
+
+/* For those who evaluate by joint steps. */
+static void reuse_and_publish_serve_joint_steps(void **state)
+{
+    int32_t a[200];
+    struct qwick_engine *plain = open_engine((struct mode){.model = YARN});
+    struct qwick_engine *eng =
+        open_engine((struct mode){YARN, .bytes = 64 << 20});
+    (void)state;
+    some_ids(a, 200, 9);
+    for (int i = 0; i < 2; i++) {
+        struct qwick_session *s;
+        assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+        assert_int_equal(qwick_session_reuse(s, a, 199, NULL), 0);
+        size_t n = qwick_session_length(s);
+        assert_int_equal(n, i ? 192 : 0);
+        assert_null(qwick_session_logits(s));
+        const struct qwick_step step = {s, a + n, 200 - n, QWICK_WANT_NONE};
+        assert_int_equal(qwick_engine_step(eng, &step, 1, QWICK_LOGITS, NULL),
+                         0);
+        qwick_session_publish(s);
+        qwick_session_free(s);
+    }
+    assert_int_equal(check(eng, plain, a, 200), 192);
+    qwick_engine_close(eng);
+    qwick_engine_close(plain);
+}
+
+/* ---- on disk ------------------------------------------------------------ */
+
+static struct qwick_cache_entry *list(size_t *n)
+{
+    struct qwick_cache_entry *v;
+    struct qwick_err e;
+    if (qwick_cache_list(temp_dir, &v, n, &e))
+        fail_msg("%s", e.msg);
+    return v;
+}
+
+static size_t disk_bytes(void)
+{
+    size_t n, sum = 0;
+    struct qwick_cache_entry *v = list(&n);
+    for (size_t i = 0; i < n; i++)
+        sum += v[i].n_bytes;
+    qwick_cache_list_free(v, n);
+    return sum;
+}
+
+/* The same as check, in an engine of its own as in a run of its own. */
+static size_t check_run(struct mode m, struct qwick_engine *plain,
+                        const int32_t *ids, size_t n, bool warns)
+{
+    struct qwick_engine *eng = open_engine(m);
+    size_t cached = check(eng, plain, ids, n);
+    const char *warning = qwick_engine_warning(eng, 0);
+    if (warns) {
+        assert_non_null(warning);
+        assert_non_null(strstr(warning, "prefix cache: "));
+        assert_null(qwick_engine_warning(eng, 1));
+    } else if (warning) {
+        fail_msg("%s", warning);
+    }
+    qwick_engine_close(eng);
+    return cached;
+}
+
+static void cached_on_disk_is_as_recomputed(void **state)
+{
+    static const char *const models[] = {YARN, WIDE};
+    int32_t a[250], b[250], c[250];
+    (void)state;
+    for (size_t m = 0; m < 2; m++) {
+        struct mode disk = {models[m], .dir = temp_dir};
+        struct mode both = {models[m], .dir = temp_dir, .bytes = 1 << 20};
+        struct qwick_engine *plain =
+            open_engine((struct mode){.model = models[m]});
+        some_ids(a, 250, 10);
+        memcpy(b, a, sizeof b);
+        some_ids(b + 150, 100, 11);
+        memcpy(c, b, sizeof c);
+        some_ids(c + 240, 10, 12);
+        assert_int_equal(check_run(disk, plain, a, 250, false), 0);
+        assert_int_equal(check_run(disk, plain, a, 250, false), 192);
+        assert_int_equal(check_run(both, plain, a, 250, false), 192);
+        assert_int_equal(check_run(disk, plain, a, 192, false), 191);
+        assert_int_equal(check_run(disk, plain, a, 100, false), 99);
+        /* leaves in the third page; that page becomes an entry */
+        assert_int_equal(check_run(disk, plain, b, 250, false), 150);
+        assert_int_equal(check_run(disk, plain, b, 250, false), 192);
+        assert_int_equal(check_run(disk, plain, c, 250, false), 192);
+        assert_int_equal(check_run(disk, plain, a, 250, false), 192);
+        size_t n;
+        struct qwick_cache_entry *v = list(&n);
+        assert_int_equal(n, 2 * (m + 1));
+        for (size_t i = 0; i < 2; i++) {
+            assert_string_equal(v[i].model, models[m]);
+            assert_int_equal(v[i].n_tokens, 192);
+            assert_true(v[i].exact && !v[i].damaged);
+            assert_string_equal(v[i].kv, "f32");
+            /* the latest run needed the first one only */
+            assert_int_equal(v[i].first, i ? 128 : 0);
+        }
+        qwick_cache_list_free(v, n);
+        qwick_engine_close(plain);
+    }
+}
+
+/* Models, modes and types have entries of their own. */
+static void what_differs_is_apart(void **state)
+{
+    int32_t ids[100];
+    struct qwick_engine *plain = open_engine((struct mode){.model = YARN});
+    struct qwick_engine *other = open_engine((struct mode){.model = WIDE});
+    (void)state;
+    some_ids(ids, 100, 13);
+    assert_int_equal(
+        check_run((struct mode){YARN, .dir = temp_dir}, plain, ids, 100, false),
+        0);
+    assert_int_equal(
+        check_run((struct mode){WIDE, .dir = temp_dir}, other, ids, 100, false),
+        0);
+    struct qwick_engine *fast =
+        open_engine((struct mode){YARN, .dir = temp_dir, .fast = true});
+    struct qwick_session *s;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(qwick_session_create(&s, fast, 0, NULL), 0);
+        assert_int_equal(qwick_session_sync(s, ids, 100, NULL), 0);
+        assert_int_equal(qwick_session_cached(s), i ? 64 : 0);
+        assert_int_equal(qwick_session_store(s, 100, NULL), 0);
+        qwick_session_free(s);
+    }
+    qwick_engine_close(fast);
+    assert_int_equal(
+        check_run((struct mode){YARN, .dir = temp_dir}, plain, ids, 100, false),
+        64);
+    qwick_engine_close(plain);
+    qwick_engine_close(other);
+}
+
+static void copy_model(const char *to)
+{
+    static const char *const names[] = {"config.json", "model.safetensors"};
+    assert_true(!mkdir(to, 0700) || errno == EEXIST);
+    for (size_t i = 0; i < 2; i++) {
+        char from[256], path[1024], *data;
+        size_t n;
+        snprintf(from, sizeof from, "%s/%s", YARN, names[i]);
+        snprintf(path, sizeof path, "%s/%s", to, names[i]);
+        assert_int_equal(map_read_all(from, 1 << 30, &data, &n, NULL), 0);
+        put_file(path, data, n);
+        free(data);
+    }
+}
+
+/* One byte in the midst of the weights, where the fingerprint does not look. */
+static void a_model_that_changes_is_noticed(void **state)
+{
+    int32_t ids[100];
+    char model[256], path[512], *data;
+    size_t n;
+    (void)state;
+    some_ids(ids, 100, 14);
+    snprintf(model, sizeof model, "%s", temp_path("model"));
+    copy_model(model);
+    struct mode m = {model, .dir = temp_dir};
+    struct qwick_engine *plain = open_engine((struct mode){.model = model});
+    assert_int_equal(check_run(m, plain, ids, 100, false), 0);
+    assert_int_equal(check_run(m, plain, ids, 100, false), 64);
+    qwick_engine_close(plain);
+    snprintf(path, sizeof path, "%s/model.safetensors", model);
+    assert_int_equal(map_read_all(path, 1 << 30, &data, &n, NULL), 0);
+    data[n / 2] ^= 1;
+    put_file(path, data, n);
+    free(data);
+    plain = open_engine((struct mode){.model = model});
+    assert_int_equal(check_run(m, plain, ids, 100, false), 0);
+    assert_int_equal(check_run(m, plain, ids, 100, false), 64);
+    qwick_engine_close(plain);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/config.json", model);
+    unlink(path);
+    rmdir(model);
+}
+
+/* The one entry that there is. */
+static char *entry_path(void)
+{
+    size_t n;
+    struct qwick_cache_entry *v = list(&n);
+    assert_int_equal(n, 1);
+    char *path = strdup(v[0].path);
+    qwick_cache_list_free(v, n);
+    return path;
+}
+
+static void damaged_entries_are_ignored_and_rebuilt(void **state)
+{
+    int32_t ids[200];
+    struct mode m = {YARN, .dir = temp_dir};
+    struct qwick_engine *plain = open_engine((struct mode){.model = YARN});
+    struct kv_file_head h;
+    char *data;
+    size_t n;
+    (void)state;
+    some_ids(ids, 200, 15);
+    assert_int_equal(check_run(m, plain, ids, 200, false), 0);
+    char *path = entry_path();
+    assert_int_equal(map_read_all(path, 1 << 30, &data, &n, NULL), 0);
+    memcpy(&h, data, sizeof h);
+    size_t tables = sizeof h + h.n_tokens * 4 + h.n_pages * 8;
+    size_t pages = n - h.n_pages * h.page_bytes;
+    for (size_t i = 0; i < n; i += i < tables ? 41 : 4999) {
+        if (i >= tables && i < pages)
+            i = pages;
+        data[i] ^= 0x10;
+        put_file(path, data, n);
+        data[i] ^= 0x10;
+        /* of the pages, those before the damage are good */
+        size_t good = i < pages ? 0 : (i - pages) / h.page_bytes * KV_BLOCK;
+        assert_int_equal(check_run(m, plain, ids, 200, true), good);
+        assert_int_equal(check_run(m, plain, ids, 200, false), 192);
+        qwick_cache_gc(temp_dir, 0, NULL, NULL, NULL);
+        assert_int_equal(check_run(m, plain, ids, 200, false), 0);
+    }
+    for (size_t i = 0; i < n; i += i < tables ? 97 : 6007) {
+        put_file(path, data, i);
+        assert_int_equal(check_run(m, plain, ids, 200, true), 0);
+        assert_int_equal(check_run(m, plain, ids, 200, false), 192);
+    }
+    /* what says another place, model or class than its name does */
+    uint64_t *const fields[] = {&h.first_page, &h.model[0], &h.files,
+                                &h.page_bytes, &h.head_dim};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        uint64_t old = *fields[i];
+        *fields[i] ^= 1;
+        h.head_hash =
+            hash_bytes(1, &h, offsetof(struct kv_file_head, head_hash));
+        memcpy(data, &h, sizeof h);
+        put_file(path, data, n);
+        assert_int_equal(check_run(m, plain, ids, 200, true), 0);
+        assert_int_equal(check_run(m, plain, ids, 200, false), 192);
+        *fields[i] = old;
+    }
+    /* what is no file at all stays; there is a warning, and no crash */
+    unlink(path);
+    assert_int_equal(mkdir(path, 0700), 0);
+    struct qwick_engine *eng = open_engine(m);
+    struct qwick_session *s;
+    struct qwick_err e;
+    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    assert_int_equal(qwick_session_sync(s, ids, 200, NULL), 0);
+    assert_int_equal(qwick_session_cached(s), 0);
+    assert_non_null(qwick_engine_warning(eng, 0));
+    assert_int_equal(qwick_session_store(s, 200, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_RUNTIME);
+    qwick_session_free(s);
+    qwick_engine_close(eng);
+    rmdir(path);
+    free(path);
+    free(data);
+    qwick_engine_close(plain);
+}
+
+static void the_disk_budget_holds(void **state)
+{
+    int32_t ids[200];
+    struct qwick_engine *plain = open_engine((struct mode){.model = YARN});
+    size_t page = qwick_engine_info(plain)->kv_token_bytes * KV_BLOCK;
+    size_t entry = 3 * page + KV_FILE_ALIGN;
+    struct mode m = {YARN, .dir = temp_dir, .disk_bytes = 3 * entry};
+    (void)state;
+    for (uint32_t i = 0; i < 5; i++) {
+        some_ids(ids, 200, 100 + i);
+        assert_int_equal(check_run(m, plain, ids, 200, false), 0);
+        assert_int_equal(disk_bytes(), (i < 3 ? i + 1 : 3) * entry);
+    }
+    /* 2, 3 and 4 are there; using 2 makes 3 the oldest */
+    some_ids(ids, 200, 102);
+    assert_int_equal(check_run(m, plain, ids, 200, false), 192);
+    some_ids(ids, 200, 105);
+    assert_int_equal(check_run(m, plain, ids, 200, false), 0);
+    some_ids(ids, 200, 103);
+    struct mode look = {YARN, .dir = temp_dir, .disk_bytes = 1};
+    assert_int_equal(check_run(look, plain, ids, 200, false), 0);
+    some_ids(ids, 200, 102);
+    assert_int_equal(check_run(look, plain, ids, 200, false), 192);
+    qwick_engine_close(plain);
+}
+
+/* An entry goes before those that it needs. */
+static void collection_takes_ends_first(void **state)
+{
+    int32_t ids[200];
+    struct mode m = {YARN, .dir = temp_dir};
+    struct qwick_engine *plain = open_engine((struct mode){.model = YARN});
+    size_t page = qwick_engine_info(plain)->kv_token_bytes * KV_BLOCK, n, bytes;
+    (void)state;
+    some_ids(ids, 200, 16);
+    assert_int_equal(check_run(m, plain, ids, 70, false), 0);
+    assert_int_equal(check_run(m, plain, ids, 130, false), 64);
+    assert_int_equal(check_run(m, plain, ids, 200, false), 128);
+    assert_int_equal(disk_bytes(), 3 * (page + KV_FILE_ALIGN));
+    struct mode look = {YARN, .dir = temp_dir, .disk_bytes = 1};
+    for (size_t left = 3; left-- > 0;) {
+        assert_int_equal(qwick_cache_gc(temp_dir, left * (page + KV_FILE_ALIGN),
+                                        &n, &bytes, NULL),
+                         0);
+        assert_int_equal(n, 1);
+        assert_int_equal(bytes, page + KV_FILE_ALIGN);
+        assert_int_equal(check_run(look, plain, ids, 200, false), left * 64);
+    }
+    qwick_engine_close(plain);
+}
+
+/* Of other files nothing is removed; of our own temporary ones, old ones. */
+static void collection_spares_what_is_not_ours(void **state)
+{
+    static const char *const names[] = {
+        "notes.txt",
+        "000000-0123456789abcdef.kv.bak",
+        "000000-0123456789abcdeg.kv",
+        "000000-0123456789abcdef.kv.tmp-0123456789abcdef",
+        "000001-0123456789abcdef.kv.tmp-0123456789abcdef",
+        "000001-0123456789abcdef.kv",
+    };
+    char dir[1024], path[2048];
+    size_t n, gone = 0;
+    (void)state;
+    mkdir(temp_path("prefix-1"), 0700);
+    snprintf(dir, sizeof dir, "%s",
+             temp_path("prefix-1/00112233445566778899aabbccddeeff"));
+    assert_int_equal(mkdir(dir, 0700), 0);
+    for (size_t i = 0; i < 6; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        put_file(path, "x", 1);
+        const struct timespec old[2] = {{1, 0}, {1, 0}};
+        if (i == 4)
+            assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+    }
+    struct qwick_cache_entry *v = list(&n);
+    assert_int_equal(n, 1);
+    assert_true(v[0].damaged);
+    qwick_cache_list_free(v, n);
+    assert_int_equal(qwick_cache_gc(temp_dir, 1, &n, NULL, NULL), 0);
+    assert_int_equal(n, 1);
+    assert_int_equal(qwick_cache_gc(temp_dir, 0, &n, NULL, NULL), 0);
+    assert_int_equal(n, 2);
+    for (size_t i = 0; i < 6; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        gone += unlink(path) != 0;
+    }
+    assert_int_equal(gone, 3);
+    rmdir(dir);
+}
+
+static void a_directory_that_cannot_be_had_is_no_failure(void **state)
+{
+    int32_t ids[100];
+    (void)state;
+    some_ids(ids, 100, 17);
+    temp_write("file", "x", 1);
+    struct qwick_engine *eng =
+        open_engine((struct mode){YARN, .dir = temp_path("file")});
+    struct qwick_session *s;
+    struct qwick_err e;
+    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    assert_int_equal(qwick_session_sync(s, ids, 100, NULL), 0);
+    assert_null(qwick_engine_warning(eng, 0));
+    /* less than a page: nothing to write */
+    assert_int_equal(qwick_session_store(s, 63, NULL), 0);
+    assert_int_equal(qwick_session_store(s, 100, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_RUNTIME);
+    assert_non_null(strstr(e.msg, "cannot create: Not a directory"));
+    qwick_session_free(s);
+    qwick_engine_close(eng);
+    temp_remove("file");
+    /* parents are made, closed to others */
+    char *dir = strdup(temp_path("a/b"));
+    eng = open_engine((struct mode){YARN, .dir = dir});
+    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    assert_int_equal(qwick_session_sync(s, ids, 100, NULL), 0);
+    assert_int_equal(qwick_session_store(s, 100, NULL), 0);
+    struct stat st;
+    assert_int_equal(stat(temp_path("a"), &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0700);
+    assert_int_equal(qwick_cache_gc(dir, 0, NULL, NULL, NULL), 0);
+    rmdir(temp_path("a/b/prefix-1"));
+    rmdir(dir);
+    assert_int_equal(rmdir(temp_path("a")), 0);
+    free(dir);
+    qwick_session_free(s);
+    qwick_engine_close(eng);
+}
+
+static int clear(void **state)
+{
+    (void)state;
+    qwick_cache_gc(temp_dir, 0, NULL, NULL, NULL);
+    rmdir(temp_path("prefix-1"));
+    temp_clear();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(finds_what_was_put_in),
+        cmocka_unit_test(the_budget_holds_and_old_leaves_go_first),
+        cmocka_unit_test(random_use_keeps_the_invariants),
+        cmocka_unit_test(cached_in_memory_is_as_recomputed),
+        cmocka_unit_test(shared_pages_are_never_written),
+        cmocka_unit_test(eviction_does_not_change_results),
+        cmocka_unit_test(reuse_and_publish_serve_joint_steps),
+        cmocka_unit_test_teardown(cached_on_disk_is_as_recomputed, clear),
+        cmocka_unit_test_teardown(what_differs_is_apart, clear),
+        cmocka_unit_test_teardown(a_model_that_changes_is_noticed, clear),
+        cmocka_unit_test_teardown(damaged_entries_are_ignored_and_rebuilt,
+                                  clear),
+        cmocka_unit_test_teardown(the_disk_budget_holds, clear),
+        cmocka_unit_test_teardown(collection_takes_ends_first, clear),
+        cmocka_unit_test_teardown(collection_spares_what_is_not_ours, clear),
+        cmocka_unit_test_teardown(a_directory_that_cannot_be_had_is_no_failure,
+                                  clear),
+    };
+    return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
+}

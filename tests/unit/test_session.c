@@ -1,0 +1,663 @@
+/* Sessions: what is in the cache after each call, and that ways that lead to
+ * the same tokens lead to the same numbers. Under --exact bit by bit; saved and
+ * loaded sessions in every mode, as the numbers are then the same ones. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "base/cpu.h"
+#include "engine/engine.h"
+#include "engine/kv_file.h"
+#include "file/hash.h"
+#include "file/map.h"
+#include "tempdir.h"
+
+#define YARN  "tests/golden/models/yarn"
+#define WIDE  "tests/golden/models/head128-untied-bf16"
+#define OTHER "tests/golden/models/tied-bf16"
+
+static struct qwick_engine *open_engine(const char *model, bool exact,
+                                        enum qwick_kv kv)
+{
+    struct qwick_engine_options o = qwick_engine_defaults();
+    struct qwick_engine *eng;
+    struct qwick_err e;
+    o.model = model;
+    o.exact = exact;
+    o.kv = kv;
+    o.threads = 2;
+    o.prefill_chunk = 48;
+    if (qwick_engine_open(&eng, &o, &e))
+        fail_msg("%s", e.msg);
+    return eng;
+}
+
+static struct qwick_session *open_session(struct qwick_engine *eng)
+{
+    struct qwick_session *s;
+    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    return s;
+}
+
+/* Ids that any vocabulary of the goldens has. */
+static void some_ids(int32_t *ids, size_t n, uint32_t x)
+{
+    for (size_t i = 0; i < n; i++) {
+        x = x * 1664525u + 1013904223u;
+        ids[i] = (int32_t)(x >> 16) % 320;
+    }
+}
+
+static void assert_context(const struct qwick_session *s, const int32_t *ids,
+                           size_t n)
+{
+    size_t have;
+    const int32_t *tokens = qwick_session_tokens(s, &have);
+    assert_int_equal(have, n);
+    assert_int_equal(qwick_session_length(s), n);
+    if (n)
+        assert_memory_equal(tokens, ids, n * sizeof *ids);
+}
+
+static void assert_same_logits(const struct qwick_session *a,
+                               const struct qwick_session *b)
+{
+    const float *x = qwick_session_logits(a), *y = qwick_session_logits(b);
+    assert_non_null(x);
+    assert_non_null(y);
+    assert_memory_equal(x, y,
+                        qwick_engine_info(a->eng)->vocab_size * sizeof *x);
+}
+
+/* The session, which has ids[0..n), against one of its own that never did
+ * anything else: its logits, and those of tokens that follow. */
+static void assert_as_fresh(struct qwick_session *s, const int32_t *ids,
+                            size_t n)
+{
+    struct qwick_session *fresh = open_session(s->eng);
+    assert_context(s, ids, n);
+    assert_int_equal(qwick_session_sync(fresh, ids, n, NULL), 0);
+    assert_same_logits(s, fresh);
+    for (int32_t t = 3; t < 6; t++) {
+        assert_int_equal(qwick_session_decode(s, t, NULL), 0);
+        assert_int_equal(qwick_session_decode(fresh, t, NULL), 0);
+        assert_same_logits(s, fresh);
+    }
+    qwick_session_free(fresh);
+}
+
+/* ---- invariants --------------------------------------------------------- */
+
+static void the_cache_has_what_the_header_says(void **state)
+{
+    int32_t ids[140];
+    struct qwick_engine *eng = open_engine(YARN, true, QWICK_KV_DEFAULT);
+    struct qwick_session *s = open_session(eng);
+    (void)state;
+    some_ids(ids, 140, 1);
+    assert_context(s, ids, 0);
+    assert_null(qwick_session_logits(s));
+    assert_int_equal(qwick_session_sync(s, ids, 130, NULL), 0);
+    assert_context(s, ids, 130);
+    assert_int_equal(qwick_session_cached(s), 0);
+    assert_int_equal(qwick_session_decode(s, ids[130], NULL), 0);
+    assert_context(s, ids, 131);
+    assert_non_null(qwick_session_logits(s));
+
+    /* the same again: the last token alone is evaluated */
+    assert_int_equal(qwick_session_sync(s, ids, 131, NULL), 0);
+    assert_int_equal(qwick_session_cached(s), 130);
+    assert_int_equal(qwick_session_sync(s, ids, 128, NULL), 0);
+    assert_context(s, ids, 128);
+    assert_int_equal(qwick_session_cached(s), 127);
+
+    assert_int_equal(qwick_session_rollback(s, 128, NULL), 0);
+    assert_non_null(qwick_session_logits(s));
+    assert_int_equal(qwick_session_rollback(s, 100, NULL), 0);
+    assert_context(s, ids, 100);
+    assert_null(qwick_session_logits(s));
+    assert_int_equal(qwick_session_reuse(s, ids, 70, NULL), 0);
+    assert_context(s, ids, 70);
+    assert_int_equal(qwick_session_reuse(s, ids, 0, NULL), 0);
+    assert_context(s, ids, 0);
+    qwick_session_free(s);
+    qwick_engine_close(eng);
+}
+
+/* All but the newest token that was drawn. */
+static void a_generation_leaves_the_newest_token_out(void **state)
+{
+    int32_t ids[140];
+    struct qwick_engine *eng = open_engine(YARN, true, QWICK_KV_DEFAULT);
+    struct qwick_session *s = open_session(eng);
+    struct qwick_generate_options o = qwick_generate_defaults();
+    struct qwick_result r;
+    (void)state;
+    some_ids(ids, 100, 2);
+    o.max_tokens = 30;
+    o.ignore_eos = true;
+    assert_int_equal(qwick_generate(s, ids, 100, &o, &r, NULL), 0);
+    assert_int_equal(r.n_tokens, 30);
+    memcpy(ids + 100, r.tokens, 30 * sizeof *ids);
+    assert_context(s, ids, 129);
+    qwick_result_free(&r);
+    assert_int_equal(qwick_session_decode(s, ids[129], NULL), 0);
+    assert_as_fresh(s, ids, 130);
+    qwick_session_free(s);
+    qwick_engine_close(eng);
+}
+
+static void errors_change_nothing(void **state)
+{
+    int32_t ids[130], bad[2] = {1, 99999};
+    struct qwick_engine *eng = open_engine(YARN, true, QWICK_KV_DEFAULT);
+    struct qwick_session *s, *t;
+    struct qwick_err e;
+    (void)state;
+    some_ids(ids, 130, 3);
+    assert_int_equal(qwick_session_create(&s, eng, 129, NULL), 0);
+    assert_int_equal(qwick_session_sync(s, ids, 129, NULL), 0);
+    t = open_session(eng);
+    assert_int_equal(qwick_session_sync(t, ids, 129, NULL), 0);
+
+    assert_int_equal(qwick_session_decode(s, 5, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_CONTEXT);
+    assert_int_equal(qwick_session_sync(s, ids, 130, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_CONTEXT);
+    assert_int_equal(qwick_session_reuse(s, ids, 130, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_CONTEXT);
+    const struct qwick_step step = {s, ids, 1, QWICK_WANT_LAST};
+    assert_int_equal(qwick_engine_step(eng, &step, 1, QWICK_LOGITS, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_CONTEXT);
+    assert_int_equal(qwick_session_sync(s, bad, 2, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_USAGE);
+    assert_int_equal(qwick_session_sync(s, ids, 0, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_USAGE);
+    assert_int_equal(qwick_session_rollback(s, 130, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_USAGE);
+    assert_context(s, ids, 129);
+    assert_same_logits(s, t);
+
+    assert_int_equal(qwick_session_rollback(s, 100, NULL), 0);
+    assert_int_equal(qwick_session_decode(s, 99999, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_USAGE);
+    assert_context(s, ids, 100);
+    qwick_session_free(s);
+    qwick_session_free(t);
+    qwick_engine_close(eng);
+}
+
+struct stop {
+    volatile int flag;
+    size_t after;
+};
+
+static void stop_after(void *ctx, size_t done, size_t total)
+{
+    struct stop *stop = ctx;
+    (void)total;
+    if (done >= stop->after)
+        stop->flag = 1;
+}
+
+static void an_interrupted_sync_leaves_a_prefix(void **state)
+{
+    int32_t ids[200];
+    struct qwick_engine *eng = open_engine(YARN, true, QWICK_KV_DEFAULT);
+    (void)state;
+    some_ids(ids, 200, 4);
+    for (size_t after = 0; after < 200; after += 48) {
+        struct qwick_session *s = open_session(eng);
+        struct stop stop = {after == 0, after};
+        struct qwick_err e;
+        qwick_session_interrupt(s, &stop.flag);
+        qwick_session_progress(s, stop_after, &stop);
+        assert_int_equal(qwick_session_sync(s, ids, 200, &e), -1);
+        assert_string_equal(e.msg, SESSION_INTERRUPTED);
+        assert_context(s, ids, after);
+        assert_null(qwick_session_logits(s));
+        qwick_session_interrupt(s, NULL);
+        assert_int_equal(qwick_session_sync(s, ids, 200, NULL), 0);
+        assert_int_equal(qwick_session_cached(s), after);
+        assert_as_fresh(s, ids, 200);
+        qwick_session_free(s);
+    }
+    qwick_engine_close(eng);
+}
+
+/* ---- equivalences ------------------------------------------------------- */
+
+static void rollback_and_on_is_as_fresh(void **state)
+{
+    static const size_t to[] = {0, 1, 63, 64, 65, 127, 128, 150};
+    int32_t ids[160], more[160];
+    (void)state;
+    for (int m = 0; m < 2; m++) {
+        struct qwick_engine *eng =
+            open_engine(m ? WIDE : YARN, true, QWICK_KV_DEFAULT);
+        some_ids(ids, 160, 5);
+        for (size_t i = 0; i < sizeof to / sizeof *to; i++) {
+            struct qwick_session *s = open_session(eng);
+            assert_int_equal(qwick_session_sync(s, ids, 160, NULL), 0);
+            assert_int_equal(qwick_session_rollback(s, to[i], NULL), 0);
+            some_ids(more, 160, 6);
+            memcpy(more, ids, to[i] * sizeof *ids);
+            assert_int_equal(qwick_session_decode(s, more[to[i]], NULL), 0);
+            assert_int_equal(qwick_session_sync(s, more, 155, NULL), 0);
+            assert_int_equal(qwick_session_cached(s), to[i] + 1);
+            assert_as_fresh(s, more, 155);
+            qwick_session_free(s);
+        }
+        qwick_engine_close(eng);
+    }
+}
+
+/* Whichever of the two goes first, and wherever the fork's page ends. */
+static void forked_is_as_fresh(void **state)
+{
+    static const size_t at[] = {1, 64, 100, 128};
+    int32_t a[160], b[160];
+    struct qwick_engine *eng = open_engine(YARN, true, QWICK_KV_DEFAULT);
+    (void)state;
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        struct qwick_session *s = open_session(eng), *f;
+        some_ids(a, 160, 7);
+        some_ids(b, 160, 8);
+        memcpy(b, a, at[i] * sizeof *a);
+        assert_int_equal(qwick_session_sync(s, a, at[i], NULL), 0);
+        assert_int_equal(qwick_session_fork(&f, s, NULL), 0);
+        assert_same_logits(s, f);
+        struct qwick_session *first = i % 2 ? s : f;
+        int32_t *x = i % 2 ? a : b, *y = i % 2 ? b : a;
+        assert_int_equal(qwick_session_sync(first, x, 150, NULL), 0);
+        assert_int_equal(qwick_session_sync(i % 2 ? f : s, y, 140, NULL), 0);
+        assert_as_fresh(first, x, 150);
+        assert_as_fresh(i % 2 ? f : s, y, 140);
+        qwick_session_free(s);
+        qwick_session_free(f);
+    }
+    qwick_engine_close(eng);
+}
+
+/* ---- files -------------------------------------------------------------- */
+
+static void loaded_is_as_live(void **state)
+{
+    static const size_t sizes[] = {0, 1, 64, 100, 192};
+    static const struct {
+        bool exact;
+        enum qwick_kv kv;
+    } modes[] = {{true, QWICK_KV_DEFAULT},
+                 {false, QWICK_KV_DEFAULT},
+                 {false, QWICK_KV_F32},
+                 {false, QWICK_KV_Q8}};
+    int32_t ids[200];
+    (void)state;
+    some_ids(ids, 200, 9);
+    for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
+        /* the other process has an engine of its own */
+        struct qwick_engine *a = open_engine(WIDE, modes[m].exact, modes[m].kv);
+        struct qwick_engine *b = open_engine(WIDE, modes[m].exact, modes[m].kv);
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            struct qwick_session *live = open_session(a), *s;
+            struct qwick_err e;
+            size_t n = sizes[i];
+            if (n)
+                assert_int_equal(qwick_session_sync(live, ids, n, NULL), 0);
+            if (qwick_session_save(live, temp_path("s"), &e))
+                fail_msg("%s", e.msg);
+            if (qwick_session_load(&s, b, temp_path("s"), 0, &e))
+                fail_msg("%s", e.msg);
+            assert_context(s, ids, n);
+            if (n)
+                assert_same_logits(live, s);
+            else
+                assert_null(qwick_session_logits(s));
+            for (int32_t t = 10; t < 80; t++) {
+                assert_int_equal(qwick_session_decode(live, t, NULL), 0);
+                assert_int_equal(qwick_session_decode(s, t, NULL), 0);
+                assert_same_logits(live, s);
+            }
+            qwick_session_free(s);
+            qwick_session_free(live);
+        }
+        qwick_engine_close(a);
+        qwick_engine_close(b);
+    }
+}
+
+/* What lies behind the positions in use stays out of the file. */
+static void the_file_depends_on_the_context_alone(void **state)
+{
+    int32_t ids[150];
+    size_t n[2];
+    char *data[2];
+    struct qwick_engine *eng = open_engine(YARN, true, QWICK_KV_DEFAULT);
+    struct qwick_session *s = open_session(eng);
+    (void)state;
+    some_ids(ids, 150, 10);
+    assert_int_equal(qwick_session_sync(s, ids, 70, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(qwick_session_save(s, temp_path("s"), NULL), 0);
+        assert_int_equal(
+            map_read_all(temp_path("s"), 1 << 30, &data[i], &n[i], NULL), 0);
+        assert_int_equal(qwick_session_sync(s, ids, 150, NULL), 0);
+        assert_int_equal(qwick_session_sync(s, ids, 70, NULL), 0);
+    }
+    assert_int_equal(n[0], n[1]);
+    assert_memory_equal(data[0], data[1], n[0]);
+    free(data[0]);
+    free(data[1]);
+    qwick_session_free(s);
+    qwick_engine_close(eng);
+}
+
+static void saving_fails_cleanly(void **state)
+{
+    struct qwick_engine *eng = open_engine(YARN, true, QWICK_KV_DEFAULT);
+    struct qwick_session *s = open_session(eng), *t;
+    struct qwick_err e;
+    int32_t ids[3] = {1, 2, 3};
+    (void)state;
+    assert_int_equal(qwick_session_sync(s, ids, 3, NULL), 0);
+    assert_int_equal(qwick_session_save(s, temp_path("no/s"), &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_RUNTIME);
+    assert_non_null(strstr(e.msg, "no/s: cannot write: No such file"));
+    assert_int_equal(qwick_session_save(s, "/dev/null", &e), -1);
+    assert_non_null(strstr(e.msg, "not a regular file"));
+    assert_int_equal(qwick_session_save(s, temp_dir, &e), -1);
+    /* a link stays one */
+    temp_write("real", "old", 3);
+    assert_int_equal(symlink("real", temp_path("link")), 0);
+    assert_int_equal(qwick_session_save(s, temp_path("link"), NULL), 0);
+    assert_int_equal(qwick_session_load(&t, eng, temp_path("real"), 0, NULL),
+                     0);
+    assert_context(t, ids, 3);
+    char to[8];
+    assert_int_equal(readlink(temp_path("link"), to, sizeof to), 4);
+    qwick_session_free(t);
+    qwick_session_free(s);
+    qwick_engine_close(eng);
+}
+
+static void refuse(struct qwick_engine *eng, const char *path, size_t n_ctx,
+                   enum qwick_err_code code, const char *why)
+{
+    struct qwick_session *s;
+    struct qwick_err e;
+    assert_int_equal(qwick_session_load(&s, eng, path, n_ctx, &e), -1);
+    assert_null(s);
+    if (e.code != code || !strstr(e.msg, why) || strchr(e.msg, '\n'))
+        fail_msg("code %d, %s; expected %d, %s", e.code, e.msg, code, why);
+}
+
+static void other_engines_are_refused(void **state)
+{
+    int32_t ids[100];
+    struct qwick_engine *exact = open_engine(YARN, true, QWICK_KV_DEFAULT);
+    struct qwick_engine *f32 = open_engine(YARN, false, QWICK_KV_F32);
+    struct qwick_engine *f16 = open_engine(YARN, false, QWICK_KV_F16);
+    struct qwick_engine *other = open_engine(OTHER, true, QWICK_KV_DEFAULT);
+    struct qwick_session *s = open_session(exact);
+    const char *path = temp_path("s");
+    (void)state;
+    some_ids(ids, 100, 11);
+    assert_int_equal(qwick_session_sync(s, ids, 100, NULL), 0);
+    assert_int_equal(qwick_session_save(s, path, NULL), 0);
+    refuse(other, path, 0, QWICK_ERR_USAGE, "was saved with another model");
+    refuse(f16, path, 0, QWICK_ERR_USAGE,
+           "was saved with a KV cache in f32, this one is in f16");
+    refuse(exact, path, 99, QWICK_ERR_CONTEXT,
+           "its 100 tokens do not fit the context of 99");
+    refuse(exact, temp_path("none"), 0, QWICK_ERR_RUNTIME, "No such file");
+    refuse(exact, temp_dir, 0, QWICK_ERR_RUNTIME, "not a regular file");
+    refuse(exact, "/dev/null", 0, QWICK_ERR_RUNTIME, "not a regular file");
+    refuse(exact, "tests/golden/README.md", 0, QWICK_ERR_RUNTIME,
+           "is not a saved session");
+    qwick_session_free(s);
+    /* what was exact serves who is not; the other way round not */
+    assert_int_equal(qwick_session_load(&s, f32, path, 0, NULL), 0);
+    assert_context(s, ids, 100);
+    assert_int_equal(qwick_session_save(s, path, NULL), 0);
+    refuse(exact, path, 0, QWICK_ERR_USAGE, "was saved in default mode");
+    qwick_session_free(s);
+    qwick_engine_close(f32);
+    qwick_engine_close(f16);
+    qwick_engine_close(other);
+    if (cpu_best() != ISA_REF) {
+        struct qwick_engine_options o = qwick_engine_defaults();
+        struct qwick_engine *ref;
+        o.model = YARN;
+        o.exact = true;
+        o.isa = "ref";
+        assert_int_equal(qwick_engine_open(&ref, &o, NULL), 0);
+        s = open_session(ref);
+        assert_int_equal(qwick_session_sync(s, ids, 5, NULL), 0);
+        assert_int_equal(qwick_session_save(s, path, NULL), 0);
+        refuse(exact, path, 0, QWICK_ERR_USAGE,
+               "was saved in exact mode on ref kernels, this is exact on ");
+        qwick_session_free(s);
+        qwick_engine_close(ref);
+    }
+    qwick_engine_close(exact);
+}
+
+/* A saved session in memory. */
+static struct qwick_engine *saved(char **data, size_t *n)
+{
+    int32_t ids[70];
+    struct qwick_engine *eng = open_engine(YARN, true, QWICK_KV_DEFAULT);
+    struct qwick_session *s = open_session(eng);
+    some_ids(ids, 70, 12);
+    assert_int_equal(qwick_session_sync(s, ids, 70, NULL), 0);
+    assert_int_equal(qwick_session_save(s, temp_path("s"), NULL), 0);
+    assert_int_equal(map_read_all(temp_path("s"), 1 << 30, data, n, NULL), 0);
+    qwick_session_free(s);
+    return eng;
+}
+
+static void damage_is_found(void **state)
+{
+    char *data;
+    size_t n;
+    struct qwick_engine *eng = saved(&data, &n);
+    struct kv_file_head h;
+    struct qwick_session *s;
+    struct qwick_err e;
+    (void)state;
+    memcpy(&h, data, sizeof h);
+    size_t tables = sizeof h + 70 * 4 + h.n_pages * 8 + h.n_logits * 4;
+    size_t pages = n - h.n_pages * h.page_bytes;
+    /* a flipped bit: everywhere in head and tables, here and there in pages */
+    for (size_t i = 0; i < n; i += i < tables ? 1 : 997) {
+        if (i >= tables && i < pages)
+            continue;
+        data[i] ^= (char)(1 << i % 8);
+        temp_write("d", data, n);
+        data[i] ^= (char)(1 << i % 8);
+        assert_int_equal(qwick_session_load(&s, eng, temp_path("d"), 0, &e),
+                         -1);
+        assert_int_equal(e.code, QWICK_ERR_RUNTIME);
+    }
+    for (size_t i = 0; i < n; i += i < tables ? 13 : 1009) {
+        temp_write("d", data, i);
+        assert_int_equal(qwick_session_load(&s, eng, temp_path("d"), 0, &e),
+                         -1);
+        assert_int_equal(e.code, QWICK_ERR_RUNTIME);
+    }
+    temp_write("d", data, n);
+    assert_int_equal(qwick_session_load(&s, eng, temp_path("d"), 0, NULL), 0);
+    qwick_session_free(s);
+    /* a byte too many */
+    char *longer = realloc(data, n + 1);
+    longer[n] = 0;
+    temp_write("d", longer, n + 1);
+    refuse(eng, temp_path("d"), 0, QWICK_ERR_RUNTIME, "bytes, should have");
+    free(longer);
+    qwick_engine_close(eng);
+}
+
+/* Heads that lie, with their checksums put right. */
+static void lies_are_found(void **state)
+{
+    static const uint64_t values[] = {
+        0,
+        1,
+        2,
+        63,
+        64,
+        65,
+        71,
+        127,
+        4096,
+        INT32_MAX,
+        UINT32_MAX,
+        1ull << 32,
+        1ull << 33,
+        1ull << 61,
+        1ull << 62,
+        INT64_MAX,
+        1ull << 63,
+        UINT64_MAX,
+        UINT64_MAX - 63,
+    };
+    static const struct {
+        size_t at, width;
+    } fields[] = {
+#define FIELD(f) \
+    {offsetof(struct kv_file_head, f), sizeof(((struct kv_file_head *)0)->f)}
+        FIELD(version),    FIELD(kind),     FIELD(block),      FIELD(n_layers),
+        FIELD(n_kv_heads), FIELD(head_dim), FIELD(page_bytes), FIELD(n_tokens),
+        FIELD(first_page), FIELD(n_pages),  FIELD(n_logits),   FIELD(n_bytes),
+        FIELD(model[0]),   FIELD(model[1]),
+    };
+    char *data;
+    size_t n;
+    struct qwick_engine *eng = saved(&data, &n);
+    struct kv_file_head h, good;
+    (void)state;
+    memcpy(&good, data, sizeof good);
+    for (size_t f = 0; f < sizeof fields / sizeof *fields; f++) {
+        for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+            struct qwick_session *s;
+            struct qwick_err e;
+            h = good;
+            memcpy((char *)&h + fields[f].at, &values[i], fields[f].width);
+            if (!memcmp(&h, &good, sizeof h))
+                continue;
+            h.head_hash =
+                hash_bytes(1, &h, offsetof(struct kv_file_head, head_hash));
+            memcpy(data, &h, sizeof h);
+            temp_write("d", data, n);
+            assert_int_equal(qwick_session_load(&s, eng, temp_path("d"), 0, &e),
+                             -1);
+        }
+    }
+    /* text without an end, and ids that no vocabulary has */
+    h = good;
+    memset(h.model_name, 'x', sizeof h.model_name);
+    h.head_hash = hash_bytes(1, &h, offsetof(struct kv_file_head, head_hash));
+    memcpy(data, &h, sizeof h);
+    temp_write("d", data, n);
+    refuse(eng, temp_path("d"), 0, QWICK_ERR_RUNTIME, "makes no sense");
+    static const int32_t ids[] = {-1, 320, INT32_MAX};
+    for (size_t i = 0; i < 3; i++) {
+        const char *tables = data + sizeof h;
+        h = good;
+        memcpy(data + sizeof h + 4 * 69, &ids[i], 4);
+        uint64_t x = hash_bytes(2, tables, 70 * 4);
+        x = hash_bytes(x, tables + 70 * 4, h.n_pages * 8);
+        h.table_hash =
+            hash_bytes(x, tables + 70 * 4 + h.n_pages * 8, h.n_logits * 4);
+        h.head_hash =
+            hash_bytes(1, &h, offsetof(struct kv_file_head, head_hash));
+        memcpy(data, &h, sizeof h);
+        temp_write("d", data, n);
+        refuse(eng, temp_path("d"), 0, QWICK_ERR_RUNTIME, "is out of range");
+    }
+    free(data);
+    qwick_engine_close(eng);
+}
+
+/* ---- fingerprints ------------------------------------------------------- */
+
+static void copy_file(const char *dir, const char *name, size_t flip)
+{
+    char from[256], *data;
+    size_t n;
+    snprintf(from, sizeof from, "%s/%s", dir, name);
+    assert_int_equal(map_read_all(from, 1 << 30, &data, &n, NULL), 0);
+    if (flip)
+        data[n - flip] ^= 1;
+    temp_write(name, data, n);
+    free(data);
+}
+
+static struct fingerprint print_of(const char *model)
+{
+    struct qwick_engine *eng = open_engine(model, true, QWICK_KV_DEFAULT);
+    struct fingerprint p;
+    assert_int_equal(engine_fingerprint(eng, &p, NULL), 0);
+    qwick_engine_close(eng);
+    return p;
+}
+
+static void fingerprints_tell_models_apart(void **state)
+{
+    (void)state;
+    struct fingerprint a = print_of(YARN), b;
+    copy_file(YARN, "config.json", 0);
+    copy_file(YARN, "model.safetensors", 0);
+    b = print_of(temp_dir);
+    assert_memory_equal(a.model, b.model, sizeof a.model);
+    assert_true(a.files != b.files);
+    /* the last byte of the last tensor */
+    copy_file(YARN, "model.safetensors", 1);
+    b = print_of(temp_dir);
+    assert_true(a.model[0] != b.model[0] && a.model[1] != b.model[1]);
+    /* another number in the configuration */
+    copy_file(YARN, "model.safetensors", 0);
+    char *data, *at;
+    size_t n;
+    assert_int_equal(
+        map_read_all(YARN "/config.json", 1 << 20, &data, &n, NULL), 0);
+    at = strstr(data, "\"rms_norm_eps\": 1e-0");
+    assert_non_null(at);
+    at[strlen("\"rms_norm_eps\": 1e-0")]--;
+    temp_write("config.json", data, n);
+    free(data);
+    b = print_of(temp_dir);
+    assert_true(a.model[0] != b.model[0] && a.model[1] != b.model[1]);
+    /* weights of other models all differ */
+    b = print_of(OTHER);
+    assert_true(a.model[0] != b.model[0]);
+}
+
+static int clear(void **state)
+{
+    (void)state;
+    temp_clear();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_cache_has_what_the_header_says),
+        cmocka_unit_test(a_generation_leaves_the_newest_token_out),
+        cmocka_unit_test(errors_change_nothing),
+        cmocka_unit_test(an_interrupted_sync_leaves_a_prefix),
+        cmocka_unit_test(rollback_and_on_is_as_fresh),
+        cmocka_unit_test(forked_is_as_fresh),
+        cmocka_unit_test_teardown(loaded_is_as_live, clear),
+        cmocka_unit_test_teardown(the_file_depends_on_the_context_alone, clear),
+        cmocka_unit_test_teardown(saving_fails_cleanly, clear),
+        cmocka_unit_test_teardown(other_engines_are_refused, clear),
+        cmocka_unit_test_teardown(damage_is_found, clear),
+        cmocka_unit_test_teardown(lies_are_found, clear),
+        cmocka_unit_test_teardown(fingerprints_tell_models_apart, clear),
+    };
+    return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
+}
