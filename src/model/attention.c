@@ -30,38 +30,56 @@ static size_t group_of(const struct worker *w)
     return c->n_heads / c->n_kv_heads;
 }
 
-/* Norm, RoPE and storing of one token's key and value of a KV head. */
-static void store_key(const struct worker *w, size_t layer, size_t t, size_t h)
+/* Whether a span's tiles are multiplied in bf16: a function of shapes alone. */
+static bool in_bf16(const struct worker *w, const struct span *span)
+{
+    enum dtype type = span->kv->dtype;
+    return w->p->attn16 && type != DT_I8 && w->k->attn_block_bf16[type] &&
+           span->n * group_of(w) >= BF16_MIN_ROWS;
+}
+
+/* Norm, RoPE and storing of one token's keys and values of KV heads [h0, h1).
+ */
+static void store_keys(const struct worker *w, size_t layer, size_t t,
+                       size_t h0, size_t h1)
 {
     const struct pass *p = w->p;
     const struct config *c = &p->m->config;
-    const struct layer *l = &p->m->layers[layer];
     const struct kv_cache *kv = p->io->spans[p->s->span[t]].kv;
-    size_t d = c->head_dim, at = (t * c->n_kv_heads + h) * d;
+    size_t d = c->head_dim, at = (t * c->n_kv_heads + h0) * d;
     size_t block = p->s->pos[t] / KV_BLOCK, slot = p->s->pos[t] % KV_BLOCK;
-    float *key = w->own->head;
-    w->k->rmsnorm(key, p->s->k + at, l->k_norm, 1, d, (float)c->rms_eps);
-    w->k->rope(key, 1, d, p->s->cos + t * (d / 2), p->s->sin + t * (d / 2));
-    kv_store(kv, w->k, kv_keys(kv, block, layer, h), slot, key);
-    kv_store(kv, w->k, kv_values(kv, block, layer, h), slot, p->s->v + at);
+    float *k = p->s->k + at, *v = p->s->v + at;
+    w->k->rmsnorm(k, k, p->m->layers[layer].k_norm, h1 - h0, d,
+                  (float)c->rms_eps);
+    w->k->rope(k, h1 - h0, d, p->s->cos + t * (d / 2), p->s->sin + t * (d / 2));
+    for (size_t h = h0; h < h1; h++, k += d, v += d) {
+        kv_store(kv, w->k, kv_keys(kv, block, layer, h), slot, k);
+        kv_store(kv, w->k, kv_values(kv, block, layer, h), slot, v);
+    }
 }
 
-/* Queries of one token and KV head, normalised, rotated and scaled, in the
- * order that attention reads: [kv head][token][head of the group]. */
+/* Queries of one token for KV heads [h0, h1), normalised, rotated and scaled
+ * (by way of the norm's weights), in the order that attention reads: [kv
+ * head][token][head of the group]. */
 static void prepare_queries(const struct worker *w, size_t layer, size_t t,
-                            size_t h)
+                            size_t h0, size_t h1)
 {
     const struct pass *p = w->p;
     const struct config *c = &p->m->config;
     size_t d = c->head_dim, group = group_of(w);
-    size_t at = (h * p->n + t) * group * d;
-    float *q = p->s->qr + at;
-    w->k->rmsnorm(q, p->s->q + (t * c->n_heads + h * group) * d,
-                  p->m->layers[layer].q_norm, group, d, (float)c->rms_eps);
-    w->k->rope(q, group, d, p->s->cos + t * (d / 2), p->s->sin + t * (d / 2));
-    w->k->scale(q, 1.0f / sqrtf((float)d), group * d);
-    if (p->s->qr16)
-        w->k->from_f32[DT_BF16](p->s->qr16 + at, q, group * d);
+    bool bf16 = in_bf16(w, &p->io->spans[p->s->span[t]]);
+    float *q = p->s->q + (t * c->n_heads + h0 * group) * d;
+    w->k->rmsnorm(q, q, p->m->layers[layer].q_norm, (h1 - h0) * group, d,
+                  (float)c->rms_eps);
+    w->k->rope(q, (h1 - h0) * group, d, p->s->cos + t * (d / 2),
+               p->s->sin + t * (d / 2));
+    for (size_t h = h0; h < h1; h++, q += group * d) {
+        size_t at = (h * p->n + t) * group * d;
+        if (bf16)
+            w->k->from_f32[DT_BF16](p->s->qr16 + at, q, group * d);
+        else
+            memcpy(p->s->qr + at, q, group * d * sizeof *q);
+    }
 }
 
 /* Positions [lo, hi) of a block that each token of the task attends to, for the
@@ -93,7 +111,7 @@ static void attend_block(const struct worker *w, const struct task *a,
     size_t q = (h * w->p->n + a->tile->first) * group_of(w) * d;
     struct attn_rows rows = {
         .q = s->qr + q,
-        .q16 = s->qr16 ? s->qr16 + q : NULL,
+        .q16 = a->bf16 ? s->qr16 + q : NULL,
         .ldq = d,
         .n = a->n,
         .lo = w->own->lo,
@@ -186,9 +204,7 @@ static struct task task_of(const struct worker *w, const struct attn_tile *tile,
                      .h1 = h1,
                      .first = p->s->pos[tile->first],
                      .n = (tile->last - tile->first) * group_of(w)};
-    enum dtype type = a.span->kv->dtype;
-    a.bf16 = p->bf16 && type != DT_I8 && w->k->attn_block_bf16[type] &&
-             a.n >= BF16_MIN_ROWS;
+    a.bf16 = in_bf16(w, a.span);
     return a;
 }
 
@@ -235,10 +251,10 @@ static size_t heads_at_once(const struct worker *w)
 static void store_and_prepare(const struct worker *w, size_t layer, size_t t,
                               size_t h0, size_t h1)
 {
-    for (size_t h = h0; h < h1; h++) {
-        store_key(w, layer, t, h);
-        prepare_queries(w, layer, t, h);
-    }
+    if (h0 >= h1)
+        return;
+    store_keys(w, layer, t, h0, h1);
+    prepare_queries(w, layer, t, h0, h1);
 }
 
 /* Heads [h0, h1) of one sequence, all on this thread: no barrier between. */
@@ -389,7 +405,7 @@ void pass_plan_attention(struct pass *p)
     size_t at = 0, kept = 0;
     for (size_t i = 0; i < p->io->n_spans; i++) {
         const struct span *span = &p->io->spans[i];
-        bool wide = p->bf16 && s->qr16 && span->kv->dtype != DT_I8;
+        bool wide = p->attn16 && span->kv->dtype != DT_I8;
         size_t step = (wide ? s->tile16_rows : s->tile_rows) / group;
         size_t end = at + span->n;
         size_t from = span->want == WANT_ALL    ? at

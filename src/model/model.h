@@ -19,7 +19,8 @@ struct layer {
     struct matrix gate_proj, up_proj, down_proj;
     float *q_bias, *k_bias, *v_bias, *o_bias; /* NULL without attention_bias */
     float *input_norm, *post_norm;            /* [d_model] */
-    float *q_norm, *k_norm;                   /* [head_dim] */
+    float *q_norm, *k_norm; /* [head_dim]; q_norm times head_dim^-0.5, which
+                               scales the scores */
 };
 
 struct model {

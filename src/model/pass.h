@@ -34,6 +34,7 @@ struct pass {
     bool single;      /* every span has one token */
     gemm_fn sgemm;    /* of f32 products; NULL: skinny kernels */
     bool bf16;        /* dense products in bf16 */
+    bool attn16;      /* attention's products in bf16, where tiles are large */
     bool *stop;       /* written by thread 0 ahead of a barrier that all meet */
 };
 

@@ -320,12 +320,12 @@ static void multiply_block(const struct worker *w, const struct matrix *a,
  * straight to the form that down_proj reads. */
 static void gated_blocks(const struct worker *w, const struct layer *l,
                          const struct input *xn, const struct input *to,
-                         size_t n, size_t begin, size_t end)
+                         size_t n, size_t begin, size_t end, size_t unit)
 {
     float *gate = w->own->gate, *up = w->own->up;
-    size_t most = GATED_FLOATS / GATED_ROWS;
+    size_t most = GATED_FLOATS / unit;
     size_t block = n < most ? n : most;
-    size_t step = GATED_FLOATS / block / GATED_ROWS * GATED_ROWS;
+    size_t step = GATED_FLOATS / block / unit * unit;
     for (size_t r = begin; r < end; r += step) {
         size_t rows = end - r < step ? end - r : step;
         for (size_t t = 0; t < n; t += block) {
@@ -357,9 +357,10 @@ struct input pass_gated(struct worker *w, const struct layer *l,
         return in;
     }
     struct input to = choose(need, group, NULL, s->gate16, &s->gate8);
-    struct rows share = rows_new(l->gate_proj.rows, GATED_ROWS);
+    size_t unit = group > GATED_ROWS ? group : GATED_ROWS;
+    struct rows share = rows_new(l->gate_proj.rows, unit);
     while (rows_next(w, &share, &begin, &end))
-        gated_blocks(w, l, xn, &to, n, begin, end);
+        gated_blocks(w, l, xn, &to, n, begin, end, unit);
     pass_barrier(w, PART_PROJECTIONS);
     return to;
 }

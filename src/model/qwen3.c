@@ -1,5 +1,6 @@
 /* Dense Qwen3 (Qwen3ForCausalLM in transformers): weights, sizes and what
  * multiplies. The forward pass is in qwen3_forward.c. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -33,6 +34,8 @@ static int open_attention(struct model *m, struct layer *l, size_t i,
                        i) ||
         weights_vector(w, &l->k_norm, c->head_dim, e, ATTN "k_norm.weight", i))
         return -1;
+    for (size_t j = 0; j < c->head_dim; j++)
+        l->q_norm[j] *= 1.0f / sqrtf((float)c->head_dim);
     if (!c->attention_bias)
         return 0;
     if (weights_vector(w, &l->q_bias, q_dim, e, ATTN "q_proj.bias", i) ||

@@ -138,6 +138,7 @@ int model_forward(const struct model *m, struct scratch *s,
               : products == PRODUCTS_SGEMM ? m->k->sgemm_nt
                                            : NULL;
     p.bf16 = products == PRODUCTS_BF16;
+    p.attn16 = s->qr16 && !p.single && (p.bf16 || m->any_quantized);
     pass_plan_attention(&p);
     embed(&p);
     if (io->ms)

@@ -24,10 +24,10 @@
 #define PANEL_FLOATS (160u * 1024)
 
 /* Products of rows of gate_proj and up_proj that a thread keeps in its cache
- * until they are one: GATED_ROWS rows at a time (fitting every group of
- * quantized weights), more when there are few tokens. */
-#define GATED_ROWS   128
-#define GATED_FLOATS (GATED_ROWS * 256)
+ * until they are one: GATED_ROWS rows at a time, or a whole group of quantized
+ * weights; more when there are few tokens. */
+#define GATED_ROWS   64
+#define GATED_FLOATS (GATED_ROWS * 512)
 
 /* State of a running softmax for some query rows. */
 struct softmax {
