@@ -390,7 +390,7 @@ const struct verb verb_embed = {
     .summary = "texts to vectors (Qwen3-Embedding)",
     .about = "Print a vector for each TEXT, each file of -f, or standard "
              "input: the hidden\nstate of its last token, of length 1. With "
-             "--lines or --jsonl each line is a text.",
+             "--lines or --jsonl, for each line.",
     .opts = opts,
     .n_opts = sizeof(opts) / sizeof(*opts),
     .run = run,

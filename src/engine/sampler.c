@@ -10,18 +10,27 @@
  * integer form: sign, exponent and four bits of mantissa. */
 enum { BIN_BITS = 13, BINS = 1 << BIN_BITS };
 
+/* Values whose largest is remembered together: most filters then look into the
+ * few blocks that can matter. And how many candidates are few. */
+enum { BLOCK = 64, FEW = 4096 };
+
 /* Below it the softmax is a step for any logits that differ in float32. */
 #define MIN_TEMPERATURE 1e-6f
 
 struct sampler {
     struct qwick_sampling o;
     const struct kernels *k;
-    const unsigned char *blocked;
     size_t vocab_size;
     uint64_t n_drawn;
     float *work;       /* [vocab_size] processed logits */
+    float *top;        /* [n_blocks] largest of each BLOCK of them */
     float *prob;       /* [vocab_size] exp((x - max) / temperature) */
+    double *block_sum; /* [n_blocks] of prob */
     int32_t *kept;     /* [vocab_size] candidates, by id */
+    int32_t *order;    /* [FEW] the same by value; the largest blocks */
+    size_t n_blocks;
+    int32_t *never; /* ids that are blocked */
+    size_t n_never;
     uint32_t *seen;    /* [vocab_size] times in the answer; PROMPT bit */
     int32_t *distinct; /* ids with seen != 0 */
     size_t n_distinct;
@@ -84,13 +93,20 @@ int sampler_create(struct sampler **out, const struct qwick_sampling *o,
         return err_oom(e, sizeof *s);
     s->o = *o;
     s->k = k;
-    s->blocked = blocked;
     s->vocab_size = vocab_size;
     size_t n = vocab_size;
+    s->n_blocks = (n + BLOCK - 1) / BLOCK;
     s->work = malloc(n * sizeof *s->work);
+    s->top = malloc(s->n_blocks * sizeof *s->top);
     s->prob = malloc(n * sizeof *s->prob);
+    s->block_sum = malloc(s->n_blocks * sizeof *s->block_sum);
     s->kept = malloc(n * sizeof *s->kept);
-    bool ok = s->work && s->prob && s->kept;
+    s->order = malloc(FEW * sizeof *s->order);
+    for (size_t i = 0; blocked && i < n; i++)
+        s->n_never += blocked[i] != 0;
+    s->never = malloc((s->n_never + 1) * sizeof *s->never);
+    bool ok = s->work && s->top && s->prob && s->block_sum && s->kept &&
+              s->order && s->never;
     if (penalised(o)) {
         s->seen = calloc(n, sizeof *s->seen);
         s->distinct = malloc(n * sizeof *s->distinct);
@@ -100,6 +116,9 @@ int sampler_create(struct sampler **out, const struct qwick_sampling *o,
         sampler_free(s);
         return err_oom(e, n * 5 * sizeof(float));
     }
+    for (size_t i = 0, m = 0; m < s->n_never; i++)
+        if (blocked[i])
+            s->never[m++] = (int32_t)i;
     *out = s;
     return 0;
 }
@@ -109,8 +128,12 @@ void sampler_free(struct sampler *s)
     if (!s)
         return;
     free(s->work);
+    free(s->top);
     free(s->prob);
+    free(s->block_sum);
     free(s->kept);
+    free(s->order);
+    free(s->never);
     free(s->seen);
     free(s->distinct);
     free(s);
@@ -146,37 +169,51 @@ static void penalise(struct sampler *s)
     }
 }
 
+static size_t block_size(const struct sampler *s, size_t block)
+{
+    size_t rest = s->vocab_size - block * BLOCK;
+    return rest < BLOCK ? rest : BLOCK;
+}
+
+/* Exponent of all ones: infinities and NaN. */
+static bool all_finite(const float *x, size_t n)
+{
+    int bad = 0;
+#pragma omp simd reduction(| : bad)
+    for (size_t i = 0; i < n; i++)
+        bad |= !(x[i] - x[i] == 0);
+    return !bad;
+}
+
 /* Copy the logits, check them, apply blocks and penalties; *max is the largest
  * that may be drawn. */
 static int prepare(struct sampler *s, const float *logits, float *max,
                    struct qwick_err *e)
 {
-    size_t n = s->vocab_size;
-    unsigned bad = 0;
-    for (size_t i = 0; i < n; i++)
-        bad |= !(logits[i] - logits[i] == 0);
-    if (bad)
+    if (!all_finite(logits, s->vocab_size))
         return err_set(e, QWICK_ERR_RUNTIME,
                        "logits: not finite: the weights hold NaN, infinities "
                        "or values too large");
-    memcpy(s->work, logits, n * sizeof *logits);
+    memcpy(s->work, logits, s->vocab_size * sizeof *logits);
     penalise(s);
-    if (s->blocked)
-        for (size_t i = 0; i < n; i++)
-            if (s->blocked[i])
-                s->work[i] = -INFINITY;
-    *max = s->k->max(s->work, n);
+    for (size_t i = 0; i < s->n_never; i++)
+        s->work[s->never[i]] = -INFINITY;
+    for (size_t b = 0; b < s->n_blocks; b++)
+        s->top[b] = s->k->max(s->work + b * BLOCK, block_size(s, b));
+    *max = s->k->max(s->top, s->n_blocks);
     return *max > -INFINITY
                ? 0
                : err_set(e, QWICK_ERR_RUNTIME,
                          "logits: no token is left that may be drawn");
 }
 
-static int32_t first_equal(const float *x, size_t n, float v)
+/* The first id with the largest value. */
+static int32_t first_largest(const struct sampler *s, float max)
 {
-    for (size_t i = 0; i < n; i++)
-        if (x[i] == v)
-            return (int32_t)i;
+    for (size_t b = 0; b < s->n_blocks; b++)
+        for (size_t i = b * BLOCK; s->top[b] == max && i < s->vocab_size; i++)
+            if (s->work[i] == max)
+                return (int32_t)i;
     return 0;
 }
 
@@ -284,12 +321,14 @@ static struct cut top_p_cut(struct sampler *s, float threshold, double p)
     return cut;
 }
 
-/* Ids that survive top-k, top-p and min-p into s->kept, ascending. */
-static size_t filter(struct sampler *s, float max)
+/* Ids that survive top-k, top-p and min-p into s->kept, ascending: by looking
+ * at all values. */
+static size_t filter_all(struct sampler *s, float max)
 {
     const struct qwick_sampling *o = &s->o;
     size_t n = s->vocab_size;
     float threshold = -INFINITY;
+    s->k->exp_sum(s->prob, s->work, n, max, 1.0f / o->temperature);
     if (o->top_k > 0 && (size_t)o->top_k < n)
         threshold = top_k_threshold(s, (size_t)o->top_k);
     struct cut cut = {-INFINITY, INT32_MAX};
@@ -308,33 +347,173 @@ static size_t filter(struct sampler *s, float max)
     return m;
 }
 
-static int32_t draw(const struct sampler *s, size_t n, double u)
+/* ---- few candidates ----------------------------------------------------- */
+
+/* A value that at least n of all reach: the n-th largest of the blocks'
+ * largest.
+ */
+static float reached_by(struct sampler *s, size_t n)
 {
+    n = sampler_top(s->top, s->n_blocks, s->order, n);
+    return s->top[s->order[n - 1]];
+}
+
+/* Ids of values that reach a limit into s->kept, ascending; FEW + 1 when there
+ * are more than FEW. */
+static size_t collect(struct sampler *s, float limit)
+{
+    size_t m = 0;
+    for (size_t b = 0; b < s->n_blocks; b++) {
+        if (s->top[b] < limit)
+            continue;
+        size_t end = b * BLOCK + block_size(s, b);
+        for (size_t i = b * BLOCK; i < end; i++) {
+            if (!(s->work[i] >= limit))
+                continue;
+            if (m == FEW)
+                return FEW + 1;
+            s->kept[m++] = (int32_t)i;
+        }
+    }
+    return m;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const int32_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Of the m candidates in s->kept, which hold all that may survive: those that
+ * do. total: mass that top-p is a share of; < 0: the candidates that top-k
+ * keeps. Returns 0 when the candidates were not enough. */
+static size_t filter_few(struct sampler *s, size_t m, float max, double total)
+{
+    const struct qwick_sampling *o = &s->o;
+    size_t n = m;
+    memcpy(s->order, s->kept, m * sizeof *s->order);
+    sort_ids(s->work, s->order, m);
+    if (o->top_k > 0 && (size_t)o->top_k < m) {
+        float threshold = s->work[s->order[o->top_k - 1]];
+        n = (size_t)o->top_k;
+        while (n < m && s->work[s->order[n]] == threshold)
+            n++;
+    }
+    for (size_t i = 0; i < n; i++)
+        s->prob[i] = s->work[s->order[i]];
+    double sum = s->k->exp_sum(s->prob, s->prob, n, max, 1.0f / o->temperature);
+    if (o->top_p < 1) {
+        double want = (double)o->top_p * (total < 0 ? sum : total), mass = 0;
+        size_t kept = 0;
+        while (kept < n && (kept == 0 || mass < want))
+            mass += (double)s->prob[kept++];
+        if (mass < want && total >= 0)
+            return 0;
+        n = kept;
+    }
+    /* the likeliest stays, however strict the rest */
+    while (n > 1 && (s->prob[n - 1] < o->min_p || s->prob[n - 1] == 0))
+        n--;
+    memcpy(s->kept, s->order, n * sizeof *s->kept);
+    qsort(s->kept, n, sizeof *s->kept, by_id);
+    return n;
+}
+
+/* Mass of all values, block by block. */
+static double sum_blocks(struct sampler *s, float max)
+{
+    double total = 0;
+    for (size_t b = 0; b < s->n_blocks; b++) {
+        s->block_sum[b] =
+            s->k->exp_sum(NULL, s->work + b * BLOCK, block_size(s, b), max,
+                          1.0f / s->o.temperature);
+        total += s->block_sum[b];
+    }
+    return total;
+}
+
+/* Ids that survive the filters into s->kept, ascending. Where few blocks can
+ * matter, only these are looked at; sorting ever stops at FEW. */
+static size_t filter(struct sampler *s, float max)
+{
+    enum { BLOCKS = 256 };
+    const struct qwick_sampling *o = &s->o;
+    size_t m = FEW + 1, n = 0;
+    double total = -1;
+    if (o->top_k > 0 && (size_t)o->top_k <= FEW / 4 &&
+        (size_t)o->top_k <= s->n_blocks) {
+        m = collect(s, reached_by(s, (size_t)o->top_k));
+    } else if (o->top_k == 0 && o->top_p < 1) {
+        total = sum_blocks(s, max);
+        m = collect(s, reached_by(s, BLOCKS));
+    } else if (o->top_k == 0 && o->min_p > 0) {
+        /* a little below the limit, whose rounding is exp's */
+        m = collect(s, max + o->temperature * (logf(o->min_p) - 1e-3f));
+    }
+    if (m <= FEW)
+        n = filter_few(s, m, max, total);
+    return n ? n : filter_all(s, max);
+}
+
+/* One of n ids whose probabilities are those of their values. */
+static int32_t draw_kept(struct sampler *s, size_t n, float max, double u)
+{
+    for (size_t i = 0; i < n; i++)
+        s->prob[i] = s->work[s->kept[i]];
+    s->k->exp_sum(s->prob, s->prob, n, max, 1.0f / s->o.temperature);
     double total = 0, sum = 0;
     for (size_t i = 0; i < n; i++)
-        total += (double)s->prob[s->kept[i]];
+        total += (double)s->prob[i];
     for (size_t i = 0; i < n; i++) {
-        sum += (double)s->prob[s->kept[i]];
+        sum += (double)s->prob[i];
         if (u * total < sum)
             return s->kept[i];
     }
     return s->kept[n - 1];
 }
 
+/* One of all ids: first its block, then itself. */
+static int32_t draw_any(struct sampler *s, float max, double u)
+{
+    double at = u * sum_blocks(s, max), sum = 0;
+    size_t b = 0, last = 0;
+    for (; b < s->n_blocks; b++) {
+        if (s->block_sum[b] > 0)
+            last = b;
+        if (at < sum + s->block_sum[b])
+            break;
+        sum += s->block_sum[b];
+    }
+    b = b < s->n_blocks ? b : last;
+    size_t n = block_size(s, b);
+    const float *x = s->work + b * BLOCK;
+    s->k->exp_sum(s->prob, x, n, max, 1.0f / s->o.temperature);
+    size_t best = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (s->prob[i] == 0)
+            continue;
+        best = i; /* rounding may leave a rest behind the last one */
+        sum += (double)s->prob[i];
+        if (at < sum)
+            break;
+    }
+    return (int32_t)(b * BLOCK + best);
+}
+
 int sampler_draw(struct sampler *s, const float *logits, int32_t *id,
                  struct qwick_err *e)
 {
+    const struct qwick_sampling *o = &s->o;
     float max = 0;
     if (prepare(s, logits, &max, e))
         return -1;
-    if (s->o.temperature < MIN_TEMPERATURE) {
-        *id = first_equal(s->work, s->vocab_size, max);
-    } else {
-        s->k->exp_sum(s->prob, s->work, s->vocab_size, max,
-                      1.0f / s->o.temperature);
-        size_t n = filter(s, max);
-        *id = draw(s, n, rng_uniform(s->o.seed, s->n_drawn));
-    }
+    double u = rng_uniform(o->seed, s->n_drawn);
+    if (o->temperature < MIN_TEMPERATURE)
+        *id = first_largest(s, max);
+    else if (o->top_k == 0 && o->top_p == 1 && o->min_p == 0)
+        *id = draw_any(s, max, u);
+    else
+        *id = draw_kept(s, filter(s, max), max, u);
     s->n_drawn++;
     note(s, *id, false);
     return 0;

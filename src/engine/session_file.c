@@ -77,7 +77,8 @@ static int take(struct qwick_session *s, struct kv_file *f, struct qwick_err *e)
     if (kv_file_pages(f, 0, f->head.n_pages, s->kv.pages,
                       s->eng->model.n_threads, NULL, e) < f->head.n_pages)
         return -1;
-    memcpy(s->tokens, f->tokens, n * sizeof *s->tokens);
+    if (n)
+        memcpy(s->tokens, f->tokens, n * sizeof *s->tokens);
     s->kv.n = n;
     if (f->logits) {
         s->own_logits = f->logits;

@@ -4,7 +4,8 @@ load helpers
 
 setup() {
     common_setup
-    VERBS="generate batch tokenize detokenize count render logits score choose inspect bench quantize cache"
+    VERBS="generate batch tokenize detokenize count render embed rerank logits
+        score choose inspect bench quantize cache"
 }
 
 @test "--help and -h: stdout, exit 0, no model needed" {
@@ -60,8 +61,8 @@ shared = options(sections["OPTIONS OF ALL VERBS"])
 engine = options(sections["OPTIONS OF VERBS THAT RUN THE MODEL"])
 tok = options(sections["OPTIONS OF TOKENIZE, COUNT AND DETOKENIZE"])
 own = {v: options(sections["OPTIONS OF " + v.upper()])
-       for v in ("generate", "batch", "render", "logits", "score", "choose", "inspect", "bench",
-                 "quantize", "cache")}
+       for v in ("generate", "batch", "render", "embed", "rerank", "logits",
+                 "score", "choose", "inspect", "bench", "quantize", "cache")}
 drop = lambda s, *names: {o for o in s if o[1] not in names}
 only = lambda s, *names: {o for o in s if o[1] in names}
 not_batch = ("prefix-cache", "prefix-cache-size", "session", "save-session",
@@ -84,6 +85,8 @@ want = {
     "count": drop(tok, "skip-special"),
     "detokenize": drop(tok, "no-special"),
     "render": own["render"],
+    "embed": engine | own["embed"],
+    "rerank": engine | own["rerank"],
     "quantize": own["quantize"],
 }
 for verb, opts in want.items():
@@ -94,6 +97,8 @@ for verb, opts in want.items():
     opts = opts | shared
     if verb == "cache":  # no model
         opts.remove(("m", "model"))
+    if verb == "rerank":  # -q is the query
+        opts = opts - {("q", "quiet")} | {("", "quiet")}
     assert have == opts, (verb, have ^ opts)
     # numbers that help gives as defaults are in the man page as well
     for name, default in re.findall(

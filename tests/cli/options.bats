@@ -34,8 +34,8 @@ setup() {
         --profile-timing; do
         fails 2 "$o: the value is empty" $o= hi
     done
-    for v in tokenize detokenize count render logits score choose inspect \
-        bench; do
+    for v in tokenize detokenize count render embed rerank logits score choose \
+        inspect bench; do
         fails 2 "see qwick $v --help" $v --frobnicate
     done
     fails 2 "--threads: unknown option" tokenize --threads 2 hi
@@ -85,6 +85,17 @@ bad() {
         fails 2 "-t: " bench -t "1,$v"
         [ "$v" = 0 ] || fails 2 "--warmup: " bench --warmup "$v"
     done
+    for v in 0 -1 1e30 nan "" 2147483648 9223372036854775808 1x; do
+        fails 2 "--dim: " embed --dim "$v" hi
+        fails 2 "--max-batch: " embed --max-batch "$v" hi
+        fails 2 "--top: " rerank -q x --top "$v" hi
+        fails 2 "--max-batch: " rerank --max-batch "$v" -q x hi
+    done
+    for v in -1 1.1 1e30 nan "" 1x; do
+        fails 2 "--threshold: " rerank --threshold "$v" -q x hi
+    done
+    fails 2 "--format: " embed --format csv hi
+    fails 2 "--json: unknown option" embed --json hi
     fails 2 "--depths: " bench --depths "1,"
     for v in 1 0 -1 1e30 nan "" 2147483648 1x; do
         fails 2 "--window: " score --window "$v"
@@ -161,8 +172,7 @@ bad() {
 }
 
 @test "reserved verbs" {
-    for v in chat embed rerank plan selftest \
-        completion; do
+    for v in chat plan selftest completion; do
         fails 2 "$v: not in this version" $v
         fails 2 "$v: not in this version" $v --help
         [[ $(q --help) != *"  $v "* ]]

@@ -1,0 +1,205 @@
+#!/usr/bin/env bats
+# embed: sources, formats, records that are bad, texts that are too long.
+load helpers
+
+setup() {
+    common_setup
+}
+
+# The vectors of an .npy file on standard input, as JSON: {"shape", "rows"}.
+npy() {
+    python3 -c 'import ast, json, struct, sys
+b = sys.stdin.buffer.read()
+assert b[:8] == b"\x93NUMPY\x01\x00", b[:8]
+n, = struct.unpack("<H", b[8:10])
+head = ast.literal_eval(b[10:10 + n].decode("ascii"))
+assert (10 + n) % 64 == 0 and b[9 + n:10 + n] == b"\n"
+assert set(head) == {"descr", "fortran_order", "shape"}, head
+assert head["descr"] == "<f4" and head["fortran_order"] is False
+rows, dim = head["shape"]
+v = struct.unpack("<%df" % (rows * dim), b[10 + n:])
+print(json.dumps({"shape": [rows, dim],
+                  "rows": [v[i * dim:(i + 1) * dim] for i in range(rows)]}))'
+}
+
+@test "one vector a text, of length 1, in their order" {
+    q embed "list files" "show disk usage" | jlines \
+        'len(o) == 2 and all(list(r) == ["embedding", "tokens"] for r in o) and
+         all(len(r["embedding"]) == 256 for r in o) and
+         [r["tokens"] for r in o] == [2, 3] and
+         all(abs(sum(x * x for x in r["embedding"]) - 1) < 1e-6 for r in o) and
+         o[0]["embedding"] != o[1]["embedding"]'
+}
+
+@test "arguments, files, lines and records give the same vectors" {
+    printf 'list files\n' >"$T/a"
+    printf 'show disk usage' >"$T/b"
+    printf 'list files\r\nshow disk usage' >"$T/lines"
+    printf '{"text":"list files"}\n{"text":"show disk usage"}\n' >"$T/jsonl"
+    want=$(q embed --exact "list files" "show disk usage")
+    [ "$(q embed --exact -f "$T/a" -f "$T/b")" = "$want" ]
+    [ "$(q embed --exact --lines -f "$T/lines")" = "$want" ]
+    [ "$(q embed --exact --jsonl -f "$T/jsonl")" = "$want" ]
+    [ "$("$QWICK" embed --exact --lines <"$T/lines")" = "$want" ]
+    [ "$("$QWICK" embed --exact --jsonl -f - <"$T/jsonl")" = "$want" ]
+    [ "$("$QWICK" embed --exact <"$T/a")" = "${want%%$'\n'*}" ]
+    [ "$("$QWICK" embed --exact - <"$T/a")" = "${want%%$'\n'*}" ]
+    # the same whatever shares the passes
+    for n in 1 2; do
+        [ "$(q embed --exact --max-batch $n "list files" "show disk usage")" \
+            = "$want" ]
+    done
+    [ "$(q embed --exact --prefill-chunk 1 "list files" "show disk usage")" \
+        = "$want" ]
+}
+
+@test "formats hold the same numbers" {
+    q embed --exact a b c >"$T/jsonl"
+    q embed --exact a b c --format tsv >"$T/tsv"
+    q embed --exact a b c --format f32 >"$T/f32"
+    q embed --exact a b c --format npy >"$T/npy"
+    for f in jsonl tsv f32 npy; do
+        q embed --exact a b c --format $f -o "$T/out"
+        cmp "$T/out" "$T/$f"
+    done
+    [ -z "$(ls "$T" | grep tmp)" ]
+    npy <"$T/npy" >"$T/rows"
+    python3 - "$T" <<'PY'
+import json, struct, sys
+t = sys.argv[1]
+f32 = lambda x: struct.unpack("<f", struct.pack("<f", x))[0]
+npy = json.load(open(t + "/rows"))
+rows = npy["rows"]
+assert npy["shape"] == [3, 256]
+lines = open(t + "/jsonl").read().splitlines()
+assert [[f32(x) for x in json.loads(l)["embedding"]] for l in lines] == rows
+lines = open(t + "/tsv").read().split("\n")[:-1]
+assert [[f32(float(x)) for x in l.split("\t")] for l in lines] == rows
+raw = open(t + "/f32", "rb").read()
+assert len(raw) == 3 * 256 * 4
+assert list(struct.unpack("<768f", raw)) == sum(rows, [])
+PY
+}
+
+@test "npy of no texts, of many, to a pipe" {
+    [ "$("$QWICK" embed --lines --format npy </dev/null | npy |
+        jget 'o["shape"]')" = "[0, 256]" ]
+    seq 600 >"$T/lines"
+    "$QWICK" embed --lines --dim 3 --format npy -o "$T/out" <"$T/lines"
+    [ "$(npy <"$T/out" | jget 'o["shape"]')" = "[600, 3]" ]
+    mkfifo "$T/pipe"
+    cat "$T/pipe" >"$T/through" &
+    q embed a b --format npy -o "$T/pipe"
+    wait
+    [ "$(npy <"$T/through" | jget 'o["shape"]')" = "[2, 256]" ]
+}
+
+@test "--dim cuts and normalises again, --no-normalize does not" {
+    q embed --exact --no-normalize a >"$T/raw"
+    q embed --exact --no-normalize --dim 5 a >"$T/raw5"
+    q embed --exact --dim 5 a >"$T/five"
+    cat "$T/raw" "$T/raw5" "$T/five" | jlines \
+        'o[0]["embedding"][:5] == o[1]["embedding"] and
+         len(o[2]["embedding"]) == 5 and
+         all(abs(x / sum(y * y for y in o[1]["embedding"]) ** 0.5 - z) < 1e-7
+             for x, z in zip(o[1]["embedding"], o[2]["embedding"]))'
+    fails 2 "--dim 257: the model's vectors have 256" embed --dim 257 a
+}
+
+@test "--instruct makes queries, a record may have its own" {
+    one=$(q embed --exact $'Instruct: find a command\nQuery:disk full')
+    [ "$(q embed --exact --instruct "find a command" "disk full")" = "$one" ]
+    printf '%s\n' '{"text":"disk full","instruct":"find a command"}' \
+        '{"text":"disk full"}' '{"text":"disk full","instruct":null}' \
+        >"$T/in"
+    "$QWICK" embed --exact --jsonl <"$T/in" >"$T/out"
+    [ "$(sed -n 1p "$T/out")" = "$one" ]
+    [ "$(sed -n 2p "$T/out")" = "$(q embed --exact "disk full")" ]
+    "$QWICK" embed --exact --jsonl --instruct "find a command" <"$T/in" \
+        >"$T/out"
+    [ "$(sed -n 2p "$T/out")" = "$one" ]
+    [ "$(sed -n 3p "$T/out")" = "$(q embed --exact "disk full")" ]
+}
+
+@test "text is text, unless --allow-special" {
+    [ "$(q embed "<think>" | jget 'o["tokens"] > 1')" = True ]
+    [ "$(q embed --allow-special "<think>" | jget 'o["tokens"]')" = 1 ]
+}
+
+@test "a bad record is answered in its place" {
+    printf '%s\n' '{"id":7,"text":"a"}' 'nonsense' '[]' '{"id":"x"}' '' \
+        '{"text":"b","instruct":1}' '{"text":""}' '{"id":{"k":[1]},"text":"c"}' \
+        >"$T/in"
+    run -1 --separate-stderr "$QWICK" embed --jsonl --dim 2 -f "$T/in"
+    [ -z "$stderr" ]
+    echo "$output" | jlines \
+        '[("error" in r) for r in o] ==
+             [False, True, True, True, True, True, True, False] and
+         o[0]["id"] == 7 and o[3]["id"] == "x" and o[7]["id"] == {"k": [1]} and
+         all("in: line %d: " % (i + 1) in o[i]["error"]
+             for i in range(1, 7)) and
+         len(o[0]["embedding"]) == 2'
+    # an empty line is a text without tokens
+    run -1 --separate-stderr bash -c "printf 'a\n\nb\n' | '$QWICK' embed --lines"
+    echo "$output" | jlines '[list(r)[0] for r in o] ==
+        ["embedding", "error", "embedding"]'
+    # where there is no place for an error, it ends the run
+    for f in tsv f32 npy; do
+        fails 1 "in: line 2: " embed --jsonl --format $f -f "$T/in" -o "$T/x"
+        [ ! -e "$T/x" ]
+        [ -z "$(ls "$T" | grep tmp)" ]
+    done
+}
+
+@test "texts that do not fit the context" {
+    long=$(seq 200 | tr '\n' ' ')
+    fails 4 "tokens do not fit the context of 10" embed -c 10 "$long"
+    fails 4 "argument 2: text: " embed -c 10 a "$long"
+    run -0 --separate-stderr q embed -v -c 10 --truncate "$long"
+    [[ $stderr == *"tokens are dropped"* ]]
+    echo "$output" | jlines 'o[0]["tokens"] == 10 and o[0]["dropped_tokens"] > 90'
+    printf 'a\n%s\n' "$long" >"$T/in"
+    run -1 --separate-stderr q embed -c 10 --lines -f "$T/in"
+    echo "$output" | jlines '"embedding" in o[0] and "context of 10" in
+        o[1]["error"]'
+    fails 4 "context of 10" embed -c 10 --lines --format tsv -f "$T/in" -o "$T/x"
+    fails 4 "context of 4000 tokens asked for" embed -c 4000 a
+}
+
+@test "no input, no terminal for bytes, no tokenizer" {
+    fails 2 "no input; usage: qwick embed" embed
+    fails 2 "text: has no tokens" embed ""
+    fails 2 "no effect with --lines" embed --lines a
+    fails 2 "no effect with --jsonl" embed --jsonl a
+    fails 2 "--lines: cannot be combined with --jsonl" embed --lines --jsonl
+    fails 2 "--file: cannot be combined" embed -f x a
+    fails 1 "/nonexistent" embed -f /nonexistent
+    fails 1 "/nonexistent" embed --lines -f /nonexistent
+    fails 1 "cannot create" embed -o /nonexistent/x a
+    for f in f32 npy; do
+        run script -qec "'$QWICK' embed --format $f a; echo status \$?" /dev/null
+        [[ $output == *"--format $f: standard output is a terminal"* ]]
+        [[ $output == *"status 2"* ]]
+    done
+    need_model embedding-names
+    fails 3 "tokenizer.json" embed -m "$MODELS/embedding-names" a
+}
+
+@test "a reader is answered before the input ends" {
+    coproc Q { "$QWICK" embed --lines --dim 2; }
+    for text in a b; do
+        echo $text >&"${Q[1]}"
+        read -r -t 20 line <&"${Q[0]}"
+        [[ $line == *'"tokens":1'* ]]
+    done
+    eval "exec ${Q[1]}>&-"
+    wait "$Q_PID"
+}
+
+@test "a full disk and a closed output" {
+    [ -e /dev/full ] || skip "no /dev/full"
+    run -1 --separate-stderr bash -c "'$QWICK' embed a >/dev/full"
+    [[ $stderr == *"write error"* ]]
+    fails 1 "/dev/full: cannot write" embed -o /dev/full a
+    run -1 bash -c "'$QWICK' embed a >&-"
+}

@@ -1,0 +1,162 @@
+#!/usr/bin/env bats
+# rerank: scores, order, formats, sources.
+load helpers
+
+setup() {
+    common_setup
+    DOCS=("show all files" "kill a process" "disk usage" "copy a file")
+}
+
+@test "a table, the best first: score, number, text" {
+    run -0 --separate-stderr q rerank -q "list files" "${DOCS[@]}"
+    [ -z "$stderr" ]
+    echo "$output" | python3 -c 'import sys
+rows = [l.split("\t") for l in sys.stdin.read().split("\n")[:-1]]
+docs = sys.argv[1:]
+assert len(rows) == 4 and all(len(r) == 3 for r in rows), rows
+scores = [float(r[0]) for r in rows]
+assert scores == sorted(scores, reverse=True)
+assert all(0 <= s <= 1 for s in scores)
+assert sorted(r[1] for r in rows) == ["1", "2", "3", "4"]
+assert all(docs[int(r[1]) - 1] == r[2] for r in rows)' "${DOCS[@]}"
+}
+
+@test "the score is P(yes) against P(no) of the prompt" {
+    pre=$'<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
+    post=$'<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n'
+    # tokens of the three parts, encoded apart
+    middle=$'<Instruct>: find a command\n<Query>: list files\n<Document>: show all files'
+    ids="$(q tokenize "$pre") $(q tokenize --no-special "$middle") $(q tokenize "$post")"
+    yes=$(q tokenize yes)
+    no=$(q tokenize no)
+    want=$(q logits --exact --prompt-ids "$ids" --top 6144 --json |
+        python3 -c 'import json, math, sys
+t = json.load(sys.stdin)["positions"][0]["top"]
+l = {x["id"]: x["logit"] for x in t}
+print(repr(1 / (1 + math.exp(l[int(sys.argv[2])] - l[int(sys.argv[1])]))))' \
+            "$yes" "$no")
+    q rerank --exact --json -q "list files" --instruct "find a command" \
+        "show all files" >"$T/out"
+    python3 -c 'import json, sys
+o = json.load(open(sys.argv[1]))
+r = o["results"][0]
+assert abs(r["score"] - float(sys.argv[2])) < 1e-12, (r, sys.argv[2])
+assert r["tokens"] == len(sys.argv[3].split())
+assert o["model"] == "qwick-demo" and o["query"] == "list files"
+assert r["index"] == 1 and r["text"] == "show all files"' "$T/out" "$want" "$ids"
+}
+
+@test "--in-order, --top, --threshold" {
+    q rerank -q "list files" "${DOCS[@]}" >"$T/sorted"
+    q rerank --in-order -q "list files" "${DOCS[@]}" >"$T/order"
+    [ "$(cut -f2 "$T/order" | tr '\n' ' ')" = "1 2 3 4 " ]
+    diff <(sort "$T/sorted") <(sort "$T/order")
+    [ "$(q rerank --top 2 -q "list files" "${DOCS[@]}")" = \
+        "$(head -n 2 "$T/sorted")" ]
+    [ "$(q rerank --top 9 -q "list files" "${DOCS[@]}")" = \
+        "$(cat "$T/sorted")" ]
+    [ "$(q rerank --top 2 --in-order -q "list files" "${DOCS[@]}")" = \
+        "$(head -n 2 "$T/sorted" | sort -k2,2n)" ]
+    # between the second and the third score
+    q rerank --json -q "list files" "${DOCS[@]}" >"$T/json"
+    p=$(jget '"%.17f" % ((o["results"][1]["score"] + o["results"][2]["score"]) / 2)' <"$T/json")
+    [ "$(q rerank --threshold "$p" -q "list files" "${DOCS[@]}")" = \
+        "$(head -n 2 "$T/sorted")" ]
+    [ "$(q rerank --threshold "$p" --top 1 -q "list files" "${DOCS[@]}")" = \
+        "$(head -n 1 "$T/sorted")" ]
+}
+
+@test "equal documents stay in their order" {
+    [ "$(q rerank --exact -q x same same same same | cut -f2 | tr '\n' ' ')" \
+        = "1 2 3 4 " ]
+}
+
+@test "lines, files and records" {
+    printf '%s\n' "${DOCS[@]}" >"$T/lines"
+    want=$(q rerank --exact -q "list files" "${DOCS[@]}")
+    [ "$(q rerank --exact -q "list files" --lines -f "$T/lines")" = "$want" ]
+    [ "$("$QWICK" rerank --exact -q "list files" --lines <"$T/lines")" = "$want" ]
+    # whatever shares the passes
+    [ "$(q rerank --exact --max-batch 1 -q "list files" "${DOCS[@]}")" = "$want" ]
+    [ "$(q rerank --exact --prefill-chunk 7 -q "list files" "${DOCS[@]}")" = "$want" ]
+    # of a file, the name
+    printf 'show all files\n' >"$T/a"
+    printf 'kill a process' >"$T/b	c"
+    [ "$(q rerank --exact -q "list files" -f "$T/a" -f "$T/b	c" | sort)" = \
+        "$(echo "$want" | awk -F'\t' -v t="$T" \
+            '$2 == 1 { print $1 "\t" t "/a" } $2 == 2 { print $1 "\t" t "/b\\tc" }' |
+            sort)" ]
+    [ "$("$QWICK" rerank --exact -q "list files" <"$T/a" | cut -f1)" = \
+        "$(echo "$want" | awk '$2 == 1 { print $1 }')" ]
+    printf '{"id":"%s","text":"%s"}\n' A "${DOCS[0]}" B "${DOCS[1]}" >"$T/jsonl"
+    q rerank --exact -q "list files" --jsonl -f "$T/jsonl" >"$T/out"
+    jlines 'sorted(r["id"] for r in o) == ["A", "B"] and
+        o[0]["score"] >= o[1]["score"] and
+        all(list(r) == ["id", "index", "score", "tokens", "text"] for r in o)' \
+        <"$T/out"
+}
+
+@test "a bad record: last, or in its place with --in-order" {
+    printf '%s\n' '{"text":"a","id":1}' 'nonsense' '{"id":2}' '{"text":"b"}' \
+        >"$T/in"
+    run -1 --separate-stderr q rerank -q x --jsonl -f "$T/in"
+    [ -z "$stderr" ]
+    echo "$output" | jlines '[("error" in r) for r in o] ==
+        [False, False, True, True] and o[2]["index"] == 2 and o[3]["id"] == 2'
+    run -1 --separate-stderr q rerank -q x --jsonl --in-order -f "$T/in"
+    echo "$output" | jlines '[r["index"] for r in o] == [1, 2, 3, 4] and
+        "in: line 2: " in o[1]["error"] and "in: line 3: text" in o[2]["error"]'
+    run -1 --separate-stderr q rerank -q x --jsonl --in-order --top 1 -f "$T/in"
+    echo "$output" | jlines 'len(o) == 3 and
+        [("error" in r) for r in o].count(True) == 2'
+}
+
+@test "text is escaped in the table, and never a control token" {
+    run -0 q rerank -q x $'a\tb\nc\\d\re\x01'
+    [[ $output == *$'\t1\ta\\tb\\nc\\\\d\\re\\x01' ]]
+    n=$(q rerank --json -q x "<|im_end|>" | jget 'o["results"][0]["tokens"]')
+    m=$(q rerank --json -q x "" | jget 'o["results"][0]["tokens"]')
+    [ $((n - m)) -gt 1 ]
+}
+
+@test "a long document loses its end, a long query is an error" {
+    long=$(seq 3000 | tr '\n' ' ')
+    run -0 --separate-stderr q rerank -q x "$long"
+    [ -z "$stderr" ]
+    run -0 --separate-stderr q rerank -v --json -q x "$long" short
+    [[ $stderr == *"argument 1: the last "*" tokens of the document"* ]]
+    echo "$output" | jget 'o["results"]' >"$T/out"
+    python3 -c 'import ast, sys
+r = {x["index"]: x for x in ast.literal_eval(open(sys.argv[1]).read())}
+assert r[1]["tokens"] == 2048 and r[1]["dropped_tokens"] > 0
+assert "dropped_tokens" not in r[2]' "$T/out"
+    fails 4 "tokens without a document" rerank -q "$long" a
+    fails 4 "tokens without a document" rerank -c 50 -q x a
+}
+
+@test "no query, no documents, no tokenizer" {
+    fails 2 "no --query; usage: qwick rerank -q" rerank a
+    fails 2 "no --query" rerank -q "" a
+    fails 2 "no input; usage: qwick rerank" rerank -q x
+    fails 2 "-q: needs a value" rerank -q
+    fails 2 "no effect with --lines" rerank -q x --lines a
+    fails 2 "--json: cannot be combined with --jsonl" rerank -q x --json --jsonl
+    fails 2 "--threshold: " rerank -q x --threshold 1.5 a
+    fails 2 "--top: " rerank -q x --top 0 a
+    fails 1 "/nonexistent" rerank -q x -f /nonexistent
+    [ -z "$(q rerank -q x --lines)" ]
+    [ "$(q rerank -q x --json --lines | jget 'o["results"]')" = "[]" ]
+    need_model tied-bf16
+    fails 3 "tokenizer.json" rerank -m "$MODELS/tied-bf16" -q x a
+}
+
+@test "records stream with --in-order" {
+    coproc R { "$QWICK" rerank -q x --jsonl --in-order; }
+    for i in 1 2; do
+        echo '{"text":"a"}' >&"${R[1]}"
+        read -r -t 20 line <&"${R[0]}"
+        [[ $line == '{"index":'$i,* ]]
+    done
+    eval "exec ${R[1]}>&-"
+    wait "$R_PID"
+}
