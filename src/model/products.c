@@ -4,11 +4,10 @@
 
 #include "model/pass.h"
 
-/* How much of a phase is shared out as threads come, and in how many pieces. */
-#ifndef TAIL_SHARE
-#define TAIL_SHARE 8
-#endif
-enum { TAIL_PIECES = 16 };
+/* What part of a phase is shared out as threads come, in how many pieces, and
+ * from how many tokens on: fewer are limited by memory, which wants long runs.
+ */
+enum { TAIL_SHARE = 8, TAIL_PIECES = 16, TAIL_MIN_TOKENS = 64 };
 
 /* Forms of an input. */
 enum { NEED_F32 = 1, NEED_BF16 = 2, NEED_Q8 = 4 };
@@ -194,9 +193,11 @@ struct rows {
     bool started;
 };
 
-static struct rows rows_new(size_t n, size_t unit)
+static struct rows rows_new(size_t n, size_t unit, size_t n_tokens)
 {
     size_t tail = n / TAIL_SHARE / unit * unit;
+    if (n_tokens < TAIL_MIN_TOKENS)
+        tail = 0;
     return (struct rows){.n = n, .unit = unit, .dynamic = n - tail};
 }
 
@@ -224,7 +225,7 @@ void pass_multiply_all(const struct worker *w, const struct product *p,
     size_t total = 0, begin, end;
     for (size_t i = 0; i < n_products; i++)
         total += p[i].w->rows;
-    struct rows share = rows_new(total, pass_row_unit(w, p[0].w, n));
+    struct rows share = rows_new(total, pass_row_unit(w, p[0].w, n), n);
     while (rows_next(w, &share, &begin, &end)) {
         size_t at = 0;
         for (size_t i = 0; i < n_products; i++) {
@@ -244,7 +245,7 @@ void pass_multiply_residual(struct worker *w, const struct matrix *a,
     bool add = reads_q8(a, in) || (!a->bits && in->bf16);
     struct product p = {a, bias, add ? x : w->p->s->proj, add};
     size_t begin, end;
-    struct rows share = rows_new(a->rows, pass_row_unit(w, a, n));
+    struct rows share = rows_new(a->rows, pass_row_unit(w, a, n), n);
     while (rows_next(w, &share, &begin, &end)) {
         pass_multiply(w, &p, in, n, begin, end);
         for (size_t t = 0; t < n && !add; t++)
@@ -349,7 +350,7 @@ struct input pass_gated(struct worker *w, const struct layer *l,
     bool bf16 = !l->gate_proj.bits && !l->up_proj.bits && xn->bf16;
     if (n == 1 || !(q8 || bf16) || need & NEED_F32) {
         struct rows share =
-            rows_new(l->gate_proj.rows, pass_row_unit(w, &l->gate_proj, n));
+            rows_new(l->gate_proj.rows, pass_row_unit(w, &l->gate_proj, n), n);
         while (rows_next(w, &share, &begin, &end))
             gated_f32(w, l, xn, n, begin, end);
         pass_barrier(w, PART_PROJECTIONS);
@@ -358,7 +359,7 @@ struct input pass_gated(struct worker *w, const struct layer *l,
     }
     struct input to = choose(need, group, NULL, s->gate16, &s->gate8);
     size_t unit = group > GATED_ROWS ? group : GATED_ROWS;
-    struct rows share = rows_new(l->gate_proj.rows, unit);
+    struct rows share = rows_new(l->gate_proj.rows, unit, n);
     while (rows_next(w, &share, &begin, &end))
         gated_blocks(w, l, xn, &to, n, begin, end, unit);
     pass_barrier(w, PART_PROJECTIONS);

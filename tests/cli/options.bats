@@ -114,7 +114,7 @@ bad() {
         bad --overflow "$v"
         bad --color "$v"
     done
-    fails 2 "--kv q8: not in this version" --kv q8 hi
+    fails 2 "--kv q8: --exact needs f32" --exact --kv q8 hi
 }
 
 @test "options without effect, or against each other" {
