@@ -21,7 +21,7 @@ fail()
 
 build_packages="gcc make libc6-dev libopenblas-openmp-dev libutf8proc-dev
     libyajl-dev"
-test_packages="libcmocka-dev bats xz-utils curl python3"
+test_packages="libcmocka-dev bats xz-utils curl python3 parallel"
 
 case "${1-}" in
 '') packages=$build_packages ;;

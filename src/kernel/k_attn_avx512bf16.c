@@ -13,10 +13,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kernel/k_zmm.h"
 #include "kernel/kernel.h"
-
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 16")
 
 /* A tile is ROWS rows by VECTORS * 16 positions (scores) or elements of the
  * head (values): 24 accumulators, as in k_avx512bf16.c. */
@@ -35,11 +33,6 @@ struct parts {
      * wanted; what is subtracted from scores; what acc and l are scaled by */
     float *scores, *lanes, *shift, *keep;
 };
-
-INLINE __mmask16 first_lanes(size_t n)
-{
-    return (__mmask16)(n >= 16 ? 0xffff : (1u << n) - 1);
-}
 
 /* ---- ranges ------------------------------------------------------------- */
 
@@ -84,11 +77,6 @@ static size_t seeing(const struct attn_rows *rows, size_t i, size_t n)
 
 /* ---- panels ------------------------------------------------------------- */
 
-INLINE size_t type_bytes(enum dtype type)
-{
-    return type == DT_F32 ? 4 : 2;
-}
-
 /* The first n of 16 elements, zeros behind them. */
 INLINE __m256i load16_bits(const char *p, size_t n)
 {
@@ -114,38 +102,6 @@ INLINE __m512i load32(const char *p, size_t n, enum dtype type)
                                         p);
     return (__m512i)_mm512_cvtne2ps_pbh(load16(half, n < 16 ? 0 : n - 16, type),
                                         load16(p, n, type));
-}
-
-/* 16 x 16 transposition of 32-bit lanes: pairs, quadruples, 128-bit lanes. */
-INLINE void transpose16(__m512i v[16])
-{
-    __m512i s[16];
-
-    UNROLL
-    for (int i = 0; i < 16; i += 2) {
-        s[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
-        s[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
-    }
-    UNROLL
-    for (int i = 0; i < 16; i += 4) {
-        v[i] = _mm512_unpacklo_epi64(s[i], s[i + 2]);
-        v[i + 1] = _mm512_unpackhi_epi64(s[i], s[i + 2]);
-        v[i + 2] = _mm512_unpacklo_epi64(s[i + 1], s[i + 3]);
-        v[i + 3] = _mm512_unpackhi_epi64(s[i + 1], s[i + 3]);
-    }
-    UNROLL
-    for (int i = 0; i < 4; i++) {
-        UNROLL
-        for (int h = 0; h < 16; h += 8) {
-            s[i + h] = _mm512_shuffle_i32x4(v[i + h], v[i + h + 4], 0x88);
-            s[i + h + 4] = _mm512_shuffle_i32x4(v[i + h], v[i + h + 4], 0xdd);
-        }
-    }
-    UNROLL
-    for (int i = 0; i < 8; i++) {
-        v[i] = _mm512_shuffle_i32x4(s[i], s[i + 8], 0x88);
-        v[i + 8] = _mm512_shuffle_i32x4(s[i], s[i + 8], 0xdd);
-    }
 }
 
 /* Positions [lo, hi), and their neighbours up to 16: each has a lane of its

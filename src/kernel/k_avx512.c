@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kernel/k_avx.h"
+#include "kernel/k_zmm.h"
 #include "kernel/kernel.h"
 
 /* What k_tiles.h asks for. */
@@ -29,12 +30,6 @@ enum {
 };
 
 /* ---- loads of a vector or its first lanes ------------------------------ */
-
-/* The first n lanes, all of them from 16 on. */
-INLINE __mmask16 first_lanes(size_t n)
-{
-    return (__mmask16)(n >= 16 ? 0xffff : (1u << n) - 1);
-}
 
 INLINE __m512 widen(__m256i h, enum dtype type)
 {
@@ -66,12 +61,6 @@ INLINE __m512 load16_part(const char *p, __mmask16 m, enum dtype type)
 }
 
 /* ---- reductions, in one order ------------------------------------------ */
-
-INLINE __m256 fold16(__m512 v)
-{
-    return _mm256_add_ps(_mm512_castps512_ps256(v),
-                         _mm512_extractf32x8_ps(v, 1));
-}
 
 INLINE float max_lanes(__m512 v)
 {

@@ -11,10 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kernel/k_zmm.h"
 #include "kernel/kernel.h"
-
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 16")
 
 /* A tile is VECTORS * 16 rows of weights by TOKENS tokens: 24 accumulators (at
  * latency 6 and two a cycle, 12 would do), the weights and a broadcast pair in
@@ -31,44 +29,7 @@ enum {
     PANEL_LINES = PANEL_ROWS * COLS * 2 / LINE
 };
 
-INLINE __mmask16 first_lanes(size_t n)
-{
-    return (__mmask16)(n >= 16 ? 0xffff : (1u << n) - 1);
-}
-
 /* ---- panels of weights -------------------------------------------------- */
-
-/* 16 x 16 transposition of 32-bit lanes: pairs, quadruples, 128-bit lanes. */
-INLINE void transpose16(__m512i v[16])
-{
-    __m512i s[16];
-
-    UNROLL
-    for (int i = 0; i < 16; i += 2) {
-        s[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
-        s[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
-    }
-    UNROLL
-    for (int i = 0; i < 16; i += 4) {
-        v[i] = _mm512_unpacklo_epi64(s[i], s[i + 2]);
-        v[i + 1] = _mm512_unpackhi_epi64(s[i], s[i + 2]);
-        v[i + 2] = _mm512_unpacklo_epi64(s[i + 1], s[i + 3]);
-        v[i + 3] = _mm512_unpackhi_epi64(s[i + 1], s[i + 3]);
-    }
-    UNROLL
-    for (int i = 0; i < 4; i++) {
-        UNROLL
-        for (int h = 0; h < 16; h += 8) {
-            s[i + h] = _mm512_shuffle_i32x4(v[i + h], v[i + h + 4], 0x88);
-            s[i + h + 4] = _mm512_shuffle_i32x4(v[i + h], v[i + h + 4], 0xdd);
-        }
-    }
-    UNROLL
-    for (int i = 0; i < 8; i++) {
-        v[i] = _mm512_shuffle_i32x4(s[i], s[i + 8], 0x88);
-        v[i + 8] = _mm512_shuffle_i32x4(s[i], s[i + 8], 0xdd);
-    }
-}
 
 /* Rows of weights, nk columns of each, to out[pair of columns][PANEL_ROWS],
  * zeros beyond nr rows (of their vectors) and nk columns. */
@@ -269,7 +230,7 @@ struct strip {
 };
 
 /* Sums of the lanes of four accumulators. */
-INLINE __m128 sum_lanes4(__m512 a, __m512 b, __m512 c, __m512 d)
+INLINE __m128 sum_vectors4(__m512 a, __m512 b, __m512 c, __m512 d)
 {
     __m512 ab =
         _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
@@ -349,8 +310,8 @@ INLINE void strip_run(const struct strip *s, int R, int T, int P, bool twice)
     UNROLL
     for (int t = 0; t < T; t++) {
         const __mmask8 m = (__mmask8)((1 << R) - 1);
-        __m128 v = sum_lanes4(a[0][t], a[R > 1 ? 1 : 0][t], a[R > 2 ? 2 : 0][t],
-                              a[R > 3 ? 3 : 0][t]);
+        __m128 v = sum_vectors4(a[0][t], a[R > 1 ? 1 : 0][t],
+                                a[R > 2 ? 2 : 0][t], a[R > 3 ? 3 : 0][t]);
         float *y = s->y + (size_t)t * s->ldy;
 
         if (s->add)

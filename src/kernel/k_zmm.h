@@ -1,0 +1,56 @@
+/* What the kernels for AVX512_BF16 share: masks and a transposition of vectors
+ * of sixteen 32-bit lanes. Each compiles its own copy, with its own instruction
+ * set. */
+#ifndef KERNEL_K_ZMM_H
+#define KERNEL_K_ZMM_H
+
+#include <immintrin.h>
+#include <stddef.h>
+
+#include "kernel/k_avx.h"
+
+/* The first n lanes, all of them from 16 on. */
+INLINE __mmask16 first_lanes(size_t n)
+{
+    return (__mmask16)(n >= 16 ? 0xffff : (1u << n) - 1);
+}
+
+INLINE __m256 fold16(__m512 v)
+{
+    return _mm256_add_ps(_mm512_castps512_ps256(v),
+                         _mm512_extractf32x8_ps(v, 1));
+}
+
+/* 16 x 16 transposition of 32-bit lanes: pairs, quadruples, 128-bit lanes. */
+INLINE void transpose16(__m512i v[16])
+{
+    __m512i s[16];
+
+    UNROLL
+    for (int i = 0; i < 16; i += 2) {
+        s[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
+        s[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
+    }
+    UNROLL
+    for (int i = 0; i < 16; i += 4) {
+        v[i] = _mm512_unpacklo_epi64(s[i], s[i + 2]);
+        v[i + 1] = _mm512_unpackhi_epi64(s[i], s[i + 2]);
+        v[i + 2] = _mm512_unpacklo_epi64(s[i + 1], s[i + 3]);
+        v[i + 3] = _mm512_unpackhi_epi64(s[i + 1], s[i + 3]);
+    }
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        UNROLL
+        for (int h = 0; h < 16; h += 8) {
+            s[i + h] = _mm512_shuffle_i32x4(v[i + h], v[i + h + 4], 0x88);
+            s[i + h + 4] = _mm512_shuffle_i32x4(v[i + h], v[i + h + 4], 0xdd);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < 8; i++) {
+        v[i] = _mm512_shuffle_i32x4(s[i], s[i + 8], 0x88);
+        v[i + 8] = _mm512_shuffle_i32x4(s[i], s[i + 8], 0xdd);
+    }
+}
+
+#endif
