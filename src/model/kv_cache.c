@@ -143,7 +143,8 @@ int kv_share(struct kv_cache *dst, const struct kv_cache *src, size_t n,
         src->pages[i]->refs++;
     for (size_t i = 0; i < dst->n_pages; i++)
         kv_page_drop(dst, dst->pages[i]);
-    memcpy(dst->pages, src->pages, whole * sizeof(*dst->pages));
+    if (whole)
+        memcpy(dst->pages, src->pages, whole * sizeof(*dst->pages));
     if (last)
         dst->pages[whole] = last;
     dst->n_pages = want;
