@@ -8,9 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-static const char *const names[ISA_COUNT] = {"ref", "avx2", "avxvnni", "avx512",
-                                             "avx512bf16"};
+static const char *const names[ISA_COUNT] = {"ref",    "avx2",       "avxvnni",
+                                             "avx512", "avx512bf16", "amx"};
 
 const char *isa_name(enum isa l)
 {
@@ -35,6 +37,15 @@ static uint64_t read_xcr0(void)
     return (uint64_t)hi << 32 | lo;
 }
 
+/* Linux hands out the tiles' large state on request only (arch_prctl(2)).
+ * Threads that are made later inherit it. */
+static bool get_tiles(void)
+{
+    enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
+    return (read_xcr0() & 0x60000) == 0x60000 &&
+           !syscall(SYS_arch_prctl, REQ_XCOMP_PERM, XTILEDATA);
+}
+
 /* Register names follow Intel's manual, volume 2, CPUID. */
 bool cpu_has(enum isa l)
 {
@@ -57,11 +68,13 @@ bool cpu_has(enum isa l)
                   (b & 1u << 31) /* VL */ && (c & 1u << 11) /* VNNI */;
     if (l == ISA_AVX512)
         return avx512;
+    bool tiles = (d & 1u << 22) /* AMX-BF16 */ && (d & 1u << 24) /* -TILE */;
     if (!__get_cpuid_count(7, 1, &a, &b, &c, &d))
         return false;
     if (l == ISA_AVXVNNI)
         return a & 1u << 4;
-    return avx512 && (a & 1u << 5);
+    bool bf16 = avx512 && (a & 1u << 5);
+    return l == ISA_AMX ? bf16 && tiles && get_tiles() : bf16;
 }
 
 enum isa cpu_best(void)

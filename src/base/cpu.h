@@ -13,6 +13,7 @@ enum isa {
     ISA_AVXVNNI,
     ISA_AVX512,
     ISA_AVX512BF16,
+    ISA_AMX,
     ISA_COUNT
 };
 
@@ -24,7 +25,9 @@ int isa_parse(const char *name, enum isa *out);
  *   AVX2        AVX2, FMA, F16C
  *   AVXVNNI     AVX2 level and AVX-VNNI (256 bit)
  *   AVX512      F, BW, VL, DQ, VNNI
- *   AVX512BF16  AVX512 level and AVX512_BF16 */
+ *   AVX512BF16  AVX512 level and AVX512_BF16
+ *   AMX         AVX512BF16 level, AMX-TILE and AMX-BF16, and the system gives
+ *               this process the tiles' state (asked for on the first call) */
 bool cpu_has(enum isa l);
 enum isa cpu_best(void);
 

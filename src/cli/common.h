@@ -25,6 +25,7 @@ struct common_args {
     const char *color;
     struct opt_flag_file prefix_cache;
     int64_t prefix_cache_size;
+    size_t prefix_memory; /* no option: a verb's prefix cache in memory */
 };
 
 #define COMMON(field) offsetof(struct common_args, field)
@@ -44,7 +45,7 @@ struct common_args {
 
 #define OPT_ROWS_KERNELS                                                      \
     {.name = "isa", .type = OPT_CHOICE, .arg = "LEVEL",                       \
-     .choices = "ref|avx2|avxvnni|avx512|avx512bf16",                         \
+     .choices = "ref|avx2|avxvnni|avx512|avx512bf16|amx",                     \
      .def = "the best this CPU has", .help = "kernels to use at most",        \
      .offset = COMMON(isa)},                                                  \
     {.name = "exact", .type = OPT_FLAG,                                       \

@@ -149,10 +149,12 @@ static void peak_body(void *ctx, struct par_team *team, int tid, int n_threads)
 double qwick_bench_peak(struct qwick_engine *eng, double ms)
 {
     const struct model *m = &eng->model;
-    bool bf16 = m->k->level == ISA_AVX512BF16 && m->dense_bf16;
+    bool bf16 = m->any_quantized
+                    ? m->k->gemm_bf16_affine != NULL
+                    : m->k->level >= ISA_AVX512BF16 && m->dense_bf16;
     struct peak p = {.flops_of = m->exact           ? m->k->peak_flops
-                                 : m->any_quantized ? m->k->peak_q8
                                  : bf16             ? m->k->peak_bf16
+                                 : m->any_quantized ? m->k->peak_q8
                                                     : m->k->peak_flops,
                      .ms = ms};
     par_run(eng->model.n_threads, peak_body, &p);

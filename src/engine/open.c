@@ -92,7 +92,7 @@ static int choose_kernels(struct qwick_engine *eng,
     if (o->isa && isa_parse(o->isa, &level))
         return err_set(e, QWICK_ERR_USAGE,
                        "isa: %s: is none of ref, avx2, avxvnni, avx512, "
-                       "avx512bf16",
+                       "avx512bf16, amx",
                        o->isa);
     eng->model.k = kernels_get(level);
     if (!eng->model.k)
@@ -294,8 +294,9 @@ static void fill_info(struct qwick_engine *eng)
         return;
     i->has_weights = true;
     i->gemm = m->exact                                         ? "own"
+              : m->any_quantized && m->k->gemm_bf16_affine     ? "bf16"
               : m->any_quantized                               ? "int8"
-              : m->k->level == ISA_AVX512BF16 && m->dense_bf16 ? "bf16"
+              : m->k->level >= ISA_AVX512BF16 && m->dense_bf16 ? "bf16"
               : m->k->level >= ISA_AVX512                      ? "own"
                                                                : "openblas";
     i->weights_dtype =

@@ -22,14 +22,16 @@ static void fill_tables(void)
         k_q8_avx2_init(k);
         if (level == ISA_AVXVNNI)
             k_q8_avxvnni_init(k);
-        if (level == ISA_AVX512 || level == ISA_AVX512BF16) {
+        if (level >= ISA_AVX512) {
             k_avx512_init(k);
             k_q8_avx512_init(k);
         }
-        if (level == ISA_AVX512BF16) {
+        if (level >= ISA_AVX512BF16) {
             k_avx512bf16_init(k);
             k_attn_avx512bf16_init(k);
         }
+        if (level >= ISA_AMX)
+            k_amx_init(k);
     }
 }
 

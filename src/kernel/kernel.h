@@ -197,6 +197,13 @@ struct kernels {
                       const struct q8 *x, size_t n_rows, size_t n_cols,
                       size_t n_tokens, bool add);
 
+    /* gemm_bf16 on quantized weights, which are widened and rounded to bf16 on
+     * the way: prefill where such products outrun integer ones by far (amx);
+     * NULL elsewhere. */
+    void (*gemm_bf16_affine)(float *y, size_t ldy, const struct affine *w,
+                             const void *x, size_t ldx, size_t n_rows,
+                             size_t n_cols, size_t n_tokens, bool add);
+
     /* Sum of n bytes as 64-bit words, for measuring read bandwidth. */
     unsigned long long (*read_sum)(const void *p, size_t n);
     /* Run multiply-adds on registers only; returns floating-point operations
@@ -257,6 +264,7 @@ void k_avx2_init(struct kernels *k);
 void k_avx512_init(struct kernels *k);
 void k_avx512bf16_init(struct kernels *k);
 void k_attn_avx512bf16_init(struct kernels *k);
+void k_amx_init(struct kernels *k);
 void k_q8_ref_init(struct kernels *k);
 void k_q8_avx2_init(struct kernels *k);
 void k_q8_avxvnni_init(struct kernels *k);

@@ -46,7 +46,7 @@ static void store_keys(const struct worker *w, size_t layer, size_t t,
     const struct pass *p = w->p;
     const struct config *c = &p->m->config;
     const struct kv_cache *kv = p->io->spans[p->s->span[t]].kv;
-    size_t d = c->head_dim, at = (t * c->n_kv_heads + h0) * d;
+    size_t d = c->head_dim, at = t * scratch_ld(c->n_kv_heads * d) + h0 * d;
     size_t block = p->s->pos[t] / KV_BLOCK, slot = p->s->pos[t] % KV_BLOCK;
     float *k = p->s->k + at, *v = p->s->v + at;
     w->k->rmsnorm(k, k, p->m->layers[layer].k_norm, h1 - h0, d,
@@ -68,7 +68,7 @@ static void prepare_queries(const struct worker *w, size_t layer, size_t t,
     const struct config *c = &p->m->config;
     size_t d = c->head_dim, group = group_of(w);
     bool bf16 = in_bf16(w, &p->io->spans[p->s->span[t]]);
-    float *q = p->s->q + (t * c->n_heads + h0 * group) * d;
+    float *q = p->s->q + t * scratch_ld(c->n_heads * d) + h0 * group * d;
     w->k->rmsnorm(q, q, p->m->layers[layer].q_norm, (h1 - h0) * group, d,
                   (float)c->rms_eps);
     w->k->rope(q, (h1 - h0) * group, d, p->s->cos + t * (d / 2),
@@ -367,7 +367,7 @@ void pass_attention(struct worker *w, size_t layer, bool last)
 {
     const struct pass *p = w->p;
     const struct matrix *o_proj = &p->m->layers[layer].o_proj;
-    bool out16 = !o_proj->bits && pass_in_bf16(p, last ? p->n_kept : p->n);
+    bool out16 = pass_in_bf16(p, o_proj, last ? p->n_kept : p->n);
     const struct attn_tile *tiles = last ? p->s->last_tiles : p->s->tiles;
     size_t n_tiles = last ? p->n_last_tiles : p->n_tiles;
     if (p->single)
@@ -376,10 +376,10 @@ void pass_attention(struct worker *w, size_t layer, bool last)
         prefill_attention(w, layer, tiles, n_tiles, out16);
     if (last && w->tid == 0) {
         /* the residual stream of the kept tokens, in their order */
-        size_t d = p->m->config.d_model;
+        size_t d = p->m->config.d_model, ld = scratch_ld(d);
         for (size_t t = 0; t < p->n && p->n_kept < p->n; t++)
             if (p->s->kept[t] != UINT32_MAX && p->s->kept[t] != t)
-                memcpy(p->s->x + p->s->kept[t] * d, p->s->x + t * d,
+                memcpy(p->s->x + p->s->kept[t] * ld, p->s->x + t * ld,
                        d * sizeof *p->s->x);
     }
     pass_barrier(w, PART_ATTENTION);

@@ -3,8 +3,9 @@
  *
  * Products come in three forms. In f32, activations stay as they are and
  * weights are widened, in registers (skinny kernels) or by panels (sgemm). In
- * bf16, each activation that enters a product is rounded to bf16; in int8, for
- * quantized weights, by groups to int8. */
+ * bf16, each activation that enters a product is rounded to bf16, and quantized
+ * weights are widened to it; in int8, for quantized weights, by groups to int8.
+ */
 #ifndef MODEL_PASS_H
 #define MODEL_PASS_H
 
@@ -34,6 +35,7 @@ struct pass {
     bool single;      /* every span has one token */
     gemm_fn sgemm;    /* of f32 products; NULL: skinny kernels */
     bool bf16;        /* dense products in bf16 */
+    bool affine16;    /* quantized ones, too, where tokens are many */
     bool attn16;      /* attention's products in bf16, where tiles are large */
     bool *stop;       /* written by thread 0 ahead of a barrier that all meet */
 };
@@ -59,8 +61,9 @@ struct input {
 struct product {
     const struct matrix *w;
     const float *bias;
-    float *out; /* [n, w->rows] */
-    bool add;   /* to what out holds; not in f32 */
+    float *out; /* [n, w->rows], rows ld apart */
+    size_t ld;
+    bool add; /* to what out holds; not in f32 */
 };
 
 /* Account the time since the last mark to a part, where that is asked for. */
@@ -83,16 +86,23 @@ static inline void pass_barrier(struct worker *w, enum part part)
 
 /* ---- products.c --------------------------------------------------------- */
 
-/* Whether n rows times a dense matrix are multiplied in bf16. A single one, as
- * in decode, goes through the skinny kernels. */
-static inline bool pass_in_bf16(const struct pass *p, size_t n)
+/* Quantized weights are widened to bf16, where that has kernels, from so many
+ * tokens on: what it costs is then a fraction of the product. */
+#define AFFINE_BF16_MIN_TOKENS 64
+
+/* Whether n rows times a matrix are multiplied in bf16. A single one, as in
+ * decode, goes through the skinny kernels. */
+static inline bool pass_in_bf16(const struct pass *p, const struct matrix *a,
+                                size_t n)
 {
+    if (a->bits)
+        return p->affine16 && n >= AFFINE_BF16_MIN_TOKENS;
     return p->bf16 && n > 1;
 }
 
-/* Normalise x f32 [n, d_model] for products with the matrices ws[0..n_ws), in
- * the forms that they need. Ends with a barrier unless every thread has its own
- * copy. */
+/* Normalise x f32 [n, d_model], rows scratch_ld apart, for products with the
+ * matrices ws[0..n_ws), in the forms that they need. Ends with a barrier unless
+ * every thread has its own copy. */
 struct input pass_normalise(struct worker *w, const float *x, size_t n,
                             const float *weight, const struct matrix *const *ws,
                             size_t n_ws);
@@ -111,7 +121,8 @@ void pass_multiply(const struct worker *w, const struct product *p,
 void pass_multiply_all(const struct worker *w, const struct product *p,
                        size_t n_products, const struct input *x, size_t n);
 
-/* x f32 [n, a->rows] += product. Ends with a barrier. */
+/* x f32 [n, a->rows], rows scratch_ld apart, += product. Ends with a barrier.
+ */
 void pass_multiply_residual(struct worker *w, const struct matrix *a,
                             const float *bias, const struct input *in, float *x,
                             size_t n);

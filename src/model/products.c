@@ -20,8 +20,10 @@ static int needs(const struct pass *p, const struct matrix *const *ws,
     int need = 0;
     *group = 0;
     for (size_t i = 0; i < n_ws; i++) {
-        if (!ws[i]->bits) {
-            need |= pass_in_bf16(p, n) ? NEED_BF16 : NEED_F32;
+        if (pass_in_bf16(p, ws[i], n)) {
+            need |= NEED_BF16;
+        } else if (!ws[i]->bits) {
+            need |= NEED_F32;
         } else if (p->m->exact || (*group && ws[i]->group != *group)) {
             need |= NEED_F32;
         } else {
@@ -81,7 +83,7 @@ struct input pass_normalise(struct worker *w, const float *x, size_t n,
         par_split(n, 1, w->tid, w->n_threads, &begin, &end);
     for (size_t t = begin; t < end; t++) {
         float *row = in.f32 ? (float *)in.f32 + t * d : own->xn;
-        w->k->rmsnorm(row, x + t * d, weight, 1, d, eps);
+        w->k->rmsnorm(row, x + t * scratch_ld(d), weight, 1, d, eps);
         round_row(w->k, &in, t, row, d);
     }
     if (private)
@@ -116,7 +118,7 @@ static void multiply_f32(const struct worker *w, const struct product *p,
                          const float *x, size_t n, size_t begin, size_t end)
 {
     const struct matrix *a = p->w;
-    size_t ldo = a->rows, step = scratch_panel_rows(a->cols);
+    size_t ldo = p->ld, step = scratch_panel_rows(a->cols);
     if (!w->p->sgemm || n == 1) {
         struct affine q;
         if (a->bits) {
@@ -149,6 +151,21 @@ static bool reads_q8(const struct matrix *a, const struct input *x)
     return a->bits && x->q8.q && x->q8.group == a->group;
 }
 
+/* Rows [r, r + rows) of a for n tokens. */
+static void multiply_bf16(const struct worker *w, const struct matrix *a,
+                          const uint16_t *x, float *out, size_t ldo, size_t r,
+                          size_t rows, size_t n, bool add)
+{
+    size_t ldx = gemm_bf16_ldx(a->cols);
+    if (a->bits) {
+        struct affine q = matrix_affine(a, r);
+        w->k->gemm_bf16_affine(out, ldo, &q, x, ldx, rows, a->cols, n, add);
+    } else {
+        w->k->gemm_bf16(out, ldo, matrix_row(a, r), a->cols, x, ldx, rows,
+                        a->cols, n, add);
+    }
+}
+
 void pass_multiply(const struct worker *w, const struct product *p,
                    const struct input *x, size_t n, size_t begin, size_t end)
 {
@@ -157,29 +174,27 @@ void pass_multiply(const struct worker *w, const struct product *p,
         return;
     if (reads_q8(a, x)) {
         struct affine q = matrix_affine(a, begin);
-        w->k->matmul_q8(p->out + begin, a->rows, &q, &x->q8, end - begin,
-                        a->cols, n, p->add);
-    } else if (!a->bits && x->bf16) {
-        w->k->gemm_bf16(p->out + begin, a->rows, matrix_row(a, begin), a->cols,
-                        x->bf16, gemm_bf16_ldx(a->cols), end - begin, a->cols,
+        w->k->matmul_q8(p->out + begin, p->ld, &q, &x->q8, end - begin, a->cols,
                         n, p->add);
+    } else if (pass_in_bf16(w->p, a, n)) {
+        multiply_bf16(w, a, x->bf16, p->out + begin, p->ld, begin, end - begin,
+                      n, p->add);
     } else {
         multiply_f32(w, p, x->f32, n, begin, end);
     }
     if (p->bias)
         for (size_t t = 0; t < n; t++)
-            w->k->add(p->out + t * a->rows + begin, p->bias + begin,
-                      end - begin);
+            w->k->add(p->out + t * p->ld + begin, p->bias + begin, end - begin);
 }
 
 size_t pass_row_unit(const struct worker *w, const struct matrix *a, size_t n)
 {
     if (n == 1)
         return 8;
+    if (pass_in_bf16(w->p, a, n))
+        return GEMM_BF16_ROWS;
     if (a->bits && !w->p->m->exact)
         return MATMUL_Q8_ROWS;
-    if (!a->bits && pass_in_bf16(w->p, n))
-        return GEMM_BF16_ROWS;
     return w->p->sgemm ? scratch_panel_rows(a->cols) : 8;
 }
 
@@ -242,15 +257,15 @@ void pass_multiply_residual(struct worker *w, const struct matrix *a,
                             const float *bias, const struct input *in, float *x,
                             size_t n)
 {
-    bool add = reads_q8(a, in) || (!a->bits && in->bf16);
-    struct product p = {a, bias, add ? x : w->p->s->proj, add};
+    bool add = reads_q8(a, in) || pass_in_bf16(w->p, a, n);
+    size_t ld = scratch_ld(a->rows);
+    struct product p = {a, bias, add ? x : w->p->s->proj, ld, add};
     size_t begin, end;
     struct rows share = rows_new(a->rows, pass_row_unit(w, a, n), n);
     while (rows_next(w, &share, &begin, &end)) {
         pass_multiply(w, &p, in, n, begin, end);
         for (size_t t = 0; t < n && !add; t++)
-            w->k->add(x + t * a->rows + begin, p.out + t * a->rows + begin,
-                      end - begin);
+            w->k->add(x + t * ld + begin, p.out + t * ld + begin, end - begin);
     }
     pass_barrier(w, PART_PROJECTIONS);
 }
@@ -262,9 +277,10 @@ static void gated_f32(const struct worker *w, const struct layer *l,
                       const struct input *xn, size_t n, size_t begin,
                       size_t end)
 {
-    struct product gate = {.w = &l->gate_proj, .out = w->p->s->gate};
-    struct product up = {.w = &l->up_proj, .out = w->p->s->up};
     size_t rows = l->gate_proj.rows;
+    struct product gate = {
+        .w = &l->gate_proj, .out = w->p->s->gate, .ld = rows};
+    struct product up = {.w = &l->up_proj, .out = w->p->s->up, .ld = rows};
     size_t step = scratch_panel_rows(l->gate_proj.cols);
     for (size_t r = begin; r < end; r += step) {
         size_t to = end - r < step ? end : r + step;
@@ -303,7 +319,7 @@ static void multiply_block(const struct worker *w, const struct matrix *a,
                            const struct input *x, float *out, size_t r,
                            size_t rows, size_t t, size_t n)
 {
-    if (a->bits) {
+    if (reads_q8(a, x)) {
         struct affine q = matrix_affine(a, r);
         struct q8 x8 = x->q8;
         x8.q += t * x8.ldq;
@@ -311,9 +327,8 @@ static void multiply_block(const struct worker *w, const struct matrix *a,
         x8.sum += t * x8.ldg;
         w->k->matmul_q8(out, rows, &q, &x8, rows, a->cols, n, false);
     } else {
-        size_t ldx = gemm_bf16_ldx(a->cols);
-        w->k->gemm_bf16(out, rows, matrix_row(a, r), a->cols, x->bf16 + t * ldx,
-                        ldx, rows, a->cols, n, false);
+        multiply_bf16(w, a, x->bf16 + t * gemm_bf16_ldx(a->cols), out, rows, r,
+                      rows, n, false);
     }
 }
 
@@ -347,7 +362,8 @@ struct input pass_gated(struct worker *w, const struct layer *l,
     size_t group, begin, end;
     int need = needs(w->p, &down, 1, n, &group);
     bool q8 = reads_q8(&l->gate_proj, xn) && reads_q8(&l->up_proj, xn);
-    bool bf16 = !l->gate_proj.bits && !l->up_proj.bits && xn->bf16;
+    bool bf16 = pass_in_bf16(w->p, &l->gate_proj, n) &&
+                pass_in_bf16(w->p, &l->up_proj, n);
     if (n == 1 || !(q8 || bf16) || need & NEED_F32) {
         struct rows share =
             rows_new(l->gate_proj.rows, pass_row_unit(w, &l->gate_proj, n), n);

@@ -101,7 +101,7 @@ enum products model_products(const struct model *m, size_t n)
         return PRODUCTS_SKINNY;
     if (!m->any_dense)
         return PRODUCTS_SKINNY; /* all is multiplied in integers */
-    if (m->k->level == ISA_AVX512BF16 && m->dense_bf16)
+    if (m->k->level >= ISA_AVX512BF16 && m->dense_bf16)
         return PRODUCTS_BF16;
     if (m->k->level >= ISA_AVX512)
         return PRODUCTS_SGEMM;
@@ -124,7 +124,7 @@ static void choose_products(struct model *m)
     m->embed = embed;
     m->dense_bf16 = m->dense_bf16 && m->any_dense;
     m->blas_min_flops = BLAS_MIN_FLOPS;
-    m->gemm_min_tokens = m->k->level == ISA_AVX512BF16 && m->dense_bf16
+    m->gemm_min_tokens = m->k->level >= ISA_AVX512BF16 && m->dense_bf16
                              ? BF16_MIN_TOKENS
                          : m->k->level >= ISA_AVX512 ? SGEMM_MIN_TOKENS
                                                      : BLAS_MIN_TOKENS;

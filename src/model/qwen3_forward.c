@@ -21,9 +21,12 @@ static void attention_half(struct worker *w, size_t i, size_t n, bool last)
     const struct layer *l = &p->m->layers[i];
     struct scratch *s = p->s;
     const struct matrix *const qkv[] = {&l->q_proj, &l->k_proj, &l->v_proj};
-    const struct product products[] = {{&l->q_proj, l->q_bias, s->q, false},
-                                       {&l->k_proj, l->k_bias, s->k, false},
-                                       {&l->v_proj, l->v_bias, s->v, false}};
+    const size_t q_ld = scratch_ld(l->q_proj.rows);
+    const size_t kv_ld = scratch_ld(l->k_proj.rows);
+    const struct product products[] = {
+        {&l->q_proj, l->q_bias, s->q, q_ld, false},
+        {&l->k_proj, l->k_bias, s->k, kv_ld, false},
+        {&l->v_proj, l->v_bias, s->v, kv_ld, false}};
     struct input in = pass_normalise(w, s->x, p->n, l->input_norm, qkv, 3);
     pass_multiply_all(w, products, 3, &in, p->n);
     if (w->tid == 0 && p->io->interrupt && *p->io->interrupt)
@@ -35,7 +38,7 @@ static void attention_half(struct worker *w, size_t i, size_t n, bool last)
     if (n == 0)
         return;
     in = (struct input){.bf16 = s->attn16};
-    if (l->o_proj.bits || !pass_in_bf16(p, n))
+    if (!pass_in_bf16(p, &l->o_proj, n))
         in = pass_round(w, s->attn, s->attn16, &s->attn8, n, &l->o_proj);
     pass_multiply_residual(w, &l->o_proj, l->o_bias, &in, s->x, n);
 }
@@ -59,14 +62,16 @@ static void write_logits(struct worker *w)
     size_t d = m->config.d_model, begin, end;
     if (p->io->hidden) {
         par_split(p->n_kept, 1, w->tid, w->n_threads, &begin, &end);
-        w->k->rmsnorm(p->io->hidden + begin * d, p->s->x + begin * d, m->norm,
-                      end - begin, d, (float)m->config.rms_eps);
+        for (size_t t = begin; t < end; t++)
+            w->k->rmsnorm(p->io->hidden + t * d, p->s->x + t * scratch_ld(d),
+                          m->norm, 1, d, (float)m->config.rms_eps);
         pass_mark(w, PART_NORMS);
     }
     if (!p->io->logits)
         return;
     struct input xn = pass_normalise(w, p->s->x, p->n_kept, m->norm, &head, 1);
-    struct product product = {.w = head, .out = p->io->logits};
+    struct product product = {
+        .w = head, .out = p->io->logits, .ld = head->rows};
     pass_multiply_all(w, &product, 1, &xn, p->n_kept);
     if (p->io->ms)
         pass_barrier(w, PART_HEAD); /* who waits, and for how long */
@@ -107,12 +112,12 @@ static void embed(const struct pass *p)
         const struct span *span = &p->io->spans[i];
         for (size_t j = 0; j < span->n; j++, t++) {
             size_t id = (size_t)span->tokens[j];
+            float *x = s->x + t * scratch_ld(d);
             if (m->embed.bits) {
                 struct affine row = matrix_affine(&m->embed, id);
-                m->k->affine_to_f32(s->x + t * d, &row, 1, d);
+                m->k->affine_to_f32(x, &row, 1, d);
             } else {
-                m->k->to_f32[m->embed.dtype](s->x + t * d,
-                                             matrix_row(&m->embed, id), d);
+                m->k->to_f32[m->embed.dtype](x, matrix_row(&m->embed, id), d);
             }
             for (size_t k = 0; k < half; k++) {
                 float angle = (float)s->pos[t] * m->inv_freq[k];
@@ -138,6 +143,7 @@ int model_forward(const struct model *m, struct scratch *s,
               : products == PRODUCTS_SGEMM ? m->k->sgemm_nt
                                            : NULL;
     p.bf16 = products == PRODUCTS_BF16;
+    p.affine16 = !m->exact && m->k->gemm_bf16_affine;
     p.attn16 = s->qr16 && !p.single && (p.bf16 || m->any_quantized);
     pass_plan_attention(&p);
     embed(&p);

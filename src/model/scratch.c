@@ -77,7 +77,7 @@ bool scratch_splits(const struct model *m)
 
 static bool uses_bf16(const struct model *m)
 {
-    return !m->exact && m->k->level == ISA_AVX512BF16;
+    return !m->exact && m->k->level >= ISA_AVX512BF16;
 }
 
 static bool uses_q8(const struct model *m)
@@ -123,13 +123,13 @@ static void layout_shared(struct layout *l, struct scratch *s,
     const struct config *c = &m->config;
     size_t q_dim = c->n_heads * c->head_dim;
     size_t kv_dim = c->n_kv_heads * c->head_dim;
-    s->x = floats(l, n, c->d_model);
+    s->x = floats(l, n, scratch_ld(c->d_model));
     s->xn = floats(l, n, c->d_model);
-    s->proj = floats(l, n, c->d_model);
-    s->q = floats(l, n, q_dim);
+    s->proj = floats(l, n, scratch_ld(c->d_model));
+    s->q = floats(l, n, scratch_ld(q_dim));
     s->qr = floats(l, n, q_dim);
-    s->k = floats(l, n, kv_dim);
-    s->v = floats(l, n, kv_dim);
+    s->k = floats(l, n, scratch_ld(kv_dim));
+    s->v = floats(l, n, scratch_ld(kv_dim));
     s->attn = floats(l, n, q_dim);
     s->gate = floats(l, n, c->d_ff);
     s->up = floats(l, n, c->d_ff);

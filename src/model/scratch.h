@@ -54,19 +54,28 @@ struct thread_scratch {
     float *gate, *up;           /* [GATED_FLOATS] */
 };
 
+/* Floats from row to row of what products write: an odd number of cache lines,
+ * which spreads a column over all sets of a cache. */
+static inline size_t scratch_ld(size_t n_cols)
+{
+    return (((n_cols + 15) / 16) | 1) * 16;
+}
+
 struct scratch {
     size_t cap;          /* tokens that the buffers hold */
     size_t cap_segments; /* of positions, in `split` */
-    float *x;            /* [cap, d_model] residual stream */
-    float *xn;           /* [cap, d_model] normalised */
-    float *proj;         /* [cap, d_model] of o_proj and down_proj */
-    float *q;            /* [cap, n_heads * head_dim] */
-    float *qr;           /* the same by [kv head][token][head of the group] */
-    uint16_t *qr16;      /* the same in bf16 */
-    float *k, *v;        /* [cap, n_kv_heads * head_dim] */
-    float *attn;         /* [cap, n_heads * head_dim] */
-    float *gate, *up;    /* [cap, d_ff] */
-    float *cos, *sin;    /* [cap, head_dim / 2] */
+    /* rows scratch_ld apart: */
+    float *x;     /* [cap, d_model] residual stream */
+    float *proj;  /* [cap, d_model] of o_proj and down_proj */
+    float *q;     /* [cap, n_heads * head_dim] */
+    float *k, *v; /* [cap, n_kv_heads * head_dim] */
+    /* contiguous: */
+    float *xn;        /* [cap, d_model] normalised */
+    float *qr;        /* the same by [kv head][token][head of the group] */
+    uint16_t *qr16;   /* the same in bf16 */
+    float *attn;      /* [cap, n_heads * head_dim] */
+    float *gate, *up; /* [cap, d_ff] */
+    float *cos, *sin; /* [cap, head_dim / 2] */
     /* bf16, rows gemm_bf16_ldx apart; NULL where the level cannot use them */
     uint16_t *xn16, *attn16, *gate16;
     struct q8 xn8, attn8, gate8; /* NULL inside without quantized weights */

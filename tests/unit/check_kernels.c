@@ -132,7 +132,7 @@ static void matmul_levels(const struct kernels *k, enum dtype type,
     const float *y = p->y.p;
     float *want = p->y2.p;
 
-    if (k->level != ISA_AVX512 && k->level != ISA_AVX512BF16)
+    if (k->level < ISA_AVX512)
         return;
     avx2->matmul[type](want, p->ldy, p->w.p, p->stride, p->x.p, p->ldx, p->rows,
                        p->cols, p->tokens);
@@ -266,8 +266,8 @@ static void bf16_y(const struct product *p, float *y, bool add, enum kind kind)
         fill(y + t * p->ldy, p->rows, kind, 1e15f);
 }
 
-/* What vdpbf16ps may lose of one product, which it takes for 0 where an operand
- * is subnormal; and the magnitude of the rest. */
+/* What vdpbf16ps and tdpbf16ps may lose of one product, which it takes for 0
+ * where an operand is subnormal; and the magnitude of the rest. */
 static double bf16_term(float w, float x, double *mag)
 {
     double m = fabs((double)w * (double)x);
@@ -396,8 +396,8 @@ static void check_gemm_bf16(const struct kernels *k, enum dtype type)
     }
     /* few tokens, where weights lie as they are, up to where they come in
      * panels: several blocks of columns, and of rows */
-    for (size_t tokens = 1; tokens <= 50; tokens++) {
-        static const size_t widths[] = {31, 33, 513, 1025, 1091, 3073};
+    for (size_t tokens = 1; tokens <= 70; tokens++) {
+        static const size_t widths[] = {31, 33, 513, 1025, 1091, 3073, 4129};
         size_t cols = widths[below(sizeof widths / sizeof *widths)];
         size_t rows = 1 + below(cols > 1000 ? 40 : 290);
         bool add = below(2);
@@ -1232,7 +1232,7 @@ static void check_peak_bf16(const struct kernels *k, enum dtype type)
 }
 
 /* A level without kernels of its own for a thing has another level's; only of
- * avx512bf16's some levels have none. */
+ * avx512bf16's and amx's some levels have none. */
 static void check_table(const struct kernels *k, enum dtype type)
 {
     const unsigned char *p = (const unsigned char *)k;
@@ -1242,7 +1242,10 @@ static void check_table(const struct kernels *k, enum dtype type)
          i += sizeof(void (*)(void))) {
         void (*fn)(void);
 
-        if (k->level != ISA_AVX512BF16 &&
+        if (k->level < ISA_AMX &&
+            i == offsetof(struct kernels, gemm_bf16_affine))
+            continue;
+        if (k->level < ISA_AVX512BF16 &&
             (i == offsetof(struct kernels, gemm_bf16) ||
              i == offsetof(struct kernels, peak_bf16) ||
              (i >= offsetof(struct kernels, attn_block_bf16) &&

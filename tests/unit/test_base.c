@@ -429,7 +429,7 @@ static void isa_names_and_levels(void **state)
 {
     (void)state;
     static const char *const all[] = {"ref", "avx2", "avxvnni", "avx512",
-                                      "avx512bf16"};
+                                      "avx512bf16", "amx"};
     enum isa l;
     for (int i = 0; i < ISA_COUNT; i++) {
         assert_int_equal(isa_parse(all[i], &l), 0);
@@ -444,6 +444,8 @@ static void isa_names_and_levels(void **state)
     assert_true(cpu_has(cpu_best()));
     for (int i = (int)cpu_best() + 1; i < ISA_COUNT; i++)
         assert_false(cpu_has((enum isa)i));
+    if (cpu_has(ISA_AMX))
+        assert_true(cpu_has(ISA_AVX512BF16));
     if (cpu_has(ISA_AVX512BF16))
         assert_true(cpu_has(ISA_AVX512));
     if (cpu_has(ISA_AVX512) || cpu_has(ISA_AVXVNNI))

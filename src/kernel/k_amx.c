@@ -1,0 +1,640 @@
+/* Kernels for AMX: tdpbf16ps multiplies a tile of 16 rows by 32 columns with
+ * one of 32 by 16, both bf16, and adds the products to a tile of 16 by 16 f32.
+ *
+ * Order of sums: one accumulator a row and token goes through all columns, 32
+ * at a time, of which the even and the odd ones are added up first. It may rest
+ * in memory between blocks of columns, which does not change it. */
+#include <immintrin.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "kernel/k_q8_avx512.h"
+#include "kernel/k_zmm.h"
+#include "kernel/kernel.h"
+
+/* A step multiplies two tiles of rows by two of columns, DEPTH after DEPTH:
+ * four tiles of sums, and four loads to four products. The left operand is read
+ * as it lies, row-major. The right one comes in panels: WIDE columns, in tiles
+ * of pairs.
+ *
+ * Many tokens: these are the left operand, and BLOCK rows of weights are
+ * packed, which L2 keeps for all of them. Few tokens: these are packed, and
+ * weights are used once, as they lie. */
+enum {
+    SIDE = 16,       /* rows of a tile, and its columns in f32 */
+    DEPTH = 32,      /* bf16 in a row of a tile */
+    WIDE = 2 * SIDE, /* rows and columns of a step */
+    COLS = 1024,     /* depth of a panel of weights */
+    BLOCK = 64,      /* columns of panels that are used together */
+    LINE = 64,
+    TILE_BYTES = SIDE * LINE,
+    PANEL_BYTES = WIDE * COLS * 2,
+    FEW_TOKENS = 64,
+    FEW_BYTES = 4 * PANEL_BYTES /* of tokens that are packed: a part of L2 */
+};
+
+_Static_assert(BLOCK % WIDE == 0, "whole panels");
+
+/* ---- tiles -------------------------------------------------------------- */
+
+/* gcc's intrinsics do not say that they read and write memory. */
+#define TILE_LOAD(t, p, stride)                                      \
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t                 \
+                     :                                               \
+                     : "r"((const void *)(p)), "r"((size_t)(stride)) \
+                     : "memory")
+#define TILE_STORE(t, p, stride)                               \
+    __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)"       \
+                     :                                         \
+                     : "r"((void *)(p)), "r"((size_t)(stride)) \
+                     : "memory")
+#define TILE_ZERO(t) __asm__ volatile("tilezero %%tmm" #t ::)
+#define TILE_DOT(c, a, b) \
+    __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
+
+/* Intel's manual, LDTILECFG. */
+struct tile_config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+
+/* A tile has both rows and columns (of 32 bits), or nothing. */
+static void tile_shape(struct tile_config *c, int tile, int rows, int columns)
+{
+    c->rows[tile] = (uint8_t)(columns ? rows : 0);
+    c->row_bytes[tile] = (uint16_t)(rows ? 4 * columns : 0);
+}
+
+/* What a step has of rows and columns, at most WIDE. */
+struct shape {
+    size_t rows, columns;
+};
+
+/* tmm0-3: sums [tile of rows][tile of columns]; 4, 5: left; 6, 7: right. */
+static void configure(struct shape *now, size_t rows, size_t columns)
+{
+    struct tile_config c = {.palette = 1};
+
+    if (now->rows == rows && now->columns == columns)
+        return;
+    *now = (struct shape){rows, columns};
+    for (int i = 0; i < 2; i++) {
+        const int at = i * SIDE;
+        const int r = (int)rows - at < SIDE ? (int)rows - at : SIDE;
+
+        for (int j = 0; j < 2; j++) {
+            const int n = (int)columns - j * SIDE;
+
+            tile_shape(&c, 2 * i + j, r < 0 ? 0 : r,
+                       n < 0      ? 0
+                       : n < SIDE ? n
+                                  : SIDE);
+        }
+        tile_shape(&c, 4 + i, r < 0 ? 0 : r, DEPTH / 2);
+        tile_shape(&c, 6 + i, SIDE,
+                   (int)columns - at < 0      ? 0
+                   : (int)columns - at < SIDE ? (int)columns - at
+                                              : SIDE);
+    }
+    __asm__ volatile("ldtilecfg %0" ::"m"(c));
+}
+
+static void release(void)
+{
+    __asm__ volatile("tilerelease" ::);
+}
+
+/* Lines to fetch for later, row by row. */
+struct fetch {
+    const char *at, *end; /* of what is left of a row */
+    size_t bytes;         /* of a row, whole lines */
+    size_t stride;        /* from row to row */
+    size_t n;             /* lines for each DEPTH of a step */
+};
+
+/* Rows from at on, `lines` in all while so many steps of a depth run. */
+static struct fetch fetch_rows(const char *at, size_t bytes, size_t stride,
+                               size_t rows, size_t steps)
+{
+    const size_t lines = (bytes + LINE - 1) / LINE;
+
+    return (struct fetch){.at = at,
+                          .end = at + lines * LINE,
+                          .bytes = lines * LINE,
+                          .stride = stride,
+                          .n = steps ? (rows * lines + steps - 1) / steps : 0};
+}
+
+struct step {
+    const char *panel; /* [depth][2][SIDE pairs][SIDE columns] */
+    size_t depth;
+    const char *left;
+    size_t left_bytes; /* from row to row */
+    float *sums;
+    size_t ld;
+    bool resume; /* start with what sums hold, else with 0 */
+    struct fetch *fetch;
+};
+
+#define SUMS(i, j) \
+    (s->sums + (i)*SIDE * s->ld + (j)*SIDE), s->ld * sizeof(float)
+#define SUMS_LOAD(t, i, j)  TILE_LOAD_(t, SUMS(i, j))
+#define SUMS_STORE(t, i, j) TILE_STORE_(t, SUMS(i, j))
+#define TILE_LOAD_(...)     TILE_LOAD(__VA_ARGS__)
+#define TILE_STORE_(...)    TILE_STORE(__VA_ARGS__)
+
+/* Tiles without rows or columns must not be named. */
+INLINE void step_run(const struct step *s, bool rows2, bool columns2)
+{
+    const char *right = s->panel, *a = s->left, *b = a + SIDE * s->left_bytes;
+    const size_t left_bytes = s->left_bytes, n = s->fetch->n;
+    const size_t gap = s->fetch->stride - s->fetch->bytes;
+    const char *at = s->fetch->at, *end = s->fetch->end;
+
+    if (s->resume) {
+        SUMS_LOAD(0, 0, 0);
+        if (columns2)
+            SUMS_LOAD(1, 0, 1);
+        if (rows2)
+            SUMS_LOAD(2, 1, 0);
+        if (rows2 && columns2)
+            SUMS_LOAD(3, 1, 1);
+    } else {
+        TILE_ZERO(0);
+        if (columns2)
+            TILE_ZERO(1);
+        if (rows2)
+            TILE_ZERO(2);
+        if (rows2 && columns2)
+            TILE_ZERO(3);
+    }
+    for (size_t d = s->depth; d > 0; d--) {
+        TILE_LOAD(6, right, LINE);
+        TILE_LOAD(4, a, left_bytes);
+        TILE_DOT(0, 4, 6);
+        if (columns2) {
+            TILE_LOAD(7, right + TILE_BYTES, LINE);
+            TILE_DOT(1, 4, 7);
+        }
+        if (rows2) {
+            TILE_LOAD(5, b, left_bytes);
+            TILE_DOT(2, 5, 6);
+            if (columns2)
+                TILE_DOT(3, 5, 7);
+        }
+        for (size_t i = 0; i < n; i++, at += LINE)
+            _mm_prefetch(at, _MM_HINT_T1);
+        if (at >= end) {
+            at = end + gap;
+            end = at + s->fetch->bytes;
+        }
+        right += 2 * TILE_BYTES;
+        a += LINE;
+        b += LINE;
+    }
+    s->fetch->at = at;
+    s->fetch->end = end;
+    SUMS_STORE(0, 0, 0);
+    if (columns2)
+        SUMS_STORE(1, 0, 1);
+    if (rows2)
+        SUMS_STORE(2, 1, 0);
+    if (rows2 && columns2)
+        SUMS_STORE(3, 1, 1);
+}
+
+static void step_1_1(const struct step *s)
+{
+    step_run(s, false, false);
+}
+
+static void step_1_2(const struct step *s)
+{
+    step_run(s, false, true);
+}
+
+static void step_2_1(const struct step *s)
+{
+    step_run(s, true, false);
+}
+
+static void step_2_2(const struct step *s)
+{
+    step_run(s, true, true);
+}
+
+/* The first n of DEPTH columns of a row, zeros behind them. */
+INLINE __m512i load_columns(const char *p, size_t n)
+{
+    return _mm512_maskz_loadu_epi16(n >= DEPTH ? 0xffffffff : (1u << n) - 1, p);
+}
+
+/* A step of any depth; the panel has zeros behind it. What is behind the last
+ * whole tile of the left operand comes from a copy with zeros there, too: it is
+ * not ours, and 0 times NaN is not 0. */
+static void step_any(struct step *s, const struct shape *shape, size_t depth)
+{
+    static void (*const of_shape[2][2])(const struct step *) = {
+        {step_1_1, step_1_2}, {step_2_1, step_2_2}};
+    void (*const run)(const struct step *) =
+        of_shape[shape->rows > SIDE][shape->columns > SIDE];
+    const size_t tail = depth % DEPTH;
+    _Alignas(64) char copy[WIDE * LINE];
+
+    s->depth = depth / DEPTH;
+    if (s->depth)
+        run(s);
+    if (!tail)
+        return;
+    for (size_t r = 0; r < shape->rows; r++)
+        _mm512_store_si512(
+            copy + r * LINE,
+            load_columns(s->left + r * s->left_bytes + s->depth * LINE, tail));
+    s->panel += s->depth * 2 * TILE_BYTES;
+    s->left = copy;
+    s->left_bytes = LINE;
+    s->resume |= s->depth > 0;
+    s->depth = 1;
+    run(s);
+}
+
+/* ---- panels ------------------------------------------------------------- */
+
+/* Of rows e, 4 + e, 8 + e and 12 + e the same 16 bytes. */
+INLINE __m512i load_lanes(const char *p, size_t stride)
+{
+    __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const void *)p));
+
+    v = _mm512_inserti32x4(v, _mm_loadu_si128((const void *)(p + 4 * stride)),
+                           1);
+    v = _mm512_inserti32x4(v, _mm_loadu_si128((const void *)(p + 8 * stride)),
+                           2);
+    return _mm512_inserti32x4(
+        v, _mm_loadu_si128((const void *)(p + 12 * stride)), 3);
+}
+
+/* SIDE rows of DEPTH columns to a tile [pair][row]. Loads do a part of the
+ * transposition: shuffles are what it takes most of. */
+INLINE void pack_tile(char *out, const char *p, size_t stride)
+{
+    UNROLL
+    for (size_t c = 0; c < 4; c++) {
+        __m512i v[4], lo[2], hi[2];
+        char *to = out + 4 * c * LINE;
+
+        UNROLL
+        for (size_t e = 0; e < 4; e++)
+            v[e] = load_lanes(p + e * stride + 16 * c, stride);
+        UNROLL
+        for (int h = 0; h < 2; h++) {
+            lo[h] = _mm512_unpacklo_epi32(v[2 * h], v[2 * h + 1]);
+            hi[h] = _mm512_unpackhi_epi32(v[2 * h], v[2 * h + 1]);
+        }
+        _mm512_store_si512(to, _mm512_unpacklo_epi64(lo[0], lo[1]));
+        _mm512_store_si512(to + LINE, _mm512_unpackhi_epi64(lo[0], lo[1]));
+        _mm512_store_si512(to + 2 * LINE, _mm512_unpacklo_epi64(hi[0], hi[1]));
+        _mm512_store_si512(to + 3 * LINE, _mm512_unpackhi_epi64(hi[0], hi[1]));
+    }
+}
+
+/* n <= WIDE rows of nk columns; zeros for what is missing of tiles that
+ * are used. */
+static void pack_panel(char *out, const char *p, size_t stride, size_t n,
+                       size_t nk)
+{
+    for (size_t k = 0; k < nk; k += DEPTH)
+        for (size_t r = 0; r < n; r += SIDE) {
+            const char *from = p + r * stride + k * 2;
+            char *to = out + (k / DEPTH * 2 + r / SIDE) * TILE_BYTES;
+            _Alignas(64) char part[SIDE * LINE];
+
+            if (n - r >= SIDE && nk - k >= DEPTH) {
+                pack_tile(to, from, stride);
+                continue;
+            }
+            for (size_t i = 0; i < SIDE; i++)
+                _mm512_store_si512(part + i * LINE,
+                                   r + i < n
+                                       ? load_columns(from + i * stride, nk - k)
+                                       : _mm512_setzero_si512());
+            pack_tile(to, part, LINE);
+        }
+}
+
+/* ---- quantized weights -------------------------------------------------- */
+
+/* Sixteen of 64 codes as numbers, rounded as affine_to_f32 does. */
+INLINE __m512 widen(__m128i codes, float scale, float bias)
+{
+    __m512 v = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(codes));
+
+    v = _mm512_mul_ps(v, _mm512_set1_ps(scale));
+    return _mm512_add_ps(v, _mm512_set1_ps(bias));
+}
+
+/* nk columns of a row, from a group's first one on, to bf16. */
+INLINE void widen_row(char *out, const unsigned char *q,
+                      const unsigned char *scales, const unsigned char *biases,
+                      const struct affine *w, size_t nk, int bits)
+{
+    _Alignas(64) float s[16], b[16];
+    const size_t group = w->group, bytes = type_bytes(w->sb_type);
+
+    for (size_t k0 = 0; k0 < nk; k0 += 16 * group) {
+        const size_t end = nk - k0 < 16 * group ? nk : k0 + 16 * group;
+        const __mmask16 m = first_lanes((end - k0) / group);
+
+        _mm512_store_ps(s, load_numbers(scales, m, w->sb_type));
+        _mm512_store_ps(b, load_numbers(biases, m, w->sb_type));
+        scales += 16 * bytes;
+        biases += 16 * bytes;
+        for (size_t k = k0; k < end; k += 64, q += 8 * bits) {
+            const size_t g = (k - k0) / group, h = (k - k0 + 32) / group;
+            const bool half = end - k < 64;
+            const __m512i c = unpack(q, bits, half);
+
+            _mm512_store_si512(
+                out + 2 * k,
+                (__m512i)_mm512_cvtne2ps_pbh(
+                    widen(_mm512_extracti32x4_epi32(c, 1), s[g], b[g]),
+                    widen(_mm512_castsi512_si128(c), s[g], b[g])));
+            if (half)
+                break;
+            _mm512_store_si512(
+                out + 2 * k + LINE,
+                (__m512i)_mm512_cvtne2ps_pbh(
+                    widen(_mm512_extracti32x4_epi32(c, 3), s[h], b[h]),
+                    widen(_mm512_extracti32x4_epi32(c, 2), s[h], b[h])));
+        }
+    }
+}
+
+#define WIDEN(bits)                                                     \
+    static void widen_##bits(                                           \
+        char *out, const unsigned char *q, const unsigned char *scales, \
+        const unsigned char *biases, const struct affine *w, size_t nk) \
+    {                                                                   \
+        widen_row(out, q, scales, biases, w, nk, bits);                 \
+    }
+
+WIDEN(2)
+WIDEN(3)
+WIDEN(4)
+WIDEN(5)
+WIDEN(6)
+WIDEN(8)
+
+/* pack_panel of rows [r, r + n) and columns [k, k + nk), COLS a multiple of
+ * every group, by way of bf16 rows that L1 keeps. */
+static void pack_affine(char *out, const struct affine *w, size_t r, size_t k,
+                        size_t n, size_t nk)
+{
+    static void (*const of_width[])(
+        char *, const unsigned char *, const unsigned char *,
+        const unsigned char *, const struct affine *,
+        size_t) = {[2] = widen_2, [3] = widen_3, [4] = widen_4,
+                   [5] = widen_5, [6] = widen_6, [8] = widen_8};
+    enum { ROW = COLS * 2 + LINE };
+    _Alignas(64) char rows[SIDE * ROW];
+    const size_t q = k * (size_t)w->bits / 8;
+    const size_t g = k / w->group * type_bytes(w->sb_type);
+
+    for (size_t r0 = 0; r0 < n; r0 += SIDE) {
+        const size_t nr = n - r0 < SIDE ? n - r0 : SIDE;
+
+        for (size_t i = 0; i < nr; i++) {
+            const size_t at = r + r0 + i;
+
+            of_width[w->bits](rows + i * ROW, w->q + at * w->q_stride + q,
+                              w->scales + at * w->sb_stride + g,
+                              w->biases + at * w->sb_stride + g, w, nk);
+        }
+        pack_panel(out + r0 / SIDE * TILE_BYTES, rows, ROW, nr, nk);
+    }
+}
+
+/* ---- products ----------------------------------------------------------- */
+
+struct product {
+    float *y;
+    size_t ldy;
+    const char *w; /* bf16, or */
+    size_t w_bytes;
+    const struct affine *affine; /* NULL: bf16 */
+    const char *x;
+    size_t x_bytes;
+    size_t n_rows, n_cols, n_tokens;
+    bool add;
+};
+
+INLINE size_t at_most(size_t n, size_t most)
+{
+    return n < most ? n : most;
+}
+
+/* What pack_block reads for the next block of rows. */
+static struct fetch fetch_block(const struct product *p, size_t r, size_t k,
+                                size_t nk, size_t steps)
+{
+    const struct affine *a = p->affine;
+
+    if (a)
+        return fetch_rows((const char *)a->q + r * a->q_stride +
+                              k * (size_t)a->bits / 8,
+                          nk * (size_t)a->bits / 8, a->q_stride, BLOCK, steps);
+    return fetch_rows(p->w + r * p->w_bytes + k * 2, nk * 2, p->w_bytes, BLOCK,
+                      steps);
+}
+
+static void pack_block(char *panels, const struct product *p, size_t r,
+                       size_t k, size_t nr, size_t nk)
+{
+    for (size_t i = 0; i < nr; i += WIDE, panels += PANEL_BYTES) {
+        const size_t n = at_most(nr - i, WIDE);
+
+        if (p->affine)
+            pack_affine(panels, p->affine, r + i, k, n, nk);
+        else
+            pack_panel(panels, p->w + (r + i) * p->w_bytes + k * 2, p->w_bytes,
+                       n, nk);
+    }
+}
+
+static void many_tokens(const struct product *p)
+{
+    _Alignas(64) char panels[BLOCK / WIDE * PANEL_BYTES];
+    struct shape shape = {0, 0};
+
+    for (size_t k = 0; k < p->n_cols; k += COLS)
+        for (size_t r = 0; r < p->n_rows; r += BLOCK) {
+            const size_t nr = at_most(p->n_rows - r, BLOCK);
+            const size_t nk = at_most(p->n_cols - k, COLS);
+            struct fetch fetch = fetch_block(p, r + BLOCK, k, nk,
+                                             (p->n_tokens + WIDE - 1) / WIDE *
+                                                 (BLOCK / WIDE) * (nk / DEPTH));
+
+            pack_block(panels, p, r, k, nr, nk);
+            for (size_t t = 0; t < p->n_tokens; t += WIDE)
+                for (size_t i = 0; i < nr; i += WIDE) {
+                    struct step s = {.panel = panels + i / WIDE * PANEL_BYTES,
+                                     .left = p->x + t * p->x_bytes + k * 2,
+                                     .left_bytes = p->x_bytes,
+                                     .sums = p->y + t * p->ldy + r + i,
+                                     .ld = p->ldy,
+                                     .resume = p->add || k > 0,
+                                     .fetch = &fetch};
+
+                    configure(&shape, at_most(p->n_tokens - t, WIDE),
+                              at_most(nr - i, WIDE));
+                    step_any(&s, &shape, nk);
+                }
+        }
+}
+
+/* Sums [rows][WIDE] to y, tokens ldy apart. */
+static void store_turned(float *y, size_t ldy, const float *from,
+                         const struct shape *shape, bool add)
+{
+    for (size_t t0 = 0; t0 < shape->columns; t0 += SIDE)
+        for (size_t r0 = 0; r0 < shape->rows; r0 += SIDE) {
+            const __mmask16 in = first_lanes(shape->rows - r0);
+            __m512i v[SIDE];
+
+            UNROLL
+            for (size_t i = 0; i < SIDE; i++)
+                v[i] = _mm512_load_si512(from + (r0 + i) * WIDE + t0);
+            transpose16(v);
+            for (size_t i = 0; i < at_most(shape->columns - t0, SIDE); i++) {
+                float *to = y + (t0 + i) * ldy + r0;
+                __m512 sum = (__m512)v[i];
+
+                if (add)
+                    sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(in, to));
+                _mm512_mask_storeu_ps(to, in, sum);
+            }
+        }
+}
+
+/* Each weight once, while memory delivers the next rows of a step. */
+static void few_tokens(const struct product *p)
+{
+    _Alignas(64) char panels[FEW_BYTES];
+    _Alignas(64) float turned[WIDE * WIDE] = {0};
+    const size_t n = p->n_tokens, n_panels = (n + WIDE - 1) / WIDE;
+    const size_t panel =
+        FEW_BYTES / n_panels / (2 * TILE_BYTES) * (2 * TILE_BYTES);
+    const size_t cols = panel / WIDE / 2;
+    struct shape shape = {0, 0};
+
+    for (size_t k = 0; k < p->n_cols; k += cols) {
+        const size_t nk = at_most(p->n_cols - k, cols);
+
+        for (size_t t = 0; t < n; t += WIDE)
+            pack_panel(panels + t / WIDE * panel, p->x + t * p->x_bytes + k * 2,
+                       p->x_bytes, at_most(n - t, WIDE), nk);
+        for (size_t r = 0; r < p->n_rows; r += WIDE) {
+            const char *w = p->w + r * p->w_bytes + k * 2;
+            struct fetch fetch =
+                fetch_rows(w + WIDE * p->w_bytes, nk * 2, p->w_bytes, WIDE,
+                           n_panels * (nk / DEPTH));
+
+            for (size_t t = 0; t < n; t += WIDE) {
+                struct step s = {.panel = panels + t / WIDE * panel,
+                                 .left = w,
+                                 .left_bytes = p->w_bytes,
+                                 .sums = turned,
+                                 .ld = WIDE,
+                                 .fetch = &fetch};
+
+                configure(&shape, at_most(p->n_rows - r, WIDE),
+                          at_most(n - t, WIDE));
+                step_any(&s, &shape, nk);
+                store_turned(p->y + t * p->ldy + r, p->ldy, turned, &shape,
+                             p->add || k > 0);
+            }
+        }
+    }
+}
+
+static void multiply(const struct product *p)
+{
+    for (size_t t = 0; p->n_cols == 0 && !p->add && t < p->n_tokens; t++)
+        memset(p->y + t * p->ldy, 0, p->n_rows * sizeof *p->y);
+    if (!p->n_tokens)
+        return;
+    if (p->affine || p->n_tokens > FEW_TOKENS)
+        many_tokens(p);
+    else
+        few_tokens(p);
+    release();
+}
+
+static void k_gemm_bf16_amx(float *y, size_t ldy, const void *w,
+                            size_t w_stride, const void *x, size_t ldx,
+                            size_t n_rows, size_t n_cols, size_t n_tokens,
+                            bool add)
+{
+    multiply(&(struct product){.y = y,
+                               .ldy = ldy,
+                               .w = w,
+                               .w_bytes = w_stride * 2,
+                               .x = x,
+                               .x_bytes = ldx * 2,
+                               .n_rows = n_rows,
+                               .n_cols = n_cols,
+                               .n_tokens = n_tokens,
+                               .add = add});
+}
+
+static void k_gemm_bf16_affine_amx(float *y, size_t ldy, const struct affine *w,
+                                   const void *x, size_t ldx, size_t n_rows,
+                                   size_t n_cols, size_t n_tokens, bool add)
+{
+    multiply(&(struct product){.y = y,
+                               .ldy = ldy,
+                               .affine = w,
+                               .x = x,
+                               .x_bytes = ldx * 2,
+                               .n_rows = n_rows,
+                               .n_cols = n_cols,
+                               .n_tokens = n_tokens,
+                               .add = add});
+}
+
+/* ---- measuring ---------------------------------------------------------- */
+
+static double k_peak_bf16_amx(size_t reps, float *sink)
+{
+    enum { STEPS = 153 }; /* 4 * 2 * 16 * 16 * 32 * STEPS is near 1e7 */
+    _Alignas(64) float zeros[SIDE * SIDE] = {0};
+    struct shape shape = {0, 0};
+
+    configure(&shape, WIDE, WIDE);
+    TILE_ZERO(0);
+    TILE_ZERO(1);
+    TILE_ZERO(2);
+    TILE_ZERO(3);
+    TILE_LOAD(4, zeros, LINE);
+    TILE_LOAD(5, zeros, LINE);
+    TILE_LOAD(6, zeros, LINE);
+    TILE_LOAD(7, zeros, LINE);
+    for (size_t s = 0; s < reps * STEPS; s++) {
+        TILE_DOT(0, 4, 6);
+        TILE_DOT(1, 4, 7);
+        TILE_DOT(2, 5, 6);
+        TILE_DOT(3, 5, 7);
+    }
+    TILE_STORE(0, zeros, LINE);
+    release();
+    *sink = zeros[0];
+    return 4 * 2.0 * SIDE * SIDE * DEPTH * STEPS * (double)reps;
+}
+
+void k_amx_init(struct kernels *k)
+{
+    k->gemm_bf16 = k_gemm_bf16_amx;
+    k->gemm_bf16_affine = k_gemm_bf16_affine_amx;
+    k->peak_bf16 = k_peak_bf16_amx;
+}
