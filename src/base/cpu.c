@@ -85,6 +85,13 @@ enum isa cpu_best(void)
     return ISA_REF;
 }
 
+bool cpu_is_intel(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(0, &a, &b, &c, &d) && b == signature_INTEL_ebx &&
+           c == signature_INTEL_ecx && d == signature_INTEL_edx;
+}
+
 int cpu_logical(void)
 {
     cpu_set_t set;

@@ -31,6 +31,9 @@ int isa_parse(const char *name, enum isa *out);
 bool cpu_has(enum isa l);
 enum isa cpu_best(void);
 
+/* Whether the CPU is Intel's: for what no feature bit tells. */
+bool cpu_is_intel(void);
+
 /* Cores to use by default: physical cores (one a sibling group) in the
  * affinity mask, at most the cgroup's CPU quota rounded down, at least 1. */
 int cpu_default_threads(void);

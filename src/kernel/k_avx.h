@@ -15,13 +15,24 @@
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 16")
 
-/* How far ahead a sweep over weights fetches, in bytes: the hardware's own
- * prefetchers stop at each page. */
-enum { AHEAD = 8192 };
-
 INLINE size_t type_bytes(enum dtype type)
 {
     return type == DT_F32 ? 4 : type == DT_I8 ? 1 : 2;
+}
+
+/* Fetch a line that is used soon, as this CPU does it best. */
+INLINE void fetch_line(const void *p)
+{
+    if (kernel_sweep.to_l2)
+        _mm_prefetch(p, _MM_HINT_T1);
+    else
+        _mm_prefetch(p, _MM_HINT_T0);
+}
+
+/* Fetch for a sweep over weights that is at p. */
+INLINE void sweep(const void *p)
+{
+    fetch_line((const char *)p + kernel_sweep.ahead);
 }
 
 /* What a sweep over keys or values fetches for the next one: step bytes for
@@ -35,7 +46,7 @@ struct ahead {
 INLINE void fetch(struct ahead *a, size_t n)
 {
     for (size_t i = 0; i < n * a->step; i += 64)
-        _mm_prefetch(a->at + i, _MM_HINT_T0);
+        fetch_line(a->at + i);
     a->at += n * a->step;
 }
 

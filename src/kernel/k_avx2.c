@@ -136,9 +136,9 @@ INLINE float dot_row(const char *w, const float *x, size_t n, enum dtype type)
     for (; n - k >= 32; k += 32) {
         const char *p = w + k * bytes;
 
-        _mm_prefetch(p + AHEAD, _MM_HINT_T0);
+        sweep(p);
         if (type == DT_F32)
-            _mm_prefetch(p + AHEAD + 64, _MM_HINT_T0);
+            sweep(p + 64);
         UNROLL
         for (size_t c = 0; c < 4; c++)
             a[c] = _mm256_fmadd_ps(load8(p + 8 * c * bytes, type),
@@ -767,7 +767,7 @@ static unsigned long long k_read_sum_avx2(const void *p, size_t n)
     for (; n - i >= 256; i += 256) {
         UNROLL
         for (int j = 0; j < 256; j += 64)
-            _mm_prefetch(c + i + AHEAD + j, _MM_HINT_T0);
+            sweep(c + i + j);
         UNROLL
         for (int j = 0; j < 8; j++)
             s[j] = _mm256_add_epi64(

@@ -127,9 +127,9 @@ INLINE float dot_row(const char *w, const float *x, size_t n, enum dtype type)
     for (; n - k >= 32; k += 32) {
         const char *p = w + k * bytes;
 
-        _mm_prefetch(p + AHEAD, _MM_HINT_T0);
+        sweep(p);
         if (type == DT_F32)
-            _mm_prefetch(p + AHEAD + 64, _MM_HINT_T0);
+            sweep(p + 64);
         a0 = _mm512_fmadd_ps(load16(p, type), _mm512_loadu_ps(x + k), a0);
         a1 = _mm512_fmadd_ps(load16(p + 16 * bytes, type),
                              _mm512_loadu_ps(x + k + 16), a1);
@@ -729,7 +729,7 @@ static unsigned long long k_read_sum_avx512(const void *p, size_t n)
     for (; n - i >= 256; i += 256) {
         UNROLL
         for (int j = 0; j < 4; j++) {
-            _mm_prefetch(c + i + AHEAD + 64 * j, _MM_HINT_T0);
+            sweep(c + i + 64 * j);
             s[j] = _mm512_add_epi64(s[j], _mm512_loadu_si512(c + i + 64 * j));
         }
     }

@@ -237,7 +237,7 @@ INLINE void add_pair(__m256 *a, __m256 *b, const unsigned char *p,
     const size_t bytes = UNIT_BYTES(bits), xs = in_words(bits) ? 128 : UNIT;
 
     for (size_t i = 0; i < (group == 128 ? 4 : 2) * bytes; i += 64)
-        _mm_prefetch(p + AHEAD + i, _MM_HINT_T0);
+        sweep(p + i);
     if (group == 128) {
         add_units(a, p, x, ldx, s, g, T, bits);
         add_units(b, p + 2 * bytes, x + 2 * xs, ldx, s, g + 1, T, bits);

@@ -95,7 +95,7 @@ INLINE void widen_row(float *out, __m512 a[2], const float *x, struct row w,
             const bool half = end - k < 64;
             const __m512i codes = unpack(w.q, bits, half);
 
-            _mm_prefetch(w.q + AHEAD, _MM_HINT_T0);
+            sweep(w.q);
             UNROLL
             for (int j = 0; j < 4; j++) {
                 const size_t at = k + 16 * (size_t)j;
@@ -338,8 +338,8 @@ INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
         const int8_t *q = x->q + k0;
         size_t k = 0;
 
-        _mm_prefetch(w.scales + AHEAD / 8, _MM_HINT_T0);
-        _mm_prefetch(w.biases + AHEAD / 8, _MM_HINT_T0);
+        fetch_line(w.scales + kernel_sweep.ahead / 8);
+        fetch_line(w.biases + kernel_sweep.ahead / 8);
         UNROLL
         for (int t = 0; t < T; t++) {
             const size_t g = (size_t)t * x->ldg + k0 / group;
@@ -362,7 +362,7 @@ INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
                 const __m512i v = unpack(p, bits, false);
 
                 if (i % 2 == 0 || bits > 4)
-                    _mm_prefetch(p + AHEAD, _MM_HINT_T0);
+                    sweep(p);
                 UNROLL
                 for (int t = 0; t < T; t++) {
                     d[t] = dot4(

@@ -216,6 +216,15 @@ struct kernels {
     double (*peak_q8)(size_t reps, float *sink);
 };
 
+/* How a sweep over weights that are in memory fetches ahead: how far, in bytes
+ * (the hardware's own prefetchers stop at each page), and how near. Set with
+ * the tables. */
+struct kernel_sweep {
+    size_t ahead;
+    bool to_l2; /* and not to L1 */
+};
+extern struct kernel_sweep kernel_sweep;
+
 /* Rows of weights that gemm_bf16 takes at a time. */
 #define GEMM_BF16_ROWS 64
 
