@@ -18,29 +18,37 @@
  * as it lies, row-major. The right one comes in panels: WIDE columns, in tiles
  * of pairs.
  *
- * Many tokens: these are the left operand, and BLOCK rows of weights are
- * packed, which L2 keeps for all of them. Few tokens: these are packed, and
- * weights are used once, as they lie. */
+ * Many tokens: these are the left operand and stream from L2, while L1 keeps a
+ * panel of weights; that part of x, and the sums of BLOCK rows of weights, stay
+ * in L2. Few tokens: these are packed, and weights are used once, as they lie.
+ */
 enum {
     SIDE = 16,       /* rows of a tile, and its columns in f32 */
     DEPTH = 32,      /* bf16 in a row of a tile */
     WIDE = 2 * SIDE, /* rows and columns of a step */
-    COLS = 1024,     /* depth of a panel of weights */
-    BLOCK = 64,      /* columns of panels that are used together */
+    COLS = 512,      /* depth of a panel of weights */
+    BLOCK = 256,
+    SWEEP = 512, /* tokens */
     LINE = 64,
     TILE_BYTES = SIDE * LINE,
     PANEL_BYTES = WIDE * COLS * 2,
     FEW_TOKENS = 64,
-    FEW_BYTES = 4 * PANEL_BYTES /* of tokens that are packed: a part of L2 */
+    FEW_BYTES = 8 * PANEL_BYTES /* of tokens that are packed: a part of L2 */
 };
 
-_Static_assert(BLOCK % WIDE == 0, "whole panels");
+_Static_assert(BLOCK % WIDE == 0 && SWEEP % WIDE == 0, "whole panels");
 
 /* ---- tiles -------------------------------------------------------------- */
 
 /* gcc's intrinsics do not say that they read and write memory. */
 #define TILE_LOAD(t, p, stride)                                      \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t                 \
+                     :                                               \
+                     : "r"((const void *)(p)), "r"((size_t)(stride)) \
+                     : "memory")
+/* The same, past L1, which then keeps what it has. */
+#define TILE_STREAM(t, p, stride)                                    \
+    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #t               \
                      :                                               \
                      : "r"((const void *)(p)), "r"((size_t)(stride)) \
                      : "memory")
@@ -172,14 +180,14 @@ INLINE void step_run(const struct step *s, bool rows2, bool columns2)
     }
     for (size_t d = s->depth; d > 0; d--) {
         TILE_LOAD(6, right, LINE);
-        TILE_LOAD(4, a, left_bytes);
+        TILE_STREAM(4, a, left_bytes);
         TILE_DOT(0, 4, 6);
         if (columns2) {
             TILE_LOAD(7, right + TILE_BYTES, LINE);
             TILE_DOT(1, 4, 7);
         }
         if (rows2) {
-            TILE_LOAD(5, b, left_bytes);
+            TILE_STREAM(5, b, left_bytes);
             TILE_DOT(2, 5, 6);
             if (columns2)
                 TILE_DOT(3, 5, 7);
@@ -434,8 +442,8 @@ INLINE size_t at_most(size_t n, size_t most)
     return n < most ? n : most;
 }
 
-/* What pack_block reads for the next block of rows. */
-static struct fetch fetch_block(const struct product *p, size_t r, size_t k,
+/* What packing reads of WIDE rows. */
+static struct fetch fetch_panel(const struct product *p, size_t r, size_t k,
                                 size_t nk, size_t steps)
 {
     const struct affine *a = p->affine;
@@ -443,54 +451,49 @@ static struct fetch fetch_block(const struct product *p, size_t r, size_t k,
     if (a)
         return fetch_rows((const char *)a->q + r * a->q_stride +
                               k * (size_t)a->bits / 8,
-                          nk * (size_t)a->bits / 8, a->q_stride, BLOCK, steps);
-    return fetch_rows(p->w + r * p->w_bytes + k * 2, nk * 2, p->w_bytes, BLOCK,
+                          nk * (size_t)a->bits / 8, a->q_stride, WIDE, steps);
+    return fetch_rows(p->w + r * p->w_bytes + k * 2, nk * 2, p->w_bytes, WIDE,
                       steps);
 }
 
-static void pack_block(char *panels, const struct product *p, size_t r,
-                       size_t k, size_t nr, size_t nk)
+/* One panel of weights by tokens [t0, t0 + n). */
+static void panel_run(const struct product *p, struct shape *shape, size_t r,
+                      size_t k, size_t t0, size_t n)
 {
-    for (size_t i = 0; i < nr; i += WIDE, panels += PANEL_BYTES) {
-        const size_t n = at_most(nr - i, WIDE);
+    _Alignas(64) char panel[PANEL_BYTES];
+    const size_t nr = at_most(p->n_rows - r, WIDE);
+    const size_t nk = at_most(p->n_cols - k, COLS);
+    struct fetch fetch =
+        fetch_panel(p, r + WIDE, k, nk, (n + WIDE - 1) / WIDE * (nk / DEPTH));
 
-        if (p->affine)
-            pack_affine(panels, p->affine, r + i, k, n, nk);
-        else
-            pack_panel(panels, p->w + (r + i) * p->w_bytes + k * 2, p->w_bytes,
-                       n, nk);
+    if (p->affine)
+        pack_affine(panel, p->affine, r, k, nr, nk);
+    else
+        pack_panel(panel, p->w + r * p->w_bytes + k * 2, p->w_bytes, nr, nk);
+    for (size_t t = t0; t < t0 + n; t += WIDE) {
+        struct step s = {.panel = panel,
+                         .left = p->x + t * p->x_bytes + k * 2,
+                         .left_bytes = p->x_bytes,
+                         .sums = p->y + t * p->ldy + r,
+                         .ld = p->ldy,
+                         .resume = p->add || k > 0,
+                         .fetch = &fetch};
+
+        configure(shape, at_most(t0 + n - t, WIDE), nr);
+        step_any(&s, shape, nk);
     }
 }
 
 static void many_tokens(const struct product *p)
 {
-    _Alignas(64) char panels[BLOCK / WIDE * PANEL_BYTES];
     struct shape shape = {0, 0};
 
-    for (size_t k = 0; k < p->n_cols; k += COLS)
-        for (size_t r = 0; r < p->n_rows; r += BLOCK) {
-            const size_t nr = at_most(p->n_rows - r, BLOCK);
-            const size_t nk = at_most(p->n_cols - k, COLS);
-            struct fetch fetch = fetch_block(p, r + BLOCK, k, nk,
-                                             (p->n_tokens + WIDE - 1) / WIDE *
-                                                 (BLOCK / WIDE) * (nk / DEPTH));
-
-            pack_block(panels, p, r, k, nr, nk);
-            for (size_t t = 0; t < p->n_tokens; t += WIDE)
-                for (size_t i = 0; i < nr; i += WIDE) {
-                    struct step s = {.panel = panels + i / WIDE * PANEL_BYTES,
-                                     .left = p->x + t * p->x_bytes + k * 2,
-                                     .left_bytes = p->x_bytes,
-                                     .sums = p->y + t * p->ldy + r + i,
-                                     .ld = p->ldy,
-                                     .resume = p->add || k > 0,
-                                     .fetch = &fetch};
-
-                    configure(&shape, at_most(p->n_tokens - t, WIDE),
-                              at_most(nr - i, WIDE));
-                    step_any(&s, &shape, nk);
-                }
-        }
+    for (size_t t = 0; t < p->n_tokens; t += SWEEP)
+        for (size_t b = 0; b < p->n_rows; b += BLOCK)
+            for (size_t k = 0; k < p->n_cols; k += COLS)
+                for (size_t r = b; r < at_most(p->n_rows, b + BLOCK); r += WIDE)
+                    panel_run(p, &shape, r, k, t,
+                              at_most(p->n_tokens - t, SWEEP));
 }
 
 /* Sums [rows][WIDE] to y, tokens ldy apart. */
