@@ -64,7 +64,7 @@ struct qwick_engine_options {
     size_t prefill_chunk; /* tokens a prefill pass, 0: 512 */
     bool preload;         /* copy the weights to huge pages at open */
     size_t prefix_cache_bytes;      /* most of the prefix cache in memory that
-                                       the sessions share, 0: none */
+                                       sessions and batches share, 0: none */
     bool prefix_cache_disk;         /* use a prefix cache on disk, too: */
     const char *prefix_cache_dir;   /* NULL: qwick_cache_dir's */
     size_t prefix_cache_disk_bytes; /* most on disk, 0: 4 GiB */
@@ -185,6 +185,7 @@ int qwick_chat_encode(const struct qwick_engine *eng, const char *json,
  *     sync, all_logits       all n, the logits are the last one's
  *     decode                 all, the token given included; so while a
  *                            generation runs, all but the newest that was drawn
+ *                            (with lookup, guesses as well)
  *     generate               prompt and answer without the last token drawn
  *     rollback, reuse        the first n; no logits where tokens were dropped
  *     fork, load             as the session forked or saved, logits included
@@ -420,6 +421,15 @@ struct qwick_token_event {
 };
 typedef int (*qwick_token_fn)(void *ctx, const struct qwick_token_event *ev);
 
+/* Guessing ahead (prompt lookup decoding): the tokens that followed earlier in
+ * the context are evaluated together with the newest one, and kept as far as
+ * they are what is then drawn. The answer is the same as without, with exact
+ * to the last bit; else a pass of several tokens may round differently, as with
+ * prefill_chunk, which shows where two tokens are equally good. How much is
+ * guessed depends on how often it was right. */
+#define QWICK_LOOKUP_MAX     64
+#define QWICK_LOOKUP_DEFAULT 0
+
 struct qwick_generate_options {
     struct qwick_sampling sampling;
     size_t max_tokens;       /* 0: until a stop or the end of the context */
@@ -433,10 +443,20 @@ struct qwick_generate_options {
         loop_guard;  /* stop when the last N >= 3 ids are one sequence at least
                         three times over (the last may be cut); 0: off */
     size_t logprobs; /* candidates in each event; 0: off */
+    size_t lookup;   /* most tokens that are guessed ahead, up to
+                        QWICK_LOOKUP_MAX; 0: off; not in batches */
     qwick_token_fn on_token;
     void *on_token_ctx;
 };
 struct qwick_generate_options qwick_generate_defaults(void);
+
+/* What guessing ahead did. A decode step gives one token, and one more for each
+ * guess that is kept. */
+struct qwick_lookup {
+    size_t max;                   /* as in the options; 0: was off */
+    size_t n_drafted, n_accepted; /* tokens guessed, and kept */
+    size_t n_passes;              /* decode steps that had some */
+};
 
 struct qwick_result {
     int32_t *tokens; /* generated ids, thinking and stop token included */
@@ -448,11 +468,14 @@ struct qwick_result {
     enum qwick_finish finish;
     size_t n_prompt, n_cached; /* cached: prompt tokens not evaluated again */
     uint64_t seed;
-    double prefill_ms;    /* prompt's forward and the first token's sampling */
-    double total_ms;      /* prefill and decode */
-    double *per_token_ms; /* [n_per_token], a decode step each; profile only */
-    double *sample_ms;    /* [n_per_token], the sampler's share of it */
+    double prefill_ms; /* prompt's forward and the first token's sampling */
+    double total_ms;   /* prefill and decode */
+    /* [n_per_token] of each token but the first, profile only: the time of a
+     * decode step, shared evenly by the tokens that it gave; and of that, the
+     * sampler's */
+    double *per_token_ms, *sample_ms;
     size_t n_per_token;
+    struct qwick_lookup lookup;
 };
 
 /* Prompt in, answer out: session_sync, then sample and decode until a stop id,
@@ -467,10 +490,15 @@ void qwick_result_free(struct qwick_result *r);
 
 /* Many generations at once. A pass over the weights decodes one token of every
  * live sequence and prefills a piece of new ones, ragged, never padded. A
- * prompt that begins as that of a live or a recent sequence takes the keys and
- * values from there: identical prompts and common beginnings are computed once
- * (but for the last token of each). With exact, an answer is bit by bit the one
- * that qwick_generate gives, whatever else is in the batch. */
+ * prompt that begins as that of a live sequence takes the keys and values from
+ * there: identical prompts and common beginnings are computed once (but for the
+ * last token of each). What earlier ones have evaluated is taken from the
+ * engine's prefix caches. They get, in memory, prompts and, to the token, what
+ * ended sequences had; on disk, whole pages of what prompts have in common with
+ * the first one that begins with `common`, and of that: what requests share and
+ * not what each has by itself, and no more than one prompt in all. With exact,
+ * an answer is bit by bit the one that qwick_generate gives, whatever else is
+ * in the batch or the caches. */
 struct qwick_batch;
 
 /* A request has ended. *r may be taken (set *r to zeros then), else it is freed
@@ -480,10 +508,14 @@ typedef int (*qwick_done_fn)(void *ctx, void *tag, struct qwick_result *r,
                              const struct qwick_err *e);
 
 struct qwick_batch_options {
-    size_t max_batch; /* sequences alive at once, 0: 16 */
-    size_t n_ctx;     /* most tokens of each, 0: the model's maximum */
-    size_t kv_bytes;  /* most memory of all KV caches; 0: what is available.
-                         Where it is short, fewer run at once */
+    size_t max_batch;      /* sequences alive at once, 0: 16 */
+    size_t n_ctx;          /* most tokens of each, 0: the model's maximum */
+    size_t kv_bytes;       /* most memory of the sequences' KV caches, beside
+                              the engine's prefix_cache_bytes; 0: what is
+                              available. Where it is short, fewer run at once */
+    const int32_t *common; /* [n_common] what prompts are known to begin with;
+                              copied */
+    size_t n_common;
     qwick_done_fn done;
     void *done_ctx;
     const volatile int *interrupt; /* ends a step soon; NULL: never */
@@ -513,7 +545,8 @@ struct qwick_batch_stats {
     size_t n_waiting, n_live;
     uint64_t n_passes;
     uint64_t n_evaluated; /* tokens that went through the model */
-    uint64_t n_shared;    /* tokens of prompts taken from other sequences */
+    uint64_t n_shared;    /* tokens of prompts taken from other sequences and
+                             the prefix caches */
     uint64_t n_generated;
     uint64_t n_preempted; /* times that a sequence lost its cache to others */
 };

@@ -57,6 +57,7 @@ struct batch_job {
     uint64_t n_errors;   /* records of this run that have an error */
     uint64_t bytes_done; /* of the input, answered or skipped */
     double start_ms, shown_ms;
+    size_t n_warned;        /* warnings of the engine that were printed */
     size_t columns;         /* of the progress line to clear */
     struct qwick_err fatal; /* of a callback; code 0: none */
 };

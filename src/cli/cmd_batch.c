@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cpu.h"
 #include "base/rng.h"
 #include "base/utf8.h"
 #include "cli/batch_job.h"
@@ -115,6 +116,7 @@ static const struct opt opts[] = {
     OPT_ROWS_THREADS,
     OPT_ROWS_KERNELS,
     OPT_ROWS_PREFILL,
+    OPT_ROWS_PREFIX,
     OPT_ROWS_BASIC,
 };
 
@@ -249,6 +251,49 @@ static void set_common(struct batch_job *j)
         opt_given(&j->p, "seed") ? (uint64_t)a->answer.seed : rng_random_seed();
 }
 
+/* For what answered records leave to those that begin alike. */
+static size_t cache_memory(void)
+{
+    const size_t most = (size_t)1 << 30;
+    size_t part = cpu_available_memory() / 4; /* 0: unknown */
+    return part && part < most ? part : most;
+}
+
+/* The ids of a prompt whose text is that of a record. False: it has none, for
+ * want of a tokenizer, say. */
+static bool try_record(struct batch_job *j, struct record *r, const char *line)
+{
+    return !record_open(r, 0, line, strlen(line), NULL) &&
+           !record_read(r, &j->common, NULL);
+}
+
+/* What -s and -f put before every prompt is worth storing, even for a single
+ * record: it is what two prompts have in common that have nothing else. */
+static int create(struct batch_job *j, struct qwick_err *e)
+{
+    const struct record_common *c = &j->common;
+    struct record a = {0}, b = {0};
+    struct qwick_batch_options o = {
+        .max_batch = (size_t)j->a.max_batch,
+        .n_ctx = (size_t)j->a.c.ctx,
+        .done = batch_done,
+        .done_ctx = j,
+        .interrupt = signals_flag(),
+    };
+    if (j->a.c.prefix_cache.on && c->before.len + c->n_system > 0 &&
+        try_record(j, &a, "{\"prompt\":\"a\"}") &&
+        try_record(j, &b, "{\"prompt\":\"?\"}")) {
+        o.common = a.ids;
+        while (o.n_common < a.n_ids && o.n_common < b.n_ids &&
+               a.ids[o.n_common] == b.ids[o.n_common])
+            o.n_common++;
+    }
+    int rc = qwick_batch_create(&j->batch, j->eng, &o, e);
+    record_free(&a);
+    record_free(&b);
+    return rc;
+}
+
 static int run(struct batch_job *j)
 {
     struct qwick_err e = {0};
@@ -266,18 +311,14 @@ static int run(struct batch_job *j)
         return QWICK_ERR_RUNTIME;
     if (batch_out_open(&j->out, out, j->a.unordered, j->in.fd, &e))
         return msg_fail(&e);
+    j->a.c.prefix_memory = cache_memory();
     if ((status = common_open(&j->eng, &j->a.c, false)) != 0 ||
         (status = choose_mode(j)) != 0)
         return status;
+    while (qwick_engine_warning(j->eng, j->n_warned))
+        j->n_warned++; /* common_open has printed them */
     set_common(j);
-    struct qwick_batch_options o = {
-        .max_batch = (size_t)j->a.max_batch,
-        .n_ctx = (size_t)j->a.c.ctx,
-        .done = batch_done,
-        .done_ctx = j,
-        .interrupt = signals_flag(),
-    };
-    if (qwick_batch_create(&j->batch, j->eng, &o, &e))
+    if (create(j, &e))
         return msg_fail(&e);
     signals_catch();
     status = batch_work(j);

@@ -5,6 +5,8 @@
 #include "cli/verbs.h"
 
 #define ARG(field) offsetof(struct gen_args, field)
+#define TEXT(x)    #x
+#define STRING(x)  TEXT(x)
 
 static const struct opt opts[] = {
     {.type = OPT_HEADING, .help = "Prompt"},
@@ -137,6 +139,15 @@ static const struct opt opts[] = {
     OPT_ROWS_THREADS,
     OPT_ROWS_KERNELS,
     OPT_ROWS_PREFILL,
+    {.name = "lookup",
+     .type = OPT_INT,
+     .arg = "N",
+     .imin = 0,
+     .imax = QWICK_LOOKUP_MAX,
+     .def = STRING(QWICK_LOOKUP_DEFAULT),
+     .help = "guess up to N tokens ahead where the text repeats what the "
+             "context has, and check them in one pass; 0: off",
+     .offset = ARG(lookup)},
     OPT_ROWS_PREFIX,
     OPT_ROWS_BASIC,
 };

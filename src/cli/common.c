@@ -46,6 +46,7 @@ int common_open(struct qwick_engine **eng, const struct common_args *c,
     o.prefill_chunk = (size_t)c->prefill_chunk;
     o.preload = c->preload;
     o.tokenizer_only = tokenizer_only;
+    o.prefix_cache_bytes = c->prefix_memory;
     o.prefix_cache_disk = c->prefix_cache.on;
     o.prefix_cache_dir = c->prefix_cache.file;
     o.prefix_cache_disk_bytes = (size_t)c->prefix_cache_size;

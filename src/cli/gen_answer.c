@@ -176,6 +176,8 @@ static int answer(struct gen_job *j, struct qwick_err *e)
     o.in_think = j->in_think;
     o.no_think = j->mode == MODE_RAW || a->raw;
     o.profile = a->profile.on;
+    if (opt_given(&j->p, "lookup"))
+        o.lookup = (size_t)a->lookup;
     o.on_token = emit_token;
     o.on_token_ctx = &st;
     signals_catch();

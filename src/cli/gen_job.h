@@ -27,6 +27,7 @@ struct gen_args {
     const char *prompt_ids;
     bool allow_special, no_stdin;
     struct answer_args answer;
+    int64_t lookup;
     const char *overflow;
     const char *session, *save_session;
     struct opt_flag_file profile;

@@ -113,6 +113,10 @@ int json_answer(struct buf *b, const struct json_answer *a)
                           a->logprobs->len);
         bad |= buf_putc(b, ']');
     }
+    if (r->lookup.max)
+        bad |= buf_printf(
+            b, ",\"lookup\":{\"drafted\":%zu,\"accepted\":%zu,\"passes\":%zu}",
+            r->lookup.n_drafted, r->lookup.n_accepted, r->lookup.n_passes);
     bad |= buf_putc(b, ',');
     bad |= json_timing(b, a);
     return bad ? -1 : 0;

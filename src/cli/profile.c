@@ -53,6 +53,12 @@ int profile_make(struct profile *p, const struct qwick_result *r,
     p->bytes_per_token =
         (double)info->decode_bytes + (double)info->kv_token_bytes * context;
     p->gb_s = p->bytes_per_token / p->median_ms / 1e6;
+    p->tokens_per_pass = NAN;
+    if (r->lookup.max && n) {
+        p->tokens_per_pass = (double)n / (double)(n - r->lookup.n_accepted);
+        p->bytes_per_token /= p->tokens_per_pass;
+        p->gb_s = p->bytes_per_token / (steps / (double)n) / 1e6;
+    }
     p->bandwidth_gb_s = bandwidth > 0 ? bandwidth / 1e9 : NAN;
     p->bandwidth_percent = 100 * p->gb_s / p->bandwidth_gb_s;
     free(sorted);
@@ -81,6 +87,10 @@ int profile_json(struct buf *b, const struct profile *p)
         r |= buf_printf(b, "%s\"%s\":", i ? "," : "", rows[i].name);
         r |= buf_json_double(b, rows[i].v);
     }
+    if (isfinite(p->tokens_per_pass)) {
+        r |= buf_puts(b, ",\"tokens_per_pass\":");
+        r |= buf_json_double(b, p->tokens_per_pass);
+    }
     return buf_putc(b, '}') || r ? -1 : 0;
 }
 
@@ -106,6 +116,12 @@ int profile_table(struct buf *b, const struct profile *p,
     bad |= row(b, "kernel", p->kernel_tok_s, 1, "tok/s");
     bad |= row(b, "end to end", p->end_to_end_tok_s, 1, "tok/s");
     bad |= row(b, "sampling", 100 * p->sampling_share, 2, "%");
+    if (isfinite(p->tokens_per_pass))
+        bad |= buf_printf(b,
+                          "%-18s %10.2f tokens a pass, %zu of %zu guesses "
+                          "kept\n",
+                          "lookup", p->tokens_per_pass, r->lookup.n_accepted,
+                          r->lookup.n_drafted);
     bad |= row(b, "streamed", p->bytes_per_token / 1e6, 1, "MB a token");
     bad |= row(b, "rate", p->gb_s, 2, "GB/s");
     bad |= row(b, "read bandwidth", p->bandwidth_gb_s, 2, "GB/s");

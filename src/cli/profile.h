@@ -9,13 +9,16 @@
 
 /* NAN where there is nothing to say (an answer of one token, no bandwidth). */
 struct profile {
-    size_t n_steps; /* decode steps after the first token */
+    size_t n_steps; /* tokens after the first */
     double median_ms, p95_ms, p99_ms;
     double kernel_tok_s;     /* 1000 / median */
     double end_to_end_tok_s; /* tokens / (prefill and decode) */
-    double sampling_share;   /* of the decode steps' time, 0..1 */
-    double bytes_per_token;  /* weights, and KV at the mean context */
-    double gb_s;             /* bytes_per_token / median */
+    double sampling_share;   /* of these tokens' time, 0..1 */
+    double tokens_per_pass;  /* with lookup, else NAN */
+    double bytes_per_token;  /* weights, and KV at the mean context; a pass's,
+                                by its tokens */
+    double gb_s;             /* bytes_per_token / median; with lookup, as bytes
+                                and times of tokens differ, / mean */
     double bandwidth_gb_s;   /* measured */
     double bandwidth_percent;
 };

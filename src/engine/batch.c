@@ -97,6 +97,10 @@ int qwick_batch_add(struct qwick_batch *b, const int32_t *prompt, size_t n,
     q->n = q->n_prompt = n;
     q->o = *o;
     q->tag = tag;
+    if (prefix_like(b, prompt, n, e)) {
+        seq_free(q);
+        return -1;
+    }
     push_back(b, q);
     return 0;
 }
@@ -130,6 +134,10 @@ int qwick_batch_create(struct qwick_batch **out, struct qwick_engine *eng,
         qwick_batch_free(b);
         return err_oom(e, n);
     }
+    if (o->n_common && prefix_like(b, o->common, o->n_common, e)) {
+        qwick_batch_free(b);
+        return -1;
+    }
     *out = b;
     return 0;
 }
@@ -142,8 +150,7 @@ void qwick_batch_free(struct qwick_batch *b)
         seq_free(pop(b));
     for (size_t i = 0; i < b->n_live; i++)
         seq_free(b->live[i]);
-    while (prefix_drop(b))
-        ;
+    free(b->like);
     free(b->live);
     free(b->steps);
     free(b->stepped);
@@ -173,10 +180,8 @@ static int end(struct qwick_batch *b, struct seq *q,
                const struct qwick_err *why, struct qwick_err *e)
 {
     b->hold = false;
-    if (!why && q->session) {
-        prefix_keep(b, q->session);
-        q->session = NULL;
-    }
+    if (!why)
+        prefix_leave(b, q->session);
     /* releases what the callback does not need before it adds more */
     generation_free(&q->g);
     int stop = b->o.done ? b->o.done(b->o.done_ctx, q->tag, &q->r, why) : 0;
@@ -259,15 +264,17 @@ static void preempt(struct qwick_batch *b)
     b->stats.n_preempted++;
 }
 
-/* Evaluate a pass. Where memory is short, with fewer: kept sessions go first,
- * then the youngest sequences. The last one left fails by itself: *failed. */
+/* Evaluate a pass. Where memory is short, with less: the prefix cache goes
+ * first, then the youngest sequences. The last one left fails by itself:
+ * *failed. */
 static int evaluate(struct qwick_batch *b, struct seq **failed,
                     struct qwick_err *e)
 {
     *failed = NULL;
     for (;;) {
         struct qwick_err why;
-        if (!plan(b, &why) && !memory_check(b, &why) &&
+        bool beyond = false; /* o.kv_bytes, which the prefix cache is not of */
+        if (!plan(b, &why) && !(beyond = memory_check(b, &why) != 0) &&
             !qwick_engine_step(b->eng, b->steps, b->n_steps, QWICK_LOGITS,
                                &why))
             return 0;
@@ -276,7 +283,7 @@ static int evaluate(struct qwick_batch *b, struct seq **failed,
                 *e = why;
             return -1;
         }
-        if (prefix_drop(b))
+        if (!beyond && memory_give_back(b))
             continue;
         if (b->n_live > 1) {
             preempt(b);
@@ -321,8 +328,10 @@ static int take_token(struct qwick_batch *b, struct seq *q, bool *last)
 {
     double now = clock_ms();
     b->stats.n_generated++;
-    if (q->r.n_tokens == 1)
+    if (q->r.n_tokens == 1) {
         q->r.prefill_ms = now - q->start_ms;
+        prefix_keep(b, q);
+    }
     q->r.total_ms = now - q->start_ms;
     if (seq_reserve(q, q->n + 1, &q->e) ||
         generation_emit(&q->g, q->drawn, q->session->kv.n, last, &q->e))

@@ -1,6 +1,7 @@
 /* How many sequences of a batch fit the memory. */
 #include "base/cpu.h"
 #include "engine/batch.h"
+#include "engine/prefix.h"
 
 /* Tokens that an answer without a limit is expected to have. One that grows
  * beyond may cost another sequence its cache. */
@@ -40,8 +41,6 @@ static size_t used_bytes(const struct qwick_batch *b)
     size_t sum = 0;
     for (size_t i = 0; i < b->n_live; i++)
         sum += session_bytes(b->live[i]->session);
-    for (size_t i = 0; i < b->n_kept; i++)
-        sum += session_bytes(b->kept[i].session);
     return sum;
 }
 
@@ -80,9 +79,18 @@ static size_t room(const struct qwick_batch *b)
     return free_bytes ? free_bytes - free_bytes / 8 : SIZE_MAX;
 }
 
+bool memory_give_back(struct qwick_batch *b)
+{
+    struct prefix *p = b->eng->prefix;
+    if (!p || prefix_bytes(p) == 0)
+        return false;
+    prefix_shrink(p, prefix_bytes(p) / 2);
+    return true;
+}
+
 bool memory_admits(struct qwick_batch *b, const struct seq *q)
 {
-    struct qwick_session *from;
+    const struct qwick_session *from;
     if (b->n_live == 0)
         return true; /* alone it is refused only by what really happens */
     do {
@@ -90,7 +98,8 @@ bool memory_admits(struct qwick_batch *b, const struct seq *q)
         size_t need = times(final_pages(b, q) - shared, page_bytes(b));
         if (plus(need, growth(b)) <= room(b))
             return true;
-    } while (prefix_drop(b));
+        /* the cache has a limit of its own beside kv_bytes */
+    } while (!b->o.kv_bytes && memory_give_back(b));
     return false;
 }
 

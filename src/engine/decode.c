@@ -22,23 +22,111 @@ bool decode_ends(const struct decode_rules *r, int32_t id, size_t n, size_t pos,
     return true;
 }
 
+/* Where the loop is. */
+struct run {
+    const float *row;     /* logits to choose from */
+    size_t pos;           /* tokens before the one to choose */
+    size_t n;             /* tokens chosen */
+    const int32_t *guess; /* the state has n_guess tokens more: guesses that */
+    size_t n_guess;       /* are not decided upon */
+};
+
+/* Forget the guesses that are left. */
+static void drop(const struct decode_loop *l, struct run *r)
+{
+    if (r->n_guess)
+        l->draft->keep(l->state, r->pos);
+    r->n_guess = 0;
+}
+
+/* Whether id was guessed: then it is evaluated, and its row is the next. */
+static bool accept(const struct decode_loop *l, struct run *r, int32_t id)
+{
+    if (r->n_guess == 0 || *r->guess != id)
+        return false;
+    r->guess++;
+    r->n_guess--;
+    r->row += l->draft->stride;
+    r->pos++;
+    l->draft->n_accepted++;
+    return true;
+}
+
+/* What to evaluate behind the token chosen last. */
+static int guess(const struct decode_loop *l, const struct run *r, size_t *n,
+                 struct qwick_err *e)
+{
+    const struct decode_rules *rules = &l->rules;
+    const struct decode_draft *d = l->draft;
+    size_t max = d->max, room = rules->limit - r->pos - 1, made, i = 0;
+    *n = 0;
+    if (max > room)
+        max = room;
+    /* the last token that is chosen needs no place */
+    room = rules->budget > r->n ? rules->budget - r->n - 1 : SIZE_MAX;
+    if (max > room)
+        max = room;
+    if (max == 0)
+        return 0;
+    if (d->guess(l->ctx, d->tokens + 1, max, &made, e))
+        return -1;
+    while (i < made && !decode_is_stop(rules, d->tokens[1 + i]))
+        i++;
+    *n = i;
+    return 0;
+}
+
+/* Evaluate id, the token chosen last, and guesses with it. */
+static int advance(const struct decode_loop *l, struct run *r, int32_t id,
+                   struct qwick_err *e)
+{
+    struct decode_draft *d = l->draft;
+    size_t n = 0;
+    if (r->pos >= l->rules.limit)
+        return err_set(e, QWICK_ERR_CONTEXT, "context: is full with %zu tokens",
+                       r->pos);
+    if (d && guess(l, r, &n, e))
+        return -1;
+    if (n == 0) {
+        if (l->forward(l->state, id, r->pos, &r->row, e))
+            return -1;
+    } else {
+        d->tokens[0] = id;
+        if (d->forward_all(l->state, d->tokens, 1 + n, r->pos, &r->row, e))
+            return -1;
+        d->n_passes++;
+        d->n_drafted += n;
+        r->guess = d->tokens + 1;
+        r->n_guess = n;
+    }
+    r->pos++;
+    return 0;
+}
+
 int decode_run(const struct decode_loop *l, const float *logits, size_t pos,
                enum qwick_finish *why, struct qwick_err *e)
 {
-    for (size_t n = 1;; n++) {
+    struct run r = {.row = logits, .pos = pos};
+    int rc = -1;
+    for (;;) {
         int32_t id;
-        if (l->select(l->ctx, logits, &id, e))
-            return -1;
-        bool end = decode_ends(&l->rules, id, n, pos, why);
-        if (l->on_token(l->ctx, id, pos, &end, why, e))
-            return -1;
-        if (end)
-            return 0;
-        if (pos >= l->rules.limit)
-            return err_set(e, QWICK_ERR_CONTEXT,
-                           "context: is full with %zu tokens", pos);
-        if (l->forward(l->state, id, pos, &logits, e))
-            return -1;
-        pos++;
+        bool end;
+        r.n++;
+        if (l->select(l->ctx, r.row, &id, e))
+            break;
+        end = decode_ends(&l->rules, id, r.n, r.pos, why);
+        if (l->on_token(l->ctx, id, r.pos, &end, why, e))
+            break;
+        if (end) {
+            rc = 0;
+            break;
+        }
+        if (accept(l, &r, id))
+            continue;
+        drop(l, &r);
+        if (advance(l, &r, id, e))
+            break;
     }
+    drop(l, &r);
+    return rc;
 }

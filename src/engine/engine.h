@@ -52,8 +52,8 @@ struct qwick_session {
     size_t cap;
     size_t limit;
     float *own_logits;   /* [vocab_size], or NULL: not needed so far */
-    const float *logits; /* of the last token: own, or a row of the engine's;
-                            NULL: none */
+    const float *logits; /* of the last token: own, a row of the engine's, or
+                            of a generation under way; NULL: none */
     const float *hidden; /* a row of the engine's, or NULL */
     size_t n_rows;       /* rows that end with *logits */
     size_t n_cached;     /* of the last sync: tokens not evaluated again */
@@ -91,6 +91,20 @@ int session_reserve_tokens(struct qwick_session *s, size_t n,
 /* Drop all but the first n tokens, and logits that are then no longer the last
  * token's. */
 void session_truncate(struct qwick_session *s, size_t n);
+
+/* Append tokens[0..n), n >= 1, in one pass; logits of each to rows f32
+ * [n, vocab_size], the last of which become the session's. There they stay:
+ * see session_own_logits. The room for passes of up to `most` tokens is made at
+ * once. The interrupt flag is not looked at. */
+int session_decode_all(struct qwick_session *s, const int32_t *tokens, size_t n,
+                       size_t most, float *rows, struct qwick_err *e);
+
+/* After it: drop all but the first n tokens, one of the pass at least. The
+ * logits are then those of the last one. */
+void session_keep(struct qwick_session *s, size_t n);
+
+/* The logits, if there are any, become the session's own. */
+void session_own_logits(struct qwick_session *s);
 
 /* Tokenizer of the engine, or QWICK_ERR_MODEL. */
 int engine_need_tokenizer(const struct qwick_engine *eng, struct qwick_err *e);

@@ -183,6 +183,43 @@ int qwick_session_decode(struct qwick_session *s, int32_t token,
     return forward(s, &token, 1, WANT_LAST, s->own_logits, NULL);
 }
 
+int session_decode_all(struct qwick_session *s, const int32_t *tokens, size_t n,
+                       size_t most, float *rows, struct qwick_err *e)
+{
+    if (session_check_tokens(s, tokens, n, e))
+        return -1;
+    if (n > s->limit - s->kv.n)
+        return err_set(e, QWICK_ERR_CONTEXT,
+                       "context: %zu tokens after %zu do not fit %zu", n,
+                       s->kv.n, s->limit);
+    if (reserve(s, s->kv.n + n, most, e))
+        return -1;
+    memcpy(s->tokens + s->kv.n, tokens, n * sizeof *tokens);
+    if (forward(s, tokens, n, WANT_ALL, rows, NULL))
+        return -1;
+    s->logits = rows + (n - 1) * s->eng->model.config.vocab_size;
+    s->n_rows = n;
+    return 0;
+}
+
+void session_keep(struct qwick_session *s, size_t n)
+{
+    size_t dropped = s->kv.n - n;
+    kv_truncate(&s->kv, n);
+    s->logits -= dropped * s->eng->model.config.vocab_size;
+    s->n_rows -= dropped;
+}
+
+void session_own_logits(struct qwick_session *s)
+{
+    if (!s->logits || s->logits == s->own_logits)
+        return;
+    memcpy(s->own_logits, s->logits,
+           s->eng->model.config.vocab_size * sizeof *s->own_logits);
+    s->logits = s->own_logits;
+    s->n_rows = 1;
+}
+
 int qwick_session_rollback(struct qwick_session *s, size_t n,
                            struct qwick_err *e)
 {

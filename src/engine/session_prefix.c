@@ -87,7 +87,8 @@ int qwick_session_reuse(struct qwick_session *s, const int32_t *tokens,
 void qwick_session_publish(struct qwick_session *s)
 {
     if (s->eng->prefix)
-        prefix_insert(s->eng->prefix, s->tokens, &s->kv);
+        prefix_insert(s->eng->prefix, s->tokens, s->kv.n / KV_BLOCK * KV_BLOCK,
+                      &s->kv);
 }
 
 int qwick_session_store(struct qwick_session *s, size_t n, struct qwick_err *e)

@@ -473,6 +473,227 @@ assert p.returncode == -signal.SIGINT, p.returncode
 PY
 }
 
+# manual: a text of some hundred tokens in $T/doc, questions about it in $T/in
+# and others in $T/in2.
+manual() {
+    for i in $(seq 1 30); do
+        echo "Line $i of the manual says how to list files in directory $i."
+    done >"$T/doc"
+    python3 - "$T" <<'PY'
+import json, sys
+for name, verb, n in ("in", "list", 7), ("in2", "delete", 5):
+    with open(f"{sys.argv[1]}/{name}", "w") as out:
+        for i in range(n):
+            out.write(json.dumps({"id": i, "prompt": f"{verb} the files of line {i}"}) + "\n")
+PY
+}
+
+# asked OPTIONS…: an exact run with the document.
+asked() {
+    q batch --exact --seed 3 --temp 0.8 -n 8 -f "$T/doc" "$@"
+}
+
+# entries: how many the cache has, of how many pages of 64 tokens, and whether
+# one is damaged.
+entries() {
+    q cache ls --json --dir "$C" | jget 'len(o["entries"]),
+        sum(e["tokens"] - e["first"] for e in o["entries"]) // 64,
+        any(e["damaged"] for e in o["entries"])'
+}
+
+@test "--prefix-cache: the next run begins where records part" {
+    manual
+    C=$T/cache
+    asked -i "$T/in" >"$T/want"
+    asked -i "$T/in2" >"$T/want2"
+    run -0 --separate-stderr asked -i "$T/in" --prefix-cache="$C"
+    [ -z "$stderr" ]
+    echo "$output" >"$T/cold"
+    same "$T/cold" "$T/want"
+    jlines 'o[0]["usage"]["cached_tokens"] == 0 and
+        all(x["usage"]["cached_tokens"] >= 400 for x in o[1:])' <"$T/cold"
+    # one entry: of no record more than it has in common with others
+    n=$(sed -n 2p "$T/cold" | jget 'o["usage"]["cached_tokens"] // 64')
+    [ "$(entries)" = "(1, $n, False)" ]
+    for _ in 1 2; do
+        run -0 --separate-stderr asked -i "$T/in2" --prefix-cache="$C"
+        [ -z "$stderr" ]
+        echo "$output" >"$T/warm"
+        same "$T/warm" "$T/want2"
+        jlines 'o[0]["usage"]["cached_tokens"] == '$((n * 64))' and
+            all('$((n * 64))' <= x["usage"]["cached_tokens"] <
+                x["usage"]["prompt_tokens"] for x in o)' <"$T/warm"
+        [ "$(entries)" = "(1, $n, False)" ]
+    done
+    # the last token of a prompt is evaluated in any case
+    ids=$(seq -s, 1 128)
+    echo "{\"prompt_ids\":[$ids],\"max_tokens\":1}" >"$T/one"
+    q --exact --prefix-cache="$C" -n 1 --prompt-ids "$ids" >"$T/out"
+    q batch --exact -i "$T/one" --prefix-cache="$C" >"$T/out"
+    [ "$(jget 'o["usage"]["cached_tokens"]' <"$T/out")" = 127 ]
+}
+
+@test "--prefix-cache: -f and -s count for a single record, its own text does not" {
+    manual
+    C=$T/cache
+    head -n 1 "$T/in" >"$T/one"
+    tail -n 1 "$T/in2" >"$T/other"
+    asked -i "$T/one" --prefix-cache="$C" >"$T/out"
+    [[ $(entries) == "(1, "* ]]
+    asked -i "$T/other" --prefix-cache="$C" >"$T/out"
+    jlines 'o[0]["usage"]["cached_tokens"] >= 400' <"$T/out"
+    q cache clear --dir "$C"
+    for _ in 1 2; do
+        q batch -n 1 --system-file "$T/doc" -i "$T/one" --prefix-cache="$C" >"$T/out"
+    done
+    jlines 'o[0]["usage"]["cached_tokens"] >= 400' <"$T/out"
+    q cache clear --dir "$C"
+    # a record alone, and samples of it; chats
+    python3 - "$T" <<'PY'
+import json, sys
+doc = open(sys.argv[1] + "/doc").read()
+with open(sys.argv[1] + "/own", "w") as out:
+    out.write(json.dumps({"prompt": doc, "n": 4, "max_tokens": 2}) + "\n")
+with open(sys.argv[1] + "/chats", "w") as out:
+    for i in range(4):
+        chat = [{"role": "user", "content": doc}, {"role": "assistant", "content": "ls"},
+                {"role": "user", "content": f"{i} files"}]
+        out.write(json.dumps({"messages": chat, "max_tokens": 2}) + "\n")
+PY
+    q batch -i "$T/own" --prefix-cache="$C" >"$T/out"
+    [ "$(entries)" = "(0, 0, False)" ]
+    for system in "" "be brief"; do
+        for _ in 1 2; do
+            q batch ${system:+-s "$system"} -i "$T/chats" \
+                --prefix-cache="$C" >"$T/out"
+        done
+        jlines 'all(x["usage"]["cached_tokens"] >= 400 for x in o)' <"$T/out"
+        [[ $(entries) == "(1, "* ]]
+        q cache clear --dir "$C"
+    done
+}
+
+@test "--prefix-cache: no more entries for many records than for a few" {
+    manual
+    C=$T/cache
+    python3 - "$T/many" <<'PY'
+import json, random, sys
+random.seed(2)
+words = "list show find files sockets users lines disks all large old".split()
+with open(sys.argv[1], "w") as out:
+    for i in range(200):
+        text = " ".join(random.choice(words) for _ in range(150))
+        out.write(json.dumps({"prompt": text, "max_tokens": 1}) + "\n")
+PY
+    q batch -i "$T/many" --prefix-cache="$C" >"$T/out"
+    [ "$(entries)" = "(0, 0, False)" ]
+    q batch -n 1 -f "$T/doc" -i "$T/in" --prefix-cache="$C" >"$T/out"
+    few=$(entries)
+    [[ $few == "(1, "* ]]
+    q batch -f "$T/doc" -i "$T/many" --prefix-cache="$C" >"$T/out"
+    jlines 'all(x["usage"]["cached_tokens"] >= 400 for x in o)' <"$T/out"
+    [ "$(entries)" = "$few" ]
+    # and a budget that takes no entry takes none
+    q cache clear --dir "$C"
+    run -0 --separate-stderr asked -i "$T/in" --prefix-cache="$C" \
+        --prefix-cache-size 4K
+    [ -z "$stderr" ]
+    [ "$(entries)" = "(0, 0, False)" ]
+}
+
+@test "--prefix-cache: damaged entries, and directories that are none" {
+    manual
+    C=$T/cache
+    asked -i "$T/in" >"$T/want"
+    asked -i "$T/in" --prefix-cache="$C" >"$T/out"
+    good=$(entries)
+    f=$(find "$C" -name '*.kv')
+    cp "$f" "$T/good"
+    for at in 0 100 5000 -1; do
+        q cache clear --dir "$C"
+        mkdir -p "${f%/*}"
+        python3 - "$T/good" "$f" "$at" <<'PY'
+import sys
+b = bytearray(open(sys.argv[1], "rb").read())
+b[int(sys.argv[3])] ^= 0x40
+open(sys.argv[2], "wb").write(b)
+PY
+        run -0 --separate-stderr asked -i "$T/in" --prefix-cache="$C"
+        echo "$output" >"$T/out"
+        same "$T/out" "$T/want"
+        [ "${#stderr_lines[@]}" -eq 1 ]
+        [[ $stderr == "qwick: warning: prefix cache: $C/"*"; ignored" ]]
+        # and it was replaced
+        run -0 --separate-stderr asked -i "$T/in" --prefix-cache="$C"
+        [ -z "$stderr" ]
+        [ "$(entries)" = "$good" ]
+    done
+    touch "$T/file"
+    for dir in "$T/file" /proc/none; do
+        run -0 --separate-stderr asked -i "$T/in" --prefix-cache="$dir"
+        echo "$output" >"$T/out"
+        same "$T/out" "$T/want"
+        [ "${#stderr_lines[@]}" -eq 1 ]
+        [[ $stderr == "qwick: warning: prefix cache: $dir"* ]]
+        run -0 --separate-stderr asked -q -i "$T/in" --prefix-cache="$dir"
+        [ -z "$stderr" ]
+    done
+}
+
+@test "--prefix-cache: runs at once share a directory" {
+    manual
+    C=$T/cache
+    asked -i "$T/in" >"$T/want"
+    for _ in 1 2; do
+        for i in 1 2 3 4; do
+            asked -t 1 -i "$T/in" --prefix-cache="$C" \
+                >"$T/out.$i" 2>"$T/err.$i" &
+        done
+        wait
+        for i in 1 2 3 4; do
+            [ ! -s "$T/err.$i" ]
+            same "$T/out.$i" "$T/want"
+        done
+        [[ $(entries) == "(1, "*", False)" ]]
+        [ -z "$(find "$C" -name '*.tmp-*')" ]
+    done
+    jlines 'o[0]["usage"]["cached_tokens"] >= 400' <"$T/out.1"
+    # and while somebody keeps emptying it
+    for i in 1 2 3 4; do
+        asked -t 1 -i "$T/in" --prefix-cache="$C" >"$T/out.$i" 2>/dev/null &
+    done
+    while [ -n "$(jobs -r)" ]; do q cache clear --dir "$C"; done
+    for i in 1 2 3 4; do same "$T/out.$i" "$T/want"; done
+}
+
+@test "--prefix-cache: a run that was killed goes on with it" {
+    manual
+    C=$T/cache
+    many "$T/all" 60
+    grep -v messages "$T/all" >"$T/in"
+    q batch --exact --seed 5 -f "$T/doc" -i "$T/in" -o "$T/want"
+    python3 - "$QWICK" "$T" "$C" <<'PY'
+import os, subprocess, sys, time
+qwick, t, cache = sys.argv[1:]
+out = t + "/out"
+cmd = [qwick, "batch", "--exact", "--seed", "5", "-t", "1", "-f", t + "/doc", "-i", t + "/in",
+       "-o", out, "--prefix-cache=" + cache]
+def lines():
+    return open(out, "rb").read().count(b"\n") if os.path.exists(out) else 0
+for k in range(3):
+    before = lines()
+    p = subprocess.Popen(cmd, stdin=subprocess.DEVNULL)
+    while p.poll() is None and lines() == before:
+        time.sleep(0.002)
+    p.kill()
+    p.wait()
+p = subprocess.run(cmd, stdin=subprocess.DEVNULL, capture_output=True)
+assert p.returncode == 0 and p.stderr == b"", p
+PY
+    same "$T/out" "$T/want"
+    [[ $(entries) == *", False)" ]]
+}
+
 @test "--logprobs: the same as generate's" {
     echo '{"prompt":"list files"}' | "$QWICK" batch --exact --logprobs 3 >"$T/b"
     q --json --exact --logprobs 3 "list files" >"$T/g"
@@ -485,6 +706,8 @@ PY
     fails 2 "no effect with --raw" batch --raw -s x
     fails 2 "standard input has the records" batch -f -
     fails 2 "" batch --max-batch 0
+    fails 2 "no effect without --prefix-cache" batch --prefix-cache-size 1G
+    fails 2 "the value is empty" batch --prefix-cache=
     run -2 --separate-stderr closed batch
     [[ $stderr == *"no input"* ]]
     fails 3 "" batch -m "$T/nothing" -i "$GOLD"

@@ -31,6 +31,20 @@ ask() {
     [ -z "$stderr" ]
 }
 
+@test "questions and batches share entries" {
+    echo '{"prompt":"where?"}' >"$T/in"
+    want=$(ask 'o["tokens"]' "how?")
+    q batch --exact -n 12 -f "$T/manual.txt" -i "$T/in" --prefix-cache="$C" >"$T/out"
+    cached=$(ask 'o["usage"]["cached_tokens"]' --prefix-cache="$C" "how?")
+    [ "$cached" -gt 500 ]
+    [ "$(ask 'o["tokens"]' --prefix-cache="$C" "how?")" = "$want" ]
+    q cache clear --dir "$C"
+    ask 'o["tokens"]' --prefix-cache="$C" "how?"
+    q batch --exact -n 12 -f "$T/manual.txt" -i "$T/in" --prefix-cache="$C" >"$T/out"
+    [ "$(jget 'o["usage"]["cached_tokens"]' <"$T/out")" -ge "$cached" ]
+    [ "$(jget 'o["tokens"]' <"$T/out")" = "$(ask 'o["tokens"]' "where?")" ]
+}
+
 @test "modes, types and kernels have entries of their own" {
     for o in "" "--kv f32" "--exact" "--kv q8"; do
         # shellcheck disable=SC2086

@@ -65,10 +65,9 @@ own = {v: options(sections["OPTIONS OF " + v.upper()])
                  "score", "choose", "inspect", "bench", "quantize", "cache")}
 drop = lambda s, *names: {o for o in s if o[1] not in names}
 only = lambda s, *names: {o for o in s if o[1] in names}
-not_batch = ("prefix-cache", "prefix-cache-size", "session", "save-session",
-             "prompt", "chat-json", "prefill", "prompt-ids", "no-stdin",
-             "overflow", "show-thinking", "think-file", "json", "jsonl",
-             "profile-timing", "color")
+not_batch = ("session", "save-session", "prompt", "chat-json", "prefill",
+             "prompt-ids", "no-stdin", "overflow", "show-thinking",
+             "think-file", "json", "jsonl", "profile-timing", "color", "lookup")
 want = {
     "cache": own["cache"],
     "generate": engine | own["generate"],

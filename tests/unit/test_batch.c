@@ -12,8 +12,11 @@
 
 #include "base/cpu.h"
 #include "engine/batch.h"
+#include "engine/kv_file.h"
+#include "engine/prefix.h"
 #include "file/json.h"
 #include "file/map.h"
+#include "tempdir.h"
 
 enum { N_DEMO = 60 };
 
@@ -38,6 +41,24 @@ static struct qwick_engine *open_engine(const char *isa, bool exact,
     o.isa = isa;
     o.threads = threads;
     o.prefill_chunk = chunk;
+    if (qwick_engine_open(&eng, &o, &e))
+        fail_msg("%s", e.msg);
+    return eng;
+}
+
+/* Exact, with a prefix cache in memory and perhaps on disk. */
+static struct qwick_engine *open_cached(size_t bytes, const char *dir,
+                                        size_t disk_bytes)
+{
+    struct qwick_engine_options o = qwick_engine_defaults();
+    struct qwick_engine *eng;
+    struct qwick_err e;
+    o.exact = true;
+    o.threads = 1;
+    o.prefix_cache_bytes = bytes;
+    o.prefix_cache_disk = dir != NULL;
+    o.prefix_cache_dir = dir;
+    o.prefix_cache_disk_bytes = disk_bytes;
     if (qwick_engine_open(&eng, &o, &e))
         fail_msg("%s", e.msg);
     return eng;
@@ -310,6 +331,21 @@ static void identical_prompts_are_computed_once(void **state)
     qwick_engine_close(eng);
 }
 
+/* Put n tokens of a document before the prompt, and one that no other prompt
+ * has. */
+static void put_before(struct answer *a, size_t n, size_t which)
+{
+    size_t sum = n + 1 + a->n_prompt;
+    int32_t *ids = malloc(sum * sizeof *ids);
+    for (size_t k = 0; k < n; k++)
+        ids[k] = (int32_t)(k * 7919 % 320);
+    ids[n] = (int32_t)(400 + which);
+    memcpy(ids + n + 1, a->prompt, a->n_prompt * sizeof *ids);
+    free(a->prompt);
+    a->prompt = ids;
+    a->n_prompt = sum;
+}
+
 /* Prompts that begin with the same 300 tokens: those are evaluated once. */
 static void a_common_beginning_is_computed_once(void **state)
 {
@@ -319,18 +355,10 @@ static void a_common_beginning_is_computed_once(void **state)
     struct answer *all = demo_answers();
     size_t tails = 0, fed = 0;
     for (size_t i = 0; i < N; i++) {
-        size_t n = SHARED + 1 + all[i].n_prompt;
-        int32_t *ids = malloc(n * sizeof *ids);
-        for (size_t k = 0; k < SHARED; k++)
-            ids[k] = (int32_t)(k * 7919 % 320);
-        ids[SHARED] = (int32_t)(400 + i); /* and no more in common */
-        memcpy(ids + SHARED + 1, all[i].prompt, all[i].n_prompt * sizeof *ids);
-        free(all[i].prompt);
-        all[i].prompt = ids;
-        all[i].n_prompt = n;
+        put_before(&all[i], SHARED, i);
         all[i].o.max_tokens = 12;
         expect_single(eng, &all[i], 0);
-        tails += n - SHARED;
+        tails += all[i].n_prompt - SHARED;
         fed += all[i].n_ids - 1;
     }
     struct qwick_batch *b = open_batch(eng, 6, 0, 0);
@@ -518,6 +546,405 @@ static void long_prompts_do_not_hold_others(void **state)
     qwick_engine_close(eng);
 }
 
+/* ---- prefix caches ------------------------------------------------------ */
+
+/* Answers of 12 tokens to prompts that begin with the same 300, and what an
+ * engine without caches says to them. */
+enum { N_DOC = 300, DOC_PAGES = N_DOC / KV_BLOCK * KV_BLOCK };
+
+static struct answer *document_answers(size_t n)
+{
+    struct qwick_engine *plain = open_engine(NULL, true, 1, 0);
+    struct answer *all = demo_answers();
+    for (size_t i = 0; i < n; i++) {
+        put_before(&all[i], N_DOC, i);
+        all[i].o.max_tokens = 12;
+        expect_single(plain, &all[i], 0);
+    }
+    qwick_engine_close(plain);
+    return all;
+}
+
+/* One batch over all[0..n), checked. */
+static void run_all(struct qwick_engine *eng, struct answer *all, size_t n,
+                    size_t max_batch)
+{
+    struct qwick_batch *b = open_batch(eng, max_batch, 0, 0);
+    for (size_t i = 0; i < n; i++)
+        add(b, &all[i]);
+    run(b);
+    for (size_t i = 0; i < n; i++)
+        check(&all[i]);
+    qwick_batch_free(b);
+}
+
+/* What sequences that are gone have evaluated, batches and sessions find in the
+ * same cache. */
+static void batches_and_sessions_share_one_cache(void **state)
+{
+    (void)state;
+    enum { N = 6 };
+    struct answer *all = document_answers(N);
+    struct qwick_engine *eng = open_cached(64 << 20, NULL, 0);
+    struct qwick_session *s;
+    /* one after the other: each finds what the first one left */
+    run_all(eng, all, N, 1);
+    for (size_t i = 0; i < N; i++)
+        assert_int_equal(all[i].n_cached, i == 0 ? 0 : N_DOC);
+    /* another batch: to the token, however short a prompt is */
+    run_all(eng, all, N, 2);
+    for (size_t i = 0; i < N; i++)
+        assert_int_equal(all[i].n_cached, all[i].n_prompt - 1);
+    struct answer same[] = {all[N], all[N]};
+    run_all(eng, same, 2, 1);
+    assert_true(same[0].n_cached < same[0].n_prompt - 1);
+    assert_int_equal(same[1].n_cached, same[1].n_prompt - 1);
+    /* a session finds a batch's pages */
+    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    assert_int_equal(
+        qwick_session_sync(s, all[0].prompt, all[0].n_prompt, NULL), 0);
+    assert_true(qwick_session_cached(s) >= N_DOC);
+    qwick_session_free(s);
+    qwick_engine_close(eng);
+    /* and a batch a session's */
+    eng = open_cached(64 << 20, NULL, 0);
+    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    assert_int_equal(
+        qwick_session_sync(s, all[1].prompt, all[1].n_prompt, NULL), 0);
+    qwick_session_free(s);
+    run_all(eng, all, 1, 1);
+    size_t whole = all[1].n_prompt / KV_BLOCK * KV_BLOCK;
+    assert_int_equal(all[0].n_cached, whole < N_DOC ? whole : N_DOC);
+    qwick_engine_close(eng);
+    free_answers(all, N_DEMO);
+}
+
+/* Published with its first token, not only at its end: a prompt serves others
+ * while its answer goes on, whatever engine function they use. */
+static void prompts_are_published_when_they_are_evaluated(void **state)
+{
+    (void)state;
+    struct answer *all = document_answers(1);
+    struct qwick_engine *eng = open_cached(64 << 20, NULL, 0);
+    struct qwick_batch *b = open_batch(eng, 2, 0, 0);
+    struct qwick_session *s;
+    all[0].o.ignore_eos = true;
+    add(b, &all[0]);
+    while (qwick_batch_stats(b).n_generated == 0)
+        assert_int_equal(qwick_batch_step(b, NULL), 0);
+    assert_int_equal(qwick_batch_stats(b).n_live, 1);
+    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    assert_int_equal(
+        qwick_session_sync(s, all[0].prompt, all[0].n_prompt, NULL), 0);
+    assert_true(qwick_session_cached(s) >= DOC_PAGES);
+    qwick_session_free(s);
+    qwick_batch_free(b);
+    qwick_engine_close(eng);
+    free_answers(all, N_DEMO);
+}
+
+/* Hits, pages that are gone again, hardly any room: the same answers, and the
+ * budget holds. */
+static void caches_do_not_change_answers(void **state)
+{
+    (void)state;
+    enum { N = 20 };
+    struct answer *all = document_answers(N);
+    struct qwick_engine *probe = open_cached(0, NULL, 0);
+    size_t page = qwick_engine_info(probe)->kv_token_bytes * KV_BLOCK;
+    const size_t budgets[] = {1, page, 3 * page, 7 * page, 1 << 30};
+    qwick_engine_close(probe);
+    for (size_t k = 0; k < 5; k++) {
+        struct qwick_engine *eng =
+            open_cached(budgets[k], k % 2 ? temp_dir : NULL, 0);
+        struct qwick_batch *b = open_batch(eng, 5, 0, k == 3 ? 20 * page : 0);
+        run_shuffled(b, all, N);
+        assert_true(prefix_bytes(eng->prefix) <= budgets[k]);
+        /* when memory is short it is given back by halves */
+        size_t before = prefix_bytes(eng->prefix);
+        assert_int_equal(memory_give_back(b), before > 0);
+        assert_int_equal(prefix_bytes(eng->prefix), before / page / 2 * page);
+        while (memory_give_back(b))
+            ;
+        assert_int_equal(prefix_bytes(eng->prefix), 0);
+        run_shuffled(b, all, 7);
+        qwick_batch_free(b);
+        qwick_engine_close(eng);
+    }
+    free_answers(all, N_DEMO);
+}
+
+/* A sequence that lost its keys and values finds its prompt's again. */
+static void preempted_sequences_begin_in_the_cache(void **state)
+{
+    (void)state;
+    enum { N = 3, CTX = 700 };
+    struct qwick_engine *plain = open_engine(NULL, true, 1, 0);
+    struct qwick_engine *eng = open_cached(1 << 30, NULL, 0);
+    struct answer *all = demo_answers();
+    size_t page = qwick_engine_info(eng)->kv_token_bytes * KV_BLOCK;
+    for (size_t i = 0; i < N; i++) {
+        put_before(&all[i], 64 + i, i);
+        all[i].prompt[0] += (int32_t)i; /* nothing in common */
+        all[i].o.max_tokens = 0;
+        all[i].o.ignore_eos = true;
+        all[i].o.sampling.temperature = 1;
+        all[i].o.sampling.seed = i;
+        expect_single(plain, &all[i], CTX);
+    }
+    /* ten pages are expected of each, eleven needed, of which half a one counts
+     * as the cache's */
+    struct qwick_batch *b = open_batch(eng, 4, CTX, 20 * page);
+    size_t evaluated = 0;
+    for (size_t i = 0; i < N; i++) {
+        add(b, &all[i]);
+        evaluated += CTX; /* but for the last token drawn */
+    }
+    run(b);
+    for (size_t i = 0; i < N; i++) {
+        check(&all[i]);
+        assert_int_equal(all[i].n_cached, 0);
+    }
+    struct qwick_batch_stats s = qwick_batch_stats(b);
+    assert_true(s.n_preempted > 0);
+    assert_true(s.n_shared >= s.n_preempted * KV_BLOCK);
+    assert_true(s.n_evaluated + s.n_shared > evaluated);
+    qwick_batch_free(b);
+    free_answers(all, N_DEMO);
+    qwick_engine_close(plain);
+    qwick_engine_close(eng);
+}
+
+/* ---- on disk */
+
+static size_t n_entries(size_t *n_bytes)
+{
+    struct qwick_cache_entry *v;
+    size_t n;
+    assert_int_equal(qwick_cache_list(temp_dir, &v, &n, NULL), 0);
+    for (size_t i = *n_bytes = 0; i < n; i++) {
+        assert_false(v[i].damaged);
+        *n_bytes += v[i].n_bytes;
+    }
+    qwick_cache_list_free(v, n);
+    return n;
+}
+
+static void assert_entries(size_t n, size_t n_pages)
+{
+    struct qwick_engine *eng = open_cached(0, NULL, 0);
+    size_t page = qwick_engine_info(eng)->kv_token_bytes * KV_BLOCK, bytes;
+    qwick_engine_close(eng);
+    assert_int_equal(n_entries(&bytes), n);
+    assert_int_equal(bytes, n * KV_FILE_ALIGN + n_pages * page);
+}
+
+/* A run of its own over all[0..n), told that prompts begin with the first
+ * n_common tokens of the first one. */
+static void disk_run(struct answer *all, size_t n, size_t n_common)
+{
+    struct qwick_engine *eng = open_cached(64 << 20, temp_dir, 0);
+    struct qwick_batch_options o = {.max_batch = 3,
+                                    .done = on_done,
+                                    .common = all[0].prompt,
+                                    .n_common = n_common};
+    struct qwick_batch *b;
+    assert_int_equal(qwick_batch_create(&b, eng, &o, NULL), 0);
+    for (size_t i = 0; i < n; i++)
+        add(b, &all[i]);
+    run(b);
+    for (size_t i = 0; i < n; i++)
+        check(&all[i]);
+    if (qwick_engine_warning(eng, 0))
+        fail_msg("%s", qwick_engine_warning(eng, 0));
+    qwick_batch_free(b);
+    qwick_engine_close(eng);
+}
+
+/* What prompts have in common goes to disk, what each has alone does not. */
+static void the_next_run_begins_where_prompts_part(void **state)
+{
+    (void)state;
+    enum { N = 8 };
+    struct answer *all = document_answers(N);
+    /* a single prompt has nothing in common with any */
+    disk_run(all, 1, 0);
+    assert_entries(0, 0);
+    disk_run(all, N, 0);
+    for (size_t i = 0; i < N; i++)
+        assert_int_equal(all[i].n_cached, i == 0 ? 0 : N_DOC);
+    assert_entries(1, N_DOC / KV_BLOCK);
+    for (size_t k = 0; k < 2; k++) {
+        disk_run(all + 1 + k, N - 2, 0);
+        for (size_t i = 0; i < N - 2; i++)
+            assert_int_equal(all[1 + k + i].n_cached,
+                             i == 0 ? DOC_PAGES : N_DOC);
+        assert_entries(1, N_DOC / KV_BLOCK);
+    }
+    /* a session reads it, too */
+    struct qwick_engine *eng = open_cached(0, temp_dir, 0);
+    struct qwick_session *s;
+    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    assert_int_equal(
+        qwick_session_sync(s, all[0].prompt, all[0].n_prompt, NULL), 0);
+    assert_int_equal(qwick_session_cached(s), DOC_PAGES);
+    /* and a batch reads all that a session has stored */
+    assert_int_equal(qwick_session_store(s, all[0].n_prompt, NULL), 0);
+    size_t whole = all[0].n_prompt / KV_BLOCK * KV_BLOCK;
+    qwick_session_free(s);
+    qwick_engine_close(eng);
+    disk_run(all, 1, 0);
+    assert_int_equal(all[0].n_cached,
+                     whole < all[0].n_prompt ? whole : all[0].n_prompt - 1);
+    free_answers(all, N_DEMO);
+}
+
+/* Told what prompts begin with, a run stores that with the first one that does,
+ * and more of what they turn out to have in common. */
+static void what_a_run_is_told_serves_a_single_prompt(void **state)
+{
+    (void)state;
+    enum { N = 4 };
+    struct answer *all = document_answers(N);
+    disk_run(all, 1, 140);
+    assert_entries(1, 2);
+    disk_run(all + 1, 1, N_DOC);
+    assert_int_equal(all[1].n_cached, 128);
+    assert_entries(2, N_DOC / KV_BLOCK);
+    qwick_cache_gc(temp_dir, 0, NULL, NULL, NULL);
+    disk_run(all, N, 70);
+    assert_entries(2, N_DOC / KV_BLOCK);
+    /* a first prompt that begins otherwise changes nothing, nor do others */
+    qwick_cache_gc(temp_dir, 0, NULL, NULL, NULL);
+    struct qwick_engine *eng = open_cached(0, temp_dir, 0);
+    struct qwick_batch_options o = {.max_batch = 1,
+                                    .done = on_done,
+                                    .common = all[0].prompt,
+                                    .n_common = 200};
+    struct qwick_batch *b;
+    assert_int_equal(qwick_batch_create(&b, eng, &o, NULL), 0);
+    for (size_t i = 0; i < N; i++) {
+        add(b, &all[N + i]);
+        add(b, &all[N - 1 - i]);
+    }
+    run(b);
+    for (size_t i = 0; i < 2 * N; i++)
+        check(&all[i]);
+    assert_entries(2, N_DOC / KV_BLOCK);
+    qwick_batch_free(b);
+    qwick_engine_close(eng);
+    free_answers(all, N_DEMO);
+}
+
+/* Samples of one prompt, and the same prompt again, are no beginning that
+ * others have; of many that leave the first one at different tokens, at most
+ * that one is stored. */
+static void entries_are_bounded_by_one_prompt(void **state)
+{
+    (void)state;
+    struct answer *all = document_answers(1), same[5];
+    for (size_t i = 0; i < 5; i++)
+        same[i] = all[0];
+    disk_run(same, 5, 0);
+    assert_int_equal(same[4].n_cached, all[0].n_prompt - 1);
+    assert_entries(0, 0);
+    struct qwick_engine *plain = open_engine(NULL, true, 1, 0);
+    size_t pages = 5 * (N_DEMO - 1) / KV_BLOCK, bytes, n = 0;
+    for (size_t i = 1; i < N_DEMO; i++) {
+        /* each shares a little more with the first than the one before */
+        put_before(&all[i], 5 * i, i);
+        all[i].o.max_tokens = 1;
+        expect_single(plain, &all[i], 0);
+    }
+    qwick_engine_close(plain);
+    for (int k = 0; k < 2; k++) {
+        disk_run(all, N_DEMO, 0);
+        assert_int_equal(all[0].n_cached, k ? pages * KV_BLOCK : 0);
+        n = n ? n : n_entries(&bytes);
+        assert_in_range(n, 1, pages);
+        assert_entries(n, pages);
+    }
+    free_answers(all, N_DEMO);
+}
+
+static char *only_entry(void)
+{
+    struct qwick_cache_entry *v;
+    size_t n;
+    assert_int_equal(qwick_cache_list(temp_dir, &v, &n, NULL), 0);
+    assert_int_equal(n, 1);
+    char *path = strdup(v[0].path);
+    qwick_cache_list_free(v, n);
+    return path;
+}
+
+static void damaged_entries_are_told_once_and_replaced(void **state)
+{
+    (void)state;
+    enum { N = 4 };
+    struct answer *all = document_answers(N);
+    char *data;
+    size_t n;
+    disk_run(all, N, 0);
+    char *path = only_entry();
+    assert_int_equal(map_read_all(path, 1 << 30, &data, &n, NULL), 0);
+    const size_t at[] = {0, 300, n / 2, n - 1};
+    for (size_t i = 0; i < 4; i++) {
+        data[at[i]] ^= 1;
+        put_file(path, data, n);
+        data[at[i]] ^= 1;
+        struct qwick_engine *eng = open_cached(0, temp_dir, 0);
+        run_all(eng, all, N, 2);
+        assert_true(all[0].n_cached < DOC_PAGES);
+        assert_non_null(strstr(qwick_engine_warning(eng, 0), "ignored"));
+        assert_null(qwick_engine_warning(eng, 1));
+        qwick_engine_close(eng);
+        disk_run(all, N, 0);
+        assert_int_equal(all[0].n_cached, DOC_PAGES);
+    }
+    free(data);
+    free(path);
+    free_answers(all, N_DEMO);
+}
+
+static void a_disk_that_cannot_be_had_costs_one_warning(void **state)
+{
+    (void)state;
+    enum { N = 4 };
+    struct answer *all = document_answers(N);
+    temp_write("file", "x", 1);
+    struct qwick_engine *eng = open_cached(0, temp_path("file"), 0);
+    struct qwick_batch *b = open_batch(eng, 2, 0, 0);
+    for (int k = 0; k < 2; k++) {
+        for (size_t i = 0; i < N; i++)
+            add(b, &all[i]);
+        run(b);
+        for (size_t i = 0; i < N; i++)
+            check(&all[i]);
+    }
+    assert_non_null(strstr(qwick_engine_warning(eng, 0), "cannot create"));
+    assert_null(qwick_engine_warning(eng, 1));
+    qwick_batch_free(b);
+    qwick_engine_close(eng);
+    temp_remove("file");
+    /* one too small for an entry has none, and that is no fault */
+    eng = open_cached(0, temp_dir, 1);
+    run_all(eng, all, N, 2);
+    assert_null(qwick_engine_warning(eng, 0));
+    qwick_engine_close(eng);
+    assert_entries(0, 0);
+    free_answers(all, N_DEMO);
+}
+
+static int clear(void **state)
+{
+    (void)state;
+    qwick_cache_gc(temp_dir, 0, NULL, NULL, NULL);
+    rmdir(temp_path("prefix-1"));
+    temp_clear();
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -529,6 +956,19 @@ int main(void)
         cmocka_unit_test(bad_requests_fail_alone),
         cmocka_unit_test(stopped_interrupted_and_dropped),
         cmocka_unit_test(long_prompts_do_not_hold_others),
+        cmocka_unit_test(batches_and_sessions_share_one_cache),
+        cmocka_unit_test(prompts_are_published_when_they_are_evaluated),
+        cmocka_unit_test_teardown(caches_do_not_change_answers, clear),
+        cmocka_unit_test(preempted_sequences_begin_in_the_cache),
+        cmocka_unit_test_teardown(the_next_run_begins_where_prompts_part,
+                                  clear),
+        cmocka_unit_test_teardown(what_a_run_is_told_serves_a_single_prompt,
+                                  clear),
+        cmocka_unit_test_teardown(entries_are_bounded_by_one_prompt, clear),
+        cmocka_unit_test_teardown(damaged_entries_are_told_once_and_replaced,
+                                  clear),
+        cmocka_unit_test_teardown(a_disk_that_cannot_be_had_costs_one_warning,
+                                  clear),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
 }

@@ -41,6 +41,12 @@ static struct kv_cache some_kv(size_t n)
     return kv;
 }
 
+/* As a session publishes. */
+static void put(struct prefix *p, const int32_t *ids, const struct kv_cache *kv)
+{
+    prefix_insert(p, ids, kv->n / KV_BLOCK * KV_BLOCK, kv);
+}
+
 /* Length of the match; the pages, where wanted, are those of kv. */
 static size_t find(struct prefix *p, const int32_t *ids, size_t n,
                    const struct kv_cache *kv)
@@ -68,7 +74,7 @@ static void finds_what_was_put_in(void **state)
     some_ids(a, 300, 1);
     assert_int_equal(prefix_create(&p, &kv, 100 * kv.page_bytes, NULL), 0);
     assert_int_equal(find(p, a, 300, NULL), 0);
-    prefix_insert(p, a, &kv);
+    put(p, a, &kv);
     /* whole pages only: 256 of 300 */
     assert_int_equal(prefix_bytes(p), 4 * kv.page_bytes);
     for (size_t n = 0; n <= 300; n++)
@@ -79,14 +85,14 @@ static void finds_what_was_put_in(void **state)
         assert_int_equal(find(p, b, 300, &kv), i);
     }
     /* what is there already is not kept twice */
-    prefix_insert(p, a, &other);
+    put(p, a, &other);
     assert_int_equal(prefix_bytes(p), 4 * kv.page_bytes);
     assert_int_equal(find(p, a, 256, &kv), 256);
     assert_int_equal(other.pages[0]->refs, 1);
     /* the better one of two that begin alike */
     memcpy(b, a, sizeof b);
     b[150] ^= 1;
-    prefix_insert(p, b, &other);
+    put(p, b, &other);
     assert_int_equal(prefix_bytes(p), 6 * kv.page_bytes);
     assert_int_equal(find(p, a, 256, &kv), 256);
     assert_int_equal(find(p, b, 256, NULL), 256);
@@ -107,15 +113,15 @@ static void the_budget_holds_and_old_leaves_go_first(void **state)
     some_ids(b, 192, 3);
     some_ids(c, 64, 4);
     assert_int_equal(prefix_create(&p, &kv, 4 * kv.page_bytes + 1, NULL), 0);
-    prefix_insert(p, a, &kv);
-    prefix_insert(p, b, &kv);
+    put(p, a, &kv);
+    put(p, b, &kv);
     /* of a, used longer ago, only the first page is left */
     assert_int_equal(prefix_bytes(p), 4 * kv.page_bytes);
     assert_int_equal(find(p, b, 192, NULL), 192);
     assert_int_equal(find(p, a, 192, NULL), 64);
     /* now a is newer, and b loses its last page */
     kv.n = 64;
-    prefix_insert(p, c, &kv);
+    put(p, c, &kv);
     assert_int_equal(prefix_bytes(p), 4 * kv.page_bytes);
     assert_int_equal(find(p, a, 192, NULL), 64);
     assert_int_equal(find(p, c, 64, NULL), 64);
@@ -124,12 +130,12 @@ static void the_budget_holds_and_old_leaves_go_first(void **state)
     /* a context larger than the budget: its beginning */
     kv.n = 192;
     assert_int_equal(prefix_create(&p, &kv, 2 * kv.page_bytes, NULL), 0);
-    prefix_insert(p, a, &kv);
+    put(p, a, &kv);
     assert_int_equal(find(p, a, 192, &kv), 128);
     prefix_free(p);
     /* and one too small for a page */
     assert_int_equal(prefix_create(&p, &kv, kv.page_bytes - 1, NULL), 0);
-    prefix_insert(p, a, &kv);
+    put(p, a, &kv);
     assert_int_equal(find(p, a, 192, NULL), 0);
     assert_int_equal(prefix_bytes(p), 0);
     prefix_free(p);
@@ -156,9 +162,11 @@ static void random_use_keeps_the_invariants(void **state)
             if (i) /* begin as an earlier one does */
                 memcpy(ids[i], ids[(x >> 8) % i],
                        (x >> 16) % LEN * sizeof(int32_t));
-            kv.n = (x >> 10) % (LEN + 1);
-            lengths[i] = kv.n / KV_BLOCK * KV_BLOCK;
-            prefix_insert(p, ids[i], &kv);
+            /* whole pages, or to the token */
+            lengths[i] = (x >> 10) % (LEN + 1);
+            if (x >> 31)
+                lengths[i] = lengths[i] / KV_BLOCK * KV_BLOCK;
+            prefix_insert(p, ids[i], lengths[i], &kv);
             assert_true(prefix_bytes(p) <= budget);
             size_t best = 0;
             for (size_t j = 0; j <= i; j++) {
@@ -176,6 +184,144 @@ static void random_use_keeps_the_invariants(void **state)
         prefix_free(p);
     }
     kv.n = 0;
+    kv_free(&kv);
+}
+
+/* Pages beside each other, as batches of short prompts leave them: the best one
+ * is found whatever their order, and drops leave the others in place. */
+static void many_siblings_are_told_apart(void **state)
+{
+    enum { N = 500 };
+    static int32_t ids[N][KV_BLOCK];
+    struct kv_cache kv = some_kv(KV_BLOCK);
+    struct prefix *p;
+    uint32_t x = 5;
+    (void)state;
+    assert_int_equal(prefix_create(&p, &kv, N * kv.page_bytes, NULL), 0);
+    for (size_t i = 0; i < N; i++) {
+        some_ids(ids[i], KV_BLOCK, (uint32_t)i);
+        x = x * 1664525u + 1013904223u;
+        if (i) /* begin as an earlier one does, or be it */
+            memcpy(ids[i], ids[(x >> 8) % i],
+                   (x >> 16) % (KV_BLOCK + 1) * sizeof(int32_t));
+        put(p, ids[i], &kv);
+    }
+    size_t all = prefix_bytes(p) / kv.page_bytes;
+    assert_true(all > N / 2 && all < N);
+    for (size_t left = all; left > 0; left /= 2) {
+        size_t found = 0;
+        prefix_shrink(p, left * kv.page_bytes);
+        assert_int_equal(prefix_bytes(p), left * kv.page_bytes);
+        for (size_t i = 0; i < N; i++) {
+            bool again = false;
+            for (size_t j = 0; j < i && !again; j++)
+                again = !memcmp(ids[i], ids[j], sizeof ids[i]);
+            found += !again &&
+                     prefix_match(p, ids[i], KV_BLOCK, NULL, NULL) == KV_BLOCK;
+        }
+        assert_int_equal(found, left);
+        if (left < all)
+            continue;
+        for (size_t i = 0; i < N; i++) {
+            int32_t q[KV_BLOCK];
+            size_t best = 0;
+            memcpy(q, ids[i], sizeof q);
+            q[i % KV_BLOCK] = (int32_t)(i * 7 % 320);
+            for (size_t j = 0; j < N; j++) {
+                size_t m = 0;
+                while (m < KV_BLOCK && q[m] == ids[j][m])
+                    m++;
+                best = m > best ? m : best;
+            }
+            size_t n = 1 + i * 13 % KV_BLOCK;
+            assert_int_equal(find(p, q, KV_BLOCK, NULL), best);
+            assert_int_equal(find(p, q, n, NULL), best < n ? best : n);
+        }
+    }
+    prefix_shrink(p, 0);
+    assert_int_equal(prefix_bytes(p), 0);
+    assert_int_equal(find(p, ids[0], KV_BLOCK, NULL), 0);
+    assert_int_equal(kv.pages[0]->refs, 1);
+    prefix_free(p);
+    kv_free(&kv);
+}
+
+/* Sequences that ended within a page: to the token, none twice, and what goes
+ * on from one takes its place. */
+static void ends_within_a_page_are_kept(void **state)
+{
+    int32_t a[200], b[200];
+    struct kv_cache kv = some_kv(200), other = some_kv(200);
+    struct prefix *p;
+    (void)state;
+    some_ids(a, 200, 23);
+    memcpy(b, a, sizeof b);
+    b[90] ^= 1;
+    assert_int_equal(prefix_create(&p, &kv, 100 * kv.page_bytes, NULL), 0);
+    prefix_insert(p, a, 100, &kv);
+    assert_int_equal(prefix_bytes(p), 2 * kv.page_bytes);
+    for (size_t n = 0; n <= 200; n++)
+        assert_int_equal(find(p, a, n, &kv), n < 100 ? n : 100);
+    assert_int_equal(find(p, b, 200, &kv), 90);
+    for (int32_t t = 0; t < 320; t++) { /* nothing is behind its end */
+        int32_t c[128];
+        memcpy(c, a, 100 * sizeof *c);
+        for (size_t i = 100; i < 128; i++)
+            c[i] = t;
+        assert_int_equal(find(p, c, 128, &kv), 100);
+    }
+    /* less than is there, and the same: nothing new */
+    prefix_insert(p, a, 80, &other);
+    prefix_insert(p, a, 100, &other);
+    assert_int_equal(prefix_bytes(p), 2 * kv.page_bytes);
+    assert_int_equal(other.pages[1]->refs, 1);
+    /* one beside it */
+    prefix_insert(p, b, 91, &other);
+    assert_int_equal(prefix_bytes(p), 3 * kv.page_bytes);
+    assert_int_equal(find(p, a, 200, &kv), 100);
+    assert_int_equal(find(p, b, 200, NULL), 91);
+    /* it goes on, in its page, then beyond: the old page is given back */
+    prefix_insert(p, a, 110, &other);
+    assert_int_equal(prefix_bytes(p), 3 * kv.page_bytes);
+    assert_int_equal(kv.pages[1]->refs, 1);
+    assert_int_equal(find(p, a, 200, NULL), 110);
+    prefix_insert(p, a, 200, &kv);
+    assert_int_equal(prefix_bytes(p), 5 * kv.page_bytes);
+    assert_int_equal(find(p, a, 200, &kv), 200);
+    assert_int_equal(find(p, b, 200, NULL), 91);
+    /* they go as all others do */
+    for (size_t left = 5; left-- > 0;) {
+        prefix_shrink(p, left * kv.page_bytes);
+        assert_int_equal(prefix_bytes(p), left * kv.page_bytes);
+        size_t n = find(p, a, 200, NULL);
+        assert_true(n <= left * KV_BLOCK);
+    }
+    prefix_free(p);
+    kv_free(&kv);
+    kv_free(&other);
+}
+
+/* Asking how long a match is takes no references and is no use. */
+static void looking_leaves_no_trace(void **state)
+{
+    int32_t a[64], b[64], c[64];
+    struct kv_cache kv = some_kv(64);
+    struct prefix *p;
+    (void)state;
+    some_ids(a, 64, 20);
+    some_ids(b, 64, 21);
+    some_ids(c, 64, 22);
+    assert_int_equal(prefix_create(&p, &kv, 2 * kv.page_bytes, NULL), 0);
+    put(p, a, &kv);
+    put(p, b, &kv);
+    size_t refs = kv.pages[0]->refs;
+    assert_int_equal(prefix_match(p, a, 64, NULL, NULL), 64);
+    assert_int_equal(prefix_match(p, a, 9, NULL, NULL), 9);
+    assert_int_equal(kv.pages[0]->refs, refs);
+    put(p, c, &kv); /* a is the oldest still */
+    assert_int_equal(find(p, a, 64, NULL), 0);
+    assert_int_equal(find(p, b, 64, NULL), 64);
+    prefix_free(p);
     kv_free(&kv);
 }
 
@@ -731,6 +877,9 @@ int main(void)
         cmocka_unit_test(finds_what_was_put_in),
         cmocka_unit_test(the_budget_holds_and_old_leaves_go_first),
         cmocka_unit_test(random_use_keeps_the_invariants),
+        cmocka_unit_test(many_siblings_are_told_apart),
+        cmocka_unit_test(ends_within_a_page_are_kept),
+        cmocka_unit_test(looking_leaves_no_trace),
         cmocka_unit_test(cached_in_memory_is_as_recomputed),
         cmocka_unit_test(shared_pages_are_never_written),
         cmocka_unit_test(eviction_does_not_change_results),
