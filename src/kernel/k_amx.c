@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kernel/k_amx_tiles.h"
 #include "kernel/k_q8_avx512.h"
 #include "kernel/k_zmm.h"
 #include "kernel/kernel.h"
@@ -23,14 +24,11 @@
  * in L2. Few tokens: these are packed, and weights are used once, as they lie.
  */
 enum {
-    SIDE = 16,       /* rows of a tile, and its columns in f32 */
-    DEPTH = 32,      /* bf16 in a row of a tile */
     WIDE = 2 * SIDE, /* rows and columns of a step */
     COLS = 512,      /* depth of a panel of weights */
     BLOCK = 256,
     SWEEP = 512, /* tokens */
     LINE = 64,
-    TILE_BYTES = SIDE * LINE,
     PANEL_BYTES = WIDE * COLS * 2,
     FEW_TOKENS = 64,
     FEW_BYTES = 8 * PANEL_BYTES /* of tokens that are packed: a part of L2 */
@@ -40,45 +38,18 @@ _Static_assert(BLOCK % WIDE == 0 && SWEEP % WIDE == 0, "whole panels");
 
 /* ---- tiles -------------------------------------------------------------- */
 
-/* gcc's intrinsics do not say that they read and write memory. */
-#define TILE_LOAD(t, p, stride)                                      \
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t                 \
-                     :                                               \
-                     : "r"((const void *)(p)), "r"((size_t)(stride)) \
-                     : "memory")
-/* The same, past L1, which then keeps what it has. */
-#define TILE_STREAM(t, p, stride)                                    \
-    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #t               \
-                     :                                               \
-                     : "r"((const void *)(p)), "r"((size_t)(stride)) \
-                     : "memory")
-#define TILE_STORE(t, p, stride)                               \
-    __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)"       \
-                     :                                         \
-                     : "r"((void *)(p)), "r"((size_t)(stride)) \
-                     : "memory")
-#define TILE_ZERO(t) __asm__ volatile("tilezero %%tmm" #t ::)
-#define TILE_DOT(c, a, b) \
-    __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
-
-/* Intel's manual, LDTILECFG. */
-struct tile_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-};
-
-/* A tile has both rows and columns (of 32 bits), or nothing. */
-static void tile_shape(struct tile_config *c, int tile, int rows, int columns)
-{
-    c->rows[tile] = (uint8_t)(columns ? rows : 0);
-    c->row_bytes[tile] = (uint16_t)(rows ? 4 * columns : 0);
-}
-
 /* What a step has of rows and columns, at most WIDE. */
 struct shape {
     size_t rows, columns;
 };
+
+/* Of n rows or columns, those of tile i. */
+static int part(size_t n, int i)
+{
+    const int left = (int)n - i * SIDE;
+
+    return left < 0 ? 0 : left < SIDE ? left : SIDE;
+}
 
 /* tmm0-3: sums [tile of rows][tile of columns]; 4, 5: left; 6, 7: right. */
 static void configure(struct shape *now, size_t rows, size_t columns)
@@ -89,29 +60,12 @@ static void configure(struct shape *now, size_t rows, size_t columns)
         return;
     *now = (struct shape){rows, columns};
     for (int i = 0; i < 2; i++) {
-        const int at = i * SIDE;
-        const int r = (int)rows - at < SIDE ? (int)rows - at : SIDE;
-
-        for (int j = 0; j < 2; j++) {
-            const int n = (int)columns - j * SIDE;
-
-            tile_shape(&c, 2 * i + j, r < 0 ? 0 : r,
-                       n < 0      ? 0
-                       : n < SIDE ? n
-                                  : SIDE);
-        }
-        tile_shape(&c, 4 + i, r < 0 ? 0 : r, DEPTH / 2);
-        tile_shape(&c, 6 + i, SIDE,
-                   (int)columns - at < 0      ? 0
-                   : (int)columns - at < SIDE ? (int)columns - at
-                                              : SIDE);
+        for (int j = 0; j < 2; j++)
+            tile_shape(&c, 2 * i + j, part(rows, i), 2 * part(columns, j));
+        tile_shape(&c, 4 + i, part(rows, i), DEPTH);
+        tile_shape(&c, 6 + i, SIDE, 2 * part(columns, i));
     }
-    __asm__ volatile("ldtilecfg %0" ::"m"(c));
-}
-
-static void release(void)
-{
-    __asm__ volatile("tilerelease" ::);
+    TILE_CONFIGURE(c);
 }
 
 /* Lines to fetch for later, row by row. */
@@ -571,7 +525,7 @@ static void multiply(const struct product *p)
         many_tokens(p);
     else
         few_tokens(p);
-    release();
+    TILE_RELEASE();
 }
 
 static void k_gemm_bf16_amx(float *y, size_t ldy, const void *w,
@@ -630,7 +584,7 @@ static double k_peak_bf16_amx(size_t reps, float *sink)
         TILE_DOT(3, 5, 7);
     }
     TILE_STORE(0, zeros, LINE);
-    release();
+    TILE_RELEASE();
     *sink = zeros[0];
     return 4 * 2.0 * SIDE * SIDE * DEPTH * STEPS * (double)reps;
 }

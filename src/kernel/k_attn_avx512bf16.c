@@ -7,184 +7,27 @@
  *
  * Order of sums: a score goes through the pairs of elements, acc through the
  * pairs of positions. What a row does not see adds 0 * v, that is nothing. */
-#include <immintrin.h>
-#include <math.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <string.h>
 
-#include "kernel/k_zmm.h"
-#include "kernel/kernel.h"
+/* What k_attn_bf16.h asks for. */
+enum { VALUE_STEP = 4, GROUP_PAIRS = 32 };
+
+#include "kernel/k_attn_bf16.h"
 
 /* A tile is ROWS rows by VECTORS * 16 positions (scores) or elements of the
  * head (values): 24 accumulators, as in k_avx512bf16.c. */
-enum { VECTORS = 4, LANES = 16 * VECTORS, ROWS = 6, PAIRS = KV_BLOCK / 2 };
+enum { ROWS = 6, BATCH = 48 };
 
-_Static_assert(LANES == KV_BLOCK, "a tile of scores is as wide as a block");
+_Static_assert(BATCH <= ATTN_BF16_BATCH, "scratch is for that many");
 
 /* Where the parts of scratch are. */
 struct parts {
-    /* keys[pair of elements][position] */
-    uint32_t *keys;
-    /* values[element / LANES][pair of positions][element % LANES] */
-    uint32_t *values;
+    uint32_t *keys, *values; /* panels */
     /* of a row of the batch: scores[KV_BLOCK], then their exponentials in
      * bf16, in the first half; lanes[16], of which the maximum or sum is
      * wanted; what is subtracted from scores; what acc and l are scaled by */
     float *scores, *lanes, *shift, *keep;
+    int *lo, *hi; /* of all rows, in one block */
 };
-
-/* ---- ranges ------------------------------------------------------------- */
-
-/* What some rows see. */
-struct range {
-    size_t lo, hi; /* any of them; lo >= hi: nothing */
-    bool whole;    /* all of them the whole block */
-};
-
-static struct range range_of(const struct attn_rows *rows, size_t i, size_t n)
-{
-    __m512i first = _mm512_set1_epi32(KV_BLOCK);
-    __m512i end = _mm512_setzero_si512();
-    const __m512i none = end, all = first;
-    bool whole = true;
-
-    for (size_t t = i; t < i + n; t += 16) {
-        const __mmask16 m = first_lanes(i + n - t);
-        const __m512i lo = _mm512_maskz_loadu_epi32(m, rows->lo + t);
-        const __m512i hi = _mm512_maskz_loadu_epi32(m, rows->hi + t);
-        const __mmask16 some = _mm512_mask_cmplt_epi32_mask(m, lo, hi);
-
-        first = _mm512_mask_min_epi32(first, some, first, lo);
-        end = _mm512_mask_max_epi32(end, some, end, hi);
-        whole &= !_mm512_mask_cmpneq_epi32_mask(m, lo, none) &&
-                 !_mm512_mask_cmpneq_epi32_mask(m, hi, all);
-    }
-    return (struct range){.lo = (size_t)_mm512_reduce_min_epi32(first),
-                          .hi = (size_t)_mm512_reduce_max_epi32(end),
-                          .whole = whole};
-}
-
-/* How many of rows [i, i + n) follow each other before one sees nothing. */
-static size_t seeing(const struct attn_rows *rows, size_t i, size_t n)
-{
-    size_t run = 0;
-
-    while (run < n && rows->lo[i + run] < rows->hi[i + run])
-        run++;
-    return run;
-}
-
-/* ---- panels ------------------------------------------------------------- */
-
-/* The first n of 16 elements, zeros behind them. */
-INLINE __m256i load16_bits(const char *p, size_t n)
-{
-    if (__builtin_constant_p(n) && n >= 16) /* masks cost time */
-        return _mm256_loadu_si256((const __m256i_u *)(const void *)p);
-    return _mm256_maskz_loadu_epi16(first_lanes(n), p);
-}
-
-INLINE __m512 load16(const char *p, size_t n, enum dtype type)
-{
-    if (type == DT_F32)
-        return _mm512_maskz_loadu_ps(first_lanes(n), p);
-    return _mm512_cvtph_ps(load16_bits(p, n));
-}
-
-/* The first n of 32 elements in bf16, zeros behind them. */
-INLINE __m512i load32(const char *p, size_t n, enum dtype type)
-{
-    const char *half = p + 16 * type_bytes(type);
-
-    if (type == DT_BF16)
-        return _mm512_maskz_loadu_epi16(n >= 32 ? 0xffffffff : (1u << n) - 1,
-                                        p);
-    return (__m512i)_mm512_cvtne2ps_pbh(load16(half, n < 16 ? 0 : n - 16, type),
-                                        load16(p, n, type));
-}
-
-/* Positions [lo, hi), and their neighbours up to 16: each has a lane of its
- * own, so that it does not matter what those hold. Meanwhile fetches the
- * values, which lie behind the keys in the cache. even: d is a multiple of
- * 32. */
-INLINE void pack_keys(uint32_t *out, const char *k, size_t d, size_t lo,
-                      size_t hi, enum dtype type, bool even)
-{
-    const size_t bytes = type_bytes(type);
-
-    for (size_t j = lo / 16 * 16; j < hi; j += 16)
-        for (size_t e = 0; e < d; e += 32) {
-            uint32_t *to = out + e / 2 * KV_BLOCK + j;
-            __m512i v[16];
-
-            UNROLL
-            for (size_t r = 0; r < 16; r++) {
-                const char *from = k + ((j + r) * d + e) * bytes;
-
-                _mm_prefetch(from + KV_BLOCK * d * bytes, _MM_HINT_T1);
-                v[r] = load32(from, even ? 32 : d - e, type);
-            }
-            transpose16(v);
-            UNROLL
-            for (size_t p = 0; p < 16; p++)
-                _mm512_store_si512(to + p * KV_BLOCK, v[p]);
-        }
-}
-
-/* The first n of 16 elements of two positions as pairs; NULL stands for
- * zeros. */
-INLINE __m512i load_pairs(const char *a, const char *b, size_t n,
-                          enum dtype type)
-{
-    /* element l of a, then of b */
-    const __m512i order = _mm512_add_epi32(
-        _mm512_set1_epi32(16 << 16),
-        _mm512_mullo_epi32(_mm512_set1_epi32(0x10001),
-                           _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10,
-                                             11, 12, 13, 14, 15)));
-    const __m512 none = _mm512_setzero_ps();
-    __m512i both;
-
-    if (type == DT_BF16) {
-        const __m256i zero = _mm256_setzero_si256();
-
-        both = _mm512_inserti64x4(
-            _mm512_castsi256_si512(a ? load16_bits(a, n) : zero),
-            b ? load16_bits(b, n) : zero, 1);
-    } else {
-        both = (__m512i)_mm512_cvtne2ps_pbh(b ? load16(b, n, type) : none,
-                                            a ? load16(a, n, type) : none);
-    }
-    return _mm512_permutexvar_epi16(order, both);
-}
-
-/* Positions [lo, hi), zeros up to the next multiples of 4. Returns whether all
- * are finite. even: d is a multiple of 16. */
-INLINE bool pack_values(uint32_t *out, const char *v, size_t d, size_t lo,
-                        size_t hi, enum dtype type, bool even)
-{
-    const size_t bytes = type_bytes(type);
-    const __m512i abs = _mm512_set1_epi16(0x7fff);
-    __m512i top = _mm512_setzero_si512();
-
-    for (size_t j = lo / 4 * 4; j < (hi + 3) / 4 * 4; j += 2) {
-        const char *a = v + j * d * bytes, *b = a + d * bytes;
-        const bool has_a = j >= lo && j < hi, has_b = j + 1 >= lo && j + 1 < hi;
-
-        for (size_t e = 0; e < d; e += 16) {
-            uint32_t *to =
-                out + (e / LANES * PAIRS + j / 2) * LANES + e % LANES;
-            __m512i w = load_pairs(has_a ? a + e * bytes : NULL,
-                                   has_b ? b + e * bytes : NULL,
-                                   even ? 16 : d - e, type);
-
-            top = _mm512_max_epu16(top, _mm512_and_si512(w, abs));
-            _mm512_store_si512(to, w);
-        }
-    }
-    return !_mm512_cmpge_epu16_mask(top, _mm512_set1_epi16(0x7f80));
-}
 
 /* ---- scores ------------------------------------------------------------- */
 
@@ -279,60 +122,6 @@ INLINE void score_tile(const struct scores *s, int V, int T)
     }
 }
 
-/* ---- exponentials ------------------------------------------------------- */
-
-/* 2^n times a polynomial of r, where x = (n + r) ln 2 and |r| <= 1/2: minimax
- * but for being 1 at 0, off by 9.2e-8. -INFINITY gives 0, as vscalefps has it
- * (r is NaN then). */
-INLINE __m512 exp16(__m512 x)
-{
-    const __m512 t = _mm512_mul_ps(x, _mm512_set1_ps(0x1.715476p0f));
-    const __m512 n =
-        _mm512_roundscale_ps(t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    const __m512 r = _mm512_sub_ps(t, n);
-    __m512 p = _mm512_set1_ps(0x1.5bba14p-10f);
-
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.3cea88p-7f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.c6b752p-5f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.ebf9bcp-3f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.62e42ap-1f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1));
-    return _mm512_scalef_ps(p, n);
-}
-
-INLINE __m512 combine(__m512 a, __m512 b, bool sums)
-{
-    return sums ? _mm512_add_ps(a, b) : _mm512_max_ps(a, b);
-}
-
-/* Lane i becomes the sum or maximum of the lanes of row i of in, in one order.
- * Each step halves the lanes of a row and puts two rows in a vector. */
-INLINE __m512 over_lanes(const float *in, bool sums)
-{
-    __m512 v[16], s[16];
-
-    UNROLL
-    for (int i = 0; i < 16; i++)
-        v[i] = _mm512_load_ps(in + 16 * i);
-    UNROLL
-    for (int h = 0; h < 16; h += 8) {
-        UNROLL
-        for (int i = h; i < h + 4; i++)
-            s[i] = combine(_mm512_shuffle_f32x4(v[i], v[i + 4], 0x44),
-                           _mm512_shuffle_f32x4(v[i], v[i + 4], 0xee), sums);
-    }
-    UNROLL
-    for (int i = 0; i < 4; i++)
-        v[i] = combine(_mm512_shuffle_f32x4(s[i], s[i + 8], 0x88),
-                       _mm512_shuffle_f32x4(s[i], s[i + 8], 0xdd), sums);
-    UNROLL
-    for (int i = 0; i < 2; i++)
-        s[i] = combine(_mm512_unpacklo_ps(v[i], v[i + 2]),
-                       _mm512_unpackhi_ps(v[i], v[i + 2]), sums);
-    return combine(_mm512_unpacklo_ps(s[0], s[1]),
-                   _mm512_unpackhi_ps(s[0], s[1]), sums);
-}
-
 /* One row's scores become bf16 of exp(score - shift); returns lanes of their
  * sum. */
 INLINE __m512 exp_row(float *scores, float shift)
@@ -365,24 +154,13 @@ static bool softmax(const struct attn_rows *rows, const struct parts *s,
     for (size_t b = 0; b < n; b += 16) {
         const __mmask16 in = first_lanes(n - b);
         const size_t end = n - b < 16 ? n : b + 16;
-        float *m = rows->m + i + b, *l = rows->l + i + b;
-        const __m512 none = _mm512_set1_ps(-INFINITY);
-        __m512 old = _mm512_maskz_loadu_ps(in, m);
-        __m512 top = over_lanes(s->lanes + 16 * b, false), shift, keep, sum;
-        __mmask16 more;
+        float *l = rows->l + i + b;
+        __m512 keep, sum;
 
-        top = _mm512_max_ps(top, old);
-        more = _mm512_mask_cmp_ps_mask(in, top, old, _CMP_NEQ_UQ);
-        /* all -INFINITY so far: exp(-INFINITY) is wanted, not exp(NaN) */
-        shift =
-            _mm512_mask_mov_ps(top, _mm512_cmp_ps_mask(top, none, _CMP_EQ_OQ),
-                               _mm512_setzero_ps());
-        keep = _mm512_mask_mov_ps(_mm512_set1_ps(1), more,
-                                  exp16(_mm512_sub_ps(old, shift)));
-        _mm512_store_ps(s->shift + b, shift);
+        rescale |= raise_maxima(rows->m + i + b, in,
+                                over_lanes(s->lanes + 16 * b, false),
+                                s->shift + b, &keep) != 0;
         _mm512_store_ps(s->keep + b, keep);
-        _mm512_mask_storeu_ps(m, in, top);
-        rescale |= more != 0;
         for (size_t t = b; t < end; t++)
             _mm512_store_ps(s->lanes + 16 * t,
                             exp_row(s->scores + t * KV_BLOCK, s->shift[t]));
@@ -549,7 +327,7 @@ static void batch_scores(const struct attn_rows *rows, const struct parts *s,
         struct range r;
 
         T = tile_rows(n - b);
-        r = all.whole ? all : range_of(rows, i + b, T);
+        r = all.whole ? all : range_of(rows, i + b, T, KV_BLOCK);
         t.first = r.lo / 16;
         t.keys = s->keys + 16 * t.first;
         t.whole = r.whole;
@@ -567,7 +345,7 @@ static void batch_values(const struct attn_rows *rows, const struct parts *s,
         size_t pair;
 
         T = tile_rows(n - b);
-        r = all.whole ? all : range_of(rows, i + b, T);
+        r = all.whole ? all : range_of(rows, i + b, T, KV_BLOCK);
         pair = r.lo / 4 * 2;
         t.n_pairs = (r.hi + 3) / 4 * 2 - pair;
         t.p = (const uint32_t *)(const void *)(s->scores + b * KV_BLOCK) + pair;
@@ -597,76 +375,120 @@ static void batch_rows(const struct attn_rows *rows, const struct parts *s,
     }
 }
 
-/* ---- a block ------------------------------------------------------------ */
+/* ---- blocks ------------------------------------------------------------- */
 
-/* Rows [i, i + n) take their part in fetching what follows the values: the keys
- * of the next head. */
-INLINE void fetch_ahead(const struct attn_rows *rows, const char *v,
-                        size_t bytes, size_t i, size_t n)
+/* Rows that have not seen anything yet. */
+static void clear_new(const struct attn_rows *rows, size_t i, size_t n,
+                      size_t d)
 {
-    const char *at = v + bytes + bytes * i / rows->n;
-
-    for (size_t b = 0; b < bytes * n / rows->n; b += 64)
-        _mm_prefetch(at + b, _MM_HINT_T1);
+    for (; n > 0; i++, n--)
+        if (rows->m[i] == -INFINITY)
+            memset(rows->acc + i * d, 0, d * sizeof *rows->acc);
 }
 
-INLINE void attn_block(const struct attn_rows *rows, const char *k,
-                       const char *v, size_t d, float *scratch, enum dtype type)
+INLINE void attn_block(const struct attn_rows *rows, const struct parts *s,
+                       const char *k, const char *v, size_t d, enum dtype type)
 {
-    const size_t panel = (d + LANES - 1) / LANES * LANES * PAIRS;
-    const struct range all = range_of(rows, 0, rows->n);
-    struct parts s;
+    const struct range all = range_of(rows, 0, rows->n, KV_BLOCK);
     bool finite;
 
     if (all.lo >= all.hi)
         return;
-    s.keys = (uint32_t *)(void *)scratch;
-    s.values = s.keys + panel;
-    s.scores = scratch + 2 * panel;
-    s.lanes = s.scores + ATTN_BF16_BATCH * KV_BLOCK;
-    s.shift = s.lanes + ATTN_BF16_BATCH * 16;
-    s.keep = s.shift + ATTN_BF16_BATCH;
     if (d % 32 == 0) {
-        pack_keys(s.keys, k, d, all.lo, all.hi, type, true);
-        finite = pack_values(s.values, v, d, all.lo, all.hi, type, true);
+        pack_keys(s->keys, k, d, all.lo, all.hi, type, true);
+        finite = pack_values(s->values, v, NULL, d, all.lo, all.hi, type, true);
     } else {
-        pack_keys(s.keys, k, d, all.lo, all.hi, type, false);
-        finite = pack_values(s.values, v, d, all.lo, all.hi, type, false);
+        pack_keys(s->keys, k, d, all.lo, all.hi, type, false);
+        finite =
+            pack_values(s->values, v, NULL, d, all.lo, all.hi, type, false);
     }
     /* rows that see something, as many at a time as follow each other */
     for (size_t i = 0, n; i < rows->n; i += n ? n : 1) {
         bool rescale;
 
-        n = rows->n - i < ATTN_BF16_BATCH ? rows->n - i : ATTN_BF16_BATCH;
+        n = rows->n - i < BATCH ? rows->n - i : BATCH;
         if (!all.whole)
             n = seeing(rows, i, n);
         if (n == 0)
             continue;
         fetch_ahead(rows, v, KV_BLOCK * d * type_bytes(type), i, n);
-        batch_scores(rows, &s, d, i, n, all);
-        rescale = softmax(rows, &s, i, n);
+        clear_new(rows, i, n, d);
+        batch_scores(rows, s, d, i, n, all);
+        rescale = softmax(rows, s, i, n);
         if (finite)
-            batch_values(rows, &s, d, i, n, all, rescale);
+            batch_values(rows, s, d, i, n, all, rescale);
         else
-            batch_rows(rows, &s, d, i, n);
+            batch_rows(rows, s, d, i, n);
     }
 }
 
-#define ATTN_BLOCK(name, type)                                      \
-    static void k_attn_block_bf16_##name##_avx512bf16(              \
-        const struct attn_rows *rows, const void *k, const void *v, \
-        size_t head_dim, float *scratch)                            \
+/* Positions of one block, of those that a row sees of several. */
+INLINE int in_block(int position, int block)
+{
+    const int p = position - block * KV_BLOCK;
+
+    return p < 0 ? 0 : p < KV_BLOCK ? p : KV_BLOCK;
+}
+
+INLINE void attn_blocks(const struct attn_rows *rows, const void *const *k,
+                        const void *const *v, size_t n_blocks, size_t d,
+                        float *scratch, enum dtype type)
+{
+    const size_t panel = panel_size(d);
+    struct attn_rows one = *rows;
+    struct parts s;
+
+    s.keys = (uint32_t *)(void *)scratch;
+    s.values = s.keys + panel;
+    s.scores = scratch + 2 * panel;
+    s.lanes = s.scores + BATCH * KV_BLOCK;
+    s.shift = s.lanes + BATCH * 16;
+    s.keep = s.shift + BATCH;
+    s.lo = (int *)(void *)(s.keep + BATCH);
+    s.hi = s.lo + rows->n;
+    for (size_t b = 0; b < n_blocks; b++) {
+        if (n_blocks > 1) {
+            for (size_t i = 0; i < rows->n; i++) {
+                s.lo[i] = in_block(rows->lo[i], (int)b);
+                s.hi[i] = in_block(rows->hi[i], (int)b);
+            }
+            one.lo = s.lo;
+            one.hi = s.hi;
+        }
+        one.next = b + 1 < n_blocks ? k[b + 1] : rows->next;
+        attn_block(&one, &s, k[b], v[b], d, type);
+    }
+}
+
+#define ATTN_BLOCKS(name, type)                                     \
+    static void k_attn_blocks_bf16_##name##_avx512bf16(             \
+        const struct attn_rows *rows, const void *const *k,         \
+        const void *const *v, size_t n_blocks, size_t head_dim,     \
+        float *scratch)                                             \
     {                                                               \
-        attn_block(rows, k, v, head_dim, scratch, type);            \
+        attn_blocks(rows, k, v, n_blocks, head_dim, scratch, type); \
     }
 
-ATTN_BLOCK(f32, DT_F32)
-ATTN_BLOCK(f16, DT_F16)
-ATTN_BLOCK(bf16, DT_BF16)
+ATTN_BLOCKS(f32, DT_F32)
+ATTN_BLOCKS(f16, DT_F16)
+ATTN_BLOCKS(bf16, DT_BF16)
+
+void k_attn_blocks_bf16_avx512bf16(const struct attn_rows *rows,
+                                   const void *const *k, const void *const *v,
+                                   size_t n_blocks, size_t d, float *scratch,
+                                   enum dtype type)
+{
+    if (type == DT_F32)
+        k_attn_blocks_bf16_f32_avx512bf16(rows, k, v, n_blocks, d, scratch);
+    else if (type == DT_F16)
+        k_attn_blocks_bf16_f16_avx512bf16(rows, k, v, n_blocks, d, scratch);
+    else
+        k_attn_blocks_bf16_bf16_avx512bf16(rows, k, v, n_blocks, d, scratch);
+}
 
 void k_attn_avx512bf16_init(struct kernels *k)
 {
-    k->attn_block_bf16[DT_F32] = k_attn_block_bf16_f32_avx512bf16;
-    k->attn_block_bf16[DT_F16] = k_attn_block_bf16_f16_avx512bf16;
-    k->attn_block_bf16[DT_BF16] = k_attn_block_bf16_bf16_avx512bf16;
+    k->attn_blocks_bf16[DT_F32] = k_attn_blocks_bf16_f32_avx512bf16;
+    k->attn_blocks_bf16[DT_F16] = k_attn_blocks_bf16_f16_avx512bf16;
+    k->attn_blocks_bf16[DT_BF16] = k_attn_blocks_bf16_bf16_avx512bf16;
 }

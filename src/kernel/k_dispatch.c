@@ -40,8 +40,10 @@ static void fill_tables(void)
             k_avx512bf16_init(k);
             k_attn_avx512bf16_init(k);
         }
-        if (level >= ISA_AMX)
+        if (level >= ISA_AMX) {
             k_amx_init(k);
+            k_attn_amx_init(k);
+        }
     }
 }
 

@@ -27,7 +27,7 @@
 struct attn_rows {
     const float *q; /* row i at q + i * ldq: f32 [head_dim], scaled already */
     const uint16_t
-        *q16; /* the same in bf16, for attn_block_bf16 instead of q */
+        *q16; /* the same in bf16, for attn_blocks_bf16 instead of q */
     size_t ldq;
     size_t n;           /* rows */
     const int *lo, *hi; /* [n], 0 <= lo, hi <= KV_BLOCK */
@@ -120,13 +120,17 @@ struct kernels {
                                    const void *v, size_t head_dim,
                                    float *scratch);
 
-    /* The same with both products in bf16 (queries, keys, values and
-     * exponentials rounded to it, sums in f32), for prefill's tiles of hundreds
-     * of rows; NULL below avx512bf16. Reads rows->q16, not q.
+    /* The same for 1 <= n_blocks <= ATTN_BF16_BLOCKS blocks that follow each
+     * other (0 <= lo, hi <= n_blocks * KV_BLOCK) and with both products in bf16
+     * (queries, keys, values and exponentials rounded to it, sums in f32), for
+     * prefill's tiles of hundreds of rows; NULL below avx512bf16. Reads
+     * rows->q16, not q; acc may hold anything where m is -INFINITY.
+     *   k, v     of each block, as above
      *   scratch  f32 [attn_bf16_scratch(n, head_dim)], 64-byte aligned */
-    void (*attn_block_bf16[DT_N_FLOAT])(const struct attn_rows *rows,
-                                        const void *k, const void *v,
-                                        size_t head_dim, float *scratch);
+    void (*attn_blocks_bf16[DT_N_FLOAT])(const struct attn_rows *rows,
+                                         const void *const *k,
+                                         const void *const *v, size_t n_blocks,
+                                         size_t head_dim, float *scratch);
 
     /* attn_block on an int8 cache: k and v are int8 [KV_BLOCK, head_dim] with
      * f32 scales [KV_BLOCK, kv_q8_groups(head_dim)] behind them; element i of
@@ -244,18 +248,21 @@ static inline size_t attn_scratch(size_t n_rows, size_t head_dim)
     return KV_BLOCK * head_dim * 2 + n_rows * KV_BLOCK + 64;
 }
 
-/* Rows that attn_block_bf16 takes at a time. */
-#define ATTN_BF16_BATCH 48
+/* Blocks and rows that attn_blocks_bf16 takes at a time, at most. */
+#define ATTN_BF16_BLOCKS 2
+#define ATTN_BF16_BATCH  64
 
-/* For attn_block_bf16. */
+/* For attn_blocks_bf16. */
 static inline size_t attn_bf16_scratch(size_t n_rows, size_t head_dim)
 {
     /* keys and values as panels of bf16; of a batch of rows the scores, 16
-     * lanes of their maxima, and two numbers */
+     * lanes of their maxima, and two numbers; of all rows the exponentials in
+     * bf16, and two numbers */
     size_t d = (head_dim + 63) / 64 * 64;
 
-    (void)n_rows;
-    return KV_BLOCK * d + ATTN_BF16_BATCH * (KV_BLOCK + 16 + 2);
+    return ATTN_BF16_BLOCKS * KV_BLOCK * d +
+           ATTN_BF16_BATCH * (KV_BLOCK + 16 + 2) +
+           n_rows * (ATTN_BF16_BLOCKS * KV_BLOCK / 2 + 2);
 }
 
 static inline size_t kv_q8_groups(size_t head_dim)
@@ -274,6 +281,7 @@ void k_avx512_init(struct kernels *k);
 void k_avx512bf16_init(struct kernels *k);
 void k_attn_avx512bf16_init(struct kernels *k);
 void k_amx_init(struct kernels *k);
+void k_attn_amx_init(struct kernels *k);
 void k_q8_ref_init(struct kernels *k);
 void k_q8_avx2_init(struct kernels *k);
 void k_q8_avxvnni_init(struct kernels *k);

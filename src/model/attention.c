@@ -34,7 +34,7 @@ static size_t group_of(const struct worker *w)
 static bool in_bf16(const struct worker *w, const struct span *span)
 {
     enum dtype type = span->kv->dtype;
-    return w->p->attn16 && type != DT_I8 && w->k->attn_block_bf16[type] &&
+    return w->p->attn16 && type != DT_I8 && w->k->attn_blocks_bf16[type] &&
            span->n * group_of(w) >= BF16_MIN_ROWS;
 }
 
@@ -82,28 +82,29 @@ static void prepare_queries(const struct worker *w, size_t layer, size_t t,
     }
 }
 
-/* Positions [lo, hi) of a block that each token of the task attends to, for the
- * group of heads of each. */
+/* Positions [lo, hi) of n blocks that each token of the task attends to, for
+ * the group of heads of each. */
 static void set_ranges(const struct worker *w, const struct task *a,
-                       size_t block, size_t window)
+                       size_t block, size_t n, size_t window)
 {
     size_t start = block * KV_BLOCK, i = 0, group = group_of(w);
+    size_t most = n * KV_BLOCK;
     for (size_t t = 0; i < a->n; t++) {
         size_t end = a->first + t + 1; /* a token sees itself */
         size_t begin = end > window ? end - window : 0;
         size_t lo = begin > start ? begin - start : 0;
         size_t hi = end > start ? end - start : 0;
         for (size_t g = 0; g < group; g++, i++) {
-            w->own->lo[i] = (int)(lo < KV_BLOCK ? lo : KV_BLOCK);
-            w->own->hi[i] = (int)(hi < KV_BLOCK ? hi : KV_BLOCK);
+            w->own->lo[i] = (int)(lo < most ? lo : most);
+            w->own->hi[i] = (int)(hi < most ? hi : most);
         }
     }
 }
 
-/* next: keys that are read after this block's values, or NULL. */
-static void attend_block(const struct worker *w, const struct task *a,
-                         size_t block, size_t h, const void *next,
-                         const struct softmax *to)
+/* n blocks; next: keys that are read after the last one's values, or NULL. */
+static void attend_blocks(const struct worker *w, const struct task *a,
+                          size_t block, size_t n, size_t h, const void *next,
+                          const struct softmax *to)
 {
     const struct kv_cache *kv = a->span->kv;
     const struct scratch *s = w->p->s;
@@ -121,14 +122,17 @@ static void attend_block(const struct worker *w, const struct task *a,
         .acc = to->acc + at * d,
         .next = next,
     };
-    const void *keys = kv_keys(kv, block, a->layer, h);
-    const void *values = kv_values(kv, block, a->layer, h);
+    const void *k[ATTN_BF16_BLOCKS], *v[ATTN_BF16_BLOCKS];
+    for (size_t i = 0; i < n; i++) {
+        k[i] = kv_keys(kv, block + i, a->layer, h);
+        v[i] = kv_values(kv, block + i, a->layer, h);
+    }
     if (kv->dtype == DT_I8)
-        w->k->attn_block_q8(&rows, keys, values, d, w->own->attn);
+        w->k->attn_block_q8(&rows, k[0], v[0], d, w->own->attn);
     else if (a->bf16)
-        w->k->attn_block_bf16[kv->dtype](&rows, keys, values, d, w->own->attn);
+        w->k->attn_blocks_bf16[kv->dtype](&rows, k, v, n, d, w->own->attn);
     else
-        w->k->attn_block[kv->dtype](&rows, keys, values, d, w->own->attn);
+        w->k->attn_block[kv->dtype](&rows, k[0], v[0], d, w->own->attn);
 }
 
 /* One segment's blocks [block, end) into `to`. Blocks are walked with the heads
@@ -137,39 +141,54 @@ static void attend_segment(const struct worker *w, const struct task *a,
                            size_t block, size_t end, const struct softmax *to)
 {
     const struct config *c = &w->p->m->config;
-    size_t rows = (a->h1 - a->h0) * a->n;
+    const struct kv_cache *kv = a->span->kv;
+    size_t rows = (a->h1 - a->h0) * a->n, n;
     size_t window = c->layer_slides[a->layer] ? c->sliding_window : SIZE_MAX;
     for (size_t i = 0; i < rows; i++) {
         to->m[i] = -INFINITY;
         to->l[i] = 0;
     }
-    memset(to->acc, 0, rows * c->head_dim * sizeof *to->acc);
-    for (size_t b = block; b < end; b++) {
-        set_ranges(w, a, b, window);
+    if (!a->bf16)
+        memset(to->acc, 0, rows * c->head_dim * sizeof *to->acc);
+    for (size_t b = block; b < end; b += n) {
+        /* the same blocks together, whichever is the first */
+        size_t step = a->bf16 ? ATTN_BF16_BLOCKS - b % ATTN_BF16_BLOCKS : 1;
+        n = end - b < step ? end - b : step;
+        set_ranges(w, a, b, n, window);
         for (size_t h = a->h0; h < a->h1; h++) {
-            const struct kv_cache *kv = a->span->kv;
             const void *next = h + 1 < a->h1 ? kv_keys(kv, b, a->layer, h + 1)
-                               : b + 1 < end
-                                   ? kv_keys(kv, b + 1, a->layer, a->h0)
+                               : b + n < end
+                                   ? kv_keys(kv, b + n, a->layer, a->h0)
                                    : NULL;
-            attend_block(w, a, b, h, next, to);
+            attend_blocks(w, a, b, n, h, next, to);
         }
     }
 }
 
-/* Add a later segment's softmax to the running one, row by row. */
+/* Add a later segment's softmax to the running one, row by row. Where either
+ * has seen nothing, its acc need not be there. */
 static void merge(const struct kernels *k, const struct softmax *to,
                   const struct softmax *part, size_t rows, size_t d)
 {
     for (size_t i = 0; i < rows; i++) {
+        float *acc = to->acc + i * d, *more = part->acc + i * d;
+        bool first = to->m[i] == -INFINITY, none = part->m[i] == -INFINITY;
         float m = to->m[i] > part->m[i] ? to->m[i] : part->m[i];
         float shift = m == -INFINITY ? 0 : m;
         float a = expf(to->m[i] - shift), b = expf(part->m[i] - shift);
         to->m[i] = m;
         to->l[i] = to->l[i] * a + part->l[i] * b;
-        k->scale(to->acc + i * d, a, d);
-        k->scale(part->acc + i * d, b, d);
-        k->add(to->acc + i * d, part->acc + i * d, d);
+        if (none)
+            continue;
+        if (first) {
+            memcpy(acc, more, d * sizeof *acc);
+            continue;
+        }
+        if (a != 1)
+            k->scale(acc, a, d);
+        if (b != 1)
+            k->scale(more, b, d);
+        k->add(acc, more, d);
     }
 }
 
@@ -350,14 +369,21 @@ static void prefill_attention(struct worker *w, size_t layer,
 {
     const struct pass *p = w->p;
     size_t n_heads = p->m->config.n_kv_heads, begin, end;
+    size_t at_once =
+        (size_t)w->n_threads < n_heads ? (size_t)w->n_threads : n_heads;
     par_split(p->n, 1, w->tid, w->n_threads, &begin, &end);
     for (size_t t = begin; t < end; t++)
         store_and_prepare(w, layer, t, 0, n_heads);
     pass_barrier(w, PART_ATTENTION);
     while (par_next(w->team, n_tiles * n_heads, 1, &begin, &end)) {
-        /* late tiles see the most keys: they go first */
-        const struct attn_tile *tile = &tiles[n_tiles - 1 - begin / n_heads];
-        size_t h = begin % n_heads;
+        /* a head's keys stay in a thread's cache while it goes through its
+         * tiles; late ones see the most keys: they go first */
+        size_t i = begin % (n_tiles * at_once),
+               group = begin / (n_tiles * at_once);
+        size_t left = n_heads - group * at_once;
+        size_t width = left < at_once ? left : at_once;
+        const struct attn_tile *tile = &tiles[n_tiles - 1 - i / width];
+        size_t h = group * at_once + i % width;
         struct task a = task_of(w, tile, layer, h, h + 1);
         attend(w, &a, out16);
     }
@@ -398,6 +424,22 @@ static size_t add_tiles(struct attn_tile *tiles, size_t n, size_t span,
     return n;
 }
 
+/* Tokens of a span that make a tile. Large tiles pack keys and values less
+ * often, small ones are shared out more evenly. */
+static size_t tile_tokens(const struct pass *p, const struct span *span,
+                          size_t group)
+{
+    const struct scratch *s = p->s;
+    size_t heads = p->m->config.n_kv_heads, wanted = 4 * (size_t)s->n_threads;
+    size_t rows = s->tile16_rows;
+    if (!p->attn16 || span->kv->dtype == DT_I8)
+        return s->tile_rows / group;
+    while (rows / 2 >= ATTN_BF16_TILE_ROWS &&
+           (span->n * group + rows - 1) / rows * heads < wanted)
+        rows /= 2;
+    return rows / group;
+}
+
 void pass_plan_attention(struct pass *p)
 {
     struct scratch *s = p->s;
@@ -405,8 +447,7 @@ void pass_plan_attention(struct pass *p)
     size_t at = 0, kept = 0;
     for (size_t i = 0; i < p->io->n_spans; i++) {
         const struct span *span = &p->io->spans[i];
-        bool wide = p->attn16 && span->kv->dtype != DT_I8;
-        size_t step = (wide ? s->tile16_rows : s->tile_rows) / group;
+        size_t step = tile_tokens(p, span, group);
         size_t end = at + span->n;
         size_t from = span->want == WANT_ALL    ? at
                       : span->want == WANT_LAST ? end - 1

@@ -178,7 +178,9 @@ int scratch_create(struct scratch **out, const struct model *m,
         return err_oom(e, sizeof *s);
     size_t group = m->config.n_heads / m->config.n_kv_heads;
     s->tile_rows = max_size(ATTN_TILE_ROWS / group, 1) * group;
-    s->tile16_rows = max_size(ATTN_BF16_TILE_ROWS / group, 1) * group;
+    size_t rows16 =
+        m->k->level >= ISA_AMX ? ATTN_AMX_TILE_ROWS : ATTN_BF16_TILE_ROWS;
+    s->tile16_rows = max_size(rows16 / group, 1) * group;
     s->n_threads = m->n_threads;
     size_t n = (size_t)m->n_threads;
     s->threads = calloc(n, sizeof *s->threads);

@@ -12,9 +12,11 @@
 #define SCRATCH_PRIVATE_TOKENS 4
 
 /* Query rows (heads of one group times tokens) that share a pass over the
- * keys and values; in bf16, where these are packed first, more. */
+ * keys and values; in bf16, where these are packed first, more, and still more
+ * where packing takes the longest beside the products. */
 #define ATTN_TILE_ROWS      64
 #define ATTN_BF16_TILE_ROWS 256
+#define ATTN_AMX_TILE_ROWS  1024
 
 /* Positions whose part of a softmax is summed by itself; the parts are then
  * merged in order, whoever computed them. */
@@ -87,7 +89,7 @@ struct scratch {
     struct softmax split; /* [cap_segments, n_heads] where heads are few */
     void *shared;         /* the allocation behind the above */
     size_t tile_rows;     /* a whole number of groups */
-    size_t tile16_rows;
+    size_t tile16_rows;   /* in bf16, at most */
     int n_threads;
     struct thread_scratch *threads;
     void *private;

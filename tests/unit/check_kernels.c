@@ -1248,9 +1248,9 @@ static void check_table(const struct kernels *k, enum dtype type)
         if (k->level < ISA_AVX512BF16 &&
             (i == offsetof(struct kernels, gemm_bf16) ||
              i == offsetof(struct kernels, peak_bf16) ||
-             (i >= offsetof(struct kernels, attn_block_bf16) &&
-              i < offsetof(struct kernels, attn_block_bf16) +
-                      sizeof k->attn_block_bf16)))
+             (i >= offsetof(struct kernels, attn_blocks_bf16) &&
+              i < offsetof(struct kernels, attn_blocks_bf16) +
+                      sizeof k->attn_blocks_bf16)))
             continue;
         memcpy(&fn, p + i, sizeof fn);
         if (!fn)

@@ -1,0 +1,54 @@
+/* Tiles of AMX: what the kernels for level amx share. Each of the eight holds
+ * up to 16 rows of up to 64 bytes. */
+#ifndef KERNEL_K_AMX_TILES_H
+#define KERNEL_K_AMX_TILES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    SIDE = 16,  /* rows of a tile, and its columns in f32 */
+    DEPTH = 32, /* its columns in bf16 */
+    TILE_BYTES = 1024
+};
+
+/* gcc's intrinsics do not say that they read and write memory. */
+#define TILE_LOAD(t, p, stride)                                      \
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t                 \
+                     :                                               \
+                     : "r"((const void *)(p)), "r"((size_t)(stride)) \
+                     : "memory")
+/* The same, past L1, which then keeps what it has. */
+#define TILE_STREAM(t, p, stride)                                    \
+    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #t               \
+                     :                                               \
+                     : "r"((const void *)(p)), "r"((size_t)(stride)) \
+                     : "memory")
+#define TILE_STORE(t, p, stride)                               \
+    __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)"       \
+                     :                                         \
+                     : "r"((void *)(p)), "r"((size_t)(stride)) \
+                     : "memory")
+#define TILE_ZERO(t) __asm__ volatile("tilezero %%tmm" #t ::)
+/* c += a b, in bf16 */
+#define TILE_DOT(c, a, b) \
+    __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
+#define TILE_CONFIGURE(c) __asm__ volatile("ldtilecfg %0" : : "m"(c))
+#define TILE_RELEASE()    __asm__ volatile("tilerelease" ::)
+
+/* Intel's manual, LDTILECFG. */
+struct tile_config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+
+/* n_columns of 16 bits. A tile has both rows and columns, or nothing. */
+static inline void tile_shape(struct tile_config *c, int tile, int n_rows,
+                              int n_columns)
+{
+    c->rows[tile] = (uint8_t)(n_columns ? n_rows : 0);
+    c->row_bytes[tile] = (uint16_t)(n_rows ? 2 * n_columns : 0);
+}
+
+#endif

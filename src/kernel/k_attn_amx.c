@@ -1,0 +1,624 @@
+/* Attention of prefill for AMX: both products by tdpbf16ps, which multiplies 16
+ * rows by 32 by 16.
+ *
+ * All rows go through scores and exponentials while keys stay in L1, then
+ * through values while those do. Tiles have a unit of their own, beside that of
+ * vectors: while some rows' exponentials are worked out, the next ones' scores
+ * are multiplied in between.
+ *
+ * Order of sums: a score goes through tiles of DEPTH elements, acc through
+ * those of DEPTH positions; of a tile, the hardware adds up the products of
+ * even columns, then of odd ones, and adds the sum of both. l adds up
+ * exponentials before they are rounded. What a row does not see adds 0 * v,
+ * that is nothing. */
+
+/* What k_attn_bf16.h asks for. */
+enum { VALUE_STEP = 32, GROUP_PAIRS = 64 };
+
+#include "kernel/k_amx_tiles.h"
+#include "kernel/k_attn_bf16.h"
+
+_Static_assert((int)VALUE_STEP == (int)DEPTH, "positions of a tile");
+
+enum {
+    WIDTH = ATTN_BF16_BLOCKS * KV_BLOCK, /* positions */
+    STRIDE = 4 * LANES,                  /* bytes from row to row of a panel */
+    /* elements of a head for which there is a step of the next batch's scores
+     * for every other row of a batch */
+    BESIDE_D = 128
+};
+
+_Static_assert(ATTN_BF16_BLOCKS *BESIDE_D / (int)DEPTH == (int)SIDE / 2,
+               "steps and rows");
+_Static_assert(2 * SIDE * WIDTH <= ATTN_BF16_BATCH * KV_BLOCK,
+               "scores of two batches");
+
+struct task {
+    const struct attn_rows *rows;
+    size_t d, panel, n_positions;
+    struct range all;        /* what any row sees */
+    uint32_t *keys, *values; /* panels of all blocks */
+    float *scores;           /* [2][SIDE][WIDTH] */
+    float *lanes;            /* [SIDE][16], of which the maximum is wanted */
+    float *shift;            /* [SIDE], what is subtracted from scores */
+    uint16_t *p;             /* [rows][WIDTH] exponentials */
+    float *keep;             /* [rows], what acc is scaled by */
+};
+
+/* As keep of a row that has not seen anything yet: acc may hold anything, l is
+ * 0. */
+#define NOTHING_YET (-1.0f)
+
+/* Rows that go together: at most SIDE. */
+struct batch {
+    size_t i, n; /* the first, how many */
+    struct range see;
+    float *scores;
+};
+
+/* ---- tiles -------------------------------------------------------------- */
+
+/* tmm0-3: sums; 4: queries or exponentials of n rows; 6, 7: keys or values. */
+static void configure(size_t n)
+{
+    struct tile_config c = {.palette = 1};
+
+    for (int t = 0; t < 5; t++)
+        tile_shape(&c, t, (int)n, DEPTH);
+    for (int t = 6; t < 8; t++)
+        tile_shape(&c, t, SIDE, DEPTH);
+    TILE_CONFIGURE(c);
+}
+
+INLINE void zero_sums(size_t n)
+{
+    TILE_ZERO(0);
+    if (n > 1)
+        TILE_ZERO(1);
+    if (n > 2)
+        TILE_ZERO(2);
+    if (n > 3)
+        TILE_ZERO(3);
+}
+
+INLINE void load_sums(const float *p, size_t stride, size_t n)
+{
+    TILE_LOAD(0, p, stride);
+    if (n > 1)
+        TILE_LOAD(1, p + SIDE, stride);
+    if (n > 2)
+        TILE_LOAD(2, p + 2 * SIDE, stride);
+    if (n > 3)
+        TILE_LOAD(3, p + 3 * SIDE, stride);
+}
+
+INLINE void save_sums(float *p, size_t stride, size_t n)
+{
+    TILE_STORE(0, p, stride);
+    if (n > 1)
+        TILE_STORE(1, p + SIDE, stride);
+    if (n > 2)
+        TILE_STORE(2, p + 2 * SIDE, stride);
+    if (n > 3)
+        TILE_STORE(3, p + 3 * SIDE, stride);
+}
+
+/* n sums += a times SIDE rows of a panel. */
+INLINE void add_products(const void *a, size_t stride, const uint32_t *panel,
+                         size_t n)
+{
+    TILE_LOAD(4, a, stride);
+    TILE_LOAD(6, panel, STRIDE);
+    TILE_DOT(0, 4, 6);
+    if (n > 1) {
+        TILE_LOAD(7, panel + SIDE, STRIDE);
+        TILE_DOT(1, 4, 7);
+    }
+    if (n > 2) {
+        TILE_LOAD(6, panel + 2 * SIDE, STRIDE);
+        TILE_DOT(2, 4, 6);
+    }
+    if (n > 3) {
+        TILE_LOAD(7, panel + 3 * SIDE, STRIDE);
+        TILE_DOT(3, 4, 7);
+    }
+}
+
+/* ---- scores ------------------------------------------------------------- */
+
+/* Positions [lo, hi) of block b. */
+INLINE size_t in_block(size_t position, size_t b)
+{
+    const size_t at = b * KV_BLOCK;
+
+    return position < at              ? 0
+           : position > at + KV_BLOCK ? KV_BLOCK
+                                      : position - at;
+}
+
+/* n tiles of scores. */
+INLINE void scores(const struct task *a, const uint16_t *q,
+                   const uint32_t *keys, float *to, size_t n)
+{
+    const size_t ldq = a->rows->ldq;
+
+    zero_sums(n);
+    for (size_t e = 0; e < a->d; e += DEPTH) {
+        add_products(q + e, 2 * ldq, keys, n);
+        keys += SIDE * LANES;
+    }
+    save_sums(to, 4 * WIDTH, n);
+}
+
+static void batch_scores(const struct task *a, const struct batch *t)
+{
+    const uint16_t *q = a->rows->q16 + t->i * a->rows->ldq;
+
+    for (size_t b = t->see.lo / KV_BLOCK; b * KV_BLOCK < t->see.hi; b++) {
+        const size_t lo = in_block(t->see.lo, b), hi = in_block(t->see.hi, b);
+        const size_t first = lo / SIDE, n = (hi - 1) / SIDE + 1 - first;
+        const uint32_t *keys = a->keys + b * a->panel + first * SIDE;
+        float *to = t->scores + b * KV_BLOCK + first * SIDE;
+
+        if (n == VECTORS)
+            scores(a, q, keys, to, VECTORS);
+        else
+            scores(a, q, keys, to, n);
+    }
+}
+
+/* ---- exponentials ------------------------------------------------------- */
+
+/* exp(x) for what is rounded to bf16 then: 2^n times a polynomial of r, where
+ * x = (n + r) ln 2 and 0 <= r <= 1, that is 1 at 0 and off by at most 8.6e-5.
+ * -INFINITY gives 0. */
+INLINE __m512 exp16_bf16(__m512 x)
+{
+    const __m512 t = _mm512_mul_ps(x, _mm512_set1_ps(0x1.715476p0f));
+    const __m512 r =
+        _mm512_reduce_ps(t, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    __m512 p = _mm512_set1_ps(0x1.3baaa6p-4f);
+
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.d2378ap-3f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.63e658p-1f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1));
+    return _mm512_scalef_ps(p, t); /* takes the whole part of t */
+}
+
+/* Scores of positions that a row does not see become -INFINITY, whatever they
+ * are, where they count among the vectors [first, end). */
+static void hide_unseen(const struct task *a, const struct batch *t,
+                        size_t first, size_t end)
+{
+    const __m512 none = _mm512_set1_ps(-INFINITY);
+
+    for (size_t r = 0; r < t->n; r++) {
+        float *scores = t->scores + r * WIDTH;
+        const size_t lo = (size_t)a->rows->lo[t->i + r];
+        const size_t hi = (size_t)a->rows->hi[t->i + r];
+
+        for (size_t v = first; 16 * v < lo; v++)
+            _mm512_mask_store_ps(scores + 16 * v, first_lanes(lo - 16 * v),
+                                 none);
+        for (size_t v = hi / 16; v < end; v++)
+            _mm512_mask_store_ps(
+                scores + 16 * v,
+                (__mmask16)~first_lanes(hi < 16 * v ? 0 : hi - 16 * v), none);
+    }
+}
+
+/* Of a row's vectors of scores [first, end), even numbers, what is left of
+ * their maximum. */
+INLINE __m512 row_top(const float *scores, size_t first, size_t end)
+{
+    __m512 top[2] = {_mm512_load_ps(scores + 16 * first),
+                     _mm512_load_ps(scores + 16 * first + 16)};
+
+    UNROLL
+    for (size_t v = first + 2; v < end; v++)
+        top[v % 2] = _mm512_max_ps(top[v % 2], _mm512_load_ps(scores + 16 * v));
+    return _mm512_max_ps(top[0], top[1]);
+}
+
+/* They become exponentials, which are added to sum. */
+INLINE void row_exps(uint16_t *p, const float *scores, __m512 shift,
+                     size_t first, size_t end, __m512 sum[2])
+{
+    UNROLL
+    for (size_t v = first; v < end; v += 2) {
+        __m512 s[2];
+
+        UNROLL
+        for (size_t h = 0; h < 2; h++) {
+            s[h] = _mm512_load_ps(scores + 16 * (v + h));
+            s[h] = exp16_bf16(_mm512_sub_ps(s[h], shift));
+            sum[h] = _mm512_add_ps(sum[h], s[h]);
+        }
+        _mm512_store_si512(p + 16 * v,
+                           (__m512i)_mm512_cvtne2ps_pbh(s[1], s[0]));
+    }
+}
+
+/* m takes in a batch's scores, of vectors [first, end). */
+INLINE void batch_tops(const struct task *a, const struct batch *t,
+                       size_t first, size_t end)
+{
+    const __mmask16 in = first_lanes(t->n);
+    float *m = a->rows->m + t->i;
+    const __mmask16 started =
+        _mm512_mask_cmp_ps_mask(in, _mm512_maskz_loadu_ps(in, m),
+                                _mm512_set1_ps(-INFINITY), _CMP_NEQ_UQ);
+    __m512 keep;
+
+    for (size_t r = 0; r < t->n; r++)
+        _mm512_store_ps(a->lanes + 16 * r,
+                        row_top(t->scores + r * WIDTH, first, end));
+    raise_maxima(m, in, over_lanes(a->lanes, false), a->shift, &keep);
+    keep = _mm512_mask_mov_ps(_mm512_set1_ps(NOTHING_YET), started, keep);
+    _mm512_mask_storeu_ps(a->keep + t->i, in, keep);
+}
+
+/* l takes in lanes. */
+INLINE void batch_sums(const struct task *a, const struct batch *t)
+{
+    const __mmask16 in = first_lanes(t->n);
+    const __m512 keep = _mm512_maskz_loadu_ps(in, a->keep + t->i);
+    float *l = a->rows->l + t->i;
+
+    _mm512_mask_storeu_ps(l, in,
+                          _mm512_fmadd_ps(_mm512_maskz_loadu_ps(in, l), keep,
+                                          over_lanes(a->lanes, true)));
+}
+
+/* A batch's scores, of vectors [first, end), become exponentials; m and l take
+ * them in. */
+INLINE void softmax(const struct task *a, const struct batch *t, size_t first,
+                    size_t end)
+{
+    batch_tops(a, t, first, end);
+    for (size_t r = 0; r < t->n; r++) {
+        __m512 sum[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+
+        row_exps(a->p + (t->i + r) * WIDTH, t->scores + r * WIDTH,
+                 _mm512_set1_ps(a->shift[r]), first, end, sum);
+        _mm512_store_ps(a->lanes + 16 * r, _mm512_add_ps(sum[0], sum[1]));
+    }
+    batch_sums(a, t);
+}
+
+/* The same for SIDE rows that see WIDTH positions, while the next ones' scores
+ * are multiplied in between. */
+static void softmax_beside(const struct task *a, const struct batch *t,
+                           const struct batch *next)
+{
+    const size_t ldq = a->rows->ldq;
+    const uint16_t *q = a->rows->q16 + next->i * ldq;
+    const uint32_t *keys = a->keys;
+
+    batch_tops(a, t, 0, 2 * VECTORS);
+    for (size_t r = 0; r < SIDE; r++) {
+        const size_t e = r / 2 * DEPTH % BESIDE_D;
+        const float *scores = t->scores + r * WIDTH;
+        uint16_t *p = a->p + (t->i + r) * WIDTH;
+        const __m512 shift = _mm512_set1_ps(a->shift[r]);
+        __m512 sum[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+
+        if (r % 2 == 0) {
+            if (e == 0)
+                zero_sums(VECTORS);
+            TILE_LOAD(4, q + e, 2 * ldq);
+            TILE_LOAD(6, keys, STRIDE);
+            TILE_DOT(0, 4, 6);
+        } else {
+            TILE_LOAD(6, keys + 2 * SIDE, STRIDE);
+            TILE_DOT(2, 4, 6);
+        }
+        row_exps(p, scores, shift, 0, VECTORS, sum);
+        if (r % 2 == 0) {
+            TILE_LOAD(7, keys + SIDE, STRIDE);
+            TILE_DOT(1, 4, 7);
+        } else {
+            TILE_LOAD(7, keys + 3 * SIDE, STRIDE);
+            TILE_DOT(3, 4, 7);
+            keys += SIDE * LANES;
+        }
+        row_exps(p, scores, shift, VECTORS, 2 * VECTORS, sum);
+        _mm512_store_ps(a->lanes + 16 * r, _mm512_add_ps(sum[0], sum[1]));
+        if (r % 8 == 7)
+            save_sums(next->scores + r / 8 * KV_BLOCK, 4 * WIDTH, VECTORS);
+    }
+    batch_sums(a, t);
+}
+
+/* By vectors' number. */
+static void softmax_any(const struct task *a, const struct batch *t)
+{
+    const size_t first = t->see.lo / DEPTH * 2;
+    const size_t end = (t->see.hi + DEPTH - 1) / DEPTH * 2;
+
+    if (!t->see.whole)
+        hide_unseen(a, t, first, end);
+    if (first)
+        softmax(a, t, first, end);
+    else if (end == 2)
+        softmax(a, t, 0, 2);
+    else if (end == 4)
+        softmax(a, t, 0, 4);
+    else if (end == 6)
+        softmax(a, t, 0, 6);
+    else
+        softmax(a, t, 0, 8);
+}
+
+static struct batch batch_of(const struct task *a, size_t i, size_t n,
+                             size_t buffer)
+{
+    return (struct batch){
+        .i = i,
+        .n = n,
+        .see = a->all.whole ? a->all : range_of(a->rows, i, n, a->n_positions),
+        .scores = a->scores + buffer * SIDE * WIDTH};
+}
+
+/* Whether its scores can be multiplied beside others' softmax, or others'
+ * beside its. */
+INLINE bool regular(const struct task *a, const struct batch *t)
+{
+    return a->d == BESIDE_D && t->n == SIDE && t->see.whole &&
+           t->see.hi == WIDTH;
+}
+
+/* Exponentials of n_batches of n rows each. */
+static void batches_exps(const struct task *a, size_t i, size_t n,
+                         size_t n_batches)
+{
+    struct batch t = batch_of(a, i, n, 0), next;
+
+    configure(n);
+    batch_scores(a, &t);
+    for (size_t b = 1; b < n_batches; b++, t = next) {
+        next = batch_of(a, i + b * n, n, b % 2);
+        if (regular(a, &t) && regular(a, &next)) {
+            softmax_beside(a, &t, &next);
+        } else {
+            softmax_any(a, &t);
+            batch_scores(a, &next);
+        }
+    }
+    softmax_any(a, &t);
+}
+
+/* ---- values ------------------------------------------------------------- */
+
+/* What rows have summed up so far becomes what it is worth now; 0 before that.
+ * Returns whether it is before for all of them, whose acc stay as they are. */
+INLINE bool rescale(const struct task *a, const struct batch *t)
+{
+    const __mmask16 in = first_lanes(t->n);
+    const __m512 keep = _mm512_maskz_loadu_ps(in, a->keep + t->i);
+    const __mmask16 fresh = _mm512_mask_cmp_ps_mask(
+        in, keep, _mm512_set1_ps(NOTHING_YET), _CMP_EQ_OQ);
+    unsigned more =
+        _mm512_mask_cmp_ps_mask(in, keep, _mm512_set1_ps(1), _CMP_NEQ_UQ);
+
+    if (fresh == in)
+        return true;
+    for (; more; more &= more - 1) {
+        const size_t r = (size_t)__builtin_ctz(more);
+        const __m512 by = _mm512_set1_ps(a->keep[t->i + r]);
+        float *acc = a->rows->acc + (t->i + r) * a->d;
+
+        if (fresh >> r & 1)
+            memset(acc, 0, a->d * sizeof *acc);
+        else
+            for (size_t e = 0; e < a->d; e += 16)
+                _mm512_storeu_ps(acc + e,
+                                 _mm512_mul_ps(_mm512_loadu_ps(acc + e), by));
+    }
+    return false;
+}
+
+/* n tiles of elements from e on, of steps [first, end) of positions. */
+INLINE void values(const struct task *a, size_t i, size_t e, size_t first,
+                   size_t end, size_t n, bool fresh)
+{
+    float *acc = a->rows->acc + i * a->d + e;
+    const uint16_t *p = a->p + i * WIDTH;
+    const uint32_t *panel = a->values + e / LANES * GROUP_PAIRS * LANES;
+
+    if (fresh)
+        zero_sums(n);
+    else
+        load_sums(acc, 4 * a->d, n);
+    for (size_t j = first; j < end; j++)
+        add_products(p + j * DEPTH, 2 * WIDTH, panel + j * SIDE * LANES, n);
+    save_sums(acc, 4 * a->d, n);
+}
+
+/* acc of a batch takes in exponentials times values. */
+static void batch_values(const struct task *a, const struct batch *t)
+{
+    const size_t first = t->see.lo / DEPTH;
+    const size_t end = (t->see.hi + DEPTH - 1) / DEPTH;
+    const bool fresh = rescale(a, t);
+
+    for (size_t e = 0; e < a->d; e += LANES) {
+        const size_t left = (a->d - e) / SIDE;
+
+        if (left >= VECTORS)
+            values(a, t->i, e, first, end, VECTORS, fresh);
+        else
+            values(a, t->i, e, first, end, left, fresh);
+    }
+}
+
+/* ---- blocks ------------------------------------------------------------- */
+
+struct blocks {
+    const void *const *k, *const *v;
+    size_t n;
+    enum dtype type;
+};
+
+/* Positions [lo, hi) of block j; its keys. */
+INLINE void block_keys(const struct task *a, const struct blocks *b, size_t j,
+                       size_t lo, size_t hi)
+{
+    pack_keys(a->keys + j * a->panel, b->k[j], a->d, in_block(lo, j),
+              in_block(hi, j), b->type, true);
+}
+
+/* Its values. Returns whether all are finite. */
+INLINE bool block_values(const struct task *a, const struct blocks *b, size_t j,
+                         size_t lo, size_t hi)
+{
+    return pack_values(a->values + j * PAIRS * LANES, b->v[j],
+                       j + 1 < b->n ? b->k[j + 1] : a->rows->next, a->d,
+                       in_block(lo, j), in_block(hi, j), b->type, true);
+}
+
+/* Rows one by one, whose values are no other than those of positions that the
+ * row sees, for blocks with infinite values or NaN: 0 times those is not 0. */
+INLINE void rows_one_by_one(const struct task *a, const struct blocks *b,
+                            size_t i, size_t n)
+{
+    for (; n > 0; i++, n--) {
+        const struct batch t = batch_of(a, i, 1, 0);
+
+        batches_exps(a, i, 1, 1);
+        for (size_t j = 0; j < b->n; j++)
+            block_values(a, b, j, t.see.lo, t.see.hi);
+        batch_values(a, &t);
+    }
+}
+
+/* Rows [i, i + n), all of which see something. */
+static void rows_run(const struct task *a, size_t i, size_t n)
+{
+    const size_t whole = n / SIDE, rest = n % SIDE;
+
+    if (whole)
+        batches_exps(a, i, SIDE, whole);
+    for (size_t b = 0; b < whole; b++) {
+        const struct batch t = batch_of(a, i + b * SIDE, SIDE, 0);
+
+        batch_values(a, &t);
+    }
+    i += whole * SIDE;
+    if (rest) {
+        const struct batch t = batch_of(a, i, rest, 0);
+
+        batches_exps(a, i, rest, 1);
+        batch_values(a, &t);
+    }
+}
+
+INLINE void run(const struct task *a, const struct blocks *b)
+{
+    const struct attn_rows *rows = a->rows;
+    bool finite = true;
+
+    for (size_t j = 0; j < b->n; j++) {
+        block_keys(a, b, j, a->all.lo, a->all.hi);
+        finite &= block_values(a, b, j, a->all.lo, a->all.hi);
+    }
+    for (size_t i = 0, n; i < rows->n; i += n ? n : 1) {
+        n = a->all.whole ? rows->n : seeing(rows, i, rows->n - i);
+        if (finite && n)
+            rows_run(a, i, n);
+        else
+            rows_one_by_one(a, b, i, n);
+    }
+    TILE_RELEASE();
+}
+
+INLINE void attn_blocks(const struct attn_rows *rows, const void *const *k,
+                        const void *const *v, size_t n_blocks, size_t d,
+                        float *scratch, enum dtype type)
+{
+    const struct blocks b = {k, v, n_blocks, type};
+    struct task a = {.rows = rows,
+                     .d = d,
+                     .panel = panel_size(d),
+                     .n_positions = n_blocks * KV_BLOCK};
+    unsigned csr;
+
+    if (d % DEPTH) {
+        k_attn_blocks_bf16_avx512bf16(rows, k, v, n_blocks, d, scratch, type);
+        return;
+    }
+    a.all = range_of(rows, 0, rows->n, a.n_positions);
+    if (a.all.lo >= a.all.hi)
+        return;
+    a.keys = (uint32_t *)(void *)scratch;
+    a.values = a.keys + ATTN_BF16_BLOCKS * a.panel;
+    a.scores = scratch + 2 * ATTN_BF16_BLOCKS * a.panel;
+    a.lanes = a.scores + 2 * SIDE * WIDTH;
+    a.shift = a.lanes + SIDE * 16;
+    a.p = (uint16_t *)(void *)(a.shift + SIDE);
+    a.keep = (float *)(void *)(a.p + rows->n * WIDTH);
+    /* Subnormal exponentials count as 0, as all that is subnormal does in
+     * tiles; to work them out takes hundreds of cycles each. */
+    csr = _mm_getcsr();
+    _mm_setcsr(csr | _MM_FLUSH_ZERO_ON);
+    run(&a, &b);
+    _mm_setcsr(csr);
+}
+
+/* ---- rounding ----------------------------------------------------------- */
+
+/* As the instruction does not: it takes subnormal numbers for 0. */
+INLINE __m256i round_subnormal(__m512 x)
+{
+    const __m512i u = _mm512_castps_si512(x);
+    const __m512i odd =
+        _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(
+        _mm512_add_epi32(_mm512_add_epi32(u, odd), _mm512_set1_epi32(0x7fff)),
+        16));
+}
+
+INLINE __m256i round16(__m512 x)
+{
+    const __mmask16 subnormal = _mm512_fpclass_ps_mask(x, 0x20);
+    const __m256i h = (__m256i)_mm512_cvtneps_pbh(x);
+
+    return subnormal ? _mm256_mask_mov_epi16(h, subnormal, round_subnormal(x))
+                     : h;
+}
+
+static void k_from_f32_bf16_amx(void *out, const float *in, size_t n)
+{
+    uint16_t *to = out;
+    size_t i = 0;
+
+    for (; n - i >= 16; i += 16)
+        _mm256_storeu_si256((__m256i_u *)(void *)(to + i),
+                            round16(_mm512_loadu_ps(in + i)));
+    if (i < n)
+        _mm256_mask_storeu_epi16(
+            to + i, first_lanes(n - i),
+            round16(_mm512_maskz_loadu_ps(first_lanes(n - i), in + i)));
+}
+
+#define ATTN_BLOCKS(name, type)                                     \
+    static void k_attn_blocks_bf16_##name##_amx(                    \
+        const struct attn_rows *rows, const void *const *k,         \
+        const void *const *v, size_t n_blocks, size_t head_dim,     \
+        float *scratch)                                             \
+    {                                                               \
+        attn_blocks(rows, k, v, n_blocks, head_dim, scratch, type); \
+    }
+
+ATTN_BLOCKS(f32, DT_F32)
+ATTN_BLOCKS(f16, DT_F16)
+ATTN_BLOCKS(bf16, DT_BF16)
+
+void k_attn_amx_init(struct kernels *k)
+{
+    k->attn_blocks_bf16[DT_F32] = k_attn_blocks_bf16_f32_amx;
+    k->attn_blocks_bf16[DT_F16] = k_attn_blocks_bf16_f16_amx;
+    k->attn_blocks_bf16[DT_BF16] = k_attn_blocks_bf16_bf16_amx;
+    k->from_f32[DT_BF16] = k_from_f32_bf16_amx;
+}

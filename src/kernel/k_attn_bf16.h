@@ -1,0 +1,300 @@
+/* What attention of prefill in bf16 shares beside its products: what rows see,
+ * keys and values as panels, the state of softmax. Each level that includes it
+ * compiles its own copy, with its own instruction set.
+ *
+ * Included once, after
+ *
+ *   VALUE_STEP   positions that a product with values takes at a time
+ */
+#ifndef KERNEL_K_ATTN_BF16_H
+#define KERNEL_K_ATTN_BF16_H
+
+#include <immintrin.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "kernel/k_zmm.h"
+#include "kernel/kernel.h"
+
+enum { VECTORS = 4, LANES = 16 * VECTORS, PAIRS = KV_BLOCK / 2 };
+
+_Static_assert(LANES == KV_BLOCK, "a tile of scores is as wide as a block");
+
+/* Numbers in a block's panel of keys or values for heads of d elements:
+ *   keys[pair of elements][position]
+ *   values[element / LANES][pair of positions][element % LANES] */
+INLINE size_t panel_size(size_t d)
+{
+    return (d + LANES - 1) / LANES * LANES * PAIRS;
+}
+
+/* ---- ranges ------------------------------------------------------------- */
+
+/* What some rows see. */
+struct range {
+    size_t lo, hi; /* any of them; lo >= hi: nothing */
+    bool whole;    /* all of them all positions */
+};
+
+/* Of n_positions. */
+static struct range range_of(const struct attn_rows *rows, size_t i, size_t n,
+                             size_t n_positions)
+{
+    __m512i first = _mm512_set1_epi32((int)n_positions);
+    __m512i end = _mm512_setzero_si512();
+    const __m512i none = end, all = first;
+    bool whole = true;
+
+    for (size_t t = i; t < i + n; t += 16) {
+        const __mmask16 m = first_lanes(i + n - t);
+        const __m512i lo = _mm512_maskz_loadu_epi32(m, rows->lo + t);
+        const __m512i hi = _mm512_maskz_loadu_epi32(m, rows->hi + t);
+        const __mmask16 some = _mm512_mask_cmplt_epi32_mask(m, lo, hi);
+
+        first = _mm512_mask_min_epi32(first, some, first, lo);
+        end = _mm512_mask_max_epi32(end, some, end, hi);
+        whole &= !_mm512_mask_cmpneq_epi32_mask(m, lo, none) &&
+                 !_mm512_mask_cmpneq_epi32_mask(m, hi, all);
+    }
+    return (struct range){.lo = (size_t)_mm512_reduce_min_epi32(first),
+                          .hi = (size_t)_mm512_reduce_max_epi32(end),
+                          .whole = whole};
+}
+
+/* How many of rows [i, i + n) follow each other before one sees nothing. */
+static size_t seeing(const struct attn_rows *rows, size_t i, size_t n)
+{
+    size_t run = 0;
+
+    while (run < n && rows->lo[i + run] < rows->hi[i + run])
+        run++;
+    return run;
+}
+
+/* ---- panels ------------------------------------------------------------- */
+
+/* The first n of 16 elements, zeros behind them. */
+INLINE __m256i load16_bits(const char *p, size_t n)
+{
+    if (__builtin_constant_p(n) && n >= 16) /* masks cost time */
+        return _mm256_loadu_si256((const __m256i_u *)(const void *)p);
+    return _mm256_maskz_loadu_epi16(first_lanes(n), p);
+}
+
+INLINE __m512 load16(const char *p, size_t n, enum dtype type)
+{
+    if (type == DT_F32)
+        return _mm512_maskz_loadu_ps(first_lanes(n), p);
+    return _mm512_cvtph_ps(load16_bits(p, n));
+}
+
+/* The first n of 32 elements in bf16, zeros behind them. */
+INLINE __m512i load32(const char *p, size_t n, enum dtype type)
+{
+    const char *half = p + 16 * type_bytes(type);
+
+    if (type == DT_BF16)
+        return _mm512_maskz_loadu_epi16(n >= 32 ? 0xffffffff : (1u << n) - 1,
+                                        p);
+    return (__m512i)_mm512_cvtne2ps_pbh(load16(half, n < 16 ? 0 : n - 16, type),
+                                        load16(p, n, type));
+}
+
+/* Positions [lo, hi), and their neighbours up to 16: each has a lane of its
+ * own, so that it does not matter what those hold. Meanwhile fetches the
+ * values, which lie behind the keys in the cache. even: d is a multiple of
+ * 32. */
+INLINE void pack_keys(uint32_t *out, const char *k, size_t d, size_t lo,
+                      size_t hi, enum dtype type, bool even)
+{
+    const size_t bytes = type_bytes(type);
+
+    for (size_t j = lo / 16 * 16; j < hi; j += 16)
+        for (size_t e = 0; e < d; e += 32) {
+            uint32_t *to = out + e / 2 * KV_BLOCK + j;
+            __m512i v[16];
+
+            UNROLL
+            for (size_t r = 0; r < 16; r++) {
+                const char *from = k + ((j + r) * d + e) * bytes;
+
+                _mm_prefetch(from + KV_BLOCK * d * bytes, _MM_HINT_T1);
+                v[r] = load32(from, even ? 32 : d - e, type);
+            }
+            transpose16(v);
+            UNROLL
+            for (size_t p = 0; p < 16; p++)
+                _mm512_store_si512(to + p * KV_BLOCK, v[p]);
+        }
+}
+
+/* The first n of 16 elements of two positions as pairs; NULL stands for
+ * zeros. */
+INLINE __m512i load_pairs(const char *a, const char *b, size_t n,
+                          enum dtype type)
+{
+    /* element l of a, then of b */
+    const __m512i order = _mm512_add_epi32(
+        _mm512_set1_epi32(16 << 16),
+        _mm512_mullo_epi32(_mm512_set1_epi32(0x10001),
+                           _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10,
+                                             11, 12, 13, 14, 15)));
+    const __m512 none = _mm512_setzero_ps();
+    __m512i both;
+
+    if (type == DT_BF16) {
+        const __m256i zero = _mm256_setzero_si256();
+
+        both = _mm512_inserti64x4(
+            _mm512_castsi256_si512(a ? load16_bits(a, n) : zero),
+            b ? load16_bits(b, n) : zero, 1);
+    } else {
+        both = (__m512i)_mm512_cvtne2ps_pbh(b ? load16(b, n, type) : none,
+                                            a ? load16(a, n, type) : none);
+    }
+    return _mm512_permutexvar_epi16(order, both);
+}
+
+INLINE size_t value_floor(size_t lo)
+{
+    return lo / VALUE_STEP * VALUE_STEP;
+}
+
+INLINE size_t value_ceil(size_t hi)
+{
+    return (hi + VALUE_STEP - 1) / VALUE_STEP * VALUE_STEP;
+}
+
+/* Positions [lo, hi), zeros up to the next multiples of VALUE_STEP. Returns
+ * whether all are finite. Meanwhile fetches what is at ahead, unless NULL, as
+ * much of it. even: d is a multiple of 16. */
+INLINE bool pack_values(uint32_t *out, const char *v, const char *ahead,
+                        size_t d, size_t lo, size_t hi, enum dtype type,
+                        bool even)
+{
+    const size_t bytes = type_bytes(type);
+    const __m512i abs = _mm512_set1_epi16(0x7fff);
+    __m512i top = _mm512_setzero_si512();
+
+    for (size_t j = value_floor(lo); j < value_ceil(hi); j += 2) {
+        const char *a = v + j * d * bytes, *b = a + d * bytes;
+        const bool has_a = j >= lo && j < hi, has_b = j + 1 >= lo && j + 1 < hi;
+
+        for (size_t e = 0; e < d; e += 16) {
+            uint32_t *to =
+                out + (e / LANES * GROUP_PAIRS + j / 2) * LANES + e % LANES;
+            __m512i w = load_pairs(has_a ? a + e * bytes : NULL,
+                                   has_b ? b + e * bytes : NULL,
+                                   even ? 16 : d - e, type);
+
+            if (ahead)
+                _mm_prefetch(ahead + (j * d + 2 * e) * bytes, _MM_HINT_T1);
+            top = _mm512_max_epu16(top, _mm512_and_si512(w, abs));
+            _mm512_store_si512(to, w);
+        }
+    }
+    return !_mm512_cmpge_epu16_mask(top, _mm512_set1_epi16(0x7f80));
+}
+
+/* ---- exponentials ------------------------------------------------------- */
+
+/* 2^n times a polynomial of r, where x = (n + r) ln 2 and |r| <= 1/2: minimax
+ * but for being 1 at 0, off by 9.2e-8. -INFINITY gives 0, as vscalefps has it
+ * (r is NaN then). */
+INLINE __m512 exp16(__m512 x)
+{
+    const __m512 t = _mm512_mul_ps(x, _mm512_set1_ps(0x1.715476p0f));
+    const __m512 n =
+        _mm512_roundscale_ps(t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const __m512 r = _mm512_sub_ps(t, n);
+    __m512 p = _mm512_set1_ps(0x1.5bba14p-10f);
+
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.3cea88p-7f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.c6b752p-5f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.ebf9bcp-3f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.62e42ap-1f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1));
+    return _mm512_scalef_ps(p, n);
+}
+
+INLINE __m512 combine(__m512 a, __m512 b, bool sums)
+{
+    return sums ? _mm512_add_ps(a, b) : _mm512_max_ps(a, b);
+}
+
+/* Lane i becomes the sum or maximum of the lanes of row i of in, in one order.
+ * Each step halves the lanes of a row and puts two rows in a vector. */
+INLINE __m512 over_lanes(const float *in, bool sums)
+{
+    __m512 v[16], s[16];
+
+    UNROLL
+    for (int i = 0; i < 16; i++)
+        v[i] = _mm512_load_ps(in + 16 * i);
+    UNROLL
+    for (int h = 0; h < 16; h += 8) {
+        UNROLL
+        for (int i = h; i < h + 4; i++)
+            s[i] = combine(_mm512_shuffle_f32x4(v[i], v[i + 4], 0x44),
+                           _mm512_shuffle_f32x4(v[i], v[i + 4], 0xee), sums);
+    }
+    UNROLL
+    for (int i = 0; i < 4; i++)
+        v[i] = combine(_mm512_shuffle_f32x4(s[i], s[i + 8], 0x88),
+                       _mm512_shuffle_f32x4(s[i], s[i + 8], 0xdd), sums);
+    UNROLL
+    for (int i = 0; i < 2; i++)
+        s[i] = combine(_mm512_unpacklo_ps(v[i], v[i + 2]),
+                       _mm512_unpackhi_ps(v[i], v[i + 2]), sums);
+    return combine(_mm512_unpacklo_ps(s[0], s[1]),
+                   _mm512_unpackhi_ps(s[0], s[1]), sums);
+}
+
+/* Up to 16 rows' maxima, taken together with those so far, m: the new ones go
+ * to m, what is then subtracted from scores to shift, what acc and l are scaled
+ * by to *keep. Returns the rows whose maximum is another now. */
+INLINE __mmask16 raise_maxima(float *m, __mmask16 in, __m512 top, float *shift,
+                              __m512 *keep)
+{
+    const __m512 none = _mm512_set1_ps(-INFINITY);
+    const __m512 old = _mm512_maskz_loadu_ps(in, m);
+    __mmask16 more;
+    __m512 sh;
+
+    top = _mm512_max_ps(top, old);
+    more = _mm512_mask_cmp_ps_mask(in, top, old, _CMP_NEQ_UQ);
+    /* all -INFINITY so far: exp(-INFINITY) is wanted, not exp(NaN) */
+    sh = _mm512_mask_mov_ps(top, _mm512_cmp_ps_mask(top, none, _CMP_EQ_OQ),
+                            _mm512_setzero_ps());
+    *keep = _mm512_mask_mov_ps(_mm512_set1_ps(1), more,
+                               exp16(_mm512_sub_ps(old, sh)));
+    _mm512_store_ps(shift, sh);
+    _mm512_mask_storeu_ps(m, in, top);
+    return more;
+}
+
+/* ---- fetching ----------------------------------------------------------- */
+
+/* Rows [i, i + n) take their part in fetching the keys of the call that
+ * follows; bytes of them. values: those of this call's last block. */
+INLINE void fetch_ahead(const struct attn_rows *rows, const char *values,
+                        size_t bytes, size_t i, size_t n)
+{
+    const char *at = rows->next ? rows->next : values + bytes;
+
+    at += bytes * i / rows->n;
+    for (size_t x = 0; x < bytes * n / rows->n; x += 64)
+        _mm_prefetch(at + x, _MM_HINT_T1);
+}
+
+/* ---- the other level ---------------------------------------------------- */
+
+/* attn_blocks_bf16 of level avx512bf16. */
+void k_attn_blocks_bf16_avx512bf16(const struct attn_rows *rows,
+                                   const void *const *k, const void *const *v,
+                                   size_t n_blocks, size_t d, float *scratch,
+                                   enum dtype type);
+
+#endif
