@@ -520,10 +520,12 @@ static void exact_is_the_same_at_every_level(void **state)
     below_state = 5;
     for (int l = 0; l < ISA_COUNT; l++) {
         size_t kept = 0;
-        for (size_t m = 0; m < 4 && cpu_has((enum isa)l); m++) {
+        /* two models each: which of them changes with the level */
+        size_t m = (size_t)l % 2, n_options = l == ISA_REF ? 3 : N_OPTIONS;
+        for (; m < 4 && cpu_has((enum isa)l); m += 2) {
             struct qwick_engine *eng =
-                open_engine(small_models[m], (enum isa)l, true, 1 + (int)m % 2);
-            for (size_t i = 0; i < N_OPTIONS; i++) {
+                open_engine(small_models[m], (enum isa)l, true, 1 + (int)m / 2);
+            for (size_t i = 0; i < n_options; i++) {
                 /* pages of the cache end at 64 tokens */
                 size_t n = 10 + below(70);
                 small_prompt(ids, n, i + m);
@@ -562,9 +564,10 @@ static void rows_are_those_of_single_steps(void **state)
                 assert_int_equal(qwick_session_decode(s, ids[AT + i], NULL), 0);
                 row[i] = copy_logits(s);
             }
+            assert_int_equal(qwick_session_create(&t, eng, 0, NULL), 0);
+            assert_int_equal(qwick_session_sync(t, ids, AT, NULL), 0);
             for (size_t keep = 1; keep <= N; keep++) {
-                assert_int_equal(qwick_session_create(&t, eng, 0, NULL), 0);
-                assert_int_equal(qwick_session_sync(t, ids, AT, NULL), 0);
+                assert_int_equal(qwick_session_rollback(t, AT, NULL), 0);
                 assert_int_equal(
                     session_decode_all(t, ids + AT, N, N, rows, NULL), 0);
                 for (size_t i = 0; i < N; i++)
@@ -581,8 +584,8 @@ static void rows_are_those_of_single_steps(void **state)
                 assert_int_equal(qwick_session_decode(t, ids[AT + keep], NULL),
                                  0);
                 assert_memory_equal(t->logits, row[keep], bytes);
-                qwick_session_free(t);
             }
+            qwick_session_free(t);
             for (size_t i = 0; i < N + 1; i++)
                 free(row[i]);
             free(rows);
@@ -692,11 +695,11 @@ static void answers_of_the_demo_are_the_same(void **state)
     below_state = 8;
     struct qwick_engine *eng = open_engine(NULL, cpu_best(), true, 1);
     size_t kept = 0;
-    for (size_t i = 0; i < N_DEMO; i++) {
+    for (size_t i = 0; i < N_DEMO; i += 2) {
         struct qwick_generate_options o = option_set(i % N_OPTIONS);
-        size_t n = demo_prompt(i, i % 4 != 0, ids);
+        size_t n = demo_prompt(i, i % 8 != 0, ids);
         o.max_tokens = 60;
-        o.ignore_eos = i % 2;
+        o.ignore_eos = i % 3;
         o.no_think = false;
         o.in_think = i % 5 == 4;
         kept += compare(eng, 0, ids, n, o, (struct watch){0});
@@ -729,7 +732,7 @@ static void stop_strings_end_it(void **state)
     struct qwick_generate_options all = option_set(0);
     all.max_tokens = 60;
     struct outcome a = generate(eng, 0, ids, n, all, (struct watch){0});
-    for (size_t at = 5; at + 12 < a.r.n_text; at += 5) {
+    for (size_t at = 5; at + 12 < a.r.n_text; at += 15) {
         char stop[64];
         const char *list = stop;
         size_t len = at < 40 ? at : 40;
@@ -738,7 +741,7 @@ static void stop_strings_end_it(void **state)
         o.stop = &list;
         kept += compare(eng, 0, ids, n, o, (struct watch){0});
     }
-    assert_true(kept > 50);
+    assert_true(kept > 30);
     free_outcome(&a);
     free(ids);
     qwick_engine_close(eng);
