@@ -63,7 +63,7 @@ def disturbed(name, how):
         p = subprocess.Popen(command(name, how), stdin=subprocess.DEVNULL)
         while p.poll() is None and lines(path) < until:
             time.sleep(0.0005)
-        time.sleep(random.uniform(0, 0.15))  # anywhere in the next passes
+        time.sleep(random.uniform(0, 0.01))  # anywhere in the next passes
         p.send_signal(signal.SIGKILL)
         if p.wait() != -signal.SIGKILL:
             sys.exit(f"round {kill + 1}: ended by itself, status {p.returncode}")
