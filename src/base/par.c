@@ -89,6 +89,11 @@ static void sleep_through(struct par_team *team, unsigned gen)
 
 void par_barrier(struct par_team *team)
 {
+    par_barrier_idle(team, NULL, NULL);
+}
+
+void par_barrier_idle(struct par_team *team, int (*idle)(void *), void *ctx)
+{
     unsigned gen =
         atomic_load_explicit(&team->generation, memory_order_relaxed);
     int before =
@@ -106,7 +111,10 @@ void par_barrier(struct par_team *team)
         if (atomic_load_explicit(&team->generation, memory_order_acquire) !=
             gen)
             return;
-        __builtin_ia32_pause();
+        if (!idle || !idle(ctx)) {
+            idle = NULL;
+            __builtin_ia32_pause();
+        }
     }
     sleep_through(team, gen);
 }

@@ -24,6 +24,11 @@ void par_run(int n_threads, par_fn fn, void *ctx);
 /* Wait for all threads of the team: spins for a bounded time, then sleeps. */
 void par_barrier(struct par_team *team);
 
+/* The same, and makes use of the wait: while it spins it calls idle(ctx), again
+ * until that returns 0. Each call is to be short, as nobody is let go in its
+ * midst. idle NULL: par_barrier. */
+void par_barrier_idle(struct par_team *team, int (*idle)(void *), void *ctx);
+
 /* Hand out the indices [0, n) of the team's current piece of dynamic work in
  * runs of at most grain: sets *begin and *end, returns 0 when none are left.
  * Every par_barrier starts a new piece. */

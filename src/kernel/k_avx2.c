@@ -162,6 +162,14 @@ INLINE float dot_row(const char *w, const float *x, size_t n, enum dtype type)
         _mm256_add_ps(_mm256_add_ps(a[0], a[1]), _mm256_add_ps(a[2], a[3])));
 }
 
+/* One token by all rows. */
+INLINE void rows_by_one(float *y, const char *w, size_t w_bytes, const float *x,
+                        size_t n_rows, size_t n, enum dtype type)
+{
+    for (size_t r = 0; r < n_rows; r++)
+        y[r] = dot_row(w + r * w_bytes, x, n, type);
+}
+
 /* R rows of w (4 or 1) by T tokens (1 to 3). The TILE_SUMS accumulators come
  * one after another, so that R * T of them fit the registers; operands come
  * from the cache each time.
@@ -757,31 +765,25 @@ static void attn_widen_q8(float *out, const char *block, size_t d)
 static unsigned long long k_read_sum_avx2(const void *p, size_t n)
 {
     const char *c = p;
-    __m256i s[8];
-    uint64_t words[4], last[32] = {0};
+    __m256i s[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    uint64_t words[4], last[8] = {0};
     size_t i = 0;
 
-    UNROLL
-    for (int j = 0; j < 8; j++)
-        s[j] = _mm256_setzero_si256();
-    for (; n - i >= 256; i += 256) {
+    /* one line at a time: more in a bunch, and memory delivers less */
+    for (; n - i >= 64; i += 64) {
+        sweep(c + i);
         UNROLL
-        for (int j = 0; j < 256; j += 64)
-            sweep(c + i + j);
-        UNROLL
-        for (int j = 0; j < 8; j++)
+        for (int j = 0; j < 2; j++)
             s[j] = _mm256_add_epi64(
                 s[j], _mm256_loadu_si256(
                           (const __m256i_u *)(const void *)(c + i + 32 * j)));
     }
     memcpy(last, c + i, n - i);
     UNROLL
-    for (int j = 0; j < 8; j++)
+    for (int j = 0; j < 2; j++)
         s[j] = _mm256_add_epi64(
             s[j], _mm256_loadu_si256((const __m256i_u *)(last + 4 * j)));
-    for (int j = 1; j < 8; j++)
-        s[0] = _mm256_add_epi64(s[0], s[j]);
-    _mm256_storeu_si256((__m256i_u *)words, s[0]);
+    _mm256_storeu_si256((__m256i_u *)words, _mm256_add_epi64(s[0], s[1]));
     return words[0] + words[1] + words[2] + words[3];
 }
 

@@ -11,8 +11,7 @@ struct kernel_sweep kernel_sweep;
  * faster for it there. Zen's deliver most to L1. */
 static struct kernel_sweep best_sweep(void)
 {
-    return cpu_is_intel() ? (struct kernel_sweep){.ahead = 4096, .to_l2 = true}
-                          : (struct kernel_sweep){.ahead = 8192};
+    return (struct kernel_sweep){.ahead = 8192, .to_l2 = cpu_is_intel()};
 }
 
 static void fill_tables(void)

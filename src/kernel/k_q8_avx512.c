@@ -321,7 +321,8 @@ INLINE __m512 add_sums(__m512 a, sums d, const float *f, size_t k, size_t group)
 
 /* One row by T tokens. Groups are taken by 16: their factors fill a vector. */
 INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
-                   size_t n, int T, bool add, int bits, size_t group)
+                   size_t n, int T, bool add, int bits, size_t group,
+                   size_t ahead, bool to_l2)
 {
     _Alignas(64) float f[FEW][16];
     const size_t number = type_bytes(w.type);
@@ -338,8 +339,8 @@ INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
         const int8_t *q = x->q + k0;
         size_t k = 0;
 
-        fetch_line(w.scales + kernel_sweep.ahead / 8);
-        fetch_line(w.biases + kernel_sweep.ahead / 8);
+        sweep_by(w.scales, ahead / 8, to_l2);
+        sweep_by(w.biases, ahead / 8, to_l2);
         UNROLL
         for (int t = 0; t < T; t++) {
             const size_t g = (size_t)t * x->ldg + k0 / group;
@@ -362,7 +363,7 @@ INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
                 const __m512i v = unpack(p, bits, false);
 
                 if (i % 2 == 0 || bits > 4)
-                    sweep(p);
+                    sweep_by(p, ahead, to_l2);
                 UNROLL
                 for (int t = 0; t < T; t++) {
                     d[t] = dot4(
@@ -402,8 +403,16 @@ INLINE void q8_rows(float *y, size_t ldy, const struct affine *w,
                     const struct q8 *x, size_t n_rows, size_t n, int T,
                     bool add, int bits, size_t group)
 {
-    for (size_t r = 0; r < n_rows; r++)
-        q8_row(y + r, ldy, row_at(w, r, 0), x, n, T, add, bits, group);
+    const size_t ahead = kernel_sweep.ahead;
+
+    if (kernel_sweep.to_l2)
+        for (size_t r = 0; r < n_rows; r++)
+            q8_row(y + r, ldy, row_at(w, r, 0), x, n, T, add, bits, group,
+                   ahead, true);
+    else
+        for (size_t r = 0; r < n_rows; r++)
+            q8_row(y + r, ldy, row_at(w, r, 0), x, n, T, add, bits, group,
+                   ahead, false);
 }
 
 #define Q8_FEW(bits, group)                                               \
@@ -423,9 +432,165 @@ INLINE void q8_rows(float *y, size_t ldy, const struct affine *w,
 
 BY_WIDTH(Q8_FEW)
 
-static void (*const q8_few[9][3])(float *, size_t, const struct affine *,
-                                  const struct q8 *, size_t, size_t, size_t,
-                                  bool) = TABLE(q8_few);
+typedef void (*q8_few_fn)(float *, size_t, const struct affine *,
+                          const struct q8 *, size_t, size_t, size_t, bool);
+static const q8_few_fn q8_few[9][3] = TABLE(q8_few);
+
+/* ---- a few tokens by 4 bits --------------------------------------------- */
+
+/* Of 128 codes of 4 bits in 64 bytes, the even ones are the lower halves of
+ * the bytes and the odd ones the upper: two instructions part them, if x lies
+ * likewise. So x is rearranged first, up to PAIRS_BYTES of it. */
+enum { PAIRS_BYTES = 128 << 10 };
+
+/* One token's q[0..n), n padded with zeros to whole lines of 64, by runs of
+ * 128: the even ones before the odd ones; zeros up to a whole run. */
+static void split_pairs(int8_t *out, const int8_t *q, size_t n)
+{
+    const __m512i halves = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+    const __m512i parted = _mm512_broadcast_i32x4(
+        _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
+
+    for (size_t k = 0; k < n; k += 128) {
+        __m512i a = _mm512_load_si512(q + k);
+        __m512i b =
+            n - k > 64 ? _mm512_load_si512(q + k + 64) : _mm512_setzero_si512();
+
+        a = _mm512_permutexvar_epi64(halves, _mm512_shuffle_epi8(a, parted));
+        b = _mm512_permutexvar_epi64(halves, _mm512_shuffle_epi8(b, parted));
+        _mm512_store_si512(out + k, _mm512_shuffle_i64x2(a, b, 0x44));
+        _mm512_store_si512(out + k + 64, _mm512_shuffle_i64x2(a, b, 0xee));
+    }
+}
+
+/* Sums of a row by T tokens. */
+struct q4_sums {
+    __m512 bias[FEW], a[FEW][2];
+};
+
+/* To them 128 columns at w: x are the tokens' first ones as split_pairs left
+ * them, ldx apart, f the factors of 16 groups, of which at selects each
+ * lane's. */
+INLINE void q4_step(struct q4_sums *s, __m512i w, const int8_t *x, size_t ldx,
+                    const __m512 *f, __m512i at, int T, int i)
+{
+    const __m512i mask = _mm512_set1_epi8(0x0f);
+    const __m512i even = _mm512_and_si512(w, mask);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi16(w, 4), mask);
+
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        const int8_t *xt = x + (size_t)t * ldx;
+        sums d = dot4(no_sums(), even, _mm512_load_si512(xt));
+
+        d = dot4(d, odd, _mm512_load_si512(xt + 64));
+        s->a[t][i] = _mm512_fmadd_ps(
+            to_floats(d), _mm512_permutexvar_ps(at, f[t]), s->a[t][i]);
+    }
+}
+
+/* One row by T tokens, x->q being split. */
+INLINE void q4_row(float *y, size_t ldy, struct row w, const struct q8 *x,
+                   size_t n, int T, bool add, size_t group, size_t ahead,
+                   bool to_l2)
+{
+    const __m512i lanes =
+        _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i next = _mm512_set1_epi32((int)(128 / group));
+    const size_t number = type_bytes(w.type);
+    struct q4_sums s;
+
+    UNROLL
+    for (int t = 0; t < T; t++)
+        s.bias[t] = s.a[t][0] = s.a[t][1] = _mm512_setzero_ps();
+    for (size_t k0 = 0; k0 < n; k0 += 16 * group) {
+        const size_t left = n - k0 < 16 * group ? n - k0 : 16 * group;
+        const __mmask16 m = first_lanes(left / group);
+        const __m512 scales = load_numbers(w.scales, m, w.type);
+        const __m512 biases = load_numbers(w.biases, m, w.type);
+        const int8_t *q = x->q + k0;
+        __m512i at = _mm512_srli_epi32(lanes, group == 128  ? 4
+                                              : group == 64 ? 3
+                                                            : 2);
+        size_t k = 0;
+        __m512 f[FEW];
+
+        sweep_by(w.scales, ahead / 8, to_l2);
+        sweep_by(w.biases, ahead / 8, to_l2);
+        UNROLL
+        for (int t = 0; t < T; t++) {
+            const size_t g = (size_t)t * x->ldg + k0 / group;
+
+            f[t] =
+                _mm512_mul_ps(scales, _mm512_maskz_loadu_ps(m, x->scale + g));
+            s.bias[t] = _mm512_fmadd_ps(
+                biases, _mm512_maskz_loadu_ps(m, x->sum + g), s.bias[t]);
+        }
+        w.scales += 16 * number;
+        w.biases += 16 * number;
+        for (; left - k >= 512; k += 512, w.q += 256) {
+            UNROLL
+            for (int i = 0; i < 4; i++) {
+                sweep_by(w.q + 64 * i, ahead, to_l2);
+                q4_step(&s, _mm512_loadu_si512(w.q + 64 * i),
+                        q + k + 128 * (size_t)i, x->ldq, f, at, T, i % 2);
+                at = _mm512_add_epi32(at, next);
+            }
+        }
+        for (; k < left; k += 128, w.q += 64) {
+            const size_t bytes = left - k < 128 ? (left - k) / 2 : 64;
+
+            q4_step(&s,
+                    _mm512_maskz_loadu_epi8(~(__mmask64)0 >> (64 - bytes), w.q),
+                    q + k, x->ldq, f, at, T, 0);
+            at = _mm512_add_epi32(at, next);
+        }
+    }
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        __m512 all =
+            _mm512_add_ps(_mm512_add_ps(s.a[t][0], s.a[t][1]), s.bias[t]);
+        float sum = sum_lanes(fold16(all));
+        float *to = y + (size_t)t * ldy;
+
+        *to = add ? *to + sum : sum;
+    }
+}
+
+INLINE void q4_rows(float *y, size_t ldy, const struct affine *w,
+                    const struct q8 *x, size_t n_rows, size_t n, int T,
+                    bool add, size_t group)
+{
+    const size_t ahead = kernel_sweep.ahead;
+
+    if (kernel_sweep.to_l2)
+        for (size_t r = 0; r < n_rows; r++)
+            q4_row(y + r, ldy, row_at(w, r, 0), x, n, T, add, group, ahead,
+                   true);
+    else
+        for (size_t r = 0; r < n_rows; r++)
+            q4_row(y + r, ldy, row_at(w, r, 0), x, n, T, add, group, ahead,
+                   false);
+}
+
+#define Q4_FEW(bits, group)                                               \
+    static void q4_few_##bits##_##group(                                  \
+        float *y, size_t ldy, const struct affine *w, const struct q8 *x, \
+        size_t n_rows, size_t n, size_t n_tokens, bool add)               \
+    {                                                                     \
+        if (n_tokens == 1)                                                \
+            q4_rows(y, ldy, w, x, n_rows, n, 1, add, group);              \
+        else if (n_tokens == 2)                                           \
+            q4_rows(y, ldy, w, x, n_rows, n, 2, add, group);              \
+        else if (n_tokens == 3)                                           \
+            q4_rows(y, ldy, w, x, n_rows, n, 3, add, group);              \
+        else                                                              \
+            q4_rows(y, ldy, w, x, n_rows, n, 4, add, group);              \
+    }
+
+BY_GROUP(Q4_FEW, 4)
+
+static const q8_few_fn q4_few[3] = {q4_few_4_32, q4_few_4_64, q4_few_4_128};
 
 /* ---- many tokens -------------------------------------------------------- */
 
@@ -720,12 +885,14 @@ static void q8_many(float *y, size_t ldy, const struct affine *w,
 
 /* ---- the product -------------------------------------------------------- */
 
-/* Fewer than MANY tokens. */
+/* Fewer than MANY tokens, by FEW at a time: rows that stay in L1 for all of
+ * them; all rows, if one time is enough. */
 static void q8_several(float *y, size_t ldy, const struct affine *w,
                        const struct q8 *x, size_t n_rows, size_t n_cols,
-                       size_t n_tokens, bool add)
+                       size_t n_tokens, bool add, q8_few_fn few)
 {
-    const size_t block = BLOCK_L1 / (w->q_stride + 1) + 1;
+    const size_t block =
+        n_tokens <= FEW ? n_rows : BLOCK_L1 / (w->q_stride + 1) + 1;
 
     for (size_t r = 0; r < n_rows; r += block)
         for (size_t t = 0; t < n_tokens; t += FEW) {
@@ -739,23 +906,43 @@ static void q8_several(float *y, size_t ldy, const struct affine *w,
             tokens.q += t * x->ldq;
             tokens.scale += t * x->ldg;
             tokens.sum += t * x->ldg;
-            q8_few[w->bits][w->group / 64](
-                y + t * ldy + r, ldy, &rows, &tokens,
+            few(y + t * ldy + r, ldy, &rows, &tokens,
                 n_rows - r < block ? n_rows - r : block, n_cols,
                 n_tokens - t < FEW ? n_tokens - t : FEW, add);
         }
+}
+
+/* The same with 4 bits, ld being n_cols rounded up to 128. */
+static void q4_several(float *y, size_t ldy, const struct affine *w,
+                       const struct q8 *x, size_t n_rows, size_t n_cols,
+                       size_t n_tokens, bool add, size_t ld)
+{
+    _Alignas(64) int8_t pairs[PAIRS_BYTES];
+    struct q8 split = *x;
+
+    split.q = pairs;
+    split.ldq = ld;
+    for (size_t t = 0; t < n_tokens; t++)
+        split_pairs(pairs + t * ld, x->q + t * x->ldq, n_cols);
+    q8_several(y, ldy, w, &split, n_rows, n_cols, n_tokens, add,
+               q4_few[w->group / 64]);
 }
 
 static void k_matmul_q8_avx512(float *y, size_t ldy, const struct affine *w,
                                const struct q8 *x, size_t n_rows, size_t n_cols,
                                size_t n_tokens, bool add)
 {
+    const size_t ld = (n_cols + 127) / 128 * 128;
+
     for (size_t t = 0; n_cols == 0 && !add && t < n_tokens; t++)
         memset(y + t * ldy, 0, n_rows * sizeof *y);
     if (n_cols == 0)
         return;
-    if (n_tokens < MANY)
-        q8_several(y, ldy, w, x, n_rows, n_cols, n_tokens, add);
+    if (n_tokens < MANY && w->bits == 4 && n_tokens * ld <= PAIRS_BYTES)
+        q4_several(y, ldy, w, x, n_rows, n_cols, n_tokens, add, ld);
+    else if (n_tokens < MANY)
+        q8_several(y, ldy, w, x, n_rows, n_cols, n_tokens, add,
+                   q8_few[w->bits][w->group / 64]);
     else
         q8_many(y, ldy, w, x, n_rows, n_cols, n_tokens, add);
 }

@@ -12,8 +12,8 @@
  *   GEMM_KC, _NC    columns and rows of b that are packed at a time
  *   GEMM_MR, _MID   rows of a that meet a panel at a time, and the rest's
  *   GEMM_NR         rows of b in a panel
- *   dot_row(w, x, n, type)
- *                   one product
+ *   rows_by_one(y, w, w_bytes, x, n_rows, n, type)
+ *                   all rows by one token
  *   tile(y, ldy, w, w_bytes, x, ldx, n, R, T, type, ahead)
  *                   R = 4 or 1 rows of w by T <= 3 tokens, in TILE_SUMS
  *                   accumulators each, fetching what begins at ahead unless
@@ -98,9 +98,8 @@ INLINE void matmul(float *y, size_t ldy, const char *w, size_t w_stride,
             tile_rows(y + t * ldy + r, ldy, wr, w_bytes, x + t * ldx, ldx, nr,
                       n_cols, 2, type, t == 0);
         if (n_tokens - t == 1)
-            for (size_t i = 0; i < nr; i++)
-                y[t * ldy + r + i] =
-                    dot_row(wr + i * w_bytes, x + t * ldx, n_cols, type);
+            rows_by_one(y + t * ldy + r, wr, w_bytes, x + t * ldx, nr, n_cols,
+                        type);
     }
 }
 

@@ -408,6 +408,7 @@ void pass_attention(struct worker *w, size_t layer, bool last)
                 memcpy(p->s->x + p->s->kept[t] * ld, p->s->x + t * ld,
                        d * sizeof *p->s->x);
     }
+    pass_ahead_all(w, &o_proj, 1, last ? p->n_kept : p->n);
     pass_barrier(w, PART_ATTENTION);
 }
 

@@ -40,6 +40,12 @@ struct pass {
     bool *stop;       /* written by thread 0 ahead of a barrier that all meet */
 };
 
+/* Rows [row, end) of weights that a thread is about to read; w NULL: none. */
+struct ahead {
+    const struct matrix *w;
+    size_t row, end;
+};
+
 /* One thread's view of it. */
 struct worker {
     const struct pass *p;
@@ -47,7 +53,8 @@ struct worker {
     struct par_team *team;
     struct thread_scratch *own;
     int tid, n_threads;
-    double since; /* clock_ms() at the last pass_mark */
+    double since;          /* clock_ms() at the last pass_mark */
+    struct ahead ahead[2]; /* after the next barrier */
 };
 
 /* What products read: those of the three forms that their weights need. */
@@ -76,11 +83,27 @@ static inline void pass_mark(struct worker *w, enum part part)
     w->since = now;
 }
 
-/* Meet the team; the time before belongs to `part`. */
+/* ---- ahead.c ------------------------------------------------------------ */
+
+/* Set w->ahead to what this thread will read first of the products of n tokens
+ * with these matrices, whose rows are shared out as if they were one matrix's;
+ * nothing where products are not limited by memory. */
+void pass_ahead_all(struct worker *w, const struct matrix *const *ws,
+                    size_t n_ws, size_t n);
+
+/* The same of pass_gated's products. */
+void pass_ahead_gated(struct worker *w, const struct layer *l, size_t n);
+
+/* Fetch a row of w->ahead; 0 when none is left. For par_barrier_idle. */
+int pass_fetch_ahead(void *worker);
+
+/* Meet the team; the time before belongs to `part`. What w->ahead names is
+ * fetched to the core's cache in the meantime. */
 static inline void pass_barrier(struct worker *w, enum part part)
 {
     pass_mark(w, part);
-    par_barrier(w->team);
+    par_barrier_idle(w->team, w->ahead[0].w ? pass_fetch_ahead : NULL, w);
+    w->ahead[0].w = w->ahead[1].w = NULL;
     pass_mark(w, PART_BARRIERS);
 }
 

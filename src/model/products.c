@@ -281,7 +281,8 @@ static void gated_f32(const struct worker *w, const struct layer *l,
     struct product gate = {
         .w = &l->gate_proj, .out = w->p->s->gate, .ld = rows};
     struct product up = {.w = &l->up_proj, .out = w->p->s->up, .ld = rows};
-    size_t step = scratch_panel_rows(l->gate_proj.cols);
+    /* one token's values stay there anyway, and memory likes long runs */
+    size_t step = n == 1 ? end - begin : scratch_panel_rows(l->gate_proj.cols);
     for (size_t r = begin; r < end; r += step) {
         size_t to = end - r < step ? end : r + step;
         pass_multiply(w, &gate, xn, n, r, to);
@@ -369,6 +370,7 @@ struct input pass_gated(struct worker *w, const struct layer *l,
             rows_new(l->gate_proj.rows, pass_row_unit(w, &l->gate_proj, n), n);
         while (rows_next(w, &share, &begin, &end))
             gated_f32(w, l, xn, n, begin, end);
+        pass_ahead_all(w, &down, 1, n);
         pass_barrier(w, PART_PROJECTIONS);
         struct input in = pass_round(w, s->gate, s->gate16, &s->gate8, n, down);
         return in;
@@ -378,6 +380,7 @@ struct input pass_gated(struct worker *w, const struct layer *l,
     struct rows share = rows_new(l->gate_proj.rows, unit, n);
     while (rows_next(w, &share, &begin, &end))
         gated_blocks(w, l, xn, &to, n, begin, end, unit);
+    pass_ahead_all(w, &down, 1, n);
     pass_barrier(w, PART_PROJECTIONS);
     return to;
 }

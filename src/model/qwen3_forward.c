@@ -40,7 +40,22 @@ static void attention_half(struct worker *w, size_t i, size_t n, bool last)
     in = (struct input){.bf16 = s->attn16};
     if (!pass_in_bf16(p, &l->o_proj, n))
         in = pass_round(w, s->attn, s->attn16, &s->attn8, n, &l->o_proj);
+    pass_ahead_gated(w, l, n);
     pass_multiply_residual(w, &l->o_proj, l->o_bias, &in, s->x, n);
+}
+
+/* What follows layer i: the next one's first products, or the head. */
+static void ahead_of_layer(struct worker *w, size_t i)
+{
+    const struct pass *p = w->p;
+    const struct matrix *const head[] = {&p->m->head};
+    if (i + 1 < p->m->config.n_layers) {
+        const struct layer *l = &p->m->layers[i + 1];
+        const struct matrix *const qkv[] = {&l->q_proj, &l->k_proj, &l->v_proj};
+        pass_ahead_all(w, qkv, 3, p->n);
+    } else if (p->io->logits) {
+        pass_ahead_all(w, head, 1, p->n_kept);
+    }
 }
 
 /* x += down_proj(silu(gate_proj(norm(x))) * up_proj(norm(x))). */
@@ -51,6 +66,7 @@ static void gated_half(struct worker *w, size_t i, size_t n)
     const struct matrix *const both[] = {&l->gate_proj, &l->up_proj};
     struct input in = pass_normalise(w, x, n, l->post_norm, both, 2);
     in = pass_gated(w, l, &in, n);
+    ahead_of_layer(w, i);
     pass_multiply_residual(w, &l->down_proj, NULL, &in, x, n);
 }
 

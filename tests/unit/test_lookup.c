@@ -83,6 +83,19 @@ static void finds_what_followed(void **state)
     assert_guess(IDS(0, INT32_MAX, -1, 0, INT32_MAX), 1, IDS(-1));
 }
 
+/* Pairs that only the hash has in common are none. */
+static void collisions_are_no_matches(void **state)
+{
+    int32_t got[LOOKUP_MAX];
+    struct lookup *l = open_lookup(LOOKUP_MAX, 0);
+    (void)state;
+    for (int32_t i = 0; i < 3000; i++) {
+        add(l, (const int32_t[]){1000 + i, 7}, 2);
+        assert_int_equal(lookup_guess(l, got, 4), 0);
+    }
+    lookup_free(l);
+}
+
 /* The longest match that a search through everything finds, and whether what
  * follows one of these places is `id`. */
 static size_t longest(const int32_t *ids, size_t n, int32_t id, bool *follows)
@@ -945,6 +958,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_what_followed),
+        cmocka_unit_test(collisions_are_no_matches),
         cmocka_unit_test(guesses_are_the_longest_match),
         cmocka_unit_test(nothing_repeats_nothing_is_guessed),
         cmocka_unit_test(copies_are_fast),
