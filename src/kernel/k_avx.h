@@ -52,13 +52,14 @@ INLINE void sweep_by(const void *p, size_t ahead, bool to_l2)
 struct ahead {
     const char *at;
     size_t step;
+    bool to_l2; /* known to the compiler where it matters */
 };
 
 /* For n more positions. */
 INLINE void fetch(struct ahead *a, size_t n)
 {
     for (size_t i = 0; i < n * a->step; i += 64)
-        fetch_line(a->at + i);
+        sweep_by(a->at + i, 0, a->to_l2);
     a->at += n * a->step;
 }
 

@@ -563,7 +563,8 @@ INLINE void attn_tile(float *s, const float *q, size_t ldq, const char *k,
 {
     const size_t bytes = type_bytes(type), row = d * bytes;
     const char *kj = k + j * row;
-    struct ahead part = {ahead->at, ahead->step * KV_Q8_GROUP / d};
+    struct ahead part = {ahead->at, ahead->step * KV_Q8_GROUP / d,
+                         ahead->to_l2};
     __m256 a[3][4], scale[4], qv[3], kv;
     size_t e = 0;
 
@@ -725,7 +726,7 @@ INLINE void attn_value_rows(float *acc, size_t d, const float *p, const char *v,
                             int lo, int hi, int R, enum dtype type,
                             struct ahead *ahead)
 {
-    struct ahead part = {ahead->at, ahead->step * 32 / d};
+    struct ahead part = {ahead->at, ahead->step * 32 / d, ahead->to_l2};
     size_t e = 0;
 
     if (lo >= hi)

@@ -633,7 +633,8 @@ INLINE void attn_tile(float *s, const float *q, size_t ldq, const char *k,
 {
     const size_t bytes = type_bytes(type), row = d * bytes;
     const char *kj = k + j * row;
-    struct ahead part = {ahead->at, ahead->step * KV_Q8_GROUP / d};
+    struct ahead part = {ahead->at, ahead->step * KV_Q8_GROUP / d,
+                         ahead->to_l2};
     __m512 a[4 * MAX_T], scale[16], qv[MAX_T], kv;
     size_t e = 0;
 
@@ -641,7 +642,6 @@ INLINE void attn_tile(float *s, const float *q, size_t ldq, const char *k,
     for (int i = 0; i < P * T; i++)
         a[i] = _mm512_setzero_ps();
     for (; e + KV_Q8_GROUP <= d; e += KV_Q8_GROUP) {
-        fetch(&part, (size_t)P);
         if (type == DT_I8) {
             UNROLL
             for (size_t r = 0; r < (size_t)P; r++)
@@ -654,6 +654,8 @@ INLINE void attn_tile(float *s, const float *q, size_t ldq, const char *k,
                 qv[t] = _mm512_loadu_ps(q + (size_t)t * ldq + h);
             UNROLL
             for (int r = 0; r < P; r++) {
+                if (h == e)
+                    fetch(&part, 1);
                 kv = scaled(load16(kj + (size_t)r * row + h * bytes, type),
                             scale[r], type);
                 UNROLL
@@ -749,8 +751,7 @@ INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
     for (size_t j = (size_t)lo; j < end; j++) {
         const char *vj = v + (j * d + e) * bytes;
 
-        if ((j & 3) == 0)
-            fetch(ahead, 4);
+        fetch(ahead, 1);
         UNROLL
         for (int u = 0; u < NV; u++) {
             if (type == DT_I8 && u % 2 == 0)
@@ -782,7 +783,7 @@ INLINE void attn_value_rows(float *acc, size_t d, const float *p, const char *v,
                             int lo, int hi, int R, enum dtype type,
                             struct ahead *ahead)
 {
-    struct ahead part = {ahead->at, 0};
+    struct ahead part = {ahead->at, 0, ahead->to_l2};
     size_t e = 0;
 
     if (lo >= hi)

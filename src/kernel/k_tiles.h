@@ -233,10 +233,12 @@ INLINE void attn_rows_tile(const struct attn_rows *rows, size_t i, float *s,
 }
 
 INLINE void attn_tiles(const struct attn_rows *rows, const char *k,
-                       const char *v, size_t d, float *s, enum dtype type)
+                       const char *v, size_t d, float *s, enum dtype type,
+                       bool to_l2)
 {
-    struct ahead values = {v, 0};
-    struct ahead next = {rows->next ? rows->next : v + run_bytes(d, type), 0};
+    struct ahead values = {v, 0, to_l2};
+    struct ahead next = {rows->next ? rows->next : v + run_bytes(d, type), 0,
+                         to_l2};
     size_t i = 0;
 
     for (; rows->n - i >= MAX_T; i += MAX_T)
@@ -249,14 +251,16 @@ INLINE void attn_tiles(const struct attn_rows *rows, const char *k,
         attn_rows_tile(rows, i, s, k, v, d, 1, type, &values, &next);
 }
 
-/* Qwen3's heads get code with every distance in it. */
+/* Qwen3's heads get code with every distance and the way to fetch in it. */
 INLINE void attn_all_rows(const struct attn_rows *rows, const char *k,
                           const char *v, size_t d, float *s, enum dtype type)
 {
-    if (d == 128)
-        attn_tiles(rows, k, v, 128, s, type);
+    if (d != 128)
+        attn_tiles(rows, k, v, d, s, type, kernel_sweep.to_l2);
+    else if (kernel_sweep.to_l2)
+        attn_tiles(rows, k, v, 128, s, type, true);
     else
-        attn_tiles(rows, k, v, d, s, type);
+        attn_tiles(rows, k, v, 128, s, type, false);
 }
 
 static void KERNEL(attn_block_f32)(const struct attn_rows *rows, const void *k,
