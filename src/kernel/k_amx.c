@@ -21,7 +21,10 @@
  *
  * Many tokens: these are the left operand and stream from L2, while L1 keeps a
  * panel of weights; that part of x, and the sums of BLOCK rows of weights, stay
- * in L2. Few tokens: these are packed, and weights are used once, as they lie.
+ * in L2. Few tokens: these are packed, and weights are used once. Tiles of rows
+ * far apart are the worst that memory can be asked for (two thirds of what it
+ * gives in order): so while a step runs, the rows of the next one are copied to
+ * L2.
  */
 enum {
     WIDE = 2 * SIDE, /* rows and columns of a step */
@@ -31,7 +34,10 @@ enum {
     LINE = 64,
     PANEL_BYTES = WIDE * COLS * 2,
     FEW_TOKENS = 64,
-    FEW_BYTES = 8 * PANEL_BYTES /* of tokens that are packed: a part of L2 */
+    FEW_COLS = 4096,
+    FAR_BYTES = 8192,            /* that a copy fetches ahead, about */
+    FEW_BYTES = 8 * PANEL_BYTES, /* of tokens that are packed: a part of L2 */
+    COPY_BYTES = WIDE * (FEW_COLS * 2 + LINE)
 };
 
 _Static_assert(BLOCK % WIDE == 0 && SWEEP % WIDE == 0, "whole panels");
@@ -89,6 +95,57 @@ static struct fetch fetch_rows(const char *at, size_t bytes, size_t stride,
                           .n = steps ? (rows * lines + steps - 1) / steps : 0};
 }
 
+/* Rows to copy for later, whole lines, to rows that lie a line further apart.
+ */
+struct copy {
+    const char *at, *end; /* of what is left of a row */
+    size_t bytes, stride; /* of a row; from row to row */
+    size_t ahead;         /* fetched meanwhile: bytes from what is copied */
+    char *to;
+    size_t left; /* lines */
+    size_t n;    /* for each DEPTH of a step */
+};
+
+/* Whole rows ahead, which is right wherever they lie. */
+static struct copy copy_rows(char *to, const char *at, size_t bytes,
+                             size_t stride, size_t rows, size_t steps)
+{
+    const size_t left = rows * (bytes / LINE);
+    const size_t rows_ahead = bytes < FAR_BYTES ? FAR_BYTES / bytes : 1;
+
+    return (struct copy){.at = at,
+                         .end = at + bytes,
+                         .bytes = bytes,
+                         .stride = stride,
+                         .ahead = rows_ahead * stride,
+                         .to = to,
+                         .left = left,
+                         .n = (left + steps - 1) / steps};
+}
+
+INLINE void copy_some(struct copy *c)
+{
+    const char *at = c->at, *end = c->end;
+    const size_t n = c->n < c->left ? c->n : c->left, ahead = c->ahead;
+    char *to = c->to;
+
+    for (size_t i = 0; i < n; i++) {
+        sweep_by(at, ahead, true);
+        _mm512_store_si512(to, _mm512_loadu_si512(at));
+        at += LINE;
+        to += LINE;
+        if (at == end) {
+            at += c->stride - c->bytes;
+            end = at + c->bytes;
+            to += LINE;
+        }
+    }
+    c->at = at;
+    c->end = end;
+    c->to = to;
+    c->left -= n;
+}
+
 struct step {
     const char *panel; /* [depth][2][SIDE pairs][SIDE columns] */
     size_t depth;
@@ -108,7 +165,8 @@ struct step {
 #define TILE_STORE_(...)    TILE_STORE(__VA_ARGS__)
 
 /* Tiles without rows or columns must not be named. */
-INLINE void step_run(const struct step *s, bool rows2, bool columns2)
+INLINE void step_run(const struct step *s, struct copy *copy, bool rows2,
+                     bool columns2)
 {
     const char *right = s->panel, *a = s->left, *b = a + SIDE * s->left_bytes;
     const size_t left_bytes = s->left_bytes, n = s->fetch->n;
@@ -146,9 +204,11 @@ INLINE void step_run(const struct step *s, bool rows2, bool columns2)
             if (columns2)
                 TILE_DOT(3, 5, 7);
         }
-        for (size_t i = 0; i < n; i++, at += LINE)
+        if (copy)
+            copy_some(copy);
+        for (size_t i = 0; !copy && i < n; i++, at += LINE)
             _mm_prefetch(at, _MM_HINT_T1);
-        if (at >= end) {
+        if (!copy && at >= end) {
             at = end + gap;
             end = at + s->fetch->bytes;
         }
@@ -167,25 +227,20 @@ INLINE void step_run(const struct step *s, bool rows2, bool columns2)
         SUMS_STORE(3, 1, 1);
 }
 
-static void step_1_1(const struct step *s)
-{
-    step_run(s, false, false);
-}
+#define STEP(rows, columns)                                                   \
+    static void step_##rows##_##columns(const struct step *s)                 \
+    {                                                                         \
+        step_run(s, NULL, rows == 2, columns == 2);                           \
+    }                                                                         \
+    static void copy_##rows##_##columns(const struct step *s, struct copy *c) \
+    {                                                                         \
+        step_run(s, c, rows == 2, columns == 2);                              \
+    }
 
-static void step_1_2(const struct step *s)
-{
-    step_run(s, false, true);
-}
-
-static void step_2_1(const struct step *s)
-{
-    step_run(s, true, false);
-}
-
-static void step_2_2(const struct step *s)
-{
-    step_run(s, true, true);
-}
+STEP(1, 1)
+STEP(1, 2)
+STEP(2, 1)
+STEP(2, 2)
 
 /* The first n of DEPTH columns of a row, zeros behind them. */
 INLINE __m512i load_columns(const char *p, size_t n)
@@ -474,43 +529,71 @@ static void store_turned(float *y, size_t ldy, const float *from,
         }
 }
 
+/* A step of whole DEPTHs that copies instead of fetching. */
+static void step_copying(const struct step *s, struct copy *c,
+                         const struct shape *shape)
+{
+    static void (*const of_shape[2][2])(const struct step *, struct copy *) = {
+        {copy_1_1, copy_1_2}, {copy_2_1, copy_2_2}};
+
+    of_shape[shape->rows > SIDE][shape->columns > SIDE](s, c);
+}
+
 /* Each weight once, while memory delivers the next rows of a step. */
 static void few_tokens(const struct product *p)
 {
-    _Alignas(64) char panels[FEW_BYTES];
+    _Alignas(64) char panels[FEW_BYTES], copies[2][COPY_BYTES];
     _Alignas(64) float turned[WIDE * WIDE] = {0};
     const size_t n = p->n_tokens, n_panels = (n + WIDE - 1) / WIDE;
     const size_t panel =
         FEW_BYTES / n_panels / (2 * TILE_BYTES) * (2 * TILE_BYTES);
-    const size_t cols = panel / WIDE / 2;
+    const size_t cols = at_most(panel / WIDE / 2, FEW_COLS);
     struct shape shape = {0, 0};
 
     for (size_t k = 0; k < p->n_cols; k += cols) {
-        const size_t nk = at_most(p->n_cols - k, cols);
+        const size_t nk = at_most(p->n_cols - k, cols), bytes = nk * 2;
+        const size_t steps = n_panels * (nk / DEPTH);
+        const bool whole = nk % DEPTH == 0; /* lines: they can be copied */
+        const char *w = p->w + k * 2;
 
         for (size_t t = 0; t < n; t += WIDE)
             pack_panel(panels + t / WIDE * panel, p->x + t * p->x_bytes + k * 2,
                        p->x_bytes, at_most(n - t, WIDE), nk);
-        for (size_t r = 0; r < p->n_rows; r += WIDE) {
-            const char *w = p->w + r * p->w_bytes + k * 2;
-            struct fetch fetch =
-                fetch_rows(w + WIDE * p->w_bytes, nk * 2, p->w_bytes, WIDE,
-                           n_panels * (nk / DEPTH));
+        if (whole) {
+            struct copy first = copy_rows(copies[0], w, bytes, p->w_bytes,
+                                          at_most(p->n_rows, WIDE), 1);
 
+            copy_some(&first);
+        }
+        for (size_t r = 0, i = 0; r < p->n_rows; r += WIDE, i ^= 1) {
+            const size_t rows = at_most(p->n_rows - r, WIDE);
+            const char *next = w + WIDE * p->w_bytes;
+            struct fetch fetch =
+                fetch_rows(next, bytes, p->w_bytes, WIDE, steps);
+            struct copy copy = {0};
+
+            if (whole)
+                copy = copy_rows(copies[!i], next, bytes, p->w_bytes,
+                                 at_most(p->n_rows - r - rows, WIDE), steps);
             for (size_t t = 0; t < n; t += WIDE) {
                 struct step s = {.panel = panels + t / WIDE * panel,
-                                 .left = w,
-                                 .left_bytes = p->w_bytes,
+                                 .depth = nk / DEPTH,
+                                 .left = whole ? copies[i] : w,
+                                 .left_bytes =
+                                     whole ? bytes + LINE : p->w_bytes,
                                  .sums = turned,
                                  .ld = WIDE,
                                  .fetch = &fetch};
 
-                configure(&shape, at_most(p->n_rows - r, WIDE),
-                          at_most(n - t, WIDE));
-                step_any(&s, &shape, nk);
+                configure(&shape, rows, at_most(n - t, WIDE));
+                if (whole)
+                    step_copying(&s, &copy, &shape);
+                else
+                    step_any(&s, &shape, nk);
                 store_turned(p->y + t * p->ldy + r, p->ldy, turned, &shape,
                              p->add || k > 0);
             }
+            w = next;
         }
     }
 }
