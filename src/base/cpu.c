@@ -87,7 +87,7 @@ enum isa cpu_best(void)
 
 bool cpu_is_intel(void)
 {
-    unsigned a, b, c, d;
+    unsigned a, b = 0, c = 0, d = 0;
     return __get_cpuid(0, &a, &b, &c, &d) && b == signature_INTEL_ebx &&
            c == signature_INTEL_ecx && d == signature_INTEL_edx;
 }
