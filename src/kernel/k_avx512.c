@@ -820,6 +820,7 @@ static unsigned long long k_read_sum_avx512(const void *p, size_t n)
 {
     const char *c = p;
     __m512i s = _mm512_setzero_si512();
+    uint64_t words[8], sum = 0;
     size_t i = 0;
 
     /* one line at a time: more in a bunch, and memory delivers less */
@@ -832,7 +833,10 @@ static unsigned long long k_read_sum_avx512(const void *p, size_t n)
 
         s = _mm512_add_epi64(s, _mm512_maskz_loadu_epi8(m, c + i));
     }
-    return (unsigned long long)_mm512_reduce_add_epi64(s);
+    _mm512_storeu_si512(words, s);
+    for (int j = 0; j < 8; j++)
+        sum += words[j];
+    return sum;
 }
 
 static double k_peak_flops_avx512(size_t reps, float *sink)
