@@ -428,8 +428,8 @@ static void dtype_names(void **state)
 static void isa_names_and_levels(void **state)
 {
     (void)state;
-    static const char *const all[] = {"ref", "avx2", "avxvnni", "avx512",
-                                      "avx512bf16", "amx"};
+    static const char *const all[] = {"ref",    "avx2",       "avxvnni",
+                                      "avx512", "avx512bf16", "amx"};
     enum isa l;
     for (int i = 0; i < ISA_COUNT; i++) {
         assert_int_equal(isa_parse(all[i], &l), 0);
@@ -613,6 +613,37 @@ static void teams_meet_and_share_work(void **state)
     assert_int_equal(par_probe(1), 1);
 }
 
+/* Who comes late waits until the other one has run out of what to do. */
+enum { IDLE_CALLS = 3 };
+
+static int count_idle(void *calls)
+{
+    return atomic_fetch_add((atomic_int *)calls, 1) + 1 < IDLE_CALLS;
+}
+
+static void come_late(void *calls, struct par_team *team, int tid, int n)
+{
+    while (tid == 0 && n == 2 && atomic_load((atomic_int *)calls) < IDLE_CALLS)
+        ;
+    par_barrier_idle(team, tid == 0 ? NULL : count_idle, calls);
+    par_barrier(team);
+}
+
+static void waits_are_made_use_of(void **state)
+{
+    (void)state;
+    if (par_probe(2) < 2) {
+        printf("    SKIP: one thread is all that can be had\n");
+        return;
+    }
+    for (int i = 0; i < 100; i++) {
+        atomic_int calls = 0;
+        par_run(2, come_late, &calls);
+        /* called again until it said no, and not after that */
+        assert_int_equal(atomic_load(&calls), IDLE_CALLS);
+    }
+}
+
 static void pass_barriers(void *ctx, struct par_team *team, int tid, int n)
 {
     (void)n;
@@ -712,6 +743,7 @@ int main(void)
         cmocka_unit_test(random_seeds_differ),
         cmocka_unit_test(splits_cover_everything_once),
         cmocka_unit_test(teams_meet_and_share_work),
+        cmocka_unit_test(waits_are_made_use_of),
         cmocka_unit_test(many_barriers),
         cmocka_unit_test(empty_and_huge_grains),
         cmocka_unit_test(messages_are_cut_between_characters),
