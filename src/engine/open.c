@@ -297,8 +297,8 @@ static void fill_info(struct qwick_engine *eng)
               : m->any_quantized && m->k->gemm_bf16_affine     ? "bf16"
               : m->any_quantized                               ? "int8"
               : m->k->level >= ISA_AVX512BF16 && m->dense_bf16 ? "bf16"
-              : m->k->level >= ISA_AVX512                      ? "own"
-                                                               : "openblas";
+              : m->blas                                        ? "openblas"
+                                                               : "own";
     i->weights_dtype =
         weights_storage(&eng->model.weights, &m->layers[0].q_proj);
     i->n_params = m->weights.n_params;

@@ -12,8 +12,9 @@
 #include "base/dtype.h"
 #include "kernel/kernel.h"
 
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 16")
+#define INLINE      static inline __attribute__((always_inline))
+#define UNROLL      _Pragma("GCC unroll 16")
+#define UNROLL_SOME _Pragma("GCC unroll 4")
 
 INLINE size_t type_bytes(enum dtype type)
 {
@@ -137,12 +138,11 @@ INLINE void store_sums(float *y, const __m256 *v, int R)
 
 /* ---- transposition ------------------------------------------------------ */
 
-/* out[p * ldo + j] = v[j][p] for p < n; out is aligned. v is lost. */
-INLINE void store_transposed8(float *out, size_t ldo, __m256 v[8], size_t n)
+/* v[p][j] = v[j][p]: pairs, quadruples, halves. */
+INLINE void transpose8(__m256 v[8])
 {
     __m256 s[8], t[8];
 
-    /* pairs, quadruples, halves */
     UNROLL
     for (int j = 0; j < 8; j += 2) {
         s[j] = _mm256_unpacklo_ps(v[j], v[j + 1]);
@@ -160,6 +160,12 @@ INLINE void store_transposed8(float *out, size_t ldo, __m256 v[8], size_t n)
         v[j] = _mm256_permute2f128_ps(t[j], t[j + 4], 0x20);
         v[j + 4] = _mm256_permute2f128_ps(t[j], t[j + 4], 0x31);
     }
+}
+
+/* out[p * ldo + j] = v[j][p] for p < n; out is aligned. v is lost. */
+INLINE void store_transposed8(float *out, size_t ldo, __m256 v[8], size_t n)
+{
+    transpose8(v);
     UNROLL
     for (size_t p = 0; p < 8; p++)
         if (p < n)

@@ -13,7 +13,7 @@
 #include "kernel/k_avx.h"
 #include "kernel/kernel.h"
 
-/* What k_tiles.h asks for. */
+/* What k_tiles.h and k_sgemm.h ask for. */
 #define KERNEL(name) k_##name##_avx2
 
 typedef __m256 vec;
@@ -22,10 +22,8 @@ enum {
     LANES = 8,
     TILE_SUMS = 4,
     MAX_T = 3,
-    GEMM_KC = 256,
-    GEMM_NC = 128,
     GEMM_MR = 6,
-    GEMM_MID = 1,
+    GEMM_MID = 2,
     GEMM_NR = 16
 };
 
@@ -246,48 +244,24 @@ INLINE void tile(float *y, size_t ldy, const char *w, size_t w_bytes,
 
 /* ---- prefill's product without BLAS ------------------------------------- */
 
-/* Rows j0.. of b, columns p0..p0+kc, to panels of GEMM_NR columns, zeros
- * beyond nc: out[panel][p][GEMM_NR]. */
-static void gemm_pack(float *out, const float *b, size_t ldb, size_t nc,
-                      size_t kc)
-{
-    for (size_t j0 = 0; j0 < nc; j0 += 8) {
-        float *o = out + j0 / GEMM_NR * GEMM_NR * kc + j0 % GEMM_NR;
+#include "kernel/k_sgemm.h"
 
-        for (size_t p0 = 0; p0 < kc; p0 += 8) {
-            size_t np = kc - p0 < 8 ? kc - p0 : 8;
-            __m256 v[8];
-
-            UNROLL
-            for (size_t j = 0; j < 8; j++) {
-                const float *row = b + (j0 + j) * ldb + p0;
-
-                v[j] = j0 + j >= nc ? _mm256_setzero_ps()
-                       : np == 8    ? _mm256_loadu_ps(row)
-                                    : load_f32_part(row, np);
-            }
-            store_transposed8(o + p0 * GEMM_NR, GEMM_NR, v, np);
-        }
-    }
-}
-
-/* R rows of a by one panel. The sums are added to c unless first. */
-INLINE void gemm_micro(float *c, size_t ldc, const float *a, size_t lda,
-                       const float *panel, size_t kc, size_t nr, int R,
-                       bool first)
+INLINE void gemm_micro(float *c, size_t ldc, const float *a, const float *panel,
+                       size_t kc, size_t nr, int R, bool first)
 {
     __m256 s[GEMM_MR][2];
 
     UNROLL
     for (int i = 0; i < R; i++)
         s[i][0] = s[i][1] = _mm256_setzero_ps();
+    UNROLL_SOME
     for (size_t p = 0; p < kc; p++) {
         __m256 b0 = _mm256_load_ps(panel + p * GEMM_NR);
         __m256 b1 = _mm256_load_ps(panel + p * GEMM_NR + 8);
 
         UNROLL
         for (int i = 0; i < R; i++) {
-            __m256 av = _mm256_broadcast_ss(a + (size_t)i * lda + p);
+            __m256 av = _mm256_broadcast_ss(a + (size_t)i * GEMM_LDA + p);
 
             s[i][0] = _mm256_fmadd_ps(av, b0, s[i][0]);
             s[i][1] = _mm256_fmadd_ps(av, b1, s[i][1]);

@@ -13,7 +13,7 @@
 #include "kernel/k_zmm.h"
 #include "kernel/kernel.h"
 
-/* What k_tiles.h asks for. */
+/* What k_tiles.h and k_sgemm.h ask for. */
 #define KERNEL(name) k_##name##_avx512
 
 typedef __m512 vec;
@@ -22,8 +22,6 @@ enum {
     LANES = 16,
     TILE_SUMS = 2,
     MAX_T = 6,
-    GEMM_KC = 256,
-    GEMM_NC = 128,
     GEMM_MR = 12,
     GEMM_MID = 4,
     GEMM_NR = 32
@@ -324,33 +322,22 @@ INLINE void tile(float *y, size_t ldy, const char *w, size_t w_bytes,
 
 /* ---- prefill's product without BLAS ------------------------------------- */
 
-/* Rows of b, kc columns of each, to panels of GEMM_NR of them, zeros beyond
- * nc: out[panel][p][GEMM_NR]. */
-static void gemm_pack(float *out, const float *b, size_t ldb, size_t nc,
-                      size_t kc)
+/* The first n <= 8 elements, zeros above. */
+INLINE __m256 load8_part(const char *p, size_t n, enum dtype type)
 {
-    for (size_t j0 = 0; j0 < (nc + GEMM_NR - 1) / GEMM_NR * GEMM_NR; j0 += 8) {
-        float *o = out + j0 / GEMM_NR * GEMM_NR * kc + j0 % GEMM_NR;
-
-        for (size_t p0 = 0; p0 < kc; p0 += 8) {
-            size_t np = kc - p0 < 8 ? kc - p0 : 8;
-            __mmask8 m = (__mmask8)((1u << np) - 1);
-            __m256 v[8];
-
-            UNROLL
-            for (size_t j = 0; j < 8; j++)
-                v[j] = j0 + j < nc
-                           ? _mm256_maskz_loadu_ps(m, b + (j0 + j) * ldb + p0)
-                           : _mm256_setzero_ps();
-            store_transposed8(o + p0 * GEMM_NR, GEMM_NR, v, np);
-        }
-    }
+    return _mm512_castps512_ps256(load16_part(p, first_lanes(n), type));
 }
 
-/* R rows of a by one panel. The sums are added to c unless first. */
-INLINE void gemm_micro(float *c, size_t ldc, const float *a, size_t lda,
-                       const float *panel, size_t kc, size_t nr, int R,
-                       bool first)
+INLINE __m256 load8(const char *p, enum dtype type)
+{
+    return type == DT_F32 ? _mm256_loadu_ps((const float *)(const void *)p)
+                          : load8_part(p, 8, type);
+}
+
+#include "kernel/k_sgemm.h"
+
+INLINE void gemm_micro(float *c, size_t ldc, const float *a, const float *panel,
+                       size_t kc, size_t nr, int R, bool first)
 {
     __m512 s[GEMM_MR][2];
     __mmask16 m[2] = {first_lanes(nr), first_lanes(nr > 16 ? nr - 16 : 0)};
@@ -358,13 +345,14 @@ INLINE void gemm_micro(float *c, size_t ldc, const float *a, size_t lda,
     UNROLL
     for (int i = 0; i < R; i++)
         s[i][0] = s[i][1] = _mm512_setzero_ps();
+    UNROLL_SOME
     for (size_t p = 0; p < kc; p++) {
         __m512 b0 = _mm512_load_ps(panel + p * GEMM_NR);
         __m512 b1 = _mm512_load_ps(panel + p * GEMM_NR + 16);
 
         UNROLL
         for (int i = 0; i < R; i++) {
-            __m512 av = _mm512_set1_ps(a[(size_t)i * lda + p]);
+            __m512 av = _mm512_set1_ps(a[(size_t)i * GEMM_LDA + p]);
 
             s[i][0] = _mm512_fmadd_ps(av, b0, s[i][0]);
             s[i][1] = _mm512_fmadd_ps(av, b1, s[i][1]);

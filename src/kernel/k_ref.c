@@ -201,19 +201,18 @@ static void k_gemm_bf16_ref(float *y, size_t ldy, const void *w,
     }
 }
 
-static void k_sgemm_nt_ref(float *c, size_t ldc, const float *a, size_t lda,
-                           const float *b, size_t ldb, size_t m, size_t n,
-                           size_t k)
-{
-    for (size_t i = 0; i < m; i++)
-        for (size_t j = 0; j < n; j++) {
-            double sum = 0;
+#define SGEMM_NT(name)                                                   \
+    static void k_sgemm_nt_##name##_ref(                                 \
+        float *c, size_t ldc, const float *a, size_t lda, const void *b, \
+        size_t ldb, size_t m, size_t n, size_t k, float *work)           \
+    {                                                                    \
+        (void)work;                                                      \
+        k_matmul_##name##_ref(c, ldc, b, ldb, a, lda, n, k, m);          \
+    }
 
-            for (size_t p = 0; p < k; p++)
-                sum += (double)a[i * lda + p] * (double)b[j * ldb + p];
-            c[i * ldc + j] = (float)sum;
-        }
-}
+SGEMM_NT(f32)
+SGEMM_NT(f16)
+SGEMM_NT(bf16)
 
 /* ---- element-wise ------------------------------------------------------ */
 
@@ -438,7 +437,9 @@ void k_ref_init(struct kernels *k)
     k->max = k_max_ref;
     k->exp_sum = k_exp_sum_ref;
     k->gemm_bf16 = k_gemm_bf16_ref;
-    k->sgemm_nt = k_sgemm_nt_ref;
+    k->sgemm_nt[DT_F32] = k_sgemm_nt_f32_ref;
+    k->sgemm_nt[DT_F16] = k_sgemm_nt_f16_ref;
+    k->sgemm_nt[DT_BF16] = k_sgemm_nt_bf16_ref;
     k->read_sum = k_read_sum_ref;
     k->peak_flops = k_peak_flops_ref;
 }

@@ -1,27 +1,19 @@
-/* What surrounds the vectors of k_avx2.c and k_avx512.c: how products,
- * attention and prefill's product without BLAS are cut into pieces that fit
- * registers and caches. The cuts decide what is in flight at the same time,
- * never the order of sums.
+/* What surrounds the vectors of k_avx2.c and k_avx512.c: how products and
+ * attention are cut into pieces that fit registers and caches. The cuts decide
+ * what is in flight at the same time, never the order of sums.
  *
- * Included once, after k_avx.h and
+ * Included once, after k_avx.h, k_sgemm.h and
  *
  *   KERNEL(name)    the level's name of a kernel: k_##name##_avx2
  *   vec             its vector of floats; LANES of them
  *   TILE_SUMS       accumulators of a product
  *   MAX_T           query rows that attention takes at a time: 3, or above 4
- *   GEMM_KC, _NC    columns and rows of b that are packed at a time
- *   GEMM_MR, _MID   rows of a that meet a panel at a time, and the rest's
- *   GEMM_NR         rows of b in a panel
  *   rows_by_one(y, w, w_bytes, x, n_rows, n, type)
  *                   all rows by one token
  *   tile(y, ldy, w, w_bytes, x, ldx, n, R, T, type, ahead)
  *                   R = 4 or 1 rows of w by T <= 3 tokens, in TILE_SUMS
  *                   accumulators each, fetching what begins at ahead unless
  *                   NULL
- *   gemm_pack(out, b, ldb, nc, kc)
- *                   nc rows of b, kc columns of each, to panels
- *   gemm_micro(c, ldc, a, lda, panel, kc, nr, R, first)
- *                   R rows of a by one panel, added to c unless first
  *   to_f32(out, in, n, type), from_f32(out, in, n, type)
  *   exp1(x)         the level's exponential
  *   attn_scores(scores, q, ldq, k, d, lo, hi, T, type, ahead)
@@ -100,48 +92,6 @@ INLINE void matmul(float *y, size_t ldy, const char *w, size_t w_stride,
         if (n_tokens - t == 1)
             rows_by_one(y + t * ldy + r, wr, w_bytes, x + t * ldx, nr, n_cols,
                         type);
-    }
-}
-
-/* ---- prefill's product without BLAS ------------------------------------- */
-
-/* R rows of a by all panels. */
-INLINE void gemm_panels(float *c, size_t ldc, const float *a, size_t lda,
-                        const float *pack, size_t kc, size_t nc, int R,
-                        bool first)
-{
-    for (size_t j = 0; j < nc; j += GEMM_NR)
-        gemm_micro(c + j, ldc, a, lda, pack + j * kc, kc, nc - j, R, first);
-}
-
-static void KERNEL(sgemm_nt)(float *c, size_t ldc, const float *a, size_t lda,
-                             const float *b, size_t ldb, size_t m, size_t n,
-                             size_t k)
-{
-    _Alignas(64) float pack[GEMM_KC * GEMM_NC];
-
-    for (size_t i = 0; k == 0 && i < m; i++)
-        memset(c + i * ldc, 0, n * sizeof *c);
-    for (size_t j0 = 0; j0 < n; j0 += GEMM_NC) {
-        size_t nc = n - j0 < GEMM_NC ? n - j0 : GEMM_NC;
-
-        for (size_t p0 = 0; p0 < k; p0 += GEMM_KC) {
-            size_t kc = k - p0 < GEMM_KC ? k - p0 : GEMM_KC, i = 0;
-            const float *ap = a + p0;
-            float *cj = c + j0;
-            bool first = p0 == 0;
-
-            gemm_pack(pack, b + j0 * ldb + p0, ldb, nc, kc);
-            for (; i + GEMM_MR <= m; i += GEMM_MR)
-                gemm_panels(cj + i * ldc, ldc, ap + i * lda, lda, pack, kc, nc,
-                            GEMM_MR, first);
-            for (; GEMM_MID > 1 && i + GEMM_MID <= m; i += GEMM_MID)
-                gemm_panels(cj + i * ldc, ldc, ap + i * lda, lda, pack, kc, nc,
-                            GEMM_MID, first);
-            for (; i < m; i++)
-                gemm_panels(cj + i * ldc, ldc, ap + i * lda, lda, pack, kc, nc,
-                            1, first);
-        }
     }
 }
 
@@ -356,7 +306,9 @@ static void fill_table(struct kernels *k)
     k->attn_block_q8 = KERNEL(attn_block_q8);
     k->max = KERNEL(max);
     k->exp_sum = KERNEL(exp_sum);
-    k->sgemm_nt = KERNEL(sgemm_nt);
+    k->sgemm_nt[DT_F32] = KERNEL(sgemm_nt_f32);
+    k->sgemm_nt[DT_F16] = KERNEL(sgemm_nt_f16);
+    k->sgemm_nt[DT_BF16] = KERNEL(sgemm_nt_bf16);
     k->read_sum = KERNEL(read_sum);
     k->peak_flops = KERNEL(peak_flops);
 }

@@ -152,10 +152,16 @@ struct kernels {
     double (*exp_sum)(float *out, const float *x, size_t n, float shift,
                       float scale);
 
-    /* C[m, n] = A[m, k] * B[n, k]^T in f32, any order of sums: prefill where
-     * there is no BLAS. */
-    void (*sgemm_nt)(float *c, size_t ldc, const float *a, size_t lda,
-                     const float *b, size_t ldb, size_t m, size_t n, size_t k);
+    /* C[m, n] = A[m, k] * B[n, k]^T in f32, any order of sums, the same for
+     * every row of A and B: prefill where there is no BLAS or it is slower.
+     *   a     f32, c f32, row-major, rows lda and ldc floats apart
+     *   b     weights of the table's type, rows ldb elements apart, widened on
+     *         their way; rows in multiples of SGEMM_ROWS are the fastest
+     *   work  [SGEMM_WORK], 64-byte aligned, overwritten
+     * Blocked as in Goto and van de Geijn 2008. */
+    void (*sgemm_nt[DT_COUNT])(float *c, size_t ldc, const float *a, size_t lda,
+                               const void *b, size_t ldb, size_t m, size_t n,
+                               size_t k, float *work);
 
     /* y[t * ldy + r] = sum over k of w[r, k] * x[t * ldx + k], added to what y
      * holds if add: f32 sums of products of bf16. Prefill on avx512bf16; the
@@ -231,6 +237,10 @@ extern struct kernel_sweep kernel_sweep;
 
 /* Rows of weights that gemm_bf16 takes at a time. */
 #define GEMM_BF16_ROWS 64
+
+/* Rows of b that sgemm_nt packs at a time, and floats that it works in. */
+#define SGEMM_ROWS 512
+#define SGEMM_WORK (144u * 1024)
 
 /* Rows of weights that matmul_q8 takes at a time for many tokens. */
 #define MATMUL_Q8_ROWS 64

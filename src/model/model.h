@@ -37,6 +37,7 @@ struct model {
     bool dense_bf16; /* these: see model_products; model_open sets */
     bool any_dense;  /* them, tests lower the limits */
     bool any_quantized;
+    bool blas; /* OpenBLAS rather than our own sgemm */
     size_t gemm_min_tokens;
     double blas_min_flops;
     void *preloaded; /* copy of the matrices, or NULL */
@@ -112,15 +113,15 @@ int model_preload(struct model *m, struct qwick_err *e);
  * in integers, in f32 with one order of sums under --exact. */
 enum products {
     PRODUCTS_SKINNY, /* kernels with one order of sums: decode, --exact */
-    PRODUCTS_SGEMM,  /* our own, on weights widened by panels */
-    PRODUCTS_BLAS,   /* OpenBLAS, the same */
+    PRODUCTS_SGEMM,  /* our own, widening weights as it packs them */
+    PRODUCTS_BLAS,   /* OpenBLAS, on weights widened by panels */
     PRODUCTS_BF16    /* activations rounded to bf16, weights as stored */
 };
 
 /* For a pass of n tokens: a function of shapes and level alone. bf16 where CPU
  * and checkpoint have it; our own sgemm where it was measured to be the faster
- * one (AVX-512); OpenBLAS elsewhere, once there is enough arithmetic to pay for
- * loading it. */
+ * one (AVX-512, Intel); OpenBLAS elsewhere, once there is enough arithmetic to
+ * pay for loading it. */
 enum products model_products(const struct model *m, size_t n);
 
 /* Floating-point operations of a pass over n tokens after pos others with the

@@ -2,7 +2,7 @@
  * qwen3_forward.c share.
  *
  * Products come in three forms. In f32, activations stay as they are and
- * weights are widened, in registers (skinny kernels) or by panels (sgemm). In
+ * weights are widened, in registers (skinny kernels) or in memory (sgemm). In
  * bf16, each activation that enters a product is rounded to bf16, and quantized
  * weights are widened to it; in int8, for quantized weights, by groups to int8.
  */
@@ -18,11 +18,6 @@
 #include "model/model.h"
 #include "model/scratch.h"
 
-/* C[m, n] = A[m, k] * B[n, k]^T on one thread, as k->sgemm_nt. */
-typedef void (*gemm_fn)(float *c, size_t ldc, const float *a, size_t lda,
-                        const float *b, size_t ldb, size_t m, size_t n,
-                        size_t k);
-
 /* One pass, shared by its threads. */
 struct pass {
     const struct model *m;
@@ -33,11 +28,11 @@ struct pass {
     size_t n_tiles,
         n_last_tiles; /* of attention, all layers but the last; it */
     bool single;      /* every span has one token */
-    gemm_fn sgemm;    /* of f32 products; NULL: skinny kernels */
-    bool bf16;        /* dense products in bf16 */
-    bool affine16;    /* quantized ones, too, where tokens are many */
-    bool attn16;      /* attention's products in bf16, where tiles are large */
-    bool *stop;       /* written by thread 0 ahead of a barrier that all meet */
+    enum products products;
+    bool bf16;     /* dense products in bf16 */
+    bool affine16; /* quantized ones, too, where tokens are many */
+    bool attn16;   /* attention's products in bf16, where tiles are large */
+    bool *stop;    /* written by thread 0 ahead of a barrier that all meet */
 };
 
 /* Rows [row, end) of weights that a thread is about to read; w NULL: none. */

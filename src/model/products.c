@@ -2,6 +2,7 @@
  * rounded to, and who computes which rows. */
 #include <string.h>
 
+#include "kernel/gemm.h"
 #include "model/pass.h"
 
 /* What part of a phase is shared out as threads come, in how many pieces, and
@@ -113,36 +114,64 @@ struct input pass_round(struct worker *w, const float *x, uint16_t *x16,
     return in;
 }
 
+/* Whether dense rows are multiplied by a large product in f32. */
+static bool in_sgemm(const struct pass *p, size_t n)
+{
+    return n > 1 &&
+           (p->products == PRODUCTS_SGEMM || p->products == PRODUCTS_BLAS);
+}
+
+static void multiply_skinny(const struct worker *w, const struct product *p,
+                            const float *x, size_t n, size_t begin, size_t end)
+{
+    const struct matrix *a = p->w;
+    if (a->bits) {
+        struct affine q = matrix_affine(a, begin);
+        w->k->matmul_affine(p->out + begin, p->ld, &q, x, a->cols, end - begin,
+                            a->cols, n);
+    } else {
+        w->k->matmul[a->dtype](p->out + begin, p->ld, matrix_row(a, begin),
+                               a->cols, x, a->cols, end - begin, a->cols, n);
+    }
+}
+
+/* By panels of weights that are widened first. */
+static void multiply_panels(const struct worker *w, const struct product *p,
+                            const float *x, size_t n, size_t begin, size_t end)
+{
+    const struct matrix *a = p->w;
+    size_t step = scratch_panel_rows(a->cols), cols = a->cols;
+    float *panel = w->own->panel;
+    for (size_t r = begin; r < end; r += step) {
+        size_t rows = end - r < step ? end - r : step;
+        if (a->bits) {
+            struct affine q = matrix_affine(a, r);
+            w->k->affine_to_f32(panel, &q, rows, cols);
+        } else {
+            w->k->to_f32[a->dtype](panel, matrix_row(a, r), rows * cols);
+        }
+        if (w->p->products == PRODUCTS_BLAS)
+            gemm_blas_nt(p->out + r, p->ld, x, cols, panel, cols, n, rows,
+                         cols);
+        else
+            w->k->sgemm_nt[DT_F32](p->out + r, p->ld, x, cols, panel, cols, n,
+                                   rows, cols, w->own->work);
+    }
+}
+
 /* Rows [begin, end) in f32. */
 static void multiply_f32(const struct worker *w, const struct product *p,
                          const float *x, size_t n, size_t begin, size_t end)
 {
     const struct matrix *a = p->w;
-    size_t ldo = p->ld, step = scratch_panel_rows(a->cols);
-    if (!w->p->sgemm || n == 1) {
-        struct affine q;
-        if (a->bits) {
-            q = matrix_affine(a, begin);
-            w->k->matmul_affine(p->out + begin, ldo, &q, x, a->cols,
-                                end - begin, a->cols, n);
-            return;
-        }
-        w->k->matmul[a->dtype](p->out + begin, ldo, matrix_row(a, begin),
-                               a->cols, x, a->cols, end - begin, a->cols, n);
-        return;
-    }
-    for (size_t r = begin; r < end; r += step) {
-        size_t rows = end - r < step ? end - r : step;
-        if (a->bits) {
-            struct affine q = matrix_affine(a, r);
-            w->k->affine_to_f32(w->own->panel, &q, rows, a->cols);
-        } else {
-            w->k->to_f32[a->dtype](w->own->panel, matrix_row(a, r),
-                                   rows * a->cols);
-        }
-        w->p->sgemm(p->out + r, ldo, x, a->cols, w->own->panel, a->cols, n,
-                    rows, a->cols);
-    }
+    if (!in_sgemm(w->p, n))
+        multiply_skinny(w, p, x, n, begin, end);
+    else if (a->bits || w->p->products == PRODUCTS_BLAS)
+        multiply_panels(w, p, x, n, begin, end);
+    else
+        w->k->sgemm_nt[a->dtype](p->out + begin, p->ld, x, a->cols,
+                                 matrix_row(a, begin), a->cols, n, end - begin,
+                                 a->cols, w->own->work);
 }
 
 /* Whether the product reads the input's int8 form. */
@@ -187,6 +216,14 @@ void pass_multiply(const struct worker *w, const struct product *p,
             w->k->add(p->out + t * p->ld + begin, p->bias + begin, end - begin);
 }
 
+/* Rows of our sgemm that one thread takes at least: each piece copies x anew,
+ * so not few; but enough pieces for all threads. */
+static size_t sgemm_unit(const struct worker *w, const struct matrix *a)
+{
+    size_t rows = a->rows / (4 * (size_t)w->n_threads) / 32 * 32;
+    return rows < 32 ? 32 : rows > 128 ? 128 : rows;
+}
+
 size_t pass_row_unit(const struct worker *w, const struct matrix *a, size_t n)
 {
     if (n == 1)
@@ -195,7 +232,10 @@ size_t pass_row_unit(const struct worker *w, const struct matrix *a, size_t n)
         return GEMM_BF16_ROWS;
     if (a->bits && !w->p->m->exact)
         return MATMUL_Q8_ROWS;
-    return w->p->sgemm ? scratch_panel_rows(a->cols) : 8;
+    if (!in_sgemm(w->p, n))
+        return 8;
+    return w->p->products == PRODUCTS_BLAS ? scratch_panel_rows(a->cols)
+                                           : sgemm_unit(w, a);
 }
 
 /* Rows of a phase's products, shared out: most of them evenly in one piece a
@@ -282,7 +322,10 @@ static void gated_f32(const struct worker *w, const struct layer *l,
         .w = &l->gate_proj, .out = w->p->s->gate, .ld = rows};
     struct product up = {.w = &l->up_proj, .out = w->p->s->up, .ld = rows};
     /* one token's values stay there anyway, and memory likes long runs */
-    size_t step = n == 1 ? end - begin : scratch_panel_rows(l->gate_proj.cols);
+    size_t step = n == 1 ? end - begin
+                  : w->p->products == PRODUCTS_SGEMM
+                      ? SGEMM_ROWS
+                      : scratch_panel_rows(l->gate_proj.cols);
     for (size_t r = begin; r < end; r += step) {
         size_t to = end - r < step ? end : r + step;
         pass_multiply(w, &gate, xn, n, r, to);

@@ -11,10 +11,10 @@
 
 /* Tokens from which on large products are not slower than the skinny kernels,
  * which widen weights in registers: bf16 is from 2 on (1.2 times as fast there,
- * twice at 8), OpenBLAS is level at 64, our sgemm level within noise at 192.
- * Passes of fewer operations end before OpenBLAS is loaded. */
+ * twice at 8), our sgemm is level at 32 (1.1 times as fast at 48, 1.3 at 128),
+ * OpenBLAS at 64. Passes of fewer operations end before OpenBLAS is loaded. */
 #define BF16_MIN_TOKENS  2
-#define SGEMM_MIN_TOKENS 192
+#define SGEMM_MIN_TOKENS 32
 #define BLAS_MIN_TOKENS  64
 #define BLAS_MIN_FLOPS   8e9
 
@@ -103,12 +103,12 @@ enum products model_products(const struct model *m, size_t n)
         return PRODUCTS_SKINNY; /* all is multiplied in integers */
     if (m->k->level >= ISA_AVX512BF16 && m->dense_bf16)
         return PRODUCTS_BF16;
-    if (m->k->level >= ISA_AVX512)
-        return PRODUCTS_SGEMM;
-    if (2.0 * (double)n * (double)m->weights.n_params < m->blas_min_flops)
-        return PRODUCTS_SKINNY;
-    if (gemm_blas_load(m->k->level))
-        return PRODUCTS_BLAS;
+    if (m->blas) {
+        if (2.0 * (double)n * (double)m->weights.n_params < m->blas_min_flops)
+            return PRODUCTS_SKINNY;
+        if (gemm_blas_load(m->k->level))
+            return PRODUCTS_BLAS;
+    }
     return m->k->level == ISA_REF ? PRODUCTS_SKINNY : PRODUCTS_SGEMM;
 }
 
@@ -123,11 +123,13 @@ static void choose_products(struct model *m)
     each_matrix(m, note_kinds, m);
     m->embed = embed;
     m->dense_bf16 = m->dense_bf16 && m->any_dense;
+    enum isa level = m->k->level;
+    m->blas = level < ISA_AVX2 || (level < ISA_AVX512 && !cpu_is_intel());
     m->blas_min_flops = BLAS_MIN_FLOPS;
-    m->gemm_min_tokens = m->k->level >= ISA_AVX512BF16 && m->dense_bf16
+    m->gemm_min_tokens = level >= ISA_AVX512BF16 && m->dense_bf16
                              ? BF16_MIN_TOKENS
-                         : m->k->level >= ISA_AVX512 ? SGEMM_MIN_TOKENS
-                                                     : BLAS_MIN_TOKENS;
+                         : m->blas ? BLAS_MIN_TOKENS
+                                   : SGEMM_MIN_TOKENS;
 }
 
 int model_open(struct model *m, const struct checkpoint *ck,

@@ -154,11 +154,8 @@ int model_forward(const struct model *m, struct scratch *s,
         p.n += io->spans[i].n;
         p.single = p.single && io->spans[i].n == 1;
     }
-    enum products products = model_products(m, p.n);
-    p.sgemm = products == PRODUCTS_BLAS    ? gemm_blas_nt
-              : products == PRODUCTS_SGEMM ? m->k->sgemm_nt
-                                           : NULL;
-    p.bf16 = products == PRODUCTS_BF16;
+    p.products = model_products(m, p.n);
+    p.bf16 = p.products == PRODUCTS_BF16;
     p.affine16 = !m->exact && m->k->gemm_bf16_affine;
     p.attn16 = s->qr16 && !p.single && (p.bf16 || m->any_quantized);
     pass_plan_attention(&p);

@@ -66,14 +66,14 @@ static void product_free(struct product *p)
     area_free(&p->y2);
 }
 
-static void matmul_case(const struct kernels *k, enum dtype type,
-                        struct product *p, const char *what)
+/* y is the product within the rounding of so many additions and the
+ * reference's own, and nothing else was written. */
+static void product_check(struct product *p, enum dtype type, double additions,
+                          const char *what)
 {
     float *y = p->y.p, *x = p->x.p, *want = p->y2.p;
-    float *row = must(malloc(p->cols * sizeof *row));
+    float *row = must(malloc((p->cols + 1) * sizeof *row));
 
-    k->matmul[type](y, p->ldy, p->w.p, p->stride, x, p->ldx, p->rows, p->cols,
-                    p->tokens);
     ref->matmul[type](want, p->ldy, p->w.p, p->stride, x, p->ldx, p->rows,
                       p->cols, p->tokens);
     area_check(&p->y, what);
@@ -84,14 +84,12 @@ static void matmul_case(const struct kernels *k, enum dtype type,
             row, (char *)p->w.p + r * p->stride * dtype_bytes(type), p->cols);
         for (size_t t = 0; t < p->tokens; t++) {
             double mag = 0;
-            /* 32 lanes, then five foldings, and the reference's rounding */
-            double c = ceil((double)p->cols / 32) + 6;
 
             for (size_t i = 0; i < p->cols; i++)
                 mag += fabs((double)row[i] * (double)x[t * p->ldx + i]);
             near(what, t * p->ldy + r, p->tokens * p->ldy,
                  (double)y[t * p->ldy + r], (double)want[t * p->ldy + r],
-                 c * U * mag + (double)p->cols * TINY);
+                 additions * U * mag + (double)p->cols * TINY);
         }
     }
     /* nothing between the tokens' outputs was written */
@@ -100,6 +98,15 @@ static void matmul_case(const struct kernels *k, enum dtype type,
             if (!isnan(y[t * p->ldy + r]))
                 fail_msg("%s: wrote between tokens", what);
     free(row);
+}
+
+static void matmul_case(const struct kernels *k, enum dtype type,
+                        struct product *p, const char *what)
+{
+    k->matmul[type](p->y.p, p->ldy, p->w.p, p->stride, p->x.p, p->ldx, p->rows,
+                    p->cols, p->tokens);
+    /* 32 lanes, then five foldings, and the reference's rounding */
+    product_check(p, type, ceil((double)p->cols / 32) + 6, what);
 }
 
 /* Each row and token alone has the bits that it has in company. */
@@ -191,59 +198,61 @@ static void check_matmul(const struct kernels *k, enum dtype type)
     }
 }
 
+static void run_sgemm(const struct kernels *k, enum dtype type,
+                      struct product *p, float *y, size_t row, size_t rows,
+                      size_t token, size_t tokens, float *work)
+{
+    k->sgemm_nt[type](y + token * p->ldy + row, p->ldy,
+                      (float *)p->x.p + token * p->ldx, p->ldx,
+                      (char *)p->w.p + row * p->stride * dtype_bytes(type),
+                      p->stride, tokens, rows, p->cols, work);
+}
+
+/* Each row and token alone has the bits that it has in company. */
+static void sgemm_order(const struct kernels *k, enum dtype type,
+                        struct product *p, const char *what, float *work)
+{
+    float *y = p->y.p, *alone = p->y2.p;
+
+    for (size_t t = 0; t < p->tokens; t++)
+        run_sgemm(k, type, p, alone, 0, p->rows, t, 1, work);
+    for (size_t t = 0; t < p->tokens; t++)
+        same_bits(what, y + t * p->ldy, alone + t * p->ldy, p->rows);
+    for (size_t r = 0; r < p->rows; r++)
+        run_sgemm(k, type, p, alone, r, 1, 0, p->tokens, work);
+    for (size_t t = 0; t < p->tokens; t++)
+        same_bits(what, y + t * p->ldy, alone + t * p->ldy, p->rows);
+}
+
 static void check_sgemm(const struct kernels *k, enum dtype type)
 {
+    /* tokens, rows, columns, around the sizes of tiles, panels and blocks */
     static const size_t shapes[][3] = {
-        {1, 1, 1},     {6, 16, 8},     {7, 17, 9},     {5, 15, 7},
-        {13, 33, 65},  {12, 128, 256}, {19, 129, 257}, {3, 300, 31},
-        {64, 48, 600}, {31, 5, 1023},  {6, 0, 3},      {2, 3, 0}};
+        {1, 1, 1},     {6, 16, 8},     {7, 17, 9},    {5, 15, 7},
+        {13, 33, 65},  {12, 128, 256}, {19, 40, 257}, {3, 300, 31},
+        {31, 5, 1023}, {48, 48, 600},  {49, 24, 272}, {97, 9, 33},
+        {3, 513, 16},  {2, 545, 25},   {6, 0, 3},     {2, 3, 0}};
+    float *work = must(aligned_alloc(64, SGEMM_WORK * sizeof *work));
     char what[96];
 
-    (void)type;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int kind = 0; kind < N_KINDS; kind++) {
             size_t m = shapes[s][0], n = shapes[s][1], kk = shapes[s][2];
-            size_t spare = below(3), lda = kk + spare, ldb = kk + 2 * spare,
-                   ldc = n + spare;
-            struct area a = area_new(m * lda * 4, 4 * below(3));
-            struct area b = area_new(n * ldb * 4, 4 * below(3));
-            struct area c = area_new(m * ldc * 4, 4 * below(3));
-            struct area want = area_new(m * ldc * 4, 0);
-            float *ap = a.p, *bp = b.p, *cp = c.p, *wp = want.p;
+            struct product p = product_new(n, kk, m, below(3), below(5),
+                                           (enum kind)kind, type);
 
             snprintf(what, sizeof what, "m %zu n %zu k %zu, %s", m, n, kk,
                      kind_names[kind]);
-            fill(ap, m * lda, (enum kind)kind, 1e15f);
-            fill(bp, n * ldb, (enum kind)kind, 1e15f);
-            area_keep(&a);
-            area_keep(&b);
-            k->sgemm_nt(cp, ldc, ap, lda, bp, ldb, m, n, kk);
-            ref->sgemm_nt(wp, ldc, ap, lda, bp, ldb, m, n, kk);
-            area_check(&c, what);
-            area_same(&a, what);
-            area_same(&b, what);
-            for (size_t i = 0; i < m; i++) {
-                for (size_t j = 0; j < n; j++) {
-                    double mag = 0;
-
-                    for (size_t p = 0; p < kk; p++)
-                        mag += fabs((double)ap[i * lda + p] *
-                                    (double)bp[j * ldb + p]);
-                    /* any order: at most k additions, and the reference's
-                     * rounding */
-                    near(what, i * ldc + j, m * ldc, (double)cp[i * ldc + j],
-                         (double)wp[i * ldc + j],
-                         ((double)kk + 1) * U * mag + (double)kk * TINY);
-                }
-                for (size_t j = n; j < ldc; j++)
-                    if (!isnan(cp[i * ldc + j]))
-                        fail_msg("%s: wrote between rows", what);
-            }
-            area_free(&a);
-            area_free(&b);
-            area_free(&c);
-            area_free(&want);
+            for (size_t i = 0; i < SGEMM_WORK; i++)
+                work[i] = NAN; /* must not count */
+            run_sgemm(k, type, &p, p.y.p, 0, n, 0, m, work);
+            /* any order: at most k additions, and the reference's rounding */
+            product_check(&p, type, (double)kk + 1, what);
+            if (kind == NORMAL)
+                sgemm_order(k, type, &p, what, work);
+            product_free(&p);
         }
+    free(work);
 }
 
 /* ---- products of bf16 ---------------------------------------------------- */
@@ -1282,7 +1291,7 @@ static void check_blas(void **state)
     for (size_t i = 0; i < M * N; i++)
         c[i] = NAN; /* must not count, though beta * c is 0 * NaN */
     gemm_blas_nt(c, N, a, K, b, K, M, N, K);
-    ref->sgemm_nt(want, N, a, K, b, K, M, N, K);
+    ref->sgemm_nt[DT_F32](want, N, a, K, b, K, M, N, K, NULL);
     for (size_t i = 0; i < M * N; i++) {
         double mag = 0;
 
@@ -1353,36 +1362,35 @@ static void bench_matmul(const struct kernels *k, enum dtype type)
         }
 }
 
-static void bench_sgemm_with(const struct kernels *k, bool blas)
+static void bench_sgemm_with(const struct kernels *k, enum dtype type,
+                             bool blas)
 {
-    static const size_t shapes[][3] = {
-        {512, 64, 1024}, {512, 128, 1024}, {512, 256, 1024}, {512, 128, 3072}};
+    static const size_t shapes[][3] = {{64, 1024, 1024},
+                                       {512, 160, 1024},
+                                       {512, 1024, 1024},
+                                       {512, 512, 3072}};
+    float *work = must(aligned_alloc(64, SGEMM_WORK * sizeof *work));
 
     for (size_t s = 0; s < 4; s++) {
         size_t m = shapes[s][0], n = shapes[s][1], kk = shapes[s][2];
-        struct area a = area_new(4 * m * kk, 0), b = area_new(4 * n * kk, 0),
-                    c = area_new(4 * m * n, 0);
+        struct product p = product_new(n, kk, m, 0, 0, NORMAL, type);
         char shape[64];
         double ms;
 
-        fill(a.p, m * kk, NORMAL, 0);
-        fill(b.p, n * kk, NORMAL, 0);
-        TIME(ms, blas ? gemm_blas_nt(c.p, n, a.p, kk, b.p, kk, m, n, kk)
-                      : k->sgemm_nt(c.p, n, a.p, kk, b.p, kk, m, n, kk));
+        TIME(ms, blas ? gemm_blas_nt(p.y.p, n, p.x.p, kk, p.w.p, kk, m, n, kk)
+                      : run_sgemm(k, type, &p, p.y.p, 0, n, 0, m, work));
         snprintf(shape, sizeof shape, "%zu x %zu x %zu", m, n, kk);
         bench_line(benched, shape, ms, 2.0 * (double)(m * n * kk), "GFLOP/s");
-        area_free(&a);
-        area_free(&b);
-        area_free(&c);
+        product_free(&p);
         if (!blas && k->level == ISA_REF)
             break;
     }
+    free(work);
 }
 
 static void bench_sgemm(const struct kernels *k, enum dtype type)
 {
-    (void)type;
-    bench_sgemm_with(k, false);
+    bench_sgemm_with(k, type, false);
 }
 
 /* Few tokens by more weights than caches hold. Memory is the limit, or the
@@ -1475,7 +1483,7 @@ static void bench_blas(const struct kernels *k, enum dtype type)
 {
     (void)type;
     if (gemm_blas_load(cpu_best()))
-        bench_sgemm_with(k, true);
+        bench_sgemm_with(k, DT_F32, true);
 }
 
 static void bench_convert(const struct kernels *k, enum dtype type, bool to)
@@ -1665,7 +1673,7 @@ static const struct {
     {"table", DT_F32, DT_F32, check_table, NULL},
     {"matmul", DT_F32, DT_BF16, check_matmul, bench_matmul},
     {"gemm_bf16", DT_BF16, DT_BF16, check_gemm_bf16, bench_gemm_bf16},
-    {"sgemm_nt", DT_F32, DT_F32, check_sgemm, bench_sgemm},
+    {"sgemm_nt", DT_F32, DT_BF16, check_sgemm, bench_sgemm},
     {"to_f32", DT_F16, DT_BF16, check_to_f32, bench_to_f32},
     {"from_f32", DT_F16, DT_BF16, check_from_f32, bench_from_f32},
     {"rmsnorm", DT_F32, DT_F32, check_rmsnorm, bench_rmsnorm},
