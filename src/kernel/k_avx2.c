@@ -252,8 +252,10 @@ INLINE void gemm_micro(float *c, size_t ldc, const float *a, const float *panel,
     __m256 s[GEMM_MR][2];
 
     UNROLL
-    for (int i = 0; i < R; i++)
+    for (int i = 0; i < R; i++) {
         s[i][0] = s[i][1] = _mm256_setzero_ps();
+        gemm_fetch(c + (size_t)i * ldc, nr);
+    }
     UNROLL_SOME
     for (size_t p = 0; p < kc; p++) {
         __m256 b0 = _mm256_load_ps(panel + p * GEMM_NR);

@@ -343,8 +343,10 @@ INLINE void gemm_micro(float *c, size_t ldc, const float *a, const float *panel,
     __mmask16 m[2] = {first_lanes(nr), first_lanes(nr > 16 ? nr - 16 : 0)};
 
     UNROLL
-    for (int i = 0; i < R; i++)
+    for (int i = 0; i < R; i++) {
         s[i][0] = s[i][1] = _mm512_setzero_ps();
+        gemm_fetch(c + (size_t)i * ldc, nr);
+    }
     UNROLL_SOME
     for (size_t p = 0; p < kc; p++) {
         __m512 b0 = _mm512_load_ps(panel + p * GEMM_NR);

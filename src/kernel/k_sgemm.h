@@ -36,6 +36,15 @@ _Static_assert(GEMM_NC *GEMM_KC + GEMM_MC * GEMM_LDA <= SGEMM_WORK,
 INLINE void gemm_micro(float *c, size_t ldc, const float *a, const float *panel,
                        size_t kc, size_t nr, int R, bool first);
 
+/* Fetch what gemm_micro adds to or overwrites of a row of c. */
+INLINE void gemm_fetch(const float *c, size_t nr)
+{
+    nr = nr < GEMM_NR ? nr : GEMM_NR;
+    for (size_t j = 0; j < nr; j += 16)
+        _mm_prefetch((const char *)(c + j), _MM_HINT_T0);
+    _mm_prefetch((const char *)(c + nr - 1), _MM_HINT_T0);
+}
+
 /* Eight rows of b, 16 columns, from p on: out[k * GEMM_NR + row]. Pairs of bf16
  * are transposed as they are and widened behind it. */
 INLINE void gemm_pack_pairs(float *out, const char *b, size_t stride)
