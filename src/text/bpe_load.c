@@ -2,47 +2,19 @@
  *
  * Nearly all of the file is model.vocab and model.merges. These two are taken
  * from the events straight into arenas; everything else is written to a small
- * document, the rest, which is then checked as a tree. Merges are resolved (to
- * ids, and into the table of pairs) while the parser goes on: by a second
- * thread where there is a second CPU, else a few at a time. Much of the time
- * would be page faults, so memory is touched sparingly. */
+ * document, the rest, which is then checked as a tree. Where there is a second
+ * CPU, a second thread parses the merges, while this one parses the vocabulary,
+ * indexes it and resolves the merges (to ids, and into the table of pairs) as
+ * they come. If that fails, for whatever reason, all is done again by one
+ * thread: so what a message says does not depend on it. Much of the time would
+ * be page faults, so memory is touched sparingly. */
 #include "text/bpe_load.h"
 
 #include <stdlib.h>
 
 #include "base/rng.h"
 
-static void put16(char *p, size_t v)
-{
-    uint16_t w = (uint16_t)v;
-    memcpy(p, &w, 2);
-}
-
 /* ---- events ---- */
-
-/* memcpy for the short strings that nearly all are. */
-static inline void copy(char *to, const char *s, size_t n)
-{
-    uint64_t a, b;
-    if (n > 16 || n < 4) {
-        if (n > 16)
-            memcpy(to, s, n);
-        else
-            for (size_t i = 0; i < n; i++)
-                to[i] = s[i];
-    } else if (n >= 8) {
-        memcpy(&a, s, 8);
-        memcpy(&b, s + n - 8, 8);
-        memcpy(to, &a, 8);
-        memcpy(to + n - 8, &b, 8);
-    } else {
-        uint32_t c, d;
-        memcpy(&c, s, 4);
-        memcpy(&d, s + n - 4, 4);
-        memcpy(to, &c, 4);
-        memcpy(to + n - 4, &d, 4);
-    }
-}
 
 /* A value in the rest. */
 static int rest_value(struct bpe_load *l, const char *s, size_t n)
@@ -63,19 +35,6 @@ static int rest_string(struct bpe_load *l, const char *s, size_t n)
     return 0;
 }
 
-/* Room for n bytes of a string and a record's head. The sizes of the arenas are
- * bounds on what their parts of the file can hold, so that the length is what
- * can be wrong. */
-static int room(struct bpe_load *l, const struct arena *a, size_t n,
-                const char *s)
-{
-    if (n <= BPE_MAX_TOKEN && a->cap - a->len >= n + HEAD)
-        return 0;
-    return err_set(l->e, QWICK_ERR_MODEL,
-                   "%s: model: token \"%.*s\" has %zu bytes, more than %u",
-                   l->name, SHOW(s, n), n, BPE_MAX_TOKEN);
-}
-
 static int not_here(struct bpe_load *l, const char *what)
 {
     if (l->mode == VOCAB && l->key_open)
@@ -86,7 +45,7 @@ static int not_here(struct bpe_load *l, const char *what)
                        what);
     return err_set(l->e, QWICK_ERR_MODEL,
                    "%s: model.merges: merge %zu is %s, not two strings",
-                   l->name, l->n_merges, what);
+                   l->name, l->merges.n, what);
 }
 
 static int on_null(void *ctx)
@@ -170,75 +129,21 @@ static int on_number(void *ctx, const char *s, size_t n)
     return rest_value(l, s, n);
 }
 
-/* A record of n bytes is complete. The other thread may read BPE_PAD bytes
- * behind what it works on; these must be complete too, so that publishing lags
- * behind. */
-static void merge_done(struct bpe_load *l, size_t n)
+/* After an event of the merges: resolve them a few at a time. */
+static int merge_read(struct bpe_load *l, int rc)
 {
-    l->n_merges++;
-    l->merges.len += n;
-    if (!l->vocab_done)
-        return;
-    if (!l->threaded) {
-        if (l->merges.len >= CHUNK)
-            bpe_resolve_here(l);
-    } else if (l->merges.len - l->mark >= CHUNK) {
-        __atomic_store_n(&l->published, l->mark, __ATOMIC_RELEASE);
-        l->mark = l->merges.len;
-    }
-}
-
-/* The spelling "left right" of older files. */
-static int merge_line(struct bpe_load *l, const char *s, size_t n)
-{
-    struct arena *a = &l->merges;
-    /* A line that merges.txt starts with; the reference skips it here too. */
-    if (n >= 8 && !memcmp(s, "#version", 8))
-        return 0;
-    const char *gap = memchr(s, ' ', n);
-    size_t left = gap ? (size_t)(gap - s) : 0;
-    size_t right = gap ? n - left - 1 : 0;
-    if (left == 0 || right == 0 || memchr(gap + 1, ' ', right))
-        return err_set(l->e, QWICK_ERR_MODEL,
-                       "%s: model.merges: merge %zu, \"%.*s\", is not two "
-                       "parts with a space between",
-                       l->name, l->n_merges, SHOW(s, n));
-    if (room(l, a, n, s) < 0)
-        return -1;
-    char *r = a->p + a->len;
-    put16(r, left);
-    put16(r + 2, right);
-    memcpy(r + HEAD, s, left);
-    memcpy(r + HEAD + left, gap + 1, right);
-    merge_done(l, HEAD + left + right);
-    return 0;
-}
-
-static int merge_part(struct bpe_load *l, const char *s, size_t n)
-{
-    struct arena *a = &l->merges;
-    if (n == 0 || l->n_parts == 2)
-        return err_set(
-            l->e, QWICK_ERR_MODEL, "%s: model.merges: merge %zu has %s",
-            l->name, l->n_merges, n ? "more than two parts" : "an empty part");
-    size_t left = l->n_parts ? bpe_get16(a->p + a->len) : 0;
-    if (room(l, a, n, s) < 0 || room(l, a, left + n, s) < 0)
-        return -1;
-    char *r = a->p + a->len;
-    put16(r + 2 * l->n_parts, n);
-    copy(r + HEAD + left, s, n);
-    l->n_parts++;
-    return 0;
+    if (rc == 0 && l->vocab_done && l->merges.arena.len >= CHUNK &&
+        !l->merges.in_pair)
+        bpe_resolve_here(l);
+    return rc;
 }
 
 static int on_string(void *ctx, const char *s, size_t n)
 {
     struct bpe_load *l = ctx;
     switch (l->mode) {
-    case PAIR:
-        return merge_part(l, s, n);
     case MERGES:
-        return merge_line(l, s, n);
+        return merge_read(l, bpe_merge_string(&l->merges, s, n));
     case VOCAB:
         return not_here(l, "a string");
     default:
@@ -251,9 +156,9 @@ static int on_key(void *ctx, const char *s, size_t n)
 {
     struct bpe_load *l = ctx;
     if (l->mode == VOCAB) {
-        if (room(l, &l->vocab, n, s) < 0)
+        if (bpe_room(l->name, &l->vocab, n, s, l->e) < 0)
             return -1;
-        copy(l->vocab.p + l->vocab.len, s, n);
+        bpe_copy(l->vocab.p + l->vocab.len, s, n);
         l->key_len = n;
         l->key_open = true;
         return 0;
@@ -322,29 +227,16 @@ static int on_end_object(void *ctx)
 static int on_begin_array(void *ctx)
 {
     struct bpe_load *l = ctx;
-    if (l->mode == MERGES) {
-        l->mode = PAIR;
-        l->n_parts = 0;
-        return 0;
-    }
+    if (l->mode == MERGES && !l->merges.in_pair)
+        return bpe_merge_open(&l->merges);
     return l->mode == REST ? open_value(l, '[') : not_here(l, "an array");
 }
 
 static int on_end_array(void *ctx)
 {
     struct bpe_load *l = ctx;
-    if (l->mode == PAIR) {
-        struct arena *a = &l->merges;
-        if (l->n_parts != 2)
-            return err_set(l->e, QWICK_ERR_MODEL,
-                           "%s: model.merges: merge %zu has fewer than two "
-                           "parts",
-                           l->name, l->n_merges);
-        const char *r = a->p + a->len;
-        l->mode = MERGES;
-        merge_done(l, HEAD + bpe_get16(r) + bpe_get16(r + 2));
-        return 0;
-    }
+    if (l->merges.in_pair)
+        return merge_read(l, bpe_merge_close(&l->merges));
     if (l->mode == MERGES)
         l->mode = REST;
     return close_value(l, ']');
@@ -357,19 +249,32 @@ static int arena_alloc(struct arena *a, size_t n, struct qwick_err *e)
     return a->p ? 0 : err_oom(e, n);
 }
 
-static int parse(struct bpe_load *l, const char *text, size_t n)
+static const struct json_handler handler = {
+    .null = on_null,
+    .boolean = on_boolean,
+    .number = on_number,
+    .string = on_string,
+    .begin_object = on_begin_object,
+    .key = on_key,
+    .end_object = on_end_object,
+    .begin_array = on_begin_array,
+    .end_array = on_end_array,
+};
+
+/* What comes before the merges has been parsed. */
+static int skip_merges(void *ctx, size_t *to)
 {
-    static const struct json_handler handler = {
-        .null = on_null,
-        .boolean = on_boolean,
-        .number = on_number,
-        .string = on_string,
-        .begin_object = on_begin_object,
-        .key = on_key,
-        .end_object = on_end_object,
-        .begin_array = on_begin_array,
-        .end_array = on_end_array,
-    };
+    struct bpe_load *l = ctx;
+    if (l->next != MERGES || !l->vocab_done)
+        return -1; /* not the merges, or not in the usual order */
+    bpe_resolve_meanwhile(l);
+    *to += l->merges.length;
+    return l->rc < 0 || l->merges.ended < 0 ? -1 : 0;
+}
+
+/* The events of the whole file; merges: where a second thread begins, or 0. */
+static int parse(struct bpe_load *l, const char *text, size_t n, size_t merges)
+{
     if (n > 1u << 30)
         return err_set(l->e, QWICK_ERR_MODEL, "%s: larger than 1 GiB", l->name);
     /* Decoded strings are no longer than their text; a merge takes 4 + k bytes
@@ -379,16 +284,60 @@ static int parse(struct bpe_load *l, const char *text, size_t n)
     if (!l->b->tok)
         return err_oom(l->e, l->tok_cap * sizeof *l->b->tok);
     if (arena_alloc(&l->vocab, n + 64, l->e) < 0 ||
-        arena_alloc(&l->merges, n + n / 2 + 64, l->e) < 0)
+        arena_alloc(&l->merges.arena, n + n / 2 + 64, l->e) < 0)
         return -1;
-    int rc = json_events(l->name, text, n, QWICK_ERR_MODEL, &handler, l, l->e);
-    __atomic_store_n(&l->published, l->merges.len, __ATOMIC_RELEASE);
-    __atomic_store_n(&l->ended, rc < 0 ? -1 : 1, __ATOMIC_RELEASE);
-    if (l->threaded)
-        pthread_join(l->thread, NULL);
-    else if (l->vocab_done)
-        bpe_resolve_here(l);
+    if (!merges) {
+        int rc =
+            json_events(l->name, text, n, QWICK_ERR_MODEL, &handler, l, l->e);
+        if (l->vocab_done)
+            bpe_resolve_here(l);
+        return rc;
+    }
+    l->merges.text = text + merges;
+    l->merges.n_text = n - merges;
+    if (bpe_merges_start(&l->merges) < 0)
+        return -1;
+    int rc = json_events_around(l->name, text, n, merges, skip_merges,
+                                QWICK_ERR_MODEL, &handler, l, l->e);
+    bpe_merges_stop(&l->merges);
     return rc;
+}
+
+/* Of what is not part of the tokenizer. */
+static void load_free(struct bpe_load *l)
+{
+    buf_free(&l->rest);
+    free(l->merges.arena.p);
+    free(l->table.slots);
+}
+
+static int load_new(struct bpe_load *l, const char *name, struct qwick_err *e)
+{
+    *l = (struct bpe_load){.name = name, .e = e};
+    l->merges.name = name;
+    l->merges.e = e;
+    l->b = calloc(1, sizeof *l->b);
+    if (!l->b)
+        return err_oom(e, sizeof *l->b);
+    l->b->seed = rng_random_seed();
+    alphabet_fill(&l->b->alphabet);
+    return 0;
+}
+
+/* By two threads; whatever fails, -1, with nothing left of it. */
+static int parse_in_two(struct bpe_load *l, const char *name, const char *text,
+                        size_t n, size_t merges)
+{
+    struct qwick_err mine, others;
+    if (load_new(l, name, &mine) < 0)
+        return -1;
+    l->merges.e = &others;
+    if (parse(l, text, n, merges) == 0 && l->rc == 0)
+        return 0;
+    load_free(l);
+    l->b->arena = l->vocab.p;
+    bpe_close(l->b);
+    return -1;
 }
 
 /* ---- byte tokens ---- */
@@ -457,15 +406,18 @@ int bpe_open(struct bpe **out, const char *name, const char *text, size_t n,
              struct qwick_err *e)
 {
     struct qwick_err unused;
-    struct bpe_load l = {.name = name, .e = e ? e : &unused};
+    struct bpe_load l;
     struct json_doc *doc = NULL;
+    size_t merges = bpe_merges_find(text, n);
+    int rc = 0;
     *out = NULL;
-    l.b = calloc(1, sizeof *l.b);
-    if (!l.b)
-        return err_oom(e, sizeof *l.b);
-    l.b->seed = rng_random_seed();
-    alphabet_fill(&l.b->alphabet);
-    int rc = parse(&l, text, n);
+    e = e ? e : &unused;
+    if (!merges || parse_in_two(&l, name, text, n, merges) < 0) {
+        if (load_new(&l, name, e) < 0)
+            return -1;
+        rc = parse(&l, text, n, 0);
+    }
+    l.e = e;
     if (rc == 0)
         rc = json_parse(&doc, name, l.rest.data, l.rest.len, QWICK_ERR_MODEL,
                         l.e);
@@ -480,9 +432,7 @@ int bpe_open(struct bpe **out, const char *name, const char *text, size_t n,
     if (rc == 0)
         rc = finish(&l, json_root(doc));
     json_free(doc);
-    buf_free(&l.rest);
-    free(l.merges.p);
-    free(l.table.slots);
+    load_free(&l);
     l.b->arena = l.vocab.p;
     if (rc < 0)
         bpe_close(l.b);

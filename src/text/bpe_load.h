@@ -1,5 +1,5 @@
-/* Reading tokenizer.json: what bpe_load.c, bpe_resolve.c, bpe_check.c,
- * bpe_added.c and bpe_post.c share. */
+/* Reading tokenizer.json: what bpe_load.c, bpe_merges.c, bpe_resolve.c,
+ * bpe_check.c, bpe_added.c and bpe_post.c share. */
 #ifndef TEXT_BPE_LOAD_H
 #define TEXT_BPE_LOAD_H
 
@@ -26,7 +26,28 @@ struct arena {
 /* Records are handed over when there are this many bytes of them. */
 #define CHUNK 16384
 
-enum mode { REST, VOCAB, MERGES, PAIR };
+/* Merges as they are read, by the thread that parses them. */
+struct merges {
+    const char *name;
+    struct qwick_err *e;
+    struct arena arena; /* records */
+    bool open, in_pair; /* the array, of a second thread; one of its pairs */
+    size_t n_parts;     /* of the open pair */
+    size_t n;           /* so far, for messages */
+    size_t mark;        /* what is published next */
+
+    /* A second thread: its array is text[0..n_text), of length bytes once it
+     * has ended. What it writes all the time is above; what follows is apart
+     * from it, so that the threads do not fight for cache lines. */
+    _Alignas(64) size_t published; /* bytes of records ready for resolving */
+    int ended;                     /* 1: all is published; -1: it failed, or
+                                      is to stop */
+    const char *text;
+    size_t n_text, length;
+    pthread_t thread;
+};
+
+enum mode { REST, VOCAB, MERGES };
 
 struct bpe_load {
     const char *name;
@@ -41,7 +62,7 @@ struct bpe_load {
     enum mode mode;
 
     struct arena vocab; /* spellings one after another */
-    struct arena merges;
+    struct merges merges;
     bool has_vocab, has_merges;
     bool vocab_done;
     size_t n_vocab;
@@ -50,28 +71,38 @@ struct bpe_load {
     uint32_t max_id;
     size_t key_len; /* of the key whose id is awaited, at vocab.len */
     bool key_open;
-    size_t n_parts;  /* of the open pair */
-    size_t n_merges; /* so far, for messages */
-
-    bool threaded;
-    pthread_t thread;
-    size_t mark; /* what is published next */
-
-    /* The parser writes what is above all the time; what follows is apart from
-     * it, so that the threads do not fight for cache lines. */
-
-    /* Between the threads. */
-    _Alignas(64) size_t published; /* bytes of merges ready for resolving */
-    int ended;                     /* 1: all is published; -1: parsing failed */
 
     /* Of resolving. */
-    _Alignas(64) const char *records; /* merges.p */
-    struct bpe_table table;           /* spelling to id */
+    struct bpe_table table; /* spelling to id */
     size_t merges_cap;
     uint32_t expect; /* the id that the next merge probably makes */
     int rc;
     struct qwick_err resolve_err;
 };
+
+/* memcpy for the short strings that nearly all are. */
+static inline void bpe_copy(char *to, const char *s, size_t n)
+{
+    uint64_t a, b;
+    if (n > 16 || n < 4) {
+        if (n > 16)
+            memcpy(to, s, n);
+        else
+            for (size_t i = 0; i < n; i++)
+                to[i] = s[i];
+    } else if (n >= 8) {
+        memcpy(&a, s, 8);
+        memcpy(&b, s + n - 8, 8);
+        memcpy(to, &a, 8);
+        memcpy(to + n - 8, &b, 8);
+    } else {
+        uint32_t c, d;
+        memcpy(&c, s, 4);
+        memcpy(&d, s + n - 4, 4);
+        memcpy(to, &c, 4);
+        memcpy(to + n - 4, &d, 4);
+    }
+}
 
 static inline size_t bpe_get16(const char *p)
 {
@@ -107,14 +138,42 @@ void bpe_table_put(struct bpe_table *t, uint64_t h, uint32_t index);
 /* Bits of a slot that max_index + 1 takes. */
 int bpe_table_bits(uint32_t max_index);
 
-/* The vocabulary is complete: index it, by a second thread if that pays, which
- * then goes on with the merges. -1 (l->e) only when out of memory; what is
- * wrong with the vocabulary comes later, in l->rc and l->resolve_err. */
+/* ---- bpe_merges.c: reading merges ---- */
+
+/* Room for n bytes of a string and a record's head, or an error. The sizes of
+ * the arenas are bounds on what their parts of the file can hold, so that the
+ * length is what can be wrong. */
+int bpe_room(const char *name, const struct arena *a, size_t n, const char *s,
+             struct qwick_err *e);
+
+/* Events inside of the array: a string, and a pair's brackets. */
+int bpe_merge_string(struct merges *m, const char *s, size_t n);
+int bpe_merge_open(struct merges *m);
+int bpe_merge_close(struct merges *m);
+
+/* Where a value begins that is probably the array of merges, if there is a
+ * second CPU and the file is large enough for it to pay; else 0. */
+size_t bpe_merges_find(const char *text, size_t n);
+
+/* Parse the array at m->text by a second thread. */
+int bpe_merges_start(struct merges *m);
+/* Stop that thread, if it has not ended, and wait for it. */
+void bpe_merges_stop(struct merges *m);
+
+/* ---- bpe_resolve.c ---- */
+
+/* The vocabulary is complete: index it and resolve what merges are there. -1
+ * (l->e) only when out of memory; what is wrong with the vocabulary comes
+ * later, in l->rc and l->resolve_err. */
 int bpe_vocab_done(struct bpe_load *l);
 
-/* On the parsing thread: resolve the merges that are there and start over with
- * an empty arena. */
+/* Resolve the merges that are there and start over with an empty arena. */
 void bpe_resolve_here(struct bpe_load *l);
+
+/* Resolve what a second thread reads until it has ended. */
+void bpe_resolve_meanwhile(struct bpe_load *l);
+
+/* ---- the rest ---- */
 
 /* Everything in the file but vocabulary, merges and added tokens: refused by
  * name unless it is what this tokenizer does. */

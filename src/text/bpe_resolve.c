@@ -1,11 +1,8 @@
 /* Merges: from spellings to ids, and into the table of pairs. */
 #include "text/bpe_load.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
-
-#include "base/cpu.h"
 
 /* ---- tables ---- */
 
@@ -140,7 +137,7 @@ static int resolve_range(struct bpe_load *l, size_t at, size_t end)
 {
     struct bpe *b = l->b;
     const struct bpe_table *t = &l->table;
-    const char *p = l->records + at, *stop = l->records + end;
+    const char *p = l->merges.arena.p + at, *stop = l->merges.arena.p + end;
     uint32_t low = (1u << t->id_bits) - 1;
     while (p < stop) {
         struct {
@@ -209,17 +206,16 @@ static int resolve_range(struct bpe_load *l, size_t at, size_t end)
 void bpe_resolve_here(struct bpe_load *l)
 {
     if (l->rc == 0)
-        l->rc = resolve_range(l, 0, l->merges.len);
-    l->merges.len = 0;
+        l->rc = resolve_range(l, 0, l->merges.arena.len);
+    l->merges.arena.len = 0;
 }
 
-static void *resolve_thread(void *ctx)
+void bpe_resolve_meanwhile(struct bpe_load *l)
 {
-    struct bpe_load *l = ctx;
-    l->rc = index_vocab(l);
+    struct merges *m = &l->merges;
     for (size_t at = 0; l->rc == 0;) {
-        int ended = __atomic_load_n(&l->ended, __ATOMIC_ACQUIRE);
-        size_t end = __atomic_load_n(&l->published, __ATOMIC_ACQUIRE);
+        int ended = __atomic_load_n(&m->ended, __ATOMIC_ACQUIRE);
+        size_t end = __atomic_load_n(&m->published, __ATOMIC_ACQUIRE);
         if (ended < 0)
             break;
         if (at < end) {
@@ -231,28 +227,11 @@ static void *resolve_thread(void *ctx)
             nanosleep(&(struct timespec){0, 20000}, NULL);
         }
     }
-    return NULL;
 }
 
-static bool thread_start(struct bpe_load *l)
-{
-    sigset_t all, old;
-    if (cpu_logical() < 2)
-        return false;
-    /* Signals are for the program's own threads. */
-    sigfillset(&all);
-    if (pthread_sigmask(SIG_SETMASK, &all, &old))
-        return false;
-    bool ok = pthread_create(&l->thread, NULL, resolve_thread, l) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return ok;
-}
-
-/* Below some size a thread costs more than it gives. */
 int bpe_vocab_done(struct bpe_load *l)
 {
     struct bpe *b = l->b;
-    l->records = l->merges.p;
     b->arena = l->vocab.p;
     b->size = l->n_vocab ? (size_t)l->max_id + 1 : 0;
     if (bpe_table_alloc(&l->table, l->n_vocab, bpe_table_bits(l->max_id),
@@ -260,10 +239,8 @@ int bpe_vocab_done(struct bpe_load *l)
         merges_grow(l, l->e) < 0)
         return -1;
     l->vocab_done = true;
-    l->threaded = l->n_vocab > 20000 && thread_start(l);
-    if (!l->threaded) {
-        l->rc = index_vocab(l);
+    l->rc = index_vocab(l);
+    if (!l->merges.text)
         bpe_resolve_here(l);
-    }
     return 0;
 }

@@ -1016,6 +1016,83 @@ static void test_large_refused(void **unused)
     buf_free(&t);
 }
 
+/* Offset of s in the genuine file. */
+static size_t in_qwen(const char *s)
+{
+    const char *at = strstr(qwen_text.data, s);
+    assert_non_null(at);
+    return (size_t)(at - qwen_text.data);
+}
+
+static void put_part(struct buf *t, size_t from, size_t to)
+{
+    assert_int_equal(buf_append(t, qwen_text.data + from, to - from), 0);
+}
+
+/* However the two large parts lie, and whatever looks like them: one thread or
+ * two, the same tokenizer, the same message. */
+static void test_large_order(void **unused)
+{
+    (void)unused;
+    size_t vocab = in_qwen("\"vocab\": {"), merges = in_qwen("\"merges\": [");
+    size_t end = qwen_text.len;
+    while (qwen_text.data[end - 1] != ']')
+        end--;
+    struct bpe *b;
+    struct qwick_err e;
+    struct buf t = {0};
+    put_part(&t, 0, vocab);
+    put_part(&t, merges, end);
+    assert_int_equal(buf_puts(&t, ","), 0);
+    put_part(&t, vocab, merges);
+    while (t.data[t.len - 1] != ',')
+        t.len--;
+    t.len--;
+    put_part(&t, end, qwen_text.len);
+    ok(bpe_open(&b, "x", t.data, t.len, &e), &e);
+    static const char text[] = "user\nHello there,  \n\n it's 1234 merges";
+    struct ids want = encode(qwen, text, sizeof text - 1, true);
+    struct ids got = encode(b, text, sizeof text - 1, true);
+    same_ids(want, got);
+    free(want.v);
+    free(got.v);
+    bpe_close(b);
+
+    /* a second array */
+    t.len = 0;
+    put_part(&t, 0, end);
+    assert_int_equal(buf_puts(&t, ", \"merges\" : []"), 0);
+    put_part(&t, end, qwen_text.len);
+    assert_int_equal(bpe_open(&b, "x", t.data, t.len, &e), -1);
+    assert_string_equal(e.msg, "x: model: repeated key \"merges\"");
+
+    /* one that is not the model's */
+    t.len = 0;
+    put_part(&t, 0, vocab);
+    assert_int_equal(buf_puts(&t, "\"extra\": {\"merges\": [[1]]},"), 0);
+    put_part(&t, vocab, qwen_text.len);
+    assert_int_equal(bpe_open(&b, "x", t.data, t.len, &e), -1);
+    assert_non_null(strstr(e.msg, "extra"));
+
+    /* a fault behind the merges, and one in the vocabulary */
+    t.len = 0;
+    put_part(&t, 0, end);
+    assert_int_equal(buf_puts(&t, ", \"unk_token\": \"\\ud800\""), 0);
+    put_part(&t, end, qwen_text.len);
+    assert_int_equal(bpe_open(&b, "x", t.data, t.len, &e), -1);
+    assert_non_null(strstr(e.msg, "lone surrogate"));
+    t.len = 0;
+    put_part(&t, 0, merges);
+    while (t.data[t.len - 1] != '}')
+        t.len--;
+    t.len--;
+    assert_int_equal(buf_puts(&t, ", \"merges\": 0}, "), 0);
+    put_part(&t, merges, qwen_text.len);
+    assert_int_equal(bpe_open(&b, "x", t.data, t.len, &e), -1);
+    assert_non_null(strstr(e.msg, "id 0 is shared by"));
+    buf_free(&t);
+}
+
 /* decode(encode(x)) is NFC(x), bytes that are no UTF-8 included. */
 static void test_round_trip(void **unused)
 {
@@ -1167,6 +1244,7 @@ int main(void)
         cmocka_unit_test(test_truncated),
         cmocka_unit_test(test_mutated),
         cmocka_unit_test(test_large_refused),
+        cmocka_unit_test(test_large_order),
         cmocka_unit_test(test_long_token),
         cmocka_unit_test(test_merging),
         cmocka_unit_test(test_spans),
