@@ -86,7 +86,9 @@ int st_writer_open_large(struct st_writer **out, const char *path,
                          const struct st_out_tensor *tensors, size_t n,
                          struct qwick_err *e);
 /* Write bytes [offset, offset + n_bytes) of the tensor of that index, each byte
- * once, in any order; several threads may call it at a time. */
+ * once, in any order; several threads may call it at a time. The file gets them
+ * by windows of 2 MiB, which takes up to 32 MiB of memory; in the order of the
+ * file the least. */
 int st_writer_at(struct st_writer *w, size_t tensor, size_t offset,
                  const void *data, size_t n_bytes, struct qwick_err *e);
 

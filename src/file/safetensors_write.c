@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,15 @@
 #include "base/buf.h"
 
 enum { MAX_HEADER_BYTES = 100000000 };
+
+/* What is first written by whole windows of the file, of the size of a huge
+ * page, Linux's page cache keeps in such pages, where the file system can: who
+ * maps the file then has few page faults and reads it faster. */
+enum { WINDOW = 2 << 20 };
+
+/* Windows that are filled at the same time, at most: pieces come nearly in the
+ * order of the file, some of each of a job's tensors. */
+enum { MAX_FILLING = 16 };
 
 struct st_writer {
     char *path;
@@ -22,9 +32,21 @@ struct st_writer {
         size_t left;
     } * pieces;
     size_t n, at;
-    size_t n_head; /* bytes before the data */
-    size_t held;   /* bytes in hold */
-    unsigned char hold[65536];
+    size_t n_head;       /* bytes before the data */
+    unsigned char *hold; /* [WINDOW] bytes that no call has written yet */
+    size_t held, pos;    /* how many; where they belong in the file */
+    /* Of a large file, guarded by lock: windows behind the header, and how many
+     * of them have memory. */
+    size_t size, n_filling;
+    struct window *windows;
+    pthread_mutex_t lock;
+};
+
+/* A window that threads fill by pieces. */
+struct window {
+    unsigned char *data; /* [WINDOW], or NULL */
+    size_t missing;      /* bytes */
+    bool direct;         /* its pieces go straight to the file */
 };
 
 static int err_write(const struct st_writer *w, int err, struct qwick_err *e)
@@ -49,19 +71,29 @@ static int write_all(struct st_writer *w, const unsigned char *p, size_t n,
     return 0;
 }
 
-static int put(struct st_writer *w, const void *p, size_t n,
+static int flush(struct st_writer *w, struct qwick_err *e)
+{
+    if (write_all(w, w->hold, w->held, e))
+        return -1;
+    w->pos += w->held;
+    w->held = 0;
+    return 0;
+}
+
+static int put(struct st_writer *w, const void *data, size_t n,
                struct qwick_err *e)
 {
-    if (n > sizeof w->hold - w->held) {
-        if (write_all(w, w->hold, w->held, e))
+    const unsigned char *p = data;
+    while (n > 0) {
+        size_t room = WINDOW - (w->pos + w->held) % WINDOW;
+        size_t k = n < room ? n : room;
+        memcpy(w->hold + w->held, p, k);
+        w->held += k;
+        p += k;
+        n -= k;
+        if (k == room && flush(w, e))
             return -1;
-        w->held = 0;
     }
-    if (n > sizeof w->hold)
-        return write_all(w, p, n, e);
-    if (n > 0)
-        memcpy(w->hold + w->held, p, n);
-    w->held += n;
     return 0;
 }
 
@@ -172,11 +204,13 @@ static int open_writer(struct st_writer **out, const char *path,
     if (!w)
         return err_oom(e, sizeof *w);
     w->fd = -1;
+    pthread_mutex_init(&w->lock, NULL);
     w->n = n;
     w->path = strdup(path);
     w->pieces = calloc(n ? n : 1, sizeof *w->pieces);
-    if (!w->path || !w->pieces) {
-        err_oom(e, strlen(path) + n * sizeof *w->pieces);
+    w->hold = malloc(WINDOW);
+    if (!w->path || !w->pieces || !w->hold) {
+        err_oom(e, strlen(path) + n * sizeof *w->pieces + WINDOW);
         goto fail;
     }
     if (make_header(&head, format, tensors, n, w->pieces, path, e) ||
@@ -215,6 +249,10 @@ static int reserve(struct st_writer *w, struct qwick_err *e)
         size = SIZE_MAX;
     if (size > INT64_MAX)
         return err_write(w, EFBIG, e);
+    w->size = size;
+    w->windows = calloc(size / WINDOW + 1, sizeof *w->windows);
+    if (!w->windows)
+        return err_oom(e, (size / WINDOW + 1) * sizeof *w->windows);
     int rc;
     do
         rc = fallocate(w->fd, 0, 0, (off_t)size);
@@ -226,6 +264,88 @@ static int reserve(struct st_writer *w, struct qwick_err *e)
                : 0;
 }
 
+static int write_at(struct st_writer *w, const unsigned char *p, size_t n,
+                    size_t at, struct qwick_err *e)
+{
+    while (n > 0) {
+        ssize_t k = pwrite(w->fd, p, n < 1u << 26 ? n : 1u << 26, (off_t)at);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return err_write(w, k < 0 ? errno : EIO, e);
+        p += k;
+        at += (size_t)k;
+        n -= (size_t)k;
+    }
+    return 0;
+}
+
+/* Where window i begins, behind the header, and its bytes. */
+static size_t window_begin(const struct st_writer *w, size_t i)
+{
+    return i * WINDOW > w->n_head ? i * WINDOW : w->n_head;
+}
+
+static size_t window_bytes(const struct st_writer *w, size_t i)
+{
+    size_t end = w->size - i * WINDOW < WINDOW ? w->size : (i + 1) * WINDOW;
+    return end - window_begin(w, i);
+}
+
+/* The memory that pieces of window i go to; NULL: straight to the file. */
+static unsigned char *window_data(struct st_writer *w, size_t i)
+{
+    struct window *to = &w->windows[i];
+    pthread_mutex_lock(&w->lock);
+    if (!to->data && !to->direct) {
+        if (w->n_filling < MAX_FILLING)
+            to->data = malloc(WINDOW);
+        to->direct = !to->data;
+        to->missing = window_bytes(w, i);
+        w->n_filling += !to->direct;
+    }
+    unsigned char *data = to->data;
+    pthread_mutex_unlock(&w->lock);
+    return data;
+}
+
+/* n bytes more of window i are in its memory: write it when it is whole. */
+static int window_fill(struct st_writer *w, size_t i, size_t n,
+                       struct qwick_err *e)
+{
+    struct window *of = &w->windows[i];
+    pthread_mutex_lock(&w->lock);
+    of->missing -= n;
+    bool whole = of->missing == 0;
+    w->n_filling -= whole;
+    pthread_mutex_unlock(&w->lock);
+    if (!whole)
+        return 0;
+    int rc = write_at(w, of->data, window_bytes(w, i), window_begin(w, i), e);
+    free(of->data);
+    of->data = NULL; /* nobody writes to it again */
+    return rc;
+}
+
+/* Bytes [at, at + n) of the file, behind the header. */
+static int write_windows(struct st_writer *w, const unsigned char *p, size_t n,
+                         size_t at, struct qwick_err *e)
+{
+    while (n > 0) {
+        size_t i = at / WINDOW, room = (i + 1) * WINDOW - at;
+        size_t k = n < room ? n : room;
+        unsigned char *data = window_data(w, i);
+        if (data)
+            memcpy(data + (at - window_begin(w, i)), p, k);
+        if (data ? window_fill(w, i, k, e) : write_at(w, p, k, at, e))
+            return -1;
+        p += k;
+        at += k;
+        n -= k;
+    }
+    return 0;
+}
+
 int st_writer_open_large(struct st_writer **out, const char *path,
                          const char *format,
                          const struct st_out_tensor *tensors, size_t n,
@@ -233,7 +353,7 @@ int st_writer_open_large(struct st_writer **out, const char *path,
 {
     if (open_writer(out, path, format, tensors, n, e))
         return -1;
-    if (reserve(*out, e) == 0)
+    if (reserve(*out, e) == 0 && flush(*out, e) == 0)
         return 0;
     st_writer_abort(*out);
     *out = NULL;
@@ -252,17 +372,8 @@ int st_writer_at(struct st_writer *w, size_t tensor, size_t offset,
                        w->path, offset, offset + n_bytes, tensor);
     struct piece *t = &w->pieces[tensor];
     size_t at = w->n_head + t->begin + offset;
-    for (size_t left = n_bytes; left > 0;) {
-        ssize_t k =
-            pwrite(w->fd, p, left < 1u << 26 ? left : 1u << 26, (off_t)at);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k <= 0)
-            return err_write(w, k < 0 ? errno : EIO, e);
-        p += k;
-        at += (size_t)k;
-        left -= (size_t)k;
-    }
+    if (write_windows(w, p, n_bytes, at, e))
+        return -1;
     __atomic_fetch_sub(&t->left, n_bytes, __ATOMIC_RELAXED);
     return 0;
 }
@@ -299,9 +410,8 @@ int st_writer_close(struct st_writer *w, struct qwick_err *e)
                 w->path, missing);
         goto fail;
     }
-    if (write_all(w, w->hold, w->held, e))
+    if (flush(w, e))
         goto fail;
-    w->held = 0;
     /* Pipes and devices cannot be synchronised, and need not. */
     if (fsync(w->fd) &&
         !(errno == EINVAL || errno == ENOTSUP || errno == EROFS)) {
@@ -340,5 +450,10 @@ void st_writer_abort(struct st_writer *w)
     }
     free(w->path);
     free(w->pieces);
+    free(w->hold);
+    for (size_t i = 0; w->windows && i <= w->size / WINDOW; i++)
+        free(w->windows[i].data);
+    free(w->windows);
+    pthread_mutex_destroy(&w->lock);
     free(w);
 }

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/par.h"
 #include "base/rng.h"
 #include "file/json.h"
 #include "file/map.h"
@@ -1031,6 +1032,80 @@ static void large_writer(void **state)
     assert_int_equal(entries(temp_dir), 0);
 }
 
+/* Bytes of tensor `tensor` from `at` on, as the test below has them. */
+static void pattern(unsigned char *out, size_t tensor, size_t at, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = (unsigned char)((at + i) * 2654435761u >> 16 ^ tensor);
+}
+
+enum { WIDE = 11000003, PART = 99991, PARTS = (WIDE + PART - 1) / PART };
+
+struct pieces {
+    struct st_writer *w;
+    size_t order[4 * PARTS], n;
+    int failed;
+};
+
+static void write_pieces(void *ctx, struct par_team *team, int tid,
+                         int n_threads)
+{
+    struct pieces *p = ctx;
+    unsigned char *bytes = malloc(PART);
+    size_t begin, end;
+    (void)tid;
+    (void)n_threads;
+    assert_non_null(bytes);
+    while (par_next(team, p->n, 1, &begin, &end)) {
+        size_t tensor = p->order[begin] / PARTS;
+        size_t at = p->order[begin] % PARTS * PART;
+        size_t n = WIDE - at < PART ? WIDE - at : PART;
+        pattern(bytes, tensor, at, n);
+        if (st_writer_at(p->w, tensor, at, bytes, n, NULL))
+            __atomic_store_n(&p->failed, 1, __ATOMIC_RELAXED);
+    }
+    free(bytes);
+}
+
+/* Pieces in any order, of more parts of the file than are put together in
+ * memory at a time, by three threads. */
+static void large_writer_in_pieces(void **state)
+{
+    (void)state;
+    const struct st_out_tensor t[] = {{"a", DT_U8, 1, {WIDE}, NULL},
+                                      {"b", DT_U8, 1, {WIDE}, NULL},
+                                      {"c", DT_U8, 1, {WIDE}, NULL},
+                                      {"d", DT_U8, 1, {WIDE}, NULL}};
+    const char *path = temp_path("w.safetensors");
+    unsigned char *want = malloc(WIDE);
+    struct pieces p = {.n = 4 * PARTS};
+    struct st_set *set;
+    struct qwick_err e;
+    assert_non_null(want);
+    for (int shuffled = 0; shuffled < 2; shuffled++) {
+        for (size_t i = 0; i < p.n; i++)
+            p.order[i] = shuffled ? i * 211 % p.n : i; /* 211: coprime */
+        must(st_writer_open_large(&p.w, path, "mlx", t, 4, &e), &e);
+        par_run(3, write_pieces, &p);
+        assert_int_equal(p.failed, 0);
+        must(st_writer_close(p.w, &e), &e);
+        must(st_open_file(&set, path, &e), &e);
+        for (size_t i = 0; i < 4; i++) {
+            pattern(want, i, 0, WIDE);
+            assert_memory_equal(need(set, t[i].name)->data, want, WIDE);
+        }
+        st_close(set);
+    }
+    /* given up in the middle */
+    must(st_writer_open_large(&p.w, path, "mlx", t, 4, &e), &e);
+    p.n = 50;
+    par_run(3, write_pieces, &p);
+    st_writer_abort(p.w);
+    free(want);
+    unlink(path);
+    assert_int_equal(entries(temp_dir), 0);
+}
+
 /* Files that come while we write are not lost. */
 static void directory_that_changed(void **state)
 {
@@ -1077,6 +1152,7 @@ int main(void)
         IN_DIRECTORY(what_is_there_stays),
         IN_DIRECTORY(stops),
         IN_DIRECTORY(large_writer),
+        IN_DIRECTORY(large_writer_in_pieces),
         IN_DIRECTORY(directory_that_changed),
     };
     kernels = kernels_get(cpu_best());
