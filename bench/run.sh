@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Reproduce every figure of the README on this machine. Nothing else should run
-# beside it. Needs about 2.4 GB of disk under ${QWICK_BENCH_DIR:-build/bench-models}
+# beside it. Needs about 4.7 GB of disk under ${QWICK_BENCH_DIR:-build/bench-models}
 # and, with RUNS=3, most of an hour; RUNS=1 REPS=3 gives a first look.
 set -eu
 cd "$(dirname "$0")/.."
 unset QWICK_MODEL OPENBLAS_CORETYPE
 models=${QWICK_BENCH_DIR:-build/bench-models}
 bf16=$models/qwen3-0.6b-random
+f32=$models/qwen3-0.6b-random-f32
 runs=${RUNS:-3}
 reps=${REPS:-3}
 results=build/bench-results
@@ -14,6 +15,9 @@ make --no-print-directory -s all benches testdata
 rm -rf "$results"
 mkdir -p "$models" "$results"
 
+[ -f "$f32/model.safetensors" ] ||
+    build/bench/make_model --tokenizer build/testdata/qwen3-tokenizer \
+        --dtype f32 "$f32"
 [ -f "$bf16/model.safetensors" ] ||
     build/bench/make_model --tokenizer build/testdata/qwen3-tokenizer "$bf16"
 for bits in 8 4; do
@@ -30,6 +34,11 @@ one_run() {
         >"$results/$name-$run.json"
 }
 
+# Levels below the CPU's best whose speed the README tells, too.
+kernels=$(./qwick -v -n 1 --raw a 2>&1 >/dev/null | grep kernels)
+levels=avx2
+case $kernels in *amx*) levels="avx2 avx512bf16" ;; esac
+
 for run in $(seq "$runs"); do
     for threads in 2 1; do
         for kind in bf16:"$bf16" 8bit:"$models/qwen3-0.6b-8bit" \
@@ -41,22 +50,29 @@ for run in $(seq "$runs"); do
     one_run batches "$bf16" --prompt-lens 16 --depths 16 \
         --batches 1,2,4,8,16,32
     one_run preload "$bf16" --prompt-lens 512 --depths 16 --preload
-    one_run avx2 "$bf16" --isa avx2 --prompt-lens 512 --depths 16
-    for bits in 8 4; do
-        one_run avx2-${bits}bit "$models/qwen3-0.6b-${bits}bit" --isa avx2 \
-            --prompt-lens 512 --depths 16
+    one_run avx2-f32 "$f32" --isa avx2 --prompt-lens 512 --depths 16
+    for isa in $levels; do
+        one_run "$isa" "$bf16" --isa "$isa" --prompt-lens 512 --depths 16
+        for bits in 8 4; do
+            one_run "$isa-${bits}bit" "$models/qwen3-0.6b-${bits}bit" \
+                --isa "$isa" --prompt-lens 512 --depths 16
+        done
     done
 done
 
 echo "## Machine"
 grep -m1 'model name' /proc/cpuinfo
-./qwick -v -n 1 --raw a 2>&1 >/dev/null | grep kernels
+echo "$kernels"
 
 echo "## Speed, exact shapes of Qwen3-0.6B (random weights)"
-for name in bf16-2 8bit-2 4bit-2 bf16-1 8bit-1 4bit-1 batches avx2 avx2-8bit \
-    avx2-4bit; do
-    echo "$results/$name"-*.json
-done | xargs python3 bench/table.py
+{
+    for name in bf16-2 8bit-2 4bit-2 bf16-1 8bit-1 4bit-1 batches avx2-f32; do
+        echo "$results/$name"-[0-9]*.json
+    done
+    for isa in $levels; do
+        echo "$results/$isa"{,-8bit,-4bit}-[0-9].json
+    done
+} | xargs python3 bench/table.py
 echo "## The same with --preload"
 python3 bench/table.py "$results"/preload-*.json
 
