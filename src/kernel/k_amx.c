@@ -611,11 +611,24 @@ static void multiply(const struct product *p)
     TILE_RELEASE();
 }
 
+/* The level below: so few tokens sweep rows faster as vectors. */
+enum { ROWS_MAX_TOKENS = 3 };
+
+static void (*gemm_bf16_rows)(float *y, size_t ldy, const void *w,
+                              size_t w_stride, const void *x, size_t ldx,
+                              size_t n_rows, size_t n_cols, size_t n_tokens,
+                              bool add);
+
 static void k_gemm_bf16_amx(float *y, size_t ldy, const void *w,
                             size_t w_stride, const void *x, size_t ldx,
                             size_t n_rows, size_t n_cols, size_t n_tokens,
                             bool add)
 {
+    if (n_tokens <= ROWS_MAX_TOKENS) {
+        gemm_bf16_rows(y, ldy, w, w_stride, x, ldx, n_rows, n_cols, n_tokens,
+                       add);
+        return;
+    }
     multiply(&(struct product){.y = y,
                                .ldy = ldy,
                                .w = w,
@@ -674,6 +687,7 @@ static double k_peak_bf16_amx(size_t reps, float *sink)
 
 void k_amx_init(struct kernels *k)
 {
+    gemm_bf16_rows = k->gemm_bf16;
     k->gemm_bf16 = k_gemm_bf16_amx;
     k->gemm_bf16_affine = k_gemm_bf16_affine_amx;
     k->peak_bf16 = k_peak_bf16_amx;

@@ -273,8 +273,10 @@ INLINE void strip_step(__m512 a[STRIP][TOKENS], const struct strip *s,
 }
 
 /* Fetches P lines of the rows to come with each line of its own, so P rows in
- * all, one after the other; twice: near, too. */
-INLINE void strip_run(const struct strip *s, int R, int T, int P, bool twice)
+ * all, one after the other; twice: near, too; to_l2: as Intel's CPUs do it
+ * best, far ones to L2 and where they are written. */
+INLINE void strip_run(const struct strip *s, int R, int T, int P, bool twice,
+                      bool to_l2)
 {
     const size_t lines = s->lines, part = lines / (size_t)P * (size_t)P * LINE;
     const char *w = s->w, *x = s->x, *far = s->far, *near = s->near;
@@ -297,7 +299,10 @@ INLINE void strip_run(const struct strip *s, int R, int T, int P, bool twice)
         for (int p = 0; p < P; p++) {
             if (twice)
                 _mm_prefetch(near + LINE * p, _MM_HINT_T0);
-            _mm_prefetch(far + LINE * p, _MM_HINT_T0);
+            if (to_l2)
+                sweep_by(far + LINE * p, 0, true);
+            else
+                _mm_prefetch(far + LINE * p, _MM_HINT_T0);
         }
         far += LINE * P;
         near += LINE * P;
@@ -320,35 +325,39 @@ INLINE void strip_run(const struct strip *s, int R, int T, int P, bool twice)
     }
 }
 
-#define STRIP_TILE(R, T, P, N)                                     \
-    static void strip_##R##_##T##_##P##_##N(const struct strip *s) \
-    {                                                              \
-        strip_run(s, R, T, P, N);                                  \
+#define STRIP_TILE(R, T, P, N, L)                                        \
+    static void strip_##R##_##T##_##P##_##N##_##L(const struct strip *s) \
+    {                                                                    \
+        strip_run(s, R, T, P, N, L);                                     \
     }
-#define STRIPS(R, P, N)    \
-    STRIP_TILE(R, 1, P, N) \
-    STRIP_TILE(R, 2, P, N) \
-    STRIP_TILE(R, 3, P, N) \
-    STRIP_TILE(R, 4, P, N) \
-    STRIP_TILE(R, 5, P, N) \
-    STRIP_TILE(R, 6, P, N)
-#define STRIP_ROW(R, P, N)                                    \
-    {                                                         \
-        strip_##R##_1_##P##_##N, strip_##R##_2_##P##_##N,     \
-            strip_##R##_3_##P##_##N, strip_##R##_4_##P##_##N, \
-            strip_##R##_5_##P##_##N, strip_##R##_6_##P##_##N  \
+#define STRIPS(R, P, N, L)    \
+    STRIP_TILE(R, 1, P, N, L) \
+    STRIP_TILE(R, 2, P, N, L) \
+    STRIP_TILE(R, 3, P, N, L) \
+    STRIP_TILE(R, 4, P, N, L) \
+    STRIP_TILE(R, 5, P, N, L) \
+    STRIP_TILE(R, 6, P, N, L)
+#define STRIP_ROW(R, P, N, L)                                             \
+    {                                                                     \
+        strip_##R##_1_##P##_##N##_##L, strip_##R##_2_##P##_##N##_##L,     \
+            strip_##R##_3_##P##_##N##_##L, strip_##R##_4_##P##_##N##_##L, \
+            strip_##R##_5_##P##_##N##_##L, strip_##R##_6_##P##_##N##_##L  \
     }
 
-STRIPS(1, 1, 0)
-STRIPS(1, 1, 1)
-STRIPS(4, 1, 1)
-STRIPS(4, 2, 1)
-STRIPS(4, 4, 1)
+STRIPS(1, 1, 0, 0)
+STRIPS(1, 1, 1, 0)
+STRIPS(1, 1, 0, 1)
+STRIPS(1, 1, 1, 1)
+STRIPS(4, 1, 1, 0)
+STRIPS(4, 2, 1, 0)
+STRIPS(4, 4, 1, 0)
 
-static void (*const strips_one[2][TOKENS])(const struct strip *) = {
-    STRIP_ROW(1, 1, 0), STRIP_ROW(1, 1, 1)};
+/* [to_l2][twice] */
+static void (*const strips_one[2][2][TOKENS])(const struct strip *) = {
+    {STRIP_ROW(1, 1, 0, 0), STRIP_ROW(1, 1, 1, 0)},
+    {STRIP_ROW(1, 1, 0, 1), STRIP_ROW(1, 1, 1, 1)}};
 static void (*const strips[3][TOKENS])(const struct strip *) = {
-    STRIP_ROW(4, 1, 1), STRIP_ROW(4, 2, 1), STRIP_ROW(4, 4, 1)};
+    STRIP_ROW(4, 1, 1, 0), STRIP_ROW(4, 2, 1, 0), STRIP_ROW(4, 4, 1, 0)};
 
 /* A walk over the weights: strips of rows, in blocks of rows and columns. */
 struct walk {
@@ -395,7 +404,7 @@ static void rows_single(struct strip s, size_t n_rows, size_t n)
     for (size_t r = 0; r < n_rows; r++) {
         s.far = s.w + (wide ? FAR_WIDE : FAR_ONE);
         s.near = s.w + NEAR_WIDE;
-        strips_one[wide][n - 1](&s);
+        strips_one[kernel_sweep.to_l2][wide][n - 1](&s);
         s.w += s.w_bytes;
         s.y++;
     }
@@ -425,7 +434,7 @@ INLINE void strip_passes(struct strip *pass, const struct strip *s,
         if (R == STRIP)
             strips[P / 2][T - 1](pass);
         else
-            strips_one[1][T - 1](pass);
+            strips_one[0][1][T - 1](pass);
         fetched += done ? 0 : P;
         t += T;
     }
