@@ -467,11 +467,12 @@ static int parse(struct parser *p)
     return rc;
 }
 
-int json_events(const char *name, const char *text, size_t n,
-                enum qwick_err_code code, const struct json_handler *h,
-                void *ctx, struct qwick_err *e)
+static struct parser parser_of(const char *name, const char *text, size_t n,
+                               enum qwick_err_code code,
+                               const struct json_handler *h, void *ctx,
+                               struct qwick_err *e)
 {
-    struct parser p = {
+    return (struct parser){
         .h = h,
         .ctx = ctx,
         .name = name,
@@ -480,6 +481,13 @@ int json_events(const char *name, const char *text, size_t n,
         .code = code,
         .e = e,
     };
+}
+
+int json_events(const char *name, const char *text, size_t n,
+                enum qwick_err_code code, const struct json_handler *h,
+                void *ctx, struct qwick_err *e)
+{
+    struct parser p = parser_of(name, text, n, code, h, ctx, e);
     return parse(&p);
 }
 
@@ -488,17 +496,9 @@ int json_events_around(const char *name, const char *text, size_t n,
                        const struct json_handler *h, void *ctx,
                        struct qwick_err *e)
 {
-    struct parser p = {
-        .h = h,
-        .ctx = ctx,
-        .name = name,
-        .text = text,
-        .n = n,
-        .from = from,
-        .skip = skip,
-        .code = code,
-        .e = e,
-    };
+    struct parser p = parser_of(name, text, n, code, h, ctx, e);
+    p.from = from;
+    p.skip = skip;
     return parse(&p);
 }
 
@@ -506,16 +506,8 @@ int json_events_of_one(const char *name, const char *text, size_t *n,
                        enum qwick_err_code code, const struct json_handler *h,
                        void *ctx, struct qwick_err *e)
 {
-    struct parser p = {
-        .h = h,
-        .ctx = ctx,
-        .name = name,
-        .text = text,
-        .n = *n,
-        .one = true,
-        .code = code,
-        .e = e,
-    };
+    struct parser p = parser_of(name, text, *n, code, h, ctx, e);
+    p.one = true;
     int rc = parse(&p);
     *n = p.base + p.n;
     return rc;

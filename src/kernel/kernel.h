@@ -159,9 +159,9 @@ struct kernels {
      *         their way; rows in multiples of SGEMM_ROWS are the fastest
      *   work  [SGEMM_WORK], 64-byte aligned, overwritten
      * Blocked as in Goto and van de Geijn 2008. */
-    void (*sgemm_nt[DT_COUNT])(float *c, size_t ldc, const float *a, size_t lda,
-                               const void *b, size_t ldb, size_t m, size_t n,
-                               size_t k, float *work);
+    void (*sgemm_nt[DT_N_FLOAT])(float *c, size_t ldc, const float *a,
+                                 size_t lda, const void *b, size_t ldb,
+                                 size_t m, size_t n, size_t k, float *work);
 
     /* y[t * ldy + r] = sum over k of w[r, k] * x[t * ldx + k], added to what y
      * holds if add: f32 sums of products of bf16. Prefill on avx512bf16; the

@@ -235,7 +235,8 @@ static int on_begin_array(void *ctx)
 static int on_end_array(void *ctx)
 {
     struct bpe_load *l = ctx;
-    if (l->merges.in_pair)
+    /* in any other mode the merges may be another thread's */
+    if (l->mode == MERGES && l->merges.in_pair)
         return merge_read(l, bpe_merge_close(&l->merges));
     if (l->mode == MERGES)
         l->mode = REST;
