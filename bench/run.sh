@@ -65,14 +65,15 @@ grep -m1 'model name' /proc/cpuinfo
 echo "$kernels"
 
 echo "## Speed, exact shapes of Qwen3-0.6B (random weights)"
-{
-    for name in bf16-2 8bit-2 4bit-2 bf16-1 8bit-1 4bit-1 batches avx2-f32; do
-        echo "$results/$name"-[0-9]*.json
+names="bf16-2 8bit-2 4bit-2 bf16-1 8bit-1 4bit-1 batches avx2-f32"
+for isa in $levels; do
+    names="$names $isa $isa-8bit $isa-4bit"
+done
+for name in $names; do
+    for run in $(seq "$runs"); do
+        echo "$results/$name-$run.json"
     done
-    for isa in $levels; do
-        echo "$results/$isa"{,-8bit,-4bit}-[0-9].json
-    done
-} | xargs python3 bench/table.py
+done | xargs python3 bench/table.py
 echo "## The same with --preload"
 python3 bench/table.py "$results"/preload-*.json
 

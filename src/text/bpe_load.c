@@ -269,8 +269,11 @@ static int skip_merges(void *ctx, size_t *to)
     if (l->next != MERGES || !l->vocab_done)
         return -1; /* not the merges, or not in the usual order */
     bpe_resolve_meanwhile(l);
+    int ended = __atomic_load_n(&l->merges.ended, __ATOMIC_ACQUIRE);
+    if (l->rc < 0 || ended != 1)
+        return -1;
     *to += l->merges.length;
-    return l->rc < 0 || l->merges.ended < 0 ? -1 : 0;
+    return 0;
 }
 
 /* The events of the whole file; merges: where a second thread begins, or 0. */

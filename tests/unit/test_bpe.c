@@ -13,12 +13,16 @@
 
 #include <cmocka.h>
 
+#include <sched.h>
+
 #include "base/buf.h"
+#include "base/cpu.h"
 #include "base/utf8.h"
 #include "file/json.h"
 #include "file/map.h"
 #include "random_text.h"
 #include "text/bpe.h"
+#include "text/bpe_load.h"
 #include "text/split.h"
 #include "text/unicode.h"
 
@@ -1029,6 +1033,21 @@ static void put_part(struct buf *t, size_t from, size_t to)
     assert_int_equal(buf_append(t, qwen_text.data + from, to - from), 0);
 }
 
+/* The genuine file with [from, to) replaced is refused, and why. */
+static void refused(struct buf *t, size_t from, size_t to, const char *with,
+                    const char *why)
+{
+    struct bpe *b;
+    struct qwick_err e;
+    t->len = 0;
+    put_part(t, 0, from);
+    assert_int_equal(buf_puts(t, with), 0);
+    put_part(t, to, qwen_text.len);
+    assert_int_equal(bpe_open(&b, "x", t->data, t->len, &e), -1);
+    if (!strstr(e.msg, why))
+        fail_msg("%s: %s", why, e.msg);
+}
+
 /* However the two large parts lie, and whatever looks like them: one thread or
  * two, the same tokenizer, the same message. */
 static void test_large_order(void **unused)
@@ -1058,39 +1077,75 @@ static void test_large_order(void **unused)
     free(got.v);
     bpe_close(b);
 
-    /* a second array */
-    t.len = 0;
-    put_part(&t, 0, end);
-    assert_int_equal(buf_puts(&t, ", \"merges\" : []"), 0);
-    put_part(&t, end, qwen_text.len);
-    assert_int_equal(bpe_open(&b, "x", t.data, t.len, &e), -1);
-    assert_string_equal(e.msg, "x: model: repeated key \"merges\"");
-
-    /* one that is not the model's */
-    t.len = 0;
-    put_part(&t, 0, vocab);
-    assert_int_equal(buf_puts(&t, "\"extra\": {\"merges\": [[1]]},"), 0);
-    put_part(&t, vocab, qwen_text.len);
-    assert_int_equal(bpe_open(&b, "x", t.data, t.len, &e), -1);
-    assert_non_null(strstr(e.msg, "extra"));
-
-    /* a fault behind the merges, and one in the vocabulary */
-    t.len = 0;
-    put_part(&t, 0, end);
-    assert_int_equal(buf_puts(&t, ", \"unk_token\": \"\\ud800\""), 0);
-    put_part(&t, end, qwen_text.len);
-    assert_int_equal(bpe_open(&b, "x", t.data, t.len, &e), -1);
-    assert_non_null(strstr(e.msg, "lone surrogate"));
-    t.len = 0;
-    put_part(&t, 0, merges);
-    while (t.data[t.len - 1] != '}')
-        t.len--;
-    t.len--;
-    assert_int_equal(buf_puts(&t, ", \"merges\": 0}, "), 0);
-    put_part(&t, merges, qwen_text.len);
-    assert_int_equal(bpe_open(&b, "x", t.data, t.len, &e), -1);
-    assert_non_null(strstr(e.msg, "id 0 is shared by"));
+    /* a second array; one that is not the model's; a fault behind the merges,
+     * and one in the vocabulary */
+    refused(&t, end, end, ", \"merges\" : []",
+            "x: model: repeated key \"merges\"");
+    refused(&t, vocab, vocab, "\"extra\": {\"merges\": [[1]]},", "extra");
+    refused(&t, end, end, ", \"unk_token\": \"\\ud800\"", "lone surrogate");
+    size_t brace = merges;
+    while (qwen_text.data[brace - 1] != '}')
+        brace--;
+    refused(&t, brace - 1, merges, ", \"merges\": 0}, ", "id 0 is shared by");
     buf_free(&t);
+}
+
+/* The second thread by itself, as otherwise one thread hides what it cannot. */
+static void test_merges_thread(void **unused)
+{
+    (void)unused;
+    struct qwick_err e;
+    struct merges m = {.name = "x", .e = &e};
+    size_t at = bpe_merges_find(qwen_text.data, qwen_text.len);
+    if (cpu_logical() < 2) {
+        assert_int_equal(at, 0);
+        printf("SKIP: one CPU, one thread\n");
+        skip();
+    }
+    assert_int_equal(at, in_qwen("\"merges\": [") + strlen("\"merges\": "));
+    assert_int_equal(bpe_merges_find(qwen_text.data, 100000), 0);
+    struct buf t = {0};
+    static const char decoy[] =
+        "{\"merges\": 7, \"x\": \"merges\", \"merges\" :[]}";
+    assert_int_equal(buf_puts(&t, decoy), 0);
+    for (size_t i = 0; i < 1 << 17; i++)
+        assert_int_equal(buf_puts(&t, "        "), 0);
+    assert_int_equal(bpe_merges_find(t.data, t.len), strlen(decoy) - 3);
+    buf_free(&t);
+    m.text = qwen_text.data + at;
+    m.n_text = qwen_text.len - at;
+    m.arena.p = malloc(m.n_text);
+    m.arena.cap = m.n_text - BPE_PAD;
+    assert_non_null(m.arena.p);
+    assert_int_equal(bpe_merges_start(&m), 0);
+    while (!__atomic_load_n(&m.ended, __ATOMIC_ACQUIRE))
+        sched_yield();
+    bpe_merges_stop(&m);
+    assert_int_equal(m.ended, 1);
+    assert_int_equal(m.n, 151387);
+    assert_int_equal(m.published, m.arena.len);
+    assert_int_equal(m.text[m.length - 1], ']');
+    assert_int_equal(m.n_text - m.length, strlen("\n  }\n}"));
+
+    /* stopped before it has ended, or refused */
+    struct arena arena = {m.arena.p, 0, m.arena.cap};
+    struct merges stopped = {.name = "x",
+                             .e = &e,
+                             .arena = arena,
+                             .text = m.text,
+                             .n_text = m.n_text};
+    struct merges wrong = stopped;
+    assert_int_equal(bpe_merges_start(&stopped), 0);
+    bpe_merges_stop(&stopped);
+    assert_int_not_equal(stopped.ended, 0);
+    wrong.text = "[[\"a\", 1]]";
+    wrong.n_text = strlen(wrong.text);
+    assert_int_equal(bpe_merges_start(&wrong), 0);
+    while (!__atomic_load_n(&wrong.ended, __ATOMIC_ACQUIRE))
+        sched_yield();
+    bpe_merges_stop(&wrong);
+    assert_int_equal(wrong.ended, -1);
+    free(m.arena.p);
 }
 
 /* decode(encode(x)) is NFC(x), bytes that are no UTF-8 included. */
@@ -1245,6 +1300,7 @@ int main(void)
         cmocka_unit_test(test_mutated),
         cmocka_unit_test(test_large_refused),
         cmocka_unit_test(test_large_order),
+        cmocka_unit_test(test_merges_thread),
         cmocka_unit_test(test_long_token),
         cmocka_unit_test(test_merging),
         cmocka_unit_test(test_spans),
