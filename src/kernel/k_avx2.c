@@ -79,23 +79,15 @@ INLINE __m256 load8_part(const char *p, size_t n, enum dtype type)
 
 /* ---- exp ---------------------------------------------------------------- */
 
-/* exp(x) within 1 ulp where the result is normal: x = n ln 2 + r (Cody and
- * Waite 1980), a minimax polynomial for exp(r) on |r| <= ln 2 / 2 (relative
- * error 2^-28.3, found by the Remez exchange), times 2^n in two steps so that
- * subnormal results round once. NaN stays NaN. */
-INLINE __m256 exp8(__m256 x)
+/* exp(x - n ln 2): the rest r after whole powers of two (Cody and Waite 1980),
+ * a minimax polynomial for exp(r) on |r| <= ln 2 / 2 (relative error 2^-28.3,
+ * found by the Remez exchange). */
+INLINE __m256 exp8_rest(__m256 x, __m256 n)
 {
     const __m256 ln2_hi = _mm256_set1_ps(0x1.62e4p-1f); /* n * it is exact */
     const __m256 ln2_lo = _mm256_set1_ps(0x1.7f7d1cp-20f);
-    __m256 n, r, p;
-    __m256i e, e1;
+    __m256 r, p;
 
-    /* beyond, the result is 0 or infinity anyway; the order of the operands
-     * lets NaN through */
-    x = _mm256_min_ps(_mm256_set1_ps(89), x);
-    x = _mm256_max_ps(_mm256_set1_ps(-104), x);
-    n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(0x1.715476p0f)),
-                        _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     r = _mm256_fnmadd_ps(n, ln2_hi, x);
     r = _mm256_fnmadd_ps(n, ln2_lo, r);
     p = _mm256_set1_ps(0.00138148398f);
@@ -104,7 +96,23 @@ INLINE __m256 exp8(__m256 x)
     p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.166665211f));
     p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.49999994f));
     p = _mm256_fmadd_ps(_mm256_mul_ps(r, r), p, r);
-    p = _mm256_add_ps(p, _mm256_set1_ps(1));
+    return _mm256_add_ps(p, _mm256_set1_ps(1));
+}
+
+/* exp(x) within 1 ulp where the result is normal, by 2^n in two steps, so that
+ * subnormal results round once. NaN stays NaN. */
+INLINE __m256 exp8(__m256 x)
+{
+    __m256 n, p;
+    __m256i e, e1;
+
+    /* beyond, the result is 0 or infinity anyway; the order of the operands
+     * lets NaN through */
+    x = _mm256_min_ps(_mm256_set1_ps(89), x);
+    x = _mm256_max_ps(_mm256_set1_ps(-104), x);
+    n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(0x1.715476p0f)),
+                        _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    p = exp8_rest(x, n);
     e = _mm256_cvtps_epi32(n);
     e1 = _mm256_srai_epi32(e, 1);
     e = _mm256_sub_epi32(e, e1);
@@ -246,8 +254,9 @@ INLINE void tile(float *y, size_t ldy, const char *w, size_t w_bytes,
 
 #include "kernel/k_sgemm.h"
 
-INLINE void gemm_micro(float *c, size_t ldc, const float *a, const float *panel,
-                       size_t kc, size_t nr, int R, bool first)
+INLINE void gemm_micro(float *c, size_t ldc, const float *a, size_t lda,
+                       const float *panel, size_t kc, size_t nr, int R,
+                       bool first)
 {
     __m256 s[GEMM_MR][2];
 
@@ -263,7 +272,7 @@ INLINE void gemm_micro(float *c, size_t ldc, const float *a, const float *panel,
 
         UNROLL
         for (int i = 0; i < R; i++) {
-            __m256 av = _mm256_broadcast_ss(a + (size_t)i * GEMM_LDA + p);
+            __m256 av = _mm256_broadcast_ss(a + (size_t)i * lda + p);
 
             s[i][0] = _mm256_fmadd_ps(av, b0, s[i][0]);
             s[i][1] = _mm256_fmadd_ps(av, b1, s[i][1]);
@@ -616,6 +625,14 @@ INLINE float attn_mask(__m256 *s, const float *scores, int lo, int hi)
     const __m256 none = _mm256_set1_ps(-INFINITY);
     __m256 m = none;
 
+    if (lo == 0 && hi == KV_BLOCK) {
+        UNROLL
+        for (int c = 0; c < 8; c++) {
+            s[c] = _mm256_load_ps(scores + 8 * c);
+            m = _mm256_max_ps(s[c], m);
+        }
+        return max_lanes8(m);
+    }
     UNROLL
     for (int c = 0; c < 8; c++) {
         __m256i j = _mm256_add_epi32(lanes, _mm256_set1_epi32(8 * c));
@@ -628,12 +645,30 @@ INLINE float attn_mask(__m256 *s, const float *scores, int lo, int hi)
     return max_lanes8(m);
 }
 
+/* exp(x) of x <= 0, or NaN: the same in half the instructions, but 0 below
+ * -87. */
+INLINE __m256 exp8_below(__m256 x)
+{
+    /* its last bits count from -127 */
+    const __m256 shift = _mm256_set1_ps(0x1.8p23f + 127);
+    const __m256 least = _mm256_set1_ps(-87);
+    const __m256 none = _mm256_cmp_ps(x, least, _CMP_LT_OQ);
+    __m256 t, p;
+
+    x = _mm256_max_ps(least, x); /* lets NaN through */
+    t = _mm256_fmadd_ps(x, _mm256_set1_ps(0x1.715476p0f), shift);
+    p = exp8_rest(x, _mm256_sub_ps(t, shift));
+    t = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(t), 23));
+    return _mm256_andnot_ps(none, _mm256_mul_ps(p, t));
+}
+
 /* scores = exp(s - shift); their sum. */
-INLINE float attn_exp(float *scores, __m256 *s, float shift)
+INLINE float attn_exp(float *scores, __m256 *s, float shift, bool flush)
 {
     UNROLL
     for (int c = 0; c < 8; c++) {
-        s[c] = exp8(_mm256_sub_ps(s[c], _mm256_set1_ps(shift)));
+        s[c] = _mm256_sub_ps(s[c], _mm256_set1_ps(shift));
+        s[c] = flush ? exp8_below(s[c]) : exp8(s[c]);
         _mm256_store_ps(scores + 8 * c, s[c]);
     }
     return sum_lanes(_mm256_add_ps(

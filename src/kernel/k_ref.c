@@ -434,6 +434,9 @@ void k_ref_init(struct kernels *k)
     k->attn_block[DT_F16] = k_attn_block_f16_ref;
     k->attn_block[DT_BF16] = k_attn_block_bf16_ref;
     k->attn_block_q8 = k_attn_block_q8_ref;
+    for (int i = 0; i < DT_N_FLOAT; i++)
+        k->attn_tile[i] = k->attn_block[i];
+    k->attn_tile_q8 = k->attn_block_q8;
     k->max = k_max_ref;
     k->exp_sum = k_exp_sum_ref;
     k->gemm_bf16 = k_gemm_bf16_ref;

@@ -3,9 +3,8 @@
  * 2008), for k_avx2.c and k_avx512.c.
  *
  * Weights (b) are widened on their way to panels of GEMM_NR rows, of which the
- * inner kernel keeps one in L1; rows of a are copied to a block that L2 keeps,
- * at a distance that no power of two divides, since those of activations are a
- * multiple of 4 KiB apart, where few fit a cache's sets.
+ * inner kernel keeps one in L1; rows of a are read where they are, as many at a
+ * time as L2 keeps.
  *
  * Included once, after k_avx.h and
  *
@@ -14,27 +13,23 @@
  *   load8(p, type), load8_part(p, n, type)
  *                   eight elements from any address, widened; or the first n,
  *                   zeros above
- *   gemm_micro(c, ldc, a, panel, kc, nr, R, first)
- *                   R rows of a, GEMM_LDA apart, by one panel, of which nr rows
- *                   count; added to c unless first
+ *   gemm_micro(c, ldc, a, lda, panel, kc, nr, R, first)
+ *                   R rows of a by one panel, of which nr rows count; added to
+ *                   c unless first
  */
 #ifndef KERNEL_K_SGEMM_H
 #define KERNEL_K_SGEMM_H
 
-/* Columns of a and b, rows of b, and rows of a that are packed at a time. */
-enum {
-    GEMM_KC = 256,
-    GEMM_NC = SGEMM_ROWS,
-    GEMM_MC = 48,
-    GEMM_LDA = GEMM_KC + 16
-};
+/* Columns of a and b, rows of b that are packed, and rows of a that meet them
+ * at a time. */
+enum { GEMM_KC = 256, GEMM_NC = SGEMM_ROWS, GEMM_MC = 48 };
 
 _Static_assert(GEMM_MC % GEMM_MR == 0 && GEMM_NC % GEMM_NR == 0, "whole tiles");
-_Static_assert(GEMM_NC *GEMM_KC + GEMM_MC * GEMM_LDA <= SGEMM_WORK,
-               "the caller's memory");
+_Static_assert(GEMM_NC *GEMM_KC <= SGEMM_WORK, "the caller's memory");
 
-INLINE void gemm_micro(float *c, size_t ldc, const float *a, const float *panel,
-                       size_t kc, size_t nr, int R, bool first);
+INLINE void gemm_micro(float *c, size_t ldc, const float *a, size_t lda,
+                       const float *panel, size_t kc, size_t nr, int R,
+                       bool first);
 
 /* Fetch what gemm_micro adds to or overwrites of a row of c. */
 INLINE void gemm_fetch(const float *c, size_t nr)
@@ -77,8 +72,14 @@ INLINE void gemm_pack(float *out, const char *b, size_t stride, size_t nc,
         const char *rows = b + j0 * stride;
         size_t p0 = 0;
 
-        for (; type == DT_BF16 && j0 + 8 <= nc && kc - p0 >= 16; p0 += 16)
+        for (; type == DT_BF16 && j0 + 8 <= nc && kc - p0 >= 16; p0 += 16) {
+            if (p0 % 32 == 0) {
+                UNROLL
+                for (size_t j = 0; j < 8; j++)
+                    _mm_prefetch(rows + (8 + j) * stride + 2 * p0, _MM_HINT_T0);
+            }
             gemm_pack_pairs(o + p0 * GEMM_NR, rows + 2 * p0, stride);
+        }
         for (; p0 < kc; p0 += 8) {
             size_t np = kc - p0 < 8 ? kc - p0 : 8;
             __m256 v[8];
@@ -96,36 +97,31 @@ INLINE void gemm_pack(float *out, const char *b, size_t stride, size_t nc,
     }
 }
 
-/* mc rows of a, kc columns of each, GEMM_LDA apart. */
-static void gemm_copy(float *out, const float *a, size_t lda, size_t mc,
-                      size_t kc)
-{
-    for (size_t i = 0; i < mc; i++)
-        memcpy(out + i * GEMM_LDA, a + i * lda, kc * sizeof *a);
-}
-
 /* R rows of a by all panels from row i on, as long as there are so many; the
  * panel stays in L1 meanwhile. Returns the first row that is left. */
-INLINE size_t gemm_rows(float *c, size_t ldc, const float *a,
+INLINE size_t gemm_rows(float *c, size_t ldc, const float *a, size_t lda,
                         const float *panel, size_t i, size_t mc, size_t kc,
                         size_t nr, int R, bool first)
 {
     for (; i + (size_t)R <= mc; i += (size_t)R)
-        gemm_micro(c + i * ldc, ldc, a + i * GEMM_LDA, panel, kc, nr, R, first);
+        gemm_micro(c + i * ldc, ldc, a + i * lda, lda, panel, kc, nr, R, first);
     return i;
 }
 
-/* A packed block of a by packed rows of b. */
-static void gemm_block(float *c, size_t ldc, const float *a, const float *pack,
-                       size_t mc, size_t nc, size_t kc, bool first)
+/* mc rows of a by packed rows of b. */
+static void gemm_block(float *c, size_t ldc, const float *a, size_t lda,
+                       const float *pack, size_t mc, size_t nc, size_t kc,
+                       bool first)
 {
     for (size_t j = 0; j < nc; j += GEMM_NR) {
         const float *panel = pack + j * kc;
         size_t i = 0;
 
-        i = gemm_rows(c + j, ldc, a, panel, i, mc, kc, nc - j, GEMM_MR, first);
-        i = gemm_rows(c + j, ldc, a, panel, i, mc, kc, nc - j, GEMM_MID, first);
-        gemm_rows(c + j, ldc, a, panel, i, mc, kc, nc - j, 1, first);
+        i = gemm_rows(c + j, ldc, a, lda, panel, i, mc, kc, nc - j, GEMM_MR,
+                      first);
+        i = gemm_rows(c + j, ldc, a, lda, panel, i, mc, kc, nc - j, GEMM_MID,
+                      first);
+        gemm_rows(c + j, ldc, a, lda, panel, i, mc, kc, nc - j, 1, first);
     }
 }
 
@@ -134,7 +130,6 @@ INLINE void sgemm_nt(float *c, size_t ldc, const float *a, size_t lda,
                      float *work, enum dtype type)
 {
     const size_t bytes = type_bytes(type);
-    float *block = work + GEMM_NC * GEMM_KC;
 
     for (size_t i = 0; k == 0 && i < m; i++)
         memset(c + i * ldc, 0, n * sizeof *c);
@@ -149,9 +144,8 @@ INLINE void sgemm_nt(float *c, size_t ldc, const float *a, size_t lda,
             for (size_t i0 = 0; i0 < m; i0 += GEMM_MC) {
                 size_t mc = m - i0 < GEMM_MC ? m - i0 : GEMM_MC;
 
-                gemm_copy(block, a + i0 * lda + p0, lda, mc, kc);
-                gemm_block(c + i0 * ldc + j0, ldc, block, work, mc, nc, kc,
-                           p0 == 0);
+                gemm_block(c + i0 * ldc + j0, ldc, a + i0 * lda + p0, lda, work,
+                           mc, nc, kc, p0 == 0);
             }
         }
     }

@@ -22,8 +22,9 @@
  *   attn_mask(s, scores, lo, hi)
  *                   KV_BLOCK scores to s, -INFINITY outside [lo, hi); their
  *                   maximum, without NaN
- *   attn_exp(scores, s, shift)
- *                   scores = exp(s - shift); their sum
+ *   attn_exp(scores, s, shift, flush)
+ *                   scores = exp(s - shift), which may be 0 below exp(-87) if
+ *                   flush; their sum
  *   attn_value_rows(acc, d, p, v, lo, hi, R, type, ahead)
  *                   acc += sum over j in [lo, hi), ascending, of p_j v_j for
  *                   R rows, while fetching ahead
@@ -111,9 +112,9 @@ INLINE size_t run_bytes(size_t d, enum dtype type)
 }
 
 /* The row's scores become exp(score - m), 0 outside [lo, hi); m, l and acc take
- * the new maximum. */
-static void attn_softmax(const struct attn_rows *rows, size_t i, float *scores,
-                         size_t d)
+ * the new maximum. flush: as attn_exp has it. */
+INLINE void attn_softmax(const struct attn_rows *rows, size_t i, float *scores,
+                         size_t d, bool flush)
 {
     vec s[KV_BLOCK / LANES];
     float old = rows->m[i], top, shift, sum, keep;
@@ -122,7 +123,7 @@ static void attn_softmax(const struct attn_rows *rows, size_t i, float *scores,
     top = top > old ? top : old;
     /* all -INFINITY so far: exp(-INFINITY) is wanted, not exp(NaN) */
     shift = top == -INFINITY ? 0 : top;
-    sum = attn_exp(scores, s, shift);
+    sum = attn_exp(scores, s, shift, flush);
     rows->m[i] = top;
     if (top == old) {
         rows->l[i] += sum;
@@ -163,7 +164,7 @@ INLINE void attn_rows_tile(const struct attn_rows *rows, size_t i, float *s,
     for (size_t t = 0; t < (size_t)T; t++) {
         fetch(next, SOFTMAX_FETCH / (size_t)T);
         if (rows->lo[i + t] < rows->hi[i + t])
-            attn_softmax(rows, i + t, s + t * KV_BLOCK, d);
+            attn_softmax(rows, i + t, s + t * KV_BLOCK, d, false);
     }
     if (T > 1 && in_lo < in_hi) {
         /* each row's own positions before and after the common ones: what is
@@ -248,6 +249,8 @@ static void KERNEL(attn_block_q8)(const struct attn_rows *rows, const void *k,
     KERNEL(attn_block_f32)(rows, scratch, scratch + n, d, scratch + 2 * n);
 }
 
+#include "kernel/k_attn_f32.h"
+
 /* ---- the table ---------------------------------------------------------- */
 
 #define MATMUL(name, type)                                                    \
@@ -304,6 +307,10 @@ static void fill_table(struct kernels *k)
     k->attn_block[DT_F16] = KERNEL(attn_block_f16);
     k->attn_block[DT_BF16] = KERNEL(attn_block_bf16);
     k->attn_block_q8 = KERNEL(attn_block_q8);
+    k->attn_tile[DT_F32] = KERNEL(attn_tile_f32);
+    k->attn_tile[DT_F16] = KERNEL(attn_tile_f16);
+    k->attn_tile[DT_BF16] = KERNEL(attn_tile_bf16);
+    k->attn_tile_q8 = KERNEL(attn_tile_q8);
     k->max = KERNEL(max);
     k->exp_sum = KERNEL(exp_sum);
     k->sgemm_nt[DT_F32] = KERNEL(sgemm_nt_f32);

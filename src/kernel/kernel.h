@@ -138,6 +138,17 @@ struct kernels {
     void (*attn_block_q8)(const struct attn_rows *rows, const void *k,
                           const void *v, size_t head_dim, float *scratch);
 
+    /* attn_block for prefill's tiles of many rows: any order of sums,
+     * exponentials below exp(-87) may be 0, keys and values are packed before
+     * use. What it computes for a row depends on the others only where values
+     * are not finite.
+     *   scratch  f32 [attn_tile_scratch(n, head_dim)], 64-byte aligned */
+    void (*attn_tile[DT_N_FLOAT])(const struct attn_rows *rows, const void *k,
+                                  const void *v, size_t head_dim,
+                                  float *scratch);
+    void (*attn_tile_q8)(const struct attn_rows *rows, const void *k,
+                         const void *v, size_t head_dim, float *scratch);
+
     /* Round n values to int8 by groups of KV_Q8_GROUP (the last may be short),
      * to nearest even: scale = largest magnitude / 127, 0 for a group of
      * zeros. */
@@ -154,7 +165,8 @@ struct kernels {
 
     /* C[m, n] = A[m, k] * B[n, k]^T in f32, any order of sums, the same for
      * every row of A and B: prefill where there is no BLAS or it is slower.
-     *   a     f32, c f32, row-major, rows lda and ldc floats apart
+     *   a     f32, c f32, row-major, rows lda and ldc floats apart; an odd
+     *         number of cache lines is the fastest
      *   b     weights of the table's type, rows ldb elements apart, widened on
      *         their way; rows in multiples of SGEMM_ROWS are the fastest
      *   work  [SGEMM_WORK], 64-byte aligned, overwritten
@@ -240,7 +252,7 @@ extern struct kernel_sweep kernel_sweep;
 
 /* Rows of b that sgemm_nt packs at a time, and floats that it works in. */
 #define SGEMM_ROWS 512
-#define SGEMM_WORK (144u * 1024)
+#define SGEMM_WORK (128u * 1024)
 
 /* Rows of weights that matmul_q8 takes at a time for many tokens. */
 #define MATMUL_Q8_ROWS 64
@@ -256,6 +268,16 @@ static inline size_t attn_scratch(size_t n_rows, size_t head_dim)
 {
     /* one block of keys or values as f32, and the rows' scores */
     return KV_BLOCK * head_dim * 2 + n_rows * KV_BLOCK + 64;
+}
+
+/* For attn_tile. */
+#define ATTN_TILE_BATCH 48
+static inline size_t attn_tile_scratch(size_t n_rows, size_t head_dim)
+{
+    /* scores of some rows, keys and values as f32 and as panels; or
+     * attn_block's */
+    return KV_BLOCK * (ATTN_TILE_BATCH + 2 * (2 * head_dim + 16)) +
+           attn_scratch(n_rows, 0);
 }
 
 /* Blocks and rows that attn_blocks_bf16 takes at a time, at most. */

@@ -11,7 +11,14 @@
 #include "model/pass.h"
 
 /* Query rows from which on a tile is worth the packing of keys and values. */
-enum { BF16_MIN_ROWS = 24 };
+enum { PACKED_MIN_ROWS = 24 };
+
+/* How a span's rows meet keys and values. */
+enum products_of_attn {
+    ATTN_ROWS, /* in one order of sums: decode, and all of --exact */
+    ATTN_F32,  /* by tiles */
+    ATTN_BF16
+};
 
 /* Which query rows, of which heads, and where their results go. */
 struct task {
@@ -21,7 +28,7 @@ struct task {
     size_t h0, h1; /* KV heads */
     size_t first;  /* position of the tile's first token in its sequence */
     size_t n;      /* rows of one KV head */
-    bool bf16;     /* products in bf16 */
+    enum products_of_attn products;
 };
 
 static size_t group_of(const struct worker *w)
@@ -30,12 +37,16 @@ static size_t group_of(const struct worker *w)
     return c->n_heads / c->n_kv_heads;
 }
 
-/* Whether a span's tiles are multiplied in bf16: a function of shapes alone. */
-static bool in_bf16(const struct worker *w, const struct span *span)
+/* A function of shapes alone. */
+static enum products_of_attn products_of(const struct worker *w,
+                                         const struct span *span)
 {
     enum dtype type = span->kv->dtype;
-    return w->p->attn16 && type != DT_I8 && w->k->attn_blocks_bf16[type] &&
-           span->n * group_of(w) >= BF16_MIN_ROWS;
+    if (w->p->m->exact || span->n * group_of(w) < PACKED_MIN_ROWS)
+        return ATTN_ROWS;
+    if (w->p->attn16 && type != DT_I8 && w->k->attn_blocks_bf16[type])
+        return ATTN_BF16;
+    return ATTN_F32;
 }
 
 /* Norm, RoPE and storing of one token's keys and values of KV heads [h0, h1).
@@ -67,7 +78,7 @@ static void prepare_queries(const struct worker *w, size_t layer, size_t t,
     const struct pass *p = w->p;
     const struct config *c = &p->m->config;
     size_t d = c->head_dim, group = group_of(w);
-    bool bf16 = in_bf16(w, &p->io->spans[p->s->span[t]]);
+    bool bf16 = products_of(w, &p->io->spans[p->s->span[t]]) == ATTN_BF16;
     float *q = p->s->q + t * scratch_ld(c->n_heads * d) + h0 * group * d;
     w->k->rmsnorm(q, q, p->m->layers[layer].q_norm, (h1 - h0) * group, d,
                   (float)c->rms_eps);
@@ -112,7 +123,7 @@ static void attend_blocks(const struct worker *w, const struct task *a,
     size_t q = (h * w->p->n + a->tile->first) * group_of(w) * d;
     struct attn_rows rows = {
         .q = s->qr + q,
-        .q16 = a->bf16 ? s->qr16 + q : NULL,
+        .q16 = a->products == ATTN_BF16 ? s->qr16 + q : NULL,
         .ldq = d,
         .n = a->n,
         .lo = w->own->lo,
@@ -127,12 +138,15 @@ static void attend_blocks(const struct worker *w, const struct task *a,
         k[i] = kv_keys(kv, block + i, a->layer, h);
         v[i] = kv_values(kv, block + i, a->layer, h);
     }
-    if (kv->dtype == DT_I8)
-        w->k->attn_block_q8(&rows, k[0], v[0], d, w->own->attn);
-    else if (a->bf16)
+    if (a->products == ATTN_BF16)
         w->k->attn_blocks_bf16[kv->dtype](&rows, k, v, n, d, w->own->attn);
+    else if (a->products == ATTN_F32)
+        (kv->dtype == DT_I8 ? w->k->attn_tile_q8 : w->k->attn_tile[kv->dtype])(
+            &rows, k[0], v[0], d, w->own->attn);
     else
-        w->k->attn_block[kv->dtype](&rows, k[0], v[0], d, w->own->attn);
+        (kv->dtype == DT_I8
+             ? w->k->attn_block_q8
+             : w->k->attn_block[kv->dtype])(&rows, k[0], v[0], d, w->own->attn);
 }
 
 /* One segment's blocks [block, end) into `to`. Blocks are walked with the heads
@@ -148,11 +162,12 @@ static void attend_segment(const struct worker *w, const struct task *a,
         to->m[i] = -INFINITY;
         to->l[i] = 0;
     }
-    if (!a->bf16)
+    bool bf16 = a->products == ATTN_BF16;
+    if (!bf16)
         memset(to->acc, 0, rows * c->head_dim * sizeof *to->acc);
     for (size_t b = block; b < end; b += n) {
         /* the same blocks together, whichever is the first */
-        size_t step = a->bf16 ? ATTN_BF16_BLOCKS - b % ATTN_BF16_BLOCKS : 1;
+        size_t step = bf16 ? ATTN_BF16_BLOCKS - b % ATTN_BF16_BLOCKS : 1;
         n = end - b < step ? end - b : step;
         set_ranges(w, a, b, n, window);
         for (size_t h = a->h0; h < a->h1; h++) {
@@ -208,7 +223,8 @@ static void finish(const struct worker *w, const struct task *a,
             w->k->from_f32[DT_BF16](
                 p->s->attn16 + t * gemm_bf16_ldx(q_dim) + head * d, row, d);
         else
-            memcpy(p->s->attn + t * q_dim + head * d, row, d * sizeof *row);
+            memcpy(p->s->attn + t * scratch_ld(q_dim) + head * d, row,
+                   d * sizeof *row);
     }
 }
 
@@ -223,7 +239,7 @@ static struct task task_of(const struct worker *w, const struct attn_tile *tile,
                      .h1 = h1,
                      .first = p->s->pos[tile->first],
                      .n = (tile->last - tile->first) * group_of(w)};
-    a.bf16 = in_bf16(w, a.span);
+    a.products = products_of(w, a.span);
     return a;
 }
 
@@ -432,10 +448,10 @@ static size_t tile_tokens(const struct pass *p, const struct span *span,
 {
     const struct scratch *s = p->s;
     size_t heads = p->m->config.n_kv_heads, wanted = 4 * (size_t)s->n_threads;
-    size_t rows = s->tile16_rows;
-    if (!p->attn16 || span->kv->dtype == DT_I8)
+    size_t rows = s->packed_rows;
+    if (p->m->exact || p->single)
         return s->tile_rows / group;
-    while (rows / 2 >= ATTN_BF16_TILE_ROWS &&
+    while (rows / 2 >= ATTN_PACKED_ROWS &&
            (span->n * group + rows - 1) / rows * heads < wanted)
         rows /= 2;
     return rows / group;

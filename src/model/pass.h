@@ -54,7 +54,7 @@ struct worker {
 
 /* What products read: those of the three forms that their weights need. */
 struct input {
-    const float *f32;     /* [n, cols] */
+    const float *f32;     /* [n, cols], rows scratch_ld(cols) apart */
     const uint16_t *bf16; /* [n, cols], rows gemm_bf16_ldx(cols) apart */
     struct q8 q8;         /* q is NULL when absent */
 };
@@ -125,8 +125,8 @@ struct input pass_normalise(struct worker *w, const float *x, size_t n,
                             const float *weight, const struct matrix *const *ws,
                             size_t n_ws);
 
-/* Rows f32 [n, m->cols] that all threads see, in the form that m needs. May end
- * with a barrier. */
+/* Rows f32 [n, m->cols], scratch_ld apart, that all threads see, in the form
+ * that m needs. May end with a barrier. */
 struct input pass_round(struct worker *w, const float *x, uint16_t *x16,
                         const struct q8 *x8, size_t n, const struct matrix *m);
 

@@ -83,7 +83,7 @@ struct input pass_normalise(struct worker *w, const float *x, size_t n,
     if (!private)
         par_split(n, 1, w->tid, w->n_threads, &begin, &end);
     for (size_t t = begin; t < end; t++) {
-        float *row = in.f32 ? (float *)in.f32 + t * d : own->xn;
+        float *row = in.f32 ? (float *)in.f32 + t * scratch_ld(d) : own->xn;
         w->k->rmsnorm(row, x + t * scratch_ld(d), weight, 1, d, eps);
         round_row(w->k, &in, t, row, d);
     }
@@ -106,7 +106,7 @@ struct input pass_round(struct worker *w, const float *x, uint16_t *x16,
     if (!private)
         par_split(n, 1, w->tid, w->n_threads, &begin, &end);
     for (size_t t = begin; t < end; t++)
-        round_row(w->k, &in, t, x + t * m->cols, m->cols);
+        round_row(w->k, &in, t, x + t * scratch_ld(m->cols), m->cols);
     if (private)
         pass_mark(w, PART_NORMS);
     else
@@ -125,13 +125,14 @@ static void multiply_skinny(const struct worker *w, const struct product *p,
                             const float *x, size_t n, size_t begin, size_t end)
 {
     const struct matrix *a = p->w;
+    size_t ldx = scratch_ld(a->cols);
     if (a->bits) {
         struct affine q = matrix_affine(a, begin);
-        w->k->matmul_affine(p->out + begin, p->ld, &q, x, a->cols, end - begin,
+        w->k->matmul_affine(p->out + begin, p->ld, &q, x, ldx, end - begin,
                             a->cols, n);
     } else {
         w->k->matmul[a->dtype](p->out + begin, p->ld, matrix_row(a, begin),
-                               a->cols, x, a->cols, end - begin, a->cols, n);
+                               a->cols, x, ldx, end - begin, a->cols, n);
     }
 }
 
@@ -141,6 +142,7 @@ static void multiply_panels(const struct worker *w, const struct product *p,
 {
     const struct matrix *a = p->w;
     size_t step = scratch_panel_rows(a->cols), cols = a->cols;
+    size_t ldx = scratch_ld(cols);
     float *panel = w->own->panel;
     for (size_t r = begin; r < end; r += step) {
         size_t rows = end - r < step ? end - r : step;
@@ -151,10 +153,9 @@ static void multiply_panels(const struct worker *w, const struct product *p,
             w->k->to_f32[a->dtype](panel, matrix_row(a, r), rows * cols);
         }
         if (w->p->products == PRODUCTS_BLAS)
-            gemm_blas_nt(p->out + r, p->ld, x, cols, panel, cols, n, rows,
-                         cols);
+            gemm_blas_nt(p->out + r, p->ld, x, ldx, panel, cols, n, rows, cols);
         else
-            w->k->sgemm_nt[DT_F32](p->out + r, p->ld, x, cols, panel, cols, n,
+            w->k->sgemm_nt[DT_F32](p->out + r, p->ld, x, ldx, panel, cols, n,
                                    rows, cols, w->own->work);
     }
 }
@@ -169,7 +170,7 @@ static void multiply_f32(const struct worker *w, const struct product *p,
     else if (a->bits || w->p->products == PRODUCTS_BLAS)
         multiply_panels(w, p, x, n, begin, end);
     else
-        w->k->sgemm_nt[a->dtype](p->out + begin, p->ld, x, a->cols,
+        w->k->sgemm_nt[a->dtype](p->out + begin, p->ld, x, scratch_ld(a->cols),
                                  matrix_row(a, begin), a->cols, n, end - begin,
                                  a->cols, w->own->work);
 }
@@ -216,12 +217,12 @@ void pass_multiply(const struct worker *w, const struct product *p,
             w->k->add(p->out + t * p->ld + begin, p->bias + begin, end - begin);
 }
 
-/* Rows of our sgemm that one thread takes at least: each piece copies x anew,
- * so not few; but enough pieces for all threads. */
+/* Rows of our sgemm that one thread takes at least: each piece reads x anew, so
+ * not few; but enough pieces for all threads. */
 static size_t sgemm_unit(const struct worker *w, const struct matrix *a)
 {
     size_t rows = a->rows / (4 * (size_t)w->n_threads) / 32 * 32;
-    return rows < 32 ? 32 : rows > 128 ? 128 : rows;
+    return rows < 32 ? 32 : rows > 64 ? 64 : rows;
 }
 
 size_t pass_row_unit(const struct worker *w, const struct matrix *a, size_t n)
@@ -317,10 +318,9 @@ static void gated_f32(const struct worker *w, const struct layer *l,
                       const struct input *xn, size_t n, size_t begin,
                       size_t end)
 {
-    size_t rows = l->gate_proj.rows;
-    struct product gate = {
-        .w = &l->gate_proj, .out = w->p->s->gate, .ld = rows};
-    struct product up = {.w = &l->up_proj, .out = w->p->s->up, .ld = rows};
+    size_t ld = scratch_ld(l->gate_proj.rows);
+    struct product gate = {.w = &l->gate_proj, .out = w->p->s->gate, .ld = ld};
+    struct product up = {.w = &l->up_proj, .out = w->p->s->up, .ld = ld};
     /* one token's values stay there anyway, and memory likes long runs */
     size_t step = n == 1 ? end - begin
                   : w->p->products == PRODUCTS_SGEMM
@@ -331,8 +331,8 @@ static void gated_f32(const struct worker *w, const struct layer *l,
         pass_multiply(w, &gate, xn, n, r, to);
         pass_multiply(w, &up, xn, n, r, to);
         for (size_t t = 0; t < n; t++) {
-            float *g = gate.out + t * rows + r;
-            w->k->swiglu(g, g, up.out + t * rows + r, to - r);
+            float *g = gate.out + t * ld + r;
+            w->k->swiglu(g, g, up.out + t * ld + r, to - r);
         }
     }
 }

@@ -1,10 +1,11 @@
 #include "model/scratch.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "base/buf.h"
 
-enum { ALIGN = 64 };
+enum { ALIGN = 64, HUGE_PAGE = 2 << 20 };
 
 /* Lays out aligned arrays one after the other: the first walk, with base NULL,
  * adds up their size, the second hands out addresses. */
@@ -95,14 +96,16 @@ static void layout_threads(struct layout *l, struct scratch *s,
                             max_size(scratch_panel_rows(c->d_ff) * c->d_ff,
                                      scratch_panel_rows(q_dim) * q_dim));
     size_t rows = s->tile_rows, attn = attn_scratch(rows, c->head_dim);
-    if (uses_bf16(m)) {
-        attn = max_size(attn, attn_bf16_scratch(s->tile16_rows, c->head_dim));
-        rows = max_size(rows, s->tile16_rows);
+    if (!m->exact) {
+        rows = max_size(rows, s->packed_rows);
+        attn = max_size(attn, attn_tile_scratch(rows, c->head_dim));
     }
+    if (uses_bf16(m))
+        attn = max_size(attn, attn_bf16_scratch(s->packed_rows, c->head_dim));
     for (int i = 0; i < s->n_threads; i++) {
         struct thread_scratch *t = &s->threads[i];
         size_t n = SCRATCH_PRIVATE_TOKENS;
-        t->xn = floats(l, n, c->d_model);
+        t->xn = floats(l, n, scratch_ld(c->d_model));
         t->xn16 = halves(l, uses_bf16(m) ? n : 0, c->d_model);
         t->x8 = bytes8(l, uses_q8(m) ? n : 0, widest);
         size_t gated = uses_bf16(m) || uses_q8(m) ? GATED_FLOATS : 0;
@@ -125,15 +128,15 @@ static void layout_shared(struct layout *l, struct scratch *s,
     size_t q_dim = c->n_heads * c->head_dim;
     size_t kv_dim = c->n_kv_heads * c->head_dim;
     s->x = floats(l, n, scratch_ld(c->d_model));
-    s->xn = floats(l, n, c->d_model);
+    s->xn = floats(l, n, scratch_ld(c->d_model));
     s->proj = floats(l, n, scratch_ld(c->d_model));
     s->q = floats(l, n, scratch_ld(q_dim));
     s->qr = floats(l, n, q_dim);
     s->k = floats(l, n, scratch_ld(kv_dim));
     s->v = floats(l, n, scratch_ld(kv_dim));
-    s->attn = floats(l, n, q_dim);
-    s->gate = floats(l, n, c->d_ff);
-    s->up = floats(l, n, c->d_ff);
+    s->attn = floats(l, n, scratch_ld(q_dim));
+    s->gate = floats(l, n, scratch_ld(c->d_ff));
+    s->up = floats(l, n, scratch_ld(c->d_ff));
     s->cos = floats(l, n, c->head_dim / 2);
     s->sin = floats(l, n, c->head_dim / 2);
     s->pos = place(l, n, sizeof *s->pos);
@@ -158,14 +161,19 @@ static void layout_shared(struct layout *l, struct scratch *s,
     }
 }
 
-/* Allocate what a layout adds up to; NULL when it cannot be had. */
+/* Allocate what a layout adds up to, in huge pages where it is large: rows of
+ * activations lie a page or more apart, and products walk many of them at a
+ * time. NULL when it cannot be had. */
 static void *allocate(struct layout *l, struct qwick_err *e)
 {
-    void *p = l->overflow || l->at > SIZE_MAX / 2
-                  ? NULL
-                  : aligned_alloc(ALIGN, l->at + ALIGN);
+    size_t align = l->at < 2 * HUGE_PAGE ? ALIGN : HUGE_PAGE;
+    size_t bytes = (l->at / align + 1) * align;
+    void *p = l->overflow || l->at > SIZE_MAX / 2 ? NULL
+                                                  : aligned_alloc(align, bytes);
     if (!p)
         err_oom(e, l->at);
+    else if (align == HUGE_PAGE)
+        (void)madvise(p, bytes, MADV_HUGEPAGE); /* a hint */
     *l = (struct layout){.base = p};
     return p;
 }
@@ -179,9 +187,9 @@ int scratch_create(struct scratch **out, const struct model *m,
         return err_oom(e, sizeof *s);
     size_t group = m->config.n_heads / m->config.n_kv_heads;
     s->tile_rows = max_size(ATTN_TILE_ROWS / group, 1) * group;
-    size_t rows16 =
-        m->k->level >= ISA_AMX ? ATTN_AMX_TILE_ROWS : ATTN_BF16_TILE_ROWS;
-    s->tile16_rows = max_size(rows16 / group, 1) * group;
+    size_t packed =
+        m->k->level >= ISA_AMX ? ATTN_AMX_TILE_ROWS : ATTN_PACKED_ROWS;
+    s->packed_rows = max_size(packed / group, 1) * group;
     s->n_threads = m->n_threads;
     size_t n = (size_t)m->n_threads;
     s->threads = calloc(n, sizeof *s->threads);

@@ -12,11 +12,11 @@
 #define SCRATCH_PRIVATE_TOKENS 4
 
 /* Query rows (heads of one group times tokens) that share a pass over the
- * keys and values; in bf16, where these are packed first, more, and still more
- * where packing takes the longest beside the products. */
-#define ATTN_TILE_ROWS      64
-#define ATTN_BF16_TILE_ROWS 256
-#define ATTN_AMX_TILE_ROWS  1024
+ * keys and values; where these are packed first, more, and still more on AMX,
+ * whose products are the fastest beside it. */
+#define ATTN_TILE_ROWS     64
+#define ATTN_PACKED_ROWS   256
+#define ATTN_AMX_TILE_ROWS 1024
 
 /* Positions whose part of a softmax is summed by itself; the parts are then
  * merged in order, whoever computed them. */
@@ -57,8 +57,8 @@ struct thread_scratch {
     float *gate, *up;           /* [GATED_FLOATS] */
 };
 
-/* Floats from row to row of what products write: an odd number of cache lines,
- * which spreads a column over all sets of a cache. */
+/* Floats from row to row of what products read and write: an odd number of
+ * cache lines, which spreads a column over all sets of a cache. */
 static inline size_t scratch_ld(size_t n_cols)
 {
     return (((n_cols + 15) / 16) | 1) * 16;
@@ -68,16 +68,16 @@ struct scratch {
     size_t cap;          /* tokens that the buffers hold */
     size_t cap_segments; /* of positions, in `split` */
     /* rows scratch_ld apart: */
-    float *x;     /* [cap, d_model] residual stream */
-    float *proj;  /* [cap, d_model] of o_proj and down_proj */
-    float *q;     /* [cap, n_heads * head_dim] */
-    float *k, *v; /* [cap, n_kv_heads * head_dim] */
-    /* contiguous: */
+    float *x;         /* [cap, d_model] residual stream */
+    float *proj;      /* [cap, d_model] of o_proj and down_proj */
+    float *q;         /* [cap, n_heads * head_dim] */
+    float *k, *v;     /* [cap, n_kv_heads * head_dim] */
     float *xn;        /* [cap, d_model] normalised */
-    float *qr;        /* the same by [kv head][token][head of the group] */
-    uint16_t *qr16;   /* the same in bf16 */
     float *attn;      /* [cap, n_heads * head_dim] */
     float *gate, *up; /* [cap, d_ff] */
+    /* contiguous: */
+    float *qr;        /* q by [kv head][token][head of the group] */
+    uint16_t *qr16;   /* the same in bf16 */
     float *cos, *sin; /* [cap, head_dim / 2] */
     /* bf16, rows gemm_bf16_ldx apart; NULL where the level cannot use them */
     uint16_t *xn16, *attn16, *gate16;
@@ -90,7 +90,7 @@ struct scratch {
     struct softmax split; /* [cap_segments, n_heads] where heads are few */
     void *shared;         /* the allocation behind the above */
     size_t tile_rows;     /* a whole number of groups */
-    size_t tile16_rows;   /* in bf16, at most */
+    size_t packed_rows;   /* where keys are packed, at most */
     int n_threads;
     struct thread_scratch *threads;
     void *private;

@@ -1,5 +1,5 @@
-/* attn_block_q8 of each level against double arithmetic on the numbers that an
- * int8 block stands for. QWICK_TEST_SEED is the seed. */
+/* attn_block_q8 and attn_tile_q8 of each level against double arithmetic on the
+ * numbers that an int8 block stands for. QWICK_TEST_SEED is the seed. */
 #include "check.h"
 
 static const struct kernels *tested;
@@ -154,6 +154,55 @@ static void attention_call(const struct q8_attention *a, size_t i, size_t n,
     memcpy(l, a->l.copy + 4 * i, 4 * n);
     memcpy(acc, a->acc.copy + 4 * i * a->d, 4 * n * a->d);
     tested->attn_block_q8(&rows, a->k.p, a->v.p, a->d, a->scratch.p);
+}
+
+/* attn_tile on the widened block. */
+static void tile_call(const struct q8_attention *a, float *m, float *l,
+                      float *acc)
+{
+    const size_t n = KV_BLOCK * a->d;
+    float *kv = must(malloc(8 * n));
+    struct area scratch = area_new(4 * attn_tile_scratch(a->n, a->d), 0);
+    struct attn_rows rows = {.q = a->q.p,
+                             .ldq = a->ldq,
+                             .n = a->n,
+                             .lo = a->lo,
+                             .hi = a->hi,
+                             .m = m,
+                             .l = l,
+                             .acc = acc};
+
+    memcpy(m, a->m.copy, 4 * a->n);
+    memcpy(l, a->l.copy, 4 * a->n);
+    memcpy(acc, a->acc.copy, 4 * a->n * a->d);
+    for (size_t i = 0; i < n; i++) {
+        kv[i] = value_at(&a->k, a->d, i / a->d, i % a->d);
+        kv[n + i] = value_at(&a->v, a->d, i / a->d, i % a->d);
+    }
+    tested->attn_tile[DT_F32](&rows, kv, kv + n, a->d, scratch.p);
+    free(kv);
+    area_free(&scratch);
+}
+
+/* The same on the int8 block, to a->m, a->l and a->acc. */
+static void tile_q8_call(const struct q8_attention *a)
+{
+    struct area scratch = area_new(4 * attn_tile_scratch(a->n, a->d), 0);
+    struct attn_rows rows = {.q = a->q.p,
+                             .ldq = a->ldq,
+                             .n = a->n,
+                             .lo = a->lo,
+                             .hi = a->hi,
+                             .m = a->m.p,
+                             .l = a->l.p,
+                             .acc = a->acc.p};
+
+    memcpy(a->m.p, a->m.copy, 4 * a->n);
+    memcpy(a->l.p, a->l.copy, 4 * a->n);
+    memcpy(a->acc.p, a->acc.copy, 4 * a->n * a->d);
+    tested->attn_tile_q8(&rows, a->k.p, a->v.p, a->d, scratch.p);
+    area_check(&scratch, "attn_tile_q8");
+    area_free(&scratch);
 }
 
 /* One row against double arithmetic on the widened block. A score is off by
@@ -333,6 +382,30 @@ static void check_mask(void **state)
     }
 }
 
+static void check_tiles(void **state)
+{
+    tested = *state;
+    for (size_t c = 0; c < N_DIMS * N_COUNTS * N_RANGES; c++) {
+        size_t d = dims[c % N_DIMS], n = counts[c / N_DIMS % N_COUNTS];
+        struct q8_attention a =
+            attention_new(n, d, (enum kind)below(N_KINDS),
+                          (enum ranges)(c / N_DIMS / N_COUNTS));
+        float *m = must(malloc(4 * n)), *l = must(malloc(4 * n));
+        float *acc = must(malloc(4 * n * d));
+
+        tile_call(&a, m, l, acc);
+        tile_q8_call(&a);
+        untouched(&a, "attn_tile_q8");
+        same_bits("maxima of tiles", m, a.m.p, n);
+        same_bits("sums of tiles", l, a.l.p, n);
+        same_bits("tiles", acc, a.acc.p, n * d);
+        free(m);
+        free(l);
+        free(acc);
+        attention_free(&a);
+    }
+}
+
 /* A block that to_kv_q8 wrote is near what went in: half a step of its group,
  * and the roundings of scale, quotient and product. */
 static void check_stored(void **state)
@@ -379,6 +452,7 @@ int main(void)
         CMUnitTestFunction run;
     } all[] = {{"attn_block_q8", check_sizes},
                {"attn_block_q8 masks", check_mask},
+               {"attn_tile_q8", check_tiles},
                {"to_kv_q8 into blocks", check_stored}};
     enum { N_ALL = sizeof all / sizeof *all };
     static struct CMUnitTest units[N_ALL * ISA_COUNT];

@@ -873,6 +873,9 @@ struct attention {
     enum dtype type;
 };
 
+/* attn_tile is meant, not attn_block. */
+static bool by_tiles;
+
 static struct attention attention_new(size_t n, size_t d, enum kind kind,
                                       enum dtype type)
 {
@@ -888,7 +891,8 @@ static struct attention attention_new(size_t n, size_t d, enum kind kind,
     a.acc = area_new(4 * n * d, 4 * below(3));
     a.m = area_new(4 * n, 4 * below(3));
     a.l = area_new(4 * n, 4 * below(3));
-    a.scratch = area_new(4 * attn_scratch(n, d), 0);
+    a.scratch = area_new(
+        4 * (by_tiles ? attn_tile_scratch(n, d) : attn_scratch(n, d)), 0);
     a.lo = must(malloc(n * sizeof *a.lo));
     a.hi = must(malloc(n * sizeof *a.hi));
     fill(a.q.p, n * a.ldq, kind, 1e4f);
@@ -962,12 +966,14 @@ static void attention_call(const struct kernels *k, const struct attention *a,
     memcpy(m, a->m.copy + 4 * i, 4 * n);
     memcpy(l, a->l.copy + 4 * i, 4 * n);
     memcpy(acc, a->acc.copy + 4 * i * a->d, 4 * n * a->d);
-    k->attn_block[a->type](&rows, a->k.p, a->v.p, a->d, a->scratch.p);
+    (by_tiles ? k->attn_tile : k->attn_block)[a->type](&rows, a->k.p, a->v.p,
+                                                       a->d, a->scratch.p);
 }
 
 /* Against double arithmetic. A score is off by ds = (d / 8 + 5) u sum |q k|
- * (8 lanes or more), so is the maximum; then exp(s - m) is off by a relative
- * 2 ds + u |s - m| + 4 u, and the sums over the block by 64 u more. */
+ * (8 lanes or more; by tiles one, d in place of d / 8), so is the maximum; then
+ * exp(s - m) is off by a relative 2 ds + u |s - m| + 4 u, by tiles by all of it
+ * below exp(-87), and the sums over the block by 64 u more. */
 static void attention_near(const struct attention *a, const char *what)
 {
     const float *q = a->q.p, *m = a->m.p, *l = a->l.p, *acc = a->acc.p;
@@ -1001,7 +1007,8 @@ static void attention_near(const struct attention *a, const char *what)
             }
             p[j] = dot;
             top = dot > top ? dot : top;
-            x = (ceil((double)a->d / 8) + 5) * U * mag + (double)a->d * TINY;
+            x = ceil((double)a->d / (by_tiles ? 1 : 8)) + 5;
+            x = x * U * mag + (double)a->d * TINY;
             ds = x > ds ? x : ds;
         }
         keep = exp((double)m0 - top);
@@ -1016,6 +1023,8 @@ static void attention_near(const struct attention *a, const char *what)
             p[j] = exp(s - top);
             off[j] = p[j] * expm1(2 * ds + U * (top - s + 2 * ds) + 4 * U) +
                      64 * TINY;
+            if (by_tiles && top - s > 87 - 2 * ds && off[j] < p[j])
+                off[j] = p[j];
             sum += p[j];
             sum_off += off[j];
         }
@@ -1048,9 +1057,10 @@ static void attention_near(const struct attention *a, const char *what)
 
 static void check_attn(const struct kernels *k, enum dtype type)
 {
-    static const size_t dims[] = {1,  2,  7,  8,  9,  15, 16,  17,  31,  32,
-                                  33, 63, 64, 65, 80, 96, 127, 128, 129, 256};
-    static const size_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 17, 64};
+    static const size_t dims[] = {1,  2,  7,   8,   9,   15,  16,
+                                  17, 31, 32,  33,  63,  64,  65,
+                                  80, 96, 127, 128, 129, 256, 257};
+    static const size_t counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 17, 64, 97};
     char what[96];
 
     for (size_t di = 0; di < sizeof dims / sizeof *dims; di++)
@@ -1090,6 +1100,21 @@ static void check_attn(const struct kernels *k, enum dtype type)
             free(acc);
             attention_free(&a);
         }
+}
+
+/* Values that ought to be the same: bit by bit, but for tiles, which turn to
+ * another order of sums where a value is not finite, and then differ by a few
+ * roundings of 24 products or 64 exponentials. */
+static void same_beside(const char *what, const float *a, const float *b,
+                        size_t n)
+{
+    if (!by_tiles) {
+        same_bits(what, a, b, n);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (!(fabsf(a[i] - b[i]) <= 1e-4f * (1 + fabsf(a[i]))) && a[i] != b[i])
+            fail_msg("%s: %g for %g", what, (double)b[i], (double)a[i]);
 }
 
 /* What a row may not see does not reach it, be it infinite or NaN, even where
@@ -1133,10 +1158,10 @@ static void check_attn_mask(const struct kernels *k, enum dtype type)
                         fail_msg("NaN was lost (%zu rows)", n);
                     continue;
                 }
-                same_bits("m beside a bad value", m + i,
-                          (const float *)a.m.p + i, 1);
-                same_bits("l beside a bad value", l + i, li, 1);
-                same_bits("acc beside a bad value", acc + i * d, ai, d);
+                same_beside("m beside a bad value", m + i,
+                            (const float *)a.m.p + i, 1);
+                same_beside("l beside a bad value", l + i, li, 1);
+                same_beside("acc beside a bad value", acc + i * d, ai, d);
             }
             free(f);
             free(m);
@@ -1151,7 +1176,9 @@ static void check_attn_inf(const struct kernels *k, enum dtype type)
 {
     float q[8], m = -INFINITY, l = 0, acc[8] = {0}, f[KV_BLOCK * 8];
     struct area kv = area_new(sizeof f, 0);
-    struct area scratch = area_new(4 * attn_scratch(1, 8), 0);
+    struct area scratch = area_new(4 * attn_tile_scratch(1, 8), 0);
+    void (*attn)(const struct attn_rows *, const void *, const void *, size_t,
+                 float *) = (by_tiles ? k->attn_tile : k->attn_block)[type];
     int lo = 0, hi = 5;
     struct attn_rows rows = {.q = q,
                              .ldq = 8,
@@ -1174,11 +1201,11 @@ static void check_attn_inf(const struct kernels *k, enum dtype type)
         struct area v = area_new(sizeof f, 0);
 
         ref->from_f32[type](v.p, f, KV_BLOCK * 8);
-        k->attn_block[type](&rows, kv.p, v.p, 8, scratch.p);
+        attn(&rows, kv.p, v.p, 8, scratch.p);
         if (m != -INFINITY || l != 0 || acc[0] != 0)
             fail_msg("scores of -inf: m %g, l %g, acc %g", (double)m, (double)l,
                      (double)acc[0]);
-        k->attn_block[type](&rows, v.p, v.p, 8, scratch.p);
+        attn(&rows, v.p, v.p, 8, scratch.p);
         if (m != -8 || l != 5 || acc[7] != 5)
             fail_msg("after scores of -inf: m %g, l %g, acc %g", (double)m,
                      (double)l, (double)acc[7]);
@@ -1193,6 +1220,13 @@ static void check_attn_all(const struct kernels *k, enum dtype type)
     check_attn(k, type);
     check_attn_mask(k, type);
     check_attn_inf(k, type);
+}
+
+static void check_attn_tile(const struct kernels *k, enum dtype type)
+{
+    by_tiles = true;
+    check_attn_all(k, type);
+    by_tiles = false;
 }
 
 /* ---- measuring kernels -------------------------------------------------- */
@@ -1602,13 +1636,21 @@ static void bench_attn(const struct kernels *k, enum dtype type)
         fill(f, KV_BLOCK * d, NORMAL, 0);
         ref->from_f32[type](a.k.p, f, KV_BLOCK * d);
         ref->from_f32[type](a.v.p, f, KV_BLOCK * d);
-        TIME(ms, k->attn_block[type](&rows, a.k.p, a.v.p, d, a.scratch.p));
+        TIME(ms, (by_tiles ? k->attn_tile : k->attn_block)[type](
+                     &rows, a.k.p, a.v.p, d, a.scratch.p));
         snprintf(shape, sizeof shape, "%zu rows, head_dim %zu", n, d);
         bench_line(benched, shape, ms, 4.0 * (double)(n * KV_BLOCK * d),
                    "GFLOP/s");
         free(f);
         attention_free(&a);
     }
+}
+
+static void bench_attn_tile(const struct kernels *k, enum dtype type)
+{
+    by_tiles = true;
+    bench_attn(k, type);
+    by_tiles = false;
 }
 
 static void bench_read_sum(const struct kernels *k, enum dtype type)
@@ -1684,6 +1726,7 @@ static const struct {
     {"exp", DT_F32, DT_F32, check_exp, NULL},
     {"exp_sum", DT_F32, DT_F32, check_exp_sum, bench_exp},
     {"attn_block", DT_F32, DT_BF16, check_attn_all, bench_attn},
+    {"attn_tile", DT_F32, DT_BF16, check_attn_tile, bench_attn_tile},
     {"read_sum", DT_F32, DT_F32, check_read_sum, bench_read_sum},
     {"peak_flops", DT_F32, DT_F32, check_peak, bench_peak},
     {"peak_bf16", DT_BF16, DT_BF16, check_peak_bf16, bench_peak_bf16},
