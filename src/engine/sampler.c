@@ -175,8 +175,16 @@ static size_t block_size(const struct sampler *s, size_t block)
     return rest < BLOCK ? rest : BLOCK;
 }
 
+/* After a change to what lies at an id. */
+static void update_top(struct sampler *s, int32_t id)
+{
+    size_t b = (size_t)id / BLOCK;
+    s->top[b] = s->k->max(s->work + b * BLOCK, block_size(s, b));
+}
+
 /* Exponent of all ones: infinities and NaN. */
-static bool all_finite(const float *x, size_t n)
+static inline __attribute__((always_inline)) bool all_finite(const float *x,
+                                                             size_t n)
 {
     int bad = 0;
 #pragma omp simd reduction(| : bad)
@@ -190,16 +198,25 @@ static bool all_finite(const float *x, size_t n)
 static int prepare(struct sampler *s, const float *logits, float *max,
                    struct qwick_err *e)
 {
-    if (!all_finite(logits, s->vocab_size))
+    bool finite = true;
+    for (size_t b = 0; b < s->n_blocks; b++) { /* each while it is in L1 */
+        const float *x = logits + b * BLOCK;
+        size_t n = block_size(s, b);
+        finite &= n == BLOCK ? all_finite(x, BLOCK) : all_finite(x, n);
+        memcpy(s->work + b * BLOCK, x, n * sizeof *x);
+        s->top[b] = s->k->max(x, n);
+    }
+    if (!finite)
         return err_set(e, QWICK_ERR_RUNTIME,
                        "logits: not finite: the weights hold NaN, infinities "
                        "or values too large");
-    memcpy(s->work, logits, s->vocab_size * sizeof *logits);
     penalise(s);
     for (size_t i = 0; i < s->n_never; i++)
         s->work[s->never[i]] = -INFINITY;
-    for (size_t b = 0; b < s->n_blocks; b++)
-        s->top[b] = s->k->max(s->work + b * BLOCK, block_size(s, b));
+    for (size_t i = 0; i < s->n_distinct; i++)
+        update_top(s, s->distinct[i]);
+    for (size_t i = 0; i < s->n_never; i++)
+        update_top(s, s->never[i]);
     *max = s->k->max(s->top, s->n_blocks);
     return *max > -INFINITY
                ? 0
