@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Reproduce every figure of the README on this machine. Nothing else should run
 # beside it. Needs about 4.7 GB of disk under ${QWICK_BENCH_DIR:-build/bench-models}
-# and, with RUNS=3, most of an hour; RUNS=1 REPS=3 gives a first look.
+# and, with RUNS=3, about an hour; RUNS=1 REPS=3 gives a first look.
 set -eu
 cd "$(dirname "$0")/.."
 unset QWICK_MODEL OPENBLAS_CORETYPE
@@ -34,10 +34,15 @@ one_run() {
         >"$results/$name-$run.json"
 }
 
-# Levels below the CPU's best whose speed the README tells, too.
+# The level below AMX, where the CPU's best is that.
 kernels=$(./qwick -v -n 1 --raw a 2>&1 >/dev/null | grep kernels)
-levels=avx2
-case $kernels in *amx*) levels="avx2 avx512bf16" ;; esac
+vnni=
+case $kernels in
+*amx*)
+    vnni="bf16:$bf16 8bit:$models/qwen3-0.6b-8bit"
+    vnni="$vnni 4bit:$models/qwen3-0.6b-4bit"
+    ;;
+esac
 
 for run in $(seq "$runs"); do
     for threads in 2 1; do
@@ -51,12 +56,16 @@ for run in $(seq "$runs"); do
         --batches 1,2,4,8,16,32
     one_run preload "$bf16" --prompt-lens 512 --depths 16 --preload
     one_run avx2-f32 "$f32" --isa avx2 --prompt-lens 512 --depths 16
-    for isa in $levels; do
-        one_run "$isa" "$bf16" --isa "$isa" --prompt-lens 512 --depths 16
-        for bits in 8 4; do
-            one_run "$isa-${bits}bit" "$models/qwen3-0.6b-${bits}bit" \
-                --isa "$isa" --prompt-lens 512 --depths 16
-        done
+    for kind in bf16:"$bf16" 8bit:"$models/qwen3-0.6b-8bit" \
+        4bit:"$models/qwen3-0.6b-4bit"; do
+        one_run "avx2-${kind%%:*}" "${kind#*:}" --isa avx2 \
+            --prompt-lens 512,4096 --depths 16,1024,4096
+    done
+    one_run avx2-batches "$bf16" --isa avx2 --prompt-lens 16 --depths 16 \
+        --batches 8,16
+    for kind in $vnni; do
+        one_run "avx512bf16-${kind%%:*}" "${kind#*:}" --isa avx512bf16 \
+            --prompt-lens 512 --depths 16
     done
 done
 
@@ -65,9 +74,10 @@ grep -m1 'model name' /proc/cpuinfo
 echo "$kernels"
 
 echo "## Speed, exact shapes of Qwen3-0.6B (random weights)"
-names="bf16-2 8bit-2 4bit-2 bf16-1 8bit-1 4bit-1 batches avx2-f32"
-for isa in $levels; do
-    names="$names $isa $isa-8bit $isa-4bit"
+names="bf16-2 8bit-2 4bit-2 bf16-1 8bit-1 4bit-1 batches"
+names="$names avx2-f32 avx2-bf16 avx2-8bit avx2-4bit avx2-batches"
+for kind in $vnni; do
+    names="$names avx512bf16-${kind%%:*}"
 done
 for name in $names; do
     for run in $(seq "$runs"); do
