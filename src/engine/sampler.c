@@ -202,6 +202,7 @@ static int prepare(struct sampler *s, const float *logits, float *max,
     for (size_t b = 0; b < s->n_blocks; b++) { /* each while it is in L1 */
         const float *x = logits + b * BLOCK;
         size_t n = block_size(s, b);
+        /* a length that is known makes straight code */
         finite &= n == BLOCK ? all_finite(x, BLOCK) : all_finite(x, n);
         memcpy(s->work + b * BLOCK, x, n * sizeof *x);
         s->top[b] = s->k->max(x, n);

@@ -137,22 +137,28 @@ static void attention_free(struct q8_attention *a)
     free(a->hi);
 }
 
-/* Rows [i, i + n) into fresh copies of the state. */
-static void attention_call(const struct q8_attention *a, size_t i, size_t n,
-                           float *m, float *l, float *acc)
+/* Rows [i, i + n) with fresh copies of the state. */
+static struct attn_rows rows_of(const struct q8_attention *a, size_t i,
+                                size_t n, float *m, float *l, float *acc)
 {
-    struct attn_rows rows = {.q = (const float *)a->q.p + i * a->ldq,
-                             .ldq = a->ldq,
-                             .n = n,
-                             .lo = a->lo + i,
-                             .hi = a->hi + i,
-                             .m = m,
-                             .l = l,
-                             .acc = acc};
-
     memcpy(m, a->m.copy + 4 * i, 4 * n);
     memcpy(l, a->l.copy + 4 * i, 4 * n);
     memcpy(acc, a->acc.copy + 4 * i * a->d, 4 * n * a->d);
+    return (struct attn_rows){.q = (const float *)a->q.p + i * a->ldq,
+                              .ldq = a->ldq,
+                              .n = n,
+                              .lo = a->lo + i,
+                              .hi = a->hi + i,
+                              .m = m,
+                              .l = l,
+                              .acc = acc};
+}
+
+static void attention_call(const struct q8_attention *a, size_t i, size_t n,
+                           float *m, float *l, float *acc)
+{
+    struct attn_rows rows = rows_of(a, i, n, m, l, acc);
+
     tested->attn_block_q8(&rows, a->k.p, a->v.p, a->d, a->scratch.p);
 }
 
@@ -163,18 +169,8 @@ static void tile_call(const struct q8_attention *a, float *m, float *l,
     const size_t n = KV_BLOCK * a->d;
     float *kv = must(malloc(8 * n));
     struct area scratch = area_new(4 * attn_tile_scratch(a->n, a->d), 0);
-    struct attn_rows rows = {.q = a->q.p,
-                             .ldq = a->ldq,
-                             .n = a->n,
-                             .lo = a->lo,
-                             .hi = a->hi,
-                             .m = m,
-                             .l = l,
-                             .acc = acc};
+    struct attn_rows rows = rows_of(a, 0, a->n, m, l, acc);
 
-    memcpy(m, a->m.copy, 4 * a->n);
-    memcpy(l, a->l.copy, 4 * a->n);
-    memcpy(acc, a->acc.copy, 4 * a->n * a->d);
     for (size_t i = 0; i < n; i++) {
         kv[i] = value_at(&a->k, a->d, i / a->d, i % a->d);
         kv[n + i] = value_at(&a->v, a->d, i / a->d, i % a->d);
@@ -188,18 +184,8 @@ static void tile_call(const struct q8_attention *a, float *m, float *l,
 static void tile_q8_call(const struct q8_attention *a)
 {
     struct area scratch = area_new(4 * attn_tile_scratch(a->n, a->d), 0);
-    struct attn_rows rows = {.q = a->q.p,
-                             .ldq = a->ldq,
-                             .n = a->n,
-                             .lo = a->lo,
-                             .hi = a->hi,
-                             .m = a->m.p,
-                             .l = a->l.p,
-                             .acc = a->acc.p};
+    struct attn_rows rows = rows_of(a, 0, a->n, a->m.p, a->l.p, a->acc.p);
 
-    memcpy(a->m.p, a->m.copy, 4 * a->n);
-    memcpy(a->l.p, a->l.copy, 4 * a->n);
-    memcpy(a->acc.p, a->acc.copy, 4 * a->n * a->d);
     tested->attn_tile_q8(&rows, a->k.p, a->v.p, a->d, scratch.p);
     area_check(&scratch, "attn_tile_q8");
     area_free(&scratch);
