@@ -175,11 +175,18 @@ static size_t block_size(const struct sampler *s, size_t block)
     return rest < BLOCK ? rest : BLOCK;
 }
 
-/* After a change to what lies at an id. */
-static void update_top(struct sampler *s, int32_t id)
+static void update_top(struct sampler *s, size_t block)
 {
-    size_t b = (size_t)id / BLOCK;
-    s->top[b] = s->k->max(s->work + b * BLOCK, block_size(s, b));
+    s->top[block] = s->k->max(s->work + block * BLOCK, block_size(s, block));
+}
+
+/* After a change to what lies at n ids. */
+static void update_tops(struct sampler *s, const int32_t *ids, size_t n)
+{
+    for (size_t i = 0; n < s->n_blocks && i < n; i++)
+        update_top(s, (size_t)ids[i] / BLOCK);
+    for (size_t b = 0; n >= s->n_blocks && b < s->n_blocks; b++)
+        update_top(s, b);
 }
 
 /* Exponent of all ones: infinities and NaN. */
@@ -214,10 +221,8 @@ static int prepare(struct sampler *s, const float *logits, float *max,
     penalise(s);
     for (size_t i = 0; i < s->n_never; i++)
         s->work[s->never[i]] = -INFINITY;
-    for (size_t i = 0; i < s->n_distinct; i++)
-        update_top(s, s->distinct[i]);
-    for (size_t i = 0; i < s->n_never; i++)
-        update_top(s, s->never[i]);
+    update_tops(s, s->distinct, s->n_distinct);
+    update_tops(s, s->never, s->n_never);
     *max = s->k->max(s->top, s->n_blocks);
     return *max > -INFINITY
                ? 0

@@ -127,7 +127,7 @@ INLINE void attn_tile_of(const struct attn_rows *rows, const char *k,
     t.values = t.keys + KV_BLOCK * d;
     if (all.lo >= all.hi)
         return;
-    if (d > GEMM_KC || !attn_pack_values(t.values, v, d, all, type)) {
+    if (!attn_pack_values(t.values, v, d, all, type)) {
         /* 0 * infinity must not happen */
         attn_all_rows(rows, k, v, d, scratch, type);
         return;

@@ -141,7 +141,8 @@ struct kernels {
     /* attn_block for prefill's tiles of many rows: any order of sums,
      * exponentials below exp(-87) may be 0, keys and values are packed before
      * use. What it computes for a row depends on the others only where values
-     * are not finite.
+     * are not finite. attn_tile_q8 is to attn_block_q8 what this is to
+     * attn_block: the same bits as from the widened block.
      *   scratch  f32 [attn_tile_scratch(n, head_dim)], 64-byte aligned */
     void (*attn_tile[DT_N_FLOAT])(const struct attn_rows *rows, const void *k,
                                   const void *v, size_t head_dim,
