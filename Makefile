@@ -64,6 +64,8 @@ $(BUILD)/src/kernel/k_avx512bf16.o: private ISA := $(AVX512) -mavx512bf16
 $(BUILD)/src/kernel/k_attn_avx512bf16.o: private ISA := $(AVX512) -mavx512bf16
 $(BUILD)/src/kernel/k_amx.o: private ISA := $(AVX512) -mavx512bf16 \
     -mavx512vnni -mamx-tile -mamx-bf16
+$(BUILD)/src/kernel/k_amx_few.o: private ISA := $(AVX512) -mavx512bf16 \
+    -mavx512vnni -mamx-tile -mamx-bf16
 $(BUILD)/src/kernel/k_attn_amx.o: private ISA := $(AVX512) -mavx512bf16 \
     -mavx512vnni -mamx-tile -mamx-bf16
 $(BUILD)/src/kernel/k_q8_avx2.o: private ISA := $(AVX2)

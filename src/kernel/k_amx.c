@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernel/k_amx_tiles.h"
+#include "kernel/k_amx_pack.h"
 #include "kernel/k_q8_avx512.h"
 #include "kernel/k_zmm.h"
 #include "kernel/kernel.h"
@@ -19,25 +19,16 @@
  * as it lies, row-major. The right one comes in panels: WIDE columns, in tiles
  * of pairs.
  *
- * Many tokens: these are the left operand and stream from L2, while L1 keeps a
- * panel of weights; that part of x, and the sums of BLOCK rows of weights, stay
- * in L2. Few tokens: these are packed, and weights are used once. Tiles of rows
- * far apart are the worst that memory can be asked for (two thirds of what it
- * gives in order): so while a step runs, the rows of the next one are copied to
- * L2.
+ * Tokens are the left operand and stream from L2, while L1 keeps a panel of
+ * weights; that part of x, and the sums of BLOCK rows of weights, stay in L2.
+ * Few tokens have a kernel of their own: k_amx_few.c.
  */
 enum {
     WIDE = 2 * SIDE, /* rows and columns of a step */
     COLS = 512,      /* depth of a panel of weights */
     BLOCK = 256,
     SWEEP = 512, /* tokens */
-    LINE = 64,
-    PANEL_BYTES = WIDE * COLS * 2,
-    FEW_TOKENS = 64,
-    FEW_COLS = 4096,
-    FAR_BYTES = 8192,            /* that a copy fetches ahead, about */
-    FEW_BYTES = 8 * PANEL_BYTES, /* of tokens that are packed: a part of L2 */
-    COPY_BYTES = WIDE * (FEW_COLS * 2 + LINE)
+    PANEL_BYTES = WIDE * COLS * 2
 };
 
 _Static_assert(BLOCK % WIDE == 0 && SWEEP % WIDE == 0, "whole panels");
@@ -95,57 +86,6 @@ static struct fetch fetch_rows(const char *at, size_t bytes, size_t stride,
                           .n = steps ? (rows * lines + steps - 1) / steps : 0};
 }
 
-/* Rows to copy for later, whole lines, to rows that lie a line further apart.
- */
-struct copy {
-    const char *at, *end; /* of what is left of a row */
-    size_t bytes, stride; /* of a row; from row to row */
-    size_t ahead;         /* fetched meanwhile: bytes from what is copied */
-    char *to;
-    size_t left; /* lines */
-    size_t n;    /* for each DEPTH of a step */
-};
-
-/* Whole rows ahead, which is right wherever they lie. */
-static struct copy copy_rows(char *to, const char *at, size_t bytes,
-                             size_t stride, size_t rows, size_t steps)
-{
-    const size_t left = rows * (bytes / LINE);
-    const size_t rows_ahead = bytes < FAR_BYTES ? FAR_BYTES / bytes : 1;
-
-    return (struct copy){.at = at,
-                         .end = at + bytes,
-                         .bytes = bytes,
-                         .stride = stride,
-                         .ahead = rows_ahead * stride,
-                         .to = to,
-                         .left = left,
-                         .n = (left + steps - 1) / steps};
-}
-
-INLINE void copy_some(struct copy *c)
-{
-    const char *at = c->at, *end = c->end;
-    const size_t n = c->n < c->left ? c->n : c->left, ahead = c->ahead;
-    char *to = c->to;
-
-    for (size_t i = 0; i < n; i++) {
-        sweep_by(at, ahead, true);
-        _mm512_store_si512(to, _mm512_loadu_si512(at));
-        at += LINE;
-        to += LINE;
-        if (at == end) {
-            at += c->stride - c->bytes;
-            end = at + c->bytes;
-            to += LINE;
-        }
-    }
-    c->at = at;
-    c->end = end;
-    c->to = to;
-    c->left -= n;
-}
-
 struct step {
     const char *panel; /* [depth][2][SIDE pairs][SIDE columns] */
     size_t depth;
@@ -165,8 +105,7 @@ struct step {
 #define TILE_STORE_(...)    TILE_STORE(__VA_ARGS__)
 
 /* Tiles without rows or columns must not be named. */
-INLINE void step_run(const struct step *s, struct copy *copy, bool rows2,
-                     bool columns2)
+INLINE void step_run(const struct step *s, bool rows2, bool columns2)
 {
     const char *right = s->panel, *a = s->left, *b = a + SIDE * s->left_bytes;
     const size_t left_bytes = s->left_bytes, n = s->fetch->n;
@@ -204,11 +143,9 @@ INLINE void step_run(const struct step *s, struct copy *copy, bool rows2,
             if (columns2)
                 TILE_DOT(3, 5, 7);
         }
-        if (copy)
-            copy_some(copy);
-        for (size_t i = 0; !copy && i < n; i++, at += LINE)
+        for (size_t i = 0; i < n; i++, at += LINE)
             _mm_prefetch(at, _MM_HINT_T1);
-        if (!copy && at >= end) {
+        if (at >= end) {
             at = end + gap;
             end = at + s->fetch->bytes;
         }
@@ -227,26 +164,16 @@ INLINE void step_run(const struct step *s, struct copy *copy, bool rows2,
         SUMS_STORE(3, 1, 1);
 }
 
-#define STEP(rows, columns)                                                   \
-    static void step_##rows##_##columns(const struct step *s)                 \
-    {                                                                         \
-        step_run(s, NULL, rows == 2, columns == 2);                           \
-    }                                                                         \
-    static void copy_##rows##_##columns(const struct step *s, struct copy *c) \
-    {                                                                         \
-        step_run(s, c, rows == 2, columns == 2);                              \
+#define STEP(rows, columns)                                   \
+    static void step_##rows##_##columns(const struct step *s) \
+    {                                                         \
+        step_run(s, rows == 2, columns == 2);                 \
     }
 
 STEP(1, 1)
 STEP(1, 2)
 STEP(2, 1)
 STEP(2, 2)
-
-/* The first n of DEPTH columns of a row, zeros behind them. */
-INLINE __m512i load_columns(const char *p, size_t n)
-{
-    return _mm512_maskz_loadu_epi16(n >= DEPTH ? 0xffffffff : (1u << n) - 1, p);
-}
 
 /* A step of any depth; the panel has zeros behind it. What is behind the last
  * whole tile of the left operand comes from a copy with zeros there, too: it is
@@ -279,65 +206,15 @@ static void step_any(struct step *s, const struct shape *shape, size_t depth)
 
 /* ---- panels ------------------------------------------------------------- */
 
-/* Of rows e, 4 + e, 8 + e and 12 + e the same 16 bytes. */
-INLINE __m512i load_lanes(const char *p, size_t stride)
-{
-    __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const void *)p));
-
-    v = _mm512_inserti32x4(v, _mm_loadu_si128((const void *)(p + 4 * stride)),
-                           1);
-    v = _mm512_inserti32x4(v, _mm_loadu_si128((const void *)(p + 8 * stride)),
-                           2);
-    return _mm512_inserti32x4(
-        v, _mm_loadu_si128((const void *)(p + 12 * stride)), 3);
-}
-
-/* SIDE rows of DEPTH columns to a tile [pair][row]. Loads do a part of the
- * transposition: shuffles are what it takes most of. */
-INLINE void pack_tile(char *out, const char *p, size_t stride)
-{
-    UNROLL
-    for (size_t c = 0; c < 4; c++) {
-        __m512i v[4], lo[2], hi[2];
-        char *to = out + 4 * c * LINE;
-
-        UNROLL
-        for (size_t e = 0; e < 4; e++)
-            v[e] = load_lanes(p + e * stride + 16 * c, stride);
-        UNROLL
-        for (int h = 0; h < 2; h++) {
-            lo[h] = _mm512_unpacklo_epi32(v[2 * h], v[2 * h + 1]);
-            hi[h] = _mm512_unpackhi_epi32(v[2 * h], v[2 * h + 1]);
-        }
-        _mm512_store_si512(to, _mm512_unpacklo_epi64(lo[0], lo[1]));
-        _mm512_store_si512(to + LINE, _mm512_unpackhi_epi64(lo[0], lo[1]));
-        _mm512_store_si512(to + 2 * LINE, _mm512_unpacklo_epi64(hi[0], hi[1]));
-        _mm512_store_si512(to + 3 * LINE, _mm512_unpackhi_epi64(hi[0], hi[1]));
-    }
-}
-
 /* n <= WIDE rows of nk columns; zeros for what is missing of tiles that
  * are used. */
 static void pack_panel(char *out, const char *p, size_t stride, size_t n,
                        size_t nk)
 {
     for (size_t k = 0; k < nk; k += DEPTH)
-        for (size_t r = 0; r < n; r += SIDE) {
-            const char *from = p + r * stride + k * 2;
-            char *to = out + (k / DEPTH * 2 + r / SIDE) * TILE_BYTES;
-            _Alignas(64) char part[SIDE * LINE];
-
-            if (n - r >= SIDE && nk - k >= DEPTH) {
-                pack_tile(to, from, stride);
-                continue;
-            }
-            for (size_t i = 0; i < SIDE; i++)
-                _mm512_store_si512(part + i * LINE,
-                                   r + i < n
-                                       ? load_columns(from + i * stride, nk - k)
-                                       : _mm512_setzero_si512());
-            pack_tile(to, part, LINE);
-        }
+        for (size_t r = 0; r < n; r += SIDE)
+            pack_some(out + (k / DEPTH * 2 + r / SIDE) * TILE_BYTES,
+                      p + r * stride + k * 2, stride, n - r, nk - k);
 }
 
 /* ---- quantized weights -------------------------------------------------- */
@@ -505,114 +382,18 @@ static void many_tokens(const struct product *p)
                               at_most(p->n_tokens - t, SWEEP));
 }
 
-/* Sums [rows][WIDE] to y, tokens ldy apart. */
-static void store_turned(float *y, size_t ldy, const float *from,
-                         const struct shape *shape, bool add)
-{
-    for (size_t t0 = 0; t0 < shape->columns; t0 += SIDE)
-        for (size_t r0 = 0; r0 < shape->rows; r0 += SIDE) {
-            const __mmask16 in = first_lanes(shape->rows - r0);
-            __m512i v[SIDE];
-
-            UNROLL
-            for (size_t i = 0; i < SIDE; i++)
-                v[i] = _mm512_load_si512(from + (r0 + i) * WIDE + t0);
-            transpose16(v);
-            for (size_t i = 0; i < at_most(shape->columns - t0, SIDE); i++) {
-                float *to = y + (t0 + i) * ldy + r0;
-                __m512 sum = (__m512)v[i];
-
-                if (add)
-                    sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(in, to));
-                _mm512_mask_storeu_ps(to, in, sum);
-            }
-        }
-}
-
-/* A step of whole DEPTHs that copies instead of fetching. */
-static void step_copying(const struct step *s, struct copy *c,
-                         const struct shape *shape)
-{
-    static void (*const of_shape[2][2])(const struct step *, struct copy *) = {
-        {copy_1_1, copy_1_2}, {copy_2_1, copy_2_2}};
-
-    of_shape[shape->rows > SIDE][shape->columns > SIDE](s, c);
-}
-
-/* Each weight once, while memory delivers the next rows of a step. */
-static void few_tokens(const struct product *p)
-{
-    _Alignas(64) char panels[FEW_BYTES], copies[2][COPY_BYTES];
-    _Alignas(64) float turned[WIDE * WIDE] = {0};
-    const size_t n = p->n_tokens, n_panels = (n + WIDE - 1) / WIDE;
-    const size_t panel =
-        FEW_BYTES / n_panels / (2 * TILE_BYTES) * (2 * TILE_BYTES);
-    const size_t cols = at_most(panel / WIDE / 2, FEW_COLS);
-    struct shape shape = {0, 0};
-
-    for (size_t k = 0; k < p->n_cols; k += cols) {
-        const size_t nk = at_most(p->n_cols - k, cols), bytes = nk * 2;
-        const size_t steps = n_panels * (nk / DEPTH);
-        const bool whole = nk % DEPTH == 0; /* lines: they can be copied */
-        const char *w = p->w + k * 2;
-
-        for (size_t t = 0; t < n; t += WIDE)
-            pack_panel(panels + t / WIDE * panel, p->x + t * p->x_bytes + k * 2,
-                       p->x_bytes, at_most(n - t, WIDE), nk);
-        if (whole) {
-            struct copy first = copy_rows(copies[0], w, bytes, p->w_bytes,
-                                          at_most(p->n_rows, WIDE), 1);
-
-            copy_some(&first);
-        }
-        for (size_t r = 0, i = 0; r < p->n_rows; r += WIDE, i ^= 1) {
-            const size_t rows = at_most(p->n_rows - r, WIDE);
-            const char *next = w + WIDE * p->w_bytes;
-            struct fetch fetch =
-                fetch_rows(next, bytes, p->w_bytes, WIDE, steps);
-            struct copy copy = {0};
-
-            if (whole)
-                copy = copy_rows(copies[!i], next, bytes, p->w_bytes,
-                                 at_most(p->n_rows - r - rows, WIDE), steps);
-            for (size_t t = 0; t < n; t += WIDE) {
-                struct step s = {.panel = panels + t / WIDE * panel,
-                                 .depth = nk / DEPTH,
-                                 .left = whole ? copies[i] : w,
-                                 .left_bytes =
-                                     whole ? bytes + LINE : p->w_bytes,
-                                 .sums = turned,
-                                 .ld = WIDE,
-                                 .fetch = &fetch};
-
-                configure(&shape, rows, at_most(n - t, WIDE));
-                if (whole)
-                    step_copying(&s, &copy, &shape);
-                else
-                    step_any(&s, &shape, nk);
-                store_turned(p->y + t * p->ldy + r, p->ldy, turned, &shape,
-                             p->add || k > 0);
-            }
-            w = next;
-        }
-    }
-}
-
 static void multiply(const struct product *p)
 {
     for (size_t t = 0; p->n_cols == 0 && !p->add && t < p->n_tokens; t++)
         memset(p->y + t * p->ldy, 0, p->n_rows * sizeof *p->y);
     if (!p->n_tokens)
         return;
-    if (p->affine || p->n_tokens > FEW_TOKENS)
-        many_tokens(p);
-    else
-        few_tokens(p);
+    many_tokens(p);
     TILE_RELEASE();
 }
 
 /* The level below: so few tokens sweep rows faster as vectors. */
-enum { ROWS_MAX_TOKENS = 3 };
+enum { ROWS_MAX_TOKENS = 2 };
 
 static void (*gemm_bf16_rows)(float *y, size_t ldy, const void *w,
                               size_t w_stride, const void *x, size_t ldx,
@@ -627,6 +408,11 @@ static void k_gemm_bf16_amx(float *y, size_t ldy, const void *w,
     if (n_tokens <= ROWS_MAX_TOKENS) {
         gemm_bf16_rows(y, ldy, w, w_stride, x, ldx, n_rows, n_cols, n_tokens,
                        add);
+        return;
+    }
+    if (n_tokens <= FEW_TOKENS && n_cols > 0) {
+        k_gemm_bf16_few_amx(y, ldy, w, w_stride, x, ldx, n_rows, n_cols,
+                            n_tokens, add);
         return;
     }
     multiply(&(struct product){.y = y,

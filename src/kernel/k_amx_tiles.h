@@ -3,13 +3,15 @@
 #ifndef KERNEL_K_AMX_TILES_H
 #define KERNEL_K_AMX_TILES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum {
     SIDE = 16,  /* rows of a tile, and its columns in f32 */
     DEPTH = 32, /* its columns in bf16 */
-    TILE_BYTES = 1024
+    LINE = 64,  /* and in bytes */
+    TILE_BYTES = SIDE * LINE
 };
 
 /* gcc's intrinsics do not say that they read and write memory. */
@@ -50,5 +52,14 @@ static inline void tile_shape(struct tile_config *c, int tile, int n_rows,
     c->rows[tile] = (uint8_t)(n_columns ? n_rows : 0);
     c->row_bytes[tile] = (uint16_t)(n_rows ? 2 * n_columns : 0);
 }
+
+/* Tokens for which k_gemm_bf16_few_amx is made. */
+enum { FEW_TOKENS = 64 };
+
+/* struct kernels' gemm_bf16 for 1 to FEW_TOKENS tokens and at least one
+ * column. */
+void k_gemm_bf16_few_amx(float *y, size_t ldy, const void *w, size_t w_stride,
+                         const void *x, size_t ldx, size_t n_rows,
+                         size_t n_cols, size_t n_tokens, bool add);
 
 #endif

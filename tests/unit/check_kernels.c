@@ -406,7 +406,8 @@ static void check_gemm_bf16(const struct kernels *k, enum dtype type)
     /* few tokens, where weights lie as they are, up to where they come in
      * panels: several blocks of columns, and of rows */
     for (size_t tokens = 1; tokens <= 70; tokens++) {
-        static const size_t widths[] = {31, 33, 513, 1025, 1091, 3073, 4129};
+        static const size_t widths[] = {31,   33,   256,  513,  1024,
+                                        1025, 1091, 3072, 3073, 4129};
         size_t cols = widths[below(sizeof widths / sizeof *widths)];
         size_t rows = 1 + below(cols > 1000 ? 40 : 290);
         bool add = below(2);
@@ -436,11 +437,11 @@ static void check_gemm_bf16(const struct kernels *k, enum dtype type)
     /* no columns, no rows, no tokens */
     for (size_t none = 0; none < 3; none++)
         for (int add = 0; add < 2; add++) {
-            struct product p = product_new(3, 8, 4, 0, 0, NORMAL, type);
+            struct product p = product_new(3, 512, 4, 0, 0, NORMAL, type);
             float *y = p.y.p;
 
-            k->gemm_bf16(y, p.ldy, p.w.p, p.stride, p.w.p, p.ldx,
-                         none == 0 ? 0 : 3, none == 1 ? 0 : 8,
+            k->gemm_bf16(y, p.ldy, none == 0 ? NULL : p.w.p, p.stride, p.w.p,
+                         p.ldx, none == 0 ? 0 : 3, none == 1 ? 0 : 512,
                          none == 2 ? 0 : 4, add);
             for (size_t j = 0; j < 12; j++)
                 if (none == 1 && !add ? y[j] != 0 : !isnan(y[j]))
