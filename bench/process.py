@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Start-up and peak memory of whole qwick processes.
 
-usage: process.py QWICK MODEL_DIR...
+usage: process.py QWICK OPTIONS MODEL_DIR...
 
+OPTIONS, one argument, go to every run of a model: '-t 1', or '' for none.
 Prints Markdown rows: start of the process to the first byte of the answer to a
 prompt of one token, beside a decode step of the same model (medians of 15 runs,
 warm page cache), and the peak resident memory of a run of 512 + 128 tokens
@@ -54,9 +55,9 @@ def short_row(name, args):
           f"({min(times):.1f} to {max(times):.1f}) | | |")
 
 
-def model_row(qwick, model):
+def model_row(qwick, options, model):
     prompt = ["--raw", "--greedy", "--ignore-eos", "a"]
-    base = [qwick, "-m", model, *prompt]
+    base = [qwick, *options, "-m", model, *prompt]
     times, steps = [], []
     for _ in range(RUNS):
         times.append(first_byte([*base, "-n", "1"]))
@@ -69,12 +70,12 @@ def model_row(qwick, model):
           f"| {first - step:.1f} |")
 
 
-def memory_row(qwick, model):
+def memory_row(qwick, options, model):
     info = output([qwick, "inspect", "-m", model, "--json"])
     rng = random.Random(1)
     ids = ",".join(str(rng.randrange(150000)) for _ in range(512))
-    peak = peak_bytes([qwick, "-m", model, "--prompt-ids", ids, "-n", "128",
-                       "--greedy", "--ignore-eos"])
+    peak = peak_bytes([qwick, *options, "-m", model, "--prompt-ids", ids, "-n",
+                       "128", "--greedy", "--ignore-eos"])
     weights = info["weight_bytes"]
     kv = 640 * info["kv_token_bytes"]
     print(f"| {os.path.basename(model)} | {peak / 1e6:.1f} "
@@ -83,19 +84,20 @@ def memory_row(qwick, model):
 
 
 def main():
-    qwick, models = sys.argv[1], sys.argv[2:]
+    qwick, options, models = sys.argv[1], sys.argv[2].split(), sys.argv[3:]
     print("| start to first byte, ms | median (least to most) | decode step "
           "| more than a step |\n|---|---:|---:|---:|")
-    short_row("`qwick --help`", [qwick, "--help"])
-    short_row("`qwick --version`", [qwick, "--version"])
-    short_row("built-in model, one answer",
-              [qwick, "list all listening tcp ports"])
+    if not options:
+        short_row("`qwick --help`", [qwick, "--help"])
+        short_row("`qwick --version`", [qwick, "--version"])
+        short_row("built-in model, one answer",
+                  [qwick, "list all listening tcp ports"])
     for model in models:
-        model_row(qwick, model)
+        model_row(qwick, options, model)
     print("\n| peak memory, 512 + 128 tokens, MB | peak | weights | KV | more "
           "|\n|---|---:|---:|---:|---:|")
     for model in models:
-        memory_row(qwick, model)
+        memory_row(qwick, options, model)
 
 
 if __name__ == "__main__":

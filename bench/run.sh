@@ -54,6 +54,7 @@ for run in $(seq "$runs"); do
     done
     one_run batches "$bf16" --prompt-lens 16 --depths 16 \
         --batches 1,2,4,8,16,32
+    one_run batches-1 "$bf16" -t 1 --prompt-lens 16 --depths 16 --batches 8,16
     one_run preload "$bf16" --prompt-lens 512 --depths 16 --preload
     one_run avx2-f32 "$f32" --isa avx2 --prompt-lens 512 --depths 16
     for kind in bf16:"$bf16" 8bit:"$models/qwen3-0.6b-8bit" \
@@ -75,7 +76,7 @@ echo "$kernels"
 
 echo "## Speed, exact shapes of Qwen3-0.6B (random weights)"
 names="bf16-2 8bit-2 4bit-2 bf16-1 8bit-1 4bit-1 batches"
-names="$names avx2-f32 avx2-bf16 avx2-8bit avx2-4bit avx2-batches"
+names="$names batches-1 avx2-f32 avx2-bf16 avx2-8bit avx2-4bit avx2-batches"
 for kind in $vnni; do
     names="$names avx512bf16-${kind%%:*}"
 done
@@ -94,8 +95,11 @@ for model in "$bf16" "$models/qwen3-0.6b-4bit"; do
 done
 
 echo "## Start-up and memory"
-python3 bench/process.py ./qwick "$bf16" "$models/qwen3-0.6b-8bit" \
-    "$models/qwen3-0.6b-4bit"
+for options in "" "-t 1" "--isa avx2"; do
+    echo "${options:-2 threads, best kernels}:"
+    python3 bench/process.py ./qwick "$options" "$bf16" \
+        "$models/qwen3-0.6b-8bit" "$models/qwen3-0.6b-4bit"
+done
 
 echo "## Beside busy neighbours"
 bench/noisy.sh "$bf16" 3

@@ -14,7 +14,7 @@
  * twice at 8), our sgemm is level at 32 (1.1 times as fast at 48, 1.3 at 128),
  * OpenBLAS at 64. Passes of fewer operations end before OpenBLAS is loaded. */
 #define BF16_MIN_TOKENS  2
-#define SGEMM_MIN_TOKENS 32
+#define SGEMM_MIN_TOKENS 24
 #define BLAS_MIN_TOKENS  64
 #define BLAS_MIN_FLOPS   8e9
 
