@@ -323,11 +323,6 @@ struct product {
     bool add;
 };
 
-INLINE size_t at_most(size_t n, size_t most)
-{
-    return n < most ? n : most;
-}
-
 /* What packing reads of WIDE rows. */
 static struct fetch fetch_panel(const struct product *p, size_t r, size_t k,
                                 size_t nk, size_t steps)

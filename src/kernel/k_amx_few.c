@@ -36,11 +36,6 @@ struct few {
     bool add;
 };
 
-INLINE size_t at_most(size_t n, size_t most)
-{
-    return n < most ? n : most;
-}
-
 /* ---- weights on their way ----------------------------------------------- */
 
 /* Runs to fetch, as they follow each other in memory. */

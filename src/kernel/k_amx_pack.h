@@ -8,6 +8,11 @@
 #include "kernel/k_amx_tiles.h"
 #include "kernel/k_zmm.h"
 
+INLINE size_t at_most(size_t n, size_t most)
+{
+    return n < most ? n : most;
+}
+
 /* The first n of DEPTH columns of a row, zeros behind them. */
 INLINE __m512i load_columns(const char *p, size_t n)
 {

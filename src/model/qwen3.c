@@ -11,8 +11,9 @@
 
 /* Tokens from which on large products are not slower than the skinny kernels,
  * which widen weights in registers: bf16 is from 2 on (1.2 times as fast there,
- * twice at 8), our sgemm is level at 32 (1.1 times as fast at 48, 1.3 at 128),
- * OpenBLAS at 64. Passes of fewer operations end before OpenBLAS is loaded. */
+ * twice at 8), our sgemm is faster between 16 and 24 (0.9 times as fast at
+ * 16, 1.05 at 24, 1.3 at 128), OpenBLAS level at 64. Passes of fewer operations
+ * end before OpenBLAS is loaded. */
 #define BF16_MIN_TOKENS  2
 #define SGEMM_MIN_TOKENS 24
 #define BLAS_MIN_TOKENS  64
