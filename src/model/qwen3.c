@@ -11,7 +11,7 @@
 
 /* Tokens from which on large products are not slower than the skinny kernels,
  * which widen weights in registers: bf16 is from 2 on (1.2 times as fast there,
- * twice at 8), our sgemm is faster between 16 and 24 (0.9 times as fast at
+ * twice at 8), our sgemm overtakes between 16 and 24 (0.9 times as fast at
  * 16, 1.05 at 24, 1.3 at 128), OpenBLAS level at 64. Passes of fewer operations
  * end before OpenBLAS is loaded. */
 #define BF16_MIN_TOKENS  2
