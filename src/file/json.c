@@ -181,7 +181,7 @@ struct block {
     struct block *prev;
 };
 
-enum stop { STOP_NOT, STOP_HANDLER, STOP_DEPTH, STOP_END };
+enum stop { STOP_NOT, STOP_HANDLER, STOP_DEPTH };
 
 struct parser {
     const struct json_handler *h;
@@ -192,13 +192,9 @@ struct parser {
     const char *text; /* after the byte order mark */
     size_t n;
     size_t base; /* bytes of the mark */
-    size_t from; /* where skip is asked, unless NULL */
-    json_skip *skip;
-    bool one; /* a container alone; what follows is none of ours */
     enum qwick_err_code code;
     struct qwick_err *e;
     yajl_handle yajl;
-    size_t chunk;        /* offset of what yajl has been given last */
     struct block blocks; /* ring */
     size_t oom_bytes;
     jmp_buf oom;
@@ -319,20 +315,11 @@ static int on_begin_object(void *ctx)
     return !p->h->begin_object || go_on(p, p->h->begin_object(p->ctx));
 }
 
-/* A container has ended, and its handler was asked. */
-static int ended(struct parser *p, int more)
-{
-    p->depth--;
-    if (!more || !p->one || p->depth)
-        return more;
-    p->stop = STOP_END;
-    return 0;
-}
-
 static int on_end_object(void *ctx)
 {
     struct parser *p = ctx;
-    return ended(p, !p->h->end_object || go_on(p, p->h->end_object(p->ctx)));
+    p->depth--;
+    return !p->h->end_object || go_on(p, p->h->end_object(p->ctx));
 }
 
 static int on_begin_array(void *ctx)
@@ -346,7 +333,8 @@ static int on_begin_array(void *ctx)
 static int on_end_array(void *ctx)
 {
     struct parser *p = ctx;
-    return ended(p, !p->h->end_array || go_on(p, p->h->end_array(p->ctx)));
+    p->depth--;
+    return !p->h->end_array || go_on(p, p->h->end_array(p->ctx));
 }
 
 static int err_at(const struct parser *p, size_t offset, const char *why)
@@ -367,37 +355,6 @@ static int err_yajl(const struct parser *p, size_t offset)
     return err_at(p, offset, why);
 }
 
-/* Check and parse text[from, to). Returns whether it went well; *why is what
- * the check found, at *at. */
-static bool feed(struct parser *p, size_t from, size_t to, const char **why,
-                 size_t *at)
-{
-    const unsigned char *s = (const unsigned char *)p->text + from;
-    *why = check_text(s, to - from, at);
-    *at += from;
-    p->chunk = from;
-    return !*why && yajl_parse(p->yajl, s, to - from) == yajl_status_ok;
-}
-
-/* All of the text, but for what is left out. */
-static bool feed_all(struct parser *p, const char **why, size_t *at)
-{
-    size_t to = p->from;
-    if (!p->skip)
-        return feed(p, 0, p->n, why, at);
-    if (!feed(p, 0, p->from, why, at))
-        return false;
-    to += p->base;
-    if (p->skip(p->ctx, &to)) {
-        p->stop = STOP_HANDLER;
-        return false;
-    }
-    p->chunk = p->from;
-    return yajl_parse(p->yajl, (const unsigned char *)"[]", 2) ==
-               yajl_status_ok &&
-           feed(p, to - p->base, p->n, why, at);
-}
-
 /* The part in which yajl may jump out; locals do not change after setjmp. */
 static int run_yajl(struct parser *p, const yajl_callbacks *cb)
 {
@@ -407,12 +364,8 @@ static int run_yajl(struct parser *p, const yajl_callbacks *cb)
         return err_oom(p->e, p->oom_bytes);
     p->yajl = yajl_alloc(cb, &alloc, p);
     yajl_config(p->yajl, yajl_dont_validate_strings, 1);
-    const char *why = NULL;
-    size_t at = 0;
-    bool whole = feed_all(p, &why, &at);
-    if (why)
-        return err_at(p, at, why);
-    yajl_status st = yajl_status_error;
+    yajl_status st = yajl_parse(p->yajl, (const unsigned char *)p->text, p->n);
+    bool whole = st == yajl_status_ok;
     if (whole)
         st = yajl_complete_parse(p->yajl);
     /* A string that begins after the value and has no end passes for white
@@ -422,20 +375,16 @@ static int run_yajl(struct parser *p, const yajl_callbacks *cb)
     if (st == yajl_status_ok)
         return 0;
     /* The end is parsed as one more chunk; its offsets mean nothing. */
-    size_t offset = whole ? p->n : p->chunk + yajl_get_bytes_consumed(p->yajl);
+    size_t offset = whole ? p->n : yajl_get_bytes_consumed(p->yajl);
     if (offset > p->n)
         offset = p->n;
-    if (p->stop == STOP_END) {
-        p->n = offset;
-        return 0;
-    }
     if (p->stop == STOP_HANDLER)
         return -1;
     if (p->stop == STOP_DEPTH) {
-        char deep[64];
-        snprintf(deep, sizeof deep, "nested deeper than %d levels",
+        char why[64];
+        snprintf(why, sizeof why, "nested deeper than %d levels",
                  JSON_MAX_DEPTH);
-        return err_at(p, offset > 0 ? offset - 1 : 0, deep);
+        return err_at(p, offset > 0 ? offset - 1 : 0, why);
     }
     return err_yajl(p, offset);
 }
@@ -454,25 +403,27 @@ static int parse(struct parser *p)
         .yajl_start_array = on_begin_array,
         .yajl_end_array = on_end_array,
     };
+    size_t at;
+
     if (p->n >= 3 && memcmp(p->text, "\xef\xbb\xbf", 3) == 0) {
         p->text += 3;
         p->n -= 3;
         p->base = 3;
-        if (p->skip)
-            p->from -= 3;
     }
+    const char *why = check_text((const unsigned char *)p->text, p->n, &at);
+    if (why)
+        return err_at(p, at, why);
     p->blocks.next = p->blocks.prev = &p->blocks;
     int rc = run_yajl(p, &cb);
     blocks_free(p);
     return rc;
 }
 
-static struct parser parser_of(const char *name, const char *text, size_t n,
-                               enum qwick_err_code code,
-                               const struct json_handler *h, void *ctx,
-                               struct qwick_err *e)
+int json_events(const char *name, const char *text, size_t n,
+                enum qwick_err_code code, const struct json_handler *h,
+                void *ctx, struct qwick_err *e)
 {
-    return (struct parser){
+    struct parser p = {
         .h = h,
         .ctx = ctx,
         .name = name,
@@ -481,36 +432,7 @@ static struct parser parser_of(const char *name, const char *text, size_t n,
         .code = code,
         .e = e,
     };
-}
-
-int json_events(const char *name, const char *text, size_t n,
-                enum qwick_err_code code, const struct json_handler *h,
-                void *ctx, struct qwick_err *e)
-{
-    struct parser p = parser_of(name, text, n, code, h, ctx, e);
     return parse(&p);
-}
-
-int json_events_around(const char *name, const char *text, size_t n,
-                       size_t from, json_skip *skip, enum qwick_err_code code,
-                       const struct json_handler *h, void *ctx,
-                       struct qwick_err *e)
-{
-    struct parser p = parser_of(name, text, n, code, h, ctx, e);
-    p.from = from;
-    p.skip = skip;
-    return parse(&p);
-}
-
-int json_events_of_one(const char *name, const char *text, size_t *n,
-                       enum qwick_err_code code, const struct json_handler *h,
-                       void *ctx, struct qwick_err *e)
-{
-    struct parser p = parser_of(name, text, *n, code, h, ctx, e);
-    p.one = true;
-    int rc = parse(&p);
-    *n = p.base + p.n;
-    return rc;
 }
 
 /* ---- trees --------------------------------------------------------------- */

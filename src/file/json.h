@@ -41,24 +41,6 @@ int json_events(const char *name, const char *text, size_t n,
                 enum qwick_err_code code, const struct json_handler *h,
                 void *ctx, struct qwick_err *e);
 
-/* What to leave out of a text: sets *to, which is the offset asked about, to
- * the one behind the value that begins there. -1 to stop. */
-typedef int json_skip(void *ctx, size_t *to);
-
-/* The same, but a value that begins at offset `from` (3 or more, at most n) is
- * taken for an empty array: when all before it has been parsed, skip(ctx) is
- * asked where it ends. For a part that another thread parses meanwhile. */
-int json_events_around(const char *name, const char *text, size_t n,
-                       size_t from, json_skip *skip, enum qwick_err_code code,
-                       const struct json_handler *h, void *ctx,
-                       struct qwick_err *e);
-
-/* Parse the object or array that text[0..*n) begins with and set *n to its
- * length; what follows is only checked to be UTF-8. */
-int json_events_of_one(const char *name, const char *text, size_t *n,
-                       enum qwick_err_code code, const struct json_handler *h,
-                       void *ctx, struct qwick_err *e);
-
 /* ---- trees: for small documents ---- */
 
 enum json_type {

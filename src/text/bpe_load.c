@@ -1,13 +1,11 @@
 /* Reading tokenizer.json.
  *
- * Nearly all of the file is model.vocab and model.merges. These two are taken
- * from the events straight into arenas; everything else is written to a small
- * document, the rest, which is then checked as a tree. Where there is a second
- * CPU, a second thread parses the merges, while this one parses the vocabulary,
- * indexes it and resolves the merges (to ids, and into the table of pairs) as
- * they come. If that fails, for whatever reason, all is done again by one
- * thread: so what a message says does not depend on it. Much of the time would
- * be page faults, so memory is touched sparingly. */
+ * Nearly all of the file is model.vocab and model.merges. Where these are
+ * written plainly, bpe_scan.c reads them; otherwise, and whenever something is
+ * wrong, the parser reads the file: these two are taken from its events
+ * straight into arenas, everything else is written to a small document, the
+ * rest. This is then checked as a tree. Much of the time would be page faults,
+ * so memory is touched sparingly. */
 #include "text/bpe_load.h"
 
 #include <stdlib.h>
@@ -86,6 +84,27 @@ static int tok_reserve(struct bpe_load *l, uint32_t id)
     return 0;
 }
 
+int bpe_vocab_put(struct bpe_load *l, size_t n, uint32_t id)
+{
+    const char *key = l->vocab.p + l->vocab.len;
+    if (tok_reserve(l, id) < 0)
+        return -1;
+    struct bpe_tok *t = &l->b->tok[id];
+    if (t->flags)
+        return err_set(l->e, QWICK_ERR_MODEL,
+                       "%s: model.vocab: id %u is shared by \"%.*s\" and "
+                       "\"%.*s\"",
+                       l->name, (unsigned)id,
+                       SHOW(l->vocab.p + t->off, (size_t)t->len), SHOW(key, n));
+    *t = (struct bpe_tok){(uint32_t)l->vocab.len, (uint16_t)n,
+                          BPE_HAS | BPE_MODEL | BPE_SPELLED};
+    if (id > l->max_id)
+        l->max_id = id;
+    l->vocab.len += n;
+    l->n_vocab++;
+    return 0;
+}
+
 static int vocab_entry(struct bpe_load *l, const char *s, size_t n)
 {
     const char *key = l->vocab.p + l->vocab.len;
@@ -98,24 +117,8 @@ static int vocab_entry(struct bpe_load *l, const char *s, size_t n)
                        "%s: model.vocab: \"%.*s\": id %.*s is no integer "
                        "from 0 to %d",
                        l->name, SHOW(key, l->key_len), SHOW(s, n), BPE_MAX_ID);
-    if (tok_reserve(l, id) < 0)
-        return -1;
-    struct bpe_tok *t = &l->b->tok[id];
-    if (t->flags)
-        return err_set(l->e, QWICK_ERR_MODEL,
-                       "%s: model.vocab: id %u is shared by \"%.*s\" and "
-                       "\"%.*s\"",
-                       l->name, (unsigned)id,
-                       SHOW(l->vocab.p + t->off, (size_t)t->len),
-                       SHOW(key, l->key_len));
-    *t = (struct bpe_tok){(uint32_t)l->vocab.len, (uint16_t)l->key_len,
-                          BPE_HAS | BPE_MODEL | BPE_SPELLED};
-    if (id > l->max_id)
-        l->max_id = id;
-    l->vocab.len += l->key_len;
     l->key_open = false;
-    l->n_vocab++;
-    return 0;
+    return bpe_vocab_put(l, l->key_len, id);
 }
 
 static int on_number(void *ctx, const char *s, size_t n)
@@ -132,7 +135,7 @@ static int on_number(void *ctx, const char *s, size_t n)
 /* After an event of the merges: resolve them a few at a time. */
 static int merge_read(struct bpe_load *l, int rc)
 {
-    if (rc == 0 && l->vocab_done && l->merges.arena.len >= CHUNK &&
+    if (rc == 0 && l->vocab_done && l->merges.arena.len >= CHUNK_BYTES &&
         !l->merges.in_pair)
         bpe_resolve_here(l);
     return rc;
@@ -235,8 +238,7 @@ static int on_begin_array(void *ctx)
 static int on_end_array(void *ctx)
 {
     struct bpe_load *l = ctx;
-    /* in any other mode the merges may be another thread's */
-    if (l->mode == MERGES && l->merges.in_pair)
+    if (l->merges.in_pair)
         return merge_read(l, bpe_merge_close(&l->merges));
     if (l->mode == MERGES)
         l->mode = REST;
@@ -262,60 +264,21 @@ static const struct json_handler handler = {
     .end_array = on_end_array,
 };
 
-/* What comes before the merges has been parsed. */
-static int skip_merges(void *ctx, size_t *to)
+int bpe_parse(struct bpe_load *l, const char *text, size_t n,
+              struct json_doc **rest)
 {
-    struct bpe_load *l = ctx;
-    if (l->next != MERGES || !l->vocab_done)
-        return -1; /* not the merges, or not in the usual order */
-    bpe_resolve_meanwhile(l);
-    int ended = __atomic_load_n(&l->merges.ended, __ATOMIC_ACQUIRE);
-    if (l->rc < 0 || ended != 1)
+    *rest = NULL;
+    if (json_events(l->name, text, n, QWICK_ERR_MODEL, &handler, l, l->e) < 0)
         return -1;
-    *to += l->merges.length;
-    return 0;
+    if (l->vocab_done)
+        bpe_resolve_here(l);
+    return json_parse(rest, l->name, l->rest.data, l->rest.len, QWICK_ERR_MODEL,
+                      l->e);
 }
 
-/* The events of the whole file; merges: where a second thread begins, or 0. */
-static int parse(struct bpe_load *l, const char *text, size_t n, size_t merges)
-{
-    if (n > 1u << 30)
-        return err_set(l->e, QWICK_ERR_MODEL, "%s: larger than 1 GiB", l->name);
-    /* Decoded strings are no longer than their text; a merge takes 4 + k bytes
-     * against "L R", with 3 + k. */
-    l->tok_cap = n / 64 + 1024;
-    l->b->tok = malloc(l->tok_cap * sizeof *l->b->tok);
-    if (!l->b->tok)
-        return err_oom(l->e, l->tok_cap * sizeof *l->b->tok);
-    if (arena_alloc(&l->vocab, n + 64, l->e) < 0 ||
-        arena_alloc(&l->merges.arena, n + n / 2 + 64, l->e) < 0)
-        return -1;
-    if (!merges) {
-        int rc =
-            json_events(l->name, text, n, QWICK_ERR_MODEL, &handler, l, l->e);
-        if (l->vocab_done)
-            bpe_resolve_here(l);
-        return rc;
-    }
-    l->merges.text = text + merges;
-    l->merges.n_text = n - merges;
-    if (bpe_merges_start(&l->merges) < 0)
-        return -1;
-    int rc = json_events_around(l->name, text, n, merges, skip_merges,
-                                QWICK_ERR_MODEL, &handler, l, l->e);
-    bpe_merges_stop(&l->merges);
-    return rc;
-}
-
-/* Of what is not part of the tokenizer. */
-static void load_free(struct bpe_load *l)
-{
-    buf_free(&l->rest);
-    free(l->merges.arena.p);
-    free(l->table.slots);
-}
-
-static int load_new(struct bpe_load *l, const char *name, struct qwick_err *e)
+/* A new one for a file of n bytes; to be freed whatever is returned. */
+static int load_new(struct bpe_load *l, const char *name, size_t n,
+                    struct qwick_err *e)
 {
     *l = (struct bpe_load){.name = name, .e = e};
     l->merges.name = name;
@@ -325,23 +288,32 @@ static int load_new(struct bpe_load *l, const char *name, struct qwick_err *e)
         return err_oom(e, sizeof *l->b);
     l->b->seed = rng_random_seed();
     alphabet_fill(&l->b->alphabet);
-    return 0;
+    if (n > 1u << 30)
+        return err_set(e, QWICK_ERR_MODEL, "%s: larger than 1 GiB", name);
+    l->tok_cap = n / 64 + 1024;
+    l->b->tok = malloc(l->tok_cap * sizeof *l->b->tok);
+    if (!l->b->tok)
+        return err_oom(e, l->tok_cap * sizeof *l->b->tok);
+    /* Decoded strings are no longer than their text; a merge takes 4 + k bytes
+     * against "L R", with 3 + k. */
+    return arena_alloc(&l->vocab, n + 64, e) < 0 ||
+                   arena_alloc(&l->merges.arena, n + n / 2 + 64, e) < 0
+               ? -1
+               : 0;
 }
 
-/* By two threads; whatever fails, -1, with nothing left of it. */
-static int parse_in_two(struct bpe_load *l, const char *name, const char *text,
-                        size_t n, size_t merges)
+/* Returns the tokenizer. */
+static struct bpe *load_free(struct bpe_load *l)
 {
-    struct qwick_err mine, others;
-    if (load_new(l, name, &mine) < 0)
-        return -1;
-    l->merges.e = &others;
-    if (parse(l, text, n, merges) == 0 && l->rc == 0)
-        return 0;
-    load_free(l);
-    l->b->arena = l->vocab.p;
-    bpe_close(l->b);
-    return -1;
+    struct bpe *b = l->b;
+    buf_free(&l->rest);
+    free(l->merges.arena.p);
+    free(l->table.slots);
+    if (b)
+        b->arena = l->vocab.p;
+    else
+        free(l->vocab.p);
+    return b;
 }
 
 /* ---- byte tokens ---- */
@@ -406,43 +378,41 @@ static int finish(struct bpe_load *l, const struct json_value *root)
     return index_words(l);
 }
 
+int bpe_open_by(bpe_reader *read, struct bpe **out, const char *name,
+                const char *text, size_t n, struct qwick_err *e)
+{
+    struct bpe_load l;
+    struct json_doc *rest = NULL;
+    *out = NULL;
+    int rc = load_new(&l, name, n, e);
+    if (rc == 0)
+        rc = read(&l, text, n, &rest);
+    if (rc == 0)
+        rc = bpe_check_rest(&l, json_root(rest));
+    /* What the file asks for comes before what is wrong with its merges: with
+     * a prefix, say, they cannot be right. */
+    if (rc == 0 && l.rc < 0) {
+        *e = l.resolve_err;
+        rc = -1;
+    }
+    if (rc == 0)
+        rc = finish(&l, json_root(rest));
+    json_free(rest);
+    struct bpe *b = load_free(&l);
+    if (rc < 0)
+        bpe_close(b);
+    else
+        *out = b;
+    return rc;
+}
+
 int bpe_open(struct bpe **out, const char *name, const char *text, size_t n,
              struct qwick_err *e)
 {
     struct qwick_err unused;
-    struct bpe_load l;
-    struct json_doc *doc = NULL;
-    size_t merges = bpe_merges_find(text, n);
-    int rc = 0;
-    *out = NULL;
-    e = e ? e : &unused;
-    if (!merges || parse_in_two(&l, name, text, n, merges) < 0) {
-        if (load_new(&l, name, e) < 0)
-            return -1;
-        rc = parse(&l, text, n, 0);
-    }
-    l.e = e;
-    if (rc == 0)
-        rc = json_parse(&doc, name, l.rest.data, l.rest.len, QWICK_ERR_MODEL,
-                        l.e);
-    if (rc == 0)
-        rc = bpe_check_rest(&l, json_root(doc));
-    /* What the file asks for comes before what is wrong with its merges: with
-     * a prefix, say, they cannot be right. */
-    if (rc == 0 && l.rc < 0) {
-        *l.e = l.resolve_err;
-        rc = -1;
-    }
-    if (rc == 0)
-        rc = finish(&l, json_root(doc));
-    json_free(doc);
-    load_free(&l);
-    l.b->arena = l.vocab.p;
-    if (rc < 0)
-        bpe_close(l.b);
-    else
-        *out = l.b;
-    return rc;
+    if (bpe_open_by(bpe_scan, out, name, text, n, &unused) == 0)
+        return 0;
+    return bpe_open_by(bpe_parse, out, name, text, n, e ? e : &unused);
 }
 
 void bpe_close(struct bpe *b)

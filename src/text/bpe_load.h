@@ -1,5 +1,5 @@
-/* Reading tokenizer.json: what bpe_load.c, bpe_merges.c, bpe_resolve.c,
- * bpe_check.c, bpe_added.c and bpe_post.c share. */
+/* Reading tokenizer.json: what bpe_load.c, bpe_scan.c, bpe_merges.c,
+ * bpe_resolve.c, bpe_check.c, bpe_added.c and bpe_post.c share. */
 #ifndef TEXT_BPE_LOAD_H
 #define TEXT_BPE_LOAD_H
 
@@ -23,28 +23,34 @@ struct arena {
 /* A record in the arena of merges: the lengths of both parts, 2 bytes each,
  * then both, so that the merged token's spelling stands there in one piece. */
 #define HEAD 4
-/* Records are handed over when there are this many bytes of them. */
-#define CHUNK 16384
+/* Records that are resolved together: merges, or bytes of them. */
+#define CHUNK_MERGES 512
+#define CHUNK_BYTES  16384
+/* As many as could make different tokens. */
+#define MAX_CHUNKS ((1 << BPE_ID_BITS) / CHUNK_MERGES)
 
-/* Merges as they are read, by the thread that parses them. */
+/* Merges as they are read. */
 struct merges {
     const char *name;
     struct qwick_err *e;
     struct arena arena; /* records */
-    bool open, in_pair; /* the array, of a second thread; one of its pairs */
-    size_t n_parts;     /* of the open pair */
     size_t n;           /* so far, for messages */
-    size_t mark;        /* what is published next */
+    bool in_pair;       /* inside of one of the array's pairs */
+    size_t n_parts;     /* of that pair */
 
-    /* A second thread: its array is text[0..n_text), of length bytes once it
-     * has ended. What it writes all the time is above; what follows is apart
-     * from it, so that the threads do not fight for cache lines. */
-    _Alignas(64) size_t published; /* bytes of records ready for resolving */
-    int ended;                     /* 1: all is published; -1: it failed, or
-                                      is to stop */
-    const char *text;
-    size_t n_text, length;
+    /* When bpe_scan.c reads them, by a thread of their own where there is a
+     * second CPU: chunk i of CHUNK_MERGES, at the end fewer, is the bytes of
+     * the arena from start[i] up to start[i + 1]. What two threads write lies
+     * apart from the rest, so that they do not fight for cache lines. */
+    const char *text; /* of the whole file */
+    size_t n_text;
+    size_t begin, end; /* of the array in text, brackets and all */
     pthread_t thread;
+    size_t start[MAX_CHUNKS + 1];
+    _Alignas(64) size_t published; /* chunks ready for resolving */
+    int ended;                     /* 1: all are; -1: something failed */
+    bool indexed;              /* the vocabulary is there, to resolve with */
+    _Alignas(64) size_t taken; /* chunks that are resolved or being so */
 };
 
 enum mode { REST, VOCAB, MERGES };
@@ -52,7 +58,7 @@ enum mode { REST, VOCAB, MERGES };
 struct bpe_load {
     const char *name;
     struct bpe *b;
-    struct qwick_err *e; /* of the parsing thread */
+    struct qwick_err *e;
 
     struct buf rest;
     bool comma; /* rest needs a comma before the next value or key */
@@ -111,6 +117,12 @@ static inline size_t bpe_get16(const char *p)
     return w;
 }
 
+static inline void bpe_record_head(char *p, size_t left, size_t right)
+{
+    uint16_t w[2] = {(uint16_t)left, (uint16_t)right};
+    memcpy(p, w, HEAD);
+}
+
 /* Strings in messages are cut, between characters. SHOW(s, n) are the two
  * arguments of "%.*s". */
 #define SHOW_MAX 80
@@ -138,7 +150,30 @@ void bpe_table_put(struct bpe_table *t, uint64_t h, uint32_t index);
 /* Bits of a slot that max_index + 1 takes. */
 int bpe_table_bits(uint32_t max_index);
 
-/* ---- bpe_merges.c: reading merges ---- */
+/* ---- bpe_load.c ---- */
+
+/* Fill l from a file: vocabulary, merges (unless resolving them failed, l->rc),
+ * and what is left of the file as *rest, to be freed. -1: l->e. */
+typedef int bpe_reader(struct bpe_load *l, const char *text, size_t n,
+                       struct json_doc **rest);
+
+/* By the events of the parser: anything, and with exact messages. */
+bpe_reader bpe_parse;
+
+/* In bpe_scan.c: straight from the text, by two threads where there are two
+ * CPUs; only what is written in the plain form that nearly all files have. Of
+ * anything else it says nothing of use. */
+bpe_reader bpe_scan;
+
+/* bpe_open by one reader alone. */
+int bpe_open_by(bpe_reader *read, struct bpe **out, const char *name,
+                const char *text, size_t n, struct qwick_err *e);
+
+/* The entry spelled l->vocab.p[l->vocab.len ..][0..n), n <= BPE_MAX_TOKEN, has
+ * this id <= BPE_MAX_ID. -1 (l->e): another one has it, or out of memory. */
+int bpe_vocab_put(struct bpe_load *l, size_t n, uint32_t id);
+
+/* ---- bpe_merges.c: merges from events ---- */
 
 /* Room for n bytes of a string and a record's head, or an error. The sizes of
  * the arenas are bounds on what their parts of the file can hold, so that the
@@ -151,15 +186,6 @@ int bpe_merge_string(struct merges *m, const char *s, size_t n);
 int bpe_merge_open(struct merges *m);
 int bpe_merge_close(struct merges *m);
 
-/* Where a value begins that is probably the array of merges, if there is a
- * second CPU and the file is large enough for it to pay; else 0. */
-size_t bpe_merges_find(const char *text, size_t n);
-
-/* Parse the array at m->text by a second thread. */
-int bpe_merges_start(struct merges *m);
-/* Stop that thread, if it has not ended, and wait for it. */
-void bpe_merges_stop(struct merges *m);
-
 /* ---- bpe_resolve.c ---- */
 
 /* The vocabulary is complete: index it and resolve what merges are there. -1
@@ -170,8 +196,9 @@ int bpe_vocab_done(struct bpe_load *l);
 /* Resolve the merges that are there and start over with an empty arena. */
 void bpe_resolve_here(struct bpe_load *l);
 
-/* Resolve what a second thread reads until it has ended. */
-void bpe_resolve_meanwhile(struct bpe_load *l);
+/* Resolve chunks of what bpe_scan.c reads until none is left; for each of its
+ * threads, once the vocabulary is indexed. */
+void bpe_resolve_chunks(struct bpe_load *l);
 
 /* ---- the rest ---- */
 

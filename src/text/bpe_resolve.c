@@ -80,7 +80,7 @@ static int index_vocab(struct bpe_load *l)
 static int merges_grow(struct bpe_load *l, struct qwick_err *e)
 {
     struct bpe *b = l->b;
-    size_t cap = l->merges_cap ? l->merges_cap * 2 : l->n_vocab + BATCH;
+    size_t cap = l->merges_cap ? l->merges_cap * 2 : l->n_vocab + CHUNK_MERGES;
     /* Indices have id_bits bits of a slot, tags the rest. */
     if (cap > 1u << 27)
         return err_set(e, QWICK_ERR_MODEL, "%s: model.merges: too many",
@@ -105,35 +105,43 @@ static int merges_grow(struct bpe_load *l, struct qwick_err *e)
 }
 
 /* Add (left, right); when it is there already the later rank wins, as in the
- * reference. */
+ * reference. Two threads may do so at the same time. */
 static void pairs_put(struct bpe *b, uint64_t h, uint32_t rank)
 {
     struct bpe_table *t = &b->pairs;
     uint64_t pair = b->merges[rank] >> BPE_ID_BITS;
-    uint32_t at = bpe_slot_of(t, h), tag = bpe_tag_of(t, h), s;
-    uint32_t low = (1u << t->id_bits) - 1;
-    for (; (s = t->slots[at]) != 0; at = (at + 1) & t->mask)
-        if ((s & ~low) == tag &&
-            b->merges[(s & low) - 1] >> BPE_ID_BITS == pair)
-            break;
-    t->slots[at] = tag | (rank + 1);
+    uint32_t at = bpe_slot_of(t, h), tag = bpe_tag_of(t, h);
+    uint32_t low = (1u << t->id_bits) - 1, mine = tag | (rank + 1);
+    for (;; at = (at + 1) & t->mask) {
+        uint32_t s = __atomic_load_n(&t->slots[at], __ATOMIC_ACQUIRE);
+        while (s == 0 || ((s & ~low) == tag &&
+                          b->merges[(s & low) - 1] >> BPE_ID_BITS == pair))
+            if (s > mine ||
+                __atomic_compare_exchange_n(&t->slots[at], &s, mine, false,
+                                            __ATOMIC_RELEASE, __ATOMIC_ACQUIRE))
+                return;
+    }
 }
 
-static int unknown_part(struct bpe_load *l, size_t rank, const char *s,
-                        size_t left, size_t right, size_t which)
+static int unknown_part(const struct bpe_load *l, size_t rank, const char *s,
+                        size_t left, size_t right, size_t which,
+                        struct qwick_err *e)
 {
     const char *part = which == 1 ? s + left : s;
     size_t n = which == 0 ? left : which == 1 ? right : left + right;
-    return err_set(&l->resolve_err, QWICK_ERR_MODEL,
+    return err_set(e, QWICK_ERR_MODEL,
                    "%s: model.merges: merge %zu (\"%.*s\" \"%.*s\"): \"%.*s\" "
                    "is not in the vocabulary",
                    l->name, rank, SHOW(s, left), SHOW(s + left, right),
                    SHOW(part, n));
 }
 
-/* Resolve the records of merges in [at, end). In steps over batches, so that
- * the memory of one look-up is fetched while others are worked on. */
-static int resolve_range(struct bpe_load *l, size_t at, size_t end)
+/* Resolve the records of merges in [at, end), the first of which has this rank;
+ * there is room for what they give. *expect: the id that the next merge
+ * probably makes. In steps over batches, so that the memory of one look-up is
+ * fetched while others are worked on. */
+static int resolve_range(const struct bpe_load *l, size_t at, size_t end,
+                         size_t rank, uint32_t *expect, struct qwick_err *e)
 {
     struct bpe *b = l->b;
     const struct bpe_table *t = &l->table;
@@ -156,9 +164,6 @@ static int resolve_range(struct bpe_load *l, size_t at, size_t end)
                 p += w[n].len[k];
             }
         }
-        if (b->n_merges + n > l->merges_cap &&
-            merges_grow(l, &l->resolve_err) < 0)
-            return -1;
         for (size_t i = 0; i < 2 * n; i++) {
             uint64_t h = w[i / 2].hash[i % 2];
             uint32_t slot = t->slots[bpe_slot_of(t, h)];
@@ -167,7 +172,6 @@ static int resolve_range(struct bpe_load *l, size_t at, size_t end)
         }
         uint64_t pair_hash[BATCH];
         for (size_t i = 0; i < n; i++) {
-            size_t rank = b->n_merges + i;
             const char *s = w[i].s;
             size_t left = w[i].len[0], right = w[i].len[1];
             int32_t id[2];
@@ -175,29 +179,29 @@ static int resolve_range(struct bpe_load *l, size_t at, size_t end)
                 id[k] =
                     bpe_find(b, t, w[i].hash[k], k ? s + left : s, w[i].len[k]);
                 if (id[k] < 0)
-                    return unknown_part(l, rank, s, left, right, k);
+                    return unknown_part(l, rank + i, s, left, right, k, e);
             }
             /* Vocabularies are written in the order of their merges. */
-            uint32_t made = l->expect;
+            uint32_t made = *expect;
             if (made >= b->size || b->tok[made].len != left + right ||
                 !b->tok[made].flags ||
                 !bpe_same(b->arena + b->tok[made].off, s, left + right)) {
                 int32_t found = bpe_find(
                     b, t, bpe_hash(b->seed, s, left + right), s, left + right);
                 if (found < 0)
-                    return unknown_part(l, rank, s, left, right, 2);
+                    return unknown_part(l, rank + i, s, left, right, 2, e);
                 made = (uint32_t)found;
             }
-            l->expect = made + 1;
+            *expect = made + 1;
             uint64_t pair = bpe_pair((uint32_t)id[0], (uint32_t)id[1]);
-            b->merges[rank] = pair << BPE_ID_BITS | made;
+            b->merges[rank + i] = pair << BPE_ID_BITS | made;
             pair_hash[i] = bpe_hash_pair(b->seed, pair);
             __builtin_prefetch(
                 &b->pairs.slots[bpe_slot_of(&b->pairs, pair_hash[i])], 1);
         }
         for (size_t i = 0; i < n; i++)
-            pairs_put(b, pair_hash[i], (uint32_t)(b->n_merges + i));
-        b->n_merges += n;
+            pairs_put(b, pair_hash[i], (uint32_t)(rank + i));
+        rank += n;
     }
     return 0;
 }
@@ -205,27 +209,38 @@ static int resolve_range(struct bpe_load *l, size_t at, size_t end)
 /* A failure is kept for later: what the parser finds comes first. */
 void bpe_resolve_here(struct bpe_load *l)
 {
+    struct merges *m = &l->merges;
+    while (l->rc == 0 && m->n > l->merges_cap)
+        l->rc = merges_grow(l, &l->resolve_err);
     if (l->rc == 0)
-        l->rc = resolve_range(l, 0, l->merges.arena.len);
-    l->merges.arena.len = 0;
+        l->rc = resolve_range(l, 0, m->arena.len, l->b->n_merges, &l->expect,
+                              &l->resolve_err);
+    l->b->n_merges = m->n;
+    m->arena.len = 0;
 }
 
-void bpe_resolve_meanwhile(struct bpe_load *l)
+void bpe_resolve_chunks(struct bpe_load *l)
 {
     struct merges *m = &l->merges;
-    for (size_t at = 0; l->rc == 0;) {
-        int ended = __atomic_load_n(&m->ended, __ATOMIC_ACQUIRE);
-        size_t end = __atomic_load_n(&m->published, __ATOMIC_ACQUIRE);
-        if (ended < 0)
-            break;
-        if (at < end) {
-            l->rc = resolve_range(l, at, end);
-            at = end;
-        } else if (ended) {
-            break;
-        } else {
+    struct qwick_err unused;
+    uint32_t expect = 0;
+    for (;;) {
+        size_t c = __atomic_fetch_add(&m->taken, 1, __ATOMIC_RELAXED), n;
+        int ended;
+        for (;;) {
+            ended = __atomic_load_n(&m->ended, __ATOMIC_ACQUIRE);
+            n = __atomic_load_n(&m->published, __ATOMIC_ACQUIRE);
+            if (c < n || ended)
+                break;
             nanosleep(&(struct timespec){0, 20000}, NULL);
         }
+        if (ended < 0 || c >= n)
+            return;
+        size_t rank = c * CHUNK_MERGES;
+        if (rank + CHUNK_MERGES > l->merges_cap ||
+            resolve_range(l, m->start[c], m->start[c + 1], rank, &expect,
+                          &unused) < 0)
+            __atomic_store_n(&m->ended, -1, __ATOMIC_RELEASE);
     }
 }
 
@@ -240,7 +255,5 @@ int bpe_vocab_done(struct bpe_load *l)
         return -1;
     l->vocab_done = true;
     l->rc = index_vocab(l);
-    if (!l->merges.text)
-        bpe_resolve_here(l);
     return 0;
 }

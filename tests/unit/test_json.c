@@ -686,7 +686,6 @@ static void test_large(void **state)
 struct trace {
     struct buf b;
     int stop_after;
-    size_t end; /* of what is left out; 0: stop */
 };
 
 static int note(struct trace *t, const char *what, const char *s, size_t n)
@@ -734,103 +733,20 @@ static int t_end_array(void *c)
     return note(c, "]", "", 0);
 }
 
-static const struct json_handler all = {
-    .null = t_null,
-    .boolean = t_boolean,
-    .number = t_number,
-    .string = t_string,
-    .begin_object = t_begin_object,
-    .key = t_key,
-    .end_object = t_end_object,
-    .begin_array = t_begin_array,
-    .end_array = t_end_array,
-};
-
-static int t_skip(void *c, size_t *to)
-{
-    struct trace *t = c;
-    char at[24];
-    snprintf(at, sizeof at, "%zu", *to);
-    *to = t->end;
-    return note(t, "skip", at, strlen(at)) || !t->end ? -1 : 0;
-}
-
-/* A text whose value at `from` ends at `to`, as its events; "": it is refused
- * with the same words as in one piece, or stopped where `to` is 0. */
-static void around(const char *s, size_t from, size_t to, const char *want)
-{
-    struct trace t = {.end = to}, whole = {0};
-    struct qwick_err e = {0}, e_whole = {0};
-    char *copy = exact(&(struct text){s, strlen(s)});
-    int rc = json_events_around("t", copy, strlen(s), from, t_skip,
-                                QWICK_ERR_MODEL, &all, &t, &e);
-    if (*want) {
-        assert_int_equal(rc, 0);
-        assert_string_equal(t.b.data, want);
-    } else {
-        assert_int_equal(rc, -1);
-        rc = json_events("t", copy, strlen(s), QWICK_ERR_MODEL, &all, &whole,
-                         &e_whole);
-        assert_int_equal(rc, to ? -1 : 0);
-        assert_string_equal(e.msg, e_whole.msg);
-    }
-    buf_free(&t.b);
-    buf_free(&whole.b);
-    free(copy);
-}
-
-static void test_around(void **state)
-{
-    (void)state;
-    around("{\"a\":[1,{}],\"b\":2}", 5, 11, "{ .a skip5 [ ] .b #2 } ");
-    around("\xef\xbb\xbf{\"a\":[1,{}],\"b\":2}", 8, 14,
-           "{ .a skip8 [ ] .b #2 } ");
-    around("[[0, [1]]]", 5, 8, "[ [ #0 skip5 [ ] ] ] ");
-    around("[  \"x\"]", 3, 6, "[ skip3 [ ] ] ");
-    /* faults before it, where it is, behind it, and at the very end */
-    around("{\"a\";[1],\"b\":2}", 5, 8, "");
-    around("{\"\xff\":[1]}", 5, 8, "");
-    around("{\"a\" [1]}", 5, 8, "");
-    around("{\"a\":[1],\"b\":2]", 5, 8, "");
-    around("{\"a\":[1],\"b\":\v2}", 5, 8, "");
-    around("{\"a\":[1]", 5, 8, "");
-    around("{\"a\":[1]}", 5, 0, "");
-}
-
-/* The value that s begins with, as its events, and its length. */
-static void of_one(const char *s, const char *want, size_t length)
-{
-    struct trace t = {0};
-    struct qwick_err e = {0};
-    size_t n = strlen(s);
-    char *copy = exact(&(struct text){s, n});
-    int rc = json_events_of_one("t", copy, &n, QWICK_ERR_MODEL, &all, &t, &e);
-    if (*want) {
-        assert_int_equal(rc, 0);
-        assert_string_equal(t.b.data, want);
-        assert_int_equal(n, length);
-    } else {
-        assert_int_equal(rc, -1);
-        assert_non_null(strstr(e.msg, "t: offset"));
-    }
-    buf_free(&t.b);
-    free(copy);
-}
-
-static void test_of_one(void **state)
-{
-    (void)state;
-    of_one("[1,[]],\"b\":2}", "[ #1 [ ] ] ", 6);
-    of_one("[]", "[ ] ", 2);
-    of_one(" {\"a\":{}} ] no JSON", "{ .a { } } ", 9);
-    of_one("[1,[]", "", 0);
-    of_one("[1}", "", 0);
-    of_one("[1]\xff", "", 0);
-}
-
 static void test_events(void **state)
 {
     (void)state;
+    static const struct json_handler all = {
+        .null = t_null,
+        .boolean = t_boolean,
+        .number = t_number,
+        .string = t_string,
+        .begin_object = t_begin_object,
+        .key = t_key,
+        .end_object = t_end_object,
+        .begin_array = t_begin_array,
+        .end_array = t_end_array,
+    };
     static const char s[] = "\xef\xbb\xbf{\"a\":[1,-2.50E+3,\"x\\ty\"],"
                             "\"\\u0062\":{},\"c\":null,\"d\":[true,false]} ";
     static const char want[] = "{ .a [ #1 #-2.50E+3 =x\ty ] .b { } .c null .d "
@@ -1123,7 +1039,6 @@ int main(void)
         cmocka_unit_test(test_offsets),  cmocka_unit_test(test_depth),
         cmocka_unit_test(test_tree),     cmocka_unit_test(test_repeated_keys),
         cmocka_unit_test(test_large),    cmocka_unit_test(test_events),
-        cmocka_unit_test(test_around),   cmocka_unit_test(test_of_one),
         cmocka_unit_test(test_int),      cmocka_unit_test(test_double),
         cmocka_unit_test(test_dump),     cmocka_unit_test(test_dump_round_trip),
         cmocka_unit_test(test_locale),
