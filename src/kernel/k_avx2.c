@@ -252,6 +252,7 @@ INLINE void tile(float *y, size_t ldy, const char *w, size_t w_bytes,
 
 /* ---- prefill's product without BLAS ------------------------------------- */
 
+#define GEMM_FEW SGEMM_FEW
 #include "kernel/k_sgemm.h"
 
 INLINE void gemm_micro(float *c, size_t ldc, const float *a, size_t lda,

@@ -125,6 +125,10 @@ static void gemm_block(float *c, size_t ldc, const float *a, size_t lda,
     }
 }
 
+#ifdef GEMM_FEW
+#include "kernel/k_sgemm_few.h"
+#endif
+
 INLINE void sgemm_nt(float *c, size_t ldc, const float *a, size_t lda,
                      const char *b, size_t ldb, size_t m, size_t n, size_t k,
                      float *work, enum dtype type)
@@ -133,6 +137,12 @@ INLINE void sgemm_nt(float *c, size_t ldc, const float *a, size_t lda,
 
     for (size_t i = 0; k == 0 && i < m; i++)
         memset(c + i * ldc, 0, n * sizeof *c);
+#ifdef GEMM_FEW
+    if (m <= GEMM_FEW) {
+        sgemm_few(c, ldc, a, lda, b, ldb, m, n, k, work, type);
+        return;
+    }
+#endif
     for (size_t j0 = 0; j0 < n; j0 += GEMM_NC) {
         size_t nc = n - j0 < GEMM_NC ? n - j0 : GEMM_NC;
 

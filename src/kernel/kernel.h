@@ -165,7 +165,8 @@ struct kernels {
                       float scale);
 
     /* C[m, n] = A[m, k] * B[n, k]^T in f32, any order of sums, the same for
-     * every row of A and B: prefill where there is no BLAS or it is slower.
+     * every row of A and B, but maybe another one for m <= SGEMM_FEW: prefill
+     * and batches where there is no BLAS or it is slower.
      *   a     f32, c f32, row-major, rows lda and ldc floats apart; an odd
      *         number of cache lines is the fastest
      *   b     weights of the table's type, rows ldb elements apart, widened on
@@ -251,8 +252,10 @@ extern struct kernel_sweep kernel_sweep;
 /* Rows of weights that gemm_bf16 takes at a time. */
 #define GEMM_BF16_ROWS 64
 
-/* Rows of b that sgemm_nt packs at a time, and floats that it works in. */
+/* Rows of b that sgemm_nt packs at a time, rows of a that may be few to it, and
+ * floats that it works in. */
 #define SGEMM_ROWS 512
+#define SGEMM_FEW  48
 #define SGEMM_WORK (128u * 1024)
 
 /* Rows of weights that matmul_q8 takes at a time for many tokens. */
