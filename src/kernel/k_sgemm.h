@@ -10,6 +10,8 @@
  *
  *   GEMM_MR, _MID   rows of a that meet a panel at a time, and the rest's
  *   GEMM_NR         rows of b in a panel
+ *   GEMM_FEW        rows of a up to which k_sgemm_few.h is taken; may be
+ *                   undefined
  *   load8(p, type), load8_part(p, n, type)
  *                   eight elements from any address, widened; or the first n,
  *                   zeros above

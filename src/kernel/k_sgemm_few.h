@@ -4,11 +4,14 @@
  *
  * A vector holds one column of eight rows of a, which are transposed first; it
  * is multiplied by one weight after another, broadcast, so that sums need no
- * adding up across lanes. Weights are widened to a block that stays in L1, each
- * block while the one before is multiplied, and come from L2, where the rows of
- * the next tile and a half are fetched meanwhile, in the order of memory.
+ * adding up across lanes: by pairs of vectors where there are two, as for one
+ * alone there would be more loads than multiply-adds. Weights are widened to a
+ * block that stays in L1, each while the one before is multiplied, and come
+ * from L2, where what is a tile and a half further is fetched meanwhile, in the
+ * order of memory.
  *
- * Included once, after k_sgemm.h. */
+ * Included by k_sgemm.h where the level defines GEMM_FEW: the most rows of a
+ * that are taken so, a multiple of 8. */
 #ifndef KERNEL_K_SGEMM_FEW_H
 #define KERNEL_K_SGEMM_FEW_H
 
@@ -134,15 +137,29 @@ INLINE void few_store(float *c, size_t ldc, const __m256 *sums, size_t rows,
     }
 }
 
-/* What is done beside a product: lines are fetched, `every` due ones at a
- * time, and the next block is widened from step `widened` on. */
+/* What is done beside a product. */
 struct few_beside {
-    const char *ahead;
-    size_t lines, every, due; /* lines a step */
+    /* `lines` a step are due, each by one of `every` passes: the line at `at`
+     * of a row's first `width` bytes, then the next one's */
+    const char *row;
+    size_t at, width, stride, lines, every, due;
+    /* the next block is widened, its steps from `widened` on */
     struct few_block next;
     float *out;
-    size_t stride, widened;
+    size_t widened;
 };
+
+INLINE void few_fetch(struct few_beside *o)
+{
+    for (o->due += o->lines; o->due >= o->every; o->due -= o->every) {
+        _mm_prefetch(o->row + o->at, _MM_HINT_T1);
+        o->at += 64;
+        if (o->at >= o->width) {
+            o->at = 0;
+            o->row += o->stride;
+        }
+    }
+}
 
 INLINE void few_widen_step(struct few_beside *o, enum dtype type)
 {
@@ -166,10 +183,7 @@ INLINE void few_multiply(__m256 *sums, const float *x, size_t lanes,
     for (size_t k = 0; k < n; k += FEW_STEP) {
         if (widen)
             few_widen_step(o, type);
-        for (o->due += o->lines; o->due >= o->every; o->due -= o->every) {
-            _mm_prefetch(o->ahead, _MM_HINT_T1);
-            o->ahead += 64;
-        }
+        few_fetch(o);
         UNROLL_SOME
         for (size_t j = 0; j < FEW_STEP; j++, x += lanes) {
             const __m256 x0 = _mm256_load_ps(x);
@@ -205,12 +219,13 @@ INLINE void few_rows(float *c, size_t ldc, const float *at, size_t m,
     __m256 sums[GEMM_FEW / 8 * FEW_NR];
     struct few_block w = {b, n < FEW_NR ? n : FEW_NR, k < FEW_KC ? k : FEW_KC};
     struct few_beside o = {
-        .ahead = b + FEW_NR * 3 / 2 * stride,
-        .lines = FEW_NR * FEW_STEP * bytes / 64 * (stride / bytes) / k,
+        .row = b + FEW_NR * 3 / 2 * stride,
+        .width = k * bytes,
+        .stride = stride,
+        .lines = FEW_NR * FEW_STEP * bytes / 64,
         .every = vectors,
         .next = w,
         .out = blocks[0],
-        .stride = stride,
     };
     size_t r = 0, p = 0;
 
@@ -260,11 +275,14 @@ INLINE void sgemm_few(float *c, size_t ldc, const float *a, size_t lda,
                       const char *b, size_t ldb, size_t m, size_t n, size_t k,
                       float *work, enum dtype type)
 {
-    const size_t bytes = type_bytes(type);
-    const size_t most = SGEMM_WORK / GEMM_FEW / FEW_KC * FEW_KC;
+    const size_t bytes = type_bytes(type), lanes = (m + 7) / 8 * 8;
+    const size_t most = SGEMM_WORK / lanes / FEW_KC * FEW_KC;
+    const size_t parts = (k + most - 1) / most;
+    /* as long as each other, of whole blocks */
+    const size_t part = (k + parts * FEW_KC - 1) / (parts * FEW_KC) * FEW_KC;
 
-    for (size_t p = 0; p < k && n > 0; p += most) {
-        const size_t kc = k - p < most ? k - p : most;
+    for (size_t p = 0; p < k && n > 0; p += part) {
+        const size_t kc = k - p < part ? k - p : part;
 
         few_transpose(work, a + p, lda, m, kc, type);
         few_rows(c, ldc, work, m, b + p * bytes, ldb * bytes, n, kc, p == 0,

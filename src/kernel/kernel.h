@@ -164,9 +164,9 @@ struct kernels {
     double (*exp_sum)(float *out, const float *x, size_t n, float shift,
                       float scale);
 
-    /* C[m, n] = A[m, k] * B[n, k]^T in f32, any order of sums, the same for
-     * every row of A and B, but maybe another one for m <= SGEMM_FEW: prefill
-     * and batches where there is no BLAS or it is slower.
+    /* C[m, n] = A[m, k] * B[n, k]^T in f32: prefill and batches where there is
+     * no BLAS or it is slower. Any order of sums, the same for every row of A
+     * and B; it may depend on k and, up to SGEMM_FEW, on m.
      *   a     f32, c f32, row-major, rows lda and ldc floats apart; an odd
      *         number of cache lines is the fastest
      *   b     weights of the table's type, rows ldb elements apart, widened on

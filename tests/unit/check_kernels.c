@@ -209,14 +209,16 @@ static void run_sgemm(const struct kernels *k, enum dtype type,
 }
 
 /* Each row alone, and each token, or as few as count as many, has the bits that
- * it has in company. */
+ * it has in company; tokens of columns that few of them have room for at once.
+ */
 static void sgemm_order(const struct kernels *k, enum dtype type,
                         struct product *p, const char *what, float *work)
 {
     float *y = p->y.p, *alone = p->y2.p;
     size_t some = p->tokens > SGEMM_FEW ? SGEMM_FEW + 1 : 1;
 
-    for (size_t t = 0; t < p->tokens; t++) {
+    for (size_t t = 0; t < p->tokens && p->cols <= SGEMM_WORK / SGEMM_FEW / 2;
+         t++) {
         size_t last = p->tokens - some, from = t < last ? t : last;
 
         run_sgemm(k, type, p, alone, 0, p->rows, from, some, work);
@@ -232,12 +234,13 @@ static void check_sgemm(const struct kernels *k, enum dtype type)
 {
     /* tokens, rows, columns, around the sizes of tiles, panels and blocks */
     static const size_t shapes[][3] = {
-        {1, 1, 1},     {6, 16, 8},     {7, 17, 9},    {5, 15, 7},
-        {13, 33, 65},  {12, 128, 256}, {19, 40, 257}, {3, 300, 31},
-        {31, 5, 1023}, {48, 48, 600},  {49, 24, 272}, {97, 9, 33},
-        {8, 12, 128},  {8, 24, 129},   {16, 25, 144}, {24, 11, 2700},
-        {9, 37, 256},  {41, 13, 385},  {47, 26, 127}, {4, 300, 1040},
-        {3, 513, 16},  {2, 545, 25},   {6, 0, 3},     {2, 3, 0}};
+        {1, 1, 1},      {6, 16, 8},     {7, 17, 9},    {5, 15, 7},
+        {13, 33, 65},   {12, 128, 256}, {19, 40, 257}, {3, 300, 31},
+        {31, 5, 1023},  {48, 48, 600},  {49, 24, 272}, {97, 9, 33},
+        {8, 12, 128},   {8, 24, 129},   {16, 25, 144}, {48, 11, 2700},
+        {9, 37, 256},   {41, 13, 385},  {47, 26, 127}, {4, 300, 1040},
+        {33, 14, 6600}, {3, 513, 16},   {2, 545, 25},  {6, 0, 3},
+        {2, 3, 0}};
     float *work = must(aligned_alloc(64, SGEMM_WORK * sizeof *work));
     char what[96];
 
