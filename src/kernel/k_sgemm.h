@@ -140,7 +140,7 @@ INLINE void sgemm_nt(float *c, size_t ldc, const float *a, size_t lda,
     for (size_t i = 0; k == 0 && i < m; i++)
         memset(c + i * ldc, 0, n * sizeof *c);
 #ifdef GEMM_FEW
-    if (m <= GEMM_FEW) {
+    if (m > 0 && m <= GEMM_FEW) {
         sgemm_few(c, ldc, a, lda, b, ldb, m, n, k, work, type);
         return;
     }
