@@ -202,7 +202,7 @@ blob() {
     cmp "$dir/model.safetensors" "$ROOT/good/m/model.safetensors"
     [ "$(ls -A "$dir" | wc -l)" -eq 6 ]
     [ ! -e "$HF_HUB_CACHE" ]
-    printf X | dd of="$dir/model.safetensors" conv=notrunc 2>/dev/null
+    printf "not what it was" | dd of="$dir/model.safetensors" conv=notrunc 2>/dev/null
     : >"$LOG"
     pull -d "$dir" good/m
     [ "$status" -eq 0 ]
