@@ -394,6 +394,7 @@ enum qwick_finish {
     QWICK_FINISH_LENGTH,
     QWICK_FINISH_CONTEXT,
     QWICK_FINISH_LOOP,
+    QWICK_FINISH_TIMEOUT,
     QWICK_FINISH_INTERRUPTED
 };
 const char *qwick_finish_name(enum qwick_finish f);
@@ -442,6 +443,10 @@ struct qwick_generate_options {
     size_t
         loop_guard;  /* stop when the last N >= 3 ids are one sequence at least
                         three times over (the last may be cut); 0: off */
+    double timeout_ms; /* end the answer after this many milliseconds, counted
+                          from the start of its prompt's evaluation and
+                          checked at each layer of the prefill, then after
+                          each token; 0: none */
     size_t logprobs; /* candidates in each event; 0: off */
     size_t lookup;   /* most tokens that are guessed ahead, up to
                         QWICK_LOOKUP_MAX; 0: off; not in batches */
@@ -459,7 +464,8 @@ struct qwick_lookup {
 };
 
 struct qwick_result {
-    int32_t *tokens; /* generated ids, thinking and stop token included */
+    int32_t *tokens; /* generated ids, thinking and stop token included; none
+                        when the prompt was interrupted or timed out */
     size_t n_tokens;
     char *text; /* NUL-terminated, n_text excludes it */
     size_t n_text;
@@ -529,7 +535,8 @@ void qwick_batch_free(struct qwick_batch *b);
 
 /* Queue a prompt of n >= 1 tokens. prompt and *o are copied; what *o points to
  * stays the caller's, until done. o->profile has no effect. prefill_ms is the
- * time to the first token from the pass with the prompt's first one on. */
+ * time to the first token from the pass with the prompt's first one on; there,
+ * timeout_ms begins as well, and is checked after each pass. */
 int qwick_batch_add(struct qwick_batch *b, const int32_t *prompt, size_t n,
                     const struct qwick_generate_options *o, void *tag,
                     struct qwick_err *e);

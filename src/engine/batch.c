@@ -180,7 +180,7 @@ static int end(struct qwick_batch *b, struct seq *q,
                const struct qwick_err *why, struct qwick_err *e)
 {
     b->hold = false;
-    if (!why)
+    if (!why && q->session)
         prefix_leave(b, q->session);
     /* releases what the callback does not need before it adds more */
     generation_free(&q->g);
@@ -207,6 +207,27 @@ static int admit(struct qwick_batch *b, struct qwick_err *e)
         }
         q->begun = true;
         b->live[b->n_live++] = q;
+    }
+    return 0;
+}
+
+/* End sequences whose time is over before their first token. Later, a sequence
+ * ends itself after its next token, so that no text is held back. */
+static int expire(struct qwick_batch *b, struct qwick_err *e)
+{
+    for (size_t i = 0; i < b->n_live;) {
+        struct seq *q = b->live[i];
+        struct qwick_err why;
+        if (q->r.n_tokens > 0 || !generation_timed_out(&q->g)) {
+            i++;
+            continue;
+        }
+        q->r.finish = QWICK_FINISH_TIMEOUT;
+        q->r.total_ms = q->r.prefill_ms = clock_ms() - q->start_ms;
+        int failed = generation_finish(&q->g, &why);
+        unlive(b, q);
+        if (end(b, q, failed ? &why : NULL, e))
+            return -1;
     }
     return 0;
 }
@@ -243,8 +264,11 @@ static int plan(struct qwick_batch *b, struct qwick_err *e)
             if (prefix_start(b, q, e))
                 return -1;
         }
-        if (q->start_ms == 0)
+        if (q->start_ms == 0) {
             q->start_ms = clock_ms();
+            if (q->o.timeout_ms > 0)
+                q->g.deadline_ms = q->start_ms + q->o.timeout_ms;
+        }
         size_t n = seq_pending(q) < budget ? seq_pending(q) : budget;
         plan_step(b, q, n);
         budget -= n;
@@ -367,7 +391,7 @@ int qwick_batch_step(struct qwick_batch *b, struct qwick_err *e)
     struct seq *failed;
     if (b->o.interrupt && *b->o.interrupt)
         return err_set(e, QWICK_ERR_RUNTIME, SESSION_INTERRUPTED);
-    if (admit(b, e))
+    if (expire(b, e) || admit(b, e))
         return -1;
     if (b->n_live == 0)
         return 0;

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "engine/fingerprint.h"
 #include "file/checkpoint.h"
@@ -61,15 +62,22 @@ struct qwick_session {
     qwick_progress_fn progress;
     void *progress_ctx;
     const volatile int *interrupt;
+    double deadline_ms; /* of clock_ms, for the prefill; 0: none */
 };
 
-/* Set when a sync stopped because of the interrupt flag: a runtime error whose
- * message is this. */
+/* The message of the runtime error when a sync was stopped. */
 #define SESSION_INTERRUPTED "interrupted"
 
 static inline bool session_interrupted(const struct qwick_session *s)
 {
     return s->interrupt && *s->interrupt;
+}
+
+/* Whether a prefill shall stop: by the flag or by the deadline. */
+static inline bool session_stopped(const struct qwick_session *s)
+{
+    return session_interrupted(s) ||
+           (s->deadline_ms > 0 && clock_ms() >= s->deadline_ms);
 }
 
 /* A line more for qwick_engine_warning; when memory is short it is dropped. */

@@ -55,6 +55,7 @@ const char *qwick_finish_name(enum qwick_finish f)
         [QWICK_FINISH_LENGTH] = "length",
         [QWICK_FINISH_CONTEXT] = "context",
         [QWICK_FINISH_LOOP] = "loop",
+        [QWICK_FINISH_TIMEOUT] = "timeout",
         [QWICK_FINISH_INTERRUPTED] = "interrupted",
     };
     return names[f];
@@ -103,6 +104,9 @@ static int check_options(const struct qwick_generate_options *o,
     if (o->loop_guard && o->loop_guard < 3)
         return err_set(e, QWICK_ERR_USAGE,
                        "loop guard: must be at least 3, is %zu", o->loop_guard);
+    if (!(o->timeout_ms >= 0))
+        return err_set(e, QWICK_ERR_USAGE,
+                       "timeout: must be at least 0 ms, is %g", o->timeout_ms);
     if (o->lookup > QWICK_LOOKUP_MAX)
         return err_set(e, QWICK_ERR_USAGE, "lookup: must be at most %d, is %zu",
                        QWICK_LOOKUP_MAX, o->lookup);
@@ -210,8 +214,13 @@ void generation_weigh(struct generation *g, const float *logits)
                          g->r->tokens[g->r->n_tokens - 1], &g->logprob);
 }
 
+bool generation_timed_out(const struct generation *g)
+{
+    return g->deadline_ms > 0 && clock_ms() >= g->deadline_ms;
+}
+
 /* Why the generation ends with this token, if it does: a stop id before all,
- * then what was asked for from outside, then lengths. */
+ * then what was asked for from outside, then lengths and time. */
 static bool ends(struct generation *g, int32_t id, size_t pos,
                  enum qwick_finish *why)
 {
@@ -223,6 +232,8 @@ static bool ends(struct generation *g, int32_t id, size_t pos,
         *why = QWICK_FINISH_INTERRUPTED;
     else if (has_loop(r->tokens, r->n_tokens, g->o->loop_guard, g->borders))
         *why = QWICK_FINISH_LOOP;
+    else if (!end && generation_timed_out(g))
+        *why = QWICK_FINISH_TIMEOUT;
     else
         return end;
     return true;
@@ -444,20 +455,25 @@ static int solo_token(void *ctx, int32_t id, size_t pos, bool *end,
     return 0;
 }
 
-/* Evaluate the prompt. An interrupt is an answer without tokens. */
+/* Evaluate the prompt. An interrupt or a timeout gives an answer without
+ * tokens. */
 static int prefill(struct solo *o, const int32_t *prompt, size_t n, bool *end,
                    struct qwick_err *e)
 {
     struct qwick_result *r = o->g.r;
     struct qwick_err why;
+    o->s->deadline_ms = o->g.deadline_ms;
     int rc = qwick_session_sync(o->s, prompt, n, &why);
+    bool stopped = rc && session_stopped(o->s);
+    o->s->deadline_ms = 0;
     *end = false;
     r->n_cached = o->s->n_cached;
     if (!rc)
         return 0;
     r->total_ms = r->prefill_ms = clock_ms() - o->start;
-    if (session_interrupted(o->s) && !strcmp(why.msg, SESSION_INTERRUPTED)) {
-        r->finish = QWICK_FINISH_INTERRUPTED;
+    if (stopped && !strcmp(why.msg, SESSION_INTERRUPTED)) {
+        r->finish = session_interrupted(o->s) ? QWICK_FINISH_INTERRUPTED
+                                              : QWICK_FINISH_TIMEOUT;
         *end = true;
         return 0;
     }
@@ -527,6 +543,8 @@ static int run(struct solo *o, const int32_t *prompt, size_t n,
 {
     bool end;
     o->start = clock_ms();
+    if (o->g.o->timeout_ms > 0)
+        o->g.deadline_ms = o->start + o->g.o->timeout_ms;
     if (prefill(o, prompt, n, &end, e))
         return -1;
     if (!end) {

@@ -13,6 +13,7 @@ struct generation {
     const struct qwick_engine *eng;
     const struct qwick_generate_options *o; /* borrowed */
     const volatile int *interrupt;          /* NULL: never */
+    double deadline_ms;                     /* of clock_ms; 0: none */
     struct decode_rules rules;
     struct qwick_result *r; /* of the caller */
     struct sampler *sampler;
@@ -48,6 +49,10 @@ void generation_weigh(struct generation *g, const float *logits);
  * evaluated so far. *end and result's finish tell whether it was the last. */
 int generation_emit(struct generation *g, int32_t id, size_t pos, bool *end,
                     struct qwick_err *e);
+
+/* Whether the generation's deadline has passed. Reads no clock when there is
+ * none. */
+bool generation_timed_out(const struct generation *g);
 
 /* What was released becomes the result's; there is always a text. */
 int generation_finish(struct generation *g, struct qwick_err *e);

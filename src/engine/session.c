@@ -93,16 +93,18 @@ static int reserve(struct qwick_session *s, size_t n, size_t chunk,
     return kv_reserve(&s->kv, n, e);
 }
 
-/* One pass over tokens that follow what the cache has. -1: interrupted. */
+/* One pass over tokens that follow what the cache has. -1: stopped, which only
+ * a prefill can be. */
 static int forward(struct qwick_session *s, const int32_t *tokens, size_t n,
-                   enum want want, float *logits, const volatile int *interrupt)
+                   enum want want, float *logits, bool prefill)
 {
     const struct span span = {&s->kv, tokens, n, want};
     const struct pass_io io = {.spans = &span,
                                .n_spans = 1,
                                .logits = logits,
                                .ms = s->parts,
-                               .interrupt = interrupt};
+                               .interrupt = prefill ? s->interrupt : NULL,
+                               .deadline_ms = prefill ? s->deadline_ms : 0};
     s->logits = NULL;
     s->hidden = NULL;
     s->n_rows = 0;
@@ -159,9 +161,9 @@ int qwick_session_sync(struct qwick_session *s, const int32_t *tokens, size_t n,
         if (reserve(s, at + m, m, e))
             return -1;
         memcpy(s->tokens + at, tokens + at, m * sizeof *tokens);
-        if (session_interrupted(s) ||
+        if (session_stopped(s) ||
             forward(s, tokens + at, m, at + m == n ? WANT_LAST : WANT_NONE,
-                    s->own_logits, s->interrupt))
+                    s->own_logits, true))
             return err_set(e, QWICK_ERR_RUNTIME, SESSION_INTERRUPTED);
         at += m;
         if (s->progress)
@@ -180,7 +182,7 @@ int qwick_session_decode(struct qwick_session *s, int32_t token,
     if (session_check_tokens(s, &token, 1, e) || reserve(s, s->kv.n + 1, 1, e))
         return -1;
     s->tokens[s->kv.n] = token;
-    return forward(s, &token, 1, WANT_LAST, s->own_logits, NULL);
+    return forward(s, &token, 1, WANT_LAST, s->own_logits, false);
 }
 
 int session_decode_all(struct qwick_session *s, const int32_t *tokens, size_t n,
@@ -195,7 +197,7 @@ int session_decode_all(struct qwick_session *s, const int32_t *tokens, size_t n,
     if (reserve(s, s->kv.n + n, most, e))
         return -1;
     memcpy(s->tokens + s->kv.n, tokens, n * sizeof *tokens);
-    if (forward(s, tokens, n, WANT_ALL, rows, NULL))
+    if (forward(s, tokens, n, WANT_ALL, rows, false))
         return -1;
     s->logits = rows + (n - 1) * s->eng->model.config.vocab_size;
     s->n_rows = n;
@@ -258,7 +260,7 @@ int qwick_session_all_logits(struct qwick_session *s, const int32_t *tokens,
             goto done;
         memcpy(s->tokens + at, tokens + at, m * sizeof *tokens);
         if (session_interrupted(s) ||
-            forward(s, tokens + at, m, WANT_ALL, logits, s->interrupt)) {
+            forward(s, tokens + at, m, WANT_ALL, logits, true)) {
             err_set(e, QWICK_ERR_RUNTIME, SESSION_INTERRUPTED);
             goto done;
         }

@@ -94,13 +94,15 @@ enum part {
  *   hidden  f32 [rows, d_model] or NULL: the same after the last norm
  *   ms      [PART_COUNT] milliseconds are added to, or NULL
  * Allocates nothing. Returns 0; or -1 when *interrupt (NULL: never) became
- * nonzero, looked at once a layer: every kv->n is then as before. */
+ * nonzero or clock_ms passed deadline_ms (0: never), checked once a layer:
+ * every kv->n is then as before. */
 struct pass_io {
     const struct span *spans;
     size_t n_spans;
     float *logits, *hidden;
     double *ms;
     const volatile int *interrupt;
+    double deadline_ms;
 };
 int model_forward(const struct model *m, struct scratch *s,
                   const struct pass_io *io);

@@ -14,6 +14,12 @@
 #include "kernel/gemm.h"
 #include "model/pass.h"
 
+static bool asked_to_stop(const struct pass_io *io)
+{
+    return (io->interrupt && *io->interrupt) ||
+           (io->deadline_ms > 0 && clock_ms() >= io->deadline_ms);
+}
+
 /* Attention and its projections: x += o_proj(attention(norm(x))). */
 static void attention_half(struct worker *w, size_t i, size_t n, bool last)
 {
@@ -29,7 +35,7 @@ static void attention_half(struct worker *w, size_t i, size_t n, bool last)
         {&l->v_proj, l->v_bias, s->v, kv_ld, false}};
     struct input in = pass_normalise(w, s->x, p->n, l->input_norm, qkv, 3);
     pass_multiply_all(w, products, 3, &in, p->n);
-    if (w->tid == 0 && p->io->interrupt && *p->io->interrupt)
+    if (w->tid == 0 && asked_to_stop(p->io))
         *p->stop = true;
     pass_barrier(w, PART_PROJECTIONS);
     if (*p->stop)
