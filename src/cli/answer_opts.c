@@ -1,5 +1,7 @@
 #include "cli/answer_opts.h"
 
+#include <string.h>
+
 static bool is_greedy(const struct opt_parsed *p, const struct answer_args *a)
 {
     return a->greedy || (opt_given(p, "temp") && a->temp == 0);
@@ -77,6 +79,19 @@ struct qwick_sampling answer_sampling(const struct qwick_engine *eng,
     return s;
 }
 
+bool answer_is_empty(const struct qwick_result *r)
+{
+    for (size_t i = 0; i < r->n_text; i++)
+        if (!strchr(" \t\r\n", r->text[i]) || !r->text[i])
+            return false;
+    return true;
+}
+
+bool answer_is_cut(enum qwick_finish why)
+{
+    return why != QWICK_FINISH_STOP && why != QWICK_FINISH_STOP_STRING;
+}
+
 void answer_options(struct qwick_generate_options *o,
                     const struct answer_args *a)
 {
@@ -85,5 +100,6 @@ void answer_options(struct qwick_generate_options *o,
     o->n_stop = a->stop.n;
     o->ignore_eos = a->ignore_eos;
     o->loop_guard = (size_t)a->loop_guard;
+    o->timeout_ms = 1000 * a->timeout;
     o->logprobs = (size_t)a->logprobs;
 }

@@ -20,6 +20,8 @@ struct answer_args {
     double temp, top_p, min_p, repeat, presence, frequency;
     int64_t top_k, seed;
     int64_t logprobs;
+    double timeout; /* seconds; 0: none */
+    bool require_answer;
 };
 
 /* clang-format off */
@@ -43,6 +45,16 @@ struct answer_args {
      .help = "stop when the last N tokens are one sequence at least three "   \
              "times over",                                                    \
      .offset = ANSWER_AT(at, loop_guard)}
+
+#define OPT_ROWS_ENDING(at, status)                                           \
+    {.name = "timeout", .type = OPT_NUMBER, .arg = "SECONDS", .min = 0.001,   \
+     .max = 1e9, .def = "none",                                               \
+     .help = "stop an answer that takes longer, its prompt included",         \
+     .offset = ANSWER_AT(at, timeout)},                                       \
+    {.name = "require-answer", .type = OPT_FLAG,                              \
+     .help = "an answer that is cut (by -n, too) or empty is a failure: "     \
+             status,                                                          \
+     .offset = ANSWER_AT(at, require_answer)}
 
 #define OPT_ROWS_SAMPLING(at)                                                 \
     {.type = OPT_HEADING,                                                     \
@@ -107,7 +119,13 @@ struct qwick_sampling answer_sampling(const struct qwick_engine *eng,
                                       bool think_off,
                                       const struct sampling_wish *w);
 
-/* Length, stops and log-probabilities of *o. */
+/* Whether an answer has no text, or white space alone. */
+bool answer_is_empty(const struct qwick_result *r);
+
+/* Whether something else than the model or a stop string ended an answer. */
+bool answer_is_cut(enum qwick_finish why);
+
+/* Length, stops, timeout and log-probabilities of *o. */
 void answer_options(struct qwick_generate_options *o,
                     const struct answer_args *a);
 

@@ -191,11 +191,21 @@ static int finish_record(struct batch_job *j, const struct sample *s,
     return put_line(j, s->place, &b, bad, e);
 }
 
+static void count_ending(struct batch_job *j, const struct qwick_result *r)
+{
+    bool empty = answer_is_empty(r);
+    j->n_ended[r->finish]++;
+    j->n_empty += empty;
+    j->n_incomplete += empty || answer_is_cut(r->finish);
+}
+
 int batch_done(void *ctx, void *tag, struct qwick_result *r,
                const struct qwick_err *why)
 {
     struct batch_job *j = ctx;
     struct sample *s = tag;
+    if (!why)
+        count_ending(j, r);
     int rc = finish_record(j, s, r, why, &j->fatal);
     if (s->r->n_open == 1)
         j->n_answered++;

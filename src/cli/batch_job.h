@@ -55,7 +55,10 @@ struct batch_job {
     uint64_t n_answered; /* records of this run */
     uint64_t n_skipped;  /* records that an earlier run has answered */
     uint64_t n_errors;   /* records of this run that have an error */
-    uint64_t bytes_done; /* of the input, answered or skipped */
+    /* answers of this run, by their ending */
+    uint64_t n_ended[QWICK_FINISH_INTERRUPTED + 1], n_empty;
+    uint64_t n_incomplete; /* of them cut or empty */
+    uint64_t bytes_done;   /* of the input, answered or skipped */
     double start_ms, shown_ms;
     size_t n_warned;        /* warnings of the engine that were printed */
     size_t columns;         /* of the progress line to clear */

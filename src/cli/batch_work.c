@@ -108,6 +108,32 @@ static int turn(struct batch_job *j, struct qwick_err *e)
     return batch_out_flush(&j->out, e) ? -1 : 1;
 }
 
+/* One line for all answers that look whole and are not; "finish_reason" tells
+ * which they are. */
+static void tell_endings(const struct batch_job *j)
+{
+    static const enum qwick_finish cuts[] = {
+        QWICK_FINISH_LENGTH, QWICK_FINISH_CONTEXT, QWICK_FINISH_LOOP,
+        QWICK_FINISH_TIMEOUT};
+    bool required = j->a.answer.require_answer;
+    char text[160] = "";
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof(cuts) / sizeof(*cuts); i++) {
+        unsigned long long k = j->n_ended[cuts[i]];
+        /* -n is what was asked for, unless answers must be whole */
+        if (k && (required || cuts[i] != QWICK_FINISH_LENGTH))
+            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu cut (%s)",
+                                  n ? ", " : "", k, qwick_finish_name(cuts[i]));
+    }
+    if (j->n_empty)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu empty",
+                              n ? ", " : "", (unsigned long long)j->n_empty);
+    if (n && required)
+        msg_error("%s: answers that are not whole: %s", j->in.name, text);
+    else if (n)
+        msg_warn("%s: answers that are not whole: %s", j->in.name, text);
+}
+
 static void tell_totals(const struct batch_job *j)
 {
     struct qwick_batch_stats s = qwick_batch_stats(j->batch);
@@ -118,6 +144,7 @@ static void tell_totals(const struct batch_job *j)
     if (j->n_errors)
         msg_error("%s: %llu answers are errors", j->in.name,
                   (unsigned long long)j->n_errors);
+    tell_endings(j);
     msg_note("%llu records, %llu answered before; %llu tokens in %.1f s (%.1f "
              "tok/s), %llu evaluated, %llu shared, %llu passes",
              (unsigned long long)j->n_answered,
@@ -148,5 +175,7 @@ int batch_work(struct batch_job *j)
         return j->out.failed && !j->out.path ? (int)QWICK_ERR_RUNTIME
                                              : msg_fail(&e);
     tell_totals(j);
-    return j->n_errors || j->out.had_errors ? QWICK_ERR_RUNTIME : 0;
+    bool bad = j->n_errors || j->out.had_errors ||
+               (j->a.answer.require_answer && j->n_incomplete);
+    return bad ? QWICK_ERR_RUNTIME : 0;
 }

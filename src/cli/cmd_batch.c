@@ -98,6 +98,7 @@ static const struct opt opts[] = {
     OPT_ROWS_MAX_TOKENS(ARG(answer)),
     OPT_ROWS_CTX,
     OPT_ROWS_STOP(ARG(answer)),
+    OPT_ROWS_ENDING(ARG(answer), "exit status 1"),
 
     OPT_ROWS_SAMPLING(ARG(answer)),
     {.name = "seed",

@@ -17,9 +17,6 @@
 #include "cli/verbs.h"
 #include "qwick.h"
 
-/* DESIGN: the best answer is not likely enough. */
-enum { EXIT_BELOW = 10 };
-
 struct args {
     struct gen_args g; /* first: it begins with the common ones */
     struct opt_texts answers;
@@ -39,7 +36,8 @@ static const struct opt opts[] = {
      .offset = ARG(answers)},
     {.name = "yes",
      .type = OPT_FLAG,
-     .help = "the answers are yes and no: print which",
+     .help = "the answers are yes and no: print which; exit status 10 for "
+             "no",
      .offset = ARG(yes)},
     {.name = "no-end",
      .type = OPT_FLAG,
@@ -51,6 +49,7 @@ static const struct opt opts[] = {
      .arg = "P",
      .min = 0,
      .max = 1,
+     .def = "none; 0.5 with --yes",
      .help = "exit status 10 when the likeliest answer (with --yes: yes) has "
              "a probability below P",
      .offset = ARG(threshold)},
@@ -268,6 +267,7 @@ static int open_model(struct job *j, struct qwick_err *e)
     int status = common_open(&j->g.eng, &j->a.g.c, false);
     if (status || (status = gen_choose_mode(&j->g)) != 0)
         return status;
+    common_hint_demo(&j->a.g.c);
     if (encode_answers(j, e))
         return msg_fail(e);
     j->o = (struct qwick_judge_options){
@@ -281,6 +281,14 @@ static int open_model(struct job *j, struct qwick_err *e)
 
 /* ---- one prompt --------------------------------------------------------- */
 
+/* The least probability with which the exit status is 0. */
+static double threshold(const struct job *j)
+{
+    if (opt_given(&j->g.p, "threshold"))
+        return j->a.threshold;
+    return j->a.yes ? 0.5 : 0;
+}
+
 /* The answer that counts and its probability. With --yes that is yes, and the
  * answer says whether it is likely enough. */
 static const char *verdict(const struct job *j, double *probability)
@@ -290,11 +298,10 @@ static const char *verdict(const struct job *j, double *probability)
         *probability = c->probability;
         return c->answer;
     }
-    double least = opt_given(&j->g.p, "threshold") ? j->a.threshold : 0.5;
     for (c = j->choices; c->i != 0;)
         c++;
     *probability = c->probability;
-    return yes_no[c->probability >= least ? 0 : 1];
+    return yes_no[c->probability >= threshold(j) ? 0 : 1];
 }
 
 static int put_answer(const struct job *j, struct buf *b)
@@ -357,7 +364,7 @@ static int one(struct job *j, struct qwick_err *e)
         status = msg_oom();
     else if (out_write(b.data, b.len))
         status = QWICK_ERR_RUNTIME;
-    else if (opt_given(&j->g.p, "threshold") && probability < j->a.threshold)
+    else if (probability < threshold(j))
         status = EXIT_BELOW;
     buf_free(&b);
     return status;
@@ -599,6 +606,8 @@ static int choose(struct job *j)
     j->texts = j->a.yes ? yes_no : j->a.answers.v;
     j->n_answers = j->a.yes ? 2 : j->a.answers.n;
     j->g.arg = j->g.p.n_args ? j->g.p.args[0] : j->a.g.prompt;
+    if (j->g.p.n_args)
+        common_hint_file(j->g.arg);
     j->g.think = QWICK_THINK_OFF;
     j->progress.stderr_tty = isatty(STDERR_FILENO);
     signals_catch();

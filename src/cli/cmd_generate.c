@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/gen_job.h"
+#include "cli/out.h"
 #include "cli/verbs.h"
 
 #define ARG(field) offsetof(struct gen_args, field)
@@ -20,7 +21,7 @@ static const struct opt opts[] = {
      .letter = 'f',
      .type = OPT_TEXTS,
      .arg = "FILE",
-     .help = "text before the prompt; repeatable, - is stdin",
+     .help = "text of FILE before the prompt; repeatable, - is stdin",
      .offset = ARG(files)},
     {.name = "system",
      .letter = 's',
@@ -91,6 +92,7 @@ static const struct opt opts[] = {
     OPT_ROWS_MAX_TOKENS(ARG(answer)),
     OPT_ROWS_CTX,
     OPT_ROWS_STOP(ARG(answer)),
+    OPT_ROWS_ENDING(ARG(answer), "exit status 6"),
 
     OPT_ROWS_SAMPLING(ARG(answer)),
     {.name = "seed",
@@ -121,11 +123,21 @@ static const struct opt opts[] = {
      .help = "a JSON object per token, then one when done",
      .offset = COMMON(jsonl)},
     OPT_ROWS_LOGPROBS(ARG(answer), ", with --json or --jsonl"),
+    {.name = "no-newline",
+     .type = OPT_FLAG,
+     .help = "do not add a newline to a text that ends without one",
+     .offset = ARG(no_newline)},
     {.name = "profile-timing",
      .type = OPT_FLAG_FILE,
      .arg = "FILE",
-     .help = "time every token; a summary on stderr, or as JSON into FILE",
+     .place = "profile-file",
+     .help = "time every token; a summary on stderr",
      .offset = ARG(profile)},
+    {.name = "profile-file",
+     .type = OPT_FILE,
+     .arg = "FILE",
+     .help = "the summary as JSON into FILE; turns --profile-timing on",
+     .offset = ARG(profile_file)},
     {.name = "color",
      .type = OPT_CHOICE,
      .arg = "WHEN",
@@ -152,6 +164,21 @@ static const struct opt opts[] = {
     OPT_ROWS_BASIC,
 };
 
+/* "qwick tokenise" is answered as a prompt, which is seldom what was meant. */
+static int check_verb(const struct gen_job *j)
+{
+    const struct opt_parsed *p = &j->p;
+    const char *near;
+    if (j->verb != &verb_generate || !p->n_args ||
+        !(near = verb_near(p->args[0])))
+        return -1;
+    if (p->n_args > 1)
+        return opt_usage(j->verb, "\"%s\": no such verb, did you mean %s?",
+                         p->args[0], near);
+    msg_notice("took '%s' as the prompt; the verb is '%s'", p->args[0], near);
+    return -1;
+}
+
 static int check_prompt(const struct gen_job *j)
 {
     static const char *const with_raw[] = {
@@ -168,6 +195,8 @@ static int check_prompt(const struct gen_job *j)
     static const char *const sources[] = {"prompt", "file", "chat-json"};
     const struct opt_parsed *p = &j->p;
     int r;
+    if ((r = check_verb(j)) >= 0)
+        return r;
     if (p->n_args > 1)
         return opt_usage(j->verb, "\"%s\": one prompt only, quote it",
                          p->args[1]);
@@ -211,7 +240,8 @@ static int check_prompt(const struct gen_job *j)
 
 static int check_output(const struct gen_job *j)
 {
-    static const char *const text_only[] = {"show-thinking", NULL};
+    static const char *const text_only[] = {"show-thinking", "no-newline",
+                                            NULL};
     static const char *const json_only[] = {"logprobs", NULL};
     const struct opt_parsed *p = &j->p;
     bool json = j->a.c.json || j->a.c.jsonl;
@@ -227,10 +257,20 @@ static int check_output(const struct gen_job *j)
     return -1;
 }
 
-int gen_check(const struct gen_job *j)
+int gen_check(struct gen_job *j)
 {
+    struct gen_args *a = &j->a;
     int r = check_prompt(j);
-    return r >= 0 ? r : check_output(j);
+    if (r >= 0 || (r = check_output(j)) >= 0)
+        return r;
+    if (a->profile_file && a->profile.file)
+        return opt_usage(j->verb, "--profile-file: --profile-timing names a "
+                                  "file as well");
+    if (a->profile_file) {
+        a->profile.on = true;
+        a->profile.file = a->profile_file;
+    }
+    return -1;
 }
 
 const struct verb verb_generate = {

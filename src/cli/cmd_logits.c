@@ -366,6 +366,8 @@ static int read_input(struct job *j, struct qwick_err *e)
     const char *text = j->p.n_args ? j->p.args[0] : j->a.prompt;
     if (j->p.n_args && strcmp(text, "-") == 0)
         text = NULL; /* standard input, which is read anyway */
+    else if (j->p.n_args)
+        common_hint_file(text);
     if (!j->a.prompt_ids) {
         if (prompt_compose(&j->text, &j->a.files, text, j->a.no_stdin, e))
             return msg_fail(e);

@@ -26,6 +26,7 @@ static const struct opt opts[] = {
     {.type = OPT_HEADING, .help = "Query and documents"},
     {.name = "query",
      .letter = 'q',
+     .letter_late = true,
      .type = OPT_TEXT,
      .arg = "QUERY",
      .help = "what the documents shall answer",
@@ -94,8 +95,9 @@ static const struct opt opts[] = {
      .def = "64",
      .help = "documents that are evaluated together at most",
      .offset = ARG(max_batch)},
-    /* as everywhere, but that -q is the query here */
+    /* after the verb, -q is the query */
     {.name = "quiet",
+     .letter = 'q',
      .type = OPT_FLAG,
      .help = "no warnings",
      .offset = COMMON(quiet)},

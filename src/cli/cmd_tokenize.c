@@ -204,6 +204,7 @@ static int tokenize(struct job *j, struct buf *in, struct buf *out,
                          j->p.args[1]);
     if (text && j->a.files.n)
         return opt_usage(j->verb, "--file: cannot be combined with a text");
+    common_hint_file(text);
     if (prompt_bytes(in, &j->a.files, text, &found, e))
         return msg_fail(e);
     if (!found)

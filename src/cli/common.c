@@ -2,21 +2,77 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/out.h"
 
-int common_check(const struct opt_parsed *p, const struct common_args *c)
+/* Options that were once written as --flag=PLACE. */
+static int check_places(const struct opt_parsed *p, struct common_args *c)
+{
+    static const char *const with_cache[] = {"prefix-cache-size", NULL};
+    if (c->cache_dir && c->prefix_cache.file)
+        return opt_usage(p->verb, "--cache-dir: --prefix-cache names a "
+                                  "directory as well");
+    if (c->cache_dir) {
+        c->prefix_cache.on = true;
+        c->prefix_cache.file = c->cache_dir;
+    }
+    if (!c->prefix_cache.on)
+        return opt_no_effect(p, with_cache, "without --prefix-cache");
+    return -1;
+}
+
+/* A word right after a flag such as --profile-timing was perhaps meant as its
+ * value: it has no blanks and looks like a path. */
+static void warn_swallowed(const struct opt_parsed *p)
+{
+    const char *word = p->n_args ? p->args[0] : "";
+    if (!p->before || strpbrk(word, " \t\n") || !strpbrk(word, "./"))
+        return;
+    msg_warn(
+        "\"%s\" is taken as an argument, not as the file of --%s; for that "
+        "use --%s %s",
+        word, p->before->name, p->before->place, word);
+}
+
+int common_check(const struct opt_parsed *p, struct common_args *c)
 {
     msg_level(c->quiet, c->verbose);
     if (c->exact && c->kv && strcmp(c->kv, "f32") != 0)
         return opt_usage(p->verb, "--kv %s: --exact needs f32", c->kv);
-    static const char *const with_cache[] = {"prefix-cache-size", NULL};
-    if (!c->prefix_cache.on) {
-        int r = opt_no_effect(p, with_cache, "without --prefix-cache");
-        if (r >= 0)
-            return r;
-    }
-    return opt_conflict(p, "json", "jsonl");
+    int r = check_places(p, c);
+    if (r >= 0 || (r = opt_conflict(p, "json", "jsonl")) >= 0)
+        return r;
+    warn_swallowed(p);
+    return -1;
+}
+
+static const char *named_model(const struct common_args *c)
+{
+    const char *name = c->model ? c->model : getenv("QWICK_MODEL");
+    return name && *name ? name : NULL;
+}
+
+void common_hint_demo(const struct common_args *c)
+{
+    if (!named_model(c))
+        msg_hint("this is the built-in demo model, which only knows shell "
+                 "commands; -m MODEL takes another one");
+}
+
+/* Whether a word names something that -f could read. */
+static bool names_file(const char *word)
+{
+    struct stat st;
+    return *word && stat(word, &st) == 0 && !S_ISDIR(st.st_mode);
+}
+
+void common_hint_file(const char *text)
+{
+    if (text && names_file(text))
+        msg_hint("\"%s\" is taken as text, but a file has this name; -f %s "
+                 "reads it",
+                 text, text);
 }
 
 size_t common_warn(const struct qwick_engine *eng, size_t i)
@@ -27,15 +83,24 @@ size_t common_warn(const struct qwick_engine *eng, size_t i)
     return i;
 }
 
+int common_refuse_files(const struct opt_parsed *p)
+{
+    for (size_t i = 0; i < p->n_args; i++)
+        if (names_file(p->args[i]))
+            return opt_usage(p->verb,
+                             "\"%s\": is a file, arguments are text; use "
+                             "-f %s",
+                             p->args[i], p->args[i]);
+    return -1;
+}
+
 int common_open(struct qwick_engine **eng, const struct common_args *c,
                 bool tokenizer_only)
 {
     struct qwick_engine_options o = qwick_engine_defaults();
     struct qwick_err e = {0};
     const char *s;
-    o.model = c->model ? c->model : getenv("QWICK_MODEL");
-    if (o.model && !*o.model)
-        o.model = NULL;
+    o.model = named_model(c);
     o.isa = c->isa;
     o.threads = (int)c->threads;
     o.exact = c->exact;

@@ -24,6 +24,7 @@ struct common_args {
     bool json, jsonl;
     const char *color;
     struct opt_flag_file prefix_cache;
+    const char *cache_dir; /* the same place as prefix_cache.file */
     int64_t prefix_cache_size;
     size_t prefix_memory; /* no option: a verb's prefix cache in memory */
 };
@@ -70,13 +71,17 @@ struct common_args {
 
 #define OPT_ROWS_PREFIX                                                       \
     {.name = "prefix-cache", .type = OPT_FLAG_FILE, .arg = "DIR",             \
-     .help = "keep what prompts begin with on disk, so that it is not "       \
-             "evaluated again; in DIR, else $XDG_CACHE_HOME/qwick or "        \
-             "~/.cache/qwick",                                                \
+     .place = "cache-dir",                                                    \
+     .help = "keep the beginnings of prompts on disk, so that later runs do " \
+             "not evaluate them again",                                       \
      .offset = COMMON(prefix_cache)},                                         \
+    {.name = "cache-dir", .type = OPT_FILE, .arg = "DIR",                     \
+     .def = "$XDG_CACHE_HOME/qwick or ~/.cache/qwick",                        \
+     .help = "directory of the prefix cache; turns --prefix-cache on",        \
+     .offset = COMMON(cache_dir)},                                            \
     {.name = "prefix-cache-size", .type = OPT_SIZE, .arg = "SIZE",            \
      .imin = 1, .def = "4G",                                                  \
-     .help = "bytes to keep at most, with K, M, G or T",                      \
+     .help = "most bytes to keep, with K, M, G or T",                         \
      .offset = COMMON(prefix_cache_size)}
 
 #define OPT_ROWS_BASIC                                                        \
@@ -90,14 +95,33 @@ struct common_args {
      .help = "version", .offset = COMMON(version)}
 /* clang-format on */
 
-/* What contradicts itself among the common options: exit status 2, else -1.
- * Also sets the level of messages. */
-int common_check(const struct opt_parsed *p, const struct common_args *c);
+/* Exit statuses beyond those of enum qwick_err_code. */
+enum {
+    EXIT_INCOMPLETE = 6, /* --require-answer: the answer is cut or empty */
+    EXIT_BELOW = 10      /* choose: not likely enough, or no */
+};
+
+/* Check the common options against each other: exit status 2 with a message,
+ * else -1. Sets the level of messages; --cache-dir becomes part of
+ * prefix_cache. */
+int common_check(const struct opt_parsed *p, struct common_args *c);
 
 /* Open the engine, print its warnings and notes. 0, or an exit status with the
  * message printed. */
 int common_open(struct qwick_engine **eng, const struct common_args *c,
                 bool tokenizer_only);
+
+/* At a terminal, without a model of the user's: say what the demo model can
+ * answer. For the verbs that answer. */
+void common_hint_demo(const struct common_args *c);
+
+/* At a terminal: where an argument that is taken as text (NULL: none) is the
+ * name of a file, say that -f reads it. */
+void common_hint_file(const char *text);
+
+/* The same where arguments were files in earlier versions: exit status 2 with a
+ * message when one of them names a file, else -1. */
+int common_refuse_files(const struct opt_parsed *p);
 
 /* Print the engine's warnings from the i-th on; returns how many there are. */
 size_t common_warn(const struct qwick_engine *eng, size_t i);

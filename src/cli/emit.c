@@ -53,6 +53,7 @@ static void to_stdout(struct emit *st, const char *s, size_t n)
         st->status = QWICK_ERR_RUNTIME;
         return;
     }
+    st->wrote = true;
     st->last = s[n - 1];
 }
 
@@ -87,7 +88,7 @@ static void put_thinking(struct emit *st, const char *s, size_t n)
             to_stderr("\033[2m", 4);
         st->thinking = true;
         st->last_thinking = s[n - 1];
-        to_stderr(s, n);
+        err_write_text(s, n);
     }
 }
 
@@ -164,7 +165,7 @@ void emit_end(struct emit *st, const struct qwick_result *r)
     if (r->n_text > st->n_text)
         put_text(st, r->text + st->n_text, r->n_text - st->n_text);
     end_thinking(st);
-    if (st->stdout_tty && st->last && st->last != '\n')
+    if (!st->no_newline && st->wrote && st->last != '\n')
         to_stdout(st, "\n", 1);
 }
 

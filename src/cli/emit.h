@@ -13,9 +13,10 @@ enum emit_mode { EMIT_TEXT, EMIT_JSON, EMIT_JSONL };
 struct emit {
     enum emit_mode mode;
     const struct qwick_engine *eng;
-    bool stdout_tty, stderr_tty;
+    bool stderr_tty;
     bool show_thinking; /* on stdout */
     bool dim;           /* colour the thinking on stderr */
+    bool no_newline;    /* a text on stdout ends as the model ended it */
     bool logprobs;      /* collect items */
     int think_fd;       /* -1: none */
     const char *think_file;
@@ -23,6 +24,7 @@ struct emit {
     struct buf items; /* of the "logprobs" array */
     struct buf event; /* one line of --jsonl */
     size_t n_text;    /* bytes of the answer written */
+    bool wrote;       /* some of the text is on stdout */
     char last;        /* byte written to stdout */
     bool thinking;    /* thinking is being shown on stderr */
     char last_thinking;
@@ -38,7 +40,8 @@ int emit_token(void *ctx, const struct qwick_token_event *ev);
 /* The prefill callback: a line on a terminal from the second second on. */
 void emit_progress(void *ctx, size_t done, size_t total);
 
-/* After the generation: what was held back, terminal niceties. */
+/* After the generation: write the text that was held back, and a newline where
+ * the text on stdout ends without one. */
 void emit_end(struct emit *st, const struct qwick_result *r);
 
 void emit_free(struct emit *st);

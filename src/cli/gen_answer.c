@@ -1,6 +1,7 @@
 /* The answer of generate: sampling, output, the run from start to end. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -52,12 +53,9 @@ static int close_file(const char *path, int *fd, int status)
 
 static bool use_colour(const struct gen_args *a)
 {
-    const char *no = getenv("NO_COLOR");
-    if (a->c.color && strcmp(a->c.color, "always") == 0)
-        return true;
-    if (a->c.color && strcmp(a->c.color, "never") == 0)
-        return false;
-    return !(no && *no);
+    if (!a->c.color || strcmp(a->c.color, "auto") == 0)
+        return err_has_colour();
+    return strcmp(a->c.color, "always") == 0;
 }
 
 static int write_json(struct gen_job *j, const struct emit *st,
@@ -113,6 +111,58 @@ static int write_profile(struct gen_job *j, const struct qwick_result *r,
     return bad ? msg_oom() : status;
 }
 
+/* Why the answer has no more text; NULL: the model ended it. */
+static const char *cut_reason(const struct gen_job *j,
+                              const struct qwick_result *r, char *text,
+                              size_t n)
+{
+    const struct answer_args *a = &j->a.answer;
+    switch (r->finish) {
+    case QWICK_FINISH_LENGTH:
+        snprintf(text, n, "-n %lld is reached", (long long)a->max_tokens);
+        return text;
+    case QWICK_FINISH_CONTEXT:
+        snprintf(text, n, "the context of %zu tokens is full",
+                 qwick_session_limit(j->ses));
+        return text;
+    case QWICK_FINISH_LOOP:
+        snprintf(text, n, "its last %lld tokens repeat themselves",
+                 (long long)a->loop_guard);
+        return text;
+    case QWICK_FINISH_TIMEOUT:
+        snprintf(text, n, "%g seconds are over", a->timeout);
+        return text;
+    case QWICK_FINISH_INTERRUPTED:
+        return "it was interrupted";
+    case QWICK_FINISH_STOP:
+    case QWICK_FINISH_STOP_STRING:
+        break;
+    }
+    return NULL;
+}
+
+/* Say when an answer is cut or empty: such an answer looks like any other to a
+ * script. Returns the exit status. */
+static int judge(const struct gen_job *j, const struct qwick_result *r)
+{
+    char text[80], line[160];
+    const char *why = cut_reason(j, r, text, sizeof(text));
+    bool empty = answer_is_empty(r), required = j->a.answer.require_answer;
+    if (*signals_flag() || (!answer_is_cut(r->finish) && !empty))
+        return 0;
+    if (!why)
+        why = r->finish == QWICK_FINISH_STOP_STRING ? "a stop string came first"
+              : r->thinking ? "the model stopped after its thinking"
+                            : "the model stopped at once";
+    snprintf(line, sizeof(line), "the answer is %s: %s",
+             empty ? "empty" : "cut", why);
+    if (required)
+        msg_error("%s", line);
+    else if (empty || r->finish != QWICK_FINISH_LENGTH)
+        msg_warn("%s", line);
+    return required ? EXIT_INCOMPLETE : 0;
+}
+
 static void note_timing(const struct qwick_result *r)
 {
     double decode = r->total_ms - r->prefill_ms;
@@ -157,10 +207,10 @@ static int answer(struct gen_job *j, struct qwick_err *e)
                 : a->c.jsonl ? EMIT_JSONL
                              : EMIT_TEXT,
         .eng = j->eng,
-        .stdout_tty = isatty(STDOUT_FILENO),
-        .stderr_tty = isatty(STDERR_FILENO),
+        .stderr_tty = err_is_tty(),
         .show_thinking = a->show_thinking,
         .dim = use_colour(a),
+        .no_newline = a->no_newline,
         .logprobs = a->answer.logprobs > 0,
         .think_fd = j->think_fd,
         .think_file = a->think_file,
@@ -189,6 +239,8 @@ static int answer(struct gen_job *j, struct qwick_err *e)
         common_warn(j->eng, warned);
         if (!status)
             status = gen_keep(j, &r);
+        if (!status)
+            status = judge(j, &r);
     } else {
         struct qwick_result none = {0};
         emit_end(&st, &none);
@@ -215,6 +267,8 @@ static int generate(struct gen_job *j)
     j->arg = j->p.n_args ? j->p.args[0] : j->a.prompt;
     if (j->p.n_args && strcmp(j->arg, "-") == 0)
         j->arg = NULL; /* standard input, which is read anyway */
+    else if (j->p.n_args)
+        common_hint_file(j->arg);
     if ((status = gen_read_input(j, &e)) != 0)
         return status;
     if (out_check())
@@ -222,6 +276,7 @@ static int generate(struct gen_job *j)
     if ((status = common_open(&j->eng, &j->a.c, false)) != 0 ||
         (status = gen_choose_mode(j)) != 0)
         return status;
+    common_hint_demo(&j->a.c);
     if ((status = gen_open_session(j)) != 0)
         return status;
     if (gen_encode(j, &e))

@@ -31,6 +31,8 @@ struct gen_args {
     const char *overflow;
     const char *session, *save_session;
     struct opt_flag_file profile;
+    const char *profile_file; /* the same place as profile.file */
+    bool no_newline;
 };
 
 enum gen_mode { MODE_CHAT, MODE_RAW, MODE_IDS };
@@ -57,8 +59,9 @@ struct gen_job {
     int think_fd, profile_fd;
 };
 
-/* Options against each other: exit status 2 with a message, or -1. */
-int gen_check(const struct gen_job *j);
+/* Check the options against each other: exit status 2 with a message, or -1.
+ * --profile-file becomes part of profile. */
+int gen_check(struct gen_job *j);
 
 /* Everything that comes from outside, before the model is opened. 0, or an exit
  * status with the message printed. */

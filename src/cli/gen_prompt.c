@@ -8,10 +8,14 @@
 #include "cli/gen_job.h"
 #include "cli/out.h"
 #include "cli/prompt.h"
+#include "cli/verbs.h"
 
 static int no_prompt(const struct gen_job *j)
 {
-    return opt_usage(j->verb, "no prompt; usage: qwick [OPTIONS] [PROMPT]");
+    bool main_verb = j->verb == &verb_generate;
+    return opt_usage(j->verb, "no prompt; usage: qwick %s%s[OPTIONS] %s",
+                     main_verb ? "" : j->verb->name, main_verb ? "" : " ",
+                     j->verb->args);
 }
 
 int gen_read_input(struct gen_job *j, struct qwick_err *e)

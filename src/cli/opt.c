@@ -1,7 +1,5 @@
 #include "cli/opt.h"
 
-#include <errno.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,74 +11,6 @@
 #include "qwick.h"
 
 /* ---- values ---- */
-
-int opt_int(const char *s, int64_t *out)
-{
-    const char *p = s + (*s == '-');
-    char *end;
-    if (*p < '0' || *p > '9')
-        return -1;
-    errno = 0;
-    long long v = strtoll(s, &end, 10);
-    if (*end || errno)
-        return -1;
-    *out = v;
-    return 0;
-}
-
-static const char *digits(const char *p)
-{
-    while (*p >= '0' && *p <= '9')
-        p++;
-    return p;
-}
-
-int opt_size(const char *s, int64_t *out)
-{
-    static const char units[] = "KMGT";
-    char digits[24];
-    size_t n = strlen(s);
-    const char *unit = n ? strchr(units, s[n - 1]) : NULL;
-    int64_t scale = 1;
-    n -= unit != NULL;
-    if (n == 0 || n >= sizeof(digits) || *s == '-')
-        return -1;
-    memcpy(digits, s, n);
-    digits[n] = 0;
-    for (const char *u = units; unit && u <= unit; u++)
-        scale *= 1024;
-    if (opt_int(digits, out) || __builtin_mul_overflow(*out, scale, out))
-        return -1;
-    return 0;
-}
-
-int opt_number(const char *s, double *out)
-{
-    /* checked here, because strtod takes blanks, hexadecimal and "nan"; the
-     * program never calls setlocale, so the decimal point is a point */
-    const char *p = s + (*s == '-');
-    const char *q = digits(p);
-    size_t n = (size_t)(q - p);
-    if (*q == '.') {
-        p = q + 1;
-        q = digits(p);
-        n += (size_t)(q - p);
-    }
-    if (n == 0)
-        return -1;
-    if (*q == 'e' || *q == 'E') {
-        p = q + 1;
-        if (*p == '-' || *p == '+')
-            p++;
-        q = digits(p);
-        if (q == p)
-            return -1;
-    }
-    if (*q)
-        return -1;
-    *out = strtod(s, NULL);
-    return isfinite(*out) ? 0 : -1;
-}
 
 static bool is_choice(const char *choices, const char *s)
 {
@@ -187,12 +117,29 @@ static int wrap(struct buf *b, const char *s, size_t *col)
     return 0;
 }
 
-static int help_option(struct buf *b, const struct opt *o)
+/* The row of a letter; n_opts: none. late: after the verb. */
+static size_t find_letter(const struct verb *v, char letter, bool late)
+{
+    size_t k = v->n_opts;
+    for (size_t i = 0; i < v->n_opts; i++)
+        if (v->opts[i].letter == letter && v->opts[i].letter_late <= late &&
+            (k == v->n_opts || v->opts[i].letter_late))
+            k = i;
+    return k;
+}
+
+/* Whether the option's letter means it after the verb. */
+static bool has_letter(const struct verb *v, const struct opt *o)
+{
+    return o->letter && &v->opts[find_letter(v, o->letter, true)] == o;
+}
+
+static int help_option(struct buf *b, const struct verb *v, const struct opt *o)
 {
     size_t start = b->len, col;
     char range[64], extra[256];
-    if (o->letter ? buf_printf(b, "  -%c, --%s", o->letter, o->name)
-                  : buf_printf(b, "      --%s", o->name))
+    if (has_letter(v, o) ? buf_printf(b, "  -%c, --%s", o->letter, o->name)
+                         : buf_printf(b, "      --%s", o->name))
         return -1;
     if (o->type == OPT_FLAG_FILE) {
         if (buf_printf(b, "[=%s]", o->arg))
@@ -230,7 +177,7 @@ static int help_option(struct buf *b, const struct opt *o)
     return buf_putc(b, '\n');
 }
 
-static int help(const struct verb *v)
+int opt_help(const struct verb *v)
 {
     struct buf b = {0};
     bool main_help = v == &verb_generate;
@@ -250,59 +197,129 @@ static int help(const struct verb *v)
         if (v->opts[i].type == OPT_HEADING)
             r = buf_printf(&b, "\n%s\n", v->opts[i].help);
         else
-            r = help_option(&b, &v->opts[i]);
+            r = help_option(&b, v, &v->opts[i]);
     }
     if (main_help)
         r |= buf_puts(&b, "\nExit status: 0 done, 1 failure, 2 usage, 3 model, "
-                          "4 context, 5 memory.\nMore: man qwick\n");
+                          "4 context, 5 memory,\n6 incomplete "
+                          "(--require-answer).\nMore: man qwick\n");
     int status = r ? msg_oom() : out_write(b.data, b.len) ? 1 : 0;
     buf_free(&b);
     return status;
 }
 
-/* ---- parsing ---- */
-
-static size_t distance(const char *a, const char *b)
+int opt_version(void)
 {
-    size_t row[40], n = strlen(b);
-    if (n >= 40)
-        return 40;
-    for (size_t j = 0; j <= n; j++)
-        row[j] = j;
-    for (size_t i = 1; *a; a++, i++) {
-        size_t diag = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= n; j++) {
-            size_t best = diag + (*a != b[j - 1]);
-            diag = row[j];
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            row[j] = best;
-        }
-    }
-    return row[n];
+    static const char text[] = "qwick " QWICK_VERSION "\n";
+    return out_write(text, sizeof(text) - 1) ? QWICK_ERR_RUNTIME : 0;
 }
 
-static int unknown(const struct verb *v, const char *shown, const char *name)
+/* ---- unknown options ---- */
+
+/* What other programs call the options here. */
+static const char *const peers[][2] = {
+    {"temperature", "temp"},
+    {"max-new-tokens", "max-tokens"},
+    {"max-length", "max-tokens"},
+    {"n-predict", "max-tokens"},
+    {"num-predict", "max-tokens"},
+    {"predict", "max-tokens"},
+    {"system-prompt", "system"},
+    {"system-prompt-file", "system-file"},
+    {"ctx-size", "ctx"},
+    {"context-size", "ctx"},
+    {"context-length", "ctx"},
+    {"max-model-len", "ctx"},
+    {"num-ctx", "ctx"},
+    {"n-ctx", "ctx"},
+    {"repetition-penalty", "repeat-penalty"},
+    {"num-threads", "threads"},
+    {"n-threads", "threads"},
+    {"batch-size", "max-batch"},
+    {"max-num-seqs", "max-batch"},
+    {"stop-sequence", "stop"},
+    {"reverse-prompt", "stop"},
+    {"top-logprobs", "logprobs"},
+    {"n-probs", "logprobs"},
+    {"enable-thinking", "think"},
+    {"reasoning", "think"},
+    {"kv-cache-dtype", "kv"},
+    {"cache-type-k", "kv"},
+    {"mlock", "preload"},
+    {"no-mmap", "preload"},
+    {"prompt-cache", "session"},
+    {"input-file", "input"},
+    {"infile", "input"},
+    {"output-file", "output"},
+    {"outfile", "output"},
+    {"prompt-file", "file"},
+    {"no-chat-template", "raw"},
+    {"truncation", "overflow"},
+};
+
+/* The verb's option that the name of an unknown one means: a name of another
+ * program's, the beginning of exactly one name, or at most two typing errors.
+ * NULL: none. */
+static const char *meant(const struct verb *v, const char *name)
 {
-    const char *best = NULL;
-    size_t least = 3;
-    for (size_t i = 0; name && strlen(name) < 40 && i < v->n_opts; i++) {
-        if (!v->opts[i].name)
+    const char *best = NULL, *begins = NULL;
+    size_t n = strlen(name), least = n > 5 ? 3 : 2, n_begin = 0;
+    char dashed[40];
+    if (n == 0 || n >= sizeof(dashed))
+        return NULL;
+    for (size_t i = 0; i <= n; i++)
+        dashed[i] = name[i] == '_' ? '-' : name[i];
+    for (size_t i = 0; i < sizeof(peers) / sizeof(*peers); i++)
+        if (strcmp(dashed, peers[i][0]) == 0 &&
+            find(v, peers[i][1]) < v->n_opts)
+            return peers[i][1];
+    for (size_t i = 0; i < v->n_opts; i++) {
+        const char *known = v->opts[i].name;
+        if (!known)
             continue;
-        size_t d = distance(name, v->opts[i].name);
+        if (strncmp(known, dashed, n) == 0) {
+            begins = known;
+            n_begin++;
+        }
+        size_t d = word_distance(dashed, known);
         if (d < least) {
             least = d;
-            best = v->opts[i].name;
+            best = known;
         }
     }
-    if (best)
+    return best ? best : n_begin == 1 && n > 1 ? begins : NULL;
+}
+
+/* A verb that has the option, where v does not; NULL: none. */
+static const struct verb *other_verb(const char *name)
+{
+    for (size_t i = 0; verbs[i]; i++)
+        if (find(verbs[i], name) < verbs[i]->n_opts)
+            return verbs[i];
+    return NULL;
+}
+
+/* name: of a long option, else NULL. */
+static int unknown(const struct opt_parsed *p, const char *shown,
+                   const char *name)
+{
+    const struct verb *v = p->verb, *other;
+    const char *near = NULL;
+    if (v == &verb_generate && p->n_args && (near = verb_near(p->args[0])))
+        return opt_usage(v,
+                         "%s: unknown option; \"%s\" is no verb, did you "
+                         "mean %s?",
+                         shown, p->args[0], near);
+    if (name && (near = meant(v, name)))
         return opt_usage(v, "%s: unknown option, did you mean --%s?", shown,
-                         best);
+                         near);
+    if (name && (other = other_verb(name)))
+        return opt_usage(v, "%s: unknown option of %s; %s has it", shown,
+                         v->name, other->name);
     return opt_usage(v, "%s: unknown option", shown);
 }
+
+/* ---- parsing ---- */
 
 static int push_text(struct opt_texts *t, const char *s)
 {
@@ -422,12 +439,9 @@ static int set_flag(const struct verb *v, const struct opt *o, void *args)
 {
     void *dst = (char *)args + o->offset;
     if (strcmp(o->name, "help") == 0)
-        return help(v);
+        return opt_help(v);
     if (strcmp(o->name, "version") == 0)
-        return out_write("qwick " QWICK_VERSION "\n",
-                         sizeof("qwick " QWICK_VERSION "\n") - 1)
-                   ? 1
-                   : 0;
+        return opt_version();
     if (o->type == OPT_FLAG_FILE)
         ((struct opt_flag_file *)dst)->on = true;
     else
@@ -435,81 +449,156 @@ static int set_flag(const struct verb *v, const struct opt *o, void *args)
     return -1;
 }
 
-static int parse_long(struct opt_parsed *p, const char *arg, int argc,
-                      char **argv, int *i, void *args)
+/* Where the parser stands. */
+struct cursor {
+    int argc, i;
+    char **argv;
+    bool late; /* the verb has come */
+};
+
+static const char *next_word(struct cursor *c)
+{
+    return c->i + 1 < c->argc ? c->argv[++c->i] : NULL;
+}
+
+static int set_next(const struct verb *v, const struct opt *o,
+                    const char *shown, struct cursor *c, void *args)
+{
+    const char *value = next_word(c);
+    if (!value)
+        return opt_usage(v, "%s: needs a value", shown);
+    return set_value(v, o, shown, value, args);
+}
+
+static int parse_long(struct opt_parsed *p, const char *arg, struct cursor *c,
+                      void *args)
 {
     const struct verb *v = p->verb;
     char shown[64];
     const char *eq = strchr(arg, '=');
     size_t n = eq ? (size_t)(eq - arg) : strlen(arg), k;
     if (n >= sizeof(shown))
-        return unknown(v, arg, NULL);
+        return unknown(p, arg, NULL);
     memcpy(shown, arg, n);
     shown[n] = 0;
     k = find(v, shown + 2);
     if (k == v->n_opts)
-        return unknown(v, shown, shown + 2);
+        return unknown(p, shown, shown + 2);
+    const struct opt *o = &v->opts[k];
     p->given[k] = true;
     if (eq)
-        return set_value(v, &v->opts[k], shown, eq + 1, args);
-    if (!takes_value(&v->opts[k]))
-        return set_flag(v, &v->opts[k], args);
-    if (++*i >= argc)
-        return opt_usage(v, "%s: needs a value", shown);
-    return set_value(v, &v->opts[k], shown, argv[*i], args);
+        return set_value(v, o, shown, eq + 1, args);
+    if (takes_value(o))
+        return set_next(v, o, shown, c, args);
+    if (o->type == OPT_FLAG_FILE && !p->n_args)
+        p->before = o;
+    return set_flag(v, o, args);
 }
 
 /* "-qv", "-n5", "-n 5". */
-static int parse_short(struct opt_parsed *p, const char *arg, int argc,
-                       char **argv, int *i, void *args)
+static int parse_short(struct opt_parsed *p, const char *arg, struct cursor *c,
+                       void *args)
 {
     const struct verb *v = p->verb;
-    for (const char *c = arg + 1; *c; c++) {
-        char shown[3] = {'-', *c, 0};
-        size_t k = 0;
-        while (k < v->n_opts && v->opts[k].letter != *c)
-            k++;
+    for (const char *at = arg + 1; *at; at++) {
+        char shown[3] = {'-', *at, 0};
+        size_t k = find_letter(v, *at, c->late);
         if (k == v->n_opts)
-            return unknown(v, arg[2] ? arg : shown, NULL);
+            return unknown(p, arg[2] ? arg : shown, NULL);
+        const struct opt *o = &v->opts[k];
         p->given[k] = true;
-        if (takes_value(&v->opts[k])) {
-            if (c[1])
-                return set_value(v, &v->opts[k], shown, c + 1, args);
-            if (++*i >= argc)
-                return opt_usage(v, "%s: needs a value", shown);
-            return set_value(v, &v->opts[k], shown, argv[*i], args);
-        }
-        int r = set_flag(v, &v->opts[k], args);
+        if (takes_value(o))
+            return at[1] ? set_value(v, o, shown, at + 1, args)
+                         : set_next(v, o, shown, c, args);
+        int r = set_flag(v, o, args);
         if (r >= 0)
             return r;
     }
     return -1;
 }
 
+static bool is_option(const char *word)
+{
+    return word[0] == '-' && word[1];
+}
+
 int opt_parse(struct opt_parsed *p, const struct verb *v, int argc, char **argv,
               void *args)
 {
+    struct cursor c = {.argc = argc, .argv = argv};
     bool only_args = false;
     memset(p, 0, sizeof(*p));
     p->verb = v;
     p->args = calloc((size_t)argc + 1, sizeof(*p->args));
     if (!p->args)
         return msg_oom();
-    for (int i = 0; i < argc; i++) {
-        char *a = argv[i];
+    for (; c.i < argc; c.i++) {
+        const struct opt *before = p->before;
+        char *a = argv[c.i];
         int r = -1;
-        if (only_args || a[0] != '-' || !a[1])
+        if (!a) {
+            c.late = true;
+            continue;
+        }
+        if (!p->n_args)
+            p->before = NULL;
+        if (only_args || !is_option(a)) {
+            if (!p->n_args)
+                p->before = before;
             p->args[p->n_args++] = a;
-        else if (strcmp(a, "--") == 0)
+        } else if (strcmp(a, "--") == 0) {
             only_args = true;
-        else if (a[1] == '-')
-            r = parse_long(p, a, argc, argv, &i, args);
-        else
-            r = parse_short(p, a, argc, argv, &i, args);
+        } else if (a[1] == '-') {
+            r = parse_long(p, a, &c, args);
+        } else {
+            r = parse_short(p, a, &c, args);
+        }
         if (r >= 0)
             return r;
     }
     return -1;
+}
+
+/* The words of a long option in any verb. */
+static int long_words(const char *arg)
+{
+    char name[64];
+    size_t n = strcspn(arg, "=");
+    if (n >= sizeof(name))
+        return 0;
+    memcpy(name, arg, n);
+    name[n] = 0;
+    const struct verb *v = other_verb(name);
+    if (!v)
+        return 0;
+    return !arg[n] && takes_value(&v->opts[find(v, name)]) ? 2 : 1;
+}
+
+/* The words of a bundle of letters in any verb. */
+static int short_words(const char *letters)
+{
+    for (; *letters; letters++) {
+        const struct opt *o = NULL;
+        for (size_t i = 0; verbs[i] && !o; i++) {
+            size_t k = find_letter(verbs[i], *letters, false);
+            if (k < verbs[i]->n_opts)
+                o = &verbs[i]->opts[k];
+        }
+        if (!o)
+            return 0;
+        if (takes_value(o))
+            return letters[1] ? 1 : 2;
+    }
+    return 1;
+}
+
+int opt_words(int argc, char *const *argv)
+{
+    const char *a = argv[0];
+    if (!is_option(a) || strcmp(a, "--") == 0)
+        return 0;
+    int n = a[1] == '-' ? long_words(a + 2) : short_words(a + 1);
+    return n > argc ? argc : n;
 }
 
 void opt_free(struct opt_parsed *p, void *args)

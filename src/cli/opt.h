@@ -11,7 +11,7 @@ enum opt_type {
     OPT_HEADING,  /* no option: a line of --help */
     OPT_FLAG,     /* bool */
     OPT_INT,      /* int64_t in [imin, imax] */
-    OPT_SIZE,     /* int64_t bytes: "4G", with K, M, G, T or nothing */
+    OPT_SIZE,     /* int64_t bytes: "4G", "1.5GB"; see opt_size */
     OPT_NUMBER,   /* double in [min, max] */
     OPT_TEXT,     /* const char *, may be empty */
     OPT_FILE,     /* const char *, not empty */
@@ -21,13 +21,19 @@ enum opt_type {
     OPT_FLAG_FILE /* struct opt_flag_file: --name or --name=FILE */
 };
 
+/* An option's name has the same meaning and takes a value in all verbs or in
+ * none, so that options can stand before the verb. */
 struct opt {
-    const char *name; /* long name without dashes */
-    char letter;      /* 0: none */
+    const char *name;   /* long name without dashes */
+    char letter;        /* 0: none */
+    bool letter_late;   /* the letter means this option after the verb only;
+                           before it, another row's letter counts */
     enum opt_type type;
     const char *arg;     /* name of the value in --help */
     const char *choices; /* "on|off|auto" */
     const char *later;   /* a choice that is reserved, not built */
+    const char *place;   /* OPT_FLAG_FILE: the option that names the file as a
+                            word of its own */
     int64_t imin, imax;
     double min, max;
     const char *def; /* default as shown in --help */
@@ -60,25 +66,40 @@ struct verb {
     int (*run)(const struct verb *v, int argc, char **argv);
 };
 
-#define OPT_MAX 64
+/* Most rows of a verb's table. */
+#define OPT_MAX 96
 
 struct opt_parsed {
     const struct verb *verb;
-    bool given[OPT_MAX]; /* by index into the table */
-    const char **args;   /* what is no option, in order; borrowed strings */
+    bool given[OPT_MAX];      /* by index into the table */
+    const char **args;        /* the words that are no options, in order;
+                                 borrowed strings */
     size_t n_args;
+    const struct opt *before; /* an OPT_FLAG_FILE without a value that stands
+                                 directly before args[0]; NULL: none */
 };
 
+/* The number of words that the option argv[0] occupies, 1 or 2, whatever the
+ * verb; 0: argv[0] is no option of any verb. argc >= 1. */
+int opt_words(int argc, char *const *argv);
+
 /* Parse argv[0..argc) into *args (the verb's struct, holding the defaults).
- * Options and arguments may be mixed; "--" ends options. --help and --version
- * are answered here. Returns -1 to go on, else the exit status, the message
- * having been printed. Call opt_free in any case. */
+ * Options and arguments may be mixed; "--" ends options. A NULL in argv marks
+ * the place of the verb. --help and --version are answered here. Returns -1 to
+ * go on; otherwise the exit status, and the message is printed. Call opt_free
+ * in any case. */
 int opt_parse(struct opt_parsed *p, const struct verb *v, int argc, char **argv,
               void *args);
 void opt_free(struct opt_parsed *p, void *args);
 
 /* Whether the option was on the command line. */
 bool opt_given(const struct opt_parsed *p, const char *name);
+
+/* Print the verb's --help. Returns the exit status. */
+int opt_help(const struct verb *v);
+
+/* Print the program's version. Returns the exit status. */
+int opt_version(void);
 
 /* Print `qwick: MSG (see qwick VERB --help)`, return exit status 2. */
 int opt_usage(const struct verb *v, const char *fmt, ...)
@@ -96,8 +117,9 @@ int opt_no_effect(const struct opt_parsed *p, const char *const *names,
  * no blanks, no hexadecimal, no names. Return 0 or -1. */
 int opt_int(const char *s, int64_t *out);
 int opt_number(const char *s, double *out);
-/* The same for bytes: an integer of at least 0, then nothing, K, M, G or T
- * (powers of 1024). */
+/* A number of bytes of at least 0: an integer, or a decimal number and a unit.
+ * Units are K, M, G and T, powers of 1024, in either case, alone or followed by
+ * "B" or "iB". A fraction of a byte is dropped. Returns 0 or -1. */
 int opt_size(const char *s, int64_t *out);
 
 #endif

@@ -14,7 +14,7 @@
 #include "base/utf8.h"
 #include "cli/signals.h"
 
-static bool be_quiet, be_verbose, out_failed;
+static bool be_quiet, be_verbose, out_failed, out_tty, err_tty;
 
 void out_init(void)
 {
@@ -25,8 +25,27 @@ void out_init(void)
          * were closed */
         int flags = fd == 0 ? O_WRONLY : O_RDONLY;
         if (open("/dev/null", flags) < 0 && open("/", O_RDONLY) < 0)
-            return;
+            break;
     }
+    out_tty = isatty(STDOUT_FILENO);
+    err_tty = isatty(STDERR_FILENO);
+}
+
+bool out_is_tty(void)
+{
+    return out_tty;
+}
+
+bool err_is_tty(void)
+{
+    return err_tty;
+}
+
+bool err_has_colour(void)
+{
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    return err_tty && !(no && *no) && term && *term &&
+           strcmp(term, "dumb") != 0;
 }
 
 /* What a pipe takes without blocking once poll says that it is writable. */
@@ -75,11 +94,55 @@ static void report_write(int err)
     msg_error("stdout: write error: %s", strerror(err));
 }
 
+/* The characters of s[0..n); control characters (C0, DEL, C1) other than those
+ * in `keep` and bytes that are no UTF-8 become \xNN. -1: out of memory. */
+static int escape(struct buf *out, const char *s, size_t n, const char *keep)
+{
+    while (n) {
+        uint32_t cp;
+        size_t k = utf8_decode(s, n, &cp, NULL);
+        bool control = cp < 0x20 || cp == 0x7f || (cp >= 0x80 && cp < 0xa0);
+        if (k && (!control || (*s && strchr(keep, *s)))) {
+            if (buf_append(out, s, k))
+                return -1;
+        } else {
+            if (k == 0)
+                k = 1;
+            for (size_t i = 0; i < k; i++)
+                if (buf_printf(out, "\\x%02x", (unsigned char)s[i]))
+                    return -1;
+        }
+        s += k;
+        n -= k;
+    }
+    return 0;
+}
+
+/* As fd_write, for a terminal. */
+static int tty_write(int fd, const char *s, size_t n)
+{
+    struct buf b = {0};
+    int r = escape(&b, s, n, "\n\t"), err = ENOMEM;
+    if (r == 0 && b.len) {
+        r = fd_write(fd, b.data, b.len);
+        err = errno;
+    }
+    buf_free(&b);
+    errno = err;
+    return r;
+}
+
+void err_write_text(const char *s, size_t n)
+{
+    tty_write(STDERR_FILENO, s, n);
+}
+
 int out_write(const void *p, size_t n)
 {
     if (out_failed)
         return -1;
-    if (fd_write(STDOUT_FILENO, p, n) == 0)
+    if ((out_tty ? tty_write(STDOUT_FILENO, p, n)
+                 : fd_write(STDOUT_FILENO, p, n)) == 0)
         return 0;
     if (errno == EPIPE)
         signals_die(SIGPIPE);
@@ -123,28 +186,6 @@ bool msg_quiet(void)
     return be_quiet;
 }
 
-/* Control characters (C0, DEL, C1) and bytes that are no UTF-8 become \xNN. */
-static int escape(struct buf *out, const char *s, size_t n)
-{
-    while (n) {
-        uint32_t cp;
-        size_t k = utf8_decode(s, n, &cp, NULL);
-        if (k && cp >= 0x20 && cp != 0x7f && !(cp >= 0x80 && cp < 0xa0)) {
-            if (buf_append(out, s, k))
-                return -1;
-        } else {
-            if (k == 0)
-                k = 1;
-            for (size_t i = 0; i < k; i++)
-                if (buf_printf(out, "\\x%02x", (unsigned char)s[i]))
-                    return -1;
-        }
-        s += k;
-        n -= k;
-    }
-    return 0;
-}
-
 static void say(const char *prefix, const char *fmt, va_list ap)
 {
     char text[2048];
@@ -154,7 +195,7 @@ static void say(const char *prefix, const char *fmt, va_list ap)
         return;
     size_t len = (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1;
     len = utf8_complete(text, len);
-    if (buf_puts(&b, prefix) == 0 && escape(&b, text, len) == 0 &&
+    if (buf_puts(&b, prefix) == 0 && escape(&b, text, len, "") == 0 &&
         buf_putc(&b, '\n') == 0)
         fd_write(STDERR_FILENO, b.data, b.len);
     else
@@ -187,6 +228,26 @@ void msg_note(const char *fmt, ...)
         return;
     va_start(ap, fmt);
     say("qwick: ", fmt, ap);
+    va_end(ap);
+}
+
+void msg_notice(const char *fmt, ...)
+{
+    va_list ap;
+    if (be_quiet)
+        return;
+    va_start(ap, fmt);
+    say("qwick: note: ", fmt, ap);
+    va_end(ap);
+}
+
+void msg_hint(const char *fmt, ...)
+{
+    va_list ap;
+    if (be_quiet || !err_tty)
+        return;
+    va_start(ap, fmt);
+    say("qwick: note: ", fmt, ap);
     va_end(ap);
 }
 

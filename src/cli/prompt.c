@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/utf8.h"
+#include "cli/out.h"
 #include "file/map.h"
 
 bool stdin_is_source(void)
@@ -40,8 +41,18 @@ bool stdin_has_data(void)
     }
 }
 
+/* A pipe that nobody writes to looks like a program that hangs. */
+static void hint_silent_stdin(void)
+{
+    struct pollfd pf = {.fd = STDIN_FILENO, .events = POLLIN};
+    if (err_is_tty() && poll(&pf, 1, 2000) == 0)
+        msg_hint("waiting for standard input; --no-stdin does without it");
+}
+
 int prompt_read(const char *path, char **data, size_t *n, struct qwick_err *e)
 {
+    if (strcmp(path, "-") == 0)
+        hint_silent_stdin();
     return map_read_all(path, PROMPT_MAX, data, n, e);
 }
 

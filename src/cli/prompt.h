@@ -17,7 +17,9 @@
  * directory. */
 bool stdin_is_source(void);
 
-/* Read a file or ("-") standard input to its end. Code RUNTIME. */
+/* Read a file or ("-") standard input to its end. Code RUNTIME. After two
+ * seconds without any input, a person at the terminal is told what is waited
+ * for. */
 int prompt_read(const char *path, char **data, size_t *n, struct qwick_err *e);
 
 /* Compose a prompt: files in order, then standard input unless a file "-" took

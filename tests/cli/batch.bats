@@ -225,7 +225,7 @@ with open(sys.argv[1], "wb") as out:
             line = bad[i // 100 + i % 100 * 10]
         out.write(line.encode("latin-1") + b"\n")
 PY
-    run -1 --separate-stderr q batch -n 2 -i "$T/in"
+    run -1 --separate-stderr q batch -q -n 2 -i "$T/in"
     echo "$output" >"$T/out"
     python3 - "$T/in" "$T/out" "$stderr" <<'PY'
 import json, sys

@@ -26,11 +26,11 @@ setup() {
     q choose --exact --json -a "ls -l" -a ls "list files with details" >"$T/a"
     q choose --exact --no-end --json -a "ls -l" -a ls \
         "list files with details" >"$T/b"
-    q score --exact --json --chat --given "list files with details" "$T/u" \
+    q score --exact --json --chat --given "list files with details" -f "$T/u" \
         >"$T/s"
     { printf '{"given":'; jq_string "$T/prompt"
       printf ',"text":"ls -l<|im_end|>"}\n'; } >"$T/in"
-    q score --exact --jsonl "$T/in" >"$T/e"
+    q score --exact --jsonl -f "$T/in" >"$T/e"
     python3 - "$T" <<'PY'
 import json, math, sys
 a, b, s, e = (json.load(open(sys.argv[1] + f)) for f in ("/a", "/b", "/s", "/e"))

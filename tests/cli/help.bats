@@ -5,7 +5,7 @@ load helpers
 setup() {
     common_setup
     VERBS="generate batch tokenize detokenize count render embed rerank logits
-        score choose inspect bench quantize cache"
+        score choose inspect bench quantize cache help version"
 }
 
 @test "--help and -h: stdout, exit 0, no model needed" {
@@ -67,7 +67,8 @@ drop = lambda s, *names: {o for o in s if o[1] not in names}
 only = lambda s, *names: {o for o in s if o[1] in names}
 not_batch = ("session", "save-session", "prompt", "chat-json", "prefill",
              "prompt-ids", "no-stdin", "overflow", "show-thinking",
-             "think-file", "json", "jsonl", "profile-timing", "color", "lookup")
+             "think-file", "json", "jsonl", "profile-timing", "profile-file",
+             "no-newline", "color", "lookup")
 want = {
     "cache": own["cache"],
     "generate": engine | own["generate"],
@@ -87,6 +88,8 @@ want = {
     "embed": engine | own["embed"],
     "rerank": engine | own["rerank"],
     "quantize": own["quantize"],
+    "help": set(),
+    "version": set(),
 }
 for verb, opts in want.items():
     text = subprocess.run([sys.argv[1], verb, "--help"], capture_output=True,
@@ -94,7 +97,7 @@ for verb, opts in want.items():
     have = {(m[0] or "", m[1]) for m in
             re.findall(r"^  (?:-(.), |    )--([a-z][a-z-]*)", text, flags=re.M)}
     opts = opts | shared
-    if verb == "cache":  # no model
+    if verb in ("cache", "help", "version"):  # no model
         opts.remove(("m", "model"))
     if verb == "rerank":  # -q is the query
         opts = opts - {("q", "quiet")} | {("", "quiet")}
@@ -114,7 +117,7 @@ PY
 }
 
 @test "the man page lists the exit statuses that the header has" {
-    for n in 0 1 2 3 4 5 10; do
+    for n in 0 1 2 3 4 5 6 10; do
         grep -q "^\.B $n\$" man/qwick.1
     done
 }

@@ -152,8 +152,8 @@ bad() {
     fails 2 "--given: cannot be combined" score --given a --given-file b
     fails 2 "--by: has no effect with --perplexity" score --perplexity --by word
     fails 2 "--chat: needs --given" score --chat
-    fails 2 "asked for more than once" score - -
-    fails 2 "asked for more than once" score --given-file - -
+    fails 2 "asked for more than once" score -f - -f -
+    fails 2 "asked for more than once" score --given-file - -f -
     fails 2 "no answers" choose hi
     fails 2 "--answer: one alone is no choice" choose -a a hi
     fails 2 "--answer: cannot be combined with --yes" choose --yes -a a hi
@@ -165,7 +165,7 @@ bad() {
     fails 2 "--system: has no effect with --raw" choose --yes --raw -s x hi
     fails 2 "unexpected" inspect models/demo
     fails 2 "unexpected" bench models/demo
-    fails 2 "one file only" render a b
+    fails 2 "one chat only" render a b
     run -0 q --exact --kv f32 -n 1 hi
     run -0 q --greedy --temp 0 --seed 1 -n 1 hi
     run -0 q --greedy --repeat-penalty 1.2 -n 1 hi

@@ -197,7 +197,8 @@ PY
     python3 -c 'print("list the files " * 2000)' >"$T/long"
     fails 4 "context of 2048" -f "$T/long"
     # 11 tokens fit 11: the one that is drawn needs no place
-    run -0 q -c 11 --json hello
+    run -0 --separate-stderr q -c 11 --json hello
+    [[ $stderr == *"the context of 11 tokens is full" ]]
     [ "$(printf '%s' "$output" | jget 'o["usage"]["completion_tokens"]')" -eq 1 ]
     fails 4 "11 tokens do not fit the context of 10" -c 10 hello
     fails 4 "context of 2048" logits -f "$T/long"

@@ -1,0 +1,152 @@
+#!/usr/bin/env bats
+# How an answer ends: newline, warnings, --require-answer, --timeout, choose.
+load helpers
+
+setup() {
+    common_setup
+    # ends inside an open think block
+    THINK=6136,885,198,492,865,6137,198,6136,570,334,1120,198,6142,492
+}
+
+# warns PATTERN ARGS…: exit status 0 and one warning that matches; none with -q.
+warns() {
+    local pattern=$1
+    shift
+    run -0 --separate-stderr q "$@"
+    one_error_line || { echo "stderr: $stderr"; return 1; }
+    [[ $stderr == "qwick: warning: "*"$pattern"* ]] || { echo "$stderr"; return 1; }
+    [ -z "$(q -q "$@" 2>&1 >"$T/quiet")" ]
+}
+
+@test "an answer ends with one newline, so that scripts can read lines" {
+    q "list all listening tcp ports" >"$T/out"
+    q "list files" >>"$T/out"
+    [ "$(wc -l <"$T/out")" -eq 2 ]
+    n=0
+    while read -r line; do n=$((n + 1)); done <"$T/out"
+    [ "$n" -eq 2 ]
+    # an empty answer writes nothing
+    [ "$(q -q --stop s "list all listening tcp ports" | wc -c)" -eq 0 ]
+    # on a terminal the same
+    command -v script >/dev/null || skip "no script(1)"
+    script -qec "$QWICK -m models/demo --no-stdin --no-newline 'list all listening tcp ports'" \
+        /dev/null >"$T/tty" </dev/null
+    cmp "$T/tty" <(printf 'ss -ltn')
+    fails 2 "--no-newline: has no effect with --json" --no-newline --json hi
+}
+
+@test "a cut answer is said" {
+    warns "the answer is cut: the context of 24 tokens is full" -c 24 \
+        --ignore-eos hi
+    warns "the answer is cut: its last 12 tokens repeat themselves" --raw \
+        --loop-guard 12 --ignore-eos --greedy "a a a a a a a a a a a a a a a a"
+    warns "0.3 seconds are over" --timeout 0.3 \
+        --ignore-eos hi
+    # -n is what was asked for
+    run -0 --separate-stderr q -n 9 hi
+    [ -z "$stderr" ]
+    # the same with JSON
+    run -0 --separate-stderr q --json -c 24 --ignore-eos hi
+    [[ $stderr == *"the context of 24 tokens is full" ]]
+    printf '%s' "$output" | jget 'o["text"]'
+}
+
+@test "an empty answer is said, and why" {
+    warns "the answer is empty: a stop string came first" --stop s \
+        "list all listening tcp ports"
+    warns "the answer is empty: -n 5 is reached" --prompt-ids $THINK -n 5 \
+        --ignore-eos
+    # the answer is there already
+    warns "the answer is empty: the model stopped at once" --prefill "ss -ltn" \
+        "list all listening tcp ports"
+}
+
+@test "--require-answer: exit status 6, the text as before" {
+    run -6 --separate-stderr q --require-answer -n 8 "list all listening tcp ports"
+    [ "$output" = "$(q -n 8 "list all listening tcp ports")" ]
+    [[ $stderr == "qwick: the answer is cut: -n 8 is reached" ]]
+    run -6 --separate-stderr q -q --require-answer --json -c 24 --ignore-eos hi
+    [[ $stderr == "qwick: the answer is cut: the context of 24 tokens is full" ]]
+    printf '%s' "$output" | jget 'o["finish_reason"]'
+    run -6 q --require-answer --stop s "list all listening tcp ports"
+    run -6 q --require-answer --timeout 0.01 --ignore-eos hi
+    run -0 --separate-stderr q --require-answer "list all listening tcp ports"
+    [ "$output" = "ss -ltn" ]
+    [ -z "$stderr" ]
+    # a stop string ends an answer as asked for
+    run -0 q --require-answer --stop " -l" "list all listening tcp ports"
+    # what was asked to be kept is kept
+    run -6 q --require-answer -n 2 --save-session "$T/s" hi
+    [ -s "$T/s" ]
+}
+
+@test "--timeout: whole tokens, a finish reason, the prompt's time counts" {
+    q -q --json --timeout 0.3 --ignore-eos hi >"$T/json"
+    [ "$(jget 'o["finish_reason"]' <"$T/json")" = timeout ]
+    jget '[0][len(o["tokens"]) != o["usage"]["completion_tokens"] or
+        len(o["tokens"]) < 1]' <"$T/json"
+    # an answer that is done in time is not touched
+    q --json --timeout 100 "list all listening tcp ports" >"$T/json"
+    [ "$(jget 'o["finish_reason"]' <"$T/json")" = stop ]
+    # a prompt that takes longer: no token at all
+    python3 -c 'print("list the files " * 600)' >"$T/long"
+    q -q --isa ref -t 1 --json --timeout 0.02 -f "$T/long" >"$T/json"
+    jget '[0][(o["finish_reason"], o["tokens"], o["text"]) !=
+        ("timeout", [], "")]' <"$T/json"
+    run -6 --separate-stderr q --isa ref -t 1 --require-answer --timeout 0.02 \
+        -f "$T/long"
+    [[ $stderr == "qwick: the answer is empty: 0.02 seconds are over" ]]
+    for v in 0 -1 nan 1e10 "" x; do
+        fails 2 "--timeout: " --timeout "$v" hi
+    done
+}
+
+@test "choose --yes: exit status 10 for no" {
+    run q choose --yes --json "is ls a command"
+    p=$(printf '%s' "$output" | jget 'o["probability"]')
+    a=$(printf '%s' "$output" | jget 'o["answer"]')
+    if [ "$a" = yes ]; then want=0; else want=10; fi
+    [ "$status" -eq "$want" ]
+    run q choose --yes "is ls a command"
+    [ "$status" -eq "$want" ]
+    [ "$output" = "$a" ]
+    # on either side of the probability itself
+    above=$(python3 -c "print(min(1.0, $p * (1 + 1e-6)))")
+    below=$(python3 -c "print($p * (1 - 1e-6))")
+    run -10 q choose --yes --threshold "$above" "is ls a command"
+    [ "$output" = no ]
+    run -0 q choose --yes --threshold "$below" "is ls a command"
+    [ "$output" = yes ]
+    for p in "list files" "is this a question" "rm -rf /" "no" "yes"; do
+        run q choose --yes "$p"
+        if [ "$output" = yes ]; then [ "$status" -eq 0 ]; else
+            [ "$output" = no ] && [ "$status" -eq 10 ]
+        fi
+    done
+    fails 2 "no prompt; usage: qwick choose " choose --yes
+}
+
+@test "batch: cut and empty answers are counted, and fail when it is asked for" {
+    printf '%s\n' '{"prompt":"list all listening tcp ports"}' \
+        '{"prompt":"list all listening tcp ports","stop":["s"]}' \
+        '{"prompt":"list all listening tcp ports","max_tokens":8}' >"$T/in"
+    run -0 --separate-stderr q batch -i "$T/in"
+    [[ $stderr == "qwick: warning: $T/in: answers that are not whole: 1 empty" ]]
+    run -0 --separate-stderr q batch -q -i "$T/in"
+    [ -z "$stderr" ]
+    run -1 --separate-stderr q batch -i "$T/in" --require-answer
+    [[ $stderr == "qwick: $T/in: answers that are not whole: 1 cut (length), 1 empty" ]]
+    [ "${#lines[@]}" -eq 3 ]
+    head -n1 "$T/in" >"$T/one"
+    run -0 --separate-stderr q batch -i "$T/one" --require-answer
+    [ -z "$stderr" ]
+    # in the prompt's evaluation and after it
+    python3 -c 'import json
+print(json.dumps({"prompt": "list the files " * 600}))
+print(json.dumps({"prompt": "hi"}))' >"$T/long"
+    run -1 --separate-stderr q batch -i "$T/long" --isa ref -t 1 \
+        --prefill-chunk 16 --timeout 0.02 --require-answer
+    printf '%s\n' "${lines[@]}" | jlines '[x["finish_reason"] for x in o] ==
+        ["timeout", "timeout"] and o[0]["tokens"] == []'
+    run -0 q batch -i "$T/in" --timeout 100
+}
