@@ -13,6 +13,7 @@
 
 struct args {
     struct common_args c;
+    struct opt_texts files;
     const char *think;
     bool no_generation_prompt;
 };
@@ -21,6 +22,13 @@ struct args {
 
 static const struct opt opts[] = {
     {.type = OPT_HEADING, .help = "Options"},
+    {.name = "file",
+     .letter = 'f',
+     .type = OPT_TEXTS,
+     .arg = "FILE",
+     .def = "standard input",
+     .help = "read the chat from FILE, - is stdin; repeatable with --jsonl",
+     .offset = ARG(files)},
     {.name = "think",
      .type = OPT_CHOICE,
      .choices = "on|off|auto",
@@ -70,20 +78,17 @@ static int render_line(void *ctx, const struct jsonl_line *line,
     return r ? err_oom(e, n) : 0;
 }
 
-/* One chat from a file or standard input; what is printed is the prompt. */
-static int render(struct job *j, const char *path, bool json,
-                  struct qwick_err *e)
+/* Print the prompt of one chat. name: of its file; NULL: it is an argument. */
+static int render(struct job *j, const char *name, const struct buf *chat,
+                  bool json, struct qwick_err *e)
 {
     struct buf out = {0};
-    char *chat, *text;
-    size_t n_chat, n;
+    char *text;
+    size_t n;
     int status = 0;
-    if (prompt_read(path, &chat, &n_chat, e))
-        return msg_fail(e);
-    int r = qwick_render(j->eng, chat, n_chat, &j->o, &text, &n, e);
-    free(chat);
-    if (r)
-        return chat_input_fail(path, e);
+    if (qwick_render(j->eng, chat->data ? chat->data : "", chat->len, &j->o,
+                     &text, &n, e))
+        return name ? chat_input_fail(name, e) : msg_fail(e);
     if (!json)
         status = out_write(text, n) ? 1 : 0;
     else if (put_json(&out, text, n) || buf_putc(&out, '\n'))
@@ -92,6 +97,51 @@ static int render(struct job *j, const char *path, bool json,
         status = out_write(out.data, out.len) ? 1 : 0;
     buf_free(&out);
     free(text);
+    return status;
+}
+
+/* Options and arguments against each other: exit status 2, or -1. "-" as the
+ * argument is standard input. */
+static int check(struct opt_parsed *p, const struct args *a)
+{
+    int r;
+    if (p->n_args == 1 && strcmp(p->args[0], "-") == 0)
+        p->n_args = 0;
+    if ((r = common_refuse_files(p)) >= 0)
+        return r;
+    if (p->n_args > 1)
+        return opt_usage(p->verb, "\"%s\": one chat only, quote it",
+                         p->args[1]);
+    if (p->n_args && !strchr("[{", p->args[0][strspn(p->args[0], " \t\r\n")]))
+        return opt_usage(p->verb, "\"%s\": is no chat in JSON; -f reads a file",
+                         p->args[0]);
+    if (p->n_args && a->c.jsonl)
+        return opt_usage(p->verb, "\"%s\": has no effect with --jsonl",
+                         p->args[0]);
+    if (p->n_args && a->files.n)
+        return opt_usage(p->verb, "--file: cannot be combined with a chat");
+    if (a->files.n > 1 && !a->c.jsonl)
+        return opt_usage(p->verb, "--file: one chat only");
+    if (!p->n_args && !a->files.n && !stdin_is_source())
+        return opt_usage(p->verb, "no input; usage: qwick render [OPTIONS] %s",
+                         p->verb->args);
+    return -1;
+}
+
+static int one(struct job *j, const struct opt_parsed *p, const struct args *a,
+               struct qwick_err *e)
+{
+    struct buf chat = {0};
+    bool found;
+    const char *text = p->n_args ? p->args[0] : NULL;
+    int status = prompt_bytes(&chat, &a->files, text, &found, e)
+                     ? msg_fail(e)
+                     : render(j,
+                              text         ? NULL
+                              : a->files.n ? a->files.v[0]
+                                           : "-",
+                              &chat, a->c.json, e);
+    buf_free(&chat);
     return status;
 }
 
@@ -104,13 +154,8 @@ static int run(const struct verb *v, int argc, char **argv)
     int status = opt_parse(&p, v, argc, argv, &a);
     if (status < 0)
         status = common_check(&p, &a.c);
-    if (status < 0 && p.n_args > 1)
-        status = opt_usage(v, "\"%s\": one file only", p.args[1]);
-    const char *path = p.n_args ? p.args[0] : "-";
-    struct opt_texts files = {&path, 1};
-    if (status < 0 && strcmp(path, "-") == 0 && !stdin_is_source())
-        status =
-            opt_usage(v, "no input; usage: qwick render [OPTIONS] %s", v->args);
+    if (status < 0)
+        status = check(&p, &a);
     if (status < 0) {
         j.o.add_generation_prompt = !a.no_generation_prompt;
         if (a.think && strcmp(a.think, "on") == 0)
@@ -119,8 +164,8 @@ static int run(const struct verb *v, int argc, char **argv)
             j.o.think = QWICK_THINK_OFF;
         status = common_open(&j.eng, &a.c, true);
         if (status == 0)
-            status = a.c.jsonl ? jsonl_run(v, &files, render_line, &j)
-                               : render(&j, path, a.c.json, &e);
+            status = a.c.jsonl ? jsonl_run(v, &a.files, render_line, &j)
+                               : one(&j, &p, &a, &e);
     }
     qwick_engine_close(j.eng);
     opt_free(&p, &a);
@@ -129,13 +174,13 @@ static int run(const struct verb *v, int argc, char **argv)
 
 const struct verb verb_render = {
     .name = "render",
-    .args = "[FILE]",
+    .args = "[JSON]",
     .summary = "a chat as JSON to the prompt text",
     .about = "Print the prompt text of a chat, byte for byte as the "
-             "checkpoint's template\ngives it. FILE or standard input holds "
-             "an array of messages, or an object with\n\"messages\" and "
-             "perhaps \"tools\", \"add_generation_prompt\", "
-             "\"enable_thinking\".",
+             "checkpoint's template\ngives it. The chat is the argument, the "
+             "file of -f, or standard input: an array\nof messages, or an "
+             "object with \"messages\" and perhaps \"tools\",\n"
+             "\"add_generation_prompt\", \"enable_thinking\".",
     .opts = opts,
     .n_opts = sizeof(opts) / sizeof(*opts),
     .run = run,

@@ -17,6 +17,7 @@
 
 struct args {
     struct common_args c;
+    struct opt_texts files;
     const char *by, *given, *given_file;
     int64_t window, stride;
     bool chat, no_special, perplexity;
@@ -26,15 +27,22 @@ struct args {
 
 static const struct opt opts[] = {
     {.type = OPT_HEADING, .help = "What is scored"},
+    {.name = "file",
+     .letter = 'f',
+     .type = OPT_TEXTS,
+     .arg = "FILE",
+     .def = "standard input",
+     .help = "score the text of FILE; repeatable, each on its own; - is stdin",
+     .offset = ARG(files)},
     {.name = "given",
      .type = OPT_TEXT,
      .arg = "TEXT",
-     .help = "what comes before the text; it is not scored itself",
+     .help = "text before the one to score; it is not scored itself",
      .offset = ARG(given)},
     {.name = "given-file",
      .type = OPT_FILE,
      .arg = "FILE",
-     .help = "the same from a file, - is stdin",
+     .help = "read that text from FILE, - is stdin",
      .offset = ARG(given_file)},
     {.name = "chat",
      .type = OPT_FLAG,
@@ -103,7 +111,7 @@ struct job {
     size_t window, stride;
     struct buf given; /* of the options */
     bool has_given;
-    /* texts: the files, or a group of lines */
+    /* texts: the argument, the files, or a group of lines */
     struct score_text *texts;
     size_t n_texts;
     struct score_totals sum;
@@ -182,11 +190,12 @@ static void drop_texts(struct job *j)
 
 static int read_files(struct job *j, struct buf *texts, struct qwick_err *e)
 {
+    const char *text = j->p.n_args ? j->p.args[0] : NULL;
     for (size_t i = 0; i < j->n_texts; i++) {
-        const char *path = j->p.n_args ? j->p.args[i] : "-";
+        const char *path = j->a.files.n ? j->a.files.v[i] : "-";
         struct opt_texts one = {&path, 1};
         bool found;
-        if (prompt_bytes(&texts[i], &one, NULL, &found, e))
+        if (prompt_bytes(&texts[i], &one, text, &found, e))
             return -1;
     }
     return 0;
@@ -197,9 +206,9 @@ static int put_object(const struct job *j, struct buf *b, size_t i,
 {
     const struct score_text *t = &j->texts[i];
     int bad = buf_putc(b, '{');
-    if (j->p.n_args) {
+    if (j->a.files.n) {
         bad |= buf_puts(b, "\"file\":");
-        bad |= buf_json_cstr(b, j->p.args[i]);
+        bad |= buf_json_cstr(b, j->a.files.v[i]);
         bad |= buf_putc(b, ',');
     }
     bad |= buf_puts(b, "\"model\":");
@@ -224,7 +233,7 @@ static int put_lines(const struct job *j, struct buf *b, size_t i,
     int bad = 0;
     if (j->n_texts > 1) {
         bad |= buf_printf(b, "%sfile\t", prefix);
-        bad |= buf_json_cstr(b, j->p.args[i]);
+        bad |= buf_json_cstr(b, j->a.files.v[i]);
         bad |= buf_putc(b, '\n');
     }
     if (!j->a.perplexity)
@@ -276,10 +285,10 @@ static int files(struct job *j, struct buf *texts, struct qwick_err *e)
 
 static int run_files(struct job *j, struct qwick_err *e)
 {
-    if (!j->p.n_args && !stdin_is_source())
-        return opt_usage(j->verb, "no text; usage: qwick score [OPTIONS] "
-                                  "[FILE...]");
-    j->n_texts = j->p.n_args ? j->p.n_args : 1;
+    if (!j->p.n_args && !j->a.files.n && !stdin_is_source())
+        return opt_usage(j->verb, "no text; usage: qwick score [OPTIONS] %s",
+                         j->verb->args);
+    j->n_texts = j->a.files.n ? j->a.files.n : 1;
     struct buf *texts = calloc(j->n_texts, sizeof(*texts));
     j->texts = calloc(j->n_texts, sizeof(*j->texts));
     size_t n = j->n_texts;
@@ -349,7 +358,6 @@ static int run_lines(struct job *j, struct qwick_err *e)
 {
     const struct group_work w = {read_line, work_lines, write_line, drop_lines,
                                  j->a.perplexity};
-    const struct opt_texts paths = {j->p.args, j->p.n_args};
     int status = common_open(&j->eng, &j->a.c, false);
     if (status)
         return status;
@@ -358,7 +366,7 @@ static int run_lines(struct job *j, struct qwick_err *e)
     j->texts = calloc(GROUP_MAX, sizeof(*j->texts));
     if (!j->texts)
         return msg_oom();
-    status = group_run(j->verb, &paths, &w, j);
+    status = group_run(j->verb, &j->a.files, &w, j);
     if (!j->a.perplexity || status > 1 || *signals_flag())
         return status;
     struct buf b = {0};
@@ -372,6 +380,26 @@ static int run_lines(struct job *j, struct qwick_err *e)
 
 /* ---- the verb ----------------------------------------------------------- */
 
+/* The argument, which is a text; "-" is standard input. */
+static int check_text(struct job *j)
+{
+    struct opt_parsed *p = &j->p;
+    int r;
+    if (p->n_args == 1 && strcmp(p->args[0], "-") == 0)
+        p->n_args = 0;
+    if ((r = common_refuse_files(p)) >= 0)
+        return r;
+    if (p->n_args > 1)
+        return opt_usage(j->verb, "\"%s\": one text only, quote it",
+                         p->args[1]);
+    if (p->n_args && j->a.c.jsonl)
+        return opt_usage(j->verb, "\"%s\": has no effect with --jsonl",
+                         p->args[0]);
+    if (p->n_args && j->a.files.n)
+        return opt_usage(j->verb, "--file: cannot be combined with a text");
+    return -1;
+}
+
 static int check(struct job *j)
 {
     static const char *const units[] = {"by", NULL};
@@ -383,10 +411,12 @@ static int check(struct job *j)
         return r;
     if (j->a.chat && !j->a.given && !j->a.given_file && !j->a.c.jsonl)
         return opt_usage(j->verb, "--chat: needs --given, the request");
-    for (size_t i = 0; i < j->p.n_args; i++)
-        n_stdin += strcmp(j->p.args[i], "-") == 0;
+    if ((r = check_text(j)) >= 0)
+        return r;
+    for (size_t i = 0; i < j->a.files.n; i++)
+        n_stdin += strcmp(j->a.files.v[i], "-") == 0;
     n_stdin += j->a.given_file && strcmp(j->a.given_file, "-") == 0;
-    n_stdin += !j->p.n_args;
+    n_stdin += !j->p.n_args && !j->a.files.n;
     if (n_stdin > 1)
         return opt_usage(j->verb, "standard input: is asked for more than "
                                   "once");
@@ -450,15 +480,15 @@ static int run(const struct verb *v, int argc, char **argv)
 
 const struct verb verb_score = {
     .name = "score",
-    .args = "[FILE...]",
+    .args = "[TEXT]",
     .summary = "how likely a text is: bits, perplexity",
     .about =
-        "Print how surprising each token, word, line or byte of the files (or "
-        "of standard\ninput) is to the model, in bits, and the totals. Bytes "
-        "are kept as they are.\nThe first token has nothing before it and is "
-        "not scored, unless --given says\nwhat is. Perplexity is exp of the "
-        "mean loss of the tokens that are scored; a\ntoken's bits are spread "
-        "evenly over its bytes.",
+        "Print how surprising each token, word, line or byte of a text is to "
+        "the model,\nin bits, and the totals. The text is TEXT, the files of "
+        "-f, or standard input;\nits bytes are kept as they are. The first "
+        "token has nothing before it and is not\nscored, unless --given says "
+        "what is. Perplexity is exp of the mean loss of the\ntokens that are "
+        "scored; a token's bits are spread evenly over its bytes.",
     .opts = opts,
     .n_opts = sizeof(opts) / sizeof(*opts),
     .run = run,

@@ -14,8 +14,8 @@ totals() {
 
 @test "units of any kind are the whole text and add up to the total" {
     for by in token word line byte; do
-        q score --exact --by $by "$T/t" >"$T/$by"
-        q score --exact --by $by --json "$T/t" >"$T/$by.json"
+        q score --exact --by $by -f "$T/t" >"$T/$by"
+        q score --exact --by $by --json -f "$T/t" >"$T/$by.json"
     done
     python3 - "$T" <<'PY'
 import json, sys
@@ -71,7 +71,7 @@ PY
 
 @test "the ids are tokenize's; a token's bits are those of logits" {
     printf 'find . -name x' >"$T/u"
-    q score --exact --json "$T/u" >"$T/s"
+    q score --exact --json -f "$T/u" >"$T/s"
     q logits --exact --all --top 6144 --json "find . -name x" >"$T/l"
     python3 - "$T" <<'PY'
 import json, sys
@@ -87,15 +87,15 @@ PY
 @test "the first token is scored when something is given" {
     printf ' files' >"$T/u"
     printf 'list' >"$T/g"
-    run -0 q score --given list "$T/u"
+    run -0 q score --given list -f "$T/u"
     [[ ${lines[0]} == $'0\t'[0-9]*$'\t" files"' ]]
-    [ "$(q score --given-file "$T/g" "$T/u")" = "$output" ]
-    [ "$("$QWICK" score --given-file - "$T/u" <"$T/g")" = "$output" ]
+    [ "$(q score --given-file "$T/g" -f "$T/u")" = "$output" ]
+    [ "$("$QWICK" score --given-file - -f "$T/u" <"$T/g")" = "$output" ]
     printf 'list files' >"$T/v"
-    [ "$(q score --exact "$T/v" | sed -n 2p | cut -f2)" = \
-        "$(q score --exact --given list "$T/u" | sed -n 1p | cut -f2)" ]
+    [ "$(q score --exact -f "$T/v" | sed -n 2p | cut -f2)" = \
+        "$(q score --exact --given list -f "$T/u" | sed -n 1p | cut -f2)" ]
     # given, but nothing
-    [ "$(q score --given "" --perplexity "$T/u" | sed -n 2p)" = \
+    [ "$(q score --given "" --perplexity -f "$T/u" | sed -n 2p)" = \
         $'scored_tokens\t0' ]
 }
 
@@ -103,56 +103,56 @@ PY
     printf 'ls -l' >"$T/u"
     prompt=$(printf '[{"role":"user","content":"list files with details"}]' |
         "$QWICK" render --think off -)$'\n\n'
-    a=$(q score --exact --chat --given "list files with details" "$T/u")
-    [ "$(q score --exact --given "$prompt" "$T/u")" = "$a" ]
-    eval "$(totals --chat --given "list files with details" "$T/u" </dev/null)"
+    a=$(q score --exact --chat --given "list files with details" -f "$T/u")
+    [ "$(q score --exact --given "$prompt" -f "$T/u")" = "$a" ]
+    eval "$(totals --chat --given "list files with details" -f "$T/u" </dev/null)"
     [ "${perplexity%.*}" -eq 1 ]
     # an answer's text has no control tokens
     printf '<|im_end|>' >"$T/u"
-    eval "$(totals --chat --given hi "$T/u" </dev/null)"
+    eval "$(totals --chat --given hi -f "$T/u" </dev/null)"
     [ "$tokens" -gt 1 ]
-    eval "$(totals "$T/u" </dev/null)"
+    eval "$(totals -f "$T/u" </dev/null)"
     [ "$tokens" -eq 1 ]
     [ "$perplexity" = - ]
-    eval "$(totals --no-special "$T/u" </dev/null)"
+    eval "$(totals --no-special -f "$T/u" </dev/null)"
     [ "$tokens" -gt 1 ]
 }
 
 @test "windows: a longer text, the same answer where they have no effect" {
     for i in $(seq 300); do echo "copy file $i to the backup"; done >"$T/long"
-    run -0 q score --perplexity "$T/long"
+    run -0 q score --perplexity -f "$T/long"
     [[ $output == *$'windows\t'[2-9]* ]]
-    run -0 q score --perplexity --window 100 --stride 99 "$T/t"
-    [ "$output" = "$(q score --perplexity "$T/t")" ]
+    run -0 q score --perplexity --window 100 --stride 99 -f "$T/t"
+    [ "$output" = "$(q score --perplexity -f "$T/t")" ]
     # shorter contexts know less
     head -n 12 "$T/long" >"$T/some"
-    a=$(q score --exact --perplexity -c 16 "$T/some" | sed -n 's/^bits\t//p')
-    b=$(q score --exact --perplexity -c 16 --stride 1 "$T/some" |
+    a=$(q score --exact --perplexity -c 16 -f "$T/some" | sed -n 's/^bits\t//p')
+    b=$(q score --exact --perplexity -c 16 --stride 1 -f "$T/some" |
         sed -n 's/^bits\t//p')
     [ "$a" != "$b" ]
-    [ "$a" = "$(q score --exact --perplexity --window 16 --stride 8 "$T/some" |
+    [ "$a" = "$(q score --exact --perplexity --window 16 --stride 8 -f "$T/some" |
         sed -n 's/^bits\t//p')" ]
     fails 2 "window: of 4096 tokens, the context has 2048" \
-        score --window 4096 "$T/t"
+        score --window 4096 -f "$T/t"
     fails 2 "stride: of 8 tokens, the window has 8" \
-        score --window 8 --stride 8 "$T/t"
-    fails 4 "maximum is 2048" score -c 4096 "$T/t"
+        score --window 8 --stride 8 -f "$T/t"
+    fails 4 "maximum is 2048" score -c 4096 -f "$T/t"
 }
 
 @test "several files, standard input, an empty one" {
     printf 'list files' >"$T/a"
     : >"$T/b"
-    run -0 q score --perplexity "$T/a" "$T/b"
+    run -0 q score --perplexity -f "$T/a" -f "$T/b"
     [ "${lines[0]}" = $'file\t"'"$T/a"'"' ]
     [ "${lines[9]}" = $'file\t"'"$T/b"'"' ]
     [ "${lines[10]}" = $'tokens\t0' ]
     [ "${lines[17]}" = $'perplexity\t-' ]
-    [ "$(q score --json "$T/a" "$T/b" | wc -l)" -eq 2 ]
-    q score --json "$T/a" "$T/b" | jlines 'o[1]["perplexity"] is None and
+    [ "$(q score --json -f "$T/a" -f "$T/b" | wc -l)" -eq 2 ]
+    q score --json -f "$T/a" -f "$T/b" | jlines 'o[1]["perplexity"] is None and
         o[1]["bits"] == 0 and o[1]["units"] == [] and o[0]["n_tokens"] == 2'
-    [ "$("$QWICK" score <"$T/a")" = "$(q score "$T/a")" ]
-    [ "$("$QWICK" score - <"$T/a")" = "$(q score "$T/a")" ]
-    fails 1 "$T/none: " score "$T/a" "$T/none"
+    [ "$("$QWICK" score <"$T/a")" = "$(q score -f "$T/a")" ]
+    [ "$("$QWICK" score - <"$T/a")" = "$(q score -f "$T/a")" ]
+    fails 1 "$T/none: " score -f "$T/a" -f "$T/none"
     run closed score
     [ "$status" -eq 2 ]
 }
@@ -178,14 +178,14 @@ J
         and o[6]["n_tokens"] == 0 and o[6]["perplexity"] is None
         and o[7]["id"] is None and "units" not in o[0]
         and o[0]["logprob"] == o[1]["logprob"]' <"$T/out"
-    run -1 q score --exact --jsonl "$T/in"
+    run -1 q score --exact --jsonl -f "$T/in"
     [ "${output//$T\/in/stdin}" = "$(cat "$T/out")" ]
     printf 'list files' >"$T/u"
     python3 -c 'import json, sys
 a = json.loads(sys.argv[1]); b = json.loads(open(sys.argv[2]).readline())
 b.pop("id")
 assert all(a[k] == b[k] for k in b), (a, b)' \
-        "$(q score --exact --json "$T/u")" "$T/out"
+        "$(q score --exact --json -f "$T/u")" "$T/out"
     echo '{"text":"list files"}' | "$QWICK" score --jsonl --by word |
         jlines '[u["text"] for u in o[0]["units"]] == ["list", " files"]'
     # --given where a line has none
@@ -199,11 +199,11 @@ assert all(a[k] == b[k] for k in b), (a, b)' \
 @test "--jsonl: 1,000 records, and the totals of all" {
     for i in $(seq 1000); do echo "{\"text\":\"remove file $i of dir $i\"}"; done \
         >"$T/in"
-    q score --exact --jsonl "$T/in" >"$T/out"
+    q score --exact --jsonl -f "$T/in" >"$T/out"
     [ "$(wc -l <"$T/out")" -eq 1000 ]
     sed -n 777p "$T/in" >"$T/one"
-    [ "$(q score --exact --jsonl "$T/one")" = "$(sed -n 777p "$T/out")" ]
-    q score --exact --jsonl --perplexity "$T/in" >"$T/sum"
+    [ "$(q score --exact --jsonl -f "$T/one")" = "$(sed -n 777p "$T/out")" ]
+    q score --exact --jsonl --perplexity -f "$T/in" >"$T/sum"
     python3 - "$T" <<'PY'
 import json, math, sys
 t = sys.argv[1]
@@ -226,13 +226,13 @@ PY
 }
 
 @test "threads and batches change nothing with --exact" {
-    want=$(q score --exact -t 1 "$T/t")
-    [ "$(q score --exact -t 2 "$T/t")" = "$want" ]
-    [ "$(q score --exact --prefill-chunk 3 "$T/t")" = "$want" ]
+    want=$(q score --exact -t 1 -f "$T/t")
+    [ "$(q score --exact -t 2 -f "$T/t")" = "$want" ]
+    [ "$(q score --exact --prefill-chunk 3 -f "$T/t")" = "$want" ]
 }
 
 @test "a full disk is an error" {
     [ -w /dev/full ] || skip "no /dev/full"
-    run bash -c '"$1" score "$2" >/dev/full' - "$QWICK" "$T/t"
+    run bash -c '"$1" score -f "$2" >/dev/full' - "$QWICK" "$T/t"
     [ "$status" -eq 1 ]
 }

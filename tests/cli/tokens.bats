@@ -107,24 +107,24 @@ PY
     echo '[{"role":"user","content":"hi"}]' >"$T/c"
     printf '<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n' >"$T/want"
     "$QWICK" render <"$T/c" | cmp - "$T/want"
-    q render "$T/c" | cmp - "$T/want"
+    q render -f "$T/c" | cmp - "$T/want"
     "$QWICK" render - <"$T/c" | cmp - "$T/want"
     printf '<think>\n\n</think>\n\n' >>"$T/want"
-    q render --think off "$T/c" | cmp - "$T/want"
+    q render --think off -f "$T/c" | cmp - "$T/want"
     printf '<|im_start|>user\nhi<|im_end|>\n' >"$T/want"
-    q render --no-generation-prompt "$T/c" | cmp - "$T/want"
-    q render --json --no-generation-prompt "$T/c" | jget \
+    q render --no-generation-prompt -f "$T/c" | cmp - "$T/want"
+    q render --json --no-generation-prompt -f "$T/c" | jget \
         '[0][o["text"] != "<|im_start|>user\nhi<|im_end|>\n"]'
     # what the chat says wins
     echo '{"messages":[{"role":"user","content":"hi"}],"add_generation_prompt":false}' >"$T/c"
-    q render "$T/c" | cmp - "$T/want"
+    q render -f "$T/c" | cmp - "$T/want"
     run -2 q render
     run -2 closed render
-    fails 1 "$T/none" render "$T/none"
+    fails 1 "$T/none" render -f "$T/none"
     echo '{"messages": 5}' >"$T/bad"
-    fails 2 "" render "$T/bad"
+    fails 2 "" render -f "$T/bad"
     echo '{"messages": [}' >"$T/bad"
-    fails 2 "offset" render "$T/bad"
+    fails 2 "offset" render -f "$T/bad"
 }
 
 @test "render --jsonl: the goldens, and a bad line" {
@@ -151,7 +151,7 @@ PY
     [ "$(q count -m "$T/m" "list files")" = "$(q count "list files")" ]
     [ "$(q detokenize -m "$T/m" 1 2 3)" = "$(q detokenize 1 2 3)" ]
     echo '[{"role":"user","content":"hi"}]' >"$T/c"
-    [ "$(q render -m "$T/m" "$T/c")" = "$(q render "$T/c")" ]
+    [ "$(q render -m "$T/m" -f "$T/c")" = "$(q render -f "$T/c")" ]
     run -3 --separate-stderr q -m "$T/m" hi
     one_error_line
     need_model tied-bf16
@@ -161,14 +161,14 @@ PY
 
 @test "errors say which file and line the chat or the ids came from" {
     echo '[]' >"$T/c"
-    fails 2 "qwick: $T/c: messages: must hold" render "$T/c"
+    fails 2 "qwick: $T/c: messages: must hold" render -f "$T/c"
     fails 2 "qwick: $T/c: messages: must hold" --chat-json "$T/c"
     for a in "render" "--chat-json -"; do
         run -2 --separate-stderr "$QWICK" $a <"$T/c"
         one_error_line
         [[ $stderr == "qwick: standard input: messages: must hold"* ]]
     done
-    run -1 "$QWICK" render --jsonl "$T/c"
+    run -1 "$QWICK" render --jsonl -f "$T/c"
     [[ $output == "{\"error\":\"$T/c: line 1: chat: messages: must hold"* ]]
     echo '{"ids":[99999999]}' >"$T/i"
     run -1 "$QWICK" detokenize --jsonl -f "$T/i"
