@@ -45,7 +45,14 @@ struct kind {
 
 /* ---- facts ---- */
 
-enum fact_type { FACT_TEXT, FACT_SIZE, FACT_REAL, FACT_BOOL };
+enum fact_type {
+    FACT_TEXT,
+    FACT_SIZE,
+    FACT_COUNT, /* large: with "596 M" for people */
+    FACT_BYTES, /* with "1.2 GB" for people */
+    FACT_REAL,
+    FACT_BOOL
+};
 
 struct fact {
     const char *name; /* in JSON, and with blanks for people */
@@ -63,6 +70,14 @@ struct fact {
     {                                             \
         .name = n, .type = FACT_SIZE, .size = (v) \
     }
+#define COUNT(n, v)                                \
+    {                                              \
+        .name = n, .type = FACT_COUNT, .size = (v) \
+    }
+#define BYTES(n, v)                                \
+    {                                              \
+        .name = n, .type = FACT_BYTES, .size = (v) \
+    }
 #define REAL(n, v)                                \
     {                                             \
         .name = n, .type = FACT_REAL, .real = (v) \
@@ -72,9 +87,22 @@ struct fact {
         .name = n, .type = FACT_BOOL, .size = (v) \
     }
 
+/* Three digits and a unit of powers of 1000, as in the figures of bench:
+ * "1.19 GB", "596 M". */
+static void size_text(size_t n, const char *unit, char out[32])
+{
+    static const char *const prefixes[] = {"", "k", "M", "G", "T", "P", "E"};
+    double x = (double)n;
+    size_t i = 0;
+    for (; x >= 999.5 && i + 1 < sizeof(prefixes) / sizeof(*prefixes); i++)
+        x /= 1000;
+    int digits = i == 0 || x >= 99.95 ? 0 : x >= 9.995 ? 1 : 2;
+    snprintf(out, 32, "%.*f %s%s", digits, x, prefixes[i], unit);
+}
+
 static int put_fact(struct buf *b, const struct fact *f, bool json)
 {
-    char name[32];
+    char name[32], size[32];
     size_t n = 0;
     if (json) {
         int bad = buf_printf(b, "\"%s\":", f->name);
@@ -83,6 +111,8 @@ static int put_fact(struct buf *b, const struct fact *f, bool json)
             bad |= f->text ? buf_json_cstr(b, f->text) : buf_puts(b, "null");
             break;
         case FACT_SIZE:
+        case FACT_COUNT:
+        case FACT_BYTES:
             bad |= buf_printf(b, "%zu", f->size);
             break;
         case FACT_REAL:
@@ -100,6 +130,10 @@ static int put_fact(struct buf *b, const struct fact *f, bool json)
     switch (f->type) {
     case FACT_SIZE:
         return buf_printf(b, "%-18s %zu\n", name, f->size);
+    case FACT_COUNT:
+    case FACT_BYTES:
+        size_text(f->size, f->type == FACT_BYTES ? "B" : "", size);
+        return buf_printf(b, "%-18s %zu (%s)\n", name, f->size, size);
     case FACT_REAL:
         return buf_printf(b, "%-18s %g\n", name, f->real);
     case FACT_BOOL:
@@ -117,10 +151,11 @@ static int put_facts(struct buf *b, const struct qwick_info *i, bool json)
         TEXT("path", i->path),
         TEXT("model_type", i->model_type),
         TEXT("weights_dtype", i->weights_dtype),
-        SIZE("n_params", i->n_params),
-        SIZE("weight_bytes", i->weight_bytes),
-        SIZE("decode_bytes", i->decode_bytes),
-        SIZE("kv_token_bytes", i->kv_token_bytes),
+        COUNT("n_params", i->n_params),
+        BYTES("weight_bytes", i->weight_bytes),
+        BYTES("decode_bytes", i->decode_bytes),
+        BYTES("kv_token_bytes", i->kv_token_bytes),
+        BYTES("kv_context_bytes", i->kv_token_bytes * i->n_ctx_max),
         SIZE("vocab_size", i->vocab_size),
         SIZE("tokenizer_size", i->tokenizer_size),
         SIZE("d_model", i->d_model),
@@ -325,11 +360,13 @@ static int put_tensor(struct buf *b, const struct qwick_tensor *t, bool json)
         bad |= buf_json_cstr(b, t->file);
         return buf_putc(b, '}') || bad ? -1 : 0;
     }
+    char size[32];
     size_t start = b->len;
-    bad |= buf_printf(b, "%-5s %12zu  ", t->dtype, t->bytes);
+    size_text(t->bytes, "B", size);
+    bad |= buf_printf(b, "%-5s %9s  ", t->dtype, size);
     bad |= put_shape(b, t);
     size_t col = b->len - start;
-    bad |= buf_printf(b, "%*s", col < 38 ? (int)(38 - col) : 1, "");
+    bad |= buf_printf(b, "%*s", col < 35 ? (int)(35 - col) : 1, "");
     /* names come from the file: quoted, so that no control byte gets out */
     bad |= buf_json_cstr(b, t->name);
     return buf_puts(b, t->used ? "\n" : " (not used)\n") || bad ? -1 : 0;
@@ -352,12 +389,14 @@ static int put_kind(struct buf *b, const struct kind *k, bool json)
                    ? -1
                    : 0;
     }
+    char size[32];
     size_t start = b->len;
-    bad |= buf_printf(b, "%4zu x %-5s %12zu  ", k->n,
-                      k->same ? k->dtype : "mixed", k->bytes);
+    size_text(k->bytes, "B", size);
+    bad |= buf_printf(b, "%4zu x %-5s %9s  ", k->n,
+                      k->same ? k->dtype : "mixed", size);
     bad |= k->same ? put_shape(b, &k->first) : buf_puts(b, "-");
     size_t col = b->len - start;
-    bad |= buf_printf(b, "%*s", col < 44 ? (int)(44 - col) : 1, "");
+    bad |= buf_printf(b, "%*s", col < 41 ? (int)(41 - col) : 1, "");
     bad |= buf_json_string(b, k->name.data ? k->name.data : "", k->name.len);
     return buf_puts(b, k->first.used ? "\n" : " (not used)\n") || bad ? -1 : 0;
 }
@@ -374,10 +413,9 @@ static int put_tensors(struct buf *b, const struct qwick_engine *eng, bool all,
     if (json)
         bad |= buf_printf(b, ",\"%s\":[", all ? "tensors" : "tensor_kinds");
     else
-        bad |= buf_puts(b, all ? "\ndtype        bytes  shape               "
-                                 "  name\n"
-                               : "\ncount  dtype        bytes  shape       "
-                                 "          name\n");
+        bad |= buf_puts(b, all ? "\ndtype      size  shape             name\n"
+                               : "\ncount  dtype      size  shape            "
+                                 "name\n");
     for (i = 0; i < n && !bad; i++) {
         if (json && i)
             bad |= buf_putc(b, ',');

@@ -273,6 +273,8 @@ static int generate(struct gen_job *j)
         return status;
     if (out_check())
         return QWICK_ERR_RUNTIME;
+    if ((status = gen_check_save(j)) != 0)
+        return status;
     if ((status = common_open(&j->eng, &j->a.c, false)) != 0 ||
         (status = gen_choose_mode(j)) != 0)
         return status;

@@ -72,6 +72,10 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e);
  * or an exit status with the message printed. */
 int gen_choose_mode(struct gen_job *j);
 
+/* Before the work: whether --save-session can write its file, as far as the
+ * directory tells. 0, or an exit status with the message printed. */
+int gen_check_save(const struct gen_job *j);
+
 /* A new session, or that of --session. 0, or an exit status with the message
  * printed. */
 int gen_open_session(struct gen_job *j);

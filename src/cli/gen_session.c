@@ -1,11 +1,39 @@
 /* What generate keeps between runs: sessions in files, prefixes on disk. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "cli/gen_job.h"
 #include "cli/out.h"
 #include "cli/signals.h"
+
+int gen_check_save(const struct gen_job *j)
+{
+    const char *path = j->a.save_session;
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    struct stat st;
+    if (!path)
+        return 0;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        msg_error("%s: is no regular file; --save-session would replace it",
+                  path);
+        return QWICK_ERR_RUNTIME;
+    }
+    char *dir = !slash          ? strdup(".")
+                : slash == path ? strdup("/")
+                                : strndup(path, (size_t)(slash - path));
+    if (!dir)
+        return msg_oom();
+    int bad = access(dir, W_OK | X_OK);
+    if (bad)
+        msg_error("%s: --save-session cannot write to %s: %s", path, dir,
+                  strerror(errno));
+    free(dir);
+    return bad ? QWICK_ERR_RUNTIME : 0;
+}
 
 int gen_open_session(struct gen_job *j)
 {

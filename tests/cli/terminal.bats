@@ -1,0 +1,97 @@
+#!/usr/bin/env bats
+# What a person at a terminal sees, and scripts do not.
+load helpers
+
+setup() {
+    common_setup
+    command -v script >/dev/null || skip "no script(1)"
+    export TERM=xterm
+}
+
+# tty COMMAND: what the terminal gets from stdout and stderr, without the
+# carriage returns that it adds.
+tty() {
+    script -qec "$1" /dev/null </dev/null | tr -d '\r'
+}
+
+@test "control characters of a text are shown on a terminal, and kept in a pipe" {
+    # ESC, BEL, DEL, the C1 control NEL, a byte that is no UTF-8, tab, newline
+    ids=$(printf 'a\033[31m\007\177\302\205\377\tb\n' | "$QWICK" tokenize)
+    "$QWICK" detokenize $ids </dev/null |
+        cmp - <(printf 'a\033[31m\007\177\302\205\377\tb\n')
+    [ "$(tty "$QWICK detokenize $ids")" = 'a\x1b[31m\x07\x7f\xc2\x85\xff'$'\tb' ]
+    # an answer, from a model whose next tokens are such characters
+    printf 'print \033[31m' >"$T/p"
+    out=$(tty "$QWICK -m models/demo --no-stdin --raw --temp 100 --seed 3 -n 300 \
+        --ignore-eos --show-thinking -f $T/p")
+    [[ $out != *$'\033'* && $out != *$'\177'* && -n $out ]]
+    # names of models and files
+    mkdir "$T/m"$'\033[31m'
+    cp models/demo/* "$T/m"$'\033[31m'
+    out=$(cd "$T" && tty "$QWICK inspect -m m$'\\033[31m'")
+    [[ $out == *'m\x1b[31m'* && $out != *$'\033'* ]]
+}
+
+@test "thinking on a terminal: dim, its control characters shown" {
+    # ends inside an open think block
+    THINK=6136,885,198,492,865,6137,198,6136,570,334,1120,198,6142,492
+    out=$(tty "$QWICK -q -m models/demo --no-stdin --prompt-ids $THINK -n 9")
+    [ -z "$out" ]
+    out=$(tty "$QWICK -m models/demo --no-stdin --prompt-ids $THINK -n 200 \
+        --temp 100 --seed 1 --ignore-eos")
+    [[ $out == *$'\033[2m'* ]]
+    # no escape sequence but those that begin and end the dim text
+    rest=${out//$'\033[2m'/}
+    rest=${rest//$'\033[0m'/}
+    [[ $rest != *$'\033'* ]]
+}
+
+@test "notes: the demo model, a file's name as text" {
+    demo="qwick: note: this is the built-in demo model, which only knows shell commands; -m MODEL takes another one"
+    [ "$(tty "$QWICK --no-stdin 'list files'")" = "$demo"$'\nls' ]
+    [ "$(tty "$QWICK -q --no-stdin 'list files'")" = ls ]
+    [ "$(tty "$QWICK -m models/demo --no-stdin 'list files'")" = ls ]
+    [ "$(tty "$QWICK choose -a ls -a pwd --no-stdin 'list files' | wc -l")" = \
+        "$demo"$'\n2' ]
+    cd "$T"
+    printf 'list files' >notes
+    out=$(tty "$QWICK -q --no-stdin notes")
+    [[ $out != *"has this name"* ]]
+    for v in "" tokenize count "choose -a ls -a pwd" logits; do
+        out=$(tty "$QWICK $v notes")
+        [[ $out == *'qwick: note: "notes" is taken as text, but a file has this name; -f notes reads it'* ]] ||
+            { echo "$v: $out"; false; }
+    done
+    # scripts get none of it
+    run -0 --separate-stderr q notes
+    [ -z "$stderr" ]
+}
+
+@test "a standard input that stays silent: a note after two seconds" {
+    out=$(tty "sleep 3 | $QWICK -m $PWD/models/demo 'list files'")
+    [ "$out" = "qwick: note: waiting for standard input; --no-stdin does without it"$'\nls' ]
+    out=$(tty "echo | $QWICK -m $PWD/models/demo 'list files'")
+    [ "$out" = ls ]
+}
+
+@test "inspect: sizes for people, raw in JSON" {
+    run -0 q inspect
+    [[ $output == *"weight bytes       18885120 (18.9 MB)"* ]]
+    [[ $output == *"kv context bytes   16777216 (16.8 MB)"* ]]
+    [[ $output == *"n params           9442560 (9.44 M)"* ]]
+    [[ $output == *"   1 x BF16    3.15 MB  [6144, 256]      \"model.embed_tokens.weight\""* ]]
+    q inspect --json | jget '[0][(o["weight_bytes"], o["kv_context_bytes"],
+        o["tensor_kinds"][0]["bytes"]) != (18885120, 16777216, 3145728)]'
+}
+
+@test "--save-session: a file that cannot be written is refused before the work" {
+    fails 1 "$T/none/s: --save-session cannot write to $T/none: No such file" \
+        --save-session "$T/none/s" hi
+    fails 1 "is no regular file" --save-session "$T" hi
+    q -n 9 --save-session "$T/s" hi
+    (cd "$T" && "$QWICK" -n 9 --save-session s2 hi </dev/null)
+    [ -s "$T/s" ] && [ -s "$T/s2" ]
+    [ "$(id -u)" -ne 0 ] || skip "root writes anywhere"
+    mkdir -m 500 "$T/ro"
+    fails 1 "Permission denied" --save-session "$T/ro/s" hi
+}
