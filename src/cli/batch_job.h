@@ -16,6 +16,7 @@ struct batch_args {
     int64_t max_batch, debounce;
     const char *system, *system_file;
     struct opt_texts files;
+    bool file_names;
     bool raw, allow_special;
     const char *think;
     struct answer_args answer;

@@ -67,6 +67,10 @@ static const struct opt opts[] = {
      .arg = "FILE",
      .help = "text before each prompt; repeatable",
      .offset = ARG(files)},
+    {.name = "file-names",
+     .type = OPT_FLAG,
+     .help = "put each file's name above its text",
+     .offset = ARG(file_names)},
     {.name = "system",
      .letter = 's',
      .type = OPT_TEXT,
@@ -150,6 +154,7 @@ static int check(struct batch_job *j)
 {
     static const char *const with_raw[] = {"system", "system-file", "think",
                                            "allow-special", NULL};
+    static const char *const with_files[] = {"file-names", NULL};
     const struct batch_args *a = &j->a;
     int r;
     if (j->p.n_args)
@@ -158,6 +163,9 @@ static int check(struct batch_job *j)
     if (a->raw && (r = opt_no_effect(&j->p, with_raw, "with --raw")) >= 0)
         return r;
     if ((r = opt_conflict(&j->p, "system", "system-file")) >= 0)
+        return r;
+    if (!a->files.n &&
+        (r = opt_no_effect(&j->p, with_files, "without -f")) >= 0)
         return r;
     bool dash = a->system_file && strcmp(a->system_file, "-") == 0;
     for (size_t i = 0; i < a->files.n; i++)
@@ -215,7 +223,7 @@ static int read_texts(struct batch_job *j, struct qwick_err *e)
         c->system = j->system.data ? j->system.data : "";
         c->n_system = j->system.len;
     }
-    return prompt_compose(&c->before, &a->files, NULL, true, e);
+    return prompt_compose(&c->before, &a->files, a->file_names, NULL, true, e);
 }
 
 /* ---- the run ---- */

@@ -67,6 +67,10 @@ static const struct opt opts[] = {
      .arg = "FILE",
      .help = "text before the prompt; repeatable, - is stdin",
      .offset = ARG(g.files)},
+    {.name = "file-names",
+     .type = OPT_FLAG,
+     .help = "put each file's name above its text",
+     .offset = ARG(g.file_names)},
     {.name = "system",
      .letter = 's',
      .type = OPT_TEXT,
@@ -548,7 +552,7 @@ static int many(struct job *j, struct qwick_err *e)
         j->g.input.system = j->g.system.data ? j->g.system.data : "";
         j->g.input.n_system = j->g.system.len;
     }
-    if (prompt_compose(&j->g.text, &a->files, NULL, true, e))
+    if (prompt_compose(&j->g.text, &a->files, a->file_names, NULL, true, e))
         return msg_fail(e);
     if (a->prefill &&
         utf8_sanitize(&j->g.prefill, a->prefill, strlen(a->prefill)))

@@ -23,6 +23,10 @@ static const struct opt opts[] = {
      .arg = "FILE",
      .help = "text of FILE before the prompt; repeatable, - is stdin",
      .offset = ARG(files)},
+    {.name = "file-names",
+     .type = OPT_FLAG,
+     .help = "put each file's name above its text",
+     .offset = ARG(file_names)},
     {.name = "system",
      .letter = 's',
      .type = OPT_TEXT,
@@ -133,6 +137,14 @@ static const struct opt opts[] = {
      .place = "profile-file",
      .help = "time every token; a summary on stderr",
      .offset = ARG(profile)},
+    {.name = "repeat",
+     .type = OPT_INT,
+     .arg = "N",
+     .imin = 1,
+     .imax = 1000,
+     .def = "1",
+     .help = "with --profile-timing: answer N times, report medians",
+     .offset = ARG(repeat)},
     {.name = "profile-file",
      .type = OPT_FILE,
      .arg = "FILE",
@@ -189,6 +201,7 @@ static int check_prompt(const struct gen_job *j)
         "system", "system-file", "think", "prefill", "allow-special", NULL,
     };
     static const char *const with_chat[] = {"system", "system-file", NULL};
+    static const char *const with_files[] = {"file-names", NULL};
     static const char *const with_session[] = {
         "system", "system-file", "chat-json", "overflow", NULL,
     };
@@ -222,6 +235,8 @@ static int check_prompt(const struct gen_job *j)
         (r = opt_no_effect(p, with_chat, "with --chat-json")) >= 0)
         return r;
     if ((r = opt_conflict(p, "system", "system-file")) >= 0)
+        return r;
+    if (!j->a.files.n && (r = opt_no_effect(p, with_files, "without -f")) >= 0)
         return r;
     for (size_t i = 0; with_session[i]; i++)
         if ((r = opt_conflict(p, "session", with_session[i])) >= 0)
@@ -257,6 +272,21 @@ static int check_output(const struct gen_job *j)
     return -1;
 }
 
+/* Each run shall do the same work: none may find what another one left. */
+static int check_repeat(const struct gen_job *j)
+{
+    static const char *const repeat[] = {"repeat", NULL};
+    static const char *const kept[] = {"session", "save-session",
+                                       "prefix-cache", "cache-dir"};
+    int r;
+    if (!j->a.profile.on)
+        return opt_no_effect(&j->p, repeat, "without --profile-timing");
+    for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++)
+        if ((r = opt_conflict(&j->p, "repeat", kept[i])) >= 0)
+            return r;
+    return -1;
+}
+
 int gen_check(struct gen_job *j)
 {
     struct gen_args *a = &j->a;
@@ -270,7 +300,7 @@ int gen_check(struct gen_job *j)
         a->profile.on = true;
         a->profile.file = a->profile_file;
     }
-    return -1;
+    return check_repeat(j);
 }
 
 const struct verb verb_generate = {

@@ -369,7 +369,8 @@ static int read_input(struct job *j, struct qwick_err *e)
     else if (j->p.n_args)
         common_hint_file(text);
     if (!j->a.prompt_ids) {
-        if (prompt_compose(&j->text, &j->a.files, text, j->a.no_stdin, e))
+        if (prompt_compose(&j->text, &j->a.files, false, text, j->a.no_stdin,
+                           e))
             return msg_fail(e);
         if (!j->text.len)
             return opt_usage(j->verb,

@@ -175,7 +175,47 @@ static void note_timing(const struct qwick_result *r)
              qwick_finish_name(r->finish));
 }
 
+/* Answer the prompt again as often as --repeat says, in silence. *n counts the
+ * runs in runs[0..), of which the first is there. A signal ends it early. */
+static int repeat(struct gen_job *j, const struct qwick_generate_options *o,
+                  struct qwick_result *runs, size_t *n)
+{
+    struct qwick_generate_options silent = *o;
+    struct qwick_err e;
+    silent.on_token = NULL;
+    qwick_session_progress(j->ses, NULL, NULL);
+    for (; *n < (size_t)j->a.repeat && !*signals_flag(); ++*n)
+        if (qwick_session_rollback(j->ses, 0, &e) ||
+            qwick_generate(j->ses, j->ids, j->n_ids, &silent, &runs[*n], &e)) {
+            qwick_result_free(&runs[*n]);
+            return *signals_flag() ? 0 : msg_fail(&e);
+        }
+    return 0;
+}
+
+/* The profile of the answer and of those that --repeat asks for. */
+static int profile(struct gen_job *j, const struct qwick_generate_options *o,
+                   const struct qwick_result *r, struct profile *out)
+{
+    struct qwick_result *runs = calloc((size_t)j->a.repeat, sizeof(*runs));
+    size_t n = 1;
+    if (!runs)
+        return msg_oom();
+    runs[0] = *r;
+    int status = repeat(j, o, runs, &n);
+    double bandwidth =
+        status || *signals_flag() ? -1 : qwick_bench_bandwidth(j->eng, 300);
+    if (!status &&
+        profile_make(out, runs, n, qwick_engine_info(j->eng), bandwidth))
+        status = msg_oom();
+    for (size_t i = 1; i < n; i++)
+        qwick_result_free(&runs[i]);
+    free(runs);
+    return status;
+}
+
 static int finish(struct gen_job *j, struct emit *st,
+                  const struct qwick_generate_options *o,
                   const struct qwick_result *r)
 {
     struct profile pr;
@@ -185,10 +225,8 @@ static int finish(struct gen_job *j, struct emit *st,
     if (st->status)
         return st->status;
     if (j->a.profile.on) {
-        double bandwidth =
-            *signals_flag() ? -1 : qwick_bench_bandwidth(j->eng, 300);
-        if (profile_make(&pr, r, qwick_engine_info(j->eng), bandwidth))
-            return msg_oom();
+        if ((status = profile(j, o, r, &pr)) != 0)
+            return status;
         summary = &pr;
     }
     if (st->mode != EMIT_TEXT)
@@ -235,7 +273,7 @@ static int answer(struct gen_job *j, struct qwick_err *e)
     st.start_ms = clock_ms();
     qwick_session_progress(j->ses, emit_progress, &st);
     if (qwick_generate(j->ses, j->ids, j->n_ids, &o, &r, e) == 0) {
-        status = finish(j, &st, &r);
+        status = finish(j, &st, &o, &r);
         common_warn(j->eng, warned);
         if (!status)
             status = gen_keep(j, &r);
@@ -295,7 +333,8 @@ static int generate(struct gen_job *j)
 
 int gen_run(const struct verb *v, int argc, char **argv)
 {
-    struct gen_job j = {.verb = v, .think_fd = -1, .profile_fd = -1};
+    struct gen_job j = {
+        .verb = v, .a.repeat = 1, .think_fd = -1, .profile_fd = -1};
     int status = opt_parse(&j.p, v, argc, argv, &j.a);
     if (status < 0)
         status = common_check(&j.p, &j.a.c);

@@ -17,6 +17,7 @@ struct gen_args {
     struct common_args c;
     const char *prompt;
     struct opt_texts files;
+    bool file_names;
     const char *system, *system_file;
     bool raw;
     const char *chat_json;
@@ -33,6 +34,7 @@ struct gen_args {
     struct opt_flag_file profile;
     const char *profile_file; /* the same place as profile.file */
     bool no_newline;
+    int64_t repeat;
 };
 
 enum gen_mode { MODE_CHAT, MODE_RAW, MODE_IDS };

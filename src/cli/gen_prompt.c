@@ -58,7 +58,8 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e)
                    utf8_sanitize(&j->system, a->system, strlen(a->system))) {
             return msg_oom();
         }
-        if (prompt_compose(&j->text, &a->files, j->arg, a->no_stdin, e))
+        if (prompt_compose(&j->text, &a->files, a->file_names, j->arg,
+                           a->no_stdin, e))
             return msg_fail(e);
         if (j->text.len == 0)
             return no_prompt(j);

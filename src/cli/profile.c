@@ -27,41 +27,81 @@ double quantile(const double *v, size_t n, double q)
     return v[i] + (x - (double)i) * (v[i + 1] - v[i]);
 }
 
-int profile_make(struct profile *p, const struct qwick_result *r,
-                 const struct qwick_info *info, double bandwidth)
+/* All times of decode steps, sorted. NULL: out of memory. */
+static double *collect_steps(const struct qwick_result *runs, size_t n_runs,
+                             size_t *n)
 {
-    size_t n = r->n_per_token;
-    double *sorted = malloc((n + 1) * sizeof(*sorted));
-    double steps = 0, sampling = 0, context;
-    if (!sorted)
+    size_t k = 0;
+    *n = 0;
+    for (size_t i = 0; i < n_runs; i++)
+        *n += runs[i].n_per_token;
+    double *sorted = malloc((*n + 1) * sizeof(*sorted));
+    for (size_t i = 0; i < n_runs && sorted; i++)
+        for (size_t j = 0; j < runs[i].n_per_token; j++)
+            sorted[k++] = runs[i].per_token_ms[j];
+    if (sorted)
+        sort_doubles(sorted, *n);
+    return sorted;
+}
+
+/* Medians over the runs. */
+static int medians(struct profile *p, const struct qwick_result *runs,
+                   size_t n_runs)
+{
+    double *v = malloc(2 * n_runs * sizeof(*v)), *total = v + n_runs;
+    if (!v)
         return -1;
-    for (size_t i = 0; i < n; i++) {
-        sorted[i] = r->per_token_ms[i];
-        steps += r->per_token_ms[i];
-        sampling += r->sample_ms[i];
+    for (size_t i = 0; i < n_runs; i++) {
+        v[i] = runs[i].prefill_ms;
+        total[i] = runs[i].total_ms;
     }
-    sort_doubles(sorted, n);
+    sort_doubles(v, n_runs);
+    sort_doubles(total, n_runs);
+    p->prefill_ms = quantile(v, n_runs, 0.5);
+    p->total_ms = quantile(total, n_runs, 0.5);
+    free(v);
+    return 0;
+}
+
+int profile_make(struct profile *p, const struct qwick_result *runs,
+                 size_t n_runs, const struct qwick_info *info, double bandwidth)
+{
+    const struct qwick_result *r = &runs[0];
+    size_t n;
+    double steps = 0, sampling = 0, context;
+    double *sorted = collect_steps(runs, n_runs, &n);
+    if (!sorted || medians(p, runs, n_runs)) {
+        free(sorted);
+        return -1;
+    }
+    for (size_t i = 0; i < n; i++)
+        steps += sorted[i];
+    for (size_t i = 0; i < n_runs; i++)
+        for (size_t j = 0; j < runs[i].n_per_token; j++)
+            sampling += runs[i].sample_ms[j];
+    p->n_runs = n_runs;
     p->n_steps = n;
     p->median_ms = quantile(sorted, n, 0.5);
     p->p95_ms = quantile(sorted, n, 0.95);
     p->p99_ms = quantile(sorted, n, 0.99);
+    free(sorted);
     p->kernel_tok_s = 1000 / p->median_ms;
     p->end_to_end_tok_s =
-        r->total_ms > 0 ? 1000 * (double)r->n_tokens / r->total_ms : NAN;
+        p->total_ms > 0 ? 1000 * (double)r->n_tokens / p->total_ms : NAN;
     p->sampling_share = steps > 0 ? sampling / steps : NAN;
     context = (double)r->n_prompt + 0.5 * (double)r->n_tokens;
     p->bytes_per_token =
         (double)info->decode_bytes + (double)info->kv_token_bytes * context;
     p->gb_s = p->bytes_per_token / p->median_ms / 1e6;
     p->tokens_per_pass = NAN;
-    if (r->lookup.max && n) {
-        p->tokens_per_pass = (double)n / (double)(n - r->lookup.n_accepted);
+    if (r->lookup.max && r->n_per_token) {
+        double m = (double)r->n_per_token;
+        p->tokens_per_pass = m / (m - (double)r->lookup.n_accepted);
         p->bytes_per_token /= p->tokens_per_pass;
         p->gb_s = p->bytes_per_token / (steps / (double)n) / 1e6;
     }
     p->bandwidth_gb_s = bandwidth > 0 ? bandwidth / 1e9 : NAN;
     p->bandwidth_percent = 100 * p->gb_s / p->bandwidth_gb_s;
-    free(sorted);
     return 0;
 }
 
@@ -91,6 +131,12 @@ int profile_json(struct buf *b, const struct profile *p)
         r |= buf_puts(b, ",\"tokens_per_pass\":");
         r |= buf_json_double(b, p->tokens_per_pass);
     }
+    if (p->n_runs > 1) {
+        r |= buf_printf(b, ",\"runs\":%zu,\"prefill_ms\":", p->n_runs);
+        r |= buf_json_double(b, p->prefill_ms);
+        r |= buf_puts(b, ",\"total_ms\":");
+        r |= buf_json_double(b, p->total_ms);
+    }
     return buf_putc(b, '}') || r ? -1 : 0;
 }
 
@@ -106,9 +152,12 @@ static int row(struct buf *b, const char *name, double v, int decimals,
 int profile_table(struct buf *b, const struct profile *p,
                   const struct qwick_result *r)
 {
-    int bad = row(b, "prefill", r->prefill_ms, 2, "ms");
+    int bad = 0;
+    if (p->n_runs > 1)
+        bad |= buf_printf(b, "%-18s %10zu, medians\n", "runs", p->n_runs);
+    bad |= row(b, "prefill", p->prefill_ms, 2, "ms");
     bad |= buf_printf(b, "%-18s %10zu tokens\n", "prompt", r->n_prompt);
-    bad |= row(b, "total", r->total_ms, 2, "ms");
+    bad |= row(b, "total", p->total_ms, 2, "ms");
     bad |= buf_printf(b, "%-18s %10zu tokens\n", "answer", r->n_tokens);
     bad |= row(b, "token, median", p->median_ms, 3, "ms");
     bad |= row(b, "token, p95", p->p95_ms, 3, "ms");

@@ -9,7 +9,9 @@
 
 /* NAN where there is nothing to say (an answer of one token, no bandwidth). */
 struct profile {
-    size_t n_steps; /* tokens after the first */
+    size_t n_runs;               /* answers that were timed */
+    size_t n_steps;              /* tokens after the first, of all runs */
+    double prefill_ms, total_ms; /* medians of the runs */
     double median_ms, p95_ms, p99_ms;
     double kernel_tok_s;     /* 1000 / median */
     double end_to_end_tok_s; /* tokens / (prefill and decode) */
@@ -23,9 +25,12 @@ struct profile {
     double bandwidth_percent;
 };
 
-/* bandwidth in bytes a second, <= 0 when unknown. 0, or -1: out of memory. */
-int profile_make(struct profile *p, const struct qwick_result *r,
-                 const struct qwick_info *info, double bandwidth);
+/* The profile of n_runs >= 1 answers to one prompt. bandwidth in bytes a
+ * second,
+ * <= 0 when unknown. 0, or -1: out of memory. */
+int profile_make(struct profile *p, const struct qwick_result *runs,
+                 size_t n_runs, const struct qwick_info *info,
+                 double bandwidth);
 
 /* As a JSON object; as a table of lines. */
 int profile_json(struct buf *b, const struct profile *p);

@@ -56,18 +56,24 @@ int prompt_read(const char *path, char **data, size_t *n, struct qwick_err *e)
     return map_read_all(path, PROMPT_MAX, data, n, e);
 }
 
-/* One part, and the blank line before it. */
-static int add_part(struct buf *out, const char *s, size_t n,
+/* One part, the blank line before it, and its name (NULL: none) above it. */
+static int add_part(struct buf *out, const char *name, const char *s, size_t n,
                     struct qwick_err *e)
 {
+    int bad = 0;
     if (n == 0)
         return 0;
-    if ((out->len && buf_puts(out, "\n\n")) || utf8_sanitize(out, s, n))
-        return err_oom(e, n);
-    return 0;
+    if (out->len)
+        bad |= buf_puts(out, "\n\n");
+    if (name) {
+        bad |= utf8_sanitize(out, name, strlen(name));
+        bad |= buf_puts(out, ":\n");
+    }
+    return utf8_sanitize(out, s, n) || bad ? err_oom(e, n) : 0;
 }
 
-static int add_file(struct buf *out, const char *path, struct qwick_err *e)
+static int add_file(struct buf *out, const char *path, const char *name,
+                    struct qwick_err *e)
 {
     char *data;
     size_t n;
@@ -75,28 +81,31 @@ static int add_file(struct buf *out, const char *path, struct qwick_err *e)
         return -1;
     if (n && data[n - 1] == '\n')
         n--;
-    int r = add_part(out, data, n, e);
+    int r = add_part(out, name, data, n, e);
     free(data);
     return r;
 }
 
-int prompt_compose(struct buf *out, const struct opt_texts *files,
+int prompt_compose(struct buf *out, const struct opt_texts *files, bool names,
                    const char *text, bool no_stdin, struct qwick_err *e)
 {
     bool placed = false;
     for (size_t i = 0; i < files->n; i++) {
-        if (strcmp(files->v[i], "-") == 0) {
+        const char *path = files->v[i];
+        bool dash = strcmp(path, "-") == 0;
+        if (dash) {
             placed = true;
             /* a closed one is as good as empty; a terminal was asked for */
             if (!stdin_is_source() && !isatty(STDIN_FILENO))
                 continue;
         }
-        if (add_file(out, files->v[i], e))
+        if (add_file(out, path, names ? (dash ? "stdin" : path) : NULL, e))
             return -1;
     }
-    if (!placed && !no_stdin && stdin_is_source() && add_file(out, "-", e))
+    if (!placed && !no_stdin && stdin_is_source() &&
+        add_file(out, "-", NULL, e))
         return -1;
-    return text ? add_part(out, text, strlen(text), e) : 0;
+    return text ? add_part(out, NULL, text, strlen(text), e) : 0;
 }
 
 int prompt_bytes(struct buf *out, const struct opt_texts *files,

@@ -25,9 +25,10 @@ int prompt_read(const char *path, char **data, size_t *n, struct qwick_err *e);
 /* Compose a prompt: files in order, then standard input unless a file "-" took
  * it or no_stdin, then text (NULL: none). One final newline of each file and of
  * standard input is dropped, empty parts are left out, parts are joined by a
- * blank line, invalid UTF-8 becomes U+FFFD. out stays empty when every source
- * was. */
-int prompt_compose(struct buf *out, const struct opt_texts *files,
+ * blank line, invalid UTF-8 becomes U+FFFD. With names, a line "NAME:" stands
+ * above the text of each file that is not empty. out stays empty when every
+ * source was. */
+int prompt_compose(struct buf *out, const struct opt_texts *files, bool names,
                    const char *text, bool no_stdin, struct qwick_err *e);
 
 /* Bytes from exactly one kind of source, as they are: text, else the files one

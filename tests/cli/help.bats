@@ -67,7 +67,7 @@ drop = lambda s, *names: {o for o in s if o[1] not in names}
 only = lambda s, *names: {o for o in s if o[1] in names}
 not_batch = ("session", "save-session", "prompt", "chat-json", "prefill",
              "prompt-ids", "no-stdin", "overflow", "show-thinking",
-             "think-file", "json", "jsonl", "profile-timing", "profile-file",
+             "think-file", "json", "jsonl", "profile-timing", "profile-file", "repeat",
              "no-newline", "color", "lookup")
 want = {
     "cache": own["cache"],
@@ -76,7 +76,8 @@ want = {
     "logits": engine | own["logits"],
     "score": engine | own["score"],
     "choose": engine | own["choose"] | only(
-        own["generate"], "prompt", "file", "system", "system-file", "raw",
+        own["generate"], "prompt", "file", "file-names", "system",
+        "system-file", "raw",
         "chat-json", "prefill", "prompt-ids", "allow-special", "no-stdin",
         "overflow"),
     "inspect": drop(engine, "prefill-chunk", "preload", "ctx") | own["inspect"],

@@ -153,3 +153,30 @@ PY
     run -0 --separate-stderr q --prefix-cache "$T/c4" -n 9
     [[ $stderr == *"for that use --cache-dir $T/c4" ]]
 }
+
+@test "--file-names: the names of files above their texts" {
+    printf 'one\n' >"$T/a"
+    printf 'two\n' >"$T/b"
+    : >"$T/empty"
+    want=$(printf '%s:\none\n\nstdin:\ntwo\n\nask' "$T/a")
+    [ "$("$QWICK" --raw --json -n 1 -f "$T/a" -f - -f "$T/empty" --file-names ask \
+        <"$T/b" 2>"$T/err" | jget 'o["usage"]["prompt_tokens"]')" = \
+        "$(printf '%s' "$want" | "$QWICK" count)" ]
+    for v in "" "choose -a x -a y" batch; do
+        fails 2 "--file-names: has no effect without -f" $v --file-names
+    done
+}
+
+@test "--repeat: the answer once, medians of the runs" {
+    run -0 --separate-stderr q --profile-timing --repeat 3 "list files"
+    [ "$output" = ls ]
+    [[ $stderr == "runs "*"3, medians"* ]]
+    q --json --profile-timing --repeat 3 --temp 1 "list files" >"$T/json"
+    jget '[0][o["timing"]["summary"]["runs"] != 3 or
+        o["timing"]["summary"]["prefill_ms"] <= 0]' <"$T/json"
+    q --json --profile-timing "list files" |
+        jget '[0]["runs" in o["timing"]["summary"]]'
+    fails 2 "--repeat: has no effect without --profile-timing" --repeat 2 hi
+    fails 2 "--repeat: cannot be combined with --save-session" \
+        --profile-timing --repeat 2 --save-session "$T/s" hi
+}
