@@ -1,59 +1,103 @@
 #!/usr/bin/env bash
-# Run every test and end with a line "N passed, N failed".
+# Run the tests, as many files at once as there are CPUs, and end with a line
+# "N passed, N failed".
 #   QWICK  the binary      TESTS  folder of unit test programs
-#   SAN=1  the build has sanitizers: tests that inject faults or set limits skip
+#   T=NAME  only files whose name holds NAME (several: T="batch json")
+#   JOBS=N  files at once  SAN=1  the build has sanitizers: tests that inject
+#                          faults or set limits skip
 set -u
 cd "$(dirname "$0")/.."
-QWICK=${QWICK:-$PWD/qwick}
-TESTS=${TESTS:-build/tests}
-export QWICK SAN=${SAN:-}
+export QWICK=${QWICK:-$PWD/qwick} TESTS=${TESTS:-build/tests} SAN=${SAN:-}
 export QWICK_TEST_TOKENIZER=${QWICK_TEST_TOKENIZER:-build/testdata/qwen3-tokenizer}
 unset QWICK_MODEL HF_HUB_CACHE HF_HOME NO_COLOR OPENBLAS_CORETYPE
+jobs=${JOBS:-$(nproc)}
+# sanitizers make everything slower by a factor of ten
+limit=900
+[ -z "$SAN" ] || limit=2400
+
+# run_file FILE: run one file of tests; its output and its counts go to $logs.
+run_file()
+{
+    local file=$1 name log ok bad rc start=$SECONDS
+    name=$(basename "$file")
+    log=$logs/$name.log
+    case $file in
+    *.sh) "$file" ;;
+    *.c) timeout "$limit" "$TESTS/$(basename "$file" .c)" ;;
+    *.bats) timeout "$limit" bats --tap "$file" ;;
+    esac >"$log" 2>&1 </dev/null
+    rc=$?
+    case $file in
+    *.sh) ok=0 bad=0 ;;
+    *.c)
+        ok=$(grep -c '^\[       OK \]' "$log")
+        bad=$(grep -c '^\[  FAILED  \] [A-Za-z_0-9]*$' "$log")
+        ;;
+    *.bats)
+        ok=$(grep -c '^ok ' "$log")
+        bad=$(grep -c '^not ok ' "$log")
+        ;;
+    esac
+    # a script has no lines to count; a crash or a time-out leaves none
+    if [ "$rc" -ne 0 ] && [ "$bad" -eq 0 ]; then
+        printf '%s: exit status %d\n' "$name" "$rc" >>"$log"
+        bad=1
+    elif [ $((ok + bad)) -eq 0 ]; then
+        ok=1
+    fi
+    printf '%d %d\n' "$ok" "$bad" >"$logs/$name.count"
+    # one file's output at a time
+    {
+        flock 9
+        printf '== %s: %d passed, %d failed, %d s\n' "$file" "$ok" "$bad" \
+            $((SECONDS - start))
+        cat "$log"
+    } 9>"$logs/lock"
+}
+
+wanted()
+{
+    local word
+    [ -n "${T:-}" ] || return 0
+    for word in $T; do
+        case $1 in *"$word"*) return 0 ;; esac
+    done
+    return 1
+}
+
+logs=$(mktemp -d)
+export logs limit
+export -f run_file
+trap 'rm -rf "$logs"' EXIT
+
+# The files that take longest begin first, so that none is left for the end.
+longest="test_batch.c batch.bats test_quant.c check_kernels.c test_prefix.c
+    test_lookup.c check_q8.c pull_model.bats"
+files=()
+for name in $longest; do
+    for file in tests/unit/$name tests/cli/$name; do
+        [ -e "$file" ] && files+=("$file")
+    done
+done
+for file in scripts/check-layers.sh tests/unit/*.c tests/cli/*.bats; do
+    case " ${files[*]} " in *" $file "*) ;; *) files+=("$file") ;; esac
+done
+for file in "${files[@]}"; do
+    if wanted "$file"; then printf '%s\0' "$file"; fi
+done | xargs -0 -r -n1 -P "$jobs" bash -c 'run_file "$1"' -
+
 passed=0
 failed=0
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-
-count() { grep -c "$1" "$log"; }
-
-printf '== layers\n'
-if scripts/check-layers.sh; then
-    passed=$((passed + 1))
-else
-    failed=$((failed + 1))
-fi
-
-for src in tests/unit/*.c; do
-    name=$(basename "$src" .c)
-    printf '== %s\n' "$name"
-    timeout 900 "$TESTS/$name" >"$log" 2>&1 </dev/null
-    rc=$?
-    cat "$log"
-    ok=$(count '^\[       OK \]')
-    bad=$(count '^\[  FAILED  \] [A-Za-z_0-9]*$')
-    # a crash or a time-out leaves no line of its own
-    if [ "$rc" -ne 0 ] && [ "$bad" -eq 0 ]; then
-        printf '%s: exit status %d\n' "$name" "$rc"
-        bad=1
-    fi
+for count in "$logs"/*.count; do
+    [ -e "$count" ] || continue
+    read -r ok bad <"$count"
     passed=$((passed + ok))
     failed=$((failed + bad))
 done
-
-for src in tests/cli/*.bats; do
-    printf '== %s\n' "$src"
-    timeout 1200 bats --tap "$src" >"$log" 2>&1 </dev/null
-    rc=$?
-    cat "$log"
-    ok=$(count '^ok ')
-    bad=$(count '^not ok ')
-    if [ "$rc" -ne 0 ] && [ "$bad" -eq 0 ]; then
-        printf '%s: exit status %d\n' "$src" "$rc"
-        bad=1
-    fi
-    passed=$((passed + ok))
-    failed=$((failed + bad))
+for log in "$logs"/*.log; do
+    [ -e "$log" ] || continue
+    grep -hE '^(not ok|\[  FAILED  \] [A-Za-z_0-9]*$|.*: exit status)' "$log" |
+        sed "s|^|$(basename "$log" .log): |"
 done
-
 printf '%d passed, %d failed\n' "$passed" "$failed"
-[ "$failed" -eq 0 ]
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
