@@ -96,7 +96,7 @@ for count in "$logs"/*.count; do
 done
 for log in "$logs"/*.log; do
     [ -e "$log" ] || continue
-    grep -hE '^(not ok|\[  FAILED  \] [A-Za-z_0-9]*$|.*: exit status)' "$log" |
+    grep -hE '^(not ok|\[  FAILED  \] [A-Za-z_0-9]*$|[A-Za-z_.]*: exit status [0-9]+$)' "$log" |
         sed "s|^|$(basename "$log" .log): |"
 done
 printf '%d passed, %d failed\n' "$passed" "$failed"
