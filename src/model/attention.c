@@ -441,8 +441,9 @@ static size_t add_tiles(struct attn_tile *tiles, size_t n, size_t span,
     return n;
 }
 
-/* Tokens of a span that make a tile. Large tiles pack keys and values less
- * often, small ones are shared out more evenly. */
+/* Tokens of a span that make a tile, at least one: a group may have more rows
+ * than a tile aims at. Large tiles pack keys and values less often, small ones
+ * are shared out more evenly. */
 static size_t tile_tokens(const struct pass *p, const struct span *span,
                           size_t group)
 {
@@ -454,7 +455,7 @@ static size_t tile_tokens(const struct pass *p, const struct span *span,
     while (rows / 2 >= ATTN_PACKED_ROWS &&
            (span->n * group + rows - 1) / rows * heads < wanted)
         rows /= 2;
-    return rows / group;
+    return rows < group ? 1 : rows / group;
 }
 
 void pass_plan_attention(struct pass *p)

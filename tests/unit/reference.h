@@ -1,0 +1,482 @@
+/* Random checkpoints of any geometry, and a plain forward pass over them in
+ * double: Qwen3ForCausalLM as transformers has it, one token after the other,
+ * one head after the other. Include after cmocka.h. */
+#ifndef TEST_REFERENCE_H
+#define TEST_REFERENCE_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "file/safetensors.h"
+#include "kernel/kernel.h"
+#include "model/affine.h"
+#include "tempdir.h"
+
+struct geometry {
+    size_t n_layers, d_model, d_ff, n_kv_heads, group, head_dim, vocab_size;
+    size_t n_tokens;
+    size_t window; /* of every second layer; 0: none */
+    bool tied, bias;
+    enum dtype dtype; /* of dense weights and of scales */
+    int bits;         /* 0: dense */
+    size_t q_group;   /* elements that share a scale */
+};
+
+/* ---- random numbers ---- */
+
+static uint64_t seed = 1, draws;
+
+static double uniform(void)
+{
+    return rng_uniform(seed, draws++);
+}
+
+static size_t between(size_t lo, size_t hi)
+{
+    return lo + (size_t)(uniform() * (double)(hi - lo + 1));
+}
+
+/* About normal: the sum of twelve uniform numbers. */
+static double gauss(void)
+{
+    double sum = -6;
+    for (int i = 0; i < 12; i++)
+        sum += uniform();
+    return sum;
+}
+
+/* ---- weights ---- */
+
+enum { REF_MAX_TENSORS = 256 };
+
+/* A tensor as stored and as the numbers that this stands for. */
+struct ref_tensor {
+    char name[80];
+    double *v;
+    size_t rows, cols;
+};
+
+struct ref_model {
+    struct geometry g;
+    struct ref_tensor t[REF_MAX_TENSORS];
+    size_t n;
+    struct st_out_tensor out[REF_MAX_TENSORS];
+    char out_names[REF_MAX_TENSORS][80];
+    size_t n_out;
+};
+
+static void *ref_alloc(size_t n, size_t size)
+{
+    void *p = calloc(n ? n : 1, size);
+    assert_non_null(p);
+    return p;
+}
+
+static void ref_store(struct ref_model *m, const char *module, const char *part,
+                      enum dtype dtype, size_t rows, size_t cols, void *data)
+{
+    struct st_out_tensor *t = &m->out[m->n_out];
+    assert_true(m->n_out < REF_MAX_TENSORS);
+    snprintf(m->out_names[m->n_out], sizeof m->out_names[0], "%s.%s", module,
+             part);
+    t->name = m->out_names[m->n_out++];
+    t->dtype = dtype;
+    t->rank = rows ? 2 : 1;
+    t->shape[0] = rows ? rows : cols;
+    t->shape[1] = rows ? cols : 0;
+    t->data = data;
+}
+
+/* Store x [rows, cols] (rows 0: a vector) and take back what was stored. */
+static void ref_store_dense(struct ref_model *m, const char *module,
+                            const char *part, size_t rows, size_t cols,
+                            float *x)
+{
+    const struct kernels *k = kernels_get(ISA_REF);
+    size_t n = (rows ? rows : 1) * cols;
+    void *data = ref_alloc(n, dtype_bytes(m->g.dtype));
+    k->from_f32[m->g.dtype](data, x, n);
+    k->to_f32[m->g.dtype](x, data, n);
+    ref_store(m, module, part, m->g.dtype, rows, cols, data);
+}
+
+static void ref_store_packed(struct ref_model *m, const char *module,
+                             size_t rows, size_t cols, float *x)
+{
+    const struct kernels *k = kernels_get(ISA_REF);
+    const struct geometry *g = &m->g;
+    size_t n = rows * cols, groups = n / g->q_group, bad;
+    size_t bytes = dtype_bytes(g->dtype), row_groups = cols / g->q_group;
+    unsigned char *w = ref_alloc(n, bytes);
+    unsigned char *q = ref_alloc(n / 8, (size_t)g->bits);
+    unsigned char *scales = ref_alloc(groups, bytes);
+    unsigned char *biases = ref_alloc(groups, bytes);
+    struct affine_format f = {g->bits, g->q_group, g->dtype, AFFINE_MLX, k};
+    struct affine a = {.q = q,
+                       .q_stride = cols * (size_t)g->bits / 8,
+                       .scales = scales,
+                       .biases = biases,
+                       .sb_stride = row_groups * bytes,
+                       .sb_type = g->dtype,
+                       .bits = g->bits,
+                       .group = g->q_group};
+    k->from_f32[g->dtype](w, x, n);
+    assert_int_equal(affine_quantize(&f, q, scales, biases, w, n, &bad), 0);
+    free(w);
+    k->affine_to_f32(x, &a, rows, cols);
+    ref_store(m, module, "weight", DT_U32, rows, cols * (size_t)g->bits / 32,
+              q);
+    ref_store(m, module, "scales", g->dtype, rows, row_groups, scales);
+    ref_store(m, module, "biases", g->dtype, rows, row_groups, biases);
+}
+
+/* Normal numbers about `mean`, `spread` wide. rows 0: a vector. */
+static void ref_add(struct ref_model *m, const char *module, const char *part,
+                    size_t rows, size_t cols, double mean, double spread)
+{
+    struct ref_tensor *t = &m->t[m->n++];
+    size_t n = (rows ? rows : 1) * cols;
+    float *x = ref_alloc(n, sizeof *x);
+    assert_true(m->n <= REF_MAX_TENSORS);
+    snprintf(t->name, sizeof t->name, "%s.%s", module, part);
+    t->rows = rows;
+    t->cols = cols;
+    t->v = ref_alloc(n, sizeof *t->v);
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)(mean + spread * gauss());
+    if (rows && m->g.bits)
+        ref_store_packed(m, module, rows, cols, x);
+    else
+        ref_store_dense(m, module, part, rows, cols, x);
+    for (size_t i = 0; i < n; i++)
+        t->v[i] = x[i];
+    free(x);
+}
+
+static void ref_add_layer(struct ref_model *m, size_t layer)
+{
+    const struct geometry *g = &m->g;
+    size_t q_dim = g->n_kv_heads * g->group * g->head_dim;
+    size_t kv_dim = g->n_kv_heads * g->head_dim, d = g->d_model;
+    const struct {
+        const char *module;
+        size_t rows, cols;
+        bool bias;
+    } all[] = {
+        {"self_attn.q_proj", q_dim, d, g->bias},
+        {"self_attn.k_proj", kv_dim, d, g->bias},
+        {"self_attn.v_proj", kv_dim, d, g->bias},
+        {"self_attn.o_proj", d, q_dim, g->bias},
+        {"mlp.gate_proj", g->d_ff, d, false},
+        {"mlp.up_proj", g->d_ff, d, false},
+        {"mlp.down_proj", d, g->d_ff, false},
+        {"self_attn.q_norm", 0, g->head_dim, false},
+        {"self_attn.k_norm", 0, g->head_dim, false},
+        {"input_layernorm", 0, d, false},
+        {"post_attention_layernorm", 0, d, false},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char module[64];
+        snprintf(module, sizeof module, "model.layers.%zu.%s", layer,
+                 all[i].module);
+        if (all[i].rows)
+            ref_add(m, module, "weight", all[i].rows, all[i].cols, 0,
+                    1 / sqrt((double)all[i].cols));
+        else
+            ref_add(m, module, "weight", 0, all[i].cols, 1, 0.2);
+        if (all[i].bias)
+            ref_add(m, module, "bias", 0, all[i].rows, 0, 0.2);
+    }
+}
+
+static const double *ref_find(const struct ref_model *m, const char *name)
+{
+    for (size_t i = 0; i < m->n; i++)
+        if (!strcmp(m->t[i].name, name))
+            return m->t[i].v;
+    return NULL;
+}
+
+static const double *ref_layer(const struct ref_model *m, size_t layer,
+                               const char *name)
+{
+    char full[96];
+    snprintf(full, sizeof full, "model.layers.%zu.%s", layer, name);
+    return ref_find(m, full);
+}
+
+static struct ref_model *ref_create(const struct geometry *g)
+{
+    struct ref_model *m = ref_alloc(1, sizeof *m);
+    m->g = *g;
+    ref_add(m, "model.embed_tokens", "weight", g->vocab_size, g->d_model, 0, 1);
+    for (size_t i = 0; i < g->n_layers; i++)
+        ref_add_layer(m, i);
+    ref_add(m, "model.norm", "weight", 0, g->d_model, 1, 0.2);
+    if (!g->tied)
+        ref_add(m, "lm_head", "weight", g->vocab_size, g->d_model, 0, 1);
+    return m;
+}
+
+static void ref_free(struct ref_model *m)
+{
+    for (size_t i = 0; i < m->n; i++)
+        free(m->t[i].v);
+    for (size_t i = 0; i < m->n_out; i++)
+        free((void *)m->out[i].data);
+    free(m);
+}
+
+#define REF_THETA 10000
+#define REF_EPS   1e-6
+
+static void ref_write_config(const struct geometry *g)
+{
+    char text[2048], quant[128] = "";
+    if (g->bits)
+        snprintf(quant, sizeof quant,
+                 "\"quantization\": {\"group_size\": %zu, \"bits\": %d},",
+                 g->q_group, g->bits);
+    int n = snprintf(
+        text, sizeof text,
+        "{\"model_type\": \"qwen3\", %s \"hidden_size\": %zu, "
+        "\"intermediate_size\": %zu, \"num_hidden_layers\": %zu, "
+        "\"num_attention_heads\": %zu, \"num_key_value_heads\": %zu, "
+        "\"head_dim\": %zu, \"vocab_size\": %zu, \"rms_norm_eps\": %g, "
+        "\"rope_theta\": %d, \"max_position_embeddings\": 4096, "
+        "\"tie_word_embeddings\": %s, \"attention_bias\": %s, "
+        "\"eos_token_id\": 0, \"use_sliding_window\": %s, "
+        "\"sliding_window\": %zu, \"layer_types\": [",
+        quant, g->d_model, g->d_ff, g->n_layers, g->n_kv_heads * g->group,
+        g->n_kv_heads, g->head_dim, g->vocab_size, REF_EPS, REF_THETA,
+        g->tied ? "true" : "false", g->bias ? "true" : "false",
+        g->window ? "true" : "false", g->window ? g->window : 1);
+    for (size_t i = 0; i < g->n_layers; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s\"%s\"",
+                      i ? ", " : "",
+                      g->window && i % 2 ? "sliding_attention"
+                                         : "full_attention");
+    n += snprintf(text + n, sizeof text - (size_t)n, "]}\n");
+    assert_true((size_t)n < sizeof text);
+    temp_write("config.json", text, (size_t)n);
+}
+
+/* The checkpoint into temp_dir. */
+static void ref_write(const struct ref_model *m)
+{
+    struct st_writer *w;
+    struct qwick_err e;
+    ref_write_config(&m->g);
+    if (st_writer_open(&w, temp_path("model.safetensors"), m->out, m->n_out,
+                       &e) ||
+        st_writer_close(w, &e))
+        fail_msg("%s", e.msg);
+}
+
+/* ---- the forward pass ---- */
+
+/* Errors that are drawn for every activation, where an engine would round: each
+ * number is off by up to `relative` of itself and up to `absolute` of the
+ * largest of its group. */
+struct ref_noise {
+    double relative, absolute;
+    size_t group;
+};
+
+struct ref_noises {
+    struct ref_noise products;  /* what weights are multiplied with */
+    struct ref_noise attention; /* queries and the softmax's exponentials */
+    struct ref_noise kv;        /* keys and values */
+};
+
+static void ref_disturb(double *x, size_t n, const struct ref_noise *z)
+{
+    for (size_t i = 0; z->relative > 0 && i < n; i++)
+        x[i] *= 1 + z->relative * (2 * uniform() - 1);
+    for (size_t i = 0; z->absolute > 0 && i < n; i += z->group) {
+        size_t end = i + z->group < n ? i + z->group : n;
+        double top = 0;
+        for (size_t j = i; j < end; j++)
+            top = fmax(top, fabs(x[j]));
+        for (size_t j = i; j < end; j++)
+            x[j] += z->absolute * top * (2 * uniform() - 1);
+    }
+}
+
+/* y = W x (+ bias) */
+static void ref_multiply(double *y, const double *w, const double *bias,
+                         const double *x, size_t rows, size_t cols)
+{
+    for (size_t r = 0; r < rows; r++) {
+        double sum = bias ? bias[r] : 0;
+        for (size_t c = 0; c < cols; c++)
+            sum += w[r * cols + c] * x[c];
+        y[r] = sum;
+    }
+}
+
+static void ref_norm(double *y, const double *x, const double *w, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += x[i] * x[i];
+    for (size_t i = 0; i < n; i++)
+        y[i] = w[i] * x[i] / sqrt(sum / (double)n + REF_EPS);
+}
+
+/* Angles are float32's: they belong to the model (transformers). */
+static void ref_rope(double *x, size_t d, size_t pos)
+{
+    size_t half = d / 2;
+    for (size_t i = 0; i < half; i++) {
+        float exponent = (float)(2 * i) / (float)d;
+        float inverse = 1.0f / powf(REF_THETA, exponent);
+        float angle = (float)pos * inverse;
+        double c = cos((double)angle), s = sin((double)angle);
+        double a = x[i], b = x[i + half];
+        x[i] = a * c - b * s;
+        x[i + half] = b * c + a * s;
+    }
+}
+
+/* The last of n positions attends to those in its window. */
+static void ref_attend(double *out, const double *q, const double *k,
+                       const double *v, size_t ld, size_t n, size_t window,
+                       size_t d, const struct ref_noise *z)
+{
+    size_t first = window && n > window ? n - window : 0;
+    double *p = ref_alloc(n, sizeof *p), top = -INFINITY, sum = 0;
+    for (size_t j = first; j < n; j++) {
+        for (size_t i = 0; i < d; i++)
+            p[j] += q[i] * k[j * ld + i];
+        p[j] /= sqrt((double)d);
+        top = fmax(top, p[j]);
+    }
+    for (size_t j = first; j < n; j++)
+        sum += p[j] = exp(p[j] - top);
+    ref_disturb(p, n, z);
+    for (size_t i = 0; i < d; i++) {
+        out[i] = 0;
+        for (size_t j = first; j < n; j++)
+            out[i] += p[j] * v[j * ld + i] / sum;
+    }
+    free(p);
+}
+
+/* Activations of one pass. */
+struct ref_pass {
+    const struct ref_model *m;
+    const struct ref_noises *z;
+    double *x, *xn, *q, *attn, *gate, *up;
+    double *k, *v; /* [n_layers, n_tokens, kv_dim] */
+};
+
+static void ref_attention(struct ref_pass *p, size_t layer, size_t pos)
+{
+    const struct ref_model *m = p->m;
+    const struct geometry *g = &m->g;
+    size_t d = g->head_dim, n_heads = g->n_kv_heads * g->group;
+    size_t q_dim = n_heads * d, kv_dim = g->n_kv_heads * d;
+    double *k = p->k + layer * g->n_tokens * kv_dim;
+    double *v = p->v + layer * g->n_tokens * kv_dim;
+    double *own = k + pos * kv_dim, *y = ref_alloc(g->d_model, sizeof *y);
+    ref_norm(p->xn, p->x, ref_layer(m, layer, "input_layernorm.weight"),
+             g->d_model);
+    ref_disturb(p->xn, g->d_model, &p->z->products);
+#define REF_PROJECT(out, name, rows)                                          \
+    ref_multiply(out, ref_layer(m, layer, "self_attn." name "_proj.weight"),  \
+                 ref_layer(m, layer, "self_attn." name "_proj.bias"), p->xn, \
+                 rows, g->d_model)
+    REF_PROJECT(p->q, "q", q_dim);
+    REF_PROJECT(own, "k", kv_dim);
+    REF_PROJECT(v + pos * kv_dim, "v", kv_dim);
+#undef REF_PROJECT
+    for (size_t h = 0; h < g->n_kv_heads; h++) {
+        ref_norm(own + h * d, own + h * d,
+                 ref_layer(m, layer, "self_attn.k_norm.weight"), d);
+        ref_rope(own + h * d, d, pos);
+        ref_disturb(own + h * d, d, &p->z->kv);
+        ref_disturb(v + pos * kv_dim + h * d, d, &p->z->kv);
+    }
+    for (size_t h = 0; h < n_heads; h++) {
+        double *q = p->q + h * d;
+        ref_norm(q, q, ref_layer(m, layer, "self_attn.q_norm.weight"), d);
+        ref_rope(q, d, pos);
+        ref_disturb(q, d, &p->z->attention);
+        ref_attend(p->attn + h * d, q, k + h / g->group * d,
+                   v + h / g->group * d, kv_dim, pos + 1,
+                   layer % 2 ? g->window : 0, d, &p->z->attention);
+    }
+    ref_disturb(p->attn, q_dim, &p->z->products);
+    ref_multiply(y, ref_layer(m, layer, "self_attn.o_proj.weight"),
+                 ref_layer(m, layer, "self_attn.o_proj.bias"), p->attn,
+                 g->d_model, q_dim);
+    for (size_t i = 0; i < g->d_model; i++)
+        p->x[i] += y[i];
+    free(y);
+}
+
+static void ref_mlp(struct ref_pass *p, size_t layer)
+{
+    const struct ref_model *m = p->m;
+    size_t d = m->g.d_model, ff = m->g.d_ff;
+    double *y = ref_alloc(d, sizeof *y);
+    ref_norm(p->xn, p->x,
+             ref_layer(m, layer, "post_attention_layernorm.weight"), d);
+    ref_disturb(p->xn, d, &p->z->products);
+    ref_multiply(p->gate, ref_layer(m, layer, "mlp.gate_proj.weight"), NULL,
+                 p->xn, ff, d);
+    ref_multiply(p->up, ref_layer(m, layer, "mlp.up_proj.weight"), NULL, p->xn,
+                 ff, d);
+    for (size_t i = 0; i < ff; i++)
+        p->gate[i] *= p->up[i] / (1 + exp(-p->gate[i]));
+    ref_disturb(p->gate, ff, &p->z->products);
+    ref_multiply(y, ref_layer(m, layer, "mlp.down_proj.weight"), NULL, p->gate,
+                 d, ff);
+    for (size_t i = 0; i < d; i++)
+        p->x[i] += y[i];
+    free(y);
+}
+
+/* Logits [n_tokens, vocab_size] of the tokens. */
+static void ref_forward(const struct ref_model *m, const int32_t *tokens,
+                        const struct ref_noises *z, double *logits)
+{
+    const struct geometry *g = &m->g;
+    size_t kv_dim = g->n_kv_heads * g->head_dim, q_dim = kv_dim * g->group;
+    size_t kv = g->n_layers * g->n_tokens * kv_dim, d = g->d_model;
+    struct ref_pass p = {.m = m,
+                         .z = z,
+                         .x = ref_alloc(d, sizeof(double)),
+                         .xn = ref_alloc(d, sizeof(double)),
+                         .q = ref_alloc(q_dim, sizeof(double)),
+                         .attn = ref_alloc(q_dim, sizeof(double)),
+                         .gate = ref_alloc(g->d_ff, sizeof(double)),
+                         .up = ref_alloc(g->d_ff, sizeof(double)),
+                         .k = ref_alloc(kv, sizeof(double)),
+                         .v = ref_alloc(kv, sizeof(double))};
+    const double *embed = ref_find(m, "model.embed_tokens.weight");
+    for (size_t t = 0; t < g->n_tokens; t++) {
+        memcpy(p.x, embed + (size_t)tokens[t] * d, d * sizeof *p.x);
+        for (size_t i = 0; i < g->n_layers; i++) {
+            ref_attention(&p, i, t);
+            ref_mlp(&p, i);
+        }
+        ref_norm(p.xn, p.x, ref_find(m, "model.norm.weight"), d);
+        ref_disturb(p.xn, d, &z->products);
+        ref_multiply(logits + t * g->vocab_size,
+                     g->tied ? embed : ref_find(m, "lm_head.weight"), NULL,
+                     p.xn, g->vocab_size, d);
+    }
+    double *const all[] = {p.x,    p.xn, p.q, p.attn,
+                           p.gate, p.up, p.k, p.v};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
+#endif

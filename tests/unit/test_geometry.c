@@ -1,0 +1,400 @@
+/* Logits of random geometries against a plain forward pass in double
+ * (reference.h), on every level of kernels that this CPU has.
+ *
+ * Bounds. They are the project's stated ones, 2e-5 with --exact, 1.2e-2 by
+ * default, 2e-2 with --kv q8, 4e-2 on quantized weights, wherever the model
+ * passes errors on as real ones do. Tiny random ones may amplify them: a norm
+ * over two numbers that nearly vanish, say. Where an error passes the stated
+ * bound, the reference runs again with errors as large as the roundings of the
+ * mode, drawn at random where the mode rounds; what that changes, the mode may
+ * change, too. Drawn errors and real ones differ by their signs only, so their
+ * effects differ by a small factor: AMPLIFIED leaves room for it. A bound
+ * beyond USELESS would let wrong results pass: such runs are counted instead.
+ *
+ *   QWICK_GEOMETRIES  how many
+ *   QWICK_TEST_SEED   of the first one; the next has the next */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "base/cpu.h"
+#include "qwick.h"
+#include "reference.h"
+
+#define EXACT_BOUND     2e-5
+#define FAST_BOUND      1.2e-2
+#define Q8_BOUND        2e-2
+#define QUANTIZED_BOUND 4e-2
+#define AMPLIFIED       4
+#define USELESS         0.25
+
+/* Roundings: --exact's sums of many f32, bf16's, int8's by groups. */
+#define ROUND_EXACT 0x1p-22
+#define ROUND_BF16  0x1p-9
+#define ROUND_INT8  (1.0 / 254)
+
+enum { DEFAULT_GEOMETRIES = 40, DRAWS = 3 };
+
+/* ---- geometries --------------------------------------------------------- */
+
+static size_t pick(const size_t *from, size_t n)
+{
+    return from[between(0, n - 1)];
+}
+#define PICK(array) pick(array, sizeof array / sizeof *(array))
+
+/* Mostly small, up to most. */
+static size_t small(size_t most)
+{
+    double u = uniform();
+    return 1 + (size_t)((double)most * u * u);
+}
+
+static void draw_heads(struct geometry *g)
+{
+    static const size_t wide[] = {32, 64, 96, 128, 160, 192, 256, 288, 320};
+    static const size_t groups[] = {63,  64,  65,  128, 255, 256,  257,
+                                    384, 511, 512, 513, 768, 1000, 1024};
+    if (between(0, 3)) {
+        g->n_kv_heads = small(5);
+        g->group = small(16);
+        g->head_dim = between(0, 1) ? PICK(wide) : 2 * small(140);
+        while (g->n_kv_heads * g->group * g->head_dim > 2048)
+            if (g->group > 1)
+                g->group /= 2;
+            else
+                g->n_kv_heads--;
+    } else { /* many query heads on one KV head */
+        g->n_kv_heads = between(1, 2);
+        g->group = PICK(groups);
+        g->head_dim = 2 * between(1, 2);
+    }
+}
+
+/* Rows are whole groups of quantized elements. */
+static void draw_quantized(struct geometry *g)
+{
+    static const size_t q_groups[] = {32, 64, 128}, bits[] = {2, 3, 4, 5, 6, 8};
+    g->bits = (int)PICK(bits);
+    g->q_group = PICK(q_groups);
+    g->d_model = g->q_group * between(1, 2);
+    g->d_ff = g->q_group * between(1, 3);
+    while (g->n_kv_heads * g->group * g->head_dim % g->q_group)
+        g->head_dim += 2;
+}
+
+static struct geometry draw_geometry(void)
+{
+    static const enum dtype types[] = {DT_BF16, DT_BF16, DT_F16, DT_F32};
+    struct geometry g = {.n_layers = between(1, 3),
+                         .d_model = between(2, 130),
+                         .d_ff = small(260),
+                         .vocab_size = between(2, 90),
+                         .n_tokens = between(0, 1) ? small(70) : small(9),
+                         .window = between(0, 3) ? 0 : between(1, 40),
+                         .tied = between(0, 1),
+                         .bias = !between(0, 3),
+                         .dtype = types[between(0, 3)]};
+    draw_heads(&g);
+    if (!between(0, 3))
+        draw_quantized(&g);
+    return g;
+}
+
+static const char *describe(const struct geometry *g)
+{
+    static char text[256];
+    snprintf(text, sizeof text,
+             "%zu layers, %zu wide, d_ff %zu, %zu heads on %zu of %zu, "
+             "vocabulary %zu, %zu tokens, window %zu, %s, %d bits by %zu%s%s",
+             g->n_layers, g->d_model, g->d_ff, g->n_kv_heads * g->group,
+             g->n_kv_heads, g->head_dim, g->vocab_size, g->n_tokens, g->window,
+             dtype_name(g->dtype), g->bits, g->q_group, g->tied ? ", tied" : "",
+             g->bias ? ", bias" : "");
+    return text;
+}
+
+/* ---- bounds ------------------------------------------------------------- */
+
+enum mode { MODE_EXACT, MODE_F32, MODE_F16, MODE_Q8, N_MODES };
+
+static const char *const mode_names[N_MODES] = {
+    "exact", "default, KV f32", "default, KV f16", "default, KV q8"};
+
+/* One model, its tokens and what is right. */
+struct trial {
+    struct ref_model *m;
+    int32_t *tokens;
+    size_t n; /* logits */
+    double *want;
+    double drawn[N_MODES]; /* bounds, 0 where none was needed so far */
+};
+
+static double distance(const struct trial *t, const double *got)
+{
+    double diff = 0, norm = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        double d = got[i] - t->want[i];
+        diff += d * d;
+        norm += t->want[i] * t->want[i];
+    }
+    return sqrt(diff / norm);
+}
+
+static struct ref_noises noises_of(const struct geometry *g, enum mode mode)
+{
+    const struct ref_noise exact = {ROUND_EXACT, 0, 1}, bf16 = {ROUND_BF16, 0, 1};
+    struct ref_noises z = {bf16, bf16, bf16};
+    if (mode == MODE_EXACT)
+        return (struct ref_noises){exact, exact, exact};
+    if (g->bits)
+        z.products = (struct ref_noise){ROUND_BF16, ROUND_INT8, g->q_group};
+    if (mode == MODE_Q8)
+        z.kv = (struct ref_noise){ROUND_BF16, ROUND_INT8, KV_Q8_GROUP};
+    return z;
+}
+
+static double stated_bound(const struct geometry *g, enum mode mode)
+{
+    return mode == MODE_EXACT ? EXACT_BOUND
+           : g->bits          ? QUANTIZED_BOUND
+           : mode == MODE_Q8  ? Q8_BOUND
+                              : FAST_BOUND;
+}
+
+/* What drawn errors allow. */
+static double drawn_bound(const struct trial *t, enum mode mode)
+{
+    const struct ref_noises z = noises_of(&t->m->g, mode);
+    double *got = ref_alloc(t->n, sizeof *got), worst = 0;
+    for (int i = 0; i < DRAWS; i++) {
+        ref_forward(t->m, t->tokens, &z, got);
+        worst = fmax(worst, distance(t, got));
+    }
+    free(got);
+    return AMPLIFIED * worst;
+}
+
+static void trial_open(struct trial *t, const struct geometry *g)
+{
+    static const struct ref_noises none;
+    t->m = ref_create(g);
+    t->tokens = ref_alloc(g->n_tokens, sizeof *t->tokens);
+    for (size_t i = 0; i < g->n_tokens; i++)
+        t->tokens[i] = (int32_t)between(0, g->vocab_size - 1);
+    t->n = g->n_tokens * g->vocab_size;
+    t->want = ref_alloc(t->n, sizeof *t->want);
+    ref_forward(t->m, t->tokens, &none, t->want);
+    ref_write(t->m);
+}
+
+static void trial_close(struct trial *t)
+{
+    temp_clear();
+    free(t->tokens);
+    free(t->want);
+    ref_free(t->m);
+}
+
+/* ---- the engine --------------------------------------------------------- */
+
+static struct qwick_engine *open_engine(enum isa level, enum mode mode,
+                                        size_t chunk, int threads)
+{
+    static const enum qwick_kv kv[N_MODES] = {
+        [MODE_EXACT] = QWICK_KV_DEFAULT,
+        [MODE_F32] = QWICK_KV_F32,
+        [MODE_F16] = QWICK_KV_F16,
+        [MODE_Q8] = QWICK_KV_Q8,
+    };
+    struct qwick_engine_options o = qwick_engine_defaults();
+    struct qwick_engine *eng;
+    struct qwick_err e;
+    o.model = temp_dir;
+    o.isa = isa_name(level);
+    o.exact = mode == MODE_EXACT;
+    o.kv = kv[mode];
+    o.prefill_chunk = chunk;
+    o.threads = threads;
+    if (qwick_engine_open(&eng, &o, &e)) {
+        fail_msg("%s", e.msg);
+        return NULL;
+    }
+    return eng;
+}
+
+struct rows {
+    float *at;
+    size_t vocab_size;
+};
+
+static int keep_row(void *ctx, size_t pos, const float *logits)
+{
+    struct rows *r = ctx;
+    memcpy(r->at + pos * r->vocab_size, logits, r->vocab_size * sizeof *logits);
+    return 0;
+}
+
+/* Logits of all tokens in passes of `chunk`; *last: of the last one, when up to
+ * three tokens are decoded. Both malloc'ed. */
+static float *run(const struct trial *t, enum isa level, enum mode mode,
+                  size_t chunk, int threads, float **last)
+{
+    const struct geometry *g = &t->m->g;
+    struct qwick_engine *eng = open_engine(level, mode, chunk, threads);
+    struct qwick_session *s;
+    float *got = ref_alloc(t->n, sizeof *got);
+    struct rows rows = {got, g->vocab_size};
+    size_t decoded = g->n_tokens / 2 < 3 ? g->n_tokens / 2 : 3;
+    size_t prompt = g->n_tokens - decoded;
+    *last = ref_alloc(g->vocab_size, sizeof **last);
+    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    assert_int_equal(qwick_session_all_logits(s, t->tokens, g->n_tokens,
+                                              keep_row, &rows, NULL),
+                     0);
+    assert_int_equal(qwick_session_rollback(s, 0, NULL), 0);
+    assert_int_equal(qwick_session_sync(s, t->tokens, prompt, NULL), 0);
+    for (size_t i = prompt; i < g->n_tokens; i++)
+        assert_int_equal(qwick_session_decode(s, t->tokens[i], NULL), 0);
+    memcpy(*last, qwick_session_logits(s), g->vocab_size * sizeof **last);
+    qwick_session_free(s);
+    qwick_engine_close(eng);
+    return got;
+}
+
+static struct counts {
+    size_t runs, amplified, useless;
+    double worst[N_MODES]; /* error as a share of the bound */
+} counts;
+
+/* Errors over all rows, the last one as decoded. */
+static double error_of(const struct trial *t, const float *got,
+                       const float *last)
+{
+    size_t vocab_size = t->m->g.vocab_size;
+    double *all = ref_alloc(t->n, sizeof *all), error;
+    for (size_t i = 0; i < t->n; i++)
+        all[i] = (double)got[i];
+    error = distance(t, all);
+    for (size_t i = 0; i < vocab_size; i++)
+        all[t->n - vocab_size + i] = (double)last[i];
+    error = fmax(error, distance(t, all));
+    free(all);
+    return error;
+}
+
+static void check_error(struct trial *t, enum isa level, enum mode mode,
+                        size_t chunk, double error)
+{
+    double bound = stated_bound(&t->m->g, mode);
+    counts.runs++;
+    if (!(error <= bound)) {
+        if (t->drawn[mode] == 0)
+            t->drawn[mode] = drawn_bound(t, mode);
+        bound = fmax(bound, t->drawn[mode]);
+        counts.amplified++;
+    }
+    if (bound > USELESS) {
+        counts.useless++;
+        return;
+    }
+    if (!(error <= bound))
+        fail_msg("%s, %s, chunk %zu: error %.2e over %.2e: seed %llu: %s",
+                 isa_name(level), mode_names[mode], chunk, error, bound,
+                 (unsigned long long)seed, describe(&t->m->g));
+    counts.worst[mode] = fmax(counts.worst[mode], error / bound);
+}
+
+static void check_mode(struct trial *t, enum isa level, enum mode mode)
+{
+    static const size_t chunks[2] = {0, 3};
+    float *got[2], *last[2];
+    int coin = (int)between(0, 7); /* threads that wait for a CPU spin */
+    for (int i = 0; i < 2; i++) {
+        int threads = i == coin ? 2 : 1;
+        got[i] = run(t, level, mode, chunks[i], threads, &last[i]);
+        check_error(t, level, mode, chunks[i], error_of(t, got[i], last[i]));
+    }
+    if (mode == MODE_EXACT) {
+        size_t row = t->m->g.vocab_size;
+        assert_memory_equal(got[0], got[1], t->n * sizeof *got[0]);
+        assert_memory_equal(last[0], last[1], row * sizeof *last[0]);
+        assert_memory_equal(last[0], got[0] + t->n - row,
+                            row * sizeof *last[0]);
+    }
+    for (int i = 0; i < 2; i++) {
+        free(got[i]);
+        free(last[i]);
+    }
+}
+
+static void check_geometry(const struct geometry *g)
+{
+    struct trial t = {0};
+    trial_open(&t, g);
+    for (int l = 0; l < ISA_COUNT; l++) {
+        if (!cpu_has((enum isa)l))
+            continue;
+        check_mode(&t, (enum isa)l, MODE_EXACT);
+        check_mode(&t, (enum isa)l, (enum mode)between(MODE_F32, MODE_Q8));
+    }
+    trial_close(&t);
+}
+
+static unsigned long long number_of(const char *name, unsigned long long none)
+{
+    const char *text = getenv(name);
+    return text ? strtoull(text, NULL, 0) : none;
+}
+
+static void random_geometries_match_the_reference(void **state)
+{
+    (void)state;
+    uint64_t first = number_of("QWICK_TEST_SEED", 1);
+    size_t n = (size_t)number_of("QWICK_GEOMETRIES", DEFAULT_GEOMETRIES);
+    printf("%zu geometries from seed %llu on\n", n, (unsigned long long)first);
+    for (size_t i = 0; i < n; i++) {
+        seed = first + i;
+        draws = 0;
+        struct geometry g = draw_geometry();
+        check_geometry(&g);
+    }
+    printf("%zu runs; %zu beyond the stated bound, %zu of these of no use\n",
+           counts.runs, counts.amplified, counts.useless);
+    for (int mode = 0; mode < N_MODES; mode++)
+        printf("%-16s at most %.2f of the bound\n", mode_names[mode],
+               counts.worst[mode]);
+}
+
+/* Prompt passes of fewer rows than one KV head has query heads. */
+static void many_heads_on_one_kv_head(void **state)
+{
+    (void)state;
+    static const size_t groups[] = {256, 512, 1024};
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        for (size_t n = 1; n <= 7; n++) {
+            struct geometry g = {.n_layers = 2,
+                                 .d_model = 16,
+                                 .d_ff = 24,
+                                 .n_kv_heads = 1,
+                                 .group = groups[i],
+                                 .head_dim = 2,
+                                 .vocab_size = 20,
+                                 .n_tokens = n,
+                                 .dtype = DT_BF16};
+            seed = i;
+            draws = 0;
+            check_geometry(&g);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_heads_on_one_kv_head),
+        cmocka_unit_test(random_geometries_match_the_reference),
+    };
+    return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
+}
