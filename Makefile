@@ -73,9 +73,9 @@ $(BUILD)/src/kernel/k_q8_avxvnni.o: private ISA := $(AVX2) -mavxvnni
 $(BUILD)/src/kernel/k_q8_avx512.o: private ISA := $(AVX512) -mavx512vnni
 # Lines are enough to debug kernels; their variables double the time to compile.
 # Functions begin at a cache line, so that the speed of a loop does not hang on
-# what comes before it.
-$(BUILD)/src/kernel/%.o: private OPT += $(if $(filter 1,$(SAN)),,-O3) -g1 \
-    -falign-functions=64
+# what comes before it. Frames are small: a host's threads may have small stacks.
+$(BUILD)/src/kernel/%.o: private OPT += -g1 -falign-functions=64 \
+    $(if $(filter 1,$(SAN)),,-O3 -Wframe-larger-than=32768)
 
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)

@@ -41,7 +41,7 @@ struct job {
     const struct kernels *k;
     struct affine w;
     struct q8 x;
-    float *x32, *y;
+    float *x32, *y, *work;
     const unsigned char *pool;
     size_t rows, cols, tokens; /* of a slice */
     size_t slices;
@@ -94,10 +94,10 @@ static double slice_ms(const struct job *j, size_t i, double *work)
     w.biases += i * j->rows * w.sb_stride;
     if (j->exact)
         j->k->matmul_affine(j->y, j->rows, &w, j->x32, j->cols, j->rows,
-                            j->cols, j->tokens);
+                            j->cols, j->tokens, j->work);
     else
         j->k->matmul_q8(j->y, j->rows, &w, &j->x, j->rows, j->cols, j->tokens,
-                        false);
+                        false, j->work);
     if (j->tokens < MANY)
         *work = (double)j->rows * (double)(w.q_stride + 2 * w.sb_stride);
     else
@@ -228,6 +228,7 @@ int main(int argc, char **argv)
         return 1;
     }
     j.exact = o.exact;
+    j.work = lines(KERNEL_WORK * sizeof *j.work);
     pool = lines(POOL);
     numbers = lines(POOL);
     for (size_t i = 0; i < POOL / 8; i++) {
@@ -259,5 +260,6 @@ int main(int argc, char **argv)
             }
     free(pool);
     free(numbers);
+    free(j.work);
     return 0;
 }

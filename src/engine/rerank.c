@@ -213,17 +213,20 @@ struct rerank_call {
 };
 
 /* One row of the head: what --exact computes for it among all the others. */
-static float head_logit(const struct model *m, size_t row, const float *hidden)
+static float head_logit(const struct qwick_engine *eng, size_t row,
+                        const float *hidden)
 {
+    const struct model *m = &eng->model;
     const struct matrix *head = &m->head;
+    float *work = eng->scratch->threads[0].work;
     float logit;
     if (head->bits) {
         struct affine q = matrix_affine(head, row);
-        m->k->matmul_affine(&logit, 1, &q, hidden, head->cols, 1, head->cols,
-                            1);
+        m->k->matmul_affine(&logit, 1, &q, hidden, head->cols, 1, head->cols, 1,
+                            work);
     } else {
         m->k->matmul[head->dtype](&logit, 1, matrix_row(head, row), head->cols,
-                                  hidden, head->cols, 1, head->cols, 1);
+                                  hidden, head->cols, 1, head->cols, 1, work);
     }
     return logit;
 }
@@ -232,9 +235,8 @@ static int keep_score(void *ctx, size_t i, const float *hidden,
                       struct qwick_err *e)
 {
     const struct rerank_call *c = ctx;
-    const struct model *m = &c->r->eng->model;
-    double yes = head_logit(m, c->r->yes, hidden);
-    double no = head_logit(m, c->r->no, hidden);
+    double yes = head_logit(c->r->eng, c->r->yes, hidden);
+    double no = head_logit(c->r->eng, c->r->no, hidden);
     if (!isfinite(yes) || !isfinite(no))
         return err_set(e, QWICK_ERR_RUNTIME,
                        "logits: not finite: the weights hold NaN, infinities "

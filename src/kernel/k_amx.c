@@ -32,6 +32,8 @@ enum {
 };
 
 _Static_assert(BLOCK % WIDE == 0 && SWEEP % WIDE == 0, "whole panels");
+_Static_assert(PANEL_BYTES <= KERNEL_WORK * sizeof(float),
+               "the caller's memory");
 
 /* ---- tiles -------------------------------------------------------------- */
 
@@ -321,6 +323,7 @@ struct product {
     size_t x_bytes;
     size_t n_rows, n_cols, n_tokens;
     bool add;
+    char *panel; /* [PANEL_BYTES] */
 };
 
 /* What packing reads of WIDE rows. */
@@ -341,7 +344,7 @@ static struct fetch fetch_panel(const struct product *p, size_t r, size_t k,
 static void panel_run(const struct product *p, struct shape *shape, size_t r,
                       size_t k, size_t t0, size_t n)
 {
-    _Alignas(64) char panel[PANEL_BYTES];
+    char *const panel = p->panel;
     const size_t nr = at_most(p->n_rows - r, WIDE);
     const size_t nk = at_most(p->n_cols - k, COLS);
     struct fetch fetch =
@@ -393,21 +396,21 @@ enum { ROWS_MAX_TOKENS = 2 };
 static void (*gemm_bf16_rows)(float *y, size_t ldy, const void *w,
                               size_t w_stride, const void *x, size_t ldx,
                               size_t n_rows, size_t n_cols, size_t n_tokens,
-                              bool add);
+                              bool add, float *work);
 
 static void k_gemm_bf16_amx(float *y, size_t ldy, const void *w,
                             size_t w_stride, const void *x, size_t ldx,
                             size_t n_rows, size_t n_cols, size_t n_tokens,
-                            bool add)
+                            bool add, float *work)
 {
     if (n_tokens <= ROWS_MAX_TOKENS) {
         gemm_bf16_rows(y, ldy, w, w_stride, x, ldx, n_rows, n_cols, n_tokens,
-                       add);
+                       add, work);
         return;
     }
     if (n_tokens <= FEW_TOKENS && n_cols > 0) {
         k_gemm_bf16_few_amx(y, ldy, w, w_stride, x, ldx, n_rows, n_cols,
-                            n_tokens, add);
+                            n_tokens, add, work);
         return;
     }
     multiply(&(struct product){.y = y,
@@ -419,12 +422,14 @@ static void k_gemm_bf16_amx(float *y, size_t ldy, const void *w,
                                .n_rows = n_rows,
                                .n_cols = n_cols,
                                .n_tokens = n_tokens,
-                               .add = add});
+                               .add = add,
+                               .panel = (char *)work});
 }
 
 static void k_gemm_bf16_affine_amx(float *y, size_t ldy, const struct affine *w,
                                    const void *x, size_t ldx, size_t n_rows,
-                                   size_t n_cols, size_t n_tokens, bool add)
+                                   size_t n_cols, size_t n_tokens, bool add,
+                                   float *work)
 {
     multiply(&(struct product){.y = y,
                                .ldy = ldy,
@@ -434,7 +439,8 @@ static void k_gemm_bf16_affine_amx(float *y, size_t ldy, const struct affine *w,
                                .n_rows = n_rows,
                                .n_cols = n_cols,
                                .n_tokens = n_tokens,
-                               .add = add});
+                               .add = add,
+                               .panel = (char *)work});
 }
 
 /* ---- measuring ---------------------------------------------------------- */

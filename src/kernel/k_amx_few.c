@@ -26,6 +26,16 @@ enum {
     NARROW = SIDE / 2    /* tokens that half a tile holds */
 };
 
+/* Where the parts of a call's memory are. All 64-byte aligned. */
+struct memory {
+    char packed[X_BYTES]; /* tokens */
+    char chunks[2][CHUNK_BYTES];
+    float held[HELD * MOST_TILES * SIDE * SIDE];
+};
+
+_Static_assert(sizeof(struct memory) <= KERNEL_WORK * sizeof(float),
+               "the caller's memory");
+
 struct few {
     float *y;
     size_t ldy;
@@ -34,6 +44,7 @@ struct few {
     const char *x;  /* packed [DEPTH][tile of tokens][pair][token] */
     size_t n_rows, n_cols, n_tokens;
     bool add;
+    struct memory *memory;
 };
 
 /* ---- weights on their way ----------------------------------------------- */
@@ -197,9 +208,8 @@ static void turn_sums(const struct few *p, float *y, const float *from,
 
 INLINE void few_run(const struct few *p, int tiles, bool narrow)
 {
-    _Alignas(64) char chunks[2][CHUNK_BYTES];
-    /* narrow tiles leave gaps, which are turned like the rest */
-    _Alignas(64) float held[HELD * MOST_TILES * SIDE * SIDE] = {0};
+    char(*const chunks)[CHUNK_BYTES] = p->memory->chunks;
+    float *const held = p->memory->held;
     const size_t stride = p->w_bytes, n_chunks = p->n_cols / CHUNK_COLS;
     const size_t ragged = p->n_cols % CHUNK_COLS;
     const size_t x_bytes = depth_bytes(tiles, narrow);
@@ -211,6 +221,8 @@ INLINE void few_run(const struct few *p, int tiles, bool narrow)
                          .rows = at_most(p->n_rows, SIDE)};
     size_t now = 0;
 
+    /* narrow tiles leave gaps, which are turned like the rest */
+    memset(held, 0, sizeof p->memory->held);
     for (size_t r = 0; r < SIDE && n_chunks; r++)
         copy_row(&first, r, &none);
     for (size_t r = 0; r < p->n_rows; r += SIDE) {
@@ -305,11 +317,11 @@ static void fetch_first(const struct few *p)
 
 void k_gemm_bf16_few_amx(float *y, size_t ldy, const void *w, size_t w_stride,
                          const void *x, size_t ldx, size_t n_rows,
-                         size_t n_cols, size_t n_tokens, bool add)
+                         size_t n_cols, size_t n_tokens, bool add, float *work)
 {
     static void (*const run[])(const struct few *) = {NULL, few_1, few_2, few_3,
                                                       few_4};
-    _Alignas(64) char packed[X_BYTES];
+    struct memory *memory = (struct memory *)(void *)work;
     const bool narrow = n_tokens <= NARROW;
     const size_t tiles = (n_tokens + SIDE - 1) / SIDE;
     const size_t most = X_BYTES / TILE_BYTES / tiles * DEPTH;
@@ -320,15 +332,17 @@ void k_gemm_bf16_few_amx(float *y, size_t ldy, const void *w, size_t w_stride,
                               .ldy = ldy,
                               .w = (const char *)w + k * 2,
                               .w_bytes = w_stride * 2,
-                              .x = packed,
+                              .x = memory->packed,
                               .n_rows = n_rows,
                               .n_cols = at_most(n_cols - k, cols),
                               .n_tokens = n_tokens,
-                              .add = add || k > 0};
+                              .add = add || k > 0,
+                              .memory = memory};
 
         fetch_first(&p);
-        (narrow ? pack_narrow : pack_tokens)(packed, (const char *)x + k * 2,
-                                             ldx * 2, n_tokens, p.n_cols);
+        (narrow ? pack_narrow : pack_tokens)(memory->packed,
+                                             (const char *)x + k * 2, ldx * 2,
+                                             n_tokens, p.n_cols);
         (narrow ? few_narrow : run[tiles])(&p);
     }
 }

@@ -60,6 +60,6 @@ enum { FEW_TOKENS = 64 };
  * column. */
 void k_gemm_bf16_few_amx(float *y, size_t ldy, const void *w, size_t w_stride,
                          const void *x, size_t ldx, size_t n_rows,
-                         size_t n_cols, size_t n_tokens, bool add);
+                         size_t n_cols, size_t n_tokens, bool add, float *work);
 
 #endif

@@ -170,8 +170,9 @@ INLINE float dot_row(const char *w, const float *x, size_t n, enum dtype type)
 
 /* One token by all rows. */
 INLINE void rows_by_one(float *y, const char *w, size_t w_bytes, const float *x,
-                        size_t n_rows, size_t n, enum dtype type)
+                        size_t n_rows, size_t n, enum dtype type, float *work)
 {
+    (void)work;
     for (size_t r = 0; r < n_rows; r++)
         y[r] = dot_row(w + r * w_bytes, x, n, type);
 }

@@ -152,6 +152,8 @@ INLINE float dot_row(const char *w, const float *x, size_t n, enum dtype type)
  * which on that pays. */
 enum { PAIRS_MAX = 32768, PAIRS_MIN_ROWS = 16 };
 
+_Static_assert(PAIRS_MAX <= KERNEL_WORK, "the caller's memory");
+
 /* x[0..n) by runs of 32, in each the even ones before the odd ones; zeros up to
  * a whole run. */
 static void split_pairs(float *out, const float *x, size_t n)
@@ -221,9 +223,8 @@ INLINE float dot_pairs(const char *w, const float *x, size_t n, size_t ahead,
 }
 
 static void rows_in_pairs(float *y, const char *w, size_t w_bytes,
-                          const float *x, size_t n_rows, size_t n)
+                          const float *x, size_t n_rows, size_t n, float *pairs)
 {
-    _Alignas(64) float pairs[PAIRS_MAX];
     const size_t ahead = kernel_sweep.ahead;
 
     split_pairs(pairs, x, n);
@@ -237,10 +238,10 @@ static void rows_in_pairs(float *y, const char *w, size_t w_bytes,
 
 /* One token by all rows. */
 INLINE void rows_by_one(float *y, const char *w, size_t w_bytes, const float *x,
-                        size_t n_rows, size_t n, enum dtype type)
+                        size_t n_rows, size_t n, enum dtype type, float *work)
 {
     if (type == DT_BF16 && n_rows >= PAIRS_MIN_ROWS && n <= PAIRS_MAX) {
-        rows_in_pairs(y, w, w_bytes, x, n_rows, n);
+        rows_in_pairs(y, w, w_bytes, x, n_rows, n, work);
         return;
     }
     for (size_t r = 0; r < n_rows; r++)

@@ -518,9 +518,9 @@ static void panel_run(struct tile s, size_t n)
 static void k_gemm_bf16_avx512bf16(float *y, size_t ldy, const void *w,
                                    size_t w_stride, const void *x, size_t ldx,
                                    size_t n_rows, size_t n_cols,
-                                   size_t n_tokens, bool add)
+                                   size_t n_tokens, bool add, float *work)
 {
-    _Alignas(64) uint32_t panel[PANEL_ROWS * COLS / 2];
+    uint32_t *const panel = (uint32_t *)(void *)work;
     const size_t w_bytes = w_stride * 2;
 
     for (size_t t = 0; n_cols == 0 && !add && t < n_tokens; t++)

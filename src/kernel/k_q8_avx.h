@@ -55,6 +55,9 @@ struct few {
     size_t ldq, ldg; /* in bytes; in groups, a multiple of 8, zeros behind */
 };
 
+_Static_assert(sizeof(struct few) <= KERNEL_WORK * sizeof(float),
+               "the caller's memory");
+
 /* Whether codes need words of 16 bits. */
 INLINE bool in_words(int bits)
 {
@@ -374,16 +377,15 @@ static few_fn *const few_table[9][MAX_FEW] = {
 /* T <= MAX_FEW tokens from t on. */
 static void matmul_few(float *y, size_t ldy, const struct affine *w,
                        const struct q8 *x, size_t n_rows, size_t n_cols,
-                       size_t t, size_t T, bool add)
+                       size_t t, size_t T, bool add, struct few *f)
 {
     const size_t most = FEW_COLS / T / 128 * 128;
-    struct few f;
     size_t from = 0, n;
 
     do {
         n = n_cols - from < most ? n_cols - from : most;
-        few_fill(&f, x, t, T, from, n, w->bits);
-        few_table[w->bits][T - 1](y + t * ldy, ldy, w, n_rows, from, n, &f,
+        few_fill(f, x, t, T, from, n, w->bits);
+        few_table[w->bits][T - 1](y + t * ldy, ldy, w, n_rows, from, n, f,
                                   add || from > 0);
         from += n;
     } while (from < n_cols);
@@ -748,10 +750,9 @@ static void panel_many(float *y, size_t ldy, const struct panel *p, int bits,
 /* n_tokens <= MANY_TOKENS from t on. */
 static void matmul_many(float *y, size_t ldy, const struct affine *w,
                         const struct q8 *x, size_t n_rows, size_t n_cols,
-                        size_t t, size_t n_tokens, bool add)
+                        size_t t, size_t n_tokens, bool add, struct panel *p)
 {
     const size_t full = in_halves(w->bits) ? PANEL_ROWS / 2 : PANEL_ROWS;
-    struct panel p;
 
     for (size_t i = t; i < t + n_tokens && !add; i++)
         memset(y + i * ldy, 0, n_rows * sizeof *y);
@@ -767,8 +768,8 @@ static void matmul_many(float *y, size_t ldy, const struct affine *w,
         n = n_cols - k < PANEL_COLS ? n_cols - k : PANEL_COLS;
         for (size_t r = 0, nr; r < n_rows; r += nr) {
             nr = n_rows - r < full ? n_rows - r : full;
-            pack_panel(&p, w, r, nr, k, n);
-            panel_many(y + t * ldy + r, ldy, &p, w->bits, nr, &at, n / w->group,
+            pack_panel(p, w, r, nr, k, n);
+            panel_many(y + t * ldy + r, ldy, p, w->bits, nr, &at, n / w->group,
                        n_tokens);
         }
     }
@@ -776,18 +777,20 @@ static void matmul_many(float *y, size_t ldy, const struct affine *w,
 
 static void KERNEL(matmul_q8)(float *y, size_t ldy, const struct affine *w,
                               const struct q8 *x, size_t n_rows, size_t n_cols,
-                              size_t n_tokens, bool add)
+                              size_t n_tokens, bool add, float *work)
 {
     size_t n;
 
     for (size_t t = 0; t < n_tokens; t += n) {
         n = n_tokens - t;
         if (n <= MAX_FEW) {
-            matmul_few(y, ldy, w, x, n_rows, n_cols, t, n, add);
+            matmul_few(y, ldy, w, x, n_rows, n_cols, t, n, add,
+                       (struct few *)(void *)work);
             continue;
         }
         n = n < MANY_TOKENS ? n : MANY_TOKENS;
-        matmul_many(y, ldy, w, x, n_rows, n_cols, t, n, add);
+        matmul_many(y, ldy, w, x, n_rows, n_cols, t, n, add,
+                    (struct panel *)(void *)work);
     }
 }
 

@@ -99,13 +99,22 @@ static void k_affine_to_f32_avx2(float *out, const struct affine *w,
  * product, added one after another. */
 enum { WIDE_COLS = 1024, WIDE_ROWS = 32, WIDE_FEW = 4, WIDE_TOKENS = 64 };
 
+/* The caller's memory, in which the dense product finds none: in f32 it works
+ * in registers. */
+struct wide {
+    float rows[WIDE_ROWS * WIDE_COLS];
+    float more[WIDE_TOKENS * WIDE_ROWS]; /* sums of a later run */
+};
+
+_Static_assert(sizeof(struct wide) <= KERNEL_WORK * sizeof(float),
+               "the caller's memory");
+
 static void k_matmul_affine_avx2(float *y, size_t ldy, const struct affine *w,
                                  const float *x, size_t ldx, size_t n_rows,
-                                 size_t n_cols, size_t n_tokens)
+                                 size_t n_cols, size_t n_tokens, float *work)
 {
-    _Alignas(64) float wide[WIDE_ROWS * WIDE_COLS];
     const struct kernels *k = kernels_get(ISA_AVX2);
-    float more[WIDE_TOKENS * WIDE_ROWS];
+    struct wide *const m = (struct wide *)(void *)work;
     /* what L1 keeps for a few tokens, L2 for many */
     const size_t block = n_tokens > 8 ? WIDE_ROWS : WIDE_FEW;
     size_t nr, nk, nt;
@@ -113,17 +122,18 @@ static void k_matmul_affine_avx2(float *y, size_t ldy, const struct affine *w,
     for (size_t r = 0; r < n_rows; r += nr) {
         nr = n_rows - r < block ? n_rows - r : block;
         nk = n_cols < WIDE_COLS ? n_cols : WIDE_COLS;
-        widen_rows(wide, nk, w, r, nr, 0, nk);
-        k->matmul[DT_F32](y + r, ldy, wide, nk, x, ldx, nr, nk, n_tokens);
+        widen_rows(m->rows, nk, w, r, nr, 0, nk);
+        k->matmul[DT_F32](y + r, ldy, m->rows, nk, x, ldx, nr, nk, n_tokens,
+                          NULL);
         for (size_t k0 = nk; k0 < n_cols; k0 += nk) {
             nk = n_cols - k0 < WIDE_COLS ? n_cols - k0 : WIDE_COLS;
-            widen_rows(wide, nk, w, r, nr, k0, nk);
+            widen_rows(m->rows, nk, w, r, nr, k0, nk);
             for (size_t t = 0; t < n_tokens; t += nt) {
                 nt = n_tokens - t < WIDE_TOKENS ? n_tokens - t : WIDE_TOKENS;
-                k->matmul[DT_F32](more, nr, wide, nk, x + t * ldx + k0, ldx, nr,
-                                  nk, nt);
+                k->matmul[DT_F32](m->more, nr, m->rows, nk, x + t * ldx + k0,
+                                  ldx, nr, nk, nt, NULL);
                 for (size_t i = 0; i < nt * nr; i++)
-                    y[(t + i / nr) * ldy + r + i % nr] += more[i];
+                    y[(t + i / nr) * ldy + r + i % nr] += m->more[i];
             }
         }
     }

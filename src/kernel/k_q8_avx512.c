@@ -218,9 +218,9 @@ static void f32_chunk(float *y, size_t ldy, const float *w, const float *x,
 
 static void k_matmul_affine_avx512(float *y, size_t ldy, const struct affine *w,
                                    const float *x, size_t ldx, size_t n_rows,
-                                   size_t n_cols, size_t n_tokens)
+                                   size_t n_cols, size_t n_tokens, float *work)
 {
-    _Alignas(64) float wide[ROWS * CHUNK];
+    float *const wide = work; /* [ROWS * CHUNK] */
 
     for (size_t t = 0; n_cols == 0 && t < n_tokens; t++)
         memset(y + t * ldy, 0, n_rows * sizeof *y);
@@ -443,6 +443,9 @@ static const q8_few_fn q8_few[9][3] = TABLE(q8_few);
  * likewise. So x is rearranged first, up to PAIRS_BYTES of it. */
 enum { PAIRS_BYTES = 128 << 10 };
 
+_Static_assert(PAIRS_BYTES <= KERNEL_WORK * sizeof(float),
+               "the caller's memory");
+
 /* One token's q[0..n), n padded with zeros to whole lines of 64, by runs of
  * 128: the even ones before the odd ones; zeros up to a whole run. */
 static void split_pairs(int8_t *out, const int8_t *q, size_t n)
@@ -611,6 +614,9 @@ struct panel {
     float scales[PANEL_ROWS * 16];                      /* [group][row] */
     float biases[PANEL_ROWS * 16];
 };
+
+_Static_assert(sizeof(struct panel) <= KERNEL_WORK * sizeof(float),
+               "the caller's memory");
 
 INLINE void panel_codes(uint32_t *out, const struct affine *w, size_t r,
                         size_t k, size_t nr, size_t nk, int bits)
@@ -840,19 +846,18 @@ static const unsigned char *panel_run(struct tile s, size_t n,
 /* PANEL_ROWS rows at most by n tokens. */
 static void many_rows(float *y, size_t ldy, const struct affine *w, size_t r,
                       size_t nr, const struct q8 *x, size_t t, size_t n,
-                      size_t n_cols, bool add)
+                      size_t n_cols, bool add, struct panel *p)
 {
     const size_t n_tiles =
         (n_cols + COLS - 1) / COLS * ((n + TOKENS - 1) / TOKENS);
     const size_t n_fetch = (PANEL_ROWS * w->q_stride / 64 + n_tiles) / n_tiles;
     const unsigned char *next = row_at(w, r + PANEL_ROWS, 0).q;
-    struct panel p;
 
     for (size_t k = 0; k < n_cols; k += COLS) {
         const size_t nk = n_cols - k < COLS ? n_cols - k : COLS;
         const size_t g = t * x->ldg + k / w->group;
         const struct row first = row_at(w, r, k);
-        const struct tile s = {.panel = &p,
+        const struct tile s = {.panel = p,
                                .nr = nr,
                                .n_groups = nk / w->group,
                                .group = w->group,
@@ -865,22 +870,23 @@ static void many_rows(float *y, size_t ldy, const struct affine *w, size_t r,
                                .ldy = ldy,
                                .resume = add || k > 0};
 
-        panel_unpackers[w->bits](p.codes, w, r, k, nr, nk);
-        panel_numbers(p.scales, first.scales, w, nr, s.n_groups);
-        panel_numbers(p.biases, first.biases, w, nr, s.n_groups);
+        panel_unpackers[w->bits](p->codes, w, r, k, nr, nk);
+        panel_numbers(p->scales, first.scales, w, nr, s.n_groups);
+        panel_numbers(p->biases, first.biases, w, nr, s.n_groups);
         next = panel_run(s, n, next, n_fetch);
     }
 }
 
 static void q8_many(float *y, size_t ldy, const struct affine *w,
                     const struct q8 *x, size_t n_rows, size_t n_cols,
-                    size_t n_tokens, bool add)
+                    size_t n_tokens, bool add, float *work)
 {
     for (size_t t = 0; t < n_tokens; t += SWEEP)
         for (size_t r = 0; r < n_rows; r += PANEL_ROWS)
             many_rows(y, ldy, w, r,
                       n_rows - r < PANEL_ROWS ? n_rows - r : PANEL_ROWS, x, t,
-                      n_tokens - t < SWEEP ? n_tokens - t : SWEEP, n_cols, add);
+                      n_tokens - t < SWEEP ? n_tokens - t : SWEEP, n_cols, add,
+                      (struct panel *)(void *)work);
 }
 
 /* ---- the product -------------------------------------------------------- */
@@ -912,12 +918,12 @@ static void q8_several(float *y, size_t ldy, const struct affine *w,
         }
 }
 
-/* The same with 4 bits, ld being n_cols rounded up to 128. */
+/* The same with 4 bits, ld being n_cols rounded up to 128; pairs has room for
+ * PAIRS_BYTES. */
 static void q4_several(float *y, size_t ldy, const struct affine *w,
                        const struct q8 *x, size_t n_rows, size_t n_cols,
-                       size_t n_tokens, bool add, size_t ld)
+                       size_t n_tokens, bool add, size_t ld, int8_t *pairs)
 {
-    _Alignas(64) int8_t pairs[PAIRS_BYTES];
     struct q8 split = *x;
 
     split.q = pairs;
@@ -930,7 +936,7 @@ static void q4_several(float *y, size_t ldy, const struct affine *w,
 
 static void k_matmul_q8_avx512(float *y, size_t ldy, const struct affine *w,
                                const struct q8 *x, size_t n_rows, size_t n_cols,
-                               size_t n_tokens, bool add)
+                               size_t n_tokens, bool add, float *work)
 {
     const size_t ld = (n_cols + 127) / 128 * 128;
 
@@ -939,12 +945,13 @@ static void k_matmul_q8_avx512(float *y, size_t ldy, const struct affine *w,
     if (n_cols == 0)
         return;
     if (n_tokens < MANY && w->bits == 4 && n_tokens * ld <= PAIRS_BYTES)
-        q4_several(y, ldy, w, x, n_rows, n_cols, n_tokens, add, ld);
+        q4_several(y, ldy, w, x, n_rows, n_cols, n_tokens, add, ld,
+                   (int8_t *)work);
     else if (n_tokens < MANY)
         q8_several(y, ldy, w, x, n_rows, n_cols, n_tokens, add,
                    q8_few[w->bits][w->group / 64]);
     else
-        q8_many(y, ldy, w, x, n_rows, n_cols, n_tokens, add);
+        q8_many(y, ldy, w, x, n_rows, n_cols, n_tokens, add, work);
 }
 
 /* ---- measuring ---------------------------------------------------------- */

@@ -43,8 +43,9 @@ static void k_affine_to_f32_ref(float *out, const struct affine *w,
 
 static void k_matmul_affine_ref(float *y, size_t ldy, const struct affine *w,
                                 const float *x, size_t ldx, size_t n_rows,
-                                size_t n_cols, size_t n_tokens)
+                                size_t n_cols, size_t n_tokens, float *work)
 {
+    (void)work;
     for (size_t r = 0; r < n_rows; r++)
         for (size_t t = 0; t < n_tokens; t++) {
             double sum = 0;
@@ -102,8 +103,9 @@ static void k_to_q8_ref(const struct q8 *out, const float *x, size_t ldx,
 
 static void k_matmul_q8_ref(float *y, size_t ldy, const struct affine *w,
                             const struct q8 *x, size_t n_rows, size_t n_cols,
-                            size_t n_tokens, bool add)
+                            size_t n_tokens, bool add, float *work)
 {
+    (void)work;
     for (size_t r = 0; r < n_rows; r++)
         for (size_t t = 0; t < n_tokens; t++) {
             double sum = add ? (double)y[t * ldy + r] : 0;

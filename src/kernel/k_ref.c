@@ -159,8 +159,10 @@ static void k_from_f32_bf16_ref(void *out, const float *in, size_t n)
 #define MATMUL_REF(type, bytes)                                               \
     static void k_matmul_##type##_ref(                                        \
         float *y, size_t ldy, const void *w, size_t w_stride, const float *x, \
-        size_t ldx, size_t n_rows, size_t n_cols, size_t n_tokens)            \
+        size_t ldx, size_t n_rows, size_t n_cols, size_t n_tokens,            \
+        float *work)                                                          \
     {                                                                         \
+        (void)work;                                                           \
         for (size_t r = 0; r < n_rows; r++) {                                 \
             const unsigned char *wr =                                         \
                 (const unsigned char *)w + r * w_stride * (bytes);            \
@@ -183,8 +185,9 @@ MATMUL_REF(bf16, 2)
 static void k_gemm_bf16_ref(float *y, size_t ldy, const void *w,
                             size_t w_stride, const void *x, size_t ldx,
                             size_t n_rows, size_t n_cols, size_t n_tokens,
-                            bool add)
+                            bool add, float *work)
 {
+    (void)work;
     for (size_t t = 0; t < n_tokens; t++) {
         const unsigned char *xt = (const unsigned char *)x + t * ldx * 2;
 
@@ -206,8 +209,7 @@ static void k_gemm_bf16_ref(float *y, size_t ldy, const void *w,
         float *c, size_t ldc, const float *a, size_t lda, const void *b, \
         size_t ldb, size_t m, size_t n, size_t k, float *work)           \
     {                                                                    \
-        (void)work;                                                      \
-        k_matmul_##name##_ref(c, ldc, b, ldb, a, lda, n, k, m);          \
+        k_matmul_##name##_ref(c, ldc, b, ldb, a, lda, n, k, m, work);    \
     }
 
 SGEMM_NT(f32)

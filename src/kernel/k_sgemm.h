@@ -27,7 +27,7 @@
 enum { GEMM_KC = 256, GEMM_NC = SGEMM_ROWS, GEMM_MC = 48 };
 
 _Static_assert(GEMM_MC % GEMM_MR == 0 && GEMM_NC % GEMM_NR == 0, "whole tiles");
-_Static_assert(GEMM_NC *GEMM_KC <= SGEMM_WORK, "the caller's memory");
+_Static_assert(GEMM_NC *GEMM_KC <= KERNEL_WORK, "the caller's memory");
 
 INLINE void gemm_micro(float *c, size_t ldc, const float *a, size_t lda,
                        const float *panel, size_t kc, size_t nr, int R,

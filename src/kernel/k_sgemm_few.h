@@ -276,7 +276,7 @@ INLINE void sgemm_few(float *c, size_t ldc, const float *a, size_t lda,
                       float *work, enum dtype type)
 {
     const size_t bytes = type_bytes(type), lanes = (m + 7) / 8 * 8;
-    const size_t most = SGEMM_WORK / lanes / FEW_KC * FEW_KC;
+    const size_t most = KERNEL_WORK / lanes / FEW_KC * FEW_KC;
     const size_t parts = k > most ? (k + most - 1) / most : 1;
     /* as long as each other, of whole blocks */
     const size_t part = (k + parts * FEW_KC - 1) / (parts * FEW_KC) * FEW_KC;

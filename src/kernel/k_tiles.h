@@ -8,7 +8,7 @@
  *   vec             its vector of floats; LANES of them
  *   TILE_SUMS       accumulators of a product
  *   MAX_T           query rows that attention takes at a time: 3, or above 4
- *   rows_by_one(y, w, w_bytes, x, n_rows, n, type)
+ *   rows_by_one(y, w, w_bytes, x, n_rows, n, type, work)
  *                   all rows by one token
  *   tile(y, ldy, w, w_bytes, x, ldx, n, R, T, type, ahead)
  *                   R = 4 or 1 rows of w by T <= 3 tokens, in TILE_SUMS
@@ -62,7 +62,7 @@ INLINE void tile_rows(float *y, size_t ldy, const char *w, size_t w_bytes,
 
 INLINE void matmul(float *y, size_t ldy, const char *w, size_t w_stride,
                    const float *x, size_t ldx, size_t n_rows, size_t n_cols,
-                   size_t n_tokens, enum dtype type)
+                   size_t n_tokens, enum dtype type, float *work)
 {
     const size_t w_bytes = w_stride * type_bytes(type);
     size_t block = n_rows;
@@ -92,7 +92,7 @@ INLINE void matmul(float *y, size_t ldy, const char *w, size_t w_stride,
                       n_cols, 2, type, t == 0);
         if (n_tokens - t == 1)
             rows_by_one(y + t * ldy + r, wr, w_bytes, x + t * ldx, nr, n_cols,
-                        type);
+                        type, work);
     }
 }
 
@@ -256,9 +256,11 @@ static void KERNEL(attn_block_q8)(const struct attn_rows *rows, const void *k,
 #define MATMUL(name, type)                                                    \
     static void KERNEL(matmul_##name)(                                        \
         float *y, size_t ldy, const void *w, size_t w_stride, const float *x, \
-        size_t ldx, size_t n_rows, size_t n_cols, size_t n_tokens)            \
+        size_t ldx, size_t n_rows, size_t n_cols, size_t n_tokens,            \
+        float *work)                                                          \
     {                                                                         \
-        matmul(y, ldy, w, w_stride, x, ldx, n_rows, n_cols, n_tokens, type);  \
+        matmul(y, ldy, w, w_stride, x, ldx, n_rows, n_cols, n_tokens, type,   \
+               work);                                                         \
     }
 
 MATMUL(f32, DT_F32)

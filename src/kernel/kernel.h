@@ -1,5 +1,7 @@
 /* Compute kernels: one table of functions, filled once by level. All are
  * serial, work on any n and any alignment, allocate nothing and cannot fail.
+ * They fit threads with small stacks: a frame has at most 32 KiB, what is
+ * larger is the caller's memory.
  * k_ref.c is the truth; k_<isa>.c must agree with it within bounds derived from
  * the arithmetic (tests/check_kernels.c).
  *
@@ -78,10 +80,12 @@ struct kernels {
      *      apart, any alignment
      *   x  f32 [n_tokens, n_cols], rows ldx apart
      *   y  f32, n_rows values a token, tokens ldy apart
+     *   work  as of all products: [KERNEL_WORK], 64-byte aligned, overwritten
      * Skinny products: decode, short prompts, and all of --exact. */
     void (*matmul[DT_N_FLOAT])(float *y, size_t ldy, const void *w,
                                size_t w_stride, const float *x, size_t ldx,
-                               size_t n_rows, size_t n_cols, size_t n_tokens);
+                               size_t n_rows, size_t n_cols, size_t n_tokens,
+                               float *work);
 
     /* Widen n stored values to f32, exactly. */
     void (*to_f32[DT_N_FLOAT])(float *out, const void *in, size_t n);
@@ -171,7 +175,6 @@ struct kernels {
      *         number of cache lines is the fastest
      *   b     weights of the table's type, rows ldb elements apart, widened on
      *         their way; rows in multiples of SGEMM_ROWS are the fastest
-     *   work  [SGEMM_WORK], 64-byte aligned, overwritten
      * Blocked as in Goto and van de Geijn 2008. */
     void (*sgemm_nt[DT_N_FLOAT])(float *c, size_t ldc, const float *a,
                                  size_t lda, const void *b, size_t ldb,
@@ -189,7 +192,7 @@ struct kernels {
      * are the fastest. */
     void (*gemm_bf16)(float *y, size_t ldy, const void *w, size_t w_stride,
                       const void *x, size_t ldx, size_t n_rows, size_t n_cols,
-                      size_t n_tokens, bool add);
+                      size_t n_tokens, bool add, float *work);
 
     /* Widen quantized rows: out f32 [n_rows, n_cols], q * scale rounded, then
      * + bias rounded, the same bits at every level. */
@@ -200,7 +203,7 @@ struct kernels {
      * All of --exact. */
     void (*matmul_affine)(float *y, size_t ldy, const struct affine *w,
                           const float *x, size_t ldx, size_t n_rows,
-                          size_t n_cols, size_t n_tokens);
+                          size_t n_cols, size_t n_tokens, float *work);
 
     /* Round activations for matmul_q8, to nearest even, into rows of out whose
      * group is set. x f32 [n_tokens, n_cols]; n_cols a multiple of group. A
@@ -219,14 +222,15 @@ struct kernels {
      * the rows in the call. */
     void (*matmul_q8)(float *y, size_t ldy, const struct affine *w,
                       const struct q8 *x, size_t n_rows, size_t n_cols,
-                      size_t n_tokens, bool add);
+                      size_t n_tokens, bool add, float *work);
 
     /* gemm_bf16 on quantized weights, which are widened and rounded to bf16 on
      * the way: prefill where such products outrun integer ones by far (amx);
      * NULL elsewhere. */
     void (*gemm_bf16_affine)(float *y, size_t ldy, const struct affine *w,
                              const void *x, size_t ldx, size_t n_rows,
-                             size_t n_cols, size_t n_tokens, bool add);
+                             size_t n_cols, size_t n_tokens, bool add,
+                             float *work);
 
     /* Sum of n bytes as 64-bit words, for measuring read bandwidth. */
     unsigned long long (*read_sum)(const void *p, size_t n);
@@ -252,11 +256,13 @@ extern struct kernel_sweep kernel_sweep;
 /* Rows of weights that gemm_bf16 takes at a time. */
 #define GEMM_BF16_ROWS 64
 
-/* Rows of b that sgemm_nt packs at a time, rows of a that may be few to it, and
- * floats that it works in. */
+/* Rows of b that sgemm_nt packs at a time, and rows of a that may be few to it.
+ */
 #define SGEMM_ROWS 512
 #define SGEMM_FEW  48
-#define SGEMM_WORK (128u * 1024)
+
+/* Floats that a product works in. */
+#define KERNEL_WORK (128u * 1024)
 
 /* Rows of weights that matmul_q8 takes at a time for many tokens. */
 #define MATMUL_Q8_ROWS 64

@@ -129,10 +129,11 @@ static void multiply_skinny(const struct worker *w, const struct product *p,
     if (a->bits) {
         struct affine q = matrix_affine(a, begin);
         w->k->matmul_affine(p->out + begin, p->ld, &q, x, ldx, end - begin,
-                            a->cols, n);
+                            a->cols, n, w->own->work);
     } else {
         w->k->matmul[a->dtype](p->out + begin, p->ld, matrix_row(a, begin),
-                               a->cols, x, ldx, end - begin, a->cols, n);
+                               a->cols, x, ldx, end - begin, a->cols, n,
+                               w->own->work);
     }
 }
 
@@ -189,10 +190,11 @@ static void multiply_bf16(const struct worker *w, const struct matrix *a,
     size_t ldx = gemm_bf16_ldx(a->cols);
     if (a->bits) {
         struct affine q = matrix_affine(a, r);
-        w->k->gemm_bf16_affine(out, ldo, &q, x, ldx, rows, a->cols, n, add);
+        w->k->gemm_bf16_affine(out, ldo, &q, x, ldx, rows, a->cols, n, add,
+                               w->own->work);
     } else {
         w->k->gemm_bf16(out, ldo, matrix_row(a, r), a->cols, x, ldx, rows,
-                        a->cols, n, add);
+                        a->cols, n, add, w->own->work);
     }
 }
 
@@ -205,7 +207,7 @@ void pass_multiply(const struct worker *w, const struct product *p,
     if (reads_q8(a, x)) {
         struct affine q = matrix_affine(a, begin);
         w->k->matmul_q8(p->out + begin, p->ld, &q, &x->q8, end - begin, a->cols,
-                        n, p->add);
+                        n, p->add, w->own->work);
     } else if (pass_in_bf16(w->p, a, n)) {
         multiply_bf16(w, a, x->bf16, p->out + begin, p->ld, begin, end - begin,
                       n, p->add);
@@ -369,7 +371,8 @@ static void multiply_block(const struct worker *w, const struct matrix *a,
         x8.q += t * x8.ldq;
         x8.scale += t * x8.ldg;
         x8.sum += t * x8.ldg;
-        w->k->matmul_q8(out, rows, &q, &x8, rows, a->cols, n, false);
+        w->k->matmul_q8(out, rows, &q, &x8, rows, a->cols, n, false,
+                        w->own->work);
     } else {
         multiply_bf16(w, a, x->bf16 + t * gemm_bf16_ldx(a->cols), out, rows, r,
                       rows, n, false);

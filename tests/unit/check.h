@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/clock.h"
 #include "base/cpu.h"
@@ -97,6 +98,23 @@ static __attribute__((unused)) void *must(void *p)
     if (!p)
         fail_msg("out of memory");
     return p;
+}
+
+/* [KERNEL_WORK] that products work in, up to a page that they must not touch.
+ * At first it holds NaN of all types, then what the last one left. */
+static __attribute__((unused)) float *product_work(void)
+{
+    static unsigned char *work;
+    const size_t bytes = KERNEL_WORK * sizeof(float), page = 65536;
+
+    if (!work) {
+        work = mmap(NULL, bytes + page, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (work == MAP_FAILED || mprotect(work + bytes, page, PROT_NONE))
+            fail_msg("no memory with a guard page");
+        memset(work, 0xff, bytes);
+    }
+    return (float *)(void *)work;
 }
 
 /* bytes between guards, starting offset bytes after a multiple of 64. Values

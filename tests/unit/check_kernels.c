@@ -75,7 +75,7 @@ static void product_check(struct product *p, enum dtype type, double additions,
     float *row = must(malloc((p->cols + 1) * sizeof *row));
 
     ref->matmul[type](want, p->ldy, p->w.p, p->stride, x, p->ldx, p->rows,
-                      p->cols, p->tokens);
+                      p->cols, p->tokens, product_work());
     area_check(&p->y, what);
     area_same(&p->w, what);
     area_same(&p->x, what);
@@ -104,7 +104,7 @@ static void matmul_case(const struct kernels *k, enum dtype type,
                         struct product *p, const char *what)
 {
     k->matmul[type](p->y.p, p->ldy, p->w.p, p->stride, p->x.p, p->ldx, p->rows,
-                    p->cols, p->tokens);
+                    p->cols, p->tokens, product_work());
     /* 32 lanes, then five foldings, and the reference's rounding */
     product_check(p, type, ceil((double)p->cols / 32) + 6, what);
 }
@@ -119,13 +119,13 @@ static void matmul_order(const struct kernels *k, enum dtype type,
     for (size_t t = 0; t < p->tokens; t++)
         k->matmul[type](alone + t * p->ldy, 1, p->w.p, p->stride,
                         (float *)p->x.p + t * p->ldx, 12345, p->rows, p->cols,
-                        1);
+                        1, product_work());
     for (size_t t = 0; t < p->tokens; t++)
         same_bits(what, y + t * p->ldy, alone + t * p->ldy, p->rows);
     for (size_t r = 0; r < p->rows; r++)
         k->matmul[type](alone + r, p->ldy,
                         (char *)p->w.p + r * p->stride * bytes, p->stride,
-                        p->x.p, p->ldx, 1, p->cols, p->tokens);
+                        p->x.p, p->ldx, 1, p->cols, p->tokens, product_work());
     for (size_t t = 0; t < p->tokens; t++)
         same_bits(what, y + t * p->ldy, alone + t * p->ldy, p->rows);
 }
@@ -142,7 +142,7 @@ static void matmul_levels(const struct kernels *k, enum dtype type,
     if (k->level < ISA_AVX512)
         return;
     avx2->matmul[type](want, p->ldy, p->w.p, p->stride, p->x.p, p->ldx, p->rows,
-                       p->cols, p->tokens);
+                       p->cols, p->tokens, product_work());
     for (size_t t = 0; t < p->tokens; t++)
         for (size_t r = 0; r < p->rows; r++)
             near(what, t * p->ldy + r, p->tokens * p->ldy,
@@ -178,7 +178,7 @@ static void check_matmul(const struct kernels *k, enum dtype type)
 
         snprintf(what, sizeof what, "101 rows, 1056 cols, %zu tokens", tokens);
         k->matmul[type](p.y.p, p.ldy, p.w.p, p.stride, p.x.p, p.ldx, p.rows,
-                        p.cols, p.tokens);
+                        p.cols, p.tokens, product_work());
         area_check(&p.y, what);
         matmul_order(k, type, &p, what);
         product_free(&p);
@@ -189,8 +189,8 @@ static void check_matmul(const struct kernels *k, enum dtype type)
         float *y = p.y.p;
 
         k->matmul[type](y, p.ldy, p.w.p, p.stride, p.x.p, p.ldx,
-                        none == 0 ? 0 : 3, none == 1 ? 0 : 8,
-                        none == 2 ? 0 : 4);
+                        none == 0 ? 0 : 3, none == 1 ? 0 : 8, none == 2 ? 0 : 4,
+                        product_work());
         for (size_t j = 0; j < 12; j++)
             if (none == 1 ? y[j] != 0 : !isnan(y[j]))
                 fail_msg("empty product %zu", none);
@@ -217,7 +217,7 @@ static void sgemm_order(const struct kernels *k, enum dtype type,
     float *y = p->y.p, *alone = p->y2.p;
     size_t some = p->tokens > SGEMM_FEW ? SGEMM_FEW + 1 : 1;
 
-    for (size_t t = 0; t < p->tokens && p->cols <= SGEMM_WORK / SGEMM_FEW / 2;
+    for (size_t t = 0; t < p->tokens && p->cols <= KERNEL_WORK / SGEMM_FEW / 2;
          t++) {
         size_t last = p->tokens - some, from = t < last ? t : last;
 
@@ -241,7 +241,7 @@ static void check_sgemm(const struct kernels *k, enum dtype type)
         {9, 37, 256},   {41, 13, 385},  {47, 26, 127}, {4, 300, 1040},
         {33, 14, 6600}, {3, 513, 16},   {2, 545, 25},  {6, 0, 3},
         {2, 3, 0}};
-    float *work = must(aligned_alloc(64, SGEMM_WORK * sizeof *work));
+    float *work = must(aligned_alloc(64, KERNEL_WORK * sizeof *work));
     char what[96];
 
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
@@ -252,7 +252,7 @@ static void check_sgemm(const struct kernels *k, enum dtype type)
 
             snprintf(what, sizeof what, "m %zu n %zu k %zu, %s", m, n, kk,
                      kind_names[kind]);
-            for (size_t i = 0; i < SGEMM_WORK; i++)
+            for (size_t i = 0; i < KERNEL_WORK; i++)
                 work[i] = NAN; /* must not count */
             run_sgemm(k, type, &p, p.y.p, 0, n, 0, m, work);
             /* any order: at most k additions, and the reference's rounding */
@@ -310,7 +310,7 @@ static void gemm_bf16_case(const struct kernels *k, const struct product *p,
     ref->to_f32[DT_BF16](wf, p->w.p, p->rows * p->stride);
     ref->to_f32[DT_BF16](xf, x->p, p->tokens * p->ldx);
     k->gemm_bf16(y, p->ldy, p->w.p, p->stride, x->p, p->ldx, p->rows, p->cols,
-                 p->tokens, add);
+                 p->tokens, add, product_work());
     area_check(&p->y, what);
     area_same(&p->w, what);
     area_same(x, what);
@@ -324,7 +324,7 @@ static void gemm_bf16_case(const struct kernels *k, const struct product *p,
             ref->gemm_bf16(want + t * p->ldy + r, 1,
                            (char *)p->w.p + r * p->stride * 2, p->stride,
                            (char *)x->p + t * p->ldx * 2, p->ldx, 1, p->cols, 1,
-                           add);
+                           add, product_work());
             /* products are exact; each is added with a rounding, which can
              * flush it and the sum to 0; and the reference's rounding */
             near(what, t * p->ldy + r, p->tokens * p->ldy,
@@ -348,19 +348,20 @@ static void gemm_bf16_order(const struct kernels *k, const struct product *p,
     float *y = p->y.p, *alone = p->y2.p;
 
     k->gemm_bf16(y, p->ldy, p->w.p, p->stride, x->p, p->ldx, p->rows, p->cols,
-                 p->tokens, false);
+                 p->tokens, false, product_work());
     for (size_t i = 0; i < 3; i++) {
         size_t t = below(p->tokens);
 
         k->gemm_bf16(alone, p->ldy, p->w.p, p->stride,
                      (char *)x->p + t * p->ldx * 2, 0, p->rows, p->cols,
-                     p->tokens, false);
+                     p->tokens, false, product_work());
         for (size_t j = 0; j < p->tokens; j++)
             same_bits(what, y + t * p->ldy, alone + j * p->ldy, p->rows);
     }
     for (size_t r = 0; r < p->rows; r++)
         k->gemm_bf16(alone + r, p->ldy, (char *)p->w.p + r * p->stride * 2,
-                     p->stride, x->p, p->ldx, 1, p->cols, p->tokens, false);
+                     p->stride, x->p, p->ldx, 1, p->cols, p->tokens, false,
+                     product_work());
     for (size_t t = 0; t < p->tokens; t++)
         same_bits(what, y + t * p->ldy, alone + t * p->ldy, p->rows);
 }
@@ -376,7 +377,7 @@ static void gemm_bf16_nan(const struct kernels *k, size_t tokens)
     memset((char *)x.p + (5 * p.ldx + 300) * 2, 0xff, 2);
     memset((char *)p.w.p + 65 * p.stride * 2, 0xff, 2);
     k->gemm_bf16(y, p.ldy, p.w.p, p.stride, x.p, p.ldx, p.rows, p.cols,
-                 p.tokens, false);
+                 p.tokens, false, product_work());
     for (size_t t = 0; t < p.tokens; t++)
         for (size_t r = 0; r < p.rows; r++)
             if (!isnan(y[t * p.ldy + r]) != (t != 5 && r != 65))
@@ -451,7 +452,7 @@ static void check_gemm_bf16(const struct kernels *k, enum dtype type)
 
             k->gemm_bf16(y, p.ldy, none == 0 ? NULL : p.w.p, p.stride, p.w.p,
                          p.ldx, none == 0 ? 0 : 3, none == 1 ? 0 : 512,
-                         none == 2 ? 0 : 4, add);
+                         none == 2 ? 0 : 4, add, product_work());
             for (size_t j = 0; j < 12; j++)
                 if (none == 1 && !add ? y[j] != 0 : !isnan(y[j]))
                     fail_msg("empty product %zu", none);
@@ -1394,8 +1395,9 @@ static void bench_matmul(const struct kernels *k, enum dtype type)
             char shape[64];
             double ms;
 
-            TIME(ms, k->matmul[type](p.y.p, p.ldy, p.w.p, p.stride, p.x.p,
-                                     p.ldx, p.rows, p.cols, p.tokens));
+            TIME(ms,
+                 k->matmul[type](p.y.p, p.ldy, p.w.p, p.stride, p.x.p, p.ldx,
+                                 p.rows, p.cols, p.tokens, product_work()));
             snprintf(shape, sizeof shape, "%zu x %zu, %zu tokens", p.rows,
                      p.cols, p.tokens);
             bench_line(benched, shape, ms,
@@ -1413,7 +1415,7 @@ static void bench_sgemm_with(const struct kernels *k, enum dtype type,
                                        {512, 160, 1024},
                                        {512, 1024, 1024},
                                        {512, 512, 3072}};
-    float *work = must(aligned_alloc(64, SGEMM_WORK * sizeof *work));
+    float *work = must(aligned_alloc(64, KERNEL_WORK * sizeof *work));
 
     for (size_t s = 0; s < 4; s++) {
         size_t m = shapes[s][0], n = shapes[s][1], kk = shapes[s][2];
@@ -1468,7 +1470,7 @@ static void bench_gemm_bf16_few(const struct kernels *k)
             for (size_t r = 0; r < rows; r += part)
                 k->gemm_bf16(y.p, part, (char *)w.p + r * cols * 2, cols, x.p,
                              ldx, rows - r < part ? rows - r : part, cols, n,
-                             false);
+                             false, product_work());
             t[2] = clock_ms();
             ops = k->peak_bf16(20, &sink);
             t[3] = clock_ms();
@@ -1514,7 +1516,7 @@ static void bench_gemm_bf16(const struct kernels *k, enum dtype type)
             k->from_f32[DT_BF16]((char *)x.p + t * ldx * 2,
                                  (float *)p.x.p + t * cols, cols);
         TIME(ms, k->gemm_bf16(p.y.p, p.ldy, p.w.p, p.stride, x.p, ldx, rows,
-                              cols, n, false));
+                              cols, n, false, product_work()));
         snprintf(shape, sizeof shape, "%zu x %zu, %zu tokens", rows, cols, n);
         bench_line(benched, shape, ms, 2.0 * (double)(rows * cols * n),
                    "GFLOP/s");

@@ -424,13 +424,14 @@ static void affine_order(const struct kernels *k, const struct shape *s,
 
     for (size_t t = 0; t < s->tokens; t++) {
         k->matmul_affine(alone, s->rows, &w->a, x + t * f->ldx, f->ldx, s->rows,
-                         s->cols, 1);
+                         s->cols, 1, product_work());
         same_bits(s->what, y + t * f->ldy, alone, s->rows);
     }
     for (size_t r = 0; r < s->rows; r++) {
         struct affine one = from_row(w, r);
 
-        k->matmul_affine(alone, 1, &one, x, f->ldx, 1, s->cols, s->tokens);
+        k->matmul_affine(alone, 1, &one, x, f->ldx, 1, s->cols, s->tokens,
+                         product_work());
         for (size_t t = 0; t < s->tokens; t++)
             same_bits(s->what, y + t * f->ldy + r, alone + t, 1);
     }
@@ -445,7 +446,7 @@ static void check_matmul_affine(const struct kernels *k)
         struct floats f = floats_new(&s);
 
         k->matmul_affine(f.y.p, f.ldy, &w.a, f.x.p, f.ldx, s.rows, s.cols,
-                         s.tokens);
+                         s.tokens, product_work());
         edge_check(&f.y, s.what);
         edge_same(&f.x, s.what);
         weights_same(&w, s.what);
@@ -491,9 +492,9 @@ static void affine_bf16_case(const struct kernels *k, const struct shape *s,
         memcpy(y + t * f.ldy, want + t * f.ldy, s->rows * sizeof *y);
     }
     k->gemm_bf16(want, f.ldy, dense.p, s->cols, x.p, f.ldx, s->rows, s->cols,
-                 tokens, add);
+                 tokens, add, product_work());
     k->gemm_bf16_affine(y, f.ldy, &w.a, x.p, f.ldx, s->rows, s->cols, s->tokens,
-                        add);
+                        add, product_work());
     edge_check(&f.y, s->what);
     weights_same(&w, s->what);
     gaps_same(y, f.ldy, s);
@@ -800,7 +801,8 @@ static void q8_order(const struct kernels *k, const struct shape *s,
 
         for (size_t t = 0; t < s->tokens; t++)
             alone[t] = before[t * sums->ldy + row];
-        k->matmul_q8(alone, 1, &one, &r->x, 1, s->cols, s->tokens, add);
+        k->matmul_q8(alone, 1, &one, &r->x, 1, s->cols, s->tokens, add,
+                     product_work());
         for (size_t t = 0; t < s->tokens; t++)
             same_bits(s->what, y + t * sums->ldy + row, alone + t, 1);
     }
@@ -811,7 +813,7 @@ static void q8_order(const struct kernels *k, const struct shape *s,
         n = 1 + below(s->rows - row);
         memcpy(alone, before, sums->before.bytes);
         k->matmul_q8(alone + row, sums->ldy, &some, &r->x, n, s->cols,
-                     s->tokens, add);
+                     s->tokens, add, product_work());
         for (size_t t = 0; t < s->tokens; t++)
             same_bits(s->what, y + t * sums->ldy + row,
                       alone + t * sums->ldy + row, n);
@@ -833,7 +835,7 @@ static void matmul_q8_case(const struct kernels *k, const struct shape *s)
         fill((float *)sums.y.p + t * sums.ldy, s->rows, NORMAL, 0);
     memcpy(sums.before.p, sums.y.p, n * 4);
     k->matmul_q8(sums.y.p, sums.ldy, &w.a, &r.x, s->rows, s->cols, s->tokens,
-                 add);
+                 add, product_work());
     edge_check(&sums.y, s->what);
     edge_same(&r.q, s->what);
     edge_same(&r.scale, s->what);
@@ -896,9 +898,11 @@ static void check_empty(const struct kernels *k)
             for (size_t j = 0; j < 15; j++)
                 y[j] = 2;
             if (way == 0)
-                k->matmul_affine(y, 5, &w.a, x.p, 64, rows, cols, tokens);
+                k->matmul_affine(y, 5, &w.a, x.p, 64, rows, cols, tokens,
+                                 product_work());
             else
-                k->matmul_q8(y, 5, &w.a, &r.x, rows, cols, tokens, way == 2);
+                k->matmul_q8(y, 5, &w.a, &r.x, rows, cols, tokens, way == 2,
+                             product_work());
             /* no columns: the sum of nothing */
             for (size_t j = 0; j < 15; j++)
                 near("empty product", j, 15, (double)y[j],

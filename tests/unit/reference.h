@@ -257,10 +257,9 @@ static void ref_write_config(const struct geometry *g)
         g->tied ? "true" : "false", g->bias ? "true" : "false",
         g->window ? "true" : "false", g->window ? g->window : 1);
     for (size_t i = 0; i < g->n_layers; i++)
-        n += snprintf(text + n, sizeof text - (size_t)n, "%s\"%s\"",
-                      i ? ", " : "",
-                      g->window && i % 2 ? "sliding_attention"
-                                         : "full_attention");
+        n += snprintf(
+            text + n, sizeof text - (size_t)n, "%s\"%s\"", i ? ", " : "",
+            g->window && i % 2 ? "sliding_attention" : "full_attention");
     n += snprintf(text + n, sizeof text - (size_t)n, "]}\n");
     assert_true((size_t)n < sizeof text);
     temp_write("config.json", text, (size_t)n);
@@ -388,8 +387,8 @@ static void ref_attention(struct ref_pass *p, size_t layer, size_t pos)
     ref_norm(p->xn, p->x, ref_layer(m, layer, "input_layernorm.weight"),
              g->d_model);
     ref_disturb(p->xn, g->d_model, &p->z->products);
-#define REF_PROJECT(out, name, rows)                                          \
-    ref_multiply(out, ref_layer(m, layer, "self_attn." name "_proj.weight"),  \
+#define REF_PROJECT(out, name, rows)                                         \
+    ref_multiply(out, ref_layer(m, layer, "self_attn." name "_proj.weight"), \
                  ref_layer(m, layer, "self_attn." name "_proj.bias"), p->xn, \
                  rows, g->d_model)
     REF_PROJECT(p->q, "q", q_dim);
@@ -473,8 +472,7 @@ static void ref_forward(const struct ref_model *m, const int32_t *tokens,
                      g->tied ? embed : ref_find(m, "lm_head.weight"), NULL,
                      p.xn, g->vocab_size, d);
     }
-    double *const all[] = {p.x,    p.xn, p.q, p.attn,
-                           p.gate, p.up, p.k, p.v};
+    double *const all[] = {p.x, p.xn, p.q, p.attn, p.gate, p.up, p.k, p.v};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }

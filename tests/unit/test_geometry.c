@@ -145,7 +145,8 @@ static double distance(const struct trial *t, const double *got)
 
 static struct ref_noises noises_of(const struct geometry *g, enum mode mode)
 {
-    const struct ref_noise exact = {ROUND_EXACT, 0, 1}, bf16 = {ROUND_BF16, 0, 1};
+    const struct ref_noise exact = {ROUND_EXACT, 0, 1},
+                           bf16 = {ROUND_BF16, 0, 1};
     struct ref_noises z = {bf16, bf16, bf16};
     if (mode == MODE_EXACT)
         return (struct ref_noises){exact, exact, exact};

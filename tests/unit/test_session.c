@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include <pthread.h>
+
 #include "base/cpu.h"
 #include "engine/engine.h"
 #include "engine/kv_file.h"
@@ -635,6 +637,64 @@ static void fingerprints_tell_models_apart(void **state)
     assert_true(a.model[0] != b.model[0]);
 }
 
+/* ---- small stacks ------------------------------------------------------- */
+
+/* A thread of a host, with a stack of 128 KiB, which overflows visibly. */
+static void on_a_small_stack(void *(*fn)(void *), void *ctx)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    assert_int_equal(pthread_attr_init(&attr), 0);
+    assert_int_equal(pthread_attr_setstacksize(&attr, 128 << 10), 0);
+    assert_int_equal(pthread_attr_setguardsize(&attr, 1 << 20), 0);
+    assert_int_equal(pthread_create(&thread, &attr, fn, ctx), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    pthread_attr_destroy(&attr);
+}
+
+/* Passes of as many tokens as kernels tell apart; *session becomes NULL when
+ * one fails. */
+static void *sync_lengths(void *session)
+{
+    static const size_t lengths[] = {1, 2, 5, 20, 48};
+    struct qwick_session **s = session;
+    int32_t ids[48];
+    some_ids(ids, 48, 4);
+    for (size_t i = 0; *s && i < sizeof lengths / sizeof *lengths; i++)
+        if (qwick_session_rollback(*s, 0, NULL) ||
+            qwick_session_sync(*s, ids, lengths[i], NULL) ||
+            qwick_session_decode(*s, 1, NULL))
+            *s = NULL;
+    return NULL;
+}
+
+static void small_stacks_suffice(void **state)
+{
+    static const char *const models[] = {OTHER, "tests/golden/models/f16",
+                                         "tests/golden/models/mlx4",
+                                         "tests/golden/models/mlx8"};
+    (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    printf("SKIP: the address sanitizer adds to frames\n");
+    skip();
+#endif
+    for (int l = 0; l < ISA_COUNT; l++)
+        for (size_t i = 0; i < 8 && cpu_has((enum isa)l); i++) {
+            struct qwick_engine_options o = qwick_engine_defaults();
+            struct qwick_engine *eng;
+            o.model = models[i / 2];
+            o.isa = isa_name((enum isa)l);
+            o.exact = i % 2;
+            o.threads = 1;
+            assert_int_equal(qwick_engine_open(&eng, &o, NULL), 0);
+            struct qwick_session *s = open_session(eng), *done = s;
+            on_a_small_stack(sync_lengths, &done);
+            assert_ptr_equal(done, s);
+            qwick_session_free(s);
+            qwick_engine_close(eng);
+        }
+}
+
 static int clear(void **state)
 {
     (void)state;
@@ -658,6 +718,7 @@ int main(void)
         cmocka_unit_test_teardown(damage_is_found, clear),
         cmocka_unit_test_teardown(lies_are_found, clear),
         cmocka_unit_test_teardown(fingerprints_tell_models_apart, clear),
+        cmocka_unit_test(small_stacks_suffice),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
 }
