@@ -5,6 +5,7 @@
 #include "kernel/kernel.h"
 
 static struct kernels tables[ISA_COUNT];
+static bool usable[ISA_COUNT];
 struct kernel_sweep kernel_sweep;
 
 /* Intel's cores can wait for 16 lines in L1 and for 48 in L2; decode is a fifth
@@ -21,6 +22,8 @@ static void fill_tables(void)
         enum isa level = (enum isa)i;
         struct kernels *k = &tables[i];
 
+        /* once: in a virtual machine cpuid takes tens of microseconds */
+        usable[i] = cpu_has(level);
         k->level = level;
         k_ref_init(k);
         k_q8_ref_init(k);
@@ -50,8 +53,8 @@ const struct kernels *kernels_get(enum isa level)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    if ((int)level < 0 || level >= ISA_COUNT || !cpu_has(level))
+    if ((int)level < 0 || level >= ISA_COUNT)
         return NULL;
     pthread_once(&once, fill_tables);
-    return &tables[level];
+    return usable[level] ? &tables[level] : NULL;
 }

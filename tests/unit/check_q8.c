@@ -8,7 +8,11 @@
  * name has TEXT in it. */
 #include "check.h"
 
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- memory at the edge of what may be touched -------------------------- */
@@ -928,6 +932,56 @@ static void check_peak(const struct kernels *k)
     assert_true(sink == sink);
 }
 
+/* ---- cpuid -------------------------------------------------------------- */
+
+/* One of each product. */
+static void run_products(const struct kernels *k)
+{
+    enum { ROWS = 5, COLS = 64, TOKENS = 3 };
+    struct weights w = weights_new(ROWS, COLS, 4, 64, DT_BF16, RANDOM_CODES,
+                                   NORMAL_NUMBERS, HEAP);
+    struct rounded r = rounded_new(COLS, TOKENS, 64, HEAP);
+    float x[TOKENS * COLS], y[TOKENS * ROWS], wide[ROWS * COLS];
+
+    fill(x, TOKENS * COLS, NORMAL, 0);
+    k->affine_to_f32(wide, &w.a, ROWS, COLS);
+    k->matmul_affine(y, ROWS, &w.a, x, COLS, ROWS, COLS, TOKENS,
+                     product_work());
+    k->to_q8(&r.x, x, COLS, COLS, TOKENS);
+    k->matmul_q8(y, ROWS, &w.a, &r.x, ROWS, COLS, TOKENS, false,
+                 product_work());
+    rounded_free(&r);
+    weights_free(&w);
+}
+
+/* The CPU is asked what it has once. In a virtual machine each cpuid is an exit
+ * to the host, tens of microseconds: more than a small product. Here it is made
+ * a fault, in a process of its own. */
+static void check_no_cpuid(const struct kernels *k)
+{
+    enum { SET_CPUID = 0x1012, CANNOT = 77 }; /* arch_prctl(2) */
+    pid_t pid;
+    int status;
+
+    fflush(stdout);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        if (prctl(PR_SET_DUMPABLE, 0) || syscall(SYS_arch_prctl, SET_CPUID, 0))
+            _exit(CANNOT);
+        run_products(k);
+        _exit(kernels_get(k->level) == k ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT) {
+        printf("    SKIP: cpuid cannot be made a fault here\n");
+        skip();
+    }
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 /* ---- main --------------------------------------------------------------- */
 
 struct test {
@@ -963,6 +1017,7 @@ static const struct {
     {"matmul_q8", check_matmul_q8},
     {"empty", check_empty},
     {"peak_q8", check_peak},
+    {"no_cpuid", check_no_cpuid},
     {"gemm_bf16_affine", check_gemm_bf16_affine},
 };
 
