@@ -140,9 +140,11 @@ INLINE __m256i dot_unit(const __m256i v[2], const int8_t *x, int bits)
 /* The scales of a unit's two groups to where unit_codes leaves their codes. */
 INLINE __m256 pair_scales(const float *s, int bits)
 {
-    __m256 two =
-        _mm256_castpd_ps(_mm256_broadcast_sd((const double *)(const void *)s));
+    double pair; /* its bits are both */
+    __m256 two;
 
+    memcpy(&pair, s, sizeof pair);
+    two = _mm256_castpd_ps(_mm256_set1_pd(pair));
     if (bits == 2)
         return _mm256_permute_ps(two, 0x50);
     return _mm256_permutevar_ps(two, _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
