@@ -27,6 +27,8 @@ LDFLAGS ?=
 ALL_CFLAGS = $(CSTD) $(WARN) $(OPT) -fopenmp -fvisibility=hidden $(CFLAGS)
 LIBS := -lyajl -lutf8proc -fopenmp -ldl -lm -lpthread
 
+# Of files with kernels; none of all others, whatever the environment has.
+isa_flags :=
 AVX2 := -mavx2 -mfma -mf16c
 AVX512 := $(AVX2) -mavx512f -mavx512bw -mavx512vl -mavx512dq
 
@@ -58,19 +60,19 @@ $(LIB): $(lib_obj)
 	rm -f $@
 	ar rcs $@ $^
 
-$(BUILD)/src/kernel/k_avx2.o: private ISA := $(AVX2)
-$(BUILD)/src/kernel/k_avx512.o: private ISA := $(AVX512)
-$(BUILD)/src/kernel/k_avx512bf16.o: private ISA := $(AVX512) -mavx512bf16
-$(BUILD)/src/kernel/k_attn_avx512bf16.o: private ISA := $(AVX512) -mavx512bf16
-$(BUILD)/src/kernel/k_amx.o: private ISA := $(AVX512) -mavx512bf16 \
+$(BUILD)/src/kernel/k_avx2.o: private isa_flags := $(AVX2)
+$(BUILD)/src/kernel/k_avx512.o: private isa_flags := $(AVX512)
+$(BUILD)/src/kernel/k_avx512bf16.o: private isa_flags := $(AVX512) -mavx512bf16
+$(BUILD)/src/kernel/k_attn_avx512bf16.o: private isa_flags := $(AVX512) -mavx512bf16
+$(BUILD)/src/kernel/k_amx.o: private isa_flags := $(AVX512) -mavx512bf16 \
     -mavx512vnni -mamx-tile -mamx-bf16
-$(BUILD)/src/kernel/k_amx_few.o: private ISA := $(AVX512) -mavx512bf16 \
+$(BUILD)/src/kernel/k_amx_few.o: private isa_flags := $(AVX512) -mavx512bf16 \
     -mavx512vnni -mamx-tile -mamx-bf16
-$(BUILD)/src/kernel/k_attn_amx.o: private ISA := $(AVX512) -mavx512bf16 \
+$(BUILD)/src/kernel/k_attn_amx.o: private isa_flags := $(AVX512) -mavx512bf16 \
     -mavx512vnni -mamx-tile -mamx-bf16
-$(BUILD)/src/kernel/k_q8_avx2.o: private ISA := $(AVX2)
-$(BUILD)/src/kernel/k_q8_avxvnni.o: private ISA := $(AVX2) -mavxvnni
-$(BUILD)/src/kernel/k_q8_avx512.o: private ISA := $(AVX512) -mavx512vnni
+$(BUILD)/src/kernel/k_q8_avx2.o: private isa_flags := $(AVX2)
+$(BUILD)/src/kernel/k_q8_avxvnni.o: private isa_flags := $(AVX2) -mavxvnni
+$(BUILD)/src/kernel/k_q8_avx512.o: private isa_flags := $(AVX512) -mavx512vnni
 # Lines are enough to debug kernels; their variables double the time to compile.
 # Functions begin at a cache line, so that the speed of a loop does not hang on
 # what comes before it. Frames are small: a host's threads may have small stacks.
@@ -79,7 +81,7 @@ $(BUILD)/src/kernel/%.o: private OPT += -g1 -falign-functions=64 \
 
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(ISA) -MMD -MP -c -o $@ $<
+	$(CC) $(ALL_CFLAGS) $(isa_flags) -MMD -MP -c -o $@ $<
 
 $(BUILD)/src/file/builtin_data.o: src/file/builtin_data.S $(wildcard models/demo/*.json) \
                              models/demo/model.safetensors Makefile

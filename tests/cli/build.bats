@@ -1,0 +1,23 @@
+#!/usr/bin/env bats
+# What the Makefile makes of its environment.
+
+setup() {
+    cd "$BATS_TEST_DIRNAME/../.."
+    unset MAKEFLAGS MFLAGS MAKELEVEL
+}
+
+# Compile lines of files with and without kernels.
+compile_lines() {
+    make -n -B build/src/base/cpu.o build/src/kernel/k_avx2.o \
+        build/src/cli/main.o build/tests/test_base | grep -w -- -std=gnu11
+}
+
+@test "variables of the environment do not reach compile lines" {
+    compile_lines >"$BATS_TEST_TMPDIR/plain"
+    [ "$(wc -l <"$BATS_TEST_TMPDIR/plain")" -ge 4 ]
+    grep -q -- -mavx2 "$BATS_TEST_TMPDIR/plain"
+    for name in ISA AVX2 AVX512 isa_flags OPT WARN LIBS; do
+        env "$name=avx2" bash -c "$(declare -f compile_lines); compile_lines" |
+            cmp - "$BATS_TEST_TMPDIR/plain"
+    done
+}
