@@ -1,7 +1,8 @@
 #include "base/cpu.h"
 
 #include <cpuid.h>
-#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <sched.h>
 #include <stdint.h>
@@ -92,12 +93,31 @@ bool cpu_is_intel(void)
            c == signature_INTEL_ecx && d == signature_INTEL_edx;
 }
 
+/* The affinity mask of this process, *bytes of it, to be freed; NULL when it
+ * cannot be had. The kernel refuses masks that are shorter than its own, whose
+ * length it does not tell (sched_getaffinity(2)): CONFIG_NR_CPUS may be more
+ * than a cpu_set_t holds. */
+static cpu_set_t *affinity(size_t *bytes)
+{
+    enum { MAX_CPUS = 1 << 20 };
+    for (size_t n = CPU_SETSIZE; n <= MAX_CPUS; n *= 2) {
+        *bytes = CPU_ALLOC_SIZE(n);
+        cpu_set_t *set = calloc(1, *bytes);
+        if (!set || !sched_getaffinity(0, *bytes, set))
+            return set;
+        free(set);
+        if (errno != EINVAL)
+            break;
+    }
+    return NULL;
+}
+
 int cpu_logical(void)
 {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set))
-        return 1;
-    int n = CPU_COUNT(&set);
+    size_t bytes;
+    cpu_set_t *set = affinity(&bytes);
+    int n = set ? CPU_COUNT_S(bytes, set) : 1;
+    free(set);
     return n > 0 ? n : 1;
 }
 
@@ -112,35 +132,34 @@ static bool read_line(const char *path, char *out, int n)
     return ok;
 }
 
+/* The lowest number among a CPU's siblings, its own included, if it is below n;
+ * else the CPU's own. */
+static size_t first_sibling(size_t cpu, size_t n)
+{
+    char path[96], line[256], *end;
+    snprintf(path, sizeof path,
+             "/sys/devices/system/cpu/cpu%zu/topology/thread_siblings_list",
+             cpu);
+    if (!read_line(path, line, sizeof line))
+        return cpu;
+    /* "0,4" or "0-1": the group is named by its lowest number */
+    long v = strtol(line, &end, 10);
+    return end != line && v >= 0 && (size_t)v < n ? (size_t)v : cpu;
+}
+
 /* CPUs of the affinity mask of which no sibling came before. */
 static int physical_cores(void)
 {
-    cpu_set_t set, seen;
-    if (sched_getaffinity(0, sizeof set, &set))
-        return 1;
-    CPU_ZERO(&seen);
+    size_t bytes;
+    cpu_set_t *set = affinity(&bytes), *seen = set ? calloc(1, bytes) : NULL;
     int n = 0;
-    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &set))
-            continue;
-        char path[96], line[256];
-        snprintf(path, sizeof path,
-                 "/sys/devices/system/cpu/cpu%zu/topology/"
-                 "thread_siblings_list",
-                 cpu);
-        size_t first = cpu;
-        if (read_line(path, line, sizeof line)) {
-            /* "0,4" or "0-1": the group is named by its lowest number */
-            char *end;
-            long v = strtol(line, &end, 10);
-            if (end != line && v >= 0 && v < CPU_SETSIZE)
-                first = (size_t)v;
-        }
-        if (!CPU_ISSET(first, &seen)) {
-            CPU_SET(first, &seen);
-            n++;
-        }
-    }
+    for (size_t cpu = 0; seen && cpu < bytes * CHAR_BIT; cpu++)
+        if (CPU_ISSET_S(cpu, bytes, set))
+            CPU_SET_S(first_sibling(cpu, bytes * CHAR_BIT), bytes, seen);
+    if (seen)
+        n = CPU_COUNT_S(bytes, seen);
+    free(set);
+    free(seen);
     return n > 0 ? n : 1;
 }
 

@@ -7,11 +7,15 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
 #include <math.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -457,6 +461,41 @@ static void isa_names_and_levels(void **state)
     assert_true(clock_ms() >= t);
 }
 
+/* ---- affinity ---- */
+
+/* In front of the C library's: as on a kernel for LARGE CPUs, if asked to be,
+ * which takes no shorter mask. */
+enum { LARGE = 8192 };
+static bool large_kernel;
+
+int sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *set)
+{
+    static const size_t cpus[] = {3, 1023, 1024, 5000, LARGE - 1};
+    if (!large_kernel)
+        return syscall(SYS_sched_getaffinity, pid, bytes, set) < 0 ? -1 : 0;
+    if (bytes < LARGE / 8) {
+        errno = EINVAL;
+        return -1;
+    }
+    memset(set, 0, bytes);
+    for (size_t i = 0; i < sizeof cpus / sizeof *cpus; i++)
+        CPU_SET_S(cpus[i], bytes, set);
+    return 0;
+}
+
+static void more_cpus_than_a_cpu_set_holds(void **state)
+{
+    (void)state;
+    large_kernel = true;
+    int n = cpu_logical(), threads = cpu_default_threads();
+    large_kernel = false;
+    assert_int_equal(n, 5);
+    /* but for siblings and a quota */
+    assert_true(threads >= 1 && threads <= 5);
+    if (cpu_default_threads() > 1)
+        assert_true(threads > 1);
+}
+
 /* ---- random numbers ---- */
 
 static void draws_depend_on_seed_and_counter_alone(void **state)
@@ -738,6 +777,7 @@ int main(void)
         cmocka_unit_test(sizes_do_not_wrap),
         cmocka_unit_test(dtype_names),
         cmocka_unit_test(isa_names_and_levels),
+        cmocka_unit_test(more_cpus_than_a_cpu_set_holds),
         cmocka_unit_test(draws_depend_on_seed_and_counter_alone),
         cmocka_unit_test(draws_are_uniform),
         cmocka_unit_test(random_seeds_differ),
