@@ -2,11 +2,14 @@
 
 #include <limits.h>
 #include <linux/futex.h>
-#include <omp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/cpu.h"
 
 /* Spins before sleeping: longer than the skew between cores that both run (tens
  * of microseconds), short beside the time slice for which another program may
@@ -14,78 +17,209 @@
  * every barrier; a sleeper that is woken goes first. */
 enum { SPINS = 2000 };
 
+/* The same between regions, for what a generation does between two tokens; less
+ * where threads outnumber CPUs. */
+enum { IDLE_SPINS = 100000 };
+
+/* Kernels' frames have up to 32 KiB; the rest is for libraries. */
+enum { STACK_BYTES = 1 << 20 };
+
 struct par_team {
-    atomic_int n_threads;
+    int n_threads;
     _Alignas(64) atomic_int arrived;
     _Alignas(64) atomic_uint generation;
-    atomic_int sleepers;
+    atomic_uint sleepers;
     _Alignas(64) atomic_size_t next;
 };
 
-static void *probe_wait(void *arg)
-{
-    pthread_mutex_t *gate = arg;
-    pthread_mutex_lock(gate);
-    pthread_mutex_unlock(gate);
-    return NULL;
-}
+struct worker {
+    struct par_pool *pool;
+    pthread_t thread;
+    int tid;
+};
 
-int par_probe(int n_threads)
-{
-    enum { MAX = 1024 };
-    pthread_t threads[MAX];
-    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
-    int want = n_threads - 1 < MAX ? n_threads - 1 : MAX;
-    int n = 0;
-    pthread_mutex_lock(&gate);
-    while (n < want && !pthread_create(&threads[n], NULL, probe_wait, &gate))
-        n++;
-    pthread_mutex_unlock(&gate);
-    for (int i = 0; i < n; i++)
-        pthread_join(threads[i], NULL);
-    if (n < want) {
-        n /= 2; /* leave room for what threads allocate */
-        /* The pool starts while what was probed still holds. Otherwise not yet:
-         * it would spin beside the thread that loads the tokenizer. */
-#pragma omp parallel num_threads(n + 1)
-        {
-        }
-    }
-    return n + 1;
-}
-
-void par_run(int n_threads, par_fn fn, void *ctx)
-{
-    struct par_team team = {.n_threads = 1};
-    if (n_threads <= 1) {
-        fn(ctx, &team, 0, 1);
-        return;
-    }
-#pragma omp parallel num_threads(n_threads)
-    {
-        /* OpenMP may give fewer threads than asked for: the team is what came.
-         * Every thread stores the same number before its first barrier. */
-        int n = omp_get_num_threads();
-        atomic_store_explicit(&team.n_threads, n, memory_order_relaxed);
-        fn(ctx, &team, omp_get_thread_num(), n);
-    }
-}
+struct par_pool {
+    int n_threads; /* workers whose tid is not below it return */
+    int idle_spins;
+    /* of the region under way */
+    par_fn fn; /* NULL: nothing to do */
+    void *ctx;
+    struct par_team *team;
+    _Alignas(64) atomic_uint region; /* counts them */
+    atomic_uint sleepers;
+    _Alignas(64) atomic_uint running; /* workers that have not returned */
+    atomic_uint waited_for;           /* the caller sleeps until all have */
+    struct worker workers[];
+};
 
 static void futex(atomic_uint *word, int op, unsigned value)
 {
     syscall(SYS_futex, word, op, value, NULL, NULL, 0);
 }
 
-/* Sleep until the generation is another one. A sleeper counts itself before the
- * kernel compares the generation, and the last to arrive looks for sleepers
- * after it has changed it: one of both always sees the other. */
-static void sleep_through(struct par_team *team, unsigned gen)
+/* Sleep until the word is no longer `old`. A sleeper counts itself before the
+ * kernel compares the word, and who changes the word looks for sleepers after
+ * that: one of both always sees the other. */
+static void sleep_through(atomic_uint *word, unsigned old,
+                          atomic_uint *sleepers)
 {
-    atomic_fetch_add(&team->sleepers, 1);
-    while (atomic_load(&team->generation) == gen)
-        futex(&team->generation, FUTEX_WAIT_PRIVATE, gen);
-    atomic_fetch_sub(&team->sleepers, 1);
+    atomic_fetch_add(sleepers, 1);
+    while (atomic_load(word) == old)
+        futex(word, FUTEX_WAIT_PRIVATE, old);
+    atomic_fetch_sub(sleepers, 1);
 }
+
+/* After a change of the word. */
+static void wake_sleepers(atomic_uint *word, atomic_uint *sleepers)
+{
+    if (atomic_load(sleepers) > 0)
+        futex(word, FUTEX_WAKE_PRIVATE, INT_MAX);
+}
+
+/* Wait until the word is no longer `old`. */
+static void await_change(atomic_uint *word, unsigned old, int spins,
+                         atomic_uint *sleepers)
+{
+    for (int i = 0; i < spins; i++) {
+        if (atomic_load_explicit(word, memory_order_acquire) != old)
+            return;
+        __builtin_ia32_pause();
+    }
+    sleep_through(word, old, sleepers);
+}
+
+/* ---- the pool ----------------------------------------------------------- */
+
+static void *work(void *arg)
+{
+    const struct worker *w = arg;
+    struct par_pool *p = w->pool;
+    int spins = 0; /* nothing is expected soon: the tokenizer loads */
+    for (unsigned seen = 0;; seen++) {
+        await_change(&p->region, seen, spins, &p->sleepers);
+        if (w->tid >= p->n_threads)
+            return NULL;
+        if (p->fn)
+            p->fn(p->ctx, p->team, w->tid, p->n_threads);
+        if (atomic_fetch_sub(&p->running, 1) == 1)
+            wake_sleepers(&p->running, &p->waited_for);
+        spins = p->idle_spins;
+    }
+}
+
+/* Signals are for the threads of the program, except those that an instruction
+ * causes: a page of a mapped file that is gone, say. */
+static void block_signals(sigset_t *old)
+{
+    static const int faults[] = {SIGBUS,  SIGFPE, SIGILL,
+                                 SIGSEGV, SIGSYS, SIGTRAP};
+    sigset_t set;
+    sigfillset(&set);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&set, faults[i]);
+    pthread_sigmask(SIG_BLOCK, &set, old);
+}
+
+/* Start up to n workers; returns how many came. */
+static int start_workers(struct par_pool *p, int n)
+{
+    pthread_attr_t attr;
+    sigset_t old;
+    int i = 0;
+    if (pthread_attr_init(&attr))
+        return 0;
+    (void)pthread_attr_setstacksize(&attr, STACK_BYTES);
+    block_signals(&old);
+    for (; i < n; i++) {
+        struct worker *w = &p->workers[i];
+        *w = (struct worker){.pool = p, .tid = i + 1};
+        if (pthread_create(&w->thread, &attr, work, w))
+            break;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attr);
+    return i;
+}
+
+/* Let the workers see what the pool now says. */
+static void start_region(struct par_pool *p)
+{
+    atomic_store(&p->running, (unsigned)p->n_threads - 1);
+    atomic_fetch_add(&p->region, 1);
+    wake_sleepers(&p->region, &p->sleepers);
+}
+
+/* Wait until all workers have returned from it. */
+static void end_region(struct par_pool *p)
+{
+    unsigned left;
+    for (int i = 0; i < SPINS; i++) {
+        if (!atomic_load_explicit(&p->running, memory_order_acquire))
+            return;
+        __builtin_ia32_pause();
+    }
+    atomic_store(&p->waited_for, 1);
+    while ((left = atomic_load(&p->running)) > 0)
+        futex(&p->running, FUTEX_WAIT_PRIVATE, left);
+    atomic_store(&p->waited_for, 0);
+}
+
+/* Of n workers, keep the first ones. */
+static void dismiss(struct par_pool *p, int n, int keep)
+{
+    p->fn = NULL;
+    p->n_threads = keep + 1;
+    start_region(p);
+    for (int i = keep; i < n; i++)
+        pthread_join(p->workers[i].thread, NULL);
+    end_region(p);
+}
+
+struct par_pool *par_create(int n_threads)
+{
+    size_t most = n_threads > 1 ? (size_t)n_threads - 1 : 0;
+    size_t bytes = sizeof(struct par_pool) + most * sizeof(struct worker);
+    struct par_pool *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (!p)
+        return NULL;
+    *p = (struct par_pool){.n_threads = 1};
+    int n = start_workers(p, (int)most);
+    p->n_threads = n + 1;
+    if (n < (int)most)
+        dismiss(p, n, n / 2);
+    p->idle_spins = p->n_threads <= cpu_logical() ? IDLE_SPINS : SPINS;
+    return p;
+}
+
+void par_free(struct par_pool *p)
+{
+    if (!p)
+        return;
+    dismiss(p, p->n_threads - 1, 0);
+    free(p);
+}
+
+int par_threads(const struct par_pool *p)
+{
+    return p ? p->n_threads : 1;
+}
+
+void par_run(struct par_pool *p, par_fn fn, void *ctx)
+{
+    struct par_team team = {.n_threads = par_threads(p)};
+    if (team.n_threads == 1) {
+        fn(ctx, &team, 0, 1);
+        return;
+    }
+    p->fn = fn;
+    p->ctx = ctx;
+    p->team = &team;
+    start_region(p);
+    fn(ctx, &team, 0, team.n_threads);
+    end_region(p);
+}
+
+/* ---- teams -------------------------------------------------------------- */
 
 void par_barrier(struct par_team *team)
 {
@@ -98,13 +232,11 @@ void par_barrier_idle(struct par_team *team, int (*idle)(void *), void *ctx)
         atomic_load_explicit(&team->generation, memory_order_relaxed);
     int before =
         atomic_fetch_add_explicit(&team->arrived, 1, memory_order_acq_rel);
-    int n = atomic_load_explicit(&team->n_threads, memory_order_relaxed);
-    if (before == n - 1) {
+    if (before == team->n_threads - 1) {
         atomic_store_explicit(&team->arrived, 0, memory_order_relaxed);
         atomic_store_explicit(&team->next, 0, memory_order_relaxed);
         atomic_store(&team->generation, gen + 1);
-        if (atomic_load(&team->sleepers) > 0)
-            futex(&team->generation, FUTEX_WAKE_PRIVATE, INT_MAX);
+        wake_sleepers(&team->generation, &team->sleepers);
         return;
     }
     for (int i = 0; i < SPINS; i++) {
@@ -116,7 +248,7 @@ void par_barrier_idle(struct par_team *team, int (*idle)(void *), void *ctx)
             __builtin_ia32_pause();
         }
     }
-    sleep_through(team, gen);
+    sleep_through(&team->generation, gen, &team->sleepers);
 }
 
 int par_next(struct par_team *team, size_t n, size_t grain, size_t *begin,

@@ -1,25 +1,33 @@
-/* The one pool of threads (OpenMP). A parallel region runs one function on all
- * threads of a team (single program, multiple data); threads meet at barriers
- * and split work by their index. */
+/* A pool of threads. A parallel region runs one function on all of them (single
+ * program, multiple data); threads meet at barriers and split work by their
+ * index. */
 #ifndef BASE_PAR_H
 #define BASE_PAR_H
 
 #include <stddef.h>
 
+struct par_pool;
 struct par_team; /* of the running region */
 
 typedef void (*par_fn)(void *ctx, struct par_team *team, int tid,
                        int n_threads);
 
-/* Probe how many of n_threads this process may really create (RLIMIT_NPROC,
- * RLIMIT_AS, cgroup pids): libgomp would end the process. Where some fail, half
- * of the others make the pool, to leave room. Returns how many, 1..n_threads.
- */
-int par_probe(int n_threads);
+/* A pool of up to n_threads threads, counting the one that calls par_run. Where
+ * the system refuses some (RLIMIT_NPROC, RLIMIT_AS, cgroup pids), half of the
+ * others stay, to leave room for what they allocate. The threads live as long
+ * as the pool: a region never makes one, so none can fail for lack of them.
+ * They block signals that are not their own faults. NULL: out of memory. */
+struct par_pool *par_create(int n_threads);
+/* End the threads. NULL is allowed. */
+void par_free(struct par_pool *p);
 
-/* Run fn on n_threads threads, the caller being thread 0; returns when all
- * have returned. Not nested. */
-void par_run(int n_threads, par_fn fn, void *ctx);
+/* Threads of a pool, at least 1. NULL: the caller alone, 1. */
+int par_threads(const struct par_pool *p);
+
+/* Run fn on all threads of a pool, the caller being thread 0; returns when all
+ * have returned. NULL: on the caller alone. Any thread may call it, one at a
+ * time. Not nested. */
+void par_run(struct par_pool *p, par_fn fn, void *ctx);
 
 /* Wait for all threads of the team: spins for a bounded time, then sleeps. */
 void par_barrier(struct par_team *team);

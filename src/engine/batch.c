@@ -405,7 +405,7 @@ int qwick_batch_step(struct qwick_batch *b, struct qwick_err *e)
     b->stats.n_passes++;
     size_t rows = count_rows(b);
     if (rows > 0)
-        par_run(rows > 1 ? b->eng->model.n_threads : 1, draw_rows, b);
+        par_run(rows > 1 ? b->eng->pool : NULL, draw_rows, b);
     return take_rows(b, e);
 }
 

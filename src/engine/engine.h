@@ -21,12 +21,14 @@ struct notes {
     size_t n;
 };
 
+struct par_pool;
 struct prefix;
 struct prefix_disk;
 
 struct qwick_engine {
     struct checkpoint *ck;
     struct st_set *weights; /* NULL with tokenizer_only */
+    struct par_pool *pool;
     struct model model;
     struct bpe *bpe; /* NULL when the checkpoint has no tokenizer.json */
     enum chat_template template;

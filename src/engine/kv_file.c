@@ -421,13 +421,13 @@ static void read_body(void *ctx, struct par_team *team, int tid, int n_threads)
 }
 
 size_t kv_file_pages(const struct kv_file *f, size_t i, size_t n,
-                     struct kv_page *const *pages, int n_threads,
+                     struct kv_page *const *pages, struct par_pool *pool,
                      const volatile int *interrupt, struct qwick_err *e)
 {
     struct reading r = {
         .f = f, .first = i, .pages = pages, .interrupt = interrupt, .good = n};
     if (n)
-        par_run(n == 1 ? 1 : n_threads, read_body, &r);
+        par_run(n == 1 ? NULL : pool, read_body, &r);
     if (r.good < n && e)
         *e = r.e;
     return r.good;

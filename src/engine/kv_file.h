@@ -75,12 +75,12 @@ int kv_file_open(struct kv_file *f, const char *path, enum kv_file_kind kind,
 void kv_file_close(struct kv_file *f);
 
 /* Read pages [i, i + n) of the file into pages, each of the file's page_bytes,
- * and check them, on that many threads. They are read, not mapped: what was
+ * and check them, on the threads of a pool. They are read, not mapped: what was
  * checked stays as it is, whatever becomes of the file. Returns how many are
  * good from the first on; fewer than n: *e is set. Stops when
  * *interrupt (NULL: never) becomes nonzero: *e is then SESSION_INTERRUPTED. */
 size_t kv_file_pages(const struct kv_file *f, size_t i, size_t n,
-                     struct kv_page *const *pages, int n_threads,
+                     struct kv_page *const *pages, struct par_pool *pool,
                      const volatile int *interrupt, struct qwick_err *e);
 
 #endif

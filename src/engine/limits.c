@@ -48,11 +48,11 @@ static double measure_sweep(const struct qwick_engine *eng,
     size_t n = 0;
     for (size_t i = 0; i < n_parts; i++)
         bytes += (double)sizes[i];
-    par_run(eng->model.n_threads, sweep_body, &s);
+    par_run(eng->pool, sweep_body, &s);
     double start = clock_ms(), now = start;
     do {
         double t = now;
-        par_run(eng->model.n_threads, sweep_body, &s);
+        par_run(eng->pool, sweep_body, &s);
         now = clock_ms();
         rates[n++] = bytes / ((now - t) / 1e3);
     } while (now - start < ms && n < MAX_SWEEPS);
@@ -115,7 +115,7 @@ double qwick_bench_bandwidth(struct qwick_engine *eng, double ms)
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return -1;
-    par_run(m->n_threads, touch_body, p);
+    par_run(eng->pool, touch_body, p);
     const unsigned char *part = p;
     double rate = measure_sweep(eng, &part, &n, 1, ms);
     munmap(p, n);
@@ -157,7 +157,7 @@ double qwick_bench_peak(struct qwick_engine *eng, double ms)
                                  : m->any_quantized ? m->k->peak_q8
                                                     : m->k->peak_flops,
                      .ms = ms};
-    par_run(eng->model.n_threads, peak_body, &p);
+    par_run(eng->pool, peak_body, &p);
     return p.flops;
 }
 

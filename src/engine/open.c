@@ -1,4 +1,5 @@
 /* Opening a checkpoint: config, tokenizer, template, weights. */
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,7 +128,10 @@ static int choose_mode(struct qwick_engine *eng,
     m->exact = o->exact;
     m->chunk = o->prefill_chunk ? o->prefill_chunk : DEFAULT_CHUNK;
     int want = o->threads ? o->threads : cpu_default_threads();
-    m->n_threads = par_probe(want);
+    eng->pool = m->pool = par_create(want);
+    if (!eng->pool)
+        return err_oom(e, (size_t)want * sizeof(pthread_t));
+    m->n_threads = par_threads(eng->pool);
     if (m->n_threads < want)
         add_note(&eng->warnings, "%d of %d threads could be made", m->n_threads,
                  want);
@@ -425,6 +429,7 @@ void qwick_engine_close(struct qwick_engine *eng)
     free(eng->spans);
     free(eng->rows);
     free(eng->hidden);
+    par_free(eng->pool);
     free_notes(&eng->warnings);
     free_notes(&eng->notes);
     free(eng);

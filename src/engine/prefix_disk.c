@@ -19,7 +19,7 @@ struct prefix_disk {
     struct kv_file_head mine; /* what our entries' heads say */
     struct kv_cache shape;    /* of no positions */
     size_t max_bytes;
-    int n_threads;
+    struct par_pool *pool;
     bool warned;
 };
 
@@ -66,7 +66,7 @@ int prefix_disk_open(struct prefix_disk **out, struct qwick_engine *eng,
     if (!d)
         return err_oom(e, sizeof *d);
     d->max_bytes = max_bytes;
-    d->n_threads = eng->model.n_threads;
+    d->pool = eng->pool;
     d->dir = dir ? strdup(dir) : qwick_cache_dir();
     if (!d->dir) {
         err_set(e, QWICK_ERR_USAGE,
@@ -181,7 +181,7 @@ static size_t read_pages(struct walk *w, const struct kv_file *f, size_t page,
     size_t n = 0, good;
     while (n < end - page && (pages[n] = kv_page_new(&d->shape)) != NULL)
         n++;
-    good = kv_file_pages(f, page - f->head.first_page, n, pages, d->n_threads,
+    good = kv_file_pages(f, page - f->head.first_page, n, pages, d->pool,
                          w->interrupt, &e);
     if (good < n && strcmp(e.msg, SESSION_INTERRUPTED) != 0)
         damaged(w, f->path, &e);

@@ -163,8 +163,8 @@ static void work_body(void *ctx, struct par_team *team, int tid, int n_threads)
 }
 
 /* Write a shard; *before counts the source's bytes. */
-static int write_shard(struct work *w, struct outdir *out, int n_threads,
-                       struct qwick_err *e)
+static int write_shard(struct work *w, struct outdir *out,
+                       struct par_pool *pool, struct qwick_err *e)
 {
     const struct quantize_shard *s = w->shard;
     const char *path = outdir_path(out, s->name, e);
@@ -177,7 +177,7 @@ static int write_shard(struct work *w, struct outdir *out, int n_threads,
         for (size_t i = 0; i < s->n_jobs; i++)
             w->first[i + 1] =
                 w->first[i] + (elements(s->jobs[i].src) + PIECE - 1) / PIECE;
-        par_run(n_threads, work_body, w);
+        par_run(pool, work_body, w);
         if (w->stop) {
             st_writer_abort(w->writer);
             if (e)
@@ -197,7 +197,7 @@ static int write_shard(struct work *w, struct outdir *out, int n_threads,
 }
 
 static int write_shards(const struct quantize_plan *p, struct outdir *out,
-                        const char *path, bool mapped, int n_threads,
+                        const char *path, bool mapped, struct par_pool *pool,
                         struct qwick_err *e)
 {
     struct work w = {.plan = p,
@@ -205,7 +205,7 @@ static int write_shards(const struct quantize_plan *p, struct outdir *out,
                      .path = path,
                      .mapped = mapped};
     size_t bytes;
-    if (size_mul((size_t)n_threads, sizeof *w.room, &bytes))
+    if (size_mul((size_t)par_threads(pool), sizeof *w.room, &bytes))
         return err_oom(e, SIZE_MAX);
     w.room = malloc(bytes);
     if (!w.room)
@@ -213,7 +213,7 @@ static int write_shards(const struct quantize_plan *p, struct outdir *out,
     int rc = 0;
     for (size_t i = 0; i < p->n_shards && !rc; i++) {
         w.shard = &p->shards[i];
-        rc = write_shard(&w, out, n_threads, e);
+        rc = write_shard(&w, out, pool, e);
     }
     free(w.room);
     return rc;
@@ -326,15 +326,15 @@ static void close_source(struct source *s)
 }
 
 static int quantize(const struct source *s, const char *spec, const char *dst,
-                    const struct quantize_plan *plan, struct qwick_err *e)
+                    const struct quantize_plan *plan, struct par_pool *pool,
+                    struct qwick_err *e)
 {
     const struct qwick_quantize_options *o = plan->o;
     const char *dir = checkpoint_dir(s->ck);
     struct outdir *out;
-    int n_threads = par_probe(o->threads ? o->threads : cpu_default_threads());
     if (outdir_open(&out, dst, o->force, spec ? dir : NULL, e))
         return -1;
-    if (write_shards(plan, out, dir, spec != NULL, n_threads, e) ||
+    if (write_shards(plan, out, dir, spec != NULL, pool, e) ||
         copy_companions(s->ck, out, e) ||
         write_json(plan, out, json_root(s->config), e)) {
         outdir_abort(out);
@@ -345,6 +345,13 @@ static int quantize(const struct source *s, const char *spec, const char *dst,
         return err_set(e, QWICK_ERR_RUNTIME, "interrupted");
     }
     return outdir_commit(out, e);
+}
+
+static int open_pool(struct par_pool **out, int threads, struct qwick_err *e)
+{
+    int n = threads ? threads : cpu_default_threads();
+    *out = par_create(n);
+    return *out ? 0 : err_oom(e, (size_t)n * sizeof(pthread_t));
 }
 
 int qwick_quantize(const char *src, const char *dst,
@@ -361,8 +368,12 @@ int qwick_quantize(const char *src, const char *dst,
         rc = open_source(&s, src, e);
     if (!rc)
         rc = quantize_plan(&plan, s.set, checkpoint_dir(s.ck), s.tied, o, e);
+    struct par_pool *pool = NULL;
     if (!rc)
-        rc = quantize(&s, src, dst, &plan, e);
+        rc = open_pool(&pool, o->threads, e);
+    if (!rc)
+        rc = quantize(&s, src, dst, &plan, pool, e);
+    par_free(pool);
     if (!rc && r) {
         for (size_t i = 0; i < plan.n_modules; i++)
             ++*(plan.modules[i].bits ? &r->n_quantized : &r->n_dense);

@@ -14,6 +14,8 @@
 #include "model/kv_cache.h"
 #include "model/weights.h"
 
+struct par_pool;
+
 struct layer {
     struct matrix q_proj, k_proj, v_proj, o_proj;
     struct matrix gate_proj, up_proj, down_proj;
@@ -31,11 +33,12 @@ struct model {
     struct layer *layers;
     float *inv_freq; /* [head_dim / 2] */
     const struct kernels *k;
-    int n_threads;
-    bool exact;      /* one order of sums: no BLAS */
-    size_t chunk;    /* tokens a pass */
-    bool dense_bf16; /* these: see model_products; model_open sets */
-    bool any_dense;  /* them, tests lower the limits */
+    struct par_pool *pool; /* borrowed */
+    int n_threads;         /* of the pool */
+    bool exact;            /* one order of sums: no BLAS */
+    size_t chunk;          /* tokens a pass */
+    bool dense_bf16;       /* these: see model_products; model_open sets */
+    bool any_dense;        /* them, tests lower the limits */
     bool any_quantized;
     bool blas; /* OpenBLAS rather than our own sgemm */
     size_t gemm_min_tokens;
@@ -44,9 +47,9 @@ struct model {
     size_t preloaded_bytes;
 };
 
-/* Bind the weights of a checkpoint of a supported model_type. config, k,
- * n_threads, exact and chunk have been set. set stays owned
- * by the caller and must outlive the model. */
+/* Bind the weights of a checkpoint of a supported model_type. config, k, pool,
+ * n_threads, exact and chunk have been set. set and pool stay owned by the
+ * caller and must outlive the model. */
 int model_open(struct model *m, const struct checkpoint *ck,
                const struct st_set *set, struct qwick_err *e);
 void model_close(struct model *m);

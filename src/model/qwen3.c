@@ -275,7 +275,7 @@ int model_preload(struct model *m, struct qwick_err *e)
     (void)madvise(to, n, MADV_HUGEPAGE); /* a hint: may be unsupported */
     m->preloaded = to;
     m->preloaded_bytes = n;
-    par_run(m->n_threads, preload_body, m);
+    par_run(m->pool, preload_body, m);
     struct preload p = {to, 0, 0, 1};
     each_matrix(m, rebind, &p);
     if (m->config.tied_head)

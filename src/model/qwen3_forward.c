@@ -168,7 +168,7 @@ int model_forward(const struct model *m, struct scratch *s,
     embed(&p);
     if (io->ms)
         io->ms[PART_EMBED] += clock_ms() - start;
-    par_run(m->n_threads, pass_body, &p);
+    par_run(m->pool, pass_body, &p);
     if (stop)
         return -1;
     for (size_t i = 0; i < io->n_spans; i++)

@@ -7,9 +7,13 @@
 
 #include <cmocka.h>
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -636,20 +640,121 @@ static void teams_meet_and_share_work(void **state)
     (void)state;
     for (int n = 1; n <= 8; n++) {
         struct work *w = calloc(1, sizeof *w);
-        int got = par_probe(n);
+        struct par_pool *p = par_create(n);
+        int got = par_threads(p);
         assert_true(got >= 1 && got <= n);
-        par_run(n, work_body, w);
-        assert_int_equal(w->calls, w->n_threads);
-        assert_true(w->n_threads >= 1 && w->n_threads <= n);
+        par_run(p, work_body, w);
+        par_free(p);
+        assert_int_equal(w->calls, got);
+        assert_int_equal(w->n_threads, got);
         assert_int_equal(w->tids, (1u << (unsigned)w->n_threads) - 1);
         assert_int_equal(w->bad, 0);
         free(w);
     }
     struct work *w = calloc(1, sizeof *w);
-    par_run(0, work_body, w);
+    par_run(NULL, work_body, w);
     assert_int_equal(w->calls, 1);
     free(w);
-    assert_int_equal(par_probe(1), 1);
+    struct par_pool *none = par_create(0);
+    assert_int_equal(par_threads(none), 1);
+    par_free(none);
+    assert_int_equal(par_threads(NULL), 1);
+    par_free(NULL);
+}
+
+/* In front of the C library's: fails from the call on that is said. */
+static int creations_left = INT_MAX;
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+                   void *(*fn)(void *), void *arg)
+{
+    static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *),
+                       void *);
+    if (creations_left <= 0)
+        return EAGAIN;
+    creations_left--;
+    if (!real) {
+        void *p = dlsym(RTLD_NEXT, "pthread_create");
+        memcpy(&real, &p, sizeof real);
+    }
+    return real(thread, attr, fn, arg);
+}
+
+/* Half of the workers that came stay, and work. */
+static void fewer_threads_than_asked_for(void **state)
+{
+    (void)state;
+    for (int left = 0; left <= 7; left++) {
+        creations_left = left;
+        struct par_pool *p = par_create(8);
+        creations_left = 0; /* nothing later needs another one */
+        int want = left == 7 ? 8 : left / 2 + 1;
+        assert_int_equal(par_threads(p), want);
+        for (int i = 0; i < 3; i++) {
+            struct work *w = calloc(1, sizeof *w);
+            par_run(p, work_body, w);
+            assert_int_equal(w->calls, want);
+            assert_int_equal(w->bad, 0);
+            free(w);
+        }
+        par_free(p);
+        creations_left = INT_MAX;
+    }
+}
+
+static void *run_a_region(void *arg)
+{
+    struct par_pool *const *p = arg;
+    struct work *w = calloc(1, sizeof *w);
+    par_run(*p, work_body, w);
+    int calls = w->bad ? -1 : w->calls;
+    free(w);
+    return (void *)(intptr_t)calls;
+}
+
+/* The pool belongs to no thread, and two of them do not meet. */
+static void any_thread_may_call(void **state)
+{
+    (void)state;
+    struct par_pool *p[2] = {par_create(3), par_create(2)};
+    for (int i = 0; i < 4; i++) {
+        void *calls[2];
+        pthread_t threads[2];
+        for (int j = 0; j < 2; j++)
+            assert_int_equal(
+                pthread_create(&threads[j], NULL, run_a_region, &p[j]), 0);
+        for (int j = 0; j < 2; j++) {
+            pthread_join(threads[j], &calls[j]);
+            assert_int_equal((intptr_t)calls[j], par_threads(p[j]));
+        }
+    }
+    par_free(p[0]);
+    par_free(p[1]);
+}
+
+static void note_signals(void *blocked, struct par_team *team, int tid, int n)
+{
+    sigset_t set;
+    (void)team;
+    (void)n;
+    pthread_sigmask(SIG_BLOCK, NULL, &set);
+    if (tid && sigismember(&set, SIGINT) && sigismember(&set, SIGTERM) &&
+        !sigismember(&set, SIGBUS))
+        atomic_fetch_add((atomic_int *)blocked, 1);
+}
+
+/* They interrupt what the program's own threads wait for. */
+static void signals_go_elsewhere(void **state)
+{
+    (void)state;
+    atomic_int blocked = 0;
+    sigset_t set;
+    struct par_pool *p = par_create(3);
+    par_run(p, note_signals, &blocked);
+    assert_int_equal(atomic_load(&blocked), par_threads(p) - 1);
+    par_free(p);
+    pthread_sigmask(SIG_BLOCK, NULL, &set);
+    assert_false(sigismember(&set, SIGINT));
 }
 
 /* Who comes late waits until the other one has run out of what to do. */
@@ -671,13 +776,15 @@ static void come_late(void *calls, struct par_team *team, int tid, int n)
 static void waits_are_made_use_of(void **state)
 {
     (void)state;
-    if (par_probe(2) < 2) {
+    struct par_pool *p = par_create(2);
+    if (par_threads(p) < 2) {
+        par_free(p);
         printf("    SKIP: one thread is all that can be had\n");
         return;
     }
     for (int i = 0; i < 100; i++) {
         atomic_int calls = 0;
-        par_run(2, come_late, &calls);
+        par_run(p, come_late, &calls);
         /* called again until it said no, and not after that */
         assert_int_equal(atomic_load(&calls), IDLE_CALLS);
     }
@@ -699,7 +806,9 @@ static void many_barriers(void **state)
     (void)state;
     for (int n = 1; n <= 2; n++) {
         long at = 0;
-        par_run(n, pass_barriers, &at);
+        struct par_pool *p = par_create(n);
+        par_run(p, pass_barriers, &at);
+        par_free(p);
         assert_int_equal(at, 20000);
     }
 }
@@ -722,8 +831,10 @@ static void empty_and_huge_grains(void **state)
 {
     (void)state;
     int bad = 0;
-    par_run(1, nothing_to_hand_out, &bad);
-    par_run(2, nothing_to_hand_out, &bad);
+    struct par_pool *p = par_create(2);
+    par_run(NULL, nothing_to_hand_out, &bad);
+    par_run(p, nothing_to_hand_out, &bad);
+    par_free(p);
     assert_int_equal(bad, 0);
 }
 
@@ -783,6 +894,9 @@ int main(void)
         cmocka_unit_test(random_seeds_differ),
         cmocka_unit_test(splits_cover_everything_once),
         cmocka_unit_test(teams_meet_and_share_work),
+        cmocka_unit_test(fewer_threads_than_asked_for),
+        cmocka_unit_test(any_thread_may_call),
+        cmocka_unit_test(signals_go_elsewhere),
         cmocka_unit_test(waits_are_made_use_of),
         cmocka_unit_test(many_barriers),
         cmocka_unit_test(empty_and_huge_grains),

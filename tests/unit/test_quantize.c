@@ -1079,6 +1079,7 @@ static void large_writer_in_pieces(void **state)
     const char *path = temp_path("w.safetensors");
     unsigned char *want = malloc(WIDE);
     struct pieces p = {.n = 4 * PARTS};
+    struct par_pool *pool = par_create(3);
     struct st_set *set;
     struct qwick_err e;
     assert_non_null(want);
@@ -1086,7 +1087,7 @@ static void large_writer_in_pieces(void **state)
         for (size_t i = 0; i < p.n; i++)
             p.order[i] = shuffled ? i * 211 % p.n : i; /* 211: coprime */
         must(st_writer_open_large(&p.w, path, "mlx", t, 4, &e), &e);
-        par_run(3, write_pieces, &p);
+        par_run(pool, write_pieces, &p);
         assert_int_equal(p.failed, 0);
         must(st_writer_close(p.w, &e), &e);
         must(st_open_file(&set, path, &e), &e);
@@ -1099,8 +1100,9 @@ static void large_writer_in_pieces(void **state)
     /* given up in the middle */
     must(st_writer_open_large(&p.w, path, "mlx", t, 4, &e), &e);
     p.n = 50;
-    par_run(3, write_pieces, &p);
+    par_run(pool, write_pieces, &p);
     st_writer_abort(p.w);
+    par_free(pool);
     free(want);
     unlink(path);
     assert_int_equal(entries(temp_dir), 0);
