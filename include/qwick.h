@@ -69,13 +69,24 @@ struct qwick_engine_options {
     const char *prefix_cache_dir;   /* NULL: qwick_cache_dir's */
     size_t prefix_cache_disk_bytes; /* most on disk, 0: 4 GiB */
     bool tokenizer_only; /* read no weights; sessions cannot be made */
+    bool lazy_blas;      /* load OpenBLAS when a pass first needs it, not in
+                            qwick_engine_open: starts faster where prompts are
+                            short. See there what loading does */
 };
 
 struct qwick_engine_options qwick_engine_defaults(void);
 
 /* Open a checkpoint. Every file is checked before this returns; weights are
  * mapped, not read. A checkpoint without tokenizer.json opens: functions that
- * need the tokenizer then fail with QWICK_ERR_MODEL. */
+ * need the tokenizer then fail with QWICK_ERR_MODEL.
+ *
+ * Environment. This call reads it (HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME, HOME).
+ * Where long prefills are OpenBLAS's (qwick_info.gemm), it also loads that
+ * library, once a process. OpenBLAS is set up by its environment alone, so
+ * OPENBLAS_NUM_THREADS, and OPENBLAS_CORETYPE unless the user has set it, are
+ * written before and put back after. No other thread may use the environment
+ * (getenv, setenv) during this call; with lazy_blas, during the first passes
+ * over prompts, too. */
 int qwick_engine_open(struct qwick_engine **out,
                       const struct qwick_engine_options *o,
                       struct qwick_err *e);

@@ -111,6 +111,7 @@ int common_open(struct qwick_engine **eng, const struct common_args *c,
     o.prefill_chunk = (size_t)c->prefill_chunk;
     o.preload = c->preload;
     o.tokenizer_only = tokenizer_only;
+    o.lazy_blas = true; /* no other thread here uses the environment */
     o.prefix_cache_bytes = c->prefix_memory;
     o.prefix_cache_disk = c->prefix_cache.on;
     o.prefix_cache_dir = c->prefix_cache.file;

@@ -126,6 +126,7 @@ static int choose_mode(struct qwick_engine *eng,
                        "prefill chunk: must be from 1 to %d, is %zu", MAX_CHUNK,
                        o->prefill_chunk);
     m->exact = o->exact;
+    m->lazy_blas = o->lazy_blas;
     m->chunk = o->prefill_chunk ? o->prefill_chunk : DEFAULT_CHUNK;
     int want = o->threads ? o->threads : cpu_default_threads();
     eng->pool = m->pool = par_create(want);
@@ -331,6 +332,7 @@ static int open_weights(struct qwick_engine *eng,
         return -1;
     if (o->preload && model_preload(m, e))
         return -1;
+    model_load_blas(m);
     check_stop_ids(eng);
     return block_ids(eng, e);
 }

@@ -100,17 +100,30 @@ static void load_library(enum isa level)
     blas_sgemm = sgemm;
 }
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
 bool gemm_blas_load(enum isa level)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static bool tried;
+    bool loaded;
 
     pthread_mutex_lock(&lock);
     if (!tried)
         load_library(level);
     tried = true;
+    loaded = blas_sgemm != NULL;
     pthread_mutex_unlock(&lock);
-    return blas_sgemm != NULL;
+    return loaded;
+}
+
+bool gemm_blas_loaded(void)
+{
+    bool loaded;
+
+    pthread_mutex_lock(&lock);
+    loaded = blas_sgemm != NULL;
+    pthread_mutex_unlock(&lock);
+    return loaded;
 }
 
 void gemm_blas_nt(float *c, size_t ldc, const float *a, size_t lda,

@@ -1,5 +1,5 @@
-/* Large products of prefill through BLAS. The library is loaded on first use,
- * so that one-token runs and --help never pay for it. */
+/* Large products of prefill through BLAS. Loading the library takes tens of
+ * milliseconds, which only those pay who need it. */
 #ifndef KERNEL_GEMM_H
 #define KERNEL_GEMM_H
 
@@ -10,8 +10,12 @@
 
 /* Load OpenBLAS once, with OPENBLAS_CORETYPE set to what suits the level unless
  * the user set it: 0.3.21 misdetects recent CPUs. Later calls do not change it.
- * Returns whether it is there. Call it outside of any parallel region. */
+ * Returns whether it is there. Writes to the environment, so that no other
+ * thread may use that meanwhile; call it outside of any parallel region. */
 bool gemm_blas_load(enum isa level);
+
+/* Whether it has been loaded. */
+bool gemm_blas_loaded(void);
 
 /* C[m, n] = A[m, k] * B[n, k]^T, row-major, f32, single-threaded: callers
  * split the work themselves. Only after gemm_blas_load returned true. */

@@ -40,7 +40,8 @@ struct model {
     bool dense_bf16;       /* these: see model_products; model_open sets */
     bool any_dense;        /* them, tests lower the limits */
     bool any_quantized;
-    bool blas; /* OpenBLAS rather than our own sgemm */
+    bool blas;      /* OpenBLAS rather than our own sgemm */
+    bool lazy_blas; /* a pass may load it */
     size_t gemm_min_tokens;
     double blas_min_flops;
     void *preloaded; /* copy of the matrices, or NULL */
@@ -48,11 +49,14 @@ struct model {
 };
 
 /* Bind the weights of a checkpoint of a supported model_type. config, k, pool,
- * n_threads, exact and chunk have been set. set and pool stay owned by the
- * caller and must outlive the model. */
+ * n_threads, exact, chunk and lazy_blas have been set. set and pool stay owned
+ * by the caller and must outlive the model. */
 int model_open(struct model *m, const struct checkpoint *ck,
                const struct st_set *set, struct qwick_err *e);
 void model_close(struct model *m);
+
+/* Load OpenBLAS unless no pass of a chunk would use it or lazy_blas is set. */
+void model_load_blas(const struct model *m);
 
 /* Bytes of weights that one decode step reads. */
 size_t model_decode_bytes(const struct model *m);

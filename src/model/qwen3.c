@@ -99,6 +99,18 @@ static void note_kinds(void *ctx, struct matrix *w)
     m->dense_bf16 = m->dense_bf16 && (w->bits || w->dtype == DT_BF16);
 }
 
+static bool worth_blas(const struct model *m, size_t n)
+{
+    return 2.0 * (double)n * (double)m->weights.n_params >= m->blas_min_flops;
+}
+
+void model_load_blas(const struct model *m)
+{
+    if (!m->lazy_blas && !m->exact && m->any_dense && m->blas &&
+        worth_blas(m, m->chunk))
+        gemm_blas_load(m->k->level);
+}
+
 enum products model_products(const struct model *m, size_t n)
 {
     if (m->exact || n < m->gemm_min_tokens)
@@ -108,9 +120,9 @@ enum products model_products(const struct model *m, size_t n)
     if (m->k->level >= ISA_AVX512BF16 && m->dense_bf16)
         return PRODUCTS_BF16;
     if (m->blas) {
-        if (2.0 * (double)n * (double)m->weights.n_params < m->blas_min_flops)
+        if (!worth_blas(m, n))
             return PRODUCTS_SKINNY;
-        if (gemm_blas_load(m->k->level))
+        if (m->lazy_blas ? gemm_blas_load(m->k->level) : gemm_blas_loaded())
             return PRODUCTS_BLAS;
     }
     if (m->k->level == ISA_REF || (n < SGEMM_MIN_TOKENS && (n - 1) % 8 < 3))
