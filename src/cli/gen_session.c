@@ -72,7 +72,7 @@ int gen_continue(struct gen_job *j, struct qwick_err *e)
     int32_t *ids = malloc(n * sizeof(*ids));
     if (!ids) {
         free(end);
-        return err_set(e, QWICK_ERR_MEMORY, "out of memory: %zu token ids", n);
+        return err_oom(e, n * sizeof(*ids));
     }
     if (n_old)
         memcpy(ids, old, n_old * sizeof(*ids));

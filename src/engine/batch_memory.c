@@ -1,5 +1,4 @@
 /* How many sequences of a batch fit the memory. */
-#include "base/cpu.h"
 #include "engine/batch.h"
 #include "engine/prefix.h"
 
@@ -69,14 +68,14 @@ static size_t growth(const struct qwick_batch *b)
 
 /* What may still be taken. A part of the free memory stays free: others want
  * some, and what is mapped is counted when it is touched. */
-static size_t room(const struct qwick_batch *b)
+static size_t room(const struct qwick_batch *b, size_t need)
 {
     if (b->o.kv_bytes) {
         size_t used = used_bytes(b);
         return used < b->o.kv_bytes ? b->o.kv_bytes - used : 0;
     }
-    size_t free_bytes = cpu_available_memory();
-    return free_bytes ? free_bytes - free_bytes / 8 : SIZE_MAX;
+    size_t free_bytes = memory_available(&b->eng->memory, need);
+    return free_bytes == SIZE_MAX ? SIZE_MAX : free_bytes - free_bytes / 8;
 }
 
 bool memory_give_back(struct qwick_batch *b)
@@ -96,7 +95,8 @@ bool memory_admits(struct qwick_batch *b, const struct seq *q)
     do {
         size_t shared = prefix_find(b, q, &from) / KV_BLOCK;
         size_t need = times(final_pages(b, q) - shared, page_bytes(b));
-        if (plus(need, growth(b)) <= room(b))
+        need = plus(need, growth(b));
+        if (need <= room(b, need))
             return true;
         /* the cache has a limit of its own beside kv_bytes */
     } while (!b->o.kv_bytes && memory_give_back(b));
@@ -116,7 +116,7 @@ int memory_check(struct qwick_batch *b, struct qwick_err *e)
     need = plus(times(pages, page_bytes(b)), used_bytes(b));
     if (need > b->o.kv_bytes)
         return err_set(e, QWICK_ERR_MEMORY,
-                       "out of memory: the KV cache needs %zu bytes, it may "
+                       "out of memory: %zu bytes for the KV cache, which may "
                        "have %zu",
                        need, b->o.kv_bytes);
     return 0;

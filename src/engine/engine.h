@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "engine/fingerprint.h"
+#include "engine/memory.h"
 #include "file/checkpoint.h"
 #include "file/safetensors.h"
 #include "model/model.h"
@@ -40,6 +41,7 @@ struct qwick_engine {
     float *rows;             /* [cap_rows, vocab_size] its logits */
     float *hidden;           /* [cap_hidden, d_model] its hidden states */
     size_t cap_spans, cap_rows, cap_hidden;
+    struct memory memory;
     struct prefix *prefix;           /* NULL: no cache in memory */
     struct prefix_disk *disk;        /* NULL: none on disk */
     struct fingerprint fingerprint;  /* zeros: not computed so far */

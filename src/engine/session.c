@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/cpu.h"
 #include "engine/engine.h"
 
 /* Logits that qwick_session_all_logits holds at once. */
@@ -48,19 +47,46 @@ void qwick_session_free(struct qwick_session *s)
     free(s);
 }
 
+/* Refuse n_pages more, for what a printf format says. */
+static int predict_pages(struct qwick_engine *eng, size_t n_pages,
+                         size_t page_bytes, struct qwick_err *e,
+                         const char *what, size_t n)
+{
+    size_t need, avail;
+    if (n_pages == 0)
+        return 0;
+    if (size_mul(n_pages, page_bytes, &need))
+        need = SIZE_MAX;
+    avail = memory_available(&eng->memory, need);
+    if (need > avail || need == SIZE_MAX)
+        return err_set(e, QWICK_ERR_MEMORY,
+                       "out of memory: %zu bytes more for the KV cache of %zu "
+                       "%s, %zu are available",
+                       need, n, what, avail);
+    memory_grant(&eng->memory, need);
+    return 0;
+}
+
 int session_predict_memory(const struct qwick_session *s, size_t n,
                            struct qwick_err *e)
 {
-    size_t pages = n / KV_BLOCK + 1, need, avail = cpu_available_memory();
-    if (pages <= s->kv.n_pages)
-        return 0;
-    if (size_mul(pages - s->kv.n_pages, s->kv.page_bytes, &need) ||
-        (avail && need > avail))
-        return err_set(e, QWICK_ERR_MEMORY,
-                       "out of memory: the KV cache of %zu tokens needs %zu "
-                       "bytes more, %zu are available",
-                       n, need, avail);
-    return 0;
+    return predict_pages(s->eng, kv_missing_pages(&s->kv, n), s->kv.page_bytes,
+                         e, "tokens", n);
+}
+
+/* What all sessions of a joint step take together. */
+static int predict_steps(struct qwick_engine *eng,
+                         const struct qwick_step *steps, size_t n,
+                         struct qwick_err *e)
+{
+    size_t pages = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct kv_cache *kv = &steps[i].session->kv;
+        if (size_add(pages, kv_missing_pages(kv, kv->n + steps[i].n), &pages))
+            pages = SIZE_MAX;
+    }
+    return predict_pages(eng, pages, steps[0].session->kv.page_bytes, e,
+                         "sequences", n);
 }
 
 int session_reserve_tokens(struct qwick_session *s, size_t n,
@@ -373,6 +399,8 @@ static int reserve_step(struct qwick_engine *eng,
 {
     const struct config *c = &eng->model.config;
     size_t n_tokens = 0, n_ctx = 0, n_rows = 0;
+    if (predict_steps(eng, steps, n, e))
+        return -1;
     if (n > eng->cap_spans) {
         struct span *spans = realloc(eng->spans, n * sizeof *spans);
         if (!spans)
@@ -383,8 +411,7 @@ static int reserve_step(struct qwick_engine *eng,
     for (size_t i = 0; i < n; i++) {
         struct qwick_session *s = steps[i].session;
         size_t end = s->kv.n + steps[i].n;
-        if (session_reserve_tokens(s, end, e) ||
-            session_predict_memory(s, end, e) || kv_reserve(&s->kv, end, e))
+        if (session_reserve_tokens(s, end, e) || kv_reserve(&s->kv, end, e))
             return -1;
         n_tokens += steps[i].n;
         n_rows += rows_of(&steps[i]);

@@ -63,8 +63,21 @@ void kv_free(struct kv_cache *kv)
 static int no_memory(const struct kv_cache *kv, size_t n, struct qwick_err *e)
 {
     return err_set(e, QWICK_ERR_MEMORY,
-                   "out of memory: KV cache for %zu tokens: %zu bytes", n,
-                   (n / KV_BLOCK + 1) * kv->page_bytes);
+                   "out of memory: %zu bytes for the KV cache of %zu tokens",
+                   (n / KV_BLOCK + 1) * kv->page_bytes, n);
+}
+
+static size_t pages_of(size_t n)
+{
+    return n / KV_BLOCK + (n % KV_BLOCK != 0);
+}
+
+size_t kv_missing_pages(const struct kv_cache *kv, size_t n)
+{
+    size_t want = pages_of(n), missing = 0;
+    for (size_t i = kv->n / KV_BLOCK; i < want && i < kv->n_pages; i++)
+        missing += kv->pages[i]->refs > 1;
+    return missing + (want > kv->n_pages ? want - kv->n_pages : 0);
 }
 
 static int reserve_table(struct kv_cache *kv, size_t want, struct qwick_err *e)
@@ -100,7 +113,7 @@ struct kv_page *kv_page_copy(const struct kv_cache *kv,
 
 int kv_reserve(struct kv_cache *kv, size_t n, struct qwick_err *e)
 {
-    size_t want = n / KV_BLOCK + (n % KV_BLOCK != 0);
+    size_t want = pages_of(n);
     if (reserve_table(kv, want, e))
         return -1;
     while (kv->n_pages < want) {

@@ -38,6 +38,9 @@ void kv_free(struct kv_cache *kv);
  * use are as they were. */
 int kv_reserve(struct kv_cache *kv, size_t n, struct qwick_err *e);
 
+/* Pages that it would allocate. */
+size_t kv_missing_pages(const struct kv_cache *kv, size_t n);
+
 /* Forget positions from n on. Pages are kept for reuse. */
 void kv_truncate(struct kv_cache *kv, size_t n);
 

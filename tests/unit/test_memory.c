@@ -1,0 +1,236 @@
+/* What KV caches are predicted to take, against a machine with as little memory
+ * as a test wants; and how often the machine is asked. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+
+#define MODEL "tests/golden/models/tied-bf16"
+
+/* In front of the C library's: counts readings of what memory is available, and
+ * says that it is fake_kb, unless that is 0. */
+static size_t readings, fake_kb;
+
+FILE *fopen(const char *path, const char *mode)
+{
+    static FILE *(*real)(const char *, const char *);
+    static char text[64];
+    if (!real) {
+        void *p = dlsym(RTLD_NEXT, "fopen");
+        memcpy(&real, &p, sizeof real);
+    }
+    bool memory = !strcmp(path, "/proc/meminfo");
+    readings += memory;
+    if (fake_kb && memory) {
+        snprintf(text, sizeof text, "MemAvailable: %zu kB\n", fake_kb);
+        return fmemopen(text, strlen(text), "r");
+    }
+    if (fake_kb && !strcmp(path, "/proc/self/cgroup")) {
+        errno = ENOENT;
+        return NULL;
+    }
+    return real(path, mode);
+}
+
+static struct qwick_engine *open_engine(void)
+{
+    struct qwick_engine_options o = qwick_engine_defaults();
+    struct qwick_engine *eng;
+    struct qwick_err e;
+    o.model = MODEL;
+    o.threads = 2;
+    if (qwick_engine_open(&eng, &o, &e)) {
+        fail_msg("%s", e.msg);
+        return NULL;
+    }
+    return eng;
+}
+
+enum { N = 16, PROMPT = 5 };
+
+struct sessions {
+    struct qwick_engine *eng;
+    struct qwick_session *s[N];
+    int32_t ids[PROMPT];
+    struct qwick_step steps[N];
+};
+
+/* N sessions with a step of n tokens each. */
+static struct sessions open_sessions(size_t n)
+{
+    struct sessions all = {.eng = open_engine(), .ids = {1, 2, 3, 4, 5}};
+    for (size_t i = 0; i < N; i++)
+        assert_int_equal(qwick_session_create(&all.s[i], all.eng, 0, NULL), 0);
+    for (size_t i = 0; i < N; i++)
+        all.steps[i] = (struct qwick_step){all.s[i], NULL, n, QWICK_WANT_LAST};
+    return all;
+}
+
+static int step(struct sessions *all, size_t n, struct qwick_err *e)
+{
+    for (size_t i = 0; i < n; i++)
+        all->steps[i].tokens = all->ids;
+    return qwick_engine_step(all->eng, all->steps, n, QWICK_LOGITS, e);
+}
+
+static void close_sessions(struct sessions *all)
+{
+    for (size_t i = 0; i < N; i++)
+        qwick_session_free(all->s[i]);
+    qwick_engine_close(all->eng);
+}
+
+static size_t count(const char *text, const char *word)
+{
+    size_t n = 0;
+    while ((text = strstr(text, word))) {
+        n++;
+        text++;
+    }
+    return n;
+}
+
+/* Memory for three pages and a half: each of four sequences fits alone. */
+static void joint_steps_add_up(void **state)
+{
+    (void)state;
+    struct sessions all = open_sessions(PROMPT);
+    size_t page = all.s[0]->kv.page_bytes;
+    struct qwick_err e;
+    char want[64];
+    fake_kb = (3 * page + page / 2) / 1024;
+    assert_int_equal(step(&all, 4, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_MEMORY);
+    snprintf(want, sizeof want, "out of memory: %zu bytes", 4 * page);
+    assert_memory_equal(e.msg, want, strlen(want));
+    assert_int_equal(count(e.msg, "out of memory"), 1);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(qwick_session_length(all.s[i]), 0);
+        assert_int_equal(qwick_session_kv_bytes(all.s[i]), 0);
+    }
+    assert_int_equal(step(&all, 3, &e), 0);
+    /* what they have now they need not get again */
+    fake_kb = 1;
+    assert_int_equal(step(&all, 3, &e), 0);
+    fake_kb = 0;
+    close_sessions(&all);
+}
+
+static void one_sequence_names_its_bytes(void **state)
+{
+    (void)state;
+    struct sessions all = open_sessions(PROMPT);
+    struct qwick_err e;
+    char want[64];
+    fake_kb = all.s[0]->kv.page_bytes / 1024 - 1;
+    assert_int_equal(qwick_session_sync(all.s[0], all.ids, PROMPT, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_MEMORY);
+    snprintf(want, sizeof want, "out of memory: %zu bytes",
+             all.s[0]->kv.page_bytes);
+    assert_memory_equal(e.msg, want, strlen(want));
+    assert_int_equal(count(e.msg, "out of memory"), 1);
+    fake_kb = 0;
+    close_sessions(&all);
+}
+
+/* Pages that another session shares are copied before they are written. */
+static void shared_pages_count(void **state)
+{
+    (void)state;
+    struct qwick_engine *eng = open_engine();
+    struct qwick_session *s, *f;
+    int32_t ids[3 * KV_BLOCK];
+    for (size_t i = 0; i < 3 * KV_BLOCK; i++)
+        ids[i] = (int32_t)(i % 300);
+    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    assert_int_equal(kv_missing_pages(&s->kv, 0), 0);
+    assert_int_equal(kv_missing_pages(&s->kv, 1), 1);
+    assert_int_equal(kv_missing_pages(&s->kv, KV_BLOCK), 1);
+    assert_int_equal(kv_missing_pages(&s->kv, KV_BLOCK + 1), 2);
+    assert_int_equal(qwick_session_sync(s, ids, 2 * KV_BLOCK, NULL), 0);
+    assert_int_equal(qwick_session_fork(&f, s, NULL), 0);
+    assert_int_equal(kv_missing_pages(&f->kv, 2 * KV_BLOCK), 0);
+    assert_int_equal(kv_missing_pages(&f->kv, 3 * KV_BLOCK), 1);
+    assert_int_equal(qwick_session_rollback(f, 10, NULL), 0);
+    assert_int_equal(kv_missing_pages(&f->kv, 11), 1);
+    assert_int_equal(kv_missing_pages(&f->kv, 3 * KV_BLOCK), 3);
+    assert_int_equal(qwick_session_sync(f, ids + 1, 3 * KV_BLOCK - 1, NULL), 0);
+    assert_int_equal(kv_missing_pages(&f->kv, 3 * KV_BLOCK), 0);
+    qwick_session_free(s);
+    qwick_session_free(f);
+    qwick_engine_close(eng);
+}
+
+/* 16 sequences that fill a page each: once, not once a sequence and step. */
+static void steps_seldom_ask(void **state)
+{
+    (void)state;
+    struct sessions all = open_sessions(1);
+    readings = 0;
+    for (size_t i = 0; i < KV_BLOCK; i++)
+        assert_int_equal(step(&all, N, NULL), 0);
+    assert_true(readings <= 1);
+    close_sessions(&all);
+}
+
+static int note_end(void *ctx, void *tag, struct qwick_result *r,
+                    const struct qwick_err *e)
+{
+    (void)tag;
+    (void)r;
+    *(size_t *)ctx += !e;
+    return 0;
+}
+
+/* A reading serves the admissions of some time. */
+static void admissions_seldom_ask(void **state)
+{
+    (void)state;
+    enum { SEQUENCES = 64 };
+    struct qwick_engine *eng = open_engine();
+    size_t done = 0;
+    struct qwick_batch_options o = {
+        .max_batch = 8, .done = note_end, .done_ctx = &done};
+    struct qwick_generate_options g = qwick_generate_defaults();
+    struct qwick_batch *b;
+    int32_t ids[] = {1, 2, 3};
+    g.sampling.temperature = 0;
+    g.max_tokens = 2;
+    g.ignore_eos = true;
+    assert_int_equal(qwick_batch_create(&b, eng, &o, NULL), 0);
+    for (size_t i = 0; i < SEQUENCES; i++)
+        assert_int_equal(qwick_batch_add(b, ids, 3, &g, NULL, NULL), 0);
+    readings = 0;
+    double start = clock_ms();
+    assert_int_equal(qwick_batch_run(b, NULL), 0);
+    double most = 2 + (clock_ms() - start) / MEMORY_AGE_MS;
+    assert_int_equal(done, SEQUENCES);
+    if (most < SEQUENCES / 2)
+        assert_true((double)readings <= most);
+    else
+        printf("    SKIP: too slow here to tell\n");
+    qwick_batch_free(b);
+    qwick_engine_close(eng);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(joint_steps_add_up),
+        cmocka_unit_test(one_sequence_names_its_bytes),
+        cmocka_unit_test(shared_pages_count),
+        cmocka_unit_test(steps_seldom_ask),
+        cmocka_unit_test(admissions_seldom_ask),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
