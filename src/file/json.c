@@ -646,9 +646,10 @@ static int check_keys(struct builder *b, const struct pending *m, size_t n)
 static int tree_end(struct builder *b, enum json_type type)
 {
     size_t start = b->start[--b->depth];
-    const struct pending *m = b->stack + start;
     size_t step = type == JSON_OBJECT ? 2 : 1;
     size_t n = (b->len - start) / step;
+    /* An empty document has no stack, and NULL + 0 is undefined in C. */
+    const struct pending *m = n > 0 ? b->stack + start : NULL;
     struct json_value *items = NULL, *keys = NULL;
 
     if (type == JSON_OBJECT && check_keys(b, m, n))
