@@ -91,7 +91,8 @@ __attribute__((noinline)) static unsigned fill_block(uint32_t cp)
             v |= E_INERT;
         __atomic_store_n(&entries[c], (uint8_t)v, __ATOMIC_RELAXED);
     }
-    return entries[cp];
+    /* Another thread may be storing the same value. */
+    return __atomic_load_n(&entries[cp], __ATOMIC_RELAXED);
 }
 
 static inline unsigned entry(uint32_t cp)
