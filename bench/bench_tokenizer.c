@@ -62,8 +62,7 @@ static void bench_load(const char *path, const struct map *m)
            "load", mid, t[0], t[RUNS - 1], first, (double)m->size / 1e6);
 }
 
-static size_t encode(const struct bpe *b, const char *s, size_t n,
-                     int32_t **ids)
+static size_t encode(struct bpe *b, const char *s, size_t n, int32_t **ids)
 {
     struct qwick_err e;
     size_t n_ids = 0;

@@ -13,7 +13,8 @@
  * Arrays that a function hands out are malloc'ed and freed by the caller with
  * free(), unless stated otherwise. Token ids are int32_t, sizes are size_t and
  * count elements unless the name says bytes, times are milliseconds.
- * An engine may be used by one thread at a time. */
+ * An engine may be used by one thread at a time, also by functions that take it
+ * as const: its tokenizer keeps a cache. */
 #ifndef QWICK_H
 #define QWICK_H
 

@@ -242,7 +242,7 @@ static bool ends(struct generation *g, int32_t id, size_t pos,
 /* Text of a token: nothing for stop ids and special added tokens. */
 static const char *visible(const struct generation *g, int32_t id, size_t *n)
 {
-    const struct bpe *bpe = g->eng->bpe;
+    struct bpe *bpe = g->eng->bpe;
     *n = 0;
     if (!bpe || decode_is_stop(&g->rules, id) || bpe_is_special(bpe, id))
         return "";

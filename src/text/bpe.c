@@ -19,7 +19,7 @@ static unsigned flags_of(const struct bpe *b, int32_t id)
     return id >= 0 && (size_t)id < b->size ? b->tok[id].flags : 0;
 }
 
-const char *bpe_token(const struct bpe *b, int32_t id, size_t *n)
+const char *bpe_token(struct bpe *b, int32_t id, size_t *n)
 {
     *n = 0;
     if (!flags_of(b, id))
@@ -91,7 +91,7 @@ int32_t bpe_added_id(const struct bpe *b, const char *content)
 /* ---- merging ---- */
 
 struct encoder {
-    const struct bpe *b;
+    struct bpe *b; /* its cache of words changes */
     struct qwick_err *e;
     int32_t *ids;
     size_t n, cap;
@@ -307,7 +307,7 @@ static int merge_unseen(struct encoder *c, const char *p, size_t n)
 /* One part of the split: from the cache, or merged and put there. */
 static int encode_word(struct encoder *c, const char *p, size_t n, size_t room)
 {
-    const struct bpe *b = c->b;
+    struct bpe *b = c->b;
     if (n == 1 && !b->ignore_merges) {
         if (need(c, 1) < 0)
             return -1;
@@ -409,7 +409,7 @@ static int encode_all(struct encoder *c, const char *text, size_t n,
     return encode_piece(c, text + done, n - done);
 }
 
-int bpe_encode_spans(const struct bpe *b, const char *text, size_t n,
+int bpe_encode_spans(struct bpe *b, const char *text, size_t n,
                      const struct bpe_span *spans, size_t n_spans,
                      int32_t **ids, size_t *n_ids, struct qwick_err *e)
 {
@@ -425,7 +425,7 @@ int bpe_encode_spans(const struct bpe *b, const char *text, size_t n,
     return rc;
 }
 
-int bpe_encode(const struct bpe *b, const char *text, size_t n, bool special,
+int bpe_encode(struct bpe *b, const char *text, size_t n, bool special,
                int32_t **ids, size_t *n_ids, struct qwick_err *e)
 {
     struct bpe_span all = {0, n};

@@ -16,8 +16,9 @@
 
 #include "base/err.h"
 
-/* Not for use by two threads at a time: encoding keeps a cache of words, and
- * bpe_token turns spellings into bytes when first asked. */
+/* Functions that take it without const change it: encoding keeps a cache of
+ * words, and bpe_token turns a spelling into bytes when it is first asked for.
+ * No other thread may use the tokenizer at the same time. */
 struct bpe;
 
 /* text: the whole file; name for messages. Keeps no reference to text. */
@@ -30,7 +31,7 @@ size_t bpe_size(const struct bpe *b);
 
 /* Bytes of an id; *n = 0 and NULL for an id that the tokenizer does not have.
  * Borrowed. */
-const char *bpe_token(const struct bpe *b, int32_t id, size_t *n);
+const char *bpe_token(struct bpe *b, int32_t id, size_t *n);
 bool bpe_has(const struct bpe *b, int32_t id);
 bool bpe_is_added(const struct bpe *b, int32_t id);
 bool bpe_is_special(const struct bpe *b, int32_t id);
@@ -46,12 +47,12 @@ struct bpe_span {
  * Added tokens are recognised only where they lie wholly inside one of the
  * spans (ascending, disjoint); n_spans 0: nowhere. Bytes that are no UTF-8
  * become the tokens of these bytes. */
-int bpe_encode_spans(const struct bpe *b, const char *text, size_t n,
+int bpe_encode_spans(struct bpe *b, const char *text, size_t n,
                      const struct bpe_span *spans, size_t n_spans,
                      int32_t **ids, size_t *n_ids, struct qwick_err *e);
 
 /* The same with added tokens recognised everywhere (special) or nowhere. */
-int bpe_encode(const struct bpe *b, const char *text, size_t n, bool special,
+int bpe_encode(struct bpe *b, const char *text, size_t n, bool special,
                int32_t **ids, size_t *n_ids, struct qwick_err *e);
 
 /* Ids that the file's post_processor puts around a single text where special

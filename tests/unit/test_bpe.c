@@ -46,8 +46,7 @@ struct ids {
     size_t n;
 };
 
-static struct ids encode(const struct bpe *b, const char *s, size_t n,
-                         bool special)
+static struct ids encode(struct bpe *b, const char *s, size_t n, bool special)
 {
     struct ids r = {0};
     struct qwick_err e;
@@ -55,7 +54,7 @@ static struct ids encode(const struct bpe *b, const char *s, size_t n,
     return r;
 }
 
-static void decode(const struct bpe *b, struct ids r, bool skip_special,
+static void decode(struct bpe *b, struct ids r, bool skip_special,
                    struct buf *out)
 {
     out->len = 0;
@@ -384,7 +383,7 @@ static struct bpe *open_changed(const char *from, const char *to)
     return t;
 }
 
-static void expect_ids(const struct bpe *b, const char *s, const int32_t *want,
+static void expect_ids(struct bpe *b, const char *s, const int32_t *want,
                        size_t n)
 {
     /* Twice: the second time from the cache. */
@@ -707,7 +706,7 @@ static void test_long_token(void **unused)
     }
 }
 
-static void same_tokenizers(const struct bpe *a, const struct bpe *b)
+static void same_tokenizers(struct bpe *a, struct bpe *b)
 {
     assert_int_equal(a->size, b->size);
     for (size_t id = 0; id < a->size; id++) {
@@ -915,8 +914,8 @@ static size_t slow_merge(const struct slow *s, const char *word, size_t n,
     return n;
 }
 
-static void check_word(const struct slow *s, const struct bpe *b,
-                       const char *word, size_t n)
+static void check_word(const struct slow *s, struct bpe *b, const char *word,
+                       size_t n)
 {
     size_t *cut = calloc(n + 1, sizeof *cut);
     assert_non_null(cut);
