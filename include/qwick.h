@@ -154,6 +154,13 @@ int qwick_tokenize(const struct qwick_engine *eng, const char *text,
                    size_t n_bytes, bool special, int32_t **ids, size_t *n_ids,
                    struct qwick_err *e);
 
+/* The same for a text that may be far too long: tokenizing stops when there are
+ * more than `enough` ids (0: never). *n_ids above it says no more than that,
+ * and the last ids may not be those of the whole text. */
+int qwick_tokenize_some(const struct qwick_engine *eng, const char *text,
+                        size_t n_bytes, bool special, size_t enough,
+                        int32_t **ids, size_t *n_ids, struct qwick_err *e);
+
 /* Ids to exact bytes (NUL-terminated for convenience; *n_bytes excludes it).
  * skip_special leaves out added tokens flagged special. Ids of the model that
  * the tokenizer lacks (rows that pad the vocabulary) have no bytes; an id
@@ -169,6 +176,7 @@ enum qwick_think { QWICK_THINK_AUTO, QWICK_THINK_ON, QWICK_THINK_OFF };
 struct qwick_chat_options {
     bool add_generation_prompt;
     enum qwick_think think; /* AUTO: the template is not told */
+    size_t enough; /* of qwick_chat_encode: as for qwick_tokenize_some */
 };
 
 /* The prompt text of a chat, byte for byte what the checkpoint's template

@@ -8,6 +8,7 @@
 #include "cli/chat_input.h"
 #include "cli/gen_job.h"
 #include "cli/out.h"
+#include "cli/prompt.h"
 #include "file/json.h"
 
 /* For messages of the JSON reader and of chats. */
@@ -168,11 +169,17 @@ static int take_ids(struct record *r, const struct record_common *c,
     return 0;
 }
 
+/* Of the model's whole context, as --ctx may only make it smaller. */
+static size_t enough(const struct record_common *c)
+{
+    return prompt_enough(qwick_engine_info(c->eng)->n_ctx_max);
+}
+
 static int encode_chat(struct record *r, const struct record_common *c,
                        const struct buf *chat, enum qwick_think think,
                        struct qwick_err *e)
 {
-    struct qwick_chat_options o = {true, think};
+    struct qwick_chat_options o = {true, think, enough(c)};
     return qwick_chat_encode(c->eng, chat->data, chat->len, &o,
                              c->allow_special, NULL, 0, &r->ids, &r->n_ids,
                              &r->o.in_think, e);
@@ -197,8 +204,8 @@ static int take_text(struct record *r, const struct record_common *c,
         goto done;
     }
     if (c->raw) {
-        rc = qwick_tokenize(c->eng, text.data, text.len, true, &r->ids,
-                            &r->n_ids, e);
+        rc = qwick_tokenize_some(c->eng, text.data, text.len, true, enough(c),
+                                 &r->ids, &r->n_ids, e);
         goto done;
     }
     rc = chat_input_json(&in, &chat, text.data, text.len)
@@ -408,6 +415,9 @@ static int take(struct record *r, struct record_common *c,
     if (get_prompt(r, c, v, &think, e))
         return -1;
     r->tokenize_ms = clock_ms() - start;
+    if (enough(c) && r->n_ids > enough(c)) /* counting stopped there */
+        return prompt_too_long(r->n_ids, qwick_engine_info(c->eng)->n_ctx_max,
+                               "", e);
     r->o.sampling = answer_sampling(c->eng, think == QWICK_THINK_OFF, &w);
     return 0;
 }

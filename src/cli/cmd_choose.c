@@ -399,7 +399,7 @@ static int take_ids(const struct job *j, struct line *l,
 static int take_chat(const struct job *j, struct line *l,
                      const struct buf *chat, struct qwick_err *e)
 {
-    const struct qwick_chat_options o = {true, QWICK_THINK_OFF};
+    const struct qwick_chat_options o = {true, QWICK_THINK_OFF, 0};
     bool in_think;
     if (qwick_chat_encode(j->g.eng, chat->data, chat->len, &o,
                           j->a.g.allow_special, j->g.prefill.data,

@@ -322,7 +322,7 @@ static int encode(struct job *j, struct qwick_err *e)
             return err_set(e, QWICK_ERR_USAGE,
                            "--chat: has no effect with a checkpoint that has "
                            "no chat template");
-        struct qwick_chat_options o = {true, QWICK_THINK_AUTO};
+        struct qwick_chat_options o = {true, QWICK_THINK_AUTO, 0};
         struct buf json = {0};
         bool in_think;
         int r = buf_puts(&json, "[{\"role\":\"user\",\"content\":");

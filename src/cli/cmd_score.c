@@ -123,7 +123,7 @@ struct job {
 static int encode_given(const struct job *j, const char *given, size_t n,
                         int32_t **ids, size_t *n_ids, struct qwick_err *e)
 {
-    const struct qwick_chat_options o = {true, QWICK_THINK_OFF};
+    const struct qwick_chat_options o = {true, QWICK_THINK_OFF, 0};
     struct buf json = {0};
     bool in_think;
     int bad;

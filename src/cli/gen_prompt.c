@@ -98,13 +98,16 @@ int gen_choose_mode(struct gen_job *j)
 static int encode(struct gen_job *j, const char *text, size_t n, int32_t **ids,
                   size_t *n_ids, struct qwick_err *e)
 {
-    struct qwick_chat_options o = {true, j->think};
+    struct qwick_chat_options o = {true, j->think, 0};
     struct buf json = {0};
     const char *chat = j->chat;
     size_t n_chat = j->n_chat;
     int r;
+    if (overflow_parse(j->a.overflow) == OVERFLOW_ERROR)
+        o.enough = prompt_enough(qwick_session_limit(j->ses));
     if (j->mode == MODE_RAW)
-        return qwick_tokenize(j->eng, text, n, true, ids, n_ids, e);
+        return qwick_tokenize_some(j->eng, text, n, true, o.enough, ids, n_ids,
+                                   e);
     if (!chat || text != j->input.text) {
         if (chat_input_json(&j->input, &json, text, n)) {
             buf_free(&json);
@@ -157,11 +160,9 @@ static int check_ids(const struct gen_job *j, struct qwick_err *e)
 
 static int too_long(const struct gen_job *j, size_t limit, struct qwick_err *e)
 {
-    return err_set(
-        e, QWICK_ERR_CONTEXT,
-        "prompt: %zu tokens do not fit the context of %zu%s", j->n_ids, limit,
-        overflow_parse(j->a.overflow) == OVERFLOW_ERROR ? " (see --overflow)"
-                                                        : "");
+    bool refuse = overflow_parse(j->a.overflow) == OVERFLOW_ERROR;
+    return prompt_too_long(j->n_ids, limit, refuse ? " (see --overflow)" : "",
+                           e);
 }
 
 /* ids -> text without the characters that a cut broke at either end. */

@@ -223,3 +223,20 @@ size_t overflow_cut(enum overflow how, int32_t *ids, size_t n, size_t keep)
     memmove(ids + head, ids + n - (keep - head), (keep - head) * sizeof(*ids));
     return keep;
 }
+
+size_t prompt_enough(size_t limit)
+{
+    const size_t least = (size_t)1 << 20; /* a tenth of a second */
+    return limit < least / 4 ? least : limit < SIZE_MAX / 4 ? 4 * limit : 0;
+}
+
+int prompt_too_long(size_t n_ids, size_t limit, const char *hint,
+                    struct qwick_err *e)
+{
+    size_t enough = prompt_enough(limit);
+    bool more = enough && n_ids > enough;
+    return err_set(e, QWICK_ERR_CONTEXT,
+                   "prompt: %s%zu tokens do not fit the context of %zu%s",
+                   more ? "more than " : "", more ? enough : n_ids, limit,
+                   hint);
+}

@@ -54,4 +54,13 @@ enum overflow overflow_parse(const char *name);
  * count. */
 size_t overflow_cut(enum overflow how, int32_t *ids, size_t n, size_t keep);
 
+/* More ids than these say that a prompt is far too long for a context of limit
+ * tokens; counting on would only cost time. Up to them errors are exact. */
+size_t prompt_enough(size_t limit);
+
+/* QWICK_ERR_CONTEXT with the number of ids, or with the one at which counting
+ * stopped. hint: put behind it. */
+int prompt_too_long(size_t n_ids, size_t limit, const char *hint,
+                    struct qwick_err *e);
+
 #endif

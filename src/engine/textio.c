@@ -10,11 +10,20 @@ int qwick_tokenize(const struct qwick_engine *eng, const char *text,
                    size_t n_bytes, bool special, int32_t **ids, size_t *n_ids,
                    struct qwick_err *e)
 {
+    return qwick_tokenize_some(eng, text, n_bytes, special, 0, ids, n_ids, e);
+}
+
+int qwick_tokenize_some(const struct qwick_engine *eng, const char *text,
+                        size_t n_bytes, bool special, size_t enough,
+                        int32_t **ids, size_t *n_ids, struct qwick_err *e)
+{
+    const struct bpe_span all = {0, n_bytes};
     *ids = NULL;
     *n_ids = 0;
     if (engine_need_tokenizer(eng, e))
         return -1;
-    if (!bpe_encode(eng->bpe, text, n_bytes, special, ids, n_ids, e))
+    if (!bpe_encode_spans(eng->bpe, text, n_bytes, &all, special ? 1 : 0,
+                          enough, ids, n_ids, e))
         return 0;
     free(*ids);
     *ids = NULL;
@@ -169,10 +178,10 @@ int qwick_chat_encode(const struct qwick_engine *eng, const char *json,
         err_oom(e, n_prefill);
         goto done;
     }
-    rc = allow_special ? bpe_encode(eng->bpe, p.text.data, p.text.len, true,
-                                    ids, n_ids, e)
-                       : bpe_encode_spans(eng->bpe, p.text.data, p.text.len,
-                                          p.pieces, p.n_pieces, ids, n_ids, e);
+    const struct bpe_span all = {0, p.text.len};
+    rc = bpe_encode_spans(
+        eng->bpe, p.text.data, p.text.len, allow_special ? &all : p.pieces,
+        allow_special ? 1 : p.n_pieces, o->enough, ids, n_ids, e);
     *in_think = p.in_think;
     if (allow_special)
         prefill_think(prefill, n_prefill, in_think);

@@ -95,6 +95,7 @@ struct encoder {
     struct qwick_err *e;
     int32_t *ids;
     size_t n, cap;
+    size_t enough; /* stop when there are more ids */
     struct buf nfc;
 
     /* Scratch of long words, [scratch_cap] each. */
@@ -194,30 +195,39 @@ static void rate(const struct bpe *b, struct symbol *s, uint32_t i,
         heap_push(heap, n_heap, (uint64_t)s[i].rank << 32 | i);
 }
 
-/* Merge a word of any length in O(n log n) and append its ids. */
-static int merge_long(struct encoder *c, const char *p, size_t n)
+/* Room for words of n bytes in the scratch. */
+static int need_scratch(struct encoder *c, size_t n)
 {
-    const struct bpe *b = c->b;
     if (n > INT32_MAX)
         return err_set(c->e, QWICK_ERR_USAGE,
                        "text: a word of %zu bytes is too long", n);
-    if (n > c->scratch_cap) {
-        size_t cap = n + n / 2;
-        free(c->symbols);
-        free(c->heap);
-        c->scratch_cap = 0;
-        c->symbols = malloc(cap * sizeof *c->symbols);
-        /* n - 1 pairs, and each of at most n - 1 merges takes one off before
-         * it adds two. */
-        c->heap = malloc(2 * cap * sizeof *c->heap);
-        if (!c->symbols || !c->heap)
-            return err_oom(c->e, cap * sizeof *c->symbols);
-        c->scratch_cap = cap;
-    }
+    if (n <= c->scratch_cap)
+        return 0;
+    size_t cap = n + n / 2;
+    free(c->symbols);
+    free(c->heap);
+    c->scratch_cap = 0;
+    c->symbols = malloc(cap * sizeof *c->symbols);
+    /* n - 1 pairs, and each of at most n - 1 merges takes one off before it
+     * adds two. */
+    c->heap = malloc(2 * cap * sizeof *c->heap);
+    if (!c->symbols || !c->heap)
+        return err_oom(c->e, cap * sizeof *c->symbols);
+    c->scratch_cap = cap;
+    return 0;
+}
+
+/* Merge p[0..n) in O(n log n). The tokens are then a list in c->symbols from
+ * the first symbol on; a symbol's index is where its token begins. */
+static int merge_part(struct encoder *c, const char *p, size_t n)
+{
+    const struct bpe *b = c->b;
+    if (need_scratch(c, n) < 0)
+        return -1;
     struct symbol *s = c->symbols;
     uint64_t *heap = c->heap;
     uint32_t end = (uint32_t)n;
-    size_t n_heap = 0, left = n;
+    size_t n_heap = 0;
     for (uint32_t i = 0; i < end; i++)
         s[i] =
             (struct symbol){b->byte_id[(unsigned char)p[i]], 0, i - 1, i + 1};
@@ -242,16 +252,87 @@ static int merge_long(struct encoder *c, const char *p, size_t n)
         s[gone].rank = BPE_NO_RANK;
         if (s[i].next < end)
             s[s[i].next].prev = i;
-        left--;
         rate(b, s, i, end, heap, &n_heap);
         if (i > 0)
             rate(b, s, s[i].prev, end, heap, &n_heap);
     }
-    if (need(c, left) < 0)
-        return -1;
-    for (uint32_t i = 0; i < end; i = s[i].next)
-        c->ids[c->n++] = (int32_t)s[i].id;
     return 0;
+}
+
+/* Whether p[0..n), two tokens of which the first has n_left bytes, merges to
+ * these two: 1 or 0, or -1. */
+static int stay_apart(struct encoder *c, const char *p, size_t n, size_t n_left)
+{
+    if (merge_part(c, p, n) < 0)
+        return -1;
+    const struct symbol *s = c->symbols;
+    return s[0].next == n_left && s[n_left].next == n;
+}
+
+/* Append the ids of the tokens in c->symbols that end within the first `most`
+ * of n bytes. *end: where the last of them ends, *n_last: its bytes. */
+static int take_tokens(struct encoder *c, size_t n, size_t most, size_t *end,
+                       size_t *n_last)
+{
+    const struct symbol *s = c->symbols;
+    *end = *n_last = 0;
+    for (size_t i = 0; i < n && s[i].next <= most; i = s[i].next) {
+        if (need(c, 1) < 0)
+            return -1;
+        c->ids[c->n++] = (int32_t)s[i].id;
+        *n_last = s[i].next - i;
+        *end = s[i].next;
+    }
+    return 0;
+}
+
+/* Merge a long word by windows. The next window begins behind the tokens of
+ * this one, without those at its end, whose bytes might have merged with what
+ * follows. So nothing larger than a window is in use, and time is linear.
+ *
+ * This is exact where any two neighbours, merged by themselves, stay as they
+ * are. Suppose a merge of the whole word crosses a border of these tokens, and
+ * take the first that does. Until then the two tokens at this border merged as
+ * they do by themselves, as nothing crossed their outer borders. The merge is
+ * the next of the whole word, of lowest rank and then leftmost, so it is also
+ * the next of these two, and they do not stay as they are. Within a window
+ * neighbours stay as they are by the same argument; where two windows meet they
+ * are tried. Returns 1, 0 when the window is too small, or -1. */
+static int merge_windows(struct encoder *c, const char *p, size_t n,
+                         size_t window)
+{
+    size_t at = 0, n_last = 0;
+    while (at < n && c->n <= c->enough) {
+        size_t len = n - at < window ? n - at : window;
+        size_t most = at + len < n ? len - len / 8 : len;
+        size_t before = n_last, end;
+        if (merge_part(c, p + at, len) < 0)
+            return -1;
+        size_t first = c->symbols[0].next;
+        if (take_tokens(c, len, most, &end, &n_last) < 0)
+            return -1;
+        if (end == 0)
+            return 0;
+        if (at > 0) {
+            int apart = stay_apart(c, p + at - before, before + first, before);
+            if (apart <= 0)
+                return apart;
+        }
+        at += end;
+    }
+    return 1;
+}
+
+/* Merge a word of any length and append its ids. */
+static int merge_long(struct encoder *c, const char *p, size_t n)
+{
+    size_t start = c->n, window = c->b->window;
+    int done;
+    while ((done = merge_windows(c, p, n, window)) == 0) {
+        c->n = start;
+        window = window < n / 16 ? window * 16 : n;
+    }
+    return done < 0 ? -1 : 0;
 }
 
 /* ---- words ---- */
@@ -342,7 +423,7 @@ static int encode_word(struct encoder *c, const char *p, size_t n, size_t room)
     return 0;
 }
 
-/* Text between added tokens. */
+/* Text between added tokens. Ends early when there are enough ids. */
 static int encode_piece(struct encoder *c, const char *p, size_t n)
 {
     if (c->b->nfc && !unicode_is_nfc(p, n)) {
@@ -352,7 +433,7 @@ static int encode_piece(struct encoder *c, const char *p, size_t n)
         p = c->nfc.data;
         n = c->nfc.len;
     }
-    for (size_t i = 0; i < n;) {
+    for (size_t i = 0; i < n && c->n <= c->enough;) {
         size_t k = split_next(p + i, n - i);
         if (encode_word(c, p + i, k, n - i) < 0)
             return -1;
@@ -402,6 +483,8 @@ static int encode_all(struct encoder *c, const char *text, size_t n,
             }
             if (encode_piece(c, text + done, i - done) < 0 || need(c, 1) < 0)
                 return -1;
+            if (c->n > c->enough)
+                return 0;
             c->ids[c->n++] = (int32_t)a->id;
             done = i += a->len;
         }
@@ -411,10 +494,15 @@ static int encode_all(struct encoder *c, const char *text, size_t n,
 
 int bpe_encode_spans(struct bpe *b, const char *text, size_t n,
                      const struct bpe_span *spans, size_t n_spans,
-                     int32_t **ids, size_t *n_ids, struct qwick_err *e)
+                     size_t enough, int32_t **ids, size_t *n_ids,
+                     struct qwick_err *e)
 {
-    struct encoder c = {
-        .b = b, .e = e, .ids = *ids, .n = *n_ids, .cap = *n_ids};
+    struct encoder c = {.b = b,
+                        .e = e,
+                        .ids = *ids,
+                        .n = *n_ids,
+                        .cap = *n_ids,
+                        .enough = enough ? enough : SIZE_MAX};
     int rc = encode_all(&c, text, n, spans, n_spans);
     buf_free(&c.nfc);
     free(c.symbols);
@@ -429,5 +517,6 @@ int bpe_encode(struct bpe *b, const char *text, size_t n, bool special,
                int32_t **ids, size_t *n_ids, struct qwick_err *e)
 {
     struct bpe_span all = {0, n};
-    return bpe_encode_spans(b, text, n, &all, special ? 1 : 0, ids, n_ids, e);
+    return bpe_encode_spans(b, text, n, &all, special ? 1 : 0, 0, ids, n_ids,
+                            e);
 }

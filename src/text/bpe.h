@@ -46,10 +46,12 @@ struct bpe_span {
 /* Encode text[0..n) and append to *ids (malloc'ed, grown; *n_ids in and out).
  * Added tokens are recognised only where they lie wholly inside one of the
  * spans (ascending, disjoint); n_spans 0: nowhere. Bytes that are no UTF-8
- * become the tokens of these bytes. */
+ * become the tokens of these bytes. enough: encoding ends early when there are
+ * more ids in *ids, for who only needs to know that; 0: never. */
 int bpe_encode_spans(struct bpe *b, const char *text, size_t n,
                      const struct bpe_span *spans, size_t n_spans,
-                     int32_t **ids, size_t *n_ids, struct qwick_err *e);
+                     size_t enough, int32_t **ids, size_t *n_ids,
+                     struct qwick_err *e);
 
 /* The same with added tokens recognised everywhere (special) or nowhere. */
 int bpe_encode(struct bpe *b, const char *text, size_t n, bool special,

@@ -165,7 +165,11 @@ struct bpe {
     char *no_frame; /* why it is not known, or NULL */
 
     struct bpe_word *cache; /* [BPE_CACHE_WORDS], changed by encoding */
+    size_t window;          /* bytes of a long word that are merged at a time */
 };
+
+/* The window's symbols and heap fit a second-level cache. */
+#define BPE_WINDOW 4096
 
 /* Words whose tokens are remembered: direct-mapped, 64 bytes each. */
 #define BPE_CACHE_WORDS 8192u

@@ -287,6 +287,7 @@ static int load_new(struct bpe_load *l, const char *name, size_t n,
     if (!l->b)
         return err_oom(e, sizeof *l->b);
     l->b->seed = rng_random_seed();
+    l->b->window = BPE_WINDOW;
     alphabet_fill(&l->b->alphabet);
     if (n > 1u << 30)
         return err_set(e, QWICK_ERR_MODEL, "%s: larger than 1 GiB", name);

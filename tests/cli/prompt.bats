@@ -207,6 +207,35 @@ PY
     [ -z "$output" ]
 }
 
+@test "a prompt that is far too long is not counted to its end" {
+    python3 -c 'import random
+random.seed(1)
+print("".join(random.choice("etaoinshrdlu") for _ in range(8000000)))' >"$T/word"
+    sed 's/...../& /g' "$T/word" >"$T/text"
+    for f in word text; do
+        for o in "" --raw; do
+            # shellcheck disable=SC2086
+            fails 4 "more than 1048576 tokens do not fit the context of 2048 (see --overflow)" \
+                $o -f "$T/$f"
+        done
+    done
+    python3 -c 'import json, sys
+for f in sys.argv[1:]:
+    print(json.dumps({"prompt": open(f).read()}))
+print("{\"prompt\":\"list files\"}")' "$T/word" "$T/text" >"$T/in"
+    for o in "" --raw; do
+        # shellcheck disable=SC2086
+        run -1 --separate-stderr "$QWICK" batch $o -n 1 -i "$T/in"
+        jlines 'len(o) == 3 and "tokens" in o[2] and all("more than 1048576 "
+            "tokens do not fit the context of 2048" in str(r["error"])
+            for r in o[:2])' <<<"$output"
+    done
+    # all ids are needed to cut, and to count
+    run -0 q --overflow tail --raw -n 1 --json -q -f "$T/word"
+    [ "$(jget 'o["usage"]["dropped_tokens"] > 3000000' <<<"$output")" = True ]
+    [ "$(q count -f "$T/word")" -gt 3000000 ]
+}
+
 @test "--overflow drops from the text only, and says how much" {
     python3 -c 'print("start " + "list the files " * 2000 + "end")' >"$T/long"
     for how in head tail middle; do

@@ -183,6 +183,13 @@ PY
     [ "$stderr" = "qwick: out of memory" ]
 }
 
+@test "a long word takes no more memory than a short one" {
+    [ "${SAN:-}" != 1 ] || skip "limits are not tested under sanitizers"
+    head -c 20000000 /dev/zero | tr '\0' a >"$T/word"
+    run -0 bash -c 'ulimit -v 400000; exec "$0" count -f "$1"' "$QWICK" "$T/word"
+    [ "$output" -gt 100000 ]
+}
+
 @test "tokenize --jsonl: the ids of the chat goldens" {
     dir=${QWICK_TEST_TOKENIZER:-build/testdata/qwen3-tokenizer}
     [ -f "$dir/tokenizer.json" ] || skip "no $dir: make testdata"

@@ -948,10 +948,123 @@ static void test_merging(void **unused)
             uint32_t letters = 1 + draw(4);
             for (uint32_t i = 0; i < n; i++)
                 word[i] = (char)('a' + draw(letters));
+            /* Windows that are often too small, so that they grow. */
+            static const size_t windows[] = {2, 8, 24, 100, BPE_WINDOW};
+            b->window = windows[round % 5];
             check_word(&s, b, word, n);
         }
         bpe_close(b);
     }
+}
+
+/* Merge p[0..n) with the tokenizer's own ranks, the lowest first and then the
+ * leftmost, looking at all pairs each time. Returns the number of ids. */
+static size_t obvious_merge(const struct bpe *b, const char *p, size_t n,
+                            int32_t *ids)
+{
+    for (size_t i = 0; i < n; i++)
+        ids[i] = (int32_t)b->byte_id[(unsigned char)p[i]];
+    for (;;) {
+        uint32_t best = BPE_NO_RANK;
+        size_t at = 0;
+        for (size_t i = 0; i + 1 < n; i++) {
+            uint32_t rank = bpe_rank(b, (uint32_t)ids[i], (uint32_t)ids[i + 1]);
+            if (rank < best) {
+                best = rank;
+                at = i;
+            }
+        }
+        if (best == BPE_NO_RANK)
+            return n;
+        ids[at] = (int32_t)bpe_made(b, best);
+        n--;
+        memmove(ids + at + 1, ids + at + 2, (n - at - 1) * sizeof *ids);
+    }
+}
+
+/* Letters of one kind; the words that they make have no split in them. */
+static void put_word(struct buf *b, size_t n, int kind)
+{
+    static const char *const sets[] = {
+        "etaoinshrdlu",
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ",
+        "a",
+        "ab",
+        "=-",
+        "ACGT"};
+    const char *set = sets[kind % 6];
+    size_t n_set = strlen(set), period = kind < 6 ? n : 1 + draw(50);
+    b->len = 0;
+    for (size_t i = 0; i < n; i++)
+        put(b, i < period ? (unsigned char)set[draw((uint32_t)n_set)]
+                          : (unsigned char)b->data[i - period]);
+}
+
+/* Long words by windows, with Qwen3's merges: what the obvious way gives, and
+ * beyond what that can do, what one window for all gives. */
+static void test_windows(void **unused)
+{
+    (void)unused;
+    struct buf b = {0};
+    int32_t *want = malloc(2 * BPE_WINDOW * sizeof *want);
+    assert_non_null(want);
+    for (int round = 0; round < 60; round++) {
+        static const size_t windows[] = {16, 40, 256, BPE_WINDOW};
+        size_t n = round % 6 ? 1 + draw(1500) : 3 * BPE_WINDOW / 2 + draw(100);
+        put_word(&b, n, round % 12);
+        size_t n_want = obvious_merge(qwen, b.data, n, want);
+        for (size_t i = 0; i < 4; i++) {
+            qwen->window = windows[i];
+            struct ids r = encode(qwen, b.data, n, false);
+            same_ids((struct ids){want, n_want}, r);
+            free(r.v);
+        }
+    }
+    for (int kind = 0; kind < 12; kind++) {
+        put_word(&b, 200000 + draw(1000), kind);
+        qwen->window = BPE_WINDOW;
+        struct ids r = encode(qwen, b.data, b.len, false);
+        qwen->window = b.len;
+        struct ids whole = encode(qwen, b.data, b.len, false);
+        same_ids(whole, r);
+        free(r.v);
+        free(whole.v);
+    }
+    qwen->window = BPE_WINDOW;
+    free(want);
+    buf_free(&b);
+}
+
+/* Encoding that stops when there are enough ids has looked at little. */
+static void test_enough(void **unused)
+{
+    (void)unused;
+    struct qwick_err e;
+    struct buf b = {0};
+    for (int kind = 0; kind < 2; kind++) {
+        put_word(&b, 1000000, 1);
+        for (size_t i = 5; kind && i < b.len; i += 6)
+            b.data[i] = ' ';
+        struct bpe_span all = {0, b.len};
+        struct ids whole = encode(qwen, b.data, b.len, true);
+        for (size_t enough = 1; enough <= 100000; enough *= 10) {
+            struct ids r = {0};
+            ok(bpe_encode_spans(qwen, b.data, b.len, &all, 1, enough, &r.v,
+                                &r.n, &e),
+               &e);
+            assert_in_range(r.n, enough + 1, enough + BPE_WINDOW);
+            same_ids((struct ids){whole.v, r.n}, r);
+            free(r.v);
+        }
+        struct ids r = {0};
+        ok(bpe_encode_spans(qwen, b.data, b.len, &all, 1, whole.n, &r.v, &r.n,
+                            &e),
+           &e);
+        same_ids(whole, r);
+        free(r.v);
+        free(whole.v);
+    }
+    buf_free(&b);
 }
 
 /* ---- spans, specials, round trips, with Qwen3's tokenizer ---- */
@@ -970,7 +1083,7 @@ static void test_spans(void **unused)
     const struct bpe_span spans[] = {{0, h}, {t, b.len}};
     struct ids r = {0};
     struct qwick_err e;
-    ok(bpe_encode_spans(qwen, b.data, b.len, spans, 2, &r.v, &r.n, &e), &e);
+    ok(bpe_encode_spans(qwen, b.data, b.len, spans, 2, 0, &r.v, &r.n, &e), &e);
     assert_int_equal(r.v[0], 151644);
     assert_int_equal(r.v[r.n - 2], 151645);
     size_t n_added = 0;
@@ -985,7 +1098,7 @@ static void test_spans(void **unused)
     /* Appending; a token across a border is none; an empty span, no span. */
     size_t before = r.n;
     const struct bpe_span cut[] = {{0, 3}, {3, 3}, {3, h}};
-    ok(bpe_encode_spans(qwen, b.data, h, cut, 3, &r.v, &r.n, &e), &e);
+    ok(bpe_encode_spans(qwen, b.data, h, cut, 3, 0, &r.v, &r.n, &e), &e);
     assert_true(r.n > before + 3);
     for (size_t i = before; i < r.n; i++)
         assert_false(bpe_is_added(qwen, r.v[i]));
@@ -999,7 +1112,7 @@ static void test_spans(void **unused)
     for (size_t i = 0; i < 3; i++) {
         size_t n = r.n;
         assert_int_equal(
-            bpe_encode_spans(qwen, b.data, b.len, wrong[i], 2, &r.v, &n, &e),
+            bpe_encode_spans(qwen, b.data, b.len, wrong[i], 2, 0, &r.v, &n, &e),
             -1);
         assert_int_equal(n, r.n);
         assert_int_equal(e.code, QWICK_ERR_USAGE);
@@ -1012,7 +1125,7 @@ static void test_spans(void **unused)
     for (size_t i = 0; i < sizeof text; i++) {
         const struct bpe_span two[] = {{0, i}, {i, sizeof text - 1}};
         struct ids parts = {0};
-        ok(bpe_encode_spans(qwen, text, sizeof text - 1, two, 2, &parts.v,
+        ok(bpe_encode_spans(qwen, text, sizeof text - 1, two, 2, 0, &parts.v,
                             &parts.n, &e),
            &e);
         same_ids(whole, parts);
@@ -1483,6 +1596,8 @@ int main(void)
         cmocka_unit_test(test_scan_qwen),
         cmocka_unit_test(test_long_token),
         cmocka_unit_test(test_merging),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_enough),
         cmocka_unit_test(test_spans),
         cmocka_unit_test(test_qwen),
         cmocka_unit_test(test_round_trip),

@@ -561,7 +561,7 @@ static struct qwick_engine *chat_engine;
 
 static int target_chat(const char *in, size_t n, struct qwick_err *e)
 {
-    static const struct qwick_chat_options o = {true, QWICK_THINK_AUTO};
+    static const struct qwick_chat_options o = {true, QWICK_THINK_AUTO, 0};
     char *text, *back;
     size_t n_text, n_ids, n_back;
     if (qwick_render(chat_engine, in, n, &o, &text, &n_text, e)) {
