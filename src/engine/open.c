@@ -192,7 +192,7 @@ static int open_template(struct qwick_engine *eng, struct qwick_err *e)
     bool found;
     char path[512];
     checkpoint_path(eng->ck, "chat_template.jinja", path, sizeof path);
-    if (checkpoint_map(eng->ck, "chat_template.jinja", &map, &found, e))
+    if (checkpoint_map_small(eng->ck, "chat_template.jinja", &map, &found, e))
         return -1;
     if (found) {
         found_template(eng, path, (const char *)map.data, map.size);
@@ -200,7 +200,7 @@ static int open_template(struct qwick_engine *eng, struct qwick_err *e)
     }
     bool has_jinja = found;
     checkpoint_path(eng->ck, "tokenizer_config.json", path, sizeof path);
-    if (checkpoint_map(eng->ck, "tokenizer_config.json", &map, &found, e))
+    if (checkpoint_map_small(eng->ck, "tokenizer_config.json", &map, &found, e))
         return -1;
     if (!found)
         return 0;
@@ -244,6 +244,18 @@ static void check_stop_ids(struct qwick_engine *eng)
     c->n_stop_ids = n;
 }
 
+/* The tokenizer makes no ids that the embedding does not have. */
+static int check_ids(const struct qwick_engine *eng, struct qwick_err *e)
+{
+    size_t n = eng->model.config.vocab_size;
+    if (!eng->bpe || bpe_size(eng->bpe) <= n)
+        return 0;
+    return err_set(e, QWICK_ERR_MODEL,
+                   "%s: tokenizer.json has ids up to %zu, config.json a "
+                   "vocab_size of %zu",
+                   checkpoint_dir(eng->ck), bpe_size(eng->bpe) - 1, n);
+}
+
 /* Rows of the head beyond the tokenizer are padding: never drawn. */
 static int block_ids(struct qwick_engine *eng, struct qwick_err *e)
 {
@@ -255,11 +267,6 @@ static int block_ids(struct qwick_engine *eng, struct qwick_err *e)
         return err_oom(e, n);
     for (size_t i = 0; i < n; i++)
         eng->blocked[i] = !bpe_has(eng->bpe, (int32_t)i);
-    if (bpe_size(eng->bpe) > n)
-        add_note(&eng->warnings,
-                 "%s: tokenizer.json has ids up to %zu, config.json a "
-                 "vocab_size of %zu",
-                 checkpoint_dir(eng->ck), bpe_size(eng->bpe) - 1, n);
     return 0;
 }
 
@@ -327,7 +334,7 @@ static int open_weights(struct qwick_engine *eng,
                         struct qwick_err *e)
 {
     struct model *m = &eng->model;
-    if (st_open(&eng->weights, eng->ck, e) ||
+    if (check_ids(eng, e) || st_open(&eng->weights, eng->ck, e) ||
         model_open(m, eng->ck, eng->weights, e))
         return -1;
     if (o->preload && model_preload(m, e))
@@ -345,7 +352,7 @@ static int open_config(struct qwick_engine *eng, bool optional,
     struct map map;
     bool found;
     if (optional) {
-        if (checkpoint_map(eng->ck, "config.json", &map, &found, e))
+        if (checkpoint_map_small(eng->ck, "config.json", &map, &found, e))
             return -1;
         if (!found)
             return 0;

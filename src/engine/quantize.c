@@ -20,20 +20,24 @@
  * for the second-level cache. */
 enum { PIECE = 1 << 18, MAX_THREADS = 1024, MAX_PATH_BYTES = 4096 };
 
-/* What of a source besides config.json and weights makes a checkpoint. */
-static const char *const companions[] = {
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "tokenizer.model",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "chat_template.jinja",
-    "chat_template.json",
-    "LICENSE",
-    "NOTICE",
+/* What of a source besides config.json and weights makes a checkpoint. large:
+ * a tokenizer's, which may be. */
+static const struct {
+    const char *name;
+    bool large;
+} companions[] = {
+    {"generation_config.json", false},
+    {"tokenizer.json", true},
+    {"tokenizer_config.json", false},
+    {"tokenizer.model", true},
+    {"special_tokens_map.json", false},
+    {"added_tokens.json", false},
+    {"vocab.json", true},
+    {"merges.txt", true},
+    {"chat_template.jinja", false},
+    {"chat_template.json", false},
+    {"LICENSE", false},
+    {"NOTICE", false},
 };
 
 struct qwick_quantize_options qwick_quantize_defaults(void)
@@ -227,11 +231,14 @@ static int copy_companions(const struct checkpoint *ck, struct outdir *out,
     for (size_t i = 0; i < sizeof companions / sizeof *companions; i++) {
         struct map map;
         bool found;
-        if (checkpoint_map(ck, companions[i], &map, &found, e))
+        const char *name = companions[i].name;
+        if (companions[i].large
+                ? checkpoint_map(ck, name, &map, &found, e)
+                : checkpoint_map_small(ck, name, &map, &found, e))
             return -1;
         if (!found)
             continue;
-        int rc = outdir_write(out, companions[i], map.data, map.size, e);
+        int rc = outdir_write(out, name, map.data, map.size, e);
         map_close(&map);
         if (rc)
             return -1;
@@ -299,7 +306,7 @@ static int open_source(struct source *s, const char *spec, struct qwick_err *e)
     bool found;
     char path[MAX_PATH_BYTES];
     if (checkpoint_open(&s->ck, spec, e) ||
-        checkpoint_map(s->ck, "config.json", &map, &found, e))
+        checkpoint_map_small(s->ck, "config.json", &map, &found, e))
         return -1;
     checkpoint_path(s->ck, "config.json", path, sizeof path);
     if (!found)

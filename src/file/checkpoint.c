@@ -352,6 +352,21 @@ static const char *separator(const struct checkpoint *ck)
     return strcmp(ck->dir, "/") == 0 ? "" : "/";
 }
 
+/* A clone of a repository without Git LFS has a few lines of text in place of
+ * each large file: version, oid, size. */
+static int check_pointer(struct map *m, const char *path, struct qwick_err *e)
+{
+    static const char magic[] = "version https://git-lfs.github.com/spec/";
+    if (m->size < sizeof magic - 1 || m->size > 1024 ||
+        memcmp(m->data, magic, sizeof magic - 1) != 0)
+        return 0;
+    map_close(m);
+    return err_set(e, QWICK_ERR_MODEL,
+                   "%s: is a Git LFS pointer, not the file itself: fetch it "
+                   "with git lfs pull, or with scripts/pull-model.sh",
+                   path);
+}
+
 int checkpoint_map(const struct checkpoint *ck, const char *name,
                    struct map *out, bool *found, struct qwick_err *e)
 {
@@ -391,10 +406,27 @@ int checkpoint_map(const struct checkpoint *ck, const char *name,
                      path.data);
     } else {
         rc = map_open(out, path.data, e);
+        if (!rc)
+            rc = check_pointer(out, path.data, e);
         *found = rc == 0;
     }
     buf_free(&path);
     return rc;
+}
+
+int checkpoint_map_small(const struct checkpoint *ck, const char *name,
+                         struct map *out, bool *found, struct qwick_err *e)
+{
+    if (checkpoint_map(ck, name, out, found, e))
+        return -1;
+    size_t n = out->size;
+    if (n <= CHECKPOINT_SMALL)
+        return 0;
+    map_close(out);
+    *found = false;
+    return err_set(e, QWICK_ERR_MODEL,
+                   "%s%s%s: %zu bytes are above the limit of %zu", ck->dir,
+                   separator(ck), name, n, CHECKPOINT_SMALL);
 }
 
 void checkpoint_path(const struct checkpoint *ck, const char *name, char *out,

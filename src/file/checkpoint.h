@@ -25,9 +25,16 @@ const char *checkpoint_name(const struct checkpoint *ck);
 const char *checkpoint_dir(const struct checkpoint *ck);
 
 /* Map the file of that name directly inside the checkpoint. Names with a slash
- * or ".." are refused. *found is false, and 0 returned, when there is none. */
+ * or ".." are refused, and so are pointers that Git LFS leaves in place of a
+ * file. *found is false, and 0 returned, when there is none. */
 int checkpoint_map(const struct checkpoint *ck, const char *name,
                    struct map *out, bool *found, struct qwick_err *e);
+
+/* The same for a file that is parsed as a whole and small in any checkpoint:
+ * one of more than CHECKPOINT_SMALL bytes is refused. */
+#define CHECKPOINT_SMALL ((size_t)16 << 20)
+int checkpoint_map_small(const struct checkpoint *ck, const char *name,
+                         struct map *out, bool *found, struct qwick_err *e);
 
 /* Path for messages: "DIR/name"; built in: "built-in/name". Into out[n]. */
 void checkpoint_path(const struct checkpoint *ck, const char *name, char *out,

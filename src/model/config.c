@@ -303,7 +303,7 @@ static int load_file(struct config *c, const struct checkpoint *ck,
     bool found;
     char path[512];
     checkpoint_path(ck, name, path, sizeof path);
-    if (checkpoint_map(ck, name, &map, &found, e))
+    if (checkpoint_map_small(ck, name, &map, &found, e))
         return -1;
     if (!found)
         return required ? err_set(e, QWICK_ERR_MODEL,

@@ -112,6 +112,66 @@ data = data[:h[k]["data_offsets"][0]]; del h[k]'
     run_m safetensors
 }
 
+@test "small files that are huge, and pointers in place of files" {
+    [ -d models/demo ] || skip "no models/demo"
+    for f in config.json generation_config.json tokenizer_config.json \
+        chat_template.jinja model.safetensors.index.json; do
+        rm -rf "$T/m"
+        cp -r models/demo "$T/m"
+        chmod -R u+w "$T/m"
+        truncate -s 1T "$T/m/$f" || skip "no sparse files of 1 TiB in $T"
+        run -3 --separate-stderr timeout 20 "$QWICK" -m "$T/m" hi </dev/null
+        one_error_line
+        [[ $stderr == *"/m/$f: 1099511627776 bytes are above the limit of 16777216" ]]
+        [ $f != tokenizer_config.json ] ||
+            fails 3 "above the limit" quantize -m "$T/m" -o "$T/q"
+    done
+    # a tokenizer may be larger, but not this large
+    cp models/demo/*.json "$T/m"
+    truncate -s 1T "$T/m/tokenizer.json"
+    run -3 --separate-stderr timeout 20 "$QWICK" count -m "$T/m" hi </dev/null
+    one_error_line
+    for f in model.safetensors tokenizer.json; do
+        rm -rf "$T/m"
+        cp -r models/demo "$T/m"
+        chmod -R u+w "$T/m"
+        printf '%s\n' "version https://git-lfs.github.com/spec/v1" \
+            "oid sha256:0123456789abcdef" "size 28000000" >"$T/m/$f"
+        fails 3 "/m/$f: is a Git LFS pointer, not the file itself" -m "$T/m" hi
+    done
+}
+
+@test "a tokenizer with ids that the model does not have" {
+    [ -d models/demo ] || skip "no models/demo"
+    cp -r models/demo "$T/m"
+    chmod -R u+w "$T/m"
+    size=$(q inspect --json | jget 'o["vocab_size"]')
+    cp "$T/m/tokenizer.json" "$T/good"
+    python3 - "$T/m/tokenizer.json" "$size" <<'PY'
+import json, sys
+t = json.load(open(sys.argv[1]))
+t["added_tokens"].append({"id": int(sys.argv[2]), "content": "<|beyond|>",
+    "single_word": False, "lstrip": False, "rstrip": False,
+    "normalized": False, "special": True})
+json.dump(t, open(sys.argv[1], "w"))
+PY
+    fails 3 "tokenizer.json has ids up to $size, config.json a vocab_size of $size" \
+        -m "$T/m" hi
+    fails 3 "ids up to $size" inspect -m "$T/m"
+    # text alone needs no model
+    [ "$(q tokenize -m "$T/m" "<|beyond|>")" = "$size" ]
+    # fewer ids than rows are as usual
+    python3 - "$T/good" "$T/m/tokenizer.json" <<'PY'
+import json, sys
+t = json.load(open(sys.argv[1]))
+a = t["added_tokens"]
+a.remove(max(a, key=lambda x: x["id"]))
+json.dump(t, open(sys.argv[2], "w"))
+PY
+    [ "$(q inspect -m "$T/m" --json |
+        jget 'o["tokenizer_size"] < o["vocab_size"]')" = True ]
+}
+
 @test "quantized checkpoints: what config.json and weights must agree on" {
     need_model mlx4
     run_m() { fails 3 "$1" -m "$T/m" --prompt-ids $IDS; }

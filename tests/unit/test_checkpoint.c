@@ -181,6 +181,53 @@ static void test_directory(void **state)
     must_fail(spec, "no such directory");
 }
 
+#define POINTER                                                          \
+    "version https://git-lfs.github.com/spec/v1\n"                       \
+    "oid sha256:"                                                        \
+    "4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\n" \
+    "size 12345\n"
+
+/* What stands in a file's place, and files too large to be what they should. */
+static void test_not_the_file(void **state)
+{
+    (void)state;
+    struct qwick_err e = {0};
+    struct map m;
+    bool found;
+    put("d/config.json", "C");
+    put("d/a.safetensors", POINTER);
+    put("d/tokenizer.json", POINTER);
+    put("d/text", "version https://git-lfs.github.com/ is not a pointer");
+    struct checkpoint *ck = must_open(temp_path("d"));
+    const char *const pointers[] = {"a.safetensors", "tokenizer.json"};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(checkpoint_map(ck, pointers[i], &m, &found, &e), -1);
+        assert_int_equal(e.code, QWICK_ERR_MODEL);
+        assert_non_null(strstr(e.msg, pointers[i]));
+        assert_non_null(strstr(e.msg, "is a Git LFS pointer"));
+        assert_false(found);
+    }
+    assert_int_equal(checkpoint_map(ck, "text", &m, &found, &e), 0);
+    map_close(&m);
+    /* the limit itself is allowed */
+    for (off_t more = 0; more < 2; more++) {
+        assert_int_equal(truncate(temp_path("d/config.json"),
+                                  (off_t)CHECKPOINT_SMALL + more),
+                         0);
+        assert_int_equal(
+            checkpoint_map_small(ck, "config.json", &m, &found, &e),
+            -(int)more);
+        assert_int_equal(found, !more);
+        map_close(&m);
+    }
+    assert_string_equal(e.msg + strlen(temp_path("d")),
+                        "/config.json: 16777217 bytes are above the limit of "
+                        "16777216");
+    assert_int_equal(checkpoint_map_small(ck, "none", &m, &found, &e), 0);
+    assert_false(found);
+    checkpoint_close(ck);
+}
+
 static void test_hub(void **state)
 {
     (void)state;
@@ -353,8 +400,8 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_directory),   TEST(test_hub),     TEST(test_hub_roots),
-        TEST(test_hub_damaged), TEST(test_builtin),
+        TEST(test_directory), TEST(test_not_the_file), TEST(test_hub),
+        TEST(test_hub_roots), TEST(test_hub_damaged),  TEST(test_builtin),
     };
     return cmocka_run_group_tests_name("checkpoint", tests, NULL, NULL);
 }

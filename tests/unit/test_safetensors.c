@@ -425,7 +425,12 @@ static void test_broken_length(void **state)
     assert_int_equal(st_open_file(&set, path, &e), -1);
     check_message(&e, path, "truncated: a header of 2 bytes", "file has 9",
                   NULL);
-    /* Something else altogether: a page that says no, a git-lfs pointer. */
+    /* A mark that other JSON may begin with. */
+    static const char marked[] = "\xef\xbb\xbf{" A "}";
+    put_raw(path, sizeof marked - 1, marked, sizeof marked - 1, 8);
+    assert_int_equal(st_open_file(&set, path, &e), -1);
+    check_message(&e, path, "byte order mark", NULL, NULL);
+    /* Something else altogether: a page that says no. */
     put_file(path, "<!DOCTYPE html><html>", 21);
     assert_int_equal(st_open_file(&set, path, &e), -1);
     check_message(&e, path, "not a safetensors file", NULL, NULL);
@@ -567,6 +572,9 @@ static void test_index(void **state)
         {"{\"b\":\".\"}", {"tensor b", "\".\"", "plain"}},
         {"{\"b\":\"\"}", {"tensor b", "plain"}},
         {"{\"b\":\"s1.safetensors\\u0000x\"}", {"tensor b", "plain"}},
+        {"{\"b\":\"config.json\"}",
+         {"tensor b", "\"config.json\"", "not named *.safetensors"}},
+        {"{\"b\":\".safetensors\"}", {"tensor b", "not named"}},
         {"{\"b\":\"s3.safetensors\"}", {"shard s3.safetensors is missing"}},
         {"{\"b\":\"s2.safetensors\"}", {"tensor b", "not in the shard s2"}},
         {"{\"c\":\"s1.safetensors\",\"b\":\"s1.safetensors\",\"d\":"
@@ -601,6 +609,12 @@ static void test_index(void **state)
         put_file(index, texts[i], strlen(texts[i]));
         assert_int_equal(open_dir(&set, &e), -1);
         check_message(&e, index, ":", NULL, NULL);
+    }
+    /* A sparse one ends at once. */
+    put_file(index, "", 0);
+    if (truncate(index, (off_t)1 << 40) == 0) {
+        assert_int_equal(open_dir(&set, &e), -1);
+        check_message(&e, index, "above the limit of 16777216", NULL, NULL);
     }
     /* A fault inside a shard names the shard. */
     put_index("{\"c\":\"s2.safetensors\",\"b\":\"s1.safetensors\"}");
