@@ -305,7 +305,8 @@ struct qwick_cache_entry {
     char *path;
     char model[96]; /* as asked for, cut; "" when damaged */
     char kv[8], isa[16];
-    bool exact, damaged;
+    bool exact;
+    bool damaged;    /* or cannot be read */
     size_t n_tokens; /* of the prefix that ends with the entry */
     size_t first;    /* of these, in other entries */
     size_t n_bytes;

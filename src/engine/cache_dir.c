@@ -249,7 +249,14 @@ int qwick_cache_list(const char *dir, struct qwick_cache_entry **out, size_t *n,
         };
         f->path = NULL;
         ++*n;
-        if (kv_file_open(&file, entry->path, KV_FILE_PREFIX, NULL, NULL)) {
+        struct qwick_err why;
+        if (kv_file_open(&file, entry->path, KV_FILE_PREFIX, NULL, &why)) {
+            if (why.code == QWICK_ERR_MEMORY) {
+                qwick_cache_list_free(v, *n);
+                *n = 0;
+                scan_free(&s);
+                return err_set(e, why.code, "%s", why.msg);
+            }
             entry->damaged = true;
             continue;
         }

@@ -226,14 +226,17 @@ done:
 
 /* ---- reading ------------------------------------------------------------ */
 
-static int corrupt(const struct kv_file *f, struct qwick_err *e,
-                   const char *what)
+/* Only what was read can be damaged: without memory, or when a read fails, the
+ * file may be good. */
+static int corrupt(const struct kv_file *f, enum kv_file_fault *fault,
+                   struct qwick_err *e, const char *what)
 {
+    *fault = KV_FILE_DAMAGED;
     return err_set(e, QWICK_ERR_RUNTIME, "%s: is damaged: %s", f->path, what);
 }
 
 static int read_at(const struct kv_file *f, void *to, size_t n, size_t at,
-                   struct qwick_err *e)
+                   enum kv_file_fault *fault, struct qwick_err *e)
 {
     char *p = to;
     while (n) {
@@ -242,7 +245,7 @@ static int read_at(const struct kv_file *f, void *to, size_t n, size_t at,
             return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot read: %s", f->path,
                            strerror(errno));
         if (k == 0)
-            return corrupt(f, e, "it has become shorter");
+            return corrupt(f, fault, e, "it has become shorter");
         if (k > 0) {
             p += k;
             n -= (size_t)k;
@@ -278,30 +281,31 @@ static bool ended(const char *s, size_t n)
 
 /* Whether head and file agree: after this, sizes can be trusted. */
 static int check_head(struct kv_file *f, enum kv_file_kind kind, size_t n_bytes,
-                      struct qwick_err *e)
+                      enum kv_file_fault *fault, struct qwick_err *e)
 {
     const struct kv_file_head *h = &f->head;
     size_t end;
+    *fault = KV_FILE_DAMAGED;
     if (h->version != KV_FILE_VERSION)
         return err_set(e, QWICK_ERR_RUNTIME,
                        "%s: has version %u, this program reads %d", f->path,
                        h->version, KV_FILE_VERSION);
     if (h->head_hash != hash_head(h))
-        return corrupt(f, e, "its head's checksum is wrong");
+        return corrupt(f, fault, e, "its head's checksum is wrong");
     if (h->kind != kind)
         return err_set(e, QWICK_ERR_RUNTIME, "%s: is not a saved %s", f->path,
                        kind == KV_FILE_SESSION ? "session" : "prefix");
     if (!ended(h->kv, sizeof h->kv) || !ended(h->isa, sizeof h->isa) ||
         !ended(h->model_name, sizeof h->model_name) || h->block != KV_BLOCK ||
         h->n_tokens > INT32_MAX || h->page_bytes == 0)
-        return corrupt(f, e, "its head makes no sense");
+        return corrupt(f, fault, e, "its head makes no sense");
     uint64_t pages = (h->n_tokens + KV_BLOCK - 1) / KV_BLOCK;
     if (h->first_page > pages || h->n_pages != pages - h->first_page ||
         (kind == KV_FILE_SESSION ? h->first_page != 0
                                  : h->n_tokens % KV_BLOCK || !h->n_pages))
-        return corrupt(f, e, "its numbers of tokens and pages disagree");
+        return corrupt(f, fault, e, "its numbers of tokens and pages disagree");
     if (layout(h, &f->data_at, &end) || end != h->n_bytes)
-        return corrupt(f, e, "its sizes disagree");
+        return corrupt(f, fault, e, "its sizes disagree");
     if (end != n_bytes)
         return err_set(e, QWICK_ERR_RUNTIME,
                        "%s: is damaged: has %zu bytes, should have %zu",
@@ -309,7 +313,8 @@ static int check_head(struct kv_file *f, enum kv_file_kind kind, size_t n_bytes,
     return 0;
 }
 
-static int read_tables(struct kv_file *f, struct qwick_err *e)
+static int read_tables(struct kv_file *f, enum kv_file_fault *fault,
+                       struct qwick_err *e)
 {
     const struct kv_file_head *h = &f->head;
     size_t at = sizeof *h, n_tokens = h->n_tokens * sizeof *f->tokens,
@@ -320,13 +325,13 @@ static int read_tables(struct kv_file *f, struct qwick_err *e)
     f->logits = n_logits ? malloc(n_logits) : NULL;
     if (!f->tokens || !f->hashes || (n_logits && !f->logits))
         return err_oom(e, n_tokens + n_hashes + n_logits);
-    if (read_at(f, f->tokens, n_tokens, at, e) ||
-        read_at(f, f->hashes, n_hashes, at + n_tokens, e) ||
+    if (read_at(f, f->tokens, n_tokens, at, fault, e) ||
+        read_at(f, f->hashes, n_hashes, at + n_tokens, fault, e) ||
         (n_logits &&
-         read_at(f, f->logits, n_logits, at + n_tokens + n_hashes, e)))
+         read_at(f, f->logits, n_logits, at + n_tokens + n_hashes, fault, e)))
         return -1;
     if (h->table_hash != hash_tables(h, f->tokens, f->hashes, f->logits))
-        return corrupt(f, e, "its tables' checksum is wrong");
+        return corrupt(f, fault, e, "its tables' checksum is wrong");
     return 0;
 }
 
@@ -342,20 +347,23 @@ int kv_file_open(struct kv_file *f, const char *path, enum kv_file_kind kind,
     }
     if (open_regular(f, &n_bytes, &why, e))
         goto fail;
-    why = KV_FILE_DAMAGED;
     size_t n = n_bytes < sizeof f->head ? n_bytes : sizeof f->head;
-    if (read_at(f, &f->head, n, 0, e))
+    if (read_at(f, &f->head, n, 0, &why, e))
         goto fail;
     if (n < sizeof MAGIC || memcmp(f->head.magic, MAGIC, sizeof MAGIC) != 0) {
+        why = KV_FILE_DAMAGED;
         err_set(e, QWICK_ERR_RUNTIME, "%s: is not a saved %s", path,
                 kind == KV_FILE_SESSION ? "session" : "prefix");
         goto fail;
     }
     if (n < sizeof f->head) {
-        corrupt(f, e, "it ends within its head");
+        corrupt(f, &why, e, "it ends within its head");
         goto fail;
     }
-    if (check_head(f, kind, n_bytes, e) || read_tables(f, e))
+    if (check_head(f, kind, n_bytes, &why, e))
+        goto fail;
+    why = KV_FILE_UNREADABLE;
+    if (read_tables(f, &why, e))
         goto fail;
     return 0;
 fail:
@@ -377,13 +385,14 @@ void kv_file_close(struct kv_file *f)
 }
 
 static int read_page(const struct kv_file *f, size_t i, unsigned char *data,
-                     struct qwick_err *e)
+                     enum kv_file_fault *fault, struct qwick_err *e)
 {
     const struct kv_file_head *h = &f->head;
-    if (read_at(f, data, h->page_bytes, f->data_at + i * h->page_bytes, e))
+    if (read_at(f, data, h->page_bytes, f->data_at + i * h->page_bytes, fault,
+                e))
         return -1;
     if (hash_page(h->first_page + i, data, h->page_bytes) != f->hashes[i])
-        return corrupt(f, e, "a checksum is wrong");
+        return corrupt(f, fault, e, "a checksum is wrong");
     return 0;
 }
 
@@ -393,7 +402,8 @@ struct reading {
     size_t first;
     struct kv_page *const *pages;
     const volatile int *interrupt;
-    size_t next, good; /* good: pages before the first one that failed */
+    size_t next, good;        /* good: pages before the first one that failed */
+    enum kv_file_fault fault; /* of that one, as e */
     struct qwick_err e;
 };
 
@@ -405,16 +415,18 @@ static void read_body(void *ctx, struct par_team *team, int tid, int n_threads)
     (void)n_threads;
     for (;;) {
         struct qwick_err e;
+        enum kv_file_fault fault = KV_FILE_UNREADABLE;
         size_t i = __atomic_fetch_add(&r->next, 1, __ATOMIC_RELAXED);
         if (i >= __atomic_load_n(&r->good, __ATOMIC_RELAXED))
             return;
         if (r->interrupt && *r->interrupt)
             err_set(&e, QWICK_ERR_RUNTIME, SESSION_INTERRUPTED);
-        else if (!read_page(r->f, r->first + i, r->pages[i]->data, &e))
+        else if (!read_page(r->f, r->first + i, r->pages[i]->data, &fault, &e))
             continue;
 #pragma omp critical(kv_file_reading)
         if (i < r->good) {
             __atomic_store_n(&r->good, i, __ATOMIC_RELAXED);
+            r->fault = fault;
             r->e = e;
         }
     }
@@ -422,12 +434,15 @@ static void read_body(void *ctx, struct par_team *team, int tid, int n_threads)
 
 size_t kv_file_pages(const struct kv_file *f, size_t i, size_t n,
                      struct kv_page *const *pages, struct par_pool *pool,
-                     const volatile int *interrupt, struct qwick_err *e)
+                     const volatile int *interrupt, enum kv_file_fault *fault,
+                     struct qwick_err *e)
 {
     struct reading r = {
         .f = f, .first = i, .pages = pages, .interrupt = interrupt, .good = n};
     if (n)
         par_run(n == 1 ? NULL : pool, read_body, &r);
+    if (r.good < n && fault)
+        *fault = r.fault;
     if (r.good < n && e)
         *e = r.e;
     return r.good;

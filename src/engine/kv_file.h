@@ -64,7 +64,8 @@ struct kv_file {
     size_t data_at;
 };
 
-/* Why a file could not be opened. */
+/* Why a file could not be used. Only a damaged one is known to be bad: what is
+ * unreadable now (no memory, a failed read, no permission) may be good. */
 enum kv_file_fault { KV_FILE_MISSING, KV_FILE_UNREADABLE, KV_FILE_DAMAGED };
 
 /* Open and check everything but the pages: what is read is inside the file,
@@ -77,10 +78,12 @@ void kv_file_close(struct kv_file *f);
 /* Read pages [i, i + n) of the file into pages, each of the file's page_bytes,
  * and check them, on the threads of a pool. They are read, not mapped: what was
  * checked stays as it is, whatever becomes of the file. Returns how many are
- * good from the first on; fewer than n: *e is set. Stops when
- * *interrupt (NULL: never) becomes nonzero: *e is then SESSION_INTERRUPTED. */
+ * good from the first on; fewer than n: *fault (may be NULL) and *e are set.
+ * Stops when *interrupt (NULL: never) becomes nonzero: *e is then
+ * SESSION_INTERRUPTED. */
 size_t kv_file_pages(const struct kv_file *f, size_t i, size_t n,
                      struct kv_page *const *pages, struct par_pool *pool,
-                     const volatile int *interrupt, struct qwick_err *e);
+                     const volatile int *interrupt, enum kv_file_fault *fault,
+                     struct qwick_err *e);
 
 #endif

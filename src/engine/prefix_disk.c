@@ -122,11 +122,19 @@ struct walk {
     struct qwick_err *bad;
 };
 
+/* The first fault of this cache's life is told. */
+static void tell(struct walk *w, const struct qwick_err *e)
+{
+    if (!w->d->warned && w->bad) {
+        *w->bad = *e;
+        w->d->warned = true;
+    }
+}
+
 static void damaged(struct walk *w, const char *path, const struct qwick_err *e)
 {
     unlink(path);
-    if (!w->d->warned && w->bad)
-        *w->bad = *e;
+    tell(w, e);
     w->d->warned = true;
 }
 
@@ -147,10 +155,8 @@ static size_t open_entry(struct walk *w, size_t page, struct kv_file *f)
     if (kv_file_open(f, path, KV_FILE_PREFIX, &fault, &e)) {
         if (fault == KV_FILE_DAMAGED)
             damaged(w, path, &e);
-        else if (fault == KV_FILE_UNREADABLE && !d->warned && w->bad) {
-            *w->bad = e;
-            d->warned = true;
-        }
+        else if (fault == KV_FILE_UNREADABLE)
+            tell(w, &e);
     } else if (!same_class(&f->head, &d->mine) || f->head.first_page != page) {
         err_set(&e, QWICK_ERR_RUNTIME, "%s: belongs to another model or place",
                 path);
@@ -178,13 +184,16 @@ static size_t read_pages(struct walk *w, const struct kv_file *f, size_t page,
 {
     struct prefix_disk *d = w->d;
     struct qwick_err e;
+    enum kv_file_fault fault;
     size_t n = 0, good;
     while (n < end - page && (pages[n] = kv_page_new(&d->shape)) != NULL)
         n++;
     good = kv_file_pages(f, page - f->head.first_page, n, pages, d->pool,
-                         w->interrupt, &e);
-    if (good < n && strcmp(e.msg, SESSION_INTERRUPTED) != 0)
+                         w->interrupt, &fault, &e);
+    if (good < n && fault == KV_FILE_DAMAGED)
         damaged(w, f->path, &e);
+    else if (good < n && strcmp(e.msg, SESSION_INTERRUPTED) != 0)
+        tell(w, &e);
     while (n > good)
         kv_page_drop(&d->shape, pages[--n]);
     return good;

@@ -35,8 +35,8 @@ void prefix_disk_close(struct prefix_disk *d);
 /* Read what follows the first `first` pages of tokens[0..n): pages
  * [n / KV_BLOCK + 1] gets *n_pages new pages. Returns how many of the tokens
  * are covered, in whole pages and as much of the last one as agrees; 0: nothing
- * was found. Damaged entries are removed and end the search; *bad is set for
- * the first of this cache's life. */
+ * was found. Damaged entries are removed and end the search, ones that cannot
+ * be read just end it; *bad is set for the first of this cache's life. */
 size_t prefix_disk_find(struct prefix_disk *d, const int32_t *tokens, size_t n,
                         size_t first, struct kv_page **pages, size_t *n_pages,
                         const volatile int *interrupt, struct qwick_err *bad);

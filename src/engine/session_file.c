@@ -75,7 +75,7 @@ static int take(struct qwick_session *s, struct kv_file *f, struct qwick_err *e)
     if (session_reserve_tokens(s, n, e) || kv_reserve(&s->kv, n, e))
         return -1;
     if (kv_file_pages(f, 0, f->head.n_pages, s->kv.pages,
-                      s->eng->pool, NULL, e) < f->head.n_pages)
+                      s->eng->pool, NULL, NULL, e) < f->head.n_pages)
         return -1;
     if (n)
         memcpy(s->tokens, f->tokens, n * sizeof *s->tokens);

@@ -9,7 +9,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "engine/engine.h"
 #include "engine/kv_file.h"
@@ -18,6 +20,42 @@
 #include "file/hash.h"
 #include "file/map.h"
 #include "tempdir.h"
+
+/* ---- faults --------------------------------------------------------------
+ *
+ * The program's own definitions stand before the C library's. Each lets
+ * `fail_at` calls pass and fails the next one (0: none). */
+
+static atomic_int fail_at;
+enum { FAIL_NONE, FAIL_PREAD, FAIL_MALLOC };
+static int failing;
+
+static bool fails(int which)
+{
+    return failing == which && atomic_fetch_sub(&fail_at, 1) == 1;
+}
+
+ssize_t pread(int fd, void *p, size_t n, off_t at)
+{
+    if (fails(FAIL_PREAD)) {
+        errno = EIO;
+        return -1;
+    }
+    return syscall(SYS_pread64, fd, p, n, at);
+}
+
+#ifndef __SANITIZE_ADDRESS__
+extern void *__libc_malloc(size_t n);
+
+void *malloc(size_t n)
+{
+    if (fails(FAIL_MALLOC)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return __libc_malloc(n);
+}
+#endif
 
 #define YARN "tests/golden/models/yarn"
 #define WIDE "tests/golden/models/head128-untied-bf16"
@@ -333,6 +371,7 @@ struct mode {
     const char *dir; /* on disk, or NULL */
     size_t disk_bytes;
     bool fast;
+    int threads; /* 0: 2 */
 };
 
 static struct qwick_engine *open_engine(struct mode m)
@@ -342,7 +381,7 @@ static struct qwick_engine *open_engine(struct mode m)
     struct qwick_err e;
     o.model = m.model;
     o.exact = !m.fast;
-    o.threads = 2;
+    o.threads = m.threads ? m.threads : 2;
     o.prefill_chunk = 50;
     o.prefix_cache_bytes = m.bytes;
     o.prefix_cache_disk = m.dir != NULL;
@@ -731,6 +770,52 @@ static void damaged_entries_are_ignored_and_rebuilt(void **state)
     qwick_engine_close(plain);
 }
 
+/* A read that fails, or memory that is short, says nothing about an entry. */
+static void faults_do_not_remove_entries(void **state)
+{
+    int32_t ids[200];
+    struct mode m = {YARN, .dir = temp_dir, .threads = 1};
+    struct qwick_engine *plain = open_engine((struct mode){.model = YARN});
+    const struct config *c = &plain->model.config;
+    struct kv_cache shape;
+    struct kv_page *pages[4];
+    size_t n_pages;
+    (void)state;
+    assert_int_equal(kv_init(&shape, plain->kv_dtype, c->n_layers,
+                             c->n_kv_heads, c->head_dim, NULL),
+                     0);
+    some_ids(ids, 200, 21);
+    assert_int_equal(check_run(m, plain, ids, 200, false), 0);
+    char *path = entry_path();
+    for (int kind = FAIL_PREAD; kind <= FAIL_MALLOC; kind++) {
+#ifdef __SANITIZE_ADDRESS__
+        if (kind == FAIL_MALLOC)
+            break;
+#endif
+        int n = 0, left;
+        do { /* until all calls have failed once */
+            struct qwick_engine *eng = open_engine(m);
+            struct qwick_err bad = {0};
+            fail_at = ++n;
+            failing = kind;
+            size_t found = prefix_disk_find(eng->disk, ids, 200, 0, pages,
+                                            &n_pages, NULL, &bad);
+            left = fail_at;
+            failing = FAIL_NONE;
+            if (left <= 0 && found < 192 && kind == FAIL_PREAD)
+                assert_non_null(strstr(bad.msg, "Input/output error"));
+            while (n_pages > 0)
+                kv_page_drop(&shape, pages[--n_pages]);
+            qwick_engine_close(eng);
+            assert_int_equal(access(path, F_OK), 0);
+        } while (left <= 0);
+        assert_true(n > 4);
+        assert_int_equal(check_run(m, plain, ids, 200, false), 192);
+    }
+    free(path);
+    qwick_engine_close(plain);
+}
+
 static void the_disk_budget_holds(void **state)
 {
     int32_t ids[200];
@@ -889,6 +974,7 @@ int main(void)
         cmocka_unit_test_teardown(a_model_that_changes_is_noticed, clear),
         cmocka_unit_test_teardown(damaged_entries_are_ignored_and_rebuilt,
                                   clear),
+        cmocka_unit_test_teardown(faults_do_not_remove_entries, clear),
         cmocka_unit_test_teardown(the_disk_budget_holds, clear),
         cmocka_unit_test_teardown(collection_takes_ends_first, clear),
         cmocka_unit_test_teardown(collection_spares_what_is_not_ours, clear),
