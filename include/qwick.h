@@ -254,8 +254,11 @@ int qwick_session_fork(struct qwick_session **out,
  * their predecessors hold. In memory it is a trie that the engine's sessions
  * share, of at most prefix_cache_bytes: what was used longest ago goes first,
  * never a page before those that need it. On disk it is a directory that any
- * number of processes share, with entries apart by model, KV type, exact mode
- * and level of kernels. With exact, results with and without a hit are equal
+ * number of a user's processes share, with entries apart by model, KV type,
+ * exact mode and level of kernels. A model is what is in its files: they are
+ * told by device, inode, size and times of modification and change, as they
+ * were when the engine opened them, so that a copy has entries of its own. What
+ * belongs to another user (but for root), or others may write to, is not used. With exact, results with and without a hit are equal
  * bit by bit; else they may differ in the last bits, as by prefill_chunk. */
 
 /* Make the context the longest prefix of tokens[0..n) that is at hand: in the
@@ -282,7 +285,10 @@ size_t qwick_session_cached(const struct qwick_session *s);
 
 /* Write tokens, keys, values and logits to a file that only its owner may read.
  * It gets its name when it is complete and on the disk; what is at path and no
- * regular file is refused. QWICK_ERR_RUNTIME. */
+ * regular file, a symbolic link for one, is refused. So is saving when a file of
+ * the model was changed in place since the engine opened it. The first save of
+ * an engine reads all of the weights, to know them by their contents.
+ * QWICK_ERR_RUNTIME. */
 int qwick_session_save(struct qwick_session *s, const char *path,
                        struct qwick_err *e);
 
@@ -290,8 +296,13 @@ int qwick_session_save(struct qwick_session *s, const char *path,
  * maximum; fewer than are in the file: QWICK_ERR_CONTEXT). The file must come
  * from the same weights, wherever they lie, and the same KV type; for an engine
  * with exact also from exact mode on the same level of kernels, so that what
- * follows is the same bit by bit: else QWICK_ERR_USAGE. A file that cannot be
- * read or is damaged: QWICK_ERR_RUNTIME. */
+ * follows is the same bit by bit: else QWICK_ERR_USAGE. Weights are the same
+ * when their files are (device, inode, size, times of modification and change),
+ * or else when a hash of all their bytes is, for which they are read once: a
+ * copied or moved checkpoint serves, one that was edited does not. An edit that
+ * leaves all of this as it was, the time of change included, is not seen. A file
+ * that cannot be read, is damaged, belongs to another user (but for root) or may
+ * be written by others: QWICK_ERR_RUNTIME. */
 int qwick_session_load(struct qwick_session **out, struct qwick_engine *eng,
                        const char *path, size_t n_ctx, struct qwick_err *e);
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "engine/kv_file.h"
+#include "engine/prefix_disk.h"
 
 /* A temporary file that nobody can still be writing. */
 enum { STALE_SECONDS = 3600 };
@@ -162,7 +163,7 @@ static int scan_open(struct scan *s, const char *dir, struct qwick_err *e)
         return err_set(e, QWICK_ERR_USAGE,
                        "no directory for the cache: neither XDG_CACHE_HOME "
                        "nor HOME is set");
-    if (asprintf(&s->root, "%s/prefix-%d", dir, KV_FILE_VERSION) < 0) {
+    if (asprintf(&s->root, "%s/prefix-%d", dir, PREFIX_DIR_VERSION) < 0) {
         s->root = NULL;
         err_oom(e, strlen(dir));
     }
@@ -250,7 +251,8 @@ int qwick_cache_list(const char *dir, struct qwick_cache_entry **out, size_t *n,
         f->path = NULL;
         ++*n;
         struct qwick_err why;
-        if (kv_file_open(&file, entry->path, KV_FILE_PREFIX, NULL, &why)) {
+        if (kv_file_open(&file, entry->path, KV_FILE_PREFIX, false, NULL,
+                         &why)) {
             if (why.code == QWICK_ERR_MEMORY) {
                 qwick_cache_list_free(v, *n);
                 *n = 0;

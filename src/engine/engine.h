@@ -42,9 +42,11 @@ struct qwick_engine {
     float *hidden;           /* [cap_hidden, d_model] its hidden states */
     size_t cap_spans, cap_rows, cap_hidden;
     struct memory memory;
-    struct prefix *prefix;           /* NULL: no cache in memory */
-    struct prefix_disk *disk;        /* NULL: none on disk */
-    struct fingerprint fingerprint;  /* zeros: not computed so far */
+    struct prefix *prefix;          /* NULL: no cache in memory */
+    struct prefix_disk *disk;       /* NULL: none on disk */
+    struct fingerprint fingerprint; /* zeros: not computed so far */
+    uint64_t contents;              /* of engine_contents */
+    bool has_contents;
     int32_t think_open, think_close; /* ids, or -1 */
     struct qwick_info info;
     struct notes warnings, notes;

@@ -1,9 +1,10 @@
 #include "engine/engine.h"
 
+#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/buf.h"
+#include "base/par.h"
 #include "file/hash.h"
 
 enum { N_PIECES = 16, PIECE = 256 };
@@ -79,25 +80,14 @@ static int put_tensor(struct buf *b, const struct st_tensor *t)
     return bad;
 }
 
-/* Tensors come in the order of their files. */
 static uint64_t hash_files(const struct qwick_engine *eng)
 {
-    const char *last = NULL;
+    const struct map_id *id;
+    const char *name;
     uint64_t h = 0;
-    for (size_t i = 0; i < st_count(eng->weights); i++) {
-        const struct st_tensor *t = st_at(eng->weights, i);
-        char path[4096];
-        struct stat st;
-        if (last && !strcmp(last, t->file))
-            continue;
-        last = t->file;
-        checkpoint_path(eng->ck, t->file, path, sizeof path);
-        if (stat(path, &st))
-            continue;
-        const uint64_t v[] = {(uint64_t)st.st_size, (uint64_t)st.st_mtim.tv_sec,
-                              (uint64_t)st.st_mtim.tv_nsec};
-        h = hash_bytes(h, v, sizeof v);
-    }
+    for (size_t i = 0; (id = st_file_id(eng->weights, i, &name)) != NULL; i++)
+        if (id->ino || id->dev)
+            h = hash_bytes(h, id, sizeof *id);
     return h;
 }
 
@@ -125,5 +115,81 @@ int engine_fingerprint(struct qwick_engine *eng, struct fingerprint *out,
         return err_oom(e, st_count(eng->weights) * N_PIECES * PIECE);
     }
     *out = *own;
+    return 0;
+}
+
+/* ---- contents ------------------------------------------------------------ */
+
+/* A part of a tensor: what a thread takes at a time. */
+struct slice {
+    const unsigned char *data;
+    size_t n;
+    uint64_t hash;
+};
+
+struct reading {
+    struct slice *slices;
+    size_t n;
+};
+
+static void hash_slices(void *ctx, struct par_team *team, int tid,
+                        int n_threads)
+{
+    struct reading *r = ctx;
+    size_t begin, end;
+    (void)tid;
+    (void)n_threads;
+    while (par_next(team, r->n, 1, &begin, &end))
+        for (size_t i = begin; i < end; i++)
+            r->slices[i].hash = hash_bulk(i, r->slices[i].data, r->slices[i].n);
+}
+
+int engine_contents(struct qwick_engine *eng, uint64_t *out,
+                    struct qwick_err *e)
+{
+    enum { SLICE = 1 << 20 };
+    struct reading r = {0};
+    size_t cap = 0;
+    if (eng->has_contents) {
+        *out = eng->contents;
+        return 0;
+    }
+    for (size_t i = 0; i < st_count(eng->weights); i++)
+        cap += st_at(eng->weights, i)->n_bytes / SLICE + 1;
+    r.slices = malloc((cap + 1) * sizeof *r.slices);
+    if (!r.slices)
+        return err_oom(e, cap * sizeof *r.slices);
+    for (size_t i = 0; i < st_count(eng->weights); i++) {
+        const struct st_tensor *t = st_at(eng->weights, i);
+        for (size_t at = 0; at < t->n_bytes; at += SLICE) {
+            size_t n = t->n_bytes - at < SLICE ? t->n_bytes - at : SLICE;
+            r.slices[r.n++] = (struct slice){.data = t->data + at, .n = n};
+        }
+    }
+    par_run(eng->pool, hash_slices, &r);
+    uint64_t h = st_count(eng->weights);
+    for (size_t i = 0; i < r.n; i++)
+        h = hash_mix(h ^ r.slices[i].hash, 0xa0761d6478bd642fu ^ r.slices[i].n);
+    free(r.slices);
+    eng->contents = h;
+    eng->has_contents = true;
+    *out = h;
+    return 0;
+}
+
+int engine_check_unchanged(const struct qwick_engine *eng, struct qwick_err *e)
+{
+    const struct map_id *id;
+    const char *name;
+    for (size_t i = 0; (id = st_file_id(eng->weights, i, &name)) != NULL; i++) {
+        char path[4200];
+        struct map_id now;
+        checkpoint_path(eng->ck, name, path, sizeof path);
+        if (!id->ino || map_id_now(&now, path) || now.dev != id->dev ||
+            now.ino != id->ino || !memcmp(id, &now, sizeof now))
+            continue;
+        return err_set(e, QWICK_ERR_RUNTIME,
+                       "%s: was changed while it was in use", path);
+    }
     return 0;
 }

@@ -12,28 +12,15 @@
 #include "base/par.h"
 #include "base/rng.h"
 #include "file/hash.h"
+#include "file/owner.h"
+#include "file/sync.h"
 
 static const char MAGIC[8] = {'q', 'w', 'i', 'c', 'k', '-', 'k', 'v'};
 
 /* A change of the layout must come with a change of the version. */
-_Static_assert(sizeof(struct kv_file_head) == 256, "as in files");
+_Static_assert(sizeof(struct kv_file_head) == 264, "as in files");
 
 /* ---- hashes ------------------------------------------------------------- */
-
-/* As hash_bytes, in four lanes: one would wait for its multiplications and
- * not keep up with memory. */
-static uint64_t hash_page(uint64_t seed, const unsigned char *p, size_t n)
-{
-    uint64_t h[4], w[4];
-    for (uint64_t i = 0; i < 4; i++)
-        h[i] = hash_mix(seed ^ 0x9e3779b97f4a7c15u, 0xd6e8feb86659fd93u + i);
-    for (; n >= sizeof w; p += sizeof w, n -= sizeof w) {
-        memcpy(w, p, sizeof w);
-        for (int i = 0; i < 4; i++)
-            h[i] = hash_mix(h[i] ^ w[i], 0xa0761d6478bd642fu);
-    }
-    return hash_bytes(hash_bytes(seed, h, sizeof h), p, n);
-}
 
 static uint64_t hash_head(const struct kv_file_head *h)
 {
@@ -82,7 +69,7 @@ int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
     h->kind = kind;
     h->model[0] = print.model[0];
     h->model[1] = print.model[1];
-    h->files = kind == KV_FILE_PREFIX ? print.files : 0;
+    h->files = print.files;
     h->n_layers = kv.n_layers;
     h->n_kv_heads = kv.n_kv_heads;
     h->head_dim = kv.head_dim;
@@ -131,14 +118,16 @@ static int write_body(int fd, const struct kv_file_head *h, size_t data_at,
     return fsync(fd);
 }
 
-/* What is there and no regular file, a device say, must not be replaced. */
+/* What is there and no regular file, a device say, must not be replaced. Nor
+ * must a link, which may not be the user's: its target stays as it is. */
 static int check_target(const char *path, struct qwick_err *e)
 {
     struct stat st;
-    if (stat(path, &st) || S_ISREG(st.st_mode))
+    if (lstat(path, &st) || S_ISREG(st.st_mode))
         return 0;
-    return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot write: not a regular file",
-                   path);
+    return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot write: %s", path,
+                   S_ISLNK(st.st_mode) ? "is a symbolic link"
+                                       : "not a regular file");
 }
 
 static int write_file(const char *path, const struct kv_file_head *h,
@@ -149,14 +138,9 @@ static int write_file(const char *path, const struct kv_file_head *h,
     char *tmp;
     if (check_target(path, e))
         return -1;
-    /* a symbolic link stays one */
-    char *real = realpath(path, NULL);
-    const char *to = real ? real : path;
-    if (asprintf(&tmp, "%s.tmp-%016llx", to,
-                 (unsigned long long)rng_random_seed()) < 0) {
-        free(real);
+    if (asprintf(&tmp, "%s.tmp-%016llx", path,
+                 (unsigned long long)rng_random_seed()) < 0)
         return err_oom(e, strlen(path));
-    }
     int fd =
         open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     int rc = -1, why = errno;
@@ -167,19 +151,22 @@ static int write_file(const char *path, const struct kv_file_head *h,
             rc = -1;
             why = errno;
         }
-        if (!rc && rename(tmp, to)) {
+        if (!rc && rename(tmp, path)) {
             rc = -1;
             why = errno;
         }
         if (rc)
             unlink(tmp);
     }
-    if (rc)
-        err_set(e, QWICK_ERR_RUNTIME, "%s: cannot write: %s", path,
-                strerror(why));
     free(tmp);
-    free(real);
-    return rc;
+    if (rc)
+        return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot write: %s", path,
+                       strerror(why));
+    if (sync_parent(path))
+        return err_set(e, QWICK_ERR_RUNTIME,
+                       "%s: written, but its directory cannot be synced: %s",
+                       path, strerror(errno));
+    return 0;
 }
 
 int kv_file_write(const char *path, struct kv_file_head *head,
@@ -212,7 +199,7 @@ int kv_file_write(const char *path, struct kv_file_head *head,
     }
     for (size_t i = 0; i < head->n_pages; i++)
         hashes[i] =
-            hash_page(head->first_page + i, pages[i]->data, kv->page_bytes);
+            hash_bulk(head->first_page + i, pages[i]->data, kv->page_bytes);
     head->table_hash = hash_tables(head, tokens, hashes, logits);
     head->head_hash = hash_head(head);
     rc = write_file(path, head, data_at, tokens, hashes, logits, pages, e);
@@ -255,12 +242,19 @@ static int read_at(const struct kv_file *f, void *to, size_t n, size_t at,
     return 0;
 }
 
-static int open_regular(struct kv_file *f, size_t *n_bytes,
-                        enum kv_file_fault *fault, struct qwick_err *e)
+static int open_regular(struct kv_file *f, enum kv_file_kind kind, bool use,
+                        size_t *n_bytes, enum kv_file_fault *fault,
+                        struct qwick_err *e)
 {
     struct stat st;
-    /* O_NONBLOCK: the open of a FIFO must not wait */
-    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    /* O_NONBLOCK: the open of a FIFO must not wait. We make no links in
+     * caches; a session's is the user's, and its target is checked. */
+    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY |
+                              (kind == KV_FILE_PREFIX ? O_NOFOLLOW : 0));
+    if (f->fd < 0 && errno == ELOOP && kind == KV_FILE_PREFIX) {
+        *fault = KV_FILE_DAMAGED;
+        return err_set(e, QWICK_ERR_RUNTIME, "%s: is a symbolic link", f->path);
+    }
     if (f->fd < 0 || fstat(f->fd, &st)) {
         *fault = errno == ENOENT || errno == ENOTDIR ? KV_FILE_MISSING
                                                      : KV_FILE_UNREADABLE;
@@ -270,6 +264,8 @@ static int open_regular(struct kv_file *f, size_t *n_bytes,
     if (!S_ISREG(st.st_mode))
         return err_set(e, QWICK_ERR_RUNTIME, "%s: is not a regular file",
                        f->path);
+    if (use && owner_check(&st, f->path, S_IWGRP | S_IWOTH, e))
+        return -1;
     *n_bytes = (size_t)st.st_size;
     return 0;
 }
@@ -336,7 +332,7 @@ static int read_tables(struct kv_file *f, enum kv_file_fault *fault,
 }
 
 int kv_file_open(struct kv_file *f, const char *path, enum kv_file_kind kind,
-                 enum kv_file_fault *fault, struct qwick_err *e)
+                 bool use, enum kv_file_fault *fault, struct qwick_err *e)
 {
     size_t n_bytes = 0;
     enum kv_file_fault why = KV_FILE_UNREADABLE;
@@ -345,7 +341,7 @@ int kv_file_open(struct kv_file *f, const char *path, enum kv_file_kind kind,
         err_oom(e, strlen(path));
         goto fail;
     }
-    if (open_regular(f, &n_bytes, &why, e))
+    if (open_regular(f, kind, use, &n_bytes, &why, e))
         goto fail;
     size_t n = n_bytes < sizeof f->head ? n_bytes : sizeof f->head;
     if (read_at(f, &f->head, n, 0, &why, e))
@@ -391,7 +387,7 @@ static int read_page(const struct kv_file *f, size_t i, unsigned char *data,
     if (read_at(f, data, h->page_bytes, f->data_at + i * h->page_bytes, fault,
                 e))
         return -1;
-    if (hash_page(h->first_page + i, data, h->page_bytes) != f->hashes[i])
+    if (hash_bulk(h->first_page + i, data, h->page_bytes) != f->hashes[i])
         return corrupt(f, fault, e, "a checksum is wrong");
     return 0;
 }

@@ -9,8 +9,8 @@
  *     pages       [n_pages][page_bytes]
  *
  * Little-endian. The head's table_hash covers tokens, hashes and logits, so
- * every byte that is used is under a hash. The hashes find damage; they are no
- * protection against somebody who means harm and can write the file. */
+ * every byte that is used is under a hash. The hashes find damage; against
+ * somebody who means harm, files that others could have written are refused. */
 #ifndef ENGINE_KV_FILE_H
 #define ENGINE_KV_FILE_H
 
@@ -21,14 +21,15 @@
 #include "base/err.h"
 #include "engine/engine.h"
 
-enum { KV_FILE_VERSION = 1, KV_FILE_ALIGN = 4096 };
+enum { KV_FILE_VERSION = 2, KV_FILE_ALIGN = 4096 };
 enum kv_file_kind { KV_FILE_SESSION = 1, KV_FILE_PREFIX = 2 };
 
 struct kv_file_head {
     char magic[8]; /* "qwick-kv" */
     uint32_t version, kind;
     /* what the numbers in the pages belong to and came from */
-    uint64_t model[2], files; /* struct fingerprint; files: prefixes only */
+    uint64_t model[2], files; /* struct fingerprint */
+    uint64_t contents;        /* engine_contents; prefixes: 0 */
     uint64_t n_layers, n_kv_heads, head_dim, page_bytes;
     uint32_t exact, block; /* --exact, KV_BLOCK */
     char kv[8], isa[16];   /* "f16", "avx512" */
@@ -46,10 +47,11 @@ int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
                      enum kv_file_kind kind, struct qwick_err *e);
 
 /* Write a file to path: beside it at first, on the disk before it gets its
- * name, so that path is never half a file. Only its owner may read it. head:
- * as described, with n_tokens, first_page and n_logits. pages [n_pages]; of the
- * last one only the positions in use are written. Errors: QWICK_ERR_RUNTIME
- * with the path. */
+ * name, so that path is never half a file. Only its owner may read it. A
+ * symbolic link at path is refused, not followed: somebody else may have put it
+ * there. head: as described, with n_tokens, first_page and n_logits. pages
+ * [n_pages]; of the last one only the positions in use are written. Errors:
+ * QWICK_ERR_RUNTIME with the path. */
 int kv_file_write(const char *path, struct kv_file_head *head,
                   const int32_t *tokens, const float *logits,
                   const struct kv_cache *kv, struct qwick_err *e);
@@ -69,10 +71,12 @@ struct kv_file {
 enum kv_file_fault { KV_FILE_MISSING, KV_FILE_UNREADABLE, KV_FILE_DAMAGED };
 
 /* Open and check everything but the pages: what is read is inside the file,
- * numbers agree with each other, hashes are right. Errors are
- * QWICK_ERR_RUNTIME; *fault (may be NULL) says what kind of. */
+ * numbers agree with each other, hashes are right. use: keys and values will be
+ * used, so refuse a file that somebody else could have written (KV_FILE_
+ * UNREADABLE); else it is only looked at. Errors are QWICK_ERR_RUNTIME; *fault
+ * (may be NULL) says what kind of. */
 int kv_file_open(struct kv_file *f, const char *path, enum kv_file_kind kind,
-                 enum kv_file_fault *fault, struct qwick_err *e);
+                 bool use, enum kv_file_fault *fault, struct qwick_err *e);
 void kv_file_close(struct kv_file *f);
 
 /* Read pages [i, i + n) of the file into pages, each of the file's page_bytes,

@@ -12,12 +12,15 @@
 
 #include "engine/kv_file.h"
 #include "file/hash.h"
+#include "file/owner.h"
+#include "file/sync.h"
 
 struct prefix_disk {
-    char *dir;
-    char *class;              /* the directory of our entries */
+    char *dir, *root;         /* root: DIR/prefix-1 */
+    char *class;              /* the directory of our entries, in root */
     struct kv_file_head mine; /* what our entries' heads say */
     struct kv_cache shape;    /* of no positions */
+    const struct qwick_engine *eng;
     size_t max_bytes;
     struct par_pool *pool;
     bool warned;
@@ -59,12 +62,22 @@ static char *entry_path(const struct prefix_disk *d, const int32_t *tokens,
     return path;
 }
 
+static int check_dirs(const struct prefix_disk *d, struct qwick_err *e)
+{
+    return owner_check_dir(d->dir, false, e) ||
+                   owner_check_dir(d->root, true, e) ||
+                   owner_check_dir(d->class, true, e)
+               ? -1
+               : 0;
+}
+
 int prefix_disk_open(struct prefix_disk **out, struct qwick_engine *eng,
                      const char *dir, size_t max_bytes, struct qwick_err *e)
 {
     struct prefix_disk *d = *out = calloc(1, sizeof *d);
     if (!d)
         return err_oom(e, sizeof *d);
+    d->eng = eng;
     d->max_bytes = max_bytes;
     d->pool = eng->pool;
     d->dir = dir ? strdup(dir) : qwick_cache_dir();
@@ -79,13 +92,17 @@ int prefix_disk_open(struct prefix_disk **out, struct qwick_engine *eng,
         kv_init(&d->shape, eng->kv_dtype, c->n_layers, c->n_kv_heads,
                 c->head_dim, e))
         goto fail;
-    if (asprintf(&d->class, "%s/prefix-%d/%016" PRIx64 "%016" PRIx64, d->dir,
-                 KV_FILE_VERSION, hash_class(4, &d->mine),
-                 hash_class(5, &d->mine)) < 0) {
+    if (asprintf(&d->root, "%s/prefix-%d", d->dir, PREFIX_DIR_VERSION) < 0)
+        d->root = NULL;
+    if (!d->root ||
+        asprintf(&d->class, "%s/%016" PRIx64 "%016" PRIx64, d->root,
+                 hash_class(4, &d->mine), hash_class(5, &d->mine)) < 0) {
         d->class = NULL;
         err_oom(e, strlen(d->dir));
         goto fail;
     }
+    if (check_dirs(d, e))
+        goto fail;
     return 0;
 fail:
     prefix_disk_close(d);
@@ -98,6 +115,7 @@ void prefix_disk_close(struct prefix_disk *d)
     if (!d)
         return;
     free(d->dir);
+    free(d->root);
     free(d->class);
     free(d);
 }
@@ -152,7 +170,7 @@ static size_t open_entry(struct walk *w, size_t page, struct kv_file *f)
     char *path = entry_path(d, w->tokens, page);
     if (!path)
         return 0;
-    if (kv_file_open(f, path, KV_FILE_PREFIX, &fault, &e)) {
+    if (kv_file_open(f, path, KV_FILE_PREFIX, true, &fault, &e)) {
         if (fault == KV_FILE_DAMAGED)
             damaged(w, path, &e);
         else if (fault == KV_FILE_UNREADABLE)
@@ -242,20 +260,38 @@ end:
 
 /* ---- writing ------------------------------------------------------------ */
 
-/* The directory and those above it, readable for their owner alone. */
-static int make_dirs(char *path)
+/* Make a directory that only we can read, on the disk. */
+static int make_dir(const char *path)
 {
-    for (char *p = path + 1; *p; p++) {
-        if (*p != '/')
-            continue;
+    struct stat st;
+    if (mkdir(path, 0700) == 0)
+        return sync_parent(path);
+    /* one that exists may be anything, also on a file system that we cannot
+     * write to */
+    int why = errno;
+    if (why == EEXIST || stat(path, &st) == 0)
+        return 0;
+    errno = why;
+    return -1;
+}
+
+/* The directory and those above it. */
+static int make_dirs(const struct prefix_disk *d, struct qwick_err *e)
+{
+    char *path = d->class, *p = path + 1;
+    int rc = 0, why = 0;
+    while (*p && !rc) {
+        p += strcspn(p, "/");
+        char end = *p;
         *p = 0;
-        int rc = mkdir(path, 0700), why = errno;
-        *p = '/';
-        /* what exists may still be no directory: the last mkdir tells */
-        if (rc && why != EEXIST && why != EISDIR && why != EROFS)
-            return -1;
+        rc = make_dir(path);
+        why = errno;
+        *p = end;
+        p += end != 0;
     }
-    return mkdir(path, 0700) && errno != EEXIST ? -1 : 0;
+    return rc ? err_set(e, QWICK_ERR_RUNTIME, "%s: cannot create: %s", d->class,
+                        strerror(why))
+              : check_dirs(d, e);
 }
 
 static int write_entry(struct walk *w, size_t first, const struct kv_cache *kv,
@@ -271,11 +307,8 @@ static int write_entry(struct walk *w, size_t first, const struct kv_cache *kv,
         struct kv_file_head head = d->mine;
         head.n_tokens = w->n;
         head.first_page = first;
-        if (make_dirs(d->class)) {
-            err_set(e, QWICK_ERR_RUNTIME, "%s: cannot create: %s", d->class,
-                    strerror(errno));
+        if (make_dirs(d, e))
             break;
-        }
         rc = kv_file_write(path, &head, w->tokens, NULL, kv, e);
         if (!rc || access(d->class, F_OK) == 0)
             break;
@@ -300,7 +333,7 @@ int prefix_disk_store(struct prefix_disk *d, const int32_t *tokens, size_t n,
     }
     if (at == whole || (whole - at) * d->shape.page_bytes > d->max_bytes)
         return 0;
-    if (write_entry(&w, at, kv, e))
+    if (engine_check_unchanged(d->eng, e) || write_entry(&w, at, kv, e))
         return -1;
     return qwick_cache_gc(d->dir, d->max_bytes, NULL, NULL, e);
 }

@@ -3,7 +3,7 @@
  *     DIR/prefix-1/CLASS/PAGE-HASH.kv
  *
  * CLASS is a hash of everything that the numbers depend on besides the tokens:
- * the model's fingerprint, its files' sizes and times, the KV cache's dtype,
+ * the model's fingerprint, what identifies its files, the KV cache's dtype,
  * --exact, the level of kernels. An entry (see kv_file.h) holds whole pages
  * from page number PAGE on, and all tokens from the first of the context on;
  * HASH is of the tokens up to the end of its first page. So an entry is found
@@ -24,10 +24,15 @@
 #include "base/err.h"
 #include "engine/engine.h"
 
+/* Of the directory. The version of the entries is part of their class. */
+enum { PREFIX_DIR_VERSION = 1 };
+
 struct prefix_disk;
 
 /* dir: NULL for qwick_cache_dir's. Needs an engine with weights. Nothing is
- * created before something is stored. */
+ * created before something is stored. Directories that belong to another user,
+ * or that others may write to, are refused: see owner_check_dir. Entries are
+ * checked one by one, so that it does not matter who gets at a directory. */
 int prefix_disk_open(struct prefix_disk **out, struct qwick_engine *eng,
                      const char *dir, size_t max_bytes, struct qwick_err *e);
 void prefix_disk_close(struct prefix_disk *d);

@@ -10,16 +10,43 @@ int qwick_session_save(struct qwick_session *s, const char *path,
                        struct qwick_err *e)
 {
     struct kv_file_head head;
-    if (kv_file_describe(&head, s->eng, KV_FILE_SESSION, e))
+    if (kv_file_describe(&head, s->eng, KV_FILE_SESSION, e) ||
+        engine_contents(s->eng, &head.contents, e) ||
+        engine_check_unchanged(s->eng, e))
         return -1;
     head.n_tokens = s->kv.n;
     head.n_logits = s->logits ? s->eng->model.config.vocab_size : 0;
     return kv_file_write(path, &head, s->tokens, s->logits, &s->kv, e);
 }
 
+/* Whether the weights are those that the session was saved with. Where the
+ * files are the same ones, unchanged since, their contents are. Where they are
+ * not (a copy, other times) all of the contents is compared. */
+static int check_weights(const struct kv_file *f,
+                         const struct kv_file_head *mine,
+                         struct qwick_engine *eng, struct qwick_err *e)
+{
+    const struct kv_file_head *h = &f->head;
+    uint64_t contents;
+    if (mine->files && h->files == mine->files) {
+        eng->contents = h->contents;
+        eng->has_contents = true;
+        return 0;
+    }
+    if (engine_contents(eng, &contents, e))
+        return -1;
+    if (contents == h->contents)
+        return 0;
+    return err_set(e, QWICK_ERR_USAGE,
+                   "%s: was saved with other weights of %s: they have been "
+                   "changed since (%016" PRIx64 ", now %016" PRIx64 ")",
+                   f->path, h->model_name, h->contents, contents);
+}
+
 /* Whether this engine may go on with what the file's made. */
 static int check_engine(const struct kv_file *f,
-                        const struct kv_file_head *mine, struct qwick_err *e)
+                        const struct kv_file_head *mine,
+                        struct qwick_engine *eng, struct qwick_err *e)
 {
     const struct kv_file_head *h = &f->head;
     if (h->model[0] != mine->model[0] || h->model[1] != mine->model[1])
@@ -43,7 +70,7 @@ static int check_engine(const struct kv_file *f,
                        "%s: was saved %s on %s kernels, this is exact on %s",
                        f->path, h->exact ? "in exact mode" : "in default mode",
                        h->isa, mine->isa);
-    return 0;
+    return check_weights(f, mine, eng, e);
 }
 
 static int check_content(const struct kv_file *f, const struct qwick_session *s,
@@ -99,12 +126,12 @@ int qwick_session_load(struct qwick_session **out, struct qwick_engine *eng,
     if (qwick_session_create(&s, eng, n_ctx, e))
         return -1;
     if (kv_file_describe(&mine, eng, KV_FILE_SESSION, e) ||
-        kv_file_open(&f, path, KV_FILE_SESSION, NULL, e)) {
+        kv_file_open(&f, path, KV_FILE_SESSION, true, NULL, e)) {
         qwick_session_free(s);
         return -1;
     }
-    int rc =
-        check_engine(&f, &mine, e) || check_content(&f, s, e) || take(s, &f, e);
+    int rc = check_engine(&f, &mine, eng, e) || check_content(&f, s, e) ||
+             take(s, &f, e);
     kv_file_close(&f);
     if (rc) {
         qwick_session_free(s);

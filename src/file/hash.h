@@ -29,4 +29,20 @@ static inline uint64_t hash_bytes(uint64_t seed, const void *p, size_t n)
     return hash_mix(h ^ w, 0xe7037ed1a0b428dbu);
 }
 
+/* A hash of much: in four lanes, as one would wait for its multiplications and
+ * not keep up with memory. */
+static inline uint64_t hash_bulk(uint64_t seed, const void *data, size_t n)
+{
+    const unsigned char *p = data;
+    uint64_t h[4], w[4];
+    for (uint64_t i = 0; i < 4; i++)
+        h[i] = hash_mix(seed ^ 0x9e3779b97f4a7c15u, 0xd6e8feb86659fd93u + i);
+    for (; n >= sizeof w; p += sizeof w, n -= sizeof w) {
+        memcpy(w, p, sizeof w);
+        for (int i = 0; i < 4; i++)
+            h[i] = hash_mix(h[i] ^ w[i], 0xa0761d6478bd642fu);
+    }
+    return hash_bytes(hash_bytes(seed, h, sizeof h), p, n);
+}
+
 #endif

@@ -31,6 +31,26 @@ static int err_kind(const char *path, mode_t mode, struct qwick_err *e)
                    kind_of(mode));
 }
 
+static struct map_id id_of(const struct stat *st)
+{
+    return (struct map_id){
+        .dev = st->st_dev,
+        .ino = st->st_ino,
+        .size = (uint64_t)st->st_size,
+        .mtime = {st->st_mtim.tv_sec, st->st_mtim.tv_nsec},
+        .ctime = {st->st_ctim.tv_sec, st->st_ctim.tv_nsec},
+    };
+}
+
+int map_id_now(struct map_id *out, const char *path)
+{
+    struct stat st;
+    if (stat(path, &st))
+        return -1;
+    *out = id_of(&st);
+    return 0;
+}
+
 int map_open(struct map *out, const char *path, struct qwick_err *e)
 {
     *out = (struct map){0};
@@ -75,6 +95,8 @@ int map_open(struct map *out, const char *path, struct qwick_err *e)
                          path, n, strerror(errno));
         }
     }
+    if (!rc)
+        out->id = id_of(&st);
     close(fd);
     return rc;
 }

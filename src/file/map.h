@@ -4,15 +4,25 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
+
+/* What tells a file from others, and from itself before a change. A program can
+ * set every field but ctime, which is the time of the system's clock at the
+ * last change of anything about the file. */
+struct map_id {
+    uint64_t dev, ino, size;
+    int64_t mtime[2], ctime[2]; /* seconds, nanoseconds */
+};
 
 /* data[0..size) stays valid until map_close, even if the path is replaced. An
  * empty file has size 0 and a non-NULL data. */
 struct map {
     const unsigned char *data;
     size_t size;
-    bool mapped; /* ours to unmap; false for data inside the binary */
+    bool mapped;      /* ours to unmap; false for data inside the binary */
+    struct map_id id; /* when it was opened; zeros: inside the binary */
 };
 
 /* Map a regular file; symbolic links are followed. Directories, devices, FIFOs
@@ -20,6 +30,9 @@ struct map {
  * MEMORY when the address space is full) and name the path. */
 int map_open(struct map *out, const char *path, struct qwick_err *e);
 void map_close(struct map *m);
+
+/* The identity that the file at path has now; -1 when there is none. */
+int map_id_now(struct map_id *out, const char *path);
 
 /* Read a whole file or stream (path "-": standard input; FIFOs and terminals
  * are fine here) into memory, NUL-terminated, *n without the NUL. More than

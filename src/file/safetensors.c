@@ -1024,6 +1024,15 @@ const struct st_tensor *st_find(const struct st_set *set, const char *name)
                                                            : &set->tensors[i];
 }
 
+const struct map_id *st_file_id(const struct st_set *set, size_t i,
+                                const char **name)
+{
+    if (i >= set->n_shards)
+        return NULL;
+    *name = set->shards[i].name;
+    return &set->shards[i].map.id;
+}
+
 size_t st_file_bytes(const struct st_set *set)
 {
     size_t sum = 0;

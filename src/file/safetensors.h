@@ -47,6 +47,11 @@ const struct st_tensor *st_at(const struct st_set *set, size_t i);
 /* NULL when there is none; constant time. */
 const struct st_tensor *st_find(const struct st_set *set, const char *name);
 
+/* Identity of the i-th file when it was mapped, and its name; NULL from the end
+ * on. */
+const struct map_id *st_file_id(const struct st_set *set, size_t i,
+                                const char **name);
+
 /* Sum of the sizes of the mapped files. */
 size_t st_file_bytes(const struct st_set *set);
 

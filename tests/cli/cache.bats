@@ -279,3 +279,104 @@ J
     run -1 --separate-stderr q --save-session /dev/null "list files"
     [ -c /dev/null ]
 }
+
+# flip FILE: one bit in its midst, in place, the time of modification put back.
+flip() {
+    touch -r "$1" "$T/time"
+    sleep 0.05
+    python3 - "$1" <<'PY'
+import os, sys
+n = os.path.getsize(sys.argv[1]) // 2
+with open(sys.argv[1], "r+b") as f:
+    f.seek(n)
+    c = f.read(1)[0]
+    f.seek(n)
+    f.write(bytes([c ^ 1]))
+PY
+    touch -r "$T/time" "$1"
+}
+
+@test "weights edited in place with their old time: no stale answers" {
+    [ -d models/demo ] || skip "no models/demo"
+    cp -r models/demo "$T/m"
+    chmod -R u+w "$T/m"
+    q -m "$T/m" --prefix-cache="$C" --save-session "$T/s" -n 2 -f "$T/manual.txt" hi
+    again() {
+        q -m "$T/m" --prefix-cache="$C" -n 1 --json -f "$T/manual.txt" hi |
+            jget 'o["usage"]["cached_tokens"] > 500'
+    }
+    [ "$(again)" = True ]
+    run -0 q -m "$T/m" --session "$T/s" -n 1 hi
+    flip "$T/m/model.safetensors"
+    [ "$(again)" = False ]
+    fails 2 "$T/s: was saved with other weights of $T/m: they have been changed" \
+        -m "$T/m" --session "$T/s" hi
+    # the same bytes again, and in another place
+    flip "$T/m/model.safetensors"
+    run -0 q -m "$T/m" --session "$T/s" -n 1 hi
+    mv "$T/m" "$T/moved"
+    run -0 q -m "$T/moved" --session "$T/s" -n 1 hi
+    cp -r "$T/moved" "$T/m"
+    run -0 q -m "$T/m" --session "$T/s" -n 1 hi
+    # and of the weights in the binary
+    run -0 q --session "$T/s" -n 1 hi
+}
+
+@test "files of others, and what others may write to, are not used" {
+    ask 'o["tokens"]' --prefix-cache="$C" --save-session "$T/s" "how?"
+    want=$(ask 'o["tokens"]' "how?")
+    not_used() {
+        run -0 --separate-stderr ask 'o["tokens"]' --prefix-cache="$C" "how?"
+        [ "$output" = "$want" ]
+        [ "${#stderr_lines[@]}" -eq 1 ]
+        [[ $stderr == "qwick: warning: prefix cache: "*"$1"* ]]
+    }
+    chmod 777 "$C"
+    not_used "$C: everybody may write to it (mode 777); not used"
+    chmod 1777 "$C"
+    run -0 --separate-stderr ask 'o["tokens"]' --prefix-cache="$C" "how?"
+    [ -z "$stderr" ]
+    chmod 775 "$C"
+    chmod 775 "$C/prefix-1"
+    not_used "$C/prefix-1: its group may write to it (mode 775); not used"
+    chmod 700 "$C/prefix-1"
+    chmod 666 "$T/s"
+    fails 1 "$T/s: everybody may write to it (mode 666)" --exact --session "$T/s" hi
+    chmod 600 "$T/s"
+    ln -s "$T/s" "$T/link"
+    run -1 --separate-stderr q --exact --save-session "$T/link" "list files"
+    [[ $stderr == *"$T/link: cannot write: is a symbolic link" ]]
+    [ "$(id -u)" = 0 ] || skip "it takes root to give files away"
+    chown -R 12345 "$C"
+    not_used "$C: belongs to user 12345, this is user 0; not used"
+    chown 0 "$C"
+    not_used "$C/prefix-1: belongs to user 12345, this is user 0; not used"
+    chown -R 0 "$C"
+    run -0 --separate-stderr ask 'o["tokens"]' --prefix-cache="$C" "how?"
+    [ -z "$stderr" ]
+    chown 12345 "$T/s"
+    fails 1 "$T/s: belongs to user 12345, this is user 0" --exact --session "$T/s" hi
+    # but that user reads what root wrote
+    if command -v setpriv >/dev/null && setpriv --reuid 12345 --clear-groups true; then
+        chown 0 "$T/s"
+        chmod 644 "$T/s"
+        chmod o+rx "$T" 2>/dev/null
+        setpriv --reuid 12345 --clear-groups test -r "$T/s" ||
+            skip "$T cannot be read by others"
+        run -0 setpriv --reuid 12345 --clear-groups "$QWICK" --exact \
+            --session "$T/s" -n 1 hi </dev/null
+    fi
+}
+
+@test "a read-only file system is called that" {
+    [ "$(id -u)" = 0 ] || skip "it takes root to mount"
+    mkdir "$T/ro"
+    unshare -m true 2>/dev/null || skip "no mount namespaces here"
+    run -0 --separate-stderr unshare -m bash -c 'mount -t tmpfs -o ro none "$1" &&
+        exec "$0" --prefix-cache="$1/a/b" -n 1 -f "$2" hi </dev/null' \
+        "$QWICK" "$T/ro" "$T/manual.txt"
+    [[ $stderr == *"prefix cache: $T/ro/a/b/"*": cannot create: Read-only file system" ]]
+    run -1 --separate-stderr unshare -m bash -c 'mount -t tmpfs -o ro none "$1" &&
+        exec "$0" --save-session "$1/s" -n 1 hi </dev/null' "$QWICK" "$T/ro"
+    [[ $stderr == *"$T/ro/s: cannot write: Read-only file system" ]]
+}

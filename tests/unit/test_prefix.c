@@ -27,7 +27,7 @@
  * `fail_at` calls pass and fails the next one (0: none). */
 
 static atomic_int fail_at;
-enum { FAIL_NONE, FAIL_PREAD, FAIL_MALLOC };
+enum { FAIL_NONE, FAIL_PREAD, FAIL_MALLOC, FAIL_MKDIR, FAIL_FSYNC };
 static int failing;
 
 static bool fails(int which)
@@ -42,6 +42,26 @@ ssize_t pread(int fd, void *p, size_t n, off_t at)
         return -1;
     }
     return syscall(SYS_pread64, fd, p, n, at);
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+    if (fails(FAIL_MKDIR)) {
+        errno = EROFS;
+        return -1;
+    }
+    return (int)syscall(SYS_mkdir, path, mode);
+}
+
+/* Of directories. */
+int fsync(int fd)
+{
+    struct stat st;
+    if (!fstat(fd, &st) && S_ISDIR(st.st_mode) && fails(FAIL_FSYNC)) {
+        errno = EIO;
+        return -1;
+    }
+    return (int)syscall(SYS_fsync, fd);
 }
 
 #ifndef __SANITIZE_ADDRESS__
@@ -661,6 +681,46 @@ static void copy_model(const char *to)
     }
 }
 
+/* Change one byte of a file in place; its time of modification, too, or not. */
+static void flip_in_place(const char *path, size_t at, bool keep_time)
+{
+    struct stat st;
+    unsigned char c;
+    usleep(20000); /* ticks of the file system's clock are up to 10 ms */
+    int fd = open(path, O_RDWR);
+    assert_true(fd >= 0);
+    assert_int_equal(fstat(fd, &st), 0);
+    assert_int_equal(pread(fd, &c, 1, (off_t)at), 1);
+    c ^= 1;
+    assert_int_equal(pwrite(fd, &c, 1, (off_t)at), 1);
+    const struct timespec times[2] = {st.st_atim, st.st_mtim};
+    if (keep_time)
+        assert_int_equal(futimens(fd, times), 0);
+    assert_int_equal(close(fd), 0);
+}
+
+/* An edit while the engine is open: what the weights were is unknown. */
+static void changed_in_use(const char *model, const char *path,
+                           const int32_t *ids)
+{
+    struct mode m = {model, .dir = temp_dir};
+    struct qwick_engine *eng = open_engine(m);
+    struct qwick_session *s;
+    struct qwick_err e;
+    struct stat st;
+    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    assert_int_equal(qwick_session_sync(s, ids, 100, NULL), 0);
+    assert_int_equal(stat(path, &st), 0);
+    flip_in_place(path, (size_t)st.st_size / 2, true);
+    assert_int_equal(qwick_session_store(s, 100, &e), -1);
+    assert_non_null(strstr(e.msg, "was changed while it was in use"));
+    assert_int_equal(qwick_session_save(s, temp_path("s"), &e), -1);
+    assert_non_null(strstr(e.msg, "was changed while it was in use"));
+    assert_int_equal(access(temp_path("s"), F_OK), -1);
+    qwick_session_free(s);
+    qwick_engine_close(eng);
+}
+
 /* One byte in the midst of the weights, where the fingerprint does not look. */
 static void a_model_that_changes_is_noticed(void **state)
 {
@@ -681,10 +741,16 @@ static void a_model_that_changes_is_noticed(void **state)
     data[n / 2] ^= 1;
     put_file(path, data, n);
     free(data);
-    plain = open_engine((struct mode){.model = model});
-    assert_int_equal(check_run(m, plain, ids, 100, false), 0);
-    assert_int_equal(check_run(m, plain, ids, 100, false), 64);
-    qwick_engine_close(plain);
+    for (int i = 0; i < 2; i++) {
+        plain = open_engine((struct mode){.model = model});
+        assert_int_equal(check_run(m, plain, ids, 100, false), 0);
+        assert_int_equal(check_run(m, plain, ids, 100, false), 64);
+        qwick_engine_close(plain);
+        if (!i)
+            flip_in_place(path, n / 2, true);
+    }
+    ids[0] ^= 1; /* nothing is cached */
+    changed_in_use(model, path, ids);
     unlink(path);
     snprintf(path, sizeof path, "%s/config.json", model);
     unlink(path);
@@ -913,11 +979,11 @@ static void a_directory_that_cannot_be_had_is_no_failure(void **state)
     int32_t ids[100];
     (void)state;
     some_ids(ids, 100, 17);
-    temp_write("file", "x", 1);
     struct qwick_engine *eng =
         open_engine((struct mode){YARN, .dir = temp_path("file")});
     struct qwick_session *s;
     struct qwick_err e;
+    temp_write("file", "x", 1);
     assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
     assert_int_equal(qwick_session_sync(s, ids, 100, NULL), 0);
     assert_null(qwick_engine_warning(eng, 0));
@@ -927,6 +993,11 @@ static void a_directory_that_cannot_be_had_is_no_failure(void **state)
     assert_int_equal(e.code, QWICK_ERR_RUNTIME);
     assert_non_null(strstr(e.msg, "cannot create: Not a directory"));
     qwick_session_free(s);
+    qwick_engine_close(eng);
+    /* one that is known to be useless from the start is told then */
+    eng = open_engine((struct mode){YARN, .dir = temp_path("file")});
+    assert_non_null(strstr(qwick_engine_warning(eng, 0),
+                           "file: is not a directory; not used"));
     qwick_engine_close(eng);
     temp_remove("file");
     /* parents are made, closed to others */
@@ -945,6 +1016,118 @@ static void a_directory_that_cannot_be_had_is_no_failure(void **state)
     free(dir);
     qwick_session_free(s);
     qwick_engine_close(eng);
+}
+
+/* A run whose prefix cache is refused for this reason. */
+static void refused(struct mode m, struct qwick_engine *plain,
+                    const int32_t *ids, const char *why)
+{
+    struct qwick_engine *eng = open_engine(m);
+    assert_int_equal(check(eng, plain, ids, 200), 0);
+    const char *warning = qwick_engine_warning(eng, 0);
+    if (!warning || !strstr(warning, why))
+        fail_msg("%s; expected %s", warning ? warning : "none", why);
+    assert_null(qwick_engine_warning(eng, 1));
+    qwick_engine_close(eng);
+}
+
+/* Directories and files that somebody else may have written. */
+static void what_others_could_write_is_refused(void **state)
+{
+    int32_t ids[200];
+    char class[1024];
+    struct qwick_engine *plain = open_engine((struct mode){.model = YARN});
+    struct mode m = {YARN, .dir = temp_dir};
+    (void)state;
+    some_ids(ids, 200, 22);
+    assert_int_equal(check_run(m, plain, ids, 200, false), 0);
+    char *path = entry_path(), *root = strdup(temp_path("prefix-1"));
+    snprintf(class, sizeof class, "%.*s", (int)(strrchr(path, '/') - path),
+             path);
+    const struct {
+        const char *path;
+        mode_t refused[2], fine[2];
+    } cases[] = {
+        {path, {0660, 0606}, {0640, 0444}},
+        {class, {0770, 0707}, {0750, 0755}},
+        {root, {0770, 0707}, {0750, 0755}},
+        {temp_dir, {0707, 0777}, {0775, 01777}},
+    };
+    for (size_t i = 0; i < 4; i++) {
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(chmod(cases[i].path, cases[i].fine[k]), 0);
+            assert_int_equal(check_run(m, plain, ids, 200, false), 192);
+            assert_int_equal(chmod(cases[i].path, cases[i].refused[k]), 0);
+            refused(m, plain, ids, "may write to it (mode ");
+            /* an entry is replaced by our own, a directory stays refused */
+            if (i == 0)
+                assert_int_equal(check_run(m, plain, ids, 200, false), 192);
+        }
+        assert_int_equal(chmod(cases[i].path, i ? 0700 : 0600), 0);
+        if (geteuid() != 0) /* it takes root to give files away */
+            continue;
+        assert_int_equal(chown(cases[i].path, 12345, (gid_t)-1), 0);
+        refused(m, plain, ids, "belongs to user 12345, this is user 0");
+        assert_int_equal(chown(cases[i].path, 0, (gid_t)-1), 0);
+        assert_int_equal(check_run(m, plain, ids, 200, false), 192);
+    }
+    /* links in place of what we make */
+    char *moved = strdup(temp_path("moved"));
+    const char *const links[] = {path, class, root};
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(rename(links[i], moved), 0);
+        assert_int_equal(symlink(moved, links[i]), 0);
+        refused(m, plain, ids, "symbolic link");
+        unlink(links[i]);
+        assert_int_equal(rename(moved, links[i]), 0);
+        assert_int_equal(check_run(m, plain, ids, 200, false), 192);
+    }
+    free(moved);
+    free(path);
+    free(root);
+    qwick_engine_close(plain);
+}
+
+/* What mkdir and fsync of a directory say comes through. */
+static void faults_of_directories_are_told(void **state)
+{
+    int32_t ids[100];
+    struct qwick_err e;
+    struct qwick_session *s;
+    (void)state;
+    some_ids(ids, 100, 23);
+    for (int kind = FAIL_MKDIR; kind <= FAIL_FSYNC; kind++) {
+        int n = 0, left;
+        do {
+            char *dir = strdup(temp_path("a/b"));
+            struct qwick_engine *eng =
+                open_engine((struct mode){YARN, .dir = dir});
+            assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+            assert_int_equal(qwick_session_sync(s, ids, 100, NULL), 0);
+            fail_at = ++n;
+            failing = kind;
+            int rc = qwick_session_store(s, 100, &e);
+            left = fail_at;
+            failing = FAIL_NONE;
+            /* mkdir of what exists may fail as it likes */
+            if (left <= 0 && (kind == FAIL_FSYNC || rc))
+                assert_int_equal(rc, -1);
+            if (rc)
+                assert_non_null(strstr(e.msg, kind == FAIL_MKDIR
+                                                  ? "Read-only file system"
+                                                  : "Input/output error"));
+            else
+                assert_true(left > 0 || (kind == FAIL_MKDIR && n < 3));
+            qwick_session_free(s);
+            qwick_engine_close(eng);
+            qwick_cache_gc(dir, 0, NULL, NULL, NULL);
+            rmdir(temp_path("a/b/prefix-1"));
+            rmdir(dir);
+            rmdir(temp_path("a"));
+            free(dir);
+        } while (left <= 0);
+        assert_true(n >= 5); /* a, b, prefix-1, the class; the entry */
+    }
 }
 
 static int clear(void **state)
@@ -978,6 +1161,8 @@ int main(void)
         cmocka_unit_test_teardown(the_disk_budget_holds, clear),
         cmocka_unit_test_teardown(collection_takes_ends_first, clear),
         cmocka_unit_test_teardown(collection_spares_what_is_not_ours, clear),
+        cmocka_unit_test_teardown(what_others_could_write_is_refused, clear),
+        cmocka_unit_test_teardown(faults_of_directories_are_told, clear),
         cmocka_unit_test_teardown(a_directory_that_cannot_be_had_is_no_failure,
                                   clear),
     };

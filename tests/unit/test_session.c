@@ -8,6 +8,8 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <sys/stat.h>
+#include <time.h>
 
 #include "base/cpu.h"
 #include "engine/engine.h"
@@ -370,15 +372,30 @@ static void saving_fails_cleanly(void **state)
     assert_int_equal(qwick_session_save(s, "/dev/null", &e), -1);
     assert_non_null(strstr(e.msg, "not a regular file"));
     assert_int_equal(qwick_session_save(s, temp_dir, &e), -1);
-    /* a link stays one */
+    /* a link may be somebody else's: neither it nor its target changes */
+    const char *const targets[] = {"real", "nowhere"};
     temp_write("real", "old", 3);
-    assert_int_equal(symlink("real", temp_path("link")), 0);
-    assert_int_equal(qwick_session_save(s, temp_path("link"), NULL), 0);
-    assert_int_equal(qwick_session_load(&t, eng, temp_path("real"), 0, NULL),
+    for (size_t i = 0; i < 2; i++) {
+        char to[8], data[4];
+        assert_int_equal(symlink(targets[i], temp_path("link")), 0);
+        assert_int_equal(qwick_session_save(s, temp_path("link"), &e), -1);
+        assert_non_null(
+            strstr(e.msg, "link: cannot write: is a symbolic link"));
+        assert_int_equal(readlink(temp_path("link"), to, sizeof to),
+                         strlen(targets[i]));
+        assert_int_equal(access(temp_path("nowhere"), F_OK), -1);
+        FILE *f = fopen(temp_path("real"), "rb");
+        assert_non_null(f);
+        assert_int_equal(fread(data, 1, 4, f), 3);
+        fclose(f);
+        temp_remove("link");
+    }
+    /* but reading through the user's own link is fine */
+    assert_int_equal(qwick_session_save(s, temp_path("s"), NULL), 0);
+    assert_int_equal(symlink("s", temp_path("link")), 0);
+    assert_int_equal(qwick_session_load(&t, eng, temp_path("link"), 0, NULL),
                      0);
     assert_context(t, ids, 3);
-    char to[8];
-    assert_int_equal(readlink(temp_path("link"), to, sizeof to), 4);
     qwick_session_free(t);
     qwick_session_free(s);
     qwick_engine_close(eng);
@@ -444,6 +461,36 @@ static void other_engines_are_refused(void **state)
         qwick_engine_close(ref);
     }
     qwick_engine_close(exact);
+}
+
+/* What somebody else could have written. */
+static void files_of_others_are_refused(void **state)
+{
+    struct qwick_engine *eng = open_engine(YARN, true, QWICK_KV_DEFAULT);
+    struct qwick_session *s = open_session(eng);
+    const char *path = temp_path("s");
+    (void)state;
+    assert_int_equal(qwick_session_save(s, path, NULL), 0);
+    qwick_session_free(s);
+    static const mode_t fine[] = {0400, 0600, 0644, 0444};
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(chmod(path, fine[i]), 0);
+        assert_int_equal(qwick_session_load(&s, eng, path, 0, NULL), 0);
+        qwick_session_free(s);
+    }
+    assert_int_equal(chmod(path, 0620), 0);
+    refuse(eng, path, 0, QWICK_ERR_RUNTIME,
+           "s: its group may write to it (mode 620)");
+    assert_int_equal(chmod(path, 0606), 0);
+    refuse(eng, path, 0, QWICK_ERR_RUNTIME,
+           "s: everybody may write to it (mode 606)");
+    assert_int_equal(chmod(path, 0600), 0);
+    if (geteuid() == 0) { /* it takes root to give files away */
+        assert_int_equal(chown(path, 12345, (gid_t)-1), 0);
+        refuse(eng, path, 0, QWICK_ERR_RUNTIME,
+               "s: belongs to user 12345, this is user 0");
+    }
+    qwick_engine_close(eng);
 }
 
 /* A saved session in memory. */
@@ -695,6 +742,81 @@ static void small_stacks_suffice(void **state)
         }
 }
 
+/* Copies [n] bytes of the weights into place, with that time of modification.
+ * in_place: into the file that is there. */
+static void put_weights(const char *data, size_t n, time_t mtime, bool in_place)
+{
+    const char *path = temp_path("model.safetensors");
+    usleep(20000); /* ticks of the file system's clock are up to 10 ms */
+    if (!in_place)
+        unlink(path);
+    int fd = open(path, O_WRONLY | O_CREAT, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, data, n, 0), n);
+    const struct timespec times[2] = {{mtime, 0}, {mtime, 0}};
+    assert_int_equal(futimens(fd, times), 0);
+    assert_int_equal(close(fd), 0);
+}
+
+/* A session goes with the contents of the weights: files that are the same ones
+ * since, or others with the same bytes, wherever they lie; one bit between the
+ * pieces of the fingerprint that differs is found, whatever the times say. */
+static void sessions_know_their_weights(void **state)
+{
+    int32_t ids[70];
+    char *data, *session = strdup(temp_path("s"));
+    size_t n;
+    struct qwick_session *s;
+    struct fingerprint a, b;
+    (void)state;
+    some_ids(ids, 70, 13);
+    copy_file(YARN, "config.json", 0);
+    assert_int_equal(
+        map_read_all(YARN "/model.safetensors", 1 << 30, &data, &n, NULL), 0);
+    put_weights(data, n, 1000, false);
+    struct qwick_engine *eng = open_engine(temp_dir, true, QWICK_KV_DEFAULT);
+    s = open_session(eng);
+    assert_int_equal(qwick_session_sync(s, ids, 70, NULL), 0);
+    assert_int_equal(qwick_session_save(s, session, NULL), 0);
+    qwick_session_free(s);
+    qwick_engine_close(eng);
+    a = print_of(temp_dir);
+    for (int in_place = 0; in_place < 2; in_place++) {
+        for (int old_time = 0; old_time < 2; old_time++) {
+            data[n / 2] ^= 1;
+            put_weights(data, n, old_time ? 1000 : 2000, in_place);
+            b = print_of(temp_dir);
+            assert_memory_equal(a.model, b.model, sizeof a.model);
+            assert_true(a.files != b.files);
+            eng = open_engine(temp_dir, true, QWICK_KV_DEFAULT);
+            refuse(eng, session, 0, QWICK_ERR_USAGE,
+                   "s: was saved with other weights of ");
+            qwick_engine_close(eng);
+            /* the old bytes, in a file of other times or another one */
+            data[n / 2] ^= 1;
+            put_weights(data, n, old_time ? 1000 : 2000, in_place);
+            eng = open_engine(temp_dir, true, QWICK_KV_DEFAULT);
+            assert_int_equal(qwick_session_load(&s, eng, session, 0, NULL), 0);
+            assert_context(s, ids, 70);
+            qwick_session_free(s);
+            qwick_engine_close(eng);
+        }
+    }
+    /* a copy of the checkpoint elsewhere */
+    eng = open_engine(YARN, true, QWICK_KV_DEFAULT);
+    assert_int_equal(qwick_session_load(&s, eng, session, 0, NULL), 0);
+    /* saved from there, the file goes with both places again */
+    assert_int_equal(qwick_session_save(s, session, NULL), 0);
+    qwick_session_free(s);
+    qwick_engine_close(eng);
+    eng = open_engine(temp_dir, true, QWICK_KV_DEFAULT);
+    assert_int_equal(qwick_session_load(&s, eng, session, 0, NULL), 0);
+    qwick_session_free(s);
+    qwick_engine_close(eng);
+    free(data);
+    free(session);
+}
+
 static int clear(void **state)
 {
     (void)state;
@@ -715,10 +837,12 @@ int main(void)
         cmocka_unit_test_teardown(the_file_depends_on_the_context_alone, clear),
         cmocka_unit_test_teardown(saving_fails_cleanly, clear),
         cmocka_unit_test_teardown(other_engines_are_refused, clear),
+        cmocka_unit_test_teardown(files_of_others_are_refused, clear),
         cmocka_unit_test_teardown(damage_is_found, clear),
         cmocka_unit_test_teardown(lies_are_found, clear),
         cmocka_unit_test_teardown(fingerprints_tell_models_apart, clear),
         cmocka_unit_test(small_stacks_suffice),
+        cmocka_unit_test_teardown(sessions_know_their_weights, clear),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
 }
