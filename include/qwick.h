@@ -258,8 +258,9 @@ int qwick_session_fork(struct qwick_session **out,
  * exact mode and level of kernels. A model is what is in its files: they are
  * told by device, inode, size and times of modification and change, as they
  * were when the engine opened them, so that a copy has entries of its own. What
- * belongs to another user (but for root), or others may write to, is not used. With exact, results with and without a hit are equal
- * bit by bit; else they may differ in the last bits, as by prefill_chunk. */
+ * belongs to another user (but for root), or others may write to, is not used.
+ * With exact, results with and without a hit are equal bit by bit; else they
+ * may differ in the last bits, as by prefill_chunk. */
 
 /* Make the context the longest prefix of tokens[0..n) that is at hand: in the
  * context already, in the engine's prefix cache in memory, on disk; to the
@@ -285,9 +286,9 @@ size_t qwick_session_cached(const struct qwick_session *s);
 
 /* Write tokens, keys, values and logits to a file that only its owner may read.
  * It gets its name when it is complete and on the disk; what is at path and no
- * regular file, a symbolic link for one, is refused. So is saving when a file of
- * the model was changed in place since the engine opened it. The first save of
- * an engine reads all of the weights, to know them by their contents.
+ * regular file, a symbolic link for one, is refused. So is saving when a file
+ * of the model was changed in place since the engine opened it. The first save
+ * of an engine reads all of the weights, to know them by their contents.
  * QWICK_ERR_RUNTIME. */
 int qwick_session_save(struct qwick_session *s, const char *path,
                        struct qwick_err *e);
@@ -300,9 +301,9 @@ int qwick_session_save(struct qwick_session *s, const char *path,
  * when their files are (device, inode, size, times of modification and change),
  * or else when a hash of all their bytes is, for which they are read once: a
  * copied or moved checkpoint serves, one that was edited does not. An edit that
- * leaves all of this as it was, the time of change included, is not seen. A file
- * that cannot be read, is damaged, belongs to another user (but for root) or may
- * be written by others: QWICK_ERR_RUNTIME. */
+ * leaves all of this as it was, the time of change included, is not seen. A
+ * file that cannot be read, is damaged, belongs to another user (but for root)
+ * or may be written by others: QWICK_ERR_RUNTIME. */
 int qwick_session_load(struct qwick_session **out, struct qwick_engine *eng,
                        const char *path, size_t n_ctx, struct qwick_err *e);
 
@@ -707,12 +708,21 @@ struct qwick_quantize_report {
  *
  * dst is not there yet, or an empty directory, or with force a checkpoint
  * (config.json, no directories); else QWICK_ERR_USAGE. It appears complete or
- * not at all: files are written to a directory beside it that is renamed. A
+ * not at all: files are written to a directory beside it that is renamed. One
+ * that is replaced changes names with it at once, where the file system can
+ * (RENAME_EXCHANGE); else it gets out of the way first, and for a moment there
+ * is none. Directories beside dst that processes of this host have left when
+ * they died, dst.tmp-* and dst.old-*, are removed. A
  * source that is quantized already, has weights that are not finite or is no
  * model that qwick knows is QWICK_ERR_MODEL. r may be NULL. */
 int qwick_quantize(const char *src, const char *dst,
                    const struct qwick_quantize_options *o,
                    struct qwick_quantize_report *r, struct qwick_err *e);
+
+/* Remove the unfinished directory of a qwick_quantize under way. For a handler
+ * of SIGBUS, which a source that is truncated while it is read leads to, that
+ * then ends the process. Async-signal-safe. */
+void qwick_quantize_abandon(void);
 
 /* ---- embeddings and reranking ---------------------------------------- */
 

@@ -216,6 +216,7 @@ static int quantize(const struct args *a)
     o.note = on_note;
     o.interrupt = signals_flag();
     signals_catch();
+    signals_at_bus(qwick_quantize_abandon);
     int rc = qwick_quantize(model, a->output, &o, &r, &e);
     clear_bar(&bar);
     if (rc)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 static volatile int caught;
+static void (*_Atomic at_bus)(void);
 
 static void on_stop(int sig)
 {
@@ -29,9 +30,17 @@ static void on_bus(int sig)
         for (;;)
             pause();
     ssize_t r = write(STDERR_FILENO, msg, sizeof(msg) - 1);
+    void (*fn)(void) = at_bus;
+    if (fn)
+        fn();
     (void)r;
     (void)sig;
     _exit(1);
+}
+
+void signals_at_bus(void (*fn)(void))
+{
+    at_bus = fn;
 }
 
 void signals_init(void)

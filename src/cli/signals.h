@@ -7,6 +7,9 @@
  * beyond a limit and to closed pipes fail with an error. */
 void signals_init(void);
 
+/* What SIGBUS does after its line; async-signal-safe. NULL: nothing. */
+void signals_at_bus(void (*fn)(void));
+
 /* From here on the three signals only set the flag; those that were ignored
  * when the program started stay ignored. */
 void signals_catch(void);

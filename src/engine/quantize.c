@@ -395,3 +395,8 @@ int qwick_quantize(const char *src, const char *dst,
     close_source(&s);
     return rc;
 }
+
+void qwick_quantize_abandon(void)
+{
+    outdir_abandon();
+}

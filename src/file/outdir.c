@@ -3,21 +3,34 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/rng.h"
+#include "file/leftover.h"
+#include "file/sync.h"
 
 struct outdir {
     char *path;      /* without links and trailing slashes */
     char *temp;      /* NULL: has its name */
+    int fd;          /* temp, locked: somebody is at work */
     struct buf name; /* of outdir_path */
     bool replace;
+    bool listed; /* in unfinished */
 };
+
+/* What outdir_abandon removes. A signal handler has nobody to ask for it. */
+static struct {
+    atomic_int state; /* 0: nothing, 1: being set, 2: to be removed */
+    int fd;
+    char path[4096];
+} unfinished;
 
 /* ---- what is there ------------------------------------------------------- */
 
@@ -132,32 +145,163 @@ static int resolve(struct outdir *d, const char *path, bool replace,
                              path, strerror(errno));
 }
 
+/* ---- removing ------------------------------------------------------------ */
+
+/* Remove the files in a directory; what cannot be removed stays. Takes no
+ * memory and no descriptor, and is async-signal-safe, as readdir is not. */
+static void empty_dir(int fd)
+{
+    _Alignas(struct dirent64) char list[4096];
+    bool removed = true;
+    while (removed && lseek(fd, 0, SEEK_SET) == 0) {
+        long n;
+        removed = false;
+        while ((n = syscall(SYS_getdents64, fd, list, sizeof list)) > 0)
+            for (long at = 0; at < n;) {
+                const struct dirent64 *f =
+                    (const struct dirent64 *)(const void *)(list + at);
+                removed |= unlinkat(fd, f->d_name, 0) == 0;
+                at += f->d_reclen;
+            }
+    }
+}
+
+static int open_dir(const char *path)
+{
+    return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* Remove a directory and the files in it; what cannot be removed stays. */
+static void remove_dir(const char *path)
+{
+    int fd = open_dir(path);
+    if (fd >= 0) {
+        empty_dir(fd);
+        close(fd);
+    }
+    (void)rmdir(path);
+}
+
+static void list_unfinished(struct outdir *d)
+{
+    int none = 0;
+    if (strlen(d->temp) >= sizeof unfinished.path ||
+        !atomic_compare_exchange_strong(&unfinished.state, &none, 1))
+        return;
+    strcpy(unfinished.path, d->temp);
+    unfinished.fd = d->fd;
+    atomic_store(&unfinished.state, 2);
+    d->listed = true;
+}
+
+static void unlist(struct outdir *d)
+{
+    if (d->listed)
+        atomic_store(&unfinished.state, 0);
+    d->listed = false;
+}
+
+void outdir_abandon(void)
+{
+    if (atomic_load(&unfinished.state) != 2)
+        return;
+    empty_dir(unfinished.fd);
+    (void)rmdir(unfinished.path);
+}
+
+/* ---- what dead processes have left --------------------------------------- */
+
+/* Remove the leftover at path, or give it its name back; true: the latter. */
+static bool clean(const struct outdir *d, const char *path, bool old)
+{
+    bool restored = false;
+    int fd = open_dir(path);
+    /* who is at work holds a lock, wherever its process id counts */
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        restored = old && access(d->path, F_OK) && rename(path, d->path) == 0;
+        if (!restored) {
+            empty_dir(fd);
+            (void)rmdir(path);
+        }
+    }
+    if (fd >= 0)
+        close(fd);
+    return restored;
+}
+
+/* Look for leftovers beside d->path; true: there is something at it now. What
+ * goes wrong is no failure of this run. */
+static bool clean_up(const struct outdir *d)
+{
+    const char *slash = strrchr(d->path, '/');
+    const char *base = slash ? slash + 1 : d->path;
+    size_t n_base = strlen(base), n_dir = (size_t)(base - d->path);
+    struct buf path = {0};
+    bool restored = false;
+    if (buf_append(&path, d->path, n_dir) || buf_puts(&path, n_dir ? "" : "."))
+        goto done;
+    DIR *dir = opendir(path.data);
+    if (!dir)
+        goto done;
+    for (struct dirent *f; (f = readdir(dir)) != NULL;) {
+        const char *suffix = f->d_name + n_base;
+        if (strncmp(f->d_name, base, n_base) != 0 ||
+            (strncmp(suffix, ".tmp-", 5) && strncmp(suffix, ".old-", 5)) ||
+            !leftover_dead(suffix + 5))
+            continue;
+        path.len = 0;
+        if (buf_append(&path, d->path, n_dir) || buf_puts(&path, f->d_name))
+            break;
+        restored |= clean(d, path.data, suffix[1] == 'o');
+    }
+    closedir(dir);
+done:
+    buf_free(&path);
+    return restored;
+}
+
 /* ---- writing ------------------------------------------------------------- */
 
-/* Make the directory PATH.SUFFIX-XXXXXX; its name malloc'ed. Not by mkdtemp,
+/* Make the directory PATH.SUFFIX-MARK; its name malloc'ed. Not by mkdtemp,
  * whose directories nobody else can read. */
 static char *make_beside(const struct outdir *d, const char *suffix,
                          struct qwick_err *e)
 {
     enum { TRIES = 100 };
     struct buf name = {0};
-    for (int i = 0; i < TRIES; i++) {
-        unsigned random = (unsigned)rng_random_seed() & 0xffffff;
+    int err = EEXIST;
+    for (int i = 0; i < TRIES && err == EEXIST; i++) {
+        char mark[LEFTOVER_MARK];
+        leftover_mark(mark);
         name.len = 0;
-        if (buf_printf(&name, "%s.%s-%06x", d->path, suffix, random)) {
+        if (buf_printf(&name, "%s.%s-%s", d->path, suffix, mark)) {
             buf_free(&name);
-            err_oom(e, strlen(d->path) + 16);
+            err_oom(e, strlen(d->path) + LEFTOVER_MARK);
             return NULL;
         }
         if (mkdir(name.data, 0777) == 0)
             return buf_take(&name, NULL);
-        if (errno != EEXIST)
-            break;
+        err = errno;
     }
     err_set(e, QWICK_ERR_RUNTIME, "%s: cannot create %s: %s", d->path,
-            name.data, strerror(errno));
+            name.data, strerror(err));
     buf_free(&name);
     return NULL;
+}
+
+/* Make the directory that is filled, and lock it. */
+static int make_temp(struct outdir *d, struct qwick_err *e)
+{
+    d->temp = make_beside(d, "tmp", e);
+    if (!d->temp)
+        return -1;
+    d->fd = open_dir(d->temp);
+    if (d->fd < 0)
+        return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot open: %s", d->temp,
+                       strerror(errno));
+    (void)flock(d->fd, LOCK_SH | LOCK_NB); /* where the file system can */
+    list_unfinished(d);
+    return 0;
 }
 
 int outdir_open(struct outdir **out, const char *path, bool replace,
@@ -168,10 +312,16 @@ int outdir_open(struct outdir **out, const char *path, bool replace,
     if (!d)
         return err_oom(e, sizeof *d);
     d->replace = replace;
+    d->fd = -1;
     if (resolve(d, path, replace, keep, e))
         goto fail;
-    d->temp = make_beside(d, "tmp", e);
-    if (!d->temp)
+    if (clean_up(d)) {
+        free(d->path);
+        d->path = NULL;
+        if (resolve(d, path, replace, keep, e))
+            goto fail;
+    }
+    if (make_temp(d, e))
         goto fail;
     *out = d;
     return 0;
@@ -226,84 +376,81 @@ int outdir_write(struct outdir *d, const char *name, const void *data, size_t n,
               : 0;
 }
 
-/* Remove a directory and the files in it; what cannot be removed stays. */
-static void remove_dir(const char *path)
-{
-    DIR *d = opendir(path);
-    if (d) {
-        for (struct dirent *f; (f = readdir(d)) != NULL;)
-            if (!is_dots(f->d_name))
-                (void)unlinkat(dirfd(d), f->d_name, 0);
-        closedir(d);
-    }
-    (void)rmdir(path);
-}
-
-/* Names are on the disk when their directory is. Not every file system can. */
-static void sync_dir(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    (void)fsync(fd);
-    close(fd);
-}
-
-static void sync_parent(const struct outdir *d)
-{
-    char *parent = strdup(d->path);
-    if (!parent)
-        return;
-    char *slash = strrchr(parent, '/');
-    if (slash)
-        slash[slash == parent] = '\0';
-    sync_dir(slash ? parent : ".");
-    free(parent);
-}
-
-static int err_name(const struct outdir *d, struct qwick_err *e)
+static int err_name(const struct outdir *d, int err, struct qwick_err *e)
 {
     return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot rename %s to it: %s",
-                   d->path, d->temp, strerror(errno));
+                   d->path, d->temp, strerror(err));
 }
 
-/* Replace a directory that has files: it goes aside first, as a directory can
- * be renamed only over an empty one. */
+/* Replace a directory that has files in two steps, as a directory can be
+ * renamed only over an empty one. */
 static int swap(struct outdir *d, struct qwick_err *e)
 {
     char *old = make_beside(d, "old", e);
     if (!old)
         return -1;
-    int rc = -1;
+    int rc = -1, fd = open_dir(d->path);
+    if (fd >= 0)
+        (void)flock(fd, LOCK_SH | LOCK_NB);
     if (rename(d->path, old)) {
         err_set(e, QWICK_ERR_RUNTIME, "%s: cannot rename it to %s: %s", d->path,
                 old, strerror(errno));
         (void)rmdir(old);
     } else if (rename(d->temp, d->path)) {
-        err_name(d, e);
+        err_name(d, errno, e);
         (void)rename(old, d->path);
     } else {
         remove_dir(old);
         rc = 0;
     }
+    if (fd >= 0)
+        close(fd);
     free(old);
     return rc;
 }
 
+/* Replace a directory that has files: the two change names, and the old one,
+ * now PATH.tmp-MARK, is removed. */
+static int exchange(struct outdir *d, struct qwick_err *e)
+{
+    if (renameat2(AT_FDCWD, d->temp, AT_FDCWD, d->path, RENAME_EXCHANGE) == 0) {
+        remove_dir(d->temp);
+        return 0;
+    }
+    int err = errno;
+    return err == ENOSYS || err == EINVAL || err == ENOTSUP
+               ? swap(d, e)
+               : err_name(d, err, e);
+}
+
+/* Give the directory its name. */
+static int put_in_place(struct outdir *d, struct qwick_err *e)
+{
+    if (rename(d->temp, d->path) == 0)
+        return 0;
+    int err = errno;
+    if (!d->replace || (err != ENOTEMPTY && err != EEXIST))
+        return err_name(d, err, e);
+    /* looked at again: it may have changed meanwhile */
+    return check_there(d->path, true, e) ? -1 : exchange(d, e);
+}
+
 int outdir_commit(struct outdir *d, struct qwick_err *e)
 {
-    sync_dir(d->temp);
-    int rc = rename(d->temp, d->path) ? err_name(d, e) : 0;
-    if (rc && d->replace && (errno == ENOTEMPTY || errno == EEXIST)) {
-        /* looked at again: it may have changed meanwhile */
-        rc = check_there(d->path, true, e);
-        if (!rc)
-            rc = swap(d, e);
-    }
-    if (rc == 0) {
+    int rc = 0;
+    if (sync_dir(d->temp))
+        rc = err_set(e, QWICK_ERR_RUNTIME, "%s: cannot write: %s", d->temp,
+                     strerror(errno));
+    unlist(d); /* what has its name is finished */
+    if (!rc)
+        rc = put_in_place(d, e);
+    if (!rc) {
         free(d->temp);
         d->temp = NULL;
-        sync_parent(d);
+        if (sync_parent(d->path))
+            rc = err_set(e, QWICK_ERR_RUNTIME,
+                         "%s: written, but its directory cannot be synced: %s",
+                         d->path, strerror(errno));
     }
     outdir_abort(d);
     return rc;
@@ -313,8 +460,13 @@ void outdir_abort(struct outdir *d)
 {
     if (!d)
         return;
+    unlist(d);
+    if (d->temp && d->fd >= 0)
+        empty_dir(d->fd);
     if (d->temp)
-        remove_dir(d->temp);
+        (void)rmdir(d->temp);
+    if (d->fd >= 0)
+        close(d->fd);
     free(d->temp);
     free(d->path);
     buf_free(&d->name);

@@ -234,9 +234,68 @@ PY
     [ ! -e "$O" ]
     [ -z "$(find "$T" -path '*out*' \( -name config.json -o \
         -name model.safetensors \))" ]
-    # and the leftover is not in the way
+    [ -n "$(find "$T" -maxdepth 1 -name 'out.tmp-*')" ]
+    # and the next run removes what is left, but not what it does not know
+    mkdir "$T/out.tmp-mine"
     q quantize -m $SRC -o "$O"
     [ -s "$O/config.json" ]
+    [ "$(cd "$T" && echo out*)" = "out out.tmp-mine" ]
+}
+
+@test "a source that is truncated meanwhile: nothing left" {
+    big
+    python3 - "$QWICK" "$T" <<'PY'
+import glob, os, subprocess, sys, time
+qwick, t = sys.argv[1:]
+p = subprocess.Popen([qwick, "quantize", "-m", t + "/big", "-o", t + "/out",
+                      "--scales", "lsq", "-t", "2"], stdin=subprocess.DEVNULL,
+                     stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+for _ in range(1000):
+    if glob.glob(t + "/out.tmp-*/*") or p.poll() is not None:
+        break
+    time.sleep(0.01)
+os.truncate(t + "/big/model.safetensors", 5000)
+out, err = p.communicate(timeout=30)
+assert p.returncode == 1, p.returncode
+assert err == b"qwick: a mapped file was truncated while in use\n", err
+PY
+    nothing_left
+}
+
+@test "--force: there is a checkpoint at every moment" {
+    [ "${SAN:-}" != 1 ] || skip "the preloaded library goes before the sanitizer's"
+    command -v cc >/dev/null || skip "no compiler"
+    cat >"$T/watch.c" <<'C'
+/* After every rename there is a file config.json in $WATCH. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static int look(long rc)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/config.json", getenv("WATCH"));
+    if (access(path, F_OK))
+        syscall(SYS_write, 2, "gap\n", 4);
+    return (int)rc;
+}
+int rename(const char *a, const char *b)
+{
+    return look(syscall(SYS_rename, a, b));
+}
+int renameat2(int d, const char *a, int f, const char *b, unsigned flags)
+{
+    return look(syscall(SYS_renameat2, d, a, f, b, flags));
+}
+C
+    cc -shared -fPIC -o "$T/watch.so" "$T/watch.c"
+    q quantize -m $SRC -o "$O" --bits 4
+    run -0 --separate-stderr env LD_PRELOAD="$T/watch.so" WATCH="$O" \
+        "$QWICK" quantize -m $SRC -o "$O" --bits 8 --force </dev/null
+    [ -z "$stderr" ]
+    grep -q '"bits": *8' "$O/config.json"
+    [ "$(cd "$T" && echo out*)" = "out" ]
 }
 
 @test "memory does not grow with the model" {

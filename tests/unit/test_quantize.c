@@ -9,17 +9,22 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/par.h"
 #include "base/rng.h"
 #include "file/json.h"
+#include "file/leftover.h"
 #include "file/map.h"
 #include "file/outdir.h"
 #include "file/safetensors.h"
@@ -1108,6 +1113,251 @@ static void large_writer_in_pieces(void **state)
     assert_int_equal(entries(temp_dir), 0);
 }
 
+/* The names of two directories; 0 or -1 with errno. */
+static int exchange_fails;  /* errno of renameat2, or 0: it works */
+static const char *watched; /* exists after every rename, or NULL */
+static int n_gaps;
+
+static int renamed(long rc)
+{
+    int err = errno;
+    n_gaps += watched && !exists(watched);
+    errno = err;
+    return (int)rc;
+}
+
+/* These stand before the C library's. */
+int rename(const char *from, const char *to)
+{
+    return renamed(syscall(SYS_rename, from, to));
+}
+
+int renameat2(int from_dir, const char *from, int to_dir, const char *to,
+              unsigned flags)
+{
+    if (exchange_fails) {
+        errno = exchange_fails;
+        return -1;
+    }
+    return renamed(syscall(SYS_renameat2, from_dir, from, to_dir, to, flags));
+}
+
+static void put_checkpoint(const char *name, const char *mark)
+{
+    char path[600];
+    mkdir(temp_path(name), 0777);
+    snprintf(path, sizeof path, "%s/config.json", name);
+    put_file(temp_path(path), mark, strlen(mark));
+    snprintf(path, sizeof path, "%s/weights", name);
+    put_file(temp_path(path), mark, strlen(mark));
+}
+
+static void check_checkpoint(const char *name, const char *mark)
+{
+    char path[600], text[16] = "";
+    snprintf(path, sizeof path, "%s/config.json", name);
+    FILE *f = fopen(temp_path(path), "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(text, 1, sizeof text - 1, f), strlen(mark));
+    fclose(f);
+    assert_string_equal(text, mark);
+}
+
+/* A directory that is replaced is there all the time, where the file system can
+ * do that, and nothing else is left. */
+static void replaced_at_once(void **state)
+{
+    static const int errors[] = {0, EINVAL, ENOSYS, ENOTSUP};
+    struct outdir *d;
+    struct qwick_err e;
+    char path[200];
+    (void)state;
+    put_checkpoint("d", "old");
+    snprintf(path, sizeof path, "%s/d", temp_dir);
+    watched = path;
+    if (syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD, path,
+                RENAME_EXCHANGE)) {
+        print_message("SKIP: no RENAME_EXCHANGE here: %s\n", strerror(errno));
+        watched = NULL;
+        skip();
+    }
+    for (size_t i = 0; i < 4; i++) {
+        exchange_fails = errors[i];
+        n_gaps = 0;
+        must(outdir_open(&d, path, true, NULL, &e), &e);
+        must(outdir_write(d, "config.json", "new", 3, &e), &e);
+        must(outdir_commit(d, &e), &e);
+        check_checkpoint("d", "new");
+        assert_int_equal(entries(path), 1);
+        assert_int_equal(entries(temp_dir), 1);
+        assert_int_equal(n_gaps, i ? 1 : 0); /* documented */
+        put_checkpoint("d", "old");
+    }
+    /* what the file system can and does not want is an error */
+    exchange_fails = EACCES;
+    must(outdir_open(&d, path, true, NULL, &e), &e);
+    assert_int_equal(outdir_commit(d, &e), -1);
+    assert_non_null(strstr(e.msg, "Permission denied"));
+    check_checkpoint("d", "old");
+    assert_int_equal(entries(temp_dir), 1);
+    exchange_fails = 0;
+    watched = NULL;
+}
+
+/* The mark of this process with the fields changed that are not NULL. */
+static const char *mark_of(const char *host, const char *boot, const char *pid,
+                           const char *start)
+{
+    static char name[200];
+    char mark[LEFTOVER_MARK], *field[5], *rest = mark;
+    leftover_mark(mark);
+    for (int i = 0; i < 5; i++)
+        field[i] = strsep(&rest, "-");
+    snprintf(name, sizeof name, "%s-%s-%s-%s-%s", host ? host : field[0],
+             boot ? boot : field[1], pid ? pid : field[2],
+             start ? start : field[3], field[4]);
+    return name;
+}
+
+static void leftovers_of_dead_processes_go(void **state)
+{
+    char mine[LEFTOVER_MARK], dead[32], name[300];
+    int status, hold[2];
+    struct outdir *d;
+    struct qwick_err e;
+    (void)state;
+    leftover_mark(mine);
+    assert_false(leftover_dead(mine));
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit(0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    snprintf(dead, sizeof dead, "%ld", (long)pid);
+    const struct {
+        const char *mark;
+        bool stays;
+    } cases[] = {
+        {strdup(mark_of(NULL, NULL, dead, NULL)), false},
+        {strdup(mark_of(NULL, "0000abcd", NULL, NULL)),
+         false},                                               /* before boot */
+        {strdup(mark_of(NULL, NULL, NULL, "1234567")), false}, /* pid reused */
+        {strdup(mine), true},
+        {strdup(mark_of("01234567", NULL, dead, NULL)),
+         true}, /* another host */
+        {strdup(mark_of(NULL, NULL, "0", NULL)), true},
+        {strdup(mark_of(NULL, NULL, "-5", NULL)), true},
+        {strdup("abcdef"), true}, /* of no name that we give */
+        {strdup(""), true},
+    };
+    size_t n = sizeof cases / sizeof *cases, stay = 0;
+    for (size_t i = 0; i < n; i++) {
+        static const char *const kinds[] = {"tmp", "old"};
+        for (size_t k = 0; k < 2; k++) {
+            snprintf(name, sizeof name, "d.%s-%s", kinds[k], cases[i].mark);
+            put_checkpoint(name, "x");
+            stay += cases[i].stays;
+        }
+    }
+    /* of another PATH; no directory */
+    snprintf(name, sizeof name, "dd.tmp-%s", cases[0].mark);
+    put_checkpoint(name, "x");
+    snprintf(name, sizeof name, "d.tmp-%s0", cases[0].mark);
+    put_file(temp_path(name), "x", 1);
+    put_checkpoint("d", "old");
+    must(outdir_open(&d, temp_path("d"), true, NULL, &e), &e);
+    outdir_abort(d);
+    assert_int_equal(entries(temp_dir), stay + 3);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "d.tmp-%s", cases[i].mark);
+        assert_int_equal(exists(temp_path(name)), cases[i].stays);
+    }
+    /* one that a process holds, whose id does not say so */
+    snprintf(name, sizeof name, "d.tmp-%s", cases[0].mark);
+    put_checkpoint(name, "x");
+    int fd = open(temp_path(name), O_RDONLY);
+    assert_int_equal(flock(fd, LOCK_SH), 0);
+    must(outdir_open(&d, temp_path("d"), true, NULL, &e), &e);
+    outdir_abort(d);
+    assert_true(exists(temp_path(name)));
+    close(fd);
+    must(outdir_open(&d, temp_path("d"), true, NULL, &e), &e);
+    outdir_abort(d);
+    assert_false(exists(temp_path(name)));
+
+    /* between the two steps: what was there is there again */
+    remove_tree(temp_path("d"));
+    snprintf(name, sizeof name, "d.old-%s", cases[0].mark);
+    put_checkpoint(name, "old");
+    assert_int_equal(outdir_open(&d, temp_path("d"), false, NULL, &e), -1);
+    assert_non_null(strstr(e.msg, "is there and not empty"));
+    check_checkpoint("d", "old");
+    assert_false(exists(temp_path(name)));
+
+    /* a real one: alive it stays, killed it goes */
+    assert_int_equal(pipe(hold), 0);
+    size_t before = entries(temp_dir);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        if (outdir_open(&d, temp_path("d"), true, NULL, &e) ||
+            outdir_write(d, "weights", "x", 1, &e) ||
+            write(hold[1], "x", 1) != 1)
+            _exit(1);
+        pause();
+        _exit(0);
+    }
+    char c;
+    assert_int_equal(read(hold[0], &c, 1), 1);
+    for (int alive = 1; alive >= 0; alive--) {
+        must(outdir_open(&d, temp_path("d"), true, NULL, &e), &e);
+        outdir_abort(d);
+        assert_int_equal(entries(temp_dir), before + (size_t)alive);
+        kill(pid, SIGKILL);
+        if (alive)
+            assert_int_equal(waitpid(pid, &status, 0), pid);
+    }
+    close(hold[0]);
+    close(hold[1]);
+    for (size_t i = 0; i < n; i++)
+        free((char *)(uintptr_t)cases[i].mark);
+}
+
+/* Cleaning up takes no descriptor and no memory. */
+static void removed_without_descriptors(void **state)
+{
+    struct outdir *d;
+    struct qwick_err e;
+    struct rlimit was, few;
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    for (int how = 0; how < 2; how++) {
+        must(outdir_open(&d, temp_path("d"), false, NULL, &e), &e);
+        for (int i = 0; i < 300; i++) {
+            char name[64];
+            snprintf(name, sizeof name, "a-file-of-a-checkpoint-%d", i);
+            must(outdir_write(d, name, "x", 1, &e), &e);
+        }
+        few = was;
+        few.rlim_cur = 3;
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+        if (how)
+            outdir_abandon();
+        else
+            outdir_abort(d);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+        assert_int_equal(entries(temp_dir), 0);
+        if (how)
+            outdir_abort(d);
+    }
+    /* what is finished is not abandoned */
+    must(outdir_open(&d, temp_path("d"), false, NULL, &e), &e);
+    must(outdir_write(d, "f", "x", 1, &e), &e);
+    must(outdir_commit(d, &e), &e);
+    outdir_abandon();
+    assert_true(exists(temp_path("d/f")));
+}
+
 /* Files that come while we write are not lost. */
 static void directory_that_changed(void **state)
 {
@@ -1156,6 +1406,9 @@ int main(void)
         IN_DIRECTORY(large_writer),
         IN_DIRECTORY(large_writer_in_pieces),
         IN_DIRECTORY(directory_that_changed),
+        IN_DIRECTORY(replaced_at_once),
+        IN_DIRECTORY(leftovers_of_dead_processes_go),
+        IN_DIRECTORY(removed_without_descriptors),
     };
     kernels = kernels_get(cpu_best());
     return cmocka_run_group_tests_name("quantize", tests, NULL, NULL);
