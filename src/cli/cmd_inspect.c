@@ -200,10 +200,11 @@ static int put_stop_ids(struct buf *b, const struct qwick_engine *eng,
             bad |= buf_printf(b, "%s%d", i ? "," : "", id);
             continue;
         }
-        char *text = NULL;
-        size_t n = 0;
+        char *text;
+        size_t n;
         bad |= buf_printf(b, " %d", id);
-        if (qwick_detokenize(eng, &id, 1, false, &text, &n, NULL) == 0) {
+        bad |= token_text(eng, id, &text, &n);
+        if (text) {
             bad |= buf_putc(b, ' ');
             bad |= buf_json_string(b, text, n);
         }

@@ -206,15 +206,13 @@ static int put_row(struct job *j, size_t pos, const float *logits)
             bad |= buf_json_double(b, lp);
             bad |= buf_putc(b, '}');
         } else {
-            char *text = NULL;
-            size_t n = 0;
+            char *text;
+            size_t n;
             int32_t id = j->top[i].id;
             bad |= buf_printf(b, "%8d %12.6f %12.6f %8.4f%%  ", id, logit, lp,
                               100 * exp(lp));
-            if (qwick_detokenize(j->eng, &id, 1, false, &text, &n, NULL) == 0)
-                bad |= buf_json_string(b, text, n);
-            else
-                bad |= buf_putc(b, '-');
+            bad |= token_text(j->eng, id, &text, &n);
+            bad |= text ? buf_json_string(b, text, n) : buf_putc(b, '-');
             bad |= buf_putc(b, '\n');
             free(text);
         }

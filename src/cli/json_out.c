@@ -15,14 +15,24 @@ int json_ids(struct buf *b, const int32_t *ids, size_t n)
     return buf_putc(b, ']');
 }
 
+int token_text(const struct qwick_engine *eng, int32_t id, char **text,
+               size_t *n)
+{
+    *text = NULL;
+    *n = 0;
+    if (!qwick_engine_info(eng)->has_tokenizer)
+        return 0;
+    /* the id is one of the model's, so that only memory can be missing */
+    return qwick_detokenize(eng, &id, 1, false, text, n, NULL);
+}
+
 int json_token(struct buf *b, const struct qwick_engine *eng, int32_t id)
 {
-    char *text = NULL;
-    size_t n = 0, i = 0;
+    char *text;
+    size_t n, i = 0;
     int r;
-    /* ids of padding rows have no text */
-    if (qwick_detokenize(eng, &id, 1, false, &text, &n, NULL))
-        n = 0;
+    if (token_text(eng, id, &text, &n))
+        return -1;
     r = buf_printf(b, "\"id\":%d,\"text\":", id);
     r |= buf_json_string(b, text ? text : "", n);
     while (i < n) {

@@ -26,8 +26,15 @@ int json_answer(struct buf *b, const struct json_answer *a);
 /* Append "timing":{…} alone. */
 int json_timing(struct buf *b, const struct json_answer *a);
 
+/* The bytes of one token, malloc'ed: none for a row that pads the vocabulary.
+ * *text is NULL where the checkpoint has no tokenizer. Returns 0, or -1 when
+ * memory ran out; *text is NULL and *n 0 then. */
+int token_text(const struct qwick_engine *eng, int32_t id, char **text,
+               size_t *n);
+
 /* Append "id":…,"text":… of one token; bytes that are no UTF-8 by themselves
- * are also given as "bytes", an array of numbers. */
+ * are also given as "bytes", an array of numbers. Without a tokenizer the text
+ * is empty. */
 int json_token(struct buf *b, const struct qwick_engine *eng, int32_t id);
 
 /* Append "logprob":…,"top":[…] of an event. */

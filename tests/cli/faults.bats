@@ -1,0 +1,66 @@
+#!/usr/bin/env bats
+# What a failed allocation does: fault_sweep.py says what is checked. By default
+# a sample of the allocations fails; QWICK_FAULTS=all makes each of them fail.
+load helpers
+
+setup_file() {
+    [ "${SAN:-}" != 1 ] || return 0
+    export INJECT=$BATS_FILE_TMPDIR/inject.so
+    "${CC:-cc}" -O2 -Wall -Wextra -Werror -shared -fPIC -o "$INJECT" \
+        "$BATS_TEST_DIRNAME/../faults/inject.c"
+}
+
+setup() {
+    common_setup
+    [ "${SAN:-}" != 1 ] || skip "fault injection is not run under sanitizers"
+    command -v python3 >/dev/null || skip "no python3"
+    printf 'hello there\nls -l\n' >"$T/text"
+    printf '%s\n' '{"prompt":"hi"}' '{"prompt_ids":[1,2,3]}' >"$T/records"
+}
+
+# sweep STRIDE ARGS…: qwick ARGS with every STRIDE-th allocation failing.
+sweep() {
+    local one=$1 many=$((4 * $1))
+    shift
+    [ "${QWICK_FAULTS:-}" != all ] || one=1 many=1
+    run python3 tests/cli/fault_sweep.py "$INJECT" "$T/sweep" $one $many \
+        "$QWICK" "$@"
+    echo "$output"
+    [ "$status" -eq 0 ]
+    # for a reader of the log: counts
+    echo "# ${lines[0]}" >&3
+}
+
+@test "out of memory: generate --json --logprobs" {
+    sweep 1 generate --json --logprobs 3 -n 3 --seed 1 hi
+    # an answer with text
+    sweep 8 generate --json --logprobs 3 -n 3 --seed 1 --think off "list files"
+}
+
+@test "out of memory: generate --jsonl, --save-session" {
+    sweep 8 generate --jsonl --logprobs 2 -n 2 --seed 1 hi
+    sweep 8 generate -n 2 --save-session session hi
+}
+
+@test "out of memory: logits" {
+    sweep 1 logits --json hi
+    sweep 8 logits --all hi
+    sweep 8 logits -o out.safetensors hi
+}
+
+@test "out of memory: inspect" {
+    sweep 1 inspect
+    sweep 8 inspect --json
+}
+
+@test "out of memory: tokenize, count, detokenize" {
+    sweep 1 tokenize hi
+    sweep 8 count hi
+    sweep 8 detokenize 1 2 3
+}
+
+@test "out of memory: score, embed, batch" {
+    sweep 8 score --by line "$T/text"
+    sweep 8 embed hi
+    sweep 8 batch -i "$T/records" -n 3 --seed 1
+}
