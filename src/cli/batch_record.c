@@ -165,8 +165,9 @@ static int take_ids(struct record *r, const struct record_common *c,
                            i, (long long)vocab_size - 1);
         r->ids[r->n_ids++] = (int32_t)id;
     }
-    r->o.in_think = !c->raw && gen_ids_in_think(c->eng, r->ids, r->n_ids);
-    return 0;
+    return c->raw
+               ? 0
+               : gen_ids_in_think(c->eng, r->ids, r->n_ids, &r->o.in_think, e);
 }
 
 /* Of the model's whole context, as --ctx may only make it smaller. */

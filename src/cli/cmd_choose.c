@@ -166,24 +166,14 @@ struct job {
 
 /* ---- prompt and answers ------------------------------------------------- */
 
-/* The id of a text that is one control token; -1: there is none. */
-static int32_t control_id(const struct qwick_engine *eng, const char *text)
-{
-    int32_t *ids = NULL, id = -1;
-    size_t n = 0;
-    if (qwick_tokenize(eng, text, strlen(text), true, &ids, &n, NULL) == 0 &&
-        n == 1)
-        id = ids[0];
-    free(ids);
-    return id;
-}
-
 /* What a reply ends with. */
 static int end_id(const struct job *j, int32_t *id, struct qwick_err *e)
 {
     const struct qwick_info *info = qwick_engine_info(j->g.eng);
-    *id = control_id(j->g.eng,
-                     j->g.mode == MODE_RAW ? "<|endoftext|>" : "<|im_end|>");
+    if (gen_control_id(j->g.eng,
+                       j->g.mode == MODE_RAW ? "<|endoftext|>" : "<|im_end|>",
+                       id, e))
+        return -1;
     if (*id < 0 && info->n_stop_ids)
         *id = info->stop_ids[0];
     if (*id < 0)
@@ -245,8 +235,10 @@ static int close_thinking(const struct qwick_engine *eng, int32_t **ids,
                           size_t *n_ids, struct qwick_err *e)
 {
     static const char block[] = "<think>\n\n</think>\n\n";
-    int32_t open = control_id(eng, "<think>"), *empty, *more;
+    int32_t open, *empty, *more;
     size_t n_empty, at = *n_ids;
+    if (gen_control_id(eng, "<think>", &open, e))
+        return -1;
     while (at > 0 && (*ids)[at - 1] != open)
         at--;
     if (at == 0)

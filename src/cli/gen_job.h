@@ -94,9 +94,14 @@ int gen_keep(struct gen_job *j, const struct qwick_result *r);
  * context. */
 int gen_encode(struct gen_job *j, struct qwick_err *e);
 
+/* The id of a text that is one control token; -1: there is none. Returns -1
+ * with *e set when that cannot be found out: out of memory. */
+int gen_control_id(const struct qwick_engine *eng, const char *text,
+                   int32_t *id, struct qwick_err *e);
+
 /* Whether ids given as numbers end inside an open think block. */
-bool gen_ids_in_think(const struct qwick_engine *eng, const int32_t *ids,
-                      size_t n);
+int gen_ids_in_think(const struct qwick_engine *eng, const int32_t *ids,
+                     size_t n, bool *in_think, struct qwick_err *e);
 
 /* The verb. */
 int gen_run(const struct verb *v, int argc, char **argv);

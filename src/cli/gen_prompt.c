@@ -123,27 +123,34 @@ static int encode(struct gen_job *j, const char *text, size_t n, int32_t **ids,
     return r;
 }
 
-bool gen_ids_in_think(const struct qwick_engine *eng, const int32_t *ids,
-                      size_t n)
+int gen_control_id(const struct qwick_engine *eng, const char *text,
+                   int32_t *id, struct qwick_err *e)
 {
-    static const char *const tag[] = {"<think>", "</think>"};
-    int32_t id[2] = {-1, -1};
-    for (int i = 0; i < 2; i++) {
-        int32_t *v = NULL;
-        size_t len = 0;
-        if (qwick_tokenize(eng, tag[i], strlen(tag[i]), true, &v, &len, NULL) ==
-                0 &&
-            len == 1)
-            id[i] = v[0];
-        free(v);
-    }
-    for (size_t i = n; i-- > 0;) {
-        if (ids[i] == id[1])
-            return false;
-        if (ids[i] == id[0])
-            return true;
-    }
-    return false;
+    int32_t *ids;
+    size_t n;
+    *id = -1;
+    if (!qwick_engine_info(eng)->has_tokenizer)
+        return 0;
+    if (qwick_tokenize(eng, text, strlen(text), true, &ids, &n, e))
+        return -1;
+    if (n == 1)
+        *id = ids[0];
+    free(ids);
+    return 0;
+}
+
+int gen_ids_in_think(const struct qwick_engine *eng, const int32_t *ids,
+                     size_t n, bool *in_think, struct qwick_err *e)
+{
+    int32_t open, close;
+    *in_think = false;
+    if (gen_control_id(eng, "<think>", &open, e) ||
+        gen_control_id(eng, "</think>", &close, e))
+        return -1;
+    while (n > 0 && ids[n - 1] != open && ids[n - 1] != close)
+        n--;
+    *in_think = n > 0 && ids[n - 1] == open;
+    return 0;
 }
 
 static int check_ids(const struct gen_job *j, struct qwick_err *e)
@@ -267,7 +274,9 @@ int gen_encode(struct gen_job *j, struct qwick_err *e)
     if (j->mode == MODE_IDS) {
         if (check_ids(j, e))
             return -1;
-        j->in_think = !j->a.raw && gen_ids_in_think(j->eng, j->ids, j->n_ids);
+        if (!j->a.raw &&
+            gen_ids_in_think(j->eng, j->ids, j->n_ids, &j->in_think, e))
+            return -1;
     } else {
         if (encode(j, j->input.text, j->input.n_text, &j->ids, &j->n_ids, e))
             return -1;

@@ -37,8 +37,9 @@ sweep() {
     sweep 8 generate --json --logprobs 3 -n 3 --seed 1 --think off "list files"
 }
 
-@test "out of memory: generate --jsonl, --save-session" {
+@test "out of memory: generate --jsonl, --prompt-ids, --save-session" {
     sweep 8 generate --jsonl --logprobs 2 -n 2 --seed 1 hi
+    sweep 1 generate --json -n 3 --seed 1 --prompt-ids 1,2,6142
     sweep 8 generate -n 2 --save-session session hi
 }
 
@@ -57,6 +58,10 @@ sweep() {
     sweep 1 tokenize hi
     sweep 8 count hi
     sweep 8 detokenize 1 2 3
+}
+
+@test "out of memory: choose" {
+    sweep 1 choose --raw -a yes -a no "is it"
 }
 
 @test "out of memory: score, embed, batch" {
