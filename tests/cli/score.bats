@@ -231,6 +231,28 @@ PY
     [ "$(q score --exact --prefill-chunk 3 -f "$T/t")" = "$want" ]
 }
 
+@test "the man page's way to odd lines ranks by surprise, not by length" {
+    {
+        for i in 1 2 3 4 5 6; do echo "list all files in the directory"; done
+        echo "qzjx!~kw}"
+        echo "list all files in the directory $(seq -s ' ' 1 60)"
+        echo "ls"
+    } >"$T/app.log"
+    # the command between .nf and .fi, as a reader of the page sees it
+    sed -n '/^Which lines of a log/,/^\.fi/p' man/qwick.1 |
+        sed -e '1,/^\.nf/d' -e '/^\.fi/d' -e 's/\\(aq/'"'"'/g' -e 's/\\-/-/g' \
+            -e 's/\\e/\\/g' >"$T/command"
+    ln -s "$QWICK" "$T/qwick"
+    cd "$T"
+    run -0 env PATH="$T:$PATH" bash "$T/command"
+    [[ ${lines[0]} == *'"qzjx!~kw}\n"' ]] || { echo "$output"; false; }
+    [ "${#lines[@]}" -eq 9 ]
+    # the longest line has the most bits, and is not on top
+    run -0 bash -c '"$1" score --by line <app.log | grep -v ^# |
+        sort -k2,2 -rn' - "$QWICK"
+    [[ ${lines[0]} == *"59 60"* ]] || { echo "$output"; false; }
+}
+
 @test "a full disk is an error" {
     [ -w /dev/full ] || skip "no /dev/full"
     run bash -c '"$1" score -f "$2" >/dev/full' - "$QWICK" "$T/t"
