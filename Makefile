@@ -44,14 +44,16 @@ bench_bin := $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
 ifeq ($(BUILD),build)
 BIN := qwick
 LIB := libqwick.a
+PULL := qwick-pull
 else
 BIN := $(BUILD)/qwick
 LIB := $(BUILD)/libqwick.a
+PULL := $(BUILD)/qwick-pull
 endif
 
 .PHONY: all demo check bench install uninstall clean deps test-deps testdata \
         unit-tests benches
-all: $(BIN) $(LIB)
+all: $(BIN) $(LIB) $(PULL)
 
 $(BIN): $(cli_obj) $(LIB)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -59,6 +61,11 @@ $(BIN): $(cli_obj) $(LIB)
 $(LIB): $(lib_obj)
 	rm -f $@
 	ar rcs $@ $^
+
+# Beside the binary, as it is when both are installed: messages name it.
+$(PULL): scripts/qwick-pull
+	@mkdir -p $(@D)
+	install -m 755 $< $@
 
 $(BUILD)/src/kernel/k_avx2.o: private isa_flags := $(AVX2)
 $(BUILD)/src/kernel/k_avx512.o: private isa_flags := $(AVX512)
@@ -123,18 +130,21 @@ check: test-deps
 bench: all benches
 	bench/run.sh
 
+TO = $(DESTDIR)$(PREFIX)
 install: all
-	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/qwick
-	install -D -m 644 man/qwick.1 $(DESTDIR)$(PREFIX)/share/man/man1/qwick.1
-	install -D -m 644 $(LIB) $(DESTDIR)$(PREFIX)/lib/libqwick.a
-	install -D -m 644 include/qwick.h $(DESTDIR)$(PREFIX)/include/qwick.h
+	install -D -m 755 $(BIN) "$(TO)/bin/qwick"
+	install -D -m 755 $(PULL) "$(TO)/bin/qwick-pull"
+	install -D -m 644 man/qwick.1 "$(TO)/share/man/man1/qwick.1"
+	install -D -m 644 man/qwick-pull.1 "$(TO)/share/man/man1/qwick-pull.1"
+	install -D -m 644 $(LIB) "$(TO)/lib/libqwick.a"
+	install -D -m 644 include/qwick.h "$(TO)/include/qwick.h"
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/qwick $(DESTDIR)$(PREFIX)/lib/libqwick.a \
-	  $(DESTDIR)$(PREFIX)/share/man/man1/qwick.1 \
-	  $(DESTDIR)$(PREFIX)/include/qwick.h
+	rm -f "$(TO)/bin/qwick" "$(TO)/bin/qwick-pull" \
+	  "$(TO)/share/man/man1/qwick.1" "$(TO)/share/man/man1/qwick-pull.1" \
+	  "$(TO)/lib/libqwick.a" "$(TO)/include/qwick.h"
 
 clean:
-	rm -rf build qwick libqwick.a
+	rm -rf build qwick libqwick.a qwick-pull
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

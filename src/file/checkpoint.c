@@ -22,14 +22,13 @@ enum { MAX_PATH_BYTES = 4096, MAX_REF_BYTES = 4096 };
 
 /* org/name@revision, checked: no part can lead out of the cache. */
 struct hub_id {
-    char *repo;     /* "org/name" or "name" */
-    char *folder;   /* "models--org--name" */
-    char *revision; /* "main" unless given */
+    const char *spec; /* as given, "org/name@revision"; borrowed */
+    char *folder;     /* "models--org--name" */
+    char *revision;   /* "main" unless given */
 };
 
 static void hub_id_free(struct hub_id *id)
 {
-    free(id->repo);
     free(id->folder);
     free(id->revision);
     *id = (struct hub_id){0};
@@ -101,9 +100,9 @@ static int hub_id_parse(struct hub_id *id, const char *spec)
         rc = buf_puts(&folder, "--") ||
              buf_append(&folder, spec + org + 1, n - org - 1);
     id->folder = buf_take(&folder, NULL);
-    id->repo = strndup(spec, n);
+    id->spec = spec;
     id->revision = strdup(revision);
-    if (!rc && id->folder && id->repo && id->revision)
+    if (!rc && id->folder && id->revision)
         return 1;
     hub_id_free(id);
     return -1;
@@ -190,8 +189,8 @@ static int hub_find_in(const char *root, const struct hub_id *id, char **dir,
     } else if (ref.len > 0) {
         err_set(e, QWICK_ERR_MODEL,
                 "%s: the snapshot %s that it names is missing: download it "
-                "again with scripts/pull-model.sh %s",
-                path.data, snapshot, id->repo);
+                "again with qwick-pull %s",
+                path.data, snapshot, id->spec);
     } else {
         rc = 0;
     }
@@ -246,12 +245,12 @@ static int hub_find(const struct hub_id *id, const char *spec, char **dir,
     else if (partly)
         err_set(e, QWICK_ERR_MODEL,
                 "%s: no such directory, and the Hugging Face cache %s has not "
-                "its revision %s: download it with scripts/pull-model.sh %s",
-                spec, looked.data, id->revision, id->repo);
+                "its revision %s: download it with qwick-pull %s",
+                spec, looked.data, id->revision, spec);
     else
         err_set(e, QWICK_ERR_MODEL,
                 "%s: no such directory, and not in the Hugging Face cache%s%s: "
-                "download it with scripts/pull-model.sh %s",
+                "download it with qwick-pull %s",
                 spec, looked.len > 0 ? " " : "",
                 looked.len > 0 ? looked.data : " (HOME is not set)", spec);
 done:

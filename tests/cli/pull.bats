@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# scripts/pull-model.sh against a server on this machine that answers like the
+# qwick-pull against a server on this machine that answers like the
 # hub: hub_server.py says how.
 
 commit=0123456789abcdef0123456789abcdef01234567
@@ -62,14 +62,14 @@ setup() {
 }
 
 pull() {
-    run timeout 60 "$REPO/scripts/pull-model.sh" "$@"
+    run timeout 60 "$REPO/scripts/qwick-pull" "$@"
 }
 
-# The last line of the output is "pull-model: …", and there is no other.
+# The last line of the output is "qwick-pull: …", and there is no other.
 one_line_error() {
     [ "$status" -eq "$1" ]
     [ "${#lines[@]}" -eq 1 ]
-    [[ "$output" == "pull-model: "*"$2"* ]]
+    [[ "$output" == "qwick-pull: "*"$2"* ]]
 }
 
 not_logged() {
@@ -261,7 +261,7 @@ DF
 @test "a write that fails" {
     # Files of at most 64 blocks of 1024 bytes; no signal, so write fails.
     run timeout 60 bash -c "trap '' XFSZ; ulimit -f 64
-        exec '$REPO/scripts/pull-model.sh' good/m"
+        exec '$REPO/scripts/qwick-pull' good/m"
     one_line_error 1 "model.safetensors: cannot be written: disk full?"
 }
 
@@ -281,15 +281,48 @@ DF
     one_line_error 1 "another download into it is running"
 }
 
-@test "usage" {
-    pull --help
+@test "a revision may be part of the name; a model may have no organisation" {
+    pull good/m@v1/x
     [ "$status" -eq 0 ]
-    [[ "$output" == Usage:* ]]
+    [ "$(cat "$HF_HUB_CACHE/models--good--m/refs/v1/x")" = $commit ]
+    pull good
+    one_line_error 1 "good@main: no such model"
+    grep -q '^GET /api/models/good/revision/main?' "$LOG"
+}
+
+@test "usage" {
+    local option
+    for option in -h --help "good/m --help"; do
+        # shellcheck disable=SC2086 # split on purpose
+        pull $option
+        [ "$status" -eq 0 ]
+        [[ $output == "usage: qwick-pull"* ]]
+    done
     local arguments
-    for arguments in "" "a" "a/b c/d" "-x a/b" "a/../b" "../b" "/b" "a/" \
-        "-r" "-r ../x a/b" "http://h/a"; do
+    for arguments in "" "a/b c/d" "-x a/b" "--nope a/b" "a/../b" "../b" "/b" \
+        "a/" "a/b/c" "a--b/c" "a/b--c" "a..b/c" ".a/b" "a/.b" "-r" "a/b -r" \
+        "--revision" "-r ../x a/b" "-r x/../y a/b" "-r . a/b" "-r x/.y a/b" \
+        "-r x//y a/b" "-r x/ a/b" "a/b@" "a/b@../x" "a/b@c@d" "-r x a/b@y" \
+        "-d a/b" "--dir= a/b" "http://h/a"; do
         # shellcheck disable=SC2086 # split on purpose
         pull $arguments
-        one_line_error 2 "(see --help)"
+        one_line_error 2 "(see --help)" || { echo "$arguments"; return 1; }
     done
+}
+
+@test "the man page has each option of --help, and no other" {
+    python3 - "$REPO" <<'PY'
+import re, subprocess, sys
+man = open(sys.argv[1] + "/man/qwick-pull.1").read().replace("\\-", "-")
+text = subprocess.run([sys.argv[1] + "/scripts/qwick-pull", "--help"],
+                      capture_output=True, text=True, check=True).stdout
+assert all(len(line) <= 80 for line in text.split("\n"))
+have = set(re.findall(r"^  (?:-., |    )--([a-z-]+)", text, flags=re.M))
+tags = re.findall(r"^\.TP\n(.*--.*)", man, flags=re.M)
+assert have == {re.search(r"--([a-z-]+)", tag).group(1) for tag in tags}, have
+PY
+    command -v groff >/dev/null || skip "no groff"
+    run groff -man -Tutf8 -ww "$REPO/man/qwick-pull.1"
+    [ "$status" -eq 0 ]
+    [[ $output != *warning* ]]
 }

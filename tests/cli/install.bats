@@ -1,0 +1,65 @@
+#!/usr/bin/env bats
+# make install and make uninstall.
+load helpers
+
+setup() {
+    common_setup
+    command -v make >/dev/null || skip "no make"
+    # the build that is tested, and none of the options of a make that runs us
+    unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
+    local build=$(realpath --relative-to=. "$(dirname "$QWICK")")
+    [ "$build" != . ] || build=build
+    MAKE_ARGS=(--no-print-directory -s "BUILD=$build" "SAN=${SAN:-}" CI=1
+        "DESTDIR=$T/dest dir" PREFIX=/usr)
+    ROOT="$T/dest dir/usr"
+}
+
+installed() {
+    (cd "$T/dest dir" && find . ! -type d | sort)
+}
+
+@test "make install: the files, and a program that works from there" {
+    run -0 make "${MAKE_ARGS[@]}" install
+    [ "$(installed)" = "./usr/bin/qwick
+./usr/bin/qwick-pull
+./usr/include/qwick.h
+./usr/lib/libqwick.a
+./usr/share/man/man1/qwick-pull.1
+./usr/share/man/man1/qwick.1" ]
+    cd "$T"
+    export PATH="$ROOT/bin:$PATH"
+    run -0 --separate-stderr qwick --no-stdin "list all listening tcp ports"
+    [ -n "$output" ]
+    [ -z "$stderr" ]
+    run -0 qwick-pull --help
+    [[ $output == "usage: qwick-pull"* ]]
+
+    # and nothing is left of it
+    cd "$BATS_TEST_DIRNAME/../.."
+    run -0 make "${MAKE_ARGS[@]}" uninstall
+    [ -z "$(installed)" ]
+}
+
+@test "a hint names a command that is installed, and beside the built binary" {
+    run -0 make "${MAKE_ARGS[@]}" install
+    export HF_HUB_CACHE=$T/cache
+    for id in Qwen/Qwen3-0.6B Qwen/Qwen3-0.6B@v1; do
+        run -3 --separate-stderr "$ROOT/bin/qwick" -m $id --no-stdin hi
+        # "…: download it with COMMAND ARGUMENTS"
+        read -r command arguments <<<"${stderr##*download it with }"
+        [ "$arguments" = $id ]
+        [ -x "$ROOT/bin/$command" ]
+        [ -x "$(dirname "$QWICK")/$command" ]
+        # the command takes these arguments: the next failure is the network's
+        HF_ENDPOINT=http://127.0.0.1:1 \
+            run -1 "$ROOT/bin/$command" "$arguments"
+        [[ $output == *"127.0.0.1"* ]]
+    done
+}
+
+@test "no message names a file of the source tree" {
+    # strings of the sources that name one of its folders or scripts
+    run grep -rnE '"[^"]*(scripts|bench|tests|docs)/|"[^"]*\.sh[^a-z"]' src
+    echo "$output"
+    [ "$status" -eq 1 ]
+}
