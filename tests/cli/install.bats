@@ -51,7 +51,7 @@ installed() {
         [ -x "$ROOT/bin/$command" ]
         [ -x "$(dirname "$QWICK")/$command" ]
         # the command takes these arguments: the next failure is the network's
-        HF_ENDPOINT=http://127.0.0.1:1 \
+        HF_ENDPOINT=https://127.0.0.1:1 \
             run -1 "$ROOT/bin/$command" "$arguments"
         [[ $output == *"127.0.0.1"* ]]
     done

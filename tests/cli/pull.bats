@@ -1,16 +1,14 @@
 #!/usr/bin/env bats
-# qwick-pull against a server on this machine that answers like the
-# hub: hub_server.py says how.
+# qwick-pull against a server on this machine that answers like the hub:
+# hub_server.py says how. pull_hostile.bats has what a hub should not answer.
 
-commit=0123456789abcdef0123456789abcdef01234567
+load hub
 
 setup_file() {
-    command -v python3 >/dev/null || skip "no python3 for the web server"
-    command -v curl >/dev/null || skip "no curl"
-    export REPO=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
-    export ROOT=$BATS_FILE_TMPDIR/hub LOG=$BATS_FILE_TMPDIR/log
+    hub_missing && return
+    hub_places
     local org
-    for org in good corrupt short norange gated; do
+    for org in good corrupt short cut slow norange gated; do
         mkdir -p "$ROOT/$org/m"
         printf '{"model_type": "qwen3"}' >"$ROOT/$org/m/config.json"
         printf '{"a": 1}' >"$ROOT/$org/m/tokenizer.json"
@@ -36,40 +34,15 @@ setup_file() {
         | tee "$ROOT/good/sharded/model.safetensors.index.json" \
             >"$ROOT/good/hole/model.safetensors.index.json"
 
-    : >"$LOG"
-    python3 "$BATS_TEST_DIRNAME/hub_server.py" "$ROOT" \
-        "$BATS_FILE_TMPDIR/port" "$LOG" >/dev/null 2>&1 3>&- &
-    echo $! >"$BATS_FILE_TMPDIR/pid"
-    for i in $(seq 100); do
-        [ -s "$BATS_FILE_TMPDIR/port" ] && break
-        sleep 0.1
-    done
-    export PORT=$(cat "$BATS_FILE_TMPDIR/port")
+    hub_start
 }
 
 teardown_file() {
-    if [ -s "$BATS_FILE_TMPDIR/pid" ]; then
-        kill "$(cat "$BATS_FILE_TMPDIR/pid")" 2>/dev/null || true
-    fi
+    hub_stop
 }
 
 setup() {
-    export HF_ENDPOINT=http://127.0.0.1:$PORT
-    export HF_HUB_CACHE=$BATS_TEST_TMPDIR/cache
-    export no_proxy=127.0.0.1 NO_PROXY=127.0.0.1
-    unset HF_TOKEN
-    : >"$LOG"
-}
-
-pull() {
-    run timeout 60 "$REPO/scripts/qwick-pull" "$@"
-}
-
-# The last line of the output is "qwick-pull: …", and there is no other.
-one_line_error() {
-    [ "$status" -eq "$1" ]
-    [ "${#lines[@]}" -eq 1 ]
-    [[ "$output" == "qwick-pull: "*"$2"* ]]
+    hub_setup
 }
 
 not_logged() {
@@ -145,6 +118,26 @@ blob() {
     grep -q '^GET /cdn/.* bytes=100000- ' "$LOG"
 }
 
+@test "one that breaks off without notice goes on too" {
+    pull cut/m
+    [ "$status" -eq 0 ]
+    cmp "$output/model.safetensors" "$ROOT/cut/m/model.safetensors"
+    grep -q '^GET /cdn/.* bytes=140000- ' "$LOG"
+}
+
+@test "on a terminal: progress, and what to do next" {
+    command -v script >/dev/null || skip "no script"
+    run timeout 60 script -qec \
+        "'$REPO/scripts/qwick-pull' --allow-http slow/m" /dev/null
+    [ "$status" -eq 0 ]
+    [[ $output == *"model.safetensors (195.3 KiB)"* ]]
+    [[ $output == *"% of 195.3 KiB, "*"KiB/s"* ]]
+    [[ $output == *"done: qwick -m slow/m"* ]]
+    # what is there already needs no progress
+    pull slow/m
+    cmp "$output/model.safetensors" "$ROOT/slow/m/model.safetensors"
+}
+
 @test "a server without ranges: from the start" {
     local repo=$HF_HUB_CACHE/models--norange--m
     local id=$(blob "$ROOT/norange/m/model.safetensors")
@@ -176,6 +169,32 @@ blob() {
     one_line_error 1 "config.json: checksum mismatch: "
     pull good/m
     [ "$status" -eq 0 ]
+}
+
+@test "--verify: a damaged file in the cache is found and fetched anew" {
+    pull good/m
+    [ "$status" -eq 0 ]
+    local at=$output name
+    for name in model.safetensors tokenizer.json; do
+        printf 'not what it was' | dd of="$at/$name" conv=notrunc 2>/dev/null
+        truncate -s "$(stat -c %s "$ROOT/good/m/$name")" "$at/$name"
+    done
+    : >"$LOG"
+    pull good/m
+    [ "$status" -eq 0 ]
+    run ! cmp -s "$at/model.safetensors" "$ROOT/good/m/model.safetensors"
+    [ "$(wc -l <"$LOG")" -eq 1 ]
+    pull --verify good/m
+    [ "$status" -eq 0 ]
+    for name in model.safetensors tokenizer.json config.json; do
+        cmp "$at/$name" "$ROOT/good/m/$name"
+    done
+    # both descriptions, the small file, and the large one with its redirect
+    [ "$(wc -l <"$LOG")" -eq 5 ]
+    : >"$LOG"
+    pull good/m --verify
+    [ "$status" -eq 0 ]
+    [ "$(wc -l <"$LOG")" -eq 1 ]
 }
 
 @test "shards: those that the index names" {
@@ -261,7 +280,7 @@ DF
 @test "a write that fails" {
     # Files of at most 64 blocks of 1024 bytes; no signal, so write fails.
     run timeout 60 bash -c "trap '' XFSZ; ulimit -f 64
-        exec '$REPO/scripts/qwick-pull' good/m"
+        exec '$REPO/scripts/qwick-pull' --allow-http good/m"
     one_line_error 1 "model.safetensors: cannot be written: disk full?"
 }
 

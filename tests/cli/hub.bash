@@ -1,0 +1,68 @@
+# Shared by the bats files about qwick-pull: a hub on this machine.
+bats_require_minimum_version 1.5.0
+
+commit=0123456789abcdef0123456789abcdef01234567
+
+# What the server needs and is not here; false when nothing is missing.
+hub_missing() {
+    local tool
+    for tool in python3 curl; do
+        command -v $tool >/dev/null || { echo "no $tool"; return 0; }
+    done
+    return 1
+}
+
+# In setup_file: the source tree, what the hub serves, its log.
+hub_places() {
+    export REPO=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
+    export ROOT=$BATS_FILE_TMPDIR/hub LOG=$BATS_FILE_TMPDIR/log
+    mkdir -p "$ROOT"
+}
+
+# Serve $ROOT. Further arguments are those of hub_server.py.
+hub_start() {
+    local port_file i
+    port_file=$(mktemp -u "$BATS_FILE_TMPDIR/port.XXXXXX")
+    : >"$LOG"
+    python3 "$BATS_TEST_DIRNAME/hub_server.py" "$ROOT" "$port_file" "$LOG" \
+        "$@" >/dev/null 2>&1 3>&- &
+    echo $! >>"$BATS_FILE_TMPDIR/pids"
+    for i in $(seq 100); do
+        [ -s "$port_file" ] && break
+        sleep 0.1
+    done
+    export PORT=$(cat "$port_file")
+}
+
+hub_stop() {
+    local pid
+    [ -s "$BATS_FILE_TMPDIR/pids" ] || return 0
+    while read -r pid; do
+        kill "$pid" 2>/dev/null || true
+    done <"$BATS_FILE_TMPDIR/pids"
+}
+
+hub_setup() {
+    local missing
+    if missing=$(hub_missing); then
+        skip "$missing for the web server"
+    fi
+    export HF_ENDPOINT=http://127.0.0.1:$PORT
+    export HF_HUB_CACHE=$BATS_TEST_TMPDIR/cache
+    export no_proxy=127.0.0.1,localhost NO_PROXY=127.0.0.1,localhost
+    unset HF_TOKEN
+    : >"$LOG"
+}
+
+pull() {
+    run timeout 60 "$REPO/scripts/qwick-pull" --allow-http "$@"
+}
+
+# one_line_error STATUS TEXT: the output is one line, "qwick-pull: …TEXT…",
+# without control characters.
+one_line_error() {
+    [ "$status" -eq "$1" ] && [ "${#lines[@]}" -eq 1 ] &&
+        [[ $output == "qwick-pull: "*"$2"* ]] &&
+        ! LC_ALL=C grep -q '[[:cntrl:]]' <<<"$output" ||
+        { echo "status $status: $output"; return 1; }
+}
