@@ -17,9 +17,9 @@ int gen_check_save(const struct gen_job *j)
     struct stat st;
     if (!path)
         return 0;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        msg_error("%s: is no regular file; --save-session would replace it",
-                  path);
+    if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        msg_error("%s: is %s; --save-session would replace it", path,
+                  S_ISLNK(st.st_mode) ? "a symbolic link" : "no regular file");
         return QWICK_ERR_RUNTIME;
     }
     char *dir = !slash          ? strdup(".")
