@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Reproduce every figure of the README on this machine. Nothing else should run
+# Reproduce every figure of docs/performance.md on this machine. Nothing else should run
 # beside it. Needs about 4.7 GB of disk under ${QWICK_BENCH_DIR:-build/bench-models}
 # and, with RUNS=3, about an hour; RUNS=1 REPS=3 gives a first look.
 set -eu
