@@ -32,15 +32,15 @@ sweep() {
 }
 
 @test "out of memory: generate --json --logprobs" {
-    sweep 1 generate --json --logprobs 3 -n 3 --seed 1 hi
+    sweep 1 generate -q --json --logprobs 3 -n 3 --seed 1 hi
     # an answer with text
     sweep 8 generate --json --logprobs 3 -n 3 --seed 1 --think off "list files"
 }
 
 @test "out of memory: generate --jsonl, --prompt-ids, --save-session" {
-    sweep 8 generate --jsonl --logprobs 2 -n 2 --seed 1 hi
-    sweep 1 generate --json -n 3 --seed 1 --prompt-ids 1,2,6142
-    sweep 8 generate -n 2 --save-session session hi
+    sweep 8 generate -q --jsonl --logprobs 2 -n 2 --seed 1 hi
+    sweep 1 generate -q --json -n 3 --seed 1 --prompt-ids 1,2,6142
+    sweep 8 generate -q -n 2 --save-session session hi
 }
 
 @test "out of memory: logits" {
@@ -65,7 +65,7 @@ sweep() {
 }
 
 @test "out of memory: score, embed, batch" {
-    sweep 8 score --by line "$T/text"
+    sweep 8 score --by line -f "$T/text"
     sweep 8 embed hi
-    sweep 8 batch -i "$T/records" -n 3 --seed 1
+    sweep 8 batch -q -i "$T/records" -n 3 --seed 1
 }
