@@ -13,8 +13,8 @@
 # The files that cli may include are the formats of its own inputs and results
 # (JSON records, tensors of logits); models it sees through qwick.h only.
 #
-# Libraries and instruction sets stay in the one file that wraps them, and
-# below cli nothing prints, exits or aborts. Prints each offending line and
+# Libraries and instruction sets stay in the one file that wraps them, nothing
+# above kernel asks for a level of kernels, and below cli nothing prints, exits or aborts. Prints each offending line and
 # exits 1; silent and 0 when all is well.
 set -eu
 
@@ -48,6 +48,8 @@ find src -type f \( -name '*.c' -o -name '*.h' \) | LC_ALL=C sort |
             "_Exit|quick_exit|abort)[ \t]*\\("
         stream = "(^|[^A-Za-z0-9_])(stdout|stderr|STD(OUT|ERR)_FILENO)" \
             "([^A-Za-z0-9_]|$)"
+        isa = "(^|[^A-Za-z0-9_])(ISA_[A-Z0-9]+|enum isa|isa_(name|parse)|" \
+            "cpu_(has|best|is_intel)|kernels_get)([^A-Za-z0-9_]|$)"
     }
 
     function complain(why)
@@ -139,6 +141,10 @@ find src -type f \( -name '*.c' -o -name '*.h' \) | LC_ALL=C sort |
 
     layer != "cli" && code ~ call { complain("prints, exits or aborts") }
     layer != "cli" && code ~ stream { complain("uses a standard stream") }
+
+    layer != "kernel" && FILENAME !~ /^src\/base\/cpu/ && code ~ isa {
+        complain("names an instruction set; ask struct kernel_tuning")
+    }
 
     END { exit bad }
 ' || exit 1

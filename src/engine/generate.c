@@ -491,10 +491,10 @@ static double row_cost(const struct qwick_engine *eng)
 {
     const struct qwick_info *info = &eng->info;
     double cost = 0.12 * (double)info->n_params / (double)info->weight_bytes;
-    if (eng->model.k->level == ISA_REF)
+    double factor = eng->model.k->tune.row_cost;
+    if (factor == 0)
         return 1;
-    if (eng->model.k->level < ISA_AVX512)
-        cost *= 2;
+    cost *= factor;
     if (eng->model.exact && eng->model.any_quantized)
         cost *= 1.5;
     if (info->decode_bytes < 64 << 20)

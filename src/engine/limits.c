@@ -151,7 +151,7 @@ double qwick_bench_peak(struct qwick_engine *eng, double ms)
     const struct model *m = &eng->model;
     bool bf16 = m->any_quantized
                     ? m->k->gemm_bf16_affine != NULL
-                    : m->k->level >= ISA_AVX512BF16 && m->dense_bf16;
+                    : m->k->tune.bf16 && m->dense_bf16;
     struct peak p = {.flops_of = m->exact           ? m->k->peak_flops
                                  : bf16             ? m->k->peak_bf16
                                  : m->any_quantized ? m->k->peak_q8

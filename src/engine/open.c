@@ -89,22 +89,23 @@ static int choose_kernels(struct qwick_engine *eng,
                           const struct qwick_engine_options *o,
                           struct qwick_err *e)
 {
-    enum isa best = cpu_best(), level = best;
-    if (o->isa && isa_parse(o->isa, &level))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "isa: %s: is none of ref, avx2, avxvnni, avx512, "
-                       "avx512bf16, amx",
-                       o->isa);
-    eng->model.k = kernels_get(level);
-    if (!eng->model.k)
+    const struct kernels *best = kernels_best(), *k = best;
+    bool known = true;
+    if (o->isa)
+        k = kernels_named(o->isa, &known);
+    if (!known)
+        return err_set(e, QWICK_ERR_USAGE, "isa: %s: is none of %s", o->isa,
+                       kernels_names());
+    if (!k)
         return err_set(e, QWICK_ERR_USAGE,
                        "isa: %s: this CPU has no more than %s", o->isa,
-                       isa_name(best));
-    if (best == ISA_REF)
+                       best->name);
+    if (best == kernels_ref())
         add_note(&eng->warnings, "this CPU has no AVX2 and FMA: the reference "
                                  "kernels are slow");
-    eng->info.isa = isa_name(level);
-    eng->info.cpu = isa_name(best);
+    eng->model.k = k;
+    eng->info.isa = k->name;
+    eng->info.cpu = best->name;
     return 0;
 }
 
@@ -305,12 +306,12 @@ static void fill_info(struct qwick_engine *eng)
     if (!eng->weights)
         return;
     i->has_weights = true;
-    i->gemm = m->exact                                         ? "own"
-              : m->any_quantized && m->k->gemm_bf16_affine     ? "bf16"
-              : m->any_quantized                               ? "int8"
-              : m->k->level >= ISA_AVX512BF16 && m->dense_bf16 ? "bf16"
-              : m->blas                                        ? "openblas"
-                                                               : "own";
+    i->gemm = m->exact                                     ? "own"
+              : m->any_quantized && m->k->gemm_bf16_affine ? "bf16"
+              : m->any_quantized                           ? "int8"
+              : m->k->tune.bf16 && m->dense_bf16           ? "bf16"
+              : m->blas                                    ? "openblas"
+                                                           : "own";
     i->weights_dtype =
         weights_storage(&eng->model.weights, &m->layers[0].q_proj);
     i->n_params = m->weights.n_params;

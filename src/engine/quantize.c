@@ -205,7 +205,7 @@ static int write_shards(const struct quantize_plan *p, struct outdir *out,
                         struct qwick_err *e)
 {
     struct work w = {.plan = p,
-                     .k = kernels_get(cpu_best()),
+                     .k = kernels_best(),
                      .path = path,
                      .mapped = mapped};
     size_t bytes;

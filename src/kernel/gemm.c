@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu.h"
 #include "kernel/gemm.h"
 
 /* cblas.h's values, so that the build needs no BLAS header */
@@ -51,18 +50,14 @@ static void env_restore(struct saved_env *s)
     free(s->value);
 }
 
-static void *open_library(enum isa level)
+static void *open_library(const char *coretype)
 {
     struct saved_env threads, core = {0};
     const char *user = getenv("OPENBLAS_CORETYPE");
     void *lib;
 
-    /* 0.3.21 (Debian 12) takes CPUs that it does not know for their ancestors;
-     * on a Zen 5 its Haswell kernels run at half the speed of SkylakeX's. Below
-     * that level the choice keeps `--isa avx2` honest. */
-    if ((!user || !*user) && level != ISA_REF)
-        env_set(&core, "OPENBLAS_CORETYPE",
-                level >= ISA_AVX512 ? "SkylakeX" : "Haswell");
+    if ((!user || !*user) && coretype)
+        env_set(&core, "OPENBLAS_CORETYPE", coretype);
     /* else a library built for threads of its own starts them on load */
     env_set(&threads, "OPENBLAS_NUM_THREADS", "1");
     lib = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
@@ -80,9 +75,9 @@ static void find_symbol(void *fn, void *lib, const char *name)
     memcpy(fn, &p, sizeof p);
 }
 
-static void load_library(enum isa level)
+static void load_library(const char *coretype)
 {
-    void *lib = open_library(level);
+    void *lib = open_library(coretype);
     set_threads_fn set_threads;
     sgemm_fn sgemm;
     int omp_threads = omp_get_max_threads();
@@ -102,14 +97,14 @@ static void load_library(enum isa level)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-bool gemm_blas_load(enum isa level)
+bool gemm_blas_load(const struct kernels *k)
 {
     static bool tried;
     bool loaded;
 
     pthread_mutex_lock(&lock);
     if (!tried)
-        load_library(level);
+        load_library(k->tune.blas_coretype);
     tried = true;
     loaded = blas_sgemm != NULL;
     pthread_mutex_unlock(&lock);

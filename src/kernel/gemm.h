@@ -6,13 +6,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/cpu.h"
+#include "kernel/kernel.h"
 
-/* Load OpenBLAS once, with OPENBLAS_CORETYPE set to what suits the level unless
- * the user set it: 0.3.21 misdetects recent CPUs. Later calls do not change it.
- * Returns whether it is there. Writes to the environment, so that no other
- * thread may use that meanwhile; call it outside of any parallel region. */
-bool gemm_blas_load(enum isa level);
+/* Load OpenBLAS once, with OPENBLAS_CORETYPE set to the table's blas_coretype
+ * unless the user set it: 0.3.21 misdetects recent CPUs. Later calls do not
+ * change it. Returns whether it is there. Writes to the environment, so that no
+ * other thread may use that meanwhile; call it outside of any parallel region.
+ */
+bool gemm_blas_load(const struct kernels *k);
 
 /* Whether it has been loaded. */
 bool gemm_blas_loaded(void);

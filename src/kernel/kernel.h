@@ -72,8 +72,29 @@ struct q8 {
 /* Elements of keys or values that share a scale in an int8 cache. */
 #define KV_Q8_GROUP 32
 
+/* Which way of computing is the fastest, as it was measured: the one record of
+ * what a level and a CPU's make ask for. A caller asks this record and never
+ * which level it runs on. */
+struct kernel_tuning {
+    bool bf16; /* products and long attention in bf16 pay, where weights are */
+    size_t bf16_min_tokens;
+    bool blas; /* OpenBLAS outruns sgemm_nt, for passes of so much work: */
+    size_t blas_min_tokens;
+    double blas_min_flops;
+    const char *blas_coretype; /* the OPENBLAS_CORETYPE to load it with; NULL:
+                                  as it finds out by itself */
+    bool sgemm; /* sgemm_nt outruns matmul from so many tokens on */
+    size_t sgemm_min_tokens;
+    size_t sgemm_any_tokens; /* fewer: only if few are missing to eights */
+    size_t attn_tile_rows;   /* most query rows of a tile of long prefills */
+    double row_cost; /* of one token more in a short pass, against AVX-512's;
+                        0: as much as a pass of its own */
+};
+
 struct kernels {
-    enum isa level;
+    enum isa level; /* for kernel/ and its tests */
+    const char *name;
+    struct kernel_tuning tune;
 
     /* y[t * ldy + r] = sum over k of w[r, k] * x[t * ldx + k], f32 arithmetic.
      *   w  [n_rows, n_cols] of the dtype, row-major, rows w_stride elements
@@ -315,6 +336,17 @@ static inline size_t kv_q8_groups(size_t head_dim)
 /* The table for a level; NULL when the CPU lacks it. k_ref's rows stand where a
  * level has no kernel of its own. */
 const struct kernels *kernels_get(enum isa level);
+
+/* The best table for this CPU, and the scalar reference's. */
+const struct kernels *kernels_best(void);
+const struct kernels *kernels_ref(void);
+
+/* The table of the level called name. NULL: the CPU lacks it, or, with *known
+ * false, there is no such level. */
+const struct kernels *kernels_named(const char *name, bool *known);
+
+/* The names of all levels, "ref, avx2, …". */
+const char *kernels_names(void);
 
 /* Used by k_dispatch.c: overwrite what the level brings. */
 void k_ref_init(struct kernels *k);

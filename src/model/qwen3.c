@@ -9,19 +9,6 @@
 #include "kernel/gemm.h"
 #include "model/model.h"
 
-/* Tokens from which on large products are not slower than the skinny kernels,
- * which widen weights in registers: bf16 is from 2 on (1.2 times as fast there,
- * twice at 8), our sgemm overtakes between 16 and 24 (0.9 times as fast at
- * 16, 1.05 at 24, 1.3 at 128), OpenBLAS level at 64. Passes of fewer operations
- * end before OpenBLAS is loaded. At AVX2 sgemm has a way of its own for few
- * tokens, by eights, which pays where not many of these are missing (7 tokens
- * 1.00 times as fast, 8 1.11, 12 1.12, 16 1.30). */
-#define BF16_MIN_TOKENS  2
-#define SGEMM_FEW_TOKENS 8
-#define SGEMM_MIN_TOKENS 24
-#define BLAS_MIN_TOKENS  64
-#define BLAS_MIN_FLOPS   8e9
-
 static int open_attention(struct model *m, struct layer *l, size_t i,
                           struct qwick_err *e)
 {
@@ -108,7 +95,7 @@ void model_load_blas(const struct model *m)
 {
     if (!m->lazy_blas && !m->exact && m->any_dense && m->blas &&
         worth_blas(m, m->chunk))
-        gemm_blas_load(m->k->level);
+        gemm_blas_load(m->k);
 }
 
 enum products model_products(const struct model *m, size_t n)
@@ -117,15 +104,16 @@ enum products model_products(const struct model *m, size_t n)
         return PRODUCTS_SKINNY;
     if (!m->any_dense)
         return PRODUCTS_SKINNY; /* all is multiplied in integers */
-    if (m->k->level >= ISA_AVX512BF16 && m->dense_bf16)
+    const struct kernel_tuning *t = &m->k->tune;
+    if (t->bf16 && m->dense_bf16)
         return PRODUCTS_BF16;
     if (m->blas) {
         if (!worth_blas(m, n))
             return PRODUCTS_SKINNY;
-        if (m->lazy_blas ? gemm_blas_load(m->k->level) : gemm_blas_loaded())
+        if (m->lazy_blas ? gemm_blas_load(m->k) : gemm_blas_loaded())
             return PRODUCTS_BLAS;
     }
-    if (m->k->level == ISA_REF || (n < SGEMM_MIN_TOKENS && (n - 1) % 8 < 3))
+    if (!t->sgemm || (n < t->sgemm_any_tokens && (n - 1) % 8 < 3))
         return PRODUCTS_SKINNY;
     return PRODUCTS_SGEMM;
 }
@@ -141,14 +129,12 @@ static void choose_products(struct model *m)
     each_matrix(m, note_kinds, m);
     m->embed = embed;
     m->dense_bf16 = m->dense_bf16 && m->any_dense;
-    enum isa level = m->k->level;
-    m->blas = level < ISA_AVX2 || (level < ISA_AVX512 && !cpu_is_intel());
-    m->blas_min_flops = BLAS_MIN_FLOPS;
-    m->gemm_min_tokens = level >= ISA_AVX512BF16 && m->dense_bf16
-                             ? BF16_MIN_TOKENS
-                         : m->blas             ? BLAS_MIN_TOKENS
-                         : level >= ISA_AVX512 ? SGEMM_MIN_TOKENS
-                                               : SGEMM_FEW_TOKENS;
+    const struct kernel_tuning *t = &m->k->tune;
+    m->blas = t->blas;
+    m->blas_min_flops = t->blas_min_flops;
+    m->gemm_min_tokens = t->bf16 && m->dense_bf16 ? t->bf16_min_tokens
+                         : t->blas                ? t->blas_min_tokens
+                                                  : t->sgemm_min_tokens;
 }
 
 int model_open(struct model *m, const struct checkpoint *ck,

@@ -78,7 +78,7 @@ bool scratch_splits(const struct model *m)
 
 static bool uses_bf16(const struct model *m)
 {
-    return !m->exact && m->k->level >= ISA_AVX512BF16;
+    return !m->exact && m->k->tune.bf16;
 }
 
 static bool uses_q8(const struct model *m)
@@ -187,9 +187,7 @@ int scratch_create(struct scratch **out, const struct model *m,
         return err_oom(e, sizeof *s);
     size_t group = m->config.n_heads / m->config.n_kv_heads;
     s->tile_rows = max_size(ATTN_TILE_ROWS / group, 1) * group;
-    size_t packed =
-        m->k->level >= ISA_AMX ? ATTN_AMX_TILE_ROWS : ATTN_PACKED_ROWS;
-    s->packed_rows = max_size(packed / group, 1) * group;
+    s->packed_rows = max_size(m->k->tune.attn_tile_rows / group, 1) * group;
     s->n_threads = m->n_threads;
     size_t n = (size_t)m->n_threads;
     s->threads = calloc(n, sizeof *s->threads);

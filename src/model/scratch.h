@@ -12,11 +12,10 @@
 #define SCRATCH_PRIVATE_TOKENS 4
 
 /* Query rows (heads of one group times tokens) that share a pass over the
- * keys and values; where these are packed first, more, and still more on AMX,
- * whose products are the fastest beside it. */
+ * keys and values; more where these are packed first (see also
+ * kernel_tuning.attn_tile_rows). */
 #define ATTN_TILE_ROWS     64
 #define ATTN_PACKED_ROWS   256
-#define ATTN_AMX_TILE_ROWS 1024
 
 /* Positions whose part of a softmax is summed by itself; the parts are then
  * merged in order, whoever computed them. */

@@ -257,7 +257,7 @@ int weights_vector(struct weights *w, float **out, size_t n,
     *out = malloc(n * sizeof **out);
     if (!*out)
         return err_oom(e, n * sizeof **out);
-    kernels_get(ISA_REF)->to_f32[t->dtype](*out, t->data, n);
+    kernels_ref()->to_f32[t->dtype](*out, t->data, n);
     return 0;
 }
 

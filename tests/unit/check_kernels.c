@@ -1321,7 +1321,7 @@ static void check_blas(void **state)
     const char *before = getenv("OPENBLAS_CORETYPE");
 
     (void)state;
-    if (!gemm_blas_load(cpu_best())) {
+    if (!gemm_blas_load(kernels_best())) {
         printf("    SKIP: libopenblas.so.0 is not here\n");
         skip();
     }
@@ -1528,7 +1528,7 @@ static void bench_gemm_bf16(const struct kernels *k, enum dtype type)
 static void bench_blas(const struct kernels *k, enum dtype type)
 {
     (void)type;
-    if (gemm_blas_load(cpu_best()))
+    if (gemm_blas_load(kernels_best()))
         bench_sgemm_with(k, DT_F32, true);
 }
 
