@@ -93,31 +93,53 @@ bool cpu_is_intel(void)
            c == signature_INTEL_ecx && d == signature_INTEL_edx;
 }
 
-/* The affinity mask of this process, *bytes of it, to be freed; NULL when it
- * cannot be had. The kernel refuses masks that are shorter than its own, whose
- * length it does not tell (sched_getaffinity(2)): CONFIG_NR_CPUS may be more
- * than a cpu_set_t holds. */
-static cpu_set_t *affinity(size_t *bytes)
+/* A set of CPUs of any length. Those of usual machines need no allocation, which
+ * could fail and leave one thread without a word. */
+struct cpu_mask {
+    cpu_set_t fixed, *set;
+    size_t bytes;
+};
+
+static bool mask_init(struct cpu_mask *m, size_t n_cpus)
+{
+    memset(&m->fixed, 0, sizeof m->fixed);
+    m->bytes = CPU_ALLOC_SIZE(n_cpus);
+    m->set = m->bytes <= sizeof m->fixed ? &m->fixed : calloc(1, m->bytes);
+    return m->set != NULL;
+}
+
+static void mask_free(struct cpu_mask *m)
+{
+    if (m->set != &m->fixed)
+        free(m->set);
+}
+
+/* The affinity mask of this process, to be freed; false when it cannot be had.
+ * The kernel refuses masks that are shorter than its own, whose length it does
+ * not tell (sched_getaffinity(2)): CONFIG_NR_CPUS may be more than a cpu_set_t
+ * holds. */
+static bool affinity(struct cpu_mask *m)
 {
     enum { MAX_CPUS = 1 << 20 };
     for (size_t n = CPU_SETSIZE; n <= MAX_CPUS; n *= 2) {
-        *bytes = CPU_ALLOC_SIZE(n);
-        cpu_set_t *set = calloc(1, *bytes);
-        if (!set || !sched_getaffinity(0, *bytes, set))
-            return set;
-        free(set);
+        if (!mask_init(m, n))
+            return false;
+        if (!sched_getaffinity(0, m->bytes, m->set))
+            return true;
+        mask_free(m);
         if (errno != EINVAL)
             break;
     }
-    return NULL;
+    return false;
 }
 
 int cpu_logical(void)
 {
-    size_t bytes;
-    cpu_set_t *set = affinity(&bytes);
-    int n = set ? CPU_COUNT_S(bytes, set) : 1;
-    free(set);
+    struct cpu_mask m;
+    if (!affinity(&m))
+        return 1;
+    int n = CPU_COUNT_S(m.bytes, m.set);
+    mask_free(&m);
     return n > 0 ? n : 1;
 }
 
@@ -150,16 +172,19 @@ static size_t first_sibling(size_t cpu, size_t n)
 /* CPUs of the affinity mask of which no sibling came before. */
 static int physical_cores(void)
 {
-    size_t bytes;
-    cpu_set_t *set = affinity(&bytes), *seen = set ? calloc(1, bytes) : NULL;
+    struct cpu_mask m, seen;
     int n = 0;
-    for (size_t cpu = 0; seen && cpu < bytes * CHAR_BIT; cpu++)
-        if (CPU_ISSET_S(cpu, bytes, set))
-            CPU_SET_S(first_sibling(cpu, bytes * CHAR_BIT), bytes, seen);
-    if (seen)
-        n = CPU_COUNT_S(bytes, seen);
-    free(set);
-    free(seen);
+    if (!affinity(&m))
+        return 1;
+    size_t n_cpus = m.bytes * CHAR_BIT;
+    if (mask_init(&seen, n_cpus)) {
+        for (size_t cpu = 0; cpu < n_cpus; cpu++)
+            if (CPU_ISSET_S(cpu, m.bytes, m.set))
+                CPU_SET_S(first_sibling(cpu, n_cpus), seen.bytes, seen.set);
+        n = CPU_COUNT_S(seen.bytes, seen.set);
+        mask_free(&seen);
+    }
+    mask_free(&m);
     return n > 0 ? n : 1;
 }
 
