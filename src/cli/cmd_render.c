@@ -100,26 +100,15 @@ static int render(struct job *j, const char *name, const struct buf *chat,
     return status;
 }
 
-/* Options and arguments against each other: exit status 2, or -1. "-" as the
- * argument is standard input. */
+/* Options and arguments against each other: exit status 2, or -1. */
 static int check(struct opt_parsed *p, const struct args *a)
 {
-    int r;
-    if (p->n_args == 1 && strcmp(p->args[0], "-") == 0)
-        p->n_args = 0;
-    if ((r = common_refuse_files(p)) >= 0)
+    int r = common_check_text(p, "chat", a->files.n > 0, a->c.jsonl);
+    if (r >= 0)
         return r;
-    if (p->n_args > 1)
-        return opt_usage(p->verb, "\"%s\": one chat only, quote it",
-                         p->args[1]);
     if (p->n_args && !strchr("[{", p->args[0][strspn(p->args[0], " \t\r\n")]))
         return opt_usage(p->verb, "\"%s\": is no chat in JSON; -f reads a file",
                          p->args[0]);
-    if (p->n_args && a->c.jsonl)
-        return opt_usage(p->verb, "\"%s\": has no effect with --jsonl",
-                         p->args[0]);
-    if (p->n_args && a->files.n)
-        return opt_usage(p->verb, "--file: cannot be combined with a chat");
     if (a->files.n > 1 && !a->c.jsonl)
         return opt_usage(p->verb, "--file: one chat only");
     if (!p->n_args && !a->files.n && !stdin_is_source())

@@ -380,26 +380,6 @@ static int run_lines(struct job *j, struct qwick_err *e)
 
 /* ---- the verb ----------------------------------------------------------- */
 
-/* The argument, which is a text; "-" is standard input. */
-static int check_text(struct job *j)
-{
-    struct opt_parsed *p = &j->p;
-    int r;
-    if (p->n_args == 1 && strcmp(p->args[0], "-") == 0)
-        p->n_args = 0;
-    if ((r = common_refuse_files(p)) >= 0)
-        return r;
-    if (p->n_args > 1)
-        return opt_usage(j->verb, "\"%s\": one text only, quote it",
-                         p->args[1]);
-    if (p->n_args && j->a.c.jsonl)
-        return opt_usage(j->verb, "\"%s\": has no effect with --jsonl",
-                         p->args[0]);
-    if (p->n_args && j->a.files.n)
-        return opt_usage(j->verb, "--file: cannot be combined with a text");
-    return -1;
-}
-
 static int check(struct job *j)
 {
     static const char *const units[] = {"by", NULL};
@@ -411,7 +391,8 @@ static int check(struct job *j)
         return r;
     if (j->a.chat && !j->a.given && !j->a.given_file && !j->a.c.jsonl)
         return opt_usage(j->verb, "--chat: needs --given, the request");
-    if ((r = check_text(j)) >= 0)
+    if ((r = common_check_text(&j->p, "text", j->a.files.n > 0,
+                               j->a.c.jsonl)) >= 0)
         return r;
     for (size_t i = 0; i < j->a.files.n; i++)
         n_stdin += strcmp(j->a.files.v[i], "-") == 0;

@@ -83,14 +83,25 @@ size_t common_warn(const struct qwick_engine *eng, size_t i)
     return i;
 }
 
-int common_refuse_files(const struct opt_parsed *p)
+int common_check_text(struct opt_parsed *p, const char *what, bool has_files,
+                      bool jsonl)
 {
+    if (p->n_args == 1 && strcmp(p->args[0], "-") == 0)
+        p->n_args = 0;
     for (size_t i = 0; i < p->n_args; i++)
         if (names_file(p->args[i]))
             return opt_usage(p->verb,
                              "\"%s\": is a file, arguments are text; use "
                              "-f %s",
                              p->args[i], p->args[i]);
+    if (p->n_args > 1)
+        return opt_usage(p->verb, "\"%s\": one %s only, quote it", p->args[1],
+                         what);
+    if (p->n_args && jsonl)
+        return opt_usage(p->verb, "\"%s\": has no effect with --jsonl",
+                         p->args[0]);
+    if (p->n_args && has_files)
+        return opt_usage(p->verb, "--file: cannot be combined with a %s", what);
     return -1;
 }
 

@@ -119,9 +119,12 @@ void common_hint_demo(const struct common_args *c);
  * name of a file, say that -f reads it. */
 void common_hint_file(const char *text);
 
-/* The same where arguments were files in earlier versions: exit status 2 with a
- * message when one of them names a file, else -1. */
-int common_refuse_files(const struct opt_parsed *p);
+/* Check the argument of a verb that takes one text (what: "text", "chat"), or
+ * files of -f, or standard input: exit status 2 with a message, else -1. An
+ * argument that names a file is refused: it was a file in earlier versions. "-"
+ * as the argument is standard input and is removed from *p. */
+int common_check_text(struct opt_parsed *p, const char *what, bool has_files,
+                      bool jsonl);
 
 /* Print the engine's warnings from the i-th on; returns how many there are. */
 size_t common_warn(const struct qwick_engine *eng, size_t i);
