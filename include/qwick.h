@@ -1,20 +1,21 @@
 /* qwick: Qwen3 language models on a CPU. The one public header.
  *
- * An engine holds what does not change: the mapped checkpoint, its tokenizer
- * and the thread pool. A session is one timeline of tokens with its KV cache.
+ * An engine holds the parts that do not change: the mapped checkpoint, its
+ * tokenizer and the thread pool. A session is one timeline of tokens with its
+ * KV cache.
  *
  *     struct qwick_err e;
  *     struct qwick_engine *eng;
  *     struct qwick_engine_options o = qwick_engine_defaults();
  *     if (qwick_engine_open(&eng, &o, &e)) puts(e.msg);
  *
- * Conventions. What can fail returns 0, or -1 with *e set (e may be NULL); on
- * failure the outputs are NULL or empty. Nothing here prints, exits or aborts.
- * Arrays that a function hands out are malloc'ed and freed by the caller with
- * free(), unless stated otherwise. Token ids are int32_t, sizes are size_t and
- * count elements unless the name says bytes, times are milliseconds.
- * An engine may be used by one thread at a time, also by functions that take it
- * as const: its tokenizer keeps a cache. */
+ * Conventions. A function that can fail returns 0, or -1 with *e set (e may be
+ * NULL); on failure its outputs are NULL or empty. Nothing here prints, exits
+ * or aborts. The caller frees arrays that a function hands out with free(),
+ * unless the function says otherwise. Token ids are int32_t, sizes are size_t
+ * and count elements unless the name says bytes, times are milliseconds. An
+ * engine may be used by one thread at a time, also by functions that take it as
+ * const: its tokenizer keeps a cache. */
 #ifndef QWICK_H
 #define QWICK_H
 
@@ -81,9 +82,9 @@ struct qwick_engine_options qwick_engine_defaults(void);
  * mapped, not read. A checkpoint without tokenizer.json opens: functions that
  * need the tokenizer then fail with QWICK_ERR_MODEL.
  *
- * Environment. This call reads it (HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME, HOME).
- * Where long prefills are OpenBLAS's (qwick_info.gemm), it also loads that
- * library, once a process. OpenBLAS is set up by its environment alone, so
+ * Environment. This call reads it (HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME,
+ * HOME). Where long prefills are OpenBLAS's (qwick_info.gemm), it also loads
+ * that library, once a process. OpenBLAS is set up by its environment alone, so
  * OPENBLAS_NUM_THREADS, and OPENBLAS_CORETYPE unless the user has set it, are
  * written before and put back after. No other thread may use the environment
  * (getenv, setenv) during this call; with lazy_blas, during the first passes
@@ -93,10 +94,10 @@ int qwick_engine_open(struct qwick_engine **out,
                       struct qwick_err *e);
 void qwick_engine_close(struct qwick_engine *eng);
 
-/* What qwick_engine_open found worth a line on stderr (an unknown chat
- * template, a stop id outside the vocabulary); sessions may add to it (a
- * damaged entry of the prefix cache). NULL from index n on.
- * note: what only -v should show. Borrowed from the engine. */
+/* The i-th warning or note, one line each; NULL when there is none. Warnings
+ * are for every user: an unknown chat template, a stop id outside the
+ * vocabulary, later a damaged entry of the prefix cache. Notes are details that
+ * `qwick -v` shows. Borrowed from the engine. */
 const char *qwick_engine_warning(const struct qwick_engine *eng, size_t i);
 const char *qwick_engine_note(const struct qwick_engine *eng, size_t i);
 
@@ -111,8 +112,8 @@ struct qwick_info {
     const char *isa;           /* kernels in use */
     const char *cpu;           /* the best level this CPU has */
     const char *kv_dtype;
-    const char *gemm; /* what computes long prefills: "bf16" (activations
-                         rounded to it), "own" (f32) or "openblas" */
+    const char *gemm; /* the products of long prefills: "bf16" (activations
+                         rounded to it), "int8", "own" (f32) or "openblas" */
     int threads;
     size_t vocab_size, tokenizer_size, d_model, d_ff, n_layers, n_heads,
         n_kv_heads, head_dim, n_ctx_max, sliding_window;
@@ -123,8 +124,8 @@ struct qwick_info {
     int quant_bits;
     size_t quant_group, quant_overrides;
     size_t n_params;          /* of the tensors that the model uses */
-    size_t params_by_bits[9]; /* the same by width; [0]: not quantized */
-    size_t weight_bytes;      /* the same in bytes, as mapped */
+    size_t params_by_bits[9]; /* n_params by width; [0]: not quantized */
+    size_t weight_bytes;      /* bytes of these tensors, as mapped */
     size_t decode_bytes;   /* weights read for one token (embedding: a row) */
     size_t kv_token_bytes; /* KV cache a token */
     const int32_t *stop_ids;
@@ -187,10 +188,10 @@ int qwick_render(const struct qwick_engine *eng, const char *json,
                  size_t n_bytes, const struct qwick_chat_options *o,
                  char **text, size_t *n_text, struct qwick_err *e);
 
-/* The ids of the same text. Unless allow_special, only the template's own
- * pieces can become added tokens: a message saying "<|im_end|>" stays text.
- * prefill (NULL: none) is text put at the start of the answer.
- * *in_think: the prompt ends inside an open <think> block. */
+/* The ids of the text that qwick_render gives. Unless allow_special is set,
+ * only the template's own pieces become added tokens: "<|im_end|>" in a message
+ * stays text. prefill (NULL: none) is text at the start of the answer.
+ * *in_think tells whether the prompt ends inside an open <think> block. */
 int qwick_chat_encode(const struct qwick_engine *eng, const char *json,
                       size_t n_bytes, const struct qwick_chat_options *o,
                       bool allow_special, const char *prefill, size_t n_prefill,
@@ -199,120 +200,125 @@ int qwick_chat_encode(const struct qwick_engine *eng, const char *json,
 
 /* ---- sessions -------------------------------------------------------- */
 
-/* One timeline of tokens. Which of them are in its KV cache after a call, of
- * qwick_session_length's count n:
+/* One timeline of tokens. After each call, the KV cache holds these tokens:
  *
- *     sync, all_logits       all n, the logits are the last one's
- *     decode                 all, the token given included; so while a
- *                            generation runs, all but the newest that was drawn
- *                            (with lookup, guesses as well)
+ *     sync, all_logits       the n tokens given; the logits are the last one's
+ *     decode                 the token given as well; so while a generation
+ *                            runs, all tokens but the newest drawn one (with
+ *                            lookup, guesses as well)
  *     generate               prompt and answer without the last token drawn
  *     rollback, reuse        the first n; no logits where tokens were dropped
- *     fork, load             as the session forked or saved, logits included
- *     engine_step            all, those of the step included
+ *     fork, load             those of the original, with its logits
+ *     engine_step            the tokens of the step as well
  *
  * A call that fails because of its arguments (an id out of range, no room in
- * the context) changes nothing. One that fails on the way (interrupted, out of
- * memory) leaves a prefix of the old context or of the new one: sync up to a
- * chunk's end, all others as it was. Either way the session can be used on,
- * and the result is the same as that of a new one. */
+ * the context) changes nothing. When a call fails midway (interrupted, out of
+ * memory), sync stops at a chunk boundary, and its context is a prefix of the
+ * old one or of the new one; the other calls leave the context unchanged. The
+ * session stays usable, and later results are those of a new session. */
 struct qwick_session;
 
-/* n_ctx: most tokens the session may hold; 0: the model's maximum. No memory
- * is taken for it: the KV cache grows by pages as tokens come. */
+/* n_ctx: most tokens the session may hold; 0: the model's maximum. The KV cache
+ * grows by pages as tokens come, so a large n_ctx takes no memory by itself. */
 int qwick_session_create(struct qwick_session **out, struct qwick_engine *eng,
                          size_t n_ctx, struct qwick_err *e);
 void qwick_session_free(struct qwick_session *s);
 
-/* Make the session's context equal tokens[0..n), n >= 1. Only what follows the
- * longest prefix that is at hand (see qwick_session_reuse) is evaluated, at
- * least the last token. Afterwards all n tokens are in the cache, the logits
- * belong to tokens[n-1], and whole pages of the context are published to the
- * engine's prefix cache in memory. Longer than n_ctx: QWICK_ERR_CONTEXT. On
- * failure the context is a prefix of the old one or of tokens. */
+/* Make the session's context equal tokens[0..n), n >= 1. Evaluates only the
+ * tokens after the longest usable prefix (see qwick_session_reuse), and at
+ * least the last one. Afterwards all n tokens are in the cache, the logits
+ * belong to tokens[n-1], and the engine's prefix cache in memory has the
+ * context's whole pages. More than n_ctx tokens: QWICK_ERR_CONTEXT. On failure
+ * the context is a prefix of the old one or of tokens. */
 int qwick_session_sync(struct qwick_session *s, const int32_t *tokens, size_t n,
                        struct qwick_err *e);
 
-/* Append one token: cache n + 1, logits are the token's. */
+/* Append one token and evaluate it: the logits are then the token's. */
 int qwick_session_decode(struct qwick_session *s, int32_t token,
                          struct qwick_err *e);
 
-/* Drop all but the first n tokens; there are no logits until the next sync or
- * decode, unless nothing was dropped. n larger than the length:
- * QWICK_ERR_USAGE. */
+/* Drop all tokens after the first n. If any were dropped, there are no logits
+ * until the next sync or decode. n larger than the length: QWICK_ERR_USAGE. */
 int qwick_session_rollback(struct qwick_session *s, size_t n,
                            struct qwick_err *e);
 
-/* A session with the same tokens, cache and logits, whose future is its own.
- * Whole pages of the cache are shared until one of both writes to them. */
+/* A copy of a session that goes on by itself: same tokens, cache and logits.
+ * The two share whole pages of the cache until one of them writes to a page. */
 int qwick_session_fork(struct qwick_session **out,
                        const struct qwick_session *s, struct qwick_err *e);
 
-/* ---- what need not be evaluated again --------------------------------- */
+/* ---- prefix caches ----------------------------------------------------- */
 
-/* The prefix cache keeps whole pages of 64 tokens by the tokens that they and
- * their predecessors hold. In memory it is a trie that the engine's sessions
- * share, of at most prefix_cache_bytes: what was used longest ago goes first,
- * never a page before those that need it. On disk it is a directory that any
- * number of a user's processes share, with entries apart by model, KV type,
- * exact mode and level of kernels. A model is what is in its files: they are
- * told by device, inode, size and times of modification and change, as they
- * were when the engine opened them, so that a copy has entries of its own. What
- * belongs to another user (but for root), or others may write to, is not used.
- * With exact, results with and without a hit are equal bit by bit; else they
- * may differ in the last bits, as by prefill_chunk. */
+/* A prefix cache stores whole pages of 64 tokens under the tokens that they and
+ * all pages before them hold.
+ *
+ * In memory it is a trie that the engine's sessions share, of at most
+ * prefix_cache_bytes. The page that was used longest ago is dropped first, and
+ * never before the pages that follow it.
+ *
+ * On disk it is a directory that a user's processes share. Entries of different
+ * models, KV types, kernel levels, and of exact and default mode are separate.
+ * A model is identified by its files: device, inode, size, mtime and ctime when
+ * the engine opened them. So a copy of a model has entries of its own. Files
+ * that belong to another user (except root), or that others can write to, are
+ * not used.
+ *
+ * With exact, results with and without a hit are equal bit by bit. In default
+ * mode they may differ in the last bits, as with another prefill_chunk. */
 
-/* Make the context the longest prefix of tokens[0..n) that is at hand: in the
- * context already, in the engine's prefix cache in memory, on disk; to the
- * token, not to the page. Evaluates nothing. To have logits afterwards, leave
- * out the last token and evaluate it. (sync does all of it; this is for who
- * evaluates prompts by joint steps.) */
+/* Make the context the longest prefix of tokens[0..n) that the context, the
+ * prefix cache in memory or the one on disk holds. The prefix may end inside a
+ * page. Evaluates nothing, so leave out the last token if you need logits, and
+ * evaluate it afterwards. sync calls this itself; callers of qwick_engine_step
+ * need it. */
 int qwick_session_reuse(struct qwick_session *s, const int32_t *tokens,
                         size_t n, struct qwick_err *e);
 
-/* Let other sessions find the whole pages of the context in memory. Nothing is
- * copied, and nothing happens when the engine has no such cache. */
+/* Put the whole pages of the context into the prefix cache in memory. Copies
+ * nothing. Does nothing when the engine has no such cache. */
 void qwick_session_publish(struct qwick_session *s);
 
 /* Write the whole pages of the first n tokens of the context to the prefix
- * cache on disk, as far as they are not there, and then remove what was used
- * longest ago beyond prefix_cache_disk_bytes. Nothing happens when the engine
- * has no such cache, or when they alone are more. QWICK_ERR_RUNTIME says what
- * could not be written; the session is unaffected. */
+ * cache on disk, except pages that it has. Then remove entries, the one that
+ * was used longest ago first, until at most prefix_cache_disk_bytes are left.
+ * Does nothing when the engine has no such cache, or when these pages alone
+ * need more than that. QWICK_ERR_RUNTIME names the file that could not be
+ * written; the session is unaffected. */
 int qwick_session_store(struct qwick_session *s, size_t n, struct qwick_err *e);
 
 /* Tokens that the last sync did not have to evaluate. */
 size_t qwick_session_cached(const struct qwick_session *s);
 
-/* Write tokens, keys, values and logits to a file that only its owner may read.
- * It gets its name when it is complete and on the disk; what is at path and no
- * regular file, a symbolic link for one, is refused. So is saving when a file
- * of the model was changed in place since the engine opened it. The first save
- * of an engine reads all of the weights, to know them by their contents.
- * QWICK_ERR_RUNTIME. */
+/* Write tokens, keys, values and logits to a file that only its owner can read.
+ * The file appears at path when it is complete and on the disk. The first save
+ * of an engine hashes all weights, to identify them by their contents. Refused
+ * with QWICK_ERR_RUNTIME: a path that is not a regular file (a symbolic link,
+ * too), and a model whose files were changed in place since the engine opened
+ * them. */
 int qwick_session_save(struct qwick_session *s, const char *path,
                        struct qwick_err *e);
 
-/* A session as it was saved, with a context of n_ctx tokens (0: the model's
- * maximum; fewer than are in the file: QWICK_ERR_CONTEXT). The file must come
- * from the same weights, wherever they lie, and the same KV type; for an engine
- * with exact also from exact mode on the same level of kernels, so that what
- * follows is the same bit by bit: else QWICK_ERR_USAGE. Weights are the same
- * when their files are (device, inode, size, times of modification and change),
- * or else when a hash of all their bytes is, for which they are read once: a
- * copied or moved checkpoint serves, one that was edited does not. An edit that
- * leaves all of this as it was, the time of change included, is not seen. A
- * file that cannot be read, is damaged, belongs to another user (but for root)
- * or may be written by others: QWICK_ERR_RUNTIME. */
+/* Open a saved session with a context of n_ctx tokens (0: the model's maximum).
+ *
+ *     QWICK_ERR_CONTEXT  n_ctx is smaller than the number of saved tokens
+ *     QWICK_ERR_USAGE    the file was saved with other weights or another KV
+ *                        type; or, where the engine has exact, in default mode
+ * or on another kernel level QWICK_ERR_RUNTIME  the file cannot be read, is
+ * damaged, belongs to another user (except root), or others can write to it
+ *
+ * Weights count as the same if their files have the same device, inode, size,
+ * mtime and ctime. Otherwise all weights are hashed once and compared, so a
+ * copied or moved checkpoint is accepted and an edited one is refused. An edit
+ * that changes none of these, not even ctime, goes unnoticed. */
 int qwick_session_load(struct qwick_session **out, struct qwick_engine *eng,
                        const char *path, size_t n_ctx, struct qwick_err *e);
 
-/* Where the prefix cache on disk is by default: $XDG_CACHE_HOME/qwick, or
- * ~/.cache/qwick. malloc'ed; NULL when neither variable is set. */
+/* The default directory of the prefix cache on disk: $XDG_CACHE_HOME/qwick, or
+ * ~/.cache/qwick. The caller frees it; NULL when neither variable is set. */
 char *qwick_cache_dir(void);
 
-/* An entry of the prefix cache on disk: a prompt, or what a prompt has beyond
- * another one that begins alike. */
+/* An entry of the prefix cache on disk: a prompt, or the pages that a prompt
+ * has after the beginning that it shares with another entry. */
 struct qwick_cache_entry {
     char *path;
     char model[96]; /* as asked for, cut; "" when damaged */
@@ -331,10 +337,10 @@ int qwick_cache_list(const char *dir, struct qwick_cache_entry **out, size_t *n,
                      struct qwick_err *e);
 void qwick_cache_list_free(struct qwick_cache_entry *v, size_t n);
 
-/* Remove what was used longest ago until at most max_bytes are left (0:
- * everything), and what processes that died have left. Only files that look
- * like the cache's own are touched. Says how many files and bytes (NULL: not
- * wanted). */
+/* Remove entries, the one that was used longest ago first, until at most
+ * max_bytes are left (0: all entries), and the temporary files of processes
+ * that died. Touches only files that look like the cache's own. *n_removed and
+ * *bytes_removed (NULL: not wanted) count what was removed. */
 int qwick_cache_gc(const char *dir, size_t max_bytes, size_t *n_removed,
                    size_t *bytes_removed, struct qwick_err *e);
 
@@ -346,9 +352,9 @@ const int32_t *qwick_session_tokens(const struct qwick_session *s, size_t *n);
 size_t qwick_session_limit(const struct qwick_session *s);
 size_t qwick_session_kv_bytes(const struct qwick_session *s);
 
-/* f32 [vocab_size] of the last token, unmasked; NULL when the last call left
- * none. Valid until the next call on the session and, after a joint step, until
- * the engine's next one. */
+/* The logits of the last token, f32 [vocab_size], before any mask or sampler;
+ * NULL when the last call left none. Valid until the next call on the session
+ * and, after a joint step, until the engine's next joint step. */
 const float *qwick_session_logits(const struct qwick_session *s);
 
 /* One session's part of a joint step: append tokens[0..n), n >= 1. */
@@ -357,14 +363,15 @@ struct qwick_step {
     struct qwick_session *session;
     const int32_t *tokens;
     size_t n;
-    enum qwick_want want; /* of which tokens there shall be an output */
+    enum qwick_want want; /* the tokens that need an output */
 };
 enum qwick_output { QWICK_LOGITS = 1, QWICK_HIDDEN = 2 };
 
-/* Evaluate the steps of different sessions in one pass over the weights: a
- * batch, ragged, decoding and prefilling mixed. Memory grows with the tokens of
- * all steps together. output: one of qwick_output or both. Interrupted (by the
- * flag of the first step's session) or failed: no session has changed. */
+/* Evaluate the steps of different sessions in one pass over the weights. Steps
+ * may have different lengths, and some may decode while others prefill. Memory
+ * grows with the sum of all tokens. output: QWICK_LOGITS, QWICK_HIDDEN or both.
+ * When the pass fails, or the interrupt flag of the first step's session is
+ * set, no session changes. */
 int qwick_engine_step(struct qwick_engine *eng, const struct qwick_step *steps,
                       size_t n, enum qwick_output output, struct qwick_err *e);
 
@@ -374,8 +381,9 @@ int qwick_engine_step(struct qwick_engine *eng, const struct qwick_step *steps,
 const float *qwick_session_rows(const struct qwick_session *s, size_t *n);
 const float *qwick_session_hidden(const struct qwick_session *s);
 
-/* From now on, add to ms [QWICK_PARTS] the milliseconds that the parts of a
- * pass take on its first thread; NULL: stop. Reading clocks costs a little. */
+/* From now on, add the milliseconds that each part of a pass takes on its first
+ * thread to ms [QWICK_PARTS]; NULL stops that. Reading clocks costs a little.
+ */
 #define QWICK_PARTS 6
 void qwick_session_parts(struct qwick_session *s, double *ms);
 /* "embedding", "norms", "projections", "attention", "head", "barriers". */
@@ -386,8 +394,8 @@ typedef void (*qwick_progress_fn)(void *ctx, size_t done, size_t total);
 void qwick_session_progress(struct qwick_session *s, qwick_progress_fn fn,
                             void *ctx);
 
-/* Stops a prefill at the next layer (and a generation at the next token) when
- * *flag becomes nonzero; may be set from a signal handler. NULL: never. */
+/* Stop a prefill at the next layer, and a generation at the next token, when
+ * *flag becomes nonzero. A signal handler may set it. NULL: never stop. */
 void qwick_session_interrupt(struct qwick_session *s, const volatile int *flag);
 
 /* Logits of every position of a prompt, in order: row(ctx, pos, logits) with
@@ -413,12 +421,13 @@ struct qwick_sampling {
     uint64_t seed;           /* draw i depends on (seed, i) alone */
 };
 
-/* Greedy, or what generation_config.json asks for; where that says Qwen3's
- * thinking values (0.6, 0.95, 20) and thinking is off: 0.7, 0.8, 20. */
+/* The values of generation_config.json; greedy where it asks for no sampling.
+ * If it has Qwen3's values for thinking (0.6, 0.95, 20) and thinking is off,
+ * the model card's values for plain answers replace them: 0.7, 0.8, 20. */
 struct qwick_sampling qwick_sampling_defaults(const struct qwick_engine *eng,
                                               bool think_off);
-/* The same with every step off and temperature 1: where a sampling flag was
- * given but the checkpoint asks for greedy. */
+/* Temperature 1 and every step off: the base for single sampling options where
+ * the checkpoint asks for greedy. */
 struct qwick_sampling qwick_sampling_neutral(void);
 
 enum qwick_finish {
@@ -440,10 +449,10 @@ struct qwick_logprob {
     float logprob;
 };
 
-/* A token was chosen. Also called for the stop token. text: the complete UTF-8
- * characters that this token sets free on its channel, maybe none. top: the
- * n_top likeliest when logprobs were asked for, else NULL. A nonzero return
- * ends the generation as interrupted. All borrowed. */
+/* A token was drawn; the stop token has an event, too. text: the UTF-8
+ * characters that this token completes on its channel, perhaps none. top: with
+ * logprobs, the n_top likeliest tokens; else NULL. A callback that returns
+ * nonzero ends the generation as interrupted. All pointers are borrowed. */
 struct qwick_token_event {
     int32_t id;
     enum qwick_channel channel;
@@ -455,12 +464,13 @@ struct qwick_token_event {
 };
 typedef int (*qwick_token_fn)(void *ctx, const struct qwick_token_event *ev);
 
-/* Guessing ahead (prompt lookup decoding): the tokens that followed earlier in
- * the context are evaluated together with the newest one, and kept as far as
- * they are what is then drawn. The answer is the same as without, with exact
- * to the last bit; else a pass of several tokens may round differently, as with
- * prefill_chunk, which shows where two tokens are equally good. How much is
- * guessed depends on how often it was right. */
+/* Prompt lookup decoding: where the last tokens occurred earlier in the
+ * context, the tokens that followed there are guesses. A pass evaluates guesses
+ * together with the newest token, and accepts them until the first one that
+ * differs from the drawn token. With exact the answer is the same as without
+ * lookup. In default mode a pass of several tokens may round differently, as
+ * with another prefill_chunk; that shows where two tokens are about equally
+ * likely. The number of guesses adapts to how often they were right. */
 #define QWICK_LOOKUP_MAX     64
 #define QWICK_LOOKUP_DEFAULT 0
 
@@ -474,26 +484,26 @@ struct qwick_generate_options {
     bool no_think;   /* do not look for think blocks (raw prompts) */
     bool profile;    /* fill per_token_ms and sample_ms */
     size_t
-        loop_guard;  /* stop when the last N >= 3 ids are one sequence at least
-                        three times over (the last may be cut); 0: off */
+        loop_guard; /* stop when the last N >= 3 ids are one sequence at least
+                       three times over (the last may be cut); 0: off */
     double timeout_ms; /* end the answer after this many milliseconds, counted
                           from the start of its prompt's evaluation and
                           checked at each layer of the prefill, then after
                           each token; 0: none */
-    size_t logprobs; /* candidates in each event; 0: off */
-    size_t lookup;   /* most tokens that are guessed ahead, up to
-                        QWICK_LOOKUP_MAX; 0: off; not in batches */
+    size_t logprobs;   /* candidates in each event; 0: off */
+    size_t lookup;     /* most tokens that are guessed ahead, up to
+                          QWICK_LOOKUP_MAX; 0: off; not in batches */
     qwick_token_fn on_token;
     void *on_token_ctx;
 };
 struct qwick_generate_options qwick_generate_defaults(void);
 
-/* What guessing ahead did. A decode step gives one token, and one more for each
- * guess that is kept. */
+/* Counts of lookup. A decode step gives one token, and one more for each guess
+ * that is accepted. */
 struct qwick_lookup {
     size_t max;                   /* as in the options; 0: was off */
-    size_t n_drafted, n_accepted; /* tokens guessed, and kept */
-    size_t n_passes;              /* decode steps that had some */
+    size_t n_drafted, n_accepted; /* guesses evaluated, and accepted */
+    size_t n_passes;              /* decode steps with guesses */
 };
 
 struct qwick_result {
@@ -517,9 +527,9 @@ struct qwick_result {
     struct qwick_lookup lookup;
 };
 
-/* Prompt in, answer out: session_sync, then sample and decode until a stop id,
- * a stop string, max_tokens or the end of the context. *r is always in a state
- * that qwick_result_free takes. */
+/* Answer a prompt: sync, then sample and decode until a stop id, a stop string,
+ * max_tokens, the end of the context, the loop guard or the timeout. On
+ * failure, too, *r can be passed to qwick_result_free. */
 int qwick_generate(struct qwick_session *s, const int32_t *prompt, size_t n,
                    const struct qwick_generate_options *o,
                    struct qwick_result *r, struct qwick_err *e);
@@ -563,7 +573,7 @@ struct qwick_batch_options {
 int qwick_batch_create(struct qwick_batch **out, struct qwick_engine *eng,
                        const struct qwick_batch_options *o,
                        struct qwick_err *e);
-/* Requests that have not ended are dropped, done is not called. */
+/* Drops requests that have not ended, without calling done. */
 void qwick_batch_free(struct qwick_batch *b);
 
 /* Queue a prompt of n >= 1 tokens. prompt and *o are copied; what *o points to
@@ -574,8 +584,8 @@ int qwick_batch_add(struct qwick_batch *b, const int32_t *prompt, size_t n,
                     const struct qwick_generate_options *o, void *tag,
                     struct qwick_err *e);
 
-/* One pass, or nothing when there is nothing to do. A request that fails is
- * told to done and is no failure of the step. Interrupted: QWICK_ERR_RUNTIME,
+/* Run one pass; does nothing when no request is left. When a request fails,
+ * done hears of it, and the step succeeds. Interrupted: QWICK_ERR_RUNTIME, and
  * nothing has changed. */
 int qwick_batch_step(struct qwick_batch *b, struct qwick_err *e);
 /* Steps until no request is left. */
@@ -594,10 +604,10 @@ struct qwick_batch_stats qwick_batch_stats(const struct qwick_batch *b);
 
 /* ---- judging --------------------------------------------------------- */
 
-/* Log-probabilities of what is given, without a decode loop: natural
- * logarithms of the softmax over the bare logits, before any sampler, summed in
- * double. Sequences are evaluated jointly, many in one pass over the weights;
- * with exact the results are bit by bit those of each alone. */
+/* Log-probabilities of given texts and answers, without a decode loop: natural
+ * logarithms of the softmax over the logits before any sampler, summed in
+ * double. Many sequences share a pass over the weights. With exact, each result
+ * equals that of the sequence alone bit by bit. */
 struct qwick_judge_options {
     size_t n_ctx;               /* most tokens of a sequence, 0: the model's
                                    maximum */
@@ -607,7 +617,7 @@ struct qwick_judge_options {
     const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
 };
 
-/* A text, and what comes before it. */
+/* A text, and the context before it. */
 struct qwick_score_item {
     const int32_t *tokens; /* [n] */
     size_t n;
@@ -617,51 +627,53 @@ struct qwick_score_item {
     size_t n_windows; /* out */
 };
 
-/* The first token that is scored: n_given; without context 1, because nothing
- * comes before the first one. May be n: none is. */
+/* The index of the first scored token: n_given; without context 1, because
+ * nothing comes before the first token. Equals n when no token is scored. */
 size_t qwick_score_first(const struct qwick_score_item *it);
 
-/* Score texts of any length. One that is longer than `window` tokens (0:
- * n_ctx) is evaluated in windows of so many, each moved by `stride` (0: half
- * of the window) and scoring only the tokens that those before it have not:
- * but for the first window, a token has at least window - stride tokens before
- * it. Context counts as text that comes before; it is only read by windows that
- * reach it. n_windows is 0 where nothing is scored. */
+/* Score texts of any length. A text of more than `window` tokens (0: n_ctx) is
+ * evaluated in windows of that size. Each window starts `stride` tokens (0:
+ * half of the window) after the one before and scores only tokens that no
+ * earlier window scored. So after the first window, each scored token has at
+ * least window - stride tokens before it. Context counts as part of the text,
+ * but is not scored. n_windows is 0 where nothing is scored. */
 int qwick_score(struct qwick_engine *eng, struct qwick_score_item *items,
                 size_t n, const struct qwick_judge_options *o,
                 struct qwick_err *e);
 
-/* The window and the stride that *o stands for. A window beyond the context, a
- * stride that is not below it: QWICK_ERR_USAGE. */
+/* The window and the stride that qwick_score uses with *o. A window larger than
+ * the context, or a stride that is not smaller than the window:
+ * QWICK_ERR_USAGE. */
 int qwick_judge_windows(const struct qwick_engine *eng,
                         const struct qwick_judge_options *o, size_t *window,
                         size_t *stride, struct qwick_err *e);
 
-/* One of the possible answers, the same to all prompts. */
+/* One of the possible answers; all prompts have the same ones. */
 struct qwick_answer {
     const int32_t *tokens; /* [n], n >= 1 */
     size_t n;
 };
 
-/* A prompt, and how likely each answer is as what follows it. */
+/* A prompt, and the log-probability of each answer directly after it. */
 struct qwick_choose_item {
     const int32_t *prompt; /* [n], n >= 1 */
     size_t n;
     double *logprobs; /* [n_answers] out: sum over the answer's tokens */
 };
 
-/* Each prompt is evaluated once (what all of them begin with once for all), and
- * each distinct beginning of the answers once after it. Two answers of the same
- * tokens, or one without: QWICK_ERR_USAGE. A prompt that does not fit the
- * context with the longest answer: QWICK_ERR_CONTEXT. */
+/* Evaluates each prompt once, a beginning that all prompts share once for all
+ * of them, and each distinct prefix of the answers once per prompt. Two equal
+ * answers, or an empty one: QWICK_ERR_USAGE. A prompt that does not fit the
+ * context together with the longest answer: QWICK_ERR_CONTEXT. */
 int qwick_choose(struct qwick_engine *eng, struct qwick_choose_item *items,
                  size_t n, const struct qwick_answer *answers, size_t n_answers,
                  const struct qwick_judge_options *o, struct qwick_err *e);
 
 /* ---- quantizing ------------------------------------------------------ */
 
-/* How scales are chosen: as mlx.core.quantize does, or by a search for the
- * least squared error of the weights, which takes longer and never has more. */
+/* How to choose scales: as mlx.core.quantize does; or by a search for the least
+ * squared error of the weights, which takes longer and never has a larger
+ * error. */
 enum qwick_scales { QWICK_SCALES_MLX, QWICK_SCALES_LSQ };
 
 /* line has no newline; it may hold control bytes that came from a file. */
@@ -727,9 +739,9 @@ void qwick_quantize_abandon(void);
 /* ---- embeddings and reranking ---------------------------------------- */
 
 /* Texts to vectors: the hidden state of the last token after the last norm, as
- * Qwen3-Embedding is used. Many texts share a pass over the weights, and a
- * beginning that they have in common is evaluated once; with exact, vectors are
- * bit by bit those of each text alone. */
+ * Qwen3-Embedding defines it. Many texts share a pass over the weights, and a
+ * shared beginning is evaluated once. With exact, each vector equals that of
+ * the text alone bit by bit. */
 struct qwick_embedder;
 
 struct qwick_embed_options {
@@ -781,8 +793,8 @@ int qwick_embed(struct qwick_embedder *m, const struct qwick_embed_item *items,
                 size_t n, struct qwick_err *e);
 
 /* How well documents answer a query: the probability of "yes" against "no" as
- * the next token of Qwen3-Reranker's prompt. What comes before the documents is
- * evaluated once. */
+ * the next token of Qwen3-Reranker's prompt. The part of the prompt before the
+ * document is evaluated once. */
 struct qwick_reranker;
 
 struct qwick_rerank_options {
