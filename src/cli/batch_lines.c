@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/prompt.h"
+#include "cli/signals.h"
 
 enum { CHUNK = 65536 };
 
@@ -74,8 +75,7 @@ static int cannot_read(const struct lines *l, struct qwick_err *e)
 /* 1: read some or came to the end; 0: nothing yet. */
 static int read_some(struct lines *l, int timeout_ms, struct qwick_err *e)
 {
-    struct pollfd pf = {.fd = l->fd, .events = POLLIN};
-    int r = poll(&pf, 1, timeout_ms);
+    int r = signals_poll(l->fd, POLLIN, timeout_ms);
     if (r == 0 || (r < 0 && errno == EINTR))
         return 0;
     if (r < 0)

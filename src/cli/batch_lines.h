@@ -25,7 +25,7 @@ void lines_init(struct lines *l, const char *name, int fd);
 void lines_free(struct lines *l);
 
 /* The next line without its end, valid until the next call. Waits up to
- * timeout_ms (-1: any time) for input, then, or when a signal comes, says
+ * timeout_ms (-1: any time) for input; then, or once a signal was caught, says
  * LINES_WAIT. *torn: no newline ends it, the input does. */
 enum lines_status lines_next(struct lines *l, int timeout_ms, const char **text,
                              size_t *n, bool *torn, struct qwick_err *e);

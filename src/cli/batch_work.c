@@ -9,10 +9,6 @@
 #include "cli/out.h"
 #include "cli/signals.h"
 
-/* For which one wait for input lasts at most: a signal that comes just before
- * it does not end it. */
-enum { IDLE_MS = 500 };
-
 /* Between two progress lines. */
 #define SHOW_MS 250
 
@@ -67,8 +63,8 @@ void batch_progress(struct batch_job *j)
 static int gather(struct batch_job *j, struct qwick_err *e)
 {
     size_t max = (size_t)j->a.max_batch;
-    bool got;
-    if (batch_out_flush(&j->out, e) || batch_feed(j, IDLE_MS, &got, e))
+    bool got = qwick_batch_stats(j->batch).n_waiting > 0;
+    if (batch_out_flush(&j->out, e) || (!got && batch_feed(j, -1, &got, e)))
         return -1;
     while (got && !j->at_end && qwick_batch_stats(j->batch).n_waiting < max)
         if (batch_feed(j, (int)j->a.debounce, &got, e))

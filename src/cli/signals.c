@@ -1,12 +1,24 @@
 #include "cli/signals.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
+/* Without the pipe below, the longest wait that a signal may not end. */
+enum { BLIND_WAIT_MS = 250 };
+
 static volatile int caught;
 static void (*_Atomic at_bus)(void);
+
+/* The handler writes a byte here, so that a poll sees a signal that came right
+ * before it. ppoll would not do: a signal that one thread blocks is delivered
+ * to another one, which does not end the wait. */
+static int wake[2] = {-1, -1};
 
 static void on_stop(int sig)
 {
@@ -17,6 +29,10 @@ static void on_stop(int sig)
         return;
     }
     caught = sig;
+    int saved = errno;
+    ssize_t r = wake[1] >= 0 ? write(wake[1], "", 1) : 0;
+    (void)r;
+    errno = saved;
 }
 
 static void on_bus(int sig)
@@ -59,6 +75,8 @@ void signals_init(void)
 void signals_catch(void)
 {
     static const int sigs[] = {SIGINT, SIGTERM, SIGHUP};
+    if (wake[0] < 0 && pipe2(wake, O_CLOEXEC | O_NONBLOCK))
+        wake[0] = wake[1] = -1;
     for (size_t i = 0; i < sizeof(sigs) / sizeof(sigs[0]); i++) {
         struct sigaction old, sa;
         if (sigaction(sigs[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN)
@@ -74,6 +92,22 @@ void signals_catch(void)
 const volatile int *signals_flag(void)
 {
     return &caught;
+}
+
+int signals_poll(int fd, short events, int timeout_ms)
+{
+    struct pollfd fds[] = {{.fd = fd, .events = events},
+                           {.fd = wake[0], .events = POLLIN}};
+    bool blind = wake[0] < 0 && (timeout_ms < 0 || timeout_ms > BLIND_WAIT_MS);
+    int r;
+    do
+        r = caught ? 0 : poll(fds, 2, blind ? BLIND_WAIT_MS : timeout_ms);
+    while (r == 0 && blind && timeout_ms < 0 && !caught);
+    if (caught) {
+        errno = EINTR;
+        return -1;
+    }
+    return r;
 }
 
 _Noreturn void signals_die(int sig)

@@ -17,6 +17,11 @@ void signals_catch(void);
 /* The signal that came, or 0; its address is for qwick_session_interrupt. */
 const volatile int *signals_flag(void);
 
+/* Wait until fd is ready, as poll does with one descriptor, for timeout_ms (-1:
+ * any time). Once a signal was caught, also right before the wait or in another
+ * thread: -1 with EINTR at once. */
+int signals_poll(int fd, short events, int timeout_ms);
+
 /* Die by sig as if it had never been caught. */
 _Noreturn void signals_die(int sig);
 

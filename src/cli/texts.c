@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,8 @@
 #include "cli/out.h"
 #include "cli/prompt.h"
 #include "cli/signals.h"
+
+enum { CHUNK = 65536 };
 
 struct run {
     const struct texts *t;
@@ -81,6 +84,38 @@ static int no_input(const struct verb *v)
                      v->args);
 }
 
+/* Standard input to its end; a signal ends the wait for more of it. */
+static int read_stdin(char **data, size_t *n, struct qwick_err *e)
+{
+    struct buf b = {.max = PROMPT_MAX};
+    ssize_t k;
+    do {
+        if (buf_reserve(&b, CHUNK)) {
+            bool full = b.len > b.max - CHUNK;
+            buf_free(&b);
+            return full ? err_set(e, QWICK_ERR_RUNTIME,
+                                  "standard input: larger than the limit of "
+                                  "%zu bytes",
+                                  PROMPT_MAX)
+                        : err_oom(e, CHUNK);
+        }
+        k = signals_poll(STDIN_FILENO, POLLIN, -1);
+        if (k >= 0)
+            k = read(STDIN_FILENO, b.data + b.len, CHUNK);
+        if (k > 0)
+            b.len += (size_t)k;
+    } while (k > 0 || (k < 0 && (errno == EINTR || errno == EAGAIN) &&
+                       !*signals_flag()));
+    if (k < 0) {
+        int err = errno;
+        buf_free(&b);
+        return err_set(e, QWICK_ERR_RUNTIME, "standard input: cannot read: %s",
+                       strerror(err));
+    }
+    *data = buf_take(&b, n);
+    return 0;
+}
+
 static int whole_file(struct run *r, const char *path)
 {
     bool dash = strcmp(path, "-") == 0;
@@ -88,8 +123,8 @@ static int whole_file(struct run *r, const char *path)
     struct qwick_err e = {0};
     char *data;
     size_t n;
-    if (prompt_read(path, &data, &n, &e))
-        return msg_fail(&e);
+    if (dash ? read_stdin(&data, &n, &e) : prompt_read(path, &data, &n, &e))
+        return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
     if (n == 0 && !r->t->files->n) { /* nobody named standard input */
         free(data);
         return no_input(r->t->verb);

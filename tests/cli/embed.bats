@@ -203,3 +203,31 @@ PY
     fails 1 "/dev/full: cannot write" embed -o /dev/full a
     run -1 bash -c "'$QWICK' embed a >&-"
 }
+
+@test "a signal right before a wait for input ends it" {
+    [ "${SAN:-}" != 1 ] || skip "fault injection is not run under sanitizers"
+    ${CC:-cc} -shared -fPIC -o "$T/shim.so" tests/cli/signal_in_poll.c
+    printf '{"text":"a"}\n' >"$T/line"
+    waits() { # ARGS…: standard input gives a line and stays open
+        python3 - "$QWICK" "$T/shim.so" "$T/line" "$@" <<'PY'
+import os, signal, subprocess, sys
+qwick, shim, line = sys.argv[1:4]
+p = subprocess.Popen([qwick] + sys.argv[4:], stdin=subprocess.PIPE,
+                     stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                     env=dict(os.environ, LD_PRELOAD=shim, SIGNAL_IN_POLL="1"))
+p.stdin.write(open(line, "rb").read())
+p.stdin.flush()
+try:
+    p.wait(10)
+finally:
+    p.kill()
+assert p.returncode == -signal.SIGINT, (sys.argv[4:], p.returncode)
+PY
+    }
+    waits embed --lines
+    waits embed
+    waits rerank --query x --jsonl
+    waits score --jsonl
+    waits choose -a x -a y --jsonl
+    waits batch --debounce 0
+}
