@@ -13,7 +13,7 @@ struct batch_args {
     const char *input, *output;
     bool unordered;
     const char *shard;
-    int64_t max_batch, debounce;
+    int64_t line_offset, max_batch, debounce;
     const char *system, *system_file;
     struct opt_texts files;
     bool file_names;

@@ -15,7 +15,8 @@ struct lines {
     struct buf in;
     size_t start, scanned; /* of in: first byte not handed out, not looked at */
     bool eof;
-    uint64_t number;   /* of the line handed out last, from 1 */
+    uint64_t number;   /* of the line handed out last; before the first one 0,
+                          or what the caller has set */
     uint64_t consumed; /* bytes of the lines handed out, their ends included */
 };
 

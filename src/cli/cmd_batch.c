@@ -42,6 +42,15 @@ static const struct opt opts[] = {
      .arg = "I/N",
      .help = "only every N-th record, from the I-th on; 1/1: all",
      .offset = ARG(shard)},
+    {.name = "line-offset",
+     .type = OPT_INT,
+     .arg = "N",
+     .imin = 0,
+     .imax = (int64_t)1 << 52,
+     .def = "0",
+     .help = "the input is a part that N lines come before: count its lines "
+             "from N + 1",
+     .offset = ARG(line_offset)},
     {.name = "max-batch",
      .type = OPT_INT,
      .arg = "N",
@@ -195,6 +204,7 @@ static int open_input(struct batch_job *j)
         return QWICK_ERR_RUNTIME;
     }
     lines_init(&j->in, path, fd);
+    j->in.number = (uint64_t)j->a.line_offset;
     if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0)
         j->in_bytes = (uint64_t)st.st_size;
     return 0;

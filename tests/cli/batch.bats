@@ -717,16 +717,50 @@ PY
         "$QWICK" batch -m "$MODELS/tied-bf16" | jget '[0][len(o["tokens"]) != 3]'
 }
 
-@test "a filter for GNU parallel" {
+@test "--line-offset: numbers and seeds of the whole input" {
+    many "$T/in" 50
+    q batch --exact --seed 5 -i "$T/in" >"$T/all"
+    : >"$T/parts"
+    for first in 0 20 40; do
+        tail -n +$((first + 1)) "$T/in" | head -n 20 >"$T/part"
+        q batch --exact --seed 5 --line-offset $first -i "$T/part" >>"$T/parts"
+    done
+    same "$T/all" "$T/parts"
+    printf '\nnonsense\n' >"$T/part"
+    run -1 --separate-stderr q batch --line-offset 1000 -i "$T/part"
+    echo "$output" | jlines 'len(o) == 1 and o[0]["line"] == 1002'
+    printf '{"prompt":"list files","n":1,"odd":1}\n' >"$T/part"
+    run -0 --separate-stderr q batch --line-offset 1000 -i "$T/part"
+    [[ $stderr == *"line 1001: "* ]]
+}
+
+# The documented commands, word by word, but that they are exact and that the
+# hosts are this one.
+@test "GNU parallel: the documented commands give what a single run gives" {
     command -v parallel >/dev/null || skip "no parallel"
-    many "$T/in" 60
-    q batch --exact --greedy -i "$T/in" >"$T/want"
-    parallel --will-cite --keep-order --pipe -N20 -j2 \
-        "$QWICK" batch --exact --greedy <"$T/in" >"$T/out"
-    python3 - "$T/out" "$T/want" <<'PY'
-import json, sys
-a, b = ([(r["id"], r.get("index"), r["tokens"], r["text"]) for r in
-         map(json.loads, open(n))] for n in sys.argv[1:])
-assert len(a) == len(b)
+    many "$T/prompts.jsonl" 170
+    cp "$T/prompts.jsonl" "$T/in.jsonl"
+    q batch --exact --seed 1 -i "$T/in.jsonl" >"$T/want"
+    mkdir "$T/bin"
+    printf '#!/bin/sh\nexec "%s" "$@" --exact -t 1\n' "$QWICK" >"$T/bin/qwick"
+    printf '#!/bin/sh\nexec "%s" --will-cite -j2 "$@"\n' \
+        "$(command -v parallel)" >"$T/bin/parallel"
+    chmod +x "$T/bin/"*
+    python3 - "$T" <<'PY'
+import re, sys
+t = sys.argv[1]
+guide = re.search(r"^parallel (?:.*\\\n)*.*$", open("docs/scripting.md").read(), re.M).group()
+man = re.search(r"^parallel (?:.*\\e\n)*.*$", open("man/qwick.1").read(), re.M).group()
+for a, b in (r"\-", "-"), (r"\(aq", "'"), (r"\e", "\\"):
+    man = man.replace(a, b)
+assert "--sshlogin" in man
+man = re.sub(r"--sshlogin \S+ ", "", man)
+open(t + "/guide.sh", "w").write(guide + "\n")
+open(t + "/man.sh", "w").write(man + "\n")
 PY
+    for doc in guide man; do
+        (cd "$T" && PATH=$T/bin:$PATH bash "$T/$doc.sh")
+    done
+    same "$T/answers.jsonl" "$T/want"
+    same "$T/out.jsonl" "$T/want"
 }
