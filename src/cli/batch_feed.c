@@ -308,11 +308,14 @@ static int one_line(struct batch_job *j, const char *text, size_t n,
 }
 
 /* As many as keep the next passes full; not more than the output can hold back.
- */
-static bool wants_more(const struct batch_job *j)
+ * By number, exactly those that the next pass takes: what waits beyond it
+ * would depend on what was there. */
+bool batch_wants_more(const struct batch_job *j)
 {
     size_t max = (size_t)j->a.max_batch;
-    return qwick_batch_stats(j->batch).n_waiting < max &&
+    struct qwick_batch_stats s = qwick_batch_stats(j->batch);
+    size_t n = s.n_waiting + (j->by_number ? s.n_live : 0);
+    return !j->at_end && n < max &&
            batch_out_open_places(&j->out) < WAITING_A_SEQUENCE * max;
 }
 
@@ -320,7 +323,7 @@ int batch_feed(struct batch_job *j, int timeout_ms, bool *got,
                struct qwick_err *e)
 {
     *got = false;
-    while (!j->at_end && wants_more(j)) {
+    while (batch_wants_more(j)) {
         const char *text;
         size_t n;
         bool torn;

@@ -52,6 +52,9 @@ struct batch_job {
     struct sample *samples; /* list of the requests that are open */
     struct id_set ids;
     bool at_end;         /* of the input */
+    /* Passes are made up by the records' numbers alone: no pass begins before
+       all records are there that it has room for. */
+    bool by_number;
     uint64_t n_records;  /* seen, those of other shards included */
     uint64_t n_answered; /* records of this run */
     uint64_t n_skipped;  /* records that an earlier run has answered */
@@ -74,6 +77,9 @@ int batch_work(struct batch_job *j);
  * up to timeout_ms for the first. *got: whether any came. */
 int batch_feed(struct batch_job *j, int timeout_ms, bool *got,
                struct qwick_err *e);
+
+/* Whether the next passes have room for records that were not read. */
+bool batch_wants_more(const struct batch_job *j);
 
 /* Done callback of the scheduler; ctx is the job. */
 int batch_done(void *ctx, void *tag, struct qwick_result *r,

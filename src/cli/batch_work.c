@@ -72,6 +72,28 @@ static int gather(struct batch_job *j, struct qwick_err *e)
     return 0;
 }
 
+/* Read on until a batch is full, however long that takes. */
+static int fill(struct batch_job *j, struct qwick_err *e)
+{
+    bool got;
+    while (batch_wants_more(j) && !*signals_flag())
+        if (batch_out_flush(&j->out, e) || batch_feed(j, -1, &got, e))
+            return -1;
+    return 0;
+}
+
+/* Read what is there; wait only when there is nothing else to do. */
+static int feed(struct batch_job *j, struct qwick_err *e)
+{
+    bool got;
+    if (batch_feed(j, 0, &got, e))
+        return -1;
+    struct qwick_batch_stats s = qwick_batch_stats(j->batch);
+    if (s.n_live == 0 && s.n_waiting < (size_t)j->a.max_batch && !j->at_end)
+        return gather(j, e);
+    return 0;
+}
+
 /* What the engine has met, a damaged entry of the prefix cache, say. */
 static void tell_warnings(struct batch_job *j)
 {
@@ -84,14 +106,9 @@ static void tell_warnings(struct batch_job *j)
 /* 1: there is more to do; 0: all is done. */
 static int turn(struct batch_job *j, struct qwick_err *e)
 {
-    bool got;
-    if (batch_feed(j, 0, &got, e))
+    if (j->by_number ? fill(j, e) : feed(j, e))
         return -1;
     struct qwick_batch_stats s = qwick_batch_stats(j->batch);
-    if (s.n_live == 0 && s.n_waiting < (size_t)j->a.max_batch && !j->at_end &&
-        gather(j, e))
-        return -1;
-    s = qwick_batch_stats(j->batch);
     if (s.n_live + s.n_waiting == 0)
         return !j->at_end;
     if (qwick_batch_step(j->batch, e)) {

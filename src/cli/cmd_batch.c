@@ -66,7 +66,7 @@ static const struct opt opts[] = {
      .imax = 60000,
      .def = "5",
      .help = "with nothing to do, begin when no record has come for MS "
-             "milliseconds or a batch is full",
+             "milliseconds or a batch is full; with --seed: when it is full",
      .offset = ARG(debounce)},
 
     {.type = OPT_HEADING, .help = "Prompts"},
@@ -121,7 +121,7 @@ static const struct opt opts[] = {
      .imax = INT64_MAX,
      .def = "random",
      .help = "with the number of the line gives the seed of each record that "
-             "has none",
+             "has none; records are grouped by number, not by arrival",
      .offset = ARG(answer.seed)},
     OPT_ROWS_LOGPROBS(ARG(answer), ""),
 
@@ -337,6 +337,8 @@ static int run(struct batch_job *j)
     while (qwick_engine_warning(j->eng, j->n_warned))
         j->n_warned++; /* common_open has printed them */
     set_common(j);
+    /* with exact, an answer does not depend on what is beside it */
+    j->by_number = opt_given(&j->p, "seed") && !j->a.c.exact;
     if (create(j, &e))
         return msg_fail(&e);
     signals_catch();

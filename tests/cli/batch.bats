@@ -440,6 +440,53 @@ assert p.wait() == 0
 PY
 }
 
+# slowly FILE OUT SEED ARGS…: batch with FILE through a pipe, in pieces at random
+# times.
+slowly() {
+    python3 - "$QWICK" "$@" <<'PY'
+import random, subprocess, sys, time
+qwick, src, out, seed = sys.argv[1:5]
+random.seed(int(seed))
+p = subprocess.Popen([qwick, "batch"] + sys.argv[5:], stdin=subprocess.PIPE,
+                     stdout=open(out, "wb"))
+data = open(src, "rb").read()
+while data:
+    n = random.choice((1, 30, 100, 400, 3000))
+    p.stdin.write(data[:n])
+    p.stdin.flush()
+    data = data[n:]
+    time.sleep(random.choice((0, 0, 0.001, 0.01, 0.05)))
+p.stdin.close()
+assert p.wait() == 0
+PY
+}
+
+@test "with a seed, the time at which records come changes no bit" {
+    many "$T/in" 60
+    o=(--seed 3 --temp 1.2 -n 30 --logprobs 3 --max-batch 6)
+    q batch "${o[@]}" -i "$T/in" >"$T/want"
+    for seed in 1 2 3; do
+        slowly "$T/in" "$T/out" $seed "${o[@]}"
+        same "$T/out" "$T/want"
+    done
+    slowly "$T/in" "$T/out" 4 "${o[@]}" --unordered
+    same "$T/out" "$T/want" sorted
+    # who waits for each answer: one at a time, or exact
+    for how in "--max-batch 1" --exact; do
+        python3 - "$QWICK" $how <<'PY'
+import json, subprocess, sys
+p = subprocess.Popen([sys.argv[1], "batch", "--seed", "1"] + sys.argv[2:],
+                     stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+for i in range(3):
+    p.stdin.write(b'{"prompt":"list files"}\n')
+    p.stdin.flush()
+    assert json.loads(p.stdout.readline())["line"] == i + 1
+p.stdin.close()
+assert p.wait() == 0
+PY
+    done
+}
+
 @test "SIGINT: what is done is written, dies by the signal, can be continued" {
     many "$T/in" 300
     q batch --exact --seed 5 -i "$T/in" -o "$T/want"
