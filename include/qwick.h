@@ -134,6 +134,14 @@ struct qwick_info {
 };
 const struct qwick_info *qwick_engine_info(const struct qwick_engine *eng);
 
+/* A hash of what the model's answers to token ids depend on, by content: every
+ * field of config.json that a pass reads, each tensor's name, type, shape and
+ * 16 pieces of 256 bytes, the stop ids, tokenizer.json. Copies of a checkpoint
+ * have the same one on any machine, and other weights another one, but for an
+ * edit of single rows between the pieces. The first call reads the pieces. */
+int qwick_engine_identity(struct qwick_engine *eng, uint64_t id[2],
+                          struct qwick_err *e);
+
 struct qwick_tensor {
     const char *name;  /* as stored; not NUL-free if the file is hostile */
     const char *dtype; /* "BF16" … */

@@ -10,6 +10,12 @@
  * that many others are done. */
 enum { WAITING_A_SEQUENCE = 64 };
 
+/* A record as it came. */
+struct line {
+    const char *text;
+    size_t n;
+};
+
 /* One request; the tag of the scheduler. */
 struct sample {
     struct sample *prev, *next; /* of j->samples */
@@ -71,8 +77,10 @@ static int note_id(struct batch_job *j, const struct record *r, uint64_t hash,
 
 /* ---- lines out ---- */
 
-/* The members that every line begins with. index: of many samples. */
-static int put_head(struct buf *b, const struct record *r, const size_t *index)
+/* The members that every line begins with. index: of many samples. What reads
+ * them again is batch_resume.c. */
+static int put_head(struct buf *b, const struct batch_job *j,
+                    const struct record *r, const size_t *index, uint64_t key)
 {
     int bad = buf_printf(b, "{\"line\":%llu", (unsigned long long)r->line);
     if (r->id.len) {
@@ -81,7 +89,9 @@ static int put_head(struct buf *b, const struct record *r, const size_t *index)
     }
     if (index)
         bad |= buf_printf(b, ",\"index\":%zu", *index);
-    return buf_putc(b, ',') || bad;
+    return buf_printf(b, ",\"key\":\"%08x-%016llx\",", batch_run_key(j),
+                      (unsigned long long)key) ||
+           bad;
 }
 
 static int put_error(struct buf *b, const struct qwick_err *why)
@@ -111,25 +121,47 @@ static int put_line(struct batch_job *j, uint64_t place, struct buf *b, int bad,
     return r;
 }
 
+uint32_t batch_run_key(const struct batch_job *j)
+{
+    uint64_t h = key_u64(&j->common.run);
+    return (uint32_t)(h ^ h >> 32);
+}
+
+/* An earlier run's answer to sample i: *there, and put out if it was held. */
+static int find_answer(struct batch_job *j, const struct record *r, size_t i,
+                       uint64_t key, bool *there, struct qwick_err *e)
+{
+    enum batch_out_found found;
+    struct answered *held;
+    if (batch_out_find(&j->out, r->line, i,
+                       record_id_hash(r->id.data, r->id.len), key, &found,
+                       &held, e))
+        return -1;
+    *there = found != FOUND_NONE;
+    return found == FOUND_HELD ? batch_out_put_held(&j->out, held, e) : 0;
+}
+
 /* A record that could not be read has one line, whatever its n. */
 static int refuse(struct batch_job *j, const struct record *r,
-                  const struct qwick_err *why, struct qwick_err *e)
+                  const struct line *line, const struct qwick_err *why,
+                  struct qwick_err *e)
 {
     struct buf b = {0};
-    uint64_t place;
-    bool yes;
-    if (batch_out_answered(&j->out, r->line, 0,
-                           record_id_hash(r->id.data, r->id.len), &yes, e))
+    uint64_t place, key = record_line_key(&j->common, line->text, line->n);
+    bool there;
+    j->n_samples++;
+    if (find_answer(j, r, 0, key, &there, e))
         return -1;
-    if (yes) {
+    if (there) {
         j->n_skipped++;
         return 0;
     }
     j->n_errors++;
     j->n_answered++;
+    j->n_done++;
     if (batch_out_place(&j->out, &place, e))
         return -1;
-    int bad = put_head(&b, r, NULL) || put_error(&b, why);
+    int bad = put_head(&b, j, r, NULL, key) || put_error(&b, why);
     return put_line(j, place, &b, bad, e);
 }
 
@@ -182,11 +214,15 @@ static int finish_record(struct batch_job *j, const struct sample *s,
 {
     struct buf b = {0};
     const size_t *index = s->r->n > 1 ? &s->index : NULL;
-    int bad = put_head(&b, s->r, index);
+    int bad =
+        put_head(&b, j, s->r, index, record_key(s->r, &j->common, s->index));
     if (s->oom)
         bad = 1;
     if (why)
         j->n_errors++;
+    j->n_done++;
+    if (--s->r->n_todo == 0)
+        j->n_answered++;
     bad = bad || (why ? put_error(&b, why) : put_answer(&b, s, r));
     return put_line(j, s->place, &b, bad, e);
 }
@@ -207,8 +243,6 @@ int batch_done(void *ctx, void *tag, struct qwick_result *r,
     if (!why)
         count_ending(j, r);
     int rc = finish_record(j, s, r, why, &j->fatal);
-    if (s->r->n_open == 1)
-        j->n_answered++;
     sample_free(s);
     return rc;
 }
@@ -242,42 +276,38 @@ static int add_sample(struct batch_job *j, struct record *r, size_t i,
     return rc;
 }
 
-/* Which samples of the record are to be answered. */
-static int missing(struct batch_job *j, const struct record *r, uint64_t id,
-                   bool *todo, size_t *n_todo, struct qwick_err *e)
+/* Queue the samples that are to be answered; put out those that were held. In
+ * the order of the samples, as all of it. */
+static int add_samples(struct batch_job *j, struct record *r,
+                       struct qwick_err *e)
 {
-    *n_todo = 0;
+    bool there;
+    r->n_todo = r->n;
     for (size_t i = 0; i < r->n; i++) {
-        bool yes;
-        if (batch_out_answered(&j->out, r->line, i, id, &yes, e))
+        uint64_t key = record_key(r, &j->common, i);
+        j->n_samples++;
+        if (find_answer(j, r, i, key, &there, e) ||
+            (!there && add_sample(j, r, i, e)))
             return -1;
-        todo[i] = !yes;
-        *n_todo += !yes;
+        if (there && --r->n_todo == 0)
+            j->n_skipped++;
     }
     return 0;
 }
 
 /* A record that has been opened. Takes r. */
 static int add_record(struct batch_job *j, struct record *r,
-                      struct qwick_err *e)
+                      const struct line *line, struct qwick_err *e)
 {
-    bool todo[RECORD_MAX_N];
-    size_t n_todo;
     struct qwick_err why;
-    uint64_t id = record_id_hash(r->id.data, r->id.len);
-    int rc = 0;
+    int rc;
     r->n_open = 1; /* as long as it is in our hands */
-    if (note_id(j, r, id, e) || missing(j, r, id, todo, &n_todo, e)) {
+    if (note_id(j, r, record_id_hash(r->id.data, r->id.len), e))
         rc = -1;
-    } else if (n_todo == 0) {
-        j->n_skipped++;
-    } else if (record_read(r, &j->common, &why)) {
-        rc = refuse(j, r, &why, e);
-    } else {
-        for (size_t i = 0; i < r->n && !rc; i++)
-            if (todo[i])
-                rc = add_sample(j, r, i, e);
-    }
+    else if (record_read(r, &j->common, &why))
+        rc = refuse(j, r, line, &why, e);
+    else
+        rc = add_samples(j, r, e);
     release(r);
     return rc;
 }
@@ -299,9 +329,10 @@ static int one_line(struct batch_job *j, const char *text, size_t n,
     struct record *r = malloc(sizeof(*r));
     if (!r)
         return err_oom(e, sizeof(*r));
+    const struct line line = {text, n};
     if (!record_open(r, j->in.number, text, n, &why))
-        return add_record(j, r, e);
-    int rc = refuse(j, r, &why, e);
+        return add_record(j, r, &line, e);
+    int rc = refuse(j, r, &line, &why, e);
     record_free(r);
     free(r);
     return rc;

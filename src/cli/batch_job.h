@@ -11,7 +11,7 @@
 struct batch_args {
     struct common_args c;
     const char *input, *output;
-    bool unordered;
+    bool unordered, redo;
     const char *shard;
     int64_t line_offset, max_batch, debounce;
     const char *system, *system_file;
@@ -51,18 +51,19 @@ struct batch_job {
     struct qwick_batch *batch;
     struct sample *samples; /* list of the requests that are open */
     struct id_set ids;
-    bool at_end;         /* of the input */
+    bool at_end; /* of the input */
     /* Passes are made up by the records' numbers alone: no pass begins before
        all records are there that it has room for. */
     bool by_number;
     uint64_t n_records;  /* seen, those of other shards included */
-    uint64_t n_answered; /* records of this run */
+    uint64_t n_answered; /* records of this run, with an error or without */
     uint64_t n_skipped;  /* records that an earlier run has answered */
-    uint64_t n_errors;   /* records of this run that have an error */
+    uint64_t n_errors;   /* answers of this run that are errors */
+    uint64_t n_samples;  /* answers to the records read, whoever gave them */
+    uint64_t n_done;     /* answers of this run */
     /* answers of this run, by their ending */
     uint64_t n_ended[QWICK_FINISH_INTERRUPTED + 1], n_empty;
     uint64_t n_incomplete; /* of them cut or empty */
-    uint64_t bytes_done;   /* of the input, answered or skipped */
     double start_ms, shown_ms;
     size_t n_warned;        /* warnings of the engine that were printed */
     size_t columns;         /* of the progress line to clear */
@@ -80,6 +81,9 @@ int batch_feed(struct batch_job *j, int timeout_ms, bool *got,
 
 /* Whether the next passes have room for records that were not read. */
 bool batch_wants_more(const struct batch_job *j);
+
+/* The part of an answer's key that all answers of the run share. */
+uint32_t batch_run_key(const struct batch_job *j);
 
 /* Done callback of the scheduler; ctx is the job. */
 int batch_done(void *ctx, void *tag, struct qwick_result *r,

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "cli/batch_pending.h"
 #include "cli/batch_resume.h"
 #include "cli/out.h"
 
@@ -38,6 +39,7 @@ int batch_out_open(struct batch_out *o, const char *path, bool unordered,
 {
     *o = (struct batch_out){.path = path,
                             .fd = -1,
+                            .pending_fd = -1,
                             .unordered = unordered,
                             .synced_ms = clock_ms()};
     if (!path)
@@ -50,7 +52,7 @@ int batch_out_open(struct batch_out *o, const char *path, bool unordered,
         return fail(o, "open", e);
     if (check_same(in_fd, o->fd, path, e))
         return -1;
-    return batch_resume(o, e);
+    return batch_resume(o, in_fd, e);
 }
 
 static int write_out(struct batch_out *o, struct qwick_err *e)
@@ -95,9 +97,13 @@ int batch_out_close(struct batch_out *o, struct qwick_err *e)
     for (size_t i = 0; i < o->n_slots; i++)
         free(o->slots[(o->first + i) % o->cap_slots].text);
     free(o->slots);
-    free(o->answered);
+    free(o->done.v);
+    free(o->held.v);
+    if (o->pending_fd >= 0)
+        close(o->pending_fd);
+    free(o->pending);
     buf_free(&o->ready);
-    *o = (struct batch_out){.fd = -1};
+    *o = (struct batch_out){.fd = -1, .pending_fd = -1};
     return r;
 }
 
@@ -163,4 +169,112 @@ int batch_out_put(struct batch_out *o, uint64_t place, struct buf *b,
     if (o->unordered)
         s->n = 0; /* nothing is left to write at its place */
     return collect(o, e);
+}
+
+int batch_out_put_held(struct batch_out *o, struct answered *held,
+                       struct qwick_err *e)
+{
+    struct buf line = {0};
+    uint64_t place;
+    int rc = -1;
+    if (!pending_copy_line(o->pending, o->pending_fd, held->at, &line, e) &&
+        !batch_out_place(o, &place, e)) {
+        o->n_errors += held->error;
+        held->used = true;
+        rc = batch_out_put(o, place, &line, e);
+    }
+    buf_free(&line);
+    return rc;
+}
+
+/* ---- the end ------------------------------------------------------------ */
+
+static bool is_unread(const struct answered *a)
+{
+    return !a->used && !a->stale;
+}
+
+/* Held lines that the run has not come to go to the end of the output. */
+static int release_unread(struct batch_out *o, struct qwick_err *e)
+{
+    for (size_t i = 0; i < o->held.n; i++)
+        if (is_unread(&o->held.v[i]) &&
+            (pending_copy_line(o->pending, o->pending_fd, o->held.v[i].at,
+                               &o->ready, e) ||
+             write_out(o, e)))
+            return -1;
+    return 0;
+}
+
+/* They stay where they are. */
+static int hold_unread(struct batch_out *o, struct pending_file *p, size_t *n,
+                       struct qwick_err *e)
+{
+    struct buf line = {0};
+    int rc = 0;
+    for (size_t i = 0; i < o->held.n && !rc; i++) {
+        if (!is_unread(&o->held.v[i]))
+            continue;
+        line.len = 0;
+        rc = pending_copy_line(o->pending, o->pending_fd, o->held.v[i].at,
+                               &line, e) ||
+                     pending_add(o, p, line.data, line.len, e)
+                 ? -1
+                 : 0;
+        ++*n;
+    }
+    buf_free(&line);
+    return rc;
+}
+
+/* Answers that are finished and not due; p NULL: count them. */
+static int hold_slots(struct batch_out *o, struct pending_file *p, size_t *n,
+                      struct qwick_err *e)
+{
+    for (size_t i = 0; i < o->n_slots; i++) {
+        const struct out_slot *s = &o->slots[(o->first + i) % o->cap_slots];
+        if (!s->n)
+            continue;
+        if (p && pending_add(o, p, s->text, s->n, e))
+            return -1;
+        ++*n;
+    }
+    return 0;
+}
+
+/* What is due goes out, and is on the disk before the pending file changes. */
+static int finish_output(struct batch_out *o, bool release, struct qwick_err *e)
+{
+    if (o->failed)
+        return 0;
+    if (write_out(o, e) || (release && release_unread(o, e)))
+        return -1;
+    if (fdatasync(o->fd) && errno != EINVAL && errno != EROFS)
+        return fail(o, "write error", e);
+    return 0;
+}
+
+int batch_out_end(struct batch_out *o, bool complete, size_t *n_held,
+                  size_t *n_lost, struct qwick_err *e)
+{
+    struct pending_file p = {.fd = -1};
+    bool release = complete && o->redo;
+    size_t n = 0;
+    *n_held = *n_lost = 0;
+    if (!o->pending)
+        return hold_slots(o, NULL, n_lost, e);
+    int rc = finish_output(o, release, e);
+    if (rc)
+        e = NULL; /* has the reason */
+    /* what could not be written is held, too: a part that was is found twice,
+     * or cut off */
+    if (hold_slots(o, &p, &n, e) ||
+        (!(release && !rc) && hold_unread(o, &p, &n, e)) ||
+        (o->failed && pending_add(o, &p, o->ready.data, o->ready.len, e)) ||
+        pending_commit(o, &p, e))
+        rc = -1;
+    else
+        *n_held = n;
+    pending_abort(&p);
+    return rc;
 }

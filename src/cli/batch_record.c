@@ -457,6 +457,74 @@ record_options(const struct record *r, const struct record_common *c, size_t i)
     return o;
 }
 
+/* ---- keys --------------------------------------------------------------- */
+
+int record_run_key(struct record_common *c, struct qwick_engine *eng,
+                   bool exact, size_t n_ctx, struct qwick_err *e)
+{
+    const struct qwick_info *info = qwick_engine_info(eng);
+    struct key k = key_start("qwick batch 1");
+    uint64_t id[2];
+    if (qwick_engine_identity(eng, id, e))
+        return -1;
+    key_add_u64(&k, id[0]);
+    key_add_u64(&k, id[1]);
+    key_add_u64(&k, exact);
+    key_add_text(&k, info->kv_dtype, strlen(info->kv_dtype));
+    key_add_u64(&k, n_ctx);
+    key_add_u64(&k, (uint64_t)c->answer->logprobs);
+    c->run = k;
+    return 0;
+}
+
+static void add_sampling(struct key *k, const struct record *r,
+                         const struct record_common *c,
+                         const struct qwick_sampling *s)
+{
+    key_add_float(k, s->repeat_penalty);
+    key_add_float(k, s->presence_penalty);
+    key_add_float(k, s->frequency_penalty);
+    key_add_float(k, s->temperature);
+    if (s->temperature == 0)
+        return;
+    key_add_u64(k, (uint64_t)s->top_k);
+    key_add_float(k, s->top_p);
+    key_add_float(k, s->min_p);
+    bool given = r->has_seed || c->seeded;
+    key_add_u64(k, given);
+    key_add_u64(k, given ? s->seed : 0);
+}
+
+uint64_t record_key(const struct record *r, const struct record_common *c,
+                    size_t i)
+{
+    struct qwick_generate_options o = record_options(r, c, i);
+    struct key k = c->run;
+    key_add_u64(&k, r->n_ids);
+    for (size_t j = 0; j < r->n_ids; j++)
+        key_add_u64(&k, (uint64_t)r->ids[j]);
+    add_sampling(&k, r, c, &o.sampling);
+    key_add_u64(&k, i);
+    key_add_u64(&k, o.max_tokens);
+    key_add_u64(&k, o.n_stop);
+    for (size_t j = 0; j < o.n_stop; j++)
+        key_add_text(&k, o.stop[j], strlen(o.stop[j]));
+    key_add_u64(&k, o.ignore_eos);
+    key_add_u64(&k, o.in_think);
+    key_add_u64(&k, o.no_think);
+    key_add_u64(&k, o.loop_guard);
+    return key_u64(&k);
+}
+
+uint64_t record_line_key(const struct record_common *c, const char *text,
+                         size_t n)
+{
+    struct key k = c->run;
+    key_add_text(&k, "line", 4);
+    key_add_text(&k, text, n);
+    return key_u64(&k);
+}
+
 uint64_t record_id_hash(const char *id, size_t n)
 {
     uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "cli/answer_opts.h"
+#include "cli/key.h"
 #include "cli/opt.h"
 #include "qwick.h"
 
@@ -24,7 +25,9 @@ struct record_common {
     struct buf before; /* text before each prompt, of -f */
     enum qwick_think think;
     bool raw, allow_special;
-    uint64_t seed; /* of the run */
+    uint64_t seed;  /* of the run */
+    bool seeded;    /* by an option: a run that is started again has it, too */
+    struct key run; /* of the model and what holds for all answers */
     /* keys that are no options, said once each; NULL: nothing is said */
     const char *name; /* of the input */
     struct buf unknown;
@@ -45,7 +48,8 @@ struct record {
     char **stop; /* of the record itself */
     size_t n_stop;
     double tokenize_ms;
-    size_t n_open; /* samples that have not been answered */
+    size_t n_open; /* holders of the record: samples, and who reads it */
+    size_t n_todo; /* samples without an answer */
 };
 
 /* Parse a line: its id and the number of samples. *r is for record_free in any
@@ -61,6 +65,20 @@ void record_free(struct record *r);
  * gives none, line, i and the run's seed make one. */
 struct qwick_generate_options
 record_options(const struct record *r, const struct record_common *c, size_t i);
+
+/* What holds for all answers: model, exactness, type of the cache, context,
+ * logprobs. n_ctx is the context's limit. */
+int record_run_key(struct record_common *c, struct qwick_engine *eng,
+                   bool exact, size_t n_ctx, struct qwick_err *e);
+
+/* The key of sample i: of the run, the prompt's ids, and the options that
+ * change its text. A seed counts where one is drawn with; one that nobody gave
+ * is the same as any other such. */
+uint64_t record_key(const struct record *r, const struct record_common *c,
+                    size_t i);
+/* The key of a line that is no record. */
+uint64_t record_line_key(const struct record_common *c, const char *text,
+                         size_t n);
 
 /* An id as a number to compare; 0: none. */
 uint64_t record_id_hash(const char *id, size_t n);

@@ -1,6 +1,10 @@
+/* What earlier runs have left: answers in the output, and those beside it that
+ * wait until they are due. */
 #include "cli/batch_resume.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -8,8 +12,10 @@
 #include <unistd.h>
 
 #include "cli/batch_lines.h"
+#include "cli/batch_pending.h"
 #include "cli/batch_record.h"
 #include "cli/out.h"
+#include "cli/signals.h"
 #include "file/json.h"
 
 /* Lines and samples as one number: RECORD_MAX_N is below 2^10. */
@@ -22,34 +28,35 @@ _Static_assert(RECORD_MAX_N <= 1 << SAMPLE_BITS, "samples have a number each");
  * ours. */
 static const char head[] = "{\"line\":";
 
-static uint64_t key_of(uint64_t line, size_t sample)
+static uint64_t place_of(uint64_t line, size_t sample)
 {
     return line << SAMPLE_BITS | sample;
 }
 
-static int foreign(const struct batch_out *o, const struct lines *l,
-                   struct qwick_err *e)
+/* ---- reading lines ------------------------------------------------------ */
+
+static int foreign(const struct lines *l, struct qwick_err *e)
 {
     return err_set(e, QWICK_ERR_USAGE,
                    "%s: line %llu: was not written by qwick batch; left alone",
-                   o->path, (unsigned long long)l->number);
+                   l->name, (unsigned long long)l->number);
 }
 
-static int add(struct batch_out *o, struct answered a, struct qwick_err *e)
+static int add(struct answers *all, struct answered a, struct qwick_err *e)
 {
-    if (o->n_answered == o->cap_answered) {
-        size_t cap = o->cap_answered ? 2 * o->cap_answered : 1024;
-        struct answered *v = realloc(o->answered, cap * sizeof(*v));
+    if (all->n == all->cap) {
+        size_t cap = all->cap ? 2 * all->cap : 1024;
+        struct answered *v = realloc(all->v, cap * sizeof(*v));
         if (!v)
             return err_oom(e, cap * sizeof(*v));
-        o->answered = v;
-        o->cap_answered = cap;
+        all->v = v;
+        all->cap = cap;
     }
-    o->answered[o->n_answered++] = a;
+    all->v[all->n++] = a;
     return 0;
 }
 
-/* The id as record_parse has it, hashed. */
+/* The id as record_open has it, hashed. */
 static int id_of(const struct json_value *v, uint64_t *hash)
 {
     struct buf id = {0};
@@ -63,56 +70,74 @@ static int id_of(const struct json_value *v, uint64_t *hash)
     return r;
 }
 
-static int note_line(struct batch_out *o, const struct lines *l,
+static bool hex(const char *s, size_t n, uint64_t *out)
+{
+    *out = 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *digits = "0123456789abcdef";
+        const char *d = s[i] ? strchr(digits, s[i]) : NULL;
+        if (!d)
+            return false;
+        *out = *out << 4 | (uint64_t)(d - digits);
+    }
+    return true;
+}
+
+/* As put_head of batch_feed.c writes it. */
+static void read_key(const struct json_value *v, struct answered *a)
+{
+    uint64_t run;
+    if (!json_is(v, JSON_STRING) || v->len != 25 || v->str[8] != '-' ||
+        !hex(v->str, 8, &run) || !hex(v->str + 9, 16, &a->record))
+        return;
+    a->run = (uint32_t)run;
+    a->has_key = true;
+}
+
+static int note_line(struct answers *all, const struct lines *l,
                      const char *text, size_t n, struct qwick_err *e)
 {
     struct json_doc *doc;
-    struct answered a = {0};
+    struct answered a = {.at = l->consumed - n - 1};
     int64_t line = 0, index = 0;
-    if (json_parse(&doc, o->path, text, n, QWICK_ERR_USAGE, NULL))
-        return foreign(o, l, e);
+    if (json_parse(&doc, l->name, text, n, QWICK_ERR_USAGE, NULL))
+        return foreign(l, e);
     const struct json_value *v = json_root(doc);
     const struct json_value *i = json_get(v, "index");
-    bool error = json_get(v, "error") != NULL;
+    a.error = json_get(v, "error") != NULL;
     int rc;
     if (json_int(json_get(v, "line"), 1, MAX_LINE, &line) ||
         (i && json_int(i, 0, RECORD_MAX_N - 1, &index)) ||
-        (!error && !json_get(v, "finish_reason"))) {
-        rc = foreign(o, l, e);
+        (!a.error && !json_get(v, "finish_reason"))) {
+        rc = foreign(l, e);
     } else if (id_of(json_get(v, "id"), &a.id)) {
         rc = err_oom(e, n);
     } else {
-        a.key = key_of((uint64_t)line, (size_t)index);
-        a.whole = error && !i;
-        o->had_errors |= error;
-        rc = add(o, a, e);
+        a.place = place_of((uint64_t)line, (size_t)index);
+        a.whole = a.error && !i;
+        read_key(json_get(v, "key"), &a);
+        rc = add(all, a, e);
     }
     json_free(doc);
     return rc;
 }
 
 /* Remove the last n bytes. */
-static int cut(struct batch_out *o, const struct lines *l, const char *text,
-               size_t n, struct qwick_err *e)
+static int cut(const struct lines *l, const char *text, size_t n,
+               struct qwick_err *e)
 {
     size_t same = n < sizeof(head) - 1 ? n : sizeof(head) - 1;
     if (memcmp(text, head, same) != 0)
-        return foreign(o, l, e);
-    if (ftruncate(o->fd, (off_t)(l->consumed - n)))
-        return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot be cut: %s", o->path,
+        return foreign(l, e);
+    if (ftruncate(l->fd, (off_t)(l->consumed - n)))
+        return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot be cut: %s", l->name,
                        strerror(errno));
-    msg_note("%s: line %llu was cut off, removed", o->path,
+    msg_note("%s: line %llu was cut off, removed", l->name,
              (unsigned long long)l->number);
     return 0;
 }
 
-static int by_key(const void *a, const void *b)
-{
-    const struct answered *x = a, *y = b;
-    return (x->key > y->key) - (x->key < y->key);
-}
-
-static int read_lines(struct batch_out *o, struct lines *l, struct qwick_err *e)
+static int read_lines(struct answers *all, struct lines *l, struct qwick_err *e)
 {
     const char *text;
     size_t n;
@@ -120,10 +145,13 @@ static int read_lines(struct batch_out *o, struct lines *l, struct qwick_err *e)
     for (;;) {
         switch (lines_next(l, -1, &text, &n, &torn, e)) {
         case LINES_GOT:
-            if (torn ? cut(o, l, text, n, e) : note_line(o, l, text, n, e))
+            if (torn ? cut(l, text, n, e) : note_line(all, l, text, n, e))
                 return -1;
             break;
         case LINES_WAIT:
+            if (*signals_flag())
+                return err_set(e, QWICK_ERR_RUNTIME, "%s: interrupted",
+                               l->name);
             break;
         case LINES_END:
             return 0;
@@ -133,45 +161,244 @@ static int read_lines(struct batch_out *o, struct lines *l, struct qwick_err *e)
     }
 }
 
-int batch_resume(struct batch_out *o, struct qwick_err *e)
+static int read_answers(struct answers *all, const char *path, int fd,
+                        struct qwick_err *e)
+{
+    struct lines l;
+    lines_init(&l, path, fd);
+    int r = read_lines(all, &l, e);
+    lines_free(&l);
+    return r;
+}
+
+/* ---- the pending file --------------------------------------------------- */
+
+static int cannot(const char *path, const char *what, struct qwick_err *e)
+{
+    return err_set(e, QWICK_ERR_RUNTIME, "%s: %s: %s", path, what,
+                   strerror(errno));
+}
+
+/* Whether both are the same file. */
+static bool is_same(int a, int b)
+{
+    struct stat x, y;
+    return !fstat(a, &x) && !fstat(b, &y) && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+}
+
+static int open_pending(struct batch_out *o, int in_fd, struct qwick_err *e)
 {
     struct stat st;
-    struct lines l;
+    int fd = open(o->pending, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : cannot(o->pending, "open", e);
+    o->pending_fd = fd;
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+        return err_set(e, QWICK_ERR_USAGE, "%s: is no regular file",
+                       o->pending);
+    if (is_same(fd, in_fd))
+        return err_set(e, QWICK_ERR_USAGE, "%s: is the input as well",
+                       o->pending);
+    return read_answers(&o->held, o->pending, fd, e);
+}
+
+int batch_resume(struct batch_out *o, int in_fd, struct qwick_err *e)
+{
+    struct stat st;
     if (fstat(o->fd, &st) || !S_ISREG(st.st_mode))
         return 0;
     if (flock(o->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: another qwick batch is writing it", o->path);
-    lines_init(&l, o->path, o->fd);
-    int r = read_lines(o, &l, e);
-    lines_free(&l);
-    if (r)
-        return -1;
-    if (o->n_answered > 0)
-        qsort(o->answered, o->n_answered, sizeof(*o->answered), by_key);
+    if (asprintf(&o->pending, "%s.pending", o->path) < 0) {
+        o->pending = NULL;
+        return err_oom(e, strlen(o->path));
+    }
+    return read_answers(&o->done, o->path, o->fd, e) ||
+                   open_pending(o, in_fd, e)
+               ? -1
+               : 0;
+}
+
+/* ---- what there is ------------------------------------------------------ */
+
+static int by_place(const void *a, const void *b)
+{
+    const struct answered *x = a, *y = b;
+    return (x->place > y->place) - (x->place < y->place);
+}
+
+static void sort(struct answers *all)
+{
+    if (all->n > 0)
+        qsort(all->v, all->n, sizeof(*all->v), by_place);
+}
+
+static int other_run(const char *path, const struct answered *a, uint64_t line,
+                     struct qwick_err *e)
+{
+    return err_set(e, QWICK_ERR_USAGE,
+                   a->has_key
+                       ? "%s: line %llu: is of another model, or of another "
+                         "--exact, --kv, --ctx or --logprobs; left alone "
+                         "(--redo replaces it)"
+                       : "%s: line %llu: has no key, it was written by an "
+                         "earlier version; left alone (--redo replaces it)",
+                   path, (unsigned long long)line);
+}
+
+/* Every line is a record, so that its number is that of its line. */
+static int check_runs(const char *path, const struct answers *all, uint32_t run,
+                      struct qwick_err *e)
+{
+    for (size_t i = 0; i < all->n; i++)
+        if (!all->v[i].has_key || all->v[i].run != run)
+            return other_run(path, &all->v[i], i + 1, e);
     return 0;
 }
 
-static const struct answered *find(const struct batch_out *o, uint64_t line,
-                                   size_t sample)
+/* The usable lines of a file, copied: *kept says where they are now. */
+static int keep_lines(struct batch_out *o, const struct answers *all,
+                      const char *path, int fd, uint32_t run,
+                      struct pending_file *p, struct answers *kept,
+                      struct qwick_err *e)
 {
-    const struct answered want = {.key = key_of(line, sample)};
-    return o->n_answered ? bsearch(&want, o->answered, o->n_answered,
-                                   sizeof(want), by_key)
-                         : NULL;
+    struct buf line = {0};
+    int rc = 0;
+    for (size_t i = 0; i < all->n && !rc; i++) {
+        struct answered a = all->v[i];
+        if (!a.has_key || a.run != run)
+            continue;
+        line.len = 0;
+        rc = pending_copy_line(path, fd, a.at, &line, e);
+        a.at = p->n_bytes;
+        rc = rc || pending_add(o, p, line.data, line.len, e) || add(kept, a, e)
+                 ? -1
+                 : 0;
+    }
+    buf_free(&line);
+    return rc;
 }
 
-int batch_out_answered(const struct batch_out *o, uint64_t line, size_t i,
-                       uint64_t id, bool *yes, struct qwick_err *e)
+/* All usable answers become held ones, and the output begins anew. Wherever
+ * this is killed, each answer is in one of both files, or in both. */
+static int start_over(struct batch_out *o, uint32_t run, struct qwick_err *e)
 {
-    const struct answered *a = find(o, line, 0);
-    if (!(a && a->whole))
-        a = find(o, line, i);
-    *yes = a != NULL;
-    if (a && a->id != id)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s: its answer to line %llu has another id: it "
-                       "belongs to another input",
-                       o->path, (unsigned long long)line);
+    struct pending_file p = {.fd = -1};
+    struct answers kept = {0};
+    if (keep_lines(o, &o->done, o->path, o->fd, run, &p, &kept, e) ||
+        keep_lines(o, &o->held, o->pending, o->pending_fd, run, &p, &kept, e) ||
+        pending_commit(o, &p, e) ||
+        (ftruncate(o->fd, 0) && cannot(o->path, "cannot be emptied", e))) {
+        pending_abort(&p);
+        free(kept.v);
+        return -1;
+    }
+    free(o->held.v);
+    o->held = kept;
+    o->done.n = 0;
+    return 0;
+}
+
+int batch_out_begin(struct batch_out *o, uint32_t run, bool redo,
+                    struct qwick_err *e)
+{
+    o->redo = redo;
+    if (!o->pending)
+        return 0;
+    if (redo && o->done.n + o->held.n > 0 && start_over(o, run, e))
+        return -1;
+    if (check_runs(o->path, &o->done, run, e) ||
+        check_runs(o->pending, &o->held, run, e))
+        return -1;
+    sort(&o->done);
+    sort(&o->held);
+    for (size_t i = 0; i < o->done.n; i++)
+        o->n_errors += o->done.v[i].error;
+    return 0;
+}
+
+/* The answers to a sample: [*first, return value). */
+static size_t find(const struct answers *all, uint64_t place, size_t *first)
+{
+    size_t lo = 0, hi = all->n;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (all->v[mid].place < place)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    *first = lo;
+    while (lo < all->n && all->v[lo].place == place)
+        lo++;
+    return lo;
+}
+
+/* An error of the whole record answers all its samples. */
+static size_t find_sample(const struct answers *all, uint64_t line, size_t i,
+                          size_t *first)
+{
+    size_t end = find(all, place_of(line, 0), first);
+    if (*first < end && all->v[*first].whole)
+        return end;
+    return find(all, place_of(line, i), first);
+}
+
+static int other_record(const char *path, const struct answered *a,
+                        uint64_t line, uint64_t id, struct qwick_err *e)
+{
+    return err_set(e, QWICK_ERR_USAGE,
+                   a->id != id
+                       ? "%s: its answer to line %llu has another id: it "
+                         "belongs to another input; left alone (--redo "
+                         "replaces it)"
+                       : "%s: its answer to line %llu is to another prompt, or "
+                         "of another seed or other options; left alone (--redo "
+                         "replaces it)",
+                   path, (unsigned long long)line);
+}
+
+/* The one that is of this very record; NULL: there is none. *other: one that is
+ * not, or NULL. */
+static struct answered *match(struct answers *all, uint64_t line, size_t i,
+                              uint64_t id, uint64_t key,
+                              struct answered **other)
+{
+    size_t first, end = find_sample(all, line, i, &first);
+    *other = NULL;
+    for (size_t k = first; k < end; k++) {
+        struct answered *a = &all->v[k];
+        if (a->id == id && a->record == key)
+            return a;
+        *other = a;
+    }
+    return NULL;
+}
+
+int batch_out_find(struct batch_out *o, uint64_t line, size_t i, uint64_t id,
+                   uint64_t key, enum batch_out_found *found,
+                   struct answered **held, struct qwick_err *e)
+{
+    struct answered *other;
+    size_t first, end;
+    *found = FOUND_NONE;
+    if (match(&o->done, line, i, id, key, &other))
+        *found = FOUND_DONE;
+    else if (other)
+        return other_record(o->path, other, line, id, e);
+    if (*found == FOUND_NONE) {
+        *held = match(&o->held, line, i, id, key, &other);
+        if (*held)
+            *found = (*held)->used ? FOUND_DONE : FOUND_HELD;
+        else if (other && !o->redo)
+            return other_record(o->pending, other, line, id, e);
+    }
+    /* none of them is needed any more */
+    end = find_sample(&o->held, line, i, &first);
+    for (; first < end; first++)
+        if (*found != FOUND_HELD || &o->held.v[first] != *held)
+            o->held.v[first].stale = true;
     return 0;
 }

@@ -26,13 +26,13 @@ void batch_progress_clear(struct batch_job *j)
  * nobody knows. */
 static double seconds_left(const struct batch_job *j, double elapsed_ms)
 {
-    uint64_t open = batch_out_open_places(&j->out);
-    uint64_t done = j->n_answered;
-    if (!j->in_bytes || done == 0 || j->in.consumed == 0)
+    struct qwick_batch_stats s = qwick_batch_stats(j->batch);
+    if (!j->in_bytes || j->n_done == 0 || j->in.consumed == 0)
         return -1;
-    double total =
-        (double)j->in_bytes / (double)j->in.consumed * (double)(done + open);
-    return elapsed_ms / 1000 * (total - (double)done) / (double)done;
+    double unread = (double)j->in_bytes - (double)j->in.consumed;
+    double todo = (double)(s.n_live + s.n_waiting) +
+                  unread * (double)j->n_samples / (double)j->in.consumed;
+    return elapsed_ms / 1000 * todo / (double)j->n_done;
 }
 
 void batch_progress(struct batch_job *j)
@@ -147,31 +147,61 @@ static void tell_endings(const struct batch_job *j)
         msg_warn("%s: answers that are not whole: %s", j->in.name, text);
 }
 
-static void tell_totals(const struct batch_job *j)
+static void tell_errors(const struct batch_job *j)
 {
-    struct qwick_batch_stats s = qwick_batch_stats(j->batch);
-    double ms = clock_ms() - j->start_ms;
     if (j->ids.n_repeated > BATCH_TOLD_IDS)
         msg_warn("%s: %llu records repeat an id", j->in.name,
                  (unsigned long long)j->ids.n_repeated);
     if (j->n_errors)
         msg_error("%s: %llu answers are errors", j->in.name,
                   (unsigned long long)j->n_errors);
+    if (j->out.n_errors)
+        msg_error("%s: %llu answers of earlier runs are errors", j->out.path,
+                  (unsigned long long)j->out.n_errors);
     tell_endings(j);
-    msg_note("%llu records, %llu answered before; %llu tokens in %.1f s (%.1f "
-             "tok/s), %llu evaluated, %llu shared, %llu passes",
+}
+
+static void tell_totals(const struct batch_job *j)
+{
+    struct qwick_batch_stats s = qwick_batch_stats(j->batch);
+    double ms = clock_ms() - j->start_ms;
+    msg_note("%llu records, %llu answered before, %llu answers are errors; "
+             "%llu tokens in %.1f s (%.1f tok/s), %llu evaluated, %llu shared, "
+             "%llu passes",
              (unsigned long long)j->n_answered,
-             (unsigned long long)j->n_skipped,
+             (unsigned long long)j->n_skipped, (unsigned long long)j->n_errors,
              (unsigned long long)s.n_generated, ms / 1000,
              ms > 0 ? (double)s.n_generated * 1000 / ms : 0.0,
              (unsigned long long)s.n_evaluated, (unsigned long long)s.n_shared,
              (unsigned long long)s.n_passes);
 }
 
+/* What was finished and was not due, or is of lines that were not read. */
+static int end_output(struct batch_job *j, bool complete)
+{
+    struct qwick_err e = {0};
+    size_t n_held, n_lost;
+    int rc = batch_out_end(&j->out, complete, &n_held, &n_lost, &e);
+    if (rc)
+        return msg_fail(&e);
+    if (n_lost && !j->out.failed)
+        msg_warn("%zu finished answers come after one that is not, and are "
+                 "lost; --output would keep them",
+                 n_lost);
+    /* who has pressed Ctrl-C is there to read it */
+    if (n_held && isatty(STDERR_FILENO) && !msg_quiet())
+        msg_level(false, true);
+    if (n_held)
+        msg_note("%s: %zu answers that are not due; the next run takes them "
+                 "from there",
+                 j->out.pending, n_held);
+    return 0;
+}
+
 int batch_work(struct batch_job *j)
 {
     struct qwick_err e = {0};
-    int r;
+    int r, status;
     j->start_ms = j->shown_ms = clock_ms();
     do
         r = *signals_flag() ? 0 : turn(j, &e);
@@ -180,15 +210,22 @@ int batch_work(struct batch_job *j)
     /* asked to stop: what is done is written, what runs is not */
     if (*signals_flag()) {
         batch_out_flush(&j->out, NULL);
+        end_output(j, false);
         return QWICK_ERR_RUNTIME;
     }
     if (!r)
         r = batch_out_flush(&j->out, &e);
-    if (r)
-        return j->out.failed && !j->out.path ? (int)QWICK_ERR_RUNTIME
-                                             : msg_fail(&e);
+    if (r) {
+        status = j->out.failed && !j->out.path ? (int)QWICK_ERR_RUNTIME
+                                               : msg_fail(&e);
+        end_output(j, false);
+        return status;
+    }
+    if ((status = end_output(j, true)) != 0)
+        return status;
+    tell_errors(j);
     tell_totals(j);
-    bool bad = j->n_errors || j->out.had_errors ||
+    bool bad = j->n_errors || j->out.n_errors ||
                (j->a.answer.require_answer && j->n_incomplete);
     return bad ? QWICK_ERR_RUNTIME : 0;
 }

@@ -33,6 +33,11 @@ static const struct opt opts[] = {
      .def = "standard output",
      .help = "answers, a JSON object a line; what is there is continued",
      .offset = ARG(output)},
+    {.name = "redo",
+     .type = OPT_FLAG,
+     .help = "answer again what FILE has of another model, prompt, seed or "
+             "options",
+     .offset = ARG(redo)},
     {.name = "unordered",
      .type = OPT_FLAG,
      .help = "answers as they are done, not in order of the input",
@@ -181,6 +186,8 @@ static int check(struct batch_job *j)
         dash |= strcmp(a->files.v[i], "-") == 0;
     if (dash && !a->input)
         return opt_usage(j->verb, "-: standard input has the records");
+    if (a->redo && (!a->output || strcmp(a->output, "-") == 0))
+        return opt_usage(j->verb, "--redo: has no effect without --output");
     if ((r = parse_shard(j)) >= 0)
         return r;
     return answer_check(&j->p, &a->answer);
@@ -254,6 +261,18 @@ static int choose_mode(struct batch_job *j)
     return r >= 0 ? r : 0;
 }
 
+/* The rest of what answers depend on, and what of it the output has. */
+static int begin_output(struct batch_job *j, struct qwick_err *e)
+{
+    size_t n_ctx = (size_t)j->a.c.ctx;
+    if (!n_ctx)
+        n_ctx = qwick_engine_info(j->eng)->n_ctx_max;
+    return record_run_key(&j->common, j->eng, j->a.c.exact, n_ctx, e) ||
+                   batch_out_begin(&j->out, batch_run_key(j), j->a.redo, e)
+               ? -1
+               : 0;
+}
+
 static void set_common(struct batch_job *j)
 {
     const struct batch_args *a = &j->a;
@@ -266,8 +285,8 @@ static void set_common(struct batch_job *j)
     c->think = a->think && strcmp(a->think, "on") == 0    ? QWICK_THINK_ON
                : a->think && strcmp(a->think, "off") == 0 ? QWICK_THINK_OFF
                                                           : QWICK_THINK_AUTO;
-    c->seed =
-        opt_given(&j->p, "seed") ? (uint64_t)a->answer.seed : rng_random_seed();
+    c->seeded = opt_given(&j->p, "seed");
+    c->seed = c->seeded ? (uint64_t)a->answer.seed : rng_random_seed();
 }
 
 /* For what answered records leave to those that begin alike. */
@@ -339,7 +358,7 @@ static int run(struct batch_job *j)
     set_common(j);
     /* with exact, an answer does not depend on what is beside it */
     j->by_number = opt_given(&j->p, "seed") && !j->a.c.exact;
-    if (create(j, &e))
+    if (create(j, &e) || begin_output(j, &e))
         return msg_fail(&e);
     signals_catch();
     status = batch_work(j);
@@ -350,7 +369,8 @@ static int run(struct batch_job *j)
 
 static int batch_run(const struct verb *v, int argc, char **argv)
 {
-    struct batch_job j = {.verb = v, .in.fd = -1, .out.fd = -1};
+    struct batch_job j = {
+        .verb = v, .in.fd = -1, .out = {.fd = -1, .pending_fd = -1}};
     j.a.max_batch = 16;
     j.a.debounce = 5;
     int status = opt_parse(&j.p, v, argc, argv, &j.a);

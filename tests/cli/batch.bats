@@ -101,8 +101,9 @@ PY
     python3 - "$T/b" "$T/g" <<'PY'
 import json, sys
 b, g = (json.loads(open(n).read()) for n in sys.argv[1:])
-assert list(b)[:2] == ["line", "id"] and list(b)[2:] == list(g), (list(b), list(g))
+assert list(b)[:3] == ["line", "id", "key"] and list(b)[3:] == list(g), (list(b), list(g))
 assert b.pop("line") == 1 and b.pop("id") == 'é"'
+assert len(b.pop("key")) == 25
 assert set(b.pop("timing")) == set(g.pop("timing"))
 assert b == g, (b, g)
 PY
@@ -438,6 +439,313 @@ rows = [json.loads(l) for l in p.stdout]
 assert [r["id"] for r in rows] == ["long", "short"]
 assert p.wait() == 0
 PY
+}
+
+# answer ARGS…: a run into $T/out.
+answer() {
+    q batch --exact -n 12 -o "$T/out" "$@"
+}
+
+@test "-o: answers of another model, prompt, seed or option are not mixed in" {
+    printf '{"id":%d,"prompt":"list files of %d"}\n' 1 1 2 2 3 3 4 4 >"$T/in"
+    answer --temp 1.1 --seed 1 -i "$T/in"
+    jlines 'len({x["key"] for x in o}) == 4 and
+        len({x["key"][:9] for x in o}) == 1' <"$T/out"
+    cp "$T/out" "$T/first"
+    refused() { # PATTERN ARGS…: and nothing is touched
+        local pattern=$1
+        shift
+        fails 2 "$pattern" batch --exact -n 12 -o "$T/out" "$@"
+        cmp "$T/out" "$T/first"
+        [ ! -e "$T/out.pending" ]
+    }
+    same_as() { # ARGS…: what --redo leaves is what a new file gets
+        rm -f "$T/new"
+        q batch --exact -n 12 -o "$T/new" "$@"
+        cp "$T/first" "$T/out"
+        answer --redo "$@"
+        same "$T/out" "$T/new"
+        [ ! -e "$T/out.pending" ]
+        cp "$T/first" "$T/out"
+    }
+    # what does not change a text does not change a key
+    for o in "-t 1" "--max-batch 1" "--prefill-chunk 3" "--isa ref" --unordered \
+        "--shard 1/2"; do
+        # shellcheck disable=SC2086
+        answer --temp 1.1 --seed 1 -i "$T/in" $o
+        cmp "$T/out" "$T/first"
+    done
+    cp -r models/demo "$T/copy"
+    answer --temp 1.1 --seed 1 -i "$T/in" -m "$T/copy"
+    cmp "$T/out" "$T/first"
+    # the run
+    o=(--temp 1.1 --seed 1 -i "$T/in")
+    refused "of another model" "${o[@]}" --logprobs 1
+    refused "of another model" "${o[@]}" -c 100
+    run -2 --separate-stderr q batch -n 12 -o "$T/out" "${o[@]}"
+    [[ $stderr == *"$T/out: line 1: is of another model"*"--redo"* ]]
+    chmod -R u+w "$T/copy"
+    python3 - "$T/copy/model.safetensors" <<'PY'
+import struct, sys
+with open(sys.argv[1], "r+b") as f:
+    n, = struct.unpack("<Q", f.read(8))
+    f.seek(8 + n)
+    b = bytearray(f.read(64))
+    f.seek(8 + n)
+    f.write(bytes(x ^ 1 for x in b))
+PY
+    refused "of another model" "${o[@]}" -m "$T/copy"
+    same_as "${o[@]}" -m "$T/copy"
+    # the record
+    refused "to another prompt, or of another seed" --temp 1.1 --seed 2 -i "$T/in"
+    refused "to another prompt, or of another seed" --temp 1.2 --seed 1 -i "$T/in"
+    refused "to another prompt, or of another seed" --temp 1.1 -i "$T/in"
+    refused "to another prompt, or of another seed" "${o[@]}" --top-k 5
+    refused "to another prompt, or of another seed" "${o[@]}" --stop xyz
+    refused "to another prompt, or of another seed" "${o[@]}" -s "be brief"
+    refused "to another prompt, or of another seed" "${o[@]}" --ignore-eos
+    refused "to another prompt, or of another seed" "${o[@]}" -n 11
+    same_as --temp 1.2 --seed 1 -i "$T/in"
+    sed 's/list files of 3/list disks/' "$T/in" >"$T/in3"
+    refused "line 3 is to another prompt" --temp 1.1 --seed 1 -i "$T/in3"
+    same_as --temp 1.1 --seed 1 -i "$T/in3"
+    # and only that one was answered again
+    run -0 --separate-stderr answer --redo -v --temp 1.1 --seed 1 -i "$T/in3"
+    [[ $stderr == *": 1 records, 3 answered before, "* ]]
+    # --redo does not touch answers to lines that the run does not read
+    cp "$T/first" "$T/out"
+    answer --redo --temp 1.1 --seed 1 --shard 2/2 -i "$T/in3"
+    same "$T/out" "$T/first" sorted
+    head -n 2 "$T/in" >"$T/in2"
+    answer --redo --temp 1.1 --seed 1 -i "$T/in2"
+    same "$T/out" "$T/first" sorted
+    fails 2 "no effect without --output" batch --redo -i "$T/in"
+}
+
+@test "-o: a seed counts where one is drawn with" {
+    printf '{"prompt":"list files"}\n{"prompt":"list disks","temperature":1}\n' >"$T/in"
+    head -n 1 "$T/in" >"$T/greedy"
+    answer -i "$T/greedy"
+    cp "$T/out" "$T/first"
+    answer --seed 3 -i "$T/greedy"
+    cmp "$T/out" "$T/first"
+    # without --seed a run can be continued, too
+    answer -i "$T/in"
+    cp "$T/out" "$T/first"
+    [ "$(wc -l <"$T/first")" -eq 2 ]
+    answer -i "$T/in"
+    cmp "$T/out" "$T/first"
+    fails 2 "line 2 is to another prompt, or of another seed" \
+        batch --exact -n 12 -o "$T/out" --seed 3 -i "$T/in"
+}
+
+@test "-o: lines without a key and lines of repaired records" {
+    printf '{"prompt":"list files"}\nnonsense\n{"prompt":"list disks"}\n' >"$T/in"
+    run -1 answer --seed 1 -i "$T/in"
+    jlines 'all(len(x["key"]) == 25 for x in o) and "error" in o[1]' <"$T/out"
+    cp "$T/out" "$T/first"
+    run -1 --separate-stderr answer --seed 1 -i "$T/in"
+    [ "$stderr" = "qwick: $T/out: 1 answers of earlier runs are errors" ]
+    cmp "$T/out" "$T/first"
+    sed 's/nonsense/{"prompt":"list users"}/' "$T/in" >"$T/good"
+    fails 2 "line 2 is to another prompt" batch --exact -n 12 --seed 1 -o "$T/out" -i "$T/good"
+    q batch --exact -n 12 --seed 1 -o "$T/want" -i "$T/good"
+    answer --seed 1 --redo -i "$T/good"
+    same "$T/out" "$T/want"
+    # of an earlier version
+    sed 's/"key":"[^"]*",//' "$T/want" >"$T/out"
+    cp "$T/out" "$T/first"
+    fails 2 "$T/out: line 1: has no key" batch --exact -n 12 --seed 1 -o "$T/out" -i "$T/good"
+    [[ $stderr == *"--redo"* ]]
+    cmp "$T/out" "$T/first"
+    answer --seed 1 --redo -i "$T/good"
+    same "$T/out" "$T/want"
+    # what is not ours is not replaced either
+    echo "my notes" >"$T/out"
+    fails 2 "was not written by qwick batch" \
+        batch --redo --exact -n 12 --seed 1 -o "$T/out" -i "$T/good"
+    [ "$(cat "$T/out")" = "my notes" ]
+}
+
+# long FILE: a record that takes long before some that do not.
+long() {
+    python3 - "$1" <<'PY'
+import json, sys
+with open(sys.argv[1], "w") as out:
+    out.write('{"prompt_ids":[1,2],"max_tokens":600,"temperature":90,"seed":1}\n')
+    for i in range(12):
+        out.write(json.dumps({"prompt": f"list files of {i}", "max_tokens": 3}) + "\n")
+PY
+}
+
+# stopped SIGNAL OUT ARGS…: a run over $T/in that gets the signal when answers
+# to later records are done and the first one is not. Without OUT, to stdout.
+stopped() {
+    python3 - "$QWICK" "$T" "$@" <<'PY'
+import os, signal, subprocess, sys, time
+qwick, t, name, out = sys.argv[1:5]
+cmd = [qwick, "batch", "--seed", "1", "--exact", "-t", "1", "-i", t + "/in"] + sys.argv[5:]
+delay = 0.5
+for k in range(6):
+    for f in (out, out + ".pending"):
+        if out and os.path.exists(f):
+            os.unlink(f)
+    p = subprocess.Popen(cmd + (["-o", out] if out else []), stdin=subprocess.DEVNULL,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(delay)
+    p.send_signal(getattr(signal, name))
+    got, err = p.communicate(timeout=20)
+    assert p.returncode in (0, -getattr(signal, name)), (p.returncode, err)
+    if p.returncode and (os.path.exists(out + ".pending") if out else b"lost" in err):
+        sys.stderr.write(err.decode())
+        assert got == b"", got
+        sys.exit(0)
+    assert p.returncode, "it has ended before"
+    delay *= 1.5
+sys.exit("no answer was held")
+PY
+}
+
+@test "SIGINT: finished answers that are not due wait in OUT.pending" {
+    long "$T/in"
+    q batch --seed 1 --exact -i "$T/in" -o "$T/want"
+    for s in SIGINT SIGTERM SIGHUP; do
+        run -0 --separate-stderr stopped $s "$T/out"
+        [ -z "$stderr" ]
+        [ ! -s "$T/out" ]
+        n=$(wc -l <"$T/out.pending")
+        [ "$n" -gt 0 ]
+        cp "$T/out.pending" "$T/held"
+        run -0 --separate-stderr q batch -v --seed 1 --exact -i "$T/in" -o "$T/out"
+        [[ $stderr == *": $((13 - n)) records, $n answered before, "* ]]
+        cmp <(grep -v '^{"line":1,' "$T/out" | sed 's/"timing".*//') \
+            <(grep -v '^{"line":1,' "$T/want" | sed 's/"timing".*//')
+        same "$T/out" "$T/want"
+        [ ! -e "$T/out.pending" ]
+    done
+    # killed after the output was written, before the file was removed
+    cp "$T/held" "$T/out.pending"
+    cp "$T/out" "$T/before"
+    run -0 --separate-stderr q batch --seed 1 --exact -i "$T/in" -o "$T/out"
+    cmp "$T/out" "$T/before"
+    [ ! -e "$T/out.pending" ]
+    # in the middle of it
+    for lines in 1 2 5; do
+        cp "$T/held" "$T/out.pending"
+        head -n $lines "$T/before" >"$T/out"
+        printf '{"line":' >>"$T/out"
+        q batch --seed 1 --exact -i "$T/in" -o "$T/out"
+        same "$T/out" "$T/want"
+        [ ! -e "$T/out.pending" ]
+    done
+    # without an order they are written as they come
+    cp "$T/held" "$T/out.pending"
+    rm "$T/out"
+    q batch --seed 1 --exact --unordered -i "$T/in" -o "$T/out"
+    same "$T/out" "$T/want" sorted
+    [ ! -e "$T/out.pending" ]
+    # lines that the run does not read keep theirs
+    cp "$T/held" "$T/out.pending"
+    rm "$T/out"
+    head -n 1 "$T/in" >"$T/one"
+    q batch --seed 1 --exact -i "$T/one" -o "$T/out"
+    cmp "$T/out.pending" "$T/held"
+    q batch --seed 1 --exact -i "$T/in" -o "$T/out"
+    same "$T/out" "$T/want"
+    # stdout has no such place
+    run -0 --separate-stderr stopped SIGINT ""
+    [[ $stderr == "qwick: warning: "*" finished answers come after one that is not, and are lost; --output would keep them" ]]
+    python3 - "$QWICK" "$T/in" <<'PY'
+import signal, subprocess, sys
+p = subprocess.Popen([sys.argv[1], "batch", "--exact", "-t", "1", "--unordered", "-i", sys.argv[2]],
+                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+assert p.stdout.readline().startswith(b'{"line":')
+p.send_signal(signal.SIGINT)
+out, err = p.communicate(timeout=20)
+assert p.returncode == -signal.SIGINT and err == b"", (p.returncode, err)
+PY
+}
+
+@test "OUT.pending: torn, of other options, not ours" {
+    long "$T/in"
+    q batch --seed 1 --exact -i "$T/in" -o "$T/want"
+    sed -n '4,7p' "$T/want" >"$T/held"
+    begin() { rm -f "$T/out"; cp "$T/held" "$T/out.pending"; }
+    begin
+    truncate -s -30 "$T/out.pending"
+    q batch --seed 1 --exact -i "$T/in" -o "$T/out"
+    same "$T/out" "$T/want"
+    [ ! -e "$T/out.pending" ]
+    begin
+    fails 2 "$T/out.pending: line 1: is of another model" \
+        batch --seed 1 --exact -c 1900 -i "$T/in" -o "$T/out"
+    cmp "$T/out.pending" "$T/held"
+    begin
+    sed -i 's/list files of 3/list disks/' "$T/in"
+    fails 2 "$T/out.pending: its answer to line 5 is to another prompt" \
+        batch --seed 1 --exact -i "$T/in" -o "$T/out"
+    same "$T/out.pending" "$T/held"
+    rm -f "$T/want"
+    q batch --seed 1 --exact -i "$T/in" -o "$T/want"
+    q batch --redo --seed 1 --exact -i "$T/in" -o "$T/out"
+    same "$T/out" "$T/want"
+    [ ! -e "$T/out.pending" ]
+    for bad in "my notes" '{"a":1}'; do
+        begin
+        echo "$bad" >"$T/out.pending"
+        for redo in "" --redo; do
+            fails 2 "out.pending: line 1: was not written by qwick batch" \
+                batch --seed 1 --exact $redo -i "$T/in" -o "$T/out"
+            [ "$(cat "$T/out.pending")" = "$bad" ]
+        done
+    done
+    begin
+    fails 2 "is the input as well" batch --seed 1 --exact -i "$T/out.pending" -o "$T/out"
+    rm "$T/out.pending"
+    ln -s "$T/held" "$T/out.pending"
+    fails 1 "$T/out.pending: open: " batch --seed 1 --exact -i "$T/in" -o "$T/out"
+}
+
+@test "--redo: killed at any moment and continued, nothing is lost or doubled" {
+    many "$T/in" 120
+    o=(--exact --seed 5 -t 1 -i "$T/in" -o "$T/out")
+    q batch --exact --seed 5 -i "$T/in" -o "$T/want"
+    # half of the answers are of another run
+    q batch --exact --seed 5 -i "$T/in" -o "$T/old" -c 2000
+    paste -d '\n' "$T/want" "$T/old" | awk 'NR % 4 == 1 || NR % 4 == 0' >"$T/mixed"
+    for _ in 1 2 3; do
+        cp "$T/mixed" "$T/out"
+        rm -f "$T/out.pending"
+        python3 - "$QWICK" "$RANDOM" "${o[@]}" <<'PY'
+import random, signal, subprocess, sys
+random.seed(int(sys.argv[2]))
+cmd = [sys.argv[1], "batch", "--redo"] + sys.argv[3:]
+for k in range(40):
+    p = subprocess.Popen(cmd, stdin=subprocess.DEVNULL)
+    try:
+        p.wait(random.uniform(0.02, 0.4))
+    except subprocess.TimeoutExpired:
+        p.send_signal(random.choice((signal.SIGKILL, signal.SIGINT)))
+        p.wait()
+        continue
+    assert p.returncode == 0, p.returncode
+    break
+else:
+    subprocess.run(cmd, check=True, stdin=subprocess.DEVNULL)
+PY
+        same "$T/out" "$T/want"
+        [ ! -e "$T/out.pending" ]
+    done
+}
+
+@test "totals count refused records" {
+    printf '{"prompt":"list files"}\nnonsense\n{"id":5}\n{"prompt":"%s","n":2}\n' \
+        "$(seq 3000 | tr '\n' ' ')" >"$T/in"
+    run -1 --separate-stderr q batch -v --greedy -i "$T/in" -o "$T/out"
+    [[ $stderr == *"qwick: 4 records, 0 answered before, 4 answers are errors; "* ]]
+    [[ $stderr == *"$T/in: 4 answers are errors"* ]]
+    run -1 --separate-stderr q batch -v --greedy -i "$T/in" -o "$T/out"
+    [[ $stderr == *"qwick: 0 records, 4 answered before, 0 answers are errors; "* ]]
 }
 
 # slowly FILE OUT SEED ARGS…: batch with FILE through a pipe, in pieces at random
