@@ -5,6 +5,7 @@
 #include "cli/batch_job.h"
 #include "cli/json_out.h"
 #include "cli/out.h"
+#include "cli/progress.h"
 
 /* Answers that may wait for an earlier one, a live sequence: while it runs on,
  * that many others are done. */
@@ -67,7 +68,7 @@ static int note_id(struct batch_job *j, const struct record *r, uint64_t hash,
         return 0;
     }
     if (++s->n_repeated <= BATCH_TOLD_IDS) {
-        batch_progress_clear(j);
+        progress_clear();
         msg_warn("%s: line %llu: id %s was on line %llu as well", j->in.name,
                  (unsigned long long)r->line, r->id.data,
                  (unsigned long long)slot->line);

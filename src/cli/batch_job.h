@@ -56,6 +56,7 @@ struct batch_job {
        all records are there that it has room for. */
     bool by_number;
     uint64_t n_records;  /* seen, those of other shards included */
+    uint64_t n_total;    /* of this shard in all; 0: nobody knows */
     uint64_t n_answered; /* records of this run, with an error or without */
     uint64_t n_skipped;  /* records that an earlier run has answered */
     uint64_t n_errors;   /* answers of this run that are errors */
@@ -64,9 +65,8 @@ struct batch_job {
     /* answers of this run, by their ending */
     uint64_t n_ended[QWICK_FINISH_INTERRUPTED + 1], n_empty;
     uint64_t n_incomplete; /* of them cut or empty */
-    double start_ms, shown_ms;
+    double start_ms;
     size_t n_warned;        /* warnings of the engine that were printed */
-    size_t columns;         /* of the progress line to clear */
     struct qwick_err fatal; /* of a callback; code 0: none */
 };
 
@@ -91,9 +91,5 @@ int batch_done(void *ctx, void *tag, struct qwick_result *r,
 
 /* Free the requests that are not going to be answered. */
 void batch_drop(struct batch_job *j);
-
-/* A line on a terminal's stderr, now and then. */
-void batch_progress(struct batch_job *j);
-void batch_progress_clear(struct batch_job *j);
 
 #endif

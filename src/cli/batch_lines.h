@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "cli/opt.h"
 
 struct lines {
     const char *name; /* for messages */
@@ -30,5 +31,14 @@ void lines_free(struct lines *l);
  * LINES_WAIT. *torn: no newline ends it, the input does. */
 enum lines_status lines_next(struct lines *l, int timeout_ms, const char **text,
                              size_t *n, bool *torn, struct qwick_err *e);
+
+/* Lines of what a descriptor has from where it stands, which does not move; 0:
+ * it is no regular file, or too long to be read just for that. blank: those
+ * without more than blanks count, too. */
+uint64_t lines_count(int fd, bool blank);
+
+/* The same for files, or for standard input when there are none; 0 when that is
+ * not known of one of them. */
+uint64_t lines_total(const struct opt_texts *files, bool blank);
 
 #endif

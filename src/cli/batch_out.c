@@ -11,6 +11,7 @@
 #include "cli/batch_pending.h"
 #include "cli/batch_resume.h"
 #include "cli/out.h"
+#include "cli/progress.h"
 
 /* Answers reach the disk at least this often: a crash of the machine, unlike
  * one of the program, costs those since. */
@@ -59,6 +60,7 @@ static int write_out(struct batch_out *o, struct qwick_err *e)
 {
     if (o->ready.len == 0)
         return 0;
+    progress_output(o->path ? o->fd : STDOUT_FILENO);
     int r = o->path ? fd_write(o->fd, o->ready.data, o->ready.len)
                     : out_write(o->ready.data, o->ready.len);
     if (r && o->path)

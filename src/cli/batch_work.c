@@ -7,19 +7,13 @@
 #include "base/clock.h"
 #include "cli/batch_job.h"
 #include "cli/out.h"
+#include "cli/progress.h"
 #include "cli/signals.h"
 
-/* Between two progress lines. */
-#define SHOW_MS 250
-
-void batch_progress_clear(struct batch_job *j)
+/* How many of so many records are of this shard. */
+static uint64_t shard_records(const struct batch_job *j, uint64_t n)
 {
-    char line[100];
-    if (!j->columns)
-        return;
-    int n = snprintf(line, sizeof(line), "\r%*s\r", (int)j->columns, "");
-    fd_write(STDERR_FILENO, line, (size_t)n);
-    j->columns = 0;
+    return n > j->shard ? (n - j->shard - 1) / j->n_shards + 1 : 0;
 }
 
 /* Seconds left, by the share of the input that was read and answered; negative:
@@ -35,27 +29,18 @@ static double seconds_left(const struct batch_job *j, double elapsed_ms)
     return elapsed_ms / 1000 * todo / (double)j->n_done;
 }
 
-void batch_progress(struct batch_job *j)
+static void show(struct batch_job *j)
 {
-    double now = clock_ms(), ms = now - j->start_ms;
-    char line[100];
-    if (!isatty(STDERR_FILENO) || msg_quiet() || now - j->shown_ms < SHOW_MS)
+    char text[100];
+    double ms = clock_ms() - j->start_ms;
+    if (!progress_due())
         return;
     struct qwick_batch_stats s = qwick_batch_stats(j->batch);
-    double left = seconds_left(j, ms);
-    j->shown_ms = now;
-    int n = snprintf(line, sizeof(line),
-                     "batch: %llu records, %zu at once, %.0f tok/s",
-                     (unsigned long long)(j->n_answered + j->n_skipped),
-                     s.n_live, (double)s.n_generated * 1000 / ms);
-    if (left >= 0)
-        n +=
-            snprintf(line + n, sizeof(line) - (size_t)n, ", %.0f s left", left);
-    if (n > 78)
-        n = 78;
-    batch_progress_clear(j);
-    fd_write(STDERR_FILENO, line, (size_t)n);
-    j->columns = (size_t)n;
+    progress_format(text, sizeof(text), "records", j->n_answered + j->n_skipped,
+                    j->at_end ? shard_records(j, j->n_records) : j->n_total,
+                    seconds_left(j, ms));
+    progress_show("%s, %zu at once, %.0f tok/s", text, s.n_live,
+                  ms > 0 ? (double)s.n_generated * 1000 / ms : 0.0);
 }
 
 /* Nothing runs: wait for input, then until none has come for a while or a batch
@@ -99,7 +84,7 @@ static void tell_warnings(struct batch_job *j)
 {
     if (!qwick_engine_warning(j->eng, j->n_warned))
         return;
-    batch_progress_clear(j);
+    progress_clear();
     j->n_warned = common_warn(j->eng, j->n_warned);
 }
 
@@ -117,7 +102,7 @@ static int turn(struct batch_job *j, struct qwick_err *e)
         return -1;
     }
     tell_warnings(j);
-    batch_progress(j);
+    show(j);
     return batch_out_flush(&j->out, e) ? -1 : 1;
 }
 
@@ -202,11 +187,15 @@ int batch_work(struct batch_job *j)
 {
     struct qwick_err e = {0};
     int r, status;
-    j->start_ms = j->shown_ms = clock_ms();
+    j->start_ms = clock_ms();
+    progress_start("batch");
+    if (progress_on())
+        j->n_total = shard_records(j, lines_count(j->in.fd, false));
+    show(j);
     do
         r = *signals_flag() ? 0 : turn(j, &e);
     while (r > 0 && !*signals_flag());
-    batch_progress_clear(j);
+    progress_stop();
     /* asked to stop: what is done is written, what runs is not */
     if (*signals_flag()) {
         batch_out_flush(&j->out, NULL);

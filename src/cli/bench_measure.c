@@ -245,16 +245,28 @@ static int measure_run(struct bench *b, struct qwick_session **s,
     return 0;
 }
 
+static void tell_run(const struct bench *b, const struct bench_line *l,
+                     size_t i, size_t n)
+{
+    if (b->on_run)
+        b->on_run(l, i, n);
+}
+
 static int measure(struct bench *b, struct qwick_session **s,
                    struct bench_line *l, struct qwick_err *e)
 {
     double ms;
-    for (int64_t i = 0; i < b->plan->warmup; i++)
+    size_t warmup = (size_t)b->plan->warmup, n = warmup + b->plan->reps;
+    for (size_t i = 0; i < warmup; i++) {
+        tell_run(b, l, i + 1, n);
         if (time_run(b, s, l, &ms, e))
             return -1;
-    for (size_t i = 0; i < b->plan->reps; i++)
+    }
+    for (size_t i = 0; i < b->plan->reps; i++) {
+        tell_run(b, l, warmup + i + 1, n);
         if (measure_run(b, s, l, &b->runs[i], e))
             return -1;
+    }
     summarise(b, l);
     return b->plan->parts ? measure_parts(b, s, l, e) : 0;
 }
@@ -271,6 +283,7 @@ int bench_measure(struct bench *b, enum bench_test test, size_t n, size_t batch,
                                 .sampling_ms = NAN};
     if (!s)
         return err_oom(e, batch * sizeof(void *));
+    tell_run(b, line, 1, (size_t)b->plan->warmup + b->plan->reps);
     if (qwick_session_create(&s[0], b->eng, 0, e))
         goto done;
     if (test != BENCH_PREFILL && qwick_session_sync(s[0], b->tokens, n, e))

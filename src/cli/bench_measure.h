@@ -53,6 +53,8 @@ struct bench {
     int32_t *tokens;        /* valid ids, as many as any measurement needs */
     struct bench_run *runs; /* [reps] */
     double *sorted;         /* [reps] */
+    /* Called before each run, from 1; NULL: nothing is. */
+    void (*on_run)(const struct bench_line *line, size_t i, size_t n);
 };
 
 /* Measure one line: a prompt of n tokens, or decode steps behind n tokens of

@@ -1,4 +1,5 @@
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/rng.h"
@@ -6,6 +7,7 @@
 #include "cli/common.h"
 #include "cli/opt.h"
 #include "cli/out.h"
+#include "cli/progress.h"
 #include "cli/verbs.h"
 #include "qwick.h"
 
@@ -169,10 +171,24 @@ struct report {
     struct bench_line *lines;
     size_t n_lines;
     struct buf out;
+    bool failed; /* to be written */
 };
+
+/* Progress needs no total of all runs: a row comes after a few of them. */
+static void show_run(const struct bench_line *l, size_t i, size_t n)
+{
+    if (l->batch > 1)
+        progress_show("%s of %zu at depth %zu, run %zu of %zu",
+                      bench_test_name(l->test), l->batch, l->n, i, n);
+    else
+        progress_show("%s %s %zu, run %zu of %zu", bench_test_name(l->test),
+                      l->test == BENCH_PREFILL ? "of" : "at depth", l->n, i, n);
+}
 
 static int flush(struct report *r)
 {
+    if (r->out.len)
+        progress_output(STDOUT_FILENO);
     int rc = r->out.len ? out_write(r->out.data, r->out.len) : 0;
     r->out.len = 0;
     return rc ? (int)QWICK_ERR_RUNTIME : 0;
@@ -185,9 +201,12 @@ static int add_line(struct bench *b, struct report *r, enum bench_test test,
     if (bench_measure(b, test, n, batch, l, e))
         return -1;
     r->n_lines++;
-    if (!r->a->c.json && bench_put_line(&r->out, l, r->a->md))
+    if (r->a->c.json)
+        return 0;
+    if (bench_put_line(&r->out, l, r->a->md))
         return err_oom(e, 1);
-    return 0;
+    r->failed = flush(r) != 0; /* which has said it */
+    return r->failed ? err_set(e, QWICK_ERR_RUNTIME, "stdout") : 0;
 }
 
 static int measure_all(struct bench *b, struct report *r,
@@ -249,8 +268,10 @@ static int bench(struct bench *b, struct report *r)
         c.threads = a->threads.n ? a->threads.v[i] : 0;
         if ((status = common_open(&b->eng, &c, false)) != 0)
             break;
-        if (bench_threads(b, r, &e))
-            status = msg_fail(&e);
+        int bad = bench_threads(b, r, &e);
+        progress_clear();
+        if (bad)
+            status = r->failed ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
         else if (i + 1 == n_threads && a->c.json &&
                  bench_put_json(&r->out, qwick_engine_info(b->eng), &r->plan,
                                 r->lines, r->n_lines))
@@ -268,7 +289,7 @@ static int run(const struct verb *v, int argc, char **argv)
     struct args a = {.reps = 5, .warmup = 1};
     struct opt_parsed p;
     struct report r = {.a = &a};
-    struct bench b = {.plan = &r.plan};
+    struct bench b = {.plan = &r.plan, .on_run = show_run};
     int status = opt_parse(&p, v, argc, argv, &a);
     if (status < 0)
         status = common_check(&p, &a.c);
@@ -280,7 +301,9 @@ static int run(const struct verb *v, int argc, char **argv)
     if (status < 0) {
         r.plan = (struct bench_plan){
             .reps = (size_t)a.reps, .warmup = a.warmup, .parts = a.parts};
+        progress_start("bench");
         status = bench(&b, &r);
+        progress_stop();
     }
     qwick_engine_close(b.eng);
     buf_free(&r.out);

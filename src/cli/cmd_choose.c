@@ -7,11 +7,11 @@
 #include "base/utf8.h"
 #include "cli/choose_out.h"
 #include "cli/common.h"
-#include "cli/emit.h"
 #include "cli/gen_job.h"
 #include "cli/group_lines.h"
 #include "cli/opt.h"
 #include "cli/out.h"
+#include "cli/progress.h"
 #include "cli/prompt.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
@@ -161,7 +161,6 @@ struct job {
     struct line *lines; /* [GROUP_MAX] */
     size_t n_lines;
     struct qwick_judge_options o;
-    struct emit progress;
 };
 
 /* ---- prompt and answers ------------------------------------------------- */
@@ -268,8 +267,7 @@ static int open_model(struct job *j, struct qwick_err *e)
         return msg_fail(e);
     j->o = (struct qwick_judge_options){
         .n_ctx = (size_t)j->a.g.c.ctx,
-        .progress = emit_progress,
-        .progress_ctx = &j->progress,
+        .progress = progress_step,
         .interrupt = signals_flag(),
     };
     return 0;
@@ -348,8 +346,12 @@ static int one(struct job *j, struct qwick_err *e)
     if (encode_prompt(j, e))
         return chat_input_fail(j->a.g.chat_json, e);
     struct qwick_choose_item item = {j->g.ids, j->g.n_ids, j->logprobs};
-    j->progress.start_ms = clock_ms();
-    if (qwick_choose(j->g.eng, &item, 1, j->answers, j->n_answers, &j->o, e))
+    progress_start("choose");
+    progress_items("tokens", 0, 0, 0, 0);
+    int failed =
+        qwick_choose(j->g.eng, &item, 1, j->answers, j->n_answers, &j->o, e);
+    progress_stop();
+    if (failed)
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(e);
     choices_make(j->choices, j->texts, j->logprobs, j->n_answers,
                  j->a.in_order);
@@ -492,7 +494,6 @@ static int work_lines(void *ctx, struct qwick_err *e)
             items[n++] =
                 (struct qwick_choose_item){j->lines[i].ids, j->lines[i].n_ids,
                                            j->logprobs + i * j->n_answers};
-    j->progress.start_ms = clock_ms();
     return n ? qwick_choose(j->g.eng, items, n, j->answers, j->n_answers, &j->o,
                             e)
              : 0;
@@ -605,7 +606,6 @@ static int choose(struct job *j)
     if (j->g.p.n_args)
         common_hint_file(j->g.arg);
     j->g.think = QWICK_THINK_OFF;
-    j->progress.stderr_tty = isatty(STDERR_FILENO);
     signals_catch();
     return j->a.g.c.jsonl ? many(j, &e) : one(j, &e);
 }

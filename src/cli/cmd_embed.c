@@ -6,6 +6,7 @@
 #include "cli/common.h"
 #include "cli/opt.h"
 #include "cli/out.h"
+#include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/texts.h"
 #include "cli/vectors.h"
@@ -117,7 +118,8 @@ struct job {
     struct vectors out;
     struct record group[GROUP_TEXTS];
     size_t n, n_tokens;
-    float *rows; /* [GROUP_TEXTS, dim] */
+    uint64_t n_done, n_total; /* texts; total 0: nobody knows */
+    float *rows;              /* [GROUP_TEXTS, dim] */
     struct qwick_embed_item items[GROUP_TEXTS];
     struct buf line;
     bool bad_records;
@@ -178,7 +180,11 @@ static int answer(struct job *j)
             (struct qwick_embed_item){r->ids, r->n, j->rows + n * j->out.dim};
         n++;
     }
-    if (qwick_embed(j->m, j->items, n, &e))
+    progress_items("texts", j->n_done, j->n, j->n_total, 0);
+    int failed = qwick_embed(j->m, j->items, n, &e);
+    progress_clear();
+    j->n_done += j->n;
+    if (failed)
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
     n = 0;
     for (size_t i = 0; i < j->n && !status; i++) {
@@ -273,6 +279,8 @@ static int take(void *ctx, const struct texts_item *item)
             return status;
     }
     if (r->n_dropped)
+        progress_clear();
+    if (r->n_dropped)
         msg_note("%s: the last %zu of %zu tokens are dropped", item->where,
                  r->n_dropped, r->n + r->n_dropped);
     j->n_tokens += r->n;
@@ -313,6 +321,7 @@ static int open_all(struct job *j)
                                     .max_batch = (size_t)j->a.max_batch,
                                     .dim = (size_t)j->a.dim,
                                     .no_normalize = j->a.no_normalize,
+                                    .progress = progress_step,
                                     .interrupt = signals_flag()};
     int32_t *ids;
     size_t n;
@@ -354,6 +363,10 @@ static int embed(struct job *j)
                             .files = &j->a.files,
                             .take = take,
                             .wait = live ? on_wait : NULL};
+    progress_start("embed");
+    if (progress_on())
+        j->n_total = texts_total(&t);
+    progress_items("texts", 0, 0, j->n_total, 0);
     if ((status = texts_run(&t, j)) != 0 || (status = answer(j)) != 0)
         return status;
     if ((status = vectors_close(&j->out)) != 0)
@@ -373,6 +386,7 @@ static int run(const struct verb *v, int argc, char **argv)
         status = common_check(&j->p, &j->a.c);
     if (status < 0)
         status = embed(j);
+    progress_stop();
     clear_group(j);
     vectors_abort(&j->out);
     qwick_embedder_free(j->m);

@@ -8,6 +8,7 @@
 #include "cli/common.h"
 #include "cli/opt.h"
 #include "cli/out.h"
+#include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
 #include "qwick.h"
@@ -84,53 +85,22 @@ static const struct opt opts[] = {
 
 /* ---- standard error ---- */
 
-struct bar {
-    bool shown; /* standard error is a terminal and not quiet */
-    double start_ms, drawn_ms;
-    size_t width; /* of what stands there */
-};
-
-static void to_stderr(const char *s, size_t n)
+static void show(void *ctx, size_t done, size_t total)
 {
-    /* nobody to tell when this fails */
-    fd_write(STDERR_FILENO, s, n);
-}
-
-static void clear_bar(struct bar *b)
-{
-    char line[96];
-    if (!b->width)
+    const double *start_ms = ctx;
+    double ms = clock_ms() - *start_ms;
+    char text[80];
+    if (!progress_due() || total == 0 || ms <= 0)
         return;
-    int n = snprintf(line, sizeof(line), "\r%*s\r", (int)b->width, "");
-    to_stderr(line, (size_t)n);
-    b->width = 0;
-}
-
-/* At most ten times a second, and not for what takes no time. */
-static void draw_bar(void *ctx, size_t done, size_t total)
-{
-    static const char full[] = "########################";
-    struct bar *b = ctx;
-    char line[80];
-    double now = clock_ms(), ms = now - b->start_ms;
-    if (!b->shown || now - b->drawn_ms < 100 || total == 0)
-        return;
-    b->drawn_ms = now;
-    double share = (double)done / (double)total;
-    int cells = (int)(share * (int)(sizeof(full) - 1));
-    int n = snprintf(line, sizeof(line),
-                     "\rquantizing [%-*.*s] %3.0f%%  %.0f MB/s ",
-                     (int)sizeof(full) - 1, cells, full, 100 * share,
-                     (double)done / 1e3 / ms);
-    if (n < 0 || (size_t)n >= sizeof(line))
-        return;
-    to_stderr(line, (size_t)n);
-    b->width = (size_t)n;
+    progress_format(text, sizeof(text), "MB", done / 1000000, total / 1000000,
+                    progress_left(ms / 1000, done, 0, total));
+    progress_show("%s, %.0f MB/s", text, (double)done / 1e3 / ms);
 }
 
 static void on_note(void *ctx, const char *line)
 {
     (void)ctx;
+    progress_clear();
     msg_note("%s", line);
 }
 
@@ -188,14 +158,12 @@ static int quantize(const struct args *a)
     struct qwick_quantize_options o = qwick_quantize_defaults();
     struct qwick_quantize_report r;
     struct qwick_err e = {0};
-    struct bar bar = {.shown = isatty(STDERR_FILENO) && !a->c.quiet,
-                      .start_ms = clock_ms()};
+    double start_ms = clock_ms();
     const char *model = a->c.model ? a->c.model : getenv("QWICK_MODEL");
     if (model && !*model)
         model = NULL;
     if (a->c.json && out_check())
         return QWICK_ERR_RUNTIME; /* before the work, not after it */
-    bar.drawn_ms = bar.start_ms;
     /* the table has checked that these are numbers */
     if (a->bits)
         o.bits = atoi(a->bits);
@@ -211,17 +179,18 @@ static int quantize(const struct args *a)
         o.scales = QWICK_SCALES_LSQ;
     o.force = a->force;
     o.threads = (int)a->c.threads;
-    o.progress = draw_bar;
-    o.progress_ctx = &bar;
+    o.progress = show;
+    o.progress_ctx = &start_ms;
     o.note = on_note;
     o.interrupt = signals_flag();
     signals_catch();
     signals_at_bus(qwick_quantize_abandon);
+    progress_start("quantize");
     int rc = qwick_quantize(model, a->output, &o, &r, &e);
-    clear_bar(&bar);
+    progress_stop();
     if (rc)
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
-    print_report(a, bar.shown, &r);
+    print_report(a, isatty(STDERR_FILENO) && !a->c.quiet, &r);
     return a->c.json ? print_json(a, model, &o, &r) : 0;
 }
 

@@ -1,11 +1,13 @@
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/utf8.h"
 #include "cli/common.h"
 #include "cli/opt.h"
 #include "cli/out.h"
+#include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/texts.h"
 #include "cli/verbs.h"
@@ -144,6 +146,7 @@ struct job {
     size_t n_docs, cap_docs;
     size_t n_scored; /* of docs: those before have a score, or an error */
     size_t n_tokens; /* of those after it */
+    uint64_t n_done, n_total; /* documents; total 0: nobody knows */
     struct qwick_rerank_item items[GROUP_DOCS];
     struct buf out;
     bool bad_records;
@@ -226,6 +229,8 @@ static void free_docs(struct job *j)
 static int flush(struct job *j)
 {
     int status = 0;
+    if (j->out.len)
+        progress_output(STDOUT_FILENO);
     if (j->out.len && out_write(j->out.data, j->out.len))
         status = QWICK_ERR_RUNTIME;
     j->out.len = 0;
@@ -326,7 +331,12 @@ static int answer(struct job *j)
         if (!j->docs[i].error)
             j->items[n++] = (struct qwick_rerank_item){
                 .tokens = j->docs[i].ids, .n = j->docs[i].n_tokens};
-    if (qwick_rerank(j->r, j->items, n, &e))
+    size_t n_group = j->n_docs - j->n_scored;
+    progress_items("documents", j->n_done, n_group, j->n_total, 0);
+    int failed = qwick_rerank(j->r, j->items, n, &e);
+    progress_clear();
+    j->n_done += n_group;
+    if (failed)
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
     n = 0;
     for (; j->n_scored < j->n_docs; j->n_scored++) {
@@ -412,6 +422,8 @@ static int take(void *ctx, const struct texts_item *item)
         return msg_fail(&e);
     }
     if (d->n_dropped)
+        progress_clear();
+    if (d->n_dropped)
         msg_note("%s: the last %zu tokens of the document do not fit the "
                  "context and are dropped",
                  item->where, d->n_dropped);
@@ -439,6 +451,7 @@ static int open_all(struct job *j)
                                          instruct ? strlen(instruct) : 0,
                                      .n_ctx = (size_t)j->a.c.ctx,
                                      .max_batch = (size_t)j->a.max_batch,
+                                     .progress = progress_step,
                                      .interrupt = signals_flag()};
     struct buf query = {0};
     int status = common_open(&j->eng, &j->a.c, false);
@@ -449,8 +462,10 @@ static int open_all(struct job *j)
         buf_reserve(&query, 0))
         status = msg_oom();
     else if (qwick_reranker_create(&j->r, j->eng, query.data, query.len, &o,
-                                   &e))
+                                   &e)) {
+        progress_clear();
         status = *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
+    }
     buf_free(&query);
     return status;
 }
@@ -465,8 +480,6 @@ static int rerank(struct job *j)
                                   "[OPTIONS] [DOCUMENT...]");
     if (out_check())
         return QWICK_ERR_RUNTIME; /* before the work, not after it */
-    if ((status = open_all(j)) != 0)
-        return status;
     const struct texts t = {.verb = j->verb,
                             .form = j->form,
                             .args = j->p.args,
@@ -474,6 +487,12 @@ static int rerank(struct job *j)
                             .files = &j->a.files,
                             .take = take,
                             .wait = streams(j) ? on_wait : NULL};
+    progress_start("rerank");
+    if (progress_on())
+        j->n_total = texts_total(&t);
+    progress_items("documents", 0, 0, j->n_total, 0);
+    if ((status = open_all(j)) != 0)
+        return status;
     if ((status = texts_run(&t, j)) != 0 || (status = answer(j)) != 0)
         return status;
     if (!streams(j) && (status = put_all(j)) != 0)
@@ -492,6 +511,7 @@ static int run(const struct verb *v, int argc, char **argv)
         status = common_check(&j->p, &j->a.c);
     if (status < 0)
         status = rerank(j);
+    progress_stop();
     free_docs(j);
     free(j->docs);
     qwick_reranker_free(j->r);

@@ -5,10 +5,10 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "cli/common.h"
-#include "cli/emit.h"
 #include "cli/group_lines.h"
 #include "cli/opt.h"
 #include "cli/out.h"
+#include "cli/progress.h"
 #include "cli/prompt.h"
 #include "cli/score_text.h"
 #include "cli/signals.h"
@@ -107,7 +107,6 @@ struct job {
     enum score_unit by;
     struct qwick_engine *eng;
     struct qwick_judge_options o;
-    struct emit progress;
     size_t window, stride;
     struct buf given; /* of the options */
     bool has_given;
@@ -277,8 +276,11 @@ static int files(struct job *j, struct buf *texts, struct qwick_err *e)
         buf_free(&texts[i]);
         j->n_texts++;
     }
-    j->progress.start_ms = clock_ms();
-    if (score_all(j, e))
+    progress_start("score");
+    progress_items("tokens", 0, 0, 0, 0);
+    int failed = score_all(j, e);
+    progress_stop();
+    if (failed)
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(e);
     return print_files(j);
 }
@@ -330,9 +332,7 @@ static int read_line(void *ctx, size_t i, const struct json_value *v,
 
 static int work_lines(void *ctx, struct qwick_err *e)
 {
-    struct job *j = ctx;
-    j->progress.start_ms = clock_ms();
-    return score_all(j, e);
+    return score_all(ctx, e);
 }
 
 static int write_line(void *ctx, size_t i, struct buf *out, struct qwick_err *e)
@@ -430,13 +430,11 @@ static int score(struct job *j)
         return QWICK_ERR_RUNTIME; /* before the work, not after it */
     if (read_given(j, &e))
         return msg_fail(&e);
-    j->progress.stderr_tty = isatty(STDERR_FILENO);
     j->o = (struct qwick_judge_options){
         .n_ctx = (size_t)j->a.c.ctx,
         .window = (size_t)j->a.window,
         .stride = (size_t)j->a.stride,
-        .progress = emit_progress,
-        .progress_ctx = &j->progress,
+        .progress = progress_step,
         .interrupt = signals_flag(),
     };
     signals_catch();

@@ -1,13 +1,12 @@
 #include "cli/emit.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "cli/json_out.h"
 #include "cli/out.h"
+#include "cli/progress.h"
 
 static void to_stderr(const char *s, size_t n)
 {
@@ -15,34 +14,11 @@ static void to_stderr(const char *s, size_t n)
     fd_write(STDERR_FILENO, s, n);
 }
 
-static void clear_progress(struct emit *st)
-{
-    char line[80];
-    if (!st->progress)
-        return;
-    int n = snprintf(line, sizeof(line), "\r%*s\r", (int)st->progress, "");
-    to_stderr(line, (size_t)n);
-    st->progress = 0;
-}
-
 void emit_progress(void *ctx, size_t done, size_t total)
 {
-    struct emit *st = ctx;
-    char line[80];
-    double ms = clock_ms() - st->start_ms;
-    if (!st->stderr_tty || msg_quiet() || ms < 1000 || done == 0)
-        return;
-    clear_progress(st);
-    if (done >= total)
-        return;
-    double left = ms / (double)done * (double)(total - done) / 1000;
-    int n =
-        snprintf(line, sizeof(line), "prompt: %zu of %zu tokens, %.0f s left",
-                 done, total, left);
-    if (n > 78)
-        n = 78;
-    to_stderr(line, (size_t)n);
-    st->progress = (size_t)n;
+    (void)ctx;
+    progress_items("tokens", 0, total, total, 0);
+    progress_step(NULL, done, total);
 }
 
 static void to_stdout(struct emit *st, const char *s, size_t n)
@@ -143,7 +119,7 @@ int emit_token(void *ctx, const struct qwick_token_event *ev)
 {
     struct emit *st = ctx;
     int bad = 0;
-    clear_progress(st);
+    progress_stop();
     if (st->logprobs)
         bad |= collect(st, ev);
     if (ev->channel == QWICK_THINKING)
@@ -159,7 +135,7 @@ int emit_token(void *ctx, const struct qwick_token_event *ev)
 
 void emit_end(struct emit *st, const struct qwick_result *r)
 {
-    clear_progress(st);
+    progress_stop();
     if (st->mode != EMIT_TEXT)
         return;
     if (r->n_text > st->n_text)

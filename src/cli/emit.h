@@ -29,15 +29,14 @@ struct emit {
     bool thinking;    /* thinking is being shown on stderr */
     char last_thinking;
     bool had_thinking; /* shown on stdout, the answer has not begun */
-    size_t progress;   /* columns of the progress line to clear */
-    double start_ms;
-    int status; /* exit status of a failed write, reported; 0: fine */
+    int status;        /* exit status of a failed write, reported; 0: fine */
 };
 
 /* The token callback; ctx is the stream. */
 int emit_token(void *ctx, const struct qwick_token_event *ev);
 
-/* The prefill callback: a line on a terminal from the second second on. */
+/* The prefill callback: the line of progress, which ends with the first token.
+ */
 void emit_progress(void *ctx, size_t done, size_t total);
 
 /* After the generation: write the text that was held back, and a newline where

@@ -13,6 +13,7 @@
 #include "cli/json_out.h"
 #include "cli/out.h"
 #include "cli/profile.h"
+#include "cli/progress.h"
 #include "cli/prompt.h"
 #include "cli/signals.h"
 
@@ -270,7 +271,8 @@ static int answer(struct gen_job *j, struct qwick_err *e)
     o.on_token_ctx = &st;
     signals_catch();
     qwick_session_interrupt(j->ses, signals_flag());
-    st.start_ms = clock_ms();
+    progress_start("prompt");
+    emit_progress(&st, 0, j->n_ids);
     qwick_session_progress(j->ses, emit_progress, &st);
     if (qwick_generate(j->ses, j->ids, j->n_ids, &o, &r, e) == 0) {
         status = finish(j, &st, &o, &r);

@@ -8,6 +8,7 @@
 
 #include "cli/batch_lines.h"
 #include "cli/out.h"
+#include "cli/progress.h"
 #include "cli/prompt.h"
 #include "cli/signals.h"
 
@@ -18,7 +19,8 @@ struct group {
     const struct group_work *w;
     void *ctx;
     size_t n, bytes;
-    bool bad[GROUP_MAX]; /* head is the whole line */
+    uint64_t n_done, n_total; /* records; total 0: nobody knows */
+    bool bad[GROUP_MAX];      /* head is the whole line */
     struct buf head[GROUP_MAX];
     struct buf out;
     bool bad_lines;
@@ -78,7 +80,11 @@ static int answer(struct group *g)
     int oom = 0;
     if (g->n == 0)
         return 0;
-    if (g->w->work(g->ctx, &e))
+    progress_items("records", g->n_done, g->n, g->n_total, 0);
+    int failed = g->w->work(g->ctx, &e);
+    progress_clear();
+    g->n_done += g->n;
+    if (failed)
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
     g->out.len = 0;
     for (size_t i = 0; i < g->n && !oom; i++) {
@@ -96,6 +102,8 @@ static int answer(struct group *g)
     clear(g);
     if (oom)
         return msg_oom();
+    if (g->out.len)
+        progress_output(STDOUT_FILENO);
     return out_write(g->out.data, g->out.len) ? (int)QWICK_ERR_RUNTIME : 0;
 }
 
@@ -136,6 +144,8 @@ int group_run(const struct verb *v, const struct opt_texts *files,
 {
     struct group g = {.w = w, .ctx = ctx};
     int status = 0;
+    progress_start(v->name);
+    g.n_total = progress_on() ? lines_total(files, true) : 0;
     if (!files->n) {
         if (!stdin_is_source())
             status = opt_usage(v, "no input: --jsonl reads standard input");
@@ -157,6 +167,7 @@ int group_run(const struct verb *v, const struct opt_texts *files,
     }
     if (!status)
         status = answer(&g);
+    progress_stop();
     clear(&g);
     buf_free(&g.out);
     return status ? status : g.bad_lines;

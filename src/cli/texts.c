@@ -252,3 +252,12 @@ int texts_run(const struct texts *t, void *ctx)
     buf_free(&r.text);
     return status;
 }
+
+uint64_t texts_total(const struct texts *t)
+{
+    if (t->n_args)
+        return t->n_args;
+    if (t->form == TEXTS_WHOLE)
+        return t->files->n ? t->files->n : 1;
+    return lines_total(t->files, true);
+}

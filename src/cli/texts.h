@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "cli/opt.h"
 #include "file/json.h"
@@ -41,6 +42,10 @@ struct texts {
  * dropped, and the carriage return at the end of a line. Returns 0 or an exit
  * status, the message having been printed. */
 int texts_run(const struct texts *t, void *ctx);
+
+/* How many texts texts_run is going to hand out; 0: nobody knows. Reads regular
+ * files for it. */
+uint64_t texts_total(const struct texts *t);
 
 /* The form that --lines and --jsonl (bool options of the verb) ask for, and
  * whether arguments and files go with it: *form is set and -1 returned, or the

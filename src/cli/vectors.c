@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/out.h"
+#include "cli/progress.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "floats are written as they are in memory");
@@ -67,6 +68,7 @@ static int open_target(struct vectors *v)
 
 static int write_bytes(struct vectors *v, const char *p, size_t n)
 {
+    progress_output(v->path ? v->fd : STDOUT_FILENO);
     if (!v->path)
         return out_write(p, n) ? (int)QWICK_ERR_RUNTIME : 0;
     return fd_write(v->fd, p, n) ? cannot(v, "write") : 0;

@@ -1,0 +1,135 @@
+#!/usr/bin/env bats
+# The line of progress on a terminal's stderr; screen.py plays the terminal.
+load helpers
+
+setup() {
+    common_setup
+    python3 - "$T" <<'PY'
+import json, sys
+t = sys.argv[1]
+with open(t + "/batch", "w") as out:
+    out.write('{"prompt_ids":[1,2],"max_tokens":1200,"temperature":90,"seed":1}\n')
+    for i in range(19):
+        out.write(json.dumps({"prompt": f"list files of {i}", "max_tokens": 3}) + "\n")
+with open(t + "/texts", "w") as out, open(t + "/jsonl", "w") as records:
+    for i in range(400):
+        text = f"{i} how do I list the files of a directory, sorted by size, with hidden ones?"
+        out.write(text + "\n")
+        records.write(json.dumps({"text": text, "prompt": text}) + "\n")
+PY
+    head -n 90 "$T/texts" >"$T/prompt"
+    SLOW=(--isa ref -t 1)
+}
+
+# screen OPTIONS… -- COMMAND…: what is left on the screen. $T/shots: all that
+# was seen; $T/raw: the bytes.
+screen() {
+    run -0 python3 tests/cli/screen.py --keep "$T/shots" --raw "$T/raw" "$@"
+}
+
+@test "batch into a pipe whose reader writes to the terminal" {
+    for columns in 80 40; do
+        screen --columns $columns --pipe "$T/out" -- \
+            "$QWICK" batch --exact -t 1 -i "$T/batch"
+        jlines 'len(o) == 20 and all("text" in x for x in o)' <"$T/out"
+        grep -q '^batch: 19 of 20 records' "$T/shots"
+        # it is gone before the reader writes, and does not come back
+        python3 - "$T/raw" <<'PY'
+import sys
+b = open(sys.argv[1], "rb").read()
+before, read, after = b.partition(b"[read ")
+assert b"batch: " in before and before.endswith(b"\r\x1b[K"), before[-80:]
+assert b"batch" not in after and b"\x1b" not in after, after
+PY
+        [ -z "$(grep -v '^\[read [0-9]*\]$' <<<"$output")" ]
+    done
+}
+
+@test "batch to a terminal, to files" {
+    screen --may-wrap -- "$QWICK" batch --exact -t 1 --unordered -i "$T/batch"
+    python3 - "$T/raw" <<'PY'
+import sys
+b = open(sys.argv[1], "rb").read()
+before, first, after = b.partition(b'{"line"')
+assert b"batch:" not in after and b"\x1b" not in after
+PY
+    screen --columns 40 --out "$T/out" -- "$QWICK" batch --exact -t 1 --unordered -i "$T/batch"
+    [ -z "$output" ]
+    [ "$(wc -l <"$T/out")" -eq 20 ]
+    grep -q '^batch: 19 of 20 records' "$T/shots"
+    screen --columns 40 -- "$QWICK" batch --exact -t 1 -i "$T/batch" -o "$T/out2"
+    [ -z "$output" ]
+    [ "$(wc -l <"$T/out2")" -eq 20 ]
+    grep -q '^batch: 19 of 20 records, 0 s left, 1 at$' "$T/shots"
+    # of a shard, its own
+    screen --out "$T/out" -- "$QWICK" batch --exact -t 1 --shard 1/3 -i "$T/batch"
+    grep -q '^batch: 6 of 7 records' "$T/shots"
+}
+
+@test "embed, rerank, score, choose" {
+    screen --columns 40 -- "$QWICK" embed "${SLOW[@]}" --lines -f "$T/texts" \
+        --format f32 -o "$T/out"
+    [ -z "$output" ]
+    [ "$(stat -c %s "$T/out")" -eq 409600 ]
+    grep -q '^embed: [0-9]* of 400 texts, [0-9]* s left$' "$T/shots"
+    screen --columns 40 --out "$T/out" -- "$QWICK" rerank "${SLOW[@]}" \
+        --query files --lines -f "$T/texts"
+    [ -z "$output" ]
+    [ "$(wc -l <"$T/out")" -eq 400 ]
+    grep -q '^rerank: [0-9]* of 400 documents, [0-9]* s left$' "$T/shots"
+    # what is written while more comes ends it on a terminal
+    screen --columns 40 --pipe "$T/out" -- "$QWICK" rerank "${SLOW[@]}" \
+        --query files --lines --in-order -f "$T/texts"
+    [ "$(wc -l <"$T/out")" -eq 400 ]
+    grep -q '^rerank: ' "$T/shots"
+    [ -z "$(sed 's/.*\[read//' "$T/raw" | grep -a rerank)" ]
+    for v in "score --jsonl" "choose -a yes -a no --jsonl"; do
+        # shellcheck disable=SC2086
+        screen --columns 40 --stdin "$T/jsonl" --out "$T/out" -- "$QWICK" $v "${SLOW[@]}"
+        [ -z "$output" ]
+        grep -q "^${v%% *}: [0-9]* of 400 records, [0-9]* s left$" "$T/shots"
+    done
+}
+
+@test "a prompt's first pass, bench's first row" {
+    screen --columns 40 -- "$QWICK" "${SLOW[@]}" --prefill-chunk 2000 -n 3 -f "$T/prompt" --raw
+    grep -q '^prompt: 0 of [0-9]* tokens$' "$T/shots"
+    [[ $output != *prompt:* ]]
+    screen --columns 100 -- "$QWICK" bench "${SLOW[@]}" --prompt-lens 256 --gen 8 --reps 2
+    grep -q '^bench: prefill of 256, run 1 of 3$' "$T/shots"
+    [[ $output != *bench:* ]]
+    [ "$(grep -c '^prefill\|^decode' <<<"$output")" -eq 2 ]
+    # rows come as they are measured
+    grep -q '^prefill' "$T/shots"
+    python3 - "$T/shots" <<'PY'
+import sys
+shots = open(sys.argv[1]).read().split("-" * 100)
+assert any("\nprefill " in s and "\ndecode " not in s for s in shots)
+PY
+}
+
+@test "terminals that cannot erase, quiet, no terminal: nothing" {
+    for how in dumb ""; do
+        screen --term "$how" --out "$T/out" -- \
+            "$QWICK" batch --exact -t 1 -i "$T/batch"
+        [ ! -s "$T/raw" ]
+    done
+    screen --out "$T/out" -- \
+        "$QWICK" batch -q --exact -t 1 -i "$T/batch"
+    [ ! -s "$T/raw" ]
+    run -0 --separate-stderr q batch --exact -t 1 -i "$T/batch"
+    [ -z "$stderr" ]
+}
+
+@test "messages stand on lines of their own, and a signal leaves none" {
+    printf '%s\n' nonsense >>"$T/batch"
+    screen --may-wrap --columns 60 --out "$T/out" -- bash -c \
+        "'$QWICK' batch --exact -t 1 -i '$T/batch'; [ \$? -eq 1 ]"
+    [ "$(tr -d '\n' <<<"$output")" = "qwick: $T/batch: 1 answers are errors" ]
+    screen --may-wrap --out "$T/out" -- bash -c \
+        "timeout -s INT 3 '$QWICK' batch --exact --isa ref -t 1 -i '$T/batch' -o '$T/o'
+         [ \$? -eq 124 ]"
+    grep -q '^batch: ' "$T/shots"
+    echo "$output"
+    [[ $output != *batch:\ * ]]
+}
