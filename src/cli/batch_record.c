@@ -500,9 +500,7 @@ uint64_t record_key(const struct record *r, const struct record_common *c,
 {
     struct qwick_generate_options o = record_options(r, c, i);
     struct key k = c->run;
-    key_add_u64(&k, r->n_ids);
-    for (size_t j = 0; j < r->n_ids; j++)
-        key_add_u64(&k, (uint64_t)r->ids[j]);
+    key_add_ids(&k, r->ids, r->n_ids);
     add_sampling(&k, r, c, &o.sampling);
     key_add_u64(&k, i);
     key_add_u64(&k, o.max_tokens);

@@ -1,9 +1,12 @@
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "cli/common.h"
+#include "cli/embed_pending.h"
+#include "cli/key.h"
 #include "cli/opt.h"
 #include "cli/out.h"
 #include "cli/progress.h"
@@ -16,7 +19,7 @@
 struct args {
     struct common_args c;
     struct opt_texts files;
-    bool lines, jsonl, allow_special, truncate, no_normalize;
+    bool lines, jsonl, allow_special, truncate, no_normalize, redo;
     const char *instruct, *format, *output;
     int64_t dim, max_batch;
 };
@@ -66,8 +69,13 @@ static const struct opt opts[] = {
      .letter = 'o',
      .type = OPT_FILE,
      .arg = "FILE",
-     .help = "write to FILE, which appears when it is complete",
+     .help = "write to FILE, which appears when it is complete; a run that "
+             "was cut off is continued",
      .offset = ARG(output)},
+    {.name = "redo",
+     .type = OPT_FLAG,
+     .help = "drop what such a run with another model or options has left",
+     .offset = ARG(redo)},
     {.name = "dim",
      .type = OPT_INT,
      .arg = "N",
@@ -106,6 +114,8 @@ struct record {
     char *error; /* JSON string: there is no vector, or NULL */
     int32_t *ids;
     size_t n, n_dropped;
+    struct key key; /* of the ids */
+    bool stored;    /* an earlier run has the vector */
 };
 
 struct job {
@@ -116,9 +126,11 @@ struct job {
     struct qwick_engine *eng;
     struct qwick_embedder *m;
     struct vectors out;
+    struct embed_pending pending;
     struct record group[GROUP_TEXTS];
     size_t n, n_tokens;
     uint64_t n_done, n_total; /* texts; total 0: nobody knows */
+    uint64_t n_stored;        /* of those done, by an earlier run */
     float *rows;              /* [GROUP_TEXTS, dim] */
     struct qwick_embed_item items[GROUP_TEXTS];
     struct buf line;
@@ -166,30 +178,56 @@ static void clear_group(struct job *j)
     j->n = j->n_tokens = 0;
 }
 
+/* Vectors that an earlier run has; the others become items, *n of them. Those
+ * not computed yet begin with a NaN, which no vector has. */
+static void plan(struct job *j, size_t *n)
+{
+    *n = 0;
+    for (size_t i = 0; i < j->n; i++) {
+        struct record *r = &j->group[i];
+        float *row = j->rows + i * j->out.dim;
+        if (r->error)
+            continue;
+        r->key = key_start("text");
+        key_add_ids(&r->key, r->ids, r->n);
+        r->stored = embed_pending_get(&j->pending, &r->key, row);
+        j->n_stored += r->stored;
+        if (r->stored)
+            continue;
+        row[0] = NAN;
+        j->items[(*n)++] = (struct qwick_embed_item){r->ids, r->n, row};
+    }
+}
+
+/* Store what was computed, also when it is not all. */
+static void store(struct job *j)
+{
+    for (size_t i = 0; i < j->n; i++) {
+        const struct record *r = &j->group[i];
+        const float *row = j->rows + i * j->out.dim;
+        if (!r->error && !r->stored && !isnan(row[0]))
+            embed_pending_put(&j->pending, &r->key, row);
+    }
+    embed_pending_flush(&j->pending);
+}
+
 /* Embed the group and write its vectors in order. */
 static int answer(struct job *j)
 {
     struct qwick_err e = {0};
-    size_t n = 0;
+    size_t n;
     int status = 0;
-    for (size_t i = 0; i < j->n; i++) {
-        const struct record *r = &j->group[i];
-        if (r->error)
-            continue;
-        j->items[n] =
-            (struct qwick_embed_item){r->ids, r->n, j->rows + n * j->out.dim};
-        n++;
-    }
-    progress_items("texts", j->n_done, j->n, j->n_total, 0);
+    plan(j, &n);
+    progress_items("texts", j->n_done, j->n, j->n_total, j->n_stored);
     int failed = qwick_embed(j->m, j->items, n, &e);
     progress_clear();
     j->n_done += j->n;
+    store(j);
     if (failed)
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
-    n = 0;
     for (size_t i = 0; i < j->n && !status; i++) {
         const struct record *r = &j->group[i];
-        const float *row = r->error ? NULL : j->rows + n++ * j->out.dim;
+        const float *row = r->error ? NULL : j->rows + i * j->out.dim;
         status = j->out.format == VECTORS_JSONL ? put_json(j, r, row)
                                                 : vectors_put(&j->out, row);
     }
@@ -311,7 +349,52 @@ static int check(struct job *j)
                          "--format %s: standard output is a terminal; --output "
                          "names a file",
                          j->a.format);
+    if (j->a.redo && !j->a.output)
+        return opt_usage(j->verb, "--redo: has no effect without --output");
     return -1;
+}
+
+/* The output is complete, or what there is of it waits for the next run. */
+static void end_pending(struct job *j, bool done)
+{
+    size_t n = embed_pending_close(&j->pending, done);
+    if (!n)
+        return;
+    /* who has pressed Ctrl-C is there to read it */
+    if (isatty(STDERR_FILENO) && !msg_quiet())
+        msg_level(false, true);
+    msg_note("%s.pending: %zu vectors; the same command goes on from there",
+             j->a.output, n);
+}
+
+/* What vectors depend on beside the text. */
+static int run_key(struct job *j, struct key *k, struct qwick_err *e)
+{
+    const struct qwick_info *info = qwick_engine_info(j->eng);
+    uint64_t id[2];
+    if (qwick_engine_identity(j->eng, id, e))
+        return -1;
+    *k = key_start("qwick embed 1");
+    key_add_u64(k, id[0]);
+    key_add_u64(k, id[1]);
+    key_add_u64(k, j->a.c.exact);
+    key_add_text(k, info->kv_dtype, strlen(info->kv_dtype));
+    key_add_u64(k, j->a.no_normalize);
+    return 0;
+}
+
+/* The output, and what an earlier run has left beside it. */
+static int open_output(struct job *j, size_t dim)
+{
+    struct qwick_err e = {0};
+    struct key k;
+    int status =
+        vectors_open(&j->out, vectors_format(j->a.format), j->a.output, dim);
+    if (status || !j->a.output)
+        return status;
+    if (run_key(j, &k, &e))
+        return msg_fail(&e);
+    return embed_pending_open(&j->pending, j->a.output, &k, dim, j->a.redo);
 }
 
 static int open_all(struct job *j)
@@ -346,7 +429,9 @@ static int open_all(struct job *j)
     if (!j->rows)
         return msg_oom();
     signals_catch();
-    return vectors_open(&j->out, vectors_format(j->a.format), j->a.output, dim);
+    if ((status = open_output(j, dim)) != 0)
+        return status;
+    return 0;
 }
 
 static int embed(struct job *j)
@@ -371,6 +456,7 @@ static int embed(struct job *j)
         return status;
     if ((status = vectors_close(&j->out)) != 0)
         return status;
+    end_pending(j, true);
     return j->bad_records ? (int)QWICK_ERR_RUNTIME : 0;
 }
 
@@ -380,13 +466,14 @@ static int run(const struct verb *v, int argc, char **argv)
     if (!j)
         return msg_oom();
     j->verb = v;
-    j->out.fd = -1;
+    j->out.fd = j->pending.fd = -1;
     int status = opt_parse(&j->p, v, argc, argv, &j->a);
     if (status < 0)
         status = common_check(&j->p, &j->a.c);
     if (status < 0)
         status = embed(j);
     progress_stop();
+    end_pending(j, false);
     clear_group(j);
     vectors_abort(&j->out);
     qwick_embedder_free(j->m);

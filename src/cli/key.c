@@ -36,6 +36,13 @@ void key_add_text(struct key *k, const char *s, size_t n)
         key_add(k, s, n);
 }
 
+void key_add_ids(struct key *k, const int32_t *ids, size_t n)
+{
+    key_add_u64(k, n);
+    for (size_t i = 0; i < n; i++)
+        key_add_u64(k, (uint64_t)ids[i]);
+}
+
 void key_add_float(struct key *k, float v)
 {
     uint32_t bits;

@@ -21,6 +21,8 @@ void key_add_u64(struct key *k, uint64_t v);
 void key_add_text(struct key *k, const char *s, size_t n);
 void key_add_float(struct key *k, float v);
 
+void key_add_ids(struct key *k, const int32_t *ids, size_t n);
+
 /* The hash, folded to 64 bits. */
 uint64_t key_u64(const struct key *k);
 

@@ -4,6 +4,8 @@ load helpers
 
 setup() {
     common_setup
+    demo_as embedder modules.json
+    export QWICK_MODEL=$T/embedder
 }
 
 # The vectors of an .npy file on standard input, as JSON: {"shape", "rows"}.
@@ -230,4 +232,98 @@ PY
     waits score --jsonl
     waits choose -a x -a y --jsonl
     waits batch --debounce 0
+}
+
+# cut_off SIGNAL ARGS…: embed with output $T/out that gets the signal when some
+# vectors are stored.
+cut_off() {
+    python3 - "$QWICK" "$T/out" "$@" <<'PY'
+import os, signal, subprocess, sys, time
+qwick, out, name = sys.argv[1:4]
+p = subprocess.Popen([qwick, "embed", "--exact", "-t", "1", "-o", out] + sys.argv[4:],
+                     stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+def size():
+    return os.path.getsize(out + ".pending") if os.path.exists(out + ".pending") else 0
+before = size()
+while p.poll() is None and size() <= max(before, 100):
+    time.sleep(0.002)
+p.send_signal(getattr(signal, name))
+err = p.communicate(timeout=20)[1]
+assert p.returncode == -getattr(signal, name), (p.returncode, err)
+assert err == b"", err
+PY
+}
+
+@test "-o: a run that was cut off is continued, in every format" {
+    seq 600 | sed 's/$/ files to list, by size/' >"$T/in"
+    for f in jsonl tsv f32 npy; do
+        q embed --exact --lines -f "$T/in" --format $f -o "$T/want"
+        [ ! -e "$T/want.pending" ]
+        for s in SIGINT SIGTERM SIGKILL; do
+            cut_off $s --lines -f "$T/in" --format $f
+            [ ! -e "$T/out" ]
+            [ "$(stat -c %s "$T/out.pending")" -gt 1000 ]
+            q embed --exact --lines -f "$T/in" --format $f -o "$T/out"
+            cmp "$T/out" "$T/want"
+            [ ! -e "$T/out.pending" ]
+            rm -f "$T/out" "$T/out.tmp."*
+        done
+    done
+    # what is there is not computed again: a vector that was changed stays so
+    cut_off SIGINT --lines -f "$T/in" --format f32
+    printf '\0\0\0\0' | dd of="$T/out.pending" bs=1 seek=56 conv=notrunc status=none
+    cp "$T/out.pending" "$T/some"
+    q embed --exact --lines -f "$T/in" --format f32 -o "$T/out"
+    [ "$(cmp -l "$T/out" <(q embed --exact --lines -f "$T/in" --format f32) | wc -l)" -le 4 ]
+    run ! cmp -s "$T/out" <(q embed --exact --lines -f "$T/in" --format f32)
+    # another format may take them, and another order and choice of the texts
+    cp "$T/some" "$T/out.pending"
+    tac "$T/in" | sed 's/^5 files/five files/' >"$T/in2"
+    q embed --exact --lines -f "$T/in2" --format tsv -o "$T/out"
+    q embed --exact --lines -f "$T/in2" --format tsv -o "$T/want"
+    [ "$(diff "$T/out" "$T/want" | grep -c '^<')" -eq 1 ]
+    # a row that was cut off is none
+    cp "$T/some" "$T/out.pending"
+    truncate -s -700 "$T/out.pending"
+    q embed --exact --lines -f "$T/in" --format f32 -o "$T/out"
+    [ "$(stat -c %s "$T/out")" -eq 614400 ]
+    # and a file that is complete is replaced, as ever
+    q embed --exact a -o "$T/out"
+    [ "$(wc -l <"$T/out")" -eq 1 ]
+}
+
+@test "-o: vectors of another model or other options are not mixed in" {
+    seq 600 | sed 's/$/ files to list, by size/' >"$T/in"
+    cut_off SIGINT --lines -f "$T/in"
+    cp "$T/out.pending" "$T/some"
+    demo_as other modules.json
+    rm "$T/other/model.safetensors"
+    cp models/demo/model.safetensors "$T/other/"
+    chmod u+w "$T/other/model.safetensors"
+    python3 - "$T/other/model.safetensors" <<'PY'
+import struct, sys
+with open(sys.argv[1], "r+b") as f:
+    n, = struct.unpack("<Q", f.read(8))
+    f.seek(8 + n)
+    b = f.read(64)
+    f.seek(8 + n)
+    f.write(bytes(x ^ 1 for x in b))
+PY
+    for o in "-m $T/other --exact" "--dim 8 --exact" "--no-normalize --exact" ""; do
+        # shellcheck disable=SC2086
+        fails 2 "$T/out.pending: has vectors of an unfinished run with another" \
+            embed $o --lines -f "$T/in" -o "$T/out"
+        cmp "$T/out.pending" "$T/some"
+        [ ! -e "$T/out" ]
+    done
+    q embed --exact --dim 8 --redo --lines -f "$T/in" -o "$T/out"
+    q embed --exact --dim 8 --lines -f "$T/in" -o "$T/want"
+    cmp "$T/out" "$T/want"
+    [ ! -e "$T/out.pending" ]
+    echo "my notes, which are longer than a header of that file is" >"$T/out.pending"
+    for redo in "" --redo; do
+        fails 2 "out.pending: was not written by qwick embed" embed $redo a -o "$T/out"
+    done
+    [ "$(wc -l <"$T/out.pending")" -eq 1 ]
+    fails 2 "no effect without --output" embed --redo a
 }

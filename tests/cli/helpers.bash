@@ -55,6 +55,13 @@ fails() {
     [[ $stderr == *"$pattern"* ]] || { echo "no '$pattern' in: $stderr"; return 1; }
 }
 
+# demo_as NAME [FILE]: the demo model as $T/NAME, with an empty object as FILE.
+demo_as() {
+    mkdir "$T/$1"
+    ln -s "$PWD"/models/demo/*.json "$PWD"/models/demo/model.safetensors "$T/$1/"
+    if [ -n "${2:-}" ]; then echo '{}' >"$T/$1/$2"; fi
+}
+
 need_model() {
     [ -d "$MODELS/$1" ] || skip "$MODELS/$1 is missing"
 }
