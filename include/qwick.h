@@ -769,6 +769,14 @@ int qwick_embedder_create(struct qwick_embedder **out, struct qwick_engine *eng,
                           struct qwick_err *e);
 void qwick_embedder_free(struct qwick_embedder *m);
 
+/* What to tell people when the checkpoint shows no sign of being an embedding
+ * model, or a reranker: "does not look like …". NULL: it does. Signs are its
+ * name, the files of sentence-transformers, README.md, tensors without a head, a
+ * post-processor that ends texts, the size of the vocabulary; a genuine one has
+ * several. */
+const char *qwick_embed_doubt(const struct qwick_engine *eng);
+const char *qwick_rerank_doubt(const struct qwick_engine *eng);
+
 /* Numbers of a vector. */
 size_t qwick_embedder_dim(const struct qwick_embedder *m);
 

@@ -431,6 +431,9 @@ static int open_all(struct job *j)
     signals_catch();
     if ((status = open_output(j, dim)) != 0)
         return status;
+    const char *doubt = qwick_embed_doubt(j->eng);
+    if (doubt)
+        msg_warn("%s: %s", qwick_engine_info(j->eng)->model, doubt);
     return 0;
 }
 

@@ -467,6 +467,11 @@ static int open_all(struct job *j)
         status = *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
     }
     buf_free(&query);
+    const char *doubt = status ? NULL : qwick_rerank_doubt(j->eng);
+    if (doubt) {
+        progress_clear();
+        msg_warn("%s: %s", qwick_engine_info(j->eng)->model, doubt);
+    }
     return status;
 }
 

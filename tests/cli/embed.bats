@@ -327,3 +327,42 @@ PY
     [ "$(wc -l <"$T/out.pending")" -eq 1 ]
     fails 2 "no effect without --output" embed --redo a
 }
+
+@test "a model that is none for embeddings is worth a warning" {
+    run -0 --separate-stderr env -u QWICK_MODEL "$QWICK" embed a </dev/null
+    [ "$stderr" = "qwick: warning: qwick-demo: does not look like an embedding model, the vectors are doubtful" ]
+    run -0 --separate-stderr env -u QWICK_MODEL "$QWICK" embed -q a </dev/null
+    [ -z "$stderr" ]
+    # signs of one
+    demo_as My-Embedding-4bit
+    demo_as st config_sentence_transformers.json
+    demo_as readme
+    printf -- '---\npipeline_tag: feature-extraction\n---\n' >"$T/readme/README.md"
+    demo_as ends
+    rm "$T/ends/tokenizer.json"
+    python3 - models/demo/tokenizer.json "$T/ends/tokenizer.json" <<'PY'
+import json, sys
+t = json.load(open(sys.argv[1]))
+end = next(x for x in t["added_tokens"] if x["content"] == "<|endoftext|>")
+t["post_processor"] = {"type": "TemplateProcessing",
+    "single": [{"Sequence": {"id": "A", "type_id": 0}},
+               {"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}}],
+    "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+    "special_tokens": {"<|endoftext|>": {"id": "<|endoftext|>", "ids": [end["id"]],
+                                         "tokens": ["<|endoftext|>"]}}}
+json.dump(t, open(sys.argv[2], "w"))
+PY
+    hub=$T/hub/models--Qwen--Qwen3-Embedding-0.6B
+    mkdir -p "$hub/snapshots/abc" "$hub/refs"
+    printf abc >"$hub/refs/main"
+    cp -rL "$T/st/." "$hub/snapshots/abc"
+    rm "$hub/snapshots/abc/config_sentence_transformers.json"
+    for m in "$T/My-Embedding-4bit" "$T/st" "$T/readme" "$T/ends" Qwen/Qwen3-Embedding-0.6B; do
+        HF_HUB_CACHE=$T/hub run -0 --separate-stderr q embed -m "$m" a
+        [ -z "$stderr" ] || { echo "$m: $stderr"; return 1; }
+    done
+    # and of something else
+    demo_as Qwen3-Reranker-0.6B
+    run -0 --separate-stderr q embed -m "$T/Qwen3-Reranker-0.6B" a
+    [[ $stderr == *"Reranker-0.6B: is a reranker by its name, the vectors are doubtful" ]]
+}

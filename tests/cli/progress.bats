@@ -18,6 +18,8 @@ with open(t + "/texts", "w") as out, open(t + "/jsonl", "w") as records:
         records.write(json.dumps({"text": text, "prompt": text}) + "\n")
 PY
     head -n 90 "$T/texts" >"$T/prompt"
+    demo_as embedder modules.json
+    demo_as reranker
     SLOW=(--isa ref -t 1)
 }
 
@@ -67,18 +69,18 @@ PY
 }
 
 @test "embed, rerank, score, choose" {
-    screen --columns 40 -- "$QWICK" embed "${SLOW[@]}" --lines -f "$T/texts" \
+    screen --columns 40 -- "$QWICK" embed "${SLOW[@]}" -m "$T/embedder" --lines -f "$T/texts" \
         --format f32 -o "$T/out"
     [ -z "$output" ]
     [ "$(stat -c %s "$T/out")" -eq 409600 ]
     grep -q '^embed: [0-9]* of 400 texts, [0-9]* s left$' "$T/shots"
-    screen --columns 40 --out "$T/out" -- "$QWICK" rerank "${SLOW[@]}" \
+    screen --columns 40 --out "$T/out" -- "$QWICK" rerank "${SLOW[@]}" -m "$T/reranker" \
         --query files --lines -f "$T/texts"
     [ -z "$output" ]
     [ "$(wc -l <"$T/out")" -eq 400 ]
     grep -q '^rerank: [0-9]* of 400 documents, [0-9]* s left$' "$T/shots"
     # what is written while more comes ends it on a terminal
-    screen --columns 40 --pipe "$T/out" -- "$QWICK" rerank "${SLOW[@]}" \
+    screen --columns 40 --pipe "$T/out" -- "$QWICK" rerank "${SLOW[@]}" -m "$T/reranker" \
         --query files --lines --in-order -f "$T/texts"
     [ "$(wc -l <"$T/out")" -eq 400 ]
     grep -q '^rerank: ' "$T/shots"

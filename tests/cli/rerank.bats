@@ -4,6 +4,8 @@ load helpers
 
 setup() {
     common_setup
+    demo_as reranker
+    export QWICK_MODEL=$T/reranker
     DOCS=("show all files" "kill a process" "disk usage" "copy a file")
 }
 
@@ -42,7 +44,7 @@ o = json.load(open(sys.argv[1]))
 r = o["results"][0]
 assert abs(r["score"] - float(sys.argv[2])) < 1e-12, (r, sys.argv[2])
 assert r["tokens"] == len(sys.argv[3].split())
-assert o["model"] == "qwick-demo" and o["query"] == "list files"
+assert o["model"].endswith("/reranker") and o["query"] == "list files"
 assert r["index"] == 1 and r["text"] == "show all files"' "$T/out" "$want" "$ids"
 }
 
@@ -159,4 +161,21 @@ assert "dropped_tokens" not in r[2]' "$T/out"
     done
     eval "exec ${R[1]}>&-"
     wait "$R_PID"
+}
+
+@test "a model that is no reranker is worth a warning" {
+    for m in "$T/chat" "$T/embedder"; do
+        demo_as "${m##*/}" "$([ "$m" = "$T/chat" ] || echo modules.json)"
+        run -0 --separate-stderr q rerank -m "$m" -q x a
+        [ "$stderr" = "qwick: warning: $m: does not look like a reranker, the scores are doubtful" ]
+        run -0 --separate-stderr q rerank --quiet -m "$m" -q x a
+        [ -z "$stderr" ]
+    done
+    demo_as My-reranker-8bit
+    demo_as readme
+    printf -- '---\npipeline_tag: text-ranking\n---\n' >"$T/readme/README.md"
+    for m in My-reranker-8bit readme; do
+        run -0 --separate-stderr q rerank -m "$T/$m" -q x a
+        [ -z "$stderr" ] || { echo "$m: $stderr"; return 1; }
+    done
 }
