@@ -2,7 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,14 +21,18 @@ int sync_dir(const char *path)
 
 int sync_parent(const char *path)
 {
-    char *parent = strdup(path);
-    if (!parent)
+    /* On the stack: without memory, a file that has its name already would be
+     * reported as a failure. The system takes no longer paths. */
+    char parent[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return sync_dir(".");
+    size_t n = slash == path ? 1 : (size_t)(slash - path);
+    if (n >= sizeof(parent)) {
+        errno = ENAMETOOLONG;
         return -1;
-    char *slash = strrchr(parent, '/');
-    if (slash)
-        slash[slash == parent] = '\0';
-    int rc = sync_dir(slash ? parent : "."), why = errno;
-    free(parent);
-    errno = why;
-    return rc;
+    }
+    memcpy(parent, path, n);
+    parent[n] = '\0';
+    return sync_dir(parent);
 }

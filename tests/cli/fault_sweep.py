@@ -5,8 +5,8 @@ Usage: fault_sweep.py INJECT_SO DIR ONE MANY COMMAND...
 
 INJECT_SO is tests/faults/inject.c, built. The command runs once undisturbed, to
 count its allocations and to keep its output. Then every ONE-th allocation fails
-by itself, each in a run of its own, and every MANY-th with all that follow it.
-Whatever happens:
+by itself, each in a run of its own, and every MANY-th with all that follow it;
+the last eight always. Whatever happens:
 
   - the exit status is 0, 1 or 5, and no signal ends the process;
   - with status 0 the output is that of the undisturbed run, times apart;
@@ -126,13 +126,18 @@ class Sweep:
             )
 
 
+def sample(total, stride):
+    """Every stride-th of 1..total, and the last ones: after the output."""
+    return sorted({*range(1, total + 1, stride), *range(max(1, total - 7), total + 1)})
+
+
 def main():
     inject, directory, one, many, *command = sys.argv[1:]
     sweep = Sweep(inject, directory, command)
     total = sweep.count()
-    for n in range(1, total + 1, int(one)):
+    for n in sample(total, int(one)):
         sweep.disturb(n, False)
-    for n in range(1, total + 1, int(many)):
+    for n in sample(total, int(many)):
         sweep.disturb(n, True)
     statuses = ", ".join(f"{n} with {s}" for s, n in sorted(sweep.statuses.items()))
     name = " ".join(os.path.basename(word) for word in command)

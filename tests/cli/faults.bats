@@ -69,3 +69,8 @@ sweep() {
     sweep 8 embed hi
     sweep 8 batch -q -i "$T/records" -n 3 --seed 1
 }
+
+@test "out of memory: quantize" {
+    need_model tied-bf16
+    sweep 16 quantize -m "$PWD/$MODELS/tied-bf16" -o out
+}
