@@ -182,6 +182,7 @@ int batch_out_put_held(struct batch_out *o, struct answered *held,
     if (!pending_copy_line(o->pending, o->pending_fd, held->at, &line, e) &&
         !batch_out_place(o, &place, e)) {
         o->n_errors += held->error;
+        o->n_incomplete += held->incomplete;
         held->used = true;
         rc = batch_out_put(o, place, &line, e);
     }

@@ -20,6 +20,7 @@ struct answered {
     bool has_key;     /* the last but one and run are there */
     bool whole;       /* an error of the whole record */
     bool error;       /* of whatever */
+    bool incomplete;  /* an answer that is cut or empty */
     bool used, stale; /* held lines: it was put out; it is another prompt's */
 };
 
@@ -45,7 +46,8 @@ struct batch_out {
     char *pending; /* its name; NULL: path is no regular file */
     int pending_fd;
     bool redo;
-    uint64_t n_errors; /* lines of earlier runs that are errors */
+    uint64_t n_errors;     /* lines of earlier runs that are errors */
+    uint64_t n_incomplete; /* and those whose answers are cut or empty */
     /* places [base, base + n_slots) are not written; slots is a ring */
     struct out_slot *slots;
     size_t cap_slots, n_slots, first;

@@ -94,6 +94,23 @@ static void read_key(const struct json_value *v, struct answered *a)
     a->has_key = true;
 }
 
+/* As answer_is_cut and answer_is_empty say of the answer that the line has. */
+static bool is_incomplete(const struct json_value *v)
+{
+    const struct json_value *why = json_get(v, "finish_reason");
+    const struct json_value *text = json_get(v, "text");
+    struct qwick_result r = {0};
+    if (!json_is(why, JSON_STRING) ||
+        (strcmp(why->str, qwick_finish_name(QWICK_FINISH_STOP)) != 0 &&
+         strcmp(why->str, qwick_finish_name(QWICK_FINISH_STOP_STRING)) != 0))
+        return true;
+    if (!json_is(text, JSON_STRING))
+        return true;
+    r.text = (char *)(uintptr_t)text->str;
+    r.n_text = text->len;
+    return answer_is_empty(&r);
+}
+
 static int note_line(struct answers *all, const struct lines *l,
                      const char *text, size_t n, struct qwick_err *e)
 {
@@ -115,6 +132,7 @@ static int note_line(struct answers *all, const struct lines *l,
     } else {
         a.place = place_of((uint64_t)line, (size_t)index);
         a.whole = a.error && !i;
+        a.incomplete = !a.error && is_incomplete(v);
         read_key(json_get(v, "key"), &a);
         rc = add(all, a, e);
     }
@@ -316,6 +334,8 @@ int batch_out_begin(struct batch_out *o, uint32_t run, bool redo,
     sort(&o->held);
     for (size_t i = 0; i < o->done.n; i++)
         o->n_errors += o->done.v[i].error;
+    for (size_t i = 0; i < o->done.n; i++)
+        o->n_incomplete += o->done.v[i].incomplete;
     return 0;
 }
 

@@ -126,6 +126,9 @@ static void tell_endings(const struct batch_job *j)
     if (j->n_empty)
         n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu empty",
                               n ? ", " : "", (unsigned long long)j->n_empty);
+    if (required && j->out.n_incomplete)
+        msg_error("%s: %llu answers of earlier runs are not whole", j->out.path,
+                  (unsigned long long)j->out.n_incomplete);
     if (n && required)
         msg_error("%s: answers that are not whole: %s", j->in.name, text);
     else if (n)
@@ -215,6 +218,7 @@ int batch_work(struct batch_job *j)
     tell_errors(j);
     tell_totals(j);
     bool bad = j->n_errors || j->out.n_errors ||
-               (j->a.answer.require_answer && j->n_incomplete);
+               (j->a.answer.require_answer &&
+                j->n_incomplete + j->out.n_incomplete > 0);
     return bad ? QWICK_ERR_RUNTIME : 0;
 }

@@ -150,3 +150,15 @@ print(json.dumps({"prompt": "hi"}))' >"$T/long"
         ["timeout", "timeout"] and o[0]["tokens"] == []'
     run -0 q batch -i "$T/in" --timeout 100
 }
+
+@test "batch: --require-answer counts what earlier runs have left" {
+    printf '%s\n' '{"prompt":"list all listening tcp ports","max_tokens":8}' \
+        '{"prompt":"list files"}' >"$T/in"
+    run -0 q batch -q -i "$T/in" -o "$T/out"
+    cp "$T/out" "$T/first"
+    # the option changes no text: the lines are kept, and judged
+    run -1 --separate-stderr q batch -i "$T/in" -o "$T/out" --require-answer
+    [[ $stderr == "qwick: $T/out: 1 answers of earlier runs are not whole" ]]
+    cmp "$T/out" "$T/first"
+    run -0 q batch -i "$T/in" -o "$T/out"
+}
