@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/utf8.h"
 #include "cli/batch_lines.h"
+#include "cli/common.h"
 #include "cli/out.h"
 #include "cli/prompt.h"
 #include "cli/signals.h"
@@ -72,6 +73,7 @@ static int from_args(struct run *r)
     int status = 0;
     for (size_t i = 0; i < r->t->n_args && !status; i++) {
         struct texts_item item = {0};
+        common_hint_file(r->t->args[i]);
         snprintf(r->where, sizeof r->where, "argument %zu", i + 1);
         status = hand_out(r, &item, r->t->args[i], strlen(r->t->args[i]));
     }

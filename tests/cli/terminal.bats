@@ -57,7 +57,8 @@ tty() {
     printf 'list files' >notes
     out=$(tty "$QWICK -q --no-stdin notes")
     [[ $out != *"has this name"* ]]
-    for v in "" tokenize count "choose -a ls -a pwd" logits; do
+    for v in "" tokenize count "choose -a ls -a pwd" logits embed \
+        "rerank -q x"; do
         out=$(tty "$QWICK $v notes")
         [[ $out == *'qwick: note: "notes" is taken as text, but a file has this name; -f notes reads it'* ]] ||
             { echo "$v: $out"; false; }
