@@ -66,7 +66,7 @@ sweep() {
 
 @test "out of memory: score, embed, batch" {
     sweep 8 score --by line -f "$T/text"
-    sweep 8 embed hi
+    sweep 8 embed -q hi
     sweep 8 batch -q -i "$T/records" -n 3 --seed 1
 }
 
