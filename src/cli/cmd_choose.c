@@ -341,7 +341,11 @@ static int encode_prompt(struct job *j, struct qwick_err *e)
 static int one(struct job *j, struct qwick_err *e)
 {
     int status = gen_read_input(&j->g, e);
-    if (status || (status = open_model(j, e)) != 0)
+    if (status)
+        return status;
+    /* until here a signal ends the wait for input at once */
+    signals_catch();
+    if ((status = open_model(j, e)) != 0)
         return status;
     if (encode_prompt(j, e))
         return chat_input_fail(j->a.g.chat_json, e);
@@ -550,6 +554,7 @@ static int many(struct job *j, struct qwick_err *e)
     if (a->prefill &&
         utf8_sanitize(&j->g.prefill, a->prefill, strlen(a->prefill)))
         return msg_oom();
+    signals_catch();
     if ((status = open_model(j, e)) != 0)
         return status;
     j->lines = calloc(GROUP_MAX, sizeof(*j->lines));
@@ -606,7 +611,6 @@ static int choose(struct job *j)
     if (j->g.p.n_args)
         common_hint_file(j->g.arg);
     j->g.think = QWICK_THINK_OFF;
-    signals_catch();
     return j->a.g.c.jsonl ? many(j, &e) : one(j, &e);
 }
 

@@ -263,6 +263,8 @@ static int files(struct job *j, struct buf *texts, struct qwick_err *e)
     int status;
     if (read_files(j, texts, e))
         return msg_fail(e);
+    /* until here a signal ends the wait for input at once */
+    signals_catch();
     if ((status = common_open(&j->eng, &j->a.c, false)) != 0)
         return status;
     j->n_texts = 0;
@@ -358,6 +360,7 @@ static int run_lines(struct job *j, struct qwick_err *e)
 {
     const struct group_work w = {read_line, work_lines, write_line, drop_lines,
                                  j->a.perplexity};
+    signals_catch();
     int status = common_open(&j->eng, &j->a.c, false);
     if (status)
         return status;
@@ -437,7 +440,6 @@ static int score(struct job *j)
         .progress = progress_step,
         .interrupt = signals_flag(),
     };
-    signals_catch();
     return j->a.c.jsonl ? run_lines(j, &e) : run_files(j, &e);
 }
 

@@ -176,3 +176,23 @@ assert p.returncode == 0
 PY
     [ "$(cat "$T/out")" = "$want" ]
 }
+
+@test "a signal ends the wait for a standard input that stays silent" {
+    python3 - "$QWICK" <<'PY'
+import signal, subprocess, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for verb in ([], ["choose", "-a", "x", "-a", "y"], ["choose", "--yes", "--jsonl"],
+             ["score"], ["score", "--jsonl"], ["logits"], ["tokenize"]):
+    p = subprocess.Popen([sys.argv[1]] + verb, stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(0.5)
+    assert p.poll() is None, verb
+    p.send_signal(signal.SIGINT)
+    try:
+        assert p.wait(10) == -signal.SIGINT, (verb, p.returncode)
+    except subprocess.TimeoutExpired:
+        p.kill()
+        raise AssertionError(("still waiting", verb))
+    assert p.stderr.read() == b"", verb
+PY
+}
