@@ -71,7 +71,7 @@ export -f run_file
 trap 'rm -rf "$logs"' EXIT
 
 # The files that take longest begin first, so that none is left for the end.
-longest="test_batch.c batch.bats test_quant.c check_kernels.c test_prefix.c
+longest="batch.bats progress.bats test_batch.c check_kernels.c test_prefix.c
     test_lookup.c check_q8.c pull_hostile.bats pull.bats faults.bats"
 files=()
 for name in $longest; do

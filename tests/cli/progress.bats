@@ -10,17 +10,19 @@ t = sys.argv[1]
 with open(t + "/batch", "w") as out:
     out.write('{"prompt_ids":[1,2],"max_tokens":1200,"temperature":90,"seed":1}\n')
     for i in range(19):
-        out.write(json.dumps({"prompt": f"list files of {i}", "max_tokens": 3}) + "\n")
+        out.write(json.dumps({"prompt": f"list files of {i}", "max_tokens": 12}) + "\n")
 with open(t + "/texts", "w") as out, open(t + "/jsonl", "w") as records:
-    for i in range(400):
+    for i in range(60):
         text = f"{i} how do I list the files of a directory, sorted by size, with hidden ones?"
         out.write(text + "\n")
         records.write(json.dumps({"text": text, "prompt": text}) + "\n")
 PY
-    head -n 90 "$T/texts" >"$T/prompt"
+    head -n 60 "$T/texts" >"$T/prompt"
     demo_as embedder modules.json
     demo_as reranker
     SLOW=(--isa ref -t 1)
+    # no note about the demo model
+    export QWICK_MODEL=models/demo
 }
 
 # screen OPTIONS… -- COMMAND…: what is left on the screen. $T/shots: all that
@@ -72,29 +74,29 @@ PY
     screen --columns 40 -- "$QWICK" embed "${SLOW[@]}" -m "$T/embedder" --lines -f "$T/texts" \
         --format f32 -o "$T/out"
     [ -z "$output" ]
-    [ "$(stat -c %s "$T/out")" -eq 409600 ]
-    grep -q '^embed: [0-9]* of 400 texts, [0-9]* s left$' "$T/shots"
+    [ "$(stat -c %s "$T/out")" -eq 61440 ]
+    grep -q '^embed: [0-9]* of 60 texts, [0-9]* s left$' "$T/shots"
     screen --columns 40 --out "$T/out" -- "$QWICK" rerank "${SLOW[@]}" -m "$T/reranker" \
         --query files --lines -f "$T/texts"
     [ -z "$output" ]
-    [ "$(wc -l <"$T/out")" -eq 400 ]
-    grep -q '^rerank: [0-9]* of 400 documents, [0-9]* s left$' "$T/shots"
+    [ "$(wc -l <"$T/out")" -eq 60 ]
+    grep -q '^rerank: [0-9]* of 60 documents, [0-9]* s left$' "$T/shots"
     # what is written while more comes ends it on a terminal
     screen --columns 40 --pipe "$T/out" -- "$QWICK" rerank "${SLOW[@]}" -m "$T/reranker" \
         --query files --lines --in-order -f "$T/texts"
-    [ "$(wc -l <"$T/out")" -eq 400 ]
+    [ "$(wc -l <"$T/out")" -eq 60 ]
     grep -q '^rerank: ' "$T/shots"
     [ -z "$(sed 's/.*\[read//' "$T/raw" | grep -a rerank)" ]
     for v in "score --jsonl" "choose -a yes -a no --jsonl"; do
         # shellcheck disable=SC2086
         screen --columns 40 --stdin "$T/jsonl" --out "$T/out" -- "$QWICK" $v "${SLOW[@]}"
         [ -z "$output" ]
-        grep -q "^${v%% *}: [0-9]* of 400 records, [0-9]* s left$" "$T/shots"
+        grep -q "^${v%% *}: [0-9]* of 60 records, [0-9]* s left$" "$T/shots"
     done
 }
 
 @test "a prompt's first pass, bench's first row" {
-    screen --columns 40 -- "$QWICK" "${SLOW[@]}" --prefill-chunk 2000 -n 3 -f "$T/prompt" --raw
+    screen --may-wrap --columns 40 -- "$QWICK" "${SLOW[@]}" --prefill-chunk 2000 -n 12 -f "$T/prompt" --raw
     grep -q '^prompt: 0 of [0-9]* tokens$' "$T/shots"
     [[ $output != *prompt:* ]]
     screen --columns 100 -- "$QWICK" bench "${SLOW[@]}" --prompt-lens 256 --gen 8 --reps 2
@@ -129,7 +131,7 @@ PY
         "'$QWICK' batch --exact -t 1 -i '$T/batch'; [ \$? -eq 1 ]"
     [ "$(tr -d '\n' <<<"$output")" = "qwick: $T/batch: 1 answers are errors" ]
     screen --may-wrap --out "$T/out" -- bash -c \
-        "timeout -s INT 3 '$QWICK' batch --exact --isa ref -t 1 -i '$T/batch' -o '$T/o'
+        "timeout --foreground -s INT 3 '$QWICK' batch --exact --isa ref -t 1 -i '$T/batch' -o '$T/o'
          [ \$? -eq 124 ]"
     grep -q '^batch: ' "$T/shots"
     echo "$output"
