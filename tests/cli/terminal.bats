@@ -37,13 +37,16 @@ tty() {
     THINK=6136,885,198,492,865,6137,198,6136,570,334,1120,198,6142,492
     out=$(tty "$QWICK -q -m models/demo --no-stdin --prompt-ids $THINK -n 9")
     [ -z "$out" ]
-    out=$(tty "$QWICK -m models/demo --no-stdin --prompt-ids $THINK -n 200 \
+    out=$(tty "$QWICK -m models/demo --no-stdin --prompt-ids $THINK -n 1000 \
         --temp 100 --seed 1 --ignore-eos")
     [[ $out == *$'\033[2m'* ]]
     # no escape sequence but those that begin and end the dim text
     rest=${out//$'\033[2m'/}
     rest=${rest//$'\033[0m'/}
-    [[ $rest != *$'\033'* ]]
+    rest=${rest//[$'\t\n']/}
+    # of 1000 random tokens, about ten are control characters
+    [ "$(LC_ALL=C tr -d '\001-\037\177' <<<"$rest")" = "$rest" ]
+    [[ $rest == *'\x'* ]]
 }
 
 @test "notes: the demo model, a file's name as text" {
