@@ -189,13 +189,14 @@ PY
 
 @test "a reader is answered before the input ends" {
     coproc Q { "$QWICK" embed --lines --dim 2; }
+    pid=$Q_PID # bash forgets it when the process ends
     for text in a b; do
         echo $text >&"${Q[1]}"
         read -r -t 20 line <&"${Q[0]}"
         [[ $line == *'"tokens":1'* ]]
     done
     eval "exec ${Q[1]}>&-"
-    wait "$Q_PID"
+    wait "$pid"
 }
 
 @test "a full disk and a closed output" {

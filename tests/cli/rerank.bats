@@ -154,13 +154,14 @@ assert "dropped_tokens" not in r[2]' "$T/out"
 
 @test "records stream with --in-order" {
     coproc R { "$QWICK" rerank -q x --jsonl --in-order; }
+    pid=$R_PID # bash forgets it when the process ends
     for i in 1 2; do
         echo '{"text":"a"}' >&"${R[1]}"
         read -r -t 20 line <&"${R[0]}"
         [[ $line == '{"index":'$i,* ]]
     done
     eval "exec ${R[1]}>&-"
-    wait "$R_PID"
+    wait "$pid"
 }
 
 @test "a model that is no reranker is worth a warning" {

@@ -217,10 +217,10 @@ PY
 
 @test "an answer comes as soon as the input pauses" {
     coproc S { "$QWICK" score --jsonl 2>&1; }
+    pid=$S_PID # bash forgets it when the process ends
     echo '{"text":"list files"}' >&"${S[1]}"
     read -r -t 20 line <&"${S[0]}"
     [[ $line == '{"logprob":'* ]]
-    pid=$S_PID
     exec {S[1]}>&-
     wait "$pid"
 }
