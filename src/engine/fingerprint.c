@@ -27,6 +27,7 @@ static int put_string(struct buf *b, const char *s, size_t n)
 /* n_ctx_max, stop ids and sampling are left out: no key depends on them. */
 static int put_config(struct buf *b, const struct config *c)
 {
+    const struct rope_config *rope = &c->ropes[0];
     const size_t sizes[] = {
         c->vocab_size,
         c->d_model,
@@ -35,9 +36,9 @@ static int put_config(struct buf *b, const struct config *c)
         c->n_heads,
         c->n_kv_heads,
         c->head_dim,
-        (size_t)c->rope,
-        c->rope_original,
-        c->rope_truncate,
+        (size_t)rope->type,
+        rope->original,
+        rope->truncate,
         c->tied_head,
         c->attention_bias,
         c->sliding_window,
@@ -46,16 +47,16 @@ static int put_config(struct buf *b, const struct config *c)
         c->quant.n,
     };
     const double reals[] = {
-        c->rms_eps,        c->rope_theta,     c->rope_factor,
-        c->rope_beta_fast, c->rope_beta_slow, c->rope_attention,
+        c->rms_eps,      rope->theta,     rope->factor,
+        rope->beta_fast, rope->beta_slow, rope->attention,
     };
     int bad = put_string(b, c->model_type, strlen(c->model_type));
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         bad |= put(b, sizes[i]);
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         bad |= put_double(b, reals[i]);
-    for (size_t i = 0; c->layer_slides && i < c->n_layers; i++)
-        bad |= buf_putc(b, (char)c->layer_slides[i]);
+    for (size_t i = 0; i < c->n_layers; i++)
+        bad |= buf_putc(b, c->layers[i].window != NO_WINDOW);
     for (size_t i = 0; i < c->quant.n; i++) {
         const struct quant_override *o = &c->quant.v[i];
         bad |= put_string(b, o->module, o->len);

@@ -482,26 +482,6 @@ static int prefill(struct solo *o, const int32_t *prompt, size_t n, bool *end,
     return -1;
 }
 
-/* What a token more in a pass takes, as a share of a pass of one token: its
- * arithmetic against streaming the weights. Measured on two cores of a Sapphire
- * Rapids for passes of up to 9 tokens: 0.06 with weights in bf16, 0.12 in 8
- * bits (0.17 with exact), 0.2 in 4; twice that without AVX-512; 0.36 for the
- * demo model, which stays in the caches. The scalar kernels save nothing. */
-static double row_cost(const struct qwick_engine *eng)
-{
-    const struct qwick_info *info = &eng->info;
-    double cost = 0.12 * (double)info->n_params / (double)info->weight_bytes;
-    double factor = eng->model.k->tune.row_cost;
-    if (factor == 0)
-        return 1;
-    cost *= factor;
-    if (eng->model.exact && eng->model.any_quantized)
-        cost *= 1.5;
-    if (info->decode_bytes < 64 << 20)
-        cost *= 6;
-    return cost < 0.4 ? cost : 0.4;
-}
-
 static int prepare_lookup(struct solo *o, const int32_t *prompt,
                           struct qwick_err *e)
 {
@@ -515,7 +495,8 @@ static int prepare_lookup(struct solo *o, const int32_t *prompt,
                                      .stride = eng->model.config.vocab_size,
                                      .tokens = o->tokens,
                                      .max = max < most ? max : most};
-    return max ? lookup_create(&o->lookup, max, row_cost(eng), e) : 0;
+    return max ? lookup_create(&o->lookup, max, model_row_cost(&eng->model), e)
+               : 0;
 }
 
 /* From the prompt's logits to the end. */

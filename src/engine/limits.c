@@ -125,7 +125,7 @@ double qwick_bench_bandwidth(struct qwick_engine *eng, double ms)
 struct peak {
     double (*flops_of)(size_t reps, float *sink);
     double ms;
-    double flops;
+    uint64_t flops; /* summed over threads */
 };
 
 static void peak_body(void *ctx, struct par_team *team, int tid, int n_threads)
@@ -142,26 +142,19 @@ static void peak_body(void *ctx, struct par_team *team, int tid, int n_threads)
         now = clock_ms();
     } while (now - start < p->ms);
     double rate = flops / ((now - start) / 1e3);
-#pragma omp critical(peak_sum)
-    p->flops += rate + (sink == 1.5f ? 1 : 0);
+    uint64_t whole = (uint64_t)rate + (sink == 1.5f ? 1 : 0);
+    __atomic_fetch_add(&p->flops, whole, __ATOMIC_RELAXED);
 }
 
 double qwick_bench_peak(struct qwick_engine *eng, double ms)
 {
     const struct model *m = &eng->model;
-    bool bf16 = m->any_quantized
-                    ? m->k->gemm_bf16_affine != NULL
-                    : m->k->tune.bf16 && m->dense_bf16;
-    struct peak p = {.flops_of = m->exact           ? m->k->peak_flops
-                                 : bf16             ? m->k->peak_bf16
-                                 : m->any_quantized ? m->k->peak_q8
-                                                    : m->k->peak_flops,
-                     .ms = ms};
+    struct peak p = {.flops_of = model_peak(m), .ms = ms};
     par_run(eng->pool, peak_body, &p);
-    return p.flops;
+    return (double)p.flops;
 }
 
 double qwick_forward_flops(const struct qwick_engine *eng, size_t pos, size_t n)
 {
-    return n ? model_flops(&eng->model, pos, n) : 0;
+    return n ? model_cost(&eng->model, pos, n).flops : 0;
 }

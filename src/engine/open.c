@@ -282,9 +282,7 @@ static void fill_info(struct qwick_engine *eng)
     i->template_name = eng->template == CHAT_QWEN3     ? "qwen3"
                        : eng->template == CHAT_UNKNOWN ? "unknown"
                                                        : "none";
-    i->rope_type = c->rope == ROPE_YARN     ? "yarn"
-                   : c->rope == ROPE_LINEAR ? "linear"
-                                            : "default";
+    i->rope_type = config_rope_name(&c->ropes[0]);
     i->vocab_size = c->vocab_size;
     i->tokenizer_size = eng->bpe ? bpe_size(eng->bpe) : 0;
     i->has_tokenizer = eng->bpe != NULL;
@@ -296,7 +294,7 @@ static void fill_info(struct qwick_engine *eng)
     i->head_dim = c->head_dim;
     i->n_ctx_max = c->n_ctx_max;
     i->sliding_window = c->sliding_window;
-    i->rope_theta = c->rope_theta;
+    i->rope_theta = c->ropes[0].theta;
     i->rms_eps = c->rms_eps;
     i->tied_head = c->tied_head;
     i->attention_bias = c->attention_bias;
@@ -306,14 +304,9 @@ static void fill_info(struct qwick_engine *eng)
     if (!eng->weights)
         return;
     i->has_weights = true;
-    i->gemm = m->exact                                     ? "own"
-              : m->any_quantized && m->k->gemm_bf16_affine ? "bf16"
-              : m->any_quantized                           ? "int8"
-              : m->k->tune.bf16 && m->dense_bf16           ? "bf16"
-              : m->blas                                    ? "openblas"
-                                                           : "own";
+    i->gemm = model_gemm_name(m);
     i->weights_dtype =
-        weights_storage(&eng->model.weights, &m->layers[0].q_proj);
+        weights_storage(&eng->model.weights, &m->layers[0].attn.q_proj);
     i->n_params = m->weights.n_params;
     memcpy(i->params_by_bits, m->weights.params_by_bits,
            sizeof i->params_by_bits);

@@ -220,14 +220,14 @@ static float head_logit(const struct qwick_engine *eng, size_t row,
     const struct matrix *head = &m->head;
     float *work = eng->scratch->threads[0].work;
     float logit;
-    if (head->bits) {
-        struct affine q = matrix_affine(head, row);
-        m->k->matmul_affine(&logit, 1, &q, hidden, head->cols, 1, head->cols, 1,
-                            work);
-    } else {
-        m->k->matmul[head->dtype](&logit, 1, matrix_row(head, row), head->cols,
-                                  hidden, head->cols, 1, head->cols, 1, work);
-    }
+    struct row_product p = {.w = head,
+                            .row = row,
+                            .n_rows = 1,
+                            .n = 1,
+                            .y = &logit,
+                            .ldy = 1,
+                            .work = work};
+    head->ops->mul_f32(m->k, &p, hidden, head->cols);
     return logit;
 }
 

@@ -7,10 +7,10 @@
  * tokens up to which memory limits products. */
 enum { AHEAD_BYTES = 256 << 10, AHEAD_MAX_TOKENS = 32 };
 
+/* Bytes of a row's elements, without what a format keeps apart. */
 static size_t row_bytes(const struct matrix *m)
 {
-    return m->bits ? m->cols / 8 * (size_t)m->bits
-                   : m->cols * dtype_bytes(m->dtype);
+    return m->format->row_bytes(m, 0);
 }
 
 /* Rows from `row` on, at most `bytes` of them. */
@@ -40,9 +40,9 @@ void pass_ahead_all(struct worker *w, const struct matrix *const *ws,
     }
 }
 
-void pass_ahead_gated(struct worker *w, const struct layer *l, size_t n)
+void pass_ahead_gated(struct worker *w, const struct mlp *mlp, size_t n)
 {
-    const struct matrix *gate = &l->gate_proj;
+    const struct matrix *gate = &mlp->gate_proj;
     size_t unit = n == 1 ? pass_row_unit(w, gate, n) : GATED_ROWS, begin, end;
     if (n > AHEAD_MAX_TOKENS)
         return;
@@ -50,7 +50,7 @@ void pass_ahead_gated(struct worker *w, const struct layer *l, size_t n)
     if (begin >= end)
         return;
     ahead_set(&w->ahead[0], gate, begin, end, AHEAD_BYTES / 2);
-    ahead_set(&w->ahead[1], &l->up_proj, begin, end, AHEAD_BYTES / 2);
+    ahead_set(&w->ahead[1], &mlp->up_proj, begin, end, AHEAD_BYTES / 2);
 }
 
 static void fetch_bytes(const unsigned char *p, size_t n)
@@ -68,12 +68,8 @@ int pass_fetch_ahead(void *worker)
     const struct matrix *m = a->w;
     if (!m || a->row == a->end)
         return 0;
-    size_t row = a->row++, n = row_bytes(m);
-    fetch_bytes(m->data + row * n, n);
-    if (m->bits) {
-        n = m->cols / m->group * dtype_bytes(m->dtype);
-        fetch_bytes(m->scales + row * n, n);
-        fetch_bytes(m->biases + row * n, n);
-    }
+    size_t row = a->row++;
+    for (size_t i = 0; i < m->format->n_arrays; i++)
+        fetch_bytes(matrix_row(m, i, row), m->format->row_bytes(m, i));
     return 1;
 }

@@ -49,6 +49,22 @@ static enum products_of_attn products_of(const struct worker *w,
     return ATTN_F32;
 }
 
+/* Rotate heads x [n_heads, head_dim] of token t. */
+static void rotate(const struct worker *w, size_t layer, float *x,
+                   size_t n_heads, size_t t)
+{
+    const struct model *m = w->p->m;
+    size_t i = m->config.layers[layer].rope, d = m->config.head_dim;
+    const struct angles *a = &w->p->s->angles[i];
+    size_t n_rot = m->ropes[i].n_rot, half = n_rot / 2;
+    if (n_rot == d) {
+        w->k->rope(x, n_heads, d, a->cos + t * half, a->sin + t * half);
+        return;
+    }
+    for (size_t h = 0; h < n_heads; h++)
+        w->k->rope(x + h * d, 1, n_rot, a->cos + t * half, a->sin + t * half);
+}
+
 /* Norm, RoPE and storing of one token's keys and values of KV heads [h0, h1).
  */
 static void store_keys(const struct worker *w, size_t layer, size_t t,
@@ -60,9 +76,9 @@ static void store_keys(const struct worker *w, size_t layer, size_t t,
     size_t d = c->head_dim, at = t * scratch_ld(c->n_kv_heads * d) + h0 * d;
     size_t block = p->s->pos[t] / KV_BLOCK, slot = p->s->pos[t] % KV_BLOCK;
     float *k = p->s->k + at, *v = p->s->v + at;
-    w->k->rmsnorm(k, k, p->m->layers[layer].k_norm, h1 - h0, d,
+    w->k->rmsnorm(k, k, p->m->layers[layer].attn.k_norm, h1 - h0, d,
                   (float)c->rms_eps);
-    w->k->rope(k, h1 - h0, d, p->s->cos + t * (d / 2), p->s->sin + t * (d / 2));
+    rotate(w, layer, k, h1 - h0, t);
     for (size_t h = h0; h < h1; h++, k += d, v += d) {
         kv_store(kv, w->k, kv_keys(kv, block, layer, h), slot, k);
         kv_store(kv, w->k, kv_values(kv, block, layer, h), slot, v);
@@ -80,10 +96,9 @@ static void prepare_queries(const struct worker *w, size_t layer, size_t t,
     size_t d = c->head_dim, group = group_of(w);
     bool bf16 = products_of(w, &p->io->spans[p->s->span[t]]) == ATTN_BF16;
     float *q = p->s->q + t * scratch_ld(c->n_heads * d) + h0 * group * d;
-    w->k->rmsnorm(q, q, p->m->layers[layer].q_norm, (h1 - h0) * group, d,
+    w->k->rmsnorm(q, q, p->m->layers[layer].attn.q_norm, (h1 - h0) * group, d,
                   (float)c->rms_eps);
-    w->k->rope(q, (h1 - h0) * group, d, p->s->cos + t * (d / 2),
-               p->s->sin + t * (d / 2));
+    rotate(w, layer, q, (h1 - h0) * group, t);
     for (size_t h = h0; h < h1; h++, q += group * d) {
         size_t at = (h * p->n + t) * group * d;
         if (bf16)
@@ -157,7 +172,7 @@ static void attend_segment(const struct worker *w, const struct task *a,
     const struct config *c = &w->p->m->config;
     const struct kv_cache *kv = a->span->kv;
     size_t rows = (a->h1 - a->h0) * a->n, n;
-    size_t window = c->layer_slides[a->layer] ? c->sliding_window : SIZE_MAX;
+    size_t window = c->layers[a->layer].window;
     for (size_t i = 0; i < rows; i++) {
         to->m[i] = -INFINITY;
         to->l[i] = 0;
@@ -248,7 +263,7 @@ static void blocks_of(const struct worker *w, const struct task *a,
                       size_t *begin, size_t *end)
 {
     const struct config *c = &w->p->m->config;
-    size_t window = c->layer_slides[a->layer] ? c->sliding_window : SIZE_MAX;
+    size_t window = c->layers[a->layer].window;
     size_t seen = a->first + 1;
     size_t n = a->tile->last - a->tile->first;
     *begin = (seen > window ? seen - window : 0) / KV_BLOCK;
@@ -405,27 +420,59 @@ static void prefill_attention(struct worker *w, size_t layer,
     }
 }
 
-void pass_attention(struct worker *w, size_t layer, bool last)
+/* Move the residual stream of the kept tokens to the front, in their order. */
+static void keep_rows(const struct pass *p)
+{
+    size_t d = p->m->config.d_model, ld = scratch_ld(d);
+    for (size_t t = 0; t < p->n && p->n_kept < p->n; t++)
+        if (p->s->kept[t] != UINT32_MAX && p->s->kept[t] != t)
+            memcpy(p->s->x + p->s->kept[t] * ld, p->s->x + t * ld,
+                   d * sizeof *p->s->x);
+}
+
+/* From s->q, s->k, s->v: norms and RoPE, keys and values into the caches, and
+ * attention to s->attn, or to s->attn16 where o_proj reads bf16. */
+static void attend_all(struct worker *w, size_t layer, size_t n)
 {
     const struct pass *p = w->p;
-    const struct matrix *o_proj = &p->m->layers[layer].o_proj;
-    bool out16 = pass_in_bf16(p, o_proj, last ? p->n_kept : p->n);
+    const struct matrix *o_proj = &p->m->layers[layer].attn.o_proj;
+    bool out16 = pass_form(p, o_proj, n) == FORM_BF16;
+    bool last = layer + 1 == p->m->config.n_layers;
     const struct attn_tile *tiles = last ? p->s->last_tiles : p->s->tiles;
     size_t n_tiles = last ? p->n_last_tiles : p->n_tiles;
     if (p->single)
         decode_attention(w, layer, tiles, n_tiles, out16);
     else
         prefill_attention(w, layer, tiles, n_tiles, out16);
-    if (last && w->tid == 0) {
-        /* the residual stream of the kept tokens, in their order */
-        size_t d = p->m->config.d_model, ld = scratch_ld(d);
-        for (size_t t = 0; t < p->n && p->n_kept < p->n; t++)
-            if (p->s->kept[t] != UINT32_MAX && p->s->kept[t] != t)
-                memcpy(p->s->x + p->s->kept[t] * ld, p->s->x + t * ld,
-                       d * sizeof *p->s->x);
-    }
-    pass_ahead_all(w, &o_proj, 1, last ? p->n_kept : p->n);
+    if (last && w->tid == 0)
+        keep_rows(p);
+    pass_ahead_all(w, &o_proj, 1, n);
     pass_barrier(w, PART_ATTENTION);
+}
+
+struct input pass_attention(struct worker *w, size_t layer, const float *norm,
+                            size_t n)
+{
+    const struct pass *p = w->p;
+    const struct attention *a = &p->m->layers[layer].attn;
+    struct scratch *s = p->s;
+    const struct matrix *const qkv[] = {&a->q_proj, &a->k_proj, &a->v_proj};
+    const size_t q_ld = scratch_ld(a->q_proj.rows);
+    const size_t kv_ld = scratch_ld(a->k_proj.rows);
+    const struct product products[] = {
+        {&a->q_proj, a->q_bias, s->q, q_ld, false},
+        {&a->k_proj, a->k_bias, s->k, kv_ld, false},
+        {&a->v_proj, a->v_bias, s->v, kv_ld, false}};
+    struct input in = pass_normalise(w, s->x, p->n, norm, qkv, 3);
+    pass_multiply_all(w, products, 3, &in, p->n);
+    pass_poll(w);
+    pass_barrier(w, PART_PROJECTIONS);
+    if (*p->stop)
+        return in;
+    attend_all(w, layer, n);
+    if (n && pass_form(p, &a->o_proj, n) != FORM_BF16)
+        return pass_round(w, s->attn, s->attn16, &s->attn8, n, &a->o_proj);
+    return (struct input){.bf16 = s->attn16};
 }
 
 /* Tiles of tokens [first, last) of a span, results from row out on. */

@@ -14,34 +14,54 @@
 #include "file/checkpoint.h"
 #include "model/quant.h"
 
+struct arch;
+
 enum rope_type { ROPE_DEFAULT, ROPE_LINEAR, ROPE_YARN };
 
-#define CONFIG_MAX_STOP_IDS 64
+enum { CONFIG_MAX_STOP_IDS = 64, CONFIG_MAX_ROPES = 2 };
+
+/* A rotary embedding that layers share. */
+struct rope_config {
+    enum rope_type type; /* rope_scaling | rope_parameters: rope_type */
+    size_t n_rot;        /* elements of a head that rotate: the first ones */
+    double theta;        /* rope_theta | rope_parameters.rope_theta */
+    double factor;       /* .factor */
+    double beta_fast;    /* .beta_fast */
+    double beta_slow;    /* .beta_slow */
+    double attention;    /* .attention_factor, or what follows from mscale: cos
+                            and sin are multiplied by it */
+    size_t original;     /* .original_max_position_embeddings */
+    bool truncate;       /* .truncate */
+};
+
+/* The window of a layer that attends to all positions. */
+#define NO_WINDOW SIZE_MAX
+
+/* What one layer has of its own. */
+struct layer_config {
+    size_t window;     /* positions that a token attends to, itself included */
+    size_t rope;       /* index into config.ropes */
+    float score_scale; /* of q . k */
+};
 
 struct config {
-    char model_type[32];   /* model_type */
-    size_t vocab_size;     /* vocab_size */
-    size_t d_model;        /* hidden_size */
-    size_t d_ff;           /* intermediate_size */
-    size_t n_layers;       /* num_hidden_layers */
-    size_t n_heads;        /* num_attention_heads */
-    size_t n_kv_heads;     /* num_key_value_heads */
-    size_t head_dim;       /* head_dim */
-    size_t n_ctx_max;      /* max_position_embeddings */
-    double rms_eps;        /* rms_norm_eps */
-    double rope_theta;     /* rope_theta | rope_parameters.rope_theta */
-    enum rope_type rope;   /* rope_scaling | rope_parameters: rope_type */
-    double rope_factor;    /* .factor */
-    double rope_beta_fast; /* .beta_fast */
-    double rope_beta_slow; /* .beta_slow */
-    double rope_attention; /* .attention_factor, or what follows from mscale:
-                              cos and sin are multiplied by it */
-    size_t rope_original;  /* .original_max_position_embeddings */
-    bool rope_truncate;    /* .truncate */
+    const struct arch *arch; /* the family */
+    char model_type[32];     /* model_type */
+    size_t vocab_size;       /* vocab_size */
+    size_t d_model;          /* hidden_size */
+    size_t d_ff;             /* intermediate_size */
+    size_t n_layers;         /* num_hidden_layers */
+    size_t n_heads;          /* num_attention_heads */
+    size_t n_kv_heads;       /* num_key_value_heads */
+    size_t head_dim;         /* head_dim */
+    size_t n_ctx_max;        /* max_position_embeddings */
+    double rms_eps;          /* rms_norm_eps */
+    struct rope_config ropes[CONFIG_MAX_ROPES];
+    size_t n_ropes;
     bool tied_head;        /* tie_word_embeddings */
     bool attention_bias;   /* attention_bias */
     size_t sliding_window; /* sliding_window where use_sliding_window, or 0 */
-    bool *layer_slides;    /* [n_layers]: layer uses the window */
+    struct layer_config *layers;           /* [n_layers] */
     int32_t stop_ids[CONFIG_MAX_STOP_IDS]; /* eos_token_id of both files */
     size_t n_stop_ids;
     struct quant quant; /* quantization, quantization_config */
@@ -60,9 +80,30 @@ void config_free(struct config *c);
 /* Add a stop id unless it is there already. -1 when the list is full. */
 int config_add_stop(struct config *c, int32_t id);
 
-/* Inverse frequencies [head_dim / 2] of rotary embedding, in float32 steps as
+/* "default", "linear" or "yarn". */
+const char *config_rope_name(const struct rope_config *r);
+
+/* Inverse frequencies [n_rot / 2] of a rotary embedding, in float32 steps as
  * transformers computes them (_compute_default_rope_parameters,
  * _compute_yarn_parameters in modeling_rope_utils.py). */
-void config_rope_frequencies(const struct config *c, float *inv_freq);
+void config_rope_frequencies(const struct rope_config *r, float *inv_freq);
+
+/* ---- for families -------------------------------------------------------- */
+
+/* Larger than any real model, small enough that products of two fit size_t
+ * and that a hostile file cannot ask for absurd tables. */
+enum { MAX_DIM = 1 << 24, MAX_LAYERS = 1 << 14, MAX_VOCAB = 1 << 28 };
+
+struct section;
+
+/* The fields that all families have: sizes, norms, stop ids, quantization.
+ * Allocates c->layers, each without a window. */
+int config_read_common(struct config *c, const struct section *s,
+                       struct qwick_err *e);
+
+/* rope_theta, and rope_parameters or rope_scaling. r->n_rot and c->n_ctx_max
+ * have been set. */
+int config_read_rope(const struct config *c, struct rope_config *r,
+                     const struct section *s, struct qwick_err *e);
 
 #endif

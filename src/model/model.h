@@ -1,4 +1,5 @@
-/* The interface of model families: config, weights by name, forward. */
+/* A model: its config, its weights by name, and the forward pass over them.
+ * What families differ in is in arch.h. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
@@ -10,19 +11,37 @@
 #include "file/checkpoint.h"
 #include "file/safetensors.h"
 #include "kernel/kernel.h"
+#include "model/arch.h"
 #include "model/config.h"
 #include "model/kv_cache.h"
 #include "model/weights.h"
 
 struct par_pool;
 
-struct layer {
+/* Self-attention whose query heads share keys and values by groups. */
+struct attention {
     struct matrix q_proj, k_proj, v_proj, o_proj;
+    float *q_bias, *k_bias, *v_bias, *o_bias; /* NULL: none */
+    float *q_norm, *k_norm; /* [head_dim]; q_norm times the scale of scores */
+};
+
+/* down_proj(glu(gate_proj(x), up_proj(x))). */
+struct mlp {
     struct matrix gate_proj, up_proj, down_proj;
-    float *q_bias, *k_bias, *v_bias, *o_bias; /* NULL without attention_bias */
-    float *input_norm, *post_norm;            /* [d_model] */
-    float *q_norm, *k_norm; /* [head_dim]; q_norm times head_dim^-0.5, which
-                               scales the scores */
+    void (*glu)(float *out, const float *gate, const float *up, size_t n);
+};
+
+struct layer {
+    struct attention attn;
+    struct mlp mlp;
+    float *input_norm, *post_norm; /* [d_model] */
+};
+
+/* Inverse frequencies of a rotary embedding. */
+struct rope {
+    size_t n_rot;    /* elements of a head that rotate: the first ones */
+    float *inv_freq; /* [n_rot / 2] */
+    float scale;     /* of cos and sin */
 };
 
 struct model {
@@ -31,17 +50,19 @@ struct model {
     struct matrix embed, head; /* [vocab_size, d_model] */
     float *norm;               /* model.norm [d_model] */
     struct layer *layers;
-    float *inv_freq; /* [head_dim / 2] */
+    struct rope ropes[CONFIG_MAX_ROPES];
     const struct kernels *k;
     struct par_pool *pool; /* borrowed */
     int n_threads;         /* of the pool */
     bool exact;            /* one order of sums: no BLAS */
     size_t chunk;          /* tokens a pass */
-    bool dense_bf16;       /* these: see model_products; model_open sets */
-    bool any_dense;        /* them, tests lower the limits */
-    bool any_quantized;
-    bool blas;      /* OpenBLAS rather than our own sgemm */
-    bool lazy_blas; /* a pass may load it */
+    bool lazy_blas;        /* a pass may load OpenBLAS */
+    /* For model_products. model_open sets them, tests lower the limits. */
+    bool dense_bf16;    /* floats multiply, and all of them in bf16 */
+    bool any_dense;     /* some floats multiply */
+    bool any_quantized; /* some other formats do */
+    bool any_i8;        /* int8 activations occur */
+    bool blas;          /* OpenBLAS rather than our own sgemm */
     size_t gemm_min_tokens;
     double blas_min_flops;
     void *preloaded; /* copy of the matrices, or NULL */
@@ -57,9 +78,6 @@ void model_close(struct model *m);
 
 /* Load OpenBLAS unless no pass of a chunk would use it or lazy_blas is set. */
 void model_load_blas(const struct model *m);
-
-/* Bytes of weights that one decode step reads. */
-size_t model_decode_bytes(const struct model *m);
 
 /* Buffers of a forward pass; see scratch.h. */
 struct scratch;
@@ -118,8 +136,8 @@ int model_forward(const struct model *m, struct scratch *s,
  * threads, and use them there. */
 int model_preload(struct model *m, struct qwick_err *e);
 
-/* What multiplies the dense matrices in a pass. Quantized ones are multiplied
- * in integers, in f32 with one order of sums under --exact. */
+/* What multiplies floats in a pass. Other formats have their own operations
+ * (format.h). */
 enum products {
     PRODUCTS_SKINNY, /* kernels with one order of sums: decode, --exact */
     PRODUCTS_SGEMM,  /* our own, widening weights as it packs them */
@@ -133,9 +151,25 @@ enum products {
  * pay for loading it. */
 enum products model_products(const struct model *m, size_t n);
 
-/* Floating-point operations of a pass over n tokens after pos others with the
- * last token's logits: what model_forward really does, so the last layer counts
- * in full for its keys and values only. */
-double model_flops(const struct model *m, size_t pos, size_t n);
+/* What multiplies the matrices of long prefills, for people: "bf16", "int8",
+ * "own" or "openblas" (see qwick_info.gemm). */
+const char *model_gemm_name(const struct model *m);
+
+/* The kernel that measures the peak of the unit that long prefills use. */
+double (*model_peak(const struct model *m))(size_t reps, float *sink);
+
+/* ---- cost.c -------------------------------------------------------------- */
+
+/* Bytes of weights that one decode step reads. */
+size_t model_decode_bytes(const struct model *m);
+
+/* Costs of a pass over n tokens after pos others of one sequence, with the last
+ * token's logits: what model_forward really does, so the last layer counts in
+ * full for its keys and values only. Weights are not part of it. */
+struct cost model_cost(const struct model *m, size_t pos, size_t n);
+
+/* What one token more in a short pass takes, as a share of a pass of one token:
+ * its arithmetic against streaming the weights. */
+double model_row_cost(const struct model *m);
 
 #endif

@@ -1,5 +1,5 @@
-/* One forward pass, as its threads see it: what products.c, attention.c and
- * qwen3_forward.c share.
+/* One forward pass, as its threads see it: what families, forward.c,
+ * attention.c, mlp.c and products.c share.
  *
  * Products come in three forms. In f32, activations stay as they are and
  * weights are widened, in registers (skinny kernels) or in memory (sgemm). In
@@ -29,10 +29,9 @@ struct pass {
         n_last_tiles; /* of attention, all layers but the last; it */
     bool single;      /* every span has one token */
     enum products products;
-    bool bf16;     /* dense products in bf16 */
-    bool affine16; /* quantized ones, too, where tokens are many */
-    bool attn16;   /* attention's products in bf16, where tiles are large */
-    bool *stop;    /* written by thread 0 ahead of a barrier that all meet */
+    bool bf16;   /* products with floats in bf16 */
+    bool attn16; /* attention's products in bf16, where tiles are large */
+    bool *stop;  /* written by thread 0 ahead of a barrier that all meet */
 };
 
 /* Rows [row, end) of weights that a thread is about to read; w NULL: none. */
@@ -65,7 +64,7 @@ struct product {
     const float *bias;
     float *out; /* [n, w->rows], rows ld apart */
     size_t ld;
-    bool add; /* to what out holds; not in f32 */
+    bool add; /* to the values that out holds; rows <= d_model */
 };
 
 /* Account the time since the last mark to a part, where that is asked for. */
@@ -86,8 +85,8 @@ static inline void pass_mark(struct worker *w, enum part part)
 void pass_ahead_all(struct worker *w, const struct matrix *const *ws,
                     size_t n_ws, size_t n);
 
-/* The same of pass_gated's products. */
-void pass_ahead_gated(struct worker *w, const struct layer *l, size_t n);
+/* As pass_ahead_all, for pass_gated's products. */
+void pass_ahead_gated(struct worker *w, const struct mlp *mlp, size_t n);
 
 /* Fetch a row of w->ahead; 0 when none is left. For par_barrier_idle. */
 int pass_fetch_ahead(void *worker);
@@ -104,19 +103,12 @@ static inline void pass_barrier(struct worker *w, enum part part)
 
 /* ---- products.c --------------------------------------------------------- */
 
-/* Quantized weights are widened to bf16, where that has kernels, from so many
- * tokens on: what it costs is then a fraction of the product. */
-#define AFFINE_BF16_MIN_TOKENS 64
+/* The form in which activations enter a product. */
+enum form { FORM_F32, FORM_BF16, FORM_I8 };
 
-/* Whether n rows times a matrix are multiplied in bf16. A single one, as in
- * decode, goes through the skinny kernels. */
-static inline bool pass_in_bf16(const struct pass *p, const struct matrix *a,
-                                size_t n)
-{
-    if (a->bits)
-        return p->affine16 && n >= AFFINE_BF16_MIN_TOKENS;
-    return p->bf16 && n > 1;
-}
+/* The form for n rows times a matrix: a function of n, the matrix's format and
+ * the pass's products. */
+enum form pass_form(const struct pass *p, const struct matrix *a, size_t n);
 
 /* Normalise x f32 [n, d_model], rows scratch_ld apart, for products with the
  * matrices ws[0..n_ws), in the forms that they need. Ends with a barrier unless
@@ -139,18 +131,42 @@ void pass_multiply(const struct worker *w, const struct product *p,
 void pass_multiply_all(const struct worker *w, const struct product *p,
                        size_t n_products, const struct input *x, size_t n);
 
-/* x f32 [n, a->rows], rows scratch_ld apart, += product. Ends with a barrier.
- */
-void pass_multiply_residual(struct worker *w, const struct matrix *a,
-                            const float *bias, const struct input *in, float *x,
-                            size_t n);
-
 /* Rows of a product that belong together when rows are split. */
 size_t pass_row_unit(const struct worker *w, const struct matrix *a, size_t n);
 
-/* silu(gate(x)) * up(x) for n tokens, in the form that down_proj needs. Ends
- * with a barrier. */
-struct input pass_gated(struct worker *w, const struct layer *l,
+/* Rows of a phase's products, shared out among threads: most of them evenly in
+ * one piece a thread, which memory likes; the last ones in small pieces as
+ * threads come, so that a thread whose core was stolen for a while delays the
+ * others less. */
+struct rows {
+    size_t n, unit;
+    size_t dynamic; /* first row that is not shared out beforehand */
+    bool started;
+};
+
+/* n rows in multiples of unit, for products of n_tokens tokens. */
+struct rows rows_new(size_t n, size_t unit, size_t n_tokens);
+
+/* This thread's next rows [*begin, *end); false when none are left. */
+bool rows_next(const struct worker *w, struct rows *r, size_t *begin,
+               size_t *end);
+
+/* For mlp.c: the form of x that a product of n tokens with a reads; where the
+ * result is rounded to, before a product with `next`; rows [r, r + rows) of a
+ * for tokens [t, t + n), all in one form, to out [n, rows]. */
+enum form pass_form_read(const struct pass *p, const struct matrix *a,
+                         const struct input *x, size_t n);
+bool pass_rounds(const struct pass *p, const struct matrix *next, size_t n,
+                 uint16_t *x16, const struct q8 *x8, struct input *to);
+void pass_multiply_block(const struct worker *w, const struct matrix *a,
+                         const struct input *x, enum form form, float *out,
+                         size_t r, size_t rows, size_t t, size_t n);
+
+/* ---- mlp.c -------------------------------------------------------------- */
+
+/* glu(gate(x), up(x)) for n tokens, in the form that down_proj needs. Ends with
+ * a barrier. */
+struct input pass_gated(struct worker *w, const struct mlp *mlp,
                         const struct input *xn, size_t n);
 
 /* ---- attention.c -------------------------------------------------------- */
@@ -158,9 +174,21 @@ struct input pass_gated(struct worker *w, const struct layer *l,
 /* Lay out the tiles of the pass, once its spans are known. */
 void pass_plan_attention(struct pass *p);
 
-/* Norm and RoPE of q and k, K and V into the caches, attention: from s->q,
- * s->k, s->v to s->attn, or s->attn16 where o_proj multiplies bf16. `last`:
- * only the kept tokens' results, in their order. Ends with a barrier. */
-void pass_attention(struct worker *w, size_t layer, bool last);
+/* Attention of a layer over the normalised residual stream x (norm: the
+ * weights): projections, norms, RoPE, keys and values into the caches. Returns
+ * the results of n tokens in the form that o_proj reads; in the last layer
+ * these are the kept tokens, whose rows of x move to the front. Returns early,
+ * with nothing of use, when the pass is to stop. */
+struct input pass_attention(struct worker *w, size_t layer, const float *norm,
+                            size_t n);
+
+/* ---- forward.c ---------------------------------------------------------- */
+
+/* Thread 0 looks whether the pass is to stop. All threads know after the next
+ * barrier, by *p->stop. */
+void pass_poll(struct worker *w);
+
+/* Set w->ahead to what layer i reads first; from n_layers on: the head. */
+void pass_ahead_layer(struct worker *w, size_t i);
 
 #endif

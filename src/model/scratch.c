@@ -81,11 +81,6 @@ static bool uses_bf16(const struct model *m)
     return !m->exact && m->k->tune.bf16;
 }
 
-static bool uses_q8(const struct model *m)
-{
-    return !m->exact && m->any_quantized;
-}
-
 static void layout_threads(struct layout *l, struct scratch *s,
                            const struct model *m)
 {
@@ -107,8 +102,8 @@ static void layout_threads(struct layout *l, struct scratch *s,
         size_t n = SCRATCH_PRIVATE_TOKENS;
         t->xn = floats(l, n, scratch_ld(c->d_model));
         t->xn16 = halves(l, uses_bf16(m) ? n : 0, c->d_model);
-        t->x8 = bytes8(l, uses_q8(m) ? n : 0, widest);
-        size_t gated = uses_bf16(m) || uses_q8(m) ? GATED_FLOATS : 0;
+        t->x8 = bytes8(l, m->any_i8 ? n : 0, widest);
+        size_t gated = uses_bf16(m) || m->any_i8 ? GATED_FLOATS : 0;
         t->gate = floats(l, gated, 1);
         t->up = floats(l, gated, 1);
         t->panel = floats(l, m->exact ? 0 : panel, 1);
@@ -137,8 +132,10 @@ static void layout_shared(struct layout *l, struct scratch *s,
     s->attn = floats(l, n, scratch_ld(q_dim));
     s->gate = floats(l, n, scratch_ld(c->d_ff));
     s->up = floats(l, n, scratch_ld(c->d_ff));
-    s->cos = floats(l, n, c->head_dim / 2);
-    s->sin = floats(l, n, c->head_dim / 2);
+    for (size_t i = 0; i < c->n_ropes; i++) {
+        s->angles[i].cos = floats(l, n, c->ropes[i].n_rot / 2);
+        s->angles[i].sin = floats(l, n, c->ropes[i].n_rot / 2);
+    }
     s->pos = place(l, n, sizeof *s->pos);
     s->span = place(l, n, sizeof *s->span);
     s->kept = place(l, n, sizeof *s->kept);
@@ -154,7 +151,7 @@ static void layout_shared(struct layout *l, struct scratch *s,
         s->attn16 = halves(l, n, q_dim);
         s->gate16 = halves(l, n, c->d_ff);
     }
-    if (uses_q8(m)) {
+    if (m->any_i8) {
         s->xn8 = bytes8(l, n, c->d_model);
         s->attn8 = bytes8(l, n, q_dim);
         s->gate8 = bytes8(l, n, c->d_ff);

@@ -14,8 +14,8 @@
 /* Query rows (heads of one group times tokens) that share a pass over the
  * keys and values; more where these are packed first (see also
  * kernel_tuning.attn_tile_rows). */
-#define ATTN_TILE_ROWS     64
-#define ATTN_PACKED_ROWS   256
+#define ATTN_TILE_ROWS   64
+#define ATTN_PACKED_ROWS 256
 
 /* Positions whose part of a softmax is summed by itself; the parts are then
  * merged in order, whoever computed them. */
@@ -63,6 +63,11 @@ static inline size_t scratch_ld(size_t n_cols)
     return (((n_cols + 15) / 16) | 1) * 16;
 }
 
+/* Cosines and sines of the tokens' positions, for one rotary embedding. */
+struct angles {
+    float *cos, *sin; /* [cap, n_rot / 2] */
+};
+
 struct scratch {
     size_t cap;          /* tokens that the buffers hold */
     size_t cap_segments; /* of positions, in `split` */
@@ -75,9 +80,9 @@ struct scratch {
     float *attn;      /* [cap, n_heads * head_dim] */
     float *gate, *up; /* [cap, d_ff] */
     /* contiguous: */
-    float *qr;        /* q by [kv head][token][head of the group] */
-    uint16_t *qr16;   /* the same in bf16 */
-    float *cos, *sin; /* [cap, head_dim / 2] */
+    float *qr;      /* q by [kv head][token][head of the group] */
+    uint16_t *qr16; /* the same in bf16 */
+    struct angles angles[CONFIG_MAX_ROPES];
     /* bf16, rows gemm_bf16_ldx apart; NULL where the level cannot use them */
     uint16_t *xn16, *attn16, *gate16;
     struct q8 xn8, attn8, gate8; /* NULL inside without quantized weights */

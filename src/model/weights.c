@@ -8,13 +8,12 @@
 #include "base/buf.h"
 #include "kernel/kernel.h"
 
-/* Of a tensor's full name; no name that is asked for comes near. */
-enum { NAME_BYTES = 160 };
-
 int weights_open(struct weights *w, const struct st_set *set, const char *path,
-                 struct qwick_err *e)
+                 const struct kernels *k, bool exact, struct qwick_err *e)
 {
     *w = (struct weights){.set = set, .path = path, .prefix = "model."};
+    for (size_t i = 0; i < N_FORMATS; i++)
+        formats[i]->fill(&w->ops[i], k, exact);
     /* Qwen3-Embedding's checkpoints were saved from the bare model. */
     if (!st_find(set, "model.embed_tokens.weight") &&
         st_find(set, "embed_tokens.weight"))
@@ -25,8 +24,15 @@ int weights_open(struct weights *w, const struct st_set *set, const char *path,
 
 void weights_close(struct weights *w)
 {
+    for (size_t i = 0; i < w->n_vectors; i++)
+        free(w->vectors[i]);
+    free(w->vectors);
+    free(w->matrices);
     free(w->used);
+    w->vectors = NULL;
+    w->matrices = NULL;
     w->used = NULL;
+    w->n_vectors = w->n_matrices = 0;
 }
 
 static void shape_text(const struct st_tensor *t, char *out, size_t n)
@@ -70,8 +76,8 @@ static const struct st_tensor *find(struct weights *w, const char *name,
     return t;
 }
 
-static int need_float(const struct weights *w, const struct st_tensor *t,
-                      const char *what, struct qwick_err *e)
+int weights_need_float(const struct weights *w, const struct st_tensor *t,
+                       const char *what, struct qwick_err *e)
 {
     return t->dtype < DT_N_FLOAT
                ? 0
@@ -83,8 +89,8 @@ static int need_float(const struct weights *w, const struct st_tensor *t,
 
 /* Count a tensor once. The sums cannot wrap: what is mapped has less than 2^48
  * bytes, and a byte holds four parameters at most. */
-static void use(struct weights *w, const struct st_tensor *t, size_t n_params,
-                int bits)
+void weights_use(struct weights *w, const struct st_tensor *t, size_t n_params,
+                 int bits)
 {
     size_t i = (size_t)(t - st_at(w->set, 0));
     if (w->used[i])
@@ -102,132 +108,63 @@ static void full_name(const struct weights *w, char *out, size_t n,
     vsnprintf(out + at, n - (size_t)at, fmt, ap);
 }
 
-static int bind_dense(struct weights *w, struct matrix *out, const char *name,
-                      size_t rows, size_t cols, struct qwick_err *e)
+static int keep_matrix(struct weights *w, struct matrix *m, struct qwick_err *e)
 {
-    const struct st_tensor *t = find(w, name, rows, cols, false, "", e);
-    if (!t || need_float(w, t, "weights", e))
-        return -1;
-    use(w, t, rows * cols, 0);
-    *out = (struct matrix){
-        .dtype = t->dtype, .rows = rows, .cols = cols, .data = t->data};
+    if (w->n_matrices == w->cap_matrices) {
+        size_t cap = 2 * w->cap_matrices + 64;
+        struct matrix **more = realloc(w->matrices, cap * sizeof(*more));
+        if (!more)
+            return err_oom(e, cap * sizeof(*more));
+        w->matrices = more;
+        w->cap_matrices = cap;
+    }
+    w->matrices[w->n_matrices++] = m;
     return 0;
 }
 
-/* The parameters of a module whose scales are in the file. */
-static int quant_params(const struct weights *w, const struct st_tensor *scales,
-                        const char *module, size_t cols, struct quant_params *p,
-                        struct qwick_err *e)
+static int keep_vector(struct weights *w, float *v, struct qwick_err *e)
 {
-    if (!w->quant || !w->quant->key)
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: %s: tensor %s: means quantized weights, but "
-                       "config.json has no \"quantization\"",
-                       w->path, scales->file, scales->name);
-    *p = quant_find(w->quant, module);
-    if (!p->bits)
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: %s: tensor %s: means quantized weights, but "
-                       "config.json has %s.%s: false",
-                       w->path, scales->file, scales->name, w->quant->key,
-                       module);
-    if (cols % p->group)
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: tensor %s.weight: %zu columns by config.json are "
-                       "no multiple of its %s.group_size, %zu",
-                       w->path, module, cols, w->quant->key, p->group);
-    return 0;
-}
-
-/* Scales and biases: one float dtype, a column a group. */
-static int bind_groups(struct weights *w, struct matrix *out,
-                       const char *scales_name, const char *biases_name,
-                       const char *why, struct qwick_err *e)
-{
-    size_t n = out->cols / out->group;
-    const struct st_tensor *scales =
-        find(w, scales_name, out->rows, n, false, why, e);
-    const struct st_tensor *biases =
-        scales ? find(w, biases_name, out->rows, n, false, why, e) : NULL;
-    if (!biases || need_float(w, scales, "scales", e))
-        return -1;
-    if (biases->dtype != scales->dtype)
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: %s: tensor %s: dtype %s, but that of %s is %s",
-                       w->path, biases->file, biases_name,
-                       dtype_name(biases->dtype), scales_name,
-                       dtype_name(scales->dtype));
-    out->dtype = scales->dtype;
-    out->scales = scales->data;
-    out->biases = biases->data;
-    use(w, scales, 0, out->bits);
-    use(w, biases, 0, out->bits);
-    return 0;
-}
-
-static int bind_packed(struct weights *w, struct matrix *out, const char *name,
-                       const char *scales_name, const char *biases_name,
-                       size_t rows, size_t cols, struct quant_params p,
-                       struct qwick_err *e)
-{
-    char why[48];
-    size_t packed;
-    snprintf(why, sizeof why, " (%d bits, group %zu)", p.bits, p.group);
-    if (size_mul(cols / 32, (size_t)p.bits, &packed))
-        return err_oom(e, SIZE_MAX);
-    const struct st_tensor *t = st_find(w->set, name);
-    if (t && t->dtype != DT_U32)
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: %s: tensor %s: dtype %s in the file, U32 is what "
-                       "goes with %s",
-                       w->path, t->file, name, dtype_name(t->dtype),
-                       scales_name);
-    t = find(w, name, rows, packed, false, why, e);
-    if (!t)
-        return -1;
-    struct matrix m = {.rows = rows,
-                       .cols = cols,
-                       .data = t->data,
-                       .bits = p.bits,
-                       .group = p.group};
-    if (bind_groups(w, &m, scales_name, biases_name, why, e))
-        return -1;
-    use(w, t, rows * cols, p.bits);
-    *out = m;
+    if (w->n_vectors == w->cap_vectors) {
+        size_t cap = 2 * w->cap_vectors + 64;
+        float **more = realloc(w->vectors, cap * sizeof(*more));
+        if (!more)
+            return err_oom(e, cap * sizeof(*more));
+        w->vectors = more;
+        w->cap_vectors = cap;
+    }
+    w->vectors[w->n_vectors++] = v;
     return 0;
 }
 
 static int bind(struct weights *w, struct matrix *out, const char *name,
                 size_t rows, size_t cols, struct qwick_err *e)
 {
-    char module[NAME_BYTES], scales[NAME_BYTES + 8], biases[NAME_BYTES + 8];
-    size_t n = strlen(name), tail = strlen(".weight");
-    if (n <= tail || strcmp(name + n - tail, ".weight") != 0)
-        return bind_dense(w, out, name, rows, cols, e);
-    snprintf(module, sizeof module, "%.*s", (int)(n - tail), name);
-    snprintf(scales, sizeof scales, "%s.scales", module);
-    snprintf(biases, sizeof biases, "%s.biases", module);
-    const struct st_tensor *s = st_find(w->set, scales);
-    if (!s) {
-        /* MLX's rule: without scales it is dense, whatever config.json says. */
-        const struct st_tensor *t = st_find(w->set, name);
-        if (t && t->dtype == DT_U32)
-            return err_set(e, QWICK_ERR_MODEL,
-                           "%s: tensor %s: missing, but %s has dtype U32, as "
-                           "packed weights have",
-                           w->path, scales, name);
-        return bind_dense(w, out, name, rows, cols, e);
+    for (size_t i = 0; i < N_FORMATS; i++) {
+        bool found = false;
+        if (formats[i]->bind(w, out, name, rows, cols, &found, e))
+            return -1;
+        if (found) {
+            out->format = formats[i];
+            out->ops = &w->ops[i];
+            return keep_matrix(w, out, e);
+        }
     }
-    struct quant_params p = {0};
-    if (quant_params(w, s, module, cols, &p, e))
-        return -1;
-    return bind_packed(w, out, name, scales, biases, rows, cols, p, e);
+    /* Missing, of another shape, or of a type that no format has. */
+    const struct st_tensor *t = weights_find(w, name, rows, cols, "", e);
+    return t ? weights_need_float(w, t, "weights", e) : -1;
+}
+
+const struct st_tensor *weights_find(struct weights *w, const char *name,
+                                     size_t rows, size_t cols, const char *why,
+                                     struct qwick_err *e)
+{
+    return find(w, name, rows, cols, false, why, e);
 }
 
 int weights_matrix(struct weights *w, struct matrix *out, size_t rows,
                    size_t cols, struct qwick_err *e, const char *fmt, ...)
 {
-    char name[NAME_BYTES];
+    char name[WEIGHTS_NAME_BYTES];
     va_list ap;
     va_start(ap, fmt);
     full_name(w, name, sizeof name, fmt, ap);
@@ -244,20 +181,23 @@ int weights_head(struct weights *w, struct matrix *out, size_t rows,
 int weights_vector(struct weights *w, float **out, size_t n,
                    struct qwick_err *e, const char *fmt, ...)
 {
-    char name[NAME_BYTES];
+    char name[WEIGHTS_NAME_BYTES];
     va_list ap;
     va_start(ap, fmt);
     full_name(w, name, sizeof name, fmt, ap);
     va_end(ap);
     *out = NULL;
     const struct st_tensor *t = find(w, name, n, 0, true, "", e);
-    if (!t || need_float(w, t, "weights", e))
+    if (!t || weights_need_float(w, t, "weights", e))
         return -1;
-    use(w, t, n, 0);
-    *out = malloc(n * sizeof **out);
-    if (!*out)
-        return err_oom(e, n * sizeof **out);
-    kernels_ref()->to_f32[t->dtype](*out, t->data, n);
+    weights_use(w, t, n, 0);
+    float *v = malloc(n * sizeof *v);
+    if (!v || keep_vector(w, v, e)) {
+        free(v);
+        return err_oom(e, n * sizeof *v);
+    }
+    kernels_ref()->to_f32[t->dtype](v, t->data, n);
+    *out = v;
     return 0;
 }
 

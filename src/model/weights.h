@@ -1,4 +1,4 @@
-/* Tensors of a checkpoint by name, shape and dtype. */
+/* Matrices and vectors of a checkpoint by name, shape and type. */
 #ifndef MODEL_WEIGHTS_H
 #define MODEL_WEIGHTS_H
 
@@ -9,69 +9,44 @@
 #include "base/err.h"
 #include "file/safetensors.h"
 #include "kernel/kernel.h"
+#include "model/format.h"
 #include "model/quant.h"
-
-/* A weight matrix [rows, cols], row-major, borrowed from the mapping: dense, or
- * quantized by groups of a row's elements (struct affine). */
-struct matrix {
-    enum dtype dtype; /* below DT_N_FLOAT; quantized: of scales and biases */
-    size_t rows, cols;
-    const unsigned char *data; /* any alignment */
-    int bits;                  /* 0: dense */
-    size_t group;
-    const unsigned char *scales, *biases; /* [rows, cols / group] */
-};
-
-/* A row of a dense matrix. */
-static inline const void *matrix_row(const struct matrix *m, size_t row)
-{
-    return m->data + row * m->cols * dtype_bytes(m->dtype);
-}
-
-/* A quantized matrix from a row on. */
-static inline struct affine matrix_affine(const struct matrix *m, size_t row)
-{
-    size_t q_stride = m->cols / 8 * (size_t)m->bits;
-    size_t sb_stride = m->cols / m->group * dtype_bytes(m->dtype);
-    return (struct affine){.q = m->data + row * q_stride,
-                           .q_stride = q_stride,
-                           .scales = m->scales + row * sb_stride,
-                           .biases = m->biases + row * sb_stride,
-                           .sb_stride = sb_stride,
-                           .sb_type = m->dtype,
-                           .bits = m->bits,
-                           .group = m->group};
-}
 
 struct weights {
     const struct st_set *set;
     const char *path;          /* for messages */
     const char *prefix;        /* "model." or "" */
-    const struct quant *quant; /* of config.json; NULL: nothing is quantized.
-                                  To be set once weights_open has returned */
+    const struct quant *quant; /* config.json's; NULL: nothing is quantized.
+                                  The caller sets it after weights_open */
+    struct format_ops ops[N_FORMATS]; /* of formats[i], for the kernels */
     /* summed over what was asked for */
     size_t n_params;          /* logical: rows * cols, packed or not */
     size_t n_bytes;           /* as stored, scales and biases included */
     size_t params_by_bits[9]; /* of n_params; [0]: dense */
     bool *used;               /* [st_count(set)] */
-    char storage[48];         /* weights_storage's */
+    /* All matrices and vectors that were asked for, in this order. */
+    struct matrix **matrices;
+    float **vectors; /* owned */
+    size_t n_matrices, cap_matrices, n_vectors, cap_vectors;
+    char storage[48]; /* weights_storage's */
 };
 
-/* Find out whether names carry the prefix "model.". */
+/* Find out whether names carry the prefix "model.". k, exact: the operations
+ * that matrices get. Matrices point into *w, which must not move. */
 int weights_open(struct weights *w, const struct st_set *set, const char *path,
-                 struct qwick_err *e);
+                 const struct kernels *k, bool exact, struct qwick_err *e);
 void weights_close(struct weights *w);
 
-/* The matrix called NAME (printf format, after the prefix), which ends in
- * ".weight", with exactly this shape: of a float dtype; or, where the module's
- * ".scales" exist, packed in U32 [rows, cols * bits / 32] with scales and
- * biases of one float dtype [rows, cols / group], bits and group as config.json
- * has them. The error names the tensor and what the two sides say. */
+/* The matrix called NAME (printf format, after the prefix) with exactly this
+ * shape, in the first format that the checkpoint has it in. The error names the
+ * tensor and both values. *out stays where it is until weights_close:
+ * w->matrices points at it. */
 int weights_matrix(struct weights *w, struct matrix *out, size_t rows,
                    size_t cols, struct qwick_err *e, const char *fmt, ...)
     __attribute__((format(printf, 6, 7)));
 
-/* A vector [n], widened to f32 (norms and biases are small); malloc'ed. */
+/* A vector [n], widened to f32 (norms and biases are small). It is the
+ * weights'; the caller may change its values. */
 int weights_vector(struct weights *w, float **out, size_t n,
                    struct qwick_err *e, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
@@ -80,8 +55,29 @@ int weights_vector(struct weights *w, float **out, size_t n,
 int weights_head(struct weights *w, struct matrix *out, size_t rows,
                  size_t cols, struct qwick_err *e);
 
-/* What the matrices asked for are stored as, for people: m's dtype when none is
- * quantized, else like "4-bit (group 64)", "4/8-bit (group 64)". */
+/* How matrices are stored, for people: m's type when none is quantized, else
+ * like "4-bit (group 64)", "4/8-bit (group 64)". */
 const char *weights_storage(struct weights *w, const struct matrix *m);
+
+/* ---- for formats --------------------------------------------------------- */
+
+/* Bytes of a tensor's full name; no name of a known family is as long. */
+enum { WEIGHTS_NAME_BYTES = 160 };
+
+/* The tensor `name` if it is [rows, cols]; NULL with *e set: missing, or of
+ * another shape. why ends the error about another shape: "", or the parameters
+ * that the shape follows from. */
+const struct st_tensor *weights_find(struct weights *w, const char *name,
+                                     size_t rows, size_t cols, const char *why,
+                                     struct qwick_err *e);
+
+/* An error unless t holds floats. `what` they are for: "weights", "scales". */
+int weights_need_float(const struct weights *w, const struct st_tensor *t,
+                       const char *what, struct qwick_err *e);
+
+/* Count a tensor that the model uses, once. n_params: of these, with so many
+ * bits each (0: floats). */
+void weights_use(struct weights *w, const struct st_tensor *t, size_t n_params,
+                 int bits);
 
 #endif

@@ -117,7 +117,7 @@ static void refuses(const char *file, const char *a, const char *b)
     if (e.code != QWICK_ERR_MODEL || !strstr(e.msg, file) ||
         !strstr(e.msg, a) || !strstr(e.msg, b) || strchr(e.msg, '\n'))
         fail_msg("expected %s, %s, %s in: %s", file, a, b, e.msg);
-    assert_null(c.layer_slides);
+    assert_null(c.layers);
     assert_null(c.quant.v);
 }
 
@@ -143,14 +143,19 @@ static void same(const struct config *a, const struct config *b)
     SAME(head_dim);
     SAME(n_ctx_max);
     SAME(rms_eps);
-    SAME(rope_theta);
-    SAME(rope);
-    SAME(rope_factor);
-    SAME(rope_beta_fast);
-    SAME(rope_beta_slow);
-    SAME(rope_attention);
-    SAME(rope_original);
-    SAME(rope_truncate);
+    SAME(arch);
+    SAME(n_ropes);
+    for (size_t i = 0; i < a->n_ropes; i++) {
+        SAME(ropes[i].type);
+        SAME(ropes[i].n_rot);
+        SAME(ropes[i].theta);
+        SAME(ropes[i].factor);
+        SAME(ropes[i].beta_fast);
+        SAME(ropes[i].beta_slow);
+        SAME(ropes[i].attention);
+        SAME(ropes[i].original);
+        SAME(ropes[i].truncate);
+    }
     SAME(tied_head);
     SAME(attention_bias);
     SAME(sliding_window);
@@ -160,7 +165,11 @@ static void same(const struct config *a, const struct config *b)
     SAME(top_p);
     SAME(min_p);
     SAME(repetition_penalty);
-    assert_memory_equal(a->layer_slides, b->layer_slides, a->n_layers);
+    for (size_t i = 0; i < a->n_layers; i++) {
+        SAME(layers[i].window);
+        SAME(layers[i].rope);
+        SAME(layers[i].score_scale);
+    }
     assert_memory_equal(a->stop_ids, b->stop_ids,
                         a->n_stop_ids * sizeof *a->stop_ids);
 }
@@ -180,9 +189,9 @@ static void values_are_read(void **state)
     assert_int_equal(c.head_dim, 16);
     assert_int_equal(c.n_ctx_max, 2048);
     assert_true(c.rms_eps == 1e-6);
-    assert_true(c.rope_theta == 1e6);
-    assert_int_equal(c.rope, ROPE_DEFAULT);
-    assert_true(c.rope_attention == 1);
+    assert_true(c.ropes[0].theta == 1e6);
+    assert_int_equal(c.ropes[0].type, ROPE_DEFAULT);
+    assert_true(c.ropes[0].attention == 1);
     assert_false(c.tied_head);
     assert_true(c.attention_bias);
     assert_int_equal(c.sliding_window, 0);
@@ -192,7 +201,8 @@ static void values_are_read(void **state)
     assert_true(c.temperature == 1 && c.top_p == 1 && c.min_p == 0 &&
                 c.repetition_penalty == 1);
     for (int i = 0; i < 3; i++)
-        assert_false(c.layer_slides[i]);
+        assert_true(c.layers[i].window == NO_WINDOW && c.layers[i].rope == 0 &&
+                    c.layers[i].score_scale == 0.25f);
     config_free(&c);
     config_free(&c);
 }
@@ -434,12 +444,12 @@ static void theta_is_the_same_everywhere(void **state)
     refuses("config.json", "rope_theta", "10000");
     WRITE(v5, {"rope_theta", "1000000"});
     struct config c = loads();
-    assert_true(c.rope_theta == 1e6);
+    assert_true(c.ropes[0].theta == 1e6);
     config_free(&c);
     WRITE(v5, {"rope_parameters", "{\"rope_type\": \"default\"}"},
           {"rope_theta", "5e6"});
     c = loads();
-    assert_true(c.rope_theta == 5e6);
+    assert_true(c.ropes[0].theta == 5e6);
     config_free(&c);
     WRITE(v5, {"rope_parameters", "{\"rope_type\": \"default\"}"});
     refuses("config.json", "rope_theta", "missing");
@@ -465,17 +475,17 @@ static void two_kinds_of_rope_are_a_conflict(void **state)
                               "\"original_max_position_embeddings\": 512, "
                               "\"rope_theta\": 1e6}"});
     struct config c = loads();
-    assert_int_equal(c.rope, ROPE_YARN);
+    assert_int_equal(c.ropes[0].type, ROPE_YARN);
     config_free(&c);
     WRITE(v5, {"rope_scaling", yarn},
           {"rope_parameters", "{\"rope_theta\": 1e6}"});
     c = loads();
-    assert_int_equal(c.rope, ROPE_YARN);
-    assert_true(c.rope_factor == 4);
+    assert_int_equal(c.ropes[0].type, ROPE_YARN);
+    assert_true(c.ropes[0].factor == 4);
     config_free(&c);
     WRITE(v5, {"rope_scaling", "{\"rope_type\": \"default\"}"});
     c = loads();
-    assert_int_equal(c.rope, ROPE_DEFAULT);
+    assert_int_equal(c.ropes[0].type, ROPE_DEFAULT);
     config_free(&c);
 }
 
@@ -497,15 +507,15 @@ static void yarn_has_the_published_values(void **state)
     (void)state;
     float inv[64], plain[64];
     struct config c = yarn_config("null");
-    config_rope_frequencies(&c, plain);
+    config_rope_frequencies(&c.ropes[0], plain);
     for (int i = 0; i < 64; i++)
         near((double)plain[i], pow(1e6, -i / 64.0), 1e-6);
     config_free(&c);
     c = yarn_config("{\"rope_type\": \"yarn\", \"factor\": 4.0, "
                     "\"original_max_position_embeddings\": 32768}");
-    near(c.rope_attention, 1.138629, 5e-7);
-    assert_int_equal(c.rope_original, 32768);
-    config_rope_frequencies(&c, inv);
+    near(c.ropes[0].attention, 1.138629, 5e-7);
+    assert_int_equal(c.ropes[0].original, 32768);
+    config_rope_frequencies(&c.ropes[0], inv);
     near((double)inv[0], 1.0, 0);
     near((double)inv[23], 6.978306e-3, 2e-7);
     near((double)inv[30], 1.064361e-3, 2e-7);
@@ -523,28 +533,29 @@ static void yarn_has_the_published_values(void **state)
     config_free(&c);
     c = yarn_config("{\"type\": \"yarn\", \"factor\": 2.0, "
                     "\"original_max_position_embeddings\": 32768}");
-    near(c.rope_attention, 1.069315, 5e-7);
+    near(c.ropes[0].attention, 1.069315, 5e-7);
     config_free(&c);
     c = yarn_config("{\"rope_type\": \"yarn\", \"factor\": 1.0}");
-    assert_true(c.rope_attention == 1);
-    assert_int_equal(c.rope_original, 40960); /* max_position_embeddings */
+    assert_true(c.ropes[0].attention == 1);
+    assert_int_equal(c.ropes[0].original, 40960); /* max_position_embeddings */
     config_free(&c);
     c = yarn_config("{\"rope_type\": \"yarn\", \"factor\": 4.0, "
                     "\"attention_factor\": 0.9}");
-    assert_true(c.rope_attention == 0.9);
+    assert_true(c.ropes[0].attention == 0.9);
     config_free(&c);
     c = yarn_config("{\"rope_type\": \"yarn\", \"factor\": 40, \"mscale\": "
                     "1.0, \"mscale_all_dim\": 0.5}");
-    near(c.rope_attention, (0.1 * log(40) + 1) / (0.05 * log(40) + 1), 1e-12);
+    near(c.ropes[0].attention, (0.1 * log(40) + 1) / (0.05 * log(40) + 1),
+         1e-12);
     config_free(&c);
     c = yarn_config("{\"rope_type\": \"yarn\", \"factor\": 40, "
                     "\"mscale\": 1.0}");
-    near(c.rope_attention, 0.1 * log(40) + 1, 1e-12);
+    near(c.ropes[0].attention, 0.1 * log(40) + 1, 1e-12);
     config_free(&c);
     /* without truncation the ramp begins and ends between whole dimensions */
     c = yarn_config("{\"rope_type\": \"yarn\", \"factor\": 4.0, \"truncate\": "
                     "false, \"original_max_position_embeddings\": 32768}");
-    config_rope_frequencies(&c, inv);
+    config_rope_frequencies(&c.ropes[0], inv);
     double low = 128 * log(32768 / (32 * 2 * M_PI)) / (2 * log(1e6));
     double high = 128 * log(32768 / (2 * M_PI)) / (2 * log(1e6));
     for (int i = 0; i < 64; i++) {
@@ -554,8 +565,8 @@ static void yarn_has_the_published_values(void **state)
     }
     config_free(&c);
     c = yarn_config("{\"rope_type\": \"linear\", \"factor\": 8}");
-    config_rope_frequencies(&c, inv);
-    assert_true(c.rope_attention == 1);
+    config_rope_frequencies(&c.ropes[0], inv);
+    assert_true(c.ropes[0].attention == 1);
     for (int i = 0; i < 64; i++)
         assert_true(inv[i] == plain[i] / 8);
     config_free(&c);
@@ -605,7 +616,7 @@ static void yarn_fields_are_checked(void **state)
             WRITE(v4, {"rope_scaling", odd[i]},
                   {"rope_theta", t ? "1" : "10000"});
             struct config c = loads();
-            config_rope_frequencies(&c, inv);
+            config_rope_frequencies(&c.ropes[0], inv);
             for (int k = 0; k < 8; k++)
                 assert_true(inv[k] > 0 && inv[k] <= 1);
             config_free(&c);
@@ -621,7 +632,7 @@ static void windows_are_where_the_config_says(void **state)
     WRITE(v4, {"sliding_window", "128"}); /* use_sliding_window false */
     struct config c = loads();
     assert_int_equal(c.sliding_window, 0);
-    assert_false(c.layer_slides[2]);
+    assert_true(c.layers[2].window == NO_WINDOW);
     config_free(&c);
     WRITE(v4, {"use_sliding_window", "true"}); /* sliding_window null */
     c = loads();
@@ -635,7 +646,7 @@ static void windows_are_where_the_config_says(void **state)
         c = loads();
         assert_int_equal(c.sliding_window, 128);
         for (int i = 0; i < 3; i++)
-            assert_int_equal(c.layer_slides[i], i >= first);
+            assert_true(c.layers[i].window == (i >= first ? 128 : NO_WINDOW));
         config_free(&c);
     }
     /* an explicit list wins over max_window_layers */
@@ -644,7 +655,8 @@ static void windows_are_where_the_config_says(void **state)
           {"layer_types", "[\"sliding_attention\", \"full_attention\", "
                           "\"sliding_attention\"]"});
     c = loads();
-    assert_true(c.layer_slides[0] && !c.layer_slides[1] && c.layer_slides[2]);
+    assert_true(c.layers[0].window == 128 && c.layers[1].window == NO_WINDOW &&
+                c.layers[2].window == 128);
     config_free(&c);
     WRITE(v5, {"layer_types", "[\"sliding_attention\", \"full_attention\", "
                               "\"full_attention\"]"});

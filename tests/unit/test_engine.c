@@ -295,12 +295,12 @@ static void sliding_windows(void **state)
                          *steps = open_session(eng);
     assert_int_equal(qwick_session_sync(full, ids, n, NULL), 0);
     for (size_t i = 0; i < c->n_layers; i++)
-        c->layer_slides[i] = true;
-    c->sliding_window = n;
+        c->layers[i].window = n;
     assert_int_equal(qwick_session_sync(wide, ids, n, NULL), 0);
     assert_memory_equal(qwick_session_logits(full), qwick_session_logits(wide),
                         bytes);
-    c->sliding_window = 17;
+    for (size_t i = 0; i < c->n_layers; i++)
+        c->layers[i].window = 17;
     assert_int_equal(qwick_session_sync(narrow, ids, n, NULL), 0);
     assert_memory_not_equal(qwick_session_logits(full),
                             qwick_session_logits(narrow), bytes);

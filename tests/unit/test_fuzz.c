@@ -476,7 +476,7 @@ static int use_config(struct qwick_err *e)
 {
     struct config c;
     if (config_load(&c, config_ck, e)) {
-        assert_null(c.layer_slides);
+        assert_null(c.layers);
         assert_null(c.quant.v);
         return -1;
     }
@@ -484,11 +484,11 @@ static int use_config(struct qwick_err *e)
     assert_true(c.n_layers > 0 && c.n_heads % c.n_kv_heads == 0);
     assert_true(c.n_stop_ids <= CONFIG_MAX_STOP_IDS);
     for (size_t i = 0; i < c.n_layers; i++)
-        assert_true(!c.layer_slides[i] || c.sliding_window > 0);
+        assert_true(c.layers[i].window > 0 && c.layers[i].rope < c.n_ropes);
     if (c.head_dim <= 4096) {
         float *inv = malloc(c.head_dim / 2 * sizeof *inv);
         assert_non_null(inv);
-        config_rope_frequencies(&c, inv);
+        config_rope_frequencies(&c.ropes[0], inv);
         for (size_t i = 0; i < c.head_dim / 2; i++)
             assert_true(inv[i] >= 0 && inv[i] <= 1);
         free(inv);

@@ -251,7 +251,7 @@ static void hidden_states_are_what_the_head_reads(void **state)
         0);
     float *want = malloc(m->config.vocab_size * sizeof *want);
     m->k->matmul[m->head.dtype](
-        want, m->config.vocab_size, matrix_row(&m->head, 0), m->head.cols,
+        want, m->config.vocab_size, matrix_row(&m->head, 0, 0), m->head.cols,
         qwick_session_hidden(s), m->head.cols, m->head.rows, m->head.cols, 1,
         eng->scratch->threads[0].work);
     assert_memory_equal(want, qwick_session_logits(s),

@@ -812,7 +812,8 @@ static void matrices_borrow_from_the_mapping(void **state)
     struct qwick_err e;
     write_file("x.safetensors", t, 4);
     assert_int_equal(st_open_file(&set, temp_path("x.safetensors"), NULL), 0);
-    assert_int_equal(weights_open(&w, set, "PATH", NULL), 0);
+    assert_int_equal(weights_open(&w, set, "PATH", kernels_ref(), true, NULL),
+                     0);
     /* nothing is quantized unless config.json was heard */
     assert_int_equal(weights_matrix(&w, &m, ROWS, COLS, &e, "x.weight"), -1);
     has_words(&e, "PATH: ", "model.x.scales", "no \"quantization\"");
@@ -824,9 +825,9 @@ static void matrices_borrow_from_the_mapping(void **state)
         assert_int_equal(w.params_by_bits[5], ROWS * COLS);
         assert_int_equal(w.n_bytes, sizeof q + sizeof s + sizeof b);
     }
-    assert_ptr_equal(m.data, st_find(set, "model.x.weight")->data);
-    assert_ptr_equal(m.scales, st_find(set, "model.x.scales")->data);
-    assert_ptr_equal(m.biases, st_find(set, "model.x.biases")->data);
+    assert_ptr_equal(m.data[0], st_find(set, "model.x.weight")->data);
+    assert_ptr_equal(m.data[1], st_find(set, "model.x.scales")->data);
+    assert_ptr_equal(m.data[2], st_find(set, "model.x.biases")->data);
     assert_int_equal(m.dtype, DT_F16);
     assert_int_equal(m.bits, 5);
     assert_int_equal(m.group, 32);

@@ -340,21 +340,18 @@ static void vectors_are_widened(void **state)
         st_writer_open(&out, temp_path("x.safetensors"), t, 4, NULL), 0);
     assert_int_equal(st_writer_close(out, NULL), 0);
     assert_int_equal(st_open_file(&set, temp_path("x.safetensors"), NULL), 0);
-    assert_int_equal(weights_open(&w, set, "PATH", NULL), 0);
+    assert_int_equal(weights_open(&w, set, "PATH", kernels_ref(), true, NULL),
+                     0);
     assert_string_equal(w.prefix, "model.");
     assert_int_equal(weights_vector(&w, &v, 3, NULL, "a"), 0);
     assert_true(v[0] == 1 && v[1] == -2 && v[2] > 3e38f);
-    free(v);
     assert_int_equal(weights_vector(&w, &v, 3, NULL, "b"), 0);
     assert_true(v[0] == 1 && v[1] == -2 && v[2] == 0x1p-24f);
-    free(v);
     assert_int_equal(weights_vector(&w, &v, 3, NULL, "c.%d.d", 7), 0);
     assert_true(v[2] == 3.5f);
-    free(v);
     assert_int_equal(w.n_params, 9);
     assert_int_equal(w.n_bytes, 6 + 6 + 12);
     assert_int_equal(weights_vector(&w, &v, 3, NULL, "c.%d.d", 7), 0);
-    free(v);
     assert_int_equal(w.n_params, 9);
     struct qwick_err e;
     assert_int_equal(weights_vector(&w, &v, 2, &e, "a"), -1);

@@ -1,0 +1,63 @@
+/* Model families. A family is one file, arch_<family>.c, and one row of the
+ * table in arch.c: its names, how its config.json reads, what its tensors are
+ * called, how a layer computes, and what a layer costs. Everything else is
+ * shared. */
+#ifndef MODEL_ARCH_H
+#define MODEL_ARCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+struct config;
+struct layer;
+struct model;
+struct section;
+struct worker;
+
+/* What a part of a pass costs. */
+struct cost {
+    double flops;     /* a multiply-add is two */
+    double positions; /* of keys and values that it reads, summed over layers */
+};
+
+struct arch {
+    const char *model_type; /* config.json's model_type */
+    const char *gguf;       /* general.architecture of GGUF files */
+
+    /* Read the fields of config.json that the family has. The caller has set
+     * c->arch and c->model_type. Returns 0, or -1 with *e set. */
+    int (*read_config)(struct config *c, const struct section *s,
+                       struct qwick_err *e);
+
+    /* Bind the weights of layer i by name. m->weights is open and m->config
+     * read. Vectors belong to m->weights. Returns 0, or -1 with *e set. */
+    int (*bind_layer)(struct model *m, struct layer *l, size_t i,
+                      struct qwick_err *e);
+
+    /* Evaluate layer i in the pass's residual stream x. Every thread of the
+     * team calls it, and it ends with a barrier. n: tokens that go on past the
+     * layer's keys and values; fewer than the pass has in the last layer, which
+     * then moves their rows of x to the front. n may be 0. Returns early when
+     * the pass is to stop (pass_poll). */
+    void (*layer)(struct worker *w, size_t i, size_t n);
+
+    /* Fetch ahead what layer i reads first, at the next barrier. */
+    void (*ahead)(struct worker *w, size_t i);
+
+    /* Costs of layer i in a pass over n tokens at position pos of one
+     * sequence. n_kept of them, the last ones, go on past the layer's keys. */
+    struct cost (*layer_cost)(const struct model *m, size_t i, size_t pos,
+                              size_t n, size_t n_kept);
+};
+
+/* The family called model_type [len]; NULL: not supported. */
+const struct arch *arch_find(const char *model_type, size_t len);
+
+/* The names of all families for messages: "qwen3" or "…" (quoted). */
+const char *arch_names(void);
+
+extern const struct arch arch_qwen3;
+
+#endif

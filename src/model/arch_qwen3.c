@@ -1,0 +1,210 @@
+/* Dense Qwen3 (Qwen3ForCausalLM in transformers):
+ *
+ *   h = x + o_proj(attention(q_norm, k_norm, RoPE of q, k, v of norm(x)))
+ *   y = h + down_proj(silu(gate_proj(norm(h))) * up_proj(norm(h)))
+ */
+#include <math.h>
+
+#include "file/json.h"
+#include "model/arch.h"
+#include "model/cost.h"
+#include "model/model.h"
+#include "model/pass.h"
+#include "model/section.h"
+
+/* ---- config.json ----------------------------------------------------------
+ */
+
+/* layer_types, one string for each layer. */
+static int read_layer_types(struct config *c, const struct section *s,
+                            struct qwick_err *e)
+{
+    const struct json_value *types = json_get(s->v, "layer_types");
+    if (types->type != JSON_ARRAY || types->len != c->n_layers)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: layer_types: must be a list of %zu strings "
+                       "(num_hidden_layers), has %zu",
+                       s->path, c->n_layers,
+                       types->type == JSON_ARRAY ? types->len : 0);
+    for (size_t i = 0; i < c->n_layers; i++) {
+        const struct json_value *t = &types->items[i];
+        if (json_equals(t, "full_attention"))
+            continue;
+        if (!json_equals(t, "sliding_attention")) {
+            char got[64];
+            section_describe(t, got, sizeof got);
+            return err_set(e, QWICK_ERR_MODEL,
+                           "%s: layer_types[%zu]: %s is not supported", s->path,
+                           i, got);
+        }
+        if (!c->sliding_window)
+            return err_set(e, QWICK_ERR_MODEL,
+                           "%s: layer_types[%zu]: sliding_attention, but no "
+                           "sliding_window is in use",
+                           s->path, i);
+        c->layers[i].window = c->sliding_window;
+    }
+    return 0;
+}
+
+/* Which layers attend through a window (Qwen3Config: layer_types, else the
+ * layers from max_window_layers on). */
+static int read_windows(struct config *c, const struct section *s,
+                        struct qwick_err *e)
+{
+    bool use;
+    int64_t first;
+    if (section_opt_bool(s, "use_sliding_window", false, &use, e))
+        return -1;
+    if (use && !section_absent(s, "sliding_window") &&
+        section_size(s, "sliding_window", INT32_MAX, &c->sliding_window, e))
+        return -1;
+    if (!section_absent(s, "layer_types"))
+        return read_layer_types(c, s, e);
+    if (!c->sliding_window)
+        return 0;
+    if (json_int(json_get(s->v, "max_window_layers"), 0, INT32_MAX, &first))
+        return section_bad(s, "max_window_layers", "an integer from 0", e);
+    for (size_t i = (size_t)first; i < c->n_layers; i++)
+        c->layers[i].window = c->sliding_window;
+    return 0;
+}
+
+static int read_config(struct config *c, const struct section *s,
+                       struct qwick_err *e)
+{
+    if (!section_absent(s, "hidden_act") &&
+        !json_equals(json_get(s->v, "hidden_act"), "silu"))
+        return section_bad(s, "hidden_act", "\"silu\" (what is supported)", e);
+    if (config_read_common(c, s, e))
+        return -1;
+    if (c->head_dim % 2)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: head_dim: must be even for rotary embedding, is "
+                       "%zu",
+                       s->path, c->head_dim);
+    c->n_ropes = 1;
+    c->ropes[0].n_rot = c->head_dim;
+    for (size_t i = 0; i < c->n_layers; i++)
+        c->layers[i].score_scale = 1.0f / sqrtf((float)c->head_dim);
+    if (config_read_rope(c, &c->ropes[0], s, e))
+        return -1;
+    return read_windows(c, s, e);
+}
+
+/* ---- weights --------------------------------------------------------------
+ */
+
+static int bind_attention(struct model *m, struct layer *l, size_t i,
+                          struct qwick_err *e)
+{
+    const struct config *c = &m->config;
+    struct weights *w = &m->weights;
+    struct attention *a = &l->attn;
+    size_t d = c->d_model, q_dim = c->n_heads * c->head_dim,
+           kv_dim = c->n_kv_heads * c->head_dim;
+#define ATTN "layers.%zu.self_attn."
+    if (weights_matrix(w, &a->q_proj, q_dim, d, e, ATTN "q_proj.weight", i) ||
+        weights_matrix(w, &a->k_proj, kv_dim, d, e, ATTN "k_proj.weight", i) ||
+        weights_matrix(w, &a->v_proj, kv_dim, d, e, ATTN "v_proj.weight", i) ||
+        weights_matrix(w, &a->o_proj, d, q_dim, e, ATTN "o_proj.weight", i) ||
+        weights_vector(w, &a->q_norm, c->head_dim, e, ATTN "q_norm.weight",
+                       i) ||
+        weights_vector(w, &a->k_norm, c->head_dim, e, ATTN "k_norm.weight", i))
+        return -1;
+    /* the norm of q applies the scale of the scores, too */
+    for (size_t j = 0; j < c->head_dim; j++)
+        a->q_norm[j] *= c->layers[i].score_scale;
+    if (!c->attention_bias)
+        return 0;
+    if (weights_vector(w, &a->q_bias, q_dim, e, ATTN "q_proj.bias", i) ||
+        weights_vector(w, &a->k_bias, kv_dim, e, ATTN "k_proj.bias", i) ||
+        weights_vector(w, &a->v_bias, kv_dim, e, ATTN "v_proj.bias", i) ||
+        weights_vector(w, &a->o_bias, d, e, ATTN "o_proj.bias", i))
+        return -1;
+#undef ATTN
+    return 0;
+}
+
+static int bind_layer(struct model *m, struct layer *l, size_t i,
+                      struct qwick_err *e)
+{
+    struct weights *w = &m->weights;
+    struct mlp *mlp = &l->mlp;
+    size_t d = m->config.d_model, ff = m->config.d_ff;
+    mlp->glu = m->k->swiglu;
+    return bind_attention(m, l, i, e) ||
+                   weights_matrix(w, &mlp->gate_proj, ff, d, e,
+                                  "layers.%zu.mlp.gate_proj.weight", i) ||
+                   weights_matrix(w, &mlp->up_proj, ff, d, e,
+                                  "layers.%zu.mlp.up_proj.weight", i) ||
+                   weights_matrix(w, &mlp->down_proj, d, ff, e,
+                                  "layers.%zu.mlp.down_proj.weight", i) ||
+                   weights_vector(w, &l->input_norm, d, e,
+                                  "layers.%zu.input_layernorm.weight", i) ||
+                   weights_vector(w, &l->post_norm, d, e,
+                                  "layers.%zu.post_attention_layernorm.weight",
+                                  i)
+               ? -1
+               : 0;
+}
+
+/* ---- the layer ------------------------------------------------------------
+ */
+
+static void ahead(struct worker *w, size_t i)
+{
+    const struct attention *a = &w->p->m->layers[i].attn;
+    const struct matrix *const qkv[] = {&a->q_proj, &a->k_proj, &a->v_proj};
+    pass_ahead_all(w, qkv, 3, w->p->n);
+}
+
+static void layer(struct worker *w, size_t i, size_t n)
+{
+    const struct pass *p = w->p;
+    const struct layer *l = &p->m->layers[i];
+    const struct mlp *mlp = &l->mlp;
+    const struct matrix *const gated[] = {&mlp->gate_proj, &mlp->up_proj};
+    float *x = p->s->x;
+    size_t ld = scratch_ld(p->m->config.d_model);
+
+    struct input in = pass_attention(w, i, l->input_norm, n);
+    if (*p->stop || n == 0)
+        return;
+    struct product o = {&l->attn.o_proj, l->attn.o_bias, x, ld, true};
+    pass_ahead_gated(w, mlp, n);
+    pass_multiply_all(w, &o, 1, &in, n);
+    pass_barrier(w, PART_PROJECTIONS);
+
+    in = pass_normalise(w, x, n, l->post_norm, gated, 2);
+    in = pass_gated(w, mlp, &in, n);
+    struct product down = {&mlp->down_proj, NULL, x, ld, true};
+    pass_ahead_layer(w, i + 1);
+    pass_multiply_all(w, &down, 1, &in, n);
+    pass_barrier(w, PART_PROJECTIONS);
+}
+
+/* ---- costs ----------------------------------------------------------------
+ */
+
+static struct cost layer_cost(const struct model *m, size_t i, size_t pos,
+                              size_t n, size_t n_kept)
+{
+    const struct config *c = &m->config;
+    double d = (double)c->d_model, q_dim = (double)(c->n_heads * c->head_dim),
+           kv_dim = (double)(c->n_kv_heads * c->head_dim);
+    double pairs = cost_pairs(c->layers[i].window, pos + n - n_kept, n_kept);
+    return (struct cost){
+        .flops = (double)n * 2 * d * (q_dim + 2 * kv_dim) +
+                 (double)n_kept * (2 * d * q_dim + 6 * d * (double)c->d_ff) +
+                 4 * pairs * q_dim,
+        .positions = cost_positions(c->layers[i].window, pos, n)};
+}
+
+const struct arch arch_qwen3 = {.model_type = "qwen3",
+                                .gguf = "qwen3",
+                                .read_config = read_config,
+                                .bind_layer = bind_layer,
+                                .layer = layer,
+                                .ahead = ahead,
+                                .layer_cost = layer_cost};

@@ -1,0 +1,107 @@
+/* Formats of weight matrices: how rows are stored, and what computes with them.
+ *
+ * A format is one file, format_<name>.c, and one row of the table in format.c.
+ * The rest of the model asks the matrix's operations and never which format it
+ * has. */
+#ifndef MODEL_FORMAT_H
+#define MODEL_FORMAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/err.h"
+#include "kernel/kernel.h"
+
+struct format;
+struct weights;
+
+/* Arrays that a format may split a matrix into. */
+enum { FORMAT_ARRAYS = 3 };
+
+/* A weight matrix [rows, cols], row-major, borrowed from the mapping. */
+struct matrix {
+    const struct format *format;
+    const struct format_ops *ops; /* for the model's kernels */
+    size_t rows, cols;
+    const unsigned char *data[FORMAT_ARRAYS]; /* any alignment; NULL beyond
+                                                 format->n_arrays */
+    enum dtype dtype; /* of floats: their type; affine: of scales and biases */
+    int bits;         /* of a quantized element; 0: floats */
+    size_t group;     /* elements that share a scale; 0: floats */
+};
+
+/* Rows [row, row + n_rows) of a matrix times n activations:
+ *   y[t * ldy + r] = w[row + r] . x[t]
+ * and, with add, plus the value that y holds. */
+struct row_product {
+    const struct matrix *w;
+    size_t row, n_rows;
+    size_t n; /* activations: tokens */
+    float *y;
+    size_t ldy;
+    bool add;    /* mul_f32 and gemm_f32 ignore it */
+    float *work; /* [KERNEL_WORK], 64-byte aligned, overwritten */
+};
+
+/* The operations of a format with one table of kernels. All are serial and
+ * allocate nothing. A NULL means that this level, or exact, has none. */
+struct format_ops {
+    /* Widen rows to f32: out [n_rows, cols]. Never NULL. */
+    void (*to_f32)(const struct kernels *k, float *out, const struct matrix *w,
+                   size_t row, size_t n_rows);
+    /* x f32 [n, cols], rows ldx apart; one order of sums. Never NULL. */
+    void (*mul_f32)(const struct kernels *k, const struct row_product *p,
+                    const float *x, size_t ldx);
+    /* x as for mul_f32; any order of sums. NULL: widen rows first. */
+    void (*gemm_f32)(const struct kernels *k, const struct row_product *p,
+                     const float *x, size_t ldx);
+    /* x bf16 [n, cols], rows ldx apart. */
+    void (*mul_bf16)(const struct kernels *k, const struct row_product *p,
+                     const uint16_t *x, size_t ldx);
+    size_t bf16_min_tokens; /* mul_bf16 pays from so many activations on */
+    /* x int8 by groups of w->group elements. */
+    void (*mul_i8)(const struct kernels *k, const struct row_product *p,
+                   const struct q8 *x);
+};
+
+struct format {
+    const char *name;
+    /* model_products says how a pass multiplies floats. Other formats have one
+       way for each number of tokens. */
+    bool is_float;
+    size_t n_arrays;
+    /* Bytes of a row in array i < n_arrays. Rows follow each other. */
+    size_t (*row_bytes)(const struct matrix *w, size_t i);
+    /* Fill *ops for a table of kernels. exact: only what has one order of sums
+       and f32 activations. *ops is all NULL before. */
+    void (*fill)(struct format_ops *ops, const struct kernels *k, bool exact);
+    /* Bind the matrix whose elements are tensor `name`, with exactly this
+       shape. *found: the checkpoint has it in this format; without it nothing
+       else happens and the next format is asked. Fills all fields of *out
+       except format and ops. Returns 0, or -1 with *e set. */
+    int (*bind)(struct weights *w, struct matrix *out, const char *name,
+                size_t rows, size_t cols, bool *found, struct qwick_err *e);
+};
+
+/* The formats, in the order in which they are asked to bind a tensor. */
+extern const struct format *const formats[];
+enum { N_FORMATS = 4 };
+extern const struct format format_affine;
+extern const struct format format_f32, format_f16, format_bf16;
+
+/* Row `row` of array i. */
+static inline const unsigned char *matrix_row(const struct matrix *w, size_t i,
+                                              size_t row)
+{
+    return w->data[i] + row * w->format->row_bytes(w, i);
+}
+
+/* Bytes of all arrays. The sum cannot wrap: the file holds them. */
+size_t matrix_bytes(const struct matrix *w);
+
+/* A quantized matrix from a row on, as the affine kernels take it. */
+struct affine matrix_affine(const struct matrix *w, size_t row);
+
+#endif

@@ -1,0 +1,128 @@
+/* The forward pass: embedding, layers, head. What a layer computes is the
+ * family's.
+ *
+ * A pass takes tokens of any number of sequences, ragged: products see them all
+ * as rows of one matrix, attention sees each with its own cache. It is one
+ * parallel region in which every thread walks all layers and the team meets at
+ * barriers. Work is split so that no value's order of sums depends on the
+ * number of threads. */
+#include <math.h>
+#include <string.h>
+
+#include "kernel/gemm.h"
+#include "model/pass.h"
+
+void pass_poll(struct worker *w)
+{
+    const struct pass_io *io = w->p->io;
+    if (w->tid == 0 && ((io->interrupt && *io->interrupt) ||
+                        (io->deadline_ms > 0 && clock_ms() >= io->deadline_ms)))
+        *w->p->stop = true;
+}
+
+void pass_ahead_layer(struct worker *w, size_t i)
+{
+    const struct model *m = w->p->m;
+    const struct matrix *const head[] = {&m->head};
+    if (i < m->config.n_layers)
+        m->config.arch->ahead(w, i);
+    else if (w->p->io->logits)
+        pass_ahead_all(w, head, 1, w->p->n_kept);
+}
+
+static void write_logits(struct worker *w)
+{
+    const struct pass *p = w->p;
+    const struct model *m = p->m;
+    const struct matrix *head = &m->head;
+    size_t d = m->config.d_model, begin, end;
+    if (p->io->hidden) {
+        par_split(p->n_kept, 1, w->tid, w->n_threads, &begin, &end);
+        for (size_t t = begin; t < end; t++)
+            w->k->rmsnorm(p->io->hidden + t * d, p->s->x + t * scratch_ld(d),
+                          m->norm, 1, d, (float)m->config.rms_eps);
+        pass_mark(w, PART_NORMS);
+    }
+    if (!p->io->logits)
+        return;
+    struct input xn = pass_normalise(w, p->s->x, p->n_kept, m->norm, &head, 1);
+    struct product product = {
+        .w = head, .out = p->io->logits, .ld = head->rows};
+    pass_multiply_all(w, &product, 1, &xn, p->n_kept);
+    if (p->io->ms)
+        pass_barrier(w, PART_HEAD); /* to see who waits, and how long */
+}
+
+static void pass_body(void *ctx, struct par_team *team, int tid, int n_threads)
+{
+    const struct pass *p = ctx;
+    struct worker w = {.p = p,
+                       .k = p->m->k,
+                       .team = team,
+                       .own = &p->s->threads[tid],
+                       .tid = tid,
+                       .n_threads = n_threads,
+                       .since = p->io->ms ? clock_ms() : 0};
+    const struct config *c = &p->m->config;
+    for (size_t i = 0; i < c->n_layers; i++) {
+        c->arch->layer(&w, i, i + 1 == c->n_layers ? p->n_kept : p->n);
+        if (*p->stop)
+            return;
+    }
+    if (p->n_kept)
+        write_logits(&w);
+}
+
+static void embed_tokens(const struct pass *p)
+{
+    const struct matrix *w = &p->m->embed;
+    for (size_t i = 0, t = 0; i < p->io->n_spans; i++) {
+        const struct span *span = &p->io->spans[i];
+        for (size_t j = 0; j < span->n; j++, t++)
+            w->ops->to_f32(p->m->k, p->s->x + t * scratch_ld(w->cols), w,
+                           (size_t)span->tokens[j], 1);
+    }
+}
+
+/* The angles of positions, in float32 as transformers has them. */
+static void set_angles(const struct pass *p)
+{
+    for (size_t i = 0; i < p->m->config.n_ropes; i++) {
+        const struct rope *r = &p->m->ropes[i];
+        struct angles *a = &p->s->angles[i];
+        size_t half = r->n_rot / 2;
+        for (size_t t = 0; t < p->n; t++) {
+            for (size_t k = 0; k < half; k++) {
+                float angle = (float)p->s->pos[t] * r->inv_freq[k];
+                a->cos[t * half + k] = cosf(angle) * r->scale;
+                a->sin[t * half + k] = sinf(angle) * r->scale;
+            }
+        }
+    }
+}
+
+int model_forward(const struct model *m, struct scratch *s,
+                  const struct pass_io *io)
+{
+    bool stop = false;
+    struct pass p = {.m = m, .s = s, .io = io, .single = true, .stop = &stop};
+    double start = io->ms ? clock_ms() : 0;
+    for (size_t i = 0; i < io->n_spans; i++) {
+        p.n += io->spans[i].n;
+        p.single = p.single && io->spans[i].n == 1;
+    }
+    p.products = model_products(m, p.n);
+    p.bf16 = p.products == PRODUCTS_BF16;
+    p.attn16 = s->qr16 && !p.single && (p.bf16 || m->any_quantized);
+    pass_plan_attention(&p);
+    embed_tokens(&p);
+    set_angles(&p);
+    if (io->ms)
+        io->ms[PART_EMBED] += clock_ms() - start;
+    par_run(m->pool, pass_body, &p);
+    if (stop)
+        return -1;
+    for (size_t i = 0; i < io->n_spans; i++)
+        io->spans[i].kv->n += io->spans[i].n;
+    return 0;
+}

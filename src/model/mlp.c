@@ -1,0 +1,101 @@
+/* The gated MLP up to down_proj. */
+#include <string.h>
+
+#include "kernel/gemm.h"
+#include "model/pass.h"
+
+/* In f32, by rows so that both stay in cache: to s->gate. */
+static void gated_f32(const struct worker *w, const struct mlp *mlp,
+                      const struct input *xn, size_t n, size_t begin,
+                      size_t end)
+{
+    size_t ld = scratch_ld(mlp->gate_proj.rows);
+    struct product gate = {
+        .w = &mlp->gate_proj, .out = w->p->s->gate, .ld = ld};
+    struct product up = {.w = &mlp->up_proj, .out = w->p->s->up, .ld = ld};
+    /* one token's values stay there anyway, and memory likes long runs */
+    size_t step = n == 1 ? end - begin
+                  : w->p->products == PRODUCTS_SGEMM
+                      ? SGEMM_ROWS
+                      : scratch_panel_rows(mlp->gate_proj.cols);
+    for (size_t r = begin; r < end; r += step) {
+        size_t to = end - r < step ? end : r + step;
+        pass_multiply(w, &gate, xn, n, r, to);
+        pass_multiply(w, &up, xn, n, r, to);
+        for (size_t t = 0; t < n; t++) {
+            float *g = gate.out + t * ld + r;
+            mlp->glu(g, g, up.out + t * ld + r, to - r);
+        }
+    }
+}
+
+/* Round columns [r, r + rows) of what down_proj reads, for tokens from t on. */
+static void store_gated(const struct worker *w, const struct input *to,
+                        size_t ff, const float *gate, size_t r, size_t rows,
+                        size_t t, size_t n)
+{
+    size_t ldx = gemm_bf16_ldx(ff);
+    for (size_t i = t; to->bf16 && i < t + n; i++)
+        w->k->from_f32[DT_BF16]((uint16_t *)to->bf16 + i * ldx + r,
+                                gate + (i - t) * rows, rows);
+    for (size_t i = t; to->q8.q && i < t + n; i++) {
+        struct q8 row = to->q8;
+        row.q += i * row.ldq + r;
+        row.scale += i * row.ldg + r / row.group;
+        row.sum += i * row.ldg + r / row.group;
+        row.ldq = rows; /* no padding between the row's parts */
+        w->k->to_q8(&row, gate + (i - t) * rows, rows, rows, 1);
+        if (r + rows == ff)
+            memset(row.q + rows, 0, to->q8.ldq - ff);
+    }
+}
+
+/* In bf16 or int8, by blocks of rows and tokens that stay in a core's cache,
+ * straight to the form that down_proj reads. */
+static void gated_blocks(const struct worker *w, const struct mlp *mlp,
+                         const struct input *xn, const struct input *to,
+                         size_t n, size_t begin, size_t end, size_t unit)
+{
+    enum form form = pass_form_read(w->p, &mlp->gate_proj, xn, n);
+    float *gate = w->own->gate, *up = w->own->up;
+    size_t most = GATED_FLOATS / unit;
+    size_t block = n < most ? n : most;
+    size_t step = GATED_FLOATS / block / unit * unit;
+    for (size_t r = begin; r < end; r += step) {
+        size_t rows = end - r < step ? end - r : step;
+        for (size_t t = 0; t < n; t += block) {
+            size_t m = n - t < block ? n - t : block;
+            pass_multiply_block(w, &mlp->gate_proj, xn, form, gate, r, rows, t,
+                                m);
+            pass_multiply_block(w, &mlp->up_proj, xn, form, up, r, rows, t, m);
+            mlp->glu(gate, gate, up, m * rows);
+            store_gated(w, to, mlp->gate_proj.rows, gate, r, rows, t, m);
+        }
+    }
+}
+
+struct input pass_gated(struct worker *w, const struct mlp *mlp,
+                        const struct input *xn, size_t n)
+{
+    struct scratch *s = w->p->s;
+    const struct matrix *gate = &mlp->gate_proj, *down = &mlp->down_proj;
+    enum form form = pass_form_read(w->p, gate, xn, n);
+    size_t begin, end;
+    struct input to;
+    bool rounds = pass_rounds(w->p, down, n, s->gate16, &s->gate8, &to);
+    bool blocks = n > 1 && rounds && form != FORM_F32 &&
+                  form == pass_form_read(w->p, &mlp->up_proj, xn, n);
+    size_t unit = !blocks                    ? pass_row_unit(w, gate, n)
+                  : to.q8.group > GATED_ROWS ? to.q8.group
+                                             : GATED_ROWS;
+    struct rows share = rows_new(gate->rows, unit, n);
+    while (rows_next(w, &share, &begin, &end)) {
+        if (blocks)
+            gated_blocks(w, mlp, xn, &to, n, begin, end, unit);
+        else
+            gated_f32(w, mlp, xn, n, begin, end);
+    }
+    pass_ahead_all(w, &down, 1, n);
+    pass_barrier(w, PART_PROJECTIONS);
+    return blocks ? to : pass_round(w, s->gate, s->gate16, &s->gate8, n, down);
+}

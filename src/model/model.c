@@ -1,0 +1,204 @@
+/* Opening a model: weights, and what multiplies them. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/par.h"
+#include "kernel/gemm.h"
+#include "model/model.h"
+
+static bool worth_blas(const struct model *m, size_t n)
+{
+    return 2.0 * (double)n * (double)m->weights.n_params >= m->blas_min_flops;
+}
+
+void model_load_blas(const struct model *m)
+{
+    if (!m->lazy_blas && !m->exact && m->any_dense && m->blas &&
+        worth_blas(m, m->chunk))
+        gemm_blas_load(m->k);
+}
+
+enum products model_products(const struct model *m, size_t n)
+{
+    if (m->exact || n < m->gemm_min_tokens)
+        return PRODUCTS_SKINNY;
+    if (!m->any_dense)
+        return PRODUCTS_SKINNY; /* no float multiplies */
+    const struct kernel_tuning *t = &m->k->tune;
+    if (m->dense_bf16)
+        return PRODUCTS_BF16;
+    if (m->blas) {
+        if (!worth_blas(m, n))
+            return PRODUCTS_SKINNY;
+        if (m->lazy_blas ? gemm_blas_load(m->k) : gemm_blas_loaded())
+            return PRODUCTS_BLAS;
+    }
+    if (!t->sgemm || (n < t->sgemm_any_tokens && (n - 1) % 8 < 3))
+        return PRODUCTS_SKINNY;
+    return PRODUCTS_SGEMM;
+}
+
+/* Which kinds of matrices multiply. The embedding does only as a head. */
+static void note_kinds(struct model *m)
+{
+    bool all_bf16 = true;
+    for (size_t i = 0; i < m->weights.n_matrices; i++) {
+        const struct matrix *w = m->weights.matrices[i];
+        if (w == &m->embed && !m->config.tied_head)
+            continue;
+        m->any_i8 = m->any_i8 || w->ops->mul_i8;
+        if (!w->format->is_float) {
+            m->any_quantized = true;
+            continue;
+        }
+        m->any_dense = true;
+        all_bf16 = all_bf16 && w->ops->mul_bf16;
+    }
+    m->dense_bf16 = all_bf16 && m->any_dense;
+}
+
+/* Once the weights are bound: see model_products. */
+static void choose_products(struct model *m)
+{
+    const struct kernel_tuning *t = &m->k->tune;
+    note_kinds(m);
+    m->blas = t->blas;
+    m->blas_min_flops = t->blas_min_flops;
+    m->gemm_min_tokens = m->dense_bf16 ? t->bf16_min_tokens
+                         : t->blas     ? t->blas_min_tokens
+                                       : t->sgemm_min_tokens;
+}
+
+/* The format whose operation long prefills use. */
+const char *model_gemm_name(const struct model *m)
+{
+    if (m->exact)
+        return "own";
+    if (m->any_quantized)
+        return m->k->gemm_bf16_affine ? "bf16" : "int8";
+    return m->dense_bf16 ? "bf16" : m->blas ? "openblas" : "own";
+}
+
+double (*model_peak(const struct model *m))(size_t reps, float *sink)
+{
+    if (m->exact)
+        return m->k->peak_flops;
+    if (m->any_quantized)
+        return m->k->gemm_bf16_affine ? m->k->peak_bf16 : m->k->peak_q8;
+    return m->dense_bf16 ? m->k->peak_bf16 : m->k->peak_flops;
+}
+
+static int open_ropes(struct model *m, struct qwick_err *e)
+{
+    const struct config *c = &m->config;
+    for (size_t i = 0; i < c->n_ropes; i++) {
+        const struct rope_config *r = &c->ropes[i];
+        float *inv_freq = malloc(r->n_rot / 2 * sizeof *inv_freq);
+        if (!inv_freq)
+            return err_oom(e, r->n_rot / 2 * sizeof *inv_freq);
+        config_rope_frequencies(r, inv_freq);
+        m->ropes[i] = (struct rope){r->n_rot, inv_freq, (float)r->attention};
+    }
+    return 0;
+}
+
+int model_open(struct model *m, const struct checkpoint *ck,
+               const struct st_set *set, struct qwick_err *e)
+{
+    struct config *c = &m->config;
+    struct weights *w = &m->weights;
+    if (weights_open(w, set, checkpoint_dir(ck), m->k, m->exact, e))
+        return -1;
+    w->quant = &c->quant;
+    m->layers = calloc(c->n_layers, sizeof *m->layers);
+    if (!m->layers)
+        return err_oom(e, c->n_layers * sizeof *m->layers);
+    if (weights_matrix(w, &m->embed, c->vocab_size, c->d_model, e,
+                       "embed_tokens.weight"))
+        return -1;
+    for (size_t i = 0; i < c->n_layers; i++)
+        if (c->arch->bind_layer(m, &m->layers[i], i, e))
+            return -1;
+    if (weights_vector(w, &m->norm, c->d_model, e, "norm.weight"))
+        return -1;
+    /* Small checkpoints carry a redundant lm_head beside a tied one. */
+    if (c->tied_head)
+        m->head = m->embed;
+    else if (weights_head(w, &m->head, c->vocab_size, c->d_model, e))
+        return -1;
+    if (open_ropes(m, e))
+        return -1;
+    choose_products(m);
+    return 0;
+}
+
+void model_close(struct model *m)
+{
+    for (size_t i = 0; i < CONFIG_MAX_ROPES; i++)
+        free(m->ropes[i].inv_freq);
+    if (m->preloaded)
+        munmap(m->preloaded, m->preloaded_bytes);
+    free(m->layers);
+    weights_close(&m->weights);
+    config_free(&m->config);
+    *m = (struct model){0};
+}
+
+/* ---- preloading -----------------------------------------------------------
+ */
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Bytes of array i of a matrix. */
+static size_t array_bytes(const struct matrix *w, size_t i)
+{
+    return w->rows * w->format->row_bytes(w, i);
+}
+
+/* Each thread copies a share of each array. */
+static void preload_body(void *ctx, struct par_team *team, int tid,
+                         int n_threads)
+{
+    const struct model *m = ctx;
+    unsigned char *to = m->preloaded;
+    (void)team;
+    for (size_t j = 0; j < m->weights.n_matrices; j++) {
+        const struct matrix *w = m->weights.matrices[j];
+        for (size_t i = 0; i < w->format->n_arrays; i++) {
+            size_t bytes = array_bytes(w, i), begin, end;
+            par_split(bytes, 4096, tid, n_threads, &begin, &end);
+            memcpy(to + begin, w->data[i] + begin, end - begin);
+            to += aligned(bytes);
+        }
+    }
+}
+
+int model_preload(struct model *m, struct qwick_err *e)
+{
+    struct weights *w = &m->weights;
+    size_t n = 0;
+    for (size_t j = 0; j < w->n_matrices; j++)
+        for (size_t i = 0; i < w->matrices[j]->format->n_arrays; i++)
+            n += aligned(array_bytes(w->matrices[j], i));
+    unsigned char *to = mmap(NULL, n, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (to == MAP_FAILED)
+        return err_oom(e, n);
+    (void)madvise(to, n, MADV_HUGEPAGE); /* a hint: may be unsupported */
+    m->preloaded = to;
+    m->preloaded_bytes = n;
+    par_run(m->pool, preload_body, m);
+    for (size_t j = 0; j < w->n_matrices; j++) {
+        for (size_t i = 0; i < w->matrices[j]->format->n_arrays; i++) {
+            w->matrices[j]->data[i] = to;
+            to += aligned(array_bytes(w->matrices[j], i));
+        }
+    }
+    if (m->config.tied_head)
+        m->head = m->embed;
+    return 0;
+}
