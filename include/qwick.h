@@ -246,7 +246,10 @@ int qwick_session_decode(struct qwick_session *s, int32_t token,
                          struct qwick_err *e);
 
 /* Drop all tokens after the first n. If any were dropped, there are no logits
- * until the next sync or decode. n larger than the length: QWICK_ERR_USAGE. */
+ * until the next sync or decode. n larger than the length: QWICK_ERR_USAGE. So
+ * is, in a model whose layers have a sliding window, an n more than 256 tokens
+ * before the longest length: keys that later tokens would see are gone. There,
+ * qwick_session_sync evaluates the tokens again. */
 int qwick_session_rollback(struct qwick_session *s, size_t n,
                            struct qwick_err *e);
 

@@ -57,11 +57,10 @@ static int layout(const struct kv_file_head *h, size_t *data_at, size_t *end)
 int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
                      enum kv_file_kind kind, struct qwick_err *e)
 {
-    const struct config *c = &eng->model.config;
     struct fingerprint print;
     struct kv_cache kv; /* of no positions */
     if (engine_fingerprint(eng, &print, e) ||
-        kv_init(&kv, eng->kv_dtype, c->n_layers, c->n_kv_heads, c->head_dim, e))
+        kv_init(&kv, eng->kv_dtype, &eng->model.config, e))
         return -1;
     memset(h, 0, sizeof *h);
     memcpy(h->magic, MAGIC, sizeof MAGIC);

@@ -318,8 +318,7 @@ static void fill_info(struct qwick_engine *eng)
     i->weight_bytes = m->weights.n_bytes;
     i->decode_bytes = model_decode_bytes(m);
     struct kv_cache kv; /* of no positions */
-    if (!kv_init(&kv, eng->kv_dtype, c->n_layers, c->n_kv_heads, c->head_dim,
-                 NULL))
+    if (!kv_init(&kv, eng->kv_dtype, c, NULL))
         i->kv_token_bytes = kv_position_bytes(&kv);
 }
 
@@ -370,8 +369,7 @@ static int open_prefixes(struct qwick_engine *eng,
     struct qwick_err why;
     size_t bytes = o->prefix_cache_disk_bytes;
     if (o->prefix_cache_bytes &&
-        (kv_init(&kv, eng->kv_dtype, c->n_layers, c->n_kv_heads, c->head_dim,
-                 e) ||
+        (kv_init(&kv, eng->kv_dtype, c, e) ||
          prefix_create(&eng->prefix, &kv, o->prefix_cache_bytes, e)))
         return -1;
     if (o->prefix_cache_disk &&

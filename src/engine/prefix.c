@@ -29,8 +29,8 @@ int prefix_create(struct prefix **out, const struct kv_cache *shape,
     if (!p)
         return err_oom(e, sizeof *p);
     p->max_bytes = max_bytes;
-    return kv_init(&p->shape, shape->dtype, shape->n_layers, shape->n_kv_heads,
-                   shape->head_dim, e);
+    p->shape = kv_like(shape);
+    return 0;
 }
 
 /* ---- order of use ------------------------------------------------------- */
@@ -213,6 +213,8 @@ void prefix_insert(struct prefix *p, const int32_t *tokens, size_t n,
         const int32_t *t = tokens + i * KV_BLOCK;
         size_t left = n - i * KV_BLOCK < KV_BLOCK ? n - i * KV_BLOCK : KV_BLOCK;
         struct node *c = best_child(at, t, left, &m);
+        if ((!c || m < left) && kv->pages[i]->released)
+            break;
         if (c && m < left && m == c->n)
             fill(p, c, t, left, kv->pages[i]);
         else if (!c || m < left)

@@ -31,8 +31,8 @@ size_t prefix_match(struct prefix *p, const int32_t *tokens, size_t n,
 
 /* Keep the first n positions of kv, which hold tokens. Where n ends within a
  * page, the owner of kv has to copy that one before it goes on: whole pages are
- * for sequences that do. What does not fit into memory or budget is left out.
- */
+ * for sequences that do. What does not fit into memory or budget is left out,
+ * and so is what follows a page whose window layers were released. */
 void prefix_insert(struct prefix *p, const int32_t *tokens, size_t n,
                    const struct kv_cache *kv);
 

@@ -87,10 +87,8 @@ int prefix_disk_open(struct prefix_disk **out, struct qwick_engine *eng,
                 "is set");
         goto fail;
     }
-    const struct config *c = &eng->model.config;
     if (kv_file_describe(&d->mine, eng, KV_FILE_PREFIX, e) ||
-        kv_init(&d->shape, eng->kv_dtype, c->n_layers, c->n_kv_heads,
-                c->head_dim, e))
+        kv_init(&d->shape, eng->kv_dtype, &eng->model.config, e))
         goto fail;
     if (asprintf(&d->root, "%s/prefix-%d", d->dir, PREFIX_DIR_VERSION) < 0)
         d->root = NULL;
@@ -331,6 +329,9 @@ int prefix_disk_store(struct prefix_disk *d, const int32_t *tokens, size_t n,
         kv_file_close(&f);
         at = m / KV_BLOCK;
     }
+    for (size_t i = at; i < whole; i++)
+        if (kv->pages[i]->released)
+            return 0;
     if (at == whole || (whole - at) * d->shape.page_bytes > d->max_bytes)
         return 0;
     if (engine_check_unchanged(d->eng, e) || write_entry(&w, at, kv, e))

@@ -27,8 +27,7 @@ int qwick_session_create(struct qwick_session **out, struct qwick_engine *eng,
         return err_oom(e, sizeof *s);
     s->eng = eng;
     s->limit = n_ctx ? n_ctx : c->n_ctx_max;
-    if (kv_init(&s->kv, eng->kv_dtype, c->n_layers, c->n_kv_heads, c->head_dim,
-                e) ||
+    if (kv_init(&s->kv, eng->kv_dtype, c, e) ||
         (!eng->scratch && scratch_create(&eng->scratch, &eng->model, e))) {
         qwick_session_free(s);
         return -1;
@@ -255,6 +254,11 @@ int qwick_session_rollback(struct qwick_session *s, size_t n,
         return err_set(e, QWICK_ERR_USAGE,
                        "rollback: to %zu tokens, the context has %zu", n,
                        s->kv.n);
+    if (kv_usable(&s->kv, n) < n)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "rollback: to %zu of %zu tokens: the keys of the layers "
+                       "with a sliding window are gone",
+                       n, s->kv.n);
     session_truncate(s, n);
     return 0;
 }

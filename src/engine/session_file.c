@@ -101,12 +101,14 @@ static int take(struct qwick_session *s, struct kv_file *f, struct qwick_err *e)
     size_t n = f->head.n_tokens;
     if (session_reserve_tokens(s, n, e) || kv_reserve(&s->kv, n, e))
         return -1;
-    if (kv_file_pages(f, 0, f->head.n_pages, s->kv.pages,
-                      s->eng->pool, NULL, NULL, e) < f->head.n_pages)
+    if (kv_file_pages(f, 0, f->head.n_pages, s->kv.pages, s->eng->pool, NULL,
+                      NULL, e) < f->head.n_pages)
         return -1;
     if (n)
         memcpy(s->tokens, f->tokens, n * sizeof *s->tokens);
     s->kv.n = n;
+    /* the session may have released as much before it was saved */
+    kv_release(&s->kv, 0);
     if (f->logits) {
         s->own_logits = f->logits;
         f->logits = NULL;

@@ -3,29 +3,47 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 
-int kv_init(struct kv_cache *kv, enum dtype dtype, size_t n_layers,
-            size_t n_kv_heads, size_t head_dim, struct qwick_err *e)
+int kv_init(struct kv_cache *kv, enum dtype dtype, const struct config *c,
+            struct qwick_err *e)
 {
     *kv = (struct kv_cache){.dtype = dtype,
-                            .n_layers = n_layers,
-                            .n_kv_heads = n_kv_heads,
-                            .head_dim = head_dim};
+                            .n_layers = c->n_layers,
+                            .n_kv_heads = c->n_kv_heads,
+                            .head_dim = c->head_dim,
+                            .window = NO_WINDOW};
     size_t position, run, n;
-    bool bad = size_mul(head_dim, dtype_bytes(dtype), &position);
+    bool bad = size_mul(kv->head_dim, dtype_bytes(dtype), &position);
     if (dtype == DT_I8)
-        bad |= size_add(position, kv_q8_groups(head_dim) * sizeof(float),
+        bad |= size_add(position, kv_q8_groups(kv->head_dim) * sizeof(float),
                         &position);
     if (bad || size_mul(position, KV_BLOCK, &run) || size_mul(run, 2, &n) ||
-        size_mul(n, n_layers, &n) || size_mul(n, n_kv_heads, &n))
+        size_mul(n, kv->n_layers, &n) || size_mul(n, kv->n_kv_heads, &n))
         return err_set(e, QWICK_ERR_MODEL,
                        "KV cache: %zu layers of %zu heads of %zu are too many",
-                       n_layers, n_kv_heads, head_dim);
+                       kv->n_layers, kv->n_kv_heads, kv->head_dim);
     kv->run_bytes = run;
     kv->page_bytes = n;
+    for (size_t i = 0; c->layers && i < c->n_layers; i++) {
+        size_t window = c->layers[i].window;
+        if (window == NO_WINDOW)
+            continue;
+        kv->layers = c->layers;
+        if (kv->window == NO_WINDOW || window > kv->window)
+            kv->window = window;
+    }
     return 0;
+}
+
+struct kv_cache kv_like(const struct kv_cache *kv)
+{
+    struct kv_cache like = *kv;
+    like.pages = NULL;
+    like.n_pages = like.cap_pages = like.n = like.n_visited = 0;
+    return like;
 }
 
 struct kv_page *kv_page_new(const struct kv_cache *kv)
@@ -34,6 +52,7 @@ struct kv_page *kv_page_new(const struct kv_cache *kv)
     if (!page)
         return NULL;
     page->refs = 1;
+    page->released = false;
     /* Fresh zero pages: only what tokens touch becomes resident. */
     page->data = mmap(NULL, kv->page_bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -108,12 +127,58 @@ struct kv_page *kv_page_copy(const struct kv_cache *kv,
         at += KV_BLOCK * row;
         memcpy(page->data + at, from->data + at, used * scales);
     }
+    page->released = from->released;
     return page;
+}
+
+size_t kv_usable(const struct kv_cache *kv, size_t n)
+{
+    if (!kv->layers)
+        return n;
+    size_t first = n >= kv->window ? n + 1 - kv->window : 0;
+    for (size_t i = first / KV_BLOCK; i < pages_of(n); i++)
+        if (kv->pages[i]->released)
+            return 0;
+    return n;
+}
+
+/* The window layers' part of a page, by runs of such layers. Whole pages of the
+ * system are given back, so neighbours keep theirs. */
+static void release_page(const struct kv_cache *kv, struct kv_page *page)
+{
+    size_t bytes = kv->page_bytes / kv->n_layers, end;
+    size_t system = (size_t)sysconf(_SC_PAGESIZE);
+    for (size_t i = 0; i < kv->n_layers; i = end) {
+        end = i + 1;
+        if (kv->layers[i].window == NO_WINDOW)
+            continue;
+        while (end < kv->n_layers && kv->layers[end].window != NO_WINDOW)
+            end++;
+        size_t from = (i * bytes + system - 1) / system * system;
+        size_t to = end * bytes / system * system;
+        if (from < to)
+            (void)madvise(page->data + from, to - from, MADV_DONTNEED);
+    }
+    page->released = true;
+}
+
+void kv_release(struct kv_cache *kv, size_t slack)
+{
+    size_t unseen = kv->n + 1; /* the positions before it, less a window */
+    if (!kv->layers || unseen < slack || unseen - slack < kv->window)
+        return;
+    size_t end = (unseen - slack - kv->window) / KV_BLOCK;
+    for (; kv->n_visited < end; kv->n_visited++) {
+        struct kv_page *page = kv->pages[kv->n_visited];
+        if (page->refs == 1 && !page->released)
+            release_page(kv, page);
+    }
 }
 
 int kv_reserve(struct kv_cache *kv, size_t n, struct qwick_err *e)
 {
     size_t want = pages_of(n);
+    kv_release(kv, KV_SLACK);
     if (reserve_table(kv, want, e))
         return -1;
     while (kv->n_pages < want) {
@@ -124,8 +189,12 @@ int kv_reserve(struct kv_cache *kv, size_t n, struct qwick_err *e)
     }
     /* What will be written must not be another sequence's. */
     for (size_t i = kv->n / KV_BLOCK; i < want; i++) {
-        if (kv->pages[i]->refs == 1)
+        if (kv->pages[i]->refs == 1) {
+            /* one that was cut off fills again from its first position */
+            if (i * KV_BLOCK >= kv->n)
+                kv->pages[i]->released = false;
             continue;
+        }
         size_t used = kv->n > i * KV_BLOCK ? kv->n - i * KV_BLOCK : 0;
         struct kv_page *page = kv_page_copy(kv, kv->pages[i], used);
         if (!page)
@@ -138,13 +207,17 @@ int kv_reserve(struct kv_cache *kv, size_t n, struct qwick_err *e)
 
 void kv_truncate(struct kv_cache *kv, size_t n)
 {
-    if (n < kv->n)
-        kv->n = n;
+    if (n >= kv->n)
+        return;
+    kv->n = kv_usable(kv, n);
+    if (kv->n_visited > kv->n / KV_BLOCK)
+        kv->n_visited = kv->n / KV_BLOCK;
 }
 
 int kv_share(struct kv_cache *dst, const struct kv_cache *src, size_t n,
              struct qwick_err *e)
 {
+    n = kv_usable(src, n);
     size_t whole = n / KV_BLOCK, used = n % KV_BLOCK;
     size_t want = whole + (used != 0);
     struct kv_page *last = NULL;
@@ -162,6 +235,7 @@ int kv_share(struct kv_cache *dst, const struct kv_cache *src, size_t n,
         dst->pages[whole] = last;
     dst->n_pages = want;
     dst->n = n;
+    dst->n_visited = 0;
     return 0;
 }
 
@@ -176,6 +250,8 @@ int kv_adopt(struct kv_cache *kv, size_t n_kept, struct kv_page *const *pages,
         kv->pages[n_kept + i] = pages[i];
     kv->n_pages = n_kept + n_pages;
     kv->n = n;
+    if (kv->n_visited > n_kept)
+        kv->n_visited = n_kept;
     return 0;
 }
 
@@ -194,7 +270,13 @@ void kv_store(const struct kv_cache *kv, const struct kernels *k,
 
 size_t kv_bytes(const struct kv_cache *kv)
 {
-    return kv->n_pages * kv->page_bytes;
+    size_t windows = 0, gone = 0;
+    for (size_t i = 0; kv->layers && i < kv->n_layers; i++)
+        windows += kv->layers[i].window != NO_WINDOW;
+    for (size_t i = 0; windows && i < kv->n_pages; i++)
+        gone += kv->pages[i]->released;
+    return kv->n_pages * kv->page_bytes -
+           gone * (kv->page_bytes / kv->n_layers * windows);
 }
 
 size_t kv_position_bytes(const struct kv_cache *kv)

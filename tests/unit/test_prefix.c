@@ -92,8 +92,10 @@ static void some_ids(int32_t *ids, size_t n, uint32_t x)
 
 static struct kv_cache some_kv(size_t n)
 {
+    static const struct config c = {
+        .n_layers = 1, .n_kv_heads = 1, .head_dim = 8};
     struct kv_cache kv;
-    assert_int_equal(kv_init(&kv, DT_F32, 1, 1, 8, NULL), 0);
+    assert_int_equal(kv_init(&kv, DT_F32, &c, NULL), 0);
     assert_int_equal(kv_reserve(&kv, n, NULL), 0);
     kv.n = n;
     return kv;
@@ -847,9 +849,7 @@ static void faults_do_not_remove_entries(void **state)
     struct kv_page *pages[4];
     size_t n_pages;
     (void)state;
-    assert_int_equal(kv_init(&shape, plain->kv_dtype, c->n_layers,
-                             c->n_kv_heads, c->head_dim, NULL),
-                     0);
+    assert_int_equal(kv_init(&shape, plain->kv_dtype, c, NULL), 0);
     some_ids(ids, 200, 21);
     assert_int_equal(check_run(m, plain, ids, 200, false), 0);
     char *path = entry_path();

@@ -1,0 +1,315 @@
+/* Layers with a sliding window release what no later token sees. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "qwick.h"
+#include "tempdir.h"
+
+enum { WINDOW = 100, N = 1500 };
+
+/* ---- the cache ---------------------------------------------------------- */
+
+/* Layers 0, 1 and 3 have a window. A layer takes two pages of the system. */
+static struct config some_config(struct layer_config *layers)
+{
+    for (size_t i = 0; i < 4; i++)
+        layers[i].window = i == 2 ? NO_WINDOW : i == 3 ? WINDOW : WINDOW / 2;
+    return (struct config){
+        .n_layers = 4, .n_kv_heads = 1, .head_dim = 16, .layers = layers};
+}
+
+static struct kv_cache filled(const struct config *c, size_t n)
+{
+    struct kv_cache kv;
+    assert_int_equal(kv_init(&kv, DT_F32, c, NULL), 0);
+    assert_int_equal(kv_reserve(&kv, n, NULL), 0);
+    for (size_t i = 0; i < kv.n_pages; i++)
+        memset(kv.pages[i]->data, (int)i + 1, kv.page_bytes);
+    kv.n = n;
+    return kv;
+}
+
+/* Whether a layer's part of a page is as filled() left it; else it is zeros. */
+static bool is_whole(const struct kv_cache *kv, size_t page, size_t layer)
+{
+    size_t bytes = kv->page_bytes / kv->n_layers;
+    const unsigned char *p = kv->pages[page]->data + layer * bytes;
+    bool whole = p[0] != 0;
+    for (size_t i = 0; i < bytes; i++)
+        assert_int_equal(p[i], whole ? (int)page + 1 : 0);
+    return whole;
+}
+
+static void old_pages_are_released(void **state)
+{
+    (void)state;
+    struct layer_config layers[4];
+    struct config c = some_config(layers);
+    /* the next token sees positions 541 to 640 */
+    struct kv_cache kv = filled(&c, 640);
+    size_t all = kv.n_pages * kv.page_bytes;
+    assert_int_equal(kv_bytes(&kv), all);
+    kv.pages[3]->refs++; /* somebody else's, too */
+    kv_release(&kv, 0);
+    for (size_t i = 0; i < kv.n_pages; i++)
+        for (size_t l = 0; l < 4; l++)
+            assert_int_equal(is_whole(&kv, i, l), i >= 8 || i == 3 || l == 2);
+    assert_int_equal(kv_bytes(&kv), all - 7 * (kv.page_bytes / 4 * 3));
+    kv.pages[3]->refs--;
+    kv_free(&kv);
+    /* slack keeps as many positions more */
+    kv = filled(&c, 640);
+    kv_release(&kv, 64);
+    assert_true(is_whole(&kv, 7, 0) && !is_whole(&kv, 6, 0));
+    kv_free(&kv);
+    /* without windows nothing happens */
+    c.layers = NULL;
+    kv = filled(&c, 640);
+    kv_release(&kv, 0);
+    assert_true(is_whole(&kv, 0, 0));
+    assert_int_equal(kv_usable(&kv, 1), 1);
+    kv_free(&kv);
+}
+
+static void a_sequence_goes_back_as_far_as_keys_are_there(void **state)
+{
+    (void)state;
+    struct layer_config layers[4];
+    struct config c = some_config(layers);
+    struct kv_cache kv = filled(&c, 640), other;
+    kv_release(&kv, 0); /* pages 0 to 7 */
+    for (size_t n = 0; n <= 640; n++)
+        assert_int_equal(kv_usable(&kv, n), n >= 512 + WINDOW - 1 ? n : 0);
+    other = kv_like(&kv);
+    assert_int_equal(kv_share(&other, &kv, 620, NULL), 0);
+    assert_int_equal(other.n, 620);
+    kv_free(&other);
+    other = kv_like(&kv);
+    assert_int_equal(kv_share(&other, &kv, 600, NULL), 0);
+    assert_int_equal(other.n, 0);
+    kv_free(&other);
+    kv_truncate(&kv, 611);
+    assert_int_equal(kv.n, 611);
+    kv_truncate(&kv, 610);
+    assert_int_equal(kv.n, 0);
+    /* the pages fill again */
+    assert_int_equal(kv_reserve(&kv, 640, NULL), 0);
+    kv.n = 640;
+    assert_int_equal(kv_usable(&kv, 100), 100);
+    kv_release(&kv, 0);
+    assert_int_equal(kv_usable(&kv, 100), 0);
+    kv_free(&kv);
+}
+
+/* ---- sessions ----------------------------------------------------------- */
+
+static struct qwick_engine *open_engine(size_t chunk, const char *cache)
+{
+    struct qwick_engine_options o = qwick_engine_defaults();
+    struct qwick_engine *eng;
+    struct qwick_err e;
+    o.model = "tests/golden/models/tied-bf16";
+    o.exact = true;
+    o.threads = 2;
+    o.prefill_chunk = chunk;
+    o.prefix_cache_bytes = cache ? 64 << 20 : 0;
+    o.prefix_cache_disk = cache != NULL;
+    o.prefix_cache_dir = cache;
+    if (qwick_engine_open(&eng, &o, &e))
+        fail_msg("%s", e.msg);
+    /* all layers but the second one */
+    struct config *c = &eng->model.config;
+    for (size_t i = 0; i < c->n_layers; i++)
+        c->layers[i].window = i == 1 ? NO_WINDOW : WINDOW;
+    return eng;
+}
+
+static struct qwick_session *open_session(struct qwick_engine *eng)
+{
+    struct qwick_session *s;
+    struct qwick_err e;
+    if (qwick_session_create(&s, eng, 0, &e))
+        fail_msg("%s", e.msg);
+    return s;
+}
+
+static int32_t *some_ids(size_t n)
+{
+    int32_t *ids = malloc(n * sizeof *ids);
+    assert_non_null(ids);
+    for (size_t i = 0; i < n; i++)
+        ids[i] = (int32_t)((i * i * 31 + i * 7) % 320);
+    return ids;
+}
+
+static void sync_to(struct qwick_session *s, const int32_t *ids, size_t n)
+{
+    struct qwick_err e;
+    if (qwick_session_sync(s, ids, n, &e))
+        fail_msg("%s", e.msg);
+}
+
+static void same_logits(const struct qwick_session *a,
+                        const struct qwick_session *b)
+{
+    size_t n = qwick_engine_info(a->eng)->vocab_size;
+    assert_memory_equal(qwick_session_logits(a), qwick_session_logits(b),
+                        n * sizeof(float));
+}
+
+/* Everything at once: nothing is released before the pass has ended. */
+static struct qwick_session *whole(struct qwick_engine *eng, const int32_t *ids,
+                                   size_t n)
+{
+    struct qwick_session *s = open_session(eng);
+    assert_true(eng->model.chunk >= n);
+    sync_to(s, ids, n);
+    for (size_t i = 0; i < s->kv.n_pages; i++)
+        assert_false(s->kv.pages[i]->released);
+    return s;
+}
+
+static void released_pages_change_no_result(void **state)
+{
+    (void)state;
+    struct qwick_engine *big = open_engine(2 * N, NULL);
+    struct qwick_engine *eng = open_engine(64, NULL);
+    int32_t *ids = some_ids(N);
+    struct qwick_session *want = whole(big, ids, N), *s = open_session(eng),
+                         *fork;
+    struct qwick_err e;
+    sync_to(s, ids, N - 10);
+    for (size_t i = N - 10; i < N; i++)
+        assert_int_equal(qwick_session_decode(s, ids[i], &e), 0);
+    same_logits(s, want);
+    size_t gone = 0;
+    for (size_t i = 0; i < s->kv.n_pages; i++)
+        gone += s->kv.pages[i]->released;
+    assert_true(gone > (N - WINDOW - KV_SLACK) / KV_BLOCK - 2);
+    assert_int_equal(qwick_session_kv_bytes(s),
+                     s->kv.n_pages * s->kv.page_bytes -
+                         gone * s->kv.page_bytes / 3 * 2);
+    /* a fork goes on by itself */
+    assert_int_equal(qwick_session_fork(&fork, s, &e), 0);
+    assert_int_equal(qwick_session_decode(fork, 5, &e), 0);
+    assert_int_equal(qwick_session_decode(s, 5, &e), 0);
+    same_logits(fork, s);
+    /* back by a few tokens, and on */
+    assert_int_equal(qwick_session_rollback(s, N - 200, &e), 0);
+    sync_to(s, ids, N);
+    assert_int_equal(s->n_cached, N - 200);
+    same_logits(s, want);
+    /* too far back: told, and nothing has changed */
+    assert_int_equal(qwick_session_rollback(s, 700, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_USAGE);
+    assert_non_null(strstr(e.msg, "to 700 of 1500 tokens"));
+    same_logits(s, want);
+    assert_int_equal(s->kv.n, N);
+    /* sync evaluates anew instead */
+    struct qwick_session *half = whole(big, ids, 700);
+    sync_to(s, ids, 700);
+    assert_int_equal(s->n_cached, 0);
+    same_logits(s, half);
+    sync_to(s, ids, N);
+    assert_int_equal(s->n_cached, 700);
+    same_logits(s, want);
+    qwick_session_free(half);
+    qwick_session_free(fork);
+    qwick_session_free(s);
+    qwick_session_free(want);
+    qwick_engine_close(eng);
+    qwick_engine_close(big);
+    free(ids);
+}
+
+static void saved_sessions_go_on(void **state)
+{
+    (void)state;
+    struct qwick_engine *big = open_engine(2 * N, NULL);
+    struct qwick_engine *eng = open_engine(64, NULL);
+    int32_t *ids = some_ids(N);
+    struct qwick_session *want = whole(big, ids, N), *s = open_session(eng), *t;
+    struct qwick_err e;
+    temp_clear();
+    sync_to(s, ids, N);
+    /* the file is of a session that went back after it had released pages */
+    assert_int_equal(qwick_session_rollback(s, N - 200, &e), 0);
+    if (qwick_session_save(s, temp_path("s"), &e) ||
+        qwick_session_load(&t, eng, temp_path("s"), 0, &e))
+        fail_msg("%s", e.msg);
+    assert_int_equal(qwick_session_rollback(t, N - 300, &e), -1);
+    sync_to(t, ids, N);
+    assert_int_equal(t->n_cached, N - 200);
+    same_logits(t, want);
+    qwick_session_free(t);
+    qwick_session_free(s);
+    qwick_session_free(want);
+    qwick_engine_close(eng);
+    qwick_engine_close(big);
+    free(ids);
+}
+
+/* Caches of prefixes get whole pages only: what they give for a part of the
+ * sequence is as good as new. */
+static void prefixes_stay_whole(void **state)
+{
+    (void)state;
+    temp_clear();
+    struct qwick_engine *big = open_engine(2 * N, NULL);
+    struct qwick_engine *eng = open_engine(64, temp_path("cache"));
+    int32_t *ids = some_ids(N);
+    struct qwick_session *want = whole(big, ids, N),
+                         *half = whole(big, ids, 700), *s;
+    struct qwick_err e;
+    const size_t steps[] = {200, N};
+    for (size_t i = 0; i < 2; i++) {
+        s = open_session(eng);
+        sync_to(s, ids, steps[i]);
+        assert_int_equal(s->n_cached, i ? 192 : 0);
+        if (qwick_session_store(s, steps[i], &e))
+            fail_msg("%s", e.msg);
+        qwick_session_free(s);
+    }
+    for (size_t disk = 0; disk < 2; disk++) {
+        struct qwick_engine *later =
+            disk ? open_engine(64, temp_path("cache")) : eng;
+        s = open_session(later);
+        sync_to(s, ids, 700);
+        assert_true(s->n_cached >= 192);
+        same_logits(s, half);
+        qwick_session_free(s);
+        s = open_session(later);
+        sync_to(s, ids, N);
+        assert_true(s->n_cached >= 192);
+        same_logits(s, want);
+        qwick_session_free(s);
+        if (disk)
+            qwick_engine_close(later);
+    }
+    qwick_session_free(half);
+    qwick_session_free(want);
+    qwick_engine_close(eng);
+    qwick_engine_close(big);
+    free(ids);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(old_pages_are_released),
+        cmocka_unit_test(a_sequence_goes_back_as_far_as_keys_are_there),
+        cmocka_unit_test(released_pages_change_no_result),
+        cmocka_unit_test(saved_sessions_go_on),
+        cmocka_unit_test(prefixes_stay_whole),
+    };
+    return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
+}
