@@ -33,7 +33,7 @@ AVX2 := -mavx2 -mfma -mf16c
 AVX512 := $(AVX2) -mavx512f -mavx512bw -mavx512vl -mavx512dq
 
 lib_src := $(wildcard src/base/*.c src/file/*.c src/text/*.c src/kernel/*.c \
-             src/model/*.c src/engine/*.c)
+             src/kernel/ref/*.c src/kernel/x86/*.c src/model/*.c src/engine/*.c)
 cli_src := $(wildcard src/cli/*.c)
 lib_obj := $(lib_src:%.c=$(BUILD)/%.o) $(BUILD)/src/file/builtin_data.o
 cli_obj := $(cli_src:%.c=$(BUILD)/%.o)
@@ -67,19 +67,20 @@ $(PULL): scripts/qwick-pull
 	@mkdir -p $(@D)
 	install -m 755 $< $@
 
-$(BUILD)/src/kernel/k_avx2.o: private isa_flags := $(AVX2)
-$(BUILD)/src/kernel/k_avx512.o: private isa_flags := $(AVX512)
-$(BUILD)/src/kernel/k_avx512bf16.o: private isa_flags := $(AVX512) -mavx512bf16
-$(BUILD)/src/kernel/k_attn_avx512bf16.o: private isa_flags := $(AVX512) -mavx512bf16
-$(BUILD)/src/kernel/k_amx.o: private isa_flags := $(AVX512) -mavx512bf16 \
+x86 := $(BUILD)/src/kernel/x86
+$(x86)/k_avx2.o: private isa_flags := $(AVX2)
+$(x86)/k_avx512.o: private isa_flags := $(AVX512)
+$(x86)/k_avx512bf16.o: private isa_flags := $(AVX512) -mavx512bf16
+$(x86)/k_attn_avx512bf16.o: private isa_flags := $(AVX512) -mavx512bf16
+$(x86)/k_amx.o: private isa_flags := $(AVX512) -mavx512bf16 \
     -mavx512vnni -mamx-tile -mamx-bf16
-$(BUILD)/src/kernel/k_amx_few.o: private isa_flags := $(AVX512) -mavx512bf16 \
+$(x86)/k_amx_few.o: private isa_flags := $(AVX512) -mavx512bf16 \
     -mavx512vnni -mamx-tile -mamx-bf16
-$(BUILD)/src/kernel/k_attn_amx.o: private isa_flags := $(AVX512) -mavx512bf16 \
+$(x86)/k_attn_amx.o: private isa_flags := $(AVX512) -mavx512bf16 \
     -mavx512vnni -mamx-tile -mamx-bf16
-$(BUILD)/src/kernel/k_q8_avx2.o: private isa_flags := $(AVX2)
-$(BUILD)/src/kernel/k_q8_avxvnni.o: private isa_flags := $(AVX2) -mavxvnni
-$(BUILD)/src/kernel/k_q8_avx512.o: private isa_flags := $(AVX512) -mavx512vnni
+$(x86)/k_q8_avx2.o: private isa_flags := $(AVX2)
+$(x86)/k_q8_avxvnni.o: private isa_flags := $(AVX2) -mavxvnni
+$(x86)/k_q8_avx512.o: private isa_flags := $(AVX512) -mavx512vnni
 # Lines are enough to debug kernels; their variables double the time to compile.
 # Functions begin at a cache line, so that the speed of a loop does not hang on
 # what comes before it. Frames are small: a host's threads may have small stacks.

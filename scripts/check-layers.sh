@@ -41,7 +41,7 @@ find src -type f \( -name '*.c' -o -name '*.h' \) | LC_ALL=C sort |
         home["yajl/"] = "^src/file/json\\.c$"
         home["cblas"] = "^src/kernel/gemm\\.c$"
         home["dlfcn.h"] = "^src/kernel/gemm\\.c$"
-        home["immintrin.h"] = "^src/kernel/k_[a-z0-9_]+\\.[ch]$"
+        home["immintrin.h"] = "^src/kernel/x86/"
         home["x86intrin.h"] = home["immintrin.h"]
 
         call = "(^|[^A-Za-z0-9_])(v?printf|puts|putchar|perror|_?exit|" \

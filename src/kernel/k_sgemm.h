@@ -128,7 +128,7 @@ static void gemm_block(float *c, size_t ldc, const float *a, size_t lda,
 }
 
 #ifdef GEMM_FEW
-#include "kernel/k_sgemm_few.h"
+#include "kernel/x86/k_sgemm_few.h"
 #endif
 
 INLINE void sgemm_nt(float *c, size_t ldc, const float *a, size_t lda,

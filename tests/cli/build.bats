@@ -8,7 +8,7 @@ setup() {
 
 # Compile lines of files with and without kernels.
 compile_lines() {
-    make -n -B build/src/base/cpu.o build/src/kernel/k_avx2.o \
+    make -n -B build/src/base/cpu.o build/src/kernel/x86/k_avx2.o \
         build/src/cli/main.o build/tests/test_base | grep -w -- -std=gnu11
 }
 

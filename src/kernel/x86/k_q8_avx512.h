@@ -1,10 +1,10 @@
 /* What k_q8_avx512.c stands on: codes, scales and biases of affine rows in
  * vectors of AVX-512, integer sums. */
-#ifndef KERNEL_K_Q8_AVX512_H
-#define KERNEL_K_Q8_AVX512_H
+#ifndef KERNEL_X86_K_Q8_AVX512_H
+#define KERNEL_X86_K_Q8_AVX512_H
 
-#include "kernel/k_avx.h"
-#include "kernel/k_zmm.h"
+#include "kernel/x86/k_avx.h"
+#include "kernel/x86/k_zmm.h"
 #include "kernel/kernel.h"
 
 /* Scales or biases of 16 groups, zeros where m does not select them. */

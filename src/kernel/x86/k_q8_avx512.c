@@ -11,8 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernel/k_avx.h"
-#include "kernel/k_q8_avx512.h"
+#include "kernel/x86/k_avx.h"
+#include "kernel/x86/k_q8_avx512.h"
 #include "kernel/kernel.h"
 
 /* Functions by width and group: name_BITS_GROUP. */

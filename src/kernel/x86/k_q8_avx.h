@@ -12,12 +12,12 @@
  *
  * Few tokens: row by row, lanes along the row. Many: panels of rows as bytes in
  * L1, lanes across rows, each panel by all tokens. */
-#ifndef KERNEL_K_Q8_AVX_H
-#define KERNEL_K_Q8_AVX_H
+#ifndef KERNEL_X86_K_Q8_AVX_H
+#define KERNEL_X86_K_Q8_AVX_H
 
 #include <stdbool.h>
 
-#include "kernel/k_q8_codes.h"
+#include "kernel/x86/k_q8_codes.h"
 
 /* There are many copies of these loops, and their bodies are long. */
 #define ROLLED _Pragma("GCC unroll 1")

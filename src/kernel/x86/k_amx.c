@@ -9,9 +9,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernel/k_amx_pack.h"
-#include "kernel/k_q8_avx512.h"
-#include "kernel/k_zmm.h"
+#include "kernel/x86/k_amx_pack.h"
+#include "kernel/x86/k_q8_avx512.h"
+#include "kernel/x86/k_zmm.h"
 #include "kernel/kernel.h"
 
 /* A step multiplies two tiles of rows by two of columns, DEPTH after DEPTH:

@@ -1,8 +1,8 @@
 /* What k_avx2.c and k_avx512.c share below k_tiles.h: the last steps of their
  * sums, and a transposition, in vectors of eight floats. Each compiles its own
  * copy, with its own instruction set. */
-#ifndef KERNEL_K_AVX_H
-#define KERNEL_K_AVX_H
+#ifndef KERNEL_X86_K_AVX_H
+#define KERNEL_X86_K_AVX_H
 
 #include <immintrin.h>
 #include <stdbool.h>

@@ -6,7 +6,7 @@
 #define KERNEL(name) k_##name##_avx2
 #define VNNI         0
 
-#include "kernel/k_q8_avx.h"
+#include "kernel/x86/k_q8_avx.h"
 
 /* ---- widening ----------------------------------------------------------- */
 

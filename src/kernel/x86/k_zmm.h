@@ -1,13 +1,13 @@
 /* What the kernels for AVX512_BF16 share: masks and a transposition of vectors
  * of sixteen 32-bit lanes. Each compiles its own copy, with its own instruction
  * set. */
-#ifndef KERNEL_K_ZMM_H
-#define KERNEL_K_ZMM_H
+#ifndef KERNEL_X86_K_ZMM_H
+#define KERNEL_X86_K_ZMM_H
 
 #include <immintrin.h>
 #include <stddef.h>
 
-#include "kernel/k_avx.h"
+#include "kernel/x86/k_avx.h"
 
 /* The first n lanes, all of them from 16 on. */
 INLINE __mmask16 first_lanes(size_t n)

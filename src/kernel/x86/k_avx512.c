@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernel/k_avx.h"
-#include "kernel/k_zmm.h"
+#include "kernel/x86/k_avx.h"
+#include "kernel/x86/k_zmm.h"
 #include "kernel/kernel.h"
 
 /* What k_tiles.h and k_sgemm.h ask for. */

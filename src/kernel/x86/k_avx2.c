@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernel/k_avx.h"
+#include "kernel/x86/k_avx.h"
 #include "kernel/kernel.h"
 
 /* What k_tiles.h and k_sgemm.h ask for. */

@@ -1,12 +1,12 @@
 /* Reading quantized weights in vectors of 256 bits: codes of 2 to 8 bits to
  * bytes, scales and biases to floats. Nothing is read beyond what belongs to
  * the codes and numbers asked for: weights lie in mapped files. */
-#ifndef KERNEL_K_Q8_CODES_H
-#define KERNEL_K_Q8_CODES_H
+#ifndef KERNEL_X86_K_Q8_CODES_H
+#define KERNEL_X86_K_Q8_CODES_H
 
 #include <string.h>
 
-#include "kernel/k_avx.h"
+#include "kernel/x86/k_avx.h"
 #include "kernel/kernel.h"
 
 /* Codes that are unpacked at a time, and their bytes before. */

@@ -6,7 +6,7 @@
 #define KERNEL(name) k_##name##_avxvnni
 #define VNNI         1
 
-#include "kernel/k_q8_avx.h"
+#include "kernel/x86/k_q8_avx.h"
 
 static double k_peak_q8_avxvnni(size_t reps, float *sink)
 {

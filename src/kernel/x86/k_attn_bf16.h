@@ -6,8 +6,8 @@
  *
  *   VALUE_STEP   positions that a product with values takes at a time
  */
-#ifndef KERNEL_K_ATTN_BF16_H
-#define KERNEL_K_ATTN_BF16_H
+#ifndef KERNEL_X86_K_ATTN_BF16_H
+#define KERNEL_X86_K_ATTN_BF16_H
 
 #include <immintrin.h>
 #include <math.h>
@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernel/k_zmm.h"
+#include "kernel/x86/k_zmm.h"
 #include "kernel/kernel.h"
 
 enum { VECTORS = 4, LANES = 16 * VECTORS, PAIRS = KV_BLOCK / 2 };

@@ -1,7 +1,7 @@
 /* Tiles of AMX: what the kernels for level amx share. Each of the eight holds
  * up to 16 rows of up to 64 bytes. */
-#ifndef KERNEL_K_AMX_TILES_H
-#define KERNEL_K_AMX_TILES_H
+#ifndef KERNEL_X86_K_AMX_TILES_H
+#define KERNEL_X86_K_AMX_TILES_H
 
 #include <stdbool.h>
 #include <stddef.h>

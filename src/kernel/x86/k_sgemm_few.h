@@ -12,8 +12,8 @@
  *
  * Included by k_sgemm.h where the level defines GEMM_FEW: the most rows of a
  * that are taken so, a multiple of 8. */
-#ifndef KERNEL_K_SGEMM_FEW_H
-#define KERNEL_K_SGEMM_FEW_H
+#ifndef KERNEL_X86_K_SGEMM_FEW_H
+#define KERNEL_X86_K_SGEMM_FEW_H
 
 /* Rows of b in a tile, columns of a block and of a step. */
 enum { FEW_NR = 12, FEW_KC = 128, FEW_STEP = 16 };

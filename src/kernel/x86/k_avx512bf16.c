@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernel/k_zmm.h"
+#include "kernel/x86/k_zmm.h"
 #include "kernel/kernel.h"
 
 /* A tile is VECTORS * 16 rows of weights by TOKENS tokens: 24 accumulators (at

@@ -13,7 +13,7 @@
  * added up first. */
 #include <string.h>
 
-#include "kernel/k_amx_pack.h"
+#include "kernel/x86/k_amx_pack.h"
 
 enum {
     MOST_TILES = FEW_TOKENS / SIDE, /* of tokens */

@@ -1,12 +1,12 @@
 /* Packing for AMX: rows as they lie in memory to the tiles of pairs that
  * tdpbf16ps takes as its right operand. */
-#ifndef KERNEL_K_AMX_PACK_H
-#define KERNEL_K_AMX_PACK_H
+#ifndef KERNEL_X86_K_AMX_PACK_H
+#define KERNEL_X86_K_AMX_PACK_H
 
 #include <immintrin.h>
 
-#include "kernel/k_amx_tiles.h"
-#include "kernel/k_zmm.h"
+#include "kernel/x86/k_amx_tiles.h"
+#include "kernel/x86/k_zmm.h"
 
 INLINE size_t at_most(size_t n, size_t most)
 {

@@ -11,7 +11,7 @@
 /* What k_attn_bf16.h asks for. */
 enum { VALUE_STEP = 4, GROUP_PAIRS = 32 };
 
-#include "kernel/k_attn_bf16.h"
+#include "kernel/x86/k_attn_bf16.h"
 
 /* A tile is ROWS rows by VECTORS * 16 positions (scores) or elements of the
  * head (values): 24 accumulators, as in k_avx512bf16.c. */

@@ -15,8 +15,8 @@
 /* What k_attn_bf16.h asks for. */
 enum { VALUE_STEP = 32, GROUP_PAIRS = 64 };
 
-#include "kernel/k_amx_tiles.h"
-#include "kernel/k_attn_bf16.h"
+#include "kernel/x86/k_amx_tiles.h"
+#include "kernel/x86/k_attn_bf16.h"
 
 _Static_assert((int)VALUE_STEP == (int)DEPTH, "positions of a tile");
 
