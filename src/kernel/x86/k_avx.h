@@ -1,27 +1,27 @@
-/* What k_avx2.c and k_avx512.c share below k_tiles.h: the last steps of their
- * sums, and a transposition, in vectors of eight floats. Each compiles its own
- * copy, with its own instruction set. */
+/* What the x86 levels share: prefetches, and sums, loads and transpositions in
+ * vectors of eight floats. Each file that includes this compiles its own copy
+ * with its own instruction set. */
 #ifndef KERNEL_X86_K_AVX_H
 #define KERNEL_X86_K_AVX_H
 
 #include <immintrin.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "base/dtype.h"
 #include "kernel/kernel.h"
+#include "kernel/simd.h"
 
-#define INLINE      static inline __attribute__((always_inline))
-#define UNROLL      _Pragma("GCC unroll 16")
-#define UNROLL_SOME _Pragma("GCC unroll 4")
+/* ---- prefetches --------------------------------------------------------- */
 
-INLINE size_t type_bytes(enum dtype type)
+INLINE void prefetch_near(const void *p)
 {
-    return type == DT_F32 ? 4 : type == DT_I8 ? 1 : 2;
+    _mm_prefetch(p, _MM_HINT_T0);
 }
 
-/* Fetch a line that is used soon, as this CPU does it best. */
+/* Fetch the line of p into the cache level that suits this CPU. */
 INLINE void fetch_line(const void *p)
 {
     if (kernel_sweep.to_l2)
@@ -30,14 +30,15 @@ INLINE void fetch_line(const void *p)
         _mm_prefetch(p, _MM_HINT_T0);
 }
 
-/* Fetch for a sweep over weights that is at p. */
+/* Fetch for a sweep over weights that has reached p. */
 INLINE void sweep(const void *p)
 {
     fetch_line((const char *)p + kernel_sweep.ahead);
 }
 
-/* The same where the hint is known, and stays where it is written: gcc would
- * gather those of several lines, and memory delivers less then. */
+/* The same with a constant hint, and as assembly, which stays in its place: gcc
+ * would group the prefetches of several lines, and memory delivers less then.
+ */
 INLINE void sweep_by(const void *p, size_t ahead, bool to_l2)
 {
     const char *line = (const char *)p + ahead;
@@ -48,47 +49,56 @@ INLINE void sweep_by(const void *p, size_t ahead, bool to_l2)
         __asm__ volatile("prefetcht0 %0" ::"m"(*line));
 }
 
-/* What a sweep over keys or values fetches for the next one: step bytes for
- * each of its positions, from at on; none where they come from scratch. */
-struct ahead {
-    const char *at;
-    size_t step;
-    bool to_l2; /* known to the compiler where it matters */
-};
+/* ---- loads -------------------------------------------------------------- */
 
-/* For n more positions. */
-INLINE void fetch(struct ahead *a, size_t n)
+/* A mask of the first n <= 8 lanes. */
+INLINE __m256i first_lanes8(size_t n)
 {
-    for (size_t i = 0; i < n * a->step; i += 64)
-        sweep_by(a->at + i, 0, a->to_l2);
-    a->at += n * a->step;
+    static const int32_t mask[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
+
+    return _mm256_loadu_si256((const __m256i_u *)(mask + 8 - n));
 }
 
-/* Number at any address. */
-INLINE float load_float(const char *p)
+/* Eight elements of the type, widened. */
+INLINE __m256 load8_all(const char *p, enum dtype type)
 {
-    float f;
+    __m128i h;
 
-    memcpy(&f, p, sizeof f);
-    return f;
+    if (type == DT_F32)
+        return _mm256_castsi256_ps(
+            _mm256_loadu_si256((const __m256i_u *)(const void *)p));
+    if (type == DT_I8)
+        return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(
+            _mm_loadl_epi64((const __m128i_u *)(const void *)p)));
+    h = _mm_loadu_si128((const __m128i_u *)(const void *)p);
+    if (type == DT_F16)
+        return _mm256_cvtph_ps(h);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
 }
 
-/* Scale of the group with element e of position j of an int8 block. */
-INLINE float kv_scale(const char *block, size_t d, size_t j, size_t e)
+/* The first n of them, zeros above. Memory behind them is not read. */
+INLINE __m256 load8(const char *p, size_t n, enum dtype type)
 {
-    size_t at = j * kv_q8_groups(d) + e / KV_Q8_GROUP;
+    char some[16] = {0};
 
-    return load_float(block + KV_BLOCK * d + at * sizeof(float));
+    if (n >= 8)
+        return load8_all(p, type);
+    if (type == DT_F32)
+        return _mm256_castsi256_ps(_mm256_maskload_epi32(
+            (const int *)(const void *)p, first_lanes8(n)));
+    memcpy(some, p, n * type_bytes(type));
+    return load8_all(some, type);
 }
 
-/* ---- reductions, in one order ------------------------------------------ */
+/* ---- sums in one order --------------------------------------------------- */
 
-/* Lanes l and l + 4, then l and l + 2, then l and l + 1. */
+/* Lanes l and l + 4. */
 INLINE __m128 fold8(__m256 v)
 {
     return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
 }
 
+/* Then lanes l and l + 2, then l and l + 1. */
 INLINE float sum_lanes(__m256 v)
 {
     __m128 s = fold8(v);
@@ -97,7 +107,7 @@ INLINE float sum_lanes(__m256 v)
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
 }
 
-/* Four of them at once. */
+/* sum_lanes of four vectors at once. */
 INLINE __m128 sum_lanes4(__m256 a, __m256 b, __m256 c, __m256 d)
 {
     __m128 fa = fold8(a), fb = fold8(b), fc = fold8(c), fd = fold8(d);
@@ -124,7 +134,7 @@ INLINE double sum_lanes4_pd(__m256d v)
     return _mm_cvtsd_f64(_mm_add_sd(s, _mm_unpackhi_pd(s, s)));
 }
 
-/* Sums of four rows of a tile, or of one, to y. */
+/* y[r] = sum_lanes(v[r]) for R rows; R = 4 is the fastest. */
 INLINE void store_sums(float *y, const __m256 *v, int R)
 {
     if (R == 4) {
@@ -138,7 +148,7 @@ INLINE void store_sums(float *y, const __m256 *v, int R)
 
 /* ---- transposition ------------------------------------------------------ */
 
-/* v[p][j] = v[j][p]: pairs, quadruples, halves. */
+/* v[p][j] = v[j][p], by pairs, quadruples and halves. */
 INLINE void transpose8(__m256 v[8])
 {
     __m256 s[8], t[8];
@@ -162,7 +172,8 @@ INLINE void transpose8(__m256 v[8])
     }
 }
 
-/* out[p * ldo + j] = v[j][p] for p < n; out is aligned. v is lost. */
+/* out[p * ldo + j] = v[j][p] for p < n. out is 32-byte aligned, ldo a multiple
+ * of 8. Overwrites v. */
 INLINE void store_transposed8(float *out, size_t ldo, __m256 v[8], size_t n)
 {
     transpose8(v);
@@ -170,6 +181,38 @@ INLINE void store_transposed8(float *out, size_t ldo, __m256 v[8], size_t n)
     for (size_t p = 0; p < 8; p++)
         if (p < n)
             _mm256_store_ps(out + p * ldo, v[p]);
+}
+
+/* kernel/simd.h says what these two do. */
+INLINE void pack_8x8(float *out, size_t ldo, const char *p, size_t stride,
+                     size_t n_rows, size_t n_cols, enum dtype type)
+{
+    __m256 v[8];
+
+    UNROLL
+    for (size_t j = 0; j < 8; j++)
+        v[j] = j < n_rows ? load8(p + j * stride, n_cols, type)
+                          : _mm256_setzero_ps();
+    store_transposed8(out, ldo, v, n_cols);
+}
+
+/* Pairs of bf16 are transposed as they are, then widened. */
+INLINE void pack_8x16_bf16(float *out, size_t ldo, const char *p, size_t stride)
+{
+    const __m256 high = _mm256_castsi256_ps(_mm256_set1_epi32((int)0xffff0000));
+    __m256 v[8];
+
+    UNROLL
+    for (size_t j = 0; j < 8; j++)
+        v[j] = load8_all(p + j * stride, DT_F32);
+    transpose8(v);
+    UNROLL
+    for (size_t c = 0; c < 8; c++) {
+        __m256i even = _mm256_slli_epi32(_mm256_castps_si256(v[c]), 16);
+
+        _mm256_store_ps(out + 2 * c * ldo, _mm256_castsi256_ps(even));
+        _mm256_store_ps(out + (2 * c + 1) * ldo, _mm256_and_ps(v[c], high));
+    }
 }
 
 #endif

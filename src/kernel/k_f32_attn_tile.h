@@ -1,12 +1,15 @@
-/* Attention of prefill in f32: a tile of many query rows by a block of keys and
- * values, as two products of k_sgemm.h with the softmax between them
- * (FlashAttention, Dao et al. 2022).
+/* Attention of prefill in f32 (attn_tile): a tile of many query rows by a block
+ * of keys and values, as two products with the softmax between them
+ * (FlashAttention, Dao et al. 2022). Included by k_f32.h.
  *
- * Keys become panels of GEMM_NR positions, values panels of GEMM_NR elements,
- * so that no sum crosses the lanes of a vector. Included by k_tiles.h.
- */
-#ifndef KERNEL_K_ATTN_F32_H
-#define KERNEL_K_ATTN_F32_H
+ * Keys become panels of GEMM_NR positions and values panels of GEMM_NR
+ * elements, so that no sum crosses the lanes of a vector. */
+#ifndef KERNEL_K_F32_ATTN_TILE_H
+#define KERNEL_K_F32_ATTN_TILE_H
+
+#if !defined KERNEL_K_F32_GEMM_H || !defined KERNEL_K_F32_ATTN_H
+#error "uses gemm_pack and gemm_micro, attn_softmax and attn_all_rows"
+#endif
 
 _Static_assert(KV_BLOCK % GEMM_NR == 0 && GEMM_NR <= 32, "whole panels");
 _Static_assert(GEMM_MC <= ATTN_TILE_BATCH, "the caller's memory");
@@ -18,12 +21,14 @@ struct attn_panels {
     float *p;      /* [GEMM_MC][KV_BLOCK] scores */
 };
 
-/* Positions that any of rows [i, i + n) sees; lo >= hi: none. */
-struct seen {
+/* Positions [lo, hi); none if lo >= hi. */
+struct visible {
     size_t lo, hi;
 };
 
-INLINE struct seen rows_see(const struct attn_rows *rows, size_t i, size_t n)
+/* Those that any of rows [i, i + n) attends to. */
+INLINE struct visible rows_visible(const struct attn_rows *rows, size_t i,
+                                   size_t n)
 {
     int lo = KV_BLOCK, hi = 0;
 
@@ -32,34 +37,32 @@ INLINE struct seen rows_see(const struct attn_rows *rows, size_t i, size_t n)
             lo = rows->lo[i] < lo ? rows->lo[i] : lo;
             hi = rows->hi[i] > hi ? rows->hi[i] : hi;
         }
-    return (struct seen){(size_t)lo, (size_t)hi};
+    return (struct visible){(size_t)lo, (size_t)hi};
 }
 
-/* Values of the positions in s, zeros elsewhere. Returns whether they are
- * finite: x * 0 is NaN otherwise. */
-INLINE bool attn_pack_values(float *out, const char *v, size_t d, struct seen s,
-                             enum dtype type)
+/* Pack the values of positions `in`, zeros elsewhere. Returns whether they are
+ * finite: otherwise some x * 0 is NaN. */
+INLINE bool attn_pack_values(float *out, const char *v, size_t d,
+                             struct visible in, enum dtype type)
 {
-    const __m256 zero = _mm256_setzero_ps();
     const size_t bytes = type_bytes(type);
-    __m256 sum = zero;
+    vec sum = vec_zero();
 
     for (size_t e0 = 0; e0 < d; e0 += GEMM_NR) {
         for (size_t j = 0; j < KV_BLOCK; j++, out += GEMM_NR) {
             UNROLL
-            for (size_t e = 0; e < GEMM_NR; e += 8) {
-                const char *at = v + (j * d + e0 + e) * bytes;
-                __m256 x = zero;
+            for (size_t e = e0; e < e0 + GEMM_NR; e += VEC_LANES) {
+                const char *at = v + (j * d + e) * bytes;
+                vec x = vec_zero();
 
-                if (j >= s.lo && j < s.hi && e0 + e < d)
-                    x = d - e0 - e >= 8 ? load8(at, type)
-                                        : load8_part(at, d - e0 - e, type);
-                sum = _mm256_fmadd_ps(x, zero, sum);
-                _mm256_store_ps(out + e, x);
+                if (j >= in.lo && j < in.hi && e < d)
+                    x = vec_load_as(at, d - e, type);
+                sum = vec_fma(x, vec_zero(), sum);
+                vec_store(out + e - e0, x, VEC_LANES);
             }
         }
     }
-    return !_mm256_movemask_ps(_mm256_cmp_ps(sum, sum, _CMP_UNORD_Q));
+    return !vec_any_nan(sum);
 }
 
 /* Scores of rows [first + i, first + i + R). */
@@ -67,25 +70,25 @@ INLINE void attn_tile_scores(const struct attn_rows *rows,
                              const struct attn_panels *t, size_t d, size_t i,
                              size_t first, int R)
 {
-    const struct seen s = rows_see(rows, first + i, (size_t)R);
+    const struct visible in = rows_visible(rows, first + i, (size_t)R);
 
-    for (size_t j = s.lo / GEMM_NR * GEMM_NR; j < s.hi; j += GEMM_NR)
+    for (size_t j = in.lo / GEMM_NR * GEMM_NR; j < in.hi; j += GEMM_NR)
         gemm_micro(t->p + i * KV_BLOCK + j, KV_BLOCK,
                    rows->q + (first + i) * rows->ldq, rows->ldq,
                    t->keys + j * d, d, GEMM_NR, R, true);
 }
 
-/* Add their sums over values to acc. */
+/* acc of the same rows += their exponentials times the values. */
 INLINE void attn_tile_values(const struct attn_rows *rows,
                              const struct attn_panels *t, size_t d, size_t i,
                              size_t first, int R)
 {
-    const struct seen s = rows_see(rows, first + i, (size_t)R);
+    const struct visible in = rows_visible(rows, first + i, (size_t)R);
 
-    for (size_t e = 0; s.lo < s.hi && e < d; e += GEMM_NR)
+    for (size_t e = 0; in.lo < in.hi && e < d; e += GEMM_NR)
         gemm_micro(rows->acc + (first + i) * d + e, d,
-                   t->p + i * KV_BLOCK + s.lo, KV_BLOCK,
-                   t->values + e * KV_BLOCK + s.lo * GEMM_NR, s.hi - s.lo,
+                   t->p + i * KV_BLOCK + in.lo, KV_BLOCK,
+                   t->values + e * KV_BLOCK + in.lo * GEMM_NR, in.hi - in.lo,
                    d - e, R, false);
 }
 
@@ -105,7 +108,7 @@ static void attn_tile_batch(const struct attn_rows *rows,
     for (i = 0; i < n; i++)
         if (rows->lo[first + i] < rows->hi[first + i])
             attn_softmax(rows, first + i, t->p + i * KV_BLOCK, d, true);
-        else /* its neighbours' positions count 0 */
+        else /* the positions of its neighbours count 0 */
             memset(t->p + i * KV_BLOCK, 0, KV_BLOCK * sizeof *t->p);
     i = 0;
     for (; n - i >= GEMM_MR; i += GEMM_MR)
@@ -120,7 +123,7 @@ INLINE void attn_tile_of(const struct attn_rows *rows, const char *k,
                          const char *v, size_t d, float *scratch,
                          enum dtype type)
 {
-    const struct seen all = rows_see(rows, 0, rows->n);
+    const struct visible all = rows_visible(rows, 0, rows->n);
     struct attn_panels t = {.p = scratch};
 
     t.keys = t.p + GEMM_MC * KV_BLOCK;

@@ -1,0 +1,74 @@
+/* All f32 kernels of one level, written over the SIMD shim (kernel/simd.h), and
+ * the function that enters them into a table:
+ *
+ *   static void fill_f32(struct kernels *k)
+ *
+ * A level's file includes its shim, may define GEMM_SMALL_M and
+ * MATMUL_ROWS_BF16 (k_f32_gemm.h and k_f32_matmul.h say what they are), and
+ * includes this header once. */
+#ifndef KERNEL_K_F32_H
+#define KERNEL_K_F32_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "kernel/kernel.h"
+#include "kernel/simd.h"
+
+#include "kernel/k_f32_elements.h"
+
+#include "kernel/k_f32_matmul.h"
+
+#include "kernel/k_f32_gemm.h"
+
+#include "kernel/k_f32_attn.h"
+
+#include "kernel/k_f32_attn_tile.h"
+
+#define CONVERSIONS(name, type)                                               \
+    static void KERNEL(to_f32_##name)(float *out, const void *in, size_t n)   \
+    {                                                                         \
+        to_f32(out, in, n, type);                                             \
+    }                                                                         \
+    static void KERNEL(from_f32_##name)(void *out, const float *in, size_t n) \
+    {                                                                         \
+        from_f32(out, in, n, type);                                           \
+    }
+
+CONVERSIONS(f16, DT_F16)
+CONVERSIONS(bf16, DT_BF16)
+
+static void fill_f32(struct kernels *k)
+{
+    k->matmul[DT_F32] = KERNEL(matmul_f32);
+    k->matmul[DT_F16] = KERNEL(matmul_f16);
+    k->matmul[DT_BF16] = KERNEL(matmul_bf16);
+    k->to_f32[DT_F16] = KERNEL(to_f32_f16);
+    k->to_f32[DT_BF16] = KERNEL(to_f32_bf16);
+    k->from_f32[DT_F16] = KERNEL(from_f32_f16);
+    k->from_f32[DT_BF16] = KERNEL(from_f32_bf16);
+    k->rmsnorm = KERNEL(rmsnorm);
+    k->rope = KERNEL(rope);
+    k->swiglu = KERNEL(swiglu);
+    k->add = KERNEL(add);
+    k->scale = KERNEL(scale);
+    k->attn_block[DT_F32] = KERNEL(attn_block_f32);
+    k->attn_block[DT_F16] = KERNEL(attn_block_f16);
+    k->attn_block[DT_BF16] = KERNEL(attn_block_bf16);
+    k->attn_block_q8 = KERNEL(attn_block_q8);
+    k->attn_tile[DT_F32] = KERNEL(attn_tile_f32);
+    k->attn_tile[DT_F16] = KERNEL(attn_tile_f16);
+    k->attn_tile[DT_BF16] = KERNEL(attn_tile_bf16);
+    k->attn_tile_q8 = KERNEL(attn_tile_q8);
+    k->max = KERNEL(max);
+    k->exp_sum = KERNEL(exp_sum);
+    k->sgemm_nt[DT_F32] = KERNEL(sgemm_nt_f32);
+    k->sgemm_nt[DT_F16] = KERNEL(sgemm_nt_f16);
+    k->sgemm_nt[DT_BF16] = KERNEL(sgemm_nt_bf16);
+    k->read_sum = KERNEL(read_sum);
+    k->peak_flops = KERNEL(peak_flops);
+}
+
+#endif

@@ -1,0 +1,451 @@
+/* Attention in f32 with one order of sums (attn_block), over the SIMD shim.
+ * Included by k_f32.h after k_f32_elements.h.
+ *
+ * A tile is up to ATTN_ROWS query rows by one block of keys and values: all its
+ * scores, then its exponentials, then the values. How rows are cut into tiles
+ * decides what is in flight at the same time, never the order of sums: a score
+ * has one accumulator of VEC_LANES lanes, acc takes positions in ascending
+ * order. */
+#ifndef KERNEL_K_F32_ATTN_H
+#define KERNEL_K_F32_ATTN_H
+
+#if !defined KERNEL || !defined VEC_LANES || !defined VEC_MASKS || \
+    !defined ATTN_ROWS || !defined ATTN_VALUES || !defined ATTN_PREFETCH
+#error "include a SIMD shim first: kernel/simd.h lists what it must define"
+#endif
+
+_Static_assert(KV_Q8_GROUP % VEC_LANES == 0 && KV_BLOCK % VEC_LANES == 0,
+               "whole vectors");
+_Static_assert(ATTN_ROWS == 3 || ATTN_ROWS > 4, "attn_tiles");
+
+/* More rows than WIDEN_ROWS, that is three uses of a block, pay for widening it
+ * once. A row's exponentials take as long as SOFTMAX_FETCH positions of a sweep
+ * that prefetches. */
+enum { WIDEN_ROWS = 2 * ATTN_ROWS, SOFTMAX_FETCH = 16 };
+
+/* ---- prefetches --------------------------------------------------------- */
+
+/* What a sweep over keys or values fetches for the next one: step bytes for
+ * each of its positions, from at on; 0 bytes if those come from scratch. */
+struct prefetch {
+    const char *at;
+    size_t step;
+    bool to_l2; /* a constant where it matters */
+};
+
+/* The part of n more positions. */
+INLINE void prefetch_positions(struct prefetch *a, size_t n)
+{
+    for (size_t i = 0; i < n * a->step; i += 64)
+        sweep_by(a->at + i, 0, a->to_l2);
+    a->at += n * a->step;
+}
+
+/* ---- blocks ------------------------------------------------------------- */
+
+/* Bytes of a block of keys or values. */
+INLINE size_t block_bytes(size_t d, enum dtype type)
+{
+    size_t scales = type == DT_I8 ? kv_q8_groups(d) * sizeof(float) : 0;
+
+    return KV_BLOCK * (d * type_bytes(type) + scales);
+}
+
+/* The scale of element e of position j of an int8 block. */
+INLINE vec kv_scale(const char *block, size_t d, size_t j, size_t e)
+{
+    size_t at = j * kv_q8_groups(d) + e / KV_Q8_GROUP;
+
+    return vec_set1(load_float(block + KV_BLOCK * d + at * sizeof(float)));
+}
+
+/* The first n elements at p, times the group's scale where the type has one. */
+INLINE vec load_kv(const char *p, size_t n, vec scale, enum dtype type)
+{
+    const vec v = vec_load_as(p, n, type);
+
+    return type == DT_I8 ? vec_mul(v, scale) : v;
+}
+
+/* n elements of an int8 block from element e of position j on, to f32. */
+INLINE void widen_vec(float *out, const char *block, size_t d, size_t j,
+                      size_t e, size_t n)
+{
+    vec_store(out + j * d + e,
+              load_kv(block + j * d + e, n, kv_scale(block, d, j, e), DT_I8),
+              n);
+}
+
+/* An int8 block to f32. */
+static void attn_widen_q8(float *out, const char *block, size_t d)
+{
+    for (size_t j = 0; j < KV_BLOCK; j++) {
+        size_t e = 0;
+
+        for (; d - e >= VEC_LANES; e += VEC_LANES)
+            widen_vec(out, block, d, j, e, VEC_LANES);
+        if (e < d)
+            widen_vec(out, block, d, j, e, d - e);
+    }
+}
+
+/* ---- scores ------------------------------------------------------------- */
+
+/* a[t * P + r] += products of n <= VEC_LANES elements, from element e of the
+ * head on, of positions j + r of the block k by T query rows. */
+INLINE void score_last(vec *a, const float *q, size_t ldq, const char *k,
+                       size_t j, size_t d, size_t e, size_t n, int P, int T,
+                       enum dtype type)
+{
+    const size_t bytes = type_bytes(type);
+    vec qv[ATTN_ROWS];
+
+    UNROLL
+    for (int t = 0; t < T; t++)
+        qv[t] = vec_load(q + (size_t)t * ldq + e, n);
+    UNROLL
+    for (int r = 0; r < P; r++) {
+        const size_t at = j + (size_t)r;
+        vec kv = vec_load_as(k + (at * d + e) * bytes, n, type);
+
+        /* 0 times a scale of infinity is NaN */
+        if (type == DT_I8)
+            kv = vec_first(vec_mul(kv, kv_scale(k, d, at, e)), n);
+        UNROLL
+        for (int t = 0; t < T; t++)
+            a[t * P + r] = vec_fma(kv, qv[t], a[t * P + r]);
+    }
+}
+
+/* s[t * KV_BLOCK + r] = q_t . k_(j + r) for P positions (1, 4 or
+ * vec_dots_at_once) and T rows. */
+INLINE void score_tile(float *s, const float *q, size_t ldq, const char *k,
+                       size_t j, size_t d, int P, int T, enum dtype type,
+                       struct prefetch *next)
+{
+    const size_t bytes = type_bytes(type), row = d * bytes;
+    const char *kj = k + j * row;
+    struct prefetch part = {next->at, next->step * KV_Q8_GROUP / d,
+                            next->to_l2};
+    vec a[16 > 4 * ATTN_ROWS ? 16 : 4 * ATTN_ROWS], scale[16], qv[ATTN_ROWS];
+    size_t e = 0;
+
+    UNROLL
+    for (int i = 0; i < P * T; i++)
+        a[i] = vec_zero();
+    for (; e + KV_Q8_GROUP <= d; e += KV_Q8_GROUP) {
+        if (type == DT_I8) {
+            UNROLL
+            for (size_t r = 0; r < (size_t)P; r++)
+                scale[r] = kv_scale(k, d, j + r, e);
+        }
+        UNROLL
+        for (size_t h = e; h < e + KV_Q8_GROUP; h += VEC_LANES) {
+            UNROLL
+            for (int t = 0; t < T; t++)
+                qv[t] = vec_load(q + (size_t)t * ldq + h, VEC_LANES);
+            UNROLL
+            for (int r = 0; r < P; r++) {
+                vec kv;
+
+                if (h == e && r % ATTN_PREFETCH == 0)
+                    prefetch_positions(
+                        &part, (size_t)(P < ATTN_PREFETCH ? P : ATTN_PREFETCH));
+                kv = load_kv(kj + (size_t)r * row + h * bytes, VEC_LANES,
+                             scale[r], type);
+                UNROLL
+                for (int t = 0; t < T; t++)
+                    a[t * P + r] = vec_fma(kv, qv[t], a[t * P + r]);
+            }
+        }
+    }
+    for (; !VEC_MASKS && d - e >= VEC_LANES; e += VEC_LANES)
+        score_last(a, q, ldq, k, j, d, e, VEC_LANES, P, T, type);
+    for (; e < d; e += VEC_LANES)
+        score_last(a, q, ldq, k, j, d, e, d - e, P, T, type);
+    next->at += (size_t)P * next->step;
+    vec_store_dots(s, a, P, T);
+}
+
+/* scores[t * KV_BLOCK + j] = q_t . k_j for T rows of q and j in [lo, hi). */
+INLINE void attn_scores(float *scores, const float *q, size_t ldq,
+                        const char *k, size_t d, int lo, int hi, int T,
+                        enum dtype type, struct prefetch *next)
+{
+    const size_t most = vec_dots_at_once(T);
+    size_t j = (size_t)lo, end = (size_t)hi;
+
+    for (; j + most <= end; j += most)
+        score_tile(scores + j, q, ldq, k, j, d, (int)most, T, type, next);
+    for (; most > 4 && j + 4 <= end; j += 4)
+        score_tile(scores + j, q, ldq, k, j, d, 4, T, type, next);
+    for (; j < end; j++)
+        score_tile(scores + j, q, ldq, k, j, d, 1, T, type, next);
+}
+
+/* ---- exponentials ------------------------------------------------------- */
+
+/* scores = exp(s - shift); their sum. flush: small ones may become 0. */
+INLINE float attn_exp(float *scores, vec *s, float shift, bool flush)
+{
+    enum { N = KV_BLOCK / VEC_LANES };
+
+    UNROLL
+    for (int c = 0; c < N; c++) {
+        s[c] = vec_sub(s[c], vec_set1(shift));
+        s[c] = flush ? vec_exp_flush(s[c]) : vec_exp(s[c]);
+        vec_store(scores + VEC_LANES * c, s[c], VEC_LANES);
+    }
+    UNROLL
+    for (int half = 1; half < N; half *= 2) {
+        UNROLL
+        for (int c = 0; c < N; c += 2 * half)
+            s[c] = vec_add(s[c], s[c + half]);
+    }
+    return vec_sum(s[0]);
+}
+
+/* Scores of row i become exp(score - m), 0 outside [lo, hi); m, l and acc take
+ * the new maximum into account. flush: as in attn_exp. */
+INLINE void attn_softmax(const struct attn_rows *rows, size_t i, float *scores,
+                         size_t d, bool flush)
+{
+    vec s[KV_BLOCK / VEC_LANES], most = vec_set1(-INFINITY);
+    float old = rows->m[i], top, shift, sum, keep;
+
+    vec_load_range(s, scores, rows->lo[i], rows->hi[i]);
+    UNROLL
+    for (int c = 0; c < KV_BLOCK / VEC_LANES; c++)
+        most = vec_max(s[c], most); /* skips NaN */
+    top = vec_max_lane(most);
+    top = top > old ? top : old;
+    /* if all scores so far are -INFINITY, their weights are exp(-INFINITY) and
+     * not exp(NaN) */
+    shift = top == -INFINITY ? 0 : top;
+    sum = attn_exp(scores, s, shift, flush);
+    rows->m[i] = top;
+    if (top == old) {
+        rows->l[i] += sum;
+        return;
+    }
+    keep = exp1(old - shift);
+    rows->l[i] = rows->l[i] * keep + sum;
+    KERNEL(scale)(rows->acc + i * d, keep, d);
+}
+
+/* ---- values ------------------------------------------------------------- */
+
+/* acc += sum over j in [lo, hi), ascending, of p_j v_j, for R rows; NV vectors
+ * of elements from e on, the last one's first n. In an int8 block, e is the
+ * beginning of a group or NV is 1. */
+INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
+                        size_t e, int lo, int hi, int R, int NV, size_t n,
+                        enum dtype type, struct prefetch *next)
+{
+    const size_t bytes = type_bytes(type);
+    vec a[ATTN_ROWS][ATTN_VALUES], vv[ATTN_VALUES], scale = vec_zero();
+
+    UNROLL
+    for (int i = 0; i < R; i++) {
+        UNROLL
+        for (int u = 0; u < NV; u++) {
+            const float *from = acc + (size_t)i * d + e + VEC_LANES * (size_t)u;
+
+            a[i][u] =
+                u < NV - 1 ? vec_load(from, VEC_LANES) : vec_load(from, n);
+        }
+    }
+    for (size_t j = (size_t)lo; j < (size_t)hi; j++) {
+        const char *vj = v + (j * d + e) * bytes;
+
+        if (j % ATTN_PREFETCH == 0)
+            prefetch_positions(next, ATTN_PREFETCH);
+        UNROLL
+        for (int u = 0; u < NV; u++) {
+            const char *from = vj + VEC_LANES * (size_t)u * bytes;
+
+            if (type == DT_I8 && u * VEC_LANES % KV_Q8_GROUP == 0)
+                scale = kv_scale(v, d, j, e + VEC_LANES * (size_t)u);
+            vv[u] = u < NV - 1 ? load_kv(from, VEC_LANES, scale, type)
+                               : load_kv(from, n, scale, type);
+        }
+        UNROLL
+        for (int i = 0; i < R; i++) {
+            const vec pj = vec_set1(p[(size_t)i * KV_BLOCK + j]);
+
+            UNROLL
+            for (int u = 0; u < NV; u++)
+                a[i][u] = vec_fma(pj, vv[u], a[i][u]);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < R; i++) {
+        UNROLL
+        for (int u = 0; u < NV; u++) {
+            float *to = acc + (size_t)i * d + e + VEC_LANES * (size_t)u;
+
+            if (u < NV - 1)
+                vec_store(to, a[i][u], VEC_LANES);
+            else
+                vec_store(to, a[i][u], n);
+        }
+    }
+}
+
+/* The same for whole heads. */
+INLINE void attn_value_rows(float *acc, size_t d, const float *p, const char *v,
+                            int lo, int hi, int R, enum dtype type,
+                            struct prefetch *next)
+{
+    enum { MOST = ATTN_VALUES * VEC_LANES, FOUR = 4 * VEC_LANES };
+    struct prefetch part = {next->at, 0, next->to_l2};
+    size_t e = 0;
+
+    if (lo >= hi)
+        return;
+    part.step = next->step * MOST / d;
+    for (; MOST > FOUR && R <= 2 && e + MOST <= d; e += MOST)
+        attn_values(acc, d, p, v, e, lo, hi, R, ATTN_VALUES, VEC_LANES, type,
+                    &part);
+    part.step = next->step * FOUR / d;
+    for (; e + FOUR <= d; e += FOUR)
+        attn_values(acc, d, p, v, e, lo, hi, R, 4, VEC_LANES, type, &part);
+    part.step = next->step * VEC_LANES / d;
+    for (; !VEC_MASKS && e + VEC_LANES <= d; e += VEC_LANES)
+        attn_values(acc, d, p, v, e, lo, hi, R, 1, VEC_LANES, type, &part);
+    for (; e < d; e += VEC_LANES)
+        attn_values(acc, d, p, v, e, lo, hi, R, 1, d - e, type, &part);
+    next->at = part.at;
+}
+
+/* ---- tiles -------------------------------------------------------------- */
+
+/* Rows [i, i + T), with scores in s. Memory stays busy meanwhile: values come
+ * while keys are read, and the next call's keys from the exponentials on. */
+INLINE void attn_rows_tile(const struct attn_rows *rows, size_t i, float *s,
+                           const char *k, const char *v, size_t d, int T,
+                           enum dtype type, struct prefetch *values,
+                           struct prefetch *next)
+{
+    const size_t bytes = type == DT_F32 ? 0 : block_bytes(d, type);
+    int lo = KV_BLOCK, hi = 0;       /* of any row */
+    int in_lo = 0, in_hi = KV_BLOCK; /* of all rows */
+    float *acc = rows->acc + i * d;
+
+    for (size_t t = i; t < i + (size_t)T; t++) {
+        if (rows->lo[t] < rows->hi[t]) {
+            lo = rows->lo[t] < lo ? rows->lo[t] : lo;
+            hi = rows->hi[t] > hi ? rows->hi[t] : hi;
+        }
+        in_lo = rows->lo[t] > in_lo ? rows->lo[t] : in_lo;
+        in_hi = rows->hi[t] < in_hi ? rows->hi[t] : in_hi;
+    }
+    if (lo >= hi)
+        return;
+    /* each tile fetches its part */
+    values->step = bytes * (size_t)T / (KV_BLOCK * rows->n);
+    next->step = bytes * (size_t)T / ((KV_BLOCK + SOFTMAX_FETCH) * rows->n);
+    attn_scores(s, rows->q + i * rows->ldq, rows->ldq, k, d, lo, hi, T, type,
+                values);
+    for (size_t t = 0; t < (size_t)T; t++) {
+        prefetch_positions(next, SOFTMAX_FETCH / (size_t)T);
+        if (rows->lo[i + t] < rows->hi[i + t])
+            attn_softmax(rows, i + t, s + t * KV_BLOCK, d, false);
+    }
+    if (T > 1 && in_lo < in_hi) {
+        /* Each row takes its own positions before and after the common ones: a
+         * position outside of a row's range must not touch it, not even
+         * times 0. */
+        for (size_t t = 0; t < (size_t)T; t++)
+            attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v,
+                            rows->lo[i + t], in_lo, 1, type, next);
+        attn_value_rows(acc, d, s, v, in_lo, in_hi, T, type, next);
+        for (size_t t = 0; t < (size_t)T; t++)
+            attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v, in_hi,
+                            rows->hi[i + t], 1, type, next);
+    } else {
+        for (size_t t = 0; t < (size_t)T; t++)
+            attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v,
+                            rows->lo[i + t], rows->hi[i + t], 1, type, next);
+    }
+}
+
+INLINE void attn_tiles(const struct attn_rows *rows, const char *k,
+                       const char *v, size_t d, float *s, enum dtype type,
+                       bool to_l2)
+{
+    struct prefetch values = {v, 0, to_l2};
+    struct prefetch next = {rows->next ? rows->next : v + block_bytes(d, type),
+                            0, to_l2};
+    size_t i = 0;
+
+    for (; rows->n - i >= ATTN_ROWS; i += ATTN_ROWS)
+        attn_rows_tile(rows, i, s, k, v, d, ATTN_ROWS, type, &values, &next);
+    for (; ATTN_ROWS > 4 && rows->n - i >= 4; i += 4)
+        attn_rows_tile(rows, i, s, k, v, d, 4, type, &values, &next);
+    for (; rows->n - i >= 2; i += 2)
+        attn_rows_tile(rows, i, s, k, v, d, 2, type, &values, &next);
+    for (; i < rows->n; i++)
+        attn_rows_tile(rows, i, s, k, v, d, 1, type, &values, &next);
+}
+
+/* Heads of 128 elements, Qwen3's, get code in which all distances and the kind
+ * of prefetch are constants. */
+INLINE void attn_all_rows(const struct attn_rows *rows, const char *k,
+                          const char *v, size_t d, float *s, enum dtype type)
+{
+    if (d != 128)
+        attn_tiles(rows, k, v, d, s, type, kernel_sweep.to_l2);
+    else if (kernel_sweep.to_l2)
+        attn_tiles(rows, k, v, 128, s, type, true);
+    else
+        attn_tiles(rows, k, v, 128, s, type, false);
+}
+
+static void KERNEL(attn_block_f32)(const struct attn_rows *rows, const void *k,
+                                   const void *v, size_t d, float *scratch)
+{
+    attn_all_rows(rows, k, v, d, scratch, DT_F32);
+}
+
+INLINE void attn_block_16(const struct attn_rows *rows, const void *k,
+                          const void *v, size_t d, float *scratch,
+                          enum dtype type)
+{
+    size_t n = KV_BLOCK * d;
+
+    if (rows->n <= WIDEN_ROWS) {
+        attn_all_rows(rows, k, v, d, scratch, type);
+        return;
+    }
+    to_f32(scratch, k, n, type);
+    to_f32(scratch + n, v, n, type);
+    KERNEL(attn_block_f32)(rows, scratch, scratch + n, d, scratch + 2 * n);
+}
+
+#define ATTN_BLOCK(name, type)                                             \
+    static void KERNEL(attn_block_##name)(const struct attn_rows *rows,    \
+                                          const void *k, const void *v,    \
+                                          size_t head_dim, float *scratch) \
+    {                                                                      \
+        attn_block_16(rows, k, v, head_dim, scratch, type);                \
+    }
+
+ATTN_BLOCK(f16, DT_F16)
+ATTN_BLOCK(bf16, DT_BF16)
+
+static void KERNEL(attn_block_q8)(const struct attn_rows *rows, const void *k,
+                                  const void *v, size_t d, float *scratch)
+{
+    size_t n = KV_BLOCK * d;
+
+    if (rows->n <= WIDEN_ROWS) {
+        attn_all_rows(rows, k, v, d, scratch, DT_I8);
+        return;
+    }
+    attn_widen_q8(scratch, k, d);
+    attn_widen_q8(scratch + n, v, d);
+    KERNEL(attn_block_f32)(rows, scratch, scratch + n, d, scratch + 2 * n);
+}
+
+#endif

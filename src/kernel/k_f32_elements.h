@@ -1,0 +1,290 @@
+/* Element-wise kernels in f32, conversions, softmax's parts and measurements,
+ * over the SIMD shim. Included by k_f32.h.
+ *
+ * Each kernel that maps elements has a function for one vector, with n lanes.
+ * The last elements of a call go through the same vector operations as the
+ * others, so the place of an element in the call does not change its value. */
+#ifndef KERNEL_K_F32_ELEMENTS_H
+#define KERNEL_K_F32_ELEMENTS_H
+
+#if !defined KERNEL || !defined VEC_LANES || !defined VEC_FLUSH_EXP || \
+    !defined PEAK_CHAINS
+#error "include a SIMD shim first: kernel/simd.h lists what it must define"
+#endif
+
+/* ---- exp ---------------------------------------------------------------- */
+
+/* exp(x - n ln 2): n ln 2 in two parts (Cody and Waite 1980), then a minimax
+ * polynomial for exp(r) on |r| <= ln 2 / 2 (relative error 2^-28.3, found by
+ * the Remez exchange). */
+INLINE vec exp_rest(vec x, vec n)
+{
+    const vec ln2_hi = vec_set1(0x1.62e4p-1f); /* n * ln2_hi is exact */
+    const vec ln2_lo = vec_set1(0x1.7f7d1cp-20f);
+    vec r, p;
+
+    r = vec_fnma(n, ln2_hi, x);
+    r = vec_fnma(n, ln2_lo, r);
+    p = vec_set1(0.00138148398f);
+    p = vec_fma(p, r, vec_set1(0.00836859923f));
+    p = vec_fma(p, r, vec_set1(0.0416683778f));
+    p = vec_fma(p, r, vec_set1(0.166665211f));
+    p = vec_fma(p, r, vec_set1(0.49999994f));
+    p = vec_fma(vec_mul(r, r), p, r);
+    return vec_add(p, vec_set1(1));
+}
+
+/* exp(x) within 1 ulp where the result is normal; subnormal results round once.
+ * NaN stays NaN. */
+INLINE vec vec_exp(vec x)
+{
+    vec n;
+
+    /* Outside of these limits the result is 0 or infinity. NaN is the second
+     * operand, so vec_min and vec_max return it. */
+    x = vec_min(vec_set1(89), x);
+    x = vec_max(vec_set1(-104), x);
+    n = vec_round(vec_mul(x, vec_set1(0x1.715476p0f)));
+    return vec_scale2(exp_rest(x, n), n);
+}
+
+/* exp(x) for x <= 0 or NaN. It may be 0 where x < -87. */
+INLINE vec vec_exp_flush(vec x)
+{
+#if VEC_FLUSH_EXP
+    /* A number of this size has integral values in its last bits; they start
+     * at -127, the bias of an exponent. */
+    const vec shift = vec_set1(0x1.8p23f + 127);
+    const vec least = vec_set1(-87);
+    const vec in = x;
+    vec t, p;
+
+    x = vec_max(least, x); /* returns NaN */
+    t = vec_fma(x, vec_set1(0x1.715476p0f), shift);
+    p = exp_rest(x, vec_sub(t, shift));
+    return vec_zero_if_less(vec_mul(p, vec_exponent(t)), in, least);
+#else
+    return vec_exp(x);
+#endif
+}
+
+INLINE float exp1(float x)
+{
+    return vec_lane0(vec_exp(vec_set1(x)));
+}
+
+/* ---- conversions -------------------------------------------------------- */
+
+INLINE void to_f32(float *out, const char *in, size_t n, enum dtype type)
+{
+    size_t i = 0;
+
+    for (; n - i >= VEC_LANES; i += VEC_LANES)
+        vec_store(out + i, vec_load_as(in + 2 * i, VEC_LANES, type), VEC_LANES);
+    if (i < n)
+        vec_store(out + i, vec_load_as(in + 2 * i, n - i, type), n - i);
+}
+
+INLINE void from_f32(char *out, const float *in, size_t n, enum dtype type)
+{
+    size_t i = 0;
+
+    for (; n - i >= VEC_LANES; i += VEC_LANES)
+        vec_store_as(out + 2 * i, vec_load(in + i, VEC_LANES), VEC_LANES, type);
+    if (i < n)
+        vec_store_as(out + 2 * i, vec_load(in + i, n - i), n - i, type);
+}
+
+/* ---- element-wise ------------------------------------------------------- */
+
+INLINE void norm_vec(float *out, const float *x, const float *w, vec scale,
+                     size_t n)
+{
+    vec_store(out, vec_mul(vec_load(w, n), vec_mul(vec_load(x, n), scale)), n);
+}
+
+static void KERNEL(rmsnorm)(float *out, const float *x, const float *w,
+                            size_t n_rows, size_t d, float eps)
+{
+    for (size_t r = 0; r < n_rows; r++, x += d, out += d) {
+        struct vec_f64 squares = vec_f64_zero(); /* cannot overflow */
+        size_t i = 0;
+        vec scale;
+
+        for (; d - i >= VEC_LANES; i += VEC_LANES)
+            squares = vec_f64_add_squares(squares, vec_load(x + i, VEC_LANES));
+        if (i < d)
+            squares = vec_f64_add_squares(squares, vec_load(x + i, d - i));
+        scale = vec_set1(
+            (float)(1 / sqrt(vec_f64_sum(squares) / (double)d + (double)eps)));
+        for (i = 0; d - i >= VEC_LANES; i += VEC_LANES)
+            norm_vec(out + i, x + i, w + i, scale, VEC_LANES);
+        if (i < d)
+            norm_vec(out + i, x + i, w + i, scale, d - i);
+    }
+}
+
+/* Elements from x on and their partners h further. */
+INLINE void rope_vec(float *x, size_t h, const float *cos, const float *sin,
+                     size_t n)
+{
+    const vec a = vec_load(x, n), b = vec_load(x + h, n);
+    const vec c = vec_load(cos, n), s = vec_load(sin, n);
+
+    vec_store(x, vec_fnma(b, s, vec_mul(a, c)), n);
+    vec_store(x + h, vec_fma(a, s, vec_mul(b, c)), n);
+}
+
+static void KERNEL(rope)(float *x, size_t n_rows, size_t d, const float *cos,
+                         const float *sin)
+{
+    const size_t h = d / 2;
+
+    for (size_t r = 0; r < n_rows; r++, x += d) {
+        size_t i = 0;
+
+        for (; h - i >= VEC_LANES; i += VEC_LANES)
+            rope_vec(x + i, h, cos + i, sin + i, VEC_LANES);
+        if (i < h)
+            rope_vec(x + i, h, cos + i, sin + i, h - i);
+    }
+}
+
+INLINE void swiglu_vec(float *out, const float *gate, const float *up, size_t n)
+{
+    const vec z = vec_load(gate, n);
+    const vec den = vec_add(vec_set1(1), vec_exp(vec_neg(z)));
+
+    vec_store(out, vec_mul(vec_div(z, den), vec_load(up, n)), n);
+}
+
+static void KERNEL(swiglu)(float *out, const float *gate, const float *up,
+                           size_t n)
+{
+    size_t i = 0;
+
+    for (; n - i >= VEC_LANES; i += VEC_LANES)
+        swiglu_vec(out + i, gate + i, up + i, VEC_LANES);
+    if (i < n)
+        swiglu_vec(out + i, gate + i, up + i, n - i);
+}
+
+INLINE void add_vec(float *x, const float *y, size_t n)
+{
+    vec_store(x, vec_add(vec_load(x, n), vec_load(y, n)), n);
+}
+
+static void KERNEL(add)(float *x, const float *y, size_t n)
+{
+    size_t i = 0;
+
+    for (; n - i >= VEC_LANES; i += VEC_LANES)
+        add_vec(x + i, y + i, VEC_LANES);
+    if (i < n)
+        add_vec(x + i, y + i, n - i);
+}
+
+static void KERNEL(scale)(float *x, float a, size_t n)
+{
+    const vec by = vec_set1(a);
+    size_t i = 0;
+
+    for (; n - i >= VEC_LANES; i += VEC_LANES)
+        vec_store(x + i, vec_mul(vec_load(x + i, VEC_LANES), by), VEC_LANES);
+    if (i < n)
+        vec_store(x + i, vec_mul(vec_load(x + i, n - i), by), n - i);
+}
+
+/* ---- softmax ------------------------------------------------------------ */
+
+static float KERNEL(max)(const float *x, size_t n)
+{
+    const vec none = vec_set1(-INFINITY);
+    vec m[4] = {none, none, none, none};
+    size_t i = 0;
+
+    /* of a NaN and a maximum, vec_max returns the second operand */
+    for (; n - i >= 4 * VEC_LANES; i += 4 * VEC_LANES) {
+        UNROLL
+        for (size_t c = 0; c < 4; c++)
+            m[c] = vec_max(vec_load(x + i + VEC_LANES * c, VEC_LANES), m[c]);
+    }
+    for (; n - i >= VEC_LANES; i += VEC_LANES)
+        m[0] = vec_max(vec_load(x + i, VEC_LANES), m[0]);
+    if (i < n)
+        m[0] = vec_max(vec_load_or(x + i, n - i, -INFINITY), m[0]);
+    return vec_max_lane(vec_max(vec_max(m[0], m[1]), vec_max(m[2], m[3])));
+}
+
+/* Exponentials of n values from x on, to out unless it is NULL; 0 in the lanes
+ * from n on. */
+INLINE vec exp_vec(float *out, const float *x, vec shift, vec scale, size_t n)
+{
+    const vec v = vec_load_or(x, n, -INFINITY);
+    vec e = vec_exp(vec_mul(vec_sub(v, shift), scale));
+
+    /* a scale of 0 would make NaN of -INFINITY */
+    e = vec_zero_if_equal(e, v, vec_set1(-INFINITY));
+    if (out)
+        vec_store(out, e, n);
+    return e;
+}
+
+static double KERNEL(exp_sum)(float *out, const float *x, size_t n, float shift,
+                              float scale)
+{
+    const vec sh = vec_set1(shift), sc = vec_set1(scale);
+    struct vec_f64 sum = vec_f64_zero();
+    size_t i = 0;
+
+    for (; n - i >= VEC_LANES; i += VEC_LANES)
+        sum = vec_f64_add(
+            sum, exp_vec(out ? out + i : NULL, x + i, sh, sc, VEC_LANES));
+    if (i < n)
+        sum = vec_f64_add(sum,
+                          exp_vec(out ? out + i : NULL, x + i, sh, sc, n - i));
+    return vec_f64_sum(sum);
+}
+
+/* ---- measurements ------------------------------------------------------- */
+
+static unsigned long long KERNEL(read_sum)(const void *p, size_t n)
+{
+    enum { LINE = 64 };
+    const char *c = p;
+    vec_words sum = vec_words_zero();
+    char last[LINE] = {0};
+    size_t i = 0;
+
+    /* one line at a time: memory delivers less if several are asked for at
+     * once */
+    for (; n - i >= LINE; i += LINE) {
+        sweep(c + i);
+        sum = vec_words_add(sum, c + i);
+    }
+    memcpy(last, c + i, n - i);
+    return vec_words_sum(vec_words_add(sum, last));
+}
+
+static double KERNEL(peak_flops)(size_t reps, float *sink)
+{
+    /* near 1e7 operations for each of reps */
+    enum { STEPS = 10000000 / (2 * VEC_LANES * PEAK_CHAINS) };
+    const vec mul = vec_set1(0.999f), add = vec_set1(0.001f);
+    vec a[PEAK_CHAINS];
+
+    UNROLL
+    for (int i = 0; i < PEAK_CHAINS; i++)
+        a[i] = vec_set1((float)i);
+    for (size_t s = 0; s < reps * STEPS; s++) {
+        UNROLL
+        for (int i = 0; i < PEAK_CHAINS; i++)
+            a[i] = vec_fma(a[i], mul, add);
+    }
+    for (int i = 1; i < PEAK_CHAINS; i++)
+        a[0] = vec_add(a[0], a[i]);
+    *sink = vec_sum(a[0]);
+    return 2.0 * VEC_LANES * PEAK_CHAINS * STEPS * (double)reps;
+}
+
+#endif

@@ -1,0 +1,126 @@
+/* The SIMD shim: what the f32 kernels (k_f32.h) need from an instruction set.
+ *
+ * The kernels are written once, in k_f32.h and the headers it includes. A level
+ * compiles them by including its shim and then k_f32.h. A new instruction set
+ * needs one more shim with the macros and functions below, in the file
+ * x86/simd_avx2.h or beside it, and a file that includes both.
+ *
+ * This header itself holds no instructions: only the contract and the macros
+ * and small functions that all kernels share.
+ *
+ * Macros of a shim
+ *
+ *   KERNEL(name)        the level's name of a kernel, such as k_##name##_avx2
+ *   VEC_LANES           floats in a vector, at most 16
+ *   VEC_MASKS           1 if a part of a vector is loaded and stored as fast as
+ *                       a whole one
+ *   VEC_FLUSH_EXP       1 if vec_exponent and vec_zero_if_less exist: they make
+ *                       an exponential that flushes small results cheaper
+ *   MATMUL_CHAINS       accumulators of one row and token that a tile of
+ *                       matmul_f32 keeps in registers at once; divides
+ *                       32 / VEC_LANES. A tile has up to 12 rows times tokens.
+ *   GEMM_MR, GEMM_MID   rows of the left operand that gemm_f32 multiplies with
+ *                       a panel at once, and the rows it takes of the rest. A
+ *                       tile needs 2 * GEMM_MR accumulators.
+ *   ATTN_ROWS           query rows that attention takes at once: 3, or more
+ *                       than 4
+ *   ATTN_VALUES         vectors of a value row that attention adds to at most
+ *                       two rows of sums at once: 4 or more
+ *   ATTN_PREFETCH       positions whose prefetches attention issues together
+ *   PEAK_CHAINS         independent multiply-adds that keep the units busy
+ *
+ * Types: vec (VEC_LANES floats), struct vec_f64 (as many doubles), vec_words
+ * (a cache line of 64-bit integers).
+ *
+ * Loads and stores accept any address. "The first n" means all lanes if
+ * n >= VEC_LANES; otherwise memory behind element n is neither read nor
+ * written, and lanes from n on are 0. All of them are inline, so a constant n
+ * costs nothing.
+ *
+ *   vec_load(p, n)            the first n floats
+ *   vec_load_or(p, n, other)  the same with `other` in the lanes from n on
+ *   vec_load_as(p, n, type)   the first n elements of a type (F32, F16, BF16 or
+ *                             I8), widened exactly
+ *   vec_load_range(v, p, lo, hi)
+ *                             KV_BLOCK floats to KV_BLOCK / VEC_LANES vectors,
+ *                             -INFINITY outside [lo, hi)
+ *   vec_store(p, v, n)        the first n lanes
+ *   vec_store_as(p, v, n, type)
+ *                             the same, rounded to F16 or BF16 as from_f32 does
+ *
+ *   vec_zero(), vec_set1(x), vec_lane0(v)
+ *   vec_add, vec_sub, vec_mul, vec_div, vec_neg
+ *   vec_fma(a, b, c)          a * b + c, rounded once
+ *   vec_fnma(a, b, c)         c - a * b, rounded once
+ *   vec_min(a, b), vec_max(a, b)
+ *                             b where either is NaN
+ *   vec_round(x)              to an integral value, ties to even
+ *   vec_scale2(p, n)          p * 2^n for integral n in [-151, 129], rounded
+ *                             once
+ *   vec_exponent(t)           the low bits of t's representation moved up to be
+ *                             an exponent
+ *   vec_zero_if_equal(v, x, y), vec_zero_if_less(v, x, y)
+ *                             v, or 0 in the lanes where x == y or x < y
+ *   vec_first(v, n)           v, or 0 in the lanes from n on
+ *   vec_any_nan(v)            whether any lane is NaN
+ *
+ * Sums have one order at every level: lanes l and l + 8 are added first, then
+ * l and l + 4, l and l + 2, l and l + 1.
+ *
+ *   vec_sum(v), vec_max_lane(v)
+ *                             over the lanes; the maximum skips NaN
+ *   vec_sum_chains(y, a, R)   y[r], for R = 4 rows or 1, is the sum of 32
+ *                             partial sums: element k % 32 of the row in lane
+ *                             k % VEC_LANES of a[r][k % 32 / VEC_LANES]. In the
+ *                             order (k, k + 8), ((k, k + 8), (k + 16, k + 24)),
+ *                             then as vec_sum.
+ *   vec_store_dots(s, v, P, T)
+ *                             s[t * KV_BLOCK + r] = vec_sum(v[t * P + r]) for P
+ *                             positions of T rows
+ *   vec_dots_at_once(T)       positions for which vec_store_dots is the fastest
+ *   vec_f64_zero(), vec_f64_add(acc, v), vec_f64_add_squares(acc, v),
+ *   vec_f64_sum(acc)          sums in double, lane by lane
+ *   vec_words_zero(), vec_words_add(acc, p), vec_words_sum(acc)
+ *                             sums of 64-bit integers, a cache line at a time
+ *
+ *   pack_8x8(out, ldo, p, stride, n_rows, n_cols, type)
+ *                             transpose the first n_rows of eight rows, stride
+ *                             bytes apart, and their first n_cols elements of
+ *                             the type, at most 8: out[c * ldo + r] for
+ *                             c < n_cols and r < 8, zeros for missing rows. out
+ * is 32-byte aligned, ldo a multiple of 8. pack_8x16_bf16(out, ldo, p, stride)
+ *                             the same for eight whole rows of 16 bf16
+ *
+ *   prefetch_near(p)          fetch the line of p into L1
+ *   sweep(p)                  fetch for a sweep over weights that has reached p
+ *   sweep_by(p, ahead, to_l2) fetch the line at p + ahead, here and not earlier
+ *                             or later, into L2 or L1
+ */
+#ifndef KERNEL_SIMD_H
+#define KERNEL_SIMD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/dtype.h"
+
+#define INLINE      static inline __attribute__((always_inline))
+#define UNROLL      _Pragma("GCC unroll 16")
+#define UNROLL_SOME _Pragma("GCC unroll 4")
+
+INLINE size_t type_bytes(enum dtype type)
+{
+    return type == DT_F32 ? 4 : type == DT_I8 ? 1 : 2;
+}
+
+/* The float at any address. */
+INLINE float load_float(const char *p)
+{
+    float f;
+
+    memcpy(&f, p, sizeof f);
+    return f;
+}
+
+#endif
