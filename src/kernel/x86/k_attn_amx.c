@@ -12,13 +12,13 @@
  * exponentials before they are rounded. What a row does not see adds 0 * v,
  * that is nothing. */
 
-/* What k_attn_bf16.h asks for. */
-enum { VALUE_STEP = 32, GROUP_PAIRS = 64 };
+#define VALUE_STEP  32
+#define GROUP_PAIRS 64
 
 #include "kernel/x86/k_amx_tiles.h"
 #include "kernel/x86/k_attn_bf16.h"
 
-_Static_assert((int)VALUE_STEP == (int)DEPTH, "positions of a tile");
+_Static_assert(VALUE_STEP == (int)DEPTH, "positions of a tile");
 
 enum {
     WIDTH = ATTN_BF16_BLOCKS * KV_BLOCK, /* positions */
@@ -172,7 +172,7 @@ static void batch_scores(const struct task *a, const struct batch *t)
 /* exp(x) for what is rounded to bf16 then: 2^n times a polynomial of r, where
  * x = (n + r) ln 2 and 0 <= r <= 1, that is 1 at 0 and off by at most 8.6e-5.
  * -INFINITY gives 0. */
-INLINE __m512 exp16_bf16(__m512 x)
+INLINE __m512 exp_for_bf16(__m512 x)
 {
     const __m512 t = _mm512_mul_ps(x, _mm512_set1_ps(0x1.715476p0f));
     const __m512 r =
@@ -231,7 +231,7 @@ INLINE void row_exps(uint16_t *p, const float *scores, __m512 shift,
         UNROLL
         for (size_t h = 0; h < 2; h++) {
             s[h] = _mm512_load_ps(scores + 16 * (v + h));
-            s[h] = exp16_bf16(_mm512_sub_ps(s[h], shift));
+            s[h] = exp_for_bf16(_mm512_sub_ps(s[h], shift));
             sum[h] = _mm512_add_ps(sum[h], s[h]);
         }
         _mm512_store_si512(p + 16 * v,

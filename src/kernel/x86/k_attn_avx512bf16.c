@@ -8,8 +8,8 @@
  * Order of sums: a score goes through the pairs of elements, acc through the
  * pairs of positions. What a row does not see adds 0 * v, that is nothing. */
 
-/* What k_attn_bf16.h asks for. */
-enum { VALUE_STEP = 4, GROUP_PAIRS = 32 };
+#define VALUE_STEP  4
+#define GROUP_PAIRS 32
 
 #include "kernel/x86/k_attn_bf16.h"
 
@@ -133,7 +133,7 @@ INLINE __m512 exp_row(float *scores, float shift)
 
     UNROLL
     for (int v = 0; v < VECTORS; v++)
-        s[v] = exp16(_mm512_sub_ps(_mm512_load_ps(scores + 16 * v), sh));
+        s[v] = exp_for_f32(_mm512_sub_ps(_mm512_load_ps(scores + 16 * v), sh));
     UNROLL
     for (int v = 0; v < VECTORS / 2; v++) {
         p[v] = _mm512_cvtne2ps_pbh(s[2 * v + 1], s[2 * v]);
@@ -411,7 +411,7 @@ INLINE void attn_block(const struct attn_rows *rows, const struct parts *s,
             n = seeing(rows, i, n);
         if (n == 0)
             continue;
-        fetch_ahead(rows, v, KV_BLOCK * d * type_bytes(type), i, n);
+        prefetch_next(rows, v, KV_BLOCK * d * type_bytes(type), i, n);
         clear_new(rows, i, n, d);
         batch_scores(rows, s, d, i, n, all);
         rescale = softmax(rows, s, i, n);

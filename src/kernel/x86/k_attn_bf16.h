@@ -1,13 +1,17 @@
-/* What attention of prefill in bf16 shares beside its products: what rows see,
- * keys and values as panels, the state of softmax. Each level that includes it
- * compiles its own copy, with its own instruction set.
+/* What the bf16 attention kernels for prefill share: the ranges of positions
+ * that rows attend to, packing keys and values into panels, and the state of
+ * the softmax. Each file that includes this compiles its own copy with its own
+ * instruction set. It defines two macros first:
  *
- * Included once, after
- *
- *   VALUE_STEP   positions that a product with values takes at a time
- */
+ *   VALUE_STEP    positions that a product with values takes at a time
+ *   GROUP_PAIRS   pairs of positions in a panel of values: those of one block,
+ *                 or of all blocks of a call */
 #ifndef KERNEL_X86_K_ATTN_BF16_H
 #define KERNEL_X86_K_ATTN_BF16_H
+
+#if !defined VALUE_STEP || !defined GROUP_PAIRS
+#error "define VALUE_STEP and GROUP_PAIRS first"
+#endif
 
 #include <immintrin.h>
 #include <math.h>
@@ -15,8 +19,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernel/x86/k_zmm.h"
 #include "kernel/kernel.h"
+#include "kernel/x86/k_zmm.h"
 
 enum { VECTORS = 4, LANES = 16 * VECTORS, PAIRS = KV_BLOCK / 2 };
 
@@ -32,13 +36,13 @@ INLINE size_t panel_size(size_t d)
 
 /* ---- ranges ------------------------------------------------------------- */
 
-/* What some rows see. */
+/* The positions that some rows attend to. */
 struct range {
-    size_t lo, hi; /* any of them; lo >= hi: nothing */
-    bool whole;    /* all of them all positions */
+    size_t lo, hi; /* those of any row; none if lo >= hi */
+    bool whole;    /* every row attends to all positions */
 };
 
-/* Of n_positions. */
+/* The range of rows [i, i + n) in a call with n_positions. */
 static struct range range_of(const struct attn_rows *rows, size_t i, size_t n,
                              size_t n_positions)
 {
@@ -63,7 +67,8 @@ static struct range range_of(const struct attn_rows *rows, size_t i, size_t n,
                           .whole = whole};
 }
 
-/* How many of rows [i, i + n) follow each other before one sees nothing. */
+/* The number of rows from i on, at most n, before the first that attends to
+ * nothing. */
 static size_t seeing(const struct attn_rows *rows, size_t i, size_t n)
 {
     size_t run = 0;
@@ -75,10 +80,10 @@ static size_t seeing(const struct attn_rows *rows, size_t i, size_t n)
 
 /* ---- panels ------------------------------------------------------------- */
 
-/* The first n of 16 elements, zeros behind them. */
+/* The first n of 16 elements of 16 bits, followed by zeros. */
 INLINE __m256i load16_bits(const char *p, size_t n)
 {
-    if (__builtin_constant_p(n) && n >= 16) /* masks cost time */
+    if (__builtin_constant_p(n) && n >= 16) /* a masked load is slower */
         return _mm256_loadu_si256((const __m256i_u *)(const void *)p);
     return _mm256_maskz_loadu_epi16(first_lanes(n), p);
 }
@@ -90,7 +95,7 @@ INLINE __m512 load16(const char *p, size_t n, enum dtype type)
     return _mm512_cvtph_ps(load16_bits(p, n));
 }
 
-/* The first n of 32 elements in bf16, zeros behind them. */
+/* The first n of 32 elements, rounded to bf16, followed by zeros. */
 INLINE __m512i load32(const char *p, size_t n, enum dtype type)
 {
     const char *half = p + 16 * type_bytes(type);
@@ -102,10 +107,9 @@ INLINE __m512i load32(const char *p, size_t n, enum dtype type)
                                         load16(p, n, type));
 }
 
-/* Positions [lo, hi), and their neighbours up to 16: each has a lane of its
- * own, so that it does not matter what those hold. Meanwhile fetches the
- * values, which lie behind the keys in the cache. even: d is a multiple of
- * 32. */
+/* Pack keys of positions [lo, hi), extended to multiples of 16: each position
+ * has its own lane, so the contents of the others do not matter. Prefetches the
+ * values, which follow the keys in the cache. even: d is a multiple of 32. */
 INLINE void pack_keys(uint32_t *out, const char *k, size_t d, size_t lo,
                       size_t hi, enum dtype type, bool even)
 {
@@ -130,8 +134,8 @@ INLINE void pack_keys(uint32_t *out, const char *k, size_t d, size_t lo,
         }
 }
 
-/* The first n of 16 elements of two positions as pairs; NULL stands for
- * zeros. */
+/* The first n of 16 elements of two positions, as pairs in bf16. NULL stands
+ * for a position of zeros. */
 INLINE __m512i load_pairs(const char *a, const char *b, size_t n,
                           enum dtype type)
 {
@@ -167,10 +171,11 @@ INLINE size_t value_ceil(size_t hi)
     return (hi + VALUE_STEP - 1) / VALUE_STEP * VALUE_STEP;
 }
 
-/* Positions [lo, hi), zeros up to the next multiples of VALUE_STEP. Returns
- * whether all are finite. Meanwhile fetches what is at ahead, unless NULL, as
- * much of it. even: d is a multiple of 16. */
-INLINE bool pack_values(uint32_t *out, const char *v, const char *ahead,
+/* Pack values of positions [lo, hi), with zeros up to the next multiples of
+ * VALUE_STEP. Returns whether all values are finite. Prefetches as many bytes
+ * as it reads from `next` on, unless that is NULL. even: d is a multiple of 16.
+ */
+INLINE bool pack_values(uint32_t *out, const char *v, const char *next,
                         size_t d, size_t lo, size_t hi, enum dtype type,
                         bool even)
 {
@@ -189,8 +194,8 @@ INLINE bool pack_values(uint32_t *out, const char *v, const char *ahead,
                                    has_b ? b + e * bytes : NULL,
                                    even ? 16 : d - e, type);
 
-            if (ahead)
-                _mm_prefetch(ahead + (j * d + 2 * e) * bytes, _MM_HINT_T1);
+            if (next)
+                _mm_prefetch(next + (j * d + 2 * e) * bytes, _MM_HINT_T1);
             top = _mm512_max_epu16(top, _mm512_and_si512(w, abs));
             _mm512_store_si512(to, w);
         }
@@ -200,10 +205,10 @@ INLINE bool pack_values(uint32_t *out, const char *v, const char *ahead,
 
 /* ---- exponentials ------------------------------------------------------- */
 
-/* 2^n times a polynomial of r, where x = (n + r) ln 2 and |r| <= 1/2: minimax
- * but for being 1 at 0, off by 9.2e-8. -INFINITY gives 0, as vscalefps has it
- * (r is NaN then). */
-INLINE __m512 exp16(__m512 x)
+/* exp(x) with a relative error of at most 9.2e-8: 2^n times a polynomial of r,
+ * where x = (n + r) ln 2 and |r| <= 1/2. The polynomial is minimax among those
+ * that are 1 at 0. For -INFINITY, r is NaN and vscalefps returns 0. */
+INLINE __m512 exp_for_f32(__m512 x)
 {
     const __m512 t = _mm512_mul_ps(x, _mm512_set1_ps(0x1.715476p0f));
     const __m512 n =
@@ -224,8 +229,9 @@ INLINE __m512 combine(__m512 a, __m512 b, bool sums)
     return sums ? _mm512_add_ps(a, b) : _mm512_max_ps(a, b);
 }
 
-/* Lane i becomes the sum or maximum of the lanes of row i of in, in one order.
- * Each step halves the lanes of a row and puts two rows in a vector. */
+/* Lane i of the result is the sum or maximum of the 16 lanes of row i of in.
+ * Sums have one order. Each step halves the lanes of a row and puts two rows
+ * into a vector. */
 INLINE __m512 over_lanes(const float *in, bool sums)
 {
     __m512 v[16], s[16];
@@ -252,9 +258,10 @@ INLINE __m512 over_lanes(const float *in, bool sums)
                    _mm512_unpackhi_ps(s[0], s[1]), sums);
 }
 
-/* Up to 16 rows' maxima, taken together with those so far, m: the new ones go
- * to m, what is then subtracted from scores to shift, what acc and l are scaled
- * by to *keep. Returns the rows whose maximum is another now. */
+/* Update the running maxima m of the rows that `in` selects, up to 16, by their
+ * maxima `top` of the new scores. Stores what to subtract from scores in shift,
+ * and the factors for acc and l in *keep. Returns the rows whose maximum
+ * changed. */
 INLINE __mmask16 raise_maxima(float *m, __mmask16 in, __m512 top, float *shift,
                               __m512 *keep)
 {
@@ -265,22 +272,23 @@ INLINE __mmask16 raise_maxima(float *m, __mmask16 in, __m512 top, float *shift,
 
     top = _mm512_max_ps(top, old);
     more = _mm512_mask_cmp_ps_mask(in, top, old, _CMP_NEQ_UQ);
-    /* all -INFINITY so far: exp(-INFINITY) is wanted, not exp(NaN) */
+    /* if all scores so far are -INFINITY, weights are exp(-INFINITY) and not
+     * exp(NaN) */
     sh = _mm512_mask_mov_ps(top, _mm512_cmp_ps_mask(top, none, _CMP_EQ_OQ),
                             _mm512_setzero_ps());
     *keep = _mm512_mask_mov_ps(_mm512_set1_ps(1), more,
-                               exp16(_mm512_sub_ps(old, sh)));
+                               exp_for_f32(_mm512_sub_ps(old, sh)));
     _mm512_store_ps(shift, sh);
     _mm512_mask_storeu_ps(m, in, top);
     return more;
 }
 
-/* ---- fetching ----------------------------------------------------------- */
+/* ---- prefetches --------------------------------------------------------- */
 
-/* Rows [i, i + n) take their part in fetching the keys of the call that
- * follows; bytes of them. values: those of this call's last block. */
-INLINE void fetch_ahead(const struct attn_rows *rows, const char *values,
-                        size_t bytes, size_t i, size_t n)
+/* Prefetch the part that rows [i, i + n) have in the next call's keys, which
+ * take so many bytes. values: those of this call's last block. */
+INLINE void prefetch_next(const struct attn_rows *rows, const char *values,
+                          size_t bytes, size_t i, size_t n)
 {
     const char *at = rows->next ? rows->next : values + bytes;
 
@@ -291,7 +299,8 @@ INLINE void fetch_ahead(const struct attn_rows *rows, const char *values,
 
 /* ---- the other level ---------------------------------------------------- */
 
-/* attn_blocks_bf16 of level avx512bf16. */
+/* attn_blocks_bf16 of level avx512bf16, for head sizes that level amx does not
+ * take. */
 void k_attn_blocks_bf16_avx512bf16(const struct attn_rows *rows,
                                    const void *const *k, const void *const *v,
                                    size_t n_blocks, size_t d, float *scratch,

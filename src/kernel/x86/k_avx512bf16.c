@@ -11,8 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernel/x86/k_zmm.h"
 #include "kernel/kernel.h"
+#include "kernel/x86/k_zmm.h"
 
 /* A tile is VECTORS * 16 rows of weights by TOKENS tokens: 24 accumulators (at
  * latency 6 and two a cycle, 12 would do), the weights and a broadcast pair in
@@ -201,7 +201,7 @@ static void (*const tiles[VECTORS][TOKENS])(const struct tile *) = {
  * Weights in memory: panels need 1.5 to 2.5 times as long for 12 tokens, 1.1 to
  * 1.3 times for 24 and 32, the same for 36, and less from 42 on. */
 enum {
-    FEW_TOKENS = 32,
+    STRIP_MAX_TOKENS = 32,
     ONE_ROW = 5,
     STRIP = 4,
     BLOCK = 128,
@@ -272,13 +272,21 @@ INLINE void strip_step(__m512 a[STRIP][TOKENS], const struct strip *s,
     }
 }
 
-/* Fetches P lines of the rows to come with each line of its own, so P rows in
- * all, one after the other; twice: near, too; to_l2: as Intel's CPUs do it
- * best, far ones to L2 and where they are written. */
-INLINE void strip_run(const struct strip *s, int R, int T, int P, bool twice,
-                      bool to_l2)
+/* How a pass over a strip prefetches: for each line it reads, it fetches `rows`
+ * lines of the rows to come, in the order of addresses. That makes `rows` rows
+ * in all. */
+struct strip_fetch {
+    size_t rows;
+    bool twice; /* again, into L1, when the line is near */
+    bool to_l2; /* Intel's CPUs do better if far lines go to L2, and if the
+                   prefetch stays where it is written */
+};
+
+INLINE void strip_run(const struct strip *s, int R, int T,
+                      struct strip_fetch fetch)
 {
-    const size_t lines = s->lines, part = lines / (size_t)P * (size_t)P * LINE;
+    const size_t lines = s->lines, P = fetch.rows;
+    const size_t part = lines / P * P * LINE;
     const char *w = s->w, *x = s->x, *far = s->far, *near = s->near;
     const char *far_end = far + part;
     __m512 a[STRIP][TOKENS];
@@ -296,10 +304,10 @@ INLINE void strip_run(const struct strip *s, int R, int T, int P, bool twice,
             far_end += s->w_bytes;
         }
         UNROLL
-        for (int p = 0; p < P; p++) {
-            if (twice)
+        for (size_t p = 0; p < P; p++) {
+            if (fetch.twice)
                 _mm_prefetch(near + LINE * p, _MM_HINT_T0);
-            if (to_l2)
+            if (fetch.to_l2)
                 sweep_by(far + LINE * p, 0, true);
             else
                 _mm_prefetch(far + LINE * p, _MM_HINT_T0);
@@ -325,39 +333,41 @@ INLINE void strip_run(const struct strip *s, int R, int T, int P, bool twice,
     }
 }
 
-#define STRIP_TILE(R, T, P, N, L)                                        \
-    static void strip_##R##_##T##_##P##_##N##_##L(const struct strip *s) \
-    {                                                                    \
-        strip_run(s, R, T, P, N, L);                                     \
+/* Functions by number of tokens, and a table of them. */
+#define STRIP_FN(name, R, T, ...)                              \
+    static void name##_##T(const struct strip *s)              \
+    {                                                          \
+        strip_run(s, R, T, (struct strip_fetch){__VA_ARGS__}); \
     }
-#define STRIPS(R, P, N, L)    \
-    STRIP_TILE(R, 1, P, N, L) \
-    STRIP_TILE(R, 2, P, N, L) \
-    STRIP_TILE(R, 3, P, N, L) \
-    STRIP_TILE(R, 4, P, N, L) \
-    STRIP_TILE(R, 5, P, N, L) \
-    STRIP_TILE(R, 6, P, N, L)
-#define STRIP_ROW(R, P, N, L)                                             \
-    {                                                                     \
-        strip_##R##_1_##P##_##N##_##L, strip_##R##_2_##P##_##N##_##L,     \
-            strip_##R##_3_##P##_##N##_##L, strip_##R##_4_##P##_##N##_##L, \
-            strip_##R##_5_##P##_##N##_##L, strip_##R##_6_##P##_##N##_##L  \
+#define STRIP_FNS(name, R, ...)       \
+    STRIP_FN(name, R, 1, __VA_ARGS__) \
+    STRIP_FN(name, R, 2, __VA_ARGS__) \
+    STRIP_FN(name, R, 3, __VA_ARGS__) \
+    STRIP_FN(name, R, 4, __VA_ARGS__) \
+    STRIP_FN(name, R, 5, __VA_ARGS__) \
+    STRIP_FN(name, R, 6, __VA_ARGS__)
+#define BY_TOKENS(name)                                            \
+    {                                                              \
+        name##_1, name##_2, name##_3, name##_4, name##_5, name##_6 \
     }
 
-STRIPS(1, 1, 0, 0)
-STRIPS(1, 1, 1, 0)
-STRIPS(1, 1, 0, 1)
-STRIPS(1, 1, 1, 1)
-STRIPS(4, 1, 1, 0)
-STRIPS(4, 2, 1, 0)
-STRIPS(4, 4, 1, 0)
+STRIP_FNS(row_once, 1, .rows = 1)
+STRIP_FNS(row_twice, 1, .rows = 1, .twice = true)
+STRIP_FNS(row_once_l2, 1, .rows = 1, .to_l2 = true)
+STRIP_FNS(row_twice_l2, 1, .rows = 1, .twice = true, .to_l2 = true)
+STRIP_FNS(strip_1, 4, .rows = 1, .twice = true)
+STRIP_FNS(strip_2, 4, .rows = 2, .twice = true)
+STRIP_FNS(strip_4, 4, .rows = 4, .twice = true)
+
+typedef void strip_fn(const struct strip *s);
 
 /* [to_l2][twice] */
-static void (*const strips_one[2][2][TOKENS])(const struct strip *) = {
-    {STRIP_ROW(1, 1, 0, 0), STRIP_ROW(1, 1, 1, 0)},
-    {STRIP_ROW(1, 1, 0, 1), STRIP_ROW(1, 1, 1, 1)}};
-static void (*const strips[3][TOKENS])(const struct strip *) = {
-    STRIP_ROW(4, 1, 1, 0), STRIP_ROW(4, 2, 1, 0), STRIP_ROW(4, 4, 1, 0)};
+static strip_fn *const row_fns[2][2][TOKENS] = {
+    {BY_TOKENS(row_once), BY_TOKENS(row_twice)},
+    {BY_TOKENS(row_once_l2), BY_TOKENS(row_twice_l2)}};
+/* [rows that are fetched / 2] */
+static strip_fn *const strip_fns[3][TOKENS] = {
+    BY_TOKENS(strip_1), BY_TOKENS(strip_2), BY_TOKENS(strip_4)};
 
 /* A walk over the weights: strips of rows, in blocks of rows and columns. */
 struct walk {
@@ -404,7 +414,7 @@ static void rows_single(struct strip s, size_t n_rows, size_t n)
     for (size_t r = 0; r < n_rows; r++) {
         s.far = s.w + (wide ? FAR_WIDE : FAR_ONE);
         s.near = s.w + NEAR_WIDE;
-        strips_one[kernel_sweep.to_l2][wide][n - 1](&s);
+        row_fns[kernel_sweep.to_l2][wide][n - 1](&s);
         s.w += s.w_bytes;
         s.y++;
     }
@@ -432,9 +442,9 @@ INLINE void strip_passes(struct strip *pass, const struct strip *s,
         pass->x = x + t * s->x_bytes;
         pass->y = y + t * s->ldy;
         if (R == STRIP)
-            strips[P / 2][T - 1](pass);
+            strip_fns[P / 2][T - 1](pass);
         else
-            strips_one[0][1][T - 1](pass);
+            row_fns[0][true][T - 1](pass);
         fetched += done ? 0 : P;
         t += T;
     }
@@ -525,7 +535,7 @@ static void k_gemm_bf16_avx512bf16(float *y, size_t ldy, const void *w,
 
     for (size_t t = 0; n_cols == 0 && !add && t < n_tokens; t++)
         memset(y + t * ldy, 0, n_rows * sizeof *y);
-    if (n_tokens <= FEW_TOKENS && n_rows && n_cols && n_tokens) {
+    if (n_tokens <= STRIP_MAX_TOKENS && n_rows && n_cols && n_tokens) {
         struct strip s = {.w = w,
                           .w_bytes = w_bytes,
                           .x = x,
