@@ -1,4 +1,4 @@
-/* OpenBLAS by dlopen: the only file that knows of BLAS. */
+/* OpenBLAS, loaded by dlopen. No other file uses BLAS. */
 #include <dlfcn.h>
 #include <omp.h>
 #include <pthread.h>
@@ -7,7 +7,7 @@
 
 #include "kernel/gemm.h"
 
-/* cblas.h's values, so that the build needs no BLAS header */
+/* Constants of cblas.h, so that the build needs no BLAS header. */
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
 
 typedef void (*sgemm_fn)(int order, int trans_a, int trans_b, int m, int n,
@@ -18,8 +18,9 @@ typedef void (*set_threads_fn)(int n);
 
 static sgemm_fn blas_sgemm;
 
-/* The library reads its environment in its constructor. What is set there for
- * it is put back, so that child processes see no change. */
+/* A variable that is set while the library loads, because its constructor reads
+ * the environment, and is restored afterwards, because child processes must not
+ * see the change. */
 struct saved_env {
     const char *name;
     char *value; /* NULL: was not set */
@@ -36,7 +37,7 @@ static void env_set(struct saved_env *s, const char *name, const char *value)
     if (old) {
         s->value = strdup(old);
         if (!s->value)
-            return; /* could not be put back: leave it alone */
+            return; /* it could not be restored: do not change it */
     }
     s->changed = setenv(name, value, 1) == 0;
 }
@@ -58,7 +59,7 @@ static void *open_library(const char *coretype)
 
     if ((!user || !*user) && coretype)
         env_set(&core, "OPENBLAS_CORETYPE", coretype);
-    /* else a library built for threads of its own starts them on load */
+    /* otherwise a library with its own threads starts them when it loads */
     env_set(&threads, "OPENBLAS_NUM_THREADS", "1");
     lib = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
     env_restore(&threads);
@@ -66,8 +67,9 @@ static void *open_library(const char *coretype)
     return lib;
 }
 
-/* ISO C has no cast from void * to a function pointer; POSIX says they have
- * the same representation. */
+/* Stores the address of a symbol in the function pointer at fn. ISO C cannot
+ * cast void * to a function pointer; POSIX gives them the same
+ * representation. */
 static void find_symbol(void *fn, void *lib, const char *name)
 {
     void *p = dlsym(lib, name);
@@ -91,7 +93,7 @@ static void load_library(const char *coretype)
         return;
     }
     set_threads(1);
-    omp_set_num_threads(omp_threads); /* the OpenMP build changes this too */
+    omp_set_num_threads(omp_threads); /* the OpenMP build changes it */
     blas_sgemm = sgemm;
 }
 
@@ -124,9 +126,9 @@ bool gemm_blas_loaded(void)
 void gemm_blas_nt(float *c, size_t ldc, const float *a, size_t lda,
                   const float *b, size_t ldb, size_t m, size_t n, size_t k)
 {
-    /* Outside of an active parallel region, a team of one thread included, the
-     * OpenMP build takes omp_get_max_threads() threads whatever it was told
-     * before. */
+    /* Outside of a parallel region, and in a team of one thread, the OpenMP
+     * build uses omp_get_max_threads() threads in spite of
+     * openblas_set_num_threads. */
     int omp_threads = omp_in_parallel() ? 1 : omp_get_max_threads();
 
     if (m == 0 || n == 0)

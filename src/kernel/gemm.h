@@ -1,5 +1,5 @@
-/* Large products of prefill through BLAS. Loading the library takes tens of
- * milliseconds, which only those pay who need it. */
+/* Large products of prefill by OpenBLAS, which is loaded at run time. Loading
+ * takes tens of milliseconds, so callers load it only if they need it. */
 #ifndef KERNEL_GEMM_H
 #define KERNEL_GEMM_H
 
@@ -8,18 +8,20 @@
 
 #include "kernel/kernel.h"
 
-/* Load OpenBLAS once, with OPENBLAS_CORETYPE set to the table's blas_coretype
- * unless the user set it: 0.3.21 misdetects recent CPUs. Later calls do not
- * change it. Returns whether it is there. Writes to the environment, so that no
- * other thread may use that meanwhile; call it outside of any parallel region.
- */
+/* Load OpenBLAS. The first call sets OPENBLAS_CORETYPE to tune.blas_coretype of
+ * k unless the user has set that variable, because release 0.3.21 misdetects
+ * recent CPUs; later calls change nothing. Returns whether the library is
+ * loaded. Changes the environment while it loads: no other thread may read or
+ * write the environment then. Call it outside of parallel regions. */
 bool gemm_blas_load(const struct kernels *k);
 
-/* Whether it has been loaded. */
+/* Whether the library is loaded. Any thread may ask. */
 bool gemm_blas_loaded(void);
 
-/* C[m, n] = A[m, k] * B[n, k]^T, row-major, f32, single-threaded: callers
- * split the work themselves. Only after gemm_blas_load returned true. */
+/* C[m, n] = A[m, k] * B[n, k]^T in f32, row-major, with lda, ldb and ldc floats
+ * from row to row; all sizes fit an int. Runs on the calling thread only:
+ * callers split the work themselves. Call it only after gemm_blas_load returned
+ * true. */
 void gemm_blas_nt(float *c, size_t ldc, const float *a, size_t lda,
                   const float *b, size_t ldb, size_t m, size_t n, size_t k);
 

@@ -1,5 +1,5 @@
-/* Fill the table of each level: reference first, then what each level below
- * and the level itself bring. */
+/* Fill the table of each level: first with the reference kernels, then with the
+ * kernels of the lower levels, then with its own. */
 #include <pthread.h>
 
 #include "kernel/kernel.h"
@@ -8,23 +8,28 @@ static struct kernels tables[ISA_COUNT];
 static bool usable[ISA_COUNT];
 struct kernel_sweep kernel_sweep;
 
-/* Intel's cores can wait for 16 lines in L1 and for 48 in L2; decode is a fifth
- * faster for it there. Zen's deliver most to L1. */
+/* Intel's cores have buffers for 16 outstanding lines in L1 and 48 in L2, so
+ * decode is a fifth faster with prefetches into L2. On AMD's Zen it is the
+ * fastest with prefetches into L1. */
 static struct kernel_sweep best_sweep(void)
 {
     return (struct kernel_sweep){.ahead = 8192, .to_l2 = cpu_is_intel()};
 }
 
-/* Tokens from which on a way of multiplying is not slower than the skinny
- * kernels, which widen weights in registers. bf16 wins from 2 tokens on (1.2
- * times as fast there, twice at 8). sgemm_nt overtakes between 16 and 24 (0.9
- * times as fast at 16, 1.05 at 24, 1.3 at 128). OpenBLAS is level at 64, and a
- * pass of fewer operations ends before it is loaded. Below AVX-512 sgemm_nt
- * takes few tokens by eights, which pays where few are missing to the next
- * eight (7 tokens 1.00 times as fast, 8 1.11, 12 1.12, 16 1.30). OpenBLAS's
- * kernels outrun ours below AVX-512 except on Intel's CPUs. Its release 0.3.21
- * (Debian 12) takes CPUs that it does not know for their ancestors: on a Zen 5
- * its Haswell kernels run at half the speed of SkylakeX's. */
+/* Speeds below are relative to matmul, which widens weights in registers.
+ *
+ *   bf16      1.2 times as fast for 2 tokens, twice for 8
+ *   sgemm_nt  with AVX-512, 0.9 times as fast for 16 tokens, 1.05 for 24, 1.3
+ *             for 128. Below AVX-512 it takes up to SGEMM_FEW tokens in groups
+ *             of 8, so it pays just below multiples of 8: 1.00 for 7 tokens,
+ *             1.11 for 8, 1.12 for 12, 1.30 for 16.
+ *   OpenBLAS  equal for 64 tokens. A pass with fewer operations than
+ *             blas_min_flops ends before the library is loaded. Its kernels are
+ *             faster than ours below AVX-512, except on Intel's CPUs.
+ *
+ * OpenBLAS 0.3.21 (Debian 12) takes a CPU that it does not know for an older
+ * one: on a Zen 5 its Haswell kernels run at half the speed of its SkylakeX
+ * kernels. */
 static struct kernel_tuning tuning(enum isa level)
 {
     struct kernel_tuning t = {
@@ -63,7 +68,7 @@ static void fill_tables(void)
         k_q8_ref_init(k);
         if (level == ISA_REF)
             continue;
-        k->gemm_bf16 = NULL; /* callers have faster ways than the reference */
+        k->gemm_bf16 = NULL; /* matmul is faster than the reference's */
         k_avx2_init(k);
         k_q8_avx2_init(k);
         if (level == ISA_AVXVNNI)

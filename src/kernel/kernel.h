@@ -1,15 +1,19 @@
-/* Compute kernels: one table of functions, filled once by level. All are
- * serial, work on any n and any alignment, allocate nothing and cannot fail.
- * They fit threads with small stacks: a frame has at most 32 KiB, what is
- * larger is the caller's memory.
- * k_ref.c is the truth; k_<isa>.c must agree with it within bounds derived from
- * the arithmetic (tests/check_kernels.c).
+/* Compute kernels: one table of functions for each level, that is for each set
+ * of CPU instructions. The tables are filled once.
  *
- * One order of sums. On one level, what a kernel computes for one row of
- * weights and one token (or one query) is the same bit by bit whatever the
- * number of rows, tokens or queries in the call. The engine's --exact mode
- * rests on that. Products in bf16 and int8, which it does not use, promise
- * less. */
+ * All kernels are serial. They accept any n and any alignment unless said
+ * otherwise, allocate nothing and cannot fail. Several threads may call them at
+ * once on different outputs. They suit threads with small stacks: a frame has
+ * at most 32 KiB; the caller provides larger memory.
+ *
+ * The scalar kernels of ref/ are the reference. The kernels of all other levels
+ * agree with them within bounds that follow from the arithmetic
+ * (tests/unit/check_kernels.c).
+ *
+ * One order of sums: on one level, the result for one row of weights and one
+ * token (or one query) has the same bits whatever the number of rows, tokens or
+ * queries in the call. The engine's --exact mode depends on that. Products with
+ * bf16 or int8 activations promise less; --exact does not use them. */
 #ifndef KERNEL_KERNEL_H
 #define KERNEL_KERNEL_H
 
@@ -20,307 +24,327 @@
 #include "base/cpu.h"
 #include "base/dtype.h"
 
-/* Positions of keys and values in one KV block (a page of the cache). */
+/* Positions in a block of keys or values, which is one page of the cache. */
 #define KV_BLOCK 64
 
-/* Query rows that meet one KV block in attn_block. Row i belongs to some head
- * and token; it attends to positions [lo[i], hi[i]) of the block, none when
- * lo[i] >= hi[i] (causality, sliding windows and partly filled blocks). */
+/* Query rows for one call of an attention kernel. A row is one head of one
+ * token. It attends to positions [lo[i], hi[i]) of the block, to none if
+ * lo[i] >= hi[i]. That covers causality, sliding windows and partly filled
+ * blocks. */
 struct attn_rows {
-    const float *q; /* row i at q + i * ldq: f32 [head_dim], scaled already */
-    const uint16_t
-        *q16; /* the same in bf16, for attn_blocks_bf16 instead of q */
-    size_t ldq;
-    size_t n;           /* rows */
-    const int *lo, *hi; /* [n], 0 <= lo, hi <= KV_BLOCK */
-    float *m;   /* [n] running maximum of scores, -INFINITY at the start */
-    float *l;   /* [n] running sum of exp(score - m), 0 at the start */
-    float *acc; /* row i at acc + i * head_dim: sum of exp(score - m) * v */
-    const void *next; /* keys of the call that follows, to be fetched ahead;
-                         NULL: what lies behind these values */
+    const float *q;      /* f32, row i at q + i * ldq: [head_dim], already
+                            multiplied by the score scale */
+    const uint16_t *q16; /* bf16, for attn_blocks_bf16, which does not read q */
+    size_t ldq;          /* elements from row to row, in q or q16 */
+    size_t n;            /* rows */
+    const int *lo, *hi;  /* [n], 0 <= lo, hi <= KV_BLOCK */
+    float *m;         /* [n] running maximum of scores; starts at -INFINITY */
+    float *l;         /* [n] running sum of exp(score - m); starts at 0 */
+    float *acc;       /* row i at acc + i * head_dim: running sum of
+                         exp(score - m) * v */
+    const void *next; /* keys of the next call, to prefetch; NULL: those that
+                         follow the values in memory */
 };
 
-/* Rows of a matrix whose weights are quantized by groups of consecutive
+/* Rows of a matrix whose weights are quantized in groups of consecutive
  * elements of a row (MLX's affine mode, mlx.core.quantize):
  *
  *   w[r, k] = q[r, k] * scales[r, k / group] + biases[r, k / group]
  *
- * q is unsigned; a row is one stream of bits, least significant first, so that
- * element k has bits [k * bits, (k + 1) * bits) of it. n_cols is a multiple of
- * group. Scales may be negative. Nothing is aligned. */
+ * The codes q are unsigned. A row of them is one stream of bits, least
+ * significant bit first: element k has bits [k * bits, (k + 1) * bits). n_cols
+ * is a multiple of group. Scales may be negative. No pointer needs alignment.
+ */
 struct affine {
     const unsigned char *q;               /* row r at q + r * q_stride */
     size_t q_stride;                      /* bytes: n_cols * bits / 8 */
     const unsigned char *scales, *biases; /* row r at + r * sb_stride */
     size_t sb_stride;                     /* bytes */
-    enum dtype sb_type;                   /* F32, F16 or BF16, of both */
+    enum dtype sb_type;                   /* of both: F32, F16 or BF16 */
     int bits;                             /* 2, 3, 4, 5, 6 or 8 */
     size_t group;                         /* 32, 64 or 128 */
 };
 
-/* Activations rounded to int8 by the same groups: x[t, k] is about
- * q[t * ldq + k] * scale[t * ldg + k / group], |q| <= 127. */
+/* Activations rounded to int8 in groups of the same size: x[t, k] is about
+ * q[t * ldq + k] * scale[t * ldg + k / group], |q| <= 127. The caller owns the
+ * memory. */
 struct q8 {
-    int8_t *q;    /* 64-byte aligned, ldq a multiple of 64: whole lines may be
-                     read, what lies behind n_cols is 0 */
+    int8_t *q;    /* 64-byte aligned; kernels may read whole cache lines, so
+                     elements from n_cols to ldq are 0 */
     float *scale; /* largest magnitude of the group / 127 */
-    float *sum;   /* scale * sum of the group's q: what biases multiply */
-    size_t ldq, ldg;
-    size_t group;
+    float *sum;   /* scale * sum of the group's q, the factor of its bias */
+    size_t ldq;   /* bytes from token to token, a multiple of 64 */
+    size_t ldg;   /* groups from token to token */
+    size_t group; /* elements: 32, 64 or 128 */
 };
 
-/* Elements of keys or values that share a scale in an int8 cache. */
+/* Elements of keys or values in an int8 cache that share a scale. */
 #define KV_Q8_GROUP 32
 
-/* Which way of computing is the fastest, as it was measured: the one record of
- * what a level and a CPU's make ask for. A caller asks this record and never
- * which level it runs on. */
+/* Which of several kernels for one task is the fastest, as measured on each
+ * level and CPU vendor. Callers ask this record and never which level they run
+ * on. */
 struct kernel_tuning {
-    bool bf16; /* products and long attention in bf16 pay, where weights are */
-    size_t bf16_min_tokens;
-    bool blas; /* OpenBLAS outruns sgemm_nt, for passes of so much work: */
-    size_t blas_min_tokens;
-    double blas_min_flops;
-    const char *blas_coretype; /* the OPENBLAS_CORETYPE to load it with; NULL:
-                                  as it finds out by itself */
-    bool sgemm; /* sgemm_nt outruns matmul from so many tokens on */
-    size_t sgemm_min_tokens;
-    size_t sgemm_any_tokens; /* fewer: only if few are missing to eights */
-    size_t attn_tile_rows;   /* most query rows of a tile of long prefills */
-    double row_cost; /* of one token more in a short pass, against AVX-512's;
-                        0: as much as a pass of its own */
+    bool bf16;                 /* with bf16 weights, products and long attention
+                                  in bf16 are faster than in f32 */
+    size_t bf16_min_tokens;    /* ... from this number of tokens on */
+    bool blas;                 /* OpenBLAS is faster than sgemm_nt */
+    size_t blas_min_tokens;    /* ... in passes of at least so many tokens */
+    double blas_min_flops;     /* ... and so many operations */
+    const char *blas_coretype; /* OPENBLAS_CORETYPE to load it with; NULL: let
+                                  the library detect the CPU */
+    bool sgemm;                /* sgemm_nt is faster than matmul */
+    size_t sgemm_min_tokens;   /* ... from this number of tokens on */
+    size_t sgemm_any_tokens;   /* below this number, sgemm_nt is only faster if
+                                  the number is just below a multiple of 8 */
+    size_t attn_tile_rows;     /* most query rows of a tile in long prefills */
+    double row_cost; /* cost of one more token in a short pass, relative to
+                        AVX-512's; 0: as much as a pass of its own */
 };
 
 struct kernels {
-    enum isa level; /* for kernel/ and its tests */
-    const char *name;
+    enum isa level;   /* for src/kernel and its tests only */
+    const char *name; /* of the level: "avx2" */
     struct kernel_tuning tune;
 
-    /* y[t * ldy + r] = sum over k of w[r, k] * x[t * ldx + k], f32 arithmetic.
-     *   w  [n_rows, n_cols] of the dtype, row-major, rows w_stride elements
-     *      apart, any alignment
-     *   x  f32 [n_tokens, n_cols], rows ldx apart
-     *   y  f32, n_rows values a token, tokens ldy apart
-     *   work  as of all products: [KERNEL_WORK], 64-byte aligned, overwritten
-     * Skinny products: decode, short prompts, and all of --exact. */
+    /* y[t * ldy + r] = sum over k of w[r, k] * x[t * ldx + k], in f32 and in
+     * one order of sums: skinny products for decode and short prompts, and all
+     * products of --exact.
+     *   w  [n_rows, n_cols] of the dtype, row-major, w_stride elements from row
+     *      to row
+     *   x  f32 [n_tokens, n_cols], ldx elements from token to token
+     *   y  f32 [n_tokens, n_rows], ldy elements from token to token; overlaps
+     *      neither w nor x
+     *   work  floats [KERNEL_WORK], 64-byte aligned, overwritten; all products
+     *      take it */
     void (*matmul[DT_N_FLOAT])(float *y, size_t ldy, const void *w,
                                size_t w_stride, const float *x, size_t ldx,
                                size_t n_rows, size_t n_cols, size_t n_tokens,
                                float *work);
 
-    /* Widen n stored values to f32, exactly. */
+    /* Widen n values to f32, exactly. in and out do not overlap. */
     void (*to_f32[DT_N_FLOAT])(float *out, const void *in, size_t n);
-    /* Round n values to the type, to nearest even; f32 copies. NaN stays NaN,
-     * f16 overflows to infinity. */
+    /* Round n values to the type, ties to even; F32 copies. NaN stays NaN,
+     * values too large for F16 become infinite. in and out do not overlap. */
     void (*from_f32[DT_N_FLOAT])(void *out, const float *in, size_t n);
 
-    /* RMS-normalise each row and scale by w (Qwen3RMSNorm in transformers):
-     * out = w * x / sqrt(mean(x^2) + eps).
-     *   out, x  f32 [n_rows, d], row-major, may alias     w  f32 [d] */
+    /* RMS-normalise each row, then scale it by w (Qwen3RMSNorm in
+     * transformers): out = w * x / sqrt(mean(x^2) + eps).
+     *   out, x  f32 [n_rows, d], row-major; out may be x     w  f32 [d] */
     void (*rmsnorm)(float *out, const float *x, const float *w, size_t n_rows,
                     size_t d, float eps);
 
-    /* Rotate n_rows heads in place (rotate_half; Su et al. 2021, NeoX pairs i
-     * and i + d/2): x[i] = x[i] cos[i] - x[i+h] sin[i],
-     * x[i+h] = x[i+h] cos[i] + x[i] sin[i], h = d / 2.
-     *   x  f32 [n_rows, d]     cos, sin  f32 [d / 2] of one position */
+    /* Rotate n_rows heads of one position in place (rotary embeddings, Su et
+     * al. 2021; rotate_half in transformers pairs elements i and i + h,
+     * h = d / 2):
+     *   x[i] = x[i] cos[i] - x[i + h] sin[i]
+     *   x[i + h] = x[i + h] cos[i] + x[i] sin[i]
+     *   x  f32 [n_rows, d]     cos, sin  f32 [d / 2] of the position */
     void (*rope)(float *x, size_t n_rows, size_t d, const float *cos,
                  const float *sin);
 
-    /* out = silu(gate) * up, silu(z) = z / (1 + exp(-z)). May alias. */
+    /* out = silu(gate) * up with silu(z) = z / (1 + exp(-z)), n elements each.
+     * out may be gate or up. */
     void (*swiglu)(float *out, const float *gate, const float *up, size_t n);
 
-    /* x += y */
+    /* x += y, n elements */
     void (*add)(float *x, const float *y, size_t n);
-    /* x *= a */
+    /* x *= a, n elements */
     void (*scale)(float *x, float a, size_t n);
 
-    /* Fold one KV block into the running softmax of the rows (online softmax,
-     * Milakov and Gimelshein 2018; FlashAttention, Dao et al. 2022).
-     *   k, v     [KV_BLOCK, head_dim] of the dtype (F32 or F16), contiguous;
-     *            positions outside [lo, hi) are never read into a result, they
-     *            may hold anything
-     *   scratch  f32 [attn_scratch(n, head_dim)], 64-byte aligned */
+    /* Add one block of keys and values to the running softmax of the rows
+     * (online softmax, Milakov and Gimelshein 2018; FlashAttention, Dao et al.
+     * 2022).
+     *   k, v     [KV_BLOCK, head_dim] of the dtype, contiguous. Positions
+     *            outside of a row's [lo, hi) do not affect it: they may hold
+     *            anything, NaN too.
+     *   scratch  floats [attn_scratch(n, head_dim)], 64-byte aligned */
     void (*attn_block[DT_N_FLOAT])(const struct attn_rows *rows, const void *k,
                                    const void *v, size_t head_dim,
                                    float *scratch);
 
-    /* The same for 1 <= n_blocks <= ATTN_BF16_BLOCKS blocks that follow each
-     * other (0 <= lo, hi <= n_blocks * KV_BLOCK) and with both products in bf16
-     * (queries, keys, values and exponentials rounded to it, sums in f32), for
-     * prefill's tiles of hundreds of rows; NULL below avx512bf16. Reads
-     * rows->q16, not q; acc may hold anything where m is -INFINITY.
-     *   k, v     of each block, as above
-     *   scratch  f32 [attn_bf16_scratch(n, head_dim)], 64-byte aligned */
+    /* The same for several blocks and with both products in bf16: queries,
+     * keys, values and exponentials are rounded to bf16, sums are f32. For
+     * prefill, with hundreds of rows. NULL where bf16 is not faster. Reads
+     * rows->q16 in place of q. If a row's m is -INFINITY, its acc may hold
+     * anything.
+     *   rows     0 <= lo, hi <= n_blocks * KV_BLOCK
+     *   k, v     [n_blocks] pointers to consecutive blocks as above,
+     *            1 <= n_blocks <= ATTN_BF16_BLOCKS
+     *   scratch  floats [attn_bf16_scratch(n, head_dim)], 64-byte aligned */
     void (*attn_blocks_bf16[DT_N_FLOAT])(const struct attn_rows *rows,
                                          const void *const *k,
                                          const void *const *v, size_t n_blocks,
                                          size_t head_dim, float *scratch);
 
-    /* attn_block on an int8 cache: k and v are int8 [KV_BLOCK, head_dim] with
-     * f32 scales [KV_BLOCK, kv_q8_groups(head_dim)] behind them; element i of
+    /* attn_block for an int8 cache: k and v are int8 [KV_BLOCK, head_dim],
+     * followed by f32 scales [KV_BLOCK, kv_q8_groups(head_dim)]. Element i of
      * position j is k[j, i] * scale[j, i / KV_Q8_GROUP]. */
     void (*attn_block_q8)(const struct attn_rows *rows, const void *k,
                           const void *v, size_t head_dim, float *scratch);
 
-    /* attn_block for prefill's tiles of many rows: any order of sums,
-     * exponentials below exp(-87) may be 0, keys and values are packed before
-     * use. What it computes for a row depends on the others only where values
-     * are not finite. attn_tile_q8 is to attn_block_q8 what this is to
-     * attn_block: the same bits as from the widened block.
-     *   scratch  f32 [attn_tile_scratch(n, head_dim)], 64-byte aligned */
+    /* attn_block for the many rows of prefill, in any order of sums:
+     * exponentials below exp(-87) may be 0. A row's result depends on the other
+     * rows only if some values are not finite.
+     *   scratch  floats [attn_tile_scratch(n, head_dim)], 64-byte aligned */
     void (*attn_tile[DT_N_FLOAT])(const struct attn_rows *rows, const void *k,
                                   const void *v, size_t head_dim,
                                   float *scratch);
+    /* attn_tile for an int8 cache: the bits of attn_tile on the widened
+     * block. */
     void (*attn_tile_q8)(const struct attn_rows *rows, const void *k,
                          const void *v, size_t head_dim, float *scratch);
 
-    /* Round n values to int8 by groups of KV_Q8_GROUP (the last may be short),
-     * to nearest even: scale = largest magnitude / 127, 0 for a group of
-     * zeros. */
+    /* Round n values to int8, ties to even, in groups of KV_Q8_GROUP elements;
+     * the last group may be shorter. A group's scale is its largest magnitude
+     * / 127, so 0 for a group of zeros.
+     *   q  [n]     scales  f32 [kv_q8_groups(n)] */
     void (*to_kv_q8)(int8_t *q, float *scales, const float *x, size_t n);
 
-    /* Largest value of x[0..n), n >= 1; NaN are skipped (all NaN: -INFINITY).
-     */
+    /* The largest of n >= 1 values. NaN are skipped; -INFINITY if there is
+     * nothing else. */
     float (*max)(const float *x, size_t n);
 
-    /* out[i] = exp((x[i] - shift) * scale) and their sum in double, in one
-     * fixed order; out may alias x or be NULL. x = -INFINITY gives 0. */
+    /* out[i] = exp((x[i] - shift) * scale) for n values, 0 where x[i] is
+     * -INFINITY. Returns their sum in double, in one order. out may be x, or
+     * NULL if only the sum is wanted. */
     double (*exp_sum)(float *out, const float *x, size_t n, float shift,
                       float scale);
 
-    /* C[m, n] = A[m, k] * B[n, k]^T in f32: prefill and batches where there is
-     * no BLAS or it is slower. Any order of sums, the same for every row of A
-     * and B; it may depend on k and, up to SGEMM_FEW, on m.
-     *   a     f32, c f32, row-major, rows lda and ldc floats apart; an odd
-     *         number of cache lines is the fastest
-     *   b     weights of the table's type, rows ldb elements apart, widened on
-     *         their way; rows in multiples of SGEMM_ROWS are the fastest
-     * Blocked as in Goto and van de Geijn 2008. */
+    /* C[m, n] = A[m, k] * B[n, k]^T in f32: products of prefill and batches
+     * where there is no BLAS or BLAS is slower. The order of sums is the same
+     * for all rows of A and B. It may depend on k, and on m up to SGEMM_FEW.
+     * Blocked as in Goto and van de Geijn 2008.
+     *   a  f32 [m, k], c  f32 [m, n], row-major, lda and ldc floats from row to
+     *      row; an odd number of cache lines is the fastest
+     *   b  [n, k] of the dtype, the weights, ldb elements from row to row;
+     *      multiples of SGEMM_ROWS rows are the fastest */
     void (*sgemm_nt[DT_N_FLOAT])(float *c, size_t ldc, const float *a,
                                  size_t lda, const void *b, size_t ldb,
                                  size_t m, size_t n, size_t k, float *work);
 
-    /* y[t * ldy + r] = sum over k of w[r, k] * x[t * ldx + k], added to what y
-     * holds if add: f32 sums of products of bf16. Prefill on avx512bf16; the
-     * levels from AVX2 on that lack the instruction have NULL.
-     *   w  bf16 as in matmul; x bf16 [n_tokens, n_cols], any alignment, rows
-     *      ldx apart, gemm_bf16_ldx(n_cols) being the fastest
-     *   y  as in matmul
-     * Subnormal operands, products and sums may count as 0. A row's value may
-     * depend on n_tokens and n_cols, never on the other rows or tokens. Few
-     * tokens stream w once; for hundreds, rows in multiples of GEMM_BF16_ROWS
-     * are the fastest. */
+    /* y[t * ldy + r] = sum over k of w[r, k] * x[t * ldx + k] in f32 sums of
+     * bf16 products; if add, plus the old y[t * ldy + r]. NULL on vector levels
+     * without such an instruction.
+     *   w  bf16 as in matmul     y  as in matmul
+     *   x  bf16 [n_tokens, n_cols], ldx elements from token to token;
+     *      gemm_bf16_ldx(n_cols) is the fastest
+     * Subnormal operands, products and sums may count as 0. A value may depend
+     * on n_tokens and n_cols, never on other rows or tokens. Few tokens stream
+     * w once. For hundreds of tokens, multiples of GEMM_BF16_ROWS rows are the
+     * fastest. */
     void (*gemm_bf16)(float *y, size_t ldy, const void *w, size_t w_stride,
                       const void *x, size_t ldx, size_t n_rows, size_t n_cols,
                       size_t n_tokens, bool add, float *work);
 
-    /* Widen quantized rows: out f32 [n_rows, n_cols], q * scale rounded, then
-     * + bias rounded, the same bits at every level. */
+    /* Widen quantized rows to out, f32 [n_rows, n_cols]: q * scale, rounded,
+     * plus bias, rounded. All levels give the same bits. */
     void (*affine_to_f32)(float *out, const struct affine *w, size_t n_rows,
                           size_t n_cols);
 
-    /* matmul on quantized weights: f32 arithmetic, one order of sums, x f32.
-     * All of --exact. */
+    /* matmul for quantized weights, in f32 and in one order of sums. */
     void (*matmul_affine)(float *y, size_t ldy, const struct affine *w,
                           const float *x, size_t ldx, size_t n_rows,
                           size_t n_cols, size_t n_tokens, float *work);
 
-    /* Round activations for matmul_q8, to nearest even, into rows of out whose
-     * group is set. x f32 [n_tokens, n_cols]; n_cols a multiple of group. A
-     * group of zeros has scale 0. */
+    /* Round activations for matmul_q8, ties to even, into the memory of out,
+     * whose ldq, ldg and group are set. A group of zeros has scale 0.
+     *   x  f32 [n_tokens, n_cols], n_cols a multiple of out->group */
     void (*to_q8)(const struct q8 *out, const float *x, size_t ldx,
                   size_t n_cols, size_t n_tokens);
 
-    /* The product in integers: y[t * ldy + r] (added to what y holds if add) =
-     * sum over groups g of
-     *   scales[r, g] * x.scale[t, g] * sum of q[r, k] * x.q[t, k] in g
-     *   + biases[r, g] * x.sum[t, g]
-     * with exact integer sums and f32 ones over groups. x.group == w.group.
-     * For one token it streams w once; for hundreds it is a blocked product,
-     * fastest with rows in multiples of MATMUL_Q8_ROWS. What it computes for
-     * one row and token may depend on n_tokens (single: decode; more), never on
-     * the rows in the call. */
+    /* The product of quantized weights and int8 activations:
+     *   y[t * ldy + r] = sum over groups g of
+     *       scales[r, g] * x.scale[t, g] * (sum of q[r, k] * x.q[t, k] in g)
+     *       + biases[r, g] * x.sum[t, g]
+     * and if add, plus the old y[t * ldy + r]. Integer sums within a group are
+     * exact, sums over groups are f32. x->group == w->group. A value may depend
+     * on n_tokens, never on the rows in the call. One token streams w once. For
+     * hundreds of tokens, multiples of MATMUL_Q8_ROWS rows are the fastest. */
     void (*matmul_q8)(float *y, size_t ldy, const struct affine *w,
                       const struct q8 *x, size_t n_rows, size_t n_cols,
                       size_t n_tokens, bool add, float *work);
 
-    /* gemm_bf16 on quantized weights, which are widened and rounded to bf16 on
-     * the way: prefill where such products outrun integer ones by far (amx);
-     * NULL elsewhere. */
+    /* gemm_bf16 for quantized weights, which it widens and rounds to bf16. NULL
+     * except where bf16 products are much faster than integer ones (amx). */
     void (*gemm_bf16_affine)(float *y, size_t ldy, const struct affine *w,
                              const void *x, size_t ldx, size_t n_rows,
                              size_t n_cols, size_t n_tokens, bool add,
                              float *work);
 
-    /* Sum of n bytes as 64-bit words, for measuring read bandwidth. */
+    /* The sum of n bytes as 64-bit words, padded with zeros: to measure read
+     * bandwidth. */
     unsigned long long (*read_sum)(const void *p, size_t n);
-    /* Run multiply-adds on registers only; returns floating-point operations
-     * done (a multiply-add is two), about 1e7 * reps of them. *sink receives a
-     * value so that nothing is optimised away. */
+    /* Run f32 multiply-adds on registers only and return the number of
+     * operations: about 1e7 * reps, two for each multiply-add. *sink receives a
+     * value, so that the compiler cannot remove the work. */
     double (*peak_flops)(size_t reps, float *sink);
-    /* The same of gemm_bf16's multiply-adds; NULL but on avx512bf16. */
+    /* The same with the multiply-adds of gemm_bf16; NULL where that is NULL. */
     double (*peak_bf16)(size_t reps, float *sink);
-    /* The same of matmul_q8's multiply-adds of long prefills. */
+    /* The same with the multiply-adds of matmul_q8 in long prefills. */
     double (*peak_q8)(size_t reps, float *sink);
 };
 
-/* How a sweep over weights that are in memory fetches ahead: how far, in bytes
- * (the hardware's own prefetchers stop at each page), and how near. Set with
- * the tables. */
+/* How kernels prefetch while they read weights from memory in order: the
+ * hardware's own prefetchers stop at each page. Set when the tables are
+ * filled. */
 struct kernel_sweep {
-    size_t ahead;
-    bool to_l2; /* and not to L1 */
+    size_t ahead; /* bytes from the line in use to the line that is fetched */
+    bool to_l2;   /* fetch into L2; else into L1 */
 };
 extern struct kernel_sweep kernel_sweep;
 
-/* Rows of weights that gemm_bf16 takes at a time. */
+/* Rows of weights that gemm_bf16 multiplies at a time. */
 #define GEMM_BF16_ROWS 64
 
-/* Rows of b that sgemm_nt packs at a time, and rows of a that may be few to it.
- */
+/* Rows of B that sgemm_nt packs at a time, and the most rows of A for which it
+ * may take another kernel. */
 #define SGEMM_ROWS 512
 #define SGEMM_FEW  48
 
-/* Floats that a product works in. */
+/* Floats of the memory that products work in. */
 #define KERNEL_WORK (128u * 1024)
 
-/* Rows of weights that matmul_q8 takes at a time for many tokens. */
+/* Rows of weights that matmul_q8 multiplies at a time by many tokens. */
 #define MATMUL_Q8_ROWS 64
 
-/* An odd number of cache lines from token to token: they spread over all sets
- * of a cache. */
+/* The best ldx of gemm_bf16: an odd number of cache lines, so that tokens
+ * spread over all sets of a cache. */
 static inline size_t gemm_bf16_ldx(size_t n_cols)
 {
     return (((n_cols + 31) / 32) | 1) * 32;
 }
 
+/* Floats of scratch for attn_block and attn_block_q8. */
 static inline size_t attn_scratch(size_t n_rows, size_t head_dim)
 {
-    /* one block of keys or values as f32, and the rows' scores */
+    /* a block of keys and one of values as f32, and the scores of the rows */
     return KV_BLOCK * head_dim * 2 + n_rows * KV_BLOCK + 64;
 }
 
-/* For attn_tile. */
+/* Rows that attn_tile takes at a time, at most. */
 #define ATTN_TILE_BATCH 48
+
+/* Floats of scratch for attn_tile and attn_tile_q8. */
 static inline size_t attn_tile_scratch(size_t n_rows, size_t head_dim)
 {
-    /* scores of some rows, keys and values as f32 and as panels; or
-     * attn_block's */
+    /* scores of a batch of rows; keys and values, as f32 and as panels; or
+     * else the scratch of attn_block */
     return KV_BLOCK * (ATTN_TILE_BATCH + 2 * (2 * head_dim + 16)) +
            attn_scratch(n_rows, 0);
 }
 
-/* Blocks and rows that attn_blocks_bf16 takes at a time, at most. */
+/* Blocks that a call of attn_blocks_bf16 has, and rows that it takes at a time,
+ * at most. */
 #define ATTN_BF16_BLOCKS 2
 #define ATTN_BF16_BATCH  64
 
-/* For attn_blocks_bf16. */
+/* Floats of scratch for attn_blocks_bf16. */
 static inline size_t attn_bf16_scratch(size_t n_rows, size_t head_dim)
 {
-    /* keys and values as panels of bf16; of a batch of rows the scores, 16
-     * lanes of their maxima, and two numbers; of all rows the exponentials in
-     * bf16, and two numbers */
+    /* keys and values as panels of bf16; for each row of a batch its scores, 16
+     * lanes of their maximum, and two numbers; for each row of the call its
+     * exponentials in bf16, and two numbers */
     size_t d = (head_dim + 63) / 64 * 64;
 
     return ATTN_BF16_BLOCKS * KV_BLOCK * d +
@@ -328,27 +352,29 @@ static inline size_t attn_bf16_scratch(size_t n_rows, size_t head_dim)
            n_rows * (ATTN_BF16_BLOCKS * KV_BLOCK / 2 + 2);
 }
 
+/* Scales of one position of keys or values in an int8 cache. */
 static inline size_t kv_q8_groups(size_t head_dim)
 {
     return (head_dim + KV_Q8_GROUP - 1) / KV_Q8_GROUP;
 }
 
-/* The table for a level; NULL when the CPU lacks it. k_ref's rows stand where a
- * level has no kernel of its own. */
+/* The table of a level; NULL if the CPU lacks the level. Where a level has no
+ * kernel of its own, the table has that of a lower level or the reference.
+ * Tables live as long as the process. Any thread may call this. */
 const struct kernels *kernels_get(enum isa level);
 
-/* The best table for this CPU, and the scalar reference's. */
+/* The table of the best level of this CPU, and that of the reference. */
 const struct kernels *kernels_best(void);
 const struct kernels *kernels_ref(void);
 
-/* The table of the level called name. NULL: the CPU lacks it, or, with *known
- * false, there is no such level. */
+/* The table of the level with this name. Returns NULL and sets *known to false
+ * if there is no such level, NULL and true if the CPU lacks it. */
 const struct kernels *kernels_named(const char *name, bool *known);
 
-/* The names of all levels, "ref, avx2, …". */
+/* The names of all levels, for messages: "ref, avx2, …". A constant. */
 const char *kernels_names(void);
 
-/* Used by k_dispatch.c: overwrite what the level brings. */
+/* For k_dispatch.c: each enters the kernels of one file into the table. */
 void k_ref_init(struct kernels *k);
 void k_avx2_init(struct kernels *k);
 void k_avx512_init(struct kernels *k);

@@ -1,11 +1,11 @@
-/* The scalar truth of quantized products: plain C, sums in double, rounded once
- * at the end. */
+/* The reference kernels for quantized weights: plain C, with sums in double
+ * that are rounded once at the end. */
 #include <math.h>
 #include <string.h>
 
 #include "kernel/kernel.h"
 
-/* Element k of a row's stream of bits. */
+/* Code k of a row. */
 static unsigned code_at(const unsigned char *row, size_t k, int bits)
 {
     size_t at = k * (size_t)bits;
@@ -17,7 +17,7 @@ static unsigned code_at(const unsigned char *row, size_t k, int bits)
     return code & ((1u << bits) - 1);
 }
 
-/* Number g of a row's scales or biases. */
+/* Number g of a row of scales or biases. */
 static float number_at(const unsigned char *row, size_t g, enum dtype type)
 {
     float f;
@@ -67,7 +67,8 @@ static void k_matmul_affine_ref(float *y, size_t ldy, const struct affine *w,
         }
 }
 
-/* One group: its scale and the sum of what it became. */
+/* Round one group of n values. Sets its scale, and scale times the sum of the
+ * rounded values. */
 static void round_group(int8_t *q, float *scale, float *sum, const float *x,
                         size_t n)
 {

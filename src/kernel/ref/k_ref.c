@@ -1,7 +1,7 @@
-/* The scalar truth: plain C, readable beside the papers, no fast-math. Sums are
- * kept in double and rounded once at the end, exponentials are libm's in
- * double, so that the error of a vector kernel against this file is the vector
- * kernel's own. */
+/* The reference kernels: plain C that can be read beside the papers, without
+ * fast-math. Sums are in double and rounded once at the end, exponentials are
+ * libm's in double. So a difference to a vector kernel is the vector kernel's
+ * error. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static float load_bf16(const unsigned char *p)
     return f32_from_bits((uint32_t)h << 16);
 }
 
-/* IEEE 754 binary16. Signalling NaN become quiet ones, as vcvtph2ps does. */
+/* IEEE 754 binary16. Signalling NaN become quiet, as with vcvtph2ps. */
 static float load_f16(const unsigned char *p)
 {
     uint16_t h;
@@ -69,7 +69,7 @@ static uint16_t bf16_round(float f)
 
     if ((u & 0x7fffffff) > 0x7f800000)
         return (uint16_t)(u >> 16 | 0x0040);
-    /* half of the last place, less one when the result would be odd */
+    /* half a unit in the last place, one less if that place is even */
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
@@ -81,7 +81,7 @@ static uint16_t f16_round(float f)
     u &= 0x7fffffff;
     if (u > 0x7f800000)
         return (uint16_t)(sign | 0x7e00 | (u >> 13 & 0x3ff));
-    if (u >= 0x477ff000) /* 65520: half a place above the largest f16 */
+    if (u >= 0x477ff000) /* 65520: half a unit above the largest f16 */
         return (uint16_t)(sign | 0x7c00);
     exponent = (int)(u >> 23) - 112;
     fraction = u & 0x7fffff;
@@ -97,7 +97,7 @@ static uint16_t f16_round(float f)
     rest = fraction & (2 * half - 1);
     fraction >>= shift;
     fraction += (uint32_t)exponent << 10;
-    /* a carry out of the fraction is the next exponent, as it should be */
+    /* a carry out of the fraction increments the exponent, as it should */
     if (rest > half || (rest == half && (fraction & 1)))
         fraction++;
     return (uint16_t)(sign | fraction);
@@ -155,7 +155,7 @@ static void k_from_f32_bf16_ref(void *out, const float *in, size_t n)
 
 /* ---- products ---------------------------------------------------------- */
 
-/* One matmul for each type; the types differ in load and size only. */
+/* One product for each type; types differ only in how elements are loaded. */
 #define MATMUL_REF(type, bytes)                                               \
     static void k_matmul_##type##_ref(                                        \
         float *y, size_t ldy, const void *w, size_t w_stride, const float *x, \
@@ -288,7 +288,7 @@ static double k_exp_sum_ref(float *out, const float *x, size_t n, float shift,
     double sum = 0;
 
     for (size_t i = 0; i < n; i++) {
-        /* said apart, so that scale 0 does not make NaN of it */
+        /* a scale of 0 would make NaN of -INFINITY */
         float e = x[i] == -INFINITY
                       ? 0
                       : (float)exp((double)((x[i] - shift) * scale));
@@ -300,7 +300,7 @@ static double k_exp_sum_ref(float *out, const float *x, size_t n, float shift,
     return sum;
 }
 
-/* Where all scores so far are -INFINITY, 0 stands for the maximum: then their
+/* If all scores so far are -INFINITY, 0 stands for the maximum: then their
  * weights are exp(-INFINITY) = 0 and not exp(NaN). A NaN among the scores
  * reaches l and acc. */
 #define ATTN_BLOCK_REF(type, bytes)                                            \
@@ -393,7 +393,7 @@ static unsigned long long k_read_sum_ref(const void *p, size_t n)
             sum[j] += u[j];
     }
     memset(u, 0, sizeof u);
-    memcpy(u, c + i, n - i); /* the last word counts as filled with zeros */
+    memcpy(u, c + i, n - i); /* the last word is padded with zeros */
     for (size_t j = 0; j < 4; j++)
         sum[j] += u[j];
     return sum[0] + sum[1] + sum[2] + sum[3];

@@ -408,7 +408,7 @@ static void k_gemm_bf16_amx(float *y, size_t ldy, const void *w,
                        add, work);
         return;
     }
-    if (n_tokens <= FEW_TOKENS && n_cols > 0) {
+    if (n_tokens <= AMX_FEW_MAX && n_cols > 0) {
         k_gemm_bf16_few_amx(y, ldy, w, w_stride, x, ldx, n_rows, n_cols,
                             n_tokens, add, work);
         return;

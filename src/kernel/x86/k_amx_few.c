@@ -16,7 +16,7 @@
 #include "kernel/x86/k_amx_pack.h"
 
 enum {
-    MOST_TILES = FEW_TOKENS / SIDE, /* of tokens */
+    MOST_TILES = AMX_FEW_MAX / SIDE, /* of tokens */
     RUN = 8,
     RUN_BYTES = RUN * LINE,
     CHUNK_COLS = RUN * DEPTH,

@@ -1,5 +1,5 @@
-/* Packing for AMX: rows as they lie in memory to the tiles of pairs that
- * tdpbf16ps takes as its right operand. */
+/* Packing for AMX: from row-major matrices to tiles of pairs, the layout that
+ * tdpbf16ps needs for its right operand. */
 #ifndef KERNEL_X86_K_AMX_PACK_H
 #define KERNEL_X86_K_AMX_PACK_H
 
@@ -13,13 +13,13 @@ INLINE size_t at_most(size_t n, size_t most)
     return n < most ? n : most;
 }
 
-/* The first n of DEPTH columns of a row, zeros behind them. */
+/* The first n of DEPTH columns of a row, followed by zeros. */
 INLINE __m512i load_columns(const char *p, size_t n)
 {
     return _mm512_maskz_loadu_epi16(n >= DEPTH ? 0xffffffff : (1u << n) - 1, p);
 }
 
-/* Of rows e, 4 + e, 8 + e and 12 + e the same 16 bytes. */
+/* The same 16 bytes of four rows, which are four rows apart from p on. */
 INLINE __m512i load_lanes(const char *p, size_t stride)
 {
     __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const void *)p));
@@ -32,8 +32,8 @@ INLINE __m512i load_lanes(const char *p, size_t stride)
         v, _mm_loadu_si128((const void *)(p + 12 * stride)), 3);
 }
 
-/* SIDE rows of DEPTH columns to a tile [pair][row]. Loads do a part of the
- * transposition: shuffles are what it takes most of. */
+/* Pack SIDE rows of DEPTH columns into a tile [pair of columns][row]. The loads
+ * do a part of the transposition, because shuffles are its bottleneck. */
 INLINE void pack_tile(char *out, const char *p, size_t stride)
 {
     UNROLL
@@ -56,8 +56,8 @@ INLINE void pack_tile(char *out, const char *p, size_t stride)
     }
 }
 
-/* The same of n rows and nk columns at least 1 each, of which a tile takes what
- * it can; zeros for what is missing. */
+/* The same for a matrix of n >= 1 rows and nk >= 1 columns: a tile of its first
+ * rows and columns, with zeros for missing ones. */
 INLINE void pack_some(char *out, const char *p, size_t stride, size_t n,
                       size_t nk)
 {

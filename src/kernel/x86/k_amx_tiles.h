@@ -1,4 +1,4 @@
-/* Tiles of AMX: what the kernels for level amx share. Each of the eight holds
+/* AMX tile registers, for the kernels of level amx. There are eight; each holds
  * up to 16 rows of up to 64 bytes. */
 #ifndef KERNEL_X86_K_AMX_TILES_H
 #define KERNEL_X86_K_AMX_TILES_H
@@ -8,19 +8,20 @@
 #include <stdint.h>
 
 enum {
-    SIDE = 16,  /* rows of a tile, and its columns in f32 */
-    DEPTH = 32, /* its columns in bf16 */
-    LINE = 64,  /* and in bytes */
+    SIDE = 16,  /* rows of a tile, and columns of a tile of f32 */
+    DEPTH = 32, /* columns of a tile of bf16 */
+    LINE = 64,  /* bytes of a tile's row */
     TILE_BYTES = SIDE * LINE
 };
 
-/* gcc's intrinsics do not say that they read and write memory. */
+/* Assembly, because gcc's intrinsics do not say that they read and write
+ * memory. */
 #define TILE_LOAD(t, p, stride)                                      \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t                 \
                      :                                               \
                      : "r"((const void *)(p)), "r"((size_t)(stride)) \
                      : "memory")
-/* The same, past L1, which then keeps what it has. */
+/* The same with a hint not to replace lines in L1. */
 #define TILE_STREAM(t, p, stride)                                    \
     __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #t               \
                      :                                               \
@@ -38,14 +39,15 @@ enum {
 #define TILE_CONFIGURE(c) __asm__ volatile("ldtilecfg %0" : : "m"(c))
 #define TILE_RELEASE()    __asm__ volatile("tilerelease" ::)
 
-/* Intel's manual, LDTILECFG. */
+/* The operand of LDTILECFG, as in Intel's manual. */
 struct tile_config {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t rows[16];
 };
 
-/* n_columns of 16 bits. A tile has both rows and columns, or nothing. */
+/* Give a tile n_rows rows and n_columns columns of 16 bits. If either is 0,
+ * both are. */
 static inline void tile_shape(struct tile_config *c, int tile, int n_rows,
                               int n_columns)
 {
@@ -53,10 +55,10 @@ static inline void tile_shape(struct tile_config *c, int tile, int n_rows,
     c->row_bytes[tile] = (uint16_t)(n_rows ? 2 * n_columns : 0);
 }
 
-/* Tokens for which k_gemm_bf16_few_amx is made. */
-enum { FEW_TOKENS = 64 };
+/* The most tokens of k_gemm_bf16_few_amx. */
+enum { AMX_FEW_MAX = 64 };
 
-/* struct kernels' gemm_bf16 for 1 to FEW_TOKENS tokens and at least one
+/* gemm_bf16 of struct kernels for 1 to AMX_FEW_MAX tokens and at least one
  * column. */
 void k_gemm_bf16_few_amx(float *y, size_t ldy, const void *w, size_t w_stride,
                          const void *x, size_t ldx, size_t n_rows,

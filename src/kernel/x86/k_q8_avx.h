@@ -1,34 +1,40 @@
-/* The product of quantized weights in integers, in vectors of 256 bits, for
- * k_q8_avx2.c and k_q8_avxvnni.c. Included once, after
+/* Products of quantized weights and int8 activations in 256-bit vectors, for
+ * k_q8_avx2.c and k_q8_avxvnni.c. Each defines two macros first:
  *
- *   KERNEL(name)    the level's name of a kernel: k_##name##_avx2
- *   VNNI            whether vpdpbusd is there; else products of bytes go by
- *                   pairs into words of 16 bits (vpmaddubsw), as many as
- *                   cannot overflow, and those by pairs into 32 bits
+ *   KERNEL(name)    the level's name of a kernel, such as k_##name##_avx2
+ *   VNNI            1 if the level has vpdpbusd. If 0, pairs of byte products
+ *                   are added in 16-bit words (vpmaddubsw), as many as cannot
+ *                   overflow, then pairs of words in 32 bits.
  *
- * A word holds 32767. Two products of a code of b bits and an integer of
- * magnitude 127 are at most 254 (2^b - 1), so it holds the sum of 8 such pairs
- * for 4 bits, of 4 for 5 bits, of 2 for 6 bits, of none for 8 bits.
+ * A word holds at most 32767. Two products of a code of b bits and an integer
+ * of magnitude 127 add up to at most 254 (2^b - 1). So a word holds the sum of
+ * 8 such pairs of 4-bit codes, 4 of 5 bits, 2 of 6 bits, and not even one of 8
+ * bits.
  *
- * Few tokens: row by row, lanes along the row. Many: panels of rows as bytes in
- * L1, lanes across rows, each panel by all tokens. */
+ * A few tokens are multiplied row by row, with lanes along the row. For many
+ * tokens, a panel of rows is unpacked to bytes in L1 and multiplied by all
+ * tokens, with lanes across rows. */
 #ifndef KERNEL_X86_K_Q8_AVX_H
 #define KERNEL_X86_K_Q8_AVX_H
+
+#if !defined KERNEL || !defined VNNI
+#error "define KERNEL(name) and VNNI first"
+#endif
 
 #include <stdbool.h>
 
 #include "kernel/x86/k_q8_codes.h"
 
-/* There are many copies of these loops, and their bodies are long. */
+/* Keeps a loop rolled: its body is long and there are many copies of it. */
 #define ROLLED _Pragma("GCC unroll 1")
 
-/* Products of bytes, unsigned by signed, by pairs into words. */
+/* Products of unsigned and signed bytes, added by pairs in words. */
 INLINE __m256i pairs16(__m256i w, __m256i x)
 {
     return _mm256_maddubs_epi16(w, x);
 }
 
-/* sum + words by pairs. */
+/* sum + words, added by pairs. */
 INLINE __m256i add_words(__m256i sum, __m256i words)
 {
     return _mm256_add_epi32(sum,
@@ -36,7 +42,7 @@ INLINE __m256i add_words(__m256i sum, __m256i words)
 }
 
 #if VNNI
-/* sum + products of bytes by fours. */
+/* sum + products of bytes, added by fours. */
 INLINE __m256i add_fours(__m256i sum, __m256i w, __m256i x)
 {
     return _mm256_dpbusd_avx_epi32(sum, w, x);
@@ -45,25 +51,30 @@ INLINE __m256i add_fours(__m256i sum, __m256i w, __m256i x)
 
 /* ---- few tokens: row by row --------------------------------------------- */
 
-/* Activations in the order of unit_codes, room for MAX_FEW tokens; where bytes
- * do not suffice, as words of 16 bits: the even ones of 32, the odd ones. */
+/* Tokens that a row is multiplied by at once; columns of all of them together
+ * that are rearranged at a time, and their groups. */
 enum { MAX_FEW = 4, FEW_COLS = 32768, FEW_GROUPS = FEW_COLS / 32 };
 
+/* Activations of a few tokens in the order of unit_codes. */
 struct few {
+    /* bytes; or words of 16 bits, of each 32 first the even, then the odd */
     _Alignas(64) int8_t q[2 * FEW_COLS];
+    /* for each token its groups, then zeros up to a multiple of 8 groups */
     float scale[FEW_GROUPS + 8 * MAX_FEW], sum[FEW_GROUPS + 8 * MAX_FEW];
-    size_t ldq, ldg; /* in bytes; in groups, a multiple of 8, zeros behind */
+    size_t ldq; /* bytes from token to token */
+    size_t ldg; /* groups from token to token */
 };
 
 _Static_assert(sizeof(struct few) <= KERNEL_WORK * sizeof(float),
                "the caller's memory");
 
-/* Whether codes need words of 16 bits. */
+/* Whether activations have to be words of 16 bits. */
 INLINE bool in_words(int bits)
 {
     return !VNNI && bits == 8;
 }
 
+/* n activations to the order of unit_codes. */
 static void few_order(int8_t *out, const int8_t *q, size_t n, int bits)
 {
     for (size_t k = 0; k < n; k += UNIT) {
@@ -85,7 +96,7 @@ static void few_order(int8_t *out, const int8_t *q, size_t n, int bits)
     }
 }
 
-/* Columns [from, from + n) of T tokens from t on. */
+/* Rearrange columns [from, from + n) of T tokens from t on. */
 static void few_fill(struct few *f, const struct q8 *x, size_t t, size_t T,
                      size_t from, size_t n, int bits)
 {
@@ -104,7 +115,7 @@ static void few_fill(struct few *f, const struct q8 *x, size_t t, size_t T,
     }
 }
 
-/* Sums in 32 bits of 32 codes by x. */
+/* Products of 32 codes and x, as sums in 32-bit lanes. */
 INLINE __m256i dot_half(__m256i v, const int8_t *x, int bits)
 {
 #if VNNI
@@ -120,7 +131,7 @@ INLINE __m256i dot_half(__m256i v, const int8_t *x, int bits)
 #endif
 }
 
-/* Of a unit. */
+/* The same for a unit of 64 codes. */
 INLINE __m256i dot_unit(const __m256i v[2], const int8_t *x, int bits)
 {
 #if VNNI
@@ -137,7 +148,8 @@ INLINE __m256i dot_unit(const __m256i v[2], const int8_t *x, int bits)
 #endif
 }
 
-/* The scales of a unit's two groups to where unit_codes leaves their codes. */
+/* The scales of a unit's two groups of 32, in the lanes where unit_codes puts
+ * their codes. */
 INLINE __m256 pair_scales(const float *s, int bits)
 {
     double pair; /* its bits are both */
@@ -150,8 +162,8 @@ INLINE __m256 pair_scales(const float *s, int bits)
     return _mm256_permutevar_ps(two, _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
 }
 
-/* a[t] += one unit by T tokens; s[t]: products of scales, of the unit's group
- * or its two of 32. */
+/* a[t] += products of one unit and T tokens. s[t][g] is the product of the
+ * scales of weights and token t in group g, the unit's first one. */
 INLINE void add_unit(__m256 *a, const unsigned char *p, const int8_t *x,
                      size_t ldx, const float (*s)[8], size_t g, size_t group,
                      int T, int bits)
@@ -178,7 +190,7 @@ INLINE void add_unit(__m256 *a, const unsigned char *p, const int8_t *x,
     }
 }
 
-/* The same of a group of 128. */
+/* The same for a group of 128 codes, two units. */
 INLINE void add_units(__m256 *a, const unsigned char *p, const int8_t *x,
                       size_t ldx, const float (*s)[8], size_t g, int T,
                       int bits)
@@ -199,7 +211,7 @@ INLINE void add_units(__m256 *a, const unsigned char *p, const int8_t *x,
     }
 }
 
-/* sums[t] = what is left of a row: n < 8 groups. */
+/* sums[t] = products of the last n < 8 groups of a row. */
 INLINE void last_groups(__m256 *sums, const unsigned char *p, const int8_t *x,
                         size_t ldx, const float (*s)[8], size_t n, size_t group,
                         int T, int bits)
@@ -234,7 +246,8 @@ INLINE void last_groups(__m256 *sums, const unsigned char *p, const int8_t *x,
 typedef void last_fn(__m256 *sums, const unsigned char *p, const int8_t *x,
                      size_t ldx, const float (*s)[8], size_t n, size_t group);
 
-/* Two units, or groups of 128, from group g on. */
+/* Two units, or two groups of 128, from group g on: the first to a, the second
+ * to b. */
 INLINE void add_pair(__m256 *a, __m256 *b, const unsigned char *p,
                      const int8_t *x, size_t ldx, const float (*s)[8], size_t g,
                      size_t group, int T, int bits)
@@ -253,12 +266,12 @@ INLINE void add_pair(__m256 *a, __m256 *b, const unsigned char *p,
     }
 }
 
-/* Eight groups, to a and b in turn. */
+/* Eight groups, in turn to a and b. */
 INLINE void eight_groups(__m256 *a, __m256 *b, const unsigned char *p,
                          const int8_t *x, size_t ldx, const float (*s)[8],
                          size_t group, int T, int bits)
 {
-    /* groups, codes of a pair */
+    /* groups of a pair, and its codes */
     const size_t pair = group == 32 ? 4 : 2, codes = pair * group;
     const size_t bytes = codes * (size_t)bits / 8;
     const size_t xs = codes * (in_words(bits) ? 2 : 1);
@@ -274,7 +287,8 @@ INLINE void eight_groups(__m256 *a, __m256 *b, const unsigned char *p,
     }
 }
 
-/* sums[t] = one row by T tokens. */
+/* sums[t] = product of row r and token t, for T tokens. last multiplies the
+ * n / group % 8 groups at the end. */
 INLINE void few_row(float *sums, const struct affine *w, size_t r, size_t from,
                     size_t n, const struct few *f, last_fn *last, size_t group,
                     int T, int bits)
@@ -395,15 +409,16 @@ static void matmul_few(float *y, size_t ldy, const struct affine *w,
 
 /* ---- many tokens: panels of rows ---------------------------------------- */
 
-/* A panel: for each four columns two vectors, eight rows by four bytes each:
- * rows 0 to 7 and 8 to 15; or, where 8 bits are split into halves of 4 so that
- * sums fit words, the low halves of eight rows and the high ones. */
+/* A panel has two vectors for every four columns. Each holds four bytes of
+ * eight rows: rows 0 to 7 and rows 8 to 15. Where codes of 8 bits are split
+ * into halves, so that sums fit into words, the panel has eight rows: the low
+ * halves in one vector and the high halves in the other. */
 enum { PANEL_COLS = 1024, PANEL_GROUPS = PANEL_COLS / 32, PANEL_ROWS = 16 };
 
-/* Tokens at a time, as many as registers keep sums of. */
+/* Tokens of a tile: as many as there are registers for their sums. */
 enum { TILE_TOKENS = VNNI ? 6 : 3 };
 
-/* Tokens whose activations L2 keeps while panels pass. */
+/* Tokens whose activations stay in L2 while one panel after another is used. */
 enum { MANY_TOKENS = 256 };
 
 INLINE bool in_halves(int bits)
@@ -417,7 +432,7 @@ struct panel {
     _Alignas(64) float bias[PANEL_GROUPS * PANEL_ROWS];
 };
 
-/* Eight rows' units, transposed, to every other vector of out. */
+/* Half units of eight rows, transposed, to every other vector of out. */
 INLINE void store_panel(unsigned char *out, __m256i v[8])
 {
     __m256 f[8];
@@ -428,7 +443,7 @@ INLINE void store_panel(unsigned char *out, __m256i v[8])
     store_transposed8((float *)(void *)out, 16, f, 8);
 }
 
-/* Eight rows from r on, n_rows of them there. */
+/* Unpack eight rows from r on, of which n_rows exist. */
 INLINE void pack_codes(unsigned char *out, const struct affine *w, size_t r,
                        size_t n_rows, size_t from, size_t n, int bits)
 {
@@ -467,7 +482,7 @@ INLINE void pack_codes(unsigned char *out, const struct affine *w, size_t r,
     }
 }
 
-/* Their scales or biases, PANEL_ROWS numbers a group. */
+/* Their scales or biases: PANEL_ROWS numbers for each group. */
 static void pack_numbers(float *out, const unsigned char *in, size_t stride,
                          size_t n_rows, size_t groups, enum dtype type)
 {
@@ -520,7 +535,7 @@ static void pack_panel(struct panel *p, const struct affine *w, size_t r,
     }
 }
 
-/* Four bytes of x in all lanes. */
+/* The same four bytes of x in all 32-bit lanes. */
 INLINE __m256i four_bytes(const int8_t *x)
 {
     int32_t four;
@@ -529,8 +544,8 @@ INLINE __m256i four_bytes(const int8_t *x)
     return _mm256_set1_epi32(four);
 }
 
-/* One step of four columns by T tokens, added to sums d0 of the first vectors
- * (rows 0 to 7, or low halves) and d1 of the second ones. */
+/* Four columns by T tokens: d0[t] += products with the first vector of the
+ * panel (rows 0 to 7, or low halves), d1[t] += those with the second. */
 INLINE void panel_step(__m256i *d0, __m256i *d1, const unsigned char *q,
                        const int8_t *x, size_t ldx, int T)
 {
@@ -547,13 +562,13 @@ INLINE void panel_step(__m256i *d0, __m256i *d1, const unsigned char *q,
 #else
         d0[t] = _mm256_add_epi16(d0[t], pairs16(w0, xt));
         d1[t] = _mm256_add_epi16(d1[t], pairs16(w1, xt));
-        /* gcc would keep all products, to add them in another order */
+        /* otherwise gcc keeps all products and adds them in another order */
         __asm__("" : "+x"(d0[t]), "+x"(d1[t]));
 #endif
     }
 }
 
-/* Sums of one group of a panel by T tokens. */
+/* sums[vector][t] = products of one group of a panel and T tokens. */
 INLINE void panel_group(__m256i sums[2][TILE_TOKENS], const unsigned char *q,
                         const int8_t *x, size_t ldx, size_t group, int T,
                         int bits)
@@ -586,8 +601,8 @@ INLINE void panel_group(__m256i sums[2][TILE_TOKENS], const unsigned char *q,
         }
     }
 #endif
-    /* What follows is short of registers. Unless the sums are in memory by
-     * then, gcc stores them there at each step of the loop above. */
+    /* The code after this needs all registers. Unless the sums go to memory
+     * here, gcc stores them at each step of the loop above. */
     UNROLL
     for (int t = 0; t < T; t++) {
         sums[0][t] = d0[t];
@@ -596,7 +611,8 @@ INLINE void panel_group(__m256i sums[2][TILE_TOKENS], const unsigned char *q,
     }
 }
 
-/* y += one group's sums of eight rows by T tokens, times scales, and biases. */
+/* y += integer sums d of one group, for eight rows and T tokens, times scales,
+ * plus biases. */
 INLINE void panel_add(float *y, size_t ldy, const float *scales,
                       const float *biases, const float *scale, const float *sum,
                       size_t ldg, const __m256i *d, int T)
@@ -614,7 +630,7 @@ INLINE void panel_add(float *y, size_t ldy, const float *scales,
     }
 }
 
-/* y += a panel by T tokens. */
+/* y += products of a panel and T tokens. */
 INLINE void panel_tile(float *y, size_t ldy, const struct panel *p,
                        const int8_t *x, size_t ldx, const float *scale,
                        const float *sum, size_t ldg, size_t groups,
@@ -626,7 +642,7 @@ INLINE void panel_tile(float *y, size_t ldy, const struct panel *p,
     for (size_t g = 0; g < groups; g++, scale++, sum++) {
         __m256i d[2][TILE_TOKENS];
 
-        /* the next tile's */
+        /* prefetch for the next tile */
         UNROLL
         for (int t = T; t < 2 * T; t++) {
             _mm_prefetch((const char *)x + (size_t)t * ldx, _MM_HINT_T0);
@@ -653,7 +669,8 @@ INLINE void panel_tile(float *y, size_t ldy, const struct panel *p,
     }
 }
 
-struct tile_x { /* activations of some tokens, some columns */
+/* Activations of some tokens, from some column on. */
+struct tile_x {
     const int8_t *q;
     const float *scale, *sum;
     size_t ldq, ldg, group;
@@ -717,8 +734,8 @@ static panel_fn *panel_of(int bits, size_t T)
 }
 #endif
 
-/* A panel of n_rows by some tokens, added to y. Tokens in tiles of about the
- * same size. */
+/* y += products of a panel of n_rows and n_tokens, cut into tiles of about
+ * equal size. */
 static void panel_many(float *y, size_t ldy, const struct panel *p, int bits,
                        size_t n_rows, const struct tile_x *x, size_t groups,
                        size_t n_tokens)
@@ -749,7 +766,7 @@ static void panel_many(float *y, size_t ldy, const struct panel *p, int bits,
     }
 }
 
-/* n_tokens <= MANY_TOKENS from t on. */
+/* n_tokens <= MANY_TOKENS tokens from t on. */
 static void matmul_many(float *y, size_t ldy, const struct affine *w,
                         const struct q8 *x, size_t n_rows, size_t n_cols,
                         size_t t, size_t n_tokens, bool add, struct panel *p)

@@ -1,13 +1,13 @@
-/* What k_q8_avx512.c stands on: codes, scales and biases of affine rows in
- * vectors of AVX-512, integer sums. */
+/* Read quantized weights in AVX-512 vectors: unpack codes, widen scales and
+ * biases; and integer sums of products. For k_q8_avx512.c and k_amx.c. */
 #ifndef KERNEL_X86_K_Q8_AVX512_H
 #define KERNEL_X86_K_Q8_AVX512_H
 
+#include "kernel/kernel.h"
 #include "kernel/x86/k_avx.h"
 #include "kernel/x86/k_zmm.h"
-#include "kernel/kernel.h"
 
-/* Scales or biases of 16 groups, zeros where m does not select them. */
+/* Scales or biases of the groups that m selects, zeros in the other lanes. */
 INLINE __m512 load_numbers(const unsigned char *p, __mmask16 m, enum dtype type)
 {
     __m256i h;
@@ -22,7 +22,8 @@ INLINE __m512 load_numbers(const unsigned char *p, __mmask16 m, enum dtype type)
 
 /* ---- codes -------------------------------------------------------------- */
 
-/* Words of a lane of 16 codes: which words of the stream it starts with. */
+/* For the 128-bit lane with codes 16 i to 16 i + 15: the words of the stream
+ * that go there. */
 #define LANE_WORDS(b, i)                                                   \
     (b) * (i), (b) * (i) + 1, (b) * (i) + 2, (b) * (i) + 3, (b) * (i) + 4, \
         (b) * (i) + 5, ((b) * (i) + 6) & 31, ((b) * (i) + 7) & 31
@@ -30,8 +31,8 @@ INLINE __m512 load_numbers(const unsigned char *p, __mmask16 m, enum dtype type)
     {                                                                          \
         LANE_WORDS(b, 0), LANE_WORDS(b, 1), LANE_WORDS(b, 2), LANE_WORDS(b, 3) \
     }
-/* Of each pair of codes in a lane: the two bytes that hold it, and where it
- * begins there. 2 * bits and that are at most 16. */
+/* For each pair of codes in a lane: the two bytes that hold it, and the bit
+ * where it begins. That bit plus 2 * bits is at most 16. */
 #define PAIR(b, j) (b) * (j) / 4, (b) * (j) / 4 + 1
 #define PAIRS(b)                                                    \
     {                                                               \
@@ -54,8 +55,9 @@ static const struct odd_width odd_widths[] = {
     {STREAM_WORDS(5), PAIRS(5), PAIR_SHIFTS(5)},
     {STREAM_WORDS(6), PAIRS(6), PAIR_SHIFTS(6)}};
 
-/* 3, 5 or 6 bits: each lane gets the bytes of its 16 codes, each of its words
- * the bytes of two codes, the second of which moves on to the upper byte. */
+/* Unpack 3, 5 or 6 bits. Each lane receives the bytes of its 16 codes, and each
+ * word of a lane the bytes of two codes. The first code stays in the lower
+ * byte, the second one moves to the upper. */
 INLINE __m512i unpack_odd(__m512i v, int bits)
 {
     const struct odd_width *c = &odd_widths[bits == 3 ? 0 : bits - 4];
@@ -73,8 +75,8 @@ INLINE __m512i unpack_odd(__m512i v, int bits)
         0xf8);
 }
 
-/* 64 codes, a byte each, in order; half: only the first 32 of them are there,
- * the others become 0. */
+/* Unpack 64 codes to bytes, in order. half: only the first 32 exist; the others
+ * become 0 and their memory is not read. */
 INLINE __m512i unpack(const unsigned char *p, int bits, bool half)
 {
     if (bits == 8)
@@ -105,8 +107,8 @@ INLINE __m512i unpack(const unsigned char *p, int bits, bool half)
 
 /* ---- integer sums ------------------------------------------------------- */
 
-/* As lanes of int, not of long long like __m512i: gcc 12 copies accumulators
- * whose type changes in a loop. */
+/* Lanes of int. Not __m512i, whose lanes are long long: gcc 12 copies
+ * accumulators whose type changes in a loop. */
 typedef int sums __attribute__((vector_size(64)));
 
 INLINE sums no_sums(void)
@@ -114,7 +116,7 @@ INLINE sums no_sums(void)
     return (sums)_mm512_setzero_si512();
 }
 
-/* To each lane four codes times four of x. */
+/* Add to each lane the products of its four codes and four integers of x. */
 INLINE sums dot4(sums a, __m512i codes, __m512i x)
 {
     return (sums)_mm512_dpbusd_epi32((__m512i)a, codes, x);

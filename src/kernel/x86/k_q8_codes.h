@@ -1,15 +1,15 @@
-/* Reading quantized weights in vectors of 256 bits: codes of 2 to 8 bits to
- * bytes, scales and biases to floats. Nothing is read beyond what belongs to
- * the codes and numbers asked for: weights lie in mapped files. */
+/* Read quantized weights in 256-bit vectors: unpack codes of 2 to 8 bits to
+ * bytes, widen scales and biases to f32. Weights lie in mapped files, so these
+ * functions read no byte beyond the codes and numbers they return. */
 #ifndef KERNEL_X86_K_Q8_CODES_H
 #define KERNEL_X86_K_Q8_CODES_H
 
 #include <string.h>
 
-#include "kernel/x86/k_avx.h"
 #include "kernel/kernel.h"
+#include "kernel/x86/k_avx.h"
 
-/* Codes that are unpacked at a time, and their bytes before. */
+/* A unit: the codes that are unpacked at a time, and their packed bytes. */
 enum { UNIT = 64 };
 
 #define UNIT_BYTES(bits) ((size_t)(bits)*UNIT / 8)
@@ -26,17 +26,18 @@ INLINE __m256i load32(const void *p)
 
 /* ---- codes -------------------------------------------------------------- */
 
-/* How 32 codes of 5 or 6 bits become bytes. Each word of 16 bits becomes two of
- * them. Both lie in some two bytes of the stream; those are shuffled to a word
- * and moved by a multiplication: down to the low byte by the high half of a
- * product, up to the high byte by the low half. A half of the vector sees 16
- * bytes, the upper one's begin at upper. */
+/* How 32 codes of 5 or 6 bits become bytes. A 16-bit word receives two codes.
+ * Each code lies within two neighbouring bytes of the stream. A shuffle moves
+ * these bytes into a word, and a multiplication moves the code within the word:
+ * the high half of a product moves it down to the low byte, the low half moves
+ * it up to the high byte. Each half of the vector holds 16 bytes of the stream;
+ * those of the upper half begin at byte `upper`. */
 struct windows {
     unsigned char low[32], high[32]; /* shuffles */
     uint16_t down[16], up[16];       /* factors */
 };
 
-#define ZB 0x80 /* a byte of zeros */
+#define ZB 0x80 /* shuffles to a byte of zeros */
 
 static const struct windows windows5 = {
     {ZB, 0, 1, 2, 2, 3, 3, 4,  ZB, 5,  6,  7,  7,  8,  8,  9,
@@ -60,7 +61,7 @@ static const struct windows windows6 = {
 
 #undef ZB
 
-/* 32 codes, with bits of others above them. */
+/* 32 codes; the bits above a code may be those of its neighbours. */
 INLINE __m256i windows32(const unsigned char *p, const struct windows *w,
                          size_t upper)
 {
@@ -74,11 +75,10 @@ INLINE __m256i windows32(const unsigned char *p, const struct windows *w,
     return _mm256_blendv_epi8(low, high, _mm256_set1_epi16((short)0xff00));
 }
 
-/* A unit of codes to bytes in an order that is cheap:
- *   5, 6, 8 bits  as they come
- *   3, 4 bits     those of even index, those of odd index
- *   2 bits        every fourth: from the first, from the third; from the
- *                 second, from the fourth */
+/* Unpack a unit to bytes, in the order that is the cheapest:
+ *   5, 6, 8 bits  in the order of the stream
+ *   3, 4 bits     codes 0, 2, 4, …, then 1, 3, 5, …
+ *   2 bits        codes 0, 4, 8, …; 2, 6, …; 1, 5, …; 3, 7, … */
 INLINE void unit_codes(__m256i v[2], const unsigned char *p, int bits)
 {
     const __m256i mask = _mm256_set1_epi8((char)((1 << bits) - 1));
@@ -112,7 +112,7 @@ INLINE void unit_codes(__m256i v[2], const unsigned char *p, int bits)
     v[1] = _mm256_and_si256(_mm256_srli_epi16(both, bits), mask);
 }
 
-/* Bytes of the halves in turn. */
+/* Take bytes from the lower and the upper half in turn. */
 INLINE __m256i interleave_halves(__m256i v)
 {
     __m128i a = _mm256_castsi256_si128(v), b = _mm256_extracti128_si256(v, 1);
@@ -122,7 +122,7 @@ INLINE __m256i interleave_halves(__m256i v)
         _mm_unpackhi_epi8(a, b), 1);
 }
 
-/* A unit of codes to bytes as they come. */
+/* Unpack a unit to bytes in the order of the stream. */
 INLINE void unit_codes_in_order(__m256i v[2], const unsigned char *p, int bits)
 {
     __m256i low, high;
@@ -140,7 +140,7 @@ INLINE void unit_codes_in_order(__m256i v[2], const unsigned char *p, int bits)
     v[1] = _mm256_permute2x128_si256(low, high, 0x31);
 }
 
-/* Bytes of even index, then of odd index, in each half of 16. */
+/* All bytes of even index to the lower half, all of odd index to the upper. */
 INLINE __m256i split_pairs(__m256i v)
 {
     const __m256i pairs =
@@ -150,7 +150,7 @@ INLINE __m256i split_pairs(__m256i v)
     return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(v, pairs), 0xd8);
 }
 
-/* A unit of bytes as they come to the order of unit_codes. */
+/* Move a unit of bytes from the order of the stream to that of unit_codes. */
 INLINE void unit_order(__m256i v[2], int bits)
 {
     __m256i a, b;
@@ -167,8 +167,8 @@ INLINE void unit_order(__m256i v[2], int bits)
     }
 }
 
-/* The half unit of 32 codes at the end of a row, zeros behind it; room has
- * 64 bytes. */
+/* Copy the last 32 codes of a row, half a unit, to room, followed by zeros.
+ * Returns room, which has 64 bytes. */
 INLINE const unsigned char *half_unit(unsigned char *room,
                                       const unsigned char *p, int bits)
 {
@@ -179,6 +179,7 @@ INLINE const unsigned char *half_unit(unsigned char *room,
 
 /* ---- scales and biases -------------------------------------------------- */
 
+/* Eight numbers of the type. */
 INLINE __m256 eight_numbers(const void *p, enum dtype type)
 {
     if (type == DT_F32)
@@ -189,7 +190,7 @@ INLINE __m256 eight_numbers(const void *p, enum dtype type)
         _mm256_slli_epi32(_mm256_cvtepu16_epi32(load16(p)), 16));
 }
 
-/* The first n < 8 of eight, zeros above. */
+/* The first n < 8 numbers, zeros above. */
 static __attribute__((noinline)) __m256 some_numbers(const unsigned char *p,
                                                      size_t n, enum dtype type)
 {
@@ -199,7 +200,7 @@ static __attribute__((noinline)) __m256 some_numbers(const unsigned char *p,
     return eight_numbers(some, type);
 }
 
-/* The first n of eight, zeros above. */
+/* The first n numbers, at most eight, zeros above. */
 INLINE __m256 numbers(const unsigned char *p, size_t n, enum dtype type)
 {
     return n >= 8 ? eight_numbers(p, type) : some_numbers(p, n, type);
