@@ -31,14 +31,16 @@ extern "C" {
 
 /* ---- errors ---------------------------------------------------------- */
 
-/* The values are the exit codes of the command line. */
+/* The values are the exit codes of the command line, except the last one: the
+ * command line then dies by the signal that interrupted it. */
 enum qwick_err_code {
     QWICK_OK = 0,
-    QWICK_ERR_RUNTIME = 1, /* a read or write failed, a device is gone */
-    QWICK_ERR_USAGE = 2,   /* an argument, id or value is out of range */
-    QWICK_ERR_MODEL = 3,   /* model missing, corrupt or unsupported */
-    QWICK_ERR_CONTEXT = 4, /* does not fit the context */
-    QWICK_ERR_MEMORY = 5   /* out of memory, predicted or real */
+    QWICK_ERR_RUNTIME = 1,      /* a read or write failed, a device is gone */
+    QWICK_ERR_USAGE = 2,        /* an argument, id or value is out of range */
+    QWICK_ERR_MODEL = 3,        /* model missing, corrupt or unsupported */
+    QWICK_ERR_CONTEXT = 4,      /* does not fit the context */
+    QWICK_ERR_MEMORY = 5,       /* out of memory, predicted or real */
+    QWICK_ERR_INTERRUPTED = 130 /* stopped by an interrupt flag */
 };
 
 /* msg is one line without the program's name: "FILE: WHAT: why". It may hold
@@ -406,7 +408,8 @@ void qwick_session_progress(struct qwick_session *s, qwick_progress_fn fn,
                             void *ctx);
 
 /* Stop a prefill at the next layer, and a generation at the next token, when
- * *flag becomes nonzero. A signal handler may set it. NULL: never stop. */
+ * *flag becomes nonzero. A signal handler may set it. NULL: never stop. A call
+ * that was stopped fails with QWICK_ERR_INTERRUPTED, except qwick_generate. */
 void qwick_session_interrupt(struct qwick_session *s, const volatile int *flag);
 
 /* Logits of every position of a prompt, in order: row(ctx, pos, logits) with
@@ -596,8 +599,8 @@ int qwick_batch_add(struct qwick_batch *b, const int32_t *prompt, size_t n,
                     struct qwick_err *e);
 
 /* Run one pass; does nothing when no request is left. When a request fails,
- * done hears of it, and the step succeeds. Interrupted: QWICK_ERR_RUNTIME, and
- * nothing has changed. */
+ * done hears of it, and the step succeeds. QWICK_ERR_INTERRUPTED: nothing
+ * has changed. */
 int qwick_batch_step(struct qwick_batch *b, struct qwick_err *e);
 /* Steps until no request is left. */
 int qwick_batch_run(struct qwick_batch *b, struct qwick_err *e);
@@ -774,9 +777,9 @@ void qwick_embedder_free(struct qwick_embedder *m);
 
 /* What to tell people when the checkpoint shows no sign of being an embedding
  * model, or a reranker: "does not look like …". NULL: it does. Signs are its
- * name, the files of sentence-transformers, README.md, tensors without a head, a
- * post-processor that ends texts, the size of the vocabulary; a genuine one has
- * several. */
+ * name, the files of sentence-transformers, README.md, tensors without a head,
+ * a post-processor that ends texts, the size of the vocabulary; a genuine one
+ * has several. */
 const char *qwick_embed_doubt(const struct qwick_engine *eng);
 const char *qwick_rerank_doubt(const struct qwick_engine *eng);
 

@@ -390,7 +390,7 @@ int qwick_batch_step(struct qwick_batch *b, struct qwick_err *e)
 {
     struct seq *failed;
     if (b->o.interrupt && *b->o.interrupt)
-        return err_set(e, QWICK_ERR_RUNTIME, SESSION_INTERRUPTED);
+        return err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
     if (expire(b, e) || admit(b, e))
         return -1;
     if (b->n_live == 0)

@@ -71,15 +71,13 @@ struct qwick_session {
     double deadline_ms; /* of clock_ms, for the prefill; 0: none */
 };
 
-/* The message of the runtime error when a sync was stopped. */
-#define SESSION_INTERRUPTED "interrupted"
-
 static inline bool session_interrupted(const struct qwick_session *s)
 {
     return s->interrupt && *s->interrupt;
 }
 
-/* Whether a prefill shall stop: by the flag or by the deadline. */
+/* Whether a prefill shall stop: by the flag or by the deadline. It fails with
+ * QWICK_ERR_INTERRUPTED in both cases. */
 static inline bool session_stopped(const struct qwick_session *s)
 {
     return session_interrupted(s) ||

@@ -464,14 +464,13 @@ static int prefill(struct solo *o, const int32_t *prompt, size_t n, bool *end,
     struct qwick_err why;
     o->s->deadline_ms = o->g.deadline_ms;
     int rc = qwick_session_sync(o->s, prompt, n, &why);
-    bool stopped = rc && session_stopped(o->s);
     o->s->deadline_ms = 0;
     *end = false;
     r->n_cached = o->s->n_cached;
     if (!rc)
         return 0;
     r->total_ms = r->prefill_ms = clock_ms() - o->start;
-    if (stopped && !strcmp(why.msg, SESSION_INTERRUPTED)) {
+    if (why.code == QWICK_ERR_INTERRUPTED) {
         r->finish = session_interrupted(o->s) ? QWICK_FINISH_INTERRUPTED
                                               : QWICK_FINISH_TIMEOUT;
         *end = true;

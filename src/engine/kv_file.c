@@ -415,7 +415,7 @@ static void read_body(void *ctx, struct par_team *team, int tid, int n_threads)
         if (i >= __atomic_load_n(&r->good, __ATOMIC_RELAXED))
             return;
         if (r->interrupt && *r->interrupt)
-            err_set(&e, QWICK_ERR_RUNTIME, SESSION_INTERRUPTED);
+            err_set(&e, QWICK_ERR_INTERRUPTED, "interrupted");
         else if (!read_page(r->f, r->first + i, r->pages[i]->data, &fault, &e))
             continue;
 #pragma omp critical(kv_file_reading)

@@ -83,8 +83,8 @@ void kv_file_close(struct kv_file *f);
  * and check them, on the threads of a pool. They are read, not mapped: what was
  * checked stays as it is, whatever becomes of the file. Returns how many are
  * good from the first on; fewer than n: *fault (may be NULL) and *e are set.
- * Stops when *interrupt (NULL: never) becomes nonzero: *e is then
- * SESSION_INTERRUPTED. */
+ * Stops with QWICK_ERR_INTERRUPTED when *interrupt (NULL: never) becomes
+ * nonzero. */
 size_t kv_file_pages(const struct kv_file *f, size_t i, size_t n,
                      struct kv_page *const *pages, struct par_pool *pool,
                      const volatile int *interrupt, enum kv_file_fault *fault,

@@ -208,7 +208,7 @@ static size_t read_pages(struct walk *w, const struct kv_file *f, size_t page,
                          w->interrupt, &fault, &e);
     if (good < n && fault == KV_FILE_DAMAGED)
         damaged(w, f->path, &e);
-    else if (good < n && strcmp(e.msg, SESSION_INTERRUPTED) != 0)
+    else if (good < n && e.code != QWICK_ERR_INTERRUPTED)
         tell(w, &e);
     while (n > good)
         kv_page_drop(&d->shape, pages[--n]);

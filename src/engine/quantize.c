@@ -155,7 +155,7 @@ static void work_body(void *ctx, struct par_team *team, int tid, int n_threads)
         while (begin >= w->first[job + 1]) /* pieces come in order */
             job++;
         int rc = interrupted(w->plan)
-                     ? err_set(&e, QWICK_ERR_RUNTIME, "interrupted")
+                     ? err_set(&e, QWICK_ERR_INTERRUPTED, "interrupted")
                      : do_piece(w, &w->shard->jobs[job], begin - w->first[job],
                                 &w->room[tid], &e);
         if (rc && !atomic_exchange(&w->stop, true))
@@ -204,10 +204,8 @@ static int write_shards(const struct quantize_plan *p, struct outdir *out,
                         const char *path, bool mapped, struct par_pool *pool,
                         struct qwick_err *e)
 {
-    struct work w = {.plan = p,
-                     .k = kernels_best(),
-                     .path = path,
-                     .mapped = mapped};
+    struct work w = {
+        .plan = p, .k = kernels_best(), .path = path, .mapped = mapped};
     size_t bytes;
     if (size_mul((size_t)par_threads(pool), sizeof *w.room, &bytes))
         return err_oom(e, SIZE_MAX);
@@ -349,7 +347,7 @@ static int quantize(const struct source *s, const char *spec, const char *dst,
     }
     if (interrupted(plan)) {
         outdir_abort(out);
-        return err_set(e, QWICK_ERR_RUNTIME, "interrupted");
+        return err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
     }
     return outdir_commit(out, e);
 }

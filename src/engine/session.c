@@ -189,7 +189,7 @@ int qwick_session_sync(struct qwick_session *s, const int32_t *tokens, size_t n,
         if (session_stopped(s) ||
             forward(s, tokens + at, m, at + m == n ? WANT_LAST : WANT_NONE,
                     s->own_logits, true))
-            return err_set(e, QWICK_ERR_RUNTIME, SESSION_INTERRUPTED);
+            return err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
         at += m;
         if (s->progress)
             s->progress(s->progress_ctx, at - first, n - first);
@@ -291,7 +291,7 @@ int qwick_session_all_logits(struct qwick_session *s, const int32_t *tokens,
         memcpy(s->tokens + at, tokens + at, m * sizeof *tokens);
         if (session_interrupted(s) ||
             forward(s, tokens + at, m, WANT_ALL, logits, true)) {
-            err_set(e, QWICK_ERR_RUNTIME, SESSION_INTERRUPTED);
+            err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
             goto done;
         }
         for (size_t i = 0; i < m; i++) {
@@ -456,7 +456,7 @@ int qwick_engine_step(struct qwick_engine *eng, const struct qwick_step *steps,
         .ms = steps[0].session->parts,
         .interrupt = steps[0].session->interrupt};
     if (model_forward(&eng->model, eng->scratch, &io))
-        return err_set(e, QWICK_ERR_RUNTIME, SESSION_INTERRUPTED);
+        return err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
     for (size_t i = 0, row = 0; i < n; i++) {
         struct qwick_session *s = steps[i].session;
         s->n_rows = rows_of(&steps[i]);

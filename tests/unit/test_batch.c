@@ -496,7 +496,7 @@ static void stopped_interrupted_and_dropped(void **state)
     size_t before = n;
     flag = 1;
     assert_int_equal(qwick_batch_run(b, &e), -1);
-    assert_string_equal(e.msg, SESSION_INTERRUPTED);
+    assert_int_equal(e.code, QWICK_ERR_INTERRUPTED);
     assert_int_equal(n, before);
     flag = 0;
     assert_int_equal(qwick_batch_run(b, &e), 0);

@@ -308,7 +308,7 @@ static void score_refuses(void **state)
     struct qwick_judge_options o = {.interrupt = &flag};
     it.n_given = 0;
     assert_int_equal(qwick_score(eng, &it, 1, &o, &e), -1);
-    assert_int_equal(e.code, QWICK_ERR_RUNTIME);
+    assert_int_equal(e.code, QWICK_ERR_INTERRUPTED);
     qwick_engine_close(eng);
 }
 
@@ -452,7 +452,7 @@ static void choose_refuses(void **state)
     volatile int flag = 1;
     o = (struct qwick_judge_options){.interrupt = &flag};
     assert_int_equal(qwick_choose(eng, &it, 1, two, 2, &o, &e), -1);
-    assert_int_equal(e.code, QWICK_ERR_RUNTIME);
+    assert_int_equal(e.code, QWICK_ERR_INTERRUPTED);
     ok(qwick_choose(eng, NULL, 0, two, 2, &plain, &e), &e);
     qwick_engine_close(eng);
 }

@@ -288,6 +288,7 @@ static void joint_steps_refuse_what_cannot_be(void **state)
     qwick_session_interrupt(s, &flag);
     full[1].n = 4;
     assert_int_equal(qwick_engine_step(eng, full, 2, QWICK_LOGITS, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_INTERRUPTED);
     assert_int_equal(qwick_session_length(s) + qwick_session_length(small), 0);
     flag = 0;
     assert_int_equal(qwick_engine_step(eng, full, 2, QWICK_LOGITS, &e), 0);

@@ -961,7 +961,7 @@ static void stops(void **state)
     o.progress = stop_halfway;
     o.progress_ctx = &s;
     o.interrupt = &s.flag;
-    refuses(MODELS "sharded-bf16", out_path, &o, QWICK_ERR_RUNTIME,
+    refuses(MODELS "sharded-bf16", out_path, &o, QWICK_ERR_INTERRUPTED,
             "interrupted");
     assert_int_equal(entries(temp_dir), 0);
 
