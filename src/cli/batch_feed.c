@@ -1,9 +1,10 @@
 /* Records of a batch: from lines to requests, from results to lines. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/answer_json.h"
 #include "cli/batch_job.h"
-#include "cli/json_out.h"
 #include "cli/out.h"
 #include "cli/progress.h"
 
@@ -80,30 +81,23 @@ static int note_id(struct batch_job *j, const struct record *r, uint64_t hash,
 
 /* The members that every line begins with. index: of many samples. What reads
  * them again is batch_resume.c. */
-static int put_head(struct buf *b, const struct batch_job *j,
-                    const struct record *r, const size_t *index, uint64_t key)
+static void put_head(struct json_writer *w, const struct batch_job *j,
+                     const struct record *r, const size_t *index, uint64_t key)
 {
-    int bad = buf_printf(b, "{\"line\":%llu", (unsigned long long)r->line);
-    if (r->id.len) {
-        bad |= buf_puts(b, ",\"id\":");
-        bad |= buf_append(b, r->id.data, r->id.len);
-    }
+    char text[32];
+    int n = snprintf(text, sizeof(text), "%08x-%016llx", batch_run_key(j),
+                     (unsigned long long)key);
+    jw_object(w, NULL);
+    jw_uint(w, "line", r->line);
+    if (r->id.len)
+        jw_raw(w, "id", r->id.data, r->id.len);
     if (index)
-        bad |= buf_printf(b, ",\"index\":%zu", *index);
-    return buf_printf(b, ",\"key\":\"%08x-%016llx\",", batch_run_key(j),
-                      (unsigned long long)key) ||
-           bad;
+        jw_uint(w, "index", *index);
+    jw_string(w, "key", text, (size_t)n);
 }
 
-static int put_error(struct buf *b, const struct qwick_err *why)
-{
-    int bad = buf_puts(b, "\"error\":");
-    bad |= buf_json_cstr(b, why->msg);
-    return buf_puts(b, "}\n") || bad;
-}
-
-static int put_answer(struct buf *b, const struct sample *s,
-                      const struct qwick_result *r)
+static void put_answer(struct json_writer *w, const struct sample *s,
+                       const struct qwick_result *r)
 {
     struct json_answer a = {
         .r = r,
@@ -111,14 +105,18 @@ static int put_answer(struct buf *b, const struct sample *s,
         .tokenize_ms = s->r->tokenize_ms,
         .logprobs = s->j->a.answer.logprobs ? &s->logprobs : NULL,
     };
-    return json_answer(b, &a) || buf_puts(b, "}\n");
+    json_answer(w, &a);
 }
 
-static int put_line(struct batch_job *j, uint64_t place, struct buf *b, int bad,
+/* End the line and put it at its place. */
+static int put_line(struct batch_job *j, uint64_t place, struct json_writer *w,
                     struct qwick_err *e)
 {
-    int r = bad ? err_oom(e, b->len) : batch_out_put(&j->out, place, b, e);
-    buf_free(b);
+    jw_end_object(w);
+    jw_newline(w);
+    int r = jw_status(w) ? err_oom(e, w->out->len)
+                         : batch_out_put(&j->out, place, w->out, e);
+    buf_free(w->out);
     return r;
 }
 
@@ -162,8 +160,10 @@ static int refuse(struct batch_job *j, const struct record *r,
     j->n_done++;
     if (batch_out_place(&j->out, &place, e))
         return -1;
-    int bad = put_head(&b, j, r, NULL, key) || put_error(&b, why);
-    return put_line(j, place, &b, bad, e);
+    struct json_writer w = json_writer(&b);
+    put_head(&w, j, r, NULL, key);
+    jw_cstr(&w, "error", why->msg);
+    return put_line(j, place, &w, e);
 }
 
 /* ---- requests ---- */
@@ -200,12 +200,7 @@ void batch_drop(struct batch_job *j)
 static int on_token(void *ctx, const struct qwick_token_event *ev)
 {
     struct sample *s = ctx;
-    struct buf *b = &s->logprobs;
-    int bad = buf_puts(b, b->len ? ",{" : "{");
-    bad |= json_token(b, s->j->eng, ev->id);
-    bad |= buf_putc(b, ',');
-    bad |= json_logprob(b, s->j->eng, ev);
-    s->oom = buf_putc(b, '}') || bad;
+    s->oom = json_logprobs(&s->logprobs, s->j->eng, ev) != 0;
     return s->oom;
 }
 
@@ -215,17 +210,19 @@ static int finish_record(struct batch_job *j, const struct sample *s,
 {
     struct buf b = {0};
     const size_t *index = s->r->n > 1 ? &s->index : NULL;
-    int bad =
-        put_head(&b, j, s->r, index, record_key(s->r, &j->common, s->index));
-    if (s->oom)
-        bad = 1;
+    struct json_writer w = json_writer(&b);
+    put_head(&w, j, s->r, index, record_key(s->r, &j->common, s->index));
+    w.failed |= s->oom;
     if (why)
         j->n_errors++;
     j->n_done++;
     if (--s->r->n_todo == 0)
         j->n_answered++;
-    bad = bad || (why ? put_error(&b, why) : put_answer(&b, s, r));
-    return put_line(j, s->place, &b, bad, e);
+    if (why)
+        jw_cstr(&w, "error", why->msg);
+    else
+        put_answer(&w, s, r);
+    return put_line(j, s->place, &w, e);
 }
 
 static void count_ending(struct batch_job *j, const struct qwick_result *r)

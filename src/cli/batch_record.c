@@ -233,26 +233,21 @@ static int chat_json(struct buf *out, const struct record_common *c,
 {
     static const char *const others[] = {"tools", "enable_thinking"};
     const struct json_value *list = json_get(v, "messages");
-    int bad = buf_puts(out, "{\"messages\":[");
-    if (c->system && !has_system(list)) {
-        bad |= buf_puts(out, "{\"role\":\"system\",\"content\":");
-        bad |= buf_json_string(out, c->system, c->n_system);
-        bad |= buf_puts(out, list->len ? "}," : "}");
-    }
-    for (size_t i = 0; i < list->len && !bad; i++) {
-        if (i)
-            bad |= buf_putc(out, ',');
-        bad |= json_dump_python(out, &list->items[i]);
-    }
-    bad |= buf_putc(out, ']');
+    struct json_writer w = json_writer(out);
+    jw_object(&w, NULL);
+    jw_array(&w, "messages");
+    if (c->system && !has_system(list))
+        chat_put_message(&w, "system", c->system, c->n_system);
+    for (size_t i = 0; i < list->len; i++)
+        jw_value(&w, NULL, &list->items[i]);
+    jw_end_array(&w);
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
         const struct json_value *m = json_get(v, others[i]);
-        if (!m)
-            continue;
-        bad |= buf_printf(out, ",\"%s\":", others[i]);
-        bad |= json_dump_python(out, m);
+        if (m)
+            jw_value(&w, others[i], m);
     }
-    return buf_putc(out, '}') || bad ? -1 : 0;
+    jw_end_object(&w);
+    return jw_status(&w);
 }
 
 static int take_messages(struct record *r, const struct record_common *c,

@@ -1,7 +1,7 @@
 #include <math.h>
 
 #include "cli/bench_measure.h"
-#include "cli/json_out.h"
+#include "cli/json_writer.h"
 
 const char *bench_test_name(enum bench_test t)
 {
@@ -76,62 +76,56 @@ int bench_put_parts(struct buf *o, const struct bench_line *l, bool md)
 
 /* ---- JSON --------------------------------------------------------------- */
 
-static int put_number(struct buf *o, const char *key, double v)
+static void put_json_parts(struct json_writer *w, const struct bench_line *l)
 {
-    int bad = buf_printf(o, ",\"%s\":", key);
-    bad |= buf_json_double(o, v);
-    return bad;
-}
-
-static int put_json_parts(struct buf *o, const struct bench_line *l)
-{
-    int bad = buf_puts(o, ",\"parts_ms\":{");
-    for (size_t i = 0; i < QWICK_PARTS; i++) {
-        bad |= buf_printf(o, "%s\"%s\":", i ? "," : "", qwick_part_name(i));
-        bad |= buf_json_double(o, l->parts[i]);
-    }
+    jw_object(w, "parts_ms");
+    for (size_t i = 0; i < QWICK_PARTS; i++)
+        jw_double(w, qwick_part_name(i), l->parts[i]);
     if (!isnan(l->sampling_ms))
-        bad |= put_number(o, "sampling", l->sampling_ms);
-    return buf_putc(o, '}') | bad;
+        jw_double(w, "sampling", l->sampling_ms);
+    jw_end_object(w);
 }
 
-static int put_json_line(struct buf *o, const struct bench_line *l)
+static void put_json_line(struct json_writer *w, const struct bench_line *l)
 {
-    int bad = buf_printf(
-        o, "{\"test\":\"%s\",\"%s\":%zu,\"batch\":%zu,\"threads\":%d",
-        bench_test_name(l->test), l->test == BENCH_PREFILL ? "tokens" : "depth",
-        l->n, l->batch, l->threads);
-    bad |= put_number(o, "tok_s", l->tok_s);
-    bad |= put_number(o, "spread", l->spread);
-    bad |= put_number(o, l->by_memory ? "gb_s" : "gflop_s", l->rate / 1e9);
-    bad |= put_number(o, "limit", l->limit / 1e9);
-    bad |= put_number(o, "percent_of_limit", 100 * l->share);
-    bad |= put_number(o, "least_percent", 100 * l->share_min);
-    bad |= put_number(o, "most_percent", 100 * l->share_max);
+    jw_object(w, NULL);
+    jw_cstr(w, "test", bench_test_name(l->test));
+    jw_uint(w, l->test == BENCH_PREFILL ? "tokens" : "depth", l->n);
+    jw_uint(w, "batch", l->batch);
+    jw_int(w, "threads", l->threads);
+    jw_double(w, "tok_s", l->tok_s);
+    jw_double(w, "spread", l->spread);
+    jw_double(w, l->by_memory ? "gb_s" : "gflop_s", l->rate / 1e9);
+    jw_double(w, "limit", l->limit / 1e9);
+    jw_double(w, "percent_of_limit", 100 * l->share);
+    jw_double(w, "least_percent", 100 * l->share_min);
+    jw_double(w, "most_percent", 100 * l->share_max);
     if (l->has_parts)
-        bad |= put_json_parts(o, l);
-    return buf_putc(o, '}') | bad;
+        put_json_parts(w, l);
+    jw_end_object(w);
 }
 
 int bench_put_json(struct buf *o, const struct qwick_info *i,
                    const struct bench_plan *plan,
                    const struct bench_line *lines, size_t n)
 {
-    int bad = buf_puts(o, "{\"model\":");
-    bad |= buf_json_cstr(o, i->model);
-    bad |= buf_puts(o, ",\"weights_dtype\":");
-    bad |= buf_json_cstr(o, i->weights_dtype);
-    bad |= buf_printf(o,
-                      ",\"kv_dtype\":\"%s\",\"isa\":\"%s\",\"gemm\":\"%s\","
-                      "\"decode_bytes\":%zu,\"kv_token_bytes\":%zu,\"gen\":"
-                      "%zu,\"reps\":%zu,\"warmup\":%lld,\"results\":[",
-                      i->kv_dtype, i->isa, i->gemm, i->decode_bytes,
-                      i->kv_token_bytes, plan->gen, plan->reps,
-                      (long long)plan->warmup);
-    for (size_t j = 0; j < n; j++) {
-        if (j)
-            bad |= buf_putc(o, ',');
-        bad |= put_json_line(o, &lines[j]);
-    }
-    return buf_puts(o, "]}\n") | bad ? -1 : 0;
+    struct json_writer w = json_writer(o);
+    jw_object(&w, NULL);
+    jw_cstr(&w, "model", i->model);
+    jw_cstr(&w, "weights_dtype", i->weights_dtype);
+    jw_cstr(&w, "kv_dtype", i->kv_dtype);
+    jw_cstr(&w, "isa", i->isa);
+    jw_cstr(&w, "gemm", i->gemm);
+    jw_uint(&w, "decode_bytes", i->decode_bytes);
+    jw_uint(&w, "kv_token_bytes", i->kv_token_bytes);
+    jw_uint(&w, "gen", plan->gen);
+    jw_uint(&w, "reps", plan->reps);
+    jw_int(&w, "warmup", plan->warmup);
+    jw_array(&w, "results");
+    for (size_t j = 0; j < n; j++)
+        put_json_line(&w, &lines[j]);
+    jw_end_array(&w);
+    jw_end_object(&w);
+    jw_newline(&w);
+    return jw_status(&w);
 }

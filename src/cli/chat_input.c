@@ -99,61 +99,64 @@ enum qwick_think chat_input_think(const struct chat_input *in,
     return v->boolean ? QWICK_THINK_ON : QWICK_THINK_OFF;
 }
 
-static int put_messages(const struct chat_input *in, struct buf *out,
-                        const struct json_value *list, const char *text,
-                        size_t n)
+static void put_messages(const struct chat_input *in, struct json_writer *w,
+                         const struct json_value *list, const char *text,
+                         size_t n)
 {
-    int bad = buf_putc(out, '[');
-    for (size_t i = 0; i < list->len && !bad; i++) {
+    jw_array(w, NULL);
+    for (size_t i = 0; i < list->len; i++) {
         const struct json_value *m = &list->items[i];
-        if (i)
-            bad |= buf_putc(out, ',');
         if (m != in->last_user) {
-            bad |= json_dump_python(out, m);
+            jw_value(w, NULL, m);
             continue;
         }
-        bad |= buf_putc(out, '{');
-        for (size_t k = 0; k < m->len && !bad; k++) {
-            if (k)
-                bad |= buf_putc(out, ',');
-            bad |= buf_json_string(out, m->keys[k].str, m->keys[k].len);
-            bad |= buf_putc(out, ':');
-            bad |= json_equals(&m->keys[k], "content")
-                       ? buf_json_string(out, text, n)
-                       : json_dump_python(out, &m->items[k]);
+        jw_object(w, NULL);
+        for (size_t k = 0; k < m->len; k++) {
+            jw_key(w, m->keys[k].str, m->keys[k].len);
+            if (json_equals(&m->keys[k], "content"))
+                jw_string(w, NULL, text, n);
+            else
+                jw_value(w, NULL, &m->items[k]);
         }
-        bad |= buf_putc(out, '}');
+        jw_end_object(w);
     }
-    return buf_putc(out, ']') || bad ? -1 : 0;
+    jw_end_array(w);
+}
+
+void chat_put_message(struct json_writer *w, const char *role, const char *text,
+                      size_t n)
+{
+    jw_object(w, NULL);
+    jw_cstr(w, "role", role);
+    jw_string(w, "content", text, n);
+    jw_end_object(w);
 }
 
 int chat_input_json(const struct chat_input *in, struct buf *out,
                     const char *text, size_t n)
 {
-    int bad = 0;
-    if (!in->doc) {
-        bad |= buf_putc(out, '[');
-        if (in->system) {
-            bad |= buf_puts(out, "{\"role\":\"system\",\"content\":");
-            bad |= buf_json_string(out, in->system, in->n_system);
-            bad |= buf_puts(out, "},");
-        }
-        bad |= buf_puts(out, "{\"role\":\"user\",\"content\":");
-        bad |= buf_json_string(out, text, n);
-        return buf_puts(out, "}]") || bad ? -1 : 0;
+    struct json_writer w = json_writer(out);
+    const struct json_value *root = in->doc ? json_root(in->doc) : NULL;
+    if (!root) {
+        jw_array(&w, NULL);
+        if (in->system)
+            chat_put_message(&w, "system", in->system, in->n_system);
+        chat_put_message(&w, "user", text, n);
+        jw_end_array(&w);
+        return jw_status(&w);
     }
-    const struct json_value *root = json_root(in->doc);
-    if (json_is(root, JSON_ARRAY))
-        return put_messages(in, out, root, text, n);
-    bad |= buf_putc(out, '{');
-    for (size_t k = 0; k < root->len && !bad; k++) {
-        if (k)
-            bad |= buf_putc(out, ',');
-        bad |= buf_json_string(out, root->keys[k].str, root->keys[k].len);
-        bad |= buf_putc(out, ':');
-        bad |= json_equals(&root->keys[k], "messages")
-                   ? put_messages(in, out, &root->items[k], text, n)
-                   : json_dump_python(out, &root->items[k]);
+    if (json_is(root, JSON_ARRAY)) {
+        put_messages(in, &w, root, text, n);
+        return jw_status(&w);
     }
-    return buf_putc(out, '}') || bad ? -1 : 0;
+    jw_object(&w, NULL);
+    for (size_t k = 0; k < root->len; k++) {
+        jw_key(&w, root->keys[k].str, root->keys[k].len);
+        if (json_equals(&root->keys[k], "messages"))
+            put_messages(in, &w, &root->items[k], text, n);
+        else
+            jw_value(&w, NULL, &root->items[k]);
+    }
+    jw_end_object(&w);
+    return jw_status(&w);
 }

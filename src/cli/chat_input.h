@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "base/buf.h"
+#include "cli/json_writer.h"
 #include "file/json.h"
 #include "qwick.h"
 
@@ -32,6 +33,10 @@ void chat_input_free(struct chat_input *in);
 /* What the chat itself says about thinking, else think. */
 enum qwick_think chat_input_think(const struct chat_input *in,
                                   enum qwick_think think);
+
+/* Write one message of a chat. */
+void chat_put_message(struct json_writer *w, const char *role, const char *text,
+                      size_t n);
 
 /* Append the chat as JSON, the last user text replaced by text[0..n). -1: out
  * of memory. */

@@ -56,22 +56,18 @@ int choices_put_lines(struct buf *b, const struct choice *c, size_t n)
     return bad ? -1 : 0;
 }
 
-int choices_put_json(struct buf *b, const struct choice *c, size_t n,
-                     const char *answer, double probability)
+void choices_put_json(struct json_writer *w, const struct choice *c, size_t n,
+                      const char *answer, double probability)
 {
-    int bad = buf_puts(b, "\"answer\":");
-    bad |= buf_json_cstr(b, answer);
-    bad |= buf_puts(b, ",\"probability\":");
-    bad |= buf_json_double(b, probability);
-    bad |= buf_puts(b, ",\"answers\":[");
-    for (size_t i = 0; i < n && !bad; i++) {
-        bad |= buf_puts(b, i ? ",{\"answer\":" : "{\"answer\":");
-        bad |= buf_json_cstr(b, c[i].answer);
-        bad |= buf_puts(b, ",\"probability\":");
-        bad |= buf_json_double(b, c[i].probability);
-        bad |= buf_puts(b, ",\"logprob\":");
-        bad |= buf_json_double(b, c[i].logprob);
-        bad |= buf_putc(b, '}');
+    jw_cstr(w, "answer", answer);
+    jw_double(w, "probability", probability);
+    jw_array(w, "answers");
+    for (size_t i = 0; i < n; i++) {
+        jw_object(w, NULL);
+        jw_cstr(w, "answer", c[i].answer);
+        jw_double(w, "probability", c[i].probability);
+        jw_double(w, "logprob", c[i].logprob);
+        jw_end_object(w);
     }
-    return buf_putc(b, ']') || bad ? -1 : 0;
+    jw_end_array(w);
 }

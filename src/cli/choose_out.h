@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "base/buf.h"
+#include "cli/json_writer.h"
 
 struct choice {
     const char *answer; /* borrowed */
@@ -27,9 +28,9 @@ const struct choice *choices_best(const struct choice *c, size_t n);
  * answer as \t, \n, \r. -1: out of memory. */
 int choices_put_lines(struct buf *b, const struct choice *c, size_t n);
 
-/* Append "answer":…,"probability":…,"answers":[…] with answer and probability
- * as they are given. */
-int choices_put_json(struct buf *b, const struct choice *c, size_t n,
-                     const char *answer, double probability);
+/* Write the members "answer" and "probability", as they are given, and
+ * "answers", all n of them. */
+void choices_put_json(struct json_writer *w, const struct choice *c, size_t n,
+                      const char *answer, double probability);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "cli/common.h"
+#include "cli/json_writer.h"
 #include "cli/opt.h"
 #include "cli/out.h"
 #include "cli/verbs.h"
@@ -41,21 +42,37 @@ static const struct opt opts[] = {
 
 /* ---- ls ---- */
 
-static int put_json_entry(struct buf *b, const struct qwick_cache_entry *v)
+static void put_json_entry(struct json_writer *w,
+                           const struct qwick_cache_entry *v)
 {
-    int bad = buf_puts(b, "{\"model\":");
-    bad |= v->damaged ? buf_puts(b, "null") : buf_json_cstr(b, v->model);
-    bad |= buf_printf(b,
-                      ",\"tokens\":%zu,\"first\":%zu,\"bytes\":%zu,"
-                      "\"kv\":\"%s\",\"exact\":%s,\"isa\":\"%s\","
-                      "\"damaged\":%s,\"last_use\":",
-                      v->n_tokens, v->first, v->n_bytes, v->kv,
-                      v->exact ? "true" : "false", v->isa,
-                      v->damaged ? "true" : "false");
-    bad |= buf_json_double(b, v->used);
-    bad |= buf_puts(b, ",\"path\":");
-    bad |= buf_json_cstr(b, v->path);
-    return buf_putc(b, '}') || bad ? -1 : 0;
+    jw_object(w, NULL);
+    jw_cstr(w, "model", v->damaged ? NULL : v->model);
+    jw_uint(w, "tokens", v->n_tokens);
+    jw_uint(w, "first", v->first);
+    jw_uint(w, "bytes", v->n_bytes);
+    jw_cstr(w, "kv", v->kv);
+    jw_bool(w, "exact", v->exact);
+    jw_cstr(w, "isa", v->isa);
+    jw_bool(w, "damaged", v->damaged);
+    jw_double(w, "last_use", v->used);
+    jw_cstr(w, "path", v->path);
+    jw_end_object(w);
+}
+
+static int put_json(struct buf *b, const char *dir,
+                    const struct qwick_cache_entry *v, size_t n, size_t total)
+{
+    struct json_writer w = json_writer(b);
+    jw_object(&w, NULL);
+    jw_cstr(&w, "dir", dir);
+    jw_uint(&w, "bytes", total);
+    jw_array(&w, "entries");
+    for (size_t i = 0; i < n; i++)
+        put_json_entry(&w, &v[i]);
+    jw_end_array(&w);
+    jw_end_object(&w);
+    jw_newline(&w);
+    return jw_status(&w);
 }
 
 static int put_row(struct buf *b, const struct qwick_cache_entry *v)
@@ -82,24 +99,14 @@ static int put_list(struct buf *b, const char *dir,
                     const struct qwick_cache_entry *v, size_t n, bool json)
 {
     size_t total = 0;
-    int bad = 0;
     for (size_t i = 0; i < n; i++)
         total += v[i].n_bytes;
-    if (json) {
-        bad |= buf_puts(b, "{\"dir\":");
-        bad |= buf_json_cstr(b, dir);
-        bad |= buf_printf(b, ",\"bytes\":%zu,\"entries\":[", total);
-    } else {
-        bad |= buf_puts(b, " tokens     new         bytes  last use          "
-                           "model, KV cache, kernels\n");
-    }
-    for (size_t i = 0; i < n && !bad; i++) {
-        if (json && i)
-            bad |= buf_putc(b, ',');
-        bad |= json ? put_json_entry(b, &v[i]) : put_row(b, &v[i]);
-    }
     if (json)
-        return buf_puts(b, "]}\n") || bad ? -1 : 0;
+        return put_json(b, dir, v, n, total);
+    int bad = buf_puts(b, " tokens     new         bytes  last use          "
+                          "model, KV cache, kernels\n");
+    for (size_t i = 0; i < n && !bad; i++)
+        bad |= put_row(b, &v[i]);
     return buf_printf(b, "%zu bytes in %zu %s, in %s\n", total, n,
                       n == 1 ? "entry" : "entries", dir) ||
                    bad

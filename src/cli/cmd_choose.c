@@ -304,12 +304,14 @@ static int put_answer(const struct job *j, struct buf *b)
     const char *answer = verdict(j, &probability);
     int bad = 0;
     if (j->a.g.c.json) {
-        bad |= buf_puts(b, "{\"model\":");
-        bad |= buf_json_cstr(b, qwick_engine_info(j->g.eng)->model);
-        bad |= buf_printf(b, ",\"prompt_tokens\":%zu,", j->g.n_ids);
-        bad |=
-            choices_put_json(b, j->choices, j->n_answers, answer, probability);
-        bad |= buf_puts(b, "}\n");
+        struct json_writer w = json_writer(b);
+        jw_object(&w, NULL);
+        jw_cstr(&w, "model", qwick_engine_info(j->g.eng)->model);
+        jw_uint(&w, "prompt_tokens", j->g.n_ids);
+        choices_put_json(&w, j->choices, j->n_answers, answer, probability);
+        jw_end_object(&w);
+        jw_newline(&w);
+        bad = jw_status(&w);
     } else if (j->a.yes) {
         bad |= buf_puts(b, answer);
         bad |= buf_putc(b, '\n');
@@ -503,16 +505,16 @@ static int work_lines(void *ctx, struct qwick_err *e)
              : 0;
 }
 
-static int write_line(void *ctx, size_t i, struct buf *out, struct qwick_err *e)
+static int write_line(void *ctx, size_t i, struct json_writer *w,
+                      struct qwick_err *e)
 {
     struct job *j = ctx;
     double probability;
     choices_make(j->choices, j->texts, j->logprobs + i * j->n_answers,
                  j->n_answers, j->a.in_order);
     const char *answer = verdict(j, &probability);
-    return choices_put_json(out, j->choices, j->n_answers, answer, probability)
-               ? err_oom(e, out->len)
-               : 0;
+    choices_put_json(w, j->choices, j->n_answers, answer, probability);
+    return jw_status(w) ? err_oom(e, w->out->len) : 0;
 }
 
 static void drop_lines(void *ctx)

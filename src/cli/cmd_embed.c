@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "cli/common.h"
 #include "cli/embed_pending.h"
+#include "cli/json_writer.h"
 #include "cli/key.h"
 #include "cli/opt.h"
 #include "cli/out.h"
@@ -111,7 +112,7 @@ enum { GROUP_TEXTS = 256, GROUP_TOKENS = 1 << 16 };
 
 struct record {
     char *id;    /* JSON, or NULL */
-    char *error; /* JSON string: there is no vector, or NULL */
+    char *error; /* why there is no vector, or NULL */
     int32_t *ids;
     size_t n, n_dropped;
     struct key key; /* of the ids */
@@ -142,29 +143,27 @@ struct job {
 static int put_json(struct job *j, const struct record *r, const float *row)
 {
     struct buf *b = &j->line;
-    int bad = 0;
     b->len = 0;
-    bad |= buf_putc(b, '{');
-    if (r->id) {
-        bad |= buf_puts(b, "\"id\":");
-        bad |= buf_puts(b, r->id);
-        bad |= buf_putc(b, ',');
-    }
+    struct json_writer w = json_writer(b);
+    jw_object(&w, NULL);
+    if (r->id)
+        jw_raw(&w, "id", r->id, strlen(r->id));
     if (r->error) {
-        bad |= buf_puts(b, "\"error\":");
-        bad |= buf_puts(b, r->error);
+        jw_cstr(&w, "error", r->error);
     } else {
-        bad |= buf_puts(b, "\"embedding\":[");
-        for (size_t i = 0; i < j->out.dim && !bad; i++) {
-            bad |= i ? buf_putc(b, ',') : 0;
-            bad |= vectors_number(b, row[i]);
+        jw_array(&w, "embedding");
+        for (size_t i = 0; i < j->out.dim; i++) {
+            char number[VECTORS_NUMBER];
+            jw_raw(&w, NULL, number, vectors_number(number, row[i]));
         }
-        bad |= buf_printf(b, "],\"tokens\":%zu", r->n);
+        jw_end_array(&w);
+        jw_uint(&w, "tokens", r->n);
         if (r->n_dropped)
-            bad |= buf_printf(b, ",\"dropped_tokens\":%zu", r->n_dropped);
+            jw_uint(&w, "dropped_tokens", r->n_dropped);
     }
-    bad |= buf_puts(b, "}\n");
-    return bad ? msg_oom() : vectors_line(&j->out, b->data, b->len);
+    jw_end_object(&w);
+    jw_newline(&w);
+    return jw_status(&w) ? msg_oom() : vectors_line(&j->out, b->data, b->len);
 }
 
 static void clear_group(struct job *j)
@@ -243,7 +242,7 @@ static int answer(struct job *j)
 static int bad_record(struct job *j, struct record *r, const char *where,
                       const struct qwick_err *e)
 {
-    struct buf text = {0}, json = {0};
+    struct buf text = {0};
     bool line = j->form != TEXTS_WHOLE;
     bool named = strncmp(e->msg, where, strlen(where)) == 0;
     int bad = named ? buf_puts(&text, e->msg)
@@ -258,14 +257,11 @@ static int bad_record(struct job *j, struct record *r, const char *where,
                                                    : e->code,
                 "%s", text.data);
         status = msg_fail(&all);
-    } else if (buf_json_string(&json, text.data, text.len)) {
-        status = msg_oom();
     } else {
-        r->error = buf_take(&json, NULL);
+        r->error = buf_take(&text, NULL);
         j->bad_records = true;
     }
     buf_free(&text);
-    buf_free(&json);
     return status;
 }
 

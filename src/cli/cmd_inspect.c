@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "cli/answer_json.h"
 #include "cli/common.h"
-#include "cli/json_out.h"
 #include "cli/opt.h"
 #include "cli/out.h"
 #include "cli/verbs.h"
@@ -100,30 +100,30 @@ static void size_text(size_t n, const char *unit, char out[32])
     snprintf(out, 32, "%.*f %s%s", digits, x, prefixes[i], unit);
 }
 
-static int put_fact(struct buf *b, const struct fact *f, bool json)
+static void fact_json(struct json_writer *w, const struct fact *f)
+{
+    switch (f->type) {
+    case FACT_TEXT:
+        jw_cstr(w, f->name, f->text);
+        break;
+    case FACT_SIZE:
+    case FACT_COUNT:
+    case FACT_BYTES:
+        jw_uint(w, f->name, f->size);
+        break;
+    case FACT_REAL:
+        jw_double(w, f->name, f->real);
+        break;
+    case FACT_BOOL:
+        jw_bool(w, f->name, f->size);
+        break;
+    }
+}
+
+static int fact_line(struct buf *b, const struct fact *f)
 {
     char name[32], size[32];
     size_t n = 0;
-    if (json) {
-        int bad = buf_printf(b, "\"%s\":", f->name);
-        switch (f->type) {
-        case FACT_TEXT:
-            bad |= f->text ? buf_json_cstr(b, f->text) : buf_puts(b, "null");
-            break;
-        case FACT_SIZE:
-        case FACT_COUNT:
-        case FACT_BYTES:
-            bad |= buf_printf(b, "%zu", f->size);
-            break;
-        case FACT_REAL:
-            bad |= buf_json_double(b, f->real);
-            break;
-        case FACT_BOOL:
-            bad |= buf_puts(b, f->size ? "true" : "false");
-            break;
-        }
-        return bad ? -1 : 0;
-    }
     for (; f->name[n] && n + 1 < sizeof(name); n++)
         name[n] = f->name[n] == '_' ? ' ' : f->name[n];
     name[n] = 0;
@@ -144,7 +144,9 @@ static int put_fact(struct buf *b, const struct fact *f, bool json)
     return buf_printf(b, "%-18s %s\n", name, f->text ? f->text : "-");
 }
 
-static int put_facts(struct buf *b, const struct qwick_info *i, bool json)
+/* Lines, or with w members of an object. */
+static int put_facts(struct buf *b, struct json_writer *w,
+                     const struct qwick_info *i)
 {
     const struct fact facts[] = {
         TEXT("model", i->model),
@@ -182,24 +184,20 @@ static int put_facts(struct buf *b, const struct qwick_info *i, bool json)
     };
     int bad = 0;
     for (size_t k = 0; k < sizeof(facts) / sizeof(*facts) && !bad; k++) {
-        if (json && k)
-            bad |= buf_putc(b, ',');
-        bad |= put_fact(b, &facts[k], json);
+        if (w)
+            fact_json(w, &facts[k]);
+        else
+            bad |= fact_line(b, &facts[k]);
     }
     return bad ? -1 : 0;
 }
 
-static int put_stop_ids(struct buf *b, const struct qwick_engine *eng,
-                        bool json)
+static int stop_ids_line(struct buf *b, const struct qwick_engine *eng)
 {
     const struct qwick_info *info = qwick_engine_info(eng);
-    int bad = buf_puts(b, json ? ",\"stop_ids\":[" : "stop ids          ");
+    int bad = buf_puts(b, "stop ids          ");
     for (size_t i = 0; i < info->n_stop_ids && !bad; i++) {
         int32_t id = info->stop_ids[i];
-        if (json) {
-            bad |= buf_printf(b, "%s%d", i ? "," : "", id);
-            continue;
-        }
         char *text;
         size_t n;
         bad |= buf_printf(b, " %d", id);
@@ -210,56 +208,71 @@ static int put_stop_ids(struct buf *b, const struct qwick_engine *eng,
         }
         free(text);
     }
-    if (!json && !info->n_stop_ids)
+    if (!info->n_stop_ids)
         bad |= buf_puts(b, " none");
-    return buf_puts(b, json ? "]" : "\n") || bad ? -1 : 0;
+    return buf_putc(b, '\n') || bad ? -1 : 0;
 }
 
 /* ---- quantization ---- */
 
-/* A width of quantized weights, or 0 for what is not quantized. */
-static int put_width(struct buf *b, const struct qwick_info *i, int bits,
-                     bool first, bool json)
+static double bits_per_param(const struct qwick_info *i)
 {
-    size_t n = i->params_by_bits[bits];
-    char name[16] = "dense";
-    if (bits)
-        snprintf(name, sizeof(name), "%d", bits);
-    if (json)
-        return buf_printf(b, "%s\"%s\":%zu", first ? "" : ",", name, n);
-    return buf_printf(b, "%s%s: %.4g %%", first ? "" : ", ", name,
-                      100 * (double)n / (double)i->n_params);
+    return 8 * (double)i->weight_bytes / (double)i->n_params;
 }
 
-static int put_quantization(struct buf *b, const struct qwick_info *i,
-                            bool json)
+/* The name of a width of quantized weights, or of 0, what is not quantized. */
+static void width_name(int bits, char out[16])
+{
+    if (bits)
+        snprintf(out, 16, "%d", bits);
+    else
+        snprintf(out, 16, "dense");
+}
+
+static void quantization_json(struct json_writer *w, const struct qwick_info *i)
+{
+    if (!i->quant_bits) {
+        jw_null(w, "quantization");
+        return;
+    }
+    jw_object(w, "quantization");
+    jw_int(w, "bits", i->quant_bits);
+    jw_uint(w, "group_size", i->quant_group);
+    jw_uint(w, "overrides", i->quant_overrides);
+    jw_double(w, "bits_per_param", round(bits_per_param(i) * 1e3) / 1e3);
+    jw_object(w, "params_by_bits");
+    for (int bits = 8; bits >= 0; bits--) {
+        char name[16];
+        width_name(bits, name);
+        if (i->params_by_bits[bits])
+            jw_uint(w, name, i->params_by_bits[bits]);
+    }
+    jw_end_object(w);
+    jw_end_object(w);
+}
+
+static int quantization_lines(struct buf *b, const struct qwick_info *i)
 {
     if (!i->quant_bits)
-        return buf_puts(b, json ? ",\"quantization\":null"
-                                : "quantization       none\n");
+        return buf_puts(b, "quantization       none\n");
     int bad = buf_printf(b,
-                         json ? ",\"quantization\":{\"bits\":%d,"
-                                "\"group_size\":%zu,\"overrides\":%zu"
-                              : "quantization       %d bits, group size %zu, "
-                                "overrides %zu\n",
+                         "quantization       %d bits, group size %zu, "
+                         "overrides %zu\n",
                          i->quant_bits, i->quant_group, i->quant_overrides);
-    double bits = 8 * (double)i->weight_bytes / (double)i->n_params;
-    if (json) {
-        bad |= buf_puts(b, ",\"bits_per_param\":");
-        bad |= buf_json_double(b, round(bits * 1e3) / 1e3);
-        bad |= buf_puts(b, ",\"params_by_bits\":{");
-    } else {
-        bad |= buf_printf(b, "bits per param     %.3f\n", bits);
-        bad |= buf_puts(b, "params by bits     ");
-    }
-    bool first = true;
-    for (int w = 8; w >= 0; w--) {
-        if (!i->params_by_bits[w])
+    bad |= buf_printf(b, "bits per param     %.3f\n", bits_per_param(i));
+    bad |= buf_puts(b, "params by bits     ");
+    const char *between = "";
+    for (int bits = 8; bits >= 0; bits--) {
+        size_t n = i->params_by_bits[bits];
+        char name[16];
+        if (!n)
             continue;
-        bad |= put_width(b, i, w, first, json);
-        first = false;
+        width_name(bits, name);
+        bad |= buf_printf(b, "%s%s: %.4g %%", between, name,
+                          100 * (double)n / (double)i->n_params);
+        between = ", ";
     }
-    return buf_puts(b, json ? "}}" : "\n") || bad ? -1 : 0;
+    return buf_putc(b, '\n') || bad ? -1 : 0;
 }
 
 /* ---- tensors ---- */
@@ -346,108 +359,148 @@ static int collect_kinds(const struct qwick_engine *eng, struct kind **out,
     return 0;
 }
 
-static int put_tensor(struct buf *b, const struct qwick_tensor *t, bool json)
+static void shape_json(struct json_writer *w, const struct qwick_tensor *t)
 {
-    int bad = 0;
-    if (json) {
-        bad |= buf_puts(b, "{\"name\":");
-        bad |= buf_json_cstr(b, t->name);
-        bad |= buf_puts(b, ",\"dtype\":");
-        bad |= buf_json_cstr(b, t->dtype);
-        bad |= buf_puts(b, ",\"shape\":");
-        bad |= put_shape(b, t);
-        bad |= buf_printf(b, ",\"bytes\":%zu,\"used\":%s,\"file\":", t->bytes,
-                          t->used ? "true" : "false");
-        bad |= buf_json_cstr(b, t->file);
-        return buf_putc(b, '}') || bad ? -1 : 0;
-    }
+    struct buf shape = {0};
+    if (put_shape(&shape, t))
+        w->failed = true;
+    jw_raw(w, "shape", shape.data, shape.len);
+    buf_free(&shape);
+}
+
+static void tensor_json(struct json_writer *w, const struct qwick_tensor *t)
+{
+    jw_object(w, NULL);
+    jw_cstr(w, "name", t->name);
+    jw_cstr(w, "dtype", t->dtype);
+    shape_json(w, t);
+    jw_uint(w, "bytes", t->bytes);
+    jw_bool(w, "used", t->used);
+    jw_cstr(w, "file", t->file);
+    jw_end_object(w);
+}
+
+static void kind_json(struct json_writer *w, const struct kind *k)
+{
+    jw_object(w, NULL);
+    jw_string(w, "name", k->name.data, k->name.len);
+    jw_uint(w, "count", k->n);
+    jw_cstr(w, "dtype", k->same ? k->dtype : NULL);
+    if (k->same)
+        shape_json(w, &k->first);
+    else
+        jw_null(w, "shape");
+    jw_uint(w, "bytes", k->bytes);
+    jw_bool(w, "used", k->first.used);
+    jw_end_object(w);
+}
+
+/* The end of a row that began at start: blanks up to a column, the name, and
+ * whether the model uses it. The name comes from the file: it is quoted, so
+ * that no control byte gets out. */
+static int put_name(struct buf *b, size_t start, size_t column, const char *s,
+                    size_t n, bool used)
+{
+    size_t at = b->len - start;
+    int bad = buf_printf(b, "%*s", at < column ? (int)(column - at) : 1, "");
+    bad |= buf_json_string(b, s, n);
+    return buf_puts(b, used ? "\n" : " (not used)\n") || bad ? -1 : 0;
+}
+
+static int tensor_line(struct buf *b, const struct qwick_tensor *t)
+{
     char size[32];
     size_t start = b->len;
     size_text(t->bytes, "B", size);
-    bad |= buf_printf(b, "%-5s %9s  ", t->dtype, size);
+    int bad = buf_printf(b, "%-5s %9s  ", t->dtype, size);
     bad |= put_shape(b, t);
-    size_t col = b->len - start;
-    bad |= buf_printf(b, "%*s", col < 35 ? (int)(35 - col) : 1, "");
-    /* names come from the file: quoted, so that no control byte gets out */
-    bad |= buf_json_cstr(b, t->name);
-    return buf_puts(b, t->used ? "\n" : " (not used)\n") || bad ? -1 : 0;
+    bad |= put_name(b, start, 35, t->name, strlen(t->name), t->used);
+    return bad;
 }
 
-static int put_kind(struct buf *b, const struct kind *k, bool json)
+static int kind_line(struct buf *b, const struct kind *k)
 {
-    int bad = 0;
-    if (json) {
-        bad |= buf_puts(b, "{\"name\":");
-        bad |=
-            buf_json_string(b, k->name.data ? k->name.data : "", k->name.len);
-        bad |= buf_printf(b, ",\"count\":%zu,\"dtype\":", k->n);
-        bad |= k->same ? buf_json_cstr(b, k->dtype) : buf_puts(b, "null");
-        bad |= buf_puts(b, ",\"shape\":");
-        bad |= k->same ? put_shape(b, &k->first) : buf_puts(b, "null");
-        return buf_printf(b, ",\"bytes\":%zu,\"used\":%s}", k->bytes,
-                          k->first.used ? "true" : "false") ||
-                       bad
-                   ? -1
-                   : 0;
-    }
     char size[32];
     size_t start = b->len;
     size_text(k->bytes, "B", size);
-    bad |= buf_printf(b, "%4zu x %-5s %9s  ", k->n,
-                      k->same ? k->dtype : "mixed", size);
+    int bad = buf_printf(b, "%4zu x %-5s %9s  ", k->n,
+                         k->same ? k->dtype : "mixed", size);
     bad |= k->same ? put_shape(b, &k->first) : buf_puts(b, "-");
-    size_t col = b->len - start;
-    bad |= buf_printf(b, "%*s", col < 41 ? (int)(41 - col) : 1, "");
-    bad |= buf_json_string(b, k->name.data ? k->name.data : "", k->name.len);
-    return buf_puts(b, k->first.used ? "\n" : " (not used)\n") || bad ? -1 : 0;
+    bad |= put_name(b, start, 41, k->name.data, k->name.len, k->first.used);
+    return bad;
 }
 
-static int put_tensors(struct buf *b, const struct qwick_engine *eng, bool all,
-                       bool json)
+static int put_kinds(struct buf *b, struct json_writer *w,
+                     const struct qwick_engine *eng)
 {
-    struct kind *kinds = NULL;
-    struct qwick_tensor t;
-    size_t n = 0, n_rest = 0, i;
+    struct kind *kinds;
+    size_t n, n_rest;
     int bad = 0;
-    if (!all && collect_kinds(eng, &kinds, &n, &n_rest))
+    if (collect_kinds(eng, &kinds, &n, &n_rest))
         return -1;
-    if (json)
-        bad |= buf_printf(b, ",\"%s\":[", all ? "tensors" : "tensor_kinds");
-    else
-        bad |= buf_puts(b, all ? "\ndtype      size  shape             name\n"
-                               : "\ncount  dtype      size  shape            "
-                                 "name\n");
-    for (i = 0; i < n && !bad; i++) {
-        if (json && i)
-            bad |= buf_putc(b, ',');
-        bad |= put_kind(b, &kinds[i], json);
+    for (size_t i = 0; i < n && !bad; i++) {
+        if (w)
+            kind_json(w, &kinds[i]);
+        else
+            bad |= kind_line(b, &kinds[i]);
     }
-    for (i = 0; all && !bad && qwick_tensor_at(eng, i, &t) == 0; i++) {
-        if (json && i)
-            bad |= buf_putc(b, ',');
-        bad |= put_tensor(b, &t, json);
-    }
-    if (n_rest && !json)
+    if (n_rest && !w)
         bad |= buf_printf(b, "and %zu more, see --tensors\n", n_rest);
     free_kinds(kinds, n);
-    return (json && buf_putc(b, ']')) || bad ? -1 : 0;
+    return bad;
+}
+
+static int put_all(struct buf *b, struct json_writer *w,
+                   const struct qwick_engine *eng)
+{
+    struct qwick_tensor t;
+    int bad = 0;
+    for (size_t i = 0; !bad && qwick_tensor_at(eng, i, &t) == 0; i++) {
+        if (w)
+            tensor_json(w, &t);
+        else
+            bad |= tensor_line(b, &t);
+    }
+    return bad;
+}
+
+/* ---- the verb ---- */
+
+static int put_json(struct buf *b, const struct qwick_engine *eng, bool all)
+{
+    const struct qwick_info *info = qwick_engine_info(eng);
+    struct json_writer w = json_writer(b);
+    jw_object(&w, NULL);
+    put_facts(NULL, &w, info);
+    quantization_json(&w, info);
+    json_ids(&w, "stop_ids", info->stop_ids, info->n_stop_ids);
+    jw_array(&w, all ? "tensors" : "tensor_kinds");
+    int bad = all ? put_all(NULL, &w, eng) : put_kinds(NULL, &w, eng);
+    jw_end_array(&w);
+    jw_end_object(&w);
+    jw_newline(&w);
+    return jw_status(&w) | bad;
+}
+
+static int put_lines(struct buf *b, const struct qwick_engine *eng, bool all)
+{
+    const struct qwick_info *info = qwick_engine_info(eng);
+    int bad = put_facts(b, NULL, info);
+    bad |= quantization_lines(b, info);
+    bad |= stop_ids_line(b, eng);
+    bad |= buf_puts(b, all ? "\ndtype      size  shape             name\n"
+                           : "\ncount  dtype      size  shape            "
+                             "name\n");
+    bad |= all ? put_all(b, NULL, eng) : put_kinds(b, NULL, eng);
+    return bad;
 }
 
 static int inspect(const struct args *a, struct qwick_engine *eng)
 {
-    const struct qwick_info *info = qwick_engine_info(eng);
     struct buf b = {0};
-    bool json = a->c.json;
-    int bad = 0, status;
-    if (json)
-        bad |= buf_putc(&b, '{');
-    bad |= put_facts(&b, info, json);
-    bad |= put_quantization(&b, info, json);
-    bad |= put_stop_ids(&b, eng, json);
-    bad |= put_tensors(&b, eng, a->tensors, json);
-    if (json)
-        bad |= buf_puts(&b, "}\n");
-    status = bad ? msg_oom() : out_write(b.data, b.len) ? 1 : 0;
+    int bad = a->c.json ? put_json(&b, eng, a->tensors)
+                        : put_lines(&b, eng, a->tensors);
+    int status = bad ? msg_oom() : out_write(b.data, b.len) ? 1 : 0;
     buf_free(&b);
     return status;
 }

@@ -3,8 +3,9 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "cli/answer_json.h"
+#include "cli/chat_input.h"
 #include "cli/common.h"
-#include "cli/json_out.h"
 #include "cli/opt.h"
 #include "cli/out.h"
 #include "cli/prompt.h"
@@ -103,8 +104,9 @@ struct job {
     struct qwick_session *ses;
     struct st_writer *writer;
     struct qwick_err row_err; /* of a row callback */
-    struct buf out;           /* table or JSON of the rows so far */
-    struct candidate *top;    /* [k + 1] */
+    struct buf out;
+    struct json_writer json; /* of out */ /* table or JSON of the rows so far */
+    struct candidate *top;                /* [k + 1] */
     size_t k, n_rows;
 };
 
@@ -175,6 +177,7 @@ static int put_row(struct job *j, size_t pos, const float *logits)
 {
     size_t vocab_size = qwick_engine_info(j->eng)->vocab_size;
     struct buf *b = &j->out;
+    struct json_writer *w = &j->json;
     double lse = log_sum_exp(logits, vocab_size);
     int bad = 0;
     if (!isfinite(lse))
@@ -184,8 +187,9 @@ static int put_row(struct job *j, size_t pos, const float *logits)
                        pos);
     find_top(j->top, j->k, logits, vocab_size);
     if (j->a.c.json) {
-        bad |= buf_printf(b, "%s{\"pos\":%zu,\"top\":[", j->n_rows ? "," : "",
-                          pos);
+        jw_object(w, NULL);
+        jw_uint(w, "pos", pos);
+        jw_array(w, "top");
     } else {
         if (j->a.all)
             bad |= buf_printf(b, "%sposition %zu, after id %d\n",
@@ -198,13 +202,11 @@ static int put_row(struct job *j, size_t pos, const float *logits)
     for (size_t i = 0; i < j->k && !bad; i++) {
         double logit = j->top[i].logit, lp = logit - lse;
         if (j->a.c.json) {
-            bad |= buf_puts(b, i ? ",{" : "{");
-            bad |= json_token(b, j->eng, j->top[i].id);
-            bad |= buf_puts(b, ",\"logit\":");
-            bad |= buf_json_double(b, logit);
-            bad |= buf_puts(b, ",\"logprob\":");
-            bad |= buf_json_double(b, lp);
-            bad |= buf_putc(b, '}');
+            jw_object(w, NULL);
+            json_token(w, j->eng, j->top[i].id);
+            jw_double(w, "logit", logit);
+            jw_double(w, "logprob", lp);
+            jw_end_object(w);
         } else {
             char *text;
             size_t n;
@@ -217,9 +219,11 @@ static int put_row(struct job *j, size_t pos, const float *logits)
             free(text);
         }
     }
-    if (j->a.c.json)
-        bad |= buf_puts(b, "]}");
-    return bad ? err_oom(&j->row_err, b->len) : 0;
+    if (j->a.c.json) {
+        jw_end_array(w);
+        jw_end_object(w);
+    }
+    return bad || jw_status(w) ? err_oom(&j->row_err, b->len) : 0;
 }
 
 static int on_row(void *ctx, size_t pos, const float *logits)
@@ -282,7 +286,8 @@ done:
 static int print(struct job *j, struct qwick_err *e)
 {
     size_t vocab_size = qwick_engine_info(j->eng)->vocab_size;
-    int bad = 0;
+    struct json_writer *w = &j->json;
+    *w = json_writer(&j->out);
     j->k = j->a.top ? (size_t)j->a.top : 10;
     if (j->k > vocab_size)
         j->k = vocab_size;
@@ -290,17 +295,19 @@ static int print(struct job *j, struct qwick_err *e)
     if (!j->top)
         return err_oom(e, j->k * sizeof(*j->top));
     if (j->a.c.json) {
-        bad |= buf_puts(&j->out, "{\"model\":");
-        bad |= buf_json_cstr(&j->out, qwick_engine_info(j->eng)->model);
-        bad |= buf_puts(&j->out, ",\"input_ids\":");
-        bad |= json_ids(&j->out, j->ids, j->n_ids);
-        bad |= buf_puts(&j->out, ",\"positions\":[");
+        jw_object(w, NULL);
+        jw_cstr(w, "model", qwick_engine_info(j->eng)->model);
+        json_ids(w, "input_ids", j->ids, j->n_ids);
+        jw_array(w, "positions");
     }
     if (rows(j, e))
         return -1;
-    if (j->a.c.json)
-        bad |= buf_puts(&j->out, "]}\n");
-    return bad ? err_oom(e, j->out.len) : 0;
+    if (j->a.c.json) {
+        jw_end_array(w);
+        jw_end_object(w);
+        jw_newline(w);
+    }
+    return jw_status(w) ? err_oom(e, j->out.len) : 0;
 }
 
 static int encode(struct job *j, struct qwick_err *e)
@@ -323,12 +330,12 @@ static int encode(struct job *j, struct qwick_err *e)
         struct qwick_chat_options o = {true, QWICK_THINK_AUTO, 0};
         struct buf json = {0};
         bool in_think;
-        int r = buf_puts(&json, "[{\"role\":\"user\",\"content\":");
-        r |= buf_json_string(&json, j->text.data, j->text.len);
-        r |= buf_puts(&json, "}]");
-        r = r ? err_oom(e, j->text.len)
-              : qwick_chat_encode(j->eng, json.data, json.len, &o, false, NULL,
-                                  0, &j->ids, &j->n_ids, &in_think, e);
+        const struct chat_input one = {0};
+        int r =
+            chat_input_json(&one, &json, j->text.data, j->text.len)
+                ? err_oom(e, j->text.len)
+                : qwick_chat_encode(j->eng, json.data, json.len, &o, false,
+                                    NULL, 0, &j->ids, &j->n_ids, &in_think, e);
         buf_free(&json);
         return r;
     }

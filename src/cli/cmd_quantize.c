@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "cli/common.h"
+#include "cli/json_writer.h"
 #include "cli/opt.h"
 #include "cli/out.h"
 #include "cli/progress.h"
@@ -116,25 +117,25 @@ static int print_json(const struct args *a, const char *model,
                       const struct qwick_quantize_report *r)
 {
     struct buf b = {0};
-    int bad = buf_puts(&b, "{\"model\":");
-    bad |= buf_json_cstr(&b, model ? model : "qwick-demo");
-    bad |= buf_puts(&b, ",\"output\":");
-    bad |= buf_json_cstr(&b, a->output);
-    bad |= buf_printf(&b,
-                      ",\"bits\":%d,\"group\":%d,\"head_bits\":%d,"
-                      "\"scales\":\"%s\",\"n_quantized\":%zu,"
-                      "\"n_dense\":%zu,\"n_params\":%zu,\"bytes_read\":%zu,"
-                      "\"bytes_written\":%zu,\"bits_per_weight\":",
-                      o->bits, o->group, o->head_bits ? o->head_bits : o->bits,
-                      a->scales ? a->scales : "mlx", r->n_quantized, r->n_dense,
-                      r->n_params, r->bytes_read, r->bytes_written);
-    bad |= buf_json_double(&b, r->bits_per_weight);
-    bad |= buf_puts(&b, ",\"total_ms\":");
-    bad |= buf_json_double(&b, r->total_ms);
-    bad |= buf_puts(&b, ",\"mb_s\":");
-    bad |= buf_json_double(&b, speed(r));
-    bad |= buf_puts(&b, "}\n");
-    int status = bad ? msg_oom() : out_write(b.data, b.len) ? 1 : 0;
+    struct json_writer w = json_writer(&b);
+    jw_object(&w, NULL);
+    jw_cstr(&w, "model", model ? model : "qwick-demo");
+    jw_cstr(&w, "output", a->output);
+    jw_int(&w, "bits", o->bits);
+    jw_int(&w, "group", o->group);
+    jw_int(&w, "head_bits", o->head_bits ? o->head_bits : o->bits);
+    jw_cstr(&w, "scales", a->scales ? a->scales : "mlx");
+    jw_uint(&w, "n_quantized", r->n_quantized);
+    jw_uint(&w, "n_dense", r->n_dense);
+    jw_uint(&w, "n_params", r->n_params);
+    jw_uint(&w, "bytes_read", r->bytes_read);
+    jw_uint(&w, "bytes_written", r->bytes_written);
+    jw_double(&w, "bits_per_weight", r->bits_per_weight);
+    jw_double(&w, "total_ms", r->total_ms);
+    jw_double(&w, "mb_s", speed(r));
+    jw_end_object(&w);
+    jw_newline(&w);
+    int status = jw_status(&w) ? msg_oom() : out_write(b.data, b.len) ? 1 : 0;
     buf_free(&b);
     return status;
 }

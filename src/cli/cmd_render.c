@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "cli/chat_input.h"
 #include "cli/common.h"
+#include "cli/json_writer.h"
 #include "cli/jsonl.h"
 #include "cli/opt.h"
 #include "cli/out.h"
@@ -57,25 +58,17 @@ struct job {
     struct qwick_chat_options o;
 };
 
-static int put_json(struct buf *out, const char *text, size_t n)
-{
-    int bad = buf_puts(out, "{\"text\":");
-    bad |= buf_json_string(out, text, n);
-    return buf_putc(out, '}') || bad ? -1 : 0;
-}
-
 static int render_line(void *ctx, const struct jsonl_line *line,
-                       struct buf *out, struct qwick_err *e)
+                       struct json_writer *w, struct qwick_err *e)
 {
     const struct job *j = ctx;
     char *text;
     size_t n;
-    int r;
     if (qwick_render(j->eng, line->text, line->n, &j->o, &text, &n, e))
         return -1;
-    r = put_json(out, text, n);
+    jw_string(w, "text", text, n);
     free(text);
-    return r ? err_oom(e, n) : 0;
+    return jw_status(w) ? err_oom(e, n) : 0;
 }
 
 /* Print the prompt of one chat. name: of its file; NULL: it is an argument. */
@@ -83,18 +76,21 @@ static int render(struct job *j, const char *name, const struct buf *chat,
                   bool json, struct qwick_err *e)
 {
     struct buf out = {0};
+    struct json_writer w = json_writer(&out);
     char *text;
     size_t n;
-    int status = 0;
     if (qwick_render(j->eng, chat->data ? chat->data : "", chat->len, &j->o,
                      &text, &n, e))
         return name ? chat_input_fail(name, e) : msg_fail(e);
-    if (!json)
-        status = out_write(text, n) ? 1 : 0;
-    else if (put_json(&out, text, n) || buf_putc(&out, '\n'))
-        status = msg_oom();
-    else
-        status = out_write(out.data, out.len) ? 1 : 0;
+    if (json) {
+        jw_object(&w, NULL);
+        jw_string(&w, "text", text, n);
+        jw_end_object(&w);
+        jw_newline(&w);
+    }
+    int status = jw_status(&w) ? msg_oom() : 0;
+    if (!status && (json ? out_write(out.data, out.len) : out_write(text, n)))
+        status = QWICK_ERR_RUNTIME;
     buf_free(&out);
     free(text);
     return status;

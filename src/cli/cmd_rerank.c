@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/utf8.h"
 #include "cli/common.h"
+#include "cli/json_writer.h"
 #include "cli/opt.h"
 #include "cli/out.h"
 #include "cli/progress.h"
@@ -189,29 +190,26 @@ static int put_row(struct buf *b, const struct doc *d)
     return bad | buf_putc(b, '\n');
 }
 
-static int put_object(struct buf *b, const struct doc *d)
+static void put_object(struct json_writer *w, const struct doc *d)
 {
-    int bad = buf_putc(b, '{');
-    if (d->id) {
-        bad |= buf_puts(b, "\"id\":");
-        bad |= buf_puts(b, d->id);
-        bad |= buf_putc(b, ',');
-    }
-    bad |= buf_printf(b, "\"index\":%zu,", d->number);
+    jw_object(w, NULL);
+    if (d->id)
+        jw_raw(w, "id", d->id, strlen(d->id));
+    jw_uint(w, "index", d->number);
     if (d->error) {
-        bad |= buf_puts(b, "\"error\":");
-        bad |= buf_puts(b, d->error);
-        return bad | buf_putc(b, '}');
+        jw_cstr(w, "error", d->error);
+        jw_end_object(w);
+        return;
     }
-    bad |= buf_puts(b, "\"score\":");
-    bad |= buf_json_double(b, d->score);
-    bad |= buf_printf(b, ",\"tokens\":%zu", d->n_tokens);
+    jw_double(w, "score", d->score);
+    jw_uint(w, "tokens", d->n_tokens);
     if (d->n_dropped)
-        bad |= buf_printf(b, ",\"dropped_tokens\":%zu", d->n_dropped);
-    bad |= buf_puts(b, d->file ? ",\"file\":" : ",\"text\":");
-    bad |= d->file ? buf_json_cstr(b, d->file)
-                   : buf_json_string(b, d->text, d->n_text);
-    return bad | buf_putc(b, '}');
+        jw_uint(w, "dropped_tokens", d->n_dropped);
+    if (d->file)
+        jw_cstr(w, "file", d->file);
+    else
+        jw_string(w, "text", d->text, d->n_text);
+    jw_end_object(w);
 }
 
 static void free_docs(struct job *j)
@@ -274,44 +272,49 @@ static void arrange(struct job *j)
         qsort(j->docs, j->n_docs, sizeof *j->docs, by_number);
 }
 
+static void put_objects(struct job *j, struct json_writer *w)
+{
+    for (size_t i = 0; i < j->n_docs; i++) {
+        if (worse(j, &j->docs[i]))
+            continue;
+        put_object(w, &j->docs[i]);
+        if (j->a.c.jsonl)
+            jw_newline(w);
+    }
+}
+
+/* Rows, or lines of JSON. */
 static int put_docs(struct job *j)
 {
-    struct buf *b = &j->out;
-    bool object = j->a.c.json || j->a.c.jsonl, first = true;
-    for (size_t i = 0; i < j->n_docs; i++) {
-        const struct doc *d = &j->docs[i];
-        int bad = 0;
-        if (worse(j, d))
-            continue;
-        if (j->a.c.json && !first)
-            bad |= buf_putc(b, ',');
-        bad |= object ? put_object(b, d) : put_row(b, d);
-        if (j->a.c.jsonl)
-            bad |= buf_putc(b, '\n');
-        first = false;
-        if (bad)
-            return msg_oom();
-    }
-    return 0;
+    struct json_writer w = json_writer(&j->out);
+    int bad = 0;
+    if (j->a.c.jsonl)
+        put_objects(j, &w);
+    for (size_t i = 0; !j->a.c.jsonl && i < j->n_docs && !bad; i++)
+        if (!worse(j, &j->docs[i]))
+            bad |= put_row(&j->out, &j->docs[i]);
+    return jw_status(&w) || bad ? msg_oom() : 0;
+}
+
+static int put_one_object(struct job *j)
+{
+    struct json_writer w = json_writer(&j->out);
+    jw_object(&w, NULL);
+    jw_cstr(&w, "model", qwick_engine_info(j->eng)->model);
+    jw_cstr(&w, "query", j->a.query);
+    jw_array(&w, "results");
+    put_objects(j, &w);
+    jw_end_array(&w);
+    jw_end_object(&w);
+    jw_newline(&w);
+    return jw_status(&w) ? msg_oom() : 0;
 }
 
 static int put_all(struct job *j)
 {
-    struct buf *b = &j->out;
-    int bad = 0, status;
     arrange(j);
-    if (j->a.c.json) {
-        bad |= buf_puts(b, "{\"model\":");
-        bad |= buf_json_cstr(b, qwick_engine_info(j->eng)->model);
-        bad |= buf_puts(b, ",\"query\":");
-        bad |= buf_json_cstr(b, j->a.query);
-        bad |= buf_puts(b, ",\"results\":[");
-    }
-    if (!bad && (status = put_docs(j)) != 0)
-        return status;
-    if (j->a.c.json)
-        bad |= buf_puts(b, "]}\n");
-    return bad ? msg_oom() : flush(j);
+    int status = j->a.c.json ? put_one_object(j) : put_docs(j);
+    return status ? status : flush(j);
 }
 
 /* ---- scores ------------------------------------------------------------- */
@@ -359,10 +362,9 @@ static int answer(struct job *j)
 /* A line that is no document: an answer in its place in JSON lines. */
 static int bad_record(struct job *j, struct doc *d, const char *msg)
 {
-    struct buf json = {0};
-    if (buf_json_cstr(&json, msg))
+    d->error = strdup(msg);
+    if (!d->error)
         return msg_oom();
-    d->error = buf_take(&json, NULL);
     j->bad_records = true;
     return 0;
 }

@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "cli/chat_input.h"
 #include "cli/common.h"
 #include "cli/group_lines.h"
 #include "cli/opt.h"
@@ -124,19 +125,17 @@ static int encode_given(const struct job *j, const char *given, size_t n,
 {
     const struct qwick_chat_options o = {true, QWICK_THINK_OFF, 0};
     struct buf json = {0};
+    const struct chat_input one = {0};
     bool in_think;
-    int bad;
     if (!j->a.chat)
         return qwick_tokenize(j->eng, given, n, !j->a.no_special, ids, n_ids,
                               e);
-    bad = buf_puts(&json, "[{\"role\":\"user\",\"content\":");
-    bad |= buf_json_string(&json, given, n);
-    bad |= buf_puts(&json, "}]");
-    bad = bad ? err_oom(e, n)
-              : qwick_chat_encode(j->eng, json.data, json.len, &o, false, NULL,
-                                  0, ids, n_ids, &in_think, e);
+    int r = chat_input_json(&one, &json, given, n)
+                ? err_oom(e, n)
+                : qwick_chat_encode(j->eng, json.data, json.len, &o, false,
+                                    NULL, 0, ids, n_ids, &in_think, e);
     buf_free(&json);
-    return bad;
+    return r;
 }
 
 static int begin_text(struct job *j, struct score_text *t, const char *given,
@@ -204,24 +203,21 @@ static int put_object(const struct job *j, struct buf *b, size_t i,
                       const struct score_totals *sum)
 {
     const struct score_text *t = &j->texts[i];
-    int bad = buf_putc(b, '{');
-    if (j->a.files.n) {
-        bad |= buf_puts(b, "\"file\":");
-        bad |= buf_json_cstr(b, j->a.files.v[i]);
-        bad |= buf_putc(b, ',');
-    }
-    bad |= buf_puts(b, "\"model\":");
-    bad |= buf_json_cstr(b, qwick_engine_info(j->eng)->model);
-    bad |= buf_printf(b,
-                      ",\"n_given\":%zu,\"window\":%zu,\"stride\":%zu,"
-                      "\"n_input_bytes\":%zu,",
-                      t->item.n_given, j->window, j->stride, t->n_input);
-    bad |= score_put_json(b, sum);
-    if (!j->a.perplexity) {
-        bad |= buf_putc(b, ',');
-        bad |= score_put_units(b, t, j->by);
-    }
-    return buf_puts(b, "}\n") || bad ? -1 : 0;
+    struct json_writer w = json_writer(b);
+    jw_object(&w, NULL);
+    if (j->a.files.n)
+        jw_cstr(&w, "file", j->a.files.v[i]);
+    jw_cstr(&w, "model", qwick_engine_info(j->eng)->model);
+    jw_uint(&w, "n_given", t->item.n_given);
+    jw_uint(&w, "window", j->window);
+    jw_uint(&w, "stride", j->stride);
+    jw_uint(&w, "n_input_bytes", t->n_input);
+    score_put_json(&w, sum);
+    if (!j->a.perplexity)
+        score_put_units(&w, t, j->by);
+    jw_end_object(&w);
+    jw_newline(&w);
+    return jw_status(&w);
 }
 
 /* Lines: the units, then the totals behind '#'; the totals alone. */
@@ -337,18 +333,17 @@ static int work_lines(void *ctx, struct qwick_err *e)
     return score_all(ctx, e);
 }
 
-static int write_line(void *ctx, size_t i, struct buf *out, struct qwick_err *e)
+static int write_line(void *ctx, size_t i, struct json_writer *w,
+                      struct qwick_err *e)
 {
     struct job *j = ctx;
     struct score_totals sum = {0};
     score_add(&sum, &j->texts[i]);
     score_add(&j->sum, &j->texts[i]);
-    int bad = score_put_json(out, &sum);
-    if (j->a.by) {
-        bad |= buf_putc(out, ',');
-        bad |= score_put_units(out, &j->texts[i], j->by);
-    }
-    return bad ? err_oom(e, out->len) : 0;
+    score_put_json(w, &sum);
+    if (j->a.by)
+        score_put_units(w, &j->texts[i], j->by);
+    return jw_status(w) ? err_oom(e, w->out->len) : 0;
 }
 
 static void drop_lines(void *ctx)

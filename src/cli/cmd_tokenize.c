@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "cli/answer_json.h"
 #include "cli/common.h"
-#include "cli/json_out.h"
 #include "cli/jsonl.h"
 #include "cli/opt.h"
 #include "cli/out.h"
@@ -78,70 +78,68 @@ struct job {
 
 /* ---- one answer ---- */
 
-static int put_ids(struct buf *out, const char *text, size_t n,
-                   const struct job *j, bool json, struct qwick_err *e)
+/* Text into ids. */
+static int encode(const struct job *j, const char *text, size_t n,
+                  int32_t **ids, size_t *n_ids, struct qwick_err *e)
 {
-    int32_t *ids;
-    size_t n_ids;
-    int bad = 0;
-    if (qwick_tokenize(j->eng, text, n, !j->a.no_special, &ids, &n_ids, e))
-        return -1;
-    if (j->verb == &verb_count) {
-        bad = json ? buf_printf(out, "{\"count\":%zu}", n_ids)
-                   : buf_printf(out, "%zu", n_ids);
-    } else if (json) {
-        bad |= buf_puts(out, "{\"ids\":");
-        bad |= json_ids(out, ids, n_ids);
-        bad |= buf_putc(out, '}');
-    } else {
-        for (size_t i = 0; i < n_ids && !bad; i++)
-            bad = buf_printf(out, "%s%d", i ? " " : "", ids[i]);
-    }
-    free(ids);
-    return bad ? err_oom(e, n) : 0;
+    return qwick_tokenize(j->eng, text, n, !j->a.no_special, ids, n_ids, e);
 }
 
-static int put_text(struct buf *out, const int32_t *ids, size_t n,
-                    bool skip_special, const struct job *j, bool json,
-                    struct qwick_err *e)
+static void put_ids_json(struct json_writer *w, const struct job *j,
+                         const int32_t *ids, size_t n)
+{
+    if (j->verb == &verb_count)
+        jw_uint(w, "count", n);
+    else
+        json_ids(w, "ids", ids, n);
+}
+
+static int put_ids(struct buf *out, const struct job *j, const int32_t *ids,
+                   size_t n)
+{
+    int bad = 0;
+    if (j->verb == &verb_count)
+        return buf_printf(out, "%zu\n", n);
+    for (size_t i = 0; i < n && !bad; i++)
+        bad = buf_printf(out, "%s%d", i ? " " : "", ids[i]);
+    return bad | buf_putc(out, '\n');
+}
+
+static void put_text_json(struct json_writer *w, const char *text, size_t n)
 {
     static const char hex[] = "0123456789abcdef";
-    char *text;
-    size_t n_text;
-    int bad = 0;
-    if (qwick_detokenize(j->eng, ids, n, skip_special, &text, &n_text, e))
-        return -1;
-    if (json) {
-        bad |= buf_puts(out, "{\"text\":");
-        bad |= buf_json_string(out, text, n_text);
-        bad |= buf_puts(out, ",\"bytes_hex\":\"");
-        for (size_t i = 0; i < n_text && !bad; i++) {
-            unsigned char c = (unsigned char)text[i];
-            bad |= buf_putc(out, hex[c >> 4]);
-            bad |= buf_putc(out, hex[c & 15]);
-        }
-        bad |= buf_puts(out, "\"}");
-    } else {
-        bad = buf_append(out, text, n_text);
+    struct buf bytes = {0};
+    for (size_t i = 0; i < n && !w->failed; i++) {
+        unsigned char c = (unsigned char)text[i];
+        const char pair[] = {hex[c >> 4], hex[c & 15]};
+        w->failed |= buf_append(&bytes, pair, 2) != 0;
     }
-    free(text);
-    return bad ? err_oom(e, n_text) : 0;
+    jw_string(w, "text", text, n);
+    jw_string(w, "bytes_hex", bytes.data ? bytes.data : "", bytes.len);
+    buf_free(&bytes);
 }
 
 /* ---- --jsonl ---- */
 
 static int encode_line(void *ctx, const struct jsonl_line *line,
-                       struct buf *out, struct qwick_err *e)
+                       struct json_writer *w, struct qwick_err *e)
 {
+    const struct job *j = ctx;
     const struct json_value *text = json_get(line->value, "text");
+    int32_t *ids;
+    size_t n;
     if (!json_is(text, JSON_STRING))
         return err_set(e, QWICK_ERR_USAGE, "%s: text: not a string",
                        line->where);
-    return put_ids(out, text->str, text->len, ctx, true, e);
+    if (encode(j, text->str, text->len, &ids, &n, e))
+        return -1;
+    put_ids_json(w, j, ids, n);
+    free(ids);
+    return jw_status(w) ? err_oom(e, text->len) : 0;
 }
 
 static int decode_line(void *ctx, const struct jsonl_line *line,
-                       struct buf *out, struct qwick_err *e)
+                       struct json_writer *w, struct qwick_err *e)
 {
     const struct job *j = ctx;
     const char *where = line->where;
@@ -168,7 +166,14 @@ static int decode_line(void *ctx, const struct jsonl_line *line,
         }
         ids[i] = (int32_t)x;
     }
-    r = put_text(out, ids, list->len, skip_special, j, true, e);
+    char *text;
+    size_t n;
+    r = qwick_detokenize(j->eng, ids, list->len, skip_special, &text, &n, e);
+    if (r)
+        goto done;
+    put_text_json(w, text, n);
+    free(text);
+    r = jw_status(w) ? err_oom(e, n) : 0;
 done:
     free(ids);
     return r;
@@ -197,6 +202,8 @@ static int tokenize(struct job *j, struct buf *in, struct buf *out,
                     struct qwick_err *e)
 {
     const char *text = j->p.n_args ? j->p.args[0] : NULL;
+    int32_t *ids;
+    size_t n;
     bool found;
     int status;
     if (j->p.n_args > 1)
@@ -211,9 +218,18 @@ static int tokenize(struct job *j, struct buf *in, struct buf *out,
         return no_input(j->verb);
     if ((status = common_open(&j->eng, &j->a.c, true)) != 0)
         return status;
-    if (put_ids(out, in->data ? in->data : "", in->len, j, j->a.c.json, e))
+    if (encode(j, in->data ? in->data : "", in->len, &ids, &n, e))
         return msg_fail(e);
-    return buf_putc(out, '\n') ? msg_oom() : 0;
+    struct json_writer w = json_writer(out);
+    if (j->a.c.json) {
+        jw_object(&w, NULL);
+        put_ids_json(&w, j, ids, n);
+        jw_end_object(&w);
+        jw_newline(&w);
+    }
+    int bad = j->a.c.json ? jw_status(&w) : put_ids(out, j, ids, n);
+    free(ids);
+    return bad ? msg_oom() : 0;
 }
 
 static int detokenize(struct job *j, struct buf *in, struct buf *out,
@@ -238,11 +254,22 @@ static int detokenize(struct job *j, struct buf *in, struct buf *out,
         free(ids);
         return status;
     }
-    r = put_text(out, ids, n, j->a.skip_special, j, j->a.c.json, e);
+    char *text;
+    size_t n_text;
+    r = qwick_detokenize(j->eng, ids, n, j->a.skip_special, &text, &n_text, e);
     free(ids);
     if (r)
         return msg_fail(e);
-    return j->a.c.json && buf_putc(out, '\n') ? msg_oom() : 0;
+    struct json_writer w = json_writer(out);
+    if (j->a.c.json) {
+        jw_object(&w, NULL);
+        put_text_json(&w, text, n_text);
+        jw_end_object(&w);
+        jw_newline(&w);
+    }
+    int bad = j->a.c.json ? jw_status(&w) : buf_append(out, text, n_text);
+    free(text);
+    return bad ? msg_oom() : 0;
 }
 
 static int lines(struct job *j, struct qwick_err *e)

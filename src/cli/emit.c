@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/json_out.h"
+#include "cli/answer_json.h"
 #include "cli/out.h"
 #include "cli/progress.h"
 
@@ -85,34 +85,24 @@ static int put_event(struct emit *st, const struct qwick_token_event *ev)
 {
     struct buf *b = &st->event;
     bool thinking = ev->channel == QWICK_THINKING;
-    int bad = 0;
     b->len = 0;
-    bad |= buf_printf(b, "{\"event\":\"token\",\"id\":%d,\"text\":", ev->id);
-    bad |= buf_json_string(b, ev->text, thinking ? 0 : ev->n_text);
-    if (thinking) {
-        bad |= buf_puts(b, ",\"thinking\":");
-        bad |= buf_json_string(b, ev->text, ev->n_text);
-    }
-    if (st->logprobs) {
-        bad |= buf_putc(b, ',');
-        bad |= json_logprob(b, st->eng, ev);
-    }
-    if (buf_puts(b, "}\n") || bad)
+    struct json_writer w = json_writer(b);
+    jw_object(&w, NULL);
+    jw_cstr(&w, "event", "token");
+    jw_int(&w, "id", ev->id);
+    jw_string(&w, "text", ev->text, thinking ? 0 : ev->n_text);
+    if (thinking)
+        jw_string(&w, "thinking", ev->text, ev->n_text);
+    if (st->logprobs)
+        json_logprob(&w, st->eng, ev);
+    jw_end_object(&w);
+    jw_newline(&w);
+    if (jw_status(&w))
         return -1;
     if (!thinking)
         st->n_text += ev->n_text;
     to_stdout(st, b->data, b->len);
     return 0;
-}
-
-static int collect(struct emit *st, const struct qwick_token_event *ev)
-{
-    struct buf *b = &st->items;
-    int bad = buf_puts(b, b->len ? ",{" : "{");
-    bad |= json_token(b, st->eng, ev->id);
-    bad |= buf_putc(b, ',');
-    bad |= json_logprob(b, st->eng, ev);
-    return buf_putc(b, '}') || bad ? -1 : 0;
 }
 
 int emit_token(void *ctx, const struct qwick_token_event *ev)
@@ -121,7 +111,7 @@ int emit_token(void *ctx, const struct qwick_token_event *ev)
     int bad = 0;
     progress_stop();
     if (st->logprobs)
-        bad |= collect(st, ev);
+        bad |= json_logprobs(&st->items, st->eng, ev);
     if (ev->channel == QWICK_THINKING)
         put_thinking(st, ev->text, ev->n_text);
     if (st->mode == EMIT_JSONL)

@@ -8,9 +8,9 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "cli/answer_json.h"
 #include "cli/emit.h"
 #include "cli/gen_job.h"
-#include "cli/json_out.h"
 #include "cli/out.h"
 #include "cli/profile.h"
 #include "cli/progress.h"
@@ -72,9 +72,15 @@ static int write_json(struct gen_job *j, const struct emit *st,
         .logprobs = st->logprobs ? &st->items : NULL,
         .profile = pr,
     };
+    struct json_writer w = json_writer(&b);
     int status = 0;
-    if (buf_puts(&b, j->a.c.jsonl ? "{\"event\":\"done\"," : "{") ||
-        json_answer(&b, &answer) || buf_puts(&b, "}\n"))
+    jw_object(&w, NULL);
+    if (j->a.c.jsonl)
+        jw_cstr(&w, "event", "done");
+    json_answer(&w, &answer);
+    jw_end_object(&w);
+    jw_newline(&w);
+    if (jw_status(&w))
         status = msg_oom();
     else if (out_write(b.data, b.len))
         status = QWICK_ERR_RUNTIME;
@@ -100,8 +106,12 @@ static int write_profile(struct gen_job *j, const struct qwick_result *r,
             .tokenize_ms = j->tokenize_ms,
             .profile = pr,
         };
-        bad = buf_putc(&b, '{') | json_timing(&b, &answer);
-        bad |= buf_puts(&b, "}\n");
+        struct json_writer w = json_writer(&b);
+        jw_object(&w, NULL);
+        json_timing(&w, &answer);
+        jw_end_object(&w);
+        jw_newline(&w);
+        bad = jw_status(&w);
         if (!bad && fd_write(j->profile_fd, b.data, b.len)) {
             msg_error("%s: write error: %s", j->a.profile.file,
                       strerror(errno));

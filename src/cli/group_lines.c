@@ -15,49 +15,44 @@
 /* Bytes of lines that end a group. */
 enum { GROUP_BYTES = 1 << 20 };
 
+/* The place of one line. */
+struct place {
+    struct buf id;    /* JSON; empty: none */
+    struct buf error; /* why there is no answer; empty: there is one */
+};
+
 struct group {
     const struct group_work *w;
     void *ctx;
     size_t n, bytes;
     uint64_t n_done, n_total; /* records; total 0: nobody knows */
-    bool bad[GROUP_MAX];      /* head is the whole line */
-    struct buf head[GROUP_MAX];
+    struct place places[GROUP_MAX];
     struct buf out;
     bool bad_lines;
 };
 
-/* The line's answer up to where its members go: {"id":…, or all of an error. */
+/* Read one line into its place. */
 static int begin(struct group *g, const char *where, const char *s, size_t n,
                  struct qwick_err *e)
 {
-    size_t i = g->n;
-    struct buf *b = &g->head[i];
+    struct place *p = &g->places[g->n];
     struct json_doc *doc;
     struct qwick_err bad = {0};
-    int oom = buf_putc(b, '{');
+    int oom = 0;
     int r = json_parse(&doc, where, s, n, QWICK_ERR_USAGE, &bad);
     if (r == 0) {
         const struct json_value *v = json_root(doc), *id = json_get(v, "id");
-        if (id) {
-            oom |= buf_puts(b, "\"id\":");
-            oom |= json_dump_python(b, id);
-            oom |= buf_putc(b, ',');
-        }
+        if (id)
+            oom |= json_dump_python(&p->id, id);
         r = json_is(v, JSON_OBJECT)
-                ? g->w->read(g->ctx, i, v, &bad)
+                ? g->w->read(g->ctx, g->n, v, &bad)
                 : err_set(&bad, QWICK_ERR_USAGE, "is no object");
         json_free(doc);
     }
-    g->bad[i] = r != 0;
     if (r) {
-        struct buf text = {0};
         bool named = strncmp(bad.msg, where, strlen(where)) == 0;
-        oom |= named ? buf_puts(&text, bad.msg)
-                     : buf_printf(&text, "%s: %s", where, bad.msg);
-        oom |= buf_puts(b, "\"error\":");
-        oom |= buf_json_string(b, text.data ? text.data : "", text.len);
-        oom |= buf_putc(b, '}');
-        buf_free(&text);
+        oom |= named ? buf_puts(&p->error, bad.msg)
+                     : buf_printf(&p->error, "%s: %s", where, bad.msg);
         g->bad_lines = true;
     }
     g->n++;
@@ -67,8 +62,10 @@ static int begin(struct group *g, const char *where, const char *s, size_t n,
 
 static void clear(struct group *g)
 {
-    for (size_t i = 0; i < g->n; i++)
-        buf_free(&g->head[i]);
+    for (size_t i = 0; i < g->n; i++) {
+        buf_free(&g->places[i].id);
+        buf_free(&g->places[i].error);
+    }
     g->w->drop(g->ctx);
     g->n = g->bytes = 0;
 }
@@ -77,7 +74,6 @@ static void clear(struct group *g)
 static int answer(struct group *g)
 {
     struct qwick_err e = {0};
-    int oom = 0;
     if (g->n == 0)
         return 0;
     progress_items("records", g->n_done, g->n, g->n_total, 0);
@@ -87,20 +83,24 @@ static int answer(struct group *g)
     if (failed)
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
     g->out.len = 0;
-    for (size_t i = 0; i < g->n && !oom; i++) {
+    struct json_writer w = json_writer(&g->out);
+    for (size_t i = 0; i < g->n; i++) {
+        const struct place *p = &g->places[i];
         size_t before = g->out.len;
-        oom |= buf_append(&g->out, g->head[i].data, g->head[i].len);
-        if (!g->bad[i]) {
-            if (g->w->write(g->ctx, i, &g->out, &e))
-                return msg_fail(&e);
-            oom |= buf_putc(&g->out, '}');
-        }
-        oom |= buf_putc(&g->out, '\n');
-        if (g->w->silent && !g->bad[i])
+        jw_object(&w, NULL);
+        if (p->id.len)
+            jw_raw(&w, "id", p->id.data, p->id.len);
+        if (p->error.len)
+            jw_string(&w, "error", p->error.data, p->error.len);
+        else if (g->w->write(g->ctx, i, &w, &e))
+            return msg_fail(&e);
+        jw_end_object(&w);
+        jw_newline(&w);
+        if (g->w->silent && !p->error.len)
             g->out.len = before;
     }
     clear(g);
-    if (oom)
+    if (jw_status(&w))
         return msg_oom();
     if (g->out.len)
         progress_output(STDOUT_FILENO);

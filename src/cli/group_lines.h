@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/buf.h"
+#include "cli/json_writer.h"
 #include "cli/opt.h"
 #include "file/json.h"
 #include "qwick.h"
@@ -21,8 +21,9 @@ struct group_work {
                 struct qwick_err *e);
     /* Answer the records there are; a failure ends the run. */
     int (*work)(void *ctx, struct qwick_err *e);
-    /* Append the members of answer i's object, without its braces. */
-    int (*write)(void *ctx, size_t i, struct buf *out, struct qwick_err *e);
+    /* Write the members of answer i's object. */
+    int (*write)(void *ctx, size_t i, struct json_writer *w,
+                 struct qwick_err *e);
     /* Forget the group. */
     void (*drop)(void *ctx);
     bool silent; /* write is called, but only errors are printed */

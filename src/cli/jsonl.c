@@ -20,17 +20,15 @@ struct filter {
 };
 
 /* {"error"}, which always says where: a message from below may not. */
-static int put_error(struct buf *out, const char *where, const char *msg)
+static int put_error(struct json_writer *w, const char *where, const char *msg)
 {
     struct buf text = {0};
     bool named = strncmp(msg, where, strlen(where)) == 0;
     int r =
         named ? buf_puts(&text, msg) : buf_printf(&text, "%s: %s", where, msg);
-    r |= buf_puts(out, "{\"error\":");
-    r |= buf_json_string(out, text.data ? text.data : "", text.len);
-    r |= buf_puts(out, "}");
+    jw_string(w, "error", text.data ? text.data : "", text.len);
     buf_free(&text);
-    return r ? -1 : 0;
+    return r;
 }
 
 static int one_line(struct filter *f, const char *name, size_t number,
@@ -40,20 +38,26 @@ static int one_line(struct filter *f, const char *name, size_t number,
     struct qwick_err e = {0};
     char where[512];
     size_t before = f->out.len;
+    struct json_writer w = {.out = &f->out};
     int r;
     snprintf(where, sizeof(where), "%s: line %zu", name, number);
     r = json_parse(&doc, where, s, n, QWICK_ERR_USAGE, &e);
     if (r == 0) {
         struct jsonl_line line = {where, s, n, json_root(doc)};
-        r = f->fn(f->ctx, &line, &f->out, &e);
+        jw_object(&w, NULL);
+        r = f->fn(f->ctx, &line, &w, &e);
     }
     json_free(doc);
     if (r) {
         f->bad_lines = true;
         f->out.len = before;
-        r = put_error(&f->out, where, e.msg);
+        w = (struct json_writer){.out = &f->out};
+        jw_object(&w, NULL);
+        r = put_error(&w, where, e.msg);
     }
-    return buf_putc(&f->out, '\n') || r ? -1 : 0;
+    jw_end_object(&w);
+    jw_newline(&w);
+    return r ? -1 : jw_status(&w);
 }
 
 static int flush(struct filter *f)

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "base/buf.h"
+#include "cli/json_writer.h"
 #include "cli/opt.h"
 #include "file/json.h"
 #include "qwick.h"
@@ -16,10 +16,10 @@ struct jsonl_line {
     const struct json_value *value;
 };
 
-/* Append the answer to one line to out. On -1 what was appended is dropped and
+/* Write the members of one line's answer. On -1 what was written is dropped and
  * the line becomes {"error": e->msg}. */
 typedef int (*jsonl_fn)(void *ctx, const struct jsonl_line *line,
-                        struct buf *out, struct qwick_err *e);
+                        struct json_writer *w, struct qwick_err *e);
 
 /* Run fn over the lines of the files, of standard input when there are none.
  * Output is written before each wait for input. Returns the exit status: 1 when

@@ -24,10 +24,10 @@ enum opt_type {
 /* An option's name has the same meaning and takes a value in all verbs or in
  * none, so that options can stand before the verb. */
 struct opt {
-    const char *name;   /* long name without dashes */
-    char letter;        /* 0: none */
-    bool letter_late;   /* the letter means this option after the verb only;
-                           before it, another row's letter counts */
+    const char *name; /* long name without dashes */
+    char letter;      /* 0: none */
+    bool letter_late; /* the letter means this option after the verb only;
+                         before it, another row's letter counts */
     enum opt_type type;
     const char *arg;     /* name of the value in --help */
     const char *choices; /* "on|off|auto" */
@@ -71,9 +71,9 @@ struct verb {
 
 struct opt_parsed {
     const struct verb *verb;
-    bool given[OPT_MAX];      /* by index into the table */
-    const char **args;        /* the words that are no options, in order;
-                                 borrowed strings */
+    bool given[OPT_MAX]; /* by index into the table */
+    const char **args;   /* the words that are no options, in order;
+                            borrowed strings */
     size_t n_args;
     const struct opt *before; /* an OPT_FLAG_FILE without a value that stands
                                  directly before args[0]; NULL: none */

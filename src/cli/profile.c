@@ -105,39 +105,28 @@ int profile_make(struct profile *p, const struct qwick_result *runs,
     return 0;
 }
 
-int profile_json(struct buf *b, const struct profile *p)
+void profile_json(struct json_writer *w, const char *key,
+                  const struct profile *p)
 {
-    const struct {
-        const char *name;
-        double v;
-    } rows[] = {
-        {"median_ms", p->median_ms},
-        {"p95_ms", p->p95_ms},
-        {"p99_ms", p->p99_ms},
-        {"kernel_tok_s", p->kernel_tok_s},
-        {"end_to_end_tok_s", p->end_to_end_tok_s},
-        {"sampling_share", p->sampling_share},
-        {"bytes_per_token", p->bytes_per_token},
-        {"gb_s", p->gb_s},
-        {"bandwidth_gb_s", p->bandwidth_gb_s},
-        {"bandwidth_percent", p->bandwidth_percent},
-    };
-    int r = buf_putc(b, '{');
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        r |= buf_printf(b, "%s\"%s\":", i ? "," : "", rows[i].name);
-        r |= buf_json_double(b, rows[i].v);
-    }
-    if (isfinite(p->tokens_per_pass)) {
-        r |= buf_puts(b, ",\"tokens_per_pass\":");
-        r |= buf_json_double(b, p->tokens_per_pass);
-    }
+    jw_object(w, key);
+    jw_double(w, "median_ms", p->median_ms);
+    jw_double(w, "p95_ms", p->p95_ms);
+    jw_double(w, "p99_ms", p->p99_ms);
+    jw_double(w, "kernel_tok_s", p->kernel_tok_s);
+    jw_double(w, "end_to_end_tok_s", p->end_to_end_tok_s);
+    jw_double(w, "sampling_share", p->sampling_share);
+    jw_double(w, "bytes_per_token", p->bytes_per_token);
+    jw_double(w, "gb_s", p->gb_s);
+    jw_double(w, "bandwidth_gb_s", p->bandwidth_gb_s);
+    jw_double(w, "bandwidth_percent", p->bandwidth_percent);
+    if (isfinite(p->tokens_per_pass))
+        jw_double(w, "tokens_per_pass", p->tokens_per_pass);
     if (p->n_runs > 1) {
-        r |= buf_printf(b, ",\"runs\":%zu,\"prefill_ms\":", p->n_runs);
-        r |= buf_json_double(b, p->prefill_ms);
-        r |= buf_puts(b, ",\"total_ms\":");
-        r |= buf_json_double(b, p->total_ms);
+        jw_uint(w, "runs", p->n_runs);
+        jw_double(w, "prefill_ms", p->prefill_ms);
+        jw_double(w, "total_ms", p->total_ms);
     }
-    return buf_putc(b, '}') || r ? -1 : 0;
+    jw_end_object(w);
 }
 
 /* A dash where there is no number. */

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "base/buf.h"
+#include "cli/json_writer.h"
 #include "qwick.h"
 
 /* NAN where there is nothing to say (an answer of one token, no bandwidth). */
@@ -32,8 +33,10 @@ int profile_make(struct profile *p, const struct qwick_result *runs,
                  size_t n_runs, const struct qwick_info *info,
                  double bandwidth);
 
-/* As a JSON object; as a table of lines. */
-int profile_json(struct buf *b, const struct profile *p);
+/* As a JSON object. */
+void profile_json(struct json_writer *w, const char *key,
+                  const struct profile *p);
+/* As a table of lines; -1: out of memory. */
 int profile_table(struct buf *b, const struct profile *p,
                   const struct qwick_result *r);
 

@@ -2,11 +2,12 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
-#include "base/utf8.h"
+#include "cli/answer_json.h"
 
 int score_begin(struct score_text *t, const struct qwick_engine *eng,
                 const int32_t *context, size_t n_context, const char *text,
@@ -177,9 +178,18 @@ static bool next_unit(const struct score_text *t, enum score_unit by,
     return true;
 }
 
+/* Bits from millionths. Returns the length. */
+enum { MICRO = 40 };
+static size_t micro_text(char out[MICRO], int64_t v)
+{
+    return (size_t)snprintf(out, MICRO, "%" PRId64 ".%06" PRId64, v / 1000000,
+                            v % 1000000);
+}
+
 static int put_micro(struct buf *b, int64_t v)
 {
-    return buf_printf(b, "%" PRId64 ".%06" PRId64, v / 1000000, v % 1000000);
+    char text[MICRO];
+    return buf_append(b, text, micro_text(text, v));
 }
 
 int score_put_tsv(struct buf *b, const struct score_text *t, enum score_unit by)
@@ -196,45 +206,29 @@ int score_put_tsv(struct buf *b, const struct score_text *t, enum score_unit by)
     return bad ? -1 : 0;
 }
 
-/* Bytes that are no UTF-8 by themselves are also given as numbers. */
-static int put_text(struct buf *b, const char *s, size_t n)
-{
-    size_t i = 0;
-    int bad = buf_puts(b, ",\"text\":");
-    bad |= buf_json_string(b, s, n);
-    while (i < n) {
-        size_t k = utf8_decode(s + i, n - i, NULL, NULL);
-        if (!k)
-            break;
-        i += k;
-    }
-    if (i == n)
-        return bad;
-    bad |= buf_puts(b, ",\"bytes\":[");
-    for (i = 0; i < n && !bad; i++)
-        bad |= buf_printf(b, "%s%d", i ? "," : "", (unsigned char)s[i]);
-    return buf_putc(b, ']') || bad ? -1 : 0;
-}
-
-int score_put_units(struct buf *b, const struct score_text *t,
-                    enum score_unit by)
+void score_put_units(struct json_writer *w, const struct score_text *t,
+                     enum score_unit by)
 {
     struct unit u = {0};
-    int bad = buf_puts(b, "\"units\":[");
-    for (size_t n = 0; !bad && next_unit(t, by, &u); n++) {
-        bad |= buf_printf(b, "%s{\"offset\":%zu", n ? "," : "", u.begin);
+    jw_array(w, "units");
+    while (!w->failed && next_unit(t, by, &u)) {
+        jw_object(w, NULL);
+        jw_uint(w, "offset", u.begin);
         if (by == BY_TOKEN) {
             size_t i = t->item.n_given + u.token - 1;
-            bad |= buf_printf(b, ",\"id\":%d,\"logprob\":", t->ids[i]);
-            bad |= u.scored ? buf_json_double(b, t->item.logprobs[i])
-                            : buf_puts(b, "null");
+            jw_int(w, "id", t->ids[i]);
+            jw_double(w, "logprob", u.scored ? t->item.logprobs[i] : NAN);
         }
-        bad |= buf_puts(b, ",\"bits\":");
-        bad |= u.scored ? put_micro(b, u.own) : buf_puts(b, "null");
-        bad |= put_text(b, t->bytes + u.begin, u.end - u.begin);
-        bad |= buf_putc(b, '}');
+        if (u.scored) {
+            char bits[MICRO];
+            jw_raw(w, "bits", bits, micro_text(bits, u.own));
+        } else {
+            jw_null(w, "bits");
+        }
+        json_text(w, t->bytes + u.begin, u.end - u.begin);
+        jw_end_object(w);
     }
-    return buf_putc(b, ']') || bad ? -1 : 0;
+    jw_end_array(w);
 }
 
 /* ---- totals ------------------------------------------------------------- */
@@ -282,20 +276,15 @@ int score_put_totals(struct buf *b, const struct score_totals *s,
     return bad ? -1 : 0;
 }
 
-int score_put_json(struct buf *b, const struct score_totals *s)
+void score_put_json(struct json_writer *w, const struct score_totals *s)
 {
-    int bad = buf_puts(b, "\"logprob\":");
-    bad |= buf_json_double(b, s->logprob + 0.0);
-    bad |= buf_puts(b, ",\"bits\":");
-    bad |= buf_json_double(b, s->bits);
-    bad |= buf_puts(b, ",\"bits_per_byte\":");
-    bad |= buf_json_double(b, per_byte(s));
-    bad |= buf_puts(b, ",\"perplexity\":");
-    bad |= buf_json_double(b, perplexity(s));
-    bad |= buf_printf(b,
-                      ",\"n_tokens\":%zu,\"n_scored\":%zu,\"n_bytes\":%zu,"
-                      "\"n_scored_bytes\":%zu,\"n_windows\":%zu",
-                      s->n_tokens, s->n_scored, s->n_bytes, s->n_scored_bytes,
-                      s->n_windows);
-    return bad ? -1 : 0;
+    jw_double(w, "logprob", s->logprob + 0.0);
+    jw_double(w, "bits", s->bits);
+    jw_double(w, "bits_per_byte", per_byte(s));
+    jw_double(w, "perplexity", perplexity(s));
+    jw_uint(w, "n_tokens", s->n_tokens);
+    jw_uint(w, "n_scored", s->n_scored);
+    jw_uint(w, "n_bytes", s->n_bytes);
+    jw_uint(w, "n_scored_bytes", s->n_scored_bytes);
+    jw_uint(w, "n_windows", s->n_windows);
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "cli/json_writer.h"
 #include "qwick.h"
 
 enum score_unit { BY_TOKEN, BY_WORD, BY_LINE, BY_BYTE };
@@ -38,18 +39,19 @@ struct score_totals {
 };
 void score_add(struct score_totals *sum, const struct score_text *t);
 
-/* All of these append; -1: out of memory. */
+/* Append lines; -1: out of memory. */
 /* Lines "offset<TAB>bits<TAB>text": bits to a millionth, rounded so that they
  * add up to the total's; "-" for what is not scored. */
 int score_put_tsv(struct buf *b, const struct score_text *t,
                   enum score_unit by);
-/* "units":[…] */
-int score_put_units(struct buf *b, const struct score_text *t,
-                    enum score_unit by);
 /* Lines "name<TAB>value", each behind prefix. */
 int score_put_totals(struct buf *b, const struct score_totals *s,
                      const char *prefix);
-/* Members of an object. */
-int score_put_json(struct buf *b, const struct score_totals *s);
+
+/* The totals as members of an object. */
+void score_put_json(struct json_writer *w, const struct score_totals *s);
+/* The member "units". */
+void score_put_units(struct json_writer *w, const struct score_text *t,
+                     enum score_unit by);
 
 #endif

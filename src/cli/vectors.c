@@ -89,15 +89,14 @@ static void npy_header(char out[NPY_HEADER], size_t n, size_t dim)
     out[NPY_HEADER - 1] = '\n';
 }
 
-int vectors_number(struct buf *b, float x)
+size_t vectors_number(char out[VECTORS_NUMBER], float x)
 {
-    char s[40];
     for (int digits = 6; digits <= 9; digits++) {
-        snprintf(s, sizeof s, "%.*g", digits, (double)x);
-        if (strtof(s, NULL) == x)
+        snprintf(out, VECTORS_NUMBER, "%.*g", digits, (double)x);
+        if (strtof(out, NULL) == x)
             break;
     }
-    return buf_puts(b, s);
+    return strlen(out);
 }
 
 int vectors_open(struct vectors *v, enum vectors_format format,
@@ -147,7 +146,8 @@ int vectors_put(struct vectors *v, const float *x)
         return added(v, buf_append(&v->buf, x, v->dim * sizeof *x));
     for (size_t i = 0; i < v->dim && !bad; i++) {
         bad |= i ? buf_putc(&v->buf, '\t') : 0;
-        bad |= vectors_number(&v->buf, x[i]);
+        char number[VECTORS_NUMBER];
+        bad |= buf_append(&v->buf, number, vectors_number(number, x[i]));
     }
     return added(v, bad | buf_putc(&v->buf, '\n'));
 }

@@ -42,8 +42,9 @@ int vectors_flush(struct vectors *v);
 int vectors_close(struct vectors *v);
 void vectors_abort(struct vectors *v);
 
-/* Append a float with the fewest digits that read back equal, whatever the
- * locale; -1: out of memory. It is finite. */
-int vectors_number(struct buf *b, float x);
+/* Write a finite float with the fewest digits that read back equal. Returns the
+ * length. */
+enum { VECTORS_NUMBER = 40 };
+size_t vectors_number(char out[VECTORS_NUMBER], float x);
 
 #endif

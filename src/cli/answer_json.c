@@ -1,0 +1,138 @@
+#include "cli/answer_json.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/utf8.h"
+
+void json_ids(struct json_writer *w, const char *key, const int32_t *ids,
+              size_t n)
+{
+    jw_array(w, key);
+    for (size_t i = 0; i < n; i++)
+        jw_int(w, NULL, ids[i]);
+    jw_end_array(w);
+}
+
+int token_text(const struct qwick_engine *eng, int32_t id, char **text,
+               size_t *n)
+{
+    *text = NULL;
+    *n = 0;
+    if (!qwick_engine_info(eng)->has_tokenizer)
+        return 0;
+    /* the id is one of the model's, so that only memory can be missing */
+    return qwick_detokenize(eng, &id, 1, false, text, n, NULL);
+}
+
+void json_text(struct json_writer *w, const char *s, size_t n)
+{
+    size_t i = 0;
+    jw_string(w, "text", s, n);
+    while (i < n) {
+        size_t k = utf8_decode(s + i, n - i, NULL, NULL);
+        if (!k)
+            break;
+        i += k;
+    }
+    if (i == n)
+        return;
+    jw_array(w, "bytes");
+    for (i = 0; i < n; i++)
+        jw_int(w, NULL, (unsigned char)s[i]);
+    jw_end_array(w);
+}
+
+void json_token(struct json_writer *w, const struct qwick_engine *eng,
+                int32_t id)
+{
+    char *text;
+    size_t n;
+    if (token_text(eng, id, &text, &n))
+        w->failed = true;
+    jw_int(w, "id", id);
+    json_text(w, text ? text : "", n);
+    free(text);
+}
+
+void json_logprob(struct json_writer *w, const struct qwick_engine *eng,
+                  const struct qwick_token_event *ev)
+{
+    jw_double(w, "logprob", (double)ev->logprob);
+    jw_array(w, "top");
+    for (size_t i = 0; i < ev->n_top; i++) {
+        jw_object(w, NULL);
+        json_token(w, eng, ev->top[i].id);
+        jw_double(w, "logprob", (double)ev->top[i].logprob);
+        jw_end_object(w);
+    }
+    jw_end_array(w);
+}
+
+int json_logprobs(struct buf *items, const struct qwick_engine *eng,
+                  const struct qwick_token_event *ev)
+{
+    struct json_writer w = json_writer(items);
+    jw_object(&w, NULL);
+    json_token(&w, eng, ev->id);
+    json_logprob(&w, eng, ev);
+    jw_end_object(&w);
+    return jw_status(&w);
+}
+
+/* Milliseconds to the microsecond. */
+static void json_ms(struct json_writer *w, const char *key, double ms)
+{
+    jw_double(w, key, round(ms * 1e3) / 1e3);
+}
+
+void json_timing(struct json_writer *w, const struct json_answer *a)
+{
+    const struct qwick_result *r = a->r;
+    jw_object(w, "timing");
+    json_ms(w, "load_ms", a->info->load_ms);
+    json_ms(w, "tokenize_ms", a->tokenize_ms);
+    json_ms(w, "prefill_ms", r->prefill_ms);
+    jw_array(w, "per_token_ms");
+    for (size_t i = 0; i < r->n_per_token; i++)
+        json_ms(w, NULL, r->per_token_ms[i]);
+    jw_end_array(w);
+    json_ms(w, "total_ms", r->total_ms);
+    if (a->profile)
+        profile_json(w, "summary", a->profile);
+    jw_end_object(w);
+}
+
+void json_answer(struct json_writer *w, const struct json_answer *a)
+{
+    const struct qwick_result *r = a->r;
+    jw_string(w, "text", r->text ? r->text : "", r->n_text);
+    if (r->thinking)
+        jw_string(w, "thinking", r->thinking, r->n_thinking);
+    else
+        jw_null(w, "thinking");
+    json_ids(w, "tokens", r->tokens, r->n_tokens);
+    jw_cstr(w, "finish_reason", qwick_finish_name(r->finish));
+    jw_object(w, "usage");
+    jw_uint(w, "prompt_tokens", r->n_prompt);
+    jw_uint(w, "completion_tokens", r->n_tokens);
+    jw_uint(w, "cached_tokens", r->n_cached);
+    if (a->show_dropped)
+        jw_uint(w, "dropped_tokens", a->n_dropped);
+    jw_end_object(w);
+    jw_uint(w, "seed", r->seed);
+    jw_cstr(w, "model", a->info->model);
+    if (a->logprobs) {
+        jw_array(w, "logprobs");
+        jw_raw(w, NULL, a->logprobs->data, a->logprobs->len);
+        jw_end_array(w);
+    }
+    if (r->lookup.max) {
+        jw_object(w, "lookup");
+        jw_uint(w, "drafted", r->lookup.n_drafted);
+        jw_uint(w, "accepted", r->lookup.n_accepted);
+        jw_uint(w, "passes", r->lookup.n_passes);
+        jw_end_object(w);
+    }
+    json_timing(w, a);
+}

@@ -1,0 +1,57 @@
+/* JSON of answers and tokens. Every function appends to a writer, whose status
+ * says whether memory ran out. */
+#ifndef CLI_ANSWER_JSON_H
+#define CLI_ANSWER_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+#include "cli/json_writer.h"
+#include "cli/profile.h"
+#include "qwick.h"
+
+struct json_answer {
+    const struct qwick_result *r;
+    const struct qwick_info *info;
+    double tokenize_ms;
+    bool show_dropped;
+    size_t n_dropped;              /* prompt tokens cut by --overflow */
+    const struct buf *logprobs;    /* see json_logprobs; NULL: not asked for */
+    const struct profile *profile; /* NULL: not asked for */
+};
+
+/* The members of the answer's object. */
+void json_answer(struct json_writer *w, const struct json_answer *a);
+
+/* The member "timing" alone. */
+void json_timing(struct json_writer *w, const struct json_answer *a);
+
+/* The bytes of one token, malloc'ed: none for a row that pads the vocabulary.
+ * *text is NULL where the checkpoint has no tokenizer. Returns 0, or -1 when
+ * memory ran out; *text is NULL and *n 0 then. */
+int token_text(const struct qwick_engine *eng, int32_t id, char **text,
+               size_t *n);
+
+/* The member "text". Bytes that are not valid UTF-8 by themselves are also
+ * given as "bytes", an array of numbers. */
+void json_text(struct json_writer *w, const char *s, size_t n);
+
+/* The members "id" and those of json_text of one token. Without a tokenizer the
+ * text is empty. */
+void json_token(struct json_writer *w, const struct qwick_engine *eng,
+                int32_t id);
+
+/* The members "logprob" and "top" of an event. */
+void json_logprob(struct json_writer *w, const struct qwick_engine *eng,
+                  const struct qwick_token_event *ev);
+
+/* Append an event's token and its logprob to items, which collects the array
+ * "logprobs" of an answer. Returns 0, or -1 when memory ran out. */
+int json_logprobs(struct buf *items, const struct qwick_engine *eng,
+                  const struct qwick_token_event *ev);
+
+void json_ids(struct json_writer *w, const char *key, const int32_t *ids,
+              size_t n);
+
+#endif
