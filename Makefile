@@ -135,14 +135,14 @@ TO = $(DESTDIR)$(PREFIX)
 install: all
 	install -D -m 755 $(BIN) "$(TO)/bin/qwick"
 	install -D -m 755 $(PULL) "$(TO)/bin/qwick-pull"
-	install -D -m 644 man/qwick.1 "$(TO)/share/man/man1/qwick.1"
-	install -D -m 644 man/qwick-pull.1 "$(TO)/share/man/man1/qwick-pull.1"
+	install -d "$(TO)/share/man/man1"
+	install -m 644 $(wildcard man/*.1) "$(TO)/share/man/man1"
 	install -D -m 644 $(LIB) "$(TO)/lib/libqwick.a"
 	install -D -m 644 include/qwick.h "$(TO)/include/qwick.h"
 
 uninstall:
 	rm -f "$(TO)/bin/qwick" "$(TO)/bin/qwick-pull" \
-	  "$(TO)/share/man/man1/qwick.1" "$(TO)/share/man/man1/qwick-pull.1" \
+	  $(patsubst man/%,"$(TO)/share/man/man1/%",$(wildcard man/*.1)) \
 	  "$(TO)/lib/libqwick.a" "$(TO)/include/qwick.h"
 
 clean:

@@ -1105,7 +1105,7 @@ PY
 import re, sys
 t = sys.argv[1]
 guide = re.search(r"^parallel (?:.*\\\n)*.*$", open("docs/scripting.md").read(), re.M).group()
-man = re.search(r"^parallel (?:.*\\e\n)*.*$", open("man/qwick.1").read(), re.M).group()
+man = re.search(r"^parallel (?:.*\\e\n)*.*$", open("man/qwick-batch.1").read(), re.M).group()
 for a, b in (r"\-", "-"), (r"\(aq", "'"), (r"\e", "\\"):
     man = man.replace(a, b)
 assert "--sshlogin" in man

@@ -24,8 +24,7 @@ installed() {
 ./usr/bin/qwick-pull
 ./usr/include/qwick.h
 ./usr/lib/libqwick.a
-./usr/share/man/man1/qwick-pull.1
-./usr/share/man/man1/qwick.1" ]
+$(cd man && printf './usr/share/man/man1/%s\n' *.1 | sort)" ]
     cd "$T"
     export PATH="$ROOT/bin:$PATH"
     run -0 --separate-stderr qwick --no-stdin "list all listening tcp ports"

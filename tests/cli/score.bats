@@ -238,10 +238,10 @@ PY
         echo "list all files in the directory $(seq -s ' ' 1 60)"
         echo "ls"
     } >"$T/app.log"
-    # the command between .nf and .fi, as a reader of the page sees it
-    sed -n '/^Which lines of a log/,/^\.fi/p' man/qwick.1 |
-        sed -e '1,/^\.nf/d' -e '/^\.fi/d' -e 's/\\(aq/'"'"'/g' -e 's/\\-/-/g' \
-            -e 's/\\e/\\/g' >"$T/command"
+    # the command between .EX and .EE, as a reader of the page sees it
+    sed -n '/^Which lines of a log/,/^\.EE/p' man/qwick-score.1 |
+        sed -e '1,/^\.EX/d' -e '/^\.EE/d' -e 's/\\(aq/'"'"'/g' -e 's/\\-/-/g' \
+            -e 's/\\(ha/^/g' -e 's/\\e/\\/g' >"$T/command"
     ln -s "$QWICK" "$T/qwick"
     cd "$T"
     run -0 env PATH="$T:$PATH" bash "$T/command"

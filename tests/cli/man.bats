@@ -1,0 +1,251 @@
+#!/usr/bin/env bats
+# The man pages against the option tables, and their examples.
+load helpers
+
+setup() {
+    common_setup
+}
+
+# Read the pages and the help texts, for the Python programs below.
+python_pages() {
+    cat >"$T/pages.py" <<'PY'
+import glob, os, re, subprocess, sys
+
+def plain(text):
+    """roff source without fonts and escapes."""
+    text = re.sub(r"\\f.", "", text)
+    for a, b in ((r"\-", "-"), (r"\(aq", "'"), (r"\(ti", "~"), (r"\(ha", "^"),
+                 (r"\(ga", "`"), (r"\&", ""), (r"\e", "\\")):
+        text = text.replace(a, b)
+    return text
+
+class Page:
+    def __init__(self, path):
+        self.path = path
+        self.name = os.path.basename(path)[:-2]
+        self.source = open(path, encoding="utf-8").read()
+        self.text = plain(self.source)
+        parts = re.split(r"^\.SH (.*)\n", self.text, flags=re.M)
+        self.titles = parts[1::2]
+        self.sections = dict(zip(parts[1::2], parts[2::2]))
+        # name: (letter, tag, paragraphs) of each option with a paragraph
+        self.options = {}
+        for tag, body in re.findall(
+                r"^\.TP\n(-.*)\n((?:(?!\.TP|\.S[SH]|\.PP).*\n|\.PP\n\.RS.*\n)*)",
+                self.sections.get("OPTIONS", ""), re.M):
+            letter, name, rest = re.match(
+                r"(?:-(\w), )?--([a-z-]+)(.*)", tag).groups()
+            assert name not in self.options, (self.name, name)
+            self.options[name] = (letter or "", rest.strip(),
+                                  " ".join(body.split()))
+        # page: {name: letter} of "These are described in page(1): -m/--model"
+        self.elsewhere = {}
+        for page, names in re.findall(
+                r"^These are described in ([a-z-]+)\(1\):([^.]*)\.",
+                self.sections.get("OPTIONS", ""), re.M):
+            self.elsewhere[page] = {
+                name: letter for letter, name in
+                re.findall(r"(?:-(\w)/)?--([a-z-]+)", names)}
+
+pages = {p.name: p for p in map(Page, sorted(glob.glob("man/*.1")))}
+
+def run_help(verb):
+    return subprocess.run([os.environ["QWICK"], verb, "--help"], check=True,
+                          capture_output=True, text=True).stdout
+
+def help_options(verb):
+    """name: (letter, value, the whole entry) of each option in the help."""
+    found, entry = {}, None
+    for line in run_help(verb).split("\n"):
+        m = re.match(r"  (?:-(.), |    )--([a-z][a-z-]*)(\S*)( ?\S*)", line)
+        if m:
+            value = m[3] or (m[4].strip() if not m[4].isspace() else "")
+            entry = [m[1] or "", value, line]
+            found[m[2]] = entry
+        elif entry and line.startswith(" " * 20):
+            entry[2] += " " + line.strip()
+        else:
+            entry = None
+    return found
+
+verbs = re.findall(r"^  ([a-z]+) {2,}\S", run_help("generate").split(
+    "\nVerbs\n")[1].split("\n\n")[0], re.M)
+assert "generate" in verbs and "version" in verbs
+PY
+    export QWICK
+    PYTHONPATH=$T python3 -
+}
+
+@test "each verb has a page, and each page a verb" {
+    python_pages <<'PY'
+from pages import *
+assert set(pages) == {"qwick", "qwick-pull"} | {"qwick-" + v for v in verbs}
+overview = pages["qwick"]
+tags = re.findall(r"^\.TP\n([a-z]+)$",
+                  overview.sections["DESCRIPTION"], re.M)
+assert tags == verbs, (tags, verbs)
+also = re.findall(r"([a-z-]+)\(1\)", overview.sections["SEE ALSO"])
+assert set(also) == set(pages) - {"qwick"}, also
+PY
+}
+
+@test "each page has its sections, and refers to pages that exist" {
+    python_pages <<'PY'
+from pages import *
+order = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "JSON OUTPUT",
+         "EXAMPLES", "EXIT STATUS", "SEE ALSO"]
+for verb in verbs:
+    p = pages["qwick-" + verb]
+    titles = [t for t in order if t != "JSON OUTPUT" or verb == "generate"]
+    assert p.titles == titles, (p.name, p.titles)
+    assert p.text.split("\n")[1].split()[1] == p.name.upper(), p.name
+    assert p.sections["NAME"].startswith(p.name + " - "), p.name
+    if verb != "generate":
+        assert p.sections["SYNOPSIS"].startswith("qwick " + verb), p.name
+for p in pages.values():
+    for name in re.findall(r"\b(qwick[a-z-]*)\(1\)", p.text):
+        assert name in pages and name != p.name, (p.name, name)
+PY
+}
+
+@test "a page has each option of its verb, and no other" {
+    python_pages <<'PY'
+from pages import *
+used = set()
+for verb in verbs:
+    p = pages["qwick-" + verb]
+    have = help_options(verb)
+    told = {}  # name: (letter, value or None, paragraph)
+    for other, names in p.elsewhere.items():
+        for name, letter in names.items():
+            assert name in pages[other].options, (p.name, other, name)
+            assert name not in told, (p.name, name)
+            told[name] = (letter, *pages[other].options[name][1:])
+            used.add((other, name))
+    for name, option in p.options.items():
+        assert name not in told, (p.name, name)
+        told[name] = option
+    assert set(told) == set(have), (p.name, set(told) ^ set(have))
+    for name, (letter, value, text) in told.items():
+        h_letter, h_value, entry = have[name]
+        assert letter == h_letter, (p.name, name, letter, h_letter)
+        assert bool(value) == bool(h_value), (p.name, name, value, h_value)
+        # its choices, and a default that is one word
+        for choices in re.findall(r"[a-z0-9]+(?:\|[a-z0-9]+)+", entry):
+            for word in choices.split("|"):
+                assert re.search(r"\b%s\b" % word, value + " " + text), (
+                    p.name, name, word)
+        default = re.search(r"default: ([^ \]]+)\]", entry)
+        if default and not default[1].startswith("$"):
+            assert re.search(r"[Dd]efault: %s\b" % re.escape(default[1]), text), (
+                p.name, name, default[1])
+# what the overview describes is an option of some verb
+for name in pages["qwick"].options:
+    assert ("qwick", name) in used, name
+PY
+}
+
+@test "no page names an option that does not exist" {
+    python_pages <<'PY'
+from pages import *
+known = {name for verb in verbs for name in help_options(verb)}
+others = {"sshlogin", "pipe"}  # of parallel
+for p in pages.values():
+    if p.name != "qwick-pull":
+        for name in re.findall(r"(?<![\w-])--([a-z][a-z-]*)", p.text):
+            assert name in known | others or name == "name", (p.name, name)
+PY
+}
+
+@test "the pages are clean" {
+    command -v groff >/dev/null || skip "no groff"
+    for page in man/*.1; do
+        run -0 --separate-stderr groff -man -Tutf8 -ww "$page"
+        [ -z "$stderr" ]
+        if command -v mandoc >/dev/null; then
+            # pages have no date, so that a build does not depend on the day
+            run mandoc -Tlint "$page"
+            [ -z "$(grep -v 'missing date' <<<"$output")" ]
+        fi
+    done
+}
+
+@test "the overview lists the exit statuses that the header has" {
+    for n in 0 1 2 3 4 5 6 10; do
+        grep -q "^\\\\fB$n\\\\fR\$" man/qwick.1
+    done
+}
+
+@test "the examples of the pages and of docs/scripting.md run" {
+    # a bench that measures nothing long; the other verbs as they are
+    mkdir "$T/bin"
+    cat >"$T/bin/qwick" <<SH
+#!/bin/sh
+if [ "\$1" = bench ]; then
+    set -- "\$@" --reps 1 --warmup 0 --gen 1 --prompt-lens 16
+fi
+exec "$QWICK" "\$@"
+SH
+    chmod +x "$T/bin/qwick"
+    export PATH="$T/bin:$PATH"
+    # the demo model stands for the models that the examples name
+    for name in Qwen3-0.6B Qwen3-Embedding-0.6B Qwen3-Reranker-0.6B; do
+        hub=$T/hub/models--Qwen--$name
+        mkdir -p "$hub/refs" "$hub/snapshots"
+        echo 1 >"$hub/refs/main"
+        ln -s "$PWD/models/demo" "$hub/snapshots/1"
+    done
+    export HF_HUB_CACHE=$T/hub question="list files"
+    python_pages <<'PY'
+from pages import *
+import shutil
+t = os.environ["HOME"]
+files = {
+    "notes.txt": "Ann wrote this on Monday.\n",
+    "manual.txt": "list files\n" * 100,
+    "issue.txt": "It crashes.\n",
+    "issues.txt": "It crashes.\nCan it print?\n",
+    "app.log": "start\nstop\nqzx!\n",
+    "docs.txt": "Ann wrote it.\nTar packs files.\nIt is red.\nBob reads.\n",
+    "lines.txt": "list files\nshow disk usage\n",
+    "prompts.jsonl": '{"prompt":"list files"}\n{"prompt":"print date"}\n',
+    "questions.jsonl": '{"prompt":"who?"}\n{"prompt":"when?"}\n',
+}
+blocks = []
+for p in pages.values():
+    if p.name != "qwick-pull":
+        found = re.findall(r"^\.EX\n(.*?)^\.EE$", p.sections["EXAMPLES"],
+                           re.M | re.S)
+        assert found, p.name
+        blocks += [(p.name, b) for b in found]
+guide = [b for lang, b in re.findall(r"^```(\w*)\n(.*?)^```$",
+                                     open("docs/scripting.md").read(), re.M | re.S)
+         if not lang]
+assert len(guide) > 4
+blocks += [("scripting.md", b) for b in guide]
+done = 0
+for n, (name, block) in enumerate(blocks):
+    # parallel has a test in batch.bats, Slurm none
+    if re.search(r"parallel|SLURM", block):
+        continue
+    missing = [tool for tool in ("jq", "git")
+               if re.search(r"\b%s " % tool, block) and not shutil.which(tool)]
+    if missing:
+        print("SKIP an example of", name, "- no", missing[0])
+        continue
+    where = "%s/%d" % (t, n)
+    os.mkdir(where)
+    for file, text in files.items():
+        open(where + "/" + file, "w").write(text)
+    if "git" in block:
+        subprocess.run("""git init -q && git config user.name a &&
+            git config user.email a@b && git add . && git commit -qm a &&
+            echo more >>notes.txt""", shell=True, check=True, cwd=where)
+    r = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", block], cwd=where,
+                       stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert r.returncode == 0, (name, block, r.returncode, r.stderr)
+    assert "qwick: error" not in r.stderr and "unknown" not in r.stderr, r.stderr
+    done += 1
+assert done > 20, done
+PY
+}
