@@ -151,8 +151,8 @@ assert a["answers"] == b["answers"], (a, b)' \
 }
 
 @test "--jsonl: many prompts with a long beginning in common" {
-    for i in $(seq 120); do echo "notes on file $i are here"; done |
-        head -c 1200 >"$T/before"
+    for i in $(seq 120); do echo "notes on file $i are here"; done >"$T/notes"
+    head -c 1200 "$T/notes" >"$T/before"
     for i in $(seq 40); do echo "{\"prompt\":\"remove file $i\"}"; done >"$T/in"
     "$QWICK" choose --exact --jsonl -f "$T/before" -a ls -a "rm file" <"$T/in" \
         >"$T/out"

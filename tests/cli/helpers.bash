@@ -2,7 +2,9 @@
 # built-in model and on tests/golden/models.
 bats_require_minimum_version 1.5.0
 
+# Each file calls it from setup(). A pipe fails when any of its commands does.
 common_setup() {
+    set -o pipefail
     cd "$BATS_TEST_DIRNAME/../.." || return 1
     QWICK=${QWICK:-./qwick}
     QWICK=$(realpath "$QWICK")

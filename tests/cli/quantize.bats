@@ -92,7 +92,7 @@ PY
     [[ $stderr == *"modules quantized"* ]]
     # other scales, hence other bytes, of the same size
     q quantize -m $SRC -o "$T/mlx"
-    ! cmp -s "$O/model.safetensors" "$T/mlx/model.safetensors"
+    run ! cmp -s "$O/model.safetensors" "$T/mlx/model.safetensors"
     [ "$(stat -c %s "$O/model.safetensors")" = \
         "$(stat -c %s "$T/mlx/model.safetensors")" ]
 }

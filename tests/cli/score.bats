@@ -192,8 +192,8 @@ assert all(a[k] == b[k] for k in b), (a, b)' \
     printf '%s\n' '{"text":" files"}' '{"text":" x","given":"echo"}' |
         "$QWICK" score --exact --jsonl --given list |
         jlines 'o[0]["n_scored"] == 1 and o[1]["n_scored"] == 1'
-    echo '{"text":"x"}' | "$QWICK" score --jsonl --chat |
-        jlines '"given: missing" in o[0]["error"]'
+    run ! "$QWICK" score --jsonl --chat <<<'{"text":"x"}'
+    jlines '"given: missing" in o[0]["error"]' <<<"${lines[0]}"
 }
 
 @test "--jsonl: 1,000 records, and the totals of all" {

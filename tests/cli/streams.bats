@@ -181,6 +181,6 @@ assert "".join(e["text"] for e in ev[:-1]) == ""'
         '[0][o["finish_reason"] != "stop" or o["tokens"][-1] != 6137]'
     q --json -c 40 --ignore-eos hi | jget \
         '[0][o["finish_reason"] != "context" or 6137 in o["tokens"]]'
-    q --json --raw --loop-guard 8 --ignore-eos -n 2000 "a a a a a a a a a a" |
-        jget 'o["finish_reason"]'
+    [ "$(q --json --quiet --raw --loop-guard 8 --ignore-eos -n 2000 \
+        "a a a a a a a a a a" | jget 'o["finish_reason"]')" = loop ]
 }

@@ -23,7 +23,7 @@ tty() {
     # an answer, from a model whose next tokens are such characters
     printf 'print \033[31m' >"$T/p"
     out=$(tty "$QWICK -m models/demo --no-stdin --raw --temp 100 --seed 3 -n 300 \
-        --ignore-eos --show-thinking -f $T/p")
+        --ignore-eos -f $T/p")
     [[ $out != *$'\033'* && $out != *$'\177'* && -n $out ]]
     # names of models and files
     mkdir "$T/m"$'\033[31m'

@@ -84,12 +84,14 @@ static int32_t *some_ids(size_t n)
     return ids;
 }
 
-/* Rounding keys and values to f16 makes errors of about 6e-4 on these models:
- * 2e-3 sees them from both sides. Where activations are rounded to bf16, whose
- * step is 2^-8, both sides obey the default mode's 1.2e-2 against the truth. */
-static double fast_bound(enum isa l)
+/* The reference kernels have one order of sums. On other levels chunks change
+ * it, which moves some keys and values to the next f16 number, 2^-11 away: over
+ * many of them that comes to 4e-5 on these models. Where activations are
+ * rounded to bf16, short chunks round nothing and obey 2e-3 against the truth,
+ * while long ones obey 1.2e-2. */
+static double chunk_bound(enum isa l)
 {
-    return l >= ISA_AVX512BF16 ? 2 * 1.2e-2 : 2e-3;
+    return l == ISA_REF ? 0 : l < ISA_AVX512BF16 ? 2e-4 : 1.2e-2 + 2e-3;
 }
 
 static void chunks_do_not_change_results(void **state)
@@ -110,7 +112,7 @@ static void chunks_do_not_change_results(void **state)
                 b.chunk = chunks[c];
                 compare(a, b, ids, n, 0);
                 a.exact = b.exact = false;
-                compare(a, b, ids, n, fast_bound((enum isa)l));
+                compare(a, b, ids, n, chunk_bound((enum isa)l));
             }
         }
     }

@@ -15,7 +15,6 @@
 #include <stdio.h>
 
 #include "base/buf.h"
-#include "base/clock.h"
 #include "file/json.h"
 
 struct text {
@@ -634,26 +633,25 @@ static void test_repeated_keys(void **state)
     buf_free(&b);
 }
 
-/* Under sanitizers and on busy machines everything is slower: the limits only
- * tell linear from quadratic. */
+/* So much that a parser with quadratic time runs into the time limit of the
+ * whole file. */
 static void test_large(void **state)
 {
     (void)state;
+    enum { KEYS = 1000000 };
     struct buf b = {0};
     struct json_doc *doc;
     assert_int_equal(buf_putc(&b, '{'), 0);
-    for (int i = 0; i < 100000; i++)
+    for (int i = 0; i < KEYS; i++)
         assert_int_equal(buf_printf(&b, "%s\"key number %d\":{\"v\":%d}",
                                     i ? "," : "", i, i),
                          0);
     assert_int_equal(buf_putc(&b, '}'), 0);
-    double t = clock_ms();
     doc = must_parse(b.data, b.len);
-    assert_true(clock_ms() - t < 2000);
-    assert_int_equal(json_root(doc)->len, 100000);
+    assert_int_equal(json_root(doc)->len, KEYS);
     assert_string_equal(
-        json_get(json_get(json_root(doc), "key number 99999"), "v")->str,
-        "99999");
+        json_get(json_get(json_root(doc), "key number 999999"), "v")->str,
+        "999999");
     json_free(doc);
     buf_free(&b);
 
@@ -668,9 +666,7 @@ static void test_large(void **state)
     };
     for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) {
         char *s = repeat(strings[i].piece, strings[i].times, "[\"", "\"]", &n);
-        t = clock_ms();
         doc = must_parse(s, n);
-        assert_true(clock_ms() - t < 2000);
         assert_int_equal(json_root(doc)->items[0].len, strings[i].len);
         json_free(doc);
         /* Not ended: the same, and an error. */

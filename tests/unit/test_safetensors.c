@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/clock.h"
 #include "file/safetensors.h"
 #include "tempdir.h"
 
@@ -480,6 +479,7 @@ static void test_mutations(void **state)
     }
 }
 
+/* Reading all of it would take hours. */
 static void test_sparse(void **state)
 {
     (void)state;
@@ -491,7 +491,6 @@ static void test_sparse(void **state)
         0);
     struct stat st;
     assert_int_equal(stat(path, &st), 0);
-    double t = clock_ms();
     if (truncate(path, st.st_size + size)) {
         print_message("SKIP: no 8 TB sparse files here: %s\n", strerror(errno));
         skip();
@@ -506,7 +505,6 @@ static void test_sparse(void **state)
     put_file(path, "", 0);
     assert_int_equal(truncate(path, size), 0);
     assert_int_equal(st_open_file(&set, path, &e), -1);
-    assert_true(clock_ms() - t < 1000);
 }
 
 /* ---- checkpoints of several files ---------------------------------------- */
@@ -674,11 +672,12 @@ static void test_without_index(void **state)
     check_message(&e, path, "symbolic link", "missing", NULL);
 }
 
-/* 3000 shards with 32 descriptors; 30,000 tensors in one header fast. */
+/* 3000 shards with 32 descriptors; in one header so many tensors that quadratic
+ * time runs into the time limit of the whole file. */
 static void test_many(void **state)
 {
     (void)state;
-    enum { SHARDS = 3000, TENSORS = 30000 };
+    enum { SHARDS = 3000, TENSORS = 500000 };
     struct qwick_err e = {0};
     struct st_set *set;
     struct buf map = {0}, head = {0};
@@ -718,10 +717,7 @@ static void test_many(void **state)
     assert_int_equal(buf_putc(&head, '}'), 0);
     put_raw(path, head.len, head.data, head.len, 2 * TENSORS);
     buf_free(&head);
-    double t = clock_ms();
     set = must_open(path);
-    print_message("header of %d tensors: %.1f ms\n", TENSORS, clock_ms() - t);
-    assert_true(clock_ms() - t < 1000);
     assert_int_equal(st_count(set), TENSORS);
     for (int i = 0; i < TENSORS; i++) {
         snprintf(header, sizeof header,

@@ -1,0 +1,116 @@
+/* Decoding allocates nothing: this program counts its own allocations. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "engine/engine.h"
+#include "model/kv_cache.h"
+#include "qwick.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+enum { COUNTED = 0 };
+static size_t n_allocations;
+#else
+enum { COUNTED = 1 };
+static size_t n_allocations; /* by any thread */
+
+static void count(void)
+{
+    __atomic_fetch_add(&n_allocations, 1, __ATOMIC_RELAXED);
+}
+
+/* glibc's own names for them */
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t n);
+void *__libc_memalign(size_t align, size_t n);
+
+void *malloc(size_t n)
+{
+    count();
+    return __libc_malloc(n);
+}
+
+void *calloc(size_t n, size_t size)
+{
+    count();
+    return __libc_calloc(n, size);
+}
+
+void *realloc(void *p, size_t n)
+{
+    count();
+    return __libc_realloc(p, n);
+}
+
+void *aligned_alloc(size_t align, size_t n)
+{
+    count();
+    return __libc_memalign(align, n);
+}
+
+void *mmap(void *at, size_t n, int protection, int flags, int fd, off_t from)
+{
+    count();
+    return (void *)syscall(SYS_mmap, at, n, protection, flags, fd, from);
+}
+#endif
+
+static int skip_without_counts(void)
+{
+    if (COUNTED)
+        return 0;
+    print_message("SKIP: sanitizers have allocators of their own\n");
+    return 1;
+}
+
+static void decode_allocates_nothing(void **state)
+{
+    (void)state;
+    if (skip_without_counts())
+        return;
+    for (int exact = 0; exact < 2; exact++) {
+        for (int threads = 1; threads <= 3; threads += 2) {
+            struct qwick_engine_options o = qwick_engine_defaults();
+            struct qwick_engine *eng;
+            struct qwick_session *s;
+            struct qwick_err e;
+            o.exact = exact != 0;
+            o.threads = threads;
+            if (qwick_engine_open(&eng, &o, &e) ||
+                qwick_session_create(&s, eng, 0, &e))
+                fail_msg("%s", e.msg);
+            int32_t ids[KV_BLOCK + 2];
+            for (int i = 0; i < KV_BLOCK + 2; i++)
+                ids[i] = 100 + i;
+            assert_int_equal(qwick_session_sync(s, ids, KV_BLOCK + 1, &e), 0);
+            assert_int_equal(qwick_session_decode(s, 7, &e), 0);
+            /* up to the end of the second page */
+            size_t before = n_allocations;
+            for (int i = KV_BLOCK + 2; i < 2 * KV_BLOCK; i++)
+                assert_int_equal(qwick_session_decode(s, i, &e), 0);
+            assert_int_equal(n_allocations - before, 0);
+            /* a token more takes a page: allocations are counted */
+            assert_int_equal(qwick_session_decode(s, 7, &e), 0);
+            assert_true(n_allocations > before);
+            qwick_session_free(s);
+            qwick_engine_close(eng);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(decode_allocates_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
