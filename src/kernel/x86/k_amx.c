@@ -1,28 +1,28 @@
-/* Kernels for AMX: tdpbf16ps multiplies a tile of 16 rows by 32 columns with
- * one of 32 by 16, both bf16, and adds the products to a tile of 16 by 16 f32.
+/* Products in bf16 for AMX: tdpbf16ps multiplies a tile of 16 rows by 32
+ * columns with one of 32 by 16, both bf16, and adds the products to a tile of
+ * 16 by 16 f32.
  *
- * Order of sums: one accumulator a row and token goes through all columns, 32
- * at a time, of which the even and the odd ones are added up first. It may rest
- * in memory between blocks of columns, which does not change it. */
+ * Order of sums: each row and token has one accumulator that takes all columns,
+ * 32 at a time; of these, the even and the odd ones are added up first. Between
+ * blocks of columns its value is in y, unchanged. */
 #include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
+#include "kernel/kernel.h"
 #include "kernel/x86/k_amx_pack.h"
 #include "kernel/x86/k_q8_avx512.h"
 #include "kernel/x86/k_zmm.h"
-#include "kernel/kernel.h"
 
-/* A step multiplies two tiles of rows by two of columns, DEPTH after DEPTH:
- * four tiles of sums, and four loads to four products. The left operand is read
- * as it lies, row-major. The right one comes in panels: WIDE columns, in tiles
+/* A step multiplies two tiles of rows by two tiles of columns, DEPTH after
+ * DEPTH: four tiles of sums, and four loads for four products. The left operand
+ * is row-major. The right operand is packed into panels: WIDE columns, in tiles
  * of pairs.
  *
- * Tokens are the left operand and stream from L2, while L1 keeps a panel of
- * weights; that part of x, and the sums of BLOCK rows of weights, stay in L2.
- * Few tokens have a kernel of their own: k_amx_few.c.
- */
+ * Tokens are the left operand and stream from L2 while a panel of weights stays
+ * in L1. Their columns, and the sums of BLOCK rows of weights, stay in L2. Few
+ * tokens have their own kernel in k_amx_few.c. */
 enum {
     WIDE = 2 * SIDE, /* rows and columns of a step */
     COLS = 512,      /* depth of a panel of weights */
@@ -37,12 +37,12 @@ _Static_assert(PANEL_BYTES <= KERNEL_WORK * sizeof(float),
 
 /* ---- tiles -------------------------------------------------------------- */
 
-/* What a step has of rows and columns, at most WIDE. */
+/* Rows and columns of a step, at most WIDE each. */
 struct shape {
     size_t rows, columns;
 };
 
-/* Of n rows or columns, those of tile i. */
+/* How many of n rows or columns are in tile i. */
 static int part(size_t n, int i)
 {
     const int left = (int)n - i * SIDE;
@@ -50,7 +50,8 @@ static int part(size_t n, int i)
     return left < 0 ? 0 : left < SIDE ? left : SIDE;
 }
 
-/* tmm0-3: sums [tile of rows][tile of columns]; 4, 5: left; 6, 7: right. */
+/* Configure the tiles unless they have this shape already. tmm0 to 3: sums
+ * [tile of rows][tile of columns]; 4 and 5: left operand; 6 and 7: right. */
 static void configure(struct shape *now, size_t rows, size_t columns)
 {
     struct tile_config c = {.palette = 1};
@@ -67,15 +68,16 @@ static void configure(struct shape *now, size_t rows, size_t columns)
     TILE_CONFIGURE(c);
 }
 
-/* Lines to fetch for later, row by row. */
+/* Lines to prefetch, row by row. */
 struct fetch {
-    const char *at, *end; /* of what is left of a row */
+    const char *at, *end; /* the rest of the current row */
     size_t bytes;         /* of a row, whole lines */
-    size_t stride;        /* from row to row */
-    size_t n;             /* lines for each DEPTH of a step */
+    size_t stride;        /* bytes from row to row */
+    size_t n;             /* lines to fetch for each DEPTH of a step */
 };
 
-/* Rows from at on, `lines` in all while so many steps of a depth run. */
+/* Prefetch rows of so many bytes from `at` on, spread over so many steps of one
+ * DEPTH each. */
 static struct fetch fetch_rows(const char *at, size_t bytes, size_t stride,
                                size_t rows, size_t steps)
 {
@@ -95,7 +97,7 @@ struct step {
     size_t left_bytes; /* from row to row */
     float *sums;
     size_t ld;
-    bool resume; /* start with what sums hold, else with 0 */
+    bool resume; /* start with the old sums, else with 0 */
     struct fetch *fetch;
 };
 
@@ -106,7 +108,7 @@ struct step {
 #define TILE_LOAD_(...)     TILE_LOAD(__VA_ARGS__)
 #define TILE_STORE_(...)    TILE_STORE(__VA_ARGS__)
 
-/* Tiles without rows or columns must not be named. */
+/* An instruction that names a tile without rows or columns faults. */
 INLINE void step_run(const struct step *s, bool rows2, bool columns2)
 {
     const char *right = s->panel, *a = s->left, *b = a + SIDE * s->left_bytes;
@@ -177,9 +179,9 @@ STEP(1, 2)
 STEP(2, 1)
 STEP(2, 2)
 
-/* A step of any depth; the panel has zeros behind it. What is behind the last
- * whole tile of the left operand comes from a copy with zeros there, too: it is
- * not ours, and 0 times NaN is not 0. */
+/* A step of any depth. The panel is padded with zeros. The columns behind the
+ * last whole tile of the left operand come from a copy that is padded, too:
+ * memory behind them is not ours, and NaN times 0 is not 0. */
 static void step_any(struct step *s, const struct shape *shape, size_t depth)
 {
     static void (*const of_shape[2][2])(const struct step *) = {
@@ -208,8 +210,7 @@ static void step_any(struct step *s, const struct shape *shape, size_t depth)
 
 /* ---- panels ------------------------------------------------------------- */
 
-/* n <= WIDE rows of nk columns; zeros for what is missing of tiles that
- * are used. */
+/* Pack n <= WIDE rows of nk columns, padded with zeros to whole tiles. */
 static void pack_panel(char *out, const char *p, size_t stride, size_t n,
                        size_t nk)
 {
@@ -221,7 +222,7 @@ static void pack_panel(char *out, const char *p, size_t stride, size_t n,
 
 /* ---- quantized weights -------------------------------------------------- */
 
-/* Sixteen of 64 codes as numbers, rounded as affine_to_f32 does. */
+/* Widen 16 codes, rounded as affine_to_f32 does. */
 INLINE __m512 widen(__m128i codes, float scale, float bias)
 {
     __m512 v = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(codes));
@@ -230,7 +231,7 @@ INLINE __m512 widen(__m128i codes, float scale, float bias)
     return _mm512_add_ps(v, _mm512_set1_ps(bias));
 }
 
-/* nk columns of a row, from a group's first one on, to bf16. */
+/* Widen nk columns of a row, from the first one of a group on, to bf16. */
 INLINE void widen_row(char *out, const unsigned char *q,
                       const unsigned char *scales, const unsigned char *biases,
                       const struct affine *w, size_t nk, int bits)
@@ -282,8 +283,9 @@ WIDEN(5)
 WIDEN(6)
 WIDEN(8)
 
-/* pack_panel of rows [r, r + n) and columns [k, k + nk), COLS a multiple of
- * every group, by way of bf16 rows that L1 keeps. */
+/* pack_panel for rows [r, r + n) and columns [k, k + nk) of quantized weights.
+ * They are widened to bf16 rows in L1 first. k is a multiple of COLS and so of
+ * every group. */
 static void pack_affine(char *out, const struct affine *w, size_t r, size_t k,
                         size_t n, size_t nk)
 {
@@ -316,9 +318,9 @@ static void pack_affine(char *out, const struct affine *w, size_t r, size_t k,
 struct product {
     float *y;
     size_t ldy;
-    const char *w; /* bf16, or */
+    const char *w; /* bf16 weights, if affine is NULL */
     size_t w_bytes;
-    const struct affine *affine; /* NULL: bf16 */
+    const struct affine *affine; /* quantized weights, or NULL */
     const char *x;
     size_t x_bytes;
     size_t n_rows, n_cols, n_tokens;
@@ -326,7 +328,7 @@ struct product {
     char *panel; /* [PANEL_BYTES] */
 };
 
-/* What packing reads of WIDE rows. */
+/* The part of WIDE rows that packing columns [k, k + nk) reads. */
 static struct fetch fetch_panel(const struct product *p, size_t r, size_t k,
                                 size_t nk, size_t steps)
 {
@@ -390,7 +392,7 @@ static void multiply(const struct product *p)
     TILE_RELEASE();
 }
 
-/* The level below: so few tokens sweep rows faster as vectors. */
+/* Up to so many tokens, the vector kernel of the level below is faster. */
 enum { ROWS_MAX_TOKENS = 2 };
 
 static void (*gemm_bf16_rows)(float *y, size_t ldy, const void *w,

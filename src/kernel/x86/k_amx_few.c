@@ -1,16 +1,16 @@
-/* Kernel for AMX: products of bf16 weights by few tokens. Each weight is used
- * once, so memory decides, and what it is asked for, when.
+/* Products of bf16 weights and few tokens for AMX. Each weight is used once, so
+ * the limit is memory bandwidth, and the order of memory accesses matters.
  *
- * Tiles of rows far apart are the worst (two thirds of what it gives in order),
- * so weights come in three stages. Blocks of SIDE rows are fetched to L2 in the
- * order of memory, one block ahead. From there, chunks of RUN lines a row are
- * copied to L1, whole tiles one after the other. Meanwhile, the chunk before is
- * multiplied: a tile of weights by up to MOST_TILES of tokens, which are packed
- * beforehand and stay in L2.
+ * Loading tiles whose rows are far apart is the worst order: two thirds of the
+ * bandwidth of a sequential read. So weights move in three stages. Blocks of
+ * SIDE rows are prefetched into L2 in the order of memory, one block ahead.
+ * From L2, chunks of RUN lines of each row are copied to L1, tile by tile.
+ * While a chunk is copied, the previous one is multiplied: a tile of weights by
+ * up to MOST_TILES tiles of tokens. Tokens are packed before and stay in L2.
  *
- * Order of sums: one accumulator a row and token goes through all columns that
- * are packed at once, 32 at a time, of which the even and the odd ones are
- * added up first. */
+ * Order of sums: each row and token has one accumulator that takes all columns
+ * that are packed at once, 32 at a time; of these, the even and the odd ones
+ * are added up first. */
 #include <string.h>
 
 #include "kernel/x86/k_amx_pack.h"
@@ -21,12 +21,12 @@ enum {
     RUN_BYTES = RUN * LINE,
     CHUNK_COLS = RUN * DEPTH,
     CHUNK_BYTES = RUN * TILE_BYTES,
-    X_BYTES = 256 << 10, /* of tokens that are packed: a part of L2 */
-    HELD = 16,           /* blocks whose sums go to y at once */
-    NARROW = SIDE / 2    /* tokens that half a tile holds */
+    X_BYTES = 256 << 10, /* memory for packed tokens: a part of L2 */
+    HELD = 16,           /* blocks whose sums are stored in y together */
+    NARROW = SIDE / 2    /* tokens of half a tile */
 };
 
-/* Where the parts of a call's memory are. All 64-byte aligned. */
+/* The memory of a call. All parts are 64-byte aligned. */
 struct memory {
     char packed[X_BYTES]; /* tokens */
     char chunks[2][CHUNK_BYTES];
@@ -47,27 +47,27 @@ struct few {
     struct memory *memory;
 };
 
-/* ---- weights on their way ----------------------------------------------- */
+/* ---- moving weights ----------------------------------------------------- */
 
-/* Runs to fetch, as they follow each other in memory. */
+/* Runs of RUN lines to prefetch, in the order of memory. */
 struct fetch {
     const char *at;
-    size_t step; /* RUN_BYTES, or 0 where nothing is left to fetch */
-    size_t run;  /* of a row */
-    size_t runs; /* that a row has */
-    size_t gap;  /* from a row's last one to the next row */
+    size_t step; /* RUN_BYTES; 0 if there is nothing to fetch */
+    size_t run;  /* number of the current run in its row */
+    size_t runs; /* of a row */
+    size_t gap;  /* bytes from the last run of a row to the next row */
 };
 
 /* One chunk to copy. */
 struct copy {
-    char *to; /* [line][row], tile by tile; NULL: nothing left to copy */
+    char *to; /* [line][row], tile by tile; NULL: nothing to copy */
     const char *at;
     size_t stride;
     size_t rows;
 };
 
-/* Row r of a chunk, and as much to fetch. The loop stays one: with more lines
- * in its window, the CPU asks for too much at once, and gets a tenth less. */
+/* Copy row r of a chunk and prefetch as many lines. The loop is not unrolled:
+ * otherwise the CPU has too many lines outstanding and gets a tenth less. */
 INLINE void copy_row(struct copy *c, size_t r, struct fetch *f)
 {
     char *to = c->to + r * LINE;
@@ -79,7 +79,7 @@ INLINE void copy_row(struct copy *c, size_t r, struct fetch *f)
                            _mm512_loadu_si512(c->at + l * LINE));
     }
     if (r + 1 < c->rows)
-        c->at += c->stride; /* else the last row again, which nobody reads */
+        c->at += c->stride; /* else copy the last row again, for rows unused */
     f->at += f->step;
     if (++f->run == f->runs) {
         f->run = 0;
@@ -102,14 +102,14 @@ static void configure(size_t rows, bool narrow)
     TILE_CONFIGURE(c);
 }
 
-/* Bytes of x for each DEPTH. */
+/* Bytes of packed tokens for each DEPTH. */
 INLINE size_t depth_bytes(int tiles, bool narrow)
 {
     return narrow ? TILE_BYTES / 2 : (size_t)tiles * TILE_BYTES;
 }
 
-/* tmm0-3: sums; 4: weights; 6, 7: tokens, past L1 where they are too many for
- * it. */
+/* One tile of weights by all tokens. tmm0 to 3: sums; 4: weights; 6 and 7:
+ * tokens, loaded past L1 if they are too many for it. */
 INLINE void multiply_tile(const char *w, const char *x, int tiles, bool narrow)
 {
     TILE_LOAD(4, w, LINE);
@@ -182,7 +182,7 @@ INLINE void hold_sums(float *to, int tiles)
         TILE_STORE(3, to + 3 * SIDE * SIDE, LINE);
 }
 
-/* Held sums of `rows` rows to y, tokens ldy apart. */
+/* Transpose the held sums of `rows` rows and store them in y. */
 static void turn_sums(const struct few *p, float *y, const float *from,
                       size_t rows)
 {
@@ -221,7 +221,7 @@ INLINE void few_run(const struct few *p, int tiles, bool narrow)
                          .rows = at_most(p->n_rows, SIDE)};
     size_t now = 0;
 
-    /* narrow tiles leave gaps, which are turned like the rest */
+    /* narrow tiles leave gaps, which are transposed like the rest */
     memset(held, 0, sizeof p->memory->held);
     for (size_t r = 0; r < SIDE && n_chunks; r++)
         copy_row(&first, r, &none);
@@ -284,7 +284,7 @@ FEW(few_4, 4, false)
 
 /* ---- tokens ------------------------------------------------------------- */
 
-/* n tokens of nk columns to [DEPTH][tile][pair][token]. */
+/* Pack n tokens of nk columns to [DEPTH][tile][pair][token]. */
 static void pack_tokens(char *out, const char *x, size_t stride, size_t n,
                         size_t nk)
 {
@@ -293,7 +293,7 @@ static void pack_tokens(char *out, const char *x, size_t stride, size_t n,
             pack_some(out, x + t * stride + k * 2, stride, n - t, nk - k);
 }
 
-/* The same of one tile whose rows have NARROW tokens. */
+/* The same for one tile of NARROW tokens. */
 static void pack_narrow(char *out, const char *x, size_t stride, size_t n,
                         size_t nk)
 {
@@ -307,7 +307,7 @@ static void pack_narrow(char *out, const char *x, size_t stride, size_t n,
     }
 }
 
-/* The first block of weights, to L2. */
+/* Prefetch the first block of weights into L2. */
 static void fetch_first(const struct few *p)
 {
     for (size_t r = 0; r < at_most(p->n_rows, SIDE); r++)

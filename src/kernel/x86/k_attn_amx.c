@@ -1,16 +1,16 @@
-/* Attention of prefill for AMX: both products by tdpbf16ps, which multiplies 16
- * rows by 32 by 16.
+/* Attention of prefill for AMX. Both products use tdpbf16ps, which multiplies a
+ * tile of 16 rows by 32 columns with one of 32 by 16.
  *
- * All rows go through scores and exponentials while keys stay in L1, then
- * through values while those do. Tiles have a unit of their own, beside that of
- * vectors: while some rows' exponentials are worked out, the next ones' scores
- * are multiplied in between.
+ * First all rows take scores and exponentials, while keys stay in L1; then all
+ * rows take values, while those stay in L1. The tile unit works beside the
+ * vector units: the scores of the next rows are multiplied between the
+ * exponentials of the current ones.
  *
- * Order of sums: a score goes through tiles of DEPTH elements, acc through
- * those of DEPTH positions; of a tile, the hardware adds up the products of
- * even columns, then of odd ones, and adds the sum of both. l adds up
- * exponentials before they are rounded. What a row does not see adds 0 * v,
- * that is nothing. */
+ * Order of sums: a score takes tiles of DEPTH elements, acc takes tiles of
+ * DEPTH positions. Within a tile, the hardware adds up the products of even
+ * columns and those of odd columns, and adds the sum of both. l sums
+ * exponentials before they are rounded. Positions that a row does not attend to
+ * add 0 * v, which changes nothing. */
 
 #define VALUE_STEP  32
 #define GROUP_PAIRS 64
@@ -23,8 +23,8 @@ _Static_assert(VALUE_STEP == (int)DEPTH, "positions of a tile");
 enum {
     WIDTH = ATTN_BF16_BLOCKS * KV_BLOCK, /* positions */
     STRIDE = 4 * LANES,                  /* bytes from row to row of a panel */
-    /* elements of a head for which there is a step of the next batch's scores
-     * for every other row of a batch */
+    /* the head size with one step of the next batch's scores for every second
+     * row of a batch */
     BESIDE_D = 128
 };
 
@@ -36,20 +36,20 @@ _Static_assert(2 * SIDE * WIDTH <= ATTN_BF16_BATCH * KV_BLOCK,
 struct task {
     const struct attn_rows *rows;
     size_t d, panel, n_positions;
-    struct range all;        /* what any row sees */
+    struct range all;        /* of all rows */
     uint32_t *keys, *values; /* panels of all blocks */
     float *scores;           /* [2][SIDE][WIDTH] */
-    float *lanes;            /* [SIDE][16], of which the maximum is wanted */
-    float *shift;            /* [SIDE], what is subtracted from scores */
-    uint16_t *p;             /* [rows][WIDTH] exponentials */
-    float *keep;             /* [rows], what acc is scaled by */
+    float *lanes;            /* [SIDE][16], to reduce to maxima or sums */
+    float *shift;            /* [SIDE], subtracted from scores */
+    uint16_t *p;             /* [rows][WIDTH] exponentials in bf16 */
+    float *keep;             /* [rows], factor of acc */
 };
 
-/* As keep of a row that has not seen anything yet: acc may hold anything, l is
- * 0. */
+/* The value of keep for a row without any position so far: its acc may hold
+ * anything, its l is 0. */
 #define NOTHING_YET (-1.0f)
 
-/* Rows that go together: at most SIDE. */
+/* Rows that are processed together: at most SIDE. */
 struct batch {
     size_t i, n; /* the first, how many */
     struct range see;
@@ -58,7 +58,8 @@ struct batch {
 
 /* ---- tiles -------------------------------------------------------------- */
 
-/* tmm0-3: sums; 4: queries or exponentials of n rows; 6, 7: keys or values. */
+/* tmm0 to 3: sums; 4: queries or exponentials of n rows; 6 and 7: keys or
+ * values. */
 static void configure(size_t n)
 {
     struct tile_config c = {.palette = 1};
@@ -103,7 +104,7 @@ INLINE void save_sums(float *p, size_t stride, size_t n)
         TILE_STORE(3, p + 3 * SIDE, stride);
 }
 
-/* n sums += a times SIDE rows of a panel. */
+/* n tiles of sums += a times SIDE rows of a panel. */
 INLINE void add_products(const void *a, size_t stride, const uint32_t *panel,
                          size_t n)
 {
@@ -126,7 +127,7 @@ INLINE void add_products(const void *a, size_t stride, const uint32_t *panel,
 
 /* ---- scores ------------------------------------------------------------- */
 
-/* Positions [lo, hi) of block b. */
+/* A position as an offset in block b, clamped to [0, KV_BLOCK]. */
 INLINE size_t in_block(size_t position, size_t b)
 {
     const size_t at = b * KV_BLOCK;
@@ -169,9 +170,9 @@ static void batch_scores(const struct task *a, const struct batch *t)
 
 /* ---- exponentials ------------------------------------------------------- */
 
-/* exp(x) for what is rounded to bf16 then: 2^n times a polynomial of r, where
- * x = (n + r) ln 2 and 0 <= r <= 1, that is 1 at 0 and off by at most 8.6e-5.
- * -INFINITY gives 0. */
+/* exp(x) with a relative error of at most 8.6e-5, enough for a result that is
+ * rounded to bf16: 2^n times a polynomial of r, where x = (n + r) ln 2 and
+ * 0 <= r <= 1. The polynomial is 1 at 0. -INFINITY gives 0. */
 INLINE __m512 exp_for_bf16(__m512 x)
 {
     const __m512 t = _mm512_mul_ps(x, _mm512_set1_ps(0x1.715476p0f));
@@ -182,11 +183,11 @@ INLINE __m512 exp_for_bf16(__m512 x)
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.d2378ap-3f));
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0x1.63e658p-1f));
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1));
-    return _mm512_scalef_ps(p, t); /* takes the whole part of t */
+    return _mm512_scalef_ps(p, t); /* uses the integral part of t */
 }
 
-/* Scores of positions that a row does not see become -INFINITY, whatever they
- * are, where they count among the vectors [first, end). */
+/* In vectors [first, end) of scores, set the scores of positions that a row
+ * does not attend to to -INFINITY. */
 static void hide_unseen(const struct task *a, const struct batch *t,
                         size_t first, size_t end)
 {
@@ -207,8 +208,8 @@ static void hide_unseen(const struct task *a, const struct batch *t,
     }
 }
 
-/* Of a row's vectors of scores [first, end), even numbers, what is left of
- * their maximum. */
+/* The maximum of a row's vectors of scores [first, end), lane by lane. first
+ * and end are even. */
 INLINE __m512 row_top(const float *scores, size_t first, size_t end)
 {
     __m512 top[2] = {_mm512_load_ps(scores + 16 * first),
@@ -220,7 +221,7 @@ INLINE __m512 row_top(const float *scores, size_t first, size_t end)
     return _mm512_max_ps(top[0], top[1]);
 }
 
-/* They become exponentials, which are added to sum. */
+/* Write the exponentials of these scores to p and add them to sum. */
 INLINE void row_exps(uint16_t *p, const float *scores, __m512 shift,
                      size_t first, size_t end, __m512 sum[2])
 {
@@ -239,7 +240,7 @@ INLINE void row_exps(uint16_t *p, const float *scores, __m512 shift,
     }
 }
 
-/* m takes in a batch's scores, of vectors [first, end). */
+/* Update m by a batch's scores in vectors [first, end); set shift and keep. */
 INLINE void batch_tops(const struct task *a, const struct batch *t,
                        size_t first, size_t end)
 {
@@ -258,7 +259,7 @@ INLINE void batch_tops(const struct task *a, const struct batch *t,
     _mm512_mask_storeu_ps(a->keep + t->i, in, keep);
 }
 
-/* l takes in lanes. */
+/* Update l by the sums of exponentials in lanes. */
 INLINE void batch_sums(const struct task *a, const struct batch *t)
 {
     const __mmask16 in = first_lanes(t->n);
@@ -270,8 +271,8 @@ INLINE void batch_sums(const struct task *a, const struct batch *t)
                                           over_lanes(a->lanes, true)));
 }
 
-/* A batch's scores, of vectors [first, end), become exponentials; m and l take
- * them in. */
+/* Turn a batch's scores in vectors [first, end) into exponentials, and update m
+ * and l. */
 INLINE void softmax(const struct task *a, const struct batch *t, size_t first,
                     size_t end)
 {
@@ -286,8 +287,8 @@ INLINE void softmax(const struct task *a, const struct batch *t, size_t first,
     batch_sums(a, t);
 }
 
-/* The same for SIDE rows that see WIDTH positions, while the next ones' scores
- * are multiplied in between. */
+/* The same for SIDE rows that attend to WIDTH positions. Steps of the next
+ * batch's scores are interleaved. */
 static void softmax_beside(const struct task *a, const struct batch *t,
                            const struct batch *next)
 {
@@ -330,7 +331,7 @@ static void softmax_beside(const struct task *a, const struct batch *t,
     batch_sums(a, t);
 }
 
-/* By vectors' number. */
+/* softmax with a constant number of vectors where possible. */
 static void softmax_any(const struct task *a, const struct batch *t)
 {
     const size_t first = t->see.lo / DEPTH * 2;
@@ -360,15 +361,14 @@ static struct batch batch_of(const struct task *a, size_t i, size_t n,
         .scores = a->scores + buffer * SIDE * WIDTH};
 }
 
-/* Whether its scores can be multiplied beside others' softmax, or others'
- * beside its. */
+/* Whether softmax_beside can take the batch, as the current or the next one. */
 INLINE bool regular(const struct task *a, const struct batch *t)
 {
     return a->d == BESIDE_D && t->n == SIDE && t->see.whole &&
            t->see.hi == WIDTH;
 }
 
-/* Exponentials of n_batches of n rows each. */
+/* Exponentials of n_batches batches of n rows each, from row i on. */
 static void batches_exps(const struct task *a, size_t i, size_t n,
                          size_t n_batches)
 {
@@ -390,8 +390,9 @@ static void batches_exps(const struct task *a, size_t i, size_t n,
 
 /* ---- values ------------------------------------------------------------- */
 
-/* What rows have summed up so far becomes what it is worth now; 0 before that.
- * Returns whether it is before for all of them, whose acc stay as they are. */
+/* Scale acc of a batch by keep, and clear it for rows without any position so
+ * far. Returns true if that holds for all rows; their acc is not touched
+ * then. */
 INLINE bool rescale(const struct task *a, const struct batch *t)
 {
     const __mmask16 in = first_lanes(t->n);
@@ -418,7 +419,8 @@ INLINE bool rescale(const struct task *a, const struct batch *t)
     return false;
 }
 
-/* n tiles of elements from e on, of steps [first, end) of positions. */
+/* acc += exponentials times values, for n tiles of elements from e on and steps
+ * [first, end) of positions. fresh: acc starts at 0. */
 INLINE void values(const struct task *a, size_t i, size_t e, size_t first,
                    size_t end, size_t n, bool fresh)
 {
@@ -435,7 +437,7 @@ INLINE void values(const struct task *a, size_t i, size_t e, size_t first,
     save_sums(acc, 4 * a->d, n);
 }
 
-/* acc of a batch takes in exponentials times values. */
+/* The same for a batch and all elements of the head. */
 static void batch_values(const struct task *a, const struct batch *t)
 {
     const size_t first = t->see.lo / DEPTH;
@@ -460,7 +462,7 @@ struct blocks {
     enum dtype type;
 };
 
-/* Positions [lo, hi) of block j; its keys. */
+/* Pack the keys of block j, as far as they are in positions [lo, hi). */
 INLINE void block_keys(const struct task *a, const struct blocks *b, size_t j,
                        size_t lo, size_t hi)
 {
@@ -468,7 +470,7 @@ INLINE void block_keys(const struct task *a, const struct blocks *b, size_t j,
               in_block(hi, j), b->type, true);
 }
 
-/* Its values. Returns whether all are finite. */
+/* Pack its values. Returns whether all are finite. */
 INLINE bool block_values(const struct task *a, const struct blocks *b, size_t j,
                          size_t lo, size_t hi)
 {
@@ -477,8 +479,8 @@ INLINE bool block_values(const struct task *a, const struct blocks *b, size_t j,
                        in_block(lo, j), in_block(hi, j), b->type, true);
 }
 
-/* Rows one by one, whose values are no other than those of positions that the
- * row sees, for blocks with infinite values or NaN: 0 times those is not 0. */
+/* Rows one by one, each with only the values it attends to. For blocks that
+ * have infinite values or NaN, because 0 times those is not 0. */
 INLINE void rows_one_by_one(const struct task *a, const struct blocks *b,
                             size_t i, size_t n)
 {
@@ -492,7 +494,7 @@ INLINE void rows_one_by_one(const struct task *a, const struct blocks *b,
     }
 }
 
-/* Rows [i, i + n), all of which see something. */
+/* Rows [i, i + n), each of which attends to some position. */
 static void rows_run(const struct task *a, size_t i, size_t n)
 {
     const size_t whole = n / SIDE, rest = n % SIDE;
@@ -557,8 +559,8 @@ INLINE void attn_blocks(const struct attn_rows *rows, const void *const *k,
     a.shift = a.lanes + SIDE * 16;
     a.p = (uint16_t *)(void *)(a.shift + SIDE);
     a.keep = (float *)(void *)(a.p + rows->n * WIDTH);
-    /* Subnormal exponentials count as 0, as all that is subnormal does in
-     * tiles; to work them out takes hundreds of cycles each. */
+    /* Flush subnormal exponentials to 0: each would cost hundreds of cycles,
+     * and tile products flush subnormal numbers anyway. */
     csr = _mm_getcsr();
     _mm_setcsr(csr | _MM_FLUSH_ZERO_ON);
     run(&a, &b);
@@ -567,7 +569,8 @@ INLINE void attn_blocks(const struct attn_rows *rows, const void *const *k,
 
 /* ---- rounding ----------------------------------------------------------- */
 
-/* As the instruction does not: it takes subnormal numbers for 0. */
+/* Round to bf16 with ties to even, for subnormal numbers too. vcvtneps2bf16
+ * makes 0 of those. */
 INLINE __m256i round_subnormal(__m512 x)
 {
     const __m512i u = _mm512_castps_si512(x);
@@ -579,6 +582,7 @@ INLINE __m256i round_subnormal(__m512 x)
         16));
 }
 
+/* Round to bf16. Few vectors have subnormal lanes. */
 INLINE __m256i round16(__m512 x)
 {
     const __mmask16 subnormal = _mm512_fpclass_ps_mask(x, 0x20);

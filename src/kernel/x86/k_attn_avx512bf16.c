@@ -1,12 +1,12 @@
-/* Attention of prefill for AVX512_BF16: both products by vdpbf16ps, which
+/* Attention of prefill for AVX512_BF16. Both products use vdpbf16ps, which
  * multiplies pairs of bf16 and adds both products to an f32.
  *
- * Rows go in batches: all their scores, then all their exponentials, then the
- * values. So latencies do not add up, and what there is one of a row (maximum,
- * sum, scale) is worked out for 16 rows at a time.
+ * A batch of rows takes all its scores, then all its exponentials, then the
+ * values. So latencies overlap, and the numbers that a row has once (maximum,
+ * sum, scale) are computed for 16 rows at a time.
  *
- * Order of sums: a score goes through the pairs of elements, acc through the
- * pairs of positions. What a row does not see adds 0 * v, that is nothing. */
+ * Order of sums: a score takes pairs of elements, acc takes pairs of positions.
+ * Positions that a row does not attend to add 0 * v, which changes nothing. */
 
 #define VALUE_STEP  4
 #define GROUP_PAIRS 32
@@ -19,14 +19,15 @@ enum { ROWS = 6, BATCH = 48 };
 
 _Static_assert(BATCH <= ATTN_BF16_BATCH, "scratch is for that many");
 
-/* Where the parts of scratch are. */
+/* The parts of scratch. */
 struct parts {
     uint32_t *keys, *values; /* panels */
-    /* of a row of the batch: scores[KV_BLOCK], then their exponentials in
-     * bf16, in the first half; lanes[16], of which the maximum or sum is
-     * wanted; what is subtracted from scores; what acc and l are scaled by */
-    float *scores, *lanes, *shift, *keep;
-    int *lo, *hi; /* of all rows, in one block */
+    float *scores; /* [BATCH][KV_BLOCK]; later the exponentials in bf16, in the
+                      first half of a row */
+    float *lanes;  /* [BATCH][16], to reduce to maxima or sums */
+    float *shift;  /* [BATCH], subtracted from scores */
+    float *keep;   /* [BATCH], factor of acc and l */
+    int *lo, *hi;  /* [rows], positions in the current block */
 };
 
 /* ---- scores ------------------------------------------------------------- */
@@ -36,12 +37,12 @@ struct scores {
     const uint16_t *q;
     size_t ldq, d;
     float *scores, *lanes; /* of the first row */
-    size_t first;          /* vector of positions */
+    size_t first;          /* number of the first vector of positions */
     const int *lo, *hi;
-    bool whole; /* all rows see all positions */
+    bool whole; /* all rows attend to all positions */
 };
 
-/* One pair of elements; alone: its second is not there. */
+/* One pair of elements; alone: only its first element exists. */
 INLINE void score_step(__m512 a[ROWS][VECTORS], const uint32_t *keys,
                        const uint16_t *q, size_t ldq, int V, int T, bool alone)
 {
@@ -63,8 +64,8 @@ INLINE void score_step(__m512 a[ROWS][VECTORS], const uint32_t *keys,
     }
 }
 
-/* Scores of T rows, -INFINITY where a row does not look, and what is left of
- * their maxima once lanes are compared. */
+/* Scores of T rows, -INFINITY for positions that a row does not attend to; and
+ * their maxima, lane by lane. */
 INLINE void score_tile(const struct scores *s, int V, int T)
 {
     const __m512 none = _mm512_set1_ps(-INFINITY);
@@ -122,8 +123,8 @@ INLINE void score_tile(const struct scores *s, int V, int T)
     }
 }
 
-/* One row's scores become bf16 of exp(score - shift); returns lanes of their
- * sum. */
+/* Replace one row's scores by exp(score - shift) in bf16. Returns their sum,
+ * lane by lane. */
 INLINE __m512 exp_row(float *scores, float shift)
 {
     const __m512bh ones = (__m512bh)_mm512_set1_epi32(0x3f803f80);
@@ -143,9 +144,9 @@ INLINE __m512 exp_row(float *scores, float shift)
     return sum;
 }
 
-/* Rows [i, i + n) of a batch; m and l take them in. l adds up the rounded
- * exponentials: those that weigh the values. Returns whether any acc has to be
- * scaled by keep. */
+/* Exponentials of rows [i, i + n), one batch; updates m and l. l sums the
+ * rounded exponentials, which weigh the values. Returns whether any acc has to
+ * be scaled by keep. */
 static bool softmax(const struct attn_rows *rows, const struct parts *s,
                     size_t i, size_t n)
 {
@@ -175,7 +176,7 @@ static bool softmax(const struct attn_rows *rows, const struct parts *s,
 
 struct values {
     const uint32_t *values; /* at the first pair of positions */
-    const uint32_t *p;      /* the same of the rows, KV_BLOCK apart */
+    const uint32_t *p;      /* exponentials there, rows KV_BLOCK apart */
     size_t n_pairs;         /* even */
     float *acc;
     size_t d;
@@ -242,8 +243,8 @@ INLINE void value_tile(const struct values *s, int V, int T)
     }
 }
 
-/* One row and no other position than those it sees, for blocks with infinite
- * values or NaN: 0 times those is not 0. */
+/* One row, with only the positions it attends to. For blocks that have infinite
+ * values or NaN, because 0 times those is not 0. */
 static void value_row(const struct values *s, size_t lo, size_t hi)
 {
     for (size_t e = 0; e < s->d; e += 16) {
@@ -305,7 +306,7 @@ static void (*const value_tiles[VECTORS][ROWS])(const struct values *) = {
 
 /* ---- batches ------------------------------------------------------------ */
 
-/* Rows of the next tile of n: tiles of one size, nearly. */
+/* Rows of the next tile if n are left: tiles are of nearly equal size. */
 INLINE size_t tile_rows(size_t n)
 {
     size_t tiles = (n + ROWS - 1) / ROWS;
@@ -377,7 +378,7 @@ static void batch_rows(const struct attn_rows *rows, const struct parts *s,
 
 /* ---- blocks ------------------------------------------------------------- */
 
-/* Rows that have not seen anything yet. */
+/* Clear acc of rows without any position so far. */
 static void clear_new(const struct attn_rows *rows, size_t i, size_t n,
                       size_t d)
 {
@@ -402,7 +403,7 @@ INLINE void attn_block(const struct attn_rows *rows, const struct parts *s,
         finite =
             pack_values(s->values, v, NULL, d, all.lo, all.hi, type, false);
     }
-    /* rows that see something, as many at a time as follow each other */
+    /* runs of rows that attend to some position */
     for (size_t i = 0, n; i < rows->n; i += n ? n : 1) {
         bool rescale;
 
@@ -422,7 +423,7 @@ INLINE void attn_block(const struct attn_rows *rows, const struct parts *s,
     }
 }
 
-/* Positions of one block, of those that a row sees of several. */
+/* A position as an offset in one block, clamped to [0, KV_BLOCK]. */
 INLINE int in_block(int position, int block)
 {
     const int p = position - block * KV_BLOCK;

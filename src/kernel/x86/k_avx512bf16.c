@@ -1,11 +1,11 @@
-/* Kernels for AVX512_BF16: vdpbf16ps multiplies pairs of bf16 and adds both
- * products to an f32.
+/* Products in bf16 for AVX512_BF16: vdpbf16ps multiplies pairs of bf16 and adds
+ * both products to an f32.
  *
- * Order of sums. Many tokens: one accumulator a row and token goes through all
- * columns, pair by pair. It may rest in y between blocks of columns, which does
- * not change it. Few tokens: sixteen lanes take every sixteenth pair, their sum
- * goes to y after each block of columns, whose width depends on the numbers of
- * columns and tokens. */
+ * Order of sums. For many tokens, each row and token has one accumulator that
+ * takes all columns pair by pair; between blocks of columns its value is in y,
+ * unchanged. For few tokens, each of 16 lanes takes every 16th pair. The sum of
+ * the lanes is added to y after each block of columns; the width of a block
+ * depends on the numbers of columns and tokens. */
 #include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,11 +14,11 @@
 #include "kernel/kernel.h"
 #include "kernel/x86/k_zmm.h"
 
-/* A tile is VECTORS * 16 rows of weights by TOKENS tokens: 24 accumulators (at
- * latency 6 and two a cycle, 12 would do), the weights and a broadcast pair in
- * registers; 10 loads to 24 products.
- * A panel is those rows by COLS columns, 32 KiB: L1 keeps it for SWEEP tokens,
- * whose part of y stays in L2. */
+/* A tile is VECTORS * 16 rows of weights by TOKENS tokens. Registers hold its
+ * 24 accumulators, the weights and a broadcast pair of x. (12 accumulators
+ * would cover the latency of 6 cycles at two products a cycle.) It takes 10
+ * loads for 24 products. A panel is the rows of a tile by COLS columns, 32 KiB.
+ * It stays in L1 for SWEEP tokens, and their part of y stays in L2. */
 enum {
     VECTORS = 4,
     PANEL_ROWS = 16 * VECTORS,
@@ -31,8 +31,9 @@ enum {
 
 /* ---- panels of weights -------------------------------------------------- */
 
-/* Rows of weights, nk columns of each, to out[pair of columns][PANEL_ROWS],
- * zeros beyond nr rows (of their vectors) and nk columns. */
+/* Pack nr rows of weights, nk columns of each, to out[pair of columns]
+ * [PANEL_ROWS], with zeros for missing columns and up to a multiple of 16
+ * rows. */
 static void pack_panel(uint32_t *out, const char *w, size_t w_bytes, size_t nr,
                        size_t nk)
 {
@@ -64,16 +65,17 @@ struct tile {
     size_t nr, nk;     /* rows and columns of the panel */
     const char *x;     /* bf16, first token and column of the tile */
     size_t x_bytes;    /* from token to token */
-    const char *ahead; /* the same of the next tile */
+    const char *ahead; /* x of the next tile, to prefetch */
     float *y;
     size_t ldy;
-    bool resume; /* accumulators start with what y holds, else with 0 */
-    /* lines of the next panel to fetch for each line of x, from which on */
-    const char *w_next;
-    size_t w_bytes, n_fetch, fetched;
+    bool resume;        /* accumulators start with y, else with 0 */
+    const char *w_next; /* next panel, to prefetch */
+    size_t w_bytes;     /* from row to row of w_next */
+    size_t n_fetch;     /* lines of w_next to fetch for each line of x */
+    size_t fetched;     /* lines of w_next that were fetched before */
 };
 
-/* One pair of columns; alone: its second is not there. */
+/* One pair of columns; alone: only its first column exists. */
 INLINE void tile_step(__m512 a[TOKENS][VECTORS], const struct tile *s,
                       const uint32_t *panel, const char *x, int V, int T,
                       bool alone)
@@ -119,7 +121,7 @@ INLINE void tile_run(const struct tile *s, int V, int T)
                     : _mm512_setzero_ps();
     }
     for (; pairs - p >= LINE / 4; p += LINE / 4) {
-        /* a line of each token, and a token of y, for the next tile */
+        /* for the next tile: a line of each token, and one token of y */
         UNROLL
         for (int t = 0; t < T; t++)
             _mm_prefetch(ahead + (size_t)t * s->x_bytes, _MM_HINT_T0);
@@ -182,38 +184,42 @@ static void (*const tiles[VECTORS][TOKENS])(const struct tile *) = {
 
 /* ---- few tokens --------------------------------------------------------- */
 
-/* Weights as they lie: lanes of an accumulator are columns, and a row's lanes
- * are added up at its end. Memory is the limit, or close to it, and three
- * things decide (measured on Zen 5).
+/* Weights are used in their own layout: the lanes of an accumulator are
+ * columns, and they are added up at the end of a row. Memory bandwidth is the
+ * limit, or close to it. Three things were found to matter on Zen 5:
  *
- * Fetches in the order of addresses, evenly spread over the work, keep memory
- * busy; the order in which a tile of four rows uses them gives a fifth less.
- * The CPU drops fetches when about a hundred lines are on their way, so lines
- * are fetched twice, the second time half as far ahead. Loads that keep both
- * load ports busy hold up the lines that arrive: a loop with seven loads to
- * eight products got less than half of what memory delivers.
+ * - Prefetches in the order of addresses, spread evenly over the work, keep
+ *   memory busy. In the order in which a tile of four rows uses the lines, they
+ *   deliver a fifth less.
+ * - The CPU drops prefetches when about a hundred lines are outstanding. So
+ *   lines are prefetched twice, the second time at half the distance.
+ * - Loads that keep both load ports busy delay the lines that arrive. A loop
+ *   with seven loads for eight products reached less than half of the memory
+ *   bandwidth.
  *
- * So up to ONE_ROW tokens sweep single rows in one pass. More take tiles of
- * STRIP rows by up to TOKENS, with half the loads, pass after pass over rows
- * that L1 keeps, with as many columns as leave it room for all of x; BLOCK rows
- * meet those before the next ones.
+ * Therefore up to ONE_ROW tokens sweep single rows in one pass. More tokens use
+ * tiles of STRIP rows by up to TOKENS tokens, with half the loads. A strip
+ * stays in L1 for one pass after another; it has as many columns as leave room
+ * in L1 for those of all tokens. BLOCK rows use these columns before the next
+ * columns follow.
  *
- * Weights in memory: panels need 1.5 to 2.5 times as long for 12 tokens, 1.1 to
- * 1.3 times for 24 and 32, the same for 36, and less from 42 on. */
+ * With weights in memory, panels take 1.5 to 2.5 times as long for 12 tokens,
+ * 1.1 to 1.3 times for 24 and 32, the same time for 36, and less from 42 on. */
 enum {
     STRIP_MAX_TOKENS = 32,
     ONE_ROW = 5,
     STRIP = 4,
     BLOCK = 128,
     X_COLS = 1024,
-    X_ELEMENTS = 12 << 10, /* of x, 24 KiB */
-    X_SMALL = 8 << 10,
-    FAR_FEW = 16384, /* bytes; up to FAR_TOKENS, when memory is the limit */
-    FAR_TOKENS = 12,
-    FAR_MORE = 8192,
-    FAR_ONE = 8192, /* single rows: enough by itself if x is small */
-    FAR_WIDE = 12288,
-    NEAR_WIDE = 4096
+    X_ELEMENTS = 12 << 10, /* of x that L1 holds: 24 KiB */
+    X_SMALL = 8 << 10,     /* so few elements of x need one prefetch only */
+    FAR_TOKENS = 12,       /* up to so many tokens, memory is the limit */
+    /* distances of prefetches in bytes */
+    FAR_FEW = 16384,  /* strips, up to FAR_TOKENS */
+    FAR_MORE = 8192,  /* strips, more tokens */
+    FAR_ONE = 8192,   /* single rows, x small */
+    FAR_WIDE = 12288, /* single rows, otherwise: far */
+    NEAR_WIDE = 4096  /* and near */
 };
 
 /* R rows by T tokens. */
@@ -222,14 +228,16 @@ struct strip {
     size_t w_bytes;
     const char *x;
     size_t x_bytes;
-    size_t lines, tail; /* whole lines of a row, and columns behind them */
+    size_t lines; /* whole cache lines of a row */
+    size_t tail;  /* columns that follow them */
     float *y;
     size_t ldy;
     bool add;
-    const char *far, *near; /* to fetch for the first and the second time */
+    const char *far;  /* to prefetch for the first time */
+    const char *near; /* to prefetch for the second time */
 };
 
-/* Sums of the lanes of four accumulators. */
+/* The sums of the lanes of four vectors. */
 INLINE __m128 sum_vectors4(__m512 a, __m512 b, __m512 c, __m512 d)
 {
     __m512 ab =
@@ -245,8 +253,8 @@ INLINE __m128 sum_vectors4(__m512 a, __m512 b, __m512 c, __m512 d)
     return _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
 }
 
-/* The columns of a line, or the first n of them: of a masked load nothing else
- * is touched. */
+/* The first n <= 32 columns of a cache line. A masked load reads nothing else.
+ */
 INLINE __m512bh load_line(const char *p, size_t n)
 {
     if (n == 32)
@@ -369,14 +377,19 @@ static strip_fn *const row_fns[2][2][TOKENS] = {
 static strip_fn *const strip_fns[3][TOKENS] = {
     BY_TOKENS(strip_1), BY_TOKENS(strip_2), BY_TOKENS(strip_4)};
 
-/* A walk over the weights: strips of rows, in blocks of rows and columns. */
+/* A walk over strips of weights: over all strips of a block of rows, then over
+ * the next columns of the block, then over the next block. */
 struct walk {
     const char *w;
     size_t w_bytes, n_rows, n_cols;
-    size_t rows, block, cols;   /* of a strip, of a block, of a strip */
-    size_t block_at, k, row_at; /* begin of the block; row_at in the block */
+    size_t rows, cols; /* of a strip */
+    size_t block;      /* rows of a block */
+    size_t block_at;   /* first row of the current block */
+    size_t k;          /* first column of the current strip */
+    size_t row_at;     /* first row of the current strip, in the block */
 };
 
+/* Step to the next strip; false if there is none. */
 INLINE bool walk_next(struct walk *a)
 {
     a->row_at += a->rows;
@@ -391,7 +404,7 @@ INLINE bool walk_next(struct walk *a)
     return a->block_at < a->n_rows;
 }
 
-/* The walk, bytes further. */
+/* The same walk, so many bytes of weights further. */
 INLINE struct walk walk_ahead(struct walk a, size_t bytes)
 {
     const size_t strip = a.rows * a.cols * 2;
@@ -401,6 +414,7 @@ INLINE struct walk walk_ahead(struct walk a, size_t bytes)
     return a;
 }
 
+/* The weights of the current strip. */
 INLINE const char *walk_at(const struct walk *a)
 {
     return a->w + (a->block_at + a->row_at) * a->w_bytes + a->k * 2;
@@ -420,10 +434,10 @@ static void rows_single(struct strip s, size_t n_rows, size_t n)
     }
 }
 
-/* One strip of R rows, STRIP or 1, by n tokens in passes. Nothing is read back
- * from the struct that a pass gets but by the pass, field by field: a copy or a
- * sum of neighbours would be loaded as a vector, which waits until all stores
- * before, those to y too, have left the CPU. */
+/* One strip of R rows, STRIP or 1, by n tokens in passes. Only the pass itself
+ * reads *pass, member by member. A copy of the struct, or a sum of neighbouring
+ * members, would be a vector load, and that waits until all earlier stores,
+ * those to y included, have left the CPU. */
 INLINE void strip_passes(struct strip *pass, const struct strip *s,
                          const char *far, const char *near, const char *x,
                          float *y, size_t R, size_t n)
@@ -450,7 +464,8 @@ INLINE void strip_passes(struct strip *pass, const struct strip *s,
     }
 }
 
-/* All rows, a multiple of STRIP or less, by more tokens. */
+/* All rows by n > ONE_ROW tokens; the number of rows is a multiple of at.rows.
+ */
 static void rows_strips(const struct strip *s, struct walk at, size_t n)
 {
     const size_t ahead = n > FAR_TOKENS ? FAR_MORE : FAR_FEW;
@@ -504,8 +519,8 @@ static void few_tokens(struct strip s, size_t n_rows, size_t n_cols, size_t n)
 
 /* ---- the product -------------------------------------------------------- */
 
-/* One panel by n tokens. Meanwhile fetches the next panel into L2, evenly: its
- * rows lie too far apart for the hardware to see them coming. */
+/* One panel by n tokens. It also prefetches the next panel into L2, spread
+ * evenly: the rows of a panel are too far apart for the hardware prefetcher. */
 static void panel_run(struct tile s, size_t n)
 {
     const size_t steps = s.nk * 2 / LINE;

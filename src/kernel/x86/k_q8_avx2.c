@@ -1,8 +1,7 @@
-/* Quantized weights for AVX2, FMA and F16C: widening, products in f32, the
- * rounding of activations. The products in integers come from k_q8_avx.h. */
+/* Kernels for quantized weights on AVX2, FMA and F16C: widening, products in
+ * f32, rounding of activations. k_q8_avx.h has the integer products. */
 #include <math.h>
 
-/* What k_q8_avx.h asks for: products of bytes go by pairs into words. */
 #define KERNEL(name) k_##name##_avx2
 #define VNNI         0
 
@@ -10,7 +9,7 @@
 
 /* ---- widening ----------------------------------------------------------- */
 
-/* A group's 32 codes (or a part's) times its scale, plus its bias. */
+/* Widen 32 codes of one group: code * scale + bias. */
 INLINE void widen32(float *out, const unsigned char *codes, float scale,
                     float bias)
 {
@@ -26,7 +25,8 @@ INLINE void widen32(float *out, const unsigned char *codes, float scale,
     }
 }
 
-/* Columns [from, from + n) of row r, both multiples of the group. */
+/* Widen columns [from, from + n) of row r. from and n are multiples of the
+ * group. */
 INLINE void widen_row(float *out, const struct affine *w, size_t r, size_t from,
                       size_t n, int bits)
 {
@@ -95,15 +95,14 @@ static void k_affine_to_f32_avx2(float *out, const struct affine *w,
 
 /* ---- products in f32 ---------------------------------------------------- */
 
-/* Order of sums: runs of WIDE_COLS columns, each in the order of the dense
- * product, added one after another. */
+/* Order of sums: runs of WIDE_COLS columns are added one after another; each
+ * has the order of the dense product. */
 enum { WIDE_COLS = 1024, WIDE_ROWS = 32, WIDE_FEW = 4, WIDE_TOKENS = 64 };
 
-/* The caller's memory, in which the dense product finds none: in f32 it works
- * in registers. */
+/* The use of the caller's memory. The dense product in f32 needs none of it. */
 struct wide {
     float rows[WIDE_ROWS * WIDE_COLS];
-    float more[WIDE_TOKENS * WIDE_ROWS]; /* sums of a later run */
+    float more[WIDE_TOKENS * WIDE_ROWS]; /* sums of all runs but the first */
 };
 
 _Static_assert(sizeof(struct wide) <= KERNEL_WORK * sizeof(float),
@@ -115,7 +114,7 @@ static void k_matmul_affine_avx2(float *y, size_t ldy, const struct affine *w,
 {
     const struct kernels *k = kernels_get(ISA_AVX2);
     struct wide *const m = (struct wide *)(void *)work;
-    /* what L1 keeps for a few tokens, L2 for many */
+    /* rows that stay in L1 for a few tokens, in L2 for many */
     const size_t block = n_tokens > 8 ? WIDE_ROWS : WIDE_FEW;
     size_t nr, nk, nt;
 
@@ -145,14 +144,15 @@ INLINE __m256i round8(const float *x, __m256 by)
 {
     __m256 v = _mm256_mul_ps(_mm256_loadu_ps(x), by);
 
-    /* the order of the operands lets NaN through, which becomes 0 */
+    /* min and max return a NaN in their second operand; it becomes 0 */
     v = _mm256_min_ps(_mm256_set1_ps(127), v);
     v = _mm256_max_ps(_mm256_set1_ps(-127), v);
     v = _mm256_and_ps(v, _mm256_cmp_ps(v, v, _CMP_ORD_Q));
     return _mm256_cvtps_epi32(v);
 }
 
-/* n values, a multiple of 32: their scale and the sum of what they become. */
+/* Round one group of n values, a multiple of 32. Sets its scale, and scale
+ * times the sum of the rounded values. */
 INLINE void round_group(int8_t *q, float *scale, float *sum, const float *x,
                         size_t n)
 {
@@ -162,7 +162,7 @@ INLINE void round_group(int8_t *q, float *scale, float *sum, const float *x,
     __m128i four;
     float top;
 
-    /* NaN in the first operand are skipped */
+    /* max skips NaN in its first operand */
     for (size_t i = 0; i < n; i += 16)
         for (size_t j = 0; j < 2; j++)
             m[j] = _mm256_max_ps(
@@ -223,8 +223,7 @@ static void k_to_kv_q8_avx2(int8_t *q, float *scales, const float *x, size_t n)
 
 /* ---- measuring ---------------------------------------------------------- */
 
-/* Products of bytes to words and their addition, as for weights of up to four
- * bits. */
+/* Products of bytes, added in words, as for weights of up to four bits. */
 static double k_peak_q8_avx2(size_t reps, float *sink)
 {
     enum { CHAINS = 12, STEPS = 13020 }; /* 64 * CHAINS * STEPS is near 1e7 */
@@ -237,7 +236,7 @@ static double k_peak_q8_avx2(size_t reps, float *sink)
     for (size_t s = 0; s < reps * STEPS; s++) {
         UNROLL
         for (int i = 0; i < CHAINS; i++) {
-            __asm__("" : "+x"(w)); /* or they would multiply only once */
+            __asm__("" : "+x"(w)); /* otherwise gcc multiplies only once */
             a[i] = _mm256_add_epi16(a[i], _mm256_maddubs_epi16(w, x));
         }
     }

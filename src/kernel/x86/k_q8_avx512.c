@@ -1,21 +1,22 @@
 /* Kernels for quantized weights on AVX-512 (F, BW, VL, DQ, VNNI): vpdpbusd
- * multiplies four unsigned codes by four signed ones and adds the products to
- * an int32, exactly.
+ * multiplies four unsigned codes by four signed integers and adds the products
+ * to an int32, exactly.
  *
- * Orders of sums. matmul_affine: chunks of columns one after another, in each
- * that of k_avx512.c's products. matmul_q8: for a few tokens lanes of four
- * columns modulo 64, two sums of them and one of biases; for many one sum a row
- * and token. Each takes the groups in their order. */
+ * Order of sums. matmul_affine adds up chunks of columns one after another; in
+ * a chunk the order is that of k_f32_matmul.h. matmul_q8 for few tokens has
+ * lanes of four columns modulo 64: several sums of those, and one of biases.
+ * For many tokens it has one sum for each row and token. All take groups in
+ * order. */
 #include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
+#include "kernel/kernel.h"
 #include "kernel/x86/k_avx.h"
 #include "kernel/x86/k_q8_avx512.h"
-#include "kernel/kernel.h"
 
-/* Functions by width and group: name_BITS_GROUP. */
+/* Functions for each width of codes and size of groups: name_BITS_GROUP. */
 #define BY_GROUP(DEFINE, bits) \
     DEFINE(bits, 32)           \
     DEFINE(bits, 64)           \
@@ -38,10 +39,10 @@
 
 /* ---- f32 ---------------------------------------------------------------- */
 
-/* Columns of matmul_affine that are widened at a time, for ROWS rows. */
+/* Columns and rows that matmul_affine widens at a time. */
 enum { CHUNK = 1024, ROWS = 4 };
 
-/* A row from some column on. */
+/* A row of weights from some column on. */
 struct row {
     const unsigned char *q, *scales, *biases;
     enum dtype type;
@@ -56,7 +57,7 @@ INLINE struct row row_at(const struct affine *w, size_t r, size_t k)
                         w->biases + r * w->sb_stride + g, w->sb_type};
 }
 
-/* Codes [16 * j, 16 * j + 16) of 64. */
+/* Codes [16 j, 16 j + 16) of 64. */
 INLINE __m128i sixteen(__m512i codes, int j)
 {
     return j == 0   ? _mm512_castsi512_si128(codes)
@@ -65,7 +66,7 @@ INLINE __m128i sixteen(__m512i codes, int j)
                     : _mm512_extracti32x4_epi32(codes, 3);
 }
 
-/* Those as numbers; scales and biases belong to the 64 codes. */
+/* The same codes, widened. scales and biases are those of the 64 codes. */
 INLINE __m512 widen16(__m512i codes, int j, const float *scales,
                       const float *biases, size_t group)
 {
@@ -76,7 +77,8 @@ INLINE __m512 widen16(__m512i codes, int j, const float *scales,
     return _mm512_add_ps(v, _mm512_set1_ps(biases[g]));
 }
 
-/* n columns to out; or, if dot, their products with x to a. */
+/* Widen n columns of a row to out; or, if dot, add their products with x to a.
+ */
 INLINE void widen_row(float *out, __m512 a[2], const float *x, struct row w,
                       size_t n, int bits, size_t group, bool dot)
 {
@@ -114,7 +116,7 @@ INLINE void widen_row(float *out, __m512 a[2], const float *x, struct row w,
     }
 }
 
-/* The last step of k_avx512.c's sums. */
+/* The sum of a chunk: the last step of k_f32_matmul.h's order. */
 INLINE float chunk_sum(const __m512 a[2])
 {
     return sum_lanes(_mm256_add_ps(fold16(a[0]), fold16(a[1])));
@@ -149,7 +151,7 @@ static void k_affine_to_f32_avx512(float *out, const struct affine *w,
                                          n_cols);
 }
 
-/* R widened rows of a chunk by T tokens. */
+/* R widened rows of a chunk by T tokens: y = or += their products. */
 INLINE void f32_tile(float *y, size_t ldy, const float *w, const float *x,
                      size_t ldx, size_t n, int R, int T, bool first)
 {
@@ -251,7 +253,7 @@ static void k_matmul_affine_avx512(float *y, size_t ldy, const struct affine *w,
 
 /* ---- rounding activations ----------------------------------------------- */
 
-/* One group, operation by operation that of k_q8_ref.c. */
+/* Round one group, with the same operations as k_q8_ref.c. */
 INLINE void round_group(int8_t *q, float *scale, float *sum, const float *x,
                         size_t n)
 {
@@ -260,7 +262,7 @@ INLINE void round_group(int8_t *q, float *scale, float *sum, const float *x,
     __m512i total = _mm512_setzero_si512();
     float most;
 
-    /* of a comparison with NaN both instructions return the second operand */
+    /* max and min return their second operand if one is NaN */
     for (size_t i = 0; i < n; i += 16)
         top = _mm512_max_ps(_mm512_abs_ps(_mm512_loadu_ps(x + i)), top);
     most = max_lanes8(_mm256_max_ps(_mm512_castps512_ps256(top),
@@ -299,18 +301,19 @@ static void k_to_q8_avx512(const struct q8 *out, const float *x, size_t ldx,
 
 /* ---- a few tokens ------------------------------------------------------- */
 
-/* FEW tokens meet a row at a time: what is unpacked serves all of them. From
- * MANY on rows are unpacked to panels; up to there BLOCK_L1 bytes of rows stay
- * in L1 for all tokens. */
+/* A row is unpacked once for up to FEW tokens. If there are more, BLOCK_L1
+ * bytes of rows stay in L1 until all tokens have used them. From MANY tokens
+ * on, rows are unpacked into panels. */
 enum { FEW = 4, SUMS = 4, MANY = 9, BLOCK_L1 = 16 << 10 };
 
-/* Factors of two groups of 32 for the lanes of 64 columns. */
+/* Factors of the two groups of 32 in 64 columns, in their lanes. */
 INLINE __m512 two_factors(const float *f)
 {
     return _mm512_insertf32x8(_mm512_set1_ps(f[0]), _mm256_set1_ps(f[1]), 1);
 }
 
-/* 64 columns from k on of some 16 groups, their factors being f. */
+/* a + integer sums d times factors. d is of 64 columns from column k of 16
+ * groups on, f are the factors of the groups. */
 INLINE __m512 add_sums(__m512 a, sums d, const float *f, size_t k, size_t group)
 {
     return _mm512_fmadd_ps(to_floats(d),
@@ -319,7 +322,7 @@ INLINE __m512 add_sums(__m512 a, sums d, const float *f, size_t k, size_t group)
                            a);
 }
 
-/* One row by T tokens. Groups are taken by 16: their factors fill a vector. */
+/* One row by T tokens, 16 groups at a time: their factors fill a vector. */
 INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
                    size_t n, int T, bool add, int bits, size_t group,
                    size_t ahead, bool to_l2)
@@ -352,7 +355,7 @@ INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
         }
         w.scales += 16 * number;
         w.biases += 16 * number;
-        /* gcc 12 would shuffle the factors out of registers */
+        /* otherwise gcc 12 shuffles the factors out of registers */
         __asm__("" ::: "memory");
         for (; left - k >= 64 * SUMS; k += 64 * SUMS, w.q += 8 * SUMS * bits) {
             sums d[FEW];
@@ -438,16 +441,17 @@ static const q8_few_fn q8_few[9][3] = TABLE(q8_few);
 
 /* ---- a few tokens by 4 bits --------------------------------------------- */
 
-/* Of 128 codes of 4 bits in 64 bytes, the even ones are the lower halves of
- * the bytes and the odd ones the upper: two instructions part them, if x lies
- * likewise. So x is rearranged first, up to PAIRS_BYTES of it. */
+/* 64 bytes have 128 codes of 4 bits: even codes in the lower halves of bytes,
+ * odd codes in the upper halves. Two instructions separate them if x has the
+ * same order. So x is rearranged first, up to PAIRS_BYTES of it. */
 enum { PAIRS_BYTES = 128 << 10 };
 
 _Static_assert(PAIRS_BYTES <= KERNEL_WORK * sizeof(float),
                "the caller's memory");
 
-/* One token's q[0..n), n padded with zeros to whole lines of 64, by runs of
- * 128: the even ones before the odd ones; zeros up to a whole run. */
+/* Rearrange q[0..n) of one token in runs of 128: elements of even index, then
+ * of odd index, with zeros up to a whole run. q is padded with zeros to a
+ * multiple of 64. */
 static void split_pairs(int8_t *out, const int8_t *q, size_t n)
 {
     const __m512i halves = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
@@ -471,9 +475,9 @@ struct q4_sums {
     __m512 bias[FEW], a[FEW][2];
 };
 
-/* To them 128 columns at w: x are the tokens' first ones as split_pairs left
- * them, ldx apart, f the factors of 16 groups, of which at selects each
- * lane's. */
+/* Add the products of 128 codes w. x is at their columns of the first token, in
+ * split_pairs's order. f[t] has the factors of 16 groups; at selects the group
+ * of each lane. */
 INLINE void q4_step(struct q4_sums *s, __m512i w, const int8_t *x, size_t ldx,
                     const __m512 *f, __m512i at, int T, int i)
 {
@@ -492,7 +496,7 @@ INLINE void q4_step(struct q4_sums *s, __m512i w, const int8_t *x, size_t ldx,
     }
 }
 
-/* One row by T tokens, x->q being split. */
+/* One row by T tokens. x->q is in split_pairs's order. */
 INLINE void q4_row(float *y, size_t ldy, struct row w, const struct q8 *x,
                    size_t n, int T, bool add, size_t group, size_t ahead,
                    bool to_l2)
@@ -597,10 +601,11 @@ static const q8_few_fn q4_few[3] = {q4_few_4_32, q4_few_4_64, q4_few_4_128};
 
 /* ---- many tokens -------------------------------------------------------- */
 
-/* A tile is VECTORS * 16 rows of weights by TOKENS tokens: 12 accumulators of
- * a group and 12 of all, the weights and a broadcast quadruple in registers.
- * A panel is those rows by COLS columns, 24 KiB and at most 6 of scales and
- * biases: L1 keeps it for SWEEP tokens, whose part of y stays in L2. */
+/* A tile is VECTORS * 16 rows of weights by TOKENS tokens. Registers hold 12
+ * accumulators of the current group, 12 of all groups, the weights and a
+ * broadcast quadruple of x. A panel is the rows of a tile by COLS columns:
+ * 24 KiB, and at most 6 KiB of scales and biases. It stays in L1 for SWEEP
+ * tokens, and their part of y stays in L2. */
 enum {
     VECTORS = 4,
     PANEL_ROWS = 16 * VECTORS,
@@ -618,6 +623,7 @@ struct panel {
 _Static_assert(sizeof(struct panel) <= KERNEL_WORK * sizeof(float),
                "the caller's memory");
 
+/* Unpack columns [k, k + nk) of nr rows from r on. */
 INLINE void panel_codes(uint32_t *out, const struct affine *w, size_t r,
                         size_t k, size_t nr, size_t nk, int bits)
 {
@@ -658,7 +664,7 @@ static void (*const panel_unpackers[9])(uint32_t *, const struct affine *,
     [2] = panel_codes_2, [3] = panel_codes_3, [4] = panel_codes_4,
     [5] = panel_codes_5, [6] = panel_codes_6, [8] = panel_codes_8};
 
-/* At most 16 groups. */
+/* Pack scales or biases of nr rows and n_groups <= 16 groups. */
 static void panel_numbers(float *out, const unsigned char *from,
                           const struct affine *w, size_t nr, size_t n_groups)
 {
@@ -690,15 +696,15 @@ struct tile {
     size_t ldq, ldg;
     float *y;
     size_t ldy;
-    bool resume; /* sums start with what y holds, else with 0 */
+    bool resume; /* sums start with y, else with 0 */
 };
 
-/* gcc 12 runs out of registers here, if it may move work. A vector is to stay
- * in one; an address is not to be kept. */
+/* gcc 12 runs out of registers in these loops if it may move code. KEEP makes
+ * it hold a vector in a register, FORGET makes it compute addresses anew. */
 #define KEEP(v)   __asm__("" : "+v"(v))
 #define FORGET(p) __asm__("" : "+r"(p))
 
-/* The group's integer sums. */
+/* Integer sums of one group of V vectors of rows and T tokens. */
 INLINE void tile_dots(sums d[TOKENS][VECTORS], const uint32_t *w,
                       const int8_t *x, size_t ldq, size_t n_quads, int V, int T)
 {
@@ -732,7 +738,7 @@ INLINE void tile_dots(sums d[TOKENS][VECTORS], const uint32_t *w,
     }
 }
 
-/* What y holds to a, or what a holds to y; fetches the next tile's. */
+/* Load a from y, or 0 unless s->resume. Prefetches y of the next tile. */
 INLINE void tile_load(__m512 a[TOKENS][VECTORS], const struct tile *s, int V,
                       int T)
 {
@@ -749,6 +755,7 @@ INLINE void tile_load(__m512 a[TOKENS][VECTORS], const struct tile *s, int V,
     }
 }
 
+/* Store a in y. */
 INLINE void tile_store(__m512 a[TOKENS][VECTORS], const struct tile *s, int V,
                        int T)
 {
@@ -824,8 +831,8 @@ static void (*const tiles[VECTORS][TOKENS])(const struct tile *) = {
     {tile_3_1, tile_3_2, tile_3_3},
     {tile_4_1, tile_4_2, tile_4_3}};
 
-/* One panel by n tokens. Meanwhile fetches n_fetch lines a tile from next on:
- * the rows of the next panels, evenly, into L2. */
+/* One panel by n tokens. For each tile it prefetches n_fetch lines of the next
+ * panels' rows into L2, from `next` on. Returns where it stopped. */
 static const unsigned char *panel_run(struct tile s, size_t n,
                                       const unsigned char *next, size_t n_fetch)
 {
@@ -843,7 +850,7 @@ static const unsigned char *panel_run(struct tile s, size_t n,
     return next;
 }
 
-/* PANEL_ROWS rows at most by n tokens. */
+/* At most PANEL_ROWS rows by n tokens. */
 static void many_rows(float *y, size_t ldy, const struct affine *w, size_t r,
                       size_t nr, const struct q8 *x, size_t t, size_t n,
                       size_t n_cols, bool add, struct panel *p)
@@ -891,8 +898,8 @@ static void q8_many(float *y, size_t ldy, const struct affine *w,
 
 /* ---- the product -------------------------------------------------------- */
 
-/* Fewer than MANY tokens, by FEW at a time: rows that stay in L1 for all of
- * them; all rows, if one time is enough. */
+/* Fewer than MANY tokens, FEW at a time. Rows stay in L1 for all of them; if
+ * there are at most FEW tokens, all rows are taken at once. */
 static void q8_several(float *y, size_t ldy, const struct affine *w,
                        const struct q8 *x, size_t n_rows, size_t n_cols,
                        size_t n_tokens, bool add, q8_few_fn few)
@@ -918,7 +925,7 @@ static void q8_several(float *y, size_t ldy, const struct affine *w,
         }
 }
 
-/* The same with 4 bits, ld being n_cols rounded up to 128; pairs has room for
+/* The same for codes of 4 bits. ld is n_cols rounded up to 128; pairs has
  * PAIRS_BYTES. */
 static void q4_several(float *y, size_t ldy, const struct affine *w,
                        const struct q8 *x, size_t n_rows, size_t n_cols,

@@ -1,8 +1,7 @@
-/* Products of quantized weights for AVX-VNNI beside AVX2: four products of
- * bytes at a time into a sum of 32 bits. */
+/* Integer products of quantized weights for AVX2 with AVX-VNNI: vpdpbusd adds
+ * four products of bytes to a 32-bit sum. */
 #include <immintrin.h>
 
-/* What k_q8_avx.h asks for. */
 #define KERNEL(name) k_##name##_avxvnni
 #define VNNI         1
 
