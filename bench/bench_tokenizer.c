@@ -153,8 +153,8 @@ int main(int argc, char **argv)
     static const char *const code[] = {
         "src/text/bpe.c",          "src/text/bpe_load.c",
         "src/text/unicode.c",      "src/file/json.c",
-        "src/model/qwen3.c",       "src/kernel/ref/k_ref.c",
-        "src/kernel/x86/k_avx2.c", "include/qwick.h"};
+        "src/model/attention.c",   "src/kernel/ref/k_ref.c",
+        "src/kernel/k_f32_attn.h", "include/qwick.h"};
     const char *path =
         argc > 1 ? argv[1] : "build/testdata/qwen3-tokenizer/tokenizer.json";
     struct map m;
