@@ -1,6 +1,6 @@
-/* Speed of products with quantized weights, one thread: matmul_q8 for a few
- * tokens as a share of what reading the same memory takes, for many as a share
- * of its own multiply-adds without memory.
+/* Speed of products with quantized weights on one thread. matmul_q8 for a
+ * few tokens is compared with reading the same memory, for many tokens with its
+ * own multiply-adds without memory.
  *
  *   bench_q8 [--isa LEVEL] [--bits B] [--group G] [--cols N] [--tokens T]
  *            [--exact]
@@ -9,9 +9,9 @@
  * groups of 64, 1024, 2048 and 3072 columns, 1 and 512 tokens. --exact times
  * matmul_affine.
  *
- * The weights are taken in slices of a fraction of a millisecond, from memory,
- * in turns with slices of the limit. Of each the fastest quarter counts, and
- * the median is given beside it: they differ where the machine is not quiet. */
+ * Slices of the weights that take a fraction of a millisecond alternate with
+ * slices of the limit. Of each, the fastest quarter counts; the median is
+ * printed beside it. The two differ if the machine is not quiet. */
 #include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>

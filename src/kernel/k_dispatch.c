@@ -20,9 +20,9 @@ static struct kernel_sweep best_sweep(void)
  *
  *   bf16      1.2 times as fast for 2 tokens, twice for 8
  *   sgemm_nt  with AVX-512, 0.9 times as fast for 16 tokens, 1.05 for 24, 1.3
- *             for 128. Below AVX-512 it takes up to SGEMM_FEW tokens in groups
- *             of 8, so it pays just below multiples of 8: 1.00 for 7 tokens,
- *             1.11 for 8, 1.12 for 12, 1.30 for 16.
+ *             for 128. Below AVX-512 it takes up to SGEMM_FEW tokens in
+ *             groups of 8, so it pays just below multiples of 8: 1.00 for 7
+ *             tokens, 1.11 for 8, 1.12 for 12, 1.30 for 16.
  *   OpenBLAS  equal for 64 tokens. A pass with fewer operations than
  *             blas_min_flops ends before the library is loaded. Its kernels are
  *             faster than ours below AVX-512, except on Intel's CPUs.

@@ -95,8 +95,8 @@ struct kernel_tuning {
                                   the library detect the CPU */
     bool sgemm;                /* sgemm_nt is faster than matmul */
     size_t sgemm_min_tokens;   /* ... from this number of tokens on */
-    size_t sgemm_any_tokens;   /* below this number, sgemm_nt is only faster if
-                                  the number is just below a multiple of 8 */
+    size_t sgemm_any_tokens;   /* below this number it is only faster if the
+                                  number is just below a multiple of 8 */
     size_t attn_tile_rows;     /* most query rows of a tile in long prefills */
     double row_cost; /* cost of one more token in a short pass, relative to
                         AVX-512's; 0: as much as a pass of its own */
@@ -213,8 +213,8 @@ struct kernels {
 
     /* C[m, n] = A[m, k] * B[n, k]^T in f32: products of prefill and batches
      * where there is no BLAS or BLAS is slower. The order of sums is the same
-     * for all rows of A and B. It may depend on k, and on m up to SGEMM_FEW.
-     * Blocked as in Goto and van de Geijn 2008.
+     * for all rows of A and B. It may depend on k, and on m up to
+     * SGEMM_FEW. Blocked as in Goto and van de Geijn 2008.
      *   a  f32 [m, k], c  f32 [m, n], row-major, lda and ldc floats from row to
      *      row; an odd number of cache lines is the fastest
      *   b  [n, k] of the dtype, the weights, ldb elements from row to row;
@@ -247,8 +247,8 @@ struct kernels {
                           const float *x, size_t ldx, size_t n_rows,
                           size_t n_cols, size_t n_tokens, float *work);
 
-    /* Round activations for matmul_q8, ties to even, into the memory of out,
-     * whose ldq, ldg and group are set. A group of zeros has scale 0.
+    /* Round activations for matmul_q8, ties to even, into the memory of
+     * out, whose ldq, ldg and group are set. A group of zeros has scale 0.
      *   x  f32 [n_tokens, n_cols], n_cols a multiple of out->group */
     void (*to_q8)(const struct q8 *out, const float *x, size_t ldx,
                   size_t n_cols, size_t n_tokens);

@@ -21,3 +21,12 @@ compile_lines() {
             cmp - "$BATS_TEST_TMPDIR/plain"
     done
 }
+
+@test "a template of kernels says what it needs" {
+    for name in k_f32.h x86/k_gemm_small.h x86/k_q8_avx.h x86/k_attn_bf16.h; do
+        run "${CC:-cc}" -std=gnu11 -Iinclude -Isrc -fsyntax-only \
+            -include "src/kernel/$name" -x c /dev/null
+        [ "$status" -ne 0 ] || return 1
+        [[ "$output" == *"#error"* ]] || return 1
+    done
+}

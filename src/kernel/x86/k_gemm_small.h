@@ -15,11 +15,11 @@
 #ifndef KERNEL_X86_K_GEMM_SMALL_H
 #define KERNEL_X86_K_GEMM_SMALL_H
 
-#include "kernel/x86/k_avx.h"
-
 #ifndef GEMM_SMALL_M
 #error "define GEMM_SMALL_M, the most rows of A"
 #endif
+
+#include "kernel/x86/k_avx.h"
 
 _Static_assert(GEMM_SMALL_M % 8 == 0, "whole vectors");
 

@@ -2,11 +2,11 @@
  * multiplies four unsigned codes by four signed integers and adds the products
  * to an int32, exactly.
  *
- * Order of sums. matmul_affine adds up chunks of columns one after another; in
- * a chunk the order is that of k_f32_matmul.h. matmul_q8 for few tokens has
- * lanes of four columns modulo 64: several sums of those, and one of biases.
- * For many tokens it has one sum for each row and token. All take groups in
- * order. */
+ * Order of sums. matmul_affine adds up chunks of columns one after
+ * another; in a chunk the order is that of k_f32_matmul.h. matmul_q8 for
+ * few tokens has lanes of four columns modulo 64: several sums of those, and
+ * one of biases. For many tokens it has one sum for each row and token. All
+ * take groups in order. */
 #include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>
