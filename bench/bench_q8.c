@@ -1,4 +1,4 @@
-/* Speed of products with quantized weights on one thread. matmul_q8 for a
+/* Speed of products with quantized weights on one thread. gemm_q8_affine for a
  * few tokens is compared with reading the same memory, for many tokens with its
  * own multiply-adds without memory.
  *
@@ -7,7 +7,7 @@
  *
  * Pin it to a core (taskset -c 0). Without options: the best level, all widths,
  * groups of 64, 1024, 2048 and 3072 columns, 1 and 512 tokens. --exact times
- * matmul_affine.
+ * matmul_f32_affine.
  *
  * Slices of the weights that take a fraction of a millisecond alternate with
  * slices of the limit. Of each, the fastest quarter counts; the median is
@@ -93,11 +93,11 @@ static double slice_ms(const struct job *j, size_t i, double *work)
     w.scales += i * j->rows * w.sb_stride;
     w.biases += i * j->rows * w.sb_stride;
     if (j->exact)
-        j->k->matmul_affine(j->y, j->rows, &w, j->x32, j->cols, j->rows,
-                            j->cols, j->tokens, j->work);
+        j->k->matmul_f32_affine(j->y, j->rows, &w, j->x32, j->cols, j->rows,
+                                j->cols, j->tokens, j->work);
     else
-        j->k->matmul_q8(j->y, j->rows, &w, &j->x, j->rows, j->cols, j->tokens,
-                        false, j->work);
+        j->k->gemm_q8_affine(j->y, j->rows, &w, &j->x, j->rows, j->cols,
+                             j->tokens, false, j->work);
     if (j->tokens < MANY)
         *work = (double)j->rows * (double)(w.q_stride + 2 * w.sb_stride);
     else
@@ -150,7 +150,7 @@ static void run(struct job *j, int bits, size_t group, size_t cols,
     j->w.sb_stride = groups * dtype_bytes(j->w.sb_type);
     j->cols = cols;
     j->tokens = tokens;
-    j->rows = tokens < MANY ? SLICE / j->w.q_stride : MATMUL_Q8_ROWS;
+    j->rows = tokens < MANY ? SLICE / j->w.q_stride : GEMM_Q8_ROWS;
     j->slices = POOL / SLICE;
     j->x.ldq = (cols + 63) / 64 * 64;
     j->x.ldg = groups;

@@ -16,11 +16,11 @@ static struct kernel_sweep best_sweep(void)
     return (struct kernel_sweep){.ahead = 8192, .to_l2 = cpu_is_intel()};
 }
 
-/* Speeds below are relative to matmul, which widens weights in registers.
+/* Speeds below are relative to matmul_f32, which widens weights in registers.
  *
  *   bf16      1.2 times as fast for 2 tokens, twice for 8
- *   sgemm_nt  with AVX-512, 0.9 times as fast for 16 tokens, 1.05 for 24, 1.3
- *             for 128. Below AVX-512 it takes up to SGEMM_FEW tokens in
+ *   gemm_f32  with AVX-512, 0.9 times as fast for 16 tokens, 1.05 for 24, 1.3
+ *             for 128. Below AVX-512 it takes up to GEMM_F32_SMALL_M tokens in
  *             groups of 8, so it pays just below multiples of 8: 1.00 for 7
  *             tokens, 1.11 for 8, 1.12 for 12, 1.30 for 16.
  *   OpenBLAS  equal for 64 tokens. A pass with fewer operations than
@@ -41,9 +41,9 @@ static struct kernel_tuning tuning(enum isa level)
         .blas_coretype = level == ISA_REF      ? NULL
                          : level >= ISA_AVX512 ? "SkylakeX"
                                                : "Haswell",
-        .sgemm = level != ISA_REF,
-        .sgemm_min_tokens = level >= ISA_AVX512 ? 24 : 8,
-        .sgemm_any_tokens = 24,
+        .gemm_f32 = level != ISA_REF,
+        .gemm_f32_min_tokens = level >= ISA_AVX512 ? 24 : 8,
+        .gemm_f32_any_tokens = 24,
         .attn_tile_rows = level >= ISA_AMX ? 1024 : 256,
         .row_cost = level == ISA_REF     ? 0
                     : level < ISA_AVX512 ? 2
@@ -68,7 +68,7 @@ static void fill_tables(void)
         k_q8_ref_init(k);
         if (level == ISA_REF)
             continue;
-        k->gemm_bf16 = NULL; /* matmul is faster than the reference's */
+        k->gemm_bf16 = NULL; /* matmul_f32 is faster than the reference's */
         k_avx2_init(k);
         k_q8_avx2_init(k);
         if (level == ISA_AVXVNNI)

@@ -42,9 +42,9 @@ CONVERSIONS(bf16, DT_BF16)
 
 static void fill_f32(struct kernels *k)
 {
-    k->matmul[DT_F32] = KERNEL(matmul_f32);
-    k->matmul[DT_F16] = KERNEL(matmul_f16);
-    k->matmul[DT_BF16] = KERNEL(matmul_bf16);
+    k->matmul_f32[DT_F32] = KERNEL(matmul_f32_f32);
+    k->matmul_f32[DT_F16] = KERNEL(matmul_f32_f16);
+    k->matmul_f32[DT_BF16] = KERNEL(matmul_f32_bf16);
     k->to_f32[DT_F16] = KERNEL(to_f32_f16);
     k->to_f32[DT_BF16] = KERNEL(to_f32_bf16);
     k->from_f32[DT_F16] = KERNEL(from_f32_f16);
@@ -57,16 +57,16 @@ static void fill_f32(struct kernels *k)
     k->attn_block[DT_F32] = KERNEL(attn_block_f32);
     k->attn_block[DT_F16] = KERNEL(attn_block_f16);
     k->attn_block[DT_BF16] = KERNEL(attn_block_bf16);
-    k->attn_block_q8 = KERNEL(attn_block_q8);
+    k->attn_block_i8 = KERNEL(attn_block_i8);
     k->attn_tile[DT_F32] = KERNEL(attn_tile_f32);
     k->attn_tile[DT_F16] = KERNEL(attn_tile_f16);
     k->attn_tile[DT_BF16] = KERNEL(attn_tile_bf16);
-    k->attn_tile_q8 = KERNEL(attn_tile_q8);
+    k->attn_tile_i8 = KERNEL(attn_tile_i8);
     k->max = KERNEL(max);
     k->exp_sum = KERNEL(exp_sum);
-    k->sgemm_nt[DT_F32] = KERNEL(sgemm_nt_f32);
-    k->sgemm_nt[DT_F16] = KERNEL(sgemm_nt_f16);
-    k->sgemm_nt[DT_BF16] = KERNEL(sgemm_nt_bf16);
+    k->gemm_f32[DT_F32] = KERNEL(gemm_f32_f32);
+    k->gemm_f32[DT_F16] = KERNEL(gemm_f32_f16);
+    k->gemm_f32[DT_BF16] = KERNEL(gemm_f32_bf16);
     k->read_sum = KERNEL(read_sum);
     k->peak_flops = KERNEL(peak_flops);
 }

@@ -14,7 +14,7 @@
 #error "include a SIMD shim first: kernel/simd.h lists what it must define"
 #endif
 
-_Static_assert(KV_Q8_GROUP % VEC_LANES == 0 && KV_BLOCK % VEC_LANES == 0,
+_Static_assert(KV_I8_GROUP % VEC_LANES == 0 && KV_BLOCK % VEC_LANES == 0,
                "whole vectors");
 _Static_assert(ATTN_ROWS == 3 || ATTN_ROWS > 4, "attn_tiles");
 
@@ -46,7 +46,7 @@ INLINE void prefetch_positions(struct prefetch *a, size_t n)
 /* Bytes of a block of keys or values. */
 INLINE size_t block_bytes(size_t d, enum dtype type)
 {
-    size_t scales = type == DT_I8 ? kv_q8_groups(d) * sizeof(float) : 0;
+    size_t scales = type == DT_I8 ? kv_i8_groups(d) * sizeof(float) : 0;
 
     return KV_BLOCK * (d * type_bytes(type) + scales);
 }
@@ -54,7 +54,7 @@ INLINE size_t block_bytes(size_t d, enum dtype type)
 /* The scale of element e of position j of an int8 block. */
 INLINE vec kv_scale(const char *block, size_t d, size_t j, size_t e)
 {
-    size_t at = j * kv_q8_groups(d) + e / KV_Q8_GROUP;
+    size_t at = j * kv_i8_groups(d) + e / KV_I8_GROUP;
 
     return vec_set1(load_float(block + KV_BLOCK * d + at * sizeof(float)));
 }
@@ -77,7 +77,7 @@ INLINE void widen_vec(float *out, const char *block, size_t d, size_t j,
 }
 
 /* An int8 block to f32. */
-static void attn_widen_q8(float *out, const char *block, size_t d)
+static void attn_widen_i8(float *out, const char *block, size_t d)
 {
     for (size_t j = 0; j < KV_BLOCK; j++) {
         size_t e = 0;
@@ -125,7 +125,7 @@ INLINE void score_tile(float *s, const float *q, size_t ldq, const char *k,
 {
     const size_t bytes = type_bytes(type), row = d * bytes;
     const char *kj = k + j * row;
-    struct prefetch part = {next->at, next->step * KV_Q8_GROUP / d,
+    struct prefetch part = {next->at, next->step * KV_I8_GROUP / d,
                             next->to_l2};
     vec a[16 > 4 * ATTN_ROWS ? 16 : 4 * ATTN_ROWS], scale[16], qv[ATTN_ROWS];
     size_t e = 0;
@@ -133,14 +133,14 @@ INLINE void score_tile(float *s, const float *q, size_t ldq, const char *k,
     UNROLL
     for (int i = 0; i < P * T; i++)
         a[i] = vec_zero();
-    for (; e + KV_Q8_GROUP <= d; e += KV_Q8_GROUP) {
+    for (; e + KV_I8_GROUP <= d; e += KV_I8_GROUP) {
         if (type == DT_I8) {
             UNROLL
             for (size_t r = 0; r < (size_t)P; r++)
                 scale[r] = kv_scale(k, d, j + r, e);
         }
         UNROLL
-        for (size_t h = e; h < e + KV_Q8_GROUP; h += VEC_LANES) {
+        for (size_t h = e; h < e + KV_I8_GROUP; h += VEC_LANES) {
             UNROLL
             for (int t = 0; t < T; t++)
                 qv[t] = vec_load(q + (size_t)t * ldq + h, VEC_LANES);
@@ -264,7 +264,7 @@ INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
         for (int u = 0; u < NV; u++) {
             const char *from = vj + VEC_LANES * (size_t)u * bytes;
 
-            if (type == DT_I8 && u * VEC_LANES % KV_Q8_GROUP == 0)
+            if (type == DT_I8 && u * VEC_LANES % KV_I8_GROUP == 0)
                 scale = kv_scale(v, d, j, e + VEC_LANES * (size_t)u);
             vv[u] = u < NV - 1 ? load_kv(from, VEC_LANES, scale, type)
                                : load_kv(from, n, scale, type);
@@ -434,7 +434,7 @@ INLINE void attn_block_16(const struct attn_rows *rows, const void *k,
 ATTN_BLOCK(f16, DT_F16)
 ATTN_BLOCK(bf16, DT_BF16)
 
-static void KERNEL(attn_block_q8)(const struct attn_rows *rows, const void *k,
+static void KERNEL(attn_block_i8)(const struct attn_rows *rows, const void *k,
                                   const void *v, size_t d, float *scratch)
 {
     size_t n = KV_BLOCK * d;
@@ -443,8 +443,8 @@ static void KERNEL(attn_block_q8)(const struct attn_rows *rows, const void *k,
         attn_all_rows(rows, k, v, d, scratch, DT_I8);
         return;
     }
-    attn_widen_q8(scratch, k, d);
-    attn_widen_q8(scratch + n, v, d);
+    attn_widen_i8(scratch, k, d);
+    attn_widen_i8(scratch + n, v, d);
     KERNEL(attn_block_f32)(rows, scratch, scratch + n, d, scratch + 2 * n);
 }
 

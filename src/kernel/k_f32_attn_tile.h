@@ -153,13 +153,13 @@ ATTN_TILE(f32, DT_F32)
 ATTN_TILE(f16, DT_F16)
 ATTN_TILE(bf16, DT_BF16)
 
-static void KERNEL(attn_tile_q8)(const struct attn_rows *rows, const void *k,
+static void KERNEL(attn_tile_i8)(const struct attn_rows *rows, const void *k,
                                  const void *v, size_t d, float *scratch)
 {
     size_t n = KV_BLOCK * d;
 
-    attn_widen_q8(scratch, k, d);
-    attn_widen_q8(scratch + n, v, d);
+    attn_widen_i8(scratch, k, d);
+    attn_widen_i8(scratch + n, v, d);
     KERNEL(attn_tile_f32)(rows, scratch, scratch + n, d, scratch + 2 * n);
 }
 

@@ -25,7 +25,7 @@
 enum {
     GEMM_NR = 2 * VEC_LANES,
     GEMM_KC = 256,
-    GEMM_NC = SGEMM_ROWS,
+    GEMM_NC = GEMM_F32_ROWS,
     GEMM_MC = 48
 };
 
@@ -170,7 +170,7 @@ INLINE void gemm(float *c, size_t ldc, const float *a, size_t lda,
 }
 
 #define GEMM(name, type)                                                 \
-    static void KERNEL(sgemm_nt_##name)(                                 \
+    static void KERNEL(gemm_f32_##name)(                                 \
         float *c, size_t ldc, const float *a, size_t lda, const void *b, \
         size_t ldb, size_t m, size_t n, size_t k, float *work)           \
     {                                                                    \

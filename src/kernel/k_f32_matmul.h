@@ -202,7 +202,7 @@ INLINE void matmul(float *y, size_t ldy, const char *w, size_t w_stride,
 }
 
 #define MATMUL(name, type)                                                    \
-    static void KERNEL(matmul_##name)(                                        \
+    static void KERNEL(matmul_f32_##name)(                                    \
         float *y, size_t ldy, const void *w, size_t w_stride, const float *x, \
         size_t ldx, size_t n_rows, size_t n_cols, size_t n_tokens,            \
         float *work)                                                          \

@@ -79,7 +79,7 @@ struct q8 {
 };
 
 /* Elements of keys or values in an int8 cache that share a scale. */
-#define KV_Q8_GROUP 32
+#define KV_I8_GROUP 32
 
 /* Which of several kernels for one task is the fastest, as measured on each
  * level and CPU vendor. Callers ask this record and never which level they run
@@ -88,16 +88,16 @@ struct kernel_tuning {
     bool bf16;                 /* with bf16 weights, products and long attention
                                   in bf16 are faster than in f32 */
     size_t bf16_min_tokens;    /* ... from this number of tokens on */
-    bool blas;                 /* OpenBLAS is faster than sgemm_nt */
+    bool blas;                 /* OpenBLAS is faster than gemm_f32 */
     size_t blas_min_tokens;    /* ... in passes of at least so many tokens */
     double blas_min_flops;     /* ... and so many operations */
     const char *blas_coretype; /* OPENBLAS_CORETYPE to load it with; NULL: let
                                   the library detect the CPU */
-    bool sgemm;                /* sgemm_nt is faster than matmul */
-    size_t sgemm_min_tokens;   /* ... from this number of tokens on */
-    size_t sgemm_any_tokens;   /* below this number it is only faster if the
-                                  number is just below a multiple of 8 */
-    size_t attn_tile_rows;     /* most query rows of a tile in long prefills */
+    bool gemm_f32;             /* gemm_f32 is faster than matmul_f32 */
+    size_t gemm_f32_min_tokens; /* ... from this number of tokens on */
+    size_t gemm_f32_any_tokens; /* below this number it is only faster if the
+                                number is just below a multiple of 8 */
+    size_t attn_tile_rows;      /* most query rows of a tile in long prefills */
     double row_cost; /* cost of one more token in a short pass, relative to
                         AVX-512's; 0: as much as a pass of its own */
 };
@@ -117,10 +117,10 @@ struct kernels {
      *      neither w nor x
      *   work  floats [KERNEL_WORK], 64-byte aligned, overwritten; all products
      *      take it */
-    void (*matmul[DT_N_FLOAT])(float *y, size_t ldy, const void *w,
-                               size_t w_stride, const float *x, size_t ldx,
-                               size_t n_rows, size_t n_cols, size_t n_tokens,
-                               float *work);
+    void (*matmul_f32[DT_N_FLOAT])(float *y, size_t ldy, const void *w,
+                                   size_t w_stride, const float *x, size_t ldx,
+                                   size_t n_rows, size_t n_cols,
+                                   size_t n_tokens, float *work);
 
     /* Widen n values to f32, exactly. in and out do not overlap. */
     void (*to_f32[DT_N_FLOAT])(float *out, const void *in, size_t n);
@@ -178,9 +178,9 @@ struct kernels {
                                          size_t head_dim, float *scratch);
 
     /* attn_block for an int8 cache: k and v are int8 [KV_BLOCK, head_dim],
-     * followed by f32 scales [KV_BLOCK, kv_q8_groups(head_dim)]. Element i of
-     * position j is k[j, i] * scale[j, i / KV_Q8_GROUP]. */
-    void (*attn_block_q8)(const struct attn_rows *rows, const void *k,
+     * followed by f32 scales [KV_BLOCK, kv_i8_groups(head_dim)]. Element i of
+     * position j is k[j, i] * scale[j, i / KV_I8_GROUP]. */
+    void (*attn_block_i8)(const struct attn_rows *rows, const void *k,
                           const void *v, size_t head_dim, float *scratch);
 
     /* attn_block for the many rows of prefill, in any order of sums:
@@ -192,14 +192,14 @@ struct kernels {
                                   float *scratch);
     /* attn_tile for an int8 cache: the bits of attn_tile on the widened
      * block. */
-    void (*attn_tile_q8)(const struct attn_rows *rows, const void *k,
+    void (*attn_tile_i8)(const struct attn_rows *rows, const void *k,
                          const void *v, size_t head_dim, float *scratch);
 
-    /* Round n values to int8, ties to even, in groups of KV_Q8_GROUP elements;
+    /* Round n values to int8, ties to even, in groups of KV_I8_GROUP elements;
      * the last group may be shorter. A group's scale is its largest magnitude
      * / 127, so 0 for a group of zeros.
-     *   q  [n]     scales  f32 [kv_q8_groups(n)] */
-    void (*to_kv_q8)(int8_t *q, float *scales, const float *x, size_t n);
+     *   q  [n]     scales  f32 [kv_i8_groups(n)] */
+    void (*to_kv_i8)(int8_t *q, float *scales, const float *x, size_t n);
 
     /* The largest of n >= 1 values. NaN are skipped; -INFINITY if there is
      * nothing else. */
@@ -214,19 +214,19 @@ struct kernels {
     /* C[m, n] = A[m, k] * B[n, k]^T in f32: products of prefill and batches
      * where there is no BLAS or BLAS is slower. The order of sums is the same
      * for all rows of A and B. It may depend on k, and on m up to
-     * SGEMM_FEW. Blocked as in Goto and van de Geijn 2008.
+     * GEMM_F32_SMALL_M. Blocked as in Goto and van de Geijn 2008.
      *   a  f32 [m, k], c  f32 [m, n], row-major, lda and ldc floats from row to
      *      row; an odd number of cache lines is the fastest
      *   b  [n, k] of the dtype, the weights, ldb elements from row to row;
-     *      multiples of SGEMM_ROWS rows are the fastest */
-    void (*sgemm_nt[DT_N_FLOAT])(float *c, size_t ldc, const float *a,
+     *      multiples of GEMM_F32_ROWS rows are the fastest */
+    void (*gemm_f32[DT_N_FLOAT])(float *c, size_t ldc, const float *a,
                                  size_t lda, const void *b, size_t ldb,
                                  size_t m, size_t n, size_t k, float *work);
 
     /* y[t * ldy + r] = sum over k of w[r, k] * x[t * ldx + k] in f32 sums of
      * bf16 products; if add, plus the old y[t * ldy + r]. NULL on vector levels
      * without such an instruction.
-     *   w  bf16 as in matmul     y  as in matmul
+     *   w  bf16 as in matmul_f32     y  as in matmul_f32
      *   x  bf16 [n_tokens, n_cols], ldx elements from token to token;
      *      gemm_bf16_ldx(n_cols) is the fastest
      * Subnormal operands, products and sums may count as 0. A value may depend
@@ -242,12 +242,12 @@ struct kernels {
     void (*affine_to_f32)(float *out, const struct affine *w, size_t n_rows,
                           size_t n_cols);
 
-    /* matmul for quantized weights, in f32 and in one order of sums. */
-    void (*matmul_affine)(float *y, size_t ldy, const struct affine *w,
-                          const float *x, size_t ldx, size_t n_rows,
-                          size_t n_cols, size_t n_tokens, float *work);
+    /* matmul_f32 for quantized weights, in f32 and in one order of sums. */
+    void (*matmul_f32_affine)(float *y, size_t ldy, const struct affine *w,
+                              const float *x, size_t ldx, size_t n_rows,
+                              size_t n_cols, size_t n_tokens, float *work);
 
-    /* Round activations for matmul_q8, ties to even, into the memory of
+    /* Round activations for gemm_q8_affine, ties to even, into the memory of
      * out, whose ldq, ldg and group are set. A group of zeros has scale 0.
      *   x  f32 [n_tokens, n_cols], n_cols a multiple of out->group */
     void (*to_q8)(const struct q8 *out, const float *x, size_t ldx,
@@ -260,10 +260,10 @@ struct kernels {
      * and if add, plus the old y[t * ldy + r]. Integer sums within a group are
      * exact, sums over groups are f32. x->group == w->group. A value may depend
      * on n_tokens, never on the rows in the call. One token streams w once. For
-     * hundreds of tokens, multiples of MATMUL_Q8_ROWS rows are the fastest. */
-    void (*matmul_q8)(float *y, size_t ldy, const struct affine *w,
-                      const struct q8 *x, size_t n_rows, size_t n_cols,
-                      size_t n_tokens, bool add, float *work);
+     * hundreds of tokens, multiples of GEMM_Q8_ROWS rows are the fastest. */
+    void (*gemm_q8_affine)(float *y, size_t ldy, const struct affine *w,
+                           const struct q8 *x, size_t n_rows, size_t n_cols,
+                           size_t n_tokens, bool add, float *work);
 
     /* gemm_bf16 for quantized weights, which it widens and rounds to bf16. NULL
      * except where bf16 products are much faster than integer ones (amx). */
@@ -281,7 +281,7 @@ struct kernels {
     double (*peak_flops)(size_t reps, float *sink);
     /* The same with the multiply-adds of gemm_bf16; NULL where that is NULL. */
     double (*peak_bf16)(size_t reps, float *sink);
-    /* The same with the multiply-adds of matmul_q8 in long prefills. */
+    /* The same with the multiply-adds of gemm_q8_affine in long prefills. */
     double (*peak_q8)(size_t reps, float *sink);
 };
 
@@ -297,16 +297,16 @@ extern struct kernel_sweep kernel_sweep;
 /* Rows of weights that gemm_bf16 multiplies at a time. */
 #define GEMM_BF16_ROWS 64
 
-/* Rows of B that sgemm_nt packs at a time, and the most rows of A for which it
+/* Rows of B that gemm_f32 packs at a time, and the most rows of A for which it
  * may take another kernel. */
-#define SGEMM_ROWS 512
-#define SGEMM_FEW  48
+#define GEMM_F32_ROWS    512
+#define GEMM_F32_SMALL_M 48
 
 /* Floats of the memory that products work in. */
 #define KERNEL_WORK (128u * 1024)
 
-/* Rows of weights that matmul_q8 multiplies at a time by many tokens. */
-#define MATMUL_Q8_ROWS 64
+/* Rows of weights that gemm_q8_affine multiplies at a time by many tokens. */
+#define GEMM_Q8_ROWS 64
 
 /* The best ldx of gemm_bf16: an odd number of cache lines, so that tokens
  * spread over all sets of a cache. */
@@ -315,7 +315,7 @@ static inline size_t gemm_bf16_ldx(size_t n_cols)
     return (((n_cols + 31) / 32) | 1) * 32;
 }
 
-/* Floats of scratch for attn_block and attn_block_q8. */
+/* Floats of scratch for attn_block and attn_block_i8. */
 static inline size_t attn_scratch(size_t n_rows, size_t head_dim)
 {
     /* a block of keys and one of values as f32, and the scores of the rows */
@@ -325,7 +325,7 @@ static inline size_t attn_scratch(size_t n_rows, size_t head_dim)
 /* Rows that attn_tile takes at a time, at most. */
 #define ATTN_TILE_BATCH 48
 
-/* Floats of scratch for attn_tile and attn_tile_q8. */
+/* Floats of scratch for attn_tile and attn_tile_i8. */
 static inline size_t attn_tile_scratch(size_t n_rows, size_t head_dim)
 {
     /* scores of a batch of rows; keys and values, as f32 and as panels; or
@@ -353,9 +353,9 @@ static inline size_t attn_bf16_scratch(size_t n_rows, size_t head_dim)
 }
 
 /* Scales of one position of keys or values in an int8 cache. */
-static inline size_t kv_q8_groups(size_t head_dim)
+static inline size_t kv_i8_groups(size_t head_dim)
 {
-    return (head_dim + KV_Q8_GROUP - 1) / KV_Q8_GROUP;
+    return (head_dim + KV_I8_GROUP - 1) / KV_I8_GROUP;
 }
 
 /* The table of a level; NULL if the CPU lacks the level. Where a level has no

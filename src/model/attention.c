@@ -156,11 +156,11 @@ static void attend_blocks(const struct worker *w, const struct task *a,
     if (a->products == ATTN_BF16)
         w->k->attn_blocks_bf16[kv->dtype](&rows, k, v, n, d, w->own->attn);
     else if (a->products == ATTN_F32)
-        (kv->dtype == DT_I8 ? w->k->attn_tile_q8 : w->k->attn_tile[kv->dtype])(
+        (kv->dtype == DT_I8 ? w->k->attn_tile_i8 : w->k->attn_tile[kv->dtype])(
             &rows, k[0], v[0], d, w->own->attn);
     else
         (kv->dtype == DT_I8
-             ? w->k->attn_block_q8
+             ? w->k->attn_block_i8
              : w->k->attn_block[kv->dtype])(&rows, k[0], v[0], d, w->own->attn);
 }
 

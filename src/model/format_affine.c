@@ -42,8 +42,8 @@ static void mul_f32(const struct kernels *k, const struct row_product *p,
                     const float *x, size_t ldx)
 {
     struct affine a = matrix_affine(p->w, p->row);
-    k->matmul_affine(p->y, p->ldy, &a, x, ldx, p->n_rows, p->w->cols, p->n,
-                     p->work);
+    k->matmul_f32_affine(p->y, p->ldy, &a, x, ldx, p->n_rows, p->w->cols, p->n,
+                         p->work);
 }
 
 static void mul_bf16(const struct kernels *k, const struct row_product *p,
@@ -58,8 +58,8 @@ static void mul_i8(const struct kernels *k, const struct row_product *p,
                    const struct q8 *x)
 {
     struct affine a = matrix_affine(p->w, p->row);
-    k->matmul_q8(p->y, p->ldy, &a, x, p->n_rows, p->w->cols, p->n, p->add,
-                 p->work);
+    k->gemm_q8_affine(p->y, p->ldy, &a, x, p->n_rows, p->w->cols, p->n, p->add,
+                      p->work);
 }
 
 static void fill(struct format_ops *ops, const struct kernels *k, bool exact)

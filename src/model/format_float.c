@@ -17,15 +17,15 @@ static void mul_f32(const struct kernels *k, const struct row_product *p,
                     const float *x, size_t ldx)
 {
     const struct matrix *w = p->w;
-    k->matmul[w->dtype](p->y, p->ldy, matrix_row(w, 0, p->row), w->cols, x, ldx,
-                        p->n_rows, w->cols, p->n, p->work);
+    k->matmul_f32[w->dtype](p->y, p->ldy, matrix_row(w, 0, p->row), w->cols, x,
+                            ldx, p->n_rows, w->cols, p->n, p->work);
 }
 
 static void gemm_f32(const struct kernels *k, const struct row_product *p,
                      const float *x, size_t ldx)
 {
     const struct matrix *w = p->w;
-    k->sgemm_nt[w->dtype](p->y, p->ldy, x, ldx, matrix_row(w, 0, p->row),
+    k->gemm_f32[w->dtype](p->y, p->ldy, x, ldx, matrix_row(w, 0, p->row),
                           w->cols, p->n, p->n_rows, w->cols, p->work);
 }
 

@@ -18,7 +18,7 @@ int kv_init(struct kv_cache *kv, enum dtype dtype, const struct config *c,
     size_t position, run, n;
     bool bad = size_mul(kv->head_dim, dtype_bytes(dtype), &position);
     if (dtype == DT_I8)
-        bad |= size_add(position, kv_q8_groups(kv->head_dim) * sizeof(float),
+        bad |= size_add(position, kv_i8_groups(kv->head_dim) * sizeof(float),
                         &position);
     if (bad || size_mul(position, KV_BLOCK, &run) || size_mul(run, 2, &n) ||
         size_mul(n, kv->n_layers, &n) || size_mul(n, kv->n_kv_heads, &n))
@@ -264,7 +264,7 @@ void kv_store(const struct kv_cache *kv, const struct kernels *k,
         return;
     }
     float *scales = (float *)(void *)(run + KV_BLOCK * row);
-    k->to_kv_q8((int8_t *)run + slot * row, scales + slot * kv_q8_groups(d), x,
+    k->to_kv_i8((int8_t *)run + slot * row, scales + slot * kv_i8_groups(d), x,
                 d);
 }
 

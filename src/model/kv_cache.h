@@ -4,7 +4,7 @@
  * A page holds KV_BLOCK positions of all layers and KV heads:
  * [layer][kv head][keys, values]. Keys and values are a run each:
  * [position][head_dim] of the cache's dtype, followed in an int8 cache by f32
- * scales [position][kv_q8_groups(head_dim)].
+ * scales [position][kv_i8_groups(head_dim)].
  *
  * Layers differ in what they need of the past:
  *

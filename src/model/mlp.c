@@ -15,8 +15,8 @@ static void gated_f32(const struct worker *w, const struct mlp *mlp,
     struct product up = {.w = &mlp->up_proj, .out = w->p->s->up, .ld = ld};
     /* one token's values stay there anyway, and memory likes long runs */
     size_t step = n == 1 ? end - begin
-                  : w->p->products == PRODUCTS_SGEMM
-                      ? SGEMM_ROWS
+                  : w->p->products == PRODUCTS_GEMM_F32
+                      ? GEMM_F32_ROWS
                       : scratch_panel_rows(mlp->gate_proj.cols);
     for (size_t r = begin; r < end; r += step) {
         size_t to = end - r < step ? end : r + step;

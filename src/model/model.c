@@ -34,9 +34,9 @@ enum products model_products(const struct model *m, size_t n)
         if (m->lazy_blas ? gemm_blas_load(m->k) : gemm_blas_loaded())
             return PRODUCTS_BLAS;
     }
-    if (!t->sgemm || (n < t->sgemm_any_tokens && (n - 1) % 8 < 3))
+    if (!t->gemm_f32 || (n < t->gemm_f32_any_tokens && (n - 1) % 8 < 3))
         return PRODUCTS_SKINNY;
-    return PRODUCTS_SGEMM;
+    return PRODUCTS_GEMM_F32;
 }
 
 /* Which kinds of matrices multiply. The embedding does only as a head. */
@@ -67,7 +67,7 @@ static void choose_products(struct model *m)
     m->blas_min_flops = t->blas_min_flops;
     m->gemm_min_tokens = m->dense_bf16 ? t->bf16_min_tokens
                          : t->blas     ? t->blas_min_tokens
-                                       : t->sgemm_min_tokens;
+                                       : t->gemm_f32_min_tokens;
 }
 
 /* The format whose operation long prefills use. */

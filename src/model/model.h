@@ -62,7 +62,7 @@ struct model {
     bool any_dense;     /* some floats multiply */
     bool any_quantized; /* some other formats do */
     bool any_i8;        /* int8 activations occur */
-    bool blas;          /* OpenBLAS rather than our own sgemm */
+    bool blas;          /* OpenBLAS rather than our own gemm_f32 */
     size_t gemm_min_tokens;
     double blas_min_flops;
     void *preloaded; /* copy of the matrices, or NULL */
@@ -139,16 +139,16 @@ int model_preload(struct model *m, struct qwick_err *e);
 /* What multiplies floats in a pass. Other formats have their own operations
  * (format.h). */
 enum products {
-    PRODUCTS_SKINNY, /* kernels with one order of sums: decode, --exact */
-    PRODUCTS_SGEMM,  /* our own, widening weights as it packs them */
-    PRODUCTS_BLAS,   /* OpenBLAS, on weights widened by panels */
-    PRODUCTS_BF16    /* activations rounded to bf16, weights as stored */
+    PRODUCTS_SKINNY,   /* kernels with one order of sums: decode, --exact */
+    PRODUCTS_GEMM_F32, /* our own, widening weights as it packs them */
+    PRODUCTS_BLAS,     /* OpenBLAS, on weights widened by panels */
+    PRODUCTS_BF16      /* activations rounded to bf16, weights as stored */
 };
 
 /* For a pass of n tokens: a function of shapes and level alone. bf16 where CPU
- * and checkpoint have it; our own sgemm where it was measured to be the faster
- * one (AVX-512, Intel); OpenBLAS elsewhere, once there is enough arithmetic to
- * pay for loading it. */
+ * and checkpoint have it; our own gemm_f32 where it was measured to be the
+ * faster one (AVX-512, Intel); OpenBLAS elsewhere, once there is enough
+ * arithmetic to pay for loading it. */
 enum products model_products(const struct model *m, size_t n);
 
 /* What multiplies the matrices of long prefills, for people: "bf16", "int8",

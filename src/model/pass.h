@@ -2,9 +2,10 @@
  * attention.c, mlp.c and products.c share.
  *
  * Products come in three forms. In f32, activations stay as they are and
- * weights are widened, in registers (skinny kernels) or in memory (sgemm). In
- * bf16, each activation that enters a product is rounded to bf16, and quantized
- * weights are widened to it; in int8, for quantized weights, by groups to int8.
+ * weights are widened, in registers (skinny kernels) or in memory (gemm_f32).
+ * In bf16, each activation that enters a product is rounded to bf16, and
+ * quantized weights are widened to it; in int8, for quantized weights, by
+ * groups to int8.
  */
 #ifndef MODEL_PASS_H
 #define MODEL_PASS_H

@@ -132,10 +132,10 @@ struct input pass_round(struct worker *w, const float *x, uint16_t *x16,
 }
 
 /* Whether dense rows are multiplied by a large product in f32. */
-static bool in_sgemm(const struct pass *p, size_t n)
+static bool in_gemm_f32(const struct pass *p, size_t n)
 {
     return n > 1 &&
-           (p->products == PRODUCTS_SGEMM || p->products == PRODUCTS_BLAS);
+           (p->products == PRODUCTS_GEMM_F32 || p->products == PRODUCTS_BLAS);
 }
 
 /* By panels of weights that are widened first. */
@@ -152,7 +152,7 @@ static void multiply_panels(const struct worker *w, const struct row_product *p,
             gemm_blas_nt(p->y + r, p->ldy, x, ldx, panel, cols, p->n, rows,
                          cols);
         else
-            w->k->sgemm_nt[DT_F32](p->y + r, p->ldy, x, ldx, panel, cols, p->n,
+            w->k->gemm_f32[DT_F32](p->y + r, p->ldy, x, ldx, panel, cols, p->n,
                                    rows, cols, p->work);
     }
 }
@@ -162,7 +162,7 @@ static void multiply_f32(const struct worker *w, const struct row_product *p,
 {
     const struct format_ops *ops = p->w->ops;
     size_t ldx = scratch_ld(p->w->cols);
-    if (!in_sgemm(w->p, p->n))
+    if (!in_gemm_f32(w->p, p->n))
         ops->mul_f32(w->k, p, x, ldx);
     else if (!ops->gemm_f32 || w->p->products == PRODUCTS_BLAS)
         multiply_panels(w, p, x, ldx);
@@ -222,9 +222,9 @@ void pass_multiply(const struct worker *w, const struct product *p,
                   end - begin);
 }
 
-/* Rows of our sgemm that one thread takes at least: each piece reads x anew, so
+/* Rows of gemm_f32 that one thread takes at least: each piece reads x anew, so
  * not few; but enough pieces for all threads. */
-static size_t sgemm_unit(const struct worker *w, const struct matrix *a)
+static size_t gemm_f32_unit(const struct worker *w, const struct matrix *a)
 {
     size_t rows = a->rows / (4 * (size_t)w->n_threads) / 32 * 32;
     return rows < 32 ? 32 : rows > 64 ? 64 : rows;
@@ -236,11 +236,11 @@ size_t pass_row_unit(const struct worker *w, const struct matrix *a, size_t n)
         return 8;
     enum form form = pass_form(w->p, a, n);
     if (form != FORM_F32)
-        return form == FORM_BF16 ? GEMM_BF16_ROWS : MATMUL_Q8_ROWS;
-    if (!in_sgemm(w->p, n))
+        return form == FORM_BF16 ? GEMM_BF16_ROWS : GEMM_Q8_ROWS;
+    if (!in_gemm_f32(w->p, n))
         return 8;
     return w->p->products == PRODUCTS_BLAS ? scratch_panel_rows(a->cols)
-                                           : sgemm_unit(w, a);
+                                           : gemm_f32_unit(w, a);
 }
 
 struct rows rows_new(size_t n, size_t unit, size_t n_tokens)

@@ -1,4 +1,4 @@
-/* attn_block_q8 and attn_tile_q8 of each level against double arithmetic on the
+/* attn_block_i8 and attn_tile_i8 of each level against double arithmetic on the
  * numbers that an int8 block stands for. QWICK_TEST_SEED is the seed. */
 #include "check.h"
 
@@ -12,14 +12,14 @@ struct q8_attention {
 
 static size_t block_bytes(size_t d)
 {
-    return KV_BLOCK * (d + kv_q8_groups(d) * sizeof(float));
+    return KV_BLOCK * (d + kv_i8_groups(d) * sizeof(float));
 }
 
 /* What element e of position j is, rounded once as in the kernels. */
 static float value_at(const struct area *block, size_t d, size_t j, size_t e)
 {
     const unsigned char *p = block->p;
-    size_t at = j * kv_q8_groups(d) + e / KV_Q8_GROUP;
+    size_t at = j * kv_i8_groups(d) + e / KV_I8_GROUP;
     float scale;
 
     memcpy(&scale, p + KV_BLOCK * d + 4 * at, sizeof scale);
@@ -29,7 +29,7 @@ static float value_at(const struct area *block, size_t d, size_t j, size_t e)
 /* All 256 bytes and scales of one kind, some negative. */
 static void fill_block(struct area *block, size_t d, enum kind kind)
 {
-    size_t n = KV_BLOCK * kv_q8_groups(d);
+    size_t n = KV_BLOCK * kv_i8_groups(d);
     unsigned char *p = block->p;
     float *f = must(malloc(n * sizeof *f));
 
@@ -45,7 +45,7 @@ static void fill_block(struct area *block, size_t d, enum kind kind)
 /* All bits of a position set: its scales are NaN. */
 static void spoil(struct area *block, size_t d, size_t j)
 {
-    const size_t row = kv_q8_groups(d) * sizeof(float);
+    const size_t row = kv_i8_groups(d) * sizeof(float);
     unsigned char *p = block->p;
 
     memset(p + j * d, 0xff, d);
@@ -159,7 +159,7 @@ static void attention_call(const struct q8_attention *a, size_t i, size_t n,
 {
     struct attn_rows rows = rows_of(a, i, n, m, l, acc);
 
-    tested->attn_block_q8(&rows, a->k.p, a->v.p, a->d, a->scratch.p);
+    tested->attn_block_i8(&rows, a->k.p, a->v.p, a->d, a->scratch.p);
 }
 
 /* attn_tile on the widened block. */
@@ -186,8 +186,8 @@ static void tile_q8_call(const struct q8_attention *a)
     struct area scratch = area_new(4 * attn_tile_scratch(a->n, a->d), 0);
     struct attn_rows rows = rows_of(a, 0, a->n, a->m.p, a->l.p, a->acc.p);
 
-    tested->attn_tile_q8(&rows, a->k.p, a->v.p, a->d, scratch.p);
-    area_check(&scratch, "attn_tile_q8");
+    tested->attn_tile_i8(&rows, a->k.p, a->v.p, a->d, scratch.p);
+    area_check(&scratch, "attn_tile_i8");
     area_free(&scratch);
 }
 
@@ -381,7 +381,7 @@ static void check_tiles(void **state)
 
         tile_call(&a, m, l, acc);
         tile_q8_call(&a);
-        untouched(&a, "attn_tile_q8");
+        untouched(&a, "attn_tile_i8");
         same_bits("maxima of tiles", m, a.m.p, n);
         same_bits("sums of tiles", l, a.l.p, n);
         same_bits("tiles", acc, a.acc.p, n * d);
@@ -392,13 +392,13 @@ static void check_tiles(void **state)
     }
 }
 
-/* A block that to_kv_q8 wrote is near what went in: half a step of its group,
+/* A block that to_kv_i8 wrote is near what went in: half a step of its group,
  * and the roundings of scale, quotient and product. */
 static void check_stored(void **state)
 {
     tested = *state;
     for (size_t c = 0; c < N_DIMS; c++) {
-        size_t d = dims[c], groups = kv_q8_groups(d);
+        size_t d = dims[c], groups = kv_i8_groups(d);
         struct area block = area_new(block_bytes(d), 0);
         float *x = must(malloc(4 * d));
 
@@ -406,20 +406,20 @@ static void check_stored(void **state)
             unsigned char *p = block.p;
 
             fill(x, d, j % 2 ? NORMAL : ONE_HUGE, 50);
-            tested->to_kv_q8((int8_t *)p + j * d,
+            tested->to_kv_i8((int8_t *)p + j * d,
                              (float *)(void *)(p + KV_BLOCK * d) + j * groups,
                              x, d);
             for (size_t e = 0; e < d; e++) {
-                size_t g = e / KV_Q8_GROUP * KV_Q8_GROUP;
+                size_t g = e / KV_I8_GROUP * KV_I8_GROUP;
                 float top = 0;
 
-                for (size_t i = g; i < d && i < g + KV_Q8_GROUP; i++)
+                for (size_t i = g; i < d && i < g + KV_I8_GROUP; i++)
                     top = fmaxf(top, fabsf(x[i]));
                 near("stored", e, d, (double)value_at(&block, d, j, e),
                      (double)x[e], (double)top * (0.5 / 127 + 4 * U));
             }
         }
-        area_check(&block, "to_kv_q8");
+        area_check(&block, "to_kv_i8");
         area_free(&block);
         free(x);
     }
@@ -436,10 +436,10 @@ int main(void)
     static const struct {
         const char *name;
         CMUnitTestFunction run;
-    } all[] = {{"attn_block_q8", check_sizes},
-               {"attn_block_q8 masks", check_mask},
-               {"attn_tile_q8", check_tiles},
-               {"to_kv_q8 into blocks", check_stored}};
+    } all[] = {{"attn_block_i8", check_sizes},
+               {"attn_block_i8 masks", check_mask},
+               {"attn_tile_i8", check_tiles},
+               {"to_kv_i8 into blocks", check_stored}};
     enum { N_ALL = sizeof all / sizeof *all };
     static struct CMUnitTest units[N_ALL * ISA_COUNT];
     static char names[N_ALL * ISA_COUNT][64];

@@ -74,8 +74,8 @@ static void product_check(struct product *p, enum dtype type, double additions,
     float *y = p->y.p, *x = p->x.p, *want = p->y2.p;
     float *row = must(malloc((p->cols + 1) * sizeof *row));
 
-    ref->matmul[type](want, p->ldy, p->w.p, p->stride, x, p->ldx, p->rows,
-                      p->cols, p->tokens, product_work());
+    ref->matmul_f32[type](want, p->ldy, p->w.p, p->stride, x, p->ldx, p->rows,
+                          p->cols, p->tokens, product_work());
     area_check(&p->y, what);
     area_same(&p->w, what);
     area_same(&p->x, what);
@@ -103,8 +103,8 @@ static void product_check(struct product *p, enum dtype type, double additions,
 static void matmul_case(const struct kernels *k, enum dtype type,
                         struct product *p, const char *what)
 {
-    k->matmul[type](p->y.p, p->ldy, p->w.p, p->stride, p->x.p, p->ldx, p->rows,
-                    p->cols, p->tokens, product_work());
+    k->matmul_f32[type](p->y.p, p->ldy, p->w.p, p->stride, p->x.p, p->ldx,
+                        p->rows, p->cols, p->tokens, product_work());
     /* 32 lanes, then five foldings, and the reference's rounding */
     product_check(p, type, ceil((double)p->cols / 32) + 6, what);
 }
@@ -117,15 +117,15 @@ static void matmul_order(const struct kernels *k, enum dtype type,
     size_t bytes = dtype_bytes(type);
 
     for (size_t t = 0; t < p->tokens; t++)
-        k->matmul[type](alone + t * p->ldy, 1, p->w.p, p->stride,
-                        (float *)p->x.p + t * p->ldx, 12345, p->rows, p->cols,
-                        1, product_work());
+        k->matmul_f32[type](alone + t * p->ldy, 1, p->w.p, p->stride,
+                            (float *)p->x.p + t * p->ldx, 12345, p->rows,
+                            p->cols, 1, product_work());
     for (size_t t = 0; t < p->tokens; t++)
         same_bits(what, y + t * p->ldy, alone + t * p->ldy, p->rows);
     for (size_t r = 0; r < p->rows; r++)
-        k->matmul[type](alone + r, p->ldy,
-                        (char *)p->w.p + r * p->stride * bytes, p->stride,
-                        p->x.p, p->ldx, 1, p->cols, p->tokens, product_work());
+        k->matmul_f32[type](
+            alone + r, p->ldy, (char *)p->w.p + r * p->stride * bytes,
+            p->stride, p->x.p, p->ldx, 1, p->cols, p->tokens, product_work());
     for (size_t t = 0; t < p->tokens; t++)
         same_bits(what, y + t * p->ldy, alone + t * p->ldy, p->rows);
 }
@@ -141,8 +141,8 @@ static void matmul_levels(const struct kernels *k, enum dtype type,
 
     if (k->level < ISA_AVX512)
         return;
-    avx2->matmul[type](want, p->ldy, p->w.p, p->stride, p->x.p, p->ldx, p->rows,
-                       p->cols, p->tokens, product_work());
+    avx2->matmul_f32[type](want, p->ldy, p->w.p, p->stride, p->x.p, p->ldx,
+                           p->rows, p->cols, p->tokens, product_work());
     for (size_t t = 0; t < p->tokens; t++)
         for (size_t r = 0; r < p->rows; r++)
             near(what, t * p->ldy + r, p->tokens * p->ldy,
@@ -177,8 +177,8 @@ static void check_matmul(const struct kernels *k, enum dtype type)
         struct product p = product_new(101, 1056, tokens, 1, 2, NORMAL, type);
 
         snprintf(what, sizeof what, "101 rows, 1056 cols, %zu tokens", tokens);
-        k->matmul[type](p.y.p, p.ldy, p.w.p, p.stride, p.x.p, p.ldx, p.rows,
-                        p.cols, p.tokens, product_work());
+        k->matmul_f32[type](p.y.p, p.ldy, p.w.p, p.stride, p.x.p, p.ldx, p.rows,
+                            p.cols, p.tokens, product_work());
         area_check(&p.y, what);
         matmul_order(k, type, &p, what);
         product_free(&p);
@@ -188,9 +188,9 @@ static void check_matmul(const struct kernels *k, enum dtype type)
         struct product p = product_new(3, 8, 4, 0, 0, NORMAL, type);
         float *y = p.y.p;
 
-        k->matmul[type](y, p.ldy, p.w.p, p.stride, p.x.p, p.ldx,
-                        none == 0 ? 0 : 3, none == 1 ? 0 : 8, none == 2 ? 0 : 4,
-                        product_work());
+        k->matmul_f32[type](y, p.ldy, p.w.p, p.stride, p.x.p, p.ldx,
+                            none == 0 ? 0 : 3, none == 1 ? 0 : 8,
+                            none == 2 ? 0 : 4, product_work());
         for (size_t j = 0; j < 12; j++)
             if (none == 1 ? y[j] != 0 : !isnan(y[j]))
                 fail_msg("empty product %zu", none);
@@ -198,11 +198,11 @@ static void check_matmul(const struct kernels *k, enum dtype type)
     }
 }
 
-static void run_sgemm(const struct kernels *k, enum dtype type,
-                      struct product *p, float *y, size_t row, size_t rows,
-                      size_t token, size_t tokens, float *work)
+static void run_gemm_f32(const struct kernels *k, enum dtype type,
+                         struct product *p, float *y, size_t row, size_t rows,
+                         size_t token, size_t tokens, float *work)
 {
-    k->sgemm_nt[type](y + token * p->ldy + row, p->ldy,
+    k->gemm_f32[type](y + token * p->ldy + row, p->ldy,
                       (float *)p->x.p + token * p->ldx, p->ldx,
                       (char *)p->w.p + row * p->stride * dtype_bytes(type),
                       p->stride, tokens, rows, p->cols, work);
@@ -211,26 +211,26 @@ static void run_sgemm(const struct kernels *k, enum dtype type,
 /* Each row alone, and each token, or as few as count as many, has the bits that
  * it has in company; tokens of columns that few of them have room for at once.
  */
-static void sgemm_order(const struct kernels *k, enum dtype type,
-                        struct product *p, const char *what, float *work)
+static void gemm_f32_order(const struct kernels *k, enum dtype type,
+                           struct product *p, const char *what, float *work)
 {
     float *y = p->y.p, *alone = p->y2.p;
-    size_t some = p->tokens > SGEMM_FEW ? SGEMM_FEW + 1 : 1;
+    size_t some = p->tokens > GEMM_F32_SMALL_M ? GEMM_F32_SMALL_M + 1 : 1;
 
-    for (size_t t = 0; t < p->tokens && p->cols <= KERNEL_WORK / SGEMM_FEW / 2;
-         t++) {
+    for (size_t t = 0;
+         t < p->tokens && p->cols <= KERNEL_WORK / GEMM_F32_SMALL_M / 2; t++) {
         size_t last = p->tokens - some, from = t < last ? t : last;
 
-        run_sgemm(k, type, p, alone, 0, p->rows, from, some, work);
+        run_gemm_f32(k, type, p, alone, 0, p->rows, from, some, work);
         same_bits(what, y + t * p->ldy, alone + t * p->ldy, p->rows);
     }
     for (size_t r = 0; r < p->rows; r++)
-        run_sgemm(k, type, p, alone, r, 1, 0, p->tokens, work);
+        run_gemm_f32(k, type, p, alone, r, 1, 0, p->tokens, work);
     for (size_t t = 0; t < p->tokens; t++)
         same_bits(what, y + t * p->ldy, alone + t * p->ldy, p->rows);
 }
 
-static void check_sgemm(const struct kernels *k, enum dtype type)
+static void check_gemm_f32(const struct kernels *k, enum dtype type)
 {
     /* tokens, rows, columns, around the sizes of tiles, panels and blocks */
     static const size_t shapes[][3] = {
@@ -254,11 +254,11 @@ static void check_sgemm(const struct kernels *k, enum dtype type)
                      kind_names[kind]);
             for (size_t i = 0; i < KERNEL_WORK; i++)
                 work[i] = NAN; /* must not count */
-            run_sgemm(k, type, &p, p.y.p, 0, n, 0, m, work);
+            run_gemm_f32(k, type, &p, p.y.p, 0, n, 0, m, work);
             /* any order: at most k additions, and the reference's rounding */
             product_check(&p, type, (double)kk + 1, what);
             if (kind == NORMAL)
-                sgemm_order(k, type, &p, what, work);
+                gemm_f32_order(k, type, &p, what, work);
             product_free(&p);
         }
     free(work);
@@ -1292,7 +1292,7 @@ static void check_table(const struct kernels *k, enum dtype type)
     const unsigned char *p = (const unsigned char *)k;
 
     (void)type;
-    for (size_t i = offsetof(struct kernels, matmul); i < sizeof *k;
+    for (size_t i = offsetof(struct kernels, matmul_f32); i < sizeof *k;
          i += sizeof(void (*)(void))) {
         void (*fn)(void);
 
@@ -1336,7 +1336,7 @@ static void check_blas(void **state)
     for (size_t i = 0; i < M * N; i++)
         c[i] = NAN; /* must not count, though beta * c is 0 * NaN */
     gemm_blas_nt(c, N, a, K, b, K, M, N, K);
-    ref->sgemm_nt[DT_F32](want, N, a, K, b, K, M, N, K, NULL);
+    ref->gemm_f32[DT_F32](want, N, a, K, b, K, M, N, K, NULL);
     for (size_t i = 0; i < M * N; i++) {
         double mag = 0;
 
@@ -1395,9 +1395,9 @@ static void bench_matmul(const struct kernels *k, enum dtype type)
             char shape[64];
             double ms;
 
-            TIME(ms,
-                 k->matmul[type](p.y.p, p.ldy, p.w.p, p.stride, p.x.p, p.ldx,
-                                 p.rows, p.cols, p.tokens, product_work()));
+            TIME(ms, k->matmul_f32[type](p.y.p, p.ldy, p.w.p, p.stride, p.x.p,
+                                         p.ldx, p.rows, p.cols, p.tokens,
+                                         product_work()));
             snprintf(shape, sizeof shape, "%zu x %zu, %zu tokens", p.rows,
                      p.cols, p.tokens);
             bench_line(benched, shape, ms,
@@ -1408,8 +1408,8 @@ static void bench_matmul(const struct kernels *k, enum dtype type)
         }
 }
 
-static void bench_sgemm_with(const struct kernels *k, enum dtype type,
-                             bool blas)
+static void bench_gemm_f32_with(const struct kernels *k, enum dtype type,
+                                bool blas)
 {
     static const size_t shapes[][3] = {{64, 1024, 1024},
                                        {512, 160, 1024},
@@ -1424,7 +1424,7 @@ static void bench_sgemm_with(const struct kernels *k, enum dtype type,
         double ms;
 
         TIME(ms, blas ? gemm_blas_nt(p.y.p, n, p.x.p, kk, p.w.p, kk, m, n, kk)
-                      : run_sgemm(k, type, &p, p.y.p, 0, n, 0, m, work));
+                      : run_gemm_f32(k, type, &p, p.y.p, 0, n, 0, m, work));
         snprintf(shape, sizeof shape, "%zu x %zu x %zu", m, n, kk);
         bench_line(benched, shape, ms, 2.0 * (double)(m * n * kk), "GFLOP/s");
         product_free(&p);
@@ -1434,9 +1434,9 @@ static void bench_sgemm_with(const struct kernels *k, enum dtype type,
     free(work);
 }
 
-static void bench_sgemm(const struct kernels *k, enum dtype type)
+static void bench_gemm_f32(const struct kernels *k, enum dtype type)
 {
-    bench_sgemm_with(k, type, false);
+    bench_gemm_f32_with(k, type, false);
 }
 
 /* Few tokens by more weights than caches hold. Memory is the limit, or the
@@ -1529,7 +1529,7 @@ static void bench_blas(const struct kernels *k, enum dtype type)
 {
     (void)type;
     if (gemm_blas_load(kernels_best()))
-        bench_sgemm_with(k, DT_F32, true);
+        bench_gemm_f32_with(k, DT_F32, true);
 }
 
 static void bench_convert(const struct kernels *k, enum dtype type, bool to)
@@ -1725,9 +1725,9 @@ static const struct {
     void (*bench)(const struct kernels *k, enum dtype type);
 } all[] = {
     {"table", DT_F32, DT_F32, check_table, NULL},
-    {"matmul", DT_F32, DT_BF16, check_matmul, bench_matmul},
+    {"matmul_f32", DT_F32, DT_BF16, check_matmul, bench_matmul},
     {"gemm_bf16", DT_BF16, DT_BF16, check_gemm_bf16, bench_gemm_bf16},
-    {"sgemm_nt", DT_F32, DT_BF16, check_sgemm, bench_sgemm},
+    {"gemm_f32", DT_F32, DT_BF16, check_gemm_f32, bench_gemm_f32},
     {"to_f32", DT_F16, DT_BF16, check_to_f32, bench_to_f32},
     {"from_f32", DT_F16, DT_BF16, check_from_f32, bench_from_f32},
     {"rmsnorm", DT_F32, DT_F32, check_rmsnorm, bench_rmsnorm},

@@ -336,7 +336,7 @@ static void check_to_f32(const struct kernels *k)
     }
 }
 
-/* ---- matmul_affine ------------------------------------------------------ */
+/* ---- matmul_f32_affine --------------------------------------------------- */
 
 struct floats {
     struct edge x, y, alone;
@@ -427,15 +427,15 @@ static void affine_order(const struct kernels *k, const struct shape *s,
     float *alone = f->alone.p;
 
     for (size_t t = 0; t < s->tokens; t++) {
-        k->matmul_affine(alone, s->rows, &w->a, x + t * f->ldx, f->ldx, s->rows,
-                         s->cols, 1, product_work());
+        k->matmul_f32_affine(alone, s->rows, &w->a, x + t * f->ldx, f->ldx,
+                             s->rows, s->cols, 1, product_work());
         same_bits(s->what, y + t * f->ldy, alone, s->rows);
     }
     for (size_t r = 0; r < s->rows; r++) {
         struct affine one = from_row(w, r);
 
-        k->matmul_affine(alone, 1, &one, x, f->ldx, 1, s->cols, s->tokens,
-                         product_work());
+        k->matmul_f32_affine(alone, 1, &one, x, f->ldx, 1, s->cols, s->tokens,
+                             product_work());
         for (size_t t = 0; t < s->tokens; t++)
             same_bits(s->what, y + t * f->ldy + r, alone + t, 1);
     }
@@ -449,8 +449,8 @@ static void check_matmul_affine(const struct kernels *k)
         struct weights w = shape_weights(&s);
         struct floats f = floats_new(&s);
 
-        k->matmul_affine(f.y.p, f.ldy, &w.a, f.x.p, f.ldx, s.rows, s.cols,
-                         s.tokens, product_work());
+        k->matmul_f32_affine(f.y.p, f.ldy, &w.a, f.x.p, f.ldx, s.rows, s.cols,
+                             s.tokens, product_work());
         edge_check(&f.y, s.what);
         edge_same(&f.x, s.what);
         weights_same(&w, s.what);
@@ -524,7 +524,7 @@ static void check_gemm_bf16_affine(const struct kernels *k)
     }
 }
 
-/* ---- to_q8, to_kv_q8 ---------------------------------------------------- */
+/* ---- to_q8, to_kv_i8 ---------------------------------------------------- */
 
 enum extreme { NOTHING, SPECIAL, TIES, N_EXTREMES };
 
@@ -671,12 +671,12 @@ static void check_to_q8(const struct kernels *k)
     }
 }
 
-static void check_to_kv_q8(const struct kernels *k)
+static void check_to_kv_i8(const struct kernels *k)
 {
     char what[64];
 
     for (size_t i = 0; i < 8 * N_SIZES; i++) {
-        size_t n = size_at(i % N_SIZES), groups = kv_q8_groups(n);
+        size_t n = size_at(i % N_SIZES), groups = kv_i8_groups(n);
         enum place place = (enum place)below(N_PLACES);
         struct edge x = edge_new(n * 4, place, 4 * below(16));
         struct edge q = edge_new(n, place, below(64));
@@ -688,16 +688,16 @@ static void check_to_kv_q8(const struct kernels *k)
         snprintf(what, sizeof what, "%zu values, %s", n, place_names[place]);
         fill_rounded(x.p, n, (enum extreme)below(N_EXTREMES));
         edge_keep(&x);
-        k->to_kv_q8(q.p, scales.p, x.p, n);
-        ref->to_kv_q8(by_ref.p, ref_scales.p, x.p, n);
+        k->to_kv_i8(q.p, scales.p, x.p, n);
+        ref->to_kv_i8(by_ref.p, ref_scales.p, x.p, n);
         edge_same(&x, what);
         edge_check(&q, what);
         edge_check(&scales, what);
         for (size_t g = 0; g < groups; g++) {
-            size_t at = g * KV_Q8_GROUP;
+            size_t at = g * KV_I8_GROUP;
 
             rounded_group(what, (int8_t *)q.p + at, s[g], (float *)x.p + at,
-                          n - at < KV_Q8_GROUP ? n - at : KV_Q8_GROUP);
+                          n - at < KV_I8_GROUP ? n - at : KV_I8_GROUP);
         }
         if (memcmp(q.p, by_ref.p, n))
             fail_msg("%s: not the reference's integers", what);
@@ -709,7 +709,7 @@ static void check_to_kv_q8(const struct kernels *k)
     }
 }
 
-/* ---- matmul_q8 ---------------------------------------------------------- */
+/* ---- gemm_q8_affine ------------------------------------------------------ */
 
 /* Activations: any; all at the limit and of one sign, or alternating; zeros. */
 enum signs { ANY, ALL_TOP, ALL_BOTTOM, ALTERNATING, NO_VALUES, N_SIGNS };
@@ -805,8 +805,8 @@ static void q8_order(const struct kernels *k, const struct shape *s,
 
         for (size_t t = 0; t < s->tokens; t++)
             alone[t] = before[t * sums->ldy + row];
-        k->matmul_q8(alone, 1, &one, &r->x, 1, s->cols, s->tokens, add,
-                     product_work());
+        k->gemm_q8_affine(alone, 1, &one, &r->x, 1, s->cols, s->tokens, add,
+                          product_work());
         for (size_t t = 0; t < s->tokens; t++)
             same_bits(s->what, y + t * sums->ldy + row, alone + t, 1);
     }
@@ -816,15 +816,15 @@ static void q8_order(const struct kernels *k, const struct shape *s,
 
         n = 1 + below(s->rows - row);
         memcpy(alone, before, sums->before.bytes);
-        k->matmul_q8(alone + row, sums->ldy, &some, &r->x, n, s->cols,
-                     s->tokens, add, product_work());
+        k->gemm_q8_affine(alone + row, sums->ldy, &some, &r->x, n, s->cols,
+                          s->tokens, add, product_work());
         for (size_t t = 0; t < s->tokens; t++)
             same_bits(s->what, y + t * sums->ldy + row,
                       alone + t * sums->ldy + row, n);
     }
 }
 
-static void matmul_q8_case(const struct kernels *k, const struct shape *s)
+static void gemm_q8_case(const struct kernels *k, const struct shape *s)
 {
     struct weights w = shape_weights(s);
     struct rounded r = activations_new(s);
@@ -838,8 +838,8 @@ static void matmul_q8_case(const struct kernels *k, const struct shape *s)
     for (size_t t = 0; add && t < s->tokens; t++)
         fill((float *)sums.y.p + t * sums.ldy, s->rows, NORMAL, 0);
     memcpy(sums.before.p, sums.y.p, n * 4);
-    k->matmul_q8(sums.y.p, sums.ldy, &w.a, &r.x, s->rows, s->cols, s->tokens,
-                 add, product_work());
+    k->gemm_q8_affine(sums.y.p, sums.ldy, &w.a, &r.x, s->rows, s->cols,
+                      s->tokens, add, product_work());
     edge_check(&sums.y, s->what);
     edge_same(&r.q, s->what);
     edge_same(&r.scale, s->what);
@@ -855,13 +855,13 @@ static void matmul_q8_case(const struct kernels *k, const struct shape *s)
     weights_free(&w);
 }
 
-static void check_matmul_q8(const struct kernels *k)
+static void check_gemm_q8_affine(const struct kernels *k)
 {
     for (size_t i = 0; i < sweeps(k); i++) {
         struct shape s =
             shape_at(i, token_counts[below(N_TOKEN_COUNTS)], work_of(k, i));
 
-        matmul_q8_case(k, &s);
+        gemm_q8_case(k, &s);
     }
     /* more rows than any block of them, as many tokens as a prefill has */
     for (size_t i = 0; k->level != ISA_REF && i < 2 * N_BITS; i++) {
@@ -869,7 +869,7 @@ static void check_matmul_q8(const struct kernels *k)
 
         s.rows = 300 + below(40);
         s.cols = 5 * s.group;
-        matmul_q8_case(k, &s);
+        gemm_q8_case(k, &s);
     }
     /* rows too long for what kernels rearrange on their stacks */
     for (size_t i = 0; k->level != ISA_REF && i < N_GROUPS; i++) {
@@ -878,7 +878,7 @@ static void check_matmul_q8(const struct kernels *k)
         s.bits = 4;
         s.rows = 3;
         s.cols = 130 * 128 + s.group;
-        matmul_q8_case(k, &s);
+        gemm_q8_case(k, &s);
     }
 }
 
@@ -902,11 +902,11 @@ static void check_empty(const struct kernels *k)
             for (size_t j = 0; j < 15; j++)
                 y[j] = 2;
             if (way == 0)
-                k->matmul_affine(y, 5, &w.a, x.p, 64, rows, cols, tokens,
-                                 product_work());
+                k->matmul_f32_affine(y, 5, &w.a, x.p, 64, rows, cols, tokens,
+                                     product_work());
             else
-                k->matmul_q8(y, 5, &w.a, &r.x, rows, cols, tokens, way == 2,
-                             product_work());
+                k->gemm_q8_affine(y, 5, &w.a, &r.x, rows, cols, tokens,
+                                  way == 2, product_work());
             /* no columns: the sum of nothing */
             for (size_t j = 0; j < 15; j++)
                 near("empty product", j, 15, (double)y[j],
@@ -945,11 +945,11 @@ static void run_products(const struct kernels *k)
 
     fill(x, TOKENS * COLS, NORMAL, 0);
     k->affine_to_f32(wide, &w.a, ROWS, COLS);
-    k->matmul_affine(y, ROWS, &w.a, x, COLS, ROWS, COLS, TOKENS,
-                     product_work());
+    k->matmul_f32_affine(y, ROWS, &w.a, x, COLS, ROWS, COLS, TOKENS,
+                         product_work());
     k->to_q8(&r.x, x, COLS, COLS, TOKENS);
-    k->matmul_q8(y, ROWS, &w.a, &r.x, ROWS, COLS, TOKENS, false,
-                 product_work());
+    k->gemm_q8_affine(y, ROWS, &w.a, &r.x, ROWS, COLS, TOKENS, false,
+                      product_work());
     rounded_free(&r);
     weights_free(&w);
 }
@@ -1011,10 +1011,10 @@ static const struct {
     void (*check)(const struct kernels *k);
 } all[] = {
     {"affine_to_f32", check_to_f32},
-    {"matmul_affine", check_matmul_affine},
+    {"matmul_f32_affine", check_matmul_affine},
     {"to_q8", check_to_q8},
-    {"to_kv_q8", check_to_kv_q8},
-    {"matmul_q8", check_matmul_q8},
+    {"to_kv_i8", check_to_kv_i8},
+    {"gemm_q8_affine", check_gemm_q8_affine},
     {"empty", check_empty},
     {"peak_q8", check_peak},
     {"no_cpuid", check_no_cpuid},

@@ -153,7 +153,7 @@ static struct ref_noises noises_of(const struct geometry *g, enum mode mode)
     if (g->bits)
         z.products = (struct ref_noise){ROUND_BF16, ROUND_INT8, g->q_group};
     if (mode == MODE_Q8)
-        z.kv = (struct ref_noise){ROUND_BF16, ROUND_INT8, KV_Q8_GROUP};
+        z.kv = (struct ref_noise){ROUND_BF16, ROUND_INT8, KV_I8_GROUP};
     return z;
 }
 

@@ -250,7 +250,7 @@ static void hidden_states_are_what_the_head_reads(void **state)
                           NULL),
         0);
     float *want = malloc(m->config.vocab_size * sizeof *want);
-    m->k->matmul[m->head.dtype](
+    m->k->matmul_f32[m->head.dtype](
         want, m->config.vocab_size, matrix_row(&m->head, 0, 0), m->head.cols,
         qwick_session_hidden(s), m->head.cols, m->head.rows, m->head.cols, 1,
         eng->scratch->threads[0].work);

@@ -41,9 +41,10 @@ static void k_affine_to_f32_ref(float *out, const struct affine *w,
         }
 }
 
-static void k_matmul_affine_ref(float *y, size_t ldy, const struct affine *w,
-                                const float *x, size_t ldx, size_t n_rows,
-                                size_t n_cols, size_t n_tokens, float *work)
+static void k_matmul_f32_affine_ref(float *y, size_t ldy,
+                                    const struct affine *w, const float *x,
+                                    size_t ldx, size_t n_rows, size_t n_cols,
+                                    size_t n_tokens, float *work)
 {
     (void)work;
     for (size_t r = 0; r < n_rows; r++)
@@ -102,9 +103,10 @@ static void k_to_q8_ref(const struct q8 *out, const float *x, size_t ldx,
     }
 }
 
-static void k_matmul_q8_ref(float *y, size_t ldy, const struct affine *w,
-                            const struct q8 *x, size_t n_rows, size_t n_cols,
-                            size_t n_tokens, bool add, float *work)
+static void k_gemm_q8_affine_ref(float *y, size_t ldy, const struct affine *w,
+                                 const struct q8 *x, size_t n_rows,
+                                 size_t n_cols, size_t n_tokens, bool add,
+                                 float *work)
 {
     (void)work;
     for (size_t r = 0; r < n_rows; r++)
@@ -141,22 +143,22 @@ static double k_peak_q8_ref(size_t reps, float *sink)
     return 2.0 * STEPS * (double)reps;
 }
 
-static void k_to_kv_q8_ref(int8_t *q, float *scales, const float *x, size_t n)
+static void k_to_kv_i8_ref(int8_t *q, float *scales, const float *x, size_t n)
 {
-    for (size_t i = 0; i < n; i += KV_Q8_GROUP) {
-        size_t m = n - i < KV_Q8_GROUP ? n - i : KV_Q8_GROUP;
+    for (size_t i = 0; i < n; i += KV_I8_GROUP) {
+        size_t m = n - i < KV_I8_GROUP ? n - i : KV_I8_GROUP;
         float sum;
 
-        round_group(q + i, scales + i / KV_Q8_GROUP, &sum, x + i, m);
+        round_group(q + i, scales + i / KV_I8_GROUP, &sum, x + i, m);
     }
 }
 
 void k_q8_ref_init(struct kernels *k)
 {
     k->affine_to_f32 = k_affine_to_f32_ref;
-    k->matmul_affine = k_matmul_affine_ref;
+    k->matmul_f32_affine = k_matmul_f32_affine_ref;
     k->to_q8 = k_to_q8_ref;
-    k->matmul_q8 = k_matmul_q8_ref;
+    k->gemm_q8_affine = k_gemm_q8_affine_ref;
     k->peak_q8 = k_peak_q8_ref;
-    k->to_kv_q8 = k_to_kv_q8_ref;
+    k->to_kv_i8 = k_to_kv_i8_ref;
 }

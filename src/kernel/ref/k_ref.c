@@ -157,7 +157,7 @@ static void k_from_f32_bf16_ref(void *out, const float *in, size_t n)
 
 /* One product for each type; types differ only in how elements are loaded. */
 #define MATMUL_REF(type, bytes)                                               \
-    static void k_matmul_##type##_ref(                                        \
+    static void k_matmul_f32_##type##_ref(                                    \
         float *y, size_t ldy, const void *w, size_t w_stride, const float *x, \
         size_t ldx, size_t n_rows, size_t n_cols, size_t n_tokens,            \
         float *work)                                                          \
@@ -204,17 +204,17 @@ static void k_gemm_bf16_ref(float *y, size_t ldy, const void *w,
     }
 }
 
-#define SGEMM_NT(name)                                                   \
-    static void k_sgemm_nt_##name##_ref(                                 \
-        float *c, size_t ldc, const float *a, size_t lda, const void *b, \
-        size_t ldb, size_t m, size_t n, size_t k, float *work)           \
-    {                                                                    \
-        k_matmul_##name##_ref(c, ldc, b, ldb, a, lda, n, k, m, work);    \
+#define GEMM_F32(name)                                                    \
+    static void k_gemm_f32_##name##_ref(                                  \
+        float *c, size_t ldc, const float *a, size_t lda, const void *b,  \
+        size_t ldb, size_t m, size_t n, size_t k, float *work)            \
+    {                                                                     \
+        k_matmul_f32_##name##_ref(c, ldc, b, ldb, a, lda, n, k, m, work); \
     }
 
-SGEMM_NT(f32)
-SGEMM_NT(f16)
-SGEMM_NT(bf16)
+GEMM_F32(f32)
+GEMM_F32(f16)
+GEMM_F32(bf16)
 
 /* ---- element-wise ------------------------------------------------------ */
 
@@ -358,18 +358,18 @@ ATTN_BLOCK_REF(bf16, 2)
 static void widen_q8(float *out, const unsigned char *block, size_t d)
 {
     const unsigned char *scales = block + KV_BLOCK * d;
-    const size_t groups = kv_q8_groups(d);
+    const size_t groups = kv_i8_groups(d);
 
     for (size_t j = 0; j < KV_BLOCK; j++)
         for (size_t i = 0; i < d; i++) {
             int8_t q = (int8_t)block[j * d + i];
-            size_t at = j * groups + i / KV_Q8_GROUP;
+            size_t at = j * groups + i / KV_I8_GROUP;
 
             out[j * d + i] = (float)q * load_f32(scales + 4 * at);
         }
 }
 
-static void k_attn_block_q8_ref(const struct attn_rows *rows, const void *k,
+static void k_attn_block_i8_ref(const struct attn_rows *rows, const void *k,
                                 const void *v, size_t head_dim, float *scratch)
 {
     size_t n = KV_BLOCK * head_dim;
@@ -418,9 +418,9 @@ static double k_peak_flops_ref(size_t reps, float *sink)
 
 void k_ref_init(struct kernels *k)
 {
-    k->matmul[DT_F32] = k_matmul_f32_ref;
-    k->matmul[DT_F16] = k_matmul_f16_ref;
-    k->matmul[DT_BF16] = k_matmul_bf16_ref;
+    k->matmul_f32[DT_F32] = k_matmul_f32_f32_ref;
+    k->matmul_f32[DT_F16] = k_matmul_f32_f16_ref;
+    k->matmul_f32[DT_BF16] = k_matmul_f32_bf16_ref;
     k->to_f32[DT_F32] = k_to_f32_f32_ref;
     k->to_f32[DT_F16] = k_to_f32_f16_ref;
     k->to_f32[DT_BF16] = k_to_f32_bf16_ref;
@@ -435,16 +435,16 @@ void k_ref_init(struct kernels *k)
     k->attn_block[DT_F32] = k_attn_block_f32_ref;
     k->attn_block[DT_F16] = k_attn_block_f16_ref;
     k->attn_block[DT_BF16] = k_attn_block_bf16_ref;
-    k->attn_block_q8 = k_attn_block_q8_ref;
+    k->attn_block_i8 = k_attn_block_i8_ref;
     for (int i = 0; i < DT_N_FLOAT; i++)
         k->attn_tile[i] = k->attn_block[i];
-    k->attn_tile_q8 = k->attn_block_q8;
+    k->attn_tile_i8 = k->attn_block_i8;
     k->max = k_max_ref;
     k->exp_sum = k_exp_sum_ref;
     k->gemm_bf16 = k_gemm_bf16_ref;
-    k->sgemm_nt[DT_F32] = k_sgemm_nt_f32_ref;
-    k->sgemm_nt[DT_F16] = k_sgemm_nt_f16_ref;
-    k->sgemm_nt[DT_BF16] = k_sgemm_nt_bf16_ref;
+    k->gemm_f32[DT_F32] = k_gemm_f32_f32_ref;
+    k->gemm_f32[DT_F16] = k_gemm_f32_f16_ref;
+    k->gemm_f32[DT_BF16] = k_gemm_f32_bf16_ref;
     k->read_sum = k_read_sum_ref;
     k->peak_flops = k_peak_flops_ref;
 }

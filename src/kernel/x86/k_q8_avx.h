@@ -794,9 +794,10 @@ static void matmul_many(float *y, size_t ldy, const struct affine *w,
     }
 }
 
-static void KERNEL(matmul_q8)(float *y, size_t ldy, const struct affine *w,
-                              const struct q8 *x, size_t n_rows, size_t n_cols,
-                              size_t n_tokens, bool add, float *work)
+static void KERNEL(gemm_q8_affine)(float *y, size_t ldy, const struct affine *w,
+                                   const struct q8 *x, size_t n_rows,
+                                   size_t n_cols, size_t n_tokens, bool add,
+                                   float *work)
 {
     size_t n;
 

@@ -108,9 +108,10 @@ struct wide {
 _Static_assert(sizeof(struct wide) <= KERNEL_WORK * sizeof(float),
                "the caller's memory");
 
-static void k_matmul_affine_avx2(float *y, size_t ldy, const struct affine *w,
-                                 const float *x, size_t ldx, size_t n_rows,
-                                 size_t n_cols, size_t n_tokens, float *work)
+static void k_matmul_f32_affine_avx2(float *y, size_t ldy,
+                                     const struct affine *w, const float *x,
+                                     size_t ldx, size_t n_rows, size_t n_cols,
+                                     size_t n_tokens, float *work)
 {
     const struct kernels *k = kernels_get(ISA_AVX2);
     struct wide *const m = (struct wide *)(void *)work;
@@ -122,15 +123,15 @@ static void k_matmul_affine_avx2(float *y, size_t ldy, const struct affine *w,
         nr = n_rows - r < block ? n_rows - r : block;
         nk = n_cols < WIDE_COLS ? n_cols : WIDE_COLS;
         widen_rows(m->rows, nk, w, r, nr, 0, nk);
-        k->matmul[DT_F32](y + r, ldy, m->rows, nk, x, ldx, nr, nk, n_tokens,
-                          NULL);
+        k->matmul_f32[DT_F32](y + r, ldy, m->rows, nk, x, ldx, nr, nk, n_tokens,
+                              NULL);
         for (size_t k0 = nk; k0 < n_cols; k0 += nk) {
             nk = n_cols - k0 < WIDE_COLS ? n_cols - k0 : WIDE_COLS;
             widen_rows(m->rows, nk, w, r, nr, k0, nk);
             for (size_t t = 0; t < n_tokens; t += nt) {
                 nt = n_tokens - t < WIDE_TOKENS ? n_tokens - t : WIDE_TOKENS;
-                k->matmul[DT_F32](m->more, nr, m->rows, nk, x + t * ldx + k0,
-                                  ldx, nr, nk, nt, NULL);
+                k->matmul_f32[DT_F32](m->more, nr, m->rows, nk,
+                                      x + t * ldx + k0, ldx, nr, nk, nt, NULL);
                 for (size_t i = 0; i < nt * nr; i++)
                     y[(t + i / nr) * ldy + r + i % nr] += m->more[i];
             }
@@ -206,17 +207,17 @@ static void k_to_q8_avx2(const struct q8 *out, const float *x, size_t ldx,
     }
 }
 
-static void k_to_kv_q8_avx2(int8_t *q, float *scales, const float *x, size_t n)
+static void k_to_kv_i8_avx2(int8_t *q, float *scales, const float *x, size_t n)
 {
-    float part[KV_Q8_GROUP] = {0}, sum;
-    int8_t part_q[KV_Q8_GROUP];
+    float part[KV_I8_GROUP] = {0}, sum;
+    int8_t part_q[KV_I8_GROUP];
     size_t i = 0;
 
-    for (; n - i >= KV_Q8_GROUP; i += KV_Q8_GROUP)
-        round_group(q + i, scales++, &sum, x + i, KV_Q8_GROUP);
+    for (; n - i >= KV_I8_GROUP; i += KV_I8_GROUP)
+        round_group(q + i, scales++, &sum, x + i, KV_I8_GROUP);
     if (i < n) {
         memcpy(part, x + i, (n - i) * sizeof *x);
-        round_group(part_q, scales, &sum, part, KV_Q8_GROUP);
+        round_group(part_q, scales, &sum, part, KV_I8_GROUP);
         memcpy(q + i, part_q, n - i);
     }
 }
@@ -254,9 +255,9 @@ static double k_peak_q8_avx2(size_t reps, float *sink)
 void k_q8_avx2_init(struct kernels *k)
 {
     k->affine_to_f32 = k_affine_to_f32_avx2;
-    k->matmul_affine = k_matmul_affine_avx2;
+    k->matmul_f32_affine = k_matmul_f32_affine_avx2;
     k->to_q8 = k_to_q8_avx2;
-    k->to_kv_q8 = k_to_kv_q8_avx2;
-    k->matmul_q8 = k_matmul_q8_avx2;
+    k->to_kv_i8 = k_to_kv_i8_avx2;
+    k->gemm_q8_affine = k_gemm_q8_affine_avx2;
     k->peak_q8 = k_peak_q8_avx2;
 }

@@ -2,8 +2,8 @@
  * multiplies four unsigned codes by four signed integers and adds the products
  * to an int32, exactly.
  *
- * Order of sums. matmul_affine adds up chunks of columns one after
- * another; in a chunk the order is that of k_f32_matmul.h. matmul_q8 for
+ * Order of sums. matmul_f32_affine adds up chunks of columns one after
+ * another; in a chunk the order is that of k_f32_matmul.h. gemm_q8_affine for
  * few tokens has lanes of four columns modulo 64: several sums of those, and
  * one of biases. For many tokens it has one sum for each row and token. All
  * take groups in order. */
@@ -39,7 +39,7 @@
 
 /* ---- f32 ---------------------------------------------------------------- */
 
-/* Columns and rows that matmul_affine widens at a time. */
+/* Columns and rows that matmul_f32_affine widens at a time. */
 enum { CHUNK = 1024, ROWS = 4 };
 
 /* A row of weights from some column on. */
@@ -218,9 +218,10 @@ static void f32_chunk(float *y, size_t ldy, const float *w, const float *x,
         f32_rows(y + t * ldy, ldy, w, x + t * ldx, ldx, n, nr, 1, first);
 }
 
-static void k_matmul_affine_avx512(float *y, size_t ldy, const struct affine *w,
-                                   const float *x, size_t ldx, size_t n_rows,
-                                   size_t n_cols, size_t n_tokens, float *work)
+static void k_matmul_f32_affine_avx512(float *y, size_t ldy,
+                                       const struct affine *w, const float *x,
+                                       size_t ldx, size_t n_rows, size_t n_cols,
+                                       size_t n_tokens, float *work)
 {
     float *const wide = work; /* [ROWS * CHUNK] */
 
@@ -941,9 +942,10 @@ static void q4_several(float *y, size_t ldy, const struct affine *w,
                q4_few[w->group / 64]);
 }
 
-static void k_matmul_q8_avx512(float *y, size_t ldy, const struct affine *w,
-                               const struct q8 *x, size_t n_rows, size_t n_cols,
-                               size_t n_tokens, bool add, float *work)
+static void k_gemm_q8_affine_avx512(float *y, size_t ldy,
+                                    const struct affine *w, const struct q8 *x,
+                                    size_t n_rows, size_t n_cols,
+                                    size_t n_tokens, bool add, float *work)
 {
     const size_t ld = (n_cols + 127) / 128 * 128;
 
@@ -985,8 +987,8 @@ static double k_peak_q8_avx512(size_t reps, float *sink)
 void k_q8_avx512_init(struct kernels *k)
 {
     k->affine_to_f32 = k_affine_to_f32_avx512;
-    k->matmul_affine = k_matmul_affine_avx512;
+    k->matmul_f32_affine = k_matmul_f32_affine_avx512;
     k->to_q8 = k_to_q8_avx512;
-    k->matmul_q8 = k_matmul_q8_avx512;
+    k->gemm_q8_affine = k_gemm_q8_affine_avx512;
     k->peak_q8 = k_peak_q8_avx512;
 }

@@ -34,6 +34,6 @@ static double k_peak_q8_avxvnni(size_t reps, float *sink)
 
 void k_q8_avxvnni_init(struct kernels *k)
 {
-    k->matmul_q8 = k_matmul_q8_avxvnni;
+    k->gemm_q8_affine = k_gemm_q8_affine_avxvnni;
     k->peak_q8 = k_peak_q8_avxvnni;
 }
