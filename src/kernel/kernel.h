@@ -3,8 +3,8 @@
  *
  * All kernels are serial. They accept any n and any alignment unless said
  * otherwise, allocate nothing and cannot fail. Several threads may call them at
- * once on different outputs. They suit threads with small stacks: a frame has
- * at most 32 KiB; the caller provides larger memory.
+ * once on different outputs and work. They suit threads with small stacks: a
+ * frame has at most 32 KiB; the caller provides larger memory.
  *
  * The scalar kernels of ref/ are the reference. The kernels of all other levels
  * agree with them within bounds that follow from the arithmetic
@@ -279,7 +279,8 @@ struct kernels {
      * operations: about 1e7 * reps, two for each multiply-add. *sink receives a
      * value, so that the compiler cannot remove the work. */
     double (*peak_flops)(size_t reps, float *sink);
-    /* The same with the multiply-adds of gemm_bf16; NULL where that is NULL. */
+    /* The same with the multiply-adds of gemm_bf16; NULL on levels without such
+     * an instruction. */
     double (*peak_bf16)(size_t reps, float *sink);
     /* The same with the multiply-adds of gemm_q8_affine in long prefills. */
     double (*peak_q8)(size_t reps, float *sink);
