@@ -1,12 +1,12 @@
 /* The SIMD shim: what the f32 kernels (k_f32.h) need from an instruction set.
  *
  * The kernels are written once, in k_f32.h and the headers it includes. A level
- * compiles them by including its shim and then k_f32.h. A new instruction set
- * needs one more shim with the macros and functions below, in the file
- * x86/simd_avx2.h or beside it, and a file that includes both.
+ * has a shim, a header with the macros and functions below, and a C file that
+ * includes the shim and then k_f32.h: x86/simd_avx2.h and x86/k_avx2.c, for
+ * example. A new instruction set needs these two files.
  *
- * This header itself holds no instructions: only the contract and the macros
- * and small functions that all kernels share.
+ * This header has the contract of a shim, and the macros and small functions
+ * that all kernels share. It uses no instructions of its own.
  *
  * Macros of a shim
  *
@@ -77,7 +77,8 @@
  *   vec_store_dots(s, v, P, T)
  *                             s[t * KV_BLOCK + r] = vec_sum(v[t * P + r]) for P
  *                             positions of T rows
- *   vec_dots_at_once(T)       positions for which vec_store_dots is the fastest
+ *   vec_dots_at_once(T)       the P for which vec_store_dots is the fastest: 4,
+ *                             or more with P * T <= 16
  *   vec_f64_zero(), vec_f64_add(acc, v), vec_f64_add_squares(acc, v),
  *   vec_f64_sum(acc)          sums in double, lane by lane
  *   vec_words_zero(), vec_words_add(acc, p), vec_words_sum(acc)
@@ -87,8 +88,9 @@
  *                             transpose the first n_rows of eight rows, stride
  *                             bytes apart, and their first n_cols elements of
  *                             the type, at most 8: out[c * ldo + r] for
- *                             c < n_cols and r < 8, zeros for missing rows. out
- * is 32-byte aligned, ldo a multiple of 8. pack_8x16_bf16(out, ldo, p, stride)
+ *                             c < n_cols and r < 8, zeros for missing rows.
+ *                             out is 32-byte aligned, ldo a multiple of 8.
+ *   pack_8x16_bf16(out, ldo, p, stride)
  *                             the same for eight whole rows of 16 bf16
  *
  *   prefetch_near(p)          fetch the line of p into L1
