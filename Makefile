@@ -2,7 +2,9 @@
 # SAN=1 builds with the address and undefined-behaviour sanitizers.
 
 CC ?= gcc
+OBJCOPY ?= $(shell $(CC) -print-prog-name=objcopy)
 PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
 DESTDIR ?=
 ifeq ($(SAN),1)
 BUILD ?= build/san
@@ -24,7 +26,10 @@ OPT := -O1 -g -fno-math-errno -ffp-contract=off -fno-omit-frame-pointer \
 endif
 CFLAGS ?=
 LDFLAGS ?=
-ALL_CFLAGS = $(CSTD) $(WARN) $(OPT) -fopenmp -fvisibility=hidden $(CFLAGS)
+# Objects are compiled once, for the programs and for both libraries. Only the
+# functions with QWICK_API are visible, and calls of them from inside stay inside.
+ALL_CFLAGS = $(CSTD) $(WARN) $(OPT) -fopenmp -fPIC -fvisibility=hidden \
+             -fno-semantic-interposition $(CFLAGS)
 LIBS := -lyajl -lutf8proc -fopenmp -ldl -lm -lpthread
 
 # Of files with kernels; none of all others, whatever the environment has.
@@ -44,23 +49,45 @@ bench_bin := $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
 ifeq ($(BUILD),build)
 BIN := qwick
 LIB := libqwick.a
+SHARED := libqwick.so
 PULL := qwick-pull
 else
 BIN := $(BUILD)/qwick
 LIB := $(BUILD)/libqwick.a
+SHARED := $(BUILD)/libqwick.so
 PULL := $(BUILD)/qwick-pull
 endif
 
+# With internal symbols: for the programs of this repository.
+INTERNAL := $(BUILD)/libqwick-internal.a
+
+VERSION := $(shell sed -n 's/^\#define QWICK_VERSION "\(.*\)"$$/\1/p' include/qwick.h)
+SONAME := libqwick.so.$(firstword $(subst ., ,$(VERSION)))
+
 .PHONY: all demo check bench install uninstall clean deps test-deps testdata \
         unit-tests benches
-all: $(BIN) $(LIB) $(PULL)
+all: $(BIN) $(LIB) $(SHARED) $(PULL)
 
-$(BIN): $(cli_obj) $(LIB)
+$(BIN): $(cli_obj) $(INTERNAL)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-$(LIB): $(lib_obj)
+$(INTERNAL): $(lib_obj)
 	rm -f $@
 	ar rcs $@ $^
+
+# One object, so that symbols of which only its parts know can become local; -d
+# makes them of common ones, which the locks of OpenMP's critical sections are.
+$(LIB): $(lib_obj)
+	$(CC) -r -nostdlib -Wl,-d $(relink_flags) -o $(BUILD)/libqwick.o $^
+	$(OBJCOPY) --wildcard --keep-global-symbol='qwick_*' $(BUILD)/libqwick.o
+	rm -f $@
+	ar rcs $@ $(BUILD)/libqwick.o
+relink_flags = $(if $(findstring -flto,$(CFLAGS)),$(CFLAGS) -flinker-output=nolto-rel)
+
+$(SHARED): $(lib_obj) include/qwick.map
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(SONAME) \
+	  -Wl,-Bsymbolic -Wl,--version-script=include/qwick.map \
+	  $(if $(filter 1,$(SAN)),,-Wl,-z,defs) -o $@ $(lib_obj) $(LIBS)
 
 # Beside the binary, as it is when both are installed: messages name it.
 $(PULL): scripts/qwick-pull
@@ -96,13 +123,13 @@ $(BUILD)/src/file/builtin_data.o: src/file/builtin_data.S $(wildcard models/demo
 	@mkdir -p $(@D)
 	$(CC) -c -o $@ $<
 
-$(BUILD)/tests/%: tests/unit/%.c $(LIB) Makefile
+$(BUILD)/tests/%: tests/unit/%.c $(INTERNAL) Makefile
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -MMD -MP -o $@ $< $(LIB) -lcmocka $(LIBS)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -MMD -MP -o $@ $< $(INTERNAL) -lcmocka $(LIBS)
 
-$(BUILD)/bench/%: bench/%.c $(LIB) Makefile
+$(BUILD)/bench/%: bench/%.c $(INTERNAL) Makefile
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -MMD -MP -o $@ $< $(LIB) $(LIBS)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -MMD -MP -o $@ $< $(INTERNAL) $(LIBS)
 
 # The genuine tokenizer is kept compressed; tests read the unpacked file.
 testdata: $(DATA)/qwen3-tokenizer/tokenizer.json
@@ -132,20 +159,31 @@ bench: all benches
 	bench/run.sh
 
 TO = $(DESTDIR)$(PREFIX)
+TO_LIB = $(DESTDIR)$(LIBDIR)
 install: all
 	install -D -m 755 $(BIN) "$(TO)/bin/qwick"
 	install -D -m 755 $(PULL) "$(TO)/bin/qwick-pull"
 	install -d "$(TO)/share/man/man1"
 	install -m 644 $(wildcard man/*.1) "$(TO)/share/man/man1"
-	install -D -m 644 $(LIB) "$(TO)/lib/libqwick.a"
 	install -D -m 644 include/qwick.h "$(TO)/include/qwick.h"
+	install -D -m 644 $(LIB) "$(TO_LIB)/libqwick.a"
+	install -D -m 644 $(SHARED) "$(TO_LIB)/libqwick.so.$(VERSION)"
+	ln -sf libqwick.so.$(VERSION) "$(TO_LIB)/$(SONAME)"
+	ln -sf $(SONAME) "$(TO_LIB)/libqwick.so"
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR:$(PREFIX)/%=$${prefix}/%)|' \
+	  -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(LIBS)|' include/qwick.pc.in | \
+	  install -D -m 644 /dev/stdin "$(TO_LIB)/pkgconfig/qwick.pc"
+	@# Programs find the library once the loader's cache has it.
+	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || :
 
 uninstall:
 	rm -f "$(TO)/bin/qwick" "$(TO)/bin/qwick-pull" \
 	  $(patsubst man/%,"$(TO)/share/man/man1/%",$(wildcard man/*.1)) \
-	  "$(TO)/lib/libqwick.a" "$(TO)/include/qwick.h"
+	  "$(TO)/include/qwick.h" "$(TO_LIB)/libqwick.a" "$(TO_LIB)/libqwick.so" \
+	  "$(TO_LIB)/$(SONAME)" "$(TO_LIB)/libqwick.so.$(VERSION)" \
+	  "$(TO_LIB)/pkgconfig/qwick.pc"
 
 clean:
-	rm -rf build qwick libqwick.a qwick-pull
+	rm -rf build qwick libqwick.a libqwick.so qwick-pull
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

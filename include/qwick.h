@@ -29,6 +29,14 @@ extern "C" {
 
 #define QWICK_VERSION "0.1.0"
 
+/* A public function: exported from libqwick.so, and a global symbol of
+ * libqwick.a, which have no other ones. */
+#if defined(__GNUC__)
+#define QWICK_API __attribute__((visibility("default")))
+#else
+#define QWICK_API
+#endif
+
 /* ---- errors ---------------------------------------------------------- */
 
 /* The values are the exit codes of the command line, except the last one: the
@@ -78,7 +86,7 @@ struct qwick_engine_options {
                             short. See there what loading does */
 };
 
-struct qwick_engine_options qwick_engine_defaults(void);
+QWICK_API struct qwick_engine_options qwick_engine_defaults(void);
 
 /* Open a checkpoint. Every file is checked before this returns; weights are
  * mapped, not read. A checkpoint without tokenizer.json opens: functions that
@@ -91,17 +99,19 @@ struct qwick_engine_options qwick_engine_defaults(void);
  * written before and put back after. No other thread may use the environment
  * (getenv, setenv) during this call; with lazy_blas, during the first passes
  * over prompts, too. */
-int qwick_engine_open(struct qwick_engine **out,
-                      const struct qwick_engine_options *o,
-                      struct qwick_err *e);
-void qwick_engine_close(struct qwick_engine *eng);
+QWICK_API int qwick_engine_open(struct qwick_engine **out,
+                                const struct qwick_engine_options *o,
+                                struct qwick_err *e);
+QWICK_API void qwick_engine_close(struct qwick_engine *eng);
 
 /* The i-th warning or note, one line each; NULL when there is none. Warnings
  * are for every user: an unknown chat template, a stop id outside the
  * vocabulary, later a damaged entry of the prefix cache. Notes are details that
  * `qwick -v` shows. Borrowed from the engine. */
-const char *qwick_engine_warning(const struct qwick_engine *eng, size_t i);
-const char *qwick_engine_note(const struct qwick_engine *eng, size_t i);
+QWICK_API const char *qwick_engine_warning(const struct qwick_engine *eng,
+                                           size_t i);
+QWICK_API const char *qwick_engine_note(const struct qwick_engine *eng,
+                                        size_t i);
 
 /* Facts for people and for `inspect`. Strings are borrowed from the engine. */
 struct qwick_info {
@@ -134,15 +144,16 @@ struct qwick_info {
     size_t n_stop_ids;
     double load_ms; /* of qwick_engine_open */
 };
-const struct qwick_info *qwick_engine_info(const struct qwick_engine *eng);
+QWICK_API const struct qwick_info *
+qwick_engine_info(const struct qwick_engine *eng);
 
 /* A hash of what the model's answers to token ids depend on, by content: every
  * field of config.json that a pass reads, each tensor's name, type, shape and
  * 16 pieces of 256 bytes, the stop ids, tokenizer.json. Copies of a checkpoint
  * have the same one on any machine, and other weights another one, but for an
  * edit of single rows between the pieces. The first call reads the pieces. */
-int qwick_engine_identity(struct qwick_engine *eng, uint64_t id[2],
-                          struct qwick_err *e);
+QWICK_API int qwick_engine_identity(struct qwick_engine *eng, uint64_t id[2],
+                                    struct qwick_err *e);
 
 struct qwick_tensor {
     const char *name;  /* as stored; not NUL-free if the file is hostile */
@@ -153,32 +164,34 @@ struct qwick_tensor {
     bool used; /* the model reads it */
 };
 /* The i-th tensor of the checkpoint in file order; -1 from the end on. */
-int qwick_tensor_at(const struct qwick_engine *eng, size_t i,
-                    struct qwick_tensor *out);
+QWICK_API int qwick_tensor_at(const struct qwick_engine *eng, size_t i,
+                              struct qwick_tensor *out);
 
 /* ---- tokens ---------------------------------------------------------- */
 
 /* Text to ids, as Hugging Face's tokenizer does with add_special_tokens=False.
  * special: text such as "<|im_end|>" becomes the added token; else plain text.
  * Bytes that are no UTF-8 are kept: each becomes its byte token. */
-int qwick_tokenize(const struct qwick_engine *eng, const char *text,
-                   size_t n_bytes, bool special, int32_t **ids, size_t *n_ids,
-                   struct qwick_err *e);
+QWICK_API int qwick_tokenize(const struct qwick_engine *eng, const char *text,
+                             size_t n_bytes, bool special, int32_t **ids,
+                             size_t *n_ids, struct qwick_err *e);
 
 /* The same for a text that may be far too long: tokenizing stops when there are
  * more than `enough` ids (0: never). *n_ids above it says no more than that,
  * and the last ids may not be those of the whole text. */
-int qwick_tokenize_some(const struct qwick_engine *eng, const char *text,
-                        size_t n_bytes, bool special, size_t enough,
-                        int32_t **ids, size_t *n_ids, struct qwick_err *e);
+QWICK_API int qwick_tokenize_some(const struct qwick_engine *eng,
+                                  const char *text, size_t n_bytes,
+                                  bool special, size_t enough, int32_t **ids,
+                                  size_t *n_ids, struct qwick_err *e);
 
 /* Ids to exact bytes (NUL-terminated for convenience; *n_bytes excludes it).
  * skip_special leaves out added tokens flagged special. Ids of the model that
  * the tokenizer lacks (rows that pad the vocabulary) have no bytes; an id
  * beyond both is QWICK_ERR_USAGE. */
-int qwick_detokenize(const struct qwick_engine *eng, const int32_t *ids,
-                     size_t n_ids, bool skip_special, char **text,
-                     size_t *n_bytes, struct qwick_err *e);
+QWICK_API int qwick_detokenize(const struct qwick_engine *eng,
+                               const int32_t *ids, size_t n_ids,
+                               bool skip_special, char **text, size_t *n_bytes,
+                               struct qwick_err *e);
 
 /* ---- chat ------------------------------------------------------------ */
 
@@ -194,19 +207,20 @@ struct qwick_chat_options {
  * gives. json: an array of messages, or an object {"messages", "tools"?,
  * "add_generation_prompt"?, "enable_thinking"?} whose last two, when there and
  * not null, win over *o. */
-int qwick_render(const struct qwick_engine *eng, const char *json,
-                 size_t n_bytes, const struct qwick_chat_options *o,
-                 char **text, size_t *n_text, struct qwick_err *e);
+QWICK_API int qwick_render(const struct qwick_engine *eng, const char *json,
+                           size_t n_bytes, const struct qwick_chat_options *o,
+                           char **text, size_t *n_text, struct qwick_err *e);
 
 /* The ids of the text that qwick_render gives. Unless allow_special is set,
  * only the template's own pieces become added tokens: "<|im_end|>" in a message
  * stays text. prefill (NULL: none) is text at the start of the answer.
  * *in_think tells whether the prompt ends inside an open <think> block. */
-int qwick_chat_encode(const struct qwick_engine *eng, const char *json,
-                      size_t n_bytes, const struct qwick_chat_options *o,
-                      bool allow_special, const char *prefill, size_t n_prefill,
-                      int32_t **ids, size_t *n_ids, bool *in_think,
-                      struct qwick_err *e);
+QWICK_API int qwick_chat_encode(const struct qwick_engine *eng,
+                                const char *json, size_t n_bytes,
+                                const struct qwick_chat_options *o,
+                                bool allow_special, const char *prefill,
+                                size_t n_prefill, int32_t **ids, size_t *n_ids,
+                                bool *in_think, struct qwick_err *e);
 
 /* ---- sessions -------------------------------------------------------- */
 
@@ -230,9 +244,10 @@ struct qwick_session;
 
 /* n_ctx: most tokens the session may hold; 0: the model's maximum. The KV cache
  * grows by pages as tokens come, so a large n_ctx takes no memory by itself. */
-int qwick_session_create(struct qwick_session **out, struct qwick_engine *eng,
-                         size_t n_ctx, struct qwick_err *e);
-void qwick_session_free(struct qwick_session *s);
+QWICK_API int qwick_session_create(struct qwick_session **out,
+                                   struct qwick_engine *eng, size_t n_ctx,
+                                   struct qwick_err *e);
+QWICK_API void qwick_session_free(struct qwick_session *s);
 
 /* Make the session's context equal tokens[0..n), n >= 1. Evaluates only the
  * tokens after the longest usable prefix (see qwick_session_reuse), and at
@@ -240,25 +255,26 @@ void qwick_session_free(struct qwick_session *s);
  * belong to tokens[n-1], and the engine's prefix cache in memory has the
  * context's whole pages. More than n_ctx tokens: QWICK_ERR_CONTEXT. On failure
  * the context is a prefix of the old one or of tokens. */
-int qwick_session_sync(struct qwick_session *s, const int32_t *tokens, size_t n,
-                       struct qwick_err *e);
+QWICK_API int qwick_session_sync(struct qwick_session *s, const int32_t *tokens,
+                                 size_t n, struct qwick_err *e);
 
 /* Append one token and evaluate it: the logits are then the token's. */
-int qwick_session_decode(struct qwick_session *s, int32_t token,
-                         struct qwick_err *e);
+QWICK_API int qwick_session_decode(struct qwick_session *s, int32_t token,
+                                   struct qwick_err *e);
 
 /* Drop all tokens after the first n. If any were dropped, there are no logits
  * until the next sync or decode. n larger than the length: QWICK_ERR_USAGE. So
  * is, in a model whose layers have a sliding window, an n more than 256 tokens
  * before the longest length: keys that later tokens would see are gone. There,
  * qwick_session_sync evaluates the tokens again. */
-int qwick_session_rollback(struct qwick_session *s, size_t n,
-                           struct qwick_err *e);
+QWICK_API int qwick_session_rollback(struct qwick_session *s, size_t n,
+                                     struct qwick_err *e);
 
 /* A copy of a session that goes on by itself: same tokens, cache and logits.
  * The two share whole pages of the cache until one of them writes to a page. */
-int qwick_session_fork(struct qwick_session **out,
-                       const struct qwick_session *s, struct qwick_err *e);
+QWICK_API int qwick_session_fork(struct qwick_session **out,
+                                 const struct qwick_session *s,
+                                 struct qwick_err *e);
 
 /* ---- prefix caches ----------------------------------------------------- */
 
@@ -284,12 +300,13 @@ int qwick_session_fork(struct qwick_session **out,
  * page. Evaluates nothing, so leave out the last token if you need logits, and
  * evaluate it afterwards. sync calls this itself; callers of qwick_engine_step
  * need it. */
-int qwick_session_reuse(struct qwick_session *s, const int32_t *tokens,
-                        size_t n, struct qwick_err *e);
+QWICK_API int qwick_session_reuse(struct qwick_session *s,
+                                  const int32_t *tokens, size_t n,
+                                  struct qwick_err *e);
 
 /* Put the whole pages of the context into the prefix cache in memory. Copies
  * nothing. Does nothing when the engine has no such cache. */
-void qwick_session_publish(struct qwick_session *s);
+QWICK_API void qwick_session_publish(struct qwick_session *s);
 
 /* Write the whole pages of the first n tokens of the context to the prefix
  * cache on disk, except pages that it has. Then remove entries, the one that
@@ -297,10 +314,11 @@ void qwick_session_publish(struct qwick_session *s);
  * Does nothing when the engine has no such cache, or when these pages alone
  * need more than that. QWICK_ERR_RUNTIME names the file that could not be
  * written; the session is unaffected. */
-int qwick_session_store(struct qwick_session *s, size_t n, struct qwick_err *e);
+QWICK_API int qwick_session_store(struct qwick_session *s, size_t n,
+                                  struct qwick_err *e);
 
 /* Tokens that the last sync did not have to evaluate. */
-size_t qwick_session_cached(const struct qwick_session *s);
+QWICK_API size_t qwick_session_cached(const struct qwick_session *s);
 
 /* Write tokens, keys, values and logits to a file that only its owner can read.
  * The file appears at path when it is complete and on the disk. The first save
@@ -308,8 +326,8 @@ size_t qwick_session_cached(const struct qwick_session *s);
  * with QWICK_ERR_RUNTIME: a path that is not a regular file (a symbolic link,
  * too), and a model whose files were changed in place since the engine opened
  * them. */
-int qwick_session_save(struct qwick_session *s, const char *path,
-                       struct qwick_err *e);
+QWICK_API int qwick_session_save(struct qwick_session *s, const char *path,
+                                 struct qwick_err *e);
 
 /* Open a saved session with a context of n_ctx tokens (0: the model's maximum).
  *
@@ -323,12 +341,13 @@ int qwick_session_save(struct qwick_session *s, const char *path,
  * mtime and ctime. Otherwise all weights are hashed once and compared, so a
  * copied or moved checkpoint is accepted and an edited one is refused. An edit
  * that changes none of these, not even ctime, goes unnoticed. */
-int qwick_session_load(struct qwick_session **out, struct qwick_engine *eng,
-                       const char *path, size_t n_ctx, struct qwick_err *e);
+QWICK_API int qwick_session_load(struct qwick_session **out,
+                                 struct qwick_engine *eng, const char *path,
+                                 size_t n_ctx, struct qwick_err *e);
 
 /* The default directory of the prefix cache on disk: $XDG_CACHE_HOME/qwick, or
  * ~/.cache/qwick. The caller frees it; NULL when neither variable is set. */
-char *qwick_cache_dir(void);
+QWICK_API char *qwick_cache_dir(void);
 
 /* An entry of the prefix cache on disk: a prompt, or the pages that a prompt
  * has after the beginning that it shares with another entry. */
@@ -346,29 +365,31 @@ struct qwick_cache_entry {
 
 /* The entries of the cache in dir (NULL: the default), latest use first. A
  * directory that does not exist has none. */
-int qwick_cache_list(const char *dir, struct qwick_cache_entry **out, size_t *n,
-                     struct qwick_err *e);
-void qwick_cache_list_free(struct qwick_cache_entry *v, size_t n);
+QWICK_API int qwick_cache_list(const char *dir, struct qwick_cache_entry **out,
+                               size_t *n, struct qwick_err *e);
+QWICK_API void qwick_cache_list_free(struct qwick_cache_entry *v, size_t n);
 
 /* Remove entries, the one that was used longest ago first, until at most
  * max_bytes are left (0: all entries), and the temporary files of processes
  * that died. Touches only files that look like the cache's own. *n_removed and
  * *bytes_removed (NULL: not wanted) count what was removed. */
-int qwick_cache_gc(const char *dir, size_t max_bytes, size_t *n_removed,
-                   size_t *bytes_removed, struct qwick_err *e);
+QWICK_API int qwick_cache_gc(const char *dir, size_t max_bytes,
+                             size_t *n_removed, size_t *bytes_removed,
+                             struct qwick_err *e);
 
 /* ---- looking at sessions ----------------------------------------------- */
 
-size_t qwick_session_length(const struct qwick_session *s);
+QWICK_API size_t qwick_session_length(const struct qwick_session *s);
 /* The tokens in the cache; valid until the next call on the session. */
-const int32_t *qwick_session_tokens(const struct qwick_session *s, size_t *n);
-size_t qwick_session_limit(const struct qwick_session *s);
-size_t qwick_session_kv_bytes(const struct qwick_session *s);
+QWICK_API const int32_t *qwick_session_tokens(const struct qwick_session *s,
+                                              size_t *n);
+QWICK_API size_t qwick_session_limit(const struct qwick_session *s);
+QWICK_API size_t qwick_session_kv_bytes(const struct qwick_session *s);
 
 /* The logits of the last token, f32 [vocab_size], before any mask or sampler;
  * NULL when the last call left none. Valid until the next call on the session
  * and, after a joint step, until the engine's next joint step. */
-const float *qwick_session_logits(const struct qwick_session *s);
+QWICK_API const float *qwick_session_logits(const struct qwick_session *s);
 
 /* One session's part of a joint step: append tokens[0..n), n >= 1. */
 enum qwick_want { QWICK_WANT_NONE, QWICK_WANT_LAST, QWICK_WANT_ALL };
@@ -385,40 +406,44 @@ enum qwick_output { QWICK_LOGITS = 1, QWICK_HIDDEN = 2 };
  * grows with the sum of all tokens. output: QWICK_LOGITS, QWICK_HIDDEN or both.
  * When the pass fails, or the interrupt flag of the first step's session is
  * set, no session changes. */
-int qwick_engine_step(struct qwick_engine *eng, const struct qwick_step *steps,
-                      size_t n, enum qwick_output output, struct qwick_err *e);
+QWICK_API int qwick_engine_step(struct qwick_engine *eng,
+                                const struct qwick_step *steps, size_t n,
+                                enum qwick_output output, struct qwick_err *e);
 
 /* After a joint step: the session's rows of logits f32 [*n, vocab_size] (NULL,
  * 0: none), and the hidden state after the last norm, f32 [d_model], of its
  * last token (NULL: none). Valid until the engine's next joint step. */
-const float *qwick_session_rows(const struct qwick_session *s, size_t *n);
-const float *qwick_session_hidden(const struct qwick_session *s);
+QWICK_API const float *qwick_session_rows(const struct qwick_session *s,
+                                          size_t *n);
+QWICK_API const float *qwick_session_hidden(const struct qwick_session *s);
 
 /* From now on, add the milliseconds that each part of a pass takes on its first
  * thread to ms [QWICK_PARTS]; NULL stops that. Reading clocks costs a little.
  */
 #define QWICK_PARTS 6
-void qwick_session_parts(struct qwick_session *s, double *ms);
+QWICK_API void qwick_session_parts(struct qwick_session *s, double *ms);
 /* "embedding", "norms", "projections", "attention", "head", "barriers". */
-const char *qwick_part_name(size_t part);
+QWICK_API const char *qwick_part_name(size_t part);
 
 /* Called during long prefills with tokens done and to do. */
 typedef void (*qwick_progress_fn)(void *ctx, size_t done, size_t total);
-void qwick_session_progress(struct qwick_session *s, qwick_progress_fn fn,
-                            void *ctx);
+QWICK_API void qwick_session_progress(struct qwick_session *s,
+                                      qwick_progress_fn fn, void *ctx);
 
 /* Stop a prefill at the next layer, and a generation at the next token, when
  * *flag becomes nonzero. A signal handler may set it. NULL: never stop. A call
  * that was stopped fails with QWICK_ERR_INTERRUPTED, except qwick_generate. */
-void qwick_session_interrupt(struct qwick_session *s, const volatile int *flag);
+QWICK_API void qwick_session_interrupt(struct qwick_session *s,
+                                       const volatile int *flag);
 
 /* Logits of every position of a prompt, in order: row(ctx, pos, logits) with
  * logits f32 [vocab_size]. A nonzero return stops with QWICK_ERR_RUNTIME. The
  * session is reset first and holds the tokens afterwards. */
 typedef int (*qwick_row_fn)(void *ctx, size_t pos, const float *logits);
-int qwick_session_all_logits(struct qwick_session *s, const int32_t *tokens,
-                             size_t n, qwick_row_fn row, void *ctx,
-                             struct qwick_err *e);
+QWICK_API int qwick_session_all_logits(struct qwick_session *s,
+                                       const int32_t *tokens, size_t n,
+                                       qwick_row_fn row, void *ctx,
+                                       struct qwick_err *e);
 
 /* ---- sampling and generation ----------------------------------------- */
 
@@ -438,11 +463,11 @@ struct qwick_sampling {
 /* The values of generation_config.json; greedy where it asks for no sampling.
  * If it has Qwen3's values for thinking (0.6, 0.95, 20) and thinking is off,
  * the model card's values for plain answers replace them: 0.7, 0.8, 20. */
-struct qwick_sampling qwick_sampling_defaults(const struct qwick_engine *eng,
-                                              bool think_off);
+QWICK_API struct qwick_sampling
+qwick_sampling_defaults(const struct qwick_engine *eng, bool think_off);
 /* Temperature 1 and every step off: the base for single sampling options where
  * the checkpoint asks for greedy. */
-struct qwick_sampling qwick_sampling_neutral(void);
+QWICK_API struct qwick_sampling qwick_sampling_neutral(void);
 
 enum qwick_finish {
     QWICK_FINISH_STOP,
@@ -453,7 +478,7 @@ enum qwick_finish {
     QWICK_FINISH_TIMEOUT,
     QWICK_FINISH_INTERRUPTED
 };
-const char *qwick_finish_name(enum qwick_finish f);
+QWICK_API const char *qwick_finish_name(enum qwick_finish f);
 
 enum qwick_channel { QWICK_TEXT, QWICK_THINKING };
 
@@ -510,7 +535,7 @@ struct qwick_generate_options {
     qwick_token_fn on_token;
     void *on_token_ctx;
 };
-struct qwick_generate_options qwick_generate_defaults(void);
+QWICK_API struct qwick_generate_options qwick_generate_defaults(void);
 
 /* Counts of lookup. A decode step gives one token, and one more for each guess
  * that is accepted. */
@@ -544,10 +569,10 @@ struct qwick_result {
 /* Answer a prompt: sync, then sample and decode until a stop id, a stop string,
  * max_tokens, the end of the context, the loop guard or the timeout. On
  * failure, too, *r can be passed to qwick_result_free. */
-int qwick_generate(struct qwick_session *s, const int32_t *prompt, size_t n,
-                   const struct qwick_generate_options *o,
-                   struct qwick_result *r, struct qwick_err *e);
-void qwick_result_free(struct qwick_result *r);
+QWICK_API int qwick_generate(struct qwick_session *s, const int32_t *prompt,
+                             size_t n, const struct qwick_generate_options *o,
+                             struct qwick_result *r, struct qwick_err *e);
+QWICK_API void qwick_result_free(struct qwick_result *r);
 
 /* ---- batching -------------------------------------------------------- */
 
@@ -584,26 +609,27 @@ struct qwick_batch_options {
     const volatile int *interrupt; /* ends a step soon; NULL: never */
 };
 
-int qwick_batch_create(struct qwick_batch **out, struct qwick_engine *eng,
-                       const struct qwick_batch_options *o,
-                       struct qwick_err *e);
+QWICK_API int qwick_batch_create(struct qwick_batch **out,
+                                 struct qwick_engine *eng,
+                                 const struct qwick_batch_options *o,
+                                 struct qwick_err *e);
 /* Drops requests that have not ended, without calling done. */
-void qwick_batch_free(struct qwick_batch *b);
+QWICK_API void qwick_batch_free(struct qwick_batch *b);
 
 /* Queue a prompt of n >= 1 tokens. prompt and *o are copied; what *o points to
  * stays the caller's, until done. o->profile has no effect. prefill_ms is the
  * time to the first token from the pass with the prompt's first one on; there,
  * timeout_ms begins as well, and is checked after each pass. */
-int qwick_batch_add(struct qwick_batch *b, const int32_t *prompt, size_t n,
-                    const struct qwick_generate_options *o, void *tag,
-                    struct qwick_err *e);
+QWICK_API int qwick_batch_add(struct qwick_batch *b, const int32_t *prompt,
+                              size_t n, const struct qwick_generate_options *o,
+                              void *tag, struct qwick_err *e);
 
 /* Run one pass; does nothing when no request is left. When a request fails,
  * done hears of it, and the step succeeds. QWICK_ERR_INTERRUPTED: nothing
  * has changed. */
-int qwick_batch_step(struct qwick_batch *b, struct qwick_err *e);
+QWICK_API int qwick_batch_step(struct qwick_batch *b, struct qwick_err *e);
 /* Steps until no request is left. */
-int qwick_batch_run(struct qwick_batch *b, struct qwick_err *e);
+QWICK_API int qwick_batch_run(struct qwick_batch *b, struct qwick_err *e);
 
 struct qwick_batch_stats {
     size_t n_waiting, n_live;
@@ -614,7 +640,8 @@ struct qwick_batch_stats {
     uint64_t n_generated;
     uint64_t n_preempted; /* times that a sequence lost its cache to others */
 };
-struct qwick_batch_stats qwick_batch_stats(const struct qwick_batch *b);
+QWICK_API struct qwick_batch_stats
+qwick_batch_stats(const struct qwick_batch *b);
 
 /* ---- judging --------------------------------------------------------- */
 
@@ -643,7 +670,7 @@ struct qwick_score_item {
 
 /* The index of the first scored token: n_given; without context 1, because
  * nothing comes before the first token. Equals n when no token is scored. */
-size_t qwick_score_first(const struct qwick_score_item *it);
+QWICK_API size_t qwick_score_first(const struct qwick_score_item *it);
 
 /* Score texts of any length. A text of more than `window` tokens (0: n_ctx) is
  * evaluated in windows of that size. Each window starts `stride` tokens (0:
@@ -651,16 +678,18 @@ size_t qwick_score_first(const struct qwick_score_item *it);
  * earlier window scored. So after the first window, each scored token has at
  * least window - stride tokens before it. Context counts as part of the text,
  * but is not scored. n_windows is 0 where nothing is scored. */
-int qwick_score(struct qwick_engine *eng, struct qwick_score_item *items,
-                size_t n, const struct qwick_judge_options *o,
-                struct qwick_err *e);
+QWICK_API int qwick_score(struct qwick_engine *eng,
+                          struct qwick_score_item *items, size_t n,
+                          const struct qwick_judge_options *o,
+                          struct qwick_err *e);
 
 /* The window and the stride that qwick_score uses with *o. A window larger than
  * the context, or a stride that is not smaller than the window:
  * QWICK_ERR_USAGE. */
-int qwick_judge_windows(const struct qwick_engine *eng,
-                        const struct qwick_judge_options *o, size_t *window,
-                        size_t *stride, struct qwick_err *e);
+QWICK_API int qwick_judge_windows(const struct qwick_engine *eng,
+                                  const struct qwick_judge_options *o,
+                                  size_t *window, size_t *stride,
+                                  struct qwick_err *e);
 
 /* One of the possible answers; all prompts have the same ones. */
 struct qwick_answer {
@@ -679,9 +708,11 @@ struct qwick_choose_item {
  * of them, and each distinct prefix of the answers once per prompt. Two equal
  * answers, or an empty one: QWICK_ERR_USAGE. A prompt that does not fit the
  * context together with the longest answer: QWICK_ERR_CONTEXT. */
-int qwick_choose(struct qwick_engine *eng, struct qwick_choose_item *items,
-                 size_t n, const struct qwick_answer *answers, size_t n_answers,
-                 const struct qwick_judge_options *o, struct qwick_err *e);
+QWICK_API int qwick_choose(struct qwick_engine *eng,
+                           struct qwick_choose_item *items, size_t n,
+                           const struct qwick_answer *answers, size_t n_answers,
+                           const struct qwick_judge_options *o,
+                           struct qwick_err *e);
 
 /* ---- quantizing ------------------------------------------------------ */
 
@@ -711,7 +742,7 @@ struct qwick_quantize_options {
     void *note_ctx;
     const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
 };
-struct qwick_quantize_options qwick_quantize_defaults(void);
+QWICK_API struct qwick_quantize_options qwick_quantize_defaults(void);
 
 struct qwick_quantize_report {
     size_t n_quantized;     /* modules */
@@ -741,14 +772,15 @@ struct qwick_quantize_report {
  * they died, dst.tmp-* and dst.old-*, are removed. A
  * source that is quantized already, has weights that are not finite or is no
  * model that qwick knows is QWICK_ERR_MODEL. r may be NULL. */
-int qwick_quantize(const char *src, const char *dst,
-                   const struct qwick_quantize_options *o,
-                   struct qwick_quantize_report *r, struct qwick_err *e);
+QWICK_API int qwick_quantize(const char *src, const char *dst,
+                             const struct qwick_quantize_options *o,
+                             struct qwick_quantize_report *r,
+                             struct qwick_err *e);
 
 /* Remove the unfinished directory of a qwick_quantize under way. For a handler
  * of SIGBUS, which a source that is truncated while it is read leads to, that
  * then ends the process. Async-signal-safe. */
-void qwick_quantize_abandon(void);
+QWICK_API void qwick_quantize_abandon(void);
 
 /* ---- embeddings and reranking ---------------------------------------- */
 
@@ -770,21 +802,22 @@ struct qwick_embed_options {
     const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
 };
 
-int qwick_embedder_create(struct qwick_embedder **out, struct qwick_engine *eng,
-                          const struct qwick_embed_options *o,
-                          struct qwick_err *e);
-void qwick_embedder_free(struct qwick_embedder *m);
+QWICK_API int qwick_embedder_create(struct qwick_embedder **out,
+                                    struct qwick_engine *eng,
+                                    const struct qwick_embed_options *o,
+                                    struct qwick_err *e);
+QWICK_API void qwick_embedder_free(struct qwick_embedder *m);
 
 /* What to tell people when the checkpoint shows no sign of being an embedding
  * model, or a reranker: "does not look like …". NULL: it does. Signs are its
  * name, the files of sentence-transformers, README.md, tensors without a head,
  * a post-processor that ends texts, the size of the vocabulary; a genuine one
  * has several. */
-const char *qwick_embed_doubt(const struct qwick_engine *eng);
-const char *qwick_rerank_doubt(const struct qwick_engine *eng);
+QWICK_API const char *qwick_embed_doubt(const struct qwick_engine *eng);
+QWICK_API const char *qwick_rerank_doubt(const struct qwick_engine *eng);
 
 /* Numbers of a vector. */
-size_t qwick_embedder_dim(const struct qwick_embedder *m);
+QWICK_API size_t qwick_embedder_dim(const struct qwick_embedder *m);
 
 struct qwick_embed_text {
     const char *text;
@@ -800,9 +833,10 @@ struct qwick_embed_text {
 /* The ids of a text to embed, between those that the tokenizer's post-processor
  * adds (Qwen3-Embedding's: <|endoftext|> at the end), which stay when the text
  * is cut. *n_dropped (NULL: not asked for): tokens cut. */
-int qwick_embed_encode(const struct qwick_embedder *m,
-                       const struct qwick_embed_text *t, int32_t **ids,
-                       size_t *n_ids, size_t *n_dropped, struct qwick_err *e);
+QWICK_API int qwick_embed_encode(const struct qwick_embedder *m,
+                                 const struct qwick_embed_text *t,
+                                 int32_t **ids, size_t *n_ids,
+                                 size_t *n_dropped, struct qwick_err *e);
 
 struct qwick_embed_item {
     const int32_t *tokens; /* [n], n >= 1 */
@@ -811,8 +845,9 @@ struct qwick_embed_item {
 };
 
 /* A hidden state that is not finite: QWICK_ERR_RUNTIME. */
-int qwick_embed(struct qwick_embedder *m, const struct qwick_embed_item *items,
-                size_t n, struct qwick_err *e);
+QWICK_API int qwick_embed(struct qwick_embedder *m,
+                          const struct qwick_embed_item *items, size_t n,
+                          struct qwick_err *e);
 
 /* How well documents answer a query: the probability of "yes" against "no" as
  * the next token of Qwen3-Reranker's prompt. The part of the prompt before the
@@ -834,18 +869,20 @@ struct qwick_rerank_options {
 /* A tokenizer without the prompt's control tokens, or for which "yes" or "no"
  * is not one token: QWICK_ERR_MODEL. A query that leaves no room for a
  * document: QWICK_ERR_CONTEXT. */
-int qwick_reranker_create(struct qwick_reranker **out, struct qwick_engine *eng,
-                          const char *query, size_t n_query,
-                          const struct qwick_rerank_options *o,
-                          struct qwick_err *e);
-void qwick_reranker_free(struct qwick_reranker *r);
+QWICK_API int qwick_reranker_create(struct qwick_reranker **out,
+                                    struct qwick_engine *eng, const char *query,
+                                    size_t n_query,
+                                    const struct qwick_rerank_options *o,
+                                    struct qwick_err *e);
+QWICK_API void qwick_reranker_free(struct qwick_reranker *r);
 
 /* The ids of the prompt for a document. No text in query, instruct or document
  * becomes an added token. Of a document that does not fit the context the end
  * is cut. *n_dropped (NULL: not asked for): tokens cut. */
-int qwick_rerank_encode(const struct qwick_reranker *r, const char *document,
-                        size_t n_document, int32_t **ids, size_t *n_ids,
-                        size_t *n_dropped, struct qwick_err *e);
+QWICK_API int qwick_rerank_encode(const struct qwick_reranker *r,
+                                  const char *document, size_t n_document,
+                                  int32_t **ids, size_t *n_ids,
+                                  size_t *n_dropped, struct qwick_err *e);
 
 struct qwick_rerank_item {
     const int32_t *tokens; /* [n] of qwick_rerank_encode */
@@ -853,26 +890,27 @@ struct qwick_rerank_item {
     double score; /* out: P(yes) / (P(yes) + P(no)) */
 };
 
-int qwick_rerank(struct qwick_reranker *r, struct qwick_rerank_item *items,
-                 size_t n, struct qwick_err *e);
+QWICK_API int qwick_rerank(struct qwick_reranker *r,
+                           struct qwick_rerank_item *items, size_t n,
+                           struct qwick_err *e);
 
 /* ---- limits of this machine ------------------------------------------ */
 
 /* Read bandwidth in bytes a second of a sweep by all of the engine's threads
  * over the weights' mapping, or over anonymous memory when the weights are
  * smaller than 256 MiB. Runs for about ms milliseconds. -1 on failure. */
-double qwick_bench_bandwidth(struct qwick_engine *eng, double ms);
+QWICK_API double qwick_bench_bandwidth(struct qwick_engine *eng, double ms);
 
 /* Peak of the unit that the engine's long prefills use (bf16 products where
  * info.gemm says so, else f32 multiply-adds of the level), in floating-point
  * operations a second (a multiply-add is two), by register-only loops on all
  * of its threads for about ms milliseconds. */
-double qwick_bench_peak(struct qwick_engine *eng, double ms);
+QWICK_API double qwick_bench_peak(struct qwick_engine *eng, double ms);
 
 /* Floating-point operations of a forward pass over n tokens that follow pos
  * others: 2 a weight and token, attention's two products, the head once. */
-double qwick_forward_flops(const struct qwick_engine *eng, size_t pos,
-                           size_t n);
+QWICK_API double qwick_forward_flops(const struct qwick_engine *eng, size_t pos,
+                                     size_t n);
 
 #ifdef __cplusplus
 }

@@ -5,9 +5,11 @@
 #define EMBED(id, path, align)  \
     .balign align;              \
     .globl id;                  \
+    .hidden id;                 \
     .type id, @object;          \
 id: .incbin path;               \
     .globl id##_end;            \
+    .hidden id##_end;           \
 id##_end:;                      \
     .byte 0;                    \
     .size id, . - id

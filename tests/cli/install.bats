@@ -12,6 +12,7 @@ setup() {
     MAKE_ARGS=(--no-print-directory -s "BUILD=$build" "SAN=${SAN:-}" CI=1
         "DESTDIR=$T/dest dir" PREFIX=/usr)
     ROOT="$T/dest dir/usr"
+    VERSION=$(sed -n 's/^#define QWICK_VERSION "\(.*\)"$/\1/p' include/qwick.h)
 }
 
 installed() {
@@ -24,6 +25,10 @@ installed() {
 ./usr/bin/qwick-pull
 ./usr/include/qwick.h
 ./usr/lib/libqwick.a
+./usr/lib/libqwick.so
+./usr/lib/libqwick.so.0
+./usr/lib/libqwick.so.$VERSION
+./usr/lib/pkgconfig/qwick.pc
 $(cd man && printf './usr/share/man/man1/%s\n' *.1 | sort)" ]
     cd "$T"
     export PATH="$ROOT/bin:$PATH"
@@ -37,6 +42,27 @@ $(cd man && printf './usr/share/man/man1/%s\n' *.1 | sort)" ]
     cd "$BATS_TEST_DIRNAME/../.."
     run -0 make "${MAKE_ARGS[@]}" uninstall
     [ -z "$(installed)" ]
+}
+
+@test "the libraries have no global symbols but qwick_ ones" {
+    local dir=$(dirname "$QWICK")
+    nm -D --defined-only "$dir/libqwick.so" >"$T/shared"
+    nm -g --defined-only "$dir/libqwick.a" >"$T/static"
+    for list in shared static; do
+        grep -q ' T qwick_engine_open$' "$T/$list"
+        grep -E '^[0-9a-f]+ . ' "$T/$list" >"$T/symbols"
+        run -1 grep -vE ' T qwick_[a-z_]+$' "$T/symbols"
+    done
+    # every function of the header is one of them, and nothing else is
+    grep -oE 'qwick_[a-z_]+\(' include/qwick.h | tr -d '(' | sort -u >"$T/header"
+    for list in shared static; do
+        grep -oE 'qwick_[a-z_]+$' "$T/$list" | sort -u >"$T/names"
+        run -0 comm -23 "$T/names" "$T/header"
+        [ -z "$output" ]
+    done
+    cmp <(grep -oE 'qwick_[a-z_]+$' "$T/shared" | sort) \
+        <(grep -oE 'qwick_[a-z_]+$' "$T/static" | sort)
+    readelf -d "$dir/libqwick.so" | grep -q 'SONAME.*\[libqwick.so.0\]'
 }
 
 @test "a hint names a command that is installed, and beside the built binary" {
