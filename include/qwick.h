@@ -37,6 +37,9 @@ extern "C" {
 #define QWICK_API
 #endif
 
+/* The QWICK_VERSION of the library that runs. */
+QWICK_API const char *qwick_version(void);
+
 /* ---- errors ---------------------------------------------------------- */
 
 /* The values are the exit codes of the command line, except the last one: the
@@ -58,6 +61,18 @@ struct qwick_err {
     char msg[1020];
 };
 
+/* ---- options --------------------------------------------------------- */
+
+/* A struct of options begins with its size, which qwick_…_defaults() sets
+ * together with the defaults. A function that takes options accepts NULL for
+ * all defaults. A program that was compiled with an older qwick.h has a smaller
+ * struct: what it lacks has its default. A larger one from a newer qwick.h is
+ * accepted as long as the options that this version does not know are zero;
+ * else, and when the size was not set: QWICK_ERR_USAGE.
+ *
+ * qwick_…_options_init(o, sizeof *o) is the function behind qwick_…_defaults(),
+ * for languages that cannot call an inline function. */
+
 /* ---- engine ---------------------------------------------------------- */
 
 struct qwick_engine;
@@ -65,6 +80,7 @@ struct qwick_engine;
 enum qwick_kv { QWICK_KV_DEFAULT, QWICK_KV_F16, QWICK_KV_F32, QWICK_KV_Q8 };
 
 struct qwick_engine_options {
+    size_t size;
     const char *model;    /* directory, or hub id in the local Hugging Face
                              cache; NULL: the built-in demo model */
     const char *isa;      /* cap on the kernels: "ref", "avx2", "avxvnni",
@@ -85,8 +101,14 @@ struct qwick_engine_options {
                             qwick_engine_open: starts faster where prompts are
                             short. See there what loading does */
 };
-
-QWICK_API struct qwick_engine_options qwick_engine_defaults(void);
+QWICK_API void qwick_engine_options_init(struct qwick_engine_options *o,
+                                         size_t size);
+static inline struct qwick_engine_options qwick_engine_defaults(void)
+{
+    struct qwick_engine_options o;
+    qwick_engine_options_init(&o, sizeof o);
+    return o;
+}
 
 /* Open a checkpoint. Every file is checked before this returns; weights are
  * mapped, not read. A checkpoint without tokenizer.json opens: functions that
@@ -163,9 +185,12 @@ struct qwick_tensor {
     size_t rank, bytes;
     bool used; /* the model reads it */
 };
-/* The i-th tensor of the checkpoint in file order; -1 from the end on. */
+/* Tensors of the checkpoint; 0 when it was opened for its tokenizer only. */
+QWICK_API size_t qwick_tensor_count(const struct qwick_engine *eng);
+/* The i-th tensor of the checkpoint in file order. No such one:
+ * QWICK_ERR_USAGE. */
 QWICK_API int qwick_tensor_at(const struct qwick_engine *eng, size_t i,
-                              struct qwick_tensor *out);
+                              struct qwick_tensor *out, struct qwick_err *e);
 
 /* ---- tokens ---------------------------------------------------------- */
 
@@ -198,10 +223,19 @@ QWICK_API int qwick_detokenize(const struct qwick_engine *eng,
 enum qwick_think { QWICK_THINK_AUTO, QWICK_THINK_ON, QWICK_THINK_OFF };
 
 struct qwick_chat_options {
-    bool add_generation_prompt;
-    enum qwick_think think; /* AUTO: the template is not told */
+    size_t size;
+    bool add_generation_prompt; /* default true */
+    enum qwick_think think;     /* AUTO: the template is not told */
     size_t enough; /* of qwick_chat_encode: as for qwick_tokenize_some */
 };
+QWICK_API void qwick_chat_options_init(struct qwick_chat_options *o,
+                                       size_t size);
+static inline struct qwick_chat_options qwick_chat_defaults(void)
+{
+    struct qwick_chat_options o;
+    qwick_chat_options_init(&o, sizeof o);
+    return o;
+}
 
 /* The prompt text of a chat, byte for byte what the checkpoint's template
  * gives. json: an array of messages, or an object {"messages", "tools"?,
@@ -346,8 +380,9 @@ QWICK_API int qwick_session_load(struct qwick_session **out,
                                  size_t n_ctx, struct qwick_err *e);
 
 /* The default directory of the prefix cache on disk: $XDG_CACHE_HOME/qwick, or
- * ~/.cache/qwick. The caller frees it; NULL when neither variable is set. */
-QWICK_API char *qwick_cache_dir(void);
+ * ~/.cache/qwick. The caller frees it. Neither variable is set:
+ * QWICK_ERR_USAGE. */
+QWICK_API int qwick_cache_dir(char **dir, struct qwick_err *e);
 
 /* An entry of the prefix cache on disk: a prompt, or the pages that a prompt
  * has after the beginning that it shares with another entry. */
@@ -458,13 +493,15 @@ struct qwick_sampling {
     float presence_penalty;  /* 0: off; of the answer so far */
     float frequency_penalty; /* 0: off; of the answer so far */
     uint64_t seed;           /* draw i depends on (seed, i) alone */
+    uint64_t reserved[4];    /* zero: room for later options */
 };
 
 /* The values of generation_config.json; greedy where it asks for no sampling.
- * If it has Qwen3's values for thinking (0.6, 0.95, 20) and thinking is off,
- * the model card's values for plain answers replace them: 0.7, 0.8, 20. */
+ * If it has Qwen3's values for thinking (0.6, 0.95, 20) and the model will not
+ * think, the model card's values for plain answers replace them: 0.7, 0.8, 20.
+ */
 QWICK_API struct qwick_sampling
-qwick_sampling_defaults(const struct qwick_engine *eng, bool think_off);
+qwick_sampling_defaults(const struct qwick_engine *eng, bool thinking);
 /* Temperature 1 and every step off: the base for single sampling options where
  * the checkpoint asks for greedy. */
 QWICK_API struct qwick_sampling qwick_sampling_neutral(void);
@@ -514,14 +551,16 @@ typedef int (*qwick_token_fn)(void *ctx, const struct qwick_token_event *ev);
 #define QWICK_LOOKUP_DEFAULT 0
 
 struct qwick_generate_options {
+    size_t size;
     struct qwick_sampling sampling;
     size_t max_tokens;       /* 0: until a stop or the end of the context */
     const char *const *stop; /* stop strings, matched on bytes */
     size_t n_stop;
-    bool ignore_eos; /* stop ids are never drawn */
-    bool in_think;   /* from qwick_chat_encode */
-    bool no_think;   /* do not look for think blocks (raw prompts) */
-    bool profile;    /* fill per_token_ms and sample_ms */
+    bool ignore_eos;     /* stop ids are never drawn */
+    bool in_think;       /* from qwick_chat_encode */
+    bool split_thinking; /* think blocks become the thinking; default true,
+                            false for raw prompts */
+    bool profile;        /* fill per_token_ms and sample_ms */
     size_t
         loop_guard; /* stop when the last N >= 3 ids are one sequence at least
                        three times over (the last may be cut); 0: off */
@@ -535,7 +574,14 @@ struct qwick_generate_options {
     qwick_token_fn on_token;
     void *on_token_ctx;
 };
-QWICK_API struct qwick_generate_options qwick_generate_defaults(void);
+QWICK_API void qwick_generate_options_init(struct qwick_generate_options *o,
+                                           size_t size);
+static inline struct qwick_generate_options qwick_generate_defaults(void)
+{
+    struct qwick_generate_options o;
+    qwick_generate_options_init(&o, sizeof o);
+    return o;
+}
 
 /* Counts of lookup. A decode step gives one token, and one more for each guess
  * that is accepted. */
@@ -596,6 +642,7 @@ typedef int (*qwick_done_fn)(void *ctx, void *tag, struct qwick_result *r,
                              const struct qwick_err *e);
 
 struct qwick_batch_options {
+    size_t size;
     size_t max_batch;      /* sequences alive at once, 0: 16 */
     size_t n_ctx;          /* most tokens of each, 0: the model's maximum */
     size_t kv_bytes;       /* most memory of the sequences' KV caches, beside
@@ -608,6 +655,14 @@ struct qwick_batch_options {
     void *done_ctx;
     const volatile int *interrupt; /* ends a step soon; NULL: never */
 };
+QWICK_API void qwick_batch_options_init(struct qwick_batch_options *o,
+                                        size_t size);
+static inline struct qwick_batch_options qwick_batch_defaults(void)
+{
+    struct qwick_batch_options o;
+    qwick_batch_options_init(&o, sizeof o);
+    return o;
+}
 
 QWICK_API int qwick_batch_create(struct qwick_batch **out,
                                  struct qwick_engine *eng,
@@ -650,6 +705,7 @@ qwick_batch_stats(const struct qwick_batch *b);
  * double. Many sequences share a pass over the weights. With exact, each result
  * equals that of the sequence alone bit by bit. */
 struct qwick_judge_options {
+    size_t size;
     size_t n_ctx;               /* most tokens of a sequence, 0: the model's
                                    maximum */
     size_t window, stride;      /* of qwick_score */
@@ -657,6 +713,14 @@ struct qwick_judge_options {
     void *progress_ctx;
     const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
 };
+QWICK_API void qwick_judge_options_init(struct qwick_judge_options *o,
+                                        size_t size);
+static inline struct qwick_judge_options qwick_judge_defaults(void)
+{
+    struct qwick_judge_options o;
+    qwick_judge_options_init(&o, sizeof o);
+    return o;
+}
 
 /* A text, and the context before it. */
 struct qwick_score_item {
@@ -725,6 +789,7 @@ enum qwick_scales { QWICK_SCALES_MLX, QWICK_SCALES_LSQ };
 typedef void (*qwick_note_fn)(void *ctx, const char *line);
 
 struct qwick_quantize_options {
+    size_t size;
     int bits;                /* 2, 3, 4, 5, 6 or 8 */
     int group;               /* elements that share a scale: 32, 64 or 128 */
     int head_bits;           /* of lm_head, or of the embedding where that is
@@ -742,7 +807,14 @@ struct qwick_quantize_options {
     void *note_ctx;
     const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
 };
-QWICK_API struct qwick_quantize_options qwick_quantize_defaults(void);
+QWICK_API void qwick_quantize_options_init(struct qwick_quantize_options *o,
+                                           size_t size);
+static inline struct qwick_quantize_options qwick_quantize_defaults(void)
+{
+    struct qwick_quantize_options o;
+    qwick_quantize_options_init(&o, sizeof o);
+    return o;
+}
 
 struct qwick_quantize_report {
     size_t n_quantized;     /* modules */
@@ -791,16 +863,25 @@ QWICK_API void qwick_quantize_abandon(void);
 struct qwick_embedder;
 
 struct qwick_embed_options {
+    size_t size;
     size_t n_ctx;               /* most tokens of a text, 0: the model's
                                    maximum */
     size_t max_batch;           /* texts that are evaluated jointly, 0: 64 */
     size_t dim;                 /* keep the first numbers of a vector only
                                    (Matryoshka), 0: all d_model */
-    bool no_normalize;          /* else vectors have length 1 */
+    bool normalize;             /* vectors get length 1; default true */
     qwick_progress_fn progress; /* tokens of the call done and to do */
     void *progress_ctx;
     const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
 };
+QWICK_API void qwick_embed_options_init(struct qwick_embed_options *o,
+                                        size_t size);
+static inline struct qwick_embed_options qwick_embed_defaults(void)
+{
+    struct qwick_embed_options o;
+    qwick_embed_options_init(&o, sizeof o);
+    return o;
+}
 
 QWICK_API int qwick_embedder_create(struct qwick_embedder **out,
                                     struct qwick_engine *eng,
@@ -855,6 +936,7 @@ QWICK_API int qwick_embed(struct qwick_embedder *m,
 struct qwick_reranker;
 
 struct qwick_rerank_options {
+    size_t size;
     const char *instruct; /* what "relevant" means; NULL: "Given a web search
                              query, retrieve relevant passages that answer the
                              query" */
@@ -865,6 +947,14 @@ struct qwick_rerank_options {
     void *progress_ctx;
     const volatile int *interrupt;
 };
+QWICK_API void qwick_rerank_options_init(struct qwick_rerank_options *o,
+                                         size_t size);
+static inline struct qwick_rerank_options qwick_rerank_defaults(void)
+{
+    struct qwick_rerank_options o;
+    qwick_rerank_options_init(&o, sizeof o);
+    return o;
+}
 
 /* A tokenizer without the prompt's control tokens, or for which "yes" or "no"
  * is not one token: QWICK_ERR_MODEL. A query that leaves no room for a
@@ -896,10 +986,11 @@ QWICK_API int qwick_rerank(struct qwick_reranker *r,
 
 /* ---- limits of this machine ------------------------------------------ */
 
-/* Read bandwidth in bytes a second of a sweep by all of the engine's threads
- * over the weights' mapping, or over anonymous memory when the weights are
- * smaller than 256 MiB. Runs for about ms milliseconds. -1 on failure. */
-QWICK_API double qwick_bench_bandwidth(struct qwick_engine *eng, double ms);
+/* Read bandwidth of a sweep by all of the engine's threads over the weights'
+ * mapping, or over anonymous memory when the weights are smaller than 256 MiB,
+ * to *rate in bytes a second. Runs for about ms milliseconds. */
+QWICK_API int qwick_bench_bandwidth(struct qwick_engine *eng, double ms,
+                                    double *rate, struct qwick_err *e);
 
 /* Peak of the unit that the engine's long prefills use (bf16 products where
  * info.gemm says so, else f32 multiply-adds of the level), in floating-point

@@ -52,7 +52,7 @@ struct qwick_sampling answer_sampling(const struct qwick_engine *eng,
                                       bool think_off,
                                       const struct sampling_wish *w)
 {
-    struct qwick_sampling s = qwick_sampling_defaults(eng, think_off);
+    struct qwick_sampling s = qwick_sampling_defaults(eng, !think_off);
     if (w->given & WISH_TEMP && w->v.temperature == 0) {
         s.top_k = 0;
         s.top_p = 1;

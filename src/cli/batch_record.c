@@ -180,7 +180,10 @@ static int encode_chat(struct record *r, const struct record_common *c,
                        const struct buf *chat, enum qwick_think think,
                        struct qwick_err *e)
 {
-    struct qwick_chat_options o = {true, think, enough(c)};
+    struct qwick_chat_options o = {.size = sizeof(o),
+                                   .add_generation_prompt = true,
+                                   .think = think,
+                                   .enough = enough(c)};
     return qwick_chat_encode(c->eng, chat->data, chat->len, &o,
                              c->allow_special, NULL, 0, &r->ids, &r->n_ids,
                              &r->o.in_think, e);
@@ -290,7 +293,7 @@ static int get_prompt(struct record *r, const struct record_common *c,
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": %s \"prompt\", \"messages\" and \"prompt_ids\"",
                        n ? "more than one of" : "has none of");
-    r->o.no_think = c->raw;
+    r->o.split_thinking = !c->raw;
     if (ids || c->raw) /* there is no template to tell */
         *think = QWICK_THINK_AUTO;
     int rc = ids        ? take_ids(r, c, ids, e)
@@ -504,7 +507,7 @@ uint64_t record_key(const struct record *r, const struct record_common *c,
         key_add_text(&k, o.stop[j], strlen(o.stop[j]));
     key_add_u64(&k, o.ignore_eos);
     key_add_u64(&k, o.in_think);
-    key_add_u64(&k, o.no_think);
+    key_add_u64(&k, !o.split_thinking);
     key_add_u64(&k, o.loop_guard);
     return key_u64(&k);
 }

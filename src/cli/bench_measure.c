@@ -18,7 +18,7 @@ static struct bench_limit measure_limit(struct bench *b, enum bench_test test)
 {
     struct bench_limit l = {0};
     if (test != BENCH_PREFILL)
-        l.bandwidth = qwick_bench_bandwidth(b->eng, BANDWIDTH_MS);
+        qwick_bench_bandwidth(b->eng, BANDWIDTH_MS, &l.bandwidth, NULL);
     if (test != BENCH_DECODE)
         l.peak = qwick_bench_peak(b->eng, PEAK_MS);
     return l;
@@ -151,7 +151,7 @@ static int time_sampling(struct bench *b, struct qwick_session *s, size_t n,
     o.max_tokens = b->plan->gen + 1;
     o.ignore_eos = true;
     o.profile = true;
-    o.no_think = true;
+    o.split_thinking = false;
     int rc = qwick_generate(s, b->tokens, n, &o, &r, e);
     if (!rc) {
         sort_doubles(r.sample_ms, r.n_per_token);

@@ -312,6 +312,7 @@ static int create(struct batch_job *j, struct qwick_err *e)
     const struct record_common *c = &j->common;
     struct record a = {0}, b = {0};
     struct qwick_batch_options o = {
+        .size = sizeof(o),
         .max_batch = (size_t)j->a.max_batch,
         .n_ctx = (size_t)j->a.c.ctx,
         .done = batch_done,

@@ -159,12 +159,12 @@ static int act(const struct verb *v, const struct opt_parsed *p,
     if ((!ls && (r = opt_no_effect(p, ls_only, "without ls")) >= 0) ||
         (!gc && (r = opt_no_effect(p, gc_only, "without gc")) >= 0))
         return r;
-    char *dir = a->dir ? strdup(a->dir) : qwick_cache_dir();
-    if (!dir) {
-        msg_error("no directory for the cache: neither XDG_CACHE_HOME nor HOME "
-                  "is set");
-        return QWICK_ERR_USAGE;
-    }
+    struct qwick_err e;
+    char *dir;
+    if (!a->dir && qwick_cache_dir(&dir, &e))
+        return msg_fail(&e);
+    if (a->dir && !(dir = strdup(a->dir)))
+        return msg_oom();
     r = ls ? list(a, dir) : collect(dir, gc ? (size_t)a->size : 0);
     free(dir);
     return r;

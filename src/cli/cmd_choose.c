@@ -266,6 +266,7 @@ static int open_model(struct job *j, struct qwick_err *e)
     if (encode_answers(j, e))
         return msg_fail(e);
     j->o = (struct qwick_judge_options){
+        .size = sizeof(struct qwick_judge_options),
         .n_ctx = (size_t)j->a.g.c.ctx,
         .progress = progress_step,
         .interrupt = signals_flag(),
@@ -399,7 +400,9 @@ static int take_ids(const struct job *j, struct line *l,
 static int take_chat(const struct job *j, struct line *l,
                      const struct buf *chat, struct qwick_err *e)
 {
-    const struct qwick_chat_options o = {true, QWICK_THINK_OFF, 0};
+    const struct qwick_chat_options o = {.size = sizeof(o),
+                                         .add_generation_prompt = true,
+                                         .think = QWICK_THINK_OFF};
     bool in_think;
     if (qwick_chat_encode(j->g.eng, chat->data, chat->len, &o,
                           j->a.g.allow_special, j->g.prefill.data,

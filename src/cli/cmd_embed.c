@@ -396,10 +396,11 @@ static int open_output(struct job *j, size_t dim)
 static int open_all(struct job *j)
 {
     struct qwick_err e = {0};
-    struct qwick_embed_options o = {.n_ctx = (size_t)j->a.c.ctx,
+    struct qwick_embed_options o = {.size = sizeof(o),
+                                    .n_ctx = (size_t)j->a.c.ctx,
                                     .max_batch = (size_t)j->a.max_batch,
                                     .dim = (size_t)j->a.dim,
-                                    .no_normalize = j->a.no_normalize,
+                                    .normalize = !j->a.no_normalize,
                                     .progress = progress_step,
                                     .interrupt = signals_flag()};
     int32_t *ids;

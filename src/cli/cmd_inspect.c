@@ -326,7 +326,7 @@ static int collect_kinds(const struct qwick_engine *eng, struct kind **out,
     *n_rest = 0;
     if (!kinds)
         return -1;
-    for (size_t i = 0; qwick_tensor_at(eng, i, &t) == 0; i++) {
+    for (size_t i = 0; qwick_tensor_at(eng, i, &t, NULL) == 0; i++) {
         struct buf name = {0};
         size_t k = 0;
         if (kind_name(&name, t.name)) {
@@ -455,7 +455,7 @@ static int put_all(struct buf *b, struct json_writer *w,
 {
     struct qwick_tensor t;
     int bad = 0;
-    for (size_t i = 0; !bad && qwick_tensor_at(eng, i, &t) == 0; i++) {
+    for (size_t i = 0; !bad && qwick_tensor_at(eng, i, &t, NULL) == 0; i++) {
         if (w)
             tensor_json(w, &t);
         else

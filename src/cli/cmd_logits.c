@@ -327,7 +327,9 @@ static int encode(struct job *j, struct qwick_err *e)
             return err_set(e, QWICK_ERR_USAGE,
                            "--chat: has no effect with a checkpoint that has "
                            "no chat template");
-        struct qwick_chat_options o = {true, QWICK_THINK_AUTO, 0};
+        struct qwick_chat_options o = {.size = sizeof(o),
+                                       .add_generation_prompt = true,
+                                       .think = QWICK_THINK_AUTO};
         struct buf json = {0};
         bool in_think;
         const struct chat_input one = {0};

@@ -142,6 +142,7 @@ static int run(const struct verb *v, int argc, char **argv)
     if (status < 0)
         status = check(&p, &a);
     if (status < 0) {
+        j.o = qwick_chat_defaults();
         j.o.add_generation_prompt = !a.no_generation_prompt;
         if (a.think && strcmp(a.think, "on") == 0)
             j.o.think = QWICK_THINK_ON;

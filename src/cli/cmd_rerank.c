@@ -448,7 +448,8 @@ static int open_all(struct job *j)
 {
     struct qwick_err e = {0};
     const char *instruct = j->a.instruct;
-    struct qwick_rerank_options o = {.instruct = instruct,
+    struct qwick_rerank_options o = {.size = sizeof(o),
+                                     .instruct = instruct,
                                      .n_instruct =
                                          instruct ? strlen(instruct) : 0,
                                      .n_ctx = (size_t)j->a.c.ctx,

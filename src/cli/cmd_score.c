@@ -123,7 +123,9 @@ struct job {
 static int encode_given(const struct job *j, const char *given, size_t n,
                         int32_t **ids, size_t *n_ids, struct qwick_err *e)
 {
-    const struct qwick_chat_options o = {true, QWICK_THINK_OFF, 0};
+    const struct qwick_chat_options o = {.size = sizeof(o),
+                                         .add_generation_prompt = true,
+                                         .think = QWICK_THINK_OFF};
     struct buf json = {0};
     const struct chat_input one = {0};
     bool in_think;
@@ -429,6 +431,7 @@ static int score(struct job *j)
     if (read_given(j, &e))
         return msg_fail(&e);
     j->o = (struct qwick_judge_options){
+        .size = sizeof(struct qwick_judge_options),
         .n_ctx = (size_t)j->a.c.ctx,
         .window = (size_t)j->a.window,
         .stride = (size_t)j->a.stride,

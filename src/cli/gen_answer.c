@@ -214,8 +214,9 @@ static int profile(struct gen_job *j, const struct qwick_generate_options *o,
         return msg_oom();
     runs[0] = *r;
     int status = repeat(j, o, runs, &n);
-    double bandwidth =
-        status || *signals_flag() ? -1 : qwick_bench_bandwidth(j->eng, 300);
+    double bandwidth = 0;
+    if (!status && !*signals_flag())
+        qwick_bench_bandwidth(j->eng, 300, &bandwidth, NULL);
     if (!status &&
         profile_make(out, runs, n, qwick_engine_info(j->eng), bandwidth))
         status = msg_oom();
@@ -273,7 +274,7 @@ static int answer(struct gen_job *j, struct qwick_err *e)
     o.sampling = sampling(j);
     answer_options(&o, &a->answer);
     o.in_think = j->in_think;
-    o.no_think = j->mode == MODE_RAW || a->raw;
+    o.split_thinking = j->mode != MODE_RAW && !a->raw;
     o.profile = a->profile.on;
     if (opt_given(&j->p, "lookup"))
         o.lookup = (size_t)a->lookup;

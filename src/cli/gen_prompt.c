@@ -98,7 +98,8 @@ int gen_choose_mode(struct gen_job *j)
 static int encode(struct gen_job *j, const char *text, size_t n, int32_t **ids,
                   size_t *n_ids, struct qwick_err *e)
 {
-    struct qwick_chat_options o = {true, j->think, 0};
+    struct qwick_chat_options o = {
+        .size = sizeof(o), .add_generation_prompt = true, .think = j->think};
     struct buf json = {0};
     const char *chat = j->chat;
     size_t n_chat = j->n_chat;

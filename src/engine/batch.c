@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/par.h"
+#include "engine/options.h"
 
 enum { DEFAULT_MAX_BATCH = 16 };
 
@@ -95,9 +96,10 @@ int qwick_batch_add(struct qwick_batch *b, const int32_t *prompt, size_t n,
     }
     memcpy(q->ids, prompt, n * sizeof *prompt);
     q->n = q->n_prompt = n;
-    q->o = *o;
+    q->o = qwick_generate_defaults();
     q->tag = tag;
-    if (prefix_like(b, prompt, n, e)) {
+    if (options_read(&q->o, sizeof q->o, o, "generate", e) ||
+        prefix_like(b, prompt, n, e)) {
         seq_free(q);
         return -1;
     }
@@ -108,10 +110,14 @@ int qwick_batch_add(struct qwick_batch *b, const int32_t *prompt, size_t n,
 /* ---- the batch ---------------------------------------------------------- */
 
 int qwick_batch_create(struct qwick_batch **out, struct qwick_engine *eng,
-                       const struct qwick_batch_options *o, struct qwick_err *e)
+                       const struct qwick_batch_options *given,
+                       struct qwick_err *e)
 {
+    struct qwick_batch_options all = qwick_batch_defaults(), *o = &all;
     struct qwick_session *probe;
     *out = NULL;
+    if (options_read(o, sizeof *o, given, "batch", e))
+        return -1;
     /* says what is wrong with the engine or the context */
     if (qwick_session_create(&probe, eng, o->n_ctx, e))
         return -1;

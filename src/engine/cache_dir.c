@@ -15,17 +15,23 @@
 /* A temporary file that nobody can still be writing. */
 enum { STALE_SECONDS = 3600 };
 
-char *qwick_cache_dir(void)
+int qwick_cache_dir(char **dir, struct qwick_err *e)
 {
     const char *base = getenv("XDG_CACHE_HOME"), *sub = "";
-    char *path;
+    *dir = NULL;
     if (!base || *base != '/') { /* relative ones are invalid, says XDG */
         base = getenv("HOME");
         sub = "/.cache";
     }
-    if (!base || !*base || asprintf(&path, "%s%s/qwick", base, sub) < 0)
-        return NULL;
-    return path;
+    if (!base || !*base)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "no directory for the cache: neither XDG_CACHE_HOME "
+                       "nor HOME is set");
+    if (asprintf(dir, "%s%s/qwick", base, sub) < 0) {
+        *dir = NULL;
+        return err_oom(e, strlen(base));
+    }
+    return 0;
 }
 
 /* ---- scanning ----------------------------------------------------------- */
@@ -159,10 +165,11 @@ static int scan_open(struct scan *s, const char *dir, struct qwick_err *e)
 {
     char *own = NULL;
     *s = (struct scan){0};
-    if (!dir && !(dir = own = qwick_cache_dir()))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "no directory for the cache: neither XDG_CACHE_HOME "
-                       "nor HOME is set");
+    if (!dir) {
+        if (qwick_cache_dir(&own, e))
+            return -1;
+        dir = own;
+    }
     if (asprintf(&s->root, "%s/prefix-%d", dir, PREFIX_DIR_VERSION) < 0) {
         s->root = NULL;
         err_oom(e, strlen(dir));

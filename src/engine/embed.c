@@ -1,5 +1,6 @@
 /* Texts to vectors: the last token's hidden state, cut and normalised. */
 #include "engine/embed.h"
+#include "engine/options.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -15,11 +16,14 @@ struct qwick_embedder {
 };
 
 int qwick_embedder_create(struct qwick_embedder **out, struct qwick_engine *eng,
-                          const struct qwick_embed_options *o,
+                          const struct qwick_embed_options *given,
                           struct qwick_err *e)
 {
+    struct qwick_embed_options all = qwick_embed_defaults(), *o = &all;
     size_t d_model = eng->model.config.d_model;
     *out = NULL;
+    if (options_read(o, sizeof *o, given, "embed", e))
+        return -1;
     if (o->dim > d_model)
         return err_set(e, QWICK_ERR_USAGE,
                        "dim: %zu asked for, the model's vectors have %zu",
@@ -29,7 +33,7 @@ int qwick_embedder_create(struct qwick_embedder **out, struct qwick_engine *eng,
         return err_oom(e, sizeof *m);
     m->eng = eng;
     m->dim = o->dim ? o->dim : d_model;
-    m->normalize = !o->no_normalize;
+    m->normalize = o->normalize;
     if (states_open(&m->st, eng, o->n_ctx, o->max_batch, e)) {
         qwick_embedder_free(m);
         return -1;

@@ -6,16 +6,9 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "engine/lookup.h"
+#include "engine/options.h"
 
 _Static_assert(QWICK_LOOKUP_MAX == LOOKUP_MAX, "the public header says so");
-
-struct qwick_generate_options qwick_generate_defaults(void)
-{
-    return (struct qwick_generate_options){
-        .sampling = qwick_sampling_neutral(),
-        .lookup = QWICK_LOOKUP_DEFAULT,
-    };
-}
 
 struct qwick_sampling qwick_sampling_neutral(void)
 {
@@ -24,7 +17,7 @@ struct qwick_sampling qwick_sampling_neutral(void)
 }
 
 struct qwick_sampling qwick_sampling_defaults(const struct qwick_engine *eng,
-                                              bool think_off)
+                                              bool thinking)
 {
     const struct config *c = &eng->model.config;
     struct qwick_sampling o = qwick_sampling_neutral();
@@ -39,7 +32,7 @@ struct qwick_sampling qwick_sampling_defaults(const struct qwick_engine *eng,
     o.repeat_penalty = (float)c->repetition_penalty;
     /* Qwen3's files carry the values for thinking; its model card gives others
      * for plain answers. */
-    if (think_off && c->temperature == 0.6 && c->top_p == 0.95 &&
+    if (!thinking && c->temperature == 0.6 && c->top_p == 0.95 &&
         c->top_k == 20) {
         o.temperature = 0.7f;
         o.top_p = 0.8f;
@@ -158,7 +151,8 @@ int generation_begin(struct generation *g, const struct qwick_engine *eng,
                                      .n_stop_ids = c->n_stop_ids,
                                      .budget = o->max_tokens,
                                      .limit = limit};
-    stream_init(&g->stream, o->stop, o->n_stop, o->in_think && !o->no_think);
+    stream_init(&g->stream, o->stop, o->n_stop,
+                o->in_think && o->split_thinking);
     if (check_options(o, e) || allocate(g, e) ||
         sampler_create(&g->sampler, &o->sampling, c->vocab_size,
                        g->blocked ? g->blocked : eng->blocked, eng->model.k, e))
@@ -256,7 +250,7 @@ static int add_text(struct generation *g, int32_t id, bool last, size_t *from,
 {
     const struct qwick_engine *eng = g->eng;
     size_t n;
-    if (!g->o->no_think && id >= 0 &&
+    if (g->o->split_thinking && id >= 0 &&
         (id == eng->think_open || id == eng->think_close))
         return stream_switch(
             &g->stream, id == eng->think_open ? QWICK_THINKING : QWICK_TEXT,
@@ -536,12 +530,16 @@ static int run(struct solo *o, const int32_t *prompt, size_t n,
 }
 
 int qwick_generate(struct qwick_session *s, const int32_t *prompt, size_t n,
-                   const struct qwick_generate_options *o,
+                   const struct qwick_generate_options *given,
                    struct qwick_result *r, struct qwick_err *e)
 {
+    struct qwick_generate_options all = qwick_generate_defaults(), *o = &all;
     struct solo solo = {.s = s};
     int rc = -1;
-    *r = (struct qwick_result){.seed = o->sampling.seed, .n_prompt = n};
+    *r = (struct qwick_result){.n_prompt = n};
+    if (options_read(o, sizeof *o, given, "generate", e))
+        return -1;
+    r->seed = o->sampling.seed;
     if (generation_check(s->eng, prompt, n, e))
         return -1;
     if (!generation_begin(&solo.g, s->eng, prompt, n, o, s->limit, r, e) &&

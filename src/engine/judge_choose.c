@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "engine/judge.h"
+#include "engine/options.h"
 
 /* Node 0 is the end of the prompt; each other one is a token after its parent.
  * Children are a list. 0 as an index: none. */
@@ -283,12 +284,15 @@ static int share_begin(struct judge *j, struct choose *c, struct qwick_err *e)
 
 int qwick_choose(struct qwick_engine *eng, struct qwick_choose_item *items,
                  size_t n, const struct qwick_answer *answers, size_t n_answers,
-                 const struct qwick_judge_options *o, struct qwick_err *e)
+                 const struct qwick_judge_options *given, struct qwick_err *e)
 {
     static const struct judge_work work = {next, row, done};
+    struct qwick_judge_options all = qwick_judge_defaults(), *o = &all;
     struct choose c = {.items = items, .n_items = n, .n_answers = n_answers};
     struct judge j = {.eng = eng, .o = o, .work = &work, .ctx = &c};
     int rc = -1;
+    if (options_read(o, sizeof *o, given, "judge", e))
+        return -1;
     if (n_answers == 0)
         return err_set(e, QWICK_ERR_USAGE, "answers: there are none");
     if (tree_build(&c.tree, eng, answers, n_answers, e) == 0 &&

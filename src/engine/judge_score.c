@@ -1,6 +1,7 @@
 /* Log-probabilities of given tokens, in windows. */
 #include "base/buf.h"
 #include "engine/judge.h"
+#include "engine/options.h"
 
 struct score {
     struct qwick_score_item *items;
@@ -99,11 +100,14 @@ static int check_item(const struct qwick_engine *eng, size_t i,
 }
 
 int qwick_judge_windows(const struct qwick_engine *eng,
-                        const struct qwick_judge_options *o, size_t *window,
+                        const struct qwick_judge_options *given, size_t *window,
                         size_t *stride, struct qwick_err *e)
 {
+    struct qwick_judge_options all = qwick_judge_defaults(), *o = &all;
     size_t n_ctx;
-    if (judge_limit(eng, o, &n_ctx, e))
+    *window = *stride = 0;
+    if (options_read(o, sizeof *o, given, "judge", e) ||
+        judge_limit(eng, o, &n_ctx, e))
         return -1;
     *window = o->window ? o->window : n_ctx;
     if (*window > n_ctx)
@@ -123,13 +127,15 @@ int qwick_judge_windows(const struct qwick_engine *eng,
 }
 
 int qwick_score(struct qwick_engine *eng, struct qwick_score_item *items,
-                size_t n, const struct qwick_judge_options *o,
+                size_t n, const struct qwick_judge_options *given,
                 struct qwick_err *e)
 {
     static const struct judge_work work = {next, row, done};
+    struct qwick_judge_options all = qwick_judge_defaults(), *o = &all;
     struct score s = {.items = items, .n_items = n};
     struct judge j = {.eng = eng, .o = o, .work = &work, .ctx = &s};
-    if (qwick_judge_windows(eng, o, &s.window, &s.stride, e))
+    if (options_read(o, sizeof *o, given, "judge", e) ||
+        qwick_judge_windows(eng, o, &s.window, &s.stride, e))
         return -1;
     for (size_t i = 0; i < n; i++) {
         struct qwick_score_item *it = &items[i];

@@ -67,14 +67,15 @@ static int by_address(const void *a, const void *b)
 }
 
 /* Over the mapped tensors that the model uses. */
-static double sweep_weights(const struct qwick_engine *eng, double ms)
+static int sweep_weights(const struct qwick_engine *eng, double ms,
+                         double *rate, struct qwick_err *e)
 {
     size_t n = st_count(eng->weights), m = 0;
     const struct st_tensor **used = malloc(n * sizeof *used);
     const unsigned char **parts = malloc(n * sizeof *parts);
     size_t *sizes = malloc(n * sizeof *sizes);
-    double rate = -1;
-    if (used && parts && sizes) {
+    bool ok = used && parts && sizes;
+    if (ok) {
         for (size_t i = 0; i < n; i++)
             if (eng->model.weights.used[i])
                 used[m++] = st_at(eng->weights, i);
@@ -83,12 +84,12 @@ static double sweep_weights(const struct qwick_engine *eng, double ms)
             parts[i] = used[i]->data;
             sizes[i] = used[i]->n_bytes;
         }
-        rate = measure_sweep(eng, parts, sizes, m, ms);
+        *rate = measure_sweep(eng, parts, sizes, m, ms);
     }
     free(used);
     free(parts);
     free(sizes);
-    return rate;
+    return ok ? 0 : err_oom(e, n * 3 * sizeof(void *));
 }
 
 static void touch_body(void *ctx, struct par_team *team, int tid, int n_threads)
@@ -101,25 +102,28 @@ static void touch_body(void *ctx, struct par_team *team, int tid, int n_threads)
         p[i] = 1; /* or all pages would be the one zero page */
 }
 
-double qwick_bench_bandwidth(struct qwick_engine *eng, double ms)
+int qwick_bench_bandwidth(struct qwick_engine *eng, double ms, double *rate,
+                          struct qwick_err *e)
 {
+    *rate = 0;
     const struct model *m = &eng->model;
     if (eng->weights && m->preloaded && m->preloaded_bytes >= MIN_SWEEP) {
         const unsigned char *p = m->preloaded;
-        return measure_sweep(eng, &p, &m->preloaded_bytes, 1, ms);
+        *rate = measure_sweep(eng, &p, &m->preloaded_bytes, 1, ms);
+        return 0;
     }
     if (eng->weights && m->weights.n_bytes >= MIN_SWEEP)
-        return sweep_weights(eng, ms);
+        return sweep_weights(eng, ms, rate, e);
     size_t n = MIN_SWEEP;
     unsigned char *p = mmap(NULL, n, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
-        return -1;
+        return err_oom(e, n);
     par_run(eng->pool, touch_body, p);
     const unsigned char *part = p;
-    double rate = measure_sweep(eng, &part, &n, 1, ms);
+    *rate = measure_sweep(eng, &part, &n, 1, ms);
     munmap(p, n);
-    return rate;
+    return 0;
 }
 
 struct peak {

@@ -10,17 +10,13 @@
 #include "base/cpu.h"
 #include "base/par.h"
 #include "engine/engine.h"
+#include "engine/options.h"
 #include "engine/prefix.h"
 #include "engine/prefix_disk.h"
 #include "file/json.h"
 
 enum { DEFAULT_CHUNK = 512, MAX_CHUNK = 1 << 16, MAX_THREADS = 1024 };
 static const size_t DEFAULT_DISK_BYTES = (size_t)4 << 30;
-
-struct qwick_engine_options qwick_engine_defaults(void)
-{
-    return (struct qwick_engine_options){0};
-}
 
 /* A line more for people; when memory is short it is dropped. */
 static void add_line(struct notes *notes, const char *fmt, va_list ap)
@@ -380,10 +376,14 @@ static int open_prefixes(struct qwick_engine *eng,
 }
 
 int qwick_engine_open(struct qwick_engine **out,
-                      const struct qwick_engine_options *o, struct qwick_err *e)
+                      const struct qwick_engine_options *given,
+                      struct qwick_err *e)
 {
     *out = NULL;
     double start = clock_ms();
+    struct qwick_engine_options all = qwick_engine_defaults(), *o = &all;
+    if (options_read(o, sizeof *o, given, "engine", e))
+        return -1;
     struct qwick_engine *eng = calloc(1, sizeof *eng);
     if (!eng)
         return err_oom(e, sizeof *eng);
@@ -436,11 +436,18 @@ void qwick_engine_close(struct qwick_engine *eng)
     free(eng);
 }
 
-int qwick_tensor_at(const struct qwick_engine *eng, size_t i,
-                    struct qwick_tensor *out)
+size_t qwick_tensor_count(const struct qwick_engine *eng)
 {
-    if (!eng->weights || i >= st_count(eng->weights))
-        return -1;
+    return eng->weights ? st_count(eng->weights) : 0;
+}
+
+int qwick_tensor_at(const struct qwick_engine *eng, size_t i,
+                    struct qwick_tensor *out, struct qwick_err *e)
+{
+    size_t n = qwick_tensor_count(eng);
+    *out = (struct qwick_tensor){0};
+    if (i >= n)
+        return err_set(e, QWICK_ERR_USAGE, "tensor %zu: there are %zu", i, n);
     const struct st_tensor *t = st_at(eng->weights, i);
     *out = (struct qwick_tensor){.name = t->name,
                                  .dtype = dtype_name(t->dtype),

@@ -80,11 +80,10 @@ int prefix_disk_open(struct prefix_disk **out, struct qwick_engine *eng,
     d->eng = eng;
     d->max_bytes = max_bytes;
     d->pool = eng->pool;
-    d->dir = dir ? strdup(dir) : qwick_cache_dir();
-    if (!d->dir) {
-        err_set(e, QWICK_ERR_USAGE,
-                "no directory for the cache: neither XDG_CACHE_HOME nor HOME "
-                "is set");
+    if (!dir && qwick_cache_dir(&d->dir, e))
+        goto fail;
+    if (dir && !(d->dir = strdup(dir))) {
+        err_oom(e, strlen(dir));
         goto fail;
     }
     if (kv_file_describe(&d->mine, eng, KV_FILE_PREFIX, e) ||

@@ -1,5 +1,6 @@
 /* qwick_quantize: a checkpoint read, rounded and written piece by piece. */
 #include "engine/quantize.h"
+#include "engine/options.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -39,11 +40,6 @@ static const struct {
     {"LICENSE", false},
     {"NOTICE", false},
 };
-
-struct qwick_quantize_options qwick_quantize_defaults(void)
-{
-    return (struct qwick_quantize_options){.bits = 4, .group = 64};
-}
 
 /* ---- a shard's work, on all threads -------------------------------------- */
 
@@ -360,15 +356,18 @@ static int open_pool(struct par_pool **out, int threads, struct qwick_err *e)
 }
 
 int qwick_quantize(const char *src, const char *dst,
-                   const struct qwick_quantize_options *o,
+                   const struct qwick_quantize_options *given,
                    struct qwick_quantize_report *r, struct qwick_err *e)
 {
+    struct qwick_quantize_options all = qwick_quantize_defaults(), *o = &all;
     double start = clock_ms();
     struct source s = {0};
     struct quantize_plan plan = {0};
     if (r)
         *r = (struct qwick_quantize_report){0};
-    int rc = check_options(o, e);
+    int rc = options_read(o, sizeof *o, given, "quantize", e);
+    if (!rc)
+        rc = check_options(o, e);
     if (!rc)
         rc = open_source(&s, src, e);
     if (!rc)

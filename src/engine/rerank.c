@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "engine/embed.h"
+#include "engine/options.h"
 
 /* The prompt of Qwen3-Reranker's model card: the middle is encoded apart from
  * what stands around it, and is text through and through. */
@@ -127,10 +128,13 @@ done:
 
 int qwick_reranker_create(struct qwick_reranker **out, struct qwick_engine *eng,
                           const char *query, size_t n_query,
-                          const struct qwick_rerank_options *o,
+                          const struct qwick_rerank_options *given,
                           struct qwick_err *e)
 {
+    struct qwick_rerank_options all = qwick_rerank_defaults(), *o = &all;
     *out = NULL;
+    if (options_read(o, sizeof *o, given, "rerank", e))
+        return -1;
     struct qwick_reranker *r = calloc(1, sizeof *r);
     if (!r)
         return err_oom(e, sizeof *r);

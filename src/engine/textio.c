@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "engine/engine.h"
+#include "engine/options.h"
 #include "file/json.h"
 
 int qwick_tokenize(const struct qwick_engine *eng, const char *text,
@@ -90,12 +91,16 @@ static int chat_flag(const struct json_value *chat, const char *key, bool *v,
     return 0;
 }
 
-/* Parse a chat and render it. */
+/* Parse a chat and render it. *o gets the options with their defaults. */
 static int render(const struct qwick_engine *eng, const char *json,
-                  size_t n_bytes, const struct qwick_chat_options *o,
-                  struct chat_prompt *out, struct qwick_err *e)
+                  size_t n_bytes, const struct qwick_chat_options *asked,
+                  struct qwick_chat_options *o, struct chat_prompt *out,
+                  struct qwick_err *e)
 {
     memset(out, 0, sizeof *out);
+    *o = qwick_chat_defaults();
+    if (options_read(o, sizeof *o, asked, "chat", e))
+        return -1;
     if (eng->template == CHAT_NONE)
         return err_set(e, QWICK_ERR_MODEL, "%s: has no chat template",
                        checkpoint_dir(eng->ck));
@@ -134,10 +139,11 @@ int qwick_render(const struct qwick_engine *eng, const char *json,
                  size_t n_bytes, const struct qwick_chat_options *o,
                  char **text, size_t *n_text, struct qwick_err *e)
 {
+    struct qwick_chat_options opts;
     struct chat_prompt p;
     *text = NULL;
     *n_text = 0;
-    if (render(eng, json, n_bytes, o, &p, e))
+    if (render(eng, json, n_bytes, o, &opts, &p, e))
         return -1;
     int rc = buf_reserve(&p.text, 0);
     if (rc)
@@ -167,11 +173,13 @@ int qwick_chat_encode(const struct qwick_engine *eng, const char *json,
                       int32_t **ids, size_t *n_ids, bool *in_think,
                       struct qwick_err *e)
 {
+    struct qwick_chat_options opts;
     struct chat_prompt p;
     *ids = NULL;
     *n_ids = 0;
     *in_think = false;
-    if (engine_need_tokenizer(eng, e) || render(eng, json, n_bytes, o, &p, e))
+    if (engine_need_tokenizer(eng, e) ||
+        render(eng, json, n_bytes, o, &opts, &p, e))
         return -1;
     int rc = -1;
     if (n_prefill && buf_append(&p.text, prefill, n_prefill)) {
@@ -181,7 +189,7 @@ int qwick_chat_encode(const struct qwick_engine *eng, const char *json,
     const struct bpe_span all = {0, p.text.len};
     rc = bpe_encode_spans(
         eng->bpe, p.text.data, p.text.len, allow_special ? &all : p.pieces,
-        allow_special ? 1 : p.n_pieces, o->enough, ids, n_ids, e);
+        allow_special ? 1 : p.n_pieces, opts.enough, ids, n_ids, e);
     *in_think = p.in_think;
     if (allow_special)
         prefill_think(prefill, n_prefill, in_think);

@@ -80,7 +80,8 @@ static struct qwick_batch *open_batch(struct qwick_engine *eng,
                                       size_t max_batch, size_t n_ctx,
                                       size_t kv_bytes)
 {
-    struct qwick_batch_options o = {.max_batch = max_batch,
+    struct qwick_batch_options o = {.size = sizeof(o),
+                                    .max_batch = max_batch,
                                     .n_ctx = n_ctx,
                                     .kv_bytes = kv_bytes,
                                     .done = on_done};
@@ -455,7 +456,7 @@ static void bad_requests_fail_alone(void **state)
     }
     assert_int_equal(qwick_batch_step(b, NULL), 0); /* nothing to do */
     qwick_batch_free(b);
-    struct qwick_batch_options o = {.n_ctx = 1 << 20};
+    struct qwick_batch_options o = {.size = sizeof(o), .n_ctx = 1 << 20};
     assert_int_equal(qwick_batch_create(&b, eng, &o, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_CONTEXT);
     assert_null(b);
@@ -481,7 +482,8 @@ static void stopped_interrupted_and_dropped(void **state)
     struct answer *all = demo_answers();
     volatile int flag = 0;
     size_t n = 0;
-    struct qwick_batch_options o = {.max_batch = 4,
+    struct qwick_batch_options o = {.size = sizeof(o),
+                                    .max_batch = 4,
                                     .done = stop_at_second,
                                     .done_ctx = &n,
                                     .interrupt = &flag};
@@ -744,7 +746,8 @@ static void assert_entries(size_t n, size_t n_pages)
 static void disk_run(struct answer *all, size_t n, size_t n_common)
 {
     struct qwick_engine *eng = open_cached(64 << 20, temp_dir, 0);
-    struct qwick_batch_options o = {.max_batch = 3,
+    struct qwick_batch_options o = {.size = sizeof(o),
+                                    .max_batch = 3,
                                     .done = on_done,
                                     .common = all[0].prompt,
                                     .n_common = n_common};
@@ -817,7 +820,8 @@ static void what_a_run_is_told_serves_a_single_prompt(void **state)
     /* a first prompt that begins otherwise changes nothing, nor do others */
     qwick_cache_gc(temp_dir, 0, NULL, NULL, NULL);
     struct qwick_engine *eng = open_cached(0, temp_dir, 0);
-    struct qwick_batch_options o = {.max_batch = 1,
+    struct qwick_batch_options o = {.size = sizeof(o),
+                                    .max_batch = 1,
                                     .done = on_done,
                                     .common = all[0].prompt,
                                     .n_common = 200};

@@ -32,8 +32,10 @@ static struct qwick_engine *open_engine(const char *model, const char *isa,
 static struct qwick_embedder *
 open_embedder(struct qwick_engine *eng, size_t max_batch, size_t dim, bool raw)
 {
-    struct qwick_embed_options o = {
-        .max_batch = max_batch, .dim = dim, .no_normalize = raw};
+    struct qwick_embed_options o = {.size = sizeof(o),
+                                    .max_batch = max_batch,
+                                    .dim = dim,
+                                    .normalize = !raw};
     struct qwick_embedder *m;
     struct qwick_err e;
     if (qwick_embedder_create(&m, eng, &o, &e))
@@ -217,11 +219,12 @@ static void vectors_have_length_one(void **state)
             break;
     }
     struct qwick_err e;
-    struct qwick_embed_options o = {.dim = d + 1};
+    struct qwick_embed_options o = {.size = sizeof(o), .dim = d + 1};
     assert_int_equal(qwick_embedder_create(&m, eng, &o, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_USAGE);
     assert_null(m);
-    o = (struct qwick_embed_options){.n_ctx = 2049};
+    o = (struct qwick_embed_options){.size = sizeof(struct qwick_embed_options),
+                                     .n_ctx = 2049};
     assert_int_equal(qwick_embedder_create(&m, eng, &o, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_CONTEXT);
     qwick_engine_close(eng);
@@ -291,7 +294,7 @@ static void texts_are_encoded_as_they_are(void **state)
 {
     (void)state;
     struct qwick_engine *eng = open_engine(NULL, NULL, true, 0);
-    struct qwick_embed_options o = {.n_ctx = 6};
+    struct qwick_embed_options o = {.size = sizeof(o), .n_ctx = 6};
     struct qwick_embedder *m;
     size_t dropped;
     assert_int_equal(qwick_embedder_create(&m, eng, &o, NULL), 0);
@@ -378,7 +381,7 @@ static void post_processors_add_tokens(void **state)
               "[\"<|endoftext|>\"]}}}, \"unused\": {",
               false);
     struct qwick_engine *eng = open_engine(temp_dir, NULL, true, 0);
-    struct qwick_embed_options o = {.n_ctx = 6};
+    struct qwick_embed_options o = {.size = sizeof(o), .n_ctx = 6};
     struct qwick_embedder *m;
     size_t dropped;
     assert_int_equal(qwick_embedder_create(&m, eng, &o, NULL), 0);
@@ -427,7 +430,7 @@ static void bad_calls_fail(void **state)
     (void)state;
     struct qwick_engine *eng = open_engine(GOLDENS "tied-bf16", NULL, true, 0);
     volatile int flag = 0;
-    struct qwick_embed_options o = {.interrupt = &flag, .no_normalize = true};
+    struct qwick_embed_options o = {.size = sizeof(o), .interrupt = &flag};
     struct qwick_embedder *m;
     struct qwick_err e;
     const int32_t ids[] = {1, 2, 3}, bad[] = {1, 320};
@@ -472,7 +475,8 @@ static struct qwick_reranker *open_reranker(struct qwick_engine *eng,
                                             const char *instruct,
                                             size_t max_batch, size_t n_ctx)
 {
-    struct qwick_rerank_options o = {.instruct = instruct,
+    struct qwick_rerank_options o = {.size = sizeof(o),
+                                     .instruct = instruct,
                                      .n_instruct =
                                          instruct ? strlen(instruct) : 0,
                                      .max_batch = max_batch,
@@ -624,7 +628,7 @@ static void long_documents_lose_their_end(void **state)
     assert_true(fabs(item.score - score_alone(eng, got)) <= SAME_LOGITS);
     qwick_reranker_free(r);
     /* a query that fills the context by itself */
-    struct qwick_rerank_options o = {.n_ctx = empty.n - 1};
+    struct qwick_rerank_options o = {.size = sizeof(o), .n_ctx = empty.n - 1};
     struct qwick_err e;
     assert_int_equal(qwick_reranker_create(&r, eng, "list files", 10, &o, &e),
                      -1);
@@ -641,7 +645,7 @@ static void no_reranker(const char *model, enum qwick_err_code code,
                         const char *what)
 {
     struct qwick_engine *eng = open_engine(model, NULL, true, 0);
-    struct qwick_rerank_options o = {0};
+    struct qwick_rerank_options o = qwick_rerank_defaults();
     struct qwick_reranker *r;
     struct qwick_err e;
     assert_int_equal(qwick_reranker_create(&r, eng, "q", 1, &o, &e), -1);

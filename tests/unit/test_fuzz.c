@@ -561,7 +561,9 @@ static struct qwick_engine *chat_engine;
 
 static int target_chat(const char *in, size_t n, struct qwick_err *e)
 {
-    static const struct qwick_chat_options o = {true, QWICK_THINK_AUTO, 0};
+    static const struct qwick_chat_options o = {.size = sizeof(o),
+                                                .add_generation_prompt = true,
+                                                .think = QWICK_THINK_AUTO};
     char *text, *back;
     size_t n_text, n_ids, n_back;
     if (qwick_render(chat_engine, in, n, &o, &text, &n_text, e)) {

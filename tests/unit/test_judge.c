@@ -17,7 +17,7 @@
 #define SMALL "tests/golden/models/tied-bf16"
 #define YARN  "tests/golden/models/yarn"
 
-static const struct qwick_judge_options plain;
+static const struct qwick_judge_options plain = {.size = sizeof plain};
 
 static struct qwick_engine *open_engine(const char *model, size_t chunk,
                                         bool exact)
@@ -144,7 +144,8 @@ static void a_batch_equals_its_texts_alone(void **state)
 {
     (void)state;
     const size_t n = 90, chunks[] = {1, 7, 64, 512};
-    struct qwick_judge_options o = {.window = 50, .stride = 20};
+    struct qwick_judge_options o = {
+        .size = sizeof(o), .window = 50, .stride = 20};
     struct qwick_err e;
     for (size_t c = 0; c < 4; c++) {
         struct qwick_engine *eng = open_engine(SMALL, chunks[c], true);
@@ -182,8 +183,8 @@ static void windows_by_brute_force(void **state)
         size_t n = cases[c].n, window = cases[c].window;
         size_t stride = cases[c].stride ? cases[c].stride : window / 2;
         size_t first = cases[c].given ? cases[c].given : 1, n_windows = 1;
-        struct qwick_judge_options o = {.window = window,
-                                        .stride = cases[c].stride};
+        struct qwick_judge_options o = {
+            .size = sizeof(o), .window = window, .stride = cases[c].stride};
         struct qwick_score_item it = {ids, n, cases[c].given, got, 0};
         struct qwick_err e;
         ok(qwick_score(eng, &it, 1, &o, &e), &e);
@@ -281,10 +282,16 @@ static void score_refuses(void **state)
         const char *what;
         enum qwick_err_code code;
     } bad[] = {
-        {{.window = 1}, "at least 2", QWICK_ERR_USAGE},
-        {{.window = 8, .stride = 8}, "stride", QWICK_ERR_USAGE},
-        {{.n_ctx = 8, .window = 9}, "the context has 8", QWICK_ERR_USAGE},
-        {{.n_ctx = 1 << 30}, "maximum", QWICK_ERR_CONTEXT},
+        {{.size = sizeof plain, .window = 1}, "at least 2", QWICK_ERR_USAGE},
+        {{.size = sizeof plain, .window = 8, .stride = 8},
+         "stride",
+         QWICK_ERR_USAGE},
+        {{.size = sizeof plain, .n_ctx = 8, .window = 9},
+         "the context has 8",
+         QWICK_ERR_USAGE},
+        {{.size = sizeof plain, .n_ctx = 1 << 30},
+         "maximum",
+         QWICK_ERR_CONTEXT},
     };
     struct qwick_engine *eng = open_engine(SMALL, 0, true);
     int32_t ids[3] = {1, 2, 1 << 30};
@@ -305,7 +312,7 @@ static void score_refuses(void **state)
     assert_int_equal(e.code, QWICK_ERR_USAGE);
     assert_int_equal(qwick_score(eng, NULL, 0, &plain, &e), 0);
     volatile int flag = 1;
-    struct qwick_judge_options o = {.interrupt = &flag};
+    struct qwick_judge_options o = {.size = sizeof(o), .interrupt = &flag};
     it.n_given = 0;
     assert_int_equal(qwick_score(eng, &it, 1, &o, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_INTERRUPTED);
@@ -438,7 +445,7 @@ static void choose_refuses(void **state)
     }
     assert_int_equal(qwick_choose(eng, &it, 1, two, 0, &plain, &e), -1);
     /* the last token of an answer needs no place */
-    struct qwick_judge_options o = {.n_ctx = 4};
+    struct qwick_judge_options o = {.size = sizeof(o), .n_ctx = 4};
     ok(qwick_choose(eng, &it, 1, two, 2, &o, &e), &e);
     o.n_ctx = 3;
     assert_int_equal(qwick_choose(eng, &it, 1, two, 2, &o, &e), -1);
@@ -450,7 +457,8 @@ static void choose_refuses(void **state)
     assert_int_equal(e.code, QWICK_ERR_USAGE);
     it.n = 3;
     volatile int flag = 1;
-    o = (struct qwick_judge_options){.interrupt = &flag};
+    o = (struct qwick_judge_options){.size = sizeof(struct qwick_judge_options),
+                                     .interrupt = &flag};
     assert_int_equal(qwick_choose(eng, &it, 1, two, 2, &o, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_INTERRUPTED);
     ok(qwick_choose(eng, NULL, 0, two, 2, &plain, &e), &e);
@@ -478,8 +486,8 @@ static void default_mode_is_close(void **state)
     const size_t n = 70;
     struct qwick_score_item *a = some_items(n), *b = some_items(n);
     struct seen seen = {0};
-    struct qwick_judge_options o = {.progress = on_progress,
-                                    .progress_ctx = &seen};
+    struct qwick_judge_options o = {
+        .size = sizeof(o), .progress = on_progress, .progress_ctx = &seen};
     struct qwick_err e;
     double x = 0, y = 0;
     size_t count = 0;

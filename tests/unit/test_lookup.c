@@ -490,7 +490,7 @@ static struct qwick_generate_options option_set(size_t i)
 {
     struct qwick_generate_options o = qwick_generate_defaults();
     o.ignore_eos = true;
-    o.no_think = true;
+    o.split_thinking = false;
     o.max_tokens = 50;
     o.sampling.temperature = i < 3 ? 0 : i < 6 ? 0.3f : 0.9f;
     o.sampling.seed = i;
@@ -501,7 +501,7 @@ static struct qwick_generate_options option_set(size_t i)
         break;
     case 1:
         o.logprobs = 3;
-        o.no_think = false;
+        o.split_thinking = true;
         break;
     case 2:
         o.sampling.repeat_penalty = 0.8f;
@@ -713,7 +713,7 @@ static void answers_of_the_demo_are_the_same(void **state)
         size_t n = demo_prompt(i, i % 8 != 0, ids);
         o.max_tokens = 60;
         o.ignore_eos = i % 3;
-        o.no_think = false;
+        o.split_thinking = true;
         o.in_think = i % 5 == 4;
         kept += compare(eng, 0, ids, n, o, (struct watch){0});
     }
@@ -942,7 +942,8 @@ static void options_are_checked(void **state)
     qwick_session_free(s);
 
     /* a batch takes no guesses */
-    struct qwick_batch_options bo = {.done = on_done, .done_ctx = &r};
+    struct qwick_batch_options bo = {
+        .size = sizeof(bo), .done = on_done, .done_ctx = &r};
     struct qwick_batch *b;
     assert_int_equal(qwick_batch_create(&b, eng, &bo, NULL), 0);
     assert_int_equal(qwick_batch_add(b, ids, 3, &o, NULL, NULL), 0);

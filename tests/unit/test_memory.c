@@ -200,7 +200,7 @@ static void admissions_seldom_ask(void **state)
     struct qwick_engine *eng = open_engine();
     size_t done = 0;
     struct qwick_batch_options o = {
-        .max_batch = 8, .done = note_end, .done_ctx = &done};
+        .size = sizeof(o), .max_batch = 8, .done = note_end, .done_ctx = &done};
     struct qwick_generate_options g = qwick_generate_defaults();
     struct qwick_batch *b;
     int32_t ids[] = {1, 2, 3};

@@ -502,7 +502,7 @@ static void opens(const struct list *l, size_t n_params, int bits,
     for (int i = 0; i <= 8; i++)
         sum += info->params_by_bits[i];
     assert_int_equal(sum, n_params);
-    for (; !qwick_tensor_at(eng, n, &t); n++)
+    for (; !qwick_tensor_at(eng, n, &t, NULL); n++)
         if (!t.used)
             fail_msg("%s is not used", t.name);
     assert_int_equal(n, l->n);

@@ -204,7 +204,7 @@ static void used_tensors_are_marked(void **state)
     assert_int_equal(open_engine(&eng, &e), 0);
     struct qwick_tensor t;
     size_t n = 0, unused = 0;
-    for (; !qwick_tensor_at(eng, n, &t); n++) {
+    for (; !qwick_tensor_at(eng, n, &t, NULL); n++) {
         assert_string_equal(t.dtype, "F32");
         assert_string_equal(t.file, "model.safetensors");
         if (!t.used) {
