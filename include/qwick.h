@@ -79,6 +79,16 @@ struct qwick_engine;
 
 enum qwick_kv { QWICK_KV_DEFAULT, QWICK_KV_F16, QWICK_KV_F32, QWICK_KV_Q8 };
 
+/* A line for people about the engine, without a newline; it may hold control
+ * bytes that came from a file. Warnings are for every user: an unknown chat
+ * template, a stop id outside the vocabulary, a damaged entry of the prefix
+ * cache. Notes are details. Called by the thread that is in a function of the
+ * engine, while it opens and later; must not call the engine. line is borrowed
+ * until the call returns. */
+enum qwick_log_level { QWICK_LOG_WARNING, QWICK_LOG_NOTE };
+typedef void (*qwick_log_fn)(void *ctx, enum qwick_log_level level,
+                             const char *line);
+
 struct qwick_engine_options {
     size_t size;
     const char *model;    /* directory, or hub id in the local Hugging Face
@@ -100,6 +110,8 @@ struct qwick_engine_options {
     bool lazy_blas;      /* load OpenBLAS when a pass first needs it, not in
                             qwick_engine_open: starts faster where prompts are
                             short. See there what loading does */
+    qwick_log_fn log;    /* NULL: lines are dropped */
+    void *log_ctx;
 };
 QWICK_API void qwick_engine_options_init(struct qwick_engine_options *o,
                                          size_t size);
@@ -125,15 +137,6 @@ QWICK_API int qwick_engine_open(struct qwick_engine **out,
                                 const struct qwick_engine_options *o,
                                 struct qwick_err *e);
 QWICK_API void qwick_engine_close(struct qwick_engine *eng);
-
-/* The i-th warning or note, one line each; NULL when there is none. Warnings
- * are for every user: an unknown chat template, a stop id outside the
- * vocabulary, later a damaged entry of the prefix cache. Notes are details that
- * `qwick -v` shows. Borrowed from the engine. */
-QWICK_API const char *qwick_engine_warning(const struct qwick_engine *eng,
-                                           size_t i);
-QWICK_API const char *qwick_engine_note(const struct qwick_engine *eng,
-                                        size_t i);
 
 /* Facts for people and for `inspect`. Strings are borrowed from the engine. */
 struct qwick_info {

@@ -66,7 +66,6 @@ struct batch_job {
     uint64_t n_ended[QWICK_FINISH_INTERRUPTED + 1], n_empty;
     uint64_t n_incomplete; /* of them cut or empty */
     double start_ms;
-    size_t n_warned;        /* warnings of the engine that were printed */
     struct qwick_err fatal; /* of a callback; code 0: none */
 };
 

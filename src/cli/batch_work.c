@@ -79,15 +79,6 @@ static int feed(struct batch_job *j, struct qwick_err *e)
     return 0;
 }
 
-/* What the engine has met, a damaged entry of the prefix cache, say. */
-static void tell_warnings(struct batch_job *j)
-{
-    if (!qwick_engine_warning(j->eng, j->n_warned))
-        return;
-    progress_clear();
-    j->n_warned = common_warn(j->eng, j->n_warned);
-}
-
 /* 1: there is more to do; 0: all is done. */
 static int turn(struct batch_job *j, struct qwick_err *e)
 {
@@ -101,7 +92,6 @@ static int turn(struct batch_job *j, struct qwick_err *e)
             *e = j->fatal;
         return -1;
     }
-    tell_warnings(j);
     show(j);
     return batch_out_flush(&j->out, e) ? -1 : 1;
 }

@@ -354,8 +354,6 @@ static int run(struct batch_job *j)
     if ((status = common_open(&j->eng, &j->a.c, false)) != 0 ||
         (status = choose_mode(j)) != 0)
         return status;
-    while (qwick_engine_warning(j->eng, j->n_warned))
-        j->n_warned++; /* common_open has printed them */
     set_common(j);
     /* with exact, an answer does not depend on what is beside it */
     j->by_number = opt_given(&j->p, "seed") && !j->a.c.exact;

@@ -4,7 +4,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/buf.h"
 #include "cli/out.h"
+#include "cli/progress.h"
 
 /* Options that were once written as --flag=PLACE. */
 static int check_places(const struct opt_parsed *p, struct common_args *c)
@@ -75,12 +77,44 @@ void common_hint_file(const char *text)
                  text, text);
 }
 
-size_t common_warn(const struct qwick_engine *eng, size_t i)
+/* What the engine says while it opens. An error takes the place of it. */
+static struct {
+    bool on;
+    struct buf lines; /* a level's digit, text and NUL each */
+} held;
+
+static void put_line(enum qwick_log_level level, const char *line)
 {
-    const char *s;
-    for (; (s = qwick_engine_warning(eng, i)); i++)
-        msg_warn("%s", s);
-    return i;
+    progress_clear();
+    if (level == QWICK_LOG_WARNING)
+        msg_warn("%s", line);
+    else
+        msg_note("%s", line);
+}
+
+static void log_line(void *ctx, enum qwick_log_level level, const char *line)
+{
+    (void)ctx;
+    if (!held.on)
+        put_line(level, line);
+    else if (buf_putc(&held.lines, level == QWICK_LOG_WARNING ? '0' : '1') ||
+             buf_append(&held.lines, line, strlen(line) + 1))
+        held.lines.len = 0; /* out of memory: a line less */
+}
+
+/* Warnings first. */
+static void put_held(void)
+{
+    static const enum qwick_log_level levels[] = {QWICK_LOG_WARNING,
+                                                  QWICK_LOG_NOTE};
+    for (int k = 0; k < 2; k++) {
+        for (size_t i = 0; i < held.lines.len;) {
+            const char *line = held.lines.data + i;
+            if (*line == '0' + k)
+                put_line(levels[k], line + 1);
+            i += strlen(line) + 1;
+        }
+    }
 }
 
 int common_check_text(struct opt_parsed *p, const char *what, bool has_files,
@@ -110,7 +144,7 @@ int common_open(struct qwick_engine **eng, const struct common_args *c,
 {
     struct qwick_engine_options o = qwick_engine_defaults();
     struct qwick_err e = {0};
-    const char *s;
+    o.log = log_line;
     o.model = named_model(c);
     o.isa = c->isa;
     o.threads = (int)c->threads;
@@ -128,10 +162,11 @@ int common_open(struct qwick_engine **eng, const struct common_args *c,
     o.prefix_cache_dir = c->prefix_cache.file;
     o.prefix_cache_disk_bytes = (size_t)c->prefix_cache_size;
     *eng = NULL;
-    if (qwick_engine_open(eng, &o, &e))
-        return msg_fail(&e);
-    common_warn(*eng, 0);
-    for (size_t i = 0; (s = qwick_engine_note(*eng, i)); i++)
-        msg_note("%s", s);
-    return 0;
+    held.on = true;
+    int status = qwick_engine_open(eng, &o, &e) ? msg_fail(&e) : 0;
+    held.on = false;
+    if (!status)
+        put_held();
+    buf_free(&held.lines);
+    return status;
 }

@@ -126,7 +126,4 @@ void common_hint_file(const char *text);
 int common_check_text(struct opt_parsed *p, const char *what, bool has_files,
                       bool jsonl);
 
-/* Print the engine's warnings from the i-th on; returns how many there are. */
-size_t common_warn(const struct qwick_engine *eng, size_t i);
-
 #endif

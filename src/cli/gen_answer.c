@@ -267,10 +267,7 @@ static int answer(struct gen_job *j, struct qwick_err *e)
     };
     struct qwick_generate_options o = qwick_generate_defaults();
     struct qwick_result r = {0};
-    size_t warned = 0;
     int status;
-    while (qwick_engine_warning(j->eng, warned))
-        warned++;
     o.sampling = sampling(j);
     answer_options(&o, &a->answer);
     o.in_think = j->in_think;
@@ -287,7 +284,6 @@ static int answer(struct gen_job *j, struct qwick_err *e)
     qwick_session_progress(j->ses, emit_progress, &st);
     if (qwick_generate(j->ses, j->ids, j->n_ids, &o, &r, e) == 0) {
         status = finish(j, &st, &o, &r);
-        common_warn(j->eng, warned);
         if (!status)
             status = gen_keep(j, &r);
         if (!status)

@@ -17,11 +17,6 @@
 #include "text/bpe.h"
 #include "text/chat.h"
 
-struct notes {
-    char **lines;
-    size_t n;
-};
-
 struct par_pool;
 struct prefix;
 struct prefix_disk;
@@ -49,7 +44,8 @@ struct qwick_engine {
     bool has_contents;
     int32_t think_open, think_close; /* ids, or -1 */
     struct qwick_info info;
-    struct notes warnings, notes;
+    qwick_log_fn log; /* or NULL */
+    void *log_ctx;
 };
 
 struct qwick_session {
@@ -84,7 +80,7 @@ static inline bool session_stopped(const struct qwick_session *s)
            (s->deadline_ms > 0 && clock_ms() >= s->deadline_ms);
 }
 
-/* A line more for qwick_engine_warning; when memory is short it is dropped. */
+/* A warning for the program's log; when memory is short it is dropped. */
 void engine_warn(struct qwick_engine *eng, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -18,27 +18,23 @@
 enum { DEFAULT_CHUNK = 512, MAX_CHUNK = 1 << 16, MAX_THREADS = 1024 };
 static const size_t DEFAULT_DISK_BYTES = (size_t)4 << 30;
 
-/* A line more for people; when memory is short it is dropped. */
-static void add_line(struct notes *notes, const char *fmt, va_list ap)
+/* When memory is short the line is dropped. */
+static void log_line(const struct qwick_engine *eng, enum qwick_log_level level,
+                     const char *fmt, va_list ap)
 {
     char *line;
-    if (vasprintf(&line, fmt, ap) < 0)
+    if (!eng->log || vasprintf(&line, fmt, ap) < 0)
         return;
-    char **lines = realloc(notes->lines, (notes->n + 1) * sizeof *lines);
-    if (!lines) {
-        free(line);
-        return;
-    }
-    notes->lines = lines;
-    notes->lines[notes->n++] = line;
+    eng->log(eng->log_ctx, level, line);
+    free(line);
 }
 
-__attribute__((format(printf, 2, 3))) static void add_note(struct notes *notes,
-                                                           const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void
+engine_note(const struct qwick_engine *eng, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    add_line(notes, fmt, ap);
+    log_line(eng, QWICK_LOG_NOTE, fmt, ap);
     va_end(ap);
 }
 
@@ -46,25 +42,8 @@ void engine_warn(struct qwick_engine *eng, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    add_line(&eng->warnings, fmt, ap);
+    log_line(eng, QWICK_LOG_WARNING, fmt, ap);
     va_end(ap);
-}
-
-static void free_notes(struct notes *notes)
-{
-    for (size_t i = 0; i < notes->n; i++)
-        free(notes->lines[i]);
-    free(notes->lines);
-}
-
-const char *qwick_engine_warning(const struct qwick_engine *eng, size_t i)
-{
-    return i < eng->warnings.n ? eng->warnings.lines[i] : NULL;
-}
-
-const char *qwick_engine_note(const struct qwick_engine *eng, size_t i)
-{
-    return i < eng->notes.n ? eng->notes.lines[i] : NULL;
 }
 
 const struct qwick_info *qwick_engine_info(const struct qwick_engine *eng)
@@ -97,8 +76,8 @@ static int choose_kernels(struct qwick_engine *eng,
                        "isa: %s: this CPU has no more than %s", o->isa,
                        best->name);
     if (best == kernels_ref())
-        add_note(&eng->warnings, "this CPU has no AVX2 and FMA: the reference "
-                                 "kernels are slow");
+        engine_warn(eng, "this CPU has no AVX2 and FMA: the reference "
+                         "kernels are slow");
     eng->model.k = k;
     eng->info.isa = k->name;
     eng->info.cpu = best->name;
@@ -131,16 +110,15 @@ static int choose_mode(struct qwick_engine *eng,
         return err_oom(e, (size_t)want * sizeof(pthread_t));
     m->n_threads = par_threads(eng->pool);
     if (m->n_threads < want)
-        add_note(&eng->warnings, "%d of %d threads could be made", m->n_threads,
-                 want);
+        engine_warn(eng, "%d of %d threads could be made", m->n_threads, want);
     bool f32 = o->exact || o->kv == QWICK_KV_F32;
     bool q8 = o->kv == QWICK_KV_Q8;
     eng->kv_dtype = f32 ? DT_F32 : q8 ? DT_I8 : DT_F16;
     eng->info.threads = m->n_threads;
     eng->info.kv_dtype = f32 ? "f32" : q8 ? "q8" : "f16";
-    add_note(&eng->notes, "kernels %s of %s, %d threads of %d CPUs, KV %s%s",
-             eng->info.isa, eng->info.cpu, m->n_threads, cpu_logical(),
-             eng->info.kv_dtype, o->exact ? ", exact" : "");
+    engine_note(eng, "kernels %s of %s, %d threads of %d CPUs, KV %s%s",
+                eng->info.isa, eng->info.cpu, m->n_threads, cpu_logical(),
+                eng->info.kv_dtype, o->exact ? ", exact" : "");
     return 0;
 }
 
@@ -176,10 +154,10 @@ static void found_template(struct qwick_engine *eng, const char *path,
 {
     eng->template = chat_recognise(text, n);
     if (eng->template == CHAT_UNKNOWN)
-        add_note(&eng->warnings,
-                 "%s: chat template: is not one of those known, Qwen3's is "
-                 "used",
-                 path);
+        engine_warn(eng,
+                    "%s: chat template: is not one of those known, Qwen3's is "
+                    "used",
+                    path);
 }
 
 /* chat_template.jinja, which wins, and tokenizer_config.json. */
@@ -233,10 +211,10 @@ static void check_stop_ids(struct qwick_engine *eng)
         if ((size_t)c->stop_ids[i] < c->vocab_size)
             c->stop_ids[n++] = c->stop_ids[i];
         else
-            add_note(&eng->warnings,
-                     "%s: eos_token_id: %d is outside the vocabulary of %zu "
-                     "and ignored",
-                     checkpoint_dir(eng->ck), c->stop_ids[i], c->vocab_size);
+            engine_warn(eng,
+                        "%s: eos_token_id: %d is outside the vocabulary of %zu "
+                        "and ignored",
+                        checkpoint_dir(eng->ck), c->stop_ids[i], c->vocab_size);
     }
     c->n_stop_ids = n;
 }
@@ -387,6 +365,8 @@ int qwick_engine_open(struct qwick_engine **out,
     struct qwick_engine *eng = calloc(1, sizeof *eng);
     if (!eng)
         return err_oom(e, sizeof *eng);
+    eng->log = o->log;
+    eng->log_ctx = o->log_ctx;
     eng->think_open = eng->think_close = -1;
     if (choose_kernels(eng, o, e) || choose_mode(eng, o, e) ||
         checkpoint_open(&eng->ck, o->model, e) ||
@@ -402,8 +382,8 @@ int qwick_engine_open(struct qwick_engine **out,
         eng->think_close = bpe_added_id(eng->bpe, "</think>");
     }
     if (eng->template == CHAT_NONE)
-        add_note(&eng->notes, "%s: no chat template: prompts are used raw",
-                 checkpoint_dir(eng->ck));
+        engine_note(eng, "%s: no chat template: prompts are used raw",
+                    checkpoint_dir(eng->ck));
     fill_info(eng);
     if (eng->weights && open_prefixes(eng, o, e))
         goto fail;
@@ -431,8 +411,6 @@ void qwick_engine_close(struct qwick_engine *eng)
     free(eng->rows);
     free(eng->hidden);
     par_free(eng->pool);
-    free_notes(&eng->warnings);
-    free_notes(&eng->notes);
     free(eng);
 }
 

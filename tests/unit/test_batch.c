@@ -16,6 +16,7 @@
 #include "engine/prefix.h"
 #include "file/json.h"
 #include "file/map.h"
+#include "log_lines.h"
 #include "tempdir.h"
 
 enum { N_DEMO = 60 };
@@ -41,6 +42,8 @@ static struct qwick_engine *open_engine(const char *isa, bool exact,
     o.isa = isa;
     o.threads = threads;
     o.prefill_chunk = chunk;
+    o.log = keep_warning;
+    forget_warnings();
     if (qwick_engine_open(&eng, &o, &e))
         fail_msg("%s", e.msg);
     return eng;
@@ -59,6 +62,8 @@ static struct qwick_engine *open_cached(size_t bytes, const char *dir,
     o.prefix_cache_disk = dir != NULL;
     o.prefix_cache_dir = dir;
     o.prefix_cache_disk_bytes = disk_bytes;
+    o.log = keep_warning;
+    forget_warnings();
     if (qwick_engine_open(&eng, &o, &e))
         fail_msg("%s", e.msg);
     return eng;
@@ -758,8 +763,8 @@ static void disk_run(struct answer *all, size_t n, size_t n_common)
     run(b);
     for (size_t i = 0; i < n; i++)
         check(&all[i]);
-    if (qwick_engine_warning(eng, 0))
-        fail_msg("%s", qwick_engine_warning(eng, 0));
+    if (warning(0))
+        fail_msg("%s", warning(0));
     qwick_batch_free(b);
     qwick_engine_close(eng);
 }
@@ -900,8 +905,8 @@ static void damaged_entries_are_told_once_and_replaced(void **state)
         struct qwick_engine *eng = open_cached(0, temp_dir, 0);
         run_all(eng, all, N, 2);
         assert_true(all[0].n_cached < DOC_PAGES);
-        assert_non_null(strstr(qwick_engine_warning(eng, 0), "ignored"));
-        assert_null(qwick_engine_warning(eng, 1));
+        assert_non_null(strstr(warning(0), "ignored"));
+        assert_null(warning(1));
         qwick_engine_close(eng);
         disk_run(all, N, 0);
         assert_int_equal(all[0].n_cached, DOC_PAGES);
@@ -926,15 +931,15 @@ static void a_disk_that_cannot_be_had_costs_one_warning(void **state)
         for (size_t i = 0; i < N; i++)
             check(&all[i]);
     }
-    assert_non_null(strstr(qwick_engine_warning(eng, 0), "is not a directory"));
-    assert_null(qwick_engine_warning(eng, 1));
+    assert_non_null(strstr(warning(0), "is not a directory"));
+    assert_null(warning(1));
     qwick_batch_free(b);
     qwick_engine_close(eng);
     temp_remove("file");
     /* one too small for an entry has none, and that is no fault */
     eng = open_cached(0, temp_dir, 1);
     run_all(eng, all, N, 2);
-    assert_null(qwick_engine_warning(eng, 0));
+    assert_null(warning(0));
     qwick_engine_close(eng);
     assert_entries(0, 0);
     free_answers(all, N_DEMO);

@@ -19,6 +19,7 @@
 #include "engine/prefix_disk.h"
 #include "file/hash.h"
 #include "file/map.h"
+#include "log_lines.h"
 #include "tempdir.h"
 
 /* ---- faults --------------------------------------------------------------
@@ -409,6 +410,8 @@ static struct qwick_engine *open_engine(struct mode m)
     o.prefix_cache_disk = m.dir != NULL;
     o.prefix_cache_dir = m.dir;
     o.prefix_cache_disk_bytes = m.disk_bytes;
+    o.log = keep_warning;
+    forget_warnings();
     if (qwick_engine_open(&eng, &o, &e))
         fail_msg("%s", e.msg);
     return eng;
@@ -583,13 +586,13 @@ static size_t check_run(struct mode m, struct qwick_engine *plain,
 {
     struct qwick_engine *eng = open_engine(m);
     size_t cached = check(eng, plain, ids, n);
-    const char *warning = qwick_engine_warning(eng, 0);
+    const char *line = warning(0);
     if (warns) {
-        assert_non_null(warning);
-        assert_non_null(strstr(warning, "prefix cache: "));
-        assert_null(qwick_engine_warning(eng, 1));
-    } else if (warning) {
-        fail_msg("%s", warning);
+        assert_non_null(line);
+        assert_non_null(strstr(line, "prefix cache: "));
+        assert_null(warning(1));
+    } else if (line) {
+        fail_msg("%s", line);
     }
     qwick_engine_close(eng);
     return cached;
@@ -827,7 +830,7 @@ static void damaged_entries_are_ignored_and_rebuilt(void **state)
     assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
     assert_int_equal(qwick_session_sync(s, ids, 200, NULL), 0);
     assert_int_equal(qwick_session_cached(s), 0);
-    assert_non_null(qwick_engine_warning(eng, 0));
+    assert_non_null(warning(0));
     assert_int_equal(qwick_session_store(s, 200, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_RUNTIME);
     qwick_session_free(s);
@@ -986,7 +989,7 @@ static void a_directory_that_cannot_be_had_is_no_failure(void **state)
     temp_write("file", "x", 1);
     assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
     assert_int_equal(qwick_session_sync(s, ids, 100, NULL), 0);
-    assert_null(qwick_engine_warning(eng, 0));
+    assert_null(warning(0));
     /* less than a page: nothing to write */
     assert_int_equal(qwick_session_store(s, 63, NULL), 0);
     assert_int_equal(qwick_session_store(s, 100, &e), -1);
@@ -996,8 +999,7 @@ static void a_directory_that_cannot_be_had_is_no_failure(void **state)
     qwick_engine_close(eng);
     /* one that is known to be useless from the start is told then */
     eng = open_engine((struct mode){YARN, .dir = temp_path("file")});
-    assert_non_null(strstr(qwick_engine_warning(eng, 0),
-                           "file: is not a directory; not used"));
+    assert_non_null(strstr(warning(0), "file: is not a directory; not used"));
     qwick_engine_close(eng);
     temp_remove("file");
     /* parents are made, closed to others */
@@ -1024,10 +1026,10 @@ static void refused(struct mode m, struct qwick_engine *plain,
 {
     struct qwick_engine *eng = open_engine(m);
     assert_int_equal(check(eng, plain, ids, 200), 0);
-    const char *warning = qwick_engine_warning(eng, 0);
-    if (!warning || !strstr(warning, why))
-        fail_msg("%s; expected %s", warning ? warning : "none", why);
-    assert_null(qwick_engine_warning(eng, 1));
+    const char *line = warning(0);
+    if (!line || !strstr(line, why))
+        fail_msg("%s; expected %s", line ? line : "none", why);
+    assert_null(warning(1));
     qwick_engine_close(eng);
 }
 
