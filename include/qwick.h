@@ -623,6 +623,80 @@ QWICK_API int qwick_generate(struct qwick_session *s, const int32_t *prompt,
                              struct qwick_result *r, struct qwick_err *e);
 QWICK_API void qwick_result_free(struct qwick_result *r);
 
+/* ---- a loop of your own ------------------------------------------------ */
+
+/* The parts of qwick_generate, for programs that choose tokens themselves:
+ *
+ *     qwick_session_sync(ses, prompt, n, &e);
+ *     qwick_sampler_see_prompt(sam, prompt, n, &e);
+ *     for (;;) {
+ *         qwick_sampler_draw(sam, qwick_session_logits(ses), &id, &e);
+ *         qwick_sampler_accept(sam, id, &e);
+ *         if (id is one of info->stop_ids) break;
+ *         qwick_detokenizer_add(det, id, &text, &n_text, &e);
+ *         qwick_session_decode(ses, id, &e);
+ *     }
+ *
+ * Without a bias the tokens are those of qwick_generate with the same options
+ * and seed. Samplers and detokenizers belong to an engine and are freed before
+ * it is closed. */
+struct qwick_sampler;
+
+/* Change logits f32 [vocab_size] before a token is drawn. They have the
+ * penalties, and not the temperature. -INFINITY forbids a token; NaN and
+ * +INFINITY are QWICK_ERR_USAGE. Ids unknown to the tokenizer stay forbidden.
+ * When it returns nonzero, the draw fails with QWICK_ERR_RUNTIME. */
+typedef int (*qwick_bias_fn)(void *ctx, float *logits, size_t vocab_size);
+
+/* Values out of range: QWICK_ERR_USAGE. *o is copied. */
+QWICK_API int qwick_sampler_create(struct qwick_sampler **out,
+                                   const struct qwick_engine *eng,
+                                   const struct qwick_sampling *o,
+                                   struct qwick_err *e);
+QWICK_API void qwick_sampler_free(struct qwick_sampler *s);
+
+/* Call fn(ctx, …) in each draw from now on; NULL: nothing. */
+QWICK_API void qwick_sampler_bias(struct qwick_sampler *s, qwick_bias_fn fn,
+                                  void *ctx);
+
+/* The repetition penalty applies to these tokens from now on. */
+QWICK_API int qwick_sampler_see_prompt(struct qwick_sampler *s,
+                                       const int32_t *tokens, size_t n,
+                                       struct qwick_err *e);
+
+/* Draw a token from logits f32 [vocab_size], which stay unchanged. Draws until
+ * the next accept use the same random number. Logits that are not finite, or a
+ * bias that forbids all tokens: QWICK_ERR_RUNTIME. */
+QWICK_API int qwick_sampler_draw(struct qwick_sampler *s, const float *logits,
+                                 int32_t *id, struct qwick_err *e);
+
+/* id, drawn or not, is the next token of the answer. The penalties count it,
+ * and the next draw uses the next random number. */
+QWICK_API int qwick_sampler_accept(struct qwick_sampler *s, int32_t id,
+                                   struct qwick_err *e);
+
+/* Tokens to text, one by one. A character may take several tokens: its bytes
+ * are held back until it is complete. Bytes that are no UTF-8 become U+FFFD. */
+struct qwick_detokenizer;
+
+/* skip_special: as for qwick_detokenize. */
+QWICK_API int qwick_detokenizer_create(struct qwick_detokenizer **out,
+                                       const struct qwick_engine *eng,
+                                       bool skip_special, struct qwick_err *e);
+QWICK_API void qwick_detokenizer_free(struct qwick_detokenizer *d);
+
+/* *text [*n_text]: the characters that this token completes, perhaps none; not
+ * NUL-terminated, and valid until the next call. Ids as for qwick_detokenize.
+ */
+QWICK_API int qwick_detokenizer_add(struct qwick_detokenizer *d, int32_t id,
+                                    const char **text, size_t *n_text,
+                                    struct qwick_err *e);
+
+/* The text has ended: what was held back. The next token begins a new text. */
+QWICK_API int qwick_detokenizer_flush(struct qwick_detokenizer *d,
+                                      const char **text, size_t *n_text,
+                                      struct qwick_err *e);
+
 /* ---- batching -------------------------------------------------------- */
 
 /* Many generations at once. A pass over the weights decodes one token of every

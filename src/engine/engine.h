@@ -114,6 +114,13 @@ void session_keep(struct qwick_session *s, size_t n);
 /* The logits, if there are any, become the session's own. */
 void session_own_logits(struct qwick_session *s);
 
+/* Bytes of a token, none for ids that the tokenizer lacks and, with
+ * skip_special, for special ones; borrowed. An id beyond the vocabulary:
+ * QWICK_ERR_USAGE. Needs a tokenizer. */
+int engine_token_bytes(const struct qwick_engine *eng, int32_t id,
+                       bool skip_special, const char **p, size_t *n,
+                       struct qwick_err *e);
+
 /* Tokenizer of the engine, or QWICK_ERR_MODEL. */
 int engine_need_tokenizer(const struct qwick_engine *eng, struct qwick_err *e);
 

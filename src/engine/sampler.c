@@ -21,7 +21,9 @@ struct sampler {
     struct qwick_sampling o;
     const struct kernels *k;
     size_t vocab_size;
-    uint64_t n_drawn;
+    uint64_t n_accepted;
+    qwick_bias_fn bias; /* or NULL */
+    void *bias_ctx;
     float *work;       /* [vocab_size] processed logits */
     float *top;        /* [n_blocks] largest of each BLOCK of them */
     float *prob;       /* [vocab_size] exp((x - max) / temperature) */
@@ -206,8 +208,28 @@ static inline __attribute__((always_inline)) bool all_finite(const float *x,
     return !bad;
 }
 
-/* Copy the logits, check them, apply blocks and penalties; *max is the largest
- * that may be drawn. */
+/* Let the caller's function change the logits. */
+static int apply_bias(struct sampler *s, struct qwick_err *e)
+{
+    if (s->bias(s->bias_ctx, s->work, s->vocab_size))
+        return err_set(e, QWICK_ERR_RUNTIME,
+                       "sampler: its bias function "
+                       "failed");
+    for (size_t b = 0; b < s->n_blocks; b++) {
+        const float *x = s->work + b * BLOCK;
+        for (size_t i = 0; i < block_size(s, b); i++)
+            if (!(x[i] < INFINITY))
+                return err_set(e, QWICK_ERR_USAGE,
+                               "sampler: its bias function set the logit of "
+                               "token %zu to %g",
+                               b * BLOCK + i, (double)x[i]);
+        update_top(s, b);
+    }
+    return 0;
+}
+
+/* Copy the logits, check them, apply penalties, bias and blocks; *max is the
+ * largest that may be drawn. */
 static int prepare(struct sampler *s, const float *logits, float *max,
                    struct qwick_err *e)
 {
@@ -225,9 +247,11 @@ static int prepare(struct sampler *s, const float *logits, float *max,
                        "logits: not finite: the weights hold NaN, infinities "
                        "or values too large");
     penalise(s);
+    update_tops(s, s->distinct, s->n_distinct);
+    if (s->bias && apply_bias(s, e))
+        return -1;
     for (size_t i = 0; i < s->n_never; i++)
         s->work[s->never[i]] = -INFINITY;
-    update_tops(s, s->distinct, s->n_distinct);
     update_tops(s, s->never, s->n_never);
     *max = s->k->max(s->top, s->n_blocks);
     return *max > -INFINITY
@@ -529,22 +553,41 @@ static int32_t draw_any(struct sampler *s, float max, double u)
     return (int32_t)(b * BLOCK + best);
 }
 
-int sampler_draw(struct sampler *s, const float *logits, int32_t *id,
+void sampler_set_bias(struct sampler *s, qwick_bias_fn fn, void *ctx)
+{
+    s->bias = fn;
+    s->bias_ctx = ctx;
+}
+
+int sampler_peek(struct sampler *s, const float *logits, int32_t *id,
                  struct qwick_err *e)
 {
     const struct qwick_sampling *o = &s->o;
     float max = 0;
     if (prepare(s, logits, &max, e))
         return -1;
-    double u = rng_uniform(o->seed, s->n_drawn);
+    double u = rng_uniform(o->seed, s->n_accepted);
     if (o->temperature < MIN_TEMPERATURE)
         *id = first_largest(s, max);
     else if (o->top_k == 0 && o->top_p == 1 && o->min_p == 0)
         *id = draw_any(s, max, u);
     else
         *id = draw_kept(s, filter(s, max), max, u);
-    s->n_drawn++;
-    note(s, *id, false);
+    return 0;
+}
+
+void sampler_accept(struct sampler *s, int32_t id)
+{
+    s->n_accepted++;
+    note(s, id, false);
+}
+
+int sampler_draw(struct sampler *s, const float *logits, int32_t *id,
+                 struct qwick_err *e)
+{
+    if (sampler_peek(s, logits, id, e))
+        return -1;
+    sampler_accept(s, *id);
     return 0;
 }
 

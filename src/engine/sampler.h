@@ -20,12 +20,22 @@ void sampler_free(struct sampler *s);
 /* Make a token of the prompt known to the repetition penalty. */
 void sampler_see_prompt(struct sampler *s, int32_t id);
 
+/* fn may change the logits of each draw; see qwick.h. NULL: none. */
+void sampler_set_bias(struct sampler *s, qwick_bias_fn fn, void *ctx);
+
 /* Draw the next token from logits f32 [vocab_size], which stay unchanged, and
- * count it for the penalties. The i-th draw uses the i-th number of the seed's
- * stream. A logit that is NaN or infinite, or no id that may be drawn, is
- * QWICK_ERR_RUNTIME. Never sorts the vocabulary: linear time. */
+ * accept it. The draw after i accepted tokens uses the i-th number of the
+ * seed's stream. A logit that is NaN or infinite, or no id that may be drawn,
+ * is QWICK_ERR_RUNTIME. Never sorts the vocabulary: linear time. */
 int sampler_draw(struct sampler *s, const float *logits, int32_t *id,
                  struct qwick_err *e);
+
+/* Draw without accepting: the same call again gives the same id. */
+int sampler_peek(struct sampler *s, const float *logits, int32_t *id,
+                 struct qwick_err *e);
+
+/* Count a token of the answer, an id in range, for the penalties. */
+void sampler_accept(struct sampler *s, int32_t id);
 
 /* The n likeliest ids with their log-probabilities (log-softmax of the bare
  * logits), best first, equal ones by id; and that of `id`. */

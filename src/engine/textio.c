@@ -32,6 +32,25 @@ int qwick_tokenize_some(const struct qwick_engine *eng, const char *text,
     return -1;
 }
 
+int engine_token_bytes(const struct qwick_engine *eng, int32_t id,
+                       bool skip_special, const char **p, size_t *n,
+                       struct qwick_err *e)
+{
+    size_t end = eng->model.config.vocab_size;
+    if (end < bpe_size(eng->bpe))
+        end = bpe_size(eng->bpe);
+    *p = "";
+    *n = 0;
+    if (id < 0 || (size_t)id >= end)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "token id %d: is out of range, ids go from 0 to %zu", id,
+                       end - 1);
+    if (bpe_has(eng->bpe, id) &&
+        !(skip_special && bpe_is_special(eng->bpe, id)))
+        *p = bpe_token(eng->bpe, id, n);
+    return 0;
+}
+
 int qwick_detokenize(const struct qwick_engine *eng, const int32_t *ids,
                      size_t n_ids, bool skip_special, char **text,
                      size_t *n_bytes, struct qwick_err *e)
@@ -41,22 +60,14 @@ int qwick_detokenize(const struct qwick_engine *eng, const int32_t *ids,
     if (engine_need_tokenizer(eng, e))
         return -1;
     struct buf out = {0};
-    size_t end = eng->model.config.vocab_size;
-    if (end < bpe_size(eng->bpe))
-        end = bpe_size(eng->bpe);
     for (size_t i = 0; i < n_ids; i++) {
+        const char *p;
         size_t n;
-        if (ids[i] < 0 || (size_t)ids[i] >= end) {
+        if (engine_token_bytes(eng, ids[i], skip_special, &p, &n, e)) {
             buf_free(&out);
-            return err_set(e, QWICK_ERR_USAGE,
-                           "token id %d: is out of range, ids go from 0 to %zu",
-                           ids[i], end - 1);
+            return -1;
         }
-        if (!bpe_has(eng->bpe, ids[i]) ||
-            (skip_special && bpe_is_special(eng->bpe, ids[i])))
-            continue;
-        const char *p = bpe_token(eng->bpe, ids[i], &n);
-        if (buf_append(&out, p, n))
+        if (n && buf_append(&out, p, n))
             goto oom;
     }
     if (buf_reserve(&out, 0))
