@@ -21,7 +21,8 @@ fail()
 
 build_packages="gcc make libc6-dev libopenblas-openmp-dev libutf8proc-dev
     libyajl-dev"
-test_packages="libcmocka-dev bats xz-utils curl python3 parallel"
+test_packages="libcmocka-dev bats xz-utils curl python3 parallel g++
+    pkgconf"
 
 case "${1-}" in
 '') packages=$build_packages ;;
