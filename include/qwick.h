@@ -763,6 +763,8 @@ QWICK_API int qwick_batch_step(struct qwick_batch *b, struct qwick_err *e);
 /* Steps until no request is left. */
 QWICK_API int qwick_batch_run(struct qwick_batch *b, struct qwick_err *e);
 
+/* Read as the options are: a program that was compiled with an older or a newer
+ * qwick.h gets what both know, and zeros beyond. */
 struct qwick_batch_stats {
     size_t n_waiting, n_live;
     uint64_t n_passes;
@@ -772,8 +774,16 @@ struct qwick_batch_stats {
     uint64_t n_generated;
     uint64_t n_preempted; /* times that a sequence lost its cache to others */
 };
-QWICK_API struct qwick_batch_stats
-qwick_batch_stats(const struct qwick_batch *b);
+QWICK_API void qwick_batch_stats_read(const struct qwick_batch *b,
+                                      struct qwick_batch_stats *out,
+                                      size_t size);
+static inline struct qwick_batch_stats
+qwick_batch_get_stats(const struct qwick_batch *b)
+{
+    struct qwick_batch_stats s;
+    qwick_batch_stats_read(b, &s, sizeof s);
+    return s;
+}
 
 /* ---- judging --------------------------------------------------------- */
 

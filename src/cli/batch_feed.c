@@ -342,7 +342,7 @@ static int one_line(struct batch_job *j, const char *text, size_t n,
 bool batch_wants_more(const struct batch_job *j)
 {
     size_t max = (size_t)j->a.max_batch;
-    struct qwick_batch_stats s = qwick_batch_stats(j->batch);
+    struct qwick_batch_stats s = qwick_batch_get_stats(j->batch);
     size_t n = s.n_waiting + (j->by_number ? s.n_live : 0);
     return !j->at_end && n < max &&
            batch_out_open_places(&j->out) < WAITING_A_SEQUENCE * max;

@@ -20,7 +20,7 @@ static uint64_t shard_records(const struct batch_job *j, uint64_t n)
  * nobody knows. */
 static double seconds_left(const struct batch_job *j, double elapsed_ms)
 {
-    struct qwick_batch_stats s = qwick_batch_stats(j->batch);
+    struct qwick_batch_stats s = qwick_batch_get_stats(j->batch);
     if (!j->in_bytes || j->n_done == 0 || j->in.consumed == 0)
         return -1;
     double unread = (double)j->in_bytes - (double)j->in.consumed;
@@ -35,7 +35,7 @@ static void show(struct batch_job *j)
     double ms = clock_ms() - j->start_ms;
     if (!progress_due())
         return;
-    struct qwick_batch_stats s = qwick_batch_stats(j->batch);
+    struct qwick_batch_stats s = qwick_batch_get_stats(j->batch);
     progress_format(text, sizeof(text), "records", j->n_answered + j->n_skipped,
                     j->at_end ? shard_records(j, j->n_records) : j->n_total,
                     seconds_left(j, ms));
@@ -48,10 +48,10 @@ static void show(struct batch_job *j)
 static int gather(struct batch_job *j, struct qwick_err *e)
 {
     size_t max = (size_t)j->a.max_batch;
-    bool got = qwick_batch_stats(j->batch).n_waiting > 0;
+    bool got = qwick_batch_get_stats(j->batch).n_waiting > 0;
     if (batch_out_flush(&j->out, e) || (!got && batch_feed(j, -1, &got, e)))
         return -1;
-    while (got && !j->at_end && qwick_batch_stats(j->batch).n_waiting < max)
+    while (got && !j->at_end && qwick_batch_get_stats(j->batch).n_waiting < max)
         if (batch_feed(j, (int)j->a.debounce, &got, e))
             return -1;
     return 0;
@@ -73,7 +73,7 @@ static int feed(struct batch_job *j, struct qwick_err *e)
     bool got;
     if (batch_feed(j, 0, &got, e))
         return -1;
-    struct qwick_batch_stats s = qwick_batch_stats(j->batch);
+    struct qwick_batch_stats s = qwick_batch_get_stats(j->batch);
     if (s.n_live == 0 && s.n_waiting < (size_t)j->a.max_batch && !j->at_end)
         return gather(j, e);
     return 0;
@@ -84,7 +84,7 @@ static int turn(struct batch_job *j, struct qwick_err *e)
 {
     if (j->by_number ? fill(j, e) : feed(j, e))
         return -1;
-    struct qwick_batch_stats s = qwick_batch_stats(j->batch);
+    struct qwick_batch_stats s = qwick_batch_get_stats(j->batch);
     if (s.n_live + s.n_waiting == 0)
         return !j->at_end;
     if (qwick_batch_step(j->batch, e)) {
@@ -141,7 +141,7 @@ static void tell_errors(const struct batch_job *j)
 
 static void tell_totals(const struct batch_job *j)
 {
-    struct qwick_batch_stats s = qwick_batch_stats(j->batch);
+    struct qwick_batch_stats s = qwick_batch_get_stats(j->batch);
     double ms = clock_ms() - j->start_ms;
     msg_note("%llu records, %llu answered before, %llu answers are errors; "
              "%llu tokens in %.1f s (%.1f tok/s), %llu evaluated, %llu shared, "

@@ -163,12 +163,14 @@ void qwick_batch_free(struct qwick_batch *b)
     free(b);
 }
 
-struct qwick_batch_stats qwick_batch_stats(const struct qwick_batch *b)
+void qwick_batch_stats_read(const struct qwick_batch *b,
+                            struct qwick_batch_stats *out, size_t size)
 {
     struct qwick_batch_stats s = b->stats;
     s.n_waiting = b->n_waiting;
     s.n_live = b->n_live;
-    return s;
+    memset(out, 0, size);
+    memcpy(out, &s, size < sizeof s ? size : sizeof s);
 }
 
 static void unlive(struct qwick_batch *b, const struct seq *q)

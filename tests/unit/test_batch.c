@@ -225,7 +225,7 @@ static void batches_give_the_golden_answers(void **state)
         for (size_t i = 0; i < 3; i++) {
             struct qwick_batch *b = open_batch(eng, max[i], 0, 0);
             run_shuffled(b, all, N_DEMO);
-            struct qwick_batch_stats s = qwick_batch_stats(b);
+            struct qwick_batch_stats s = qwick_batch_get_stats(b);
             printf("chunk %zu, %zu at once: %llu passes, %llu evaluated, "
                    "%llu shared, %llu generated\n",
                    chunks[c], max[i], (unsigned long long)s.n_passes,
@@ -322,7 +322,7 @@ static void identical_prompts_are_computed_once(void **state)
         assert_true(i == 0 || all[i].n_cached == demo[0].n_prompt - 1);
         cached += all[i].n_cached;
     }
-    struct qwick_batch_stats s = qwick_batch_stats(b);
+    struct qwick_batch_stats s = qwick_batch_get_stats(b);
     size_t fed = 0; /* every token drawn but the last */
     for (size_t i = 0; i < N; i++)
         fed += all[i].n_ids - 1;
@@ -375,7 +375,8 @@ static void a_common_beginning_is_computed_once(void **state)
         check(&all[i]);
         assert_int_equal(all[i].n_cached, i == 0 ? 0 : SHARED);
     }
-    assert_int_equal(qwick_batch_stats(b).n_evaluated, SHARED + tails + fed);
+    assert_int_equal(qwick_batch_get_stats(b).n_evaluated,
+                     SHARED + tails + fed);
     qwick_batch_free(b);
     free_answers(all, N_DEMO);
     qwick_engine_close(eng);
@@ -406,7 +407,7 @@ static void short_memory_means_fewer_at_once(void **state)
     run(b);
     for (size_t i = 0; i < N; i++)
         check(&all[i]);
-    struct qwick_batch_stats s = qwick_batch_stats(b);
+    struct qwick_batch_stats s = qwick_batch_get_stats(b);
     printf("preempted %llu times\n", (unsigned long long)s.n_preempted);
     assert_true(s.n_preempted > 0);
     qwick_batch_free(b);
@@ -511,8 +512,8 @@ static void stopped_interrupted_and_dropped(void **state)
     for (size_t i = 0; i < 20; i++)
         add(b, &all[i]);
     assert_int_equal(qwick_batch_step(b, NULL), 0);
-    assert_int_equal(qwick_batch_stats(b).n_live, 4);
-    assert_int_equal(qwick_batch_stats(b).n_waiting, 16);
+    assert_int_equal(qwick_batch_get_stats(b).n_live, 4);
+    assert_int_equal(qwick_batch_get_stats(b).n_waiting, 16);
     qwick_batch_free(b); /* live and waiting ones */
     qwick_batch_free(NULL);
     free_answers(all, N_DEMO);
@@ -537,10 +538,10 @@ static void long_prompts_do_not_hold_others(void **state)
     for (int i = 0; i < 3; i++)
         assert_int_equal(qwick_batch_step(b, NULL), 0);
     add(b, &big);
-    struct qwick_batch_stats before = qwick_batch_stats(b), s;
+    struct qwick_batch_stats before = qwick_batch_get_stats(b), s;
     while (!big.n_done) {
         assert_int_equal(qwick_batch_step(b, NULL), 0);
-        s = qwick_batch_stats(b);
+        s = qwick_batch_get_stats(b);
         assert_true(s.n_evaluated - before.n_evaluated <= 32);
         before = s;
     }
@@ -637,9 +638,9 @@ static void prompts_are_published_when_they_are_evaluated(void **state)
     struct qwick_session *s;
     all[0].o.ignore_eos = true;
     add(b, &all[0]);
-    while (qwick_batch_stats(b).n_generated == 0)
+    while (qwick_batch_get_stats(b).n_generated == 0)
         assert_int_equal(qwick_batch_step(b, NULL), 0);
-    assert_int_equal(qwick_batch_stats(b).n_live, 1);
+    assert_int_equal(qwick_batch_get_stats(b).n_live, 1);
     assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
     assert_int_equal(
         qwick_session_sync(s, all[0].prompt, all[0].n_prompt, NULL), 0);
@@ -712,7 +713,7 @@ static void preempted_sequences_begin_in_the_cache(void **state)
         check(&all[i]);
         assert_int_equal(all[i].n_cached, 0);
     }
-    struct qwick_batch_stats s = qwick_batch_stats(b);
+    struct qwick_batch_stats s = qwick_batch_get_stats(b);
     assert_true(s.n_preempted > 0);
     assert_true(s.n_shared >= s.n_preempted * KV_BLOCK);
     assert_true(s.n_evaluated + s.n_shared > evaluated);
