@@ -516,7 +516,8 @@ enum qwick_finish {
     QWICK_FINISH_CONTEXT,
     QWICK_FINISH_LOOP,
     QWICK_FINISH_TIMEOUT,
-    QWICK_FINISH_INTERRUPTED
+    QWICK_FINISH_INTERRUPTED,
+    QWICK_FINISH_CANCELLED /* by qwick_batch_cancel */
 };
 QWICK_API const char *qwick_finish_name(enum qwick_finish f);
 
@@ -755,6 +756,14 @@ QWICK_API void qwick_batch_free(struct qwick_batch *b);
 QWICK_API int qwick_batch_add(struct qwick_batch *b, const int32_t *prompt,
                               size_t n, const struct qwick_generate_options *o,
                               void *tag, struct qwick_err *e);
+
+/* Cancel all requests with this tag, waiting or running. The next step ends
+ * them before its pass: done hears of each, with what there is of its answer
+ * and QWICK_FINISH_CANCELLED. May be called by a callback of the batch; a
+ * request that ends in the same pass ends as it would have. No request has the
+ * tag: QWICK_ERR_USAGE. */
+QWICK_API int qwick_batch_cancel(struct qwick_batch *b, const void *tag,
+                                 struct qwick_err *e);
 
 /* Run one pass; does nothing when no request is left. When a request fails,
  * done hears of it, and the step succeeds. QWICK_ERR_INTERRUPTED: nothing

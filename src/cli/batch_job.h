@@ -63,7 +63,7 @@ struct batch_job {
     uint64_t n_samples;  /* answers to the records read, whoever gave them */
     uint64_t n_done;     /* answers of this run */
     /* answers of this run, by their ending */
-    uint64_t n_ended[QWICK_FINISH_INTERRUPTED + 1], n_empty;
+    uint64_t n_ended[QWICK_FINISH_CANCELLED + 1], n_empty;
     uint64_t n_incomplete; /* of them cut or empty */
     double start_ms;
     struct qwick_err fatal; /* of a callback; code 0: none */

@@ -144,6 +144,7 @@ static const char *cut_reason(const struct gen_job *j,
         snprintf(text, n, "%g seconds are over", a->timeout);
         return text;
     case QWICK_FINISH_INTERRUPTED:
+    case QWICK_FINISH_CANCELLED:
         return "it was interrupted";
     case QWICK_FINISH_STOP:
     case QWICK_FINISH_STOP_STRING:

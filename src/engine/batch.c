@@ -107,6 +107,22 @@ int qwick_batch_add(struct qwick_batch *b, const int32_t *prompt, size_t n,
     return 0;
 }
 
+int qwick_batch_cancel(struct qwick_batch *b, const void *tag,
+                       struct qwick_err *e)
+{
+    bool found = false;
+    for (struct seq *q = b->first; q; q = q->next)
+        if (q->tag == tag)
+            q->cancelled = found = true;
+    for (size_t i = 0; i < b->n_live; i++)
+        if (b->live[i]->tag == tag)
+            b->live[i]->cancelled = found = true;
+    b->cancelling |= found;
+    return found ? 0
+                 : err_set(e, QWICK_ERR_USAGE,
+                           "batch: no request has the tag to cancel");
+}
+
 /* ---- the batch ---------------------------------------------------------- */
 
 int qwick_batch_create(struct qwick_batch **out, struct qwick_engine *eng,
@@ -216,6 +232,54 @@ static int admit(struct qwick_batch *b, struct qwick_err *e)
         q->begun = true;
         b->live[b->n_live++] = q;
     }
+    return 0;
+}
+
+/* Take a cancelled sequence out of the queue or from the living. */
+static struct seq *take_cancelled(struct qwick_batch *b)
+{
+    for (struct seq **at = &b->first; *at; at = &(*at)->next) {
+        struct seq *q = *at;
+        if (!q->cancelled)
+            continue;
+        *at = q->next;
+        if (!q->next)
+            b->last = at;
+        b->n_waiting--;
+        return q;
+    }
+    for (size_t i = 0; i < b->n_live; i++) {
+        struct seq *q = b->live[i];
+        if (!q->cancelled)
+            continue;
+        unlive(b, q);
+        return q;
+    }
+    return NULL;
+}
+
+/* End cancelled sequences. Looks anew after each: its callback may have added
+ * or cancelled others. */
+static int end_cancelled(struct qwick_batch *b, struct qwick_err *e)
+{
+    struct seq *q;
+    while (b->cancelling && (q = take_cancelled(b))) {
+        struct qwick_err why;
+        if (!q->begun) {
+            q->g.r = &q->r;
+            q->r = (struct qwick_result){.seed = q->o.sampling.seed,
+                                         .n_prompt = q->n_prompt};
+        }
+        q->r.finish = QWICK_FINISH_CANCELLED;
+        if (q->start_ms > 0)
+            q->r.total_ms = clock_ms() - q->start_ms;
+        if (q->r.n_tokens == 0)
+            q->r.prefill_ms = q->r.total_ms;
+        int failed = generation_finish(&q->g, &why);
+        if (end(b, q, failed ? &why : NULL, e))
+            return -1;
+    }
+    b->cancelling = false;
     return 0;
 }
 
@@ -399,7 +463,7 @@ int qwick_batch_step(struct qwick_batch *b, struct qwick_err *e)
     struct seq *failed;
     if (b->o.interrupt && *b->o.interrupt)
         return err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
-    if (expire(b, e) || admit(b, e))
+    if (end_cancelled(b, e) || expire(b, e) || admit(b, e))
         return -1;
     if (b->n_live == 0)
         return 0;

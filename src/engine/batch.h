@@ -17,6 +17,7 @@ struct seq {
     size_t n, n_prompt, cap;
     struct qwick_session *session; /* NULL: not started */
     bool begun;                    /* g is */
+    bool cancelled;                /* ends before the next pass */
     struct generation g;
     struct qwick_result r;
     double start_ms; /* 0: no pass yet */
@@ -38,6 +39,7 @@ struct qwick_batch {
     size_t n_live, n_steps, n_waiting;
     struct seq *first, **last; /* the queue */
     bool hold;                 /* admit nothing until a sequence has ended */
+    bool cancelling;           /* a sequence may be cancelled */
     /* What prompts are compared with for what goes to disk: o.common, then
        the first prompt that begins so. NULL: nothing goes there. */
     int32_t *like; /* [n_like] */

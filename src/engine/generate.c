@@ -50,6 +50,7 @@ const char *qwick_finish_name(enum qwick_finish f)
         [QWICK_FINISH_LOOP] = "loop",
         [QWICK_FINISH_TIMEOUT] = "timeout",
         [QWICK_FINISH_INTERRUPTED] = "interrupted",
+        [QWICK_FINISH_CANCELLED] = "cancelled",
     };
     return names[f];
 }

@@ -520,6 +520,86 @@ static void stopped_interrupted_and_dropped(void **state)
     qwick_engine_close(eng);
 }
 
+/* ---- cancelling --------------------------------------------------------- */
+
+/* Cancels `victim` when its own answer gets its third token. */
+struct canceller {
+    struct qwick_batch *b;
+    void *victim;
+    size_t n;
+};
+
+static int cancel_at_third(void *ctx, const struct qwick_token_event *ev)
+{
+    struct canceller *c = ctx;
+    (void)ev;
+    if (++c->n == 3)
+        assert_int_equal(qwick_batch_cancel(c->b, c->victim, NULL), 0);
+    return 0;
+}
+
+/* It ended as cancelled, once, with the first n tokens of its answer. */
+static void check_cancelled(struct answer *a, size_t n)
+{
+    assert_int_equal(a->n_done, 1);
+    assert_int_equal(a->e.code, 0);
+    assert_int_equal(a->r.finish, QWICK_FINISH_CANCELLED);
+    assert_int_equal(a->r.n_prompt, a->n_prompt);
+    assert_int_equal(a->r.n_tokens, n);
+    if (n)
+        assert_memory_equal(a->r.tokens, a->ids, n * sizeof *a->ids);
+    assert_non_null(a->r.text);
+    assert_memory_equal(a->r.text, a->text, a->r.n_text);
+    assert_true(n > 0 || a->r.n_text == 0);
+    qwick_result_free(&a->r);
+}
+
+static void cancelled_requests_end_and_others_do_not_notice(void **state)
+{
+    (void)state;
+    enum { N = 8 };
+    struct qwick_engine *eng = open_engine(NULL, true, 1, 0);
+    struct answer *all = demo_answers();
+    struct qwick_batch *b = open_batch(eng, 3, 0, 0);
+    struct qwick_err e;
+    /* waiting ones: in the middle and at the end of the queue */
+    for (size_t i = 0; i < N; i++)
+        add(b, &all[i]);
+    assert_int_equal(qwick_batch_cancel(b, &all[4], NULL), 0);
+    assert_int_equal(qwick_batch_cancel(b, &all[N - 1], NULL), 0);
+    assert_int_equal(qwick_batch_step(b, NULL), 0);
+    check_cancelled(&all[4], 0);
+    check_cancelled(&all[N - 1], 0);
+    add(b, &all[N]); /* the queue's end is in order */
+    run(b);
+    for (size_t i = 0; i <= N; i++)
+        if (i != 4 && i != N - 1)
+            check(&all[i]);
+    /* a live one by its neighbour's callback, and one by its own */
+    assert_true(all[0].n_ids > 4 && all[1].n_ids > 4);
+    struct canceller other = {.b = b, .victim = &all[0]};
+    struct canceller own = {.b = b, .victim = &all[1]};
+    all[1].o.on_token = cancel_at_third;
+    all[1].o.on_token_ctx = &own;
+    all[2].o.on_token = cancel_at_third;
+    all[2].o.on_token_ctx = &other;
+    for (size_t i = 0; i < 4; i++)
+        add(b, &all[i]);
+    run(b);
+    check_cancelled(&all[0], 3);
+    check_cancelled(&all[1], 3);
+    check(&all[2]);
+    check(&all[3]);
+    /* nobody has the tag any more */
+    assert_int_equal(qwick_batch_cancel(b, &all[0], &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_USAGE);
+    struct qwick_batch_stats s = qwick_batch_get_stats(b);
+    assert_int_equal(s.n_live + s.n_waiting, 0);
+    qwick_batch_free(b);
+    free_answers(all, N_DEMO);
+    qwick_engine_close(eng);
+}
+
 /* Passes hold at most the chunk, and decoding goes on beside a long prompt. */
 static void long_prompts_do_not_hold_others(void **state)
 {
@@ -965,6 +1045,7 @@ int main(void)
         cmocka_unit_test(short_memory_means_fewer_at_once),
         cmocka_unit_test(bad_requests_fail_alone),
         cmocka_unit_test(stopped_interrupted_and_dropped),
+        cmocka_unit_test(cancelled_requests_end_and_others_do_not_notice),
         cmocka_unit_test(long_prompts_do_not_hold_others),
         cmocka_unit_test(batches_and_sessions_share_one_cache),
         cmocka_unit_test(prompts_are_published_when_they_are_evaluated),
