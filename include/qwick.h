@@ -13,9 +13,21 @@
  * NULL); on failure its outputs are NULL or empty. Nothing here prints, exits
  * or aborts. The caller frees arrays that a function hands out with free(),
  * unless the function says otherwise. Token ids are int32_t, sizes are size_t
- * and count elements unless the name says bytes, times are milliseconds. An
- * engine may be used by one thread at a time, also by functions that take it as
- * const: its tokenizer keeps a cache. */
+ * and count elements unless the name says bytes, times are milliseconds.
+ *
+ * Threads. An engine and all that was made from it (sessions, batches,
+ * embedders, samplers …) may be used by one thread at a time, also by functions
+ * that take it as const: its tokenizer keeps a cache. It need not always be the
+ * same thread. Engines share nothing that can be seen: several threads may each
+ * use one of their own at the same time. Three things are for one thread of the
+ * process: qwick_engine_open (see there), the first passes of an engine with
+ * lazy_blas, and qwick_quantize. A flag for interrupts may be set by any thread
+ * and by signal handlers. Callbacks run on the thread that called the library.
+ *
+ * An engine has threads of its own, which sleep between calls and block all
+ * signals but faults. fork() does not copy them: a child process must not use
+ * or close what its parent opened. It may open engines of its own, or exec.
+ * Files are opened with O_CLOEXEC. */
 #ifndef QWICK_H
 #define QWICK_H
 
