@@ -12,17 +12,11 @@
  * that many others are done. */
 enum { WAITING_A_SEQUENCE = 64 };
 
-/* A record as it came. */
-struct line {
-    const char *text;
-    size_t n;
-};
-
 /* One request; the tag of the scheduler. */
 struct sample {
     struct sample *prev, *next; /* of j->samples */
     struct batch_job *j;
-    struct record *r;
+    struct request *r;
     size_t index;
     uint64_t place;
     struct buf logprobs;
@@ -54,7 +48,7 @@ static int id_grow(struct id_set *s, struct qwick_err *e)
     return 0;
 }
 
-static int note_id(struct batch_job *j, const struct record *r, uint64_t hash,
+static int note_id(struct batch_job *j, const struct request *r, uint64_t hash,
                    struct qwick_err *e)
 {
     struct id_set *s = &j->ids;
@@ -82,7 +76,7 @@ static int note_id(struct batch_job *j, const struct record *r, uint64_t hash,
 /* The members that every line begins with. index: of many samples. What reads
  * them again is batch_resume.c. */
 static void put_head(struct json_writer *w, const struct batch_job *j,
-                     const struct record *r, const size_t *index, uint64_t key)
+                     const struct request *r, const size_t *index, uint64_t key)
 {
     char text[32];
     int n = snprintf(text, sizeof(text), "%08x-%016llx", batch_run_key(j),
@@ -127,13 +121,13 @@ uint32_t batch_run_key(const struct batch_job *j)
 }
 
 /* An earlier run's answer to sample i: *there, and put out if it was held. */
-static int find_answer(struct batch_job *j, const struct record *r, size_t i,
+static int find_answer(struct batch_job *j, const struct request *r, size_t i,
                        uint64_t key, bool *there, struct qwick_err *e)
 {
     enum batch_out_found found;
     struct answered *held;
     if (batch_out_find(&j->out, r->line, i,
-                       record_id_hash(r->id.data, r->id.len), key, &found,
+                       request_id_hash(r->id.data, r->id.len), key, &found,
                        &held, e))
         return -1;
     *there = found != FOUND_NONE;
@@ -141,12 +135,12 @@ static int find_answer(struct batch_job *j, const struct record *r, size_t i,
 }
 
 /* A record that could not be read has one line, whatever its n. */
-static int refuse(struct batch_job *j, const struct record *r,
+static int refuse(struct batch_job *j, const struct request *r,
                   const struct line *line, const struct qwick_err *why,
                   struct qwick_err *e)
 {
     struct buf b = {0};
-    uint64_t place, key = record_line_key(&j->common, line->text, line->n);
+    uint64_t place, key = request_line_key(&j->common, line->text, line->n);
     bool there;
     j->n_samples++;
     if (find_answer(j, r, 0, key, &there, e))
@@ -168,17 +162,17 @@ static int refuse(struct batch_job *j, const struct record *r,
 
 /* ---- requests ---- */
 
-static void release(struct record *r)
+static void release(struct request *r)
 {
     if (--r->n_open > 0)
         return;
-    record_free(r);
+    request_free(r);
     free(r);
 }
 
 static void sample_free(struct sample *s)
 {
-    struct record *r = s->r;
+    struct request *r = s->r;
     if (s->next)
         s->next->prev = s->prev;
     if (s->prev)
@@ -211,7 +205,7 @@ static int finish_record(struct batch_job *j, const struct sample *s,
     struct buf b = {0};
     const size_t *index = s->r->n > 1 ? &s->index : NULL;
     struct json_writer w = json_writer(&b);
-    put_head(&w, j, s->r, index, record_key(s->r, &j->common, s->index));
+    put_head(&w, j, s->r, index, request_key(s->r, &j->common, s->index));
     w.failed |= s->oom;
     if (why)
         j->n_errors++;
@@ -246,10 +240,10 @@ int batch_done(void *ctx, void *tag, struct qwick_result *r,
 }
 
 /* Queue sample i of a record. */
-static int add_sample(struct batch_job *j, struct record *r, size_t i,
+static int add_sample(struct batch_job *j, struct request *r, size_t i,
                       struct qwick_err *e)
 {
-    struct qwick_generate_options o = record_options(r, &j->common, i);
+    struct qwick_generate_options o = request_options(r, &j->common, i);
     struct qwick_err why;
     struct sample *s = calloc(1, sizeof(*s));
     if (!s)
@@ -276,13 +270,13 @@ static int add_sample(struct batch_job *j, struct record *r, size_t i,
 
 /* Queue the samples that are to be answered; put out those that were held. In
  * the order of the samples, as all of it. */
-static int add_samples(struct batch_job *j, struct record *r,
+static int add_samples(struct batch_job *j, struct request *r,
                        struct qwick_err *e)
 {
     bool there;
     r->n_todo = r->n;
     for (size_t i = 0; i < r->n; i++) {
-        uint64_t key = record_key(r, &j->common, i);
+        uint64_t key = request_key(r, &j->common, i);
         j->n_samples++;
         if (find_answer(j, r, i, key, &there, e) ||
             (!there && add_sample(j, r, i, e)))
@@ -294,15 +288,15 @@ static int add_samples(struct batch_job *j, struct record *r,
 }
 
 /* A record that has been opened. Takes r. */
-static int add_record(struct batch_job *j, struct record *r,
+static int add_record(struct batch_job *j, struct request *r,
                       const struct line *line, struct qwick_err *e)
 {
     struct qwick_err why;
     int rc;
     r->n_open = 1; /* as long as it is in our hands */
-    if (note_id(j, r, record_id_hash(r->id.data, r->id.len), e))
+    if (note_id(j, r, request_id_hash(r->id.data, r->id.len), e))
         rc = -1;
-    else if (record_read(r, &j->common, &why))
+    else if (request_read(r, &j->common, &why))
         rc = refuse(j, r, line, &why, e);
     else
         rc = add_samples(j, r, e);
@@ -324,14 +318,14 @@ static int one_line(struct batch_job *j, const char *text, size_t n,
     struct qwick_err why;
     if (is_blank(text, n) || j->n_records++ % j->n_shards != j->shard)
         return 0;
-    struct record *r = malloc(sizeof(*r));
+    struct request *r = malloc(sizeof(*r));
     if (!r)
         return err_oom(e, sizeof(*r));
-    const struct line line = {text, n};
-    if (!record_open(r, j->in.number, text, n, &why))
+    const struct line line = {.text = text, .n = n};
+    if (!request_open(r, j->in.number, text, n, &why))
         return add_record(j, r, &line, e);
     int rc = refuse(j, r, &line, &why, e);
-    record_free(r);
+    request_free(r);
     free(r);
     return rc;
 }

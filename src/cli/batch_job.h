@@ -2,10 +2,10 @@
 #ifndef CLI_BATCH_JOB_H
 #define CLI_BATCH_JOB_H
 
-#include "cli/batch_lines.h"
 #include "cli/batch_out.h"
-#include "cli/batch_record.h"
+#include "cli/batch_request.h"
 #include "cli/common.h"
+#include "cli/lines.h"
 #include "qwick.h"
 
 struct batch_args {
@@ -45,7 +45,7 @@ struct batch_job {
     struct lines in;
     uint64_t in_bytes; /* of the input, 0: unknown */
     struct batch_out out;
-    struct record_common common;
+    struct request_common common;
     struct buf system;
     struct qwick_engine *eng;
     struct qwick_batch *batch;

@@ -13,8 +13,8 @@
 /* A line that an earlier run has written. */
 struct answered {
     uint64_t place;   /* of line and sample */
-    uint64_t id;      /* record_id_hash */
-    uint64_t record;  /* record_key, or record_line_key */
+    uint64_t id;      /* request_id_hash */
+    uint64_t record;  /* request_key, or request_line_key */
     uint64_t at;      /* offset in its file */
     uint32_t run;     /* of the model and what holds for all answers */
     bool has_key;     /* the last but one and run are there */
@@ -82,7 +82,7 @@ int batch_out_end(struct batch_out *o, bool complete, size_t *n_held,
 enum batch_out_found { FOUND_NONE, FOUND_DONE, FOUND_HELD };
 
 /* Whether an earlier run has answered sample i of the record at a line. id: its
- * record_id_hash, key: its record_key; others are QWICK_ERR_USAGE, but for a
+ * request_id_hash, key: its request_key; others are QWICK_ERR_USAGE, but for a
  * key with redo. FOUND_HELD: *held is for batch_out_put_held. */
 int batch_out_find(struct batch_out *o, uint64_t line, size_t i, uint64_t id,
                    uint64_t key, enum batch_out_found *found,

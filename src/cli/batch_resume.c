@@ -11,18 +11,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/batch_lines.h"
 #include "cli/batch_pending.h"
-#include "cli/batch_record.h"
+#include "cli/batch_request.h"
+#include "cli/lines.h"
 #include "cli/out.h"
 #include "cli/signals.h"
 #include "file/json.h"
 
-/* Lines and samples as one number: RECORD_MAX_N is below 2^10. */
+/* Lines and samples as one number: REQUEST_MAX_N is below 2^10. */
 enum { SAMPLE_BITS = 10 };
 #define MAX_LINE ((int64_t)1 << 53)
 
-_Static_assert(RECORD_MAX_N <= 1 << SAMPLE_BITS, "samples have a number each");
+_Static_assert(REQUEST_MAX_N <= 1 << SAMPLE_BITS, "samples have a number each");
 
 /* How every line begins, so that what was cut off can be told from what is not
  * ours. */
@@ -56,7 +56,7 @@ static int add(struct answers *all, struct answered a, struct qwick_err *e)
     return 0;
 }
 
-/* The id as record_open has it, hashed. */
+/* The id as request_open has it, hashed. */
 static int id_of(const struct json_value *v, uint64_t *hash)
 {
     struct buf id = {0};
@@ -65,7 +65,7 @@ static int id_of(const struct json_value *v, uint64_t *hash)
         r = buf_json_string(&id, v->str, v->len);
     else if (json_is(v, JSON_NUMBER))
         r = buf_append(&id, v->str, v->len);
-    *hash = record_id_hash(id.data, id.len);
+    *hash = request_id_hash(id.data, id.len);
     buf_free(&id);
     return r;
 }
@@ -124,7 +124,7 @@ static int note_line(struct answers *all, const struct lines *l,
     a.error = json_get(v, "error") != NULL;
     int rc;
     if (json_int(json_get(v, "line"), 1, MAX_LINE, &line) ||
-        (i && json_int(i, 0, RECORD_MAX_N - 1, &index)) ||
+        (i && json_int(i, 0, REQUEST_MAX_N - 1, &index)) ||
         (!a.error && !json_get(v, "finish_reason"))) {
         rc = foreign(l, e);
     } else if (id_of(json_get(v, "id"), &a.id)) {

@@ -221,7 +221,7 @@ static int open_input(struct batch_job *j)
 static int read_texts(struct batch_job *j, struct qwick_err *e)
 {
     const struct batch_args *a = &j->a;
-    struct record_common *c = &j->common;
+    struct request_common *c = &j->common;
     const char *text = a->system;
     char *data = NULL;
     size_t n = text ? strlen(text) : 0;
@@ -251,7 +251,7 @@ static int choose_mode(struct batch_job *j)
 {
     static const char *const need[] = {"system", "system-file", "think",
                                        "allow-special", NULL};
-    struct record_common *c = &j->common;
+    struct request_common *c = &j->common;
     c->raw = j->a.raw;
     if (c->raw || strcmp(qwick_engine_info(j->eng)->template_name, "none") != 0)
         return 0;
@@ -267,7 +267,7 @@ static int begin_output(struct batch_job *j, struct qwick_err *e)
     size_t n_ctx = (size_t)j->a.c.ctx;
     if (!n_ctx)
         n_ctx = qwick_engine_info(j->eng)->n_ctx_max;
-    return record_run_key(&j->common, j->eng, j->a.c.exact, n_ctx, e) ||
+    return request_run_key(&j->common, j->eng, j->a.c.exact, n_ctx, e) ||
                    batch_out_begin(&j->out, batch_run_key(j), j->a.redo, e)
                ? -1
                : 0;
@@ -276,7 +276,7 @@ static int begin_output(struct batch_job *j, struct qwick_err *e)
 static void set_common(struct batch_job *j)
 {
     const struct batch_args *a = &j->a;
-    struct record_common *c = &j->common;
+    struct request_common *c = &j->common;
     c->p = &j->p;
     c->eng = j->eng;
     c->answer = &a->answer;
@@ -299,18 +299,18 @@ static size_t cache_memory(void)
 
 /* The ids of a prompt whose text is that of a record. False: it has none, for
  * want of a tokenizer, say. */
-static bool try_record(struct batch_job *j, struct record *r, const char *line)
+static bool try_record(struct batch_job *j, struct request *r, const char *line)
 {
-    return !record_open(r, 0, line, strlen(line), NULL) &&
-           !record_read(r, &j->common, NULL);
+    return !request_open(r, 0, line, strlen(line), NULL) &&
+           !request_read(r, &j->common, NULL);
 }
 
 /* What -s and -f put before every prompt is worth storing, even for a single
  * record: it is what two prompts have in common that have nothing else. */
 static int create(struct batch_job *j, struct qwick_err *e)
 {
-    const struct record_common *c = &j->common;
-    struct record a = {0}, b = {0};
+    const struct request_common *c = &j->common;
+    struct request a = {0}, b = {0};
     struct qwick_batch_options o = {
         .size = sizeof(o),
         .max_batch = (size_t)j->a.max_batch,
@@ -328,8 +328,8 @@ static int create(struct batch_job *j, struct qwick_err *e)
             o.n_common++;
     }
     int rc = qwick_batch_create(&j->batch, j->eng, &o, e);
-    record_free(&a);
-    record_free(&b);
+    request_free(&a);
+    request_free(&b);
     return rc;
 }
 

@@ -8,11 +8,11 @@
 #include "cli/choose_out.h"
 #include "cli/common.h"
 #include "cli/gen_job.h"
-#include "cli/group_lines.h"
 #include "cli/opt.h"
 #include "cli/out.h"
 #include "cli/progress.h"
 #include "cli/prompt.h"
+#include "cli/records.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
 #include "qwick.h"
@@ -145,7 +145,7 @@ static const struct opt opts[] = {
 
 static const char *const yes_no[] = {"yes", "no"};
 
-struct line {
+struct prompt_line {
     int32_t *ids; /* NULL: a bad line */
     size_t n_ids;
 };
@@ -157,8 +157,8 @@ struct job {
     size_t n_answers, longest; /* in tokens */
     struct qwick_answer *answers;
     struct choice *choices;
-    double *logprobs;   /* [GROUP_MAX, n_answers]; of one prompt: a row */
-    struct line *lines; /* [GROUP_MAX] */
+    double *logprobs; /* [RECORDS_GROUP, n_answers]; of one prompt: a row */
+    struct prompt_line *lines; /* [RECORDS_GROUP] */
     size_t n_lines;
     struct qwick_judge_options o;
 };
@@ -189,7 +189,7 @@ static int encode_answers(struct job *j, struct qwick_err *e)
     int32_t end = -1;
     j->answers = calloc(j->n_answers, sizeof(*j->answers));
     j->choices = calloc(j->n_answers, sizeof(*j->choices));
-    j->logprobs = calloc(j->n_answers * (j->a.g.c.jsonl ? GROUP_MAX : 1),
+    j->logprobs = calloc(j->n_answers * (j->a.g.c.jsonl ? RECORDS_GROUP : 1),
                          sizeof(*j->logprobs));
     if (!j->answers || !j->choices || !j->logprobs)
         return err_oom(e, j->n_answers * sizeof(*j->answers));
@@ -377,7 +377,7 @@ static int one(struct job *j, struct qwick_err *e)
 
 /* ---- --jsonl ------------------------------------------------------------ */
 
-static int take_ids(const struct job *j, struct line *l,
+static int take_ids(const struct job *j, struct prompt_line *l,
                     const struct json_value *v, struct qwick_err *e)
 {
     int64_t id, most = (int64_t)qwick_engine_info(j->g.eng)->vocab_size - 1;
@@ -397,7 +397,7 @@ static int take_ids(const struct job *j, struct line *l,
     return 0;
 }
 
-static int take_chat(const struct job *j, struct line *l,
+static int take_chat(const struct job *j, struct prompt_line *l,
                      const struct buf *chat, struct qwick_err *e)
 {
     const struct qwick_chat_options o = {.size = sizeof(o),
@@ -413,7 +413,7 @@ static int take_chat(const struct job *j, struct line *l,
                : 0;
 }
 
-static int take_text(const struct job *j, struct line *l,
+static int take_text(const struct job *j, struct prompt_line *l,
                      const struct json_value *v, struct qwick_err *e)
 {
     struct chat_input in = j->g.input; /* the system prompt */
@@ -440,7 +440,7 @@ static int take_text(const struct job *j, struct line *l,
     return r;
 }
 
-static int take_messages(const struct job *j, struct line *l,
+static int take_messages(const struct job *j, struct prompt_line *l,
                          const struct json_value *v, struct qwick_err *e)
 {
     struct chat_input in = {0};
@@ -465,14 +465,14 @@ static int read_line(void *ctx, size_t i, const struct json_value *v,
                      struct qwick_err *e)
 {
     struct job *j = ctx;
-    struct line *l = &j->lines[i];
+    struct prompt_line *l = &j->lines[i];
     const struct json_value *text = json_get(v, "prompt");
     const struct json_value *messages = json_get(v, "messages");
     const struct json_value *ids = json_get(v, "prompt_ids");
     size_t limit =
         j->o.n_ctx ? j->o.n_ctx : qwick_engine_info(j->g.eng)->n_ctx_max;
     j->n_lines = i + 1;
-    *l = (struct line){0};
+    *l = (struct prompt_line){0};
     if ((text != NULL) + (messages != NULL) + (ids != NULL) != 1)
         return err_set(e, QWICK_ERR_USAGE,
                        "not one of \"prompt\", \"messages\", \"prompt_ids\"");
@@ -488,7 +488,7 @@ static int read_line(void *ctx, size_t i, const struct json_value *v,
                     l->n_ids, j->longest - 1, limit);
     if (r) {
         free(l->ids);
-        *l = (struct line){0};
+        *l = (struct prompt_line){0};
     }
     return r;
 }
@@ -496,7 +496,7 @@ static int read_line(void *ctx, size_t i, const struct json_value *v,
 static int work_lines(void *ctx, struct qwick_err *e)
 {
     struct job *j = ctx;
-    struct qwick_choose_item items[GROUP_MAX];
+    struct qwick_choose_item items[RECORDS_GROUP];
     size_t n = 0;
     for (size_t i = 0; i < j->n_lines; i++)
         if (j->lines[i].ids)
@@ -530,8 +530,10 @@ static void drop_lines(void *ctx)
 
 static int many(struct job *j, struct qwick_err *e)
 {
-    static const struct group_work w = {read_line, work_lines, write_line,
-                                        drop_lines, false};
+    static const struct records_work w = {.read = read_line,
+                                          .work = work_lines,
+                                          .write = write_line,
+                                          .drop = drop_lines};
     const struct opt_texts none = {NULL, 0};
     const struct gen_args *a = &j->a.g;
     int status;
@@ -562,8 +564,8 @@ static int many(struct job *j, struct qwick_err *e)
     signals_catch();
     if ((status = open_model(j, e)) != 0)
         return status;
-    j->lines = calloc(GROUP_MAX, sizeof(*j->lines));
-    return j->lines ? group_run(j->g.verb, &none, &w, j) : msg_oom();
+    j->lines = calloc(RECORDS_GROUP, sizeof(*j->lines));
+    return j->lines ? records_run(j->g.verb, &none, &w, j) : msg_oom();
 }
 
 /* ---- the verb ----------------------------------------------------------- */

@@ -11,6 +11,7 @@
 #include "cli/opt.h"
 #include "cli/out.h"
 #include "cli/progress.h"
+#include "cli/records.h"
 #include "cli/signals.h"
 #include "cli/texts.h"
 #include "cli/vectors.h"
@@ -110,7 +111,7 @@ static const struct opt opts[] = {
 /* Texts that are answered in one go. */
 enum { GROUP_TEXTS = 256, GROUP_TOKENS = 1 << 16 };
 
-struct record {
+struct text {
     char *id;    /* JSON, or NULL */
     char *error; /* why there is no vector, or NULL */
     int32_t *ids;
@@ -128,7 +129,7 @@ struct job {
     struct qwick_embedder *m;
     struct vectors out;
     struct embed_pending pending;
-    struct record group[GROUP_TEXTS];
+    struct text group[GROUP_TEXTS];
     size_t n, n_tokens;
     uint64_t n_done, n_total; /* texts; total 0: nobody knows */
     uint64_t n_stored;        /* of those done, by an earlier run */
@@ -140,7 +141,7 @@ struct job {
 
 /* ---- answers ------------------------------------------------------------ */
 
-static int put_json(struct job *j, const struct record *r, const float *row)
+static int put_json(struct job *j, const struct text *r, const float *row)
 {
     struct buf *b = &j->line;
     b->len = 0;
@@ -172,7 +173,7 @@ static void clear_group(struct job *j)
         free(j->group[i].id);
         free(j->group[i].error);
         free(j->group[i].ids);
-        j->group[i] = (struct record){0};
+        j->group[i] = (struct text){0};
     }
     j->n = j->n_tokens = 0;
 }
@@ -183,7 +184,7 @@ static void plan(struct job *j, size_t *n)
 {
     *n = 0;
     for (size_t i = 0; i < j->n; i++) {
-        struct record *r = &j->group[i];
+        struct text *r = &j->group[i];
         float *row = j->rows + i * j->out.dim;
         if (r->error)
             continue;
@@ -202,7 +203,7 @@ static void plan(struct job *j, size_t *n)
 static void store(struct job *j)
 {
     for (size_t i = 0; i < j->n; i++) {
-        const struct record *r = &j->group[i];
+        const struct text *r = &j->group[i];
         const float *row = j->rows + i * j->out.dim;
         if (!r->error && !r->stored && !isnan(row[0]))
             embed_pending_put(&j->pending, &r->key, row);
@@ -225,7 +226,7 @@ static int answer(struct job *j)
     if (failed)
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
     for (size_t i = 0; i < j->n && !status; i++) {
-        const struct record *r = &j->group[i];
+        const struct text *r = &j->group[i];
         const float *row = r->error ? NULL : j->rows + i * j->out.dim;
         status = j->out.format == VECTORS_JSONL ? put_json(j, r, row)
                                                 : vectors_put(&j->out, row);
@@ -239,16 +240,13 @@ static int answer(struct job *j)
 /* A line that gives no vector. In JSON it gets an answer in its place, else
  * what follows would be in the wrong place. A text that is no line is what the
  * user named: it fails as such. */
-static int bad_record(struct job *j, struct record *r, const char *where,
+static int bad_record(struct job *j, struct text *r, const char *where,
                       const struct qwick_err *e)
 {
     struct buf text = {0};
     bool line = j->form != TEXTS_WHOLE;
-    bool named = strncmp(e->msg, where, strlen(where)) == 0;
-    int bad = named ? buf_puts(&text, e->msg)
-                    : buf_printf(&text, "%s: %s", where, e->msg);
     int status = 0;
-    if (bad) {
+    if (record_message(&text, where, e->msg)) {
         status = msg_oom();
     } else if (!line || j->out.format != VECTORS_JSONL) {
         struct qwick_err all = *e;
@@ -265,18 +263,11 @@ static int bad_record(struct job *j, struct record *r, const char *where,
     return status;
 }
 
-/* "id" and "instruct" of an object. */
-static int read_object(struct record *r, const struct json_value *v,
-                       struct qwick_embed_text *t, struct qwick_err *e)
+/* "instruct" of an object. */
+static int read_object(const struct json_value *v, struct qwick_embed_text *t,
+                       struct qwick_err *e)
 {
-    const struct json_value *id = json_get(v, "id");
     const struct json_value *instruct = json_get(v, "instruct");
-    if (id) {
-        struct buf b = {0};
-        if (json_dump_python(&b, id))
-            return err_oom(e, b.len);
-        r->id = buf_take(&b, NULL);
-    }
     if (json_is(instruct, JSON_STRING)) {
         t->instruct = instruct->str;
         t->n_instruct = instruct->len;
@@ -291,7 +282,7 @@ static int read_object(struct record *r, const struct json_value *v,
 static int take(void *ctx, const struct texts_item *item)
 {
     struct job *j = ctx;
-    struct record *r = &j->group[j->n++];
+    struct text *r = &j->group[j->n++];
     struct qwick_embed_text t = {.text = item->text,
                                  .n_text = item->n,
                                  .instruct = j->a.instruct,
@@ -300,7 +291,9 @@ static int take(void *ctx, const struct texts_item *item)
                                  .allow_special = j->a.allow_special,
                                  .truncate = j->a.truncate};
     struct qwick_err e = {0};
-    int rc = item->value ? read_object(r, item->value, &t, &e) : 0;
+    if (item->id && !(r->id = strdup(item->id)))
+        return msg_oom();
+    int rc = item->value ? read_object(item->value, &t, &e) : 0;
     if (!rc && item->error)
         rc = err_set(&e, QWICK_ERR_USAGE, "%s", item->error);
     if (!rc)

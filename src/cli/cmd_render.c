@@ -5,10 +5,10 @@
 #include "cli/chat_input.h"
 #include "cli/common.h"
 #include "cli/json_writer.h"
-#include "cli/jsonl.h"
 #include "cli/opt.h"
 #include "cli/out.h"
 #include "cli/prompt.h"
+#include "cli/records.h"
 #include "cli/verbs.h"
 #include "qwick.h"
 
@@ -58,12 +58,14 @@ struct job {
     struct qwick_chat_options o;
 };
 
-static int render_line(void *ctx, const struct jsonl_line *line,
-                       struct json_writer *w, struct qwick_err *e)
+static int render_line(void *ctx, const struct line *line,
+                       const struct json_value *v, struct json_writer *w,
+                       struct qwick_err *e)
 {
     const struct job *j = ctx;
     char *text;
     size_t n;
+    (void)v; /* the library parses the chat itself */
     if (qwick_render(j->eng, line->text, line->n, &j->o, &text, &n, e))
         return -1;
     jw_string(w, "text", text, n);
@@ -136,6 +138,7 @@ static int run(const struct verb *v, int argc, char **argv)
     struct opt_parsed p;
     struct qwick_err e = {0};
     struct job j = {0};
+    static const struct records_work w = {.answer = render_line};
     int status = opt_parse(&p, v, argc, argv, &a);
     if (status < 0)
         status = common_check(&p, &a.c);
@@ -150,7 +153,7 @@ static int run(const struct verb *v, int argc, char **argv)
             j.o.think = QWICK_THINK_OFF;
         status = common_open(&j.eng, &a.c, true);
         if (status == 0)
-            status = a.c.jsonl ? jsonl_run(v, &a.files, render_line, &j)
+            status = a.c.jsonl ? records_run(v, &a.files, &w, &j)
                                : one(&j, &p, &a, &e);
     }
     qwick_engine_close(j.eng);

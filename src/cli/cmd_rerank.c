@@ -371,14 +371,9 @@ static int bad_record(struct job *j, struct doc *d, const char *msg)
 
 static int copy_doc(struct doc *d, const struct texts_item *item)
 {
-    const struct json_value *id = json_get(item->value, "id");
     d->number = item->number;
-    if (id) {
-        struct buf b = {0};
-        if (json_dump_python(&b, id))
-            return -1;
-        d->id = buf_take(&b, NULL);
-    }
+    if (item->id && !(d->id = strdup(item->id)))
+        return -1;
     if (item->file)
         return (d->file = strdup(item->file)) ? 0 : -1;
     if (!item->text)

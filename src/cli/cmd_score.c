@@ -6,11 +6,11 @@
 #include "base/clock.h"
 #include "cli/chat_input.h"
 #include "cli/common.h"
-#include "cli/group_lines.h"
 #include "cli/opt.h"
 #include "cli/out.h"
 #include "cli/progress.h"
 #include "cli/prompt.h"
+#include "cli/records.h"
 #include "cli/score_text.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
@@ -355,18 +355,21 @@ static void drop_lines(void *ctx)
 
 static int run_lines(struct job *j, struct qwick_err *e)
 {
-    const struct group_work w = {read_line, work_lines, write_line, drop_lines,
-                                 j->a.perplexity};
+    const struct records_work w = {.read = read_line,
+                                   .work = work_lines,
+                                   .write = write_line,
+                                   .drop = drop_lines,
+                                   .silent = j->a.perplexity};
     signals_catch();
     int status = common_open(&j->eng, &j->a.c, false);
     if (status)
         return status;
     if (qwick_judge_windows(j->eng, &j->o, &j->window, &j->stride, e))
         return msg_fail(e);
-    j->texts = calloc(GROUP_MAX, sizeof(*j->texts));
+    j->texts = calloc(RECORDS_GROUP, sizeof(*j->texts));
     if (!j->texts)
         return msg_oom();
-    status = group_run(j->verb, &j->a.files, &w, j);
+    status = records_run(j->verb, &j->a.files, &w, j);
     if (!j->a.perplexity || status > 1 || *signals_flag())
         return status;
     struct buf b = {0};

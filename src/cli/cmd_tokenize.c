@@ -5,10 +5,10 @@
 #include "base/buf.h"
 #include "cli/answer_json.h"
 #include "cli/common.h"
-#include "cli/jsonl.h"
 #include "cli/opt.h"
 #include "cli/out.h"
 #include "cli/prompt.h"
+#include "cli/records.h"
 #include "cli/verbs.h"
 #include "qwick.h"
 
@@ -121,11 +121,12 @@ static void put_text_json(struct json_writer *w, const char *text, size_t n)
 
 /* ---- --jsonl ---- */
 
-static int encode_line(void *ctx, const struct jsonl_line *line,
-                       struct json_writer *w, struct qwick_err *e)
+static int encode_line(void *ctx, const struct line *line,
+                       const struct json_value *v, struct json_writer *w,
+                       struct qwick_err *e)
 {
     const struct job *j = ctx;
-    const struct json_value *text = json_get(line->value, "text");
+    const struct json_value *text = json_get(v, "text");
     int32_t *ids;
     size_t n;
     if (!json_is(text, JSON_STRING))
@@ -138,13 +139,14 @@ static int encode_line(void *ctx, const struct jsonl_line *line,
     return jw_status(w) ? err_oom(e, text->len) : 0;
 }
 
-static int decode_line(void *ctx, const struct jsonl_line *line,
-                       struct json_writer *w, struct qwick_err *e)
+static int decode_line(void *ctx, const struct line *line,
+                       const struct json_value *v, struct json_writer *w,
+                       struct qwick_err *e)
 {
     const struct job *j = ctx;
     const char *where = line->where;
-    const struct json_value *list = json_get(line->value, "ids");
-    const struct json_value *skip = json_get(line->value, "skip_special");
+    const struct json_value *list = json_get(v, "ids");
+    const struct json_value *skip = json_get(v, "skip_special");
     bool skip_special = j->a.skip_special;
     int r = -1;
     if (!json_is(list, JSON_ARRAY))
@@ -281,9 +283,9 @@ static int lines(struct job *j, struct qwick_err *e)
     if ((status = common_open(&j->eng, &j->a.c, true)) != 0 ||
         (status = probe(j, e)) != 0)
         return status;
-    return jsonl_run(j->verb, &j->a.files,
-                     j->verb == &verb_detokenize ? decode_line : encode_line,
-                     j);
+    const struct records_work w = {
+        .answer = j->verb == &verb_detokenize ? decode_line : encode_line};
+    return records_run(j->verb, &j->a.files, &w, j);
 }
 
 static int run(const struct verb *v, int argc, char **argv)

@@ -40,7 +40,7 @@ void jw_string(struct json_writer *w, const char *key, const char *s, size_t n);
 /* NULL becomes null. */
 void jw_cstr(struct json_writer *w, const char *key, const char *s);
 /* s[0..n) is JSON already: one value, or several of an array with commas
- * between. With n 0 nothing is written, and key must be NULL. */
+ * between. With n 0 nothing is written, not even the key. */
 void jw_raw(struct json_writer *w, const char *key, const char *s, size_t n);
 /* A value that was read; see json_dump_python. */
 void jw_value(struct json_writer *w, const char *key,

@@ -10,10 +10,11 @@
 
 #include "base/buf.h"
 #include "base/utf8.h"
-#include "cli/batch_lines.h"
 #include "cli/common.h"
+#include "cli/lines.h"
 #include "cli/out.h"
 #include "cli/prompt.h"
+#include "cli/records.h"
 #include "cli/signals.h"
 
 enum { CHUNK = 65536 };
@@ -141,116 +142,61 @@ static int whole_file(struct run *r, const char *path)
 
 /* ---- lines -------------------------------------------------------------- */
 
-static int one_record(struct run *r, const char *s, size_t n)
+static int one_record(struct run *r, const struct line *l)
 {
-    struct texts_item item = {.where = r->where, .number = ++r->number};
-    struct json_doc *doc = NULL;
-    struct qwick_err e = {0};
-    struct buf error = {0};
-    int status = 0;
-    if (json_parse(&doc, r->where, s, n, QWICK_ERR_USAGE, &e) == 0) {
-        const struct json_value *v = json_root(doc);
-        const struct json_value *text = json_get(v, "text");
-        item.value = v;
-        if (!json_is(v, JSON_OBJECT)) {
-            item.value = NULL;
-            err_set(&e, QWICK_ERR_USAGE, "is no object");
-        } else if (!json_is(text, JSON_STRING)) {
-            err_set(&e, QWICK_ERR_USAGE, "text: not a string");
-        } else {
-            item.text = text->str;
-            item.n = text->len;
-        }
+    struct texts_item item = {.where = l->where, .number = ++r->number};
+    struct record rec;
+    int oom = record_read(&rec, l), status;
+    const struct json_value *text = json_get(rec.value, "text");
+    item.value = rec.value;
+    item.id = rec.id.data;
+    if (json_is(text, JSON_STRING)) {
+        item.text = text->str;
+        item.n = text->len;
+    } else if (rec.value && !oom) {
+        oom = record_message(&rec.error, l->where, "text: not a string");
     }
-    if (!item.text) {
-        bool named = strncmp(e.msg, r->where, strlen(r->where)) == 0;
-        if (named ? buf_puts(&error, e.msg)
-                  : buf_printf(&error, "%s: %s", r->where, e.msg))
-            status = out_of_memory(n);
-        item.error = error.data;
-    }
-    if (!status)
-        status = r->t->take(r->ctx, &item);
-    json_free(doc);
-    buf_free(&error);
+    item.error = rec.error.data;
+    status = oom ? out_of_memory(l->n) : r->t->take(r->ctx, &item);
+    record_free(&rec);
     return status;
 }
 
-static int one_line(struct run *r, const char *s, size_t n)
+static int one_line(void *ctx, const struct line *l)
 {
+    struct run *r = ctx;
     struct texts_item item = {0};
     if (r->t->form == TEXTS_JSONL)
-        return one_record(r, s, n);
-    if (n && s[n - 1] == '\r')
-        n--;
-    return hand_out(r, &item, s, n);
+        return one_record(r, l);
+    snprintf(r->where, sizeof r->where, "%s", l->where);
+    return hand_out(r, &item, l->text,
+                    l->n - (l->n && l->text[l->n - 1] == '\r'));
 }
 
-static int lines_of(struct run *r, const char *name, int fd)
+static int on_wait(void *ctx)
 {
-    struct lines l;
-    struct qwick_err e = {0};
-    enum lines_status got;
-    bool told = false; /* that there is nothing to read at the moment */
-    int status = 0;
-    lines_init(&l, name, fd);
-    do {
-        const char *s;
-        size_t n;
-        bool torn;
-        got = lines_next(&l, told ? -1 : 0, &s, &n, &torn, &e);
-        if (*signals_flag()) {
-            status = QWICK_ERR_RUNTIME;
-        } else if (got == LINES_FAILED) {
-            status = msg_fail(&e);
-        } else if (got == LINES_GOT) {
-            snprintf(r->where, sizeof r->where, "%.400s: line %llu", name,
-                     (unsigned long long)l.number);
-            status = one_line(r, s, n);
-        } else if (got == LINES_WAIT && !told && r->t->wait) {
-            status = r->t->wait(r->ctx);
-        }
-        told = got == LINES_WAIT;
-    } while (!status && got != LINES_END);
-    lines_free(&l);
-    return status;
-}
-
-static int lines_of_file(struct run *r, const char *path)
-{
-    bool dash = strcmp(path, "-") == 0;
-    int fd = dash ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        msg_error("%s: open: %s", path, strerror(errno));
-        return QWICK_ERR_RUNTIME;
-    }
-    int status = lines_of(r, dash ? "stdin" : path, fd);
-    if (!dash)
-        close(fd);
-    return status;
+    const struct run *r = ctx;
+    return r->t->wait ? r->t->wait(r->ctx) : 0;
 }
 
 /* ---- all of it ---------------------------------------------------------- */
 
 int texts_run(const struct texts *t, void *ctx)
 {
-    static const char *dash[] = {"-"};
-    static const struct opt_texts only_stdin = {dash, 1};
-    const struct opt_texts *files = t->files;
+    static const struct lines_handler h = {one_line, on_wait};
     struct run r = {.t = t, .ctx = ctx};
     int status = 0;
-    if (t->n_args) {
+    if (t->n_args)
         status = from_args(&r);
-    } else {
-        if (!files->n) {
-            if (!stdin_is_source())
-                return no_input(t->verb);
-            files = &only_stdin;
-        }
-        for (size_t i = 0; i < files->n && !status; i++)
-            status = t->form == TEXTS_WHOLE ? whole_file(&r, files->v[i])
-                                            : lines_of_file(&r, files->v[i]);
-    }
+    else if (!t->files->n && !stdin_is_source())
+        return no_input(t->verb);
+    else if (t->form != TEXTS_WHOLE)
+        status = lines_run(t->files, &h, &r);
+    else if (!t->files->n)
+        status = whole_file(&r, "-");
+    for (size_t i = 0; i < t->files->n && t->form == TEXTS_WHOLE && !status;
+         i++)
+        status = whole_file(&r, t->files->v[i]);
     buf_free(&r.text);
     return status;
 }

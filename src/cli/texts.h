@@ -23,6 +23,7 @@ struct texts_item {
     const char *text;  /* UTF-8: what was not has become U+FFFD */
     size_t n;
     const struct json_value *value; /* the object, or NULL: none was given */
+    const char *id;                 /* its "id" as JSON, or NULL */
     const char *error;              /* why this line gives no text, or NULL */
 };
 

@@ -1,12 +1,14 @@
-#include "cli/batch_lines.h"
+#include "cli/lines.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/out.h"
 #include "cli/prompt.h"
 #include "cli/signals.h"
 
@@ -116,6 +118,74 @@ enum lines_status lines_next(struct lines *l, int timeout_ms, const char **text,
     return LINES_GOT;
 }
 
+/* ---- all files ---------------------------------------------------------- */
+
+static int run_lines(const char *name, int fd, const struct lines_handler *h,
+                     void *ctx)
+{
+    struct lines l;
+    struct qwick_err e = {0};
+    enum lines_status got;
+    bool waits = false; /* the handler knows that no input is there */
+    int status = 0;
+    lines_init(&l, name, fd);
+    do {
+        const char *text;
+        size_t n;
+        bool torn;
+        got = lines_next(&l, waits ? -1 : 0, &text, &n, &torn, &e);
+        if (got == LINES_FAILED) {
+            status = e.code == QWICK_ERR_MEMORY ? msg_oom() : msg_fail(&e);
+        } else if (got == LINES_GOT) {
+            char where[512];
+            snprintf(where, sizeof(where), "%.400s: line %llu", name,
+                     (unsigned long long)l.number);
+            const struct line line = {where, text, n};
+            status = h->line(ctx, &line);
+        } else if (got == LINES_WAIT && !waits && h->wait && !*signals_flag()) {
+            status = h->wait(ctx);
+        }
+        if (!status && *signals_flag())
+            status = QWICK_ERR_RUNTIME;
+        waits = got == LINES_WAIT;
+    } while (!status && got != LINES_END);
+    lines_free(&l);
+    return status;
+}
+
+/* The descriptor of a path; "-" is standard input. O_NONBLOCK in flags: a pipe
+ * that is opened to be counted would miss its writer later. */
+static int open_lines(const char *path, int flags)
+{
+    return strcmp(path, "-") == 0 ? STDIN_FILENO
+                                  : open(path, O_RDONLY | O_CLOEXEC | flags);
+}
+
+static void close_lines(int fd)
+{
+    if (fd > STDIN_FILENO)
+        close(fd);
+}
+
+int lines_run(const struct opt_texts *files, const struct lines_handler *h,
+              void *ctx)
+{
+    int status = 0;
+    if (!files->n)
+        return run_lines("stdin", STDIN_FILENO, h, ctx);
+    for (size_t i = 0; i < files->n && !status; i++) {
+        const char *path = files->v[i];
+        int fd = open_lines(path, 0);
+        if (fd < 0) {
+            msg_error("%s: open: %s", path, strerror(errno));
+            return QWICK_ERR_RUNTIME;
+        }
+        status = run_lines(fd == STDIN_FILENO ? "stdin" : path, fd, h, ctx);
+        close_lines(fd);
+    }
+    return status;
+}
+
 /* ---- how many ----------------------------------------------------------- */
 
 /* At gigabytes a second, less than people wait for. */
@@ -152,13 +222,9 @@ uint64_t lines_total(const struct opt_texts *files, bool blank)
 {
     uint64_t sum = files->n ? 0 : lines_count(STDIN_FILENO, blank);
     for (size_t i = 0; i < files->n; i++) {
-        bool dash = strcmp(files->v[i], "-") == 0;
-        /* a pipe that is opened for this would miss its writer later */
-        int fd = dash ? STDIN_FILENO
-                      : open(files->v[i], O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        int fd = open_lines(files->v[i], O_NONBLOCK);
         uint64_t n = fd < 0 ? 0 : lines_count(fd, blank);
-        if (!dash && fd >= 0)
-            close(fd);
+        close_lines(fd);
         if (n == 0)
             return 0;
         sum += n;

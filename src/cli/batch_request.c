@@ -1,4 +1,4 @@
-#include "cli/batch_record.h"
+#include "cli/batch_request.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +88,7 @@ static int get_sampling(const struct json_value *v, struct sampling_wish *w,
 
 /* ---- stop strings ---- */
 
-static int add_stop(struct record *r, const struct json_value *v,
+static int add_stop(struct request *r, const struct json_value *v,
                     struct qwick_err *e)
 {
     if (!json_is(v, JSON_STRING) || v->len == 0 || strlen(v->str) != v->len)
@@ -102,7 +102,7 @@ static int add_stop(struct record *r, const struct json_value *v,
     return 0;
 }
 
-static int get_stop(struct record *r, const struct json_value *v,
+static int get_stop(struct request *r, const struct json_value *v,
                     struct qwick_err *e)
 {
     const struct json_value *m = member(v, "stop");
@@ -146,7 +146,7 @@ static int get_think(const struct json_value *v, enum qwick_think *think,
 /* ---- prompts ---- */
 
 /* Token ids as an array of numbers. */
-static int take_ids(struct record *r, const struct record_common *c,
+static int take_ids(struct request *r, const struct request_common *c,
                     const struct json_value *v, struct qwick_err *e)
 {
     int64_t vocab_size = (int64_t)qwick_engine_info(c->eng)->vocab_size, id;
@@ -171,12 +171,12 @@ static int take_ids(struct record *r, const struct record_common *c,
 }
 
 /* Of the model's whole context, as --ctx may only make it smaller. */
-static size_t enough(const struct record_common *c)
+static size_t enough(const struct request_common *c)
 {
     return prompt_enough(qwick_engine_info(c->eng)->n_ctx_max);
 }
 
-static int encode_chat(struct record *r, const struct record_common *c,
+static int encode_chat(struct request *r, const struct request_common *c,
                        const struct buf *chat, enum qwick_think think,
                        struct qwick_err *e)
 {
@@ -190,7 +190,7 @@ static int encode_chat(struct record *r, const struct record_common *c,
 }
 
 /* A text, behind what -f gave. */
-static int take_text(struct record *r, const struct record_common *c,
+static int take_text(struct request *r, const struct request_common *c,
                      const struct json_value *v, enum qwick_think think,
                      struct qwick_err *e)
 {
@@ -231,7 +231,7 @@ static bool has_system(const struct json_value *messages)
 
 /* The record's chat as the library reads it, -s at its head where it has no
  * system message of its own. */
-static int chat_json(struct buf *out, const struct record_common *c,
+static int chat_json(struct buf *out, const struct request_common *c,
                      const struct json_value *v)
 {
     static const char *const others[] = {"tools", "enable_thinking"};
@@ -253,7 +253,7 @@ static int chat_json(struct buf *out, const struct record_common *c,
     return jw_status(&w);
 }
 
-static int take_messages(struct record *r, const struct record_common *c,
+static int take_messages(struct request *r, const struct request_common *c,
                          const struct json_value *v, enum qwick_think *think,
                          struct qwick_err *e)
 {
@@ -281,7 +281,7 @@ static int take_messages(struct record *r, const struct record_common *c,
 }
 
 /* *think becomes what holds for the defaults of sampling. */
-static int get_prompt(struct record *r, const struct record_common *c,
+static int get_prompt(struct request *r, const struct request_common *c,
                       const struct json_value *v, enum qwick_think *think,
                       struct qwick_err *e)
 {
@@ -307,7 +307,7 @@ static int get_prompt(struct record *r, const struct record_common *c,
 
 /* ---- the record ---- */
 
-static int get_id(struct record *r, const struct json_value *v,
+static int get_id(struct request *r, const struct json_value *v,
                   struct qwick_err *e)
 {
     const struct json_value *id = member(v, "id");
@@ -352,7 +352,7 @@ static bool known_key(const struct json_value *key)
 
 /* Data for other programs pass; so would a misspelt option, therefore say it:
  * once a key, in at most 4 KiB of keys. */
-static void tell_unknown(struct record_common *c, const struct json_value *v,
+static void tell_unknown(struct request_common *c, const struct json_value *v,
                          uint64_t line)
 {
     for (size_t i = 0; i < v->len && c->name; i++) {
@@ -369,7 +369,7 @@ static void tell_unknown(struct record_common *c, const struct json_value *v,
     }
 }
 
-static int get_options(struct record *r, const struct record_common *c,
+static int get_options(struct request *r, const struct request_common *c,
                        const struct json_value *v, struct sampling_wish *w,
                        struct qwick_err *e)
 {
@@ -384,23 +384,23 @@ static int get_options(struct record *r, const struct record_common *c,
     return 0;
 }
 
-int record_open(struct record *r, uint64_t line, const char *text, size_t n,
-                struct qwick_err *e)
+int request_open(struct request *r, uint64_t line, const char *text, size_t n,
+                 struct qwick_err *e)
 {
     int64_t samples = 1;
-    *r = (struct record){.line = line, .n = 1};
+    *r = (struct request){.line = line, .n = 1};
     if (json_parse(&r->doc, WHERE, text, n, QWICK_ERR_USAGE, e))
         return -1;
     const struct json_value *v = json_root(r->doc);
     if (!json_is(v, JSON_OBJECT))
         return err_set(e, QWICK_ERR_USAGE, WHERE ": is no object");
-    if (get_id(r, v, e) || get_int(v, "n", 1, RECORD_MAX_N, &samples, e))
+    if (get_id(r, v, e) || get_int(v, "n", 1, REQUEST_MAX_N, &samples, e))
         return -1;
     r->n = (size_t)samples;
     return 0;
 }
 
-static int take(struct record *r, struct record_common *c,
+static int take(struct request *r, struct request_common *c,
                 const struct json_value *v, struct qwick_err *e)
 {
     struct sampling_wish w = answer_wish(c->p, c->answer);
@@ -421,7 +421,8 @@ static int take(struct record *r, struct record_common *c,
     return 0;
 }
 
-int record_read(struct record *r, struct record_common *c, struct qwick_err *e)
+int request_read(struct request *r, struct request_common *c,
+                 struct qwick_err *e)
 {
     int rc = take(r, c, json_root(r->doc), e);
     json_free(r->doc);
@@ -429,7 +430,7 @@ int record_read(struct record *r, struct record_common *c, struct qwick_err *e)
     return rc;
 }
 
-void record_free(struct record *r)
+void request_free(struct request *r)
 {
     json_free(r->doc);
     buf_free(&r->id);
@@ -437,7 +438,7 @@ void record_free(struct record *r)
     for (size_t i = 0; i < r->n_stop; i++)
         free(r->stop[i]);
     free(r->stop);
-    *r = (struct record){0};
+    *r = (struct request){0};
 }
 
 /* A seed of 53 bits, which every JSON reader gives back as it was. */
@@ -446,8 +447,9 @@ static uint64_t derive(uint64_t seed, uint64_t i)
     return (uint64_t)(rng_uniform(seed, i) * 0x1p53);
 }
 
-struct qwick_generate_options
-record_options(const struct record *r, const struct record_common *c, size_t i)
+struct qwick_generate_options request_options(const struct request *r,
+                                              const struct request_common *c,
+                                              size_t i)
 {
     struct qwick_generate_options o = r->o;
     uint64_t seed = r->has_seed ? r->seed : derive(c->seed, r->line);
@@ -457,8 +459,8 @@ record_options(const struct record *r, const struct record_common *c, size_t i)
 
 /* ---- keys --------------------------------------------------------------- */
 
-int record_run_key(struct record_common *c, struct qwick_engine *eng,
-                   bool exact, size_t n_ctx, struct qwick_err *e)
+int request_run_key(struct request_common *c, struct qwick_engine *eng,
+                    bool exact, size_t n_ctx, struct qwick_err *e)
 {
     const struct qwick_info *info = qwick_engine_info(eng);
     struct key k = key_start("qwick batch 1");
@@ -475,8 +477,8 @@ int record_run_key(struct record_common *c, struct qwick_engine *eng,
     return 0;
 }
 
-static void add_sampling(struct key *k, const struct record *r,
-                         const struct record_common *c,
+static void add_sampling(struct key *k, const struct request *r,
+                         const struct request_common *c,
                          const struct qwick_sampling *s)
 {
     key_add_float(k, s->repeat_penalty);
@@ -493,10 +495,10 @@ static void add_sampling(struct key *k, const struct record *r,
     key_add_u64(k, given ? s->seed : 0);
 }
 
-uint64_t record_key(const struct record *r, const struct record_common *c,
-                    size_t i)
+uint64_t request_key(const struct request *r, const struct request_common *c,
+                     size_t i)
 {
-    struct qwick_generate_options o = record_options(r, c, i);
+    struct qwick_generate_options o = request_options(r, c, i);
     struct key k = c->run;
     key_add_ids(&k, r->ids, r->n_ids);
     add_sampling(&k, r, c, &o.sampling);
@@ -512,8 +514,8 @@ uint64_t record_key(const struct record *r, const struct record_common *c,
     return key_u64(&k);
 }
 
-uint64_t record_line_key(const struct record_common *c, const char *text,
-                         size_t n)
+uint64_t request_line_key(const struct request_common *c, const char *text,
+                          size_t n)
 {
     struct key k = c->run;
     key_add_text(&k, "line", 4);
@@ -521,7 +523,7 @@ uint64_t record_line_key(const struct record_common *c, const char *text,
     return key_u64(&k);
 }
 
-uint64_t record_id_hash(const char *id, size_t n)
+uint64_t request_id_hash(const char *id, size_t n)
 {
     uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
     if (n == 0)

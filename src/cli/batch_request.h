@@ -1,6 +1,6 @@
 /* One record of a batch: a line of JSON to prompts and options. */
-#ifndef CLI_BATCH_RECORD_H
-#define CLI_BATCH_RECORD_H
+#ifndef CLI_BATCH_REQUEST_H
+#define CLI_BATCH_REQUEST_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,10 +13,10 @@
 #include "qwick.h"
 
 /* Most samples of one record. */
-#define RECORD_MAX_N 1000
+#define REQUEST_MAX_N 1000
 
 /* What holds for all records, as options say. */
-struct record_common {
+struct request_common {
     const struct qwick_engine *eng;
     const struct opt_parsed *p;
     const struct answer_args *answer;
@@ -35,11 +35,11 @@ struct record_common {
 
 struct json_doc;
 
-struct record {
-    struct json_doc *doc; /* between record_open and record_read */
+struct request {
+    struct json_doc *doc; /* between request_open and request_read */
     uint64_t line;
     struct buf id; /* as JSON; empty: none */
-    size_t n;      /* samples, 1..RECORD_MAX_N */
+    size_t n;      /* samples, 1..REQUEST_MAX_N */
     bool has_seed;
     int32_t *ids;
     size_t n_ids;
@@ -52,35 +52,37 @@ struct record {
     size_t n_todo; /* samples without an answer */
 };
 
-/* Parse a line: its id and the number of samples. *r is for record_free in any
+/* Parse a line: its id and the number of samples. *r is for request_free in any
  * case, and has the id as far as there is one. */
-int record_open(struct record *r, uint64_t line, const char *text, size_t n,
-                struct qwick_err *e);
+int request_open(struct request *r, uint64_t line, const char *text, size_t n,
+                 struct qwick_err *e);
 
 /* The rest of it: prompt and options. */
-int record_read(struct record *r, struct record_common *c, struct qwick_err *e);
-void record_free(struct record *r);
+int request_read(struct request *r, struct request_common *c,
+                 struct qwick_err *e);
+void request_free(struct request *r);
 
 /* Options of sample i. The first has the seed that the record gives; where it
  * gives none, line, i and the run's seed make one. */
-struct qwick_generate_options
-record_options(const struct record *r, const struct record_common *c, size_t i);
+struct qwick_generate_options request_options(const struct request *r,
+                                              const struct request_common *c,
+                                              size_t i);
 
 /* What holds for all answers: model, exactness, type of the cache, context,
  * logprobs. n_ctx is the context's limit. */
-int record_run_key(struct record_common *c, struct qwick_engine *eng,
-                   bool exact, size_t n_ctx, struct qwick_err *e);
+int request_run_key(struct request_common *c, struct qwick_engine *eng,
+                    bool exact, size_t n_ctx, struct qwick_err *e);
 
 /* The key of sample i: of the run, the prompt's ids, and the options that
  * change its text. A seed counts where one is drawn with; one that nobody gave
  * is the same as any other such. */
-uint64_t record_key(const struct record *r, const struct record_common *c,
-                    size_t i);
+uint64_t request_key(const struct request *r, const struct request_common *c,
+                     size_t i);
 /* The key of a line that is no record. */
-uint64_t record_line_key(const struct record_common *c, const char *text,
-                         size_t n);
+uint64_t request_line_key(const struct request_common *c, const char *text,
+                          size_t n);
 
 /* An id as a number to compare; 0: none. */
-uint64_t record_id_hash(const char *id, size_t n);
+uint64_t request_id_hash(const char *id, size_t n);
 
 #endif

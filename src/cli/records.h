@@ -1,0 +1,67 @@
+/* Records: JSON lines. A line in gives a line out, in order. */
+#ifndef CLI_RECORDS_H
+#define CLI_RECORDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "cli/json_writer.h"
+#include "cli/lines.h"
+#include "cli/opt.h"
+#include "file/json.h"
+#include "qwick.h"
+
+/* ---- one record ---- */
+
+struct record {
+    struct json_doc *doc;
+    const struct json_value *value; /* an object; NULL: the line has none */
+    struct buf id;    /* the value of "id" as JSON; empty: there is none */
+    struct buf error; /* why the line has no answer, beginning with where it
+                         stands; empty: there is none */
+};
+
+/* Read a line. What is wrong with it goes to r->error. Returns 0, or -1 when
+ * memory ran out. record_free in any case. */
+int record_read(struct record *r, const struct line *l);
+void record_free(struct record *r);
+
+/* Append a message, with where before it unless it begins with that. Returns 0,
+ * or -1 when memory ran out. */
+int record_message(struct buf *out, const char *where, const char *msg);
+
+/* ---- a filter of records ---- */
+
+/* Most records of a group. */
+enum { RECORDS_GROUP = 256 };
+
+/* Either answer, or read, work, write and drop. */
+struct records_work {
+    /* Answer a line at once: write the members of its object. The value may be
+     * of any type, and its "id" is not repeated. -1: the line becomes
+     * {"error"}, and what was written is dropped. */
+    int (*answer)(void *ctx, const struct line *l, const struct json_value *v,
+                  struct json_writer *w, struct qwick_err *e);
+
+    /* Take the object of a line as number i of a group. -1: the line becomes
+     * {"error"}, and the place stays empty. */
+    int (*read)(void *ctx, size_t i, const struct json_value *v,
+                struct qwick_err *e);
+    /* Answer the records of the group; a failure ends the run. */
+    int (*work)(void *ctx, struct qwick_err *e);
+    /* Write the members of answer i's object, after "id". A failure ends the
+     * run. */
+    int (*write)(void *ctx, size_t i, struct json_writer *w,
+                 struct qwick_err *e);
+    /* Forget the group. */
+    void (*drop)(void *ctx);
+    bool silent; /* print only errors; write is called all the same */
+};
+
+/* Run the lines of the files, of standard input when there are none. Answers
+ * are written before each wait for input; a group is answered when it is full,
+ * too. Returns the exit status: 1 when a line was bad. */
+int records_run(const struct verb *v, const struct opt_texts *files,
+                const struct records_work *w, void *ctx);
+
+#endif
