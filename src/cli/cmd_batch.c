@@ -404,7 +404,6 @@ const struct verb verb_batch = {
              "\"seed\", \"max_tokens\",\n\"stop\", \"think\", \"n\" (samples), "
              "\"tools\". Each answer is the object of generate\n--json with "
              "\"line\" and the record's \"id\".",
-    .opts = opts,
-    .n_opts = sizeof(opts) / sizeof(*opts),
+    OPT_TABLE(opts),
     .run = batch_run,
 };

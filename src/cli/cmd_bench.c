@@ -324,7 +324,6 @@ const struct verb verb_bench = {
         "of what this\nmachine can do: its read bandwidth, the peak of its "
         "arithmetic, or the slower of\nboth, measured right before and "
         "after every run.",
-    .opts = opts,
-    .n_opts = sizeof(opts) / sizeof(*opts),
+    OPT_TABLE(opts),
     .run = run,
 };

@@ -192,7 +192,6 @@ const struct verb verb_cache = {
              "use, model. gc removes what was\nused longest ago until at most "
              "--size is left; clear removes everything. Entries\nthat running "
              "programs use can be removed without harm.",
-    .opts = opts,
-    .n_opts = sizeof(opts) / sizeof(*opts),
+    OPT_TABLE(opts),
     .run = run,
 };

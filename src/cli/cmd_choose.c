@@ -659,7 +659,6 @@ const struct verb verb_choose = {
         "Nothing is generated:\nthe prompt is read once, beginnings that "
         "answers share once. The reply starts\nat once (thinking is off) and "
         "ends after the answer with <|im_end|>, unless\n--no-end.",
-    .opts = opts,
-    .n_opts = sizeof(opts) / sizeof(*opts),
+    OPT_TABLE(opts),
     .run = run,
 };

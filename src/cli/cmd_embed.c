@@ -485,7 +485,6 @@ const struct verb verb_embed = {
     .about = "Print a vector for each TEXT, each file of -f, or standard "
              "input: the hidden\nstate of its last token, of length 1. With "
              "--lines or --jsonl, for each line.",
-    .opts = opts,
-    .n_opts = sizeof(opts) / sizeof(*opts),
+    OPT_TABLE(opts),
     .run = run,
 };

@@ -311,7 +311,6 @@ const struct verb verb_generate = {
              "the files of -f,\nthen piped standard input, then the "
              "argument, joined by blank lines. The\nanswer goes to stdout, "
              "everything else to stderr.",
-    .opts = opts,
-    .n_opts = sizeof(opts) / sizeof(*opts),
+    OPT_TABLE(opts),
     .run = gen_run,
 };

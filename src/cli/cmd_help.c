@@ -52,8 +52,7 @@ const struct verb verb_help = {
     .args = "[VERB]",
     .summary = "help for a verb, as VERB --help",
     .about = "Print the help of a verb, or the list of verbs.",
-    .opts = opts,
-    .n_opts = sizeof(opts) / sizeof(*opts),
+    OPT_TABLE(opts),
     .run = run,
 };
 
@@ -62,7 +61,6 @@ const struct verb verb_version = {
     .args = "",
     .summary = "the program's version",
     .about = "Print the version of the program, as --version.",
-    .opts = opts,
-    .n_opts = sizeof(opts) / sizeof(*opts),
+    OPT_TABLE(opts),
     .run = run,
 };

@@ -531,7 +531,6 @@ const struct verb verb_inspect = {
     .summary = "what a checkpoint holds",
     .about = "Print a checkpoint's configuration, sizes, stop ids, template "
              "and tensors.",
-    .opts = opts,
-    .n_opts = sizeof(opts) / sizeof(*opts),
+    OPT_TABLE(opts),
     .run = run,
 };

@@ -449,7 +449,6 @@ const struct verb verb_logits = {
     .about = "Print the likeliest next tokens after a text, or write all "
              "logits to a file.\nThey are the model's own: unmasked and "
              "before any sampling.",
-    .opts = opts,
-    .n_opts = sizeof(opts) / sizeof(*opts),
+    OPT_TABLE(opts),
     .run = run,
 };

@@ -223,7 +223,6 @@ const struct verb verb_quantize = {
     .about = "Write a checkpoint whose weight matrices are rounded to few "
              "bits by groups\n(MLX's affine format), ready for qwick and "
              "mlx-lm. Norms and biases stay.",
-    .opts = opts,
-    .n_opts = sizeof(opts) / sizeof(*opts),
+    OPT_TABLE(opts),
     .run = run,
 };

@@ -170,7 +170,6 @@ const struct verb verb_render = {
              "file of -f, or standard input: an array\nof messages, or an "
              "object with \"messages\" and perhaps \"tools\",\n"
              "\"add_generation_prompt\", \"enable_thinking\".",
-    .opts = opts,
-    .n_opts = sizeof(opts) / sizeof(*opts),
+    OPT_TABLE(opts),
     .run = run,
 };

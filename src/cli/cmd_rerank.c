@@ -532,7 +532,6 @@ const struct verb verb_rerank = {
     .about = "Print how likely each DOCUMENT, each file of -f, or each line "
              "(--lines,\n--jsonl) answers the query, the best first: score, "
              "number and text, tabs\nbetween; of a file, score and name.",
-    .opts = opts,
-    .n_opts = sizeof(opts) / sizeof(*opts),
+    OPT_TABLE(opts),
     .run = run,
 };

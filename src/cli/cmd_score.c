@@ -471,7 +471,6 @@ const struct verb verb_score = {
         "token has nothing before it and is not\nscored, unless --given says "
         "what is. Perplexity is exp of the mean loss of the\ntokens that are "
         "scored; a token's bits are spread evenly over its bytes.",
-    .opts = opts,
-    .n_opts = sizeof(opts) / sizeof(*opts),
+    OPT_TABLE(opts),
     .run = run,
 };

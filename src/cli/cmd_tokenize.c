@@ -321,8 +321,7 @@ const struct verb verb_tokenize = {
     .about = "Print the token ids of TEXT, of the files of -f, or of standard "
              "input, blanks\nbetween. Bytes are kept as they are. Needs only "
              "the tokenizer's files.",
-    .opts = tokenize_opts,
-    .n_opts = sizeof(tokenize_opts) / sizeof(*tokenize_opts),
+    OPT_TABLE(tokenize_opts),
     .run = run,
 };
 
@@ -333,8 +332,7 @@ const struct verb verb_detokenize = {
     .about = "Print the exact bytes of token ids (separated by blanks or "
              "commas), given as\narguments, in the files of -f, or on "
              "standard input. Nothing is added.",
-    .opts = detokenize_opts,
-    .n_opts = sizeof(detokenize_opts) / sizeof(*detokenize_opts),
+    OPT_TABLE(detokenize_opts),
     .run = run,
 };
 
@@ -345,7 +343,6 @@ const struct verb verb_count = {
     .about = "Print how many tokens TEXT, the files of -f, or standard input "
              "have. Bytes are\nkept as they are. Needs only the tokenizer's "
              "files.",
-    .opts = count_opts,
-    .n_opts = sizeof(count_opts) / sizeof(*count_opts),
+    OPT_TABLE(count_opts),
     .run = run,
 };

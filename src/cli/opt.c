@@ -65,6 +65,12 @@ static size_t find(const struct verb *v, const char *name)
     return v->n_opts;
 }
 
+const struct opt *opt_find(const struct verb *v, const char *name)
+{
+    size_t i = find(v, name);
+    return i < v->n_opts ? &v->opts[i] : NULL;
+}
+
 bool opt_given(const struct opt_parsed *p, const char *name)
 {
     size_t i = find(p->verb, name);

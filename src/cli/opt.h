@@ -69,6 +69,16 @@ struct verb {
 /* Most rows of a verb's table. */
 #define OPT_MAX 96
 
+/* The members opts and n_opts of a verb. The table fits struct opt_parsed. */
+#define OPT_TABLE(table)                                                       \
+    .opts = (table), .n_opts = OPT_COUNT(table) +                              \
+                               0 * sizeof(struct {                             \
+                                   _Static_assert(OPT_COUNT(table) <= OPT_MAX, \
+                                                  "table is too long");        \
+                                   char unused;                                \
+                               })
+#define OPT_COUNT(table) (sizeof(table) / sizeof(*(table)))
+
 struct opt_parsed {
     const struct verb *verb;
     bool given[OPT_MAX]; /* by index into the table */
@@ -91,6 +101,9 @@ int opt_words(int argc, char *const *argv);
 int opt_parse(struct opt_parsed *p, const struct verb *v, int argc, char **argv,
               void *args);
 void opt_free(struct opt_parsed *p, void *args);
+
+/* The row of an option in the verb's table, or NULL. */
+const struct opt *opt_find(const struct verb *v, const char *name);
 
 /* Whether the option was on the command line. */
 bool opt_given(const struct opt_parsed *p, const char *name);
