@@ -510,6 +510,13 @@ struct qwick_sampling {
     uint64_t seed;           /* draw i depends on (seed, i) alone */
     uint64_t reserved[4];    /* zero: room for later options */
 };
+/* Ranges of these fields, both ends included. Temperature begins at 0; top_p
+ * and min_p go from 0 to 1; the presence and the frequency penalty from
+ * -QWICK_PENALTY_MAX. Other values are QWICK_ERR_USAGE. */
+#define QWICK_TEMPERATURE_MAX    100.0
+#define QWICK_REPEAT_PENALTY_MIN 0.01
+#define QWICK_REPEAT_PENALTY_MAX 100.0
+#define QWICK_PENALTY_MAX        2.0
 
 /* The values of generation_config.json; greedy where it asks for no sampling.
  * If it has Qwen3's values for thinking (0.6, 0.95, 20) and the model will not

@@ -63,8 +63,9 @@ struct answer_args {
     {.name = "greedy", .type = OPT_FLAG,                                      \
      .help = "always the likeliest token, the same as --temp 0",              \
      .offset = ANSWER_AT(at, greedy)},                                        \
-    {.name = "temp", .type = OPT_NUMBER, .arg = "T", .min = 0, .max = 100,    \
-     .help = "temperature", .offset = ANSWER_AT(at, temp)},                   \
+    {.name = "temp", .type = OPT_NUMBER, .arg = "T", .min = 0,                \
+     .max = QWICK_TEMPERATURE_MAX, .help = "temperature",                     \
+     .offset = ANSWER_AT(at, temp)},                                          \
     {.name = "top-k", .type = OPT_INT, .arg = "K", .imin = 0,                 \
      .imax = INT32_MAX, .help = "among the K likeliest, 0: off",              \
      .offset = ANSWER_AT(at, top_k)},                                         \
@@ -74,14 +75,17 @@ struct answer_args {
     {.name = "min-p", .type = OPT_NUMBER, .arg = "P", .min = 0, .max = 1,     \
      .help = "at least P times as likely as the likeliest, 0: off",           \
      .offset = ANSWER_AT(at, min_p)},                                         \
-    {.name = "repeat-penalty", .type = OPT_NUMBER, .arg = "X", .min = 0.01,   \
-     .max = 100, .help = "against tokens of prompt and answer, 1: off",       \
+    {.name = "repeat-penalty", .type = OPT_NUMBER, .arg = "X",                \
+     .min = QWICK_REPEAT_PENALTY_MIN, .max = QWICK_REPEAT_PENALTY_MAX,        \
+     .help = "against tokens of prompt and answer, 1: off",                   \
      .offset = ANSWER_AT(at, repeat)},                                        \
-    {.name = "presence-penalty", .type = OPT_NUMBER, .arg = "X", .min = -2,   \
-     .max = 2, .help = "against tokens of the answer, 0: off",                \
+    {.name = "presence-penalty", .type = OPT_NUMBER, .arg = "X",              \
+     .min = -QWICK_PENALTY_MAX, .max = QWICK_PENALTY_MAX,                     \
+     .help = "against tokens of the answer, 0: off",                          \
      .offset = ANSWER_AT(at, presence)},                                      \
-    {.name = "frequency-penalty", .type = OPT_NUMBER, .arg = "X", .min = -2,  \
-     .max = 2, .help = "the same for each time, 0: off",                      \
+    {.name = "frequency-penalty", .type = OPT_NUMBER, .arg = "X",             \
+     .min = -QWICK_PENALTY_MAX, .max = QWICK_PENALTY_MAX,                     \
+     .help = "the same for each time, 0: off",                                \
      .offset = ANSWER_AT(at, frequency)}
 
 #define OPT_ROWS_LOGPROBS(at, how)                                            \

@@ -1,5 +1,6 @@
 #include "cli/batch_request.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,21 +17,6 @@
 
 /* ---- numbers ---- */
 
-static int bad_number(const char *key, double min, double max,
-                      struct qwick_err *e)
-{
-    return err_set(e, QWICK_ERR_USAGE,
-                   WHERE ": %s: must be a number from %g to %g", key, min, max);
-}
-
-static int bad_int(const char *key, int64_t min, int64_t max,
-                   struct qwick_err *e)
-{
-    return err_set(e, QWICK_ERR_USAGE,
-                   WHERE ": %s: must be an integer from %lld to %lld", key,
-                   (long long)min, (long long)max);
-}
-
 /* The member, or NULL where it is absent or null. */
 static const struct json_value *member(const struct json_value *v,
                                        const char *key)
@@ -45,39 +31,66 @@ static int get_int(const struct json_value *v, const char *key, int64_t min,
 {
     const struct json_value *m = member(v, key);
     if (m && json_int(m, min, max, out))
-        return bad_int(key, min, max, e);
+        return err_set(e, QWICK_ERR_USAGE,
+                       WHERE ": %s: must be an integer from %lld to %lld", key,
+                       (long long)min, (long long)max);
     return 0;
 }
 
-/* Ranges are those of the options. */
-static int get_sampling(const struct json_value *v, struct sampling_wish *w,
-                        struct qwick_err *e)
+/* Each of both reads a member with the range of the option that it overrules.
+ */
+static int get_option_int(const struct json_value *v, const char *key,
+                          const struct opt *o, int64_t *out,
+                          struct qwick_err *e)
+{
+    return get_int(v, key, o->imin, o->imax, out, e);
+}
+
+static int get_option_number(const struct json_value *v, const char *key,
+                             const struct opt *o, double *out,
+                             struct qwick_err *e)
+{
+    const struct json_value *m = member(v, key);
+    double x;
+    if (!m)
+        return 0;
+    if (json_double(m, &x) || !(x >= o->min && x <= o->max))
+        return err_set(e, QWICK_ERR_USAGE,
+                       WHERE ": %s: must be a number from %g to %g", key,
+                       o->min, o->max);
+    *out = x;
+    return 0;
+}
+
+static int get_sampling(const struct json_value *v, const struct verb *verb,
+                        struct sampling_wish *w, struct qwick_err *e)
 {
     const struct {
-        const char *key;
+        const char *key, *option;
         enum wish wish;
-        double min, max;
         float *to;
     } rows[] = {
-        {"temperature", WISH_TEMP, 0, 100, &w->v.temperature},
-        {"top_p", WISH_TOP_P, 0, 1, &w->v.top_p},
-        {"min_p", WISH_MIN_P, 0, 1, &w->v.min_p},
-        {"repeat_penalty", WISH_REPEAT, 0.01, 100, &w->v.repeat_penalty},
-        {"presence_penalty", WISH_PRESENCE, -2, 2, &w->v.presence_penalty},
-        {"frequency_penalty", WISH_FREQUENCY, -2, 2, &w->v.frequency_penalty},
+        {"temperature", "temp", WISH_TEMP, &w->v.temperature},
+        {"top_p", "top-p", WISH_TOP_P, &w->v.top_p},
+        {"min_p", "min-p", WISH_MIN_P, &w->v.min_p},
+        {"repeat_penalty", "repeat-penalty", WISH_REPEAT, &w->v.repeat_penalty},
+        {"presence_penalty", "presence-penalty", WISH_PRESENCE,
+         &w->v.presence_penalty},
+        {"frequency_penalty", "frequency-penalty", WISH_FREQUENCY,
+         &w->v.frequency_penalty},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        const struct json_value *m = member(v, rows[i].key);
-        double x;
-        if (!m)
+        double x = NAN;
+        if (get_option_number(v, rows[i].key, opt_find(verb, rows[i].option),
+                              &x, e))
+            return -1;
+        if (isnan(x))
             continue;
-        if (json_double(m, &x) || !(x >= rows[i].min && x <= rows[i].max))
-            return bad_number(rows[i].key, rows[i].min, rows[i].max, e);
         *rows[i].to = (float)x;
         w->given |= rows[i].wish;
     }
     int64_t top_k = -1;
-    if (get_int(v, "top_k", 0, INT32_MAX, &top_k, e))
+    if (get_option_int(v, "top_k", opt_find(verb, "top-k"), &top_k, e))
         return -1;
     if (top_k >= 0) {
         w->v.top_k = (int)top_k;
@@ -373,10 +386,12 @@ static int get_options(struct request *r, const struct request_common *c,
                        const struct json_value *v, struct sampling_wish *w,
                        struct qwick_err *e)
 {
+    const struct verb *verb = c->p->verb;
     int64_t max_tokens = c->answer->max_tokens, seed = -1;
-    if (get_int(v, "max_tokens", 1, INT32_MAX, &max_tokens, e) ||
-        get_int(v, "seed", 0, INT64_MAX, &seed, e) || get_sampling(v, w, e) ||
-        get_stop(r, v, e))
+    if (get_option_int(v, "max_tokens", opt_find(verb, "max-tokens"),
+                       &max_tokens, e) ||
+        get_option_int(v, "seed", opt_find(verb, "seed"), &seed, e) ||
+        get_sampling(v, verb, w, e) || get_stop(r, v, e))
         return -1;
     r->o.max_tokens = (size_t)max_tokens;
     r->has_seed = seed >= 0;

@@ -67,13 +67,17 @@ static int check(const struct qwick_sampling *o, struct qwick_err *e)
         const char *name;
         double v, min, max;
     } rows[] = {
-        {"temperature", (double)o->temperature, 0, 1e6},
+        {"temperature", (double)o->temperature, 0, QWICK_TEMPERATURE_MAX},
         {"top_k", o->top_k, 0, INT32_MAX},
         {"top_p", (double)o->top_p, 0, 1},
         {"min_p", (double)o->min_p, 0, 1},
-        {"repeat_penalty", (double)o->repeat_penalty, (double)1e-6f, 1e6},
-        {"presence_penalty", (double)o->presence_penalty, -1e6, 1e6},
-        {"frequency_penalty", (double)o->frequency_penalty, -1e6, 1e6},
+        /* the least as a float, which is below it */
+        {"repeat_penalty", (double)o->repeat_penalty,
+         (double)(float)QWICK_REPEAT_PENALTY_MIN, QWICK_REPEAT_PENALTY_MAX},
+        {"presence_penalty", (double)o->presence_penalty, -QWICK_PENALTY_MAX,
+         QWICK_PENALTY_MAX},
+        {"frequency_penalty", (double)o->frequency_penalty, -QWICK_PENALTY_MAX,
+         QWICK_PENALTY_MAX},
     };
     for (size_t i = 0; i < sizeof o->reserved / sizeof *o->reserved; i++)
         if (o->reserved[i])

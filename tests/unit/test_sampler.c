@@ -231,7 +231,7 @@ static void draws_equal_the_plain_way(void **state)
     static const int ks[] = {0, 1, 2, 5, 20, 50, 4999, 5000, 1 << 30};
     static const float ps[] = {1, 0, 1e-7f, 0.1f, 0.5f, 0.8f, 0.95f, 0.999999f};
     static const float mins[] = {0, 1e-6f, 0.05f, 0.5f, 0.999f, 1};
-    static const float ts[] = {1, 0.6f, 0.7f, 1.5f, 0.05f, 1e-5f, 100, 1e6f};
+    static const float ts[] = {1, 0.6f, 0.7f, 1.5f, 0.05f, 1e-5f, 100};
 #define PICK(a) a[(size_t)(uniform() * (double)(sizeof a / sizeof *a))]
     counter = 0;
     n_checked = n_unclear = 0;
@@ -743,6 +743,8 @@ static void options_have_ranges(void **state)
     TRY(temperature, -0.1f, "temperature");
     TRY(temperature, NAN, "temperature");
     TRY(temperature, INFINITY, "temperature");
+    TRY(temperature, QWICK_TEMPERATURE_MAX, NULL);
+    TRY(temperature, 100.1f, "temperature");
     TRY(top_k, -1, "top_k");
     TRY(top_k, INT32_MAX, NULL);
     TRY(top_p, 0, NULL);
@@ -753,10 +755,14 @@ static void options_have_ranges(void **state)
     TRY(min_p, 1.5f, "min_p");
     TRY(min_p, NAN, "min_p");
     TRY(repeat_penalty, 0, "repeat_penalty");
+    TRY(repeat_penalty, (float)QWICK_REPEAT_PENALTY_MIN, NULL);
+    TRY(repeat_penalty, 0.0099f, "repeat_penalty");
+    TRY(repeat_penalty, 100.1f, "repeat_penalty");
     TRY(repeat_penalty, -1, "repeat_penalty");
     TRY(repeat_penalty, NAN, "repeat_penalty");
     TRY(repeat_penalty, INFINITY, "repeat_penalty");
     TRY(presence_penalty, -2, NULL);
+    TRY(presence_penalty, 2.01f, "presence_penalty");
     TRY(presence_penalty, NAN, "presence_penalty");
     TRY(frequency_penalty, INFINITY, "frequency_penalty");
     TRY(frequency_penalty, NAN, "frequency_penalty");
