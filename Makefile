@@ -39,6 +39,14 @@ AVX512 := $(AVX2) -mavx512f -mavx512bw -mavx512vl -mavx512dq
 
 lib_src := $(wildcard src/base/*.c src/file/*.c src/text/*.c src/kernel/*.c \
              src/kernel/ref/*.c src/kernel/x86/*.c src/model/*.c src/engine/*.c)
+# Files of another CPU than the compiler's stay out: CC decides.
+x86_src := src/base/cpu_x86.c $(filter src/kernel/x86/%,$(lib_src))
+other_src := src/base/cpu_other.c
+ifneq ($(filter x86_64-%,$(shell $(CC) -dumpmachine)),)
+lib_src := $(filter-out $(other_src),$(lib_src))
+else
+lib_src := $(filter-out $(x86_src),$(lib_src))
+endif
 cli_src := $(wildcard src/cli/*.c)
 lib_obj := $(lib_src:%.c=$(BUILD)/%.o) $(BUILD)/src/file/builtin_data.o
 cli_obj := $(cli_src:%.c=$(BUILD)/%.o)

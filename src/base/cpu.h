@@ -1,12 +1,12 @@
-/* What this machine has: instruction sets, cores, memory. */
+/* Instruction sets of the CPU. cpu_x86.c implements what depends on it, and
+ * cpu_other.c for CPUs without kernels of their own; the Makefile picks one. */
 #ifndef BASE_CPU_H
 #define BASE_CPU_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
-/* Levels of kernels; each includes those before it, but for AVXVNNI, which
- * adds to AVX2 only. */
+/* Levels of kernels. Each includes those before it, except AVXVNNI, which adds
+ * to AVX2 only. */
 enum isa {
     ISA_REF,
     ISA_AVX2,
@@ -34,14 +34,8 @@ enum isa cpu_best(void);
 /* Whether the CPU is Intel's: for what no feature bit tells. */
 bool cpu_is_intel(void);
 
-/* Cores to use by default: physical cores (one a sibling group) in the
- * affinity mask, at most the cgroup's CPU quota rounded down, at least 1. */
-int cpu_default_threads(void);
-/* Logical CPUs in the affinity mask. */
-int cpu_logical(void);
-
-/* Bytes that can still be allocated without swapping: MemAvailable of
- * /proc/meminfo, at most the cgroup's remaining limit. 0 when unknown. */
-size_t cpu_available_memory(void);
+/* Tell the CPU that this thread spins: saves power, and speed of the core's
+ * other thread. */
+void cpu_pause(void);
 
 #endif

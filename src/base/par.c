@@ -1,15 +1,12 @@
 #include "base/par.h"
 
-#include <limits.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/cpu.h"
+#include "base/os.h"
 
 /* Spins before sleeping: longer than the skew between cores that both run (tens
  * of microseconds), short beside the time slice for which another program may
@@ -52,11 +49,6 @@ struct par_pool {
     struct worker workers[];
 };
 
-static void futex(atomic_uint *word, int op, unsigned value)
-{
-    syscall(SYS_futex, word, op, value, NULL, NULL, 0);
-}
-
 /* Sleep until the word is no longer `old`. A sleeper counts itself before the
  * kernel compares the word, and who changes the word looks for sleepers after
  * that: one of both always sees the other. */
@@ -65,7 +57,7 @@ static void sleep_through(atomic_uint *word, unsigned old,
 {
     atomic_fetch_add(sleepers, 1);
     while (atomic_load(word) == old)
-        futex(word, FUTEX_WAIT_PRIVATE, old);
+        os_wait(word, old);
     atomic_fetch_sub(sleepers, 1);
 }
 
@@ -73,7 +65,7 @@ static void sleep_through(atomic_uint *word, unsigned old,
 static void wake_sleepers(atomic_uint *word, atomic_uint *sleepers)
 {
     if (atomic_load(sleepers) > 0)
-        futex(word, FUTEX_WAKE_PRIVATE, INT_MAX);
+        os_wake(word);
 }
 
 /* Wait until the word is no longer `old`. */
@@ -83,7 +75,7 @@ static void await_change(atomic_uint *word, unsigned old, int spins,
     for (int i = 0; i < spins; i++) {
         if (atomic_load_explicit(word, memory_order_acquire) != old)
             return;
-        __builtin_ia32_pause();
+        cpu_pause();
     }
     sleep_through(word, old, sleepers);
 }
@@ -156,11 +148,11 @@ static void end_region(struct par_pool *p)
     for (int i = 0; i < SPINS; i++) {
         if (!atomic_load_explicit(&p->running, memory_order_acquire))
             return;
-        __builtin_ia32_pause();
+        cpu_pause();
     }
     atomic_store(&p->waited_for, 1);
     while ((left = atomic_load(&p->running)) > 0)
-        futex(&p->running, FUTEX_WAIT_PRIVATE, left);
+        os_wait(&p->running, left);
     atomic_store(&p->waited_for, 0);
 }
 
@@ -187,7 +179,7 @@ struct par_pool *par_create(int n_threads)
     p->n_threads = n + 1;
     if (n < (int)most)
         dismiss(p, n, n / 2);
-    p->idle_spins = p->n_threads <= cpu_logical() ? IDLE_SPINS : SPINS;
+    p->idle_spins = p->n_threads <= os_cpus() ? IDLE_SPINS : SPINS;
     return p;
 }
 
@@ -245,7 +237,7 @@ void par_barrier_idle(struct par_team *team, int (*idle)(void *), void *ctx)
             return;
         if (!idle || !idle(ctx)) {
             idle = NULL;
-            __builtin_ia32_pause();
+            cpu_pause();
         }
     }
     sleep_through(&team->generation, gen, &team->sleepers);

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cpu.h"
+#include "base/os.h"
 #include "base/rng.h"
 #include "base/utf8.h"
 #include "cli/batch_job.h"
@@ -293,7 +293,7 @@ static void set_common(struct batch_job *j)
 static size_t cache_memory(void)
 {
     const size_t most = (size_t)1 << 30;
-    size_t part = cpu_available_memory() / 4; /* 0: unknown */
+    size_t part = os_available_memory() / 4; /* 0: unknown */
     return part && part < most ? part : most;
 }
 

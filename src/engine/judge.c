@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "base/cpu.h"
+#include "base/os.h"
 
 /* Logits of a pass: enough rows to be worth a pass over the weights. */
 enum { ROWS_BYTES = 64 << 20 };
@@ -204,7 +204,7 @@ static void release(struct judge *j)
 int judge_run_all(struct judge *j, struct qwick_err *e)
 {
     size_t kv_bytes = j->eng->info.kv_token_bytes;
-    size_t avail = cpu_available_memory();
+    size_t avail = os_available_memory();
     bool more = true;
     int rc = -1;
     /* half of what there is; whether one sequence fits alone is checked where

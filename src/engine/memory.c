@@ -4,7 +4,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "base/cpu.h"
+#include "base/os.h"
 
 size_t memory_available(struct memory *m, size_t need)
 {
@@ -14,7 +14,7 @@ size_t memory_available(struct memory *m, size_t need)
         size_add(m->granted, need, &taken) ||
         (m->bytes && taken > m->bytes / MEMORY_PART))
         *m = (struct memory){
-            .known = true, .at = now, .bytes = cpu_available_memory()};
+            .known = true, .at = now, .bytes = os_available_memory()};
     if (!m->bytes)
         return SIZE_MAX;
     return m->granted < m->bytes ? m->bytes - m->granted : 0;

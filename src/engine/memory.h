@@ -15,7 +15,7 @@
 struct memory {
     bool known;
     double at;      /* clock_ms() */
-    size_t bytes;   /* cpu_available_memory(); 0: unknown */
+    size_t bytes;   /* os_available_memory(); 0: unknown */
     size_t granted; /* since */
 };
 

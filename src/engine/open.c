@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "base/cpu.h"
+#include "base/os.h"
 #include "base/par.h"
 #include "engine/engine.h"
 #include "engine/options.h"
@@ -104,7 +104,7 @@ static int choose_mode(struct qwick_engine *eng,
     m->exact = o->exact;
     m->lazy_blas = o->lazy_blas;
     m->chunk = o->prefill_chunk ? o->prefill_chunk : DEFAULT_CHUNK;
-    int want = o->threads ? o->threads : cpu_default_threads();
+    int want = o->threads ? o->threads : os_default_threads();
     eng->pool = m->pool = par_create(want);
     if (!eng->pool)
         return err_oom(e, (size_t)want * sizeof(pthread_t));
@@ -117,7 +117,7 @@ static int choose_mode(struct qwick_engine *eng,
     eng->info.threads = m->n_threads;
     eng->info.kv_dtype = f32 ? "f32" : q8 ? "q8" : "f16";
     engine_note(eng, "kernels %s of %s, %d threads of %d CPUs, KV %s%s",
-                eng->info.isa, eng->info.cpu, m->n_threads, cpu_logical(),
+                eng->info.isa, eng->info.cpu, m->n_threads, os_cpus(),
                 eng->info.kv_dtype, o->exact ? ", exact" : "");
     return 0;
 }

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
-#include "base/cpu.h"
+#include "base/os.h"
 #include "base/par.h"
 #include "file/checkpoint.h"
 #include "file/map.h"
@@ -350,7 +350,7 @@ static int quantize(const struct source *s, const char *spec, const char *dst,
 
 static int open_pool(struct par_pool **out, int threads, struct qwick_err *e)
 {
-    int n = threads ? threads : cpu_default_threads();
+    int n = threads ? threads : os_default_threads();
     *out = par_create(n);
     return *out ? 0 : err_oom(e, (size_t)n * sizeof(pthread_t));
 }

@@ -1,7 +1,7 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "base/cpu.h"
+#include "base/os.h"
 #include "engine/embed.h"
 
 enum { DEFAULT_SLOTS = 64 };
@@ -33,7 +33,7 @@ int states_open(struct states *st, struct qwick_engine *eng, size_t n_ctx,
         return err_oom(e, st->n_slots * sizeof *st->steps);
     /* half of what there is; whether one sequence fits alone is checked where
      * its pages are reserved */
-    size_t avail = cpu_available_memory();
+    size_t avail = os_available_memory();
     st->kv_limit = avail ? avail / 2 : SIZE_MAX;
     return 0;
 }

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/os.h"
 #include "file/leftover.h"
 #include "file/sync.h"
 
@@ -147,25 +147,6 @@ static int resolve(struct outdir *d, const char *path, bool replace,
 
 /* ---- removing ------------------------------------------------------------ */
 
-/* Remove the files in a directory; what cannot be removed stays. Takes no
- * memory and no descriptor, and is async-signal-safe, as readdir is not. */
-static void empty_dir(int fd)
-{
-    _Alignas(struct dirent64) char list[4096];
-    bool removed = true;
-    while (removed && lseek(fd, 0, SEEK_SET) == 0) {
-        long n;
-        removed = false;
-        while ((n = syscall(SYS_getdents64, fd, list, sizeof list)) > 0)
-            for (long at = 0; at < n;) {
-                const struct dirent64 *f =
-                    (const struct dirent64 *)(const void *)(list + at);
-                removed |= unlinkat(fd, f->d_name, 0) == 0;
-                at += f->d_reclen;
-            }
-    }
-}
-
 static int open_dir(const char *path)
 {
     return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -176,7 +157,7 @@ static void remove_dir(const char *path)
 {
     int fd = open_dir(path);
     if (fd >= 0) {
-        empty_dir(fd);
+        os_empty_dir(fd);
         close(fd);
     }
     (void)rmdir(path);
@@ -205,7 +186,7 @@ void outdir_abandon(void)
 {
     if (atomic_load(&unfinished.state) != 2)
         return;
-    empty_dir(unfinished.fd);
+    os_empty_dir(unfinished.fd);
     (void)rmdir(unfinished.path);
 }
 
@@ -220,7 +201,7 @@ static bool clean(const struct outdir *d, const char *path, bool old)
     if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
         restored = old && access(d->path, F_OK) && rename(path, d->path) == 0;
         if (!restored) {
-            empty_dir(fd);
+            os_empty_dir(fd);
             (void)rmdir(path);
         }
     }
@@ -462,7 +443,7 @@ void outdir_abort(struct outdir *d)
         return;
     unlist(d);
     if (d->temp && d->fd >= 0)
-        empty_dir(d->fd);
+        os_empty_dir(d->fd);
     if (d->temp)
         (void)rmdir(d->temp);
     if (d->fd >= 0)

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "base/cpu.h"
+#include "base/os.h"
 #include "base/rng.h"
 #include "text/bpe_load.h"
 
@@ -354,7 +354,7 @@ static size_t scan_parts(struct bpe_load *l, const char *text, size_t n,
     struct merges *m = &l->merges;
     m->text = text;
     m->n_text = n;
-    bool two = n >= MIN_BYTES && cpu_logical() > 1 && start_thread(l) == 0;
+    bool two = n >= MIN_BYTES && os_cpus() > 1 && start_thread(l) == 0;
     size_t end = scan_vocab(l, text, n, vocab);
     if (!two)
         scan_merges(m);

@@ -1,0 +1,19 @@
+/* CPUs without kernels of their own: the reference kernels serve them. */
+#include "base/cpu.h"
+
+bool cpu_has(enum isa l)
+{
+    return l == ISA_REF;
+}
+
+bool cpu_is_intel(void)
+{
+    return false;
+}
+
+void cpu_pause(void)
+{
+#ifdef __aarch64__
+    __asm__ volatile("yield");
+#endif
+}

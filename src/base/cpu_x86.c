@@ -1,0 +1,66 @@
+/* x86: what CPU and operating system offer. */
+#include "base/cpu.h"
+
+#include <cpuid.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static uint64_t read_xcr0(void)
+{
+    uint32_t lo, hi;
+    __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+    return (uint64_t)hi << 32 | lo;
+}
+
+/* Linux hands out the tiles' large state on request only (arch_prctl(2)).
+ * Threads that are made later inherit it. */
+static bool get_tiles(void)
+{
+    enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
+    return (read_xcr0() & 0x60000) == 0x60000 &&
+           !syscall(SYS_arch_prctl, REQ_XCOMP_PERM, XTILEDATA);
+}
+
+/* Register names follow Intel's manual, volume 2, CPUID. */
+bool cpu_has(enum isa l)
+{
+    unsigned a, b, c, d;
+    if (l == ISA_REF)
+        return true;
+    if (!__get_cpuid(1, &a, &b, &c, &d))
+        return false;
+    const unsigned fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28,
+                   f16c = 1u << 29;
+    const unsigned need = fma | osxsave | avx | f16c;
+    if ((c & need) != need || (read_xcr0() & 0x6) != 0x6)
+        return false;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & 1u << 5))
+        return false;
+    if (l == ISA_AVX2)
+        return true;
+    bool avx512 = (read_xcr0() & 0xE6) == 0xE6 && (b & 1u << 16) /* F */ &&
+                  (b & 1u << 17) /* DQ */ && (b & 1u << 30) /* BW */ &&
+                  (b & 1u << 31) /* VL */ && (c & 1u << 11) /* VNNI */;
+    if (l == ISA_AVX512)
+        return avx512;
+    bool tiles = (d & 1u << 22) /* AMX-BF16 */ && (d & 1u << 24) /* -TILE */;
+    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d))
+        return false;
+    if (l == ISA_AVXVNNI)
+        return a & 1u << 4;
+    bool bf16 = avx512 && (a & 1u << 5);
+    return l == ISA_AMX ? bf16 && tiles && get_tiles() : bf16;
+}
+
+bool cpu_is_intel(void)
+{
+    unsigned a, b = 0, c = 0, d = 0;
+    return __get_cpuid(0, &a, &b, &c, &d) && b == signature_INTEL_ebx &&
+           c == signature_INTEL_ecx && d == signature_INTEL_edx;
+}
+
+void cpu_pause(void)
+{
+    __builtin_ia32_pause();
+}
