@@ -144,11 +144,6 @@ static int check_escapes(const unsigned char *p, size_t n, size_t end,
 /* NULL when p[0..n) passes, else why not, with *at the offset. */
 static const char *check_text(const unsigned char *p, size_t n, size_t *at)
 {
-    if (n >= 2 &&
-        ((p[0] == 0xff && p[1] == 0xfe) || (p[0] == 0xfe && p[1] == 0xff))) {
-        *at = 0;
-        return "UTF-16 is not supported, JSON is UTF-8";
-    }
     size_t chars = 0, escapes = 0;
     for (size_t i = 0; i < n;) {
         size_t end = n - i > SCAN_BLOCK ? i + SCAN_BLOCK : n;
@@ -189,9 +184,12 @@ struct parser {
     size_t depth;
     enum stop stop;
     const char *name;
-    const char *text; /* after the byte order mark */
+    const char *text;
     size_t n;
-    size_t base; /* bytes of the mark */
+    const struct json_gap *gaps;
+    size_t n_gaps;
+    size_t piece; /* offset of what yajl reads now */
+    size_t bad;   /* the offset that the error names */
     enum qwick_err_code code;
     struct qwick_err *e;
     yajl_handle yajl;
@@ -337,14 +335,14 @@ static int on_end_array(void *ctx)
     return !p->h->end_array || go_on(p, p->h->end_array(p->ctx));
 }
 
-static int err_at(const struct parser *p, size_t offset, const char *why)
+static int err_at(struct parser *p, size_t offset, const char *why)
 {
-    return err_set(p->e, p->code, "%s: offset %zu: %s", p->name,
-                   p->base + offset, why);
+    p->bad = offset;
+    return err_set(p->e, p->code, "%s: offset %zu: %s", p->name, offset, why);
 }
 
 /* yajl's words for what is wrong, on one line. */
-static int err_yajl(const struct parser *p, size_t offset)
+static int err_yajl(struct parser *p, size_t offset)
 {
     unsigned char *y = yajl_get_error(p->yajl, 0, NULL, 0);
     char why[160];
@@ -353,6 +351,37 @@ static int err_yajl(const struct parser *p, size_t offset)
     while (len > 0 && (why[len - 1] == '\n' || why[len - 1] == '.'))
         why[--len] = '\0';
     return err_at(p, offset, why);
+}
+
+/* Pieces of the text between gaps: the i-th, from *begin to *end. False: there
+ * are no more. A byte order mark is not part of the first one. */
+static bool piece_at(const struct parser *p, size_t i, size_t *begin,
+                     size_t *end)
+{
+    if (i > p->n_gaps)
+        return false;
+    bool mark = p->n >= 3 && memcmp(p->text, "\xef\xbb\xbf", 3) == 0;
+    *begin = i > 0 ? p->gaps[i - 1].end : mark ? 3 : 0;
+    *end = i < p->n_gaps ? p->gaps[i].begin : p->n;
+    return true;
+}
+
+/* Feed the pieces, and an empty container for each gap. */
+static yajl_status feed_yajl(struct parser *p)
+{
+    size_t begin, end;
+    yajl_status st = yajl_status_ok;
+    for (size_t i = 0; st == yajl_status_ok && piece_at(p, i, &begin, &end);
+         i++) {
+        p->piece = begin;
+        st = yajl_parse(p->yajl, (const unsigned char *)p->text + begin,
+                        end - begin);
+        if (i < p->n_gaps && st == yajl_status_ok)
+            st = yajl_parse(
+                p->yajl,
+                (const unsigned char *)(p->text[end] == '{' ? "{}" : "[]"), 2);
+    }
+    return st;
 }
 
 /* The part in which yajl may jump out; locals do not change after setjmp. */
@@ -364,7 +393,7 @@ static int run_yajl(struct parser *p, const yajl_callbacks *cb)
         return err_oom(p->e, p->oom_bytes);
     p->yajl = yajl_alloc(cb, &alloc, p);
     yajl_config(p->yajl, yajl_dont_validate_strings, 1);
-    yajl_status st = yajl_parse(p->yajl, (const unsigned char *)p->text, p->n);
+    yajl_status st = feed_yajl(p);
     bool whole = st == yajl_status_ok;
     if (whole)
         st = yajl_complete_parse(p->yajl);
@@ -375,7 +404,7 @@ static int run_yajl(struct parser *p, const yajl_callbacks *cb)
     if (st == yajl_status_ok)
         return 0;
     /* The end is parsed as one more chunk; its offsets mean nothing. */
-    size_t offset = whole ? p->n : yajl_get_bytes_consumed(p->yajl);
+    size_t offset = whole ? p->n : p->piece + yajl_get_bytes_consumed(p->yajl);
     if (offset > p->n)
         offset = p->n;
     if (p->stop == STOP_HANDLER)
@@ -403,16 +432,17 @@ static int parse(struct parser *p)
         .yajl_start_array = on_begin_array,
         .yajl_end_array = on_end_array,
     };
-    size_t at;
+    size_t begin, end, at;
 
-    if (p->n >= 3 && memcmp(p->text, "\xef\xbb\xbf", 3) == 0) {
-        p->text += 3;
-        p->n -= 3;
-        p->base = 3;
+    if (p->n >= 2 && (memcmp(p->text, "\xff\xfe", 2) == 0 ||
+                      memcmp(p->text, "\xfe\xff", 2) == 0))
+        return err_at(p, 0, "UTF-16 is not supported, JSON is UTF-8");
+    for (size_t i = 0; piece_at(p, i, &begin, &end); i++) {
+        const char *why = check_text((const unsigned char *)p->text + begin,
+                                     end - begin, &at);
+        if (why)
+            return err_at(p, begin + at, why);
     }
-    const char *why = check_text((const unsigned char *)p->text, p->n, &at);
-    if (why)
-        return err_at(p, at, why);
     p->blocks.next = p->blocks.prev = &p->blocks;
     int rc = run_yajl(p, &cb);
     blocks_free(p);
@@ -433,6 +463,23 @@ int json_events(const char *name, const char *text, size_t n,
         .e = e,
     };
     return parse(&p);
+}
+
+int json_check(const char *name, const char *text, size_t n,
+               enum qwick_err_code code, size_t *at, struct qwick_err *e)
+{
+    static const struct json_handler ignore_all = {.null = NULL};
+    struct parser p = {
+        .h = &ignore_all,
+        .name = name,
+        .text = text,
+        .n = n,
+        .code = code,
+        .e = e,
+    };
+    int rc = parse(&p);
+    *at = p.bad;
+    return rc;
 }
 
 /* ---- trees --------------------------------------------------------------- */
@@ -565,7 +612,8 @@ static int tree_key(void *ctx, const char *s, size_t n)
     struct builder *b = ctx;
     if (push_text(b, JSON_STRING, s, n))
         return -1;
-    b->stack[b->len - 1].end = yajl_get_bytes_consumed(b->p->yajl);
+    b->stack[b->len - 1].end =
+        b->p->piece + yajl_get_bytes_consumed(b->p->yajl);
     return 0;
 }
 
@@ -688,8 +736,9 @@ static int tree_end_array(void *ctx)
     return tree_end(ctx, JSON_ARRAY);
 }
 
-int json_parse(struct json_doc **out, const char *name, const char *text,
-               size_t n, enum qwick_err_code code, struct qwick_err *e)
+int json_parse_around(struct json_doc **out, const char *name, const char *text,
+                      size_t n, const struct json_gap *gaps, size_t n_gaps,
+                      enum qwick_err_code code, struct qwick_err *e)
 {
     static const struct json_handler tree = {
         tree_null, tree_boolean,    tree_number, tree_string,    tree_begin,
@@ -704,6 +753,8 @@ int json_parse(struct json_doc **out, const char *name, const char *text,
         .name = name,
         .text = text,
         .n = n,
+        .gaps = gaps,
+        .n_gaps = n_gaps,
         .code = code,
         .e = e,
     };
@@ -727,6 +778,12 @@ int json_parse(struct json_doc **out, const char *name, const char *text,
     }
     json_free(doc);
     return rc;
+}
+
+int json_parse(struct json_doc **out, const char *name, const char *text,
+               size_t n, enum qwick_err_code code, struct qwick_err *e)
+{
+    return json_parse_around(out, name, text, n, NULL, 0, code, e);
 }
 
 const struct json_value *json_root(const struct json_doc *doc)

@@ -41,6 +41,11 @@ int json_events(const char *name, const char *text, size_t n,
                 enum qwick_err_code code, const struct json_handler *h,
                 void *ctx, struct qwick_err *e);
 
+/* Check that text[0..n) is JSON. Repeated keys pass. On failure *at is the
+ * offset that the message names, 0 when it names none (out of memory). */
+int json_check(const char *name, const char *text, size_t n,
+               enum qwick_err_code code, size_t *at, struct qwick_err *e);
+
 /* ---- trees: for small documents ---- */
 
 enum json_type {
@@ -66,6 +71,20 @@ struct json_doc;
 /* Parse into a tree that lives until json_free. Time is linear in n. */
 int json_parse(struct json_doc **out, const char *name, const char *text,
                size_t n, enum qwick_err_code code, struct qwick_err *e);
+
+/* A part [begin, end) of a text: one whole object or array. */
+struct json_gap {
+    size_t begin, end;
+};
+
+/* json_parse without the gaps (ascending, disjoint): an empty object or array
+ * stands in the place of each. Nothing in a gap is checked or read, which is
+ * for callers who have read it by other means. Offsets in messages are those of
+ * text. */
+int json_parse_around(struct json_doc **out, const char *name, const char *text,
+                      size_t n, const struct json_gap *gaps, size_t n_gaps,
+                      enum qwick_err_code code, struct qwick_err *e);
+
 const struct json_value *json_root(const struct json_doc *doc);
 void json_free(struct json_doc *doc);
 

@@ -1,68 +1,11 @@
-/* Reading tokenizer.json.
- *
- * Nearly all of the file is model.vocab and model.merges. Where these are
- * written plainly, bpe_scan.c reads them; otherwise, and whenever something is
- * wrong, the parser reads the file: these two are taken from its events
- * straight into arenas, everything else is written to a small document, the
- * rest. This is then checked as a tree. Much of the time would be page faults,
- * so memory is touched sparingly. */
+/* From tokenizer.json to a tokenizer. bpe_scan.c reads the file; what it found
+ * is checked and finished here. Much of the time would be page faults, so
+ * memory is touched sparingly. */
 #include "text/bpe_load.h"
 
 #include <stdlib.h>
 
 #include "base/rng.h"
-
-/* ---- events ---- */
-
-/* A value in the rest. */
-static int rest_value(struct bpe_load *l, const char *s, size_t n)
-{
-    if ((l->comma && buf_putc(&l->rest, ',') < 0) ||
-        buf_append(&l->rest, s, n) < 0)
-        return err_oom(l->e, l->rest.len + n);
-    l->comma = true;
-    return 0;
-}
-
-static int rest_string(struct bpe_load *l, const char *s, size_t n)
-{
-    if ((l->comma && buf_putc(&l->rest, ',') < 0) ||
-        buf_json_string(&l->rest, s, n) < 0)
-        return err_oom(l->e, l->rest.len + n);
-    l->comma = true;
-    return 0;
-}
-
-static int not_here(struct bpe_load *l, const char *what)
-{
-    if (l->mode == VOCAB && l->key_open)
-        return err_set(l->e, QWICK_ERR_MODEL,
-                       "%s: model.vocab: \"%.*s\": its id is %s, not an "
-                       "integer",
-                       l->name, SHOW(l->vocab.p + l->vocab.len, l->key_len),
-                       what);
-    return err_set(l->e, QWICK_ERR_MODEL,
-                   "%s: model.merges: merge %zu is %s, not two strings",
-                   l->name, l->merges.n, what);
-}
-
-static int on_null(void *ctx)
-{
-    struct bpe_load *l = ctx;
-    if (l->mode != REST)
-        return not_here(l, "null");
-    l->next = REST;
-    return rest_value(l, "null", 4);
-}
-
-static int on_boolean(void *ctx, bool v)
-{
-    struct bpe_load *l = ctx;
-    if (l->mode != REST)
-        return not_here(l, v ? "true" : "false");
-    l->next = REST;
-    return rest_value(l, v ? "true" : "false", v ? 4 : 5);
-}
 
 /* Make the row of id valid. Rows are zeroed shortly before they are used. */
 static int tok_reserve(struct bpe_load *l, uint32_t id)
@@ -74,8 +17,10 @@ static int tok_reserve(struct bpe_load *l, uint32_t id)
     if (n > l->tok_cap) {
         size_t cap = 2 * n;
         struct bpe_tok *t = realloc(b->tok, cap * sizeof *t);
-        if (!t)
-            return err_oom(l->e, cap * sizeof *t);
+        if (!t) {
+            l->fault.at = l->merges.text;
+            return err_oom(&l->fault.err, cap * sizeof *t);
+        }
         b->tok = t;
         l->tok_cap = cap;
     }
@@ -84,18 +29,20 @@ static int tok_reserve(struct bpe_load *l, uint32_t id)
     return 0;
 }
 
-int bpe_vocab_put(struct bpe_load *l, size_t n, uint32_t id)
+int bpe_vocab_put(struct bpe_load *l, size_t n, uint32_t id, const char *p)
 {
     const char *key = l->vocab.p + l->vocab.len;
     if (tok_reserve(l, id) < 0)
         return -1;
     struct bpe_tok *t = &l->b->tok[id];
-    if (t->flags)
-        return err_set(l->e, QWICK_ERR_MODEL,
+    if (t->flags) {
+        l->fault.at = p;
+        return err_set(&l->fault.err, QWICK_ERR_MODEL,
                        "%s: model.vocab: id %u is shared by \"%.*s\" and "
                        "\"%.*s\"",
                        l->name, (unsigned)id,
                        SHOW(l->vocab.p + t->off, (size_t)t->len), SHOW(key, n));
+    }
     *t = (struct bpe_tok){(uint32_t)l->vocab.len, (uint16_t)n,
                           BPE_HAS | BPE_MODEL | BPE_SPELLED};
     if (id > l->max_id)
@@ -105,184 +52,19 @@ int bpe_vocab_put(struct bpe_load *l, size_t n, uint32_t id)
     return 0;
 }
 
-static int vocab_entry(struct bpe_load *l, const char *s, size_t n)
+static int text_alloc(struct bpe_text *t, size_t n, struct qwick_err *e)
 {
-    const char *key = l->vocab.p + l->vocab.len;
-    uint32_t id = 0;
-    size_t i = 0;
-    for (; i < n && i < 9 && s[i] >= '0' && s[i] <= '9'; i++)
-        id = id * 10 + (uint32_t)(s[i] - '0');
-    if (n == 0 || i < n || id > BPE_MAX_ID)
-        return err_set(l->e, QWICK_ERR_MODEL,
-                       "%s: model.vocab: \"%.*s\": id %.*s is no integer "
-                       "from 0 to %d",
-                       l->name, SHOW(key, l->key_len), SHOW(s, n), BPE_MAX_ID);
-    l->key_open = false;
-    return bpe_vocab_put(l, l->key_len, id);
+    t->p = malloc(n);
+    return t->p ? 0 : err_oom(e, n);
 }
 
-static int on_number(void *ctx, const char *s, size_t n)
+/* Prepare l, all zeros, for a file of n bytes; to be freed whatever is
+ * returned. */
+static int load_init(struct bpe_load *l, const char *name, size_t n,
+                     struct qwick_err *e)
 {
-    struct bpe_load *l = ctx;
-    if (l->mode == VOCAB)
-        return vocab_entry(l, s, n);
-    if (l->mode != REST)
-        return not_here(l, "a number");
-    l->next = REST;
-    return rest_value(l, s, n);
-}
-
-/* After an event of the merges: resolve them a few at a time. */
-static int merge_read(struct bpe_load *l, int rc)
-{
-    if (rc == 0 && l->vocab_done && l->merges.arena.len >= CHUNK_BYTES &&
-        !l->merges.in_pair)
-        bpe_resolve_here(l);
-    return rc;
-}
-
-static int on_string(void *ctx, const char *s, size_t n)
-{
-    struct bpe_load *l = ctx;
-    switch (l->mode) {
-    case MERGES:
-        return merge_read(l, bpe_merge_string(&l->merges, s, n));
-    case VOCAB:
-        return not_here(l, "a string");
-    default:
-        l->next = REST;
-        return rest_string(l, s, n);
-    }
-}
-
-static int on_key(void *ctx, const char *s, size_t n)
-{
-    struct bpe_load *l = ctx;
-    if (l->mode == VOCAB) {
-        if (bpe_room(l->name, &l->vocab, n, s, l->e) < 0)
-            return -1;
-        bpe_copy(l->vocab.p + l->vocab.len, s, n);
-        l->key_len = n;
-        l->key_open = true;
-        return 0;
-    }
-    if (rest_string(l, s, n) < 0 || buf_putc(&l->rest, ':') < 0)
-        return err_oom(l->e, n);
-    l->comma = false;
-    l->next = REST;
-    if (l->depth == 1)
-        l->in_model = n == 5 && !memcmp(s, "model", 5);
-    else if (l->depth == 2 && l->in_model && n == 5 && !memcmp(s, "vocab", 5))
-        l->next = VOCAB;
-    else if (l->depth == 2 && l->in_model && n == 6 && !memcmp(s, "merges", 6))
-        l->next = MERGES;
-    return 0;
-}
-
-/* Start of an object or array of the rest. A repeated vocab or merges must not
- * be collected twice; other repeated keys are found in the tree. */
-static int open_value(struct bpe_load *l, char bracket)
-{
-    if (rest_value(l, &bracket, 1) < 0)
-        return -1;
-    l->comma = false;
-    l->depth++;
-    bool vocab = l->next == VOCAB && bracket == '{';
-    bool merges = l->next == MERGES && bracket == '[';
-    l->next = REST;
-    if ((vocab && l->has_vocab) || (merges && l->has_merges))
-        return err_set(l->e, QWICK_ERR_MODEL, "%s: model: repeated key \"%s\"",
-                       l->name, vocab ? "vocab" : "merges");
-    if (vocab) {
-        l->has_vocab = true;
-        l->mode = VOCAB;
-    } else if (merges) {
-        l->has_merges = true;
-        l->mode = MERGES;
-    }
-    return 0;
-}
-
-static int close_value(struct bpe_load *l, char bracket)
-{
-    l->comma = false;
-    l->depth--;
-    return rest_value(l, &bracket, 1);
-}
-
-static int on_begin_object(void *ctx)
-{
-    struct bpe_load *l = ctx;
-    return l->mode == REST ? open_value(l, '{') : not_here(l, "an object");
-}
-
-static int on_end_object(void *ctx)
-{
-    struct bpe_load *l = ctx;
-    if (l->mode == VOCAB) {
-        l->mode = REST;
-        if (bpe_vocab_done(l) < 0)
-            return -1;
-    }
-    return close_value(l, '}');
-}
-
-static int on_begin_array(void *ctx)
-{
-    struct bpe_load *l = ctx;
-    if (l->mode == MERGES && !l->merges.in_pair)
-        return bpe_merge_open(&l->merges);
-    return l->mode == REST ? open_value(l, '[') : not_here(l, "an array");
-}
-
-static int on_end_array(void *ctx)
-{
-    struct bpe_load *l = ctx;
-    if (l->merges.in_pair)
-        return merge_read(l, bpe_merge_close(&l->merges));
-    if (l->mode == MERGES)
-        l->mode = REST;
-    return close_value(l, ']');
-}
-
-static int arena_alloc(struct arena *a, size_t n, struct qwick_err *e)
-{
-    a->p = malloc(n);
-    a->cap = n - BPE_PAD;
-    return a->p ? 0 : err_oom(e, n);
-}
-
-static const struct json_handler handler = {
-    .null = on_null,
-    .boolean = on_boolean,
-    .number = on_number,
-    .string = on_string,
-    .begin_object = on_begin_object,
-    .key = on_key,
-    .end_object = on_end_object,
-    .begin_array = on_begin_array,
-    .end_array = on_end_array,
-};
-
-int bpe_parse(struct bpe_load *l, const char *text, size_t n,
-              struct json_doc **rest)
-{
-    *rest = NULL;
-    if (json_events(l->name, text, n, QWICK_ERR_MODEL, &handler, l, l->e) < 0)
-        return -1;
-    if (l->vocab_done)
-        bpe_resolve_here(l);
-    return json_parse(rest, l->name, l->rest.data, l->rest.len, QWICK_ERR_MODEL,
-                      l->e);
-}
-
-/* A new one for a file of n bytes; to be freed whatever is returned. */
-static int load_new(struct bpe_load *l, const char *name, size_t n,
-                    struct qwick_err *e)
-{
-    *l = (struct bpe_load){.name = name, .e = e};
-    l->merges.name = name;
-    l->merges.e = e;
+    l->name = l->merges.name = name;
+    l->e = e;
     l->b = calloc(1, sizeof *l->b);
     if (!l->b)
         return err_oom(e, sizeof *l->b);
@@ -297,8 +79,8 @@ static int load_new(struct bpe_load *l, const char *name, size_t n,
         return err_oom(e, l->tok_cap * sizeof *l->b->tok);
     /* Decoded strings are no longer than their text; a merge takes 4 + k bytes
      * against "L R", with 3 + k. */
-    return arena_alloc(&l->vocab, n + 64, e) < 0 ||
-                   arena_alloc(&l->merges.arena, n + n / 2 + 64, e) < 0
+    return text_alloc(&l->vocab, n + 64, e) < 0 ||
+                   text_alloc(&l->merges.arena, n + n / 2 + 64, e) < 0
                ? -1
                : 0;
 }
@@ -307,7 +89,6 @@ static int load_new(struct bpe_load *l, const char *name, size_t n,
 static struct bpe *load_free(struct bpe_load *l)
 {
     struct bpe *b = l->b;
-    buf_free(&l->rest);
     free(l->merges.arena.p);
     free(l->table.slots);
     if (b)
@@ -379,27 +160,26 @@ static int finish(struct bpe_load *l, const struct json_value *root)
     return index_words(l);
 }
 
-int bpe_open_by(bpe_reader *read, struct bpe **out, const char *name,
-                const char *text, size_t n, struct qwick_err *e)
+/* l: all zeros, freed by the caller. */
+static int open_with(struct bpe_load *l, struct bpe **out, const char *name,
+                     const char *text, size_t n, struct qwick_err *e)
 {
-    struct bpe_load l;
     struct json_doc *rest = NULL;
-    *out = NULL;
-    int rc = load_new(&l, name, n, e);
+    int rc = load_init(l, name, n, e);
     if (rc == 0)
-        rc = read(&l, text, n, &rest);
+        rc = bpe_scan(l, text, n, &rest);
     if (rc == 0)
-        rc = bpe_check_rest(&l, json_root(rest));
+        rc = bpe_check_rest(l, json_root(rest));
     /* What the file asks for comes before what is wrong with its merges: with
      * a prefix, say, they cannot be right. */
-    if (rc == 0 && l.rc < 0) {
-        *e = l.resolve_err;
+    if (rc == 0 && l->rc < 0) {
+        *e = l->resolve_err;
         rc = -1;
     }
     if (rc == 0)
-        rc = finish(&l, json_root(rest));
+        rc = finish(l, json_root(rest));
     json_free(rest);
-    struct bpe *b = load_free(&l);
+    struct bpe *b = load_free(l);
     if (rc < 0)
         bpe_close(b);
     else
@@ -411,9 +191,15 @@ int bpe_open(struct bpe **out, const char *name, const char *text, size_t n,
              struct qwick_err *e)
 {
     struct qwick_err unused;
-    if (bpe_open_by(bpe_scan, out, name, text, n, &unused) == 0)
-        return 0;
-    return bpe_open_by(bpe_parse, out, name, text, n, e ? e : &unused);
+    *out = NULL;
+    /* Too large for the stack of a small thread. */
+    struct bpe_load *l = aligned_alloc(_Alignof(struct bpe_load), sizeof *l);
+    if (!l)
+        return err_oom(e, sizeof *l);
+    memset(l, 0, sizeof *l);
+    int rc = open_with(l, out, name, text, n, e ? e : &unused);
+    free(l);
+    return rc;
 }
 
 void bpe_close(struct bpe *b)

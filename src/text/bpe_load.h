@@ -1,5 +1,5 @@
-/* Reading tokenizer.json: what bpe_load.c, bpe_scan.c, bpe_merges.c,
- * bpe_resolve.c, bpe_check.c, bpe_added.c and bpe_post.c share. */
+/* Reading tokenizer.json: what bpe_load.c, bpe_scan.c, bpe_resolve.c,
+ * bpe_check.c, bpe_added.c and bpe_post.c share. */
 #ifndef TEXT_BPE_LOAD_H
 #define TEXT_BPE_LOAD_H
 
@@ -13,102 +13,71 @@
 #include "file/json.h"
 #include "text/bpe_int.h"
 
-/* Never moves while two threads use it: made as large as it can become; pages
- * that stay untouched cost nothing. */
-struct arena {
+/* Spellings. Allocated as large as they can become, so that they never move
+ * while two threads use them; pages that stay untouched cost nothing. */
+struct bpe_text {
     char *p;
-    size_t len, cap;
+    size_t len;
 };
 
 /* A record in the arena of merges: the lengths of both parts, 2 bytes each,
  * then both, so that the merged token's spelling stands there in one piece. */
 #define HEAD 4
-/* Records that are resolved together: merges, or bytes of them. */
+/* Merges that are resolved together. */
 #define CHUNK_MERGES 512
-#define CHUNK_BYTES  16384
 /* As many as could make different tokens. */
 #define MAX_CHUNKS ((1 << BPE_ID_BITS) / CHUNK_MERGES)
 
-/* Merges as they are read. */
+/* What is wrong with the text. at: the position behind it, NULL where nothing
+ * but broken syntax was seen. */
+struct bpe_fault {
+    const char *at;
+    struct qwick_err err;
+};
+
+/* Merges as they are read, by a second thread where there is one. Chunk i of
+ * CHUNK_MERGES merges, fewer in the last, is the bytes of the arena from
+ * start[i] to start[i + 1]. Members that both threads write often lie in cache
+ * lines of their own. */
 struct merges {
     const char *name;
-    struct qwick_err *e;
-    struct arena arena; /* records */
-    size_t n;           /* so far, for messages */
-    bool in_pair;       /* inside of one of the array's pairs */
-    size_t n_parts;     /* of that pair */
-
-    /* When bpe_scan.c reads them, by a thread of their own where there is a
-     * second CPU: chunk i of CHUNK_MERGES, at the end fewer, is the bytes of
-     * the arena from start[i] up to start[i + 1]. What two threads write lies
-     * apart from the rest, so that they do not fight for cache lines. */
-    const char *text; /* of the whole file */
+    struct bpe_fault fault;
+    struct bpe_text arena; /* records */
+    size_t n;              /* merges read so far */
+    const char *text;      /* the whole file */
     size_t n_text;
-    size_t begin, end; /* of the array in text, brackets and all */
+    size_t begin, end; /* of the array in text, with its brackets */
+    bool running;      /* thread is to be joined */
     pthread_t thread;
     size_t start[MAX_CHUNKS + 1];
     _Alignas(64) size_t published; /* chunks ready for resolving */
     int ended;                     /* 1: all are; -1: something failed */
-    bool indexed;              /* the vocabulary is there, to resolve with */
-    _Alignas(64) size_t taken; /* chunks that are resolved or being so */
+    int vocab;                     /* 1: indexed, -1: do not wait for it */
+    _Alignas(64) size_t taken;     /* chunks resolved or being resolved */
 };
-
-enum mode { REST, VOCAB, MERGES };
 
 struct bpe_load {
     const char *name;
     struct bpe *b;
     struct qwick_err *e;
+    struct bpe_fault fault;
 
-    struct buf rest;
-    bool comma; /* rest needs a comma before the next value or key */
-    size_t depth;
-    bool in_model;
-    enum mode next; /* what the last key announced, REST: nothing */
-    enum mode mode;
-
-    struct arena vocab; /* spellings one after another */
+    struct bpe_text vocab; /* spellings one after another */
     struct merges merges;
     bool has_vocab, has_merges;
-    bool vocab_done;
+    struct json_gap gaps[2]; /* where the text has them */
+    size_t n_gaps;
     size_t n_vocab;
     size_t n_tok; /* rows of b->tok that are zeroed or in use */
     size_t tok_cap;
     uint32_t max_id;
-    size_t key_len; /* of the key whose id is awaited, at vocab.len */
-    bool key_open;
 
-    /* Of resolving. */
     struct bpe_table table; /* spelling to id */
-    size_t merges_cap;
-    uint32_t expect; /* the id that the next merge probably makes */
-    int rc;
+    size_t merges_cap;      /* rows of b->merges */
+    bool resolved;          /* all merges are, by both threads */
+    int rc;                 /* of indexing and resolving */
     struct qwick_err resolve_err;
 };
-
-/* memcpy for the short strings that nearly all are. */
-static inline void bpe_copy(char *to, const char *s, size_t n)
-{
-    uint64_t a, b;
-    if (n > 16 || n < 4) {
-        if (n > 16)
-            memcpy(to, s, n);
-        else
-            for (size_t i = 0; i < n; i++)
-                to[i] = s[i];
-    } else if (n >= 8) {
-        memcpy(&a, s, 8);
-        memcpy(&b, s + n - 8, 8);
-        memcpy(to, &a, 8);
-        memcpy(to + n - 8, &b, 8);
-    } else {
-        uint32_t c, d;
-        memcpy(&c, s, 4);
-        memcpy(&d, s + n - 4, 4);
-        memcpy(to, &c, 4);
-        memcpy(to + n - 4, &d, 4);
-    }
-}
 
 static inline size_t bpe_get16(const char *p)
 {
@@ -152,53 +121,32 @@ int bpe_table_bits(uint32_t max_index);
 
 /* ---- bpe_load.c ---- */
 
+/* Add the entry spelled l->vocab.p[l->vocab.len ..][0..n), n <= BPE_MAX_TOKEN,
+ * with this id <= BPE_MAX_ID, which ends before p. -1 (l->fault): another entry
+ * has the id, or out of memory. */
+int bpe_vocab_put(struct bpe_load *l, size_t n, uint32_t id, const char *p);
+
+/* ---- bpe_scan.c ---- */
+
 /* Fill l from a file: vocabulary, merges (unless resolving them failed, l->rc),
- * and what is left of the file as *rest, to be freed. -1: l->e. */
-typedef int bpe_reader(struct bpe_load *l, const char *text, size_t n,
-                       struct json_doc **rest);
-
-/* By the events of the parser: anything, and with exact messages. */
-bpe_reader bpe_parse;
-
-/* In bpe_scan.c: straight from the text, by two threads where there are two
- * CPUs; only what is written in the plain form that nearly all files have. Of
- * anything else it says nothing of use. */
-bpe_reader bpe_scan;
-
-/* bpe_open by one reader alone. */
-int bpe_open_by(bpe_reader *read, struct bpe **out, const char *name,
-                const char *text, size_t n, struct qwick_err *e);
-
-/* The entry spelled l->vocab.p[l->vocab.len ..][0..n), n <= BPE_MAX_TOKEN, has
- * this id <= BPE_MAX_ID. -1 (l->e): another one has it, or out of memory. */
-int bpe_vocab_put(struct bpe_load *l, size_t n, uint32_t id);
-
-/* ---- bpe_merges.c: merges from events ---- */
-
-/* Room for n bytes of a string and a record's head, or an error. The sizes of
- * the arenas are bounds on what their parts of the file can hold, so that the
- * length is what can be wrong. */
-int bpe_room(const char *name, const struct arena *a, size_t n, const char *s,
-             struct qwick_err *e);
-
-/* Events inside of the array: a string, and a pair's brackets. */
-int bpe_merge_string(struct merges *m, const char *s, size_t n);
-int bpe_merge_open(struct merges *m);
-int bpe_merge_close(struct merges *m);
+ * and the tree of all else as *rest, to be freed. -1: l->e. */
+int bpe_scan(struct bpe_load *l, const char *text, size_t n,
+             struct json_doc **rest);
 
 /* ---- bpe_resolve.c ---- */
 
-/* The vocabulary is complete: index it and resolve what merges are there. -1
- * (l->e) only when out of memory; what is wrong with the vocabulary comes
- * later, in l->rc and l->resolve_err. */
-int bpe_vocab_done(struct bpe_load *l);
+/* The vocabulary is complete: index it, and make room for merges. -1 only when
+ * out of memory; what is wrong with the vocabulary is kept in l->rc and
+ * l->resolve_err, as what the file asks for comes before it. */
+int bpe_vocab_done(struct bpe_load *l, struct qwick_err *e);
 
-/* Resolve the merges that are there and start over with an empty arena. */
-void bpe_resolve_here(struct bpe_load *l);
-
-/* Resolve chunks of what bpe_scan.c reads until none is left; for each of its
- * threads, once the vocabulary is indexed. */
+/* Resolve chunks until none is left or one fails, which sets m->ended to -1.
+ * Called by each of the two threads, once the vocabulary is indexed. */
 void bpe_resolve_chunks(struct bpe_load *l);
+
+/* Resolve all merges in one thread; a failure goes to l->rc and
+ * l->resolve_err. */
+void bpe_resolve_all(struct bpe_load *l);
 
 /* ---- the rest ---- */
 

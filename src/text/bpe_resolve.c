@@ -77,31 +77,18 @@ static int index_vocab(struct bpe_load *l)
     return 0;
 }
 
-static int merges_grow(struct bpe_load *l, struct qwick_err *e)
+/* Room for n merges and an empty table for them. */
+static int merges_alloc(struct bpe_load *l, size_t n, struct qwick_err *e)
 {
     struct bpe *b = l->b;
-    size_t cap = l->merges_cap ? l->merges_cap * 2 : l->n_vocab + CHUNK_MERGES;
-    /* Indices have id_bits bits of a slot, tags the rest. */
-    if (cap > 1u << 27)
-        return err_set(e, QWICK_ERR_MODEL, "%s: model.merges: too many",
-                       l->name);
-    uint64_t *m = realloc(b->merges, cap * sizeof *m);
-    if (!m)
-        return err_oom(e, cap * sizeof *m);
-    b->merges = m;
-    l->merges_cap = cap;
-    struct bpe_table t;
-    if (bpe_table_alloc(&t, cap, 0, e) < 0)
-        return -1;
-    for (size_t i = 0; i <= b->pairs.mask && b->pairs.slots; i++) {
-        uint32_t s = b->pairs.slots[i] & ((1u << b->pairs.id_bits) - 1);
-        if (s)
-            bpe_table_put(&t, bpe_hash_pair(b->seed, m[s - 1] >> BPE_ID_BITS),
-                          s - 1);
-    }
+    free(b->merges);
     free(b->pairs.slots);
-    b->pairs = t;
-    return 0;
+    b->pairs.slots = NULL;
+    l->merges_cap = n;
+    b->merges = malloc(n * sizeof *b->merges);
+    if (!b->merges)
+        return err_oom(e, n * sizeof *b->merges);
+    return bpe_table_alloc(&b->pairs, n, 0, e);
 }
 
 /* Add (left, right); when it is there already the later rank wins, as in the
@@ -206,19 +193,6 @@ static int resolve_range(const struct bpe_load *l, size_t at, size_t end,
     return 0;
 }
 
-/* A failure is kept for later: what the parser finds comes first. */
-void bpe_resolve_here(struct bpe_load *l)
-{
-    struct merges *m = &l->merges;
-    while (l->rc == 0 && m->n > l->merges_cap)
-        l->rc = merges_grow(l, &l->resolve_err);
-    if (l->rc == 0)
-        l->rc = resolve_range(l, 0, m->arena.len, l->b->n_merges, &l->expect,
-                              &l->resolve_err);
-    l->b->n_merges = m->n;
-    m->arena.len = 0;
-}
-
 void bpe_resolve_chunks(struct bpe_load *l)
 {
     struct merges *m = &l->merges;
@@ -244,16 +218,28 @@ void bpe_resolve_chunks(struct bpe_load *l)
     }
 }
 
-int bpe_vocab_done(struct bpe_load *l)
+void bpe_resolve_all(struct bpe_load *l)
+{
+    const struct merges *m = &l->merges;
+    size_t n = m->n > l->merges_cap ? m->n : l->merges_cap;
+    uint32_t expect = 0;
+    /* Start over when two threads have resolved some, in any order. */
+    if (m->taken > 0 || n > l->merges_cap)
+        l->rc = merges_alloc(l, n, &l->resolve_err);
+    if (l->rc == 0)
+        l->rc = resolve_range(l, 0, m->arena.len, 0, &expect, &l->resolve_err);
+}
+
+int bpe_vocab_done(struct bpe_load *l, struct qwick_err *e)
 {
     struct bpe *b = l->b;
     b->arena = l->vocab.p;
     b->size = l->n_vocab ? (size_t)l->max_id + 1 : 0;
-    if (bpe_table_alloc(&l->table, l->n_vocab, bpe_table_bits(l->max_id),
-                        l->e) < 0 ||
-        merges_grow(l, l->e) < 0)
+    /* Hardly more merges than tokens; bpe_resolve_all takes any number. */
+    if (bpe_table_alloc(&l->table, l->n_vocab, bpe_table_bits(l->max_id), e) <
+            0 ||
+        merges_alloc(l, l->n_vocab + CHUNK_MERGES, e) < 0)
         return -1;
-    l->vocab_done = true;
     l->rc = index_vocab(l);
     return 0;
 }

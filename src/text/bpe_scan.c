@@ -1,416 +1,546 @@
-/* The vocabulary and the merges of tokenizer.json straight from its text.
+/* Reading tokenizer.json.
  *
- * They are nearly all of the file, and whoever writes it writes every entry
- * alike: strings with no escapes but \" and \\, plain integers, the same white
- * space each time. Just that is read here, in much less time than a parser
- * takes. Whatever is written in another way, or is wrong, is left to the
- * parser, so that what is accepted, and what messages say, is its business
- * alone. Where there is a second CPU, a second thread reads the merges, while
- * this one reads the vocabulary and indexes it; then both resolve merges. */
-#include <pthread.h>
+ * The vocabulary and the merges are nearly all of the file. They are read here,
+ * straight from the text into arenas; the rest becomes a tree (file/json.h).
+ * Writers put the same white space between all entries and use no escapes but
+ * \" and \\, and the fast paths are for that; slower ones read all other JSON.
+ *
+ * In a large file a second thread finds and reads the merges, while this one
+ * reads the vocabulary and indexes it; then both resolve merges. The second
+ * thread goes by a guess where the merges are. A wrong guess, or anything wrong
+ * with the merges, makes this thread read them again on its own, so that the
+ * result and the messages are those of one thread. */
 #include <signal.h>
-#include <stdio.h>
 #include <time.h>
 
 #include "base/os.h"
-#include "base/rng.h"
 #include "text/bpe_load.h"
+#include "text/bpe_text.h"
 
-/* Below so many bytes a thread costs more than it gives. */
+/* In a smaller file a thread costs more than it saves. */
 enum { MIN_BYTES = 1 << 20 };
 
-/* ---- text ---------------------------------------------------------------- */
+/* ---- faults -------------------------------------------------------------- */
 
-static bool is_space(char c)
+/* Note what is wrong with the value that ends at p. Returns NULL. */
+#define FAULT(f, p, ...)                                              \
+    (err_set(&(f)->err, QWICK_ERR_MODEL, __VA_ARGS__), (f)->at = (p), \
+     (const char *)NULL)
+
+static bool is_number_char(char c)
 {
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+    return (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.' ||
+           c == 'e' || c == 'E';
 }
 
-static const char *skip_space(const char *p, const char *end)
+/* What the value at p is, or NULL if no value begins so. *stop: where it ends,
+ * if it is a number. */
+static const char *kind_of(const char *p, const char *end, const char **stop)
 {
-    while (p < end && is_space(*p))
-        p++;
-    return p;
-}
-
-/* The first c behind white space, or NULL when something else is there. */
-static const char *expect(const char *p, const char *end, char c)
-{
-    p = skip_space(p, end);
-    return p < end && *p == c ? p : NULL;
-}
-
-/* ONES * c: c in every byte. HIGH: the highest bit of every byte, in which the
- * functions below answer. */
-#define ONES 0x0101010101010101u
-#define HIGH 0x8080808080808080u
-
-/* Bytes that are c, or below c <= 0x80: right up to the lowest such byte; what
- * is above it may be wrong, as the subtraction borrows. */
-static inline uint64_t bytes_below(uint64_t w, unsigned char c)
-{
-    return (w - ONES * c) & ~w & HIGH;
-}
-
-static inline uint64_t bytes_equal(uint64_t w, unsigned char c)
-{
-    return bytes_below(w ^ ONES * c, 1);
-}
-
-/* The rest of a string, byte by byte. */
-static const char *copy_slowly(const char *p, const char *end, char *out,
-                               char *at, size_t *n)
-{
-    while (p < end && *p != '"') {
-        size_t k = 1;
-        if ((unsigned char)*p < 0x20)
-            return NULL;
-        if (*p == '\\') {
-            if (++p == end || (*p != '"' && *p != '\\'))
-                return NULL;
-        } else if ((k = utf8_decode(p, (size_t)(end - p), NULL, NULL)) == 0) {
-            return NULL;
-        }
-        for (; k > 0; k--)
-            *at++ = *p++;
+    const char *s = p;
+    while (s < end && is_number_char(*s))
+        s++;
+    *stop = s > p ? s : p + 1;
+    switch (p < end ? *p : '\0') {
+    case '"':
+        return "a string";
+    case '{':
+        return "an object";
+    case '[':
+        return "an array";
+    case 't':
+        return "true";
+    case 'f':
+        return "false";
+    case 'n':
+        return "null";
+    default:
+        return s > p ? "a number" : NULL;
     }
-    *n = (size_t)(at - out);
-    return p < end ? p : NULL;
 }
 
-/* Copy a string that begins at p, behind its quote, to out and set *n to its
- * length. Returns where its closing quote is, or NULL. Nothing is written 8
- * bytes or more behind the copy, nor more than up to end. Eight bytes at once,
- * as long as they are ASCII and characters of two bytes, which is how bytes
- * are spelled. */
-static inline const char *copy_string(const char *p, const char *end, char *out,
-                                      size_t *n)
+static const char *too_long(const char *name, struct bpe_fault *f,
+                            const char *p, const char *s, size_t n)
 {
-    char *at = out;
-    uint64_t open = 0; /* the high bit of byte 0 is to be of a second byte */
-    while (end - p >= 8) {
-        uint64_t w = bpe_load64(p);
-        uint64_t stop =
-            bytes_equal(w, '"') | bytes_equal(w, '\\') | bytes_below(w, ' ');
-        stop &= -stop;
-        uint64_t high = w & HIGH & (stop - 1); /* all of it without a stop */
-        uint64_t lead = high & w << 1, second = high & ~(w << 1);
-        /* 110xxxxx, and not one of the two that would be overlong */
-        uint64_t no_lead = w << 2 | ~(w << 3 | w << 4 | w << 5 | w << 6);
-        if ((second ^ (lead << 8 | open)) | (lead & no_lead))
-            break;
-        memcpy(at, &w, 8);
-        if (stop) {
-            int k = __builtin_ctzll(stop) / 8;
-            p += k;
-            at += k;
-            open = 0;
-            if (*p != '"')
-                break;
-            *n = (size_t)(at - out);
-            return p;
-        }
-        open = lead >> 63 << 7;
-        p += 8;
-        at += 8;
-    }
-    if (open) { /* from the character's first byte on */
-        p--;
-        at--;
-    }
-    return copy_slowly(p, end, out, at, n);
+    return FAULT(f, p, "%s: model: token \"%.*s\" has %zu bytes, more than %u",
+                 name, SHOW(s, n), n, BPE_MAX_TOKEN);
 }
 
-/* What stood between two strings. It has been checked where it was met first;
- * after that it is only compared. */
-struct between {
-    uint64_t word[4], mask[4];
-    size_t n; /* 0: none */
-};
-
-static void learn(struct between *b, const char *from, const char *to)
+/* Set *l->e to why the text cannot be read. Of two faults the first counts, and
+ * how JSON is broken is the parser's to say. */
+static int report(struct bpe_load *l, const char *text, size_t n)
 {
-    size_t n = (size_t)(to - from);
-    *b = (struct between){.n = n <= sizeof b->word ? n : 0};
-    memcpy(b->word, from, b->n);
-    memset(b->mask, 0xFF, b->n);
-}
-
-static inline bool again(const struct between *b, const char *p,
-                         const char *end)
-{
-    uint64_t differ = 0;
-    if (b->n == 0 || (size_t)(end - p) < sizeof b->word)
-        return false;
-    for (size_t i = 0; i < 4; i++)
-        differ |= (bpe_load64(p + 8 * i) ^ b->word[i]) & b->mask[i];
-    return differ == 0;
-}
-
-/* Offset of the bracket of a value whose key is probably this one, with its
- * quotes; 0: none. A token of the vocabulary may be spelt so, but has no
- * bracket. */
-static size_t find_value(const char *text, size_t n, const char *key,
-                         char bracket)
-{
-    const char *p = text, *end = text + n;
-    size_t k = strlen(key);
-    while ((p = memmem(p, (size_t)(end - p), key, k)) != NULL) {
-        p += k;
-        const char *at = expect(p, end, ':');
-        if (at && (at = expect(at + 1, end, bracket)) != NULL)
-            return (size_t)(at - text);
-    }
-    return 0;
+    struct qwick_err e;
+    size_t at;
+    const char *fault = l->fault.at;
+    if (json_check(l->name, text, n, QWICK_ERR_MODEL, &at, &e) < 0 &&
+        (!fault || at <= (size_t)(fault - text)))
+        *l->e = e;
+    else if (fault)
+        *l->e = l->fault.err;
+    else
+        err_set(l->e, QWICK_ERR_MODEL, "%s: not JSON", l->name);
+    return -1;
 }
 
 /* ---- vocabulary ---------------------------------------------------------- */
 
-/* The object at text[at]; the offset behind it, or 0. */
-static size_t scan_vocab(struct bpe_load *l, const char *text, size_t n,
-                         size_t at)
+/* The id of key[0..n) is not one; it is at p. */
+static const char *bad_id(struct bpe_load *l, const char *p, const char *end,
+                          const char *key, size_t n)
 {
-    const char *end = text + n, *p = expect(text + at + 1, end, '"');
+    const char *stop, *kind = kind_of(p, end, &stop);
+    if (!kind)
+        return NULL;
+    if (strcmp(kind, "a number") != 0)
+        return FAULT(&l->fault, p + 1,
+                     "%s: model.vocab: \"%.*s\": its id is %s, not an integer",
+                     l->name, SHOW(key, n), kind);
+    return FAULT(&l->fault, stop,
+                 "%s: model.vocab: \"%.*s\": id %.*s is no integer from 0 to "
+                 "%d",
+                 l->name, SHOW(key, n), SHOW(p, (size_t)(stop - p)),
+                 BPE_MAX_ID);
+}
+
+/* The object at p; returns the position behind it. */
+static const char *scan_vocab(struct bpe_load *l, const char *p,
+                              const char *end)
+{
     struct between entries = {.n = 0};
+    const char *close = expect(p + 1, end, '}');
+    if (close)
+        return close + 1;
+    p = expect(p + 1, end, '"');
     while (p) { /* at the quote of an entry */
+        const char *key = l->vocab.p + l->vocab.len;
         size_t length;
         p = copy_string(p + 1, end, l->vocab.p + l->vocab.len, &length);
         if (!p || !(p = expect(p + 1, end, ':')))
-            return 0;
+            return NULL;
+        if (length > BPE_MAX_TOKEN)
+            return too_long(l->name, &l->fault, p, key, length);
         p = skip_space(p + 1, end);
         uint32_t id = 0;
         const char *digits = p;
         for (; p < end && p - digits < 8 && *p >= '0' && *p <= '9'; p++)
             id = id * 10 + (uint32_t)(*p - '0');
         if (p == digits || (*digits == '0' && p - digits > 1) ||
-            id > BPE_MAX_ID || length > BPE_MAX_TOKEN ||
-            bpe_vocab_put(l, length, id) < 0)
-            return 0;
-        if (again(&entries, p, end)) {
+            id > BPE_MAX_ID)
+            return bad_id(l, digits, end, key, length);
+        const char *gap = p;
+        bool again = between_again(&entries, p, end);
+        if (!again) {
+            close = expect(p, end, '}');
+            p = expect(p, end, ',');
+            if (!p && !close)
+                return gap < end && is_number_char(*gap)
+                           ? bad_id(l, digits, end, key, length)
+                           : NULL;
+        }
+        if (bpe_vocab_put(l, length, id, gap) < 0)
+            return NULL;
+        if (again) {
             p += entries.n - 1;
             continue;
         }
-        const char *gap = p;
-        if (expect(p, end, '}'))
-            return (size_t)(expect(p, end, '}') + 1 - text);
-        p = expect(p, end, ',');
-        p = p ? expect(p + 1, end, '"') : NULL;
+        if (close)
+            return close + 1;
+        p = expect(p + 1, end, '"');
         if (p)
-            learn(&entries, gap, p + 1);
+            between_learn(&entries, gap, p + 1);
     }
-    return 0;
+    return NULL;
 }
 
 /* ---- merges -------------------------------------------------------------- */
 
-/* A record is complete. -1: the other thread has given up, or there are too
- * many. The other thread may read BPE_PAD bytes behind what it works on; these
- * must be complete too, so that publishing lags behind. */
-static int record_done(struct merges *m, size_t left, size_t right)
+/* A merge that ends before p is complete. -1: there are too many, or the other
+ * thread has given up. The other thread may read BPE_PAD bytes behind what it
+ * works on; these must be complete too, so that publishing lags behind. */
+static int record_done(struct merges *m, size_t left, size_t right,
+                       const char *p)
 {
     m->arena.len += HEAD + left + right;
     if (++m->n % CHUNK_MERGES)
         return 0;
     size_t c = m->n / CHUNK_MERGES;
-    if (c == MAX_CHUNKS)
+    if (c == MAX_CHUNKS) {
+        (void)FAULT(&m->fault, p, "%s: model.merges: too many", m->name);
         return -1;
+    }
     m->start[c] = m->arena.len;
     __atomic_store_n(&m->published, c - 1, __ATOMIC_RELEASE);
     return __atomic_load_n(&m->ended, __ATOMIC_RELAXED) ? -1 : 0;
 }
 
-/* Pairs of strings, from the bracket of the first one on. Returns where the
- * array's bracket is, or NULL. */
+/* What is at p is neither a string nor a pair. */
+static const char *not_strings(struct merges *m, const char *p, const char *end)
+{
+    const char *stop, *kind = kind_of(p, end, &stop);
+    if (!kind)
+        return NULL;
+    return FAULT(&m->fault, p + 1,
+                 "%s: model.merges: merge %zu is %s, not two strings", m->name,
+                 m->n, kind);
+}
+
+/* Find what is wrong with a pair whose inside begins at p. */
+static const char *bad_pair(struct merges *m, const char *p, const char *end)
+{
+    char *s = m->arena.p + m->arena.len + HEAD;
+    size_t n_parts = 0, n, total = 0;
+    p = skip_space(p, end);
+    while (p < end && *p != ']') {
+        if (*p != '"')
+            return not_strings(m, p, end);
+        p = copy_string(p + 1, end, s + total, &n);
+        if (!p)
+            return NULL;
+        if (n == 0 || n_parts == 2)
+            return FAULT(&m->fault, p, "%s: model.merges: merge %zu has %s",
+                         m->name, m->n,
+                         n ? "more than two parts" : "an empty part");
+        total += n;
+        if (total > BPE_MAX_TOKEN)
+            return too_long(m->name, &m->fault, p, s, total);
+        n_parts++;
+        p = skip_space(p + 1, end);
+        if (p < end && *p == ',')
+            p = skip_space(p + 1, end);
+        else if (p < end && *p != ']')
+            return NULL;
+    }
+    if (p == end || n_parts == 2)
+        return NULL;
+    return FAULT(&m->fault, p + 1,
+                 "%s: model.merges: merge %zu has fewer than two parts",
+                 m->name, m->n);
+}
+
+/* Behind an item of the array: its bracket, or the next item. */
+static const char *next_item(const char *p, const char *end)
+{
+    const char *close = expect(p, end, ']');
+    if (close)
+        return close;
+    p = expect(p, end, ',');
+    p = p ? skip_space(p + 1, end) : end;
+    return p < end && *p != ']' ? p : NULL;
+}
+
+/* Pairs, from the bracket of one on, and as many as follow one another. Returns
+ * next_item behind them. */
 static const char *scan_pairs(struct merges *m, const char *p, const char *end)
 {
     struct between parts = {.n = 0}, pairs = {.n = 0};
-    p = expect(p + 1, end, '"');
-    while (p) { /* at the first quote of a pair */
+    const char *inside = p + 1;
+    p = expect(inside, end, '"');
+    if (!p)
+        return bad_pair(m, inside, end);
+    for (;;) { /* at the first quote of a pair */
         char *r = m->arena.p + m->arena.len;
         size_t left, right;
+        inside = p;
         p = copy_string(p + 1, end, r + HEAD, &left);
         if (!p)
-            break;
+            return NULL;
         const char *gap = ++p;
-        if (again(&parts, p, end)) {
+        if (between_again(&parts, p, end)) {
             p += parts.n - 1;
         } else {
             p = expect(p, end, ',');
             p = p ? expect(p + 1, end, '"') : NULL;
             if (!p)
-                break;
-            learn(&parts, gap, p + 1);
+                return bad_pair(m, inside, end);
+            between_learn(&parts, gap, p + 1);
         }
         p = copy_string(p + 1, end, r + HEAD + left, &right);
-        if (!p || left == 0 || right == 0 || left > BPE_MAX_TOKEN ||
+        if (!p)
+            return NULL;
+        if (left == 0 || right == 0 || left > BPE_MAX_TOKEN ||
             right > BPE_MAX_TOKEN - left)
-            break;
-        bpe_record_head(r, left, right);
-        if (record_done(m, left, right) < 0)
-            break;
+            return bad_pair(m, inside, end);
         gap = ++p;
-        if (again(&pairs, p, end)) {
+        bool again = between_again(&pairs, p, end);
+        if (!again && !(p = expect(p, end, ']')))
+            return bad_pair(m, inside, end);
+        bpe_record_head(r, left, right);
+        if (record_done(m, left, right, p) < 0)
+            return NULL;
+        if (again) {
             p += pairs.n - 1;
             continue;
         }
-        p = expect(p, end, ']');
-        if (p && expect(p + 1, end, ']'))
-            return expect(p + 1, end, ']');
-        p = p ? expect(p + 1, end, ',') : NULL;
-        p = p ? expect(p + 1, end, '[') : NULL;
-        p = p ? expect(p + 1, end, '"') : NULL;
-        if (p)
-            learn(&pairs, gap, p + 1);
+        p = next_item(p + 1, end);
+        if (!p || *p != '[')
+            return p;
+        inside = p + 1;
+        p = expect(inside, end, '"');
+        if (!p)
+            return bad_pair(m, inside, end);
+        between_learn(&pairs, gap, p + 1);
     }
-    return NULL;
 }
 
-/* The same for lines "left right", from the quote of the first one on. */
+/* The same for the spelling "left right" of older files. */
 static const char *scan_lines(struct merges *m, const char *p, const char *end)
 {
     struct between lines = {.n = 0};
-    while (p) {
+    for (;;) {
         char *r = m->arena.p + m->arena.len, *s = r + HEAD;
         size_t n;
         p = copy_string(p + 1, end, s, &n);
-        if (!p || n > BPE_MAX_TOKEN)
-            break;
+        if (!p)
+            return NULL;
+        /* merges.txt starts with such a line; the reference skips it here,
+         * too. */
+        bool version = n >= 8 && !memcmp(s, "#version", 8);
         char *space = memchr(s, ' ', n);
         size_t left = space ? (size_t)(space - s) : 0;
         size_t right = space ? n - left - 1 : 0;
-        if (left == 0 || right == 0 || memchr(space + 1, ' ', right) ||
-            (n >= 8 && !memcmp(s, "#version", 8)))
-            break;
-        memmove(space, space + 1, right);
-        bpe_record_head(r, left, right);
-        if (record_done(m, left, right) < 0)
-            break;
+        if (!version &&
+            (left == 0 || right == 0 || memchr(space + 1, ' ', right)))
+            return FAULT(&m->fault, p,
+                         "%s: model.merges: merge %zu, \"%.*s\", is not two "
+                         "parts with a space between",
+                         m->name, m->n, SHOW(s, n));
+        if (!version && n > BPE_MAX_TOKEN)
+            return too_long(m->name, &m->fault, p, s, n);
+        if (!version) {
+            memmove(space, space + 1, right);
+            bpe_record_head(r, left, right);
+            if (record_done(m, left, right, p) < 0)
+                return NULL;
+        }
         const char *gap = ++p;
-        if (again(&lines, p, end)) {
+        if (between_again(&lines, p, end)) {
             p += lines.n - 1;
             continue;
         }
-        if (expect(p, end, ']'))
-            return expect(p, end, ']');
-        p = expect(p, end, ',');
-        p = p ? expect(p + 1, end, '"') : NULL;
-        if (p)
-            learn(&lines, gap, p + 1);
+        p = next_item(p, end);
+        if (!p || *p != '"')
+            return p;
+        between_learn(&lines, gap, p + 1);
     }
-    return NULL;
 }
 
-static void scan_merges(struct merges *m)
+/* The array at text + at. Chunks are complete, and m->ended is set, when this
+ * returns. */
+static void scan_merges(struct merges *m, size_t at)
 {
-    const char *end = m->text + m->n_text, *p = NULL;
+    const char *end = m->text + m->n_text;
+    const char *p = expect(m->text + at + 1, end, ']');
     int running = 0;
-    m->begin = find_value(m->text, m->n_text, "\"merges\"", '[');
-    if (m->begin) {
-        const char *first = m->text + m->begin + 1;
-        p = expect(first, end, '[');
-        p = p ? scan_pairs(m, p, end)
-              : scan_lines(m, expect(first, end, '"'), end);
-    }
-    m->end = p ? (size_t)(p + 1 - m->text) : 0;
+    m->begin = at;
+    if (!p)
+        p = skip_space(m->text + at + 1, end);
+    while (p && p < end && *p != ']')
+        p = *p == '['   ? scan_pairs(m, p, end)
+            : *p == '"' ? scan_lines(m, p, end)
+                        : not_strings(m, p, end);
+    bool whole = p && p < end;
+    m->end = whole ? (size_t)(p + 1 - m->text) : 0;
     size_t chunks = (m->n + CHUNK_MERGES - 1) / CHUNK_MERGES;
     m->start[chunks] = m->arena.len;
     __atomic_store_n(&m->published, chunks, __ATOMIC_RELEASE);
-    __atomic_compare_exchange_n(&m->ended, &running, p ? 1 : -1, false,
+    __atomic_compare_exchange_n(&m->ended, &running, whole ? 1 : -1, false,
                                 __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
-/* The second thread: read the merges, then help to resolve them. */
+/* ---- the second thread --------------------------------------------------- */
+
+/* Offset of what is probably the array of merges, 0: none. A token may be
+ * spelled like the key, but no bracket follows it. */
+static size_t find_merges(const struct merges *m)
+{
+    static const char key[] = "\"merges\"";
+    const char *p = m->text, *end = p + m->n_text;
+    while ((p = memmem(p, (size_t)(end - p), key, sizeof key - 1)) != NULL) {
+        p += sizeof key - 1;
+        const char *at = expect(p, end, ':');
+        if (at && (at = expect(at + 1, end, '[')) != NULL)
+            return (size_t)(at - m->text);
+    }
+    return 0;
+}
+
+static void pause_briefly(void)
+{
+    nanosleep(&(struct timespec){0, 20000}, NULL);
+}
+
+/* Read the merges, then help to resolve them. */
 static void *merges_thread(void *ctx)
 {
     struct bpe_load *l = ctx;
     struct merges *m = &l->merges;
-    scan_merges(m);
-    while (__atomic_load_n(&m->ended, __ATOMIC_RELAXED) == 1 &&
-           !__atomic_load_n(&m->indexed, __ATOMIC_ACQUIRE))
-        nanosleep(&(struct timespec){0, 20000}, NULL);
-    if (__atomic_load_n(&m->indexed, __ATOMIC_ACQUIRE))
+    size_t at = find_merges(m);
+    int vocab;
+    if (!at) {
+        __atomic_store_n(&m->ended, -1, __ATOMIC_RELEASE);
+        return NULL;
+    }
+    scan_merges(m, at);
+    do {
+        vocab = __atomic_load_n(&m->vocab, __ATOMIC_ACQUIRE);
+        if (!vocab)
+            pause_briefly();
+    } while (!vocab && __atomic_load_n(&m->ended, __ATOMIC_RELAXED) == 1);
+    if (vocab == 1)
         bpe_resolve_chunks(l);
     return NULL;
 }
 
-static int start_thread(struct bpe_load *l)
+static void start_thread(struct bpe_load *l)
 {
     sigset_t all, old;
     /* Signals are for the program's own threads. */
     sigfillset(&all);
-    if (pthread_sigmask(SIG_SETMASK, &all, &old))
-        return -1;
-    int rc = pthread_create(&l->merges.thread, NULL, merges_thread, l);
+    if (l->merges.n_text < MIN_BYTES || os_cpus() < 2 ||
+        pthread_sigmask(SIG_SETMASK, &all, &old))
+        return;
+    l->merges.running =
+        pthread_create(&l->merges.thread, NULL, merges_thread, l) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return rc ? -1 : 0;
 }
 
-/* ---- both, and the rest -------------------------------------------------- */
+/* End the second thread, if it runs. give_up: without its result. */
+static void end_thread(struct merges *m, bool give_up)
+{
+    int unset = 0;
+    if (!m->running)
+        return;
+    if (give_up)
+        __atomic_store_n(&m->ended, -1, __ATOMIC_RELAXED);
+    __atomic_compare_exchange_n(&m->vocab, &unset, -1, false, __ATOMIC_RELAXED,
+                                __ATOMIC_RELAXED);
+    pthread_join(m->thread, NULL);
+    m->running = false;
+}
 
-/* Both parts; returns where the vocabulary ends, or 0. */
-static size_t scan_parts(struct bpe_load *l, const char *text, size_t n,
-                         size_t vocab)
+/* ---- the file ------------------------------------------------------------ */
+
+static const char *repeated(struct bpe_load *l, const char *p, const char *key)
+{
+    return FAULT(&l->fault, p + 1, "%s: model: repeated key \"%s\"", l->name,
+                 key);
+}
+
+/* The part of the text from p to end is not the tree's. Returns end. */
+static const char *cut(struct bpe_load *l, const char *p, const char *end)
+{
+    const char *text = l->merges.text;
+    if (end)
+        l->gaps[l->n_gaps++] =
+            (struct json_gap){(size_t)(p - text), (size_t)(end - text)};
+    return end;
+}
+
+static const char *read_vocab(struct bpe_load *l, const char *p,
+                              const char *end)
+{
+    if (l->has_vocab)
+        return repeated(l, p, "vocab");
+    l->has_vocab = true;
+    const char *behind = scan_vocab(l, p, end);
+    /* Out of memory comes before all else that may be wrong. */
+    if (behind && bpe_vocab_done(l, &l->fault.err) < 0) {
+        l->fault.at = l->merges.text;
+        return NULL;
+    }
+    if (behind && l->rc == 0)
+        __atomic_store_n(&l->merges.vocab, 1, __ATOMIC_RELEASE);
+    return cut(l, p, behind);
+}
+
+static const char *read_merges(struct bpe_load *l, const char *p)
 {
     struct merges *m = &l->merges;
-    m->text = text;
-    m->n_text = n;
-    bool two = n >= MIN_BYTES && os_cpus() > 1 && start_thread(l) == 0;
-    size_t end = scan_vocab(l, text, n, vocab);
-    if (!two)
-        scan_merges(m);
-    if (end && bpe_vocab_done(l) == 0 && l->rc == 0) {
-        __atomic_store_n(&m->indexed, true, __ATOMIC_RELEASE);
-        bpe_resolve_chunks(l);
-    } else {
-        __atomic_store_n(&m->ended, -1, __ATOMIC_RELAXED);
+    size_t at = (size_t)(p - m->text);
+    if (l->has_merges)
+        return repeated(l, p, "merges");
+    l->has_merges = true;
+    if (m->running) {
+        if (m->vocab == 1)
+            bpe_resolve_chunks(l);
+        end_thread(m, false);
+        l->resolved = m->vocab == 1 && m->ended == 1 && m->begin == at;
     }
-    if (two)
-        pthread_join(m->thread, NULL);
-    l->b->n_merges = m->n;
-    return m->ended == 1 && m->begin >= end ? end : 0;
+    if (m->ended != 1 || m->begin != at) {
+        m->arena.len = m->n = m->published = 0;
+        m->ended = 0;
+        m->fault.at = NULL;
+        scan_merges(m, at);
+    }
+    if (m->ended == 1)
+        return cut(l, p, m->text + m->end);
+    l->fault = m->fault;
+    return NULL;
 }
 
-/* The parts are the model's, if a mark in their places is found there. It must
- * be one that the file cannot have. */
-static int check_places(const struct json_doc *doc, const char *mark)
+static bool is_key(const char *s, size_t n, const char *key)
 {
-    const struct json_value *model = json_get(json_root(doc), "model");
-    return json_equals(json_get(model, "vocab"), mark) &&
-                   json_equals(json_get(model, "merges"), mark)
-               ? 0
-               : -1;
+    return n == strlen(key) && memcmp(s, key, n) == 0;
 }
 
-/* What is left of the file, with marks in place of both. */
-static int parse_rest(struct bpe_load *l, const char *text, size_t n,
-                      const size_t vocab[2], struct json_doc **rest)
+/* The object at p, which is the file's or its member "model"; returns the
+ * position behind it. */
+static const char *walk(struct bpe_load *l, const char *p, const char *end,
+                        bool model)
 {
-    const struct merges *m = &l->merges;
-    struct buf b = {0};
-    char mark[32];
-    snprintf(mark, sizeof mark, "%016llx",
-             (unsigned long long)rng_random_seed());
-    int rc = -1;
-    if (buf_append(&b, text, vocab[0]) == 0 &&
-        buf_printf(&b, "\"%s\"", mark) == 0 &&
-        buf_append(&b, text + vocab[1], m->begin - vocab[1]) == 0 &&
-        buf_printf(&b, "\"%s\"", mark) == 0 &&
-        buf_append(&b, text + m->end, n - m->end) == 0 &&
-        json_parse(rest, l->name, b.data, b.len, QWICK_ERR_MODEL, l->e) == 0)
-        rc = check_places(*rest, mark);
-    buf_free(&b);
-    return rc;
+    const char *close = expect(p + 1, end, '}');
+    if (close)
+        return close + 1;
+    p = expect(p + 1, end, '"');
+    while (p) {
+        /* Apart from the tokens, which the other thread may look at. */
+        char *key = l->vocab.p + l->vocab.len + BPE_PAD;
+        size_t n;
+        p = copy_string(p + 1, end, key, &n);
+        p = p ? expect(p + 1, end, ':') : NULL;
+        p = p ? skip_space(p + 1, end) : end;
+        if (p == end)
+            return NULL;
+        if (!model && *p == '{' && is_key(key, n, "model"))
+            p = walk(l, p, end, true);
+        else if (model && *p == '{' && is_key(key, n, "vocab"))
+            p = read_vocab(l, p, end);
+        else if (model && *p == '[' && is_key(key, n, "merges"))
+            p = read_merges(l, p);
+        else
+            p = skip_value(p, end);
+        if (!p)
+            return NULL;
+        close = expect(p, end, '}');
+        if (close)
+            return close + 1;
+        p = expect(p, end, ',');
+        p = p ? expect(p + 1, end, '"') : NULL;
+    }
+    return NULL;
 }
 
 int bpe_scan(struct bpe_load *l, const char *text, size_t n,
              struct json_doc **rest)
 {
-    size_t vocab[2] = {find_value(text, n, "\"vocab\"", '{'), 0};
+    const char *p = text, *end = text + n;
     *rest = NULL;
-    vocab[1] = vocab[0] ? scan_parts(l, text, n, vocab[0]) : 0;
-    if (!vocab[1])
-        return err_set(l->e, QWICK_ERR_MODEL, "%s: not in the plain form",
-                       l->name);
-    l->has_vocab = l->has_merges = true;
-    return parse_rest(l, text, n, vocab, rest);
+    l->merges.text = text;
+    l->merges.n_text = n;
+    start_thread(l);
+    if (n >= 3 && !memcmp(p, "\xEF\xBB\xBF", 3))
+        p += 3;
+    p = expect(p, end, '{');
+    bool read = !p || walk(l, p, end, false);
+    end_thread(&l->merges, true);
+    if (!read)
+        return report(l, text, n);
+    if (json_parse_around(rest, l->name, text, n, l->gaps, l->n_gaps,
+                          QWICK_ERR_MODEL, l->e) < 0)
+        return -1;
+    if (l->has_vocab && l->has_merges && l->rc == 0 && !l->resolved)
+        bpe_resolve_all(l);
+    l->b->n_merges = l->merges.n;
+    return 0;
 }

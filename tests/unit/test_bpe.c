@@ -706,55 +706,165 @@ static void test_long_token(void **unused)
     }
 }
 
-static void same_tokenizers(struct bpe *a, struct bpe *b)
+/* ---- reading, held against the tree of the whole file ---- */
+
+static bool is_version(const struct json_value *v)
 {
-    assert_int_equal(a->size, b->size);
-    for (size_t id = 0; id < a->size; id++) {
-        size_t n, n_b;
-        const char *s = bpe_token(a, (int32_t)id, &n);
-        const char *s_b = bpe_token(b, (int32_t)id, &n_b);
-        assert_int_equal(a->tok[id].flags, b->tok[id].flags);
-        assert_int_equal(n, n_b);
-        if (s)
-            assert_memory_equal(s, s_b, n);
-    }
-    assert_int_equal(a->n_merges, b->n_merges);
-    for (size_t i = 0; i < a->n_merges; i++) {
-        uint64_t pair = a->merges[i] >> BPE_ID_BITS;
-        uint32_t left = (uint32_t)(pair >> BPE_ID_BITS);
-        uint32_t right = (uint32_t)pair & BPE_MAX_ID;
-        assert_true(a->merges[i] == b->merges[i]);
-        assert_int_equal(bpe_rank(a, left, right), bpe_rank(b, left, right));
-    }
-    assert_memory_equal(a->byte_id, b->byte_id, sizeof a->byte_id);
-    assert_int_equal(a->n_added, b->n_added);
-    assert_int_equal(a->nfc, b->nfc);
-    assert_int_equal(a->ignore_merges, b->ignore_merges);
+    return json_is(v, JSON_STRING) && v->len >= 8 &&
+           memcmp(v->str, "#version", 8) == 0;
 }
 
-/* What bpe_scan accepts the parser accepts, too, and to the same tokenizer.
- * Returns what each did: 0, or -1. */
-struct readers {
-    int scan, parse;
-};
-static struct readers read_both(const char *text, size_t n)
+/* The parts of a merge, pair or line. */
+static bool merge_parts(const struct json_value *v, struct json_value part[2])
 {
-    struct bpe *scanned, *parsed;
+    if (json_is(v, JSON_ARRAY)) {
+        if (v->len != 2 || !json_is(&v->items[0], JSON_STRING) ||
+            !json_is(&v->items[1], JSON_STRING))
+            return false;
+        part[0] = v->items[0];
+        part[1] = v->items[1];
+    } else {
+        const char *gap =
+            json_is(v, JSON_STRING) ? memchr(v->str, ' ', v->len) : NULL;
+        if (!gap)
+            return false;
+        size_t n = (size_t)(gap - v->str);
+        part[0] = (struct json_value){.str = v->str, .len = n};
+        part[1] = (struct json_value){.str = gap + 1, .len = v->len - n - 1};
+        if (memchr(gap + 1, ' ', part[1].len))
+            return false;
+    }
+    return part[0].len > 0 && part[1].len > 0 &&
+           part[0].len + part[1].len <= BPE_MAX_TOKEN;
+}
+
+/* Whether vocabulary and merges are right. */
+static bool is_sound(const struct json_value *vocab,
+                     const struct json_value *merges)
+{
+    if (!json_is(vocab, JSON_OBJECT) || !json_is(merges, JSON_ARRAY))
+        return false;
+    char *used = calloc(BPE_MAX_ID + 1, 1);
+    assert_non_null(used);
+    bool sound = true;
+    for (size_t i = 0; i < vocab->len; i++) {
+        int64_t id;
+        sound = sound && vocab->keys[i].len <= BPE_MAX_TOKEN &&
+                json_int(&vocab->items[i], 0, BPE_MAX_ID, &id) == 0 &&
+                !used[id] && strcmp(vocab->items[i].str, "-0") != 0;
+        if (sound)
+            used[id] = 1;
+    }
+    free(used);
+    for (size_t i = 0; sound && i < merges->len; i++) {
+        struct json_value part[2];
+        if (is_version(&merges->items[i]))
+            continue;
+        sound = merge_parts(&merges->items[i], part);
+        if (!sound)
+            break;
+        struct buf made = {0};
+        assert_int_equal(buf_append(&made, part[0].str, part[0].len), 0);
+        assert_int_equal(buf_append(&made, part[1].str, part[1].len), 0);
+        sound = json_get_n(vocab, part[0].str, part[0].len) &&
+                json_get_n(vocab, part[1].str, part[1].len) &&
+                json_get_n(vocab, made.data, made.len);
+        buf_free(&made);
+    }
+    return sound;
+}
+
+/* The token is spelled s[0..n), as long as it has not been asked for. */
+static void expect_spelling(const struct bpe *b, uint64_t id, const char *s,
+                            size_t n)
+{
+    const struct bpe_tok *t = &b->tok[id];
+    assert_true(id < b->size && (t->flags & BPE_MODEL));
+    if (!(t->flags & BPE_SPELLED))
+        return;
+    assert_int_equal(t->len, n);
+    assert_memory_equal(b->arena + t->off, s, n);
+}
+
+/* The tokenizer has the vocabulary and the merges of the tree, and no other. */
+static void expect_tree(const struct bpe *b, const struct json_value *model)
+{
+    const struct json_value *vocab = json_get(model, "vocab");
+    const struct json_value *merges = json_get(model, "merges");
+    size_t n = 0;
+    for (size_t id = 0; id < b->size; id++)
+        n += (b->tok[id].flags & BPE_MODEL) != 0;
+    assert_int_equal(n, vocab->len);
+    for (size_t i = 0; i < vocab->len; i++) {
+        int64_t id;
+        assert_int_equal(json_int(&vocab->items[i], 0, BPE_MAX_ID, &id), 0);
+        expect_spelling(b, (uint64_t)id, vocab->keys[i].str,
+                        vocab->keys[i].len);
+    }
+    n = 0;
+    for (size_t i = 0; i < merges->len; i++) {
+        struct json_value part[2];
+        if (is_version(&merges->items[i]))
+            continue;
+        assert_true(merge_parts(&merges->items[i], part));
+        uint64_t row = b->merges[n++], pair = row >> BPE_ID_BITS;
+        expect_spelling(b, pair >> BPE_ID_BITS, part[0].str, part[0].len);
+        expect_spelling(b, pair & BPE_MAX_ID, part[1].str, part[1].len);
+        assert_int_equal(b->tok[row & BPE_MAX_ID].len,
+                         part[0].len + part[1].len);
+    }
+    assert_int_equal(b->n_merges, n);
+}
+
+/* The message names an offset: it is the parser's message. */
+static void expect_message(const char *text, size_t n, const char *msg)
+{
+    struct json_doc *doc;
     struct qwick_err e;
+    if (strncmp(msg, "x: offset", 9) != 0)
+        return;
+    assert_int_equal(json_parse(&doc, "x", text, n, QWICK_ERR_MODEL, &e), -1);
+    /* A repeated key is named when its object ends, after other faults. */
+    if (!strstr(msg, "repeated key") && !strstr(e.msg, "repeated key"))
+        assert_string_equal(msg, e.msg);
+}
+
+/* Open the file. If it opens, it is JSON, and the tokenizer is what the file
+ * says; if it does not, the reason is a right one. Returns what bpe_open did.
+ */
+static int open_checked(const char *text, size_t n)
+{
+    struct bpe *b;
+    struct json_doc *doc;
+    struct qwick_err e, unused;
     /* A copy of its own, so that reading behind it is noticed. */
     char *copy = malloc(n ? n : 1);
     assert_non_null(copy);
     memcpy(copy, text, n);
-    struct readers r = {bpe_open_by(bpe_scan, &scanned, "x", copy, n, &e),
-                        bpe_open_by(bpe_parse, &parsed, "x", copy, n, &e)};
-    if (r.scan == 0) {
-        assert_int_equal(r.parse, 0);
-        same_tokenizers(scanned, parsed);
+    int rc = bpe_open(&b, "x", copy, n, &e);
+    int rc_json = json_parse(&doc, "x", copy, n, QWICK_ERR_MODEL, &unused);
+    const struct json_value *model =
+        rc_json == 0 ? json_get(json_root(doc), "model") : NULL;
+    if (rc == 0) {
+        assert_int_equal(rc_json, 0);
+        expect_tree(b, model);
+    } else {
+        expect_message(copy, n, e.msg);
     }
-    bpe_close(scanned);
-    bpe_close(parsed);
+    if (rc < 0 && n < 1 << 20 &&
+        is_sound(json_get(model, "vocab"), json_get(model, "merges"))) {
+        static const char *const wrong[] = {
+            "x: offset",       "x: not JSON", "x: model.merges: merge",
+            "x: model: token", "id is",       "no integer",
+            "shared"};
+        for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+            if (strstr(e.msg, wrong[i]) && !strstr(e.msg, "added_tokens"))
+                fail_msg("refused without a reason: %s", e.msg);
+    }
+    json_free(doc);
+    bpe_close(b);
     free(copy);
-    return r;
+    return rc;
 }
 
 /* Any byte changed, left out or doubled: accepted or refused, never worse. What
@@ -763,7 +873,7 @@ static void test_mutated(void **unused)
 {
     (void)unused;
     struct buf small = {0};
-    size_t n_open = 0, n_scanned = 0;
+    size_t n_open = 0;
     put_small(&small);
     for (int round = 0; round < 4000; round++) {
         char *copy = malloc(small.len + 1);
@@ -786,8 +896,9 @@ static void test_mutated(void **unused)
         }
         struct bpe *b;
         struct qwick_err e = {0};
-        n_scanned += read_both(copy, n).scan == 0;
-        if (bpe_open(&b, "x", copy, n, &e) == 0) {
+        int rc = bpe_open(&b, "x", copy, n, &e);
+        assert_int_equal(open_checked(copy, n), rc);
+        if (rc == 0) {
             struct ids r = encode(b, "hello <x>\xE4\xB8\xAD", 12, true);
             assert_true(r.n > 0);
             free(r.v);
@@ -798,7 +909,7 @@ static void test_mutated(void **unused)
         }
         free(copy);
     }
-    assert_true(n_open > 50 && n_scanned > 50);
+    assert_true(n_open > 50);
     buf_free(&small);
 }
 
@@ -1259,21 +1370,21 @@ static void test_large_order(void **unused)
     buf_free(&t);
 }
 
-/* ---- the two readers ---- */
+/* ---- forms of JSON ---- */
 
-static struct readers read_changed(const char *from, const char *to)
+static int read_changed(const char *from, const char *to)
 {
     struct buf b = {0};
     put_changed(&b, from, to);
-    struct readers r = read_both(b.data, b.len);
+    int rc = open_checked(b.data, b.len);
     buf_free(&b);
-    return r;
+    return rc;
 }
 
-static void test_scan_forms(void **unused)
+static void test_forms(void **unused)
 {
     (void)unused;
-    static const char *const plain[][2] = {
+    static const char *const good[][2] = {
         {"\"he\":300,", "\"he\" : 300 ,\n\t "},
         {"\"vocab\":{", "\"vocab\" : {\r\n  "},
         {"305},", "305 }\n,"},
@@ -1286,8 +1397,6 @@ static void test_scan_forms(void **unused)
          "[\"h e\",\"l l\" , \"ll o\" ]"},
         {"[[\"h\",\"e\"],[\"l\",\"l\"]", "[[\"h\",\"e\"],[\"h\",\"e\"]"},
         {"\"version\"", "\"v\\n\":\"\\ud83d\\ude00\",\"version\""},
-    };
-    static const char *const other[][2] = {
         {"\"e\"],", "\"e\"],\"l l\","},
         {"\"he\":300", "\"\\u0068e\":300"},
         {"\"hellos\":304", "\"hell\\/os\":304"},
@@ -1299,6 +1408,13 @@ static void test_scan_forms(void **unused)
         {"[[\"h\",\"e\"]", "[\"h e\""},
         {"{\"version\"", "{\"x\":{\"vocab\":{\"a\":1}},\"version\""},
         {"{\"version\"", "{\"x\":{\"merges\":[[\"h\",\"e\"]]},\"version\""},
+        {"{\"version\"",
+         "{\"x\":[{\"]\":\"}\\\"\"},[-1.5e3,null]],\"version\""},
+        {"{\"version\"", "\xEF\xBB\xBF {\"version\""},
+        {"\"model\"", "\"m\\u006Fdel\""},
+        {"\"merges\"", "\"\\u006derg\\u0065s\""},
+        {"\"hellos\":304", "\"\\b\\f\\n\\r\\t\\/\\u0000\\uD83D\\uDE00\":304"},
+        {"\"hellos\":304", "\"\\u00e9\\u4E2D\":304"},
     };
     static const char *const wrong[][2] = {
         {"\"he\":300", "\"he\":0300"},
@@ -1331,6 +1447,20 @@ static void test_scan_forms(void **unused)
         {"\"hellos\":304,\"\xE4\xB8\xAD\":305},\"merges\":[",
          "\"\":304},\"merges\":[[\"\",\"h\"],"},
         {"{\"version\"", "{\"version\":01,\"version\""},
+        {"\"hellos\":304", "\"\\ud83d\":304"},
+        {"\"hellos\":304", "\"\\ud83d\\u0041\":304"},
+        {"\"hellos\":304", "\"\\ude00\":304"},
+        {"\"hellos\":304", "\"\\u12g4\":304"},
+        {"\"hellos\":304", "\"\\x\":304"},
+        {"\"hellos\":304", "\"hellos\":304 304"},
+        {"\"hellos\":304", "\"hellos\":nul"},
+        {"\"hellos\":304", "\"hellos\":-"},
+        {"[\"h\",\"e\"]", "[\"h\" \"e\"]"},
+        {"[\"h\",\"e\"]", "[\"h\",\"e\"]]"},
+        {"[\"h\",\"e\"],", "[\"h\",\"e\"],,"},
+        {"\"decoder\":{", "\"decoder\":{]"},
+        {"\"decoder\":{", "\"decoder\":[{"},
+        {"\"decoder\":{", "\"decoder\"{"},
     };
     /* a vocabulary and merges that are not the model's */
     struct buf small = {0}, moved = {0};
@@ -1342,32 +1472,48 @@ static void test_scan_forms(void **unused)
     assert_int_equal(buf_puts(&moved, ","), 0);
     assert_int_equal(buf_append(&moved, small.data + 1, own - 1), 0);
     assert_int_equal(buf_puts(&moved, "\"vocab\":\"\",\"merges\":\"\"}}"), 0);
-    struct readers not_its = read_both(moved.data, moved.len);
-    assert_true(not_its.scan && not_its.parse);
+    assert_int_equal(open_checked(moved.data, moved.len), -1);
     buf_free(&small);
     buf_free(&moved);
 
-    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
-        struct readers r = read_changed(plain[i][0], plain[i][1]);
-        if (r.scan || r.parse)
-            fail_msg("plain: %s: %d %d", plain[i][1], r.scan, r.parse);
-    }
-    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
-        struct readers r = read_changed(other[i][0], other[i][1]);
-        if (!r.scan || r.parse)
-            fail_msg("other: %s: %d %d", other[i][1], r.scan, r.parse);
-    }
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        struct readers r = read_changed(wrong[i][0], wrong[i][1]);
-        if (!r.scan || !r.parse)
-            fail_msg("wrong: %s: %d %d", wrong[i][1], r.scan, r.parse);
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        if (read_changed(good[i][0], good[i][1]) != 0)
+            fail_msg("refused: %s", good[i][1]);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (read_changed(wrong[i][0], wrong[i][1]) == 0)
+            fail_msg("accepted: %s", wrong[i][1]);
+}
+
+/* Faults around vocabulary and merges: messages have the offsets of the file.
+ */
+static void test_fault_offsets(void **unused)
+{
+    (void)unused;
+    static const char *const t[][2] = {
+        {"\"padding\":null", "\"padding\":nu"},
+        {"\"merges\":", "\"unk\":\"\xFF\",\"merges\":"},
+        {"\"llo\"]]", "\"llo\"]],\"z\":\"\\uD800\""},
+        {"\"llo\"]]", "\"llo\"]],\"z\":1,\"z\":2"},
+        {"\"llo\"]]}", "\"llo\"]]}}"},
+        {"\"llo\"]]}", "\"llo\"]]"},
+    };
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+        struct buf b = {0};
+        struct bpe *out;
+        struct json_doc *doc;
+        struct qwick_err e = {0}, want = {0};
+        put_changed(&b, t[i][0], t[i][1]);
+        assert_int_equal(bpe_open(&out, "x", b.data, b.len, &e), -1);
+        assert_int_equal(
+            json_parse(&doc, "x", b.data, b.len, QWICK_ERR_MODEL, &want), -1);
+        assert_string_equal(e.msg, want.msg);
+        buf_free(&b);
     }
 }
 
 /* Strings of characters of every length, of quotes, and of what is no UTF-8, as
- * a token and within a merge: both readers do the same, whichever way the words
- * of eight bytes fall. */
-static void test_scan_strings(void **unused)
+ * a token and within a merge, whichever way the words of eight bytes fall. */
+static void test_strings(void **unused)
 {
     (void)unused;
     static const char *const good[] = {"h",        "z",
@@ -1399,11 +1545,9 @@ static void test_scan_strings(void **unused)
             buf_printf(&pair, "\"merges\":[[\"%shh\",\"h\"],", key.data), 0);
         put_changed(&half, "\"vocab\":{", entry.data);
         put_replaced(&whole, half.data, "\"merges\":[", pair.data);
-        struct readers r = read_both(whole.data, whole.len);
-        assert_int_equal(r.scan, r.parse);
-        assert_int_equal(r.scan, spoilt ? -1 : 0);
-        n_good += r.scan == 0;
-        n_bad += r.scan != 0;
+        assert_int_equal(open_checked(whole.data, whole.len), spoilt ? -1 : 0);
+        n_good += !spoilt;
+        n_bad += spoilt;
         buf_free(&key);
         buf_free(&entry);
         buf_free(&pair);
@@ -1414,14 +1558,11 @@ static void test_scan_strings(void **unused)
 }
 
 /* The genuine file, by two threads where there are two CPUs. */
-static void test_scan_qwen(void **unused)
+static void test_qwen_tree(void **unused)
 {
     (void)unused;
-    for (int i = 0; i < 3; i++) {
-        struct readers r = read_both(qwen_text.data, qwen_text.len);
-        assert_int_equal(r.scan, 0);
-        assert_int_equal(r.parse, 0);
-    }
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(open_checked(qwen_text.data, qwen_text.len), 0);
     /* the last merge unknown, cut off, and one too many for its pair */
     size_t quote = qwen_text.len;
     while (qwen_text.data[quote - 1] != '"')
@@ -1432,9 +1573,7 @@ static void test_scan_qwen(void **unused)
         put_part(&t, 0, quote - 1);
         assert_int_equal(buf_puts(&t, with[i]), 0);
         put_part(&t, quote, qwen_text.len);
-        struct readers r = read_both(t.data, t.len);
-        assert_int_equal(r.scan, -1);
-        assert_int_equal(r.parse, -1);
+        assert_int_equal(open_checked(t.data, t.len), -1);
         buf_free(&t);
     }
 }
@@ -1591,9 +1730,10 @@ int main(void)
         cmocka_unit_test(test_mutated),
         cmocka_unit_test(test_large_refused),
         cmocka_unit_test(test_large_order),
-        cmocka_unit_test(test_scan_forms),
-        cmocka_unit_test(test_scan_strings),
-        cmocka_unit_test(test_scan_qwen),
+        cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_fault_offsets),
+        cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_qwen_tree),
         cmocka_unit_test(test_long_token),
         cmocka_unit_test(test_merging),
         cmocka_unit_test(test_windows),

@@ -780,6 +780,59 @@ static void test_events(void **state)
     buf_free(&t.b);
 }
 
+/* Parts of a text that the tree leaves out. */
+static void test_around(void **unused)
+{
+    (void)unused;
+    static const char s[] = "\xef\xbb\xbf{\"a\":{\"x\":1,\xff},\"b\":[[1]],"
+                            "\"c\":[1]}";
+    const char *a = strchr(s, 'a') + 3, *b = strstr(s, "[[");
+    const struct json_gap gaps[2] = {
+        {(size_t)(a - s), (size_t)(b - 5 - s)},
+        {(size_t)(b - s), (size_t)(b + 5 - s)},
+    };
+    struct json_doc *doc;
+    struct qwick_err e = {0};
+    assert_int_equal(json_parse_around(&doc, "t", s, sizeof s - 1, gaps, 2,
+                                       QWICK_ERR_MODEL, &e),
+                     0);
+    struct buf out = {0};
+    assert_int_equal(json_dump_python(&out, json_root(doc)), 0);
+    assert_string_equal(out.data, "{\"a\": {}, \"b\": [], \"c\": [1]}");
+    buf_free(&out);
+    json_free(doc);
+
+    /* With only the first one left out: what is wrong behind it has the
+     * offset of the whole text, a repeated key, too. */
+    static const char bad[][40] = {"{\"a\":{\xff},\"b\":01}",
+                                   "{\"a\":{\xff},\"a\":[]}",
+                                   "{\"a\":{\xff},\"b\":\"\xff\"}"};
+    static const char *const why[] = {"t: offset 14: ", "t: offset 9: repeated",
+                                      "t: offset 14: invalid UTF-8"};
+    const struct json_gap gap = {5, 8};
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(json_parse_around(&doc, "t", bad[i], strlen(bad[i]),
+                                           &gap, 1, QWICK_ERR_MODEL, &e),
+                         -1);
+        assert_null(doc);
+        if (strncmp(e.msg, why[i], strlen(why[i])) != 0)
+            fail_msg("%s", e.msg);
+    }
+}
+
+static void test_check(void **unused)
+{
+    (void)unused;
+    struct qwick_err e = {0};
+    size_t at;
+    assert_int_equal(
+        json_check("t", "{\"a\":1,\"a\":2}", 13, QWICK_ERR_MODEL, &at, &e), 0);
+    assert_int_equal(
+        json_check("t", "[1,\"\xff\"]", 7, QWICK_ERR_MODEL, &at, &e), -1);
+    assert_int_equal(at, 4);
+    assert_string_equal(e.msg, "t: offset 4: invalid UTF-8");
+}
+
 /* ---- numbers ------------------------------------------------------------- */
 
 static int read_int(const char *s, int64_t min, int64_t max, int64_t *out)
@@ -1035,6 +1088,7 @@ int main(void)
         cmocka_unit_test(test_offsets),  cmocka_unit_test(test_depth),
         cmocka_unit_test(test_tree),     cmocka_unit_test(test_repeated_keys),
         cmocka_unit_test(test_large),    cmocka_unit_test(test_events),
+        cmocka_unit_test(test_around),   cmocka_unit_test(test_check),
         cmocka_unit_test(test_int),      cmocka_unit_test(test_double),
         cmocka_unit_test(test_dump),     cmocka_unit_test(test_dump_round_trip),
         cmocka_unit_test(test_locale),

@@ -1,0 +1,227 @@
+/* Reading JSON text in place: white space, strings, and skipping values. For
+ * bpe_scan.c alone, whose loops these are inlined into.
+ *
+ * Each function takes the position p in a text that ends at end, and returns
+ * the next position, or NULL where the text is not what the function reads. */
+#ifndef TEXT_BPE_TEXT_H
+#define TEXT_BPE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "text/bpe_int.h"
+
+static inline bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static inline const char *skip_space(const char *p, const char *end)
+{
+    while (p < end && is_space(*p))
+        p++;
+    return p;
+}
+
+/* Skip white space up to the character c, which must follow. */
+static inline const char *expect(const char *p, const char *end, char c)
+{
+    p = skip_space(p, end);
+    return p < end && *p == c ? p : NULL;
+}
+
+/* Skip one value. Its syntax is not checked: brackets are counted, whichever
+ * they are. */
+static inline const char *skip_value(const char *p, const char *end)
+{
+    size_t depth = 0;
+    for (; p < end; p++) {
+        switch (*p) {
+        case '"':
+            for (p++; p < end && *p != '"'; p++)
+                if (*p == '\\' && ++p == end)
+                    break;
+            if (p == end)
+                return NULL;
+            break;
+        case '{':
+        case '[':
+            depth++;
+            continue;
+        case '}':
+        case ']':
+            if (depth == 0)
+                return p; /* of the container of a number or literal */
+            depth--;
+            break;
+        case ',':
+            if (depth == 0)
+                return p;
+            continue;
+        default:
+            continue;
+        }
+        if (depth == 0)
+            return p + 1;
+    }
+    return NULL;
+}
+
+/* ---- strings ---- */
+
+/* ONES * c: c in every byte. HIGH: the highest bit of every byte, in which the
+ * two functions below answer. */
+#define ONES 0x0101010101010101u
+#define HIGH 0x8080808080808080u
+
+/* Bytes that are below c <= 0x80, or equal to c. The answer is right up to the
+ * lowest such byte; above it the borrow of the subtraction may spoil it. */
+static inline uint64_t bytes_below(uint64_t w, unsigned char c)
+{
+    return (w - ONES * c) & ~w & HIGH;
+}
+
+static inline uint64_t bytes_equal(uint64_t w, unsigned char c)
+{
+    return bytes_below(w ^ ONES * c, 1);
+}
+
+/* Four hexadecimal digits. */
+static inline const char *read_hex4(const char *p, const char *end, uint32_t *v)
+{
+    if (end - p < 4)
+        return NULL;
+    *v = 0;
+    for (int i = 0; i < 4; i++) {
+        unsigned c = (unsigned char)p[i];
+        unsigned digit = c - '0', letter = (c | 0x20) - 'a';
+        if (digit > 9 && letter > 5)
+            return NULL;
+        *v = *v << 4 | (digit <= 9 ? digit : letter + 10);
+    }
+    return p + 4;
+}
+
+/* The escape at the backslash p; its character goes to *at, which moves on. */
+static const char *copy_escape(const char *p, const char *end, char **at)
+{
+    static const char letters[] = "\"\\/bfnrt", bytes[] = "\"\\/\b\f\n\r\t";
+    uint32_t c, low;
+    if (end - p < 2)
+        return NULL;
+    if (p[1] != 'u') {
+        const char *k = memchr(letters, p[1], sizeof letters - 1);
+        if (!k)
+            return NULL;
+        *(*at)++ = bytes[k - letters];
+        return p + 2;
+    }
+    p = read_hex4(p + 2, end, &c);
+    if (p && (c & 0xF800) == 0xD800) { /* a surrogate: the first of a pair */
+        if (c >= 0xDC00 || end - p < 2 || memcmp(p, "\\u", 2) != 0 ||
+            !(p = read_hex4(p + 2, end, &low)) || (low & 0xFC00) != 0xDC00)
+            return NULL;
+        c = 0x10000 + ((c & 0x3FF) << 10 | (low & 0x3FF));
+    }
+    if (p)
+        *at += utf8_encode(c, *at);
+    return p;
+}
+
+/* The rest of a string, one character at a time. */
+static const char *copy_slowly(const char *p, const char *end, char *out,
+                               char *at, size_t *n)
+{
+    while (p && p < end && *p != '"') {
+        if (*p == '\\') {
+            p = copy_escape(p, end, &at);
+            continue;
+        }
+        size_t k = utf8_decode(p, (size_t)(end - p), NULL, NULL);
+        if (k == 0 || (unsigned char)*p < 0x20)
+            return NULL;
+        for (; k > 0; k--)
+            *at++ = *p++;
+    }
+    *n = (size_t)(at - out);
+    return p && p < end ? p : NULL;
+}
+
+/* Decode a string that begins at p, behind its quote, to out and set *n to its
+ * length. Returns the position of its closing quote. At most 7 bytes are
+ * written behind the result, and in all no more than end - p.
+ *
+ * Works on eight bytes at once, as long as these are ASCII and characters of
+ * two bytes, which is how vocabularies spell bytes. */
+static inline const char *copy_string(const char *p, const char *end, char *out,
+                                      size_t *n)
+{
+    char *at = out;
+    uint64_t open = 0; /* the high bit of byte 0, if it must be a second byte */
+    while (end - p >= 8) {
+        uint64_t w = bpe_load64(p);
+        uint64_t stop =
+            bytes_equal(w, '"') | bytes_equal(w, '\\') | bytes_below(w, ' ');
+        stop &= -stop;
+        uint64_t high = w & HIGH & (stop - 1); /* all of it without a stop */
+        uint64_t lead = high & w << 1, second = high & ~(w << 1);
+        /* Not 110xxxxx, or one of the two leads of overlong characters. */
+        uint64_t no_lead = w << 2 | ~(w << 3 | w << 4 | w << 5 | w << 6);
+        if ((second ^ (lead << 8 | open)) | (lead & no_lead))
+            break;
+        memcpy(at, &w, 8);
+        if (stop) {
+            int k = __builtin_ctzll(stop) / 8;
+            p += k;
+            at += k;
+            open = 0;
+            if (*p != '"')
+                break;
+            *n = (size_t)(at - out);
+            return p;
+        }
+        open = lead >> 63 << 7;
+        p += 8;
+        at += 8;
+    }
+    if (open) { /* back to the first byte of a character that was cut */
+        p--;
+        at--;
+    }
+    return copy_slowly(p, end, out, at, n);
+}
+
+/* ---- what repeats ---- */
+
+/* The text between two strings, brackets, comma and white space. A writer puts
+ * the same text between all entries of a list: once it has been read and
+ * learned, comparing it is enough. */
+struct between {
+    uint64_t word[4], mask[4];
+    size_t n; /* 0: none */
+};
+
+static inline void between_learn(struct between *b, const char *from,
+                                 const char *to)
+{
+    size_t n = (size_t)(to - from);
+    *b = (struct between){.n = n <= sizeof b->word ? n : 0};
+    memcpy(b->word, from, b->n);
+    memset(b->mask, 0xFF, b->n);
+}
+
+static inline bool between_again(const struct between *b, const char *p,
+                                 const char *end)
+{
+    uint64_t differ = 0;
+    if (b->n == 0 || (size_t)(end - p) < sizeof b->word)
+        return false;
+    for (size_t i = 0; i < 4; i++)
+        differ |= (bpe_load64(p + 8 * i) ^ b->word[i]) & b->mask[i];
+    return differ == 0;
+}
+
+#endif
