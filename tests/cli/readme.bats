@@ -1,9 +1,36 @@
 #!/usr/bin/env bats
 # What README.md says is what the program does.
 load helpers
+load hub
 
 setup() {
     common_setup
+}
+
+teardown() {
+    hub_stop
+}
+
+# The commands of README.md's block that begins with a word, to $T/commands.sh.
+block() {
+    python3 - "$1" >"$T/commands.sh" <<'PY'
+import re, sys
+blocks = re.findall(r"^```\n(.*?)^```$", open("README.md").read(), re.M | re.S)
+found = [b for b in blocks if b.split()[:len(sys.argv[1].split())]
+         == sys.argv[1].split()]
+assert len(found) == 1, found
+print(found[0])
+PY
+    mkdir -p "$T/bin"
+    export PATH="$T/bin:$PATH"
+}
+
+# shim NAME WORD…: a program that runs the words, then its arguments.
+shim() {
+    local name=$1
+    shift
+    printf '#!/bin/sh\nexec %s "$@"\n' "$*" >"$T/bin/$name"
+    chmod +x "$T/bin/$name"
 }
 
 @test "README: at most 900 words" {
@@ -29,6 +56,43 @@ for example in examples:
     assert got.returncode == 0, (command, got.stderr)
     assert steady(got.stdout).strip() == steady(want).strip(), (command, got.stdout)
 PY
+}
+
+@test "README: the commands that install" {
+    command -v make >/dev/null || skip "no make"
+    block "make demo"
+    shim sudo
+    # the build that is tested, and none of the options of a make that runs us
+    local build=$(realpath --relative-to=. "$(dirname "$QWICK")")
+    [ "$build" != . ] || build=build
+    unset MFLAGS MAKELEVEL MAKEOVERRIDES
+    export MAKEFLAGS="BUILD=$build SAN=${SAN:-} CI=1" DESTDIR=$T/dest
+    [ -z "${SAN:-}" ] || sed -i "s|^\./qwick|$QWICK|" "$T/commands.sh"
+    run -0 bash -e "$T/commands.sh" </dev/null
+    for file in bin/qwick bin/qwick-pull share/man/man1/qwick.1 \
+        lib/libqwick.a include/qwick.h; do
+        [ -s "$T/dest/usr/local/$file" ]
+    done
+}
+
+@test "README: the commands that fetch and quantize a model" {
+    local missing
+    if missing=$(hub_missing); then skip "$missing for the web server"; fi
+    block "qwick-pull"
+    # the demo model stands for the model that the hub has
+    hub_places
+    mkdir -p "$ROOT/Qwen/Qwen3-4B"
+    cp models/demo/*.json models/demo/model.safetensors "$ROOT/Qwen/Qwen3-4B"
+    hub_start
+    hub_setup
+    shim qwick "$QWICK"
+    shim qwick-pull "$PWD/scripts/qwick-pull" --allow-http
+    cd "$T"
+    run -0 --separate-stderr bash -e "$T/commands.sh" </dev/null
+    # the directory, an answer before and one after quantizing
+    [[ ${lines[0]} == "$HF_HUB_CACHE"* ]]
+    [ -n "${lines[2]}" ]
+    [ -s qwen3-4b/model.safetensors ]
 }
 
 @test "README: the C program compiles, and answers" {
