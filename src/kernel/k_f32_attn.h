@@ -62,9 +62,11 @@ INLINE vec kv_scale(const char *block, size_t d, size_t j, size_t e)
 /* The first n elements at p, times the group's scale where the type has one. */
 INLINE vec load_kv(const char *p, size_t n, vec scale, enum dtype type)
 {
-    const vec v = vec_load_as(p, n, type);
+    vec v = vec_load_as(p, n, type);
 
-    return type == DT_I8 ? vec_mul(v, scale) : v;
+    if (type == DT_I8)
+        v *= scale;
+    return v;
 }
 
 /* n elements of an int8 block from element e of position j on, to f32. */
@@ -110,7 +112,7 @@ INLINE void score_last(vec *a, const float *q, size_t ldq, const char *k,
 
         /* 0 times a scale of infinity is NaN */
         if (type == DT_I8)
-            kv = vec_first(vec_mul(kv, kv_scale(k, d, at, e)), n);
+            kv = vec_first(kv * kv_scale(k, d, at, e), n);
         UNROLL
         for (int t = 0; t < T; t++)
             a[t * P + r] = vec_fma(kv, qv[t], a[t * P + r]);
@@ -192,7 +194,7 @@ INLINE float attn_exp(float *scores, vec *s, float shift, bool flush)
 
     UNROLL
     for (int c = 0; c < N; c++) {
-        s[c] = vec_sub(s[c], vec_set1(shift));
+        s[c] -= vec_set1(shift);
         s[c] = flush ? vec_exp_flush(s[c]) : vec_exp(s[c]);
         vec_store(scores + VEC_LANES * c, s[c], VEC_LANES);
     }
@@ -200,7 +202,7 @@ INLINE float attn_exp(float *scores, vec *s, float shift, bool flush)
     for (int half = 1; half < N; half *= 2) {
         UNROLL
         for (int c = 0; c < N; c += 2 * half)
-            s[c] = vec_add(s[c], s[c + half]);
+            s[c] += s[c + half];
     }
     return vec_sum(s[0]);
 }

@@ -30,8 +30,8 @@ INLINE vec exp_rest(vec x, vec n)
     p = vec_fma(p, r, vec_set1(0.0416683778f));
     p = vec_fma(p, r, vec_set1(0.166665211f));
     p = vec_fma(p, r, vec_set1(0.49999994f));
-    p = vec_fma(vec_mul(r, r), p, r);
-    return vec_add(p, vec_set1(1));
+    p = vec_fma(r * r, p, r);
+    return p + vec_set1(1);
 }
 
 /* exp(x) within 1 ulp where the result is normal; subnormal results round once.
@@ -44,7 +44,7 @@ INLINE vec vec_exp(vec x)
      * operand, so vec_min and vec_max return it. */
     x = vec_min(vec_set1(89), x);
     x = vec_max(vec_set1(-104), x);
-    n = vec_round(vec_mul(x, vec_set1(0x1.715476p0f)));
+    n = vec_round(x * vec_set1(0x1.715476p0f));
     return vec_scale2(exp_rest(x, n), n);
 }
 
@@ -61,8 +61,8 @@ INLINE vec vec_exp_flush(vec x)
 
     x = vec_max(least, x); /* returns NaN */
     t = vec_fma(x, vec_set1(0x1.715476p0f), shift);
-    p = exp_rest(x, vec_sub(t, shift));
-    return vec_zero_if_less(vec_mul(p, vec_exponent(t)), in, least);
+    p = exp_rest(x, t - shift);
+    return vec_zero_if_less(p * vec_exponent(t), in, least);
 #else
     return vec_exp(x);
 #endif
@@ -100,7 +100,7 @@ INLINE void from_f32(char *out, const float *in, size_t n, enum dtype type)
 INLINE void norm_vec(float *out, const float *x, const float *w, vec scale,
                      size_t n)
 {
-    vec_store(out, vec_mul(vec_load(w, n), vec_mul(vec_load(x, n), scale)), n);
+    vec_store(out, vec_load(w, n) * (vec_load(x, n) * scale), n);
 }
 
 static void KERNEL(rmsnorm)(float *out, const float *x, const float *w,
@@ -131,8 +131,8 @@ INLINE void rope_vec(float *x, size_t h, const float *cos, const float *sin,
     const vec a = vec_load(x, n), b = vec_load(x + h, n);
     const vec c = vec_load(cos, n), s = vec_load(sin, n);
 
-    vec_store(x, vec_fnma(b, s, vec_mul(a, c)), n);
-    vec_store(x + h, vec_fma(a, s, vec_mul(b, c)), n);
+    vec_store(x, vec_fnma(b, s, a * c), n);
+    vec_store(x + h, vec_fma(a, s, b * c), n);
 }
 
 static void KERNEL(rope)(float *x, size_t n_rows, size_t d, const float *cos,
@@ -153,9 +153,9 @@ static void KERNEL(rope)(float *x, size_t n_rows, size_t d, const float *cos,
 INLINE void swiglu_vec(float *out, const float *gate, const float *up, size_t n)
 {
     const vec z = vec_load(gate, n);
-    const vec den = vec_add(vec_set1(1), vec_exp(vec_neg(z)));
+    const vec den = vec_set1(1) + vec_exp(-z);
 
-    vec_store(out, vec_mul(vec_div(z, den), vec_load(up, n)), n);
+    vec_store(out, z / den * vec_load(up, n), n);
 }
 
 static void KERNEL(swiglu)(float *out, const float *gate, const float *up,
@@ -171,7 +171,7 @@ static void KERNEL(swiglu)(float *out, const float *gate, const float *up,
 
 INLINE void add_vec(float *x, const float *y, size_t n)
 {
-    vec_store(x, vec_add(vec_load(x, n), vec_load(y, n)), n);
+    vec_store(x, vec_load(x, n) + vec_load(y, n), n);
 }
 
 static void KERNEL(add)(float *x, const float *y, size_t n)
@@ -190,9 +190,9 @@ static void KERNEL(scale)(float *x, float a, size_t n)
     size_t i = 0;
 
     for (; n - i >= VEC_LANES; i += VEC_LANES)
-        vec_store(x + i, vec_mul(vec_load(x + i, VEC_LANES), by), VEC_LANES);
+        vec_store(x + i, vec_load(x + i, VEC_LANES) * by, VEC_LANES);
     if (i < n)
-        vec_store(x + i, vec_mul(vec_load(x + i, n - i), by), n - i);
+        vec_store(x + i, vec_load(x + i, n - i) * by, n - i);
 }
 
 /* ---- softmax ------------------------------------------------------------ */
@@ -221,7 +221,7 @@ static float KERNEL(max)(const float *x, size_t n)
 INLINE vec exp_vec(float *out, const float *x, vec shift, vec scale, size_t n)
 {
     const vec v = vec_load_or(x, n, -INFINITY);
-    vec e = vec_exp(vec_mul(vec_sub(v, shift), scale));
+    vec e = vec_exp((v - shift) * scale);
 
     /* a scale of 0 would make NaN of -INFINITY */
     e = vec_zero_if_equal(e, v, vec_set1(-INFINITY));
@@ -282,7 +282,7 @@ static double KERNEL(peak_flops)(size_t reps, float *sink)
             a[i] = vec_fma(a[i], mul, add);
     }
     for (int i = 1; i < PEAK_CHAINS; i++)
-        a[0] = vec_add(a[0], a[i]);
+        a[0] += a[i];
     *sink = vec_sum(a[0]);
     return 2.0 * VEC_LANES * PEAK_CHAINS * STEPS * (double)reps;
 }

@@ -77,7 +77,7 @@ INLINE void gemm_micro(float *c, size_t ldc, const float *a, size_t lda,
             if (nr <= VEC_LANES * h)
                 continue;
             if (!first)
-                s[i][h] = vec_add(s[i][h], vec_load(to, nr - VEC_LANES * h));
+                s[i][h] += vec_load(to, nr - VEC_LANES * h);
             vec_store(to, s[i][h], nr - VEC_LANES * h);
         }
     }

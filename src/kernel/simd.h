@@ -30,7 +30,8 @@
  *   PEAK_CHAINS         independent multiply-adds that keep the units busy
  *
  * Types: vec (VEC_LANES floats), struct vec_f64 (as many doubles), vec_words
- * (a cache line of 64-bit integers).
+ * (a cache line of 64-bit integers). vec is a vector type of the compiler, so
+ * the operators + - * / work on it lane by lane.
  *
  * Loads and stores accept any address. "The first n" means all lanes if
  * n >= VEC_LANES; otherwise memory behind element n is neither read nor
@@ -49,7 +50,6 @@
  *                             the same, rounded to F16 or BF16 as from_f32 does
  *
  *   vec_zero(), vec_set1(x), vec_lane0(v)
- *   vec_add, vec_sub, vec_mul, vec_div, vec_neg
  *   vec_fma(a, b, c)          a * b + c, rounded once
  *   vec_fnma(a, b, c)         c - a * b, rounded once
  *   vec_min(a, b), vec_max(a, b)

@@ -302,10 +302,10 @@ static void k_to_q8_avx512(const struct q8 *out, const float *x, size_t ldx,
 
 /* ---- a few tokens ------------------------------------------------------- */
 
-/* A row is unpacked once for up to FEW tokens. If there are more, BLOCK_L1
+/* A row is unpacked once for up to MAX_FEW tokens. If there are more, BLOCK_L1
  * bytes of rows stay in L1 until all tokens have used them. From MANY tokens
  * on, rows are unpacked into panels. */
-enum { FEW = 4, SUMS = 4, MANY = 9, BLOCK_L1 = 16 << 10 };
+enum { MAX_FEW = 4, SUMS = 4, MANY = 9, BLOCK_L1 = 16 << 10 };
 
 /* Factors of the two groups of 32 in 64 columns, in their lanes. */
 INLINE __m512 two_factors(const float *f)
@@ -328,9 +328,9 @@ INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
                    size_t n, int T, bool add, int bits, size_t group,
                    size_t ahead, bool to_l2)
 {
-    _Alignas(64) float f[FEW][16];
+    _Alignas(64) float f[MAX_FEW][16];
     const size_t number = type_bytes(w.type);
-    __m512 bias[FEW], a[FEW][SUMS];
+    __m512 bias[MAX_FEW], a[MAX_FEW][SUMS];
 
     UNROLL
     for (int t = 0; t < T; t++)
@@ -359,7 +359,7 @@ INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
         /* otherwise gcc 12 shuffles the factors out of registers */
         __asm__("" ::: "memory");
         for (; left - k >= 64 * SUMS; k += 64 * SUMS, w.q += 8 * SUMS * bits) {
-            sums d[FEW];
+            sums d[MAX_FEW];
 
             UNROLL
             for (size_t i = 0; i < SUMS; i++) {
@@ -473,7 +473,7 @@ static void split_pairs(int8_t *out, const int8_t *q, size_t n)
 
 /* Sums of a row by T tokens. */
 struct q4_sums {
-    __m512 bias[FEW], a[FEW][2];
+    __m512 bias[MAX_FEW], a[MAX_FEW][2];
 };
 
 /* Add the products of 128 codes w. x is at their columns of the first token, in
@@ -521,7 +521,7 @@ INLINE void q4_row(float *y, size_t ldy, struct row w, const struct q8 *x,
                                               : group == 64 ? 3
                                                             : 2);
         size_t k = 0;
-        __m512 f[FEW];
+        __m512 f[MAX_FEW];
 
         sweep_by(w.scales, ahead / 8, to_l2);
         sweep_by(w.biases, ahead / 8, to_l2);
@@ -899,17 +899,17 @@ static void q8_many(float *y, size_t ldy, const struct affine *w,
 
 /* ---- the product -------------------------------------------------------- */
 
-/* Fewer than MANY tokens, FEW at a time. Rows stay in L1 for all of them; if
- * there are at most FEW tokens, all rows are taken at once. */
+/* Fewer than MANY tokens, MAX_FEW at a time. Rows stay in L1 for all of them;
+ * if there are at most MAX_FEW tokens, all rows are taken at once. */
 static void q8_several(float *y, size_t ldy, const struct affine *w,
                        const struct q8 *x, size_t n_rows, size_t n_cols,
                        size_t n_tokens, bool add, q8_few_fn few)
 {
     const size_t block =
-        n_tokens <= FEW ? n_rows : BLOCK_L1 / (w->q_stride + 1) + 1;
+        n_tokens <= MAX_FEW ? n_rows : BLOCK_L1 / (w->q_stride + 1) + 1;
 
     for (size_t r = 0; r < n_rows; r += block)
-        for (size_t t = 0; t < n_tokens; t += FEW) {
+        for (size_t t = 0; t < n_tokens; t += MAX_FEW) {
             const struct row first = row_at(w, r, 0);
             struct affine rows = *w;
             struct q8 tokens = *x;
@@ -922,7 +922,7 @@ static void q8_several(float *y, size_t ldy, const struct affine *w,
             tokens.sum += t * x->ldg;
             few(y + t * ldy + r, ldy, &rows, &tokens,
                 n_rows - r < block ? n_rows - r : block, n_cols,
-                n_tokens - t < FEW ? n_tokens - t : FEW, add);
+                n_tokens - t < MAX_FEW ? n_tokens - t : MAX_FEW, add);
         }
 }
 

@@ -115,34 +115,9 @@ INLINE vec vec_set1(float x)
     return _mm512_set1_ps(x);
 }
 
-INLINE vec vec_add(vec a, vec b)
-{
-    return _mm512_add_ps(a, b);
-}
-
-INLINE vec vec_sub(vec a, vec b)
-{
-    return _mm512_sub_ps(a, b);
-}
-
-INLINE vec vec_mul(vec a, vec b)
-{
-    return _mm512_mul_ps(a, b);
-}
-
-INLINE vec vec_div(vec a, vec b)
-{
-    return _mm512_div_ps(a, b);
-}
-
 INLINE float vec_lane0(vec v)
 {
     return _mm512_cvtss_f32(v);
-}
-
-INLINE vec vec_neg(vec v)
-{
-    return _mm512_xor_ps(v, _mm512_set1_ps(-0.0f));
 }
 
 INLINE vec vec_fma(vec a, vec b, vec c)
