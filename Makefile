@@ -39,9 +39,9 @@ AVX512 := $(AVX2) -mavx512f -mavx512bw -mavx512vl -mavx512dq
 
 lib_src := $(wildcard src/base/*.c src/file/*.c src/text/*.c src/kernel/*.c \
              src/kernel/ref/*.c src/kernel/x86/*.c src/model/*.c src/engine/*.c)
-# Files of another CPU than the compiler's stay out: CC decides.
-x86_src := src/base/cpu_x86.c $(filter src/kernel/x86/%,$(lib_src))
-other_src := src/base/cpu_other.c
+# Files for another CPU than the compiler's stay out.
+x86_src := $(filter %_x86.c src/kernel/x86/%,$(lib_src))
+other_src := $(filter %_other.c,$(lib_src))
 ifneq ($(filter x86_64-%,$(shell $(CC) -dumpmachine)),)
 lib_src := $(filter-out $(other_src),$(lib_src))
 else

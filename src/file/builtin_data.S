@@ -6,7 +6,7 @@
     .balign align;              \
     .globl id;                  \
     .hidden id;                 \
-    .type id, @object;          \
+    .type id, %object;          \
 id: .incbin path;               \
     .globl id##_end;            \
     .hidden id##_end;           \
@@ -14,7 +14,7 @@ id##_end:;                      \
     .byte 0;                    \
     .size id, . - id
 
-    .section .rodata.builtin, "a", @progbits
+    .section .rodata.builtin, "a", %progbits
 
     EMBED(builtin_model, "models/demo/model.safetensors", 4096)
     EMBED(builtin_config, "models/demo/config.json", 64)
@@ -22,4 +22,4 @@ id##_end:;                      \
     EMBED(builtin_tokenizer, "models/demo/tokenizer.json", 64)
     EMBED(builtin_tokenizer_config, "models/demo/tokenizer_config.json", 64)
 
-    .section .note.GNU-stack, "", @progbits
+    .section .note.GNU-stack, "", %progbits

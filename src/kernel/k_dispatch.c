@@ -66,25 +66,7 @@ static void fill_tables(void)
         k->tune = tuning(level);
         k_ref_init(k);
         k_q8_ref_init(k);
-        if (level == ISA_REF)
-            continue;
-        k->gemm_bf16 = NULL; /* matmul_f32 is faster than the reference's */
-        k_avx2_init(k);
-        k_q8_avx2_init(k);
-        if (level == ISA_AVXVNNI)
-            k_q8_avxvnni_init(k);
-        if (level >= ISA_AVX512) {
-            k_avx512_init(k);
-            k_q8_avx512_init(k);
-        }
-        if (level >= ISA_AVX512BF16) {
-            k_avx512bf16_init(k);
-            k_attn_avx512bf16_init(k);
-        }
-        if (level >= ISA_AMX) {
-            k_amx_init(k);
-            k_attn_amx_init(k);
-        }
+        k_cpu_init(k, level);
     }
 }
 

@@ -375,7 +375,11 @@ const struct kernels *kernels_named(const char *name, bool *known);
 /* The names of all levels, for messages: "ref, avx2, …". A constant. */
 const char *kernels_names(void);
 
-/* For k_dispatch.c: each enters the kernels of one file into the table. */
+/* Put the kernels of this CPU's level over those of the reference. x86's is in
+ * x86/k_cpu_x86.c; k_cpu_other.c is for CPUs without kernels of their own. */
+void k_cpu_init(struct kernels *k, enum isa level);
+
+/* Each enters the kernels of one file into the table. */
 void k_ref_init(struct kernels *k);
 void k_avx2_init(struct kernels *k);
 void k_avx512_init(struct kernels *k);
