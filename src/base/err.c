@@ -26,3 +26,46 @@ int err_oom(struct qwick_err *e, size_t n_bytes)
 {
     return err_set(e, QWICK_ERR_MEMORY, "out of memory: %zu bytes", n_bytes);
 }
+
+/* One character of s[0..n), n > 0, as shown, to out; its length goes to *used.
+ * Returns the length written. */
+static size_t show_one(char out[4], const char *s, size_t n, size_t *used)
+{
+    static const char hex[] = "0123456789abcdef";
+    size_t bad = 1, k = utf8_decode(s, n, NULL, &bad);
+    unsigned char c = (unsigned char)*s;
+    *used = k ? k : bad;
+    if (k == 0) {
+        memcpy(out, "\xEF\xBF\xBD", 3);
+        return 3;
+    }
+    if (c < 0x20 || c == 0x7F) {
+        memcpy(out, "\\x", 2);
+        out[2] = hex[c >> 4];
+        out[3] = hex[c & 15];
+        return 4;
+    }
+    memcpy(out, s, k);
+    return k;
+}
+
+const char *err_show(char out[ERR_SHOWN], const char *s, size_t n)
+{
+    static const char dots[] = "...";
+    size_t at = 0;
+    while (n > 0) {
+        char c[4];
+        size_t used, k = show_one(c, s, n, &used);
+        if (at + k + sizeof dots > ERR_SHOWN) {
+            memcpy(out + at, dots, sizeof dots - 1);
+            at += sizeof dots - 1;
+            break;
+        }
+        memcpy(out + at, c, k);
+        at += k;
+        s += used;
+        n -= used;
+    }
+    out[at] = '\0';
+    return out;
+}

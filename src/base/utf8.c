@@ -1,5 +1,7 @@
 #include "base/utf8.h"
 
+#include <string.h>
+
 #include "base/buf.h"
 
 /* Bounds of the second byte (Unicode 15, table 3-7); the rest are 80..BF. */
@@ -67,6 +69,37 @@ size_t utf8_decode(const char *s, size_t n, uint32_t *cp, size_t *bad)
         *cp = c;
     }
     return want;
+}
+
+/* The first byte >= 0x80 in p[0..n), or n. */
+static size_t ascii_run(const char *p, size_t n)
+{
+    size_t i = 0;
+    for (; n - i >= 8; i += 8) {
+        uint64_t w;
+        memcpy(&w, p + i, 8);
+        if (w & 0x8080808080808080u)
+            break;
+    }
+    while (i < n && (unsigned char)p[i] < 0x80)
+        i++;
+    return i;
+}
+
+size_t utf8_valid(const char *p, size_t n)
+{
+    size_t i = 0;
+    while (i < n) {
+        size_t want, have;
+        i += ascii_run(p + i, n - i);
+        if (i == n)
+            break;
+        have = valid_part((const unsigned char *)p + i, n - i, &want);
+        if (have != want)
+            break;
+        i += have;
+    }
+    return i;
 }
 
 size_t utf8_encode(uint32_t cp, char out[4])

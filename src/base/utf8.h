@@ -14,6 +14,10 @@ struct buf;
  * replaces by one U+FFFD). cp and bad may be NULL. */
 size_t utf8_decode(const char *p, size_t n, uint32_t *cp, size_t *bad);
 
+/* Length of the longest prefix of p[0..n) that consists of whole, valid
+ * characters; n when all of it does. */
+size_t utf8_valid(const char *p, size_t n);
+
 /* Write cp as UTF-8 to out[4]; returns the length. */
 size_t utf8_encode(uint32_t cp, char out[4]);
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/hash.h"
 #include "base/par.h"
-#include "file/hash.h"
 
 enum { N_PIECES = 16, PIECE = 256 };
 

@@ -1,7 +1,7 @@
 /* Which model answers come from, whichever machine its files lie on. */
 #include "base/buf.h"
+#include "base/hash.h"
 #include "engine/engine.h"
-#include "file/hash.h"
 
 /* Text goes through every byte of tokenizer.json, both ways. */
 static int hash_tokenizer(const struct qwick_engine *eng, uint64_t id[2],

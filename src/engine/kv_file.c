@@ -9,11 +9,12 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/hash.h"
 #include "base/par.h"
 #include "base/rng.h"
-#include "file/hash.h"
 #include "file/owner.h"
 #include "file/sync.h"
+#include "file/write.h"
 
 static const char MAGIC[8] = {'q', 'w', 'i', 'c', 'k', '-', 'k', 'v'};
 
@@ -82,21 +83,6 @@ int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
 }
 
 /* ---- writing ------------------------------------------------------------ */
-
-static int write_all(int fd, const void *p, size_t n)
-{
-    const char *s = p;
-    while (n) {
-        ssize_t k = write(fd, s, n);
-        if (k < 0 && errno != EINTR)
-            return -1;
-        if (k > 0) {
-            s += k;
-            n -= (size_t)k;
-        }
-    }
-    return 0;
-}
 
 static int write_body(int fd, const struct kv_file_head *h, size_t data_at,
                       const int32_t *tokens, const uint64_t *hashes,

@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "engine/kv_file.h"
-#include "file/hash.h"
 #include "file/owner.h"
 #include "file/sync.h"
 

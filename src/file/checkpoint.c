@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "file/builtin.h"
 
@@ -446,16 +447,8 @@ static int names_add(struct names *l, const char *name, const char *suffix)
     size_t n = strlen(name), m = strlen(suffix);
     if (n < m || strcmp(name + n - m, suffix) != 0)
         return 0;
-    if (l->n == l->cap) {
-        size_t cap = l->cap ? l->cap * 2 : 16, bytes;
-        char **v = NULL;
-        if (!size_mul(cap, sizeof *v, &bytes))
-            v = realloc(l->v, bytes);
-        if (!v)
-            return -1;
-        l->v = v;
-        l->cap = cap;
-    }
+    if (ARRAY_RESERVE(l->v, l->cap, l->n + 1, NULL))
+        return -1;
     l->v[l->n] = strdup(name);
     if (!l->v[l->n])
         return -1;

@@ -11,9 +11,13 @@
 
 #include <yajl/yajl_parse.h>
 
+#include "base/arena.h"
+#include "base/array.h"
 #include "base/buf.h"
+#include "base/hash.h"
+#include "base/hashmap.h"
 #include "base/rng.h"
-#include "file/hash.h"
+#include "base/utf8.h"
 
 /* ---- what yajl lets pass ------------------------------------------------- */
 
@@ -23,71 +27,6 @@
  * would cost as much again, is switched off. Work goes by blocks that stay in
  * the first-level cache. */
 enum { SCAN_BLOCK = 16384 };
-
-static bool is_tail(unsigned char c)
-{
-    return (c & 0xc0) == 0x80;
-}
-
-/* Length of the character that starts at p (lead byte >= 0x80), 0 if invalid
- * (Unicode 15, table 3-7). */
-static size_t utf8_long(const unsigned char *p, size_t n)
-{
-    unsigned char c = p[0];
-    if (c < 0xc2)
-        return 0;
-    if (c < 0xe0)
-        return n >= 2 && is_tail(p[1]) ? 2 : 0;
-    if (c < 0xf0) {
-        if (n < 3 || !is_tail(p[1]) || !is_tail(p[2]))
-            return 0;
-        if ((c == 0xe0 && p[1] < 0xa0) || (c == 0xed && p[1] >= 0xa0))
-            return 0;
-        return 3;
-    }
-    if (c > 0xf4 || n < 4 || !is_tail(p[1]) || !is_tail(p[2]) || !is_tail(p[3]))
-        return 0;
-    if ((c == 0xf0 && p[1] < 0x90) || (c == 0xf4 && p[1] >= 0x90))
-        return 0;
-    return 4;
-}
-
-/* First byte >= 0x80 in p[0..n), or n. */
-static size_t ascii_run(const unsigned char *p, size_t n)
-{
-    size_t i = 0;
-    for (; n - i >= 8; i += 8) {
-        uint64_t w;
-        memcpy(&w, p + i, 8);
-        w &= 0x8080808080808080u;
-        if (w)
-            return i + (size_t)__builtin_ctzll(w) / 8;
-    }
-    while (i < n && p[i] < 0x80)
-        i++;
-    return i;
-}
-
-/* Check the characters that start in [*at, end), end <= n; moves *at behind
- * the last of them. Returns -1 with *at at the bad one. */
-static int check_utf8(const unsigned char *p, size_t n, size_t end, size_t *at)
-{
-    size_t i = *at;
-    while (i < end) {
-        if (p[i] < 0x80) {
-            i += ascii_run(p + i, end - i);
-            continue;
-        }
-        size_t len = utf8_long(p + i, n - i);
-        if (len == 0) {
-            *at = i;
-            return -1;
-        }
-        i += len;
-    }
-    *at = i;
-    return 0;
-}
 
 static int hex_digit(unsigned char c)
 {
@@ -147,9 +86,16 @@ static const char *check_text(const unsigned char *p, size_t n, size_t *at)
     size_t chars = 0, escapes = 0;
     for (size_t i = 0; i < n;) {
         size_t end = n - i > SCAN_BLOCK ? i + SCAN_BLOCK : n;
-        if (chars < end && check_utf8(p, n, end, &chars)) {
-            *at = chars;
-            return "invalid UTF-8";
+        if (chars < end)
+            chars += utf8_valid((const char *)p + chars, end - chars);
+        if (chars < end) { /* unless the block's end cuts a character */
+            size_t k =
+                utf8_decode((const char *)p + chars, n - chars, NULL, NULL);
+            if (k == 0) {
+                *at = chars;
+                return "invalid UTF-8";
+            }
+            chars += k;
         }
         if (escapes < end && check_escapes(p, n, end, &escapes)) {
             *at = escapes;
@@ -484,15 +430,9 @@ int json_check(const char *name, const char *text, size_t n,
 
 /* ---- trees --------------------------------------------------------------- */
 
-struct chunk {
-    struct chunk *next;
-    size_t len, cap;
-    _Alignas(16) char data[];
-};
-
 struct json_doc {
     struct json_value root;
-    struct chunk *chunks; /* the first is the one being filled */
+    struct arena arena;
 };
 
 /* A value whose container is still open. */
@@ -508,58 +448,14 @@ struct builder {
     size_t len, cap;
     size_t start[JSON_MAX_DEPTH]; /* where each open container begins */
     size_t depth;
-    uint32_t *table; /* scratch of check_keys */
-    size_t table_cap;
+    struct hashmap keys; /* scratch of check_keys */
     uint64_t seed;
 };
 
-static void *doc_alloc(struct json_doc *d, size_t n, size_t align)
-{
-    struct chunk *c = d->chunks;
-    if (c) {
-        size_t at = (c->len + align - 1) & ~(align - 1);
-        if (at <= c->cap && c->cap - at >= n) {
-            c->len = at + n;
-            return c->data + at;
-        }
-    }
-    size_t cap = c ? c->cap * 2 : 2048, total;
-    if (cap > 1u << 20)
-        cap = 1u << 20;
-    if (cap < n)
-        cap = n;
-    if (size_add(cap, sizeof *c, &total))
-        return NULL;
-    struct chunk *fresh = malloc(total);
-    if (!fresh)
-        return NULL;
-    fresh->len = n;
-    fresh->cap = cap;
-    /* A chunk made for one large thing is full: keep filling the old one. */
-    if (c && cap == n) {
-        fresh->next = c->next;
-        c->next = fresh;
-    } else {
-        fresh->next = c;
-        d->chunks = fresh;
-    }
-    return fresh->data;
-}
-
 static struct pending *push(struct builder *b, enum json_type type)
 {
-    if (b->len == b->cap) {
-        size_t cap = b->cap ? b->cap * 2 : 64, bytes;
-        struct pending *s = NULL;
-        if (!size_mul(cap, sizeof *s, &bytes))
-            s = realloc(b->stack, bytes);
-        if (!s) {
-            err_oom(b->p->e, b->cap * sizeof *s * 2);
-            return NULL;
-        }
-        b->stack = s;
-        b->cap = cap;
-    }
+    if (ARRAY_RESERVE(b->stack, b->cap, b->len + 1, b->p->e))
+        return NULL;
     struct pending *v = &b->stack[b->len++];
     memset(v, 0, sizeof *v);
     v->v.type = type;
@@ -572,12 +468,9 @@ static int push_text(struct builder *b, enum json_type type, const char *s,
     struct pending *v = push(b, type);
     if (!v)
         return -1;
-    char *copy = doc_alloc(b->doc, n + 1, 1);
+    char *copy = arena_copy(&b->doc->arena, s, n);
     if (!copy)
         return err_oom(b->p->e, n + 1);
-    if (n > 0)
-        memcpy(copy, s, n);
-    copy[n] = '\0';
     v->v.str = copy;
     v->v.len = n;
     return 0;
@@ -664,28 +557,18 @@ static int check_keys(struct builder *b, const struct pending *m, size_t n)
                     return err_repeated(b, &m[2 * i]);
         return 0;
     }
-    size_t cap = 32, bytes;
-    while (cap < n * 2)
-        cap *= 2;
-    if (n >= UINT32_MAX || size_mul(cap, sizeof *b->table, &bytes))
-        return err_oom(b->p->e, SIZE_MAX);
-    if (cap > b->table_cap) {
-        uint32_t *t = realloc(b->table, bytes);
-        if (!t)
-            return err_oom(b->p->e, bytes);
-        b->table = t;
-        b->table_cap = cap;
-    }
     if (!b->seed)
         b->seed = rng_random_seed() | 1;
-    memset(b->table, 0, bytes);
+    if (hashmap_init(&b->keys, n, n, b->p->e))
+        return -1;
     for (size_t i = 0; i < n; i++) {
         const struct json_value *k = &m[2 * i].v;
-        size_t at = hash_bytes(b->seed, k->str, k->len) & (cap - 1);
-        for (; b->table[at]; at = (at + 1) & (cap - 1))
-            if (same_text(k, &m[2 * (size_t)(b->table[at] - 1)].v))
+        uint64_t h = hash_bytes(b->seed, k->str, k->len);
+        uint32_t at = hashmap_slot(&b->keys, h), other;
+        while ((other = hashmap_next(&b->keys, h, &at)) != HASHMAP_NONE)
+            if (same_text(k, &m[2 * (size_t)other].v))
                 return err_repeated(b, &m[2 * i]);
-        b->table[at] = (uint32_t)(i + 1);
+        hashmap_put(&b->keys, h, (uint32_t)i);
     }
     return 0;
 }
@@ -705,7 +588,7 @@ static int tree_end(struct builder *b, enum json_type type)
     if (n > 0) {
         /* No overflow: the stack is larger than this. */
         size_t bytes = n * step * sizeof *items;
-        items = doc_alloc(b->doc, bytes, _Alignof(struct json_value));
+        items = arena_alloc(&b->doc->arena, bytes, _Alignof(struct json_value));
         if (!items)
             return err_oom(b->p->e, bytes);
         for (size_t i = 0; i < n; i++)
@@ -773,7 +656,7 @@ int json_parse_around(struct json_doc **out, const char *name, const char *text,
     }
     if (b) {
         free(b->stack);
-        free(b->table);
+        hashmap_free(&b->keys);
         free(b);
     }
     json_free(doc);
@@ -795,10 +678,7 @@ void json_free(struct json_doc *doc)
 {
     if (!doc)
         return;
-    for (struct chunk *c = doc->chunks, *next; c; c = next) {
-        next = c->next;
-        free(c);
-    }
+    arena_free(&doc->arena);
     free(doc);
 }
 

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/os.h"
 #include "base/rng.h"
-#include "file/hash.h"
 
 static uint32_t host_hash(void)
 {

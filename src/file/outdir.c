@@ -15,6 +15,7 @@
 #include "base/os.h"
 #include "file/leftover.h"
 #include "file/sync.h"
+#include "file/write.h"
 
 struct outdir {
     char *path;      /* without links and trailing slashes */
@@ -318,22 +319,6 @@ const char *outdir_path(struct outdir *d, const char *name, struct qwick_err *e)
         return d->name.data;
     err_oom(e, strlen(d->temp) + strlen(name) + 2);
     return NULL;
-}
-
-static int write_all(int fd, const unsigned char *p, size_t n)
-{
-    while (n > 0) {
-        ssize_t k = write(fd, p, n < 1u << 26 ? n : 1u << 26);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k <= 0) {
-            errno = k < 0 ? errno : EIO;
-            return -1;
-        }
-        p += k;
-        n -= (size_t)k;
-    }
-    return 0;
 }
 
 int outdir_write(struct outdir *d, const char *name, const void *data, size_t n,

@@ -4,53 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
+#include "base/array.h"
 #include "base/buf.h"
+#include "base/hash.h"
+#include "base/hashmap.h"
 #include "base/rng.h"
 #include "base/utf8.h"
-#include "file/hash.h"
 #include "file/json.h"
 #include "file/map.h"
 
 static const char index_name[] = "model.safetensors.index.json";
 static const char single_name[] = "model.safetensors";
 
-enum { MAX_HEADER_BYTES = 100000000, SHOWN = 200 };
+enum { MAX_HEADER_BYTES = 100000000 };
 
-/* ---- memory that lives as long as the set -------------------------------- */
-
-struct chunk {
-    struct chunk *next;
-    size_t len, cap;
-    char data[];
-};
-
-/* A NUL-terminated copy of s[0..n), NULL when out of memory. */
-static const char *copy_text(struct chunk **chunks, const char *s, size_t n)
-{
-    struct chunk *c = *chunks;
-    if (!c || c->cap - c->len <= n) {
-        size_t cap = n >= 65536 ? n + 1 : 65536;
-        c = malloc(sizeof *c + cap);
-        if (!c)
-            return NULL;
-        *c = (struct chunk){.next = *chunks, .cap = cap};
-        *chunks = c;
-    }
-    char *copy = c->data + c->len;
-    if (n > 0)
-        memcpy(copy, s, n);
-    copy[n] = '\0';
-    c->len += n + 1;
-    return copy;
-}
-
-static void chunks_free(struct chunk *c)
-{
-    for (struct chunk *next; c; c = next) {
-        next = c->next;
-        free(c);
-    }
-}
+/* ---- names --------------------------------------------------------------- */
 
 /* A table from texts to the order in which they were added. */
 struct table {
@@ -59,57 +28,40 @@ struct table {
         size_t n;
     } * texts;
     size_t n, cap;
-    uint32_t *slots; /* 0: free, else index + 1 */
-    size_t n_slots;  /* a power of two, or 0 */
+    struct hashmap map; /* of room for map_cap */
+    size_t map_cap;
     uint64_t seed;
 };
 
 static void table_free(struct table *t)
 {
     free(t->texts);
-    free(t->slots);
+    hashmap_free(&t->map);
     *t = (struct table){0};
 }
 
-/* The slot that holds s, or the free one where it belongs. */
-static uint32_t *table_slot(const struct table *t, const char *s, size_t n)
+static uint64_t table_hash(const struct table *t, const char *s, size_t n)
 {
-    size_t at = hash_bytes(t->seed, s, n) & (t->n_slots - 1);
-    for (; t->slots[at]; at = (at + 1) & (t->n_slots - 1)) {
-        const struct text *k = &t->texts[t->slots[at] - 1];
-        if (k->n == n && memcmp(k->s, s, n) == 0)
-            break;
-    }
-    return &t->slots[at];
+    return hash_bytes(t->seed, s, n);
 }
 
+/* Room for one more. */
 static int table_grow(struct table *t)
 {
     if (!t->seed)
         t->seed = rng_random_seed() | 1;
-    if (t->n == t->cap) {
-        size_t cap = t->cap ? t->cap * 2 : 64, bytes;
-        struct text *p = NULL;
-        if (cap < UINT32_MAX && !size_mul(cap, sizeof *p, &bytes))
-            p = realloc(t->texts, bytes);
-        if (!p)
-            return -1;
-        t->texts = p;
-        t->cap = cap;
+    if (ARRAY_RESERVE(t->texts, t->cap, t->n + 1, NULL))
+        return -1;
+    if (t->n < t->map_cap)
+        return 0;
+    if (hashmap_init(&t->map, t->cap, t->cap, NULL)) {
+        t->map_cap = t->n = 0;
+        return -1;
     }
-    if (t->n_slots < t->n * 2 + 2) {
-        size_t n_slots = t->n_slots ? t->n_slots * 2 : 256;
-        uint32_t *old = t->slots;
-        t->slots = calloc(n_slots, sizeof *t->slots);
-        if (!t->slots) {
-            t->slots = old;
-            return -1;
-        }
-        t->n_slots = n_slots;
-        for (size_t i = 0; i < t->n; i++)
-            *table_slot(t, t->texts[i].s, t->texts[i].n) = (uint32_t)(i + 1);
-        free(old);
-    }
+    t->map_cap = t->cap;
+    for (size_t i = 0; i < t->n; i++)
+        hashmap_put(&t->map, table_hash(t, t->texts[i].s, t->texts[i].n),
+                    (uint32_t)i);
     return 0;
 }
 
@@ -117,11 +69,18 @@ static int table_grow(struct table *t)
 static int table_find(const struct table *t, const char *s, size_t n,
                       size_t *index)
 {
-    uint32_t at = t->n_slots > 0 ? *table_slot(t, s, n) : 0;
-    if (at == 0)
+    if (t->n == 0)
         return -1;
-    *index = at - 1;
-    return 0;
+    uint64_t h = table_hash(t, s, n);
+    uint32_t at = hashmap_slot(&t->map, h), i;
+    while ((i = hashmap_next(&t->map, h, &at)) != HASHMAP_NONE) {
+        const struct text *k = &t->texts[i];
+        if (k->n == n && memcmp(k->s, s, n) == 0) {
+            *index = i;
+            return 0;
+        }
+    }
+    return -1;
 }
 
 /* 1 when s was new, 0 when it was there, -1 out of memory. */
@@ -131,7 +90,7 @@ static int table_add(struct table *t, const char *s, size_t n, size_t *index)
         return 0;
     if (table_grow(t))
         return -1;
-    *table_slot(t, s, n) = (uint32_t)(t->n + 1);
+    hashmap_put(&t->map, table_hash(t, s, n), (uint32_t)t->n);
     t->texts[t->n] = (struct text){s, n};
     *index = t->n++;
     return 1;
@@ -150,35 +109,8 @@ struct st_set {
     struct table names; /* index i is tensors[i] */
     struct shard *shards;
     size_t n_shards, cap_shards;
-    struct chunk *text;
+    struct arena text;
 };
-
-/* A name for a message: cut, and without line breaks or NUL in it. */
-static const char *shown(char out[SHOWN], const char *s, size_t n)
-{
-    struct buf text = {0}, clean = {0};
-    size_t at = 0, k = n < SHOWN ? n : SHOWN;
-    if (utf8_sanitize(&text, s, utf8_complete(s, k)) == 0 && text.data) {
-        for (size_t i = 0; i < text.len && clean.len < SHOWN - 8; i++) {
-            unsigned char c = (unsigned char)text.data[i];
-            int rc = c < 0x20 || c == 0x7f ? buf_printf(&clean, "\\x%02x", c)
-                                           : buf_putc(&clean, (char)c);
-            if (rc)
-                break;
-        }
-        at = utf8_complete(clean.data ? clean.data : "", clean.len);
-        if (at > 0)
-            memcpy(out, clean.data, at);
-        if (k < n || clean.len >= SHOWN - 8) {
-            memcpy(out + at, "...", 3);
-            at += 3;
-        }
-    }
-    out[at] = '\0';
-    buf_free(&text);
-    buf_free(&clean);
-    return out;
-}
 
 /* ---- headers ------------------------------------------------------------- */
 
@@ -195,7 +127,7 @@ struct entry {
 struct header {
     const char *path; /* for messages */
     struct qwick_err *e;
-    struct chunk **text;
+    struct arena *text;
     struct entry *v;
     size_t n, cap;
     int depth;
@@ -207,10 +139,10 @@ struct header {
 
 static int err_tensor(const struct header *h, const char *why)
 {
-    char name[SHOWN];
+    char name[ERR_SHOWN];
     const struct st_tensor *t = &h->v[h->n - 1].t;
     return err_set(h->e, QWICK_ERR_MODEL, "%s: tensor %s: %s", h->path,
-                   shown(name, t->name, t->name_len), why);
+                   err_show(name, t->name, t->name_len), why);
 }
 
 /* A value of the wrong type, or in the wrong place. */
@@ -299,8 +231,8 @@ static int on_string(void *ctx, const char *s, size_t n)
     if (h->depth != 2 || h->field != FIELD_DTYPE)
         return on_scalar(h);
     if (dtype_parse(s, n, &h->v[h->n - 1].t.dtype)) {
-        char why[SHOWN + 32], name[SHOWN];
-        snprintf(why, sizeof why, "unknown dtype %s", shown(name, s, n));
+        char why[ERR_SHOWN + 32], name[ERR_SHOWN];
+        snprintf(why, sizeof why, "unknown dtype %s", err_show(name, s, n));
         return err_tensor(h, why);
     }
     return 0;
@@ -354,19 +286,11 @@ static int on_end_array(void *ctx)
 
 static int add_tensor(struct header *h, const char *s, size_t n)
 {
-    if (h->n == h->cap) {
-        size_t cap = h->cap ? h->cap * 2 : 256, bytes = SIZE_MAX;
-        struct entry *v = NULL;
-        if (!size_mul(cap, sizeof *v, &bytes))
-            v = realloc(h->v, bytes);
-        if (!v)
-            return err_oom(h->e, bytes);
-        h->v = v;
-        h->cap = cap;
-    }
+    if (ARRAY_RESERVE(h->v, h->cap, h->n + 1, h->e))
+        return -1;
     struct entry *t = &h->v[h->n];
     *t = (struct entry){0};
-    t->t.name = copy_text(h->text, s, n);
+    t->t.name = arena_copy(h->text, s, n);
     t->t.name_len = n;
     if (!t->t.name)
         return err_oom(h->e, n + 1);
@@ -488,13 +412,13 @@ static int by_offset(const void *a, const void *b)
 /* The tensors, sorted, must fill the n_data bytes behind the header. */
 static int check_layout(const struct header *h, size_t n_head, size_t n_data)
 {
-    char name[SHOWN], before[SHOWN] = "";
+    char name[ERR_SHOWN], before[ERR_SHOWN] = "";
     size_t at = 0;
     for (size_t i = 0; i < h->n; i++) {
         const struct entry *t = &h->v[i];
         if (t->begin != at) {
             const struct st_tensor *p = i > 0 ? &h->v[i - 1].t : NULL;
-            shown(name, t->t.name, t->t.name_len);
+            err_show(name, t->t.name, t->t.name_len);
             if (t->begin > at)
                 return err_set(h->e, QWICK_ERR_MODEL,
                                "%s: tensor %s: begins at %zu, %zu bytes after "
@@ -504,14 +428,14 @@ static int check_layout(const struct header *h, size_t n_head, size_t n_data)
                            "%s: tensor %s: begins at %zu and overlaps tensor "
                            "%s, which ends at %zu",
                            h->path, name, t->begin,
-                           p ? shown(before, p->name, p->name_len) : "", at);
+                           p ? err_show(before, p->name, p->name_len) : "", at);
         }
         at = t->end;
     }
     if (at == n_data)
         return 0;
-    shown(name, h->n ? h->v[h->n - 1].t.name : "",
-          h->n ? h->v[h->n - 1].t.name_len : 0);
+    err_show(name, h->n ? h->v[h->n - 1].t.name : "",
+             h->n ? h->v[h->n - 1].t.name_len : 0);
     size_t expected;
     if (size_add(n_head, at, &expected))
         return err_set(h->e, QWICK_ERR_MODEL,
@@ -583,27 +507,18 @@ static int read_shard(struct st_set *set, const char *path, struct qwick_err *e)
 {
     const struct shard *s = &set->shards[set->n_shards - 1];
     struct header h = {.path = path, .e = e, .text = &set->text};
-    char name[SHOWN];
+    char name[ERR_SHOWN];
     int rc = -1;
 
     if (read_header(&h, &s->map))
         goto done;
-    size_t total = SIZE_MAX, bytes = SIZE_MAX;
-    if (size_add(set->n, h.n, &total) ||
-        size_mul(total, sizeof *set->tensors, &bytes)) {
-        err_oom(e, bytes);
+    size_t total = SIZE_MAX;
+    if (size_add(set->n, h.n, &total)) {
+        err_oom(e, total);
         goto done;
     }
-    if (total > set->cap) {
-        size_t cap = set->cap * 2 > total ? set->cap * 2 : total;
-        struct st_tensor *v = realloc(set->tensors, cap * sizeof *v);
-        if (!v) {
-            err_oom(e, cap * sizeof *v);
-            goto done;
-        }
-        set->tensors = v;
-        set->cap = cap;
-    }
+    if (ARRAY_RESERVE(set->tensors, set->cap, total, e))
+        goto done;
     for (size_t i = 0; i < h.n; i++) {
         struct st_tensor *t = &h.v[i].t;
         size_t other;
@@ -613,7 +528,7 @@ static int read_shard(struct st_set *set, const char *path, struct qwick_err *e)
             goto done;
         }
         if (!fresh) {
-            shown(name, t->name, t->name_len);
+            err_show(name, t->name, t->name_len);
             const char *in = set->tensors[other].file;
             if (in == s->name)
                 err_set(e, QWICK_ERR_MODEL, "%s: tensor %s: repeated", path,
@@ -646,20 +561,9 @@ done:
 static int add_shard(struct st_set *set, const char *name, struct map *map,
                      struct qwick_err *e)
 {
-    const char *copy = copy_text(&set->text, name, strlen(name));
-    if (copy && set->n_shards == set->cap_shards) {
-        size_t cap = set->cap_shards ? set->cap_shards * 2 : 8, bytes;
-        struct shard *v = NULL;
-        if (!size_mul(cap, sizeof *v, &bytes))
-            v = realloc(set->shards, bytes);
-        if (v) {
-            set->shards = v;
-            set->cap_shards = cap;
-        } else {
-            copy = NULL;
-        }
-    }
-    if (!copy) {
+    const char *copy = arena_copy(&set->text, name, strlen(name));
+    if (!copy ||
+        ARRAY_RESERVE(set->shards, set->cap_shards, set->n_shards + 1, NULL)) {
         map_close(map);
         return err_oom(e, strlen(name) + sizeof *set->shards);
     }
@@ -678,7 +582,7 @@ struct placement {
 struct index {
     const char *path;
     struct qwick_err *e;
-    struct chunk *text;
+    struct arena text;
     struct placement *v;
     size_t n, cap;
     struct table shards;
@@ -760,7 +664,7 @@ static int index_key(void *ctx, const char *s, size_t n)
     }
     if (!x->in_map)
         return 0;
-    x->tensor = copy_text(&x->text, s, n);
+    x->tensor = arena_copy(&x->text, s, n);
     x->tensor_len = n;
     return x->tensor ? 0 : err_oom(x->e, n + 1);
 }
@@ -774,10 +678,10 @@ static bool is_plain_name(const char *s, size_t n)
 static int err_shard(const struct index *x, const char *s, size_t n,
                      const char *why)
 {
-    char tensor[SHOWN], shard[SHOWN];
+    char tensor[ERR_SHOWN], shard[ERR_SHOWN];
     return err_set(x->e, QWICK_ERR_MODEL, "%s: tensor %s: the shard \"%s\" %s",
-                   x->path, shown(tensor, x->tensor, x->tensor_len),
-                   shown(shard, s, n), why);
+                   x->path, err_show(tensor, x->tensor, x->tensor_len),
+                   err_show(shard, s, n), why);
 }
 
 static int index_string(void *ctx, const char *s, size_t n)
@@ -791,19 +695,11 @@ static int index_string(void *ctx, const char *s, size_t n)
         return err_shard(x, s, n, "is not a plain file name");
     if (n <= n_suffix || memcmp(s + n - n_suffix, suffix, n_suffix) != 0)
         return err_shard(x, s, n, "is not named *.safetensors");
-    if (x->n == x->cap) {
-        size_t cap = x->cap ? x->cap * 2 : 256, bytes = SIZE_MAX;
-        struct placement *v = NULL;
-        if (!size_mul(cap, sizeof *v, &bytes))
-            v = realloc(x->v, bytes);
-        if (!v)
-            return err_oom(x->e, bytes);
-        x->v = v;
-        x->cap = cap;
-    }
+    if (ARRAY_RESERVE(x->v, x->cap, x->n + 1, x->e))
+        return -1;
     size_t shard;
     if (table_find(&x->shards, s, n, &shard)) {
-        const char *copy = copy_text(&x->text, s, n);
+        const char *copy = arena_copy(&x->text, s, n);
         if (!copy || table_add(&x->shards, copy, n, &shard) < 0)
             return err_oom(x->e, n + 1);
     }
@@ -838,7 +734,7 @@ static int read_index(struct index *x, const struct map *m)
 static int check_index(const struct index *x, const struct st_set *set,
                        struct qwick_err *e)
 {
-    char name[SHOWN], shard[SHOWN];
+    char name[ERR_SHOWN], shard[ERR_SHOWN];
     struct table seen = {0};
     int rc = 0;
     for (size_t i = 0; i < x->n && !rc; i++) {
@@ -853,8 +749,8 @@ static int check_index(const struct index *x, const struct st_set *set,
         bool here = table_find(&set->names, p->tensor, p->n, &at) == 0;
         if (fresh && here && strcmp(set->tensors[at].file, file->s) == 0)
             continue;
-        shown(name, p->tensor, p->n);
-        shown(shard, file->s, file->n);
+        err_show(name, p->tensor, p->n);
+        err_show(shard, file->s, file->n);
         if (!fresh)
             rc = err_set(e, QWICK_ERR_MODEL, "%s: tensor %s: repeated", x->path,
                          name);
@@ -913,11 +809,11 @@ static int open_by_index(struct st_set *set, const struct checkpoint *ck,
         bool found;
         rc = open_file(set, ck, names[i], &found, e);
         if (!rc && !found) {
-            char shard[SHOWN];
+            char shard[ERR_SHOWN];
             rc = err_set(e, QWICK_ERR_MODEL,
                          "%s: the shard %s is missing in %s: incomplete "
                          "download?",
-                         path, shown(shard, names[i], strlen(names[i])),
+                         path, err_show(shard, names[i], strlen(names[i])),
                          checkpoint_dir(ck));
         }
     }
@@ -927,7 +823,7 @@ done:
     free(names);
     free(x.v);
     table_free(&x.shards);
-    chunks_free(x.text);
+    arena_free(&x.text);
     return rc;
 }
 
@@ -1003,7 +899,7 @@ void st_close(struct st_set *set)
     free(set->shards);
     free(set->tensors);
     table_free(&set->names);
-    chunks_free(set->text);
+    arena_free(&set->text);
     free(set);
 }
 

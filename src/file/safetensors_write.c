@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "file/write.h"
 
 enum { MAX_HEADER_BYTES = 100000000 };
 
@@ -55,26 +56,10 @@ static int err_write(const struct st_writer *w, int err, struct qwick_err *e)
                    strerror(err));
 }
 
-static int write_all(struct st_writer *w, const unsigned char *p, size_t n,
-                     struct qwick_err *e)
-{
-    while (n > 0) {
-        /* Linux writes at most 2 GiB a call; stay far below. */
-        ssize_t k = write(w->fd, p, n < 1u << 26 ? n : 1u << 26);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k <= 0)
-            return err_write(w, k < 0 ? errno : EIO, e);
-        p += k;
-        n -= (size_t)k;
-    }
-    return 0;
-}
-
 static int flush(struct st_writer *w, struct qwick_err *e)
 {
-    if (write_all(w, w->hold, w->held, e))
-        return -1;
+    if (write_all(w->fd, w->hold, w->held))
+        return err_write(w, errno, e);
     w->pos += w->held;
     w->held = 0;
     return 0;
@@ -267,17 +252,7 @@ static int reserve(struct st_writer *w, struct qwick_err *e)
 static int write_at(struct st_writer *w, const unsigned char *p, size_t n,
                     size_t at, struct qwick_err *e)
 {
-    while (n > 0) {
-        ssize_t k = pwrite(w->fd, p, n < 1u << 26 ? n : 1u << 26, (off_t)at);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k <= 0)
-            return err_write(w, k < 0 ? errno : EIO, e);
-        p += k;
-        at += (size_t)k;
-        n -= (size_t)k;
-    }
-    return 0;
+    return write_all_at(w->fd, p, n, at) ? err_write(w, errno, e) : 0;
 }
 
 /* Where window i begins, behind the header, and its bytes. */

@@ -12,18 +12,19 @@ static int added_flags(const struct bpe_load *l, const struct json_value *v,
         const struct json_value *x = json_get(v, off[k]);
         if (!bpe_is_bool(x, false))
             return err_set(l->e, QWICK_ERR_MODEL,
-                           "%s: added_tokens: item %zu, \"%.*s\": %s is %s "
+                           "%s: added_tokens: item %zu, \"%s\": %s is %s "
                            "(supported: false)",
-                           l->name, i, SHOW(content->str, content->len), off[k],
+                           l->name, i, ERR_SHOW(content->str, content->len),
+                           off[k],
                            !x                      ? "missing"
                            : json_is(x, JSON_BOOL) ? "true"
                                                    : "no boolean");
     }
     if (!json_is(json_get(v, "special"), JSON_BOOL))
         return err_set(l->e, QWICK_ERR_MODEL,
-                       "%s: added_tokens: item %zu, \"%.*s\": special is no "
+                       "%s: added_tokens: item %zu, \"%s\": special is no "
                        "boolean",
-                       l->name, i, SHOW(content->str, content->len));
+                       l->name, i, ERR_SHOW(content->str, content->len));
     return 0;
 }
 
@@ -49,10 +50,10 @@ static int read_added(const struct bpe_load *l, const struct json_value *v,
     int64_t value;
     if (json_int(id, 0, BPE_MAX_ID, &value) < 0)
         return err_set(l->e, QWICK_ERR_MODEL,
-                       "%s: added_tokens: item %zu, \"%.*s\": id %.*s is no "
+                       "%s: added_tokens: item %zu, \"%s\": id %s is no "
                        "integer from 0 to %d",
-                       l->name, i, SHOW(content->str, content->len),
-                       SHOW(id_text, strlen(id_text)), BPE_MAX_ID);
+                       l->name, i, ERR_SHOW(content->str, content->len),
+                       ERR_SHOW(id_text, strlen(id_text)), BPE_MAX_ID);
     if (content->len > BPE_MAX_TOKEN)
         return err_set(l->e, QWICK_ERR_MODEL,
                        "%s: added_tokens: content too long", l->name);
@@ -66,9 +67,9 @@ static int same_id(const struct bpe_load *l, uint32_t id, const char *s,
                    size_t n, const char *t, size_t m)
 {
     return err_set(l->e, QWICK_ERR_MODEL,
-                   "%s: added_tokens: id %u is shared by \"%.*s\" and "
-                   "\"%.*s\"",
-                   l->name, (unsigned)id, SHOW(s, n), SHOW(t, m));
+                   "%s: added_tokens: id %u is shared by \"%s\" and "
+                   "\"%s\"",
+                   l->name, (unsigned)id, ERR_SHOW(s, n), ERR_SHOW(t, m));
 }
 
 /* Give the added token its row. Spellings of the model are not yet bytes. */
@@ -82,16 +83,16 @@ static int place_added(struct bpe_load *l, const struct bpe_added *a,
                  a->content, a->len);
     if (known >= 0 && (uint32_t)known != a->id)
         return err_set(l->e, QWICK_ERR_MODEL,
-                       "%s: added_tokens: \"%.*s\" has id %u, but %d in "
+                       "%s: added_tokens: \"%s\" has id %u, but %d in "
                        "model.vocab",
-                       l->name, SHOW(a->content, a->len), (unsigned)a->id,
+                       l->name, ERR_SHOW(a->content, a->len), (unsigned)a->id,
                        (int)known);
     if (t->flags && known < 0)
         return same_id(l, a->id, b->arena + t->off, t->len, a->content, a->len);
     if (t->flags & BPE_ADDED)
         return err_set(l->e, QWICK_ERR_MODEL,
-                       "%s: added_tokens: \"%.*s\" is there twice", l->name,
-                       SHOW(a->content, a->len));
+                       "%s: added_tokens: \"%s\" is there twice", l->name,
+                       ERR_SHOW(a->content, a->len));
     unsigned flags = t->flags | BPE_HAS | BPE_ADDED;
     t->flags = (uint8_t)(special ? flags | BPE_SPECIAL : flags);
     return 0;
@@ -160,7 +161,7 @@ int bpe_add_tokens(struct bpe_load *l, const struct json_value *list)
     for (size_t i = 1; i < n; i++)
         if (compare_added(&b->added[i - 1], &b->added[i]) == 0)
             return err_set(l->e, QWICK_ERR_MODEL,
-                           "%s: added_tokens: \"%.*s\" is there twice", l->name,
-                           SHOW(b->added[i].content, b->added[i].len));
+                           "%s: added_tokens: \"%s\" is there twice", l->name,
+                           ERR_SHOW(b->added[i].content, b->added[i].len));
     return 0;
 }

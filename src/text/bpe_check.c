@@ -133,8 +133,8 @@ static int check_model(struct bpe_load *l, const struct json_value *v)
         if (k == sizeof known / sizeof *known && !bpe_is_null(&v->items[i]) &&
             !bpe_is_bool(&v->items[i], false))
             return err_set(l->e, QWICK_ERR_MODEL,
-                           "%s: model: unknown field \"%.*s\"", l->name,
-                           SHOW(v->keys[i].str, v->keys[i].len));
+                           "%s: model: unknown field \"%s\"", l->name,
+                           ERR_SHOW(v->keys[i].str, v->keys[i].len));
     }
     return 0;
 }

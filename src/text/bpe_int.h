@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/hash.h"
+#include "base/hashmap.h"
 #include "text/bpe.h"
 
 /* ---- tokens ---- */
@@ -57,24 +59,7 @@ void alphabet_fill(struct alphabet *a);
  * reference decodes it so) and gets BPE_RAW. */
 void alphabet_bytes(const struct alphabet *a, char *arena, struct bpe_tok *t);
 
-/* ---- hash tables ----
- *
- * Open addressing, linear probing, 4 bytes a slot, so that the table of a
- * vocabulary fits a second-level cache: the low id_bits of a slot hold index +
- * 1 (0: empty), the rest a tag from the hash, so that nearly every miss is
- * known without looking at what the index stands for. */
-struct bpe_table {
-    uint32_t *slots;
-    uint32_t mask; /* number of slots - 1 */
-    int id_bits;
-};
-
-/* Multiply to 128 bits and fold. */
-static inline uint64_t bpe_mix(uint64_t a, uint64_t b)
-{
-    unsigned __int128 m = (unsigned __int128)a * b;
-    return (uint64_t)m ^ (uint64_t)(m >> 64);
-}
+/* ---- hashes ---- */
 
 static inline uint64_t bpe_load64(const char *p)
 {
@@ -95,8 +80,8 @@ static inline uint64_t bpe_hash(uint64_t seed, const char *p, size_t n)
 {
     uint64_t h = seed + n;
     for (; n > 8; p += 8, n -= 8)
-        h = bpe_mix(h ^ bpe_load64(p), 0x9FB21C651E98DF25u ^ seed);
-    return bpe_mix(h ^ bpe_load_part(p, n), 0xD1B54A32D192ED03u ^ seed);
+        h = hash_mix(h ^ bpe_load64(p), 0x9FB21C651E98DF25u ^ seed);
+    return hash_mix(h ^ bpe_load_part(p, n), 0xD1B54A32D192ED03u ^ seed);
 }
 
 /* Two ids in one word, and its hash. */
@@ -107,7 +92,7 @@ static inline uint64_t bpe_pair(uint32_t left, uint32_t right)
 
 static inline uint64_t bpe_hash_pair(uint64_t seed, uint64_t pair)
 {
-    return bpe_mix(pair ^ seed, 0xD1B54A32D192ED03u);
+    return hash_mix(pair ^ seed, 0xD1B54A32D192ED03u);
 }
 
 /* p[0..n) == q[0..n), with BPE_PAD bytes readable behind both. */
@@ -117,16 +102,6 @@ static inline bool bpe_same(const char *p, const char *q, size_t n)
         if (bpe_load64(p) != bpe_load64(q))
             return false;
     return bpe_load_part(p, n) == bpe_load_part(q, n);
-}
-
-static inline uint32_t bpe_slot_of(const struct bpe_table *t, uint64_t h)
-{
-    return (uint32_t)h & t->mask;
-}
-
-static inline uint32_t bpe_tag_of(const struct bpe_table *t, uint64_t h)
-{
-    return (uint32_t)(h >> 32) >> t->id_bits << t->id_bits;
 }
 
 /* ---- the tokenizer ---- */
@@ -143,11 +118,11 @@ struct bpe {
 
     uint64_t *merges; /* [n_merges] by rank: left, right, what they make */
     size_t n_merges;
-    struct bpe_table pairs; /* (left, right) to rank */
+    struct hashmap pairs; /* (left, right) to rank */
 
     bool nfc; /* normalise */
     bool ignore_merges;
-    struct bpe_table words; /* bytes to id, only with ignore_merges */
+    struct hashmap words; /* bytes to id, only with ignore_merges */
 
     /* Added tokens sorted by content, bytewise; those whose first byte is c
      * are added[added_at[c] .. added_at[c + 1]). The content is what text is
@@ -185,20 +160,13 @@ struct bpe_word {
 static inline uint32_t bpe_rank(const struct bpe *b, uint32_t left,
                                 uint32_t right)
 {
-    const struct bpe_table *t = &b->pairs;
     uint64_t pair = bpe_pair(left, right);
     uint64_t h = bpe_hash_pair(b->seed, pair);
-    uint32_t at = bpe_slot_of(t, h), tag = bpe_tag_of(t, h);
-    uint32_t low = (1u << t->id_bits) - 1;
-    for (;; at = (at + 1) & t->mask) {
-        uint32_t s = t->slots[at];
-        if (s == 0)
-            return BPE_NO_RANK;
-        if ((s & ~low) != tag)
-            continue;
-        if (b->merges[(s & low) - 1] >> BPE_ID_BITS == pair)
-            return (s & low) - 1;
-    }
+    uint32_t at = hashmap_slot(&b->pairs, h), rank;
+    while ((rank = hashmap_next(&b->pairs, h, &at)) != HASHMAP_NONE)
+        if (b->merges[rank] >> BPE_ID_BITS == pair)
+            return rank;
+    return BPE_NO_RANK;
 }
 
 /* The id that the merge of this rank makes. */
@@ -209,21 +177,16 @@ static inline uint32_t bpe_made(const struct bpe *b, uint32_t rank)
 
 /* Id in a table of strings, or -1. h is bpe_hash of p[0..n), behind which
  * BPE_PAD bytes are readable. */
-static inline int32_t bpe_find(const struct bpe *b, const struct bpe_table *t,
+static inline int32_t bpe_find(const struct bpe *b, const struct hashmap *t,
                                uint64_t h, const char *p, size_t n)
 {
-    uint32_t at = bpe_slot_of(t, h), tag = bpe_tag_of(t, h);
-    uint32_t low = (1u << t->id_bits) - 1;
-    for (;; at = (at + 1) & t->mask) {
-        uint32_t s = t->slots[at];
-        if (s == 0)
-            return -1;
-        if ((s & ~low) != tag)
-            continue;
-        const struct bpe_tok *k = &b->tok[(s & low) - 1];
+    uint32_t at = hashmap_slot(t, h), id;
+    while ((id = hashmap_next(t, h, &at)) != HASHMAP_NONE) {
+        const struct bpe_tok *k = &b->tok[id];
         if (k->len == n && bpe_same(b->arena + k->off, p, n))
-            return (int32_t)((s & low) - 1);
+            return (int32_t)id;
     }
+    return -1;
 }
 
 #endif

@@ -38,10 +38,11 @@ int bpe_vocab_put(struct bpe_load *l, size_t n, uint32_t id, const char *p)
     if (t->flags) {
         l->fault.at = p;
         return err_set(&l->fault.err, QWICK_ERR_MODEL,
-                       "%s: model.vocab: id %u is shared by \"%.*s\" and "
-                       "\"%.*s\"",
+                       "%s: model.vocab: id %u is shared by \"%s\" and "
+                       "\"%s\"",
                        l->name, (unsigned)id,
-                       SHOW(l->vocab.p + t->off, (size_t)t->len), SHOW(key, n));
+                       ERR_SHOW(l->vocab.p + t->off, (size_t)t->len),
+                       ERR_SHOW(key, n));
     }
     *t = (struct bpe_tok){(uint32_t)l->vocab.len, (uint16_t)n,
                           BPE_HAS | BPE_MODEL | BPE_SPELLED};
@@ -90,7 +91,7 @@ static struct bpe *load_free(struct bpe_load *l)
 {
     struct bpe *b = l->b;
     free(l->merges.arena.p);
-    free(l->table.slots);
+    hashmap_free(&l->table);
     if (b)
         b->arena = l->vocab.p;
     else
@@ -132,17 +133,15 @@ static int index_words(struct bpe_load *l)
     struct bpe *b = l->b;
     if (!b->ignore_merges)
         return 0;
-    if (bpe_table_alloc(&b->words, l->n_vocab,
-                        bpe_table_bits((uint32_t)b->size), l->e) < 0)
+    if (hashmap_init(&b->words, l->n_vocab, b->size, l->e) < 0)
         return -1;
     for (size_t i = 0; i < b->size; i++) {
         struct bpe_tok *t = &b->tok[i];
         if (t->flags & BPE_SPELLED)
             alphabet_bytes(&b->alphabet, b->arena, t);
         if ((t->flags & BPE_MODEL) && !(t->flags & BPE_RAW))
-            bpe_table_put(&b->words,
-                          bpe_hash(b->seed, b->arena + t->off, t->len),
-                          (uint32_t)i);
+            hashmap_put(&b->words, bpe_hash(b->seed, b->arena + t->off, t->len),
+                        (uint32_t)i);
     }
     return 0;
 }
@@ -209,8 +208,8 @@ void bpe_close(struct bpe *b)
     free(b->arena);
     free(b->tok);
     free(b->merges);
-    free(b->pairs.slots);
-    free(b->words.slots);
+    hashmap_free(&b->pairs);
+    hashmap_free(&b->words);
     free(b->added);
     free(b->frame);
     free(b->no_frame);

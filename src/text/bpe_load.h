@@ -72,10 +72,10 @@ struct bpe_load {
     size_t tok_cap;
     uint32_t max_id;
 
-    struct bpe_table table; /* spelling to id */
-    size_t merges_cap;      /* rows of b->merges */
-    bool resolved;          /* all merges are, by both threads */
-    int rc;                 /* of indexing and resolving */
+    struct hashmap table; /* spelling to id */
+    size_t merges_cap;    /* rows of b->merges */
+    bool resolved;        /* all merges are, by both threads */
+    int rc;               /* of indexing and resolving */
     struct qwick_err resolve_err;
 };
 
@@ -92,15 +92,6 @@ static inline void bpe_record_head(char *p, size_t left, size_t right)
     memcpy(p, w, HEAD);
 }
 
-/* Strings in messages are cut, between characters. SHOW(s, n) are the two
- * arguments of "%.*s". */
-#define SHOW_MAX 80
-static inline int bpe_shown(const char *s, size_t n)
-{
-    return (int)(n > SHOW_MAX ? utf8_complete(s, SHOW_MAX) : n);
-}
-#define SHOW(s, n) bpe_shown((s), (n)), (s)
-
 /* Absent counts as null. */
 static inline bool bpe_is_null(const struct json_value *v)
 {
@@ -111,13 +102,6 @@ static inline bool bpe_is_bool(const struct json_value *v, bool want)
 {
     return json_is(v, JSON_BOOL) && v->boolean == want;
 }
-
-/* Room for n entries whose indices fit in min_id_bits. */
-int bpe_table_alloc(struct bpe_table *t, size_t n, int min_id_bits,
-                    struct qwick_err *e);
-void bpe_table_put(struct bpe_table *t, uint64_t h, uint32_t index);
-/* Bits of a slot that max_index + 1 takes. */
-int bpe_table_bits(uint32_t max_index);
 
 /* ---- bpe_load.c ---- */
 

@@ -4,43 +4,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* ---- tables ---- */
-
-int bpe_table_alloc(struct bpe_table *t, size_t n, int min_id_bits,
-                    struct qwick_err *e)
-{
-    int bits = 4;
-    while (((size_t)1 << bits) < n + n / 2)
-        bits++;
-    t->id_bits = bits > min_id_bits ? bits : min_id_bits;
-    t->mask = (uint32_t)(((size_t)1 << bits) - 1);
-    /* Not calloc, nor malloc, which gcc would turn into it: pages that are
-     * read before they are written fault twice. */
-    t->slots = aligned_alloc(64, sizeof *t->slots << bits);
-    if (!t->slots)
-        return err_oom(e, sizeof *t->slots << bits);
-    memset(t->slots, 0, sizeof *t->slots << bits);
-    return 0;
-}
-
-void bpe_table_put(struct bpe_table *t, uint64_t h, uint32_t index)
-{
-    uint32_t at = bpe_slot_of(t, h);
-    while (t->slots[at])
-        at = (at + 1) & t->mask;
-    t->slots[at] = bpe_tag_of(t, h) | (index + 1);
-}
-
-int bpe_table_bits(uint32_t max_index)
-{
-    int bits = 1;
-    while (((max_index + 1) >> bits) != 0)
-        bits++;
-    return bits;
-}
-
-/* ---- resolving ---- */
-
 #define BATCH 64
 
 /* Fill the table of spellings; a repeated one is an error. */
@@ -57,8 +20,8 @@ static int index_vocab(struct bpe_load *l)
                 continue;
             ids[n] = (uint32_t)id;
             hash[n] = bpe_hash(b->seed, b->arena + t->off, t->len);
-            __builtin_prefetch(&l->table.slots[bpe_slot_of(&l->table, hash[n])],
-                               1);
+            __builtin_prefetch(
+                &l->table.slots[hashmap_slot(&l->table, hash[n])], 1);
             n++;
         }
         for (size_t i = 0; i < n; i++) {
@@ -67,11 +30,11 @@ static int index_vocab(struct bpe_load *l)
             int32_t other = bpe_find(b, &l->table, hash[i], s, t->len);
             if (other >= 0)
                 return err_set(&l->resolve_err, QWICK_ERR_MODEL,
-                               "%s: model.vocab: \"%.*s\" has two ids, %d "
+                               "%s: model.vocab: \"%s\" has two ids, %d "
                                "and %u",
-                               l->name, SHOW(s, t->len), (int)other,
+                               l->name, ERR_SHOW(s, t->len), (int)other,
                                (unsigned)ids[i]);
-            bpe_table_put(&l->table, hash[i], ids[i]);
+            hashmap_put(&l->table, hash[i], ids[i]);
         }
     }
     return 0;
@@ -82,22 +45,20 @@ static int merges_alloc(struct bpe_load *l, size_t n, struct qwick_err *e)
 {
     struct bpe *b = l->b;
     free(b->merges);
-    free(b->pairs.slots);
-    b->pairs.slots = NULL;
     l->merges_cap = n;
     b->merges = malloc(n * sizeof *b->merges);
     if (!b->merges)
         return err_oom(e, n * sizeof *b->merges);
-    return bpe_table_alloc(&b->pairs, n, 0, e);
+    return hashmap_init(&b->pairs, n, n, e);
 }
 
 /* Add (left, right); when it is there already the later rank wins, as in the
  * reference. Two threads may do so at the same time. */
 static void pairs_put(struct bpe *b, uint64_t h, uint32_t rank)
 {
-    struct bpe_table *t = &b->pairs;
+    struct hashmap *t = &b->pairs;
     uint64_t pair = b->merges[rank] >> BPE_ID_BITS;
-    uint32_t at = bpe_slot_of(t, h), tag = bpe_tag_of(t, h);
+    uint32_t at = hashmap_slot(t, h), tag = hashmap_tag(t, h);
     uint32_t low = (1u << t->id_bits) - 1, mine = tag | (rank + 1);
     for (;; at = (at + 1) & t->mask) {
         uint32_t s = __atomic_load_n(&t->slots[at], __ATOMIC_ACQUIRE);
@@ -117,10 +78,10 @@ static int unknown_part(const struct bpe_load *l, size_t rank, const char *s,
     const char *part = which == 1 ? s + left : s;
     size_t n = which == 0 ? left : which == 1 ? right : left + right;
     return err_set(e, QWICK_ERR_MODEL,
-                   "%s: model.merges: merge %zu (\"%.*s\" \"%.*s\"): \"%.*s\" "
+                   "%s: model.merges: merge %zu (\"%s\" \"%s\"): \"%s\" "
                    "is not in the vocabulary",
-                   l->name, rank, SHOW(s, left), SHOW(s + left, right),
-                   SHOW(part, n));
+                   l->name, rank, ERR_SHOW(s, left), ERR_SHOW(s + left, right),
+                   ERR_SHOW(part, n));
 }
 
 /* Resolve the records of merges in [at, end), the first of which has this rank;
@@ -131,7 +92,7 @@ static int resolve_range(const struct bpe_load *l, size_t at, size_t end,
                          size_t rank, uint32_t *expect, struct qwick_err *e)
 {
     struct bpe *b = l->b;
-    const struct bpe_table *t = &l->table;
+    const struct hashmap *t = &l->table;
     const char *p = l->merges.arena.p + at, *stop = l->merges.arena.p + end;
     uint32_t low = (1u << t->id_bits) - 1;
     while (p < stop) {
@@ -147,13 +108,13 @@ static int resolve_range(const struct bpe_load *l, size_t at, size_t end,
             w[n].s = p += HEAD;
             for (int k = 0; k < 2; k++) {
                 w[n].hash[k] = bpe_hash(b->seed, p, w[n].len[k]);
-                __builtin_prefetch(&t->slots[bpe_slot_of(t, w[n].hash[k])]);
+                __builtin_prefetch(&t->slots[hashmap_slot(t, w[n].hash[k])]);
                 p += w[n].len[k];
             }
         }
         for (size_t i = 0; i < 2 * n; i++) {
             uint64_t h = w[i / 2].hash[i % 2];
-            uint32_t slot = t->slots[bpe_slot_of(t, h)];
+            uint32_t slot = t->slots[hashmap_slot(t, h)];
             if (slot)
                 __builtin_prefetch(&b->tok[(slot & low) - 1]);
         }
@@ -184,7 +145,7 @@ static int resolve_range(const struct bpe_load *l, size_t at, size_t end,
             b->merges[rank + i] = pair << BPE_ID_BITS | made;
             pair_hash[i] = bpe_hash_pair(b->seed, pair);
             __builtin_prefetch(
-                &b->pairs.slots[bpe_slot_of(&b->pairs, pair_hash[i])], 1);
+                &b->pairs.slots[hashmap_slot(&b->pairs, pair_hash[i])], 1);
         }
         for (size_t i = 0; i < n; i++)
             pairs_put(b, pair_hash[i], (uint32_t)(rank + i));
@@ -236,8 +197,7 @@ int bpe_vocab_done(struct bpe_load *l, struct qwick_err *e)
     b->arena = l->vocab.p;
     b->size = l->n_vocab ? (size_t)l->max_id + 1 : 0;
     /* Hardly more merges than tokens; bpe_resolve_all takes any number. */
-    if (bpe_table_alloc(&l->table, l->n_vocab, bpe_table_bits(l->max_id), e) <
-            0 ||
+    if (hashmap_init(&l->table, l->n_vocab, l->max_id, e) < 0 ||
         merges_alloc(l, l->n_vocab + CHUNK_MERGES, e) < 0)
         return -1;
     l->rc = index_vocab(l);

@@ -62,8 +62,8 @@ static const char *kind_of(const char *p, const char *end, const char **stop)
 static const char *too_long(const char *name, struct bpe_fault *f,
                             const char *p, const char *s, size_t n)
 {
-    return FAULT(f, p, "%s: model: token \"%.*s\" has %zu bytes, more than %u",
-                 name, SHOW(s, n), n, BPE_MAX_TOKEN);
+    return FAULT(f, p, "%s: model: token \"%s\" has %zu bytes, more than %u",
+                 name, ERR_SHOW(s, n), n, BPE_MAX_TOKEN);
 }
 
 /* Set *l->e to why the text cannot be read. Of two faults the first counts, and
@@ -94,12 +94,12 @@ static const char *bad_id(struct bpe_load *l, const char *p, const char *end,
         return NULL;
     if (strcmp(kind, "a number") != 0)
         return FAULT(&l->fault, p + 1,
-                     "%s: model.vocab: \"%.*s\": its id is %s, not an integer",
-                     l->name, SHOW(key, n), kind);
+                     "%s: model.vocab: \"%s\": its id is %s, not an integer",
+                     l->name, ERR_SHOW(key, n), kind);
     return FAULT(&l->fault, stop,
-                 "%s: model.vocab: \"%.*s\": id %.*s is no integer from 0 to "
+                 "%s: model.vocab: \"%s\": id %s is no integer from 0 to "
                  "%d",
-                 l->name, SHOW(key, n), SHOW(p, (size_t)(stop - p)),
+                 l->name, ERR_SHOW(key, n), ERR_SHOW(p, (size_t)(stop - p)),
                  BPE_MAX_ID);
 }
 
@@ -302,9 +302,9 @@ static const char *scan_lines(struct merges *m, const char *p, const char *end)
         if (!version &&
             (left == 0 || right == 0 || memchr(space + 1, ' ', right)))
             return FAULT(&m->fault, p,
-                         "%s: model.merges: merge %zu, \"%.*s\", is not two "
+                         "%s: model.merges: merge %zu, \"%s\", is not two "
                          "parts with a space between",
-                         m->name, m->n, SHOW(s, n));
+                         m->name, m->n, ERR_SHOW(s, n));
         if (!version && n > BPE_MAX_TOKEN)
             return too_long(m->name, &m->fault, p, s, n);
         if (!version) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "text/chat_known.h"
 
 /* ---- strings with lengths, as Python's str methods see them ---- */
@@ -91,19 +92,6 @@ struct render {
     struct qwick_err *e;
 };
 
-static bool pieces_grow(struct render *r)
-{
-    size_t cap = r->pieces_cap ? r->pieces_cap * 2 : 32, n_bytes;
-    if (size_mul(cap, sizeof *r->out->pieces, &n_bytes))
-        return false;
-    struct bpe_span *p = realloc(r->out->pieces, n_bytes);
-    if (!p)
-        return false;
-    r->out->pieces = p;
-    r->pieces_cap = cap;
-    return true;
-}
-
 /* The template's own text. */
 static void emit_own(struct render *r, const char *literal)
 {
@@ -119,7 +107,7 @@ static void emit_own(struct render *r, const char *literal)
         out->pieces[out->n_pieces - 1].end = out->text.len;
         return;
     }
-    if (out->n_pieces == r->pieces_cap && !pieces_grow(r)) {
+    if (ARRAY_RESERVE(out->pieces, r->pieces_cap, out->n_pieces + 1, NULL)) {
         r->full = true;
         return;
     }

@@ -17,7 +17,7 @@
 #include "engine/kv_file.h"
 #include "engine/prefix.h"
 #include "engine/prefix_disk.h"
-#include "file/hash.h"
+#include "base/hash.h"
 #include "file/map.h"
 #include "log_lines.h"
 #include "tempdir.h"
@@ -51,7 +51,7 @@ int mkdir(const char *path, mode_t mode)
         errno = EROFS;
         return -1;
     }
-    return (int)syscall(SYS_mkdir, path, mode);
+    return (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
 }
 
 /* Of directories. */

@@ -14,7 +14,7 @@
 #include "base/cpu.h"
 #include "engine/engine.h"
 #include "engine/kv_file.h"
-#include "file/hash.h"
+#include "base/hash.h"
 #include "file/map.h"
 #include "tempdir.h"
 

@@ -1,6 +1,6 @@
 /* A hash of bytes for tables whose keys come from files. */
-#ifndef FILE_HASH_H
-#define FILE_HASH_H
+#ifndef BASE_HASH_H
+#define BASE_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,0 +1,37 @@
+#include "base/array.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+enum { MIN_BYTES = 2048 };
+
+int array_grow(void *p, size_t *cap, size_t need, size_t size, size_t max,
+               struct qwick_err *e)
+{
+    size_t n, bytes;
+    void *v;
+    if (need <= *cap)
+        return 0;
+    if (max == 0)
+        max = SIZE_MAX;
+    if (need > max || size_mul(need, size, &bytes))
+        return err_oom(e, SIZE_MAX);
+    if (size_mul(*cap, 2, &n) || n > max)
+        n = max;
+    if (n < MIN_BYTES / size && MIN_BYTES / size <= max)
+        n = MIN_BYTES / size;
+    if (n < need || size_mul(n, size, &bytes))
+        n = need;
+    bytes = n * size;
+    /* By memcpy, as the caller's pointer is of another type than void *. */
+    memcpy(&v, p, sizeof v);
+    v = realloc(v, bytes);
+    if (!v)
+        return err_oom(e, bytes);
+    memcpy(p, &v, sizeof v);
+    *cap = n;
+    return 0;
+}

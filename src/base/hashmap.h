@@ -1,0 +1,74 @@
+/* A hash table from keys to indices. The caller holds the keys, in an array
+ * say, hashes them and compares them; the table holds indices only.
+ *
+ * Open addressing, linear probing, 4 bytes a slot, so that the table of a
+ * vocabulary fits a second-level cache. The low id_bits of a slot hold index +
+ * 1 (0: empty), the others a tag from the hash: nearly every miss is known
+ * without a look at the key.
+ *
+ *     uint32_t at = hashmap_slot(m, h), i;
+ *     while ((i = hashmap_next(m, h, &at)) != HASHMAP_NONE)
+ *         if (key i is the wanted one)
+ *             return i;
+ */
+#ifndef BASE_HASHMAP_H
+#define BASE_HASHMAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct qwick_err;
+
+/* Zero-initialise to start without memory. */
+struct hashmap {
+    uint32_t *slots;
+    uint32_t mask; /* number of slots in use - 1 */
+    int id_bits;
+    size_t cap; /* slots allocated */
+};
+
+#define HASHMAP_NONE UINT32_MAX
+
+/* Empty the table and make room for n entries, whose indices are at most
+ * max_index < 2^31. Memory is kept and used again where there is enough of it.
+ * Returns 0, or -1 with *e set; the table is unusable then. */
+int hashmap_init(struct hashmap *m, size_t n, size_t max_index,
+                 struct qwick_err *e);
+void hashmap_free(struct hashmap *m);
+
+/* Where the search for a hash begins. */
+static inline uint32_t hashmap_slot(const struct hashmap *m, uint64_t h)
+{
+    return (uint32_t)h & m->mask;
+}
+
+static inline uint32_t hashmap_tag(const struct hashmap *m, uint64_t h)
+{
+    return (uint32_t)(h >> 32) >> m->id_bits << m->id_bits;
+}
+
+/* The next index whose key may have the hash h, or HASHMAP_NONE. */
+static inline uint32_t hashmap_next(const struct hashmap *m, uint64_t h,
+                                    uint32_t *at)
+{
+    uint32_t tag = hashmap_tag(m, h), low = (1u << m->id_bits) - 1;
+    for (;;) {
+        uint32_t s = m->slots[*at];
+        if (s == 0)
+            return HASHMAP_NONE;
+        *at = (*at + 1) & m->mask;
+        if ((s & ~low) == tag)
+            return (s & low) - 1;
+    }
+}
+
+/* Add an index; its key must not be in the table. */
+static inline void hashmap_put(struct hashmap *m, uint64_t h, uint32_t index)
+{
+    uint32_t at = hashmap_slot(m, h);
+    while (m->slots[at])
+        at = (at + 1) & m->mask;
+    m->slots[at] = hashmap_tag(m, h) | (index + 1);
+}
+
+#endif
