@@ -957,6 +957,9 @@ static void run_products(const struct kernels *k)
 /* The CPU is asked what it has once. In a virtual machine each cpuid is an exit
  * to the host, tens of microseconds: more than a small product. Here it is made
  * a fault, in a process of its own. */
+#ifndef SYS_arch_prctl /* only x86 has it */
+#define SYS_arch_prctl (-1)
+#endif
 static void check_no_cpuid(const struct kernels *k)
 {
     enum { SET_CPUID = 0x1012, CANNOT = 77 }; /* arch_prctl(2) */

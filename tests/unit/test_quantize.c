@@ -1129,7 +1129,7 @@ static int renamed(long rc)
 /* These stand before the C library's. */
 int rename(const char *from, const char *to)
 {
-    return renamed(syscall(SYS_rename, from, to));
+    return renamed(syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
 }
 
 int renameat2(int from_dir, const char *from, int to_dir, const char *to,
