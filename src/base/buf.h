@@ -5,16 +5,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zero-initialise to start empty; max 0 or above SIZE_MAX / 2 means SIZE_MAX /
- * 2. data is NUL-terminated after every successful append, len excludes the
- * NUL. */
+/* Zero-initialise to start empty. max 0 means SIZE_MAX / 2. data is
+ * NUL-terminated after every successful append; len excludes the NUL. */
 struct buf {
     char *data;
     size_t len, cap, max;
 };
 
-/* All return 0, or -1 when memory or max runs out; the content is then as it
- * was before the call. */
+/* All return 0, or -1 when memory or max runs out; the content is unchanged
+ * then. */
 int buf_reserve(struct buf *b, size_t n_more);
 int buf_append(struct buf *b, const void *p, size_t n);
 int buf_puts(struct buf *b, const char *s);
@@ -23,8 +22,8 @@ int buf_printf(struct buf *b, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Append p[0..n) as a JSON string with its quotes. Invalid UTF-8 becomes
- * U+FFFD; control characters, quote and backslash are escaped, the rest is
- * kept as UTF-8. */
+ * U+FFFD; control characters, quotes and backslashes are escaped; all else
+ * stays UTF-8. */
 int buf_json_string(struct buf *b, const char *p, size_t n);
 int buf_json_cstr(struct buf *b, const char *s);
 

@@ -1,13 +1,13 @@
-/* The one way to report a failure. struct qwick_err is public, so that what
- * happens deep down reaches the caller without conversions. */
+/* The one way to report a failure. struct qwick_err is public, so that an error
+ * reaches the library's caller without conversions. */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
 
 #include "qwick.h"
 
-/* Set *e (NULL: nothing to set) and return -1, so that a failing function ends
- * in `return err_set(e, QWICK_ERR_MODEL, "%s: …", …)`. Long messages are cut
- * at a character boundary. */
+/* Set *e, unless e is NULL, and return -1, so that a failing function ends in
+ * `return err_set(e, QWICK_ERR_MODEL, "%s: …", …)`. A long message is cut at a
+ * character boundary. */
 int err_set(struct qwick_err *e, enum qwick_err_code code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -15,7 +15,7 @@ int err_set(struct qwick_err *e, enum qwick_err_code code, const char *fmt, ...)
 int err_oom(struct qwick_err *e, size_t n_bytes);
 
 /* A text from a file as part of a message: cut with "..." where it is long,
- * between characters; invalid UTF-8 becomes U+FFFD, control characters \\xNN.
+ * between characters; invalid UTF-8 becomes U+FFFD, control characters \xNN.
  * Returns out. */
 enum { ERR_SHOWN = 200 };
 const char *err_show(char out[ERR_SHOWN], const char *s, size_t n);

@@ -29,8 +29,8 @@ static inline uint64_t hash_bytes(uint64_t seed, const void *p, size_t n)
     return hash_mix(h ^ w, 0xe7037ed1a0b428dbu);
 }
 
-/* A hash of much: in four lanes, as one would wait for its multiplications and
- * not keep up with memory. */
+/* A hash for large data. Four lanes run at once: one lane would wait for its
+ * own multiplications and be slower than memory. */
 static inline uint64_t hash_bulk(uint64_t seed, const void *data, size_t n)
 {
     const unsigned char *p = data;

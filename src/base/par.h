@@ -12,29 +12,30 @@ struct par_team; /* of the running region */
 typedef void (*par_fn)(void *ctx, struct par_team *team, int tid,
                        int n_threads);
 
-/* A pool of up to n_threads threads, counting the one that calls par_run. Where
+/* A pool of up to n_threads threads, counting the one that calls par_run. If
  * the system refuses some (RLIMIT_NPROC, RLIMIT_AS, cgroup pids), half of the
- * others stay, to leave room for what they allocate. The threads live as long
- * as the pool: a region never makes one, so none can fail for lack of them.
- * They block signals that are not their own faults. NULL: out of memory. */
+ * others are kept, to leave room for their allocations. The threads live as
+ * long as the pool; no region creates threads, so no region can fail for lack
+ * of them. They block all signals except those for faults of their own. NULL:
+ * out of memory. */
 struct par_pool *par_create(int n_threads);
 /* End the threads. NULL is allowed. */
 void par_free(struct par_pool *p);
 
-/* Threads of a pool, at least 1. NULL: the caller alone, 1. */
+/* The number of threads of a pool, at least 1; 1 for NULL, the caller alone. */
 int par_threads(const struct par_pool *p);
 
-/* Run fn on all threads of a pool, the caller being thread 0; returns when all
- * have returned. NULL: on the caller alone. Any thread may call it, one at a
- * time. Not nested. */
+/* Run fn on all threads of a pool, the caller being thread 0, and return when
+ * all calls have returned. NULL: the caller alone runs it. Any thread may call
+ * this, one at a time. Regions do not nest. */
 void par_run(struct par_pool *p, par_fn fn, void *ctx);
 
 /* Wait for all threads of the team: spins for a bounded time, then sleeps. */
 void par_barrier(struct par_team *team);
 
-/* The same, and makes use of the wait: while it spins it calls idle(ctx), again
- * until that returns 0. Each call is to be short, as nobody is let go in its
- * midst. idle NULL: par_barrier. */
+/* par_barrier that uses the wait: while it spins, it calls idle(ctx) until that
+ * returns 0. Each call must be short, because a thread leaves the barrier only
+ * after it. idle NULL: par_barrier. */
 void par_barrier_idle(struct par_team *team, int (*idle)(void *), void *ctx);
 
 /* Hand out the indices [0, n) of the team's current piece of dynamic work in
@@ -43,8 +44,8 @@ void par_barrier_idle(struct par_team *team, int (*idle)(void *), void *ctx);
 int par_next(struct par_team *team, size_t n, size_t grain, size_t *begin,
              size_t *end);
 
-/* Thread tid's share [*begin, *end) of n items, in whole units of align but for
- * the last; differs by at most one unit among threads. */
+/* Thread tid's share [*begin, *end) of n items, in units of align items; the
+ * last unit may be shorter. Shares differ by at most one unit. */
 void par_split(size_t n, size_t align, int tid, int n_threads, size_t *begin,
                size_t *end);
 

@@ -21,8 +21,9 @@ size_t utf8_valid(const char *p, size_t n);
 /* Write cp as UTF-8 to out[4]; returns the length. */
 size_t utf8_encode(uint32_t cp, char out[4]);
 
-/* Length of the longest prefix of p[0..n) that does not end inside a character
- * that could still be completed. Invalid bytes count as complete. */
+/* Length of the longest prefix of p[0..n) that ends with a complete character:
+ * without the first bytes of a character whose other bytes may follow. Invalid
+ * bytes count as complete. */
 size_t utf8_complete(const char *p, size_t n);
 
 /* Append p[0..n) to out with each maximal invalid part replaced by U+FFFD.

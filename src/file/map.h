@@ -8,9 +8,9 @@
 
 #include "base/err.h"
 
-/* What tells a file from others, and from itself before a change. A program can
- * set every field but ctime, which is the time of the system's clock at the
- * last change of anything about the file. */
+/* Identifies a file and its content. A program can set every field except
+ * ctime, the time of the last change of anything about the file by the system's
+ * clock. */
 struct map_id {
     uint64_t dev, ino, size;
     int64_t mtime[2], ctime[2]; /* seconds, nanoseconds */
@@ -21,8 +21,8 @@ struct map_id {
 struct map {
     const unsigned char *data;
     size_t size;
-    bool mapped;      /* ours to unmap; false for data inside the binary */
-    struct map_id id; /* when it was opened; zeros: inside the binary */
+    bool mapped;      /* map_close unmaps it; false: data inside the binary */
+    struct map_id id; /* at the time of map_open; zeros: inside the binary */
 };
 
 /* Map a regular file; symbolic links are followed. Directories, devices, FIFOs
@@ -31,11 +31,11 @@ struct map {
 int map_open(struct map *out, const char *path, struct qwick_err *e);
 void map_close(struct map *m);
 
-/* The identity that the file at path has now; -1 when there is none. */
+/* The present identity of the file at path; -1 when there is none. */
 int map_id_now(struct map_id *out, const char *path);
 
 /* Read a whole file or stream (path "-": standard input; FIFOs and terminals
- * are fine here) into memory, NUL-terminated, *n without the NUL. More than
+ * are fine here) into malloc'ed memory. A NUL follows the *n bytes. More than
  * max bytes is an error. For prompts; errors have code RUNTIME. */
 int map_read_all(const char *path, size_t max, char **data, size_t *n,
                  struct qwick_err *e);

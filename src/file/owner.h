@@ -1,5 +1,5 @@
-/* Who can have written a file: caches and sessions are only used when it was
- * this user, or root. */
+/* Caches and sessions are used only if nobody but this user and root can have
+ * written them. */
 #ifndef FILE_OWNER_H
 #define FILE_OWNER_H
 
@@ -8,16 +8,16 @@
 
 #include "base/err.h"
 
-/* Refuse what belongs to another user (root may own anything), and what has one
- * of the mode bits in writers, S_IWGRP or S_IWOTH. QWICK_ERR_RUNTIME. */
+/* Refuse a file of another user than this one and root, and a file with one of
+ * the mode bits in writers (S_IWGRP, S_IWOTH), with QWICK_ERR_RUNTIME. */
 int owner_check(const struct stat *st, const char *path, mode_t writers,
                 struct qwick_err *e);
 
-/* Check a directory by its path. inside: it lies in a directory of ours, so it
- * is no symbolic link, and nobody else may write to it. Else its name comes
- * from the user: a link is followed, and a group may write, as with a umask of
- * 002; so may everybody when the sticky bit is set, as in /tmp. One that does
- * not exist is fine. */
+/* Check a directory by its path. inside: the directory lies in one of ours, so
+ * it must not be a symbolic link, and nobody else may write to it. Otherwise
+ * its name comes from the user: a link is followed, its group may write, as
+ * with a umask of 002, and everybody may write if the sticky bit is set, as in
+ * /tmp. A directory that does not exist passes. */
 int owner_check_dir(const char *path, bool inside, struct qwick_err *e);
 
 #endif

@@ -31,10 +31,11 @@ struct st_tensor {
 struct st_set;
 
 /* Open all weights of a checkpoint: the shards of model.safetensors.index.json
- * when it is there (each exists, holds the tensors that the index places in it,
- * has no path parts); else model.safetensors; else every *.safetensors in name
- * order. A tensor name in two shards is an error. Descriptors are not kept
- * open. No weights at all: an error that says which files were looked for. */
+ * if it exists (each shard must exist, hold the tensors that the index places
+ * in it, and be named without a path); else model.safetensors; else every
+ * *.safetensors in name order. A tensor name in two shards is an error. No
+ * descriptor stays open. Without any weights, the error lists the files that
+ * were looked for. */
 int st_open(struct st_set **out, const struct checkpoint *ck,
             struct qwick_err *e);
 /* One file, by path (for tests and tools). */
@@ -47,8 +48,8 @@ const struct st_tensor *st_at(const struct st_set *set, size_t i);
 /* NULL when there is none; constant time. */
 const struct st_tensor *st_find(const struct st_set *set, const char *name);
 
-/* Identity of the i-th file when it was mapped, and its name; NULL from the end
- * on. */
+/* The identity of the i-th file when it was mapped, and its name; NULL if there
+ * are no more than i files. */
 const struct map_id *st_file_id(const struct st_set *set, size_t i,
                                 const char **name);
 
@@ -67,8 +68,9 @@ struct st_out_tensor {
 
 struct st_writer;
 /* Begin PATH.tmp.<process id> with the header of all tensors, in the order
- * given. What is no regular file (/dev/stdout, a pipe, a symbolic link) is
- * written in place. tensors' data must stay until close, tensors need not. */
+ * given. If PATH is not a regular file (/dev/stdout, a pipe, a symbolic link),
+ * it is written in place. The tensors' data must stay until close; the array
+ * need not. */
 int st_writer_open(struct st_writer **out, const char *path,
                    const struct st_out_tensor *tensors, size_t n,
                    struct qwick_err *e);
@@ -82,18 +84,18 @@ void st_writer_abort(struct st_writer *w);
 
 /* ---- writing large files ---- */
 
-/* The same for a checkpoint: "__metadata__" says {"format": format}, the file's
- * whole size is reserved at once where the file system can, so that a full disk
- * shows here, and every tensor (data NULL) comes by st_writer_at. path must be
- * new or a regular file. */
+/* Begin a file of a checkpoint: "__metadata__" says {"format": format}, and all
+ * data comes by st_writer_at (the tensors' data is NULL). If the file system
+ * can, it reserves the whole size now, so that a full disk is an error here.
+ * path must be new or a regular file. */
 int st_writer_open_large(struct st_writer **out, const char *path,
                          const char *format,
                          const struct st_out_tensor *tensors, size_t n,
                          struct qwick_err *e);
-/* Write bytes [offset, offset + n_bytes) of the tensor of that index, each byte
- * once, in any order; several threads may call it at a time. The file gets them
- * by windows of 2 MiB, which takes up to 32 MiB of memory; in the order of the
- * file the least. */
+/* Write bytes [offset, offset + n_bytes) of the tensor with this index. Each
+ * byte is written once, in any order; several threads may call this at a time.
+ * Bytes are collected in windows of 2 MiB, which take up to 32 MiB of memory,
+ * the less the closer the calls are to the order of the file. */
 int st_writer_at(struct st_writer *w, size_t tensor, size_t offset,
                  const void *data, size_t n_bytes, struct qwick_err *e);
 

@@ -1,10 +1,10 @@
 /* Byte-level BPE as Hugging Face's `tokenizers` does it, read from
  * tokenizer.json alone.
  *
- * Text is cut at added tokens, each remaining piece is NFC-normalised, split
- * by the GPT-2 style pattern of Qwen2/Qwen3, and each part merged by rank
- * (Sennrich et al. 2016). What a tokenizer.json asks for beyond that is refused
- * by name: other model types, normalizers, pre-tokenizers, patterns or
+ * Text is cut at added tokens, each remaining piece is NFC-normalised and split
+ * by the GPT-2 style pattern of Qwen2/Qwen3, and each part is merged by rank
+ * (Sennrich et al. 2016). A tokenizer.json that asks for anything else is
+ * refused by name: other model types, normalizers, pre-tokenizers, patterns or
  * decoders, dropout, byte_fallback, unk_token, prefixes and suffixes, added
  * tokens that are normalized, strip spaces or match single words only. */
 #ifndef TEXT_BPE_H
@@ -17,8 +17,8 @@
 #include "base/err.h"
 
 /* Functions that take it without const change it: encoding keeps a cache of
- * words, and bpe_token turns a spelling into bytes when it is first asked for.
- * No other thread may use the tokenizer at the same time. */
+ * words, and bpe_token turns a token's spelling into bytes on the first call
+ * for it. No other thread may use the tokenizer during such a call. */
 struct bpe;
 
 /* text: the whole file; name for messages. Keeps no reference to text. */
@@ -45,15 +45,16 @@ struct bpe_span {
 
 /* Encode text[0..n) and append to *ids (malloc'ed, grown; *n_ids in and out).
  * Added tokens are recognised only where they lie wholly inside one of the
- * spans (ascending, disjoint); n_spans 0: nowhere. Bytes that are no UTF-8
- * become the tokens of these bytes. enough: encoding ends early when there are
- * more ids in *ids, for who only needs to know that; 0: never. */
+ * spans (ascending, disjoint); n_spans 0: nowhere. Bytes that are not UTF-8
+ * become the tokens of these bytes. enough: stop early once *ids holds more ids
+ * than that, for callers who only need to know so; 0: encode everything. */
 int bpe_encode_spans(struct bpe *b, const char *text, size_t n,
                      const struct bpe_span *spans, size_t n_spans,
                      size_t enough, int32_t **ids, size_t *n_ids,
                      struct qwick_err *e);
 
-/* The same with added tokens recognised everywhere (special) or nowhere. */
+/* bpe_encode_spans with added tokens recognised everywhere (special) or
+ * nowhere. */
 int bpe_encode(struct bpe *b, const char *text, size_t n, bool special,
                int32_t **ids, size_t *n_ids, struct qwick_err *e);
 
@@ -65,8 +66,8 @@ struct bpe_frame {
     size_t n_before, n_after;
 };
 
-/* A template that does more than that is QWICK_ERR_MODEL here, by name; text is
- * encoded with such a file all the same. */
+/* A template that does more is refused here with QWICK_ERR_MODEL, by name.
+ * Encoding works with such a file. */
 int bpe_get_frame(const struct bpe *b, struct bpe_frame *out,
                   struct qwick_err *e);
 

@@ -29,17 +29,16 @@ enum {
     BPE_SPELLED = 32 /* not yet turned into bytes */
 };
 
-/* A token's bytes are arena[off, off + len). At first they are as spelled in
- * the file, bytes written as characters; turning them all into bytes takes
- * longer than most processes look at them, so that it is done when a token is
- * first asked for. */
+/* A token's bytes are arena[off, off + len). At first they hold the spelling of
+ * the file, in which characters stand for bytes. A token is turned into bytes
+ * when it is first needed: most processes need few of them. */
 struct bpe_tok {
     uint32_t off;
     uint16_t len;
     uint8_t flags;
 };
 
-/* Bytes that may be read behind any string of an arena. */
+/* Readable bytes that follow each string of the arena. */
 #define BPE_PAD 8
 
 /* ---- bytes written as characters (GPT-2) ----

@@ -12,8 +12,8 @@
 
 enum chat_template {
     CHAT_NONE,    /* the checkpoint has no template */
-    CHAT_QWEN3,   /* known: same text as a release of Qwen3's */
-    CHAT_UNKNOWN, /* another: Qwen3's form is used, with a warning */
+    CHAT_QWEN3,   /* the text of one of Qwen3's releases */
+    CHAT_UNKNOWN, /* another text: we use Qwen3's form and warn */
 };
 
 /* Recognise a template by its content (white space at both ends ignored). */
@@ -23,16 +23,16 @@ enum chat_bool { CHAT_UNSET = -1, CHAT_FALSE = 0, CHAT_TRUE = 1 };
 
 struct chat_prompt {
     struct buf text;
-    struct bpe_span *pieces; /* the template's own parts of text, ascending;
-                                adjacent ones are joined */
+    struct bpe_span *pieces; /* the parts of text that are the template's own,
+                                ascending; adjacent parts are joined */
     size_t n_pieces;
     bool in_think; /* text ends inside an open <think> block */
 };
 
 /* Render messages (JSON array of {"role", "content"?, "reasoning_content"?,
  * "tool_calls"?}) and tools (array, NULL or JSON null: none) byte for byte as
- * the Jinja template does. name is for messages of errors, which have code
- * USAGE and say which message and field is wrong. chat_prompt_free also after
+ * the Jinja template does. Errors have code USAGE; their text begins with name
+ * and tells which message and field is wrong. Call chat_prompt_free even after
  * a failure. */
 int chat_render(struct chat_prompt *out, const char *name,
                 const struct json_value *messages,

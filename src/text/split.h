@@ -1,16 +1,16 @@
-/* The split pattern of Qwen2 and Qwen3, by hand. */
+/* The split pattern of Qwen2 and Qwen3, matched by code written by hand. */
 #ifndef TEXT_SPLIT_H
 #define TEXT_SPLIT_H
 
 #include <stddef.h>
 
-/* What tokenizer.json must say for split_next to be right. */
+/* The pattern in tokenizer.json that split_next implements. */
 #define SPLIT_PATTERN                                                   \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" \
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 /* Length of the pattern's first match in p[0..n), n >= 1. It always starts at
- * p: every character is matched by some alternative. A byte that is no UTF-8
+ * p, as some alternative matches every character. A byte that is not UTF-8
  * counts as a character that is neither letter, number nor space. */
 size_t split_next(const char *p, size_t n);
 
