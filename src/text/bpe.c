@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "text/bpe_int.h"
 #include "text/split.h"
@@ -109,16 +110,10 @@ static int need(struct encoder *c, size_t n)
 {
     if (c->cap - c->n >= n)
         return 0;
-    size_t cap, bytes;
-    if (size_add(c->n, n, &cap) < 0 || size_add(cap, cap / 2 + 64, &cap) < 0 ||
-        size_mul(cap, sizeof *c->ids, &bytes) < 0)
+    size_t total;
+    if (size_add(c->n, n, &total) < 0)
         return err_oom(c->e, SIZE_MAX);
-    int32_t *ids = realloc(c->ids, bytes);
-    if (!ids)
-        return err_oom(c->e, bytes);
-    c->ids = ids;
-    c->cap = cap;
-    return 0;
+    return ARRAY_RESERVE(c->ids, c->cap, total, c->e);
 }
 
 /* Up to this many bytes the next merge is found by looking at all pairs. */

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/rng.h"
 
 /* Make the row of id valid. Rows are zeroed shortly before they are used. */
@@ -14,15 +15,9 @@ static int tok_reserve(struct bpe_load *l, uint32_t id)
     if (id < l->n_tok)
         return 0;
     size_t n = ((size_t)id | 511) + 1;
-    if (n > l->tok_cap) {
-        size_t cap = 2 * n;
-        struct bpe_tok *t = realloc(b->tok, cap * sizeof *t);
-        if (!t) {
-            l->fault.at = l->merges.text;
-            return err_oom(&l->fault.err, cap * sizeof *t);
-        }
-        b->tok = t;
-        l->tok_cap = cap;
+    if (ARRAY_RESERVE(b->tok, l->tok_cap, n, &l->fault.err)) {
+        l->fault.at = l->merges.text;
+        return -1;
     }
     memset(b->tok + l->n_tok, 0, (n - l->n_tok) * sizeof *b->tok);
     l->n_tok = n;
