@@ -27,18 +27,11 @@ int token_text(const struct qwick_engine *eng, int32_t id, char **text,
 
 void json_text(struct json_writer *w, const char *s, size_t n)
 {
-    size_t i = 0;
     jw_string(w, "text", s, n);
-    while (i < n) {
-        size_t k = utf8_decode(s + i, n - i, NULL, NULL);
-        if (!k)
-            break;
-        i += k;
-    }
-    if (i == n)
+    if (utf8_valid(s, n) == n)
         return;
     jw_array(w, "bytes");
-    for (i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         jw_int(w, NULL, (unsigned char)s[i]);
     jw_end_array(w);
 }

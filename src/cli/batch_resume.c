@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "cli/batch_pending.h"
 #include "cli/batch_request.h"
 #include "cli/lines.h"
@@ -44,14 +45,8 @@ static int foreign(const struct lines *l, struct qwick_err *e)
 
 static int add(struct answers *all, struct answered a, struct qwick_err *e)
 {
-    if (all->n == all->cap) {
-        size_t cap = all->cap ? 2 * all->cap : 1024;
-        struct answered *v = realloc(all->v, cap * sizeof(*v));
-        if (!v)
-            return err_oom(e, cap * sizeof(*v));
-        all->v = v;
-        all->cap = cap;
-    }
+    if (ARRAY_RESERVE(all->v, all->cap, all->n + 1, e))
+        return -1;
     all->v[all->n++] = a;
     return 0;
 }

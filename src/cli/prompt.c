@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/utf8.h"
 #include "cli/out.h"
 #include "file/map.h"
@@ -174,15 +175,8 @@ int prompt_ids(const char *where, const char *s, size_t n, bool none_ok,
                     (int)k, s + start);
             goto fail;
         }
-        if (len == cap) {
-            cap = cap ? 2 * cap : 256;
-            int32_t *w = realloc(v, cap * sizeof(*v));
-            if (!w) {
-                err_oom(e, cap * sizeof(*v));
-                goto fail;
-            }
-            v = w;
-        }
+        if (ARRAY_RESERVE(v, cap, len + 1, e))
+            goto fail;
         v[len++] = (int32_t)x;
         comma = false;
     }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "engine/lookup.h"
@@ -173,30 +174,12 @@ void generation_free(struct generation *g)
     *g = (struct generation){0};
 }
 
-/* Room for one more entry, made outside of any timed step where possible. */
-static int grow(void **p, size_t *cap, size_t n, size_t elem,
-                struct qwick_err *e)
-{
-    if (n < *cap)
-        return 0;
-    size_t more = *cap ? *cap * 2 : 256;
-    void *q = realloc(*p, more * elem);
-    if (!q)
-        return err_oom(e, more * elem);
-    *p = q;
-    *cap = more;
-    return 0;
-}
-
 int generation_draw(struct generation *g, const float *logits, int32_t *id,
                     struct qwick_err *e)
 {
     struct qwick_result *r = g->r;
-    void *tokens = r->tokens;
-    if (grow(&tokens, &g->cap_tokens, r->n_tokens, sizeof *r->tokens, e))
-        return -1;
-    r->tokens = tokens;
-    if (sampler_draw(g->sampler, logits, id, e))
+    if (ARRAY_RESERVE(r->tokens, g->cap_tokens, r->n_tokens + 1, e) ||
+        sampler_draw(g->sampler, logits, id, e))
         return -1;
     r->tokens[r->n_tokens++] = *id;
     return 0;
@@ -419,14 +402,10 @@ static int note_times(struct solo *o, double step, double sampling,
                       struct qwick_err *e)
 {
     struct qwick_result *r = o->g.r;
-    size_t cap = o->cap_times;
-    void *a = r->per_token_ms, *b = r->sample_ms;
-    if (grow(&a, &cap, r->n_per_token, sizeof(double), e))
+    size_t need = r->n_per_token + 1, cap = o->cap_times; /* of both */
+    if (ARRAY_RESERVE(r->per_token_ms, cap, need, e) ||
+        ARRAY_RESERVE(r->sample_ms, o->cap_times, need, e))
         return -1;
-    r->per_token_ms = a;
-    if (grow(&b, &o->cap_times, r->n_per_token, sizeof(double), e))
-        return -1;
-    r->sample_ms = b;
     r->per_token_ms[r->n_per_token] = step;
     r->sample_ms[r->n_per_token++] = sampling;
     return 0;

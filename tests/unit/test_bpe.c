@@ -1511,6 +1511,30 @@ static void test_fault_offsets(void **unused)
     }
 }
 
+/* Merges are counted: as many as there can be tokens, no more. */
+static void test_too_many(void **unused)
+{
+    (void)unused;
+    for (size_t n = BPE_MAX_ID; n <= BPE_MAX_ID + 1; n++) {
+        struct buf merges = {0}, b = {0};
+        assert_int_equal(buf_puts(&merges, "\"merges\":["), 0);
+        for (size_t i = 4; i < n; i++)
+            assert_int_equal(buf_puts(&merges, "[\"h\",\"e\"],"), 0);
+        put_changed(&b, "\"merges\":[", merges.data);
+        struct bpe *out;
+        struct qwick_err e = {0};
+        assert_int_equal(bpe_open(&out, "x", b.data, b.len, &e),
+                         n > BPE_MAX_ID ? -1 : 0);
+        if (n > BPE_MAX_ID)
+            assert_string_equal(e.msg, "x: model.merges: too many");
+        else
+            EXPECT(out, "hello", 303);
+        bpe_close(out);
+        buf_free(&merges);
+        buf_free(&b);
+    }
+}
+
 /* Strings of characters of every length, of quotes, and of what is no UTF-8, as
  * a token and within a merge, whichever way the words of eight bytes fall. */
 static void test_strings(void **unused)
@@ -1732,6 +1756,7 @@ int main(void)
         cmocka_unit_test(test_large_order),
         cmocka_unit_test(test_forms),
         cmocka_unit_test(test_fault_offsets),
+        cmocka_unit_test(test_too_many),
         cmocka_unit_test(test_strings),
         cmocka_unit_test(test_qwen_tree),
         cmocka_unit_test(test_long_token),
