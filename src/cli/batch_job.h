@@ -1,4 +1,4 @@
-/* One run of batch: its arguments, and what they become. */
+/* One run of batch: its arguments and its state. */
 #ifndef CLI_BATCH_JOB_H
 #define CLI_BATCH_JOB_H
 
@@ -22,12 +22,13 @@ struct batch_args {
     struct answer_args answer;
 };
 
-/* Repeated ids that are told one by one. */
+/* Most warnings about repeated ids; further ones are only counted. */
 #define BATCH_TOLD_IDS 10
 
-/* Ids that came before, to tell of those that come again. */
+/* A hash table of the ids read so far, to warn about repeated ones. */
 struct id_entry {
-    uint64_t hash, line; /* hash 0: free */
+    uint64_t hash; /* 0: free */
+    uint64_t line; /* of the first record with this id */
 };
 struct id_set {
     struct id_entry *v;
@@ -41,44 +42,47 @@ struct batch_job {
     const struct verb *verb;
     struct opt_parsed p;
     struct batch_args a;
-    size_t shard, n_shards; /* records whose number is shard modulo n_shards */
+    size_t shard; /* answer record i if i % n_shards is this */
+    size_t n_shards;
     struct lines in;
-    uint64_t in_bytes; /* of the input, 0: unknown */
+    uint64_t in_bytes; /* size of the input; 0: unknown */
     struct batch_out out;
     struct request_common common;
     struct buf system;
     struct qwick_engine *eng;
     struct qwick_batch *batch;
-    struct sample *samples; /* list of the requests that are open */
+    struct sample *samples; /* list of the open requests */
     struct id_set ids;
-    bool at_end; /* of the input */
-    /* Passes are made up by the records' numbers alone: no pass begins before
-       all records are there that it has room for. */
+    bool at_end; /* the input has ended */
+    /* The numbers of the records alone decide which are evaluated together: no
+       pass begins before it is full or the input has ended. */
     bool by_number;
-    uint64_t n_records;  /* seen, those of other shards included */
-    uint64_t n_total;    /* of this shard in all; 0: nobody knows */
-    uint64_t n_answered; /* records of this run, with an error or without */
+    uint64_t n_records;  /* records read, also of other shards */
+    uint64_t n_total;    /* records of this shard; 0: unknown */
+    uint64_t n_answered; /* records that this run answered or refused */
     uint64_t n_skipped;  /* records that an earlier run has answered */
     uint64_t n_errors;   /* answers of this run that are errors */
-    uint64_t n_samples;  /* answers to the records read, whoever gave them */
+    uint64_t n_samples;  /* answers to the records read, by any run */
     uint64_t n_done;     /* answers of this run */
-    /* answers of this run, by their ending */
-    uint64_t n_ended[QWICK_FINISH_CANCELLED + 1], n_empty;
-    uint64_t n_incomplete; /* of them cut or empty */
-    double start_ms;
+    /* answers of this run, by ending */
+    uint64_t n_ended[QWICK_FINISH_CANCELLED + 1];
+    uint64_t n_empty;       /* answers of this run without text */
+    uint64_t n_incomplete;  /* answers of this run that are cut or empty */
+    double start_ms;        /* of the run */
     struct qwick_err fatal; /* of a callback; code 0: none */
 };
 
-/* Read, answer, write, until the end, a signal or a failure. An exit status,
- * the message having been printed. */
+/* Read, answer and write until the input ends, a signal comes or something
+ * fails. Returns an exit status; its message is printed. */
 int batch_work(struct batch_job *j);
 
-/* Hand the next records that are there to the scheduler; answer bad ones. Waits
- * up to timeout_ms for the first. *got: whether any came. */
+/* Hand the next records to the scheduler, as long as it wants more and input is
+ * there, and answer bad ones. Waits up to timeout_ms for the first record.
+ * *got: whether any came. Returns 0, or -1 with *e set. */
 int batch_feed(struct batch_job *j, int timeout_ms, bool *got,
                struct qwick_err *e);
 
-/* Whether the next passes have room for records that were not read. */
+/* Whether the scheduler has room for more records. */
 bool batch_wants_more(const struct batch_job *j);
 
 /* The part of an answer's key that all answers of the run share. */
@@ -88,7 +92,7 @@ uint32_t batch_run_key(const struct batch_job *j);
 int batch_done(void *ctx, void *tag, struct qwick_result *r,
                const struct qwick_err *e);
 
-/* Free the requests that are not going to be answered. */
+/* Free the requests that have no answer yet. */
 void batch_drop(struct batch_job *j);
 
 #endif

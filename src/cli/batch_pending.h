@@ -4,28 +4,29 @@
 
 #include "cli/batch_out.h"
 
-/* A new content on its way; zeros with fd -1 to begin with. */
+/* A new version of the file. Initialise with zeros and fd -1. */
 struct pending_file {
-    char *temp;
+    char *temp; /* its name until it is complete */
     int fd;
     uint64_t n_bytes;
     struct buf buf;
 };
 
-/* Append s[0..n) to the new content. */
+/* Append s[0..n) to the new version. Returns 0, or -1 with *e set. */
 int pending_add(struct batch_out *o, struct pending_file *p, const char *s,
                 size_t n, struct qwick_err *e);
 
-/* The new content takes the place of the old one, which until then stays as it
- * is, and is on the disk when this returns; o->pending_fd reads it. Without
- * content there is no file. */
+/* Replace the file by its new version, which is on the disk when this returns;
+ * o->pending_fd reads it. Until then the old version stays as it is. An empty
+ * new version removes the file. Returns 0, or -1 with *e set. */
 int pending_commit(struct batch_out *o, struct pending_file *p,
                    struct qwick_err *e);
 
-/* Drop what was not committed. */
+/* Drop a version that was not committed. */
 void pending_abort(struct pending_file *p);
 
-/* Append the line at an offset of a file, its newline included. */
+/* Append to out the line at an offset of a file, with its newline. Returns 0,
+ * or -1 with *e set. */
 int pending_copy_line(const char *path, int fd, uint64_t at, struct buf *out,
                       struct qwick_err *e);
 

@@ -15,7 +15,7 @@
 /* Most samples of one record. */
 #define REQUEST_MAX_N 1000
 
-/* What holds for all records, as options say. */
+/* What the options say for all requests. */
 struct request_common {
     const struct qwick_engine *eng;
     const struct opt_parsed *p;
@@ -25,12 +25,11 @@ struct request_common {
     struct buf before; /* text before each prompt, of -f */
     enum qwick_think think;
     bool raw, allow_special;
-    uint64_t seed;  /* of the run */
-    bool seeded;    /* by an option: a run that is started again has it, too */
-    struct key run; /* of the model and what holds for all answers */
-    /* keys that are no options, said once each; NULL: nothing is said */
-    const char *name; /* of the input */
-    struct buf unknown;
+    uint64_t seed;    /* of the run */
+    bool seeded;      /* an option gave the seed: a repeated run has the same */
+    struct key run;   /* key of the model and of what all answers share */
+    const char *name; /* of the input, for warnings; NULL: no warnings */
+    struct buf unknown; /* unknown keys that had their warning */
 };
 
 struct json_doc;
@@ -43,46 +42,46 @@ struct request {
     bool has_seed;
     int32_t *ids;
     size_t n_ids;
-    struct qwick_generate_options o; /* but for the seed */
+    struct qwick_generate_options o; /* without the seed */
     uint64_t seed;
-    char **stop; /* of the record itself */
+    char **stop; /* [n_stop] the record's own; NULL: none */
     size_t n_stop;
     double tokenize_ms;
-    size_t n_open; /* holders of the record: samples, and who reads it */
+    size_t n_open; /* references: open samples, and the reader */
     size_t n_todo; /* samples without an answer */
 };
 
-/* Parse a line: its id and the number of samples. *r is for request_free in any
- * case, and has the id as far as there is one. */
+/* Parse a line: its id and its number of samples. Returns 0, or -1 with *e set.
+ * Call request_free in any case; r->id is set whenever the line has an id. */
 int request_open(struct request *r, uint64_t line, const char *text, size_t n,
                  struct qwick_err *e);
 
-/* The rest of it: prompt and options. */
+/* Read prompt and options. Returns 0, or -1 with *e set. */
 int request_read(struct request *r, struct request_common *c,
                  struct qwick_err *e);
 void request_free(struct request *r);
 
-/* Options of sample i. The first has the seed that the record gives; where it
- * gives none, line, i and the run's seed make one. */
+/* Options of sample i. Sample 0 has the record's seed. If the record gives
+ * none, the line, i and the seed of the run make one. */
 struct qwick_generate_options request_options(const struct request *r,
                                               const struct request_common *c,
                                               size_t i);
 
-/* What holds for all answers: model, exactness, type of the cache, context,
- * logprobs. n_ctx is the context's limit. */
+/* Set the key of the run from the model, exactness, type of the KV cache, the
+ * limit n_ctx of the context, and logprobs. Returns 0, or -1 with *e set. */
 int request_run_key(struct request_common *c, struct qwick_engine *eng,
                     bool exact, size_t n_ctx, struct qwick_err *e);
 
-/* The key of sample i: of the run, the prompt's ids, and the options that
- * change its text. A seed counts where one is drawn with; one that nobody gave
- * is the same as any other such. */
+/* The key of sample i: the run, the ids of the prompt, and the options that
+ * change the answer. The seed counts if the answer is sampled. All random seeds
+ * count as the same one. */
 uint64_t request_key(const struct request *r, const struct request_common *c,
                      size_t i);
-/* The key of a line that is no record. */
+/* The key of a line that is no valid record. */
 uint64_t request_line_key(const struct request_common *c, const char *text,
                           size_t n);
 
-/* An id as a number to compare; 0: none. */
+/* The hash of an id; 0: there is none. */
 uint64_t request_id_hash(const char *id, size_t n);
 
 #endif

@@ -1,13 +1,13 @@
-/* What an earlier run of a batch has written to its output. */
+/* Reading the output of an earlier run of batch. */
 #ifndef CLI_BATCH_RESUME_H
 #define CLI_BATCH_RESUME_H
 
 #include "cli/batch_out.h"
 
-/* Read the open output and its pending file: note their answers, remove a last
- * line that was cut off. What is no output of a batch is left alone,
- * QWICK_ERR_USAGE; so is a file that another process is writing. Nothing to do
- * for pipes and devices. */
+/* Note the answers in the open output and in its pending file, and remove an
+ * incomplete last line. A file that is no output of batch, or that another
+ * process is writing, is left alone: QWICK_ERR_USAGE. For pipes and devices
+ * this does nothing. Returns 0, or -1 with *e set. */
 int batch_resume(struct batch_out *o, int in_fd, struct qwick_err *e);
 
 #endif

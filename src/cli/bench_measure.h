@@ -11,7 +11,7 @@
 
 enum bench_test { BENCH_PREFILL, BENCH_DECODE, BENCH_BATCH };
 
-/* What a step can be limited by. */
+/* The two limits of a step. */
 struct bench_limit {
     double bandwidth; /* bytes a second; 0: not measured */
     double peak;      /* operations a second; 0: not measured */
@@ -20,8 +20,8 @@ struct bench_limit {
 /* One timed run. */
 struct bench_run {
     double ms;
-    struct bench_limit before, after;
-    double share; /* of the slower limit, 1 is all of it */
+    struct bench_limit before, after; /* measured around the run */
+    double share;                     /* speed as a share of the limit, 0..1 */
 };
 
 /* One measured line. */
@@ -30,13 +30,13 @@ struct bench_line {
     size_t n;     /* tokens of the prompt, or depth */
     size_t batch; /* sequences */
     int threads;
-    bool by_memory;     /* the slower limit is the memory's */
+    bool by_memory;     /* memory bandwidth is the limit, not arithmetic */
     double tok_s;       /* median */
     double spread;      /* (largest - smallest) / median */
-    double rate, limit; /* medians: bytes or operations a second */
-    double share, share_min, share_max; /* median, least and largest */
-    double parts[QWICK_PARTS];          /* ms a pass */
-    double sampling_ms;                 /* a token; NAN: not asked for */
+    double rate, limit; /* medians, bytes or operations per second */
+    double share, share_min, share_max; /* median, smallest, largest */
+    double parts[QWICK_PARTS];          /* ms per pass */
+    double sampling_ms;                 /* per token; NAN: not measured */
     bool has_parts;
 };
 
@@ -50,26 +50,30 @@ struct bench_plan {
 struct bench {
     struct qwick_engine *eng;
     const struct bench_plan *plan;
-    int32_t *tokens;        /* valid ids, as many as any measurement needs */
+    int32_t *tokens;        /* valid ids, enough for every measurement */
     struct bench_run *runs; /* [reps] */
     double *sorted;         /* [reps] */
-    /* Called before each run, from 1; NULL: nothing is. */
+    /* Called before run i = 1..n; may be NULL. */
     void (*on_run)(const struct bench_line *line, size_t i, size_t n);
 };
 
-/* Measure one line: a prompt of n tokens, or decode steps behind n tokens of
- * context in each of `batch` sequences. */
+/* Measure one line: prefill of n tokens, or decode steps at depth n in each of
+ * `batch` sequences. Returns 0, or -1 with *e set. */
 int bench_measure(struct bench *b, enum bench_test test, size_t n, size_t batch,
                   struct bench_line *line, struct qwick_err *e);
 
 /* ---- bench_print.c ---- */
 
-/* The model's line; the head of a table. */
+/* Each function below appends to o and returns 0, or -1 when memory ran out.
+ * md: as Markdown. */
+
+/* The line about the model and the head of the table. */
 int bench_put_head(struct buf *o, const struct qwick_info *i, bool md);
+/* A row of the table. */
 int bench_put_line(struct buf *o, const struct bench_line *l, bool md);
-/* Where a line's time went. */
+/* A table of the parts of a line's time. */
 int bench_put_parts(struct buf *o, const struct bench_line *l, bool md);
-/* All as one JSON object. */
+/* Everything as one JSON object. */
 int bench_put_json(struct buf *o, const struct qwick_info *i,
                    const struct bench_plan *plan,
                    const struct bench_line *lines, size_t n);

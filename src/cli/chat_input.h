@@ -1,5 +1,4 @@
-/* The chat that generate feeds to the library, as JSON, and its last user text,
- * which --overflow may shorten. */
+/* A chat as JSON, and its last user text, which --overflow may shorten. */
 #ifndef CLI_CHAT_INPUT_H
 #define CLI_CHAT_INPUT_H
 
@@ -12,25 +11,26 @@
 #include "qwick.h"
 
 struct chat_input {
-    struct json_doc *doc; /* --chat-json; NULL: made of the texts below */
-    const struct json_value *last_user; /* message of doc, or NULL */
+    struct json_doc *doc; /* of --chat-json; NULL: system and text are it */
+    const struct json_value *last_user; /* the message in doc, or NULL */
     const char *system;                 /* NULL: none */
     size_t n_system;
-    const char *text; /* of the last user message; borrowed */
+    const char *text; /* [n_text] of the last user message; borrowed */
     size_t n_text;
 };
 
-/* Parse a chat object or array of messages. Code USAGE. */
+/* Parse an array of messages, or an object with one as "messages". Returns 0,
+ * or -1 with *e set (QWICK_ERR_USAGE); name is for messages. */
 int chat_input_parse(struct chat_input *in, const char *name, const char *json,
                      size_t n, struct qwick_err *e);
-/* PATH as messages name it: "-" is standard input. */
+/* The name of a path in messages: "-" becomes "standard input". */
 const char *chat_input_name(const char *path);
-/* msg_fail for an error of the library, which knows the chat as "chat": say its
- * file (NULL: it had none). */
+/* msg_fail for an error of the library. The library calls the chat "chat"; the
+ * message names its file instead. NULL: it came from no file. */
 int chat_input_fail(const char *path, const struct qwick_err *e);
 void chat_input_free(struct chat_input *in);
 
-/* What the chat itself says about thinking, else think. */
+/* The chat's own "enable_thinking"; think if it has none. */
 enum qwick_think chat_input_think(const struct chat_input *in,
                                   enum qwick_think think);
 

@@ -1,4 +1,4 @@
-/* What choose prints: the answers with their probabilities. */
+/* The output of choose: answers with their probabilities. */
 #ifndef CLI_CHOOSE_OUT_H
 #define CLI_CHOOSE_OUT_H
 
@@ -12,16 +12,16 @@ struct choice {
     const char *answer; /* borrowed */
     double logprob;
     double probability; /* among the answers */
-    size_t i;           /* its place on the command line */
+    size_t i;           /* its position on the command line */
 };
 
-/* Probabilities of n answers from their log-probabilities, which they have the
- * share of that they have among each other. Sorted, likeliest first; in_order:
- * as they were given. */
+/* Fill c[0..n) from the answers and their log-probabilities; probabilities are
+ * scaled to sum to 1. The likeliest answer comes first; in_order: the answers
+ * stay in the order of the command line. */
 void choices_make(struct choice *c, const char *const *answers,
                   const double *logprobs, size_t n, bool in_order);
 
-/* The likeliest. */
+/* The likeliest of n answers. */
 const struct choice *choices_best(const struct choice *c, size_t n);
 
 /* Append lines "answer<TAB>probability<TAB>logprob"; tabs and line ends in an

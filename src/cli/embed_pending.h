@@ -1,5 +1,5 @@
-/* Vectors of a run of embed that has not ended, in a file beside its output,
- * from which the next run takes them. */
+/* A file beside the output of embed that keeps the vectors of an interrupted
+ * run for the next one. */
 #ifndef CLI_EMBED_PENDING_H
 #define CLI_EMBED_PENDING_H
 
@@ -13,33 +13,33 @@
 struct pending_row;
 
 struct embed_pending {
-    char *path; /* NULL: there is none, all below does nothing */
+    char *path; /* NULL: no file is kept, and all functions do nothing */
     int fd;
     size_t dim;
-    struct pending_row *rows; /* [n_rows] of earlier runs, by key */
+    struct pending_row *rows; /* [n_rows] of earlier runs, sorted by key */
     size_t n_rows;
     size_t n_added;
     struct buf out;
 };
 
-/* The file of an output. run: the key of the model and the options that change
- * vectors of dim numbers; what is there of another one is refused, or with redo
- * dropped. An output that is no regular file has none. 0, or an exit status
- * with the message printed. */
+/* Open the file that belongs to an output. run: key of the model and of the
+ * options that change vectors, which have dim numbers. Vectors of another run
+ * are refused; redo drops them. An output that is no regular file has no such
+ * file. Returns 0, or an exit status with the message printed. */
 int embed_pending_open(struct embed_pending *p, const char *output,
                        const struct key *run, size_t dim, bool redo);
 
-/* Read the vector of a text into row [dim]. False: there is none. */
+/* Read the stored vector of a text into row [dim]. False: there is none. */
 bool embed_pending_get(const struct embed_pending *p, const struct key *text,
                        float *row);
 
-/* One more. Not being able to store it is worth a warning, no more. */
+/* Store one more vector. A failure gives a warning and ends the storing. */
 void embed_pending_put(struct embed_pending *p, const struct key *text,
                        const float *row);
 void embed_pending_flush(struct embed_pending *p);
 
-/* done: the output is complete, the file goes; else it stays if it has any
- * vector. Returns how many it has. */
+/* done: the output is complete, and the file is removed. Otherwise it stays if
+ * it has any vector. Returns the number of vectors kept. */
 size_t embed_pending_close(struct embed_pending *p, bool done);
 
 #endif

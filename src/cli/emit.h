@@ -1,4 +1,4 @@
-/* An answer on its way out: text on stdout, thinking elsewhere, or events. */
+/* Print an answer token by token: as text, or as JSON events. */
 #ifndef CLI_EMIT_H
 #define CLI_EMIT_H
 
@@ -14,33 +14,33 @@ struct emit {
     enum emit_mode mode;
     const struct qwick_engine *eng;
     bool stderr_tty;
-    bool show_thinking; /* on stdout */
+    bool show_thinking; /* print it on stdout */
     bool dim;           /* colour the thinking on stderr */
-    bool no_newline;    /* a text on stdout ends as the model ended it */
+    bool no_newline;    /* add no newline at the end of the text */
     bool logprobs;      /* collect items */
-    int think_fd;       /* -1: none */
+    int think_fd;       /* of --think-file; -1: none */
     const char *think_file;
-    /* state */
-    struct buf items; /* of the "logprobs" array */
-    struct buf event; /* one line of --jsonl */
-    size_t n_text;    /* bytes of the answer written */
-    bool wrote;       /* some of the text is on stdout */
-    char last;        /* byte written to stdout */
-    bool thinking;    /* thinking is being shown on stderr */
-    char last_thinking;
-    bool had_thinking; /* shown on stdout, the answer has not begun */
-    int status;        /* exit status of a failed write, reported; 0: fine */
+
+    /* State; zeros at the start. */
+    struct buf items;   /* of "logprobs"; see json_logprobs */
+    struct buf event;   /* one line of --jsonl */
+    size_t n_text;      /* bytes of the answer written */
+    bool wrote;         /* something was written to stdout */
+    char last;          /* last byte written to stdout */
+    bool thinking;      /* stderr shows thinking at the moment */
+    char last_thinking; /* last byte of it */
+    bool had_thinking;  /* stdout has thinking, and no answer yet */
+    int status; /* of a failed write, whose message is printed; 0: none */
 };
 
-/* The token callback; ctx is the stream. */
+/* Token callback of the library; ctx is a struct emit. */
 int emit_token(void *ctx, const struct qwick_token_event *ev);
 
-/* The prefill callback: the line of progress, which ends with the first token.
- */
+/* Prefill callback of the library: a line of progress until the first token. */
 void emit_progress(void *ctx, size_t done, size_t total);
 
-/* After the generation: write the text that was held back, and a newline where
- * the text on stdout ends without one. */
+/* After the answer: write text that was held back, and a newline if the text on
+ * stdout ends without one. */
 void emit_end(struct emit *st, const struct qwick_result *r);
 
 void emit_free(struct emit *st);

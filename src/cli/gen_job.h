@@ -1,4 +1,4 @@
-/* One run of generate: its arguments, and what they become. */
+/* One run of generate: its arguments and its state. choose uses parts of it. */
 #ifndef CLI_GEN_JOB_H
 #define CLI_GEN_JOB_H
 
@@ -61,49 +61,50 @@ struct gen_job {
     int think_fd, profile_fd;
 };
 
-/* Check the options against each other: exit status 2 with a message, or -1.
- * --profile-file becomes part of profile. */
+/* Check the options against each other, and make --profile-file part of
+ * profile. Returns -1 to go on, or exit status 2 with the message printed. */
 int gen_check(struct gen_job *j);
 
-/* Everything that comes from outside, before the model is opened. 0, or an exit
- * status with the message printed. */
+/* Read all files and standard input, before the model is opened. Returns 0, or
+ * an exit status with the message printed. */
 int gen_read_input(struct gen_job *j, struct qwick_err *e);
 
-/* Template, raw text or ids, as the options and the open checkpoint have it. A
- * checkpoint without a template is prompted raw; what needs one is refused. 0,
- * or an exit status with the message printed. */
+/* Set j->mode from the options and the open checkpoint. A checkpoint without a
+ * template gets raw prompts, and options that need a template are refused.
+ * Returns 0, or an exit status with the message printed. */
 int gen_choose_mode(struct gen_job *j);
 
-/* Before the work: whether --save-session can write its file, as far as the
- * directory tells. 0, or an exit status with the message printed. */
+/* Check before the work whether the directory of --save-session can be written
+ * to. Returns 0, or an exit status with the message printed. */
 int gen_check_save(const struct gen_job *j);
 
-/* A new session, or that of --session. 0, or an exit status with the message
- * printed. */
+/* Open a new session, or that of --session. Returns 0, or an exit status with
+ * the message printed. */
 int gen_open_session(struct gen_job *j);
 
-/* Put what the session of --session holds before the ids of the prompt, which
- * becomes a chat's next message. */
+/* Put the tokens of --session before the ids of the prompt, which becomes the
+ * next message of the chat. Returns 0, or -1 with *e set. */
 int gen_continue(struct gen_job *j, struct qwick_err *e);
 
-/* After the answer: the prompt's prefix to the cache on disk, the session to
- * its file. An exit status, messages printed. */
+/* After the answer: store the prompt in the prefix cache and the session in its
+ * file. Returns an exit status; messages are printed. */
 int gen_keep(struct gen_job *j, const struct qwick_result *r);
 
-/* The ids of the prompt, cut as --overflow says so that they fit the session's
- * context. */
+/* Set the ids of the prompt. If they do not fit the context of the session,
+ * --overflow says what to cut. Returns 0, or -1 with *e set. */
 int gen_encode(struct gen_job *j, struct qwick_err *e);
 
-/* The id of a text that is one control token; -1: there is none. Returns -1
- * with *e set when that cannot be found out: out of memory. */
+/* Set *id to the control token that a text is; -1: there is none. Returns 0, or
+ * -1 with *e set when memory ran out. */
 int gen_control_id(const struct qwick_engine *eng, const char *text,
                    int32_t *id, struct qwick_err *e);
 
-/* Whether ids given as numbers end inside an open think block. */
+/* Set *in_think: whether ids given as numbers end inside an open think block.
+ * Returns 0, or -1 with *e set. */
 int gen_ids_in_think(const struct qwick_engine *eng, const int32_t *ids,
                      size_t n, bool *in_think, struct qwick_err *e);
 
-/* The verb. */
+/* Run the verb. Returns an exit status. */
 int gen_run(const struct verb *v, int argc, char **argv);
 
 #endif

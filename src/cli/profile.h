@@ -1,4 +1,4 @@
-/* --profile-timing: what one answer's time was spent on. */
+/* --profile-timing: where the time of an answer goes. */
 #ifndef CLI_PROFILE_H
 #define CLI_PROFILE_H
 
@@ -8,7 +8,7 @@
 #include "cli/json_writer.h"
 #include "qwick.h"
 
-/* NAN where there is nothing to say (an answer of one token, no bandwidth). */
+/* A value is NAN if it is unknown, as in an answer of one token. */
 struct profile {
     size_t n_runs;               /* answers that were timed */
     size_t n_steps;              /* tokens after the first, of all runs */
@@ -16,19 +16,19 @@ struct profile {
     double median_ms, p95_ms, p99_ms;
     double kernel_tok_s;     /* 1000 / median */
     double end_to_end_tok_s; /* tokens / (prefill and decode) */
-    double sampling_share;   /* of these tokens' time, 0..1 */
+    double sampling_share;   /* sampling's share of decode time, 0..1 */
     double tokens_per_pass;  /* with lookup, else NAN */
-    double bytes_per_token;  /* weights, and KV at the mean context; a pass's,
-                                by its tokens */
-    double gb_s;             /* bytes_per_token / median; with lookup, as bytes
-                                and times of tokens differ, / mean */
+    double bytes_per_token;  /* weights and KV at the mean context; with lookup,
+                                those of a pass divided by its tokens */
+    double gb_s;             /* bytes_per_token / median time of a token; with
+                                lookup / mean, since the times differ */
     double bandwidth_gb_s;   /* measured */
     double bandwidth_percent;
 };
 
-/* The profile of n_runs >= 1 answers to one prompt. bandwidth in bytes a
+/* The profile of n_runs >= 1 answers to one prompt. bandwidth: bytes per
  * second,
- * <= 0 when unknown. 0, or -1: out of memory. */
+ * <= 0 if unknown. Returns 0, or -1 when memory ran out. */
 int profile_make(struct profile *p, const struct qwick_result *runs,
                  size_t n_runs, const struct qwick_info *info,
                  double bandwidth);
@@ -40,8 +40,8 @@ void profile_json(struct json_writer *w, const char *key,
 int profile_table(struct buf *b, const struct profile *p,
                   const struct qwick_result *r);
 
-/* The value below which a share q of v[0..n) lies, interpolated between
- * neighbours (NumPy's default); v must be sorted. NAN for n = 0. */
+/* The q-quantile of the sorted v[0..n), interpolated between neighbours as
+ * NumPy does by default. NAN for n = 0. */
 double quantile(const double *v, size_t n, double q);
 void sort_doubles(double *v, size_t n);
 

@@ -1,5 +1,5 @@
-/* A scored text: its tokens' surprisal laid over its bytes, and how that is
- * printed. */
+/* A scored text: the surprisal of its tokens, spread over its bytes, and its
+ * output. */
 #ifndef CLI_SCORE_TEXT_H
 #define CLI_SCORE_TEXT_H
 
@@ -16,21 +16,21 @@ enum score_unit { BY_TOKEN, BY_WORD, BY_LINE, BY_BYTE };
 struct score_text {
     struct qwick_score_item item; /* context and text; owns its arrays */
     int32_t *ids;                 /* item.tokens */
-    char *bytes;   /* of the text's tokens: NFC, where the tokenizer makes it */
-    size_t *start; /* [n_tokens + 1] each token's first byte */
-    double *bits;  /* [n_tokens + 1] of the tokens before it, after score_end */
+    char *bytes;   /* of the tokens: the text after the tokenizer's NFC */
+    size_t *start; /* [n_tokens + 1] offset of each token in bytes */
+    double *bits;  /* [n_tokens + 1] sum over earlier tokens; by score_end */
     size_t n_tokens, n_bytes;
-    size_t n_input; /* bytes of the text as it was */
+    size_t n_input; /* bytes of the text as it was given */
 };
 
-/* A text after n_context tokens that are copied. special: added tokens are
- * recognised in it. */
+/* Prepare a text that stands after n_context tokens, which are copied. special:
+ * recognise added tokens in it. Returns 0, or -1 with *e set. */
 int score_begin(struct score_text *t, const struct qwick_engine *eng,
                 const int32_t *context, size_t n_context, const char *text,
                 size_t n, bool special, struct qwick_err *e);
 void score_free(struct score_text *t);
 
-/* Once its item has been scored. */
+/* Sum up the bits once t->item is scored. */
 void score_end(struct score_text *t);
 
 struct score_totals {
@@ -39,12 +39,13 @@ struct score_totals {
 };
 void score_add(struct score_totals *sum, const struct score_text *t);
 
-/* Append lines; -1: out of memory. */
-/* Lines "offset<TAB>bits<TAB>text": bits to a millionth, rounded so that they
- * add up to the total's; "-" for what is not scored. */
+/* Append lines "offset<TAB>bits<TAB>text". Bits have six decimals and are
+ * rounded so that they add up to the total; "-": not scored. Returns 0, or -1
+ * when memory ran out. */
 int score_put_tsv(struct buf *b, const struct score_text *t,
                   enum score_unit by);
-/* Lines "name<TAB>value", each behind prefix. */
+/* Append lines "name<TAB>value", each after prefix. Returns 0, or -1 when
+ * memory ran out. */
 int score_put_totals(struct buf *b, const struct score_totals *s,
                      const char *prefix);
 

@@ -1,31 +1,34 @@
-/* Signals: the first SIGINT, SIGTERM or SIGHUP asks to stop, a second one kills
- * at once. */
+/* Signals. The first SIGINT, SIGTERM or SIGHUP asks the program to stop, a
+ * second one kills it. */
 #ifndef CLI_SIGNALS_H
 #define CLI_SIGNALS_H
 
-/* At start: a truncated mapping gives one line and exit 1 (SIGBUS), writes
- * beyond a limit and to closed pipes fail with an error. */
+/* Called at the start. From then on SIGBUS, from a file that was truncated
+ * while it is mapped, prints one line and exits with 1; writes beyond a limit
+ * and to closed pipes fail with an error. */
 void signals_init(void);
 
-/* What SIGBUS does after its line; async-signal-safe. NULL: nothing. */
+/* Set what SIGBUS does after its line; NULL: nothing. fn must be
+ * async-signal-safe. */
 void signals_at_bus(void (*fn)(void));
 
-/* From here on the three signals only set the flag; those that were ignored
- * when the program started stay ignored. */
+/* Catch the three signals: from now on they only set the flag. Signals that
+ * were ignored when the program started stay ignored. */
 void signals_catch(void);
 
-/* The signal that came, or 0; its address is for qwick_session_interrupt. */
+/* The signal that was caught, or 0. The address may go to the library as its
+ * interrupt flag. */
 const volatile int *signals_flag(void);
 
-/* Wait until fd is ready, as poll does with one descriptor, for timeout_ms (-1:
- * any time). Once a signal was caught, also right before the wait or in another
- * thread: -1 with EINTR at once. */
+/* Wait until fd is ready, as poll does with one descriptor, for at most
+ * timeout_ms (-1: any time). Once a signal was caught, even right before the
+ * wait or in another thread, this returns -1 with EINTR at once. */
 int signals_poll(int fd, short events, int timeout_ms);
 
 /* Die by sig as if it had never been caught. */
 _Noreturn void signals_die(int sig);
 
-/* End by the signal that was caught, if any. */
+/* Die by the signal that was caught, if any. */
 void signals_finish(void);
 
 #endif

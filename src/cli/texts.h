@@ -1,4 +1,4 @@
-/* Many texts, one after the other: arguments, files, standard input, lines. */
+/* The texts that embed and rerank read: arguments, files, or lines. */
 #ifndef CLI_TEXTS_H
 #define CLI_TEXTS_H
 
@@ -12,17 +12,17 @@
 
 enum texts_form {
     TEXTS_WHOLE, /* an argument or a file is a text */
-    TEXTS_LINES, /* a line is one */
+    TEXTS_LINES, /* a line is a text */
     TEXTS_JSONL  /* a line is an object with a "text" */
 };
 
 struct texts_item {
     const char *where; /* "FILE: line N", or "argument 2", for messages */
-    const char *file;  /* of a whole file, else NULL */
+    const char *file;  /* name of the file that is this text, else NULL */
     size_t number;     /* of the text, from 1 */
-    const char *text;  /* UTF-8: what was not has become U+FFFD */
+    const char *text;  /* UTF-8; invalid bytes have become U+FFFD */
     size_t n;
-    const struct json_value *value; /* the object, or NULL: none was given */
+    const struct json_value *value; /* the line's object, or NULL */
     const char *id;                 /* its "id" as JSON, or NULL */
     const char *error;              /* why this line gives no text, or NULL */
 };
@@ -30,28 +30,26 @@ struct texts_item {
 struct texts {
     const struct verb *verb;
     enum texts_form form;
-    const char *const *args; /* [n_args] texts; or files, in their order; or
-                                standard input */
+    const char *const *args; /* [n_args] texts; 0: files, or else stdin */
     size_t n_args;
     const struct opt_texts *files;
     /* Both return 0 to go on, or an exit status. */
     int (*take)(void *ctx, const struct texts_item *item);
-    int (*wait)(void *ctx); /* no more input is there at the moment; or NULL */
+    int (*wait)(void *ctx); /* no input is there at the moment; may be NULL */
 };
 
 /* Hand out all texts. One final newline of a whole file or of standard input is
- * dropped, and the carriage return at the end of a line. Returns 0 or an exit
- * status, the message having been printed. */
+ * dropped, and so is a carriage return at the end of a line. Returns 0, or an
+ * exit status with the message printed. */
 int texts_run(const struct texts *t, void *ctx);
 
-/* How many texts texts_run is going to hand out; 0: nobody knows. Reads regular
- * files for it. */
+/* The number of texts that texts_run will hand out; 0: unknown. Reads regular
+ * files to count their lines. */
 uint64_t texts_total(const struct texts *t);
 
-/* The form that --lines and --jsonl (bool options of the verb) ask for, and
- * whether arguments and files go with it: *form is set and -1 returned, or the
- * exit status with the message printed. An argument "-" alone is standard
- * input: *p is changed. */
+/* Set *form from --lines and --jsonl, and check that the arguments and files go
+ * with it. A single argument "-" is standard input: it is removed from *p.
+ * Returns -1 to go on, or an exit status with the message printed. */
 int texts_form(struct opt_parsed *p, bool lines, bool jsonl,
                enum texts_form *form);
 

@@ -1,4 +1,4 @@
-/* Vectors of numbers on their way out, in one of several formats. */
+/* Write vectors in one of several formats. */
 #ifndef CLI_VECTORS_H
 #define CLI_VECTORS_H
 
@@ -10,7 +10,7 @@
 
 enum vectors_format {
     VECTORS_JSONL, /* lines that the caller writes */
-    VECTORS_TSV,   /* a line of numbers a vector */
+    VECTORS_TSV,   /* one line of numbers per vector */
     VECTORS_F32,   /* raw float32, little-endian */
     VECTORS_NPY    /* NumPy's format 1.0: float32 [n, dim] */
 };
@@ -22,22 +22,22 @@ struct vectors {
     enum vectors_format format;
     size_t dim, n;
     const char *path; /* NULL: standard output */
-    char *temp;       /* what gets the name at the end; NULL: none */
+    char *temp;       /* file that is renamed to path at the end; or NULL */
     int fd;           /* of path, else -1 */
-    bool hold;        /* npy that cannot be gone back in: buf keeps all of it */
+    bool hold;        /* npy to a pipe: buf keeps everything to the end */
     struct buf buf;
 };
 
-/* Of dim numbers each, to a file that appears when it is complete or to
- * standard output. All of these return 0, or an exit status with the message
- * printed. vectors_abort in any case. */
+/* Open the output for vectors of dim numbers. A file appears when it is
+ * complete. All functions return 0, or an exit status with the message printed.
+ * Call vectors_abort in any case. */
 int vectors_open(struct vectors *v, enum vectors_format format,
                  const char *path, size_t dim);
-/* One more vector; not for JSON lines. */
+/* Write a vector x [dim]; not for JSON lines. */
 int vectors_put(struct vectors *v, const float *x);
-/* One more line of JSON, its newline included. */
+/* Write a line of JSON with its newline. */
 int vectors_line(struct vectors *v, const char *s, size_t n);
-/* Write out what is there. */
+/* Write what is in the buffer. */
 int vectors_flush(struct vectors *v);
 int vectors_close(struct vectors *v);
 void vectors_abort(struct vectors *v);

@@ -1,4 +1,4 @@
-/* The verbs: one const entry each, in the order in which help lists them. */
+/* The table of verbs. */
 #ifndef CLI_VERBS_H
 #define CLI_VERBS_H
 
@@ -9,22 +9,23 @@ extern const struct verb verb_generate, verb_embed, verb_rerank, verb_logits,
     verb_bench, verb_quantize, verb_cache, verb_batch, verb_score, verb_choose,
     verb_help, verb_version;
 
-extern const struct verb *const verbs[]; /* NULL at the end */
+/* In the order of help, with NULL at the end. */
+extern const struct verb *const verbs[];
 
 /* The verb of this name ("run" is generate); NULL: none. */
 const struct verb *verb_find(const char *name);
 
 /* Whether a later version will have a verb of this name. It is refused today,
- * so that no script comes to rely on it as a prompt. */
+ * so that no script uses it as a prompt. */
 bool verb_is_reserved(const char *name);
 
-/* The name of the verb that is one typing error away from word: a letter too
- * many, too few or wrong, or two letters swapped. NULL: none, or word is a verb
- * itself. */
+/* The name of the verb that is one typing error away from word: one letter too
+ * many, missing or wrong, or two letters swapped. NULL: there is none, or word
+ * is a verb itself. */
 const char *verb_near(const char *word);
 
-/* Edits (insert, delete, replace, swap neighbours) from a to b; at least 40
- * where one of them has 40 bytes or more. */
+/* The number of edits (insert, delete, replace, swap neighbours) from a to b.
+ * It is at least 40 if one of them has 40 bytes or more. */
 size_t word_distance(const char *a, const char *b);
 
 #endif
