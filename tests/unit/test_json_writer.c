@@ -1,0 +1,127 @@
+/* The writer of JSON that all verbs use. The command line is no library: its
+ * file is compiled into the test. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "cli/json_writer.c"
+
+static void commas_stand_between_values(void **state)
+{
+    (void)state;
+    struct buf b = {0};
+    struct json_writer w = json_writer(&b);
+    jw_object(&w, NULL);
+    jw_array(&w, "empty");
+    jw_end_array(&w);
+    jw_object(&w, "none");
+    jw_end_object(&w);
+    jw_array(&w, "list");
+    jw_int(&w, NULL, -1);
+    jw_array(&w, NULL);
+    jw_end_array(&w);
+    jw_object(&w, NULL);
+    jw_null(&w, "a");
+    jw_bool(&w, "b", true);
+    jw_end_object(&w);
+    jw_bool(&w, NULL, false);
+    jw_end_array(&w);
+    jw_uint(&w, "last", UINT64_MAX);
+    jw_end_object(&w);
+    jw_newline(&w);
+    jw_object(&w, NULL);
+    jw_end_object(&w);
+    assert_int_equal(jw_status(&w), 0);
+    assert_string_equal(b.data, "{\"empty\":[],\"none\":{},\"list\":[-1,[],"
+                                "{\"a\":null,\"b\":true},false],"
+                                "\"last\":18446744073709551615}\n{}");
+    buf_free(&b);
+}
+
+static void values_are_escaped(void **state)
+{
+    (void)state;
+    struct buf b = {0};
+    struct json_writer w = json_writer(&b);
+    jw_array(&w, NULL);
+    jw_string(&w, NULL, "a\0\"\n\xff", 5);
+    jw_cstr(&w, NULL, NULL);
+    jw_double(&w, NULL, 0.1);
+    jw_double(&w, NULL, NAN);
+    jw_double(&w, NULL, INFINITY);
+    jw_object(&w, NULL);
+    jw_cstr(&w, "x\"", "");
+    jw_key(&w, "k\0\\", 3);
+    jw_cstr(&w, NULL, "v");
+    jw_end_object(&w);
+    jw_end_array(&w);
+    assert_int_equal(jw_status(&w), 0);
+    assert_string_equal(b.data,
+                        "[\"a\\u0000\\\"\\n\xef\xbf\xbd\",null,0.1,null,"
+                        "null,{\"x\\\"\":\"\",\"k\\u0000\\\\\":\"v\"}]");
+    buf_free(&b);
+}
+
+static void raw_values_and_pieces_join(void **state)
+{
+    (void)state;
+    struct buf items = {0}, b = {0};
+    for (int i = 0; i < 2; i++) { /* each time a new writer goes on */
+        struct json_writer w = json_writer(&items);
+        jw_object(&w, NULL);
+        jw_int(&w, "i", i);
+        jw_end_object(&w);
+    }
+    struct json_writer w = json_writer(&b);
+    jw_object(&w, NULL);
+    jw_raw(&w, "absent", NULL, 0);
+    jw_array(&w, "items");
+    jw_raw(&w, NULL, NULL, 0);
+    jw_raw(&w, NULL, items.data, items.len);
+    jw_int(&w, NULL, 2);
+    jw_end_array(&w);
+    jw_raw(&w, "n", "1.50", 4);
+    jw_end_object(&w);
+    assert_string_equal(b.data,
+                        "{\"items\":[{\"i\":0},{\"i\":1},2],\"n\":1.50}");
+    buf_free(&items);
+    buf_free(&b);
+}
+
+static void a_failure_stays(void **state)
+{
+    (void)state;
+    for (size_t max = 1; max < 40; max++) {
+        struct buf b = {.max = max};
+        struct json_writer w = json_writer(&b);
+        jw_object(&w, NULL);
+        jw_cstr(&w, "key", "a value");
+        jw_double(&w, "number", 1.25);
+        size_t before = b.len;
+        bool failed = jw_status(&w) != 0;
+        jw_end_object(&w);
+        assert_int_equal(jw_status(&w) != 0, failed || b.len == before);
+        if (failed)
+            assert_int_equal(b.len, before);
+        else if (!jw_status(&w))
+            assert_string_equal(b.data,
+                                "{\"key\":\"a value\",\"number\":1.25}");
+        buf_free(&b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(commas_stand_between_values),
+        cmocka_unit_test(values_are_escaped),
+        cmocka_unit_test(raw_values_and_pieces_join),
+        cmocka_unit_test(a_failure_stays),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
