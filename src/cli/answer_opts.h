@@ -1,5 +1,4 @@
-/* Options that shape answers, for the verbs that give some: length, sampling.
- */
+/* Options that shape an answer: its length, its sampling, how it ends. */
 #ifndef CLI_ANSWER_OPTS_H
 #define CLI_ANSWER_OPTS_H
 
@@ -25,7 +24,7 @@ struct answer_args {
 };
 
 /* clang-format off */
-/* at: offset of the struct above; rows of the table go between headings. */
+/* Rows of a verb's table. at: offset of struct answer_args in its arguments. */
 #define ANSWER_AT(at, field) ((at) + offsetof(struct answer_args, field))
 
 #define OPT_ROWS_MAX_TOKENS(at)                                               \
@@ -42,60 +41,63 @@ struct answer_args {
      .offset = ANSWER_AT(at, ignore_eos)},                                    \
     {.name = "loop-guard", .type = OPT_INT, .arg = "N", .imin = 3,            \
      .imax = 1000000, .def = "off",                                           \
-     .help = "stop when the last N tokens are one sequence at least three "   \
-             "times over",                                                    \
+     .help = "stop when the last N tokens repeat one sequence three times or "\
+             "more",                                                          \
      .offset = ANSWER_AT(at, loop_guard)}
 
 #define OPT_ROWS_ENDING(at, status)                                           \
     {.name = "timeout", .type = OPT_NUMBER, .arg = "SECONDS", .min = 0.001,   \
      .max = 1e9, .def = "none",                                               \
-     .help = "stop an answer that takes longer, its prompt included",         \
+     .help = "stop an answer that takes longer, prompt included",             \
      .offset = ANSWER_AT(at, timeout)},                                       \
     {.name = "require-answer", .type = OPT_FLAG,                              \
-     .help = "an answer that is cut (by -n, too) or empty is a failure: "     \
+     .help = "fail when an answer is empty or cut, by -n too: "               \
              status,                                                          \
      .offset = ANSWER_AT(at, require_answer)}
 
 #define OPT_ROWS_SAMPLING(at)                                                 \
     {.type = OPT_HEADING,                                                     \
-     .help = "Sampling (defaults: generation_config.json, else greedy; any "  \
-             "of these\nturns sampling on)"},                                 \
+     .help = "Sampling (defaults: generation_config.json, else greedy; each " \
+             "of these\noptions turns sampling on)"},                         \
     {.name = "greedy", .type = OPT_FLAG,                                      \
-     .help = "always the likeliest token, the same as --temp 0",              \
+     .help = "always take the likeliest token, as with --temp 0",             \
      .offset = ANSWER_AT(at, greedy)},                                        \
     {.name = "temp", .type = OPT_NUMBER, .arg = "T", .min = 0,                \
      .max = QWICK_TEMPERATURE_MAX, .help = "temperature",                     \
      .offset = ANSWER_AT(at, temp)},                                          \
     {.name = "top-k", .type = OPT_INT, .arg = "K", .imin = 0,                 \
-     .imax = INT32_MAX, .help = "among the K likeliest, 0: off",              \
+     .imax = INT32_MAX, .help = "draw among the K likeliest, 0: off",         \
      .offset = ANSWER_AT(at, top_k)},                                         \
     {.name = "top-p", .type = OPT_NUMBER, .arg = "P", .min = 0, .max = 1,     \
-     .help = "among the likeliest that hold probability P, 1: off",           \
+     .help = "draw among the likeliest that together have probability P, "    \
+             "1: off",                                                        \
      .offset = ANSWER_AT(at, top_p)},                                         \
     {.name = "min-p", .type = OPT_NUMBER, .arg = "P", .min = 0, .max = 1,     \
-     .help = "at least P times as likely as the likeliest, 0: off",           \
+     .help = "draw among those at least P times as likely as the likeliest, " \
+             "0: off",                                                        \
      .offset = ANSWER_AT(at, min_p)},                                         \
     {.name = "repeat-penalty", .type = OPT_NUMBER, .arg = "X",                \
      .min = QWICK_REPEAT_PENALTY_MIN, .max = QWICK_REPEAT_PENALTY_MAX,        \
-     .help = "against tokens of prompt and answer, 1: off",                   \
+     .help = "make tokens of prompt and answer less likely, 1: off",          \
      .offset = ANSWER_AT(at, repeat)},                                        \
     {.name = "presence-penalty", .type = OPT_NUMBER, .arg = "X",              \
      .min = -QWICK_PENALTY_MAX, .max = QWICK_PENALTY_MAX,                     \
-     .help = "against tokens of the answer, 0: off",                          \
+     .help = "make tokens of the answer less likely, 0: off",                 \
      .offset = ANSWER_AT(at, presence)},                                      \
     {.name = "frequency-penalty", .type = OPT_NUMBER, .arg = "X",             \
      .min = -QWICK_PENALTY_MAX, .max = QWICK_PENALTY_MAX,                     \
-     .help = "the same for each time, 0: off",                                \
+     .help = "make tokens of the answer less likely each time they occur, "   \
+             "0: off",                                                        \
      .offset = ANSWER_AT(at, frequency)}
 
 #define OPT_ROWS_LOGPROBS(at, how)                                            \
     {.name = "logprobs", .type = OPT_INT, .arg = "K", .imin = 1, .imax = 100, \
      .def = "off",                                                            \
-     .help = "log-probabilities of each token and the K likeliest" how,       \
+     .help = "give log-probabilities of each token and the K likeliest" how,  \
      .offset = ANSWER_AT(at, logprobs)}
 /* clang-format on */
 
-/* Sampling as far as somebody asked for it. */
+/* Sampling values that an option or a record asked for. */
 enum wish {
     WISH_TEMP = 1,
     WISH_TOP_K = 2,
@@ -106,30 +108,32 @@ enum wish {
     WISH_FREQUENCY = 64
 };
 struct sampling_wish {
-    unsigned given; /* of enum wish */
+    unsigned given; /* bits of enum wish: which fields of v count */
     struct qwick_sampling v;
 };
 
-/* Sampling options against each other: exit status 2 with a message, or -1. */
+/* Refuse sampling options that have no effect together. Returns -1 when all is
+ * well, else exit status 2 with the message printed. */
 int answer_check(const struct opt_parsed *p, const struct answer_args *a);
 
-/* What the options ask for; --greedy is a temperature of 0. */
+/* What the options ask for. --greedy becomes temperature 0. */
 struct sampling_wish answer_wish(const struct opt_parsed *p,
                                  const struct answer_args *a);
 
-/* What the checkpoint says, overruled by what was asked for. The seed is left
- * 0. */
+/* The sampling of an answer: the checkpoint's values, replaced where *w asks
+ * for others. The seed is 0; the caller sets it. */
 struct qwick_sampling answer_sampling(const struct qwick_engine *eng,
                                       bool think_off,
                                       const struct sampling_wish *w);
 
-/* Whether an answer has no text, or white space alone. */
+/* Whether an answer has no text but white space. */
 bool answer_is_empty(const struct qwick_result *r);
 
-/* Whether something else than the model or a stop string ended an answer. */
+/* Whether an answer ended before the model or a stop string ended it. */
 bool answer_is_cut(enum qwick_finish why);
 
-/* Length, stops, timeout and log-probabilities of *o. */
+/* Set length, stop strings, timeout and log-probabilities of *o. The strings
+ * stay the options'. */
 void answer_options(struct qwick_generate_options *o,
                     const struct answer_args *a);
 

@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "base/utf8.h"
 #include "cli/batch_job.h"
+#include "cli/gen_job.h"
 #include "cli/out.h"
 #include "cli/prompt.h"
 #include "cli/signals.h"
@@ -24,28 +25,29 @@ static const struct opt opts[] = {
      .type = OPT_FILE,
      .arg = "FILE",
      .def = "standard input",
-     .help = "records, a JSON object a line",
+     .help = "records, one JSON object per line",
      .offset = ARG(input)},
     {.name = "output",
      .letter = 'o',
      .type = OPT_FILE,
      .arg = "FILE",
      .def = "standard output",
-     .help = "answers, a JSON object a line; what is there is continued",
+     .help =
+         "answers, one JSON object per line; a file that is there is continued",
      .offset = ARG(output)},
     {.name = "redo",
      .type = OPT_FLAG,
-     .help = "answer again what FILE has of another model, prompt, seed or "
-             "options",
+     .help = "replace answers in FILE that another model, prompt, seed or "
+             "other options gave",
      .offset = ARG(redo)},
     {.name = "unordered",
      .type = OPT_FLAG,
-     .help = "answers as they are done, not in order of the input",
+     .help = "write answers as they finish, not in the order of the input",
      .offset = ARG(unordered)},
     {.name = "shard",
      .type = OPT_TEXT,
      .arg = "I/N",
-     .help = "only every N-th record, from the I-th on; 1/1: all",
+     .help = "answer every N-th record, beginning with the I-th; 1/1: all",
      .offset = ARG(shard)},
     {.name = "line-offset",
      .type = OPT_INT,
@@ -53,25 +55,20 @@ static const struct opt opts[] = {
      .imin = 0,
      .imax = (int64_t)1 << 52,
      .def = "0",
-     .help = "the input is a part that N lines come before: count its lines "
-             "from N + 1",
+     .help =
+         "count the lines of the input from N + 1, for a part of a larger file",
      .offset = ARG(line_offset)},
-    {.name = "max-batch",
-     .type = OPT_INT,
-     .arg = "N",
-     .imin = 1,
-     .imax = 1024,
-     .def = "16",
-     .help = "most sequences at once",
-     .offset = ARG(max_batch)},
+    OPT_ROWS_MAX_BATCH(ARG(max_batch), "16",
+                       "most sequences to evaluate at once"),
     {.name = "debounce",
      .type = OPT_INT,
      .arg = "MS",
      .imin = 0,
      .imax = 60000,
      .def = "5",
-     .help = "with nothing to do, begin when no record has come for MS "
-             "milliseconds or a batch is full; with --seed: when it is full",
+     .help =
+         "when idle, wait for records until none has come for MS milliseconds "
+         "or a batch is full; with --seed: until a batch is full",
      .offset = ARG(debounce)},
 
     {.type = OPT_HEADING, .help = "Prompts"},
@@ -81,35 +78,15 @@ static const struct opt opts[] = {
      .arg = "FILE",
      .help = "text before each prompt; repeatable",
      .offset = ARG(files)},
-    {.name = "file-names",
-     .type = OPT_FLAG,
-     .help = "put each file's name above its text",
-     .offset = ARG(file_names)},
-    {.name = "system",
-     .letter = 's',
-     .type = OPT_TEXT,
-     .arg = "TEXT",
-     .help = "system prompt of records that have none",
-     .offset = ARG(system)},
-    {.name = "system-file",
-     .type = OPT_FILE,
-     .arg = "FILE",
-     .help = "system prompt from a file",
-     .offset = ARG(system_file)},
+    OPT_ROWS_FILE_NAMES(ARG(file_names)),
+    OPT_ROWS_SYSTEM(ARG(system), ARG(system_file),
+                    "system prompt for records that have none"),
+    OPT_ROWS_THINK(ARG(think)),
+    OPT_ROWS_ALLOW_SPECIAL(ARG(allow_special)),
     {.name = "raw",
      .type = OPT_FLAG,
      .help = "no chat template: continue the text as it is",
      .offset = ARG(raw)},
-    {.name = "think",
-     .type = OPT_CHOICE,
-     .choices = "on|off|auto",
-     .def = "auto",
-     .help = "let the model think first; auto: as its template does",
-     .offset = ARG(think)},
-    {.name = "allow-special",
-     .type = OPT_FLAG,
-     .help = "text such as <|im_end|> in the prompt becomes a control token",
-     .offset = ARG(allow_special)},
 
     {.type = OPT_HEADING,
      .help = "Length (a record's own \"max_tokens\" and \"stop\" come first)"},
@@ -125,8 +102,8 @@ static const struct opt opts[] = {
      .imin = 0,
      .imax = INT64_MAX,
      .def = "random",
-     .help = "with the number of the line gives the seed of each record that "
-             "has none; records are grouped by number, not by arrival",
+     .help = "seed of the run: with its line number, it gives a record its "
+             "seed; records are grouped by number, not by arrival",
      .offset = ARG(answer.seed)},
     OPT_ROWS_LOGPROBS(ARG(answer), ""),
 
@@ -397,13 +374,15 @@ const struct verb verb_batch = {
     .args = "",
     .summary = "answer many prompts, JSON lines in and out",
     .about = "Answer the records of a file or of standard input, many at once. "
-             "A record is a\nJSON object on a line of its own: \"prompt\", "
-             "\"messages\" or \"prompt_ids\", and what\nis to differ from the "
-             "options: \"temperature\", \"top_k\", \"top_p\", \"min_p\",\n"
-             "\"repeat_penalty\", \"presence_penalty\", \"frequency_penalty\", "
-             "\"seed\", \"max_tokens\",\n\"stop\", \"think\", \"n\" (samples), "
-             "\"tools\". Each answer is the object of generate\n--json with "
-             "\"line\" and the record's \"id\".",
+             "A record is a\nJSON object on a line of its own. It has "
+             "\"prompt\", \"messages\" or \"prompt_ids\",\nand it can overrule "
+             "options: \"temperature\", \"top_k\", \"top_p\", "
+             "\"min_p\",\n\"repeat_penalty\", \"presence_penalty\", "
+             "\"frequency_penalty\", \"seed\", \"max_tokens\",\n\"stop\", "
+             "\"think\", \"n\" (samples), \"tools\". Each answer is the object "
+             "of generate\n--json with \"line\" and the record's \"id\".",
+    .examples = "  echo '{\"id\":1,\"prompt\":\"list files\"}' | qwick batch\n"
+                "  qwick batch -i prompts.jsonl -o answers.jsonl\n",
     OPT_TABLE(opts),
     .run = batch_run,
 };

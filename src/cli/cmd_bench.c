@@ -53,7 +53,7 @@ static const struct opt opts[] = {
      .imin = 1,
      .imax = 1024,
      .def = "none",
-     .help = "sequences decoded together, behind each of the depths",
+     .help = "sequences decoded together, at each of the depths",
      .offset = ARG(batches)},
     {.name = "threads",
      .letter = 't',
@@ -62,7 +62,7 @@ static const struct opt opts[] = {
      .imin = 1,
      .imax = 1024,
      .def = "physical cores",
-     .help = "numbers of threads, one after the other",
+     .help = "numbers of threads to measure with",
      .offset = ARG(threads)},
     {.name = "reps",
      .type = OPT_INT,
@@ -78,12 +78,12 @@ static const struct opt opts[] = {
      .imin = 0,
      .imax = 1000,
      .def = "1",
-     .help = "runs before them that do not count",
+     .help = "runs before the timed ones that do not count",
      .offset = ARG(warmup)},
 
     {.name = "parts",
      .type = OPT_FLAG,
-     .help = "also show where the time of a pass goes",
+     .help = "also show where a pass spends its time",
      .offset = ARG(parts)},
 
     {.type = OPT_HEADING, .help = "Output"},
@@ -319,11 +319,11 @@ const struct verb verb_bench = {
     .name = "bench",
     .args = "",
     .summary = "speed, beside this machine's limits",
-    .about =
-        "Time prefill, decode and batches, and give each as a percentage "
-        "of what this\nmachine can do: its read bandwidth, the peak of its "
-        "arithmetic, or the slower of\nboth, measured right before and "
-        "after every run.",
+    .about = "Time prefill, decode and batches, and give each as a percentage "
+             "of what this\nmachine can do: its read bandwidth, the peak of "
+             "its arithmetic, or the slower of\nthe two, measured right before "
+             "and after every run.",
+    .examples = "  qwick bench --prompt-lens 64 --gen 16 --reps 1 --warmup 0\n",
     OPT_TABLE(opts),
     .run = run,
 };

@@ -31,7 +31,7 @@ static const struct opt opts[] = {
      .type = OPT_SIZE,
      .arg = "SIZE",
      .def = "4G",
-     .help = "gc: bytes to keep at most, with K, M, G or T",
+     .help = "gc: keep at most SIZE bytes, with K, M, G or T",
      .offset = ARG(size)},
     {.name = "json",
      .type = OPT_FLAG,
@@ -187,11 +187,13 @@ const struct verb verb_cache = {
     .name = "cache",
     .args = "ls|gc|clear",
     .summary = "list, shrink or empty the prefix cache on disk",
-    .about = "ls lists what --prefix-cache keeps, latest use first: the length "
-             "of each prefix,\nhow much of it is new in its entry, bytes, last "
-             "use, model. gc removes what was\nused longest ago until at most "
-             "--size is left; clear removes everything. Entries\nthat running "
-             "programs use can be removed without harm.",
+    .about = "ls lists what --prefix-cache keeps, the latest used first: the "
+             "length of each\nprefix, how much of it its entry adds, bytes, "
+             "last use, model. gc removes the\nentries that were used longest "
+             "ago until at most --size is left. clear removes\neverything. "
+             "Entries that running programs use can be removed without harm.",
+    .examples = "  qwick cache ls\n"
+                "  qwick cache gc --size 1G\n",
     OPT_TABLE(opts),
     .run = run,
 };

@@ -36,13 +36,13 @@ static const struct opt opts[] = {
      .offset = ARG(answers)},
     {.name = "yes",
      .type = OPT_FLAG,
-     .help = "the answers are yes and no: print which; exit status 10 for "
-             "no",
+     .help =
+         "the answers are yes and no; print one of them, exit status 10 for no",
      .offset = ARG(yes)},
     {.name = "no-end",
      .type = OPT_FLAG,
-     .help = "an answer may go on: leave out the probability that the reply "
-             "ends after it",
+     .help = "the reply may go on after the answer: leave out the probability "
+             "that it ends there",
      .offset = ARG(no_end)},
     {.name = "threshold",
      .type = OPT_NUMBER,
@@ -55,73 +55,21 @@ static const struct opt opts[] = {
      .offset = ARG(threshold)},
 
     {.type = OPT_HEADING, .help = "Prompt"},
-    {.name = "prompt",
-     .letter = 'p',
-     .type = OPT_TEXT,
-     .arg = "TEXT",
-     .help = "the prompt, as the argument",
-     .offset = ARG(g.prompt)},
-    {.name = "file",
-     .letter = 'f',
-     .type = OPT_TEXTS,
-     .arg = "FILE",
-     .help = "text before the prompt; repeatable, - is stdin",
-     .offset = ARG(g.files)},
-    {.name = "file-names",
-     .type = OPT_FLAG,
-     .help = "put each file's name above its text",
-     .offset = ARG(g.file_names)},
-    {.name = "system",
-     .letter = 's',
-     .type = OPT_TEXT,
-     .arg = "TEXT",
-     .help = "system prompt",
-     .offset = ARG(g.system)},
-    {.name = "system-file",
-     .type = OPT_FILE,
-     .arg = "FILE",
-     .help = "system prompt from a file",
-     .offset = ARG(g.system_file)},
+    OPT_ROWS_PROMPT(ARG(g)),
     {.name = "raw",
      .type = OPT_FLAG,
      .help = "no chat template: answers continue the text as it is",
      .offset = ARG(g.raw)},
-    {.name = "chat-json",
-     .type = OPT_FILE,
-     .arg = "FILE",
-     .help = "a chat as JSON: an array of messages, or an object with them",
-     .offset = ARG(g.chat_json)},
     {.name = "prefill",
      .type = OPT_TEXT,
      .arg = "TEXT",
-     .help = "what the reply begins with, before the answer",
+     .help = "begin the reply with TEXT, before the answer",
      .offset = ARG(g.prefill)},
-    {.name = "prompt-ids",
-     .type = OPT_TEXT,
-     .arg = "IDS",
-     .help = "the prompt as token ids, \"1,2,3\"; no template",
-     .offset = ARG(g.prompt_ids)},
-    {.name = "allow-special",
-     .type = OPT_FLAG,
-     .help = "text such as <|im_end|> in the prompt becomes a control token",
-     .offset = ARG(g.allow_special)},
-    {.name = "no-stdin",
-     .type = OPT_FLAG,
-     .help = "do not read standard input",
-     .offset = ARG(g.no_stdin)},
-    {.name = "overflow",
-     .type = OPT_CHOICE,
-     .arg = "HOW",
-     .choices = "error|head|tail|middle",
-     .def = "error",
-     .help = "a prompt that does not fit: refuse it, or keep its head, its "
-             "tail, or both and cut the middle",
-     .offset = ARG(g.overflow)},
 
     {.type = OPT_HEADING, .help = "Output"},
     {.name = "in-order",
      .type = OPT_FLAG,
-     .help = "answers in the order in which they were given, not by "
+     .help = "print answers in the order in which they were given, not by "
              "probability",
      .offset = ARG(in_order)},
     {.name = "json",
@@ -134,12 +82,7 @@ static const struct opt opts[] = {
              "stdin, lines of {\"answer\",...} out",
      .offset = COMMON(jsonl)},
 
-    {.type = OPT_HEADING, .help = "Model and machine"},
-    OPT_ROWS_MODEL,
-    OPT_ROWS_THREADS,
-    OPT_ROWS_KERNELS,
-    OPT_ROWS_CTX,
-    OPT_ROWS_PREFILL,
+    OPT_ROWS_EVALUATE,
     OPT_ROWS_BASIC,
 };
 
@@ -653,12 +596,16 @@ const struct verb verb_choose = {
     .name = "choose",
     .args = "-a A -a B [PROMPT]",
     .summary = "which of some answers is the likeliest, as probabilities",
-    .about =
-        "Print the probability of each answer as the model's whole reply to "
-        "the prompt,\namong the answers given, and its logarithm on its own. "
-        "Nothing is generated:\nthe prompt is read once, beginnings that "
-        "answers share once. The reply starts\nat once (thinking is off) and "
-        "ends after the answer with <|im_end|>, unless\n--no-end.",
+    .about = "Print how probable each answer is as the model's whole reply to "
+             "the prompt:\nits probability among the answers given, and its "
+             "own log-probability. Nothing\nis generated: the prompt and "
+             "beginnings that answers share are evaluated once.\nThe reply "
+             "starts without thinking and ends after the answer with "
+             "<|im_end|>,\nunless --no-end is given.",
+    .examples =
+        "  qwick choose -a \"ls -l\" -a pwd \"list files with details\"\n"
+        "  qwick choose -a short -a long -f notes.txt \"how long is this "
+        "text?\"\n",
     OPT_TABLE(opts),
     .run = run,
 };

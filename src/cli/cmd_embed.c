@@ -42,8 +42,8 @@ static const struct opt opts[] = {
      .offset = ARG(lines)},
     {.name = "jsonl",
      .type = OPT_FLAG,
-     .help = "each line is an object {\"text\",\"id\",\"instruct\"}, the last "
-             "two optional",
+     .help = "each line is an object {\"text\",\"id\",\"instruct\"}; \"id\" "
+             "and \"instruct\" are optional",
      .offset = ARG(jsonl)},
     {.name = "instruct",
      .type = OPT_TEXT,
@@ -71,12 +71,13 @@ static const struct opt opts[] = {
      .letter = 'o',
      .type = OPT_FILE,
      .arg = "FILE",
-     .help = "write to FILE, which appears when it is complete; a run that "
-             "was cut off is continued",
+     .help = "write to FILE, which appears when it is complete; an interrupted "
+             "run is continued",
      .offset = ARG(output)},
     {.name = "redo",
      .type = OPT_FLAG,
-     .help = "drop what such a run with another model or options has left",
+     .help = "drop vectors that an interrupted run with another model or other "
+             "options has left",
      .offset = ARG(redo)},
     {.name = "dim",
      .type = OPT_INT,
@@ -84,27 +85,15 @@ static const struct opt opts[] = {
      .imin = 1,
      .imax = INT32_MAX,
      .def = "the model's",
-     .help = "the first N numbers of each vector only",
+     .help = "print only the first N numbers of each vector",
      .offset = ARG(dim)},
     {.name = "no-normalize",
      .type = OPT_FLAG,
-     .help = "vectors as the model gives them, not of length 1",
+     .help = "print vectors as the model gives them, not scaled to length 1",
      .offset = ARG(no_normalize)},
 
-    {.type = OPT_HEADING, .help = "Model and machine"},
-    OPT_ROWS_MODEL,
-    OPT_ROWS_THREADS,
-    OPT_ROWS_KERNELS,
-    OPT_ROWS_CTX,
-    OPT_ROWS_PREFILL,
-    {.name = "max-batch",
-     .type = OPT_INT,
-     .arg = "N",
-     .imin = 1,
-     .imax = 1024,
-     .def = "64",
-     .help = "texts that are evaluated together at most",
-     .offset = ARG(max_batch)},
+    OPT_ROWS_EVALUATE,
+    OPT_ROWS_MAX_BATCH(ARG(max_batch), "64", "most texts to evaluate together"),
     OPT_ROWS_BASIC,
 };
 
@@ -483,8 +472,11 @@ const struct verb verb_embed = {
     .args = "[TEXT...]",
     .summary = "texts to vectors (Qwen3-Embedding)",
     .about = "Print a vector for each TEXT, each file of -f, or standard "
-             "input: the hidden\nstate of its last token, of length 1. With "
-             "--lines or --jsonl, for each line.",
+             "input; with --lines\nor --jsonl, for each line. The vector is "
+             "the hidden state of the last token,\nscaled to length 1.",
+    .examples =
+        "  qwick embed \"list files\" \"show disk usage\"\n"
+        "  qwick embed --lines -f notes.txt --format npy -o notes.npy\n",
     OPT_TABLE(opts),
     .run = run,
 };

@@ -52,6 +52,7 @@ const struct verb verb_help = {
     .args = "[VERB]",
     .summary = "help for a verb, as VERB --help",
     .about = "Print the help of a verb, or the list of verbs.",
+    .examples = "  qwick help batch\n",
     OPT_TABLE(opts),
     .run = run,
 };
@@ -60,7 +61,8 @@ const struct verb verb_version = {
     .name = "version",
     .args = "",
     .summary = "the program's version",
-    .about = "Print the version of the program, as --version.",
+    .about = "Print the version of the program, as --version does.",
+    .examples = "  qwick version\n",
     OPT_TABLE(opts),
     .run = run,
 };

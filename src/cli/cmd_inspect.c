@@ -22,7 +22,7 @@ static const struct opt opts[] = {
     {.type = OPT_HEADING, .help = "Options"},
     {.name = "tensors",
      .type = OPT_FLAG,
-     .help = "list every tensor, not one line a kind",
+     .help = "list every tensor, not one line per kind",
      .offset = ARG(tensors)},
     {.name = "json",
      .type = OPT_FLAG,
@@ -531,6 +531,8 @@ const struct verb verb_inspect = {
     .summary = "what a checkpoint holds",
     .about = "Print a checkpoint's configuration, sizes, stop ids, template "
              "and tensors.",
+    .examples = "  qwick inspect\n"
+                "  qwick inspect --tensors --json\n",
     OPT_TABLE(opts),
     .run = run,
 };

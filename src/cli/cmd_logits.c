@@ -57,7 +57,7 @@ static const struct opt opts[] = {
     {.type = OPT_HEADING, .help = "Output"},
     {.name = "all",
      .type = OPT_FLAG,
-     .help = "every position, not only the last",
+     .help = "print every position, not only the last",
      .offset = ARG(all)},
     {.name = "top",
      .type = OPT_INT,
@@ -65,7 +65,7 @@ static const struct opt opts[] = {
      .imin = 1,
      .imax = 1000000,
      .def = "10",
-     .help = "the K likeliest next tokens",
+     .help = "print the K likeliest next tokens",
      .offset = ARG(top)},
     {.name = "output",
      .letter = 'o',
@@ -79,12 +79,7 @@ static const struct opt opts[] = {
      .help = "print JSON instead of a table",
      .offset = COMMON(json)},
 
-    {.type = OPT_HEADING, .help = "Model and machine"},
-    OPT_ROWS_MODEL,
-    OPT_ROWS_THREADS,
-    OPT_ROWS_KERNELS,
-    OPT_ROWS_CTX,
-    OPT_ROWS_PREFILL,
+    OPT_ROWS_EVALUATE,
     OPT_ROWS_BASIC,
 };
 
@@ -104,9 +99,9 @@ struct job {
     struct qwick_session *ses;
     struct st_writer *writer;
     struct qwick_err row_err; /* of a row callback */
-    struct buf out;
-    struct json_writer json; /* of out */ /* table or JSON of the rows so far */
-    struct candidate *top;                /* [k + 1] */
+    struct buf out;           /* table or JSON of the rows so far */
+    struct json_writer json;  /* writes into out */
+    struct candidate *top;    /* [k + 1] */
     size_t k, n_rows;
 };
 
@@ -447,8 +442,10 @@ const struct verb verb_logits = {
     .args = "[TEXT]",
     .summary = "the model's scores for the next token",
     .about = "Print the likeliest next tokens after a text, or write all "
-             "logits to a file.\nThey are the model's own: unmasked and "
-             "before any sampling.",
+             "logits to a file.\nThe logits come straight from the model, "
+             "before any mask or sampling.",
+    .examples = "  qwick logits \"ls -l\"\n"
+                "  qwick logits --all --json \"ls -l\" >logits.json\n",
     OPT_TABLE(opts),
     .run = run,
 };

@@ -47,7 +47,7 @@ static const struct opt opts[] = {
      .offset = COMMON(json)},
     {.name = "jsonl",
      .type = OPT_FLAG,
-     .help = "a chat a line in, lines of {\"text\"} out",
+     .help = "one chat per line in, lines of {\"text\"} out",
      .offset = COMMON(jsonl)},
     OPT_ROWS_MODEL,
     OPT_ROWS_BASIC,
@@ -170,6 +170,9 @@ const struct verb verb_render = {
              "file of -f, or standard input: an array\nof messages, or an "
              "object with \"messages\" and perhaps \"tools\",\n"
              "\"add_generation_prompt\", \"enable_thinking\".",
+    .examples =
+        "  qwick render '[{\"role\":\"user\",\"content\":\"list files\"}]'\n"
+        "  qwick render --think off --json -f chat.json\n",
     OPT_TABLE(opts),
     .run = run,
 };

@@ -32,7 +32,7 @@ static const struct opt opts[] = {
      .letter_late = true,
      .type = OPT_TEXT,
      .arg = "QUERY",
-     .help = "what the documents shall answer",
+     .help = "what the documents should answer",
      .offset = ARG(query)},
     {.name = "instruct",
      .type = OPT_TEXT,
@@ -54,7 +54,7 @@ static const struct opt opts[] = {
      .offset = ARG(lines)},
     {.name = "jsonl",
      .type = OPT_FLAG,
-     .help = "each line is an object {\"text\",\"id\"}, the id optional; "
+     .help = "each line is an object {\"text\",\"id\"}; \"id\" is optional; "
              "lines of {\"id\",\"index\",\"score\",...} out",
      .offset = COMMON(jsonl)},
 
@@ -65,7 +65,7 @@ static const struct opt opts[] = {
      .imin = 1,
      .imax = INT32_MAX,
      .def = "all",
-     .help = "the N best documents only",
+     .help = "print only the N best documents",
      .offset = ARG(top)},
     {.name = "threshold",
      .type = OPT_NUMBER,
@@ -73,52 +73,21 @@ static const struct opt opts[] = {
      .min = 0,
      .max = 1,
      .def = "0",
-     .help = "documents with at least this score only",
+     .help = "print only documents with at least this score",
      .offset = ARG(threshold)},
     {.name = "in-order",
      .type = OPT_FLAG,
-     .help = "as they came, not the best first",
+     .help = "print documents in input order, not the best first",
      .offset = ARG(in_order)},
     {.name = "json",
      .type = OPT_FLAG,
      .help = "print one JSON object instead of a table",
      .offset = COMMON(json)},
 
-    {.type = OPT_HEADING, .help = "Model and machine"},
-    OPT_ROWS_MODEL,
-    OPT_ROWS_THREADS,
-    OPT_ROWS_KERNELS,
-    OPT_ROWS_CTX,
-    OPT_ROWS_PREFILL,
-    {.name = "max-batch",
-     .type = OPT_INT,
-     .arg = "N",
-     .imin = 1,
-     .imax = 1024,
-     .def = "64",
-     .help = "documents that are evaluated together at most",
-     .offset = ARG(max_batch)},
-    /* after the verb, -q is the query */
-    {.name = "quiet",
-     .letter = 'q',
-     .type = OPT_FLAG,
-     .help = "no warnings",
-     .offset = COMMON(quiet)},
-    {.name = "verbose",
-     .letter = 'v',
-     .type = OPT_FLAG,
-     .help = "notes on stderr",
-     .offset = COMMON(verbose)},
-    {.name = "help",
-     .letter = 'h',
-     .type = OPT_FLAG,
-     .help = "this text",
-     .offset = COMMON(help)},
-    {.name = "version",
-     .letter = 'V',
-     .type = OPT_FLAG,
-     .help = "version",
-     .offset = COMMON(version)},
+    OPT_ROWS_EVALUATE,
+    OPT_ROWS_MAX_BATCH(ARG(max_batch), "64",
+                       "most documents to evaluate together"),
+    OPT_ROWS_BASIC, /* after the verb, -q is the query */
 };
 
 /* Documents that are scored in one go. */
@@ -530,8 +499,12 @@ const struct verb verb_rerank = {
     .args = "-q QUERY [DOCUMENT...]",
     .summary = "documents by relevance (Qwen3-Reranker)",
     .about = "Print how likely each DOCUMENT, each file of -f, or each line "
-             "(--lines,\n--jsonl) answers the query, the best first: score, "
-             "number and text, tabs\nbetween; of a file, score and name.",
+             "(--lines,\n--jsonl) answers the query, the best first. A row has "
+             "score, number and text,\nor score and name of a file, separated "
+             "by tabs.",
+    .examples =
+        "  qwick rerank -q \"list files\" \"ls -l\" \"du -sh\" \"rm -r\"\n"
+        "  qwick rerank -q \"list files\" --lines -f notes.txt --top 3\n",
     OPT_TABLE(opts),
     .run = run,
 };

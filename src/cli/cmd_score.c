@@ -38,17 +38,17 @@ static const struct opt opts[] = {
     {.name = "given",
      .type = OPT_TEXT,
      .arg = "TEXT",
-     .help = "text before the one to score; it is not scored itself",
+     .help = "text that stands before the scored text; it is not scored itself",
      .offset = ARG(given)},
     {.name = "given-file",
      .type = OPT_FILE,
      .arg = "FILE",
-     .help = "read that text from FILE, - is stdin",
+     .help = "read the text of --given from FILE, - is stdin",
      .offset = ARG(given_file)},
     {.name = "chat",
      .type = OPT_FLAG,
-     .help = "what is given is a request, the text its answer: the chat "
-             "template goes between, thinking off",
+     .help = "--given is a request and the text is its answer: put both into "
+             "the chat template, thinking off",
      .offset = ARG(chat)},
     {.name = "no-special",
      .type = OPT_FLAG,
@@ -60,7 +60,7 @@ static const struct opt opts[] = {
      .imin = 2,
      .imax = INT32_MAX,
      .def = "the context",
-     .help = "a longer text is evaluated in windows of N tokens",
+     .help = "evaluate a longer text in windows of N tokens",
      .offset = ARG(window)},
     {.name = "stride",
      .type = OPT_INT,
@@ -68,7 +68,7 @@ static const struct opt opts[] = {
      .imin = 1,
      .imax = INT32_MAX,
      .def = "half of the window",
-     .help = "tokens by which a window moves; it scores those that are new",
+     .help = "move the window by N tokens; each window scores its new tokens",
      .offset = ARG(stride)},
 
     {.type = OPT_HEADING, .help = "Output"},
@@ -76,11 +76,11 @@ static const struct opt opts[] = {
      .type = OPT_CHOICE,
      .choices = "token|word|line|byte",
      .def = "token",
-     .help = "unit of a line: its offset, its bits, its text as JSON",
+     .help = "what gets a line of its own: offset, bits, and text as JSON",
      .offset = ARG(by)},
     {.name = "perplexity",
      .type = OPT_FLAG,
-     .help = "print the totals alone",
+     .help = "print only the totals",
      .offset = ARG(perplexity)},
     {.name = "json",
      .type = OPT_FLAG,
@@ -92,12 +92,7 @@ static const struct opt opts[] = {
              "out, with units when --by is given",
      .offset = COMMON(jsonl)},
 
-    {.type = OPT_HEADING, .help = "Model and machine"},
-    OPT_ROWS_MODEL,
-    OPT_ROWS_THREADS,
-    OPT_ROWS_KERNELS,
-    OPT_ROWS_CTX,
-    OPT_ROWS_PREFILL,
+    OPT_ROWS_EVALUATE,
     OPT_ROWS_BASIC,
 };
 
@@ -464,13 +459,14 @@ const struct verb verb_score = {
     .name = "score",
     .args = "[TEXT]",
     .summary = "how likely a text is: bits, perplexity",
-    .about =
-        "Print how surprising each token, word, line or byte of a text is to "
-        "the model,\nin bits, and the totals. The text is TEXT, the files of "
-        "-f, or standard input;\nits bytes are kept as they are. The first "
-        "token has nothing before it and is not\nscored, unless --given says "
-        "what is. Perplexity is exp of the mean loss of the\ntokens that are "
-        "scored; a token's bits are spread evenly over its bytes.",
+    .about = "Print how surprising each token, word, line or byte of a text is "
+             "to the model,\nin bits, and the totals. The text is TEXT, the "
+             "files of -f, or standard input;\nits bytes are kept as they are. "
+             "The first token is not scored unless --given\nputs a text before "
+             "it. Perplexity is exp of the mean loss of the scored tokens.\nA "
+             "token's bits are spread evenly over its bytes.",
+    .examples = "  qwick score \"ls -l\"\n"
+                "  qwick score --perplexity -f notes.txt\n",
     OPT_TABLE(opts),
     .run = run,
 };

@@ -319,8 +319,10 @@ const struct verb verb_tokenize = {
     .args = "[TEXT]",
     .summary = "text to token ids",
     .about = "Print the token ids of TEXT, of the files of -f, or of standard "
-             "input, blanks\nbetween. Bytes are kept as they are. Needs only "
-             "the tokenizer's files.",
+             "input,\nseparated by blanks. Bytes are kept as they are. Needs "
+             "only the tokenizer's\nfiles.",
+    .examples = "  qwick tokenize \"hello world\"\n"
+                "  qwick tokenize --json -f notes.txt\n",
     OPT_TABLE(tokenize_opts),
     .run = run,
 };
@@ -332,6 +334,8 @@ const struct verb verb_detokenize = {
     .about = "Print the exact bytes of token ids (separated by blanks or "
              "commas), given as\narguments, in the files of -f, or on "
              "standard input. Nothing is added.",
+    .examples = "  qwick detokenize 72 105\n"
+                "  qwick tokenize \"hello world\" | qwick detokenize\n",
     OPT_TABLE(detokenize_opts),
     .run = run,
 };
@@ -343,6 +347,8 @@ const struct verb verb_count = {
     .about = "Print how many tokens TEXT, the files of -f, or standard input "
              "have. Bytes are\nkept as they are. Needs only the tokenizer's "
              "files.",
+    .examples = "  qwick count \"hello world\"\n"
+                "  qwick count -f notes.txt\n",
     OPT_TABLE(count_opts),
     .run = run,
 };

@@ -47,10 +47,11 @@ struct common_args {
 #define OPT_ROWS_KERNELS                                                      \
     {.name = "isa", .type = OPT_CHOICE, .arg = "LEVEL",                       \
      .choices = "ref|avx2|avxvnni|avx512|avx512bf16|amx",                     \
-     .def = "the best this CPU has", .help = "kernels to use at most",        \
+     .def = "the best this CPU has",                                          \
+     .help = "highest level of kernels to use",                               \
      .offset = COMMON(isa)},                                                  \
     {.name = "exact", .type = OPT_FLAG,                                       \
-     .help = "float32 throughout, one fixed order of sums, no BLAS",          \
+     .help = "compute in float32 with one fixed order of sums, without BLAS", \
      .offset = COMMON(exact)},                                                \
     {.name = "kv", .type = OPT_CHOICE, .choices = "f32|f16|q8",               \
      .def = "f16, f32 with --exact",                                          \
@@ -63,11 +64,20 @@ struct common_args {
 
 #define OPT_ROWS_PREFILL                                                      \
     {.name = "prefill-chunk", .type = OPT_INT, .arg = "N", .imin = 1,         \
-     .imax = 65536, .def = "512", .help = "tokens a prefill pass",            \
+     .imax = 65536, .def = "512", .help = "tokens per prefill pass",          \
      .offset = COMMON(prefill_chunk)},                                        \
     {.name = "preload", .type = OPT_FLAG,                                     \
      .help = "copy the weights into memory at start",                         \
      .offset = COMMON(preload)}
+
+/* What every verb that evaluates a model has. */
+#define OPT_ROWS_EVALUATE                                                     \
+    {.type = OPT_HEADING, .help = "Model and machine"}, OPT_ROWS_MODEL,       \
+    OPT_ROWS_THREADS, OPT_ROWS_KERNELS, OPT_ROWS_CTX, OPT_ROWS_PREFILL
+
+#define OPT_ROWS_MAX_BATCH(at, number, what)                                  \
+    {.name = "max-batch", .type = OPT_INT, .arg = "N", .imin = 1,             \
+     .imax = 1024, .def = number, .help = what, .offset = (at)}
 
 #define OPT_ROWS_PREFIX                                                       \
     {.name = "prefix-cache", .type = OPT_FLAG_FILE, .arg = "DIR",             \
@@ -81,18 +91,18 @@ struct common_args {
      .offset = COMMON(cache_dir)},                                            \
     {.name = "prefix-cache-size", .type = OPT_SIZE, .arg = "SIZE",            \
      .imin = 1, .def = "4G",                                                  \
-     .help = "most bytes to keep, with K, M, G or T",                         \
+     .help = "keep at most SIZE bytes, with K, M, G or T",                    \
      .offset = COMMON(prefix_cache_size)}
 
 #define OPT_ROWS_BASIC                                                        \
     {.name = "quiet", .letter = 'q', .type = OPT_FLAG,                        \
-     .help = "no warnings", .offset = COMMON(quiet)},                         \
+     .help = "print no warnings", .offset = COMMON(quiet)},                   \
     {.name = "verbose", .letter = 'v', .type = OPT_FLAG,                      \
-     .help = "notes on stderr", .offset = COMMON(verbose)},                   \
+     .help = "print notes on stderr", .offset = COMMON(verbose)},             \
     {.name = "help", .letter = 'h', .type = OPT_FLAG,                         \
-     .help = "this text", .offset = COMMON(help)},                            \
+     .help = "print this help", .offset = COMMON(help)},                      \
     {.name = "version", .letter = 'V', .type = OPT_FLAG,                      \
-     .help = "version", .offset = COMMON(version)}
+     .help = "print the version", .offset = COMMON(version)}
 /* clang-format on */
 
 /* Exit statuses beyond those of enum qwick_err_code. */
@@ -101,28 +111,28 @@ enum {
     EXIT_BELOW = 10      /* choose: not likely enough, or no */
 };
 
-/* Check the common options against each other: exit status 2 with a message,
- * else -1. Sets the level of messages; --cache-dir becomes part of
- * prefix_cache. */
+/* Check the common options against each other, set the level of messages, and
+ * make --cache-dir part of prefix_cache. Returns -1 to go on, or exit status 2
+ * with the message printed. */
 int common_check(const struct opt_parsed *p, struct common_args *c);
 
-/* Open the engine, print its warnings and notes. 0, or an exit status with the
- * message printed. */
+/* Open the engine and print its warnings and notes. Returns 0, or an exit
+ * status with the message printed. */
 int common_open(struct qwick_engine **eng, const struct common_args *c,
                 bool tokenizer_only);
 
-/* At a terminal, without a model of the user's: say what the demo model can
- * answer. For the verbs that answer. */
+/* If the demo model answers and stderr is a terminal, say what it can do. */
 void common_hint_demo(const struct common_args *c);
 
-/* At a terminal: where an argument that is taken as text (NULL: none) is the
- * name of a file, say that -f reads it. */
+/* If text (NULL: none) is the name of a file and stderr is a terminal, say that
+ * it is taken as text and that -f reads the file. */
 void common_hint_file(const char *text);
 
-/* Check the argument of a verb that takes one text (what: "text", "chat"), or
- * files of -f, or standard input: exit status 2 with a message, else -1. An
- * argument that names a file is refused: it was a file in earlier versions. "-"
- * as the argument is standard input and is removed from *p. */
+/* Check the arguments of a verb that reads one text (what: "text", "chat") from
+ * its argument, from files of -f, or from standard input. An argument that
+ * names a file is refused: earlier versions read the file. The argument "-"
+ * means standard input and is removed from *p. Returns -1 to go on, or exit
+ * status 2 with the message printed. */
 int common_check_text(struct opt_parsed *p, const char *what, bool has_files,
                       bool jsonl);
 

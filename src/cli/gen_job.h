@@ -37,6 +37,56 @@ struct gen_args {
     int64_t repeat;
 };
 
+/* clang-format off */
+/* Rows of a verb's table. at: offset of struct gen_args in its arguments. */
+#define GEN_AT(at, field) ((at) + offsetof(struct gen_args, field))
+
+#define OPT_ROWS_FILE_NAMES(at)                                               \
+    {.name = "file-names", .type = OPT_FLAG,                                  \
+     .help = "put the name of each file above its text", .offset = (at)}
+
+#define OPT_ROWS_SYSTEM(text_at, file_at, what)                               \
+    {.name = "system", .letter = 's', .type = OPT_TEXT, .arg = "TEXT",        \
+     .help = what, .offset = (text_at)},                                      \
+    {.name = "system-file", .type = OPT_FILE, .arg = "FILE",                  \
+     .help = "system prompt from a file", .offset = (file_at)}
+
+#define OPT_ROWS_THINK(at)                                                    \
+    {.name = "think", .type = OPT_CHOICE, .choices = "on|off|auto",           \
+     .def = "auto",                                                           \
+     .help = "let the model think first; auto: as its template does",         \
+     .offset = (at)}
+
+#define OPT_ROWS_ALLOW_SPECIAL(at)                                            \
+    {.name = "allow-special", .type = OPT_FLAG,                               \
+     .help = "text such as <|im_end|> in the prompt becomes a control token", \
+     .offset = (at)}
+
+#define OPT_ROWS_PROMPT(at)                                                   \
+    {.name = "prompt", .letter = 'p', .type = OPT_TEXT, .arg = "TEXT",        \
+     .help = "the prompt, as the argument", .offset = GEN_AT(at, prompt)},    \
+    {.name = "file", .letter = 'f', .type = OPT_TEXTS, .arg = "FILE",         \
+     .help = "text of FILE before the prompt; repeatable, - is stdin",        \
+     .offset = GEN_AT(at, files)},                                            \
+    OPT_ROWS_FILE_NAMES(GEN_AT(at, file_names)),                              \
+    OPT_ROWS_SYSTEM(GEN_AT(at, system), GEN_AT(at, system_file),              \
+                    "system prompt"),                                         \
+    {.name = "chat-json", .type = OPT_FILE, .arg = "FILE",                    \
+     .help = "a chat as JSON: an array of messages, or an object with them",  \
+     .offset = GEN_AT(at, chat_json)},                                        \
+    {.name = "prompt-ids", .type = OPT_TEXT, .arg = "IDS",                    \
+     .help = "the prompt as token ids, \"1,2,3\"; no template",               \
+     .offset = GEN_AT(at, prompt_ids)},                                       \
+    OPT_ROWS_ALLOW_SPECIAL(GEN_AT(at, allow_special)),                        \
+    {.name = "no-stdin", .type = OPT_FLAG,                                    \
+     .help = "do not read standard input", .offset = GEN_AT(at, no_stdin)},   \
+    {.name = "overflow", .type = OPT_CHOICE, .arg = "HOW",                    \
+     .choices = "error|head|tail|middle", .def = "error",                     \
+     .help = "what to do with a prompt that does not fit: refuse it, or keep "\
+             "its head, its tail, or both ends",                              \
+     .offset = GEN_AT(at, overflow)}
+/* clang-format on */
+
 enum gen_mode { MODE_CHAT, MODE_RAW, MODE_IDS };
 
 struct gen_job {

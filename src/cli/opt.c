@@ -205,6 +205,7 @@ int opt_help(const struct verb *v)
         else
             r = help_option(&b, v, &v->opts[i]);
     }
+    r |= buf_printf(&b, "\nExamples\n%s", v->examples);
     if (main_help)
         r |= buf_puts(&b, "\nExit status: 0 done, 1 failure, 2 usage, 3 model, "
                           "4 context, 5 memory,\n6 incomplete "

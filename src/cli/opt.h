@@ -1,5 +1,5 @@
-/* Options: one const table per verb drives parsing, --help and the check of
- * the man page. */
+/* Options. One const table per verb drives parsing, --help and the check of the
+ * man page. */
 #ifndef CLI_OPT_H
 #define CLI_OPT_H
 
@@ -21,19 +21,18 @@ enum opt_type {
     OPT_FLAG_FILE /* struct opt_flag_file: --name or --name=FILE */
 };
 
-/* An option's name has the same meaning and takes a value in all verbs or in
- * none, so that options can stand before the verb. */
+/* Options can stand before the verb. So an option's name has one meaning, and
+ * it takes a value in all verbs or in none. */
 struct opt {
     const char *name; /* long name without dashes */
     char letter;      /* 0: none */
-    bool letter_late; /* the letter means this option after the verb only;
-                         before it, another row's letter counts */
+    bool letter_late; /* the letter means this option only after the verb;
+                         before the verb it is another row's */
     enum opt_type type;
     const char *arg;     /* name of the value in --help */
     const char *choices; /* "on|off|auto" */
-    const char *later;   /* a choice that is reserved, not built */
-    const char *place;   /* OPT_FLAG_FILE: the option that names the file as a
-                            word of its own */
+    const char *later;   /* a choice that is reserved for a later version */
+    const char *place;   /* OPT_FLAG_FILE: an option whose value is the file */
     int64_t imin, imax;
     double min, max;
     const char *def; /* default as shown in --help */
@@ -53,14 +52,15 @@ struct opt_ints {
 
 struct opt_flag_file {
     bool on;
-    const char *file; /* NULL: none named */
+    const char *file; /* NULL: none was named */
 };
 
 struct verb {
     const char *name;
-    const char *args;    /* "[PROMPT]" of the usage line */
-    const char *summary; /* one line for the list of verbs */
-    const char *about;   /* paragraphs of --help */
+    const char *args;     /* "[PROMPT]" of the usage line */
+    const char *summary;  /* one line for the list of verbs */
+    const char *about;    /* paragraphs of --help */
+    const char *examples; /* lines of --help that run as they are */
     const struct opt *opts;
     size_t n_opts;
     int (*run)(const struct verb *v, int argc, char **argv);
@@ -89,15 +89,14 @@ struct opt_parsed {
                                  directly before args[0]; NULL: none */
 };
 
-/* The number of words that the option argv[0] occupies, 1 or 2, whatever the
- * verb; 0: argv[0] is no option of any verb. argc >= 1. */
+/* The number of words of the option argv[0] with its value: 1 or 2. 0: no verb
+ * has such an option. argc >= 1. */
 int opt_words(int argc, char *const *argv);
 
-/* Parse argv[0..argc) into *args (the verb's struct, holding the defaults).
- * Options and arguments may be mixed; "--" ends options. A NULL in argv marks
- * the place of the verb. --help and --version are answered here. Returns -1 to
- * go on; otherwise the exit status, and the message is printed. Call opt_free
- * in any case. */
+/* Parse argv[0..argc) into *args, the verb's struct, which holds the defaults.
+ * Options and arguments may be mixed; "--" ends the options. A NULL in argv
+ * marks the place of the verb. Answers --help and --version. Returns -1 to go
+ * on, or an exit status with the message printed. Call opt_free in any case. */
 int opt_parse(struct opt_parsed *p, const struct verb *v, int argc, char **argv,
               void *args);
 void opt_free(struct opt_parsed *p, void *args);
@@ -114,25 +113,27 @@ int opt_help(const struct verb *v);
 /* Print the program's version. Returns the exit status. */
 int opt_version(void);
 
-/* Print `qwick: MSG (see qwick VERB --help)`, return exit status 2. */
+/* Print `qwick: MSG (see qwick VERB --help)`. Returns exit status 2. */
 int opt_usage(const struct verb *v, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Exit status 2 with a message when both were given; else -1. */
+/* Refuse two options together: exit status 2 with the message printed if both
+ * were given, else -1. */
 int opt_conflict(const struct opt_parsed *p, const char *a, const char *b);
 
-/* The first of names (NULL-terminated) that was given: "no effect WHY", exit
- * status 2; else -1. */
+/* Refuse options that have no effect. If one of names (NULL-terminated) was
+ * given, print "has no effect WHY" and return exit status 2; else -1. */
 int opt_no_effect(const struct opt_parsed *p, const char *const *names,
                   const char *why);
 
-/* Decimal integer or decimal number, the whole string, whatever the locale;
- * no blanks, no hexadecimal, no names. Return 0 or -1. */
+/* Read a decimal integer or a decimal number from the whole string. Blanks,
+ * hexadecimal digits and names such as "inf" are refused; the locale does not
+ * matter. Return 0 or -1. */
 int opt_int(const char *s, int64_t *out);
 int opt_number(const char *s, double *out);
-/* A number of bytes of at least 0: an integer, or a decimal number and a unit.
- * Units are K, M, G and T, powers of 1024, in either case, alone or followed by
- * "B" or "iB". A fraction of a byte is dropped. Returns 0 or -1. */
+/* Read a number of bytes: an integer of at least 0, or a decimal number with a
+ * unit. Units are K, M, G and T, powers of 1024, in either case, alone or
+ * followed by "B" or "iB". A fraction of a byte is dropped. Returns 0 or -1. */
 int opt_size(const char *s, int64_t *out);
 
 #endif

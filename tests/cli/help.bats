@@ -36,3 +36,23 @@ setup() {
         q $v --help | awk 'length > 80 { print; bad = 1 } END { exit bad }'
     done
 }
+
+@test "the examples of each --help run" {
+    mkdir "$T/bin" "$T/work"
+    ln -s "$QWICK" "$T/bin/qwick"
+    export PATH="$T/bin:$PATH"
+    cd "$T/work"
+    printf 'Ann wrote this on Monday.\nIt has two lines.\n' >notes.txt
+    printf '{"prompt":"list files"}\n{"prompt":"disk usage"}\n' >prompts.jsonl
+    echo '[{"role":"user","content":"list files"}]' >chat.json
+    for v in $VERBS; do
+        q $v --help | awk '/^Examples$/ { on = 1; next }
+            !NF { on = 0 }
+            on { print substr($0, 3) }' >examples
+        [ -s examples ] || { echo "$v: no examples"; return 1; }
+        while IFS= read -r line <&9; do
+            [[ $line == *"qwick"* ]]
+            run -0 bash -o pipefail -c "$line" </dev/null
+        done 9<examples
+    done
+}
