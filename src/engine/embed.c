@@ -38,9 +38,9 @@ int qwick_embedder_create(struct qwick_embedder **out, struct qwick_engine *eng,
         qwick_embedder_free(m);
         return -1;
     }
-    m->st.progress = o->progress;
-    m->st.progress_ctx = o->progress_ctx;
-    m->st.interrupt = o->interrupt;
+    m->st.runs.progress = o->progress;
+    m->st.runs.progress_ctx = o->progress_ctx;
+    m->st.runs.interrupt = o->interrupt;
     *out = m;
     return 0;
 }
@@ -80,7 +80,7 @@ static int cut(const struct qwick_embedder *m, const struct qwick_embed_text *t,
                size_t n_frame, size_t *n, size_t *n_dropped,
                struct qwick_err *e)
 {
-    size_t limit = m->st.n_ctx;
+    size_t limit = m->st.runs.n_ctx;
     *n_dropped = 0;
     if (*n == 0)
         return err_set(e, QWICK_ERR_USAGE, "text: has no tokens");
@@ -144,6 +144,12 @@ struct embed_call {
     const struct qwick_embed_item *items;
 };
 
+static struct states_item item_at(void *ctx, size_t i)
+{
+    const struct embed_call *c = ctx;
+    return (struct states_item){c->items[i].tokens, c->items[i].n};
+}
+
 /* Cutting a vector of length 1 and normalising it again is the same as
  * normalising what is kept. A vector of zeros stays one. */
 static int keep_vector(void *ctx, size_t i, const float *hidden,
@@ -168,14 +174,5 @@ int qwick_embed(struct qwick_embedder *m, const struct qwick_embed_item *items,
                 size_t n, struct qwick_err *e)
 {
     struct embed_call call = {m, items};
-    if (n == 0)
-        return 0;
-    struct states_item *all = calloc(n, sizeof *all);
-    if (!all)
-        return err_oom(e, n * sizeof *all);
-    for (size_t i = 0; i < n; i++)
-        all[i] = (struct states_item){items[i].tokens, items[i].n};
-    int rc = states_run(&m->st, all, n, keep_vector, &call, e);
-    free(all);
-    return rc;
+    return states_run(&m->st, n, item_at, keep_vector, &call, e);
 }

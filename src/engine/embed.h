@@ -1,8 +1,7 @@
-/* Last hidden states of many token sequences that are known beforehand, in
- * joint passes: what embed.c and rerank.c share; see states.c.
- *
- * Each sequence gets a slot with a session. Sessions are used again: what a new
- * sequence has in common with what is in its slot is not evaluated again. */
+/* Last hidden states of many token sequences, in joint passes: a task of the
+ * scheduler that embed.c and rerank.c share; see states.c. Sessions are used
+ * again: a new sequence does not evaluate the tokens that it has in common with
+ * what an earlier one left. */
 #ifndef ENGINE_EMBED_H
 #define ENGINE_EMBED_H
 
@@ -10,42 +9,35 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "engine/engine.h"
+#include "engine/runs.h"
 
 struct states_item {
-    const int32_t *tokens; /* [n], n >= 1 */
+    const int32_t *tokens; /* [n], n >= 1, else QWICK_ERR_USAGE */
     size_t n;
 };
 
-struct states_slot {
-    struct qwick_session *session; /* NULL: none so far */
-    bool live;
-    size_t item;
-};
-
-struct states {
-    struct qwick_engine *eng;
-    size_t n_ctx;               /* resolved */
-    struct qwick_session *base; /* sessions begin as forks of it; or NULL */
-    struct states_slot *slots;  /* [n_slots] */
-    struct qwick_step *steps;   /* [n_slots] */
-    size_t *who;                /* [n_slots] slot of each step */
-    size_t n_slots;
-    size_t kv_limit; /* bytes that all slots may hold; one may have more */
-    qwick_progress_fn progress;
-    void *progress_ctx;
-    const volatile int *interrupt;
-};
+/* Item i of a call. */
+typedef struct states_item (*state_item_fn)(void *ctx, size_t i);
 
 /* The hidden state f32 [d_model] of item i's last token, after the last norm.
  */
 typedef int (*state_fn)(void *ctx, size_t i, const float *hidden,
                         struct qwick_err *e);
 
-/* n_ctx, n_slots 0: the defaults of the public header. The progress and the
- * interrupt are the caller's to set. states_close also after a failure. */
+/* Zeros: states_close may be called. */
+struct states {
+    struct runs runs; /* the caller sets the interrupt and the progress */
+    /* of the present call of states_run */
+    size_t n, at; /* items; the next one to queue */
+    state_item_fn item;
+    state_fn fn;
+    void *ctx;
+};
+
+/* n_ctx, max_batch 0: the defaults of the public header. Call states_close also
+ * after a failure. st does not move afterwards. */
 int states_open(struct states *st, struct qwick_engine *eng, size_t n_ctx,
-                size_t n_slots, struct qwick_err *e);
+                size_t max_batch, struct qwick_err *e);
 void states_close(struct states *st);
 
 /* Have all sessions begin with these tokens, so that they are evaluated now and
@@ -53,9 +45,9 @@ void states_close(struct states *st);
 int states_set_base(struct states *st, const int32_t *tokens, size_t n,
                     struct qwick_err *e);
 
-/* Evaluate the items in order; each one's state is handed out once, in no
+/* Evaluate n items in order. fn gets the state of each item once, in no
  * particular order. */
-int states_run(struct states *st, const struct states_item *items, size_t n,
-               state_fn fn, void *ctx, struct qwick_err *e);
+int states_run(struct states *st, size_t n, state_item_fn item, state_fn fn,
+               void *ctx, struct qwick_err *e);
 
 #endif

@@ -121,11 +121,11 @@ static void prompt_free(struct choose *c, struct prompt *p)
     free(p);
 }
 
-static int next(struct judge *j, bool *more, struct qwick_err *e)
+static int next(struct runs *runs, struct qwick_err *e)
 {
-    struct choose *c = j->ctx;
-    *more = c->at < c->n_items;
-    if (!*more)
+    struct choose *c = runs->ctx;
+    runs->more = c->at < c->n_items;
+    if (!runs->more)
         return 0;
     struct prompt *p = calloc(1, sizeof *p);
     if (!p)
@@ -138,88 +138,86 @@ static int next(struct judge *j, bool *more, struct qwick_err *e)
     p->logprobs = calloc(c->tree.n, sizeof *p->logprobs);
     if (!p->logprobs)
         return err_oom(e, c->tree.n * sizeof *p->logprobs);
-    struct judge_run *r = judge_queue(j, e);
+    struct judge_run *r = judge_queue(runs, e);
     if (!r)
         return -1;
-    r->tokens = p->item->prompt + c->n_begin;
-    r->n = p->item->n - c->n_begin;
-    r->kv_tokens = r->n + (c->begin ? KV_BLOCK : 0);
-    r->first = r->n - 1;
+    r->run.origin = c->n_begin;
+    r->run.tokens = p->item->prompt + c->n_begin;
+    r->run.n = p->item->n - c->n_begin;
+    r->run.first = r->run.n - 1;
+    r->run.n_final = p->item->n;
     r->owner = p;
     p->n_runs = 1;
-    return c->begin ? qwick_session_fork(&r->session, c->begin, e) : 0;
+    return c->begin ? qwick_session_fork(&r->run.session, c->begin, e) : 0;
 }
 
 /* r->pos is the node that the row belongs to; the rows of a path follow each
  * other. */
-static int row(struct judge *j, struct judge_run *r, size_t i,
+static int row(struct runs *runs, struct run *run, size_t i,
                const float *logits, struct qwick_err *e)
 {
-    const struct choose *c = j->ctx;
+    const struct choose *c = runs->ctx;
     const struct node *nodes = c->tree.nodes;
+    struct judge_run *r = (struct judge_run *)run;
     struct prompt *p = r->owner;
     double log_sum;
-    if (judge_log_sum(j, logits, &log_sum, e))
+    if (judge_log_sum(runs->eng, logits, &log_sum, e))
         return -1;
     for (size_t at = nodes[r->pos].child; at; at = nodes[at].sibling)
         p->logprobs[at] = p->logprobs[r->pos] +
                           judge_logprob(logits, log_sum, nodes[at].token);
-    if (i + 1 < r->n)
+    if (i + 1 < run->n)
         r->pos = only_inner(&c->tree, r->pos);
     return 0;
 }
 
 /* Queue the path that begins with a node and goes on as long as it does not
  * part. */
-static int queue_path(struct judge *j, struct prompt *p, size_t node,
-                      struct qwick_session *s, size_t kv_tokens,
-                      struct qwick_err *e)
+static int queue_path(struct runs *runs, struct prompt *p, size_t node,
+                      struct qwick_session *s, struct qwick_err *e)
 {
-    const struct choose *c = j->ctx;
-    struct judge_run *r = judge_queue(j, e);
+    const struct choose *c = runs->ctx;
+    struct judge_run *r = judge_queue(runs, e);
     if (!r) {
         qwick_session_free(s);
         return -1;
     }
-    r->session = s;
+    r->run.session = s;
+    r->run.origin = s->kv.n;
     r->owner = p;
     r->pos = node;
     p->n_runs++;
     for (size_t at = node; at; at = only_inner(&c->tree, at))
-        r->n++;
-    r->kv_tokens = r->n + kv_tokens;
-    r->own = malloc(r->n * sizeof *r->own);
+        r->run.n++;
+    r->run.n_final = r->run.origin + r->run.n;
+    r->own = malloc(r->run.n * sizeof *r->own);
     if (!r->own)
-        return err_oom(e, r->n * sizeof *r->own);
+        return err_oom(e, r->run.n * sizeof *r->own);
     for (size_t k = 0, at = node; at; at = only_inner(&c->tree, at))
         r->own[k++] = c->tree.nodes[at].token;
-    r->tokens = r->own;
+    r->run.tokens = r->own;
     return 0;
 }
 
-static int done(struct judge *j, struct judge_run *r, bool *again,
+static int done(struct runs *runs, struct run *run, bool *again,
                 struct qwick_err *e)
 {
-    struct choose *c = j->ctx;
+    struct choose *c = runs->ctx;
     const struct tree *t = &c->tree;
+    const struct judge_run *r = (struct judge_run *)run;
     struct prompt *p = r->owner;
     size_t at = inner(t, t->nodes[r->pos].child);
     (void)again;
     if (!r->own)
-        j->n_done += r->n;
+        runs->n_done += run->n;
     while (at) {
         size_t after = inner(t, t->nodes[at].sibling);
-        struct qwick_session *s;
-        size_t kv_tokens = KV_BLOCK; /* the page that it parts in is copied */
-        if (after) {
-            if (qwick_session_fork(&s, r->session, e))
-                return -1;
-        } else { /* the last one goes on with the session itself */
-            s = r->session;
-            r->session = NULL;
-            kv_tokens = r->kv_tokens;
-        }
-        if (queue_path(j, p, at, s, kv_tokens, e))
+        struct qwick_session *s = run->session;
+        if (!after) /* the last one goes on with the session itself */
+            run->session = NULL;
+        else if (qwick_session_fork(&s, run->session, e))
+            return -1;
+        if (queue_path(runs, p, at, s, e))
             return -1;
         at = after;
     }
@@ -231,12 +229,11 @@ static int done(struct judge *j, struct judge_run *r, bool *again,
     return 0;
 }
 
-static int check_prompts(struct judge *j, const struct choose *c,
-                         struct qwick_err *e)
+static int check_prompts(struct runs *runs, struct qwick_err *e)
 {
-    size_t n_ctx, vocab_size = j->eng->model.config.vocab_size;
-    if (judge_limit(j->eng, j->o, &n_ctx, e))
-        return -1;
+    const struct choose *c = runs->ctx;
+    size_t n_ctx = runs->n_ctx;
+    size_t vocab_size = runs->eng->model.config.vocab_size;
     for (size_t i = 0; i < c->n_items; i++) {
         const struct qwick_choose_item *it = &c->items[i];
         if (it->n == 0)
@@ -253,15 +250,17 @@ static int check_prompts(struct judge *j, const struct choose *c,
                            "prompt: %zu tokens and an answer's %zu do not fit "
                            "the context of %zu",
                            it->n, c->tree.depth, n_ctx);
-        j->n_total += it->n;
+        runs->n_total += it->n;
     }
     return 0;
 }
 
 /* Evaluate what all prompts begin with once, if that is worth a page. The last
  * token of each is left to it. */
-static int share_begin(struct judge *j, struct choose *c, struct qwick_err *e)
+static int share_begin(struct runs *runs, const volatile int *interrupt,
+                       struct qwick_err *e)
 {
+    struct choose *c = runs->ctx;
     const struct qwick_choose_item *a = &c->items[0];
     size_t n = a->n - 1;
     if (c->n_items < 2)
@@ -275,30 +274,34 @@ static int share_begin(struct judge *j, struct choose *c, struct qwick_err *e)
     }
     if (n < KV_BLOCK)
         return 0;
-    if (qwick_session_create(&c->begin, j->eng, j->o->n_ctx, e))
+    if (qwick_session_create(&c->begin, runs->eng, runs->n_ctx, e))
         return -1;
-    qwick_session_interrupt(c->begin, j->o->interrupt);
+    qwick_session_interrupt(c->begin, interrupt);
     c->n_begin = n;
     return qwick_session_sync(c->begin, a->prompt, n, e);
 }
+
+static const struct run_task task = {JUDGE_TASK, .next = next, .row = row,
+                                     .done = done};
 
 int qwick_choose(struct qwick_engine *eng, struct qwick_choose_item *items,
                  size_t n, const struct qwick_answer *answers, size_t n_answers,
                  const struct qwick_judge_options *given, struct qwick_err *e)
 {
-    static const struct judge_work work = {next, row, done};
     struct qwick_judge_options all = qwick_judge_defaults(), *o = &all;
     struct choose c = {.items = items, .n_items = n, .n_answers = n_answers};
-    struct judge j = {.eng = eng, .o = o, .work = &work, .ctx = &c};
+    struct runs runs = {0};
     int rc = -1;
     if (options_read(o, sizeof *o, given, "judge", e))
         return -1;
     if (n_answers == 0)
         return err_set(e, QWICK_ERR_USAGE, "answers: there are none");
-    if (tree_build(&c.tree, eng, answers, n_answers, e) == 0 &&
-        check_prompts(&j, &c, e) == 0 &&
-        (n == 0 || share_begin(&j, &c, e) == 0))
-        rc = judge_run_all(&j, e);
+    if (!tree_build(&c.tree, eng, answers, n_answers, e) &&
+        !runs_open(&runs, eng, &task, &c, o->n_ctx, JUDGE_RUNS, e) &&
+        !check_prompts(&runs, e) &&
+        (n == 0 || !share_begin(&runs, o->interrupt, e)))
+        rc = judge_run_all(&runs, o, e);
+    runs_close(&runs);
     while (c.prompts)
         prompt_free(&c, c.prompts);
     qwick_session_free(c.begin);

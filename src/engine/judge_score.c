@@ -16,29 +16,31 @@ size_t qwick_score_first(const struct qwick_score_item *it)
 
 /* The window that ends at `end` evaluates tokens [begin, end - 1) of the item,
  * whose rows from `scored - 1` on are the predictions of [scored, end). */
-static void set_window(struct judge_run *r, const struct qwick_score_item *it,
-                       size_t window, size_t scored, size_t end)
+static void set_window(struct judge_run *r, size_t window, size_t scored,
+                       size_t end)
 {
+    const struct qwick_score_item *it = r->owner;
     size_t begin = end > window ? end - window : 0;
-    r->tokens = it->tokens + begin;
-    r->n = end - 1 - begin;
-    r->at = 0;
-    r->first = scored - 1 - begin;
+    r->run.tokens = it->tokens + begin;
+    r->run.n = end - 1 - begin;
+    r->run.first = scored - 1 - begin;
     r->pos = begin;
-    r->kv_tokens = r->n;
+    /* the first window is the longest, or as long */
+    if (r->run.n > r->run.n_final)
+        r->run.n_final = r->run.n;
 }
 
-static int next(struct judge *j, bool *more, struct qwick_err *e)
+static int next(struct runs *runs, struct qwick_err *e)
 {
-    struct score *s = j->ctx;
+    struct score *s = runs->ctx;
     while (s->at < s->n_items &&
            s->items[s->at].n <= qwick_score_first(&s->items[s->at]))
         s->at++; /* nothing to score */
-    *more = s->at < s->n_items;
-    if (!*more)
+    runs->more = s->at < s->n_items;
+    if (!runs->more)
         return 0;
     struct qwick_score_item *it = &s->items[s->at++];
-    struct judge_run *r = judge_queue(j, e);
+    struct judge_run *r = judge_queue(runs, e);
     if (!r)
         return -1;
     size_t first = qwick_score_first(it);
@@ -47,39 +49,39 @@ static int next(struct judge *j, bool *more, struct qwick_err *e)
                  : s->stride < it->n - first ? first + s->stride
                                              : it->n;
     r->owner = it;
-    set_window(r, it, s->window, first, end < it->n ? end : it->n);
+    set_window(r, s->window, first, end < it->n ? end : it->n);
     it->n_windows = 1;
     return 0;
 }
 
-static int row(struct judge *j, struct judge_run *r, size_t i,
+static int row(struct runs *runs, struct run *run, size_t i,
                const float *logits, struct qwick_err *e)
 {
+    const struct judge_run *r = (struct judge_run *)run;
     struct qwick_score_item *it = r->owner;
     size_t at = r->pos + i + 1;
     double log_sum;
-    if (judge_log_sum(j, logits, &log_sum, e))
+    if (judge_log_sum(runs->eng, logits, &log_sum, e))
         return -1;
     it->logprobs[at] = judge_logprob(logits, log_sum, it->tokens[at]);
-    j->n_done++;
+    runs->n_done++;
     return 0;
 }
 
-static int done(struct judge *j, struct judge_run *r, bool *again,
+static int done(struct runs *runs, struct run *run, bool *again,
                 struct qwick_err *e)
 {
-    const struct score *s = j->ctx;
+    const struct score *s = runs->ctx;
+    struct judge_run *r = (struct judge_run *)run;
     struct qwick_score_item *it = r->owner;
-    size_t scored = r->pos + r->n + 1;
+    size_t scored = r->pos + run->n + 1;
     if (scored == it->n)
         return 0;
     size_t end = s->stride < it->n - scored ? scored + s->stride : it->n;
-    size_t before = r->kv_tokens;
-    set_window(r, it, s->window, scored, end);
-    r->kv_tokens = before; /* the first was the longest, or as long */
+    set_window(r, s->window, scored, end);
     it->n_windows++;
     *again = true;
-    return qwick_session_rollback(r->session, 0, e);
+    return qwick_session_rollback(run->session, 0, e);
 }
 
 static int check_item(const struct qwick_engine *eng, size_t i,
@@ -107,7 +109,7 @@ int qwick_judge_windows(const struct qwick_engine *eng,
     size_t n_ctx;
     *window = *stride = 0;
     if (options_read(o, sizeof *o, given, "judge", e) ||
-        judge_limit(eng, o, &n_ctx, e))
+        engine_context(eng, o->n_ctx, &n_ctx, e))
         return -1;
     *window = o->window ? o->window : n_ctx;
     if (*window > n_ctx)
@@ -126,14 +128,17 @@ int qwick_judge_windows(const struct qwick_engine *eng,
     return 0;
 }
 
+static const struct run_task task = {JUDGE_TASK, .next = next, .row = row,
+                                     .done = done};
+
 int qwick_score(struct qwick_engine *eng, struct qwick_score_item *items,
                 size_t n, const struct qwick_judge_options *given,
                 struct qwick_err *e)
 {
-    static const struct judge_work work = {next, row, done};
     struct qwick_judge_options all = qwick_judge_defaults(), *o = &all;
     struct score s = {.items = items, .n_items = n};
-    struct judge j = {.eng = eng, .o = o, .work = &work, .ctx = &s};
+    struct runs runs;
+    size_t n_total = 0;
     if (options_read(o, sizeof *o, given, "judge", e) ||
         qwick_judge_windows(eng, o, &s.window, &s.stride, e))
         return -1;
@@ -146,7 +151,12 @@ int qwick_score(struct qwick_engine *eng, struct qwick_score_item *items,
         for (size_t k = 0; k < it->n && k < first; k++)
             it->logprobs[k] = 0;
         if (it->n > first)
-            j.n_total += it->n - first;
+            n_total += it->n - first;
     }
-    return judge_run_all(&j, e);
+    int rc = runs_open(&runs, eng, &task, &s, o->n_ctx, JUDGE_RUNS, e);
+    runs.n_total = n_total;
+    if (!rc)
+        rc = judge_run_all(&runs, o, e);
+    runs_close(&runs);
+    return rc;
 }

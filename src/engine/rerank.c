@@ -113,11 +113,11 @@ static int evaluate_base(struct qwick_reranker *r, struct qwick_err *e)
     base.n = r->prefix.n;
     if (encode(r->eng, r->middle.data, r->middle.len - 1, false, &base, e))
         goto done;
-    if (base.n + r->suffix.n >= r->st.n_ctx) {
+    if (base.n + r->suffix.n >= r->st.runs.n_ctx) {
         err_set(e, QWICK_ERR_CONTEXT,
                 "query: the prompt has %zu tokens without a document, the "
                 "context %zu",
-                base.n + r->suffix.n, r->st.n_ctx);
+                base.n + r->suffix.n, r->st.runs.n_ctx);
         goto done;
     }
     rc = states_set_base(&r->st, base.v, base.n, e);
@@ -141,9 +141,9 @@ int qwick_reranker_create(struct qwick_reranker **out, struct qwick_engine *eng,
     r->eng = eng;
     if (states_open(&r->st, eng, o->n_ctx, o->max_batch, e))
         goto fail;
-    r->st.progress = o->progress;
-    r->st.progress_ctx = o->progress_ctx;
-    r->st.interrupt = o->interrupt;
+    r->st.runs.progress = o->progress;
+    r->st.runs.progress_ctx = o->progress_ctx;
+    r->st.runs.interrupt = o->interrupt;
     if (engine_need_tokenizer(eng, e) || need_added(eng, e) ||
         word_id(eng, "yes", &r->yes, e) || word_id(eng, "no", &r->no, e) ||
         compose(r, query, n_query, o, e) || evaluate_base(r, e))
@@ -172,7 +172,7 @@ int qwick_rerank_encode(const struct qwick_reranker *r, const char *document,
 {
     struct buf text = {0};
     struct ids middle = {0};
-    size_t around = r->prefix.n + r->suffix.n, limit = r->st.n_ctx;
+    size_t around = r->prefix.n + r->suffix.n, limit = r->st.runs.n_ctx;
     size_t dropped = 0, at = 0;
     int rc = -1;
     *ids = NULL;
@@ -216,6 +216,12 @@ struct rerank_call {
     struct qwick_rerank_item *items;
 };
 
+static struct states_item item_at(void *ctx, size_t i)
+{
+    const struct rerank_call *c = ctx;
+    return (struct states_item){c->items[i].tokens, c->items[i].n};
+}
+
 /* One row of the head: what --exact computes for it among all the others. */
 static float head_logit(const struct qwick_engine *eng, size_t row,
                         const float *hidden)
@@ -253,14 +259,5 @@ int qwick_rerank(struct qwick_reranker *r, struct qwick_rerank_item *items,
                  size_t n, struct qwick_err *e)
 {
     struct rerank_call call = {r, items};
-    if (n == 0)
-        return 0;
-    struct states_item *all = calloc(n, sizeof *all);
-    if (!all)
-        return err_oom(e, n * sizeof *all);
-    for (size_t i = 0; i < n; i++)
-        all[i] = (struct states_item){items[i].tokens, items[i].n};
-    int rc = states_run(&r->st, all, n, keep_score, &call, e);
-    free(all);
-    return rc;
+    return states_run(&r->st, n, item_at, keep_score, &call, e);
 }

@@ -8,25 +8,36 @@
 /* Logits that qwick_session_all_logits holds at once. */
 enum { LOGITS_BYTES = 32 << 20 };
 
-int qwick_session_create(struct qwick_session **out, struct qwick_engine *eng,
-                         size_t n_ctx, struct qwick_err *e)
+int engine_context(const struct qwick_engine *eng, size_t n_ctx, size_t *limit,
+                   struct qwick_err *e)
 {
-    *out = NULL;
+    size_t most = eng->model.config.n_ctx_max;
     if (!eng->weights)
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: was opened for its tokenizer only",
                        checkpoint_name(eng->ck));
-    const struct config *c = &eng->model.config;
-    if (n_ctx > c->n_ctx_max)
+    if (n_ctx > most)
         return err_set(e, QWICK_ERR_CONTEXT,
                        "%s: context of %zu tokens asked for, the model's "
                        "maximum is %zu (max_position_embeddings)",
-                       checkpoint_name(eng->ck), n_ctx, c->n_ctx_max);
+                       checkpoint_name(eng->ck), n_ctx, most);
+    *limit = n_ctx ? n_ctx : most;
+    return 0;
+}
+
+int qwick_session_create(struct qwick_session **out, struct qwick_engine *eng,
+                         size_t n_ctx, struct qwick_err *e)
+{
+    const struct config *c = &eng->model.config;
+    size_t limit;
+    *out = NULL;
+    if (engine_context(eng, n_ctx, &limit, e))
+        return -1;
     struct qwick_session *s = calloc(1, sizeof *s);
     if (!s)
         return err_oom(e, sizeof *s);
     s->eng = eng;
-    s->limit = n_ctx ? n_ctx : c->n_ctx_max;
+    s->limit = limit;
     if (kv_init(&s->kv, eng->kv_dtype, c, e) ||
         (!eng->scratch && scratch_create(&eng->scratch, &eng->model, e))) {
         qwick_session_free(s);

@@ -750,9 +750,9 @@ static void caches_do_not_change_answers(void **state)
         assert_true(prefix_bytes(eng->prefix) <= budgets[k]);
         /* when memory is short it is given back by halves */
         size_t before = prefix_bytes(eng->prefix);
-        assert_int_equal(memory_give_back(b), before > 0);
+        assert_int_equal(runs_give_back(&b->runs), before > 0);
         assert_int_equal(prefix_bytes(eng->prefix), before / page / 2 * page);
-        while (memory_give_back(b))
+        while (runs_give_back(&b->runs))
             ;
         assert_int_equal(prefix_bytes(eng->prefix), 0);
         run_shuffled(b, all, 7);
