@@ -1,11 +1,11 @@
-/* Prefixes of token sequences that stay evaluated: a trie over pages of keys
- * and values.
+/* The prefix cache in memory: a trie over pages of keys and values.
  *
- * A node is one page: KV_BLOCK tokens, or fewer at the end of a sequence, in
- * the context of those of its ancestors. Pages are shared with the sequences
- * that computed them, by reference, and never written. A byte budget counts
- * every page of the trie; what was used longest ago goes first, descendants
- * before ancestors, so that what stays is always whole from the root on. */
+ * A node is one page: KV_BLOCK tokens, or fewer at the end of a sequence, that
+ * follow the tokens of its ancestors. The trie shares pages by reference with
+ * the sequences that computed them, and never writes to a page. Every page of
+ * the trie counts towards a budget in bytes. The page that was used longest ago
+ * is dropped first, and descendants before ancestors, so every remaining page
+ * can be reached from the root. */
 #ifndef ENGINE_PREFIX_H
 #define ENGINE_PREFIX_H
 
@@ -17,30 +17,34 @@
 
 struct prefix;
 
-/* For caches of the shape and dtype of *shape, of at most max_bytes. */
+/* Create a trie of at most max_bytes, for KV caches of the shape and dtype of
+ * *shape, which is only read here. */
 int prefix_create(struct prefix **out, const struct kv_cache *shape,
                   size_t max_bytes, struct qwick_err *e);
 void prefix_free(struct prefix *p);
 
-/* The longest prefix of tokens[0..n) that is there: returns its length, whole
- * pages and as much of one more page as agrees. pages [n / KV_BLOCK + 1] gets
- * the *n_pages pages with a reference each; NULL: only tell the length, which
- * is no use of what is there. */
+/* Find the longest prefix of tokens[0..n) in the trie. Returns its length:
+ * whole pages, and the part of one more page that agrees. pages [n / KV_BLOCK +
+ * 1] gets *n_pages pages, with one reference each for the caller. With pages
+ * NULL the call only returns the length, and does not count as a use of the
+ * pages.
+ */
 size_t prefix_match(struct prefix *p, const int32_t *tokens, size_t n,
                     struct kv_page **pages, size_t *n_pages);
 
-/* Keep the first n positions of kv, which hold tokens. Where n ends within a
- * page, the owner of kv has to copy that one before it goes on: whole pages are
- * for sequences that do. What does not fit into memory or budget is left out,
- * and so is what follows a page whose window layers were released. */
+/* Put the first n positions of kv, which hold tokens, into the trie. If n ends
+ * inside a page, the trie shares that page, too, and a sequence that goes on
+ * must copy it (kv_reserve does). So for such a sequence pass a multiple of
+ * KV_BLOCK. Pages for which memory or budget are too small are left out, and so
+ * are all pages after one whose window layers were released. */
 void prefix_insert(struct prefix *p, const int32_t *tokens, size_t n,
                    const struct kv_cache *kv);
 
 /* Bytes of the pages in the trie. */
 size_t prefix_bytes(const struct prefix *p);
 
-/* Drop what was used longest ago until at most so many bytes are left. Pages
- * that sequences use stay theirs. */
+/* Drop the pages that were used longest ago until at most `bytes` are left.
+ * Sequences keep the pages that they use. */
 void prefix_shrink(struct prefix *p, size_t bytes);
 
 #endif

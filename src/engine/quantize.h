@@ -1,4 +1,4 @@
-/* Parts of qwick_quantize: what becomes of each tensor, and config.json. */
+/* Parts of qwick_quantize: the plan for each tensor, and config.json. */
 #ifndef ENGINE_QUANTIZE_H
 #define ENGINE_QUANTIZE_H
 
@@ -41,26 +41,27 @@ struct quantize_plan {
     size_t n_modules;
     struct quantize_shard *shards;
     size_t n_shards;
-    char **names; /* of tensors that the source has not */
+    char **names; /* of new tensors */
     size_t n_names;
     size_t n_params, bytes_read, bytes_written;
 };
 
-/* Decide on everything, telling notes. path is the source's, for messages.
+/* Plan the result; o->note gets the notes. path: the source, for messages.
  * tied: the embedding is the head. The plan borrows from set and o. */
 int quantize_plan(struct quantize_plan *p, const struct st_set *set,
                   const char *path, bool tied,
                   const struct qwick_quantize_options *o, struct qwick_err *e);
 void quantize_plan_free(struct quantize_plan *p);
 
-/* Refuse a config.json that says that its checkpoint is quantized. */
+/* QWICK_ERR_MODEL when config.json says that the checkpoint is quantized. */
 int quantize_check_config(const struct json_value *config, const char *path,
                           struct qwick_err *e);
-/* config.json of the result: the members of config in their order, numbers as
- * they are written there, and behind them what mlx-lm reads. -1: no memory. */
+/* Append the config.json of the result: the members of config in their order,
+ * numbers in their original text, and after them the members that mlx-lm reads.
+ * -1: out of memory. */
 int quantize_config(struct buf *out, const struct json_value *config,
                     const struct quantize_plan *p);
-/* model.safetensors.index.json of the result. -1: no memory. */
+/* Append the model.safetensors.index.json of the result. -1: out of memory. */
 int quantize_index(struct buf *out, const struct quantize_plan *p);
 
 #endif

@@ -10,14 +10,14 @@
 
 struct sampler;
 
-/* blocked: [vocab_size] nonzero where an id may never be drawn; borrowed, NULL:
- * none. Values of *o out of range: QWICK_ERR_USAGE. */
+/* blocked [vocab_size]: nonzero for ids that are never drawn. It is borrowed;
+ * NULL blocks none. A value of *o that is out of range: QWICK_ERR_USAGE. */
 int sampler_create(struct sampler **out, const struct qwick_sampling *o,
                    size_t vocab_size, const unsigned char *blocked,
                    const struct kernels *k, struct qwick_err *e);
 void sampler_free(struct sampler *s);
 
-/* Make a token of the prompt known to the repetition penalty. */
+/* Count a token of the prompt for the repetition penalty. */
 void sampler_see_prompt(struct sampler *s, int32_t id);
 
 /* fn may change the logits of each draw; see qwick.h. NULL: none. */
@@ -25,8 +25,8 @@ void sampler_set_bias(struct sampler *s, qwick_bias_fn fn, void *ctx);
 
 /* Draw the next token from logits f32 [vocab_size], which stay unchanged, and
  * accept it. The draw after i accepted tokens uses the i-th number of the
- * seed's stream. A logit that is NaN or infinite, or no id that may be drawn,
- * is QWICK_ERR_RUNTIME. Never sorts the vocabulary: linear time. */
+ * seed's stream. QWICK_ERR_RUNTIME: a logit is NaN or infinite, or every id is
+ * blocked. Takes linear time: the vocabulary is never sorted. */
 int sampler_draw(struct sampler *s, const float *logits, int32_t *id,
                  struct qwick_err *e);
 
@@ -37,14 +37,16 @@ int sampler_peek(struct sampler *s, const float *logits, int32_t *id,
 /* Count a token of the answer, an id in range, for the penalties. */
 void sampler_accept(struct sampler *s, int32_t id);
 
-/* The n likeliest ids with their log-probabilities (log-softmax of the bare
- * logits), best first, equal ones by id; and that of `id`. */
+/* Write the n likeliest ids with their log-probabilities to top, best first,
+ * and the log-probability of `id` to *logprob. It is the log-softmax of the
+ * logits before any penalty. Equal ones are in order of their ids. */
 void sampler_logprobs(const struct sampler *s, const float *logits,
                       struct qwick_logprob *top, size_t n, int32_t id,
                       float *logprob);
 
-/* The n largest of x[0..size) by value, equal ones by index, best first; ids
- * int32 [n]. n is cut to size; returns how many. */
+/* Write the indices of the n largest values of x[0..size) to ids [n], the
+ * largest first, equal ones in order of their indices. Returns their number: n,
+ * or size where that is smaller. */
 size_t sampler_top(const float *x, size_t size, int32_t *ids, size_t n);
 
 #endif

@@ -1,5 +1,6 @@
-/* From token bytes to what a reader sees: thinking split from text, stop
- * strings found across token borders, characters held back until complete. */
+/* Turns the bytes of tokens into readable text: it splits thinking from text,
+ * finds stop strings across token borders, and holds back incomplete
+ * characters. */
 #ifndef ENGINE_STREAM_H
 #define ENGINE_STREAM_H
 
@@ -13,27 +14,27 @@ struct stream {
     const char *const *stop; /* borrowed */
     size_t n_stop;
     enum qwick_channel channel;
-    bool trim;       /* new lines are dropped: a think block just began or
-                        ended */
-    bool thought;    /* there was a think block with something in it */
+    bool trim;       /* drop newlines: a think block just began or ended */
+    bool thought;    /* there was a think block that is not empty */
     struct buf held; /* raw bytes not yet released */
-    size_t newlines; /* of the thinking, released when more follows */
-    struct buf text, thinking; /* all that was released: valid UTF-8 */
+    size_t newlines; /* held back at the end of the thinking */
+    struct buf text, thinking; /* all released bytes: valid UTF-8 */
 };
 
 void stream_init(struct stream *s, const char *const *stop, size_t n_stop,
                  bool in_think);
 void stream_free(struct stream *s);
 
-/* A token that opens or closes the think block. What the old channel held is
- * released: [*from, end) of its buffer is new. Returns 0, -1 out of memory. */
+/* Handle a token that opens or closes the think block: release the bytes that
+ * the old channel held. [*from, end) of its buffer is new. Returns 0, or -1
+ * when out of memory. */
 int stream_switch(struct stream *s, enum qwick_channel to, size_t *from);
 
-/* Bytes of a token. last: nothing will follow on any channel, so hold nothing
- * back. *from: where the new bytes begin in the buffer of s->channel. *stopped:
- * a stop string was completed (of several the one that was first, whatever the
- * cuts between tokens); what comes from it on is not released. Returns 0, -1
- * out of memory. */
+/* Add the bytes of a token. last: no bytes follow on any channel, so hold
+ * nothing back. *from: where the new bytes begin in the buffer of s->channel.
+ * *stopped: the text has a stop string. Then only the bytes before it are
+ * released; if there are several, the one that was complete first counts,
+ * however the text is cut into tokens. Returns 0, or -1 when out of memory. */
 int stream_add(struct stream *s, const char *p, size_t n, bool last,
                size_t *from, bool *stopped);
 
