@@ -1,4 +1,4 @@
-/* The directory of the prefix cache: what is in it, and keeping it small. */
+/* The directory of the prefix cache: lists its entries and removes old ones. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -112,7 +112,7 @@ static int scan_class(struct scan *s, const char *class, struct qwick_err *e)
     return rc;
 }
 
-/* Calls fn for each directory of a class. */
+/* Call fn for each directory of a class. */
 static int each_class(const char *root, struct qwick_err *e,
                       int (*fn)(struct scan *, const char *,
                                 struct qwick_err *),
@@ -140,7 +140,8 @@ static int each_class(const char *root, struct qwick_err *e,
     return rc;
 }
 
-/* Longest unused first; of the same time, what depends on the others. */
+/* The entry that was used longest ago first; at equal times, entries before
+ * those that they depend on. */
 static int by_use(const void *a, const void *b)
 {
     const struct found *x = a, *y = b;

@@ -22,25 +22,28 @@ bool decode_ends(const struct decode_rules *r, int32_t id, size_t n, size_t pos,
     return true;
 }
 
-/* Where the loop is. */
-struct run {
+/* How far the loop is. */
+struct loop_state {
     const float *row;     /* logits to choose from */
     size_t pos;           /* tokens before the one to choose */
-    size_t n;             /* tokens chosen */
-    const int32_t *guess; /* the state has n_guess tokens more: guesses that */
-    size_t n_guess;       /* are not decided upon */
+    size_t n;             /* tokens chosen so far */
+    const int32_t *guess; /* [n_guess] neither accepted nor dropped yet; the
+                             state holds them after its pos tokens */
+    size_t n_guess;
 };
 
-/* Forget the guesses that are left. */
-static void drop(const struct decode_loop *l, struct run *r)
+/* Drop the guesses that were not accepted. */
+static void drop(const struct decode_loop *l, struct loop_state *r)
 {
     if (r->n_guess)
         l->draft->keep(l->state, r->pos);
     r->n_guess = 0;
 }
 
-/* Whether id was guessed: then it is evaluated, and its row is the next. */
-static bool accept(const struct decode_loop *l, struct run *r, int32_t id)
+/* Whether id was guessed. Then it has been evaluated, and the next row is its
+ * logits. */
+static bool accept(const struct decode_loop *l, struct loop_state *r,
+                   int32_t id)
 {
     if (r->n_guess == 0 || *r->guess != id)
         return false;
@@ -52,9 +55,9 @@ static bool accept(const struct decode_loop *l, struct run *r, int32_t id)
     return true;
 }
 
-/* What to evaluate behind the token chosen last. */
-static int guess(const struct decode_loop *l, const struct run *r, size_t *n,
-                 struct qwick_err *e)
+/* The guesses to evaluate after the last chosen token: *n of them. */
+static int guess(const struct decode_loop *l, const struct loop_state *r,
+                 size_t *n, struct qwick_err *e)
 {
     const struct decode_rules *rules = &l->rules;
     const struct decode_draft *d = l->draft;
@@ -62,7 +65,7 @@ static int guess(const struct decode_loop *l, const struct run *r, size_t *n,
     *n = 0;
     if (max > room)
         max = room;
-    /* the last token that is chosen needs no place */
+    /* the last chosen token is not evaluated */
     room = rules->budget > r->n ? rules->budget - r->n - 1 : SIZE_MAX;
     if (max > room)
         max = room;
@@ -76,9 +79,9 @@ static int guess(const struct decode_loop *l, const struct run *r, size_t *n,
     return 0;
 }
 
-/* Evaluate id, the token chosen last, and guesses with it. */
-static int advance(const struct decode_loop *l, struct run *r, int32_t id,
-                   struct qwick_err *e)
+/* Evaluate id, the last chosen token, together with guesses. */
+static int advance(const struct decode_loop *l, struct loop_state *r,
+                   int32_t id, struct qwick_err *e)
 {
     struct decode_draft *d = l->draft;
     size_t n = 0;
@@ -106,7 +109,7 @@ static int advance(const struct decode_loop *l, struct run *r, int32_t id,
 int decode_run(const struct decode_loop *l, const float *logits, size_t pos,
                enum qwick_finish *why, struct qwick_err *e)
 {
-    struct run r = {.row = logits, .pos = pos};
+    struct loop_state r = {.row = logits, .pos = pos};
     int rc = -1;
     for (;;) {
         int32_t id;

@@ -59,7 +59,7 @@ int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
                      enum kv_file_kind kind, struct qwick_err *e)
 {
     struct fingerprint print;
-    struct kv_cache kv; /* of no positions */
+    struct kv_cache kv; /* empty; tells the size of pages */
     if (engine_fingerprint(eng, &print, e) ||
         kv_init(&kv, eng->kv_dtype, &eng->model.config, e))
         return -1;
@@ -103,8 +103,8 @@ static int write_body(int fd, const struct kv_file_head *h, size_t data_at,
     return fsync(fd);
 }
 
-/* What is there and no regular file, a device say, must not be replaced. Nor
- * must a link, which may not be the user's: its target stays as it is. */
+/* Refuse to replace anything but a regular file: a device, say, or a symbolic
+ * link, which another user may have made. */
 static int check_target(const char *path, struct qwick_err *e)
 {
     struct stat st;
@@ -198,8 +198,8 @@ done:
 
 /* ---- reading ------------------------------------------------------------ */
 
-/* Only what was read can be damaged: without memory, or when a read fails, the
- * file may be good. */
+/* A file is damaged only if we have read it: when memory is short or a read
+ * fails, it may be good. */
 static int corrupt(const struct kv_file *f, enum kv_file_fault *fault,
                    struct qwick_err *e, const char *what)
 {
@@ -260,7 +260,7 @@ static bool ended(const char *s, size_t n)
     return memchr(s, '\0', n) != NULL;
 }
 
-/* Whether head and file agree: after this, sizes can be trusted. */
+/* Check that the head and the file agree. After this, sizes can be trusted. */
 static int check_head(struct kv_file *f, enum kv_file_kind kind, size_t n_bytes,
                       enum kv_file_fault *fault, struct qwick_err *e)
 {
@@ -377,14 +377,15 @@ static int read_page(const struct kv_file *f, size_t i, unsigned char *data,
     return 0;
 }
 
-/* Pages in the making. Threads take them in turns. */
+/* Pages being read. Each thread takes the next one. */
 struct reading {
     const struct kv_file *f;
     size_t first;
     struct kv_page *const *pages;
     const volatile int *interrupt;
-    size_t next, good;        /* good: pages before the first one that failed */
-    enum kv_file_fault fault; /* of that one, as e */
+    size_t next;              /* page to read next */
+    size_t good;              /* pages before the first bad one */
+    enum kv_file_fault fault; /* of the first bad page, and so is e */
     struct qwick_err e;
 };
 

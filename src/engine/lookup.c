@@ -13,28 +13,31 @@ enum { GRAM = 2 };
  * compared. */
 enum { MOST_PLACES = 32, MOST_MATCH = 32 };
 
-/* Guesses are trusted by the number of tokens that match before them. */
+/* How far a guess is trusted depends on the number of matching tokens before
+ * it.
+ */
 static const struct {
-    size_t match; /* from so many on */
+    size_t match; /* least number of matching tokens */
     double prior; /* probability before there is experience */
 } classes[] = {{GRAM, 0.2}, {3, 0.4},  {4, 0.5}, {5, 0.6},
                {7, 0.7},    {10, 0.8}, {16, 0.9}};
 enum { CLASSES = sizeof classes / sizeof *classes };
 
-/* The prior counts as so many guesses; of the guesses made, about the last
- * MEMORY count. These and the priors were chosen by replaying prose, source
- * code, JSON lines and a file with edits at row costs from 0.06 to 0.4; half or
- * twice of either changes speeds by about 1%. */
+/* The prior has the weight of PRIOR_WEIGHT guesses, and only about the last
+ * MEMORY guesses count. We chose these and the priors by replaying prose,
+ * source code, JSON lines and a file with edits at row costs from 0.06 to 0.4.
+ * Half or twice of either changes the speed by about 1%. */
 #define PRIOR_WEIGHT 4.0
 #define MEMORY       32.0
 
-/* A pass must promise to be so much the better one. */
+/* A pass with guesses must be faster than one without by this factor, as far as
+ * we can expect. */
 #define LEAST_GAIN 1.05
 
-/* An account in passes of one token. Guesses that fail are paid from it, and
- * those that come true fill it, up to a limit. Every token pays in a little, so
- * that this and the opening balance are what guessing can cost, whatever
- * happens, as far as row_cost is right. */
+/* A budget for wrong guesses, in passes of one token. It starts with OPENING.
+ * Wrong guesses are paid from it; right ones add to it, and each token adds
+ * ALLOWANCE, up to LIMIT. So wrong guesses never cost more than OPENING and the
+ * allowances, if row_cost is right. */
 #define ALLOWANCE 0.01
 #define OPENING   1.0
 #define LIMIT     16.0
@@ -46,16 +49,17 @@ struct lookup {
     double row_cost;
     int32_t *tokens; /* [n], room for cap */
     size_t n, cap;
-    /* Positions of tokens, by the hash of the GRAM tokens that end there: the
-     * latest of each hash, and from each the one before. */
-    uint32_t *head; /* [cap] */
-    uint32_t *prev; /* [cap] */
-    size_t source;  /* the guess follows this position, */
-    size_t match;   /* before whose end so many tokens match; 0: no guess */
+    /* Positions by the hash of the GRAM tokens that end there. */
+    uint32_t *head; /* [cap] latest position of each hash */
+    uint32_t *prev; /* [cap] the position before with the same hash */
+    size_t source;  /* the guess is the tokens after this position */
+    size_t match;   /* tokens up to source that equal the last ones of the
+                       context; 0: no guess */
     int32_t guess[LOOKUP_MAX + 1];
-    size_t n_guess, n_drafted; /* of them, those that were handed out */
-    size_t guess_match;        /* match when they were made */
-    size_t at;                 /* the one to check next */
+    size_t n_guess;
+    size_t n_drafted;   /* guesses that were handed out */
+    size_t guess_match; /* match when the guesses were made */
+    size_t at;          /* the guess to check next */
     double balance;
     double right[CLASSES], made[CLASSES];
 };
@@ -70,7 +74,7 @@ static size_t slot(const struct lookup *l, size_t i)
     return (size_t)(h >> 32) & (l->cap - 1);
 }
 
-/* Make the tokens that end at position i known. */
+/* Add the tokens that end at position i to the index. */
 static void index_token(struct lookup *l, size_t i)
 {
     if (i + 1 < GRAM)
@@ -80,7 +84,7 @@ static void index_token(struct lookup *l, size_t i)
     *head = (uint32_t)i;
 }
 
-/* A larger index is filled anew. */
+/* Make room for n tokens. A larger index is filled again. */
 static int reserve(struct lookup *l, size_t n, struct qwick_err *e)
 {
     size_t cap = l->cap ? l->cap : 256, bytes;
@@ -113,7 +117,7 @@ static int reserve(struct lookup *l, size_t n, struct qwick_err *e)
     return 0;
 }
 
-/* Tokens that match before the end of position i and of the context. */
+/* How many tokens that end at position i equal the last ones of the context. */
 static size_t matching(const struct lookup *l, size_t i)
 {
     const int32_t *last = l->tokens + l->n - 1, *there = l->tokens + i;
@@ -124,8 +128,8 @@ static size_t matching(const struct lookup *l, size_t i)
     return k;
 }
 
-/* The place that matches longest: the one that was right so far, or the latest
- * of some. */
+/* Find the earlier place with the longest match: the one that was right so far,
+ * or one of the latest few. */
 static void find(struct lookup *l)
 {
     if (l->n < GRAM)
@@ -157,7 +161,7 @@ static double probability(const struct lookup *l, size_t match)
     return l->right[i] / l->made[i];
 }
 
-/* Hold the next guess against the token that came. */
+/* Compare the next guess with the token that came. */
 static void check(struct lookup *l, int32_t id)
 {
     if (l->at == l->n_guess)
@@ -175,8 +179,9 @@ static void check(struct lookup *l, int32_t id)
     l->at = right ? l->at + 1 : l->n_guess;
 }
 
-/* The number of tokens, at most n, with which a pass gives the most for its
- * time: as far as that can be paid, if it is worth it at all. */
+/* How many guesses, at most n, to put into the next pass: the number that gives
+ * most tokens for the time, if that is worth it and the budget can pay for it.
+ */
 static size_t worth(const struct lookup *l, size_t n)
 {
     double p = 1, tokens = 1, best = LEAST_GAIN, best_paid = 1;

@@ -10,13 +10,13 @@ struct node {
     size_t n_children, cap;
     struct node *newer, *older; /* by last use */
     struct kv_page *page;
-    size_t n; /* tokens: fewer than a page where a sequence ended, no children
-                 then, and no sibling begins with them */
+    size_t n; /* tokens; less than a page only at the end of a sequence: then
+                 the node has no children, and no sibling begins with them */
     int32_t tokens[KV_BLOCK];
 };
 
 struct prefix {
-    struct kv_cache shape; /* of no positions: sizes, and the pages' owner */
+    struct kv_cache shape; /* empty; tells the size of pages */
     struct node root;
     struct node *newest, *oldest;
     size_t n_nodes, max_bytes;
@@ -50,9 +50,10 @@ static void link_newest(struct prefix *p, struct node *n)
     p->newest = n;
 }
 
-/* A node and its ancestors were used: the root's child becomes the newest. A
- * node is thereby always newer than its descendants, and the oldest of all has
- * none. */
+/* Note the use of a node and its ancestors. The root's child becomes the
+ * newest. So a node is always newer than its descendants, and the oldest node
+ * has none.
+ */
 static void touch(struct prefix *p, struct node *n)
 {
     for (; n != &p->root; n = n->parent) {
@@ -71,7 +72,7 @@ static size_t common(const struct node *c, const int32_t *tokens, size_t n)
     return i;
 }
 
-/* The number of the first child that does not come before tokens[0..n). */
+/* The index of the first child whose tokens do not sort before tokens[0..n). */
 static size_t place(const struct node *parent, const int32_t *tokens, size_t n)
 {
     size_t low = 0, high = parent->n_children;
@@ -87,8 +88,9 @@ static size_t place(const struct node *parent, const int32_t *tokens, size_t n)
     return low;
 }
 
-/* The child that agrees longest with tokens[0..n), n <= KV_BLOCK; NULL when
- * none has even the first token. It is on one side of where they would be. */
+/* The child that has most of tokens[0..n), n <= KV_BLOCK, at its beginning;
+ * NULL when none has the first token. It is next to where they would be
+ * inserted. */
 static struct node *best_child(const struct node *parent, const int32_t *tokens,
                                size_t n, size_t *length)
 {
@@ -105,7 +107,7 @@ static struct node *best_child(const struct node *parent, const int32_t *tokens,
     return best;
 }
 
-/* A node gets tokens that begin with those that it has. */
+/* Give a node more tokens; its present ones are their beginning. */
 static void fill(struct prefix *p, struct node *c, const int32_t *tokens,
                  size_t n, struct kv_page *page)
 {

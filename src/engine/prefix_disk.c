@@ -18,8 +18,8 @@
 struct prefix_disk {
     char *dir, *root;         /* root: DIR/prefix-1 */
     char *class;              /* the directory of our entries, in root */
-    struct kv_file_head mine; /* what our entries' heads say */
-    struct kv_cache shape;    /* of no positions */
+    struct kv_file_head mine; /* the head of our entries */
+    struct kv_cache shape;    /* empty; tells the size of pages */
     const struct qwick_engine *eng;
     size_t max_bytes;
     struct par_pool *pool;
@@ -28,7 +28,7 @@ struct prefix_disk {
 
 /* ---- names -------------------------------------------------------------- */
 
-/* Text fields are zeros behind their ends, so that the bytes can be hashed. */
+/* Text fields are padded with zeros, so all bytes can be hashed. */
 static uint64_t hash_class(uint64_t seed, const struct kv_file_head *h)
 {
     const uint64_t v[] = {h->version,  h->model[0],   h->model[1], h->files,
@@ -50,7 +50,7 @@ static bool same_class(const struct kv_file_head *a,
            !strcmp(a->isa, b->isa);
 }
 
-/* Path of the entry that begins with that page; NULL: no memory. */
+/* Path of the entry that begins with that page; NULL: out of memory. */
 static char *entry_path(const struct prefix_disk *d, const int32_t *tokens,
                         size_t page)
 {
@@ -137,7 +137,7 @@ struct walk {
     struct qwick_err *bad;
 };
 
-/* The first fault of this cache's life is told. */
+/* Report the first fault only. */
 static void tell(struct walk *w, const struct qwick_err *e)
 {
     if (!w->d->warned && w->bad) {
@@ -153,8 +153,10 @@ static void damaged(struct walk *w, const char *path, const struct qwick_err *e)
     w->d->warned = true;
 }
 
-/* Open the entry that begins with that page. Returns how many tokens agree, at
- * least to the end of the page; 0 and f closed: there is no entry. */
+/* Open the entry that begins with that page. Returns the number of tokens that
+ * agree, at least to the end of the page; 0: there is no entry, and f is
+ * closed.
+ */
 static size_t open_entry(struct walk *w, size_t page, struct kv_file *f)
 {
     struct prefix_disk *d = w->d;
@@ -192,8 +194,8 @@ static size_t open_entry(struct walk *w, size_t page, struct kv_file *f)
     return n;
 }
 
-/* Pages [page, end) of the context from the entry. Returns how many could be
- * had. */
+/* Read pages [page, end) of the context from the entry. Returns the number of
+ * good ones. */
 static size_t read_pages(struct walk *w, const struct kv_file *f, size_t page,
                          size_t end, struct kv_page **pages)
 {
@@ -257,7 +259,7 @@ end:
 
 /* ---- writing ------------------------------------------------------------ */
 
-/* Make a directory that only we can read, on the disk. */
+/* Create a directory that only its owner can read, and sync it. */
 static int make_dir(const char *path)
 {
     struct stat st;
