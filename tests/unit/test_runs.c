@@ -1,0 +1,398 @@
+/* The scheduler with a toy task: whatever shares a pass, waits, is cut, shared
+ * or loses its cache, each run gets the outputs that it gets alone. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/runs.h"
+
+#define SMALL "tests/golden/models/tied-bf16"
+
+enum { VOCAB = 320, N_RUNS = 12, LONGEST = 200 };
+
+static struct qwick_engine *open_engine(size_t chunk)
+{
+    struct qwick_engine_options o = qwick_engine_defaults();
+    struct qwick_engine *eng;
+    struct qwick_err e;
+    o.model = SMALL;
+    o.exact = true;
+    o.threads = 2;
+    o.prefill_chunk = chunk;
+    if (qwick_engine_open(&eng, &o, &e))
+        fail_msg("%s", e.msg);
+    assert_int_equal(eng->model.config.vocab_size, VOCAB);
+    return eng;
+}
+
+struct text {
+    int32_t ids[LONGEST];
+    size_t n;
+    float *rows; /* [n, VOCAB] evaluated alone */
+};
+
+struct toy {
+    struct run run; /* first */
+    const struct text *text;
+    size_t n_rows; /* outputs seen */
+    int ended;     /* 1: as it should; 2: without memory; 3: its time is over */
+};
+
+/* What the task has seen. */
+struct work {
+    struct toy toys[N_RUNS];
+    size_t order[N_RUNS], n_ended;
+    struct qwick_err why; /* of the last run that failed */
+};
+
+static int keep_row(void *ctx, size_t pos, const float *logits)
+{
+    struct text *t = ctx;
+    memcpy(t->rows + pos * VOCAB, logits, VOCAB * sizeof *logits);
+    return 0;
+}
+
+/* Texts of different lengths that begin with `common` equal tokens. */
+static struct text *make_texts(size_t common)
+{
+    struct qwick_engine *eng = open_engine(0);
+    struct text *all = calloc(N_RUNS, sizeof *all);
+    struct qwick_session *s;
+    uint32_t x = 7;
+    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    for (size_t i = 0; i < N_RUNS; i++) {
+        struct text *t = &all[i];
+        t->n = common + 1 + (i + 1) * 37 % (LONGEST - common);
+        for (size_t k = 0; k < t->n; k++) {
+            x = x * 1664525u + 1013904223u;
+            t->ids[k] =
+                i && k < common ? all[0].ids[k] : (int32_t)((x >> 16) % VOCAB);
+        }
+        t->ids[common] = (int32_t)i; /* common is all that they share */
+        t->rows = malloc(t->n * VOCAB * sizeof *t->rows);
+        assert_int_equal(
+            qwick_session_all_logits(s, t->ids, t->n, keep_row, t, NULL), 0);
+    }
+    qwick_session_free(s);
+    qwick_engine_close(eng);
+    return all;
+}
+
+static void free_texts(struct text *all)
+{
+    for (size_t i = 0; i < N_RUNS; i++)
+        free(all[i].rows);
+    free(all);
+}
+
+/* ---- tasks -------------------------------------------------------------- */
+
+static int row(struct runs *s, struct run *r, size_t i, const float *logits,
+               struct qwick_err *e)
+{
+    struct toy *t = (struct toy *)r;
+    (void)s;
+    (void)e;
+    assert_memory_equal(logits, t->text->rows + i * VOCAB,
+                        VOCAB * sizeof *logits);
+    t->n_rows++;
+    return 0;
+}
+
+static int ended(struct runs *s, struct run *r, struct qwick_err *e)
+{
+    struct work *w = s->ctx;
+    struct toy *t = (struct toy *)r;
+    (void)e;
+    for (size_t i = 0; i < s->n_live; i++)
+        assert_ptr_not_equal(s->live[i], r);
+    if (!t->ended)
+        t->ended = 1;
+    w->order[w->n_ended++] = (size_t)(t - w->toys);
+    return 0;
+}
+
+static void fail_run(struct runs *s, struct run *r, const struct qwick_err *why)
+{
+    struct work *w = s->ctx;
+    ((struct toy *)r)->ended = why ? 2 : 3;
+    if (why)
+        w->why = *why;
+}
+
+/* A run decodes its text from the token on that it began with. */
+static int one_more(struct runs *s, struct run *r, bool *again,
+                    struct qwick_err *e)
+{
+    const struct toy *t = (struct toy *)r;
+    (void)s;
+    (void)e;
+    *again = r->n < t->text->n;
+    r->n += *again;
+    return 0;
+}
+
+static void release(struct runs *s, struct run *r)
+{
+    (void)s;
+    assert_null(r->session);
+}
+
+#define TASK                                                              \
+    .output = QWICK_LOGITS, .row = row, .ended = ended, .fail = fail_run, \
+    .release = release
+static const struct run_task all_rows = {TASK, .want = QWICK_WANT_ALL};
+static const struct run_task last_row = {TASK, .want = QWICK_WANT_LAST};
+static const struct run_task reusing = {TASK, .want = QWICK_WANT_LAST,
+                                        .reuse = true};
+static const struct run_task sharing = {TASK, .want = QWICK_WANT_LAST,
+                                        .share = true};
+static const struct run_task decoding = {TASK, .want = QWICK_WANT_LAST,
+                                         .share = true, .preempt = true,
+                                         .done = one_more};
+
+static struct work *queue_all(struct runs *s, const struct text *texts)
+{
+    struct work *w = s->ctx;
+    *w = (struct work){0};
+    for (size_t i = 0; i < N_RUNS; i++) {
+        struct toy *t = &w->toys[i];
+        t->text = &texts[i];
+        t->run.tokens = texts[i].ids;
+        t->run.n = t->run.n_final = texts[i].n;
+        t->run.first = texts[i].n / 3;
+        runs_push_back(s, &t->run);
+    }
+    return w;
+}
+
+/* Run all texts; each gets as many outputs as its task wants. */
+static void run_texts(struct runs *s, const struct text *texts)
+{
+    struct qwick_err e;
+    const struct work *w = queue_all(s, texts);
+    if (runs_all(s, &e))
+        fail_msg("%s", e.msg);
+    assert_int_equal(w->n_ended, N_RUNS);
+    for (size_t i = 0; i < N_RUNS; i++) {
+        const struct toy *t = &w->toys[i];
+        assert_int_equal(t->ended, 1);
+        assert_int_equal(t->n_rows, s->task->want == QWICK_WANT_ALL
+                                        ? t->run.n - t->run.first
+                                        : 1);
+    }
+}
+
+static void open_runs(struct runs *s, struct qwick_engine *eng,
+                      const struct run_task *task, struct work *w,
+                      size_t max_live)
+{
+    assert_int_equal(runs_open(s, eng, task, w, 0, max_live, NULL), 0);
+}
+
+static size_t total_of(const struct text *texts)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < N_RUNS; i++)
+        n += texts[i].n;
+    return n;
+}
+
+/* ---- tests -------------------------------------------------------------- */
+
+static void outputs_are_those_alone(void **state)
+{
+    static const struct run_task *const tasks[] = {&all_rows, &last_row,
+                                                   &reusing, &sharing};
+    static const size_t chunks[] = {1, 50, 512}, lives[] = {1, 5, 64};
+    struct text *texts = make_texts(100);
+    (void)state;
+    for (size_t k = 0; k < 3; k++) {
+        struct qwick_engine *eng = open_engine(chunks[k]);
+        for (size_t t = 0; t < 4; t++) {
+            struct work w;
+            struct runs s;
+            open_runs(&s, eng, tasks[t], &w, lives[(k + t) % 3]);
+            run_texts(&s, texts);
+            assert_int_equal(s.n_evaluated + s.n_shared, total_of(texts));
+            run_texts(&s, texts);
+            assert_int_equal(s.n_evaluated + s.n_shared, 2 * total_of(texts));
+            runs_close(&s);
+        }
+        qwick_engine_close(eng);
+    }
+    free_texts(texts);
+}
+
+static void passes_keep_to_the_chunk(void **state)
+{
+    enum { CHUNK = 50 };
+    struct qwick_engine *eng = open_engine(CHUNK);
+    struct text *texts = make_texts(0);
+    struct work w;
+    struct runs s;
+    (void)state;
+    open_runs(&s, eng, &last_row, &w, 64);
+    queue_all(&s, texts);
+    uint64_t before = 0;
+    while (runs_pending(&s)) {
+        assert_int_equal(runs_step(&s, NULL), 0);
+        assert_in_range(s.n_evaluated - before, 1, CHUNK);
+        before = s.n_evaluated;
+    }
+    /* full passes: in order, and no more of them than needed */
+    assert_int_equal(s.n_passes, (total_of(texts) + CHUNK - 1) / CHUNK);
+    for (size_t i = 0; i < N_RUNS; i++)
+        assert_int_equal(w.order[i], i);
+    runs_close(&s);
+    free_texts(texts);
+    qwick_engine_close(eng);
+}
+
+static void common_beginnings_are_evaluated_once(void **state)
+{
+    enum { COMMON = 100 };
+    struct qwick_engine *eng = open_engine(2048); /* a pass for all */
+    struct text *texts = make_texts(COMMON);
+    struct work w;
+    struct runs s;
+    (void)state;
+    /* from the session of the first one, while that goes on */
+    open_runs(&s, eng, &decoding, &w, N_RUNS);
+    queue_all(&s, texts);
+    for (size_t i = 0; i < N_RUNS; i++)
+        w.toys[i].run.n = COMMON + 1;
+    assert_int_equal(runs_all(&s, NULL), 0);
+    assert_int_equal(s.n_shared, (N_RUNS - 1) * COMMON);
+    assert_int_equal(s.n_evaluated + s.n_shared, total_of(texts));
+    runs_close(&s);
+    /* one after the other, by the session that the one before has left */
+    open_runs(&s, eng, &reusing, &w, 1);
+    run_texts(&s, texts);
+    assert_int_equal(s.n_shared, (N_RUNS - 1) * COMMON);
+    /* and the same ones again: all but the last token, which has an output */
+    runs_close(&s);
+    open_runs(&s, eng, &reusing, &w, N_RUNS);
+    run_texts(&s, texts);
+    uint64_t evaluated = s.n_evaluated;
+    run_texts(&s, texts);
+    assert_int_equal(s.n_evaluated - evaluated, N_RUNS);
+    runs_close(&s);
+    free_texts(texts);
+    qwick_engine_close(eng);
+}
+
+static void short_memory_preempts(void **state)
+{
+    struct qwick_engine *eng = open_engine(0);
+    struct text *texts = make_texts(0);
+    size_t page = eng->info.kv_token_bytes * KV_BLOCK;
+    (void)state;
+    for (size_t pages = 4; pages < 9; pages += 3) {
+        struct work w;
+        struct runs s;
+        open_runs(&s, eng, &decoding, &w, 6);
+        s.kv_bytes = pages * page;
+        queue_all(&s, texts);
+        /* they grow to more than anybody expected */
+        for (size_t i = 0; i < N_RUNS; i++)
+            w.toys[i].run.n = w.toys[i].run.n_final = 1;
+        while (runs_pending(&s)) {
+            size_t used = 0;
+            assert_int_equal(runs_step(&s, NULL), 0);
+            for (size_t i = 0; i < s.n_live; i++)
+                if (s.live[i]->session)
+                    used += qwick_session_kv_bytes(s.live[i]->session);
+            assert_true(used <= s.kv_bytes);
+        }
+        for (size_t i = 0; i < N_RUNS; i++) {
+            assert_int_equal(w.toys[i].ended, 1);
+            assert_int_equal(w.toys[i].n_rows, texts[i].n);
+        }
+        assert_true(s.n_preempted > 0);
+        runs_close(&s);
+    }
+    free_texts(texts);
+    qwick_engine_close(eng);
+}
+
+static void a_run_fails_by_itself(void **state)
+{
+    struct qwick_engine *eng = open_engine(16);
+    struct text *texts = make_texts(0);
+    size_t page = eng->info.kv_token_bytes * KV_BLOCK, n_failed = 0;
+    struct work w;
+    struct runs s;
+    (void)state;
+    open_runs(&s, eng, &decoding, &w, 4);
+    s.kv_bytes = 2 * page;
+    queue_all(&s, texts);
+    w.toys[0].run.deadline_ms = 1;
+    assert_int_equal(runs_all(&s, NULL), 0);
+    assert_int_equal(w.n_ended, N_RUNS);
+    assert_int_equal(w.toys[0].ended, 3);
+    for (size_t i = 1; i < N_RUNS; i++) {
+        bool fits = texts[i].n <= 2 * KV_BLOCK;
+        assert_int_equal(w.toys[i].ended, fits ? 1 : 2);
+        n_failed += !fits;
+    }
+    assert_true(n_failed > 0);
+    assert_int_equal(w.why.code, QWICK_ERR_MEMORY);
+    runs_close(&s);
+    free_texts(texts);
+    qwick_engine_close(eng);
+}
+
+static void interruption_changes_nothing(void **state)
+{
+    struct qwick_engine *eng = open_engine(16);
+    struct text *texts = make_texts(0);
+    volatile int flag = 0;
+    struct qwick_err e;
+    struct work w;
+    struct runs s;
+    (void)state;
+    open_runs(&s, eng, &last_row, &w, 4);
+    s.interrupt = &flag;
+    queue_all(&s, texts);
+    while (runs_pending(&s)) {
+        uint64_t evaluated = s.n_evaluated;
+        flag = 1;
+        assert_int_equal(runs_step(&s, &e), -1);
+        assert_int_equal(e.code, QWICK_ERR_INTERRUPTED);
+        assert_int_equal(s.n_evaluated, evaluated);
+        flag = 0;
+        assert_int_equal(runs_step(&s, &e), 0);
+    }
+    assert_int_equal(w.n_ended, N_RUNS);
+    /* runs that have not ended are released */
+    queue_all(&s, texts);
+    assert_int_equal(runs_step(&s, &e), 0);
+    flag = 1;
+    assert_int_equal(runs_all(&s, &e), -1);
+    assert_false(runs_pending(&s));
+    flag = 0;
+    run_texts(&s, texts);
+    queue_all(&s, texts);
+    runs_close(&s);
+    free_texts(texts);
+    qwick_engine_close(eng);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(outputs_are_those_alone),
+        cmocka_unit_test(passes_keep_to_the_chunk),
+        cmocka_unit_test(common_beginnings_are_evaluated_once),
+        cmocka_unit_test(short_memory_preempts),
+        cmocka_unit_test(a_run_fails_by_itself),
+        cmocka_unit_test(interruption_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
