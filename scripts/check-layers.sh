@@ -8,6 +8,7 @@
 #   kernel   base
 #   model    base, file, kernel
 #   engine   base, file, text, kernel, model
+#   convert  base, file, kernel, model, engine
 #   cli      base, file/json.h, file/map.h, file/safetensors.h
 #
 # The files that cli may include are the formats of its own inputs and results
@@ -34,6 +35,7 @@ find src -type f \( -name '*.c' -o -name '*.h' \) | LC_ALL=C sort |
         allowed["kernel"] = "base/"
         allowed["model"] = "base/ file/ kernel/"
         allowed["engine"] = "base/ file/ text/ kernel/ model/"
+        allowed["convert"] = "base/ file/ kernel/ model/ engine/"
         allowed["cli"] = "base/ file/json.h file/map.h file/safetensors.h"
 
         # System headers that belong in certain files only.

@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "base/cpu.h"
-#include "engine/batch.h"
-#include "engine/kv_file.h"
-#include "engine/prefix.h"
+#include "engine/tasks/batch.h"
+#include "engine/cache/kv_file.h"
+#include "engine/cache/prefix.h"
 #include "file/json.h"
 #include "file/map.h"
 #include "log_lines.h"

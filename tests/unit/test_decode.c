@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "engine/decode.h"
+#include "engine/generate/decode.h"
 
 enum { VOCAB = 10, CAP = 8 };
 

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/cpu.h"
-#include "engine/engine.h"
+#include "engine/core/engine.h"
 #include "file/json.h"
 #include "file/map.h"
 #include "golden.h"

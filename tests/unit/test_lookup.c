@@ -12,8 +12,8 @@
 
 #include "base/buf.h"
 #include "base/cpu.h"
-#include "engine/engine.h"
-#include "engine/lookup.h"
+#include "engine/core/engine.h"
+#include "engine/generate/lookup.h"
 #include "file/json.h"
 #include "file/map.h"
 

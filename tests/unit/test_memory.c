@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "engine/engine.h"
+#include "engine/core/engine.h"
 
 #define MODEL "tests/golden/models/tied-bf16"
 

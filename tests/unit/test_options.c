@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/options.h"
+#include "engine/core/options.h"
 #include "qwick.h"
 
 /* Options of three versions of a header. */

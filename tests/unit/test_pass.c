@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/cpu.h"
-#include "engine/engine.h"
+#include "engine/core/engine.h"
 #include "golden.h"
 
 static struct qwick_engine *open_engine(const char *model, int level,

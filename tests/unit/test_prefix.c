@@ -13,10 +13,10 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "engine/engine.h"
-#include "engine/kv_file.h"
-#include "engine/prefix.h"
-#include "engine/prefix_disk.h"
+#include "engine/core/engine.h"
+#include "engine/cache/kv_file.h"
+#include "engine/cache/prefix.h"
+#include "engine/cache/prefix_disk.h"
 #include "base/hash.h"
 #include "file/map.h"
 #include "log_lines.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/runs.h"
+#include "engine/runs/runs.h"
 
 #define SMALL "tests/golden/models/tied-bf16"
 

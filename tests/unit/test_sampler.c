@@ -15,7 +15,7 @@
 
 #include "base/cpu.h"
 #include "base/rng.h"
-#include "engine/sampler.h"
+#include "engine/generate/sampler.h"
 
 enum { QWEN3_VOCAB = 151936 };
 

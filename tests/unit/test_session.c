@@ -12,8 +12,8 @@
 #include <time.h>
 
 #include "base/cpu.h"
-#include "engine/engine.h"
-#include "engine/kv_file.h"
+#include "engine/core/engine.h"
+#include "engine/cache/kv_file.h"
 #include "base/hash.h"
 #include "file/map.h"
 #include "tempdir.h"

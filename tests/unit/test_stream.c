@@ -14,7 +14,7 @@
 #include "base/buf.h"
 #include "base/rng.h"
 #include "base/utf8.h"
-#include "engine/stream.h"
+#include "engine/generate/stream.h"
 
 #define FFFD "\xEF\xBF\xBD"
 

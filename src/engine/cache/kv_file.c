@@ -1,0 +1,431 @@
+#include "engine/cache/kv_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/hash.h"
+#include "base/par.h"
+#include "base/rng.h"
+#include "file/owner.h"
+#include "file/sync.h"
+#include "file/write.h"
+
+static const char MAGIC[8] = {'q', 'w', 'i', 'c', 'k', '-', 'k', 'v'};
+
+/* A change of the layout must come with a change of the version. */
+_Static_assert(sizeof(struct kv_file_head) == 264, "as in files");
+
+/* ---- hashes ------------------------------------------------------------- */
+
+static uint64_t hash_head(const struct kv_file_head *h)
+{
+    return hash_bytes(1, h, offsetof(struct kv_file_head, head_hash));
+}
+
+static uint64_t hash_tables(const struct kv_file_head *h, const int32_t *tokens,
+                            const uint64_t *hashes, const float *logits)
+{
+    uint64_t x = hash_bytes(2, tokens, h->n_tokens * sizeof *tokens);
+    x = hash_bytes(x, hashes, h->n_pages * sizeof *hashes);
+    return logits ? hash_bytes(x, logits, h->n_logits * sizeof *logits) : x;
+}
+
+/* ---- sizes -------------------------------------------------------------- */
+
+/* Where the pages begin and the file ends; -1 when that overflows. */
+static int layout(const struct kv_file_head *h, size_t *data_at, size_t *end)
+{
+    size_t n, at = sizeof *h;
+    return size_mul(h->n_tokens, sizeof(int32_t), &n) || size_add(at, n, &at) ||
+                   size_mul(h->n_pages, sizeof(uint64_t), &n) ||
+                   size_add(at, n, &at) ||
+                   size_mul(h->n_logits, sizeof(float), &n) ||
+                   size_add(at, n, &at) ||
+                   size_add(at, KV_FILE_ALIGN - 1, &at) ||
+                   size_mul(h->n_pages, h->page_bytes, &n) ||
+                   size_add(*data_at = at / KV_FILE_ALIGN * KV_FILE_ALIGN, n,
+                            end)
+               ? -1
+               : 0;
+}
+
+int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
+                     enum kv_file_kind kind, struct qwick_err *e)
+{
+    struct fingerprint print;
+    struct kv_cache kv; /* empty; tells the size of pages */
+    if (engine_fingerprint(eng, &print, e) ||
+        kv_init(&kv, eng->kv_dtype, &eng->model.config, e))
+        return -1;
+    memset(h, 0, sizeof *h);
+    memcpy(h->magic, MAGIC, sizeof MAGIC);
+    h->version = KV_FILE_VERSION;
+    h->kind = kind;
+    h->model[0] = print.model[0];
+    h->model[1] = print.model[1];
+    h->files = print.files;
+    h->n_layers = kv.n_layers;
+    h->n_kv_heads = kv.n_kv_heads;
+    h->head_dim = kv.head_dim;
+    h->page_bytes = kv.page_bytes;
+    h->exact = eng->model.exact;
+    h->block = KV_BLOCK;
+    snprintf(h->kv, sizeof h->kv, "%s", eng->info.kv_dtype);
+    snprintf(h->isa, sizeof h->isa, "%s", eng->info.isa);
+    snprintf(h->model_name, sizeof h->model_name, "%s", eng->info.model);
+    return 0;
+}
+
+/* ---- writing ------------------------------------------------------------ */
+
+static int write_body(int fd, const struct kv_file_head *h, size_t data_at,
+                      const int32_t *tokens, const uint64_t *hashes,
+                      const float *logits, struct kv_page *const *pages)
+{
+    static const char zeros[KV_FILE_ALIGN];
+    size_t n = sizeof *h + h->n_tokens * sizeof *tokens +
+               h->n_pages * sizeof *hashes + h->n_logits * sizeof *logits;
+    if (write_all(fd, h, sizeof *h) ||
+        write_all(fd, tokens, h->n_tokens * sizeof *tokens) ||
+        write_all(fd, hashes, h->n_pages * sizeof *hashes) ||
+        write_all(fd, logits, h->n_logits * sizeof *logits) ||
+        write_all(fd, zeros, data_at - n))
+        return -1;
+    for (size_t i = 0; i < h->n_pages; i++)
+        if (write_all(fd, pages[i]->data, h->page_bytes))
+            return -1;
+    return fsync(fd);
+}
+
+/* Refuse to replace anything but a regular file: a device, say, or a symbolic
+ * link, which another user may have made. */
+static int check_target(const char *path, struct qwick_err *e)
+{
+    struct stat st;
+    if (lstat(path, &st) || S_ISREG(st.st_mode))
+        return 0;
+    return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot write: %s", path,
+                   S_ISLNK(st.st_mode) ? "is a symbolic link"
+                                       : "not a regular file");
+}
+
+static int write_file(const char *path, const struct kv_file_head *h,
+                      size_t data_at, const int32_t *tokens,
+                      const uint64_t *hashes, const float *logits,
+                      struct kv_page *const *pages, struct qwick_err *e)
+{
+    char *tmp;
+    if (check_target(path, e))
+        return -1;
+    if (asprintf(&tmp, "%s.tmp-%016llx", path,
+                 (unsigned long long)rng_random_seed()) < 0)
+        return err_oom(e, strlen(path));
+    int fd =
+        open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int rc = -1, why = errno;
+    if (fd >= 0) {
+        rc = write_body(fd, h, data_at, tokens, hashes, logits, pages);
+        why = errno;
+        if (close(fd) && !rc) {
+            rc = -1;
+            why = errno;
+        }
+        if (!rc && rename(tmp, path)) {
+            rc = -1;
+            why = errno;
+        }
+        if (rc)
+            unlink(tmp);
+    }
+    free(tmp);
+    if (rc)
+        return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot write: %s", path,
+                       strerror(why));
+    if (sync_parent(path))
+        return err_set(e, QWICK_ERR_RUNTIME,
+                       "%s: written, but its directory cannot be synced: %s",
+                       path, strerror(errno));
+    return 0;
+}
+
+int kv_file_write(const char *path, struct kv_file_head *head,
+                  const int32_t *tokens, const float *logits,
+                  const struct kv_cache *kv, struct qwick_err *e)
+{
+    size_t end_page = head->n_tokens / KV_BLOCK;
+    size_t used = head->n_tokens % KV_BLOCK, data_at, n_bytes;
+    head->n_pages = end_page + (used != 0) - head->first_page;
+    if (layout(head, &data_at, &n_bytes))
+        return err_oom(e, SIZE_MAX);
+    head->n_bytes = n_bytes;
+    struct kv_page **pages = malloc((head->n_pages + 1) * sizeof *pages);
+    uint64_t *hashes = malloc((head->n_pages + 1) * sizeof *hashes);
+    struct kv_page *last = NULL;
+    int rc = -1;
+    if (!pages || !hashes) {
+        err_oom(e, head->n_pages * sizeof *hashes);
+        goto done;
+    }
+    for (size_t i = 0; i < head->n_pages; i++)
+        pages[i] = kv->pages[head->first_page + i];
+    if (used) {
+        last = kv_page_copy(kv, pages[head->n_pages - 1], used);
+        if (!last) {
+            err_oom(e, kv->page_bytes);
+            goto done;
+        }
+        pages[head->n_pages - 1] = last;
+    }
+    for (size_t i = 0; i < head->n_pages; i++)
+        hashes[i] =
+            hash_bulk(head->first_page + i, pages[i]->data, kv->page_bytes);
+    head->table_hash = hash_tables(head, tokens, hashes, logits);
+    head->head_hash = hash_head(head);
+    rc = write_file(path, head, data_at, tokens, hashes, logits, pages, e);
+done:
+    if (last)
+        kv_page_drop(kv, last);
+    free(pages);
+    free(hashes);
+    return rc;
+}
+
+/* ---- reading ------------------------------------------------------------ */
+
+/* A file is damaged only if we have read it: when memory is short or a read
+ * fails, it may be good. */
+static int corrupt(const struct kv_file *f, enum kv_file_fault *fault,
+                   struct qwick_err *e, const char *what)
+{
+    *fault = KV_FILE_DAMAGED;
+    return err_set(e, QWICK_ERR_RUNTIME, "%s: is damaged: %s", f->path, what);
+}
+
+static int read_at(const struct kv_file *f, void *to, size_t n, size_t at,
+                   enum kv_file_fault *fault, struct qwick_err *e)
+{
+    char *p = to;
+    while (n) {
+        ssize_t k = pread(f->fd, p, n, (off_t)at);
+        if (k < 0 && errno != EINTR)
+            return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot read: %s", f->path,
+                           strerror(errno));
+        if (k == 0)
+            return corrupt(f, fault, e, "it has become shorter");
+        if (k > 0) {
+            p += k;
+            n -= (size_t)k;
+            at += (size_t)k;
+        }
+    }
+    return 0;
+}
+
+static int open_regular(struct kv_file *f, enum kv_file_kind kind, bool use,
+                        size_t *n_bytes, enum kv_file_fault *fault,
+                        struct qwick_err *e)
+{
+    struct stat st;
+    /* O_NONBLOCK: the open of a FIFO must not wait. We make no links in
+     * caches; a session's is the user's, and its target is checked. */
+    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY |
+                              (kind == KV_FILE_PREFIX ? O_NOFOLLOW : 0));
+    if (f->fd < 0 && errno == ELOOP && kind == KV_FILE_PREFIX) {
+        *fault = KV_FILE_DAMAGED;
+        return err_set(e, QWICK_ERR_RUNTIME, "%s: is a symbolic link", f->path);
+    }
+    if (f->fd < 0 || fstat(f->fd, &st)) {
+        *fault = errno == ENOENT || errno == ENOTDIR ? KV_FILE_MISSING
+                                                     : KV_FILE_UNREADABLE;
+        return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot open: %s", f->path,
+                       strerror(errno));
+    }
+    if (!S_ISREG(st.st_mode))
+        return err_set(e, QWICK_ERR_RUNTIME, "%s: is not a regular file",
+                       f->path);
+    if (use && owner_check(&st, f->path, S_IWGRP | S_IWOTH, e))
+        return -1;
+    *n_bytes = (size_t)st.st_size;
+    return 0;
+}
+
+static bool ended(const char *s, size_t n)
+{
+    return memchr(s, '\0', n) != NULL;
+}
+
+/* Check that the head and the file agree. After this, sizes can be trusted. */
+static int check_head(struct kv_file *f, enum kv_file_kind kind, size_t n_bytes,
+                      enum kv_file_fault *fault, struct qwick_err *e)
+{
+    const struct kv_file_head *h = &f->head;
+    size_t end;
+    *fault = KV_FILE_DAMAGED;
+    if (h->version != KV_FILE_VERSION)
+        return err_set(e, QWICK_ERR_RUNTIME,
+                       "%s: has version %u, this program reads %d", f->path,
+                       h->version, KV_FILE_VERSION);
+    if (h->head_hash != hash_head(h))
+        return corrupt(f, fault, e, "its head's checksum is wrong");
+    if (h->kind != kind)
+        return err_set(e, QWICK_ERR_RUNTIME, "%s: is not a saved %s", f->path,
+                       kind == KV_FILE_SESSION ? "session" : "prefix");
+    if (!ended(h->kv, sizeof h->kv) || !ended(h->isa, sizeof h->isa) ||
+        !ended(h->model_name, sizeof h->model_name) || h->block != KV_BLOCK ||
+        h->n_tokens > INT32_MAX || h->page_bytes == 0)
+        return corrupt(f, fault, e, "its head makes no sense");
+    uint64_t pages = (h->n_tokens + KV_BLOCK - 1) / KV_BLOCK;
+    if (h->first_page > pages || h->n_pages != pages - h->first_page ||
+        (kind == KV_FILE_SESSION ? h->first_page != 0
+                                 : h->n_tokens % KV_BLOCK || !h->n_pages))
+        return corrupt(f, fault, e, "its numbers of tokens and pages disagree");
+    if (layout(h, &f->data_at, &end) || end != h->n_bytes)
+        return corrupt(f, fault, e, "its sizes disagree");
+    if (end != n_bytes)
+        return err_set(e, QWICK_ERR_RUNTIME,
+                       "%s: is damaged: has %zu bytes, should have %zu",
+                       f->path, n_bytes, end);
+    return 0;
+}
+
+static int read_tables(struct kv_file *f, enum kv_file_fault *fault,
+                       struct qwick_err *e)
+{
+    const struct kv_file_head *h = &f->head;
+    size_t at = sizeof *h, n_tokens = h->n_tokens * sizeof *f->tokens,
+           n_hashes = h->n_pages * sizeof *f->hashes,
+           n_logits = h->n_logits * sizeof *f->logits;
+    f->tokens = malloc(n_tokens + 1);
+    f->hashes = malloc(n_hashes + 1);
+    f->logits = n_logits ? malloc(n_logits) : NULL;
+    if (!f->tokens || !f->hashes || (n_logits && !f->logits))
+        return err_oom(e, n_tokens + n_hashes + n_logits);
+    if (read_at(f, f->tokens, n_tokens, at, fault, e) ||
+        read_at(f, f->hashes, n_hashes, at + n_tokens, fault, e) ||
+        (n_logits &&
+         read_at(f, f->logits, n_logits, at + n_tokens + n_hashes, fault, e)))
+        return -1;
+    if (h->table_hash != hash_tables(h, f->tokens, f->hashes, f->logits))
+        return corrupt(f, fault, e, "its tables' checksum is wrong");
+    return 0;
+}
+
+int kv_file_open(struct kv_file *f, const char *path, enum kv_file_kind kind,
+                 bool use, enum kv_file_fault *fault, struct qwick_err *e)
+{
+    size_t n_bytes = 0;
+    enum kv_file_fault why = KV_FILE_UNREADABLE;
+    *f = (struct kv_file){.fd = -1, .path = strdup(path)};
+    if (!f->path) {
+        err_oom(e, strlen(path));
+        goto fail;
+    }
+    if (open_regular(f, kind, use, &n_bytes, &why, e))
+        goto fail;
+    size_t n = n_bytes < sizeof f->head ? n_bytes : sizeof f->head;
+    if (read_at(f, &f->head, n, 0, &why, e))
+        goto fail;
+    if (n < sizeof MAGIC || memcmp(f->head.magic, MAGIC, sizeof MAGIC) != 0) {
+        why = KV_FILE_DAMAGED;
+        err_set(e, QWICK_ERR_RUNTIME, "%s: is not a saved %s", path,
+                kind == KV_FILE_SESSION ? "session" : "prefix");
+        goto fail;
+    }
+    if (n < sizeof f->head) {
+        corrupt(f, &why, e, "it ends within its head");
+        goto fail;
+    }
+    if (check_head(f, kind, n_bytes, &why, e))
+        goto fail;
+    why = KV_FILE_UNREADABLE;
+    if (read_tables(f, &why, e))
+        goto fail;
+    return 0;
+fail:
+    kv_file_close(f);
+    if (fault)
+        *fault = why;
+    return -1;
+}
+
+void kv_file_close(struct kv_file *f)
+{
+    if (f->fd >= 0)
+        close(f->fd);
+    free(f->path);
+    free(f->tokens);
+    free(f->hashes);
+    free(f->logits);
+    *f = (struct kv_file){.fd = -1};
+}
+
+static int read_page(const struct kv_file *f, size_t i, unsigned char *data,
+                     enum kv_file_fault *fault, struct qwick_err *e)
+{
+    const struct kv_file_head *h = &f->head;
+    if (read_at(f, data, h->page_bytes, f->data_at + i * h->page_bytes, fault,
+                e))
+        return -1;
+    if (hash_bulk(h->first_page + i, data, h->page_bytes) != f->hashes[i])
+        return corrupt(f, fault, e, "a checksum is wrong");
+    return 0;
+}
+
+/* Pages being read. Each thread takes the next one. */
+struct reading {
+    const struct kv_file *f;
+    size_t first;
+    struct kv_page *const *pages;
+    const volatile int *interrupt;
+    size_t next;              /* page to read next */
+    size_t good;              /* pages before the first bad one */
+    enum kv_file_fault fault; /* of the first bad page, and so is e */
+    struct qwick_err e;
+};
+
+static void read_body(void *ctx, struct par_team *team, int tid, int n_threads)
+{
+    struct reading *r = ctx;
+    (void)team;
+    (void)tid;
+    (void)n_threads;
+    for (;;) {
+        struct qwick_err e;
+        enum kv_file_fault fault = KV_FILE_UNREADABLE;
+        size_t i = __atomic_fetch_add(&r->next, 1, __ATOMIC_RELAXED);
+        if (i >= __atomic_load_n(&r->good, __ATOMIC_RELAXED))
+            return;
+        if (r->interrupt && *r->interrupt)
+            err_set(&e, QWICK_ERR_INTERRUPTED, "interrupted");
+        else if (!read_page(r->f, r->first + i, r->pages[i]->data, &fault, &e))
+            continue;
+#pragma omp critical(kv_file_reading)
+        if (i < r->good) {
+            __atomic_store_n(&r->good, i, __ATOMIC_RELAXED);
+            r->fault = fault;
+            r->e = e;
+        }
+    }
+}
+
+size_t kv_file_pages(const struct kv_file *f, size_t i, size_t n,
+                     struct kv_page *const *pages, struct par_pool *pool,
+                     const volatile int *interrupt, enum kv_file_fault *fault,
+                     struct qwick_err *e)
+{
+    struct reading r = {
+        .f = f, .first = i, .pages = pages, .interrupt = interrupt, .good = n};
+    if (n)
+        par_run(n == 1 ? NULL : pool, read_body, &r);
+    if (r.good < n && fault)
+        *fault = r.fault;
+    if (r.good < n && e)
+        *e = r.e;
+    return r.good;
+}

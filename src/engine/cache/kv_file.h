@@ -1,0 +1,94 @@
+/* Tokens with their keys and values in a file: saved sessions, and the entries
+ * of the prefix cache.
+ *
+ *     struct kv_file_head   versioned, with a hash of itself
+ *     i32 tokens  [n_tokens]
+ *     u64 hashes  [n_pages]       of the pages, seeded by their numbers
+ *     f32 logits  [n_logits]
+ *     zeros up to a multiple of KV_FILE_ALIGN
+ *     pages       [n_pages][page_bytes]
+ *
+ * Little-endian. The head's table_hash covers tokens, hashes and logits, so a
+ * hash covers every byte that is used. The hashes find damage, not attacks:
+ * against these, files that others could have written are refused. */
+#ifndef ENGINE_KV_FILE_H
+#define ENGINE_KV_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "engine/core/engine.h"
+
+enum { KV_FILE_VERSION = 2, KV_FILE_ALIGN = 4096 };
+enum kv_file_kind { KV_FILE_SESSION = 1, KV_FILE_PREFIX = 2 };
+
+struct kv_file_head {
+    char magic[8]; /* "qwick-kv" */
+    uint32_t version, kind;
+    /* how the numbers in the pages were computed */
+    uint64_t model[2], files; /* struct fingerprint */
+    uint64_t contents;        /* engine_contents; prefixes: 0 */
+    uint64_t n_layers, n_kv_heads, head_dim, page_bytes;
+    uint32_t exact, block; /* --exact, KV_BLOCK */
+    char kv[8], isa[16];   /* "f16", "avx512" */
+    char model_name[96];   /* for messages; long names are cut */
+    /* the file's contents */
+    uint64_t n_tokens;            /* from the first of the context on */
+    uint64_t first_page, n_pages; /* session: 0 and all */
+    uint64_t n_logits;            /* 0 or vocab_size */
+    uint64_t n_bytes;             /* of the file */
+    uint64_t table_hash, head_hash;
+};
+
+/* Fill in the fields that describe the engine and the kind; the others become
+ * zeros. */
+int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
+                     enum kv_file_kind kind, struct qwick_err *e);
+
+/* Write a file to path. It is written and synced under another name in the same
+ * directory and then renamed, so path never names an incomplete file. Only the
+ * owner may read it. A symbolic link at path is refused, because another user
+ * may have put it there. head comes from kv_file_describe; the caller sets
+ * n_tokens, first_page and n_logits. Of the last page only the positions in use
+ * are written. QWICK_ERR_RUNTIME names the path. */
+int kv_file_write(const char *path, struct kv_file_head *head,
+                  const int32_t *tokens, const float *logits,
+                  const struct kv_cache *kv, struct qwick_err *e);
+
+struct kv_file {
+    int fd;
+    char *path;
+    struct kv_file_head head;
+    int32_t *tokens;
+    float *logits; /* NULL: none */
+    uint64_t *hashes;
+    size_t data_at;
+};
+
+/* Why a file could not be used. An unreadable file (out of memory, a failed
+ * read, no permission) may be good; a damaged one is not. */
+enum kv_file_fault { KV_FILE_MISSING, KV_FILE_UNREADABLE, KV_FILE_DAMAGED };
+
+/* Open a file and check everything except the pages: sizes, numbers that must
+ * agree with each other, hashes. use: the caller wants the keys and values, so
+ * refuse a file that another user could have written (KV_FILE_UNREADABLE).
+ * Without use, any readable file is accepted. Errors are QWICK_ERR_RUNTIME, and
+ * *fault (may be NULL) is their kind. */
+int kv_file_open(struct kv_file *f, const char *path, enum kv_file_kind kind,
+                 bool use, enum kv_file_fault *fault, struct qwick_err *e);
+void kv_file_close(struct kv_file *f);
+
+/* Read pages [i, i + n) of the file into pages, each of the file's page_bytes,
+ * and check them, on the threads of a pool. Pages are read, not mapped, so that
+ * a later change of the file cannot change checked data. Returns the number of
+ * good pages before the first bad one; if it is less than n, *fault (may be
+ * NULL) and *e are set. Stops with QWICK_ERR_INTERRUPTED when *interrupt (NULL:
+ * never) becomes nonzero. */
+size_t kv_file_pages(const struct kv_file *f, size_t i, size_t n,
+                     struct kv_page *const *pages, struct par_pool *pool,
+                     const volatile int *interrupt, enum kv_file_fault *fault,
+                     struct qwick_err *e);
+
+#endif

@@ -1,0 +1,230 @@
+#include "engine/cache/prefix.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct node {
+    struct node *parent;
+    struct node **children; /* [n_children] of cap, by their tokens */
+    size_t n_children, cap;
+    struct node *newer, *older; /* by last use */
+    struct kv_page *page;
+    size_t n; /* tokens; less than a page only at the end of a sequence: then
+                 the node has no children, and no sibling begins with them */
+    int32_t tokens[KV_BLOCK];
+};
+
+struct prefix {
+    struct kv_cache shape; /* empty; tells the size of pages */
+    struct node root;
+    struct node *newest, *oldest;
+    size_t n_nodes, max_bytes;
+};
+
+int prefix_create(struct prefix **out, const struct kv_cache *shape,
+                  size_t max_bytes, struct qwick_err *e)
+{
+    struct prefix *p = *out = calloc(1, sizeof *p);
+    if (!p)
+        return err_oom(e, sizeof *p);
+    p->max_bytes = max_bytes;
+    p->shape = kv_like(shape);
+    return 0;
+}
+
+/* ---- order of use ------------------------------------------------------- */
+
+static void unlink_node(struct prefix *p, struct node *n)
+{
+    *(n->newer ? &n->newer->older : &p->newest) = n->older;
+    *(n->older ? &n->older->newer : &p->oldest) = n->newer;
+    n->newer = n->older = NULL;
+}
+
+static void link_newest(struct prefix *p, struct node *n)
+{
+    n->older = p->newest;
+    n->newer = NULL;
+    *(p->newest ? &p->newest->newer : &p->oldest) = n;
+    p->newest = n;
+}
+
+/* Note the use of a node and its ancestors. The root's child becomes the
+ * newest. So a node is always newer than its descendants, and the oldest node
+ * has none.
+ */
+static void touch(struct prefix *p, struct node *n)
+{
+    for (; n != &p->root; n = n->parent) {
+        unlink_node(p, n);
+        link_newest(p, n);
+    }
+}
+
+/* ---- children ----------------------------------------------------------- */
+
+static size_t common(const struct node *c, const int32_t *tokens, size_t n)
+{
+    size_t i = 0;
+    while (i < n && i < c->n && c->tokens[i] == tokens[i])
+        i++;
+    return i;
+}
+
+/* The index of the first child whose tokens do not sort before tokens[0..n). */
+static size_t place(const struct node *parent, const int32_t *tokens, size_t n)
+{
+    size_t low = 0, high = parent->n_children;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        const struct node *c = parent->children[mid];
+        size_t m = common(c, tokens, n);
+        if (m < n && (m == c->n || c->tokens[m] < tokens[m]))
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+/* The child that has most of tokens[0..n), n <= KV_BLOCK, at its beginning;
+ * NULL when none has the first token. It is next to where they would be
+ * inserted. */
+static struct node *best_child(const struct node *parent, const int32_t *tokens,
+                               size_t n, size_t *length)
+{
+    size_t at = place(parent, tokens, n);
+    struct node *best = NULL;
+    *length = 0;
+    for (size_t i = at ? at - 1 : 0; i <= at && i < parent->n_children; i++) {
+        size_t m = common(parent->children[i], tokens, n);
+        if (m > *length) {
+            best = parent->children[i];
+            *length = m;
+        }
+    }
+    return best;
+}
+
+/* Give a node more tokens; its present ones are their beginning. */
+static void fill(struct prefix *p, struct node *c, const int32_t *tokens,
+                 size_t n, struct kv_page *page)
+{
+    page->refs++;
+    if (c->page)
+        kv_page_drop(&p->shape, c->page);
+    c->page = page;
+    memcpy(c->tokens, tokens, n * sizeof *tokens);
+    c->n = n;
+}
+
+static struct node *add_child(struct prefix *p, struct node *parent,
+                              const int32_t *tokens, size_t n_tokens,
+                              struct kv_page *page)
+{
+    if (parent->n_children == parent->cap) {
+        size_t cap = parent->cap ? 2 * parent->cap : 1;
+        struct node **v = realloc(parent->children, cap * sizeof(*v));
+        if (!v)
+            return NULL;
+        parent->children = v;
+        parent->cap = cap;
+    }
+    struct node *n = malloc(sizeof *n);
+    if (!n)
+        return NULL;
+    *n = (struct node){.parent = parent};
+    fill(p, n, tokens, n_tokens, page);
+    size_t at = place(parent, tokens, n_tokens);
+    struct node **to = parent->children + at;
+    memmove(to + 1, to, (parent->n_children++ - at) * sizeof(*to));
+    *to = n;
+    link_newest(p, n);
+    p->n_nodes++;
+    return n;
+}
+
+static void drop_oldest(struct prefix *p)
+{
+    struct node *n = p->oldest, *parent = n->parent;
+    assert(!n->n_children);
+    size_t at = place(parent, n->tokens, n->n);
+    struct node **from = parent->children + at;
+    memmove(from, from + 1, (--parent->n_children - at) * sizeof(*from));
+    unlink_node(p, n);
+    kv_page_drop(&p->shape, n->page);
+    free(n->children);
+    free(n);
+    p->n_nodes--;
+}
+
+void prefix_free(struct prefix *p)
+{
+    if (!p)
+        return;
+    while (p->oldest)
+        drop_oldest(p);
+    free(p->root.children);
+    free(p);
+}
+
+size_t prefix_bytes(const struct prefix *p)
+{
+    return p->n_nodes * p->shape.page_bytes;
+}
+
+void prefix_shrink(struct prefix *p, size_t bytes)
+{
+    while (prefix_bytes(p) > bytes)
+        drop_oldest(p);
+}
+
+/* ---- finding and keeping ------------------------------------------------ */
+
+size_t prefix_match(struct prefix *p, const int32_t *tokens, size_t n,
+                    struct kv_page **pages, size_t *n_pages)
+{
+    struct node *at = &p->root;
+    size_t done = 0, m = KV_BLOCK;
+    if (pages)
+        *n_pages = 0;
+    while (done < n && m == KV_BLOCK) {
+        size_t left = n - done < KV_BLOCK ? n - done : KV_BLOCK;
+        struct node *c = best_child(at, tokens + done, left, &m);
+        if (!c)
+            break;
+        if (pages) {
+            c->page->refs++;
+            pages[(*n_pages)++] = c->page;
+        }
+        done += m;
+        at = c;
+    }
+    if (pages)
+        touch(p, at);
+    return done;
+}
+
+void prefix_insert(struct prefix *p, const int32_t *tokens, size_t n,
+                   const struct kv_cache *kv)
+{
+    size_t most = p->max_bytes / p->shape.page_bytes, m;
+    struct node *at = &p->root;
+    for (size_t i = 0; i < most && i * KV_BLOCK < n; i++) {
+        const int32_t *t = tokens + i * KV_BLOCK;
+        size_t left = n - i * KV_BLOCK < KV_BLOCK ? n - i * KV_BLOCK : KV_BLOCK;
+        struct node *c = best_child(at, t, left, &m);
+        if ((!c || m < left) && kv->pages[i]->released)
+            break;
+        if (c && m < left && m == c->n)
+            fill(p, c, t, left, kv->pages[i]);
+        else if (!c || m < left)
+            c = add_child(p, at, t, left, kv->pages[i]);
+        if (!c)
+            break;
+        at = c;
+    }
+    touch(p, at);
+    prefix_shrink(p, p->max_bytes);
+}

@@ -1,0 +1,341 @@
+#include "engine/cache/prefix_disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "engine/cache/kv_file.h"
+#include "file/owner.h"
+#include "file/sync.h"
+
+struct prefix_disk {
+    char *dir, *root;         /* root: DIR/prefix-1 */
+    char *class;              /* the directory of our entries, in root */
+    struct kv_file_head mine; /* the head of our entries */
+    struct kv_cache shape;    /* empty; tells the size of pages */
+    const struct qwick_engine *eng;
+    size_t max_bytes;
+    struct par_pool *pool;
+    bool warned;
+};
+
+/* ---- names -------------------------------------------------------------- */
+
+/* Text fields are padded with zeros, so all bytes can be hashed. */
+static uint64_t hash_class(uint64_t seed, const struct kv_file_head *h)
+{
+    const uint64_t v[] = {h->version,  h->model[0],   h->model[1], h->files,
+                          h->n_layers, h->n_kv_heads, h->head_dim, h->exact,
+                          h->block,    h->page_bytes};
+    uint64_t x = hash_bytes(seed, v, sizeof v);
+    x = hash_bytes(x, h->kv, sizeof h->kv);
+    return hash_bytes(x, h->isa, sizeof h->isa);
+}
+
+static bool same_class(const struct kv_file_head *a,
+                       const struct kv_file_head *b)
+{
+    return a->model[0] == b->model[0] && a->model[1] == b->model[1] &&
+           a->files == b->files && a->n_layers == b->n_layers &&
+           a->n_kv_heads == b->n_kv_heads && a->head_dim == b->head_dim &&
+           a->exact == b->exact && a->block == b->block &&
+           a->page_bytes == b->page_bytes && !strcmp(a->kv, b->kv) &&
+           !strcmp(a->isa, b->isa);
+}
+
+/* Path of the entry that begins with that page; NULL: out of memory. */
+static char *entry_path(const struct prefix_disk *d, const int32_t *tokens,
+                        size_t page)
+{
+    size_t n = (page + 1) * KV_BLOCK;
+    char *path;
+    uint64_t h = hash_bytes(3, tokens, n * sizeof *tokens);
+    if (asprintf(&path, "%s/%06zx-%016" PRIx64 ".kv", d->class, page, h) < 0)
+        return NULL;
+    return path;
+}
+
+static int check_dirs(const struct prefix_disk *d, struct qwick_err *e)
+{
+    return owner_check_dir(d->dir, false, e) ||
+                   owner_check_dir(d->root, true, e) ||
+                   owner_check_dir(d->class, true, e)
+               ? -1
+               : 0;
+}
+
+int prefix_disk_open(struct prefix_disk **out, struct qwick_engine *eng,
+                     const char *dir, size_t max_bytes, struct qwick_err *e)
+{
+    struct prefix_disk *d = *out = calloc(1, sizeof *d);
+    if (!d)
+        return err_oom(e, sizeof *d);
+    d->eng = eng;
+    d->max_bytes = max_bytes;
+    d->pool = eng->pool;
+    if (!dir && qwick_cache_dir(&d->dir, e))
+        goto fail;
+    if (dir && !(d->dir = strdup(dir))) {
+        err_oom(e, strlen(dir));
+        goto fail;
+    }
+    if (kv_file_describe(&d->mine, eng, KV_FILE_PREFIX, e) ||
+        kv_init(&d->shape, eng->kv_dtype, &eng->model.config, e))
+        goto fail;
+    if (asprintf(&d->root, "%s/prefix-%d", d->dir, PREFIX_DIR_VERSION) < 0)
+        d->root = NULL;
+    if (!d->root ||
+        asprintf(&d->class, "%s/%016" PRIx64 "%016" PRIx64, d->root,
+                 hash_class(4, &d->mine), hash_class(5, &d->mine)) < 0) {
+        d->class = NULL;
+        err_oom(e, strlen(d->dir));
+        goto fail;
+    }
+    if (check_dirs(d, e))
+        goto fail;
+    return 0;
+fail:
+    prefix_disk_close(d);
+    *out = NULL;
+    return -1;
+}
+
+void prefix_disk_close(struct prefix_disk *d)
+{
+    if (!d)
+        return;
+    free(d->dir);
+    free(d->root);
+    free(d->class);
+    free(d);
+}
+
+/* ---- reading ------------------------------------------------------------ */
+
+static size_t common(const int32_t *a, const int32_t *b, size_t n)
+{
+    size_t i = 0;
+    while (i < n && a[i] == b[i])
+        i++;
+    return i;
+}
+
+/* One use: all entries that it touches get the same time. */
+struct walk {
+    struct prefix_disk *d;
+    const int32_t *tokens;
+    size_t n;
+    struct timespec now;
+    const volatile int *interrupt;
+    struct qwick_err *bad;
+};
+
+/* Report the first fault only. */
+static void tell(struct walk *w, const struct qwick_err *e)
+{
+    if (!w->d->warned && w->bad) {
+        *w->bad = *e;
+        w->d->warned = true;
+    }
+}
+
+static void damaged(struct walk *w, const char *path, const struct qwick_err *e)
+{
+    unlink(path);
+    tell(w, e);
+    w->d->warned = true;
+}
+
+/* Open the entry that begins with that page. Returns the number of tokens that
+ * agree, at least to the end of the page; 0: there is no entry, and f is
+ * closed.
+ */
+static size_t open_entry(struct walk *w, size_t page, struct kv_file *f)
+{
+    struct prefix_disk *d = w->d;
+    struct qwick_err e;
+    enum kv_file_fault fault;
+    size_t n = 0;
+    *f = (struct kv_file){.fd = -1};
+    if ((page + 1) * KV_BLOCK > w->n)
+        return 0;
+    char *path = entry_path(d, w->tokens, page);
+    if (!path)
+        return 0;
+    if (kv_file_open(f, path, KV_FILE_PREFIX, true, &fault, &e)) {
+        if (fault == KV_FILE_DAMAGED)
+            damaged(w, path, &e);
+        else if (fault == KV_FILE_UNREADABLE)
+            tell(w, &e);
+    } else if (!same_class(&f->head, &d->mine) || f->head.first_page != page) {
+        err_set(&e, QWICK_ERR_RUNTIME, "%s: belongs to another model or place",
+                path);
+        damaged(w, path, &e);
+    } else {
+        size_t most = f->head.n_tokens < w->n ? f->head.n_tokens : w->n;
+        n = common(f->tokens, w->tokens, most);
+        if (n < (page + 1) * KV_BLOCK)
+            n = 0;
+    }
+    if (n) {
+        const struct timespec times[2] = {w->now, w->now};
+        (void)futimens(f->fd, times); /* read-only: its owner sees to it */
+    } else {
+        kv_file_close(f);
+    }
+    free(path);
+    return n;
+}
+
+/* Read pages [page, end) of the context from the entry. Returns the number of
+ * good ones. */
+static size_t read_pages(struct walk *w, const struct kv_file *f, size_t page,
+                         size_t end, struct kv_page **pages)
+{
+    struct prefix_disk *d = w->d;
+    struct qwick_err e;
+    enum kv_file_fault fault;
+    size_t n = 0, good;
+    while (n < end - page && (pages[n] = kv_page_new(&d->shape)) != NULL)
+        n++;
+    good = kv_file_pages(f, page - f->head.first_page, n, pages, d->pool,
+                         w->interrupt, &fault, &e);
+    if (good < n && fault == KV_FILE_DAMAGED)
+        damaged(w, f->path, &e);
+    else if (good < n && e.code != QWICK_ERR_INTERRUPTED)
+        tell(w, &e);
+    while (n > good)
+        kv_page_drop(&d->shape, pages[--n]);
+    return good;
+}
+
+static struct walk begin(struct prefix_disk *d, const int32_t *tokens, size_t n,
+                         struct qwick_err *bad)
+{
+    struct walk w = {.d = d, .tokens = tokens, .n = n, .bad = bad};
+    clock_gettime(CLOCK_REALTIME, &w.now);
+    return w;
+}
+
+size_t prefix_disk_find(struct prefix_disk *d, const int32_t *tokens, size_t n,
+                        size_t first, struct kv_page **pages, size_t *n_pages,
+                        const volatile int *interrupt, struct qwick_err *bad)
+{
+    struct walk w = begin(d, tokens, n, bad);
+    struct kv_file last = {.fd = -1}, f;
+    size_t at = first, done = 0, m, n_read;
+    *n_pages = 0;
+    w.interrupt = interrupt;
+    while ((m = open_entry(&w, at, &f)) != 0) {
+        size_t end = m / KV_BLOCK;
+        kv_file_close(&last);
+        last = f;
+        n_read = read_pages(&w, &f, at, end, pages + *n_pages);
+        *n_pages += n_read;
+        at += n_read;
+        done = at * KV_BLOCK;
+        if (at < end)
+            goto end;
+        done = m;
+    }
+    /* no entry goes on better than the last one's next page does */
+    if (done > at * KV_BLOCK) {
+        n_read = read_pages(&w, &last, at, at + 1, pages + *n_pages);
+        *n_pages += n_read;
+        if (!n_read)
+            done = at * KV_BLOCK;
+    }
+end:
+    kv_file_close(&last);
+    return *n_pages ? done : 0;
+}
+
+/* ---- writing ------------------------------------------------------------ */
+
+/* Create a directory that only its owner can read, and sync it. */
+static int make_dir(const char *path)
+{
+    struct stat st;
+    if (mkdir(path, 0700) == 0)
+        return sync_parent(path);
+    /* one that exists may be anything, also on a file system that we cannot
+     * write to */
+    int why = errno;
+    if (why == EEXIST || stat(path, &st) == 0)
+        return 0;
+    errno = why;
+    return -1;
+}
+
+/* The directory and those above it. */
+static int make_dirs(const struct prefix_disk *d, struct qwick_err *e)
+{
+    char *path = d->class, *p = path + 1;
+    int rc = 0, why = 0;
+    while (*p && !rc) {
+        p += strcspn(p, "/");
+        char end = *p;
+        *p = 0;
+        rc = make_dir(path);
+        why = errno;
+        *p = end;
+        p += end != 0;
+    }
+    return rc ? err_set(e, QWICK_ERR_RUNTIME, "%s: cannot create: %s", d->class,
+                        strerror(why))
+              : check_dirs(d, e);
+}
+
+static int write_entry(struct walk *w, size_t first, const struct kv_cache *kv,
+                       struct qwick_err *e)
+{
+    struct prefix_disk *d = w->d;
+    char *path = entry_path(d, w->tokens, first);
+    int rc = -1;
+    if (!path)
+        return err_oom(e, strlen(d->class));
+    /* twice: another process may have removed the empty directory */
+    for (int i = 0; i < 2 && rc; i++) {
+        struct kv_file_head head = d->mine;
+        head.n_tokens = w->n;
+        head.first_page = first;
+        if (make_dirs(d, e))
+            break;
+        rc = kv_file_write(path, &head, w->tokens, NULL, kv, e);
+        if (!rc || access(d->class, F_OK) == 0)
+            break;
+    }
+    if (!rc) {
+        const struct timespec times[2] = {w->now, w->now};
+        (void)utimensat(AT_FDCWD, path, times, 0);
+    }
+    free(path);
+    return rc;
+}
+
+int prefix_disk_store(struct prefix_disk *d, const int32_t *tokens, size_t n,
+                      const struct kv_cache *kv, struct qwick_err *e)
+{
+    size_t whole = n / KV_BLOCK, at = 0, m;
+    struct walk w = begin(d, tokens, whole * KV_BLOCK, NULL);
+    struct kv_file f;
+    while (at < whole && (m = open_entry(&w, at, &f)) != 0) {
+        kv_file_close(&f);
+        at = m / KV_BLOCK;
+    }
+    for (size_t i = at; i < whole; i++)
+        if (kv->pages[i]->released)
+            return 0;
+    if (at == whole || (whole - at) * d->shape.page_bytes > d->max_bytes)
+        return 0;
+    if (engine_check_unchanged(d->eng, e) || write_entry(&w, at, kv, e))
+        return -1;
+    return qwick_cache_gc(d->dir, d->max_bytes, NULL, NULL, e);
+}

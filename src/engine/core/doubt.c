@@ -1,0 +1,113 @@
+/* Whether a checkpoint is of the kind that a task asks for. config.json does
+ * not say: Qwen3, Qwen3-Embedding and Qwen3-Reranker are all Qwen3ForCausalLM
+ * there. So each kind has signs of its own, and a checkpoint that has none is
+ * worth a warning. */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/core/engine.h"
+
+/* Of README.md: what its front matter and first lines take. */
+enum { README_BYTES = 4096 };
+
+/* The vocabulary of Qwen3-Embedding and Qwen3-Reranker; chat models of the
+ * family pad theirs to 151,936. */
+enum { UNPADDED_VOCAB = 151669 };
+
+/* The checkpoint's own name: its directory's, of the hub's cache the one with
+ * the id. */
+static bool is_called(const struct qwick_engine *eng, const char *word)
+{
+    char path[PATH_MAX];
+    if (!realpath(checkpoint_dir(eng->ck), path))
+        return strcasestr(checkpoint_name(eng->ck), word) != NULL;
+    char *end = strstr(path, "/snapshots/");
+    if (end)
+        *end = 0;
+    const char *slash = strrchr(path, '/');
+    return strcasestr(slash ? slash + 1 : path, word) != NULL;
+}
+
+static bool has_file(const struct qwick_engine *eng, const char *name)
+{
+    struct map map;
+    bool found = false;
+    if (checkpoint_map(eng->ck, name, &map, &found, NULL) || !found)
+        return false;
+    map_close(&map);
+    return true;
+}
+
+static bool readme_says(const struct qwick_engine *eng,
+                        const char *const *words)
+{
+    struct map map;
+    bool found = false;
+    char text[README_BYTES + 1];
+    if (checkpoint_map(eng->ck, "README.md", &map, &found, NULL) || !found)
+        return false;
+    size_t n = map.size < README_BYTES ? map.size : README_BYTES;
+    memcpy(text, map.data, n);
+    map_close(&map);
+    for (size_t i = 0; i < n; i++)
+        if (!text[i])
+            text[i] = ' ';
+    text[n] = 0;
+    for (; *words; words++)
+        if (strcasestr(text, *words))
+            return true;
+    return false;
+}
+
+/* The post-processor ends texts with a token whose state is the vector. */
+static bool ends_texts(const struct qwick_engine *eng)
+{
+    struct bpe_frame f;
+    return eng->bpe && !bpe_get_frame(eng->bpe, &f, NULL) && f.n_after > 0;
+}
+
+/* Saved as the bare model that sentence-transformers loads. */
+static bool has_bare_names(const struct qwick_engine *eng)
+{
+    for (size_t i = 0; eng->weights && i < st_count(eng->weights); i++)
+        if (!strcmp(st_at(eng->weights, i)->name, "embed_tokens.weight"))
+            return true;
+    return false;
+}
+
+static bool looks_like_embedder(const struct qwick_engine *eng)
+{
+    static const char *const words[] = {
+        "sentence-similarity", "feature-extraction", "embedding", NULL};
+    return is_called(eng, "embed") || ends_texts(eng) || has_bare_names(eng) ||
+           has_file(eng, "modules.json") ||
+           has_file(eng, "config_sentence_transformers.json") ||
+           readme_says(eng, words);
+}
+
+static bool looks_like_reranker(const struct qwick_engine *eng)
+{
+    static const char *const words[] = {"text-ranking", "rerank", NULL};
+    if (is_called(eng, "rerank") || readme_says(eng, words))
+        return true;
+    return eng->model.config.vocab_size == UNPADDED_VOCAB &&
+           !looks_like_embedder(eng);
+}
+
+const char *qwick_embed_doubt(const struct qwick_engine *eng)
+{
+    if (is_called(eng, "rerank") && !is_called(eng, "embed"))
+        return "is a reranker by its name, the vectors are doubtful";
+    return looks_like_embedder(eng)
+               ? NULL
+               : "does not look like an embedding model, the vectors are "
+                 "doubtful";
+}
+
+const char *qwick_rerank_doubt(const struct qwick_engine *eng)
+{
+    return looks_like_reranker(eng)
+               ? NULL
+               : "does not look like a reranker, the scores are doubtful";
+}

@@ -1,0 +1,196 @@
+#include "engine/core/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/hash.h"
+#include "base/par.h"
+
+enum { N_PIECES = 16, PIECE = 256 };
+
+static int put(struct buf *b, uint64_t v)
+{
+    return buf_append(b, &v, sizeof v);
+}
+
+static int put_double(struct buf *b, double v)
+{
+    return buf_append(b, &v, sizeof v);
+}
+
+static int put_string(struct buf *b, const char *s, size_t n)
+{
+    return put(b, n) || buf_append(b, s, n) ? -1 : 0;
+}
+
+/* n_ctx_max, stop ids and sampling are left out: no key depends on them. */
+static int put_config(struct buf *b, const struct config *c)
+{
+    const struct rope_config *rope = &c->ropes[0];
+    const size_t sizes[] = {
+        c->vocab_size,
+        c->d_model,
+        c->d_ff,
+        c->n_layers,
+        c->n_heads,
+        c->n_kv_heads,
+        c->head_dim,
+        (size_t)rope->type,
+        rope->original,
+        rope->truncate,
+        c->tied_head,
+        c->attention_bias,
+        c->sliding_window,
+        (size_t)c->quant.all.bits,
+        c->quant.all.group,
+        c->quant.n,
+    };
+    const double reals[] = {
+        c->rms_eps,      rope->theta,     rope->factor,
+        rope->beta_fast, rope->beta_slow, rope->attention,
+    };
+    int bad = put_string(b, c->model_type, strlen(c->model_type));
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        bad |= put(b, sizes[i]);
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        bad |= put_double(b, reals[i]);
+    for (size_t i = 0; i < c->n_layers; i++)
+        bad |= buf_putc(b, c->layers[i].window != NO_WINDOW);
+    for (size_t i = 0; i < c->quant.n; i++) {
+        const struct quant_override *o = &c->quant.v[i];
+        bad |= put_string(b, o->module, o->len);
+        bad |= put(b, (uint64_t)o->params.bits) | put(b, o->params.group);
+    }
+    return bad;
+}
+
+static int put_tensor(struct buf *b, const struct st_tensor *t)
+{
+    int bad = put_string(b, t->name, t->name_len);
+    bad |= put(b, (uint64_t)t->dtype) | put(b, t->rank);
+    for (size_t i = 0; i < t->rank; i++)
+        bad |= put(b, t->shape[i]);
+    if (t->n_bytes <= N_PIECES * PIECE)
+        return bad | buf_append(b, t->data, t->n_bytes);
+    size_t step = (t->n_bytes - PIECE) / (N_PIECES - 1);
+    for (size_t i = 0; i < N_PIECES; i++) {
+        size_t at = i + 1 < N_PIECES ? i * step : t->n_bytes - PIECE;
+        bad |= buf_append(b, t->data + at, PIECE);
+    }
+    return bad;
+}
+
+static uint64_t hash_files(const struct qwick_engine *eng)
+{
+    const struct map_id *id;
+    const char *name;
+    uint64_t h = 0;
+    for (size_t i = 0; (id = st_file_id(eng->weights, i, &name)) != NULL; i++)
+        if (id->ino || id->dev)
+            h = hash_bytes(h, id, sizeof *id);
+    return h;
+}
+
+static int compute(const struct qwick_engine *eng, struct fingerprint *out)
+{
+    struct buf b = {0};
+    int bad = put_config(&b, &eng->model.config);
+    for (size_t i = 0; i < st_count(eng->weights) && !bad; i++)
+        bad |= put_tensor(&b, st_at(eng->weights, i));
+    if (!bad) {
+        out->model[0] = hash_bytes(0x71776b31, b.data, b.len);
+        out->model[1] = hash_bytes(0x9b97f4a7c15f39cc, b.data, b.len);
+        out->files = hash_files(eng);
+    }
+    buf_free(&b);
+    return bad;
+}
+
+int engine_fingerprint(struct qwick_engine *eng, struct fingerprint *out,
+                       struct qwick_err *e)
+{
+    struct fingerprint *own = &eng->fingerprint;
+    if (!own->model[0] && !own->model[1] && compute(eng, own)) {
+        *own = (struct fingerprint){0};
+        return err_oom(e, st_count(eng->weights) * N_PIECES * PIECE);
+    }
+    *out = *own;
+    return 0;
+}
+
+/* ---- contents ------------------------------------------------------------ */
+
+/* A part of a tensor: what a thread takes at a time. */
+struct slice {
+    const unsigned char *data;
+    size_t n;
+    uint64_t hash;
+};
+
+struct reading {
+    struct slice *slices;
+    size_t n;
+};
+
+static void hash_slices(void *ctx, struct par_team *team, int tid,
+                        int n_threads)
+{
+    struct reading *r = ctx;
+    size_t begin, end;
+    (void)tid;
+    (void)n_threads;
+    while (par_next(team, r->n, 1, &begin, &end))
+        for (size_t i = begin; i < end; i++)
+            r->slices[i].hash = hash_bulk(i, r->slices[i].data, r->slices[i].n);
+}
+
+int engine_contents(struct qwick_engine *eng, uint64_t *out,
+                    struct qwick_err *e)
+{
+    enum { SLICE = 1 << 20 };
+    struct reading r = {0};
+    size_t cap = 0;
+    if (eng->has_contents) {
+        *out = eng->contents;
+        return 0;
+    }
+    for (size_t i = 0; i < st_count(eng->weights); i++)
+        cap += st_at(eng->weights, i)->n_bytes / SLICE + 1;
+    r.slices = malloc((cap + 1) * sizeof *r.slices);
+    if (!r.slices)
+        return err_oom(e, cap * sizeof *r.slices);
+    for (size_t i = 0; i < st_count(eng->weights); i++) {
+        const struct st_tensor *t = st_at(eng->weights, i);
+        for (size_t at = 0; at < t->n_bytes; at += SLICE) {
+            size_t n = t->n_bytes - at < SLICE ? t->n_bytes - at : SLICE;
+            r.slices[r.n++] = (struct slice){.data = t->data + at, .n = n};
+        }
+    }
+    par_run(eng->pool, hash_slices, &r);
+    uint64_t h = st_count(eng->weights);
+    for (size_t i = 0; i < r.n; i++)
+        h = hash_mix(h ^ r.slices[i].hash, 0xa0761d6478bd642fu ^ r.slices[i].n);
+    free(r.slices);
+    eng->contents = h;
+    eng->has_contents = true;
+    *out = h;
+    return 0;
+}
+
+int engine_check_unchanged(const struct qwick_engine *eng, struct qwick_err *e)
+{
+    const struct map_id *id;
+    const char *name;
+    for (size_t i = 0; (id = st_file_id(eng->weights, i, &name)) != NULL; i++) {
+        char path[4200];
+        struct map_id now;
+        checkpoint_path(eng->ck, name, path, sizeof path);
+        if (!id->ino || map_id_now(&now, path) || now.dev != id->dev ||
+            now.ino != id->ino || !memcmp(id, &now, sizeof now))
+            continue;
+        return err_set(e, QWICK_ERR_RUNTIME,
+                       "%s: was changed while it was in use", path);
+    }
+    return 0;
+}

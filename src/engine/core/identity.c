@@ -1,0 +1,37 @@
+/* Which model answers come from, whichever machine its files lie on. */
+#include "base/buf.h"
+#include "base/hash.h"
+#include "engine/core/engine.h"
+
+/* Text goes through every byte of tokenizer.json, both ways. */
+static int hash_tokenizer(const struct qwick_engine *eng, uint64_t id[2],
+                          struct qwick_err *e)
+{
+    struct map map;
+    bool found;
+    if (checkpoint_map(eng->ck, "tokenizer.json", &map, &found, e))
+        return -1;
+    if (!found)
+        return 0;
+    for (size_t i = 0; i < 2; i++)
+        id[i] = hash_bytes(id[i] + i, map.data, map.size);
+    map_close(&map);
+    return 0;
+}
+
+int qwick_engine_identity(struct qwick_engine *eng, uint64_t id[2],
+                          struct qwick_err *e)
+{
+    const struct config *c = &eng->model.config;
+    struct fingerprint f;
+    if (!eng->weights)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: was opened for its tokenizer only",
+                       checkpoint_name(eng->ck));
+    if (engine_fingerprint(eng, &f, e))
+        return -1;
+    for (size_t i = 0; i < 2; i++)
+        id[i] = hash_bytes(f.model[i], c->stop_ids,
+                           c->n_stop_ids * sizeof *c->stop_ids);
+    return hash_tokenizer(eng, id, e);
+}

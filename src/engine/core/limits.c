@@ -1,0 +1,164 @@
+/* What the machine can do at best: read bandwidth and arithmetic peak. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "base/clock.h"
+#include "base/par.h"
+#include "engine/core/engine.h"
+
+/* Below it the weights fit in caches and say nothing about memory. */
+enum { MIN_SWEEP = 256 << 20, MAX_SWEEPS = 1024 };
+
+struct sweep {
+    const struct kernels *k;
+    const unsigned char *const *parts;
+    const size_t *sizes;
+    size_t n_parts;
+    unsigned long long sink; /* keeps the reads from being dropped */
+};
+
+static void sweep_body(void *ctx, struct par_team *team, int tid, int n_threads)
+{
+    struct sweep *s = ctx;
+    unsigned long long sum = 0;
+    (void)team;
+    for (size_t i = 0; i < s->n_parts; i++) {
+        size_t begin, end;
+        par_split(s->sizes[i], 4096, tid, n_threads, &begin, &end);
+        sum += s->k->read_sum(s->parts[i] + begin, end - begin);
+    }
+    __atomic_fetch_add(&s->sink, sum, __ATOMIC_RELAXED);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Median rate of the sweeps that fit into the time; the first one, which may
+ * fault pages in, does not count. */
+static double measure_sweep(const struct qwick_engine *eng,
+                            const unsigned char *const *parts,
+                            const size_t *sizes, size_t n_parts, double ms)
+{
+    struct sweep s = {eng->model.k, parts, sizes, n_parts, 0};
+    double rates[MAX_SWEEPS], bytes = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < n_parts; i++)
+        bytes += (double)sizes[i];
+    par_run(eng->pool, sweep_body, &s);
+    double start = clock_ms(), now = start;
+    do {
+        double t = now;
+        par_run(eng->pool, sweep_body, &s);
+        now = clock_ms();
+        rates[n++] = bytes / ((now - t) / 1e3);
+    } while (now - start < ms && n < MAX_SWEEPS);
+    qsort(rates, n, sizeof *rates, by_value);
+    return rates[n / 2];
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const struct st_tensor *const *x = a, *const *y = b;
+    return (*x)->data < (*y)->data ? -1 : (*x)->data > (*y)->data;
+}
+
+/* Over the mapped tensors that the model uses. */
+static int sweep_weights(const struct qwick_engine *eng, double ms,
+                         double *rate, struct qwick_err *e)
+{
+    size_t n = st_count(eng->weights), m = 0;
+    const struct st_tensor **used = malloc(n * sizeof *used);
+    const unsigned char **parts = malloc(n * sizeof *parts);
+    size_t *sizes = malloc(n * sizeof *sizes);
+    bool ok = used && parts && sizes;
+    if (ok) {
+        for (size_t i = 0; i < n; i++)
+            if (eng->model.weights.used[i])
+                used[m++] = st_at(eng->weights, i);
+        qsort(used, m, sizeof *used, by_address);
+        for (size_t i = 0; i < m; i++) {
+            parts[i] = used[i]->data;
+            sizes[i] = used[i]->n_bytes;
+        }
+        *rate = measure_sweep(eng, parts, sizes, m, ms);
+    }
+    free(used);
+    free(parts);
+    free(sizes);
+    return ok ? 0 : err_oom(e, n * 3 * sizeof(void *));
+}
+
+static void touch_body(void *ctx, struct par_team *team, int tid, int n_threads)
+{
+    unsigned char *p = ctx;
+    size_t begin, end;
+    (void)team;
+    par_split(MIN_SWEEP, 4096, tid, n_threads, &begin, &end);
+    for (size_t i = begin; i < end; i += 4096)
+        p[i] = 1; /* or all pages would be the one zero page */
+}
+
+int qwick_bench_bandwidth(struct qwick_engine *eng, double ms, double *rate,
+                          struct qwick_err *e)
+{
+    *rate = 0;
+    const struct model *m = &eng->model;
+    if (eng->weights && m->preloaded && m->preloaded_bytes >= MIN_SWEEP) {
+        const unsigned char *p = m->preloaded;
+        *rate = measure_sweep(eng, &p, &m->preloaded_bytes, 1, ms);
+        return 0;
+    }
+    if (eng->weights && m->weights.n_bytes >= MIN_SWEEP)
+        return sweep_weights(eng, ms, rate, e);
+    size_t n = MIN_SWEEP;
+    unsigned char *p = mmap(NULL, n, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return err_oom(e, n);
+    par_run(eng->pool, touch_body, p);
+    const unsigned char *part = p;
+    *rate = measure_sweep(eng, &part, &n, 1, ms);
+    munmap(p, n);
+    return 0;
+}
+
+struct peak {
+    double (*flops_of)(size_t reps, float *sink);
+    double ms;
+    uint64_t flops; /* summed over threads */
+};
+
+static void peak_body(void *ctx, struct par_team *team, int tid, int n_threads)
+{
+    struct peak *p = ctx;
+    float sink = 0;
+    (void)tid;
+    (void)n_threads;
+    p->flops_of(1, &sink); /* clocks and units wake up */
+    par_barrier(team);
+    double start = clock_ms(), now, flops = 0;
+    do {
+        flops += p->flops_of(1, &sink);
+        now = clock_ms();
+    } while (now - start < p->ms);
+    double rate = flops / ((now - start) / 1e3);
+    uint64_t whole = (uint64_t)rate + (sink == 1.5f ? 1 : 0);
+    __atomic_fetch_add(&p->flops, whole, __ATOMIC_RELAXED);
+}
+
+double qwick_bench_peak(struct qwick_engine *eng, double ms)
+{
+    const struct model *m = &eng->model;
+    struct peak p = {.flops_of = model_peak(m), .ms = ms};
+    par_run(eng->pool, peak_body, &p);
+    return (double)p.flops;
+}
+
+double qwick_forward_flops(const struct qwick_engine *eng, size_t pos, size_t n)
+{
+    return n ? model_cost(&eng->model, pos, n).flops : 0;
+}

@@ -1,0 +1,438 @@
+/* Opening a checkpoint: config, tokenizer, template, weights. */
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/os.h"
+#include "base/par.h"
+#include "engine/cache/prefix.h"
+#include "engine/cache/prefix_disk.h"
+#include "engine/core/engine.h"
+#include "engine/core/options.h"
+#include "file/json.h"
+
+enum { DEFAULT_CHUNK = 512, MAX_CHUNK = 1 << 16, MAX_THREADS = 1024 };
+static const size_t DEFAULT_DISK_BYTES = (size_t)4 << 30;
+
+/* When memory is short the line is dropped. */
+static void log_line(const struct qwick_engine *eng, enum qwick_log_level level,
+                     const char *fmt, va_list ap)
+{
+    char *line;
+    if (!eng->log || vasprintf(&line, fmt, ap) < 0)
+        return;
+    eng->log(eng->log_ctx, level, line);
+    free(line);
+}
+
+__attribute__((format(printf, 2, 3))) static void
+engine_note(const struct qwick_engine *eng, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    log_line(eng, QWICK_LOG_NOTE, fmt, ap);
+    va_end(ap);
+}
+
+void engine_warn(struct qwick_engine *eng, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    log_line(eng, QWICK_LOG_WARNING, fmt, ap);
+    va_end(ap);
+}
+
+const struct qwick_info *qwick_engine_info(const struct qwick_engine *eng)
+{
+    return &eng->info;
+}
+
+int engine_need_tokenizer(const struct qwick_engine *eng, struct qwick_err *e)
+{
+    return eng->bpe ? 0
+                    : err_set(e, QWICK_ERR_MODEL,
+                              "%s: tokenizer.json: no such file, so that only "
+                              "token ids can be used",
+                              checkpoint_dir(eng->ck));
+}
+
+static int choose_kernels(struct qwick_engine *eng,
+                          const struct qwick_engine_options *o,
+                          struct qwick_err *e)
+{
+    const struct kernels *best = kernels_best(), *k = best;
+    bool known = true;
+    if (o->isa)
+        k = kernels_named(o->isa, &known);
+    if (!known)
+        return err_set(e, QWICK_ERR_USAGE, "isa: %s: is none of %s", o->isa,
+                       kernels_names());
+    if (!k)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "isa: %s: this CPU has no more than %s", o->isa,
+                       best->name);
+    if (best == kernels_ref())
+        engine_warn(eng, "this CPU has no AVX2 and FMA: the reference "
+                         "kernels are slow");
+    eng->model.k = k;
+    eng->info.isa = k->name;
+    eng->info.cpu = best->name;
+    return 0;
+}
+
+static int choose_mode(struct qwick_engine *eng,
+                       const struct qwick_engine_options *o,
+                       struct qwick_err *e)
+{
+    struct model *m = &eng->model;
+    if (o->exact && (o->kv == QWICK_KV_F16 || o->kv == QWICK_KV_Q8))
+        return err_set(e, QWICK_ERR_USAGE,
+                       "exact: keeps the KV cache in f32, %s was asked for",
+                       o->kv == QWICK_KV_F16 ? "f16" : "q8");
+    if (o->threads < 0 || o->threads > MAX_THREADS)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "threads: must be from 1 to %d, is %d", MAX_THREADS,
+                       o->threads);
+    if (o->prefill_chunk > MAX_CHUNK)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "prefill chunk: must be from 1 to %d, is %zu", MAX_CHUNK,
+                       o->prefill_chunk);
+    m->exact = o->exact;
+    m->lazy_blas = o->lazy_blas;
+    m->chunk = o->prefill_chunk ? o->prefill_chunk : DEFAULT_CHUNK;
+    int want = o->threads ? o->threads : os_default_threads();
+    eng->pool = m->pool = par_create(want);
+    if (!eng->pool)
+        return err_oom(e, (size_t)want * sizeof(pthread_t));
+    m->n_threads = par_threads(eng->pool);
+    if (m->n_threads < want)
+        engine_warn(eng, "%d of %d threads could be made", m->n_threads, want);
+    bool f32 = o->exact || o->kv == QWICK_KV_F32;
+    bool q8 = o->kv == QWICK_KV_Q8;
+    eng->kv_dtype = f32 ? DT_F32 : q8 ? DT_I8 : DT_F16;
+    eng->info.threads = m->n_threads;
+    eng->info.kv_dtype = f32 ? "f32" : q8 ? "q8" : "f16";
+    engine_note(eng, "kernels %s of %s, %d threads of %d CPUs, KV %s%s",
+                eng->info.isa, eng->info.cpu, m->n_threads, os_cpus(),
+                eng->info.kv_dtype, o->exact ? ", exact" : "");
+    return 0;
+}
+
+static int open_tokenizer(struct qwick_engine *eng, struct qwick_err *e)
+{
+    struct map map;
+    bool found;
+    char path[512];
+    checkpoint_path(eng->ck, "tokenizer.json", path, sizeof path);
+    if (checkpoint_map(eng->ck, "tokenizer.json", &map, &found, e))
+        return -1;
+    if (!found)
+        return 0;
+    int rc = bpe_open(&eng->bpe, path, (const char *)map.data, map.size, e);
+    map_close(&map);
+    return rc;
+}
+
+/* The text of a chat_template member: a string, or a list of {name, template}
+ * of which "default" counts. */
+static const struct json_value *template_text(const struct json_value *v)
+{
+    if (json_is(v, JSON_STRING))
+        return v;
+    for (size_t i = 0; json_is(v, JSON_ARRAY) && i < v->len; i++)
+        if (json_equals(json_get(&v->items[i], "name"), "default"))
+            return template_text(json_get(&v->items[i], "template"));
+    return NULL;
+}
+
+static void found_template(struct qwick_engine *eng, const char *path,
+                           const char *text, size_t n)
+{
+    eng->template = chat_recognise(text, n);
+    if (eng->template == CHAT_UNKNOWN)
+        engine_warn(eng,
+                    "%s: chat template: is not one of those known, Qwen3's is "
+                    "used",
+                    path);
+}
+
+/* chat_template.jinja, which wins, and tokenizer_config.json. */
+static int open_template(struct qwick_engine *eng, struct qwick_err *e)
+{
+    struct map map;
+    bool found;
+    char path[512];
+    checkpoint_path(eng->ck, "chat_template.jinja", path, sizeof path);
+    if (checkpoint_map_small(eng->ck, "chat_template.jinja", &map, &found, e))
+        return -1;
+    if (found) {
+        found_template(eng, path, (const char *)map.data, map.size);
+        map_close(&map);
+    }
+    bool has_jinja = found;
+    checkpoint_path(eng->ck, "tokenizer_config.json", path, sizeof path);
+    if (checkpoint_map_small(eng->ck, "tokenizer_config.json", &map, &found, e))
+        return -1;
+    if (!found)
+        return 0;
+    struct json_doc *doc;
+    int rc = json_parse(&doc, path, (const char *)map.data, map.size,
+                        QWICK_ERR_MODEL, e);
+    if (!rc) {
+        const struct json_value *root = json_root(doc);
+        const struct json_value *t =
+            template_text(json_get(root, "chat_template"));
+        if (t && !has_jinja)
+            found_template(eng, path, t->str, t->len);
+        const struct json_value *eos = json_get(root, "eos_token");
+        if (json_is(eos, JSON_OBJECT))
+            eos = json_get(eos, "content");
+        int32_t id = json_is(eos, JSON_STRING) && eng->bpe
+                         ? bpe_added_id(eng->bpe, eos->str)
+                         : -1;
+        if (id >= 0)
+            (void)config_add_stop(&eng->model.config, id);
+        json_free(doc);
+    }
+    map_close(&map);
+    return rc;
+}
+
+/* Stop ids that no logit can have are dropped with a warning. */
+static void check_stop_ids(struct qwick_engine *eng)
+{
+    struct config *c = &eng->model.config;
+    size_t n = 0;
+    for (size_t i = 0; i < c->n_stop_ids; i++) {
+        if ((size_t)c->stop_ids[i] < c->vocab_size)
+            c->stop_ids[n++] = c->stop_ids[i];
+        else
+            engine_warn(eng,
+                        "%s: eos_token_id: %d is outside the vocabulary of %zu "
+                        "and ignored",
+                        checkpoint_dir(eng->ck), c->stop_ids[i], c->vocab_size);
+    }
+    c->n_stop_ids = n;
+}
+
+/* The tokenizer makes no ids that the embedding does not have. */
+static int check_ids(const struct qwick_engine *eng, struct qwick_err *e)
+{
+    size_t n = eng->model.config.vocab_size;
+    if (!eng->bpe || bpe_size(eng->bpe) <= n)
+        return 0;
+    return err_set(e, QWICK_ERR_MODEL,
+                   "%s: tokenizer.json has ids up to %zu, config.json a "
+                   "vocab_size of %zu",
+                   checkpoint_dir(eng->ck), bpe_size(eng->bpe) - 1, n);
+}
+
+/* Rows of the head beyond the tokenizer are padding: never drawn. */
+static int block_ids(struct qwick_engine *eng, struct qwick_err *e)
+{
+    size_t n = eng->model.config.vocab_size;
+    if (!eng->bpe)
+        return 0;
+    eng->blocked = malloc(n);
+    if (!eng->blocked)
+        return err_oom(e, n);
+    for (size_t i = 0; i < n; i++)
+        eng->blocked[i] = !bpe_has(eng->bpe, (int32_t)i);
+    return 0;
+}
+
+static void fill_info(struct qwick_engine *eng)
+{
+    const struct model *m = &eng->model;
+    const struct config *c = &m->config;
+    struct qwick_info *i = &eng->info;
+    i->model = checkpoint_name(eng->ck);
+    i->path = checkpoint_dir(eng->ck);
+    i->model_type = c->model_type;
+    i->template_name = eng->template == CHAT_QWEN3     ? "qwen3"
+                       : eng->template == CHAT_UNKNOWN ? "unknown"
+                                                       : "none";
+    i->rope_type = config_rope_name(&c->ropes[0]);
+    i->vocab_size = c->vocab_size;
+    i->tokenizer_size = eng->bpe ? bpe_size(eng->bpe) : 0;
+    i->has_tokenizer = eng->bpe != NULL;
+    i->d_model = c->d_model;
+    i->d_ff = c->d_ff;
+    i->n_layers = c->n_layers;
+    i->n_heads = c->n_heads;
+    i->n_kv_heads = c->n_kv_heads;
+    i->head_dim = c->head_dim;
+    i->n_ctx_max = c->n_ctx_max;
+    i->sliding_window = c->sliding_window;
+    i->rope_theta = c->ropes[0].theta;
+    i->rms_eps = c->rms_eps;
+    i->tied_head = c->tied_head;
+    i->attention_bias = c->attention_bias;
+    i->stop_ids = c->stop_ids;
+    i->n_stop_ids = c->n_stop_ids;
+    i->weights_dtype = i->gemm = "none";
+    if (!eng->weights)
+        return;
+    i->has_weights = true;
+    i->gemm = model_gemm_name(m);
+    i->weights_dtype =
+        weights_storage(&eng->model.weights, &m->layers[0].attn.q_proj);
+    i->n_params = m->weights.n_params;
+    memcpy(i->params_by_bits, m->weights.params_by_bits,
+           sizeof i->params_by_bits);
+    if (i->n_params != i->params_by_bits[0]) {
+        i->quant_bits = c->quant.all.bits;
+        i->quant_group = c->quant.all.group;
+        i->quant_overrides = c->quant.n;
+    }
+    i->weight_bytes = m->weights.n_bytes;
+    i->decode_bytes = model_decode_bytes(m);
+    struct kv_cache kv; /* of no positions */
+    if (!kv_init(&kv, eng->kv_dtype, c, NULL))
+        i->kv_token_bytes = kv_position_bytes(&kv);
+}
+
+static int open_weights(struct qwick_engine *eng,
+                        const struct qwick_engine_options *o,
+                        struct qwick_err *e)
+{
+    struct model *m = &eng->model;
+    if (check_ids(eng, e) || st_open(&eng->weights, eng->ck, e) ||
+        model_open(m, eng->ck, eng->weights, e))
+        return -1;
+    if (o->preload && model_preload(m, e))
+        return -1;
+    model_load_blas(m);
+    check_stop_ids(eng);
+    return block_ids(eng, e);
+}
+
+/* config.json is not needed for text alone: a folder with just the tokenizer's
+ * files will do. */
+static int open_config(struct qwick_engine *eng, bool optional,
+                       struct qwick_err *e)
+{
+    struct map map;
+    bool found;
+    if (optional) {
+        if (checkpoint_map_small(eng->ck, "config.json", &map, &found, e))
+            return -1;
+        if (!found)
+            return 0;
+        map_close(&map);
+        /* of a model that this version cannot run, the text still works */
+        if (config_load(&eng->model.config, eng->ck, NULL))
+            eng->model.config = (struct config){0};
+        return 0;
+    }
+    return config_load(&eng->model.config, eng->ck, e);
+}
+
+/* The caches of prefixes. One on disk that cannot be had is no reason to stop.
+ */
+static int open_prefixes(struct qwick_engine *eng,
+                         const struct qwick_engine_options *o,
+                         struct qwick_err *e)
+{
+    const struct config *c = &eng->model.config;
+    struct kv_cache kv; /* of no positions */
+    struct qwick_err why;
+    size_t bytes = o->prefix_cache_disk_bytes;
+    if (o->prefix_cache_bytes &&
+        (kv_init(&kv, eng->kv_dtype, c, e) ||
+         prefix_create(&eng->prefix, &kv, o->prefix_cache_bytes, e)))
+        return -1;
+    if (o->prefix_cache_disk &&
+        prefix_disk_open(&eng->disk, eng, o->prefix_cache_dir,
+                         bytes ? bytes : DEFAULT_DISK_BYTES, &why))
+        engine_warn(eng, "prefix cache: %s; not used", why.msg);
+    return 0;
+}
+
+int qwick_engine_open(struct qwick_engine **out,
+                      const struct qwick_engine_options *given,
+                      struct qwick_err *e)
+{
+    *out = NULL;
+    double start = clock_ms();
+    struct qwick_engine_options all = qwick_engine_defaults(), *o = &all;
+    if (options_read(o, sizeof *o, given, "engine", e))
+        return -1;
+    struct qwick_engine *eng = calloc(1, sizeof *eng);
+    if (!eng)
+        return err_oom(e, sizeof *eng);
+    eng->log = o->log;
+    eng->log_ctx = o->log_ctx;
+    eng->think_open = eng->think_close = -1;
+    if (choose_kernels(eng, o, e) || choose_mode(eng, o, e) ||
+        checkpoint_open(&eng->ck, o->model, e) ||
+        open_config(eng, o->tokenizer_only, e) || open_tokenizer(eng, e) ||
+        open_template(eng, e))
+        goto fail;
+    if (o->tokenizer_only && engine_need_tokenizer(eng, e))
+        goto fail;
+    if (!o->tokenizer_only && open_weights(eng, o, e))
+        goto fail;
+    if (eng->bpe) {
+        eng->think_open = bpe_added_id(eng->bpe, "<think>");
+        eng->think_close = bpe_added_id(eng->bpe, "</think>");
+    }
+    if (eng->template == CHAT_NONE)
+        engine_note(eng, "%s: no chat template: prompts are used raw",
+                    checkpoint_dir(eng->ck));
+    fill_info(eng);
+    if (eng->weights && open_prefixes(eng, o, e))
+        goto fail;
+    eng->info.load_ms = clock_ms() - start;
+    *out = eng;
+    return 0;
+fail:
+    qwick_engine_close(eng);
+    return -1;
+}
+
+void qwick_engine_close(struct qwick_engine *eng)
+{
+    if (!eng)
+        return;
+    prefix_free(eng->prefix);
+    prefix_disk_close(eng->disk);
+    model_close(&eng->model);
+    st_close(eng->weights);
+    bpe_close(eng->bpe);
+    checkpoint_close(eng->ck);
+    free(eng->blocked);
+    scratch_free(eng->scratch);
+    free(eng->spans);
+    free(eng->rows);
+    free(eng->hidden);
+    par_free(eng->pool);
+    free(eng);
+}
+
+size_t qwick_tensor_count(const struct qwick_engine *eng)
+{
+    return eng->weights ? st_count(eng->weights) : 0;
+}
+
+int qwick_tensor_at(const struct qwick_engine *eng, size_t i,
+                    struct qwick_tensor *out, struct qwick_err *e)
+{
+    size_t n = qwick_tensor_count(eng);
+    *out = (struct qwick_tensor){0};
+    if (i >= n)
+        return err_set(e, QWICK_ERR_USAGE, "tensor %zu: there are %zu", i, n);
+    const struct st_tensor *t = st_at(eng->weights, i);
+    *out = (struct qwick_tensor){.name = t->name,
+                                 .dtype = dtype_name(t->dtype),
+                                 .file = t->file,
+                                 .rank = t->rank,
+                                 .bytes = t->n_bytes,
+                                 .used = eng->model.weights.used[i]};
+    memcpy(out->shape, t->shape, sizeof out->shape);
+    return 0;
+}

@@ -1,0 +1,556 @@
+/* One timeline of tokens: what is cached, what must be evaluated. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "engine/core/engine.h"
+
+/* Logits that qwick_session_all_logits holds at once. */
+enum { LOGITS_BYTES = 32 << 20 };
+
+int engine_context(const struct qwick_engine *eng, size_t n_ctx, size_t *limit,
+                   struct qwick_err *e)
+{
+    size_t most = eng->model.config.n_ctx_max;
+    if (!eng->weights)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: was opened for its tokenizer only",
+                       checkpoint_name(eng->ck));
+    if (n_ctx > most)
+        return err_set(e, QWICK_ERR_CONTEXT,
+                       "%s: context of %zu tokens asked for, the model's "
+                       "maximum is %zu (max_position_embeddings)",
+                       checkpoint_name(eng->ck), n_ctx, most);
+    *limit = n_ctx ? n_ctx : most;
+    return 0;
+}
+
+int qwick_session_create(struct qwick_session **out, struct qwick_engine *eng,
+                         size_t n_ctx, struct qwick_err *e)
+{
+    const struct config *c = &eng->model.config;
+    size_t limit;
+    *out = NULL;
+    if (engine_context(eng, n_ctx, &limit, e))
+        return -1;
+    struct qwick_session *s = calloc(1, sizeof *s);
+    if (!s)
+        return err_oom(e, sizeof *s);
+    s->eng = eng;
+    s->limit = limit;
+    if (kv_init(&s->kv, eng->kv_dtype, c, e) ||
+        (!eng->scratch && scratch_create(&eng->scratch, &eng->model, e))) {
+        qwick_session_free(s);
+        return -1;
+    }
+    *out = s;
+    return 0;
+}
+
+void qwick_session_free(struct qwick_session *s)
+{
+    if (!s)
+        return;
+    kv_free(&s->kv);
+    free(s->tokens);
+    free(s->own_logits);
+    free(s);
+}
+
+/* Refuse n_pages more, for what a printf format says. */
+static int predict_pages(struct qwick_engine *eng, size_t n_pages,
+                         size_t page_bytes, struct qwick_err *e,
+                         const char *what, size_t n)
+{
+    size_t need, avail;
+    if (n_pages == 0)
+        return 0;
+    if (size_mul(n_pages, page_bytes, &need))
+        need = SIZE_MAX;
+    avail = memory_available(&eng->memory, need);
+    if (need > avail || need == SIZE_MAX)
+        return err_set(e, QWICK_ERR_MEMORY,
+                       "out of memory: %zu bytes more for the KV cache of %zu "
+                       "%s, %zu are available",
+                       need, n, what, avail);
+    memory_grant(&eng->memory, need);
+    return 0;
+}
+
+int session_predict_memory(const struct qwick_session *s, size_t n,
+                           struct qwick_err *e)
+{
+    return predict_pages(s->eng, kv_missing_pages(&s->kv, n), s->kv.page_bytes,
+                         e, "tokens", n);
+}
+
+/* What all sessions of a joint step take together. */
+static int predict_steps(struct qwick_engine *eng,
+                         const struct qwick_step *steps, size_t n,
+                         struct qwick_err *e)
+{
+    size_t pages = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct kv_cache *kv = &steps[i].session->kv;
+        if (size_add(pages, kv_missing_pages(kv, kv->n + steps[i].n), &pages))
+            pages = SIZE_MAX;
+    }
+    return predict_pages(eng, pages, steps[0].session->kv.page_bytes, e,
+                         "sequences", n);
+}
+
+int session_reserve_tokens(struct qwick_session *s, size_t n,
+                           struct qwick_err *e)
+{
+    if (n <= s->cap)
+        return 0;
+    size_t cap = n + n / 2 + 64;
+    int32_t *tokens = realloc(s->tokens, cap * sizeof *tokens);
+    if (!tokens)
+        return err_oom(e, cap * sizeof *tokens);
+    s->tokens = tokens;
+    s->cap = cap;
+    return 0;
+}
+
+/* Everything that evaluating up to n tokens, `chunk` at once, may need. */
+static int reserve(struct qwick_session *s, size_t n, size_t chunk,
+                   struct qwick_err *e)
+{
+    const struct model *m = &s->eng->model;
+    if (!s->own_logits) {
+        s->own_logits = calloc(m->config.vocab_size, sizeof *s->own_logits);
+        if (!s->own_logits)
+            return err_oom(e, m->config.vocab_size * sizeof *s->own_logits);
+    }
+    if (session_reserve_tokens(s, n, e) ||
+        scratch_reserve(s->eng->scratch, m, chunk, n, e))
+        return -1;
+    return kv_reserve(&s->kv, n, e);
+}
+
+/* One pass over tokens that follow what the cache has. -1: stopped, which only
+ * a prefill can be. */
+static int forward(struct qwick_session *s, const int32_t *tokens, size_t n,
+                   enum want want, float *logits, bool prefill)
+{
+    const struct span span = {&s->kv, tokens, n, want};
+    const struct pass_io io = {.spans = &span,
+                               .n_spans = 1,
+                               .logits = logits,
+                               .ms = s->parts,
+                               .interrupt = prefill ? s->interrupt : NULL,
+                               .deadline_ms = prefill ? s->deadline_ms : 0};
+    s->logits = NULL;
+    s->hidden = NULL;
+    s->n_rows = 0;
+    if (model_forward(&s->eng->model, s->eng->scratch, &io))
+        return -1;
+    if (want == WANT_LAST) {
+        s->logits = logits;
+        s->n_rows = 1;
+    }
+    return 0;
+}
+
+int session_check_tokens(const struct qwick_session *s, const int32_t *tokens,
+                         size_t n, struct qwick_err *e)
+{
+    size_t vocab_size = s->eng->model.config.vocab_size;
+    if (n == 0)
+        return err_set(e, QWICK_ERR_USAGE, "prompt: has no tokens");
+    for (size_t i = 0; i < n; i++)
+        if (tokens[i] < 0 || (size_t)tokens[i] >= vocab_size)
+            return err_set(e, QWICK_ERR_USAGE,
+                           "prompt: token id %d is out of range, the "
+                           "vocabulary has %zu",
+                           tokens[i], vocab_size);
+    if (n > s->limit)
+        return err_set(e, QWICK_ERR_CONTEXT,
+                       "prompt: %zu tokens do not fit the context of %zu", n,
+                       s->limit);
+    return 0;
+}
+
+void session_truncate(struct qwick_session *s, size_t n)
+{
+    if (n >= s->kv.n)
+        return;
+    kv_truncate(&s->kv, n);
+    s->logits = NULL;
+    s->hidden = NULL;
+    s->n_rows = 0;
+}
+
+int qwick_session_sync(struct qwick_session *s, const int32_t *tokens, size_t n,
+                       struct qwick_err *e)
+{
+    /* the last token is evaluated in any case: the logits are its */
+    if (session_check_tokens(s, tokens, n, e) ||
+        session_predict_memory(s, n, e) ||
+        qwick_session_reuse(s, tokens, n - 1, e))
+        return -1;
+    size_t at = s->kv.n, first = at, chunk = s->eng->model.chunk;
+    s->n_cached = at;
+    while (at < n) {
+        size_t m = n - at < chunk ? n - at : chunk;
+        if (reserve(s, at + m, m, e))
+            return -1;
+        memcpy(s->tokens + at, tokens + at, m * sizeof *tokens);
+        if (session_stopped(s) ||
+            forward(s, tokens + at, m, at + m == n ? WANT_LAST : WANT_NONE,
+                    s->own_logits, true))
+            return err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
+        at += m;
+        if (s->progress)
+            s->progress(s->progress_ctx, at - first, n - first);
+    }
+    qwick_session_publish(s);
+    return 0;
+}
+
+int qwick_session_decode(struct qwick_session *s, int32_t token,
+                         struct qwick_err *e)
+{
+    if (s->kv.n >= s->limit)
+        return err_set(e, QWICK_ERR_CONTEXT, "context: is full with %zu tokens",
+                       s->limit);
+    if (session_check_tokens(s, &token, 1, e) || reserve(s, s->kv.n + 1, 1, e))
+        return -1;
+    s->tokens[s->kv.n] = token;
+    return forward(s, &token, 1, WANT_LAST, s->own_logits, false);
+}
+
+int session_decode_all(struct qwick_session *s, const int32_t *tokens, size_t n,
+                       size_t most, float *rows, struct qwick_err *e)
+{
+    if (session_check_tokens(s, tokens, n, e))
+        return -1;
+    if (n > s->limit - s->kv.n)
+        return err_set(e, QWICK_ERR_CONTEXT,
+                       "context: %zu tokens after %zu do not fit %zu", n,
+                       s->kv.n, s->limit);
+    if (reserve(s, s->kv.n + n, most, e))
+        return -1;
+    memcpy(s->tokens + s->kv.n, tokens, n * sizeof *tokens);
+    if (forward(s, tokens, n, WANT_ALL, rows, false))
+        return -1;
+    s->logits = rows + (n - 1) * s->eng->model.config.vocab_size;
+    s->n_rows = n;
+    return 0;
+}
+
+void session_keep(struct qwick_session *s, size_t n)
+{
+    size_t dropped = s->kv.n - n;
+    kv_truncate(&s->kv, n);
+    s->logits -= dropped * s->eng->model.config.vocab_size;
+    s->n_rows -= dropped;
+}
+
+void session_own_logits(struct qwick_session *s)
+{
+    if (!s->logits || s->logits == s->own_logits)
+        return;
+    memcpy(s->own_logits, s->logits,
+           s->eng->model.config.vocab_size * sizeof *s->own_logits);
+    s->logits = s->own_logits;
+    s->n_rows = 1;
+}
+
+int qwick_session_rollback(struct qwick_session *s, size_t n,
+                           struct qwick_err *e)
+{
+    if (n > s->kv.n)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "rollback: to %zu tokens, the context has %zu", n,
+                       s->kv.n);
+    if (kv_usable(&s->kv, n) < n)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "rollback: to %zu of %zu tokens: the keys of the layers "
+                       "with a sliding window are gone",
+                       n, s->kv.n);
+    session_truncate(s, n);
+    return 0;
+}
+
+int qwick_session_all_logits(struct qwick_session *s, const int32_t *tokens,
+                             size_t n, qwick_row_fn row, void *ctx,
+                             struct qwick_err *e)
+{
+    if (session_check_tokens(s, tokens, n, e) ||
+        session_predict_memory(s, n, e))
+        return -1;
+    size_t vocab_size = s->eng->model.config.vocab_size, bytes;
+    size_t most = LOGITS_BYTES / (vocab_size * sizeof(float)) + 1;
+    if (most > s->eng->model.chunk)
+        most = s->eng->model.chunk;
+    if (most > n)
+        most = n;
+    if (size_mul(vocab_size, most * sizeof(float), &bytes))
+        return err_oom(e, SIZE_MAX);
+    float *logits = malloc(bytes);
+    if (!logits)
+        return err_oom(e, bytes);
+    int rc = -1;
+    session_truncate(s, 0);
+    s->n_cached = 0;
+    for (size_t at = 0; at < n;) {
+        size_t m = n - at < most ? n - at : most;
+        if (reserve(s, at + m, m, e))
+            goto done;
+        memcpy(s->tokens + at, tokens + at, m * sizeof *tokens);
+        if (session_interrupted(s) ||
+            forward(s, tokens + at, m, WANT_ALL, logits, true)) {
+            err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
+            goto done;
+        }
+        for (size_t i = 0; i < m; i++) {
+            if (row(ctx, at + i, logits + i * vocab_size)) {
+                err_set(e, QWICK_ERR_RUNTIME, "logits: stopped at position %zu",
+                        at + i);
+                goto done;
+            }
+        }
+        at += m;
+        memcpy(s->own_logits, logits + (m - 1) * vocab_size,
+               vocab_size * sizeof *logits);
+        s->logits = s->own_logits;
+        s->n_rows = 1;
+    }
+    rc = 0;
+done:
+    free(logits);
+    return rc;
+}
+
+int qwick_session_fork(struct qwick_session **out,
+                       const struct qwick_session *s, struct qwick_err *e)
+{
+    struct qwick_session *f;
+    *out = NULL;
+    if (qwick_session_create(&f, s->eng, s->limit, e))
+        return -1;
+    size_t vocab_size = s->eng->model.config.vocab_size;
+    if (s->logits && !(f->own_logits = malloc(vocab_size * sizeof(float)))) {
+        err_oom(e, vocab_size * sizeof(float));
+        goto fail;
+    }
+    if (session_reserve_tokens(f, s->kv.n, e) ||
+        kv_share(&f->kv, &s->kv, s->kv.n, e))
+        goto fail;
+    if (s->kv.n)
+        memcpy(f->tokens, s->tokens, s->kv.n * sizeof *f->tokens);
+    if (s->logits) {
+        memcpy(f->own_logits, s->logits, vocab_size * sizeof(float));
+        f->logits = f->own_logits;
+        f->n_rows = 1;
+    }
+    f->interrupt = s->interrupt;
+    *out = f;
+    return 0;
+fail:
+    qwick_session_free(f);
+    return -1;
+}
+
+_Static_assert(QWICK_PARTS == PART_COUNT, "the public header says so");
+
+/* ---- joint steps -------------------------------------------------------- */
+
+static int check_steps(const struct qwick_engine *eng,
+                       const struct qwick_step *steps, size_t n,
+                       struct qwick_err *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct qwick_session *s = steps[i].session;
+        if (s->eng != eng)
+            return err_set(e, QWICK_ERR_USAGE,
+                           "step %zu: the session is another engine's", i);
+        for (size_t j = 0; j < i; j++)
+            if (steps[j].session == s)
+                return err_set(e, QWICK_ERR_USAGE,
+                               "step %zu: the session is step %zu's, too", i,
+                               j);
+        if (session_check_tokens(s, steps[i].tokens, steps[i].n, e))
+            return -1;
+        if (steps[i].n > s->limit - s->kv.n)
+            return err_set(e, QWICK_ERR_CONTEXT,
+                           "context: %zu tokens after %zu do not fit %zu",
+                           steps[i].n, s->kv.n, s->limit);
+    }
+    return 0;
+}
+
+/* Room for n rows of width floats behind *p, whose old contents do not matter.
+ */
+static int reserve_rows(float **p, size_t *cap, size_t n, size_t width,
+                        struct qwick_err *e)
+{
+    size_t bytes;
+    if (n <= *cap)
+        return 0;
+    if (size_mul(n, width, &bytes) || size_mul(bytes, sizeof **p, &bytes))
+        return err_oom(e, SIZE_MAX);
+    float *rows = malloc(bytes);
+    if (!rows)
+        return err_oom(e, bytes);
+    free(*p);
+    *p = rows;
+    *cap = n;
+    return 0;
+}
+
+static size_t rows_of(const struct qwick_step *step)
+{
+    return step->want == QWICK_WANT_ALL    ? step->n
+           : step->want == QWICK_WANT_LAST ? 1
+                                           : 0;
+}
+
+static int reserve_step(struct qwick_engine *eng,
+                        const struct qwick_step *steps, size_t n,
+                        enum qwick_output output, struct qwick_err *e)
+{
+    const struct config *c = &eng->model.config;
+    size_t n_tokens = 0, n_ctx = 0, n_rows = 0;
+    if (predict_steps(eng, steps, n, e))
+        return -1;
+    if (n > eng->cap_spans) {
+        struct span *spans = realloc(eng->spans, n * sizeof *spans);
+        if (!spans)
+            return err_oom(e, n * sizeof *spans);
+        eng->spans = spans;
+        eng->cap_spans = n;
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct qwick_session *s = steps[i].session;
+        size_t end = s->kv.n + steps[i].n;
+        if (session_reserve_tokens(s, end, e) || kv_reserve(&s->kv, end, e))
+            return -1;
+        n_tokens += steps[i].n;
+        n_rows += rows_of(&steps[i]);
+        n_ctx = end > n_ctx ? end : n_ctx;
+    }
+    if (output & QWICK_LOGITS &&
+        reserve_rows(&eng->rows, &eng->cap_rows, n_rows, c->vocab_size, e))
+        return -1;
+    if (output & QWICK_HIDDEN &&
+        reserve_rows(&eng->hidden, &eng->cap_hidden, n_rows, c->d_model, e))
+        return -1;
+    return scratch_reserve(eng->scratch, &eng->model, n_tokens, n_ctx, e);
+}
+
+int qwick_engine_step(struct qwick_engine *eng, const struct qwick_step *steps,
+                      size_t n, enum qwick_output output, struct qwick_err *e)
+{
+    const struct config *c = &eng->model.config;
+    if (n == 0)
+        return 0;
+    if (check_steps(eng, steps, n, e) || reserve_step(eng, steps, n, output, e))
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        struct qwick_session *s = steps[i].session;
+        enum want want = steps[i].want == QWICK_WANT_ALL    ? WANT_ALL
+                         : steps[i].want == QWICK_WANT_LAST ? WANT_LAST
+                                                            : WANT_NONE;
+        memcpy(s->tokens + s->kv.n, steps[i].tokens,
+               steps[i].n * sizeof *s->tokens);
+        eng->spans[i] =
+            (struct span){&s->kv, steps[i].tokens, steps[i].n, want};
+    }
+    const struct pass_io io = {
+        .spans = eng->spans,
+        .n_spans = n,
+        .logits = output & QWICK_LOGITS ? eng->rows : NULL,
+        .hidden = output & QWICK_HIDDEN ? eng->hidden : NULL,
+        .ms = steps[0].session->parts,
+        .interrupt = steps[0].session->interrupt};
+    if (model_forward(&eng->model, eng->scratch, &io))
+        return err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
+    for (size_t i = 0, row = 0; i < n; i++) {
+        struct qwick_session *s = steps[i].session;
+        s->n_rows = rows_of(&steps[i]);
+        row += s->n_rows;
+        s->logits = io.logits && s->n_rows
+                        ? io.logits + (row - 1) * c->vocab_size
+                        : NULL;
+        s->hidden =
+            io.hidden && s->n_rows ? io.hidden + (row - 1) * c->d_model : NULL;
+    }
+    return 0;
+}
+
+const float *qwick_session_rows(const struct qwick_session *s, size_t *n)
+{
+    *n = s->logits ? s->n_rows : 0;
+    if (!s->logits)
+        return NULL;
+    return s->logits - (s->n_rows - 1) * s->eng->model.config.vocab_size;
+}
+
+const float *qwick_session_hidden(const struct qwick_session *s)
+{
+    return s->hidden;
+}
+
+const char *qwick_part_name(size_t part)
+{
+    static const char *const names[] = {
+        [PART_EMBED] = "embedding",
+        [PART_NORMS] = "norms",
+        [PART_PROJECTIONS] = "projections",
+        [PART_ATTENTION] = "attention",
+        [PART_HEAD] = "head",
+        [PART_BARRIERS] = "barriers",
+    };
+    return part < PART_COUNT ? names[part] : NULL;
+}
+
+void qwick_session_parts(struct qwick_session *s, double *ms)
+{
+    s->parts = ms;
+}
+
+size_t qwick_session_length(const struct qwick_session *s)
+{
+    return s->kv.n;
+}
+
+const int32_t *qwick_session_tokens(const struct qwick_session *s, size_t *n)
+{
+    *n = s->kv.n;
+    return s->tokens;
+}
+
+size_t qwick_session_cached(const struct qwick_session *s)
+{
+    return s->n_cached;
+}
+
+size_t qwick_session_limit(const struct qwick_session *s)
+{
+    return s->limit;
+}
+
+size_t qwick_session_kv_bytes(const struct qwick_session *s)
+{
+    return kv_bytes(&s->kv);
+}
+
+const float *qwick_session_logits(const struct qwick_session *s)
+{
+    return s->logits;
+}
+
+void qwick_session_progress(struct qwick_session *s, qwick_progress_fn fn,
+                            void *ctx)
+{
+    s->progress = fn;
+    s->progress_ctx = ctx;
+}
+
+void qwick_session_interrupt(struct qwick_session *s, const volatile int *flag)
+{
+    s->interrupt = flag;
+}

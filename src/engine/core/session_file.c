@@ -1,0 +1,144 @@
+/* Sessions in files. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/cache/kv_file.h"
+#include "engine/core/engine.h"
+
+int qwick_session_save(struct qwick_session *s, const char *path,
+                       struct qwick_err *e)
+{
+    struct kv_file_head head;
+    if (kv_file_describe(&head, s->eng, KV_FILE_SESSION, e) ||
+        engine_contents(s->eng, &head.contents, e) ||
+        engine_check_unchanged(s->eng, e))
+        return -1;
+    head.n_tokens = s->kv.n;
+    head.n_logits = s->logits ? s->eng->model.config.vocab_size : 0;
+    return kv_file_write(path, &head, s->tokens, s->logits, &s->kv, e);
+}
+
+/* Whether the weights are those that the session was saved with. Where the
+ * files are the same ones, unchanged since, their contents are. Where they are
+ * not (a copy, other times) all of the contents is compared. */
+static int check_weights(const struct kv_file *f,
+                         const struct kv_file_head *mine,
+                         struct qwick_engine *eng, struct qwick_err *e)
+{
+    const struct kv_file_head *h = &f->head;
+    uint64_t contents;
+    if (mine->files && h->files == mine->files) {
+        eng->contents = h->contents;
+        eng->has_contents = true;
+        return 0;
+    }
+    if (engine_contents(eng, &contents, e))
+        return -1;
+    if (contents == h->contents)
+        return 0;
+    return err_set(e, QWICK_ERR_USAGE,
+                   "%s: was saved with other weights of %s: they have been "
+                   "changed since (%016" PRIx64 ", now %016" PRIx64 ")",
+                   f->path, h->model_name, h->contents, contents);
+}
+
+/* Whether this engine may go on with what the file's made. */
+static int check_engine(const struct kv_file *f,
+                        const struct kv_file_head *mine,
+                        struct qwick_engine *eng, struct qwick_err *e)
+{
+    const struct kv_file_head *h = &f->head;
+    if (h->model[0] != mine->model[0] || h->model[1] != mine->model[1])
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: was saved with another model: %s (%016" PRIx64
+                       "), this is %s (%016" PRIx64 ")",
+                       f->path, h->model_name, h->model[0], mine->model_name,
+                       mine->model[0]);
+    if (strcmp(h->kv, mine->kv) != 0)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: was saved with a KV cache in %s, this one is in %s",
+                       f->path, h->kv, mine->kv);
+    if (h->page_bytes != mine->page_bytes || h->n_layers != mine->n_layers ||
+        h->n_kv_heads != mine->n_kv_heads || h->head_dim != mine->head_dim)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: its pages have %" PRIu64
+                       " bytes, this model's have %" PRIu64,
+                       f->path, h->page_bytes, mine->page_bytes);
+    if (mine->exact && (!h->exact || strcmp(h->isa, mine->isa) != 0))
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: was saved %s on %s kernels, this is exact on %s",
+                       f->path, h->exact ? "in exact mode" : "in default mode",
+                       h->isa, mine->isa);
+    return check_weights(f, mine, eng, e);
+}
+
+static int check_content(const struct kv_file *f, const struct qwick_session *s,
+                         struct qwick_err *e)
+{
+    const struct kv_file_head *h = &f->head;
+    size_t vocab_size = s->eng->model.config.vocab_size;
+    if (h->n_tokens > s->limit)
+        return err_set(e, QWICK_ERR_CONTEXT,
+                       "%s: its %" PRIu64
+                       " tokens do not fit the context of %zu",
+                       f->path, h->n_tokens, s->limit);
+    if (h->n_logits && h->n_logits != vocab_size)
+        return err_set(e, QWICK_ERR_RUNTIME,
+                       "%s: has %" PRIu64 " logits, the vocabulary has %zu",
+                       f->path, h->n_logits, vocab_size);
+    for (size_t i = 0; i < h->n_tokens; i++)
+        if (f->tokens[i] < 0 || (size_t)f->tokens[i] >= vocab_size)
+            return err_set(e, QWICK_ERR_RUNTIME,
+                           "%s: token id %d is out of range, the vocabulary "
+                           "has %zu",
+                           f->path, f->tokens[i], vocab_size);
+    return session_predict_memory(s, h->n_tokens, e);
+}
+
+static int take(struct qwick_session *s, struct kv_file *f, struct qwick_err *e)
+{
+    size_t n = f->head.n_tokens;
+    if (session_reserve_tokens(s, n, e) || kv_reserve(&s->kv, n, e))
+        return -1;
+    if (kv_file_pages(f, 0, f->head.n_pages, s->kv.pages, s->eng->pool, NULL,
+                      NULL, e) < f->head.n_pages)
+        return -1;
+    if (n)
+        memcpy(s->tokens, f->tokens, n * sizeof *s->tokens);
+    s->kv.n = n;
+    /* the session may have released as much before it was saved */
+    kv_release(&s->kv, 0);
+    if (f->logits) {
+        s->own_logits = f->logits;
+        f->logits = NULL;
+        s->logits = s->own_logits;
+        s->n_rows = 1;
+    }
+    return 0;
+}
+
+int qwick_session_load(struct qwick_session **out, struct qwick_engine *eng,
+                       const char *path, size_t n_ctx, struct qwick_err *e)
+{
+    struct qwick_session *s;
+    struct kv_file_head mine;
+    struct kv_file f;
+    *out = NULL;
+    if (qwick_session_create(&s, eng, n_ctx, e))
+        return -1;
+    if (kv_file_describe(&mine, eng, KV_FILE_SESSION, e) ||
+        kv_file_open(&f, path, KV_FILE_SESSION, true, NULL, e)) {
+        qwick_session_free(s);
+        return -1;
+    }
+    int rc = check_engine(&f, &mine, eng, e) || check_content(&f, s, e) ||
+             take(s, &f, e);
+    kv_file_close(&f);
+    if (rc) {
+        qwick_session_free(s);
+        return -1;
+    }
+    *out = s;
+    return 0;
+}

@@ -1,0 +1,101 @@
+/* A session and the engine's caches of prefixes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/cache/prefix.h"
+#include "engine/cache/prefix_disk.h"
+#include "engine/core/engine.h"
+
+static size_t common_prefix(const struct qwick_session *s,
+                            const int32_t *tokens, size_t n)
+{
+    size_t i = 0;
+    while (i < n && i < s->kv.n && tokens[i] == s->tokens[i])
+        i++;
+    return i;
+}
+
+/* The session's context becomes n of tokens, in pages behind the first n_kept.
+ * The references to pages are given up in any case. */
+static int adopt(struct qwick_session *s, const int32_t *tokens, size_t n,
+                 size_t n_kept, struct kv_page **pages, size_t n_pages,
+                 struct qwick_err *e)
+{
+    if (session_reserve_tokens(s, n, e) ||
+        kv_adopt(&s->kv, n_kept, pages, n_pages, n, e)) {
+        for (size_t i = 0; i < n_pages; i++)
+            kv_page_drop(&s->kv, pages[i]);
+        return -1;
+    }
+    memcpy(s->tokens, tokens, n * sizeof *tokens);
+    s->logits = NULL;
+    s->hidden = NULL;
+    s->n_rows = 0;
+    return 0;
+}
+
+static int reuse_memory(struct qwick_session *s, const int32_t *tokens,
+                        size_t n, struct kv_page **pages, struct qwick_err *e)
+{
+    size_t n_pages;
+    size_t m = prefix_match(s->eng->prefix, tokens, n, pages, &n_pages);
+    if (m > s->kv.n)
+        return adopt(s, tokens, m, 0, pages, n_pages, e);
+    for (size_t i = 0; i < n_pages; i++)
+        kv_page_drop(&s->kv, pages[i]);
+    return 0;
+}
+
+static int reuse_disk(struct qwick_session *s, const int32_t *tokens, size_t n,
+                      struct kv_page **pages, struct qwick_err *e)
+{
+    struct qwick_err bad = {0};
+    size_t first = s->kv.n / KV_BLOCK, n_pages;
+    size_t m = prefix_disk_find(s->eng->disk, tokens, n, first, pages, &n_pages,
+                                s->interrupt, &bad);
+    if (bad.code)
+        engine_warn(s->eng, "prefix cache: %s; ignored", bad.msg);
+    if (m > s->kv.n)
+        return adopt(s, tokens, m, first, pages, n_pages, e);
+    for (size_t i = 0; i < n_pages; i++)
+        kv_page_drop(&s->kv, pages[i]);
+    return 0;
+}
+
+int qwick_session_reuse(struct qwick_session *s, const int32_t *tokens,
+                        size_t n, struct qwick_err *e)
+{
+    const struct qwick_engine *eng = s->eng;
+    if (n && session_check_tokens(s, tokens, n, e))
+        return -1;
+    session_truncate(s, common_prefix(s, tokens, n));
+    if (s->kv.n == n || (!eng->prefix && !eng->disk))
+        return 0;
+    struct kv_page **pages = malloc((n / KV_BLOCK + 1) * sizeof(*pages));
+    if (!pages)
+        return err_oom(e, (n / KV_BLOCK + 1) * sizeof(*pages));
+    int rc = eng->prefix ? reuse_memory(s, tokens, n, pages, e) : 0;
+    if (!rc && eng->disk && s->kv.n < n)
+        rc = session_predict_memory(s, n, e) ||
+                     reuse_disk(s, tokens, n, pages, e)
+                 ? -1
+                 : 0;
+    free(pages);
+    return rc;
+}
+
+void qwick_session_publish(struct qwick_session *s)
+{
+    if (s->eng->prefix)
+        prefix_insert(s->eng->prefix, s->tokens, s->kv.n / KV_BLOCK * KV_BLOCK,
+                      &s->kv);
+}
+
+int qwick_session_store(struct qwick_session *s, size_t n, struct qwick_err *e)
+{
+    if (!s->eng->disk)
+        return 0;
+    if (n > s->kv.n)
+        n = s->kv.n;
+    return prefix_disk_store(s->eng->disk, s->tokens, n, &s->kv, e);
+}

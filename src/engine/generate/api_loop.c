@@ -1,0 +1,153 @@
+/* The parts of a generation, for programs with a loop of their own. */
+#include <stdlib.h>
+
+#include "engine/core/engine.h"
+#include "engine/generate/sampler.h"
+#include "engine/generate/stream.h"
+
+struct qwick_sampler {
+    struct sampler *sampler;
+    size_t vocab_size;
+};
+
+int qwick_sampler_create(struct qwick_sampler **out,
+                         const struct qwick_engine *eng,
+                         const struct qwick_sampling *o, struct qwick_err *e)
+{
+    *out = NULL;
+    if (!eng->weights)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: was opened for its tokenizer only",
+                       checkpoint_name(eng->ck));
+    struct qwick_sampler *s = calloc(1, sizeof *s);
+    if (!s)
+        return err_oom(e, sizeof *s);
+    s->vocab_size = eng->model.config.vocab_size;
+    if (sampler_create(&s->sampler, o, s->vocab_size, eng->blocked,
+                       eng->model.k, e)) {
+        free(s);
+        return -1;
+    }
+    *out = s;
+    return 0;
+}
+
+void qwick_sampler_free(struct qwick_sampler *s)
+{
+    if (!s)
+        return;
+    sampler_free(s->sampler);
+    free(s);
+}
+
+void qwick_sampler_bias(struct qwick_sampler *s, qwick_bias_fn fn, void *ctx)
+{
+    sampler_set_bias(s->sampler, fn, ctx);
+}
+
+static int check_id(const struct qwick_sampler *s, int32_t id,
+                    struct qwick_err *e)
+{
+    if (id >= 0 && (size_t)id < s->vocab_size)
+        return 0;
+    return err_set(e, QWICK_ERR_USAGE,
+                   "sampler: token id %d is out of range, the vocabulary has "
+                   "%zu",
+                   id, s->vocab_size);
+}
+
+int qwick_sampler_see_prompt(struct qwick_sampler *s, const int32_t *tokens,
+                             size_t n, struct qwick_err *e)
+{
+    for (size_t i = 0; i < n; i++)
+        if (check_id(s, tokens[i], e))
+            return -1;
+    for (size_t i = 0; i < n; i++)
+        sampler_see_prompt(s->sampler, tokens[i]);
+    return 0;
+}
+
+int qwick_sampler_draw(struct qwick_sampler *s, const float *logits,
+                       int32_t *id, struct qwick_err *e)
+{
+    *id = -1;
+    if (!logits)
+        return err_set(e, QWICK_ERR_USAGE, "sampler: there are no logits");
+    return sampler_peek(s->sampler, logits, id, e);
+}
+
+int qwick_sampler_accept(struct qwick_sampler *s, int32_t id,
+                         struct qwick_err *e)
+{
+    if (check_id(s, id, e))
+        return -1;
+    sampler_accept(s->sampler, id);
+    return 0;
+}
+
+struct qwick_detokenizer {
+    const struct qwick_engine *eng;
+    bool skip_special;
+    struct stream stream;
+};
+
+int qwick_detokenizer_create(struct qwick_detokenizer **out,
+                             const struct qwick_engine *eng, bool skip_special,
+                             struct qwick_err *e)
+{
+    *out = NULL;
+    if (engine_need_tokenizer(eng, e))
+        return -1;
+    struct qwick_detokenizer *d = calloc(1, sizeof *d);
+    if (!d)
+        return err_oom(e, sizeof *d);
+    d->eng = eng;
+    d->skip_special = skip_special;
+    stream_init(&d->stream, NULL, 0, false);
+    *out = d;
+    return 0;
+}
+
+void qwick_detokenizer_free(struct qwick_detokenizer *d)
+{
+    if (!d)
+        return;
+    stream_free(&d->stream);
+    free(d);
+}
+
+/* Hand out what these bytes set free; `last` sets free all. */
+static int feed(struct qwick_detokenizer *d, const char *p, size_t n, bool last,
+                const char **text, size_t *n_text, struct qwick_err *e)
+{
+    struct buf *out = &d->stream.text;
+    size_t from;
+    bool stopped;
+    out->len = 0; /* the caller has it */
+    if (stream_add(&d->stream, p, n, last, &from, &stopped))
+        return err_oom(e, n);
+    *text = out->len ? out->data : "";
+    *n_text = out->len;
+    return 0;
+}
+
+int qwick_detokenizer_add(struct qwick_detokenizer *d, int32_t id,
+                          const char **text, size_t *n_text,
+                          struct qwick_err *e)
+{
+    const char *p;
+    size_t n;
+    *text = "";
+    *n_text = 0;
+    if (engine_token_bytes(d->eng, id, d->skip_special, &p, &n, e))
+        return -1;
+    return feed(d, p, n, false, text, n_text, e);
+}
+
+int qwick_detokenizer_flush(struct qwick_detokenizer *d, const char **text,
+                            size_t *n_text, struct qwick_err *e)
+{
+    *text = "";
+    *n_text = 0;
+    return feed(d, "", 0, true, text, n_text, e);
+}

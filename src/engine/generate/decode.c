@@ -1,0 +1,135 @@
+#include "engine/generate/decode.h"
+
+bool decode_is_stop(const struct decode_rules *r, int32_t id)
+{
+    for (size_t i = 0; i < r->n_stop_ids; i++)
+        if (r->stop_ids[i] == id)
+            return true;
+    return false;
+}
+
+bool decode_ends(const struct decode_rules *r, int32_t id, size_t n, size_t pos,
+                 enum qwick_finish *why)
+{
+    if (decode_is_stop(r, id))
+        *why = QWICK_FINISH_STOP;
+    else if (r->budget && n >= r->budget)
+        *why = QWICK_FINISH_LENGTH;
+    else if (pos >= r->limit)
+        *why = QWICK_FINISH_CONTEXT;
+    else
+        return false;
+    return true;
+}
+
+/* How far the loop is. */
+struct loop_state {
+    const float *row;     /* logits to choose from */
+    size_t pos;           /* tokens before the one to choose */
+    size_t n;             /* tokens chosen so far */
+    const int32_t *guess; /* [n_guess] neither accepted nor dropped yet; the
+                             state holds them after its pos tokens */
+    size_t n_guess;
+};
+
+/* Drop the guesses that were not accepted. */
+static void drop(const struct decode_loop *l, struct loop_state *r)
+{
+    if (r->n_guess)
+        l->draft->keep(l->state, r->pos);
+    r->n_guess = 0;
+}
+
+/* Whether id was guessed. Then it has been evaluated, and the next row is its
+ * logits. */
+static bool accept(const struct decode_loop *l, struct loop_state *r,
+                   int32_t id)
+{
+    if (r->n_guess == 0 || *r->guess != id)
+        return false;
+    r->guess++;
+    r->n_guess--;
+    r->row += l->draft->stride;
+    r->pos++;
+    l->draft->n_accepted++;
+    return true;
+}
+
+/* The guesses to evaluate after the last chosen token: *n of them. */
+static int guess(const struct decode_loop *l, const struct loop_state *r,
+                 size_t *n, struct qwick_err *e)
+{
+    const struct decode_rules *rules = &l->rules;
+    const struct decode_draft *d = l->draft;
+    size_t max = d->max, room = rules->limit - r->pos - 1, made, i = 0;
+    *n = 0;
+    if (max > room)
+        max = room;
+    /* the last chosen token is not evaluated */
+    room = rules->budget > r->n ? rules->budget - r->n - 1 : SIZE_MAX;
+    if (max > room)
+        max = room;
+    if (max == 0)
+        return 0;
+    if (d->guess(l->ctx, d->tokens + 1, max, &made, e))
+        return -1;
+    while (i < made && !decode_is_stop(rules, d->tokens[1 + i]))
+        i++;
+    *n = i;
+    return 0;
+}
+
+/* Evaluate id, the last chosen token, together with guesses. */
+static int advance(const struct decode_loop *l, struct loop_state *r,
+                   int32_t id, struct qwick_err *e)
+{
+    struct decode_draft *d = l->draft;
+    size_t n = 0;
+    if (r->pos >= l->rules.limit)
+        return err_set(e, QWICK_ERR_CONTEXT, "context: is full with %zu tokens",
+                       r->pos);
+    if (d && guess(l, r, &n, e))
+        return -1;
+    if (n == 0) {
+        if (l->forward(l->state, id, r->pos, &r->row, e))
+            return -1;
+    } else {
+        d->tokens[0] = id;
+        if (d->forward_all(l->state, d->tokens, 1 + n, r->pos, &r->row, e))
+            return -1;
+        d->n_passes++;
+        d->n_drafted += n;
+        r->guess = d->tokens + 1;
+        r->n_guess = n;
+    }
+    r->pos++;
+    return 0;
+}
+
+int decode_run(const struct decode_loop *l, const float *logits, size_t pos,
+               enum qwick_finish *why, struct qwick_err *e)
+{
+    struct loop_state r = {.row = logits, .pos = pos};
+    int rc = -1;
+    for (;;) {
+        int32_t id;
+        bool end;
+        r.n++;
+        if (l->select(l->ctx, r.row, &id, e))
+            break;
+        end = decode_ends(&l->rules, id, r.n, r.pos, why);
+        if (l->on_token(l->ctx, id, r.pos, &end, why, e))
+            break;
+        if (end) {
+            rc = 0;
+            break;
+        }
+        if (accept(l, &r, id))
+            continue;
+        drop(l, &r);
+        if (advance(l, &r, id, e))
+            break;
+    }
+    drop(l, &r);
+    return rc;
+}

@@ -1,0 +1,544 @@
+#include "engine/generate/generate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "engine/core/options.h"
+#include "engine/generate/lookup.h"
+
+_Static_assert(QWICK_LOOKUP_MAX == LOOKUP_MAX, "the public header says so");
+
+struct qwick_sampling qwick_sampling_neutral(void)
+{
+    return (struct qwick_sampling){
+        .temperature = 1, .top_p = 1, .repeat_penalty = 1};
+}
+
+struct qwick_sampling qwick_sampling_defaults(const struct qwick_engine *eng,
+                                              bool thinking)
+{
+    const struct config *c = &eng->model.config;
+    struct qwick_sampling o = qwick_sampling_neutral();
+    if (!c->do_sample) {
+        o.temperature = 0;
+        return o;
+    }
+    o.temperature = (float)c->temperature;
+    o.top_k = (int)c->top_k;
+    o.top_p = (float)c->top_p;
+    o.min_p = (float)c->min_p;
+    o.repeat_penalty = (float)c->repetition_penalty;
+    /* Qwen3's files carry the values for thinking; its model card gives others
+     * for plain answers. */
+    if (!thinking && c->temperature == 0.6 && c->top_p == 0.95 &&
+        c->top_k == 20) {
+        o.temperature = 0.7f;
+        o.top_p = 0.8f;
+    }
+    return o;
+}
+
+const char *qwick_finish_name(enum qwick_finish f)
+{
+    static const char *const names[] = {
+        [QWICK_FINISH_STOP] = "stop",
+        [QWICK_FINISH_STOP_STRING] = "stop_string",
+        [QWICK_FINISH_LENGTH] = "length",
+        [QWICK_FINISH_CONTEXT] = "context",
+        [QWICK_FINISH_LOOP] = "loop",
+        [QWICK_FINISH_TIMEOUT] = "timeout",
+        [QWICK_FINISH_INTERRUPTED] = "interrupted",
+        [QWICK_FINISH_CANCELLED] = "cancelled",
+    };
+    return names[f];
+}
+
+/* ---- one answer --------------------------------------------------------- */
+
+/* Whether the last n ids repeat one period at least three times: the longest
+ * border of the window gives its shortest period (Knuth, Morris, Pratt). */
+static bool has_loop(const int32_t *ids, size_t n_ids, size_t n, size_t *border)
+{
+    if (n == 0 || n_ids < n)
+        return false;
+    const int32_t *w = ids + n_ids - n;
+    size_t k = 0;
+    border[0] = 0;
+    for (size_t i = 1; i < n; i++) {
+        while (k > 0 && w[i] != w[k])
+            k = border[k - 1];
+        if (w[i] == w[k])
+            k++;
+        border[i] = k;
+    }
+    return n - border[n - 1] <= n / 3;
+}
+
+int generation_check(const struct qwick_engine *eng, const int32_t *prompt,
+                     size_t n, struct qwick_err *e)
+{
+    size_t vocab_size = eng->model.config.vocab_size;
+    for (size_t i = 0; i < n; i++)
+        if (prompt[i] < 0 || (size_t)prompt[i] >= vocab_size)
+            return err_set(e, QWICK_ERR_USAGE,
+                           "prompt: token id %d is out of range, the "
+                           "vocabulary has %zu",
+                           prompt[i], vocab_size);
+    return 0;
+}
+
+static int check_options(const struct qwick_generate_options *o,
+                         struct qwick_err *e)
+{
+    for (size_t i = 0; i < o->n_stop; i++)
+        if (!*o->stop[i])
+            return err_set(e, QWICK_ERR_USAGE, "stop string: is empty");
+    if (o->loop_guard && o->loop_guard < 3)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "loop guard: must be at least 3, is %zu", o->loop_guard);
+    if (!(o->timeout_ms >= 0))
+        return err_set(e, QWICK_ERR_USAGE,
+                       "timeout: must be at least 0 ms, is %g", o->timeout_ms);
+    if (o->lookup > QWICK_LOOKUP_MAX)
+        return err_set(e, QWICK_ERR_USAGE, "lookup: must be at most %d, is %zu",
+                       QWICK_LOOKUP_MAX, o->lookup);
+    return 0;
+}
+
+/* Ids that may never be drawn: those of the engine, and stop ids when they are
+ * to be ignored. */
+static int block_stops(struct generation *g, struct qwick_err *e)
+{
+    const struct config *c = &g->eng->model.config;
+    g->blocked = calloc(c->vocab_size, 1);
+    if (!g->blocked)
+        return err_oom(e, c->vocab_size);
+    if (g->eng->blocked)
+        memcpy(g->blocked, g->eng->blocked, c->vocab_size);
+    for (size_t i = 0; i < c->n_stop_ids; i++)
+        g->blocked[c->stop_ids[i]] = 1;
+    return 0;
+}
+
+static int allocate(struct generation *g, struct qwick_err *e)
+{
+    const struct config *c = &g->eng->model.config;
+    const struct qwick_generate_options *o = g->o;
+    size_t n_bytes;
+    if (o->ignore_eos && block_stops(g, e))
+        return -1;
+    g->n_top = o->logprobs < c->vocab_size ? o->logprobs : c->vocab_size;
+    if (g->n_top && !(g->top = malloc(g->n_top * sizeof *g->top)))
+        return err_oom(e, g->n_top * sizeof *g->top);
+    if (!o->loop_guard)
+        return 0;
+    if (size_mul(o->loop_guard, sizeof *g->borders, &n_bytes) ||
+        !(g->borders = malloc(n_bytes)))
+        return err_oom(e, o->loop_guard);
+    return 0;
+}
+
+int generation_begin(struct generation *g, const struct qwick_engine *eng,
+                     const int32_t *prompt, size_t n,
+                     const struct qwick_generate_options *o, size_t limit,
+                     struct qwick_result *r, struct qwick_err *e)
+{
+    const struct config *c = &eng->model.config;
+    *r = (struct qwick_result){.seed = o->sampling.seed, .n_prompt = n};
+    *g = (struct generation){.eng = eng, .o = o, .r = r};
+    g->rules = (struct decode_rules){.stop_ids = c->stop_ids,
+                                     .n_stop_ids = c->n_stop_ids,
+                                     .budget = o->max_tokens,
+                                     .limit = limit};
+    stream_init(&g->stream, o->stop, o->n_stop,
+                o->in_think && o->split_thinking);
+    if (check_options(o, e) || allocate(g, e) ||
+        sampler_create(&g->sampler, &o->sampling, c->vocab_size,
+                       g->blocked ? g->blocked : eng->blocked, eng->model.k, e))
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        sampler_see_prompt(g->sampler, prompt[i]);
+    return 0;
+}
+
+void generation_free(struct generation *g)
+{
+    sampler_free(g->sampler);
+    stream_free(&g->stream);
+    free(g->blocked);
+    free(g->top);
+    free(g->borders);
+    *g = (struct generation){0};
+}
+
+int generation_draw(struct generation *g, const float *logits, int32_t *id,
+                    struct qwick_err *e)
+{
+    struct qwick_result *r = g->r;
+    if (ARRAY_RESERVE(r->tokens, g->cap_tokens, r->n_tokens + 1, e) ||
+        sampler_draw(g->sampler, logits, id, e))
+        return -1;
+    r->tokens[r->n_tokens++] = *id;
+    return 0;
+}
+
+void generation_weigh(struct generation *g, const float *logits)
+{
+    if (g->n_top && g->o->on_token)
+        sampler_logprobs(g->sampler, logits, g->top, g->n_top,
+                         g->r->tokens[g->r->n_tokens - 1], &g->logprob);
+}
+
+bool generation_timed_out(const struct generation *g)
+{
+    return g->deadline_ms > 0 && clock_ms() >= g->deadline_ms;
+}
+
+/* Why the generation ends with this token, if it does: a stop id before all,
+ * then what was asked for from outside, then lengths and time. */
+static bool ends(struct generation *g, int32_t id, size_t pos,
+                 enum qwick_finish *why)
+{
+    const struct qwick_result *r = g->r;
+    bool end = decode_ends(&g->rules, id, r->n_tokens, pos, why);
+    if (end && *why == QWICK_FINISH_STOP)
+        return true;
+    if (g->interrupt && *g->interrupt)
+        *why = QWICK_FINISH_INTERRUPTED;
+    else if (has_loop(r->tokens, r->n_tokens, g->o->loop_guard, g->borders))
+        *why = QWICK_FINISH_LOOP;
+    else if (!end && generation_timed_out(g))
+        *why = QWICK_FINISH_TIMEOUT;
+    else
+        return end;
+    return true;
+}
+
+/* Text of a token: nothing for stop ids and special added tokens. */
+static const char *visible(const struct generation *g, int32_t id, size_t *n)
+{
+    struct bpe *bpe = g->eng->bpe;
+    *n = 0;
+    if (!bpe || decode_is_stop(&g->rules, id) || bpe_is_special(bpe, id))
+        return "";
+    const char *p = bpe_token(bpe, id, n);
+    return p ? p : "";
+}
+
+/* What the token sets free begins at *from of its channel's buffer. */
+static int add_text(struct generation *g, int32_t id, bool last, size_t *from,
+                    bool *stopped)
+{
+    const struct qwick_engine *eng = g->eng;
+    size_t n;
+    if (g->o->split_thinking && id >= 0 &&
+        (id == eng->think_open || id == eng->think_close))
+        return stream_switch(
+            &g->stream, id == eng->think_open ? QWICK_THINKING : QWICK_TEXT,
+            from);
+    const char *p = visible(g, id, &n);
+    return stream_add(&g->stream, p, n, last, from, stopped);
+}
+
+int generation_emit(struct generation *g, int32_t id, size_t pos, bool *end,
+                    struct qwick_err *e)
+{
+    struct stream *st = &g->stream;
+    struct qwick_token_event ev = {.id = id, .channel = st->channel};
+    size_t from;
+    bool stopped = false;
+    *end = ends(g, id, pos, &g->r->finish);
+    if (add_text(g, id, *end, &from, &stopped))
+        return err_oom(e, st->held.len + st->text.len + st->thinking.len);
+    if (stopped) {
+        g->r->finish = QWICK_FINISH_STOP_STRING;
+        *end = true;
+    }
+    if (!g->o->on_token)
+        return 0;
+    struct buf *out = stream_buf(st, ev.channel);
+    ev.text = out->data ? out->data + from : "";
+    ev.n_text = out->len - from;
+    if (g->n_top) {
+        ev.top = g->top;
+        ev.n_top = g->n_top;
+        ev.logprob = g->logprob;
+    }
+    if (g->o->on_token(g->o->on_token_ctx, &ev)) {
+        g->r->finish = QWICK_FINISH_INTERRUPTED;
+        *end = true;
+    }
+    return 0;
+}
+
+int generation_finish(struct generation *g, struct qwick_err *e)
+{
+    struct stream *st = &g->stream;
+    if (buf_reserve(&st->text, 0))
+        return err_oom(e, 1);
+    g->r->text = buf_take(&st->text, &g->r->n_text);
+    if (st->thought)
+        g->r->thinking = buf_take(&st->thinking, &g->r->n_thinking);
+    return 0;
+}
+
+/* ---- one session -------------------------------------------------------- */
+
+/* A generation in a session, with its times. */
+struct solo {
+    struct generation g;
+    struct qwick_session *s;
+    const float *logits; /* of the token to draw next */
+    double start;
+    double step, mid, sampled; /* of a token; profile only */
+    size_t cap_times;
+    size_t first_time; /* of the times, the first of the decode step at hand */
+    bool begun;        /* the first token was drawn */
+    /* with lookup */
+    const int32_t *prompt;
+    struct lookup *lookup; /* knows the prompt once n_known > 0, and */
+    size_t n_known;        /* so many tokens of the answer */
+    int32_t tokens[1 + QWICK_LOOKUP_MAX];
+    float *rows; /* [1 + max, vocab_size], or NULL: not needed so far */
+    struct decode_draft draft;
+};
+
+static double mean(const double *v, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += v[i];
+    return sum / (double)n;
+}
+
+/* Of the tokens that one step gave, the first has waited for all of them. */
+static void share_times(struct solo *o)
+{
+    struct qwick_result *r = o->g.r;
+    size_t first = o->first_time, n = r->n_per_token - first;
+    o->first_time = r->n_per_token;
+    if (n < 2)
+        return;
+    double *step = r->per_token_ms + first, *sampling = r->sample_ms + first;
+    double a = mean(step, n), b = mean(sampling, n);
+    for (size_t i = 0; i < n; i++) {
+        step[i] = a;
+        sampling[i] = b;
+    }
+}
+
+static int solo_forward(void *state, int32_t token, size_t pos,
+                        const float **logits, struct qwick_err *e)
+{
+    struct solo *o = state;
+    (void)pos;
+    share_times(o);
+    if (qwick_session_decode(o->s, token, e))
+        return -1;
+    *logits = o->s->logits;
+    return 0;
+}
+
+static int solo_forward_all(void *state, const int32_t *tokens, size_t n,
+                            size_t pos, const float **rows, struct qwick_err *e)
+{
+    struct solo *o = state;
+    size_t most = 1 + o->draft.max, n_bytes;
+    (void)pos;
+    share_times(o);
+    if (!o->rows) {
+        if (size_mul(most * sizeof *o->rows, o->draft.stride, &n_bytes) ||
+            !(o->rows = malloc(n_bytes)))
+            return err_oom(e, most * o->draft.stride * sizeof *o->rows);
+    }
+    *rows = o->rows;
+    return session_decode_all(o->s, tokens, n, most, o->rows, e);
+}
+
+static void solo_keep(void *state, size_t n)
+{
+    struct solo *o = state;
+    session_keep(o->s, n);
+}
+
+static int solo_guess(void *ctx, int32_t *drafts, size_t max, size_t *n,
+                      struct qwick_err *e)
+{
+    struct solo *o = ctx;
+    const struct qwick_result *r = o->g.r;
+    if (o->n_known == 0 && lookup_add(o->lookup, o->prompt, r->n_prompt, e))
+        return -1;
+    if (lookup_add(o->lookup, r->tokens + o->n_known, r->n_tokens - o->n_known,
+                   e))
+        return -1;
+    o->n_known = r->n_tokens;
+    *n = lookup_guess(o->lookup, drafts, max);
+    return 0;
+}
+
+/* The first draw ends the prefill; later ones read no clock unless profiling.
+ */
+static int solo_select(void *ctx, const float *logits, int32_t *id,
+                       struct qwick_err *e)
+{
+    struct solo *o = ctx;
+    bool profile = o->g.o->profile && o->begun;
+    if (profile)
+        o->mid = clock_ms();
+    o->logits = logits;
+    if (generation_draw(&o->g, logits, id, e))
+        return -1;
+    if (profile)
+        o->sampled = clock_ms();
+    else if (!o->begun)
+        o->g.r->prefill_ms = clock_ms() - o->start;
+    return 0;
+}
+
+static int note_times(struct solo *o, double step, double sampling,
+                      struct qwick_err *e)
+{
+    struct qwick_result *r = o->g.r;
+    size_t need = r->n_per_token + 1, cap = o->cap_times; /* of both */
+    if (ARRAY_RESERVE(r->per_token_ms, cap, need, e) ||
+        ARRAY_RESERVE(r->sample_ms, o->cap_times, need, e))
+        return -1;
+    r->per_token_ms[r->n_per_token] = step;
+    r->sample_ms[r->n_per_token++] = sampling;
+    return 0;
+}
+
+static int solo_token(void *ctx, int32_t id, size_t pos, bool *end,
+                      enum qwick_finish *why, struct qwick_err *e)
+{
+    struct solo *o = ctx;
+    generation_weigh(&o->g, o->logits);
+    if (generation_emit(&o->g, id, pos, end, e))
+        return -1;
+    *why = o->g.r->finish;
+    if (o->g.o->profile) {
+        double now = clock_ms();
+        if (o->begun && note_times(o, now - o->step, o->sampled - o->mid, e))
+            return -1;
+        o->step = now;
+    }
+    o->begun = true;
+    return 0;
+}
+
+/* Evaluate the prompt. An interrupt or a timeout gives an answer without
+ * tokens. */
+static int prefill(struct solo *o, const int32_t *prompt, size_t n, bool *end,
+                   struct qwick_err *e)
+{
+    struct qwick_result *r = o->g.r;
+    struct qwick_err why;
+    o->s->deadline_ms = o->g.deadline_ms;
+    int rc = qwick_session_sync(o->s, prompt, n, &why);
+    o->s->deadline_ms = 0;
+    *end = false;
+    r->n_cached = o->s->n_cached;
+    if (!rc)
+        return 0;
+    r->total_ms = r->prefill_ms = clock_ms() - o->start;
+    if (why.code == QWICK_ERR_INTERRUPTED) {
+        r->finish = session_interrupted(o->s) ? QWICK_FINISH_INTERRUPTED
+                                              : QWICK_FINISH_TIMEOUT;
+        *end = true;
+        return 0;
+    }
+    if (e)
+        *e = why;
+    return -1;
+}
+
+static int prepare_lookup(struct solo *o, const int32_t *prompt,
+                          struct qwick_err *e)
+{
+    const struct qwick_engine *eng = o->s->eng;
+    size_t max = o->g.o->lookup, most = eng->model.chunk - 1;
+    o->prompt = prompt;
+    o->g.r->lookup.max = max;
+    o->draft = (struct decode_draft){.guess = solo_guess,
+                                     .forward_all = solo_forward_all,
+                                     .keep = solo_keep,
+                                     .stride = eng->model.config.vocab_size,
+                                     .tokens = o->tokens,
+                                     .max = max < most ? max : most};
+    return max ? lookup_create(&o->lookup, max, model_row_cost(&eng->model), e)
+               : 0;
+}
+
+/* From the prompt's logits to the end. */
+static int decode(struct solo *o, struct qwick_err *e)
+{
+    struct qwick_result *r = o->g.r;
+    struct decode_loop l = {.rules = o->g.rules,
+                            .forward = solo_forward,
+                            .state = o,
+                            .select = solo_select,
+                            .on_token = solo_token,
+                            .ctx = o,
+                            .draft = o->lookup ? &o->draft : NULL};
+    int rc = decode_run(&l, o->s->logits, o->s->kv.n, &r->finish, e);
+    session_own_logits(o->s);
+    share_times(o);
+    r->lookup.n_drafted = o->draft.n_drafted;
+    r->lookup.n_accepted = o->draft.n_accepted;
+    r->lookup.n_passes = o->draft.n_passes;
+    return rc;
+}
+
+static int run(struct solo *o, const int32_t *prompt, size_t n,
+               struct qwick_err *e)
+{
+    bool end;
+    o->start = clock_ms();
+    if (o->g.o->timeout_ms > 0)
+        o->g.deadline_ms = o->start + o->g.o->timeout_ms;
+    if (prefill(o, prompt, n, &end, e))
+        return -1;
+    if (!end) {
+        if (decode(o, e))
+            return -1;
+        o->g.r->total_ms = clock_ms() - o->start;
+    }
+    return generation_finish(&o->g, e);
+}
+
+int qwick_generate(struct qwick_session *s, const int32_t *prompt, size_t n,
+                   const struct qwick_generate_options *given,
+                   struct qwick_result *r, struct qwick_err *e)
+{
+    struct qwick_generate_options all = qwick_generate_defaults(), *o = &all;
+    struct solo solo = {.s = s};
+    int rc = -1;
+    *r = (struct qwick_result){.n_prompt = n};
+    if (options_read(o, sizeof *o, given, "generate", e))
+        return -1;
+    r->seed = o->sampling.seed;
+    if (generation_check(s->eng, prompt, n, e))
+        return -1;
+    if (!generation_begin(&solo.g, s->eng, prompt, n, o, s->limit, r, e) &&
+        !prepare_lookup(&solo, prompt, e)) {
+        solo.g.interrupt = s->interrupt;
+        rc = run(&solo, prompt, n, e);
+    }
+    generation_free(&solo.g);
+    lookup_free(solo.lookup);
+    free(solo.rows);
+    return rc;
+}
+
+void qwick_result_free(struct qwick_result *r)
+{
+    free(r->tokens);
+    free(r->text);
+    free(r->thinking);
+    free(r->per_token_ms);
+    free(r->sample_ms);
+    *r = (struct qwick_result){0};
+}

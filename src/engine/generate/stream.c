@@ -1,0 +1,139 @@
+#include "engine/generate/stream.h"
+
+#include <string.h>
+
+#include "base/utf8.h"
+
+void stream_init(struct stream *s, const char *const *stop, size_t n_stop,
+                 bool in_think)
+{
+    *s = (struct stream){.stop = stop, .n_stop = n_stop};
+    s->channel = in_think ? QWICK_THINKING : QWICK_TEXT;
+    s->trim = in_think;
+}
+
+void stream_free(struct stream *s)
+{
+    buf_free(&s->held);
+    buf_free(&s->text);
+    buf_free(&s->thinking);
+}
+
+/* Where the stop string begins that is complete first, so that the answer does
+ * not depend on how bytes fall into tokens; of two that end together, the
+ * longer. False when there is none in the held bytes. */
+static bool find_stop(const struct stream *s, size_t *at)
+{
+    size_t first_end = 0;
+    for (size_t i = 0; i < s->n_stop; i++) {
+        size_t n = strlen(s->stop[i]);
+        const char *p = s->held.len
+                            ? memmem(s->held.data, s->held.len, s->stop[i], n)
+                            : NULL;
+        if (!p)
+            continue;
+        size_t begin = (size_t)(p - s->held.data), end = begin + n;
+        if (!first_end || end < first_end ||
+            (end == first_end && begin < *at)) {
+            first_end = end;
+            *at = begin;
+        }
+    }
+    return first_end > 0;
+}
+
+/* Bytes at the end that may begin a stop string. */
+static size_t stop_prefix(const struct stream *s)
+{
+    size_t longest = 0;
+    for (size_t i = 0; i < s->n_stop; i++) {
+        size_t n = strlen(s->stop[i]);
+        size_t most = n - 1 < s->held.len ? n - 1 : s->held.len;
+        for (size_t k = most; k > longest; k--) {
+            if (!memcmp(s->held.data + s->held.len - k, s->stop[i], k)) {
+                longest = k;
+                break;
+            }
+        }
+    }
+    return longest;
+}
+
+static void drop_held(struct stream *s, size_t n)
+{
+    s->held.len -= n;
+    if (n > 0)
+        memmove(s->held.data, s->held.data + n, s->held.len);
+}
+
+/* New lines at the start of a channel are no part of it, so that they must not
+ * complete a stop string either. */
+static void trim_held(struct stream *s)
+{
+    size_t n = 0;
+    while (n < s->held.len && s->held.data[n] == '\n')
+        n++;
+    s->trim = n == s->held.len;
+    drop_held(s, n);
+}
+
+/* Release the first n held bytes into the channel's buffer. */
+static int release(struct stream *s, size_t n)
+{
+    struct buf *out = stream_buf(s, s->channel);
+    size_t tail = 0; /* the thinking ends where its last line does */
+    while (s->channel == QWICK_THINKING && tail < n &&
+           s->held.data[n - 1 - tail] == '\n')
+        tail++;
+    if (tail < n) {
+        for (; s->newlines > 0; s->newlines--)
+            if (buf_putc(out, '\n'))
+                return -1;
+        if (utf8_sanitize(out, s->held.data, n - tail))
+            return -1;
+        if (s->channel == QWICK_THINKING)
+            s->thought = true;
+    }
+    s->newlines += tail;
+    drop_held(s, n);
+    return 0;
+}
+
+int stream_switch(struct stream *s, enum qwick_channel to, size_t *from)
+{
+    *from = stream_buf(s, s->channel)->len;
+    if (release(s, s->held.len))
+        return -1;
+    s->channel = to;
+    s->trim = true;
+    /* a second think block begins on a line of its own */
+    s->newlines = to == QWICK_THINKING && s->thinking.len > 0;
+    return 0;
+}
+
+int stream_add(struct stream *s, const char *p, size_t n, bool last,
+               size_t *from, bool *stopped)
+{
+    *stopped = false;
+    *from = stream_buf(s, s->channel)->len;
+    if (buf_append(&s->held, p, n))
+        return -1;
+    if (s->trim)
+        trim_held(s);
+    if (s->channel == QWICK_TEXT && s->n_stop > 0) {
+        size_t at = 0;
+        if (find_stop(s, &at)) {
+            *stopped = true;
+            s->held.len = at;
+            return release(s, at);
+        }
+    }
+    if (last)
+        return release(s, s->held.len);
+    size_t ready = s->held.len;
+    if (s->channel == QWICK_TEXT)
+        ready -= stop_prefix(s);
+    if (ready > 0)
+        ready = utf8_complete(s->held.data, ready);
+    return release(s, ready);
+}

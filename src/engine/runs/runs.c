@@ -1,0 +1,466 @@
+#include "engine/runs/runs.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/par.h"
+
+/* Logits of a pass: enough rows to be worth a pass over the weights. */
+enum { ROWS_BYTES = 64 << 20 };
+
+/* Sessions are used again, unless their cache is worth giving back. */
+enum { SPARE_BYTES = 16 << 20 };
+
+int runs_open(struct runs *s, struct qwick_engine *eng,
+              const struct run_task *task, void *ctx, size_t n_ctx,
+              size_t max_live, struct qwick_err *e)
+{
+    *s = (struct runs){
+        .eng = eng, .task = task, .ctx = ctx, .max_live = max_live};
+    s->last = &s->first;
+    if (engine_context(eng, n_ctx, &s->n_ctx, e))
+        return -1;
+    s->live = calloc(max_live, sizeof *s->live);
+    s->stepped = calloc(max_live, sizeof *s->stepped);
+    s->steps = calloc(max_live, sizeof *s->steps);
+    s->spare = calloc(max_live, sizeof *s->spare);
+    if (!s->live || !s->stepped || !s->steps || !s->spare)
+        return err_oom(e, max_live);
+    return 0;
+}
+
+/* ---- queue and sessions ------------------------------------------------- */
+
+void runs_push_back(struct runs *s, struct run *r)
+{
+    r->next = NULL;
+    *s->last = r;
+    s->last = &r->next;
+    s->n_waiting++;
+}
+
+void runs_push_front(struct runs *s, struct run *r)
+{
+    r->next = s->first;
+    s->first = r;
+    if (!r->next)
+        s->last = &r->next;
+    s->n_waiting++;
+}
+
+static struct run *pop(struct runs *s)
+{
+    struct run *r = s->first;
+    s->first = r->next;
+    if (!s->first)
+        s->last = &s->first;
+    s->n_waiting--;
+    return r;
+}
+
+bool runs_pending(const struct runs *s)
+{
+    return s->n_waiting || s->n_live || s->more;
+}
+
+/* A session that no run has any more. Sessions that share pages are not kept:
+ * they would hold on to them. */
+static void put_session(struct runs *s, struct qwick_session *session)
+{
+    size_t own = s->base ? qwick_session_kv_bytes(s->base) : 0;
+    if (!session)
+        return;
+    if (!s->task->share && s->n_spare < s->max_live &&
+        qwick_session_kv_bytes(session) <= own + SPARE_BYTES)
+        s->spare[s->n_spare++] = session;
+    else
+        qwick_session_free(session);
+}
+
+static void release(struct runs *s, struct run *r)
+{
+    put_session(s, r->session);
+    r->session = NULL;
+    s->task->release(s, r);
+}
+
+static void leave(struct runs *s, const struct run *r)
+{
+    size_t i = 0;
+    while (s->live[i] != r)
+        i++;
+    s->n_live--;
+    memmove(s->live + i, s->live + i + 1, (s->n_live - i) * sizeof *s->live);
+}
+
+/* The run is not live any more. */
+static int end_run(struct runs *s, struct run *r, struct qwick_err *e)
+{
+    s->hold = false;
+    int rc = s->task->ended ? s->task->ended(s, r, e) : 0;
+    release(s, r);
+    return rc;
+}
+
+static void release_all(struct runs *s)
+{
+    while (s->n_live)
+        release(s, s->live[--s->n_live]);
+    while (s->first)
+        release(s, pop(s));
+    s->more = false;
+    s->hold = false;
+}
+
+void runs_close(struct runs *s)
+{
+    release_all(s);
+    while (s->n_spare)
+        qwick_session_free(s->spare[--s->n_spare]);
+    qwick_session_free(s->base);
+    free(s->live);
+    free(s->stepped);
+    free(s->steps);
+    free(s->spare);
+    *s = (struct runs){0};
+}
+
+/* Tokens of r that a session has and can go on from, without r's last one,
+ * whose output is wanted. */
+static size_t known_tokens(const struct run *r, const struct qwick_session *had)
+{
+    size_t n = tokens_in_common(r->tokens, r->n - 1, had->tokens, had->kv.n);
+    return kv_usable(&had->kv, n);
+}
+
+/* The spare session that has most of the run's tokens. */
+static struct qwick_session *take_spare(struct runs *s, const struct run *r)
+{
+    size_t best = s->n_spare - 1, most = 0;
+    for (size_t i = 0; s->task->reuse && i < s->n_spare; i++) {
+        size_t n = known_tokens(r, s->spare[i]);
+        if (n > most) {
+            most = n;
+            best = i;
+        }
+    }
+    struct qwick_session *session = s->spare[best];
+    s->spare[best] = s->spare[--s->n_spare];
+    return session;
+}
+
+int runs_start(struct runs *s, struct run *r, struct qwick_err *e)
+{
+    if (s->n_spare)
+        r->session = take_spare(s, r);
+    else if (s->base ? qwick_session_fork(&r->session, s->base, e)
+                     : qwick_session_create(&r->session, s->eng, s->n_ctx, e))
+        return -1;
+    qwick_session_interrupt(r->session, s->interrupt);
+    session_truncate(r->session,
+                     s->task->reuse ? known_tokens(r, r->session) : 0);
+    if (s->task->share && runs_share(s, r, e)) {
+        qwick_session_free(r->session);
+        r->session = NULL;
+        return -1;
+    }
+    s->n_shared += r->session->kv.n;
+    if (s->task->started)
+        s->task->started(s, r);
+    return 0;
+}
+
+/* ---- before a pass ------------------------------------------------------ */
+
+/* From the queue to the living, while there is a place and memory. */
+static int admit(struct runs *s, struct qwick_err *e)
+{
+    while (s->n_live < s->max_live && !(s->hold && s->n_live)) {
+        if (!s->first && s->more && s->task->next(s, e))
+            return -1;
+        if (!s->first || !runs_admits(s, s->first))
+            return 0;
+        struct run *r = pop(s);
+        if (!s->task->admit || s->task->admit(s, r))
+            s->live[s->n_live++] = r;
+        else if (end_run(s, r, e))
+            return -1;
+    }
+    return 0;
+}
+
+/* Take a cancelled run out of the queue or from the living. */
+static struct run *take_cancelled(struct runs *s)
+{
+    for (struct run **at = &s->first; *at; at = &(*at)->next) {
+        struct run *r = *at;
+        if (!r->cancelled)
+            continue;
+        *at = r->next;
+        if (!r->next)
+            s->last = at;
+        s->n_waiting--;
+        return r;
+    }
+    for (size_t i = 0; i < s->n_live; i++) {
+        struct run *r = s->live[i];
+        if (!r->cancelled)
+            continue;
+        leave(s, r);
+        return r;
+    }
+    return NULL;
+}
+
+/* End cancelled runs. Searches again after each: its end may have queued or
+ * cancelled others. */
+static int end_cancelled(struct runs *s, struct qwick_err *e)
+{
+    struct run *r;
+    while (s->cancelling && (r = take_cancelled(s))) {
+        s->task->fail(s, r, NULL);
+        if (end_run(s, r, e))
+            return -1;
+    }
+    s->cancelling = false;
+    return 0;
+}
+
+/* End runs whose time is over. */
+static int expire(struct runs *s, struct qwick_err *e)
+{
+    for (size_t i = 0; i < s->n_live;) {
+        struct run *r = s->live[i];
+        if (!(r->deadline_ms > 0 && clock_ms() >= r->deadline_ms)) {
+            i++;
+            continue;
+        }
+        s->task->fail(s, r, NULL);
+        leave(s, r);
+        if (end_run(s, r, e))
+            return -1;
+    }
+    return 0;
+}
+
+/* Add the next tokens of a run to the pass, at most *budget of them and *rows
+ * rows of outputs. A step wants one row, or as many as it has tokens; so with
+ * QWICK_WANT_ALL it ends before the first token that has an output. */
+static void plan_step(struct runs *s, struct run *r, size_t *budget,
+                      size_t *rows)
+{
+    size_t at = r->n - run_pending(r), n = r->n - at;
+    bool all = s->task->want == QWICK_WANT_ALL && at >= r->first;
+    if (s->task->want == QWICK_WANT_ALL && !all)
+        n = r->first - at;
+    if (n > *budget)
+        n = *budget;
+    if (all && n > *rows)
+        n = *rows;
+    if (n == 0)
+        return;
+    *budget -= n;
+    *rows -= all ? n : 0;
+    r->n_step = n;
+    r->complete = at + n == r->n;
+    enum qwick_want want = all ? QWICK_WANT_ALL
+                           : s->task->want == QWICK_WANT_LAST && r->complete
+                               ? QWICK_WANT_LAST
+                               : QWICK_WANT_NONE;
+    s->stepped[s->n_steps] = r;
+    s->steps[s->n_steps++] =
+        (struct qwick_step){r->session, r->tokens + at, n, want};
+}
+
+/* Whether the run waits for its last token alone, as it does when it decodes.
+ */
+static bool decodes(const struct runs *s, const struct run *r)
+{
+    return s->task->want == QWICK_WANT_LAST && r->session &&
+           run_pending(r) == 1;
+}
+
+/* One token of every run that decodes, and pieces of the others, in order of
+ * admission, up to the engine's chunk. So no run that decodes waits for a long
+ * prompt, and prompts go on however small the chunk is. */
+static int plan(struct runs *s, struct qwick_err *e)
+{
+    size_t chunk = s->eng->model.chunk, budget = SIZE_MAX;
+    size_t rows =
+        ROWS_BYTES / (s->eng->model.config.vocab_size * sizeof(float)) + 1;
+    s->n_steps = 0;
+    for (size_t i = 0; i < s->n_live; i++)
+        if (decodes(s, s->live[i]))
+            plan_step(s, s->live[i], &budget, &rows);
+    budget = chunk > s->n_steps ? chunk - s->n_steps : 1;
+    for (size_t i = 0; i < s->n_live && budget > 0; i++) {
+        struct run *r = s->live[i];
+        if (decodes(s, r))
+            continue;
+        if (!r->session) {
+            if (s->task->share && runs_worth_waiting(s, i))
+                continue;
+            if (runs_start(s, r, e))
+                return -1;
+        }
+        plan_step(s, r, &budget, &rows);
+    }
+    return 0;
+}
+
+/* Take the cache of the youngest run, which starts again when another one has
+ * ended. */
+static void preempt(struct runs *s)
+{
+    struct run *r = s->live[--s->n_live];
+    qwick_session_free(r->session);
+    r->session = NULL;
+    runs_push_front(s, r);
+    s->hold = true;
+    s->n_preempted++;
+}
+
+/* Evaluate a pass. Where memory is short, with less: what is kept for later
+ * goes first, then the youngest runs. The last one left fails by itself:
+ * *failed, with *why. */
+static int evaluate(struct runs *s, struct run **failed, struct qwick_err *why)
+{
+    *failed = NULL;
+    for (;;) {
+        bool beyond = false; /* kv_bytes, which the prefix cache is not of */
+        if (!plan(s, why) && !(beyond = runs_check_memory(s, why) != 0) &&
+            !qwick_engine_step(s->eng, s->steps, s->n_steps, s->task->output,
+                               why))
+            return 0;
+        if (why->code != QWICK_ERR_MEMORY)
+            return -1;
+        if (!beyond && runs_give_back(s))
+            continue;
+        if (s->task->preempt && s->n_live > 1) {
+            preempt(s);
+            continue;
+        }
+        if (!s->task->fail)
+            return -1;
+        *failed = s->live[0];
+        return 0;
+    }
+}
+
+/* ---- after a pass ------------------------------------------------------- */
+
+/* Rows of outputs of step i; the last token's is the last one. */
+static const float *rows_of(const struct runs *s, size_t i, size_t *n)
+{
+    const struct qwick_session *session = s->steps[i].session;
+    if (s->task->output == QWICK_HIDDEN) {
+        *n = s->steps[i].want != QWICK_WANT_NONE;
+        return session->hidden;
+    }
+    return qwick_session_rows(session, n);
+}
+
+static void draw_body(void *ctx, struct par_team *team, int tid, int n_threads)
+{
+    struct runs *s = ctx;
+    size_t begin, end, n;
+    (void)tid;
+    (void)n_threads;
+    while (par_next(team, s->n_steps, 1, &begin, &end)) {
+        const float *rows = rows_of(s, begin, &n);
+        if (n)
+            s->task->draw(s->stepped[begin], rows);
+    }
+}
+
+static void draw(struct runs *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_steps; i++)
+        n += s->steps[i].want != QWICK_WANT_NONE;
+    if (n)
+        par_run(n > 1 ? s->eng->pool : NULL, draw_body, s);
+}
+
+static int hand_out_rows(struct runs *s, struct qwick_err *e)
+{
+    const struct config *c = &s->eng->model.config;
+    size_t width = s->task->output == QWICK_HIDDEN ? c->d_model : c->vocab_size;
+    for (size_t i = 0; i < s->n_steps; i++) {
+        struct run *r = s->stepped[i];
+        size_t n, end = r->n - run_pending(r);
+        const float *rows = rows_of(s, i, &n);
+        for (size_t k = 0; k < n; k++)
+            if (s->task->row(s, r, end - n + k, rows + k * width, e))
+                return -1;
+    }
+    return 0;
+}
+
+/* All outputs of the pass are used even when the end of a run stops the
+ * scheduler. */
+static int finish_runs(struct runs *s, struct qwick_err *e)
+{
+    int rc = 0;
+    for (size_t i = 0; i < s->n_steps; i++) {
+        struct run *r = s->stepped[i];
+        bool again = false;
+        if (!r->complete)
+            continue;
+        if (s->task->done && s->task->done(s, r, &again, e))
+            return -1;
+        if (again)
+            continue;
+        leave(s, r);
+        if (end_run(s, r, e))
+            rc = -1;
+    }
+    return rc;
+}
+
+int runs_step(struct runs *s, struct qwick_err *e)
+{
+    struct run *failed;
+    struct qwick_err why;
+    if (s->interrupt && *s->interrupt)
+        return err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
+    if (end_cancelled(s, e) || expire(s, e) || admit(s, e))
+        return -1;
+    if (s->n_live == 0)
+        return 0;
+    if (evaluate(s, &failed, &why)) {
+        if (e)
+            *e = why;
+        return -1;
+    }
+    if (failed) {
+        s->task->fail(s, failed, &why);
+        leave(s, failed);
+        return end_run(s, failed, e);
+    }
+    assert(s->n_steps > 0);
+    s->n_passes++;
+    for (size_t i = 0; i < s->n_steps; i++)
+        s->n_evaluated += s->stepped[i]->n_step;
+    if (s->task->draw)
+        draw(s);
+    if ((s->task->row && hand_out_rows(s, e)) || finish_runs(s, e))
+        return -1;
+    s->n_steps = 0;
+    if (s->progress)
+        s->progress(s->progress_ctx, s->n_done, s->n_total);
+    return 0;
+}
+
+int runs_all(struct runs *s, struct qwick_err *e)
+{
+    while (runs_pending(s)) {
+        if (runs_step(s, e)) {
+            release_all(s);
+            return -1;
+        }
+    }
+    return 0;
+}

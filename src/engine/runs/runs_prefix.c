@@ -1,0 +1,81 @@
+/* What runs need not evaluate: beginnings that another run has, or that the
+ * engine's prefix caches have. */
+#include <string.h>
+
+#include "engine/cache/prefix.h"
+#include "engine/runs/runs.h"
+
+/* Tokens for which a run waits until another one has evaluated them. Fewer are
+ * cheaper than the pass by which it would start later, unless they are most of
+ * its tokens. */
+enum { WORTH_WAITING = 32 };
+
+size_t tokens_in_common(const int32_t *a, size_t n_a, const int32_t *b,
+                        size_t n_b)
+{
+    size_t n = n_a < n_b ? n_a : n_b, i = 0;
+    while (i < n && a[i] == b[i])
+        i++;
+    return i;
+}
+
+size_t runs_find(const struct runs *s, const struct run *r,
+                 const struct qwick_session **from)
+{
+    struct prefix *p = s->eng->prefix;
+    size_t best = p ? prefix_match(p, r->tokens, r->n - 1, NULL, NULL) : 0;
+    *from = NULL;
+    for (size_t i = 0; i < s->n_live; i++) {
+        const struct qwick_session *other = s->live[i]->session;
+        if (!other)
+            continue;
+        size_t n =
+            tokens_in_common(r->tokens, r->n - 1, other->tokens, other->kv.n);
+        n = kv_usable(&other->kv, n);
+        if (n > best) {
+            best = n;
+            *from = other;
+        }
+    }
+    return best;
+}
+
+bool runs_worth_waiting(const struct runs *s, size_t i)
+{
+    const struct run *r = s->live[i];
+    const struct qwick_session *from;
+    size_t later = 0;
+    for (size_t j = 0; j < i; j++) {
+        const struct run *other = s->live[j];
+        size_t n =
+            tokens_in_common(r->tokens, r->n - 1, other->tokens, other->n);
+        later = n > later ? n : later;
+    }
+    if (later == 0)
+        return false;
+    size_t now = runs_find(s, r, &from);
+    if (later <= now)
+        return false;
+    size_t gain = later - now;
+    return gain >= WORTH_WAITING || 2 * gain >= r->n - now;
+}
+
+/* The context of s, a new session, becomes the first n tokens of another's. */
+static int copy_context(struct qwick_session *s,
+                        const struct qwick_session *from, size_t n,
+                        struct qwick_err *e)
+{
+    if (session_reserve_tokens(s, n, e) || kv_share(&s->kv, &from->kv, n, e))
+        return -1;
+    memcpy(s->tokens, from->tokens, n * sizeof *s->tokens);
+    return 0;
+}
+
+int runs_share(struct runs *s, struct run *r, struct qwick_err *e)
+{
+    const struct qwick_session *from;
+    size_t n = runs_find(s, r, &from);
+    if (from && copy_context(r->session, from, n, e))
+        return -1;
+    return qwick_session_reuse(r->session, r->tokens, r->n - 1, e);
+}
