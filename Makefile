@@ -73,7 +73,7 @@ INTERNAL := $(BUILD)/libqwick-internal.a
 VERSION := $(shell sed -n 's/^\#define QWICK_VERSION "\(.*\)"$$/\1/p' include/qwick.h)
 SONAME := libqwick.so.$(firstword $(subst ., ,$(VERSION)))
 
-.PHONY: all demo check bench install uninstall clean deps test-deps testdata \
+.PHONY: all demo check check-arm bench install uninstall clean deps test-deps testdata \
         unit-tests benches
 all: $(BIN) $(LIB) $(SHARED) $(PULL)
 
@@ -163,6 +163,10 @@ demo: deps
 check: test-deps
 	@$(MAKE) --no-print-directory -j$$(nproc) all unit-tests testdata benches CI=1
 	@QWICK=$(abspath $(BIN)) TESTS=$(BUILD)/tests SAN=$(SAN) scripts/run-tests.sh
+
+# For 64-bit ARM, under an emulator; installs what that takes.
+check-arm:
+	@scripts/check-arm.sh
 
 bench: all benches
 	bench/run.sh

@@ -6,9 +6,11 @@ set -eu
 usage()
 {
     cat <<'TEXT'
-Usage: scripts/install-deps.sh [test]
+Usage: scripts/install-deps.sh [test | arm]
 
-Installs what `make` needs; with `test`, what `make check` needs as well.
+Installs what `make` needs; with `test`, what `make check` needs as well; with
+`arm`, what `make check-arm` needs besides: a compiler, libraries and an emulator
+for 64-bit ARM, whose packages dpkg is told to accept.
 Only missing packages are installed, with apt-get (through sudo when not root).
 TEXT
 }
@@ -23,10 +25,17 @@ build_packages="gcc make libc6-dev libopenblas-openmp-dev libutf8proc-dev
     libyajl-dev"
 test_packages="libcmocka-dev bats xz-utils curl python3 parallel g++
     pkgconf"
+arm_packages="gcc-aarch64-linux-gnu qemu-user libgomp1:arm64
+    libyajl-dev:arm64 libutf8proc-dev:arm64 libcmocka-dev:arm64"
+foreign=
 
 case "${1-}" in
 '') packages=$build_packages ;;
 test) packages="$build_packages $test_packages" ;;
+arm)
+    packages="$build_packages $test_packages $arm_packages"
+    foreign=arm64
+    ;;
 -h | --help)
     usage
     exit 0
@@ -75,6 +84,11 @@ apt()
 }
 
 echo "install-deps: installing$missing" >&2
+if [ -n "$foreign" ] && ! dpkg --print-foreign-architectures |
+    grep -qx "$foreign"; then
+    $as_root dpkg --add-architecture "$foreign" ||
+        fail "dpkg does not accept packages for $foreign"
+fi
 # A failed update may still leave usable lists behind: let install decide.
 apt update -q ||
     echo "install-deps: apt-get update failed; trying the lists at hand" >&2

@@ -76,8 +76,9 @@ static int choose_kernels(struct qwick_engine *eng,
                        "isa: %s: this CPU has no more than %s", o->isa,
                        best->name);
     if (best == kernels_ref())
-        engine_warn(eng, "this CPU has no AVX2 and FMA: the reference "
-                         "kernels are slow");
+        engine_warn(eng,
+                    "there are no fast kernels for this CPU (on x86 they need "
+                    "AVX2 and FMA): the reference kernels are slow");
     eng->model.k = k;
     eng->info.isa = k->name;
     eng->info.cpu = best->name;
