@@ -23,7 +23,7 @@ make --no-print-directory -s -j"$jobs" all testdata CI=1 &&
 # Emulation is slow: left out are the tests that take minutes in it and whose
 # code is tested by others as well, and those of kernels that only x86 has.
 left_out="check_kernels check_q8 test_alloc test_batch test_engine test_judge"
-left_out="$left_out test_prefix test_session test_threads"
+left_out="$left_out test_geometry test_pass test_prefix test_session test_threads"
 
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
@@ -33,10 +33,14 @@ export logs build
 run_test()
 {
     local log=$logs/$1.log ok bad rc
-    timeout 600 qemu-aarch64 "$build/tests/$1" >"$log" 2>&1 </dev/null
+    # An emulator keeps books about each page: mapping terabytes must fail.
+    (
+        ulimit -v 16777216
+        exec timeout 600 qemu-aarch64 "$build/tests/$1"
+    ) >"$log" 2>&1 </dev/null
     rc=$?
     ok=$(grep -c '^\[       OK \]' "$log")
-    bad=$(grep -c '^\[  FAILED  \] [A-Za-z_0-9]*$' "$log")
+    bad=$(grep '^\[  FAILED  \] [A-Za-z_0-9]*$' "$log" | sort -u | wc -l)
     if [ "$rc" -ne 0 ] && [ "$bad" -eq 0 ]; then
         bad=1
     fi
