@@ -274,12 +274,11 @@ static void draws_of_a_whole_vocabulary(void **state)
         float t;
         int k;
         float p, min;
-    } rows[] = {
-        {0.6f, 20, 0.95f, 0},  {0.7f, 20, 0.8f, 0},   {1, 0, 1, 0},
-        {1, 0, 0.9f, 0},       {1, 1, 1, 0},          {1, 0, 0, 0},
-        {1, 0, 0.999999f, 0},  {1, 0, 1e-7f, 0},      {1, 100000, 1, 0},
-        {1, 0, 1, 0.02f},      {1e-5f, 0, 0.9f, 0},   {1e6f, 0, 0.5f, 0},
-        {1, 1000, 0.9f, 0.1f}, {1, QWEN3_VOCAB, 1, 0}};
+    } rows[] = {{0.6f, 20, 0.95f, 0},  {0.7f, 20, 0.8f, 0},   {1, 0, 1, 0},
+                {1, 0, 0.9f, 0},       {1, 1, 1, 0},          {1, 0, 0, 0},
+                {1, 0, 0.999999f, 0},  {1, 0, 1e-7f, 0},      {1, 100000, 1, 0},
+                {1, 0, 1, 0.02f},      {1e-5f, 0, 0.9f, 0},   {100, 0, 0.5f, 0},
+                {1, 1000, 0.9f, 0.1f}, {1, QWEN3_VOCAB, 1, 0}};
     unsigned char *blocked = calloc(n, 1);
     for (size_t i = 151669; i < n; i++)
         blocked[i] = 1;
@@ -615,7 +614,8 @@ static void extreme_logits_stay_in_range(void **state)
 {
     (void)state;
     const float x[6] = {FLT_MAX, -FLT_MAX, FLT_MAX, 0, FLT_MIN, 1e-45f};
-    static const float ts[] = {0, 1e-6f, 1e-3f, 1, 1e6f};
+    static const float ts[] = {0, 1e-6f, 1e-3f, 1,
+                               (float)QWICK_TEMPERATURE_MAX};
     for (size_t i = 0; i < sizeof ts / sizeof *ts; i++) {
         for (int k = 0; k < 4; k++) {
             struct qwick_sampling o = neutral();
@@ -633,7 +633,7 @@ static void extreme_logits_stay_in_range(void **state)
     }
     /* penalties that leave nothing finite must not lead out of the table */
     struct qwick_sampling o = neutral();
-    o.repeat_penalty = 1e-6f;
+    o.repeat_penalty = (float)QWICK_REPEAT_PENALTY_MIN;
     struct sampler *s = make(&o, 6, NULL);
     for (int32_t id = 0; id < 6; id++)
         sampler_see_prompt(s, id);
