@@ -75,12 +75,15 @@ struct qwick_err {
 
 /* ---- options --------------------------------------------------------- */
 
-/* A struct of options begins with its size, which qwick_…_defaults() sets
- * together with the defaults. A function that takes options accepts NULL for
- * all defaults. A program that was compiled with an older qwick.h has a smaller
- * struct: what it lacks has its default. A larger one from a newer qwick.h is
- * accepted as long as the options that this version does not know are zero;
- * else, and when the size was not set: QWICK_ERR_USAGE.
+/* A struct of options begins with its size. qwick_…_defaults() sets the size
+ * and the defaults. A function that takes options accepts NULL for all
+ * defaults.
+ *
+ * A program that was compiled with an older qwick.h has a smaller struct: the
+ * library uses the defaults of the options that the struct lacks. A program
+ * that was compiled with a newer qwick.h has a larger one: the library accepts
+ * it if the options that it does not know are zero. Otherwise, and if nobody
+ * has set the size, the function fails with QWICK_ERR_USAGE.
  *
  * qwick_…_options_init(o, sizeof *o) is the function behind qwick_…_defaults(),
  * for languages that cannot call an inline function. */
@@ -791,8 +794,8 @@ QWICK_API int qwick_batch_step(struct qwick_batch *b, struct qwick_err *e);
 /* Steps until no request is left. */
 QWICK_API int qwick_batch_run(struct qwick_batch *b, struct qwick_err *e);
 
-/* Read as the options are: a program that was compiled with an older or a newer
- * qwick.h gets what both know, and zeros beyond. */
+/* A program that was compiled with another version of qwick.h gets the members
+ * that both versions know. Members that only its own version knows are 0. */
 struct qwick_batch_stats {
     size_t n_waiting, n_live;
     uint64_t n_passes;
