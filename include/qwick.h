@@ -187,11 +187,11 @@ struct qwick_info {
 QWICK_API const struct qwick_info *
 qwick_engine_info(const struct qwick_engine *eng);
 
-/* A hash of what the model's answers to token ids depend on, by content: every
- * field of config.json that a pass reads, each tensor's name, type, shape and
- * 16 pieces of 256 bytes, the stop ids, tokenizer.json. Copies of a checkpoint
- * have the same one on any machine, and other weights another one, but for an
- * edit of single rows between the pieces. The first call reads the pieces. */
+/* A hash of everything that decides the model's answers: every field of
+ * config.json that a pass reads, each tensor's name, type, shape and 16 pieces
+ * of 256 bytes, the stop ids, tokenizer.json. Copies of a checkpoint have the
+ * same hash on any machine. Other weights have another hash, unless they differ
+ * only between the pieces. The first call reads the pieces. */
 QWICK_API int qwick_engine_identity(struct qwick_engine *eng, uint64_t id[2],
                                     struct qwick_err *e);
 
@@ -219,9 +219,9 @@ QWICK_API int qwick_tokenize(const struct qwick_engine *eng, const char *text,
                              size_t n_bytes, bool special, int32_t **ids,
                              size_t *n_ids, struct qwick_err *e);
 
-/* The same for a text that may be far too long: tokenizing stops when there are
- * more than `enough` ids (0: never). *n_ids above it says no more than that,
- * and the last ids may not be those of the whole text. */
+/* As qwick_tokenize, for a text that may be far too long: tokenizing stops when
+ * there are more than `enough` ids (0: never). *n_ids is then some number above
+ * `enough`, and the last ids may differ from the whole text's. */
 QWICK_API int qwick_tokenize_some(const struct qwick_engine *eng,
                                   const char *text, size_t n_bytes,
                                   bool special, size_t enough, int32_t **ids,
@@ -291,7 +291,7 @@ QWICK_API int qwick_chat_encode(const struct qwick_engine *eng,
  * the context) changes nothing. When a call fails midway (interrupted, out of
  * memory), sync stops at a chunk boundary, and its context is a prefix of the
  * old one or of the new one; the other calls leave the context unchanged. The
- * session stays usable, and later results are those of a new session. */
+ * session stays usable, and later results equal a new session's. */
 struct qwick_session;
 
 /* n_ctx: most tokens the session may hold; 0: the model's maximum. The KV cache
@@ -551,7 +551,7 @@ struct qwick_logprob {
     float logprob;
 };
 
-/* A token was drawn; the stop token has an event, too. text: the UTF-8
+/* A token was drawn. The stop token also has an event. text: the UTF-8
  * characters that this token completes on its channel, perhaps none. top: with
  * logprobs, the n_top likeliest tokens; else NULL. A callback that returns
  * nonzero ends the generation as interrupted. All pointers are borrowed. */
@@ -715,7 +715,8 @@ QWICK_API int qwick_detokenizer_add(struct qwick_detokenizer *d, int32_t id,
                                     const char **text, size_t *n_text,
                                     struct qwick_err *e);
 
-/* The text has ended: what was held back. The next token begins a new text. */
+/* The text has ended: *text [*n_text] gets the bytes that were held back. The
+ * next token begins a new text. */
 QWICK_API int qwick_detokenizer_flush(struct qwick_detokenizer *d,
                                       const char **text, size_t *n_text,
                                       struct qwick_err *e);
@@ -723,21 +724,23 @@ QWICK_API int qwick_detokenizer_flush(struct qwick_detokenizer *d,
 /* ---- batching -------------------------------------------------------- */
 
 /* Many generations at once. A pass over the weights decodes one token of every
- * live sequence and prefills a piece of new ones, ragged, never padded. A
- * prompt that begins as that of a live sequence takes the keys and values from
- * there: identical prompts and common beginnings are computed once (but for the
- * last token of each). What earlier ones have evaluated is taken from the
- * engine's prefix caches. They get, in memory, prompts and, to the token, what
- * ended sequences had; on disk, whole pages of what prompts have in common with
- * the first one that begins with `common`, and of that: what requests share and
- * not what each has by itself, and no more than one prompt in all. With exact,
- * an answer is bit by bit the one that qwick_generate gives, whatever else is
- * in the batch or the caches. */
+ * live sequence and prefills a piece of new ones, ragged, never padded.
+ *
+ * Prompts share work. A new prompt takes the keys and values of its beginning
+ * from a live sequence that begins alike, or from the engine's prefix caches,
+ * and evaluates at least its last token. The cache in memory gets the prompts,
+ * and sequences that have ended, to the token. The cache on disk gets whole
+ * pages of one prompt at most: of the first prompt that begins with `common`,
+ * the part that other requests share.
+ *
+ * With exact, an answer is bit by bit the one that qwick_generate gives. Other
+ * requests and the caches do not change it. */
 struct qwick_batch;
 
-/* A request has ended. *r may be taken (set *r to zeros then), else it is freed
- * afterwards. e: NULL, or why it failed; *r is what there was until then. May
- * add requests. A nonzero return ends the step with QWICK_ERR_RUNTIME. */
+/* A request has ended. The callback may keep *r, and then sets *r to zeros;
+ * otherwise the batch frees it. e: NULL, or why the request failed; *r then
+ * holds the answer up to the failure. The callback may add requests. When it
+ * returns nonzero, the step ends with QWICK_ERR_RUNTIME. */
 typedef int (*qwick_done_fn)(void *ctx, void *tag, struct qwick_result *r,
                              const struct qwick_err *e);
 
@@ -914,14 +917,14 @@ struct qwick_quantize_options {
                                 the head too; 0: as bits */
     const char *const *only; /* shell patterns (fnmatch) of modules' names, */
     size_t n_only;           /* "model.layers.0.mlp.up_proj"; 0: all */
-    const char *const *skip; /* these stay as they are, whatever only says */
+    const char *const *skip; /* modules to copy, also where `only` names them */
     size_t n_skip;
     enum qwick_scales scales;
     bool force;                 /* replace a checkpoint */
     int threads;                /* 0: physical cores */
     qwick_progress_fn progress; /* bytes of the source done and to do */
     void *progress_ctx;
-    qwick_note_fn note; /* what stays as it is, and why */
+    qwick_note_fn note; /* modules that are only copied, and why */
     void *note_ctx;
     const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
 };
@@ -950,16 +953,16 @@ struct qwick_quantize_report {
  * whole groups becomes NAME.weight (packed U32), NAME.scales and NAME.biases
  * (of the weight's type); everything else is copied. Files are split as the
  * source's are; the tokenizer's and the generation's are copied; config.json
- * gets "quantization" and "quantization_config". A few MiB a thread are used,
- * whatever the model's size.
+ * gets "quantization" and "quantization_config". It uses a few MiB a thread for
+ * a model of any size.
  *
- * dst is not there yet, or an empty directory, or with force a checkpoint
+ * dst must not exist, or be an empty directory, or with force a checkpoint
  * (config.json, no directories); else QWICK_ERR_USAGE. It appears complete or
- * not at all: files are written to a directory beside it that is renamed. One
- * that is replaced changes names with it at once, where the file system can
- * (RENAME_EXCHANGE); else it gets out of the way first, and for a moment there
- * is none. Directories beside dst that processes of this host have left when
- * they died, dst.tmp-* and dst.old-*, are removed. A
+ * not at all: files are written to a directory beside it, which then takes its
+ * name. A checkpoint that is replaced changes names with the new one at once
+ * where the file system can (RENAME_EXCHANGE). Elsewhere it is moved away
+ * first, and for a moment dst does not exist. Directories dst.tmp-* and
+ * dst.old-* of processes of this host that died are removed. A
  * source that is quantized already, has weights that are not finite or is no
  * model that qwick knows is QWICK_ERR_MODEL. r may be NULL. */
 QWICK_API int qwick_quantize(const char *src, const char *dst,
@@ -1025,8 +1028,8 @@ struct qwick_embed_text {
                              "Instruct: TASK\nQuery:"; NULL: a document */
     size_t n_instruct;
     bool allow_special; /* text such as "<|im_end|>" becomes the added token */
-    bool truncate;      /* drop the end of what does not fit the context; else
-                           QWICK_ERR_CONTEXT */
+    bool truncate;      /* cut a text that does not fit the context at its end;
+                           else QWICK_ERR_CONTEXT */
 };
 
 /* The ids of a text to embed, between those that the tokenizer's post-processor

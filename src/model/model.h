@@ -164,8 +164,8 @@ double (*model_peak(const struct model *m))(size_t reps, float *sink);
 size_t model_decode_bytes(const struct model *m);
 
 /* Costs of a pass over n tokens after pos others of one sequence, with the last
- * token's logits: what model_forward really does, so the last layer counts in
- * full for its keys and values only. Weights are not part of it. */
+ * token's logits: the work that model_forward does, so the last layer counts in
+ * full only for its keys and values. Reading weights is not included. */
 struct cost model_cost(const struct model *m, size_t pos, size_t n);
 
 /* What one token more in a short pass takes, as a share of a pass of one token:

@@ -52,7 +52,7 @@ struct worker {
     struct ahead ahead[2]; /* after the next barrier */
 };
 
-/* What products read: those of the three forms that their weights need. */
+/* Activations in the forms that the weights of a product need. */
 struct input {
     const float *f32;     /* [n, cols], rows scratch_ld(cols) apart */
     const uint16_t *bf16; /* [n, cols], rows gemm_bf16_ldx(cols) apart */
@@ -92,8 +92,8 @@ void pass_ahead_gated(struct worker *w, const struct mlp *mlp, size_t n);
 /* Fetch a row of w->ahead; 0 when none is left. For par_barrier_idle. */
 int pass_fetch_ahead(void *worker);
 
-/* Meet the team; the time before belongs to `part`. What w->ahead names is
- * fetched to the core's cache in the meantime. */
+/* Meet the team; the time before belongs to `part`. Meanwhile this
+ * thread prefetches the rows in w->ahead. */
 static inline void pass_barrier(struct worker *w, enum part part)
 {
     pass_mark(w, part);

@@ -49,9 +49,9 @@ struct run_task {
     enum qwick_output output; /* QWICK_LOGITS or QWICK_HIDDEN */
     enum qwick_want want;     /* QWICK_WANT_LAST: of a run's last token;
                                  QWICK_WANT_ALL: from run.first on, logits only */
-    bool share;   /* runs start with what other runs and the engine's prefix
-                     caches have of their tokens */
-    bool reuse;   /* runs start with what an earlier run left in its session */
+    bool share;   /* runs take keys and values of their first tokens from other
+                     runs and the engine's prefix caches */
+    bool reuse;   /* runs take them from the session of an earlier run */
     bool preempt; /* a run may lose its cache to others and start again */
 
     /* The queue is empty: queue one run or more, or set runs->more to false.
@@ -162,8 +162,8 @@ size_t runs_find(const struct runs *s, const struct run *r,
  * evaluate what it would have to. */
 bool runs_worth_waiting(const struct runs *s, size_t i);
 
-/* Give the run, whose session is new, what runs_find and the engine's prefix
- * caches have. */
+/* Fill the run's new session from the session that runs_find names and from
+ * the engine's prefix caches. */
 int runs_share(struct runs *s, struct run *r, struct qwick_err *e);
 
 /* Tokens that a and b begin with. */
@@ -172,12 +172,12 @@ size_t tokens_in_common(const int32_t *a, size_t n_a, const int32_t *b,
 
 /* ---- runs_memory.c ---- */
 
-/* Whether r may become live beside those that are, by what they all will need
- * as far as that is known. Gives memory back for it. */
+/* Whether r may become live: whether it and the live runs fit the memory at
+ * their probable lengths. Gives memory back to make room. */
 bool runs_admits(struct runs *s, const struct run *r);
 
-/* Give memory back: spare sessions, then half of what the engine's prefix cache
- * has in memory. False: there is none. */
+/* Give memory back: spare sessions, then half of the engine's prefix cache in
+ * memory. False: nothing is left to give. */
 bool runs_give_back(struct runs *s);
 
 /* QWICK_ERR_MEMORY when the planned pass needs more than kv_bytes. */
