@@ -24,6 +24,10 @@ ifeq ($(SAN),1)
 OPT := -O1 -g -fno-math-errno -ffp-contract=off -fno-omit-frame-pointer \
        -fsanitize=address,undefined -fno-sanitize-recover=undefined
 endif
+# Of kernels, whose inlined bodies would otherwise take minutes to compile: calls
+# check addresses, and address checks are left to the address sanitizer.
+SAN_KERNEL := --param asan-instrumentation-with-call-threshold=0 \
+    -fno-sanitize=null,alignment,object-size,pointer-overflow
 CFLAGS ?=
 LDFLAGS ?=
 # Objects are compiled once, for the programs and for both libraries. Only the
@@ -121,7 +125,7 @@ $(x86)/k_q8_avx512.o: private isa_flags := $(AVX512) -mavx512vnni
 # Functions begin at a cache line, so that the speed of a loop does not hang on
 # what comes before it. Frames are small: a host's threads may have small stacks.
 $(BUILD)/src/kernel/%.o: private OPT += -g1 -falign-functions=64 \
-    $(if $(filter 1,$(SAN)),,-O3 -Wframe-larger-than=32768)
+    $(if $(filter 1,$(SAN)),$(SAN_KERNEL),-O3 -Wframe-larger-than=32768)
 
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
