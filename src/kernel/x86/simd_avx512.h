@@ -307,7 +307,14 @@ INLINE vec_words vec_words_add(vec_words acc, const char *p)
 
 INLINE uint64_t vec_words_sum(vec_words acc)
 {
-    return (uint64_t)_mm512_reduce_add_epi64(acc);
+    /* unsigned: the compiler's own reduction adds signed numbers, which may
+     * overflow */
+    uint64_t part[8], sum = 0;
+
+    _mm512_storeu_si512(part, acc);
+    for (int i = 0; i < 8; i++)
+        sum += part[i];
+    return sum;
 }
 
 #endif
