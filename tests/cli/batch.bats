@@ -307,7 +307,7 @@ PY
     for how in "" --unordered; do
         rm -f "$T/out"
         python3 - "$QWICK" "$T/in" "$T/out" $how <<'PY'
-import random, subprocess, sys, time
+import os, random, subprocess, sys, time
 random.seed(1)
 qwick, src, out = sys.argv[1:4]
 cmd = [qwick, "batch", "--exact", "--seed", "5", "-t", "1", "-i", src, "-o", out] + sys.argv[4:]
@@ -320,7 +320,8 @@ for k in range(60):
         p.kill()
         p.wait()
         kills += 1
-        if k % 3 == 0:  # as if it had been in the middle of a write
+        # as if it had been in the middle of a write
+        if k % 3 == 0 and os.path.exists(out):
             data = open(out, "rb").read()
             cut = random.randrange(1, 200)
             open(out, "ab").truncate(max(0, len(data) - cut))
