@@ -1,5 +1,6 @@
 #include "model/arch.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const struct arch *const families[] = {&arch_qwen3};
@@ -13,7 +14,12 @@ const struct arch *arch_find(const char *model_type, size_t len)
     return NULL;
 }
 
-const char *arch_names(void)
+void arch_names(char *out, size_t n)
 {
-    return "\"qwen3\"";
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof families / sizeof *families && at < n; i++) {
+        int len = snprintf(out + at, n - at, "%s\"%s\"", i ? ", " : "",
+                           families[i]->model_type);
+        at += len > 0 ? (size_t)len : 0;
+    }
 }

@@ -55,8 +55,9 @@ struct arch {
 /* The family called model_type [len]; NULL: not supported. */
 const struct arch *arch_find(const char *model_type, size_t len);
 
-/* The names of all families for messages: "qwen3" or "…" (quoted). */
-const char *arch_names(void);
+/* The names of all families for messages, quoted and with commas, cut at n
+ * bytes. */
+void arch_names(char *out, size_t n);
 
 extern const struct arch arch_qwen3;
 

@@ -93,8 +93,9 @@ static int read_config(struct config *c, const struct section *s,
     c->arch =
         json_is(type, JSON_STRING) ? arch_find(type->str, type->len) : NULL;
     if (!c->arch) {
-        char want[128];
-        snprintf(want, sizeof want, "%s (what is supported)", arch_names());
+        char names[96], want[128];
+        arch_names(names, sizeof names);
+        snprintf(want, sizeof want, "%s (what is supported)", names);
         return section_bad(s, "model_type", want, e);
     }
     snprintf(c->model_type, sizeof c->model_type, "%s", c->arch->model_type);

@@ -32,6 +32,9 @@ struct matrix {
     size_t group;     /* elements that share a scale; 0: floats */
 };
 
+/* The form in which activations enter a product. */
+enum form { FORM_F32, FORM_BF16, FORM_I8 };
+
 /* Rows [row, row + n_rows) of a matrix times n activations:
  *   y[t * ldy + r] = w[row + r] . x[t]
  * and, with add, plus the value that y holds. */

@@ -9,7 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernel/gemm.h"
 #include "model/pass.h"
 
 void pass_poll(struct worker *w)

@@ -1,7 +1,6 @@
 /* The gated MLP up to down_proj. */
 #include <string.h>
 
-#include "kernel/gemm.h"
 #include "model/pass.h"
 
 /* In f32, by rows so that both stay in cache: to s->gate. */

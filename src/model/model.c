@@ -50,6 +50,7 @@ static void note_kinds(struct model *m)
         m->any_i8 = m->any_i8 || w->ops->mul_i8;
         if (!w->format->is_float) {
             m->any_quantized = true;
+            m->other_bf16 = m->other_bf16 || w->ops->mul_bf16;
             continue;
         }
         m->any_dense = true;
@@ -70,23 +71,28 @@ static void choose_products(struct model *m)
                                        : t->gemm_f32_min_tokens;
 }
 
-/* The format whose operation long prefills use. */
+/* The form of activations in most products of a long prefill. */
+static enum form long_form(const struct model *m)
+{
+    if (m->any_quantized && !m->exact)
+        return m->other_bf16 ? FORM_BF16 : FORM_I8;
+    return m->dense_bf16 ? FORM_BF16 : FORM_F32;
+}
+
 const char *model_gemm_name(const struct model *m)
 {
-    if (m->exact)
-        return "own";
-    if (m->any_quantized)
-        return m->k->gemm_bf16_affine ? "bf16" : "int8";
-    return m->dense_bf16 ? "bf16" : m->blas ? "openblas" : "own";
+    enum form form = long_form(m);
+    if (form != FORM_F32)
+        return form == FORM_BF16 ? "bf16" : "int8";
+    return m->blas && !m->exact ? "openblas" : "own";
 }
 
 double (*model_peak(const struct model *m))(size_t reps, float *sink)
 {
-    if (m->exact)
-        return m->k->peak_flops;
-    if (m->any_quantized)
-        return m->k->gemm_bf16_affine ? m->k->peak_bf16 : m->k->peak_q8;
-    return m->dense_bf16 ? m->k->peak_bf16 : m->k->peak_flops;
+    double (*const peaks[])(size_t, float *) = {[FORM_F32] = m->k->peak_flops,
+                                                [FORM_BF16] = m->k->peak_bf16,
+                                                [FORM_I8] = m->k->peak_q8};
+    return peaks[long_form(m)];
 }
 
 static int open_ropes(struct model *m, struct qwick_err *e)

@@ -62,6 +62,7 @@ struct model {
     bool any_dense;     /* some floats multiply */
     bool any_quantized; /* some other formats do */
     bool any_i8;        /* int8 activations occur */
+    bool other_bf16;    /* other formats widen to bf16 for long prefills */
     bool blas;          /* OpenBLAS rather than our own gemm_f32 */
     size_t gemm_min_tokens;
     double blas_min_flops;

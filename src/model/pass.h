@@ -104,9 +104,6 @@ static inline void pass_barrier(struct worker *w, enum part part)
 
 /* ---- products.c --------------------------------------------------------- */
 
-/* The form in which activations enter a product. */
-enum form { FORM_F32, FORM_BF16, FORM_I8 };
-
 /* The form for n rows times a matrix: a function of n, the matrix's format and
  * the pass's products. */
 enum form pass_form(const struct pass *p, const struct matrix *a, size_t n);
@@ -152,13 +149,17 @@ struct rows rows_new(size_t n, size_t unit, size_t n_tokens);
 bool rows_next(const struct worker *w, struct rows *r, size_t *begin,
                size_t *end);
 
-/* For mlp.c: the form of x that a product of n tokens with a reads; where the
- * result is rounded to, before a product with `next`; rows [r, r + rows) of a
- * for tokens [t, t + n), all in one form, to out [n, rows]. */
+/* The form of x that a product of n tokens with a matrix reads. */
 enum form pass_form_read(const struct pass *p, const struct matrix *a,
                          const struct input *x, size_t n);
+
+/* Whether results that `next` multiplies afterwards can be rounded as they are
+ * made. *to then names the buffers, x16 or x8, and their form. */
 bool pass_rounds(const struct pass *p, const struct matrix *next, size_t n,
                  uint16_t *x16, const struct q8 *x8, struct input *to);
+
+/* Rows [r, r + rows) of a times tokens [t, t + n) of x, read in one form, to
+ * out [n, rows]. */
 void pass_multiply_block(const struct worker *w, const struct matrix *a,
                          const struct input *x, enum form form, float *out,
                          size_t r, size_t rows, size_t t, size_t n);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/array.h"
 #include "kernel/kernel.h"
 
 int weights_open(struct weights *w, const struct st_set *set, const char *path,
@@ -108,34 +108,6 @@ static void full_name(const struct weights *w, char *out, size_t n,
     vsnprintf(out + at, n - (size_t)at, fmt, ap);
 }
 
-static int keep_matrix(struct weights *w, struct matrix *m, struct qwick_err *e)
-{
-    if (w->n_matrices == w->cap_matrices) {
-        size_t cap = 2 * w->cap_matrices + 64;
-        struct matrix **more = realloc(w->matrices, cap * sizeof(*more));
-        if (!more)
-            return err_oom(e, cap * sizeof(*more));
-        w->matrices = more;
-        w->cap_matrices = cap;
-    }
-    w->matrices[w->n_matrices++] = m;
-    return 0;
-}
-
-static int keep_vector(struct weights *w, float *v, struct qwick_err *e)
-{
-    if (w->n_vectors == w->cap_vectors) {
-        size_t cap = 2 * w->cap_vectors + 64;
-        float **more = realloc(w->vectors, cap * sizeof(*more));
-        if (!more)
-            return err_oom(e, cap * sizeof(*more));
-        w->vectors = more;
-        w->cap_vectors = cap;
-    }
-    w->vectors[w->n_vectors++] = v;
-    return 0;
-}
-
 static int bind(struct weights *w, struct matrix *out, const char *name,
                 size_t rows, size_t cols, struct qwick_err *e)
 {
@@ -146,7 +118,11 @@ static int bind(struct weights *w, struct matrix *out, const char *name,
         if (found) {
             out->format = formats[i];
             out->ops = &w->ops[i];
-            return keep_matrix(w, out, e);
+            if (ARRAY_RESERVE(w->matrices, w->cap_matrices, w->n_matrices + 1,
+                              e))
+                return -1;
+            w->matrices[w->n_matrices++] = out;
+            return 0;
         }
     }
     /* Missing, of another shape, or of a type that no format has. */
@@ -191,11 +167,12 @@ int weights_vector(struct weights *w, float **out, size_t n,
     if (!t || weights_need_float(w, t, "weights", e))
         return -1;
     weights_use(w, t, n, 0);
+    if (ARRAY_RESERVE(w->vectors, w->cap_vectors, w->n_vectors + 1, e))
+        return -1;
     float *v = malloc(n * sizeof *v);
-    if (!v || keep_vector(w, v, e)) {
-        free(v);
+    if (!v)
         return err_oom(e, n * sizeof *v);
-    }
+    w->vectors[w->n_vectors++] = v;
     kernels_ref()->to_f32[t->dtype](v, t->data, n);
     *out = v;
     return 0;

@@ -24,6 +24,14 @@ static int put_string(struct buf *b, const char *s, size_t n)
     return put(b, n) || buf_append(b, s, n) ? -1 : 0;
 }
 
+static int put_rope(struct buf *b, const struct rope_config *r)
+{
+    return put(b, (uint64_t)r->type) | put(b, r->n_rot) | put(b, r->original) |
+           put(b, r->truncate) | put_double(b, r->theta) |
+           put_double(b, r->factor) | put_double(b, r->beta_fast) |
+           put_double(b, r->beta_slow) | put_double(b, r->attention);
+}
+
 /* n_ctx_max, stop ids and sampling are left out: no key depends on them. */
 static int put_config(struct buf *b, const struct config *c)
 {
@@ -57,6 +65,11 @@ static int put_config(struct buf *b, const struct config *c)
         bad |= put_double(b, reals[i]);
     for (size_t i = 0; i < c->n_layers; i++)
         bad |= buf_putc(b, c->layers[i].window != NO_WINDOW);
+    /* families with one rotary embedding have no more */
+    for (size_t i = 1; i < c->n_ropes; i++)
+        bad |= put_rope(b, &c->ropes[i]);
+    for (size_t i = 0; i < c->n_layers && c->n_ropes > 1; i++)
+        bad |= put(b, c->layers[i].rope);
     for (size_t i = 0; i < c->quant.n; i++) {
         const struct quant_override *o = &c->quant.v[i];
         bad |= put_string(b, o->module, o->len);
