@@ -88,10 +88,9 @@ $(INTERNAL): $(lib_obj)
 	rm -f $@
 	ar rcs $@ $^
 
-# One object, so that symbols of which only its parts know can become local; -d
-# makes them of common ones, which the locks of OpenMP's critical sections are.
+# One object, so that symbols of which only its parts know can become local.
 $(LIB): $(lib_obj)
-	$(CC) -r -nostdlib -Wl,-d $(relink_flags) -o $(BUILD)/libqwick.o $^
+	$(CC) -r -nostdlib $(relink_flags) -o $(BUILD)/libqwick.o $^
 	$(OBJCOPY) --wildcard --keep-global-symbol='qwick_*' $(BUILD)/libqwick.o
 	rm -f $@
 	ar rcs $@ $(BUILD)/libqwick.o

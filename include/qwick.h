@@ -1124,6 +1124,11 @@ QWICK_API double qwick_bench_peak(struct qwick_engine *eng, double ms);
 QWICK_API double qwick_forward_flops(const struct qwick_engine *eng, size_t pos,
                                      size_t n);
 
+/* Bytes of keys and values that such a pass reads, each once: those that the
+ * n tokens see, so fewer in layers with a sliding window. */
+QWICK_API double qwick_forward_kv_bytes(const struct qwick_engine *eng,
+                                        size_t pos, size_t n);
+
 #ifdef __cplusplus
 }
 #endif

@@ -48,13 +48,13 @@ static struct work work_of(const struct bench *b, const struct bench_line *l)
         return (struct work){.flops = qwick_forward_flops(b->eng, 0, l->n),
                              .tokens = (double)l->n};
     /* a step reads the weights once, and each cache up to its own position */
-    double mean = (double)l->n + 0.5 * gen;
-    double flops = qwick_forward_flops(b->eng, (size_t)mean, 1);
-    return (struct work){.bytes = gen *
-                                  ((double)info->decode_bytes +
-                                   batch * mean * (double)info->kv_token_bytes),
-                         .flops = gen * batch * flops,
-                         .tokens = gen * batch};
+    size_t mean = l->n + b->plan->gen / 2;
+    double flops = qwick_forward_flops(b->eng, mean, 1);
+    double kv_bytes = qwick_forward_kv_bytes(b->eng, mean, 1);
+    return (struct work){
+        .bytes = gen * ((double)info->decode_bytes + batch * kv_bytes),
+        .flops = gen * batch * flops,
+        .tokens = gen * batch};
 }
 
 /* Seconds that the limits leave to the work at least. */

@@ -218,8 +218,7 @@ static int profile(struct gen_job *j, const struct qwick_generate_options *o,
     double bandwidth = 0;
     if (!status && !*signals_flag())
         qwick_bench_bandwidth(j->eng, 300, &bandwidth, NULL);
-    if (!status &&
-        profile_make(out, runs, n, qwick_engine_info(j->eng), bandwidth))
+    if (!status && profile_make(out, runs, n, j->eng, bandwidth))
         status = msg_oom();
     for (size_t i = 1; i < n; i++)
         qwick_result_free(&runs[i]);

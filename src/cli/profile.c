@@ -64,11 +64,12 @@ static int medians(struct profile *p, const struct qwick_result *runs,
 }
 
 int profile_make(struct profile *p, const struct qwick_result *runs,
-                 size_t n_runs, const struct qwick_info *info, double bandwidth)
+                 size_t n_runs, const struct qwick_engine *eng,
+                 double bandwidth)
 {
     const struct qwick_result *r = &runs[0];
     size_t n;
-    double steps = 0, sampling = 0, context;
+    double steps = 0, sampling = 0;
     double *sorted = collect_steps(runs, n_runs, &n);
     if (!sorted || medians(p, runs, n_runs)) {
         free(sorted);
@@ -89,9 +90,9 @@ int profile_make(struct profile *p, const struct qwick_result *runs,
     p->end_to_end_tok_s =
         p->total_ms > 0 ? 1000 * (double)r->n_tokens / p->total_ms : NAN;
     p->sampling_share = steps > 0 ? sampling / steps : NAN;
-    context = (double)r->n_prompt + 0.5 * (double)r->n_tokens;
     p->bytes_per_token =
-        (double)info->decode_bytes + (double)info->kv_token_bytes * context;
+        (double)qwick_engine_info(eng)->decode_bytes +
+        qwick_forward_kv_bytes(eng, r->n_prompt + r->n_tokens / 2, 1);
     p->gb_s = p->bytes_per_token / p->median_ms / 1e6;
     p->tokens_per_pass = NAN;
     if (r->lookup.max && r->n_per_token) {

@@ -30,7 +30,7 @@ struct profile {
  * second,
  * <= 0 if unknown. Returns 0, or -1 when memory ran out. */
 int profile_make(struct profile *p, const struct qwick_result *runs,
-                 size_t n_runs, const struct qwick_info *info,
+                 size_t n_runs, const struct qwick_engine *eng,
                  double bandwidth);
 
 /* As a JSON object. */

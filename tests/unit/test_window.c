@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -302,6 +303,28 @@ static void prefixes_stay_whole(void **state)
     free(ids);
 }
 
+/* Two layers of three see the window alone. */
+static void costs_know_windows(void **state)
+{
+    (void)state;
+    struct qwick_engine *eng = open_engine(64, NULL);
+    double layer = (double)qwick_engine_info(eng)->kv_token_bytes / 3;
+    const struct {
+        size_t pos, n;
+        double positions;
+    } rows[] = {{0, 0, 0},
+                {0, 1, 3},
+                {0, 50, 150},
+                {99, 1, 300},
+                {100, 1, 301},
+                {1000, 1, 1001 + 2 * 100},
+                {1000, 8, 1008 + 2 * 107}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_true(fabs(qwick_forward_kv_bytes(eng, rows[i].pos, rows[i].n) -
+                         layer * rows[i].positions) < 1);
+    qwick_engine_close(eng);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -310,6 +333,7 @@ int main(void)
         cmocka_unit_test(released_pages_change_no_result),
         cmocka_unit_test(saved_sessions_go_on),
         cmocka_unit_test(prefixes_stay_whole),
+        cmocka_unit_test(costs_know_windows),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
 }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -383,6 +384,7 @@ struct reading {
     size_t first;
     struct kv_page *const *pages;
     const volatile int *interrupt;
+    pthread_mutex_t lock;     /* of good with fault and e */
     size_t next;              /* page to read next */
     size_t good;              /* pages before the first bad one */
     enum kv_file_fault fault; /* of the first bad page, and so is e */
@@ -405,12 +407,13 @@ static void read_body(void *ctx, struct par_team *team, int tid, int n_threads)
             err_set(&e, QWICK_ERR_INTERRUPTED, "interrupted");
         else if (!read_page(r->f, r->first + i, r->pages[i]->data, &fault, &e))
             continue;
-#pragma omp critical(kv_file_reading)
+        pthread_mutex_lock(&r->lock);
         if (i < r->good) {
             __atomic_store_n(&r->good, i, __ATOMIC_RELAXED);
             r->fault = fault;
             r->e = e;
         }
+        pthread_mutex_unlock(&r->lock);
     }
 }
 
@@ -419,8 +422,12 @@ size_t kv_file_pages(const struct kv_file *f, size_t i, size_t n,
                      const volatile int *interrupt, enum kv_file_fault *fault,
                      struct qwick_err *e)
 {
-    struct reading r = {
-        .f = f, .first = i, .pages = pages, .interrupt = interrupt, .good = n};
+    struct reading r = {.f = f,
+                        .first = i,
+                        .pages = pages,
+                        .interrupt = interrupt,
+                        .good = n,
+                        .lock = PTHREAD_MUTEX_INITIALIZER};
     if (n)
         par_run(n == 1 ? NULL : pool, read_body, &r);
     if (r.good < n && fault)

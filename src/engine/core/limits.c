@@ -162,3 +162,14 @@ double qwick_forward_flops(const struct qwick_engine *eng, size_t pos, size_t n)
 {
     return n ? model_cost(&eng->model, pos, n).flops : 0;
 }
+
+double qwick_forward_kv_bytes(const struct qwick_engine *eng, size_t pos,
+                              size_t n)
+{
+    if (n == 0)
+        return 0;
+    /* a position of all layers has kv_token_bytes */
+    return model_cost(&eng->model, pos, n).positions *
+           (double)eng->info.kv_token_bytes /
+           (double)eng->model.config.n_layers;
+}
