@@ -11,6 +11,8 @@ common_setup() {
     T=$BATS_TEST_TMPDIR
     unset QWICK_MODEL NO_COLOR HF_HUB_CACHE HF_HOME XDG_CACHE_HOME
     export HOME=$T
+    # script(1) runs its command by it; CI has none set, or sh
+    export SHELL=$BASH
     MODELS=tests/golden/models
 }
 
