@@ -11,8 +11,9 @@ common_setup() {
     T=$BATS_TEST_TMPDIR
     unset QWICK_MODEL NO_COLOR HF_HUB_CACHE HF_HOME XDG_CACHE_HOME
     export HOME=$T
-    # script(1) runs its command by it; CI has none set, or sh
-    export SHELL=$BASH
+    # script(1) runs its command by SHELL; neither that nor the locale may
+    # depend on who runs the tests
+    export SHELL=$BASH LC_ALL=C.UTF-8
     MODELS=tests/golden/models
 }
 
