@@ -103,6 +103,7 @@ ask() {
 }
 
 @test "damaged entries are ignored with one warning, and rebuilt" {
+    sed -i 20q "$T/manual.txt" # six pages are enough for this many runs
     want=$(ask 'o["tokens"]' "how?")
     ask 'o["tokens"]' --prefix-cache="$C" "how?"
     f=$(find "$C" -name '*.kv')
