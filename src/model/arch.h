@@ -13,6 +13,7 @@
 struct config;
 struct layer;
 struct model;
+struct names;
 struct section;
 struct worker;
 
@@ -31,7 +32,10 @@ struct arch {
     int (*read_config)(struct config *c, const struct section *s,
                        struct qwick_err *e);
 
-    /* Bind the weights of layer i by name. m->weights is open and m->config
+    /* The naming schemes of its checkpoints (names.h), NULL at the end. */
+    const struct names *const *names;
+
+    /* Bind the weights of layer i by id. m->weights is open and m->config
      * read. Vectors belong to m->weights. Returns 0, or -1 with *e set. */
     int (*bind_layer)(struct model *m, struct layer *l, size_t i,
                       struct qwick_err *e);

@@ -95,6 +95,28 @@ static int read_config(struct config *c, const struct section *s,
 /* ---- weights --------------------------------------------------------------
  */
 
+/* A weight of layer i. */
+static struct weight_ref of_layer(enum weight_id id, size_t i)
+{
+    return (struct weight_ref){.id = id, .layer = i};
+}
+
+static int bind_biases(struct weights *w, struct attention *a, size_t i,
+                       size_t d, size_t q_dim, size_t kv_dim,
+                       struct qwick_err *e)
+{
+    return weights_vector(w, &a->q_bias, q_dim, of_layer(WEIGHT_Q_BIAS, i),
+                          e) ||
+                   weights_vector(w, &a->k_bias, kv_dim,
+                                  of_layer(WEIGHT_K_BIAS, i), e) ||
+                   weights_vector(w, &a->v_bias, kv_dim,
+                                  of_layer(WEIGHT_V_BIAS, i), e) ||
+                   weights_vector(w, &a->o_bias, d, of_layer(WEIGHT_O_BIAS, i),
+                                  e)
+               ? -1
+               : 0;
+}
+
 static int bind_attention(struct model *m, struct layer *l, size_t i,
                           struct qwick_err *e)
 {
@@ -103,27 +125,25 @@ static int bind_attention(struct model *m, struct layer *l, size_t i,
     struct attention *a = &l->attn;
     size_t d = c->d_model, q_dim = c->n_heads * c->head_dim,
            kv_dim = c->n_kv_heads * c->head_dim;
-#define ATTN "layers.%zu.self_attn."
-    if (weights_matrix(w, &a->q_proj, q_dim, d, e, ATTN "q_proj.weight", i) ||
-        weights_matrix(w, &a->k_proj, kv_dim, d, e, ATTN "k_proj.weight", i) ||
-        weights_matrix(w, &a->v_proj, kv_dim, d, e, ATTN "v_proj.weight", i) ||
-        weights_matrix(w, &a->o_proj, d, q_dim, e, ATTN "o_proj.weight", i) ||
-        weights_vector(w, &a->q_norm, c->head_dim, e, ATTN "q_norm.weight",
-                       i) ||
-        weights_vector(w, &a->k_norm, c->head_dim, e, ATTN "k_norm.weight", i))
+    if (weights_vector(w, &l->input_norm, d, of_layer(WEIGHT_ATTN_NORM, i),
+                       e) ||
+        weights_matrix(w, &a->q_proj, q_dim, d, of_layer(WEIGHT_Q_PROJ, i),
+                       e) ||
+        weights_matrix(w, &a->k_proj, kv_dim, d, of_layer(WEIGHT_K_PROJ, i),
+                       e) ||
+        weights_matrix(w, &a->v_proj, kv_dim, d, of_layer(WEIGHT_V_PROJ, i),
+                       e) ||
+        weights_matrix(w, &a->o_proj, d, q_dim, of_layer(WEIGHT_O_PROJ, i),
+                       e) ||
+        weights_vector(w, &a->q_norm, c->head_dim, of_layer(WEIGHT_Q_NORM, i),
+                       e) ||
+        weights_vector(w, &a->k_norm, c->head_dim, of_layer(WEIGHT_K_NORM, i),
+                       e))
         return -1;
     /* the norm of q applies the scale of the scores, too */
     for (size_t j = 0; j < c->head_dim; j++)
         a->q_norm[j] *= c->layers[i].score_scale;
-    if (!c->attention_bias)
-        return 0;
-    if (weights_vector(w, &a->q_bias, q_dim, e, ATTN "q_proj.bias", i) ||
-        weights_vector(w, &a->k_bias, kv_dim, e, ATTN "k_proj.bias", i) ||
-        weights_vector(w, &a->v_bias, kv_dim, e, ATTN "v_proj.bias", i) ||
-        weights_vector(w, &a->o_bias, d, e, ATTN "o_proj.bias", i))
-        return -1;
-#undef ATTN
-    return 0;
+    return c->attention_bias ? bind_biases(w, a, i, d, q_dim, kv_dim, e) : 0;
 }
 
 static int bind_layer(struct model *m, struct layer *l, size_t i,
@@ -134,20 +154,19 @@ static int bind_layer(struct model *m, struct layer *l, size_t i,
     size_t d = m->config.d_model, ff = m->config.d_ff;
     mlp->glu = m->k->swiglu;
     return bind_attention(m, l, i, e) ||
-                   weights_matrix(w, &mlp->gate_proj, ff, d, e,
-                                  "layers.%zu.mlp.gate_proj.weight", i) ||
-                   weights_matrix(w, &mlp->up_proj, ff, d, e,
-                                  "layers.%zu.mlp.up_proj.weight", i) ||
-                   weights_matrix(w, &mlp->down_proj, d, ff, e,
-                                  "layers.%zu.mlp.down_proj.weight", i) ||
-                   weights_vector(w, &l->input_norm, d, e,
-                                  "layers.%zu.input_layernorm.weight", i) ||
-                   weights_vector(w, &l->post_norm, d, e,
-                                  "layers.%zu.post_attention_layernorm.weight",
-                                  i)
+                   weights_vector(w, &l->post_norm, d,
+                                  of_layer(WEIGHT_MLP_NORM, i), e) ||
+                   weights_matrix(w, &mlp->gate_proj, ff, d,
+                                  of_layer(WEIGHT_GATE_PROJ, i), e) ||
+                   weights_matrix(w, &mlp->up_proj, ff, d,
+                                  of_layer(WEIGHT_UP_PROJ, i), e) ||
+                   weights_matrix(w, &mlp->down_proj, d, ff,
+                                  of_layer(WEIGHT_DOWN_PROJ, i), e)
                ? -1
                : 0;
 }
+
+static const struct names *const schemes[] = {&names_hub, NULL};
 
 /* ---- the layer ------------------------------------------------------------
  */
@@ -203,6 +222,7 @@ static struct cost layer_cost(const struct model *m, size_t i, size_t pos,
 
 const struct arch arch_qwen3 = {.model_type = "qwen3",
                                 .gguf = "qwen3",
+                                .names = schemes,
                                 .read_config = read_config,
                                 .bind_layer = bind_layer,
                                 .layer = layer,

@@ -32,6 +32,19 @@ struct matrix {
     size_t group;     /* elements that share a scale; 0: floats */
 };
 
+/* The shape of a weight in a file. */
+struct matrix_shape {
+    size_t stack; /* matrices in one tensor [stack, rows, cols]; 0: one matrix,
+                     [rows, cols] */
+    size_t rows, cols; /* of one matrix */
+};
+
+/* Rows of all matrices of a shape. Cannot wrap once a tensor has the shape. */
+static inline size_t shape_rows(const struct matrix_shape *s)
+{
+    return (s->stack ? s->stack : 1) * s->rows;
+}
+
 /* The form in which activations enter a product. */
 enum form { FORM_F32, FORM_BF16, FORM_I8 };
 
@@ -81,11 +94,13 @@ struct format {
        and f32 activations. *ops is all NULL before. */
     void (*fill)(struct format_ops *ops, const struct kernels *k, bool exact);
     /* Bind the matrix whose elements are tensor `name`, with exactly this
-       shape. *found: the checkpoint has it in this format; without it nothing
-       else happens and the next format is asked. Fills all fields of *out
-       except format and ops. Returns 0, or -1 with *e set. */
+       shape; of a stack, all rows as one matrix. *found: the checkpoint has it
+       in this format; without it nothing else happens and the next format is
+       asked. Fills all fields of *out except format and ops. Returns 0, or -1
+       with *e set. */
     int (*bind)(struct weights *w, struct matrix *out, const char *name,
-                size_t rows, size_t cols, bool *found, struct qwick_err *e);
+                const struct matrix_shape *shape, bool *found,
+                struct qwick_err *e);
 };
 
 /* The formats, in the order in which they are asked to bind a tensor. */

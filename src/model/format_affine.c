@@ -101,14 +101,16 @@ static int quant_params(const struct weights *w, const struct st_tensor *scales,
 
 /* Scales and biases: one float dtype, one column for each group. */
 static int bind_groups(struct weights *w, struct matrix *out,
+                       const struct matrix_shape *shape,
                        const char *scales_name, const char *biases_name,
                        const char *why, struct qwick_err *e)
 {
-    size_t n = out->cols / out->group;
+    const struct matrix_shape groups = {shape->stack, shape->rows,
+                                        shape->cols / out->group};
     const struct st_tensor *scales =
-        weights_find(w, scales_name, out->rows, n, why, e);
+        weights_find(w, scales_name, &groups, why, e);
     const struct st_tensor *biases =
-        scales ? weights_find(w, biases_name, out->rows, n, why, e) : NULL;
+        scales ? weights_find(w, biases_name, &groups, why, e) : NULL;
     if (!biases || weights_need_float(w, scales, "scales", e))
         return -1;
     if (biases->dtype != scales->dtype)
@@ -125,14 +127,15 @@ static int bind_groups(struct weights *w, struct matrix *out,
     return 0;
 }
 
-static int bind_packed(struct weights *w, struct matrix *out, const char *name,
+static int bind_packed(struct weights *w, struct matrix *out,
+                       const struct matrix_shape *shape, const char *name,
                        const char *scales_name, const char *biases_name,
                        struct qwick_err *e)
 {
     char why[48];
-    size_t packed, rows = out->rows, cols = out->cols;
+    struct matrix_shape packed = *shape;
     snprintf(why, sizeof why, " (%d bits, group %zu)", out->bits, out->group);
-    if (size_mul(cols / 32, (size_t)out->bits, &packed))
+    if (size_mul(shape->cols / 32, (size_t)out->bits, &packed.cols))
         return err_oom(e, SIZE_MAX);
     const struct st_tensor *t = st_find(w->set, name);
     if (t && t->dtype != DT_U32)
@@ -141,21 +144,22 @@ static int bind_packed(struct weights *w, struct matrix *out, const char *name,
                        "goes with %s",
                        w->path, t->file, name, dtype_name(t->dtype),
                        scales_name);
-    t = weights_find(w, name, rows, packed, why, e);
-    if (!t || bind_groups(w, out, scales_name, biases_name, why, e))
+    t = weights_find(w, name, &packed, why, e);
+    if (!t || bind_groups(w, out, shape, scales_name, biases_name, why, e))
         return -1;
+    out->rows = shape_rows(shape);
     out->data[CODES] = t->data;
-    weights_use(w, t, rows * cols, out->bits);
+    weights_use(w, t, out->rows * out->cols, out->bits);
     return 0;
 }
 
 /* MLX's rule: a module with ".scales" is quantized. Without them it holds
  * floats, whatever config.json says. */
 static int bind(struct weights *w, struct matrix *out, const char *name,
-                size_t rows, size_t cols, bool *found, struct qwick_err *e)
+                const struct matrix_shape *shape, bool *found,
+                struct qwick_err *e)
 {
-    char module[WEIGHTS_NAME_BYTES], scales[WEIGHTS_NAME_BYTES + 8],
-        biases[WEIGHTS_NAME_BYTES + 8];
+    char module[NAMES_BYTES], scales[NAMES_BYTES + 8], biases[NAMES_BYTES + 8];
     size_t n = strlen(name), tail = strlen(".weight");
     *found = false;
     if (n <= tail || strcmp(name + n - tail, ".weight") != 0)
@@ -175,11 +179,10 @@ static int bind(struct weights *w, struct matrix *out, const char *name,
     }
     *found = true;
     struct quant_params p = {0};
-    if (quant_params(w, s, module, cols, &p, e))
+    if (quant_params(w, s, module, shape->cols, &p, e))
         return -1;
-    struct matrix m = {
-        .rows = rows, .cols = cols, .bits = p.bits, .group = p.group};
-    if (bind_packed(w, &m, name, scales, biases, e))
+    struct matrix m = {.cols = shape->cols, .bits = p.bits, .group = p.group};
+    if (bind_packed(w, &m, shape, name, scales, biases, e))
         return -1;
     *out = m;
     return 0;

@@ -114,24 +114,27 @@ int model_open(struct model *m, const struct checkpoint *ck,
 {
     struct config *c = &m->config;
     struct weights *w = &m->weights;
-    if (weights_open(w, set, checkpoint_dir(ck), m->k, m->exact, e))
+    if (weights_open(w, set, checkpoint_dir(ck), c->arch->names, m->k, m->exact,
+                     e))
         return -1;
     w->quant = &c->quant;
     m->layers = calloc(c->n_layers, sizeof *m->layers);
     if (!m->layers)
         return err_oom(e, c->n_layers * sizeof *m->layers);
-    if (weights_matrix(w, &m->embed, c->vocab_size, c->d_model, e,
-                       "embed_tokens.weight"))
+    if (weights_matrix(w, &m->embed, c->vocab_size, c->d_model,
+                       (struct weight_ref){.id = WEIGHT_EMBED}, e))
         return -1;
     for (size_t i = 0; i < c->n_layers; i++)
         if (c->arch->bind_layer(m, &m->layers[i], i, e))
             return -1;
-    if (weights_vector(w, &m->norm, c->d_model, e, "norm.weight"))
+    if (weights_vector(w, &m->norm, c->d_model,
+                       (struct weight_ref){.id = WEIGHT_NORM}, e))
         return -1;
     /* Small checkpoints carry a redundant lm_head beside a tied one. */
     if (c->tied_head)
         m->head = m->embed;
-    else if (weights_head(w, &m->head, c->vocab_size, c->d_model, e))
+    else if (weights_matrix(w, &m->head, c->vocab_size, c->d_model,
+                            (struct weight_ref){.id = WEIGHT_HEAD}, e))
         return -1;
     if (open_ropes(m, e))
         return -1;

@@ -1,6 +1,5 @@
 #include "model/weights.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,16 +7,34 @@
 #include "base/array.h"
 #include "kernel/kernel.h"
 
-int weights_open(struct weights *w, const struct st_set *set, const char *path,
-                 const struct kernels *k, bool exact, struct qwick_err *e)
+/* Choose the scheme and the prefix by the embedding, which all models have. */
+static void choose_names(struct weights *w, const struct names *const *schemes)
 {
-    *w = (struct weights){.set = set, .path = path, .prefix = "model."};
+    w->names = schemes[0];
+    w->prefix = schemes[0]->prefixes[0];
+    for (size_t i = 0; schemes[i]; i++) {
+        for (size_t j = 0; schemes[i]->prefixes[j]; j++) {
+            char name[NAMES_BYTES];
+            const char *prefix = schemes[i]->prefixes[j];
+            names_expand(name, schemes[i], prefix,
+                         (struct weight_ref){.id = WEIGHT_EMBED}, 0);
+            if (st_find(w->set, name)) {
+                w->names = schemes[i];
+                w->prefix = prefix;
+                return;
+            }
+        }
+    }
+}
+
+int weights_open(struct weights *w, const struct st_set *set, const char *path,
+                 const struct names *const *schemes, const struct kernels *k,
+                 bool exact, struct qwick_err *e)
+{
+    *w = (struct weights){.set = set, .path = path};
     for (size_t i = 0; i < N_FORMATS; i++)
         formats[i]->fill(&w->ops[i], k, exact);
-    /* Qwen3-Embedding's checkpoints were saved from the bare model. */
-    if (!st_find(set, "model.embed_tokens.weight") &&
-        st_find(set, "embed_tokens.weight"))
-        w->prefix = "";
+    choose_names(w, schemes);
     w->used = calloc(st_count(set) + 1, sizeof *w->used);
     return w->used ? 0 : err_oom(e, st_count(set));
 }
@@ -35,38 +52,37 @@ void weights_close(struct weights *w)
     w->n_vectors = w->n_matrices = 0;
 }
 
-static void shape_text(const struct st_tensor *t, char *out, size_t n)
+static void shape_text(const size_t *dims, size_t rank, char *out, size_t n)
 {
     size_t at = 0;
     out[0] = '\0';
-    for (size_t i = 0; i < t->rank && at < n; i++) {
-        int len =
-            snprintf(out + at, n - at, "%s%zu", i ? ", " : "", t->shape[i]);
+    for (size_t i = 0; i < rank && at < n; i++) {
+        int len = snprintf(out + at, n - at, "%s%zu", i ? ", " : "", dims[i]);
         at += len > 0 ? (size_t)len : 0;
     }
 }
 
-/* The tensor, if it has this shape: [rows] or [rows, cols]. why ends the error
- * about another one: "", or the parameters that the shape follows from. */
+static void missing(const struct weights *w, const char *name,
+                    struct qwick_err *e)
+{
+    err_set(e, QWICK_ERR_MODEL, "%s: tensor %s: missing", w->path, name);
+}
+
+/* The tensor, if it has the shape dims[0..rank). why ends the error about
+ * another one: "", or the parameters that the shape follows from. */
 static const struct st_tensor *find(struct weights *w, const char *name,
-                                    size_t rows, size_t cols, bool vector,
+                                    const size_t *dims, size_t rank,
                                     const char *why, struct qwick_err *e)
 {
     const struct st_tensor *t = st_find(w->set, name);
     if (!t) {
-        err_set(e, QWICK_ERR_MODEL, "%s: tensor %s: missing", w->path, name);
+        missing(w, name, e);
         return NULL;
     }
-    bool fits =
-        vector ? t->rank == 1 && t->shape[0] == rows
-               : t->rank == 2 && t->shape[0] == rows && t->shape[1] == cols;
-    if (!fits) {
-        char got[128], want[64];
-        shape_text(t, got, sizeof got);
-        if (vector)
-            snprintf(want, sizeof want, "%zu", rows);
-        else
-            snprintf(want, sizeof want, "%zu, %zu", rows, cols);
+    if (t->rank != rank || memcmp(t->shape, dims, rank * sizeof *dims) != 0) {
+        char got[128], want[128];
+        shape_text(t->shape, t->rank, got, sizeof got);
+        shape_text(dims, rank, want, sizeof want);
         err_set(e, QWICK_ERR_MODEL,
                 "%s: %s: tensor %s: shape [%s] in the file, [%s] by "
                 "config.json%s",
@@ -101,69 +117,94 @@ void weights_use(struct weights *w, const struct st_tensor *t, size_t n_params,
     w->n_bytes += t->n_bytes;
 }
 
-static void full_name(const struct weights *w, char *out, size_t n,
-                      const char *fmt, va_list ap)
+/* The name of a weight: the first variant that the checkpoint has, else the
+ * first. */
+static bool find_name(const struct weights *w, struct weight_ref ref, char *out)
 {
-    int at = snprintf(out, n, "%s", w->prefix);
-    vsnprintf(out + at, n - (size_t)at, fmt, ap);
+    for (size_t v = 0; names_expand(out, w->names, w->prefix, ref, v); v++)
+        if (st_find(w->set, out))
+            return true;
+    names_expand(out, w->names, w->prefix, ref, 0);
+    return false;
 }
 
-static int bind(struct weights *w, struct matrix *out, const char *name,
-                size_t rows, size_t cols, struct qwick_err *e)
+bool weights_has(const struct weights *w, struct weight_ref ref)
 {
+    char name[NAMES_BYTES];
+    return find_name(w, ref, name);
+}
+
+static int bind(struct weights *w, struct matrix *out,
+                const struct matrix_shape *shape, struct weight_ref ref,
+                struct qwick_err *e)
+{
+    char name[NAMES_BYTES];
+    find_name(w, ref, name);
     for (size_t i = 0; i < N_FORMATS; i++) {
         bool found = false;
-        if (formats[i]->bind(w, out, name, rows, cols, &found, e))
+        if (formats[i]->bind(w, out, name, shape, &found, e))
             return -1;
         if (found) {
             out->format = formats[i];
             out->ops = &w->ops[i];
-            if (ARRAY_RESERVE(w->matrices, w->cap_matrices, w->n_matrices + 1,
-                              e))
-                return -1;
-            w->matrices[w->n_matrices++] = out;
             return 0;
         }
     }
     /* Missing, of another shape, or of a type that no format has. */
-    const struct st_tensor *t = weights_find(w, name, rows, cols, "", e);
+    const struct st_tensor *t = weights_find(w, name, shape, "", e);
     return t ? weights_need_float(w, t, "weights", e) : -1;
 }
 
-const struct st_tensor *weights_find(struct weights *w, const char *name,
-                                     size_t rows, size_t cols, const char *why,
-                                     struct qwick_err *e)
+/* A matrix of which products read rows. */
+static int add(struct weights *w, struct matrix *m, struct qwick_err *e)
 {
-    return find(w, name, rows, cols, false, why, e);
+    if (ARRAY_RESERVE(w->matrices, w->cap_matrices, w->n_matrices + 1, e))
+        return -1;
+    w->matrices[w->n_matrices++] = m;
+    return 0;
+}
+
+const struct st_tensor *weights_find(struct weights *w, const char *name,
+                                     const struct matrix_shape *shape,
+                                     const char *why, struct qwick_err *e)
+{
+    const size_t dims[] = {shape->stack, shape->rows, shape->cols};
+    return shape->stack ? find(w, name, dims, 3, why, e)
+                        : find(w, name, dims + 1, 2, why, e);
 }
 
 int weights_matrix(struct weights *w, struct matrix *out, size_t rows,
-                   size_t cols, struct qwick_err *e, const char *fmt, ...)
+                   size_t cols, struct weight_ref ref, struct qwick_err *e)
 {
-    char name[WEIGHTS_NAME_BYTES];
-    va_list ap;
-    va_start(ap, fmt);
-    full_name(w, name, sizeof name, fmt, ap);
-    va_end(ap);
-    return bind(w, out, name, rows, cols, e);
+    const struct matrix_shape shape = {0, rows, cols};
+    return bind(w, out, &shape, ref, e) || add(w, out, e) ? -1 : 0;
 }
 
-int weights_head(struct weights *w, struct matrix *out, size_t rows,
-                 size_t cols, struct qwick_err *e)
+int weights_stack(struct weights *w, struct matrix *out, size_t n, size_t rows,
+                  size_t cols, struct weight_ref ref, struct qwick_err *e)
 {
-    return bind(w, out, "lm_head.weight", rows, cols, e);
+    const struct matrix_shape shape = {n, rows, cols};
+    return bind(w, out, &shape, ref, e);
+}
+
+int weights_view(struct weights *w, struct matrix *out,
+                 const struct matrix *stack, size_t row, size_t rows,
+                 struct qwick_err *e)
+{
+    *out = *stack;
+    out->rows = rows;
+    for (size_t i = 0; i < stack->format->n_arrays; i++)
+        out->data[i] = matrix_row(stack, i, row);
+    return add(w, out, e);
 }
 
 int weights_vector(struct weights *w, float **out, size_t n,
-                   struct qwick_err *e, const char *fmt, ...)
+                   struct weight_ref ref, struct qwick_err *e)
 {
-    char name[WEIGHTS_NAME_BYTES];
-    va_list ap;
-    va_start(ap, fmt);
-    full_name(w, name, sizeof name, fmt, ap);
-    va_end(ap);
+    char name[NAMES_BYTES];
+    find_name(w, ref, name);
     *out = NULL;
-    const struct st_tensor *t = find(w, name, n, 0, true, "", e);
+    const struct st_tensor *t = find(w, name, &n, 1, "", e);
     if (!t || weights_need_float(w, t, "weights", e))
         return -1;
     weights_use(w, t, n, 0);

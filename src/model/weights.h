@@ -10,12 +10,14 @@
 #include "file/safetensors.h"
 #include "kernel/kernel.h"
 #include "model/format.h"
+#include "model/names.h"
 #include "model/quant.h"
 
 struct weights {
     const struct st_set *set;
     const char *path;          /* for messages */
-    const char *prefix;        /* "model." or "" */
+    const struct names *names; /* the scheme of this checkpoint */
+    const char *prefix;        /* one of names->prefixes */
     const struct quant *quant; /* config.json's; NULL: nothing is quantized.
                                   The caller sets it after weights_open */
     struct format_ops ops[N_FORMATS]; /* of formats[i], for the kernels */
@@ -31,29 +33,40 @@ struct weights {
     char storage[48]; /* weights_storage's */
 };
 
-/* Find out whether names carry the prefix "model.". k, exact: the operations
- * that matrices get. Matrices point into *w, which must not move. */
+/* Find out how the weights are called: the first of schemes (ends with NULL)
+ * and of its prefixes whose embedding is in the set; the first of all if there
+ * is none. k, exact: the operations that matrices get. Matrices point into *w,
+ * which must not move. */
 int weights_open(struct weights *w, const struct st_set *set, const char *path,
-                 const struct kernels *k, bool exact, struct qwick_err *e);
+                 const struct names *const *schemes, const struct kernels *k,
+                 bool exact, struct qwick_err *e);
 void weights_close(struct weights *w);
 
-/* The matrix called NAME (printf format, after the prefix) with exactly this
- * shape, in the first format that the checkpoint has it in. The error names the
- * tensor and both values. *out stays where it is until weights_close:
- * w->matrices points at it. */
+/* Whether the checkpoint has this weight, in any format. */
+bool weights_has(const struct weights *w, struct weight_ref ref);
+
+/* The matrix `ref` with exactly this shape, in the first format that the
+ * checkpoint has it in. The error names the tensor and both values. *out stays
+ * where it is until weights_close: w->matrices points at it. */
 int weights_matrix(struct weights *w, struct matrix *out, size_t rows,
-                   size_t cols, struct qwick_err *e, const char *fmt, ...)
-    __attribute__((format(printf, 6, 7)));
+                   size_t cols, struct weight_ref ref, struct qwick_err *e);
+
+/* n >= 1 matrices [rows, cols] in one tensor [n, rows, cols]: *out is one
+ * matrix of n * rows rows. Only what weights_view takes from it takes part in
+ * products; *out may go. */
+int weights_stack(struct weights *w, struct matrix *out, size_t n, size_t rows,
+                  size_t cols, struct weight_ref ref, struct qwick_err *e);
+
+/* Rows [row, row + rows) of a stack as a matrix of its own, which stays where
+ * it is as weights_matrix's does. */
+int weights_view(struct weights *w, struct matrix *out,
+                 const struct matrix *stack, size_t row, size_t rows,
+                 struct qwick_err *e);
 
 /* A vector [n], widened to f32 (norms and biases are small). It is the
  * weights'; the caller may change its values. */
 int weights_vector(struct weights *w, float **out, size_t n,
-                   struct qwick_err *e, const char *fmt, ...)
-    __attribute__((format(printf, 5, 6)));
-
-/* The head, whose name never has the prefix. */
-int weights_head(struct weights *w, struct matrix *out, size_t rows,
-                 size_t cols, struct qwick_err *e);
+                   struct weight_ref ref, struct qwick_err *e);
 
 /* How matrices are stored, for people: m's type when none is quantized, else
  * like "4-bit (group 64)", "4/8-bit (group 64)". */
@@ -61,15 +74,13 @@ const char *weights_storage(struct weights *w, const struct matrix *m);
 
 /* ---- for formats --------------------------------------------------------- */
 
-/* Bytes of a tensor's full name; no name of a known family is as long. */
-enum { WEIGHTS_NAME_BYTES = 160 };
-
-/* The tensor `name` if it is [rows, cols]; NULL with *e set: missing, or of
- * another shape. why ends the error about another shape: "", or the parameters
- * that the shape follows from. */
+/* The tensor `name` if it has this shape: [rows, cols], or [stack, rows, cols]
+ * of a stack. NULL with *e set: missing, or of another shape. why ends the
+ * error about another shape: "", or the parameters that the shape follows
+ * from. */
 const struct st_tensor *weights_find(struct weights *w, const char *name,
-                                     size_t rows, size_t cols, const char *why,
-                                     struct qwick_err *e);
+                                     const struct matrix_shape *shape,
+                                     const char *why, struct qwick_err *e);
 
 /* An error unless t holds floats. `what` they are for: "weights", "scales". */
 int weights_need_float(const struct weights *w, const struct st_tensor *t,

@@ -810,16 +810,21 @@ static void matrices_borrow_from_the_mapping(void **state)
     struct weights w;
     struct matrix m;
     struct qwick_err e;
+    const struct names names = {
+        .prefixes = {"model.", NULL},
+        .of = {[WEIGHT_EMBED] = {"@x.weight"}, [WEIGHT_HEAD] = {"@x.d"}}};
+    const struct names *const schemes[] = {&names, NULL};
+    const struct weight_ref x = {.id = WEIGHT_EMBED}, d = {.id = WEIGHT_HEAD};
     write_file("x.safetensors", t, 4);
     assert_int_equal(st_open_file(&set, temp_path("x.safetensors"), NULL), 0);
-    assert_int_equal(weights_open(&w, set, "PATH", kernels_ref(), true, NULL),
-                     0);
+    assert_int_equal(
+        weights_open(&w, set, "PATH", schemes, kernels_ref(), true, NULL), 0);
     /* nothing is quantized unless config.json was heard */
-    assert_int_equal(weights_matrix(&w, &m, ROWS, COLS, &e, "x.weight"), -1);
+    assert_int_equal(weights_matrix(&w, &m, ROWS, COLS, x, &e), -1);
     has_words(&e, "PATH: ", "model.x.scales", "no \"quantization\"");
     w.quant = &quant;
     for (int twice = 0; twice < 2; twice++) {
-        if (weights_matrix(&w, &m, ROWS, COLS, &e, "%s.weight", "x"))
+        if (weights_matrix(&w, &m, ROWS, COLS, x, &e))
             fail_msg("%s", e.msg);
         assert_int_equal(w.n_params, ROWS * COLS);
         assert_int_equal(w.params_by_bits[5], ROWS * COLS);
@@ -840,12 +845,11 @@ static void matrices_borrow_from_the_mapping(void **state)
     assert_int_equal(a.sb_type, DT_F16);
     /* rows that no groups fit, and more columns than can be counted */
     quant.all.group = 64;
-    assert_int_equal(weights_matrix(&w, &m, ROWS, COLS, &e, "x.weight"), -1);
+    assert_int_equal(weights_matrix(&w, &m, ROWS, COLS, x, &e), -1);
     has_words(&e, "model.x.weight", "96 columns", "group_size, 64");
-    assert_int_equal(
-        weights_matrix(&w, &m, ROWS, SIZE_MAX - 63, &e, "x.weight"), -1);
+    assert_int_equal(weights_matrix(&w, &m, ROWS, SIZE_MAX - 63, x, &e), -1);
     /* a tensor that is no module's weight is never quantized */
-    assert_int_equal(weights_matrix(&w, &m, ROWS, 1, &e, "x.d"), 0);
+    assert_int_equal(weights_matrix(&w, &m, ROWS, 1, d, &e), 0);
     assert_int_equal(m.bits, 0);
     assert_string_equal(weights_storage(&w, &m), "5-bit (group 64)");
     weights_close(&w);

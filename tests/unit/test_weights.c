@@ -336,33 +336,155 @@ static void vectors_are_widened(void **state)
     struct weights w;
     struct matrix m;
     float *v;
+    const struct names names = {
+        .prefixes = {"", "model.", NULL},
+        .of = {[WEIGHT_EMBED] = {"@embed_tokens.weight"},
+               [WEIGHT_HEAD] = {"lm_head.weight"},
+               [WEIGHT_NORM] = {"@a"},
+               [WEIGHT_ATTN_NORM] = {"@b"},
+               [WEIGHT_MLP_NORM] = {"@not.there", "@c.#.d"}}};
+    const struct names *const schemes[] = {&names, NULL};
+    const struct weight_ref a = {.id = WEIGHT_NORM},
+                            b = {.id = WEIGHT_ATTN_NORM},
+                            c7 = {.id = WEIGHT_MLP_NORM, .layer = 7};
     assert_int_equal(
         st_writer_open(&out, temp_path("x.safetensors"), t, 4, NULL), 0);
     assert_int_equal(st_writer_close(out, NULL), 0);
     assert_int_equal(st_open_file(&set, temp_path("x.safetensors"), NULL), 0);
-    assert_int_equal(weights_open(&w, set, "PATH", kernels_ref(), true, NULL),
-                     0);
+    assert_int_equal(
+        weights_open(&w, set, "PATH", schemes, kernels_ref(), true, NULL), 0);
     assert_string_equal(w.prefix, "model.");
-    assert_int_equal(weights_vector(&w, &v, 3, NULL, "a"), 0);
+    assert_int_equal(weights_vector(&w, &v, 3, a, NULL), 0);
     assert_true(v[0] == 1 && v[1] == -2 && v[2] > 3e38f);
-    assert_int_equal(weights_vector(&w, &v, 3, NULL, "b"), 0);
+    assert_int_equal(weights_vector(&w, &v, 3, b, NULL), 0);
     assert_true(v[0] == 1 && v[1] == -2 && v[2] == 0x1p-24f);
-    assert_int_equal(weights_vector(&w, &v, 3, NULL, "c.%d.d", 7), 0);
+    assert_int_equal(weights_vector(&w, &v, 3, c7, NULL), 0);
     assert_true(v[2] == 3.5f);
     assert_int_equal(w.n_params, 9);
     assert_int_equal(w.n_bytes, 6 + 6 + 12);
-    assert_int_equal(weights_vector(&w, &v, 3, NULL, "c.%d.d", 7), 0);
+    assert_int_equal(weights_vector(&w, &v, 3, c7, NULL), 0);
     assert_int_equal(w.n_params, 9);
     struct qwick_err e;
-    assert_int_equal(weights_vector(&w, &v, 2, &e, "a"), -1);
+    assert_int_equal(weights_vector(&w, &v, 2, a, &e), -1);
     assert_null(v);
-    assert_int_equal(weights_matrix(&w, &m, 3, 1, &e, "a"), -1);
+    assert_int_equal(weights_matrix(&w, &m, 3, 1, a, &e), -1);
     assert_non_null(strstr(e.msg, "PATH: "));
-    assert_int_equal(weights_matrix(&w, &m, 1, 1, &e, "embed_tokens.weight"),
+    assert_int_equal(weights_matrix(&w, &m, 1, 1,
+                                    (struct weight_ref){WEIGHT_EMBED, 0, 0},
+                                    &e),
                      0);
     assert_int_equal(m.rows, 1);
-    assert_int_equal(weights_head(&w, &m, 1, 1, &e), -1);
+    assert_int_equal(weights_matrix(&w, &m, 1, 1,
+                                    (struct weight_ref){WEIGHT_HEAD, 0, 0}, &e),
+                     -1);
     weights_close(&w);
+    weights_close(&w);
+    st_close(set);
+}
+
+/* Every scheme has a name for each weight that its families bind. */
+static void names_are_expanded(void **state)
+{
+    (void)state;
+    char name[NAMES_BYTES];
+    const struct weight_ref up = {WEIGHT_EXPERT_UP, 47, 127};
+    const struct weight_ref down = {WEIGHT_EXPERTS_DOWN, 3, 0};
+    const struct weight_ref head = {WEIGHT_HEAD, 0, 0};
+    assert_true(names_expand(name, &names_hub, "model.", up, 0));
+    assert_string_equal(name, "model.layers.47.mlp.experts.127.up_proj.weight");
+    assert_false(names_expand(name, &names_hub, "model.", up, 1));
+    assert_string_equal(name, "");
+    assert_true(names_expand(name, &names_hub, "", down, 0));
+    assert_string_equal(name, "layers.3.mlp.switch_mlp.down_proj.weight");
+    assert_true(names_expand(name, &names_hub, "", down, 1));
+    assert_string_equal(name, "layers.3.mlp.experts.down_proj");
+    assert_true(names_expand(name, &names_hub, "model.", head, 0));
+    assert_string_equal(name, "lm_head.weight");
+    for (int id = 0; id < N_WEIGHTS; id++) {
+        const struct weight_ref ref = {(enum weight_id)id, SIZE_MAX, SIZE_MAX};
+        assert_true(names_expand(name, &names_hub, "model.", ref, 0));
+        assert_true(strlen(name) < NAMES_BYTES - 1);
+    }
+}
+
+/* The scheme whose embedding is in the file names all weights. */
+static void schemes_are_told_apart(void **state)
+{
+    (void)state;
+    static const float one[1] = {1}, two[1] = {2};
+    const struct st_out_tensor t[] = {{"tok.weight", DT_F32, 2, {1, 1}, one},
+                                      {"n.weight", DT_F32, 1, {1}, two},
+                                      {"norm.weight", DT_F32, 1, {1}, one}};
+    const struct names other = {
+        .prefixes = {"", NULL},
+        .of = {[WEIGHT_EMBED] = {"tok.weight"}, [WEIGHT_NORM] = {"n.weight"}}};
+    const struct names *const schemes[] = {&names_hub, &other, NULL};
+    const struct weight_ref norm = {.id = WEIGHT_NORM};
+    struct st_writer *out;
+    struct st_set *set;
+    struct weights w;
+    struct qwick_err e;
+    float *v;
+    assert_int_equal(
+        st_writer_open(&out, temp_path("x.safetensors"), t, 3, NULL), 0);
+    assert_int_equal(st_writer_close(out, NULL), 0);
+    assert_int_equal(st_open_file(&set, temp_path("x.safetensors"), NULL), 0);
+    assert_int_equal(
+        weights_open(&w, set, "PATH", schemes, kernels_ref(), true, NULL), 0);
+    assert_int_equal(weights_vector(&w, &v, 1, norm, NULL), 0);
+    assert_true(v[0] == 2);
+    /* a weight that this scheme has no name for */
+    assert_int_equal(
+        weights_vector(&w, &v, 1, (struct weight_ref){.id = WEIGHT_Q_NORM}, &e),
+        -1);
+    assert_non_null(strstr(e.msg, "PATH: "));
+    weights_close(&w);
+    st_close(set);
+}
+
+/* A stack is one tensor of matrices; its parts borrow from it. */
+static void stacks_are_cut_into_matrices(void **state)
+{
+    (void)state;
+    enum { N = 3, ROWS = 4, COLS = 5 };
+    static float x[N * ROWS * COLS];
+    const struct st_out_tensor t[] = {
+        {"s", DT_F32, 3, {N, ROWS, COLS}, x},
+        {"flat", DT_F32, 2, {N * ROWS, COLS}, x},
+    };
+    const struct names names = {
+        .prefixes = {"", NULL},
+        .of = {[WEIGHT_EMBED] = {"s"}, [WEIGHT_HEAD] = {"flat"}}};
+    const struct names *const schemes[] = {&names, NULL};
+    const struct weight_ref s = {.id = WEIGHT_EMBED}, f = {.id = WEIGHT_HEAD};
+    struct st_writer *out;
+    struct st_set *set;
+    struct weights w;
+    struct matrix all, part[2];
+    struct qwick_err e;
+    assert_int_equal(
+        st_writer_open(&out, temp_path("x.safetensors"), t, 2, NULL), 0);
+    assert_int_equal(st_writer_close(out, NULL), 0);
+    assert_int_equal(st_open_file(&set, temp_path("x.safetensors"), NULL), 0);
+    assert_int_equal(
+        weights_open(&w, set, "PATH", schemes, kernels_ref(), true, NULL), 0);
+    assert_int_equal(weights_stack(&w, &all, N, ROWS, COLS, s, NULL), 0);
+    assert_int_equal(all.rows, N * ROWS);
+    assert_int_equal(w.n_params, N * ROWS * COLS);
+    assert_int_equal(w.n_matrices, 0);
+    assert_int_equal(weights_view(&w, &part[0], &all, 0, ROWS, NULL), 0);
+    assert_int_equal(weights_view(&w, &part[1], &all, 2 * ROWS, 2, NULL), 0);
+    assert_int_equal(w.n_matrices, 2);
+    assert_int_equal(part[1].rows, 2);
+    assert_ptr_equal(part[1].data[0],
+                     st_find(set, "s")->data + 2 * ROWS * COLS * sizeof(float));
+    /* the right number of elements is not enough */
+    assert_int_equal(weights_stack(&w, &all, N, COLS, ROWS, s, &e), -1);
+    assert_non_null(strstr(e.msg, "[3, 4, 5] in the file, [3, 5, 4] by"));
+    assert_int_equal(weights_stack(&w, &all, ROWS, N, COLS, s, &e), -1);
+    assert_int_equal(weights_stack(&w, &all, N, ROWS, COLS, f, &e), -1);
+    assert_non_null(strstr(e.msg, "[12, 5] in the file, [3, 4, 5] by"));
+    assert_int_equal(weights_matrix(&w, &all, N * ROWS, COLS, s, &e), -1);
     weights_close(&w);
     st_close(set);
 }
@@ -393,6 +515,9 @@ int main(void)
         cmocka_unit_test_setup(each_wrong_shape_is_named, fresh),
         cmocka_unit_test_setup(types_that_are_no_weights, fresh),
         cmocka_unit_test_setup(vectors_are_widened, fresh),
+        cmocka_unit_test_setup(names_are_expanded, fresh),
+        cmocka_unit_test_setup(schemes_are_told_apart, fresh),
+        cmocka_unit_test_setup(stacks_are_cut_into_matrices, fresh),
         cmocka_unit_test_setup(no_weights_at_all, fresh),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);

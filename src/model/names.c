@@ -1,0 +1,63 @@
+#include "model/names.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define LAYER "@layers.#."
+#define ATTN  LAYER "self_attn."
+#define MLP   LAYER "mlp."
+
+/* Qwen3-Embedding's checkpoints were saved from the bare model: no prefix. */
+const struct names names_hub = {
+    .prefixes = {"model.", "", NULL},
+    .of = {[WEIGHT_EMBED] = {"@embed_tokens.weight"},
+           [WEIGHT_HEAD] = {"lm_head.weight"},
+           [WEIGHT_NORM] = {"@norm.weight"},
+           [WEIGHT_ATTN_NORM] = {LAYER "input_layernorm.weight"},
+           [WEIGHT_MLP_NORM] = {LAYER "post_attention_layernorm.weight"},
+           [WEIGHT_Q_PROJ] = {ATTN "q_proj.weight"},
+           [WEIGHT_K_PROJ] = {ATTN "k_proj.weight"},
+           [WEIGHT_V_PROJ] = {ATTN "v_proj.weight"},
+           [WEIGHT_O_PROJ] = {ATTN "o_proj.weight"},
+           [WEIGHT_Q_BIAS] = {ATTN "q_proj.bias"},
+           [WEIGHT_K_BIAS] = {ATTN "k_proj.bias"},
+           [WEIGHT_V_BIAS] = {ATTN "v_proj.bias"},
+           [WEIGHT_O_BIAS] = {ATTN "o_proj.bias"},
+           [WEIGHT_Q_NORM] = {ATTN "q_norm.weight"},
+           [WEIGHT_K_NORM] = {ATTN "k_norm.weight"},
+           [WEIGHT_GATE_PROJ] = {MLP "gate_proj.weight"},
+           [WEIGHT_UP_PROJ] = {MLP "up_proj.weight"},
+           [WEIGHT_DOWN_PROJ] = {MLP "down_proj.weight"},
+           [WEIGHT_ROUTER] = {MLP "gate.weight"},
+           [WEIGHT_EXPERT_GATE] = {MLP "experts.*.gate_proj.weight"},
+           [WEIGHT_EXPERT_UP] = {MLP "experts.*.up_proj.weight"},
+           [WEIGHT_EXPERT_DOWN] = {MLP "experts.*.down_proj.weight"},
+           /* mlx-lm stacks experts; transformers 5 fuses them, without
+              ".weight" */
+           [WEIGHT_EXPERTS_GATE] = {MLP "switch_mlp.gate_proj.weight"},
+           [WEIGHT_EXPERTS_UP] = {MLP "switch_mlp.up_proj.weight"},
+           [WEIGHT_EXPERTS_GATE_UP] = {MLP "experts.gate_up_proj"},
+           [WEIGHT_EXPERTS_DOWN] = {MLP "switch_mlp.down_proj.weight",
+                                    MLP "experts.down_proj"}}};
+
+bool names_expand(char *out, const struct names *names, const char *prefix,
+                  struct weight_ref ref, size_t v)
+{
+    const char *pattern = v < NAMES_MAX_VARIANTS ? names->of[ref.id][v] : NULL;
+    size_t at = 0;
+    out[0] = '\0';
+    if (!pattern)
+        return false;
+    for (const char *p = pattern; *p && at < NAMES_BYTES; p++) {
+        int n;
+        if (*p == '@')
+            n = snprintf(out + at, NAMES_BYTES - at, "%s", prefix);
+        else if (*p == '#' || *p == '*')
+            n = snprintf(out + at, NAMES_BYTES - at, "%zu",
+                         *p == '#' ? ref.layer : ref.expert);
+        else
+            n = snprintf(out + at, NAMES_BYTES - at, "%c", *p);
+        at += n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}

@@ -1,0 +1,85 @@
+/* What weights are called in files. A naming scheme is one table, struct names:
+ * a pattern for each weight. A family lists the schemes that its checkpoints
+ * use (arch.h). Code that binds weights knows their ids only, so a new scheme
+ * needs a new table and no other change. */
+#ifndef MODEL_NAMES_H
+#define MODEL_NAMES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum weight_id {
+    /* of the model */
+    WEIGHT_EMBED, /* [vocab_size, d_model] */
+    WEIGHT_HEAD,  /* [vocab_size, d_model] */
+    WEIGHT_NORM,  /* [d_model], before the head */
+    /* of a layer */
+    WEIGHT_ATTN_NORM, /* [d_model], before attention */
+    WEIGHT_MLP_NORM,  /* [d_model], before the MLP */
+    WEIGHT_Q_PROJ,
+    WEIGHT_K_PROJ,
+    WEIGHT_V_PROJ,
+    WEIGHT_O_PROJ,
+    WEIGHT_Q_BIAS,
+    WEIGHT_K_BIAS,
+    WEIGHT_V_BIAS,
+    WEIGHT_O_BIAS,
+    WEIGHT_Q_NORM, /* [head_dim] */
+    WEIGHT_K_NORM, /* [head_dim] */
+    WEIGHT_GATE_PROJ,
+    WEIGHT_UP_PROJ,
+    WEIGHT_DOWN_PROJ,
+    /* of a mixture of experts: the router, and the experts in one of three
+       layouts */
+    WEIGHT_ROUTER, /* [n_experts, d_model] */
+    /* one tensor for each expert */
+    WEIGHT_EXPERT_GATE, /* [d_ff, d_model] */
+    WEIGHT_EXPERT_UP,   /* [d_ff, d_model] */
+    WEIGHT_EXPERT_DOWN, /* [d_model, d_ff] */
+    /* all experts of a layer in one tensor */
+    WEIGHT_EXPERTS_GATE,    /* [n_experts, d_ff, d_model] */
+    WEIGHT_EXPERTS_UP,      /* [n_experts, d_ff, d_model] */
+    WEIGHT_EXPERTS_GATE_UP, /* [n_experts, 2 * d_ff, d_model]: an expert's rows
+                               of gate_proj, then those of up_proj */
+    WEIGHT_EXPERTS_DOWN,    /* [n_experts, d_model, d_ff] */
+    N_WEIGHTS
+};
+
+enum {
+    NAMES_MAX_PREFIXES = 4,
+    NAMES_MAX_VARIANTS = 2,
+    /* Bytes of a tensor's full name with its NUL. No name of a known family is
+       as long. */
+    NAMES_BYTES = 160
+};
+
+/* In a pattern, a leading '@' stands for the prefix, '#' for the number of the
+ * layer and '*' for that of the expert. */
+struct names {
+    /* "model." and the like, with a dot. The one whose WEIGHT_EMBED is in the
+       file applies to all names; the first one if there is none. Ends with
+       NULL. */
+    const char *prefixes[NAMES_MAX_PREFIXES + 1];
+    /* Patterns of each weight, tried in order. NULL: the scheme has no such
+       weight. */
+    const char *of[N_WEIGHTS][NAMES_MAX_VARIANTS];
+};
+
+/* Which tensor of a model. */
+struct weight_ref {
+    enum weight_id id;
+    size_t layer;  /* of weights that belong to a layer */
+    size_t expert; /* of weights that belong to an expert */
+};
+
+/* Write the name that variant v of a scheme has for a weight to out
+ * [NAMES_BYTES]. Returns false when there is no such variant; out is then
+ * empty. */
+bool names_expand(char *out, const struct names *names, const char *prefix,
+                  struct weight_ref ref, size_t v);
+
+/* The names of Qwen models on the Hugging Face hub, MLX conversions
+ * included. */
+extern const struct names names_hub;
+
+#endif
