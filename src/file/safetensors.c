@@ -7,110 +7,15 @@
 #include "base/arena.h"
 #include "base/array.h"
 #include "base/buf.h"
-#include "base/hash.h"
-#include "base/hashmap.h"
-#include "base/rng.h"
 #include "base/utf8.h"
 #include "file/json.h"
 #include "file/map.h"
+#include "file/name_table.h"
 
 static const char index_name[] = "model.safetensors.index.json";
 static const char single_name[] = "model.safetensors";
 
 enum { MAX_HEADER_BYTES = 100000000 };
-
-/* ---- names --------------------------------------------------------------- */
-
-/* A table from texts to the order in which they were added. */
-struct table {
-    struct text {
-        const char *s; /* borrowed */
-        size_t n;
-    } * texts;
-    size_t n, cap;
-    struct hashmap map; /* of room for map_cap */
-    size_t map_cap;
-    uint64_t seed;
-};
-
-static void table_free(struct table *t)
-{
-    free(t->texts);
-    hashmap_free(&t->map);
-    *t = (struct table){0};
-}
-
-static uint64_t table_hash(const struct table *t, const char *s, size_t n)
-{
-    return hash_bytes(t->seed, s, n);
-}
-
-/* Room for one more. */
-static int table_grow(struct table *t)
-{
-    if (!t->seed)
-        t->seed = rng_random_seed() | 1;
-    if (ARRAY_RESERVE(t->texts, t->cap, t->n + 1, NULL))
-        return -1;
-    if (t->n < t->map_cap)
-        return 0;
-    if (hashmap_init(&t->map, t->cap, t->cap, NULL)) {
-        t->map_cap = t->n = 0;
-        return -1;
-    }
-    t->map_cap = t->cap;
-    for (size_t i = 0; i < t->n; i++)
-        hashmap_put(&t->map, table_hash(t, t->texts[i].s, t->texts[i].n),
-                    (uint32_t)i);
-    return 0;
-}
-
-/* -1 when there is none. */
-static int table_find(const struct table *t, const char *s, size_t n,
-                      size_t *index)
-{
-    if (t->n == 0)
-        return -1;
-    uint64_t h = table_hash(t, s, n);
-    uint32_t at = hashmap_slot(&t->map, h), i;
-    while ((i = hashmap_next(&t->map, h, &at)) != HASHMAP_NONE) {
-        const struct text *k = &t->texts[i];
-        if (k->n == n && memcmp(k->s, s, n) == 0) {
-            *index = i;
-            return 0;
-        }
-    }
-    return -1;
-}
-
-/* 1 when s was new, 0 when it was there, -1 out of memory. */
-static int table_add(struct table *t, const char *s, size_t n, size_t *index)
-{
-    if (table_find(t, s, n, index) == 0)
-        return 0;
-    if (table_grow(t))
-        return -1;
-    hashmap_put(&t->map, table_hash(t, s, n), (uint32_t)t->n);
-    t->texts[t->n] = (struct text){s, n};
-    *index = t->n++;
-    return 1;
-}
-
-/* ---- the set ------------------------------------------------------------- */
-
-struct shard {
-    const char *name;
-    struct map map;
-};
-
-struct st_set {
-    struct st_tensor *tensors;
-    size_t n, cap;
-    struct table names; /* index i is tensors[i] */
-    struct shard *shards;
-    size_t n_shards, cap_shards;
-    struct arena text;
-};
 
 /* ---- headers ------------------------------------------------------------- */
 
@@ -501,74 +406,32 @@ static int read_header(struct header *h, const struct map *m)
     return 0;
 }
 
-/* Read the header of the shard that is last in the set; path is for messages.
- * The shard owns its mapping already. */
-static int read_shard(struct st_set *set, const char *path, struct qwick_err *e)
+/* Read the header of a new shard of the set, whose mapping m the set has taken
+ * over; path is for messages. */
+static int read_shard(struct st_set *set, const struct map *m, const char *path,
+                      struct qwick_err *e)
 {
-    const struct shard *s = &set->shards[set->n_shards - 1];
-    struct header h = {.path = path, .e = e, .text = &set->text};
-    char name[ERR_SHOWN];
+    struct header h = {.path = path, .e = e, .text = st_set_text(set)};
     int rc = -1;
 
-    if (read_header(&h, &s->map))
+    if (read_header(&h, m))
         goto done;
-    size_t total = SIZE_MAX;
-    if (size_add(set->n, h.n, &total)) {
-        err_oom(e, total);
-        goto done;
-    }
-    if (ARRAY_RESERVE(set->tensors, set->cap, total, e))
-        goto done;
-    for (size_t i = 0; i < h.n; i++) {
-        struct st_tensor *t = &h.v[i].t;
-        size_t other;
-        int fresh = table_add(&set->names, t->name, t->name_len, &other);
-        if (fresh < 0) {
-            err_oom(e, total * sizeof(struct text));
+    size_t first = st_count(set);
+    for (size_t i = 0; i < h.n; i++)
+        if (st_set_add(set, &h.v[i].t, path, e))
             goto done;
-        }
-        if (!fresh) {
-            err_show(name, t->name, t->name_len);
-            const char *in = set->tensors[other].file;
-            if (in == s->name)
-                err_set(e, QWICK_ERR_MODEL, "%s: tensor %s: repeated", path,
-                        name);
-            else
-                err_set(e, QWICK_ERR_MODEL,
-                        "%s: tensor %s: is in the file %s as well", path, name,
-                        in);
-            goto done;
-        }
-        t->file = s->name;
-        set->tensors[set->n++] = *t;
-    }
     /* Repeated names first: where offsets are equal too, they say more. */
     size_t n_head = 8;
     for (int i = 7; i >= 0; i--)
-        n_head += (size_t)s->map.data[i] << 8 * i;
-    if (check_layout(&h, n_head, s->map.size - n_head))
+        n_head += (size_t)m->data[i] << 8 * i;
+    if (check_layout(&h, n_head, m->size - n_head))
         goto done;
     for (size_t i = 0; i < h.n; i++)
-        set->tensors[set->n - h.n + i].data =
-            s->map.data + n_head + h.v[i].begin;
+        st_set_data(set, first + i, m->data + n_head + h.v[i].begin);
     rc = 0;
 done:
     free(h.v);
     return rc;
-}
-
-/* Take over the mapping, whatever happens. */
-static int add_shard(struct st_set *set, const char *name, struct map *map,
-                     struct qwick_err *e)
-{
-    const char *copy = arena_copy(&set->text, name, strlen(name));
-    if (!copy ||
-        ARRAY_RESERVE(set->shards, set->cap_shards, set->n_shards + 1, NULL)) {
-        map_close(map);
-        return err_oom(e, strlen(name) + sizeof *set->shards);
-    }
-    set->shards[set->n_shards++] = (struct shard){copy, *map};
-    return 0;
 }
 
 /* ---- the index ----------------------------------------------------------- */
@@ -585,7 +448,7 @@ struct index {
     struct arena text;
     struct placement *v;
     size_t n, cap;
-    struct table shards;
+    struct name_table shards;
     int depth;
     bool in_map, map_seen;
     const char *tensor; /* the last key of the map */
@@ -698,9 +561,9 @@ static int index_string(void *ctx, const char *s, size_t n)
     if (ARRAY_RESERVE(x->v, x->cap, x->n + 1, x->e))
         return -1;
     size_t shard;
-    if (table_find(&x->shards, s, n, &shard)) {
+    if (name_table_find(&x->shards, s, n, &shard)) {
         const char *copy = arena_copy(&x->text, s, n);
-        if (!copy || table_add(&x->shards, copy, n, &shard) < 0)
+        if (!copy || name_table_add(&x->shards, copy, n, &shard) < 0)
             return err_oom(x->e, n + 1);
     }
     x->v[x->n++] = (struct placement){x->tensor, x->tensor_len, shard};
@@ -735,19 +598,19 @@ static int check_index(const struct index *x, const struct st_set *set,
                        struct qwick_err *e)
 {
     char name[ERR_SHOWN], shard[ERR_SHOWN];
-    struct table seen = {0};
+    struct name_table seen = {0};
     int rc = 0;
     for (size_t i = 0; i < x->n && !rc; i++) {
         const struct placement *p = &x->v[i];
-        const struct text *file = &x->shards.texts[p->shard];
+        const struct name *file = &x->shards.names[p->shard];
         size_t at;
-        int fresh = table_add(&seen, p->tensor, p->n, &at);
+        int fresh = name_table_add(&seen, p->tensor, p->n, &at);
         if (fresh < 0) {
-            rc = err_oom(e, x->n * sizeof(struct text));
+            rc = err_oom(e, x->n * sizeof(struct name));
             continue;
         }
-        bool here = table_find(&set->names, p->tensor, p->n, &at) == 0;
-        if (fresh && here && strcmp(set->tensors[at].file, file->s) == 0)
+        const struct st_tensor *here = st_find_n(set, p->tensor, p->n);
+        if (fresh && here && strcmp(here->file, file->s) == 0)
             continue;
         err_show(name, p->tensor, p->n);
         err_show(shard, file->s, file->n);
@@ -761,9 +624,9 @@ static int check_index(const struct index *x, const struct st_set *set,
         else
             rc = err_set(e, QWICK_ERR_MODEL,
                          "%s: tensor %s: is not in the shard %s but in %s",
-                         x->path, name, shard, set->tensors[at].file);
+                         x->path, name, shard, here->file);
     }
-    table_free(&seen);
+    name_table_free(&seen);
     return rc;
 }
 
@@ -782,9 +645,9 @@ static int open_file(struct st_set *set, const struct checkpoint *ck,
     if (!*found)
         return 0;
     checkpoint_path(ck, name, path, sizeof path);
-    if (add_shard(set, name, &map, e))
+    if (st_set_shard(set, name, &map, e))
         return -1;
-    return read_shard(set, path, e);
+    return read_shard(set, &map, path, e);
 }
 
 static int open_by_index(struct st_set *set, const struct checkpoint *ck,
@@ -803,7 +666,7 @@ static int open_by_index(struct st_set *set, const struct checkpoint *ck,
         goto done;
     }
     for (size_t i = 0; i < x.shards.n; i++)
-        names[i] = x.shards.texts[i].s;
+        names[i] = x.shards.names[i].s;
     qsort(names, x.shards.n, sizeof *names, by_text);
     for (size_t i = 0; i < x.shards.n && !rc; i++) {
         bool found;
@@ -822,7 +685,7 @@ static int open_by_index(struct st_set *set, const struct checkpoint *ck,
 done:
     free(names);
     free(x.v);
-    table_free(&x.shards);
+    name_table_free(&x.shards);
     arena_free(&x.text);
     return rc;
 }
@@ -850,9 +713,9 @@ int st_open(struct st_set **out, const struct checkpoint *ck,
             struct qwick_err *e)
 {
     *out = NULL;
-    struct st_set *set = calloc(1, sizeof *set);
-    if (!set)
-        return err_oom(e, sizeof *set);
+    struct st_set *set;
+    if (st_set_new(&set, e))
+        return -1;
     struct map index;
     bool found;
     int rc = checkpoint_map_small(ck, index_name, &index, &found, e);
@@ -875,64 +738,17 @@ int st_open(struct st_set **out, const struct checkpoint *ck,
 int st_open_file(struct st_set **out, const char *path, struct qwick_err *e)
 {
     *out = NULL;
-    struct st_set *set = calloc(1, sizeof *set);
-    if (!set)
-        return err_oom(e, sizeof *set);
+    struct st_set *set;
+    if (st_set_new(&set, e))
+        return -1;
     const char *slash = strrchr(path, '/');
     struct map map;
     if (map_open(&map, path, e) ||
-        add_shard(set, slash ? slash + 1 : path, &map, e) ||
-        read_shard(set, path, e)) {
+        st_set_shard(set, slash ? slash + 1 : path, &map, e) ||
+        read_shard(set, &map, path, e)) {
         st_close(set);
         return -1;
     }
     *out = set;
     return 0;
-}
-
-void st_close(struct st_set *set)
-{
-    if (!set)
-        return;
-    for (size_t i = 0; i < set->n_shards; i++)
-        map_close(&set->shards[i].map);
-    free(set->shards);
-    free(set->tensors);
-    table_free(&set->names);
-    arena_free(&set->text);
-    free(set);
-}
-
-size_t st_count(const struct st_set *set)
-{
-    return set->n;
-}
-
-const struct st_tensor *st_at(const struct st_set *set, size_t i)
-{
-    return i < set->n ? &set->tensors[i] : NULL;
-}
-
-const struct st_tensor *st_find(const struct st_set *set, const char *name)
-{
-    size_t i;
-    return table_find(&set->names, name, strlen(name), &i) ? NULL
-                                                           : &set->tensors[i];
-}
-
-const struct map_id *st_file_id(const struct st_set *set, size_t i,
-                                const char **name)
-{
-    if (i >= set->n_shards)
-        return NULL;
-    *name = set->shards[i].name;
-    return &set->shards[i].map.id;
-}
-
-size_t st_file_bytes(const struct st_set *set)
-{
-    size_t sum = 0;
-    for (size_t i = 0; i < set->n_shards; i++)
-        sum += set->shards[i].map.size;
-    return sum;
 }

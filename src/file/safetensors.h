@@ -9,26 +9,11 @@
 #define FILE_SAFETENSORS_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 #include "base/dtype.h"
 #include "base/err.h"
 #include "file/checkpoint.h"
-
-#define ST_MAX_RANK 8
-
-struct st_tensor {
-    const char *name; /* decoded; may hold NUL, hence name_len */
-    size_t name_len;
-    enum dtype dtype;
-    size_t rank;
-    size_t shape[ST_MAX_RANK];
-    const unsigned char *data; /* any alignment */
-    size_t n_bytes;
-    const char *file; /* name of the shard */
-};
-
-struct st_set;
+#include "file/tensors.h"
 
 /* Open all weights of a checkpoint: the shards of model.safetensors.index.json
  * if it exists (each shard must exist, hold the tensors that the index places
@@ -40,21 +25,6 @@ int st_open(struct st_set **out, const struct checkpoint *ck,
             struct qwick_err *e);
 /* One file, by path (for tests and tools). */
 int st_open_file(struct st_set **out, const char *path, struct qwick_err *e);
-void st_close(struct st_set *set);
-
-size_t st_count(const struct st_set *set);
-/* The i-th in order of shard and offset. */
-const struct st_tensor *st_at(const struct st_set *set, size_t i);
-/* NULL when there is none; constant time. */
-const struct st_tensor *st_find(const struct st_set *set, const char *name);
-
-/* The identity of the i-th file when it was mapped, and its name; NULL if there
- * are no more than i files. */
-const struct map_id *st_file_id(const struct st_set *set, size_t i,
-                                const char **name);
-
-/* Sum of the sizes of the mapped files. */
-size_t st_file_bytes(const struct st_set *set);
 
 /* ---- writing small files (results, tests) ---- */
 
