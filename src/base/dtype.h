@@ -21,14 +21,32 @@ enum dtype {
     DT_BOOL,
     DT_F8_E4M3,
     DT_F8_E5M2,
+    /* GGUF's blocks: elements of a row that share scales and are stored
+     * together. kernel/blocks.h has their layouts. */
+    DT_BLOCKS,
+    DT_Q4_0 = DT_BLOCKS,
+    DT_Q4_1,
+    DT_Q5_0,
+    DT_Q5_1,
+    DT_Q8_0,
+    DT_IQ4_NL,
+    DT_Q2_K,
+    DT_Q3_K,
+    DT_Q4_K,
+    DT_Q5_K,
+    DT_Q6_K,
+    DT_IQ4_XS,
     DT_COUNT
 };
 
-/* The name in safetensors headers, "BF16". */
+/* The name in safetensors headers, "BF16"; of blocks GGUF's, "Q4_K". */
 const char *dtype_name(enum dtype t);
-/* Bytes an element. */
+/* Bytes an element, or a block. */
 size_t dtype_bytes(enum dtype t);
-/* From name[0..n); -1 when unknown. */
+/* Elements of a block; 1 for all other types. */
+size_t dtype_block(enum dtype t);
+/* From name[0..n) in a safetensors header, which has no blocks; -1 when
+ * unknown. */
 int dtype_parse(const char *name, size_t n, enum dtype *out);
 
 #endif

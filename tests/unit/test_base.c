@@ -420,18 +420,26 @@ static void dtype_names(void **state)
                {"I32", 4},  {"U32", 4},     {"I64", 8},    {"U64", 8},
                {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
     enum dtype t;
-    assert_int_equal(sizeof all / sizeof *all, DT_COUNT);
+    assert_int_equal(sizeof all / sizeof *all, DT_BLOCKS);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         size_t n = strlen(all[i].name);
         assert_int_equal(dtype_parse(all[i].name, n, &t), 0);
         assert_string_equal(dtype_name(t), all[i].name);
         assert_int_equal(dtype_bytes(t), all[i].bytes);
+        assert_int_equal(dtype_block(t), 1);
         assert_int_equal(dtype_parse(all[i].name, n - 1, &t), -1);
         assert_int_equal(dtype_parse(all[i].name, n + 1, &t), -1);
     }
     assert_int_equal(dtype_parse("", 0, &t), -1);
     assert_int_equal(dtype_parse("bf16", 4, &t), -1);
     assert_int_equal(dtype_parse("F4", 2, &t), -1);
+    /* blocks are GGUF's: no safetensors file has them */
+    assert_int_equal(dtype_parse("Q4_0", 4, &t), -1);
+    assert_string_equal(dtype_name(DT_Q6_K), "Q6_K");
+    assert_int_equal(dtype_bytes(DT_Q6_K), 210);
+    assert_int_equal(dtype_block(DT_Q6_K), 256);
+    for (int i = DT_BLOCKS; i < DT_COUNT; i++)
+        assert_int_equal(dtype_block((enum dtype)i), i < DT_Q2_K ? 32 : 256);
 }
 
 static void isa_names_and_levels(void **state)

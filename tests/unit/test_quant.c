@@ -716,7 +716,7 @@ static void broken_parts(void **state)
     drop(l, M ".weight");
     write_weights(l);
     refuses("tensor " M ".weight", "missing", "");
-    for (int type = 0; type < DT_COUNT; type++) {
+    for (int type = 0; type < DT_BLOCKS; type++) {
         const char *name = dtype_name((enum dtype)type);
         l = q4();
         if (type != DT_U32) {

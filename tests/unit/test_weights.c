@@ -302,7 +302,7 @@ static void types_that_are_no_weights(void **state)
 {
     (void)state;
     write_config(false, true);
-    for (int type = 0; type < DT_COUNT; type++) {
+    for (int type = 0; type < DT_BLOCKS; type++) {
         for (size_t i = 0; i < 18; i += 3) {
             struct list *l = layer("model.", true);
             put(l, "lm_head.weight", VOCAB, D);
