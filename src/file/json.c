@@ -703,6 +703,27 @@ bool json_is(const struct json_value *v, enum json_type t)
     return v && v->type == t;
 }
 
+const char *json_type_name(const struct json_value *v)
+{
+    if (!v)
+        return "missing";
+    switch (v->type) {
+    case JSON_NULL:
+        return "null";
+    case JSON_BOOL:
+        return "a boolean";
+    case JSON_NUMBER:
+        return "a number";
+    case JSON_STRING:
+        return "a string";
+    case JSON_ARRAY:
+        return "an array";
+    case JSON_OBJECT:
+        return "an object";
+    }
+    return "unknown";
+}
+
 bool json_equals(const struct json_value *v, const char *s)
 {
     return json_is(v, JSON_STRING) && v->len == strlen(s) &&

@@ -94,6 +94,8 @@ const struct json_value *json_get(const struct json_value *v, const char *key);
 const struct json_value *json_get_n(const struct json_value *v, const char *key,
                                     size_t n);
 bool json_is(const struct json_value *v, enum json_type t); /* NULL: false */
+/* For messages: "a string", "an object" …; NULL: "missing". */
+const char *json_type_name(const struct json_value *v);
 /* v is a string equal to s. */
 bool json_equals(const struct json_value *v, const char *s);
 
