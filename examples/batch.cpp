@@ -32,25 +32,8 @@ template <auto Free> struct Freed {
 };
 using Engine = std::unique_ptr<qwick_engine, Freed<qwick_engine_close>>;
 using Batch = std::unique_ptr<qwick_batch, Freed<qwick_batch_free>>;
+using Chat = std::unique_ptr<qwick_chat, Freed<qwick_chat_free>>;
 using Ids = std::unique_ptr<int32_t, Freed<std::free>>;
-
-std::string json_string(const std::string &text)
-{
-    static const char hex[] = "0123456789abcdef";
-    std::string out = "\"";
-    for (unsigned char c : text) {
-        if (c < 0x20) {
-            out += "\\u00";
-            out += hex[c >> 4];
-            out += hex[c & 15];
-            continue;
-        }
-        if (c == '"' || c == '\\')
-            out += '\\';
-        out += static_cast<char>(c);
-    }
-    return out + "\"";
-}
 
 struct Request {
     std::string prompt;
@@ -72,16 +55,20 @@ int done(void *, void *tag, qwick_result *r, const qwick_err *e)
 
 void add(qwick_engine *eng, qwick_batch *batch, Request &request)
 {
-    const std::string chat =
-        "[{\"role\":\"user\",\"content\":" + json_string(request.prompt) + "}]";
     qwick_chat_options chat_options = qwick_chat_defaults();
     qwick_generate_options options = qwick_generate_defaults();
+    qwick_chat *chat;
     qwick_err e;
     int32_t *ids;
     size_t n;
+    check(qwick_chat_create(&chat, &e), e);
+    const Chat chat_owner(chat);
+    check(qwick_chat_add(chat, "user", request.prompt.data(),
+                         request.prompt.size(), &e),
+          e);
     chat_options.think = QWICK_THINK_OFF;
-    check(qwick_chat_encode(eng, chat.data(), chat.size(), &chat_options, false,
-                            nullptr, 0, &ids, &n, &options.in_think, &e),
+    check(qwick_chat_encode(chat, eng, &chat_options, nullptr, 0, &ids, &n,
+                            &options.in_think, &e),
           e);
     const Ids owner(ids); // the batch copies them
     options.sampling.temperature = 0;

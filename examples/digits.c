@@ -65,24 +65,20 @@ static int is_stop(const struct qwick_info *info, int32_t id)
     return 0;
 }
 
-/* The prompt's ids, as a chat. Text for JSON: this program's prompts have
- * neither quotes nor backslashes. */
+/* The prompt's ids, as a conversation of one message. */
 static int encode(const struct qwick_engine *eng, const char *prompt,
                   int32_t **ids, size_t *n, struct qwick_err *e)
 {
     struct qwick_chat_options o = qwick_chat_defaults();
-    char chat[1024];
+    struct qwick_chat *chat;
     bool in_think;
     o.think = QWICK_THINK_OFF;
-    if (strpbrk(prompt, "\"\\\n") ||
-        snprintf(chat, sizeof chat, "[{\"role\":\"user\",\"content\":\"%s\"}]",
-                 prompt) >= (int)sizeof chat) {
-        e->code = QWICK_ERR_USAGE;
-        snprintf(e->msg, sizeof e->msg, "prompt: too long, or has quotes");
+    if (qwick_chat_create(&chat, e))
         return -1;
-    }
-    return qwick_chat_encode(eng, chat, strlen(chat), &o, false, NULL, 0, ids,
-                             n, &in_think, e);
+    int rc = qwick_chat_add(chat, "user", prompt, strlen(prompt), e) ||
+             qwick_chat_encode(chat, eng, &o, NULL, 0, ids, n, &in_think, e);
+    qwick_chat_free(chat);
+    return rc ? -1 : 0;
 }
 
 /* Draw tokens until one ends the answer, and print each as it comes. */

@@ -238,13 +238,89 @@ QWICK_API int qwick_detokenize(const struct qwick_engine *eng,
 
 /* ---- chat ------------------------------------------------------------ */
 
+/* A conversation: messages, the oldest first, and the tools that the model may
+ * call. It belongs to no engine: any engine's template can render it. One
+ * thread at a time may use it.
+ *
+ *     qwick_chat_create(&chat, &e);
+ *     qwick_chat_add(chat, "user", "hello", 5, &e);
+ *     qwick_chat_generate(chat, ses, NULL, NULL, &r, &e); // adds the answer
+ *     qwick_chat_add(chat, "user", "go on", 5, &e);
+ *     qwick_chat_generate(chat, ses, NULL, NULL, &r, &e);
+ *
+ * A template may render a message in another way once others follow it: Qwen3's
+ * drops the thinking of an answer after the next question. So a session is not
+ * simply continued. qwick_chat_sync and qwick_chat_generate render the whole
+ * conversation and compare its tokens with the session's. The tokens that both
+ * begin with stay in the session, and the rest is evaluated. The result equals
+ * that of a new session. */
+struct qwick_chat;
+struct qwick_session;
+struct qwick_generate_options;
+struct qwick_result;
+
+/* A conversation without messages. */
+QWICK_API int qwick_chat_create(struct qwick_chat **out, struct qwick_err *e);
+QWICK_API void qwick_chat_free(struct qwick_chat *c);
+
+/* Append a message. role: usually "system", "user", "assistant" or "tool". The
+ * text content[0..n) is copied; bytes that are no UTF-8 become U+FFFD. */
+QWICK_API int qwick_chat_add(struct qwick_chat *c, const char *role,
+                             const char *content, size_t n,
+                             struct qwick_err *e);
+
+/* Append messages from JSON: an array of them, or an object {"messages",
+ * "tools"?, "add_generation_prompt"?, "enable_thinking"?}. A message is an
+ * object with a string as "role". Its "content" is a string, null or absent, or
+ * a list of parts {"type": "text", "text"}, which newlines join. Other members
+ * ("reasoning_content", "tool_calls" …) are the template's. Tools replace those
+ * of an earlier call; and so do the last two, which win over the options. What
+ * is wrong: QWICK_ERR_USAGE with the message and the field, and the
+ * conversation unchanged. */
+QWICK_API int qwick_chat_add_json(struct qwick_chat *c, const char *json,
+                                  size_t n, struct qwick_err *e);
+
+/* Append an answer as the assistant's message, with its thinking apart from its
+ * text. */
+QWICK_API int qwick_chat_add_answer(struct qwick_chat *c,
+                                    const struct qwick_result *r,
+                                    struct qwick_err *e);
+
+/* Replace the content of message i, which must be a string. */
+QWICK_API int qwick_chat_replace(struct qwick_chat *c, size_t i,
+                                 const char *content, size_t n,
+                                 struct qwick_err *e);
+
+/* Drop all messages after the first n, to undo turns. n larger than the length:
+ * QWICK_ERR_USAGE. */
+QWICK_API int qwick_chat_rollback(struct qwick_chat *c, size_t n,
+                                  struct qwick_err *e);
+
+/* Texts of a message, NUL-terminated, with lengths as they may hold NUL; NULL:
+ * it has none. Valid until the message is replaced or dropped. */
+struct qwick_message {
+    const char *role, *content, *thinking;
+    size_t n_role, n_content, n_thinking;
+};
+/* The number of messages. */
+QWICK_API size_t qwick_chat_length(const struct qwick_chat *c);
+/* Message i. No such one: QWICK_ERR_USAGE. */
+QWICK_API int qwick_chat_at(const struct qwick_chat *c, size_t i,
+                            struct qwick_message *out, struct qwick_err *e);
+
 enum qwick_think { QWICK_THINK_AUTO, QWICK_THINK_ON, QWICK_THINK_OFF };
+
+/* The "enable_thinking" of the conversation's JSON; AUTO: it had none. */
+QWICK_API enum qwick_think qwick_chat_think(const struct qwick_chat *c);
 
 struct qwick_chat_options {
     size_t size;
     bool add_generation_prompt; /* default true */
     enum qwick_think think;     /* AUTO: the template is not told */
-    size_t enough; /* of qwick_chat_encode: as for qwick_tokenize_some */
+    size_t enough;      /* of qwick_chat_encode: as for qwick_tokenize_some */
+    bool allow_special; /* text such as "<|im_end|>" in a message becomes the
+                           added token; else only the template's own text does
+                           */
 };
 QWICK_API void qwick_chat_options_init(struct qwick_chat_options *o,
                                        size_t size);
@@ -255,24 +331,38 @@ static inline struct qwick_chat_options qwick_chat_defaults(void)
     return o;
 }
 
-/* The prompt text of a chat, byte for byte what the checkpoint's template
- * gives. json: an array of messages, or an object {"messages", "tools"?,
- * "add_generation_prompt"?, "enable_thinking"?} whose last two, when there and
- * not null, win over *o. */
-QWICK_API int qwick_render(const struct qwick_engine *eng, const char *json,
-                           size_t n_bytes, const struct qwick_chat_options *o,
-                           char **text, size_t *n_text, struct qwick_err *e);
+/* The prompt text of a conversation, byte for byte what the checkpoint's
+ * template gives. A conversation without messages: QWICK_ERR_USAGE. */
+QWICK_API int qwick_chat_render(const struct qwick_chat *c,
+                                const struct qwick_engine *eng,
+                                const struct qwick_chat_options *o, char **text,
+                                size_t *n_text, struct qwick_err *e);
 
-/* The ids of the text that qwick_render gives. Unless allow_special is set,
- * only the template's own pieces become added tokens: "<|im_end|>" in a message
- * stays text. prefill (NULL: none) is text at the start of the answer.
- * *in_think tells whether the prompt ends inside an open <think> block. */
-QWICK_API int qwick_chat_encode(const struct qwick_engine *eng,
-                                const char *json, size_t n_bytes,
+/* The ids of the text that qwick_chat_render gives. prefill (NULL: none) is
+ * text at the start of the answer. *in_think tells whether the prompt ends
+ * inside an open <think> block. */
+QWICK_API int qwick_chat_encode(const struct qwick_chat *c,
+                                const struct qwick_engine *eng,
                                 const struct qwick_chat_options *o,
-                                bool allow_special, const char *prefill,
-                                size_t n_prefill, int32_t **ids, size_t *n_ids,
-                                bool *in_think, struct qwick_err *e);
+                                const char *prefill, size_t n_prefill,
+                                int32_t **ids, size_t *n_ids, bool *in_think,
+                                struct qwick_err *e);
+
+/* Make the session's context the prompt of the conversation. As
+ * qwick_session_sync otherwise; qwick_session_cached is then the number of
+ * tokens that stayed. */
+QWICK_API int qwick_chat_sync(const struct qwick_chat *c,
+                              struct qwick_session *s,
+                              const struct qwick_chat_options *o,
+                              bool *in_think, struct qwick_err *e);
+
+/* Answer the conversation, as qwick_generate does, and append the answer if it
+ * has any tokens. in_think of *g is not read. On failure the conversation is
+ * unchanged; *r can be passed to qwick_result_free in any case. */
+QWICK_API int qwick_chat_generate(struct qwick_chat *c, struct qwick_session *s,
+                                  const struct qwick_chat_options *o,
+                                  const struct qwick_generate_options *g,
+                                  struct qwick_result *r, struct qwick_err *e);
 
 /* ---- sessions -------------------------------------------------------- */
 

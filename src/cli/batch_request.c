@@ -11,6 +11,7 @@
 #include "cli/out.h"
 #include "cli/prompt.h"
 #include "file/json.h"
+#include "text/chat_values.h"
 
 /* For messages of the JSON reader and of chats. */
 #define WHERE "record"
@@ -190,15 +191,15 @@ static size_t enough(const struct request_common *c)
 }
 
 static int encode_chat(struct request *r, const struct request_common *c,
-                       const struct buf *chat, enum qwick_think think,
+                       const struct qwick_chat *chat, enum qwick_think think,
                        struct qwick_err *e)
 {
     struct qwick_chat_options o = {.size = sizeof(o),
                                    .add_generation_prompt = true,
                                    .think = think,
-                                   .enough = enough(c)};
-    return qwick_chat_encode(c->eng, chat->data, chat->len, &o,
-                             c->allow_special, NULL, 0, &r->ids, &r->n_ids,
+                                   .enough = enough(c),
+                                   .allow_special = c->allow_special};
+    return qwick_chat_encode(chat, c->eng, &o, NULL, 0, &r->ids, &r->n_ids,
                              &r->o.in_think, e);
 }
 
@@ -207,8 +208,8 @@ static int take_text(struct request *r, const struct request_common *c,
                      const struct json_value *v, enum qwick_think think,
                      struct qwick_err *e)
 {
-    struct buf text = {0}, chat = {0};
-    struct chat_input in = {.system = c->system, .n_system = c->n_system};
+    struct qwick_chat *chat = NULL;
+    struct buf text = {0};
     int rc = -1;
     if (!json_is(v, JSON_STRING))
         return err_set(e, QWICK_ERR_USAGE, WHERE ": prompt: must be a string");
@@ -225,12 +226,12 @@ static int take_text(struct request *r, const struct request_common *c,
                                  &r->ids, &r->n_ids, e);
         goto done;
     }
-    rc = chat_input_json(&in, &chat, text.data, text.len)
-             ? err_oom(e, text.len)
-             : encode_chat(r, c, &chat, think, e);
+    if (!qwick_chat_create(&chat, e) &&
+        !chat_input_texts(chat, c->system, c->n_system, text.data, text.len, e))
+        rc = encode_chat(r, c, chat, think, e);
 done:
     buf_free(&text);
-    buf_free(&chat);
+    qwick_chat_free(chat);
     return rc;
 }
 
@@ -242,54 +243,35 @@ static bool has_system(const struct json_value *messages)
     return false;
 }
 
-/* The record's chat as the library reads it, -s at its head where it has no
- * system message of its own. */
-static int chat_json(struct buf *out, const struct request_common *c,
-                     const struct json_value *v)
-{
-    static const char *const others[] = {"tools", "enable_thinking"};
-    const struct json_value *list = json_get(v, "messages");
-    struct json_writer w = json_writer(out);
-    jw_object(&w, NULL);
-    jw_array(&w, "messages");
-    if (c->system && !has_system(list))
-        chat_put_message(&w, "system", c->system, c->n_system);
-    for (size_t i = 0; i < list->len; i++)
-        jw_value(&w, NULL, &list->items[i]);
-    jw_end_array(&w);
-    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
-        const struct json_value *m = json_get(v, others[i]);
-        if (m)
-            jw_value(&w, others[i], m);
-    }
-    jw_end_object(&w);
-    return jw_status(&w);
-}
-
+/* The record's chat, -s at its head where it has no system message of its own.
+ */
 static int take_messages(struct request *r, const struct request_common *c,
                          const struct json_value *v, enum qwick_think *think,
                          struct qwick_err *e)
 {
-    struct buf chat = {0};
-    struct chat_input in = {0};
+    struct chat_values values = chat_values_of(v);
+    struct qwick_chat *chat;
     int rc = -1;
+    values.add_generation_prompt = NULL; /* a request has always one */
     if (c->before.len)
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": messages: cannot be combined with --file");
     if (c->raw)
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": messages: cannot be combined with --raw");
-    if (!json_is(json_get(v, "messages"), JSON_ARRAY))
+    if (!json_is(values.messages, JSON_ARRAY))
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": messages: must be an array");
-    if (chat_json(&chat, c, v)) {
-        err_oom(e, chat.len);
-    } else if (!chat_input_parse(&in, WHERE, chat.data, chat.len, e)) {
-        *think = chat_input_think(&in, *think);
-        rc = encode_chat(r, c, &chat, *think, e);
-    }
-    chat_input_free(&in);
-    buf_free(&chat);
+    if (qwick_chat_create(&chat, e))
+        return -1;
+    if ((c->system && !has_system(values.messages) &&
+         qwick_chat_add(chat, "system", c->system, c->n_system, e)) ||
+        chat_add_values(chat, &values, e) || chat_input_check(chat, WHERE, e))
+        goto done;
+    *think = chat_input_think(chat, *think);
+    rc = encode_chat(r, c, chat, *think, e);
+done:
+    qwick_chat_free(chat);
     return rc;
 }
 

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "cli/chat_input.h"
 #include "cli/choose_out.h"
 #include "cli/common.h"
 #include "cli/gen_job.h"
@@ -16,6 +17,7 @@
 #include "cli/signals.h"
 #include "cli/verbs.h"
 #include "qwick.h"
+#include "text/chat_values.h"
 
 struct args {
     struct gen_args g; /* first: it begins with the common ones */
@@ -341,14 +343,14 @@ static int take_ids(const struct job *j, struct prompt_line *l,
 }
 
 static int take_chat(const struct job *j, struct prompt_line *l,
-                     const struct buf *chat, struct qwick_err *e)
+                     const struct qwick_chat *chat, struct qwick_err *e)
 {
     const struct qwick_chat_options o = {.size = sizeof(o),
                                          .add_generation_prompt = true,
-                                         .think = QWICK_THINK_OFF};
+                                         .think = QWICK_THINK_OFF,
+                                         .allow_special = j->a.g.allow_special};
     bool in_think;
-    if (qwick_chat_encode(j->g.eng, chat->data, chat->len, &o,
-                          j->a.g.allow_special, j->g.prefill.data,
+    if (qwick_chat_encode(chat, j->g.eng, &o, j->g.prefill.data,
                           j->g.prefill.len, &l->ids, &l->n_ids, &in_think, e))
         return -1;
     return in_think && !j->a.g.prefill
@@ -359,48 +361,51 @@ static int take_chat(const struct job *j, struct prompt_line *l,
 static int take_text(const struct job *j, struct prompt_line *l,
                      const struct json_value *v, struct qwick_err *e)
 {
-    struct chat_input in = j->g.input; /* the system prompt */
-    struct buf text = {0}, chat = {0};
-    int r = -1, oom = 0;
+    const struct buf *before = &j->g.text, *system = &j->g.system;
+    struct qwick_chat *chat = NULL;
+    struct buf text = {0};
+    int r = -1;
     if (!json_is(v, JSON_STRING))
         return err_set(e, QWICK_ERR_USAGE, "prompt: not a string");
-    oom |=
-        buf_append(&text, j->g.text.data ? j->g.text.data : "", j->g.text.len);
-    if (text.len && v->len)
-        oom |= buf_puts(&text, "\n\n");
-    oom |= buf_append(&text, v->str, v->len);
-    if (!oom && text.len == 0)
-        err_set(e, QWICK_ERR_USAGE, "prompt: is empty");
-    else if (oom || chat_input_json(&in, &chat, text.data, text.len))
+    if (before->len + v->len == 0)
+        return err_set(e, QWICK_ERR_USAGE, "prompt: is empty");
+    if (buf_append(&text, before->data, before->len) ||
+        (before->len && v->len && buf_puts(&text, "\n\n")) ||
+        buf_append(&text, v->str, v->len))
         err_oom(e, v->len);
     else if (j->g.mode == MODE_RAW)
         r = qwick_tokenize(j->g.eng, text.data, text.len, true, &l->ids,
                            &l->n_ids, e);
-    else
-        r = take_chat(j, l, &chat, e);
+    else if (!qwick_chat_create(&chat, e) &&
+             !chat_input_texts(chat,
+                               !j->g.has_system ? NULL
+                               : system->data   ? system->data
+                                                : "",
+                               system->len, text.data, text.len, e))
+        r = take_chat(j, l, chat, e);
+    qwick_chat_free(chat);
     buf_free(&text);
-    buf_free(&chat);
     return r;
 }
 
 static int take_messages(const struct job *j, struct prompt_line *l,
                          const struct json_value *v, struct qwick_err *e)
 {
-    struct chat_input in = {0};
-    struct buf chat = {0};
+    const struct chat_values values = chat_values_of(v);
+    struct qwick_chat *chat;
     int r = -1;
-    if (j->g.mode == MODE_RAW || j->g.text.len || j->g.input.system)
+    if (j->g.mode == MODE_RAW || j->g.text.len || j->g.has_system)
         return err_set(e, QWICK_ERR_USAGE,
                        "messages: cannot be combined with %s",
                        j->g.mode == MODE_RAW ? "--raw"
                        : j->g.text.len       ? "--file"
                                              : "--system");
-    if (json_dump_python(&chat, v))
-        err_oom(e, chat.len);
-    else if (chat_input_parse(&in, "record", chat.data, chat.len, e) == 0)
-        r = take_chat(j, l, &chat, e);
-    chat_input_free(&in);
-    buf_free(&chat);
+    if (qwick_chat_create(&chat, e))
+        return -1;
+    if (!chat_add_values(chat, &values, e) &&
+        !chat_input_check(chat, "record", e))
+        r = take_chat(j, l, chat, e);
+    qwick_chat_free(chat);
     return r;
 }
 
@@ -496,8 +501,7 @@ static int many(struct job *j, struct qwick_err *e)
         free(data);
         if (oom)
             return msg_oom();
-        j->g.input.system = j->g.system.data ? j->g.system.data : "";
-        j->g.input.n_system = j->g.system.len;
+        j->g.has_system = true;
     }
     if (prompt_compose(&j->g.text, &a->files, a->file_names, NULL, true, e))
         return msg_fail(e);
@@ -582,11 +586,10 @@ static int run(const struct verb *v, int argc, char **argv)
     free(j.logprobs);
     qwick_session_free(j.g.ses);
     qwick_engine_close(j.g.eng);
-    chat_input_free(&j.g.input);
+    qwick_chat_free(j.g.chat);
     buf_free(&j.g.text);
     buf_free(&j.g.system);
     buf_free(&j.g.prefill);
-    free(j.g.chat);
     free(j.g.ids);
     opt_free(&j.g.p, &j.a);
     return status;

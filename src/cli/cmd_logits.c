@@ -4,7 +4,6 @@
 
 #include "base/buf.h"
 #include "cli/answer_json.h"
-#include "cli/chat_input.h"
 #include "cli/common.h"
 #include "cli/opt.h"
 #include "cli/out.h"
@@ -325,15 +324,15 @@ static int encode(struct job *j, struct qwick_err *e)
         struct qwick_chat_options o = {.size = sizeof(o),
                                        .add_generation_prompt = true,
                                        .think = QWICK_THINK_AUTO};
-        struct buf json = {0};
+        struct qwick_chat *chat;
         bool in_think;
-        const struct chat_input one = {0};
-        int r =
-            chat_input_json(&one, &json, j->text.data, j->text.len)
-                ? err_oom(e, j->text.len)
-                : qwick_chat_encode(j->eng, json.data, json.len, &o, false,
-                                    NULL, 0, &j->ids, &j->n_ids, &in_think, e);
-        buf_free(&json);
+        int r = -1;
+        if (qwick_chat_create(&chat, e))
+            return -1;
+        if (!qwick_chat_add(chat, "user", j->text.data, j->text.len, e))
+            r = qwick_chat_encode(chat, j->eng, &o, NULL, 0, &j->ids, &j->n_ids,
+                                  &in_think, e);
+        qwick_chat_free(chat);
         return r;
     }
     return qwick_tokenize(j->eng, j->text.data, j->text.len, true, &j->ids,

@@ -11,6 +11,7 @@
 #include "cli/records.h"
 #include "cli/verbs.h"
 #include "qwick.h"
+#include "text/chat_values.h"
 
 struct args {
     struct common_args c;
@@ -63,10 +64,17 @@ static int render_line(void *ctx, const struct line *line,
                        struct qwick_err *e)
 {
     const struct job *j = ctx;
-    char *text;
+    const struct chat_values values = chat_values_of(v);
+    struct qwick_chat *chat;
+    char *text = NULL;
     size_t n;
-    (void)v; /* the library parses the chat itself */
-    if (qwick_render(j->eng, line->text, line->n, &j->o, &text, &n, e))
+    (void)line;
+    if (qwick_chat_create(&chat, e))
+        return -1;
+    int rc = chat_add_values(chat, &values, e) ||
+             qwick_chat_render(chat, j->eng, &j->o, &text, &n, e);
+    qwick_chat_free(chat);
+    if (rc)
         return -1;
     jw_string(w, "text", text, n);
     free(text);
@@ -74,16 +82,22 @@ static int render_line(void *ctx, const struct line *line,
 }
 
 /* Print the prompt of one chat. name: of its file; NULL: it is an argument. */
-static int render(struct job *j, const char *name, const struct buf *chat,
+static int render(struct job *j, const char *name, const struct buf *input,
                   bool json, struct qwick_err *e)
 {
     struct buf out = {0};
     struct json_writer w = json_writer(&out);
-    char *text;
+    struct qwick_chat *chat;
+    char *text = NULL;
     size_t n;
-    if (qwick_render(j->eng, chat->data ? chat->data : "", chat->len, &j->o,
-                     &text, &n, e))
-        return name ? chat_input_fail(name, e) : msg_fail(e);
+    if (qwick_chat_create(&chat, e))
+        return msg_fail(e);
+    int rc = qwick_chat_add_json(chat, input->data ? input->data : "",
+                                 input->len, e) ||
+             qwick_chat_render(chat, j->eng, &j->o, &text, &n, e);
+    qwick_chat_free(chat);
+    if (rc)
+        return chat_input_fail(name, e);
     if (json) {
         jw_object(&w, NULL);
         jw_string(&w, "text", text, n);

@@ -4,7 +4,6 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "cli/chat_input.h"
 #include "cli/common.h"
 #include "cli/opt.h"
 #include "cli/out.h"
@@ -121,17 +120,18 @@ static int encode_given(const struct job *j, const char *given, size_t n,
     const struct qwick_chat_options o = {.size = sizeof(o),
                                          .add_generation_prompt = true,
                                          .think = QWICK_THINK_OFF};
-    struct buf json = {0};
-    const struct chat_input one = {0};
+    struct qwick_chat *chat;
     bool in_think;
+    int r = -1;
     if (!j->a.chat)
         return qwick_tokenize(j->eng, given, n, !j->a.no_special, ids, n_ids,
                               e);
-    int r = chat_input_json(&one, &json, given, n)
-                ? err_oom(e, n)
-                : qwick_chat_encode(j->eng, json.data, json.len, &o, false,
-                                    NULL, 0, ids, n_ids, &in_think, e);
-    buf_free(&json);
+    if (qwick_chat_create(&chat, e))
+        return -1;
+    if (!qwick_chat_add(chat, "user", given, n, e))
+        r = qwick_chat_encode(chat, j->eng, &o, NULL, 0, ids, n_ids, &in_think,
+                              e);
+    qwick_chat_free(chat);
     return r;
 }
 

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "cli/answer_json.h"
+#include "cli/chat_input.h"
 #include "cli/emit.h"
 #include "cli/gen_job.h"
 #include "cli/out.h"
@@ -23,7 +24,7 @@ static struct qwick_sampling sampling(const struct gen_job *j)
 {
     const struct sampling_wish w = answer_wish(&j->p, &j->a.answer);
     bool think_off = j->mode == MODE_CHAT &&
-                     chat_input_think(&j->input, j->think) == QWICK_THINK_OFF;
+                     chat_input_think(j->chat, j->think) == QWICK_THINK_OFF;
     struct qwick_sampling s = answer_sampling(j->eng, think_off, &w);
     /* 53 bits: every JSON reader gets the number back as it was */
     s.seed = opt_given(&j->p, "seed") ? (uint64_t)j->a.answer.seed
@@ -351,11 +352,10 @@ int gen_run(const struct verb *v, int argc, char **argv)
         status = generate(&j);
     qwick_session_free(j.ses);
     qwick_engine_close(j.eng);
-    chat_input_free(&j.input);
+    qwick_chat_free(j.chat);
     buf_free(&j.text);
     buf_free(&j.system);
     buf_free(&j.prefill);
-    free(j.chat);
     free(j.ids);
     opt_free(&j.p, &j.a);
     return status;

@@ -8,7 +8,6 @@
 
 #include "base/buf.h"
 #include "cli/answer_opts.h"
-#include "cli/chat_input.h"
 #include "cli/common.h"
 #include "cli/opt.h"
 #include "qwick.h"
@@ -98,9 +97,9 @@ struct gen_job {
     const char *arg; /* the prompt given as argument or by -p */
     struct buf text; /* composed prompt */
     struct buf system, prefill;
-    char *chat; /* content of --chat-json */
-    size_t n_chat;
-    struct chat_input input;
+    bool has_system;
+    struct qwick_chat *chat; /* of --chat-json at once; of text and system when
+                                they are encoded */
     int32_t *ids;
     size_t n_ids;
     bool in_think;    /* the prompt ends inside an open think block */

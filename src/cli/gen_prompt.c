@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "cli/chat_input.h"
 #include "cli/gen_job.h"
 #include "cli/out.h"
 #include "cli/prompt.h"
@@ -16,6 +17,20 @@ static int no_prompt(const struct gen_job *j)
     return opt_usage(j->verb, "no prompt; usage: qwick %s%s[OPTIONS] %s",
                      main_verb ? "" : j->verb->name, main_verb ? "" : " ",
                      j->verb->args);
+}
+
+static int read_chat(struct gen_job *j, struct qwick_err *e)
+{
+    const char *path = j->a.chat_json;
+    char *json;
+    size_t n;
+    if (prompt_read(path, &json, &n, e))
+        return msg_fail(e);
+    int rc = qwick_chat_create(&j->chat, e) ||
+             qwick_chat_add_json(j->chat, json, n, e) ||
+             chat_input_check(j->chat, "chat", e);
+    free(json);
+    return rc ? chat_input_fail(path, e) : 0;
 }
 
 int gen_read_input(struct gen_job *j, struct qwick_err *e)
@@ -38,10 +53,9 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e)
         return 0;
     }
     if (a->chat_json) {
-        if (prompt_read(a->chat_json, &j->chat, &j->n_chat, e) ||
-            chat_input_parse(&j->input, chat_input_name(a->chat_json), j->chat,
-                             j->n_chat, e))
-            return msg_fail(e);
+        int status = read_chat(j, e);
+        if (status)
+            return status;
     } else {
         if (a->system_file) {
             char *data;
@@ -63,12 +77,7 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e)
             return msg_fail(e);
         if (j->text.len == 0)
             return no_prompt(j);
-        if (a->system || a->system_file) {
-            j->input.system = j->system.data ? j->system.data : "";
-            j->input.n_system = j->system.len;
-        }
-        j->input.text = j->text.data;
-        j->input.n_text = j->text.len;
+        j->has_system = a->system || a->system_file;
     }
     if (a->prefill &&
         utf8_sanitize(&j->prefill, a->prefill, strlen(a->prefill)))
@@ -94,34 +103,33 @@ int gen_choose_mode(struct gen_job *j)
     return 0;
 }
 
-/* ids of the prompt with text[0..n) as its last user text. */
-static int encode(struct gen_job *j, const char *text, size_t n, int32_t **ids,
-                  size_t *n_ids, struct qwick_err *e)
+/* The chat of a prompt that came as text. */
+static int make_chat(struct gen_job *j, struct qwick_err *e)
 {
-    struct qwick_chat_options o = {
-        .size = sizeof(o), .add_generation_prompt = true, .think = j->think};
-    struct buf json = {0};
-    const char *chat = j->chat;
-    size_t n_chat = j->n_chat;
-    int r;
+    const char *system = j->system.data ? j->system.data : "";
+    return qwick_chat_create(&j->chat, e) ||
+                   chat_input_texts(j->chat, j->has_system ? system : NULL,
+                                    j->system.len, j->text.data, j->text.len, e)
+               ? -1
+               : 0;
+}
+
+static int encode(struct gen_job *j, int32_t **ids, size_t *n_ids,
+                  struct qwick_err *e)
+{
+    struct qwick_chat_options o = {.size = sizeof(o),
+                                   .add_generation_prompt = true,
+                                   .think = j->think,
+                                   .allow_special = j->a.allow_special};
     if (overflow_parse(j->a.overflow) == OVERFLOW_ERROR)
         o.enough = prompt_enough(qwick_session_limit(j->ses));
     if (j->mode == MODE_RAW)
-        return qwick_tokenize_some(j->eng, text, n, true, o.enough, ids, n_ids,
-                                   e);
-    if (!chat || text != j->input.text) {
-        if (chat_input_json(&j->input, &json, text, n)) {
-            buf_free(&json);
-            return err_oom(e, n);
-        }
-        chat = json.data;
-        n_chat = json.len;
-    }
-    r = qwick_chat_encode(j->eng, chat, n_chat, &o, j->a.allow_special,
-                          j->prefill.data, j->prefill.len, ids, n_ids,
-                          &j->in_think, e);
-    buf_free(&json);
-    return r;
+        return qwick_tokenize_some(j->eng, j->text.data, j->text.len, true,
+                                   o.enough, ids, n_ids, e);
+    if (!j->chat && make_chat(j, e))
+        return -1;
+    return qwick_chat_encode(j->chat, j->eng, &o, j->prefill.data,
+                             j->prefill.len, ids, n_ids, &j->in_think, e);
 }
 
 int gen_control_id(const struct qwick_engine *eng, const char *text,
@@ -209,11 +217,13 @@ static int shorten(struct gen_job *j, enum overflow how, size_t target,
     int32_t *text_ids = NULL;
     size_t n, keep;
     struct buf cut = {0};
+    struct qwick_message m;
+    size_t i;
     int r = -1;
-    if (!j->input.text)
+    if (!chat_input_last_user(j->chat, &i, &m))
         return too_long(j, limit, e);
-    if (qwick_tokenize(j->eng, j->input.text, j->input.n_text,
-                       j->a.allow_special, &text_ids, &n, e))
+    if (qwick_tokenize(j->eng, m.content, m.n_content, j->a.allow_special,
+                       &text_ids, &n, e))
         return -1;
     keep = n;
     while (j->n_ids > target) {
@@ -227,7 +237,8 @@ static int shorten(struct gen_job *j, enum overflow how, size_t target,
         keep -= excess;
         cut.len = 0;
         if (cut_text(j, how, text_ids, n, keep, &cut, e) ||
-            encode(j, cut.data ? cut.data : "", cut.len, &ids, &n_ids, e))
+            qwick_chat_replace(j->chat, i, cut.data, cut.len, e) ||
+            encode(j, &ids, &n_ids, e))
             goto done;
         free(j->ids);
         j->ids = ids;
@@ -279,7 +290,7 @@ int gen_encode(struct gen_job *j, struct qwick_err *e)
             gen_ids_in_think(j->eng, j->ids, j->n_ids, &j->in_think, e))
             return -1;
     } else {
-        if (encode(j, j->input.text, j->input.n_text, &j->ids, &j->n_ids, e))
+        if (encode(j, &j->ids, &j->n_ids, e))
             return -1;
         if (j->n_ids == 0)
             return err_set(e, QWICK_ERR_USAGE,

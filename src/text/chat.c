@@ -87,7 +87,6 @@ struct render {
     struct chat_prompt *out;
     size_t pieces_cap;
     bool full; /* an append failed; the rest is skipped, told at the end */
-    const char *name;
     const struct json_value *messages;
     struct qwick_err *e;
 };
@@ -129,27 +128,6 @@ static void emit_json(struct render *r, const struct json_value *v)
 
 /* ---- values ---- */
 
-static const char *type_name(const struct json_value *v)
-{
-    if (!v)
-        return "missing";
-    switch (v->type) {
-    case JSON_NULL:
-        return "null";
-    case JSON_BOOL:
-        return "a boolean";
-    case JSON_NUMBER:
-        return "a number";
-    case JSON_STRING:
-        return "a string";
-    case JSON_ARRAY:
-        return "an array";
-    case JSON_OBJECT:
-        return "an object";
-    }
-    return "unknown";
-}
-
 /* Python's bool(v), with a missing value (Jinja's undefined) false. */
 static bool truthy(const struct json_value *v)
 {
@@ -186,34 +164,6 @@ static bool role_is(const struct json_value *message, const char *role)
     return json_equals(json_get(message, "role"), role);
 }
 
-static int check_messages(struct render *r)
-{
-    const struct json_value *all = r->messages;
-    if (!json_is(all, JSON_ARRAY))
-        return err_set(r->e, QWICK_ERR_USAGE,
-                       "%s: messages: must be an array, is %s", r->name,
-                       type_name(all));
-    if (!all->len)
-        return err_set(r->e, QWICK_ERR_USAGE,
-                       "%s: messages: must hold at least one message, is empty",
-                       r->name);
-    for (size_t i = 0; i < all->len; i++) {
-        const struct json_value *m = &all->items[i];
-        if (m->type != JSON_OBJECT)
-            return err_set(r->e, QWICK_ERR_USAGE,
-                           "%s: messages[%zu]: must be an object, is %s",
-                           r->name, i, type_name(m));
-        /* The template prints nothing for a role that it does not know, and
-         * so does this; without any role the message can only be a mistake. */
-        const struct json_value *role = json_get(m, "role");
-        if (!json_is(role, JSON_STRING))
-            return err_set(r->e, QWICK_ERR_USAGE,
-                           "%s: messages[%zu].role: must be a string, is %s",
-                           r->name, i, type_name(role));
-    }
-    return 0;
-}
-
 /* ---- the template, from its top to its bottom ---- */
 
 static int render_system(struct render *r, const struct json_value *tools)
@@ -224,10 +174,11 @@ static int render_system(struct render *r, const struct json_value *tools)
 
     /* The template concatenates: anything but a string fails there too. */
     if (has_system && !get_string(first, "content", &content))
-        return err_set(r->e, QWICK_ERR_USAGE,
-                       "%s: messages[0].content: must be a string in a system "
-                       "message, is %s",
-                       r->name, type_name(json_get(first, "content")));
+        return err_set(
+            r->e, QWICK_ERR_USAGE,
+            "chat: messages[0].content: must be a string in a system "
+            "message, is %s",
+            json_type_name(json_get(first, "content")));
     if (!truthy(tools)) {
         if (has_system) {
             emit_own(r, "<|im_start|>system\n");
@@ -300,10 +251,11 @@ static int render_name(struct render *r, size_t i_message, size_t i_call,
     case JSON_OBJECT:
         break;
     }
-    return err_set(r->e, QWICK_ERR_USAGE,
-                   "%s: messages[%zu].tool_calls[%zu]: name must be a string, "
-                   "is %s",
-                   r->name, i_message, i_call, type_name(v));
+    return err_set(
+        r->e, QWICK_ERR_USAGE,
+        "chat: messages[%zu].tool_calls[%zu]: name must be a string, "
+        "is %s",
+        i_message, i_call, json_type_name(v));
 }
 
 static int render_tool_calls(struct render *r, size_t i_message,
@@ -314,9 +266,10 @@ static int render_tool_calls(struct render *r, size_t i_message,
     if (!truthy(calls))
         return 0;
     if (calls->type != JSON_ARRAY)
-        return err_set(r->e, QWICK_ERR_USAGE,
-                       "%s: messages[%zu].tool_calls: must be an array, is %s",
-                       r->name, i_message, type_name(calls));
+        return err_set(
+            r->e, QWICK_ERR_USAGE,
+            "chat: messages[%zu].tool_calls: must be an array, is %s",
+            i_message, json_type_name(calls));
     for (size_t i = 0; i < calls->len; i++) {
         const struct json_value *call = &calls->items[i];
         if (truthy(json_get(call, "function")))
@@ -324,14 +277,15 @@ static int render_tool_calls(struct render *r, size_t i_message,
         const struct json_value *arguments = json_get(call, "arguments");
         if (call->type != JSON_OBJECT)
             return err_set(r->e, QWICK_ERR_USAGE,
-                           "%s: messages[%zu].tool_calls[%zu]: must be an "
+                           "chat: messages[%zu].tool_calls[%zu]: must be an "
                            "object, is %s",
-                           r->name, i_message, i, type_name(call));
+                           i_message, i, json_type_name(call));
         if (!arguments)
-            return err_set(r->e, QWICK_ERR_USAGE,
-                           "%s: messages[%zu].tool_calls[%zu]: arguments must "
-                           "be a JSON value or a string, is missing",
-                           r->name, i_message, i);
+            return err_set(
+                r->e, QWICK_ERR_USAGE,
+                "chat: messages[%zu].tool_calls[%zu]: arguments must "
+                "be a JSON value or a string, is missing",
+                i_message, i);
 
         if (i > 0 || has_content)
             emit_own(r, "\n");
@@ -429,27 +383,22 @@ static bool ends_in_think(const struct chat_prompt *p)
     return in_think;
 }
 
-int chat_render(struct chat_prompt *out, const char *name,
-                const struct json_value *messages,
-                const struct json_value *tools, bool add_generation_prompt,
-                enum chat_bool enable_thinking, struct qwick_err *e)
+int chat_render(struct chat_prompt *out, const struct chat_source *in,
+                struct qwick_err *e)
 {
-    struct render r = {.out = out, .name = name, .messages = messages, .e = e};
+    const struct json_value *messages = &in->messages;
+    struct render r = {.out = out, .messages = messages, .e = e};
     *out = (struct chat_prompt){0};
 
-    if (tools && tools->type != JSON_NULL && tools->type != JSON_ARRAY)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s: tools: must be an array or null, is %s", name,
-                       type_name(tools));
-    if (check_messages(&r) || render_system(&r, tools))
+    if (render_system(&r, in->tools))
         return -1;
     size_t last_query = find_last_query(messages);
     for (size_t i = 0; i < messages->len; i++)
         if (render_message(&r, i, last_query))
             return -1;
-    if (add_generation_prompt) {
+    if (in->add_generation_prompt) {
         emit_own(&r, "<|im_start|>assistant\n");
-        if (enable_thinking == CHAT_FALSE)
+        if (in->enable_thinking == CHAT_FALSE)
             emit_own(&r, "<think>\n\n</think>\n\n");
     }
     if (r.full)

@@ -29,15 +29,21 @@ struct chat_prompt {
     bool in_think; /* text ends inside an open <think> block */
 };
 
-/* Render messages (JSON array of {"role", "content"?, "reasoning_content"?,
- * "tool_calls"?}) and tools (array, NULL or JSON null: none) byte for byte as
- * the Jinja template does. Errors have code USAGE; their text begins with name
- * and tells which message and field is wrong. Call chat_prompt_free even after
- * a failure. */
-int chat_render(struct chat_prompt *out, const char *name,
-                const struct json_value *messages,
-                const struct json_value *tools, bool add_generation_prompt,
-                enum chat_bool enable_thinking, struct qwick_err *e);
+/* The variables of a template. */
+struct chat_source {
+    struct json_value messages;     /* JSON_ARRAY, not empty, of objects with a
+                                       string as "role" and perhaps "content",
+                                       "reasoning_content", "tool_calls" */
+    const struct json_value *tools; /* JSON_ARRAY; NULL: none */
+    bool add_generation_prompt;
+    enum chat_bool enable_thinking;
+};
+
+/* Render a conversation byte for byte as the Jinja template does. Errors have
+ * code USAGE; their text begins with "chat: " and tells which message and field
+ * is wrong. Call chat_prompt_free even after a failure. */
+int chat_render(struct chat_prompt *out, const struct chat_source *in,
+                struct qwick_err *e);
 void chat_prompt_free(struct chat_prompt *p);
 
 #endif

@@ -281,9 +281,27 @@ print(json.dumps({"messages": [{"role": "system", "content": "s"},
     [ "$with" -gt "$whole" ]
 }
 
+@test "text parts are one text, with newlines between" {
+    local parts='[{"type":"text","text":"list"},{"type":"text","text":"files"}]'
+    echo '[{"role":"user","content":'"$parts"'}]' >"$T/parts"
+    [ "$(answer_of --chat-json "$T/parts" </dev/null)" = \
+        "$(answer_of $'list\nfiles' </dev/null)" ]
+    printf '%s\n' '{"messages":'"$(cat "$T/parts")"'}' \
+        '{"prompt":"list\nfiles"}' >"$T/records"
+    "$QWICK" batch -q -n 6 --ignore-eos <"$T/records" | jlines \
+        'len(o) == 2 and o[0]["tokens"] == o[1]["tokens"] and
+         o[0]["usage"]["prompt_tokens"] == o[1]["usage"]["prompt_tokens"]'
+    "$QWICK" choose --jsonl -a ls -a find <"$T/records" | jlines \
+        'len(o) == 2 and o[0]["answers"] == o[1]["answers"]'
+}
+
 @test "a chat whose messages the template would drop in silence is refused" {
-    echo '[{"role":"user","content":[{"type":"text","text":"hi"}]}]' >"$T/parts"
-    fails 2 "message 0: content: must be a string" --chat-json "$T/parts"
+    echo '[{"role":"user","content":[{"type":"image_url"}]}]' >"$T/image"
+    fails 2 '/image: messages[0].content[0].type: must be "text", is "image_url"' \
+        --chat-json "$T/image"
+    echo '[{"role":"user","content":7}]' >"$T/number"
+    fails 2 "messages[0].content: must be a string, a list of text parts or null" \
+        --chat-json "$T/number"
     echo '[{"role":"developer","content":"hi"}]' >"$T/role"
     fails 2 "message 0: role" --chat-json "$T/role"
 }

@@ -10,8 +10,10 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "qwick.h"
 #include "text/chat.h"
 #include "text/chat_known.h"
+#include "text/conversation.h"
 
 #define GOLDENS "tests/golden/text/chat.jsonl"
 
@@ -22,15 +24,20 @@ static enum chat_bool to_chat_bool(const struct json_value *v)
     return v->boolean ? CHAT_TRUE : CHAT_FALSE;
 }
 
-/* Render {"messages", "tools"?, "add_generation_prompt"?, "enable_thinking"?}.
- */
+/* Render {"messages", "tools"?, "add_generation_prompt"?, "enable_thinking"?}
+ * as it is, where a conversation would refuse some values. */
 static int render_object(struct chat_prompt *p, const struct json_value *v,
                          struct qwick_err *e)
 {
     const struct json_value *add = json_get(v, "add_generation_prompt");
-    return chat_render(p, "test", json_get(v, "messages"), json_get(v, "tools"),
-                       json_is(add, JSON_BOOL) && add->boolean,
-                       to_chat_bool(json_get(v, "enable_thinking")), e);
+    const struct json_value *tools = json_get(v, "tools");
+    const struct chat_source in = {
+        .messages = *json_get(v, "messages"),
+        .tools = json_is(tools, JSON_ARRAY) ? tools : NULL,
+        .add_generation_prompt = json_is(add, JSON_BOOL) && add->boolean,
+        .enable_thinking = to_chat_bool(json_get(v, "enable_thinking")),
+    };
+    return chat_render(p, &in, e);
 }
 
 static struct json_doc *parse(const char *text, size_t n)
@@ -260,38 +267,26 @@ static void test_errors_name_message_and_field(void **state)
     static const struct {
         const char *json, *msg;
     } cases[] = {
-        {"{}", "test: messages: must be an array, is missing"},
-        {"{\"messages\":{}}", "test: messages: must be an array, is an object"},
-        {"{\"messages\":[]}",
-         "test: messages: must hold at least one message, is empty"},
-        {"{\"messages\":[\"hi\"]}",
-         "test: messages[0]: must be an object, is a string"},
-        {"{\"messages\":[{\"role\":\"user\"},{\"content\":\"x\"}]}",
-         "test: messages[1].role: must be a string, is missing"},
-        {"{\"messages\":[{\"role\":7}]}",
-         "test: messages[0].role: must be a string, is a number"},
         {"{\"messages\":[{\"role\":\"system\",\"content\":null}]}",
-         "test: messages[0].content: must be a string in a system message, is "
+         "chat: messages[0].content: must be a string in a system message, is "
          "null"},
         {"{\"messages\":[{\"role\":\"system\"}],\"tools\":[1]}",
-         "test: messages[0].content: must be a string in a system message, is "
+         "chat: messages[0].content: must be a string in a system message, is "
          "missing"},
-        {"{\"messages\":[{\"role\":\"user\"}],\"tools\":{\"a\":1}}",
-         "test: tools: must be an array or null, is an object"},
         {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":true}]}",
-         "test: messages[0].tool_calls: must be an array, is a boolean"},
+         "chat: messages[0].tool_calls: must be an array, is a boolean"},
         {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[3]}]}",
-         "test: messages[0].tool_calls[0]: must be an object, is a number"},
+         "chat: messages[0].tool_calls[0]: must be an object, is a number"},
         {"{\"messages\":[{\"role\":\"user\"},{\"role\":\"assistant\","
          "\"tool_calls\":[{\"arguments\":1},{\"function\":\"f\"}]}]}",
-         "test: messages[1].tool_calls[1]: must be an object, is a string"},
+         "chat: messages[1].tool_calls[1]: must be an object, is a string"},
         {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":["
          "{\"name\":\"f\"}]}]}",
-         "test: messages[0].tool_calls[0]: arguments must be a JSON value or "
+         "chat: messages[0].tool_calls[0]: arguments must be a JSON value or "
          "a string, is missing"},
         {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":["
          "{\"name\":[],\"arguments\":{}}]}]}",
-         "test: messages[0].tool_calls[0]: name must be a string, is an "
+         "chat: messages[0].tool_calls[0]: name must be a string, is an "
          "array"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -415,7 +410,10 @@ static void test_random_conversations(void **state)
         buf_puts(&b, pick(&s, 2) ? "true" : "false");
         if (pick(&s, 2)) {
             buf_puts(&b, ",\"enable_thinking\":");
-            put_value(&b, &s, 0);
+            if (pick(&s, 8))
+                buf_puts(&b, pick(&s, 2) ? "true" : "false");
+            else
+                put_value(&b, &s, 0);
         }
         if (!pick(&s, 3)) {
             buf_puts(&b, ",\"tools\":");
@@ -424,14 +422,22 @@ static void test_random_conversations(void **state)
         assert_int_equal(buf_puts(&b, "}"), 0);
 
         struct json_doc *doc = parse(b.data, b.len);
-        if (render_object(&p, json_root(doc), &e)) {
+        const struct chat_values v = chat_values_of(json_root(doc));
+        struct qwick_chat *c;
+        struct chat_source in;
+        assert_int_equal(qwick_chat_create(&c, &e), 0);
+        memset(&p, 0, sizeof p);
+        if (chat_add_values(c, &v, &e) ||
+            conversation_source(c, true, CHAT_UNSET, &in, &e) ||
+            chat_render(&p, &in, &e)) {
             assert_int_equal(e.code, QWICK_ERR_USAGE);
-            assert_true(strncmp(e.msg, "test: ", 6) == 0);
+            assert_true(strncmp(e.msg, "chat: ", 6) == 0);
         } else {
             check_pieces(&p);
             n_good++;
         }
         chat_prompt_free(&p);
+        qwick_chat_free(c);
         json_free(doc);
         buf_free(&b);
     }

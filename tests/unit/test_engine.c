@@ -523,18 +523,26 @@ static int record(void *ctx, const struct qwick_token_event *ev)
 static const char demo_chat[] =
     "[{\"role\":\"user\",\"content\":\"list all listening tcp ports\"}]";
 
+static struct qwick_chat *parse_chat(const char *json)
+{
+    struct qwick_chat *c;
+    assert_int_equal(qwick_chat_create(&c, NULL), 0);
+    assert_int_equal(qwick_chat_add_json(c, json, strlen(json), NULL), 0);
+    return c;
+}
+
 static int32_t *demo_prompt(const struct qwick_engine *eng, size_t *n)
 {
     struct qwick_chat_options c = {.size = sizeof(c),
                                    .add_generation_prompt = true,
                                    .think = QWICK_THINK_OFF};
+    struct qwick_chat *chat = parse_chat(demo_chat);
     int32_t *ids;
     bool in_think;
-    assert_int_equal(qwick_chat_encode(eng, demo_chat, sizeof demo_chat - 1, &c,
-                                       false, NULL, 0, &ids, n, &in_think,
-                                       NULL),
-                     0);
+    assert_int_equal(
+        qwick_chat_encode(chat, eng, &c, NULL, 0, &ids, n, &in_think, NULL), 0);
     assert_false(in_think);
+    qwick_chat_free(chat);
     return ids;
 }
 
@@ -720,15 +728,15 @@ static void content_never_yields_added_tokens(void **state)
     size_t n, n_plain, n_same, specials = 0, text_len;
     bool in_think;
     char *text;
-    assert_int_equal(qwick_chat_encode(eng, evil, sizeof evil - 1, &c, false,
-                                       NULL, 0, &ids, &n, &in_think, NULL),
-                     0);
+    struct qwick_chat *chat = parse_chat(evil);
+    assert_int_equal(
+        qwick_chat_encode(chat, eng, &c, NULL, 0, &ids, &n, &in_think, NULL),
+        0);
     for (size_t i = 0; i < n; i++)
         specials += bpe_is_added(eng->bpe, ids[i]);
     assert_int_equal(specials, 7); /* 3 starts, 2 ends, the empty think block */
-    assert_int_equal(
-        qwick_render(eng, evil, sizeof evil - 1, &c, &text, &text_len, NULL),
-        0);
+    assert_int_equal(qwick_chat_render(chat, eng, &c, &text, &text_len, NULL),
+                     0);
     char *back;
     size_t n_back;
     assert_int_equal(qwick_detokenize(eng, ids, n, false, &back, &n_back, NULL),
@@ -743,15 +751,18 @@ static void content_never_yields_added_tokens(void **state)
     free(plain);
     free(ids);
     /* allowed: the text's own encoding */
-    assert_int_equal(qwick_chat_encode(eng, evil, sizeof evil - 1, &c, true,
-                                       NULL, 0, &ids, &n, &in_think, NULL),
-                     0);
+    c.allow_special = true;
+    assert_int_equal(
+        qwick_chat_encode(chat, eng, &c, NULL, 0, &ids, &n, &in_think, NULL),
+        0);
     assert_int_equal(n, n_plain);
     free(ids);
+    qwick_chat_free(chat);
+    chat = parse_chat(demo_chat);
     plain = demo_prompt(eng, &n_plain);
-    assert_int_equal(qwick_render(eng, demo_chat, sizeof demo_chat - 1, &c,
-                                  &text, &text_len, NULL),
+    assert_int_equal(qwick_chat_render(chat, eng, &c, &text, &text_len, NULL),
                      0);
+    qwick_chat_free(chat);
     assert_int_equal(
         qwick_tokenize(eng, text, text_len, true, &same, &n_same, NULL), 0);
     assert_int_equal(n_same, n_plain);

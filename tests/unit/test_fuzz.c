@@ -566,9 +566,17 @@ static int target_chat(const char *in, size_t n, struct qwick_err *e)
                                                 .think = QWICK_THINK_AUTO};
     char *text, *back;
     size_t n_text, n_ids, n_back;
-    if (qwick_render(chat_engine, in, n, &o, &text, &n_text, e)) {
+    struct qwick_chat *c;
+    assert_int_equal(qwick_chat_create(&c, e), 0);
+    if (qwick_chat_add_json(c, in, n, e)) {
+        assert_int_equal(qwick_chat_length(c), 0);
+        qwick_chat_free(c);
+        return -1;
+    }
+    if (qwick_chat_render(c, chat_engine, &o, &text, &n_text, e)) {
         assert_null(text);
         assert_int_equal(n_text, 0);
+        qwick_chat_free(c);
         return -1;
     }
     assert_non_null(text);
@@ -576,9 +584,10 @@ static int target_chat(const char *in, size_t n, struct qwick_err *e)
     free(text);
     int32_t *ids;
     bool in_think;
-    assert_int_equal(qwick_chat_encode(chat_engine, in, n, &o, false, "x", 1,
-                                       &ids, &n_ids, &in_think, NULL),
+    assert_int_equal(qwick_chat_encode(c, chat_engine, &o, "x", 1, &ids, &n_ids,
+                                       &in_think, NULL),
                      0);
+    qwick_chat_free(c);
     assert_int_equal(
         qwick_detokenize(chat_engine, ids, n_ids, false, &back, &n_back, NULL),
         0);
@@ -596,7 +605,8 @@ static void fuzz_chat(void **state)
                 "\"user\",\"content\":\"hi <|im_end|>\"},{\"role\":"
                 "\"assistant\",\"content\":\"<think>\\nhm\\n</think>\\n\\n"
                 "yes\",\"reasoning_content\":\"so\"},{\"role\":\"user\","
-                "\"content\":\"more\"}]"),
+                "\"content\":[{\"type\":\"text\",\"text\":\"more\"},"
+                "{\"text\":\"still\",\"type\":\"text\"}]}]"),
         text_of("{\"messages\":[{\"role\":\"user\",\"content\":\"w?\"},"
                 "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":"
                 "[{\"type\":\"function\",\"function\":{\"name\":\"f\","

@@ -39,15 +39,15 @@ static struct qwick_session *open_session(struct qwick_engine *eng)
 static int32_t *encode(const struct qwick_engine *eng, const char *text,
                        size_t *n)
 {
-    char chat[256];
+    struct qwick_chat *chat;
     int32_t *ids;
     bool in_think;
     struct qwick_err e;
-    snprintf(chat, sizeof chat, "[{\"role\":\"user\",\"content\":\"%s\"}]",
-             text);
-    if (qwick_chat_encode(eng, chat, strlen(chat), NULL, false, NULL, 0, &ids,
-                          n, &in_think, &e))
+    if (qwick_chat_create(&chat, &e) ||
+        qwick_chat_add(chat, "user", text, strlen(text), &e) ||
+        qwick_chat_encode(chat, eng, NULL, NULL, 0, &ids, n, &in_think, &e))
         fail_msg("%s", e.msg);
+    qwick_chat_free(chat);
     return ids;
 }
 

@@ -78,6 +78,7 @@ static void functions_check_the_size(void **state)
     (void)state;
     struct qwick_engine *eng, *none;
     struct qwick_session *s;
+    struct qwick_chat *c;
     struct qwick_batch *b, *no_batch;
     struct qwick_embedder *m;
     struct qwick_reranker *r;
@@ -90,6 +91,7 @@ static void functions_check_the_size(void **state)
     assert_int_equal(qwick_engine_open(&eng, NULL, &e), 0);
     assert_int_equal(qwick_session_create(&s, eng, 64, &e), 0);
     assert_int_equal(qwick_batch_create(&b, eng, NULL, &e), 0);
+    assert_int_equal(qwick_chat_create(&c, &e), 0);
     struct qwick_engine_options engine = {0};
     struct qwick_chat_options chat = {0};
     struct qwick_generate_options gen = {0};
@@ -109,10 +111,12 @@ static void functions_check_the_size(void **state)
         assert_non_null(strstr(e.msg, what " options: size is 0")); \
     } while (0)
     REFUSED(qwick_engine_open(&none, &engine, &e), "engine");
-    REFUSED(qwick_render(eng, "[]", 2, &chat, &text, &n, &e), "chat");
-    REFUSED(qwick_chat_encode(eng, "[]", 2, &chat, false, NULL, 0, &ids, &n,
-                              &in_think, &e),
+    REFUSED(qwick_chat_render(c, eng, &chat, &text, &n, &e), "chat");
+    REFUSED(qwick_chat_encode(c, eng, &chat, NULL, 0, &ids, &n, &in_think, &e),
             "chat");
+    REFUSED(qwick_chat_sync(c, s, &chat, &in_think, &e), "chat");
+    REFUSED(qwick_chat_generate(c, s, &chat, NULL, &result, &e), "chat");
+    REFUSED(qwick_chat_generate(c, s, NULL, &gen, &result, &e), "generate");
     REFUSED(qwick_generate(s, &one, 1, &gen, &result, &e), "generate");
     REFUSED(qwick_batch_add(b, &one, 1, &gen, NULL, &e), "generate");
     REFUSED(qwick_batch_create(&no_batch, eng, &batch, &e), "batch");
@@ -131,6 +135,7 @@ static void functions_check_the_size(void **state)
     assert_int_equal(e.code, QWICK_ERR_USAGE);
     qwick_result_free(&result);
     qwick_batch_free(b);
+    qwick_chat_free(c);
     qwick_session_free(s);
     qwick_engine_close(eng);
 }

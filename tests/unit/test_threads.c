@@ -16,29 +16,32 @@
 
 enum { N_THREADS = 3, N_TOKENS = 24 };
 
-static const char chat[] =
-    "[{\"role\":\"user\",\"content\":\"list all listening tcp ports\"}]";
+static const char question[] = "list all listening tcp ports";
 
 /* A sampled answer of an engine, as ids [N_TOKENS]. Returns -1 on failure. */
 static int answer(struct qwick_engine *eng, int32_t *ids)
 {
     struct qwick_generate_options o = qwick_generate_defaults();
     struct qwick_session *ses = NULL;
+    struct qwick_chat *chat = NULL;
     struct qwick_result r = {0};
     int32_t *prompt = NULL;
     size_t n;
     o.max_tokens = N_TOKENS;
     o.ignore_eos = true;
     o.sampling.seed = 5;
-    int bad = qwick_chat_encode(eng, chat, sizeof chat - 1, NULL, false, NULL,
-                                0, &prompt, &n, &o.in_think, NULL) ||
-              qwick_session_create(&ses, eng, 0, NULL) ||
-              qwick_generate(ses, prompt, n, &o, &r, NULL) ||
-              r.n_tokens != N_TOKENS;
+    int bad =
+        qwick_chat_create(&chat, NULL) ||
+        qwick_chat_add(chat, "user", question, sizeof question - 1, NULL) ||
+        qwick_chat_encode(chat, eng, NULL, NULL, 0, &prompt, &n, &o.in_think,
+                          NULL) ||
+        qwick_session_create(&ses, eng, 0, NULL) ||
+        qwick_generate(ses, prompt, n, &o, &r, NULL) || r.n_tokens != N_TOKENS;
     if (!bad)
         memcpy(ids, r.tokens, N_TOKENS * sizeof *ids);
     qwick_result_free(&r);
     qwick_session_free(ses);
+    qwick_chat_free(chat);
     free(prompt);
     return bad ? -1 : 0;
 }

@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "engine/core/engine.h"
 #include "engine/core/options.h"
-#include "file/json.h"
+#include "text/conversation.h"
 
 int qwick_tokenize(const struct qwick_engine *eng, const char *text,
                    size_t n_bytes, bool special, int32_t **ids, size_t *n_ids,
@@ -87,27 +87,14 @@ static enum chat_bool think_value(enum qwick_think think)
                                       : CHAT_UNSET;
 }
 
-/* An optional true or false of the chat object. */
-static int chat_flag(const struct json_value *chat, const char *key, bool *v,
-                     bool *given, struct qwick_err *e)
-{
-    const struct json_value *f = json_get(chat, key);
-    *given = f && f->type != JSON_NULL;
-    if (!*given)
-        return 0;
-    if (f->type != JSON_BOOL)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "chat: %s: must be true, false or null", key);
-    *v = f->boolean;
-    return 0;
-}
-
-/* Parse a chat and render it. *o gets the options with their defaults. */
-static int render(const struct qwick_engine *eng, const char *json,
-                  size_t n_bytes, const struct qwick_chat_options *asked,
+/* Render a conversation by the checkpoint's template. *o gets the options with
+ * their defaults. */
+static int render(const struct qwick_chat *c, const struct qwick_engine *eng,
+                  const struct qwick_chat_options *asked,
                   struct qwick_chat_options *o, struct chat_prompt *out,
                   struct qwick_err *e)
 {
+    struct chat_source in;
     memset(out, 0, sizeof *out);
     *o = qwick_chat_defaults();
     if (options_read(o, sizeof *o, asked, "chat", e))
@@ -115,46 +102,25 @@ static int render(const struct qwick_engine *eng, const char *json,
     if (eng->template == CHAT_NONE)
         return err_set(e, QWICK_ERR_MODEL, "%s: has no chat template",
                        checkpoint_dir(eng->ck));
-    struct json_doc *doc;
-    if (json_parse(&doc, "chat", json, n_bytes, QWICK_ERR_USAGE, e))
+    if (conversation_source(c, o->add_generation_prompt, think_value(o->think),
+                            &in, e))
         return -1;
-    const struct json_value *root = json_root(doc);
-    const struct json_value *messages = root, *tools = NULL;
-    bool add = o->add_generation_prompt, given, on = false;
-    enum chat_bool think = think_value(o->think);
-    int rc = -1;
-    if (root->type == JSON_OBJECT) {
-        messages = json_get(root, "messages");
-        tools = json_get(root, "tools");
-        if (chat_flag(root, "add_generation_prompt", &add, &given, e) ||
-            chat_flag(root, "enable_thinking", &on, &given, e))
-            goto done;
-        if (given)
-            think = on ? CHAT_TRUE : CHAT_FALSE;
-    }
-    if (!json_is(messages, JSON_ARRAY)) {
-        err_set(e, QWICK_ERR_USAGE,
-                "chat: must be an array of messages, or an object with one as "
-                "\"messages\"");
-        goto done;
-    }
-    rc = chat_render(out, "chat", messages, tools, add, think, e);
-done:
+    int rc = chat_render(out, &in, e);
     if (rc)
         chat_prompt_free(out);
-    json_free(doc);
     return rc;
 }
 
-int qwick_render(const struct qwick_engine *eng, const char *json,
-                 size_t n_bytes, const struct qwick_chat_options *o,
-                 char **text, size_t *n_text, struct qwick_err *e)
+int qwick_chat_render(const struct qwick_chat *c,
+                      const struct qwick_engine *eng,
+                      const struct qwick_chat_options *o, char **text,
+                      size_t *n_text, struct qwick_err *e)
 {
     struct qwick_chat_options opts;
     struct chat_prompt p;
     *text = NULL;
     *n_text = 0;
-    if (render(eng, json, n_bytes, o, &opts, &p, e))
+    if (render(c, eng, o, &opts, &p, e))
         return -1;
     int rc = buf_reserve(&p.text, 0);
     if (rc)
@@ -178,19 +144,18 @@ static void prefill_think(const char *p, size_t n, bool *in_think)
     }
 }
 
-int qwick_chat_encode(const struct qwick_engine *eng, const char *json,
-                      size_t n_bytes, const struct qwick_chat_options *o,
-                      bool allow_special, const char *prefill, size_t n_prefill,
-                      int32_t **ids, size_t *n_ids, bool *in_think,
-                      struct qwick_err *e)
+int qwick_chat_encode(const struct qwick_chat *c,
+                      const struct qwick_engine *eng,
+                      const struct qwick_chat_options *o, const char *prefill,
+                      size_t n_prefill, int32_t **ids, size_t *n_ids,
+                      bool *in_think, struct qwick_err *e)
 {
     struct qwick_chat_options opts;
     struct chat_prompt p;
     *ids = NULL;
     *n_ids = 0;
     *in_think = false;
-    if (engine_need_tokenizer(eng, e) ||
-        render(eng, json, n_bytes, o, &opts, &p, e))
+    if (engine_need_tokenizer(eng, e) || render(c, eng, o, &opts, &p, e))
         return -1;
     int rc = -1;
     if (n_prefill && buf_append(&p.text, prefill, n_prefill)) {
@@ -199,10 +164,10 @@ int qwick_chat_encode(const struct qwick_engine *eng, const char *json,
     }
     const struct bpe_span all = {0, p.text.len};
     rc = bpe_encode_spans(
-        eng->bpe, p.text.data, p.text.len, allow_special ? &all : p.pieces,
-        allow_special ? 1 : p.n_pieces, opts.enough, ids, n_ids, e);
+        eng->bpe, p.text.data, p.text.len, opts.allow_special ? &all : p.pieces,
+        opts.allow_special ? 1 : p.n_pieces, opts.enough, ids, n_ids, e);
     *in_think = p.in_think;
-    if (allow_special)
+    if (opts.allow_special)
         prefill_think(prefill, n_prefill, in_think);
     if (rc) {
         free(*ids);

@@ -1,0 +1,33 @@
+/* The turns of a conversation. The public functions qwick_chat_… that need no
+ * engine are in conversation.c. */
+#ifndef TEXT_CONVERSATION_H
+#define TEXT_CONVERSATION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "file/json.h"
+#include "text/chat.h"
+#include "text/chat_values.h"
+
+/* All zeros is a conversation without messages. */
+struct qwick_chat {
+    /* [n] Objects with a string as "role". "content" is a string, null or
+       absent. Other members are as they were read. */
+    struct json_value *messages;
+    struct message_memory **memory; /* [n] of each message, or NULL */
+    size_t n, cap, cap_memory;
+    struct json_doc **docs; /* [n_docs] which messages and tools refer to */
+    size_t n_docs, cap_docs;
+    const struct json_value *tools; /* an array, or NULL */
+    enum chat_bool add_generation_prompt, enable_thinking;
+};
+
+/* What the template gets: *out refers to c. Options that c does not overrule
+ * are the caller's: add_generation_prompt, think. A conversation without
+ * messages: QWICK_ERR_USAGE. */
+int conversation_source(const struct qwick_chat *c, bool add_generation_prompt,
+                        enum chat_bool think, struct chat_source *out,
+                        struct qwick_err *e);
+
+#endif
