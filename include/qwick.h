@@ -272,11 +272,12 @@ QWICK_API int qwick_chat_add(struct qwick_chat *c, const char *role,
 /* Append messages from JSON: an array of them, or an object {"messages",
  * "tools"?, "add_generation_prompt"?, "enable_thinking"?}. A message is an
  * object with a string as "role". Its "content" is a string, null or absent, or
- * a list of parts {"type": "text", "text"}, which newlines join. Other members
- * ("reasoning_content", "tool_calls" …) are the template's. Tools replace those
- * of an earlier call; and so do the last two, which win over the options. What
- * is wrong: QWICK_ERR_USAGE with the message and the field, and the
- * conversation unchanged. */
+ * a list of parts {"type": "text", "text"}, which newlines join. The
+ * template reads other members ("reasoning_content", "tool_calls" …). "tools",
+ * "add_generation_prompt" and "enable_thinking" replace the values of an
+ * earlier call, and the last two win over the options. An input with an error
+ * leaves the conversation unchanged: QWICK_ERR_USAGE names the message and the
+ * field. */
 QWICK_API int qwick_chat_add_json(struct qwick_chat *c, const char *json,
                                   size_t n, struct qwick_err *e);
 
@@ -817,11 +818,11 @@ QWICK_API int qwick_detokenizer_flush(struct qwick_detokenizer *d,
  * live sequence and prefills a piece of new ones, ragged, never padded.
  *
  * Prompts share work. A new prompt takes the keys and values of its beginning
- * from a live sequence that begins alike, or from the engine's prefix caches,
- * and evaluates at least its last token. The cache in memory gets the prompts,
- * and sequences that have ended, to the token. The cache on disk gets whole
- * pages of one prompt at most: of the first prompt that begins with `common`,
- * the part that other requests share.
+ * from a live sequence with the same beginning, or from the engine's prefix
+ * caches, and evaluates at least its last token. The cache in memory gets the
+ * prompts, and sequences that have ended, to the token. The cache on disk gets
+ * whole pages of one prompt at most: of the first prompt that begins with
+ * `common`, the part that other requests share.
  *
  * With exact, an answer is bit by bit the one that qwick_generate gives. Other
  * requests and the caches do not change it. */
@@ -864,18 +865,19 @@ QWICK_API int qwick_batch_create(struct qwick_batch **out,
 /* Drops requests that have not ended, without calling done. */
 QWICK_API void qwick_batch_free(struct qwick_batch *b);
 
-/* Queue a prompt of n >= 1 tokens. prompt and *o are copied; what *o points to
- * stays the caller's, until done. o->profile has no effect. prefill_ms is the
- * time to the first token from the pass with the prompt's first one on; there,
- * timeout_ms begins as well, and is checked after each pass. */
+/* Queue a prompt of n >= 1 tokens. prompt and *o are copied. Memory that *o
+ * points to belongs to the caller and must stay until done is called.
+ * o->profile has no effect. Both prefill_ms and timeout_ms begin with the first
+ * pass that holds a token of the prompt; prefill_ms ends with the first token
+ * of the answer. The timeout is checked after each pass. */
 QWICK_API int qwick_batch_add(struct qwick_batch *b, const int32_t *prompt,
                               size_t n, const struct qwick_generate_options *o,
                               void *tag, struct qwick_err *e);
 
 /* Cancel all requests with this tag, waiting or running. The next step ends
- * them before its pass: done hears of each, with what there is of its answer
- * and QWICK_FINISH_CANCELLED. May be called by a callback of the batch; a
- * request that ends in the same pass ends as it would have. No request has the
+ * them before its pass: it calls done for each, with the answer so far and
+ * QWICK_FINISH_CANCELLED. May be called by a callback of the batch; a request
+ * that ends in the same pass keeps its own finish reason. No request has the
  * tag: QWICK_ERR_USAGE. */
 QWICK_API int qwick_batch_cancel(struct qwick_batch *b, const void *tag,
                                  struct qwick_err *e);
@@ -937,9 +939,9 @@ static inline struct qwick_judge_options qwick_judge_defaults(void)
 struct qwick_score_item {
     const int32_t *tokens; /* [n] */
     size_t n;
-    size_t n_given;   /* the first of them are context and not scored */
-    double *logprobs; /* [n] out: of each token after those before it; 0 for
-                         those that are not scored */
+    size_t n_given;   /* the first n_given tokens are context, not scored */
+    double *logprobs; /* [n] out: of each token, given all tokens before it; 0
+                         for a token that is not scored */
     size_t n_windows; /* out */
 };
 
@@ -1100,11 +1102,11 @@ QWICK_API int qwick_embedder_create(struct qwick_embedder **out,
                                     struct qwick_err *e);
 QWICK_API void qwick_embedder_free(struct qwick_embedder *m);
 
-/* What to tell people when the checkpoint shows no sign of being an embedding
- * model, or a reranker: "does not look like …". NULL: it does. Signs are its
- * name, the files of sentence-transformers, README.md, tensors without a head,
- * a post-processor that ends texts, the size of the vocabulary; a genuine one
- * has several. */
+/* A warning for users, "does not look like …", when the checkpoint shows no
+ * sign of being an embedding model, or a reranker. NULL: it shows one. Signs
+ * are its name, the files of sentence-transformers, README.md, tensors without
+ * a head, a post-processor that ends texts, the size of the vocabulary; a
+ * genuine one has several. */
 QWICK_API const char *qwick_embed_doubt(const struct qwick_engine *eng);
 QWICK_API const char *qwick_rerank_doubt(const struct qwick_engine *eng);
 
@@ -1122,9 +1124,9 @@ struct qwick_embed_text {
                            else QWICK_ERR_CONTEXT */
 };
 
-/* The ids of a text to embed, between those that the tokenizer's post-processor
- * adds (Qwen3-Embedding's: <|endoftext|> at the end), which stay when the text
- * is cut. *n_dropped (NULL: not asked for): tokens cut. */
+/* The ids of a text to embed. The tokenizer's post-processor adds ids before or
+ * after them (Qwen3-Embedding's: <|endoftext|> at the end), which stay when the
+ * text is cut. *n_dropped (NULL: not asked for): tokens cut. */
 QWICK_API int qwick_embed_encode(const struct qwick_embedder *m,
                                  const struct qwick_embed_text *t,
                                  int32_t **ids, size_t *n_ids,
@@ -1210,12 +1212,13 @@ QWICK_API int qwick_bench_bandwidth(struct qwick_engine *eng, double ms,
 QWICK_API double qwick_bench_peak(struct qwick_engine *eng, double ms);
 
 /* Floating-point operations of a forward pass over n tokens that follow pos
- * others: 2 a weight and token, attention's two products, the head once. */
+ * others: 2 for each weight and token, attention's two products, and the head
+ * once. */
 QWICK_API double qwick_forward_flops(const struct qwick_engine *eng, size_t pos,
                                      size_t n);
 
-/* Bytes of keys and values that such a pass reads, each once: those that the
- * n tokens see, so fewer in layers with a sliding window. */
+/* Bytes of keys and values that such a pass reads. Each key that one of the n
+ * tokens sees counts once, so layers with a sliding window count fewer. */
 QWICK_API double qwick_forward_kv_bytes(const struct qwick_engine *eng,
                                         size_t pos, size_t n);
 
