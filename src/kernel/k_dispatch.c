@@ -61,6 +61,11 @@ static void fill_tables(void)
 
         /* once: in a virtual machine cpuid takes tens of microseconds */
         usable[i] = cpu_has(level);
+        /* A level's files are compiled for that level as a whole: the
+           functions that fill its table, too, may hold instructions that this
+           CPU lacks. */
+        if (!usable[i])
+            continue;
         k->level = level;
         k->name = isa_name(level);
         k->tune = tuning(level);

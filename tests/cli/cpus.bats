@@ -1,0 +1,33 @@
+#!/usr/bin/env bats
+# CPUs other than the one that runs the tests, in an emulator.
+load helpers
+
+setup() {
+    common_setup
+    command -v qemu-x86_64 >/dev/null || skip "no qemu-x86_64 (package qemu-user)"
+    [ "$(uname -m)" = x86_64 ] || skip "not an x86-64"
+    [ -z "$SAN" ] || skip "a sanitizer's memory map does not fit in an emulator"
+    export QWICK_MODEL=models/demo
+}
+
+# on CPU ARGUMENT...: qwick on another CPU. The emulator's own warnings go.
+on() {
+    local cpu=$1
+    shift
+    qemu-x86_64 -cpu "$cpu" "$QWICK" "$@" </dev/null \
+        2> >(grep -v '^qemu-x86_64: warning' >&2)
+}
+
+@test "each CPU gets the kernels that it can run, and the same answer" {
+    want=$(q --exact --isa ref -n 2 --raw --prompt-ids 5,6)
+    run -0 on core2duo --exact -n 2 --raw --prompt-ids 5,6 -v
+    [[ $output == *"warning: there are no fast kernels for this CPU"* ]]
+    [[ $output == *"kernels ref of ref"* ]]
+    [[ $output == *"$want"* ]]
+    for cpu in Haswell EPYC; do
+        run -0 on $cpu --exact -n 2 --raw --prompt-ids 5,6 -v
+        [[ $output == *"kernels avx2 of avx2"* ]]
+        [[ $output == *"$want"* ]]
+    done
+    run -2 on Haswell --isa avx512 -n 1 hi
+}
