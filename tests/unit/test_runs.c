@@ -287,6 +287,35 @@ static void common_beginnings_are_evaluated_once(void **state)
     qwick_engine_close(eng);
 }
 
+/* Evaluated before the first run, and not lost to runs that begin otherwise. */
+static void a_base_is_evaluated_once(void **state)
+{
+    enum { COMMON = 100 };
+    static const size_t lives[] = {1, N_RUNS};
+    struct qwick_engine *eng = open_engine(30); /* the base takes four passes */
+    struct text *texts = make_texts(COMMON), *others = make_texts(0);
+    (void)state;
+    for (size_t k = 0; k < 2; k++) {
+        struct work w;
+        struct runs s;
+        open_runs(&s, eng, &reusing, &w, lives[k]);
+        assert_int_equal(runs_set_base(&s, texts[0].ids, COMMON, NULL), 0);
+        assert_int_equal(s.n_evaluated, COMMON);
+        assert_int_equal(s.n_passes, 4);
+        run_texts(&s, texts);
+        assert_int_equal(s.n_shared, N_RUNS * COMMON);
+        assert_int_equal(s.n_evaluated + s.n_shared, COMMON + total_of(texts));
+        run_texts(&s, others);
+        uint64_t shared = s.n_shared;
+        run_texts(&s, texts);
+        assert_true(s.n_shared - shared >= N_RUNS * COMMON);
+        runs_close(&s);
+    }
+    free_texts(texts);
+    free_texts(others);
+    qwick_engine_close(eng);
+}
+
 static void short_memory_preempts(void **state)
 {
     struct qwick_engine *eng = open_engine(0);
@@ -390,6 +419,7 @@ int main(void)
         cmocka_unit_test(outputs_are_those_alone),
         cmocka_unit_test(passes_keep_to_the_chunk),
         cmocka_unit_test(common_beginnings_are_evaluated_once),
+        cmocka_unit_test(a_base_is_evaluated_once),
         cmocka_unit_test(short_memory_preempts),
         cmocka_unit_test(a_run_fails_by_itself),
         cmocka_unit_test(interruption_changes_nothing),

@@ -31,6 +31,28 @@ int runs_open(struct runs *s, struct qwick_engine *eng,
     return 0;
 }
 
+int runs_set_base(struct runs *s, const int32_t *tokens, size_t n,
+                  struct qwick_err *e)
+{
+    size_t chunk = s->eng->model.chunk, at;
+    if (qwick_session_create(&s->base, s->eng, s->n_ctx, e))
+        return -1;
+    qwick_session_interrupt(s->base, s->interrupt);
+    if (qwick_session_reuse(s->base, tokens, n, e))
+        return -1;
+    /* in steps that want nothing: forks need no copies of logits */
+    while ((at = s->base->kv.n) < n) {
+        size_t m = n - at < chunk ? n - at : chunk;
+        struct qwick_step step = {s->base, tokens + at, m, QWICK_WANT_NONE};
+        if (qwick_engine_step(s->eng, &step, 1, s->task->output, e))
+            return -1;
+        s->n_passes++;
+        s->n_evaluated += m;
+    }
+    qwick_session_publish(s->base);
+    return 0;
+}
+
 /* ---- queue and sessions ------------------------------------------------- */
 
 void runs_push_back(struct runs *s, struct run *r)
@@ -135,8 +157,9 @@ static size_t known_tokens(const struct run *r, const struct qwick_session *had)
     return kv_usable(&had->kv, n);
 }
 
-/* The spare session that has most of the run's tokens. */
-static struct qwick_session *take_spare(struct runs *s, const struct run *r)
+/* Give the run a session with the first of its tokens: of the base, if that has
+ * more of them than any spare session that may be used again. */
+static int take_session(struct runs *s, struct run *r, struct qwick_err *e)
 {
     size_t best = s->n_spare - 1, most = 0;
     for (size_t i = 0; s->task->reuse && i < s->n_spare; i++) {
@@ -146,21 +169,26 @@ static struct qwick_session *take_spare(struct runs *s, const struct run *r)
             best = i;
         }
     }
-    struct qwick_session *session = s->spare[best];
-    s->spare[best] = s->spare[--s->n_spare];
-    return session;
+    size_t in_base = s->base ? known_tokens(r, s->base) : 0;
+    if (in_base > most) {
+        most = in_base;
+        if (qwick_session_fork(&r->session, s->base, e))
+            return -1;
+    } else if (s->n_spare) {
+        r->session = s->spare[best];
+        s->spare[best] = s->spare[--s->n_spare];
+    } else if (qwick_session_create(&r->session, s->eng, s->n_ctx, e)) {
+        return -1;
+    }
+    session_truncate(r->session, most);
+    return 0;
 }
 
 int runs_start(struct runs *s, struct run *r, struct qwick_err *e)
 {
-    if (s->n_spare)
-        r->session = take_spare(s, r);
-    else if (s->base ? qwick_session_fork(&r->session, s->base, e)
-                     : qwick_session_create(&r->session, s->eng, s->n_ctx, e))
+    if (take_session(s, r, e))
         return -1;
     qwick_session_interrupt(r->session, s->interrupt);
-    session_truncate(r->session,
-                     s->task->reuse ? known_tokens(r, r->session) : 0);
     if (s->task->share && runs_share(s, r, e)) {
         qwick_session_free(r->session);
         r->session = NULL;

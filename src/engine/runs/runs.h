@@ -98,8 +98,7 @@ struct runs {
     qwick_progress_fn progress;    /* called after each pass, or NULL */
     void *progress_ctx;
     size_t n_done, n_total;     /* of the progress; the task counts */
-    struct qwick_session *base; /* of the task: sessions begin as forks of it;
-                                   or NULL */
+    struct qwick_session *base; /* see runs_set_base; or NULL */
 
     struct run *first, **last; /* the queue */
     size_t n_waiting;          /* runs in the queue */
@@ -125,6 +124,12 @@ int runs_open(struct runs *s, struct qwick_engine *eng,
               size_t max_live, struct qwick_err *e);
 /* Releases runs that have not ended. */
 void runs_close(struct runs *s);
+
+/* Evaluate tokens[0..n), with which runs begin, before the first run starts.
+ * Runs then take the keys and values of the tokens that they have in common.
+ * The caller has set interrupt. Call it at most once. */
+int runs_set_base(struct runs *s, const int32_t *tokens, size_t n,
+                  struct qwick_err *e);
 
 /* Put a run at the end (the head) of the queue, which owns it from now on. */
 void runs_push_back(struct runs *s, struct run *r);

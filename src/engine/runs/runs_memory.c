@@ -81,14 +81,25 @@ bool runs_give_back(struct runs *s)
     return true;
 }
 
-bool runs_admits(struct runs *s, const struct run *r)
+/* Pages that a run need not have to itself. */
+static size_t shared_pages(const struct runs *s, const struct run *r)
 {
     const struct qwick_session *from;
+    size_t n = 0;
+    if (s->task->share)
+        n = runs_find(s, r, &from);
+    else if (s->base)
+        n = tokens_in_common(r->tokens, r->n - 1, s->base->tokens,
+                             s->base->kv.n);
+    return n / KV_BLOCK;
+}
+
+bool runs_admits(struct runs *s, const struct run *r)
+{
     if (s->n_live == 0)
         return true; /* alone it is refused only by what really happens */
     do {
-        size_t shared = s->task->share ? runs_find(s, r, &from) / KV_BLOCK : 0;
-        size_t need = times(growth_of(r, shared), page_bytes(s));
+        size_t need = times(growth_of(r, shared_pages(s, r)), page_bytes(s));
         need = plus(need, growth(s));
         if (need <= room(s, need))
             return true;

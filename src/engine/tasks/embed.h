@@ -40,11 +40,6 @@ int states_open(struct states *st, struct qwick_engine *eng, size_t n_ctx,
                 size_t max_batch, struct qwick_err *e);
 void states_close(struct states *st);
 
-/* Have all sessions begin with these tokens, so that they are evaluated now and
- * never again. */
-int states_set_base(struct states *st, const int32_t *tokens, size_t n,
-                    struct qwick_err *e);
-
 /* Evaluate n items in order. fn gets the state of each item once, in no
  * particular order. */
 int states_run(struct states *st, size_t n, state_item_fn item, state_fn fn,

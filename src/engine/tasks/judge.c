@@ -22,14 +22,12 @@ void judge_release(struct runs *s, struct run *run)
     free(r);
 }
 
-int judge_run_all(struct runs *s, const struct qwick_judge_options *o,
-                  struct qwick_err *e)
+void judge_set_options(struct runs *s, const struct qwick_judge_options *o)
 {
     s->interrupt = o->interrupt;
     s->progress = o->progress;
     s->progress_ctx = o->progress_ctx;
     s->more = true;
-    return runs_all(s, e);
 }
 
 int judge_log_sum(const struct qwick_engine *eng, const float *logits,

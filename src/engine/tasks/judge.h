@@ -29,9 +29,8 @@ void judge_release(struct runs *s, struct run *r);
 #define JUDGE_TASK \
     .output = QWICK_LOGITS, .want = QWICK_WANT_ALL, .release = judge_release
 
-/* Do all the work of a task. s is set up by runs_open with options o. */
-int judge_run_all(struct runs *s, const struct qwick_judge_options *o,
-                  struct qwick_err *e);
+/* Set what the options say of s, which is open, and let its task queue runs. */
+void judge_set_options(struct runs *s, const struct qwick_judge_options *o);
 
 /* The logarithm of the sum of exp over a row, which turns logits into
  * log-probabilities. A row that is not finite is QWICK_ERR_RUNTIME. */

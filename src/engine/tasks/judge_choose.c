@@ -33,9 +33,7 @@ struct choose {
     struct qwick_choose_item *items;
     size_t n_items, at; /* the next item */
     size_t n_answers;
-    struct prompt *prompts;      /* under way */
-    struct qwick_session *begin; /* what all prompts begin with, or NULL */
-    size_t n_begin;
+    struct prompt *prompts; /* under way */
 };
 
 /* ---- the tree ----------------------------------------------------------- */
@@ -141,14 +139,13 @@ static int next(struct runs *runs, struct qwick_err *e)
     struct judge_run *r = judge_queue(runs, e);
     if (!r)
         return -1;
-    r->run.origin = c->n_begin;
-    r->run.tokens = p->item->prompt + c->n_begin;
-    r->run.n = p->item->n - c->n_begin;
+    r->run.tokens = p->item->prompt;
+    r->run.n = p->item->n;
     r->run.first = r->run.n - 1;
     r->run.n_final = p->item->n;
     r->owner = p;
     p->n_runs = 1;
-    return c->begin ? qwick_session_fork(&r->run.session, c->begin, e) : 0;
+    return 0;
 }
 
 /* r->pos is the node that the row belongs to; the rows of a path follow each
@@ -257,28 +254,17 @@ static int check_prompts(struct runs *runs, struct qwick_err *e)
 
 /* Evaluate what all prompts begin with once, if that is worth a page. The last
  * token of each is left to it. */
-static int share_begin(struct runs *runs, const volatile int *interrupt,
-                       struct qwick_err *e)
+static int share_begin(struct runs *runs, struct qwick_err *e)
 {
-    struct choose *c = runs->ctx;
-    const struct qwick_choose_item *a = &c->items[0];
-    size_t n = a->n - 1;
+    const struct choose *c = runs->ctx;
+    const struct qwick_choose_item *a = c->items;
     if (c->n_items < 2)
         return 0;
-    for (size_t i = 1; i < c->n_items; i++) {
-        const struct qwick_choose_item *b = &c->items[i];
-        size_t k = 0;
-        while (k < n && k + 1 < b->n && a->prompt[k] == b->prompt[k])
-            k++;
-        n = k;
-    }
-    if (n < KV_BLOCK)
-        return 0;
-    if (qwick_session_create(&c->begin, runs->eng, runs->n_ctx, e))
-        return -1;
-    qwick_session_interrupt(c->begin, interrupt);
-    c->n_begin = n;
-    return qwick_session_sync(c->begin, a->prompt, n, e);
+    size_t n = a->n - 1;
+    for (size_t i = 1; i < c->n_items; i++)
+        n = tokens_in_common(a->prompt, n, c->items[i].prompt,
+                             c->items[i].n - 1);
+    return n < KV_BLOCK ? 0 : runs_set_base(runs, a->prompt, n, e);
 }
 
 static const struct run_task task = {JUDGE_TASK, .next = next, .row = row,
@@ -298,13 +284,13 @@ int qwick_choose(struct qwick_engine *eng, struct qwick_choose_item *items,
         return err_set(e, QWICK_ERR_USAGE, "answers: there are none");
     if (!tree_build(&c.tree, eng, answers, n_answers, e) &&
         !runs_open(&runs, eng, &task, &c, o->n_ctx, JUDGE_RUNS, e) &&
-        !check_prompts(&runs, e) &&
-        (n == 0 || !share_begin(&runs, o->interrupt, e)))
-        rc = judge_run_all(&runs, o, e);
+        !check_prompts(&runs, e)) {
+        judge_set_options(&runs, o);
+        rc = share_begin(&runs, e) || runs_all(&runs, e) ? -1 : 0;
+    }
     runs_close(&runs);
     while (c.prompts)
         prompt_free(&c, c.prompts);
-    qwick_session_free(c.begin);
     free(c.tree.nodes);
     free(c.tree.ends);
     return rc;

@@ -155,8 +155,10 @@ int qwick_score(struct qwick_engine *eng, struct qwick_score_item *items,
     }
     int rc = runs_open(&runs, eng, &task, &s, o->n_ctx, JUDGE_RUNS, e);
     runs.n_total = n_total;
-    if (!rc)
-        rc = judge_run_all(&runs, o, e);
+    if (!rc) {
+        judge_set_options(&runs, o);
+        rc = runs_all(&runs, e);
+    }
     runs_close(&runs);
     return rc;
 }

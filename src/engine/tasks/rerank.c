@@ -120,7 +120,7 @@ static int evaluate_base(struct qwick_reranker *r, struct qwick_err *e)
                 base.n + r->suffix.n, r->st.runs.n_ctx);
         goto done;
     }
-    rc = states_set_base(&r->st, base.v, base.n, e);
+    rc = runs_set_base(&r->st.runs, base.v, base.n, e);
 done:
     free(base.v);
     return rc;

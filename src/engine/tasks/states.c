@@ -66,25 +66,6 @@ void states_close(struct states *st)
     *st = (struct states){0};
 }
 
-int states_set_base(struct states *st, const int32_t *tokens, size_t n,
-                    struct qwick_err *e)
-{
-    struct runs *s = &st->runs;
-    size_t chunk = s->eng->model.chunk;
-    if (qwick_session_create(&s->base, s->eng, s->n_ctx, e))
-        return -1;
-    qwick_session_interrupt(s->base, s->interrupt);
-    /* in joint steps that want nothing: forks need no copies of logits */
-    for (size_t at = 0; at < n;) {
-        size_t m = n - at < chunk ? n - at : chunk;
-        struct qwick_step step = {s->base, tokens + at, m, QWICK_WANT_NONE};
-        if (qwick_engine_step(s->eng, &step, 1, QWICK_HIDDEN, e))
-            return -1;
-        at += m;
-    }
-    return 0;
-}
-
 int states_run(struct states *st, size_t n, state_item_fn item, state_fn fn,
                void *ctx, struct qwick_err *e)
 {
