@@ -245,6 +245,7 @@ QWICK_API int qwick_detokenize(const struct qwick_engine *eng,
  *     qwick_chat_create(&chat, &e);
  *     qwick_chat_add(chat, "user", "hello", 5, &e);
  *     qwick_chat_generate(chat, ses, NULL, NULL, &r, &e); // adds the answer
+ *     qwick_result_free(&r);
  *     qwick_chat_add(chat, "user", "go on", 5, &e);
  *     qwick_chat_generate(chat, ses, NULL, NULL, &r, &e);
  *
@@ -253,7 +254,7 @@ QWICK_API int qwick_detokenize(const struct qwick_engine *eng,
  * simply continued. qwick_chat_sync and qwick_chat_generate render the whole
  * conversation and compare its tokens with the session's. The tokens that both
  * begin with stay in the session, and the rest is evaluated. The result equals
- * that of a new session. */
+ * that of a new session (bit by bit with exact). */
 struct qwick_chat;
 struct qwick_session;
 struct qwick_generate_options;
@@ -348,6 +349,17 @@ QWICK_API int qwick_chat_encode(const struct qwick_chat *c,
                                 const char *prefill, size_t n_prefill,
                                 int32_t **ids, size_t *n_ids, bool *in_think,
                                 struct qwick_err *e);
+
+/* The ids of a session that ends with an answer, and of the conversation as the
+ * turns after it: for a session whose earlier messages are not known, as it
+ * comes from a file. The end of the answer is added if the session lacks it. A
+ * session without tokens: the ids of qwick_chat_encode. */
+QWICK_API int qwick_chat_continue(const struct qwick_chat *c,
+                                  const struct qwick_session *s,
+                                  const struct qwick_chat_options *o,
+                                  const char *prefill, size_t n_prefill,
+                                  int32_t **ids, size_t *n_ids, bool *in_think,
+                                  struct qwick_err *e);
 
 /* Make the session's context the prompt of the conversation. As
  * qwick_session_sync otherwise; qwick_session_cached is then the number of

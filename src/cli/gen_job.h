@@ -131,8 +131,8 @@ int gen_check_save(const struct gen_job *j);
  * the message printed. */
 int gen_open_session(struct gen_job *j);
 
-/* Put the tokens of --session before the ids of the prompt, which becomes the
- * next message of the chat. Returns 0, or -1 with *e set. */
+/* Put the tokens of --session before the ids of a prompt that is no chat.
+ * Returns 0, or -1 with *e set. */
 int gen_continue(struct gen_job *j, struct qwick_err *e);
 
 /* After the answer: store the prompt in the prefix cache and the session in its

@@ -128,6 +128,9 @@ static int encode(struct gen_job *j, int32_t **ids, size_t *n_ids,
                                    o.enough, ids, n_ids, e);
     if (!j->chat && make_chat(j, e))
         return -1;
+    if (j->a.session)
+        return qwick_chat_continue(j->chat, j->ses, &o, j->prefill.data,
+                                   j->prefill.len, ids, n_ids, &j->in_think, e);
     return qwick_chat_encode(j->chat, j->eng, &o, j->prefill.data,
                              j->prefill.len, ids, n_ids, &j->in_think, e);
 }
@@ -296,7 +299,7 @@ int gen_encode(struct gen_job *j, struct qwick_err *e)
             return err_set(e, QWICK_ERR_USAGE,
                            "prompt: it has no tokens after normalization");
     }
-    if (j->a.session && gen_continue(j, e))
+    if (j->a.session && j->mode != MODE_CHAT && gen_continue(j, e))
         return -1;
     j->tokenize_ms = clock_ms() - t;
     return fit(j, e);

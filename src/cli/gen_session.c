@@ -45,41 +45,17 @@ int gen_open_session(struct gen_job *j)
     return rc ? msg_fail(&e) : 0;
 }
 
-/* What Qwen3's template has between an answer and the next message: the
- * answer's end, unless the model drew it, and a newline. */
-static int turn_end(struct gen_job *j, int32_t last, int32_t **ids, size_t *n,
-                    struct qwick_err *e)
-{
-    static const char end[] = "<|im_end|>\n";
-    const struct qwick_info *info = qwick_engine_info(j->eng);
-    size_t skip = 0;
-    for (size_t i = 0; i < info->n_stop_ids; i++)
-        if (info->stop_ids[i] == last)
-            skip = sizeof(end) - 2;
-    return qwick_tokenize(j->eng, end + skip, sizeof(end) - 1 - skip, true, ids,
-                          n, e);
-}
-
 int gen_continue(struct gen_job *j, struct qwick_err *e)
 {
-    size_t n_old, n_end = 0;
+    size_t n_old;
     const int32_t *old = qwick_session_tokens(j->ses, &n_old);
-    int32_t *end = NULL;
-    if (j->mode == MODE_CHAT && n_old &&
-        turn_end(j, old[n_old - 1], &end, &n_end, e))
-        return -1;
-    size_t n = n_old + n_end + j->n_ids;
+    size_t n = n_old + j->n_ids;
     int32_t *ids = malloc(n * sizeof(*ids));
-    if (!ids) {
-        free(end);
+    if (!ids)
         return err_oom(e, n * sizeof(*ids));
-    }
     if (n_old)
         memcpy(ids, old, n_old * sizeof(*ids));
-    if (n_end)
-        memcpy(ids + n_old, end, n_end * sizeof(*ids));
-    memcpy(ids + n_old + n_end, j->ids, j->n_ids * sizeof(*ids));
-    free(end);
+    memcpy(ids + n_old, j->ids, j->n_ids * sizeof(*ids));
     free(j->ids);
     j->ids = ids;
     j->n_ids = n;

@@ -407,6 +407,26 @@ int chat_render(struct chat_prompt *out, const struct chat_source *in,
     return 0;
 }
 
+int chat_prompt_cut(struct chat_prompt *p, const char *s)
+{
+    const char *found =
+        p->text.len ? memmem(p->text.data, p->text.len, s, strlen(s)) : NULL;
+    size_t cut, n = 0;
+    if (!found)
+        return -1;
+    cut = (size_t)(found - p->text.data) + strlen(s);
+    p->text.len -= cut;
+    memmove(p->text.data, p->text.data + cut, p->text.len + 1);
+    for (size_t i = 0; i < p->n_pieces; i++) {
+        struct bpe_span at = p->pieces[i];
+        if (at.end > cut)
+            p->pieces[n++] = (struct bpe_span){
+                at.begin > cut ? at.begin - cut : 0, at.end - cut};
+    }
+    p->n_pieces = n;
+    return 0;
+}
+
 void chat_prompt_free(struct chat_prompt *p)
 {
     if (!p)

@@ -68,6 +68,13 @@ static int close_engine(void **state)
     return 0;
 }
 
+static struct qwick_session *open_session(void)
+{
+    struct qwick_session *s;
+    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    return s;
+}
+
 static struct qwick_chat *create(void)
 {
     struct qwick_chat *c;
@@ -349,39 +356,37 @@ static void conversations_survive_failed_allocations(void **state)
     }
     int rc = -1;
     long k;
+    struct qwick_session *s = open_session();
+    assert_int_equal(qwick_session_sync(s, &(int32_t){1}, 1, NULL), 0);
     for (k = 1; rc; k++) {
         struct qwick_err e = {0};
         struct qwick_chat *c = NULL;
-        int32_t *ids = NULL;
+        int32_t *ids = NULL, *more = NULL;
         size_t n;
         bool in_think;
         fail_in = k;
         rc = qwick_chat_create(&c, &e) || fill(c, &e) ||
-             qwick_chat_encode(c, eng, NULL, "x", 1, &ids, &n, &in_think, &e);
+             qwick_chat_encode(c, eng, NULL, "x", 1, &ids, &n, &in_think, &e) ||
+             qwick_chat_continue(c, s, NULL, "x", 1, &more, &n, &in_think, &e);
         bool failed = fail_in == 0;
         fail_in = 0;
         assert_int_equal(rc != 0, failed);
         if (rc) {
             assert_int_equal(e.code, QWICK_ERR_MEMORY);
-            assert_null(ids);
+            assert_null(more);
         } else {
             assert_int_equal(qwick_chat_length(c), 4);
             check_texts(c, 3, "user", "c", NULL);
         }
         free(ids);
+        free(more);
         qwick_chat_free(c);
     }
-    assert_true(k > 10);
+    qwick_session_free(s);
+    assert_true(k > 20);
 }
 
 /* ---- sessions ---- */
-
-static struct qwick_session *open_session(void)
-{
-    struct qwick_session *s;
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
-    return s;
-}
 
 static const float *logits_of(const struct qwick_session *s)
 {
@@ -534,6 +539,62 @@ static void answers_become_turns(void **state)
     }
 }
 
+/* A session that has the first n bytes of a text goes on with the ids of the
+ * whole text. */
+static void check_continue(const struct qwick_chat *c,
+                           const struct qwick_chat_options *o, const char *text,
+                           size_t n)
+{
+    struct qwick_session *s = open_session();
+    int32_t *old, *want, *ids;
+    size_t n_old, n_want, n_ids;
+    bool in_think;
+    assert_int_equal(qwick_tokenize(eng, text, n, true, &old, &n_old, NULL), 0);
+    assert_int_equal(
+        qwick_tokenize(eng, text, strlen(text), true, &want, &n_want, NULL), 0);
+    if (n_old)
+        assert_int_equal(qwick_session_sync(s, old, n_old, NULL), 0);
+    assert_int_equal(
+        qwick_chat_continue(c, s, o, NULL, 0, &ids, &n_ids, &in_think, NULL),
+        0);
+    assert_int_equal(n_ids, n_want);
+    assert_memory_equal(ids, want, n_ids * sizeof *ids);
+    free(old);
+    free(want);
+    free(ids);
+    qwick_session_free(s);
+}
+
+static void a_session_of_unknown_turns_goes_on(void **state)
+{
+    (void)state;
+    static const char whole[] =
+        "<|im_start|>user\nhow many?<|im_end|>\n"
+        "<|im_start|>assistant\n<think>\nhm\n</think>\n\nls | wc -l<|im_end|>\n"
+        "<|im_start|>user\nSTAND-IN ANSWER<|im_end|>\n"
+        "<|im_start|>assistant\n<think>\n\n</think>\n\n";
+    const char *end = strstr(whole, "-l<|im_end|>") + 2;
+    const char *next = strstr(whole, "<|im_start|>user\nSTAND");
+    struct qwick_chat_options o = qwick_chat_defaults();
+    struct qwick_chat *c = create();
+    struct qwick_session *s = open_session();
+    struct qwick_err e;
+    int32_t *ids;
+    size_t n;
+    bool in_think;
+    o.think = QWICK_THINK_OFF;
+    assert_int_equal(
+        qwick_chat_continue(c, s, &o, NULL, 0, &ids, &n, &in_think, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_USAGE);
+    add(c, "user", "STAND-IN ANSWER");
+    /* cut; ended by the model; without tokens */
+    check_continue(c, &o, whole, (size_t)(end - whole));
+    check_continue(c, &o, whole, (size_t)(end - whole) + strlen("<|im_end|>"));
+    check_continue(c, &o, next, 0);
+    qwick_session_free(s);
+    qwick_chat_free(c);
+}
+
 static void failed_answers_are_no_turns(void **state)
 {
     (void)state;
@@ -572,6 +633,7 @@ int main(void)
         cmocka_unit_test(a_session_follows_added_turns),
         cmocka_unit_test(a_session_follows_undone_turns),
         cmocka_unit_test(answers_become_turns),
+        cmocka_unit_test(a_session_of_unknown_turns_goes_on),
         cmocka_unit_test(failed_answers_are_no_turns),
     };
     return cmocka_run_group_tests(tests, open_engine, close_engine);

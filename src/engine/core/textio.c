@@ -87,28 +87,33 @@ static enum chat_bool think_value(enum qwick_think think)
                                       : CHAT_UNSET;
 }
 
-/* Render a conversation by the checkpoint's template. *o gets the options with
- * their defaults. */
-static int render(const struct qwick_chat *c, const struct qwick_engine *eng,
-                  const struct qwick_chat_options *asked,
-                  struct qwick_chat_options *o, struct chat_prompt *out,
-                  struct qwick_err *e)
+/* Render by the checkpoint's template. On failure *out is empty. */
+static int render_source(const struct qwick_engine *eng,
+                         const struct chat_source *in, struct chat_prompt *out,
+                         struct qwick_err *e)
 {
-    struct chat_source in;
     memset(out, 0, sizeof *out);
-    *o = qwick_chat_defaults();
-    if (options_read(o, sizeof *o, asked, "chat", e))
-        return -1;
     if (eng->template == CHAT_NONE)
         return err_set(e, QWICK_ERR_MODEL, "%s: has no chat template",
                        checkpoint_dir(eng->ck));
-    if (conversation_source(c, o->add_generation_prompt, think_value(o->think),
-                            &in, e))
-        return -1;
-    int rc = chat_render(out, &in, e);
+    int rc = chat_render(out, in, e);
     if (rc)
         chat_prompt_free(out);
     return rc;
+}
+
+/* What the template gets. *o gets the options with their defaults. */
+static int get_source(const struct qwick_chat *c,
+                      const struct qwick_chat_options *asked,
+                      struct qwick_chat_options *o, struct chat_source *in,
+                      struct qwick_err *e)
+{
+    *o = qwick_chat_defaults();
+    return options_read(o, sizeof *o, asked, "chat", e) ||
+                   conversation_source(c, o->add_generation_prompt,
+                                       think_value(o->think), in, e)
+               ? -1
+               : 0;
 }
 
 int qwick_chat_render(const struct qwick_chat *c,
@@ -117,10 +122,11 @@ int qwick_chat_render(const struct qwick_chat *c,
                       size_t *n_text, struct qwick_err *e)
 {
     struct qwick_chat_options opts;
+    struct chat_source in;
     struct chat_prompt p;
     *text = NULL;
     *n_text = 0;
-    if (render(c, eng, o, &opts, &p, e))
+    if (get_source(c, o, &opts, &in, e) || render_source(eng, &in, &p, e))
         return -1;
     int rc = buf_reserve(&p.text, 0);
     if (rc)
@@ -144,6 +150,34 @@ static void prefill_think(const char *p, size_t n, bool *in_think)
     }
 }
 
+/* Append the ids of a prompt and of the start of its answer to *ids. */
+static int encode_prompt(const struct qwick_engine *eng, struct chat_prompt *p,
+                         const struct qwick_chat_options *o,
+                         const char *prefill, size_t n_prefill, int32_t **ids,
+                         size_t *n_ids, bool *in_think, struct qwick_err *e)
+{
+    if (n_prefill && buf_append(&p->text, prefill, n_prefill))
+        return err_oom(e, n_prefill);
+    const struct bpe_span all = {0, p->text.len};
+    *in_think = p->in_think;
+    if (o->allow_special)
+        prefill_think(prefill, n_prefill, in_think);
+    return bpe_encode_spans(eng->bpe, p->text.data, p->text.len,
+                            o->allow_special ? &all : p->pieces,
+                            o->allow_special ? 1 : p->n_pieces, o->enough, ids,
+                            n_ids, e);
+}
+
+static int ids_status(int rc, int32_t **ids, size_t *n_ids)
+{
+    if (rc) {
+        free(*ids);
+        *ids = NULL;
+        *n_ids = 0;
+    }
+    return rc;
+}
+
 int qwick_chat_encode(const struct qwick_chat *c,
                       const struct qwick_engine *eng,
                       const struct qwick_chat_options *o, const char *prefill,
@@ -151,30 +185,113 @@ int qwick_chat_encode(const struct qwick_chat *c,
                       bool *in_think, struct qwick_err *e)
 {
     struct qwick_chat_options opts;
+    struct chat_source in;
     struct chat_prompt p;
     *ids = NULL;
     *n_ids = 0;
     *in_think = false;
-    if (engine_need_tokenizer(eng, e) || render(c, eng, o, &opts, &p, e))
+    if (engine_need_tokenizer(eng, e) || get_source(c, o, &opts, &in, e) ||
+        render_source(eng, &in, &p, e))
         return -1;
-    int rc = -1;
-    if (n_prefill && buf_append(&p.text, prefill, n_prefill)) {
-        err_oom(e, n_prefill);
-        goto done;
-    }
-    const struct bpe_span all = {0, p.text.len};
-    rc = bpe_encode_spans(
-        eng->bpe, p.text.data, p.text.len, opts.allow_special ? &all : p.pieces,
-        opts.allow_special ? 1 : p.n_pieces, opts.enough, ids, n_ids, e);
-    *in_think = p.in_think;
-    if (opts.allow_special)
-        prefill_think(prefill, n_prefill, in_think);
-    if (rc) {
-        free(*ids);
-        *ids = NULL;
-        *n_ids = 0;
-    }
-done:
+    int rc = encode_prompt(eng, &p, &opts, prefill, n_prefill, ids, n_ids,
+                           in_think, e);
     chat_prompt_free(&p);
+    return ids_status(rc, ids, n_ids);
+}
+
+/* ---- after an answer that a session has ---- */
+
+#define TEXT_VALUE(s)                                       \
+    {                                                       \
+        .type = JSON_STRING, .str = s, .len = sizeof(s) - 1 \
+    }
+static const char stand_in[] = "STAND-IN ANSWER";
+
+/* Render the messages after an answer, and keep only the text that follows it.
+ * A question and an answer stand in for the turns that are not known. */
+static int render_after(const struct qwick_engine *eng,
+                        const struct chat_source *in, struct chat_prompt *out,
+                        struct qwick_err *e)
+{
+    static const struct json_value keys[] = {TEXT_VALUE("role"),
+                                             TEXT_VALUE("content")},
+                                   asked[] = {TEXT_VALUE("user"),
+                                              TEXT_VALUE("?")},
+                                   answered[] = {TEXT_VALUE("assistant"),
+                                                 TEXT_VALUE(stand_in)};
+    size_t n = in->messages.len;
+    struct json_value *all = calloc(n + 2, sizeof *all);
+    struct chat_source longer = *in;
+    if (!all)
+        return err_oom(e, n * sizeof *all);
+    all[0] = all[1] = (struct json_value){
+        .type = JSON_OBJECT, .len = 2, .items = asked, .keys = keys};
+    all[1].items = answered;
+    memcpy(all + 2, in->messages.items, n * sizeof *all);
+    longer.messages.items = all;
+    longer.messages.len = n + 2;
+    int rc = render_source(eng, &longer, out, e);
+    free(all);
+    if (!rc && chat_prompt_cut(out, stand_in)) {
+        chat_prompt_free(out);
+        rc = err_set(e, QWICK_ERR_MODEL,
+                     "%s: chat template: does not print an answer",
+                     checkpoint_dir(eng->ck));
+    }
     return rc;
+}
+
+static bool is_stop_id(const struct qwick_engine *eng, int32_t id)
+{
+    for (size_t i = 0; i < eng->info.n_stop_ids; i++)
+        if (eng->info.stop_ids[i] == id)
+            return true;
+    return false;
+}
+
+/* The session's tokens as the first ones of a new array. */
+static int copy_tokens(const struct qwick_session *s, int32_t **ids,
+                       size_t *n_ids, struct qwick_err *e)
+{
+    *ids = malloc(s->kv.n * sizeof **ids);
+    if (!*ids)
+        return err_oom(e, s->kv.n * sizeof **ids);
+    *n_ids = s->kv.n;
+    memcpy(*ids, s->tokens, s->kv.n * sizeof **ids);
+    return 0;
+}
+
+int qwick_chat_continue(const struct qwick_chat *c,
+                        const struct qwick_session *s,
+                        const struct qwick_chat_options *o, const char *prefill,
+                        size_t n_prefill, int32_t **ids, size_t *n_ids,
+                        bool *in_think, struct qwick_err *e)
+{
+    const struct qwick_engine *eng = s->eng;
+    struct qwick_chat_options opts;
+    struct chat_source in;
+    struct chat_prompt p;
+    size_t n = s->kv.n;
+    if (n == 0)
+        return qwick_chat_encode(c, eng, o, prefill, n_prefill, ids, n_ids,
+                                 in_think, e);
+    *ids = NULL;
+    *n_ids = 0;
+    *in_think = false;
+    if (engine_need_tokenizer(eng, e) || get_source(c, o, &opts, &in, e) ||
+        render_after(eng, &in, &p, e))
+        return -1;
+    if (opts.enough)
+        opts.enough += n;
+    int rc = copy_tokens(s, ids, n_ids, e) ||
+             encode_prompt(eng, &p, &opts, prefill, n_prefill, ids, n_ids,
+                           in_think, e);
+    chat_prompt_free(&p);
+    /* the model ends an answer itself, unless it was cut */
+    if (!rc && *n_ids > n && is_stop_id(eng, (*ids)[n - 1]) &&
+        is_stop_id(eng, (*ids)[n])) {
+        memmove(*ids + n, *ids + n + 1, (*n_ids - n - 1) * sizeof **ids);
+        --*n_ids;
+    }
+    return ids_status(rc ? -1 : 0, ids, n_ids);
 }
