@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct arch *const families[] = {&arch_qwen3};
+static const struct arch *const families[] = {&arch_qwen3, &arch_qwen3moe};
 
 const struct arch *arch_find(const char *model_type, size_t len)
 {

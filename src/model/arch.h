@@ -63,6 +63,6 @@ const struct arch *arch_find(const char *model_type, size_t len);
  * bytes. */
 void arch_names(char *out, size_t n);
 
-extern const struct arch arch_qwen3;
+extern const struct arch arch_qwen3, arch_qwen3moe;
 
 #endif

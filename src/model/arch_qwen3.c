@@ -7,6 +7,7 @@
 
 #include "file/json.h"
 #include "model/arch.h"
+#include "model/arch_qwen3.h"
 #include "model/cost.h"
 #include "model/model.h"
 #include "model/pass.h"
@@ -70,8 +71,8 @@ static int read_windows(struct config *c, const struct section *s,
     return 0;
 }
 
-static int read_config(struct config *c, const struct section *s,
-                       struct qwick_err *e)
+int qwen3_read_config(struct config *c, const struct section *s,
+                      struct qwick_err *e)
 {
     if (!section_absent(s, "hidden_act") &&
         !json_equals(json_get(s->v, "hidden_act"), "silu"))
@@ -117,8 +118,8 @@ static int bind_biases(struct weights *w, struct attention *a, size_t i,
                : 0;
 }
 
-static int bind_attention(struct model *m, struct layer *l, size_t i,
-                          struct qwick_err *e)
+int qwen3_bind_attention(struct model *m, struct layer *l, size_t i,
+                         struct qwick_err *e)
 {
     const struct config *c = &m->config;
     struct weights *w = &m->weights;
@@ -127,6 +128,7 @@ static int bind_attention(struct model *m, struct layer *l, size_t i,
            kv_dim = c->n_kv_heads * c->head_dim;
     if (weights_vector(w, &l->input_norm, d, of_layer(WEIGHT_ATTN_NORM, i),
                        e) ||
+        weights_vector(w, &l->post_norm, d, of_layer(WEIGHT_MLP_NORM, i), e) ||
         weights_matrix(w, &a->q_proj, q_dim, d, of_layer(WEIGHT_Q_PROJ, i),
                        e) ||
         weights_matrix(w, &a->k_proj, kv_dim, d, of_layer(WEIGHT_K_PROJ, i),
@@ -146,18 +148,15 @@ static int bind_attention(struct model *m, struct layer *l, size_t i,
     return c->attention_bias ? bind_biases(w, a, i, d, q_dim, kv_dim, e) : 0;
 }
 
-static int bind_layer(struct model *m, struct layer *l, size_t i,
-                      struct qwick_err *e)
+int qwen3_bind_mlp(struct model *m, struct layer *l, size_t i,
+                   struct qwick_err *e)
 {
     struct weights *w = &m->weights;
     struct mlp *mlp = &l->mlp;
-    size_t d = m->config.d_model, ff = m->config.d_ff;
+    size_t d = m->config.d_model, ff = m->config.layers[i].d_ff;
     mlp->glu = m->k->swiglu;
-    return bind_attention(m, l, i, e) ||
-                   weights_vector(w, &l->post_norm, d,
-                                  of_layer(WEIGHT_MLP_NORM, i), e) ||
-                   weights_matrix(w, &mlp->gate_proj, ff, d,
-                                  of_layer(WEIGHT_GATE_PROJ, i), e) ||
+    return weights_matrix(w, &mlp->gate_proj, ff, d,
+                          of_layer(WEIGHT_GATE_PROJ, i), e) ||
                    weights_matrix(w, &mlp->up_proj, ff, d,
                                   of_layer(WEIGHT_UP_PROJ, i), e) ||
                    weights_matrix(w, &mlp->down_proj, d, ff,
@@ -166,48 +165,65 @@ static int bind_layer(struct model *m, struct layer *l, size_t i,
                : 0;
 }
 
+static int bind_layer(struct model *m, struct layer *l, size_t i,
+                      struct qwick_err *e)
+{
+    return qwen3_bind_attention(m, l, i, e) || qwen3_bind_mlp(m, l, i, e) ? -1
+                                                                          : 0;
+}
+
 static const struct names *const schemes[] = {&names_hub, NULL};
 
 /* ---- the layer ------------------------------------------------------------
  */
 
-static void ahead(struct worker *w, size_t i)
+void qwen3_ahead(struct worker *w, size_t i)
 {
     const struct attention *a = &w->p->m->layers[i].attn;
     const struct matrix *const qkv[] = {&a->q_proj, &a->k_proj, &a->v_proj};
     pass_ahead_all(w, qkv, 3, w->p->n);
 }
 
-static void layer(struct worker *w, size_t i, size_t n)
+void qwen3_output(struct worker *w, const struct layer *l,
+                  const struct input *in, size_t n)
+{
+    size_t ld = scratch_ld(w->p->m->config.d_model);
+    struct product o = {&l->attn.o_proj, l->attn.o_bias, w->p->s->x, ld, true};
+    pass_multiply_all(w, &o, 1, in, n);
+    pass_barrier(w, PART_PROJECTIONS);
+}
+
+void qwen3_mlp(struct worker *w, const struct layer *l, size_t n, size_t next)
 {
     const struct pass *p = w->p;
-    const struct layer *l = &p->m->layers[i];
     const struct mlp *mlp = &l->mlp;
     const struct matrix *const gated[] = {&mlp->gate_proj, &mlp->up_proj};
-    float *x = p->s->x;
     size_t ld = scratch_ld(p->m->config.d_model);
-
-    struct input in = pass_attention(w, i, l->input_norm, n);
-    if (*p->stop || n == 0)
-        return;
-    struct product o = {&l->attn.o_proj, l->attn.o_bias, x, ld, true};
-    pass_ahead_gated(w, mlp, n);
-    pass_multiply_all(w, &o, 1, &in, n);
-    pass_barrier(w, PART_PROJECTIONS);
-
-    in = pass_normalise(w, x, n, l->post_norm, gated, 2);
+    struct input in =
+        pass_normalise(w, p->s->x, n, l->post_norm, pass_forms(p, gated, 2, n));
     in = pass_gated(w, mlp, &in, n);
-    struct product down = {&mlp->down_proj, NULL, x, ld, true};
-    pass_ahead_layer(w, i + 1);
+    struct product down = {&mlp->down_proj, NULL, p->s->x, ld, true};
+    pass_ahead_layer(w, next);
     pass_multiply_all(w, &down, 1, &in, n);
     pass_barrier(w, PART_PROJECTIONS);
+}
+
+static void layer(struct worker *w, size_t i, size_t n)
+{
+    const struct layer *l = &w->p->m->layers[i];
+    struct input in = pass_attention(w, i, l->input_norm, n);
+    if (*w->p->stop || n == 0)
+        return;
+    pass_ahead_gated(w, &l->mlp, n);
+    qwen3_output(w, l, &in, n);
+    qwen3_mlp(w, l, n, i + 1);
 }
 
 /* ---- costs ----------------------------------------------------------------
  */
 
-static struct cost layer_cost(const struct model *m, size_t i, size_t pos,
-                              size_t n, size_t n_kept)
+struct cost qwen3_attention_cost(const struct model *m, size_t i, size_t pos,
+                                 size_t n, size_t n_kept)
 {
     const struct config *c = &m->config;
     double d = (double)c->d_model, q_dim = (double)(c->n_heads * c->head_dim),
@@ -215,16 +231,24 @@ static struct cost layer_cost(const struct model *m, size_t i, size_t pos,
     double pairs = cost_pairs(c->layers[i].window, pos + n - n_kept, n_kept);
     return (struct cost){
         .flops = (double)n * 2 * d * (q_dim + 2 * kv_dim) +
-                 (double)n_kept * (2 * d * q_dim + 6 * d * (double)c->d_ff) +
-                 4 * pairs * q_dim,
+                 (double)n_kept * 2 * d * q_dim + 4 * pairs * q_dim,
         .positions = cost_positions(c->layers[i].window, pos, n)};
+}
+
+static struct cost layer_cost(const struct model *m, size_t i, size_t pos,
+                              size_t n, size_t n_kept)
+{
+    struct cost c = qwen3_attention_cost(m, i, pos, n, n_kept);
+    c.flops += (double)n_kept * 6 * (double)m->config.d_model *
+               (double)m->config.layers[i].d_ff;
+    return c;
 }
 
 const struct arch arch_qwen3 = {.model_type = "qwen3",
                                 .gguf = "qwen3",
                                 .names = schemes,
-                                .read_config = read_config,
+                                .read_config = qwen3_read_config,
                                 .bind_layer = bind_layer,
                                 .layer = layer,
-                                .ahead = ahead,
+                                .ahead = qwen3_ahead,
                                 .layer_cost = layer_cost};

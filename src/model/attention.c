@@ -463,7 +463,8 @@ struct input pass_attention(struct worker *w, size_t layer, const float *norm,
         {&a->q_proj, a->q_bias, s->q, q_ld, false},
         {&a->k_proj, a->k_bias, s->k, kv_ld, false},
         {&a->v_proj, a->v_bias, s->v, kv_ld, false}};
-    struct input in = pass_normalise(w, s->x, p->n, norm, qkv, 3);
+    struct input in =
+        pass_normalise(w, s->x, p->n, norm, pass_forms(p, qkv, 3, p->n));
     pass_multiply_all(w, products, 3, &in, p->n);
     pass_poll(w);
     pass_barrier(w, PART_PROJECTIONS);

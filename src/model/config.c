@@ -82,7 +82,8 @@ int config_read_common(struct config *c, const struct section *s,
     if (!c->layers)
         return err_oom(e, c->n_layers * sizeof *c->layers);
     for (size_t i = 0; i < c->n_layers; i++)
-        c->layers[i].window = NO_WINDOW;
+        c->layers[i] =
+            (struct layer_config){.window = NO_WINDOW, .d_ff = c->d_ff};
     return read_stop_ids(c, s, e);
 }
 

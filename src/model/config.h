@@ -42,6 +42,10 @@ struct layer_config {
     size_t window;     /* positions that a token attends to, itself included */
     size_t rope;       /* index into config.ropes */
     float score_scale; /* of q . k */
+    size_t d_ff;       /* rows of gate_proj and up_proj; of one expert's, if the
+                          layer has experts */
+    size_t n_experts;  /* 0: one dense MLP */
+    size_t n_active;   /* experts of each token; 0 without experts */
 };
 
 struct config {
@@ -61,6 +65,8 @@ struct config {
     bool tied_head;        /* tie_word_embeddings */
     bool attention_bias;   /* attention_bias */
     size_t sliding_window; /* sliding_window where use_sliding_window, or 0 */
+    bool norm_topk_prob;   /* norm_topk_prob: the weights of a token's experts
+                              sum to 1 */
     struct layer_config *layers;           /* [n_layers] */
     int32_t stop_ids[CONFIG_MAX_STOP_IDS]; /* eos_token_id of both files */
     size_t n_stop_ids;
@@ -92,12 +98,18 @@ void config_rope_frequencies(const struct rope_config *r, float *inv_freq);
 
 /* Larger than any real model, small enough that products of two fit size_t
  * and that a hostile file cannot ask for absurd tables. */
-enum { MAX_DIM = 1 << 24, MAX_LAYERS = 1 << 14, MAX_VOCAB = 1 << 28 };
+enum {
+    MAX_DIM = 1 << 24,
+    MAX_LAYERS = 1 << 14,
+    MAX_VOCAB = 1 << 28,
+    MAX_EXPERTS = 1 << 14
+};
 
 struct section;
 
 /* The fields that all families have: sizes, norms, stop ids, quantization.
- * Allocates c->layers, each without a window. */
+ * Allocates c->layers, each with a dense MLP of intermediate_size and without a
+ * window. */
 int config_read_common(struct config *c, const struct section *s,
                        struct qwick_err *e);
 

@@ -44,7 +44,8 @@ static void write_logits(struct worker *w)
     }
     if (!p->io->logits)
         return;
-    struct input xn = pass_normalise(w, p->s->x, p->n_kept, m->norm, &head, 1);
+    struct input xn = pass_normalise(w, p->s->x, p->n_kept, m->norm,
+                                     pass_forms(p, &head, 1, p->n_kept));
     struct product product = {
         .w = head, .out = p->io->logits, .ld = head->rows};
     pass_multiply_all(w, &product, 1, &xn, p->n_kept);

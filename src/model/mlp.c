@@ -28,12 +28,14 @@ static void gated_f32(const struct worker *w, const struct mlp *mlp,
     }
 }
 
-/* Round columns [r, r + rows) of what down_proj reads, for tokens from t on. */
-static void store_gated(const struct worker *w, const struct input *to,
-                        size_t ff, const float *gate, size_t r, size_t rows,
-                        size_t t, size_t n)
+void pass_store_gated(const struct worker *w, const struct input *to, size_t ff,
+                      const float *gate, size_t r, size_t rows, size_t t,
+                      size_t n)
 {
     size_t ldx = gemm_bf16_ldx(ff);
+    for (size_t i = t; to->f32 && i < t + n; i++)
+        memcpy((float *)to->f32 + i * scratch_ld(ff) + r, gate + (i - t) * rows,
+               rows * sizeof *gate);
     for (size_t i = t; to->bf16 && i < t + n; i++)
         w->k->from_f32[DT_BF16]((uint16_t *)to->bf16 + i * ldx + r,
                                 gate + (i - t) * rows, rows);
@@ -68,7 +70,7 @@ static void gated_blocks(const struct worker *w, const struct mlp *mlp,
                                 m);
             pass_multiply_block(w, &mlp->up_proj, xn, form, up, r, rows, t, m);
             mlp->glu(gate, gate, up, m * rows);
-            store_gated(w, to, mlp->gate_proj.rows, gate, r, rows, t, m);
+            pass_store_gated(w, to, mlp->gate_proj.rows, gate, r, rows, t, m);
         }
     }
 }

@@ -146,6 +146,8 @@ void model_close(struct model *m)
 {
     for (size_t i = 0; i < CONFIG_MAX_ROPES; i++)
         free(m->ropes[i].inv_freq);
+    for (size_t i = 0; m->layers && i < m->config.n_layers; i++)
+        free(m->layers[i].experts.gate); /* up and down are in the same block */
     if (m->preloaded)
         munmap(m->preloaded, m->preloaded_bytes);
     free(m->layers);

@@ -31,9 +31,22 @@ struct mlp {
     void (*glu)(float *out, const float *gate, const float *up, size_t n);
 };
 
+/* A mixture of experts: a router chooses n_active of n MLPs for each token and
+ * weights their results. See moe.h. */
+struct experts {
+    struct matrix router;            /* [n, d_model] */
+    struct matrix *gate, *up, *down; /* [n] each: as in struct mlp. The matrices
+                                        of one role have one format */
+    size_t n;                        /* 0: the layer has a dense MLP */
+    size_t n_active, d_ff;
+    bool normalise; /* divide the weights of a token's experts by their sum */
+    void (*glu)(float *out, const float *gate, const float *up, size_t n);
+};
+
 struct layer {
     struct attention attn;
-    struct mlp mlp;
+    struct mlp mlp; /* empty if the layer has experts */
+    struct experts experts;
     float *input_norm, *post_norm; /* [d_model] */
 };
 

@@ -108,12 +108,22 @@ static inline void pass_barrier(struct worker *w, enum part part)
  * the pass's products. */
 enum form pass_form(const struct pass *p, const struct matrix *a, size_t n);
 
-/* Normalise x f32 [n, d_model], rows scratch_ld apart, for products with the
- * matrices ws[0..n_ws), in the forms that they need. Ends with a barrier unless
- * every thread has its own copy. */
+/* A set of forms: bit `form` of set. group: of the int8 form. */
+struct forms {
+    unsigned set;
+    size_t group;
+};
+
+/* The forms that products of n rows with the matrices ws[0..n_ws) read. A
+ * matrix quantized by other groups than an earlier one reads f32. */
+struct forms pass_forms(const struct pass *p, const struct matrix *const *ws,
+                        size_t n_ws, size_t n);
+
+/* Normalise x f32 [n, d_model], rows scratch_ld apart, to these forms. Ends
+ * with a barrier unless every thread has its own copy (n up to
+ * SCRATCH_PRIVATE_TOKENS). */
 struct input pass_normalise(struct worker *w, const float *x, size_t n,
-                            const float *weight, const struct matrix *const *ws,
-                            size_t n_ws);
+                            const float *weight, struct forms need);
 
 /* Rows f32 [n, m->cols], scratch_ld apart, that all threads see, in the form
  * that m needs. May end with a barrier. */
@@ -158,6 +168,13 @@ enum form pass_form_read(const struct pass *p, const struct matrix *a,
 bool pass_rounds(const struct pass *p, const struct matrix *next, size_t n,
                  uint16_t *x16, const struct q8 *x8, struct input *to);
 
+/* Rows of x as an input of their own: row i is row rows[i] of x, i < n <=
+ * SCRATCH_GATHER_ROWS. Consecutive rows, such as a single one, stay where they
+ * are. Others are copied to memory of the thread, which the next call
+ * overwrites: kernels read rows at one distance. cols: of a row. */
+struct input pass_gather(const struct worker *w, const struct input *x,
+                         const uint32_t *rows, size_t n, size_t cols);
+
 /* Rows [r, r + rows) of a times tokens [t, t + n) of x, read in one form, to
  * out [n, rows]. */
 void pass_multiply_block(const struct worker *w, const struct matrix *a,
@@ -170,6 +187,29 @@ void pass_multiply_block(const struct worker *w, const struct matrix *a,
  * a barrier. */
 struct input pass_gated(struct worker *w, const struct mlp *mlp,
                         const struct input *xn, size_t n);
+
+/* Store columns [r, r + rows) of what a down_proj with ff columns reads, for
+ * tokens from t on, in each form that `to` has. gate [n, rows]. With an int8
+ * form, r and rows are whole groups. */
+void pass_store_gated(const struct worker *w, const struct input *to, size_t ff,
+                      const float *gate, size_t r, size_t rows, size_t t,
+                      size_t n);
+
+/* ---- moe.c -------------------------------------------------------------- */
+
+/* Add a mixture of experts over the normalised residual stream (norm: the
+ * weights) of n tokens to it. Ends with a barrier, before which the caller's
+ * w->ahead of the next layer applies: next is the layer that follows.
+ *
+ * Each active expert's weights are read once in a pass, by whichever threads
+ * share its rows. A token's experts are added in ascending order, so that
+ * results depend neither on the number of threads nor, with --exact, on the
+ * pass's other tokens. */
+void pass_experts(struct worker *w, const struct experts *x, const float *norm,
+                  size_t n, size_t next);
+
+/* Set w->ahead to the router's rows. */
+void pass_ahead_experts(struct worker *w, const struct experts *x, size_t n);
 
 /* ---- attention.c -------------------------------------------------------- */
 

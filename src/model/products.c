@@ -19,29 +19,24 @@ enum form pass_form(const struct pass *p, const struct matrix *a, size_t n)
     return ops->mul_i8 ? FORM_I8 : FORM_F32;
 }
 
-/* Sets of forms. */
-enum {
-    NEED_F32 = 1 << FORM_F32,
-    NEED_BF16 = 1 << FORM_BF16,
-    NEED_I8 = 1 << FORM_I8
-};
-
-/* Forms that n rows need for these matrices; *group of the int8 one. A matrix
- * quantized by other groups than the first one reads f32. */
-static int needs(const struct pass *p, const struct matrix *const *ws,
-                 size_t n_ws, size_t n, size_t *group)
+struct forms pass_forms(const struct pass *p, const struct matrix *const *ws,
+                        size_t n_ws, size_t n)
 {
-    int need = 0;
-    *group = 0;
+    struct forms need = {0};
     for (size_t i = 0; i < n_ws; i++) {
         enum form form = pass_form(p, ws[i], n);
-        if (form == FORM_I8 && *group && ws[i]->group != *group)
+        if (form == FORM_I8 && need.group && ws[i]->group != need.group)
             form = FORM_F32;
         if (form == FORM_I8)
-            *group = ws[i]->group;
-        need |= 1 << form;
+            need.group = ws[i]->group;
+        need.set |= 1u << form;
     }
     return need;
+}
+
+static bool has_form(struct forms f, enum form form)
+{
+    return f.set >> form & 1;
 }
 
 enum form pass_form_read(const struct pass *p, const struct matrix *a,
@@ -69,34 +64,31 @@ static void round_row(const struct kernels *k, const struct input *to, size_t t,
 }
 
 /* The buffers of those forms that are needed. */
-static struct input choose(int need, size_t group, const float *f32,
+static struct input choose(struct forms need, const float *f32,
                            const uint16_t *bf16, const struct q8 *q8)
 {
     struct input in = {0};
-    if (need & NEED_F32)
+    if (has_form(need, FORM_F32))
         in.f32 = f32;
-    if (need & NEED_BF16)
+    if (has_form(need, FORM_BF16))
         in.bf16 = bf16;
-    if (need & NEED_I8) {
+    if (has_form(need, FORM_I8)) {
         in.q8 = *q8;
-        in.q8.group = group;
+        in.q8.group = need.group;
     }
     return in;
 }
 
 struct input pass_normalise(struct worker *w, const float *x, size_t n,
-                            const float *weight, const struct matrix *const *ws,
-                            size_t n_ws)
+                            const float *weight, struct forms need)
 {
     struct scratch *s = w->p->s;
     struct thread_scratch *own = w->own;
-    size_t d = ws[0]->cols, group, begin = 0, end = n;
+    size_t d = w->p->m->config.d_model, begin = 0, end = n;
     float eps = (float)w->p->m->config.rms_eps;
-    int need = needs(w->p, ws, n_ws, n, &group);
     bool private = n <= SCRATCH_PRIVATE_TOKENS;
-    struct input in = private
-                          ? choose(need, group, own->xn, own->xn16, &own->x8)
-                          : choose(need, group, s->xn, s->xn16, &s->xn8);
+    struct input in = private ? choose(need, own->xn, own->xn16, &own->x8)
+                              : choose(need, s->xn, s->xn16, &s->xn8);
     if (!private)
         par_split(n, 1, w->tid, w->n_threads, &begin, &end);
     for (size_t t = begin; t < end; t++) {
@@ -114,11 +106,11 @@ struct input pass_normalise(struct worker *w, const float *x, size_t n,
 struct input pass_round(struct worker *w, const float *x, uint16_t *x16,
                         const struct q8 *x8, size_t n, const struct matrix *m)
 {
-    size_t group, begin = 0, end = n;
-    int need = needs(w->p, &m, 1, n, &group);
-    bool private = n <= SCRATCH_PRIVATE_TOKENS && !(need & NEED_BF16);
-    struct input in = choose(need, group, x, x16, private ? &w->own->x8 : x8);
-    if (need == NEED_F32)
+    size_t begin = 0, end = n;
+    struct forms need = pass_forms(w->p, &m, 1, n);
+    bool private = n <= SCRATCH_PRIVATE_TOKENS && !has_form(need, FORM_BF16);
+    struct input in = choose(need, x, x16, private ? &w->own->x8 : x8);
+    if (has_form(need, FORM_F32))
         return in;
     if (!private)
         par_split(n, 1, w->tid, w->n_threads, &begin, &end);
@@ -291,10 +283,67 @@ void pass_multiply_all(const struct worker *w, const struct product *p,
 bool pass_rounds(const struct pass *p, const struct matrix *next, size_t n,
                  uint16_t *x16, const struct q8 *x8, struct input *to)
 {
-    size_t group;
-    int need = needs(p, &next, 1, n, &group);
-    *to = choose(need, group, NULL, x16, x8);
-    return !(need & NEED_F32);
+    struct forms need = pass_forms(p, &next, 1, n);
+    *to = choose(need, NULL, x16, x8);
+    return !has_form(need, FORM_F32);
+}
+
+/* Whether rows[0..n) follow each other. */
+static bool consecutive(const uint32_t *rows, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        if (rows[i] != rows[0] + i)
+            return false;
+    return true;
+}
+
+/* x with only the rows from t on. */
+static struct input input_from(const struct input *x, size_t t, size_t cols)
+{
+    struct input in = {0};
+    if (x->f32)
+        in.f32 = x->f32 + t * scratch_ld(cols);
+    if (x->bf16)
+        in.bf16 = x->bf16 + t * gemm_bf16_ldx(cols);
+    if (x->q8.q)
+        in.q8 = q8_from(&x->q8, t);
+    return in;
+}
+
+static void copy_q8(const struct q8 *to, size_t i, const struct q8 *x, size_t t)
+{
+    struct q8 a = q8_from(to, i), b = q8_from(x, t);
+    memcpy(a.q, b.q, x->ldq);
+    memcpy(a.scale, b.scale, x->ldg * sizeof *b.scale);
+    memcpy(a.sum, b.sum, x->ldg * sizeof *b.sum);
+}
+
+struct input pass_gather(const struct worker *w, const struct input *x,
+                         const uint32_t *rows, size_t n, size_t cols)
+{
+    const struct thread_scratch *own = w->own;
+    size_t ld = scratch_ld(cols), ldx = gemm_bf16_ldx(cols);
+    if (consecutive(rows, n))
+        return input_from(x, rows[0], cols);
+    struct input in = {.f32 = x->f32 ? own->rows : NULL,
+                       .bf16 = x->bf16 ? own->rows16 : NULL};
+    if (x->q8.q) { /* rows as far apart as x's */
+        in.q8 = own->rows8;
+        in.q8.ldq = x->q8.ldq;
+        in.q8.ldg = x->q8.ldg;
+        in.q8.group = x->q8.group;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (in.f32)
+            memcpy(own->rows + i * ld, x->f32 + rows[i] * ld,
+                   cols * sizeof *in.f32);
+        if (in.bf16)
+            memcpy(own->rows16 + i * ldx, x->bf16 + rows[i] * ldx,
+                   cols * sizeof *in.bf16);
+        if (in.q8.q)
+            copy_q8(&in.q8, i, &x->q8, rows[i]);
+    }
+    return in;
 }
 
 void pass_multiply_block(const struct worker *w, const struct matrix *a,

@@ -81,15 +81,92 @@ static bool uses_bf16(const struct model *m)
     return !m->exact && m->k->tune.bf16;
 }
 
+/* The largest sizes of any layer. */
+struct mlp_sizes {
+    size_t d_ff; /* of dense layers */
+    size_t n_experts, n_active, expert_ff;
+};
+
+static struct mlp_sizes mlp_sizes(const struct config *c)
+{
+    struct mlp_sizes s = {0};
+    for (size_t i = 0; i < c->n_layers; i++) {
+        const struct layer_config *l = &c->layers[i];
+        size_t *ff = l->n_experts ? &s.expert_ff : &s.d_ff;
+        *ff = max_size(*ff, l->d_ff);
+        s.n_experts = max_size(s.n_experts, l->n_experts);
+        s.n_active = max_size(s.n_active, l->n_active);
+    }
+    return s;
+}
+
+/* Columns of the widest matrix outside of experts. */
+static size_t widest_input(const struct model *m)
+{
+    const struct config *c = &m->config;
+    return max_size(c->d_model,
+                    max_size(mlp_sizes(c).d_ff, c->n_heads * c->head_dim));
+}
+
+static size_t panel_floats(size_t n_cols)
+{
+    return n_cols ? scratch_panel_rows(n_cols) * n_cols : 0;
+}
+
+static struct choice choices(struct layout *l, size_t n_slots)
+{
+    return (struct choice){place(l, n_slots, sizeof(uint32_t)),
+                           floats(l, n_slots, 1)};
+}
+
+/* What one thread has for a pass of n tokens with experts. */
+static void layout_routing(struct layout *l, struct thread_scratch *t,
+                           const struct model *m, const struct mlp_sizes *z,
+                           size_t n, size_t n_slots)
+{
+    size_t d = m->config.d_model;
+    size_t rows = n < SCRATCH_GATHER_ROWS ? n : SCRATCH_GATHER_ROWS;
+    t->choice = choices(l, SCRATCH_PRIVATE_TOKENS * z->n_active);
+    t->routing.first = place(l, z->n_experts + 1, sizeof(uint32_t));
+    t->routing.active = place(l, z->n_experts, sizeof(uint32_t));
+    t->routing.token = place(l, n_slots, sizeof(uint32_t));
+    t->routing.weight = floats(l, n_slots, 1);
+    t->rows = floats(l, rows, scratch_ld(d));
+    t->rows16 = halves(l, uses_bf16(m) ? rows : 0, d);
+    /* as far apart as the inputs that are gathered (layout_threads) */
+    t->rows8 = bytes8(l, m->any_i8 ? rows : 0, widest_input(m));
+}
+
+static void layout_experts(struct layout *l, struct scratch *s,
+                           const struct model *m, size_t n)
+{
+    struct mlp_sizes z = mlp_sizes(&m->config);
+    size_t n_slots;
+    if (!z.n_experts)
+        return;
+    if (size_mul(n, z.n_active, &n_slots)) {
+        l->overflow = 1;
+        return;
+    }
+    s->router = floats(l, n, z.n_experts);
+    s->choice = choices(l, n_slots);
+    s->expert_gate = floats(l, n_slots, scratch_ld(z.expert_ff));
+    s->expert_gate16 = halves(l, uses_bf16(m) ? n_slots : 0, z.expert_ff);
+    s->expert_gate8 = bytes8(l, m->any_i8 ? n_slots : 0, z.expert_ff);
+    for (int i = 0; i < s->n_threads; i++)
+        layout_routing(l, &s->threads[i], m, &z, n, n_slots);
+}
+
 static void layout_threads(struct layout *l, struct scratch *s,
                            const struct model *m)
 {
     const struct config *c = &m->config;
+    struct mlp_sizes z = mlp_sizes(c);
     size_t q_dim = c->n_heads * c->head_dim;
-    size_t widest = max_size(c->d_model, max_size(c->d_ff, q_dim));
-    size_t panel = max_size(scratch_panel_rows(c->d_model) * c->d_model,
-                            max_size(scratch_panel_rows(c->d_ff) * c->d_ff,
-                                     scratch_panel_rows(q_dim) * q_dim));
+    size_t widest = widest_input(m);
+    size_t panel =
+        max_size(max_size(panel_floats(c->d_model), panel_floats(q_dim)),
+                 max_size(panel_floats(z.d_ff), panel_floats(z.expert_ff)));
     size_t rows = s->tile_rows, attn = attn_scratch(rows, c->head_dim);
     if (!m->exact) {
         rows = max_size(rows, s->packed_rows);
@@ -103,7 +180,8 @@ static void layout_threads(struct layout *l, struct scratch *s,
         t->xn = floats(l, n, scratch_ld(c->d_model));
         t->xn16 = halves(l, uses_bf16(m) ? n : 0, c->d_model);
         t->x8 = bytes8(l, m->any_i8 ? n : 0, widest);
-        size_t gated = uses_bf16(m) || m->any_i8 ? GATED_FLOATS : 0;
+        bool blocks = uses_bf16(m) || m->any_i8 || z.n_experts;
+        size_t gated = blocks ? GATED_FLOATS : 0;
         t->gate = floats(l, gated, 1);
         t->up = floats(l, gated, 1);
         t->panel = floats(l, m->exact ? 0 : panel, 1);
@@ -120,6 +198,7 @@ static void layout_shared(struct layout *l, struct scratch *s,
                           const struct model *m, size_t n, size_t n_segments)
 {
     const struct config *c = &m->config;
+    size_t d_ff = mlp_sizes(c).d_ff;
     size_t q_dim = c->n_heads * c->head_dim;
     size_t kv_dim = c->n_kv_heads * c->head_dim;
     s->x = floats(l, n, scratch_ld(c->d_model));
@@ -130,8 +209,8 @@ static void layout_shared(struct layout *l, struct scratch *s,
     s->k = floats(l, n, scratch_ld(kv_dim));
     s->v = floats(l, n, scratch_ld(kv_dim));
     s->attn = floats(l, n, scratch_ld(q_dim));
-    s->gate = floats(l, n, scratch_ld(c->d_ff));
-    s->up = floats(l, n, scratch_ld(c->d_ff));
+    s->gate = floats(l, n, scratch_ld(d_ff));
+    s->up = floats(l, n, scratch_ld(d_ff));
     for (size_t i = 0; i < c->n_ropes; i++) {
         s->angles[i].cos = floats(l, n, c->ropes[i].n_rot / 2);
         s->angles[i].sin = floats(l, n, c->ropes[i].n_rot / 2);
@@ -149,13 +228,14 @@ static void layout_shared(struct layout *l, struct scratch *s,
         s->qr16 = place(l, n, q_dim * sizeof(uint16_t));
         s->xn16 = halves(l, n, c->d_model);
         s->attn16 = halves(l, n, q_dim);
-        s->gate16 = halves(l, n, c->d_ff);
+        s->gate16 = halves(l, n, d_ff);
     }
     if (m->any_i8) {
         s->xn8 = bytes8(l, n, c->d_model);
         s->attn8 = bytes8(l, n, q_dim);
-        s->gate8 = bytes8(l, n, c->d_ff);
+        s->gate8 = bytes8(l, n, d_ff);
     }
+    layout_experts(l, s, m, n);
 }
 
 /* Allocate what a layout adds up to, in huge pages where it is large: rows of
@@ -227,8 +307,12 @@ int scratch_reserve(struct scratch *s, const struct model *m, size_t n,
     struct layout l = {0};
     layout_shared(&l, &size, m, n, segments);
     void *p = allocate(&l, e);
-    if (!p)
+    if (!p) {
+        /* the walk has reset what the threads have */
+        l = (struct layout){.base = s->shared};
+        layout_shared(&l, s, m, s->cap, s->cap_segments);
         return -1;
+    }
     free(s->shared);
     s->shared = p;
     s->cap = n;

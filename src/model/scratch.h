@@ -30,6 +30,27 @@
 #define GATED_ROWS   64
 #define GATED_FLOATS (GATED_ROWS * 512)
 
+/* Rows of activations that a thread gathers at a time: all of an expert's in
+ * any pass of the default length. */
+#define SCRATCH_GATHER_ROWS 512
+
+/* Experts of the tokens of a pass, by token and as a thread sorts them. A slot
+ * is one token at one of its experts; slots are in ascending order of expert,
+ * then of token. */
+struct choice {
+    uint32_t *expert; /* [tokens, n_active] most likely first */
+    float *weight;    /* [tokens, n_active] */
+};
+
+struct routing {
+    uint32_t *first;  /* [n_experts + 1] slots [first[e], first[e + 1]) are
+                         those of expert e */
+    uint32_t *active; /* [n_experts] experts that have slots, ascending */
+    size_t n_active;
+    uint32_t *token; /* [slots] */
+    float *weight;   /* [slots] */
+};
+
 /* State of a running softmax for some query rows. */
 struct softmax {
     float *m, *l; /* [rows] */
@@ -54,6 +75,12 @@ struct thread_scratch {
     struct softmax part, total; /* [tile rows] */
     int *lo, *hi;               /* [tile rows] */
     float *gate, *up;           /* [GATED_FLOATS] */
+    /* of models with experts: */
+    struct choice choice;   /* [SCRATCH_PRIVATE_TOKENS, n_active] */
+    struct routing routing; /* of the layer */
+    float *rows;            /* [SCRATCH_GATHER_ROWS, d_model] gathered */
+    uint16_t *rows16;       /* the same in bf16 */
+    struct q8 rows8;        /* and in int8 */
 };
 
 /* Floats from row to row of what products read and write: an odd number of
@@ -78,7 +105,7 @@ struct scratch {
     float *k, *v;     /* [cap, n_kv_heads * head_dim] */
     float *xn;        /* [cap, d_model] normalised */
     float *attn;      /* [cap, n_heads * head_dim] */
-    float *gate, *up; /* [cap, d_ff] */
+    float *gate, *up; /* [cap, d_ff] of dense layers */
     /* contiguous: */
     float *qr;      /* q by [kv head][token][head of the group] */
     uint16_t *qr16; /* the same in bf16 */
@@ -86,6 +113,12 @@ struct scratch {
     /* bf16, rows gemm_bf16_ldx apart; NULL where the level cannot use them */
     uint16_t *xn16, *attn16, *gate16;
     struct q8 xn8, attn8, gate8; /* NULL inside without quantized weights */
+    /* of models with experts: */
+    float *router;           /* [cap, n_experts] scores, then probabilities */
+    struct choice choice;    /* [cap, n_active] */
+    float *expert_gate;      /* [slots, d_ff of an expert] */
+    uint16_t *expert_gate16; /* the same in bf16 */
+    struct q8 expert_gate8;  /* and in int8 */
     /* of each token: its position, span, and index among those kept after the
      * last layer's keys */
     size_t *pos;

@@ -73,6 +73,16 @@ int section_double(const struct section *s, const char *key, double min,
     return 0;
 }
 
+int section_opt_size(const struct section *s, const char *key, size_t dflt,
+                     size_t max, size_t *out, struct qwick_err *e)
+{
+    if (section_absent(s, key)) {
+        *out = dflt;
+        return 0;
+    }
+    return section_size(s, key, max, out, e);
+}
+
 int section_opt_double(const struct section *s, const char *key, double dflt,
                        double min, double max, double *out, struct qwick_err *e)
 {

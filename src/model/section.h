@@ -34,6 +34,8 @@ int section_double(const struct section *s, const char *key, double min,
                    double max, double *out, struct qwick_err *e);
 
 /* The same with a default, one that transformers documents. */
+int section_opt_size(const struct section *s, const char *key, size_t dflt,
+                     size_t max, size_t *out, struct qwick_err *e);
 int section_opt_double(const struct section *s, const char *key, double dflt,
                        double min, double max, double *out,
                        struct qwick_err *e);

@@ -1,6 +1,6 @@
 /* Random checkpoints of any geometry, and a plain forward pass over them in
- * double: Qwen3ForCausalLM as transformers has it, one token after the other,
- * one head after the other. Include after cmocka.h. */
+ * double: Qwen3ForCausalLM and Qwen3MoeForCausalLM as transformers has it, one
+ * token after the other, one head after the other. Include after cmocka.h. */
 #ifndef TEST_REFERENCE_H
 #define TEST_REFERENCE_H
 
@@ -15,6 +15,7 @@
 #include "file/safetensors.h"
 #include "kernel/kernel.h"
 #include "model/affine.h"
+#include "stack.h"
 #include "tempdir.h"
 
 struct geometry {
@@ -25,24 +26,36 @@ struct geometry {
     enum dtype dtype; /* of dense weights and of scales */
     int bits;         /* 0: dense */
     size_t q_group;   /* elements that share a scale */
+    /* of a mixture of experts: */
+    size_t n_experts; /* 0: dense */
+    size_t n_active, expert_ff;
+    size_t sparse_step; /* every sparse_step-th layer has experts */
+    bool normalise;
+    int router_bits; /* of quantized weights; 0: as the others */
+    enum expert_layout layout;
 };
+
+static inline bool is_sparse(const struct geometry *g, size_t layer)
+{
+    return g->n_experts && (layer + 1) % g->sparse_step == 0;
+}
 
 /* ---- random numbers ---- */
 
 static uint64_t seed = 1, draws;
 
-static double uniform(void)
+static inline double uniform(void)
 {
     return rng_uniform(seed, draws++);
 }
 
-static size_t between(size_t lo, size_t hi)
+static inline size_t between(size_t lo, size_t hi)
 {
     return lo + (size_t)(uniform() * (double)(hi - lo + 1));
 }
 
 /* About normal: the sum of twelve uniform numbers. */
-static double gauss(void)
+static inline double gauss(void)
 {
     double sum = -6;
     for (int i = 0; i < 12; i++)
@@ -52,11 +65,11 @@ static double gauss(void)
 
 /* ---- weights ---- */
 
-enum { REF_MAX_TENSORS = 256 };
+enum { REF_MAX_TENSORS = 1024 };
 
 /* A tensor as stored and as the numbers that this stands for. */
 struct ref_tensor {
-    char name[80];
+    char name[192];
     double *v;
     size_t rows, cols;
 };
@@ -66,19 +79,20 @@ struct ref_model {
     struct ref_tensor t[REF_MAX_TENSORS];
     size_t n;
     struct st_out_tensor out[REF_MAX_TENSORS];
-    char out_names[REF_MAX_TENSORS][80];
+    char out_names[REF_MAX_TENSORS][192];
     size_t n_out;
 };
 
-static void *ref_alloc(size_t n, size_t size)
+static inline void *ref_alloc(size_t n, size_t size)
 {
     void *p = calloc(n ? n : 1, size);
     assert_non_null(p);
     return p;
 }
 
-static void ref_store(struct ref_model *m, const char *module, const char *part,
-                      enum dtype dtype, size_t rows, size_t cols, void *data)
+static inline void ref_store(struct ref_model *m, const char *module,
+                             const char *part, enum dtype dtype, size_t rows,
+                             size_t cols, void *data)
 {
     struct st_out_tensor *t = &m->out[m->n_out];
     assert_true(m->n_out < REF_MAX_TENSORS);
@@ -93,9 +107,9 @@ static void ref_store(struct ref_model *m, const char *module, const char *part,
 }
 
 /* Store x [rows, cols] (rows 0: a vector) and take back what was stored. */
-static void ref_store_dense(struct ref_model *m, const char *module,
-                            const char *part, size_t rows, size_t cols,
-                            float *x)
+static inline void ref_store_dense(struct ref_model *m, const char *module,
+                                   const char *part, size_t rows, size_t cols,
+                                   float *x)
 {
     const struct kernels *k = kernels_get(ISA_REF);
     size_t n = (rows ? rows : 1) * cols;
@@ -105,39 +119,47 @@ static void ref_store_dense(struct ref_model *m, const char *module,
     ref_store(m, module, part, m->g.dtype, rows, cols, data);
 }
 
-static void ref_store_packed(struct ref_model *m, const char *module,
-                             size_t rows, size_t cols, float *x)
+static inline int ref_bits(const struct geometry *g, const char *module)
+{
+    size_t n = strlen(module), tail = strlen(".mlp.gate");
+    bool router = n > tail && !strcmp(module + n - tail, ".mlp.gate");
+    return router && g->router_bits ? g->router_bits : g->bits;
+}
+
+static inline void ref_store_packed(struct ref_model *m, const char *module,
+                                    size_t rows, size_t cols, float *x)
 {
     const struct kernels *k = kernels_get(ISA_REF);
     const struct geometry *g = &m->g;
     size_t n = rows * cols, groups = n / g->q_group, bad;
     size_t bytes = dtype_bytes(g->dtype), row_groups = cols / g->q_group;
     unsigned char *w = ref_alloc(n, bytes);
-    unsigned char *q = ref_alloc(n / 8, (size_t)g->bits);
+    int bits = ref_bits(g, module);
+    unsigned char *q = ref_alloc(n / 8, (size_t)bits);
     unsigned char *scales = ref_alloc(groups, bytes);
     unsigned char *biases = ref_alloc(groups, bytes);
-    struct affine_format f = {g->bits, g->q_group, g->dtype, AFFINE_MLX, k};
+    struct affine_format f = {bits, g->q_group, g->dtype, AFFINE_MLX, k};
     struct affine a = {.q = q,
-                       .q_stride = cols * (size_t)g->bits / 8,
+                       .q_stride = cols * (size_t)bits / 8,
                        .scales = scales,
                        .biases = biases,
                        .sb_stride = row_groups * bytes,
                        .sb_type = g->dtype,
-                       .bits = g->bits,
+                       .bits = bits,
                        .group = g->q_group};
     k->from_f32[g->dtype](w, x, n);
     assert_int_equal(affine_quantize(&f, q, scales, biases, w, n, &bad), 0);
     free(w);
     k->affine_to_f32(x, &a, rows, cols);
-    ref_store(m, module, "weight", DT_U32, rows, cols * (size_t)g->bits / 32,
-              q);
+    ref_store(m, module, "weight", DT_U32, rows, cols * (size_t)bits / 32, q);
     ref_store(m, module, "scales", g->dtype, rows, row_groups, scales);
     ref_store(m, module, "biases", g->dtype, rows, row_groups, biases);
 }
 
 /* Normal numbers about `mean`, `spread` wide. rows 0: a vector. */
-static void ref_add(struct ref_model *m, const char *module, const char *part,
-                    size_t rows, size_t cols, double mean, double spread)
+static inline void ref_add(struct ref_model *m, const char *module,
+                           const char *part, size_t rows, size_t cols,
+                           double mean, double spread)
 {
     struct ref_tensor *t = &m->t[m->n++];
     size_t n = (rows ? rows : 1) * cols;
@@ -158,7 +180,41 @@ static void ref_add(struct ref_model *m, const char *module, const char *part,
     free(x);
 }
 
-static void ref_add_layer(struct ref_model *m, size_t layer)
+/* A matrix of normal numbers that keep the size of what they multiply. */
+static inline void ref_add_matrix(struct ref_model *m, const char *module,
+                                  size_t rows, size_t cols)
+{
+    ref_add(m, module, "weight", rows, cols, 0, 1 / sqrt((double)cols));
+}
+
+static inline void ref_add_mlp(struct ref_model *m, const char *mlp, size_t ff)
+{
+    static const char *const roles[] = {"gate_proj", "up_proj", "down_proj"};
+    for (size_t i = 0; i < 3; i++) {
+        char module[192];
+        snprintf(module, sizeof module, "%s.%s", mlp, roles[i]);
+        ref_add_matrix(m, module, i == 2 ? m->g.d_model : ff,
+                       i == 2 ? ff : m->g.d_model);
+    }
+}
+
+static inline void ref_add_experts(struct ref_model *m, const char *mlp)
+{
+    const struct geometry *g = &m->g;
+    struct tensors all = {m->out, 0};
+    char module[176];
+    snprintf(module, sizeof module, "%s.gate", mlp);
+    ref_add_matrix(m, module, g->n_experts, g->d_model);
+    for (size_t i = 0; i < g->n_experts; i++) {
+        snprintf(module, sizeof module, "%s.experts.%zu", mlp, i);
+        ref_add_mlp(m, module, g->expert_ff);
+    }
+    all.n = m->n_out;
+    tensors_layout(&all, mlp, g->n_experts, g->layout);
+    m->n_out = all.n;
+}
+
+static inline void ref_add_layer(struct ref_model *m, size_t layer)
 {
     const struct geometry *g = &m->g;
     size_t q_dim = g->n_kv_heads * g->group * g->head_dim;
@@ -172,21 +228,23 @@ static void ref_add_layer(struct ref_model *m, size_t layer)
         {"self_attn.k_proj", kv_dim, d, g->bias},
         {"self_attn.v_proj", kv_dim, d, g->bias},
         {"self_attn.o_proj", d, q_dim, g->bias},
-        {"mlp.gate_proj", g->d_ff, d, false},
-        {"mlp.up_proj", g->d_ff, d, false},
-        {"mlp.down_proj", d, g->d_ff, false},
         {"self_attn.q_norm", 0, g->head_dim, false},
         {"self_attn.k_norm", 0, g->head_dim, false},
         {"input_layernorm", 0, d, false},
         {"post_attention_layernorm", 0, d, false},
     };
+    char mlp[64];
+    snprintf(mlp, sizeof mlp, "model.layers.%zu.mlp", layer);
+    if (is_sparse(g, layer))
+        ref_add_experts(m, mlp);
+    else
+        ref_add_mlp(m, mlp, g->d_ff);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        char module[64];
+        char module[176];
         snprintf(module, sizeof module, "model.layers.%zu.%s", layer,
                  all[i].module);
         if (all[i].rows)
-            ref_add(m, module, "weight", all[i].rows, all[i].cols, 0,
-                    1 / sqrt((double)all[i].cols));
+            ref_add_matrix(m, module, all[i].rows, all[i].cols);
         else
             ref_add(m, module, "weight", 0, all[i].cols, 1, 0.2);
         if (all[i].bias)
@@ -205,12 +263,12 @@ static const double *ref_find(const struct ref_model *m, const char *name)
 static const double *ref_layer(const struct ref_model *m, size_t layer,
                                const char *name)
 {
-    char full[96];
+    char full[192];
     snprintf(full, sizeof full, "model.layers.%zu.%s", layer, name);
     return ref_find(m, full);
 }
 
-static struct ref_model *ref_create(const struct geometry *g)
+static inline struct ref_model *ref_create(const struct geometry *g)
 {
     struct ref_model *m = ref_alloc(1, sizeof *m);
     m->g = *g;
@@ -223,7 +281,7 @@ static struct ref_model *ref_create(const struct geometry *g)
     return m;
 }
 
-static void ref_free(struct ref_model *m)
+static inline void ref_free(struct ref_model *m)
 {
     for (size_t i = 0; i < m->n; i++)
         free(m->t[i].v);
@@ -235,16 +293,37 @@ static void ref_free(struct ref_model *m)
 #define REF_THETA 10000
 #define REF_EPS   1e-6
 
-static void ref_write_config(const struct geometry *g)
+/* With the router's own width, as mlx-lm writes it. */
+static inline void ref_quantization(const struct geometry *g, char *out,
+                                    size_t size)
 {
-    char text[2048], quant[128] = "";
+    size_t n = (size_t)snprintf(
+        out, size, "\"quantization\": {\"group_size\": %zu, \"bits\": %d",
+        g->q_group, g->bits);
+    for (size_t i = 0; i < g->n_layers && g->router_bits; i++)
+        n += (size_t)snprintf(out + n, size - n,
+                              ", \"model.layers.%zu.mlp.gate\": "
+                              "{\"group_size\": %zu, \"bits\": %d}",
+                              i, g->q_group, g->router_bits);
+    n += (size_t)snprintf(out + n, size - n, "},");
+    assert_true(n < size);
+}
+
+static inline void ref_write_config(const struct geometry *g)
+{
+    char text[4096], quant[1024] = "", moe[256] = "";
+    if (g->n_experts)
+        snprintf(moe, sizeof moe,
+                 "\"num_experts\": %zu, \"num_experts_per_tok\": %zu, "
+                 "\"moe_intermediate_size\": %zu, \"norm_topk_prob\": %s, "
+                 "\"decoder_sparse_step\": %zu,",
+                 g->n_experts, g->n_active, g->expert_ff,
+                 g->normalise ? "true" : "false", g->sparse_step);
     if (g->bits)
-        snprintf(quant, sizeof quant,
-                 "\"quantization\": {\"group_size\": %zu, \"bits\": %d},",
-                 g->q_group, g->bits);
+        ref_quantization(g, quant, sizeof quant);
     int n = snprintf(
         text, sizeof text,
-        "{\"model_type\": \"qwen3\", %s \"hidden_size\": %zu, "
+        "{\"model_type\": \"%s\", %s %s \"hidden_size\": %zu, "
         "\"intermediate_size\": %zu, \"num_hidden_layers\": %zu, "
         "\"num_attention_heads\": %zu, \"num_key_value_heads\": %zu, "
         "\"head_dim\": %zu, \"vocab_size\": %zu, \"rms_norm_eps\": %g, "
@@ -252,10 +331,11 @@ static void ref_write_config(const struct geometry *g)
         "\"tie_word_embeddings\": %s, \"attention_bias\": %s, "
         "\"eos_token_id\": 0, \"use_sliding_window\": %s, "
         "\"sliding_window\": %zu, \"layer_types\": [",
-        quant, g->d_model, g->d_ff, g->n_layers, g->n_kv_heads * g->group,
-        g->n_kv_heads, g->head_dim, g->vocab_size, REF_EPS, REF_THETA,
-        g->tied ? "true" : "false", g->bias ? "true" : "false",
-        g->window ? "true" : "false", g->window ? g->window : 1);
+        g->n_experts ? "qwen3_moe" : "qwen3", quant, moe, g->d_model, g->d_ff,
+        g->n_layers, g->n_kv_heads * g->group, g->n_kv_heads, g->head_dim,
+        g->vocab_size, REF_EPS, REF_THETA, g->tied ? "true" : "false",
+        g->bias ? "true" : "false", g->window ? "true" : "false",
+        g->window ? g->window : 1);
     for (size_t i = 0; i < g->n_layers; i++)
         n += snprintf(
             text + n, sizeof text - (size_t)n, "%s\"%s\"", i ? ", " : "",
@@ -266,7 +346,7 @@ static void ref_write_config(const struct geometry *g)
 }
 
 /* The checkpoint into temp_dir. */
-static void ref_write(const struct ref_model *m)
+static inline void ref_write(const struct ref_model *m)
 {
     struct st_writer *w;
     struct qwick_err e;
@@ -293,7 +373,7 @@ struct ref_noises {
     struct ref_noise kv;        /* keys and values */
 };
 
-static void ref_disturb(double *x, size_t n, const struct ref_noise *z)
+static inline void ref_disturb(double *x, size_t n, const struct ref_noise *z)
 {
     for (size_t i = 0; z->relative > 0 && i < n; i++)
         x[i] *= 1 + z->relative * (2 * uniform() - 1);
@@ -308,8 +388,8 @@ static void ref_disturb(double *x, size_t n, const struct ref_noise *z)
 }
 
 /* y = W x (+ bias) */
-static void ref_multiply(double *y, const double *w, const double *bias,
-                         const double *x, size_t rows, size_t cols)
+static inline void ref_multiply(double *y, const double *w, const double *bias,
+                                const double *x, size_t rows, size_t cols)
 {
     for (size_t r = 0; r < rows; r++) {
         double sum = bias ? bias[r] : 0;
@@ -319,7 +399,8 @@ static void ref_multiply(double *y, const double *w, const double *bias,
     }
 }
 
-static void ref_norm(double *y, const double *x, const double *w, size_t n)
+static inline void ref_norm(double *y, const double *x, const double *w,
+                            size_t n)
 {
     double sum = 0;
     for (size_t i = 0; i < n; i++)
@@ -329,7 +410,7 @@ static void ref_norm(double *y, const double *x, const double *w, size_t n)
 }
 
 /* Angles are float32's: they belong to the model (transformers). */
-static void ref_rope(double *x, size_t d, size_t pos)
+static inline void ref_rope(double *x, size_t d, size_t pos)
 {
     size_t half = d / 2;
     for (size_t i = 0; i < half; i++) {
@@ -344,9 +425,10 @@ static void ref_rope(double *x, size_t d, size_t pos)
 }
 
 /* The last of n positions attends to those in its window. */
-static void ref_attend(double *out, const double *q, const double *k,
-                       const double *v, size_t ld, size_t n, size_t window,
-                       size_t d, const struct ref_noise *z)
+static inline void ref_attend(double *out, const double *q, const double *k,
+                              const double *v, size_t ld, size_t n,
+                              size_t window, size_t d,
+                              const struct ref_noise *z)
 {
     size_t first = window && n > window ? n - window : 0;
     double *p = ref_alloc(n, sizeof *p), top = -INFINITY, sum = 0;
@@ -375,7 +457,7 @@ struct ref_pass {
     double *k, *v; /* [n_layers, n_tokens, kv_dim] */
 };
 
-static void ref_attention(struct ref_pass *p, size_t layer, size_t pos)
+static inline void ref_attention(struct ref_pass *p, size_t layer, size_t pos)
 {
     const struct ref_model *m = p->m;
     const struct geometry *g = &m->g;
@@ -420,43 +502,94 @@ static void ref_attention(struct ref_pass *p, size_t layer, size_t pos)
     free(y);
 }
 
-static void ref_mlp(struct ref_pass *p, size_t layer)
+static const double *ref_part(const struct ref_model *m, const char *mlp,
+                              const char *part)
+{
+    char name[192];
+    snprintf(name, sizeof name, "%s.%s.weight", mlp, part);
+    return ref_find(m, name);
+}
+
+/* x += share * down(silu(gate(xn)) * up(xn)) */
+static inline void ref_add_swiglu(struct ref_pass *p, const char *mlp,
+                                  size_t ff, const double *xn, double share)
 {
     const struct ref_model *m = p->m;
-    size_t d = m->g.d_model, ff = m->g.d_ff;
+    size_t d = m->g.d_model;
     double *y = ref_alloc(d, sizeof *y);
-    ref_norm(p->xn, p->x,
-             ref_layer(m, layer, "post_attention_layernorm.weight"), d);
-    ref_disturb(p->xn, d, &p->z->products);
-    ref_multiply(p->gate, ref_layer(m, layer, "mlp.gate_proj.weight"), NULL,
-                 p->xn, ff, d);
-    ref_multiply(p->up, ref_layer(m, layer, "mlp.up_proj.weight"), NULL, p->xn,
-                 ff, d);
+    ref_multiply(p->gate, ref_part(m, mlp, "gate_proj"), NULL, xn, ff, d);
+    ref_multiply(p->up, ref_part(m, mlp, "up_proj"), NULL, xn, ff, d);
     for (size_t i = 0; i < ff; i++)
         p->gate[i] *= p->up[i] / (1 + exp(-p->gate[i]));
     ref_disturb(p->gate, ff, &p->z->products);
-    ref_multiply(y, ref_layer(m, layer, "mlp.down_proj.weight"), NULL, p->gate,
-                 d, ff);
+    ref_multiply(y, ref_part(m, mlp, "down_proj"), NULL, p->gate, d, ff);
     for (size_t i = 0; i < d; i++)
-        p->x[i] += y[i];
+        p->x[i] += share * y[i];
     free(y);
 }
 
+/* The likeliest experts of the token, by scores. */
+static inline void ref_experts(struct ref_pass *p, const char *mlp)
+{
+    const struct geometry *g = &p->m->g;
+    double *prob = ref_alloc(g->n_experts, sizeof *prob), sum = 0, chosen = 0;
+    bool *is = ref_alloc(g->n_experts, sizeof *is);
+    ref_multiply(prob, ref_part(p->m, mlp, "gate"), NULL, p->xn, g->n_experts,
+                 g->d_model);
+    for (size_t i = 0; i < g->n_experts; i++)
+        sum += prob[i] = exp(prob[i]);
+    for (size_t i = 0; i < g->n_active; i++) {
+        size_t best = g->n_experts;
+        for (size_t j = 0; j < g->n_experts; j++)
+            if (!is[j] && (best == g->n_experts || prob[j] > prob[best]))
+                best = j;
+        is[best] = true;
+        chosen += prob[best];
+    }
+    ref_disturb(p->xn, g->d_model, &p->z->products);
+    for (size_t i = 0; i < g->n_experts; i++) {
+        char module[176];
+        snprintf(module, sizeof module, "%s.experts.%zu", mlp, i);
+        if (is[i])
+            ref_add_swiglu(p, module, g->expert_ff, p->xn,
+                           prob[i] / (g->normalise ? chosen : sum));
+    }
+    free(prob);
+    free(is);
+}
+
+static inline void ref_mlp(struct ref_pass *p, size_t layer)
+{
+    const struct ref_model *m = p->m;
+    char mlp[64];
+    snprintf(mlp, sizeof mlp, "model.layers.%zu.mlp", layer);
+    ref_norm(p->xn, p->x,
+             ref_layer(m, layer, "post_attention_layernorm.weight"),
+             m->g.d_model);
+    if (is_sparse(&m->g, layer)) {
+        ref_experts(p, mlp);
+        return;
+    }
+    ref_disturb(p->xn, m->g.d_model, &p->z->products);
+    ref_add_swiglu(p, mlp, m->g.d_ff, p->xn, 1);
+}
+
 /* Logits [n_tokens, vocab_size] of the tokens. */
-static void ref_forward(const struct ref_model *m, const int32_t *tokens,
-                        const struct ref_noises *z, double *logits)
+static inline void ref_forward(const struct ref_model *m, const int32_t *tokens,
+                               const struct ref_noises *z, double *logits)
 {
     const struct geometry *g = &m->g;
     size_t kv_dim = g->n_kv_heads * g->head_dim, q_dim = kv_dim * g->group;
     size_t kv = g->n_layers * g->n_tokens * kv_dim, d = g->d_model;
+    size_t ff = g->d_ff > g->expert_ff ? g->d_ff : g->expert_ff;
     struct ref_pass p = {.m = m,
                          .z = z,
                          .x = ref_alloc(d, sizeof(double)),
                          .xn = ref_alloc(d, sizeof(double)),
                          .q = ref_alloc(q_dim, sizeof(double)),
                          .attn = ref_alloc(q_dim, sizeof(double)),
-                         .gate = ref_alloc(g->d_ff, sizeof(double)),
-                         .up = ref_alloc(g->d_ff, sizeof(double)),
+                         .gate = ref_alloc(ff, sizeof(double)),
+                         .up = ref_alloc(ff, sizeof(double)),
                          .k = ref_alloc(kv, sizeof(double)),
                          .v = ref_alloc(kv, sizeof(double))};
     const double *embed = ref_find(m, "model.embed_tokens.weight");

@@ -24,18 +24,19 @@ struct member {
     const char *key, *value; /* value: JSON; NULL: the member is left out */
 };
 
-#define COMMON                                                                \
-    {"architectures", "[\"Qwen3ForCausalLM\"]"}, {"model_type", "\"qwen3\""}, \
-        {"hidden_act", "\"silu\""}, {"vocab_size", "320"},                    \
-        {"hidden_size", "64"}, {"intermediate_size", "160"},                  \
-        {"num_hidden_layers", "3"}, {"num_attention_heads", "4"},             \
-        {"num_key_value_heads", "2"}, {"head_dim", "16"},                     \
-        {"max_position_embeddings", "2048"}, {"rms_norm_eps", "1e-06"},       \
-        {"tie_word_embeddings", "true"}, {"attention_bias", "false"},         \
-        {"eos_token_id", "1"}, {"sliding_window", "null"},                    \
-        {"use_sliding_window", "false"},                                      \
-    {                                                                         \
-        "max_window_layers", "28"                                             \
+#define COMMON MEMBERS("qwen3")
+#define MEMBERS(TYPE)                                                \
+    {"architectures", "[\"Qwen3ForCausalLM\"]"},                     \
+        {"model_type", "\"" TYPE "\""}, {"hidden_act", "\"silu\""},  \
+        {"vocab_size", "320"}, {"hidden_size", "64"},                \
+        {"intermediate_size", "160"}, {"num_hidden_layers", "3"},    \
+        {"num_attention_heads", "4"}, {"num_key_value_heads", "2"},  \
+        {"head_dim", "16"}, {"max_position_embeddings", "2048"},     \
+        {"rms_norm_eps", "1e-06"}, {"tie_word_embeddings", "true"},  \
+        {"attention_bias", "false"}, {"eos_token_id", "1"},          \
+        {"sliding_window", "null"}, {"use_sliding_window", "false"}, \
+    {                                                                \
+        "max_window_layers", "28"                                    \
     }
 
 static const struct member v4[] = {
@@ -51,6 +52,15 @@ static const struct member v5[] = {
      "[\"full_attention\", \"full_attention\", \"full_attention\"]"},
     {"rope_parameters",
      "{\"rope_theta\": 1000000.0, \"rope_type\": \"default\"}"},
+};
+/* A mixture of experts. */
+static const struct member moe[] = {
+    MEMBERS("qwen3_moe"),
+    {"rope_theta", "1000000.0"},
+    {"num_experts", "8"},
+    {"num_experts_per_tok", "2"},
+    {"moe_intermediate_size", "48"},
+    {"norm_topk_prob", "true"},
 };
 enum { N_V4 = sizeof v4 / sizeof *v4, N_V5 = sizeof v5 / sizeof *v5 };
 
@@ -331,13 +341,93 @@ static void required_fields(void **state)
     refuses("config.json", "tie_word_embeddings", "missing");
 }
 
+static void experts(void **state)
+{
+    (void)state;
+    WRITE(moe, {"use_cache", "true"});
+    struct config c = loads();
+    assert_string_equal(c.model_type, "qwen3_moe");
+    assert_true(c.norm_topk_prob);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(c.layers[i].n_experts, 8);
+        assert_int_equal(c.layers[i].n_active, 2);
+        assert_int_equal(c.layers[i].d_ff, 48);
+    }
+    config_free(&c);
+    /* every second layer, and of these not the last */
+    WRITE(moe, {"decoder_sparse_step", "2"});
+    c = loads();
+    assert_int_equal(c.layers[0].n_experts, 0);
+    assert_int_equal(c.layers[0].d_ff, 160);
+    assert_int_equal(c.layers[1].n_experts, 8);
+    assert_int_equal(c.layers[2].n_experts, 0);
+    config_free(&c);
+    WRITE(moe, {"mlp_only_layers", "[2, 0]"});
+    c = loads();
+    assert_int_equal(c.layers[0].n_active, 0);
+    assert_int_equal(c.layers[1].n_active, 2);
+    assert_int_equal(c.layers[2].d_ff, 160);
+    config_free(&c);
+    /* transformers' own default, and its other name for the number */
+    WRITE(moe, {"norm_topk_prob", NULL}, {"num_experts", NULL},
+          {"num_local_experts", "8"}, {"mlp_only_layers", "null"});
+    c = loads();
+    assert_false(c.norm_topk_prob);
+    assert_int_equal(c.layers[2].n_experts, 8);
+    config_free(&c);
+    /* none at all is a dense model */
+    WRITE(moe, {"num_experts", "0"}, {"num_experts_per_tok", NULL});
+    c = loads();
+    assert_int_equal(c.layers[0].n_experts, 0);
+    config_free(&c);
+}
+
+static void broken_experts(void **state)
+{
+    (void)state;
+    static const char *const sizes[] = {"num_experts_per_tok",
+                                        "moe_intermediate_size"};
+    static const char *const no_size[] = {
+        NULL,  "null", "-1",        "0",     "1.5",
+        "[8]", "true", "100000000", "\"8\"", "9223372036854775808"};
+    for (size_t i = 0; i < 2; i++)
+        for (size_t k = 0; k < sizeof no_size / sizeof *no_size; k++) {
+            WRITE(moe, {sizes[i], no_size[k]});
+            refuses("config.json", sizes[i], "an integer from 1 to");
+        }
+    for (size_t k = 0; k < sizeof no_size / sizeof *no_size; k++) {
+        if (k == 3) /* 0 */
+            continue;
+        WRITE(moe, {"num_experts", no_size[k]});
+        refuses("config.json", "num_experts", "an integer from 0 to 16384");
+        if (k < 2) /* absent */
+            continue;
+        WRITE(moe, {"decoder_sparse_step", k == 7 ? "2147483648" : no_size[k]});
+        refuses("config.json", "decoder_sparse_step", "an integer from 1 to");
+        WRITE(moe, {"norm_topk_prob", k == 6 ? "1" : no_size[k]});
+        refuses("config.json", "norm_topk_prob", "true or false");
+    }
+    WRITE(moe, {"decoder_sparse_step", "0"});
+    refuses("config.json", "decoder_sparse_step", "an integer from 1 to");
+    WRITE(moe, {"num_experts_per_tok", "9"});
+    refuses("config.json", "num_experts_per_tok", "from 1 to 8, is 9");
+    WRITE(moe, {"num_local_experts", "9"});
+    refuses("config.json", "num_local_experts", "8, as num_experts, is 9");
+    WRITE(moe, {"mlp_only_layers", "1"});
+    refuses("config.json", "mlp_only_layers", "a list of layers");
+    WRITE(moe, {"mlp_only_layers", "[0, 3]"});
+    refuses("config.json", "mlp_only_layers[1]", "from 0 to 2, is 3");
+    WRITE(moe, {"mlp_only_layers", "[\"0\"]"});
+    refuses("config.json", "mlp_only_layers[0]", "is \"0\"");
+}
+
 static void what_is_not_supported_is_refused_by_name(void **state)
 {
     (void)state;
     WRITE(v4, {"model_type", "\"llama\""});
     refuses("config.json", "model_type", "llama");
-    WRITE(v4, {"model_type", "\"qwen3_moe\""});
-    refuses("config.json", "model_type", "qwen3_moe");
+    WRITE(v4, {"model_type", "\"qwen2_moe\""});
+    refuses("config.json", "\"qwen3\", \"qwen3_moe\"", "\"qwen2_moe\"");
     WRITE(v4, {"model_type", "3"});
     refuses("config.json", "model_type", "3");
     WRITE(v4, {"model_type", NULL});
@@ -789,6 +879,8 @@ int main(void)
         cmocka_unit_test_setup(values_are_read, fresh),
         cmocka_unit_test_setup(both_spellings_are_equal, fresh),
         cmocka_unit_test_setup(required_fields, fresh),
+        cmocka_unit_test_setup(experts, fresh),
+        cmocka_unit_test_setup(broken_experts, fresh),
         cmocka_unit_test_setup(what_is_not_supported_is_refused_by_name, fresh),
         cmocka_unit_test_setup(shapes_that_cannot_be, fresh),
         cmocka_unit_test_setup(files_that_are_none, fresh),

@@ -88,10 +88,14 @@ static int32_t *some_ids(size_t n)
  * it, which moves some keys and values to the next f16 number, 2^-11 away: over
  * many of them that comes to 4e-5 on these models. Where activations are
  * rounded to bf16, short chunks round nothing and obey 2e-3 against the truth,
- * while long ones obey 1.2e-2. */
-static double chunk_bound(enum isa l)
+ * while long ones obey 1.2e-2. That is over all rows of logits; in a mixture of
+ * experts, where errors move the weights of experts, too, single rows of the
+ * golden have 1.9e-2 where all have 1.2e-2. */
+static double chunk_bound(enum isa l, bool experts)
 {
-    return l == ISA_REF ? 0 : l < ISA_AVX512BF16 ? 2e-4 : 1.2e-2 + 2e-3;
+    if (l < ISA_AVX512BF16)
+        return l == ISA_REF ? 0 : 2e-4;
+    return (experts ? 2.4e-2 : 1.2e-2) + 2e-3;
 }
 
 static void chunks_do_not_change_results(void **state)
@@ -100,10 +104,11 @@ static void chunks_do_not_change_results(void **state)
     size_t n = 150, chunks[] = {1, 7, 64, 65};
     int32_t *ids = some_ids(n);
     const char *models[] = {"tests/golden/models/yarn",
-                            "tests/golden/models/head128-untied-bf16", NULL};
+                            "tests/golden/models/head128-untied-bf16",
+                            "tests/golden/models/moe", NULL};
     for (int l = 0; l < ISA_COUNT; l++) {
         /* the demo model is too much for the reference kernels */
-        size_t n_models = l == ISA_REF ? 2 : 3;
+        size_t n_models = l == ISA_REF ? 3 : 4;
         for (size_t m = 0; m < n_models && cpu_has((enum isa)l); m++) {
             for (size_t c = 0; c < 4; c++) {
                 struct setup a = {models[m], isa_name((enum isa)l), true, 2,
@@ -112,7 +117,7 @@ static void chunks_do_not_change_results(void **state)
                 b.chunk = chunks[c];
                 compare(a, b, ids, n, 0);
                 a.exact = b.exact = false;
-                compare(a, b, ids, n, chunk_bound((enum isa)l));
+                compare(a, b, ids, n, chunk_bound((enum isa)l, m == 2));
             }
         }
     }
@@ -125,10 +130,12 @@ static void threads_do_not_change_results(void **state)
     size_t n = 100;
     int32_t *ids = some_ids(n);
     for (int l = 0; l < ISA_COUNT; l++) {
-        for (int exact = 0; exact < 2 && cpu_has((enum isa)l); exact++) {
-            struct setup one = {l == ISA_REF ? "tests/golden/models/yarn"
+        const char *models[] = {l == ISA_REF ? "tests/golden/models/yarn"
                                              : NULL,
-                                isa_name((enum isa)l), exact != 0, 1, 0};
+                                "tests/golden/models/moe"};
+        for (int i = 0; i < 4 && cpu_has((enum isa)l); i++) {
+            struct setup one = {models[i / 2], isa_name((enum isa)l), i % 2, 1,
+                                0};
             for (int t = 2; t <= 5; t++) {
                 struct setup many = one;
                 many.threads = t;

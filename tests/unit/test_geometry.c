@@ -8,7 +8,9 @@
  * bound, the reference runs again with errors as large as the roundings of the
  * mode, drawn at random where the mode rounds; what that changes, the mode may
  * change, too. Drawn errors and real ones differ by their signs only, so their
- * effects differ by a small factor: AMPLIFIED leaves room for it. A bound
+ * effects differ by a small factor: AMPLIFIED leaves room for it. In a mixture
+ * of experts, errors may exchange two experts with nearly equal scores; whether
+ * they do depends on the errors' signs, hence more draws. A bound
  * beyond USELESS would let wrong results pass: such runs are counted instead.
  *
  *   QWICK_GEOMETRIES  how many
@@ -35,7 +37,7 @@
 #define ROUND_BF16  0x1p-9
 #define ROUND_INT8  (1.0 / 254)
 
-enum { DEFAULT_GEOMETRIES = 40, DRAWS = 3 };
+enum { DEFAULT_GEOMETRIES = 60, DRAWS = 3, MOE_DRAWS = 12 };
 
 /* ---- geometries --------------------------------------------------------- */
 
@@ -85,6 +87,21 @@ static void draw_quantized(struct geometry *g)
         g->head_dim += 2;
 }
 
+/* Some experts get no token, some get all; layers may be dense in between. */
+static void draw_experts(struct geometry *g)
+{
+    static const size_t counts[] = {1, 2, 3, 5, 8, 17, 40};
+    g->n_experts = PICK(counts);
+    g->n_active = between(1, g->n_experts < 4 ? g->n_experts : 4);
+    g->expert_ff = g->bits ? g->q_group * between(1, 2) : small(150);
+    g->sparse_step = between(0, 2) ? 1 : 2;
+    g->normalise = between(0, 1);
+    g->router_bits = between(0, 1) ? 8 : 0;
+    g->layout = (enum expert_layout)between(0, N_LAYOUTS - 1);
+    if (g->bits && g->layout == LAYOUT_FUSED)
+        g->layout = LAYOUT_STACK;
+}
+
 static struct geometry draw_geometry(void)
 {
     static const enum dtype types[] = {DT_BF16, DT_BF16, DT_F16, DT_F32};
@@ -100,19 +117,23 @@ static struct geometry draw_geometry(void)
     draw_heads(&g);
     if (!between(0, 3))
         draw_quantized(&g);
+    if (!between(0, 2))
+        draw_experts(&g);
     return g;
 }
 
 static const char *describe(const struct geometry *g)
 {
-    static char text[256];
+    static char text[384];
     snprintf(text, sizeof text,
              "%zu layers, %zu wide, d_ff %zu, %zu heads on %zu of %zu, "
-             "vocabulary %zu, %zu tokens, window %zu, %s, %d bits by %zu%s%s",
+             "vocabulary %zu, %zu tokens, window %zu, %s, %d bits by %zu, "
+             "%zu of %zu experts of %zu, step %zu, layout %d%s%s",
              g->n_layers, g->d_model, g->d_ff, g->n_kv_heads * g->group,
              g->n_kv_heads, g->head_dim, g->vocab_size, g->n_tokens, g->window,
-             dtype_name(g->dtype), g->bits, g->q_group, g->tied ? ", tied" : "",
-             g->bias ? ", bias" : "");
+             dtype_name(g->dtype), g->bits, g->q_group, g->n_active,
+             g->n_experts, g->expert_ff, g->sparse_step, (int)g->layout,
+             g->tied ? ", tied" : "", g->bias ? ", bias" : "");
     return text;
 }
 
@@ -170,7 +191,8 @@ static double drawn_bound(const struct trial *t, enum mode mode)
 {
     const struct ref_noises z = noises_of(&t->m->g, mode);
     double *got = ref_alloc(t->n, sizeof *got), worst = 0;
-    for (int i = 0; i < DRAWS; i++) {
+    int n = t->m->g.n_experts ? MOE_DRAWS : DRAWS;
+    for (int i = 0; i < n; i++) {
         ref_forward(t->m, t->tokens, &z, got);
         worst = fmax(worst, distance(t, got));
     }

@@ -49,8 +49,8 @@ static int32_t *some_ids(size_t n, uint32_t seed)
 /* A checkpoint of every kind of weights. */
 static const char *const models[] = {
     "tests/golden/models/tied-bf16", "tests/golden/models/attention-bias",
-    "tests/golden/models/f16",       "tests/golden/models/mlx4",
-    "tests/golden/models/mlx8",
+    "tests/golden/models/f16",       "tests/golden/models/moe",
+    "tests/golden/models/mlx4",      "tests/golden/models/mlx8",
 };
 enum { N_MODELS = sizeof models / sizeof *models, N_SEQ = 7 };
 
@@ -140,7 +140,7 @@ static void joint_steps_equal_single_ones(void **state)
     (void)state;
     for (int l = 0; l < ISA_COUNT; l++)
         for (size_t m = 0; m < N_MODELS && cpu_has((enum isa)l); m++) {
-            bool quantized = m >= 3;
+            bool quantized = m >= 4;
             check_joint(models[m], l, true, 1 + (l + (int)m) % 4, 0);
             /* in default mode both sides keep the bound of the goldens */
             check_joint(models[m], l, false, 2,

@@ -13,11 +13,11 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "engine/core/engine.h"
+#include "base/hash.h"
 #include "engine/cache/kv_file.h"
 #include "engine/cache/prefix.h"
 #include "engine/cache/prefix_disk.h"
-#include "base/hash.h"
+#include "engine/core/engine.h"
 #include "file/map.h"
 #include "log_lines.h"
 #include "tempdir.h"
@@ -80,6 +80,7 @@ void *malloc(size_t n)
 
 #define YARN "tests/golden/models/yarn"
 #define WIDE "tests/golden/models/head128-untied-bf16"
+#define MOE  "tests/golden/models/moe"
 
 static void some_ids(int32_t *ids, size_t n, uint32_t x)
 {
@@ -450,10 +451,10 @@ static size_t check(struct qwick_engine *eng, struct qwick_engine *plain,
 
 static void cached_in_memory_is_as_recomputed(void **state)
 {
-    static const char *const models[] = {YARN, WIDE};
+    static const char *const models[] = {YARN, WIDE, MOE};
     int32_t a[250], b[250];
     (void)state;
-    for (size_t m = 0; m < 2; m++) {
+    for (size_t m = 0; m < 3; m++) {
         struct qwick_engine *plain =
             open_engine((struct mode){.model = models[m]});
         struct qwick_engine *eng =
@@ -600,10 +601,10 @@ static size_t check_run(struct mode m, struct qwick_engine *plain,
 
 static void cached_on_disk_is_as_recomputed(void **state)
 {
-    static const char *const models[] = {YARN, WIDE};
+    static const char *const models[] = {YARN, WIDE, MOE};
     int32_t a[250], b[250], c[250];
     (void)state;
-    for (size_t m = 0; m < 2; m++) {
+    for (size_t m = 0; m < 3; m++) {
         struct mode disk = {models[m], .dir = temp_dir};
         struct mode both = {models[m], .dir = temp_dir, .bytes = 1 << 20};
         struct qwick_engine *plain =

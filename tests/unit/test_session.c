@@ -12,9 +12,9 @@
 #include <time.h>
 
 #include "base/cpu.h"
-#include "engine/core/engine.h"
-#include "engine/cache/kv_file.h"
 #include "base/hash.h"
+#include "engine/cache/kv_file.h"
+#include "engine/core/engine.h"
 #include "file/map.h"
 #include "tempdir.h"
 
@@ -238,9 +238,10 @@ static void rollback_and_on_is_as_fresh(void **state)
     static const size_t to[] = {0, 1, 63, 64, 65, 127, 128, 150};
     int32_t ids[160], more[160];
     (void)state;
-    for (int m = 0; m < 2; m++) {
+    static const char *const models[] = {YARN, WIDE, "tests/golden/models/moe"};
+    for (int m = 0; m < 3; m++) {
         struct qwick_engine *eng =
-            open_engine(m ? WIDE : YARN, true, QWICK_KV_DEFAULT);
+            open_engine(models[m], true, QWICK_KV_DEFAULT);
         some_ids(ids, 160, 5);
         for (size_t i = 0; i < sizeof to / sizeof *to; i++) {
             struct qwick_session *s = open_session(eng);

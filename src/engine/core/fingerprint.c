@@ -70,6 +70,12 @@ static int put_config(struct buf *b, const struct config *c)
         bad |= put_rope(b, &c->ropes[i]);
     for (size_t i = 0; i < c->n_layers && c->n_ropes > 1; i++)
         bad |= put(b, c->layers[i].rope);
+    for (size_t i = 0; i < c->n_layers; i++) {
+        const struct layer_config *l = &c->layers[i];
+        if (l->n_experts) /* dense models have keys from before */
+            bad |= put(b, i) | put(b, l->n_active) |
+                   put(b, (uint64_t)c->norm_topk_prob);
+    }
     for (size_t i = 0; i < c->quant.n; i++) {
         const struct quant_override *o = &c->quant.v[i];
         bad |= put_string(b, o->module, o->len);

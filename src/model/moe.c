@@ -1,0 +1,316 @@
+/* Mixtures of experts (Qwen3MoeSparseMoeBlock in transformers):
+ *
+ *   p = softmax(router(x)) over all experts, in float32
+ *   y = sum over the n_active largest p[e] of
+ *       p[e] * down_proj[e](glu(gate_proj[e](x), up_proj[e](x)))
+ *
+ * where the chosen p[e] may be divided by their sum.
+ *
+ * Tokens are sorted by expert into slots, and products take all slots of an
+ * expert at once. Decode and small batches are limited by memory: the rows of
+ * all active experts are split among the threads as if they were one matrix's.
+ */
+#include <string.h>
+
+#include "model/pass.h"
+
+/* From so many tokens on, threads take experts as they come, because these
+ * differ in tokens; below, an expert's weights cost the same for any number. */
+enum { DYNAMIC_MIN_TOKENS = 64, PIECES_PER_THREAD = 4 };
+
+/* Experts with so many tokens on average are limited by memory in every form of
+ * activations, so that float weights take f32, which rounds nothing. */
+enum { F32_MAX_ROWS = 8 };
+
+/* One layer's experts in a pass, as one thread sees it. */
+struct mixture {
+    const struct experts *x;
+    struct worker w; /* with `pass` */
+    /* The pass as an expert sees it, which has its share of the tokens: this
+       chooses the kernels and the forms of activations. */
+    struct pass pass;
+    size_t rows; /* of an expert, on average, rounded up */
+    const struct routing *r;
+    struct input in; /* of gate_proj and up_proj: rows are tokens */
+    struct input to; /* of down_proj: rows are slots */
+};
+
+static void open_mixture(struct mixture *m, const struct worker *w,
+                         const struct experts *x, size_t n)
+{
+    *m = (struct mixture){.x = x, .w = *w, .pass = *w->p};
+    m->rows = (n * x->n_active + x->n - 1) / x->n;
+    m->pass.products = m->rows > F32_MAX_ROWS ? model_products(w->p->m, m->rows)
+                                              : PRODUCTS_SKINNY;
+    m->pass.bf16 = m->pass.products == PRODUCTS_BF16;
+    m->w.p = &m->pass;
+    m->r = &w->own->routing;
+}
+
+/* ---- routing ------------------------------------------------------------- */
+
+/* Scores of tokens [t, t + n) and experts [begin, end), in float32 and in one
+ * order of sums whatever the mode. */
+static void score(const struct worker *w, const struct experts *x,
+                  const float *xn, size_t t, size_t n, size_t begin, size_t end)
+{
+    const struct matrix *router = &x->router;
+    size_t ld = scratch_ld(router->cols);
+    struct row_product p = {.w = router,
+                            .row = begin,
+                            .n_rows = end - begin,
+                            .n = n,
+                            .y = w->p->s->router + t * x->n + begin,
+                            .ldy = x->n,
+                            .work = w->own->work};
+    if (n && begin < end)
+        router->ops->mul_f32(w->k, &p, xn + t * ld, ld);
+}
+
+/* Insert expert e, which comes after those in the list, into best[0..n): most
+ * likely first. Of equal ones the lower index wins. torch.topk leaves that
+ * open; it is the rule of a stable sort, and of jax.lax.top_k. */
+static void insert(uint32_t *best, size_t n, size_t cap, const float *p,
+                   uint32_t e)
+{
+    size_t i = n < cap ? n : cap - 1;
+    if (n == cap && !(p[e] > p[best[i]]))
+        return;
+    for (; i > 0 && p[e] > p[best[i - 1]]; i--)
+        best[i] = best[i - 1];
+    best[i] = e;
+}
+
+/* The experts of a token from its scores, which become probabilities. Scores
+ * that are no numbers choose some experts, too. */
+static void choose(const struct kernels *k, const struct experts *x, float *p,
+                   uint32_t *expert, float *weight)
+{
+    size_t n_active = x->n_active;
+    double sum = k->exp_sum(p, p, x->n, k->max(p, x->n), 1);
+    for (size_t e = 0; e < x->n; e++) {
+        p[e] = (float)(p[e] / sum);
+        insert(expert, e < n_active ? e : n_active, n_active, p, (uint32_t)e);
+    }
+    float total = 0;
+    for (size_t i = 0; i < n_active; i++)
+        total += weight[i] = p[expert[i]];
+    for (size_t i = 0; i < n_active && x->normalise; i++)
+        weight[i] /= total;
+}
+
+/* Choose the experts of all n tokens: few tokens on every thread for itself,
+ * after a barrier; many once, before it. */
+static struct choice choose_all(struct worker *w, const struct experts *x,
+                                const float *xn, size_t n)
+{
+    struct scratch *s = w->p->s;
+    bool private = n <= SCRATCH_PRIVATE_TOKENS;
+    struct choice c = private ? w->own->choice : s->choice;
+    size_t begin, end, a = x->n_active;
+    float *own = w->own->work; /* [n_experts] */
+    par_split(private ? x->n : n, private ? 8 : 1, w->tid, w->n_threads, &begin,
+              &end);
+    if (private)
+        score(w, x, xn, 0, n, begin, end);
+    else
+        score(w, x, xn, begin, end - begin, 0, x->n);
+    if (private) {
+        pass_barrier(w, PART_PROJECTIONS);
+        begin = 0;
+        end = n;
+    }
+    for (size_t t = begin; t < end; t++) {
+        memcpy(own, s->router + t * x->n, x->n * sizeof *own);
+        choose(w->k, x, own, c.expert + t * a, c.weight + t * a);
+    }
+    if (!private)
+        pass_barrier(w, PART_PROJECTIONS);
+    return c;
+}
+
+/* Sort the choices of n tokens by expert. */
+static void sort_slots(struct routing *r, const struct experts *x,
+                       const struct choice *c, size_t n)
+{
+    size_t n_slots = n * x->n_active;
+    memset(r->first, 0, (x->n + 1) * sizeof *r->first);
+    for (size_t i = 0; i < n_slots; i++)
+        r->first[c->expert[i] + 1]++;
+    r->n_active = 0;
+    for (size_t e = 0; e < x->n; e++) {
+        if (r->first[e + 1])
+            r->active[r->n_active++] = (uint32_t)e;
+        r->first[e + 1] += r->first[e];
+    }
+    for (size_t i = 0; i < n_slots; i++) {
+        uint32_t slot = r->first[c->expert[i]]++;
+        r->token[slot] = (uint32_t)(i / x->n_active);
+        r->weight[slot] = c->weight[i];
+    }
+    for (size_t e = x->n; e > 0; e--) /* undo the steps of the last loop */
+        r->first[e] = r->first[e - 1];
+    r->first[0] = 0;
+}
+
+/* ---- gate_proj and up_proj ----------------------------------------------- */
+
+/* Rows that a block of `tokens` slots takes at a time. */
+static size_t block_rows(size_t tokens, size_t unit)
+{
+    size_t rows = GATED_FLOATS / tokens / unit * unit;
+    return rows ? rows : unit;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Rows [begin, end) of an expert for n slots from `slot` on. */
+static void gate_block(const struct mixture *m, size_t e, size_t begin,
+                       size_t end, size_t slot, size_t n, size_t unit)
+{
+    const struct worker *w = &m->w;
+    const struct matrix *gate = &m->x->gate[e], *up = &m->x->up[e];
+    struct input in = pass_gather(w, &m->in, m->r->token + slot, n, gate->cols);
+    enum form gate_form = pass_form_read(w->p, gate, &in, m->rows);
+    enum form up_form = pass_form_read(w->p, up, &in, m->rows);
+    float *g = w->own->gate, *u = w->own->up;
+    size_t step = block_rows(n, unit);
+    for (size_t r = begin; r < end; r += step) {
+        size_t rows = least(end - r, step);
+        pass_multiply_block(w, gate, &in, gate_form, g, r, rows, 0, n);
+        pass_multiply_block(w, up, &in, up_form, u, r, rows, 0, n);
+        m->x->glu(g, g, u, n * rows);
+        pass_store_gated(w, &m->to, m->x->d_ff, g, r, rows, slot, n);
+    }
+}
+
+static void gate_expert(const struct mixture *m, size_t e, size_t begin,
+                        size_t end, size_t unit)
+{
+    size_t most = least(SCRATCH_GATHER_ROWS, GATED_FLOATS / unit), last;
+    last = m->r->first[e + 1];
+    for (size_t slot = m->r->first[e]; slot < last; slot += most)
+        gate_block(m, e, begin, end, slot, least(last - slot, most), unit);
+}
+
+/* Experts in equal pieces, as threads come. */
+static void gate_dynamic(const struct mixture *m, size_t unit)
+{
+    const struct worker *w = &m->w;
+    size_t ff = m->x->d_ff, n = m->r->n_active, begin, end;
+    size_t wanted = PIECES_PER_THREAD * (size_t)w->n_threads;
+    size_t pieces = (wanted + n - 1) / n, units = (ff + unit - 1) / unit;
+    size_t step = (units + pieces - 1) / pieces * unit;
+    pieces = (ff + step - 1) / step;
+    while (par_next(w->team, n * pieces, 1, &begin, &end)) {
+        size_t row = begin % pieces * step;
+        gate_expert(m, m->r->active[begin / pieces], row, least(ff, row + step),
+                    unit);
+    }
+}
+
+/* The rows of all active experts as if they were one matrix's. */
+static void gate_static(const struct mixture *m, size_t unit)
+{
+    const struct worker *w = &m->w;
+    size_t ff = m->x->d_ff, units = (ff + unit - 1) / unit, begin, end;
+    par_split(m->r->n_active * units, 1, w->tid, w->n_threads, &begin, &end);
+    while (begin < end) {
+        size_t first = begin % units, n = least(end - begin, units - first);
+        gate_expert(m, m->r->active[begin / units], first * unit,
+                    least(ff, (first + n) * unit), unit);
+        begin += n;
+    }
+}
+
+static void gate_all(struct mixture *m, size_t n)
+{
+    struct scratch *s = m->w.p->s;
+    const struct matrix *down = &m->x->down[0];
+    size_t unit = m->rows == 1 ? 8 : GATED_ROWS;
+    if (!pass_rounds(m->w.p, down, m->rows, s->expert_gate16, &s->expert_gate8,
+                     &m->to))
+        m->to = (struct input){.f32 = s->expert_gate};
+    if (m->to.q8.q && unit % m->to.q8.group)
+        unit = m->to.q8.group;
+    if (n < DYNAMIC_MIN_TOKENS)
+        gate_static(m, unit);
+    else
+        gate_dynamic(m, unit);
+}
+
+/* ---- down_proj ----------------------------------------------------------- */
+
+/* Add rows [begin, end) of an expert's results for n slots from `slot` on to
+ * the residual stream. */
+static void down_block(const struct mixture *m, size_t e, size_t begin,
+                       size_t end, size_t slot, size_t n, size_t unit)
+{
+    const struct worker *w = &m->w;
+    const struct matrix *down = &m->x->down[e];
+    enum form form = pass_form_read(w->p, down, &m->to, m->rows);
+    size_t step = block_rows(n, unit), ld = scratch_ld(down->rows);
+    float *y = w->own->gate;
+    for (size_t r = begin; r < end; r += step) {
+        size_t rows = least(end - r, step);
+        pass_multiply_block(w, down, &m->to, form, y, r, rows, slot, n);
+        for (size_t i = 0; i < n; i++) {
+            float *x = w->p->s->x + m->r->token[slot + i] * ld + r;
+            w->k->scale(y + i * rows, m->r->weight[slot + i], rows);
+            w->k->add(x, y + i * rows, rows);
+        }
+    }
+}
+
+/* A thread has its rows of all experts, in ascending order. */
+static void down_all(const struct mixture *m, size_t n)
+{
+    const struct worker *w = &m->w;
+    size_t unit = pass_row_unit(w, &m->x->down[0], m->rows), begin, end;
+    size_t most = GATED_FLOATS / unit;
+    struct rows share = rows_new(m->x->down[0].rows, unit, n);
+    while (rows_next(w, &share, &begin, &end)) {
+        for (size_t i = 0; i < m->r->n_active; i++) {
+            size_t e = m->r->active[i], last = m->r->first[e + 1];
+            for (size_t slot = m->r->first[e]; slot < last; slot += most)
+                down_block(m, e, begin, end, slot, least(last - slot, most),
+                           unit);
+        }
+    }
+}
+
+/* ---- */
+
+void pass_ahead_experts(struct worker *w, const struct experts *x, size_t n)
+{
+    const struct matrix *const router[] = {&x->router};
+    pass_ahead_all(w, router, 1, n);
+}
+
+void pass_experts(struct worker *w, const struct experts *x, const float *norm,
+                  size_t n, size_t next)
+{
+    const struct matrix *const gated[] = {&x->gate[0], &x->up[0]};
+    struct mixture m;
+    open_mixture(&m, w, x, n);
+    struct forms need = pass_forms(&m.pass, gated, 2, m.rows);
+    bool f32 = need.set >> FORM_F32 & 1;
+    need.set |= 1u << FORM_F32; /* the router's */
+    m.in = pass_normalise(w, w->p->s->x, n, norm, need);
+    struct choice c = choose_all(w, x, m.in.f32, n);
+    sort_slots(&w->own->routing, x, &c, n);
+    if (!f32)
+        m.in.f32 = NULL;
+
+    gate_all(&m, n);
+    const struct matrix *const down[] = {&x->down[m.r->active[0]]};
+    pass_ahead_all(w, down, 1, n);
+    pass_barrier(w, PART_PROJECTIONS);
+
+    down_all(&m, n);
+    pass_ahead_layer(w, next);
+    pass_barrier(w, PART_PROJECTIONS);
+}

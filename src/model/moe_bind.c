@@ -1,0 +1,223 @@
+#include "model/moe.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/buf.h"
+#include "file/json.h"
+#include "model/model.h"
+#include "model/section.h"
+
+/* ---- config.json ---------------------------------------------------------
+ */
+
+/* transformers 5 saves num_experts under the name of its alias. */
+static int read_count(const struct section *s, size_t *out, struct qwick_err *e)
+{
+    static const char name[] = "num_experts", alias[] = "num_local_experts";
+    bool renamed = section_absent(s, name) && !section_absent(s, alias);
+    const char *key = renamed ? alias : name;
+    int64_t n, other;
+    char want[64];
+    if (json_int(json_get(s->v, key), 0, MAX_EXPERTS, &n)) {
+        snprintf(want, sizeof want, "an integer from 0 to %d", MAX_EXPERTS);
+        return section_bad(s, key, want, e);
+    }
+    if (!renamed && !section_absent(s, alias) &&
+        (json_int(json_get(s->v, alias), 0, MAX_EXPERTS, &other) ||
+         other != n)) {
+        snprintf(want, sizeof want, "%lld, as %s", (long long)n, name);
+        return section_bad(s, alias, want, e);
+    }
+    *out = (size_t)n;
+    return 0;
+}
+
+static int read_dense_layers(struct config *c, const struct section *s,
+                             struct qwick_err *e)
+{
+    const struct json_value *list = json_get(s->v, "mlp_only_layers");
+    if (section_absent(s, "mlp_only_layers"))
+        return 0;
+    if (list->type != JSON_ARRAY)
+        return section_bad(s, "mlp_only_layers", "a list of layers", e);
+    for (size_t i = 0; i < list->len; i++) {
+        int64_t layer;
+        if (json_int(&list->items[i], 0, (int64_t)c->n_layers - 1, &layer)) {
+            char got[64];
+            section_describe(&list->items[i], got, sizeof got);
+            return err_set(e, QWICK_ERR_MODEL,
+                           "%s: mlp_only_layers[%zu]: must be a layer from 0 "
+                           "to %zu, is %s",
+                           s->path, i, c->n_layers - 1, got);
+        }
+        c->layers[layer].n_experts = 0;
+    }
+    return 0;
+}
+
+int experts_read_config(struct config *c, const struct section *s,
+                        struct qwick_err *e)
+{
+    size_t n = 0, n_active = 0, d_ff = 0, step = 1;
+    if (read_count(s, &n, e) ||
+        section_opt_size(s, "decoder_sparse_step", 1, INT32_MAX, &step, e) ||
+        section_opt_bool(s, "norm_topk_prob", false, &c->norm_topk_prob, e))
+        return -1;
+    if (!n)
+        return 0;
+    if (section_size(s, "num_experts_per_tok", n, &n_active, e) ||
+        section_size(s, "moe_intermediate_size", MAX_DIM, &d_ff, e))
+        return -1;
+    for (size_t i = step - 1; i < c->n_layers; i += step)
+        c->layers[i].n_experts = n;
+    if (read_dense_layers(c, s, e))
+        return -1;
+    for (size_t i = 0; i < c->n_layers; i++) {
+        struct layer_config *l = &c->layers[i];
+        if (!l->n_experts)
+            continue;
+        l->n_active = n_active;
+        l->d_ff = d_ff;
+    }
+    return 0;
+}
+
+/* ---- weights -------------------------------------------------------------
+ */
+
+/* One role's matrices, all n of them. */
+struct role {
+    struct matrix *out;
+    enum weight_id one, all; /* by expert; stacked */
+    size_t rows, cols;
+};
+
+static int bind_each(struct weights *w, const struct role *r, size_t n,
+                     size_t layer, struct qwick_err *e)
+{
+    for (size_t i = 0; i < n; i++)
+        if (weights_matrix(w, &r->out[i], r->rows, r->cols,
+                           (struct weight_ref){r->one, layer, i}, e))
+            return -1;
+    return 0;
+}
+
+/* Rows [row + i * stride, ... + r->rows) of a stack for each expert i. */
+static int cut(struct weights *w, const struct role *r, size_t n,
+               const struct matrix *stack, size_t row, size_t stride,
+               struct qwick_err *e)
+{
+    for (size_t i = 0; i < n; i++)
+        if (weights_view(w, &r->out[i], stack, row + i * stride, r->rows, e))
+            return -1;
+    return 0;
+}
+
+static int bind_stack(struct weights *w, const struct role *r, size_t n,
+                      size_t layer, struct qwick_err *e)
+{
+    struct matrix stack;
+    return weights_stack(w, &stack, n, r->rows, r->cols,
+                         (struct weight_ref){.id = r->all, .layer = layer},
+                         e) ||
+                   cut(w, r, n, &stack, 0, r->rows, e)
+               ? -1
+               : 0;
+}
+
+static int bind_fused(struct weights *w, const struct role *gate,
+                      const struct role *up, size_t n, size_t layer,
+                      struct qwick_err *e)
+{
+    const struct weight_ref ref = {.id = WEIGHT_EXPERTS_GATE_UP,
+                                   .layer = layer};
+    struct matrix both;
+    size_t rows = 2 * gate->rows;
+    return weights_stack(w, &both, n, rows, gate->cols, ref, e) ||
+                   cut(w, gate, n, &both, 0, rows, e) ||
+                   cut(w, up, n, &both, gate->rows, rows, e)
+               ? -1
+               : 0;
+}
+
+/* Products of a role share one form of activations. */
+static int check_formats(const struct weights *w, const struct role *r,
+                         size_t n, size_t layer, struct qwick_err *e)
+{
+    const struct matrix *a = &r->out[0];
+    for (size_t i = 1; i < n; i++) {
+        const struct matrix *b = &r->out[i];
+        if (a->format == b->format && a->dtype == b->dtype &&
+            a->bits == b->bits && a->group == b->group)
+            continue;
+        char first[NAMES_BYTES], other[NAMES_BYTES];
+        names_expand(first, w->names, w->prefix,
+                     (struct weight_ref){r->one, layer, 0}, 0);
+        names_expand(other, w->names, w->prefix,
+                     (struct weight_ref){r->one, layer, i}, 0);
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: tensor %s: stored as %s (%d bits, group %zu), but "
+                       "%s as %s (%d bits, group %zu)",
+                       w->path, other, dtype_name(b->dtype), b->bits, b->group,
+                       first, dtype_name(a->dtype), a->bits, a->group);
+    }
+    return 0;
+}
+
+static int bind_roles(struct weights *w, const struct role *roles, size_t n,
+                      size_t layer, struct qwick_err *e)
+{
+    const struct role *gate = &roles[0], *up = &roles[1];
+    size_t from = 0; /* roles before it are bound */
+    if (weights_has(w, (struct weight_ref){.id = WEIGHT_EXPERTS_GATE_UP,
+                                           .layer = layer})) {
+        if (bind_fused(w, gate, up, n, layer, e))
+            return -1;
+        from = 2;
+    }
+    for (size_t i = from; i < 3; i++) {
+        bool stacked =
+            i == 2 ? weights_has(w, (struct weight_ref){.id = roles[2].all,
+                                                        .layer = layer})
+                   : weights_has(w, (struct weight_ref){.id = gate->all,
+                                                        .layer = layer});
+        if (stacked ? bind_stack(w, &roles[i], n, layer, e)
+                    : bind_each(w, &roles[i], n, layer, e))
+            return -1;
+    }
+    for (size_t i = 0; i < 3; i++)
+        if (check_formats(w, &roles[i], n, layer, e))
+            return -1;
+    return 0;
+}
+
+int experts_bind(struct model *m, struct experts *x, size_t layer,
+                 struct qwick_err *e)
+{
+    const struct config *c = &m->config;
+    const struct layer_config *l = &c->layers[layer];
+    size_t n = l->n_experts, d = c->d_model, n_bytes;
+    if (weights_matrix(&m->weights, &x->router, n, d,
+                       (struct weight_ref){.id = WEIGHT_ROUTER, .layer = layer},
+                       e))
+        return -1;
+    if (size_mul(3 * n, sizeof *x->gate, &n_bytes))
+        return err_oom(e, SIZE_MAX);
+    x->gate = calloc(3 * n, sizeof *x->gate);
+    if (!x->gate)
+        return err_oom(e, n_bytes);
+    x->up = x->gate + n;
+    x->down = x->up + n;
+    x->n = n;
+    x->n_active = l->n_active;
+    x->d_ff = l->d_ff;
+    x->normalise = c->norm_topk_prob;
+    x->glu = m->k->swiglu;
+    const struct role roles[] = {
+        {x->gate, WEIGHT_EXPERT_GATE, WEIGHT_EXPERTS_GATE, l->d_ff, d},
+        {x->up, WEIGHT_EXPERT_UP, WEIGHT_EXPERTS_UP, l->d_ff, d},
+        {x->down, WEIGHT_EXPERT_DOWN, WEIGHT_EXPERTS_DOWN, d, l->d_ff},
+    };
+    return bind_roles(&m->weights, roles, n, layer, e);
+}

@@ -1,0 +1,386 @@
+/* Mixtures of experts: layouts of one checkpoint, routing, broken files. What
+ * the numbers must be, and that they do not depend on threads, chunks and
+ * companions, is in the tests of all models. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "base/cpu.h"
+#include "file/map.h"
+#include "golden.h"
+#include "reference.h"
+
+#define MOE "tests/golden/models/moe"
+enum { N_LAYERS = 3, N_EXPERTS = 8 }; /* of this golden */
+
+/* ---- helpers ------------------------------------------------------------ */
+
+/* The golden's tensors, without owning their data. */
+static struct tensors golden_tensors(struct st_set **set)
+{
+    struct tensors l = {0};
+    assert_int_equal(st_open_file(set, MOE "/model.safetensors", NULL), 0);
+    l.t = ref_alloc(st_count(*set), sizeof *l.t);
+    for (size_t i = 0; i < st_count(*set); i++) {
+        const struct st_tensor *t = st_at(*set, i);
+        l.t[i] = (struct st_out_tensor){.name = t->name,
+                                        .dtype = t->dtype,
+                                        .rank = t->rank,
+                                        .data = t->data};
+        memcpy(l.t[i].shape, t->shape, sizeof t->shape);
+    }
+    l.n = st_count(*set);
+    return l;
+}
+
+static void write_tensors(const struct tensors *l)
+{
+    struct st_writer *w;
+    struct qwick_err e;
+    if (st_writer_open(&w, temp_path("model.safetensors"), l->t, l->n, &e) ||
+        st_writer_close(w, &e))
+        fail_msg("%s", e.msg);
+}
+
+static void copy_config(void)
+{
+    char *data;
+    size_t n;
+    assert_int_equal(map_read_all(MOE "/config.json", 1 << 20, &data, &n, NULL),
+                     0);
+    temp_write("config.json", data, n);
+    free(data);
+}
+
+static int open_model(struct qwick_engine **eng, const char *dir, bool exact,
+                      enum isa isa, struct qwick_err *e)
+{
+    struct qwick_engine_options o = qwick_engine_defaults();
+    o.model = dir;
+    o.exact = exact;
+    o.isa = isa_name(isa);
+    o.threads = 2;
+    return qwick_engine_open(eng, &o, e);
+}
+
+/* Logits of all n tokens, malloc'ed. */
+static float *logits_of(const char *dir, bool exact, enum isa isa, int32_t *ids,
+                        size_t n)
+{
+    struct qwick_engine *eng;
+    struct qwick_err e;
+    if (open_model(&eng, dir, exact, isa, &e))
+        fail_msg("%s", e.msg);
+    struct golden g = {.ids = ids, .n = n};
+    g.vocab_size = qwick_engine_info(eng)->vocab_size;
+    float *out = ref_alloc(n * g.vocab_size, sizeof *out);
+    if (all_logits(eng, &g, out, &e))
+        fail_msg("%s", e.msg);
+    qwick_engine_close(eng);
+    return out;
+}
+
+static void refuses(const char *a, const char *b, const char *c)
+{
+    struct qwick_engine *eng;
+    struct qwick_err e;
+    if (!open_model(&eng, temp_dir, true, ISA_REF, &e))
+        fail_msg("accepted: %s %s %s", a, b, c);
+    assert_null(eng);
+    if (e.code != QWICK_ERR_MODEL || !strstr(e.msg, a) || !strstr(e.msg, b) ||
+        !strstr(e.msg, c) || !strstr(e.msg, temp_dir) || strchr(e.msg, '\n'))
+        fail_msg("expected %s, %s, %s in: %s", a, b, c, e.msg);
+}
+
+static void layout_all(struct tensors *l, enum expert_layout layout)
+{
+    for (size_t i = 0; i < N_LAYERS; i++) {
+        char mlp[32];
+        snprintf(mlp, sizeof mlp, "model.layers.%zu.mlp", i);
+        tensors_layout(l, mlp, N_EXPERTS, layout);
+    }
+}
+
+/* ---- layouts ------------------------------------------------------------ */
+
+/* The same numbers in another layout are the same model, bit by bit. */
+static void float_layouts_have_equal_logits(void **state)
+{
+    (void)state;
+    struct golden g;
+    assert_int_equal(golden_open(&g, "moe"), 0);
+    copy_config();
+    for (int l = 0; l < ISA_COUNT; l++)
+        for (int exact = 0; exact < 2 && cpu_has((enum isa)l); exact++) {
+            float *want = logits_of(MOE, exact, (enum isa)l, g.ids, g.n);
+            for (int layout = 0; layout < N_LAYOUTS; layout++) {
+                struct st_set *set;
+                struct tensors t = golden_tensors(&set);
+                layout_all(&t, (enum expert_layout)layout);
+                write_tensors(&t);
+                float *got =
+                    logits_of(temp_dir, exact, (enum isa)l, g.ids, g.n);
+                assert_memory_equal(got, want,
+                                    g.n * g.vocab_size * sizeof *got);
+                free(got);
+                free(t.t);
+                st_close(set);
+            }
+            free(want);
+        }
+    golden_close(&g);
+}
+
+/* Stacked experts of every width that MLX has, with the router at its own, are
+ * the model that has one tensor for each. test_geometry checks the numbers. */
+static void quantized_layouts_have_equal_logits(void **state)
+{
+    (void)state;
+    static const int widths[] = {2, 3, 4, 5, 6, 8};
+    enum { N = 40, VOCAB = 50 };
+    int32_t ids[N];
+    for (size_t i = 0; i < N; i++)
+        ids[i] = (int32_t)(i * 7 % VOCAB);
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        struct geometry g = {.n_layers = 2,
+                             .d_model = 128,
+                             .d_ff = 64,
+                             .n_kv_heads = 1,
+                             .group = 2,
+                             .head_dim = 32,
+                             .vocab_size = VOCAB,
+                             .n_tokens = N,
+                             .dtype = i % 2 ? DT_F16 : DT_BF16,
+                             .bits = widths[i],
+                             .q_group = i % 2 ? 32 : 64,
+                             .n_experts = 6,
+                             .n_active = 2,
+                             .expert_ff = 64 + 64 * (i % 2),
+                             .sparse_step = 1,
+                             .router_bits = 8,
+                             .normalise = true};
+        for (int exact = 0; exact < 2; exact++) {
+            float *logits[2];
+            for (int stacked = 0; stacked < 2; stacked++) {
+                g.layout = stacked ? LAYOUT_STACK : LAYOUT_EACH;
+                seed = i;
+                draws = 0;
+                struct ref_model *m = ref_create(&g);
+                ref_write(m);
+                ref_free(m);
+                logits[stacked] =
+                    logits_of(temp_dir, exact, cpu_best(), ids, N);
+            }
+            assert_memory_equal(logits[0], logits[1],
+                                N * VOCAB * sizeof(float));
+            free(logits[0]);
+            free(logits[1]);
+        }
+    }
+}
+
+/* A copy in memory has every part of a stack. */
+static void preloaded_stacks_are_the_same(void **state)
+{
+    (void)state;
+    struct golden g;
+    struct st_set *set;
+    struct qwick_err e;
+    assert_int_equal(golden_open(&g, "moe"), 0);
+    copy_config();
+    struct tensors t = golden_tensors(&set);
+    layout_all(&t, LAYOUT_FUSED);
+    write_tensors(&t);
+    struct qwick_engine_options o = qwick_engine_defaults();
+    struct qwick_engine *eng;
+    o.model = temp_dir;
+    o.exact = true;
+    o.threads = 2;
+    o.preload = true;
+    if (qwick_engine_open(&eng, &o, &e))
+        fail_msg("%s", e.msg);
+    float *got = ref_alloc(g.n * g.vocab_size, sizeof *got);
+    if (all_logits(eng, &g, got, &e))
+        fail_msg("%s", e.msg);
+    qwick_engine_close(eng);
+    float *want = logits_of(MOE, true, cpu_best(), g.ids, g.n);
+    assert_memory_equal(got, want, g.n * g.vocab_size * sizeof *got);
+    free(got);
+    free(want);
+    free(t.t);
+    st_close(set);
+    golden_close(&g);
+}
+
+/* ---- routing ------------------------------------------------------------ */
+
+/* Fill tensors whose name has `part` with one value, or with other random
+ * numbers if it is NULL. */
+static void overwrite(struct ref_model *m, const char *part, const float *value)
+{
+    for (size_t i = 0; i < m->n_out; i++) {
+        struct st_out_tensor *t = &m->out[i];
+        float *x = (float *)(uintptr_t)t->data;
+        if (!strstr(t->name, part))
+            continue;
+        for (size_t j = 0; j < t->shape[0] * t->shape[1]; j++)
+            x[j] = value ? *value : (float)gauss();
+    }
+}
+
+static struct ref_model *routed_model(void)
+{
+    const struct geometry g = {.n_layers = 1,
+                               .d_model = 24,
+                               .d_ff = 10,
+                               .n_kv_heads = 1,
+                               .group = 2,
+                               .head_dim = 8,
+                               .vocab_size = 30,
+                               .n_tokens = 7,
+                               .dtype = DT_F32,
+                               .n_experts = 5,
+                               .n_active = 2,
+                               .expert_ff = 12,
+                               .sparse_step = 1};
+    seed = 3;
+    draws = 0;
+    return ref_create(&g);
+}
+
+static float *routed_logits(struct ref_model *m)
+{
+    static int32_t ids[] = {1, 2, 3, 20, 4, 25, 9};
+    ref_write(m);
+    ref_free(m);
+    return logits_of(temp_dir, true, cpu_best(), ids, 7);
+}
+
+/* Equal scores choose the experts of the lowest index. */
+static void ties_go_to_the_lower_index(void **state)
+{
+    (void)state;
+    const float zero = 0;
+    const size_t bytes = 7 * 30 * sizeof(float);
+    struct ref_model *m = routed_model();
+    overwrite(m, "mlp.gate.weight", &zero);
+    float *want = routed_logits(m);
+    for (int e = 0; e < 5; e++) {
+        char part[32];
+        snprintf(part, sizeof part, "experts.%d.down_proj", e);
+        m = routed_model();
+        overwrite(m, "mlp.gate.weight", &zero);
+        overwrite(m, part, NULL);
+        float *got = routed_logits(m);
+        assert_int_equal(memcmp(got, want, bytes) != 0, e < 2);
+        free(got);
+    }
+    free(want);
+}
+
+/* Scores that are no numbers spoil the logits and nothing else. */
+static void scores_that_are_no_numbers(void **state)
+{
+    (void)state;
+    const float bad[] = {NAN, INFINITY, -INFINITY, 3e38f};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct ref_model *m = routed_model();
+        overwrite(m, "mlp.gate.weight", &bad[i]);
+        free(routed_logits(m));
+    }
+}
+
+/* ---- broken files ------------------------------------------------------- */
+
+static void each_missing_expert_is_named(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "model.layers.1.mlp.gate.weight",
+        "model.layers.0.mlp.experts.0.gate_proj.weight",
+        "model.layers.2.mlp.experts.7.up_proj.weight",
+        "model.layers.1.mlp.experts.3.down_proj.weight"};
+    copy_config();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct st_set *set;
+        struct tensors t = golden_tensors(&set);
+        *tensors_find(&t, names[i]) = t.t[t.n - 1];
+        t.n--;
+        write_tensors(&t);
+        refuses(names[i], "missing", "tensor");
+        free(t.t);
+        st_close(set);
+    }
+}
+
+static void shapes_of_stacks_are_checked(void **state)
+{
+    (void)state;
+    static const struct {
+        enum expert_layout layout;
+        const char *name, *want;
+    } rows[] = {
+        {LAYOUT_EACH, "model.layers.0.mlp.gate.weight", "[8, 64] by"},
+        {LAYOUT_EACH, "model.layers.2.mlp.experts.5.down_proj.weight",
+         "[64, 48] by"},
+        {LAYOUT_FUSED, "model.layers.1.mlp.experts.gate_up_proj",
+         "[8, 96, 64] by"},
+        {LAYOUT_FUSED, "model.layers.0.mlp.experts.down_proj",
+         "[8, 64, 48] by"},
+        {LAYOUT_STACK, "model.layers.0.mlp.switch_mlp.up_proj.weight",
+         "[8, 48, 64] by"},
+    };
+    copy_config();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct st_set *set;
+        struct tensors t = golden_tensors(&set);
+        layout_all(&t, rows[i].layout);
+        struct st_out_tensor *x = tensors_find(&t, rows[i].name);
+        assert_non_null(x);
+        x->shape[0]--; /* one expert or row less */
+        write_tensors(&t);
+        refuses(rows[i].name, rows[i].want, "shape [");
+        free(t.t);
+        st_close(set);
+    }
+}
+
+/* The experts of a layer share a form of activations. */
+static void formats_of_a_role_must_agree(void **state)
+{
+    (void)state;
+    struct st_set *set;
+    copy_config();
+    struct tensors t = golden_tensors(&set);
+    struct st_out_tensor *x =
+        tensors_find(&t, "model.layers.1.mlp.experts.6.up_proj.weight");
+    x->dtype = DT_F16; /* as many bytes */
+    write_tensors(&t);
+    refuses("model.layers.1.mlp.experts.6.up_proj.weight", "F16", "BF16");
+    free(t.t);
+    st_close(set);
+}
+
+static int fresh(void **state)
+{
+    (void)state;
+    temp_clear();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(float_layouts_have_equal_logits, fresh),
+        cmocka_unit_test_setup(quantized_layouts_have_equal_logits, fresh),
+        cmocka_unit_test_setup(preloaded_stacks_are_the_same, fresh),
+        cmocka_unit_test_setup(ties_go_to_the_lower_index, fresh),
+        cmocka_unit_test_setup(scores_that_are_no_numbers, fresh),
+        cmocka_unit_test_setup(each_missing_expert_is_named, fresh),
+        cmocka_unit_test_setup(shapes_of_stacks_are_checked, fresh),
+        cmocka_unit_test_setup(formats_of_a_role_must_agree, fresh),
+    };
+    return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
+}
