@@ -175,10 +175,16 @@ struct qwick_info {
        their own; 0 when no matrix that the model uses is quantized */
     int quant_bits;
     size_t quant_group, quant_overrides;
+    /* of a mixture of experts, else 0: experts of a layer, those that a token
+       passes, and the rows of an expert's gate_proj */
+    size_t n_experts, n_active_experts, expert_d_ff;
     size_t n_params;          /* of the tensors that the model uses */
+    size_t n_active_params;   /* of these, those that take part in one token:
+                                 all without experts */
     size_t params_by_bits[9]; /* n_params by width; [0]: not quantized */
     size_t weight_bytes;      /* bytes of these tensors, as mapped */
-    size_t decode_bytes;   /* weights read for one token (embedding: a row) */
+    size_t decode_bytes;   /* weights read for one token (embedding: a row;
+                              experts: the active ones) */
     size_t kv_token_bytes; /* KV cache a token */
     const int32_t *stop_ids;
     size_t n_stop_ids;
@@ -1228,6 +1234,11 @@ QWICK_API double qwick_bench_peak(struct qwick_engine *eng, double ms);
  * once. */
 QWICK_API double qwick_forward_flops(const struct qwick_engine *eng, size_t pos,
                                      size_t n);
+
+/* Bytes of weights that all passes of the engine have read so far: everything
+ * but experts once a pass, and each expert that some token of the pass chose.
+ * The difference over a few batches is what they streamed. */
+QWICK_API double qwick_engine_weight_bytes(const struct qwick_engine *eng);
 
 /* Bytes of keys and values that such a pass reads. Each key that one of the n
  * tokens sees counts once, so layers with a sliding window count fewer. */

@@ -10,6 +10,8 @@
 /* On shared hosts the limits swing: a run during which one moved by more than a
  * tenth is timed again. */
 enum { MAX_ATTEMPTS = 4, BANDWIDTH_MS = 100, PEAK_MS = 40 };
+/* Tokens from one sequence of a batch to the next. */
+enum { STRIDE = 31 };
 #define MAX_DRIFT 0.1
 
 /* ---- limits ------------------------------------------------------------- */
@@ -40,21 +42,21 @@ struct work {
     double bytes, flops, tokens;
 };
 
-static struct work work_of(const struct bench *b, const struct bench_line *l)
+static struct work work_of(const struct bench *b, const struct bench_line *l,
+                           const struct bench_run *r)
 {
-    const struct qwick_info *info = qwick_engine_info(b->eng);
     double gen = (double)b->plan->gen, batch = (double)l->batch;
     if (l->test == BENCH_PREFILL)
         return (struct work){.flops = qwick_forward_flops(b->eng, 0, l->n),
                              .tokens = (double)l->n};
-    /* a step reads the weights once, and each cache up to its own position */
+    /* a step reads each weight that it needs once, and each cache up to its own
+       position */
     size_t mean = l->n + b->plan->gen / 2;
     double flops = qwick_forward_flops(b->eng, mean, 1);
     double kv_bytes = qwick_forward_kv_bytes(b->eng, mean, 1);
-    return (struct work){
-        .bytes = gen * ((double)info->decode_bytes + batch * kv_bytes),
-        .flops = gen * batch * flops,
-        .tokens = gen * batch};
+    return (struct work){.bytes = r->weight_bytes + gen * batch * kv_bytes,
+                         .flops = gen * batch * flops,
+                         .tokens = gen * batch};
 }
 
 /* Seconds that the limits leave to the work at least. */
@@ -83,11 +85,13 @@ static int time_prefill(struct bench *b, struct qwick_session *s, size_t n,
     return 0;
 }
 
-/* One token of every sequence in each pass. */
+/* One token of every sequence in each pass. Sequences take different tokens,
+ * which choose different experts. */
 static int time_batch(struct bench *b, struct qwick_session **s, size_t batch,
                       size_t depth, double *ms, struct qwick_err *e)
 {
     struct qwick_step *steps = malloc(batch * sizeof(*steps));
+    size_t gen = b->plan->gen;
     int rc = -1;
     if (!steps)
         return err_oom(e, batch * sizeof(void *));
@@ -95,10 +99,11 @@ static int time_batch(struct bench *b, struct qwick_session **s, size_t batch,
         if (qwick_session_rollback(s[i], depth, e))
             goto done;
     double t = clock_ms();
-    for (size_t j = 0; j < b->plan->gen; j++) {
+    for (size_t j = 0; j < gen; j++) {
         for (size_t i = 0; i < batch; i++)
-            steps[i] = (struct qwick_step){s[i], b->tokens + depth + j, 1,
-                                           QWICK_WANT_LAST};
+            steps[i] = (struct qwick_step){
+                s[i], b->tokens + (depth + j + STRIDE * i) % (depth + gen), 1,
+                QWICK_WANT_LAST};
         if (qwick_engine_step(b->eng, steps, batch, QWICK_LOGITS, e))
             goto done;
     }
@@ -212,10 +217,12 @@ static double run_peak(const struct bench_run *r)
 static void summarise(struct bench *b, struct bench_line *l)
 {
     size_t n = b->plan->reps;
-    struct work w = work_of(b, l);
-    for (size_t i = 0; i < n; i++)
+    struct work w = {0}; /* of the last run */
+    for (size_t i = 0; i < n; i++) {
+        w = work_of(b, l, &b->runs[i]);
         b->runs[i].share = least_seconds(&w, &b->runs[i], &l->by_memory) /
                            (b->runs[i].ms / 1e3);
+    }
     double ms = median_of(b, run_ms);
     l->tok_s = 1e3 * w.tokens / ms;
     l->spread = (b->sorted[n - 1] - b->sorted[0]) / ms;
@@ -234,8 +241,10 @@ static int measure_run(struct bench *b, struct qwick_session **s,
     struct bench_limit before = measure_limit(b, l->test);
     for (int attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
         struct bench_run r = {.before = before};
+        double read = qwick_engine_weight_bytes(b->eng);
         if (time_run(b, s, l, &r.ms, e))
             return -1;
+        r.weight_bytes = qwick_engine_weight_bytes(b->eng) - read;
         r.after = before = measure_limit(b, l->test);
         if (attempt == 0 || drift(&r) < drift(best))
             *best = r;

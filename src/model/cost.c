@@ -3,13 +3,49 @@
 
 #include "model/model.h"
 
-size_t model_decode_bytes(const struct model *m)
+size_t model_shared_bytes(const struct model *m)
 {
     size_t n = m->weights.n_bytes;
     /* Of an embedding that is not the head, one row is read. */
     if (m->embed.data[0] != m->head.data[0])
         n -= matrix_bytes(&m->embed) - matrix_bytes(&m->embed) / m->embed.rows;
+    for (size_t i = 0; i < m->config.n_layers; i++)
+        n -= m->layers[i].experts.n * m->layers[i].experts.bytes;
     return n;
+}
+
+size_t model_decode_bytes(const struct model *m)
+{
+    size_t n = model_shared_bytes(m);
+    for (size_t i = 0; i < m->config.n_layers; i++) {
+        const struct experts *x = &m->layers[i].experts;
+        n += x->n_active * x->bytes;
+    }
+    return n;
+}
+
+size_t model_active_params(const struct model *m)
+{
+    size_t n = m->weights.n_params;
+    for (size_t i = 0; i < m->config.n_layers; i++) {
+        const struct experts *x = &m->layers[i].experts;
+        n -= (x->n - x->n_active) * 3 * x->d_ff * m->config.d_model;
+    }
+    return n;
+}
+
+/* Bytes that a second token adds to a pass of one: those of the experts that
+ * only it has, on average, if tokens chose at random. */
+static double second_token_bytes(const struct model *m)
+{
+    double sum = 0;
+    for (size_t i = 0; i < m->config.n_layers; i++) {
+        const struct experts *x = &m->layers[i].experts;
+        if (x->n)
+            sum += (double)x->n_active *
+                   (1 - (double)x->n_active / (double)x->n) * (double)x->bytes;
+    }
+    return sum;
 }
 
 static size_t least(size_t a, size_t b)
@@ -61,5 +97,7 @@ double model_row_cost(const struct model *m)
         cost *= 1.5;
     if (model_decode_bytes(m) < CACHED_BYTES)
         cost *= 6;
-    return cost < 0.4 ? cost : 0.4;
+    cost = cost < 0.4 ? cost : 0.4;
+    cost += second_token_bytes(m) / (double)model_decode_bytes(m);
+    return cost < 1 ? cost : 1;
 }

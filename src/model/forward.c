@@ -119,6 +119,7 @@ int model_forward(const struct model *m, struct scratch *s,
     set_angles(&p);
     if (io->ms)
         io->ms[PART_EMBED] += clock_ms() - start;
+    s->weight_bytes += (double)m->shared_bytes;
     par_run(m->pool, pass_body, &p);
     if (stop)
         return -1;

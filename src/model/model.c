@@ -9,7 +9,8 @@
 
 static bool worth_blas(const struct model *m, size_t n)
 {
-    return 2.0 * (double)n * (double)m->weights.n_params >= m->blas_min_flops;
+    return 2.0 * (double)n * (double)model_active_params(m) >=
+           m->blas_min_flops;
 }
 
 void model_load_blas(const struct model *m)
@@ -139,6 +140,7 @@ int model_open(struct model *m, const struct checkpoint *ck,
     if (open_ropes(m, e))
         return -1;
     choose_products(m);
+    m->shared_bytes = model_shared_bytes(m);
     return 0;
 }
 

@@ -39,6 +39,7 @@ struct experts {
                                         of one role have one format */
     size_t n;                        /* 0: the layer has a dense MLP */
     size_t n_active, d_ff;
+    size_t bytes;   /* of one expert */
     bool normalise; /* divide the weights of a token's experts by their sum */
     void (*glu)(float *out, const float *gate, const float *up, size_t n);
 };
@@ -79,7 +80,8 @@ struct model {
     bool blas;          /* OpenBLAS rather than our own gemm_f32 */
     size_t gemm_min_tokens;
     double blas_min_flops;
-    void *preloaded; /* copy of the matrices, or NULL */
+    size_t shared_bytes; /* model_shared_bytes */
+    void *preloaded;     /* copy of the matrices, or NULL */
     size_t preloaded_bytes;
 };
 
@@ -174,8 +176,14 @@ double (*model_peak(const struct model *m))(size_t reps, float *sink);
 
 /* ---- cost.c -------------------------------------------------------------- */
 
-/* Bytes of weights that one decode step reads. */
+/* Bytes of weights that every pass with logits reads: all but experts. */
+size_t model_shared_bytes(const struct model *m);
+
+/* Bytes of weights that one decode step reads: of experts, the active ones. */
 size_t model_decode_bytes(const struct model *m);
+
+/* Parameters that take part in one token: all, without experts. */
+size_t model_active_params(const struct model *m);
 
 /* Costs of a pass over n tokens after pos others of one sequence, with the last
  * token's logits: the work that model_forward does, so the last layer counts in
@@ -183,7 +191,8 @@ size_t model_decode_bytes(const struct model *m);
 struct cost model_cost(const struct model *m, size_t pos, size_t n);
 
 /* What one token more in a short pass takes, as a share of a pass of one token:
- * its arithmetic against streaming the weights. */
+ * its arithmetic against streaming the weights, and the experts that no other
+ * token has. At most 1. */
 double model_row_cost(const struct model *m);
 
 #endif

@@ -40,8 +40,8 @@ static void open_mixture(struct mixture *m, const struct worker *w,
 {
     *m = (struct mixture){.x = x, .w = *w, .pass = *w->p};
     m->rows = (n * x->n_active + x->n - 1) / x->n;
-    m->pass.products = m->rows > F32_MAX_ROWS ? model_products(w->p->m, m->rows)
-                                              : PRODUCTS_SKINNY;
+    if (m->rows <= F32_MAX_ROWS || m->rows < w->p->m->gemm_min_tokens)
+        m->pass.products = PRODUCTS_SKINNY;
     m->pass.bf16 = m->pass.products == PRODUCTS_BF16;
     m->w.p = &m->pass;
     m->r = &w->own->routing;
@@ -305,6 +305,8 @@ void pass_experts(struct worker *w, const struct experts *x, const float *norm,
     if (!f32)
         m.in.f32 = NULL;
 
+    if (w->tid == 0) /* of this thread alone, read after the pass */
+        w->p->s->weight_bytes += (double)(m.r->n_active * x->bytes);
     gate_all(&m, n);
     const struct matrix *const down[] = {&x->down[m.r->active[0]]};
     pass_ahead_all(w, down, 1, n);

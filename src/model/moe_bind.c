@@ -219,5 +219,9 @@ int experts_bind(struct model *m, struct experts *x, size_t layer,
         {x->up, WEIGHT_EXPERT_UP, WEIGHT_EXPERTS_UP, l->d_ff, d},
         {x->down, WEIGHT_EXPERT_DOWN, WEIGHT_EXPERTS_DOWN, d, l->d_ff},
     };
-    return bind_roles(&m->weights, roles, n, layer, e);
+    if (bind_roles(&m->weights, roles, n, layer, e))
+        return -1;
+    x->bytes = matrix_bytes(&x->gate[0]) + matrix_bytes(&x->up[0]) +
+               matrix_bytes(&x->down[0]);
+    return 0;
 }

@@ -131,6 +131,7 @@ struct scratch {
     int n_threads;
     struct thread_scratch *threads;
     void *private;
+    double weight_bytes; /* of weights that all passes so far have read */
 };
 
 int scratch_create(struct scratch **out, const struct model *m,

@@ -292,6 +292,56 @@ static void scores_that_are_no_numbers(void **state)
     }
 }
 
+/* ---- costs --------------------------------------------------------------- */
+
+/* A step of the same or of different tokens in n sequences; bytes of weights
+ * that it reads. */
+static double step_bytes(struct qwick_engine *eng, size_t n, bool same)
+{
+    struct qwick_session *s[6];
+    struct qwick_step steps[6];
+    int32_t ids[6];
+    for (size_t i = 0; i < n; i++) {
+        ids[i] = same ? 7 : (int32_t)(7 + 41 * i);
+        assert_int_equal(qwick_session_create(&s[i], eng, 0, NULL), 0);
+        steps[i] = (struct qwick_step){s[i], &ids[i], 1, QWICK_WANT_LAST};
+    }
+    double before = qwick_engine_weight_bytes(eng);
+    assert_int_equal(qwick_engine_step(eng, steps, n, QWICK_LOGITS, NULL), 0);
+    for (size_t i = 0; i < n; i++)
+        qwick_session_free(s[i]);
+    return qwick_engine_weight_bytes(eng) - before;
+}
+
+/* Of the experts, only those that some token chose count. */
+static void experts_count_as_they_are_read(void **state)
+{
+    (void)state;
+    enum { ACTIVE = 2, EXPERT = 3 * 48 * 64 };
+    struct qwick_engine *eng;
+    struct qwick_err e;
+    if (open_model(&eng, MOE, true, cpu_best(), &e))
+        fail_msg("%s", e.msg);
+    const struct qwick_info *i = qwick_engine_info(eng);
+    assert_int_equal(i->n_experts, N_EXPERTS);
+    assert_int_equal(i->n_active_experts, ACTIVE);
+    assert_int_equal(i->expert_d_ff, 48);
+    size_t idle = N_LAYERS * (N_EXPERTS - ACTIVE) * EXPERT;
+    assert_int_equal(i->n_active_params, i->n_params - idle);
+    /* in BF16, with a tied head */
+    assert_int_equal(i->decode_bytes, i->weight_bytes - 2 * idle);
+    assert_true(step_bytes(eng, 1, true) == (double)i->decode_bytes);
+    assert_true(step_bytes(eng, 6, true) == (double)i->decode_bytes);
+    double more = step_bytes(eng, 6, false) - (double)i->decode_bytes;
+    assert_true(more > 0 && more <= 2 * idle);
+    assert_true(fmod(more, 2 * EXPERT) == 0);
+    /* a token passes the experts of others for nothing */
+    double all = qwick_forward_flops(eng, 0, 2), one;
+    one = all - qwick_forward_flops(eng, 0, 1);
+    assert_true(one < 2 * (double)i->n_active_params * 1.1);
+    qwick_engine_close(eng);
+}
+
 /* ---- broken files ------------------------------------------------------- */
 
 static void each_missing_expert_is_named(void **state)
@@ -378,6 +428,7 @@ int main(void)
         cmocka_unit_test_setup(preloaded_stacks_are_the_same, fresh),
         cmocka_unit_test_setup(ties_go_to_the_lower_index, fresh),
         cmocka_unit_test_setup(scores_that_are_no_numbers, fresh),
+        cmocka_unit_test_setup(experts_count_as_they_are_read, fresh),
         cmocka_unit_test_setup(each_missing_expert_is_named, fresh),
         cmocka_unit_test_setup(shapes_of_stacks_are_checked, fresh),
         cmocka_unit_test_setup(formats_of_a_role_must_agree, fresh),

@@ -163,6 +163,11 @@ double qwick_forward_flops(const struct qwick_engine *eng, size_t pos, size_t n)
     return n ? model_cost(&eng->model, pos, n).flops : 0;
 }
 
+double qwick_engine_weight_bytes(const struct qwick_engine *eng)
+{
+    return eng->scratch ? eng->scratch->weight_bytes : 0;
+}
+
 double qwick_forward_kv_bytes(const struct qwick_engine *eng, size_t pos,
                               size_t n)
 {

@@ -264,6 +264,14 @@ static void fill_info(struct qwick_engine *eng)
     i->d_model = c->d_model;
     i->d_ff = c->d_ff;
     i->n_layers = c->n_layers;
+    for (size_t k = 0; k < c->n_layers; k++) {
+        const struct layer_config *l = &c->layers[k];
+        if (l->n_experts) { /* all layers with experts have as many */
+            i->n_experts = l->n_experts;
+            i->n_active_experts = l->n_active;
+            i->expert_d_ff = l->d_ff;
+        }
+    }
     i->n_heads = c->n_heads;
     i->n_kv_heads = c->n_kv_heads;
     i->head_dim = c->head_dim;
@@ -283,6 +291,7 @@ static void fill_info(struct qwick_engine *eng)
     i->weights_dtype =
         weights_storage(&eng->model.weights, &m->layers[0].attn.q_proj);
     i->n_params = m->weights.n_params;
+    i->n_active_params = model_active_params(m);
     memcpy(i->params_by_bits, m->weights.params_by_bits,
            sizeof i->params_by_bits);
     if (i->n_params != i->params_by_bits[0]) {
