@@ -1,6 +1,6 @@
-/* Write a synthetic Qwen3 checkpoint: real shapes and names, seeded random
- * weights. For benches and tests where the genuine weights are not at hand;
- * what it says is noise, how fast it runs is not. */
+/* Write a synthetic Qwen3 or Qwen3-MoE checkpoint: real shapes and names,
+ * seeded random weights. For benches and tests where the genuine weights are
+ * not at hand; what it says is noise, how fast it runs is not. */
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
@@ -17,11 +17,13 @@
 #include "file/safetensors.h"
 
 static const char usage[] =
-    "Usage: make_model [--shape 0.6B|1.7B|tiny] [--dtype bf16|f16|f32]\n"
-    "                  [--seed N] [--tokenizer DIR] OUTDIR\n"
+    "Usage: make_model [--shape 0.6B|1.7B|30B-A3B|tiny|tiny-moe]\n"
+    "                  [--layers N] [--dtype bf16|f16|f32] [--seed N]\n"
+    "                  [--tokenizer DIR] OUTDIR\n"
     "\n"
     "Writes config.json, generation_config.json and model.safetensors to\n"
-    "OUTDIR, which is made if it does not exist. --tokenizer copies the\n"
+    "OUTDIR, which is made if it does not exist. --layers writes a model of\n"
+    "so many layers and the shape of each. --tokenizer copies the\n"
     "tokenizer and generation_config.json of the checkpoint DIR. The same\n"
     "options give the same bytes.\n";
 
@@ -30,12 +32,19 @@ struct shape {
     size_t d_model, d_ff, n_layers, n_heads, n_kv_heads, head_dim, vocab_size;
     size_t n_ctx;
     int64_t bos_id, eos_id;
+    /* of a mixture of experts, whose head is not tied */
+    size_t n_experts, n_active, expert_ff;
 };
 
 static const struct shape shapes[] = {
-    {"0.6B", 1024, 3072, 28, 16, 8, 128, 151936, 40960, 151643, 151645},
-    {"1.7B", 2048, 6144, 28, 16, 8, 128, 151936, 40960, 151643, 151645},
-    {"tiny", 64, 160, 4, 4, 2, 32, 512, 1024, 0, 1},
+    {"0.6B", 1024, 3072, 28, 16, 8, 128, 151936, 40960, 151643, 151645, 0, 0,
+     0},
+    {"1.7B", 2048, 6144, 28, 16, 8, 128, 151936, 40960, 151643, 151645, 0, 0,
+     0},
+    {"30B-A3B", 2048, 6144, 48, 32, 4, 128, 151936, 40960, 151643, 151645, 128,
+     8, 768},
+    {"tiny", 64, 160, 4, 4, 2, 32, 512, 1024, 0, 1, 0, 0, 0},
+    {"tiny-moe", 64, 160, 4, 4, 2, 32, 512, 1024, 0, 1, 8, 2, 96},
 };
 
 struct options {
@@ -146,8 +155,10 @@ static void draw_32(uint32_t *out, size_t n, const struct table *t,
 
 /* ---- tensors ---- */
 
-#define NAME_MAX_LEN 64
-#define PER_LAYER    11
+#define NAME_MAX_LEN 96
+
+/* Tensors of a layer besides those of the experts, at most. */
+#define PER_LAYER 11
 
 struct plan {
     struct st_out_tensor *tensors;
@@ -167,6 +178,32 @@ static void plan_add(struct plan *p, enum dtype dtype, size_t rows, size_t cols,
     p->n++;
 }
 
+/* An MLP called MODULE, such as "model.layers.0.mlp". */
+static void plan_mlp(struct plan *p, const struct shape *s, enum dtype dtype,
+                     const char *module, size_t ff)
+{
+    static const char *const roles[] = {"down_proj", "gate_proj", "up_proj"};
+    for (size_t i = 0; i < 3; i++) {
+        char name[NAME_MAX_LEN];
+        snprintf(name, sizeof name, "%s.%s.weight", module, roles[i]);
+        plan_add(p, dtype, i ? ff : s->d_model, i ? s->d_model : ff, name);
+    }
+}
+
+static void plan_experts(struct plan *p, const struct shape *s,
+                         enum dtype dtype, size_t layer)
+{
+    char name[NAME_MAX_LEN];
+    for (size_t i = 0; i < s->n_experts; i++) {
+        char module[64];
+        snprintf(module, sizeof module, "model.layers.%u.mlp.experts.%u",
+                 (unsigned)layer, (unsigned)i);
+        plan_mlp(p, s, dtype, module, s->expert_ff);
+    }
+    snprintf(name, sizeof name, "model.layers.%zu.mlp.gate.weight", layer);
+    plan_add(p, dtype, s->n_experts, s->d_model, name);
+}
+
 static void plan_layer(struct plan *p, const struct shape *s, enum dtype dtype,
                        size_t layer)
 {
@@ -174,11 +211,9 @@ static void plan_layer(struct plan *p, const struct shape *s, enum dtype dtype,
     const struct {
         const char *name;
         size_t rows, cols;
-    } parts[PER_LAYER] = {
+    } parts[] = {
         {"input_layernorm", s->d_model, 0},
-        {"mlp.down_proj", s->d_model, s->d_ff},
-        {"mlp.gate_proj", s->d_ff, s->d_model},
-        {"mlp.up_proj", s->d_ff, s->d_model},
+        {"mlp", 0, 0},
         {"post_attention_layernorm", s->d_model, 0},
         {"self_attn.k_norm", s->head_dim, 0},
         {"self_attn.k_proj", kv, s->d_model},
@@ -187,8 +222,17 @@ static void plan_layer(struct plan *p, const struct shape *s, enum dtype dtype,
         {"self_attn.q_proj", q, s->d_model},
         {"self_attn.v_proj", kv, s->d_model},
     };
-    for (size_t i = 0; i < PER_LAYER; i++) {
-        char name[NAME_MAX_LEN];
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char name[NAME_MAX_LEN], mlp[32];
+        if (!parts[i].rows && s->n_experts) {
+            plan_experts(p, s, dtype, layer);
+            continue;
+        }
+        if (!parts[i].rows) {
+            snprintf(mlp, sizeof mlp, "model.layers.%u.mlp", (unsigned)layer);
+            plan_mlp(p, s, dtype, mlp, s->d_ff);
+            continue;
+        }
         snprintf(name, sizeof name, "model.layers.%zu.%s.weight", layer,
                  parts[i].name);
         plan_add(p, dtype, parts[i].rows, parts[i].cols, name);
@@ -199,7 +243,7 @@ static int plan_make(struct plan *p, const struct options *o,
                      struct qwick_err *e)
 {
     const struct shape *s = &o->shape;
-    size_t n = s->n_layers * PER_LAYER + 2;
+    size_t n = s->n_layers * (PER_LAYER + 1 + 3 * s->n_experts) + 3;
     *p = (struct plan){calloc(n, sizeof *p->tensors),
                        calloc(n, sizeof *p->names), 0};
     if (!p->tensors || !p->names)
@@ -209,6 +253,8 @@ static int plan_make(struct plan *p, const struct options *o,
     for (size_t i = 0; i < s->n_layers; i++)
         plan_layer(p, s, o->dtype, i);
     plan_add(p, o->dtype, s->d_model, 0, "model.norm.weight");
+    if (s->n_experts)
+        plan_add(p, o->dtype, s->vocab_size, s->d_model, "lm_head.weight");
     return 0;
 }
 
@@ -301,17 +347,33 @@ static int write_file(const char *dir, const char *name, const void *data,
     return 0;
 }
 
+/* The members that only a mixture of experts has. */
+static int put_experts(struct buf *b, const struct shape *s)
+{
+    if (!s->n_experts)
+        return 0;
+    return buf_printf(b,
+                      "  \"decoder_sparse_step\": 1,\n"
+                      "  \"mlp_only_layers\": [],\n"
+                      "  \"moe_intermediate_size\": %zu,\n"
+                      "  \"norm_topk_prob\": true,\n"
+                      "  \"num_experts\": %zu,\n"
+                      "  \"num_experts_per_tok\": %zu,\n",
+                      s->expert_ff, s->n_experts, s->n_active);
+}
+
 static int write_config(const struct options *o, struct qwick_err *e)
 {
     static const char *const dtypes[] = {
         [DT_F32] = "float32", [DT_F16] = "float16", [DT_BF16] = "bfloat16"};
     const struct shape *s = &o->shape;
+    const bool moe = s->n_experts > 0;
     struct buf b = {0};
     int failed =
         buf_printf(&b,
                    "{\n"
                    "  \"architectures\": [\n"
-                   "    \"Qwen3ForCausalLM\"\n"
+                   "    \"%s\"\n"
                    "  ],\n"
                    "  \"attention_bias\": false,\n"
                    "  \"attention_dropout\": 0.0,\n"
@@ -324,7 +386,7 @@ static int write_config(const struct options *o, struct qwick_err *e)
                    "  \"intermediate_size\": %zu,\n"
                    "  \"max_position_embeddings\": %zu,\n"
                    "  \"max_window_layers\": %zu,\n"
-                   "  \"model_type\": \"qwen3\",\n"
+                   "  \"model_type\": \"%s\",\n"
                    "  \"num_attention_heads\": %zu,\n"
                    "  \"num_hidden_layers\": %zu,\n"
                    "  \"num_key_value_heads\": %zu,\n"
@@ -332,16 +394,18 @@ static int write_config(const struct options *o, struct qwick_err *e)
                    "  \"rope_scaling\": null,\n"
                    "  \"rope_theta\": 1000000,\n"
                    "  \"sliding_window\": null,\n"
-                   "  \"tie_word_embeddings\": true,\n"
+                   "  \"tie_word_embeddings\": %s,\n"
                    "  \"torch_dtype\": \"%s\",\n"
                    "  \"transformers_version\": \"4.51.0\",\n"
                    "  \"use_cache\": true,\n"
-                   "  \"use_sliding_window\": false,\n"
-                   "  \"vocab_size\": %zu\n"
-                   "}",
+                   "  \"use_sliding_window\": false,\n",
+                   moe ? "Qwen3MoeForCausalLM" : "Qwen3ForCausalLM",
                    (long long)s->bos_id, (long long)s->eos_id, s->head_dim,
-                   s->d_model, s->d_ff, s->n_ctx, s->n_layers, s->n_heads,
-                   s->n_layers, s->n_kv_heads, dtypes[o->dtype], s->vocab_size);
+                   s->d_model, s->d_ff, s->n_ctx, s->n_layers,
+                   moe ? "qwen3_moe" : "qwen3", s->n_heads, s->n_layers,
+                   s->n_kv_heads, moe ? "false" : "true", dtypes[o->dtype]) ||
+        put_experts(&b, s) ||
+        buf_printf(&b, "  \"vocab_size\": %zu\n}", s->vocab_size);
     if (failed)
         failed = err_oom(e, b.len);
     else
@@ -477,8 +541,19 @@ static bool parse_seed(const char *text, uint64_t *out)
     return text[0] >= '0' && text[0] <= '9' && !*end && !errno;
 }
 
+/* At least one layer, and no more than names have room for. */
+static bool parse_layers(const char *text, size_t *out)
+{
+    uint64_t n;
+    if (!parse_seed(text, &n) || n < 1 || n > 999)
+        return false;
+    *out = (size_t)n;
+    return true;
+}
+
 static bool parse_options(struct options *o, int argc, char **argv)
 {
+    size_t n_layers = 0;
     *o = (struct options){.shape = shapes[0], .dtype = DT_BF16, .seed = 1};
     for (int i = 1; i < argc; i++) {
         const char *name = argv[i], *value = argv[i + 1];
@@ -495,12 +570,16 @@ static bool parse_options(struct options *o, int argc, char **argv)
             continue;
         if (strcmp(name, "--dtype") == 0 && parse_dtype(value, &o->dtype))
             continue;
+        if (strcmp(name, "--layers") == 0 && parse_layers(value, &n_layers))
+            continue;
         if (strcmp(name, "--seed") == 0 && parse_seed(value, &o->seed))
             continue;
         if (strcmp(name, "--tokenizer") != 0)
             return false;
         o->tokenizer = value;
     }
+    if (n_layers)
+        o->shape.n_layers = n_layers;
     return o->out && strlen(o->out) < 3500 &&
            (!o->tokenizer || strlen(o->tokenizer) < 3500);
 }
