@@ -1,0 +1,172 @@
+/* The evaluator: scopes, calls, and the tables of built-in functions. */
+#ifndef TEXT_TEMPLATE_INTERP_H
+#define TEXT_TEMPLATE_INTERP_H
+
+#include "text/template/node.h"
+#include "text/template/template.h"
+#include "text/template/value.h"
+
+/* ---- scopes ---- */
+
+struct bind {
+    const struct name *name;
+    struct value v;
+};
+
+/* The variables of a loop's iteration, a macro's call, a block, or the
+ * template. A name is looked up from the innermost scope outwards; assignment
+ * is always to the innermost one. */
+struct env {
+    struct env *parent;
+    struct bind *bind;
+    size_t n, cap;
+};
+
+struct env *env_new(struct rt *rt, struct env *parent);
+int env_set(struct rt *rt, struct env *env, const struct name *name,
+            struct value v);
+/* V_UNDEFINED where no scope has the name. */
+int env_get(struct rt *rt, const struct env *env, const struct name *name,
+            struct value *out);
+
+struct macro {
+    const struct macro_node *node;
+    struct env *env; /* where it was defined */
+};
+
+/* A running loop, as `loop` shows it. */
+struct loop {
+    const struct seq *items;
+    size_t at;
+    int depth;
+    const struct node *node;
+    struct env *env;      /* around the loop, for loop(...) */
+    struct value changed; /* the last tuple of changed(), or ABSENT */
+};
+
+/* ---- evaluation ---- */
+
+int eval(struct rt *rt, struct env *env, const struct node *n,
+         struct value *out);
+/* A call; caller: the body of a call block, or V_ABSENT. */
+int eval_call(struct rt *rt, struct env *env, const struct node *n,
+              struct value caller, struct value *out);
+/* eval of a chain of filters whose N_INPUT is `input`. */
+int eval_filters(struct rt *rt, struct env *env, const struct node *n,
+                 struct value input, struct value *out);
+enum flow { FLOW_FAIL = -1, FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE };
+enum flow exec(struct rt *rt, struct env *env, const struct node *n);
+/* Run a body and return what it prints. */
+enum flow exec_capture(struct rt *rt, struct env *env, const struct node *n,
+                       const struct str **out);
+/* loop(items) of a recursive loop. */
+int loop_recurse(struct rt *rt, struct loop *loop, struct value items,
+                 struct value *out);
+int binary_op(struct rt *rt, enum op op, struct value a, struct value b,
+              struct value *out);
+/* item in container */
+int value_contains(struct rt *rt, struct value container, struct value item,
+                   bool *out);
+/* An attribute that is no key: a method, or a field of a built-in object. *out
+ * stays as it is where v has none of this name. */
+int get_own_attr(struct rt *rt, struct value v, const struct str *name,
+                 struct value *out);
+/* v.name and v[key] */
+int get_attr(struct rt *rt, struct value v, const struct str *name,
+             struct value *out);
+int get_item(struct rt *rt, struct value v, struct value key,
+             struct value *out);
+int get_slice(struct rt *rt, struct value v, struct value start,
+              struct value stop, struct value step, struct value *out);
+
+/* ---- calls ---- */
+
+struct keyword {
+    const struct str *name;
+    struct value v;
+};
+
+struct call {
+    const struct value *pos;
+    const struct keyword *kw;
+    size_t n_pos, n_kw;
+};
+
+/* A call of a built-in function, its arguments matched with its parameters. */
+enum { MAX_PARAMS = 6 };
+struct args {
+    const struct builtin *row;
+    struct value self;          /* of filters, tests and methods */
+    struct value v[MAX_PARAMS]; /* V_ABSENT: not given */
+    struct call raw;
+};
+
+struct builtin {
+    const char *name;
+    /* Names of parameters, separated by blanks; optional ones end in "?". "*":
+     * the function reads args.raw itself. */
+    const char *params;
+    int (*fn)(struct rt *rt, const struct args *a, struct value *out);
+    int tag; /* tells the rows of one function apart */
+    /* The result's text is from outside as soon as some input is. False for
+     * functions that say so themselves, byte by byte or item by item. */
+    bool taints;
+};
+
+int builtin_call(struct rt *rt, const struct builtin *b, struct value self,
+                 const struct call *c, struct value *out);
+int value_call(struct rt *rt, struct value callee, const struct call *c,
+               struct value *out);
+bool value_callable(struct value v);
+
+/* NULL: no such filter or test. */
+const struct builtin *filter_find(const char *name, size_t n);
+const struct builtin *test_find(const char *name, size_t n);
+/* A method of values of this type, or NULL. */
+const struct builtin *method_find(enum value_type type, const char *name,
+                                  size_t n);
+/* Put range, dict, namespace and the other global functions into env. */
+int globals_define(struct rt *rt, struct env *env);
+
+/* The row with this name in a table of n rows, or NULL. */
+const struct builtin *function_find(const struct builtin *table, size_t n_rows,
+                                    const char *name, size_t n);
+
+/* ---- shared by the built-in functions ---- */
+
+/* An argument as a type; the function and parameter are for messages. Where the
+ * argument is absent, *out keeps its value. */
+int arg_int(struct rt *rt, struct value v, const char *what, int64_t *out);
+int arg_str(struct rt *rt, struct value v, const char *what,
+            const struct str **out);
+/* The tables that filter_find looks in. */
+extern const struct builtin filters_text[], filters_number[], filters_seq[],
+    filters_sort[];
+extern const size_t n_filters_text, n_filters_number, n_filters_seq,
+    n_filters_sort;
+
+/* The key that a filter computes of each item. */
+struct getter {
+    struct value attribute; /* ABSENT or NONE: the item itself */
+    struct value fallback;  /* ABSENT or NONE: none */
+    bool ignore_case;
+    bool listed; /* sort: "a,b" names two keys, and keys are in a list */
+};
+int get_key(struct rt *rt, const struct getter *g, struct value item,
+            struct value *out);
+
+/* "%" with a tuple, dict or single value, and str.format. */
+int format_percent(struct rt *rt, const struct str *fmt, struct value args,
+                   struct value *out);
+int format_braces(struct rt *rt, const struct str *fmt, const struct call *c,
+                  struct value *out);
+
+/* Python's float() of a text without blanks, NaN where it is none; any locale.
+ */
+double float_read(const char *text);
+/* int(text, base) and float(text) as Python reads them. */
+int text_to_int(struct rt *rt, const struct str *s, int64_t base,
+                struct value *out, bool *ok);
+bool text_to_float(const struct str *s, double *out);
+
+#endif

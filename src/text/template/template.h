@@ -1,0 +1,82 @@
+/* Chat templates: an interpreter for the part of Jinja that they use, set up as
+ * Hugging Face's transformers sets it up (Jinja2's sandbox with trim_blocks and
+ * lstrip_blocks, loop controls, a generation block, raise_exception,
+ * strftime_now and a tojson like Python's json.dumps).
+ *
+ * Values are Python's: integers (64 bit; larger ones only pass through),
+ * doubles, strings indexed by character, lists, dicts that keep their order.
+ *
+ * A template is a program from a file, so everything about it is bounded: the
+ * constants below. A template that exceeds one fails with an error.
+ *
+ * Every byte of a string remembers whether the template wrote it or whether it
+ * came from outside (a message, a tool, an argument), through slices,
+ * concatenation, strip, split, join and replace. Other functions give text that
+ * counts as from outside if any of their input does. The caller lets only the
+ * template's own text become control tokens. */
+#ifndef TEXT_TEMPLATE_H
+#define TEXT_TEMPLATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "file/json.h"
+#include "text/bpe.h"
+
+/* Bounds. Real templates stay below a hundredth of each. */
+#define TEMPLATE_MAX_SOURCE  ((size_t)1 << 20)    /* bytes of source */
+#define TEMPLATE_MAX_NESTING 150                  /* of tags and expressions */
+#define TEMPLATE_MAX_DEPTH   700                  /* of evaluation */
+#define TEMPLATE_MAX_STEPS   ((uint64_t)50 << 20) /* of evaluation */
+#define TEMPLATE_MAX_OUTPUT  ((size_t)64 << 20)   /* bytes of a prompt */
+#define TEMPLATE_MAX_MEMORY  ((size_t)256 << 20)  /* bytes of all values */
+#define TEMPLATE_MAX_RANGE   100000               /* items of range() */
+
+struct template;
+
+/* Parse text[0..n). name is for messages, as "NAME: line N: ..."; it and the
+ * text are copied. Error code MODEL. */
+int template_open(struct template **out, const char *name, const char *text,
+                  size_t n, struct qwick_err *e);
+void template_close(struct template *t);
+
+/* A variable by name. value is JSON and borrowed during the call. outside:
+ * strings in it are not the template's own; false for special tokens. */
+struct template_var {
+    const char *name;
+    const struct json_value *value;
+    bool outside;
+};
+
+/* What strftime_now sees: a time and its place, as struct tm has them. */
+struct tm;
+
+struct template_result {
+    struct buf text;
+    struct bpe_span *own; /* [n_own] parts that are the template's own text,
+                             ascending; adjacent parts are joined */
+    size_t n_own;
+    bool in_think; /* text ends inside a think block that the template opened */
+};
+
+/* Render with the variables vars[0..n_vars); a later one replaces an earlier
+ * one of the same name. now: NULL means the local time of the call. Strings
+ * "role" of the objects in the variable "messages" count as the template's own
+ * where they are one of the common roles, since templates build control tokens
+ * of them.
+ *
+ * Errors of the template or of the variables have the code USAGE, exceeded
+ * bounds MODEL. Call template_result_free even after a failure. Threads may
+ * render one template at the same time. */
+int template_render(struct template_result *out, const struct template *t,
+                    const struct template_var *vars, size_t n_vars,
+                    const struct tm *now, struct qwick_err *e);
+void template_result_free(struct template_result *r);
+
+/* Whether the template's source uses a variable of this name anywhere. */
+bool template_uses(const struct template *t, const char *name);
+
+#endif
