@@ -22,7 +22,7 @@ enum dtype {
     DT_F8_E4M3,
     DT_F8_E5M2,
     /* GGUF's blocks: elements of a row that share scales and are stored
-     * together. kernel/blocks.h has their layouts. */
+       together */
     DT_BLOCKS,
     DT_Q4_0 = DT_BLOCKS,
     DT_Q4_1,
@@ -36,7 +36,8 @@ enum dtype {
     DT_Q5_K,
     DT_Q6_K,
     DT_IQ4_XS,
-    DT_COUNT
+    DT_COUNT,
+    DT_N_BLOCKS = DT_COUNT - DT_BLOCKS
 };
 
 /* The name in safetensors headers, "BF16"; of blocks GGUF's, "Q4_K". */

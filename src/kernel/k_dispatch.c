@@ -71,6 +71,7 @@ static void fill_tables(void)
         k->tune = tuning(level);
         k_ref_init(k);
         k_q8_ref_init(k);
+        k_blocks_ref_init(k);
         k_cpu_init(k, level);
     }
 }

@@ -272,6 +272,26 @@ struct kernels {
                              size_t n_cols, size_t n_tokens, bool add,
                              float *work);
 
+    /* Widen n elements in GGUF's blocks (blocks.h) to f32; n is a multiple of
+     * the block. The type is DT_BLOCKS + the index. All levels give the same
+     * bits. */
+    void (*blocks_to_f32[DT_N_BLOCKS])(float *out, const void *blocks,
+                                       size_t n);
+
+    /* The product of weights in blocks and int8 activations:
+     *   y[t * ldy + r] = sum over k of
+     *       w[r, k] * x.scale[t, k / 32] * x.q[t, k]
+     * and if add, plus the old y[t * ldy + r]. Integer sums of 16 elements are
+     * exact, all others are f32. x->group is 32. A value may depend on
+     * n_tokens, never on the rows in the call.
+     *   w  [n_rows, n_cols] in blocks, w_stride bytes from row to row; n_cols
+     *      is a multiple of the block
+     *   work  floats [KERNEL_WORK + KERNEL_BLOCKS_WORK] */
+    void (*gemm_q8_blocks[DT_N_BLOCKS])(float *y, size_t ldy, const void *w,
+                                        size_t w_stride, const struct q8 *x,
+                                        size_t n_rows, size_t n_cols,
+                                        size_t n_tokens, bool add, float *work);
+
     /* The sum of n bytes as 64-bit words, padded with zeros: to measure read
      * bandwidth. */
     unsigned long long (*read_sum)(const void *p, size_t n);
@@ -303,8 +323,10 @@ extern struct kernel_sweep kernel_sweep;
 #define GEMM_F32_ROWS    512
 #define GEMM_F32_SMALL_M 48
 
-/* Floats of the memory that products work in. */
-#define KERNEL_WORK (128u * 1024)
+/* Floats of the memory that products work in; and what those of blocks have
+ * behind it, to widen rows for another product. */
+#define KERNEL_WORK        (128u * 1024)
+#define KERNEL_BLOCKS_WORK (36u * 1024)
 
 /* Rows of weights that gemm_q8_affine multiplies at a time by many tokens. */
 #define GEMM_Q8_ROWS 64
@@ -388,8 +410,12 @@ void k_attn_avx512bf16_init(struct kernels *k);
 void k_amx_init(struct kernels *k);
 void k_attn_amx_init(struct kernels *k);
 void k_q8_ref_init(struct kernels *k);
+void k_blocks_ref_init(struct kernels *k);
 void k_q8_avx2_init(struct kernels *k);
 void k_q8_avxvnni_init(struct kernels *k);
 void k_q8_avx512_init(struct kernels *k);
+void k_blocks_avx2_init(struct kernels *k);
+void k_blocks_avxvnni_init(struct kernels *k);
+void k_blocks_avx512_init(struct kernels *k);
 
 #endif

@@ -185,7 +185,7 @@ static void layout_threads(struct layout *l, struct scratch *s,
         t->gate = floats(l, gated, 1);
         t->up = floats(l, gated, 1);
         t->panel = floats(l, m->exact ? 0 : panel, 1);
-        t->work = floats(l, KERNEL_WORK, 1);
+        t->work = floats(l, KERNEL_WORK + KERNEL_BLOCKS_WORK, 1);
         t->attn = floats(l, attn, 1);
         t->part = softmaxes(l, rows, c->head_dim);
         t->total = softmaxes(l, rows, c->head_dim);

@@ -69,7 +69,7 @@ struct thread_scratch {
     uint16_t *xn16; /* the same, rows gemm_bf16_ldx apart */
     struct q8 x8;   /* [SCRATCH_PRIVATE_TOKENS, widest input] */
     float *panel;   /* [panel_rows, longest row] weights as f32 */
-    float *work;    /* [KERNEL_WORK] */
+    float *work;    /* [KERNEL_WORK + KERNEL_BLOCKS_WORK] */
     float *head;    /* [head_dim] one key before it is rounded */
     float *attn;    /* what attn_block needs for a tile */
     struct softmax part, total; /* [tile rows] */

@@ -1,0 +1,383 @@
+/* The kernels of GGUF's blocks: the reference against goldens, bit by bit; all
+ * levels that this CPU has against the reference.
+ *
+ *   check_blocks [--seed N]
+ *
+ * The seed can come from QWICK_TEST_SEED, too. Runs from the project's root. */
+#include "check.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "kernel/blocks.h"
+
+/* ---- types ----------------------------------------------------------------
+ */
+
+/* Where a block has f16 numbers (-1: no second one), and its codes: what is
+ * left when they are 0 is the part that does not depend on codes. */
+static const struct {
+    int half[2];
+    struct {
+        size_t at, n;
+    } codes[2];
+} parts[DT_N_BLOCKS] = {
+    [DT_Q4_0 - DT_BLOCKS] = {{0, -1}, {{2, 16}}},
+    [DT_Q4_1 - DT_BLOCKS] = {{0, 2}, {{4, 16}}},
+    [DT_Q5_0 - DT_BLOCKS] = {{0, -1}, {{2, 20}}},
+    [DT_Q5_1 - DT_BLOCKS] = {{0, 2}, {{4, 20}}},
+    [DT_Q8_0 - DT_BLOCKS] = {{0, -1}, {{2, 32}}},
+    [DT_IQ4_NL - DT_BLOCKS] = {{0, -1}, {{2, 16}}},
+    [DT_Q2_K - DT_BLOCKS] = {{80, 82}, {{16, 64}}},
+    [DT_Q3_K - DT_BLOCKS] = {{108, -1}, {{0, 96}}},
+    [DT_Q4_K - DT_BLOCKS] = {{0, 2}, {{16, 128}}},
+    [DT_Q5_K - DT_BLOCKS] = {{0, 2}, {{16, 160}}},
+    [DT_Q6_K - DT_BLOCKS] = {{208, -1}, {{0, 192}}},
+    [DT_IQ4_XS - DT_BLOCKS] = {{0, -1}, {{8, 128}}},
+};
+
+static enum dtype type_at(size_t i)
+{
+    return (enum dtype)(DT_BLOCKS + i % DT_N_BLOCKS);
+}
+
+/* ---- goldens --------------------------------------------------------------
+ */
+
+static size_t unhex(unsigned char *out, size_t max, const char *s)
+{
+    size_t n = 0;
+    unsigned v;
+
+    while (n < max && sscanf(s + 2 * n, "%2x", &v) == 1)
+        out[n++] = (unsigned char)v;
+    return n;
+}
+
+static void goldens(void **state)
+{
+    static const char path[] = "tests/golden/gguf/blocks.txt";
+    FILE *f = fopen(path, "r");
+    char *line = NULL;
+    size_t cap = 0, seen[DT_N_BLOCKS] = {0};
+
+    (void)state;
+    if (!f)
+        fail_msg("%s: cannot open", path);
+    while (getline(&line, &cap, f) > 0) {
+        char *name = strtok(line, " "), *block = strtok(NULL, " ");
+        char *values = strtok(NULL, " \n");
+        unsigned char bytes[256];
+        float want[SUPER], got[SUPER];
+        int type = DT_BLOCKS;
+
+        assert_non_null(values);
+        while (type < DT_COUNT && strcmp(dtype_name((enum dtype)type), name))
+            type++;
+        assert_true(type < DT_COUNT);
+        size_t n = dtype_block((enum dtype)type);
+        assert_int_equal(unhex(bytes, sizeof bytes, block),
+                         dtype_bytes((enum dtype)type));
+        assert_int_equal(unhex((unsigned char *)want, sizeof want, values),
+                         n * sizeof *want);
+        ref->blocks_to_f32[type - DT_BLOCKS](got, bytes, n);
+        same_bits(name, got, want, n);
+        seen[type - DT_BLOCKS]++;
+    }
+    for (size_t i = 0; i < DT_N_BLOCKS; i++)
+        assert_true(seen[i] >= 2);
+    free(line);
+    fclose(f);
+}
+
+/* ---- random weights -------------------------------------------------------
+ */
+
+/* Codes and scales: any; all bits set; the lowest signed byte. */
+enum fill { ANY_BYTES, ONES, LOWEST, N_FILLS };
+
+struct weights {
+    unsigned char *base, *copy, *p; /* p ends at an inaccessible page */
+    size_t mapped, bytes, rows, cols, stride;
+    enum dtype type;
+    /* f32 [rows, cols]: elements, and their parts without codes */
+    float *v, *rest;
+};
+
+static void put_half(unsigned char *p, float f)
+{
+    ref->from_f32[DT_F16](p, &f, 1);
+}
+
+static void put_blocks(unsigned char *p, enum dtype type, size_t n,
+                       enum fill fill)
+{
+    size_t size = dtype_bytes(type);
+
+    for (size_t b = 0; b < n; b++, p += size) {
+        for (size_t i = 0; i < size; i++)
+            p[i] = fill == ONES     ? 0xff
+                   : fill == LOWEST ? 0x80
+                                    : (unsigned char)below(256);
+        for (int i = 0; i < 2; i++)
+            if (parts[type - DT_BLOCKS].half[i] >= 0)
+                put_half(p + parts[type - DT_BLOCKS].half[i],
+                         below(20)  ? (float)(uniform() - 0.5) / 16
+                         : below(2) ? 0.0f
+                                    : 0x1p-24f);
+    }
+}
+
+static struct weights weights_new(enum dtype type, size_t rows, size_t cols)
+{
+    struct weights w = {.type = type, .rows = rows, .cols = cols};
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t row_bytes = cols / dtype_block(type) * dtype_bytes(type);
+
+    w.stride = row_bytes + (below(2) ? 0 : below(9));
+    w.bytes = (rows - 1) * w.stride + row_bytes;
+    w.mapped = (w.bytes + page - 1) / page * page + page;
+    w.base = mmap(NULL, w.mapped, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (w.base == MAP_FAILED ||
+        mprotect(w.base + w.mapped - page, page, PROT_NONE))
+        fail_msg("out of memory");
+    w.p = w.base + w.mapped - page - w.bytes;
+    w.v = must(malloc(rows * cols * sizeof *w.v));
+    w.rest = must(malloc(rows * cols * sizeof *w.rest));
+    for (size_t r = 0; r < rows; r++)
+        put_blocks(w.p + r * w.stride, type, cols / dtype_block(type),
+                   below(3) ? ANY_BYTES : (enum fill)below(N_FILLS));
+    w.copy = must(malloc(w.bytes));
+    memcpy(w.copy, w.p, w.bytes);
+    for (size_t r = 0; r < rows; r++) {
+        unsigned char *row = w.p + r * w.stride;
+
+        ref->blocks_to_f32[type - DT_BLOCKS](w.v + r * cols, row, cols);
+        for (size_t b = 0; b < cols / dtype_block(type); b++)
+            for (int i = 0; i < 2; i++)
+                memset(row + b * dtype_bytes(type) +
+                           parts[type - DT_BLOCKS].codes[i].at,
+                       0, parts[type - DT_BLOCKS].codes[i].n);
+        ref->blocks_to_f32[type - DT_BLOCKS](w.rest + r * cols, row, cols);
+    }
+    memcpy(w.p, w.copy, w.bytes);
+    return w;
+}
+
+static void weights_free(struct weights *w, const char *what)
+{
+    if (memcmp(w->p, w->copy, w->bytes))
+        fail_msg("%s: changed its weights", what);
+    munmap(w->base, w->mapped);
+    free(w->copy);
+    free(w->v);
+    free(w->rest);
+}
+
+/* ---- to_f32 ---------------------------------------------------------------
+ */
+
+static void check_to_f32(const struct kernels *k)
+{
+    char what[96];
+
+    for (size_t i = 0; i < 8 * DT_N_BLOCKS; i++) {
+        enum dtype type = type_at(i);
+        size_t cols = (1 + below(9)) * dtype_block(type);
+        struct weights w = weights_new(type, 1 + below(3), cols);
+        struct area out = area_new(cols * sizeof(float), 4 * below(16));
+
+        snprintf(what, sizeof what, "%s to_f32 %s, %zu columns", k->name,
+                 dtype_name(type), cols);
+        for (size_t r = 0; r < w.rows; r++) {
+            k->blocks_to_f32[type - DT_BLOCKS](out.p, w.p + r * w.stride, cols);
+            area_check(&out, what);
+            same_bits(what, out.p, w.v + r * cols, cols);
+        }
+        area_free(&out);
+        weights_free(&w, what);
+    }
+}
+
+/* ---- gemm_q8 --------------------------------------------------------------
+ */
+
+static float *work(void)
+{
+    static float *memory;
+
+    if (!memory) {
+        size_t n = (KERNEL_WORK + KERNEL_BLOCKS_WORK) * sizeof(float);
+
+        memory = must(aligned_alloc(64, n));
+        memset(memory, 0xff, n);
+    }
+    return memory;
+}
+
+/* Activations: any; all at the limit. */
+static struct q8 activations_new(size_t cols, size_t tokens)
+{
+    struct q8 x = {.ldq = (cols + 63) / 64 * 64 + 64 * below(2),
+                   .ldg = cols / 32 + below(4),
+                   .group = 32};
+
+    x.q = must(aligned_alloc(64, tokens * x.ldq));
+    x.scale = must(malloc(tokens * x.ldg * sizeof *x.scale));
+    x.sum = must(malloc(tokens * x.ldg * sizeof *x.sum));
+    memset(x.q, 0, tokens * x.ldq);
+    for (size_t t = 0; t < tokens; t++) {
+        bool any = below(3);
+        int top = below(2) ? 127 : -127;
+
+        for (size_t g = 0; g < cols / 32; g++) {
+            int total = 0;
+
+            for (size_t c = 32 * g; c < 32 * g + 32; c++) {
+                int v = any ? (int)below(255) - 127 : top;
+
+                x.q[t * x.ldq + c] = (int8_t)v;
+                total += v;
+            }
+            x.scale[t * x.ldg + g] = (float)uniform();
+            x.sum[t * x.ldg + g] = x.scale[t * x.ldg + g] * (float)total;
+        }
+    }
+    return x;
+}
+
+static void activations_free(struct q8 *x)
+{
+    free(x->q);
+    free(x->scale);
+    free(x->sum);
+}
+
+/* Each value against a sum in double. An element is a code's part and the rest,
+ * and kernels may sum them apart. Only f32 rounds: each part by four roundings
+ * (two products of scales, the product with the integer sum, its addition), in
+ * lanes of eight at least, so that the longest path has an eighth of the
+ * columns in it; and three foldings of lanes. */
+static void gemm_values(const char *what, const struct weights *w,
+                        const struct q8 *x, const float *y, size_t ldy,
+                        size_t tokens, const float *old)
+{
+    double depth = (double)w->cols / 8 + 16;
+
+    for (size_t t = 0; t < tokens; t++)
+        for (size_t r = 0; r < w->rows; r++) {
+            double want = old ? (double)old[t * ldy + r] : 0, mag = fabs(want);
+
+            for (size_t c = 0; c < w->cols; c++) {
+                double v = (double)w->v[r * w->cols + c],
+                       rest = (double)w->rest[r * w->cols + c];
+                double a = (double)x->scale[t * x->ldg + c / 32] *
+                           x->q[t * x->ldq + c];
+
+                want += v * a;
+                mag += (fabs(v - rest) + 2 * fabs(rest)) * fabs(a);
+            }
+            near(what, t * ldy + r, tokens * ldy, (double)y[t * ldy + r], want,
+                 depth * U * mag + 1e-30);
+        }
+}
+
+static void gemm_case(const struct kernels *k, enum dtype type, size_t rows,
+                      size_t cols, size_t tokens, bool add)
+{
+    char what[128];
+    size_t ldy = rows + below(4);
+    struct weights w = weights_new(type, rows, cols);
+    struct q8 x = activations_new(cols, tokens);
+    struct area y =
+        area_new(((tokens - 1) * ldy + rows) * sizeof(float), 4 * below(16));
+    float *old = must(calloc(tokens * ldy, sizeof *old)), *v = y.p;
+    float *some = must(calloc(tokens * ldy, sizeof *some));
+    size_t r = below(rows), n = 1 + below(rows - r);
+
+    snprintf(what, sizeof what,
+             "%s gemm_q8 %s: %zu rows, %zu cols, %zu tokens%s", k->name,
+             dtype_name(type), rows, cols, tokens, add ? ", add" : "");
+    for (size_t t = 0; add && t < tokens; t++) {
+        fill(old + t * ldy, rows, NORMAL, 0);
+        memcpy(v + t * ldy, old + t * ldy, rows * sizeof *v);
+        memcpy(some + t * ldy, old + t * ldy + r, n * sizeof *v);
+    }
+    k->gemm_q8_blocks[type - DT_BLOCKS](v, ldy, w.p, w.stride, &x, rows, cols,
+                                        tokens, add, work());
+    area_check(&y, what);
+    gemm_values(what, &w, &x, v, ldy, tokens, add ? old : NULL);
+    /* other rows do not change a value */
+    k->gemm_q8_blocks[type - DT_BLOCKS](some, ldy, w.p + r * w.stride, w.stride,
+                                        &x, n, cols, tokens, add, work());
+    for (size_t t = 0; t < tokens; t++)
+        same_bits(what, some + t * ldy, v + t * ldy + r, n);
+    free(old);
+    free(some);
+    area_free(&y);
+    activations_free(&x);
+    weights_free(&w, what);
+}
+
+static void check_gemm(const struct kernels *k)
+{
+    static const size_t tokens[] = {1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 65, 130};
+    size_t limit = k->level == ISA_REF ? 100000 : 1000000;
+
+    for (size_t i = 0; i < 40 * DT_N_BLOCKS; i++) {
+        enum dtype type = type_at(i);
+        size_t block = dtype_block(type), t = tokens[below(13)];
+        size_t cols = (1 + below(below(4) ? 5 : 2400 / block)) * block;
+        size_t rows = 1 + below(below(4) ? 20 : 140);
+
+        while (rows > 1 && rows * cols * t > limit)
+            rows /= 2;
+        gemm_case(k, type, rows, cols, t, i % 3 == 0);
+    }
+}
+
+/* ---- all levels -----------------------------------------------------------
+ */
+
+static void levels(void (*check)(const struct kernels *))
+{
+    for (int l = 0; l < ISA_COUNT; l++) {
+        const struct kernels *k = kernels_get((enum isa)l);
+
+        if (k)
+            check(k);
+        else
+            print_message("SKIP: this CPU has no %s\n", isa_name((enum isa)l));
+    }
+}
+
+static void all_to_f32(void **state)
+{
+    (void)state;
+    levels(check_to_f32);
+}
+
+static void all_gemm(void **state)
+{
+    (void)state;
+    levels(check_gemm);
+}
+
+int main(int argc, char **argv)
+{
+    const char *env = getenv("QWICK_TEST_SEED");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(goldens),
+        cmocka_unit_test(all_to_f32),
+        cmocka_unit_test(all_gemm),
+    };
+
+    if (env && *env)
+        seed = strtoull(env, NULL, 0);
+    if (argc == 3 && !strcmp(argv[1], "--seed"))
+        seed = strtoull(argv[2], NULL, 0);
+    printf("seed %llu\n", (unsigned long long)seed);
+    ref = kernels_get(ISA_REF);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
