@@ -26,6 +26,37 @@ int bpe_open(struct bpe **out, const char *name, const char *text, size_t n,
              struct qwick_err *e);
 void bpe_close(struct bpe *b);
 
+/* ---- from parts: what containers other than tokenizer.json hold ---- */
+
+/* Strings one after another, each behind its length in 8 bytes, little-endian,
+ * as GGUF stores them. The lengths have been checked. */
+struct bpe_strings {
+    const unsigned char *p;
+    size_t n; /* strings */
+};
+
+enum bpe_kind {
+    BPE_KIND_NORMAL,  /* of the vocabulary, spelled with GPT-2's characters */
+    BPE_KIND_ADDED,   /* recognised in text as a whole */
+    BPE_KIND_CONTROL, /* added, and special */
+    BPE_KIND_UNUSED   /* an id without a token */
+};
+
+struct bpe_parts {
+    const char *name; /* of the file, for messages */
+    /* names of the arrays, for messages */
+    const char *tokens_name, *merges_name;
+    struct bpe_strings tokens;  /* by id */
+    const unsigned char *kinds; /* [tokens.n] enum bpe_kind; NULL: all normal */
+    struct bpe_strings merges;  /* "LEFT RIGHT", by rank */
+    bool nfc;                   /* normalise text */
+    int32_t before, after;      /* the frame's ids, or -1: see bpe_get_frame */
+};
+
+/* A tokenizer of the kind described above. Keeps no reference to parts. */
+int bpe_open_parts(struct bpe **out, const struct bpe_parts *parts,
+                   struct qwick_err *e);
+
 /* One more than the largest id. */
 size_t bpe_size(const struct bpe *b);
 

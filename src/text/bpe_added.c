@@ -67,9 +67,10 @@ static int same_id(const struct bpe_load *l, uint32_t id, const char *s,
                    size_t n, const char *t, size_t m)
 {
     return err_set(l->e, QWICK_ERR_MODEL,
-                   "%s: added_tokens: id %u is shared by \"%s\" and "
+                   "%s: %s: id %u is shared by \"%s\" and "
                    "\"%s\"",
-                   l->name, (unsigned)id, ERR_SHOW(s, n), ERR_SHOW(t, m));
+                   l->name, l->added_name, (unsigned)id, ERR_SHOW(s, n),
+                   ERR_SHOW(t, m));
 }
 
 /* Give the added token its row. Spellings of the model are not yet bytes. */
@@ -83,45 +84,32 @@ static int place_added(struct bpe_load *l, const struct bpe_added *a,
                  a->content, a->len);
     if (known >= 0 && (uint32_t)known != a->id)
         return err_set(l->e, QWICK_ERR_MODEL,
-                       "%s: added_tokens: \"%s\" has id %u, but %d in "
-                       "model.vocab",
-                       l->name, ERR_SHOW(a->content, a->len), (unsigned)a->id,
-                       (int)known);
+                       "%s: %s: \"%s\" has id %u, but %d in %s", l->name,
+                       l->added_name, ERR_SHOW(a->content, a->len),
+                       (unsigned)a->id, (int)known, l->vocab_name);
     if (t->flags && known < 0)
         return same_id(l, a->id, b->arena + t->off, t->len, a->content, a->len);
     if (t->flags & BPE_ADDED)
-        return err_set(l->e, QWICK_ERR_MODEL,
-                       "%s: added_tokens: \"%s\" is there twice", l->name,
-                       ERR_SHOW(a->content, a->len));
+        return err_set(l->e, QWICK_ERR_MODEL, "%s: %s: \"%s\" is there twice",
+                       l->name, l->added_name, ERR_SHOW(a->content, a->len));
     unsigned flags = t->flags | BPE_HAS | BPE_ADDED;
     t->flags = (uint8_t)(special ? flags | BPE_SPECIAL : flags);
     return 0;
 }
 
-/* The arena gets each content twice: as text is searched for it, and as the
- * spelling that becomes the token's bytes. */
-int bpe_add_tokens(struct bpe_load *l, const struct json_value *list)
+/* Room in the arena and in the rows for what is in b->added. */
+static int make_room(struct bpe_load *l, size_t n)
 {
     struct bpe *b = l->b;
-    if (!bpe_is_null(list) && !json_is(list, JSON_ARRAY))
-        return err_set(l->e, QWICK_ERR_MODEL, "%s: added_tokens: not an array",
-                       l->name);
-    size_t n = bpe_is_null(list) ? 0 : list->len;
     size_t len = l->vocab.len, size = b->size;
-    b->added = calloc(n + 1, sizeof *b->added);
-    if (!b->added)
-        return err_oom(l->e, n * sizeof *b->added);
     for (size_t i = 0; i < n; i++) {
-        struct bpe_added *a = &b->added[i];
-        if (read_added(l, &list->items[i], i, a) < 0)
-            return -1;
-        len += 2 * a->len;
-        if (a->id >= size)
-            size = (size_t)a->id + 1;
+        len += 2 * b->added[i].len;
+        if (b->added[i].id >= size)
+            size = (size_t)b->added[i].id + 1;
     }
     if (len + BPE_PAD > UINT32_MAX)
-        return err_set(l->e, QWICK_ERR_MODEL, "%s: added_tokens: too long",
-                       l->name);
+        return err_set(l->e, QWICK_ERR_MODEL, "%s: %s: too long", l->name,
+                       l->added_name);
     char *arena = realloc(l->vocab.p, len + BPE_PAD);
     if (!arena)
         return err_oom(l->e, len);
@@ -133,23 +121,13 @@ int bpe_add_tokens(struct bpe_load *l, const struct json_value *list)
     memset(tok + b->size, 0, (size + 1 - b->size) * sizeof *tok);
     b->tok = tok;
     b->size = size;
-    for (size_t i = 0; i < n; i++) {
-        struct bpe_added *a = &b->added[i];
-        char *s = arena + l->vocab.len;
-        memcpy(s, a->content, a->len);
-        memcpy(s + a->len, a->content, a->len);
-        a->content = s;
-        l->vocab.len += 2 * a->len;
-        if (place_added(l, a, json_get(&list->items[i], "special")->boolean) <
-            0)
-            return -1;
-        struct bpe_tok *t = &tok[a->id];
-        if (!(t->flags & BPE_MODEL)) {
-            t->off = (uint32_t)(s + a->len - arena);
-            t->len = (uint16_t)a->len;
-            t->flags |= BPE_SPELLED;
-        }
-    }
+    return 0;
+}
+
+/* Sort b->added and index it by first bytes. */
+static int index_added(struct bpe_load *l, size_t n)
+{
+    struct bpe *b = l->b;
     qsort(b->added, n, sizeof *b->added, compare_added);
     b->n_added = n;
     size_t k = 0;
@@ -160,8 +138,57 @@ int bpe_add_tokens(struct bpe_load *l, const struct json_value *list)
     }
     for (size_t i = 1; i < n; i++)
         if (compare_added(&b->added[i - 1], &b->added[i]) == 0)
-            return err_set(l->e, QWICK_ERR_MODEL,
-                           "%s: added_tokens: \"%s\" is there twice", l->name,
-                           ERR_SHOW(b->added[i].content, b->added[i].len));
+            return err_set(
+                l->e, QWICK_ERR_MODEL, "%s: %s: \"%s\" is there twice", l->name,
+                l->added_name, ERR_SHOW(b->added[i].content, b->added[i].len));
     return 0;
+}
+
+/* The arena gets each content twice: as text is searched for it, and as the
+ * spelling that becomes the token's bytes. */
+int bpe_place_tokens(struct bpe_load *l, size_t n, const bool *special)
+{
+    struct bpe *b = l->b;
+    if (make_room(l, n) < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        struct bpe_added *a = &b->added[i];
+        char *s = b->arena + l->vocab.len;
+        memcpy(s, a->content, a->len);
+        memcpy(s + a->len, a->content, a->len);
+        a->content = s;
+        l->vocab.len += 2 * a->len;
+        if (place_added(l, a, special[i]) < 0)
+            return -1;
+        struct bpe_tok *t = &b->tok[a->id];
+        if (!(t->flags & BPE_MODEL)) {
+            t->off = (uint32_t)(s + a->len - b->arena);
+            t->len = (uint16_t)a->len;
+            t->flags |= BPE_SPELLED;
+        }
+    }
+    return index_added(l, n);
+}
+
+int bpe_add_tokens(struct bpe_load *l, const struct json_value *list)
+{
+    struct bpe *b = l->b;
+    if (!bpe_is_null(list) && !json_is(list, JSON_ARRAY))
+        return err_set(l->e, QWICK_ERR_MODEL, "%s: added_tokens: not an array",
+                       l->name);
+    size_t n = bpe_is_null(list) ? 0 : list->len;
+    bool *special = calloc(n + 1, sizeof *special);
+    b->added = calloc(n + 1, sizeof *b->added);
+    int rc = 0;
+    if (!b->added || !special)
+        rc = err_oom(l->e, n * sizeof *b->added);
+    for (size_t i = 0; i < n && !rc; i++) {
+        rc = read_added(l, &list->items[i], i, &b->added[i]);
+        if (!rc)
+            special[i] = json_get(&list->items[i], "special")->boolean;
+    }
+    if (!rc)
+        rc = bpe_place_tokens(l, n, special);
+    free(special);
+    return rc;
 }

@@ -33,9 +33,9 @@ int bpe_vocab_put(struct bpe_load *l, size_t n, uint32_t id, const char *p)
     if (t->flags) {
         l->fault.at = p;
         return err_set(&l->fault.err, QWICK_ERR_MODEL,
-                       "%s: model.vocab: id %u is shared by \"%s\" and "
+                       "%s: %s: id %u is shared by \"%s\" and "
                        "\"%s\"",
-                       l->name, (unsigned)id,
+                       l->name, l->vocab_name, (unsigned)id,
                        ERR_SHOW(l->vocab.p + t->off, (size_t)t->len),
                        ERR_SHOW(key, n));
     }
@@ -54,12 +54,13 @@ static int text_alloc(struct bpe_text *t, size_t n, struct qwick_err *e)
     return t->p ? 0 : err_oom(e, n);
 }
 
-/* Prepare l, all zeros, for a file of n bytes; to be freed whatever is
- * returned. */
-static int load_init(struct bpe_load *l, const char *name, size_t n,
-                     struct qwick_err *e)
+int bpe_load_init(struct bpe_load *l, const char *name, size_t n,
+                  struct qwick_err *e)
 {
     l->name = l->merges.name = name;
+    l->vocab_name = "model.vocab";
+    l->merges_name = "model.merges";
+    l->added_name = "added_tokens";
     l->e = e;
     l->b = calloc(1, sizeof *l->b);
     if (!l->b)
@@ -81,8 +82,7 @@ static int load_init(struct bpe_load *l, const char *name, size_t n,
                : 0;
 }
 
-/* Returns the tokenizer. */
-static struct bpe *load_free(struct bpe_load *l)
+struct bpe *bpe_load_free(struct bpe_load *l)
 {
     struct bpe *b = l->b;
     free(l->merges.arena.p);
@@ -96,7 +96,7 @@ static struct bpe *load_free(struct bpe_load *l)
 
 /* ---- byte tokens ---- */
 
-static int find_bytes(const struct bpe_load *l)
+int bpe_find_bytes(const struct bpe_load *l)
 {
     struct bpe *b = l->b;
     const struct alphabet *a = &b->alphabet;
@@ -112,9 +112,8 @@ static int find_bytes(const struct bpe_load *l)
         int32_t id = bpe_find(b, &l->table, bpe_hash(b->seed, s, n), s, n);
         if (id < 0)
             return err_set(l->e, QWICK_ERR_MODEL,
-                           "%s: model.vocab: no token for byte 0x%02zX "
-                           "(\"%s\")",
-                           l->name, c, s);
+                           "%s: %s: no token for byte 0x%02zX (\"%s\")",
+                           l->name, l->vocab_name, c, s);
         b->byte_id[c] = (uint32_t)id;
     }
     return 0;
@@ -141,17 +140,22 @@ static int index_words(struct bpe_load *l)
     return 0;
 }
 
-static int finish(struct bpe_load *l, const struct json_value *root)
+int bpe_finish(struct bpe_load *l)
 {
     struct bpe *b = l->b;
-    if (find_bytes(l) < 0 ||
-        bpe_add_tokens(l, json_get(root, "added_tokens")) < 0 ||
-        bpe_read_frame(l, json_get(root, "post_processor")) < 0)
-        return -1;
     b->cache = calloc(BPE_CACHE_WORDS, sizeof *b->cache);
     if (!b->cache)
         return err_oom(l->e, BPE_CACHE_WORDS * sizeof *b->cache);
     return index_words(l);
+}
+
+static int add_rest(struct bpe_load *l, const struct json_value *root)
+{
+    return bpe_find_bytes(l) < 0 ||
+                   bpe_add_tokens(l, json_get(root, "added_tokens")) < 0 ||
+                   bpe_read_frame(l, json_get(root, "post_processor")) < 0
+               ? -1
+               : bpe_finish(l);
 }
 
 /* l: all zeros, freed by the caller. */
@@ -159,7 +163,7 @@ static int open_with(struct bpe_load *l, struct bpe **out, const char *name,
                      const char *text, size_t n, struct qwick_err *e)
 {
     struct json_doc *rest = NULL;
-    int rc = load_init(l, name, n, e);
+    int rc = bpe_load_init(l, name, n, e);
     if (rc == 0)
         rc = bpe_scan(l, text, n, &rest);
     if (rc == 0)
@@ -171,9 +175,9 @@ static int open_with(struct bpe_load *l, struct bpe **out, const char *name,
         rc = -1;
     }
     if (rc == 0)
-        rc = finish(l, json_root(rest));
+        rc = add_rest(l, json_root(rest));
     json_free(rest);
-    struct bpe *b = load_free(l);
+    struct bpe *b = bpe_load_free(l);
     if (rc < 0)
         bpe_close(b);
     else

@@ -58,6 +58,8 @@ struct merges {
 
 struct bpe_load {
     const char *name;
+    /* what the file calls these, for messages */
+    const char *vocab_name, *merges_name, *added_name;
     struct bpe *b;
     struct qwick_err *e;
     struct bpe_fault fault;
@@ -105,6 +107,18 @@ static inline bool bpe_is_bool(const struct json_value *v, bool want)
 
 /* ---- bpe_load.c ---- */
 
+/* Prepare l, all zeros, for a file of n bytes of text; to be freed whatever is
+ * returned. */
+int bpe_load_init(struct bpe_load *l, const char *name, size_t n,
+                  struct qwick_err *e);
+/* Free l and return its tokenizer. */
+struct bpe *bpe_load_free(struct bpe_load *l);
+/* Find the tokens of single bytes, once the vocabulary is indexed and before
+ * tokens are added. */
+int bpe_find_bytes(const struct bpe_load *l);
+/* The last step: what encoding needs besides. */
+int bpe_finish(struct bpe_load *l);
+
 /* Add the entry spelled l->vocab.p[l->vocab.len ..][0..n), n <= BPE_MAX_TOKEN,
  * with this id <= BPE_MAX_ID, which ends before p. -1 (l->fault): another entry
  * has the id, or out of memory. */
@@ -144,5 +158,8 @@ int bpe_read_frame(struct bpe_load *l, const struct json_value *post);
 
 /* Give added tokens their rows. Before any spelling is turned into bytes. */
 int bpe_add_tokens(struct bpe_load *l, const struct json_value *list);
+/* The same for the n tokens in b->added [n + 1], whose contents are elsewhere
+ * yet; special [n]. */
+int bpe_place_tokens(struct bpe_load *l, size_t n, const bool *special);
 
 #endif

@@ -30,9 +30,8 @@ static int index_vocab(struct bpe_load *l)
             int32_t other = bpe_find(b, &l->table, hash[i], s, t->len);
             if (other >= 0)
                 return err_set(&l->resolve_err, QWICK_ERR_MODEL,
-                               "%s: model.vocab: \"%s\" has two ids, %d "
-                               "and %u",
-                               l->name, ERR_SHOW(s, t->len), (int)other,
+                               "%s: %s: \"%s\" has two ids, %d and %u", l->name,
+                               l->vocab_name, ERR_SHOW(s, t->len), (int)other,
                                (unsigned)ids[i]);
             hashmap_put(&l->table, hash[i], ids[i]);
         }
@@ -78,10 +77,10 @@ static int unknown_part(const struct bpe_load *l, size_t rank, const char *s,
     const char *part = which == 1 ? s + left : s;
     size_t n = which == 0 ? left : which == 1 ? right : left + right;
     return err_set(e, QWICK_ERR_MODEL,
-                   "%s: model.merges: merge %zu (\"%s\" \"%s\"): \"%s\" "
-                   "is not in the vocabulary",
-                   l->name, rank, ERR_SHOW(s, left), ERR_SHOW(s + left, right),
-                   ERR_SHOW(part, n));
+                   "%s: %s: merge %zu (\"%s\" \"%s\"): \"%s\" is not in the "
+                   "vocabulary",
+                   l->name, l->merges_name, rank, ERR_SHOW(s, left),
+                   ERR_SHOW(s + left, right), ERR_SHOW(part, n));
 }
 
 /* Resolve the records of merges in [at, end), the first of which has this rank;

@@ -1,0 +1,197 @@
+/* A tokenizer from the arrays that GGUF files have in place of tokenizer.json.
+ * Spellings and merges go where bpe_scan.c puts those of a JSON text. */
+#include <stdlib.h>
+
+#include "text/bpe_load.h"
+
+/* The next string; moves on. */
+static const char *next_string(struct bpe_strings *s, size_t *n)
+{
+    size_t len = 0;
+    for (size_t i = 8; i-- > 0;)
+        len = len << 8 | s->p[i];
+    const char *text = (const char *)s->p + 8;
+    s->p += 8 + len;
+    s->n--;
+    *n = len;
+    return text;
+}
+
+/* Bytes of all strings with their lengths. */
+static size_t total_bytes(struct bpe_strings s)
+{
+    const unsigned char *begin = s.p;
+    size_t n;
+    while (s.n > 0)
+        (void)next_string(&s, &n);
+    return (size_t)(s.p - begin);
+}
+
+static enum bpe_kind kind_of(const struct bpe_parts *parts, size_t id)
+{
+    return parts->kinds ? (enum bpe_kind)parts->kinds[id] : BPE_KIND_NORMAL;
+}
+
+/* Tokens of the vocabulary go into the arena; added ones are counted. */
+static int read_tokens(struct bpe_load *l, const struct bpe_parts *parts,
+                       size_t *n_added)
+{
+    struct bpe_strings s = parts->tokens;
+    *n_added = 0;
+    if (s.n > BPE_MAX_ID)
+        return err_set(l->e, QWICK_ERR_MODEL,
+                       "%s: %s: %zu tokens, %d are the most", l->name,
+                       l->vocab_name, s.n, BPE_MAX_ID);
+    for (size_t id = 0; id < parts->tokens.n; id++) {
+        size_t n;
+        const char *text = next_string(&s, &n);
+        enum bpe_kind kind = kind_of(parts, id);
+        if (kind == BPE_KIND_UNUSED)
+            continue;
+        if (n > BPE_MAX_TOKEN || n == 0)
+            return err_set(l->e, QWICK_ERR_MODEL,
+                           "%s: %s: token %zu has %zu bytes, must have from 1 "
+                           "to %u",
+                           l->name, l->vocab_name, id, n, BPE_MAX_TOKEN);
+        if (kind != BPE_KIND_NORMAL) {
+            ++*n_added;
+            continue;
+        }
+        memcpy(l->vocab.p + l->vocab.len, text, n);
+        if (bpe_vocab_put(l, n, (uint32_t)id, text) < 0) {
+            *l->e = l->fault.err;
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* "LEFT RIGHT" as a record. */
+static int read_merge(struct bpe_load *l, const char *s, size_t n, size_t rank)
+{
+    struct merges *m = &l->merges;
+    /* no part is empty; spellings have no blanks */
+    const char *blank = n > 1 ? memchr(s + 1, ' ', n - 1) : NULL;
+    size_t left = blank ? (size_t)(blank - s) : 0;
+    size_t right = blank ? n - left - 1 : 0;
+    if (right == 0 || memchr(blank + 1, ' ', right) || left > BPE_MAX_TOKEN ||
+        right > BPE_MAX_TOKEN)
+        return err_set(l->e, QWICK_ERR_MODEL,
+                       "%s: %s: merge %zu (\"%s\"): must be two spellings "
+                       "with a blank between them",
+                       l->name, l->merges_name, rank, ERR_SHOW(s, n));
+    char *p = m->arena.p + m->arena.len;
+    bpe_record_head(p, left, right);
+    memcpy(p + HEAD, s, left);
+    memcpy(p + HEAD + left, blank + 1, right);
+    m->arena.len += HEAD + left + right;
+    m->n++;
+    return 0;
+}
+
+static int read_merges(struct bpe_load *l, struct bpe_strings s)
+{
+    if (s.n > BPE_MAX_ID)
+        return err_set(l->e, QWICK_ERR_MODEL,
+                       "%s: %s: %zu merges, %d are the most", l->name,
+                       l->merges_name, s.n, BPE_MAX_ID);
+    for (size_t rank = 0; s.n > 0; rank++) {
+        size_t n;
+        const char *text = next_string(&s, &n);
+        if (read_merge(l, text, n, rank) < 0)
+            return -1;
+    }
+    bpe_resolve_all(l);
+    if (l->rc < 0)
+        *l->e = l->resolve_err;
+    l->b->n_merges = l->merges.n;
+    return l->rc;
+}
+
+static int add_tokens(struct bpe_load *l, const struct bpe_parts *parts,
+                      size_t n)
+{
+    struct bpe *b = l->b;
+    struct bpe_strings s = parts->tokens;
+    size_t at = 0;
+    bool *special = calloc(n + 1, sizeof *special);
+    b->added = calloc(n + 1, sizeof *b->added);
+    int rc = 0;
+    if (!special || !b->added)
+        rc = err_oom(l->e, n * sizeof *b->added);
+    for (size_t id = 0; id < parts->tokens.n && !rc; id++) {
+        struct bpe_added a = {.id = (uint32_t)id};
+        enum bpe_kind kind = kind_of(parts, id);
+        a.content = next_string(&s, &a.len);
+        if (kind != BPE_KIND_ADDED && kind != BPE_KIND_CONTROL)
+            continue;
+        special[at] = kind == BPE_KIND_CONTROL;
+        b->added[at++] = a;
+    }
+    if (!rc)
+        rc = bpe_place_tokens(l, n, special);
+    free(special);
+    return rc;
+}
+
+static int add_frame(struct bpe_load *l, const struct bpe_parts *parts)
+{
+    struct bpe *b = l->b;
+    const int32_t ids[] = {parts->before, parts->after};
+    b->frame = malloc(sizeof ids);
+    if (!b->frame)
+        return err_oom(l->e, sizeof ids);
+    for (size_t i = 0; i < 2; i++) {
+        if (ids[i] < 0)
+            continue;
+        b->frame[b->n_before + b->n_after] = ids[i];
+        *(i ? &b->n_after : &b->n_before) = 1;
+    }
+    return 0;
+}
+
+/* l: all zeros, freed by the caller. */
+static int open_with(struct bpe_load *l, struct bpe **out,
+                     const struct bpe_parts *parts, struct qwick_err *e)
+{
+    size_t n_added = 0;
+    int rc = bpe_load_init(
+        l, parts->name, total_bytes(parts->tokens) + total_bytes(parts->merges),
+        e);
+    l->vocab_name = l->added_name = parts->tokens_name;
+    l->merges_name = parts->merges_name;
+    if (!rc)
+        rc = read_tokens(l, parts, &n_added);
+    if (!rc)
+        rc = bpe_vocab_done(l, e);
+    if (!rc && l->rc < 0) {
+        *e = l->resolve_err;
+        rc = -1;
+    }
+    if (!rc)
+        l->b->nfc = parts->nfc;
+    if (rc || read_merges(l, parts->merges) || bpe_find_bytes(l) ||
+        add_tokens(l, parts, n_added) || add_frame(l, parts) || bpe_finish(l))
+        rc = -1;
+    struct bpe *b = bpe_load_free(l);
+    if (rc)
+        bpe_close(b);
+    else
+        *out = b;
+    return rc;
+}
+
+int bpe_open_parts(struct bpe **out, const struct bpe_parts *parts,
+                   struct qwick_err *e)
+{
+    struct qwick_err unused;
+    *out = NULL;
+    /* Too large for the stack of a small thread. */
+    struct bpe_load *l = aligned_alloc(_Alignof(struct bpe_load), sizeof *l);
+    if (!l)
+        return err_oom(e, sizeof *l);
+    memset(l, 0, sizeof *l);
+    int rc = open_with(l, out, parts, e ? e : &unused);
+    free(l);
+    return rc;
+}
