@@ -233,16 +233,24 @@ static void width_name(int bits, char out[16])
         snprintf(out, 16, "dense");
 }
 
+static bool is_quantized(const struct qwick_info *i)
+{
+    return i->n_params != i->params_by_bits[0];
+}
+
 static void quantization_json(struct json_writer *w, const struct qwick_info *i)
 {
-    if (!i->quant_bits) {
+    if (!is_quantized(i)) {
         jw_null(w, "quantization");
         return;
     }
     jw_object(w, "quantization");
-    jw_int(w, "bits", i->quant_bits);
-    jw_uint(w, "group_size", i->quant_group);
-    jw_uint(w, "overrides", i->quant_overrides);
+    /* of GGUF's blocks there is no one number of bits */
+    if (i->quant_bits) {
+        jw_int(w, "bits", i->quant_bits);
+        jw_uint(w, "group_size", i->quant_group);
+        jw_uint(w, "overrides", i->quant_overrides);
+    }
     jw_double(w, "bits_per_param", round(bits_per_param(i) * 1e3) / 1e3);
     jw_object(w, "params_by_bits");
     for (int bits = 8; bits >= 0; bits--) {
@@ -257,12 +265,15 @@ static void quantization_json(struct json_writer *w, const struct qwick_info *i)
 
 static int quantization_lines(struct buf *b, const struct qwick_info *i)
 {
-    if (!i->quant_bits)
+    if (!is_quantized(i))
         return buf_puts(b, "quantization       none\n");
-    int bad = buf_printf(b,
+    int bad =
+        i->quant_bits
+            ? buf_printf(b,
                          "quantization       %d bits, group size %zu, "
                          "overrides %zu\n",
-                         i->quant_bits, i->quant_group, i->quant_overrides);
+                         i->quant_bits, i->quant_group, i->quant_overrides)
+            : buf_printf(b, "quantization       %s\n", i->weights_dtype);
     bad |= buf_printf(b, "bits per param     %.3f\n", bits_per_param(i));
     bad |= buf_puts(b, "params by bits     ");
     const char *between = "";

@@ -299,8 +299,14 @@ static int open_source(struct source *s, const char *spec, struct qwick_err *e)
     struct map map;
     bool found;
     char path[MAX_PATH_BYTES];
-    if (checkpoint_open(&s->ck, spec, e) ||
-        checkpoint_map_small(s->ck, "config.json", &map, &found, e))
+    if (checkpoint_open(&s->ck, spec, e))
+        return -1;
+    if (checkpoint_gguf(s->ck))
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: is a GGUF file: only safetensors checkpoints can "
+                       "be quantized",
+                       checkpoint_dir(s->ck));
+    if (checkpoint_map_small(s->ck, "config.json", &map, &found, e))
         return -1;
     checkpoint_path(s->ck, "config.json", path, sizeof path);
     if (!found)

@@ -10,11 +10,13 @@
 #include "base/array.h"
 #include "base/buf.h"
 #include "file/builtin.h"
+#include "file/gguf.h"
 
 struct checkpoint {
     char *name;
-    char *dir;
+    char *dir; /* or the GGUF file */
     bool builtin;
+    struct gguf *gguf; /* or NULL */
 };
 
 enum { MAX_PATH_BYTES = 4096, MAX_REF_BYTES = 4096 };
@@ -262,16 +264,17 @@ done:
 
 /* ---- checkpoints --------------------------------------------------------- */
 
-/* The directory that spec means, malloc'ed. */
+static bool ends_in(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* The directory or file that spec means, malloc'ed. */
 static int resolve(char **dir, const char *spec, struct qwick_err *e)
 {
     struct stat st;
     if (stat(spec, &st) == 0) {
-        if (!S_ISDIR(st.st_mode))
-            return err_set(e, QWICK_ERR_MODEL,
-                           "%s: is a file, not a checkpoint directory: name "
-                           "the directory that holds it",
-                           spec);
         *dir = strdup(spec);
         return *dir ? 0 : err_oom(e, strlen(spec) + 1);
     }
@@ -279,6 +282,8 @@ static int resolve(char **dir, const char *spec, struct qwick_err *e)
     if (err != ENOENT && err != ENOTDIR)
         return err_set(e, QWICK_ERR_MODEL, "%s: cannot open: %s", spec,
                        strerror(err));
+    if (ends_in(spec, ".gguf"))
+        return err_set(e, QWICK_ERR_MODEL, "%s: no such file", spec);
     struct hub_id id;
     int is = hub_id_parse(&id, spec);
     if (is < 0)
@@ -288,6 +293,43 @@ static int resolve(char **dir, const char *spec, struct qwick_err *e)
     int rc = hub_find(&id, spec, dir, e);
     hub_id_free(&id);
     return rc;
+}
+
+/* A clone of a repository without Git LFS has a few lines of text in place of
+ * each large file: version, oid, size. */
+static int check_pointer(struct map *m, const char *path, struct qwick_err *e)
+{
+    static const char magic[] = "version https://git-lfs.github.com/spec/";
+    if (m->size < sizeof magic - 1 || m->size > 1024 ||
+        memcmp(m->data, magic, sizeof magic - 1) != 0)
+        return 0;
+    map_close(m);
+    return err_set(e, QWICK_ERR_MODEL,
+                   "%s: is a Git LFS pointer, not the file itself: fetch it "
+                   "with git lfs pull, or with qwick-pull",
+                   path);
+}
+
+/* What is found at ck->dir: a directory, or a file, which must be GGUF's by its
+ * first bytes (stores of models drop the suffix) or its name. */
+static int open_found(struct checkpoint *ck, struct qwick_err *e)
+{
+    struct map map;
+    struct stat st;
+    if (stat(ck->dir, &st) == 0 && !S_ISREG(st.st_mode))
+        return S_ISDIR(st.st_mode) ? 0 : map_open(&map, ck->dir, e);
+    if (map_open(&map, ck->dir, e))
+        return -1;
+    bool is = gguf_is(&map) || ends_in(ck->dir, ".gguf");
+    int rc = is ? check_pointer(&map, ck->dir, e) : 0;
+    if (!rc)
+        map_close(&map);
+    if (rc || is)
+        return rc ? rc : gguf_open(&ck->gguf, ck->dir, e);
+    return err_set(e, QWICK_ERR_MODEL,
+                   "%s: is a file, not a checkpoint directory or a GGUF file: "
+                   "name the directory that holds it",
+                   ck->dir);
 }
 
 int checkpoint_open(struct checkpoint **out, const char *spec,
@@ -314,6 +356,8 @@ int checkpoint_open(struct checkpoint **out, const char *spec,
         size_t n = strlen(ck->dir);
         while (n > 1 && ck->dir[n - 1] == '/')
             ck->dir[--n] = '\0';
+        if (open_found(ck, e))
+            goto fail;
     } else {
         ck->dir = strdup("built-in");
         if (!ck->dir) {
@@ -332,6 +376,7 @@ void checkpoint_close(struct checkpoint *ck)
 {
     if (!ck)
         return;
+    gguf_close(ck->gguf);
     free(ck->name);
     free(ck->dir);
     free(ck);
@@ -347,24 +392,14 @@ const char *checkpoint_dir(const struct checkpoint *ck)
     return ck->dir;
 }
 
+const struct gguf *checkpoint_gguf(const struct checkpoint *ck)
+{
+    return ck->gguf;
+}
+
 static const char *separator(const struct checkpoint *ck)
 {
     return strcmp(ck->dir, "/") == 0 ? "" : "/";
-}
-
-/* A clone of a repository without Git LFS has a few lines of text in place of
- * each large file: version, oid, size. */
-static int check_pointer(struct map *m, const char *path, struct qwick_err *e)
-{
-    static const char magic[] = "version https://git-lfs.github.com/spec/";
-    if (m->size < sizeof magic - 1 || m->size > 1024 ||
-        memcmp(m->data, magic, sizeof magic - 1) != 0)
-        return 0;
-    map_close(m);
-    return err_set(e, QWICK_ERR_MODEL,
-                   "%s: is a Git LFS pointer, not the file itself: fetch it "
-                   "with git lfs pull, or with qwick-pull",
-                   path);
 }
 
 int checkpoint_map(const struct checkpoint *ck, const char *name,
@@ -376,6 +411,8 @@ int checkpoint_map(const struct checkpoint *ck, const char *name,
         strcmp(name, "..") == 0)
         return err_set(e, QWICK_ERR_MODEL, "%s: %s: not a plain file name",
                        ck->dir, name);
+    if (ck->gguf)
+        return 0;
     if (ck->builtin) {
         struct builtin_file f;
         if (builtin_find(name, &f) == 0) {
@@ -432,7 +469,12 @@ int checkpoint_map_small(const struct checkpoint *ck, const char *name,
 void checkpoint_path(const struct checkpoint *ck, const char *name, char *out,
                      size_t n)
 {
-    snprintf(out, n, "%s%s%s", ck->dir, separator(ck), name);
+    const char *slash = ck->gguf ? strrchr(ck->dir, '/') : NULL;
+    if (ck->gguf)
+        snprintf(out, n, "%.*s%s", slash ? (int)(slash + 1 - ck->dir) : 0,
+                 ck->dir, name);
+    else
+        snprintf(out, n, "%s%s%s", ck->dir, separator(ck), name);
 }
 
 /* ---- listing ------------------------------------------------------------- */
@@ -467,6 +509,8 @@ int checkpoint_list(const struct checkpoint *ck, const char *suffix,
     struct names l = {0};
     *names = NULL;
     *n = 0;
+    if (ck->gguf)
+        return 0;
     if (ck->builtin) {
         struct builtin_file f;
         for (size_t i = 0; builtin_at(i, &f) == 0; i++) {

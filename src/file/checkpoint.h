@@ -1,5 +1,5 @@
-/* A model's files: in a directory, in the local Hugging Face cache, or inside
- * this binary. The network is never used. */
+/* A model's files: in a directory, in one GGUF file, in the local Hugging Face
+ * cache, or inside this binary. The network is never used. */
 #ifndef FILE_CHECKPOINT_H
 #define FILE_CHECKPOINT_H
 
@@ -9,9 +9,11 @@
 #include "file/map.h"
 
 struct checkpoint;
+struct gguf;
 
-/* spec: a directory; or a hub id "org/name" (optionally "org/name@revision"),
- * looked up in $HF_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub or
+/* spec: a directory; or a GGUF file; or a hub id "org/name" (optionally
+ * "org/name@revision"), looked up in $HF_HUB_CACHE, $HF_HOME/hub,
+ * $XDG_CACHE_HOME/huggingface/hub or
  * ~/.cache/huggingface/hub as models--org--name/snapshots/<refs/main>; or NULL
  * for the demo model inside the binary. A directory of that name wins over a
  * hub id. If nothing is found, the error lists the places searched and how to
@@ -21,9 +23,13 @@ int checkpoint_open(struct checkpoint **out, const char *spec,
 void checkpoint_close(struct checkpoint *ck);
 
 /* The name that the user gave ("qwick-demo" when built in), and the directory
- * ("built-in"). Borrowed. */
+ * or the GGUF file ("built-in"). Borrowed. */
 const char *checkpoint_name(const struct checkpoint *ck);
 const char *checkpoint_dir(const struct checkpoint *ck);
+
+/* The GGUF file, or NULL when the checkpoint is none. It holds all there is:
+ * such a checkpoint has no other files. Borrowed. */
+const struct gguf *checkpoint_gguf(const struct checkpoint *ck);
 
 /* Map the file of that name directly inside the checkpoint. Names with a slash
  * or ".." are refused, and so are the pointers that Git LFS leaves in place of
@@ -37,7 +43,8 @@ int checkpoint_map(const struct checkpoint *ck, const char *name,
 int checkpoint_map_small(const struct checkpoint *ck, const char *name,
                          struct map *out, bool *found, struct qwick_err *e);
 
-/* Write the path for messages to out[n]: "DIR/name", or "built-in/name". */
+/* Write the path for messages to out[n]: "DIR/name", or "built-in/name". Of a
+ * GGUF file, DIR is the directory that it is in. */
 void checkpoint_path(const struct checkpoint *ck, const char *name, char *out,
                      size_t n);
 

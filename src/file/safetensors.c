@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "base/buf.h"
 #include "base/utf8.h"
+#include "file/gguf.h"
 #include "file/json.h"
 #include "file/map.h"
 #include "file/name_table.h"
@@ -712,7 +713,12 @@ static int open_all(struct st_set *set, const struct checkpoint *ck,
 int st_open(struct st_set **out, const struct checkpoint *ck,
             struct qwick_err *e)
 {
+    const struct gguf *g = checkpoint_gguf(ck);
     *out = NULL;
+    if (g) {
+        *out = st_set_share(gguf_tensors(g));
+        return 0;
+    }
     struct st_set *set;
     if (st_set_new(&set, e))
         return -1;

@@ -15,9 +15,10 @@
 #include "file/checkpoint.h"
 #include "file/tensors.h"
 
-/* Open all weights of a checkpoint: the shards of model.safetensors.index.json
- * if it exists (each shard must exist, hold the tensors that the index places
- * in it, and be named without a path); else model.safetensors; else every
+/* Open all weights of a checkpoint: those of its GGUF file; else the shards of
+ * model.safetensors.index.json if it exists (each shard must exist, hold the
+ * tensors that the index places in it, and be named without a path); else
+ * model.safetensors; else every
  * *.safetensors in name order. A tensor name in two shards is an error. No
  * descriptor stays open. Without any weights, the error lists the files that
  * were looked for. */

@@ -25,7 +25,7 @@ struct cost {
 
 struct arch {
     const char *model_type; /* config.json's model_type */
-    const char *gguf;       /* general.architecture of GGUF files */
+    const char *gguf;       /* general.architecture of GGUF files, or NULL */
 
     /* Read the fields of config.json that the family has. The caller has set
      * c->arch and c->model_type. Returns 0, or -1 with *e set. */
@@ -59,9 +59,14 @@ struct arch {
 /* The family called model_type [len]; NULL: not supported. */
 const struct arch *arch_find(const char *model_type, size_t len);
 
+/* The family that GGUF files call so; NULL: not supported. */
+const struct arch *arch_find_gguf(const char *name, size_t len);
+
 /* The names of all families for messages, quoted and with commas, cut at n
  * bytes. */
 void arch_names(char *out, size_t n);
+/* The same with GGUF's names, of the families that have one. */
+void arch_gguf_names(char *out, size_t n);
 
 extern const struct arch arch_qwen3, arch_qwen3moe;
 

@@ -172,7 +172,7 @@ static int bind_layer(struct model *m, struct layer *l, size_t i,
                                                                           : 0;
 }
 
-static const struct names *const schemes[] = {&names_hub, NULL};
+static const struct names *const schemes[] = {&names_hub, &names_gguf, NULL};
 
 /* ---- the layer ------------------------------------------------------------
  */

@@ -103,7 +103,7 @@ static int read_config(struct config *c, const struct section *s,
     return c->arch->read_config(c, s, e);
 }
 
-static int read_generation(struct config *c, const struct section *s,
+int config_read_generation(struct config *c, const struct section *s,
                            struct qwick_err *e)
 {
     if (read_stop_ids(c, s, e) ||
@@ -145,7 +145,7 @@ static int load_file(struct config *c, const struct checkpoint *ck,
     int rc = json_parse(&doc, path, (const char *)map.data, map.size,
                         QWICK_ERR_MODEL, e);
     if (!rc) {
-        struct section s = {json_root(doc), path, ""};
+        struct section s = {.v = json_root(doc), .path = path, .in = ""};
         rc = s.v->type == JSON_OBJECT
                  ? read(c, &s, e)
                  : err_set(e, QWICK_ERR_MODEL, "%s: must be a JSON object",
@@ -160,8 +160,16 @@ int config_load(struct config *c, const struct checkpoint *ck,
                 struct qwick_err *e)
 {
     *c = (struct config){.temperature = 1, .top_p = 1, .repetition_penalty = 1};
+    const struct gguf *g = checkpoint_gguf(ck);
+    if (g) {
+        if (!config_read_gguf(c, g, e))
+            return 0;
+        config_free(c);
+        return -1;
+    }
     if (load_file(c, ck, "config.json", true, read_config, e) ||
-        load_file(c, ck, "generation_config.json", false, read_generation, e)) {
+        load_file(c, ck, "generation_config.json", false,
+                  config_read_generation, e)) {
         config_free(c);
         return -1;
     }

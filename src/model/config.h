@@ -78,7 +78,7 @@ struct config {
     size_t top_k; /* 0: off; transformers' default is 50 */
 };
 
-/* Read and check both files. */
+/* Read and check both files, or a GGUF file's metadata. */
 int config_load(struct config *c, const struct checkpoint *ck,
                 struct qwick_err *e);
 void config_free(struct config *c);
@@ -105,7 +105,16 @@ enum {
     MAX_EXPERTS = 1 << 14
 };
 
+struct gguf;
 struct section;
+
+/* All that a GGUF file's metadata says. c holds the defaults. */
+int config_read_gguf(struct config *c, const struct gguf *g,
+                     struct qwick_err *e);
+
+/* generation_config.json's fields: stop ids and sampling. */
+int config_read_generation(struct config *c, const struct section *s,
+                           struct qwick_err *e);
 
 /* The fields that all families have: sizes, norms, stop ids, quantization.
  * Allocates c->layers, each with a dense MLP of intermediate_size and without a

@@ -99,10 +99,8 @@ static bool same_rope(const struct rope_config *a, const struct rope_config *b)
 int config_read_rope(const struct config *c, struct rope_config *r,
                      const struct section *s, struct qwick_err *e)
 {
-    struct section v5 = {json_get(s->v, "rope_parameters"), s->path,
-                         "rope_parameters."};
-    struct section v4 = {json_get(s->v, "rope_scaling"), s->path,
-                         "rope_scaling."};
+    struct section v5 = section_inner(s, "rope_parameters", "rope_parameters.");
+    struct section v4 = section_inner(s, "rope_scaling", "rope_scaling.");
     bool has5 = !section_absent(s, "rope_parameters");
     bool has4 = !section_absent(s, "rope_scaling");
     if (has5 && v5.v->type != JSON_OBJECT)

@@ -9,6 +9,7 @@
 
 /* Qwen3-Embedding's checkpoints were saved from the bare model: no prefix. */
 const struct names names_hub = {
+    .config = "config.json",
     .prefixes = {"model.", "", NULL},
     .of = {[WEIGHT_EMBED] = {"@embed_tokens.weight"},
            [WEIGHT_HEAD] = {"lm_head.weight"},
@@ -39,6 +40,35 @@ const struct names names_hub = {
            [WEIGHT_EXPERTS_GATE_UP] = {MLP "experts.gate_up_proj"},
            [WEIGHT_EXPERTS_DOWN] = {MLP "switch_mlp.down_proj.weight",
                                     MLP "experts.down_proj"}}};
+
+#define BLOCK "blk.#."
+
+const struct names names_gguf = {
+    .config = "its metadata",
+    .prefixes = {"", NULL},
+    .of = {[WEIGHT_EMBED] = {"token_embd.weight"},
+           [WEIGHT_HEAD] = {"output.weight"},
+           [WEIGHT_NORM] = {"output_norm.weight"},
+           [WEIGHT_ATTN_NORM] = {BLOCK "attn_norm.weight"},
+           [WEIGHT_MLP_NORM] = {BLOCK "ffn_norm.weight"},
+           [WEIGHT_Q_PROJ] = {BLOCK "attn_q.weight"},
+           [WEIGHT_K_PROJ] = {BLOCK "attn_k.weight"},
+           [WEIGHT_V_PROJ] = {BLOCK "attn_v.weight"},
+           [WEIGHT_O_PROJ] = {BLOCK "attn_output.weight"},
+           [WEIGHT_Q_BIAS] = {BLOCK "attn_q.bias"},
+           [WEIGHT_K_BIAS] = {BLOCK "attn_k.bias"},
+           [WEIGHT_V_BIAS] = {BLOCK "attn_v.bias"},
+           [WEIGHT_O_BIAS] = {BLOCK "attn_output.bias"},
+           [WEIGHT_Q_NORM] = {BLOCK "attn_q_norm.weight"},
+           [WEIGHT_K_NORM] = {BLOCK "attn_k_norm.weight"},
+           [WEIGHT_GATE_PROJ] = {BLOCK "ffn_gate.weight"},
+           [WEIGHT_UP_PROJ] = {BLOCK "ffn_up.weight"},
+           [WEIGHT_DOWN_PROJ] = {BLOCK "ffn_down.weight"},
+           [WEIGHT_ROUTER] = {BLOCK "ffn_gate_inp.weight"},
+           [WEIGHT_EXPERTS_GATE] = {BLOCK "ffn_gate_exps.weight"},
+           [WEIGHT_EXPERTS_UP] = {BLOCK "ffn_up_exps.weight"},
+           [WEIGHT_EXPERTS_GATE_UP] = {BLOCK "ffn_gate_up_exps.weight"},
+           [WEIGHT_EXPERTS_DOWN] = {BLOCK "ffn_down_exps.weight"}}};
 
 bool names_expand(char *out, const struct names *names, const char *prefix,
                   struct weight_ref ref, size_t v)

@@ -56,6 +56,7 @@ enum {
 /* In a pattern, a leading '@' stands for the prefix, '#' for the number of the
  * layer and '*' for that of the expert. */
 struct names {
+    const char *config; /* what the shapes follow from: "config.json" */
     /* "model." and the like, with a dot. The one whose WEIGHT_EMBED is in the
        file applies to all names; the first one if there is none. Ends with
        NULL. */
@@ -81,5 +82,8 @@ bool names_expand(char *out, const struct names *names, const char *prefix,
 /* The names of Qwen models on the Hugging Face hub, MLX conversions
  * included. */
 extern const struct names names_hub;
+
+/* The names of Qwen models in GGUF files. */
+extern const struct names names_gguf;
 
 #endif

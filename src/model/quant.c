@@ -91,7 +91,7 @@ static int read_override(struct quant_params *p, const struct quant_params *all,
                        s->path, s->in, n, key->str, got);
     }
     snprintf(in, sizeof in, "%s%.*s.", s->in, n, key->str);
-    struct section own = {v, s->path, in};
+    struct section own = {.v = v, .path = s->path, .in = in};
     if (read_params(p, &own, e))
         return -1;
     for (size_t i = 0; i < v->len; i++)
@@ -159,7 +159,7 @@ static int read_object(struct quant *q, const struct section *config,
 {
     char in[32];
     snprintf(in, sizeof in, "%s.", key);
-    struct section s = {json_get(config->v, key), config->path, in};
+    struct section s = section_inner(config, key, in);
     *q = (struct quant){.key = key};
     if (s.v->type != JSON_OBJECT)
         return section_bad(config, key, "an object", e);

@@ -1,6 +1,7 @@
 #include "model/section.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/utf8.h"
 
@@ -21,14 +22,37 @@ void section_describe(const struct json_value *v, char *out, size_t n)
                                          : "an object");
 }
 
+struct section section_inner(const struct section *s, const char *key,
+                             const char *in)
+{
+    struct section inner = *s;
+    inner.v = json_get(s->v, key);
+    inner.in = in;
+    return inner;
+}
+
+/* The file's own name of a field. */
+static void file_name(const struct section *s, const char *key, char *out,
+                      size_t n)
+{
+    snprintf(out, n, "%s%s", s->in, key);
+    for (const struct section_name *m = s->names; m && m->field; m++) {
+        if (strcmp(m->field, out) != 0)
+            continue;
+        snprintf(out, n, "%s%s", m->key[0] == '.' ? s->prefix : "", m->key);
+        return;
+    }
+}
+
 int section_bad(const struct section *s, const char *key, const char *want,
                 struct qwick_err *e)
 {
     const struct json_value *v = json_get(s->v, key);
-    char got[64];
+    char got[64], name[160];
     section_describe(v, got, sizeof got);
-    return err_set(e, QWICK_ERR_MODEL, "%s: %s%s: must be %s, is %s", s->path,
-                   s->in, key, want, got);
+    file_name(s, key, name, sizeof name);
+    return err_set(e, QWICK_ERR_MODEL, "%s: %s: must be %s, is %s", s->path,
+                   name, want, got);
 }
 
 bool section_absent(const struct section *s, const char *key)

@@ -9,14 +9,29 @@
 #include "base/err.h"
 #include "file/json.h"
 
+/* Another container's name of a field. */
+struct section_name {
+    const char *field; /* "rope_scaling.factor" */
+    const char *key;   /* "general.name", or ".name" behind the prefix */
+};
+
 struct section {
     const struct json_value *v;
     const char *path; /* of the file */
     const char *in;   /* before the field's name: "" or "rope_scaling." */
+    /* What the file calls the fields, up to one whose field is NULL; NULL: as
+       config.json does */
+    const struct section_name *names;
+    const char *prefix; /* before keys that begin with "." */
 };
 
 /* A value (NULL: missing) as text for an error message, cut at 40 bytes. */
 void section_describe(const struct json_value *v, char *out, size_t n);
+
+/* An object that is the value of key, with the same file. in: as in struct
+ * section. */
+struct section section_inner(const struct section *s, const char *key,
+                             const char *in);
 
 /* The error "PATH: IN+KEY: must be WANT, is VALUE". Returns -1. */
 int section_bad(const struct section *s, const char *key, const char *want,

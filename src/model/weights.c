@@ -84,9 +84,8 @@ static const struct st_tensor *find(struct weights *w, const char *name,
         shape_text(t->shape, t->rank, got, sizeof got);
         shape_text(dims, rank, want, sizeof want);
         err_set(e, QWICK_ERR_MODEL,
-                "%s: %s: tensor %s: shape [%s] in the file, [%s] by "
-                "config.json%s",
-                w->path, t->file, name, got, want, why);
+                "%s: %s: tensor %s: shape [%s] in the file, [%s] by %s%s",
+                w->path, t->file, name, got, want, w->names->config, why);
         return NULL;
     }
     return t;
@@ -219,9 +218,27 @@ int weights_vector(struct weights *w, float **out, size_t n,
     return 0;
 }
 
+/* Names of the types of blocks in use, the order that of enum dtype. */
+static size_t list_blocks(struct weights *w)
+{
+    bool has[DT_COUNT] = {false};
+    size_t at = 0;
+    for (size_t i = 0; i < w->n_matrices; i++)
+        has[w->matrices[i]->dtype] = true;
+    for (int type = DT_BLOCKS; type < DT_COUNT && at < sizeof w->storage;
+         type++)
+        if (has[type])
+            at += (size_t)snprintf(w->storage + at, sizeof w->storage - at,
+                                   "%s%s", at ? "/" : "",
+                                   dtype_name((enum dtype)type));
+    return at;
+}
+
 const char *weights_storage(struct weights *w, const struct matrix *m)
 {
     size_t at = 0;
+    if (list_blocks(w))
+        return w->storage;
     for (int bits = 2; bits <= 8; bits++)
         if (w->params_by_bits[bits])
             at += (size_t)snprintf(w->storage + at, sizeof w->storage - at,

@@ -30,7 +30,7 @@ struct weights {
     struct matrix **matrices;
     float **vectors; /* owned */
     size_t n_matrices, cap_matrices, n_vectors, cap_vectors;
-    char storage[48]; /* weights_storage's */
+    char storage[96]; /* weights_storage's */
 };
 
 /* Find out how the weights are called: the first of schemes (ends with NULL)
@@ -69,7 +69,7 @@ int weights_vector(struct weights *w, float **out, size_t n,
                    struct weight_ref ref, struct qwick_err *e);
 
 /* How matrices are stored, for people: m's type when none is quantized, else
- * like "4-bit (group 64)", "4/8-bit (group 64)". */
+ * like "4-bit (group 64)", "4/8-bit (group 64)", or "Q4_K/Q6_K". */
 const char *weights_storage(struct weights *w, const struct matrix *m);
 
 /* ---- for formats --------------------------------------------------------- */

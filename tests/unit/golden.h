@@ -51,12 +51,11 @@ static int32_t golden_i64(const unsigned char *p, size_t i)
     return (int32_t)v;
 }
 
-static inline int golden_open(struct golden *g, const char *name)
+/* Read expected.safetensors at path, all but dir. n_rows: of logits, those of
+ * the last positions. greedy is read where the file has it. */
+static inline int golden_read(struct golden *g, const char *path, size_t *n_rows)
 {
     struct st_set *set;
-    char path[192];
-    snprintf(g->dir, sizeof g->dir, "tests/golden/models/%s", name);
-    snprintf(path, sizeof path, "%s/expected.safetensors", g->dir);
     if (st_open_file(&set, path, NULL))
         return -1;
     const struct st_tensor *ids = st_find(set, "input_ids");
@@ -64,15 +63,26 @@ static inline int golden_open(struct golden *g, const char *name)
     const struct st_tensor *greedy = st_find(set, "greedy");
     g->n = ids->shape[0];
     g->vocab_size = logits->shape[1];
+    *n_rows = logits->shape[0];
     g->ids = malloc(g->n * sizeof *g->ids);
     g->logits = malloc(logits->n_bytes);
     for (size_t i = 0; i < g->n; i++)
         g->ids[i] = golden_i64(ids->data, i);
     memcpy(g->logits, logits->data, logits->n_bytes);
-    for (size_t i = 0; i < N_GREEDY; i++)
+    for (size_t i = 0; i < N_GREEDY && greedy; i++)
         g->greedy[i] = golden_i64(greedy->data, i);
     st_close(set);
     return 0;
+}
+
+/* A checkpoint of tests/golden/models. */
+static inline int golden_open(struct golden *g, const char *name)
+{
+    char path[192];
+    size_t n_rows;
+    snprintf(g->dir, sizeof g->dir, "tests/golden/models/%s", name);
+    snprintf(path, sizeof path, "%s/expected.safetensors", g->dir);
+    return golden_read(g, path, &n_rows);
 }
 
 static inline void golden_close(struct golden *g)

@@ -15,18 +15,25 @@ enum { README_BYTES = 4096 };
  * family pad theirs to 151,936. */
 enum { UNPADDED_VOCAB = 151669 };
 
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 /* The checkpoint's own name: its directory's, of the hub's cache the one with
- * the id. */
+ * the id; a GGUF file's as given, since links to it may lead to blobs. */
 static bool is_called(const struct qwick_engine *eng, const char *word)
 {
     char path[PATH_MAX];
+    if (checkpoint_gguf(eng->ck))
+        return strcasestr(base_name(checkpoint_dir(eng->ck)), word) != NULL;
     if (!realpath(checkpoint_dir(eng->ck), path))
         return strcasestr(checkpoint_name(eng->ck), word) != NULL;
     char *end = strstr(path, "/snapshots/");
     if (end)
         *end = 0;
-    const char *slash = strrchr(path, '/');
-    return strcasestr(slash ? slash + 1 : path, word) != NULL;
+    return strcasestr(base_name(path), word) != NULL;
 }
 
 static bool has_file(const struct qwick_engine *eng, const char *name)

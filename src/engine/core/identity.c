@@ -2,13 +2,19 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "engine/core/engine.h"
+#include "engine/core/open_gguf.h"
 
-/* Text goes through every byte of tokenizer.json, both ways. */
+/* Text goes through every byte of tokenizer.json, or of what a GGUF file has in
+ * place of it, both ways. */
 static int hash_tokenizer(const struct qwick_engine *eng, uint64_t id[2],
                           struct qwick_err *e)
 {
     struct map map;
     bool found;
+    if (checkpoint_gguf(eng->ck)) {
+        open_gguf_hash(checkpoint_gguf(eng->ck), id);
+        return 0;
+    }
     if (checkpoint_map(eng->ck, "tokenizer.json", &map, &found, e))
         return -1;
     if (!found)

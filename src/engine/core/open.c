@@ -12,6 +12,7 @@
 #include "engine/cache/prefix.h"
 #include "engine/cache/prefix_disk.h"
 #include "engine/core/engine.h"
+#include "engine/core/open_gguf.h"
 #include "engine/core/options.h"
 #include "file/json.h"
 
@@ -55,9 +56,11 @@ int engine_need_tokenizer(const struct qwick_engine *eng, struct qwick_err *e)
 {
     return eng->bpe ? 0
                     : err_set(e, QWICK_ERR_MODEL,
-                              "%s: tokenizer.json: no such file, so that only "
-                              "token ids can be used",
-                              checkpoint_dir(eng->ck));
+                              "%s: %s, so that only token ids can be used",
+                              checkpoint_dir(eng->ck),
+                              checkpoint_gguf(eng->ck)
+                                  ? "tokenizer.ggml.tokens: missing"
+                                  : "tokenizer.json: no such file");
 }
 
 static int choose_kernels(struct qwick_engine *eng,
@@ -128,6 +131,8 @@ static int open_tokenizer(struct qwick_engine *eng, struct qwick_err *e)
     struct map map;
     bool found;
     char path[512];
+    if (checkpoint_gguf(eng->ck))
+        return open_gguf_tokenizer(&eng->bpe, checkpoint_gguf(eng->ck), e);
     checkpoint_path(eng->ck, "tokenizer.json", path, sizeof path);
     if (checkpoint_map(eng->ck, "tokenizer.json", &map, &found, e))
         return -1;
@@ -161,12 +166,29 @@ static void found_template(struct qwick_engine *eng, const char *path,
                     path);
 }
 
+/* The template and the stop ids of a GGUF file. */
+static int open_template_gguf(struct qwick_engine *eng, const struct gguf *g,
+                              struct qwick_err *e)
+{
+    const char *text;
+    size_t n;
+    if (open_gguf_template(g, &text, &n, e))
+        return -1;
+    if (text)
+        found_template(eng, checkpoint_dir(eng->ck), text, n);
+    if (eng->bpe)
+        open_gguf_stops(eng->bpe, &eng->model.config);
+    return 0;
+}
+
 /* chat_template.jinja, which wins, and tokenizer_config.json. */
 static int open_template(struct qwick_engine *eng, struct qwick_err *e)
 {
     struct map map;
     bool found;
     char path[512];
+    if (checkpoint_gguf(eng->ck))
+        return open_template_gguf(eng, checkpoint_gguf(eng->ck), e);
     checkpoint_path(eng->ck, "chat_template.jinja", path, sizeof path);
     if (checkpoint_map_small(eng->ck, "chat_template.jinja", &map, &found, e))
         return -1;
@@ -226,10 +248,12 @@ static int check_ids(const struct qwick_engine *eng, struct qwick_err *e)
     size_t n = eng->model.config.vocab_size;
     if (!eng->bpe || bpe_size(eng->bpe) <= n)
         return 0;
-    return err_set(e, QWICK_ERR_MODEL,
-                   "%s: tokenizer.json has ids up to %zu, config.json a "
-                   "vocab_size of %zu",
-                   checkpoint_dir(eng->ck), bpe_size(eng->bpe) - 1, n);
+    return err_set(
+        e, QWICK_ERR_MODEL, "%s: %s has ids up to %zu, %s a vocab_size of %zu",
+        checkpoint_dir(eng->ck),
+        checkpoint_gguf(eng->ck) ? "tokenizer.ggml.tokens" : "tokenizer.json",
+        bpe_size(eng->bpe) - 1,
+        checkpoint_gguf(eng->ck) ? "the file" : "config.json", n);
 }
 
 /* Rows of the head beyond the tokenizer are padding: never drawn. */
@@ -329,7 +353,9 @@ static int open_config(struct qwick_engine *eng, bool optional,
     struct map map;
     bool found;
     if (optional) {
-        if (checkpoint_map_small(eng->ck, "config.json", &map, &found, e))
+        found = checkpoint_gguf(eng->ck) != NULL;
+        if (!found &&
+            checkpoint_map_small(eng->ck, "config.json", &map, &found, e))
             return -1;
         if (!found)
             return 0;

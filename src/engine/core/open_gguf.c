@@ -1,0 +1,210 @@
+/* What a GGUF file has in place of a checkpoint's text files: the tokenizer and
+ * the chat template in its metadata. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "engine/core/engine.h"
+#include "engine/core/open_gguf.h"
+#include "file/gguf.h"
+
+static const char tokens_key[] = "tokenizer.ggml.tokens";
+static const char merges_key[] = "tokenizer.ggml.merges";
+static const char types_key[] = "tokenizer.ggml.token_type";
+
+/* Byte-level BPE by the name of its pre-tokenizer: those whose texts are split
+ * as Qwen2's are. All of them normalise to NFC. */
+static const char *const splits[] = {"qwen2", "deepseek-r1-qwen"};
+
+/* The numbers of token_type. */
+enum { TYPE_NORMAL = 1, TYPE_CONTROL = 3, TYPE_USER = 4, TYPE_UNUSED = 5 };
+
+static bool is(const struct gguf_value *v, const char *s)
+{
+    return v->n_bytes == strlen(s) && memcmp(v->data, s, v->n_bytes) == 0;
+}
+
+/* A string that the file must have. */
+static const struct gguf_value *
+need_string(const struct gguf *g, const char *key, struct qwick_err *e)
+{
+    bool found;
+    const struct gguf_value *v = gguf_need(g, key, GGUF_STRING, 0, &found, e);
+    if (!found)
+        err_set(e, QWICK_ERR_MODEL, "%s: %s: missing", gguf_path(g), key);
+    return v;
+}
+
+static int check_kind(const struct gguf *g, struct qwick_err *e)
+{
+    static const char model_key[] = "tokenizer.ggml.model";
+    static const char pre_key[] = "tokenizer.ggml.pre";
+    const struct gguf_value *model = need_string(g, model_key, e);
+    if (!model)
+        return -1;
+    if (!is(model, "gpt2"))
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: %s: \"%s\"%s is not supported (\"gpt2\", "
+                       "byte-level BPE, is)",
+                       gguf_path(g), model_key,
+                       ERR_SHOW((const char *)model->data, model->n_bytes),
+                       is(model, "llama") ? " (SentencePiece)" : "");
+    const struct gguf_value *pre = need_string(g, pre_key, e);
+    if (!pre)
+        return -1;
+    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++)
+        if (is(pre, splits[i]))
+            return 0;
+    return err_set(e, QWICK_ERR_MODEL,
+                   "%s: %s: \"%s\" is not supported (\"%s\" and \"%s\" are)",
+                   gguf_path(g), pre_key,
+                   ERR_SHOW((const char *)pre->data, pre->n_bytes), splits[0],
+                   splits[1]);
+}
+
+/* An array that the file must have. */
+static const struct gguf_value *need_array(const struct gguf *g,
+                                           const char *key,
+                                           enum gguf_type element,
+                                           struct qwick_err *e)
+{
+    bool found;
+    const struct gguf_value *v =
+        gguf_need(g, key, GGUF_ARRAY, element, &found, e);
+    if (!found)
+        err_set(e, QWICK_ERR_MODEL, "%s: %s: missing", gguf_path(g), key);
+    return v;
+}
+
+/* Kinds of n tokens, malloc'ed; NULL if the file has no types. */
+static int read_kinds(const struct gguf *g, size_t n, unsigned char **out,
+                      struct qwick_err *e)
+{
+    static const unsigned char kinds[] = {[TYPE_NORMAL] = BPE_KIND_NORMAL,
+                                          [TYPE_CONTROL] = BPE_KIND_CONTROL,
+                                          [TYPE_USER] = BPE_KIND_ADDED,
+                                          [TYPE_UNUSED] = BPE_KIND_UNUSED};
+    bool found;
+    *out = NULL;
+    const struct gguf_value *v =
+        gguf_need(g, types_key, GGUF_ARRAY, GGUF_I32, &found, e);
+    if (!v)
+        return found ? -1 : 0;
+    if (v->n != n)
+        return err_set(e, QWICK_ERR_MODEL, "%s: %s: %zu of them, but %zu %s",
+                       gguf_path(g), types_key, v->n, n, tokens_key);
+    *out = malloc(n + 1);
+    if (!*out)
+        return err_oom(e, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        int64_t type = gguf_int_at(v, i);
+        if (type != TYPE_NORMAL &&
+            (type < TYPE_CONTROL || type > TYPE_UNUSED)) {
+            free(*out);
+            *out = NULL;
+            return err_set(e, QWICK_ERR_MODEL,
+                           "%s: %s: token %zu has type %lld, which "
+                           "byte-level BPE does not have",
+                           gguf_path(g), types_key, i, (long long)type);
+        }
+        (*out)[i] = kinds[type];
+    }
+    return 0;
+}
+
+/* The id at key if the flag at add_key is set, else -1. */
+static int read_frame_id(const struct gguf *g, const char *add_key,
+                         const char *key, size_t n_tokens, int32_t *id,
+                         struct qwick_err *e)
+{
+    bool found;
+    const struct gguf_value *add =
+        gguf_need(g, add_key, GGUF_BOOL, 0, &found, e);
+    *id = -1;
+    if (!add)
+        return found ? -1 : 0;
+    if (!add->u)
+        return 0;
+    const struct gguf_value *v = gguf_need(g, key, GGUF_U32, 0, &found, e);
+    if (!v)
+        return found ? -1
+                     : err_set(e, QWICK_ERR_MODEL,
+                               "%s: %s: missing, but %s is true", gguf_path(g),
+                               key, add_key);
+    if (v->u >= n_tokens)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: %s: %llu, but there are %zu tokens", gguf_path(g),
+                       key, (unsigned long long)v->u, n_tokens);
+    *id = (int32_t)v->u;
+    return 0;
+}
+
+int open_gguf_tokenizer(struct bpe **out, const struct gguf *g,
+                        struct qwick_err *e)
+{
+    *out = NULL;
+    if (!gguf_find(g, tokens_key))
+        return 0;
+    const struct gguf_value *tokens, *merges;
+    if (check_kind(g, e) ||
+        !(tokens = need_array(g, tokens_key, GGUF_STRING, e)) ||
+        !(merges = need_array(g, merges_key, GGUF_STRING, e)))
+        return -1;
+    unsigned char *kinds;
+    struct bpe_parts parts = {.name = gguf_path(g),
+                              .tokens_name = tokens_key,
+                              .merges_name = merges_key,
+                              .tokens = {tokens->data, tokens->n},
+                              .merges = {merges->data, merges->n},
+                              .nfc = true};
+    if (read_frame_id(g, "tokenizer.ggml.add_bos_token",
+                      "tokenizer.ggml.bos_token_id", tokens->n, &parts.before,
+                      e) ||
+        read_frame_id(g, "tokenizer.ggml.add_eos_token",
+                      "tokenizer.ggml.eos_token_id", tokens->n, &parts.after,
+                      e) ||
+        read_kinds(g, tokens->n, &kinds, e))
+        return -1;
+    parts.kinds = kinds;
+    int rc = bpe_open_parts(out, &parts, e);
+    free(kinds);
+    return rc;
+}
+
+int open_gguf_template(const struct gguf *g, const char **text, size_t *n,
+                       struct qwick_err *e)
+{
+    bool found;
+    const struct gguf_value *v =
+        gguf_need(g, "tokenizer.chat_template", GGUF_STRING, 0, &found, e);
+    *text = v ? (const char *)v->data : NULL;
+    *n = v ? v->n_bytes : 0;
+    return v || !found ? 0 : -1;
+}
+
+void open_gguf_stops(const struct bpe *b, struct config *c)
+{
+    static const char *const ends[] = {"<|im_end|>", "<|endoftext|>"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        int32_t id = bpe_added_id(b, ends[i]);
+        if (id >= 0 && bpe_is_special(b, id))
+            (void)config_add_stop(c, id);
+    }
+}
+
+void open_gguf_hash(const struct gguf *g, uint64_t id[2])
+{
+    static const char prefix[] = "tokenizer.";
+    for (size_t i = 0; i < gguf_count(g); i++) {
+        const struct gguf_value *v = gguf_at(g, i);
+        if (v->key_len < strlen(prefix) ||
+            memcmp(v->key, prefix, strlen(prefix)) != 0)
+            continue;
+        for (size_t k = 0; k < 2; k++) {
+            uint64_t h = hash_bytes(id[k] + k, v->key, v->key_len);
+            h = hash_bytes(h ^ v->u ^ (uint64_t)v->i, &v->f, sizeof v->f);
+            id[k] = hash_bytes(h, v->n_bytes ? (const char *)v->data : "",
+                               v->n_bytes);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+/* A GGUF file's metadata as the config.json that it was made from: each family
+ * reads that, wherever it comes from. Errors name the file's own keys. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "file/gguf.h"
+#include "model/arch.h"
+#include "model/config.h"
+#include "model/section.h"
+
+static const char in_scaling[] = "rope_scaling.";
+
+/* Keys that begin with "." follow the name of the architecture. */
+static const struct section_name names[] = {
+    {"model_type", "general.architecture"},
+    {"vocab_size", ".vocab_size"},
+    {"hidden_size", ".embedding_length"},
+    {"intermediate_size", ".feed_forward_length"},
+    {"num_hidden_layers", ".block_count"},
+    {"num_attention_heads", ".attention.head_count"},
+    {"num_key_value_heads", ".attention.head_count_kv"},
+    {"head_dim", ".attention.key_length"},
+    {"max_position_embeddings", ".context_length"},
+    {"rms_norm_eps", ".attention.layer_norm_rms_epsilon"},
+    {"rope_theta", ".rope.freq_base"},
+    {"num_experts", ".expert_count"},
+    {"num_experts_per_tok", ".expert_used_count"},
+    {"moe_intermediate_size", ".expert_feed_forward_length"},
+    {"temperature", "general.sampling.temp"},
+    {"top_k", "general.sampling.top_k"},
+    {"top_p", "general.sampling.top_p"},
+    {"min_p", "general.sampling.min_p"},
+    {"repetition_penalty", "general.sampling.penalty_repeat"},
+    {"rope_scaling.rope_type", ".rope.scaling.type"},
+    {"rope_scaling.factor", ".rope.scaling.factor"},
+    {"rope_scaling.original_max_position_embeddings",
+     ".rope.scaling.original_context_length"},
+    {"rope_scaling.attention_factor", ".rope.scaling.attn_factor"},
+    {"rope_scaling.beta_fast", ".rope.scaling.yarn_beta_fast"},
+    {"rope_scaling.beta_slow", ".rope.scaling.yarn_beta_slow"},
+    {NULL, NULL},
+};
+
+/* Sets of ids that end an answer. */
+static const char *const stop_keys[] = {"tokenizer.ggml.eos_token_id",
+                                        "tokenizer.ggml.eot_token_id",
+                                        "tokenizer.ggml.eom_token_id"};
+
+struct writer {
+    const struct gguf *g;
+    const char *arch;
+    struct buf out;
+    bool bad; /* an append failed */
+};
+
+/* The entry of a row's key; NULL when it is missing. */
+static const struct gguf_value *entry(const struct writer *w, const char *key)
+{
+    char full[160];
+    snprintf(full, sizeof full, "%s%s", key[0] == '.' ? w->arch : "", key);
+    return gguf_find(w->g, full);
+}
+
+/* The decimal with six digits behind the point that was rounded to this f32, if
+ * there is one: 0.6 and 1e-6, not 0.60000002 and 9.9999999e-7. */
+static double decimal(double v)
+{
+    double d = round(v * 1e6) / 1e6;
+    return (double)(float)d == v ? d : v;
+}
+
+/* A scalar as JSON. What JSON has no value for becomes a string, which the
+ * reader of the field refuses with the value. */
+static void put_value(struct writer *w, const struct gguf_value *v)
+{
+    struct buf *b = &w->out;
+    char text[64];
+    switch (v->type) {
+    case GGUF_STRING:
+        w->bad |= buf_json_string(b, (const char *)v->data, v->n_bytes);
+        return;
+    case GGUF_ARRAY:
+        snprintf(text, sizeof text, "an array of %zu", v->n);
+        w->bad |= buf_json_cstr(b, text);
+        return;
+    case GGUF_BOOL:
+        w->bad |= buf_puts(b, v->u ? "true" : "false");
+        return;
+    case GGUF_F32:
+    case GGUF_F64:
+        w->bad |= isfinite(v->f) ? buf_json_double(b, decimal(v->f))
+                                 : buf_json_cstr(b, "not finite");
+        return;
+    case GGUF_I8:
+    case GGUF_I16:
+    case GGUF_I32:
+    case GGUF_I64:
+        w->bad |= buf_printf(b, "%lld", (long long)v->i);
+        return;
+    default:
+        w->bad |= buf_printf(b, "%llu", (unsigned long long)v->u);
+        return;
+    }
+}
+
+static void put_name(struct writer *w, const char *field)
+{
+    char last = w->out.len ? w->out.data[w->out.len - 1] : '{';
+    w->bad |= last == '{' ? 0 : buf_putc(&w->out, ',');
+    w->bad |= buf_json_cstr(&w->out, field);
+    w->bad |= buf_putc(&w->out, ':');
+}
+
+static void put_size(struct writer *w, const char *field, size_t n)
+{
+    put_name(w, field);
+    w->bad |= buf_printf(&w->out, "%zu", n);
+}
+
+static void put_bool(struct writer *w, const char *field, bool v)
+{
+    put_name(w, field);
+    w->bad |= buf_puts(&w->out, v ? "true" : "false");
+}
+
+/* The rows whose fields are in an object ("" or in_scaling), where the file has
+ * their keys. */
+static void put_rows(struct writer *w, const char *in)
+{
+    size_t n = strlen(in);
+    for (size_t i = 0; names[i].field; i++) {
+        const char *field = names[i].field;
+        bool inner = strncmp(field, in_scaling, strlen(in_scaling)) == 0;
+        const struct gguf_value *v = entry(w, names[i].key);
+        if (!v || inner != (n > 0) || strcmp(field, "model_type") == 0)
+            continue;
+        put_name(w, field + n);
+        put_value(w, v);
+    }
+}
+
+/* What the metadata leaves to the tensors. */
+static void put_implied(struct writer *w)
+{
+    const struct st_set *set = gguf_tensors(w->g);
+    const struct st_tensor *embed = st_find(set, "token_embd.weight");
+    if (!entry(w, ".vocab_size") && embed && embed->rank == 2)
+        put_size(w, "vocab_size", embed->shape[0]);
+    const struct gguf_value *heads = entry(w, ".attention.head_count");
+    if (heads && !entry(w, ".attention.head_count_kv")) {
+        put_name(w, "num_key_value_heads");
+        put_value(w, heads);
+    }
+    put_bool(w, "tie_word_embeddings", !st_find(set, "output.weight"));
+    put_bool(w, "attention_bias", st_find(set, "blk.0.attn_q.bias") != NULL);
+    put_bool(w, "do_sample", entry(w, "general.sampling.temp") != NULL);
+    /* of all mixtures of experts that GGUF has by these names */
+    put_bool(w, "norm_topk_prob", true);
+}
+
+static void put_scaling(struct writer *w)
+{
+    const struct gguf_value *type = entry(w, ".rope.scaling.type");
+    if (!type || (type->type == GGUF_STRING && type->n_bytes == 4 &&
+                  memcmp(type->data, "none", 4) == 0))
+        return;
+    put_name(w, "rope_scaling");
+    w->bad |= buf_putc(&w->out, '{');
+    put_rows(w, in_scaling);
+    w->bad |= buf_putc(&w->out, '}');
+}
+
+static void put_stop_ids(struct writer *w)
+{
+    bool first = true;
+    put_name(w, "eos_token_id");
+    w->bad |= buf_putc(&w->out, '[');
+    for (size_t i = 0; i < sizeof stop_keys / sizeof *stop_keys; i++) {
+        const struct gguf_value *v = gguf_find(w->g, stop_keys[i]);
+        if (!v)
+            continue;
+        w->bad |= first ? 0 : buf_putc(&w->out, ',');
+        put_value(w, v);
+        first = false;
+    }
+    w->bad |= buf_putc(&w->out, ']');
+}
+
+/* Sizes that change results and that no family reads. */
+static int check_sizes(const struct writer *w, struct qwick_err *e)
+{
+    const struct gguf_value *k = entry(w, ".attention.key_length"),
+                            *v = entry(w, ".attention.value_length"),
+                            *rot = entry(w, ".rope.dimension_count"),
+                            *window = entry(w, ".attention.sliding_window");
+    if (k && v && k->u != v->u)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: %s.attention.value_length: %llu, must equal "
+                       "key_length, %llu",
+                       gguf_path(w->g), w->arch, (unsigned long long)v->u,
+                       (unsigned long long)k->u);
+    if (k && rot && k->u != rot->u)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: %s.rope.dimension_count: %llu, must equal "
+                       "attention.key_length, %llu",
+                       gguf_path(w->g), w->arch, (unsigned long long)rot->u,
+                       (unsigned long long)k->u);
+    if (window && window->u)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: %s.attention.sliding_window: %llu, windows are not "
+                       "supported in GGUF files",
+                       gguf_path(w->g), w->arch, (unsigned long long)window->u);
+    return 0;
+}
+
+static const struct arch *find_arch(const struct gguf *g, struct qwick_err *e)
+{
+    static const char key[] = "general.architecture";
+    bool found;
+    const struct gguf_value *v = gguf_need(g, key, GGUF_STRING, 0, &found, e);
+    if (!v) {
+        if (!found)
+            err_set(e, QWICK_ERR_MODEL, "%s: %s: missing", gguf_path(g), key);
+        return NULL;
+    }
+    const struct arch *a = arch_find_gguf((const char *)v->data, v->n_bytes);
+    if (!a) {
+        char all[160];
+        arch_gguf_names(all, sizeof all);
+        err_set(e, QWICK_ERR_MODEL,
+                "%s: %s: must be %s (what is supported), is \"%s\"",
+                gguf_path(g), key, all,
+                ERR_SHOW((const char *)v->data, v->n_bytes));
+    }
+    return a;
+}
+
+int config_read_gguf(struct config *c, const struct gguf *g,
+                     struct qwick_err *e)
+{
+    c->arch = find_arch(g, e);
+    if (!c->arch)
+        return -1;
+    snprintf(c->model_type, sizeof c->model_type, "%s", c->arch->model_type);
+    struct writer w = {.g = g, .arch = c->arch->gguf};
+    struct json_doc *doc = NULL;
+    w.bad |= buf_putc(&w.out, '{');
+    put_rows(&w, "");
+    put_implied(&w);
+    put_scaling(&w);
+    put_stop_ids(&w);
+    w.bad |= buf_putc(&w.out, '}');
+    int rc = w.bad ? err_oom(e, w.out.len) : check_sizes(&w, e);
+    if (!rc)
+        rc = json_parse(&doc, gguf_path(g), w.out.data, w.out.len,
+                        QWICK_ERR_MODEL, e);
+    if (!rc) {
+        struct section s = {.v = json_root(doc),
+                            .path = gguf_path(g),
+                            .in = "",
+                            .names = names,
+                            .prefix = c->arch->gguf};
+        rc = c->arch->read_config(c, &s, e) || config_read_generation(c, &s, e)
+                 ? -1
+                 : 0;
+    }
+    json_free(doc);
+    buf_free(&w.out);
+    return rc;
+}

@@ -1,0 +1,197 @@
+/* GGUF's blocks (kernel/blocks.h): a row is a run of blocks, and a matrix one
+ * array of rows. The types differ in their kernels alone. */
+#include <string.h>
+
+#include "model/weights.h"
+
+/* Elements whose activations share a scale. */
+enum { GROUP = 32 };
+
+/* Rows and columns that are widened to f32 at a time: a few rows for few
+ * tokens, so that they stay in L1, more for many. One order of sums: runs of
+ * WIDE_COLS columns are added one after another, each in the order of the
+ * product of floats. */
+enum { WIDE_COLS = 1024, WIDE_ROWS = 32, WIDE_FEW = 4, WIDE_TOKENS = 64 };
+
+/* From so many tokens on, widening the weights to bf16 is a small fraction of
+ * the product. */
+enum { BF16_MIN_TOKENS = 64, BF16_ROWS = GEMM_BF16_ROWS, BF16_COLS = 512 };
+
+/* Behind the memory that the product of floats works in. */
+struct wide {
+    union {
+        float rows[WIDE_ROWS * WIDE_COLS];
+        struct {
+            uint16_t rows16[BF16_ROWS * BF16_COLS];
+            float row[BF16_COLS];
+        };
+    };
+    float more[WIDE_TOKENS * WIDE_ROWS]; /* sums of all runs but the first */
+};
+
+_Static_assert(sizeof(struct wide) <= KERNEL_BLOCKS_WORK * sizeof(float),
+               "the caller's memory");
+
+static struct wide *wide_of(const struct row_product *p)
+{
+    return (struct wide *)(void *)(p->work + KERNEL_WORK);
+}
+
+static size_t row_bytes(const struct matrix *w, size_t i)
+{
+    (void)i;
+    return w->cols / dtype_block(w->dtype) * dtype_bytes(w->dtype);
+}
+
+/* Columns [from, from + n) of a row; from is a multiple of the block. */
+static void widen(const struct kernels *k, float *out, const struct matrix *w,
+                  size_t row, size_t from, size_t n)
+{
+    size_t skip = from / dtype_block(w->dtype) * dtype_bytes(w->dtype);
+    k->blocks_to_f32[w->dtype - DT_BLOCKS](out, matrix_row(w, 0, row) + skip,
+                                           n);
+}
+
+static void to_f32(const struct kernels *k, float *out, const struct matrix *w,
+                   size_t row, size_t n_rows)
+{
+    k->blocks_to_f32[w->dtype - DT_BLOCKS](out, matrix_row(w, 0, row),
+                                           n_rows * w->cols);
+}
+
+/* Columns [from, from + n) of the rows [row, row + n_rows). */
+static void widen_rows(const struct kernels *k, float *out,
+                       const struct matrix *w, size_t row, size_t n_rows,
+                       size_t from, size_t n)
+{
+    for (size_t r = 0; r < n_rows; r++)
+        widen(k, out + r * n, w, row + r, from, n);
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* y[t, r] += products of the widened columns [from, from + n) of n_rows. */
+static void add_run(const struct kernels *k, const struct row_product *p,
+                    struct wide *m, const float *x, size_t ldx, size_t r,
+                    size_t n_rows, size_t from, size_t n)
+{
+    for (size_t t = 0; t < p->n; t += WIDE_TOKENS) {
+        size_t n_tokens = least(p->n - t, WIDE_TOKENS);
+        k->matmul_f32[DT_F32](m->more, n_rows, m->rows, n, x + t * ldx + from,
+                              ldx, n_rows, n, n_tokens, p->work);
+        for (size_t i = 0; i < n_tokens; i++)
+            k->add(p->y + (t + i) * p->ldy + r, m->more + i * n_rows, n_rows);
+    }
+}
+
+static void mul_f32(const struct kernels *k, const struct row_product *p,
+                    const float *x, size_t ldx)
+{
+    const struct matrix *w = p->w;
+    struct wide *m = wide_of(p);
+    size_t block = p->n > 8 ? WIDE_ROWS : WIDE_FEW;
+    for (size_t r = 0; r < p->n_rows; r += block) {
+        size_t n_rows = least(p->n_rows - r, block);
+        size_t n = least(w->cols, WIDE_COLS);
+        widen_rows(k, m->rows, w, p->row + r, n_rows, 0, n);
+        k->matmul_f32[DT_F32](p->y + r, p->ldy, m->rows, n, x, ldx, n_rows, n,
+                              p->n, p->work);
+        for (size_t from = n; from < w->cols; from += n) {
+            n = least(w->cols - from, WIDE_COLS);
+            widen_rows(k, m->rows, w, p->row + r, n_rows, from, n);
+            add_run(k, p, m, x, ldx, r, n_rows, from, n);
+        }
+    }
+}
+
+static void mul_bf16(const struct kernels *k, const struct row_product *p,
+                     const uint16_t *x, size_t ldx)
+{
+    const struct matrix *w = p->w;
+    struct wide *m = wide_of(p);
+    for (size_t r = 0; r < p->n_rows; r += BF16_ROWS) {
+        size_t n_rows = least(p->n_rows - r, BF16_ROWS);
+        for (size_t from = 0, n; from < w->cols; from += n) {
+            n = least(w->cols - from, BF16_COLS);
+            for (size_t i = 0; i < n_rows; i++) {
+                widen(k, m->row, w, p->row + r + i, from, n);
+                k->from_f32[DT_BF16](m->rows16 + i * n, m->row, n);
+            }
+            k->gemm_bf16(p->y + r, p->ldy, m->rows16, n, x + from, ldx, n_rows,
+                         n, p->n, p->add || from > 0, p->work);
+        }
+    }
+}
+
+static void mul_i8(const struct kernels *k, const struct row_product *p,
+                   const struct q8 *x)
+{
+    const struct matrix *w = p->w;
+    k->gemm_q8_blocks[w->dtype - DT_BLOCKS](
+        p->y, p->ldy, matrix_row(w, 0, p->row), row_bytes(w, 0), x, p->n_rows,
+        w->cols, p->n, p->add, p->work);
+}
+
+static void fill(struct format_ops *ops, const struct kernels *k, bool exact)
+{
+    *ops = (struct format_ops){.to_f32 = to_f32, .mul_f32 = mul_f32};
+    if (exact)
+        return;
+    ops->mul_i8 = mul_i8;
+    /* where bf16 products are much faster than integer ones */
+    if (k->gemm_bf16_affine) {
+        ops->mul_bf16 = mul_bf16;
+        ops->bf16_min_tokens = BF16_MIN_TOKENS;
+    }
+}
+
+static int bind_type(struct weights *w, struct matrix *out, const char *name,
+                     const struct matrix_shape *shape, enum dtype type,
+                     int bits, bool *found, struct qwick_err *e)
+{
+    const struct st_tensor *t = st_find(w->set, name);
+    *found = t && t->dtype == type;
+    if (!*found)
+        return 0;
+    t = weights_find(w, name, shape, "", e);
+    if (!t)
+        return -1;
+    size_t rows = shape_rows(shape);
+    weights_use(w, t, rows * shape->cols, bits);
+    *out = (struct matrix){.dtype = type,
+                           .rows = rows,
+                           .cols = shape->cols,
+                           .data = {t->data},
+                           .bits = bits,
+                           .group = GROUP};
+    return 0;
+}
+
+#define BLOCKS(NAME, TYPE, BITS)                                               \
+    static int bind_##NAME(struct weights *w, struct matrix *out,              \
+                           const char *name, const struct matrix_shape *shape, \
+                           bool *found, struct qwick_err *e)                   \
+    {                                                                          \
+        return bind_type(w, out, name, shape, TYPE, BITS, found, e);           \
+    }                                                                          \
+    const struct format format_##NAME = {.name = #NAME,                        \
+                                         .n_arrays = 1,                        \
+                                         .row_bytes = row_bytes,               \
+                                         .fill = fill,                         \
+                                         .bind = bind_##NAME}
+
+BLOCKS(q4_0, DT_Q4_0, 4);
+BLOCKS(q4_1, DT_Q4_1, 4);
+BLOCKS(q5_0, DT_Q5_0, 5);
+BLOCKS(q5_1, DT_Q5_1, 5);
+BLOCKS(q8_0, DT_Q8_0, 8);
+BLOCKS(iq4_nl, DT_IQ4_NL, 4);
+BLOCKS(q2_k, DT_Q2_K, 2);
+BLOCKS(q3_k, DT_Q3_K, 3);
+BLOCKS(q4_k, DT_Q4_K, 4);
+BLOCKS(q5_k, DT_Q5_K, 5);
+BLOCKS(q6_k, DT_Q6_K, 6);
+BLOCKS(iq4_xs, DT_IQ4_XS, 4);

@@ -1,0 +1,95 @@
+/* GGUF files of every type of blocks: their logits against the weights as
+ * ggml's reference dequantizes them and a forward pass in float64, on every
+ * level of kernels that this CPU has. The bounds are the project's: see
+ * test_golden.c. What is measured is printed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "base/cpu.h"
+#include "golden.h"
+
+#define EXACT_BOUND     2e-5
+#define FLOAT_BOUND     1.2e-2
+#define QUANTIZED_BOUND 4e-2
+
+static const char *const types[] = {
+    "F16",  "Q8_0",   "Q4_0",   "Q4_1",   "Q5_0", "Q5_1",  "IQ4_NL",
+    "Q2_K", "Q3_K_S", "Q4_K_S", "Q5_K_S", "Q6_K", "IQ4_XS"};
+
+/* The golden of tests/golden/gguf/NAME.gguf. Returns its rows of logits. */
+static size_t open_golden(struct golden *g, const char *name)
+{
+    char path[192];
+    size_t rows = 0;
+    snprintf(g->dir, sizeof g->dir, "tests/golden/gguf/%s.gguf", name);
+    snprintf(path, sizeof path, "tests/golden/gguf/%s.expected.safetensors",
+             name);
+    assert_int_equal(golden_read(g, path, &rows), 0);
+    return rows;
+}
+
+static double error_of(const struct golden *g, size_t rows, bool exact,
+                       const char *isa)
+{
+    struct qwick_engine_options o = qwick_engine_defaults();
+    struct qwick_engine *eng;
+    struct qwick_err e;
+    size_t skip = (g->n - rows) * g->vocab_size;
+    o.model = g->dir;
+    o.exact = exact;
+    o.isa = isa;
+    o.threads = 2;
+    if (qwick_engine_open(&eng, &o, &e)) {
+        fail_msg("%s", e.msg);
+        return 1;
+    }
+    float *got = malloc(g->n * g->vocab_size * sizeof *got);
+    if (all_logits(eng, g, got, &e))
+        fail_msg("%s: %s", g->dir, e.msg);
+    double error = relative_error(got + skip, g->logits, rows * g->vocab_size);
+    free(got);
+    qwick_engine_close(eng);
+    return error;
+}
+
+static void check(const char *name, enum isa isa)
+{
+    struct golden g;
+    size_t rows = open_golden(&g, name);
+    bool is_float = strstr(name, "-F16") || strstr(name, "-BF16");
+    double exact = error_of(&g, rows, true, isa_name(isa));
+    double fast = error_of(&g, rows, false, isa_name(isa));
+    printf("%-10s %-20s exact %.2e  default %.2e\n", isa_name(isa), name, exact,
+           fast);
+    assert_true(exact <= EXACT_BOUND);
+    assert_true(fast <= (is_float ? FLOAT_BOUND : QUANTIZED_BOUND));
+    golden_close(&g);
+}
+
+static void logits_match_every_isa(void **state)
+{
+    (void)state;
+    for (int l = 0; l < ISA_COUNT; l++) {
+        if (!cpu_has((enum isa)l)) {
+            printf("SKIP %s: this CPU does not have it\n",
+                   isa_name((enum isa)l));
+            continue;
+        }
+        for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+            char name[64];
+            snprintf(name, sizeof name, "tiny-dense-%s", types[i]);
+            check(name, (enum isa)l);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_match_every_isa),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
