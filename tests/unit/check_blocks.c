@@ -14,8 +14,9 @@
 /* ---- types ----------------------------------------------------------------
  */
 
-/* Where a block has f16 numbers (-1: no second one), and its codes: what is
- * left when they are 0 is the part that does not depend on codes. */
+/* Where a block has f16 numbers (-1: no second one), and its codes. What is
+ * left when all codes are the lowest one is the part that does not depend on
+ * codes: kernels may take codes as unsigned. */
 static const struct {
     int half[2];
     struct {
@@ -158,7 +159,8 @@ static struct weights weights_new(enum dtype type, size_t rows, size_t cols)
             for (int i = 0; i < 2; i++)
                 memset(row + b * dtype_bytes(type) +
                            parts[type - DT_BLOCKS].codes[i].at,
-                       0, parts[type - DT_BLOCKS].codes[i].n);
+                       type == DT_Q8_0 ? 0x80 : 0,
+                       parts[type - DT_BLOCKS].codes[i].n);
         ref->blocks_to_f32[type - DT_BLOCKS](w.rest + r * cols, row, cols);
     }
     memcpy(w.p, w.copy, w.bytes);

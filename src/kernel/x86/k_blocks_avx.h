@@ -1,0 +1,389 @@
+/* Products of GGUF's blocks and int8 activations in 256-bit vectors, for
+ * k_blocks_avx2.c, k_blocks_avxvnni.c and k_blocks_avx512.c. Each defines
+ * first:
+ *
+ *   KERNEL(name)        the level's name of a kernel
+ *   LEVEL               the level whose gemm_q8_affine long prefills use
+ *   add_fours(s, w, x)  s + products of unsigned and signed bytes, added by
+ *                       fours in 32-bit lanes
+ *
+ * A few tokens are multiplied row by row, with lanes along the row: a run's
+ * integer sums become floats and are scaled. Many tokens go through the affine
+ * product where a type's scales are for 32 elements: rows are expanded to codes
+ * of 8 bits with scales and biases in f32. */
+#ifndef KERNEL_X86_K_BLOCKS_AVX_H
+#define KERNEL_X86_K_BLOCKS_AVX_H
+
+#if !defined KERNEL || !defined LEVEL
+#error "define KERNEL(name) and LEVEL first"
+#endif
+
+#include "kernel/x86/k_blocks_codes.h"
+
+enum {
+    /* tokens that a row is multiplied by at once */
+    TOKENS = 4,
+    /* columns that rows are cut into, and the most tokens between two reads of
+       a row; sums of groups of 16 of both are in the caller's memory */
+    SEGMENT = 16384,
+    PASS_TOKENS = 64,
+    /* bytes of rows that stay in L2 while all tokens of a pass go by */
+    ROWS_BYTES = 256 << 10,
+    /* from so many tokens on rows are expanded, so many rows and columns at a
+       time */
+    MANY_TOKENS = 12,
+    WIDE_ROWS = GEMM_Q8_ROWS,
+    WIDE_COLS = 1024
+};
+
+_Static_assert(PASS_TOKENS *SEGMENT / 16 <= KERNEL_WORK, "the caller's memory");
+
+/* ---- few tokens -----------------------------------------------------------
+ */
+
+/* Activations of up to TOKENS tokens, from a column on. */
+struct few {
+    const int8_t *q;
+    const float *scale, *sum; /* of groups of 32 */
+    const float *halves;      /* sums of groups of 16 */
+    size_t ldq, ldg, ldh;
+};
+
+INLINE __m256i dot_run(enum dtype type, __m256i w, __m256i x)
+{
+    const __m256i zero = _mm256_setzero_si256();
+
+    return is_signed(type)
+               ? add_fours(zero, _mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
+               : add_fours(zero, w, x);
+}
+
+/* The first n <= 8 floats, zeros above. */
+INLINE __m256 first8(const float *p, size_t n)
+{
+    return n == 8 ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, first_lanes8(n));
+}
+
+/* Subtract mins times sums of activations. */
+INLINE __m256 add_mins(enum dtype type, __m256 acc, const struct scales *s,
+                       const float *sum, const float *half, size_t n)
+{
+    if (has_halves(type)) {
+        acc = _mm256_fnmadd_ps(s->min[0], _mm256_loadu_ps(half), acc);
+        return _mm256_fnmadd_ps(s->min[1], _mm256_loadu_ps(half + 8), acc);
+    }
+    return _mm256_fnmadd_ps(s->min[0], first8(sum, n), acc);
+}
+
+/* The scales of run r in the lanes of its sums, without those of x. */
+INLINE __m256 lane_scales(const struct scales *s, size_t r)
+{
+    const __m256i pair = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
+
+    return _mm256_permutevar8x32_ps(
+        s->scale[r / 4],
+        _mm256_add_epi32(pair, _mm256_set1_epi32((int)(r % 4 * 2))));
+}
+
+/* acc[t] += products of a chunk of n runs at p and T tokens from column 32 c
+ * on. */
+INLINE void chunk_dots(enum dtype type, __m256 *acc, const unsigned char *p,
+                       size_t n, const struct few *x, size_t c, int T)
+{
+    struct scales s = chunk_scales(type, p, n);
+    float xs[TOKENS][CHUNK_RUNS];
+
+    add_offset(&s, type);
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        const size_t g = (size_t)t * x->ldg + c;
+        __m256 scale = first8(x->scale + g, n);
+
+        if (!has_halves(type))
+            scale = _mm256_mul_ps(scale, s.scale[0]);
+        _mm256_storeu_ps(xs[t], scale);
+        if (has_min(type) || offset_of(type))
+            acc[t] = add_mins(type, acc[t], &s, x->sum + g,
+                              x->halves + (size_t)t * x->ldh + 2 * c, n);
+    }
+    for (size_t r = 0; r < n; r++) {
+        const __m256i w = run_codes(type, p, r);
+        const __m256 pair =
+            has_halves(type) ? lane_scales(&s, r) : _mm256_setzero_ps();
+
+        UNROLL
+        for (int t = 0; t < T; t++) {
+            const __m256i q = load32(x->q + (size_t)t * x->ldq + RUN * (c + r));
+            __m256 scale = _mm256_broadcast_ss(&xs[t][r]);
+
+            if (has_halves(type))
+                scale = _mm256_mul_ps(scale, pair);
+            acc[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot_run(type, w, q)),
+                                     scale, acc[t]);
+        }
+    }
+}
+
+/* A row of n_runs by T tokens. */
+INLINE void row_dots(enum dtype type, float *y, size_t ldy,
+                     const unsigned char *w, const struct few *x, size_t n_runs,
+                     bool add, int T)
+{
+    __m256 acc[TOKENS];
+
+    UNROLL
+    for (int t = 0; t < T; t++)
+        acc[t] = _mm256_setzero_ps();
+    for (size_t c = 0; c < n_runs; c += CHUNK_RUNS) {
+        const size_t n = n_runs - c < CHUNK_RUNS ? n_runs - c : CHUNK_RUNS;
+        const size_t bytes = chunk_bytes(type, n);
+
+        for (size_t i = 0; i < bytes; i += 64)
+            sweep(w + i);
+        chunk_dots(type, acc, w, n, x, c, T);
+        w += bytes;
+    }
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        float *to = y + (size_t)t * ldy;
+
+        *to = sum_lanes(acc[t]) + (add ? *to : 0);
+    }
+}
+
+/* Rows by T tokens. */
+INLINE void rows_dots(enum dtype type, float *y, size_t ldy,
+                      const unsigned char *w, size_t w_stride, size_t n_rows,
+                      const struct few *x, size_t n_runs, bool add, int T)
+{
+    for (size_t r = 0; r < n_rows; r++)
+        row_dots(type, y + r, ldy, w + r * w_stride, x, n_runs, add, T);
+}
+
+/* Sums of activations in groups of 16, times their scales, for n_runs of one
+ * token. */
+static void sum_halves(float *out, const int8_t *q, const float *scale,
+                       size_t n_runs)
+{
+    const __m256i ones = _mm256_set1_epi8(1);
+
+    for (size_t r = 0; r < n_runs; r++) {
+        /* x and 1: pairs, then fours, then eights */
+        __m256i v =
+            _mm256_madd_epi16(_mm256_maddubs_epi16(ones, load32(q + RUN * r)),
+                              _mm256_set1_epi16(1));
+
+        v = _mm256_add_epi32(v, _mm256_shuffle_epi32(v, 0x4e));
+        v = _mm256_add_epi32(v, _mm256_shuffle_epi32(v, 0xb1));
+        out[2 * r] =
+            scale[r] * (float)_mm_cvtsi128_si32(_mm256_castsi256_si128(v));
+        out[2 * r + 1] =
+            scale[r] * (float)_mm_cvtsi128_si32(_mm256_extracti128_si256(v, 1));
+    }
+}
+
+/* Rows that stay in L2 by n tokens. */
+INLINE void block_dots(enum dtype type, float *y, size_t ldy,
+                       const unsigned char *w, size_t w_stride, size_t n_rows,
+                       const struct few *x, size_t n_runs, size_t n, bool add)
+{
+    struct few at = *x;
+    size_t t = 0;
+
+    for (; n - t >= TOKENS; t += TOKENS) {
+        rows_dots(type, y + t * ldy, ldy, w, w_stride, n_rows, &at, n_runs, add,
+                  TOKENS);
+        at.q += TOKENS * at.ldq;
+        at.scale += TOKENS * at.ldg;
+        at.sum += TOKENS * at.ldg;
+        at.halves += TOKENS * at.ldh;
+    }
+    y += t * ldy;
+    if (n - t == 3)
+        rows_dots(type, y, ldy, w, w_stride, n_rows, &at, n_runs, add, 3);
+    else if (n - t == 2)
+        rows_dots(type, y, ldy, w, w_stride, n_rows, &at, n_runs, add, 2);
+    else if (n - t == 1)
+        rows_dots(type, y, ldy, w, w_stride, n_rows, &at, n_runs, add, 1);
+}
+
+/* n <= PASS_TOKENS tokens from t on. */
+INLINE void pass_dots(enum dtype type, float *y, size_t ldy,
+                      const unsigned char *w, size_t w_stride,
+                      const struct q8 *x, size_t t, size_t n, size_t n_rows,
+                      size_t n_cols, bool add, float *work)
+{
+    size_t cols;
+
+    for (size_t k = 0; k < n_cols; k += cols) {
+        cols = n_cols - k < SEGMENT ? n_cols - k : SEGMENT;
+        const size_t n_runs = cols / RUN,
+                     bytes = chunk_bytes(type, n_runs) *
+                             (is_super(type) ? n_runs / 8 : 1);
+        const size_t g = t * x->ldg + k / RUN;
+        const struct few at = {.q = x->q + t * x->ldq + k,
+                               .scale = x->scale + g,
+                               .sum = x->sum + g,
+                               .halves = work,
+                               .ldq = x->ldq,
+                               .ldg = x->ldg,
+                               .ldh = 2 * n_runs};
+        const size_t block = n > TOKENS && ROWS_BYTES > bytes
+                                 ? ROWS_BYTES / bytes
+                             : n > TOKENS ? 1
+                                          : n_rows;
+
+        for (size_t i = 0; has_halves(type) && i < n; i++)
+            sum_halves(work + i * at.ldh, at.q + i * at.ldq,
+                       at.scale + i * at.ldg, n_runs);
+        for (size_t r = 0, nr; r < n_rows; r += nr) {
+            nr = n_rows - r < block ? n_rows - r : block;
+            block_dots(type, y + t * ldy + r, ldy, w + r * w_stride, w_stride,
+                       nr, &at, n_runs, n, add || k > 0);
+        }
+        w += bytes;
+    }
+}
+
+/* ---- many tokens ----------------------------------------------------------
+ */
+
+/* Behind the memory that the affine product works in. */
+struct wide {
+    _Alignas(64) unsigned char codes[WIDE_ROWS * WIDE_COLS];
+    float scale[WIDE_ROWS * WIDE_COLS / RUN], bias[WIDE_ROWS * WIDE_COLS / RUN];
+};
+
+_Static_assert(sizeof(struct wide) <= KERNEL_BLOCKS_WORK * sizeof(float),
+               "the caller's memory");
+
+/* n_runs of a row as unsigned codes with a scale and a bias for each run. */
+INLINE void expand_row(enum dtype type, unsigned char *codes, float *scale,
+                       float *bias, const unsigned char *w, size_t n_runs)
+{
+    for (size_t c = 0; c < n_runs; c += CHUNK_RUNS) {
+        const size_t n = n_runs - c < CHUNK_RUNS ? n_runs - c : CHUNK_RUNS;
+        struct scales s = chunk_scales(type, w, n);
+        __m256 min;
+
+        add_offset(&s, type);
+        min = is_signed(type) ? _mm256_mul_ps(_mm256_set1_ps(128), s.scale[0])
+                              : s.min[0];
+        min = _mm256_xor_ps(min, _mm256_set1_ps(-0.0f));
+        if (n == CHUNK_RUNS) {
+            _mm256_storeu_ps(scale + c, s.scale[0]);
+            _mm256_storeu_ps(bias + c, min);
+        } else {
+            _mm256_maskstore_ps(scale + c, first_lanes8(n), s.scale[0]);
+            _mm256_maskstore_ps(bias + c, first_lanes8(n), min);
+        }
+        for (size_t r = 0; r < n; r++) {
+            __m256i v = run_codes(type, w, r);
+
+            if (is_signed(type))
+                v = _mm256_xor_si256(v, _mm256_set1_epi8((char)0x80));
+            _mm256_storeu_si256((__m256i_u *)(void *)(codes + RUN * (c + r)),
+                                v);
+        }
+        w += chunk_bytes(type, n);
+    }
+}
+
+INLINE void many_dots(enum dtype type, float *y, size_t ldy,
+                      const unsigned char *w, size_t w_stride,
+                      const struct q8 *x, size_t n_rows, size_t n_cols,
+                      size_t n_tokens, bool add, float *work)
+{
+    struct wide *m = (struct wide *)(void *)(work + KERNEL_WORK);
+    size_t nr, cols;
+
+    for (size_t r = 0; r < n_rows; r += nr) {
+        const unsigned char *from = w + r * w_stride;
+
+        nr = n_rows - r < WIDE_ROWS ? n_rows - r : WIDE_ROWS;
+        for (size_t k = 0; k < n_cols; k += cols) {
+            cols = n_cols - k < WIDE_COLS ? n_cols - k : WIDE_COLS;
+            const size_t n = cols / RUN;
+            const struct affine a = {.q = m->codes,
+                                     .q_stride = cols,
+                                     .scales = (unsigned char *)m->scale,
+                                     .biases = (unsigned char *)m->bias,
+                                     .sb_stride = n * sizeof(float),
+                                     .sb_type = DT_F32,
+                                     .bits = 8,
+                                     .group = RUN};
+            struct q8 at = *x;
+
+            for (size_t i = 0; i < nr; i++)
+                expand_row(type, m->codes + i * cols, m->scale + i * n,
+                           m->bias + i * n, from + i * w_stride, n);
+            at.q += k;
+            at.scale += k / RUN;
+            at.sum += k / RUN;
+            kernels_get(LEVEL)->gemm_q8_affine(y + r, ldy, &a, &at, nr, cols,
+                                               n_tokens, add || k > 0, work);
+            from += is_super(type) ? chunk_bytes(type, 8) * (n / 8)
+                                   : chunk_bytes(type, n);
+        }
+    }
+}
+
+/* ---- kernels --------------------------------------------------------------
+ */
+
+INLINE void gemm(enum dtype type, float *y, size_t ldy, const void *w,
+                 size_t w_stride, const struct q8 *x, size_t n_rows,
+                 size_t n_cols, size_t n_tokens, bool add, float *work)
+{
+    if (n_tokens >= MANY_TOKENS && !has_halves(type)) {
+        many_dots(type, y, ldy, w, w_stride, x, n_rows, n_cols, n_tokens, add,
+                  work);
+        return;
+    }
+    for (size_t t = 0, n; t < n_tokens; t += n) {
+        n = n_tokens - t < PASS_TOKENS ? n_tokens - t : PASS_TOKENS;
+        pass_dots(type, y, ldy, w, w_stride, x, t, n, n_rows, n_cols, add,
+                  work);
+    }
+}
+
+#define GEMM(name, TYPE)                                                       \
+    static void KERNEL(gemm_q8_##name)(float *y, size_t ldy, const void *w,    \
+                                       size_t w_stride, const struct q8 *x,    \
+                                       size_t n_rows, size_t n_cols,           \
+                                       size_t n_tokens, bool add, float *work) \
+    {                                                                          \
+        gemm(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, n_tokens, add,      \
+             work);                                                            \
+    }
+
+GEMM(q4_0, DT_Q4_0)
+GEMM(q4_1, DT_Q4_1)
+GEMM(q5_0, DT_Q5_0)
+GEMM(q5_1, DT_Q5_1)
+GEMM(q8_0, DT_Q8_0)
+GEMM(iq4_nl, DT_IQ4_NL)
+GEMM(q2_k, DT_Q2_K)
+GEMM(q3_k, DT_Q3_K)
+GEMM(q4_k, DT_Q4_K)
+GEMM(q5_k, DT_Q5_K)
+GEMM(q6_k, DT_Q6_K)
+GEMM(iq4_xs, DT_IQ4_XS)
+
+static void enter_products(struct kernels *k)
+{
+    k->gemm_q8_blocks[DT_Q4_0 - DT_BLOCKS] = KERNEL(gemm_q8_q4_0);
+    k->gemm_q8_blocks[DT_Q4_1 - DT_BLOCKS] = KERNEL(gemm_q8_q4_1);
+    k->gemm_q8_blocks[DT_Q5_0 - DT_BLOCKS] = KERNEL(gemm_q8_q5_0);
+    k->gemm_q8_blocks[DT_Q5_1 - DT_BLOCKS] = KERNEL(gemm_q8_q5_1);
+    k->gemm_q8_blocks[DT_Q8_0 - DT_BLOCKS] = KERNEL(gemm_q8_q8_0);
+    k->gemm_q8_blocks[DT_IQ4_NL - DT_BLOCKS] = KERNEL(gemm_q8_iq4_nl);
+    k->gemm_q8_blocks[DT_Q2_K - DT_BLOCKS] = KERNEL(gemm_q8_q2_k);
+    k->gemm_q8_blocks[DT_Q3_K - DT_BLOCKS] = KERNEL(gemm_q8_q3_k);
+    k->gemm_q8_blocks[DT_Q4_K - DT_BLOCKS] = KERNEL(gemm_q8_q4_k);
+    k->gemm_q8_blocks[DT_Q5_K - DT_BLOCKS] = KERNEL(gemm_q8_q5_k);
+    k->gemm_q8_blocks[DT_Q6_K - DT_BLOCKS] = KERNEL(gemm_q8_q6_k);
+    k->gemm_q8_blocks[DT_IQ4_XS - DT_BLOCKS] = KERNEL(gemm_q8_iq4_xs);
+}
+
+#endif

@@ -1,0 +1,97 @@
+/* Kernels for GGUF's blocks on AVX2, FMA and F16C: widening, and products that
+ * add pairs of byte products in words. Codes have at most 6 bits, so that a
+ * pair fits: 2 * 63 * 127; signed ones of 8 bits are multiplied by their
+ * magnitude: 2 * 128 * 127 = 32512. */
+#include <immintrin.h>
+
+#define KERNEL(name) k_##name##_avx2
+#define LEVEL        ISA_AVX2
+
+static inline __attribute__((always_inline)) __m256i
+add_fours(__m256i sum, __m256i w, __m256i x)
+{
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x),
+                                                   _mm256_set1_epi16(1)));
+}
+
+#include "kernel/x86/k_blocks_avx.h"
+
+/* ---- widening -------------------------------------------------------------
+ */
+
+/* Eight signed codes from byte i on: code * scale, rounded, minus min. */
+INLINE void widen8(enum dtype type, float *out, __m128i codes, float scale,
+                   float min)
+{
+    __m256 v = _mm256_mul_ps(floats_i8(codes), _mm256_set1_ps(scale));
+
+    if (has_min(type))
+        v = _mm256_sub_ps(v, _mm256_set1_ps(min));
+    _mm256_storeu_ps(out, v);
+}
+
+INLINE void widen(enum dtype type, float *out, const unsigned char *p, size_t n)
+{
+    for (size_t c = 0; c < n / RUN; c += CHUNK_RUNS) {
+        const size_t n_runs =
+            n / RUN - c < CHUNK_RUNS ? n / RUN - c : CHUNK_RUNS;
+        const struct scales s = chunk_scales(type, p, n_runs);
+        float scale[16], min[16];
+
+        _mm256_storeu_ps(scale, s.scale[0]);
+        _mm256_storeu_ps(scale + 8, s.scale[1]);
+        _mm256_storeu_ps(min, s.min[0]);
+        _mm256_storeu_ps(min + 8, s.min[1]);
+        for (size_t r = 0; r < n_runs; r++) {
+            const size_t g = has_halves(type) ? 2 * r : r;
+            const size_t h = has_halves(type) ? g + 1 : g;
+            const __m256i v = _mm256_sub_epi8(
+                run_codes(type, p, r), _mm256_set1_epi8((char)offset_of(type)));
+            const __m128i a = _mm256_castsi256_si128(v),
+                          b = _mm256_extracti128_si256(v, 1);
+
+            widen8(type, out, a, scale[g], min[g]);
+            widen8(type, out + 8, _mm_srli_si128(a, 8), scale[g], min[g]);
+            widen8(type, out + 16, b, scale[h], min[h]);
+            widen8(type, out + 24, _mm_srli_si128(b, 8), scale[h], min[h]);
+            out += RUN;
+        }
+        p += chunk_bytes(type, n_runs);
+    }
+}
+
+#define WIDEN(name, TYPE)                                                   \
+    static void k_##name##_to_f32_avx2(float *out, const void *p, size_t n) \
+    {                                                                       \
+        widen(TYPE, out, p, n);                                             \
+    }
+
+WIDEN(q4_0, DT_Q4_0)
+WIDEN(q4_1, DT_Q4_1)
+WIDEN(q5_0, DT_Q5_0)
+WIDEN(q5_1, DT_Q5_1)
+WIDEN(q8_0, DT_Q8_0)
+WIDEN(iq4_nl, DT_IQ4_NL)
+WIDEN(q2_k, DT_Q2_K)
+WIDEN(q3_k, DT_Q3_K)
+WIDEN(q4_k, DT_Q4_K)
+WIDEN(q5_k, DT_Q5_K)
+WIDEN(q6_k, DT_Q6_K)
+WIDEN(iq4_xs, DT_IQ4_XS)
+
+void k_blocks_avx2_init(struct kernels *k)
+{
+    enter_products(k);
+    k->blocks_to_f32[DT_Q4_0 - DT_BLOCKS] = k_q4_0_to_f32_avx2;
+    k->blocks_to_f32[DT_Q4_1 - DT_BLOCKS] = k_q4_1_to_f32_avx2;
+    k->blocks_to_f32[DT_Q5_0 - DT_BLOCKS] = k_q5_0_to_f32_avx2;
+    k->blocks_to_f32[DT_Q5_1 - DT_BLOCKS] = k_q5_1_to_f32_avx2;
+    k->blocks_to_f32[DT_Q8_0 - DT_BLOCKS] = k_q8_0_to_f32_avx2;
+    k->blocks_to_f32[DT_IQ4_NL - DT_BLOCKS] = k_iq4_nl_to_f32_avx2;
+    k->blocks_to_f32[DT_Q2_K - DT_BLOCKS] = k_q2_k_to_f32_avx2;
+    k->blocks_to_f32[DT_Q3_K - DT_BLOCKS] = k_q3_k_to_f32_avx2;
+    k->blocks_to_f32[DT_Q4_K - DT_BLOCKS] = k_q4_k_to_f32_avx2;
+    k->blocks_to_f32[DT_Q5_K - DT_BLOCKS] = k_q5_k_to_f32_avx2;
+    k->blocks_to_f32[DT_Q6_K - DT_BLOCKS] = k_q6_k_to_f32_avx2;
+    k->blocks_to_f32[DT_IQ4_XS - DT_BLOCKS] = k_iq4_xs_to_f32_avx2;
+}

@@ -1,0 +1,319 @@
+/* Read GGUF's blocks (kernel/blocks.h) in 256-bit vectors. A chunk is up to
+ * eight runs of 32 elements: a superblock, or eight blocks of 32. Weights lie
+ * in mapped files, so these functions read no byte beyond a chunk. */
+#ifndef KERNEL_X86_K_BLOCKS_CODES_H
+#define KERNEL_X86_K_BLOCKS_CODES_H
+
+#include <string.h>
+
+#include "kernel/blocks.h"
+#include "kernel/kernel.h"
+#include "kernel/x86/k_avx.h"
+
+enum { RUN = 32, CHUNK_RUNS = SUPER / RUN };
+
+/* Of a constant type, the compiler knows all of these. */
+
+INLINE bool is_super(enum dtype type)
+{
+    return type >= DT_Q2_K;
+}
+
+/* Bytes of a chunk of n runs. */
+INLINE size_t chunk_bytes(enum dtype type, size_t n)
+{
+    static const size_t bytes[DT_N_BLOCKS] = {
+        sizeof(struct q4_0), sizeof(struct q4_1), sizeof(struct q5_0),
+        sizeof(struct q5_1), sizeof(struct q8_0), sizeof(struct iq4_nl),
+        sizeof(struct q2_k), sizeof(struct q3_k), sizeof(struct q4_k),
+        sizeof(struct q5_k), sizeof(struct q6_k), sizeof(struct iq4_xs)};
+
+    return bytes[type - DT_BLOCKS] * (is_super(type) ? 1 : n);
+}
+
+/* Whether scales belong to groups of 16. */
+INLINE bool has_halves(enum dtype type)
+{
+    return type == DT_Q2_K || type == DT_Q3_K || type == DT_Q6_K;
+}
+
+/* Whether codes are signed bytes. */
+INLINE bool is_signed(enum dtype type)
+{
+    return type == DT_Q8_0 || type == DT_IQ4_NL || type == DT_IQ4_XS;
+}
+
+/* What unsigned codes are above the integers that they stand for. */
+INLINE int offset_of(enum dtype type)
+{
+    return type == DT_Q4_0   ? 8
+           : type == DT_Q5_0 ? 16
+           : type == DT_Q3_K ? 4
+           : type == DT_Q6_K ? 32
+                             : 0;
+}
+
+/* Whether a min is subtracted. */
+INLINE bool has_min(enum dtype type)
+{
+    return type == DT_Q4_1 || type == DT_Q5_1 || type == DT_Q2_K ||
+           type == DT_Q4_K || type == DT_Q5_K;
+}
+
+INLINE __m128i load16(const void *p)
+{
+    return _mm_loadu_si128((const __m128i_u *)p);
+}
+
+INLINE __m256i load32(const void *p)
+{
+    return _mm256_loadu_si256((const __m256i_u *)p);
+}
+
+/* ---- codes ----------------------------------------------------------------
+ */
+
+/* 32 nibbles of 16 bytes, the low ones first. */
+INLINE __m256i nibbles(const unsigned char *q)
+{
+    __m128i v = load16(q);
+
+    return _mm256_and_si256(_mm256_inserti128_si256(_mm256_castsi128_si256(v),
+                                                    _mm_srli_epi16(v, 4), 1),
+                            _mm256_set1_epi8(15));
+}
+
+/* Bit k of h to byte k, as `to` or 0. */
+INLINE __m256i spread_bits(const unsigned char h[4], char to)
+{
+    const __m256i which =
+        _mm256_setr_epi64x(0x0000000000000000, 0x0101010101010101,
+                           0x0202020202020202, 0x0303030303030303);
+    const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201);
+    int word;
+    __m256i v;
+
+    memcpy(&word, h, 4);
+    v = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(word), which),
+                         bit);
+    return _mm256_and_si256(_mm256_cmpeq_epi8(v, bit), _mm256_set1_epi8(to));
+}
+
+INLINE __m256i iq4_codes(__m256i v)
+{
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load16(iq4_values)),
+                               v);
+}
+
+/* (v >> n) & mask in each byte. */
+INLINE __m256i bits_at(__m256i v, size_t n, char mask)
+{
+    return _mm256_and_si256(_mm256_srl_epi16(v, _mm_cvtsi32_si128((int)n)),
+                            _mm256_set1_epi8(mask));
+}
+
+/* The codes of run r of a chunk. */
+INLINE __m256i run_codes(enum dtype type, const unsigned char *p, size_t r)
+{
+    switch (type) {
+    case DT_Q4_0:
+        return nibbles(((const struct q4_0 *)(const void *)p)[r].q);
+    case DT_Q4_1:
+        return nibbles(((const struct q4_1 *)(const void *)p)[r].q);
+    case DT_IQ4_NL:
+        return iq4_codes(
+            nibbles(((const struct iq4_nl *)(const void *)p)[r].q));
+    case DT_Q8_0:
+        return load32(((const struct q8_0 *)(const void *)p)[r].q);
+    case DT_Q5_0: {
+        const struct q5_0 *b = (const struct q5_0 *)(const void *)p + r;
+
+        return _mm256_or_si256(nibbles(b->q), spread_bits(b->h, 16));
+    }
+    case DT_Q5_1: {
+        const struct q5_1 *b = (const struct q5_1 *)(const void *)p + r;
+
+        return _mm256_or_si256(nibbles(b->q), spread_bits(b->h, 16));
+    }
+    case DT_Q2_K: {
+        const struct q2_k *b = (const struct q2_k *)(const void *)p;
+
+        return bits_at(load32(b->q + r / 4 * 32), r % 4 * 2, 3);
+    }
+    case DT_Q3_K: {
+        const struct q3_k *b = (const struct q3_k *)(const void *)p;
+
+        return _mm256_or_si256(
+            bits_at(load32(b->q + r / 4 * 32), r % 4 * 2, 3),
+            _mm256_slli_epi16(bits_at(load32(b->h), r, 1), 2));
+    }
+    case DT_Q4_K: {
+        const struct q4_k *b = (const struct q4_k *)(const void *)p;
+
+        return bits_at(load32(b->q + r / 2 * 32), r % 2 * 4, 15);
+    }
+    case DT_Q5_K: {
+        const struct q5_k *b = (const struct q5_k *)(const void *)p;
+
+        return _mm256_or_si256(
+            bits_at(load32(b->q + r / 2 * 32), r % 2 * 4, 15),
+            _mm256_slli_epi16(bits_at(load32(b->h), r, 1), 4));
+    }
+    case DT_Q6_K: {
+        const struct q6_k *b = (const struct q6_k *)(const void *)p;
+        const unsigned char *l = b->l + r / 4 * 64 + r % 2 * 32;
+
+        return _mm256_or_si256(
+            bits_at(load32(l), r % 4 / 2 * 4, 15),
+            _mm256_slli_epi16(bits_at(load32(b->h + r / 4 * 32), r % 4 * 2, 3),
+                              4));
+    }
+    default: {
+        const struct iq4_xs *b = (const struct iq4_xs *)(const void *)p;
+
+        return iq4_codes(nibbles(b->q + 16 * r));
+    }
+    }
+}
+
+/* ---- scales ---------------------------------------------------------------
+ */
+
+/* Of a chunk: a scale and a min for each run, or for each group of 16, whose
+ * first eight are in [0]. Those of runs that the chunk does not have are 0. */
+struct scales {
+    __m256 scale[2], min[2];
+};
+
+INLINE __m256 one_half(const unsigned char p[2])
+{
+    uint16_t h;
+
+    memcpy(&h, p, 2);
+    return _mm256_cvtph_ps(_mm_set1_epi16((short)h));
+}
+
+/* n <= 8 halves, `stride` bytes apart. */
+INLINE __m256 halves(const unsigned char *p, size_t stride, size_t n)
+{
+    uint16_t h[8] = {0};
+
+    for (size_t i = 0; i < n; i++)
+        memcpy(h + i, p + i * stride, 2);
+    return _mm256_cvtph_ps(load16(h));
+}
+
+INLINE __m256 floats_u8(__m128i bytes)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
+}
+
+INLINE __m256 floats_i8(__m128i bytes)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+}
+
+/* k_scales_mins in words of four bytes. */
+INLINE void k_scales(struct scales *s, const unsigned char *d,
+                     const unsigned char *dmin, const unsigned char sc[12])
+{
+    const uint32_t six = 0x3f3f3f3f, four = 0x0f0f0f0f, two = 0x03030303;
+    uint32_t w[3];
+    uint64_t scales, mins;
+
+    memcpy(w, sc, 12);
+    scales =
+        (uint64_t)((w[2] & four) | (w[0] >> 6 & two) << 4) << 32 | (w[0] & six);
+    mins = (uint64_t)((w[2] >> 4 & four) | (w[1] >> 6 & two) << 4) << 32 |
+           (w[1] & six);
+    s->scale[0] = _mm256_mul_ps(
+        one_half(d), floats_u8(_mm_cvtsi64_si128((long long)scales)));
+    s->min[0] = _mm256_mul_ps(one_half(dmin),
+                              floats_u8(_mm_cvtsi64_si128((long long)mins)));
+}
+
+/* Scales and mins of a chunk of n runs. */
+INLINE struct scales chunk_scales(enum dtype type, const unsigned char *p,
+                                  size_t n)
+{
+    const __m256 zero = _mm256_setzero_ps();
+    const size_t stride = chunk_bytes(type, 1);
+    struct scales s = {{zero, zero}, {zero, zero}};
+    int8_t some[16];
+
+    switch (type) {
+    case DT_Q4_K: {
+        const struct q4_k *b = (const struct q4_k *)(const void *)p;
+
+        k_scales(&s, b->d, b->dmin, b->sc);
+        break;
+    }
+    case DT_Q5_K: {
+        const struct q5_k *b = (const struct q5_k *)(const void *)p;
+
+        k_scales(&s, b->d, b->dmin, b->sc);
+        break;
+    }
+    case DT_Q2_K: {
+        const struct q2_k *b = (const struct q2_k *)(const void *)p;
+        const __m128i v = load16(b->sc), low = _mm_set1_epi8(15);
+        const __m128i a = _mm_and_si128(v, low),
+                      m = _mm_and_si128(_mm_srli_epi16(v, 4), low);
+
+        s.scale[0] = _mm256_mul_ps(one_half(b->d), floats_u8(a));
+        s.scale[1] =
+            _mm256_mul_ps(one_half(b->d), floats_u8(_mm_srli_si128(a, 8)));
+        s.min[0] = _mm256_mul_ps(one_half(b->dmin), floats_u8(m));
+        s.min[1] =
+            _mm256_mul_ps(one_half(b->dmin), floats_u8(_mm_srli_si128(m, 8)));
+        break;
+    }
+    case DT_Q3_K: {
+        const struct q3_k *b = (const struct q3_k *)(const void *)p;
+
+        q3_k_scales(some, b->sc);
+        s.scale[0] = _mm256_mul_ps(one_half(b->d), floats_i8(load16(some)));
+        s.scale[1] = _mm256_mul_ps(one_half(b->d),
+                                   floats_i8(_mm_srli_si128(load16(some), 8)));
+        break;
+    }
+    case DT_Q6_K: {
+        const struct q6_k *b = (const struct q6_k *)(const void *)p;
+        const __m128i v = load16(b->sc);
+
+        s.scale[0] = _mm256_mul_ps(one_half(b->d), floats_i8(v));
+        s.scale[1] =
+            _mm256_mul_ps(one_half(b->d), floats_i8(_mm_srli_si128(v, 8)));
+        break;
+    }
+    case DT_IQ4_XS: {
+        const struct iq4_xs *b = (const struct iq4_xs *)(const void *)p;
+
+        iq4_xs_scales(some, b);
+        s.scale[0] = _mm256_mul_ps(
+            one_half(b->d),
+            floats_i8(_mm_loadl_epi64((const __m128i_u *)(const void *)some)));
+        break;
+    }
+    default:
+        s.scale[0] = halves(p, stride, n);
+        if (type == DT_Q4_1 || type == DT_Q5_1)
+            s.min[0] =
+                _mm256_xor_ps(halves(p + 2, stride, n), _mm256_set1_ps(-0.0f));
+        break;
+    }
+    return s;
+}
+
+/* The mins for codes as they are: what belongs to their offset is added. */
+INLINE void add_offset(struct scales *s, enum dtype type)
+{
+    const __m256 o = _mm256_set1_ps((float)offset_of(type));
+
+    if (offset_of(type) == 0)
+        return;
+    s->min[0] = _mm256_fmadd_ps(o, s->scale[0], s->min[0]);
+    s->min[1] = _mm256_fmadd_ps(o, s->scale[1], s->min[1]);
+}
+
+#endif
