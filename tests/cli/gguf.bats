@@ -1,0 +1,225 @@
+#!/usr/bin/env bats
+# GGUF files: every verb on them, what inspect says, what is wrong with them. The
+# demo model as a GGUF file must answer as the demo model does.
+load helpers
+
+GGUF=tests/golden/gguf
+
+setup() {
+    common_setup
+    IDS=5,9,2,7
+}
+
+# The demo model as $T/demo.gguf.
+convert() {
+    [ -e "$T/demo.gguf" ] || python3 tests/cli/gguf.py convert models/demo "$T/demo.gguf"
+}
+
+# Lines of JSON without what says where the model is and how long it took.
+bare() {
+    python3 -c 'import json, sys
+for line in sys.stdin:
+    o = json.loads(line)
+    for k in "model", "timing", "key", "seed":
+        o.pop(k, None)
+    print(json.dumps(o))'
+}
+
+# same ARGS…: the same bytes on standard output from both.
+same() {
+    diff <(q "$@" | bare) <(q "$@" -m "$T/demo.gguf" | bare)
+}
+
+# changed CODE: $T/bad.gguf is a small golden, changed by Python code on kv and
+# tensors.
+changed() {
+    python3 tests/cli/gguf.py edit "${2:-$GGUF/tiny-dense-Q2_K.gguf}" "$T/bad.gguf" "$1"
+}
+
+# refused CODE PATTERN: exit 3 with the file's name and the pattern.
+refused() {
+    changed "$1"
+    fails 3 "$2" -m "$T/bad.gguf" --prompt-ids $IDS -n 1
+    [[ $stderr == "qwick: $T/bad.gguf: "* ]]
+}
+
+@test "the demo model answers as from its checkpoint" {
+    convert
+    want=$(q "list all listening tcp ports")
+    [ "$(q -m "$T/demo.gguf" "list all listening tcp ports")" = "$want" ]
+    [ "$(QWICK_MODEL=$T/demo.gguf q "list all listening tcp ports")" = "$want" ]
+    (cd "$T" && [ "$(q -m demo.gguf "list all listening tcp ports")" = "$want" ])
+    ln -s demo.gguf "$T/sha256-0123"
+    [ "$(q -m "$T/sha256-0123" "list all listening tcp ports")" = "$want" ]
+    same --json --exact "show disk usage"
+    same --json --temp 0.8 --seed 3 "show disk usage"
+    same logits --json "list files"
+    same choose --exact --json -a "ls -l" -a ls "list files with details"
+    same score --exact --json --chat --given "list files" "ls -l"
+    same tokenize --json "Größe 12 <|im_end|> <think>x"
+    [ "$(q -m "$T/demo.gguf" render <<<'[{"role":"user","content":"x"}]')" = \
+        "$(q render <<<'[{"role":"user","content":"x"}]')" ]
+    [ "$(q -m "$T/demo.gguf" detokenize 6137 40 50)" = "$(q detokenize 6137 40 50)" ]
+}
+
+@test "batch, embed and rerank as from the checkpoint" {
+    convert
+    printf '{"id":%d,"prompt":"show disk usage %d"}\n' 1 1 2 2 3 3 >"$T/in"
+    diff <(q batch -i "$T/in" --exact | bare) \
+        <(q batch -i "$T/in" --exact -m "$T/demo.gguf" | bare)
+    ln -s demo.gguf "$T/embed.gguf"
+    ln -s demo.gguf "$T/rerank.gguf"
+    diff <(q embed --exact "list files" "kill a process" 2>/dev/null) \
+        <(q embed --exact "list files" "kill a process" -m "$T/embed.gguf")
+    run --separate-stderr q rerank --exact -q x a b -m "$T/rerank.gguf"
+    [[ $stderr != *doubtful* ]]
+    run --separate-stderr q embed x -m "$T/demo.gguf"
+    [[ $stderr == *doubtful* ]]
+}
+
+@test "prefix cache and sessions know the file" {
+    convert
+    export XDG_CACHE_HOME=$T/cache
+    first=$(q --prefix-cache --json -m "$T/demo.gguf" -s "$(printf 'word %.0s' {1..200})" x)
+    again=$(q --prefix-cache --json -m "$T/demo.gguf" -s "$(printf 'word %.0s' {1..200})" x)
+    [ "$(jget 'o["usage"]["cached_tokens"]' <<<"$first")" -eq 0 ]
+    [ "$(jget 'o["usage"]["cached_tokens"]' <<<"$again")" -gt 0 ]
+    [ "$(jget 'o["text"]' <<<"$first")" = "$(jget 'o["text"]' <<<"$again")" ]
+    python3 tests/cli/gguf.py edit "$T/demo.gguf" "$T/other.gguf" \
+        't = tensors[3]; t[3] = t[3][:4] + b"\x40\x40" + t[3][6:]'
+    other=$(q --prefix-cache --json -m "$T/other.gguf" -s "$(printf 'word %.0s' {1..200})" x)
+    [ "$(jget 'o["usage"]["cached_tokens"]' <<<"$other")" -eq 0 ]
+}
+
+@test "every type runs, and inspect lists types and sizes" {
+    for t in F16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 IQ4_NL Q2_K Q3_K_S Q4_K_S Q5_K_S Q6_K IQ4_XS; do
+        q -m $GGUF/tiny-dense-$t.gguf --prompt-ids $IDS -n 3 --ignore-eos --json |
+            jget '[0][len(o["tokens"]) != 3]'
+    done
+    q inspect --json -m $GGUF/tiny-dense-Q4_K_S.gguf >"$T/i"
+    [ "$(jget 'o["weights_dtype"], o["model_type"], o["quantization"]["params_by_bits"]["4"] > 800000' <"$T/i")" = \
+        "('Q4_K', 'qwen3', True)" ]
+    jget '[0][not any(k["name"] == "blk.*.ffn_up.weight" and k["dtype"] == "Q4_K" and
+        k["shape"] == [256, 256] and k["bytes"] == 2 * 256 * 144
+        for k in o["tensor_kinds"])]' <"$T/i"
+    run -0 q inspect --tensors -m $GGUF/tiny-dense-Q6_K.gguf
+    [[ $output == *"Q6_K"*"[256, 256]"*'"blk.0.attn_q.weight"'* ]]
+    # preloaded weights give the same bits
+    [ "$(q -m $GGUF/tiny-dense-Q6_K.gguf --prompt-ids $IDS -n 9 --preload --json | jget 'o["tokens"]')" = \
+        "$(q -m $GGUF/tiny-dense-Q6_K.gguf --prompt-ids $IDS -n 9 --json | jget 'o["tokens"]')" ]
+}
+
+@test "long prompts by any level of kernels" {
+    ids=$(python3 -c 'print(",".join(str(i * 7 % 300) for i in range(200)))')
+    for t in Q8_0 Q4_K_S Q6_K IQ4_XS; do
+        q logits -m $GGUF/tiny-dense-$t.gguf --prompt-ids "$ids" --exact --top 320 --json >"$T/want"
+        for isa in ref avx2 avxvnni avx512 avx512bf16 amx; do
+            q logits -m $GGUF/tiny-dense-$t.gguf --prompt-ids "$ids" --isa $isa \
+                --top 320 --json >"$T/got" 2>"$T/err" ||
+                { grep -q "this CPU has no more" "$T/err"; continue; }
+            python3 -c 'import json, math, sys
+a, b = ({t["id"]: t["logit"] for t in json.load(open(f))["positions"][0]["top"]}
+        for f in sys.argv[1:])
+assert len(a) == len(b) == 320
+d = math.sqrt(sum((a[i] - b[i]) ** 2 for i in a) / sum(v * v for v in a.values()))
+assert d < 4e-2, d' "$T/want" "$T/got"
+        done
+    done
+}
+
+@test "a file that is split" {
+    fails 3 "no such file" -m "$T/m-00001-of-00002.gguf" x
+    src=$GGUF/tiny-dense-Q4_0.gguf
+    python3 tests/cli/gguf.py edit $src "$T/m-00001-of-00002.gguf" \
+        'tensors[10:] = []; kv["split.no"] = [2, 0]; kv["split.count"] = [2, 2]'
+    fails 3 "m-00002-of-00002.gguf: cannot open" -m "$T/m-00001-of-00002.gguf" --prompt-ids $IDS
+    python3 tests/cli/gguf.py edit $src "$T/m-00002-of-00002.gguf" \
+        'tensors[:10] = []; kv.clear(); kv["split.no"] = [2, 1]; kv["split.count"] = [2, 2]'
+    [ "$(q -m "$T/m-00001-of-00002.gguf" --prompt-ids $IDS -n 5 --json | jget 'o["tokens"]')" = \
+        "$(q -m $src --prompt-ids $IDS -n 5 --json | jget 'o["tokens"]')" ]
+    fails 3 "is part 2 of 2: name the first part" -m "$T/m-00002-of-00002.gguf" x
+}
+
+@test "an untied head, a frame, and sampling from the metadata" {
+    changed 'import copy
+t = [t for t in tensors if t[0] == "token_embd.weight"][0]
+tensors.append(["output.weight"] + copy.copy(t[1:]))'
+    [ "$(q inspect -m "$T/bad.gguf" --json | jget 'o["tied_head"]')" = False ]
+    [ "$(q -m "$T/bad.gguf" --prompt-ids $IDS -n 5 --json | jget 'o["tokens"]')" = \
+        "$(q -m $GGUF/tiny-dense-Q2_K.gguf --prompt-ids $IDS -n 5 --json | jget 'o["tokens"]')" ]
+    changed 'kv["tokenizer.ggml.add_eos_token"] = [7, True]'
+    n=$(q tokenize -m "$T/bad.gguf" --json abc | jget 'len(o["ids"])')
+    [ "$(q embed -m "$T/bad.gguf" abc 2>/dev/null | jget 'o["tokens"]')" -eq $((n + 1)) ]
+    changed 'kv["general.sampling.temp"] = [6, 0.6]'
+    a=$(q -m "$T/bad.gguf" --prompt-ids $IDS -n 9 --seed 1 --json | jget 'o["tokens"]')
+    b=$(q -m "$T/bad.gguf" --prompt-ids $IDS -n 9 --temp 0.6 --seed 1 --json | jget 'o["tokens"]')
+    [ "$a" = "$b" ]
+}
+
+@test "metadata that is missing, of another type or out of range" {
+    A=qwen3
+    refused "del kv['general.architecture']" "general.architecture: missing"
+    refused "kv['general.architecture'] = [4, 1]" "must be of type string, is u32"
+    refused "kv['general.architecture'][1] = b'llama'" 'is "llama"'
+    for k in embedding_length feed_forward_length block_count context_length \
+        attention.head_count attention.layer_norm_rms_epsilon rope.freq_base; do
+        refused "del kv['$A.$k']" "$A.$k: must be"
+        refused "kv['$A.$k'] = [8, 'x']" "$A.$k: must be"
+        refused "kv['$A.$k'] = [9, (4, [1, 2])]" 'is "an array of 2"'
+        refused "kv['$A.$k'] = [4, 0]" "$A.$k: must be"
+    done
+    refused "kv['$A.embedding_length'] = [10, 1 << 63]" "$A.embedding_length"
+    refused "kv['$A.embedding_length'] = [4, 512]" "[320, 512] by its metadata"
+    refused "kv['$A.block_count'] = [4, 3]" "tensor blk.2.attn_norm.weight: missing"
+    refused "kv['$A.attention.head_count_kv'] = [4, 3]" "no multiple"
+    refused "kv['$A.attention.layer_norm_rms_epsilon'] = [6, float('nan')]" "not finite"
+    refused "kv['$A.attention.value_length'] = [4, 32]" "value_length: 32, must equal"
+    refused "kv['$A.rope.dimension_count'] = [4, 32]" "dimension_count: 32, must equal"
+    refused "kv['$A.attention.sliding_window'] = [4, 32]" "sliding_window: 32"
+    refused "kv['$A.rope.scaling.type'] = [8, 'longrope']" "$A.rope.scaling.type: must be"
+    refused "kv['$A.rope.scaling.type'] = [8, 'yarn']" "$A.rope.scaling.factor: must be"
+    refused "kv['tokenizer.ggml.eos_token_id'] = [8, 'x']" "must be a token id"
+    refused "tensors.pop(0)" "output_norm.weight: missing"
+    refused "tensors[0][0] = 'other'" "output_norm.weight: missing"
+    refused "tensors[0][1] = [128, 2]" "shape [2, 128] in the file, [256] by its metadata"
+}
+
+@test "tokenizers that are not byte-level BPE of Qwen's kind" {
+    K=tokenizer.ggml
+    refused "kv['$K.model'][1] = b'llama'" "SentencePiece"
+    refused "del kv['$K.model']" "$K.model: missing"
+    refused "kv['$K.pre'][1] = b'llama-bpe'" '"llama-bpe" is not supported'
+    refused "del kv['$K.pre']" "$K.pre: missing"
+    refused "del kv['$K.merges']" "$K.merges: missing"
+    refused "kv['$K.tokens'] = [9, (4, [1])]" "$K.tokens: must be an array of string"
+    refused "kv['$K.token_type'][1][1].pop()" "$K.token_type: 319 of them, but 320"
+    refused "kv['$K.token_type'][1][1][7] = 6" "token 7 has type 6"
+    refused "kv['$K.token_type'][1][1][7] = -1" "token 7 has type -1"
+    refused "kv['$K.tokens'][1][1][8] = kv['$K.tokens'][1][1][7]" "has two ids, 7 and 8"
+    refused "kv['$K.merges'][1][1][0] = b'th'" "two spellings with a blank"
+    refused "kv['$K.add_bos_token'] = [7, True]; kv['$K.bos_token_id'] = [4, 320]" \
+        "$K.bos_token_id: 320, but there are 320 tokens"
+    refused "kv['tokenizer.chat_template'] = [4, 1]" "chat_template: must be of type string"
+    changed "[kv.pop(k) for k in list(kv) if k.startswith('$K')]"
+    fails 3 "$K.tokens: missing" -m "$T/bad.gguf" hi
+    q -m "$T/bad.gguf" --prompt-ids $IDS -n 2 >"$T/out"
+}
+
+@test "files that are no GGUF file, and verbs that take none" {
+    fails 3 "no such file" -m "$T/missing.gguf" hi
+    printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n' >"$T/x.gguf"
+    fails 3 "Git LFS pointer" -m "$T/x.gguf" hi
+    printf GGML >"$T/x.gguf"
+    fails 3 "not a GGUF file" -m "$T/x.gguf" hi
+    printf GGUF >"$T/x.bin"
+    fails 3 "truncated" -m "$T/x.bin" hi
+    printf hello >"$T/x.bin"
+    fails 3 "not a checkpoint directory or a GGUF file" -m "$T/x.bin" hi
+    head -c 200000 $GGUF/tiny-dense-Q2_K.gguf >"$T/x.gguf"
+    fails 3 "incomplete download?" -m "$T/x.gguf" hi
+    mkfifo "$T/fifo.gguf"
+    fails 3 "is a FIFO" -m "$T/fifo.gguf" hi
+    fails 3 "is a GGUF file: only safetensors checkpoints can be quantized" \
+        quantize -m $GGUF/tiny-dense-F16.gguf -o "$T/out"
+    [ ! -e "$T/out" ]
+}

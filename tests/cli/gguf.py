@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Make and change GGUF files for tests.
+
+  gguf.py convert DIR OUT      a Qwen3 checkpoint of floats, tokenizer included
+  gguf.py edit IN OUT CODE     run Python on kv ({key: [type, value]}) and
+                               tensors ([[name, dims, type, bytes]])
+"""
+
+import json
+import struct
+import sys
+
+U32, F32, BOOL, STRING, ARRAY, I32 = 4, 6, 7, 8, 9, 5
+SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?",
+           10: "Q", 11: "q", 12: "d"}
+# elements and bytes of a block
+BLOCKS = {0: (1, 4), 1: (1, 2), 30: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22),
+          7: (32, 24), 8: (32, 34), 20: (32, 18), 10: (256, 84), 11: (256, 110),
+          12: (256, 144), 13: (256, 176), 14: (256, 210), 23: (256, 136)}
+
+
+class Reader:
+    def __init__(self, b):
+        self.b, self.at = b, 0
+
+    def take(self, fmt):
+        v = struct.unpack_from("<" + fmt, self.b, self.at)
+        self.at += struct.calcsize("<" + fmt)
+        return v if len(v) > 1 else v[0]
+
+    def string(self):
+        n = self.take("Q")
+        self.at += n
+        return self.b[self.at - n:self.at]
+
+    def value(self, t):
+        if t == STRING:
+            return self.string()
+        if t == ARRAY:
+            of, n = self.take("IQ")
+            return of, [self.value(of) for _ in range(n)]
+        return self.take(SCALARS[t])
+
+
+def read(path):
+    r = Reader(open(path, "rb").read())
+    r.at = 8
+    n_tensors, n_keys = r.take("QQ")
+    kv, tensors = {}, []
+    for _ in range(n_keys):
+        key = r.string().decode()
+        t = r.take("I")
+        kv[key] = [t, r.value(t)]
+    for _ in range(n_tensors):
+        name = r.string().decode()
+        dims = [r.take("Q") for _ in range(r.take("I"))]
+        tensors.append([name, dims, *r.take("IQ")])
+    begin = (r.at + 31) // 32 * 32
+    for t in tensors:
+        block, size = BLOCKS[t[2]]
+        n = size
+        for d in t[1]:
+            n *= d
+        t[3] = r.b[begin + t[3]:begin + t[3] + n // block]
+    return kv, tensors
+
+
+def string(s):
+    s = s.encode() if isinstance(s, str) else s
+    return struct.pack("<Q", len(s)) + s
+
+
+def value(t, v):
+    if t == STRING:
+        return string(v)
+    if t == ARRAY:
+        return struct.pack("<IQ", v[0], len(v[1])) + b"".join(value(v[0], x) for x in v[1])
+    return struct.pack("<" + SCALARS[t], v)
+
+
+def pad(b):
+    return b + bytes(-len(b) % 32)
+
+
+def write(path, kv, tensors):
+    out = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(kv))
+    for key, (t, v) in kv.items():
+        out += string(key) + struct.pack("<I", t) + value(t, v)
+    at = 0
+    for name, dims, t, data in tensors:
+        out += string(name) + struct.pack("<I", len(dims))
+        out += struct.pack("<%dQ" % len(dims), *dims) + struct.pack("<IQ", t, at)
+        at += len(pad(data))
+    with open(path, "wb") as f:
+        f.write(pad(out))
+        for t in tensors:
+            f.write(pad(t[3]))
+
+
+NAMES = [("model.embed_tokens", "token_embd"), ("model.norm", "output_norm"),
+         ("lm_head", "output"), ("model.layers", "blk"),
+         ("input_layernorm", "attn_norm"), ("post_attention_layernorm", "ffn_norm"),
+         ("self_attn.q_proj", "attn_q"), ("self_attn.k_proj", "attn_k"),
+         ("self_attn.v_proj", "attn_v"), ("self_attn.o_proj", "attn_output"),
+         ("self_attn.q_norm", "attn_q_norm"), ("self_attn.k_norm", "attn_k_norm"),
+         ("mlp.gate_proj", "ffn_gate"), ("mlp.up_proj", "ffn_up"),
+         ("mlp.down_proj", "ffn_down")]
+TYPES = {"F32": 0, "F16": 1, "BF16": 30}
+
+
+def convert(folder, out):
+    config = json.load(open(folder + "/config.json"))
+    tok = json.load(open(folder + "/tokenizer.json"))
+    settings = json.load(open(folder + "/tokenizer_config.json"))
+    raw = open(folder + "/model.safetensors", "rb").read()
+    n = struct.unpack_from("<Q", raw)[0]
+    head, data = json.loads(raw[8:8 + n]), raw[8 + n:]
+
+    a = "qwen3."
+    tokens = ["[PAD%d]" % i for i in range(config["vocab_size"])]
+    kinds = [5] * len(tokens)
+    for text, i in tok["model"]["vocab"].items():
+        tokens[i], kinds[i] = text, 1
+    for t in tok["added_tokens"]:
+        tokens[t["id"]], kinds[t["id"]] = t["content"], 3 if t["special"] else 4
+    merges = [m if isinstance(m, str) else " ".join(m) for m in tok["model"]["merges"]]
+    kv = {
+        "general.architecture": [STRING, "qwen3"],
+        a + "block_count": [U32, config["num_hidden_layers"]],
+        a + "context_length": [U32, config["max_position_embeddings"]],
+        a + "embedding_length": [U32, config["hidden_size"]],
+        a + "feed_forward_length": [U32, config["intermediate_size"]],
+        a + "attention.head_count": [U32, config["num_attention_heads"]],
+        a + "attention.head_count_kv": [U32, config["num_key_value_heads"]],
+        a + "attention.key_length": [U32, config["head_dim"]],
+        a + "attention.value_length": [U32, config["head_dim"]],
+        a + "attention.layer_norm_rms_epsilon": [F32, config["rms_norm_eps"]],
+        a + "rope.freq_base": [F32, config["rope_parameters"]["rope_theta"]],
+        "tokenizer.ggml.model": [STRING, "gpt2"],
+        "tokenizer.ggml.pre": [STRING, "qwen2"],
+        "tokenizer.ggml.tokens": [ARRAY, (STRING, tokens)],
+        "tokenizer.ggml.token_type": [ARRAY, (I32, kinds)],
+        "tokenizer.ggml.merges": [ARRAY, (STRING, merges)],
+        "tokenizer.ggml.eos_token_id": [U32, config["eos_token_id"]],
+        "tokenizer.ggml.bos_token_id": [U32, config["bos_token_id"]],
+        "tokenizer.ggml.add_bos_token": [BOOL, False],
+        "tokenizer.chat_template": [STRING, settings["chat_template"]],
+    }
+    tensors = []
+    for name, t in head.items():
+        if name == "__metadata__":
+            continue
+        for old, new in NAMES:
+            name = name.replace(old, new)
+        tensors.append([name, t["shape"][::-1], TYPES[t["dtype"]],
+                        data[t["data_offsets"][0]:t["data_offsets"][1]]])
+    write(out, kv, tensors)
+
+
+def edit(path, out, code):
+    kv, tensors = read(path)
+    exec(code, {"kv": kv, "tensors": tensors})
+    write(out, kv, tensors)
+
+
+if sys.argv[1] == "convert":
+    convert(*sys.argv[2:])
+else:
+    edit(*sys.argv[2:])
