@@ -106,8 +106,8 @@ typedef void (*qwick_log_fn)(void *ctx, enum qwick_log_level level,
 
 struct qwick_engine_options {
     size_t size;
-    const char *model;    /* directory, or hub id in the local Hugging Face
-                             cache; NULL: the built-in demo model */
+    const char *model;    /* directory, GGUF file, or hub id in the local
+                             Hugging Face cache; NULL: the demo model */
     const char *isa;      /* cap on the kernels: "ref", "avx2", "avxvnni",
                              "avx512", "avx512bf16"; NULL: the best the CPU
                              has. Above the CPU's level: QWICK_ERR_USAGE */
@@ -156,9 +156,10 @@ QWICK_API void qwick_engine_close(struct qwick_engine *eng);
 /* Facts for people and for `inspect`. Strings are borrowed from the engine. */
 struct qwick_info {
     const char *model;         /* as asked for; "qwick-demo" when built in */
-    const char *path;          /* the directory that was opened */
+    const char *path;          /* the directory or file that was opened */
     const char *model_type;    /* config.json: model_type */
-    const char *weights_dtype; /* "BF16"; quantized: "4-bit (group 64)" */
+    const char *weights_dtype; /* "BF16"; quantized: "4-bit (group 64)", or
+                                  GGUF's types, "Q4_K/Q6_K" */
     const char *template_name; /* "qwen3", "unknown" or "none" */
     const char *rope_type;     /* "default" or "yarn" */
     const char *isa;           /* kernels in use */
@@ -172,7 +173,8 @@ struct qwick_info {
     double rope_theta, rms_eps;
     bool tied_head, attention_bias, has_tokenizer, has_weights;
     /* config.json's quantization: bits, group_size, and how many modules have
-       their own; 0 when no matrix that the model uses is quantized */
+       their own; 0 in GGUF files, and when no matrix that the model uses is
+       quantized */
     int quant_bits;
     size_t quant_group, quant_overrides;
     /* of a mixture of experts, else 0: experts of a layer, those that a token
@@ -195,8 +197,9 @@ qwick_engine_info(const struct qwick_engine *eng);
 
 /* A hash of everything that decides the model's answers: every field of
  * config.json that a pass reads, each tensor's name, type, shape and 16 pieces
- * of 256 bytes, the stop ids, tokenizer.json. Copies of a checkpoint have the
- * same hash on any machine. Other weights have another hash, unless they differ
+ * of 256 bytes, the stop ids, tokenizer.json (of a GGUF file, what it has in
+ * place of these files). Copies of a checkpoint have the same hash on any
+ * machine. Other weights have another hash, unless they differ
  * only between the pieces. The first call reads the pieces. */
 QWICK_API int qwick_engine_identity(struct qwick_engine *eng, uint64_t id[2],
                                     struct qwick_err *e);
