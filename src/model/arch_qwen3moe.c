@@ -23,7 +23,7 @@ static int bind_layer(struct model *m, struct layer *l, size_t i,
                                          : qwen3_bind_mlp(m, l, i, e);
 }
 
-static const struct names *const schemes[] = {&names_hub, NULL};
+static const struct names *const schemes[] = {&names_hub, &names_gguf, NULL};
 
 static void layer(struct worker *w, size_t i, size_t n)
 {

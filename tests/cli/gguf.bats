@@ -96,6 +96,8 @@ refused() {
         q -m $GGUF/tiny-dense-$t.gguf --prompt-ids $IDS -n 3 --ignore-eos --json |
             jget '[0][len(o["tokens"]) != 3]'
     done
+    q -m $GGUF/tiny-moe-Q4_K_S.gguf --prompt-ids $IDS -n 3 --ignore-eos --json |
+        jget '[0][len(o["tokens"]) != 3]'
     q inspect --json -m $GGUF/tiny-dense-Q4_K_S.gguf >"$T/i"
     [ "$(jget 'o["weights_dtype"], o["model_type"], o["quantization"]["params_by_bits"]["4"] > 800000' <"$T/i")" = \
         "('Q4_K', 'qwen3', True)" ]
@@ -178,6 +180,13 @@ tensors.append(["output.weight"] + copy.copy(t[1:]))'
     refused "kv['$A.attention.sliding_window'] = [4, 32]" "sliding_window: 32"
     refused "kv['$A.rope.scaling.type'] = [8, 'longrope']" "$A.rope.scaling.type: must be"
     refused "kv['$A.rope.scaling.type'] = [8, 'yarn']" "$A.rope.scaling.factor: must be"
+    moe=$GGUF/tiny-moe-Q4_K_S.gguf
+    for k in expert_count expert_used_count expert_feed_forward_length; do
+        changed "del kv['qwen3moe.$k']" $moe
+        fails 3 "qwen3moe.$k: must be" -m "$T/bad.gguf" --prompt-ids $IDS
+    done
+    changed "kv['qwen3moe.expert_count'] = [4, 8]" $moe
+    fails 3 "by its metadata" -m "$T/bad.gguf" --prompt-ids $IDS
     refused "kv['tokenizer.ggml.eos_token_id'] = [8, 'x']" "must be a token id"
     refused "tensors.pop(0)" "output_norm.weight: missing"
     refused "tensors[0][0] = 'other'" "output_norm.weight: missing"

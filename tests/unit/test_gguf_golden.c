@@ -31,28 +31,59 @@ static size_t open_golden(struct golden *g, const char *name)
     return rows;
 }
 
-static double error_of(const struct golden *g, size_t rows, bool exact,
-                       const char *isa)
+/* Logits at all positions, malloc'ed. */
+static float *logits_of(const struct golden *g, bool exact, const char *isa)
 {
     struct qwick_engine_options o = qwick_engine_defaults();
     struct qwick_engine *eng;
     struct qwick_err e;
-    size_t skip = (g->n - rows) * g->vocab_size;
     o.model = g->dir;
     o.exact = exact;
     o.isa = isa;
     o.threads = 2;
     if (qwick_engine_open(&eng, &o, &e)) {
         fail_msg("%s", e.msg);
-        return 1;
+        return NULL;
     }
     float *got = malloc(g->n * g->vocab_size * sizeof *got);
     if (all_logits(eng, g, got, &e))
         fail_msg("%s: %s", g->dir, e.msg);
-    double error = relative_error(got + skip, g->logits, rows * g->vocab_size);
-    free(got);
     qwick_engine_close(eng);
+    return got;
+}
+
+static double error_of(const struct golden *g, size_t rows, bool exact,
+                       const char *isa)
+{
+    float *got = logits_of(g, exact, isa);
+    double error = relative_error(got + (g->n - rows) * g->vocab_size,
+                                  g->logits, rows * g->vocab_size);
+    free(got);
     return error;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* The error that nine of ten positions do not exceed. *worst: the largest. */
+static double most_error(const struct golden *g, size_t rows, const char *isa,
+                         double *worst)
+{
+    float *got = logits_of(g, false, isa);
+    double *errors = malloc(rows * sizeof *errors);
+    for (size_t i = 0; i < rows; i++)
+        errors[i] =
+            relative_error(got + (g->n - rows + i) * g->vocab_size,
+                           g->logits + i * g->vocab_size, g->vocab_size);
+    qsort(errors, rows, sizeof *errors, by_value);
+    double most = errors[rows * 9 / 10];
+    *worst = errors[rows - 1];
+    free(errors);
+    free(got);
+    return most;
 }
 
 static void check(const char *name, enum isa isa)
@@ -66,6 +97,22 @@ static void check(const char *name, enum isa isa)
            fast);
     assert_true(exact <= EXACT_BOUND);
     assert_true(fast <= (is_float ? FLOAT_BOUND : QUANTIZED_BOUND));
+    golden_close(&g);
+}
+
+/* Of a mixture of experts the bound holds for all positions but those where the
+ * router nearly ties, and rounding of what it reads chooses another expert, and
+ * those that attend to them. So it holds for nine of ten. */
+static void check_mixture(const char *name, enum isa isa)
+{
+    struct golden g;
+    size_t rows = open_golden(&g, name);
+    double worst, exact = error_of(&g, rows, true, isa_name(isa));
+    double fast = most_error(&g, rows, isa_name(isa), &worst);
+    printf("%-10s %-20s exact %.2e  default: of 9/10 %.2e, worst %.2e\n",
+           isa_name(isa), name, exact, fast, worst);
+    assert_true(exact <= EXACT_BOUND);
+    assert_true(fast <= QUANTIZED_BOUND);
     golden_close(&g);
 }
 
@@ -83,6 +130,8 @@ static void logits_match_every_isa(void **state)
             snprintf(name, sizeof name, "tiny-dense-%s", types[i]);
             check(name, (enum isa)l);
         }
+        check_mixture("tiny-moe-Q4_K_S", (enum isa)l);
+        check_mixture("tiny-moe-Q8_0", (enum isa)l);
     }
 }
 
