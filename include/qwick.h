@@ -1024,7 +1024,8 @@ typedef void (*qwick_note_fn)(void *ctx, const char *line);
 
 struct qwick_quantize_options {
     size_t size;
-    int bits;                /* 2, 3, 4, 5, 6 or 8 */
+    int bits;                /* 2, 3, 4, 5, 6 or 8; a router of experts gets
+                                at least 8 */
     int group;               /* elements that share a scale: 32, 64 or 128 */
     int head_bits;           /* of lm_head, or of the embedding where that is
                                 the head too; 0: as bits */

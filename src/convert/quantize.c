@@ -65,11 +65,6 @@ struct work {
     struct qwick_err err; /* of the first that failed */
 };
 
-static size_t elements(const struct st_tensor *t)
-{
-    return t->n_bytes / dtype_bytes(t->dtype);
-}
-
 /* Tell the kernel about a piece of the mapping: that it will be needed, or that
  * this process is done with it, so that its pages do not count as ours. Only
  * whole pages, as the rest is shared with other pieces. */
@@ -86,7 +81,7 @@ static int quantize_piece(struct work *w, const struct quantize_job *job,
                           size_t begin, size_t n, struct room *room,
                           struct qwick_err *e)
 {
-    const struct st_tensor *t = job->src;
+    const struct st_tensor *t = job->from.src;
     const size_t bytes = dtype_bytes(t->dtype);
     const size_t group = (size_t)w->plan->o->group;
     const struct affine_format f = {
@@ -102,10 +97,12 @@ static int quantize_piece(struct work *w, const struct quantize_job *job,
         return err_set(e, QWICK_ERR_MODEL,
                        "%s: %s: tensor %.200s: row %zu: holds NaN, infinities "
                        "or values too large",
-                       w->path, t->file, t->name, (begin + bad) / t->shape[1]);
-    size_t at = begin / group * bytes, n_sb = n / group * bytes;
+                       w->path, t->file, t->name,
+                       (begin + bad) / t->shape[t->rank - 1]);
+    size_t to = job->at + (begin - job->from.begin);
+    size_t at = to / group * bytes, n_sb = n / group * bytes;
     size_t n_q = n / 8 * (size_t)job->bits;
-    size_t q_at = begin / 8 * (size_t)job->bits;
+    size_t q_at = to / 8 * (size_t)job->bits;
     return st_writer_at(w->writer, job->out[0], q_at, room->q, n_q, e) ||
                    st_writer_at(w->writer, job->out[1], at, room->scales, n_sb,
                                 e) ||
@@ -118,10 +115,11 @@ static int quantize_piece(struct work *w, const struct quantize_job *job,
 static int do_piece(struct work *w, const struct quantize_job *job,
                     size_t index, struct room *room, struct qwick_err *e)
 {
-    const struct st_tensor *t = job->src;
+    const struct st_tensor *t = job->from.src;
     const size_t bytes = dtype_bytes(t->dtype);
-    const size_t all = elements(t), begin = index * PIECE;
-    const size_t n = all - begin < PIECE ? all - begin : PIECE;
+    const size_t done = index * PIECE, left = job->from.n - done;
+    const size_t begin = job->from.begin + done;
+    const size_t n = left < PIECE ? left : PIECE;
     const unsigned char *data = t->data + begin * bytes;
     if (w->mapped)
         advise(data, n * bytes, MADV_WILLNEED);
@@ -176,7 +174,7 @@ static int write_shard(struct work *w, struct outdir *out,
     if (!rc) {
         for (size_t i = 0; i < s->n_jobs; i++)
             w->first[i + 1] =
-                w->first[i] + (elements(s->jobs[i].src) + PIECE - 1) / PIECE;
+                w->first[i] + (s->jobs[i].from.n + PIECE - 1) / PIECE;
         par_run(pool, work_body, w);
         if (w->stop) {
             st_writer_abort(w->writer);
@@ -291,7 +289,7 @@ struct source {
     struct checkpoint *ck;
     struct json_doc *config;
     struct st_set *set;
-    bool tied;
+    struct config c;
 };
 
 static int open_source(struct source *s, const char *spec, struct qwick_err *e)
@@ -317,17 +315,15 @@ static int open_source(struct source *s, const char *spec, struct qwick_err *e)
     /* Before the model's own check, whose error would say less. */
     if (rc || quantize_check_config(json_root(s->config), path, e))
         return -1;
-    struct config c;
-    if (config_load(&c, s->ck, e))
+    if (config_load(&s->c, s->ck, e))
         return -1;
-    s->tied = c.tied_head;
-    config_free(&c);
     return st_open(&s->set, s->ck, e);
 }
 
 static void close_source(struct source *s)
 {
     st_close(s->set);
+    config_free(&s->c);
     json_free(s->config);
     checkpoint_close(s->ck);
 }
@@ -377,7 +373,7 @@ int qwick_quantize(const char *src, const char *dst,
     if (!rc)
         rc = open_source(&s, src, e);
     if (!rc)
-        rc = quantize_plan(&plan, s.set, checkpoint_dir(s.ck), s.tied, o, e);
+        rc = quantize_plan(&plan, s.set, checkpoint_dir(s.ck), &s.c, o, e);
     struct par_pool *pool = NULL;
     if (!rc)
         rc = open_pool(&pool, o->threads, e);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "convert/quantize.h"
+#include "model/config.h"
 
 enum { SHOWN = 200 }; /* bytes of a name in messages */
 
@@ -87,9 +88,13 @@ static bool is_spare_head(const struct st_tensor *t, bool tied)
     return tied && strcmp(t->name, "lm_head.weight") == 0;
 }
 
+/* A router chooses experts, so that its rounding exchanges them; it is small.
+ * mlx-lm keeps it at this width, too. */
+enum { ROUTER_BITS = 8 };
+
 /* Bits of a module, 0: dense. */
 static int choose_bits(const struct quantize_plan *p,
-                       const struct quantize_module *m, bool tied,
+                       const struct quantize_module *m, bool tied, bool router,
                        bool *only_used, bool *skip_used)
 {
     const struct qwick_quantize_options *o = p->o;
@@ -97,15 +102,17 @@ static int choose_bits(const struct quantize_plan *p,
     bool skip = matches(o->skip, o->n_skip, m->name, skip_used);
     if ((o->n_only > 0 && !only) || skip)
         return 0;
-    if (m->t->n_bytes == 0 || m->t->shape[1] % (size_t)o->group != 0) {
+    if (m->t->n_bytes == 0 || m->cols % (size_t)o->group != 0) {
         char why[96];
         snprintf(why, sizeof why,
                  "stays as it is: %zu columns are no multiple of the group of "
                  "%d",
-                 m->t->shape[1], o->group);
+                 m->cols, o->group);
         note(p, m->name, why);
         return 0;
     }
+    if (router && o->bits < ROUTER_BITS)
+        return ROUTER_BITS;
     return is_head(m->name, tied) && o->head_bits ? o->head_bits : o->bits;
 }
 
@@ -143,39 +150,89 @@ static int check_modules(const struct quantize_plan *p, bool tied,
     return 0;
 }
 
-static int find_modules(struct quantize_plan *p, const struct st_set *set,
-                        const char *path, bool tied, struct qwick_err *e)
+/* Patterns that matched some module. */
+struct used {
+    bool *only, *skip;
+};
+
+/* A matrix in two dimensions, all of it. */
+static int plain_module(struct quantize_module *m, const struct st_tensor *t,
+                        struct qwick_err *e)
 {
-    size_t n = st_count(set);
-    bool *only = calloc(p->o->n_only + 1, sizeof *only);
-    bool *skip = calloc(p->o->n_skip + 1, sizeof *skip);
-    p->modules = calloc(n + 1, sizeof *p->modules);
-    int rc = 0;
-    if (!only || !skip || !p->modules)
-        rc = err_oom(e, (n + 1) * sizeof *p->modules);
-    for (size_t i = 0; i < n && !rc; i++) {
-        const struct st_tensor *t = st_at(set, i);
-        rc = check_tensor(t, path, e);
-        if (rc || t->rank != 2 || !ends_in(t, weight))
-            continue;
-        if (is_spare_head(t, tied)) {
-            note(p, "lm_head", "left out: the embedding is the head");
-            continue;
-        }
-        struct quantize_module *m = &p->modules[p->n_modules];
-        *m = (struct quantize_module){.t = t};
-        m->name = strndup(t->name, t->name_len - (sizeof weight - 1));
-        if (!m->name) {
-            rc = err_oom(e, t->name_len);
-            continue;
-        }
-        p->n_modules++;
-        m->bits = choose_bits(p, m, tied, only, skip);
+    *m = (struct quantize_module){
+        .t = t, .rows = t->shape[0], .cols = t->shape[1], .n_parts = 1};
+    m->name = strndup(t->name, t->name_len - (sizeof weight - 1));
+    m->parts = malloc(sizeof *m->parts);
+    if (!m->name || !m->parts) {
+        free(m->name);
+        free(m->parts);
+        return err_oom(e, t->name_len);
     }
+    m->parts[0] =
+        (struct quantize_part){t, 0, t->n_bytes / dtype_bytes(t->dtype)};
+    return 0;
+}
+
+static int add_plain(struct quantize_plan *p, const struct st_tensor *t,
+                     size_t i, bool tied, const struct used *u,
+                     struct qwick_err *e)
+{
+    if (t->rank != 2 || !ends_in(t, weight) || p->claims[i].claimed)
+        return 0;
+    if (is_spare_head(t, tied)) {
+        note(p, "lm_head", "left out: the embedding is the head");
+        return 0;
+    }
+    struct quantize_module *m = &p->modules[p->n_modules];
+    if (plain_module(m, t, e))
+        return -1;
+    p->claims[i].module = p->n_modules++;
+    m->bits = choose_bits(p, m, tied, p->claims[i].router, u->only, u->skip);
+    return 0;
+}
+
+/* The experts' modules come first. */
+static int choose_experts(struct quantize_plan *p, const char *path, bool tied,
+                          const struct used *u, struct qwick_err *e)
+{
+    for (size_t i = 0; i < p->n_modules; i++) {
+        struct quantize_module *m = &p->modules[i];
+        m->bits = choose_bits(p, m, tied, false, u->only, u->skip);
+        if (i > 0 && m->fused && m[-1].t == m->t && m[-1].bits != m->bits)
+            return err_set(e, QWICK_ERR_USAGE,
+                           "%s: %s and %s are one tensor: quantize both or "
+                           "neither",
+                           path, m[-1].name, m->name);
+    }
+    return 0;
+}
+
+static int find_modules(struct quantize_plan *p, const struct st_set *set,
+                        const char *path, const struct config *c,
+                        struct qwick_err *e)
+{
+    size_t n = st_count(set), most;
+    bool tied = c->tied_head;
+    struct used u = {calloc(p->o->n_only + 1, sizeof *u.only),
+                     calloc(p->o->n_skip + 1, sizeof *u.skip)};
+    /* a layer has three roles of experts, and as many tensors at least */
+    int rc = size_add(n, 3 * c->n_layers + 1, &most);
+    p->modules = rc ? NULL : calloc(most, sizeof *p->modules);
+    p->claims = calloc(n + 1, sizeof *p->claims);
+    if (!u.only || !u.skip || !p->modules || !p->claims)
+        rc = err_oom(e, (n + 1) * sizeof *p->modules);
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = check_tensor(st_at(set, i), path, e);
     if (!rc)
-        rc = check_modules(p, tied, only, skip, e);
-    free(only);
-    free(skip);
+        rc = quantize_experts(p, set, path, c, e);
+    if (!rc)
+        rc = choose_experts(p, path, tied, &u, e);
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = add_plain(p, st_at(set, i), i, tied, &u, e);
+    if (!rc)
+        rc = check_modules(p, tied, u.only, u.skip, e);
+    free(u.only);
+    free(u.skip);
     return rc;
 }
 
@@ -199,32 +256,44 @@ static int add_copy(struct quantize_shard *s, const struct st_tensor *t)
     *out = (struct st_out_tensor){
         .name = t->name, .dtype = t->dtype, .rank = t->rank};
     memcpy(out->shape, t->shape, sizeof out->shape);
-    s->jobs[s->n_jobs++] = (struct quantize_job){.src = t, .out = {s->n_out++}};
+    s->jobs[s->n_jobs++] = (struct quantize_job){
+        .from = {t, 0, t->n_bytes / dtype_bytes(t->dtype)},
+        .out = {s->n_out++}};
     return 0;
+}
+
+/* Shape of a module's array whose rows have n elements. */
+static void put_shape(struct st_out_tensor *t, const struct quantize_module *m,
+                      size_t n)
+{
+    const size_t stack[] = {m->stack, m->rows, n};
+    t->rank = m->stack ? 3 : 2;
+    memcpy(t->shape, stack + (m->stack ? 0 : 1), t->rank * sizeof *stack);
 }
 
 static int add_packed(struct quantize_plan *p, struct quantize_shard *s,
                       const struct quantize_module *m)
 {
-    const char *scales = make_name(p, m->name, ".scales");
+    const char *codes = make_name(p, m->name, weight);
+    const char *scales = codes ? make_name(p, m->name, ".scales") : NULL;
     const char *biases = scales ? make_name(p, m->name, ".biases") : NULL;
+    size_t at = 0, first = s->n_out;
     if (!biases)
         return -1;
-    size_t rows = m->t->shape[0], cols = m->t->shape[1];
-    struct st_out_tensor small = {.name = scales,
-                                  .dtype = m->t->dtype,
-                                  .rank = 2,
-                                  .shape = {rows, cols / (size_t)p->o->group}};
-    s->jobs[s->n_jobs++] =
-        (struct quantize_job){.src = m->t,
-                              .bits = m->bits,
-                              .out = {s->n_out, s->n_out + 1, s->n_out + 2}};
+    for (size_t i = 0; i < m->n_parts; i++) {
+        s->jobs[s->n_jobs++] =
+            (struct quantize_job){.from = m->parts[i],
+                                  .at = at,
+                                  .bits = m->bits,
+                                  .out = {first, first + 1, first + 2}};
+        at += m->parts[i].n;
+    }
     /* groups are multiples of 32, so that rows are whole words */
-    s->out[s->n_out++] =
-        (struct st_out_tensor){.name = m->t->name,
-                               .dtype = DT_U32,
-                               .rank = 2,
-                               .shape = {rows, cols / 32 * (size_t)m->bits}};
+    struct st_out_tensor big = {.name = codes, .dtype = DT_U32};
+    struct st_out_tensor small = {.name = scales, .dtype = m->t->dtype};
+    put_shape(&big, m, m->cols / 32 * (size_t)m->bits);
+    put_shape(&small, m, m->cols / (size_t)p->o->group);
+    s->out[s->n_out++] = big;
     s->out[s->n_out++] = small;
     small.name = biases;
     s->out[s->n_out++] = small;
@@ -268,30 +337,65 @@ static int sort_shard(struct quantize_shard *s)
     return rc;
 }
 
+/* The module that tensor i belongs to; NULL: none. */
+static const struct quantize_module *
+module_of(const struct quantize_plan *p, const struct st_tensor *t, size_t i)
+{
+    const struct quantize_claim *c = &p->claims[i];
+    if (c->claimed)
+        return &p->modules[c->module];
+    bool plain = c->module < p->n_modules && p->modules[c->module].t == t;
+    return plain ? &p->modules[c->module] : NULL;
+}
+
+/* What tensor i of the source becomes. A module's results all go to the file
+ * of its first tensor. */
+static int add_tensor(struct quantize_plan *p, struct quantize_shard *s,
+                      const struct st_tensor *t, size_t i)
+{
+    const struct quantize_module *m = module_of(p, t, i);
+    if (!m || !m->bits)
+        return add_copy(s, t);
+    if (m->t != t)
+        return 0;
+    if (m->fused && add_packed(p, s, m - 1))
+        return -1;
+    return add_packed(p, s, m);
+}
+
+/* Arrays for the results of tensors [begin, end). */
+static int reserve_shard(const struct quantize_plan *p,
+                         struct quantize_shard *s, const struct st_set *set,
+                         size_t begin, size_t end)
+{
+    size_t n_jobs = 0;
+    for (size_t i = begin; i < end; i++) {
+        const struct quantize_module *m = module_of(p, st_at(set, i), i);
+        n_jobs += !m ? 1 : m->t != st_at(set, i) ? 1 : 2 * m->n_parts;
+    }
+    s->out = calloc((end - begin) * 6, sizeof *s->out);
+    s->jobs = calloc(n_jobs, sizeof *s->jobs);
+    return s->out && s->jobs ? 0 : -1;
+}
+
 /* Tensors [begin, end) of the set share a file. */
 static int fill_shard(struct quantize_plan *p, const struct st_set *set,
-                      size_t begin, size_t end, bool tied, size_t *module)
+                      size_t begin, size_t end, bool tied)
 {
-    struct quantize_shard *s = &p->shards[p->n_shards];
-    s->out = calloc((end - begin) * 3, sizeof *s->out);
-    s->jobs = calloc(end - begin, sizeof *s->jobs);
-    p->n_shards++;
-    if (!s->out || !s->jobs)
+    struct quantize_shard *s = &p->shards[p->n_shards++];
+    if (reserve_shard(p, s, set, begin, end))
         return -1;
     for (size_t i = begin; i < end; i++) {
         const struct st_tensor *t = st_at(set, i);
-        const struct quantize_module *m = NULL;
         if (is_spare_head(t, tied))
             continue;
-        if (*module < p->n_modules && p->modules[*module].t == t)
-            m = &p->modules[(*module)++];
-        if (m && m->bits ? add_packed(p, s, m) : add_copy(s, t))
+        if (add_tensor(p, s, t, i))
             return -1;
         size_t size = dtype_bytes(t->dtype);
         p->n_params += t->n_bytes / size;
         p->bytes_read += t->n_bytes;
     }
-    if (s->n_out == 0) { /* held nothing but the spare head */
+    if (s->n_out == 0) { /* nothing but the spare head, or parts of stacks */
         free(s->out);
         free(s->jobs);
         *s = (struct quantize_shard){0};
@@ -310,16 +414,16 @@ static int fill_shard(struct quantize_plan *p, const struct st_set *set,
 static int make_shards(struct quantize_plan *p, const struct st_set *set,
                        bool tied, struct qwick_err *e)
 {
-    size_t n = st_count(set), module = 0, end;
+    size_t n = st_count(set), end;
     p->shards = calloc(n + 1, sizeof *p->shards);
-    p->names = calloc(2 * p->n_modules + 1, sizeof *p->names);
+    p->names = calloc(3 * p->n_modules + 1, sizeof *p->names);
     if (!p->shards || !p->names)
         return err_oom(e, (n + 1) * sizeof *p->shards);
     for (size_t begin = 0; begin < n; begin = end) {
         end = begin + 1;
         while (end < n && st_at(set, end)->file == st_at(set, begin)->file)
             end++;
-        if (fill_shard(p, set, begin, end, tied, &module))
+        if (fill_shard(p, set, begin, end, tied))
             return err_oom(e, (end - begin) * sizeof *p->shards->out);
     }
     if (p->n_shards == 1)
@@ -331,12 +435,12 @@ static int make_shards(struct quantize_plan *p, const struct st_set *set,
 }
 
 int quantize_plan(struct quantize_plan *p, const struct st_set *set,
-                  const char *path, bool tied,
+                  const char *path, const struct config *c,
                   const struct qwick_quantize_options *o, struct qwick_err *e)
 {
     *p = (struct quantize_plan){.o = o};
-    if (find_modules(p, set, path, tied, e) == 0 &&
-        make_shards(p, set, tied, e) == 0)
+    if (find_modules(p, set, path, c, e) == 0 &&
+        make_shards(p, set, c->tied_head, e) == 0)
         return 0;
     quantize_plan_free(p);
     return -1;
@@ -344,8 +448,11 @@ int quantize_plan(struct quantize_plan *p, const struct st_set *set,
 
 void quantize_plan_free(struct quantize_plan *p)
 {
-    for (size_t i = 0; i < p->n_modules; i++)
+    for (size_t i = 0; i < p->n_modules; i++) {
         free(p->modules[i].name);
+        free(p->modules[i].parts);
+    }
+    free(p->claims);
     for (size_t i = 0; i < p->n_shards; i++) {
         free(p->shards[i].out);
         free(p->shards[i].jobs);

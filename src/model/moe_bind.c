@@ -177,11 +177,8 @@ static int bind_roles(struct weights *w, const struct role *roles, size_t n,
         from = 2;
     }
     for (size_t i = from; i < 3; i++) {
-        bool stacked =
-            i == 2 ? weights_has(w, (struct weight_ref){.id = roles[2].all,
-                                                        .layer = layer})
-                   : weights_has(w, (struct weight_ref){.id = gate->all,
-                                                        .layer = layer});
+        const struct weight_ref all = {.id = roles[i].all, .layer = layer};
+        bool stacked = weights_has(w, all);
         if (stacked ? bind_stack(w, &roles[i], n, layer, e)
                     : bind_each(w, &roles[i], n, layer, e))
             return -1;

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/buf.h"
 #include "base/cpu.h"
 #include "file/map.h"
 #include "golden.h"
@@ -342,6 +343,216 @@ static void experts_count_as_they_are_read(void **state)
     qwick_engine_close(eng);
 }
 
+/* ---- quantize ----------------------------------------------------------- */
+
+static const struct geometry to_quantize = {.n_layers = 2,
+                                            .d_model = 128,
+                                            .d_ff = 64,
+                                            .n_kv_heads = 1,
+                                            .group = 2,
+                                            .head_dim = 32,
+                                            .vocab_size = 50,
+                                            .n_tokens = 1,
+                                            .dtype = DT_BF16,
+                                            .n_experts = 6,
+                                            .n_active = 2,
+                                            .expert_ff = 192,
+                                            .sparse_step = 1,
+                                            .normalise = true};
+
+/* Write a model of these numbers to temp_dir, in `shards` files of which each
+ * has some experts of each layer. */
+static void write_numbers(const struct geometry *g, size_t shards)
+{
+    struct ref_model *m;
+    seed = 17;
+    draws = 0;
+    m = ref_create(g);
+    ref_write(m);
+    if (shards > 1) {
+        struct buf index = {0};
+        assert_int_equal(buf_puts(&index, "{\"weight_map\": {"), 0);
+        for (size_t s = 0; s < shards; s++) {
+            struct st_out_tensor part[REF_MAX_TENSORS];
+            struct tensors l = {part, 0};
+            char name[32];
+            snprintf(name, sizeof name, "model-%zu.safetensors", s);
+            for (size_t i = s; i < m->n_out; i += shards) {
+                part[l.n++] = m->out[i];
+                assert_int_equal(
+                    buf_printf(&index, "%s\"%s\": \"%s\"",
+                               index.data[index.len - 1] == '{' ? "" : ", ",
+                               m->out[i].name, name),
+                    0);
+            }
+            struct st_writer *w;
+            assert_int_equal(
+                st_writer_open(&w, temp_path(name), l.t, l.n, NULL), 0);
+            assert_int_equal(st_writer_close(w, NULL), 0);
+        }
+        assert_int_equal(buf_puts(&index, "}}"), 0);
+        temp_write("model.safetensors.index.json", index.data, index.len);
+        assert_int_equal(unlink(temp_path("model.safetensors")), 0);
+        buf_free(&index);
+    }
+    ref_free(m);
+}
+
+static void quantize_to(const char *dir, int bits, const char *skip)
+{
+    struct qwick_quantize_options o = qwick_quantize_defaults();
+    struct qwick_err e;
+    o.bits = bits;
+    o.group = 64;
+    o.force = true;
+    o.threads = 2;
+    o.skip = &skip;
+    o.n_skip = skip ? 1 : 0;
+    if (qwick_quantize(temp_dir, dir, &o, NULL, &e))
+        fail_msg("%s", e.msg);
+}
+
+/* Names, shapes, widths of what quantize wrote. */
+static void check_written(const char *dir, int bits)
+{
+    struct qwick_engine *eng;
+    struct qwick_tensor t;
+    struct qwick_err e;
+    const struct geometry *g = &to_quantize;
+    size_t stacks = 0;
+    if (open_model(&eng, dir, true, cpu_best(), &e))
+        fail_msg("%s", e.msg);
+    const struct qwick_info *info = qwick_engine_info(eng);
+    assert_int_equal(info->quant_bits, bits);
+    assert_int_equal(info->quant_overrides, bits < 8 ? g->n_layers : 0);
+    if (bits < 8)
+        assert_int_equal(info->params_by_bits[8],
+                         g->n_layers * g->n_experts * g->d_model);
+    for (size_t i = 0; !qwick_tensor_at(eng, i, &t, NULL); i++) {
+        assert_true(t.used);
+        assert_null(strstr(t.name, ".experts."));
+        if (!strstr(t.name, "switch_mlp.gate_proj."))
+            continue;
+        stacks++;
+        assert_int_equal(t.rank, 3);
+        assert_int_equal(t.shape[0], g->n_experts);
+        assert_int_equal(t.shape[1], g->expert_ff);
+    }
+    assert_int_equal(stacks, 3 * g->n_layers);
+    qwick_engine_close(eng);
+}
+
+/* From every layout, in one file or several, comes the model whose weights were
+ * quantized one by one, with a router of 8 bits. */
+static void quantized_experts_are_stacked(void **state)
+{
+    (void)state;
+    static const int widths[] = {4, 3, 8};
+    static int32_t ids[] = {1, 2, 30, 4, 5, 26, 7, 48, 9};
+    enum { N = sizeof ids / sizeof *ids };
+    char dir[80];
+    snprintf(dir, sizeof dir, "%s/out", temp_dir);
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        struct geometry g = to_quantize;
+        g.bits = widths[i];
+        g.q_group = 64;
+        g.router_bits = widths[i] < 8 ? 8 : 0;
+        write_numbers(&g, 1);
+        float *want = logits_of(temp_dir, true, cpu_best(), ids, N);
+        for (int layout = 0; layout < N_LAYOUTS; layout++)
+            for (size_t shards = 1; shards <= 3; shards += 2) {
+                temp_clear();
+                g = to_quantize;
+                g.layout = (enum expert_layout)layout;
+                write_numbers(&g, shards);
+                quantize_to(dir, widths[i], NULL);
+                float *got = logits_of(dir, true, cpu_best(), ids, N);
+                assert_memory_equal(got, want, N * g.vocab_size * sizeof *got);
+                free(got);
+                check_written(dir, widths[i]);
+            }
+        free(want);
+        temp_clear();
+    }
+}
+
+/* Experts that stay as they are stay where they are. */
+static void experts_may_stay_dense(void **state)
+{
+    (void)state;
+    static int32_t ids[] = {1, 2, 30};
+    char dir[80];
+    snprintf(dir, sizeof dir, "%s/out", temp_dir);
+    float *first = NULL;
+    for (int layout = 0; layout < N_LAYOUTS; layout++) {
+        struct geometry g = to_quantize;
+        temp_clear();
+        g.layout = (enum expert_layout)layout;
+        write_numbers(&g, 1);
+        quantize_to(dir, 4, "*.switch_mlp.*");
+        float *got = logits_of(dir, true, cpu_best(), ids, 3);
+        if (!first) {
+            first = ref_alloc(3 * g.vocab_size, sizeof *first);
+            memcpy(first, got, 3 * g.vocab_size * sizeof *first);
+        }
+        assert_memory_equal(got, first, 3 * g.vocab_size * sizeof *first);
+        free(got);
+        struct st_set *set;
+        assert_int_equal(
+            st_open_file(&set, temp_path("out/model.safetensors"), NULL), 0);
+        assert_true((st_find(set, "model.layers.1.mlp.experts.5.up_proj"
+                                  ".weight") != NULL) ==
+                    (layout == LAYOUT_EACH));
+        st_close(set);
+    }
+    free(first);
+}
+
+static void quantize_refuses(const char *skip, enum qwick_err_code code,
+                             const char *a, const char *b)
+{
+    struct qwick_quantize_options o = qwick_quantize_defaults();
+    struct qwick_err e;
+    o.skip = &skip;
+    o.n_skip = skip ? 1 : 0;
+    assert_int_equal(qwick_quantize(temp_dir, temp_path("out"), &o, NULL, &e),
+                     -1);
+    if (e.code != code || !strstr(e.msg, a) || !strstr(e.msg, b))
+        fail_msg("expected %s, %s in: %s", a, b, e.msg);
+}
+
+static void experts_that_cannot_be_quantized(void **state)
+{
+    (void)state;
+    struct geometry g = to_quantize;
+    g.layout = LAYOUT_FUSED;
+    write_numbers(&g, 1);
+    quantize_refuses("*.1.*up_proj", QWICK_ERR_USAGE,
+                     "model.layers.1.mlp.switch_mlp.gate_proj", "one tensor");
+    struct st_set *set;
+    copy_config();
+    struct tensors t = golden_tensors(&set);
+    *tensors_find(&t, "model.layers.2.mlp.experts.7.down_proj.weight") =
+        t.t[t.n - 1];
+    t.n--;
+    write_tensors(&t);
+    quantize_refuses(NULL, QWICK_ERR_MODEL,
+                     "model.layers.2.mlp.experts.7.down_proj.weight",
+                     "missing");
+    free(t.t);
+    t = golden_tensors(&set);
+    struct st_out_tensor *x =
+        tensors_find(&t, "model.layers.0.mlp.experts.2.up_proj.weight");
+    x->shape[0]--;
+    write_tensors(&t);
+    quantize_refuses(NULL, QWICK_ERR_MODEL, x->name, "[48, 64]");
+    x->shape[0]++;
+    x->dtype = DT_F16;
+    write_tensors(&t);
+    quantize_refuses(NULL, QWICK_ERR_MODEL, x->name, "dtype F16");
+    free(t.t);
+}
+
 /* ---- broken files ------------------------------------------------------- */
 
 static void each_missing_expert_is_named(void **state)
@@ -429,6 +640,9 @@ int main(void)
         cmocka_unit_test_setup(ties_go_to_the_lower_index, fresh),
         cmocka_unit_test_setup(scores_that_are_no_numbers, fresh),
         cmocka_unit_test_setup(experts_count_as_they_are_read, fresh),
+        cmocka_unit_test_setup(quantized_experts_are_stacked, fresh),
+        cmocka_unit_test_setup(experts_may_stay_dense, fresh),
+        cmocka_unit_test_setup(experts_that_cannot_be_quantized, fresh),
         cmocka_unit_test_setup(each_missing_expert_is_named, fresh),
         cmocka_unit_test_setup(shapes_of_stacks_are_checked, fresh),
         cmocka_unit_test_setup(formats_of_a_role_must_agree, fresh),

@@ -852,7 +852,6 @@ static void sources_are_checked(void **state)
     refuses("/nonexistent", dst, &o, QWICK_ERR_MODEL, "/nonexistent");
     refuses(MODELS "mlx4", dst, &o, QWICK_ERR_MODEL,
             "quantized already (4 bits)");
-    refuses(MODELS "moe", dst, &o, QWICK_ERR_MODEL, "moe");
 
     write_source(-1);
     static const char fp8[] =

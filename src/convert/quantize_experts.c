@@ -1,0 +1,187 @@
+/* Experts of a checkpoint that is quantized: whichever layout the source has,
+ * the result stacks them as mlx-lm does. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "convert/quantize.h"
+#include "model/arch.h"
+#include "model/config.h"
+#include "model/names.h"
+
+/* One of gate_proj, up_proj and down_proj of a layer. */
+struct role {
+    enum weight_id one, all;
+    bool fused; /* a source may have it in WEIGHT_EXPERTS_GATE_UP */
+    bool down;  /* [d_model, d_ff], else [d_ff, d_model] */
+};
+
+static const struct role roles[] = {
+    {WEIGHT_EXPERT_GATE, WEIGHT_EXPERTS_GATE, true, false},
+    {WEIGHT_EXPERT_UP, WEIGHT_EXPERTS_UP, true, false},
+    {WEIGHT_EXPERT_DOWN, WEIGHT_EXPERTS_DOWN, false, true},
+};
+
+/* What is looked for, and the name under which it was found last. */
+struct search {
+    const struct st_set *set;
+    const struct names *const *schemes;
+    const struct names *names;
+    const char *prefix;
+    char name[NAMES_BYTES];
+};
+
+static const struct st_tensor *find(struct search *s, enum weight_id id,
+                                    size_t layer, size_t expert)
+{
+    const struct weight_ref ref = {id, layer, expert};
+    for (size_t i = 0; s->schemes[i]; i++) {
+        const char *const *prefix = s->schemes[i]->prefixes;
+        for (; *prefix; prefix++)
+            for (size_t v = 0;
+                 names_expand(s->name, s->schemes[i], *prefix, ref, v); v++) {
+                const struct st_tensor *t = st_find(s->set, s->name);
+                s->names = s->schemes[i];
+                s->prefix = *prefix;
+                if (t)
+                    return t;
+            }
+    }
+    names_expand(s->name, s->schemes[0], s->schemes[0]->prefixes[0], ref, 0);
+    return NULL;
+}
+
+/* An error unless t has this shape, of 2 or 3 dimensions, and holds floats. */
+static int check(const char *path, const struct st_tensor *t, size_t rank,
+                 const size_t *dims, struct qwick_err *e)
+{
+    char want[80] = "";
+    if (t->dtype >= DT_N_FLOAT)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: %s: tensor %s: dtype %s cannot be quantized (BF16, "
+                       "F16 and F32 can)",
+                       path, t->file, t->name, dtype_name(t->dtype));
+    if (t->rank == rank && memcmp(t->shape, dims, rank * sizeof *dims) == 0)
+        return 0;
+    for (size_t i = 0, at = 0; i < rank; i++)
+        at += (size_t)snprintf(want + at, sizeof want - at, "%s%zu",
+                               i ? ", " : "", dims[i]);
+    return err_set(e, QWICK_ERR_MODEL,
+                   "%s: %s: tensor %s: %zu dimensions and %zu elements in the "
+                   "file, shape [%s] by config.json",
+                   path, t->file, t->name, t->rank,
+                   t->n_bytes / dtype_bytes(t->dtype), want);
+}
+
+/* The parts of a module: rows of the result in their order. */
+struct finder {
+    struct quantize_plan *p;
+    struct search s;
+    const char *path;
+};
+
+static int add_part(struct finder *f, struct quantize_module *m,
+                    const struct st_tensor *t, size_t begin, size_t n,
+                    struct qwick_err *e)
+{
+    if (m->n_parts && t->dtype != m->t->dtype)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: %s: tensor %s: dtype %s, but that of %s is %s",
+                       f->path, t->file, t->name, dtype_name(t->dtype),
+                       m->t->name, dtype_name(m->t->dtype));
+    if (!m->n_parts)
+        m->t = t;
+    m->parts[m->n_parts++] = (struct quantize_part){t, begin, n};
+    f->p->claims[t - st_at(f->s.set, 0)].module = (size_t)(m - f->p->modules);
+    f->p->claims[t - st_at(f->s.set, 0)].claimed = true;
+    return 0;
+}
+
+/* One tensor for each expert. */
+static int find_each(struct finder *f, struct quantize_module *m,
+                     const struct role *r, size_t layer, struct qwick_err *e)
+{
+    const size_t want[] = {m->rows, m->cols};
+    for (size_t i = 0; i < m->stack; i++) {
+        const struct st_tensor *t = find(&f->s, r->one, layer, i);
+        if (!t)
+            return err_set(e, QWICK_ERR_MODEL, "%s: tensor %s: missing",
+                           f->path, f->s.name);
+        if (check(f->path, t, 2, want, e) ||
+            add_part(f, m, t, 0, m->rows * m->cols, e))
+            return -1;
+    }
+    return 0;
+}
+
+/* All in one tensor; of a fused one, half of each expert's rows. */
+static int find_stack(struct finder *f, struct quantize_module *m,
+                      const struct st_tensor *t, size_t half, size_t halves,
+                      struct qwick_err *e)
+{
+    const size_t want[] = {m->stack, halves * m->rows, m->cols};
+    size_t n = m->rows * m->cols;
+    if (check(f->path, t, 3, want, e))
+        return -1;
+    if (halves == 1)
+        return add_part(f, m, t, 0, m->stack * n, e);
+    for (size_t i = 0; i < m->stack; i++)
+        if (add_part(f, m, t, (2 * i + half) * n, n, e))
+            return -1;
+    return 0;
+}
+
+/* The stack's name in the scheme of the source, without ".weight". */
+static char *stack_name(const struct search *s, enum weight_id id, size_t layer)
+{
+    char name[NAMES_BYTES];
+    const struct weight_ref ref = {.id = id, .layer = layer};
+    names_expand(name, s->names, s->prefix, ref, 0);
+    return strndup(name, strlen(name) - strlen(".weight"));
+}
+
+static int find_role(struct finder *f, const struct config *c, size_t layer,
+                     size_t which, struct qwick_err *e)
+{
+    const struct layer_config *l = &c->layers[layer];
+    const struct role *r = &roles[which];
+    struct quantize_module *m = &f->p->modules[f->p->n_modules];
+    size_t n = l->n_experts;
+    *m = (struct quantize_module){.stack = n,
+                                  .rows = r->down ? c->d_model : l->d_ff,
+                                  .cols = r->down ? l->d_ff : c->d_model};
+    m->parts = calloc(n, sizeof *m->parts);
+    if (!m->parts)
+        return err_oom(e, n * sizeof *m->parts);
+    f->p->n_modules++;
+    const struct st_tensor *both =
+        r->fused ? find(&f->s, WEIGHT_EXPERTS_GATE_UP, layer, 0) : NULL;
+    const struct st_tensor *all = both ? NULL : find(&f->s, r->all, layer, 0);
+    int rc = both  ? find_stack(f, m, both, which, 2, e)
+             : all ? find_stack(f, m, all, 0, 1, e)
+                   : find_each(f, m, r, layer, e);
+    if (rc)
+        return -1;
+    m->fused = both != NULL;
+    m->name = stack_name(&f->s, r->all, layer);
+    return m->name ? 0 : err_oom(e, NAMES_BYTES);
+}
+
+int quantize_experts(struct quantize_plan *p, const struct st_set *set,
+                     const char *path, const struct config *c,
+                     struct qwick_err *e)
+{
+    struct finder f = {
+        .p = p, .s = {.set = set, .schemes = c->arch->names}, .path = path};
+    for (size_t i = 0; i < c->n_layers; i++) {
+        if (!c->layers[i].n_experts)
+            continue;
+        const struct st_tensor *router = find(&f.s, WEIGHT_ROUTER, i, 0);
+        if (router)
+            p->claims[router - st_at(set, 0)].router = true;
+        for (size_t r = 0; r < sizeof roles / sizeof *roles; r++)
+            if (find_role(&f, c, i, r, e))
+                return -1;
+    }
+    return 0;
+}
