@@ -24,6 +24,18 @@ size_t model_decode_bytes(const struct model *m)
     return n;
 }
 
+double model_disk_bytes(const struct model *m, size_t memory)
+{
+    size_t all = m->weights.n_bytes, shared = m->shared_bytes;
+    size_t step = model_decode_bytes(m);
+    if (all <= memory)
+        return 0;
+    if (shared > memory || step == shared)
+        return (double)step;
+    double held = (double)(memory - shared) / (double)(all - shared);
+    return (double)(step - shared) * (1 - held);
+}
+
 size_t model_active_params(const struct model *m)
 {
     size_t n = m->weights.n_params;

@@ -182,6 +182,12 @@ size_t model_shared_bytes(const struct model *m);
 /* Bytes of weights that one decode step reads: of experts, the active ones. */
 size_t model_decode_bytes(const struct model *m);
 
+/* Of these, the bytes that come from the disk when `memory` bytes hold weights,
+ * on average: 0 if all fit. Weights that every token reads stay in memory; of
+ * experts, as many as fit. If not even the former fit, all come from the disk,
+ * since the kernel drops what was read longest ago, which is needed next. */
+double model_disk_bytes(const struct model *m, size_t memory);
+
 /* Parameters that take part in one token: all, without experts. */
 size_t model_active_params(const struct model *m);
 

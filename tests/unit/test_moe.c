@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/cpu.h"
+#include "engine/core/engine.h"
 #include "file/map.h"
 #include "golden.h"
 #include "reference.h"
@@ -343,6 +344,28 @@ static void experts_count_as_they_are_read(void **state)
     qwick_engine_close(eng);
 }
 
+/* A model that is larger than the memory. */
+static void experts_that_do_not_fit(void **state)
+{
+    (void)state;
+    struct qwick_engine *eng;
+    struct qwick_err e;
+    if (open_model(&eng, MOE, true, cpu_best(), &e))
+        fail_msg("%s", e.msg);
+    const struct model *m = &eng->model;
+    size_t all = m->weights.n_bytes, shared = m->shared_bytes;
+    double step = (double)model_decode_bytes(m);
+    double active = step - (double)shared;
+    assert_true(shared + N_LAYERS * N_EXPERTS * m->layers[0].experts.bytes ==
+                all);
+    assert_true(model_disk_bytes(m, all) == 0);
+    /* half of the experts fit */
+    assert_true(model_disk_bytes(m, shared + (all - shared) / 2) == active / 2);
+    assert_true(model_disk_bytes(m, shared) == active);
+    assert_true(model_disk_bytes(m, shared - 1) == step);
+    qwick_engine_close(eng);
+}
+
 /* ---- quantize ----------------------------------------------------------- */
 
 static const struct geometry to_quantize = {.n_layers = 2,
@@ -640,6 +663,7 @@ int main(void)
         cmocka_unit_test_setup(ties_go_to_the_lower_index, fresh),
         cmocka_unit_test_setup(scores_that_are_no_numbers, fresh),
         cmocka_unit_test_setup(experts_count_as_they_are_read, fresh),
+        cmocka_unit_test_setup(experts_that_do_not_fit, fresh),
         cmocka_unit_test_setup(quantized_experts_are_stacked, fresh),
         cmocka_unit_test_setup(experts_may_stay_dense, fresh),
         cmocka_unit_test_setup(experts_that_cannot_be_quantized, fresh),

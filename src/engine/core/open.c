@@ -330,6 +330,36 @@ static void fill_info(struct qwick_engine *eng)
         i->kv_token_bytes = kv_position_bytes(&kv);
 }
 
+/* Weights of this size are worth a look at the memory, which takes 0.2 ms. */
+static const size_t LARGE_WEIGHTS = (size_t)256 << 20;
+
+/* What to expect of weights that do not fit: an error before they are copied, a
+ * note if they are read from the file. Those that the page cache holds count as
+ * available memory. */
+static int check_memory(struct qwick_engine *eng, bool preload,
+                        struct qwick_err *e)
+{
+    const struct model *m = &eng->model;
+    size_t all = m->weights.n_bytes;
+    if (all < LARGE_WEIGHTS)
+        return 0;
+    size_t memory = memory_available(&eng->memory, all);
+    if (all <= memory)
+        return 0;
+    if (preload)
+        return err_set(e, QWICK_ERR_MEMORY,
+                       "%s: preload: the weights are %zu MB, but %zu MB of "
+                       "memory are available; without preload they are read "
+                       "from the file as needed",
+                       checkpoint_dir(eng->ck), all >> 20, memory >> 20);
+    engine_note(eng,
+                "the weights are %zu MB, but %zu MB of memory are available: "
+                "expect to read %.0f MB from the disk for each token",
+                all >> 20, memory >> 20,
+                model_disk_bytes(m, memory) / (1 << 20));
+    return 0;
+}
+
 static int open_weights(struct qwick_engine *eng,
                         const struct qwick_engine_options *o,
                         struct qwick_err *e)
@@ -338,7 +368,7 @@ static int open_weights(struct qwick_engine *eng,
     if (check_ids(eng, e) || st_open(&eng->weights, eng->ck, e) ||
         model_open(m, eng->ck, eng->weights, e))
         return -1;
-    if (o->preload && model_preload(m, e))
+    if (check_memory(eng, o->preload, e) || (o->preload && model_preload(m, e)))
         return -1;
     model_load_blas(m);
     check_stop_ids(eng);
