@@ -165,7 +165,7 @@ static int str_item(struct rt *rt, const struct str *s, int64_t i,
     if (!c)
         return -1;
     *out = value_str(c);
-    return rt_bytes(rt, (size_t)n == s->n ? 1 : s->n);
+    return rt_bytes(rt, (size_t)n == s->n ? 1 : 4 * s->n);
 }
 
 /* The key first and then the attribute, in Jinja's other order. */

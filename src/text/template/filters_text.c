@@ -177,8 +177,10 @@ static int f_truncate(struct rt *rt, const struct args *a, struct value *out)
     const struct str *head =
         str_sub(rt, s, 0, str_offset(s, (size_t)(length - n_end)));
     const struct str blank = {.p = " ", .n = 1, .n_chars = 1};
-    size_t cut = head ? str_rfind(head, &blank, head->n) : SIZE_MAX;
-    if (head && !value_truth(a->v[1]) && cut != SIZE_MAX)
+    size_t cut = SIZE_MAX;
+    if (!head || str_rfind(rt, head, &blank, head->n, &cut))
+        return -1;
+    if (!value_truth(a->v[1]) && cut != SIZE_MAX)
         head = str_sub(rt, head, 0, cut);
     if (!head || sbuf_add_str(rt, &b, head) || sbuf_add_str(rt, &b, end))
         return -1;

@@ -55,7 +55,9 @@ static int m_partition(struct rt *rt, const struct args *a, struct value *out)
         return -1;
     if (!sep->n)
         return rt_fail(rt, "partition: the separator is empty");
-    size_t at = right ? str_rfind(s, sep, s->n) : str_find(s, sep, 0);
+    size_t at = str_find(s, sep, 0);
+    if (right && str_rfind(rt, s, sep, s->n, &at))
+        return -1;
     size_t cut = at != SIZE_MAX ? at : right ? 0 : s->n;
     size_t end = at != SIZE_MAX ? at + sep->n : cut;
     struct seq *t = seq_new(rt, 3);
@@ -240,9 +242,11 @@ static int m_find(struct rt *rt, const struct args *a, struct value *out)
     if (arg_str(rt, a->v[0], "find: the text", &needle) ||
         window(rt, a->self.s, a->v + 1, &s, &base, &valid))
         return -1;
-    size_t at = !valid                       ? SIZE_MAX
-                : (a->row->tag & FIND_RIGHT) ? str_rfind(s, needle, s->n)
-                                             : str_find(s, needle, 0);
+    size_t at = SIZE_MAX;
+    if (valid && !(a->row->tag & FIND_RIGHT))
+        at = str_find(s, needle, 0);
+    else if (valid && str_rfind(rt, s, needle, s->n, &at))
+        return -1;
     if (at == SIZE_MAX && (a->row->tag & FIND_FAILS))
         return rt_fail(rt, "%s: the text is not in the string", a->row->name);
     if (at == SIZE_MAX) {

@@ -50,6 +50,7 @@ static struct node *parse_data(struct parser *p)
         return NULL;
     }
     *s = (struct str){.p = copy, .n = p->tok->n, .n_chars = SIZE_MAX};
+    s->n_chars = str_chars(s);
     n->val = value_str(s);
     p->tok++;
     return n;

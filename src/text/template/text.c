@@ -180,6 +180,9 @@ size_t str_chars(const struct str *s)
         return s->n_chars;
     for (size_t i = 0; i < s->n; i++)
         n += ((unsigned char)s->p[i] & 0xC0) != 0x80;
+    /* Strings of a template, which threads share, are counted when it is
+     * parsed; this one belongs to one rendering. */
+    ((struct str *)s)->n_chars = n;
     return n;
 }
 
@@ -203,16 +206,49 @@ size_t str_find(const struct str *s, const struct str *needle, size_t from)
     return at ? (size_t)(at - s->p) : SIZE_MAX;
 }
 
-size_t str_rfind(const struct str *s, const struct str *needle, size_t to)
+/* Backwards, for needles of a few bytes. */
+static size_t rfind_short(const struct str *s, const struct str *needle,
+                          size_t to)
 {
-    if (needle->n > s->n)
-        return SIZE_MAX;
-    if (to > s->n - needle->n)
-        to = s->n - needle->n;
     for (size_t i = to + 1; i-- > 0;)
         if (needle->n == 0 || memcmp(s->p + i, needle->p, needle->n) == 0)
             return i;
     return SIZE_MAX;
+}
+
+static char *reversed(struct rt *rt, const char *p, size_t n)
+{
+    char *out = rt_alloc(rt, n);
+    for (size_t i = 0; out && i < n; i++)
+        out[i] = p[n - 1 - i];
+    return out;
+}
+
+/* A long needle is searched forwards in reversed copies: memmem takes linear
+ * time, comparing at each place would not. */
+int str_rfind(struct rt *rt, const struct str *s, const struct str *needle,
+              size_t to, size_t *out)
+{
+    enum { SHORT = 32 };
+    *out = SIZE_MAX;
+    if (needle->n > s->n)
+        return 0;
+    if (to > s->n - needle->n)
+        to = s->n - needle->n;
+    if (needle->n <= SHORT) {
+        *out = rfind_short(s, needle, to);
+        size_t scanned = to + 1 - (*out == SIZE_MAX ? 0 : *out);
+        return rt_bytes(rt, scanned * 4); /* slower than memmem */
+    }
+    size_t n = to + needle->n;
+    char *text = reversed(rt, s->p, n);
+    char *what = text ? reversed(rt, needle->p, needle->n) : NULL;
+    if (!what || rt_bytes(rt, n))
+        return -1;
+    const char *at = memmem(text, n, what, needle->n);
+    if (at)
+        *out = n - (size_t)(at - text) - needle->n;
+    return 0;
 }
 
 int str_concat(struct rt *rt, const struct str *a, const struct str *b,
@@ -272,6 +308,8 @@ int str_strip(struct rt *rt, const struct str *s, const struct str *chars,
     if (sides & 1) {
         while (begin < end) {
             n = str_step(s, begin);
+            if (chars && rt_bytes(rt, chars->n))
+                return -1;
             if (!strips(chars, s->p + begin, n))
                 break;
             begin += n;
@@ -280,6 +318,8 @@ int str_strip(struct rt *rt, const struct str *s, const struct str *chars,
     if (sides & 2) {
         while (end > begin) {
             n = step_back(s, end);
+            if (chars && rt_bytes(rt, chars->n))
+                return -1;
             if (!strips(chars, s->p + n, end - n))
                 break;
             end = n;
@@ -384,9 +424,11 @@ static int split_right(struct rt *rt, const struct str *s,
 {
     size_t end = sep ? s->n : scan_space_back(s, s->n, false);
     for (; max != 0; max--) {
-        size_t hit =
-            sep ? (end < sep->n ? SIZE_MAX : str_rfind(s, sep, end - sep->n))
-                : scan_space_back(s, end, true);
+        size_t hit = SIZE_MAX;
+        if (!sep)
+            hit = scan_space_back(s, end, true);
+        else if (end >= sep->n && str_rfind(rt, s, sep, end - sep->n, &hit))
+            return -1;
         if (hit == SIZE_MAX || (!sep && hit == 0))
             break;
         if (add_part(rt, list, s, sep ? hit + sep->n : hit, end))

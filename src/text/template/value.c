@@ -135,9 +135,14 @@ static int dict_index(struct rt *rt, const struct dict *d, struct value k,
     if (rt_steps(rt, d->n / 8 + 1))
         return -1;
     if (k.type == V_STR) {
-        while (i < d->n &&
-               !(d->k[i].type == V_STR && str_equal(d->k[i].s, k.s)))
-            i++;
+        for (; i < d->n; i++) {
+            if (d->k[i].type != V_STR || d->k[i].s->n != k.s->n)
+                continue;
+            if (rt_bytes(rt, k.s->n))
+                return -1;
+            if (str_equal(d->k[i].s, k.s))
+                break;
+        }
     } else {
         if (check_hashable(rt, k))
             return -1;
@@ -405,7 +410,7 @@ int value_equal(struct rt *rt, struct value a, struct value b, bool *equal)
         return 0;
     case V_STR:
         *equal = str_equal(a.s, b.s);
-        return rt_bytes(rt, *equal ? a.s->n : 0);
+        return rt_bytes(rt, a.s->n == b.s->n ? a.s->n : 0);
     case V_LIST:
     case V_TUPLE:
     case V_RANGE:

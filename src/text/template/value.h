@@ -251,8 +251,9 @@ size_t str_offset(const struct str *s, size_t i);
 size_t str_step(const struct str *s, size_t i);
 /* First position of needle in s at or after from, SIZE_MAX: none. */
 size_t str_find(const struct str *s, const struct str *needle, size_t from);
-/* The last position at or before `to`. */
-size_t str_rfind(const struct str *s, const struct str *needle, size_t to);
+/* *out: the last position at or before `to`, or SIZE_MAX. */
+int str_rfind(struct rt *rt, const struct str *s, const struct str *needle,
+              size_t to, size_t *out);
 int str_concat(struct rt *rt, const struct str *a, const struct str *b,
                const struct str **out);
 int str_repeat(struct rt *rt, const struct str *s, int64_t n,
