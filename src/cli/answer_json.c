@@ -21,7 +21,7 @@ int token_text(const struct qwick_engine *eng, int32_t id, char **text,
     *n = 0;
     if (!qwick_engine_info(eng)->has_tokenizer)
         return 0;
-    /* the id is one of the model's, so that only memory can be missing */
+    /* the id is valid, so the only possible failure is a lack of memory */
     return qwick_detokenize(eng, &id, 1, false, text, n, NULL);
 }
 
@@ -73,7 +73,7 @@ int json_logprobs(struct buf *items, const struct qwick_engine *eng,
     return jw_status(&w);
 }
 
-/* Milliseconds to the microsecond. */
+/* Write milliseconds, rounded to microseconds. */
 static void json_ms(struct json_writer *w, const char *key, double ms)
 {
     jw_double(w, key, round(ms * 1e3) / 1e3);

@@ -17,32 +17,32 @@ struct json_answer {
     double tokenize_ms;
     bool show_dropped;
     size_t n_dropped;              /* prompt tokens cut by --overflow */
-    const struct buf *logprobs;    /* see json_logprobs; NULL: not asked for */
-    const struct profile *profile; /* NULL: not asked for */
+    const struct buf *logprobs;    /* see json_logprobs; NULL: not requested */
+    const struct profile *profile; /* NULL: not requested */
 };
 
-/* The members of the answer's object. */
+/* Write the members of the answer's object. */
 void json_answer(struct json_writer *w, const struct json_answer *a);
 
-/* The member "timing" alone. */
+/* Write the member "timing" alone. */
 void json_timing(struct json_writer *w, const struct json_answer *a);
 
-/* The bytes of one token, malloc'ed: none for a row that pads the vocabulary.
- * *text is NULL where the checkpoint has no tokenizer. Returns 0, or -1 when
- * memory ran out; *text is NULL and *n 0 then. */
+/* Set *text to the bytes of one token, malloc'ed. An id that only pads the
+ * vocabulary has no bytes. *text is NULL if the checkpoint has no tokenizer.
+ * Returns 0, or -1 when memory ran out; then *text is NULL and *n is 0. */
 int token_text(const struct qwick_engine *eng, int32_t id, char **text,
                size_t *n);
 
-/* The member "text". Bytes that are not valid UTF-8 by themselves are also
- * given as "bytes", an array of numbers. */
+/* Write the member "text". If the bytes are not valid UTF-8, also write them as
+ * "bytes", an array of numbers. */
 void json_text(struct json_writer *w, const char *s, size_t n);
 
-/* The members "id" and those of json_text of one token. Without a tokenizer the
- * text is empty. */
+/* Write "id" and the members of json_text for one token. Without a tokenizer
+ * the text is empty. */
 void json_token(struct json_writer *w, const struct qwick_engine *eng,
                 int32_t id);
 
-/* The members "logprob" and "top" of an event. */
+/* Write the members "logprob" and "top" of an event. */
 void json_logprob(struct json_writer *w, const struct qwick_engine *eng,
                   const struct qwick_token_event *ev);
 

@@ -1,4 +1,4 @@
-/* Records of a batch: from lines to requests, from results to lines. */
+/* Records of a batch: turn lines into requests, and results into lines. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,19 +8,19 @@
 #include "cli/out.h"
 #include "cli/progress.h"
 
-/* Answers that may wait for an earlier one, a live sequence: while it runs on,
- * that many others are done. */
+/* The output may hold back this many answers per sequence of a full batch.
+ * While one long answer runs, the batch can finish so many others. */
 enum { WAITING_A_SEQUENCE = 64 };
 
-/* One request; the tag of the scheduler. */
+/* One sample of a record. The scheduler knows it as the tag of a request. */
 struct sample {
-    struct sample *prev, *next; /* of j->samples */
+    struct sample *prev, *next; /* in the list j->samples */
     struct batch_job *j;
     struct request *r;
     size_t index;
     uint64_t place;
     struct buf logprobs;
-    bool oom; /* while they were collected */
+    bool oom; /* memory ran out while collecting logprobs */
 };
 
 /* ---- ids ---- */
@@ -73,8 +73,8 @@ static int note_id(struct batch_job *j, const struct request *r, uint64_t hash,
 
 /* ---- lines out ---- */
 
-/* The members that every line begins with. index: of many samples. What reads
- * them again is batch_resume.c. */
+/* Write the members that every line begins with; batch_resume.c reads them
+ * again. index: number of the sample; NULL if the record has one sample. */
 static void put_head(struct json_writer *w, const struct batch_job *j,
                      const struct request *r, const size_t *index, uint64_t key)
 {
@@ -120,7 +120,8 @@ uint32_t batch_run_key(const struct batch_job *j)
     return (uint32_t)(h ^ h >> 32);
 }
 
-/* An earlier run's answer to sample i: *there, and put out if it was held. */
+/* Look for an earlier run's answer to sample i: *there. Output it if it was
+ * held. */
 static int find_answer(struct batch_job *j, const struct request *r, size_t i,
                        uint64_t key, bool *there, struct qwick_err *e)
 {
@@ -134,7 +135,8 @@ static int find_answer(struct batch_job *j, const struct request *r, size_t i,
     return found == FOUND_HELD ? batch_out_put_held(&j->out, held, e) : 0;
 }
 
-/* A record that could not be read has one line, whatever its n. */
+/* Output an error for a record that could not be read: one line for all its
+ * samples. */
 static int refuse(struct batch_job *j, const struct request *r,
                   const struct line *line, const struct qwick_err *why,
                   struct qwick_err *e)
@@ -268,8 +270,8 @@ static int add_sample(struct batch_job *j, struct request *r, size_t i,
     return rc;
 }
 
-/* Queue the samples that are to be answered; put out those that were held. In
- * the order of the samples, as all of it. */
+/* For each sample in order: output the answer that an earlier run held, or
+ * queue the sample. */
 static int add_samples(struct batch_job *j, struct request *r,
                        struct qwick_err *e)
 {
@@ -287,13 +289,13 @@ static int add_samples(struct batch_job *j, struct request *r,
     return 0;
 }
 
-/* A record that has been opened. Takes r. */
+/* Read an opened record and queue its samples. Takes ownership of r. */
 static int add_record(struct batch_job *j, struct request *r,
                       const struct line *line, struct qwick_err *e)
 {
     struct qwick_err why;
     int rc;
-    r->n_open = 1; /* as long as it is in our hands */
+    r->n_open = 1; /* our own reference, until this function returns */
     if (note_id(j, r, request_id_hash(r->id.data, r->id.len), e))
         rc = -1;
     else if (request_read(r, &j->common, &why))
@@ -330,9 +332,9 @@ static int one_line(struct batch_job *j, const char *text, size_t n,
     return rc;
 }
 
-/* As many as keep the next passes full; not more than the output can hold back.
- * By number, exactly those that the next pass takes: what waits beyond it
- * would depend on what was there. */
+/* Read enough records to fill the next passes, but not more than the output can
+ * hold back. With by_number, read exactly the records of the next pass: how
+ * many wait beyond it would depend on how fast the input arrives. */
 bool batch_wants_more(const struct batch_job *j)
 {
     size_t max = (size_t)j->a.max_batch;

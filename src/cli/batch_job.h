@@ -22,7 +22,7 @@ struct batch_args {
     struct answer_args answer;
 };
 
-/* Most warnings about repeated ids; further ones are only counted. */
+/* Most warnings about repeated ids; further repeats are only counted. */
 #define BATCH_TOLD_IDS 10
 
 /* A hash table of the ids read so far, to warn about repeated ones. */
@@ -42,7 +42,7 @@ struct batch_job {
     const struct verb *verb;
     struct opt_parsed p;
     struct batch_args a;
-    size_t shard; /* answer record i if i % n_shards is this */
+    size_t shard; /* answer record i if i % n_shards == shard */
     size_t n_shards;
     struct lines in;
     uint64_t in_bytes; /* size of the input; 0: unknown */
@@ -54,31 +54,31 @@ struct batch_job {
     struct sample *samples; /* list of the open requests */
     struct id_set ids;
     bool at_end; /* the input has ended */
-    /* The numbers of the records alone decide which are evaluated together: no
-       pass begins before it is full or the input has ended. */
+    /* Group records by their numbers alone, not by arrival: a pass begins when
+       it is full or the input has ended. */
     bool by_number;
     uint64_t n_records;  /* records read, also of other shards */
     uint64_t n_total;    /* records of this shard; 0: unknown */
     uint64_t n_answered; /* records that this run answered or refused */
     uint64_t n_skipped;  /* records that an earlier run has answered */
     uint64_t n_errors;   /* answers of this run that are errors */
-    uint64_t n_samples;  /* answers to the records read, by any run */
+    uint64_t n_samples;  /* samples of the records read, answered by any run */
     uint64_t n_done;     /* answers of this run */
-    /* answers of this run, by ending */
+    /* answers of this run, counted per finish reason */
     uint64_t n_ended[QWICK_FINISH_CANCELLED + 1];
     uint64_t n_empty;       /* answers of this run without text */
     uint64_t n_incomplete;  /* answers of this run that are cut or empty */
-    double start_ms;        /* of the run */
-    struct qwick_err fatal; /* of a callback; code 0: none */
+    double start_ms;        /* start of the run */
+    struct qwick_err fatal; /* error of a callback; code 0: none */
 };
 
 /* Read, answer and write until the input ends, a signal comes or something
  * fails. Returns an exit status; its message is printed. */
 int batch_work(struct batch_job *j);
 
-/* Hand the next records to the scheduler, as long as it wants more and input is
- * there, and answer bad ones. Waits up to timeout_ms for the first record.
- * *got: whether any came. Returns 0, or -1 with *e set. */
+/* Hand records to the scheduler while it wants more and input is available. Bad
+ * records are answered with an error at once. Waits up to timeout_ms for the
+ * first record. *got: whether a record came. Returns 0, or -1 with *e set. */
 int batch_feed(struct batch_job *j, int timeout_ms, bool *got,
                struct qwick_err *e);
 

@@ -13,8 +13,8 @@
 #include "cli/out.h"
 #include "cli/progress.h"
 
-/* Answers reach the disk at least this often: a crash of the machine, unlike
- * one of the program, costs those since. */
+/* Sync answers to the disk at least this often. If the machine crashes, the
+ * answers since the last sync are lost. A crash of the program loses none. */
 #define SYNC_MS 5000
 
 static int fail(struct batch_out *o, const char *what, struct qwick_err *e)
@@ -24,7 +24,7 @@ static int fail(struct batch_out *o, const char *what, struct qwick_err *e)
                    strerror(errno));
 }
 
-/* Reading a file while it grows by what was read would never end. */
+/* Refuse to read the output file as input: the run would never end. */
 static int check_same(int in_fd, int out_fd, const char *name,
                       struct qwick_err *e)
 {
@@ -65,7 +65,7 @@ static int write_out(struct batch_out *o, struct qwick_err *e)
                     : out_write(o->ready.data, o->ready.len);
     if (r && o->path)
         return fail(o, "write error", e);
-    if (r) { /* out_write has said it */
+    if (r) { /* out_write printed the message */
         o->failed = true;
         return err_set(e, QWICK_ERR_RUNTIME, "stdout: write error");
     }
@@ -143,7 +143,7 @@ size_t batch_out_open_places(const struct batch_out *o)
     return o->n_slots;
 }
 
-/* Lines that are next in order. */
+/* Move the lines whose turn has come to the output buffer. */
 static int collect(struct batch_out *o, struct qwick_err *e)
 {
     while (o->n_slots > 0) {
@@ -169,7 +169,7 @@ int batch_out_put(struct batch_out *o, uint64_t place, struct buf *b,
         return err_oom(e, b->len);
     s->text = buf_take(b, &s->n);
     if (o->unordered)
-        s->n = 0; /* nothing is left to write at its place */
+        s->n = 0; /* its place needs no more output */
     return collect(o, e);
 }
 
@@ -197,7 +197,7 @@ static bool is_unread(const struct answered *a)
     return !a->used && !a->stale;
 }
 
-/* Held lines that the run has not come to go to the end of the output. */
+/* Append the held lines that this run did not use to the output. */
 static int release_unread(struct batch_out *o, struct qwick_err *e)
 {
     for (size_t i = 0; i < o->held.n; i++)
@@ -209,7 +209,7 @@ static int release_unread(struct batch_out *o, struct qwick_err *e)
     return 0;
 }
 
-/* They stay where they are. */
+/* Keep the held lines that this run did not use in the pending file. */
 static int hold_unread(struct batch_out *o, struct pending_file *p, size_t *n,
                        struct qwick_err *e)
 {
@@ -230,7 +230,8 @@ static int hold_unread(struct batch_out *o, struct pending_file *p, size_t *n,
     return rc;
 }
 
-/* Answers that are finished and not due; p NULL: count them. */
+/* Hold the finished answers whose turn has not come. p NULL: only count
+ * them. */
 static int hold_slots(struct batch_out *o, struct pending_file *p, size_t *n,
                       struct qwick_err *e)
 {
@@ -245,7 +246,8 @@ static int hold_slots(struct batch_out *o, struct pending_file *p, size_t *n,
     return 0;
 }
 
-/* What is due goes out, and is on the disk before the pending file changes. */
+/* Write the lines whose turn has come, and sync them before the pending file
+ * changes. */
 static int finish_output(struct batch_out *o, bool release, struct qwick_err *e)
 {
     if (o->failed)
@@ -268,9 +270,9 @@ int batch_out_end(struct batch_out *o, bool complete, size_t *n_held,
         return hold_slots(o, NULL, n_lost, e);
     int rc = finish_output(o, release, e);
     if (rc)
-        e = NULL; /* has the reason */
-    /* what could not be written is held, too: a part that was is found twice,
-     * or cut off */
+        e = NULL; /* *e keeps the first error */
+    /* Hold lines whose write failed, too. If a part of them did reach the
+     * output, the next run finds a line twice or cuts it off. */
     if (hold_slots(o, &p, &n, e) ||
         (!(release && !rc) && hold_unread(o, &p, &n, e)) ||
         (o->failed && pending_add(o, &p, o->ready.data, o->ready.len, e)) ||

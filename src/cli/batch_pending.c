@@ -39,7 +39,7 @@ int pending_copy_line(const char *path, int fd, uint64_t at, struct buf *out,
     }
 }
 
-/* A new name, or one that is gone, is on the disk when its directory is. */
+/* Sync the directory: only then is a new or removed name on the disk. */
 static int sync_directory(const char *path, struct qwick_err *e)
 {
     const char *slash = strrchr(path, '/');
@@ -58,7 +58,7 @@ static int sync_directory(const char *path, struct qwick_err *e)
     return rc;
 }
 
-/* With the output's rights. */
+/* Create the new version with the permissions of the output. */
 static int create(const struct batch_out *o, struct pending_file *p,
                   struct qwick_err *e)
 {
@@ -67,7 +67,7 @@ static int create(const struct batch_out *o, struct pending_file *p,
         p->temp = NULL;
         return err_oom(e, strlen(o->pending));
     }
-    unlink(p->temp); /* of a run that was killed; the output is locked */
+    unlink(p->temp); /* left by a killed run; we hold the lock of the output */
     p->fd = open(p->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (p->fd < 0)
         return cannot(p->temp, "create", e);

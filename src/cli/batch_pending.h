@@ -1,4 +1,5 @@
-/* The file beside a batch's output for answers that are not due yet. */
+/* The file beside a batch's output. It keeps answers whose turn has not
+ * come. */
 #ifndef CLI_BATCH_PENDING_H
 #define CLI_BATCH_PENDING_H
 
@@ -16,16 +17,17 @@ struct pending_file {
 int pending_add(struct batch_out *o, struct pending_file *p, const char *s,
                 size_t n, struct qwick_err *e);
 
-/* Replace the file by its new version, which is on the disk when this returns;
- * o->pending_fd reads it. Until then the old version stays as it is. An empty
- * new version removes the file. Returns 0, or -1 with *e set. */
+/* Replace the file by its new version, and sync it to the disk. Afterwards
+ * o->pending_fd reads the new version. A failure leaves the old version
+ * unchanged. An empty new version removes the file. Returns 0, or -1 with *e
+ * set. */
 int pending_commit(struct batch_out *o, struct pending_file *p,
                    struct qwick_err *e);
 
 /* Drop a version that was not committed. */
 void pending_abort(struct pending_file *p);
 
-/* Append to out the line at an offset of a file, with its newline. Returns 0,
+/* Append the line at offset `at` of a file to out, with its newline. Returns 0,
  * or -1 with *e set. */
 int pending_copy_line(const char *path, int fd, uint64_t at, struct buf *out,
                       struct qwick_err *e);

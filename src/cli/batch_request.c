@@ -13,12 +13,12 @@
 #include "file/json.h"
 #include "text/chat_values.h"
 
-/* For messages of the JSON reader and of chats. */
+/* Name of the text in messages of the JSON reader and of chats. */
 #define WHERE "record"
 
 /* ---- numbers ---- */
 
-/* The member, or NULL where it is absent or null. */
+/* The member, or NULL if it is absent or null. */
 static const struct json_value *member(const struct json_value *v,
                                        const char *key)
 {
@@ -26,7 +26,7 @@ static const struct json_value *member(const struct json_value *v,
     return json_is(m, JSON_NULL) ? NULL : m;
 }
 
-/* *out stays as it is when the record does not say. */
+/* An absent member leaves *out unchanged. */
 static int get_int(const struct json_value *v, const char *key, int64_t min,
                    int64_t max, int64_t *out, struct qwick_err *e)
 {
@@ -38,7 +38,7 @@ static int get_int(const struct json_value *v, const char *key, int64_t min,
     return 0;
 }
 
-/* Each of both reads a member with the range of the option that it overrules.
+/* Read a member that overrules an option. It has the option's range.
  */
 static int get_option_int(const struct json_value *v, const char *key,
                           const struct opt *o, int64_t *out,
@@ -159,7 +159,7 @@ static int get_think(const struct json_value *v, enum qwick_think *think,
 
 /* ---- prompts ---- */
 
-/* Token ids as an array of numbers. */
+/* Take token ids from an array of numbers. */
 static int take_ids(struct request *r, const struct request_common *c,
                     const struct json_value *v, struct qwick_err *e)
 {
@@ -174,8 +174,9 @@ static int take_ids(struct request *r, const struct request_common *c,
     for (size_t i = 0; i < v->len; i++) {
         if (json_int(&v->items[i], 0, vocab_size - 1, &id))
             return err_set(e, QWICK_ERR_USAGE,
-                           WHERE ": prompt_ids: item %zu is no token id from 0 "
-                                 "to %lld",
+                           WHERE
+                           ": prompt_ids: item %zu is not a token id from 0 "
+                           "to %lld",
                            i, (long long)vocab_size - 1);
         r->ids[r->n_ids++] = (int32_t)id;
     }
@@ -184,7 +185,8 @@ static int take_ids(struct request *r, const struct request_common *c,
                : gen_ids_in_think(c->eng, r->ids, r->n_ids, &r->o.in_think, e);
 }
 
-/* Of the model's whole context, as --ctx may only make it smaller. */
+/* The number of ids at which tokenizing may stop. It is computed from the
+ * model's whole context; --ctx can only be smaller. */
 static size_t enough(const struct request_common *c)
 {
     return prompt_enough(qwick_engine_info(c->eng)->n_ctx_max);
@@ -203,7 +205,7 @@ static int encode_chat(struct request *r, const struct request_common *c,
                              &r->o.in_think, e);
 }
 
-/* A text, behind what -f gave. */
+/* Take a text. The text of -f goes before it. */
 static int take_text(struct request *r, const struct request_common *c,
                      const struct json_value *v, enum qwick_think think,
                      struct qwick_err *e)
@@ -243,7 +245,7 @@ static bool has_system(const struct json_value *messages)
     return false;
 }
 
-/* The record's chat, -s at its head where it has no system message of its own.
+/* Take the record's chat. -s becomes its system message if it has none.
  */
 static int take_messages(struct request *r, const struct request_common *c,
                          const struct json_value *v, enum qwick_think *think,
@@ -252,7 +254,8 @@ static int take_messages(struct request *r, const struct request_common *c,
     struct chat_values values = chat_values_of(v);
     struct qwick_chat *chat;
     int rc = -1;
-    values.add_generation_prompt = NULL; /* a request has always one */
+    values.add_generation_prompt = NULL; /* a request always has a generation
+                                            prompt */
     if (c->before.len)
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": messages: cannot be combined with --file");
@@ -275,7 +278,7 @@ done:
     return rc;
 }
 
-/* *think becomes what holds for the defaults of sampling. */
+/* Set *think to the mode that selects the sampling defaults. */
 static int get_prompt(struct request *r, const struct request_common *c,
                       const struct json_value *v, enum qwick_think *think,
                       struct qwick_err *e)
@@ -289,7 +292,7 @@ static int get_prompt(struct request *r, const struct request_common *c,
                        WHERE ": %s \"prompt\", \"messages\" and \"prompt_ids\"",
                        n ? "more than one of" : "has none of");
     r->o.split_thinking = !c->raw;
-    if (ids || c->raw) /* there is no template to tell */
+    if (ids || c->raw) /* no template that --think could change */
         *think = QWICK_THINK_AUTO;
     int rc = ids        ? take_ids(r, c, ids, e)
              : messages ? take_messages(r, c, v, think, e)
@@ -345,8 +348,8 @@ static bool known_key(const struct json_value *key)
     return false;
 }
 
-/* Data for other programs pass; so would a misspelt option, therefore say it:
- * once a key, in at most 4 KiB of keys. */
+/* Warn about unknown keys: they may be data for other programs, or misspelt
+ * options. Warn once per key, and remember at most 4 KiB of keys. */
 static void tell_unknown(struct request_common *c, const struct json_value *v,
                          uint64_t line)
 {
@@ -411,7 +414,8 @@ static int take(struct request *r, struct request_common *c,
     if (get_prompt(r, c, v, &think, e))
         return -1;
     r->tokenize_ms = clock_ms() - start;
-    if (enough(c) && r->n_ids > enough(c)) /* counting stopped there */
+    if (enough(c) && r->n_ids > enough(c)) /* tokenizing stopped at this
+                                              number */
         return prompt_too_long(r->n_ids, qwick_engine_info(c->eng)->n_ctx_max,
                                "", e);
     r->o.sampling = answer_sampling(c->eng, think == QWICK_THINK_OFF, &w);
@@ -438,7 +442,7 @@ void request_free(struct request *r)
     *r = (struct request){0};
 }
 
-/* A seed of 53 bits, which every JSON reader gives back as it was. */
+/* A seed of 53 bits: every JSON reader represents it exactly. */
 static uint64_t derive(uint64_t seed, uint64_t i)
 {
     return (uint64_t)(rng_uniform(seed, i) * 0x1p53);

@@ -1,5 +1,5 @@
-/* What earlier runs have left: answers in the output, and those beside it that
- * wait until they are due. */
+/* Read the files of earlier runs: the output, and the pending file with answers
+ * whose turn has not come. */
 #include "cli/batch_resume.h"
 
 #include <errno.h>
@@ -19,14 +19,14 @@
 #include "cli/signals.h"
 #include "file/json.h"
 
-/* Lines and samples as one number: REQUEST_MAX_N is below 2^10. */
+/* A place is line << SAMPLE_BITS | sample. REQUEST_MAX_N is below 2^10. */
 enum { SAMPLE_BITS = 10 };
 #define MAX_LINE ((int64_t)1 << 53)
 
 _Static_assert(REQUEST_MAX_N <= 1 << SAMPLE_BITS, "samples have a number each");
 
-/* How every line begins, so that what was cut off can be told from what is not
- * ours. */
+/* The beginning of every line. It tells a line that was cut off from a line
+ * that qwick did not write. */
 static const char head[] = "{\"line\":";
 
 static uint64_t place_of(uint64_t line, size_t sample)
@@ -51,7 +51,7 @@ static int add(struct answers *all, struct answered a, struct qwick_err *e)
     return 0;
 }
 
-/* The id as request_open has it, hashed. */
+/* Hash the id as request_open represents it. */
 static int id_of(const struct json_value *v, uint64_t *hash)
 {
     struct buf id = {0};
@@ -78,7 +78,7 @@ static bool hex(const char *s, size_t n, uint64_t *out)
     return true;
 }
 
-/* As put_head of batch_feed.c writes it. */
+/* Read the key that put_head of batch_feed.c writes. */
 static void read_key(const struct json_value *v, struct answered *a)
 {
     uint64_t run;
@@ -89,7 +89,8 @@ static void read_key(const struct json_value *v, struct answered *a)
     a->has_key = true;
 }
 
-/* As answer_is_cut and answer_is_empty say of the answer that the line has. */
+/* Whether the line's answer is cut or empty; see answer_is_cut and
+ * answer_is_empty. */
 static bool is_incomplete(const struct json_value *v)
 {
     const struct json_value *why = json_get(v, "finish_reason");
@@ -192,7 +193,7 @@ static int cannot(const char *path, const char *what, struct qwick_err *e)
                    strerror(errno));
 }
 
-/* Whether both are the same file. */
+/* Whether two descriptors refer to the same file. */
 static bool is_same(int a, int b)
 {
     struct stat x, y;
@@ -261,7 +262,8 @@ static int other_run(const char *path, const struct answered *a, uint64_t line,
                    path, (unsigned long long)line);
 }
 
-/* Every line is a record, so that its number is that of its line. */
+/* Every line of the file is in `all`, in order, so i + 1 is the line's
+ * number. */
 static int check_runs(const char *path, const struct answers *all, uint32_t run,
                       struct qwick_err *e)
 {
@@ -271,7 +273,7 @@ static int check_runs(const char *path, const struct answers *all, uint32_t run,
     return 0;
 }
 
-/* The usable lines of a file, copied: *kept says where they are now. */
+/* Copy the lines of this run's key to p. *kept gets their new offsets. */
 static int keep_lines(struct batch_out *o, const struct answers *all,
                       const char *path, int fd, uint32_t run,
                       struct pending_file *p, struct answers *kept,
@@ -294,8 +296,9 @@ static int keep_lines(struct batch_out *o, const struct answers *all,
     return rc;
 }
 
-/* All usable answers become held ones, and the output begins anew. Wherever
- * this is killed, each answer is in one of both files, or in both. */
+/* Move all usable answers to the pending file, and empty the output. If the
+ * program is killed at any point, each answer is in at least one of the two
+ * files. */
 static int start_over(struct batch_out *o, uint32_t run, struct qwick_err *e)
 {
     struct pending_file p = {.fd = -1};
@@ -334,7 +337,7 @@ int batch_out_begin(struct batch_out *o, uint32_t run, bool redo,
     return 0;
 }
 
-/* The answers to a sample: [*first, return value). */
+/* Find the answers at a place: [*first, return value). */
 static size_t find(const struct answers *all, uint64_t place, size_t *first)
 {
     size_t lo = 0, hi = all->n;
@@ -351,7 +354,8 @@ static size_t find(const struct answers *all, uint64_t place, size_t *first)
     return lo;
 }
 
-/* An error of the whole record answers all its samples. */
+/* Find the answers to a sample. An error of the whole record answers all its
+ * samples. */
 static size_t find_sample(const struct answers *all, uint64_t line, size_t i,
                           size_t *first)
 {
@@ -375,8 +379,8 @@ static int other_record(const char *path, const struct answered *a,
                    path, (unsigned long long)line);
 }
 
-/* The one that is of this very record; NULL: there is none. *other: one that is
- * not, or NULL. */
+/* The answer with this id and key, or NULL. If it is NULL, *other is an answer
+ * to the same sample with another id or key, or NULL. */
 static struct answered *match(struct answers *all, uint64_t line, size_t i,
                               uint64_t id, uint64_t key,
                               struct answered **other)
@@ -410,7 +414,7 @@ int batch_out_find(struct batch_out *o, uint64_t line, size_t i, uint64_t id,
         else if (other && !o->redo)
             return other_record(o->pending, other, line, id, e);
     }
-    /* none of them is needed any more */
+    /* mark all other held answers to this sample as stale */
     end = find_sample(&o->held, line, i, &first);
     for (; first < end; first++)
         if (*found != FOUND_HELD || &o->held.v[first] != *held)

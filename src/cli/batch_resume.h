@@ -5,9 +5,9 @@
 #include "cli/batch_out.h"
 
 /* Note the answers in the open output and in its pending file, and remove an
- * incomplete last line. A file that is no output of batch, or that another
- * process is writing, is left alone: QWICK_ERR_USAGE. For pipes and devices
- * this does nothing. Returns 0, or -1 with *e set. */
+ * incomplete last line. A file that batch did not write, or that another
+ * process is writing, is left unchanged: QWICK_ERR_USAGE. For pipes and devices
+ * the function does nothing. Returns 0, or -1 with *e set. */
 int batch_resume(struct batch_out *o, int in_fd, struct qwick_err *e);
 
 #endif

@@ -1,4 +1,5 @@
-/* The main loop of batch: read what is there, run a pass, write what is done.
+/* The main loop of batch: read available records, run a pass, write finished
+ * answers.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,14 +11,14 @@
 #include "cli/progress.h"
 #include "cli/signals.h"
 
-/* How many of so many records are of this shard. */
+/* How many of the first n records belong to this shard. */
 static uint64_t shard_records(const struct batch_job *j, uint64_t n)
 {
     return n > j->shard ? (n - j->shard - 1) / j->n_shards + 1 : 0;
 }
 
-/* Seconds left, by the share of the input that was read and answered; negative:
- * nobody knows. */
+/* Estimate the seconds left from the share of the input that was read and
+ * answered. Negative: unknown. */
 static double seconds_left(const struct batch_job *j, double elapsed_ms)
 {
     struct qwick_batch_stats s = qwick_batch_get_stats(j->batch);
@@ -43,8 +44,8 @@ static void show(struct batch_job *j)
                   ms > 0 ? (double)s.n_generated * 1000 / ms : 0.0);
 }
 
-/* Nothing runs: wait for input, then until none has come for a while or a batch
- * is full. */
+/* Nothing runs: wait for the first record. Then go on reading until a batch is
+ * full or no record has come for a while. */
 static int gather(struct batch_job *j, struct qwick_err *e)
 {
     size_t max = (size_t)j->a.max_batch;
@@ -57,7 +58,7 @@ static int gather(struct batch_job *j, struct qwick_err *e)
     return 0;
 }
 
-/* Read on until a batch is full, however long that takes. */
+/* Read until a batch is full, without a time limit. */
 static int fill(struct batch_job *j, struct qwick_err *e)
 {
     bool got;
@@ -67,7 +68,7 @@ static int fill(struct batch_job *j, struct qwick_err *e)
     return 0;
 }
 
-/* Read what is there; wait only when there is nothing else to do. */
+/* Read the available records. Wait only when no request is open. */
 static int feed(struct batch_job *j, struct qwick_err *e)
 {
     bool got;
@@ -79,7 +80,8 @@ static int feed(struct batch_job *j, struct qwick_err *e)
     return 0;
 }
 
-/* 1: there is more to do; 0: all is done. */
+/* One round of the main loop. Returns 1 to go on, 0 at the end, -1 on
+ * failure. */
 static int turn(struct batch_job *j, struct qwick_err *e)
 {
     if (j->by_number ? fill(j, e) : feed(j, e))
@@ -88,7 +90,7 @@ static int turn(struct batch_job *j, struct qwick_err *e)
     if (s.n_live + s.n_waiting == 0)
         return !j->at_end;
     if (qwick_batch_step(j->batch, e)) {
-        if (j->fatal.code) /* what a callback met */
+        if (j->fatal.code) /* a callback failed */
             *e = j->fatal;
         return -1;
     }
@@ -96,8 +98,8 @@ static int turn(struct batch_job *j, struct qwick_err *e)
     return batch_out_flush(&j->out, e) ? -1 : 1;
 }
 
-/* One line for all answers that look whole and are not; "finish_reason" tells
- * which they are. */
+/* Print one line that counts the answers that are cut or empty. Their
+ * "finish_reason" identifies them in the output. */
 static void tell_endings(const struct batch_job *j)
 {
     static const enum qwick_finish cuts[] = {
@@ -108,7 +110,7 @@ static void tell_endings(const struct batch_job *j)
     size_t n = 0;
     for (size_t i = 0; i < sizeof(cuts) / sizeof(*cuts); i++) {
         unsigned long long k = j->n_ended[cuts[i]];
-        /* -n is what was asked for, unless answers must be whole */
+        /* the user asked for -n; count it only if answers must be complete */
         if (k && (required || cuts[i] != QWICK_FINISH_LENGTH))
             n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu cut (%s)",
                                   n ? ", " : "", k, qwick_finish_name(cuts[i]));
@@ -154,7 +156,7 @@ static void tell_totals(const struct batch_job *j)
              (unsigned long long)s.n_passes);
 }
 
-/* What was finished and was not due, or is of lines that were not read. */
+/* End the output, and report answers that are held or lost. */
 static int end_output(struct batch_job *j, bool complete)
 {
     struct qwick_err e = {0};
@@ -166,7 +168,7 @@ static int end_output(struct batch_job *j, bool complete)
         msg_warn("%zu finished answers come after one that is not, and are "
                  "lost; --output would keep them",
                  n_lost);
-    /* who has pressed Ctrl-C is there to read it */
+    /* print the note on a terminal even without -v: the user pressed Ctrl-C */
     if (n_held && isatty(STDERR_FILENO) && !msg_quiet())
         msg_level(false, true);
     if (n_held)
@@ -189,7 +191,7 @@ int batch_work(struct batch_job *j)
         r = *signals_flag() ? 0 : turn(j, &e);
     while (r > 0 && !*signals_flag());
     progress_stop();
-    /* asked to stop: what is done is written, what runs is not */
+    /* asked to stop: write finished answers, drop running ones */
     if (*signals_flag()) {
         batch_out_flush(&j->out, NULL);
         end_output(j, false);

@@ -7,8 +7,8 @@
 #include "base/err.h"
 #include "cli/profile.h"
 
-/* On shared hosts the limits swing: a run during which one moved by more than a
- * tenth is timed again. */
+/* On shared hosts the limits vary. If one changed by more than a tenth during a
+ * run, time the run again. */
 enum { MAX_ATTEMPTS = 4, BANDWIDTH_MS = 100, PEAK_MS = 40 };
 /* Tokens from one sequence of a batch to the next. */
 enum { STRIDE = 31 };
@@ -37,7 +37,7 @@ static double drift(const struct bench_run *r)
                 moved(r->before.peak, r->after.peak));
 }
 
-/* Bytes and operations of one run. */
+/* Work of one run: bytes read, operations, tokens. */
 struct work {
     double bytes, flops, tokens;
 };
@@ -59,7 +59,7 @@ static struct work work_of(const struct bench *b, const struct bench_line *l,
                          .tokens = gen * batch};
 }
 
-/* Seconds that the limits leave to the work at least. */
+/* The least time in seconds that the limits allow for the work. */
 static double least_seconds(const struct work *w, const struct bench_run *r,
                             bool *by_memory)
 {
@@ -85,8 +85,8 @@ static int time_prefill(struct bench *b, struct qwick_session *s, size_t n,
     return 0;
 }
 
-/* One token of every sequence in each pass. Sequences take different tokens,
- * which choose different experts. */
+/* Time decode passes of one token per sequence. Sequences take different
+ * tokens, which choose different experts. */
 static int time_batch(struct bench *b, struct qwick_session **s, size_t batch,
                       size_t depth, double *ms, struct qwick_err *e)
 {
@@ -143,7 +143,7 @@ static int time_run(struct bench *b, struct qwick_session **s,
 
 /* ---- parts -------------------------------------------------------------- */
 
-/* Sampler's time a token, with Qwen3's own values for thinking. */
+/* Time the sampler per token, with Qwen3's recommended values for thinking. */
 static int time_sampling(struct bench *b, struct qwick_session *s, size_t n,
                          double *ms, struct qwick_err *e)
 {
@@ -166,7 +166,8 @@ static int time_sampling(struct bench *b, struct qwick_session *s, size_t n,
     return rc;
 }
 
-/* One more run with clocks; what a pass takes on average. */
+/* Measure the parts of a pass: one more run with timers, averaged over its
+ * passes. */
 static int measure_parts(struct bench *b, struct qwick_session **s,
                          struct bench_line *l, struct qwick_err *e)
 {
@@ -233,7 +234,8 @@ static void summarise(struct bench *b, struct bench_line *l)
     l->rate = 1e3 * (l->by_memory ? w.bytes : w.flops) / ms;
 }
 
-/* A timed run between two looks at the limits, the steadiest of a few. */
+/* Time a run, and measure the limits before and after it. Of several attempts
+ * keep the one with the smallest drift. */
 static int measure_run(struct bench *b, struct qwick_session **s,
                        const struct bench_line *l, struct bench_run *best,
                        struct qwick_err *e)
@@ -298,7 +300,7 @@ int bench_measure(struct bench *b, enum bench_test test, size_t n, size_t batch,
     if (test != BENCH_PREFILL && qwick_session_sync(s[0], b->tokens, n, e))
         goto done;
     for (size_t i = 1; i < batch; i++) {
-        /* of its own memory: a batch reads as many caches */
+        /* each session needs its own KV cache in memory, as in a real batch */
         if (qwick_session_create(&s[i], b->eng, 0, e) ||
             qwick_session_sync(s[i], b->tokens, n, e))
             goto done;

@@ -11,7 +11,7 @@
 
 enum bench_test { BENCH_PREFILL, BENCH_DECODE, BENCH_BATCH };
 
-/* The two limits of a step. */
+/* The two limits of the machine. */
 struct bench_limit {
     double bandwidth; /* bytes a second; 0: not measured */
     double peak;      /* operations a second; 0: not measured */
@@ -44,7 +44,7 @@ struct bench_line {
 struct bench_plan {
     size_t gen;     /* decode steps of a run */
     size_t reps;    /* timed runs */
-    int64_t warmup; /* runs before them */
+    int64_t warmup; /* untimed runs before them */
     bool parts;
 };
 
@@ -66,15 +66,15 @@ int bench_measure(struct bench *b, enum bench_test test, size_t n, size_t batch,
 /* ---- bench_print.c ---- */
 
 /* Each function below appends to o and returns 0, or -1 when memory ran out.
- * md: as Markdown. */
+ * md: write Markdown. */
 
-/* The line about the model and the head of the table. */
+/* Write the line about the model and the head of the table. */
 int bench_put_head(struct buf *o, const struct qwick_info *i, bool md);
-/* A row of the table. */
+/* Write a row of the table. */
 int bench_put_line(struct buf *o, const struct bench_line *l, bool md);
-/* A table of the parts of a line's time. */
+/* Write a table of the parts of a line's time. */
 int bench_put_parts(struct buf *o, const struct bench_line *l, bool md);
-/* Everything as one JSON object. */
+/* Write everything as one JSON object. */
 int bench_put_json(struct buf *o, const struct qwick_info *i,
                    const struct bench_plan *plan,
                    const struct bench_line *lines, size_t n);

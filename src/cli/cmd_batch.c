@@ -118,7 +118,7 @@ static const struct opt opts[] = {
 
 /* ---- options ---- */
 
-/* "2/5" to shard 1 of 5. */
+/* Parse "2/5" into shard 1 of 5. */
 static int parse_shard(struct batch_job *j)
 {
     const char *s = j->a.shard, *slash = s ? strchr(s, '/') : NULL;
@@ -194,7 +194,7 @@ static int open_input(struct batch_job *j)
     return 0;
 }
 
-/* -s, --system-file, -f. */
+/* Read the texts of -s, --system-file and -f. */
 static int read_texts(struct batch_job *j, struct qwick_err *e)
 {
     const struct batch_args *a = &j->a;
@@ -222,7 +222,8 @@ static int read_texts(struct batch_job *j, struct qwick_err *e)
 
 /* ---- the run ---- */
 
-/* A checkpoint without a template is prompted raw; what needs one is refused.
+/* A checkpoint without a template gets raw prompts; options that need a
+ * template are refused.
  */
 static int choose_mode(struct batch_job *j)
 {
@@ -238,7 +239,7 @@ static int choose_mode(struct batch_job *j)
     return r >= 0 ? r : 0;
 }
 
-/* The rest of what answers depend on, and what of it the output has. */
+/* Set the run's key, and compare the answers of the output with it. */
 static int begin_output(struct batch_job *j, struct qwick_err *e)
 {
     size_t n_ctx = (size_t)j->a.c.ctx;
@@ -266,7 +267,8 @@ static void set_common(struct batch_job *j)
     c->seed = c->seeded ? (uint64_t)a->answer.seed : rng_random_seed();
 }
 
-/* For what answered records leave to those that begin alike. */
+/* Memory for the prefix cache, which shares equal prompt beginnings with later
+ * records. */
 static size_t cache_memory(void)
 {
     const size_t most = (size_t)1 << 30;
@@ -274,16 +276,17 @@ static size_t cache_memory(void)
     return part && part < most ? part : most;
 }
 
-/* The ids of a prompt whose text is that of a record. False: it has none, for
- * want of a tokenizer, say. */
+/* Get the ids of a record's prompt. False: it has none, for example because the
+ * checkpoint has no tokenizer. */
 static bool try_record(struct batch_job *j, struct request *r, const char *line)
 {
     return !request_open(r, 0, line, strlen(line), NULL) &&
            !request_read(r, &j->common, NULL);
 }
 
-/* What -s and -f put before every prompt is worth storing, even for a single
- * record: it is what two prompts have in common that have nothing else. */
+/* Create the scheduler. The common beginning of all prompts (from -s and -f)
+ * goes to the prefix cache even if there is only one record. To find it,
+ * compare two prompts that share nothing else. */
 static int create(struct batch_job *j, struct qwick_err *e)
 {
     const struct request_common *c = &j->common;
@@ -332,7 +335,7 @@ static int run(struct batch_job *j)
         (status = choose_mode(j)) != 0)
         return status;
     set_common(j);
-    /* with exact, an answer does not depend on what is beside it */
+    /* with --exact, an answer does not depend on the rest of its batch */
     j->by_number = opt_given(&j->p, "seed") && !j->a.c.exact;
     if (create(j, &e) || begin_output(j, &e))
         return msg_fail(&e);

@@ -108,7 +108,7 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* A list of lengths, or the one that holds when none was given. */
+/* Item i of a list, or the default if no list was given. */
 static size_t at(const struct opt_ints *list, size_t i, size_t otherwise)
 {
     return list->n ? (size_t)list->v[i] : otherwise;
@@ -119,14 +119,14 @@ static size_t count(const struct opt_ints *list)
     return list->n ? list->n : 1;
 }
 
-/* What is measured with one engine. */
+/* Lengths of the measurements of one engine. */
 struct lengths {
-    size_t prompt_len, depth; /* where none were given */
+    size_t prompt_len, depth; /* defaults */
     size_t gen;
     size_t most; /* tokens of the longest measurement */
 };
 
-/* Lengths that were not asked for shrink to what the model can take. */
+/* Default lengths shrink to fit the model's context. */
 static int plan_lengths(const struct args *a, size_t limit, struct lengths *l,
                         struct qwick_err *e)
 {
@@ -149,7 +149,7 @@ static int plan_lengths(const struct args *a, size_t limit, struct lengths *l,
     return 0;
 }
 
-/* Random ids that the tokenizer has; the same at every run. */
+/* Make random valid ids, equal in every run. */
 static int make_tokens(struct bench *b, size_t n, struct qwick_err *e)
 {
     const struct qwick_info *info = qwick_engine_info(b->eng);
@@ -164,17 +164,17 @@ static int make_tokens(struct bench *b, size_t n, struct qwick_err *e)
     return 0;
 }
 
-/* The lines of a whole run, and what has been printed of them. */
+/* All lines of a run, and how many are printed. */
 struct report {
     const struct args *a;
     struct bench_plan plan;
     struct bench_line *lines;
     size_t n_lines;
     struct buf out;
-    bool failed; /* to be written */
+    bool failed; /* writing failed */
 };
 
-/* Progress needs no total of all runs: a row comes after a few of them. */
+/* Progress counts the runs of one row only: a row needs few runs. */
 static void show_run(const struct bench_line *l, size_t i, size_t n)
 {
     if (l->batch > 1)
@@ -205,7 +205,7 @@ static int add_line(struct bench *b, struct report *r, enum bench_test test,
         return 0;
     if (bench_put_line(&r->out, l, r->a->md))
         return err_oom(e, 1);
-    r->failed = flush(r) != 0; /* which has said it */
+    r->failed = flush(r) != 0; /* flush printed the message */
     return r->failed ? err_set(e, QWICK_ERR_RUNTIME, "stdout") : 0;
 }
 
@@ -228,7 +228,8 @@ static int measure_all(struct bench *b, struct report *r,
     return 0;
 }
 
-/* All lines at one number of threads; they are printed as they come. */
+/* Measure all lines at one number of threads. Each is printed when it is
+ * done. */
 static int bench_threads(struct bench *b, struct report *r, struct qwick_err *e)
 {
     const struct qwick_info *info = qwick_engine_info(b->eng);

@@ -1,4 +1,4 @@
-/* cache: the prefix cache on disk, looked at and kept small. */
+/* cache: list, shrink and clear the prefix cache on disk. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -86,7 +86,8 @@ static int put_row(struct buf *b, const struct qwick_cache_entry *v)
                          v->n_tokens - v->first, v->n_bytes, when);
     if (v->damaged)
         return buf_puts(b, "(damaged)\n") || bad ? -1 : 0;
-    /* the name comes from a file: quoted, so that no control byte gets out */
+    /* The name comes from a file: quote it, so that no control byte reaches the
+     * terminal. */
     bad |= buf_json_cstr(b, v->model);
     return buf_printf(b, " %s%s %s\n", v->kv, v->exact ? " exact" : "",
                       v->isa) ||

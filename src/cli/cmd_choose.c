@@ -20,7 +20,7 @@
 #include "text/chat_values.h"
 
 struct args {
-    struct gen_args g; /* first: it begins with the common ones */
+    struct gen_args g; /* must be first: it begins with struct common_args */
     struct opt_texts answers;
     bool yes, no_end, in_order;
     double threshold;
@@ -102,7 +102,7 @@ struct job {
     size_t n_answers, longest; /* in tokens */
     struct qwick_answer *answers;
     struct choice *choices;
-    double *logprobs; /* [RECORDS_GROUP, n_answers]; of one prompt: a row */
+    double *logprobs; /* [RECORDS_GROUP, n_answers], a row per prompt */
     struct prompt_line *lines; /* [RECORDS_GROUP] */
     size_t n_lines;
     struct qwick_judge_options o;
@@ -110,7 +110,7 @@ struct job {
 
 /* ---- prompt and answers ------------------------------------------------- */
 
-/* What a reply ends with. */
+/* Find the token that ends a reply. */
 static int end_id(const struct job *j, int32_t *id, struct qwick_err *e)
 {
     const struct qwick_info *info = qwick_engine_info(j->g.eng);
@@ -173,8 +173,8 @@ static int encode_answers(struct job *j, struct qwick_err *e)
     return 0;
 }
 
-/* Where a template opens the thinking itself, it is closed again: the reply is
- * to begin with the answer. */
+/* If the template opened a think block, close it: the reply must begin with the
+ * answer. */
 static int close_thinking(const struct qwick_engine *eng, int32_t **ids,
                           size_t *n_ids, struct qwick_err *e)
 {
@@ -221,7 +221,7 @@ static int open_model(struct job *j, struct qwick_err *e)
 
 /* ---- one prompt --------------------------------------------------------- */
 
-/* The least probability with which the exit status is 0. */
+/* The smallest probability that gives exit status 0. */
 static double threshold(const struct job *j)
 {
     if (opt_given(&j->g.p, "threshold"))
@@ -229,8 +229,9 @@ static double threshold(const struct job *j)
     return j->a.yes ? 0.5 : 0;
 }
 
-/* The answer that counts and its probability. With --yes that is yes, and the
- * answer says whether it is likely enough. */
+/* Choose the answer to report, and its probability. With --yes the probability
+ * is that of yes, and the answer is yes if it reaches the threshold, else
+ * no. */
 static const char *verdict(const struct job *j, double *probability)
 {
     const struct choice *c = choices_best(j->choices, j->n_answers);
@@ -267,7 +268,8 @@ static int put_answer(const struct job *j, struct buf *b)
     return bad ? -1 : 0;
 }
 
-/* A session only says what fits: room for the longest answer is kept. */
+/* Encode the prompt. The session serves only as a context limit, reduced by the
+ * length of the longest answer. */
 static int encode_prompt(struct job *j, struct qwick_err *e)
 {
     size_t limit =
@@ -291,7 +293,7 @@ static int one(struct job *j, struct qwick_err *e)
     int status = gen_read_input(&j->g, e);
     if (status)
         return status;
-    /* until here a signal ends the wait for input at once */
+    /* a signal before this point ends the wait for input at once */
     signals_catch();
     if ((status = open_model(j, e)) != 0)
         return status;
@@ -334,9 +336,10 @@ static int take_ids(const struct job *j, struct prompt_line *l,
         return err_oom(e, v->len * sizeof(*l->ids));
     for (size_t i = 0; i < v->len; i++) {
         if (json_int(&v->items[i], 0, most, &id))
-            return err_set(e, QWICK_ERR_USAGE,
-                           "prompt_ids: item %zu is no token id from 0 to %lld",
-                           i, (long long)most);
+            return err_set(
+                e, QWICK_ERR_USAGE,
+                "prompt_ids: item %zu is not a token id from 0 to %lld", i,
+                (long long)most);
         l->ids[l->n_ids++] = (int32_t)id;
     }
     return 0;
@@ -558,7 +561,7 @@ static int choose(struct job *j)
     if (status >= 0)
         return status;
     if (out_check())
-        return QWICK_ERR_RUNTIME; /* before the work, not after it */
+        return QWICK_ERR_RUNTIME; /* fail before the work, not after it */
     j->texts = j->a.yes ? yes_no : j->a.answers.v;
     j->n_answers = j->a.yes ? 2 : j->a.answers.n;
     j->g.arg = j->g.p.n_args ? j->g.p.args[0] : j->a.g.prompt;

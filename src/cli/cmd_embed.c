@@ -97,7 +97,7 @@ static const struct opt opts[] = {
     OPT_ROWS_BASIC,
 };
 
-/* Texts that are answered in one go. */
+/* Most texts and tokens of a group, which is answered at once. */
 enum { GROUP_TEXTS = 256, GROUP_TOKENS = 1 << 16 };
 
 struct text {
@@ -105,7 +105,7 @@ struct text {
     char *error; /* why there is no vector, or NULL */
     int32_t *ids;
     size_t n, n_dropped;
-    struct key key; /* of the ids */
+    struct key key; /* hash of the ids */
     bool stored;    /* an earlier run has the vector */
 };
 
@@ -120,8 +120,9 @@ struct job {
     struct embed_pending pending;
     struct text group[GROUP_TEXTS];
     size_t n, n_tokens;
-    uint64_t n_done, n_total; /* texts; total 0: nobody knows */
-    uint64_t n_stored;        /* of those done, by an earlier run */
+    uint64_t n_done, n_total; /* numbers of texts; total 0: unknown */
+    uint64_t n_stored;        /* number of done texts whose vectors an earlier
+                                 run stored */
     float *rows;              /* [GROUP_TEXTS, dim] */
     struct qwick_embed_item items[GROUP_TEXTS];
     struct buf line;
@@ -167,8 +168,9 @@ static void clear_group(struct job *j)
     j->n = j->n_tokens = 0;
 }
 
-/* Vectors that an earlier run has; the others become items, *n of them. Those
- * not computed yet begin with a NaN, which no vector has. */
+/* Fetch the vectors that an earlier run stored. The other texts become items,
+ * *n of them. A row that is not computed yet begins with a NaN, which no vector
+ * contains. */
 static void plan(struct job *j, size_t *n)
 {
     *n = 0;
@@ -188,7 +190,7 @@ static void plan(struct job *j, size_t *n)
     }
 }
 
-/* Store what was computed, also when it is not all. */
+/* Store the computed vectors. After an interruption some are missing. */
 static void store(struct job *j)
 {
     for (size_t i = 0; i < j->n; i++) {
@@ -226,9 +228,10 @@ static int answer(struct job *j)
 
 /* ---- texts -------------------------------------------------------------- */
 
-/* A line that gives no vector. In JSON it gets an answer in its place, else
- * what follows would be in the wrong place. A text that is no line is what the
- * user named: it fails as such. */
+/* Handle a line that has no vector. In JSON lines it becomes {"error"}. Other
+ * formats cannot leave a gap, since later vectors would be misplaced: there the
+ * run fails. It also fails on a text that is not a line, because the user named
+ * it. */
 static int bad_record(struct job *j, struct text *r, const char *where,
                       const struct qwick_err *e)
 {
@@ -252,7 +255,7 @@ static int bad_record(struct job *j, struct text *r, const char *where,
     return status;
 }
 
-/* "instruct" of an object. */
+/* Read "instruct" of an object. */
 static int read_object(const struct json_value *v, struct qwick_embed_text *t,
                        struct qwick_err *e)
 {
@@ -288,7 +291,7 @@ static int take(void *ctx, const struct texts_item *item)
     if (!rc)
         rc = qwick_embed_encode(j->m, &t, &r->ids, &r->n, &r->n_dropped, &e);
     if (rc && (e.code == QWICK_ERR_MEMORY || e.code == QWICK_ERR_MODEL))
-        return msg_fail(&e); /* would be so for every text */
+        return msg_fail(&e); /* every text would fail */
     if (rc) {
         int status = bad_record(j, r, item->where, &e);
         if (status)
@@ -305,7 +308,8 @@ static int take(void *ctx, const struct texts_item *item)
     return j->n == GROUP_TEXTS || j->n_tokens >= GROUP_TOKENS ? answer(j) : 0;
 }
 
-/* A reader that feeds us line by line gets its answers. */
+/* No input is available: answer the lines read so far, for a program that
+ * writes line by line and waits for answers. */
 static int on_wait(void *ctx)
 {
     struct job *j = ctx;
@@ -332,20 +336,21 @@ static int check(struct job *j)
     return -1;
 }
 
-/* The output is complete, or what there is of it waits for the next run. */
+/* Close the pending file: remove it if the output is complete, else say that it
+ * stays for the next run. */
 static void end_pending(struct job *j, bool done)
 {
     size_t n = embed_pending_close(&j->pending, done);
     if (!n)
         return;
-    /* who has pressed Ctrl-C is there to read it */
+    /* print the note on a terminal even without -v: the user pressed Ctrl-C */
     if (isatty(STDERR_FILENO) && !msg_quiet())
         msg_level(false, true);
     msg_note("%s.pending: %zu vectors; the same command goes on from there",
              j->a.output, n);
 }
 
-/* What vectors depend on beside the text. */
+/* Hash everything except the text that a vector depends on. */
 static int run_key(struct job *j, struct key *k, struct qwick_err *e)
 {
     const struct qwick_info *info = qwick_engine_info(j->eng);
@@ -361,7 +366,7 @@ static int run_key(struct job *j, struct key *k, struct qwick_err *e)
     return 0;
 }
 
-/* The output, and what an earlier run has left beside it. */
+/* Open the output and the pending file of an earlier run. */
 static int open_output(struct job *j, size_t dim)
 {
     struct qwick_err e = {0};
@@ -421,7 +426,7 @@ static int embed(struct job *j)
     int status = check(j);
     if (status >= 0 || (status = open_all(j)) != 0)
         return status;
-    /* to a file, or where nothing is written before the end, nobody waits */
+    /* no reader waits for a file, or for NPY, which is written at the end */
     bool live = !j->a.output && j->out.format != VECTORS_NPY;
     const struct texts t = {.verb = j->verb,
                             .form = j->form,

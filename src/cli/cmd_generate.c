@@ -1,4 +1,4 @@
-/* The options of generate, and which of them go together. */
+/* The options of generate, and checks of their combinations. */
 #include <string.h>
 
 #include "cli/gen_job.h"
@@ -119,7 +119,8 @@ static const struct opt opts[] = {
     OPT_ROWS_BASIC,
 };
 
-/* "qwick tokenise" is answered as a prompt, which is seldom what was meant. */
+/* "qwick tokenise" would be answered as a prompt; probably the user meant the
+ * verb. */
 static int check_verb(const struct gen_job *j)
 {
     const struct opt_parsed *p = &j->p;
@@ -215,7 +216,8 @@ static int check_output(const struct gen_job *j)
     return -1;
 }
 
-/* Each run shall do the same work: none may find what another one left. */
+/* Every repeated run must do the same work, so options that carry state from
+ * one run to the next are refused. */
 static int check_repeat(const struct gen_job *j)
 {
     static const char *const repeat[] = {"repeat", NULL};

@@ -1,4 +1,4 @@
-/* help and version: words for --help and --version. */
+/* The verbs help and version do the same as --help and --version. */
 #include "cli/common.h"
 #include "cli/opt.h"
 #include "cli/verbs.h"

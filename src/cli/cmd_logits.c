@@ -97,7 +97,7 @@ struct job {
     struct qwick_engine *eng;
     struct qwick_session *ses;
     struct st_writer *writer;
-    struct qwick_err row_err; /* of a row callback */
+    struct qwick_err row_err; /* error of a row callback */
     struct buf out;           /* table or JSON of the rows so far */
     struct json_writer json;  /* writes into out */
     struct candidate *top;    /* [k + 1] */
@@ -111,8 +111,8 @@ static bool likelier(struct candidate a, struct candidate b)
     return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
-/* The k likeliest of a row, in order: a heap whose root is the least likely
- * that is still in, sorted at the end. */
+/* The k likeliest ids of a row, in order. They are kept in a heap whose root is
+ * the least likely one, and sorted at the end. */
 static void sift_down(struct candidate *h, size_t n, size_t i)
 {
     for (;;) {
@@ -155,7 +155,8 @@ static void find_top(struct candidate *h, size_t k, const float *logits,
     qsort(h, k, sizeof(*h), by_rank);
 }
 
-/* log of the sum of exp, in double and relative to the largest. */
+/* log(sum(exp(v))), in double and relative to the maximum, so that exp does not
+ * overflow. */
 static double log_sum_exp(const float *v, size_t n)
 {
     double max = -INFINITY, sum = 0;
@@ -252,7 +253,7 @@ static int rows(struct job *j, struct qwick_err *e)
 static int write_file(struct job *j, struct qwick_err *e)
 {
     size_t vocab_size = qwick_engine_info(j->eng)->vocab_size;
-    /* ids first: whatever the number of rows, they lie at a multiple of 8 */
+    /* ids first: I64 data must begin at a multiple of 8 */
     struct st_out_tensor t[2] = {
         {"input_ids", DT_I64, 1, {j->n_ids}, NULL},
         {"logits", DT_F32, 2, {j->a.all ? j->n_ids : 1, vocab_size}, NULL},
@@ -366,7 +367,8 @@ static int read_input(struct job *j, struct qwick_err *e)
 {
     const char *text = j->p.n_args ? j->p.args[0] : j->a.prompt;
     if (j->p.n_args && strcmp(text, "-") == 0)
-        text = NULL; /* standard input, which is read anyway */
+        text = NULL; /* "-" is standard input, which is read when there is no
+                        argument */
     else if (j->p.n_args)
         common_hint_file(text);
     if (!j->a.prompt_ids) {
@@ -410,7 +412,7 @@ static int logits(struct job *j)
                 limit);
         return msg_fail(&e);
     }
-    /* so that an interrupted -o leaves no temporary file */
+    /* catch signals, so that an interrupted -o removes its temporary file */
     signals_catch();
     qwick_session_interrupt(j->ses, signals_flag());
     if (j->a.output ? write_file(j, &e) : print(j, &e))

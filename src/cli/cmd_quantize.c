@@ -139,7 +139,7 @@ static int print_json(const struct args *a, const char *model,
     return status;
 }
 
-/* A line for people: on a terminal, or asked for. */
+/* Print the report for humans: on a terminal, or with -v. */
 static void print_report(const struct args *a, bool terminal,
                          const struct qwick_quantize_report *r)
 {
@@ -163,8 +163,8 @@ static int quantize(const struct args *a)
     if (model && !*model)
         model = NULL;
     if (a->c.json && out_check())
-        return QWICK_ERR_RUNTIME; /* before the work, not after it */
-    /* the table has checked that these are numbers */
+        return QWICK_ERR_RUNTIME; /* fail before the work, not after it */
+    /* the option table allows only numbers here */
     if (a->bits)
         o.bits = atoi(a->bits);
     if (a->group)

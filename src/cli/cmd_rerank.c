@@ -87,19 +87,19 @@ static const struct opt opts[] = {
     OPT_ROWS_EVALUATE,
     OPT_ROWS_MAX_BATCH(ARG(max_batch), "64",
                        "most documents to evaluate together"),
-    OPT_ROWS_BASIC, /* after the verb, -q is the query */
+    OPT_ROWS_BASIC, /* after the verb, -q is --query, not --quiet */
 };
 
-/* Documents that are scored in one go. */
+/* Most documents and tokens of a group, which is scored at once. */
 enum { GROUP_DOCS = 256, GROUP_TOKENS = 1 << 16 };
 
 struct doc {
     size_t number; /* from 1 */
     char *id;      /* JSON, or NULL */
-    char *file;    /* of a whole file, or NULL */
+    char *file;    /* name of the file that is the document, or NULL */
     char *text;    /* NULL with file */
     size_t n_text;
-    char *error; /* JSON string: there is no score, or NULL */
+    char *error; /* why there is no score, as a JSON string; or NULL */
     int32_t *ids;
     size_t n_tokens, n_dropped;
     double score;
@@ -112,11 +112,11 @@ struct job {
     enum texts_form form;
     struct qwick_engine *eng;
     struct qwick_reranker *r;
-    struct doc *docs; /* [n_docs] all that are not yet written */
+    struct doc *docs; /* [n_docs] documents that are not written yet */
     size_t n_docs, cap_docs;
-    size_t n_scored; /* of docs: those before have a score, or an error */
-    size_t n_tokens; /* of those after it */
-    uint64_t n_done, n_total; /* documents; total 0: nobody knows */
+    size_t n_scored;          /* docs[0..n_scored) have a score or an error */
+    size_t n_tokens;          /* tokens of the documents after n_scored */
+    uint64_t n_done, n_total; /* numbers of documents; total 0: unknown */
     struct qwick_rerank_item items[GROUP_DOCS];
     struct buf out;
     bool bad_records;
@@ -124,8 +124,8 @@ struct job {
 
 /* ---- output ------------------------------------------------------------- */
 
-/* A field of a table: tab, newline, carriage return and backslash as \t, \n,
- * \r and \\, other control bytes as \xNN. */
+/* Write a field of a table: tab, newline, carriage return and backslash become
+ * \t, \n, \r and \\, other control bytes become \xNN. */
 static int put_field(struct buf *b, const char *s, size_t n)
 {
     int bad = 0;
@@ -204,7 +204,7 @@ static int flush(struct job *j)
     return status;
 }
 
-/* The best first, those without a score last, equal ones as they came. */
+/* Best first; documents without a score last; equal scores in input order. */
 static int by_score(const void *a, const void *b)
 {
     const struct doc *x = a, *y = b;
@@ -226,7 +226,8 @@ static bool worse(const struct job *j, const struct doc *d)
     return !d->error && d->score < j->a.threshold;
 }
 
-/* Sort docs and let those beyond --top go below any threshold. */
+/* Sort docs. Documents beyond --top get the score -1, which is below any
+ * threshold. */
 static void arrange(struct job *j)
 {
     bool by_top = j->a.top && (size_t)j->a.top < j->n_docs;
@@ -252,7 +253,7 @@ static void put_objects(struct job *j, struct json_writer *w)
     }
 }
 
-/* Rows, or lines of JSON. */
+/* Write documents as rows or as JSON lines. */
 static int put_docs(struct job *j)
 {
     struct json_writer w = json_writer(&j->out);
@@ -294,7 +295,7 @@ static bool streams(const struct job *j)
     return j->a.in_order && !j->a.top && !j->a.c.json;
 }
 
-/* Score what has come since the last time. */
+/* Score the documents that were added since the last call. */
 static int answer(struct job *j)
 {
     struct qwick_err e = {0};
@@ -328,7 +329,8 @@ static int answer(struct job *j)
 
 /* ---- documents ---------------------------------------------------------- */
 
-/* A line that is no document: an answer in its place in JSON lines. */
+/* Handle a line that is not a document: JSON lines get an error in its
+ * place. */
 static int bad_record(struct job *j, struct doc *d, const char *msg)
 {
     d->error = strdup(msg);
@@ -451,7 +453,7 @@ static int rerank(struct job *j)
         return opt_usage(j->verb, "no --query; usage: qwick rerank -q QUERY "
                                   "[OPTIONS] [DOCUMENT...]");
     if (out_check())
-        return QWICK_ERR_RUNTIME; /* before the work, not after it */
+        return QWICK_ERR_RUNTIME; /* fail before the work, not after it */
     const struct texts t = {.verb = j->verb,
                             .form = j->form,
                             .args = j->p.args,

@@ -37,7 +37,7 @@ static const struct opt opts[] = {
     {.name = "given",
      .type = OPT_TEXT,
      .arg = "TEXT",
-     .help = "text that stands before the scored text; it is not scored itself",
+     .help = "text before the scored text; it is not scored itself",
      .offset = ARG(given)},
     {.name = "given-file",
      .type = OPT_FILE,
@@ -75,7 +75,7 @@ static const struct opt opts[] = {
      .type = OPT_CHOICE,
      .choices = "token|word|line|byte",
      .def = "token",
-     .help = "what gets a line of its own: offset, bits, and text as JSON",
+     .help = "unit that gets a line each: offset, bits, and text as JSON",
      .offset = ARG(by)},
     {.name = "perplexity",
      .type = OPT_FLAG,
@@ -103,7 +103,7 @@ struct job {
     struct qwick_engine *eng;
     struct qwick_judge_options o;
     size_t window, stride;
-    struct buf given; /* of the options */
+    struct buf given; /* text of --given or --given-file */
     bool has_given;
     /* texts: the argument, the files, or a group of lines */
     struct score_text *texts;
@@ -113,7 +113,7 @@ struct job {
 
 /* ---- texts -------------------------------------------------------------- */
 
-/* The ids of what comes before a text. */
+/* Encode the text that comes before a scored text. */
 static int encode_given(const struct job *j, const char *given, size_t n,
                         int32_t **ids, size_t *n_ids, struct qwick_err *e)
 {
@@ -145,7 +145,7 @@ static int begin_text(struct job *j, struct score_text *t, const char *given,
     memset(t, 0, sizeof(*t));
     if (given)
         r = encode_given(j, given, n_given, &ids, &n_ids, e);
-    /* an answer has no control tokens, as generate gives none to a prompt */
+    /* with --chat, text such as <|im_end|> stays plain text */
     if (r == 0)
         r = score_begin(t, j->eng, ids, n_ids, text, n,
                         !j->a.no_special && !j->a.chat, e);
@@ -157,7 +157,7 @@ static int begin_text(struct job *j, struct score_text *t, const char *given,
     return r;
 }
 
-/* Score all texts that there are, jointly. */
+/* Score all texts in joint passes. */
 static int score_all(struct job *j, struct qwick_err *e)
 {
     struct qwick_score_item *items = calloc(j->n_texts + 1, sizeof(*items));
@@ -217,7 +217,8 @@ static int put_object(const struct job *j, struct buf *b, size_t i,
     return jw_status(&w);
 }
 
-/* Lines: the units, then the totals behind '#'; the totals alone. */
+/* Write lines: with --by the units, then the totals behind '#'; otherwise only
+ * the totals. */
 static int put_lines(const struct job *j, struct buf *b, size_t i,
                      const struct score_totals *sum)
 {
@@ -256,7 +257,7 @@ static int files(struct job *j, struct buf *texts, struct qwick_err *e)
     int status;
     if (read_files(j, texts, e))
         return msg_fail(e);
-    /* until here a signal ends the wait for input at once */
+    /* a signal before this point ends the wait for input at once */
     signals_catch();
     if ((status = common_open(&j->eng, &j->a.c, false)) != 0)
         return status;
@@ -308,7 +309,7 @@ static int read_line(void *ctx, size_t i, const struct json_value *v,
     const struct json_value *given = json_get(v, "given");
     const char *before = j->has_given ? j->given.data : NULL;
     size_t n_before = j->given.len;
-    /* the places of bad lines hold texts without tokens */
+    /* n_texts may skip indices: bad lines hold texts without tokens */
     j->n_texts = i + 1;
     memset(&j->texts[i], 0, sizeof(*j->texts));
     if (!json_is(text, JSON_STRING))
@@ -425,7 +426,7 @@ static int score(struct job *j)
         if (strcmp(j->a.by, names[i]) == 0)
             j->by = (enum score_unit)i;
     if (out_check())
-        return QWICK_ERR_RUNTIME; /* before the work, not after it */
+        return QWICK_ERR_RUNTIME; /* fail before the work, not after it */
     if (read_given(j, &e))
         return msg_fail(&e);
     j->o = (struct qwick_judge_options){

@@ -1,4 +1,4 @@
-/* tokenize, detokenize and count: what needs the tokenizer alone. */
+/* tokenize, detokenize and count: verbs that need only the tokenizer. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,7 +78,7 @@ struct job {
 
 /* ---- one answer ---- */
 
-/* Text into ids. */
+/* Encode a text into ids. */
 static int encode(const struct job *j, const char *text, size_t n,
                   int32_t **ids, size_t *n_ids, struct qwick_err *e)
 {
@@ -189,7 +189,7 @@ static int no_input(const struct verb *v)
                      v->args);
 }
 
-/* A checkpoint without a tokenizer fails here once, not at every line. */
+/* Fail once if the checkpoint has no tokenizer, not at every line. */
 static int probe(const struct job *j, struct qwick_err *e)
 {
     int32_t *ids;
@@ -296,7 +296,7 @@ static int run(const struct verb *v, int argc, char **argv)
     int status = opt_parse(&j.p, v, argc, argv, &j.a);
     if (status < 0)
         status = common_check(&j.p, &j.a.c);
-    /* "-" as the text is standard input */
+    /* a single argument "-" is standard input */
     if (status < 0 && j.p.n_args == 1 && strcmp(j.p.args[0], "-") == 0)
         j.p.n_args = 0;
     if (status < 0 && j.a.c.jsonl) {

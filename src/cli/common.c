@@ -8,7 +8,7 @@
 #include "cli/out.h"
 #include "cli/progress.h"
 
-/* Options that were once written as --flag=PLACE. */
+/* Merge --cache-dir into --prefix-cache=DIR, the older form. */
 static int check_places(const struct opt_parsed *p, struct common_args *c)
 {
     static const char *const with_cache[] = {"prefix-cache-size", NULL};
@@ -24,8 +24,8 @@ static int check_places(const struct opt_parsed *p, struct common_args *c)
     return -1;
 }
 
-/* A word right after a flag such as --profile-timing was perhaps meant as its
- * value: it has no blanks and looks like a path. */
+/* Warn if the word right after a flag such as --profile-timing looks like a
+ * path without blanks: perhaps the user meant it as the flag's value. */
 static void warn_swallowed(const struct opt_parsed *p)
 {
     const char *word = p->n_args ? p->args[0] : "";
@@ -77,10 +77,11 @@ void common_hint_file(const char *text)
                  text, text);
 }
 
-/* What the engine says while it opens. An error takes the place of it. */
+/* Messages that the engine logs while it opens. They are dropped if opening
+ * fails: then only the error is printed. */
 static struct {
     bool on;
-    struct buf lines; /* a level's digit, text and NUL each */
+    struct buf lines; /* per message: a digit for the level, the text, NUL */
 } held;
 
 static void put_line(enum qwick_log_level level, const char *line)
@@ -99,10 +100,10 @@ static void log_line(void *ctx, enum qwick_log_level level, const char *line)
         put_line(level, line);
     else if (buf_putc(&held.lines, level == QWICK_LOG_WARNING ? '0' : '1') ||
              buf_append(&held.lines, line, strlen(line) + 1))
-        held.lines.len = 0; /* out of memory: a line less */
+        held.lines.len = 0; /* out of memory: drop the line */
 }
 
-/* Warnings first. */
+/* Print the held messages, warnings first. */
 static void put_held(void)
 {
     static const enum qwick_log_level levels[] = {QWICK_LOG_WARNING,
@@ -156,7 +157,8 @@ int common_open(struct qwick_engine **eng, const struct common_args *c,
     o.prefill_chunk = (size_t)c->prefill_chunk;
     o.preload = c->preload;
     o.tokenizer_only = tokenizer_only;
-    o.lazy_blas = true; /* no other thread here uses the environment */
+    o.lazy_blas = true; /* no other thread of this program uses the
+                           environment */
     o.prefix_cache_bytes = c->prefix_memory;
     o.prefix_cache_disk = c->prefix_cache.on;
     o.prefix_cache_dir = c->prefix_cache.file;

@@ -24,9 +24,10 @@ struct common_args {
     bool json, jsonl;
     const char *color;
     struct opt_flag_file prefix_cache;
-    const char *cache_dir; /* the same place as prefix_cache.file */
+    const char *cache_dir; /* set by --cache-dir; moved to prefix_cache.file */
     int64_t prefix_cache_size;
-    size_t prefix_memory; /* no option: a verb's prefix cache in memory */
+    size_t prefix_memory; /* bytes of a prefix cache in memory; set by the verb,
+                             not by an option */
 };
 
 #define COMMON(field) offsetof(struct common_args, field)
@@ -70,7 +71,7 @@ struct common_args {
      .help = "copy the weights into memory at start",                         \
      .offset = COMMON(preload)}
 
-/* What every verb that evaluates a model has. */
+/* Options of every verb that evaluates a model. */
 #define OPT_ROWS_EVALUATE                                                     \
     {.type = OPT_HEADING, .help = "Model and machine"}, OPT_ROWS_MODEL,       \
     OPT_ROWS_THREADS, OPT_ROWS_KERNELS, OPT_ROWS_CTX, OPT_ROWS_PREFILL
@@ -107,8 +108,8 @@ struct common_args {
 
 /* Exit statuses beyond those of enum qwick_err_code. */
 enum {
-    EXIT_INCOMPLETE = 6, /* --require-answer: the answer is cut or empty */
-    EXIT_BELOW = 10      /* choose: not likely enough, or no */
+    EXIT_INCOMPLETE = 6, /* --require-answer and the answer is cut or empty */
+    EXIT_BELOW = 10      /* choose: not likely enough, or the answer is no */
 };
 
 /* Check the common options against each other, set the level of messages, and
@@ -121,11 +122,11 @@ int common_check(const struct opt_parsed *p, struct common_args *c);
 int common_open(struct qwick_engine **eng, const struct common_args *c,
                 bool tokenizer_only);
 
-/* If the demo model answers and stderr is a terminal, say what it can do. */
+/* If the demo model answers and stderr is a terminal, print a hint about it. */
 void common_hint_demo(const struct common_args *c);
 
-/* If text (NULL: none) is the name of a file and stderr is a terminal, say that
- * it is taken as text and that -f reads the file. */
+/* If text (NULL: none) is the name of a file and stderr is a terminal, print a
+ * hint that it is taken as text and that -f reads files. */
 void common_hint_file(const char *text);
 
 /* Check the arguments of a verb that reads one text (what: "text", "chat") from

@@ -13,8 +13,8 @@
 #include "cli/progress.h"
 #include "qwick.h"
 
-/* A header, then rows: the text's key and its vector, both as they are in
- * memory, since the file is for the next run on this machine. */
+/* The file has a header, then rows: a text's key and its vector, in the
+ * machine's byte order, since the next run is on this machine. */
 #define MAGIC "qwick embed 1\n"
 struct header {
     char magic[16];
@@ -24,7 +24,7 @@ struct header {
 
 struct pending_row {
     unsigned __int128 text;
-    uint64_t at; /* of the vector in the file */
+    uint64_t at; /* offset of the vector in the file */
 };
 
 static size_t row_bytes(const struct embed_pending *p)
@@ -38,7 +38,7 @@ static int cannot(const struct embed_pending *p, const char *what)
     return QWICK_ERR_RUNTIME;
 }
 
-/* -1 with errno, EIO where the file ends before. */
+/* Returns 0, or -1 with errno set: EIO if the file is too short. */
 static int read_at(int fd, void *to, size_t n, uint64_t at)
 {
     char *s = to;
@@ -63,7 +63,7 @@ static int by_text(const void *a, const void *b)
     return (x->text > y->text) - (x->text < y->text);
 }
 
-/* The keys of all whole rows. What is after them was cut off. */
+/* Read the keys of all complete rows. An incomplete last row is ignored. */
 static int read_rows(struct embed_pending *p, uint64_t size)
 {
     p->n_rows = (size_t)((size - sizeof(struct header)) / row_bytes(p));
@@ -93,8 +93,8 @@ static int start_new(struct embed_pending *p, const struct header *h)
     return 0;
 }
 
-/* A file of no more than a part of our header was cut off before its first
- * row. */
+/* Check the header. A file with only a part of our header was cut off before
+ * its first row, so it is valid and empty. */
 static int check(struct embed_pending *p, const struct header *want, bool redo)
 {
     struct header h = {0};
@@ -148,7 +148,7 @@ int embed_pending_open(struct embed_pending *p, const char *output,
         return QWICK_ERR_USAGE;
     }
     int status = check(p, &h, redo);
-    if (status) { /* whatever it is, it stays */
+    if (status) { /* leave the file unchanged */
         close(p->fd);
         p->fd = -1;
     }
@@ -165,7 +165,7 @@ bool embed_pending_get(const struct embed_pending *p, const struct key *text,
     return r && !read_at(p->fd, row, p->dim * sizeof(*row), r->at);
 }
 
-/* From here on nothing is stored. What is there stays for the next run. */
+/* Stop storing vectors. The stored ones stay for the next run. */
 static void give_up(struct embed_pending *p, const char *why)
 {
     progress_clear();

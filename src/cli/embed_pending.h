@@ -16,15 +16,16 @@ struct embed_pending {
     char *path; /* NULL: no file is kept, and all functions do nothing */
     int fd;
     size_t dim;
-    struct pending_row *rows; /* [n_rows] of earlier runs, sorted by key */
+    struct pending_row *rows; /* [n_rows] vectors of earlier runs, sorted by
+                                 key */
     size_t n_rows;
     size_t n_added;
     struct buf out;
 };
 
-/* Open the file that belongs to an output. run: key of the model and of the
- * options that change vectors, which have dim numbers. Vectors of another run
- * are refused; redo drops them. An output that is no regular file has no such
+/* Open the pending file of an output. run: key of the model and of the options
+ * that change vectors. dim: numbers per vector. Vectors of another run are
+ * refused; redo drops them. An output that is not a regular file has no pending
  * file. Returns 0, or an exit status with the message printed. */
 int embed_pending_open(struct embed_pending *p, const char *output,
                        const struct key *run, size_t dim, bool redo);
@@ -33,7 +34,7 @@ int embed_pending_open(struct embed_pending *p, const char *output,
 bool embed_pending_get(const struct embed_pending *p, const struct key *text,
                        float *row);
 
-/* Store one more vector. A failure gives a warning and ends the storing. */
+/* Store one more vector. On failure, print a warning and store no more. */
 void embed_pending_put(struct embed_pending *p, const struct key *text,
                        const float *row);
 void embed_pending_flush(struct embed_pending *p);

@@ -10,7 +10,7 @@
 
 static void to_stderr(const char *s, size_t n)
 {
-    /* nobody to tell when this fails */
+    /* a failure cannot be reported: this is stderr */
     fd_write(STDERR_FILENO, s, n);
 }
 
@@ -33,7 +33,8 @@ static void to_stdout(struct emit *st, const char *s, size_t n)
     st->last = s[n - 1];
 }
 
-/* Leave the thinking on stderr: default colour, the answer on its own line. */
+/* End the thinking on stderr: reset the colour, and begin a new line for the
+ * answer. */
 static void end_thinking(struct emit *st)
 {
     if (!st->thinking)

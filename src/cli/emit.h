@@ -15,32 +15,32 @@ struct emit {
     const struct qwick_engine *eng;
     bool stderr_tty;
     bool show_thinking; /* print it on stdout */
-    bool dim;           /* colour the thinking on stderr */
+    bool dim;           /* dim the thinking on stderr */
     bool no_newline;    /* add no newline at the end of the text */
-    bool logprobs;      /* collect items */
-    int think_fd;       /* of --think-file; -1: none */
+    bool logprobs;      /* collect log-probabilities in items */
+    int think_fd;       /* descriptor of --think-file; -1: none */
     const char *think_file;
 
     /* State; zeros at the start. */
-    struct buf items;   /* of "logprobs"; see json_logprobs */
+    struct buf items;   /* array items of "logprobs"; see json_logprobs */
     struct buf event;   /* one line of --jsonl */
     size_t n_text;      /* bytes of the answer written */
     bool wrote;         /* something was written to stdout */
     char last;          /* last byte written to stdout */
-    bool thinking;      /* stderr shows thinking at the moment */
-    char last_thinking; /* last byte of it */
+    bool thinking;      /* stderr is showing thinking */
+    char last_thinking; /* last byte of the thinking on stderr */
     bool had_thinking;  /* stdout has thinking, and no answer yet */
-    int status; /* of a failed write, whose message is printed; 0: none */
+    int status; /* exit status of a failed write, message printed; 0: none */
 };
 
 /* Token callback of the library; ctx is a struct emit. */
 int emit_token(void *ctx, const struct qwick_token_event *ev);
 
-/* Prefill callback of the library: a line of progress until the first token. */
+/* Prefill callback of the library: show progress until the first token. */
 void emit_progress(void *ctx, size_t done, size_t total);
 
-/* After the answer: write text that was held back, and a newline if the text on
- * stdout ends without one. */
+/* End the output: write the text that was held back, and a newline if the text
+ * on stdout ends without one. */
 void emit_end(struct emit *st, const struct qwick_result *r);
 
 void emit_free(struct emit *st);

@@ -26,7 +26,7 @@ static struct qwick_sampling sampling(const struct gen_job *j)
     bool think_off = j->mode == MODE_CHAT &&
                      chat_input_think(j->chat, j->think) == QWICK_THINK_OFF;
     struct qwick_sampling s = answer_sampling(j->eng, think_off, &w);
-    /* 53 bits: every JSON reader gets the number back as it was */
+    /* 53 bits: every JSON reader represents the number exactly */
     s.seed = opt_given(&j->p, "seed") ? (uint64_t)j->a.answer.seed
                                       : rng_random_seed() >> 11;
     return s;
@@ -123,7 +123,7 @@ static int write_profile(struct gen_job *j, const struct qwick_result *r,
     return bad ? msg_oom() : status;
 }
 
-/* Why the answer has no more text; NULL: the model ended it. */
+/* Why the answer was cut; NULL: it was not. */
 static const char *cut_reason(const struct gen_job *j,
                               const struct qwick_result *r, char *text,
                               size_t n)
@@ -154,8 +154,8 @@ static const char *cut_reason(const struct gen_job *j,
     return NULL;
 }
 
-/* Say when an answer is cut or empty: such an answer looks like any other to a
- * script. Returns the exit status. */
+/* Warn when an answer is cut or empty: a script cannot tell it from a complete
+ * answer. Returns the exit status. */
 static int judge(const struct gen_job *j, const struct qwick_result *r)
 {
     char text[80], line[160];
@@ -188,8 +188,8 @@ static void note_timing(const struct qwick_result *r)
              qwick_finish_name(r->finish));
 }
 
-/* Answer the prompt again as often as --repeat says, in silence. *n counts the
- * runs in runs[0..), of which the first is there. A signal ends it early. */
+/* Answer the prompt again without output, --repeat times in all. runs[0] is the
+ * first answer; *n counts all runs. A signal ends the loop early. */
 static int repeat(struct gen_job *j, const struct qwick_generate_options *o,
                   struct qwick_result *runs, size_t *n)
 {
@@ -206,7 +206,7 @@ static int repeat(struct gen_job *j, const struct qwick_generate_options *o,
     return 0;
 }
 
-/* The profile of the answer and of those that --repeat asks for. */
+/* Profile the answer and the repeated runs of --repeat. */
 static int profile(struct gen_job *j, const struct qwick_generate_options *o,
                    const struct qwick_result *r, struct profile *out)
 {
@@ -292,7 +292,7 @@ static int answer(struct gen_job *j, struct qwick_err *e)
     } else {
         struct qwick_result none = {0};
         emit_end(&st, &none);
-        /* a prefill that was asked to stop has no answer to write */
+        /* after a signal during prefill there is no answer, and no message */
         status = st.status              ? st.status
                  : *signals_flag() != 0 ? (int)QWICK_ERR_RUNTIME
                                         : msg_fail(e);
@@ -314,7 +314,8 @@ static int generate(struct gen_job *j)
                    : QWICK_THINK_AUTO;
     j->arg = j->p.n_args ? j->p.args[0] : j->a.prompt;
     if (j->p.n_args && strcmp(j->arg, "-") == 0)
-        j->arg = NULL; /* standard input, which is read anyway */
+        j->arg = NULL; /* "-" is standard input, which is read when there is no
+                          argument */
     else if (j->p.n_args)
         common_hint_file(j->arg);
     if ((status = gen_read_input(j, &e)) != 0)

@@ -31,13 +31,14 @@ struct gen_args {
     const char *overflow;
     const char *session, *save_session;
     struct opt_flag_file profile;
-    const char *profile_file; /* the same place as profile.file */
+    const char *profile_file; /* set by --profile-file; moved to profile.file */
     bool no_newline;
     int64_t repeat;
 };
 
 /* clang-format off */
-/* Rows of a verb's table. at: offset of struct gen_args in its arguments. */
+/* Rows of a verb's option table. at: offset of struct gen_args in the verb's
+ * struct of arguments. */
 #define GEN_AT(at, field) ((at) + offsetof(struct gen_args, field))
 
 #define OPT_ROWS_FILE_NAMES(at)                                               \
@@ -98,8 +99,8 @@ struct gen_job {
     struct buf text; /* composed prompt */
     struct buf system, prefill;
     bool has_system;
-    struct qwick_chat *chat; /* of --chat-json at once; of text and system when
-                                they are encoded */
+    struct qwick_chat *chat; /* made from --chat-json when it is read, else from
+                                text and system when they are encoded */
     int32_t *ids;
     size_t n_ids;
     bool in_think;    /* the prompt ends inside an open think block */
@@ -123,8 +124,8 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e);
  * Returns 0, or an exit status with the message printed. */
 int gen_choose_mode(struct gen_job *j);
 
-/* Check before the work whether the directory of --save-session can be written
- * to. Returns 0, or an exit status with the message printed. */
+/* Check, before any work is done, whether the directory of --save-session is
+ * writable. Returns 0, or an exit status with the message printed. */
 int gen_check_save(const struct gen_job *j);
 
 /* Open a new session, or that of --session. Returns 0, or an exit status with
@@ -143,13 +144,13 @@ int gen_keep(struct gen_job *j, const struct qwick_result *r);
  * --overflow says what to cut. Returns 0, or -1 with *e set. */
 int gen_encode(struct gen_job *j, struct qwick_err *e);
 
-/* Set *id to the control token that a text is; -1: there is none. Returns 0, or
- * -1 with *e set when memory ran out. */
+/* Set *id to the control token with this text, or to -1 if there is none.
+ * Returns 0, or -1 with *e set when memory ran out. */
 int gen_control_id(const struct qwick_engine *eng, const char *text,
                    int32_t *id, struct qwick_err *e);
 
-/* Set *in_think: whether ids given as numbers end inside an open think block.
- * Returns 0, or -1 with *e set. */
+/* Set *in_think: whether ids[0..n) end inside an open think block. Returns 0,
+ * or -1 with *e set. */
 int gen_ids_in_think(const struct qwick_engine *eng, const int32_t *ids,
                      size_t n, bool *in_think, struct qwick_err *e);
 

@@ -1,5 +1,5 @@
-/* The prompt of generate: from files, standard input and arguments to ids that
- * fit the context. */
+/* The prompt of generate: read files, standard input and arguments, and encode
+ * them into ids that fit the context. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,7 +103,7 @@ int gen_choose_mode(struct gen_job *j)
     return 0;
 }
 
-/* The chat of a prompt that came as text. */
+/* Make a chat of the system prompt and the prompt's text. */
 static int make_chat(struct gen_job *j, struct qwick_err *e)
 {
     const char *system = j->system.data ? j->system.data : "";
@@ -184,7 +184,8 @@ static int too_long(const struct gen_job *j, size_t limit, struct qwick_err *e)
                            e);
 }
 
-/* ids -> text without the characters that a cut broke at either end. */
+/* Keep `keep` ids and decode them. Characters that the cut broke at either end
+ * are dropped. */
 static int cut_text(struct gen_job *j, enum overflow how, const int32_t *ids,
                     size_t n, size_t keep, struct buf *out, struct qwick_err *e)
 {
@@ -213,7 +214,7 @@ static int cut_text(struct gen_job *j, enum overflow how, const int32_t *ids,
 }
 
 /* Shorten the last user text until the prompt has at most `target` tokens; the
- * template's own pieces are never touched. */
+ * template's own text is never cut. */
 static int shorten(struct gen_job *j, enum overflow how, size_t target,
                    size_t limit, struct qwick_err *e)
 {
@@ -254,13 +255,14 @@ done:
     return r;
 }
 
-/* Make the prompt fit the session's context, as --overflow says. A prompt that
- * is cut leaves room for -n tokens, else for a quarter of the context. */
+/* Make the prompt fit the session's context by the rule of --overflow. A prompt
+ * that is cut leaves room for -n tokens, else for a quarter of the context. */
 static int fit(struct gen_job *j, struct qwick_err *e)
 {
     enum overflow how = overflow_parse(j->a.overflow);
     size_t limit = qwick_session_limit(j->ses), before = j->n_ids, room;
-    if (j->n_ids <= limit) /* the last token drawn needs no place */
+    if (j->n_ids <= limit) /* the last token of an answer needs no room in the
+                              context */
         return 0;
     if (how == OVERFLOW_ERROR)
         return too_long(j, limit, e);

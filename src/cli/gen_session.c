@@ -1,4 +1,5 @@
-/* What generate keeps between runs: sessions in files, prefixes on disk. */
+/* State that generate keeps between runs: session files and the prefix
+ * cache. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +63,8 @@ int gen_continue(struct gen_job *j, struct qwick_err *e)
     return 0;
 }
 
-/* The last token drawn is not in the context so far. */
+/* Save the session. The last token of the answer must be added to the context
+ * first. */
 static int save(struct gen_job *j, const struct qwick_result *r)
 {
     struct qwick_err e;

@@ -24,7 +24,7 @@ void jw_key(struct json_writer *w, const char *s, size_t n)
     w->comma = false;
 }
 
-/* What stands before a value. False: memory has run out. */
+/* Write the comma and the key before a value. False: memory ran out. */
 static bool begin(struct json_writer *w, const char *key)
 {
     if (key)

@@ -1,5 +1,5 @@
-/* Write JSON value by value. The writer keeps commas and escapes; the caller
- * keeps the nesting. */
+/* Write JSON value by value. The writer adds commas and escapes; the caller is
+ * responsible for the nesting. */
 #ifndef CLI_JSON_WRITER_H
 #define CLI_JSON_WRITER_H
 
@@ -16,13 +16,13 @@ struct json_writer {
     bool failed;     /* memory ran out; later calls do nothing */
 };
 
-/* A writer that appends to out. Where out already has text, it must be whole
- * values of the array that the writer goes on with. */
+/* Make a writer that appends to out. If out already has text, it must be
+ * complete values of the array that the writer continues. */
 struct json_writer json_writer(struct buf *out);
 
 /* Every function below writes one value. key is the member's name in an object,
- * and NULL in an array and at the top. None returns a status: jw_status does,
- * once, at the end. */
+ * and NULL in an array and at the top. They return no status; call jw_status
+ * once at the end. */
 
 void jw_object(struct json_writer *w, const char *key);
 void jw_end_object(struct json_writer *w);
@@ -33,7 +33,7 @@ void jw_null(struct json_writer *w, const char *key);
 void jw_bool(struct json_writer *w, const char *key, bool v);
 void jw_int(struct json_writer *w, const char *key, int64_t v);
 void jw_uint(struct json_writer *w, const char *key, uint64_t v);
-/* The fewest digits that read back equal; null where v is not finite. */
+/* Write the fewest digits that read back equal; null if v is not finite. */
 void jw_double(struct json_writer *w, const char *key, double v);
 /* Invalid UTF-8 becomes U+FFFD. */
 void jw_string(struct json_writer *w, const char *key, const char *s, size_t n);
@@ -42,18 +42,18 @@ void jw_cstr(struct json_writer *w, const char *key, const char *s);
 /* s[0..n) is JSON already: one value, or several of an array with commas
  * between. With n 0 nothing is written, not even the key. */
 void jw_raw(struct json_writer *w, const char *key, const char *s, size_t n);
-/* A value that was read; see json_dump_python. */
+/* Write a parsed value; see json_dump_python. */
 void jw_value(struct json_writer *w, const char *key,
               const struct json_value *v);
 
-/* A member's name alone, which may hold NUL; its value comes next, with key
- * NULL. */
+/* Write only a member's name, which may contain NUL. The next call writes its
+ * value, with key NULL. */
 void jw_key(struct json_writer *w, const char *s, size_t n);
 
 /* End a line. The next value is the first one of its line. */
 void jw_newline(struct json_writer *w);
 
-/* 0, or -1 when memory ran out; the text is incomplete then. */
+/* Returns 0, or -1 when memory ran out and the text is incomplete. */
 int jw_status(const struct json_writer *w);
 
 #endif

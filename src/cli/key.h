@@ -6,17 +6,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* FNV-1a, 128 bits. It does not depend on the machine; versions that add the
- * same values in the same order get the same key. */
+/* A FNV-1a hash of 128 bits. It does not depend on the machine. Two versions of
+ * qwick that add equal values in the same order get equal keys. */
 struct key {
     unsigned __int128 h;
 };
 
-/* A key to add to. what: the kind of result. */
+/* Start a key. what: the kind of result. */
 struct key key_start(const char *what);
 void key_add(struct key *k, const void *p, size_t n);
 
-/* Add a number; a text with its length, where NULL differs from ""; a float. */
+/* Add a number; a text with its length (NULL differs from ""); a float. */
 void key_add_u64(struct key *k, uint64_t v);
 void key_add_text(struct key *k, const char *s, size_t n);
 void key_add_float(struct key *k, float v);

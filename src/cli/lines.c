@@ -24,7 +24,7 @@ void lines_free(struct lines *l)
     buf_free(&l->in);
 }
 
-/* Hand out [start, end), of which extra bytes follow that end it. */
+/* Hand out [start, end); `extra` bytes of line end follow it. */
 static void hand_out(struct lines *l, size_t end, size_t extra,
                      const char **text, size_t *n)
 {
@@ -35,7 +35,7 @@ static void hand_out(struct lines *l, size_t end, size_t extra,
     l->start = l->scanned = end + extra;
 }
 
-/* A line that is there as a whole. */
+/* Hand out the next line if the buffer has all of it. */
 static bool take(struct lines *l, const char **text, size_t *n)
 {
     if (l->scanned == l->in.len)
@@ -50,7 +50,7 @@ static bool take(struct lines *l, const char **text, size_t *n)
     return true;
 }
 
-/* Forget what was handed out. */
+/* Drop the lines that were handed out from the buffer. */
 static void compact(struct lines *l)
 {
     if (l->start == 0)
@@ -76,7 +76,8 @@ static int cannot_read(const struct lines *l, struct qwick_err *e)
                    strerror(errno));
 }
 
-/* 1: read some or came to the end; 0: nothing yet. */
+/* Returns 1 after a read or at the end of the input, 0 when no input came, -1
+ * on failure. */
 static int read_some(struct lines *l, int timeout_ms, struct qwick_err *e)
 {
     int r = signals_poll(l->fd, POLLIN, timeout_ms);
@@ -126,7 +127,7 @@ static int run_lines(const char *name, int fd, const struct lines_handler *h,
     struct lines l;
     struct qwick_err e = {0};
     enum lines_status got;
-    bool waits = false; /* the handler knows that no input is there */
+    bool waits = false; /* the handler was told that no input is available */
     int status = 0;
     lines_init(&l, name, fd);
     do {
@@ -153,8 +154,8 @@ static int run_lines(const char *name, int fd, const struct lines_handler *h,
     return status;
 }
 
-/* The descriptor of a path; "-" is standard input. O_NONBLOCK in flags: a pipe
- * that is opened to be counted would miss its writer later. */
+/* Open a path; "-" is standard input. To count lines, pass O_NONBLOCK: opening
+ * a pipe must not wait for its writer, which is needed later. */
 static int open_lines(const char *path, int flags)
 {
     return strcmp(path, "-") == 0 ? STDIN_FILENO
@@ -188,7 +189,8 @@ int lines_run(const struct opt_texts *files, const struct lines_handler *h,
 
 /* ---- how many ----------------------------------------------------------- */
 
-/* At gigabytes a second, less than people wait for. */
+/* Counting reads gigabytes per second, so this much takes less than a
+ * second. */
 #define COUNT_MAX ((off_t)1 << 30)
 
 uint64_t lines_count(int fd, bool blank)
@@ -196,7 +198,8 @@ uint64_t lines_count(int fd, bool blank)
     struct stat st;
     off_t at = lseek(fd, 0, SEEK_CUR);
     uint64_t n = 0;
-    bool any = false, text = false; /* of the line at hand */
+    bool any = false, text = false; /* whether the current line has any bytes,
+                                       any text */
     if (at < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) ||
         st.st_size - at > COUNT_MAX)
         return 0;

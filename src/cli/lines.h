@@ -17,12 +17,14 @@ struct lines {
     const char *name; /* for messages; borrowed */
     int fd;           /* the caller closes it */
     struct buf in;
-    size_t start;   /* of in: first byte that was not handed out */
-    size_t scanned; /* of in: no newline stands between start and here */
+    size_t start;   /* offset in `in` of the first byte that was not handed
+                       out */
+    size_t scanned; /* offset in `in`: there is no newline between start and
+                       here */
     bool eof;
-    uint64_t number; /* of the line handed out last; before the first one 0, or
-                        what the caller has set */
-    uint64_t consumed; /* bytes of the lines handed out, with their ends */
+    uint64_t number;   /* number of the line handed out last; before the first
+                          line 0, or a value that the caller set */
+    uint64_t consumed; /* bytes of the lines handed out, with line ends */
 };
 
 enum lines_status { LINES_GOT, LINES_WAIT, LINES_END, LINES_FAILED };
@@ -30,17 +32,17 @@ enum lines_status { LINES_GOT, LINES_WAIT, LINES_END, LINES_FAILED };
 void lines_init(struct lines *l, const char *name, int fd);
 void lines_free(struct lines *l);
 
-/* The next line without its end, valid until the next call. Waits up to
- * timeout_ms for input, -1 for any time. Returns LINES_WAIT when nothing came
- * in that time or when a signal was caught, and LINES_FAILED with *e set when
- * the descriptor cannot be read or the line is longer than PROMPT_MAX. *torn:
- * the input ends without a newline. */
+/* Get the next line without its line end, valid until the next call. Waits up
+ * to timeout_ms for input; -1: without limit. Returns LINES_WAIT when no input
+ * came in that time or a signal was caught. Returns LINES_FAILED with *e set
+ * when the descriptor cannot be read or the line is longer than PROMPT_MAX.
+ * *torn: the input ends without a newline. */
 enum lines_status lines_next(struct lines *l, int timeout_ms, const char **text,
                              size_t *n, bool *torn, struct qwick_err *e);
 
-/* The number of lines from where a descriptor stands, which does not move.
- * Lines with nothing but blanks count if blank is set. 0: the descriptor is no
- * regular file, or too long to be read just for that. */
+/* Count the lines from the descriptor's offset on, without moving it. Lines of
+ * blanks count if `blank` is set. Returns 0 if the file is not a regular file,
+ * or is too large to be read only for its count. */
 uint64_t lines_count(int fd, bool blank);
 
 /* ---- all files of a verb ---- */
@@ -51,22 +53,21 @@ struct line {
     size_t n;
 };
 
-/* Both return 0 to go on, or the exit status that ends the run. */
+/* The callbacks return 0 to go on, or the exit status that ends the run. */
 struct lines_handler {
     int (*line)(void *ctx, const struct line *l);
-    /* No more input is there at the moment. Lines that were kept for a joint
-     * answer are answered here. NULL: nothing is kept. */
+    /* Called before a wait for input. The handler answers the lines that it
+     * kept for a joint pass. NULL: it keeps none. */
     int (*wait)(void *ctx);
 };
 
-/* Hand out the lines of all files in turn, or of standard input when there are
- * none. Returns 0 or an exit status, whose message is printed. A caught signal
+/* Hand out the lines of all files in turn, or of standard input when no file is
+ * given. Returns 0 or an exit status, whose message is printed. A caught signal
  * ends the run with exit status 1 and no message. */
 int lines_run(const struct opt_texts *files, const struct lines_handler *h,
               void *ctx);
 
-/* The number of lines of all files, as lines_count. 0 when it is not known of
- * one of them. */
+/* Count the lines of all files; see lines_count. 0: one of them is unknown. */
 uint64_t lines_total(const struct opt_texts *files, bool blank);
 
 #endif

@@ -1,4 +1,5 @@
-/* qwick: the command line. Finds the verb; a verb is a file of its own. */
+/* qwick: the command line. Find the verb and run it. Each verb has its own
+ * file. */
 #include "cli/opt.h"
 #include "cli/out.h"
 #include "cli/signals.h"
@@ -6,8 +7,8 @@
 #include "qwick.h"
 
 /* Find the verb: the first word that is neither an option nor an option's
- * value. *at is its index in argv; 0: there is no verb, and the words are those
- * of generate. */
+ * value. *at is its index in argv. 0: there is no verb, and the words belong to
+ * generate. */
 static const struct verb *find_verb(int argc, char **argv, int *at)
 {
     int i = 1, n;

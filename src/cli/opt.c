@@ -25,8 +25,9 @@ static bool is_choice(const char *choices, const char *s)
     return false;
 }
 
-/* "1..100" of a number, "1 or more" where the largest is of no interest (not
- * in full); empty when there is no range to show. */
+/* The range of a number as text: "1..100". Unless full is set, a range without
+ * a meaningful maximum becomes "1 or more". Empty if there is no range to
+ * show. */
 static void range_text(const struct opt *o, bool full, char *out, size_t n)
 {
     out[0] = 0;
@@ -98,8 +99,8 @@ int opt_no_effect(const struct opt_parsed *p, const char *const *names,
 #define HELP_WIDTH  79
 #define HELP_INDENT 29
 
-/* Append words, broken so that no line passes HELP_WIDTH; col is the present
- * column, following lines start at HELP_INDENT. */
+/* Append words with line breaks at HELP_WIDTH. *col is the current column; new
+ * lines start at HELP_INDENT. */
 static int wrap(struct buf *b, const char *s, size_t *col)
 {
     while (*s) {
@@ -123,7 +124,8 @@ static int wrap(struct buf *b, const char *s, size_t *col)
     return 0;
 }
 
-/* The row of a letter; n_opts: none. late: after the verb. */
+/* The row of a letter, or n_opts if there is none. late: the letter stands
+ * after the verb. */
 static size_t find_letter(const struct verb *v, char letter, bool late)
 {
     size_t k = v->n_opts;
@@ -134,7 +136,7 @@ static size_t find_letter(const struct verb *v, char letter, bool late)
     return k;
 }
 
-/* Whether the option's letter means it after the verb. */
+/* Whether the option's letter, standing after the verb, means this option. */
 static bool has_letter(const struct verb *v, const struct opt *o)
 {
     return o->letter && &v->opts[find_letter(v, o->letter, true)] == o;
@@ -223,7 +225,7 @@ int opt_version(void)
 
 /* ---- unknown options ---- */
 
-/* What other programs call the options here. */
+/* Names that other programs use for our options. */
 static const char *const peers[][2] = {
     {"temperature", "temp"},
     {"max-new-tokens", "max-tokens"},
@@ -264,9 +266,9 @@ static const char *const peers[][2] = {
     {"truncation", "overflow"},
 };
 
-/* The verb's option that the name of an unknown one means: a name of another
- * program's, the beginning of exactly one name, or at most two typing errors.
- * NULL: none. */
+/* The verb's option that the user probably meant. The unknown name is another
+ * program's name for it, the beginning of exactly one name, or at most two
+ * typing errors away. NULL: none. */
 static const char *meant(const struct verb *v, const char *name)
 {
     const char *best = NULL, *begins = NULL;
@@ -297,7 +299,7 @@ static const char *meant(const struct verb *v, const char *name)
     return best ? best : n_begin == 1 && n > 1 ? begins : NULL;
 }
 
-/* A verb that has the option, where v does not; NULL: none. */
+/* Another verb that has the option; NULL: none. */
 static const struct verb *other_verb(const char *name)
 {
     for (size_t i = 0; verbs[i]; i++)
@@ -306,7 +308,7 @@ static const struct verb *other_verb(const char *name)
     return NULL;
 }
 
-/* name: of a long option, else NULL. */
+/* Report an unknown option. name: the name of a long option, else NULL. */
 static int unknown(const struct opt_parsed *p, const char *shown,
                    const char *name)
 {
@@ -375,7 +377,7 @@ static int set_ints(const struct verb *v, const struct opt *o,
     }
 }
 
-/* shown is the option as the user wrote it. */
+/* Parse and store a value. shown: the option as the user wrote it. */
 static int set_value(const struct verb *v, const struct opt *o,
                      const char *shown, const char *value, void *args)
 {
@@ -441,7 +443,7 @@ static bool takes_value(const struct opt *o)
     return o->type != OPT_FLAG && o->type != OPT_FLAG_FILE;
 }
 
-/* An option without a value. */
+/* Set an option without a value. */
 static int set_flag(const struct verb *v, const struct opt *o, void *args)
 {
     void *dst = (char *)args + o->offset;
@@ -456,11 +458,11 @@ static int set_flag(const struct verb *v, const struct opt *o, void *args)
     return -1;
 }
 
-/* Where the parser stands. */
+/* Position of the parser. */
 struct cursor {
     int argc, i;
     char **argv;
-    bool late; /* the verb has come */
+    bool late; /* the verb was passed */
 };
 
 static const char *next_word(struct cursor *c)
@@ -502,7 +504,7 @@ static int parse_long(struct opt_parsed *p, const char *arg, struct cursor *c,
     return set_flag(v, o, args);
 }
 
-/* "-qv", "-n5", "-n 5". */
+/* Parse letters: "-qv", "-n5", "-n 5". */
 static int parse_short(struct opt_parsed *p, const char *arg, struct cursor *c,
                        void *args)
 {
@@ -566,7 +568,7 @@ int opt_parse(struct opt_parsed *p, const struct verb *v, int argc, char **argv,
     return -1;
 }
 
-/* The words of a long option in any verb. */
+/* The number of words of a long option, of whichever verb. */
 static int long_words(const char *arg)
 {
     char name[64];
@@ -581,7 +583,7 @@ static int long_words(const char *arg)
     return !arg[n] && takes_value(&v->opts[find(v, name)]) ? 2 : 1;
 }
 
-/* The words of a bundle of letters in any verb. */
+/* The number of words of a bundle of letters, of whichever verb. */
 static int short_words(const char *letters)
 {
     for (; *letters; letters++) {

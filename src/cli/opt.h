@@ -1,5 +1,5 @@
-/* Options. One const table per verb drives parsing, --help and the check of the
- * man page. */
+/* Options. One const table per verb drives parsing, --help and the check
+ * against the man page. */
 #ifndef CLI_OPT_H
 #define CLI_OPT_H
 
@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 enum opt_type {
-    OPT_HEADING,  /* no option: a line of --help */
+    OPT_HEADING,  /* not an option but a heading of --help */
     OPT_FLAG,     /* bool */
     OPT_INT,      /* int64_t in [imin, imax] */
     OPT_SIZE,     /* int64_t bytes: "4G", "1.5GB"; see opt_size */
@@ -21,13 +21,13 @@ enum opt_type {
     OPT_FLAG_FILE /* struct opt_flag_file: --name or --name=FILE */
 };
 
-/* Options can stand before the verb. So an option's name has one meaning, and
- * it takes a value in all verbs or in none. */
+/* Options can stand before the verb. Therefore a name has one meaning, and
+ * takes a value in all verbs or in none. */
 struct opt {
     const char *name; /* long name without dashes */
     char letter;      /* 0: none */
     bool letter_late; /* the letter means this option only after the verb;
-                         before the verb it is another row's */
+                         before the verb it means another row */
     enum opt_type type;
     const char *arg;     /* name of the value in --help */
     const char *choices; /* "on|off|auto" */
@@ -52,7 +52,7 @@ struct opt_ints {
 
 struct opt_flag_file {
     bool on;
-    const char *file; /* NULL: none was named */
+    const char *file; /* NULL: the flag has no file */
 };
 
 struct verb {
@@ -60,7 +60,7 @@ struct verb {
     const char *args;     /* "[PROMPT]" of the usage line */
     const char *summary;  /* one line for the list of verbs */
     const char *about;    /* paragraphs of --help */
-    const char *examples; /* lines of --help that run as they are */
+    const char *examples; /* command lines for --help; each runs as written */
     const struct opt *opts;
     size_t n_opts;
     int (*run)(const struct verb *v, int argc, char **argv);
@@ -69,7 +69,8 @@ struct verb {
 /* Most rows of a verb's table. */
 #define OPT_MAX 96
 
-/* The members opts and n_opts of a verb. The table fits struct opt_parsed. */
+/* The members opts and n_opts of a verb. Checks at compile time that the table
+ * fits struct opt_parsed. */
 #define OPT_TABLE(table)                                                       \
     .opts = (table), .n_opts = OPT_COUNT(table) +                              \
                                0 * sizeof(struct {                             \
@@ -81,22 +82,23 @@ struct verb {
 
 struct opt_parsed {
     const struct verb *verb;
-    bool given[OPT_MAX]; /* by index into the table */
-    const char **args;   /* the words that are no options, in order;
-                            borrowed strings */
+    bool given[OPT_MAX]; /* one per row of the table */
+    const char **args;   /* words that are not options, in order; borrowed
+                            strings */
     size_t n_args;
     const struct opt *before; /* an OPT_FLAG_FILE without a value that stands
                                  directly before args[0]; NULL: none */
 };
 
 /* The number of words of the option argv[0] with its value: 1 or 2. 0: no verb
- * has such an option. argc >= 1. */
+ * has this option. argc >= 1. */
 int opt_words(int argc, char *const *argv);
 
 /* Parse argv[0..argc) into *args, the verb's struct, which holds the defaults.
  * Options and arguments may be mixed; "--" ends the options. A NULL in argv
- * marks the place of the verb. Answers --help and --version. Returns -1 to go
- * on, or an exit status with the message printed. Call opt_free in any case. */
+ * marks the place of the verb. Handles --help and --version. Returns -1 to go
+ * on, or an exit status with the message printed. Call opt_free in both
+ * cases. */
 int opt_parse(struct opt_parsed *p, const struct verb *v, int argc, char **argv,
               void *args);
 void opt_free(struct opt_parsed *p, void *args);
@@ -117,8 +119,8 @@ int opt_version(void);
 int opt_usage(const struct verb *v, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Refuse two options together: exit status 2 with the message printed if both
- * were given, else -1. */
+/* Refuse two options together. If both were given, print a message and return
+ * exit status 2; else return -1. */
 int opt_conflict(const struct opt_parsed *p, const char *a, const char *b);
 
 /* Refuse options that have no effect. If one of names (NULL-terminated) was

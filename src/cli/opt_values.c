@@ -57,7 +57,7 @@ int opt_number(const char *s, double *out)
     return isfinite(*out) ? 0 : -1;
 }
 
-/* The bytes of a unit's name, or 0. */
+/* The number of bytes of a unit, or 0 if it is unknown. */
 static double unit_bytes(const char *name)
 {
     static const char letters[] = "KMGT";

@@ -21,8 +21,8 @@ void out_init(void)
     for (int fd = 0; fd <= 2; fd++) {
         if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF)
             continue;
-        /* the wrong direction on purpose: using it gives EBADF, as if it
-         * were closed */
+        /* open it in the wrong direction on purpose: reading or writing it
+         * fails with EBADF, like a closed descriptor */
         int flags = fd == 0 ? O_WRONLY : O_RDONLY;
         if (open("/dev/null", flags) < 0 && open("/", O_RDONLY) < 0)
             break;
@@ -48,7 +48,7 @@ bool err_has_colour(void)
            strcmp(term, "dumb") != 0;
 }
 
-/* What a pipe takes without blocking once poll says that it is writable. */
+/* Bytes that a pipe takes without blocking once poll reports it writable. */
 #define SAFE_CHUNK 512
 
 int fd_write(int fd, const void *p, size_t n)
@@ -57,7 +57,7 @@ int fd_write(int fd, const void *p, size_t n)
     while (n) {
         size_t chunk = n;
         if (*signals_flag()) {
-            /* asked to stop: a reader that has stopped must not hold us */
+            /* asked to stop: do not wait for a reader that no longer reads */
             struct pollfd pf = {.fd = fd, .events = POLLOUT};
             int r = poll(&pf, 1, 500);
             if (r == 0) {
@@ -94,8 +94,9 @@ static void report_write(int err)
     msg_error("stdout: write error: %s", strerror(err));
 }
 
-/* The characters of s[0..n); control characters (C0, DEL, C1) other than those
- * in `keep` and bytes that are no UTF-8 become \xNN. -1: out of memory. */
+/* Append s[0..n) with escapes: control characters (C0, DEL, C1) except those in
+ * `keep`, and bytes that are not UTF-8, become \xNN. Returns -1 when memory ran
+ * out. */
 static int escape(struct buf *out, const char *s, size_t n, const char *keep)
 {
     while (n) {
@@ -118,7 +119,7 @@ static int escape(struct buf *out, const char *s, size_t n, const char *keep)
     return 0;
 }
 
-/* As fd_write, for a terminal. */
+/* Write to a terminal: like fd_write, with control characters escaped. */
 static int tty_write(int fd, const char *s, size_t n)
 {
     struct buf b = {0};
@@ -147,7 +148,8 @@ int out_write(const void *p, size_t n)
     if (errno == EPIPE)
         signals_die(SIGPIPE);
     if (errno == EINTR)
-        out_failed = true; /* gave up on a stopped reader: no news */
+        out_failed = true; /* the reader stopped and we were asked to stop:
+                              print no message */
     else
         report_write(errno);
     return -1;

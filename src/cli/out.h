@@ -1,5 +1,5 @@
-/* stdout and stderr of the program. stdout is written with write(2), so that an
- * answer appears at once and every failure is noticed. */
+/* stdout and stderr of the program. We write stdout with write(2): an answer
+ * appears at once, and every failure is seen. */
 #ifndef CLI_OUT_H
 #define CLI_OUT_H
 
@@ -8,19 +8,19 @@
 
 #include "base/err.h"
 
-/* Open descriptors 0, 1 and 2 where they are closed, so that files opened later
- * do not get their numbers. Reading or writing such a descriptor still fails.
+/* Open descriptors 0, 1 and 2 if they are closed, so that later files do not
+ * get these numbers. Reading or writing such a descriptor still fails.
  */
 void out_init(void);
 
-/* Write all of p[0..n) to stdout, complete UTF-8 characters at a time. Where
+/* Write all of p[0..n) to stdout, complete UTF-8 characters at a time. If
  * stdout is a terminal, control characters other than newline and tab are shown
- * as \xNN, so that text from a model or a file cannot drive the terminal; to
- * files and pipes the bytes go as they are. A closed pipe ends the process by
+ * as \xNN, so that text from a model or a file cannot control the terminal.
+ * Files and pipes get the bytes unchanged. A closed pipe ends the process by
  * SIGPIPE; another failure is reported once on stderr and returns -1. */
 int out_write(const void *p, size_t n);
 
-/* Whether stdout, or stderr, is a terminal. It is looked up once. */
+/* Whether stdout or stderr is a terminal. Checked once. */
 bool out_is_tty(void);
 bool err_is_tty(void);
 
@@ -29,11 +29,11 @@ bool err_is_tty(void);
 bool err_has_colour(void);
 
 /* Write text from a model to stderr, which is a terminal; control characters
- * are shown as \xNN. A failure is ignored: there is no place to report it. */
+ * are shown as \xNN. Failures are ignored: there is nowhere to report them. */
 void err_write_text(const char *s, size_t n);
 
-/* Close stdout. Returns status, or 1 when closing failed (reported) while
- * status was 0. */
+/* Close stdout. Returns status; if status is 0 and closing failed, reports it
+ * and returns 1. */
 int out_close(int status);
 
 /* Whether stdout can be written to. Returns 0, or -1 with the message printed.
@@ -53,9 +53,9 @@ bool msg_quiet(void);
 void msg_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void msg_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void msg_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* "qwick: note: …", also if stderr is no terminal. */
+/* Print "qwick: note: …", even if stderr is not a terminal. */
 void msg_notice(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* "qwick: note: …", only if stderr is a terminal. */
+/* Print "qwick: note: …" if stderr is a terminal. */
 void msg_hint(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Print *e. Returns its exit status. */

@@ -27,7 +27,7 @@ double quantile(const double *v, size_t n, double q)
     return v[i] + (x - (double)i) * (v[i + 1] - v[i]);
 }
 
-/* All times of decode steps, sorted. NULL: out of memory. */
+/* The times of all decode steps, sorted. NULL: out of memory. */
 static double *collect_steps(const struct qwick_result *runs, size_t n_runs,
                              size_t *n)
 {
@@ -44,7 +44,7 @@ static double *collect_steps(const struct qwick_result *runs, size_t n_runs,
     return sorted;
 }
 
-/* Medians over the runs. */
+/* Fill in the medians over the runs. */
 static int medians(struct profile *p, const struct qwick_result *runs,
                    size_t n_runs)
 {
@@ -130,7 +130,7 @@ void profile_json(struct json_writer *w, const char *key,
     jw_end_object(w);
 }
 
-/* A dash where there is no number. */
+/* Write a row of the table; "-" for NAN. */
 static int row(struct buf *b, const char *name, double v, int decimals,
                const char *unit)
 {

@@ -1,4 +1,4 @@
-/* --profile-timing: where the time of an answer goes. */
+/* --profile-timing: how the time of an answer is spent. */
 #ifndef CLI_PROFILE_H
 #define CLI_PROFILE_H
 
@@ -8,7 +8,7 @@
 #include "cli/json_writer.h"
 #include "qwick.h"
 
-/* A value is NAN if it is unknown, as in an answer of one token. */
+/* Unknown values are NAN, for example in an answer of one token. */
 struct profile {
     size_t n_runs;               /* answers that were timed */
     size_t n_steps;              /* tokens after the first, of all runs */
@@ -17,26 +17,26 @@ struct profile {
     double kernel_tok_s;     /* 1000 / median */
     double end_to_end_tok_s; /* tokens / (prefill and decode) */
     double sampling_share;   /* sampling's share of decode time, 0..1 */
-    double tokens_per_pass;  /* with lookup, else NAN */
-    double bytes_per_token;  /* weights and KV at the mean context; with lookup,
-                                those of a pass divided by its tokens */
+    double tokens_per_pass;  /* of lookup; NAN without it */
+    double bytes_per_token;  /* bytes of weights and KV cache at the mean
+                                context; with lookup, bytes of a pass divided by
+                                its tokens */
     double gb_s;             /* bytes_per_token / median time of a token; with
-                                lookup / mean, since the times differ */
+                                lookup the mean, since times differ */
     double bandwidth_gb_s;   /* measured */
     double bandwidth_percent;
 };
 
-/* The profile of n_runs >= 1 answers to one prompt. bandwidth: bytes per
- * second,
- * <= 0 if unknown. Returns 0, or -1 when memory ran out. */
+/* Compute the profile of n_runs >= 1 answers to one prompt. bandwidth: bytes
+ * per second, <= 0 if unknown. Returns 0, or -1 when memory ran out. */
 int profile_make(struct profile *p, const struct qwick_result *runs,
                  size_t n_runs, const struct qwick_engine *eng,
                  double bandwidth);
 
-/* As a JSON object. */
+/* Write the profile as a JSON object. */
 void profile_json(struct json_writer *w, const char *key,
                   const struct profile *p);
-/* As a table of lines; -1: out of memory. */
+/* Append the profile as a table. Returns -1 when memory ran out. */
 int profile_table(struct buf *b, const struct profile *p,
                   const struct qwick_result *r);
 

@@ -15,7 +15,7 @@
 #include "base/utf8.h"
 #include "cli/out.h"
 
-/* Nobody wants to know how far something is that is over in a second. */
+/* A task shorter than a second needs no progress line. */
 #define DELAY_MS 1000
 #define EVERY_MS 250
 #define STACK    (256 << 10)
@@ -25,9 +25,9 @@ struct items {
     uint64_t before, n, total, n_free;
 };
 
-/* There is one stderr, hence one line. The ticker is a thread that draws a line
- * which was set too early, so that a first pass of a minute does not look like
- * nothing; the lock is for it. */
+/* There is one stderr, hence one line. A text that is set before DELAY_MS is
+ * drawn later by the ticker, a thread: the first pass may take a minute without
+ * another call. The lock protects this state from the ticker. */
 static struct {
     bool on, drawn, ticking, stop;
     const char *name;
@@ -70,7 +70,8 @@ double progress_left(double seconds, uint64_t done, uint64_t n_free,
     return seconds * (double)(total - done) / (double)(done - n_free);
 }
 
-/* At least what terminals use; what they take for narrow is below Hangul. */
+/* An upper bound of the columns that terminals use: all characters below Hangul
+ * (U+1100) are narrow. */
 static size_t char_columns(uint32_t cp)
 {
     return cp < 0x1100 ? 1 : 2;
@@ -111,7 +112,7 @@ static bool can_erase(void)
 
 static void to_stderr(const char *s, size_t n)
 {
-    /* nobody to tell when this fails */
+    /* a failure cannot be reported: this is stderr */
     fd_write(STDERR_FILENO, s, n);
 }
 
@@ -150,8 +151,8 @@ static void *tick(void *arg)
     return NULL;
 }
 
-/* Signals are for the thread that waits for input. Without a ticker, lines are
- * drawn when they are set. */
+/* Start the ticker with all signals blocked: the thread that waits for input
+ * must get them. If it cannot start, lines are only drawn when they are set. */
 static void start_ticker(void)
 {
     pthread_attr_t attr;
@@ -212,7 +213,7 @@ void progress_show(const char *fmt, ...)
     pthread_mutex_unlock(&p.lock);
 }
 
-/* The items and how long the rest takes. */
+/* Show the number of items and the time left. */
 static void show_items(uint64_t done, uint64_t total)
 {
     char text[128];

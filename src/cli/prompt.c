@@ -42,7 +42,7 @@ bool stdin_has_data(void)
     }
 }
 
-/* A pipe that nobody writes to looks like a program that hangs. */
+/* Print a hint if no input comes: the program would seem to hang. */
 static void hint_silent_stdin(void)
 {
     struct pollfd pf = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -57,7 +57,7 @@ int prompt_read(const char *path, char **data, size_t *n, struct qwick_err *e)
     return map_read_all(path, PROMPT_MAX, data, n, e);
 }
 
-/* One part, the blank line before it, and its name (NULL: none) above it. */
+/* Append a part after a blank line, with its name (NULL: none) above it. */
 static int add_part(struct buf *out, const char *name, const char *s, size_t n,
                     struct qwick_err *e)
 {
@@ -96,7 +96,8 @@ int prompt_compose(struct buf *out, const struct opt_texts *files, bool names,
         bool dash = strcmp(path, "-") == 0;
         if (dash) {
             placed = true;
-            /* a closed one is as good as empty; a terminal was asked for */
+            /* a closed standard input counts as empty; a terminal is read,
+             * since the user named it */
             if (!stdin_is_source() && !isatty(STDIN_FILENO))
                 continue;
         }

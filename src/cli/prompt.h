@@ -10,11 +10,11 @@
 #include "base/err.h"
 #include "cli/opt.h"
 
-/* Most bytes that a prompt file or standard input may have. */
+/* Most bytes of a prompt file or of standard input. */
 #define PROMPT_MAX ((size_t)1 << 30)
 
-/* Whether standard input can have text for us: it is open for reading, and
- * neither a terminal nor a directory. */
+/* Whether standard input can have text: it is open for reading, and neither a
+ * terminal nor a directory. */
 bool stdin_is_source(void);
 
 /* Read a file, or standard input for "-", to its end. *data is malloc'ed.
@@ -26,18 +26,18 @@ int prompt_read(const char *path, char **data, size_t *n, struct qwick_err *e);
  * set or a file "-" took it, then text (NULL: none). One final newline of each
  * file and of standard input is dropped, empty parts are left out, parts are
  * joined by a blank line, invalid UTF-8 becomes U+FFFD. With names, a line
- * "NAME:" stands above the text of each file that is not empty. out stays empty
- * when every source was. */
+ * "NAME:" precedes the text of each file that is not empty. out stays empty if
+ * all sources are empty. */
 int prompt_compose(struct buf *out, const struct opt_texts *files, bool names,
                    const char *text, bool no_stdin, struct qwick_err *e);
 
-/* The unchanged bytes of text, else of the files one after the other, else of
- * standard input. *found: whether there was any of these. Returns 0, or -1 with
- * *e set. */
+/* Append unchanged bytes: those of text, else of the files in order, else of
+ * standard input. *found: whether one of these sources exists. Returns 0, or -1
+ * with *e set. */
 int prompt_bytes(struct buf *out, const struct opt_texts *files,
                  const char *text, bool *found, struct qwick_err *e);
 
-/* Whether standard input has at least one byte, which is consumed. */
+/* Whether standard input has at least one byte. Consumes it. */
 bool stdin_has_data(void);
 
 /* Read decimal ids separated by commas or blanks, as in "1,2 3". *ids is
@@ -56,12 +56,13 @@ enum overflow overflow_parse(const char *name);
  * new number. */
 size_t overflow_cut(enum overflow how, int32_t *ids, size_t n, size_t keep);
 
-/* The number of ids at which tokenizing may stop: a longer prompt does not fit
- * a context of limit tokens in any case. Errors give exact numbers up to it. */
+/* The number of ids at which tokenizing may stop: a longer prompt certainly
+ * does not fit a context of limit tokens. Up to this number, error messages are
+ * exact. */
 size_t prompt_enough(size_t limit);
 
-/* Set QWICK_ERR_CONTEXT with the number of ids, or with the number at which
- * tokenizing stopped, and the hint. Returns -1. */
+/* Set QWICK_ERR_CONTEXT with the number of ids (or the number at which
+ * tokenizing stopped) and the hint. Returns -1. */
 int prompt_too_long(size_t n_ids, size_t limit, const char *hint,
                     struct qwick_err *e);
 

@@ -8,7 +8,7 @@
 #include "cli/prompt.h"
 #include "cli/signals.h"
 
-/* Bytes of lines that end a group. */
+/* A group ends when its lines have this many bytes. */
 enum { GROUP_BYTES = 1 << 20 };
 
 /* ---- one record --------------------------------------------------------- */
@@ -46,20 +46,21 @@ void record_free(struct record *r)
 struct place {
     struct buf id;     /* as in struct record */
     struct buf error;  /* as in struct record */
-    struct buf answer; /* members of a line that was answered at once */
+    struct buf answer; /* members of the answer, of a line that was answered at
+                          once */
 };
 
 struct filter {
     const struct records_work *w;
     void *ctx;
     size_t n, bytes;
-    uint64_t n_done, n_total; /* records; total 0: nobody knows */
+    uint64_t n_done, n_total; /* numbers of records; total 0: unknown */
     struct place places[RECORDS_GROUP];
     struct buf out;
     bool bad_lines;
 };
 
-/* Each of both reads a line into its place. -1: out of memory. */
+/* Answer a line at once, into its place. Returns -1 when memory ran out. */
 static int answer_line(struct filter *f, const struct line *l, struct place *p)
 {
     struct json_writer w = json_writer(&p->answer);
@@ -98,7 +99,7 @@ static void clear(struct filter *f)
     f->n = f->bytes = 0;
 }
 
-/* Let the verb answer its records. Returns an exit status. */
+/* Call the verb's `work`. Returns an exit status. */
 static int work(struct filter *f)
 {
     struct qwick_err e = {0};

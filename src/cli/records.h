@@ -1,4 +1,4 @@
-/* Records: JSON lines. A line in gives a line out, in order. */
+/* Records: JSON lines. Each input line gives one output line, in order. */
 #ifndef CLI_RECORDS_H
 #define CLI_RECORDS_H
 
@@ -15,19 +15,19 @@
 
 struct record {
     struct json_doc *doc;
-    const struct json_value *value; /* an object; NULL: the line has none */
+    const struct json_value *value; /* the line's object, or NULL */
     struct buf id;    /* the value of "id" as JSON; empty: there is none */
-    struct buf error; /* why the line has no answer, beginning with where it
-                         stands; empty: there is none */
+    struct buf error; /* why the line has no answer, beginning with its place;
+                         empty: no error */
 };
 
-/* Read a line. What is wrong with it goes to r->error. Returns 0, or -1 when
- * memory ran out. record_free in any case. */
+/* Read a line. An error of the line goes to r->error. Returns 0, or -1 when
+ * memory ran out. Call record_free in both cases. */
 int record_read(struct record *r, const struct line *l);
 void record_free(struct record *r);
 
-/* Append a message, with where before it unless it begins with that. Returns 0,
- * or -1 when memory ran out. */
+/* Append a message. `where` goes before it, unless the message begins with it.
+ * Returns 0, or -1 when memory ran out. */
 int record_message(struct buf *out, const char *where, const char *msg);
 
 /* ---- a filter of records ---- */
@@ -35,11 +35,12 @@ int record_message(struct buf *out, const char *where, const char *msg);
 /* Most records of a group. */
 enum { RECORDS_GROUP = 256 };
 
-/* Either answer, or read, work, write and drop. */
+/* Callbacks of a verb: either `answer`, or `read`, `work`, `write` and
+ * `drop`. */
 struct records_work {
     /* Answer a line at once: write the members of its object. The value may be
      * of any type, and its "id" is not repeated. -1: the line becomes
-     * {"error"}, and what was written is dropped. */
+     * {"error"}, and the written members are dropped. */
     int (*answer)(void *ctx, const struct line *l, const struct json_value *v,
                   struct json_writer *w, struct qwick_err *e);
 
@@ -55,12 +56,12 @@ struct records_work {
                  struct qwick_err *e);
     /* Forget the group. */
     void (*drop)(void *ctx);
-    bool silent; /* print only errors; write is called all the same */
+    bool silent; /* print only errors; `write` is still called */
 };
 
-/* Run the lines of the files, of standard input when there are none. Answers
- * are written before each wait for input; a group is answered when it is full,
- * too. Returns the exit status: 1 when a line was bad. */
+/* Answer the lines of the files, or of standard input when no file is given. A
+ * group is answered when it is full, and before each wait for input. Returns
+ * the exit status: 1 if a line was bad. */
 int records_run(const struct verb *v, const struct opt_texts *files,
                 const struct records_work *w, void *ctx);
 

@@ -73,7 +73,8 @@ void score_free(struct score_text *t)
     memset(t, 0, sizeof(*t));
 }
 
-/* The text's tokens that are not scored: its first, where nothing is before. */
+/* The index of the first scored token: 1 if nothing precedes the text, else
+ * 0. */
 static size_t first_scored(const struct score_text *t)
 {
     size_t first = qwick_score_first(&t->item) - t->item.n_given;
@@ -106,7 +107,7 @@ void score_add(struct score_totals *sum, const struct score_text *t)
 
 /* ---- units -------------------------------------------------------------- */
 
-/* What stands between words: the control characters and the blank of ASCII. */
+/* Whether a byte separates words: ASCII white space. */
 static bool blank(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
@@ -114,10 +115,11 @@ static bool blank(char c)
 
 struct unit {
     size_t begin, end; /* bytes */
-    size_t token;      /* that begins at or before end, from which to go on */
-    int64_t micro;     /* millionths of a bit up to its end */
-    int64_t own;       /* of it alone */
-    bool scored;       /* any of it */
+    size_t token;      /* token to go on from; it begins at or before end */
+    int64_t micro;     /* millionths of a bit from the text's start to the
+                          unit's end */
+    int64_t own;       /* millionths of a bit of the unit */
+    bool scored;       /* at least a part is scored */
 };
 
 static size_t unit_end(const struct score_text *t, enum score_unit by,
@@ -144,8 +146,8 @@ static size_t unit_end(const struct score_text *t, enum score_unit by,
     return at + 1;
 }
 
-/* Bits of the text up to a byte within token i: a token's are spread evenly
- * over its bytes. */
+/* Bits of the text up to a byte within token i. A token's bits are spread
+ * evenly over its bytes. */
 static double bits_at(const struct score_text *t, size_t i, size_t at)
 {
     if (i == t->n_tokens || at == t->start[i])
@@ -155,8 +157,8 @@ static double bits_at(const struct score_text *t, size_t i, size_t at)
     return t->bits[i] + (t->bits[i + 1] - t->bits[i]) * share;
 }
 
-/* Move on to the next unit; false at the end. Rounding the sums, not the units,
- * makes the units add up. */
+/* Move to the next unit; false at the end. We round the running sums, not the
+ * units, so that the units add up to the total. */
 static bool next_unit(const struct score_text *t, enum score_unit by,
                       struct unit *u)
 {
@@ -178,7 +180,7 @@ static bool next_unit(const struct score_text *t, enum score_unit by,
     return true;
 }
 
-/* Bits from millionths. Returns the length. */
+/* Write millionths of a bit as bits. Returns the length. */
 enum { MICRO = 40 };
 static size_t micro_text(char out[MICRO], int64_t v)
 {
@@ -233,7 +235,7 @@ void score_put_units(struct json_writer *w, const struct score_text *t,
 
 /* ---- totals ------------------------------------------------------------- */
 
-/* NaN where nothing was scored: JSON's null, "-" in a line. */
+/* NaN if nothing was scored. It becomes null in JSON and "-" in a line. */
 static double per_byte(const struct score_totals *s)
 {
     return s->n_scored_bytes ? s->bits / (double)s->n_scored_bytes : NAN;
@@ -248,7 +250,7 @@ static int put_value(struct buf *b, const char *prefix, const char *name,
                      double v)
 {
     int bad = buf_printf(b, "%s%s\t", prefix, name);
-    /* below 2^53 millionths: rounded as the units are */
+    /* below 2^53 millionths, round as for units */
     bad |= !isfinite(v) ? buf_putc(b, '-')
            : v < 9e9    ? put_micro(b, llround(v * 1e6))
                         : buf_printf(b, "%.0f", v);

@@ -16,15 +16,16 @@ enum score_unit { BY_TOKEN, BY_WORD, BY_LINE, BY_BYTE };
 struct score_text {
     struct qwick_score_item item; /* context and text; owns its arrays */
     int32_t *ids;                 /* item.tokens */
-    char *bytes;   /* of the tokens: the text after the tokenizer's NFC */
+    char *bytes;   /* bytes of the tokens: the text after the tokenizer's NFC */
     size_t *start; /* [n_tokens + 1] offset of each token in bytes */
-    double *bits;  /* [n_tokens + 1] sum over earlier tokens; by score_end */
+    double *bits;  /* [n_tokens + 1] sums over earlier tokens; set by
+                      score_end */
     size_t n_tokens, n_bytes;
-    size_t n_input; /* bytes of the text as it was given */
+    size_t n_input; /* bytes of the text before NFC */
 };
 
-/* Prepare a text that stands after n_context tokens, which are copied. special:
- * recognise added tokens in it. Returns 0, or -1 with *e set. */
+/* Prepare a text that follows n_context tokens, which are copied. special:
+ * recognise added tokens in the text. Returns 0, or -1 with *e set. */
 int score_begin(struct score_text *t, const struct qwick_engine *eng,
                 const int32_t *context, size_t n_context, const char *text,
                 size_t n, bool special, struct qwick_err *e);
@@ -49,9 +50,9 @@ int score_put_tsv(struct buf *b, const struct score_text *t,
 int score_put_totals(struct buf *b, const struct score_totals *s,
                      const char *prefix);
 
-/* The totals as members of an object. */
+/* Write the totals as members of an object. */
 void score_put_json(struct json_writer *w, const struct score_totals *s);
-/* The member "units". */
+/* Write the member "units". */
 void score_put_units(struct json_writer *w, const struct score_text *t,
                      enum score_unit by);
 

@@ -9,15 +9,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Without the pipe below, the longest wait that a signal may not end. */
+/* If the pipe below is missing, a signal may not end a wait. This is the
+ * longest wait then. */
 enum { BLIND_WAIT_MS = 250 };
 
 static volatile int caught;
 static void (*_Atomic at_bus)(void);
 
 /* The handler writes a byte here, so that a poll sees a signal that came right
- * before it. ppoll would not do: a signal that one thread blocks is delivered
- * to another one, which does not end the wait. */
+ * before it. ppoll is not enough: if one thread blocks a signal, another thread
+ * gets it, and the wait goes on. */
 static int wake[2] = {-1, -1};
 
 static void on_stop(int sig)
@@ -40,8 +41,8 @@ static void on_bus(int sig)
     static const char msg[] =
         "qwick: a mapped file was truncated while in use\n";
     static atomic_flag said = ATOMIC_FLAG_INIT;
-    /* several threads may run into it at once: one line, and the first one
-     * ends the program when it is written */
+    /* Several threads may get here at once. The first one prints the line and
+     * ends the program; the others wait. */
     if (atomic_flag_test_and_set(&said))
         for (;;)
             pause();

@@ -3,13 +3,13 @@
 #ifndef CLI_SIGNALS_H
 #define CLI_SIGNALS_H
 
-/* Called at the start. From then on SIGBUS, from a file that was truncated
- * while it is mapped, prints one line and exits with 1; writes beyond a limit
- * and to closed pipes fail with an error. */
+/* Call at program start. Afterwards SIGBUS (a mapped file was truncated) prints
+ * one line and exits with 1. Writes beyond the file size limit and to closed
+ * pipes fail with an error instead of a signal. */
 void signals_init(void);
 
-/* Set what SIGBUS does after its line; NULL: nothing. fn must be
- * async-signal-safe. */
+/* Set a function that SIGBUS calls after printing its line; NULL: none. fn must
+ * be async-signal-safe. */
 void signals_at_bus(void (*fn)(void));
 
 /* Catch the three signals: from now on they only set the flag. Signals that

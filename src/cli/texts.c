@@ -52,7 +52,7 @@ static int out_of_memory(size_t n)
     return msg_fail(&e);
 }
 
-/* Hand out s[0..n) as item, which has the rest. */
+/* Set the text of *item to s[0..n), and hand it out. */
 static int hand_out(struct run *r, struct texts_item *item, const char *s,
                     size_t n)
 {
@@ -86,7 +86,7 @@ static int no_input(const struct verb *v)
                      v->args);
 }
 
-/* Standard input to its end; a signal ends the wait for more of it. */
+/* Read standard input to its end. A signal ends the wait for more input. */
 static int read_stdin(char **data, size_t *n, struct qwick_err *e)
 {
     struct buf b = {.max = PROMPT_MAX};
@@ -127,7 +127,7 @@ static int whole_file(struct run *r, const char *path)
     size_t n;
     if (dash ? read_stdin(&data, &n, &e) : prompt_read(path, &data, &n, &e))
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
-    if (n == 0 && !r->t->files->n) { /* nobody named standard input */
+    if (n == 0 && !r->t->files->n) { /* the user did not name standard input */
         free(data);
         return no_input(r->t->verb);
     }

@@ -11,15 +11,15 @@
 #include "qwick.h"
 
 enum texts_form {
-    TEXTS_WHOLE, /* an argument or a file is a text */
-    TEXTS_LINES, /* a line is a text */
-    TEXTS_JSONL  /* a line is an object with a "text" */
+    TEXTS_WHOLE, /* each argument or file is a text */
+    TEXTS_LINES, /* each line is a text */
+    TEXTS_JSONL  /* each line is an object with a "text" */
 };
 
 struct texts_item {
     const char *where; /* "FILE: line N", or "argument 2", for messages */
     const char *file;  /* name of the file that is this text, else NULL */
-    size_t number;     /* of the text, from 1 */
+    size_t number;     /* number of the text, from 1 */
     const char *text;  /* UTF-8; invalid bytes have become U+FFFD */
     size_t n;
     const struct json_value *value; /* the line's object, or NULL */
@@ -33,9 +33,9 @@ struct texts {
     const char *const *args; /* [n_args] texts; 0: files, or else stdin */
     size_t n_args;
     const struct opt_texts *files;
-    /* Both return 0 to go on, or an exit status. */
+    /* The callbacks return 0 to go on, or an exit status. */
     int (*take)(void *ctx, const struct texts_item *item);
-    int (*wait)(void *ctx); /* no input is there at the moment; may be NULL */
+    int (*wait)(void *ctx); /* called before a wait for input; may be NULL */
 };
 
 /* Hand out all texts. One final newline of a whole file or of standard input is
@@ -47,9 +47,9 @@ int texts_run(const struct texts *t, void *ctx);
  * files to count their lines. */
 uint64_t texts_total(const struct texts *t);
 
-/* Set *form from --lines and --jsonl, and check that the arguments and files go
- * with it. A single argument "-" is standard input: it is removed from *p.
- * Returns -1 to go on, or an exit status with the message printed. */
+/* Set *form from --lines and --jsonl, and check the arguments and files against
+ * it. A single argument "-" is standard input: it is removed from *p. Returns
+ * -1 to go on, or an exit status with the message printed. */
 int texts_form(struct opt_parsed *p, bool lines, bool jsonl,
                enum texts_form *form);
 

@@ -15,7 +15,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "floats are written as they are in memory");
 
-/* Bytes that are written in one go. */
+/* Bytes per write. */
 enum { CHUNK = 1 << 20 };
 
 enum vectors_format vectors_format(const char *name)
@@ -35,8 +35,8 @@ static int cannot(const struct vectors *v, const char *what)
     return QWICK_ERR_RUNTIME;
 }
 
-/* A new or regular file is written aside and renamed; anything else must stay
- * what it is. */
+/* Open the target. A new or regular file is written under a temporary name and
+ * renamed. Others, such as devices, are written directly. */
 static int open_target(struct vectors *v)
 {
     struct stat st;
@@ -50,7 +50,7 @@ static int open_target(struct vectors *v)
     v->temp = malloc(n);
     if (!v->temp)
         return msg_oom();
-    /* the number is for files that a killed process with our id left */
+    /* the number avoids files left by a killed process with our id */
     for (int i = 0; i < 1000; i++) {
         snprintf(v->temp, n, i ? "%s.tmp.%ld.%d" : "%s.tmp.%ld", v->path,
                  (long)getpid(), i);
@@ -78,7 +78,8 @@ static int write_bytes(struct vectors *v, const char *p, size_t n)
 
 enum { NPY_HEADER = 128 };
 
-/* Of a length that does not depend on n, so that it can be written again. */
+/* Make the header. Its length does not depend on n, so that finish_npy can
+ * rewrite it. */
 static void npy_header(char out[NPY_HEADER], size_t n, size_t dim)
 {
     int k = snprintf(out, NPY_HEADER,
@@ -152,7 +153,7 @@ int vectors_put(struct vectors *v, const float *x)
     return added(v, bad | buf_putc(&v->buf, '\n'));
 }
 
-/* Now that the number of vectors is known. */
+/* Write the final header: only now is the number of vectors known. */
 static int finish_npy(struct vectors *v)
 {
     char head[NPY_HEADER];
@@ -182,7 +183,7 @@ int vectors_close(struct vectors *v)
         status = vectors_flush(v);
     if (status || !v->path)
         return status;
-    /* pipes and devices cannot be synchronised, and need not */
+    /* pipes and devices cannot be synced; these errors are fine */
     if (fsync(v->fd) && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
         return cannot(v, "write");
     int fd = v->fd;

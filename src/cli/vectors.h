@@ -23,21 +23,21 @@ struct vectors {
     size_t dim, n;
     const char *path; /* NULL: standard output */
     char *temp;       /* file that is renamed to path at the end; or NULL */
-    int fd;           /* of path, else -1 */
-    bool hold;        /* npy to a pipe: buf keeps everything to the end */
+    int fd;           /* descriptor of path, else -1 */
+    bool hold;        /* NPY to a pipe: buf keeps all vectors until the end */
     struct buf buf;
 };
 
-/* Open the output for vectors of dim numbers. A file appears when it is
- * complete. All functions return 0, or an exit status with the message printed.
- * Call vectors_abort in any case. */
+/* Open the output for vectors of dim numbers. A file appears under its name
+ * when it is complete. All functions return 0, or an exit status with the
+ * message printed. Always call vectors_abort at the end. */
 int vectors_open(struct vectors *v, enum vectors_format format,
                  const char *path, size_t dim);
 /* Write a vector x [dim]; not for JSON lines. */
 int vectors_put(struct vectors *v, const float *x);
 /* Write a line of JSON with its newline. */
 int vectors_line(struct vectors *v, const char *s, size_t n);
-/* Write what is in the buffer. */
+/* Write the buffer. */
 int vectors_flush(struct vectors *v);
 int vectors_close(struct vectors *v);
 void vectors_abort(struct vectors *v);

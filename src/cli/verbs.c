@@ -41,7 +41,7 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Optimal string alignment: Levenshtein's distance with swaps of neighbours. */
+/* Optimal string alignment: Levenshtein distance plus swaps of neighbours. */
 size_t word_distance(const char *a, const char *b)
 {
     size_t rows[3][MAX_WORD + 1], m = strlen(a), n = strlen(b);

@@ -9,14 +9,14 @@ extern const struct verb verb_generate, verb_embed, verb_rerank, verb_logits,
     verb_bench, verb_quantize, verb_cache, verb_batch, verb_score, verb_choose,
     verb_help, verb_version;
 
-/* In the order of help, with NULL at the end. */
+/* All verbs in the order of --help, with NULL at the end. */
 extern const struct verb *const verbs[];
 
 /* The verb of this name ("run" is generate); NULL: none. */
 const struct verb *verb_find(const char *name);
 
-/* Whether a later version will have a verb of this name. It is refused today,
- * so that no script uses it as a prompt. */
+/* Whether this name is reserved for a verb of a later version. It is refused as
+ * a prompt, so that no script depends on it. */
 bool verb_is_reserved(const char *name);
 
 /* The name of the verb that is one typing error away from word: one letter too
@@ -25,7 +25,7 @@ bool verb_is_reserved(const char *name);
 const char *verb_near(const char *word);
 
 /* The number of edits (insert, delete, replace, swap neighbours) from a to b.
- * It is at least 40 if one of them has 40 bytes or more. */
+ * If one of them has 40 bytes or more, the result is at least 40. */
 size_t word_distance(const char *a, const char *b);
 
 #endif
