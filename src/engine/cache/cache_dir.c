@@ -12,14 +12,14 @@
 #include "engine/cache/kv_file.h"
 #include "engine/cache/prefix_disk.h"
 
-/* A temporary file that nobody can still be writing. */
+/* A temporary file of this age is left over: its writer is gone. */
 enum { STALE_SECONDS = 3600 };
 
 int qwick_cache_dir(char **dir, struct qwick_err *e)
 {
     const char *base = getenv("XDG_CACHE_HOME"), *sub = "";
     *dir = NULL;
-    if (!base || *base != '/') { /* relative ones are invalid, says XDG */
+    if (!base || *base != '/') { /* XDG: a relative path is invalid */
         base = getenv("HOME");
         sub = "/.cache";
     }
@@ -54,7 +54,7 @@ static size_t count_hex(const char *s)
     return strspn(s, "0123456789abcdef");
 }
 
-/* Whether it is a name that we give to entries: "PAGE-HASH.kv". */
+/* Whether a name is that of an entry: "PAGE-HASH.kv". */
 static bool parse_name(const char *name, size_t *page, bool *temporary)
 {
     size_t n = count_hex(name);
@@ -92,7 +92,7 @@ static int scan_class(struct scan *s, const char *class, struct qwick_err *e)
     if (!d) {
         if (fd >= 0)
             close(fd);
-        return 0; /* no directory, or gone by now */
+        return 0; /* not a directory, or removed since */
     }
     for (struct dirent *entry; !rc && (entry = readdir(d)) != NULL;) {
         struct found f;
@@ -140,8 +140,8 @@ static int each_class(const char *root, struct qwick_err *e,
     return rc;
 }
 
-/* The entry that was used longest ago first; at equal times, entries before
- * those that they depend on. */
+/* Least recently used first. At equal times, an entry goes before the entries
+ * that it depends on. */
 static int by_use(const void *a, const void *b)
 {
     const struct found *x = a, *y = b;

@@ -39,7 +39,7 @@ static uint64_t hash_tables(const struct kv_file_head *h, const int32_t *tokens,
 
 /* ---- sizes -------------------------------------------------------------- */
 
-/* Where the pages begin and the file ends; -1 when that overflows. */
+/* Compute the offsets of the pages and of the file's end. -1: overflow. */
 static int layout(const struct kv_file_head *h, size_t *data_at, size_t *end)
 {
     size_t n, at = sizeof *h;
@@ -104,8 +104,8 @@ static int write_body(int fd, const struct kv_file_head *h, size_t data_at,
     return fsync(fd);
 }
 
-/* Refuse to replace anything but a regular file: a device, say, or a symbolic
- * link, which another user may have made. */
+/* Only a regular file may be replaced: not a device, and not a symbolic link,
+ * which another user may have made. */
 static int check_target(const char *path, struct qwick_err *e)
 {
     struct stat st;
@@ -199,8 +199,8 @@ done:
 
 /* ---- reading ------------------------------------------------------------ */
 
-/* A file is damaged only if we have read it: when memory is short or a read
- * fails, it may be good. */
+/* Report a damaged file. Call it only for bytes that were read: if memory is
+ * short or a read fails, the file may be good. */
 static int corrupt(const struct kv_file *f, enum kv_file_fault *fault,
                    struct qwick_err *e, const char *what)
 {
@@ -233,8 +233,9 @@ static int open_regular(struct kv_file *f, enum kv_file_kind kind, bool use,
                         struct qwick_err *e)
 {
     struct stat st;
-    /* O_NONBLOCK: the open of a FIFO must not wait. We make no links in
-     * caches; a session's is the user's, and its target is checked. */
+    /* O_NONBLOCK: opening a FIFO must not wait. We create no links in caches,
+     * so O_NOFOLLOW refuses them there. A session may be a link of the user;
+     * its target is checked. */
     f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY |
                               (kind == KV_FILE_PREFIX ? O_NOFOLLOW : 0));
     if (f->fd < 0 && errno == ELOOP && kind == KV_FILE_PREFIX) {
@@ -378,16 +379,16 @@ static int read_page(const struct kv_file *f, size_t i, unsigned char *data,
     return 0;
 }
 
-/* Pages being read. Each thread takes the next one. */
+/* Pages being read. Each thread takes the next page. */
 struct reading {
     const struct kv_file *f;
     size_t first;
     struct kv_page *const *pages;
     const volatile int *interrupt;
-    pthread_mutex_t lock;     /* of good with fault and e */
+    pthread_mutex_t lock;     /* protects good, fault and e */
     size_t next;              /* page to read next */
     size_t good;              /* pages before the first bad one */
-    enum kv_file_fault fault; /* of the first bad page, and so is e */
+    enum kv_file_fault fault; /* of the first bad page, like e */
     struct qwick_err e;
 };
 

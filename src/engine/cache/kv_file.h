@@ -35,10 +35,10 @@ struct kv_file_head {
     char kv[8], isa[16];   /* "f16", "avx512" */
     char model_name[96];   /* for messages; long names are cut */
     /* the file's contents */
-    uint64_t n_tokens;            /* from the first of the context on */
+    uint64_t n_tokens;            /* from the start of the context */
     uint64_t first_page, n_pages; /* session: 0 and all */
     uint64_t n_logits;            /* 0 or vocab_size */
-    uint64_t n_bytes;             /* of the file */
+    uint64_t n_bytes;             /* size of the file */
     uint64_t table_hash, head_hash;
 };
 
@@ -51,7 +51,7 @@ int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
  * directory and then renamed, so path never names an incomplete file. Only the
  * owner may read it. A symbolic link at path is refused, because another user
  * may have put it there. head comes from kv_file_describe; the caller sets
- * n_tokens, first_page and n_logits. Of the last page only the positions in use
+ * n_tokens, first_page and n_logits. Only the used positions of the last page
  * are written. QWICK_ERR_RUNTIME names the path. */
 int kv_file_write(const char *path, struct kv_file_head *head,
                   const int32_t *tokens, const float *logits,

@@ -6,17 +6,18 @@
 
 struct node {
     struct node *parent;
-    struct node **children; /* [n_children] of cap, by their tokens */
+    struct node **children; /* [n_children] of cap, sorted by tokens */
     size_t n_children, cap;
-    struct node *newer, *older; /* by last use */
+    struct node *newer, *older; /* list in order of last use */
     struct kv_page *page;
-    size_t n; /* tokens; less than a page only at the end of a sequence: then
-                 the node has no children, and no sibling begins with them */
+    size_t n; /* tokens; only the end of a sequence has less than a page: then
+                 the node has no children, and no sibling begins with its
+                 tokens */
     int32_t tokens[KV_BLOCK];
 };
 
 struct prefix {
-    struct kv_cache shape; /* empty; tells the size of pages */
+    struct kv_cache shape; /* empty; gives the size of pages */
     struct node root;
     struct node *newest, *oldest;
     size_t n_nodes, max_bytes;
@@ -50,10 +51,9 @@ static void link_newest(struct prefix *p, struct node *n)
     p->newest = n;
 }
 
-/* Note the use of a node and its ancestors. The root's child becomes the
+/* Record a use of a node and its ancestors. The root's child becomes the
  * newest. So a node is always newer than its descendants, and the oldest node
- * has none.
- */
+ * is a leaf. */
 static void touch(struct prefix *p, struct node *n)
 {
     for (; n != &p->root; n = n->parent) {
@@ -88,9 +88,9 @@ static size_t place(const struct node *parent, const int32_t *tokens, size_t n)
     return low;
 }
 
-/* The child that has most of tokens[0..n), n <= KV_BLOCK, at its beginning;
- * NULL when none has the first token. It is next to where they would be
- * inserted. */
+/* The child that shares the longest beginning with tokens[0..n), n <= KV_BLOCK;
+ * NULL if no child has the first token. Children are sorted, so it is a
+ * neighbour of the place where the tokens would be inserted. */
 static struct node *best_child(const struct node *parent, const int32_t *tokens,
                                size_t n, size_t *length)
 {
@@ -107,7 +107,8 @@ static struct node *best_child(const struct node *parent, const int32_t *tokens,
     return best;
 }
 
-/* Give a node more tokens; its present ones are their beginning. */
+/* Extend a node's tokens to tokens[0..n), which begin with its present
+ * tokens. */
 static void fill(struct prefix *p, struct node *c, const int32_t *tokens,
                  size_t n, struct kv_page *page)
 {

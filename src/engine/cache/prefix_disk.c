@@ -19,7 +19,7 @@ struct prefix_disk {
     char *dir, *root;         /* root: DIR/prefix-1 */
     char *class;              /* the directory of our entries, in root */
     struct kv_file_head mine; /* the head of our entries */
-    struct kv_cache shape;    /* empty; tells the size of pages */
+    struct kv_cache shape;    /* empty; gives the size of pages */
     const struct qwick_engine *eng;
     size_t max_bytes;
     struct par_pool *pool;
@@ -50,7 +50,8 @@ static bool same_class(const struct kv_file_head *a,
            !strcmp(a->isa, b->isa);
 }
 
-/* Path of the entry that begins with that page; NULL: out of memory. */
+/* Path of the entry that begins with page number `page`; NULL: out of
+ * memory. */
 static char *entry_path(const struct prefix_disk *d, const int32_t *tokens,
                         size_t page)
 {
@@ -127,7 +128,7 @@ static size_t common(const int32_t *a, const int32_t *b, size_t n)
     return i;
 }
 
-/* One use: all entries that it touches get the same time. */
+/* One search. All entries that it uses get the same time. */
 struct walk {
     struct prefix_disk *d;
     const int32_t *tokens;
@@ -153,10 +154,9 @@ static void damaged(struct walk *w, const char *path, const struct qwick_err *e)
     w->d->warned = true;
 }
 
-/* Open the entry that begins with that page. Returns the number of tokens that
- * agree, at least to the end of the page; 0: there is no entry, and f is
- * closed.
- */
+/* Open the entry that begins with page number `page`. Returns the number of
+ * matching tokens, at least up to the end of that page; 0: there is no entry,
+ * and f is closed. */
 static size_t open_entry(struct walk *w, size_t page, struct kv_file *f)
 {
     struct prefix_disk *d = w->d;
@@ -186,7 +186,7 @@ static size_t open_entry(struct walk *w, size_t page, struct kv_file *f)
     }
     if (n) {
         const struct timespec times[2] = {w->now, w->now};
-        (void)futimens(f->fd, times); /* read-only: its owner sees to it */
+        (void)futimens(f->fd, times); /* fails if we may only read it */
     } else {
         kv_file_close(f);
     }
@@ -195,7 +195,7 @@ static size_t open_entry(struct walk *w, size_t page, struct kv_file *f)
 }
 
 /* Read pages [page, end) of the context from the entry. Returns the number of
- * good ones. */
+ * good pages. */
 static size_t read_pages(struct walk *w, const struct kv_file *f, size_t page,
                          size_t end, struct kv_page **pages)
 {
@@ -245,7 +245,7 @@ size_t prefix_disk_find(struct prefix_disk *d, const int32_t *tokens, size_t n,
             goto end;
         done = m;
     }
-    /* no entry goes on better than the last one's next page does */
+    /* no other entry matches more of the next page than the last entry */
     if (done > at * KV_BLOCK) {
         n_read = read_pages(&w, &last, at, at + 1, pages + *n_pages);
         *n_pages += n_read;
@@ -265,8 +265,8 @@ static int make_dir(const char *path)
     struct stat st;
     if (mkdir(path, 0700) == 0)
         return sync_parent(path);
-    /* one that exists may be anything, also on a file system that we cannot
-     * write to */
+    /* an existing path is accepted here, even on a read-only file system;
+     * check_dirs checks its owner */
     int why = errno;
     if (why == EEXIST || stat(path, &st) == 0)
         return 0;
@@ -274,7 +274,7 @@ static int make_dir(const char *path)
     return -1;
 }
 
-/* The directory and those above it. */
+/* Create the class directory and its parents. */
 static int make_dirs(const struct prefix_disk *d, struct qwick_err *e)
 {
     char *path = d->class, *p = path + 1;
@@ -301,7 +301,7 @@ static int write_entry(struct walk *w, size_t first, const struct kv_cache *kv,
     int rc = -1;
     if (!path)
         return err_oom(e, strlen(d->class));
-    /* twice: another process may have removed the empty directory */
+    /* try twice: another process may remove the empty directory in between */
     for (int i = 0; i < 2 && rc; i++) {
         struct kv_file_head head = d->mine;
         head.n_tokens = w->n;

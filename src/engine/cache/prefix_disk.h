@@ -32,10 +32,10 @@ enum { PREFIX_DIR_VERSION = 1 };
 
 struct prefix_disk;
 
-/* dir: NULL for the one of qwick_cache_dir. The engine must have weights. The
- * first store creates the directory. A directory that belongs to another user,
- * or that others can write to, is refused: see owner_check_dir. Each entry is
- * checked by itself as well. */
+/* dir: NULL for the directory of qwick_cache_dir. The engine must have weights.
+ * The first store creates the directory. A directory that belongs to another
+ * user, or that others can write to, is refused: see owner_check_dir. Each
+ * entry is checked by itself as well. */
 int prefix_disk_open(struct prefix_disk **out, struct qwick_engine *eng,
                      const char *dir, size_t max_bytes, struct qwick_err *e);
 void prefix_disk_close(struct prefix_disk *d);
@@ -52,8 +52,8 @@ size_t prefix_disk_find(struct prefix_disk *d, const int32_t *tokens, size_t n,
 
 /* Write the whole pages of tokens[0..n), which kv holds, except those that the
  * directory has. Then remove entries, the one that was used longest ago first,
- * until at most max_bytes are left. Writes nothing when these pages alone are
- * larger. */
+ * until at most max_bytes are left. Writes nothing if the new pages alone are
+ * larger than max_bytes. */
 int prefix_disk_store(struct prefix_disk *d, const int32_t *tokens, size_t n,
                       const struct kv_cache *kv, struct qwick_err *e);
 

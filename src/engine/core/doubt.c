@@ -1,14 +1,13 @@
-/* Whether a checkpoint is of the kind that a task asks for. config.json does
- * not say: Qwen3, Qwen3-Embedding and Qwen3-Reranker are all Qwen3ForCausalLM
- * there. So each kind has signs of its own, and a checkpoint that has none is
- * worth a warning. */
+/* Whether a checkpoint suits a task. config.json does not tell: Qwen3,
+ * Qwen3-Embedding and Qwen3-Reranker are all Qwen3ForCausalLM there. So we look
+ * for other signs of each kind, and warn if a checkpoint has none. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/core/engine.h"
 
-/* Of README.md: what its front matter and first lines take. */
+/* Bytes of README.md to search: its front matter and first lines. */
 enum { README_BYTES = 4096 };
 
 /* The vocabulary of Qwen3-Embedding and Qwen3-Reranker; chat models of the
@@ -67,14 +66,16 @@ static bool readme_says(const struct qwick_engine *eng,
     return false;
 }
 
-/* The post-processor ends texts with a token whose state is the vector. */
+/* Whether the post-processor ends texts with a token. Its hidden state is the
+ * vector. */
 static bool ends_texts(const struct qwick_engine *eng)
 {
     struct bpe_frame f;
     return eng->bpe && !bpe_get_frame(eng->bpe, &f, NULL) && f.n_after > 0;
 }
 
-/* Saved as the bare model that sentence-transformers loads. */
+/* Whether the tensors have the names of the bare model that
+ * sentence-transformers loads. */
 static bool has_bare_names(const struct qwick_engine *eng)
 {
     for (size_t i = 0; eng->weights && i < st_count(eng->weights); i++)

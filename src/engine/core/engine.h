@@ -1,5 +1,5 @@
-/* The public structs' members, and functions on them that only the engine's own
- * files use. */
+/* The members of the public structs, and functions on them for the engine's own
+ * files. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -31,15 +31,16 @@ struct qwick_engine {
     enum chat_template template;
     enum dtype kv_dtype;
     unsigned char *blocked; /* [vocab_size] ids without text, or NULL */
-    /* Shared by the sessions, which run one at a time or jointly. */
+    /* Buffers shared by the sessions, which run one at a time or jointly. */
     struct scratch *scratch; /* created with the first session */
     struct span *spans;      /* [cap_spans] of a joint step */
     float *rows;             /* [cap_rows, vocab_size] logits of that step */
-    float *hidden;           /* [cap_hidden, d_model] its hidden states */
+    float *hidden;           /* [cap_hidden, d_model] hidden states of that
+                                step */
     size_t cap_spans, cap_rows, cap_hidden;
     struct memory memory;
     struct prefix *prefix;          /* NULL: no cache in memory */
-    struct prefix_disk *disk;       /* NULL: none on disk */
+    struct prefix_disk *disk;       /* NULL: no cache on disk */
     struct fingerprint fingerprint; /* zeros: not computed yet */
     uint64_t contents;              /* result of engine_contents */
     bool has_contents;
@@ -56,17 +57,17 @@ struct qwick_session {
     size_t cap;
     size_t limit;        /* most tokens */
     float *own_logits;   /* [vocab_size]; NULL: not needed yet */
-    const float *logits; /* of the last token: own_logits, a row of the
-                            engine's, or a row of a generation under way; NULL:
+    const float *logits; /* of the last token: own_logits, a row of the engine's
+                            buffer, or a row of a running generation; NULL:
                             none */
-    const float *hidden; /* a row of the engine's, or NULL */
+    const float *hidden; /* a row of the engine's buffer, or NULL */
     size_t n_rows;       /* rows of logits, of which *logits is the last */
     size_t n_cached;     /* tokens that the last sync did not evaluate */
     double *parts;       /* [PART_COUNT] sums of ms for profiling, or NULL */
     qwick_progress_fn progress;
     void *progress_ctx;
     const volatile int *interrupt;
-    double deadline_ms; /* of clock_ms, for the prefill; 0: none */
+    double deadline_ms; /* deadline of the prefill by clock_ms; 0: none */
 };
 
 static inline bool session_interrupted(const struct qwick_session *s)
@@ -74,19 +75,19 @@ static inline bool session_interrupted(const struct qwick_session *s)
     return s->interrupt && *s->interrupt;
 }
 
-/* Whether a prefill shall stop: by the flag or by the deadline. It fails with
- * QWICK_ERR_INTERRUPTED in both cases. */
+/* Whether a prefill must stop, because of the flag or the deadline. In both
+ * cases it fails with QWICK_ERR_INTERRUPTED. */
 static inline bool session_stopped(const struct qwick_session *s)
 {
     return session_interrupted(s) ||
            (s->deadline_ms > 0 && clock_ms() >= s->deadline_ms);
 }
 
-/* Send a warning to the program's log. Out of memory: it is dropped. */
+/* Send a warning to the program's log. If memory is short, it is dropped. */
 void engine_warn(struct qwick_engine *eng, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The context of sessions that are asked for with n_ctx tokens (0: the model's
+/* Set *limit to the context of a session created with n_ctx (0: the model's
  * maximum). An engine without weights: QWICK_ERR_USAGE; n_ctx above the
  * maximum: QWICK_ERR_CONTEXT. */
 int engine_context(const struct qwick_engine *eng, size_t n_ctx, size_t *limit,
@@ -106,7 +107,7 @@ int session_predict_memory(const struct qwick_session *s, size_t n,
 int session_reserve_tokens(struct qwick_session *s, size_t n,
                            struct qwick_err *e);
 
-/* Drop all but the first n tokens. If any are dropped, the logits go, too. */
+/* Drop all but the first n tokens. If any are dropped, so are the logits. */
 void session_truncate(struct qwick_session *s, size_t n);
 
 /* Append tokens[0..n), n >= 1, in one pass, and write their logits to rows f32
@@ -120,11 +121,11 @@ int session_decode_all(struct qwick_session *s, const int32_t *tokens, size_t n,
  * of the pass stays. The logits are then those of the last remaining token. */
 void session_keep(struct qwick_session *s, size_t n);
 
-/* Copy the logits, if there are any, to s->own_logits. */
+/* Copy the logits, if the session has them, to s->own_logits. */
 void session_own_logits(struct qwick_session *s);
 
-/* Bytes of a token, none for ids that the tokenizer lacks and, with
- * skip_special, for special ones; borrowed. An id beyond the vocabulary:
+/* The bytes of a token, borrowed. Ids that the tokenizer lacks have no bytes,
+ * nor have special tokens with skip_special. An id beyond the vocabulary:
  * QWICK_ERR_USAGE. Needs a tokenizer. */
 int engine_token_bytes(const struct qwick_engine *eng, int32_t id,
                        bool skip_special, const char **p, size_t *n,

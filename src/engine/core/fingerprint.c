@@ -65,7 +65,7 @@ static int put_config(struct buf *b, const struct config *c)
         bad |= put_double(b, reals[i]);
     for (size_t i = 0; i < c->n_layers; i++)
         bad |= buf_putc(b, c->layers[i].window != NO_WINDOW);
-    /* families with one rotary embedding have no more */
+    /* a family with one rotary embedding hashes nothing more */
     for (size_t i = 1; i < c->n_ropes; i++)
         bad |= put_rope(b, &c->ropes[i]);
     for (size_t i = 0; i < c->n_layers && c->n_ropes > 1; i++)
@@ -140,7 +140,7 @@ int engine_fingerprint(struct qwick_engine *eng, struct fingerprint *out,
 
 /* ---- contents ------------------------------------------------------------ */
 
-/* A part of a tensor: what a thread takes at a time. */
+/* A part of a tensor: the unit of work of a thread. */
 struct slice {
     const unsigned char *data;
     size_t n;

@@ -1,4 +1,5 @@
-/* Which model answers come from, whichever machine its files lie on. */
+/* The identity of a model, independent of the machine and the place of its
+ * files. */
 #include "base/buf.h"
 #include "base/hash.h"
 #include "engine/core/engine.h"

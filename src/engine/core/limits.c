@@ -1,4 +1,4 @@
-/* What the machine can do at best: read bandwidth and arithmetic peak. */
+/* The machine's limits: read bandwidth and arithmetic peak. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -7,7 +7,7 @@
 #include "base/par.h"
 #include "engine/core/engine.h"
 
-/* Below it the weights fit in caches and say nothing about memory. */
+/* Smaller weights fit in caches, so reading them does not measure memory. */
 enum { MIN_SWEEP = 256 << 20, MAX_SWEEPS = 1024 };
 
 struct sweep {
@@ -15,7 +15,7 @@ struct sweep {
     const unsigned char *const *parts;
     const size_t *sizes;
     size_t n_parts;
-    unsigned long long sink; /* keeps the reads from being dropped */
+    unsigned long long sink; /* keeps the compiler from dropping the reads */
 };
 
 static void sweep_body(void *ctx, struct par_team *team, int tid, int n_threads)
@@ -37,8 +37,8 @@ static int by_value(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Median rate of the sweeps that fit into the time; the first one, which may
- * fault pages in, does not count. */
+/* Median rate of the sweeps that fit into the time. The first sweep does not
+ * count, because it may fault pages in. */
 static double measure_sweep(const struct qwick_engine *eng,
                             const unsigned char *const *parts,
                             const size_t *sizes, size_t n_parts, double ms)
@@ -66,7 +66,7 @@ static int by_address(const void *a, const void *b)
     return (*x)->data < (*y)->data ? -1 : (*x)->data > (*y)->data;
 }
 
-/* Over the mapped tensors that the model uses. */
+/* Sweep over the mapped tensors that the model uses. */
 static int sweep_weights(const struct qwick_engine *eng, double ms,
                          double *rate, struct qwick_err *e)
 {
@@ -99,7 +99,7 @@ static void touch_body(void *ctx, struct par_team *team, int tid, int n_threads)
     (void)team;
     par_split(MIN_SWEEP, 4096, tid, n_threads, &begin, &end);
     for (size_t i = begin; i < end; i += 4096)
-        p[i] = 1; /* or all pages would be the one zero page */
+        p[i] = 1; /* otherwise all pages would map the shared zero page */
 }
 
 int qwick_bench_bandwidth(struct qwick_engine *eng, double ms, double *rate,
@@ -138,7 +138,7 @@ static void peak_body(void *ctx, struct par_team *team, int tid, int n_threads)
     float sink = 0;
     (void)tid;
     (void)n_threads;
-    p->flops_of(1, &sink); /* clocks and units wake up */
+    p->flops_of(1, &sink); /* warm up clocks and units */
     par_barrier(team);
     double start = clock_ms(), now, flops = 0;
     do {
@@ -173,7 +173,7 @@ double qwick_forward_kv_bytes(const struct qwick_engine *eng, size_t pos,
 {
     if (n == 0)
         return 0;
-    /* a position of all layers has kv_token_bytes */
+    /* kv_token_bytes are the bytes of one position in all layers */
     return model_cost(&eng->model, pos, n).positions *
            (double)eng->info.kv_token_bytes /
            (double)eng->model.config.n_layers;

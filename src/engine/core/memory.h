@@ -11,17 +11,16 @@
 #define MEMORY_AGE_MS 100
 #define MEMORY_PART   16
 
-/* The last reading. All zeros: there was none. */
+/* The last reading. All zeros: no reading yet. */
 struct memory {
     bool known;
     double at;      /* clock_ms() */
     size_t bytes;   /* os_available_memory(); 0: unknown */
-    size_t granted; /* bytes since then */
+    size_t granted; /* bytes granted since then */
 };
 
-/* Bytes that may still be allocated; SIZE_MAX when that is unknown. need: bytes
- * that the caller is about to ask for, so that a large request gets a new
- * reading. */
+/* Bytes that may still be allocated; SIZE_MAX if unknown. need: bytes that the
+ * caller is about to ask for, so that a large request gets a new reading. */
 size_t memory_available(struct memory *m, size_t need);
 
 /* Count bytes that the caller is about to allocate. */

@@ -19,7 +19,7 @@
 enum { DEFAULT_CHUNK = 512, MAX_CHUNK = 1 << 16, MAX_THREADS = 1024 };
 static const size_t DEFAULT_DISK_BYTES = (size_t)4 << 30;
 
-/* When memory is short the line is dropped. */
+/* If memory is short, the line is dropped. */
 static void log_line(const struct qwick_engine *eng, enum qwick_log_level level,
                      const char *fmt, va_list ap)
 {
@@ -143,8 +143,8 @@ static int open_tokenizer(struct qwick_engine *eng, struct qwick_err *e)
     return rc;
 }
 
-/* The text of a chat_template member: a string, or a list of {name, template}
- * of which "default" counts. */
+/* The text of a chat_template member: a string, or the "default" entry of a
+ * list of {name, template}. */
 static const struct json_value *template_text(const struct json_value *v)
 {
     if (json_is(v, JSON_STRING))
@@ -181,7 +181,8 @@ static int open_template_gguf(struct qwick_engine *eng, const struct gguf *g,
     return 0;
 }
 
-/* chat_template.jinja, which wins, and tokenizer_config.json. */
+/* Read the template from chat_template.jinja, else from
+ * tokenizer_config.json. */
 static int open_template(struct qwick_engine *eng, struct qwick_err *e)
 {
     struct map map;
@@ -225,7 +226,7 @@ static int open_template(struct qwick_engine *eng, struct qwick_err *e)
     return rc;
 }
 
-/* Stop ids that no logit can have are dropped with a warning. */
+/* Drop stop ids outside the vocabulary, with a warning. */
 static void check_stop_ids(struct qwick_engine *eng)
 {
     struct config *c = &eng->model.config;
@@ -242,7 +243,7 @@ static void check_stop_ids(struct qwick_engine *eng)
     c->n_stop_ids = n;
 }
 
-/* The tokenizer makes no ids that the embedding does not have. */
+/* Check that the embedding has a row for every id of the tokenizer. */
 static int check_ids(const struct qwick_engine *eng, struct qwick_err *e)
 {
     size_t n = eng->model.config.vocab_size;
@@ -256,7 +257,7 @@ static int check_ids(const struct qwick_engine *eng, struct qwick_err *e)
         checkpoint_gguf(eng->ck) ? "the file" : "config.json", n);
 }
 
-/* Rows of the head beyond the tokenizer are padding: never drawn. */
+/* Block ids that the tokenizer lacks: these rows of the head are padding. */
 static int block_ids(struct qwick_engine *eng, struct qwick_err *e)
 {
     size_t n = eng->model.config.vocab_size;
@@ -375,8 +376,8 @@ static int open_weights(struct qwick_engine *eng,
     return block_ids(eng, e);
 }
 
-/* config.json is not needed for text alone: a folder with just the tokenizer's
- * files will do. */
+/* Read config.json. Tokenizing does not need it: a directory with only the
+ * tokenizer's files is enough. */
 static int open_config(struct qwick_engine *eng, bool optional,
                        struct qwick_err *e)
 {
@@ -390,7 +391,7 @@ static int open_config(struct qwick_engine *eng, bool optional,
         if (!found)
             return 0;
         map_close(&map);
-        /* of a model that this version cannot run, the text still works */
+        /* ignore errors: tokenizing works even for models that we cannot run */
         if (config_load(&eng->model.config, eng->ck, NULL))
             eng->model.config = (struct config){0};
         return 0;
@@ -398,8 +399,8 @@ static int open_config(struct qwick_engine *eng, bool optional,
     return config_load(&eng->model.config, eng->ck, e);
 }
 
-/* The caches of prefixes. One on disk that cannot be had is no reason to stop.
- */
+/* Open the prefix caches. If the cache on disk fails, warn and go on without
+ * it. */
 static int open_prefixes(struct qwick_engine *eng,
                          const struct qwick_engine_options *o,
                          struct qwick_err *e)

@@ -4,7 +4,7 @@
 
 #include "qwick.h"
 
-/* A larger size can only be memory that nobody has set. */
+/* A larger size can only be uninitialised memory. */
 enum { MAX_SIZE = 1 << 16 };
 
 int options_read(void *out, size_t size, const void *given, const char *what,
@@ -30,8 +30,9 @@ int options_read(void *out, size_t size, const void *given, const char *what,
     return 0;
 }
 
-/* The defaults, as far as the caller's struct of `size` bytes has room. Bytes
- * beyond those that this version knows become zero. */
+/* Copy the defaults into the caller's struct of `size` bytes. A smaller struct
+ * gets a part of them; in a larger one, the bytes that this version does not
+ * know become zero. */
 static void set(void *o, size_t size, const void *defaults, size_t known)
 {
     memset(o, 0, size);

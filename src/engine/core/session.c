@@ -1,11 +1,12 @@
-/* One timeline of tokens: what is cached, what must be evaluated. */
+/* Sessions: which tokens of a context are cached, and which must be
+ * evaluated. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "engine/core/engine.h"
 
-/* Logits that qwick_session_all_logits holds at once. */
+/* Bytes of logits that qwick_session_all_logits holds at once. */
 enum { LOGITS_BYTES = 32 << 20 };
 
 int engine_context(const struct qwick_engine *eng, size_t n_ctx, size_t *limit,
@@ -57,7 +58,8 @@ void qwick_session_free(struct qwick_session *s)
     free(s);
 }
 
-/* Refuse n_pages more, for what a printf format says. */
+/* Fail if n_pages more do not fit the memory. what: printf format of the
+ * purpose, with n. */
 static int predict_pages(struct qwick_engine *eng, size_t n_pages,
                          size_t page_bytes, struct qwick_err *e,
                          const char *what, size_t n)
@@ -84,7 +86,8 @@ int session_predict_memory(const struct qwick_session *s, size_t n,
                          e, "tokens", n);
 }
 
-/* What all sessions of a joint step take together. */
+/* Fail if the new pages of all sessions of a joint step do not fit the
+ * memory. */
 static int predict_steps(struct qwick_engine *eng,
                          const struct qwick_step *steps, size_t n,
                          struct qwick_err *e)
@@ -113,7 +116,8 @@ int session_reserve_tokens(struct qwick_session *s, size_t n,
     return 0;
 }
 
-/* Everything that evaluating up to n tokens, `chunk` at once, may need. */
+/* Allocate everything for a context of n tokens, evaluated `chunk` at a
+ * time. */
 static int reserve(struct qwick_session *s, size_t n, size_t chunk,
                    struct qwick_err *e)
 {
@@ -129,8 +133,8 @@ static int reserve(struct qwick_session *s, size_t n, size_t chunk,
     return kv_reserve(&s->kv, n, e);
 }
 
-/* One pass over tokens that follow what the cache has. -1: stopped, which only
- * a prefill can be. */
+/* Evaluate tokens after the cached ones in one pass. -1: stopped; only a
+ * prefill can be stopped. */
 static int forward(struct qwick_session *s, const int32_t *tokens, size_t n,
                    enum want want, float *logits, bool prefill)
 {
@@ -185,7 +189,7 @@ void session_truncate(struct qwick_session *s, size_t n)
 int qwick_session_sync(struct qwick_session *s, const int32_t *tokens, size_t n,
                        struct qwick_err *e)
 {
-    /* the last token is evaluated in any case: the logits are its */
+    /* always evaluate the last token, to get its logits */
     if (session_check_tokens(s, tokens, n, e) ||
         session_predict_memory(s, n, e) ||
         qwick_session_reuse(s, tokens, n - 1, e))
@@ -382,8 +386,7 @@ static int check_steps(const struct qwick_engine *eng,
     return 0;
 }
 
-/* Room for n rows of width floats behind *p, whose old contents do not matter.
- */
+/* Make room for n rows of `width` floats at *p. The old contents are lost. */
 static int reserve_rows(float **p, size_t *cap, size_t n, size_t width,
                         struct qwick_err *e)
 {

@@ -1,4 +1,4 @@
-/* Sessions in files. */
+/* Save and open session files. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +19,9 @@ int qwick_session_save(struct qwick_session *s, const char *path,
     return kv_file_write(path, &head, s->tokens, s->logits, &s->kv, e);
 }
 
-/* Whether the weights are those that the session was saved with. Where the
- * files are the same ones, unchanged since, their contents are. Where they are
- * not (a copy, other times) all of the contents is compared. */
+/* Check that the session was saved with the same weights. Equal file identities
+ * (inode, size, times) prove it. Otherwise, for example with a copy, compare a
+ * hash of all contents. */
 static int check_weights(const struct kv_file *f,
                          const struct kv_file_head *mine,
                          struct qwick_engine *eng, struct qwick_err *e)
@@ -43,7 +43,7 @@ static int check_weights(const struct kv_file *f,
                    f->path, h->model_name, h->contents, contents);
 }
 
-/* Whether this engine may go on with what the file's made. */
+/* Whether this engine may continue the session of the engine that saved it. */
 static int check_engine(const struct kv_file *f,
                         const struct kv_file_head *mine,
                         struct qwick_engine *eng, struct qwick_err *e)
@@ -107,7 +107,7 @@ static int take(struct qwick_session *s, struct kv_file *f, struct qwick_err *e)
     if (n)
         memcpy(s->tokens, f->tokens, n * sizeof *s->tokens);
     s->kv.n = n;
-    /* the session may have released as much before it was saved */
+    /* release old pages of window layers, as the saved session may have done */
     kv_release(&s->kv, 0);
     if (f->logits) {
         s->own_logits = f->logits;

@@ -15,8 +15,9 @@ static size_t common_prefix(const struct qwick_session *s,
     return i;
 }
 
-/* The session's context becomes n of tokens, in pages behind the first n_kept.
- * The references to pages are given up in any case. */
+/* Make tokens[0..n) the session's context: keep its first n_kept tokens and
+ * append the pages. The references to the pages are consumed even on
+ * failure. */
 static int adopt(struct qwick_session *s, const int32_t *tokens, size_t n,
                  size_t n_kept, struct kv_page **pages, size_t n_pages,
                  struct qwick_err *e)

@@ -1,4 +1,4 @@
-/* The parts of a generation, for programs with a loop of their own. */
+/* Sampler and detokenizer for programs with their own decode loop. */
 #include <stdlib.h>
 
 #include "engine/core/engine.h"
@@ -116,14 +116,14 @@ void qwick_detokenizer_free(struct qwick_detokenizer *d)
     free(d);
 }
 
-/* Hand out what these bytes set free; `last` sets free all. */
+/* Add bytes, and hand out the complete characters; with `last`, everything. */
 static int feed(struct qwick_detokenizer *d, const char *p, size_t n, bool last,
                 const char **text, size_t *n_text, struct qwick_err *e)
 {
     struct buf *out = &d->stream.text;
     size_t from;
     bool stopped;
-    out->len = 0; /* the caller has it */
+    out->len = 0; /* the previous call handed it out */
     if (stream_add(&d->stream, p, n, last, &from, &stopped))
         return err_oom(e, n);
     *text = out->len ? out->data : "";

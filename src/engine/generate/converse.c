@@ -1,4 +1,4 @@
-/* A conversation in a session. */
+/* Run a conversation in a session. */
 #include <stdlib.h>
 
 #include "engine/core/engine.h"
@@ -12,7 +12,7 @@ int qwick_chat_sync(const struct qwick_chat *c, struct qwick_session *s,
     size_t n;
     if (qwick_chat_encode(c, s->eng, o, NULL, 0, &ids, &n, in_think, e))
         return -1;
-    /* what the session begins with and the prompt does, too, stays */
+    /* sync keeps the common beginning of the session and the prompt */
     int rc = qwick_session_sync(s, ids, n, e);
     free(ids);
     return rc;

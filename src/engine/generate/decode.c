@@ -22,13 +22,13 @@ bool decode_ends(const struct decode_rules *r, int32_t id, size_t n, size_t pos,
     return true;
 }
 
-/* How far the loop is. */
+/* State of the loop. */
 struct loop_state {
     const float *row;     /* logits to choose from */
     size_t pos;           /* tokens before the one to choose */
     size_t n;             /* tokens chosen so far */
-    const int32_t *guess; /* [n_guess] neither accepted nor dropped yet; the
-                             state holds them after its pos tokens */
+    const int32_t *guess; /* [n_guess] guesses neither accepted nor dropped yet;
+                             the state holds them after its pos tokens */
     size_t n_guess;
 };
 
@@ -40,8 +40,8 @@ static void drop(const struct decode_loop *l, struct loop_state *r)
     r->n_guess = 0;
 }
 
-/* Whether id was guessed. Then it has been evaluated, and the next row is its
- * logits. */
+/* Accept id if it was guessed: then it is already evaluated, and the next row
+ * has its logits. */
 static bool accept(const struct decode_loop *l, struct loop_state *r,
                    int32_t id)
 {
@@ -55,7 +55,7 @@ static bool accept(const struct decode_loop *l, struct loop_state *r,
     return true;
 }
 
-/* The guesses to evaluate after the last chosen token: *n of them. */
+/* Make *n guesses to evaluate after the last chosen token. */
 static int guess(const struct decode_loop *l, const struct loop_state *r,
                  size_t *n, struct qwick_err *e)
 {

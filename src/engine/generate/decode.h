@@ -45,7 +45,7 @@ typedef int (*decode_guess_fn)(void *ctx, int32_t *drafts, size_t max,
 
 /* How to guess, and counts of the guesses. */
 struct decode_draft {
-    decode_guess_fn guess; /* its ctx is the loop's */
+    decode_guess_fn guess; /* gets the ctx of the loop */
     decode_forward_all_fn forward_all;
     decode_keep_fn keep;
     size_t stride;     /* of the rows of forward_all, in floats */
@@ -56,7 +56,7 @@ struct decode_draft {
     size_t n_accepted; /* out: guesses accepted; each saves a pass */
 };
 
-/* Ends of a sequence that ids and lengths decide. */
+/* Rules that end an answer by ids and lengths. */
 struct decode_rules {
     const int32_t *stop_ids; /* [n_stop_ids] */
     size_t n_stop_ids;
@@ -70,15 +70,15 @@ struct decode_loop {
     void *state;
     decode_select_fn select;
     decode_token_fn on_token;
-    void *ctx;                  /* of select and on_token */
+    void *ctx;                  /* argument of select and on_token */
     struct decode_draft *draft; /* NULL: one token a pass */
 };
 
 bool decode_is_stop(const struct decode_rules *r, int32_t id);
 
-/* Whether id is the last token: a stop id, the end of the budget, or no place
- * left to evaluate it. n: tokens chosen so far, id included. pos: tokens that
- * the state holds. */
+/* Whether id is the last token: it is a stop id, the budget is used up, or no
+ * position is left to evaluate it. n: tokens chosen so far, id included. pos:
+ * tokens that the state holds. */
 bool decode_ends(const struct decode_rules *r, int32_t id, size_t n, size_t pos,
                  enum qwick_finish *why);
 
@@ -87,10 +87,9 @@ bool decode_ends(const struct decode_rules *r, int32_t id, size_t n, size_t pos,
  * rules.limit or beyond; if on_token goes on there, the loop fails with
  * QWICK_ERR_CONTEXT.
  *
- * With a draft, select sees the same rows in the same order as without, one for
- * each chosen token. Afterwards, on failure too, the state holds the same
- * tokens as without. The loop never evaluates guesses beyond the limit or the
- * budget, or after a stop id. */
+ * A draft changes neither the rows that select sees, nor their order, nor the
+ * tokens that the state holds afterwards, even on failure. The loop never
+ * evaluates guesses beyond the limit or the budget, or after a stop id. */
 int decode_run(const struct decode_loop *l, const float *logits, size_t pos,
                enum qwick_finish *why, struct qwick_err *e);
 

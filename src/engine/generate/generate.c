@@ -31,8 +31,8 @@ struct qwick_sampling qwick_sampling_defaults(const struct qwick_engine *eng,
     o.top_p = (float)c->top_p;
     o.min_p = (float)c->min_p;
     o.repeat_penalty = (float)c->repetition_penalty;
-    /* Qwen3's files carry the values for thinking; its model card gives others
-     * for plain answers. */
+    /* Qwen3's generation_config.json has the values for thinking. Its model
+     * card gives other values for answers without thinking. */
     if (!thinking && c->temperature == 0.6 && c->top_p == 0.95 &&
         c->top_k == 20) {
         o.temperature = 0.7f;
@@ -108,8 +108,7 @@ static int check_options(const struct qwick_generate_options *o,
     return 0;
 }
 
-/* Ids that may never be drawn: those of the engine, and stop ids when they are
- * to be ignored. */
+/* Block the engine's blocked ids, and with ignore_eos also the stop ids. */
 static int block_stops(struct generation *g, struct qwick_err *e)
 {
     const struct config *c = &g->eng->model.config;
@@ -197,8 +196,8 @@ bool generation_timed_out(const struct generation *g)
     return g->deadline_ms > 0 && clock_ms() >= g->deadline_ms;
 }
 
-/* Why the generation ends with this token, if it does: a stop id before all,
- * then what was asked for from outside, then lengths and time. */
+/* Whether the generation ends with this token, and why. A stop id has priority,
+ * then an interrupt or the callback, then lengths and time. */
 static bool ends(struct generation *g, int32_t id, size_t pos,
                  enum qwick_finish *why)
 {
@@ -217,7 +216,7 @@ static bool ends(struct generation *g, int32_t id, size_t pos,
     return true;
 }
 
-/* Text of a token: nothing for stop ids and special added tokens. */
+/* The text of a token; empty for stop ids and special added tokens. */
 static const char *visible(const struct generation *g, int32_t id, size_t *n)
 {
     struct bpe *bpe = g->eng->bpe;
@@ -228,7 +227,8 @@ static const char *visible(const struct generation *g, int32_t id, size_t *n)
     return p ? p : "";
 }
 
-/* What the token sets free begins at *from of its channel's buffer. */
+/* Add the token's text to the stream. The released text begins at *from in the
+ * buffer of its channel. */
 static int add_text(struct generation *g, int32_t id, bool last, size_t *from,
                     bool *stopped)
 {
@@ -291,18 +291,18 @@ int generation_finish(struct generation *g, struct qwick_err *e)
 struct solo {
     struct generation g;
     struct qwick_session *s;
-    const float *logits; /* of the token to draw next */
+    const float *logits; /* logits for the next draw */
     double start;
-    double step, mid, sampled; /* of a token; profile only */
+    double step, mid, sampled; /* times of a token; only for profiling */
     size_t cap_times;
-    size_t first_time; /* of the times, the first of the decode step at hand */
+    size_t first_time; /* index of the first time of the current decode step */
     bool begun;        /* the first token was drawn */
     /* with lookup */
     const int32_t *prompt;
-    struct lookup *lookup; /* knows the prompt once n_known > 0, and */
-    size_t n_known;        /* so many tokens of the answer */
+    struct lookup *lookup; /* has the prompt once n_known > 0, */
+    size_t n_known;        /* and this many tokens of the answer */
     int32_t tokens[1 + QWICK_LOOKUP_MAX];
-    float *rows; /* [1 + max, vocab_size], or NULL: not needed so far */
+    float *rows; /* [1 + max, vocab_size]; NULL: not needed yet */
     struct decode_draft draft;
 };
 
@@ -314,7 +314,8 @@ static double mean(const double *v, size_t n)
     return sum / (double)n;
 }
 
-/* Of the tokens that one step gave, the first has waited for all of them. */
+/* Give all tokens of one step its average time: the first token waited for the
+ * whole step, the others for nothing. */
 static void share_times(struct solo *o)
 {
     struct qwick_result *r = o->g.r;
@@ -402,7 +403,7 @@ static int note_times(struct solo *o, double step, double sampling,
                       struct qwick_err *e)
 {
     struct qwick_result *r = o->g.r;
-    size_t need = r->n_per_token + 1, cap = o->cap_times; /* of both */
+    size_t need = r->n_per_token + 1, cap = o->cap_times; /* for both arrays */
     if (ARRAY_RESERVE(r->per_token_ms, cap, need, e) ||
         ARRAY_RESERVE(r->sample_ms, o->cap_times, need, e))
         return -1;
@@ -472,7 +473,7 @@ static int prepare_lookup(struct solo *o, const int32_t *prompt,
                : 0;
 }
 
-/* From the prompt's logits to the end. */
+/* Generate from the prompt's logits to the end of the answer. */
 static int decode(struct solo *o, struct qwick_err *e)
 {
     struct qwick_result *r = o->g.r;

@@ -1,4 +1,4 @@
-/* One answer under way. It turns rows of logits into tokens and text, and
+/* One answer being generated. It turns rows of logits into tokens and text, and
  * decides when the answer ends. It has no session, so both a decode loop and a
  * batch can drive it. */
 #ifndef ENGINE_GENERATE_H
@@ -14,17 +14,17 @@ struct generation {
     const struct qwick_engine *eng;
     const struct qwick_generate_options *o; /* borrowed */
     const volatile int *interrupt;          /* NULL: never */
-    double deadline_ms;                     /* of clock_ms; 0: none */
+    double deadline_ms;                     /* deadline by clock_ms; 0: none */
     struct decode_rules rules;
-    struct qwick_result *r; /* of the caller */
+    struct qwick_result *r; /* owned by the caller */
     struct sampler *sampler;
     struct stream stream;
     unsigned char *blocked;
     struct qwick_logprob *top; /* [n_top] */
     size_t n_top;
-    float logprob;     /* of the last drawn token */
+    float logprob;     /* log-probability of the last drawn token */
     size_t *borders;   /* [loop_guard] room for the loop guard */
-    size_t cap_tokens; /* of r->tokens */
+    size_t cap_tokens; /* capacity of r->tokens */
 };
 
 /* QWICK_ERR_USAGE when an id of prompt[0..n) is out of range. */

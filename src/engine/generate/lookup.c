@@ -6,19 +6,18 @@
 
 #include "base/buf.h"
 
-/* Fewest tokens that must have been there before; the same in the index. */
+/* Fewest matching tokens before a guess. The index hashes this many tokens. */
 enum { GRAM = 2 };
 
-/* Earlier places that are looked at for a guess, and tokens by which they are
- * compared. */
+/* Most earlier positions that a search tries, and most tokens that it compares
+ * at each. */
 enum { MOST_PLACES = 32, MOST_MATCH = 32 };
 
-/* How far a guess is trusted depends on the number of matching tokens before
- * it.
- */
+/* Classes of guesses: trust in a guess grows with the number of matching tokens
+ * before it. */
 static const struct {
     size_t match; /* least number of matching tokens */
-    double prior; /* probability before there is experience */
+    double prior; /* assumed probability before the first results */
 } classes[] = {{GRAM, 0.2}, {3, 0.4},  {4, 0.5}, {5, 0.6},
                {7, 0.7},    {10, 0.8}, {16, 0.9}};
 enum { CLASSES = sizeof classes / sizeof *classes };
@@ -30,8 +29,8 @@ enum { CLASSES = sizeof classes / sizeof *classes };
 #define PRIOR_WEIGHT 4.0
 #define MEMORY       32.0
 
-/* A pass with guesses must be faster than one without by this factor, as far as
- * we can expect. */
+/* A pass with guesses must be faster than one without by this factor, by our
+ * estimate. */
 #define LEAST_GAIN 1.05
 
 /* A budget for wrong guesses, in passes of one token. It starts with OPENING.
@@ -51,15 +50,15 @@ struct lookup {
     size_t n, cap;
     /* Positions by the hash of the GRAM tokens that end there. */
     uint32_t *head; /* [cap] latest position of each hash */
-    uint32_t *prev; /* [cap] the position before with the same hash */
-    size_t source;  /* the guess is the tokens after this position */
+    uint32_t *prev; /* [cap] the previous position with the same hash */
+    size_t source;  /* the tokens after this position are the guess */
     size_t match;   /* tokens up to source that equal the last ones of the
                        context; 0: no guess */
     int32_t guess[LOOKUP_MAX + 1];
     size_t n_guess;
-    size_t n_drafted;   /* guesses that were handed out */
-    size_t guess_match; /* match when the guesses were made */
-    size_t at;          /* the guess to check next */
+    size_t n_drafted;   /* guesses that were handed out to the caller */
+    size_t guess_match; /* value of match when the guesses were made */
+    size_t at;          /* index of the guess to check next */
     double balance;
     double right[CLASSES], made[CLASSES];
 };
@@ -84,7 +83,7 @@ static void index_token(struct lookup *l, size_t i)
     *head = (uint32_t)i;
 }
 
-/* Make room for n tokens. A larger index is filled again. */
+/* Make room for n tokens. A larger index is rebuilt. */
 static int reserve(struct lookup *l, size_t n, struct qwick_err *e)
 {
     size_t cap = l->cap ? l->cap : 256, bytes;
@@ -117,7 +116,7 @@ static int reserve(struct lookup *l, size_t n, struct qwick_err *e)
     return 0;
 }
 
-/* How many tokens that end at position i equal the last ones of the context. */
+/* How many tokens up to position i equal the last tokens of the context. */
 static size_t matching(const struct lookup *l, size_t i)
 {
     const int32_t *last = l->tokens + l->n - 1, *there = l->tokens + i;
@@ -128,8 +127,8 @@ static size_t matching(const struct lookup *l, size_t i)
     return k;
 }
 
-/* Find the earlier place with the longest match: the one that was right so far,
- * or one of the latest few. */
+/* Find the earlier position with the longest match: try the latest MOST_PLACES,
+ * and keep the current source unless one is better. */
 static void find(struct lookup *l)
 {
     if (l->n < GRAM)
@@ -179,9 +178,9 @@ static void check(struct lookup *l, int32_t id)
     l->at = right ? l->at + 1 : l->n_guess;
 }
 
-/* How many guesses, at most n, to put into the next pass: the number that gives
- * most tokens for the time, if that is worth it and the budget can pay for it.
- */
+/* Choose the number of guesses for the next pass, at most n: the number with
+ * the most expected tokens per time, if the gain is large enough and the budget
+ * can pay for it. */
 static size_t worth(const struct lookup *l, size_t n)
 {
     double p = 1, tokens = 1, best = LEAST_GAIN, best_paid = 1;
@@ -268,7 +267,7 @@ size_t lookup_guess(struct lookup *l, int32_t *drafts, size_t n)
     l->n_drafted = worth(l, n);
     if (l->n_drafted)
         l->balance -= l->row_cost * (double)(l->n_drafted + 1);
-    /* one more, to learn from */
+    /* one guess more than is handed out, to learn from it */
     l->n_guess = l->n_drafted + 1;
     for (size_t i = 0, at = l->source + 1; i < l->n_guess; i++, at++)
         l->guess[i] = at < l->n ? l->tokens[at] : l->guess[at - l->n];

@@ -1,11 +1,11 @@
 /* Prompt lookup decoding (Saxena 2023): guesses the next tokens from the
- * context alone. Where the last few tokens occurred earlier, the guess is the
- * tokens that followed them there.
+ * context alone. If the last few tokens occurred earlier, it guesses the tokens
+ * that followed them there.
  *
  * How often earlier guesses were right decides whether a guess is worth a place
- * in a pass. Each added token is checked against the guess at that place, also
- * when no caller asked for it. This is cheap, and so we notice text that
- * repeats itself before we spend a pass on it. Guesses depend only on the
+ * in a pass. Each added token is checked against the guess for its position,
+ * even if no caller asked for a guess. This is cheap, and so we notice text
+ * that repeats itself before we spend a pass on it. Guesses depend only on the
  * tokens and the arguments, never on a clock. */
 #ifndef ENGINE_LOOKUP_H
 #define ENGINE_LOOKUP_H
@@ -26,8 +26,8 @@ int lookup_create(struct lookup **out, size_t max, double row_cost,
                   struct qwick_err *e);
 void lookup_free(struct lookup *l);
 
-/* Append ids[0..n) to the context. Tokens after a guess show how good it was.
- * On failure the context is unchanged. */
+/* Append ids[0..n) to the context. The new tokens are compared with earlier
+ * guesses. On failure the context is unchanged. */
 int lookup_add(struct lookup *l, const int32_t *ids, size_t n,
                struct qwick_err *e);
 

@@ -10,11 +10,13 @@
  * integer form: sign, exponent and four bits of mantissa. */
 enum { BIN_BITS = 13, BINS = 1 << BIN_BITS };
 
-/* Values whose largest is remembered together: most filters then look into the
- * few blocks that can matter. And how many candidates are few. */
+/* BLOCK: values per block. The largest value of each block is kept, so most
+ * filters read only the few blocks that can matter. FEW: most candidates that
+ * are sorted. */
 enum { BLOCK = 64, FEW = 4096 };
 
-/* Below it the softmax is a step for any logits that differ in float32. */
+/* Below this temperature the softmax is 0 or 1 for any two logits that differ
+ * in float32. */
 #define MIN_TEMPERATURE 1e-6f
 
 struct sampler {
@@ -22,18 +24,19 @@ struct sampler {
     const struct kernels *k;
     size_t vocab_size;
     uint64_t n_accepted;
-    qwick_bias_fn bias; /* or NULL */
+    qwick_bias_fn bias; /* NULL: none */
     void *bias_ctx;
     float *work;       /* [vocab_size] processed logits */
-    float *top;        /* [n_blocks] largest of each BLOCK of them */
+    float *top;        /* [n_blocks] largest of each block of work */
     float *prob;       /* [vocab_size] exp((x - max) / temperature) */
-    double *block_sum; /* [n_blocks] of prob */
+    double *block_sum; /* [n_blocks] sums of prob */
     int32_t *kept;     /* [vocab_size] candidates, by id */
-    int32_t *order;    /* [FEW] the same by value; the largest blocks */
+    int32_t *order;    /* [FEW] candidates by value, or the largest blocks */
     size_t n_blocks;
-    int32_t *never; /* ids that are blocked */
+    int32_t *never; /* blocked ids */
     size_t n_never;
-    uint32_t *seen;    /* [vocab_size] times in the answer; PROMPT bit */
+    uint32_t *seen;    /* [vocab_size] occurrences in the answer, and the bit
+                          PROMPT */
     int32_t *distinct; /* ids with seen != 0 */
     size_t n_distinct;
     double mass[BINS];
@@ -45,7 +48,7 @@ struct sampler {
 static uint32_t order_key(float x)
 {
     uint32_t u;
-    x += 0.0f; /* both zeros are one value, so they share a bin */
+    x += 0.0f; /* turn -0 into 0, so that both share a bin */
     memcpy(&u, &x, sizeof u);
     return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
@@ -71,7 +74,7 @@ static int check(const struct qwick_sampling *o, struct qwick_err *e)
         {"top_k", o->top_k, 0, INT32_MAX},
         {"top_p", (double)o->top_p, 0, 1},
         {"min_p", (double)o->min_p, 0, 1},
-        /* the least as a float, which is below it */
+        /* round the minimum to float: as a float it is a little smaller */
         {"repeat_penalty", (double)o->repeat_penalty,
          (double)(float)QWICK_REPEAT_PENALTY_MIN, QWICK_REPEAT_PENALTY_MAX},
         {"presence_penalty", (double)o->presence_penalty, -QWICK_PENALTY_MAX,
@@ -167,7 +170,7 @@ void sampler_see_prompt(struct sampler *s, int32_t id)
 }
 
 /* Repetition: RepetitionPenaltyLogitsProcessor in transformers. Presence and
- * frequency: as in OpenAI's API, of the answer alone. */
+ * frequency: as in OpenAI's API, counted over the answer only. */
 static void penalise(struct sampler *s)
 {
     const struct qwick_sampling *o = &s->o;
@@ -192,7 +195,7 @@ static void update_top(struct sampler *s, size_t block)
     s->top[block] = s->k->max(s->work + block * BLOCK, block_size(s, block));
 }
 
-/* After a change to what lies at n ids. */
+/* Update the blocks' largest values after the logits of n ids changed. */
 static void update_tops(struct sampler *s, const int32_t *ids, size_t n)
 {
     for (size_t i = 0; n < s->n_blocks && i < n; i++)
@@ -201,7 +204,7 @@ static void update_tops(struct sampler *s, const int32_t *ids, size_t n)
         update_top(s, b);
 }
 
-/* Exponent of all ones: infinities and NaN. */
+/* Infinities and NaN have an exponent of all ones. */
 static inline __attribute__((always_inline)) bool all_finite(const float *x,
                                                              size_t n)
 {
@@ -232,16 +235,17 @@ static int apply_bias(struct sampler *s, struct qwick_err *e)
     return 0;
 }
 
-/* Copy the logits, check them, apply penalties, bias and blocks; *max is the
- * largest that may be drawn. */
+/* Copy and check the logits, apply penalties, bias and blocked ids. *max: the
+ * largest logit that may be drawn. */
 static int prepare(struct sampler *s, const float *logits, float *max,
                    struct qwick_err *e)
 {
     bool finite = true;
-    for (size_t b = 0; b < s->n_blocks; b++) { /* each while it is in L1 */
+    for (size_t b = 0; b < s->n_blocks; b++) { /* block by block, while it is in
+                                                  L1 */
         const float *x = logits + b * BLOCK;
         size_t n = block_size(s, b);
-        /* a length that is known makes straight code */
+        /* a constant length lets the compiler unroll the loop */
         finite &= n == BLOCK ? all_finite(x, BLOCK) : all_finite(x, n);
         memcpy(s->work + b * BLOCK, x, n * sizeof *x);
         s->top[b] = s->k->max(x, n);
@@ -274,7 +278,7 @@ static int32_t first_largest(const struct sampler *s, float max)
     return 0;
 }
 
-/* Larger first, equal ones by index. */
+/* Order: larger values first, equal values by index. */
 static bool before(const float *x, int32_t a, int32_t b)
 {
     return x[a] != x[b] ? x[a] > x[b] : a < b;
@@ -297,7 +301,7 @@ static void sift_down(const float *x, int32_t *ids, size_t i, size_t n)
     }
 }
 
-/* Heapsort: no worst case, no comparator context. */
+/* Heapsort: O(n log n) in the worst case, and no comparator context. */
 static void sort_ids(const float *x, int32_t *ids, size_t n)
 {
     for (size_t i = n / 2; i-- > 0;)
@@ -310,8 +314,8 @@ static void sort_ids(const float *x, int32_t *ids, size_t n)
     }
 }
 
-/* The k-th largest of kept values is in the bin returned; *above gets how many
- * lie in higher bins. */
+/* The bin of the k-th largest value. *above: number of values in higher
+ * bins. */
 static size_t bin_of_kth(const uint32_t *count, size_t k, size_t *above)
 {
     size_t n = 0, b = BINS;
@@ -352,8 +356,8 @@ struct cut {
 };
 
 /* Walk values downwards until their mass reaches p of the total: the token that
- * crosses p is the last one kept (TopPLogitsWarper in transformers). Sums run
- * in an order that only the values give. */
+ * crosses p is the last one kept (TopPLogitsWarper in transformers). The order
+ * of sums depends only on the values. */
 static struct cut top_p_cut(struct sampler *s, float threshold, double p)
 {
     memset(s->mass, 0, sizeof s->mass);
@@ -378,8 +382,8 @@ static struct cut top_p_cut(struct sampler *s, float threshold, double p)
     return cut;
 }
 
-/* Ids that survive top-k, top-p and min-p into s->kept, ascending: by looking
- * at all values. */
+/* Put the ids that pass top-k, top-p and min-p into s->kept, ascending. Reads
+ * all values. */
 static size_t filter_all(struct sampler *s, float max)
 {
     const struct qwick_sampling *o = &s->o;
@@ -397,7 +401,7 @@ static size_t filter_all(struct sampler *s, float max)
         if (x < threshold || x < cut.limit || s->prob[i] < o->min_p ||
             (x == cut.limit && (int32_t)i > cut.last))
             continue;
-        /* the likeliest stays, however strict the rest */
+        /* the likeliest always stays, even with strict filters */
         if (s->prob[i] > 0 || x == max)
             s->kept[m++] = (int32_t)i;
     }
@@ -406,17 +410,16 @@ static size_t filter_all(struct sampler *s, float max)
 
 /* ---- few candidates ----------------------------------------------------- */
 
-/* A value that at least n of all reach: the n-th largest of the blocks'
- * largest.
- */
+/* A lower bound of the n-th largest value: the n-th largest of the blocks'
+ * maxima. */
 static float reached_by(struct sampler *s, size_t n)
 {
     n = sampler_top(s->top, s->n_blocks, s->order, n);
     return s->top[s->order[n - 1]];
 }
 
-/* Ids of values that reach a limit into s->kept, ascending; FEW + 1 when there
- * are more than FEW. */
+/* Put the ids of values >= limit into s->kept, ascending. Returns their number,
+ * or FEW + 1 if there are more than FEW. */
 static size_t collect(struct sampler *s, float limit)
 {
     size_t m = 0;
@@ -441,9 +444,10 @@ static int by_id(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Of the m candidates in s->kept, which hold all that may survive: those that
- * do. total: mass that top-p is a share of; < 0: the candidates that top-k
- * keeps. Returns 0 when the candidates were not enough. */
+/* Filter the m candidates in s->kept, which include every id that may pass.
+ * total: the mass that top-p refers to; < 0: the mass of the candidates that
+ * top-k keeps. Returns the number of ids left, or 0 if the candidates were too
+ * few. */
 static size_t filter_few(struct sampler *s, size_t m, float max, double total)
 {
     const struct qwick_sampling *o = &s->o;
@@ -468,7 +472,7 @@ static size_t filter_few(struct sampler *s, size_t m, float max, double total)
             return 0;
         n = kept;
     }
-    /* the likeliest stays, however strict the rest */
+    /* the likeliest always stays, even with strict filters */
     while (n > 1 && (s->prob[n - 1] < o->min_p || s->prob[n - 1] == 0))
         n--;
     memcpy(s->kept, s->order, n * sizeof *s->kept);
@@ -476,7 +480,7 @@ static size_t filter_few(struct sampler *s, size_t m, float max, double total)
     return n;
 }
 
-/* Mass of all values, block by block. */
+/* The mass of all values; also fills block_sum. */
 static double sum_blocks(struct sampler *s, float max)
 {
     double total = 0;
@@ -489,8 +493,8 @@ static double sum_blocks(struct sampler *s, float max)
     return total;
 }
 
-/* Ids that survive the filters into s->kept, ascending. Where few blocks can
- * matter, only these are looked at; sorting ever stops at FEW. */
+/* Put the ids that pass the filters into s->kept, ascending. If only few blocks
+ * can matter, only those are read. At most FEW ids are sorted. */
 static size_t filter(struct sampler *s, float max)
 {
     enum { BLOCKS = 256 };
@@ -504,7 +508,7 @@ static size_t filter(struct sampler *s, float max)
         total = sum_blocks(s, max);
         m = collect(s, reached_by(s, BLOCKS));
     } else if (o->top_k == 0 && o->min_p > 0) {
-        /* a little below the limit, whose rounding is exp's */
+        /* collect from a little below the limit, because exp rounds */
         m = collect(s, max + o->temperature * (logf(o->min_p) - 1e-3f));
     }
     if (m <= FEW)
@@ -512,7 +516,7 @@ static size_t filter(struct sampler *s, float max)
     return n ? n : filter_all(s, max);
 }
 
-/* One of n ids whose probabilities are those of their values. */
+/* Draw one of the n kept ids by their probabilities. */
 static int32_t draw_kept(struct sampler *s, size_t n, float max, double u)
 {
     for (size_t i = 0; i < n; i++)
@@ -529,7 +533,7 @@ static int32_t draw_kept(struct sampler *s, size_t n, float max, double u)
     return s->kept[n - 1];
 }
 
-/* One of all ids: first its block, then itself. */
+/* Draw one of all ids: first its block, then the id. */
 static int32_t draw_any(struct sampler *s, float max, double u)
 {
     double at = u * sum_blocks(s, max), sum = 0;
@@ -549,7 +553,7 @@ static int32_t draw_any(struct sampler *s, float max, double u)
     for (size_t i = 0; i < n; i++) {
         if (s->prob[i] == 0)
             continue;
-        best = i; /* rounding may leave a rest behind the last one */
+        best = i; /* the last id, in case rounding leaves a rest after it */
         sum += (double)s->prob[i];
         if (at < sum)
             break;

@@ -38,15 +38,15 @@ int sampler_peek(struct sampler *s, const float *logits, int32_t *id,
 void sampler_accept(struct sampler *s, int32_t id);
 
 /* Write the n likeliest ids with their log-probabilities to top, best first,
- * and the log-probability of `id` to *logprob. It is the log-softmax of the
- * logits before any penalty. Equal ones are in order of their ids. */
+ * and the log-probability of `id` to *logprob. They are the log-softmax of the
+ * logits before any penalty. Equal values are in order of their ids. */
 void sampler_logprobs(const struct sampler *s, const float *logits,
                       struct qwick_logprob *top, size_t n, int32_t id,
                       float *logprob);
 
 /* Write the indices of the n largest values of x[0..size) to ids [n], the
- * largest first, equal ones in order of their indices. Returns their number: n,
- * or size where that is smaller. */
+ * largest first, equal ones in order of their indices. Returns their number:
+ * the smaller of n and size. */
 size_t sampler_top(const float *x, size_t size, int32_t *ids, size_t n);
 
 #endif

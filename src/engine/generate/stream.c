@@ -19,9 +19,9 @@ void stream_free(struct stream *s)
     buf_free(&s->thinking);
 }
 
-/* Where the stop string begins that is complete first, so that the answer does
- * not depend on how bytes fall into tokens; of two that end together, the
- * longer. False when there is none in the held bytes. */
+/* Find the stop string that ends first in the held bytes; of two that end
+ * together, the longer one. *at: its start. So the answer does not depend on
+ * how the bytes are split into tokens. False: there is none. */
 static bool find_stop(const struct stream *s, size_t *at)
 {
     size_t first_end = 0;
@@ -42,7 +42,7 @@ static bool find_stop(const struct stream *s, size_t *at)
     return first_end > 0;
 }
 
-/* Bytes at the end that may begin a stop string. */
+/* The number of bytes at the end that may begin a stop string. */
 static size_t stop_prefix(const struct stream *s)
 {
     size_t longest = 0;
@@ -66,8 +66,8 @@ static void drop_held(struct stream *s, size_t n)
         memmove(s->held.data, s->held.data + n, s->held.len);
 }
 
-/* New lines at the start of a channel are no part of it, so that they must not
- * complete a stop string either. */
+/* Drop newlines at the start of a channel. They are not part of it, so they
+ * must not complete a stop string. */
 static void trim_held(struct stream *s)
 {
     size_t n = 0;
@@ -81,7 +81,8 @@ static void trim_held(struct stream *s)
 static int release(struct stream *s, size_t n)
 {
     struct buf *out = stream_buf(s, s->channel);
-    size_t tail = 0; /* the thinking ends where its last line does */
+    size_t tail = 0; /* newlines at the end of the thinking are not part of
+                        it */
     while (s->channel == QWICK_THINKING && tail < n &&
            s->held.data[n - 1 - tail] == '\n')
         tail++;

@@ -32,9 +32,9 @@ int stream_switch(struct stream *s, enum qwick_channel to, size_t *from);
 
 /* Add the bytes of a token. last: no bytes follow on any channel, so hold
  * nothing back. *from: where the new bytes begin in the buffer of s->channel.
- * *stopped: the text has a stop string. Then only the bytes before it are
- * released; if there are several, the one that was complete first counts,
- * however the text is cut into tokens. Returns 0, or -1 when out of memory. */
+ * *stopped: the text has a stop string, and only the bytes before it are
+ * released. If there are several, the one that ends first counts, however the
+ * text is split into tokens. Returns 0, or -1 when out of memory. */
 int stream_add(struct stream *s, const char *p, size_t n, bool last,
                size_t *from, bool *stopped);
 

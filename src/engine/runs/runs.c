@@ -7,10 +7,12 @@
 #include "base/buf.h"
 #include "base/par.h"
 
-/* Logits of a pass: enough rows to be worth a pass over the weights. */
+/* Most bytes of logits in a pass; enough rows to make good use of the
+ * weights. */
 enum { ROWS_BYTES = 64 << 20 };
 
-/* Sessions are used again, unless their cache is worth giving back. */
+/* A session with a larger cache of its own is freed, not kept for another
+ * run. */
 enum { SPARE_BYTES = 16 << 20 };
 
 int runs_open(struct runs *s, struct qwick_engine *eng,
@@ -87,8 +89,8 @@ bool runs_pending(const struct runs *s)
     return s->n_waiting || s->n_live || s->more;
 }
 
-/* A session that no run has any more. Sessions that share pages are not kept:
- * they would hold on to them. */
+/* Keep or free a session that no run uses any more. Sessions that share pages
+ * are not kept, since they would keep these pages alive. */
 static void put_session(struct runs *s, struct qwick_session *session)
 {
     size_t own = s->base ? qwick_session_kv_bytes(s->base) : 0;
@@ -117,7 +119,7 @@ static void leave(struct runs *s, const struct run *r)
     memmove(s->live + i, s->live + i + 1, (s->n_live - i) * sizeof *s->live);
 }
 
-/* The run is not live any more. */
+/* End a run that is no longer live. */
 static int end_run(struct runs *s, struct run *r, struct qwick_err *e)
 {
     s->hold = false;
@@ -149,8 +151,8 @@ void runs_close(struct runs *s)
     *s = (struct runs){0};
 }
 
-/* Tokens of r that a session has and can go on from, without r's last one,
- * whose output is wanted. */
+/* How many tokens of r a session has and can continue from. r's last token does
+ * not count: its output is wanted. */
 static size_t known_tokens(const struct run *r, const struct qwick_session *had)
 {
     size_t n = tokens_in_common(r->tokens, r->n - 1, had->tokens, had->kv.n);
@@ -202,7 +204,8 @@ int runs_start(struct runs *s, struct run *r, struct qwick_err *e)
 
 /* ---- before a pass ------------------------------------------------------ */
 
-/* From the queue to the living, while there is a place and memory. */
+/* Move runs from the queue to the live runs, while there is a place and
+ * memory. */
 static int admit(struct runs *s, struct qwick_err *e)
 {
     while (s->n_live < s->max_live && !(s->hold && s->n_live)) {
@@ -219,7 +222,7 @@ static int admit(struct runs *s, struct qwick_err *e)
     return 0;
 }
 
-/* Take a cancelled run out of the queue or from the living. */
+/* Remove a cancelled run from the queue or from the live runs. */
 static struct run *take_cancelled(struct runs *s)
 {
     for (struct run **at = &s->first; *at; at = &(*at)->next) {
@@ -256,7 +259,7 @@ static int end_cancelled(struct runs *s, struct qwick_err *e)
     return 0;
 }
 
-/* End runs whose time is over. */
+/* End runs whose deadline has passed. */
 static int expire(struct runs *s, struct qwick_err *e)
 {
     for (size_t i = 0; i < s->n_live;) {
@@ -274,8 +277,8 @@ static int expire(struct runs *s, struct qwick_err *e)
 }
 
 /* Add the next tokens of a run to the pass, at most *budget of them and *rows
- * rows of outputs. A step wants one row, or as many as it has tokens; so with
- * QWICK_WANT_ALL it ends before the first token that has an output. */
+ * rows of outputs. A step has one row of output, or one per token. So with
+ * QWICK_WANT_ALL, a step ends before the first token whose output is wanted. */
 static void plan_step(struct runs *s, struct run *r, size_t *budget,
                       size_t *rows)
 {
@@ -302,17 +305,17 @@ static void plan_step(struct runs *s, struct run *r, size_t *budget,
         (struct qwick_step){r->session, r->tokens + at, n, want};
 }
 
-/* Whether the run waits for its last token alone, as it does when it decodes.
- */
+/* Whether the run decodes: only its last token is not evaluated yet. */
 static bool decodes(const struct runs *s, const struct run *r)
 {
     return s->task->want == QWICK_WANT_LAST && r->session &&
            run_pending(r) == 1;
 }
 
-/* One token of every run that decodes, and pieces of the others, in order of
- * admission, up to the engine's chunk. So no run that decodes waits for a long
- * prompt, and prompts go on however small the chunk is. */
+/* Plan a pass: one token of every run that decodes, and pieces of the other
+ * runs in order of admission, up to the engine's chunk. So a decoding run never
+ * waits for a long prompt, and prompts make progress even if the chunk is
+ * small. */
 static int plan(struct runs *s, struct qwick_err *e)
 {
     size_t chunk = s->eng->model.chunk, budget = SIZE_MAX;
@@ -338,8 +341,8 @@ static int plan(struct runs *s, struct qwick_err *e)
     return 0;
 }
 
-/* Take the cache of the youngest run, which starts again when another one has
- * ended. */
+/* Preempt the youngest run: drop its cache. It starts again when another run
+ * has ended. */
 static void preempt(struct runs *s)
 {
     struct run *r = s->live[--s->n_live];
@@ -350,14 +353,15 @@ static void preempt(struct runs *s)
     s->n_preempted++;
 }
 
-/* Evaluate a pass. Where memory is short, with less: what is kept for later
- * goes first, then the youngest runs. The last one left fails by itself:
+/* Evaluate a pass. If memory is short, first free caches kept for later, then
+ * preempt the youngest runs. If the only run left does not fit, it fails:
  * *failed, with *why. */
 static int evaluate(struct runs *s, struct run **failed, struct qwick_err *why)
 {
     *failed = NULL;
     for (;;) {
-        bool beyond = false; /* kv_bytes, which the prefix cache is not of */
+        bool beyond = false; /* beyond kv_bytes, which do not include the prefix
+                                cache */
         if (!plan(s, why) && !(beyond = runs_check_memory(s, why) != 0) &&
             !qwick_engine_step(s->eng, s->steps, s->n_steps, s->task->output,
                                why))
@@ -379,7 +383,7 @@ static int evaluate(struct runs *s, struct run **failed, struct qwick_err *why)
 
 /* ---- after a pass ------------------------------------------------------- */
 
-/* Rows of outputs of step i; the last token's is the last one. */
+/* The rows of output of step i. The last row belongs to the last token. */
 static const float *rows_of(const struct runs *s, size_t i, size_t *n)
 {
     const struct qwick_session *session = s->steps[i].session;
@@ -427,8 +431,8 @@ static int hand_out_rows(struct runs *s, struct qwick_err *e)
     return 0;
 }
 
-/* All outputs of the pass are used even when the end of a run stops the
- * scheduler. */
+/* Finish the complete runs of the pass. All outputs are used, even if the end
+ * of a run fails and stops the scheduler. */
 static int finish_runs(struct runs *s, struct qwick_err *e)
 {
     int rc = 0;

@@ -1,12 +1,12 @@
 /* The scheduler. It evaluates many sequences of tokens in joint passes over the
  * weights: it admits sequences while memory allows, packs their tokens into
  * passes, shares what several of them begin with, and gives memory back when it
- * is short. What the outputs mean is the business of a task (struct run_task):
- * batch.c, judge_score.c, judge_choose.c, states.c.
+ * is short. A task (struct run_task) interprets the outputs: batch.c,
+ * judge_score.c, judge_choose.c, states.c.
  *
  *     runs.c         queue, sessions, passes
- *     runs_memory.c  how many runs fit the memory
- *     runs_prefix.c  what a run need not evaluate
+ *     runs_memory.c  memory limits
+ *     runs_prefix.c  tokens that a run can take from others
  *
  * With exact, the outputs of a run do not depend on the other runs. */
 #ifndef ENGINE_RUNS_H
@@ -30,83 +30,85 @@ struct run {
     size_t origin;         /* tokens that the session has before the run's */
     const int32_t *tokens; /* [n], n >= 1 */
     size_t n;
-    size_t first;       /* outputs are wanted from this token on; only of tasks
+    size_t first;       /* outputs are wanted from this token on; only for tasks
                            with QWICK_WANT_ALL */
-    size_t n_final;     /* tokens that the session will probably have at last */
-    double deadline_ms; /* of clock_ms: end the run if it is still alive then;
-                           0: never */
+    size_t n_final;     /* tokens that the session will probably have at the
+                           end */
+    double deadline_ms; /* end the run at this time of clock_ms; 0: never */
     bool cancelled;     /* end the run before the next pass; set
                            runs.cancelling, too */
-    size_t n_step;      /* tokens in the present pass */
-    bool complete;      /* after the present pass the session has all tokens */
+    size_t n_step;      /* tokens in the current pass */
+    bool complete;      /* after the current pass the session has all tokens */
 };
 
 struct runs;
 
-/* What a kind of work does. Functions that return int return 0, or -1 with *e
- * set, which stops the scheduler. NULL: see each member. */
+/* The callbacks of a kind of work. Functions that return int return 0, or -1
+ * with *e set, which stops the scheduler. The meaning of NULL is given for each
+ * member. */
 struct run_task {
     enum qwick_output output; /* QWICK_LOGITS or QWICK_HIDDEN */
     enum qwick_want want;     /* QWICK_WANT_LAST: of a run's last token;
                                  QWICK_WANT_ALL: from run.first on, logits only */
-    bool share;   /* runs take keys and values of their first tokens from other
-                     runs and the engine's prefix caches */
-    bool reuse;   /* runs take them from the session of an earlier run */
+    bool share;   /* runs may take keys and values of their first tokens from
+                     other runs and from the engine's prefix caches */
+    bool reuse;   /* runs may take them from the session of an earlier run */
     bool preempt; /* a run may lose its cache to others and start again */
 
-    /* The queue is empty: queue one run or more, or set runs->more to false.
+    /* The queue is empty: queue at least one run, or set runs->more to false.
      * NULL: runs are only queued from outside. */
     int (*next)(struct runs *s, struct qwick_err *e);
-    /* A run leaves the queue and becomes live, unless this returns false: then
-     * it has ended. NULL: nothing to do. */
+    /* A run leaves the queue. True: it becomes live. False: it has ended. NULL:
+     * nothing to do. */
     bool (*admit)(struct runs *s, struct run *r);
-    /* The run has got a session, for the first time or again. NULL: nothing to
+    /* The run got a session, for the first time or again. NULL: nothing to
      * do. */
     void (*started)(struct runs *s, struct run *r);
-    /* The output of a run's last token, on one of the pool's threads, beside
-     * other runs. NULL: nothing to do. */
+    /* Handle the output of a run's last token. Called on a thread of the pool,
+     * in parallel with other runs. NULL: nothing to do. */
     void (*draw)(struct run *r, const float *row);
-    /* The output f32 [vocab_size] or [d_model] of token i of the run, each once
-     * and in order. NULL: nothing to do. */
+    /* Handle the output f32 [vocab_size] or [d_model] of token i of the run.
+     * Called once per token, in order. NULL: nothing to do. */
     int (*row)(struct runs *s, struct run *r, size_t i, const float *row,
                struct qwick_err *e);
     /* The session has all of the run's tokens. The task may take the session,
-     * or fork it for other runs. *again = true: the run goes on with what the
-     * task has set anew; else it has ended. NULL: it has ended. */
+     * or fork it for other runs. *again = true: the run goes on with the tokens
+     * that the task has set; otherwise it has ended. NULL: it has ended. */
     int (*done)(struct runs *s, struct run *r, bool *again,
                 struct qwick_err *e);
-    /* The run ends because there is not the memory that it needs alone; or,
-     * with why NULL, because it was cancelled or its deadline is over. NULL: a
-     * run without memory stops the scheduler, and no run ends in the other
-     * ways. */
+    /* The run ends early. why: it does not fit the memory even alone; why NULL:
+     * it was cancelled or its deadline has passed. NULL: a run that does not
+     * fit stops the scheduler, and runs have no deadlines and are not
+     * cancelled. */
     void (*fail)(struct runs *s, struct run *r, const struct qwick_err *why);
-    /* The run has ended in one of the ways above and is not live any more. May
-     * queue others. NULL: nothing to do. */
+    /* The run has ended and is not live any more. May queue other runs. NULL:
+     * nothing to do. */
     int (*ended)(struct runs *s, struct run *r, struct qwick_err *e);
-    /* Free the run, whose session is gone. Runs that have not ended are
-     * released, too, when the scheduler stops. */
+    /* Free the run, whose session is gone. When the scheduler stops, runs that
+     * have not ended are released as well. */
     void (*release)(struct runs *s, struct run *r);
 };
 
 struct runs {
     struct qwick_engine *eng;
     const struct run_task *task;
-    void *ctx;       /* the task's */
+    void *ctx;       /* context of the task */
     size_t n_ctx;    /* most tokens of a session */
-    size_t kv_bytes; /* most memory of all sessions; 0: what is available */
+    size_t kv_bytes; /* most memory of all sessions; 0: all available memory */
     const volatile int *interrupt; /* NULL: never */
     qwick_progress_fn progress;    /* called after each pass, or NULL */
     void *progress_ctx;
-    size_t n_done, n_total;     /* of the progress; the task counts */
+    size_t n_done, n_total;     /* for the progress; the task counts them */
     struct qwick_session *base; /* see runs_set_base; or NULL */
 
     struct run *first, **last; /* the queue */
     size_t n_waiting;          /* runs in the queue */
     bool more;                 /* task->next may queue more */
     struct run **live;         /* [n_live] of max_live, in order of admission */
-    struct run **stepped;      /* [n_steps] runs of the present pass */
+    struct run **stepped;      /* [n_steps] runs of the current pass */
     struct qwick_step *steps;  /* [n_steps] */
-    struct qwick_session **spare; /* [n_spare] of max_live, to be used again */
+    struct qwick_session **spare; /* [n_spare] of max_live, sessions to use
+                                     again */
     size_t max_live, n_live, n_steps, n_spare;
     bool hold;       /* admit nothing until a run has ended */
     bool cancelling; /* a run may be cancelled */
@@ -116,9 +118,9 @@ struct runs {
     uint64_t n_preempted; /* times that a run lost its cache to others */
 };
 
-/* n_ctx: 0: the model's maximum, which larger numbers exceed:
- * QWICK_ERR_CONTEXT. The caller sets kv_bytes, interrupt, progress and more
- * afterwards. Call runs_close also after a failure. */
+/* n_ctx: 0 for the model's maximum; a larger number: QWICK_ERR_CONTEXT. The
+ * caller sets kv_bytes, interrupt, progress and more afterwards. Call
+ * runs_close also after a failure. */
 int runs_open(struct runs *s, struct qwick_engine *eng,
               const struct run_task *task, void *ctx, size_t n_ctx,
               size_t max_live, struct qwick_err *e);
@@ -152,26 +154,26 @@ static inline size_t run_pending(const struct run *r)
     return r->n - (r->session ? r->session->kv.n - r->origin : 0);
 }
 
-/* A session for a run, with what the scheduler knows of its tokens already. */
+/* Give the run a session that already has all tokens available elsewhere. */
 int runs_start(struct runs *s, struct run *r, struct qwick_err *e);
 
 /* ---- runs_prefix.c ---- */
 
 /* Tokens at the beginning of r, its last one excluded, whose keys and values
- * are in memory: in the session *from of a live run, or, where that has no
- * more, in the engine's prefix cache, *from being NULL. */
+ * are in memory: in the session *from of a live run, or in the engine's prefix
+ * cache if it has more; then *from is NULL. */
 size_t runs_find(const struct runs *s, const struct run *r,
                  const struct qwick_session **from);
 
-/* Whether r, live number i, does better to wait: runs before it are about to
- * evaluate what it would have to. */
+/* Whether live run i should wait, because a run before it is about to evaluate
+ * the same tokens. */
 bool runs_worth_waiting(const struct runs *s, size_t i);
 
 /* Fill the run's new session from the session that runs_find names and from
  * the engine's prefix caches. */
 int runs_share(struct runs *s, struct run *r, struct qwick_err *e);
 
-/* Tokens that a and b begin with. */
+/* Length of the common beginning of a and b. */
 size_t tokens_in_common(const int32_t *a, size_t n_a, const int32_t *b,
                         size_t n_b);
 
@@ -185,7 +187,7 @@ bool runs_admits(struct runs *s, const struct run *r);
  * memory. False: nothing is left to give. */
 bool runs_give_back(struct runs *s);
 
-/* QWICK_ERR_MEMORY when the planned pass needs more than kv_bytes. */
+/* QWICK_ERR_MEMORY if the planned pass needs more than kv_bytes. */
 int runs_check_memory(struct runs *s, struct qwick_err *e);
 
 #endif

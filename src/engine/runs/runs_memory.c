@@ -1,4 +1,4 @@
-/* How many runs fit the memory. */
+/* Memory limits of the scheduler. */
 #include "engine/cache/prefix.h"
 #include "engine/runs/runs.h"
 
@@ -22,7 +22,7 @@ static size_t times(size_t a, size_t b)
     return b && a > SIZE_MAX / b ? SIZE_MAX : a * b;
 }
 
-/* Each holder of a page counts for its share of it. */
+/* The session's share of its pages: a page with n references counts 1/n. */
 static size_t session_bytes(const struct qwick_session *s)
 {
     size_t sum = 0;
@@ -39,7 +39,8 @@ static size_t used_bytes(const struct runs *s)
     return sum;
 }
 
-/* Pages that a run is going to have beyond those that it has or can share. */
+/* Pages that a run will still need, without the pages that it has or can
+ * share. */
 static size_t growth_of(const struct run *r, size_t shared)
 {
     size_t want = pages_of(r->n_final);
@@ -47,7 +48,7 @@ static size_t growth_of(const struct run *r, size_t shared)
     return want > have ? want - have : 0;
 }
 
-/* Bytes that the live runs are going to take beyond what they have. */
+/* Bytes that the live runs will still need. */
 static size_t growth(const struct runs *s)
 {
     size_t pages = 0;
@@ -56,8 +57,9 @@ static size_t growth(const struct runs *s)
     return times(pages, page_bytes(s));
 }
 
-/* What may still be taken. A part of the free memory stays free: others want
- * some, and what is mapped is counted when it is touched. */
+/* Bytes that may still be allocated. An eighth of the free memory stays free:
+ * for other programs, and because mapped memory counts only when it is
+ * touched. */
 static size_t room(const struct runs *s, size_t need)
 {
     if (s->kv_bytes) {
@@ -97,13 +99,14 @@ static size_t shared_pages(const struct runs *s, const struct run *r)
 bool runs_admits(struct runs *s, const struct run *r)
 {
     if (s->n_live == 0)
-        return true; /* alone it is refused only by what really happens */
+        return true; /* try a run alone in any case; only a failed allocation
+                        refuses it */
     do {
         size_t need = times(growth_of(r, shared_pages(s, r)), page_bytes(s));
         need = plus(need, growth(s));
         if (need <= room(s, need))
             return true;
-        /* the cache has a limit of its own beside kv_bytes */
+        /* with kv_bytes, the prefix cache has a separate limit */
     } while (!s->kv_bytes && runs_give_back(s));
     return false;
 }

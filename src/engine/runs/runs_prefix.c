@@ -1,13 +1,13 @@
-/* What runs need not evaluate: beginnings that another run has, or that the
- * engine's prefix caches have. */
+/* Prompt beginnings that runs share with other runs or with the engine's prefix
+ * caches, so that they need not evaluate them. */
 #include <string.h>
 
 #include "engine/cache/prefix.h"
 #include "engine/runs/runs.h"
 
-/* Tokens for which a run waits until another one has evaluated them. Fewer are
- * cheaper than the pass by which it would start later, unless they are most of
- * its tokens. */
+/* Fewest shared tokens for which a run waits until another run has evaluated
+ * them. For fewer, the wait costs more than it saves, unless they are most of
+ * the run's tokens. */
 enum { WORTH_WAITING = 32 };
 
 size_t tokens_in_common(const int32_t *a, size_t n_a, const int32_t *b,
@@ -60,7 +60,8 @@ bool runs_worth_waiting(const struct runs *s, size_t i)
     return gain >= WORTH_WAITING || 2 * gain >= r->n - now;
 }
 
-/* The context of s, a new session, becomes the first n tokens of another's. */
+/* Make the first n tokens of another session the context of s, a new
+ * session. */
 static int copy_context(struct qwick_session *s,
                         const struct qwick_session *from, size_t n,
                         struct qwick_err *e)
