@@ -36,7 +36,7 @@ void *arena_alloc(struct arena *a, size_t n, size_t align)
         return NULL;
     fresh->len = n;
     fresh->cap = cap;
-    /* A block made for one large thing is full: keep filling the old one. */
+    /* A block made for one large object is full: keep filling the old block. */
     if (b && cap == n) {
         fresh->next = b->next;
         b->next = fresh;

@@ -9,8 +9,8 @@ struct arena {
     struct arena_block *blocks; /* the first one is being filled */
 };
 
-/* n bytes at a multiple of align, a power of two of at most 16. NULL: out of
- * memory. What is allocated never moves, and stays until arena_free. */
+/* Allocate n bytes at a multiple of align, a power of two up to 16. NULL: out
+ * of memory. Allocated memory never moves, and stays until arena_free. */
 void *arena_alloc(struct arena *a, size_t n, size_t align);
 /* A NUL-terminated copy of s[0..n). NULL: out of memory. */
 char *arena_copy(struct arena *a, const char *s, size_t n);

@@ -26,7 +26,8 @@ int array_grow(void *p, size_t *cap, size_t need, size_t size, size_t max,
     if (n < need || size_mul(n, size, &bytes))
         n = need;
     bytes = n * size;
-    /* By memcpy, as the caller's pointer is of another type than void *. */
+    /* Copy by memcpy, because the caller's pointer has another type than void
+     * *. */
     memcpy(&v, p, sizeof v);
     v = realloc(v, bytes);
     if (!v)

@@ -8,15 +8,16 @@ struct qwick_err;
 
 /* Make room for `need` elements of `size` bytes each. p points to the pointer
  * to the array, NULL or malloc'ed, with room for *cap elements; it may move.
- * Room at least doubles, so that appending one by one takes linear time, and
- * never exceeds max elements (0: no maximum but the address space).
+ * The capacity at least doubles, so appending one by one takes linear time. It
+ * never exceeds max elements (0: limited only by the address space).
  *
- * Returns 0, or -1 with *e set (out of memory, also where need exceeds max) and
- * the array as it was. New elements are not initialised. */
+ * Returns 0, or -1 with *e set (out of memory, or need exceeds max) and the
+ * array unchanged. New elements are not initialised. */
 int array_grow(void *p, size_t *cap, size_t need, size_t size, size_t max,
                struct qwick_err *e);
 
-/* Room for `need` elements in the array v, an lvalue, with room for cap. */
+/* Make room for `need` elements in the array v, an lvalue, whose capacity is
+ * cap. */
 #define ARRAY_RESERVE(v, cap, need, e) \
     ((need) <= (cap) ? 0               \
                      : array_grow(&(v), &(cap), (need), sizeof *(v), 0, (e)))

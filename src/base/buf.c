@@ -137,7 +137,7 @@ int buf_json_double(struct buf *b, double v)
         if (strtod(s, NULL) == v)
             break;
     }
-    /* the decimal point of the locale, whatever it is and however long */
+    /* skip the locale's decimal point, which may have several bytes */
     size_t n = 0;
     for (const char *c = s; *c; c++) {
         if (strchr("0123456789+-e", *c))

@@ -12,8 +12,8 @@ struct buf {
     size_t len, cap, max;
 };
 
-/* All return 0, or -1 when memory or max runs out; the content is unchanged
- * then. */
+/* All return 0, or -1 with the content unchanged when memory runs out or max is
+ * exceeded. */
 int buf_reserve(struct buf *b, size_t n_more);
 int buf_append(struct buf *b, const void *p, size_t n);
 int buf_puts(struct buf *b, const char *s);
@@ -22,8 +22,8 @@ int buf_printf(struct buf *b, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Append p[0..n) as a JSON string with its quotes. Invalid UTF-8 becomes
- * U+FFFD; control characters, quotes and backslashes are escaped; all else
- * stays UTF-8. */
+ * U+FFFD; control characters, quotes and backslashes are escaped; all other
+ * text stays UTF-8. */
 int buf_json_string(struct buf *b, const char *p, size_t n);
 int buf_json_cstr(struct buf *b, const char *s);
 
@@ -31,7 +31,8 @@ int buf_json_cstr(struct buf *b, const char *s);
  * NaN and infinities become null. Independent of the locale. */
 int buf_json_double(struct buf *b, double v);
 
-/* Hand the memory to the caller (free()); NULL stays NULL. Resets b. */
+/* Hand the memory to the caller, who frees it with free(). NULL stays NULL.
+ * Resets b. */
 char *buf_take(struct buf *b, size_t *n);
 void buf_free(struct buf *b);
 

@@ -1,4 +1,4 @@
-/* Instruction sets of the CPU. cpu_x86.c implements what depends on it, and
+/* Instruction sets of the CPU. cpu_x86.c implements these functions for x86,
  * cpu_other.c for CPUs without kernels of their own; the Makefile picks one. */
 #ifndef BASE_CPU_H
 #define BASE_CPU_H
@@ -18,7 +18,7 @@ enum isa {
 };
 
 const char *isa_name(enum isa l);
-/* "avx2" to a level; -1 when unknown. */
+/* Parse the name of a level, such as "avx2". Returns -1 if it is unknown. */
 int isa_parse(const char *name, enum isa *out);
 
 /* Whether CPU and operating system (xgetbv) support the level:
@@ -26,16 +26,16 @@ int isa_parse(const char *name, enum isa *out);
  *   AVXVNNI     AVX2 level and AVX-VNNI (256 bit)
  *   AVX512      F, BW, VL, DQ, VNNI
  *   AVX512BF16  AVX512 level and AVX512_BF16
- *   AMX         AVX512BF16 level, AMX-TILE and AMX-BF16, and the system gives
- *               this process the tiles' state (asked for on the first call) */
+ *   AMX         AVX512BF16 level, AMX-TILE and AMX-BF16, and the system grants
+ *               this process the tiles' state (requested on the first call) */
 bool cpu_has(enum isa l);
 enum isa cpu_best(void);
 
-/* Whether the CPU is Intel's: for what no feature bit tells. */
+/* Whether Intel made the CPU: for properties that have no feature bit. */
 bool cpu_is_intel(void);
 
-/* Tell the CPU that this thread spins: saves power, and speed of the core's
- * other thread. */
+/* Tell the CPU that this thread spins. This saves power, and slows the core's
+ * other thread less. */
 void cpu_pause(void);
 
 #endif

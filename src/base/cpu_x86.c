@@ -1,4 +1,4 @@
-/* x86: what CPU and operating system offer. */
+/* x86: capabilities of the CPU and the operating system. */
 #include "base/cpu.h"
 
 #include <cpuid.h>
@@ -13,8 +13,8 @@ static uint64_t read_xcr0(void)
     return (uint64_t)hi << 32 | lo;
 }
 
-/* Linux hands out the tiles' large state on request only (arch_prctl(2)).
- * Threads that are made later inherit it. */
+/* Linux grants the tiles' large state only on request (arch_prctl(2)). Threads
+ * created later inherit it. */
 static bool get_tiles(void)
 {
     enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };

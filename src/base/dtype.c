@@ -4,8 +4,8 @@
 
 static const struct {
     const char *name;
-    size_t bytes; /* an element or a block */
-    size_t block; /* its elements */
+    size_t bytes; /* bytes of an element or a block */
+    size_t block; /* elements of a block */
 } dtypes[DT_COUNT] = {
     [DT_F32] = {"F32", 4, 1},
     [DT_F16] = {"F16", 2, 1},

@@ -40,14 +40,15 @@ enum dtype {
     DT_N_BLOCKS = DT_COUNT - DT_BLOCKS
 };
 
-/* The name in safetensors headers, "BF16"; of blocks GGUF's, "Q4_K". */
+/* The name in safetensors headers, such as "BF16"; for blocks the name in GGUF,
+ * such as "Q4_K". */
 const char *dtype_name(enum dtype t);
-/* Bytes an element, or a block. */
+/* Bytes of an element, or of a block. */
 size_t dtype_bytes(enum dtype t);
 /* Elements of a block; 1 for all other types. */
 size_t dtype_block(enum dtype t);
-/* From name[0..n) in a safetensors header, which has no blocks; -1 when
- * unknown. */
+/* Parse name[0..n) of a safetensors header, which has no blocks. Returns -1 if
+ * it is unknown. */
 int dtype_parse(const char *name, size_t n, enum dtype *out);
 
 #endif

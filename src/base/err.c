@@ -27,8 +27,8 @@ int err_oom(struct qwick_err *e, size_t n_bytes)
     return err_set(e, QWICK_ERR_MEMORY, "out of memory: %zu bytes", n_bytes);
 }
 
-/* One character of s[0..n), n > 0, as shown, to out; its length goes to *used.
- * Returns the length written. */
+/* Write the first character of s[0..n), n > 0, to out as messages show it.
+ * *used: its length in s. Returns the length written. */
 static size_t show_one(char out[4], const char *s, size_t n, size_t *used)
 {
     static const char hex[] = "0123456789abcdef";

@@ -14,13 +14,13 @@ int err_set(struct qwick_err *e, enum qwick_err_code code, const char *fmt, ...)
 /* err_set for a failed allocation of n bytes. */
 int err_oom(struct qwick_err *e, size_t n_bytes);
 
-/* A text from a file as part of a message: cut with "..." where it is long,
- * between characters; invalid UTF-8 becomes U+FFFD, control characters \xNN.
- * Returns out. */
+/* Make a text from a file fit for a message. A long text is cut between
+ * characters and ends in "..."; invalid UTF-8 becomes U+FFFD, control
+ * characters become \xNN. Returns out. */
 enum { ERR_SHOWN = 200 };
 const char *err_show(char out[ERR_SHOWN], const char *s, size_t n);
 
-/* err_show with memory of its own, as an argument of err_set. */
+/* err_show with its own buffer, for an argument of err_set. */
 #define ERR_SHOW(s, n) err_show((char[ERR_SHOWN]){""}, (s), (n))
 
 #endif

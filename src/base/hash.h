@@ -13,7 +13,8 @@ static inline uint64_t hash_mix(uint64_t a, uint64_t b)
     return (uint64_t)m ^ (uint64_t)(m >> 64);
 }
 
-/* seed: random (rng_random_seed), so that a file cannot be made to collide. */
+/* seed: random (rng_random_seed), so that nobody can craft a file with
+ * collisions. */
 static inline uint64_t hash_bytes(uint64_t seed, const void *p, size_t n)
 {
     const unsigned char *s = p;

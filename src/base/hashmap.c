@@ -20,8 +20,8 @@ int hashmap_init(struct hashmap *m, size_t n, size_t max_index,
     size_t n_slots = (size_t)1 << bits;
     if (n_slots > m->cap) {
         hashmap_free(m);
-        /* Not calloc, nor malloc, which gcc would turn into it: pages that are
-         * read before they are written fault twice. */
+        /* Neither calloc nor malloc, which gcc would turn into calloc: its zero
+         * pages fault twice, at the first read and at the first write. */
         m->slots = aligned_alloc(64, n_slots * sizeof *m->slots);
         if (!m->slots)
             return err_oom(e, n_slots * sizeof *m->slots);

@@ -1,10 +1,10 @@
-/* A hash table from keys to indices. The caller holds the keys, in an array
- * say, hashes them and compares them; the table holds indices only.
+/* A hash table from keys to indices. The caller keeps the keys, for example in
+ * an array, hashes them and compares them. The table holds only indices.
  *
- * Open addressing, linear probing, 4 bytes a slot, so that the table of a
- * vocabulary fits a second-level cache. The low id_bits of a slot hold index +
- * 1 (0: empty), the others a tag from the hash: nearly every miss is known
- * without a look at the key.
+ * Open addressing, linear probing, 4 bytes per slot, so that the table of a
+ * vocabulary fits an L2 cache. The low id_bits of a slot hold index + 1 (0:
+ * empty). The other bits hold a tag from the hash, which reveals nearly every
+ * miss without reading the key.
  *
  *     uint32_t at = hashmap_slot(m, h), i;
  *     while ((i = hashmap_next(m, h, &at)) != HASHMAP_NONE)
@@ -30,7 +30,7 @@ struct hashmap {
 #define HASHMAP_NONE UINT32_MAX
 
 /* Empty the table and make room for n entries, whose indices are at most
- * max_index < 2^31. Memory is kept and used again where there is enough of it.
+ * max_index < 2^31. If the present memory is large enough, it is used again.
  * Returns 0, or -1 with *e set; the table is unusable then. */
 int hashmap_init(struct hashmap *m, size_t n, size_t max_index,
                  struct qwick_err *e);

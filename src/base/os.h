@@ -1,5 +1,5 @@
-/* What only the operating system can tell or do. os_linux.c implements it; a
- * port to another system replaces that file.
+/* Services of the operating system. os_linux.c implements them; a port to
+ * another system replaces that file.
  *
  * Any thread may call these functions. */
 #ifndef BASE_OS_H
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Threads to use by default: physical cores (one a sibling group) in the
+/* Threads to use by default: physical cores (one per sibling group) in the
  * affinity mask, at most the cgroup's CPU quota rounded down, at least 1. */
 int os_default_threads(void);
 /* Logical CPUs in the affinity mask, at least 1. */
@@ -30,9 +30,9 @@ unsigned long long os_process_start(long pid);
  * Returns false, and an empty string, when unknown. */
 bool os_boot_id(char *out, size_t size);
 
-/* Remove the files in the open directory fd; what cannot be removed stays.
- * Takes no memory and no descriptor, and is async-signal-safe, as readdir is
- * not. */
+/* Remove the files in the open directory fd, except those that cannot be
+ * removed. Allocates nothing, opens no descriptor, and is async-signal-safe; it
+ * does not use readdir, which is not. */
 void os_empty_dir(int fd);
 
 #endif

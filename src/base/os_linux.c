@@ -1,5 +1,5 @@
-/* Linux: what /proc, /sys and cgroups tell, and system calls without a function
- * in the C library. */
+/* Linux: facts from /proc, /sys and cgroups, and system calls without a
+ * function in the C library. */
 #include "base/os.h"
 
 #include <dirent.h>
@@ -17,8 +17,8 @@
 
 /* ---- CPUs ---------------------------------------------------------------- */
 
-/* A set of CPUs of any length. Those of usual machines need no allocation,
- * which could fail and leave one thread without a word. */
+/* A set of CPUs of any length. Usual machines need no allocation. A failed one
+ * would silently give a single thread. */
 struct cpu_mask {
     cpu_set_t fixed, *set;
     size_t bytes;
@@ -38,10 +38,10 @@ static void mask_free(struct cpu_mask *m)
         free(m->set);
 }
 
-/* The affinity mask of this process, to be freed; false when it cannot be had.
- * The kernel refuses masks that are shorter than its own, whose length it does
- * not tell (sched_getaffinity(2)): CONFIG_NR_CPUS may be more than a cpu_set_t
- * holds. */
+/* Get the affinity mask of this process, which the caller frees; false on
+ * failure. The kernel refuses masks that are shorter than its own, and does not
+ * tell the length of its own (sched_getaffinity(2)). CONFIG_NR_CPUS may be more
+ * than a cpu_set_t holds. */
 static bool affinity(struct cpu_mask *m)
 {
     enum { MAX_CPUS = 1 << 20 };
@@ -67,7 +67,7 @@ int os_cpus(void)
     return n > 0 ? n : 1;
 }
 
-/* One line of a small file; false when there is none. */
+/* Read the first line of a small file; false if there is none. */
 static bool read_line(const char *path, char *out, int n)
 {
     FILE *f = fopen(path, "re");
@@ -78,8 +78,8 @@ static bool read_line(const char *path, char *out, int n)
     return ok;
 }
 
-/* The lowest number among a CPU's siblings, its own included, if it is below n;
- * else the CPU's own. */
+/* The lowest number among a CPU and its siblings if it is below n, else the
+ * CPU's own number. */
 static size_t first_sibling(size_t cpu, size_t n)
 {
     char path[96], line[256], *end;
@@ -88,12 +88,12 @@ static size_t first_sibling(size_t cpu, size_t n)
              cpu);
     if (!read_line(path, line, sizeof line))
         return cpu;
-    /* "0,4" or "0-1": the group is named by its lowest number */
+    /* "0,4" or "0-1": the first number is the lowest */
     long v = strtol(line, &end, 10);
     return end != line && v >= 0 && (size_t)v < n ? (size_t)v : cpu;
 }
 
-/* CPUs of the affinity mask of which no sibling came before. */
+/* Count the CPUs of the affinity mask, one per group of siblings. */
 static int physical_cores(void)
 {
     struct cpu_mask m, seen;
@@ -151,7 +151,8 @@ static bool cgroup_path(const char *controller, char *out, size_t n)
     return found;
 }
 
-/* Smallest value that visit() finds from the process's group up to the root. */
+/* The smallest value that visit() returns for the process's group and its
+ * ancestors. */
 static double cgroup_min(const char *root, const char *controller,
                          double (*visit)(const char *dir))
 {
@@ -208,8 +209,9 @@ int os_default_threads(void)
     return n > 0 ? n : 1;
 }
 
-/* Cached pages of files in a group: the kernel takes them back before it calls
- * memory short, as MemAvailable reckons too. A mapped model is mostly that. */
+/* Bytes of cached file pages in a group. The kernel reclaims them before memory
+ * is short; MemAvailable counts them as available, too, and a mapped model
+ * consists mostly of them. */
 static double file_cache(const char *dir, const char *active,
                          const char *inactive)
 {
@@ -286,8 +288,8 @@ void os_wake(atomic_uint *word)
 
 /* ---- processes ----------------------------------------------------------- */
 
-/* The beginning of a small file as a string; false: it cannot be read. Without
- * stdio, which allocates. */
+/* Read the beginning of a small file as a string; false if it cannot be read.
+ * It does not use stdio, which allocates. */
 static bool read_small(const char *path, char *out, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -302,7 +304,7 @@ unsigned long long os_process_start(long pid)
 {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-    /* the name in parentheses may hold anything, parentheses too */
+    /* the name in parentheses may itself contain parentheses */
     char *at = read_small(path, text, sizeof text) ? strrchr(text, ')') : NULL;
     for (int field = 2; at && field < 22; field++)
         at = strchr(at + 1, ' ');

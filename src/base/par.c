@@ -8,17 +8,18 @@
 #include "base/cpu.h"
 #include "base/os.h"
 
-/* Spins before sleeping: longer than the skew between cores that both run (tens
- * of microseconds), short beside the time slice for which another program may
- * hold a core. Yielding instead would hand a whole slice to such a program at
- * every barrier; a sleeper that is woken goes first. */
+/* Spins before sleeping. This must be longer than the skew between running
+ * cores (tens of microseconds), and short compared with the time slice for
+ * which another program may hold a core. If we yielded instead, such a program
+ * would get a whole slice at every barrier; a thread that wakes up from sleep
+ * goes first. */
 enum { SPINS = 2000 };
 
-/* The same between regions, for what a generation does between two tokens; less
- * where threads outnumber CPUs. */
+/* Spins between regions, to bridge the work of a generation between two tokens.
+ * Fewer if there are more threads than CPUs. */
 enum { IDLE_SPINS = 100000 };
 
-/* Kernels' frames have up to 32 KiB; the rest is for libraries. */
+/* Frames of kernels have up to 32 KiB; the rest is for libraries. */
 enum { STACK_BYTES = 1 << 20 };
 
 struct par_team {
@@ -36,22 +37,23 @@ struct worker {
 };
 
 struct par_pool {
-    int n_threads; /* workers whose tid is not below it return */
+    int n_threads; /* workers with a tid from this number on return */
     int idle_spins;
-    /* of the region under way */
+    /* of the running region */
     par_fn fn; /* NULL: nothing to do */
     void *ctx;
     struct par_team *team;
-    _Alignas(64) atomic_uint region; /* counts them */
+    _Alignas(64) atomic_uint region; /* number of regions started */
     atomic_uint sleepers;
     _Alignas(64) atomic_uint running; /* workers that have not returned */
-    atomic_uint waited_for;           /* the caller sleeps until all have */
+    atomic_uint waited_for;           /* the caller sleeps until all have
+                                         returned */
     struct worker workers[];
 };
 
 /* Sleep until the word is no longer `old`. A sleeper counts itself before the
- * kernel compares the word, and who changes the word looks for sleepers after
- * that: one of both always sees the other. */
+ * kernel compares the word. The thread that changes the word looks for sleepers
+ * after the change. So one of the two always sees the other. */
 static void sleep_through(atomic_uint *word, unsigned old,
                           atomic_uint *sleepers)
 {
@@ -61,7 +63,7 @@ static void sleep_through(atomic_uint *word, unsigned old,
     atomic_fetch_sub(sleepers, 1);
 }
 
-/* After a change of the word. */
+/* Wake the sleepers after a change of the word. */
 static void wake_sleepers(atomic_uint *word, atomic_uint *sleepers)
 {
     if (atomic_load(sleepers) > 0)
@@ -86,7 +88,8 @@ static void *work(void *arg)
 {
     const struct worker *w = arg;
     struct par_pool *p = w->pool;
-    int spins = 0; /* nothing is expected soon: the tokenizer loads */
+    int spins = 0; /* do not spin before the first region: the tokenizer is
+                      loading */
     for (unsigned seen = 0;; seen++) {
         await_change(&p->region, seen, spins, &p->sleepers);
         if (w->tid >= p->n_threads)
@@ -99,8 +102,9 @@ static void *work(void *arg)
     }
 }
 
-/* Signals are for the threads of the program, except those that an instruction
- * causes: a page of a mapped file that is gone, say. */
+/* Block signals in workers, so that the program's threads get them, except
+ * signals that an instruction causes: for example, a page of a mapped file is
+ * gone. */
 static void block_signals(sigset_t *old)
 {
     static const int faults[] = {SIGBUS,  SIGFPE, SIGILL,
@@ -112,7 +116,7 @@ static void block_signals(sigset_t *old)
     pthread_sigmask(SIG_BLOCK, &set, old);
 }
 
-/* Start up to n workers; returns how many came. */
+/* Start up to n workers. Returns how many could be started. */
 static int start_workers(struct par_pool *p, int n)
 {
     pthread_attr_t attr;
@@ -133,7 +137,7 @@ static int start_workers(struct par_pool *p, int n)
     return i;
 }
 
-/* Let the workers see what the pool now says. */
+/* Start the workers on the region that the pool describes. */
 static void start_region(struct par_pool *p)
 {
     atomic_store(&p->running, (unsigned)p->n_threads - 1);
@@ -141,7 +145,7 @@ static void start_region(struct par_pool *p)
     wake_sleepers(&p->region, &p->sleepers);
 }
 
-/* Wait until all workers have returned from it. */
+/* Wait until all workers have returned from the region. */
 static void end_region(struct par_pool *p)
 {
     unsigned left;
@@ -156,7 +160,7 @@ static void end_region(struct par_pool *p)
     atomic_store(&p->waited_for, 0);
 }
 
-/* Of n workers, keep the first ones. */
+/* End the workers of n after the first `keep` ones. */
 static void dismiss(struct par_pool *p, int n, int keep)
 {
     p->fn = NULL;

@@ -7,26 +7,26 @@
 #include <stddef.h>
 
 struct par_pool;
-struct par_team; /* of the running region */
+struct par_team; /* the threads of the running region */
 
 typedef void (*par_fn)(void *ctx, struct par_team *team, int tid,
                        int n_threads);
 
 /* A pool of up to n_threads threads, counting the one that calls par_run. If
- * the system refuses some (RLIMIT_NPROC, RLIMIT_AS, cgroup pids), half of the
- * others are kept, to leave room for their allocations. The threads live as
- * long as the pool; no region creates threads, so no region can fail for lack
- * of them. They block all signals except those for faults of their own. NULL:
- * out of memory. */
+ * the system refuses some (RLIMIT_NPROC, RLIMIT_AS, cgroup pids), only half of
+ * the started threads are kept, to leave room for their allocations. The
+ * threads live as long as the pool. A region creates no threads, so it cannot
+ * fail for lack of them. The threads block all signals except those for their
+ * own faults. NULL: out of memory. */
 struct par_pool *par_create(int n_threads);
 /* End the threads. NULL is allowed. */
 void par_free(struct par_pool *p);
 
-/* The number of threads of a pool, at least 1; 1 for NULL, the caller alone. */
+/* The number of threads of a pool, at least 1; 1 for NULL: only the caller. */
 int par_threads(const struct par_pool *p);
 
 /* Run fn on all threads of a pool, the caller being thread 0, and return when
- * all calls have returned. NULL: the caller alone runs it. Any thread may call
+ * all calls have returned. NULL: only the caller runs it. Any thread may call
  * this, one at a time. Regions do not nest. */
 void par_run(struct par_pool *p, par_fn fn, void *ctx);
 
@@ -39,7 +39,7 @@ void par_barrier(struct par_team *team);
 void par_barrier_idle(struct par_team *team, int (*idle)(void *), void *ctx);
 
 /* Hand out the indices [0, n) of the team's current piece of dynamic work in
- * runs of at most grain: sets *begin and *end, returns 0 when none are left.
+ * runs of at most grain: sets *begin and *end. Returns 0 when none are left.
  * Every par_barrier starts a new piece. */
 int par_next(struct par_team *team, size_t n, size_t grain, size_t *begin,
              size_t *end);

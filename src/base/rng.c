@@ -22,7 +22,7 @@ uint64_t rng_random_seed(void)
 {
     uint64_t seed;
     if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) {
-        /* a kernel without getrandom: differ by time and process at least */
+        /* a kernel without getrandom: make the seed from time and process */
         struct timespec t;
         clock_gettime(CLOCK_REALTIME, &t);
         seed = mix((uint64_t)t.tv_nsec ^ (uint64_t)t.tv_sec << 30 ^

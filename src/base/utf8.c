@@ -4,7 +4,8 @@
 
 #include "base/buf.h"
 
-/* Bounds of the second byte (Unicode 15, table 3-7); the rest are 80..BF. */
+/* The length of a character from its first byte, and the bounds of its second
+ * byte (Unicode 15, table 3-7). Later bytes are 80..BF. */
 static size_t lead_length(unsigned char c, unsigned char *lo, unsigned char *hi)
 {
     *lo = 0x80;
@@ -30,8 +31,8 @@ static size_t lead_length(unsigned char c, unsigned char *lo, unsigned char *hi)
     return 0;
 }
 
-/* Bytes of p[0..n) that form a valid start of one character; *want is its full
- * length, 0 for a byte that cannot lead. */
+/* How many bytes at p form a valid beginning of one character. *want: its full
+ * length, 0 if no character starts with this byte. */
 static size_t valid_part(const unsigned char *p, size_t n, size_t *want)
 {
     unsigned char lo, hi;
@@ -129,7 +130,7 @@ size_t utf8_encode(uint32_t cp, char out[4])
 size_t utf8_complete(const char *s, size_t n)
 {
     const unsigned char *p = (const unsigned char *)s;
-    /* Only the last three bytes can begin a character that goes on. */
+    /* Only the last three bytes can begin an incomplete character. */
     for (size_t back = 1; back <= 3 && back <= n; back++) {
         unsigned char c = p[n - back];
         if (c < 0x80)

@@ -8,10 +8,10 @@
 struct buf;
 
 /* Decode one character at p (n >= 1 bytes left). Returns its length 1..4 and
- * sets *cp; or returns 0 when p starts no valid character (overlong forms,
+ * sets *cp; or returns 0 if no valid character starts at p (overlong forms,
  * surrogates and values above U+10FFFF are invalid), with *bad set to the
- * length of the maximal invalid part (Unicode 15, table 3-7: what a decoder
- * replaces by one U+FFFD). cp and bad may be NULL. */
+ * length of the maximal invalid part (Unicode 15, table 3-7: a decoder replaces
+ * it by one U+FFFD). cp and bad may be NULL. */
 size_t utf8_decode(const char *p, size_t n, uint32_t *cp, size_t *bad);
 
 /* Length of the longest prefix of p[0..n) that consists of whole, valid

@@ -19,11 +19,11 @@ typedef void (*set_threads_fn)(int n);
 static sgemm_fn blas_sgemm;
 
 /* A variable that is set while the library loads, because its constructor reads
- * the environment, and is restored afterwards, because child processes must not
+ * the environment. It is restored afterwards, because child processes must not
  * see the change. */
 struct saved_env {
     const char *name;
-    char *value; /* NULL: was not set */
+    char *value; /* NULL: the variable was not set */
     bool changed;
 };
 
@@ -37,7 +37,7 @@ static void env_set(struct saved_env *s, const char *name, const char *value)
     if (old) {
         s->value = strdup(old);
         if (!s->value)
-            return; /* it could not be restored: do not change it */
+            return; /* we could not restore it, so do not change it */
     }
     s->changed = setenv(name, value, 1) == 0;
 }
@@ -59,7 +59,7 @@ static void *open_library(const char *coretype)
 
     if ((!user || !*user) && coretype)
         env_set(&core, "OPENBLAS_CORETYPE", coretype);
-    /* otherwise a library with its own threads starts them when it loads */
+    /* otherwise a build with its own threads starts them when it loads */
     env_set(&threads, "OPENBLAS_NUM_THREADS", "1");
     lib = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
     env_restore(&threads);

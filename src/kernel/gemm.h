@@ -11,8 +11,8 @@
 /* Load OpenBLAS. The first call sets OPENBLAS_CORETYPE to tune.blas_coretype of
  * k unless the user has set that variable, because release 0.3.21 misdetects
  * recent CPUs; later calls change nothing. Returns whether the library is
- * loaded. Changes the environment while it loads: no other thread may read or
- * write the environment then. Call it outside of parallel regions. */
+ * loaded. While it loads, it changes the environment; no other thread may read
+ * or write the environment then. Call it outside of parallel regions. */
 bool gemm_blas_load(const struct kernels *k);
 
 /* Whether the library is loaded. Any thread may ask. */

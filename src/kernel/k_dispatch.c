@@ -9,8 +9,8 @@ static bool usable[ISA_COUNT];
 struct kernel_sweep kernel_sweep;
 
 /* Intel's cores have buffers for 16 outstanding lines in L1 and 48 in L2, so
- * decode is a fifth faster with prefetches into L2. On AMD's Zen it is the
- * fastest with prefetches into L1. */
+ * decode is a fifth faster with prefetches into L2. On AMD's Zen, prefetches
+ * into L1 are the fastest. */
 static struct kernel_sweep best_sweep(void)
 {
     return (struct kernel_sweep){.ahead = 8192, .to_l2 = cpu_is_intel()};
@@ -27,7 +27,7 @@ static struct kernel_sweep best_sweep(void)
  *             blas_min_flops ends before the library is loaded. Its kernels are
  *             faster than ours below AVX-512, except on Intel's CPUs.
  *
- * OpenBLAS 0.3.21 (Debian 12) takes a CPU that it does not know for an older
+ * OpenBLAS 0.3.21 (Debian 12) treats a CPU that it does not know as an older
  * one: on a Zen 5 its Haswell kernels run at half the speed of its SkylakeX
  * kernels. */
 static struct kernel_tuning tuning(enum isa level)

@@ -4,8 +4,8 @@
  *   static void fill_f32(struct kernels *k)
  *
  * A level's file includes its shim, may define GEMM_SMALL_M and
- * MATMUL_ROWS_BF16 (k_f32_gemm.h and k_f32_matmul.h say what they are), and
- * includes this header once. */
+ * MATMUL_ROWS_BF16 (explained in k_f32_gemm.h and k_f32_matmul.h), and includes
+ * this header once. */
 #ifndef KERNEL_K_F32_H
 #define KERNEL_K_F32_H
 

@@ -1,11 +1,11 @@
 /* Attention in f32 with one order of sums (attn_block), over the SIMD shim.
  * Included by k_f32.h after k_f32_elements.h.
  *
- * A tile is up to ATTN_ROWS query rows by one block of keys and values: all its
- * scores, then its exponentials, then the values. How rows are cut into tiles
- * decides what is in flight at the same time, never the order of sums: a score
- * has one accumulator of VEC_LANES lanes, acc takes positions in ascending
- * order. */
+ * A tile is up to ATTN_ROWS query rows by one block of keys and values. It
+ * computes all its scores, then its exponentials, then the values. The division
+ * of rows into tiles decides which operations overlap, never the order of sums:
+ * a score has one accumulator of VEC_LANES lanes, and acc takes positions in
+ * ascending order. */
 #ifndef KERNEL_K_F32_ATTN_H
 #define KERNEL_K_F32_ATTN_H
 
@@ -18,22 +18,23 @@ _Static_assert(KV_I8_GROUP % VEC_LANES == 0 && KV_BLOCK % VEC_LANES == 0,
                "whole vectors");
 _Static_assert(ATTN_ROWS == 3 || ATTN_ROWS > 4, "attn_tiles");
 
-/* More rows than WIDEN_ROWS, that is three uses of a block, pay for widening it
- * once. A row's exponentials take as long as SOFTMAX_FETCH positions of a sweep
- * that prefetches. */
+/* With more than WIDEN_ROWS rows a block is used three times, and widening it
+ * once pays off. A row's exponentials take as long as SOFTMAX_FETCH positions
+ * of a sweep that prefetches. */
 enum { WIDEN_ROWS = 2 * ATTN_ROWS, SOFTMAX_FETCH = 16 };
 
 /* ---- prefetches --------------------------------------------------------- */
 
-/* What a sweep over keys or values fetches for the next one: step bytes for
- * each of its positions, from at on; 0 bytes if those come from scratch. */
+/* The data that a sweep over keys or values prefetches for the next sweep:
+ * `step` bytes per position, starting at `at`. step is 0 if the next sweep
+ * reads scratch. */
 struct prefetch {
     const char *at;
     size_t step;
-    bool to_l2; /* a constant where it matters */
+    bool to_l2; /* a compile-time constant in hot loops */
 };
 
-/* The part of n more positions. */
+/* Prefetch the part of n more positions. */
 INLINE void prefetch_positions(struct prefetch *a, size_t n)
 {
     for (size_t i = 0; i < n * a->step; i += 64)
@@ -59,7 +60,8 @@ INLINE vec kv_scale(const char *block, size_t d, size_t j, size_t e)
     return vec_set1(load_float(block + KV_BLOCK * d + at * sizeof(float)));
 }
 
-/* The first n elements at p, times the group's scale where the type has one. */
+/* The first n elements at p, multiplied by the group's scale if the type has
+ * scales. */
 INLINE vec load_kv(const char *p, size_t n, vec scale, enum dtype type)
 {
     vec v = vec_load_as(p, n, type);
@@ -69,7 +71,7 @@ INLINE vec load_kv(const char *p, size_t n, vec scale, enum dtype type)
     return v;
 }
 
-/* n elements of an int8 block from element e of position j on, to f32. */
+/* Widen n elements of an int8 block to f32, from element e of position j on. */
 INLINE void widen_vec(float *out, const char *block, size_t d, size_t j,
                       size_t e, size_t n)
 {
@@ -78,7 +80,7 @@ INLINE void widen_vec(float *out, const char *block, size_t d, size_t j,
               n);
 }
 
-/* An int8 block to f32. */
+/* Widen an int8 block to f32. */
 static void attn_widen_i8(float *out, const char *block, size_t d)
 {
     for (size_t j = 0; j < KV_BLOCK; j++) {
@@ -94,7 +96,7 @@ static void attn_widen_i8(float *out, const char *block, size_t d)
 /* ---- scores ------------------------------------------------------------- */
 
 /* a[t * P + r] += products of n <= VEC_LANES elements, from element e of the
- * head on, of positions j + r of the block k by T query rows. */
+ * head on, for positions j + r of the block k and T query rows. */
 INLINE void score_last(vec *a, const float *q, size_t ldq, const char *k,
                        size_t j, size_t d, size_t e, size_t n, int P, int T,
                        enum dtype type)
@@ -187,7 +189,8 @@ INLINE void attn_scores(float *scores, const float *q, size_t ldq,
 
 /* ---- exponentials ------------------------------------------------------- */
 
-/* scores = exp(s - shift); their sum. flush: small ones may become 0. */
+/* scores = exp(s - shift). Returns their sum. flush: small results may become
+ * 0. */
 INLINE float attn_exp(float *scores, vec *s, float shift, bool flush)
 {
     enum { N = KV_BLOCK / VEC_LANES };
@@ -207,8 +210,8 @@ INLINE float attn_exp(float *scores, vec *s, float shift, bool flush)
     return vec_sum(s[0]);
 }
 
-/* Scores of row i become exp(score - m), 0 outside [lo, hi); m, l and acc take
- * the new maximum into account. flush: as in attn_exp. */
+/* Turn the scores of row i into exp(score - m), or 0 outside [lo, hi), and
+ * update m, l and acc for the new maximum. flush: see attn_exp. */
 INLINE void attn_softmax(const struct attn_rows *rows, size_t i, float *scores,
                          size_t d, bool flush)
 {
@@ -237,9 +240,9 @@ INLINE void attn_softmax(const struct attn_rows *rows, size_t i, float *scores,
 
 /* ---- values ------------------------------------------------------------- */
 
-/* acc += sum over j in [lo, hi), ascending, of p_j v_j, for R rows; NV vectors
- * of elements from e on, the last one's first n. In an int8 block, e is the
- * beginning of a group or NV is 1. */
+/* acc += sum over j in [lo, hi), ascending, of p_j v_j, for R rows and NV
+ * vectors of elements from e on. Only the first n lanes of the last vector
+ * count. In an int8 block, e is the beginning of a group, or NV is 1. */
 INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
                         size_t e, int lo, int hi, int R, int NV, size_t n,
                         enum dtype type, struct prefetch *next)
@@ -294,7 +297,7 @@ INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
     }
 }
 
-/* The same for whole heads. */
+/* attn_values for whole heads. */
 INLINE void attn_value_rows(float *acc, size_t d, const float *p, const char *v,
                             int lo, int hi, int R, enum dtype type,
                             struct prefetch *next)
@@ -322,8 +325,9 @@ INLINE void attn_value_rows(float *acc, size_t d, const float *p, const char *v,
 
 /* ---- tiles -------------------------------------------------------------- */
 
-/* Rows [i, i + T), with scores in s. Memory stays busy meanwhile: values come
- * while keys are read, and the next call's keys from the exponentials on. */
+/* Attend with rows [i, i + T); s holds their scores. To keep memory busy, it
+ * prefetches values while it reads keys, and the next call's keys from the
+ * exponentials on. */
 INLINE void attn_rows_tile(const struct attn_rows *rows, size_t i, float *s,
                            const char *k, const char *v, size_t d, int T,
                            enum dtype type, struct prefetch *values,
@@ -355,9 +359,9 @@ INLINE void attn_rows_tile(const struct attn_rows *rows, size_t i, float *s,
             attn_softmax(rows, i + t, s + t * KV_BLOCK, d, false);
     }
     if (T > 1 && in_lo < in_hi) {
-        /* Each row takes its own positions before and after the common ones: a
-         * position outside of a row's range must not touch it, not even
-         * times 0. */
+        /* Each row adds its own positions before and after the common ones. A
+         * position outside a row's range must not affect it, not even
+         * multiplied by 0. */
         for (size_t t = 0; t < (size_t)T; t++)
             attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v,
                             rows->lo[i + t], in_lo, 1, type, next);
@@ -391,8 +395,8 @@ INLINE void attn_tiles(const struct attn_rows *rows, const char *k,
         attn_rows_tile(rows, i, s, k, v, d, 1, type, &values, &next);
 }
 
-/* Heads of 128 elements, Qwen3's, get code in which all distances and the kind
- * of prefetch are constants. */
+/* Heads of 128 elements (Qwen3's) get code in which all strides and the kind of
+ * prefetch are constants. */
 INLINE void attn_all_rows(const struct attn_rows *rows, const char *k,
                           const char *v, size_t d, float *s, enum dtype type)
 {

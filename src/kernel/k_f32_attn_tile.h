@@ -2,8 +2,8 @@
  * of keys and values, as two products with the softmax between them
  * (FlashAttention, Dao et al. 2022). Included by k_f32.h.
  *
- * Keys become panels of GEMM_NR positions and values panels of GEMM_NR
- * elements, so that no sum crosses the lanes of a vector. */
+ * Keys are packed into panels of GEMM_NR positions, and values into panels of
+ * GEMM_NR elements, so that no sum crosses the lanes of a vector. */
 #ifndef KERNEL_K_F32_ATTN_TILE_H
 #define KERNEL_K_F32_ATTN_TILE_H
 
@@ -14,7 +14,7 @@
 _Static_assert(KV_BLOCK % GEMM_NR == 0 && GEMM_NR <= 32, "whole panels");
 _Static_assert(GEMM_MC <= ATTN_TILE_BATCH, "the caller's memory");
 
-/* Where a call's scratch goes. */
+/* The parts of a call's scratch. */
 struct attn_panels {
     float *keys;   /* [panel of positions][element][GEMM_NR] */
     float *values; /* [panel of elements][position][GEMM_NR] */
@@ -26,7 +26,7 @@ struct visible {
     size_t lo, hi;
 };
 
-/* Those that any of rows [i, i + n) attends to. */
+/* Positions that at least one of rows [i, i + n) attends to. */
 INLINE struct visible rows_visible(const struct attn_rows *rows, size_t i,
                                    size_t n)
 {
@@ -40,8 +40,8 @@ INLINE struct visible rows_visible(const struct attn_rows *rows, size_t i,
     return (struct visible){(size_t)lo, (size_t)hi};
 }
 
-/* Pack the values of positions `in`, zeros elsewhere. Returns whether they are
- * finite: otherwise some x * 0 is NaN. */
+/* Pack the values of positions `in`, zeros elsewhere. Returns whether all are
+ * finite; otherwise 0 * value can be NaN. */
 INLINE bool attn_pack_values(float *out, const char *v, size_t d,
                              struct visible in, enum dtype type)
 {
@@ -65,7 +65,7 @@ INLINE bool attn_pack_values(float *out, const char *v, size_t d,
     return !vec_any_nan(sum);
 }
 
-/* Scores of rows [first + i, first + i + R). */
+/* Compute the scores of rows [first + i, first + i + R). */
 INLINE void attn_tile_scores(const struct attn_rows *rows,
                              const struct attn_panels *t, size_t d, size_t i,
                              size_t first, int R)
@@ -78,7 +78,7 @@ INLINE void attn_tile_scores(const struct attn_rows *rows,
                    t->keys + j * d, d, GEMM_NR, R, true);
 }
 
-/* acc of the same rows += their exponentials times the values. */
+/* Add the exponentials times the values to acc of the same rows. */
 INLINE void attn_tile_values(const struct attn_rows *rows,
                              const struct attn_panels *t, size_t d, size_t i,
                              size_t first, int R)
@@ -92,7 +92,7 @@ INLINE void attn_tile_values(const struct attn_rows *rows,
                    d - e, R, false);
 }
 
-/* Rows [first, first + n), at most GEMM_MC. */
+/* Attend with rows [first, first + n), at most GEMM_MC. */
 static void attn_tile_batch(const struct attn_rows *rows,
                             const struct attn_panels *t, size_t d, size_t first,
                             size_t n)
@@ -108,7 +108,7 @@ static void attn_tile_batch(const struct attn_rows *rows,
     for (i = 0; i < n; i++)
         if (rows->lo[first + i] < rows->hi[first + i])
             attn_softmax(rows, first + i, t->p + i * KV_BLOCK, d, true);
-        else /* the positions of its neighbours count 0 */
+        else /* positions of other rows of the batch count 0 */
             memset(t->p + i * KV_BLOCK, 0, KV_BLOCK * sizeof *t->p);
     i = 0;
     for (; n - i >= GEMM_MR; i += GEMM_MR)
@@ -131,7 +131,7 @@ INLINE void attn_tile_of(const struct attn_rows *rows, const char *k,
     if (all.lo >= all.hi)
         return;
     if (!attn_pack_values(t.values, v, d, all, type)) {
-        /* 0 * infinity must not happen */
+        /* avoid 0 * infinity */
         attn_all_rows(rows, k, v, d, scratch, type);
         return;
     }

@@ -34,8 +34,8 @@ INLINE vec exp_rest(vec x, vec n)
     return p + vec_set1(1);
 }
 
-/* exp(x) within 1 ulp where the result is normal; subnormal results round once.
- * NaN stays NaN. */
+/* exp(x) within 1 ulp if the result is normal; subnormal results are rounded
+ * once. NaN stays NaN. */
 INLINE vec vec_exp(vec x)
 {
     vec n;
@@ -48,7 +48,7 @@ INLINE vec vec_exp(vec x)
     return vec_scale2(exp_rest(x, n), n);
 }
 
-/* exp(x) for x <= 0 or NaN. It may be 0 where x < -87. */
+/* exp(x) for x <= 0 or NaN. The result may be 0 if x < -87. */
 INLINE vec vec_exp_flush(vec x)
 {
 #if VEC_FLUSH_EXP
@@ -124,7 +124,8 @@ static void KERNEL(rmsnorm)(float *out, const float *x, const float *w,
     }
 }
 
-/* Elements from x on and their partners h further. */
+/* Rotate n elements from x on with their partners, which are h elements
+ * further. */
 INLINE void rope_vec(float *x, size_t h, const float *cos, const float *sin,
                      size_t n)
 {
@@ -216,14 +217,14 @@ static float KERNEL(max)(const float *x, size_t n)
     return vec_max_lane(vec_max(vec_max(m[0], m[1]), vec_max(m[2], m[3])));
 }
 
-/* Exponentials of n values from x on, to out unless it is NULL; 0 in the lanes
- * from n on. */
+/* The exponentials of n values, with 0 in the lanes from n on. Also stores them
+ * in out, unless it is NULL. */
 INLINE vec exp_vec(float *out, const float *x, vec shift, vec scale, size_t n)
 {
     const vec v = vec_load_or(x, n, -INFINITY);
     vec e = vec_exp((v - shift) * scale);
 
-    /* a scale of 0 would make NaN of -INFINITY */
+    /* -INFINITY times a scale of 0 would be NaN */
     e = vec_zero_if_equal(e, v, vec_set1(-INFINITY));
     if (out)
         vec_store(out, e, n);
@@ -256,8 +257,7 @@ static unsigned long long KERNEL(read_sum)(const void *p, size_t n)
     char last[LINE] = {0};
     size_t i = 0;
 
-    /* one line at a time: memory delivers less if several are asked for at
-     * once */
+    /* fetch one line at a time: grouped prefetches give less bandwidth */
     for (; n - i >= LINE; i += LINE) {
         sweep(c + i);
         sum = vec_words_add(sum, c + i);
@@ -268,7 +268,7 @@ static unsigned long long KERNEL(read_sum)(const void *p, size_t n)
 
 static double KERNEL(peak_flops)(size_t reps, float *sink)
 {
-    /* near 1e7 operations for each of reps */
+    /* about 1e7 operations per repetition */
     enum { STEPS = 10000000 / (2 * VEC_LANES * PEAK_CHAINS) };
     const vec mul = vec_set1(0.999f), add = vec_set1(0.001f);
     vec a[PEAK_CHAINS];

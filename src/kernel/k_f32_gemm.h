@@ -3,15 +3,15 @@
  * Matrix Multiplication, 2008). Included by k_f32.h.
  *
  * Weights (B) are widened while they are packed into panels of GEMM_NR rows.
- * The inner kernel keeps one panel in L1. Rows of A are read in place, as many
- * at a time as L2 keeps.
+ * The inner kernel keeps one panel in L1. Rows of A are read in place, in
+ * blocks that fit L2.
  *
  * A level may define GEMM_SMALL_M, a number of rows of A, and a function for
  * up to that many rows, with the parameters of gemm below:
  *
  *   gemm_small(c, ldc, a, lda, b, ldb, m, n, k, work, type)
  *
- * k_f32_attn_tile.h uses gemm_pack and gemm_micro, too. */
+ * k_f32_attn_tile.h also uses gemm_pack and gemm_micro. */
 #ifndef KERNEL_K_F32_GEMM_H
 #define KERNEL_K_F32_GEMM_H
 
@@ -20,8 +20,9 @@
 #error "include a SIMD shim first: kernel/simd.h lists what it must define"
 #endif
 
-/* Rows of b in a panel; columns of a and b, rows of b that are packed at a
- * time, and rows of a that meet them at a time. */
+/* NR: rows of b in a panel. KC: columns of a and b in a block. NC: rows of b
+ * that are packed at a time. MC: rows of a that are multiplied with them at a
+ * time. */
 enum {
     GEMM_NR = 2 * VEC_LANES,
     GEMM_KC = 256,
@@ -42,8 +43,8 @@ INLINE void gemm_fetch(const float *c, size_t nr)
     prefetch_near(c + nr - 1);
 }
 
-/* R rows of a by one panel of kc columns, of which the first nr rows count;
- * added to c unless first. */
+/* Multiply R rows of a by one panel of kc columns; only its first nr rows
+ * count. Adds to c, or overwrites it if `first`. */
 INLINE void gemm_micro(float *c, size_t ldc, const float *a, size_t lda,
                        const float *panel, size_t kc, size_t nr, int R,
                        bool first)
@@ -83,8 +84,8 @@ INLINE void gemm_micro(float *c, size_t ldc, const float *a, size_t lda,
     }
 }
 
-/* nc rows of b, stride bytes apart, kc columns of each, to panels of GEMM_NR
- * rows, zeros beyond nc: out[panel][column][GEMM_NR]. */
+/* Pack kc columns of nc rows of b, stride bytes apart, into panels of GEMM_NR
+ * rows, with zeros beyond nc: out[panel][column][GEMM_NR]. */
 INLINE void gemm_pack(float *out, const char *b, size_t stride, size_t nc,
                       size_t kc, enum dtype type)
 {
@@ -109,8 +110,8 @@ INLINE void gemm_pack(float *out, const char *b, size_t stride, size_t nc,
     }
 }
 
-/* From row i on, all groups of R rows of a by one panel, which stays in L1.
- * Returns the first row that is left. */
+/* Multiply all groups of R rows of a, from row i on, by one panel, which stays
+ * in L1. Returns the first row that is left. */
 INLINE size_t gemm_rows(float *c, size_t ldc, const float *a, size_t lda,
                         const float *panel, size_t i, size_t mc, size_t kc,
                         size_t nr, int R, bool first)
@@ -120,7 +121,7 @@ INLINE size_t gemm_rows(float *c, size_t ldc, const float *a, size_t lda,
     return i;
 }
 
-/* mc rows of a by packed rows of b. */
+/* Multiply mc rows of a by nc packed rows of b. */
 static void gemm_block(float *c, size_t ldc, const float *a, size_t lda,
                        const float *pack, size_t mc, size_t nc, size_t kc,
                        bool first)

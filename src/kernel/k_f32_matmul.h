@@ -2,9 +2,9 @@
  * SIMD shim. Included by k_f32.h.
  *
  * Order of sums: element k of a row belongs to partial sum k % 32; each partial
- * sum takes its elements in ascending order. vec_sum_chains adds up the 32. How
- * rows and tokens are cut into tiles decides which products are in flight at
- * the same time, never that order.
+ * sum takes its elements in ascending order. vec_sum_chains adds up the 32. The
+ * division of rows and tokens into tiles decides which products overlap, never
+ * that order.
  *
  * A level may define
  *
@@ -18,12 +18,12 @@
 #error "include a SIMD shim first: kernel/simd.h lists what it must define"
 #endif
 
-/* Partial sums, and vectors that hold them. */
+/* Number of partial sums, and of the vectors that hold them. */
 enum { PARTIAL_SUMS = 32, CHAINS = PARTIAL_SUMS / VEC_LANES };
 
 _Static_assert(CHAINS % MATMUL_CHAINS == 0, "whole passes");
 
-/* One row, one token: a straight sweep, which memory delivers fastest. */
+/* One row, one token: a sequential sweep, which gives the most bandwidth. */
 INLINE void dot_row(float *y, const char *w, const float *x, size_t n,
                     enum dtype type)
 {
@@ -54,7 +54,7 @@ INLINE void dot_row(float *y, const char *w, const float *x, size_t n,
     vec_sum_chains(y, a, 1);
 }
 
-/* One token by all rows. */
+/* Multiply all rows by one token. */
 INLINE void rows_by_one(float *y, const char *w, size_t w_bytes, const float *x,
                         size_t n_rows, size_t n, enum dtype type, float *work)
 {
@@ -67,8 +67,8 @@ INLINE void rows_by_one(float *y, const char *w, size_t w_bytes, const float *x,
         dot_row(y + r, w + r * w_bytes, x, n, type);
 }
 
-/* a[c][r][t] += products of R rows of w by T tokens of x, VEC_LANES columns a
- * chain: all of them if whole, else the first n. */
+/* a[c][r][t] += products of R rows of w by T tokens of x, VEC_LANES columns per
+ * chain: all columns if `whole`, else the first n. */
 INLINE void tile_step(vec a[MATMUL_CHAINS][4][3], const char *w, size_t w_bytes,
                       const float *x, size_t ldx, size_t n, bool whole, int R,
                       int T, enum dtype type)
@@ -95,10 +95,10 @@ INLINE void tile_step(vec a[MATMUL_CHAINS][4][3], const char *w, size_t w_bytes,
     }
 }
 
-/* R rows of w (4 or 1) by T tokens (1 to 3). MATMUL_CHAINS chains at a time go
- * through all columns, so that their accumulators fit the registers; later
- * passes find their operands in the cache.
- * next: the rows that follow, to be fetched for the next tile; or NULL. */
+/* Multiply R rows of w (4 or 1) by T tokens (1 to 3). Each pass runs
+ * MATMUL_CHAINS chains through all columns, so that the accumulators fit the
+ * registers. Later passes find their operands in the cache.
+ * next: the following rows, prefetched for the next tile; or NULL. */
 INLINE void tile(float *y, size_t ldy, const char *w, size_t w_bytes,
                  const float *x, size_t ldx, size_t n, int R, int T,
                  enum dtype type, const char *next)
@@ -149,11 +149,12 @@ INLINE void tile(float *y, size_t ldy, const char *w, size_t w_bytes,
 
 /* ---- tiles -------------------------------------------------------------- */
 
-/* When rows are used more than once: bytes of rows that stay in L1, for up to
- * L1_MAX_TOKENS, when memory is the limit; in L2 for more. */
+/* Bytes of a block of rows that is used more than once. For up to L1_MAX_TOKENS
+ * memory is the limit, and the block stays in L1; for more tokens it stays in
+ * L2. */
 enum { L1_MAX_TOKENS = 9, BLOCK_L1 = 16 << 10, BLOCK_L2 = 128 << 10 };
 
-/* All rows by T tokens. */
+/* Multiply all rows by T tokens. */
 INLINE void tile_rows(float *y, size_t ldy, const char *w, size_t w_bytes,
                       const float *x, size_t ldx, size_t n_rows, size_t n,
                       int T, enum dtype type, bool prefetch)
@@ -183,7 +184,7 @@ INLINE void matmul(float *y, size_t ldy, const char *w, size_t w_stride,
         size_t nr = n_rows - r < block ? n_rows - r : block, t = 0;
         const char *wr = w + r * w_bytes;
 
-        /* by threes; the last four by twos */
+        /* three tokens at a time; the last four as two and two */
         for (; n_tokens - t >= 3 && n_tokens - t != 4; t += 3) {
             if (t == 0)
                 tile_rows(y + r, ldy, wr, w_bytes, x, ldx, nr, n_cols, 3, type,

@@ -1,7 +1,7 @@
-/* Compute kernels: one table of functions for each level, that is for each set
- * of CPU instructions. The tables are filled once.
+/* Compute kernels: one table of functions for each level. A level is a set of
+ * CPU instructions. The tables are filled once.
  *
- * All kernels are serial. They accept any n and any alignment unless said
+ * All kernels are serial. They accept any n and any alignment unless stated
  * otherwise, allocate nothing and cannot fail. Several threads may call them at
  * once on different outputs and work. They suit threads with small stacks: a
  * frame has at most 32 KiB; the caller provides larger memory.
@@ -13,7 +13,8 @@
  * One order of sums: on one level, the result for one row of weights and one
  * token (or one query) has the same bits whatever the number of rows, tokens or
  * queries in the call. The engine's --exact mode depends on that. Products with
- * bf16 or int8 activations promise less; --exact does not use them. */
+ * bf16 or int8 activations have weaker guarantees; --exact does not use
+ * them. */
 #ifndef KERNEL_KERNEL_H
 #define KERNEL_KERNEL_H
 
@@ -42,8 +43,8 @@ struct attn_rows {
     float *l;         /* [n] running sum of exp(score - m); starts at 0 */
     float *acc;       /* row i at acc + i * head_dim: running sum of
                          exp(score - m) * v */
-    const void *next; /* keys of the next call, to prefetch; NULL: those that
-                         follow the values in memory */
+    const void *next; /* keys of the next call, to prefetch; NULL: they follow
+                         the values in memory */
 };
 
 /* Rows of a matrix whose weights are quantized in groups of consecutive
@@ -81,16 +82,15 @@ struct q8 {
 /* Elements of keys or values in an int8 cache that share a scale. */
 #define KV_I8_GROUP 32
 
-/* Which of several kernels for one task is the fastest, as measured on each
- * level and CPU vendor. Callers ask this record and never which level they run
- * on. */
+/* Measured choices among kernels for one task, per level and CPU vendor.
+ * Callers read this record; they never ask for the level. */
 struct kernel_tuning {
     bool bf16;                 /* with bf16 weights, products and long attention
                                   in bf16 are faster than in f32 */
     size_t bf16_min_tokens;    /* ... from this number of tokens on */
     bool blas;                 /* OpenBLAS is faster than gemm_f32 */
-    size_t blas_min_tokens;    /* ... in passes of at least so many tokens */
-    double blas_min_flops;     /* ... and so many operations */
+    size_t blas_min_tokens;    /* ... in passes of at least this many tokens */
+    double blas_min_flops;     /* ... and at least this many operations */
     const char *blas_coretype; /* OPENBLAS_CORETYPE to load it with; NULL: let
                                   the library detect the CPU */
     bool gemm_f32;             /* gemm_f32 is faster than matmul_f32 */
@@ -104,7 +104,7 @@ struct kernel_tuning {
 
 struct kernels {
     enum isa level;   /* for src/kernel and its tests only */
-    const char *name; /* of the level: "avx2" */
+    const char *name; /* name of the level: "avx2" */
     struct kernel_tuning tune;
 
     /* y[t * ldy + r] = sum over k of w[r, k] * x[t * ldx + k], in f32 and in
@@ -163,11 +163,10 @@ struct kernels {
                                    const void *v, size_t head_dim,
                                    float *scratch);
 
-    /* The same for several blocks and with both products in bf16: queries,
-     * keys, values and exponentials are rounded to bf16, sums are f32. For
-     * prefill, with hundreds of rows. NULL where bf16 is not faster. Reads
-     * rows->q16 in place of q. If a row's m is -INFINITY, its acc may hold
-     * anything.
+    /* attn_block for several blocks, with both products in bf16: queries, keys,
+     * values and exponentials are rounded to bf16, sums are f32. For prefill,
+     * with hundreds of rows. NULL if bf16 is not faster. Reads rows->q16 in
+     * place of q. If a row's m is -INFINITY, its acc may hold anything.
      *   rows     0 <= lo, hi <= n_blocks * KV_BLOCK
      *   k, v     [n_blocks] pointers to consecutive blocks as above,
      *            1 <= n_blocks <= ATTN_BF16_BLOCKS
@@ -201,8 +200,8 @@ struct kernels {
      *   q  [n]     scales  f32 [kv_i8_groups(n)] */
     void (*to_kv_i8)(int8_t *q, float *scales, const float *x, size_t n);
 
-    /* The largest of n >= 1 values. NaN are skipped; -INFINITY if there is
-     * nothing else. */
+    /* The largest of n >= 1 values. NaN are skipped; -INFINITY if all are
+     * NaN. */
     float (*max)(const float *x, size_t n);
 
     /* out[i] = exp((x[i] - shift) * scale) for n values, 0 where x[i] is
@@ -211,12 +210,12 @@ struct kernels {
     double (*exp_sum)(float *out, const float *x, size_t n, float shift,
                       float scale);
 
-    /* C[m, n] = A[m, k] * B[n, k]^T in f32: products of prefill and batches
-     * where there is no BLAS or BLAS is slower. The order of sums is the same
-     * for all rows of A and B. It may depend on k, and on m up to
-     * GEMM_F32_SMALL_M. Blocked as in Goto and van de Geijn 2008.
+    /* C[m, n] = A[m, k] * B[n, k]^T in f32: products of prefill and batches, if
+     * BLAS is absent or slower. The order of sums is the same for all rows of A
+     * and B. It may depend on k, and on m up to GEMM_F32_SMALL_M. Blocked as in
+     * Goto and van de Geijn 2008.
      *   a  f32 [m, k], c  f32 [m, n], row-major, lda and ldc floats from row to
-     *      row; an odd number of cache lines is the fastest
+     *      row; fastest if a row has an odd number of cache lines
      *   b  [n, k] of the dtype, the weights, ldb elements from row to row;
      *      multiples of GEMM_F32_ROWS rows are the fastest */
     void (*gemm_f32[DT_N_FLOAT])(float *c, size_t ldc, const float *a,
@@ -299,18 +298,18 @@ struct kernels {
      * operations: about 1e7 * reps, two for each multiply-add. *sink receives a
      * value, so that the compiler cannot remove the work. */
     double (*peak_flops)(size_t reps, float *sink);
-    /* The same with the multiply-adds of gemm_bf16; NULL on levels without such
-     * an instruction. */
+    /* peak_flops for the multiply-adds of gemm_bf16; NULL on levels without
+     * such an instruction. */
     double (*peak_bf16)(size_t reps, float *sink);
-    /* The same with the multiply-adds of gemm_q8_affine in long prefills. */
+    /* peak_flops for the multiply-adds of gemm_q8_affine in long prefills. */
     double (*peak_q8)(size_t reps, float *sink);
 };
 
-/* How kernels prefetch while they read weights from memory in order: the
- * hardware's own prefetchers stop at each page. Set when the tables are
+/* How kernels prefetch while they read weights sequentially. They need it
+ * because hardware prefetchers stop at each page. Set when the tables are
  * filled. */
 struct kernel_sweep {
-    size_t ahead; /* bytes from the line in use to the line that is fetched */
+    size_t ahead; /* bytes from the line in use to the prefetched line */
     bool to_l2;   /* fetch into L2; else into L1 */
 };
 extern struct kernel_sweep kernel_sweep;
@@ -319,7 +318,7 @@ extern struct kernel_sweep kernel_sweep;
 #define GEMM_BF16_ROWS 64
 
 /* Rows of B that gemm_f32 packs at a time, and the most rows of A for which it
- * may take another kernel. */
+ * may use another kernel. */
 #define GEMM_F32_ROWS    512
 #define GEMM_F32_SMALL_M 48
 
@@ -345,20 +344,20 @@ static inline size_t attn_scratch(size_t n_rows, size_t head_dim)
     return KV_BLOCK * head_dim * 2 + n_rows * KV_BLOCK + 64;
 }
 
-/* Rows that attn_tile takes at a time, at most. */
+/* Most rows that attn_tile processes at a time. */
 #define ATTN_TILE_BATCH 48
 
 /* Floats of scratch for attn_tile and attn_tile_i8. */
 static inline size_t attn_tile_scratch(size_t n_rows, size_t head_dim)
 {
-    /* scores of a batch of rows; keys and values, as f32 and as panels; or
-     * else the scratch of attn_block */
+    /* scores of a batch of rows; keys and values, as f32 and as panels; the
+     * scratch of attn_block */
     return KV_BLOCK * (ATTN_TILE_BATCH + 2 * (2 * head_dim + 16)) +
            attn_scratch(n_rows, 0);
 }
 
-/* Blocks that a call of attn_blocks_bf16 has, and rows that it takes at a time,
- * at most. */
+/* Most blocks of a call of attn_blocks_bf16, and most rows that it processes at
+ * a time. */
 #define ATTN_BF16_BLOCKS 2
 #define ATTN_BF16_BATCH  64
 
@@ -381,12 +380,13 @@ static inline size_t kv_i8_groups(size_t head_dim)
     return (head_dim + KV_I8_GROUP - 1) / KV_I8_GROUP;
 }
 
-/* The table of a level; NULL if the CPU lacks the level. Where a level has no
- * kernel of its own, the table has that of a lower level or the reference.
- * Tables live as long as the process. Any thread may call this. */
+/* The table of a level; NULL if the CPU lacks the level. If a level has no
+ * kernel of its own for a task, its table has the kernel of a lower level or
+ * the reference. Tables live as long as the process. Any thread may call
+ * this. */
 const struct kernels *kernels_get(enum isa level);
 
-/* The table of the best level of this CPU, and that of the reference. */
+/* The tables of the best level of this CPU, and of the reference. */
 const struct kernels *kernels_best(void);
 const struct kernels *kernels_ref(void);
 
@@ -397,8 +397,9 @@ const struct kernels *kernels_named(const char *name, bool *known);
 /* The names of all levels, for messages: "ref, avx2, …". A constant. */
 const char *kernels_names(void);
 
-/* Put the kernels of this CPU's level over those of the reference. x86's is in
- * x86/k_cpu_x86.c; k_cpu_other.c is for CPUs without kernels of their own. */
+/* Replace reference kernels by the kernels of this CPU's level. x86/k_cpu_x86.c
+ * implements it for x86, k_cpu_other.c for CPUs without kernels of their
+ * own. */
 void k_cpu_init(struct kernels *k, enum isa level);
 
 /* Each enters the kernels of one file into the table. */

@@ -1,4 +1,5 @@
-/* The SIMD shim: what the f32 kernels (k_f32.h) need from an instruction set.
+/* The SIMD shim: the operations that the f32 kernels (k_f32.h) need from an
+ * instruction set.
  *
  * The kernels are written once, in k_f32.h and the headers it includes. A level
  * has a shim, a header with the macros and functions below, and a C file that
@@ -39,7 +40,8 @@
  * costs nothing.
  *
  *   vec_load(p, n)            the first n floats
- *   vec_load_or(p, n, other)  the same with `other` in the lanes from n on
+ *   vec_load_or(p, n, other)  like vec_load, with `other` in the lanes from n
+ *   on
  *   vec_load_as(p, n, type)   the first n elements of a type (F32, F16, BF16 or
  *                             I8), widened exactly
  *   vec_load_range(v, p, lo, hi)
@@ -47,13 +49,14 @@
  *                             -INFINITY outside [lo, hi)
  *   vec_store(p, v, n)        the first n lanes
  *   vec_store_as(p, v, n, type)
- *                             the same, rounded to F16 or BF16 as from_f32 does
+ *                             like vec_store, rounded to F16 or BF16 as
+ *                             from_f32 does
  *
  *   vec_zero(), vec_set1(x), vec_lane0(v)
  *   vec_fma(a, b, c)          a * b + c, rounded once
  *   vec_fnma(a, b, c)         c - a * b, rounded once
  *   vec_min(a, b), vec_max(a, b)
- *                             b where either is NaN
+ *                             b in lanes where either is NaN
  *   vec_round(x)              to an integral value, ties to even
  *   vec_scale2(p, n)          p * 2^n for integral n in [-151, 129], rounded
  *                             once
@@ -69,7 +72,7 @@
  *
  *   vec_sum(v), vec_max_lane(v)
  *                             over the lanes; the maximum skips NaN
- *   vec_sum_chains(y, a, R)   y[r], for R = 4 rows or 1, is the sum of 32
+ *   vec_sum_chains(y, a, R)   y[r], for R = 4 or 1 rows, is the sum of 32
  *                             partial sums: element k % 32 of the row in lane
  *                             k % VEC_LANES of a[r][k % 32 / VEC_LANES]. In the
  *                             order (k, k + 8), ((k, k + 8), (k + 16, k + 24)),
@@ -91,10 +94,11 @@
  *                             c < n_cols and r < 8, zeros for missing rows.
  *                             out is 32-byte aligned, ldo a multiple of 8.
  *   pack_8x16_bf16(out, ldo, p, stride)
- *                             the same for eight whole rows of 16 bf16
+ *                             like pack_8x8 for eight whole rows of 16 bf16
  *
  *   prefetch_near(p)          fetch the line of p into L1
- *   sweep(p)                  fetch for a sweep over weights that has reached p
+ *   sweep(p)                  prefetch for a sweep over weights that has
+ *   reached p
  *   sweep_by(p, ahead, to_l2) fetch the line at p + ahead, here and not earlier
  *                             or later, into L2 or L1
  */

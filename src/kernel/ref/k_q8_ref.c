@@ -17,7 +17,7 @@ static unsigned code_at(const unsigned char *row, size_t k, int bits)
     return code & ((1u << bits) - 1);
 }
 
-/* Number g of a row of scales or biases. */
+/* Element g of a row of scales or biases. */
 static float number_at(const unsigned char *row, size_t g, enum dtype type)
 {
     float f;

@@ -1,6 +1,6 @@
-/* The reference kernels: plain C that can be read beside the papers, without
- * fast-math. Sums are in double and rounded once at the end, exponentials are
- * libm's in double. So a difference to a vector kernel is the vector kernel's
+/* The reference kernels: plain C that follows the papers, without fast-math.
+ * Sums are in double and rounded once at the end; exponentials come from libm,
+ * in double. So a difference to a vector kernel is the vector kernel's
  * error. */
 #include <math.h>
 #include <stdint.h>
@@ -42,7 +42,7 @@ static float load_bf16(const unsigned char *p)
     return f32_from_bits((uint32_t)h << 16);
 }
 
-/* IEEE 754 binary16. Signalling NaN become quiet, as with vcvtph2ps. */
+/* IEEE 754 binary16. Signalling NaN become quiet, like with vcvtph2ps. */
 static float load_f16(const unsigned char *p)
 {
     uint16_t h;
@@ -97,7 +97,7 @@ static uint16_t f16_round(float f)
     rest = fraction & (2 * half - 1);
     fraction >>= shift;
     fraction += (uint32_t)exponent << 10;
-    /* a carry out of the fraction increments the exponent, as it should */
+    /* a carry out of the fraction correctly increments the exponent */
     if (rest > half || (rest == half && (fraction & 1)))
         fraction++;
     return (uint16_t)(sign | fraction);
@@ -155,7 +155,7 @@ static void k_from_f32_bf16_ref(void *out, const float *in, size_t n)
 
 /* ---- products ---------------------------------------------------------- */
 
-/* One product for each type; types differ only in how elements are loaded. */
+/* One product for each type. The types differ only in loading elements. */
 #define MATMUL_REF(type, bytes)                                               \
     static void k_matmul_f32_##type##_ref(                                    \
         float *y, size_t ldy, const void *w, size_t w_stride, const float *x, \
@@ -288,7 +288,7 @@ static double k_exp_sum_ref(float *out, const float *x, size_t n, float shift,
     double sum = 0;
 
     for (size_t i = 0; i < n; i++) {
-        /* a scale of 0 would make NaN of -INFINITY */
+        /* -INFINITY times a scale of 0 would be NaN */
         float e = x[i] == -INFINITY
                       ? 0
                       : (float)exp((double)((x[i] - shift) * scale));
@@ -300,9 +300,9 @@ static double k_exp_sum_ref(float *out, const float *x, size_t n, float shift,
     return sum;
 }
 
-/* If all scores so far are -INFINITY, 0 stands for the maximum: then their
- * weights are exp(-INFINITY) = 0 and not exp(NaN). A NaN among the scores
- * reaches l and acc. */
+/* If all scores so far are -INFINITY, use 0 as the maximum: then their weights
+ * are exp(-INFINITY) = 0 and not exp(NaN). A NaN among the scores reaches l and
+ * acc. */
 #define ATTN_BLOCK_REF(type, bytes)                                            \
     static void k_attn_block_##type##_ref(const struct attn_rows *rows,        \
                                           const void *k, const void *v,        \

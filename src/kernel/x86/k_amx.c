@@ -3,8 +3,8 @@
  * 16 by 16 f32.
  *
  * Order of sums: each row and token has one accumulator that takes all columns,
- * 32 at a time; of these, the even and the odd ones are added up first. Between
- * blocks of columns its value is in y, unchanged. */
+ * 32 at a time; of these, the even columns and the odd columns are summed
+ * first. Between blocks of columns its value is stored in y, exactly. */
 #include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,10 +15,10 @@
 #include "kernel/x86/k_q8_avx512.h"
 #include "kernel/x86/k_zmm.h"
 
-/* A step multiplies two tiles of rows by two tiles of columns, DEPTH after
- * DEPTH: four tiles of sums, and four loads for four products. The left operand
- * is row-major. The right operand is packed into panels: WIDE columns, in tiles
- * of pairs.
+/* A step multiplies two tiles of rows by two tiles of columns, in slices of
+ * DEPTH: it has four tiles of sums, and needs four loads for four products. The
+ * left operand is row-major. The right operand is packed into panels: WIDE
+ * columns, in tiles of pairs.
  *
  * Tokens are the left operand and stream from L2 while a panel of weights stays
  * in L1. Their columns, and the sums of BLOCK rows of weights, stay in L2. Few
@@ -42,7 +42,7 @@ struct shape {
     size_t rows, columns;
 };
 
-/* How many of n rows or columns are in tile i. */
+/* How many of n rows or columns tile i has. */
 static int part(size_t n, int i)
 {
     const int left = (int)n - i * SIDE;
@@ -50,7 +50,7 @@ static int part(size_t n, int i)
     return left < 0 ? 0 : left < SIDE ? left : SIDE;
 }
 
-/* Configure the tiles unless they have this shape already. tmm0 to 3: sums
+/* Configure the tiles, unless they already have this shape. tmm0 to 3: sums
  * [tile of rows][tile of columns]; 4 and 5: left operand; 6 and 7: right. */
 static void configure(struct shape *now, size_t rows, size_t columns)
 {
@@ -71,13 +71,13 @@ static void configure(struct shape *now, size_t rows, size_t columns)
 /* Lines to prefetch, row by row. */
 struct fetch {
     const char *at, *end; /* the rest of the current row */
-    size_t bytes;         /* of a row, whole lines */
+    size_t bytes;         /* bytes of a row, in whole lines */
     size_t stride;        /* bytes from row to row */
     size_t n;             /* lines to fetch for each DEPTH of a step */
 };
 
-/* Prefetch rows of so many bytes from `at` on, spread over so many steps of one
- * DEPTH each. */
+/* Plan prefetches of `rows` rows of `bytes` bytes from `at` on, spread over
+ * `steps` steps of one DEPTH each. */
 static struct fetch fetch_rows(const char *at, size_t bytes, size_t stride,
                                size_t rows, size_t steps)
 {
@@ -108,7 +108,8 @@ struct step {
 #define TILE_LOAD_(...)     TILE_LOAD(__VA_ARGS__)
 #define TILE_STORE_(...)    TILE_STORE(__VA_ARGS__)
 
-/* An instruction that names a tile without rows or columns faults. */
+/* Run a step. The parameters are constants, because an instruction on a tile
+ * without rows or columns faults. */
 INLINE void step_run(const struct step *s, bool rows2, bool columns2)
 {
     const char *right = s->panel, *a = s->left, *b = a + SIDE * s->left_bytes;
@@ -179,9 +180,9 @@ STEP(1, 2)
 STEP(2, 1)
 STEP(2, 2)
 
-/* A step of any depth. The panel is padded with zeros. The columns behind the
- * last whole tile of the left operand come from a copy that is padded, too:
- * memory behind them is not ours, and NaN times 0 is not 0. */
+/* Run a step of any depth. The panel is padded with zeros. The left operand's
+ * columns after its last whole tile come from a padded copy: the memory after
+ * them is not ours, and NaN times 0 is not 0. */
 static void step_any(struct step *s, const struct shape *shape, size_t depth)
 {
     static void (*const of_shape[2][2])(const struct step *) = {
@@ -222,7 +223,7 @@ static void pack_panel(char *out, const char *p, size_t stride, size_t n,
 
 /* ---- quantized weights -------------------------------------------------- */
 
-/* Widen 16 codes, rounded as affine_to_f32 does. */
+/* Widen 16 codes, with the rounding of affine_to_f32. */
 INLINE __m512 widen(__m128i codes, float scale, float bias)
 {
     __m512 v = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(codes));
@@ -231,7 +232,7 @@ INLINE __m512 widen(__m128i codes, float scale, float bias)
     return _mm512_add_ps(v, _mm512_set1_ps(bias));
 }
 
-/* Widen nk columns of a row, from the first one of a group on, to bf16. */
+/* Widen nk columns of a row to bf16. The first column begins a group. */
 INLINE void widen_row(char *out, const unsigned char *q,
                       const unsigned char *scales, const unsigned char *biases,
                       const struct affine *w, size_t nk, int bits)
@@ -328,7 +329,8 @@ struct product {
     char *panel; /* [PANEL_BYTES] */
 };
 
-/* The part of WIDE rows that packing columns [k, k + nk) reads. */
+/* Plan prefetches of the bytes of WIDE rows that packing columns [k, k + nk)
+ * reads. */
 static struct fetch fetch_panel(const struct product *p, size_t r, size_t k,
                                 size_t nk, size_t steps)
 {
@@ -342,7 +344,7 @@ static struct fetch fetch_panel(const struct product *p, size_t r, size_t k,
                       steps);
 }
 
-/* One panel of weights by tokens [t0, t0 + n). */
+/* Multiply one panel of weights by tokens [t0, t0 + n). */
 static void panel_run(const struct product *p, struct shape *shape, size_t r,
                       size_t k, size_t t0, size_t n)
 {
@@ -392,7 +394,7 @@ static void multiply(const struct product *p)
     TILE_RELEASE();
 }
 
-/* Up to so many tokens, the vector kernel of the level below is faster. */
+/* Up to this many tokens, the vector kernel of the level below is faster. */
 enum { ROWS_MAX_TOKENS = 2 };
 
 static void (*gemm_bf16_rows)(float *y, size_t ldy, const void *w,

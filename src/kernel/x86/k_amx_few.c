@@ -1,22 +1,23 @@
 /* Products of bf16 weights and few tokens for AMX. Each weight is used once, so
  * the limit is memory bandwidth, and the order of memory accesses matters.
  *
- * Loading tiles whose rows are far apart is the worst order: two thirds of the
- * bandwidth of a sequential read. So weights move in three stages. Blocks of
- * SIDE rows are prefetched into L2 in the order of memory, one block ahead.
- * From L2, chunks of RUN lines of each row are copied to L1, tile by tile.
- * While a chunk is copied, the previous one is multiplied: a tile of weights by
- * up to MOST_TILES tiles of tokens. Tokens are packed before and stay in L2.
+ * Loading tiles whose rows are far apart is the worst order: it gets two thirds
+ * of the bandwidth of a sequential read. So weights move in three stages.
+ * Blocks of SIDE rows are prefetched into L2 in the order of memory, one block
+ * ahead. From L2, chunks of RUN lines of each row are copied to L1, tile by
+ * tile. While a chunk is copied, the previous one is multiplied: a tile of
+ * weights by up to MOST_TILES tiles of tokens. Tokens are packed beforehand and
+ * stay in L2.
  *
  * Order of sums: each row and token has one accumulator that takes all columns
- * that are packed at once, 32 at a time; of these, the even and the odd ones
- * are added up first. */
+ * packed at once, 32 at a time; of these, the even columns and the odd columns
+ * are summed first. */
 #include <string.h>
 
 #include "kernel/x86/k_amx_pack.h"
 
 enum {
-    MOST_TILES = AMX_FEW_MAX / SIDE, /* of tokens */
+    MOST_TILES = AMX_FEW_MAX / SIDE, /* tiles of tokens */
     RUN = 8,
     RUN_BYTES = RUN * LINE,
     CHUNK_COLS = RUN * DEPTH,
@@ -66,8 +67,9 @@ struct copy {
     size_t rows;
 };
 
-/* Copy row r of a chunk and prefetch as many lines. The loop is not unrolled:
- * otherwise the CPU has too many lines outstanding and gets a tenth less. */
+/* Copy row r of a chunk, and prefetch an equal number of lines. The loop is not
+ * unrolled: otherwise too many lines are outstanding, which costs a tenth of
+ * the bandwidth. */
 INLINE void copy_row(struct copy *c, size_t r, struct fetch *f)
 {
     char *to = c->to + r * LINE;
@@ -79,7 +81,7 @@ INLINE void copy_row(struct copy *c, size_t r, struct fetch *f)
                            _mm512_loadu_si512(c->at + l * LINE));
     }
     if (r + 1 < c->rows)
-        c->at += c->stride; /* else copy the last row again, for rows unused */
+        c->at += c->stride; /* for missing rows, copy the last row again */
     f->at += f->step;
     if (++f->run == f->runs) {
         f->run = 0;
@@ -108,8 +110,8 @@ INLINE size_t depth_bytes(int tiles, bool narrow)
     return narrow ? TILE_BYTES / 2 : (size_t)tiles * TILE_BYTES;
 }
 
-/* One tile of weights by all tokens. tmm0 to 3: sums; 4: weights; 6 and 7:
- * tokens, loaded past L1 if they are too many for it. */
+/* Multiply one tile of weights by all tokens. tmm0 to 3: sums; 4: weights; 6
+ * and 7: tokens, loaded past L1 if they are too many for it. */
 INLINE void multiply_tile(const char *w, const char *x, int tiles, bool narrow)
 {
     TILE_LOAD(4, w, LINE);
@@ -132,7 +134,7 @@ INLINE void multiply_tile(const char *w, const char *x, int tiles, bool narrow)
     }
 }
 
-/* Multiply one chunk, copy another. */
+/* Multiply one chunk, and copy another one meanwhile. */
 INLINE void chunk_run(const char *w, const char *x, int tiles, bool narrow,
                       struct copy *copy, struct fetch *fetch)
 {
@@ -144,7 +146,7 @@ INLINE void chunk_run(const char *w, const char *x, int tiles, bool narrow,
     }
 }
 
-/* The last columns of a block, nk < CHUNK_COLS of them. */
+/* Multiply the last nk < CHUNK_COLS columns of a block. */
 INLINE void ragged_run(const char *w, size_t stride, size_t rows, size_t nk,
                        const char *x, int tiles, bool narrow)
 {
@@ -221,7 +223,7 @@ INLINE void few_run(const struct few *p, int tiles, bool narrow)
                          .rows = at_most(p->n_rows, SIDE)};
     size_t now = 0;
 
-    /* narrow tiles leave gaps, which are transposed like the rest */
+    /* narrow tiles leave gaps that turn_sums also reads */
     memset(held, 0, sizeof p->memory->held);
     for (size_t r = 0; r < SIDE && n_chunks; r++)
         copy_row(&first, r, &none);
@@ -293,7 +295,7 @@ static void pack_tokens(char *out, const char *x, size_t stride, size_t n,
             pack_some(out, x + t * stride + k * 2, stride, n - t, nk - k);
 }
 
-/* The same for one tile of NARROW tokens. */
+/* pack_tokens for one tile of NARROW tokens. */
 static void pack_narrow(char *out, const char *x, size_t stride, size_t n,
                         size_t nk)
 {

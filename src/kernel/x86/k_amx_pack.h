@@ -1,5 +1,5 @@
-/* Packing for AMX: from row-major matrices to tiles of pairs, the layout that
- * tdpbf16ps needs for its right operand. */
+/* Packing for AMX: turn row-major matrices into tiles of pairs, the layout of
+ * tdpbf16ps's right operand. */
 #ifndef KERNEL_X86_K_AMX_PACK_H
 #define KERNEL_X86_K_AMX_PACK_H
 
@@ -19,7 +19,8 @@ INLINE __m512i load_columns(const char *p, size_t n)
     return _mm512_maskz_loadu_epi16(n >= DEPTH ? 0xffffffff : (1u << n) - 1, p);
 }
 
-/* The same 16 bytes of four rows, which are four rows apart from p on. */
+/* Load 16 bytes of each of four rows: p and the rows 4, 8 and 12 rows after
+ * it. */
 INLINE __m512i load_lanes(const char *p, size_t stride)
 {
     __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const void *)p));
@@ -56,7 +57,7 @@ INLINE void pack_tile(char *out, const char *p, size_t stride)
     }
 }
 
-/* The same for a matrix of n >= 1 rows and nk >= 1 columns: a tile of its first
+/* pack_tile for a matrix of n >= 1 rows and nk >= 1 columns: pack its first
  * rows and columns, with zeros for missing ones. */
 INLINE void pack_some(char *out, const char *p, size_t stride, size_t n,
                       size_t nk)

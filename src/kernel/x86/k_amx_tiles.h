@@ -14,14 +14,13 @@ enum {
     TILE_BYTES = SIDE * LINE
 };
 
-/* Assembly, because gcc's intrinsics do not say that they read and write
- * memory. */
+/* Assembly, because gcc's intrinsics do not declare that they access memory. */
 #define TILE_LOAD(t, p, stride)                                      \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t                 \
                      :                                               \
                      : "r"((const void *)(p)), "r"((size_t)(stride)) \
                      : "memory")
-/* The same with a hint not to replace lines in L1. */
+/* TILE_LOAD with a hint not to evict lines from L1. */
 #define TILE_STREAM(t, p, stride)                                    \
     __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #t               \
                      :                                               \

@@ -1,14 +1,14 @@
 /* Attention of prefill for AMX. Both products use tdpbf16ps, which multiplies a
  * tile of 16 rows by 32 columns with one of 32 by 16.
  *
- * First all rows take scores and exponentials, while keys stay in L1; then all
- * rows take values, while those stay in L1. The tile unit works beside the
- * vector units: the scores of the next rows are multiplied between the
- * exponentials of the current ones.
+ * First compute scores and exponentials of all rows, while keys stay in L1;
+ * then multiply all rows by values, while values stay in L1. The tile unit
+ * works in parallel with the vector units: products for the scores of the next
+ * rows are interleaved with the exponentials of the current rows.
  *
  * Order of sums: a score takes tiles of DEPTH elements, acc takes tiles of
- * DEPTH positions. Within a tile, the hardware adds up the products of even
- * columns and those of odd columns, and adds the sum of both. l sums
+ * DEPTH positions. Within a tile, the hardware sums the products of even
+ * columns and of odd columns separately, and adds both sums. l sums
  * exponentials before they are rounded. Positions that a row does not attend to
  * add 0 * v, which changes nothing. */
 
@@ -23,8 +23,8 @@ _Static_assert(VALUE_STEP == (int)DEPTH, "positions of a tile");
 enum {
     WIDTH = ATTN_BF16_BLOCKS * KV_BLOCK, /* positions */
     STRIDE = 4 * LANES,                  /* bytes from row to row of a panel */
-    /* the head size with one step of the next batch's scores for every second
-     * row of a batch */
+    /* the head size for which a batch of scores has one step per two rows;
+     * softmax_beside needs it */
     BESIDE_D = 128
 };
 
@@ -39,19 +39,20 @@ struct task {
     struct range all;        /* of all rows */
     uint32_t *keys, *values; /* panels of all blocks */
     float *scores;           /* [2][SIDE][WIDTH] */
-    float *lanes;            /* [SIDE][16], to reduce to maxima or sums */
+    float *lanes;            /* [SIDE][16] lanes of maxima or sums, before their
+                                reduction */
     float *shift;            /* [SIDE], subtracted from scores */
     uint16_t *p;             /* [rows][WIDTH] exponentials in bf16 */
     float *keep;             /* [rows], factor of acc */
 };
 
-/* The value of keep for a row without any position so far: its acc may hold
- * anything, its l is 0. */
+/* The value of keep for a row without positions so far: its acc is undefined,
+ * its l is 0. */
 #define NOTHING_YET (-1.0f)
 
 /* Rows that are processed together: at most SIDE. */
 struct batch {
-    size_t i, n; /* the first, how many */
+    size_t i, n; /* first row, number of rows */
     struct range see;
     float *scores;
 };
@@ -104,7 +105,7 @@ INLINE void save_sums(float *p, size_t stride, size_t n)
         TILE_STORE(3, p + 3 * SIDE, stride);
 }
 
-/* n tiles of sums += a times SIDE rows of a panel. */
+/* Add the products of a and SIDE rows of a panel to n tiles of sums. */
 INLINE void add_products(const void *a, size_t stride, const uint32_t *panel,
                          size_t n)
 {
@@ -137,7 +138,7 @@ INLINE size_t in_block(size_t position, size_t b)
                                       : position - at;
 }
 
-/* n tiles of scores. */
+/* Compute n tiles of scores. */
 INLINE void scores(const struct task *a, const uint16_t *q,
                    const uint32_t *keys, float *to, size_t n)
 {
@@ -208,7 +209,7 @@ static void hide_unseen(const struct task *a, const struct batch *t,
     }
 }
 
-/* The maximum of a row's vectors of scores [first, end), lane by lane. first
+/* The maximum of vectors [first, end) of a row's scores, lane by lane. first
  * and end are even. */
 INLINE __m512 row_top(const float *scores, size_t first, size_t end)
 {
@@ -240,7 +241,8 @@ INLINE void row_exps(uint16_t *p, const float *scores, __m512 shift,
     }
 }
 
-/* Update m by a batch's scores in vectors [first, end); set shift and keep. */
+/* Update m from vectors [first, end) of a batch's scores; set shift and
+ * keep. */
 INLINE void batch_tops(const struct task *a, const struct batch *t,
                        size_t first, size_t end)
 {
@@ -259,7 +261,7 @@ INLINE void batch_tops(const struct task *a, const struct batch *t,
     _mm512_mask_storeu_ps(a->keep + t->i, in, keep);
 }
 
-/* Update l by the sums of exponentials in lanes. */
+/* Update l from the sums of exponentials in lanes. */
 INLINE void batch_sums(const struct task *a, const struct batch *t)
 {
     const __mmask16 in = first_lanes(t->n);
@@ -287,8 +289,8 @@ INLINE void softmax(const struct task *a, const struct batch *t, size_t first,
     batch_sums(a, t);
 }
 
-/* The same for SIDE rows that attend to WIDTH positions. Steps of the next
- * batch's scores are interleaved. */
+/* softmax for SIDE rows that attend to WIDTH positions. Interleaves steps of
+ * the next batch's scores. */
 static void softmax_beside(const struct task *a, const struct batch *t,
                            const struct batch *next)
 {
@@ -368,7 +370,8 @@ INLINE bool regular(const struct task *a, const struct batch *t)
            t->see.hi == WIDTH;
 }
 
-/* Exponentials of n_batches batches of n rows each, from row i on. */
+/* Compute scores and exponentials of n_batches batches of n rows each, from row
+ * i on. */
 static void batches_exps(const struct task *a, size_t i, size_t n,
                          size_t n_batches)
 {
@@ -390,9 +393,8 @@ static void batches_exps(const struct task *a, size_t i, size_t n,
 
 /* ---- values ------------------------------------------------------------- */
 
-/* Scale acc of a batch by keep, and clear it for rows without any position so
- * far. Returns true if that holds for all rows; their acc is not touched
- * then. */
+/* Scale acc of a batch by keep, and clear it for rows without positions so far.
+ * If all rows have none, returns true and leaves acc untouched. */
 INLINE bool rescale(const struct task *a, const struct batch *t)
 {
     const __mmask16 in = first_lanes(t->n);
@@ -437,7 +439,7 @@ INLINE void values(const struct task *a, size_t i, size_t e, size_t first,
     save_sums(acc, 4 * a->d, n);
 }
 
-/* The same for a batch and all elements of the head. */
+/* Call `values` for a batch and all elements of the head. */
 static void batch_values(const struct task *a, const struct batch *t)
 {
     const size_t first = t->see.lo / DEPTH;
@@ -462,7 +464,7 @@ struct blocks {
     enum dtype type;
 };
 
-/* Pack the keys of block j, as far as they are in positions [lo, hi). */
+/* Pack the keys of block j that are in positions [lo, hi). */
 INLINE void block_keys(const struct task *a, const struct blocks *b, size_t j,
                        size_t lo, size_t hi)
 {
@@ -470,7 +472,8 @@ INLINE void block_keys(const struct task *a, const struct blocks *b, size_t j,
               in_block(hi, j), b->type, true);
 }
 
-/* Pack its values. Returns whether all are finite. */
+/* Pack the values of block j that are in positions [lo, hi). Returns whether
+ * all are finite. */
 INLINE bool block_values(const struct task *a, const struct blocks *b, size_t j,
                          size_t lo, size_t hi)
 {
@@ -479,8 +482,8 @@ INLINE bool block_values(const struct task *a, const struct blocks *b, size_t j,
                        in_block(lo, j), in_block(hi, j), b->type, true);
 }
 
-/* Rows one by one, each with only the values it attends to. For blocks that
- * have infinite values or NaN, because 0 times those is not 0. */
+/* Process rows one by one, each with only the values it attends to. For blocks
+ * with infinite values or NaN, because 0 times these is not 0. */
 INLINE void rows_one_by_one(const struct task *a, const struct blocks *b,
                             size_t i, size_t n)
 {
@@ -494,7 +497,7 @@ INLINE void rows_one_by_one(const struct task *a, const struct blocks *b,
     }
 }
 
-/* Rows [i, i + n), each of which attends to some position. */
+/* Process rows [i, i + n). Each of them attends to at least one position. */
 static void rows_run(const struct task *a, size_t i, size_t n)
 {
     const size_t whole = n / SIDE, rest = n % SIDE;
@@ -569,8 +572,8 @@ INLINE void attn_blocks(const struct attn_rows *rows, const void *const *k,
 
 /* ---- rounding ----------------------------------------------------------- */
 
-/* Round to bf16 with ties to even, for subnormal numbers too. vcvtneps2bf16
- * makes 0 of those. */
+/* Round to bf16 with ties to even, also subnormal numbers, which vcvtneps2bf16
+ * would flush to 0. */
 INLINE __m256i round_subnormal(__m512 x)
 {
     const __m512i u = _mm512_castps_si512(x);

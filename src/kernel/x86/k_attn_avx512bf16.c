@@ -1,9 +1,9 @@
 /* Attention of prefill for AVX512_BF16. Both products use vdpbf16ps, which
  * multiplies pairs of bf16 and adds both products to an f32.
  *
- * A batch of rows takes all its scores, then all its exponentials, then the
- * values. So latencies overlap, and the numbers that a row has once (maximum,
- * sum, scale) are computed for 16 rows at a time.
+ * Compute all scores of a batch of rows, then all exponentials, then the
+ * values. So latencies overlap, and the numbers per row (maximum, sum, scale)
+ * are computed for 16 rows at a time.
  *
  * Order of sums: a score takes pairs of elements, acc takes pairs of positions.
  * Positions that a row does not attend to add 0 * v, which changes nothing. */
@@ -24,7 +24,8 @@ struct parts {
     uint32_t *keys, *values; /* panels */
     float *scores; /* [BATCH][KV_BLOCK]; later the exponentials in bf16, in the
                       first half of a row */
-    float *lanes;  /* [BATCH][16], to reduce to maxima or sums */
+    float *lanes;  /* [BATCH][16] lanes of maxima or sums, before their
+                      reduction */
     float *shift;  /* [BATCH], subtracted from scores */
     float *keep;   /* [BATCH], factor of acc and l */
     int *lo, *hi;  /* [rows], positions in the current block */
@@ -33,7 +34,7 @@ struct parts {
 /* ---- scores ------------------------------------------------------------- */
 
 struct scores {
-    const uint32_t *keys; /* at the first vector of positions */
+    const uint32_t *keys; /* panel, at the first vector of positions */
     const uint16_t *q;
     size_t ldq, d;
     float *scores, *lanes; /* of the first row */
@@ -42,7 +43,8 @@ struct scores {
     bool whole; /* all rows attend to all positions */
 };
 
-/* One pair of elements; alone: only its first element exists. */
+/* Add the products of one pair of elements. alone: only its first element
+ * exists. */
 INLINE void score_step(__m512 a[ROWS][VECTORS], const uint32_t *keys,
                        const uint16_t *q, size_t ldq, int V, int T, bool alone)
 {
@@ -64,8 +66,8 @@ INLINE void score_step(__m512 a[ROWS][VECTORS], const uint32_t *keys,
     }
 }
 
-/* Scores of T rows, -INFINITY for positions that a row does not attend to; and
- * their maxima, lane by lane. */
+/* Compute the scores of T rows, -INFINITY for positions that a row does not
+ * attend to, and their maxima, lane by lane. */
 INLINE void score_tile(const struct scores *s, int V, int T)
 {
     const __m512 none = _mm512_set1_ps(-INFINITY);
@@ -144,9 +146,9 @@ INLINE __m512 exp_row(float *scores, float shift)
     return sum;
 }
 
-/* Exponentials of rows [i, i + n), one batch; updates m and l. l sums the
- * rounded exponentials, which weigh the values. Returns whether any acc has to
- * be scaled by keep. */
+/* Compute the exponentials of rows [i, i + n), one batch, and update m and l. l
+ * sums the rounded exponentials, because these weight the values. Returns
+ * whether some acc must be scaled by keep. */
 static bool softmax(const struct attn_rows *rows, const struct parts *s,
                     size_t i, size_t n)
 {
@@ -175,8 +177,9 @@ static bool softmax(const struct attn_rows *rows, const struct parts *s,
 /* ---- values ------------------------------------------------------------- */
 
 struct values {
-    const uint32_t *values; /* at the first pair of positions */
-    const uint32_t *p;      /* exponentials there, rows KV_BLOCK apart */
+    const uint32_t *values; /* panel, at the first pair of positions */
+    const uint32_t *p;      /* exponentials of these positions, rows KV_BLOCK
+                               apart */
     size_t n_pairs;         /* even */
     float *acc;
     size_t d;
@@ -243,8 +246,8 @@ INLINE void value_tile(const struct values *s, int V, int T)
     }
 }
 
-/* One row, with only the positions it attends to. For blocks that have infinite
- * values or NaN, because 0 times those is not 0. */
+/* Process one row, with only the positions it attends to. For blocks with
+ * infinite values or NaN, because 0 times these is not 0. */
 static void value_row(const struct values *s, size_t lo, size_t hi)
 {
     for (size_t e = 0; e < s->d; e += 16) {
@@ -306,7 +309,7 @@ static void (*const value_tiles[VECTORS][ROWS])(const struct values *) = {
 
 /* ---- batches ------------------------------------------------------------ */
 
-/* Rows of the next tile if n are left: tiles are of nearly equal size. */
+/* Rows of the next tile if n rows are left. Tiles get nearly equal sizes. */
 INLINE size_t tile_rows(size_t n)
 {
     size_t tiles = (n + ROWS - 1) / ROWS;
@@ -378,7 +381,7 @@ static void batch_rows(const struct attn_rows *rows, const struct parts *s,
 
 /* ---- blocks ------------------------------------------------------------- */
 
-/* Clear acc of rows without any position so far. */
+/* Clear acc of rows without positions so far. */
 static void clear_new(const struct attn_rows *rows, size_t i, size_t n,
                       size_t d)
 {
@@ -403,7 +406,7 @@ INLINE void attn_block(const struct attn_rows *rows, const struct parts *s,
         finite =
             pack_values(s->values, v, NULL, d, all.lo, all.hi, type, false);
     }
-    /* runs of rows that attend to some position */
+    /* process runs of rows that attend to at least one position */
     for (size_t i = 0, n; i < rows->n; i += n ? n : 1) {
         bool rescale;
 

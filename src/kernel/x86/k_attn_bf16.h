@@ -1,11 +1,11 @@
-/* What the bf16 attention kernels for prefill share: the ranges of positions
+/* Shared by the bf16 attention kernels for prefill: the ranges of positions
  * that rows attend to, packing keys and values into panels, and the state of
  * the softmax. Each file that includes this compiles its own copy with its own
  * instruction set. It defines two macros first:
  *
  *   VALUE_STEP    positions that a product with values takes at a time
- *   GROUP_PAIRS   pairs of positions in a panel of values: those of one block,
- *                 or of all blocks of a call */
+ *   GROUP_PAIRS   pairs of positions in a panel of values: of one block, or of
+ *                 all blocks of a call */
 #ifndef KERNEL_X86_K_ATTN_BF16_H
 #define KERNEL_X86_K_ATTN_BF16_H
 
@@ -38,7 +38,7 @@ INLINE size_t panel_size(size_t d)
 
 /* The positions that some rows attend to. */
 struct range {
-    size_t lo, hi; /* those of any row; none if lo >= hi */
+    size_t lo, hi; /* positions of at least one row; none if lo >= hi */
     bool whole;    /* every row attends to all positions */
 };
 
@@ -67,8 +67,8 @@ static struct range range_of(const struct attn_rows *rows, size_t i, size_t n,
                           .whole = whole};
 }
 
-/* The number of rows from i on, at most n, before the first that attends to
- * nothing. */
+/* The number of rows from i on, at most n, before the first row without
+ * positions. */
 static size_t seeing(const struct attn_rows *rows, size_t i, size_t n)
 {
     size_t run = 0;
@@ -108,8 +108,9 @@ INLINE __m512i load32(const char *p, size_t n, enum dtype type)
 }
 
 /* Pack keys of positions [lo, hi), extended to multiples of 16: each position
- * has its own lane, so the contents of the others do not matter. Prefetches the
- * values, which follow the keys in the cache. even: d is a multiple of 32. */
+ * has its own lane, so the contents of the added ones do not matter. Prefetches
+ * the values, which follow the keys in the cache. even: d is a multiple of
+ * 32. */
 INLINE void pack_keys(uint32_t *out, const char *k, size_t d, size_t lo,
                       size_t hi, enum dtype type, bool even)
 {
@@ -206,8 +207,8 @@ INLINE bool pack_values(uint32_t *out, const char *v, const char *next,
 /* ---- exponentials ------------------------------------------------------- */
 
 /* exp(x) with a relative error of at most 9.2e-8: 2^n times a polynomial of r,
- * where x = (n + r) ln 2 and |r| <= 1/2. The polynomial is minimax among those
- * that are 1 at 0. For -INFINITY, r is NaN and vscalefps returns 0. */
+ * where x = (n + r) ln 2 and |r| <= 1/2. It is the minimax polynomial with
+ * value 1 at 0. For -INFINITY, r is NaN and vscalefps returns 0. */
 INLINE __m512 exp_for_f32(__m512 x)
 {
     const __m512 t = _mm512_mul_ps(x, _mm512_set1_ps(0x1.715476p0f));
@@ -258,10 +259,10 @@ INLINE __m512 over_lanes(const float *in, bool sums)
                    _mm512_unpackhi_ps(s[0], s[1]), sums);
 }
 
-/* Update the running maxima m of the rows that `in` selects, up to 16, by their
- * maxima `top` of the new scores. Stores what to subtract from scores in shift,
- * and the factors for acc and l in *keep. Returns the rows whose maximum
- * changed. */
+/* Update the running maxima m of the rows that `in` selects, up to 16, from the
+ * maxima `top` of their new scores. Stores the values to subtract from scores
+ * in shift, and the factors for acc and l in *keep. Returns the rows whose
+ * maximum changed. */
 INLINE __mmask16 raise_maxima(float *m, __mmask16 in, __m512 top, float *shift,
                               __m512 *keep)
 {
@@ -285,8 +286,8 @@ INLINE __mmask16 raise_maxima(float *m, __mmask16 in, __m512 top, float *shift,
 
 /* ---- prefetches --------------------------------------------------------- */
 
-/* Prefetch the part that rows [i, i + n) have in the next call's keys, which
- * take so many bytes. values: those of this call's last block. */
+/* Prefetch the share of rows [i, i + n) of the next call's keys, which have
+ * `bytes` bytes. values: the values of this call's last block. */
 INLINE void prefetch_next(const struct attn_rows *rows, const char *values,
                           size_t bytes, size_t i, size_t n)
 {

@@ -1,4 +1,4 @@
-/* What the x86 levels share: prefetches, and sums, loads and transpositions in
+/* Shared by the x86 levels: prefetches, and sums, loads and transpositions in
  * vectors of eight floats. Each file that includes this compiles its own copy
  * with its own instruction set. */
 #ifndef KERNEL_X86_K_AVX_H
@@ -30,15 +30,14 @@ INLINE void fetch_line(const void *p)
         _mm_prefetch(p, _MM_HINT_T0);
 }
 
-/* Fetch for a sweep over weights that has reached p. */
+/* Prefetch for a sweep over weights that has reached p. */
 INLINE void sweep(const void *p)
 {
     fetch_line((const char *)p + kernel_sweep.ahead);
 }
 
-/* The same with a constant hint, and as assembly, which stays in its place: gcc
- * would group the prefetches of several lines, and memory delivers less then.
- */
+/* sweep with a constant hint. Assembly keeps the prefetch in its place: gcc
+ * would group the prefetches of several lines, which costs bandwidth. */
 INLINE void sweep_by(const void *p, size_t ahead, bool to_l2)
 {
     const char *line = (const char *)p + ahead;
@@ -76,7 +75,7 @@ INLINE __m256 load8_all(const char *p, enum dtype type)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
 }
 
-/* The first n of them, zeros above. Memory behind them is not read. */
+/* The first n of eight elements, zeros above. Does not read beyond them. */
 INLINE __m256 load8(const char *p, size_t n, enum dtype type)
 {
     char some[16] = {0};
@@ -92,13 +91,14 @@ INLINE __m256 load8(const char *p, size_t n, enum dtype type)
 
 /* ---- sums in one order --------------------------------------------------- */
 
-/* Lanes l and l + 4. */
+/* Add lanes l and l + 4. */
 INLINE __m128 fold8(__m256 v)
 {
     return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
 }
 
-/* Then lanes l and l + 2, then l and l + 1. */
+/* The sum of all lanes: l and l + 4 first, then l and l + 2, then l and l +
+ * 1. */
 INLINE float sum_lanes(__m256 v)
 {
     __m128 s = fold8(v);
@@ -183,7 +183,7 @@ INLINE void store_transposed8(float *out, size_t ldo, __m256 v[8], size_t n)
             _mm256_store_ps(out + p * ldo, v[p]);
 }
 
-/* kernel/simd.h says what these two do. */
+/* kernel/simd.h documents the next two. */
 INLINE void pack_8x8(float *out, size_t ldo, const char *p, size_t stride,
                      size_t n_rows, size_t n_cols, enum dtype type)
 {
@@ -196,7 +196,7 @@ INLINE void pack_8x8(float *out, size_t ldo, const char *p, size_t stride,
     store_transposed8(out, ldo, v, n_cols);
 }
 
-/* Pairs of bf16 are transposed as they are, then widened. */
+/* Transposes pairs of bf16, then widens them. */
 INLINE void pack_8x16_bf16(float *out, size_t ldo, const char *p, size_t stride)
 {
     const __m256 high = _mm256_castsi256_ps(_mm256_set1_epi32((int)0xffff0000));

@@ -4,14 +4,14 @@
 
 /* ---- bf16 rows by one token --------------------------------------------- */
 
-/* The most elements of x that are rearranged for rows of bf16, and the number
- * of rows from which on that pays. */
+/* Most elements of x that are rearranged for rows of bf16, and the fewest rows
+ * for which that pays off. */
 enum { PAIRS_MAX = 32768, PAIRS_MIN_ROWS = 16 };
 
 _Static_assert(PAIRS_MAX <= KERNEL_WORK, "the caller's memory");
 
-/* x[0..n) by runs of 32, in each the even ones before the odd ones; zeros up to
- * a whole run. */
+/* Rearrange x[0..n) in runs of 32: elements of even index, then of odd index,
+ * with zeros up to a whole run. */
 static void split_pairs(float *out, const float *x, size_t n)
 {
     const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18,
@@ -30,23 +30,23 @@ static void split_pairs(float *out, const float *x, size_t n)
     }
 }
 
-/* 32 elements of a row times x, as split_pairs left it. */
+/* Add the products of 32 elements of a row and x, which is in split_pairs's
+ * order. */
 INLINE void add_pairs(__m512 *even, __m512 *odd, __m512i w, const float *x)
 {
     const __m512i high = _mm512_set1_epi32((int)0xffff0000);
     __m512 e, o;
 
-    __asm__("" : "+v"(w)); /* one load for both */
+    __asm__("" : "+v"(w)); /* load w once for both products */
     e = _mm512_castsi512_ps(_mm512_slli_epi32(w, 16));
     o = _mm512_castsi512_ps(_mm512_and_si512(w, high));
     *even = _mm512_fmadd_ps(e, _mm512_load_ps(x), *even);
     *odd = _mm512_fmadd_ps(o, _mm512_load_ps(x + 16), *odd);
 }
 
-/* The same bits as dot_row on bf16: each lane of an accumulator sums the same
- * columns modulo 32, only in another place until the end. It takes fewer
- * instructions a line, so the instructions that a core has in flight reach
- * further ahead. */
+/* dot_row on bf16, with the same bits: each lane of an accumulator sums the
+ * same columns modulo 32, only in another place. It needs fewer instructions
+ * per line, so the core's instruction window reaches further ahead. */
 INLINE float dot_pairs(const char *w, const float *x, size_t n, size_t ahead,
                        bool to_l2)
 {
@@ -79,7 +79,7 @@ INLINE float dot_pairs(const char *w, const float *x, size_t n, size_t ahead,
     return sum_lanes(_mm256_add_ps(fold16(a0), fold16(a1)));
 }
 
-/* One token by all rows; false if the size does not suit pairs. */
+/* Multiply all rows by one token; false if the size does not suit pairs. */
 static bool rows_in_pairs(float *y, const char *w, size_t w_bytes,
                           const float *x, size_t n_rows, size_t n, float *pairs)
 {

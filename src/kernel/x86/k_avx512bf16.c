@@ -2,10 +2,10 @@
  * both products to an f32.
  *
  * Order of sums. For many tokens, each row and token has one accumulator that
- * takes all columns pair by pair; between blocks of columns its value is in y,
- * unchanged. For few tokens, each of 16 lanes takes every 16th pair. The sum of
- * the lanes is added to y after each block of columns; the width of a block
- * depends on the numbers of columns and tokens. */
+ * takes all columns pair by pair; between blocks of columns its value is stored
+ * in y, exactly. For few tokens, each of 16 lanes takes every 16th pair. The
+ * sum of the lanes is added to y after each block of columns; the width of a
+ * block depends on the numbers of columns and tokens. */
 #include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -59,7 +59,7 @@ static void pack_panel(uint32_t *out, const char *w, size_t w_bytes, size_t nr,
 
 /* ---- tiles -------------------------------------------------------------- */
 
-/* One panel by T tokens. */
+/* Multiply one panel by T tokens. */
 struct tile {
     const uint32_t *panel;
     size_t nr, nk;     /* rows and columns of the panel */
@@ -75,7 +75,8 @@ struct tile {
     size_t fetched;     /* lines of w_next that were fetched before */
 };
 
-/* One pair of columns; alone: only its first column exists. */
+/* Add the products of one pair of columns. alone: only its first column
+ * exists. */
 INLINE void tile_step(__m512 a[TOKENS][VECTORS], const struct tile *s,
                       const uint32_t *panel, const char *x, int V, int T,
                       bool alone)
@@ -121,7 +122,8 @@ INLINE void tile_run(const struct tile *s, int V, int T)
                     : _mm512_setzero_ps();
     }
     for (; pairs - p >= LINE / 4; p += LINE / 4) {
-        /* for the next tile: a line of each token, and one token of y */
+        /* prefetch for the next tile: a line of each token, and one token of
+         * y */
         UNROLL
         for (int t = 0; t < T; t++)
             _mm_prefetch(ahead + (size_t)t * s->x_bytes, _MM_HINT_T0);
@@ -186,11 +188,11 @@ static void (*const tiles[VECTORS][TOKENS])(const struct tile *) = {
 
 /* Weights are used in their own layout: the lanes of an accumulator are
  * columns, and they are added up at the end of a row. Memory bandwidth is the
- * limit, or close to it. Three things were found to matter on Zen 5:
+ * limit, or close to it. Measurements on Zen 5 show:
  *
  * - Prefetches in the order of addresses, spread evenly over the work, keep
- *   memory busy. In the order in which a tile of four rows uses the lines, they
- *   deliver a fifth less.
+ *   memory busy. In the order in which a tile of four rows uses the lines, the
+ *   bandwidth is a fifth less.
  * - The CPU drops prefetches when about a hundred lines are outstanding. So
  *   lines are prefetched twice, the second time at half the distance.
  * - Loads that keep both load ports busy delay the lines that arrive. A loop
@@ -199,9 +201,9 @@ static void (*const tiles[VECTORS][TOKENS])(const struct tile *) = {
  *
  * Therefore up to ONE_ROW tokens sweep single rows in one pass. More tokens use
  * tiles of STRIP rows by up to TOKENS tokens, with half the loads. A strip
- * stays in L1 for one pass after another; it has as many columns as leave room
- * in L1 for those of all tokens. BLOCK rows use these columns before the next
- * columns follow.
+ * stays in L1 for all passes; its columns are few enough to leave room in L1
+ * for the same columns of all tokens. BLOCK rows use these columns before the
+ * next columns follow.
  *
  * With weights in memory, panels take 1.5 to 2.5 times as long for 12 tokens,
  * 1.1 to 1.3 times for 24 and 32, the same time for 36, and less from 42 on. */
@@ -211,25 +213,26 @@ enum {
     STRIP = 4,
     BLOCK = 128,
     X_COLS = 1024,
-    X_ELEMENTS = 12 << 10, /* of x that L1 holds: 24 KiB */
-    X_SMALL = 8 << 10,     /* so few elements of x need one prefetch only */
-    FAR_TOKENS = 12,       /* up to so many tokens, memory is the limit */
+    X_ELEMENTS = 12 << 10, /* elements of x that L1 holds: 24 KiB */
+    X_SMALL = 8 << 10,     /* up to this many elements of x need only one
+                              prefetch */
+    FAR_TOKENS = 12,       /* up to this many tokens, memory is the limit */
     /* distances of prefetches in bytes */
     FAR_FEW = 16384,  /* strips, up to FAR_TOKENS */
     FAR_MORE = 8192,  /* strips, more tokens */
     FAR_ONE = 8192,   /* single rows, x small */
-    FAR_WIDE = 12288, /* single rows, otherwise: far */
-    NEAR_WIDE = 4096  /* and near */
+    FAR_WIDE = 12288, /* single rows, x large: first prefetch */
+    NEAR_WIDE = 4096  /* and second prefetch */
 };
 
-/* R rows by T tokens. */
+/* Multiply R rows by T tokens. */
 struct strip {
     const char *w;
     size_t w_bytes;
     const char *x;
     size_t x_bytes;
     size_t lines; /* whole cache lines of a row */
-    size_t tail;  /* columns that follow them */
+    size_t tail;  /* columns after the whole lines */
     float *y;
     size_t ldy;
     bool add;
@@ -253,8 +256,7 @@ INLINE __m128 sum_vectors4(__m512 a, __m512 b, __m512 c, __m512 d)
     return _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
 }
 
-/* The first n <= 32 columns of a cache line. A masked load reads nothing else.
- */
+/* The first n <= 32 columns of a cache line. A masked load reads only these. */
 INLINE __m512bh load_line(const char *p, size_t n)
 {
     if (n == 32)
@@ -280,14 +282,14 @@ INLINE void strip_step(__m512 a[STRIP][TOKENS], const struct strip *s,
     }
 }
 
-/* How a pass over a strip prefetches: for each line it reads, it fetches `rows`
- * lines of the rows to come, in the order of addresses. That makes `rows` rows
- * in all. */
+/* How a pass over a strip prefetches: for each line it reads, it prefetches
+ * `rows` lines of later rows, in the order of addresses, so `rows` rows in
+ * all. */
 struct strip_fetch {
     size_t rows;
-    bool twice; /* again, into L1, when the line is near */
-    bool to_l2; /* Intel's CPUs do better if far lines go to L2, and if the
-                   prefetch stays where it is written */
+    bool twice; /* prefetch again, into L1, at half the distance */
+    bool to_l2; /* on Intel's CPUs it is faster to prefetch far lines into L2
+                   and to keep the prefetch in its place */
 };
 
 INLINE void strip_run(const struct strip *s, int R, int T,
@@ -341,7 +343,7 @@ INLINE void strip_run(const struct strip *s, int R, int T,
     }
 }
 
-/* Functions by number of tokens, and a table of them. */
+/* Define functions for each number of tokens, and a table of them. */
 #define STRIP_FN(name, R, T, ...)                              \
     static void name##_##T(const struct strip *s)              \
     {                                                          \
@@ -382,7 +384,7 @@ static strip_fn *const strip_fns[3][TOKENS] = {
 struct walk {
     const char *w;
     size_t w_bytes, n_rows, n_cols;
-    size_t rows, cols; /* of a strip */
+    size_t rows, cols; /* rows and columns of a strip */
     size_t block;      /* rows of a block */
     size_t block_at;   /* first row of the current block */
     size_t k;          /* first column of the current strip */
@@ -404,7 +406,7 @@ INLINE bool walk_next(struct walk *a)
     return a->block_at < a->n_rows;
 }
 
-/* The same walk, so many bytes of weights further. */
+/* The walk, advanced by `bytes` bytes of weights. */
 INLINE struct walk walk_ahead(struct walk a, size_t bytes)
 {
     const size_t strip = a.rows * a.cols * 2;
@@ -420,7 +422,7 @@ INLINE const char *walk_at(const struct walk *a)
     return a->w + (a->block_at + a->row_at) * a->w_bytes + a->k * 2;
 }
 
-/* All rows by n <= ONE_ROW tokens, row by row. */
+/* Multiply all rows by n <= ONE_ROW tokens, row by row. */
 static void rows_single(struct strip s, size_t n_rows, size_t n)
 {
     const bool wide = n * s.lines * (LINE / 2) > X_SMALL;
@@ -434,10 +436,10 @@ static void rows_single(struct strip s, size_t n_rows, size_t n)
     }
 }
 
-/* One strip of R rows, STRIP or 1, by n tokens in passes. Only the pass itself
- * reads *pass, member by member. A copy of the struct, or a sum of neighbouring
- * members, would be a vector load, and that waits until all earlier stores,
- * those to y included, have left the CPU. */
+/* Multiply one strip of R rows, STRIP or 1, by n tokens in passes. Only the
+ * pass itself reads *pass, member by member. Copying the struct, or adding
+ * neighbouring members, would be a vector load, which waits until all earlier
+ * stores, also to y, have left the CPU. */
 INLINE void strip_passes(struct strip *pass, const struct strip *s,
                          const char *far, const char *near, const char *x,
                          float *y, size_t R, size_t n)
@@ -464,8 +466,8 @@ INLINE void strip_passes(struct strip *pass, const struct strip *s,
     }
 }
 
-/* All rows by n > ONE_ROW tokens; the number of rows is a multiple of at.rows.
- */
+/* Multiply all rows by n > ONE_ROW tokens. The number of rows is a multiple of
+ * at.rows. */
 static void rows_strips(const struct strip *s, struct walk at, size_t n)
 {
     const size_t ahead = n > FAR_TOKENS ? FAR_MORE : FAR_FEW;
@@ -519,8 +521,9 @@ static void few_tokens(struct strip s, size_t n_rows, size_t n_cols, size_t n)
 
 /* ---- the product -------------------------------------------------------- */
 
-/* One panel by n tokens. It also prefetches the next panel into L2, spread
- * evenly: the rows of a panel are too far apart for the hardware prefetcher. */
+/* Multiply one panel by n tokens. It also prefetches the next panel into L2,
+ * evenly spread, because the rows of a panel are too far apart for the hardware
+ * prefetcher. */
 static void panel_run(struct tile s, size_t n)
 {
     const size_t steps = s.nk * 2 / LINE;

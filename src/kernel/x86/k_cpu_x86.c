@@ -4,7 +4,7 @@ void k_cpu_init(struct kernels *k, enum isa level)
 {
     if (level == ISA_REF)
         return;
-    k->gemm_bf16 = NULL; /* matmul_f32 is faster than the reference's */
+    k->gemm_bf16 = NULL; /* matmul_f32 is faster than the reference gemm_bf16 */
     k_avx2_init(k);
     k_q8_avx2_init(k);
     k_blocks_avx2_init(k);

@@ -1,15 +1,15 @@
-/* gemm_f32 for a few rows of A, as batches and short prompts have them: more
- * than the skinny products (k_f32_matmul.h) widen weights for, fewer than pay
- * for packing panels (k_f32_gemm.h). Included by k_avx2.c.
+/* gemm_f32 for a few rows of A, for batches and short prompts: too many rows
+ * for the skinny products (k_f32_matmul.h), too few to pay for packing panels
+ * (k_f32_gemm.h). Included by k_avx2.c.
  *
  * A vector holds one column of eight rows of A, which are transposed first. It
- * is multiplied by one weight after another, broadcast, so no sum crosses
- * lanes. Where there are two such vectors they share the broadcasts: one alone
- * needs more loads than multiply-adds.
+ * is multiplied by broadcast weights, one after another, so no sum crosses
+ * lanes. Two such vectors share the broadcasts: a single one needs more loads
+ * than multiply-adds.
  *
- * Weights are widened into a block that stays in L1, the next block while the
- * current one is multiplied. They come from L2. Prefetches run a tile and a
- * half ahead, in the order of memory.
+ * Weights are widened into a block that stays in L1; the next block is widened
+ * while the current one is multiplied. They are read from L2. Prefetches run a
+ * tile and a half ahead, in the order of memory.
  *
  * The level defines GEMM_SMALL_M, the most rows of A: a multiple of 8. */
 #ifndef KERNEL_X86_K_GEMM_SMALL_H
@@ -26,8 +26,8 @@ _Static_assert(GEMM_SMALL_M % 8 == 0, "whole vectors");
 /* Rows of b in a tile, columns of a block, and columns of a step. */
 enum { SMALL_NR = 12, SMALL_KC = 128, SMALL_STEP = 16 };
 
-/* Widen 16 weights, in the order that is the cheapest: for bf16, columns 0 to 3
- * and 8 to 11 come first. */
+/* Widen 16 weights in the cheapest order: for bf16, columns 0 to 3 and 8 to 11
+ * come first. */
 INLINE void small_widen16(float *out, const char *w, enum dtype type)
 {
     __m256i h;
@@ -44,7 +44,7 @@ INLINE void small_widen16(float *out, const char *w, enum dtype type)
                        _mm256_unpackhi_epi16(_mm256_setzero_si256(), h));
 }
 
-/* Half i of 16 columns of a in the same order. */
+/* Half i of 16 columns of a, in the order of small_widen16. */
 INLINE __m256 small_load(const float *a, size_t i, enum dtype type)
 {
     if (type != DT_BF16)
@@ -146,10 +146,10 @@ INLINE void small_store(float *c, size_t ldc, const __m256 *sums, size_t rows,
     }
 }
 
-/* The work that goes on beside a product. */
+/* The work that is interleaved with a product. */
 struct small_beside {
     /* Prefetches: each of `every` passes over a block fetches its share of
-     * `lines` lines a step. The next line is at byte `at` of a row, of which
+     * `lines` lines per step. The next line is at byte `at` of a row, of which
      * the first `width` bytes count; then comes the next row. */
     const char *row;
     size_t at, width, stride, lines, every, due;
@@ -219,7 +219,7 @@ INLINE void small_multiply(__m256 *sums, const float *x, size_t lanes,
     }
 }
 
-/* m rows of a, transposed, of k columns, by n rows of b. */
+/* Multiply m transposed rows of a, of k columns, by n rows of b. */
 INLINE void small_rows(float *c, size_t ldc, const float *at, size_t m,
                        const char *b, size_t stride, size_t n, size_t k,
                        bool first, enum dtype type)

@@ -3,8 +3,8 @@
  *
  *   KERNEL(name)    the level's name of a kernel, such as k_##name##_avx2
  *   VNNI            1 if the level has vpdpbusd. If 0, pairs of byte products
- *                   are added in 16-bit words (vpmaddubsw), as many as cannot
- *                   overflow, then pairs of words in 32 bits.
+ *                   are added in 16-bit words (vpmaddubsw), only as many as
+ *                   cannot overflow; then pairs of words in 32 bits.
  *
  * A word holds at most 32767. Two products of a code of b bits and an integer
  * of magnitude 127 add up to at most 254 (2^b - 1). So a word holds the sum of
@@ -28,13 +28,13 @@
 /* Keeps a loop rolled: its body is long and there are many copies of it. */
 #define ROLLED _Pragma("GCC unroll 1")
 
-/* Products of unsigned and signed bytes, added by pairs in words. */
+/* Products of unsigned and signed bytes, added in pairs to words. */
 INLINE __m256i pairs16(__m256i w, __m256i x)
 {
     return _mm256_maddubs_epi16(w, x);
 }
 
-/* sum + words, added by pairs. */
+/* sum + pairs of words. */
 INLINE __m256i add_words(__m256i sum, __m256i words)
 {
     return _mm256_add_epi32(sum,
@@ -42,7 +42,7 @@ INLINE __m256i add_words(__m256i sum, __m256i words)
 }
 
 #if VNNI
-/* sum + products of bytes, added by fours. */
+/* sum + products of bytes, four per lane. */
 INLINE __m256i add_fours(__m256i sum, __m256i w, __m256i x)
 {
     return _mm256_dpbusd_avx_epi32(sum, w, x);
@@ -51,15 +51,17 @@ INLINE __m256i add_fours(__m256i sum, __m256i w, __m256i x)
 
 /* ---- few tokens: row by row --------------------------------------------- */
 
-/* Tokens that a row is multiplied by at once; columns of all of them together
- * that are rearranged at a time, and their groups. */
+/* MAX_FEW: tokens that a row is multiplied by at once. FEW_COLS: columns,
+ * summed over these tokens, that are rearranged at a time. FEW_GROUPS: groups
+ * of FEW_COLS. */
 enum { MAX_FEW = 4, FEW_COLS = 32768, FEW_GROUPS = FEW_COLS / 32 };
 
 /* Activations of a few tokens in the order of unit_codes. */
 struct few {
-    /* bytes; or words of 16 bits, of each 32 first the even, then the odd */
+    /* bytes; or words of 16 bits, in runs of 32: first those of even index,
+     * then of odd index */
     _Alignas(64) int8_t q[2 * FEW_COLS];
-    /* for each token its groups, then zeros up to a multiple of 8 groups */
+    /* for each token: its groups, then zeros up to a multiple of 8 groups */
     float scale[FEW_GROUPS + 8 * MAX_FEW], sum[FEW_GROUPS + 8 * MAX_FEW];
     size_t ldq; /* bytes from token to token */
     size_t ldg; /* groups from token to token */
@@ -68,13 +70,13 @@ struct few {
 _Static_assert(sizeof(struct few) <= KERNEL_WORK * sizeof(float),
                "the caller's memory");
 
-/* Whether activations have to be words of 16 bits. */
+/* Whether activations must be words of 16 bits. */
 INLINE bool in_words(int bits)
 {
     return !VNNI && bits == 8;
 }
 
-/* n activations to the order of unit_codes. */
+/* Move n activations to the order of unit_codes. */
 static void few_order(int8_t *out, const int8_t *q, size_t n, int bits)
 {
     for (size_t k = 0; k < n; k += UNIT) {
@@ -131,7 +133,7 @@ INLINE __m256i dot_half(__m256i v, const int8_t *x, int bits)
 #endif
 }
 
-/* The same for a unit of 64 codes. */
+/* dot_half for a unit of 64 codes. */
 INLINE __m256i dot_unit(const __m256i v[2], const int8_t *x, int bits)
 {
 #if VNNI
@@ -152,7 +154,7 @@ INLINE __m256i dot_unit(const __m256i v[2], const int8_t *x, int bits)
  * their codes. */
 INLINE __m256 pair_scales(const float *s, int bits)
 {
-    double pair; /* its bits are both */
+    double pair; /* the bits of both floats */
     __m256 two;
 
     memcpy(&pair, s, sizeof pair);
@@ -163,7 +165,8 @@ INLINE __m256 pair_scales(const float *s, int bits)
 }
 
 /* a[t] += products of one unit and T tokens. s[t][g] is the product of the
- * scales of weights and token t in group g, the unit's first one. */
+ * scales of the weights and of token t in group g, the first group of the
+ * unit. */
 INLINE void add_unit(__m256 *a, const unsigned char *p, const int8_t *x,
                      size_t ldx, const float (*s)[8], size_t g, size_t group,
                      int T, int bits)
@@ -190,7 +193,7 @@ INLINE void add_unit(__m256 *a, const unsigned char *p, const int8_t *x,
     }
 }
 
-/* The same for a group of 128 codes, two units. */
+/* add_unit for a group of 128 codes, two units. */
 INLINE void add_units(__m256 *a, const unsigned char *p, const int8_t *x,
                       size_t ldx, const float (*s)[8], size_t g, int T,
                       int bits)
@@ -246,8 +249,8 @@ INLINE void last_groups(__m256 *sums, const unsigned char *p, const int8_t *x,
 typedef void last_fn(__m256 *sums, const unsigned char *p, const int8_t *x,
                      size_t ldx, const float (*s)[8], size_t n, size_t group);
 
-/* Two units, or two groups of 128, from group g on: the first to a, the second
- * to b. */
+/* Add two units, or two groups of 128, from group g on: the first to a, the
+ * second to b. */
 INLINE void add_pair(__m256 *a, __m256 *b, const unsigned char *p,
                      const int8_t *x, size_t ldx, const float (*s)[8], size_t g,
                      size_t group, int T, int bits)
@@ -266,12 +269,12 @@ INLINE void add_pair(__m256 *a, __m256 *b, const unsigned char *p,
     }
 }
 
-/* Eight groups, in turn to a and b. */
+/* Add eight groups, alternately to a and b. */
 INLINE void eight_groups(__m256 *a, __m256 *b, const unsigned char *p,
                          const int8_t *x, size_t ldx, const float (*s)[8],
                          size_t group, int T, int bits)
 {
-    /* groups of a pair, and its codes */
+    /* groups and codes of a pair */
     const size_t pair = group == 32 ? 4 : 2, codes = pair * group;
     const size_t bytes = codes * (size_t)bits / 8;
     const size_t xs = codes * (in_words(bits) ? 2 : 1);
@@ -390,7 +393,7 @@ FEW_BITS(8)
 static few_fn *const few_table[9][MAX_FEW] = {
     FEW_ROW(2), FEW_ROW(3), FEW_ROW(4), FEW_ROW(5), FEW_ROW(6), FEW_ROW(8)};
 
-/* T <= MAX_FEW tokens from t on. */
+/* Multiply all rows by T <= MAX_FEW tokens from t on. */
 static void matmul_few(float *y, size_t ldy, const struct affine *w,
                        const struct q8 *x, size_t n_rows, size_t n_cols,
                        size_t t, size_t T, bool add, struct few *f)
@@ -415,7 +418,7 @@ static void matmul_few(float *y, size_t ldy, const struct affine *w,
  * halves in one vector and the high halves in the other. */
 enum { PANEL_COLS = 1024, PANEL_GROUPS = PANEL_COLS / 32, PANEL_ROWS = 16 };
 
-/* Tokens of a tile: as many as there are registers for their sums. */
+/* Tokens of a tile, limited by the registers for their sums. */
 enum { TILE_TOKENS = VNNI ? 6 : 3 };
 
 /* Tokens whose activations stay in L2 while one panel after another is used. */
@@ -432,7 +435,8 @@ struct panel {
     _Alignas(64) float bias[PANEL_GROUPS * PANEL_ROWS];
 };
 
-/* Half units of eight rows, transposed, to every other vector of out. */
+/* Transpose half units of eight rows, and store them in every other vector of
+ * out. */
 INLINE void store_panel(unsigned char *out, __m256i v[8])
 {
     __m256 f[8];
@@ -482,7 +486,7 @@ INLINE void pack_codes(unsigned char *out, const struct affine *w, size_t r,
     }
 }
 
-/* Their scales or biases: PANEL_ROWS numbers for each group. */
+/* Pack the scales or biases of a panel: PANEL_ROWS numbers for each group. */
 static void pack_numbers(float *out, const unsigned char *in, size_t stride,
                          size_t n_rows, size_t groups, enum dtype type)
 {
@@ -535,7 +539,7 @@ static void pack_panel(struct panel *p, const struct affine *w, size_t r,
     }
 }
 
-/* The same four bytes of x in all 32-bit lanes. */
+/* Broadcast four bytes of x to all 32-bit lanes. */
 INLINE __m256i four_bytes(const int8_t *x)
 {
     int32_t four;
@@ -544,8 +548,8 @@ INLINE __m256i four_bytes(const int8_t *x)
     return _mm256_set1_epi32(four);
 }
 
-/* Four columns by T tokens: d0[t] += products with the first vector of the
- * panel (rows 0 to 7, or low halves), d1[t] += those with the second. */
+/* Multiply four columns by T tokens. d0[t] += products with the first vector of
+ * the panel (rows 0 to 7, or low halves); d1[t] += products with the second. */
 INLINE void panel_step(__m256i *d0, __m256i *d1, const unsigned char *q,
                        const int8_t *x, size_t ldx, int T)
 {
@@ -601,8 +605,8 @@ INLINE void panel_group(__m256i sums[2][TILE_TOKENS], const unsigned char *q,
         }
     }
 #endif
-    /* The code after this needs all registers. Unless the sums go to memory
-     * here, gcc stores them at each step of the loop above. */
+    /* Write the sums to memory here, because the code below needs all
+     * registers: otherwise gcc stores them at each step of the loop above. */
     UNROLL
     for (int t = 0; t < T; t++) {
         sums[0][t] = d0[t];
@@ -669,7 +673,7 @@ INLINE void panel_tile(float *y, size_t ldy, const struct panel *p,
     }
 }
 
-/* Activations of some tokens, from some column on. */
+/* Activations of consecutive tokens, from some column on. */
 struct tile_x {
     const int8_t *q;
     const float *scale, *sum;
@@ -734,8 +738,8 @@ static panel_fn *panel_of(int bits, size_t T)
 }
 #endif
 
-/* y += products of a panel of n_rows and n_tokens, cut into tiles of about
- * equal size. */
+/* y += products of a panel of n_rows and n_tokens tokens, split into tiles of
+ * about equal size. */
 static void panel_many(float *y, size_t ldy, const struct panel *p, int bits,
                        size_t n_rows, const struct tile_x *x, size_t groups,
                        size_t n_tokens)
@@ -766,7 +770,7 @@ static void panel_many(float *y, size_t ldy, const struct panel *p, int bits,
     }
 }
 
-/* n_tokens <= MANY_TOKENS tokens from t on. */
+/* Multiply all rows by n_tokens <= MANY_TOKENS tokens from t on. */
 static void matmul_many(float *y, size_t ldy, const struct affine *w,
                         const struct q8 *x, size_t n_rows, size_t n_cols,
                         size_t t, size_t n_tokens, bool add, struct panel *p)

@@ -95,11 +95,12 @@ static void k_affine_to_f32_avx2(float *out, const struct affine *w,
 
 /* ---- products in f32 ---------------------------------------------------- */
 
-/* Order of sums: runs of WIDE_COLS columns are added one after another; each
- * has the order of the dense product. */
+/* Order of sums: runs of WIDE_COLS columns are added one after another. Within
+ * a run the order is that of the dense product. */
 enum { WIDE_COLS = 1024, WIDE_ROWS = 32, WIDE_FEW = 4, WIDE_TOKENS = 64 };
 
-/* The use of the caller's memory. The dense product in f32 needs none of it. */
+/* Layout of the caller's work memory. The dense product in f32 does not use
+ * it. */
 struct wide {
     float rows[WIDE_ROWS * WIDE_COLS];
     float more[WIDE_TOKENS * WIDE_ROWS]; /* sums of all runs but the first */
@@ -115,7 +116,7 @@ static void k_matmul_f32_affine_avx2(float *y, size_t ldy,
 {
     const struct kernels *k = kernels_get(ISA_AVX2);
     struct wide *const m = (struct wide *)(void *)work;
-    /* rows that stay in L1 for a few tokens, in L2 for many */
+    /* rows of a block: it stays in L1 for a few tokens, in L2 for many */
     const size_t block = n_tokens > 8 ? WIDE_ROWS : WIDE_FEW;
     size_t nr, nk, nt;
 
@@ -237,7 +238,9 @@ static double k_peak_q8_avx2(size_t reps, float *sink)
     for (size_t s = 0; s < reps * STEPS; s++) {
         UNROLL
         for (int i = 0; i < CHAINS; i++) {
-            __asm__("" : "+x"(w)); /* otherwise gcc multiplies only once */
+            __asm__(""
+                    : "+x"(w)); /* otherwise gcc hoists the multiplication
+                                   out of the loop */
             a[i] = _mm256_add_epi16(a[i], _mm256_maddubs_epi16(w, x));
         }
     }

@@ -4,9 +4,9 @@
  *
  * Order of sums. matmul_f32_affine adds up chunks of columns one after
  * another; in a chunk the order is that of k_f32_matmul.h. gemm_q8_affine for
- * few tokens has lanes of four columns modulo 64: several sums of those, and
- * one of biases. For many tokens it has one sum for each row and token. All
- * take groups in order. */
+ * few tokens has several vectors of sums, whose lanes take four columns modulo
+ * 64, and one sum of biases. For many tokens it has one sum for each row and
+ * token. All take groups in order. */
 #include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,7 +16,8 @@
 #include "kernel/x86/k_avx.h"
 #include "kernel/x86/k_q8_avx512.h"
 
-/* Functions for each width of codes and size of groups: name_BITS_GROUP. */
+/* Define functions for each width of codes and size of groups:
+ * name_BITS_GROUP. */
 #define BY_GROUP(DEFINE, bits) \
     DEFINE(bits, 32)           \
     DEFINE(bits, 64)           \
@@ -66,7 +67,8 @@ INLINE __m128i sixteen(__m512i codes, int j)
                     : _mm512_extracti32x4_epi32(codes, 3);
 }
 
-/* The same codes, widened. scales and biases are those of the 64 codes. */
+/* Codes [16 j, 16 j + 16) of 64, widened. scales and biases belong to the 64
+ * codes. */
 INLINE __m512 widen16(__m512i codes, int j, const float *scales,
                       const float *biases, size_t group)
 {
@@ -77,8 +79,8 @@ INLINE __m512 widen16(__m512i codes, int j, const float *scales,
     return _mm512_add_ps(v, _mm512_set1_ps(biases[g]));
 }
 
-/* Widen n columns of a row to out; or, if dot, add their products with x to a.
- */
+/* Widen n columns of a row to out; if dot, add their products with x to a
+ * instead. */
 INLINE void widen_row(float *out, __m512 a[2], const float *x, struct row w,
                       size_t n, int bits, size_t group, bool dot)
 {
@@ -151,7 +153,8 @@ static void k_affine_to_f32_avx512(float *out, const struct affine *w,
                                          n_cols);
 }
 
-/* R widened rows of a chunk by T tokens: y = or += their products. */
+/* Multiply R widened rows of a chunk by T tokens. Adds to y, or overwrites it
+ * if `first`. */
 INLINE void f32_tile(float *y, size_t ldy, const float *w, const float *x,
                      size_t ldx, size_t n, int R, int T, bool first)
 {
@@ -193,7 +196,7 @@ INLINE void f32_tile(float *y, size_t ldy, const float *w, const float *x,
     }
 }
 
-/* nr widened rows of a chunk by T tokens. */
+/* Multiply nr widened rows of a chunk by T tokens. */
 INLINE void f32_rows(float *y, size_t ldy, const float *w, const float *x,
                      size_t ldx, size_t n, size_t nr, int T, bool first)
 {
@@ -307,14 +310,15 @@ static void k_to_q8_avx512(const struct q8 *out, const float *x, size_t ldx,
  * on, rows are unpacked into panels. */
 enum { MAX_FEW = 4, SUMS = 4, MANY = 9, BLOCK_L1 = 16 << 10 };
 
-/* Factors of the two groups of 32 in 64 columns, in their lanes. */
+/* The factors of the two groups of 32 in 64 columns, each in the lanes of its
+ * group. */
 INLINE __m512 two_factors(const float *f)
 {
     return _mm512_insertf32x8(_mm512_set1_ps(f[0]), _mm256_set1_ps(f[1]), 1);
 }
 
-/* a + integer sums d times factors. d is of 64 columns from column k of 16
- * groups on, f are the factors of the groups. */
+/* a + integer sums d times factors. d has sums of 64 columns, from column k of
+ * 16 groups on; f has the factors of the groups. */
 INLINE __m512 add_sums(__m512 a, sums d, const float *f, size_t k, size_t group)
 {
     return _mm512_fmadd_ps(to_floats(d),
@@ -323,7 +327,8 @@ INLINE __m512 add_sums(__m512 a, sums d, const float *f, size_t k, size_t group)
                            a);
 }
 
-/* One row by T tokens, 16 groups at a time: their factors fill a vector. */
+/* Multiply one row by T tokens, 16 groups at a time, whose factors fill a
+ * vector. */
 INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
                    size_t n, int T, bool add, int bits, size_t group,
                    size_t ahead, bool to_l2)
@@ -356,7 +361,8 @@ INLINE void q8_row(float *y, size_t ldy, struct row w, const struct q8 *x,
         }
         w.scales += 16 * number;
         w.biases += 16 * number;
-        /* otherwise gcc 12 shuffles the factors out of registers */
+        /* otherwise gcc 12 gets the factors by shuffling registers, which is
+         * slower */
         __asm__("" ::: "memory");
         for (; left - k >= 64 * SUMS; k += 64 * SUMS, w.q += 8 * SUMS * bits) {
             sums d[MAX_FEW];
@@ -471,14 +477,14 @@ static void split_pairs(int8_t *out, const int8_t *q, size_t n)
     }
 }
 
-/* Sums of a row by T tokens. */
+/* Sums of the products of a row and T tokens. */
 struct q4_sums {
     __m512 bias[MAX_FEW], a[MAX_FEW][2];
 };
 
 /* Add the products of 128 codes w. x is at their columns of the first token, in
- * split_pairs's order. f[t] has the factors of 16 groups; at selects the group
- * of each lane. */
+ * split_pairs's order. f[t] has the factors of 16 groups; `at` selects the
+ * group of each lane. */
 INLINE void q4_step(struct q4_sums *s, __m512i w, const int8_t *x, size_t ldx,
                     const __m512 *f, __m512i at, int T, int i)
 {
@@ -497,7 +503,7 @@ INLINE void q4_step(struct q4_sums *s, __m512i w, const int8_t *x, size_t ldx,
     }
 }
 
-/* One row by T tokens. x->q is in split_pairs's order. */
+/* Multiply one row by T tokens. x->q is in split_pairs's order. */
 INLINE void q4_row(float *y, size_t ldy, struct row w, const struct q8 *x,
                    size_t n, int T, bool add, size_t group, size_t ahead,
                    bool to_l2)
@@ -688,7 +694,7 @@ static void panel_numbers(float *out, const unsigned char *from,
     }
 }
 
-/* One panel by T tokens. */
+/* Multiply one panel by T tokens. */
 struct tile {
     const struct panel *panel;
     size_t nr, n_groups, group;
@@ -705,7 +711,7 @@ struct tile {
 #define KEEP(v)   __asm__("" : "+v"(v))
 #define FORGET(p) __asm__("" : "+r"(p))
 
-/* Integer sums of one group of V vectors of rows and T tokens. */
+/* Compute the integer sums of one group, for V vectors of rows and T tokens. */
 INLINE void tile_dots(sums d[TOKENS][VECTORS], const uint32_t *w,
                       const int8_t *x, size_t ldq, size_t n_quads, int V, int T)
 {
@@ -832,8 +838,9 @@ static void (*const tiles[VECTORS][TOKENS])(const struct tile *) = {
     {tile_3_1, tile_3_2, tile_3_3},
     {tile_4_1, tile_4_2, tile_4_3}};
 
-/* One panel by n tokens. For each tile it prefetches n_fetch lines of the next
- * panels' rows into L2, from `next` on. Returns where it stopped. */
+/* Multiply one panel by n tokens. For each tile it prefetches n_fetch lines of
+ * the next panels' rows into L2, from `next` on. Returns the address after the
+ * last prefetch. */
 static const unsigned char *panel_run(struct tile s, size_t n,
                                       const unsigned char *next, size_t n_fetch)
 {
@@ -851,7 +858,7 @@ static const unsigned char *panel_run(struct tile s, size_t n,
     return next;
 }
 
-/* At most PANEL_ROWS rows by n tokens. */
+/* Multiply at most PANEL_ROWS rows by n tokens. */
 static void many_rows(float *y, size_t ldy, const struct affine *w, size_t r,
                       size_t nr, const struct q8 *x, size_t t, size_t n,
                       size_t n_cols, bool add, struct panel *p)
@@ -899,8 +906,8 @@ static void q8_many(float *y, size_t ldy, const struct affine *w,
 
 /* ---- the product -------------------------------------------------------- */
 
-/* Fewer than MANY tokens, MAX_FEW at a time. Rows stay in L1 for all of them;
- * if there are at most MAX_FEW tokens, all rows are taken at once. */
+/* Multiply fewer than MANY tokens, MAX_FEW at a time. Blocks of rows stay in L1
+ * for all tokens; for at most MAX_FEW tokens, one block has all rows. */
 static void q8_several(float *y, size_t ldy, const struct affine *w,
                        const struct q8 *x, size_t n_rows, size_t n_cols,
                        size_t n_tokens, bool add, q8_few_fn few)
@@ -926,7 +933,7 @@ static void q8_several(float *y, size_t ldy, const struct affine *w,
         }
 }
 
-/* The same for codes of 4 bits. ld is n_cols rounded up to 128; pairs has
+/* q8_several for codes of 4 bits. ld is n_cols rounded up to 128; pairs has
  * PAIRS_BYTES. */
 static void q4_several(float *y, size_t ldy, const struct affine *w,
                        const struct q8 *x, size_t n_rows, size_t n_cols,

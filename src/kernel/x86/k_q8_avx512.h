@@ -22,8 +22,8 @@ INLINE __m512 load_numbers(const unsigned char *p, __mmask16 m, enum dtype type)
 
 /* ---- codes -------------------------------------------------------------- */
 
-/* For the 128-bit lane with codes 16 i to 16 i + 15: the words of the stream
- * that go there. */
+/* Words of the stream that go to 128-bit lane i, which has codes 16 i to 16 i +
+ * 15. */
 #define LANE_WORDS(b, i)                                                   \
     (b) * (i), (b) * (i) + 1, (b) * (i) + 2, (b) * (i) + 3, (b) * (i) + 4, \
         (b) * (i) + 5, ((b) * (i) + 6) & 31, ((b) * (i) + 7) & 31
@@ -31,8 +31,8 @@ INLINE __m512 load_numbers(const unsigned char *p, __mmask16 m, enum dtype type)
     {                                                                          \
         LANE_WORDS(b, 0), LANE_WORDS(b, 1), LANE_WORDS(b, 2), LANE_WORDS(b, 3) \
     }
-/* For each pair of codes in a lane: the two bytes that hold it, and the bit
- * where it begins. That bit plus 2 * bits is at most 16. */
+/* For each pair of codes in a lane: the two bytes that contain it, and its
+ * first bit. That bit plus 2 * bits is at most 16. */
 #define PAIR(b, j) (b) * (j) / 4, (b) * (j) / 4 + 1
 #define PAIRS(b)                                                    \
     {                                                               \
@@ -76,7 +76,7 @@ INLINE __m512i unpack_odd(__m512i v, int bits)
 }
 
 /* Unpack 64 codes to bytes, in order. half: only the first 32 exist; the others
- * become 0 and their memory is not read. */
+ * become 0, and their memory is not read. */
 INLINE __m512i unpack(const unsigned char *p, int bits, bool half)
 {
     if (bits == 8)
@@ -95,7 +95,8 @@ INLINE __m512i unpack(const unsigned char *p, int bits, bool half)
                          : _mm_loadu_si128((const void *)p);
         __m512i w = _mm512_cvtepu8_epi32(v);
 
-        /* codes 2 and 3 to the upper word, then 1 and 3 to the odd bytes */
+        /* move codes 2 and 3 to the upper word, then 1 and 3 to the odd
+         * bytes */
         w = _mm512_or_si512(w, _mm512_slli_epi32(w, 12));
         return _mm512_ternarylogic_epi32(w, _mm512_slli_epi32(w, 6),
                                          _mm512_set1_epi8(0x03), 0xa8);
@@ -107,8 +108,8 @@ INLINE __m512i unpack(const unsigned char *p, int bits, bool half)
 
 /* ---- integer sums ------------------------------------------------------- */
 
-/* Lanes of int. Not __m512i, whose lanes are long long: gcc 12 copies
- * accumulators whose type changes in a loop. */
+/* A vector of int. We do not use __m512i, whose lanes are long long, because
+ * gcc 12 copies accumulators whose type changes in a loop. */
 typedef int sums __attribute__((vector_size(64)));
 
 INLINE sums no_sums(void)

@@ -1,5 +1,5 @@
 /* Read quantized weights in 256-bit vectors: unpack codes of 2 to 8 bits to
- * bytes, widen scales and biases to f32. Weights lie in mapped files, so these
+ * bytes, widen scales and biases to f32. Weights are in mapped files, so these
  * functions read no byte beyond the codes and numbers they return. */
 #ifndef KERNEL_X86_K_Q8_CODES_H
 #define KERNEL_X86_K_Q8_CODES_H
@@ -30,14 +30,14 @@ INLINE __m256i load32(const void *p)
  * Each code lies within two neighbouring bytes of the stream. A shuffle moves
  * these bytes into a word, and a multiplication moves the code within the word:
  * the high half of a product moves it down to the low byte, the low half moves
- * it up to the high byte. Each half of the vector holds 16 bytes of the stream;
- * those of the upper half begin at byte `upper`. */
+ * it up to the high byte. Each half of the vector holds 16 bytes of the stream.
+ * The upper half begins at byte `upper`. */
 struct windows {
     unsigned char low[32], high[32]; /* shuffles */
     uint16_t down[16], up[16];       /* factors */
 };
 
-#define ZB 0x80 /* shuffles to a byte of zeros */
+#define ZB 0x80 /* a shuffle index that gives a zero byte */
 
 static const struct windows windows5 = {
     {ZB, 0, 1, 2, 2, 3, 3, 4,  ZB, 5,  6,  7,  7,  8,  8,  9,
@@ -61,7 +61,7 @@ static const struct windows windows6 = {
 
 #undef ZB
 
-/* 32 codes; the bits above a code may be those of its neighbours. */
+/* Get 32 codes. The bits above a code may belong to its neighbours. */
 INLINE __m256i windows32(const unsigned char *p, const struct windows *w,
                          size_t upper)
 {
@@ -75,7 +75,7 @@ INLINE __m256i windows32(const unsigned char *p, const struct windows *w,
     return _mm256_blendv_epi8(low, high, _mm256_set1_epi16((short)0xff00));
 }
 
-/* Unpack a unit to bytes, in the order that is the cheapest:
+/* Unpack a unit to bytes, in the cheapest order:
  *   5, 6, 8 bits  in the order of the stream
  *   3, 4 bits     codes 0, 2, 4, …, then 1, 3, 5, …
  *   2 bits        codes 0, 4, 8, …; 2, 6, …; 1, 5, …; 3, 7, … */
@@ -112,7 +112,7 @@ INLINE void unit_codes(__m256i v[2], const unsigned char *p, int bits)
     v[1] = _mm256_and_si256(_mm256_srli_epi16(both, bits), mask);
 }
 
-/* Take bytes from the lower and the upper half in turn. */
+/* Take bytes alternately from the lower and the upper half. */
 INLINE __m256i interleave_halves(__m256i v)
 {
     __m128i a = _mm256_castsi256_si128(v), b = _mm256_extracti128_si256(v, 1);
@@ -140,7 +140,8 @@ INLINE void unit_codes_in_order(__m256i v[2], const unsigned char *p, int bits)
     v[1] = _mm256_permute2x128_si256(low, high, 0x31);
 }
 
-/* All bytes of even index to the lower half, all of odd index to the upper. */
+/* Move bytes of even index to the lower half, bytes of odd index to the upper
+ * half. */
 INLINE __m256i split_pairs(__m256i v)
 {
     const __m256i pairs =

@@ -1,4 +1,4 @@
-/* What the AVX-512 levels share: masks and a transposition of vectors of
+/* Shared by the AVX-512 levels: masks, and a transposition of vectors of
  * sixteen 32-bit lanes. Each file that includes this compiles its own copy with
  * its own instruction set. */
 #ifndef KERNEL_X86_K_ZMM_H
@@ -15,7 +15,7 @@ INLINE __mmask16 first_lanes(size_t n)
     return (__mmask16)(n >= 16 ? 0xffff : (1u << n) - 1);
 }
 
-/* Lanes l and l + 8. */
+/* Add lanes l and l + 8. */
 INLINE __m256 fold16(__m512 v)
 {
     return _mm256_add_ps(_mm512_castps512_ps256(v),

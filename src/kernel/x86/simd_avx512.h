@@ -24,7 +24,7 @@
 
 typedef __m512 vec;
 
-/* Whether all lanes are wanted, as far as the compiler knows. */
+/* Whether the compiler knows that all lanes are wanted. */
 #define WHOLE(n) (__builtin_constant_p(n) && (n) >= 16)
 
 /* ---- loads and stores --------------------------------------------------- */
@@ -189,7 +189,7 @@ INLINE void vec_sum_chains(float *y, vec a[4][2], int R)
     store_sums(y, v, R);
 }
 
-/* vec_sum of 16 vectors, one a lane. */
+/* vec_sum of 16 vectors, one result per lane. */
 INLINE vec sum_lanes16(const vec *v)
 {
     const __m512i order =
@@ -246,7 +246,7 @@ INLINE void vec_store_dots(float *s, const vec *v, int P, int T)
     }
 }
 
-/* As many as sum_lanes16 takes, if T allows that. */
+/* Fill the 16 vectors of sum_lanes16 if T divides 16. */
 INLINE size_t vec_dots_at_once(int T)
 {
     return T <= 4 && 16 % T == 0 ? 16 / (size_t)T : 4;
@@ -307,8 +307,8 @@ INLINE vec_words vec_words_add(vec_words acc, const char *p)
 
 INLINE uint64_t vec_words_sum(vec_words acc)
 {
-    /* unsigned: the compiler's own reduction adds signed numbers, which may
-     * overflow */
+    /* add unsigned numbers: the compiler's reduction adds signed ones, which
+     * may overflow */
     uint64_t part[8], sum = 0;
 
     _mm512_storeu_si512(part, acc);
