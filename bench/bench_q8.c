@@ -66,7 +66,7 @@ static void *lines(size_t bytes)
 
 static volatile unsigned long long read_sink;
 
-/* What the machine can do at most in place of slice i. */
+/* Measure the machine's limit, in place of slice i. */
 static double limit_ms(const struct job *j, size_t i, double *work)
 {
     double t0 = clock_ms();

@@ -135,7 +135,7 @@ static void gather(struct buf *out, const char *const *paths, size_t n)
     }
 }
 
-/* What merging without any word cache costs: one word of letters. */
+/* Measure merging without the word cache: one long word of letters. */
 static void fill_letters(struct buf *out, uint64_t seed, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* From builtin_data.S: where each file begins and ends. */
+/* Begin and end of each file, from builtin_data.S. */
 #define EMBEDDED(id) extern const unsigned char id[], id##_end[]
 EMBEDDED(builtin_config);
 EMBEDDED(builtin_generation_config);

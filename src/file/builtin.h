@@ -6,13 +6,14 @@
 
 struct builtin_file {
     const char *name;
-    const unsigned char *data; /* weights start on a page */
+    const unsigned char *data; /* weights start at a page boundary */
     size_t size;
 };
 
-/* The i-th file, names sorted bytewise; 0, or -1 from the end on. */
+/* Get the i-th file; names are sorted bytewise. Returns 0, or -1 if there are
+ * fewer files. */
 int builtin_at(size_t i, struct builtin_file *out);
-/* The file of that name; -1 when there is none. */
+/* Get the file of this name. Returns -1 if there is none. */
 int builtin_find(const char *name, struct builtin_file *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* The demo model inside the binary. Paths are relative to the top of the
- * source tree, where the compiler runs. A section of its own, so that the
- * linker keeps the 4096 of the weights and pads nothing else. */
+ * source tree, where the compiler runs. It has its own section, so that the
+ * linker keeps the alignment of the weights, 4096, and pads nothing else. */
 
 #define EMBED(id, path, align)  \
     .balign align;              \

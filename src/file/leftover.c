@@ -18,7 +18,7 @@ static uint32_t host_hash(void)
     return (uint32_t)hash_bytes(6, name, strlen(name));
 }
 
-/* 0: not known. */
+/* A hash of the kernel's boot id; 0: unknown. */
 static uint32_t boot_hash(void)
 {
     char id[64];

@@ -54,8 +54,8 @@ int map_id_now(struct map_id *out, const char *path)
 int map_open(struct map *out, const char *path, struct qwick_err *e)
 {
     *out = (struct map){0};
-    /* O_NONBLOCK: the open of a FIFO or a device must not wait. It means
-     * nothing to the regular file that is wanted. */
+    /* O_NONBLOCK: opening a FIFO or a device must not wait. It has no effect on
+     * regular files. */
     int fd;
     do
         fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
@@ -63,7 +63,7 @@ int map_open(struct map *out, const char *path, struct qwick_err *e)
     struct stat st;
     if (fd < 0) {
         int err = errno;
-        /* What cannot be opened at all, sockets, deserves its name too. */
+        /* A socket cannot even be opened; name its kind, too. */
         if (err == ENXIO && stat(path, &st) == 0 && !S_ISREG(st.st_mode))
             return err_kind(path, st.st_mode, e);
         return err_set(e, QWICK_ERR_MODEL, "%s: cannot open: %s", path,
@@ -80,8 +80,8 @@ int map_open(struct map *out, const char *path, struct qwick_err *e)
     } else {
         size_t n = (size_t)st.st_size;
         /* Private, because some file systems (FUSE, 9p) have no shared
-         * mappings; as nothing writes, the pages are the page cache's all the
-         * same. */
+         * mappings. Nothing writes, so the pages are still those of the page
+         * cache. */
         void *p = mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0);
         if (p != MAP_FAILED) {
             out->data = p;
@@ -110,8 +110,8 @@ void map_close(struct map *m)
     *m = (struct map){0};
 }
 
-/* Like read, but waits for a descriptor that somebody made non-blocking and
- * starts over after signals. */
+/* Like read, but waits even if the descriptor is non-blocking, and continues
+ * after signals. */
 static ssize_t read_some(int fd, char *p, size_t n)
 {
     for (;;) {
@@ -139,7 +139,7 @@ static int read_fd(int fd, const char *name, size_t max, char **data, size_t *n,
     if (S_ISDIR(st.st_mode))
         return err_set(e, QWICK_ERR_RUNTIME, "%s: is a directory", name);
     if (S_ISREG(st.st_mode) && st.st_size > 0) {
-        /* One byte more: the read that finds the end needs room. */
+        /* One byte more, for the read that finds the end. */
         if ((uint64_t)st.st_size < max)
             cap = (size_t)st.st_size + 1;
         else
@@ -156,7 +156,7 @@ static int read_fd(int fd, const char *name, size_t max, char **data, size_t *n,
         return err_oom(e, cap + 1);
     for (;;) {
         if (len == cap && cap <= max) {
-            /* One byte above max tells a file of max bytes from a longer. */
+            /* One byte above max, to detect a file longer than max. */
             size_t more = cap > max / 2 ? max + 1 : cap * 2;
             char *p = realloc(buf, more + 1);
             if (!p) {

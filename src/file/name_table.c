@@ -19,7 +19,7 @@ static uint64_t name_hash(const struct name_table *t, const char *s, size_t n)
     return hash_bytes(t->seed, s, n);
 }
 
-/* Room for one more. */
+/* Make room for one more name. */
 static int name_table_grow(struct name_table *t)
 {
     if (!t->seed)

@@ -16,20 +16,21 @@ struct name {
 struct name_table {
     struct name *names; /* [n] */
     size_t n, cap;
-    struct hashmap map; /* of room for map_cap */
+    struct hashmap map; /* has room for map_cap names */
     size_t map_cap;
-    uint64_t seed; /* random, so that a file cannot be made to collide */
+    uint64_t seed; /* random, so that nobody can craft a file with collisions */
 };
 
 void name_table_free(struct name_table *t);
 
-/* Set *index to the place of s[0..n) in names. -1 when it is not there. */
+/* Set *index to the index of s[0..n) in names. Returns -1 if it is not
+ * there. */
 int name_table_find(const struct name_table *t, const char *s, size_t n,
                     size_t *index);
 
 /* Add s[0..n), which must outlive the table, unless it is there. Sets *index to
- * its place. Returns 1 when s was new, 0 when it was there, -1 out of memory.
- */
+ * its index. Returns 1 if s was new, 0 if it was there, -1 when memory ran
+ * out. */
 int name_table_add(struct name_table *t, const char *s, size_t n,
                    size_t *index);
 

@@ -19,16 +19,17 @@
 
 struct outdir {
     char *path;      /* without links and trailing slashes */
-    char *temp;      /* NULL: has its name */
-    int fd;          /* temp, locked: somebody is at work */
-    struct buf name; /* of outdir_path */
+    char *temp;      /* temporary name; NULL: renamed to path */
+    int fd;          /* descriptor of temp, locked while we write */
+    struct buf name; /* result of outdir_path */
     bool replace;
-    bool listed; /* in unfinished */
+    bool listed; /* listed in `unfinished` */
 };
 
-/* What outdir_abandon removes. A signal handler has nobody to ask for it. */
+/* The directory that outdir_abandon removes. It is global, because a signal
+ * handler gets no argument. */
 static struct {
-    atomic_int state; /* 0: nothing, 1: being set, 2: to be removed */
+    atomic_int state; /* 0: none, 1: being set, 2: set */
     int fd;
     char path[4096];
 } unfinished;
@@ -40,8 +41,8 @@ static bool is_dots(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* Count the entries of a directory; *config: config.json is one; *dir: the name
- * of a directory among them, malloc'ed, or NULL. */
+/* Count the entries of a directory. *config: whether config.json is among them.
+ * *dir: the name of a subdirectory, malloc'ed, or NULL. */
 static int look(const char *path, size_t *n, bool *config, char **dir,
                 struct qwick_err *e)
 {
@@ -111,7 +112,7 @@ static bool same_file(const struct stat *st, const char *path)
            st->st_ino == other.st_ino;
 }
 
-/* Find out what path is; sets d->path. */
+/* Check what is at path, and set d->path. */
 static int resolve(struct outdir *d, const char *path, bool replace,
                    const char *keep, struct qwick_err *e)
 {
@@ -120,7 +121,7 @@ static int resolve(struct outdir *d, const char *path, bool replace,
         return err_set(e, QWICK_ERR_USAGE, "output: the name is empty");
     if (stat(path, &st)) {
         int err = errno;
-        /* A link to nowhere would be replaced by a directory. */
+        /* Refuse a dangling link: a directory would replace it. */
         if (err != ENOENT || lstat(path, &st) == 0)
             return err_set(e, QWICK_ERR_USAGE, "%s: cannot be a directory: %s",
                            path, strerror(err));
@@ -153,7 +154,7 @@ static int open_dir(const char *path)
     return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* Remove a directory and the files in it; what cannot be removed stays. */
+/* Remove a directory and its files. Files that cannot be removed stay. */
 static void remove_dir(const char *path)
 {
     int fd = open_dir(path);
@@ -193,12 +194,13 @@ void outdir_abandon(void)
 
 /* ---- what dead processes have left --------------------------------------- */
 
-/* Remove the leftover at path, or give it its name back; true: the latter. */
+/* Remove the leftover at path, or rename it back to d->path. Returns true if it
+ * was renamed. */
 static bool clean(const struct outdir *d, const char *path, bool old)
 {
     bool restored = false;
     int fd = open_dir(path);
-    /* who is at work holds a lock, wherever its process id counts */
+    /* a running process holds a lock, even in another pid namespace */
     if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
         restored = old && access(d->path, F_OK) && rename(path, d->path) == 0;
         if (!restored) {
@@ -211,8 +213,8 @@ static bool clean(const struct outdir *d, const char *path, bool old)
     return restored;
 }
 
-/* Look for leftovers beside d->path; true: there is something at it now. What
- * goes wrong is no failure of this run. */
+/* Clean up leftovers beside d->path. Returns true if a directory was renamed
+ * back to d->path. Failures are ignored: they do not affect this run. */
 static bool clean_up(const struct outdir *d)
 {
     const char *slash = strrchr(d->path, '/');
@@ -244,8 +246,8 @@ done:
 
 /* ---- writing ------------------------------------------------------------- */
 
-/* Make the directory PATH.SUFFIX-MARK; its name malloc'ed. Not by mkdtemp,
- * whose directories nobody else can read. */
+/* Make the directory PATH.SUFFIX-MARK, and return its name, malloc'ed. We do
+ * not use mkdtemp, because other users could not read its directories. */
 static char *make_beside(const struct outdir *d, const char *suffix,
                          struct qwick_err *e)
 {
@@ -271,7 +273,7 @@ static char *make_beside(const struct outdir *d, const char *suffix,
     return NULL;
 }
 
-/* Make the directory that is filled, and lock it. */
+/* Make the temporary directory, and lock it. */
 static int make_temp(struct outdir *d, struct qwick_err *e)
 {
     d->temp = make_beside(d, "tmp", e);
@@ -281,7 +283,8 @@ static int make_temp(struct outdir *d, struct qwick_err *e)
     if (d->fd < 0)
         return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot open: %s", d->temp,
                        strerror(errno));
-    (void)flock(d->fd, LOCK_SH | LOCK_NB); /* where the file system can */
+    (void)flock(d->fd, LOCK_SH | LOCK_NB); /* if the file system supports
+                                              locks */
     list_unfinished(d);
     return 0;
 }
@@ -348,8 +351,8 @@ static int err_name(const struct outdir *d, int err, struct qwick_err *e)
                    d->path, d->temp, strerror(err));
 }
 
-/* Replace a directory that has files in two steps, as a directory can be
- * renamed only over an empty one. */
+/* Replace a directory that has files in two steps, because rename replaces only
+ * empty directories. */
 static int swap(struct outdir *d, struct qwick_err *e)
 {
     char *old = make_beside(d, "old", e);
@@ -375,8 +378,8 @@ static int swap(struct outdir *d, struct qwick_err *e)
     return rc;
 }
 
-/* Replace a directory that has files: the two change names, and the old one,
- * now PATH.tmp-MARK, is removed. */
+/* Replace a directory that has files: exchange the two names, then remove the
+ * old directory, now PATH.tmp-MARK. */
 static int exchange(struct outdir *d, struct qwick_err *e)
 {
     if (renameat2(AT_FDCWD, d->temp, AT_FDCWD, d->path, RENAME_EXCHANGE) == 0) {
@@ -397,7 +400,7 @@ static int put_in_place(struct outdir *d, struct qwick_err *e)
     int err = errno;
     if (!d->replace || (err != ENOTEMPTY && err != EEXIST))
         return err_name(d, err, e);
-    /* looked at again: it may have changed meanwhile */
+    /* check again: it may have changed meanwhile */
     return check_there(d->path, true, e) ? -1 : exchange(d, e);
 }
 
@@ -407,7 +410,7 @@ int outdir_commit(struct outdir *d, struct qwick_err *e)
     if (sync_dir(d->temp))
         rc = err_set(e, QWICK_ERR_RUNTIME, "%s: cannot write: %s", d->temp,
                      strerror(errno));
-    unlist(d); /* what has its name is finished */
+    unlist(d); /* finished: outdir_abandon must not remove it */
     if (!rc)
         rc = put_in_place(d, e);
     if (!rc) {

@@ -1,4 +1,4 @@
-/* A directory that appears whole or not at all.
+/* A directory that appears only when it is complete.
  *
  * Files are written to PATH.tmp-MARK beside it (see leftover.h), which is
  * renamed to PATH when everything is on the disk. If PATH exists, the two
@@ -27,8 +27,8 @@ struct outdir;
 int outdir_open(struct outdir **out, const char *path, bool replace,
                 const char *keep, struct qwick_err *e);
 
-/* The path of a file with this name, valid until the next call or the end.
- * NULL: out of memory. */
+/* The path of a file with this name in the temporary directory, valid until the
+ * next call on d. NULL: out of memory. */
 const char *outdir_path(struct outdir *d, const char *name,
                         struct qwick_err *e);
 
@@ -37,7 +37,7 @@ int outdir_write(struct outdir *d, const char *name, const void *data, size_t n,
                  struct qwick_err *e);
 
 /* Rename the directory to PATH, replacing what is there, and free d. On failure
- * PATH is as it was before. */
+ * PATH is unchanged. */
 int outdir_commit(struct outdir *d, struct qwick_err *e);
 /* Remove the unfinished directory and free d (NULL allowed). */
 void outdir_abort(struct outdir *d);

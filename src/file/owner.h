@@ -1,5 +1,5 @@
-/* Caches and sessions are used only if nobody but this user and root can have
- * written them. */
+/* Caches and sessions are used only if no other user than root can have written
+ * them. */
 #ifndef FILE_OWNER_H
 #define FILE_OWNER_H
 
@@ -13,11 +13,11 @@
 int owner_check(const struct stat *st, const char *path, mode_t writers,
                 struct qwick_err *e);
 
-/* Check a directory by its path. inside: the directory lies in one of ours, so
- * it must not be a symbolic link, and nobody else may write to it. Otherwise
- * its name comes from the user: a link is followed, its group may write, as
- * with a umask of 002, and everybody may write if the sticky bit is set, as in
- * /tmp. A directory that does not exist passes. */
+/* Check a directory by its path. inside: its parent belongs to us, so it must
+ * not be a symbolic link, and nobody else may write to it. Otherwise its name
+ * comes from the user: a link is followed, its group may write, as with a umask
+ * of 002, and everybody may write if the sticky bit is set, as in /tmp. A
+ * directory that does not exist passes. */
 int owner_check_dir(const char *path, bool inside, struct qwick_err *e);
 
 #endif

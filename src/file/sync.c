@@ -21,8 +21,8 @@ int sync_dir(const char *path)
 
 int sync_parent(const char *path)
 {
-    /* On the stack: without memory, a file that has its name already would be
-     * reported as a failure. The system takes no longer paths. */
+    /* On the stack: a failed allocation would report a failure for a file that
+     * already has its name. The system accepts no longer paths. */
     char parent[PATH_MAX];
     const char *slash = strrchr(path, '/');
     if (!slash)

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-/* Linux writes at most 2 GiB a call; stay far below. */
+/* Linux writes at most 2 GiB per call; stay far below. */
 enum { MAX_CALL = 1 << 26 };
 
 static int write_pieces(int fd, const char *p, size_t n, bool placed, size_t at)

@@ -18,7 +18,7 @@ void alphabet_fill(struct alphabet *a)
     }
 }
 
-/* The byte that the character at *p, valid UTF-8, stands for, or -1. */
+/* The byte that the character at *p (valid UTF-8) stands for, or -1. */
 static int next_byte(const struct alphabet *a, const unsigned char **p)
 {
     const unsigned char *s = *p;
@@ -26,7 +26,7 @@ static int next_byte(const struct alphabet *a, const unsigned char **p)
         *p += 1;
         return a->byte_of[*s];
     }
-    /* Leads from C2 to C5 cover U+0080 to U+017F. */
+    /* First bytes C2 to C5 cover U+0080 to U+017F. */
     if (*s > 0xC5)
         return -1;
     *p += 2;

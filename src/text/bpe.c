@@ -47,9 +47,9 @@ bool bpe_is_special(const struct bpe *b, int32_t id)
     return (flags_of(b, id) & BPE_SPECIAL) != 0;
 }
 
-/* The longest added token that p[0..n), n >= 1, starts with, or NULL. Those
- * that agree with the bytes so far are a range of the sorted array, narrowed
- * byte by byte. */
+/* The longest added token at the start of p[0..n), n >= 1, or NULL. The tokens
+ * that agree with the first bytes are a range of the sorted array. It is
+ * narrowed byte by byte. */
 static const struct bpe_added *match_added(const struct bpe *b, const char *p,
                                            size_t n)
 {
@@ -92,7 +92,7 @@ int32_t bpe_added_id(const struct bpe *b, const char *content)
 /* ---- merging ---- */
 
 struct encoder {
-    struct bpe *b; /* its cache of words changes */
+    struct bpe *b; /* not const: its cache of words changes */
     struct qwick_err *e;
     int32_t *ids;
     size_t n, cap;
@@ -116,7 +116,7 @@ static int need(struct encoder *c, size_t n)
     return ARRAY_RESERVE(c->ids, c->cap, total, c->e);
 }
 
-/* Up to this many bytes the next merge is found by looking at all pairs. */
+/* Words up to this many bytes find the next merge by comparing all pairs. */
 #define SHORT_WORD 40
 
 /* Merge a word of 2..SHORT_WORD bytes; returns the number of ids. */
@@ -153,8 +153,9 @@ static size_t merge_short(const struct bpe *b, const char *p, size_t n,
     return n;
 }
 
-/* A part of a long word; a list in an array. rank: of merging it with the next
- * one. A symbol that was merged into another has no rank. */
+/* A part of a long word. The parts form a linked list in an array. rank: the
+ * rank of the merge with the next symbol; a symbol that was merged into another
+ * has no rank. */
 struct symbol {
     uint32_t id, rank, prev, next;
 };
@@ -180,7 +181,8 @@ static void heap_push(uint64_t *h, size_t *n, uint64_t v)
     h[i] = v;
 }
 
-/* Rank of s[i] with its successor anew, onto the heap where there is one. */
+/* Compute the rank of s[i] and its successor, and push it to the heap if they
+ * can merge. */
 static void rate(const struct bpe *b, struct symbol *s, uint32_t i,
                  uint32_t end, uint64_t *heap, size_t *n_heap)
 {
@@ -190,7 +192,7 @@ static void rate(const struct bpe *b, struct symbol *s, uint32_t i,
         heap_push(heap, n_heap, (uint64_t)s[i].rank << 32 | i);
 }
 
-/* Room for words of n bytes in the scratch. */
+/* Make room in the scratch for words of n bytes. */
 static int need_scratch(struct encoder *c, size_t n)
 {
     if (n > INT32_MAX)
@@ -203,8 +205,8 @@ static int need_scratch(struct encoder *c, size_t n)
     free(c->heap);
     c->scratch_cap = 0;
     c->symbols = malloc(cap * sizeof *c->symbols);
-    /* n - 1 pairs, and each of at most n - 1 merges takes one off before it
-     * adds two. */
+    /* There are n - 1 pairs at first. Each of at most n - 1 merges removes one
+     * before it adds two. */
     c->heap = malloc(2 * cap * sizeof *c->heap);
     if (!c->symbols || !c->heap)
         return err_oom(c->e, cap * sizeof *c->symbols);
@@ -212,8 +214,9 @@ static int need_scratch(struct encoder *c, size_t n)
     return 0;
 }
 
-/* Merge p[0..n) in O(n log n). The tokens are then a list in c->symbols from
- * the first symbol on; a symbol's index is where its token begins. */
+/* Merge p[0..n) in O(n log n). Afterwards the tokens are a list in c->symbols
+ * that begins with the first symbol. A symbol's index is the offset of its
+ * token. */
 static int merge_part(struct encoder *c, const char *p, size_t n)
 {
     const struct bpe *b = c->b;
@@ -240,7 +243,7 @@ static int merge_part(struct encoder *c, const char *p, size_t n)
         if (n_heap)
             heap_down(heap, n_heap, 0);
         if (s[i].rank != rank)
-            continue; /* merged away or paired anew since */
+            continue; /* outdated: one of the symbols was merged since */
         uint32_t gone = s[i].next;
         s[i].id = bpe_made(b, rank);
         s[i].next = s[gone].next;
@@ -254,8 +257,8 @@ static int merge_part(struct encoder *c, const char *p, size_t n)
     return 0;
 }
 
-/* Whether p[0..n), two tokens of which the first has n_left bytes, merges to
- * these two: 1 or 0, or -1. */
+/* Whether p[0..n) merges into exactly two tokens, the first of n_left bytes.
+ * Returns 1, 0, or -1 on failure. */
 static int stay_apart(struct encoder *c, const char *p, size_t n, size_t n_left)
 {
     if (merge_part(c, p, n) < 0)
@@ -265,7 +268,7 @@ static int stay_apart(struct encoder *c, const char *p, size_t n, size_t n_left)
 }
 
 /* Append the ids of the tokens in c->symbols that end within the first `most`
- * of n bytes. *end: where the last of them ends, *n_last: its bytes. */
+ * of n bytes. *end: the end of the last of them; *n_last: its length. */
 static int take_tokens(struct encoder *c, size_t n, size_t most, size_t *end,
                        size_t *n_last)
 {
@@ -281,18 +284,20 @@ static int take_tokens(struct encoder *c, size_t n, size_t most, size_t *end,
     return 0;
 }
 
-/* Merge a long word by windows. The next window begins behind the tokens of
- * this one, without those at its end, whose bytes might have merged with what
- * follows. So nothing larger than a window is in use, and time is linear.
+/* Merge a long word in windows. The last tokens of a window are not used,
+ * because their bytes might merge with the bytes after the window. The next
+ * window begins after the last used token. So memory is limited to one window,
+ * and time is linear.
  *
- * This is exact where any two neighbours, merged by themselves, stay as they
- * are. Suppose a merge of the whole word crosses a border of these tokens, and
- * take the first that does. Until then the two tokens at this border merged as
- * they do by themselves, as nothing crossed their outer borders. The merge is
- * the next of the whole word, of lowest rank and then leftmost, so it is also
- * the next of these two, and they do not stay as they are. Within a window
- * neighbours stay as they are by the same argument; where two windows meet they
- * are tried. Returns 1, 0 when the window is too small, or -1. */
+ * The result is exact if the bytes of any two neighbouring tokens, merged
+ * alone, give the same two tokens. Proof: suppose a merge of the whole word
+ * crosses a border between two of these tokens, and take the first such merge.
+ * Before it, no merge crossed the outer borders of the two tokens, so their
+ * bytes merged as if alone. The merge has the lowest rank in the whole word,
+ * and is the leftmost of that rank. So it is also the next merge of the two
+ * tokens alone, and these do not stay two tokens: a contradiction. Within a
+ * window the condition holds by the same argument. Where two windows meet, we
+ * test it. Returns 1, 0 if the window is too small, or -1 on failure. */
 static int merge_windows(struct encoder *c, const char *p, size_t n,
                          size_t window)
 {
@@ -345,11 +350,12 @@ static int merge_word(struct encoder *c, const char *p, size_t n)
     return 0;
 }
 
-/* Whole-word look-up of ignore_merges: 1 and the id appended, or 0. */
+/* Look up a whole word, for ignore_merges. Returns 1 with its id appended, 0 if
+ * it is not a token, or -1. */
 static int whole_word(struct encoder *c, const char *p, size_t n)
 {
     const struct bpe *b = c->b;
-    /* The bytes behind the word may not be ours to read. */
+    /* Copy the word, because we may not read the bytes after it. */
     struct buf padded = {0};
     if (buf_append(&padded, p, n) < 0 ||
         buf_append(&padded, "\0\0\0\0\0\0\0", BPE_PAD) < 0) {
@@ -380,7 +386,8 @@ static int merge_unseen(struct encoder *c, const char *p, size_t n)
 #define WORD_BYTES sizeof((struct bpe_word *)0)->bytes
 #define WORD_IDS   (sizeof((struct bpe_word *)0)->ids / sizeof(int32_t))
 
-/* One part of the split: from the cache, or merged and put there. */
+/* Encode one part of the split: take its ids from the cache, or merge it and
+ * store them there. */
 static int encode_word(struct encoder *c, const char *p, size_t n, size_t room)
 {
     struct bpe *b = c->b;
@@ -418,7 +425,8 @@ static int encode_word(struct encoder *c, const char *p, size_t n, size_t room)
     return 0;
 }
 
-/* Text between added tokens. Ends early when there are enough ids. */
+/* Encode the text between added tokens. Ends early when there are enough
+ * ids. */
 static int encode_piece(struct encoder *c, const char *p, size_t n)
 {
     if (c->b->nfc && !unicode_is_nfc(p, n)) {
@@ -437,7 +445,7 @@ static int encode_piece(struct encoder *c, const char *p, size_t n)
     return 0;
 }
 
-/* First position from i on, below end, where an added token may start. */
+/* The first position in [i, end) where an added token may start. */
 static size_t next_start(const struct bpe *b, const char *text, size_t i,
                          size_t end)
 {
@@ -461,7 +469,7 @@ static int encode_all(struct encoder *c, const char *text, size_t n,
 {
     const struct bpe *b = c->b;
     size_t done = 0; /* text[0..done) is encoded */
-    size_t last = 0; /* end of the span before */
+    size_t last = 0; /* end of the previous span */
     for (size_t k = 0; k < n_spans; k++) {
         size_t i = spans[k].begin, end = spans[k].end;
         if (end > n || i > end || i < last)

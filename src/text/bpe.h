@@ -16,12 +16,13 @@
 
 #include "base/err.h"
 
-/* Functions that take it without const change it: encoding keeps a cache of
- * words, and bpe_token turns a token's spelling into bytes on the first call
- * for it. No other thread may use the tokenizer during such a call. */
+/* A tokenizer. Functions that take it without const change it: encoding keeps a
+ * cache of words, and the first bpe_token of an id turns its spelling into
+ * bytes. No other thread may use the tokenizer during such a call. */
 struct bpe;
 
-/* text: the whole file; name for messages. Keeps no reference to text. */
+/* Create a tokenizer. text: the whole file; name: for messages. Keeps no
+ * reference to text. */
 int bpe_open(struct bpe **out, const char *name, const char *text, size_t n,
              struct qwick_err *e);
 void bpe_close(struct bpe *b);
@@ -57,11 +58,11 @@ struct bpe_parts {
 int bpe_open_parts(struct bpe **out, const struct bpe_parts *parts,
                    struct qwick_err *e);
 
-/* One more than the largest id. */
+/* The largest id plus one. */
 size_t bpe_size(const struct bpe *b);
 
-/* Bytes of an id; *n = 0 and NULL for an id that the tokenizer does not have.
- * Borrowed. */
+/* The bytes of an id, borrowed. NULL with *n = 0 if the tokenizer lacks the
+ * id. */
 const char *bpe_token(struct bpe *b, int32_t id, size_t *n);
 bool bpe_has(const struct bpe *b, int32_t id);
 bool bpe_is_added(const struct bpe *b, int32_t id);
@@ -74,11 +75,12 @@ struct bpe_span {
     size_t begin, end;
 };
 
-/* Encode text[0..n) and append to *ids (malloc'ed, grown; *n_ids in and out).
- * Added tokens are recognised only where they lie wholly inside one of the
+/* Encode text[0..n) and append the ids to *ids (malloc'ed, grown; *n_ids in and
+ * out). Added tokens are recognised only if they are wholly inside one of the
  * spans (ascending, disjoint); n_spans 0: nowhere. Bytes that are not UTF-8
  * become the tokens of these bytes. enough: stop early once *ids holds more ids
- * than that, for callers who only need to know so; 0: encode everything. */
+ * than this, for callers that only need to know that it does; 0: encode
+ * everything. */
 int bpe_encode_spans(struct bpe *b, const char *text, size_t n,
                      const struct bpe_span *spans, size_t n_spans,
                      size_t enough, int32_t **ids, size_t *n_ids,
@@ -89,16 +91,15 @@ int bpe_encode_spans(struct bpe *b, const char *text, size_t n,
 int bpe_encode(struct bpe *b, const char *text, size_t n, bool special,
                int32_t **ids, size_t *n_ids, struct qwick_err *e);
 
-/* Ids that the file's post_processor puts around a single text where special
- * tokens are asked for (add_special_tokens=True); encoding never adds them.
- * Borrowed. */
+/* The ids that the file's post_processor puts around a single text with
+ * add_special_tokens=True, borrowed. Encoding never adds them. */
 struct bpe_frame {
     const int32_t *before, *after;
     size_t n_before, n_after;
 };
 
-/* A template that does more is refused here with QWICK_ERR_MODEL, by name.
- * Encoding works with such a file. */
+/* Get the frame. A template that does more is refused with QWICK_ERR_MODEL, by
+ * name. Encoding still works with such a file. */
 int bpe_get_frame(const struct bpe *b, struct bpe_frame *out,
                   struct qwick_err *e);
 

@@ -1,4 +1,5 @@
-/* added_tokens: checked against the vocabulary, given rows, sorted. */
+/* Read added_tokens: check them against the vocabulary, give them rows, sort
+ * them. */
 #include "text/bpe_load.h"
 
 #include <stdlib.h>
@@ -35,7 +36,7 @@ static int compare_added(const void *x, const void *y)
     return c ? c : (a->len > b->len) - (a->len < b->len);
 }
 
-/* One item: check, and note content (from the tree) and id. */
+/* Read and check one item. out->content points into the JSON tree. */
 static int read_added(const struct bpe_load *l, const struct json_value *v,
                       size_t i, struct bpe_added *out)
 {
@@ -73,7 +74,8 @@ static int same_id(const struct bpe_load *l, uint32_t id, const char *s,
                    ERR_SHOW(t, m));
 }
 
-/* Give the added token its row. Spellings of the model are not yet bytes. */
+/* Give the added token its row. The model's tokens are still spellings, not
+ * bytes. */
 static int place_added(struct bpe_load *l, const struct bpe_added *a,
                        bool special)
 {
@@ -144,7 +146,7 @@ static int index_added(struct bpe_load *l, size_t n)
     return 0;
 }
 
-/* The arena gets each content twice: as text is searched for it, and as the
+/* The arena stores each content twice: as the text to search for, and as the
  * spelling that becomes the token's bytes. */
 int bpe_place_tokens(struct bpe_load *l, size_t n, const bool *special)
 {

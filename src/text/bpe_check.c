@@ -1,4 +1,5 @@
-/* What tokenizer.json asks for: done exactly, or refused by name. */
+/* Check tokenizer.json: refuse by name whatever this tokenizer does not do
+ * exactly. */
 #include "text/bpe_load.h"
 
 #include "text/split.h"
@@ -67,8 +68,8 @@ static int check_pre_tokenizer(const struct bpe_load *l,
     return 0;
 }
 
-/* Post-processors that change nothing but offsets and the special tokens that
- * are asked for with add_special_tokens, which this tokenizer never adds. */
+/* Accept post-processors that change only offsets, or add special tokens for
+ * add_special_tokens; this tokenizer never adds those. */
 static int check_post_processor(const struct bpe_load *l,
                                 const struct json_value *v)
 {

@@ -1,4 +1,4 @@
-/* What bpe_load.c builds and bpe.c uses. */
+/* The tokenizer's data: bpe_load.c builds it, bpe.c uses it. */
 #ifndef TEXT_BPE_INT_H
 #define TEXT_BPE_INT_H
 
@@ -13,8 +13,8 @@
 
 /* ---- tokens ---- */
 
-/* Three ids fit a word. Ten times what vocabularies have, and a bound on the
- * memory that a hostile file can ask for. */
+/* Three ids fit a 64-bit word. This is ten times the size of real vocabularies,
+ * and limits the memory that a hostile file can request. */
 #define BPE_ID_BITS 21
 #define BPE_MAX_ID  ((1 << BPE_ID_BITS) - 1)
 /* Longest token in bytes; the longest of Qwen3 has 128. */
@@ -22,10 +22,10 @@
 
 enum {
     BPE_HAS = 1,     /* the id exists */
-    BPE_MODEL = 2,   /* of the vocabulary of the BPE model */
-    BPE_ADDED = 4,   /* of added_tokens; may be of the model's too */
+    BPE_MODEL = 2,   /* in the vocabulary of the BPE model */
+    BPE_ADDED = 4,   /* in added_tokens; may also be in the model's */
     BPE_SPECIAL = 8, /* added and flagged special */
-    BPE_RAW = 16,    /* has characters that stand for no byte */
+    BPE_RAW = 16,    /* has a character that stands for no byte */
     BPE_SPELLED = 32 /* not yet turned into bytes */
 };
 
@@ -38,24 +38,24 @@ struct bpe_tok {
     uint8_t flags;
 };
 
-/* Readable bytes that follow each string of the arena. */
+/* Number of readable bytes after each string of the arena. */
 #define BPE_PAD 8
 
 /* ---- bytes written as characters (GPT-2) ----
  *
- * Bytes that are printable in Latin-1 stand for themselves; the other 68, in
- * order, are the characters from U+0100 on. */
+ * Bytes that are printable in Latin-1 are written as themselves. The other 68,
+ * in order, are written as the characters from U+0100 on. */
 #define ALPHABET_CHARS 0x180
 struct alphabet {
     uint16_t char_of[256];
-    int16_t byte_of[ALPHABET_CHARS]; /* -1: stands for no byte */
+    int16_t byte_of[ALPHABET_CHARS]; /* -1: not a byte */
 };
 
 void alphabet_fill(struct alphabet *a);
 
-/* Turn a token's spelling into its bytes, in place, and take BPE_SPELLED away.
- * One with a character that stands for no byte is kept as spelled (the
- * reference decodes it so) and gets BPE_RAW. */
+/* Turn a token's spelling into its bytes, in place, and clear BPE_SPELLED. A
+ * token with a character that stands for no byte keeps its spelling, like in
+ * the reference, and gets BPE_RAW. */
 void alphabet_bytes(const struct alphabet *a, char *arena, struct bpe_tok *t);
 
 /* ---- hashes ---- */
@@ -73,8 +73,8 @@ static inline uint64_t bpe_load_part(const char *p, size_t n)
     return n == 0 ? 0 : bpe_load64(p) << (8 * (8 - n)) >> (8 * (8 - n));
 }
 
-/* Hash of p[0..n); BPE_PAD bytes behind it are readable. seed: random, so that
- * no file can be made to collide. */
+/* Hash of p[0..n); BPE_PAD bytes after it must be readable. seed: random, so
+ * that nobody can craft a file with collisions. */
 static inline uint64_t bpe_hash(uint64_t seed, const char *p, size_t n)
 {
     uint64_t h = seed + n;
@@ -94,7 +94,7 @@ static inline uint64_t bpe_hash_pair(uint64_t seed, uint64_t pair)
     return hash_mix(pair ^ seed, 0xD1B54A32D192ED03u);
 }
 
-/* p[0..n) == q[0..n), with BPE_PAD bytes readable behind both. */
+/* Whether p[0..n) equals q[0..n); BPE_PAD bytes after both must be readable. */
 static inline bool bpe_same(const char *p, const char *q, size_t n)
 {
     for (; n > 8; p += 8, q += 8, n -= 8)
@@ -105,7 +105,7 @@ static inline bool bpe_same(const char *p, const char *q, size_t n)
 
 /* ---- the tokenizer ---- */
 
-struct bpe_word; /* of the word cache, in bpe.c */
+struct bpe_word; /* entry of the word cache, in bpe.c */
 
 struct bpe {
     uint64_t seed;
@@ -113,19 +113,19 @@ struct bpe {
     struct bpe_tok *tok; /* [size] */
     size_t size;
     struct alphabet alphabet;
-    uint32_t byte_id[256]; /* id of the token that is this one byte */
+    uint32_t byte_id[256]; /* ids of the tokens of single bytes */
 
-    uint64_t *merges; /* [n_merges] by rank: left, right, what they make */
+    uint64_t *merges; /* [n_merges] by rank: left id, right id, merged id */
     size_t n_merges;
     struct hashmap pairs; /* (left, right) to rank */
 
     bool nfc; /* normalise */
     bool ignore_merges;
-    struct hashmap words; /* bytes to id, only with ignore_merges */
+    struct hashmap words; /* bytes to id; only with ignore_merges */
 
-    /* Added tokens sorted by content, bytewise; those whose first byte is c
-     * are added[added_at[c] .. added_at[c + 1]). The content is what text is
-     * searched for; the token's bytes are what decoding gives. */
+    /* Added tokens sorted by content, bytewise; tokens with first byte c are
+     * added[added_at[c] .. added_at[c + 1]). Encoding searches text for the
+     * content; decoding gives the token's bytes. */
     struct bpe_added {
         const char *content; /* in arena */
         size_t len;          /* not 0 */
@@ -134,18 +134,18 @@ struct bpe {
     size_t n_added;
     size_t added_at[257];
 
-    int32_t *frame; /* [n_before + n_after] of the post-processor */
+    int32_t *frame; /* [n_before + n_after] ids of the post-processor */
     size_t n_before, n_after;
-    char *no_frame; /* why it is not known, or NULL */
+    char *no_frame; /* why the frame is unknown, or NULL */
 
     struct bpe_word *cache; /* [BPE_CACHE_WORDS], changed by encoding */
     size_t window;          /* bytes of a long word that are merged at a time */
 };
 
-/* The window's symbols and heap fit a second-level cache. */
+/* The symbols and the heap of a window fit an L2 cache. */
 #define BPE_WINDOW 4096
 
-/* Words whose tokens are remembered: direct-mapped, 64 bytes each. */
+/* Entries of the word cache: direct-mapped, 64 bytes each. */
 #define BPE_CACHE_WORDS 8192u
 struct bpe_word {
     uint8_t len, n_ids; /* len 0: empty */
@@ -155,7 +155,7 @@ struct bpe_word {
 
 #define BPE_NO_RANK UINT32_MAX
 
-/* Rank of merging left and right, BPE_NO_RANK when they do not merge. */
+/* Rank of the merge of left and right, or BPE_NO_RANK if they do not merge. */
 static inline uint32_t bpe_rank(const struct bpe *b, uint32_t left,
                                 uint32_t right)
 {
@@ -168,14 +168,14 @@ static inline uint32_t bpe_rank(const struct bpe *b, uint32_t left,
     return BPE_NO_RANK;
 }
 
-/* The id that the merge of this rank makes. */
+/* The id that results from the merge of this rank. */
 static inline uint32_t bpe_made(const struct bpe *b, uint32_t rank)
 {
     return (uint32_t)b->merges[rank] & BPE_MAX_ID;
 }
 
-/* Id in a table of strings, or -1. h is bpe_hash of p[0..n), behind which
- * BPE_PAD bytes are readable. */
+/* Id in a table of strings, or -1. h is bpe_hash of p[0..n); BPE_PAD bytes
+ * after it must be readable. */
 static inline int32_t bpe_find(const struct bpe *b, const struct hashmap *t,
                                uint64_t h, const char *p, size_t n)
 {

@@ -1,6 +1,6 @@
-/* From tokenizer.json to a tokenizer. bpe_scan.c reads the file; what it found
- * is checked and finished here. Much of the time would be page faults, so
- * memory is touched sparingly. */
+/* Make a tokenizer from tokenizer.json. bpe_scan.c reads the file; this file
+ * checks and completes the result. Page faults would take much of the time, so
+ * it touches little memory. */
 #include "text/bpe_load.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "base/array.h"
 #include "base/rng.h"
 
-/* Make the row of id valid. Rows are zeroed shortly before they are used. */
+/* Make the row of id valid. Rows are zeroed just before their first use. */
 static int tok_reserve(struct bpe_load *l, uint32_t id)
 {
     struct bpe *b = l->b;
@@ -74,8 +74,8 @@ int bpe_load_init(struct bpe_load *l, const char *name, size_t n,
     l->b->tok = malloc(l->tok_cap * sizeof *l->b->tok);
     if (!l->b->tok)
         return err_oom(e, l->tok_cap * sizeof *l->b->tok);
-    /* Decoded strings are no longer than their text; a merge takes 4 + k bytes
-     * against "L R", with 3 + k. */
+    /* A decoded string is not longer than its text. A merge with k bytes of
+     * parts takes 4 + k bytes here, and 3 + k as "L R" in the file. */
     return text_alloc(&l->vocab, n + 64, e) < 0 ||
                    text_alloc(&l->merges.arena, n + n / 2 + 64, e) < 0
                ? -1
@@ -121,7 +121,8 @@ int bpe_find_bytes(const struct bpe_load *l)
 
 /* ---- all of it ---- */
 
-/* With ignore_merges a word that is a token of the model is that token. */
+/* Index the model's tokens by their bytes: with ignore_merges, a word that is a
+ * token is not merged. */
 static int index_words(struct bpe_load *l)
 {
     struct bpe *b = l->b;
@@ -158,7 +159,7 @@ static int add_rest(struct bpe_load *l, const struct json_value *root)
                : bpe_finish(l);
 }
 
-/* l: all zeros, freed by the caller. */
+/* bpe_open with l, all zeros, which the caller frees. */
 static int open_with(struct bpe_load *l, struct bpe **out, const char *name,
                      const char *text, size_t n, struct qwick_err *e)
 {
@@ -168,8 +169,8 @@ static int open_with(struct bpe_load *l, struct bpe **out, const char *name,
         rc = bpe_scan(l, text, n, &rest);
     if (rc == 0)
         rc = bpe_check_rest(l, json_root(rest));
-    /* What the file asks for comes before what is wrong with its merges: with
-     * a prefix, say, they cannot be right. */
+    /* Report unsupported features before faulty merges: with a prefix, for
+     * example, merges cannot be right. */
     if (rc == 0 && l->rc < 0) {
         *e = l->resolve_err;
         rc = -1;
@@ -190,7 +191,7 @@ int bpe_open(struct bpe **out, const char *name, const char *text, size_t n,
 {
     struct qwick_err unused;
     *out = NULL;
-    /* Too large for the stack of a small thread. */
+    /* On the heap: too large for the stack of a small thread. */
     struct bpe_load *l = aligned_alloc(_Alignof(struct bpe_load), sizeof *l);
     if (!l)
         return err_oom(e, sizeof *l);

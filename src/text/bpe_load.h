@@ -1,5 +1,5 @@
-/* Reading tokenizer.json: what bpe_load.c, bpe_scan.c, bpe_resolve.c,
- * bpe_check.c, bpe_added.c and bpe_post.c share. */
+/* Reading tokenizer.json: shared by bpe_load.c, bpe_scan.c, bpe_resolve.c,
+ * bpe_check.c, bpe_added.c and bpe_post.c. */
 #ifndef TEXT_BPE_LOAD_H
 #define TEXT_BPE_LOAD_H
 
@@ -13,32 +13,32 @@
 #include "file/json.h"
 #include "text/bpe_int.h"
 
-/* Spellings. Allocated as large as they can become, so that they never move
- * while two threads use them; pages that stay untouched cost nothing. */
+/* A buffer of spellings. It is allocated at its largest possible size, so that
+ * it never moves while two threads use it. Untouched pages cost nothing. */
 struct bpe_text {
     char *p;
     size_t len;
 };
 
-/* A record in the arena of merges: the lengths of both parts, 2 bytes each,
- * then both, so that the merged token's spelling stands there in one piece. */
+/* A record in the arena of merges has the lengths of both parts, 2 bytes each,
+ * then both parts. So the merged token's spelling is contiguous. */
 #define HEAD 4
-/* Merges that are resolved together. */
+/* Merges of a chunk, which are resolved together. */
 #define CHUNK_MERGES 512
-/* As many as could make different tokens. */
+/* Enough chunks for one merge per possible id. */
 #define MAX_CHUNKS ((1 << BPE_ID_BITS) / CHUNK_MERGES)
 
-/* What is wrong with the text. at: the position behind it, NULL where nothing
- * but broken syntax was seen. */
+/* A fault in the text. at: the position after it; NULL if only broken syntax
+ * was seen. */
 struct bpe_fault {
     const char *at;
     struct qwick_err err;
 };
 
-/* Merges as they are read, by a second thread where there is one. Chunk i of
- * CHUNK_MERGES merges, fewer in the last, is the bytes of the arena from
- * start[i] to start[i + 1]. Members that both threads write often lie in cache
- * lines of their own. */
+/* Merges while they are read, by the second thread if there is one. Chunk i has
+ * CHUNK_MERGES merges (the last one fewer), in the bytes from start[i] to
+ * start[i + 1] of the arena. Members that both threads write often have their
+ * own cache lines. */
 struct merges {
     const char *name;
     struct bpe_fault fault;
@@ -46,13 +46,15 @@ struct merges {
     size_t n;              /* merges read so far */
     const char *text;      /* the whole file */
     size_t n_text;
-    size_t begin, end; /* of the array in text, with its brackets */
-    bool running;      /* thread is to be joined */
+    size_t begin, end; /* of the array of merges in text, with its brackets */
+    bool running;      /* the thread must be joined */
     pthread_t thread;
     size_t start[MAX_CHUNKS + 1];
     _Alignas(64) size_t published; /* chunks ready for resolving */
-    int ended;                     /* 1: all are; -1: something failed */
-    int vocab;                     /* 1: indexed, -1: do not wait for it */
+    int ended;                     /* 1: all are published; -1: something
+                                      failed */
+    int vocab;                     /* the vocabulary; 1: indexed, -1: do not
+                                      wait for it */
     _Alignas(64) size_t taken;     /* chunks resolved or being resolved */
 };
 
@@ -67,7 +69,7 @@ struct bpe_load {
     struct bpe_text vocab; /* spellings one after another */
     struct merges merges;
     bool has_vocab, has_merges;
-    struct json_gap gaps[2]; /* where the text has them */
+    struct json_gap gaps[2]; /* places of vocabulary and merges in the text */
     size_t n_gaps;
     size_t n_vocab;
     size_t n_tok; /* rows of b->tok that are zeroed or in use */
@@ -76,8 +78,8 @@ struct bpe_load {
 
     struct hashmap table; /* spelling to id */
     size_t merges_cap;    /* rows of b->merges */
-    bool resolved;        /* all merges are, by both threads */
-    int rc;               /* of indexing and resolving */
+    bool resolved;        /* both threads together resolved all merges */
+    int rc;               /* status of indexing and resolving */
     struct qwick_err resolve_err;
 };
 
@@ -94,7 +96,7 @@ static inline void bpe_record_head(char *p, size_t left, size_t right)
     memcpy(p, w, HEAD);
 }
 
-/* Absent counts as null. */
+/* Whether a member is null or absent. */
 static inline bool bpe_is_null(const struct json_value *v)
 {
     return !v || json_is(v, JSON_NULL);
@@ -119,23 +121,24 @@ int bpe_find_bytes(const struct bpe_load *l);
 /* The last step: what encoding needs besides. */
 int bpe_finish(struct bpe_load *l);
 
-/* Add the entry spelled l->vocab.p[l->vocab.len ..][0..n), n <= BPE_MAX_TOKEN,
- * with this id <= BPE_MAX_ID, which ends before p. -1 (l->fault): another entry
- * has the id, or out of memory. */
+/* Add an entry of the vocabulary. Its spelling is the n <= BPE_MAX_TOKEN bytes
+ * at l->vocab.p + l->vocab.len; its id <= BPE_MAX_ID ends before p in the text.
+ * -1 with l->fault set: another entry has the id, or out of memory. */
 int bpe_vocab_put(struct bpe_load *l, size_t n, uint32_t id, const char *p);
 
 /* ---- bpe_scan.c ---- */
 
 /* Fill l from a file: vocabulary, merges (unless resolving them failed, l->rc),
- * and the tree of all else as *rest, to be freed. -1: l->e. */
+ * and *rest, the JSON tree of everything else, which the caller frees. -1: sets
+ * l->e. */
 int bpe_scan(struct bpe_load *l, const char *text, size_t n,
              struct json_doc **rest);
 
 /* ---- bpe_resolve.c ---- */
 
-/* The vocabulary is complete: index it, and make room for merges. -1 only when
- * out of memory; what is wrong with the vocabulary is kept in l->rc and
- * l->resolve_err, as what the file asks for comes before it. */
+/* Index the complete vocabulary, and make room for merges. -1 only when memory
+ * ran out. Faults of the vocabulary go to l->rc and l->resolve_err, because
+ * unsupported features of the file are reported before them. */
 int bpe_vocab_done(struct bpe_load *l, struct qwick_err *e);
 
 /* Resolve chunks until none is left or one fails, which sets m->ended to -1.
@@ -148,15 +151,16 @@ void bpe_resolve_all(struct bpe_load *l);
 
 /* ---- the rest ---- */
 
-/* Everything in the file but vocabulary, merges and added tokens: refused by
- * name unless it is what this tokenizer does. */
+/* Check everything in the file except vocabulary, merges and added tokens.
+ * Features that this tokenizer does not have are refused by name. */
 int bpe_check_rest(struct bpe_load *l, const struct json_value *root);
 
-/* Note what the post-processor adds to a text, once all tokens have their rows.
- * -1 (l->e) only when out of memory. */
+/* Read the ids that the post-processor adds to a text. Call it when all tokens
+ * have their rows. -1 with l->e set only when memory ran out. */
 int bpe_read_frame(struct bpe_load *l, const struct json_value *post);
 
-/* Give added tokens their rows. Before any spelling is turned into bytes. */
+/* Give added tokens their rows. Call it before any spelling is turned into
+ * bytes. */
 int bpe_add_tokens(struct bpe_load *l, const struct json_value *list);
 /* The same for the n tokens in b->added [n + 1], whose contents are elsewhere
  * yet; special [n]. */

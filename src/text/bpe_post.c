@@ -1,14 +1,14 @@
-/* What tokenizer.json's post_processor adds to a text. Only a template can add
- * anything: TemplateProcessing of `tokenizers`, whose "single" is a list of
- * special tokens around the text. What else a template can say is noted, and
- * refused when somebody asks for it: plain encoding does not need it. */
+/* The ids that tokenizer.json's post_processor adds to a text. Only a template
+ * adds ids: TemplateProcessing of `tokenizers`, whose "single" is a list of
+ * special tokens around the text. Other templates are refused only when the
+ * frame is requested, because plain encoding does not need them. */
 #include "text/bpe_load.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Ids of one template; far more than any tokenizer adds. */
+/* Most ids of a template; tokenizers add far fewer. */
 enum { MAX_FRAME = 64 };
 
 struct frame {
@@ -17,8 +17,8 @@ struct frame {
     bool has_text;
 };
 
-/* The template is none that bpe_get_frame can tell. -1 only when out of memory.
- */
+/* Record why bpe_get_frame must refuse the template. -1 only when memory ran
+ * out. */
 __attribute__((format(printf, 2, 3))) static int note(struct bpe_load *l,
                                                       const char *fmt, ...)
 {
@@ -37,7 +37,7 @@ static bool is_type(const struct json_value *v, const char *type)
     return json_equals(json_get(v, "type"), type);
 }
 
-/* The templates of a processor and of those in it. */
+/* Find the templates of a processor and of the processors in it. */
 static size_t find_templates(const struct json_value *v,
                              const struct json_value **found)
 {
@@ -53,8 +53,8 @@ static size_t find_templates(const struct json_value *v,
     return n;
 }
 
-/* {"id": NAME, …} of special_tokens[NAME]: its ids go to f. Returns what is
- * wrong, or NULL. */
+/* Add the ids of special_tokens[NAME] to f, for a piece {"id": NAME}. Returns
+ * the fault, or NULL. */
 static const char *add_special(const struct bpe *b, struct frame *f,
                                const struct json_value *template,
                                const struct json_value *piece)
@@ -79,7 +79,7 @@ static const char *add_special(const struct bpe *b, struct frame *f,
     return NULL;
 }
 
-/* One piece of "single". */
+/* Add one piece of "single". Returns the fault, or NULL. */
 static const char *add_piece(const struct bpe *b, struct frame *f,
                              const struct json_value *template,
                              const struct json_value *piece)

@@ -1,4 +1,4 @@
-/* Merges: from spellings to ids, and into the table of pairs. */
+/* Resolve merges: turn spellings into ids, and fill the table of pairs. */
 #include "text/bpe_load.h"
 
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static int index_vocab(struct bpe_load *l)
     return 0;
 }
 
-/* Room for n merges and an empty table for them. */
+/* Make room for n merges, and an empty table of pairs. */
 static int merges_alloc(struct bpe_load *l, size_t n, struct qwick_err *e)
 {
     struct bpe *b = l->b;
@@ -51,8 +51,8 @@ static int merges_alloc(struct bpe_load *l, size_t n, struct qwick_err *e)
     return hashmap_init(&b->pairs, n, n, e);
 }
 
-/* Add (left, right); when it is there already the later rank wins, as in the
- * reference. Two threads may do so at the same time. */
+/* Add (left, right). If the pair is already there, the later rank wins, as in
+ * the reference. Two threads may call this at the same time. */
 static void pairs_put(struct bpe *b, uint64_t h, uint32_t rank)
 {
     struct hashmap *t = &b->pairs;
@@ -83,10 +83,10 @@ static int unknown_part(const struct bpe_load *l, size_t rank, const char *s,
                    ERR_SHOW(s + left, right), ERR_SHOW(part, n));
 }
 
-/* Resolve the records of merges in [at, end), the first of which has this rank;
- * there is room for what they give. *expect: the id that the next merge
- * probably makes. In steps over batches, so that the memory of one look-up is
- * fetched while others are worked on. */
+/* Resolve the records in [at, end) of the arena. The first has the rank `rank`;
+ * there is room for the results. *expect: the probable id of the next merge. It
+ * works in steps over batches, so that the memory of one look-up is fetched
+ * while others are processed. */
 static int resolve_range(const struct bpe_load *l, size_t at, size_t end,
                          size_t rank, uint32_t *expect, struct qwick_err *e)
 {
@@ -128,7 +128,7 @@ static int resolve_range(const struct bpe_load *l, size_t at, size_t end,
                 if (id[k] < 0)
                     return unknown_part(l, rank + i, s, left, right, k, e);
             }
-            /* Vocabularies are written in the order of their merges. */
+            /* Vocabularies are usually in the order of their merges. */
             uint32_t made = *expect;
             if (made >= b->size || b->tok[made].len != left + right ||
                 !b->tok[made].flags ||
@@ -183,7 +183,7 @@ void bpe_resolve_all(struct bpe_load *l)
     const struct merges *m = &l->merges;
     size_t n = m->n > l->merges_cap ? m->n : l->merges_cap;
     uint32_t expect = 0;
-    /* Start over when two threads have resolved some, in any order. */
+    /* Start over if two threads have resolved some merges, in any order. */
     if (m->taken > 0 || n > l->merges_cap)
         l->rc = merges_alloc(l, n, &l->resolve_err);
     if (l->rc == 0)
@@ -195,7 +195,8 @@ int bpe_vocab_done(struct bpe_load *l, struct qwick_err *e)
     struct bpe *b = l->b;
     b->arena = l->vocab.p;
     b->size = l->n_vocab ? (size_t)l->max_id + 1 : 0;
-    /* Hardly more merges than tokens; bpe_resolve_all takes any number. */
+    /* There are hardly more merges than tokens; bpe_resolve_all accepts any
+     * number. */
     if (hashmap_init(&l->table, l->n_vocab, l->max_id, e) < 0 ||
         merges_alloc(l, l->n_vocab + CHUNK_MERGES, e) < 0)
         return -1;

@@ -1,15 +1,15 @@
 /* Reading tokenizer.json.
  *
  * The vocabulary and the merges are nearly all of the file. They are read here,
- * straight from the text into arenas; the rest becomes a tree (file/json.h).
- * Writers put the same white space between all entries and use no escapes but
- * \" and \\, and the fast paths are for that; slower ones read all other JSON.
+ * directly from the text into arenas; the rest becomes a tree (file/json.h).
+ * Writers put the same white space between all entries, and use only the
+ * escapes \" and \\. Fast paths read that; slower code reads all other JSON.
  *
  * In a large file a second thread finds and reads the merges, while this one
  * reads the vocabulary and indexes it; then both resolve merges. The second
- * thread goes by a guess where the merges are. A wrong guess, or anything wrong
- * with the merges, makes this thread read them again on its own, so that the
- * result and the messages are those of one thread. */
+ * thread guesses where the merges are. After a wrong guess or any fault in the
+ * merges, this thread reads them again alone. So results and messages are the
+ * same as with one thread. */
 #include <signal.h>
 #include <time.h>
 
@@ -17,12 +17,12 @@
 #include "text/bpe_load.h"
 #include "text/bpe_text.h"
 
-/* In a smaller file a thread costs more than it saves. */
+/* For a smaller file, a second thread costs more than it saves. */
 enum { MIN_BYTES = 1 << 20 };
 
 /* ---- faults -------------------------------------------------------------- */
 
-/* Note what is wrong with the value that ends at p. Returns NULL. */
+/* Record a fault of the value that ends at p. Returns NULL. */
 #define FAULT(f, p, ...)                                              \
     (err_set(&(f)->err, QWICK_ERR_MODEL, __VA_ARGS__), (f)->at = (p), \
      (const char *)NULL)
@@ -33,8 +33,8 @@ static bool is_number_char(char c)
            c == 'e' || c == 'E';
 }
 
-/* What the value at p is, or NULL if no value begins so. *stop: where it ends,
- * if it is a number. */
+/* The kind of the value at p, or NULL if no value begins there. *stop: the end
+ * of a number. */
 static const char *kind_of(const char *p, const char *end, const char **stop)
 {
     const char *s = p;
@@ -66,8 +66,8 @@ static const char *too_long(const char *name, struct bpe_fault *f,
                  name, ERR_SHOW(s, n), n, BPE_MAX_TOKEN);
 }
 
-/* Set *l->e to why the text cannot be read. Of two faults the first counts, and
- * how JSON is broken is the parser's to say. */
+/* Set *l->e to the reason why the text cannot be read. The first fault counts;
+ * the JSON parser describes broken syntax. */
 static int report(struct bpe_load *l, const char *text, size_t n)
 {
     struct qwick_err e;
@@ -85,7 +85,7 @@ static int report(struct bpe_load *l, const char *text, size_t n)
 
 /* ---- vocabulary ---------------------------------------------------------- */
 
-/* The id of key[0..n) is not one; it is at p. */
+/* Report that the value at p is not a valid id of key[0..n). */
 static const char *bad_id(struct bpe_load *l, const char *p, const char *end,
                           const char *key, size_t n)
 {
@@ -103,7 +103,7 @@ static const char *bad_id(struct bpe_load *l, const char *p, const char *end,
                  BPE_MAX_ID);
 }
 
-/* The object at p; returns the position behind it. */
+/* Read the object at p. Returns the position after it. */
 static const char *scan_vocab(struct bpe_load *l, const char *p,
                               const char *end)
 {
@@ -155,9 +155,10 @@ static const char *scan_vocab(struct bpe_load *l, const char *p,
 
 /* ---- merges -------------------------------------------------------------- */
 
-/* A merge that ends before p is complete. -1: there are too many, or the other
- * thread has given up. The other thread may read BPE_PAD bytes behind what it
- * works on; these must be complete too, so that publishing lags behind. */
+/* Complete a merge that ends before p. -1: there are too many, or the other
+ * thread has given up. The other thread may read BPE_PAD bytes beyond its
+ * chunks. These must also be complete, so a chunk is published a little
+ * late. */
 static int record_done(struct merges *m, size_t left, size_t right,
                        const char *p)
 {
@@ -174,7 +175,7 @@ static int record_done(struct merges *m, size_t left, size_t right,
     return __atomic_load_n(&m->ended, __ATOMIC_RELAXED) ? -1 : 0;
 }
 
-/* What is at p is neither a string nor a pair. */
+/* Report that the value at p is neither a string nor a pair. */
 static const char *not_strings(struct merges *m, const char *p, const char *end)
 {
     const char *stop, *kind = kind_of(p, end, &stop);
@@ -185,7 +186,7 @@ static const char *not_strings(struct merges *m, const char *p, const char *end)
                  m->n, kind);
 }
 
-/* Find what is wrong with a pair whose inside begins at p. */
+/* Find and report the fault of a pair whose contents begin at p. */
 static const char *bad_pair(struct merges *m, const char *p, const char *end)
 {
     char *s = m->arena.p + m->arena.len + HEAD;
@@ -218,7 +219,8 @@ static const char *bad_pair(struct merges *m, const char *p, const char *end)
                  m->name, m->n);
 }
 
-/* Behind an item of the array: its bracket, or the next item. */
+/* The position after an item of the array: the closing bracket, or the next
+ * item. */
 static const char *next_item(const char *p, const char *end)
 {
     const char *close = expect(p, end, ']');
@@ -229,8 +231,8 @@ static const char *next_item(const char *p, const char *end)
     return p < end && *p != ']' ? p : NULL;
 }
 
-/* Pairs, from the bracket of one on, and as many as follow one another. Returns
- * next_item behind them. */
+/* Read consecutive pairs, beginning at the bracket of the first. Returns
+ * next_item after the last. */
 static const char *scan_pairs(struct merges *m, const char *p, const char *end)
 {
     struct between parts = {.n = 0}, pairs = {.n = 0};
@@ -283,7 +285,7 @@ static const char *scan_pairs(struct merges *m, const char *p, const char *end)
     }
 }
 
-/* The same for the spelling "left right" of older files. */
+/* scan_pairs for older files, which write merges as "left right". */
 static const char *scan_lines(struct merges *m, const char *p, const char *end)
 {
     struct between lines = {.n = 0};
@@ -293,8 +295,8 @@ static const char *scan_lines(struct merges *m, const char *p, const char *end)
         p = copy_string(p + 1, end, s, &n);
         if (!p)
             return NULL;
-        /* merges.txt starts with such a line; the reference skips it here,
-         * too. */
+        /* merges.txt starts with this line; the reference also skips it
+         * here. */
         bool version = n >= 8 && !memcmp(s, "#version", 8);
         char *space = memchr(s, ' ', n);
         size_t left = space ? (size_t)(space - s) : 0;
@@ -325,8 +327,8 @@ static const char *scan_lines(struct merges *m, const char *p, const char *end)
     }
 }
 
-/* The array at text + at. Chunks are complete, and m->ended is set, when this
- * returns. */
+/* Read the array at text + at. Afterwards all chunks are complete, and m->ended
+ * is set. */
 static void scan_merges(struct merges *m, size_t at)
 {
     const char *end = m->text + m->n_text;
@@ -350,8 +352,8 @@ static void scan_merges(struct merges *m, size_t at)
 
 /* ---- the second thread --------------------------------------------------- */
 
-/* Offset of what is probably the array of merges, 0: none. A token may be
- * spelled like the key, but no bracket follows it. */
+/* The probable offset of the array of merges; 0: not found. A token may be
+ * spelled like the key, but then no bracket follows. */
 static size_t find_merges(const struct merges *m)
 {
     static const char key[] = "\"merges\"";
@@ -395,7 +397,8 @@ static void *merges_thread(void *ctx)
 static void start_thread(struct bpe_load *l)
 {
     sigset_t all, old;
-    /* Signals are for the program's own threads. */
+    /* Block signals in the new thread: the program's own threads must get
+     * them. */
     sigfillset(&all);
     if (l->merges.n_text < MIN_BYTES || os_cpus() < 2 ||
         pthread_sigmask(SIG_SETMASK, &all, &old))
@@ -405,7 +408,7 @@ static void start_thread(struct bpe_load *l)
     pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-/* End the second thread, if it runs. give_up: without its result. */
+/* End the second thread, if it runs. give_up: do not wait for its result. */
 static void end_thread(struct merges *m, bool give_up)
 {
     int unset = 0;
@@ -427,7 +430,7 @@ static const char *repeated(struct bpe_load *l, const char *p, const char *key)
                  key);
 }
 
-/* The part of the text from p to end is not the tree's. Returns end. */
+/* Leave the text from p to end out of the tree. Returns end. */
 static const char *cut(struct bpe_load *l, const char *p, const char *end)
 {
     const char *text = l->merges.text;
@@ -444,7 +447,7 @@ static const char *read_vocab(struct bpe_load *l, const char *p,
         return repeated(l, p, "vocab");
     l->has_vocab = true;
     const char *behind = scan_vocab(l, p, end);
-    /* Out of memory comes before all else that may be wrong. */
+    /* A lack of memory is reported before any other fault. */
     if (behind && bpe_vocab_done(l, &l->fault.err) < 0) {
         l->fault.at = l->merges.text;
         return NULL;
@@ -484,8 +487,8 @@ static bool is_key(const char *s, size_t n, const char *key)
     return n == strlen(key) && memcmp(s, key, n) == 0;
 }
 
-/* The object at p, which is the file's or its member "model"; returns the
- * position behind it. */
+/* Walk through the object at p: the whole file, or its member "model". Returns
+ * the position after it. */
 static const char *walk(struct bpe_load *l, const char *p, const char *end,
                         bool model)
 {
@@ -494,7 +497,8 @@ static const char *walk(struct bpe_load *l, const char *p, const char *end,
         return close + 1;
     p = expect(p + 1, end, '"');
     while (p) {
-        /* Apart from the tokens, which the other thread may look at. */
+        /* Keep the key apart from the tokens, which the other thread may
+         * read. */
         char *key = l->vocab.p + l->vocab.len + BPE_PAD;
         size_t n;
         p = copy_string(p + 1, end, key, &n);

@@ -1,8 +1,8 @@
-/* Reading JSON text in place: white space, strings, and skipping values. For
- * bpe_scan.c alone, whose loops these are inlined into.
+/* Reading JSON text in place: white space, strings, and skipping values. Only
+ * for bpe_scan.c; the functions are inlined into its loops.
  *
- * Each function takes the position p in a text that ends at end, and returns
- * the next position, or NULL where the text is not what the function reads. */
+ * Each function gets the position p in a text that ends at `end`. It returns
+ * the next position, or NULL if the text does not match. */
 #ifndef TEXT_BPE_TEXT_H
 #define TEXT_BPE_TEXT_H
 
@@ -33,8 +33,8 @@ static inline const char *expect(const char *p, const char *end, char c)
     return p < end && *p == c ? p : NULL;
 }
 
-/* Skip one value. Its syntax is not checked: brackets are counted, whichever
- * they are. */
+/* Skip one value. It does not check the syntax: it counts brackets of all
+ * kinds. */
 static inline const char *skip_value(const char *p, const char *end)
 {
     size_t depth = 0;
@@ -54,7 +54,8 @@ static inline const char *skip_value(const char *p, const char *end)
         case '}':
         case ']':
             if (depth == 0)
-                return p; /* of the container of a number or literal */
+                return p; /* closing bracket of the container, after a number or
+                             literal */
             depth--;
             break;
         case ',':
@@ -72,13 +73,14 @@ static inline const char *skip_value(const char *p, const char *end)
 
 /* ---- strings ---- */
 
-/* ONES * c: c in every byte. HIGH: the highest bit of every byte, in which the
- * two functions below answer. */
+/* ONES * c has c in every byte. HIGH has the highest bit of every byte; the two
+ * functions below return their results in these bits. */
 #define ONES 0x0101010101010101u
 #define HIGH 0x8080808080808080u
 
-/* Bytes that are below c <= 0x80, or equal to c. The answer is right up to the
- * lowest such byte; above it the borrow of the subtraction may spoil it. */
+/* Mark the bytes that are below c <= 0x80, or equal to c. The result is right
+ * up to the lowest marked byte; above it, the borrow of the subtraction may
+ * make it wrong. */
 static inline uint64_t bytes_below(uint64_t w, unsigned char c)
 {
     return (w - ONES * c) & ~w & HIGH;
@@ -105,7 +107,8 @@ static inline const char *read_hex4(const char *p, const char *end, uint32_t *v)
     return p + 4;
 }
 
-/* The escape at the backslash p; its character goes to *at, which moves on. */
+/* Decode the escape at the backslash p. Writes the character to *at and
+ * advances it. */
 static const char *copy_escape(const char *p, const char *end, char **at)
 {
     static const char letters[] = "\"\\/bfnrt", bytes[] = "\"\\/\b\f\n\r\t";
@@ -131,7 +134,7 @@ static const char *copy_escape(const char *p, const char *end, char **at)
     return p;
 }
 
-/* The rest of a string, one character at a time. */
+/* Decode the rest of a string, one character at a time. */
 static const char *copy_slowly(const char *p, const char *end, char *out,
                                char *at, size_t *n)
 {
@@ -150,23 +153,25 @@ static const char *copy_slowly(const char *p, const char *end, char *out,
     return p && p < end ? p : NULL;
 }
 
-/* Decode a string that begins at p, behind its quote, to out and set *n to its
- * length. Returns the position of its closing quote. At most 7 bytes are
- * written behind the result, and in all no more than end - p.
+/* Decode a string to out and set *n to its length. p is the position after the
+ * opening quote. Returns the position of the closing quote. Writes at most 7
+ * bytes beyond the result, and at most end - p bytes in all.
  *
- * Works on eight bytes at once, as long as these are ASCII and characters of
- * two bytes, which is how vocabularies spell bytes. */
+ * Processes eight bytes at a time while they are ASCII and characters of two
+ * bytes; vocabularies spell bytes so. */
 static inline const char *copy_string(const char *p, const char *end, char *out,
                                       size_t *n)
 {
     char *at = out;
-    uint64_t open = 0; /* the high bit of byte 0, if it must be a second byte */
+    uint64_t open = 0; /* the high bit of byte 0, if it must be the second byte
+                          of a character */
     while (end - p >= 8) {
         uint64_t w = bpe_load64(p);
         uint64_t stop =
             bytes_equal(w, '"') | bytes_equal(w, '\\') | bytes_below(w, ' ');
         stop &= -stop;
-        uint64_t high = w & HIGH & (stop - 1); /* all of it without a stop */
+        uint64_t high = w & HIGH & (stop - 1); /* all bytes if there is no
+                                                  stop */
         uint64_t lead = high & w << 1, second = high & ~(w << 1);
         /* Not 110xxxxx, or one of the two leads of overlong characters. */
         uint64_t no_lead = w << 2 | ~(w << 3 | w << 4 | w << 5 | w << 6);
@@ -187,7 +192,7 @@ static inline const char *copy_string(const char *p, const char *end, char *out,
         p += 8;
         at += 8;
     }
-    if (open) { /* back to the first byte of a character that was cut */
+    if (open) { /* go back to the first byte of an incomplete character */
         p--;
         at--;
     }
@@ -196,9 +201,9 @@ static inline const char *copy_string(const char *p, const char *end, char *out,
 
 /* ---- what repeats ---- */
 
-/* The text between two strings, brackets, comma and white space. A writer puts
- * the same text between all entries of a list: once it has been read and
- * learned, comparing it is enough. */
+/* The text between two strings: brackets, a comma and white space. A writer
+ * puts the same text between all entries of a list. Once we have read it,
+ * comparing is enough. */
 struct between {
     uint64_t word[4], mask[4];
     size_t n; /* 0: none */

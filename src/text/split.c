@@ -42,7 +42,7 @@ static inline enum uclass peek(const char *p, size_t n, size_t *len)
     return unicode_class(cp);
 }
 
-/* End of the run of characters of one class that goes on at p[i]. */
+/* The end of a run of characters of one class that continues at p[i]. */
 static inline size_t run_end(const char *p, size_t n, size_t i,
                              enum uclass class)
 {
@@ -57,8 +57,8 @@ static inline bool is_newline(char c)
     return c == '\n' || c == '\r';
 }
 
-/* (?i:'s|'t|'re|'ve|'m|'ll|'d) at p, whose first byte is the apostrophe: length
- * or 0. Case folding adds U+017F, the long s, to s and S. */
+/* (?i:'s|'t|'re|'ve|'m|'ll|'d) at p, which starts with an apostrophe. Returns
+ * the length, or 0. Case folding adds U+017F, the long s, to s and S. */
 static size_t contraction(const char *p, size_t n)
 {
     if (n < 2)

@@ -1,4 +1,4 @@
-/* The split pattern of Qwen2 and Qwen3, matched by code written by hand. */
+/* The split pattern of Qwen2 and Qwen3, matched by hand-written code. */
 #ifndef TEXT_SPLIT_H
 #define TEXT_SPLIT_H
 
@@ -10,7 +10,7 @@
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 /* Length of the pattern's first match in p[0..n), n >= 1. It always starts at
- * p, as some alternative matches every character. A byte that is not UTF-8
+ * p, because every character matches some alternative. A byte that is not UTF-8
  * counts as a character that is neither letter, number nor space. */
 size_t split_next(const char *p, size_t n);
 

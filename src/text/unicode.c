@@ -13,20 +13,21 @@
 #define BLOCK         128u
 
 /* An entry: the class, whether the character is inert (see below), and a bit
- * that tells a filled entry from an untouched one. Threads may fill a block at
- * the same time: they store the same values, each byte atomically. */
+ * that marks filled entries. Threads may fill a block at the same time: they
+ * store equal values, each byte atomically. */
 #define E_CLASS 3u
 #define E_INERT 4u
 #define E_KNOWN 8u
 static uint8_t entries[N_CODE_POINTS];
 
 #define NFC_OPTIONS ((utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_COMPOSE))
-/* Longest canonical decomposition of one character is 4; room to spare. */
+/* More than enough: the longest canonical decomposition of a character has
+ * 4. */
 #define MAX_DECOMP 32
 
 static enum uclass class_of(uint32_t cp)
 {
-    /* White_Space, complete and closed (UCD, PropList.txt). */
+    /* All of White_Space (UCD, PropList.txt), a closed set. */
     if ((cp >= 0x09 && cp <= 0x0D) || cp == 0x20 || cp == 0x85 || cp == 0xA0 ||
         cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 ||
         cp == 0x2029 || cp == 0x202F || cp == 0x205F || cp == 0x3000)
@@ -47,11 +48,11 @@ static enum uclass class_of(uint32_t cp)
     }
 }
 
-/* Whether cp may compose with, or change places with, what stands before it.
- * That is a mark, a Hangul vowel or trailing consonant, or a Kirat Rai vowel
- * (Unicode 16); marks that never do are included, which costs a little time
- * only. U+11A7, next to the trailing consonants, must not be: utf8proc takes it
- * for one and would drop it. */
+/* Whether cp may compose with, or change places with, the character before it.
+ * It is a mark, a Hangul vowel or trailing consonant, or a Kirat Rai vowel
+ * (Unicode 16). Marks that never compose are included, which only costs a
+ * little time. U+11A7, next to the trailing consonants, must not be included:
+ * utf8proc treats it as one and would drop it. */
 static bool may_join(uint32_t cp)
 {
     if ((cp >= 0x1161 && cp <= 0x1175) || (cp >= 0x11A8 && cp <= 0x11C2) ||
@@ -63,8 +64,8 @@ static bool may_join(uint32_t cp)
            p->category == UTF8PROC_CATEGORY_ME;
 }
 
-/* Inert: NFC leaves the character as it is, and what stands before it is
- * normalised as if the text ended there. A text of inert ones is in NFC. */
+/* Inert: NFC does not change the character, and normalises the text before it
+ * as if the text ended there. A text of inert characters is in NFC. */
 static bool is_inert(uint32_t cp)
 {
     if (cp < 0xC0)
@@ -123,8 +124,8 @@ static size_t ascii_words(const char *p, size_t n)
     return i;
 }
 
-/* The character at p: its length, 1 for a byte that is no UTF-8, which is
- * inert; *inert as above. */
+/* The length of the character at p, and whether it is inert. A byte that is not
+ * UTF-8 has length 1 and is inert. */
 static size_t step(const char *p, size_t n, bool *inert)
 {
     uint32_t cp;
@@ -144,8 +145,8 @@ bool unicode_is_nfc(const char *p, size_t n)
     bool inert;
     while (i < n) {
         i += ascii_words(p + i, n - i);
-        /* At most 8 characters until words are tried again: text that mixes
-         * scripts has ASCII runs worth skipping. */
+        /* After at most 8 characters, try words again: text in mixed scripts
+         * has ASCII runs worth skipping. */
         for (int k = 0; k < 8 && i < n; k++) {
             i += step(p + i, n - i, &inert);
             if (!inert)
@@ -160,9 +161,9 @@ static unsigned ccc(utf8proc_int32_t cp)
     return (unsigned)utf8proc_get_property(cp)->combining_class;
 }
 
-/* Canonical ordering of d[0..n): stable by combining class within each run of
- * nonzero ones. Counting sort, so that a long run of marks stays linear; tmp
- * has room for n. */
+/* Canonical ordering of d[0..n): sort each run of nonzero combining classes by
+ * class, stably. It is a counting sort, so that a long run of marks takes
+ * linear time. tmp has room for n. */
 static void order_marks(utf8proc_int32_t *d, utf8proc_int32_t *tmp, size_t n)
 {
     for (size_t i = 0; i < n;) {
@@ -192,13 +193,13 @@ static void order_marks(utf8proc_int32_t *d, utf8proc_int32_t *tmp, size_t n)
     }
 }
 
-/* Append NFC of p[0..n), valid UTF-8, a short run as a rule. */
+/* Append the NFC form of p[0..n), valid UTF-8 and usually short. */
 static int nfc_run(struct buf *out, const char *p, size_t n,
                    struct qwick_err *e)
 {
     utf8proc_int32_t small[2 * 64 * 4], *d = small;
     size_t cap = 64 * 4;
-    /* A character takes at least 2 bytes here but for the run's first. */
+    /* Here every character except the first has at least 2 bytes. */
     if (n / 2 + 1 > 64) {
         size_t bytes;
         cap = (n / 2 + 1) * 4;
@@ -247,7 +248,7 @@ int unicode_nfc(struct buf *out, const char *p, size_t n, struct qwick_err *e)
     for (size_t i = 0; i < n;) {
         size_t len = step(p + i, n - i, &inert);
         if (inert) {
-            /* A byte that is no UTF-8 ends the run: nothing joins it. */
+            /* A byte that is not UTF-8 ends the run: nothing joins it. */
             has_before = (unsigned char)p[i] < 0x80 || len > 1;
             before = i;
             i += len;

@@ -19,12 +19,12 @@ enum uclass { UC_OTHER, UC_LETTER, UC_NUMBER, UC_SPACE };
 enum uclass unicode_class(uint32_t cp);
 
 /* True only if p[0..n) is in NFC. A quick check: it may be false for text in
- * NFC. Bytes that are not UTF-8 count as unchangeable, as in unicode_nfc. */
+ * NFC. Bytes that are not UTF-8 count as normalised, as in unicode_nfc. */
 bool unicode_is_nfc(const char *p, size_t n);
 
-/* Append the NFC form of p[0..n). Bytes that are not UTF-8 stay as they are,
- * and the text before and after them is normalised apart. Time is linear in n.
- * On failure out is unchanged. */
+/* Append the NFC form of p[0..n). Bytes that are not UTF-8 stay unchanged, and
+ * the texts before and after them are normalised separately. Time is linear in
+ * n. On failure out is unchanged. */
 int unicode_nfc(struct buf *out, const char *p, size_t n, struct qwick_err *e);
 
 /* Case of characters by Unicode's full mappings, as Python has it: some become
