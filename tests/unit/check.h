@@ -1,11 +1,11 @@
-/* What the kernel checks share: random data, guarded memory, comparisons. Each
+/* Shared by the kernel checks: random data, guarded memory, comparisons. Each
  * program that includes it sets ref and seed at its start.
  *
  * Bounds. u = 2^-24 is half a unit in the last place of f32. A sum of products
  * whose longest path passes through d additions is off by at most about
  * d u sum |a b| (Higham 2002, section 3.1; a fused product rounds with its
- * addition). Where a result or an operand may be subnormal, one 2^-149 a
- * rounding comes on top. */
+ * addition). If a result or an operand may be subnormal, each rounding adds
+ * 2^-149. */
 #ifndef TESTS_CHECK_H
 #define TESTS_CHECK_H
 
@@ -53,7 +53,7 @@ enum kind { NORMAL, ZEROS, ONE_HUGE, SUBNORMAL, MIXED, N_KINDS };
 static const char *const kind_names[N_KINDS] = {
     "normal", "zeros", "one huge", "subnormal", "mixed magnitudes"};
 
-/* huge: what stands for a huge value, so that no type overflows. */
+/* huge: the value to use as a huge one, chosen so that no type overflows. */
 static __attribute__((unused)) void fill(float *x, size_t n, enum kind kind,
                                          float huge)
 {
@@ -72,7 +72,7 @@ static __attribute__((unused)) void fill(float *x, size_t n, enum kind kind,
         x[below(n)] = huge;
 }
 
-/* Sizes around every vector length and unrolling, and a model's. */
+/* Sizes around each vector length, each unrolling, and a model's sizes. */
 static const size_t big_sizes[] = {127,  128,  129,  1023, 1024,
                                    1025, 3071, 3072, 3073};
 
@@ -100,8 +100,9 @@ static __attribute__((unused)) void *must(void *p)
     return p;
 }
 
-/* [KERNEL_WORK] that products work in, up to a page that they must not touch.
- * At first it holds NaN of all types, then what the last one left. */
+/* Work memory of products, [KERNEL_WORK] floats, followed by an inaccessible
+ * page. At first it holds NaN of all types; later, the data of the last
+ * product. */
 static __attribute__((unused)) float *product_work(void)
 {
     static unsigned char *work;
@@ -117,8 +118,8 @@ static __attribute__((unused)) float *product_work(void)
     return (float *)(void *)work;
 }
 
-/* bytes between guards, starting offset bytes after a multiple of 64. Values
- * that nobody wrote are NaN in all types. */
+/* Allocate `bytes` bytes between guards, starting `offset` bytes after a
+ * multiple of 64. Unwritten values are NaN in all types. */
 static __attribute__((unused)) struct area area_new(size_t bytes, size_t offset)
 {
     struct area a = {.bytes = bytes};
@@ -143,7 +144,7 @@ static __attribute__((unused)) void area_check(const struct area *a,
             fail_msg("%s: wrote %zu bytes behind its output", what, i + 1);
 }
 
-/* Remember an input, to see that it does not change. */
+/* Copy an input, to check later that it did not change. */
 static __attribute__((unused)) void area_keep(struct area *a)
 {
     free(a->copy);
@@ -190,7 +191,7 @@ static __attribute__((unused)) void same_bits(const char *what, const float *a,
                      (unsigned long long)seed);
 }
 
-/* Distance from the truth in units of the last place of f32 there. */
+/* Distance from the truth in f32's units of the last place at that value. */
 static __attribute__((unused)) double ulps(float got, double want)
 {
     double unit;

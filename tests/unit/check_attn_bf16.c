@@ -3,7 +3,8 @@
  *
  *   check_attn_bf16 [--seed N] [--bench]
  *
- * The seed can come from QWICK_TEST_SEED, too. --bench times it instead. */
+ * The seed can also come from QWICK_TEST_SEED. --bench times the kernel
+ * instead. */
 #include "check.h"
 
 static const struct kernels *kernels;
@@ -36,7 +37,7 @@ static void fill_ranges(struct attention *a, enum ranges kind)
             lo = from + t < KV_BLOCK ? from + t : KV_BLOCK;
         if (kind == EMPTY)
             hi = 0;
-        if (kind == ANY) { /* reversed means empty */
+        if (kind == ANY) { /* lo > hi means empty */
             lo = below(2) ? 0 : (int)below(KV_BLOCK + 1);
             hi = below(2) ? KV_BLOCK : (int)below(KV_BLOCK + 1);
         }
@@ -52,8 +53,8 @@ static bool sees(const struct attention *a, size_t i, size_t j)
 
 /* ---- operands ----------------------------------------------------------- */
 
-/* New keys and values; all bits set, NaN, outside of the positions between the
- * first and the last that rows see. */
+/* Make new keys and values. Positions before the first and after the last that
+ * rows see have all bits set, which is NaN. */
 static void fill_block(struct attention *a, enum kind kind)
 {
     const size_t row = a->d * dtype_bytes(a->type), n = KV_BLOCK * a->d;
@@ -79,7 +80,8 @@ static void fill_block(struct attention *a, enum kind kind)
     free(f);
 }
 
-/* Queries whose scores are about size, rows that saw nothing yet. */
+/* Make queries whose scores are about `size`, and rows without positions so
+ * far. */
 static struct attention attention_new(size_t n, size_t d, enum kind kind,
                                       double size, enum dtype type)
 {
@@ -100,7 +102,7 @@ static struct attention attention_new(size_t n, size_t d, enum kind kind,
     for (size_t i = 0; i < nq; i++)
         f[i] *= (float)(3 * size / sqrt((double)d));
     ref->from_f32[DT_BF16](a.q.p, f, nq);
-    /* what lies between rows must not get into a result */
+    /* the gaps between rows must not affect results: fill them with NaN */
     for (size_t i = 0; i < n; i++)
         memset((uint16_t *)a.q.p + i * a.ldq + d, 0xff, 2 * (a.ldq - d));
     area_keep(&a.q);
@@ -132,7 +134,7 @@ static void keep_state(struct attention *a)
     area_keep(&a->l);
 }
 
-/* Rows [i, i + n) from the kept state into m, l and acc. */
+/* Run rows [i, i + n) from the kept state; results go to m, l and acc. */
 static void attention_call(const struct attention *a, size_t i, size_t n,
                            float *m, float *l, float *acc)
 {
@@ -149,8 +151,8 @@ static void attention_call(const struct attention *a, size_t i, size_t n,
     memcpy(l, a->l.copy + 4 * i, 4 * n);
     memcpy(acc, a->acc.copy + 4 * i * a->d, 4 * n * a->d);
     kernels->attn_blocks_bf16[a->type](&rows, (const void *const[]){a->k.p},
- (const void *const[]){a->v.p}, 1, a->d,
-                                      a->scratch.p);
+                                       (const void *const[]){a->v.p}, 1, a->d,
+                                       a->scratch.p);
 }
 
 /* ---- against double arithmetic ------------------------------------------ */
@@ -171,8 +173,8 @@ static float *rounded(const void *p, size_t n, enum dtype type)
     return f;
 }
 
-/* A product as vdpbf16ps sees it, which takes subnormal operands for 0: what it
- * may lose is added to *lost, else the magnitude to *mag. */
+/* A product as vdpbf16ps computes it. It takes subnormal operands as 0; then
+ * the lost amount is added to *lost, otherwise the magnitude to *mag. */
 static double term(double a, double b, double *mag, double *lost)
 {
     double x = a * b;
@@ -184,9 +186,9 @@ static double term(double a, double b, double *mag, double *lost)
     return x;
 }
 
-/* A row's scores, their maximum with before, and *off, how far off each may be.
- * Products are exact; each is added with a rounding, which can flush it and the
- * sum to 0. */
+/* A row's scores s. Returns the maximum of them and `before`. *off: the bound
+ * of each score's error. Products are exact; each addition rounds, and can
+ * flush the product and the sum to 0. */
 static double row_scores(const struct attention *a, size_t i, const float *q,
                          const float *k, double before, double *s, double *off)
 {
@@ -209,9 +211,9 @@ static double row_scores(const struct attention *a, size_t i, const float *q,
     return top;
 }
 
-/* How far off exp(x) may be for x that is off by dx: s - m and its product with
- * log2(e), itself rounded, are rounded; the polynomial is off by 1.6 u, its
- * last addition by u, those before by less than 1.4 u. It is 1 at most. */
+/* The error bound of exp(x) if x has the error dx. Roundings: s - m, log2(e),
+ * and their product. The polynomial has an error of 1.6 u, its last addition u,
+ * the earlier ones less than 1.4 u. exp(x) is at most 1. */
 static double exp_off(double x, double dx)
 {
     const double e = dx + 3 * U * (fabs(x) + dx) + 4 * U;
@@ -238,8 +240,8 @@ static void row_near(const struct attention *a, size_t i, const float *q,
     for (size_t j = 0; j < KV_BLOCK; j++) {
         if (!sees(a, i, j))
             continue;
-        /* the maximum is off, too; then comes the rounding to 8 bits, half
-         * a unit of the last of them */
+        /* the maximum also has an error; rounding to 8 bits adds half a unit of
+         * the last bit */
         off[j] = exp_off(p[j] - top, 2 * ds);
         p[j] = exp(p[j] - top);
         off[j] += (p[j] + off[j]) * 0x1p-8;
@@ -247,7 +249,8 @@ static void row_near(const struct attention *a, size_t i, const float *q,
         sum_off += off[j];
     }
     near(what, i, a->n, (double)m[i], top, ds);
-    /* two fours of additions, four foldings, and that to what was there */
+    /* roundings: two times four additions, four foldings, and the addition to
+     * the old sum */
     near(what, i, a->n, (double)l[i], sum,
          sum_off + 14 * U * (sum + sum_off) + KV_BLOCK * (double)FLT_MIN);
     for (size_t e = 0; e < a->d; e++) {
@@ -255,7 +258,8 @@ static void row_near(const struct attention *a, size_t i, const float *q,
         float a0;
 
         memcpy(&a0, a->acc.copy + 4 * (i * a->d + e), 4);
-        a0 = m0 > -INFINITY ? a0 : 0; /* whatever it is, it counts for 0 */
+        a0 = m0 > -INFINITY ? a0 : 0; /* the old acc counts 0, even if it is
+                                         NaN */
         want = keep * (double)a0;
         mag = fabs(want);
         bound = keep_off * fabs((double)a0);
@@ -267,7 +271,7 @@ static void row_near(const struct attention *a, size_t i, const float *q,
             want += term(p[j], x, &mag, &lost);
             bound += off[j] * fabs(x);
         }
-        /* the scaling, and an addition a position */
+        /* roundings: the scaling, and an addition per position */
         near(what, i * a->d + e, a->n * a->d, (double)acc[i * a->d + e], want,
              bound + lost + (KV_BLOCK + 1) * U * (mag + bound) +
                  (2 * KV_BLOCK + 1) * (double)FLT_MIN);
@@ -297,8 +301,8 @@ static void attention_near(const struct attention *a, const char *what)
 
 /* ---- checks ------------------------------------------------------------- */
 
-/* Some rows alone, and all but the first, have the bits they have in company.
- */
+/* Single rows, and all rows except the first, have the same bits as in the
+ * whole call. */
 static void attention_order(const struct attention *a, const char *what)
 {
     const size_t n = a->n, d = a->d;
@@ -323,7 +327,7 @@ static void attention_order(const struct attention *a, const char *what)
     free(acc);
 }
 
-/* One block after the other into the same rows. */
+/* Add one block after the other to the same rows. */
 static void attention_case(size_t n, size_t d, enum dtype type)
 {
     const enum kind kind = (enum kind)below(N_KINDS);
@@ -385,8 +389,8 @@ static void spoil(const struct attention *a, void *p, size_t at, float bad)
     free(f);
 }
 
-/* What a row may not see does not reach it, be it infinite or NaN, even where
- * its neighbours see it; what it sees does. */
+/* An infinite or NaN value affects exactly the rows that attend to its
+ * position, not their neighbours. */
 static void mask_case(size_t n, float bad, enum dtype type)
 {
     const size_t d = 24, at = below(2) ? 17 : 18;
@@ -434,7 +438,8 @@ static void check_mask(enum dtype type)
             mask_case(n, bad[b], type);
 }
 
-/* Scores that are all -INFINITY weigh nothing, then and later. */
+/* Scores that are all -INFINITY have no weight, in this block and after the
+ * next. */
 static void check_inf(enum dtype type)
 {
     enum { D = 8 };
@@ -500,7 +505,7 @@ static void test_inf(void **state)
     each_type(check_inf);
 }
 
-/* No rows, and rows that see nothing: nothing is read or written. */
+/* No rows, or rows without positions: the kernel reads and writes nothing. */
 static void test_nothing(void **state)
 {
     struct attn_rows rows = {.n = 0};
@@ -513,11 +518,13 @@ static void test_nothing(void **state)
         for (size_t n = 0; n <= 3; n += 3) {
             rows.n = n;
             rows.lo = rows.hi = zero;
-            kernels->attn_blocks_bf16[type](&rows, (const void *const[2]){NULL}, (const void *const[2]){NULL}, 1, 128, NULL);
+            kernels->attn_blocks_bf16[type](&rows, (const void *const[2]){NULL},
+                                            (const void *const[2]){NULL}, 1,
+                                            128, NULL);
         }
 }
 
-/* Levels without the instruction have none. */
+/* Levels without the instruction have no such kernel. */
 static void test_table(void **state)
 {
     (void)state;
@@ -533,8 +540,8 @@ static void test_table(void **state)
 
 /* ---- measuring ---------------------------------------------------------- */
 
-/* Operations a millisecond, the best of some rounds of at least 2 ms; the
- * peak's rounds are taken in between. */
+/* Operations per millisecond, the best of several rounds of at least 2 ms.
+ * Rounds that measure the peak alternate with them. */
 static double attention_rate(const struct attention *a, double *peak)
 {
     const double ops = 4.0 * (double)(a->n * KV_BLOCK * a->d);
@@ -557,9 +564,9 @@ static double attention_rate(const struct attention *a, double *peak)
         *peak = rate > *peak ? rate : *peak;
         t = clock_ms();
         for (size_t r = 0; r < reps; r++)
-            kernels->attn_blocks_bf16[a->type](&rows, (const void *const[]){a->k.p},
- (const void *const[]){a->v.p}, 1, a->d,
-                                              a->scratch.p);
+            kernels->attn_blocks_bf16[a->type](
+                &rows, (const void *const[]){a->k.p},
+                (const void *const[]){a->v.p}, 1, a->d, a->scratch.p);
         rate = ops * (double)reps / (clock_ms() - t);
         best = rate > best ? rate : best;
     }
@@ -581,7 +588,7 @@ static void bench(void)
             a.ldq = a.d;
             fill_ranges(&a, FULL);
             fill_block(&a, NORMAL);
-            /* nothing but zeros between what was spread out */
+            /* clear the gaps between the spread-out rows */
             memset(a.q.p, 0, 2 * a.n * a.d);
             rate = attention_rate(&a, &peak);
             printf("%-5s %4zu rows, head_dim 128 %9.2f GFLOP/s, %.1f %% of "

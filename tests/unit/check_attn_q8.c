@@ -1,5 +1,5 @@
 /* attn_block_i8 and attn_tile_i8 of each level against double arithmetic on the
- * numbers that an int8 block stands for. QWICK_TEST_SEED is the seed. */
+ * widened numbers of an int8 block. QWICK_TEST_SEED is the seed. */
 #include "check.h"
 
 static const struct kernels *tested;
@@ -15,7 +15,7 @@ static size_t block_bytes(size_t d)
     return KV_BLOCK * (d + kv_i8_groups(d) * sizeof(float));
 }
 
-/* What element e of position j is, rounded once as in the kernels. */
+/* Element e of position j, widened and rounded once, as in the kernels. */
 static float value_at(const struct area *block, size_t d, size_t j, size_t e)
 {
     const unsigned char *p = block->p;
@@ -26,7 +26,8 @@ static float value_at(const struct area *block, size_t d, size_t j, size_t e)
     return (float)(int8_t)p[j * d + e] * scale;
 }
 
-/* All 256 bytes and scales of one kind, some negative. */
+/* Fill a block: bytes of all 256 values, and scales of one kind, some
+ * negative. */
 static void fill_block(struct area *block, size_t d, enum kind kind)
 {
     size_t n = KV_BLOCK * kv_i8_groups(d);
@@ -42,7 +43,7 @@ static void fill_block(struct area *block, size_t d, enum kind kind)
     free(f);
 }
 
-/* All bits of a position set: its scales are NaN. */
+/* Set all bits of a position, so that its scales are NaN. */
 static void spoil(struct area *block, size_t d, size_t j)
 {
     const size_t row = kv_i8_groups(d) * sizeof(float);
@@ -58,21 +59,21 @@ static void set_range(struct q8_attention *a, size_t i, enum ranges ranges)
 {
     int lo = 0, hi = KV_BLOCK;
 
-    if (ranges == RANDOM) { /* cut at one end or both; reversed means empty */
+    if (ranges == RANDOM) { /* cut at one end or both; lo > hi means empty */
         lo = below(2) ? 0 : (int)below(KV_BLOCK + 1);
         hi = below(2) ? KV_BLOCK : (int)below(KV_BLOCK + 1);
     } else if (ranges == EMPTY) {
         lo = (int)below(KV_BLOCK + 1);
         hi = (int)below((size_t)lo + 1);
-    } else if (ranges == CAUSAL) { /* rows of one token by twos */
+    } else if (ranges == CAUSAL) { /* two rows per token */
         hi = (int)(i / 2 + 1 < KV_BLOCK ? i / 2 + 1 : KV_BLOCK);
     }
     a->lo[i] = lo;
     a->hi[i] = hi;
 }
 
-/* Blocks and rows with values misaligned by multiples of 4, and blocks by any
- * number of bytes. What no row attends to is spoilt. */
+/* Make rows misaligned by multiples of 4 bytes, and blocks misaligned by any
+ * number of bytes. Positions that no row attends to are spoilt. */
 static struct q8_attention attention_new(size_t n, size_t d, enum kind kind,
                                          enum ranges ranges)
 {
@@ -105,7 +106,7 @@ static struct q8_attention attention_new(size_t n, size_t d, enum kind kind,
             spoil(&a.v, d, j);
         }
     }
-    /* half of the rows have seen a block before */
+    /* half of the rows have attended to a block before */
     for (size_t i = 0; i < n; i++) {
         bool fresh = below(2);
 
@@ -137,7 +138,7 @@ static void attention_free(struct q8_attention *a)
     free(a->hi);
 }
 
-/* Rows [i, i + n) with fresh copies of the state. */
+/* Rows [i, i + n) with new copies of the state. */
 static struct attn_rows rows_of(const struct q8_attention *a, size_t i,
                                 size_t n, float *m, float *l, float *acc)
 {
@@ -180,7 +181,7 @@ static void tile_call(const struct q8_attention *a, float *m, float *l,
     area_free(&scratch);
 }
 
-/* The same on the int8 block, to a->m, a->l and a->acc. */
+/* attn_tile_i8 on the int8 block; results go to a->m, a->l and a->acc. */
 static void tile_q8_call(const struct q8_attention *a)
 {
     struct area scratch = area_new(4 * attn_tile_scratch(a->n, a->d), 0);
@@ -191,10 +192,10 @@ static void tile_q8_call(const struct q8_attention *a)
     area_free(&scratch);
 }
 
-/* One row against double arithmetic on the widened block. A score is off by
- * ds = (d / 8 + 5) u sum |q k| (8 lanes or more), so is the maximum; then
- * exp(s - m) is off by a relative 2 ds + u |s - m| + 4 u, and the sums over the
- * block by 64 u more. */
+/* One row against double arithmetic on the widened block. A score has an error
+ * of ds = (d / 8 + 5) u sum |q k| (8 lanes or more), and so has the maximum.
+ * Then exp(s - m) has a relative error of 2 ds + u |s - m| + 4 u, and the sums
+ * over the block add 64 u. */
 static void row_near(const struct q8_attention *a, size_t i, const char *what)
 {
     const size_t d = a->d, lo = (size_t)a->lo[i], hi = (size_t)a->hi[i];
@@ -283,7 +284,7 @@ static void untouched(const struct q8_attention *a, const char *what)
     area_same(&a->v, what);
 }
 
-/* Rows by step at a time give what all at once gave. */
+/* Calls of `step` rows give the same bits as one call of all rows. */
 static void same_by(const struct q8_attention *a, size_t step, const char *what)
 {
     float *m = must(malloc(4 * a->n)), *l = must(malloc(4 * a->n));
@@ -329,8 +330,8 @@ static void check_sizes(void **state)
     }
 }
 
-/* What a row may not see does not reach it, even where its neighbours see it;
- * what it sees does. */
+/* A NaN affects exactly the rows that attend to its position, not their
+ * neighbours. */
 static void check_mask(void **state)
 {
     tested = *state;
@@ -392,8 +393,8 @@ static void check_tiles(void **state)
     }
 }
 
-/* A block that to_kv_i8 wrote is near what went in: half a step of its group,
- * and the roundings of scale, quotient and product. */
+/* A block that to_kv_i8 wrote is near the original: within half a step of the
+ * group, plus the roundings of scale, quotient and product. */
 static void check_stored(void **state)
 {
     tested = *state;

@@ -1,10 +1,10 @@
-/* Every kernel of every level that this CPU has, against the scalar reference
- * or against double arithmetic done here.
+/* Every kernel of every level of this CPU, against the scalar reference or
+ * against double arithmetic in this file.
  *
  *   check_kernels [--seed N] [--filter TEXT] [--bench]
  *
- * The seed can come from QWICK_TEST_SEED, too. --filter runs the tests whose
- * name has TEXT in it. --bench times the kernels instead of checking them. */
+ * The seed can also come from QWICK_TEST_SEED. --filter runs the tests whose
+ * name contains TEXT. --bench times the kernels instead of checking them. */
 #include "check.h"
 
 #include "kernel/gemm.h"
@@ -45,7 +45,7 @@ static struct product product_new(size_t rows, size_t cols, size_t tokens,
     fill(f, nw, kind, type == DT_F16 ? 6e4f : 1e15f);
     ref->from_f32[type](p.w.p, f, nw);
     fill(p.x.p, tokens * p.ldx, kind, 1e15f);
-    /* what lies between rows must not get into a result */
+    /* the gaps between rows must not affect results: fill them with NaN */
     for (size_t r = 0; r < rows; r++)
         memset((char *)p.w.p + (r * p.stride + cols) * bytes, 0xff,
                spare * bytes);
@@ -66,8 +66,8 @@ static void product_free(struct product *p)
     area_free(&p->y2);
 }
 
-/* y is the product within the rounding of so many additions and the
- * reference's own, and nothing else was written. */
+/* Check that y is the product, within the rounding of `additions` additions and
+ * of the reference, and that nothing else was written. */
 static void product_check(struct product *p, enum dtype type, double additions,
                           const char *what)
 {
@@ -105,11 +105,12 @@ static void matmul_case(const struct kernels *k, enum dtype type,
 {
     k->matmul_f32[type](p->y.p, p->ldy, p->w.p, p->stride, p->x.p, p->ldx,
                         p->rows, p->cols, p->tokens, product_work());
-    /* 32 lanes, then five foldings, and the reference's rounding */
+    /* additions: in 32 lanes, then five foldings, then the reference's
+     * rounding */
     product_check(p, type, ceil((double)p->cols / 32) + 6, what);
 }
 
-/* Each row and token alone has the bits that it has in company. */
+/* Each row and token alone has the same bits as in the whole call. */
 static void matmul_order(const struct kernels *k, enum dtype type,
                          struct product *p, const char *what)
 {
@@ -130,8 +131,8 @@ static void matmul_order(const struct kernels *k, enum dtype type,
         same_bits(what, y + t * p->ldy, alone + t * p->ldy, p->rows);
 }
 
-/* AVX-512's products have AVX2's order of sums, so its values. (Zeros may
- * differ in sign: the levels fill up short vectors differently.) */
+/* AVX-512's products have the same order of sums as AVX2's, so equal values.
+ * (Zeros may differ in sign: the levels fill up short vectors differently.) */
 static void matmul_levels(const struct kernels *k, enum dtype type,
                           struct product *p, const char *what)
 {
@@ -160,7 +161,7 @@ static void check_matmul(const struct kernels *k, enum dtype type)
             size_t rows = 1 + below(cols > 100 ? 13 : 19);
             size_t spare = below(4);
             enum kind kind = (enum kind)below(N_KINDS);
-            /* stored tensors need not be aligned at all */
+            /* stored tensors may have any alignment */
             struct product p =
                 product_new(rows, cols, tokens, spare, below(5), kind, type);
 
@@ -208,9 +209,9 @@ static void run_gemm_f32(const struct kernels *k, enum dtype type,
                       p->stride, tokens, rows, p->cols, work);
 }
 
-/* Each row alone, and each token, or as few as count as many, has the bits that
- * it has in company; tokens of columns that few of them have room for at once.
- */
+/* Each row alone has the same bits as in the whole call. So has each token, if
+ * the columns fit the small kernel's memory at once: alone, or with the fewest
+ * tokens that take the large kernel. */
 static void gemm_f32_order(const struct kernels *k, enum dtype type,
                            struct product *p, const char *what, float *work)
 {
@@ -253,9 +254,10 @@ static void check_gemm_f32(const struct kernels *k, enum dtype type)
             snprintf(what, sizeof what, "m %zu n %zu k %zu, %s", m, n, kk,
                      kind_names[kind]);
             for (size_t i = 0; i < KERNEL_WORK; i++)
-                work[i] = NAN; /* must not count */
+                work[i] = NAN; /* old contents must not matter */
             run_gemm_f32(k, type, &p, p.y.p, 0, n, 0, m, work);
-            /* any order: at most k additions, and the reference's rounding */
+            /* in any order: at most k additions, and the reference's
+             * rounding */
             product_check(&p, type, (double)kk + 1, what);
             if (kind == NORMAL)
                 gemm_f32_order(k, type, &p, what, work);
@@ -266,7 +268,7 @@ static void check_gemm_f32(const struct kernels *k, enum dtype type)
 
 /* ---- products of bf16 ---------------------------------------------------- */
 
-/* x of a product in bf16, spare columns and tokens' ends as in x. */
+/* x of a product in bf16, with the gaps of x. */
 static struct area bf16_x(const struct product *p)
 {
     size_t n = p->tokens * p->ldx;
@@ -277,15 +279,15 @@ static struct area bf16_x(const struct product *p)
     return x;
 }
 
-/* What y holds before: numbers where a product is added to them. */
+/* Set y before the call: numbers if the product is added to them, else NaN. */
 static void bf16_y(const struct product *p, float *y, bool add, enum kind kind)
 {
     for (size_t t = 0; add && t < p->tokens; t++)
         fill(y + t * p->ldy, p->rows, kind, 1e15f);
 }
 
-/* What vdpbf16ps and tdpbf16ps may lose of one product, which it takes for 0
- * where an operand is subnormal; and the magnitude of the rest. */
+/* The amount that vdpbf16ps and tdpbf16ps may lose of one product, since they
+ * take subnormal operands as 0; *mag gets the magnitude of the rest. */
 static double bf16_term(float w, float x, double *mag)
 {
     double m = fabs((double)w * (double)x);
@@ -325,8 +327,8 @@ static void gemm_bf16_case(const struct kernels *k, const struct product *p,
                            (char *)p->w.p + r * p->stride * 2, p->stride,
                            (char *)x->p + t * p->ldx * 2, p->ldx, 1, p->cols, 1,
                            add, product_work());
-            /* products are exact; each is added with a rounding, which can
-             * flush it and the sum to 0; and the reference's rounding */
+            /* products are exact; each addition rounds, and can flush the
+             * product and the sum to 0; then the reference's rounding */
             near(what, t * p->ldy + r, p->tokens * p->ldy,
                  (double)y[t * p->ldy + r], (double)want[t * p->ldy + r],
                  ((double)p->cols + 2) * U * mag + lost +
@@ -340,8 +342,9 @@ static void gemm_bf16_case(const struct kernels *k, const struct product *p,
     free(xf);
 }
 
-/* Each row alone has the bits that it has in company; so has each token among
- * as many others, whatever they are and wherever it stands. */
+/* Each row alone has the same bits as in the whole call. Each token has the
+ * same bits among any other tokens, at any place, as long as their number is
+ * the same. */
 static void gemm_bf16_order(const struct kernels *k, const struct product *p,
                             const struct area *x, const char *what)
 {
@@ -366,8 +369,8 @@ static void gemm_bf16_order(const struct kernels *k, const struct product *p,
         same_bits(what, y + t * p->ldy, alone + t * p->ldy, p->rows);
 }
 
-/* A bad value reaches its own token or row and no other, spare lanes of the
- * last vectors and pairs included. */
+/* A NaN affects only its own token or row, even in the spare lanes of the last
+ * vectors and pairs. */
 static void gemm_bf16_nan(const struct kernels *k, size_t tokens)
 {
     struct product p = product_new(67, 301, tokens, 1, 2, NORMAL, DT_BF16);
@@ -413,8 +416,8 @@ static void check_gemm_bf16(const struct kernels *k, enum dtype type)
             product_free(&p);
         }
     }
-    /* few tokens, where weights lie as they are, up to where they come in
-     * panels: several blocks of columns, and of rows */
+    /* few tokens, for which weights are used in place, up to numbers for which
+     * they are packed; several blocks of columns and rows */
     for (size_t tokens = 1; tokens <= 70; tokens++) {
         static const size_t widths[] = {31,   33,   256,  513,  1024,
                                         1025, 1091, 3072, 3073, 4129};
@@ -511,7 +514,8 @@ static void check_to_f32(const struct kernels *k, enum dtype type)
     }
 }
 
-/* The 16-bit value nearest to f, by search among neighbours in double. */
+/* Check rounding against the nearest 16-bit value, found among neighbours in
+ * double. */
 static void check_from_f32(const struct kernels *k, enum dtype type)
 {
     enum { FINITE_F16 = 0x7c00, FINITE_BF16 = 0x7f80, PER = 7 };
@@ -521,7 +525,8 @@ static void check_from_f32(const struct kernels *k, enum dtype type)
     uint16_t *got = must(malloc(n_finite * PER * 2 * sizeof *got));
     size_t n = 0;
 
-    /* each finite value, the midpoint to the next, and the floats beside */
+    /* each finite value, the midpoint to the next one, and the floats next to
+     * it */
     for (size_t h = 0; h < n_finite; h++) {
         uint16_t p = (uint16_t)h, q = (uint16_t)(h + 1);
         float a, b, mid;
@@ -531,7 +536,8 @@ static void check_from_f32(const struct kernels *k, enum dtype type)
             ref->to_f32[type](&b, &q, 1);
         else
             b = a + (a - (h & 1 ? nextafterf(a, 0) : a));
-        if (h + 1 == n_finite) /* what the next value would be */
+        if (h + 1 == n_finite) /* the value after the largest one, if there were
+                                  one */
             b = type == DT_F16 ? 65536.0f : INFINITY;
         mid = isinf(b) ? 0x1.ffp127f : (float)(((double)a + (double)b) / 2);
         for (int s = 0; s < 2; s++) {
@@ -564,7 +570,7 @@ static void check_from_f32(const struct kernels *k, enum dtype type)
         struct area out = area_new(2 * len, 1 + below(4));
         struct area expect = area_new(2 * len, 0);
 
-        /* any bits, NaN of both kinds among them */
+        /* random bits, including both kinds of NaN */
         for (size_t j = 0; j < 4 * len; j++)
             ((unsigned char *)from.p)[j] = (unsigned char)below(256);
         ((float *)from.p)[below(len)] = NAN;
@@ -601,12 +607,12 @@ static void check_rmsnorm(const struct kernels *k, enum dtype type)
             area_check(&out, "rmsnorm");
             area_same(&x, "rmsnorm");
             area_same(&w, "rmsnorm");
-            /* roundings: the factor, two products, the reference's */
+            /* roundings: the factor, two products, the reference */
             for (size_t i = 0; i < n; i++)
                 near(kind_names[kind], i, n, (double)op[i], (double)want[i],
                      4.01 * U * fabs((double)want[i]) +
                          TINY * (2 + fabs((double)wp[i % d])));
-            /* rows alone, and in place */
+            /* single rows, and in place */
             for (size_t r = 0; r < rows; r++)
                 k->rmsnorm(want + r * d, (float *)x.p + r * d, wp, 1, d, 1e-6f);
             same_bits("rmsnorm, rows alone", op, want, n);
@@ -654,7 +660,7 @@ static void check_rope(const struct kernels *k, enum dtype type)
                     fabs((double)in[a] * (double)(second ? s[j] : c[j])) +
                     fabs((double)in[a + h] * (double)(second ? c[j] : s[j]));
 
-                /* a product, a fused sum, the reference's rounding */
+                /* roundings: a product, a fused sum, the reference */
                 near("rope", i, n, (double)xp[i], (double)want[i],
                      3.01 * U * mag + 3 * TINY);
             }
@@ -695,10 +701,10 @@ static void check_swiglu(const struct kernels *k, enum dtype type)
             area_same(&g, "swiglu");
             area_same(&up, "swiglu");
             for (size_t i = 0; i < n; i++) {
-                /* exp within two units (4 u), then a sum, a quotient, a
+                /* exp is within two units (4 u); then a sum, a quotient, a
                  * product, and the reference's rounding. Below -88.7 exp(-z)
-                 * overflows and the result is 0, where the truth is less than
-                 * 89 exp(-88.7) times up. */
+                 * overflows and the result is 0; the true value is less than 89
+                 * exp(-88.7) times up. */
                 double slack = gp[i] < -88.5f ? 89 * exp(-88.5) : TINY;
 
                 if (gp[i] == -INFINITY) /* 0 times infinity */
@@ -737,7 +743,7 @@ static void check_add_scale(const struct kernels *k, enum dtype type)
             fill(y.p, n, (enum kind)kind, 1e30f);
             area_keep(&y);
             memcpy(want, x.p, 4 * n);
-            /* one operation each, so equal */
+            /* one operation each, so equal bits */
             k->add(x.p, y.p, n);
             ref->add(want, y.p, n);
             same_bits("add", x.p, want, n);
@@ -766,7 +772,8 @@ static void check_max(const struct kernels *k, enum dtype type)
                 if (below(3) == 0)
                     p[i] = below(2) ? -INFINITY : NAN;
             for (size_t i = 0; kind == ZEROS && i < n; i++)
-                p[i] = -1 - p[i]; /* all below what a zeroed lane would give */
+                p[i] = -1 - p[i]; /* all negative, so that a zeroed lane would
+                                     be larger */
             area_keep(&x);
             want = ref->max(p, n);
             if (k->max(p, n) != want)
@@ -796,7 +803,7 @@ static void check_exp(const struct kernels *k, enum dtype type)
     float x[N], out[N];
     double worst = 0;
     uint32_t bits = 0;
-    /* all floats up to |x| < 128, in steps that share no factor with 2 */
+    /* floats with |x| < 128, in steps of an odd number */
     const uint32_t end = 0x43000000, step = 1999;
 
     (void)type;
@@ -857,7 +864,7 @@ static void check_exp_sum(const struct kernels *k, enum dtype type)
             for (size_t i = 0; i < n; i++) {
                 if (xp[i] == -INFINITY && op[i] != 0)
                     fail_msg("exp_sum of -inf is %.9g", (double)op[i]);
-                /* two units, and the reference's rounding */
+                /* exp within two units, and the reference's rounding */
                 near("exp_sum", i, n, (double)op[i], (double)want[i],
                      5 * U * (double)want[i] + 2 * TINY);
                 own += (double)op[i];
@@ -884,7 +891,7 @@ struct attention {
     enum dtype type;
 };
 
-/* attn_tile is meant, not attn_block. */
+/* Whether to test attn_tile in place of attn_block. */
 static bool by_tiles;
 
 static struct attention attention_new(size_t n, size_t d, enum kind kind,
@@ -910,7 +917,7 @@ static struct attention attention_new(size_t n, size_t d, enum kind kind,
     for (size_t i = 0; i < n * a.ldq; i++)
         ((float *)a.q.p)[i] *= (float)scale;
     for (size_t i = 0; i < n; i++) {
-        /* full, empty, cut at one end or both; reversed means empty */
+        /* full, empty, or cut at one end or both; lo > hi means empty */
         a.lo[i] = below(2) ? 0 : (int)below(KV_BLOCK + 1);
         a.hi[i] = below(2) ? KV_BLOCK : (int)below(KV_BLOCK + 1);
         if (a.lo[i] < a.hi[i]) {
@@ -922,13 +929,13 @@ static struct attention attention_new(size_t n, size_t d, enum kind kind,
     ref->from_f32[type](a.k.p, f, nk);
     fill(f, nk, kind, 1e4f);
     ref->from_f32[type](a.v.p, f, nk);
-    /* no row attends to these: all bits set, NaN */
+    /* no row attends to these positions: set all bits, which is NaN */
     for (size_t j = 0; j < KV_BLOCK; j++)
         if ((int)j < first || (int)j >= last) {
             memset((char *)a.k.p + j * d * bytes, 0xff, d * bytes);
             memset((char *)a.v.p + j * d * bytes, 0xff, d * bytes);
         }
-    /* half of the rows have seen a block before */
+    /* half of the rows have attended to a block before */
     for (size_t i = 0; i < n; i++) {
         bool fresh = below(2);
 
@@ -961,7 +968,7 @@ static void attention_free(struct attention *a)
     free(a->hi);
 }
 
-/* Rows [i, i + n) into fresh copies of the state. */
+/* Run rows [i, i + n) on new copies of the state. */
 static void attention_call(const struct kernels *k, const struct attention *a,
                            size_t i, size_t n, float *m, float *l, float *acc)
 {
@@ -981,10 +988,11 @@ static void attention_call(const struct kernels *k, const struct attention *a,
                                                        a->d, a->scratch.p);
 }
 
-/* Against double arithmetic. A score is off by ds = (d / 8 + 5) u sum |q k|
- * (8 lanes or more; by tiles one, d in place of d / 8), so is the maximum; then
- * exp(s - m) is off by a relative 2 ds + u |s - m| + 4 u, by tiles by all of it
- * below exp(-87), and the sums over the block by 64 u more. */
+/* Compare with double arithmetic. A score has an error of ds = (d / 8 + 5) u
+ * sum |q k| (8 lanes or more; attn_tile has one, so d in place of d / 8), and
+ * so has the maximum. Then exp(s - m) has a relative error of 2 ds + u |s - m|
+ * + 4 u; attn_tile may flush results below exp(-87) to 0. The sums over the
+ * block add 64 u. */
 static void attention_near(const struct attention *a, const char *what)
 {
     const float *q = a->q.p, *m = a->m.p, *l = a->l.p, *acc = a->acc.p;
@@ -1094,7 +1102,7 @@ static void check_attn(const struct kernels *k, enum dtype type)
             area_same(&a.k, what);
             area_same(&a.v, what);
             attention_near(&a, what);
-            /* rows alone, and all but the first */
+            /* single rows, and all rows except the first */
             for (size_t i = 0; i < n; i++)
                 attention_call(k, &a, i, 1, m + i, l + i, acc + i * d);
             same_bits(what, m, a.m.p, n);
@@ -1113,9 +1121,9 @@ static void check_attn(const struct kernels *k, enum dtype type)
         }
 }
 
-/* Values that ought to be the same: bit by bit, but for tiles, which turn to
- * another order of sums where a value is not finite, and then differ by a few
- * roundings of 24 products or 64 exponentials. */
+/* Compare values that should be equal: bit by bit, except for attn_tile. It
+ * uses another order of sums if a value is not finite, and then differs by a
+ * few roundings of 24 products or 64 exponentials. */
 static void same_beside(const char *what, const float *a, const float *b,
                         size_t n)
 {
@@ -1128,8 +1136,8 @@ static void same_beside(const char *what, const float *a, const float *b,
             fail_msg("%s: %g for %g", what, (double)b[i], (double)a[i]);
 }
 
-/* What a row may not see does not reach it, be it infinite or NaN, even where
- * its neighbours see it; what it sees does. */
+/* An infinite or NaN value affects exactly the rows that attend to its
+ * position, not their neighbours. */
 static void check_attn_mask(const struct kernels *k, enum dtype type)
 {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
@@ -1182,7 +1190,8 @@ static void check_attn_mask(const struct kernels *k, enum dtype type)
         }
 }
 
-/* Scores that are all -INFINITY weigh nothing, then and later. */
+/* Scores that are all -INFINITY have no weight, in this block and after the
+ * next. */
 static void check_attn_inf(const struct kernels *k, enum dtype type)
 {
     float q[8], m = -INFINITY, l = 0, acc[8] = {0}, f[KV_BLOCK * 8];
@@ -1205,7 +1214,7 @@ static void check_attn_inf(const struct kernels *k, enum dtype type)
     for (int i = 0; i < KV_BLOCK * 8; i++)
         f[i] = INFINITY;
     ref->from_f32[type](kv.p, f, KV_BLOCK * 8);
-    /* values are taken from finite numbers in f, keys are infinite */
+    /* f has finite numbers for the values; keys are infinite */
     for (int i = 0; i < KV_BLOCK * 8; i++)
         f[i] = 1;
     {
@@ -1285,8 +1294,8 @@ static void check_peak_bf16(const struct kernels *k, enum dtype type)
         fail_msg("peak_bf16 says %g operations", ops);
 }
 
-/* A level without kernels of its own for a thing has another level's; only of
- * avx512bf16's and amx's some levels have none. */
+/* Every level has every kernel, its own or another level's, except the kernels
+ * of avx512bf16 and amx, which lower levels lack. */
 static void check_table(const struct kernels *k, enum dtype type)
 {
     const unsigned char *p = (const unsigned char *)k;
@@ -1334,7 +1343,8 @@ static void check_blas(void **state)
     fill(a, M * K, NORMAL, 0);
     fill(b, N * K, NORMAL, 0);
     for (size_t i = 0; i < M * N; i++)
-        c[i] = NAN; /* must not count, though beta * c is 0 * NaN */
+        c[i] = NAN; /* must not affect the result, although beta * c is 0 *
+                       NaN */
     gemm_blas_nt(c, N, a, K, b, K, M, N, K);
     ref->gemm_f32[DT_F32](want, N, a, K, b, K, M, N, K, NULL);
     for (size_t i = 0; i < M * N; i++) {
@@ -1353,7 +1363,7 @@ static void check_blas(void **state)
 
 /* ---- benches ------------------------------------------------------------ */
 
-/* Repeat body for a while; ms a call of the fastest of five rounds. */
+/* Repeat body, and return the ms per call of the fastest of five rounds. */
 #define TIME(ms, body)                                                    \
     do {                                                                  \
         size_t reps_ = 1;                                                 \
@@ -1439,8 +1449,9 @@ static void bench_gemm_f32(const struct kernels *k, enum dtype type)
     bench_gemm_f32_with(k, type, false);
 }
 
-/* Few tokens by more weights than caches hold. Memory is the limit, or the
- * peak: both are measured next to the product, each the best of a few runs. */
+/* Time few tokens and more weights than caches hold. The limit is memory or
+ * arithmetic; both are measured next to the product, each the best of a few
+ * runs. */
 static void bench_gemm_bf16_few(const struct kernels *k)
 {
     static const size_t tokens[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
@@ -1491,7 +1502,7 @@ static void bench_gemm_bf16_few(const struct kernels *k)
     area_free(&w);
 }
 
-/* Qwen3-0.6B's: q, k and v; o; gate and up; down. */
+/* The products of Qwen3-0.6B: q, k and v; o; gate and up; down. */
 static void bench_gemm_bf16(const struct kernels *k, enum dtype type)
 {
     static const size_t tokens[] = {8, 32, 128, 512, 2048};
@@ -1574,7 +1585,7 @@ static void bench_rows(const struct kernels *k, enum row_op op)
     case ROW_RMSNORM:
         TIME(ms, k->rmsnorm(z.p, x.p, y.p, 1, N, 1e-6f));
         break;
-    case ROW_ROPE: /* rotations by 0, so that values stay as they are */
+    case ROW_ROPE: /* rotate by 0, so that values do not change */
         memset(y.p, 0, 4 * N);
         for (int i = 0; i < 64; i++)
             ((float *)y.p)[i] = 1;

@@ -1,11 +1,11 @@
-/* The kernels of quantized weights and activations, at every level that this
- * CPU has, against arithmetic done here; conversions also against the
- * reference, bit by bit.
+/* The kernels for quantized weights and activations, at every level of this
+ * CPU, against arithmetic in this file; conversions also against the reference,
+ * bit by bit.
  *
  *   check_q8 [--seed N] [--filter TEXT]
  *
- * The seed can come from QWICK_TEST_SEED, too. --filter runs the tests whose
- * name has TEXT in it. */
+ * The seed can also come from QWICK_TEST_SEED. --filter runs the tests whose
+ * name contains TEXT. */
 #include "check.h"
 
 #include <signal.h>
@@ -17,8 +17,8 @@
 
 /* ---- memory at the edge of what may be touched -------------------------- */
 
-/* Where an operand lies: in the heap between guards, misaligned; against an
- * inaccessible page behind its last byte; behind one at its first byte. */
+/* The place of an operand: HEAP is misaligned, between guards; LAST ends at an
+ * inaccessible page; FIRST begins right after one. */
 enum place { HEAP, LAST, FIRST, N_PLACES };
 
 static const char *const place_names[N_PLACES] = {"heap", "end of page",
@@ -61,7 +61,7 @@ static void edge_keep(struct edge *e)
     memcpy(e->copy, e->p, e->bytes);
 }
 
-/* The page that an edge lies in beyond its bytes is a guard, too. */
+/* Check the guards, and the rest of the page that contains the operand. */
 static void edge_check(const struct edge *e, const char *what)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -100,7 +100,8 @@ static const size_t all_groups[] = {32, 64, 128};
 
 enum { N_BITS = 6, N_GROUPS = 3 };
 
-/* Codes: any; all at the maximum, where sums of products may overflow; few. */
+/* Codes: random; all at the maximum, so that sums of products may overflow;
+ * mostly zero. */
 enum codes { RANDOM_CODES, TOP_CODES, SPARSE_CODES, N_CODES };
 
 enum numbers { NORMAL_NUMBERS, ZERO_NUMBERS, TINY_NUMBERS, N_NUMBERS };
@@ -108,13 +109,13 @@ enum numbers { NORMAL_NUMBERS, ZERO_NUMBERS, TINY_NUMBERS, N_NUMBERS };
 struct weights {
     struct affine a;
     struct edge q, scales, biases;
-    size_t rows, cols, groups; /* groups in a row */
-    /* what they say */
+    size_t rows, cols, groups; /* groups of a row */
+    /* the numbers that they contain */
     unsigned char *code; /* [rows, cols] */
     float *s, *b;        /* [rows, groups] */
 };
 
-/* A stored number, read by its definition. */
+/* A stored number, decoded by its definition. */
 static float number_of(const unsigned char *p, enum dtype type)
 {
     uint32_t word;
@@ -152,7 +153,7 @@ static void put_numbers(unsigned char *p, size_t n, enum numbers kind,
     }
 }
 
-/* Bit by bit, as the format is defined. */
+/* Store a code bit by bit, by the definition of the format. */
 static void put_code(unsigned char *row, size_t k, int bits, unsigned code)
 {
     for (size_t i = 0; i < (size_t)bits; i++) {
@@ -181,7 +182,7 @@ static struct weights weights_new(size_t rows, size_t cols, int bits,
                           .sb_type = type,
                           .bits = bits,
                           .group = group};
-    /* nothing behind the last row's last byte */
+    /* no bytes after the last row */
     w.q = edge_new(rows ? rows * w.a.q_stride - q_spare : 0, place, below(70));
     w.scales =
         edge_new(rows ? rows * w.a.sb_stride - sb_spare : 0, place, below(9));
@@ -237,7 +238,7 @@ static void weights_free(struct weights *w)
     free(w->b);
 }
 
-/* The rows from r on. */
+/* The struct of the rows from r on. */
 static struct affine from_row(const struct weights *w, size_t r)
 {
     struct affine a = w->a;
@@ -368,7 +369,7 @@ static void floats_free(struct floats *f)
     edge_free(&f->alone);
 }
 
-/* Nothing between the tokens' outputs was written. */
+/* Check that nothing was written between the tokens' outputs. */
 static void gaps_same(const float *y, size_t ldy, const struct shape *s)
 {
     for (size_t t = 0; t + 1 < s->tokens; t++)
@@ -377,11 +378,11 @@ static void gaps_same(const float *y, size_t ldy, const struct shape *s)
                 fail_msg("%s: wrote between tokens", s->what);
 }
 
-/* Each value against a sum in double. The level may round q * scale + bias to
- * f32 (two roundings, at most 2 u (|q scale| + |bias|)) or sum q * x and x by
- * groups and multiply then; in lanes of eight at least, so that the longest
- * path has an eighth of the columns in it, three foldings of lanes and two
- * products. The reference rounds once. */
+/* Compare each value with a sum in double. A level may round q * scale + bias
+ * to f32 (two roundings, at most 2 u (|q scale| + |bias|)), or sum q * x and x
+ * per group and then multiply. It uses at least eight lanes, so the longest
+ * path has an eighth of the columns, three foldings of lanes and two products.
+ * The reference rounds once. */
 static void affine_values(const struct kernels *k, const struct shape *s,
                           const struct weights *w, const struct floats *f)
 {
@@ -419,7 +420,7 @@ static void affine_values(const struct kernels *k, const struct shape *s,
     free(size);
 }
 
-/* Each row and token alone has the bits that it has in company. */
+/* Each row and token alone has the same bits as in the whole call. */
 static void affine_order(const struct kernels *k, const struct shape *s,
                          const struct weights *w, const struct floats *f)
 {
@@ -464,9 +465,9 @@ static void check_matmul_affine(const struct kernels *k)
 
 /* ---- gemm_bf16_affine --------------------------------------------------- */
 
-/* What gemm_bf16 gives for the widened and rounded weights, bit by bit, for as
- * many tokens as take its way of many tokens. Subnormal weights count as 0, as
- * the CPU's rounding to bf16 has it. */
+/* Compare with gemm_bf16 on the widened and rounded weights, bit by bit, for
+ * numbers of tokens that gemm_bf16 treats as many. Subnormal weights count as
+ * 0, because the CPU's rounding to bf16 flushes them. */
 static void affine_bf16_case(const struct kernels *k, const struct shape *s,
                              bool add)
 {
@@ -528,7 +529,7 @@ static void check_gemm_bf16_affine(const struct kernels *k)
 
 enum extreme { NOTHING, SPECIAL, TIES, N_EXTREMES };
 
-/* Values for rounding: besides fill's kinds, NaN and infinities, and values
+/* Fill values to round: the kinds of fill, NaN and infinities, and values
  * halfway between two integers. */
 static void fill_rounded(float *x, size_t n, enum extreme extreme)
 {
@@ -556,9 +557,9 @@ static float top_of(const float *x, size_t n)
     return top;
 }
 
-/* One group against its definition. x * 127 / top is rounded twice before it
- * becomes an integer, by at most 2.01 u 127. Where 127 / top is beyond f32, the
- * values are so small that only their signs count. */
+/* Compare one group with its definition. x * 127 / top is rounded twice before
+ * it becomes an integer, with an error of at most 2.01 u 127. If 127 / top
+ * exceeds f32, the values are so small that only their signs count. */
 static void rounded_group(const char *what, const int8_t *q, float scale,
                           const float *x, size_t n)
 {
@@ -578,7 +579,7 @@ static void rounded_group(const char *what, const int8_t *q, float scale,
     }
 }
 
-/* x.sum goes with x.scale and x.q. */
+/* The x.sum that belongs to x.scale and x.q. */
 static float sum_of(const int8_t *q, float scale, size_t n)
 {
     int total = 0;
@@ -711,7 +712,8 @@ static void check_to_kv_i8(const struct kernels *k)
 
 /* ---- gemm_q8_affine ------------------------------------------------------ */
 
-/* Activations: any; all at the limit and of one sign, or alternating; zeros. */
+/* Activations: random; all at the limit, with one sign or alternating signs;
+ * zeros. */
 enum signs { ANY, ALL_TOP, ALL_BOTTOM, ALTERNATING, NO_VALUES, N_SIGNS };
 
 static struct rounded activations_new(const struct shape *s)
@@ -749,11 +751,11 @@ struct sums {
     size_t ldy;
 };
 
-/* Integer sums are exact, so only f32 rounds: a group's product of scales and
- * its two products with sums (three roundings of each term), then at most two
- * additions a group on the longest path, three foldings of lanes, one addition
- * of what was there. Integer sums may be kept apart by lanes: the bound has
- * their magnitudes, not the magnitude of their sum. */
+/* Integer sums are exact, so only f32 arithmetic rounds. Each term has three
+ * roundings: the product of the group's scales, and two products with sums. The
+ * longest path has at most two additions per group, three foldings of lanes,
+ * and the addition of the old y. A level may keep integer sums separate by
+ * lanes, so the bound uses their magnitudes, not the magnitude of their sum. */
 static void q8_values(const struct kernels *k, const struct shape *s,
                       const struct weights *w, const struct rounded *r,
                       const struct sums *sums, bool add)
@@ -792,7 +794,7 @@ static void q8_values(const struct kernels *k, const struct shape *s,
         }
 }
 
-/* Each row alone has the bits that it has in company. */
+/* Each row alone has the same bits as in the whole call. */
 static void q8_order(const struct kernels *k, const struct shape *s,
                      const struct weights *w, const struct rounded *r,
                      const struct sums *sums, bool add)
@@ -810,7 +812,7 @@ static void q8_order(const struct kernels *k, const struct shape *s,
         for (size_t t = 0; t < s->tokens; t++)
             same_bits(s->what, y + t * sums->ldy + row, alone + t, 1);
     }
-    /* and in less company */
+    /* and calls of some of the rows */
     for (size_t row = 0, n; row < s->rows; row += n) {
         struct affine some = from_row(w, row);
 
@@ -863,7 +865,7 @@ static void check_gemm_q8_affine(const struct kernels *k)
 
         gemm_q8_case(k, &s);
     }
-    /* more rows than any block of them, as many tokens as a prefill has */
+    /* more rows than a block has, and as many tokens as a prefill */
     for (size_t i = 0; k->level != ISA_REF && i < 2 * N_BITS; i++) {
         struct shape s = shape_at(i * 7, i < N_BITS ? 65 : 1, 1);
 
@@ -871,7 +873,7 @@ static void check_gemm_q8_affine(const struct kernels *k)
         s.cols = 5 * s.group;
         gemm_q8_case(k, &s);
     }
-    /* rows too long for what kernels rearrange on their stacks */
+    /* rows too long for the buffers on the kernels' stacks */
     for (size_t i = 0; k->level != ISA_REF && i < N_GROUPS; i++) {
         struct shape s = shape_at(i * N_BITS, 8, 1);
 
@@ -907,7 +909,7 @@ static void check_empty(const struct kernels *k)
             else
                 k->gemm_q8_affine(y, 5, &w.a, &r.x, rows, cols, tokens,
                                   way == 2, product_work());
-            /* no columns: the sum of nothing */
+            /* no columns: an empty sum */
             for (size_t j = 0; j < 15; j++)
                 near("empty product", j, 15, (double)y[j],
                      none == 0 && way != 2 ? 0 : 2, 0);
@@ -934,7 +936,7 @@ static void check_peak(const struct kernels *k)
 
 /* ---- cpuid -------------------------------------------------------------- */
 
-/* One of each product. */
+/* Run each kind of product once. */
 static void run_products(const struct kernels *k)
 {
     enum { ROWS = 5, COLS = 64, TOKENS = 3 };
@@ -954,9 +956,9 @@ static void run_products(const struct kernels *k)
     weights_free(&w);
 }
 
-/* The CPU is asked what it has once. In a virtual machine each cpuid is an exit
- * to the host, tens of microseconds: more than a small product. Here it is made
- * a fault, in a process of its own. */
+/* Kernels must not use cpuid: the tables ask it once. In a virtual machine each
+ * cpuid exits to the host, which takes tens of microseconds, more than a small
+ * product. This test makes cpuid a fault, in a child process. */
 #ifndef SYS_arch_prctl /* only x86 has it */
 #define SYS_arch_prctl (-1)
 #endif
@@ -997,7 +999,7 @@ static void run_check(void **state)
 {
     const struct test *t = *state;
 
-    draws = 0; /* a test alone sees what it sees in company */
+    draws = 0; /* a test gets the same numbers alone and after others */
     t->check(t->k);
 }
 

@@ -1,4 +1,5 @@
-/* Reading expected.safetensors, and the error that the project states. */
+/* Reads expected.safetensors, and computes the error that the project
+ * documents. */
 #ifndef TEST_GOLDEN_H
 #define TEST_GOLDEN_H
 
@@ -27,7 +28,7 @@ static const char *const dense_models[] = {
  * that to "moe", where three tokens have margins of 0.2% to 2%. */
 static const char *const moe_models[] = {"moe"};
 /* MLX affine: 4 bit in groups of 64 with a tied head, 8 bit in groups of 32
- * with one of its own. */
+ * with a separate head. */
 static const char *const quantized_models[] = {"mlx4", "mlx8"};
 enum {
     N_DENSE = sizeof dense_models / sizeof *dense_models,

@@ -20,7 +20,7 @@ static inline void keep_warning(void *ctx, enum qwick_log_level level,
                  line);
 }
 
-/* The i-th one since the last call of forget_warnings; NULL: none. */
+/* The i-th warning since the last call of forget_warnings; NULL: none. */
 static inline const char *warning(size_t i)
 {
     return i < warnings.n ? warnings.line[i] : NULL;

@@ -1,5 +1,4 @@
-/* Characters drawn at random, the same ones at each run. Include after
- * cmocka.h. */
+/* Random characters, equal in each run. Include after cmocka.h. */
 #ifndef TEST_RANDOM_TEXT_H
 #define TEST_RANDOM_TEXT_H
 

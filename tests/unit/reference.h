@@ -21,9 +21,9 @@
 struct geometry {
     size_t n_layers, d_model, d_ff, n_kv_heads, group, head_dim, vocab_size;
     size_t n_tokens;
-    size_t window; /* of every second layer; 0: none */
+    size_t window; /* sliding window of every second layer; 0: none */
     bool tied, bias;
-    enum dtype dtype; /* of dense weights and of scales */
+    enum dtype dtype; /* type of dense weights and of scales */
     int bits;         /* 0: dense */
     size_t q_group;   /* elements that share a scale */
     /* of a mixture of experts: */
@@ -67,7 +67,7 @@ static inline double gauss(void)
 
 enum { REF_MAX_TENSORS = 1024 };
 
-/* A tensor as stored and as the numbers that this stands for. */
+/* A tensor as stored, and the numbers that it contains. */
 struct ref_tensor {
     char name[192];
     double *v;
@@ -106,7 +106,8 @@ static inline void ref_store(struct ref_model *m, const char *module,
     t->data = data;
 }
 
-/* Store x [rows, cols] (rows 0: a vector) and take back what was stored. */
+/* Store x [rows, cols] (rows 0: a vector), and set x to the stored, rounded
+ * numbers. */
 static inline void ref_store_dense(struct ref_model *m, const char *module,
                                    const char *part, size_t rows, size_t cols,
                                    float *x)
@@ -156,7 +157,8 @@ static inline void ref_store_packed(struct ref_model *m, const char *module,
     ref_store(m, module, "biases", g->dtype, rows, row_groups, biases);
 }
 
-/* Normal numbers about `mean`, `spread` wide. rows 0: a vector. */
+/* Add a tensor of normal numbers with this mean and standard deviation. rows 0:
+ * a vector. */
 static inline void ref_add(struct ref_model *m, const char *module,
                            const char *part, size_t rows, size_t cols,
                            double mean, double spread)
@@ -345,7 +347,7 @@ static inline void ref_write_config(const struct geometry *g)
     temp_write("config.json", text, (size_t)n);
 }
 
-/* The checkpoint into temp_dir. */
+/* Write the checkpoint to temp_dir. */
 static inline void ref_write(const struct ref_model *m)
 {
     struct st_writer *w;
@@ -359,16 +361,16 @@ static inline void ref_write(const struct ref_model *m)
 
 /* ---- the forward pass ---- */
 
-/* Errors that are drawn for every activation, where an engine would round: each
- * number is off by up to `relative` of itself and up to `absolute` of the
- * largest of its group. */
+/* Random errors for every activation that an engine would round: each number
+ * changes by up to `relative` of itself, and up to `absolute` of the largest
+ * number of its group. */
 struct ref_noise {
     double relative, absolute;
     size_t group;
 };
 
 struct ref_noises {
-    struct ref_noise products;  /* what weights are multiplied with */
+    struct ref_noise products;  /* operands that are multiplied with weights */
     struct ref_noise attention; /* queries and the softmax's exponentials */
     struct ref_noise kv;        /* keys and values */
 };
@@ -409,7 +411,7 @@ static inline void ref_norm(double *y, const double *x, const double *w,
         y[i] = w[i] * x[i] / sqrt(sum / (double)n + REF_EPS);
 }
 
-/* Angles are float32's: they belong to the model (transformers). */
+/* Angles are in float32, as in transformers: they are part of the model. */
 static inline void ref_rope(double *x, size_t d, size_t pos)
 {
     size_t half = d / 2;
@@ -574,7 +576,7 @@ static inline void ref_mlp(struct ref_pass *p, size_t layer)
     ref_add_swiglu(p, mlp, m->g.d_ff, p->xn, 1);
 }
 
-/* Logits [n_tokens, vocab_size] of the tokens. */
+/* Compute the logits [n_tokens, vocab_size] of the tokens. */
 static inline void ref_forward(const struct ref_model *m, const int32_t *tokens,
                                const struct ref_noises *z, double *logits)
 {

@@ -1,4 +1,4 @@
-/* A directory of the test's own, and files in it. Include after cmocka.h. */
+/* A temporary directory for a test, and files in it. Include after cmocka.h. */
 #ifndef TEST_TEMPDIR_H
 #define TEST_TEMPDIR_H
 
@@ -26,7 +26,7 @@ static inline int temp_remove_one(const char *path, const struct stat *st,
     (void)st;
     (void)type;
     if (at->level > 0)
-        remove(path); /* what stays makes the teardown's rmdir fail */
+        remove(path); /* a remaining file makes the teardown's rmdir fail */
     return 0;
 }
 
@@ -43,7 +43,7 @@ static inline int temp_teardown(void **state)
     return rmdir(temp_dir);
 }
 
-/* Path of a file in it; the last four results stay valid. */
+/* The path of a file in temp_dir. The last four results stay valid. */
 static inline const char *temp_path(const char *name)
 {
     static char p[4][1024];

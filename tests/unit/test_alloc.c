@@ -20,14 +20,14 @@ enum { COUNTED = 0 };
 static size_t n_allocations;
 #else
 enum { COUNTED = 1 };
-static size_t n_allocations; /* by any thread */
+static size_t n_allocations; /* of all threads */
 
 static void count(void)
 {
     __atomic_fetch_add(&n_allocations, 1, __ATOMIC_RELAXED);
 }
 
-/* glibc's own names for them */
+/* glibc's internal names of malloc and its like */
 void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t n);
@@ -98,7 +98,8 @@ static void decode_allocates_nothing(void **state)
             for (int i = KV_BLOCK + 2; i < 2 * KV_BLOCK; i++)
                 assert_int_equal(qwick_session_decode(s, i, &e), 0);
             assert_int_equal(n_allocations - before, 0);
-            /* a token more takes a page: allocations are counted */
+            /* the next token needs a page: this shows that allocations are
+             * counted */
             assert_int_equal(qwick_session_decode(s, 7, &e), 0);
             assert_true(n_allocations > before);
             qwick_session_free(s);

@@ -1,5 +1,5 @@
-/* The lowest layer: UTF-8, buffers, element types, random numbers, threads,
- * names of instruction sets, error messages. */
+/* The base layer: UTF-8, buffers, element types, random numbers, threads, names
+ * of instruction sets, error messages. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,9 +53,9 @@ static const struct {
 };
 enum { N_ROWS = sizeof table_3_7 / sizeof *table_3_7 };
 
-/* Length of the character at p, or 0 with the maximal part that starts some
- * character in *part (at least 1), and *open when it ends with the text and
- * bytes more could complete it. */
+/* The length of the character at p. 0: it is invalid; then *part is the length
+ * of the maximal part that starts some character (at least 1), and *open is set
+ * if the text ends with this part, so that more bytes could complete it. */
 static size_t table_decode(const char *p, size_t n, size_t *part, bool *open)
 {
     *part = 1;
@@ -100,7 +100,8 @@ static void every_code_point_round_trips(void **state)
     }
 }
 
-/* All pairs of bytes, and all triples and quadruples of those that decide. */
+/* All pairs of bytes, and all triples and quadruples of the bytes at which
+ * decisions change. */
 static void decoding_follows_table_3_7(void **state)
 {
     (void)state;
@@ -143,8 +144,8 @@ static void sanitize_is(const char *in, size_t n, const char *want)
 
 #define SANITIZES(in, want) sanitize_is(in, sizeof in - 1, want)
 
-/* The kinds of damage that Kuhn's test file lists; counts of replacements are
- * those of Unicode's "substitution of maximal subparts". */
+/* The kinds of damage that Kuhn's test file lists. The counts of replacements
+ * follow Unicode's "substitution of maximal subparts". */
 static void damage_is_replaced_by_maximal_parts(void **state)
 {
     (void)state;
@@ -195,7 +196,8 @@ static void damage_is_replaced_by_maximal_parts(void **state)
     buf_free(&small);
 }
 
-/* Where a text may be cut: by the slow decoder from the front. */
+/* The place where a text may be cut, found by the slow decoder from the
+ * front. */
 static size_t slow_complete(const char *p, size_t n)
 {
     size_t i = 0, part;
@@ -311,7 +313,8 @@ static void buffers_keep_their_maximum(void **state)
     buf_free(&b);
 }
 
-/* Every byte, alone and before another, comes back through the JSON reader. */
+/* Every byte, alone and before another byte, survives writing and reading
+ * JSON. */
 static void json_strings_round_trip(void **state)
 {
     (void)state;
@@ -476,8 +479,8 @@ static void isa_names_and_levels(void **state)
 
 /* ---- affinity ---- */
 
-/* In front of the C library's: as on a kernel for LARGE CPUs, if asked to be,
- * which takes no shorter mask. */
+/* Replaces the C library's function. With large_kernel it behaves like a kernel
+ * for LARGE CPUs, which accepts no shorter mask. */
 enum { LARGE = 8192 };
 static bool large_kernel;
 
@@ -503,7 +506,7 @@ static void more_cpus_than_a_cpu_set_holds(void **state)
     int n = os_cpus(), threads = os_default_threads();
     large_kernel = false;
     assert_int_equal(n, 5);
-    /* but for siblings and a quota */
+    /* siblings and a quota can reduce the number */
     assert_true(threads >= 1 && threads <= 5);
     if (os_default_threads() > 1)
         assert_true(threads > 1);
@@ -621,7 +624,7 @@ static void work_body(void *ctx, struct par_team *team, int tid, int n_threads)
     atomic_fetch_or(&w->tids, 1u << (unsigned)tid);
     w->n_threads = n_threads;
     for (size_t round = 1; round <= ROUNDS; round++) {
-        /* what others wrote before a barrier is seen after it */
+        /* writes of other threads before a barrier are visible after it */
         w->plain[tid] = round;
         par_barrier(team);
         for (int t = 0; t < n_threads; t++)
@@ -671,7 +674,7 @@ static void teams_meet_and_share_work(void **state)
     par_free(NULL);
 }
 
-/* In front of the C library's: fails from the call on that is said. */
+/* Replaces the C library's function: fails after this many calls. */
 static int creations_left = INT_MAX;
 
 int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
@@ -689,14 +692,14 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
     return real(thread, attr, fn, arg);
 }
 
-/* Half of the workers that came stay, and work. */
+/* Half of the workers that could be started stay, and work. */
 static void fewer_threads_than_asked_for(void **state)
 {
     (void)state;
     for (int left = 0; left <= 7; left++) {
         creations_left = left;
         struct par_pool *p = par_create(8);
-        creations_left = 0; /* nothing later needs another one */
+        creations_left = 0; /* later calls need no new thread */
         int want = left == 7 ? 8 : left / 2 + 1;
         assert_int_equal(par_threads(p), want);
         for (int i = 0; i < 3; i++) {
@@ -721,7 +724,7 @@ static void *run_a_region(void *arg)
     return (void *)(intptr_t)calls;
 }
 
-/* The pool belongs to no thread, and two of them do not meet. */
+/* A pool belongs to no thread, and two pools do not affect each other. */
 static void any_thread_may_call(void **state)
 {
     (void)state;
@@ -752,7 +755,7 @@ static void note_signals(void *blocked, struct par_team *team, int tid, int n)
         atomic_fetch_add((atomic_int *)blocked, 1);
 }
 
-/* They interrupt what the program's own threads wait for. */
+/* Signals go to the program's own threads, and interrupt their waits. */
 static void signals_go_elsewhere(void **state)
 {
     (void)state;
@@ -766,7 +769,7 @@ static void signals_go_elsewhere(void **state)
     assert_false(sigismember(&set, SIGINT));
 }
 
-/* Who comes late waits until the other one has run out of what to do. */
+/* The late thread waits until the other one has used up its idle calls. */
 enum { IDLE_CALLS = 3 };
 
 static int count_idle(void *calls)
@@ -794,7 +797,7 @@ static void waits_are_made_use_of(void **state)
     for (int i = 0; i < 100; i++) {
         atomic_int calls = 0;
         par_run(p, come_late, &calls);
-        /* called again until it said no, and not after that */
+        /* called until it returned 0, and not again */
         assert_int_equal(atomic_load(&calls), IDLE_CALLS);
     }
 }
@@ -805,7 +808,7 @@ static void pass_barriers(void *ctx, struct par_team *team, int tid, int n)
     long *at = ctx;
     for (int i = 0; i < 20000; i++) {
         if (i % n == tid)
-            *at += 1; /* one thread a turn: no race if barriers hold */
+            *at += 1; /* one thread per turn: no race if barriers work */
         par_barrier(team);
     }
 }

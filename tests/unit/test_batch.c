@@ -1,5 +1,5 @@
-/* Batches against single sequences: with exact, the same ids and texts whatever
- * runs beside them. */
+/* Batches against single sequences: with exact, ids and texts are the same,
+ * whatever else is in the batch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "base/cpu.h"
-#include "engine/tasks/batch.h"
 #include "engine/cache/kv_file.h"
 #include "engine/cache/prefix.h"
+#include "engine/tasks/batch.h"
 #include "file/json.h"
 #include "file/map.h"
 #include "log_lines.h"
@@ -21,7 +21,7 @@
 
 enum { N_DEMO = 60 };
 
-/* What a request shall give, and what it gave. */
+/* The expected and the actual result of a request. */
 struct answer {
     int32_t *prompt, *ids;
     size_t n_prompt, n_ids, n_cached;
@@ -49,7 +49,8 @@ static struct qwick_engine *open_engine(const char *isa, bool exact,
     return eng;
 }
 
-/* Exact, with a prefix cache in memory and perhaps on disk. */
+/* Open an exact engine with a prefix cache in memory, and on disk if dir is not
+ * NULL. */
 static struct qwick_engine *open_cached(size_t bytes, const char *dir,
                                         size_t disk_bytes)
 {
@@ -198,7 +199,7 @@ static void shuffle(size_t *order, size_t n)
     }
 }
 
-/* In a random order, the later half coming while others run. */
+/* Add requests in random order, the second half while others run. */
 static void run_shuffled(struct qwick_batch *b, struct answer *all, size_t n)
 {
     size_t order[256];
@@ -240,7 +241,7 @@ static void batches_give_the_golden_answers(void **state)
     free_answers(all, N_DEMO);
 }
 
-/* Make what one sequence by itself gives the answer to expect. */
+/* Expect the answer that a single sequence gives. */
 static void expect_single(struct qwick_engine *eng, struct answer *a,
                           size_t n_ctx)
 {
@@ -296,7 +297,8 @@ static void sampled_answers_are_those_of_single_runs(void **state)
     }
 }
 
-/* n samples of one prompt: it is evaluated once, and its last token by each. */
+/* n samples of one prompt: the prompt is evaluated once, except its last token,
+ * which each sample evaluates. */
 static void identical_prompts_are_computed_once(void **state)
 {
     (void)state;
@@ -323,7 +325,7 @@ static void identical_prompts_are_computed_once(void **state)
         cached += all[i].n_cached;
     }
     struct qwick_batch_stats s = qwick_batch_get_stats(b);
-    size_t fed = 0; /* every token drawn but the last */
+    size_t fed = 0; /* all drawn tokens except the last */
     for (size_t i = 0; i < N; i++)
         fed += all[i].n_ids - 1;
     assert_int_equal(s.n_evaluated, demo[0].n_prompt + N - 1 + fed);
@@ -337,8 +339,8 @@ static void identical_prompts_are_computed_once(void **state)
     qwick_engine_close(eng);
 }
 
-/* Put n tokens of a document before the prompt, and one that no other prompt
- * has. */
+/* Put n tokens of a document before the prompt, then a token that no other
+ * prompt has. */
 static void put_before(struct answer *a, size_t n, size_t which)
 {
     size_t sum = n + 1 + a->n_prompt;
@@ -352,7 +354,7 @@ static void put_before(struct answer *a, size_t n, size_t which)
     a->n_prompt = sum;
 }
 
-/* Prompts that begin with the same 300 tokens: those are evaluated once. */
+/* Prompts that begin with the same 300 tokens: these are evaluated once. */
 static void a_common_beginning_is_computed_once(void **state)
 {
     (void)state;
@@ -382,9 +384,9 @@ static void a_common_beginning_is_computed_once(void **state)
     qwick_engine_close(eng);
 }
 
-/* Sequences that grow beyond what was expected of them and of the memory: some
- * wait, some start again, all end as alone. One that cannot even be alone fails
- * without harm to others. */
+/* Sequences that grow beyond their expected length and the memory: some wait,
+ * some start again, and all end with the same answers as alone. One that does
+ * not fit even alone fails, without harm to others. */
 static void short_memory_means_fewer_at_once(void **state)
 {
     (void)state;
@@ -400,7 +402,7 @@ static void short_memory_means_fewer_at_once(void **state)
         expect_single(eng, &all[i], CTX);
         assert_int_equal(all[i].n_ids + all[i].n_prompt, CTX + 1);
     }
-    /* nine pages are expected of each, ten needed */
+    /* each sequence is expected to need nine pages, but needs ten */
     struct qwick_batch *b = open_batch(eng, 4, CTX, 19 * page);
     for (size_t i = 0; i < N; i++)
         add(b, &all[i]);
@@ -411,7 +413,7 @@ static void short_memory_means_fewer_at_once(void **state)
     printf("preempted %llu times\n", (unsigned long long)s.n_preempted);
     assert_true(s.n_preempted > 0);
     qwick_batch_free(b);
-    /* two pages: short answers only, one at a time */
+    /* two pages: enough for one short answer at a time */
     b = open_batch(eng, 4, CTX, 2 * page);
     struct answer *big = &all[0];
     add(b, &all[N]);
@@ -514,7 +516,7 @@ static void stopped_interrupted_and_dropped(void **state)
     assert_int_equal(qwick_batch_step(b, NULL), 0);
     assert_int_equal(qwick_batch_get_stats(b).n_live, 4);
     assert_int_equal(qwick_batch_get_stats(b).n_waiting, 16);
-    qwick_batch_free(b); /* live and waiting ones */
+    qwick_batch_free(b); /* frees live and waiting requests */
     qwick_batch_free(NULL);
     free_answers(all, N_DEMO);
     qwick_engine_close(eng);
@@ -538,7 +540,8 @@ static int cancel_at_third(void *ctx, const struct qwick_token_event *ev)
     return 0;
 }
 
-/* It ended as cancelled, once, with the first n tokens of its answer. */
+/* Check that it ended once, as cancelled, with the first n tokens of its
+ * answer. */
 static void check_cancelled(struct answer *a, size_t n)
 {
     assert_int_equal(a->n_done, 1);
@@ -562,7 +565,7 @@ static void cancelled_requests_end_and_others_do_not_notice(void **state)
     struct answer *all = demo_answers();
     struct qwick_batch *b = open_batch(eng, 3, 0, 0);
     struct qwick_err e;
-    /* waiting ones: in the middle and at the end of the queue */
+    /* cancel waiting requests: in the middle and at the end of the queue */
     for (size_t i = 0; i < N; i++)
         add(b, &all[i]);
     assert_int_equal(qwick_batch_cancel(b, &all[4], NULL), 0);
@@ -570,12 +573,12 @@ static void cancelled_requests_end_and_others_do_not_notice(void **state)
     assert_int_equal(qwick_batch_step(b, NULL), 0);
     check_cancelled(&all[4], 0);
     check_cancelled(&all[N - 1], 0);
-    add(b, &all[N]); /* the queue's end is in order */
+    add(b, &all[N]); /* the end of the queue is still valid */
     run(b);
     for (size_t i = 0; i <= N; i++)
         if (i != 4 && i != N - 1)
             check(&all[i]);
-    /* a live one by its neighbour's callback, and one by its own */
+    /* cancel a live request by the callback of another, and one by its own */
     assert_true(all[0].n_ids > 4 && all[1].n_ids > 4);
     struct canceller other = {.b = b, .victim = &all[0]};
     struct canceller own = {.b = b, .victim = &all[1]};
@@ -590,7 +593,7 @@ static void cancelled_requests_end_and_others_do_not_notice(void **state)
     check_cancelled(&all[1], 3);
     check(&all[2]);
     check(&all[3]);
-    /* nobody has the tag any more */
+    /* no request has this tag any more */
     assert_int_equal(qwick_batch_cancel(b, &all[0], &e), -1);
     assert_int_equal(e.code, QWICK_ERR_USAGE);
     struct qwick_batch_stats s = qwick_batch_get_stats(b);
@@ -626,7 +629,7 @@ static void long_prompts_do_not_hold_others(void **state)
         before = s;
     }
     for (size_t i = 0; i < 3; i++)
-        check(&all[i]); /* they were done before */
+        check(&all[i]); /* they ended before the long one */
     qwick_result_free(&big.r);
     free(big.prompt);
     qwick_batch_free(b);
@@ -636,8 +639,8 @@ static void long_prompts_do_not_hold_others(void **state)
 
 /* ---- prefix caches ------------------------------------------------------ */
 
-/* Answers of 12 tokens to prompts that begin with the same 300, and what an
- * engine without caches says to them. */
+/* Answers of 12 tokens to prompts that begin with the same 300 tokens, computed
+ * by an engine without caches. */
 enum { N_DOC = 300, DOC_PAGES = N_DOC / KV_BLOCK * KV_BLOCK };
 
 static struct answer *document_answers(size_t n)
@@ -653,7 +656,7 @@ static struct answer *document_answers(size_t n)
     return all;
 }
 
-/* One batch over all[0..n), checked. */
+/* Run one batch of all[0..n), and check it. */
 static void run_all(struct qwick_engine *eng, struct answer *all, size_t n,
                     size_t max_batch)
 {
@@ -666,8 +669,7 @@ static void run_all(struct qwick_engine *eng, struct answer *all, size_t n,
     qwick_batch_free(b);
 }
 
-/* What sequences that are gone have evaluated, batches and sessions find in the
- * same cache. */
+/* Batches and sessions find pages of earlier sequences in one cache. */
 static void batches_and_sessions_share_one_cache(void **state)
 {
     (void)state;
@@ -675,11 +677,11 @@ static void batches_and_sessions_share_one_cache(void **state)
     struct answer *all = document_answers(N);
     struct qwick_engine *eng = open_cached(64 << 20, NULL, 0);
     struct qwick_session *s;
-    /* one after the other: each finds what the first one left */
+    /* one after the other: each finds the pages of the first */
     run_all(eng, all, N, 1);
     for (size_t i = 0; i < N; i++)
         assert_int_equal(all[i].n_cached, i == 0 ? 0 : N_DOC);
-    /* another batch: to the token, however short a prompt is */
+    /* another batch: finds every token, even of short prompts */
     run_all(eng, all, N, 2);
     for (size_t i = 0; i < N; i++)
         assert_int_equal(all[i].n_cached, all[i].n_prompt - 1);
@@ -694,7 +696,7 @@ static void batches_and_sessions_share_one_cache(void **state)
     assert_true(qwick_session_cached(s) >= N_DOC);
     qwick_session_free(s);
     qwick_engine_close(eng);
-    /* and a batch a session's */
+    /* a batch finds a session's pages */
     eng = open_cached(64 << 20, NULL, 0);
     assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
     assert_int_equal(
@@ -707,8 +709,8 @@ static void batches_and_sessions_share_one_cache(void **state)
     free_answers(all, N_DEMO);
 }
 
-/* Published with its first token, not only at its end: a prompt serves others
- * while its answer goes on, whatever engine function they use. */
+/* A prompt is published with its first token, not at the end of its answer:
+ * meanwhile all engine functions can use it. */
 static void prompts_are_published_when_they_are_evaluated(void **state)
 {
     (void)state;
@@ -731,7 +733,7 @@ static void prompts_are_published_when_they_are_evaluated(void **state)
     free_answers(all, N_DEMO);
 }
 
-/* Hits, pages that are gone again, hardly any room: the same answers, and the
+/* With hits, dropped pages and hardly any room, answers stay the same, and the
  * budget holds. */
 static void caches_do_not_change_answers(void **state)
 {
@@ -748,7 +750,7 @@ static void caches_do_not_change_answers(void **state)
         struct qwick_batch *b = open_batch(eng, 5, 0, k == 3 ? 20 * page : 0);
         run_shuffled(b, all, N);
         assert_true(prefix_bytes(eng->prefix) <= budgets[k]);
-        /* when memory is short it is given back by halves */
+        /* when memory is short, half of the cache is given back at a time */
         size_t before = prefix_bytes(eng->prefix);
         assert_int_equal(runs_give_back(&b->runs), before > 0);
         assert_int_equal(prefix_bytes(eng->prefix), before / page / 2 * page);
@@ -762,7 +764,7 @@ static void caches_do_not_change_answers(void **state)
     free_answers(all, N_DEMO);
 }
 
-/* A sequence that lost its keys and values finds its prompt's again. */
+/* A preempted sequence finds the keys and values of its prompt in the cache. */
 static void preempted_sequences_begin_in_the_cache(void **state)
 {
     (void)state;
@@ -780,13 +782,13 @@ static void preempted_sequences_begin_in_the_cache(void **state)
         all[i].o.sampling.seed = i;
         expect_single(plain, &all[i], CTX);
     }
-    /* ten pages are expected of each, eleven needed, of which half a one counts
-     * as the cache's */
+    /* each sequence is expected to need ten pages, but needs eleven; half a
+     * page counts for the cache */
     struct qwick_batch *b = open_batch(eng, 4, CTX, 20 * page);
     size_t evaluated = 0;
     for (size_t i = 0; i < N; i++) {
         add(b, &all[i]);
-        evaluated += CTX; /* but for the last token drawn */
+        evaluated += CTX; /* the last drawn token is not evaluated */
     }
     run(b);
     for (size_t i = 0; i < N; i++) {
@@ -827,8 +829,8 @@ static void assert_entries(size_t n, size_t n_pages)
     assert_int_equal(bytes, n * KV_FILE_ALIGN + n_pages * page);
 }
 
-/* A run of its own over all[0..n), told that prompts begin with the first
- * n_common tokens of the first one. */
+/* Run all[0..n) in a new engine. Its option says that all prompts begin with
+ * the first n_common tokens of the first one. */
 static void disk_run(struct answer *all, size_t n, size_t n_common)
 {
     struct qwick_engine *eng = open_cached(64 << 20, temp_dir, 0);
@@ -850,13 +852,13 @@ static void disk_run(struct answer *all, size_t n, size_t n_common)
     qwick_engine_close(eng);
 }
 
-/* What prompts have in common goes to disk, what each has alone does not. */
+/* The common beginning of prompts goes to disk, the rest does not. */
 static void the_next_run_begins_where_prompts_part(void **state)
 {
     (void)state;
     enum { N = 8 };
     struct answer *all = document_answers(N);
-    /* a single prompt has nothing in common with any */
+    /* a single prompt shares nothing */
     disk_run(all, 1, 0);
     assert_entries(0, 0);
     disk_run(all, N, 0);
@@ -870,14 +872,14 @@ static void the_next_run_begins_where_prompts_part(void **state)
                              i == 0 ? DOC_PAGES : N_DOC);
         assert_entries(1, N_DOC / KV_BLOCK);
     }
-    /* a session reads it, too */
+    /* a session also reads it */
     struct qwick_engine *eng = open_cached(0, temp_dir, 0);
     struct qwick_session *s;
     assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
     assert_int_equal(
         qwick_session_sync(s, all[0].prompt, all[0].n_prompt, NULL), 0);
     assert_int_equal(qwick_session_cached(s), DOC_PAGES);
-    /* and a batch reads all that a session has stored */
+    /* a batch reads everything that a session stored */
     assert_int_equal(qwick_session_store(s, all[0].n_prompt, NULL), 0);
     size_t whole = all[0].n_prompt / KV_BLOCK * KV_BLOCK;
     qwick_session_free(s);
@@ -888,8 +890,8 @@ static void the_next_run_begins_where_prompts_part(void **state)
     free_answers(all, N_DEMO);
 }
 
-/* Told what prompts begin with, a run stores that with the first one that does,
- * and more of what they turn out to have in common. */
+/* A run that knows the common beginning stores it with the first prompt that
+ * has it, and later a longer one if prompts share more. */
 static void what_a_run_is_told_serves_a_single_prompt(void **state)
 {
     (void)state;
@@ -903,7 +905,7 @@ static void what_a_run_is_told_serves_a_single_prompt(void **state)
     qwick_cache_gc(temp_dir, 0, NULL, NULL, NULL);
     disk_run(all, N, 70);
     assert_entries(2, N_DOC / KV_BLOCK);
-    /* a first prompt that begins otherwise changes nothing, nor do others */
+    /* prompts that begin differently, even the first one, change nothing */
     qwick_cache_gc(temp_dir, 0, NULL, NULL, NULL);
     struct qwick_engine *eng = open_cached(0, temp_dir, 0);
     struct qwick_batch_options o = {.size = sizeof(o),
@@ -926,9 +928,9 @@ static void what_a_run_is_told_serves_a_single_prompt(void **state)
     free_answers(all, N_DEMO);
 }
 
-/* Samples of one prompt, and the same prompt again, are no beginning that
- * others have; of many that leave the first one at different tokens, at most
- * that one is stored. */
+/* Samples of one prompt, and repeated prompts, do not count as sharing. If many
+ * prompts differ from the first one at different tokens, at most the first one
+ * is stored. */
 static void entries_are_bounded_by_one_prompt(void **state)
 {
     (void)state;
@@ -941,7 +943,8 @@ static void entries_are_bounded_by_one_prompt(void **state)
     struct qwick_engine *plain = open_engine(NULL, true, 1, 0);
     size_t pages = 5 * (N_DEMO - 1) / KV_BLOCK, bytes, n = 0;
     for (size_t i = 1; i < N_DEMO; i++) {
-        /* each shares a little more with the first than the one before */
+        /* each shares a little more with the first prompt than its
+         * predecessor */
         put_before(&all[i], 5 * i, i);
         all[i].o.max_tokens = 1;
         expect_single(plain, &all[i], 0);
@@ -1017,7 +1020,7 @@ static void a_disk_that_cannot_be_had_costs_one_warning(void **state)
     qwick_batch_free(b);
     qwick_engine_close(eng);
     temp_remove("file");
-    /* one too small for an entry has none, and that is no fault */
+    /* a cache too small for one entry stays empty, without an error */
     eng = open_cached(0, temp_dir, 1);
     run_all(eng, all, N, 2);
     assert_null(warning(0));

@@ -1,5 +1,5 @@
-/* When OpenBLAS is loaded: the environment, which that takes, is written in
- * qwick_engine_open or not at all. */
+/* When is OpenBLAS loaded? Loading it writes the environment, which may happen
+ * only in qwick_engine_open. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 
 enum { N_IDS = 100, LARGE_CHUNK = 1 << 16 };
 
-/* In front of the C library's. */
+/* Replaces the C library's functions; counts writes. */
 static size_t writes;
 
 int setenv(const char *name, const char *value, int replace)
@@ -31,7 +31,7 @@ int setenv(const char *name, const char *value, int replace)
     return real(name, value, replace);
 }
 
-/* At the reference level, whose long prefills are OpenBLAS's. */
+/* An engine at the reference level, which uses OpenBLAS for long prefills. */
 static struct qwick_engine *open_engine(size_t chunk)
 {
     struct qwick_engine_options o = qwick_engine_defaults();
@@ -48,7 +48,8 @@ static struct qwick_engine *open_engine(size_t chunk)
     return eng;
 }
 
-/* Evaluate a prompt that OpenBLAS is told to pay for; what multiplied. */
+/* Evaluate a prompt, with OpenBLAS declared faster. Returns which products were
+ * used. */
 static enum products prefill(struct qwick_engine *eng)
 {
     struct qwick_session *s;
@@ -66,7 +67,7 @@ static void a_pass_leaves_the_environment_alone(void **state)
 {
     (void)state;
     struct qwick_engine *eng = open_engine(0);
-    /* passes of this model are too small for it */
+    /* passes of this model are too small for OpenBLAS */
     assert_int_equal(writes, 0);
     assert_int_not_equal(prefill(eng), PRODUCTS_BLAS);
     assert_int_equal(writes, 0);

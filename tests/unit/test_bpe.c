@@ -1,5 +1,5 @@
-/* The tokenizer: goldens, the split pattern and merging held against slow and
- * obvious versions of themselves, spans, and what is refused.
+/* The tokenizer: goldens, the split pattern and merging compared with slow and
+ * simple versions, spans, and refused files.
  *
  * Needs Qwen3's tokenizer.json: $QWICK_TEST_TOKENIZER is its directory, by
  * default where the Makefile unpacks it. */
@@ -64,7 +64,7 @@ static void decode(struct bpe *b, struct ids r, bool skip_special,
         const char *p = bpe_token(b, r.v[i], &n);
         if (skip_special && bpe_is_special(b, r.v[i]))
             continue;
-        /* Ids without a token decode to nothing, as in the reference. */
+        /* Ids without a token decode to an empty text, as in the reference. */
         assert_int_equal(p != NULL, bpe_has(b, r.v[i]));
         if (p)
             assert_int_equal(buf_append(out, p, n), 0);
@@ -196,8 +196,8 @@ static bool fold(const struct letter *l, char c)
            (c == 's' && l->cp == 0x17F);
 }
 
-/* The pattern, alternative by alternative, as a backtracking engine reads it:
- * number of characters matched at l[0..n). */
+/* Match the pattern, alternative by alternative, like a backtracking engine.
+ * Returns the number of characters matched at l[0..n). */
 static size_t slow_match(const struct letter *l, size_t n)
 {
     static const char *const suffix[] = {"s", "t", "re", "ve", "m", "ll", "d"};
@@ -264,8 +264,8 @@ static void test_split(void **unused)
         b.len = 0;
         for (uint32_t i = 0; i < n; i++) {
             l[i].cp = some[draw(kinds)];
-            /* Now and then a byte that is no UTF-8: like a character that is
-             * neither letter, number nor space. */
+            /* Sometimes a byte that is not UTF-8. It counts as a character that
+             * is neither letter, number nor space. */
             if (draw(40) == 0) {
                 l[i] = (struct letter){0xFFFFFF, UC_OTHER, 1};
                 assert_int_equal(buf_putc(&b, '\xFF'), 0);
@@ -291,7 +291,7 @@ static void test_split(void **unused)
 
 /* ---- small tokenizers ---- */
 
-/* The characters that stand for bytes 0 to 255, as a JSON string's inside. */
+/* Append the character that stands for a byte, as in a JSON string. */
 static void put_byte_char(struct buf *b, unsigned c)
 {
     bool plain =
@@ -302,7 +302,8 @@ static void put_byte_char(struct buf *b, unsigned c)
         put(b, c);
         return;
     }
-    uint32_t u = 0x100; /* the how manieth that is not plain */
+    uint32_t u = 0x100; /* 0x100 plus the number of earlier bytes that are not
+                           plain */
     for (unsigned k = 0; k < c; k++)
         u += !((k >= 0x21 && k <= 0x7E) || (k >= 0xA1 && k <= 0xAC) ||
                k >= 0xAE);
@@ -322,7 +323,7 @@ static void put_byte_char(struct buf *b, unsigned c)
     "\"lstrip\":false,\"rstrip\":false,\"normalized\":false,"            \
     "\"special\":true}"
 
-/* Two added tokens, ids 1000 and 1001, merges he, ll, llo, hello. */
+/* A small tokenizer: added tokens 1000 and 1001, merges he, ll, llo, hello. */
 static void put_small(struct buf *b)
 {
     assert_int_equal(
@@ -353,7 +354,7 @@ static void put_small(struct buf *b)
                      0);
 }
 
-/* text with the first from replaced by to. */
+/* Append text with the first `from` replaced by `to`. */
 static void put_replaced(struct buf *b, const char *text, const char *from,
                          const char *to)
 {
@@ -365,7 +366,7 @@ static void put_replaced(struct buf *b, const char *text, const char *from,
     assert_int_equal(buf_puts(b, at + strlen(from)), 0);
 }
 
-/* The small tokenizer changed so. */
+/* Append the small tokenizer with `from` replaced by `to`. */
 static void put_changed(struct buf *b, const char *from, const char *to)
 {
     struct buf small = {0};
@@ -386,7 +387,7 @@ static struct bpe *open_changed(const char *from, const char *to)
 static void expect_ids(struct bpe *b, const char *s, const int32_t *want,
                        size_t n)
 {
-    /* Twice: the second time from the cache. */
+    /* Encode twice: the second time from the cache. */
     for (int i = 0; i < 2; i++) {
         struct ids r = encode(b, s, strlen(s), true);
         same_ids(r, (struct ids){(int32_t *)want, n});
@@ -421,7 +422,7 @@ static void test_small(void **unused)
     assert_memory_equal(bpe_token(b, 1000, &n), "<x>", 3);
     assert_memory_equal(bpe_token(b, ' ', &n), " ", 1);
     assert_int_equal(n, 1);
-    /* A spelling with a character that stands for no byte is kept. */
+    /* A spelling with a character that stands for no byte does not change. */
     assert_memory_equal(bpe_token(b, 305, &n), "\xE4\xB8\xAD", 3);
     assert_int_equal(n, 3);
     assert_true(bpe_is_added(b, 1000) && bpe_is_special(b, 1001));
@@ -433,7 +434,7 @@ static void test_small(void **unused)
     assert_int_equal(bpe_added_id(b, ""), -1);
     bpe_close(b);
 
-    /* The same merges as lines, with the line that merges.txt begins with. */
+    /* Merges as lines, after the first line of merges.txt. */
     b = open_changed("[[\"h\",\"e\"],[\"l\",\"l\"],[\"ll\",\"o\"],"
                      "[\"he\",\"llo\"]]",
                      "[\"#version: 0.2\",\"h e\",\"l l\",\"ll o\",\"he llo\"]");
@@ -441,7 +442,7 @@ static void test_small(void **unused)
     EXPECT(b, "hell", 300, 301);
     bpe_close(b);
 
-    /* The later of two ranks of a pair counts. */
+    /* If a pair has two ranks, the later one counts. */
     b = open_changed("\"hellos\":304,\"\xE4\xB8\xAD\":305},\"merges\":["
                      "[\"h\",\"e\"]",
                      "\"el\":304},\"merges\":[[\"e\",\"l\"],[\"h\",\"e\"],"
@@ -456,7 +457,7 @@ static void test_small(void **unused)
     EXPECT(b, "hello", 303);
     bpe_close(b);
 
-    /* Whole words first. */
+    /* With ignore_merges, whole words come first. */
     b = open_changed("\"ignore_merges\":false", "\"ignore_merges\":true");
     EXPECT(b, "hellos", 304);
     EXPECT(b, "hello", 303);
@@ -464,7 +465,7 @@ static void test_small(void **unused)
     EXPECT(b, "\xE4\xB8\xAD", 0xE4, 0xB8, 0xAD); /* 305 spells no bytes */
     bpe_close(b);
 
-    /* An added token that the model has too keeps its one id. */
+    /* An added token that is also in the model keeps its id. */
     b = open_changed(ADDED(1000, "<x>"), ADDED(303, "hello"));
     EXPECT(b, "ohellos", 'o', 303, 's');
     assert_true(bpe_is_added(b, 303));
@@ -508,7 +509,7 @@ static void test_order(void **unused)
     char *vocab = strstr(small.data, "\"vocab\":");
     char *merges = strstr(small.data, ",\"merges\":");
     assert_true(model && vocab && merges);
-    size_t end = small.len - 2; /* of the merges' array */
+    size_t end = small.len - 2; /* end of the array of merges */
     assert_int_equal(buf_puts(&b, "{\"model\":{\"type\":\"BPE\""), 0);
     assert_int_equal(
         buf_append(&b, merges, (size_t)(small.data + end - merges)), 0);
@@ -529,7 +530,7 @@ static void test_refused(void **unused)
 {
     (void)unused;
     static const char *const t[][3] = {
-        /* from, to, what the message says */
+        /* from, to, part of the message */
         {"{\"version\"", "[{\"version\"", "test.json: offset"},
         {"\"type\":\"BPE\"", "\"type\":\"Unigram\"",
          "model.type: \"Unigram\" is not supported (supported: BPE)"},
@@ -659,7 +660,7 @@ static void test_refused(void **unused)
     assert_int_equal(bpe_open(&out, "x", "{}", 2, NULL), -1);
 }
 
-/* Cut off anywhere: an error each time, no crash. */
+/* A file cut off anywhere gives an error, and does not crash. */
 static void test_truncated(void **unused)
 {
     (void)unused;
@@ -667,7 +668,8 @@ static void test_truncated(void **unused)
     put_small(&b);
     for (size_t n = 0; n < b.len; n += 1 + n % 7) {
         struct bpe *out;
-        /* A copy of its own, so that reading behind it is noticed. */
+        /* A copy of exactly this size, so that reading beyond it is detected.
+         */
         char *copy = malloc(n + 1);
         assert_non_null(copy);
         memcpy(copy, b.data, n);
@@ -738,7 +740,7 @@ static bool merge_parts(const struct json_value *v, struct json_value part[2])
            part[0].len + part[1].len <= BPE_MAX_TOKEN;
 }
 
-/* Whether vocabulary and merges are right. */
+/* Whether vocabulary and merges are valid. */
 static bool is_sound(const struct json_value *vocab,
                      const struct json_value *merges)
 {
@@ -774,7 +776,8 @@ static bool is_sound(const struct json_value *vocab,
     return sound;
 }
 
-/* The token is spelled s[0..n), as long as it has not been asked for. */
+/* Check that the token's spelling is s[0..n). It is kept until the token is
+ * first used. */
 static void expect_spelling(const struct bpe *b, uint64_t id, const char *s,
                             size_t n)
 {
@@ -786,7 +789,8 @@ static void expect_spelling(const struct bpe *b, uint64_t id, const char *s,
     assert_memory_equal(b->arena + t->off, s, n);
 }
 
-/* The tokenizer has the vocabulary and the merges of the tree, and no other. */
+/* Check that the tokenizer has exactly the vocabulary and the merges of the
+ * tree. */
 static void expect_tree(const struct bpe *b, const struct json_value *model)
 {
     const struct json_value *vocab = json_get(model, "vocab");
@@ -816,7 +820,7 @@ static void expect_tree(const struct bpe *b, const struct json_value *model)
     assert_int_equal(b->n_merges, n);
 }
 
-/* The message names an offset: it is the parser's message. */
+/* If the message names an offset, check that it is the parser's message. */
 static void expect_message(const char *text, size_t n, const char *msg)
 {
     struct json_doc *doc;
@@ -824,20 +828,21 @@ static void expect_message(const char *text, size_t n, const char *msg)
     if (strncmp(msg, "x: offset", 9) != 0)
         return;
     assert_int_equal(json_parse(&doc, "x", text, n, QWICK_ERR_MODEL, &e), -1);
-    /* A repeated key is named when its object ends, after other faults. */
+    /* The parser reports a repeated key when its object ends, after other
+     * faults. */
     if (!strstr(msg, "repeated key") && !strstr(e.msg, "repeated key"))
         assert_string_equal(msg, e.msg);
 }
 
-/* Open the file. If it opens, it is JSON, and the tokenizer is what the file
- * says; if it does not, the reason is a right one. Returns what bpe_open did.
- */
+/* Open the file. If that succeeds, check that it is JSON and that the tokenizer
+ * agrees with it; if not, check that the reason is right. Returns the result of
+ * bpe_open. */
 static int open_checked(const char *text, size_t n)
 {
     struct bpe *b;
     struct json_doc *doc;
     struct qwick_err e, unused;
-    /* A copy of its own, so that reading behind it is noticed. */
+    /* A copy of exactly this size, so that reading beyond it is detected. */
     char *copy = malloc(n ? n : 1);
     assert_non_null(copy);
     memcpy(copy, text, n);
@@ -867,8 +872,8 @@ static int open_checked(const char *text, size_t n)
     return rc;
 }
 
-/* Any byte changed, left out or doubled: accepted or refused, never worse. What
- * opens can encode. */
+/* With any byte changed, removed or doubled, a file is accepted or refused, and
+ * nothing else happens. A tokenizer that opens can encode. */
 static void test_mutated(void **unused)
 {
     (void)unused;
@@ -879,7 +884,8 @@ static void test_mutated(void **unused)
         char *copy = malloc(small.len + 1);
         assert_non_null(copy);
         size_t at = draw((uint32_t)small.len), n = small.len;
-        /* Half of them behind the 256 bytes' tokens, where more happens. */
+        /* Half of the changes are after the tokens of the 256 bytes, where they
+         * have more effects. */
         if (round % 2)
             at = small.len - 1 - draw(200);
         memcpy(copy, small.data, n);
@@ -925,7 +931,7 @@ struct slow {
     size_t n_merges;
 };
 
-/* Random merges over a to d; now and then two that make the same token. */
+/* Random merges over a to d. Sometimes two merges give the same token. */
 static void slow_fill(struct slow *s)
 {
     memset(s, 0, sizeof *s);
@@ -956,7 +962,7 @@ static void slow_fill(struct slow *s)
 static struct bpe *slow_open(const struct slow *s)
 {
     struct buf v = {0}, m = {0}, b = {0}, c = {0};
-    /* Shuffled ids: nothing may rest on their order. */
+    /* Shuffle the ids: the tokenizer must not depend on their order. */
     for (size_t i = 4; i < s->n_tokens; i++)
         assert_int_equal(buf_printf(&v, "%s\"%s\":%zu", i > 4 ? "," : "",
                                     s->token[i], 1000 + i * 7919 % 10007),
@@ -993,7 +999,8 @@ static size_t slow_rank(const struct slow *s, const char *word,
     return SIZE_MAX;
 }
 
-/* Borders of the parts of word: cut[0..n]. Returns the number of parts. */
+/* Merge a word. cut[0..n] gets the borders of its parts. Returns the number of
+ * parts. */
 static size_t slow_merge(const struct slow *s, const char *word, size_t n,
                          size_t *cut)
 {
@@ -1068,8 +1075,8 @@ static void test_merging(void **unused)
     }
 }
 
-/* Merge p[0..n) with the tokenizer's own ranks, the lowest first and then the
- * leftmost, looking at all pairs each time. Returns the number of ids. */
+/* Merge p[0..n) with the tokenizer's ranks: at each step, compare all pairs and
+ * merge the lowest rank, the leftmost if equal. Returns the number of ids. */
 static size_t obvious_merge(const struct bpe *b, const char *p, size_t n,
                             int32_t *ids)
 {
@@ -1093,7 +1100,7 @@ static size_t obvious_merge(const struct bpe *b, const char *p, size_t n,
     }
 }
 
-/* Letters of one kind; the words that they make have no split in them. */
+/* Append a word of letters of one kind, which the pattern does not split. */
 static void put_word(struct buf *b, size_t n, int kind)
 {
     static const char *const sets[] = {
@@ -1111,8 +1118,9 @@ static void put_word(struct buf *b, size_t n, int kind)
                           : (unsigned char)b->data[i - period]);
 }
 
-/* Long words by windows, with Qwen3's merges: what the obvious way gives, and
- * beyond what that can do, what one window for all gives. */
+/* Merging long words in windows, with Qwen3's merges, gives the same ids as the
+ * simple way. Words too long for the simple way are compared with a single
+ * window. */
 static void test_windows(void **unused)
 {
     (void)unused;
@@ -1146,7 +1154,7 @@ static void test_windows(void **unused)
     buf_free(&b);
 }
 
-/* Encoding that stops when there are enough ids has looked at little. */
+/* Encoding that stops early reads only a small part of the text. */
 static void test_enough(void **unused)
 {
     (void)unused;
@@ -1206,7 +1214,8 @@ static void test_spans(void **unused)
     assert_int_equal(back.len, b.len);
     assert_memory_equal(back.data, b.data, b.len);
 
-    /* Appending; a token across a border is none; an empty span, no span. */
+    /* Ids are appended. A token across a border is not recognised, and an empty
+     * span has no effect. */
     size_t before = r.n;
     const struct bpe_span cut[] = {{0, 3}, {3, 3}, {3, h}};
     ok(bpe_encode_spans(qwen, b.data, h, cut, 3, 0, &r.v, &r.n, &e), &e);
@@ -1217,7 +1226,7 @@ static void test_spans(void **unused)
     same_ids(plain, (struct ids){r.v + before, r.n - before});
     free(plain.v);
 
-    /* Wrong spans are told, and leave ids as they were. */
+    /* Invalid spans are an error, and leave the ids unchanged. */
     const struct bpe_span wrong[][2] = {
         {{0, 5}, {4, 9}}, {{5, 4}, {6, 7}}, {{0, 4}, {5, 9999}}};
     for (size_t i = 0; i < 3; i++) {
@@ -1230,7 +1239,8 @@ static void test_spans(void **unused)
     }
     free(r.v);
 
-    /* Nothing special inside: any spans give what the whole text gives. */
+    /* Without added tokens inside, any spans give the same ids as the whole
+     * text. */
     static const char text[] = "user\nHello there,  \n\n it's e\xCC\x81 1234";
     struct ids whole = encode(qwen, text, sizeof text - 1, true);
     for (size_t i = 0; i < sizeof text; i++) {
@@ -1275,7 +1285,7 @@ static void test_qwen(void **unused)
     free(r.v);
 }
 
-/* A fault at the very end of a large file, where two threads are at work. */
+/* A fault at the very end of a large file, which two threads read. */
 static void test_large_refused(void **unused)
 {
     (void)unused;
@@ -1300,7 +1310,7 @@ static void test_large_refused(void **unused)
     buf_free(&t);
 }
 
-/* Offset of s in the genuine file. */
+/* Offset of s in Qwen3's file. */
 static size_t in_qwen(const char *s)
 {
     const char *at = strstr(qwen_text.data, s);
@@ -1313,7 +1323,8 @@ static void put_part(struct buf *t, size_t from, size_t to)
     assert_int_equal(buf_append(t, qwen_text.data + from, to - from), 0);
 }
 
-/* The genuine file with [from, to) replaced is refused, and why. */
+/* Check that Qwen3's file with [from, to) replaced is refused for this
+ * reason. */
 static void refused(struct buf *t, size_t from, size_t to, const char *with,
                     const char *why)
 {
@@ -1328,8 +1339,8 @@ static void refused(struct buf *t, size_t from, size_t to, const char *with,
         fail_msg("%s: %s", why, e.msg);
 }
 
-/* However the two large parts lie, and whatever looks like them: one thread or
- * two, the same tokenizer, the same message. */
+/* With the two large parts in any order, and with similar parts beside them,
+ * one thread and two threads give the same tokenizer and the same message. */
 static void test_large_order(void **unused)
 {
     (void)unused;
@@ -1357,8 +1368,8 @@ static void test_large_order(void **unused)
     free(got.v);
     bpe_close(b);
 
-    /* a second array; one that is not the model's; a fault behind the merges,
-     * and one in the vocabulary */
+    /* a second array of merges; an array outside the model; a fault after the
+     * merges; a fault in the vocabulary */
     refused(&t, end, end, ", \"merges\" : []",
             "x: model: repeated key \"merges\"");
     refused(&t, vocab, vocab, "\"extra\": {\"merges\": [[1]]},", "extra");
@@ -1462,7 +1473,7 @@ static void test_forms(void **unused)
         {"\"decoder\":{", "\"decoder\":[{"},
         {"\"decoder\":{", "\"decoder\"{"},
     };
-    /* a vocabulary and merges that are not the model's */
+    /* a vocabulary and merges outside the model */
     struct buf small = {0}, moved = {0};
     put_small(&small);
     size_t own = (size_t)(strstr(small.data, "\"vocab\":{") - small.data);
@@ -1484,8 +1495,8 @@ static void test_forms(void **unused)
             fail_msg("accepted: %s", wrong[i][1]);
 }
 
-/* Faults around vocabulary and merges: messages have the offsets of the file.
- */
+/* Messages about faults around vocabulary and merges have offsets in the
+ * file. */
 static void test_fault_offsets(void **unused)
 {
     (void)unused;
@@ -1511,7 +1522,7 @@ static void test_fault_offsets(void **unused)
     }
 }
 
-/* Merges are counted: as many as there can be tokens, no more. */
+/* The number of merges is limited to the number of possible tokens. */
 static void test_too_many(void **unused)
 {
     (void)unused;
@@ -1535,8 +1546,8 @@ static void test_too_many(void **unused)
     }
 }
 
-/* Strings of characters of every length, of quotes, and of what is no UTF-8, as
- * a token and within a merge, whichever way the words of eight bytes fall. */
+/* Strings of characters of every length, quotes, and bytes that are not UTF-8,
+ * as tokens and in merges, at all alignments to words of eight bytes. */
 static void test_strings(void **unused)
 {
     (void)unused;
@@ -1553,7 +1564,8 @@ static void test_strings(void **unused)
     for (int round = 0; round < 3000; round++) {
         struct buf key = {0}, entry = {0}, pair = {0}, half = {0}, whole = {0};
         size_t n = 1 + draw(round % 2 ? 24 : 5), at = draw((uint32_t)n);
-        /* all alike, or mixed: long runs of two bytes are rare otherwise */
+        /* one kind or mixed: otherwise long runs of two-byte characters are
+         * rare */
         uint32_t one = draw(10);
         bool mixed = draw(2), spoilt = draw(4) == 0;
         for (size_t i = 0; i < n; i++) {
@@ -1581,13 +1593,13 @@ static void test_strings(void **unused)
     assert_true(n_good > 1000 && n_bad > 300);
 }
 
-/* The genuine file, by two threads where there are two CPUs. */
+/* Qwen3's file, read by two threads if there are two CPUs. */
 static void test_qwen_tree(void **unused)
 {
     (void)unused;
     for (int i = 0; i < 3; i++)
         assert_int_equal(open_checked(qwen_text.data, qwen_text.len), 0);
-    /* the last merge unknown, cut off, and one too many for its pair */
+    /* the last merge: with an unknown part, cut off, and with three parts */
     size_t quote = qwen_text.len;
     while (qwen_text.data[quote - 1] != '"')
         quote--;
@@ -1602,7 +1614,7 @@ static void test_qwen_tree(void **unused)
     }
 }
 
-/* decode(encode(x)) is NFC(x), bytes that are no UTF-8 included. */
+/* decode(encode(x)) is NFC(x), even with bytes that are not UTF-8. */
 static void test_round_trip(void **unused)
 {
     (void)unused;
@@ -1621,7 +1633,8 @@ static void test_round_trip(void **unused)
         }
         assert_int_equal(buf_reserve(&b, 1), 0);
         assert_int_equal(unicode_nfc(&nfc, b.data, b.len, NULL), 0);
-        /* Exactly as long as the text, so that reading behind it is noticed. */
+        /* A copy of exactly the text's size, so that reading beyond it is
+         * detected. */
         char *copy = malloc(b.len + !b.len);
         assert_non_null(copy);
         memcpy(copy, b.data, b.len);
@@ -1637,8 +1650,7 @@ static void test_round_trip(void **unused)
     buf_free(&back);
 }
 
-/* A tokenizer that has seen much text, its cache full, gives what one that has
- * seen none gives. */
+/* A tokenizer with a full cache gives the same ids as a new one. */
 static void test_cache(void **unused)
 {
     (void)unused;
@@ -1666,7 +1678,7 @@ static void test_cache(void **unused)
             same_ids(r, want);
             free(want.v);
         }
-        /* And word by word, each as a text of its own. */
+        /* Also encode each word as a separate text. */
         size_t at = 0;
         for (size_t i = 0; i < b.len && round % 10 == 0;) {
             size_t k = split_next(b.data + i, b.len - i);
@@ -1685,7 +1697,7 @@ static void test_cache(void **unused)
     buf_free(&b);
 }
 
-/* One word of a million bytes: not quadratic, or this would not end. */
+/* One word of a million bytes. With quadratic time this test would not end. */
 static void test_long_words(void **unused)
 {
     (void)unused;
@@ -1698,7 +1710,7 @@ static void test_long_words(void **unused)
         b.len = 0;
         while (b.len < N) {
             const char *p = kinds[k];
-            if (len == 12) /* letters at random */
+            if (len == 12) /* random letters */
                 assert_int_equal(buf_putc(&b, p[draw(12)]), 0);
             else
                 assert_int_equal(buf_append(&b, p, len), 0);

@@ -1,5 +1,5 @@
-/* What tokenizer.json's post_processor adds around a text. The tokenizer is the
- * demo model's, with another post_processor each time. */
+/* The ids that tokenizer.json's post_processor adds around a text. Each test
+ * uses the demo model's tokenizer with another post_processor. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 static struct map demo;
 
-/* The demo's file with post in place of its post_processor. */
+/* Open the demo model's file with `post` in place of its post_processor. */
 static struct bpe *open_with(const char *post)
 {
     static const char key[] = "\"post_processor\": ", next[] = "\"decoder\":";
@@ -64,7 +64,7 @@ static void check(const char *post, const int32_t *before, size_t n_before,
         assert_memory_equal(f.before, before, n_before * sizeof *before);
     if (n_after)
         assert_memory_equal(f.after, after, n_after * sizeof *after);
-    /* encoding adds nothing, whatever the file says */
+    /* encoding never adds ids */
     int32_t *ids = NULL;
     size_t n = 0;
     assert_int_equal(bpe_encode(b, "no", 2, true, &ids, &n, NULL), 0);
@@ -89,7 +89,7 @@ static void templates_add_tokens(void **state)
     const int32_t one[] = {6135}, two[] = {6136, 6137};
     check(TEMPLATE("[" TEXT "," SPECIAL("<|endoftext|>") "]", EOS), NULL, 0,
           one, 1);
-    /* as Qwen3-Embedding has it */
+    /* the post_processor of Qwen3-Embedding */
     check("{\"type\":\"Sequence\",\"processors\":[" BYTE_LEVEL
           "," TEMPLATE("[" TEXT "," SPECIAL("<|endoftext|>") "]", EOS) "]}",
           NULL, 0, one, 1);
@@ -100,7 +100,7 @@ static void templates_add_tokens(void **state)
 
 static void refused(const char *post, const char *why)
 {
-    struct bpe *b = open_with(post); /* which is good for everything else */
+    struct bpe *b = open_with(post); /* everything else still works */
     struct bpe_frame f;
     struct qwick_err e;
     assert_int_equal(bpe_get_frame(b, &f, &e), -1);

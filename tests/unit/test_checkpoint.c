@@ -37,7 +37,7 @@ static int teardown(void **state)
     return system(command);
 }
 
-/* mkdir -p of what is before the last slash, then the file. */
+/* Make the directories of the path, then the file. */
 static void put(const char *name, const char *text)
 {
     char p[1024];
@@ -164,7 +164,7 @@ static void test_directory(void **state)
     checkpoint_close(ck);
     checkpoint_close(NULL);
 
-    /* "/" is not doubled; a link to a directory is one. */
+    /* "/" is not doubled; a link to a directory is accepted. */
     ck = must_open("/");
     checkpoint_path(ck, "x", p, sizeof p);
     assert_string_equal(p, "/x");
@@ -187,7 +187,7 @@ static void test_directory(void **state)
     "4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\n" \
     "size 12345\n"
 
-/* What stands in a file's place, and files too large to be what they should. */
+/* Things other than a file in its place, and files that are too large. */
 static void test_not_the_file(void **state)
 {
     (void)state;
@@ -252,7 +252,7 @@ static void test_hub(void **state)
         temp_path("one/models--Qwen--Qwen3-0.6B/snapshots/" HASH));
     checkpoint_close(ck);
 
-    /* Misses say where and how. */
+    /* If a model is missing, the message names the places and the remedy. */
     char want[300];
     snprintf(want, sizeof want,
              "Qwen/Qwen3-8B: no such directory, and not in the Hugging Face "
@@ -265,7 +265,7 @@ static void test_hub(void **state)
     must_fail("Qwen/Qwen3-0.6B@refs", "has not its revision refs");
     must_fail("Qwen/Qwen3-0.6B@0123", "has not its revision 0123");
 
-    /* No hub ids. */
+    /* These are not hub ids. */
     const char *const none[] = {
         "../no-such", "a/../b",
         "./a",        "a/b/c",
@@ -320,7 +320,8 @@ static void test_hub_roots(void **state)
     check_config("Qwen/X", "hf");
     setenv("HF_HUB_CACHE", temp_path("cache"), 1);
     check_config("Qwen/X", "cache");
-    /* Empty is unset; a cache without the model is passed over. */
+    /* An empty variable counts as unset; a cache without the model is
+     * skipped. */
     setenv("HF_HUB_CACHE", "", 1);
     check_config("Qwen/X", "hf");
     setenv("HF_HOME", temp_path("nothing"), 1);
@@ -370,7 +371,7 @@ static void test_builtin(void **state)
     assert_int_equal(checkpoint_list(ck, "", &names, &n, &e), 0);
     assert_int_equal(n, 5);
     for (size_t i = 0; i < n; i++) {
-        /* The same bytes as the file in the source tree. */
+        /* Each file equals the file in the source tree. */
         struct map f;
         snprintf(p, sizeof p, "models/demo/%s", names[i]);
         if (map_open(&f, p, &e))

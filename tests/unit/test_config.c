@@ -1,5 +1,5 @@
 /* config.json and generation_config.json: both spellings, every field broken in
- * every way, and what follows from the values. */
+ * every way, and the values derived from them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,7 +71,7 @@ static void put_member(struct buf *b, const char *key, const char *value)
         0);
 }
 
-/* config.json from a list with changes. */
+/* Write config.json from a list of members with changes. */
 static void write_config(const struct member *base, size_t n,
                          const struct member *change, size_t n_changes)
 {
@@ -117,7 +117,8 @@ static struct config loads(void)
     return c;
 }
 
-/* config_load fails with code MODEL, and the message has all of the words. */
+/* Check that config_load fails with code MODEL, and that the message has all of
+ * the words. */
 static void refuses(const char *file, const char *a, const char *b)
 {
     struct config c;
@@ -257,7 +258,7 @@ static void both_spellings_are_equal(void **state)
         config_free(&a);
         config_free(&b);
     }
-    /* unknown members are no one's business; a byte order mark is fine */
+    /* unknown members are ignored; a byte order mark is accepted */
     WRITE(v5, {"use_cache", "true"}, {"x", "[{\"y\": null}]"},
           {"hidden_act", NULL}, {"attention_bias", NULL},
           {"use_sliding_window", NULL}, {"max_window_layers", NULL},
@@ -477,7 +478,7 @@ static void shapes_that_cannot_be(void **state)
     WRITE(v4, {"num_attention_heads", "16777216"}, {"head_dim", "16777216"},
           {"num_key_value_heads", "1"});
     refuses("config.json", "head_dim", "16777216");
-    /* legal, odd: one head; head_dim is no quotient of hidden_size */
+    /* odd but valid: one head; head_dim is not a quotient of hidden_size */
     WRITE(v4, {"num_attention_heads", "1"}, {"num_key_value_heads", "1"},
           {"head_dim", "2"});
     struct config c = loads();
@@ -508,7 +509,7 @@ static void files_that_are_none(void **state)
     }
     temp_remove("config.json");
     refuses("config.json", "no such file", "");
-    /* a key twice, the second one behind all others */
+    /* a repeated key, the second one after all others */
     WRITE(v4, {"hidden_size", "64, \"hidden_size\": 128"});
     refuses("config.json", "hidden_size", "");
     WRITE(v5, {"rope_parameters", "{\"rope_theta\": 1e6, \"rope_type\": "
@@ -551,8 +552,8 @@ static void theta_is_the_same_everywhere(void **state)
     refuses("config.json", "rope_scaling.rope_theta", "7");
 }
 
-/* transformers 4 reads rope_scaling alone, 5 lets it win: someone who added
- * YaRN to a file of version 5 must not be ignored. */
+/* transformers 4 reads only rope_scaling, and 5 prefers it. If a user adds YaRN
+ * to a file of version 5, it must not be ignored. */
 static void two_kinds_of_rope_are_a_conflict(void **state)
 {
     (void)state;
@@ -692,7 +693,7 @@ static void yarn_fields_are_checked(void **state)
         WRITE(v4, {"rope_scaling", rows[i].json});
         refuses("config.json", "rope_scaling.", rows[i].key);
     }
-    /* frequencies stay finite for odd but legal values */
+    /* frequencies stay finite for odd but valid values */
     static const char *const odd[] = {
         "{\"rope_type\": \"yarn\", \"factor\": 4, \"beta_fast\": 0}",
         "{\"rope_type\": \"yarn\", \"factor\": 4, \"beta_slow\": 0}",

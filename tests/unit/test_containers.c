@@ -75,7 +75,7 @@ static void arrays_grow(void **unused)
     assert_true(moves < 16);
     for (size_t n = 0; n < 100000; n++)
         assert_int_equal(v[n], n);
-    /* much at once */
+    /* many at once */
     assert_int_equal(ARRAY_RESERVE(v, cap, 1000000, &e), 0);
     assert_int_equal(cap, 1000000);
     assert_int_equal(v[99999], 99999);
@@ -157,7 +157,7 @@ static void tables_find_what_they_hold(void **unused)
     }
 }
 
-/* Indices larger than the number of entries, and tables that cannot be. */
+/* Indices larger than the number of entries, and impossible tables. */
 static void tables_hold_any_index(void **unused)
 {
     (void)unused;
@@ -194,7 +194,7 @@ static void valid_prefixes(void **unused)
         char text[200];
         size_t n = 0, n_good = (size_t)(rng_uniform(1, round) * 40);
         for (size_t i = 0; i < n_good; i++) {
-            /* long runs of ASCII, too */
+            /* also long runs of ASCII */
             double x = rng_uniform(2, round * 64 + i);
             const char *c = good[round % 2 && x < 0.8 ? 0 : (size_t)(x * 5)];
             memcpy(text + n, c, strlen(c));
@@ -218,7 +218,7 @@ static void names_in_messages(void **unused)
     assert_string_equal(err_show(out, "a\xE4\xB8z\xFF", 5),
                         "a\xEF\xBF\xBDz\xEF\xBF\xBD");
     assert_string_equal(err_show(out, "", 0), "");
-    /* whole characters, whatever their length and where the cut falls */
+    /* whole characters of every length, cut at every byte */
     static const char *const units[] = {"x", "\xC3\xA9", "\xE4\xB8\xAD",
                                         "\xF0\x9F\x98\x80"};
     for (size_t k = 0; k < 4; k++)
@@ -259,7 +259,7 @@ static void on_signal(int signal)
     (void)signal;
 }
 
-/* A pipe takes little at a time, and signals interrupt. */
+/* A pipe accepts few bytes at a time, and signals interrupt the write. */
 static void writes_are_whole(void **unused)
 {
     (void)unused;

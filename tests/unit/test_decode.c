@@ -1,5 +1,5 @@
-/* The decode loop with a toy in place of a model: its state is the tokens it
- * was given, its logits favour the last token plus one. */
+/* The decode loop with a toy model. Its state is the list of evaluated tokens;
+ * its logits favour the last token plus one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,11 +17,12 @@ struct toy {
     size_t n;       /* evaluated */
     size_t overrun; /* calls beyond CAP */
     float logits[VOCAB];
-    int32_t seen[32]; /* by on_token */
+    int32_t seen[32]; /* tokens that on_token got */
     size_t n_seen;
     bool never_ends; /* on_token overrules every end */
-    int stop_after;  /* on_token ends, 0: never */
-    int fail_at;     /* forward fails, 0: never */
+    int stop_after;  /* on_token ends the answer after so many tokens; 0:
+                        never */
+    int fail_at;     /* forward fails at this call; 0: never */
 };
 
 static const float *favour(struct toy *t, int32_t id)
@@ -75,7 +76,7 @@ static int see(void *ctx, int32_t id, size_t pos, bool *end,
     return 0;
 }
 
-/* Two tokens, 0 and 1, are the prompt; 2 is likeliest. */
+/* Run the loop after the prompt 0, 1; the likeliest next token is 2. */
 static int run(struct toy *t, size_t budget, const int32_t *stop, size_t n_stop,
                enum qwick_finish *why, struct qwick_err *e)
 {
@@ -100,7 +101,7 @@ static void ends_at_the_first_stop_id_which_is_seen(void **state)
     assert_int_equal(why, QWICK_FINISH_STOP);
     assert_int_equal(t.n_seen, 3);
     assert_int_equal(t.seen[2], 4);
-    /* all but the newest token were evaluated */
+    /* all tokens except the last were evaluated */
     assert_int_equal(t.n, 4);
 }
 
@@ -115,7 +116,7 @@ static void budget_counts_tokens_seen(void **state)
         assert_int_equal(t.n_seen, budget);
         assert_int_equal(t.n, 2 + budget - 1);
     }
-    /* a stop id says more than the budget that ends with it */
+    /* the finish reason of a stop id has priority over the budget */
     const int32_t stop = 3;
     struct toy t = {0};
     assert_int_equal(run(&t, 2, &stop, 1, &why, NULL), 0);
@@ -130,11 +131,13 @@ static void a_full_state_ends_it(void **state)
     assert_int_equal(run(&t, 0, NULL, 0, &why, NULL), 0);
     assert_int_equal(why, QWICK_FINISH_CONTEXT);
     assert_int_equal(t.n, CAP);
-    assert_int_equal(t.n_seen, CAP - 2 + 1); /* the last needs no place */
+    assert_int_equal(t.n_seen, CAP - 2 + 1); /* the last token needs no
+                                                position */
     assert_int_equal(t.overrun, 0);
 }
 
-/* Going on beyond the state's end is an error before the model is asked. */
+/* Going on beyond the end of the state is an error, and the model is not
+ * called. */
 static void overflow_is_an_error(void **state)
 {
     (void)state;
@@ -169,15 +172,15 @@ static void callbacks_end_and_fail_it(void **state)
 
 enum { STRIDE = VOCAB + 3, MOST = 6 };
 
-/* A guess has `len` tokens, the first `right` of which will come true. */
+/* A guess has `len` tokens. The first `right` of them are right. */
 struct guesser {
     struct toy toy;
     size_t len, right;
-    size_t budget;       /* of the run */
+    size_t budget;       /* budget of the run */
     const int32_t *stop; /* [n_stop] */
     size_t n_stop;
     float rows[1 + MOST][STRIDE];
-    size_t n_passes, n_drafted, n_kept; /* by forward_all and keep */
+    size_t n_passes, n_drafted, n_kept; /* counted by forward_all and keep */
     bool fail_guess;
 };
 
@@ -203,7 +206,7 @@ static int forward_all(void *state, const int32_t *tokens, size_t n, size_t pos,
     assert_in_range(n, 2, 1 + MOST);
     assert_int_equal(pos, t->n);
     assert_int_equal(tokens[0], t->seen[t->n_seen - 1]);
-    /* nothing that could not be kept */
+    /* no guess beyond the limits is evaluated */
     assert_true(pos + n <= CAP);
     if (g->budget)
         assert_true(t->n_seen + n <= g->budget);
@@ -218,7 +221,7 @@ static int forward_all(void *state, const int32_t *tokens, size_t n, size_t pos,
     for (size_t i = 0; i < n; i++) {
         t->tokens[t->n++] = tokens[i];
         g->rows[i][(tokens[i] + 1) % VOCAB] = 1;
-        g->rows[i][VOCAB] = 9; /* not of this row */
+        g->rows[i][VOCAB] = 9; /* beyond the row: must not be read */
     }
     *rows = g->rows[0];
     return 0;
@@ -240,7 +243,7 @@ static int guesser_forward(void *state, int32_t token, size_t pos,
     return forward(&g->toy, token, pos, logits, e);
 }
 
-/* The state holds what was decided upon, maybe more. */
+/* The state holds the chosen tokens, and perhaps guesses after them. */
 static int guesser_see(void *ctx, int32_t id, size_t pos, bool *end,
                        enum qwick_finish *why, struct qwick_err *e)
 {
@@ -279,7 +282,7 @@ static int run_guesses(struct guesser *g, struct decode_draft *d,
     return decode_run(&l, favour(t, 2), t->n, why, e);
 }
 
-/* One way to end: with guesses everything is as without. */
+/* Check for one kind of end that guesses change nothing. */
 static void compare(const struct toy *setup, size_t budget, const int32_t *stop,
                     size_t n_stop)
 {
@@ -313,7 +316,7 @@ static void compare(const struct toy *setup, size_t budget, const int32_t *stop,
                 assert_int_equal(d.n_drafted, g.n_drafted);
             assert_true(d.n_accepted <= d.n_drafted);
             assert_true(right || !d.n_accepted);
-            /* a pass gives one token, and one for each guess that was kept */
+            /* a pass gives one token plus the accepted guesses */
             if (rc == 0)
                 assert_int_equal(g.n_passes + d.n_accepted, plain.n_seen - 1);
         }
@@ -332,7 +335,7 @@ static void guesses_change_nothing(void **state)
         compare(&plain, budget, NULL, 0);
         compare(&plain, budget, stop, 2);
     }
-    /* ends and failures wherever they come within a run of guesses */
+    /* ends and failures at every place within a run of guesses */
     for (int i = 1; i <= 8; i++) {
         const struct toy ends = {.stop_after = i};
         compare(&ends, 0, NULL, 0);
@@ -341,11 +344,11 @@ static void guesses_change_nothing(void **state)
     compare(&never, 0, NULL, 0);
 }
 
-/* A pass that fails leaves what was decided upon before it. */
+/* A pass that fails leaves the tokens that were chosen before it. */
 static void guesses_and_failures(void **state)
 {
     (void)state;
-    /* later ones may be within the last pass */
+    /* later tokens may be in the last pass */
     for (int at = 2; at <= 5; at++) {
         for (size_t right = 0; right <= 3; right++) {
             struct guesser g = {
@@ -370,7 +373,7 @@ static void guesses_and_failures(void **state)
     assert_int_equal(g.toy.n, 2);
 }
 
-/* All right: two passes in place of six. */
+/* If all guesses are right, two passes replace six. */
 static void right_guesses_save_passes(void **state)
 {
     (void)state;

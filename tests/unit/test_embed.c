@@ -1,5 +1,5 @@
-/* Embeddings and reranking: against the truth of the goldens, against sessions
- * that evaluate each text alone, and whatever shares a pass with them. */
+/* Embeddings and reranking, compared with the goldens and with sessions that
+ * evaluate each text alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,8 +58,8 @@ static void alone(struct qwick_engine *eng, const int32_t *ids, size_t n,
 
 /* ---- embeddings --------------------------------------------------------- */
 
-/* The vector, multiplied by the tied head, gives the logits that transformers
- * has: so it is the state after the last norm, of the last token. */
+/* The vector multiplied by the tied head gives the logits of transformers. So
+ * it is the last token's state after the last norm. */
 static void vectors_are_the_last_hidden_state(void **state)
 {
     (void)state;
@@ -93,7 +93,8 @@ static void vectors_are_the_last_hidden_state(void **state)
         }
         logits[i] = (float)sum;
     }
-    /* the project's bound of --exact: from transformers, and from our own */
+    /* the documented bound of --exact, against transformers and against our own
+     * logits */
     const size_t last = (g.n - 1) * g.vocab_size;
     float *own = malloc(g.n * g.vocab_size * sizeof *own);
     assert_int_equal(all_logits(eng, &g, own, NULL), 0);
@@ -108,7 +109,7 @@ static void vectors_are_the_last_hidden_state(void **state)
     qwick_engine_close(eng);
 }
 
-/* Texts of all lengths, some of which begin alike or are the same. */
+/* Texts of many lengths. Some have a common beginning, and some are equal. */
 enum { N_TEXTS = 40, LONGEST = 150 };
 struct texts {
     int32_t ids[N_TEXTS][LONGEST];
@@ -145,7 +146,7 @@ static void check_batches(const char *model, const char *isa, bool exact,
     some_texts(t, (uint32_t)qwick_engine_info(eng)->vocab_size);
     for (size_t i = 0; i < N_TEXTS; i++)
         items[i] = (struct qwick_embed_item){t->ids[i], t->n[i], v + i * d};
-    /* in two calls: what is left in the sessions is used again */
+    /* two calls: the second one reuses the sessions of the first */
     assert_int_equal(qwick_embed(m, items, N_TEXTS / 3, NULL), 0);
     assert_int_equal(
         qwick_embed(m, items + N_TEXTS / 3, N_TEXTS - N_TEXTS / 3, NULL), 0);
@@ -177,7 +178,7 @@ static void batches_equal_single_texts(void **state)
                                    : 0,
                           l % 2 ? 16 : 0, 0);
     check_batches(models[0], NULL, true, 64, 1, 0);
-    /* both sides keep the bound of the goldens in default mode */
+    /* in default mode each side is within the bound of the goldens */
     check_batches(models[0], NULL, false, 0, 0, 2 * 1.2e-2);
     check_batches(models[2], NULL, false, 0, 0, 2 * 4e-2);
 }
@@ -212,7 +213,7 @@ static void vectors_have_length_one(void **state)
             assert_true(fabs((double)v[k] - want) <= fabs(want) * 0x1.001p-24);
             one += (double)v[k] * (double)v[k];
         }
-        /* each square is off by two roundings at most */
+        /* each square has at most two roundings */
         assert_true(fabs(one - 1) <= 0x1.01p-23);
         assert_true(dim == d || v[dim] == 7);
         if (dim == d)
@@ -335,8 +336,8 @@ static void texts_are_encoded_as_they_are(void **state)
     qwick_engine_close(eng);
 }
 
-/* The demo model in the temporary directory, `from` in its tokenizer.json
- * replaced by `to`, once or everywhere. */
+/* Copy the demo model to the temporary directory, with `from` in its
+ * tokenizer.json replaced by `to`, once or everywhere. */
 static void demo_with(const char *from, const char *to, bool all)
 {
     static const char *const links[] = {"config.json", "model.safetensors",
@@ -389,7 +390,7 @@ static void post_processors_add_tokens(void **state)
          tokenize(eng, "list files<|endoftext|>", true));
     same(embed_ids(m, (struct qwick_embed_text){.text = ""}, NULL),
          tokenize(eng, "<|endoftext|>", true));
-    /* what is cut is text */
+    /* only text is cut, no added tokens */
     struct ids all = tokenize(eng, "a b c d e f g h", false);
     struct ids cut = embed_ids(
         m,
@@ -450,7 +451,7 @@ static void bad_calls_fail(void **state)
     assert_int_equal(qwick_embed(m, items, 1, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_INTERRUPTED);
     flag = 0;
-    /* and it goes on afterwards */
+    /* afterwards the model still works */
     assert_int_equal(qwick_embed(m, items, 1, &e), 0);
     alone(eng, ids, 3, want);
     assert_memory_equal(v, want, qwick_engine_info(eng)->d_model * sizeof *v);
@@ -488,7 +489,7 @@ static struct qwick_reranker *open_reranker(struct qwick_engine *eng,
     return r;
 }
 
-/* The prompt, by tokenizing its three parts. */
+/* The prompt, made by tokenizing its three parts. */
 static struct ids prompt(struct qwick_engine *eng, const char *instruct,
                          const char *query, const char *doc)
 {
@@ -528,7 +529,7 @@ static const char *const docs[] = {
 };
 enum { N_DOCS = sizeof docs / sizeof *docs };
 
-/* P(yes) from a session that has the whole prompt to itself. */
+/* P(yes) from a session that evaluates the whole prompt alone. */
 static double score_alone(struct qwick_engine *eng, struct ids ids)
 {
     struct qwick_session *s;
@@ -556,7 +557,7 @@ static void check_scores(const char *model, const char *isa, bool exact,
         open_reranker(eng, query, instruct, max_batch, 0);
     struct qwick_rerank_item items[N_DOCS];
     struct ids ids[N_DOCS];
-    /* the reference kernels take their time */
+    /* the reference kernels are slow */
     size_t n = isa && strcmp(isa, "ref") == 0 ? 2 : N_DOCS;
     for (size_t i = 0; i < n; i++) {
         size_t dropped;
@@ -581,8 +582,8 @@ static void check_scores(const char *model, const char *isa, bool exact,
     qwick_engine_close(eng);
 }
 
-/* Exact logits are the same bits, so that only the two forms of the softmax
- * may differ: a few roundings of doubles, of exp in particular. */
+/* Exact logits have equal bits, so only the two forms of the softmax can
+ * differ: by a few roundings of doubles, mostly in exp. */
 #define SAME_LOGITS 1e-14
 
 static void scores_are_those_of_the_whole_prompt(void **state)

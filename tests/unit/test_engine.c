@@ -1,5 +1,5 @@
 /* Equivalences of the engine. In --exact mode they hold bit by bit on each
- * level of kernels; where the default mode promises less, its bound is used. */
+ * level of kernels. In default mode they hold within its documented bound. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,7 +57,7 @@ static float *prefill(struct setup u, const int32_t *ids, size_t n,
     return out;
 }
 
-/* Two set-ups give the same logits: bit by bit, or within a bound. */
+/* Check that two set-ups give equal logits: bit by bit, or within a bound. */
 static void compare(struct setup a, struct setup b, const int32_t *ids,
                     size_t n, double bound)
 {
@@ -72,7 +72,7 @@ static void compare(struct setup a, struct setup b, const int32_t *ids,
     free(y);
 }
 
-/* Ids that any vocabulary of the goldens has. */
+/* Ids that are valid in all vocabularies of the goldens. */
 static int32_t *some_ids(size_t n)
 {
     int32_t *ids = malloc(n * sizeof *ids);
@@ -84,11 +84,11 @@ static int32_t *some_ids(size_t n)
     return ids;
 }
 
-/* The reference kernels have one order of sums. On other levels chunks change
- * it, which moves some keys and values to the next f16 number, 2^-11 away: over
- * many of them that comes to 4e-5 on these models. Where activations are
- * rounded to bf16, short chunks round nothing and obey 2e-3 against the truth,
- * while long ones obey 1.2e-2. That is over all rows of logits; in a mixture of
+/* The reference kernels have one order of sums. On other levels the chunk size
+ * changes it, which moves some keys and values to the next f16 number, 2^-11
+ * away; in total this is 4e-5 on these models. On levels that round activations
+ * to bf16, short chunks round nothing and have an error of at most 2e-3, long
+ * chunks of at most 1.2e-2. That is over all rows of logits; in a mixture of
  * experts, where errors move the weights of experts, too, single rows of the
  * golden have 1.9e-2 where all have 1.2e-2. */
 static double chunk_bound(enum isa l, bool experts)
@@ -107,7 +107,7 @@ static void chunks_do_not_change_results(void **state)
                             "tests/golden/models/head128-untied-bf16",
                             "tests/golden/models/moe", NULL};
     for (int l = 0; l < ISA_COUNT; l++) {
-        /* the demo model is too much for the reference kernels */
+        /* the demo model is too slow with the reference kernels */
         size_t n_models = l == ISA_REF ? 3 : 4;
         for (size_t m = 0; m < n_models && cpu_has((enum isa)l); m++) {
             for (size_t c = 0; c < 4; c++) {
@@ -146,8 +146,8 @@ static void threads_do_not_change_results(void **state)
     free(ids);
 }
 
-/* Each level against the reference kernels. 2e-5 is --exact's stated error
- * against the truth, which both obey. */
+/* Compare each level with the reference kernels. Both are within 2e-5 of the
+ * truth, the documented bound of --exact. */
 static void levels_agree_with_reference(void **state)
 {
     (void)state;
@@ -194,9 +194,8 @@ static void check_gemm(const char *name, const char *isa, bool blas)
     golden_close(&g);
 }
 
-/* These models are too small for the large products to pay: told to use them
- * all the same, OpenBLAS and our own meet the goldens, whichever this CPU
- * would take. */
+/* These models are too small for the large products to pay off. Forced to use
+ * them, both OpenBLAS and our own kernels meet the goldens. */
 static void large_products_meet_the_goldens(void **state)
 {
     (void)state;
@@ -288,8 +287,8 @@ static void preload_changes_nothing(void **state)
     free(ids);
 }
 
-/* A window as wide as the context sees all; a narrow one equals forgetting, for
- * a single layer, what is older. */
+/* A window as wide as the context changes nothing. In a single layer, a narrow
+ * window equals dropping the older tokens. */
 static void sliding_windows(void **state)
 {
     (void)state;
@@ -318,7 +317,8 @@ static void sliding_windows(void **state)
         assert_int_equal(qwick_session_decode(steps, ids[i], NULL), 0);
     assert_memory_equal(qwick_session_logits(narrow),
                         qwick_session_logits(steps), bytes);
-    /* three layers of 17 reach back 48 tokens: what is older has no effect */
+    /* three layers with windows of 17 reach back 48 tokens: older tokens have
+     * no effect */
     struct qwick_session *tail = open_session(eng);
     for (size_t i = 0; i < n - 49; i++)
         ids[i] = (ids[i] + 7) % 320;
@@ -392,7 +392,7 @@ static void check_answer(void *ctx, const int32_t *prompt, size_t n_prompt,
     qwick_result_free(&r);
 }
 
-/* The demo model's greedy answers are those of float32 transformers. */
+/* The demo model's greedy answers equal those of transformers in float32. */
 static void demo_answers_match(void **state)
 {
     (void)state;
@@ -449,9 +449,9 @@ static void compare_modes(void *ctx, const int32_t *prompt, size_t n_prompt,
         qwick_session_all_logits(l->fast, all, n, compare_best, l, NULL), 0);
 }
 
-/* The default mode's stated quality: the same likeliest token at 99.5% of the
- * positions, here with the large products wherever there is more than one
- * token. */
+/* The documented quality of the default mode: the likeliest token is the same
+ * at 99.5% of the positions. Here every pass of several tokens uses the large
+ * products. */
 static void default_mode_finds_the_same_token(void **state)
 {
     (void)state;
@@ -472,8 +472,8 @@ static void default_mode_finds_the_same_token(void **state)
     qwick_engine_close(fast);
 }
 
-/* The same of weights quantized to 8 bits, which the default mode multiplies in
- * integers: 98% of the positions. */
+/* With weights of 8 bits, which the default mode multiplies in integers, it is
+ * the same at 98% of the positions. */
 static void integers_find_the_same_token(void **state)
 {
     (void)state;
@@ -577,11 +577,11 @@ static void events_see_the_stop_token_and_text_does_not(void **state)
                      qwick_engine_info(eng)->stop_ids[0]);
     assert_null(r.thinking);
     assert_int_equal(r.n_per_token, 0);
-    /* the newest token is not in the cache */
+    /* the last token is not in the cache */
     assert_int_equal(qwick_session_length(s), n + r.n_tokens - 1);
     size_t n_tokens = r.n_tokens;
     qwick_result_free(&r);
-    /* with timing: one entry a step after the first token */
+    /* with timing: one entry for each token after the first */
     o.profile = true;
     o.on_token = NULL;
     assert_int_equal(qwick_generate(s, ids, n, &o, &r, NULL), 0);
@@ -589,7 +589,7 @@ static void events_see_the_stop_token_and_text_does_not(void **state)
     assert_int_equal(r.n_per_token, n_tokens - 1);
     assert_int_equal(r.n_cached, n - 1);
     qwick_result_free(&r);
-    /* the callback may end it */
+    /* the callback may end the answer */
     struct trace two = {.stop_after = 2};
     o.on_token = record;
     o.on_token_ctx = &two;
@@ -615,7 +615,7 @@ static void limits_of_a_generation(void **state)
     struct qwick_err e;
     o.sampling.temperature = 0;
     o.ignore_eos = true;
-    /* the last token needs no place in the cache */
+    /* the last token needs no position in the cache */
     assert_int_equal(qwick_session_create(&s, eng, n + 5, NULL), 0);
     assert_int_equal(qwick_generate(s, ids, n, &o, &r, NULL), 0);
     assert_int_equal(r.finish, QWICK_FINISH_CONTEXT);
@@ -717,8 +717,8 @@ static void loop_guard_and_interrupt(void **state)
     qwick_engine_close(eng);
 }
 
-/* A message that spells control tokens stays text; the template's own become
- * tokens; without any such text both ways are equal. */
+/* Control tokens spelled in a message stay text; those of the template become
+ * tokens. Without such text, both ways of encoding are equal. */
 static void content_never_yields_added_tokens(void **state)
 {
     (void)state;
@@ -757,7 +757,7 @@ static void content_never_yields_added_tokens(void **state)
     free(text);
     free(plain);
     free(ids);
-    /* allowed: the text's own encoding */
+    /* allowed: equals the encoding of the whole text */
     c.allow_special = true;
     assert_int_equal(
         qwick_chat_encode(chat, eng, &c, NULL, 0, &ids, &n, &in_think, NULL),

@@ -1,7 +1,7 @@
-/* Every parser under deterministic mutation: it answers 0, and what it made can
- * be used, or -1 with a code and one line. Meant for SAN=1 builds, where what
- * it must not do shows. A run is bounded in time; QWICK_FUZZ_MS asks for more,
- * QWICK_FUZZ_SEED for other mutations. */
+/* Every parser with deterministic mutations of valid inputs. It must return 0
+ * and a usable result, or -1 with a code and a message of one line. Meant for
+ * SAN=1 builds, which detect memory errors. The time is limited; QWICK_FUZZ_MS
+ * sets it, and QWICK_FUZZ_SEED selects other mutations. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -132,7 +132,7 @@ static void mutate_once(struct buf *b)
         replace(b, at, 0, piece, m);
         break;
     }
-    case 6: { /* a number becomes another */
+    case 6: { /* another number */
         size_t i = at, k = 0;
         while (i < b->len && (b->data[i] < '0' || b->data[i] > '9'))
             i++;
@@ -142,7 +142,7 @@ static void mutate_once(struct buf *b)
         replace(b, i, k, w, strlen(w));
         break;
     }
-    default: /* the end is missing */
+    default: /* cut off the end */
         if (below(4) == 0)
             replace(b, at, b->len - at, "", 0);
     }
@@ -174,12 +174,12 @@ static void check_failure(const struct qwick_err *e, const char *in, size_t n)
         i += k;
     if (i < len)
         fail_msg("message is no UTF-8: %s", e->msg);
-    /* only what stands escaped in the input may break the line */
+    /* only an escaped newline of the input may break the line */
     if (strchr(e->msg, '\n') && !memchr(in, '\\', n))
         fail_msg("message of several lines: %s", e->msg);
 }
 
-/* Run one target on mutants of its seeds until the time is over. */
+/* Run one target on mutants of its seeds until the time is up. */
 typedef int (*target_fn)(const char *in, size_t n, struct qwick_err *e);
 
 static void fuzz(const char *name, target_fn target, const struct buf *seeds,
@@ -202,7 +202,7 @@ static void fuzz(const char *name, target_fn target, const struct buf *seeds,
             good++;
         free(in);
     }
-    /* both outcomes have to be tried, or the seeds are no good */
+    /* the seeds must lead to both outcomes */
     print_message("%s: %zu mutants, %zu accepted\n", name, rounds, good);
     assert_true(good > 0 && good < rounds);
 }
@@ -244,11 +244,11 @@ static int target_json(const char *in, size_t n, struct qwick_err *e)
         return -1;
     }
     assert_true(walk(json_root(doc)) > 0);
-    /* what it prints, it reads, and prints the same again */
+    /* printed text can be read, and prints equal again */
     struct buf once = {0}, twice = {0};
     struct json_doc *again;
     assert_int_equal(json_dump_python(&once, json_root(doc)), 0);
-    /* Python's names for what JSON has no number for */
+    /* Python's names for values that JSON lacks */
     if (!memmem(once.data, once.len, "Infinity", 8)) {
         if (json_parse(&again, "again", once.data, once.len, QWICK_ERR_USAGE,
                        e))
@@ -310,7 +310,8 @@ static int target_safetensors(const char *in, size_t n, struct qwick_err *e)
     return 0;
 }
 
-/* Mutants of the header keep a length that fits, or no other check is met. */
+/* Keep the length of the header right, so that mutants reach the other
+ * checks. */
 static int target_header(const char *in, size_t n, struct qwick_err *e)
 {
     struct buf b = {0};
@@ -404,7 +405,7 @@ static int target_bpe(const char *in, size_t n, struct qwick_err *e)
         assert_null(b);
         return -1;
     }
-    /* every text comes back from its tokens */
+    /* encoding and decoding gives the text back */
     static const char text[] = "the thing: in 3 <think>lines\n\n <|im_end|> ";
     for (int special = 0; special < 2; special++) {
         int32_t *ids = NULL;
@@ -456,7 +457,7 @@ static void is_affine(struct quant_params p)
     assert_true(p.group == 32 || p.group == 64 || p.group == 128);
 }
 
-/* Parameters that kernels have, and each module's own are found. */
+/* Check that kernels support all parameters, and that each module is found. */
 static void use_quant(const struct quant *q)
 {
     assert_true((q->key != NULL) == (q->all.bits != 0));

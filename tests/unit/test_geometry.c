@@ -1,5 +1,5 @@
 /* Logits of random geometries against a plain forward pass in double
- * (reference.h), on every level of kernels that this CPU has.
+ * (reference.h), on every level of this CPU.
  *
  * Bounds. They are the project's stated ones, 2e-5 with --exact, 1.2e-2 by
  * default, 2e-2 with --kv q8, 4e-2 on quantized weights, wherever the model
@@ -13,8 +13,8 @@
  * they do depends on the errors' signs, hence more draws. A bound
  * beyond USELESS would let wrong results pass: such runs are counted instead.
  *
- *   QWICK_GEOMETRIES  how many
- *   QWICK_TEST_SEED   of the first one; the next has the next */
+ *   QWICK_GEOMETRIES  number of geometries
+ *   QWICK_TEST_SEED   seed of the first one; later ones count up */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@
 #define AMPLIFIED       4
 #define USELESS         0.25
 
-/* Roundings: --exact's sums of many f32, bf16's, int8's by groups. */
+/* Roundings: sums of many f32 with --exact, bf16, int8 in groups. */
 #define ROUND_EXACT 0x1p-22
 #define ROUND_BF16  0x1p-9
 #define ROUND_INT8  (1.0 / 254)
@@ -47,7 +47,7 @@ static size_t pick(const size_t *from, size_t n)
 }
 #define PICK(array) pick(array, sizeof array / sizeof *(array))
 
-/* Mostly small, up to most. */
+/* A number up to `most`, usually small. */
 static size_t small(size_t most)
 {
     double u = uniform();
@@ -75,7 +75,7 @@ static void draw_heads(struct geometry *g)
     }
 }
 
-/* Rows are whole groups of quantized elements. */
+/* Draw a quantized geometry: all rows are whole groups. */
 static void draw_quantized(struct geometry *g)
 {
     static const size_t q_groups[] = {32, 64, 128}, bits[] = {2, 3, 4, 5, 6, 8};
@@ -144,13 +144,13 @@ enum mode { MODE_EXACT, MODE_F32, MODE_F16, MODE_Q8, N_MODES };
 static const char *const mode_names[N_MODES] = {
     "exact", "default, KV f32", "default, KV f16", "default, KV q8"};
 
-/* One model, its tokens and what is right. */
+/* One model, its tokens, and the true logits. */
 struct trial {
     struct ref_model *m;
     int32_t *tokens;
-    size_t n; /* logits */
+    size_t n; /* number of logits */
     double *want;
-    double drawn[N_MODES]; /* bounds, 0 where none was needed so far */
+    double drawn[N_MODES]; /* bounds; 0: not needed so far */
 };
 
 static double distance(const struct trial *t, const double *got)
@@ -186,7 +186,7 @@ static double stated_bound(const struct geometry *g, enum mode mode)
                               : FAST_BOUND;
 }
 
-/* What drawn errors allow. */
+/* The bound from random errors. */
 static double drawn_bound(const struct trial *t, enum mode mode)
 {
     const struct ref_noises z = noises_of(&t->m->g, mode);
@@ -260,8 +260,8 @@ static int keep_row(void *ctx, size_t pos, const float *logits)
     return 0;
 }
 
-/* Logits of all tokens in passes of `chunk`; *last: of the last one, when up to
- * three tokens are decoded. Both malloc'ed. */
+/* The logits of all tokens in passes of `chunk` tokens. *last: the last row if
+ * up to three tokens are decoded instead. Both malloc'ed. */
 static float *run(const struct trial *t, enum isa level, enum mode mode,
                   size_t chunk, int threads, float **last)
 {
@@ -292,7 +292,7 @@ static struct counts {
     double worst[N_MODES]; /* error as a share of the bound */
 } counts;
 
-/* Errors over all rows, the last one as decoded. */
+/* The error over all rows, and of the decoded last row. */
 static double error_of(const struct trial *t, const float *got,
                        const float *last)
 {
@@ -334,7 +334,8 @@ static void check_mode(struct trial *t, enum isa level, enum mode mode)
 {
     static const size_t chunks[2] = {0, 3};
     float *got[2], *last[2];
-    int coin = (int)between(0, 7); /* threads that wait for a CPU spin */
+    int coin = (int)between(0, 7); /* rarely: waiting threads spin, which is
+                                      slow without a CPU for each */
     for (int i = 0; i < 2; i++) {
         int threads = i == coin ? 2 : 1;
         got[i] = run(t, level, mode, chunks[i], threads, &last[i]);
@@ -391,7 +392,7 @@ static void random_geometries_match_the_reference(void **state)
                counts.worst[mode]);
 }
 
-/* Prompt passes of fewer rows than one KV head has query heads. */
+/* Prompt passes with fewer tokens than query heads per KV head. */
 static void many_heads_on_one_kv_head(void **state)
 {
     (void)state;

@@ -1,9 +1,9 @@
 /* Logits and greedy ids of small checkpoints of every kind against float32
- * transformers, on every level of kernels that this CPU has. The bounds are the
- * project's stated ones: 2e-5 with --exact, where activations, cache and sums
- * are float32; by default 1.2e-2, which leaves room for rounding activations to
- * bf16, and 4e-2 on quantized weights, where they are rounded to int8 by
- * groups. What is measured is printed. */
+ * transformers, on every level of this CPU. The bounds are the documented ones:
+ * 2e-5 with --exact, where activations, cache and sums are float32; 1.2e-2 by
+ * default, which leaves room for rounding activations to bf16; and 4e-2 on
+ * quantized weights, whose activations are rounded to int8 in groups. The test
+ * prints the measured errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* JSON: what is accepted, what is refused and where, trees, numbers, and the
- * dump that must equal Python's. */
+/* JSON: accepted texts, refused texts with the offsets of their faults, trees,
+ * numbers, and the dump, which must equal Python's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ struct text {
     const char *s;
     size_t n;
 };
-/* Cases may hold NUL. */
+/* A text with its length, since it may contain NUL. */
 #define T(s)             \
     {                    \
         s, sizeof(s) - 1 \
@@ -320,7 +320,7 @@ static int nothing(void *ctx)
 
 static const struct json_handler ignore_all = {.null = nothing};
 
-/* In memory of exactly its size, so that reading past it is seen. */
+/* A copy of exactly the text's size, so that reading beyond it is detected. */
 static char *exact(const struct text *t)
 {
     char *p = malloc(t->n ? t->n : 1);
@@ -393,7 +393,8 @@ static void test_prefixes(void **state)
     json_free(doc);
 }
 
-/* Checks go by blocks of 16 KiB: faults and characters on their edges. */
+/* The UTF-8 check works in blocks of 16 KiB: put faults and characters on their
+ * edges. */
 static void test_block_edges(void **state)
 {
     (void)state;
@@ -598,7 +599,7 @@ static void test_repeated_keys(void **state)
     static const char z[] = "{\"a\\u0000b\":1,\"a\\u0000c\":2,\"a\":3}";
     doc = must_parse(z, sizeof z - 1);
     json_free(doc);
-    /* One that is only found by the table of large objects. */
+    /* A repeated key that only the table of large objects finds. */
     for (size_t keys = 2; keys < 200; keys += 7) {
         for (size_t other = 0; other < keys; other += 5) {
             struct buf b = {0};
@@ -615,7 +616,7 @@ static void test_repeated_keys(void **state)
             buf_free(&b);
         }
     }
-    /* Events leave it to the handler. */
+    /* json_events leaves repeated keys to the handler. */
     assert_int_equal(json_events("t", "{\"a\":1,\"a\":2}", 13, QWICK_ERR_MODEL,
                                  &ignore_all, NULL, &e),
                      0);
@@ -633,8 +634,8 @@ static void test_repeated_keys(void **state)
     buf_free(&b);
 }
 
-/* So much that a parser with quadratic time runs into the time limit of the
- * whole file. */
+/* So large that a parser with quadratic time exceeds the time limit of this
+ * file. */
 static void test_large(void **state)
 {
     (void)state;
@@ -669,7 +670,7 @@ static void test_large(void **state)
         doc = must_parse(s, n);
         assert_int_equal(json_root(doc)->items[0].len, strings[i].len);
         json_free(doc);
-        /* Not ended: the same, and an error. */
+        /* Without its end: also in linear time, with an error. */
         struct qwick_err e = {0};
         assert_int_equal(json_parse(&doc, "t", s, n - 2, QWICK_ERR_MODEL, &e),
                          -1);
@@ -768,7 +769,7 @@ static void test_events(void **state)
         assert_string_equal(e.msg, "mine");
         buf_free(&t.b);
     }
-    /* A number that ends the text is known only there. */
+    /* A number at the end of the text is complete only there. */
     t = (struct trace){0};
     assert_int_equal(json_events("t", "42", 2, QWICK_ERR_MODEL, &all, &t, &e),
                      0);
@@ -802,8 +803,8 @@ static void test_around(void **unused)
     buf_free(&out);
     json_free(doc);
 
-    /* With only the first one left out: what is wrong behind it has the
-     * offset of the whole text, a repeated key, too. */
+    /* With only the first part left out: faults after it, even a repeated key,
+     * have offsets in the whole text. */
     static const char bad[][40] = {"{\"a\":{\xff},\"b\":01}",
                                    "{\"a\":{\xff},\"a\":[]}",
                                    "{\"a\":{\xff},\"b\":\"\xff\"}"};
@@ -947,7 +948,7 @@ static void check_dump(const char *s, const char *want)
     json_free(doc);
 }
 
-/* Right sides are from CPython 3.11: json.dumps(json.loads(s),
+/* The expected texts are from CPython 3.11: json.dumps(json.loads(s),
  * ensure_ascii=False). */
 static void check_dumps(void)
 {
@@ -979,7 +980,7 @@ static void check_dumps(void)
     check_dump("[2.2250738585072011e-308,1.5e-323,9.007199254740993e15]",
                "[2.225073858507201e-308, 1.5e-323, 9007199254740992.0]");
     /* 2**-44, 2**89 and 2**-1022 times 4: the nearest 16 digits do not read
-     * back, those above may. */
+     * back equal, the next larger 16 may. */
     check_dump("[5.684341886080801486968994140625e-14,"
                "618970019642690137449562112.0,8.9002954340288055e-308]",
                "[5.684341886080802e-14, 6.189700196426902e+26, "
@@ -1056,7 +1057,7 @@ static void test_locale(void **state)
     const char *have = NULL;
     for (size_t i = 0; i < sizeof commas / sizeof *commas && !have; i++)
         have = setlocale(LC_ALL, commas[i]);
-    /* Not installed: compile one, where its source is. */
+    /* Not installed: compile a locale if its source is here. */
     char dir[] = "/tmp/qwick-locale-XXXXXX", command[256];
     bool made = !have && mkdtemp(dir);
     if (made) {

@@ -1,5 +1,5 @@
-/* The writer of JSON that all verbs use. The command line is no library: its
- * file is compiled into the test. */
+/* The JSON writer of all verbs. The command line is not a library, so its file
+ * is compiled into the test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,7 +71,8 @@ static void raw_values_and_pieces_join(void **state)
 {
     (void)state;
     struct buf items = {0}, b = {0};
-    for (int i = 0; i < 2; i++) { /* each time a new writer goes on */
+    for (int i = 0; i < 2; i++) { /* each time a new writer continues the
+                                     text */
         struct json_writer w = json_writer(&items);
         jw_object(&w, NULL);
         jw_int(&w, "i", i);

@@ -1,6 +1,6 @@
-/* score and choose against the model asked one token at a time. With --exact
- * everything is equal bit by bit: what shares a pass, where it is cut and what
- * is forked must not show. */
+/* score and choose, compared with a model that evaluates one token at a time.
+ * With --exact all results are equal bit by bit: sharing passes, cutting texts
+ * and forking sessions must not change them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,14 +27,14 @@ static struct qwick_engine *open_engine(const char *model, size_t chunk,
     struct qwick_err e;
     o.model = model;
     o.exact = exact;
-    o.threads = model ? 1 : 2; /* the small ones are faster so */
+    o.threads = model ? 1 : 2; /* small models are faster with one thread */
     o.prefill_chunk = chunk;
     if (qwick_engine_open(&eng, &o, &e))
         fail_msg("%s", e.msg);
     return eng;
 }
 
-/* Ids that any vocabulary of the goldens has. */
+/* Ids that are valid in all vocabularies of the goldens. */
 static int32_t *some_ids(size_t n, uint32_t seed)
 {
     int32_t *ids = malloc((n + 1) * sizeof *ids);
@@ -45,7 +45,7 @@ static int32_t *some_ids(size_t n, uint32_t seed)
     return ids;
 }
 
-/* As the library sums: the same kernel, so equal bit by bit. */
+/* The log-probability by the library's kernel, so equal bit by bit. */
 static double logprob(const struct qwick_engine *eng, const float *logits,
                       int32_t id)
 {
@@ -56,7 +56,7 @@ static double logprob(const struct qwick_engine *eng, const float *logits,
     return fmin((double)logits[id] - ((double)max + log(sum)), 0);
 }
 
-/* By libm in double. */
+/* The log-probability by libm, in double. */
 static double true_logprob(const float *logits, size_t n, int32_t id)
 {
     double max = -INFINITY, sum = 0;
@@ -67,7 +67,7 @@ static double true_logprob(const float *logits, size_t n, int32_t id)
     return (double)logits[id] - max - log(sum);
 }
 
-/* Of id after before[0..n), evaluated alone. */
+/* The log-probability of id after before[0..n), evaluated alone. */
 static double alone(struct qwick_engine *eng, const int32_t *before, size_t n,
                     int32_t id)
 {
@@ -107,7 +107,8 @@ static void tokens_have_the_models_logprobs(void **state)
             assert_int_equal(qwick_session_decode(s, ids[i], NULL), 0);
             const float *logits = qwick_session_logits(s);
             assert_true(got[i + 1] == logprob(eng, logits, ids[i + 1]));
-            /* exp of the kernels is right to 2^-21, and so is a sum of it */
+            /* the kernels' exp has a relative error of 2^-21, and so have its
+             * sums */
             assert_true(fabs(got[i + 1] - true_logprob(logits, vocab_size,
                                                        ids[i + 1])) <= 1e-6);
         }
@@ -163,8 +164,8 @@ static void a_batch_equals_its_texts_alone(void **state)
     }
 }
 
-/* What the header promises: the window that scores token t, found by moving
- * windows on from the first, and t's probability in it alone. */
+/* The header's promise: find the window that scores token t by moving from the
+ * first window on, and compute t's probability in this window alone. */
 static void windows_by_brute_force(void **state)
 {
     (void)state;
@@ -265,7 +266,8 @@ static void perplexity_of_a_text(void **state)
     ok(qwick_session_create(&s, eng, 0, &e), &e);
     ok(qwick_session_all_logits(s, ids, n, add_row, &x, &e), &e);
     double want = exp(x.sum / (double)(n - 1));
-    /* each token's loss is right to 1e-6, so is their mean */
+    /* the loss of each token has an error of at most 1e-6, and so has the
+     * mean */
     assert_true(fabs(exp(sum / (double)(n - 1)) / want - 1) <= 1e-6);
     qwick_session_free(s);
     free(lp);
@@ -323,7 +325,8 @@ static void score_refuses(void **state)
 
 enum { MOST = 8 };
 
-/* Beginnings that are shared, answers that begin others, a long one alone. */
+/* Common beginnings, answers that are beginnings of others, and a long answer
+ * that shares nothing. */
 static const int32_t answer_ids[][MOST] = {
     {5, 6, 7, 8},
     {5, 6, 7},
@@ -345,7 +348,7 @@ static void make_answers(struct qwick_answer *a)
         a[i] = (struct qwick_answer){answer_ids[i], answer_lens[i]};
 }
 
-/* The whole sequence anew for each token of each answer. */
+/* Evaluate the whole sequence again for each token of each answer. */
 static double brute_force(struct qwick_engine *eng, const int32_t *prompt,
                           size_t n, const struct qwick_answer *a)
 {
@@ -368,7 +371,7 @@ static void answers_by_brute_force(void **state)
     struct qwick_answer answers[ANSWERS];
     struct qwick_err e;
     make_answers(answers);
-    /* the second time all prompts begin alike, for more than a page */
+    /* the second time all prompts share a beginning of more than a page */
     for (size_t c = 0; c < 6; c++) {
         struct qwick_engine *eng =
             open_engine(c == 2 ? YARN : SMALL, chunks[c / 2], true);
@@ -444,7 +447,7 @@ static void choose_refuses(void **state)
         assert_non_null(strstr(e.msg, bad[i].what));
     }
     assert_int_equal(qwick_choose(eng, &it, 1, two, 0, &plain, &e), -1);
-    /* the last token of an answer needs no place */
+    /* the last token of an answer needs no position */
     struct qwick_judge_options o = {.size = sizeof(o), .n_ctx = 4};
     ok(qwick_choose(eng, &it, 1, two, 2, &o, &e), &e);
     o.n_ctx = 3;
@@ -503,8 +506,8 @@ static void default_mode_is_close(void **state)
     }
     assert_int_equal(seen.done, count);
     assert_int_equal(seen.total, count);
-    /* logits that are off by 1.2e-2 of their norm, independently over
-     * thousands of tokens: the mean loss moves by far less */
+    /* logits have errors of up to 1.2e-2 of their norm, independent over
+     * thousands of tokens; the mean loss changes by far less */
     assert_true(fabs(x - y) / y <= 1.2e-2);
     free_items(a, n);
     free_items(b, n);
