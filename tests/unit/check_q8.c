@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- memory at the edge of what may be touched -------------------------- */
+/* ---- memory next to inaccessible pages -------------------------- */
 
 /* The place of an operand: HEAP is misaligned, between guards; LAST ends at an
  * inaccessible page; FIRST begins right after one. */

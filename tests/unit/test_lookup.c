@@ -1,5 +1,5 @@
-/* Guessing ahead: the index and what guesses are worth, with token sequences in
- * place of a model; then whole generations, with it and without. */
+/* Prompt lookup: the index and the value of guesses, tested on token sequences
+ * without a model; then whole generations, with and without lookup. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 #include "file/json.h"
 #include "file/map.h"
 
-/* Numbers below n, the same ones at each run. */
+/* Random numbers below n, equal in each run. */
 static uint32_t below_state;
 static uint32_t below(uint32_t n)
 {
@@ -47,7 +47,7 @@ static void add(struct lookup *l, const int32_t *ids, size_t n)
 
 /* ---- the index ---------------------------------------------------------- */
 
-/* Where rows cost nothing, all that is found is handed out. */
+/* With a row cost of 0, everything found is handed out. */
 static void assert_guess(const int32_t *ids, size_t n, size_t max,
                          const int32_t *want, size_t n_want)
 {
@@ -65,7 +65,7 @@ static void assert_guess(const int32_t *ids, size_t n, size_t max,
 static void finds_what_followed(void **state)
 {
     (void)state;
-    /* two tokens must have been there */
+    /* a match needs two tokens */
     assert_guess(IDS(1), 3, NULL, 0);
     assert_guess(IDS(1, 2), 3, NULL, 0);
     assert_guess(IDS(1, 2, 3), 3, NULL, 0);
@@ -73,17 +73,17 @@ static void finds_what_followed(void **state)
     assert_guess(IDS(1, 2, 3, 4, 5, 1, 2), 3, IDS(3, 4, 5));
     assert_guess(IDS(1, 2, 3, 4, 5, 1, 2), 1, IDS(3));
     assert_guess(IDS(1, 2, 3, 4, 5, 1, 2), 0, NULL, 0);
-    /* the latest, unless an earlier one matches longer */
+    /* the latest match, unless an earlier one is longer */
     assert_guess(IDS(7, 1, 2, 3, 9, 1, 2, 4, 1, 2), 1, IDS(4));
     assert_guess(IDS(7, 1, 2, 3, 9, 1, 2, 4, 7, 1, 2), 1, IDS(3));
-    /* what repeats goes on */
+    /* a repetition continues */
     assert_guess(IDS(5, 5, 5), 6, IDS(5, 5, 5, 5, 5, 5));
     assert_guess(IDS(1, 2, 3, 1, 2, 3, 1, 2), 7, IDS(3, 1, 2, 3, 1, 2, 3));
-    /* ids of any kind */
+    /* ids of any value */
     assert_guess(IDS(0, INT32_MAX, -1, 0, INT32_MAX), 1, IDS(-1));
 }
 
-/* Pairs that only the hash has in common are none. */
+/* Pairs with equal hashes but different tokens do not match. */
 static void collisions_are_no_matches(void **state)
 {
     int32_t got[LOOKUP_MAX];
@@ -96,8 +96,8 @@ static void collisions_are_no_matches(void **state)
     lookup_free(l);
 }
 
-/* The longest match that a search through everything finds, and whether what
- * follows one of these places is `id`. */
+/* The longest match by a full search. *follows: whether `id` follows one of the
+ * longest matches. */
 static size_t longest(const int32_t *ids, size_t n, int32_t id, bool *follows)
 {
     size_t best = 0;
@@ -116,7 +116,7 @@ static size_t longest(const int32_t *ids, size_t n, int32_t id, bool *follows)
     return best;
 }
 
-/* While the context grows by tokens and by runs of them, the index with it. */
+/* The context and the index grow by single tokens and by runs. */
 static void guesses_are_the_longest_match(void **state)
 {
     enum { N = 3000 };
@@ -129,7 +129,7 @@ static void guesses_are_the_longest_match(void **state)
         while (n < N) {
             size_t m = 1 + below(9);
             if (n > 50 && below(3) == 0) {
-                /* a quotation */
+                /* repeat an earlier passage */
                 at = below((uint32_t)(n - 20));
                 for (size_t i = 0; i < 15 && n + i < N; i++)
                     ids[n + i] = ids[at + i];
@@ -139,8 +139,8 @@ static void guesses_are_the_longest_match(void **state)
             n += m;
             size_t k = lookup_guess(l, got, 5);
             size_t best = longest(ids, n, got[0], &follows);
-            /* of 24 ids, a pair is there about 5 times in 3000 tokens: fewer
-             * than the places that are looked at */
+            /* with 24 ids, a pair occurs about 5 times in 3000 tokens: fewer
+             * than the places that a search tries */
             assert_int_equal(k, best >= 2 ? 5 : 0);
             if (k) {
                 assert_true(follows);
@@ -155,7 +155,7 @@ static void guesses_are_the_longest_match(void **state)
 
 /* ---- what guesses are worth ---------------------------------------------- */
 
-/* A run in which the answer is known beforehand. */
+/* A run whose answer is known in advance. */
 struct replay {
     double time; /* in passes of one token */
     size_t n_passes, n_drafted, n_accepted;
@@ -201,13 +201,13 @@ static void nothing_repeats_nothing_is_guessed(void **state)
     free(ids);
 }
 
-/* The text is in the context already, but for a token here and there. */
+/* The text is already in the context, except for a few tokens. */
 static void copies_are_fast(void **state)
 {
     enum { N = 2000 };
-    /* Tokens in the time of one: of a copy, and of one with faults. The bounds
-     * are what this very sequence gives, cut to two digits: a weaker policy
-     * falls below. */
+    /* Speed-up of an exact copy, and of a copy with faults. The bounds are the
+     * results of this sequence, cut to two digits: a weaker policy is below
+     * them. */
     static const double least[N_COSTS][2] = {
         {14, 7.2}, {8.2, 4.9}, {5.5, 3.6}, {3.8, 2.8}, {2.3, 1.7}, {2.1, 1.5}};
     (void)state;
@@ -229,8 +229,8 @@ static void copies_are_fast(void **state)
     free(faulty);
 }
 
-/* Text that misleads: the next token is the one that was guessed as often as
- * right tells, in `of`; then another that makes the context match again. */
+/* Misleading text: the guessed token comes in `right` of `of` cases; after it,
+ * another token makes the context match again. */
 static double mislead(double cost, size_t max, uint32_t n_ids, uint32_t right,
                       uint32_t of, size_t *n_drafted, size_t *n_passes)
 {
@@ -262,7 +262,7 @@ static double mislead(double cost, size_t max, uint32_t n_ids, uint32_t right,
     return lost;
 }
 
-/* Whatever comes, guessing takes at most a pass and 1% of all passes. */
+/* For any text, guessing costs at most one pass plus 1% of all passes. */
 static void loss_is_limited(void **state)
 {
     static const uint32_t rates[][2] = {{0, 1}, {1, 10}, {1, 4}, {1, 3},
@@ -280,7 +280,7 @@ static void loss_is_limited(void **state)
                 /* 1e-6: sums of thousands of terms in double */
                 assert_true(lost <= 1 + 0.01 * (double)n_passes + 1e-6);
                 drafted += n_drafted;
-                /* where nothing comes true, that is learnt */
+                /* if no guess is right, the policy learns it */
                 if (rates[r][0] == 0)
                     assert_true(lost <= 0.005 * (double)n_passes);
             }
@@ -289,7 +289,8 @@ static void loss_is_limited(void **state)
     assert_true(drafted > 10000);
 }
 
-/* Guesses that nobody asked for tell that the text repeats itself again. */
+/* After the policy gave up, unrequested guesses notice that the text repeats
+ * itself again. */
 static void it_comes_back(void **state)
 {
     enum { N = 400 };
@@ -300,7 +301,8 @@ static void it_comes_back(void **state)
         size_t n_drafted, n_passes, i;
         struct lookup *l = open_lookup(16, costs[c]);
         add(l, ids, N);
-        /* misled until it gives up: each pair is known, what follows is new */
+        /* mislead it until it gives up: each pair occurred before, the next
+         * token is new */
         for (int32_t k = 0; k < 500; k++) {
             const int32_t pair[] = {ids[k % N], ids[(k + 1) % N], 200000 + k};
             for (size_t j = 0; j < 3; j++) {
@@ -310,7 +312,7 @@ static void it_comes_back(void **state)
                     assert_int_equal(n_drafted, 0);
             }
         }
-        /* a copy: a guess before 20 tokens are over */
+        /* a copy: it guesses again within 20 tokens */
         for (i = 100; i < 120; i++) {
             add(l, &ids[i], 1);
             if ((n_passes = lookup_guess(l, drafts, 16)) != 0)
@@ -363,7 +365,7 @@ static struct qwick_engine *open_engine(const char *model, enum isa level,
     return eng;
 }
 
-/* What one generation did, as far as anybody can see. */
+/* All visible results of one generation. */
 struct outcome {
     struct qwick_result r;
     struct qwick_err e;
@@ -372,10 +374,10 @@ struct outcome {
     size_t n_events;
     int32_t *context;
     size_t n_context;
-    float *logits, *next; /* [vocab_size] afterwards; after a token more */
+    float *logits, *next; /* [vocab_size] at the end; after one more token */
 };
 
-/* How it is watched, and ended from outside: after so many tokens. */
+/* How the callback watches a generation, and ends it after so many tokens. */
 struct watch {
     struct outcome *out;
     size_t stop_after, interrupt_after;
@@ -445,8 +447,7 @@ static void free_outcome(struct outcome *o)
     free(o->next);
 }
 
-/* With lookup all is as without. Returns the number of guesses that were kept.
- */
+/* Check that lookup changes nothing. Returns the number of accepted guesses. */
 static size_t compare(struct qwick_engine *eng, size_t n_ctx,
                       const int32_t *ids, size_t n,
                       struct qwick_generate_options o, struct watch w)
@@ -485,7 +486,7 @@ static size_t compare(struct qwick_engine *eng, size_t n_ctx,
     return kept;
 }
 
-/* Ways to choose tokens, some of which lead to text that repeats itself. */
+/* Ways to choose tokens. Some lead to text that repeats itself. */
 static struct qwick_generate_options option_set(size_t i)
 {
     struct qwick_generate_options o = qwick_generate_defaults();
@@ -496,7 +497,7 @@ static struct qwick_generate_options option_set(size_t i)
     o.sampling.seed = i;
     switch (i % 3) {
     case 0:
-        /* the wrong way around: what was there comes again */
+        /* a negative penalty favours repetition */
         o.sampling.frequency_penalty = -0.5f;
         break;
     case 1:
@@ -519,7 +520,7 @@ static const char *const small_models[] = {
     "tests/golden/models/yarn", "tests/golden/models/head128-untied-bf16",
     "tests/golden/models/f32", "tests/golden/models/mlx4"};
 
-/* Prompts of the small models: those that repeat themselves, and others. */
+/* Prompts for the small models, some of which repeat themselves. */
 static void small_prompt(int32_t *ids, size_t n, size_t i)
 {
     for (size_t j = 0; j < n; j++)
@@ -533,7 +534,7 @@ static void exact_is_the_same_at_every_level(void **state)
     below_state = 5;
     for (int l = 0; l < ISA_COUNT; l++) {
         size_t kept = 0;
-        /* two models each: which of them changes with the level */
+        /* two models per level, alternating */
         size_t m = (size_t)l % 2, n_options = l == ISA_REF ? 3 : N_OPTIONS;
         for (; m < 4 && cpu_has((enum isa)l); m += 2) {
             struct qwick_engine *eng =
@@ -547,7 +548,8 @@ static void exact_is_the_same_at_every_level(void **state)
             }
             qwick_engine_close(eng);
         }
-        /* scalar kernels save nothing: nothing is guessed */
+        /* scalar kernels gain nothing from joint passes, so they guess
+         * nothing */
         if (cpu_has((enum isa)l) && l != ISA_REF)
             assert_true(kept > 100);
         else
@@ -555,7 +557,8 @@ static void exact_is_the_same_at_every_level(void **state)
     }
 }
 
-/* A joint pass, however much of it is kept, is that many single ones. */
+/* A joint pass equals single passes, no matter how many of its tokens are
+ * kept. */
 static void rows_are_those_of_single_steps(void **state)
 {
     enum { N = 9, AT = 60 };
@@ -631,7 +634,7 @@ static void joint_passes_have_limits(void **state)
     qwick_engine_close(eng);
 }
 
-/* Wherever within a run of guesses that is. */
+/* An answer may end at any place within a run of guesses. */
 static void every_end_is_the_same(void **state)
 {
     enum { N = 40 };
@@ -674,8 +677,8 @@ static size_t take_ids(const struct json_value *v, int32_t *ids)
     return v->len;
 }
 
-/* Prompt i of the golden answers; twice: with its answer and once more, so that
- * the answer is one that was there before. */
+/* Prompt i of the golden answers. twice: the prompt, its answer, and the prompt
+ * again, so that the answer occurred before. */
 static size_t demo_prompt(size_t i, bool twice, int32_t ids[MOST_IDS])
 {
     struct map map;
@@ -721,7 +724,7 @@ static void answers_of_the_demo_are_the_same(void **state)
     qwick_engine_close(eng);
 }
 
-/* Nothing behind a stop string, even where it is in the middle of a run. */
+/* No text comes after a stop string, even in the middle of a run of guesses. */
 static void stop_strings_end_it(void **state)
 {
     static const char *const stops[] = {"e",   "com", "ver", "al",   "mse",
@@ -741,7 +744,7 @@ static void stop_strings_end_it(void **state)
         o.n_stop = 1;
         kept += compare(eng, 0, ids, n, o, (struct watch){0});
     }
-    /* late ones: of tokens that the loop repeats */
+    /* late stop strings, from tokens that a loop repeats */
     struct qwick_generate_options all = option_set(0);
     all.max_tokens = 60;
     struct outcome a = generate(eng, 0, ids, n, all, (struct watch){0});
@@ -768,8 +771,8 @@ static double rms(const float *x, size_t n)
     return sqrt(sum / (double)n);
 }
 
-/* Two greedy answers, alike up to position i: how far apart the truth has the
- * two tokens, as a share of what logits are. */
+/* Two greedy answers are equal up to position i. Returns the true difference of
+ * the logits of their tokens at i, relative to the rms of the logits. */
 static double gap(struct qwick_engine *exact, int32_t *ids, size_t n,
                   const struct qwick_result *a, const struct qwick_result *b,
                   size_t i)
@@ -785,12 +788,12 @@ static double gap(struct qwick_engine *exact, int32_t *ids, size_t n,
     return d;
 }
 
-/* In the default mode a pass of several tokens may round differently than
- * single ones. Each of both is within 1.2e-2 (dense) of the truth, as a share
- * of the norm of all logits, so that the difference of two logits of one run is
- * off by 1.2e-2 sqrt(2) rms in the mean, where errors are spread evenly; six
- * times that is no coincidence. Answers part only where the truth has the two
- * tokens nearer to each other. */
+/* In default mode, a pass of several tokens may round differently from single
+ * passes. Each has an error within 1.2e-2 (dense) of the norm of all logits. If
+ * errors are spread evenly, the difference of two logits of one run has a mean
+ * error of 1.2e-2 sqrt(2) rms; six times that is not a coincidence. So answers
+ * may differ only where the true logits of the two tokens are nearer than
+ * this. */
 static void default_mode_parts_at_near_ties(void **state)
 {
     int32_t ids[MOST_IDS];
@@ -870,7 +873,7 @@ static void each_token_has_its_time(void **state)
         /* the tokens of a pass have equal times */
         size_t n_passes = n - 1 - r->lookup.n_accepted;
         assert_true(changes <= n_passes);
-        /* and passes hardly ever have */
+        /* and different passes hardly ever have equal times */
         assert_true(changes >= n_passes / 2);
         /* 1e-6: sums of doubles */
         assert_true(sum <= r->total_ms - r->prefill_ms + 1e-6);
@@ -881,7 +884,7 @@ static void each_token_has_its_time(void **state)
     qwick_engine_close(eng);
 }
 
-/* No pass is longer than the engine's are. */
+/* No pass with guesses exceeds the engine's chunk. */
 static void chunks_limit_guesses(void **state)
 {
     int32_t ids[40];
@@ -941,7 +944,7 @@ static void options_are_checked(void **state)
     qwick_result_free(&r);
     qwick_session_free(s);
 
-    /* a batch takes no guesses */
+    /* a batch does not allow lookup */
     struct qwick_batch_options bo = {
         .size = sizeof(bo), .done = on_done, .done_ctx = &r};
     struct qwick_batch *b;

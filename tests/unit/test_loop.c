@@ -1,4 +1,4 @@
-/* A loop of the program's own gives what qwick_generate gives. */
+/* A program's own decode loop gives the same answer as qwick_generate. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,8 +60,8 @@ static bool is_stop(const struct qwick_engine *eng, int32_t id)
     return false;
 }
 
-/* The answer of a loop of our own: ids [MAX_TOKENS], and text if there is a
- * detokenizer. Returns how many ids. */
+/* Generate with our own loop: ids [MAX_TOKENS], and text if there is a
+ * detokenizer. Returns the number of ids. */
 static size_t answer(struct qwick_engine *eng, struct qwick_sampler *sam,
                      struct qwick_detokenizer *det, const int32_t *prompt,
                      size_t n_prompt, int32_t *ids, struct buf *text)
@@ -78,7 +78,8 @@ static size_t answer(struct qwick_engine *eng, struct qwick_sampler *sam,
         if (qwick_sampler_draw(sam, qwick_session_logits(ses), &id, &e) ||
             qwick_sampler_draw(sam, qwick_session_logits(ses), &again, &e))
             fail_msg("%s", e.msg);
-        assert_int_equal(id, again); /* until it is accepted */
+        assert_int_equal(id, again); /* the draw is the same until it is
+                                        accepted */
         assert_int_equal(qwick_sampler_accept(sam, id, &e), 0);
         ids[n++] = id;
         if (det && qwick_detokenizer_add(det, id, &p, &n_text, &e))
@@ -148,7 +149,7 @@ static void own_loop_is_as_generate(void **state)
 
 struct mask {
     const unsigned char *allowed; /* [vocab_size], or NULL: all */
-    float add;                    /* to allowed ones */
+    float add;                    /* added to the logits of allowed ids */
     int32_t id;                   /* gets `value`; -1: none */
     float value;
     int fail;
@@ -303,7 +304,7 @@ static void characters_come_whole(void **state)
         held += n_text == 0;
         assert_int_equal(buf_append(&out, p, n_text), 0);
     }
-    assert_true(held > 0); /* the face takes several tokens */
+    assert_true(held > 0); /* the emoji takes several tokens */
     assert_int_equal(out.len, sizeof text - 1);
     assert_memory_equal(out.data, text, out.len);
     assert_int_equal(qwick_detokenizer_flush(det, &p, &n_text, NULL), 0);

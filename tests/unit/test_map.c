@@ -1,4 +1,4 @@
-/* Mapping and reading files, and what is no file. */
+/* Mapping and reading files, and refusing other things. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +55,7 @@ static void test_regular(void **state)
     assert_int_equal(m.size, 7);
     assert_memory_equal(m.data, "abc\0def", 7);
 
-    /* A link to it is the same file. */
+    /* A link maps the same file. */
     struct map l;
     assert_int_equal(symlink("f", other), 0);
     assert_int_equal(map_open(&l, other, &e), 0);
@@ -63,7 +63,7 @@ static void test_regular(void **state)
     map_close(&l);
     assert_null(l.data);
 
-    /* Replacing or removing the path leaves the mapping as it is. */
+    /* Replacing or removing the path does not change the mapping. */
     unlink(other);
     put_file(other, "new one", 7);
     assert_int_equal(rename(other, path), 0);
@@ -97,7 +97,7 @@ static void test_refused(void **state)
     refused(path, "No such file or directory");
     refused("", "No such file");
     assert_int_equal(mkfifo(path, 0600), 0);
-    refused(path, "is a FIFO"); /* and does not wait for a writer */
+    refused(path, "is a FIFO"); /* without waiting for a writer */
     unlink(path);
 
     int s = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -122,7 +122,7 @@ static void test_refused(void **state)
     }
 }
 
-/* 8 TB of nothing: no waiting, no reading. */
+/* A sparse file of 8 TB: mapping it must not read it. */
 static void test_sparse(void **state)
 {
     (void)state;
@@ -190,7 +190,7 @@ static void test_read(void **state)
         assert_memory_equal(data, want, k);
         assert_int_equal(data[n], 0);
         free(data);
-        /* Exactly max is fine, one more is not. */
+        /* Exactly max bytes are accepted, one more is not. */
         assert_int_equal(map_read_all(path, k, &data, &n, &e), 0);
         assert_int_equal(n, k);
         free(data);
@@ -221,7 +221,7 @@ static void test_read(void **state)
     assert_non_null(strstr(e.msg, "larger than the limit of 100000 bytes"));
 }
 
-/* Standard input is replaced by fd for one call. */
+/* Call map_read_all with fd as standard input. */
 static int read_stdin(int fd, size_t max, char **data, size_t *n,
                       struct qwick_err *e)
 {

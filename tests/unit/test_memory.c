@@ -1,5 +1,5 @@
-/* What KV caches are predicted to take, against a machine with as little memory
- * as a test wants; and how often the machine is asked. */
+/* The predicted memory of KV caches, on a simulated machine with little memory;
+ * and how often the available memory is read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,8 +17,8 @@
 
 #define MODEL "tests/golden/models/tied-bf16"
 
-/* In front of the C library's: counts readings of what memory is available, and
- * says that it is fake_kb, unless that is 0. */
+/* Replaces the C library's function. It counts readings of the available
+ * memory, and reports fake_kb, unless that is 0. */
 static size_t readings, fake_kb;
 
 FILE *fopen(const char *path, const char *mode)
@@ -65,7 +65,7 @@ struct sessions {
     struct qwick_step steps[N];
 };
 
-/* N sessions with a step of n tokens each. */
+/* Open N sessions with a step of n tokens each. */
 static struct sessions open_sessions(size_t n)
 {
     struct sessions all = {.eng = open_engine(), .ids = {1, 2, 3, 4, 5}};
@@ -100,7 +100,8 @@ static size_t count(const char *text, const char *word)
     return n;
 }
 
-/* Memory for three pages and a half: each of four sequences fits alone. */
+/* With memory for three and a half pages, each of four sequences fits alone,
+ * but not together. */
 static void joint_steps_add_up(void **state)
 {
     (void)state;
@@ -119,7 +120,7 @@ static void joint_steps_add_up(void **state)
         assert_int_equal(qwick_session_kv_bytes(all.s[i]), 0);
     }
     assert_int_equal(step(&all, 3, &e), 0);
-    /* what they have now they need not get again */
+    /* pages that they already have need no new memory */
     fake_kb = 1;
     assert_int_equal(step(&all, 3, &e), 0);
     fake_kb = 0;
@@ -143,7 +144,7 @@ static void one_sequence_names_its_bytes(void **state)
     close_sessions(&all);
 }
 
-/* Pages that another session shares are copied before they are written. */
+/* A shared page is copied before it is written, which needs memory. */
 static void shared_pages_count(void **state)
 {
     (void)state;
@@ -171,7 +172,8 @@ static void shared_pages_count(void **state)
     qwick_engine_close(eng);
 }
 
-/* 16 sequences that fill a page each: once, not once a sequence and step. */
+/* 16 sequences that fill a page each read the memory once, not once per
+ * sequence and step. */
 static void steps_seldom_ask(void **state)
 {
     (void)state;
@@ -192,7 +194,7 @@ static int note_end(void *ctx, void *tag, struct qwick_result *r,
     return 0;
 }
 
-/* A reading serves the admissions of some time. */
+/* One reading is used for all admissions of some time. */
 static void admissions_seldom_ask(void **state)
 {
     (void)state;

@@ -72,7 +72,7 @@ static void unset_sizes_and_unknown_options_are_refused(void **state)
             "version " QWICK_VERSION " knows");
 }
 
-/* Each function that takes options, with a size that was never set. */
+/* Call each function that takes options with a size that was never set. */
 static void functions_check_the_size(void **state)
 {
     (void)state;
@@ -140,7 +140,7 @@ static void functions_check_the_size(void **state)
     qwick_engine_close(eng);
 }
 
-/* The defaults of this version go no further than the caller's struct. */
+/* The defaults never write beyond the caller's struct. */
 static void defaults_stay_within_the_callers_struct(void **state)
 {
     (void)state;
@@ -170,7 +170,7 @@ static void missing_options_have_their_defaults(void **state)
     struct qwick_err e;
     const int32_t ids[] = {1, 2, 3};
     o.size = offsetof(struct qwick_embed_options, normalize);
-    o.normalize = false; /* beyond the size: not looked at */
+    o.normalize = false; /* beyond the size: not read */
     assert_int_equal(qwick_engine_open(&eng, NULL, &e), 0);
     assert_int_equal(qwick_embedder_create(&m, eng, &o, &e), 0);
     size_t d = qwick_embedder_dim(m);

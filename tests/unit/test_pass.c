@@ -1,6 +1,6 @@
-/* Ragged passes: what is evaluated together equals what is evaluated alone, bit
- * by bit in --exact at every level, whatever else is in the pass, however many
- * threads share it, and wherever a long context is split. */
+/* Ragged passes: joint evaluation equals single evaluation, bit by bit with
+ * --exact at every level. It does not depend on the other sequences of the
+ * pass, the number of threads, or the split of a long context. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ static int32_t *some_ids(size_t n, uint32_t seed)
     return ids;
 }
 
-/* A checkpoint of every kind of weights. */
+/* One checkpoint for each kind of weights. */
 static const char *const models[] = {
     "tests/golden/models/tied-bf16", "tests/golden/models/attention-bias",
     "tests/golden/models/f16",       "tests/golden/models/moe",
@@ -54,12 +54,13 @@ static const char *const models[] = {
 };
 enum { N_MODELS = sizeof models / sizeof *models, N_SEQ = 7 };
 
-/* Lengths of the sequences' prompts, cut into steps of these sizes in turn. */
+/* Lengths of the prompts, and the sizes of the steps into which they are cut,
+ * in turn. */
 static const size_t lengths[N_SEQ] = {1, 5, 64, 65, 70, 100, 129};
 static const size_t pieces[] = {1, 3, 1, 17, 64, 2};
 
-/* Feed all sequences together, each by pieces of its own; logits of the last
- * token of each to out [N_SEQ, vocab_size]. */
+/* Feed all sequences together, each in its own pieces. out [N_SEQ, vocab_size]
+ * gets the logits of the last token of each. */
 static void feed_jointly(struct qwick_engine *eng, struct qwick_session **s,
                          int32_t *const *ids, float *out)
 {
@@ -142,14 +143,14 @@ static void joint_steps_equal_single_ones(void **state)
         for (size_t m = 0; m < N_MODELS && cpu_has((enum isa)l); m++) {
             bool quantized = m >= 4;
             check_joint(models[m], l, true, 1 + (l + (int)m) % 4, 0);
-            /* in default mode both sides keep the bound of the goldens */
+            /* in default mode each side is within the bound of the goldens */
             check_joint(models[m], l, false, 2,
                         2 * (quantized ? 4e-2 : 1.2e-2));
         }
 }
 
-/* Threads share out heads and segments of a context of more than one: the same
- * bits as on one thread, which walks them in order, and as in prefill. */
+/* Threads share heads, and the segments of a long context. This gives the same
+ * bits as one thread, which processes segments in order, and as prefill. */
 static void long_contexts_split_alike(void **state)
 {
     (void)state;
@@ -204,7 +205,7 @@ static void forks_live_on_their_own(void **state)
         if (at[i])
             assert_memory_equal(qwick_session_logits(f),
                                 qwick_session_logits(s), bytes);
-        /* the fork goes another way, then the first one on its own */
+        /* the fork continues differently, then the first session continues */
         memcpy(other, ids, at[i] * sizeof *ids);
         assert_int_equal(qwick_session_sync(f, other, n, NULL), 0);
         assert_int_equal(qwick_session_sync(s, ids, n, NULL), 0);
@@ -215,7 +216,8 @@ static void forks_live_on_their_own(void **state)
         assert_int_equal(qwick_session_sync(fresh, other, n, NULL), 0);
         assert_memory_equal(qwick_session_logits(f),
                             qwick_session_logits(fresh), bytes);
-        /* a shared page written to after a rollback becomes the writer's */
+        /* a session that writes to a shared page after a rollback gets its own
+         * copy */
         struct qwick_session *g;
         assert_int_equal(qwick_session_fork(&g, f, NULL), 0);
         assert_int_equal(qwick_session_rollback(g, 70, NULL), 0);
@@ -234,7 +236,7 @@ static void forks_live_on_their_own(void **state)
     free(other);
 }
 
-/* The head times the hidden state is the logits. */
+/* The head multiplied by the hidden state gives the logits. */
 static void hidden_states_are_what_the_head_reads(void **state)
 {
     (void)state;
@@ -298,9 +300,9 @@ static void joint_steps_refuse_what_cannot_be(void **state)
     qwick_engine_close(eng);
 }
 
-/* Keys and values in int8 by groups of 32 are off by up to 1/254 of the
- * group's largest, 2e-3 to 4e-3 of their norm; what that does to the logits of
- * these models stays below 2e-2, the error stated for --kv q8. */
+/* Keys and values in int8, in groups of 32, have errors of up to 1/254 of the
+ * group's largest number, or 2e-3 to 4e-3 of their norm. Their effect on the
+ * logits of these models stays below 2e-2, the documented error of --kv q8. */
 static void int8_cache_keeps_its_error(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* The prefix cache: the trie by itself, then cached = recomputed through the
- * engine, in memory and on disk. Numbers are compared under --exact, bit by
- * bit. */
+/* The prefix cache: first the trie alone, then cached = recomputed through the
+ * engine, in memory and on disk. Numbers are compared bit by bit, with
+ * --exact. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,8 +24,8 @@
 
 /* ---- faults --------------------------------------------------------------
  *
- * The program's own definitions stand before the C library's. Each lets
- * `fail_at` calls pass and fails the next one (0: none). */
+ * The functions below replace the C library's. Of the calls of the kind
+ * `failing`, number `fail_at` fails. */
 
 static atomic_int fail_at;
 enum { FAIL_NONE, FAIL_PREAD, FAIL_MALLOC, FAIL_MKDIR, FAIL_FSYNC };
@@ -54,7 +54,7 @@ int mkdir(const char *path, mode_t mode)
     return (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
 }
 
-/* Of directories. */
+/* Fails only for directories. */
 int fsync(int fd)
 {
     struct stat st;
@@ -103,13 +103,14 @@ static struct kv_cache some_kv(size_t n)
     return kv;
 }
 
-/* As a session publishes. */
+/* Insert whole pages, as a session does. */
 static void put(struct prefix *p, const int32_t *ids, const struct kv_cache *kv)
 {
     prefix_insert(p, ids, kv->n / KV_BLOCK * KV_BLOCK, kv);
 }
 
-/* Length of the match; the pages, where wanted, are those of kv. */
+/* Returns the length of the match. If kv is not NULL, checks that the pages are
+ * those of kv. */
 static size_t find(struct prefix *p, const int32_t *ids, size_t n,
                    const struct kv_cache *kv)
 {
@@ -146,19 +147,20 @@ static void finds_what_was_put_in(void **state)
         b[i] ^= 1;
         assert_int_equal(find(p, b, 300, &kv), i);
     }
-    /* what is there already is not kept twice */
+    /* existing pages are not stored twice */
     put(p, a, &other);
     assert_int_equal(prefix_bytes(p), 4 * kv.page_bytes);
     assert_int_equal(find(p, a, 256, &kv), 256);
     assert_int_equal(other.pages[0]->refs, 1);
-    /* the better one of two that begin alike */
+    /* of two nodes with a common beginning, the one with the longer match is
+     * found */
     memcpy(b, a, sizeof b);
     b[150] ^= 1;
     put(p, b, &other);
     assert_int_equal(prefix_bytes(p), 6 * kv.page_bytes);
     assert_int_equal(find(p, a, 256, &kv), 256);
     assert_int_equal(find(p, b, 256, NULL), 256);
-    /* the caches may go first, the trie keeps its pages */
+    /* the trie keeps its pages when the caches are freed */
     kv_free(&kv);
     kv_free(&other);
     assert_int_equal(find(p, a, 256, NULL), 256);
@@ -177,7 +179,7 @@ static void the_budget_holds_and_old_leaves_go_first(void **state)
     assert_int_equal(prefix_create(&p, &kv, 4 * kv.page_bytes + 1, NULL), 0);
     put(p, a, &kv);
     put(p, b, &kv);
-    /* of a, used longer ago, only the first page is left */
+    /* a was used longer ago, so only its first page is left */
     assert_int_equal(prefix_bytes(p), 4 * kv.page_bytes);
     assert_int_equal(find(p, b, 192, NULL), 192);
     assert_int_equal(find(p, a, 192, NULL), 64);
@@ -189,13 +191,13 @@ static void the_budget_holds_and_old_leaves_go_first(void **state)
     assert_int_equal(find(p, c, 64, NULL), 64);
     assert_int_equal(find(p, b, 192, NULL), 128);
     prefix_free(p);
-    /* a context larger than the budget: its beginning */
+    /* of a context larger than the budget, the beginning is stored */
     kv.n = 192;
     assert_int_equal(prefix_create(&p, &kv, 2 * kv.page_bytes, NULL), 0);
     put(p, a, &kv);
     assert_int_equal(find(p, a, 192, &kv), 128);
     prefix_free(p);
-    /* and one too small for a page */
+    /* a budget too small for a page */
     assert_int_equal(prefix_create(&p, &kv, kv.page_bytes - 1, NULL), 0);
     put(p, a, &kv);
     assert_int_equal(find(p, a, 192, NULL), 0);
@@ -204,8 +206,8 @@ static void the_budget_holds_and_old_leaves_go_first(void **state)
     kv_free(&kv);
 }
 
-/* Against a list of all prefixes ever put in, with a budget that is never
- * reached; then the invariants under one that is. */
+/* Compare with a list of all inserted prefixes, with a budget that is never
+ * reached. Then check the invariants with a small budget. */
 static void random_use_keeps_the_invariants(void **state)
 {
     enum { N = 40, LEN = 320 };
@@ -221,10 +223,10 @@ static void random_use_keeps_the_invariants(void **state)
         for (size_t i = 0; i < N; i++) {
             some_ids(ids[i], LEN, (uint32_t)i);
             x = x * 1664525u + 1013904223u;
-            if (i) /* begin as an earlier one does */
+            if (i) /* share a beginning with an earlier one */
                 memcpy(ids[i], ids[(x >> 8) % i],
                        (x >> 16) % LEN * sizeof(int32_t));
-            /* whole pages, or to the token */
+            /* whole pages, or any number of tokens */
             lengths[i] = (x >> 10) % (LEN + 1);
             if (x >> 31)
                 lengths[i] = lengths[i] / KV_BLOCK * KV_BLOCK;
@@ -249,8 +251,8 @@ static void random_use_keeps_the_invariants(void **state)
     kv_free(&kv);
 }
 
-/* Pages beside each other, as batches of short prompts leave them: the best one
- * is found whatever their order, and drops leave the others in place. */
+/* Many sibling pages, as from batches of short prompts. The best one is found
+ * in any order of insertion, and dropping some leaves the others in place. */
 static void many_siblings_are_told_apart(void **state)
 {
     enum { N = 500 };
@@ -263,7 +265,7 @@ static void many_siblings_are_told_apart(void **state)
     for (size_t i = 0; i < N; i++) {
         some_ids(ids[i], KV_BLOCK, (uint32_t)i);
         x = x * 1664525u + 1013904223u;
-        if (i) /* begin as an earlier one does, or be it */
+        if (i) /* share a beginning with an earlier one, or equal it */
             memcpy(ids[i], ids[(x >> 8) % i],
                    (x >> 16) % (KV_BLOCK + 1) * sizeof(int32_t));
         put(p, ids[i], &kv);
@@ -308,8 +310,8 @@ static void many_siblings_are_told_apart(void **state)
     kv_free(&kv);
 }
 
-/* Sequences that ended within a page: to the token, none twice, and what goes
- * on from one takes its place. */
+/* Sequences that end within a page are stored up to the last token, and only
+ * once. A longer sequence replaces its beginning. */
 static void ends_within_a_page_are_kept(void **state)
 {
     int32_t a[200], b[200];
@@ -325,24 +327,24 @@ static void ends_within_a_page_are_kept(void **state)
     for (size_t n = 0; n <= 200; n++)
         assert_int_equal(find(p, a, n, &kv), n < 100 ? n : 100);
     assert_int_equal(find(p, b, 200, &kv), 90);
-    for (int32_t t = 0; t < 320; t++) { /* nothing is behind its end */
+    for (int32_t t = 0; t < 320; t++) { /* beyond the end, nothing matches */
         int32_t c[128];
         memcpy(c, a, 100 * sizeof *c);
         for (size_t i = 100; i < 128; i++)
             c[i] = t;
         assert_int_equal(find(p, c, 128, &kv), 100);
     }
-    /* less than is there, and the same: nothing new */
+    /* a part of an existing sequence, or all of it: nothing new */
     prefix_insert(p, a, 80, &other);
     prefix_insert(p, a, 100, &other);
     assert_int_equal(prefix_bytes(p), 2 * kv.page_bytes);
     assert_int_equal(other.pages[1]->refs, 1);
-    /* one beside it */
+    /* a sibling */
     prefix_insert(p, b, 91, &other);
     assert_int_equal(prefix_bytes(p), 3 * kv.page_bytes);
     assert_int_equal(find(p, a, 200, &kv), 100);
     assert_int_equal(find(p, b, 200, NULL), 91);
-    /* it goes on, in its page, then beyond: the old page is given back */
+    /* it grows within its page, then beyond; the old page is freed */
     prefix_insert(p, a, 110, &other);
     assert_int_equal(prefix_bytes(p), 3 * kv.page_bytes);
     assert_int_equal(kv.pages[1]->refs, 1);
@@ -351,7 +353,7 @@ static void ends_within_a_page_are_kept(void **state)
     assert_int_equal(prefix_bytes(p), 5 * kv.page_bytes);
     assert_int_equal(find(p, a, 200, &kv), 200);
     assert_int_equal(find(p, b, 200, NULL), 91);
-    /* they go as all others do */
+    /* they are dropped like other pages */
     for (size_t left = 5; left-- > 0;) {
         prefix_shrink(p, left * kv.page_bytes);
         assert_int_equal(prefix_bytes(p), left * kv.page_bytes);
@@ -363,7 +365,8 @@ static void ends_within_a_page_are_kept(void **state)
     kv_free(&other);
 }
 
-/* Asking how long a match is takes no references and is no use. */
+/* Asking for the length of a match takes no references, and does not count as a
+ * use. */
 static void looking_leaves_no_trace(void **state)
 {
     int32_t a[64], b[64], c[64];
@@ -380,7 +383,7 @@ static void looking_leaves_no_trace(void **state)
     assert_int_equal(prefix_match(p, a, 64, NULL, NULL), 64);
     assert_int_equal(prefix_match(p, a, 9, NULL, NULL), 9);
     assert_int_equal(kv.pages[0]->refs, refs);
-    put(p, c, &kv); /* a is the oldest still */
+    put(p, c, &kv); /* a is still the oldest */
     assert_int_equal(find(p, a, 64, NULL), 0);
     assert_int_equal(find(p, b, 64, NULL), 64);
     prefix_free(p);
@@ -418,8 +421,8 @@ static struct qwick_engine *open_engine(struct mode m)
     return eng;
 }
 
-/* Sync in a session of its own; the logits must be those of an engine without
- * caches. Returns how many tokens were cached. */
+/* Sync a new session, and check that the logits equal those of an engine
+ * without caches. Returns the number of cached tokens. */
 static size_t check(struct qwick_engine *eng, struct qwick_engine *plain,
                     const int32_t *ids, size_t n)
 {
@@ -434,7 +437,7 @@ static size_t check(struct qwick_engine *eng, struct qwick_engine *plain,
     assert_int_equal(qwick_session_length(s), n);
     assert_memory_equal(qwick_session_logits(s), qwick_session_logits(want),
                         size);
-    /* and what follows, which writes into a page that was found in part */
+    /* and of later tokens, which write into a partly matching page */
     for (int32_t t = 0; t < 3; t++) {
         assert_int_equal(qwick_session_decode(s, t, NULL), 0);
         assert_int_equal(qwick_session_decode(want, t, NULL), 0);
@@ -462,15 +465,15 @@ static void cached_in_memory_is_as_recomputed(void **state)
         some_ids(a, 250, 5);
         some_ids(b, 250, 6);
         assert_int_equal(check(eng, plain, a, 250), 0);
-        /* whole pages of 192, the rest is not there */
+        /* 192 tokens are stored as whole pages, the rest is not */
         assert_int_equal(check(eng, plain, a, 250), 192);
         assert_int_equal(check(eng, plain, a, 193), 192);
-        /* the last token is evaluated in any case */
+        /* the last token is always evaluated */
         assert_int_equal(check(eng, plain, a, 192), 191);
         assert_int_equal(check(eng, plain, a, 128), 127);
         assert_int_equal(check(eng, plain, a, 65), 64);
         assert_int_equal(check(eng, plain, a, 1), 0);
-        /* what leaves it in the midst of a page */
+        /* a sequence that differs in the middle of a page */
         for (size_t i = 1; i < 192; i += 19) {
             memcpy(b, a, i * sizeof *a);
             b[i] = a[i] ^ 1;
@@ -508,8 +511,7 @@ static void shared_pages_are_never_written(void **state)
     qwick_engine_close(plain);
 }
 
-/* Under a budget that is always too small, with prompts that share beginnings.
- */
+/* With a budget that is always too small, and prompts that share beginnings. */
 static void eviction_does_not_change_results(void **state)
 {
     enum { N = 6 };
@@ -533,7 +535,7 @@ static void eviction_does_not_change_results(void **state)
     qwick_engine_close(plain);
 }
 
-/* For those who evaluate by joint steps. */
+/* For callers that evaluate with joint steps. */
 static void reuse_and_publish_serve_joint_steps(void **state)
 {
     int32_t a[200];
@@ -581,7 +583,7 @@ static size_t disk_bytes(void)
     return sum;
 }
 
-/* The same as check, in an engine of its own as in a run of its own. */
+/* Like check, in a new engine, which stands for a new run. */
 static size_t check_run(struct mode m, struct qwick_engine *plain,
                         const int32_t *ids, size_t n, bool warns)
 {
@@ -619,7 +621,7 @@ static void cached_on_disk_is_as_recomputed(void **state)
         assert_int_equal(check_run(both, plain, a, 250, false), 192);
         assert_int_equal(check_run(disk, plain, a, 192, false), 191);
         assert_int_equal(check_run(disk, plain, a, 100, false), 99);
-        /* leaves in the third page; that page becomes an entry */
+        /* differs in the third page; this page becomes an entry */
         assert_int_equal(check_run(disk, plain, b, 250, false), 150);
         assert_int_equal(check_run(disk, plain, b, 250, false), 192);
         assert_int_equal(check_run(disk, plain, c, 250, false), 192);
@@ -632,7 +634,7 @@ static void cached_on_disk_is_as_recomputed(void **state)
             assert_int_equal(v[i].n_tokens, 192);
             assert_true(v[i].exact && !v[i].damaged);
             assert_string_equal(v[i].kv, "f32");
-            /* the latest run needed the first one only */
+            /* the latest run used only the first entry */
             assert_int_equal(v[i].first, i ? 128 : 0);
         }
         qwick_cache_list_free(v, n);
@@ -640,7 +642,7 @@ static void cached_on_disk_is_as_recomputed(void **state)
     }
 }
 
-/* Models, modes and types have entries of their own. */
+/* Different models, modes and KV types do not share entries. */
 static void what_differs_is_apart(void **state)
 {
     int32_t ids[100];
@@ -687,7 +689,8 @@ static void copy_model(const char *to)
     }
 }
 
-/* Change one byte of a file in place; its time of modification, too, or not. */
+/* Change one byte of a file in place. keep_time: restore the modification
+ * time. */
 static void flip_in_place(const char *path, size_t at, bool keep_time)
 {
     struct stat st;
@@ -705,7 +708,8 @@ static void flip_in_place(const char *path, size_t at, bool keep_time)
     assert_int_equal(close(fd), 0);
 }
 
-/* An edit while the engine is open: what the weights were is unknown. */
+/* After an edit while the engine is open, we do not know which weights were
+ * used. */
 static void changed_in_use(const char *model, const char *path,
                            const int32_t *ids)
 {
@@ -727,7 +731,8 @@ static void changed_in_use(const char *model, const char *path,
     qwick_engine_close(eng);
 }
 
-/* One byte in the midst of the weights, where the fingerprint does not look. */
+/* A change of one byte in the middle of the weights, which the fingerprint does
+ * not read. */
 static void a_model_that_changes_is_noticed(void **state)
 {
     int32_t ids[100];
@@ -763,7 +768,7 @@ static void a_model_that_changes_is_noticed(void **state)
     rmdir(model);
 }
 
-/* The one entry that there is. */
+/* The path of the only entry. */
 static char *entry_path(void)
 {
     size_t n;
@@ -796,7 +801,7 @@ static void damaged_entries_are_ignored_and_rebuilt(void **state)
         data[i] ^= 0x10;
         put_file(path, data, n);
         data[i] ^= 0x10;
-        /* of the pages, those before the damage are good */
+        /* pages before the damage are good */
         size_t good = i < pages ? 0 : (i - pages) / h.page_bytes * KV_BLOCK;
         assert_int_equal(check_run(m, plain, ids, 200, true), good);
         assert_int_equal(check_run(m, plain, ids, 200, false), 192);
@@ -808,7 +813,8 @@ static void damaged_entries_are_ignored_and_rebuilt(void **state)
         assert_int_equal(check_run(m, plain, ids, 200, true), 0);
         assert_int_equal(check_run(m, plain, ids, 200, false), 192);
     }
-    /* what says another place, model or class than its name does */
+    /* an entry whose head names another place, model or class than its file
+     * name */
     uint64_t *const fields[] = {&h.first_page, &h.model[0], &h.files,
                                 &h.page_bytes, &h.head_dim};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
@@ -822,7 +828,7 @@ static void damaged_entries_are_ignored_and_rebuilt(void **state)
         assert_int_equal(check_run(m, plain, ids, 200, false), 192);
         *fields[i] = old;
     }
-    /* what is no file at all stays; there is a warning, and no crash */
+    /* a directory in place of an entry stays, with a warning */
     unlink(path);
     assert_int_equal(mkdir(path, 0700), 0);
     struct qwick_engine *eng = open_engine(m);
@@ -842,7 +848,7 @@ static void damaged_entries_are_ignored_and_rebuilt(void **state)
     qwick_engine_close(plain);
 }
 
-/* A read that fails, or memory that is short, says nothing about an entry. */
+/* An entry is not damaged because a read fails or memory is short. */
 static void faults_do_not_remove_entries(void **state)
 {
     int32_t ids[200];
@@ -863,7 +869,7 @@ static void faults_do_not_remove_entries(void **state)
             break;
 #endif
         int n = 0, left;
-        do { /* until all calls have failed once */
+        do { /* until each call has failed once */
             struct qwick_engine *eng = open_engine(m);
             struct qwick_err bad = {0};
             fail_at = ++n;
@@ -899,7 +905,7 @@ static void the_disk_budget_holds(void **state)
         assert_int_equal(check_run(m, plain, ids, 200, false), 0);
         assert_int_equal(disk_bytes(), (i < 3 ? i + 1 : 3) * entry);
     }
-    /* 2, 3 and 4 are there; using 2 makes 3 the oldest */
+    /* 2, 3 and 4 are stored; using 2 makes 3 the oldest */
     some_ids(ids, 200, 102);
     assert_int_equal(check_run(m, plain, ids, 200, false), 192);
     some_ids(ids, 200, 105);
@@ -912,7 +918,7 @@ static void the_disk_budget_holds(void **state)
     qwick_engine_close(plain);
 }
 
-/* An entry goes before those that it needs. */
+/* An entry is removed before the entries that it depends on. */
 static void collection_takes_ends_first(void **state)
 {
     int32_t ids[200];
@@ -937,7 +943,8 @@ static void collection_takes_ends_first(void **state)
     qwick_engine_close(plain);
 }
 
-/* Of other files nothing is removed; of our own temporary ones, old ones. */
+/* Other programs' files are never removed, and our temporary files only when
+ * they are old. */
 static void collection_spares_what_is_not_ours(void **state)
 {
     static const char *const names[] = {
@@ -998,12 +1005,12 @@ static void a_directory_that_cannot_be_had_is_no_failure(void **state)
     assert_non_null(strstr(e.msg, "cannot create: Not a directory"));
     qwick_session_free(s);
     qwick_engine_close(eng);
-    /* one that is known to be useless from the start is told then */
+    /* a directory that cannot be used gives a warning at the start */
     eng = open_engine((struct mode){YARN, .dir = temp_path("file")});
     assert_non_null(strstr(warning(0), "file: is not a directory; not used"));
     qwick_engine_close(eng);
     temp_remove("file");
-    /* parents are made, closed to others */
+    /* parents are created, and only their owner can read them */
     char *dir = strdup(temp_path("a/b"));
     eng = open_engine((struct mode){YARN, .dir = dir});
     assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
@@ -1021,7 +1028,7 @@ static void a_directory_that_cannot_be_had_is_no_failure(void **state)
     qwick_engine_close(eng);
 }
 
-/* A run whose prefix cache is refused for this reason. */
+/* Check a run whose prefix cache is refused for this reason. */
 static void refused(struct mode m, struct qwick_engine *plain,
                     const int32_t *ids, const char *why)
 {
@@ -1034,7 +1041,7 @@ static void refused(struct mode m, struct qwick_engine *plain,
     qwick_engine_close(eng);
 }
 
-/* Directories and files that somebody else may have written. */
+/* Directories and files that other users may have written are refused. */
 static void what_others_could_write_is_refused(void **state)
 {
     int32_t ids[200];
@@ -1062,19 +1069,19 @@ static void what_others_could_write_is_refused(void **state)
             assert_int_equal(check_run(m, plain, ids, 200, false), 192);
             assert_int_equal(chmod(cases[i].path, cases[i].refused[k]), 0);
             refused(m, plain, ids, "may write to it (mode ");
-            /* an entry is replaced by our own, a directory stays refused */
+            /* an entry is replaced by our own; a directory stays refused */
             if (i == 0)
                 assert_int_equal(check_run(m, plain, ids, 200, false), 192);
         }
         assert_int_equal(chmod(cases[i].path, i ? 0700 : 0600), 0);
-        if (geteuid() != 0) /* it takes root to give files away */
+        if (geteuid() != 0) /* only root can change the owner of a file */
             continue;
         assert_int_equal(chown(cases[i].path, 12345, (gid_t)-1), 0);
         refused(m, plain, ids, "belongs to user 12345, this is user 0");
         assert_int_equal(chown(cases[i].path, 0, (gid_t)-1), 0);
         assert_int_equal(check_run(m, plain, ids, 200, false), 192);
     }
-    /* links in place of what we make */
+    /* links in place of the directories that we make */
     char *moved = strdup(temp_path("moved"));
     const char *const links[] = {path, class, root};
     for (size_t i = 0; i < 3; i++) {
@@ -1091,7 +1098,7 @@ static void what_others_could_write_is_refused(void **state)
     qwick_engine_close(plain);
 }
 
-/* What mkdir and fsync of a directory say comes through. */
+/* Failures of mkdir, and of fsync of a directory, are reported. */
 static void faults_of_directories_are_told(void **state)
 {
     int32_t ids[100];
@@ -1112,7 +1119,7 @@ static void faults_of_directories_are_told(void **state)
             int rc = qwick_session_store(s, 100, &e);
             left = fail_at;
             failing = FAIL_NONE;
-            /* mkdir of what exists may fail as it likes */
+            /* if the directory exists, mkdir may fail */
             if (left <= 0 && (kind == FAIL_FSYNC || rc))
                 assert_int_equal(rc, -1);
             if (rc)
@@ -1129,7 +1136,8 @@ static void faults_of_directories_are_told(void **state)
             rmdir(temp_path("a"));
             free(dir);
         } while (left <= 0);
-        assert_true(n >= 5); /* a, b, prefix-1, the class; the entry */
+        assert_true(n >= 5); /* mkdir of a, b, prefix-1 and the class; the
+                                entry */
     }
 }
 

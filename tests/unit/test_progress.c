@@ -1,5 +1,5 @@
-/* How a line of progress looks. The command line is no library: its file is
- * compiled into the test, with what it needs from there. */
+/* The text of a progress line. The command line is not a library, so its file
+ * and the functions that it needs are compiled into the test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +38,7 @@ static void test_format(void **state)
     assert_string_equal(format(17, 200, 120), "17 of 200 texts, 2 min left");
     assert_string_equal(format(17, 200, 7199), "17 of 200 texts, 120 min left");
     assert_string_equal(format(17, 200, 7200), "17 of 200 texts, 2.0 h left");
-    /* what does not fit is cut, not written beyond */
+    /* a text that does not fit is cut */
     char small[9];
     progress_format(small, sizeof small, "texts", 17, 200, 3);
     assert_string_equal(small, "17 of 20");
@@ -76,7 +76,7 @@ static void test_fit(void **state)
     assert_int_equal(fit("\xe6\x97\xa5\xe6\x9c\xac", 3), 3);
     assert_int_equal(fit("\xe6\x97\xa5\xe6\x9c\xac", 4), 6);
     assert_int_equal(fit("\xf0\x9f\x98\x80!", 2), 4);
-    /* and what is no UTF-8 */
+    /* bytes that are not UTF-8 */
     assert_int_equal(fit("\xff\xff", 1), 1);
 }
 

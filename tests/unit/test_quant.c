@@ -1,5 +1,5 @@
-/* Checkpoints in MLX's affine format: what config.json may say, what the file
- * must then hold, and every way in which the two can differ. */
+/* Checkpoints in MLX's affine format: valid and invalid config.json, the
+ * tensors that it requires, and every way in which the two can differ. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ enum { MAX_TENSORS = 64, NAME = 80 };
 
 /* ---- config.json ---- */
 
-/* quantization: members of config.json, "" for none. */
+/* quantization: members to add to config.json, or "". */
 static void write_config(bool tied, const char *quantization)
 {
     struct buf b = {0};
@@ -153,14 +153,14 @@ static void modules_have_their_own(void **state)
     is_params(quant_find(q, "lm_head"), 8, 128);
     is_params(quant_find(q, "a.b"), 0, 0);
     is_params(quant_find(q, "a.b.c"), 4, 64);
-    /* the whole name counts, not what is before its NUL */
+    /* the whole name counts, not only the part before its NUL */
     is_params(quant_find(q, "a"), 4, 64);
     is_params(quant_find(q, ""), 4, 64);
     for (size_t i = 0; i < q->n; i++)
         if (q->v[i].len == 3 && !memcmp(q->v[i].module, "a\0b", 3))
             is_params(q->v[i].params, 3, 32);
     config_free(&c);
-    /* many, in linear time */
+    /* many overrides, in linear time */
     enum { MANY = 100000 };
     struct buf b = {0};
     buf_puts(&b, "\"quantization\": {\"bits\": 4, \"group_size\": 64");
@@ -248,7 +248,7 @@ static void other_systems_are_refused_by_name(void **state)
     config_refuses("\"quantization\": {\"mode\": 4, \"bits\": 4, "
                    "\"group_size\": 64}",
                    "quantization.mode", "4");
-    /* beside MLX's own object too */
+    /* also next to MLX's own object */
     config_refuses("\"quantization\": {\"bits\": 4, \"group_size\": 64}, "
                    "\"quantization_config\": {\"quant_method\": \"fp8\"}",
                    "quantization_config.quant_method", "fp8");
@@ -288,7 +288,7 @@ static void broken_overrides(void **state)
     config_refuses("\"quantization\": {\"group_size\": 64, \"bits\": 4, "
                    "\"a.b\": true, \"a.b\": false}",
                    "a.b", "");
-    /* a name of a page is cut */
+    /* a very long name is cut */
     struct buf b = {0};
     buf_puts(&b, "\"quantization\": {\"group_size\": 64, \"bits\": 4, \"m.");
     for (int i = 0; i < 500; i++)
@@ -309,7 +309,7 @@ static void two_objects_agree_or_not(void **state)
                 "32}",
              "\"lm_head\": {\"group_size\": 32, \"bits\": 8}, \"a.b\": "
              "false, " Q4),
-        /* in one only, but saying what holds anyway */
+        /* in one object only, but it repeats the default */
         BOTH(Q4 ", \"a.b\": true", Q4),
         BOTH(Q4, Q4 ", \"a.b\": {\"bits\": 4, \"group_size\": 64}"),
     };
@@ -344,7 +344,8 @@ static unsigned char zeros[FF * D * 4];
 struct list {
     struct st_out_tensor t[MAX_TENSORS];
     char names[MAX_TENSORS][NAME];
-    size_t n, n_names; /* names of dropped tensors stay taken */
+    size_t n, n_names; /* n_names: also counts dropped tensors, whose names stay
+                          used */
 };
 
 static void put(struct list *l, const char *name, enum dtype dtype, size_t rows,
@@ -362,7 +363,7 @@ static void put(struct list *l, const char *name, enum dtype dtype, size_t rows,
     l->n++;
 }
 
-/* A module's weight; with bits its scales and biases too. */
+/* Add a module's weight; if bits > 0, also its scales and biases. */
 static void put_module(struct list *l, const char *module, size_t rows,
                        size_t cols, int bits, size_t group, enum dtype dtype)
 {
@@ -482,7 +483,7 @@ static int open_engine(struct qwick_engine **eng, struct qwick_err *e)
     return qwick_engine_open(eng, &o, e);
 }
 
-/* The checkpoint opens, and everything in it is used: zeros come out. */
+/* Check that the checkpoint opens, and run it: all logits are zero. */
 static void opens(const struct list *l, size_t n_params, int bits,
                   const char *storage)
 {
@@ -546,7 +547,8 @@ static void every_width_group_and_type(void **state)
                   want);
         }
     }
-    /* scales of another type than the norms; and of another one each */
+    /* scales of another type than the norms; then different types for each
+     * module */
     struct list *l = q4();
     enum dtype t = DT_F32;
     for (size_t i = 0; i < N_MODULES; i++, t = (enum dtype)((t + 1) % 3))
@@ -581,7 +583,7 @@ static void widths_may_be_mixed(void **state)
     assert_int_equal(info->params_by_bits[4], N_MATRICES - FF * D);
     assert_int_equal(info->params_by_bits[0], FF * D + N_NORMS);
     qwick_engine_close(eng);
-    /* the embedding apart from the rest */
+    /* the embedding differs from the rest */
     l = layer("model.", 6, 128, DT_F16);
     drop(l, "model.embed_tokens.weight");
     drop(l, "model.embed_tokens.scales");
@@ -609,7 +611,7 @@ static void widths_may_be_mixed(void **state)
 static void without_scales_a_module_is_dense(void **state)
 {
     (void)state;
-    /* whatever config.json says of it */
+    /* the overrides of config.json for it do not matter */
     static const char *const says[] = {
         "", ", \"lm_head\": true",
         ", \"lm_head\": {\"group_size\": 64, \"bits\": 8}",
@@ -624,7 +626,7 @@ static void without_scales_a_module_is_dense(void **state)
         write_config(false, text);
         write_weights(l);
         opens(l, N_MATRICES + N_NORMS + N_EMBED, 4, "4-bit (group 64)");
-        /* of the full shape, that is */
+        /* but it must have the full shape */
         tensor(l, "lm_head.weight")->shape[1] = D / 8;
         write_weights(l);
         refuses("lm_head.weight", "[20, 16]", "[20, 128]");
@@ -690,7 +692,7 @@ static void config_and_file_differ(void **state)
                        "{\"group_size\": 64, \"bits\": 6}}");
     refuses("tensor model.layers.0.mlp.down_proj.weight", "[128, 32]",
             "[128, 48] by config.json (6 bits, group 64)");
-    /* an override of the bare name is no one's here */
+    /* an override for the bare name applies to no module here */
     write_config(true, "\"quantization\": {\"group_size\": 64, \"bits\": 8, "
                        "\"embed_tokens\": {\"group_size\": 64, \"bits\": 4}}");
     refuses("embed_tokens.weight", "[20, 16]", "[20, 32]");
@@ -766,12 +768,12 @@ static void broken_parts(void **state)
         write_weights(l);
         refuses(parts[i], "[0, ", "(4 bits, group 64)");
     }
-    /* of norms there are no packed ones */
+    /* norms cannot be packed */
     l = q4();
     tensor(l, "model.norm.weight")->dtype = DT_U32;
     write_weights(l);
     refuses("model.norm.weight", "U32", "not supported");
-    /* what nobody asks for may be anything */
+    /* tensors that are not used may have any type and shape */
     l = q4();
     put(l, "model.norm.scales", DT_U8, 3, 3);
     put(l, "lm_head.scales", DT_U8, 3, 3);
@@ -819,7 +821,7 @@ static void matrices_borrow_from_the_mapping(void **state)
     assert_int_equal(st_open_file(&set, temp_path("x.safetensors"), NULL), 0);
     assert_int_equal(
         weights_open(&w, set, "PATH", schemes, kernels_ref(), true, NULL), 0);
-    /* nothing is quantized unless config.json was heard */
+    /* a module is quantized only if config.json says so */
     assert_int_equal(weights_matrix(&w, &m, ROWS, COLS, x, &e), -1);
     has_words(&e, "PATH: ", "model.x.scales", "no \"quantization\"");
     w.quant = &quant;
@@ -843,12 +845,12 @@ static void matrices_borrow_from_the_mapping(void **state)
     assert_memory_equal(a.scales, s + 12, 6);
     assert_memory_equal(a.biases, b + 12, 6);
     assert_int_equal(a.sb_type, DT_F16);
-    /* rows that no groups fit, and more columns than can be counted */
+    /* rows that are not whole groups, and a number of columns that overflows */
     quant.all.group = 64;
     assert_int_equal(weights_matrix(&w, &m, ROWS, COLS, x, &e), -1);
     has_words(&e, "model.x.weight", "96 columns", "group_size, 64");
     assert_int_equal(weights_matrix(&w, &m, ROWS, SIZE_MAX - 63, x, &e), -1);
-    /* a tensor that is no module's weight is never quantized */
+    /* a tensor that is not a module's weight is never quantized */
     assert_int_equal(weights_matrix(&w, &m, ROWS, 1, d, &e), 0);
     assert_int_equal(m.bits, 0);
     assert_string_equal(weights_storage(&w, &m), "5-bit (group 64)");

@@ -1,5 +1,5 @@
-/* Quantizing checkpoints: bit by bit against a plain scalar quantizer that is
- * written here, and everything that must be refused or cleaned up. */
+/* Quantizing checkpoints: compared bit by bit with a plain scalar quantizer in
+ * this file, and everything that must be refused or cleaned up. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -79,7 +79,7 @@ static void store(enum dtype type, unsigned char *p, float f)
     }
 }
 
-/* One group as mlx.core.quantize has it, step by step. */
+/* Quantize one group with the steps of mlx.core.quantize. */
 static void plain_group(int *q, float *scale, float *bias, const float *w,
                         size_t group, int bits)
 {
@@ -108,7 +108,7 @@ static void plain_group(int *q, float *scale, float *bias, const float *w,
     *bias = b;
 }
 
-/* n elements; a code is put into the stream bit by bit. */
+/* Quantize n elements. Codes are put into the stream bit by bit. */
 static void plain_quantize(unsigned char *q, unsigned char *scales,
                            unsigned char *biases, const unsigned char *w,
                            size_t n, enum dtype type, size_t group, int bits)
@@ -141,7 +141,7 @@ static int code_at(const unsigned char *q, size_t i, int bits)
     return v;
 }
 
-/* Half of the distance between neighbours of a type's values near v. */
+/* Half of the distance between neighbouring values of a type near v. */
 static float half_ulp(enum dtype type, float v)
 {
     switch (type) {
@@ -154,10 +154,10 @@ static float half_ulp(enum dtype type, float v)
     }
 }
 
-/* What is read back is near the weights: affine.h has the bound. In it s is the
- * unrounded scale, here the stored one, which is off by half_ulp. float32's
- * roundings of w - b, the quotient, q * s and the sum: 4 of 2^-24 of at most
- * (n + 1) * |s| + |b|. */
+/* Check that the dequantized weights are near the originals, within the bound
+ * of affine.h. There s is the unrounded scale; here it is the stored one, which
+ * has an error of half_ulp. float32 rounds w - b, the quotient, q * s and the
+ * sum: four roundings of 2^-24 of at most (n + 1) * |s| + |b|. */
 static void check_error(const unsigned char *q, const unsigned char *scales,
                         const unsigned char *biases, const unsigned char *w,
                         size_t n, enum dtype type, size_t group, int bits)
@@ -181,7 +181,7 @@ static void check_error(const unsigned char *q, const unsigned char *scales,
     }
 }
 
-/* For conversions; main sets it. */
+/* Kernels for conversions; main sets it. */
 static const struct kernels *kernels;
 
 /* ---- groups -------------------------------------------------------------- */
@@ -194,7 +194,7 @@ static float normal(uint64_t seed, uint64_t i)
     return (float)(sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
 }
 
-/* Group g of a kind of its own. */
+/* Element i of group g. Each group is of another kind. */
 static float example(size_t g, size_t i, uint64_t seed)
 {
     float x = normal(seed, g * 128 + i);
@@ -204,7 +204,7 @@ static float example(size_t g, size_t i, uint64_t seed)
     case 1:
         return -0.0f;
     case 2:
-        return 0.25f; /* no range, not zero */
+        return 0.25f; /* range 0, but not zero */
     case 3:
         return -3;
     case 4:
@@ -282,14 +282,14 @@ static void groups_that_have_no_scale(void **state)
                 store(t, w + k * bytes, normal(3, k));
             if (i < 4) {
                 store(t, w + 200 * bytes, odd[i]);
-                if (i < 2 && t == DT_BF16) /* store() would carry into it */
+                if (i < 2 && t == DT_BF16) /* store() would overflow */
                     memcpy(w + 200 * bytes, "\xc0\x7f", 2);
             } else if (t == DT_F16) {
-                continue;        /* too small for these */
+                continue;        /* range too small for these kinds */
             } else if (i == 4) { /* the range overflows */
                 store(t, w + 200 * bytes, 3e38f);
                 store(t, w + 210 * bytes, -3e38f);
-            } else { /* no range, and 3e38 / 1e-7 overflows */
+            } else { /* range 0, and 3e38 / 1e-7 overflows */
                 for (size_t k = 192; k < 256; k++)
                     store(t, w + k * bytes, 3e38f);
             }
@@ -319,8 +319,8 @@ static double squared_error(const unsigned char *q, const unsigned char *s,
     return sum;
 }
 
-/* No group is worse than MLX's, but for float32's rounding of sums of 128
- * squares, each of them off by some 2^-24 of (n * s + b)^2. */
+/* No group is worse than MLX's. The slack is for float32's rounding of sums of
+ * 128 squares, each with an error of about 2^-24 of (n * s + b)^2. */
 static void search_is_never_worse(void **state)
 {
     static unsigned char w[MAX_ELEMENTS * 4], q[2][MAX_ELEMENTS];
@@ -363,8 +363,9 @@ static void search_is_never_worse(void **state)
             }
 }
 
-/* Of normally distributed weights' squared error this share remains at most:
- * measured 0.67, 0.76, 0.81, 0.84, 0.83, 0.53, with room for other seeds. */
+/* The largest share of MLX's squared error that may remain with normally
+ * distributed weights: measured 0.67, 0.76, 0.81, 0.84, 0.83, 0.53, plus room
+ * for other seeds. */
 static void search_wins(void **state)
 {
     enum { N = 64 * 400 };
@@ -392,7 +393,7 @@ static void search_wins(void **state)
 
 /* ---- checkpoints --------------------------------------------------------- */
 
-/* Remove a directory and what is in it, directories too. */
+/* Remove a directory and its contents, also directories. */
 static void remove_tree(const char *path)
 {
     DIR *d = opendir(path);
@@ -410,7 +411,7 @@ static void remove_tree(const char *path)
     rmdir(path);
 }
 
-/* Where the results and the sources of these tests are. */
+/* Paths of the results and the sources of these tests. */
 static char out_path[128], src_path[128];
 
 static int setup(void **state)
@@ -429,7 +430,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Names in the test's directory. */
+/* Count the entries of a directory. */
 static size_t entries(const char *path)
 {
     size_t n = 0;
@@ -472,7 +473,7 @@ static const struct st_tensor *need(const struct st_set *set, const char *name)
     return t;
 }
 
-/* The three tensors of a module against the plain quantizer. */
+/* Compare the three tensors of a module with the plain quantizer. */
 static void check_module(const struct st_tensor *t, const struct st_set *got,
                          const char *module, size_t group, int bits)
 {
@@ -505,9 +506,9 @@ static void check_module(const struct st_tensor *t, const struct st_set *got,
     free(want_b);
 }
 
-/* Expectations of a run: everything 2-D whose columns are whole groups has
- * bits, the head head_bits, what begins with skip stays. Returns how many
- * modules are quantized. */
+/* Check the result of a run. Every 2-D weight whose rows are whole groups has
+ * `bits` bits, the head has head_bits, and modules that begin with `skip` are
+ * unchanged. Returns the number of quantized modules. */
 static size_t check_result(const char *src, const char *dst, size_t group,
                            int bits, const char *head, int head_bits,
                            const char *skip)
@@ -597,7 +598,7 @@ static void golden_checkpoints(void **state)
                 o.threads = 1 + i % 3;
                 int rc = qwick_quantize(src, dst, &o, &r, &e);
                 if (rc && e.code == QWICK_ERR_USAGE && o.group == 128) {
-                    /* none has such columns */
+                    /* no weight has such rows */
                     assert_non_null(strstr(e.msg, "no module"));
                     assert_int_equal(entries(temp_dir), 0);
                     continue;
@@ -642,8 +643,8 @@ static const char config_text[] =
 
 enum { VOCAB = 4099, COLS = 160 }; /* 655,840 elements: three pieces */
 
-/* Write the tensors in an order that leaves nothing aligned; bad: an element of
- * the embedding that is no number, or -1. */
+/* Write the tensors in an order that leaves all of them unaligned. bad: index
+ * of an element of the embedding that becomes NaN, or -1. */
 static void write_source(long bad)
 {
     static uint16_t embed[VOCAB * COLS];
@@ -725,7 +726,7 @@ static void pieces_alignment_and_companions(void **state)
         assert_non_null(strstr(told.notes, "lm_head: left out"));
         assert_non_null(strstr(told.notes, "odd: stays as it is: 3 columns"));
 
-        /* the spare head is gone; what else there was is right */
+        /* the spare head is removed; the other tensors are right */
         struct st_set *to = open_set(dst);
         assert_null(st_find(to, "lm_head.weight"));
         struct st_set *from = open_set(src_path);
@@ -785,7 +786,8 @@ static void demo_model(void **state)
 
 /* ---- refusals ------------------------------------------------------------ */
 
-/* Fails with the code, a message that has the word, and no trace. */
+/* Check that the call fails with the code, a message that contains the word,
+ * and no files left. */
 static void refuses(const char *src, const char *dst,
                     const struct qwick_quantize_options *o,
                     enum qwick_err_code code, const char *word)
@@ -902,7 +904,7 @@ static void what_is_there_stays(void **state)
     refuses(src, dst, &o, QWICK_ERR_USAGE, "out");
     unlink(dst);
 
-    /* empty: taken; not empty: only a checkpoint, only with force */
+    /* an empty directory is used; a checkpoint only with force; others never */
     mkdir(dst, 0777);
     must(qwick_quantize(src, temp_path("out/"), &o, NULL, &e), &e);
     refuses(src, dst, &o, QWICK_ERR_USAGE, "--force");
@@ -920,7 +922,7 @@ static void what_is_there_stays(void **state)
     refuses(src, dst, &o, QWICK_ERR_USAGE, "config.json");
     remove_tree(dst);
 
-    /* a link to an empty directory: what it leads to is filled */
+    /* a link to an empty directory: its target is filled */
     mkdir(temp_path("real"), 0777);
     assert_int_equal(symlink("real", dst), 0);
     must(qwick_quantize(src, dst, &o, NULL, &e), &e);
@@ -964,8 +966,8 @@ static void stops(void **state)
             "interrupted");
     assert_int_equal(entries(temp_dir), 0);
 
-    /* Killed: what is left has another name and no config.json. One thread,
-     * because a forked child has not the pool's. */
+    /* After a kill, the leftover has another name and no config.json. Use one
+     * thread, because a forked child lacks the threads of the pool. */
     s = (struct stopper){.signal = SIGKILL};
     o.threads = 1;
     pid_t pid = fork();
@@ -1036,7 +1038,7 @@ static void large_writer(void **state)
     assert_int_equal(entries(temp_dir), 0);
 }
 
-/* Bytes of tensor `tensor` from `at` on, as the test below has them. */
+/* The test pattern: bytes of a tensor from `at` on. */
 static void pattern(unsigned char *out, size_t tensor, size_t at, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -1071,8 +1073,8 @@ static void write_pieces(void *ctx, struct par_team *team, int tid,
     free(bytes);
 }
 
-/* Pieces in any order, of more parts of the file than are put together in
- * memory at a time, by three threads. */
+/* Three threads write pieces in any order, from more parts of the file than the
+ * writer collects in memory at a time. */
 static void large_writer_in_pieces(void **state)
 {
     (void)state;
@@ -1101,7 +1103,7 @@ static void large_writer_in_pieces(void **state)
         }
         st_close(set);
     }
-    /* given up in the middle */
+    /* abort in the middle */
     must(st_writer_open_large(&p.w, path, "mlx", t, 4, &e), &e);
     p.n = 50;
     par_run(pool, write_pieces, &p);
@@ -1112,9 +1114,10 @@ static void large_writer_in_pieces(void **state)
     assert_int_equal(entries(temp_dir), 0);
 }
 
-/* The names of two directories; 0 or -1 with errno. */
-static int exchange_fails;  /* errno of renameat2, or 0: it works */
-static const char *watched; /* exists after every rename, or NULL */
+/* State of the replaced renames below. */
+static int exchange_fails;  /* errno for renameat2; 0: it works */
+static const char *watched; /* path that must exist after every rename, or
+                               NULL */
 static int n_gaps;
 
 static int renamed(long rc)
@@ -1125,7 +1128,7 @@ static int renamed(long rc)
     return (int)rc;
 }
 
-/* These stand before the C library's. */
+/* These replace the C library's functions. */
 int rename(const char *from, const char *to)
 {
     return renamed(syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
@@ -1162,8 +1165,8 @@ static void check_checkpoint(const char *name, const char *mark)
     assert_string_equal(text, mark);
 }
 
-/* A directory that is replaced is there all the time, where the file system can
- * do that, and nothing else is left. */
+/* A replaced directory exists at every moment, if the file system supports
+ * that, and no other files are left. */
 static void replaced_at_once(void **state)
 {
     static const int errors[] = {0, EINVAL, ENOSYS, ENOTSUP};
@@ -1192,7 +1195,7 @@ static void replaced_at_once(void **state)
         assert_int_equal(n_gaps, i ? 1 : 0); /* documented */
         put_checkpoint("d", "old");
     }
-    /* what the file system can and does not want is an error */
+    /* if the file system refuses the exchange, that is an error */
     exchange_fails = EACCES;
     must(outdir_open(&d, path, true, NULL, &e), &e);
     assert_int_equal(outdir_commit(d, &e), -1);
@@ -1203,7 +1206,7 @@ static void replaced_at_once(void **state)
     watched = NULL;
 }
 
-/* The mark of this process with the fields changed that are not NULL. */
+/* The mark of this process. Arguments that are not NULL replace its fields. */
 static const char *mark_of(const char *host, const char *boot, const char *pid,
                            const char *start)
 {
@@ -1246,7 +1249,7 @@ static void leftovers_of_dead_processes_go(void **state)
          true}, /* another host */
         {strdup(mark_of(NULL, NULL, "0", NULL)), true},
         {strdup(mark_of(NULL, NULL, "-5", NULL)), true},
-        {strdup("abcdef"), true}, /* of no name that we give */
+        {strdup("abcdef"), true}, /* not one of our names */
         {strdup(""), true},
     };
     size_t n = sizeof cases / sizeof *cases, stay = 0;
@@ -1258,7 +1261,7 @@ static void leftovers_of_dead_processes_go(void **state)
             stay += cases[i].stays;
         }
     }
-    /* of another PATH; no directory */
+    /* a leftover of another PATH; a file */
     snprintf(name, sizeof name, "dd.tmp-%s", cases[0].mark);
     put_checkpoint(name, "x");
     snprintf(name, sizeof name, "d.tmp-%s0", cases[0].mark);
@@ -1271,7 +1274,7 @@ static void leftovers_of_dead_processes_go(void **state)
         snprintf(name, sizeof name, "d.tmp-%s", cases[i].mark);
         assert_int_equal(exists(temp_path(name)), cases[i].stays);
     }
-    /* one that a process holds, whose id does not say so */
+    /* a leftover that a process has locked, although its id looks dead */
     snprintf(name, sizeof name, "d.tmp-%s", cases[0].mark);
     put_checkpoint(name, "x");
     int fd = open(temp_path(name), O_RDONLY);
@@ -1284,7 +1287,7 @@ static void leftovers_of_dead_processes_go(void **state)
     outdir_abort(d);
     assert_false(exists(temp_path(name)));
 
-    /* between the two steps: what was there is there again */
+    /* killed between the two steps: the old directory is restored */
     remove_tree(temp_path("d"));
     snprintf(name, sizeof name, "d.old-%s", cases[0].mark);
     put_checkpoint(name, "old");
@@ -1293,7 +1296,8 @@ static void leftovers_of_dead_processes_go(void **state)
     check_checkpoint("d", "old");
     assert_false(exists(temp_path(name)));
 
-    /* a real one: alive it stays, killed it goes */
+    /* a real process: its leftover stays while it runs, and is removed after a
+     * kill */
     assert_int_equal(pipe(hold), 0);
     size_t before = entries(temp_dir);
     pid = fork();
@@ -1322,7 +1326,7 @@ static void leftovers_of_dead_processes_go(void **state)
         free((char *)(uintptr_t)cases[i].mark);
 }
 
-/* Cleaning up takes no descriptor and no memory. */
+/* Cleaning up needs no descriptor and no memory. */
 static void removed_without_descriptors(void **state)
 {
     struct outdir *d;
@@ -1349,7 +1353,7 @@ static void removed_without_descriptors(void **state)
         if (how)
             outdir_abort(d);
     }
-    /* what is finished is not abandoned */
+    /* outdir_abandon leaves a finished directory */
     must(outdir_open(&d, temp_path("d"), false, NULL, &e), &e);
     must(outdir_write(d, "f", "x", 1, &e), &e);
     must(outdir_commit(d, &e), &e);
@@ -1357,7 +1361,7 @@ static void removed_without_descriptors(void **state)
     assert_true(exists(temp_path("d/f")));
 }
 
-/* Files that come while we write are not lost. */
+/* Files that appear at PATH while we write are not lost. */
 static void directory_that_changed(void **state)
 {
     (void)state;

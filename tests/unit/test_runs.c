@@ -1,5 +1,5 @@
-/* The scheduler with a toy task: whatever shares a pass, waits, is cut, shared
- * or loses its cache, each run gets the outputs that it gets alone. */
+/* The scheduler with a toy task. Sharing passes and pages, waiting, cutting and
+ * preemption do not change outputs: each run gets the same as alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,17 +33,17 @@ static struct qwick_engine *open_engine(size_t chunk)
 struct text {
     int32_t ids[LONGEST];
     size_t n;
-    float *rows; /* [n, VOCAB] evaluated alone */
+    float *rows; /* [n, VOCAB] outputs of the text alone */
 };
 
 struct toy {
-    struct run run; /* first */
+    struct run run; /* must be first */
     const struct text *text;
     size_t n_rows; /* outputs seen */
-    int ended;     /* 1: as it should; 2: without memory; 3: its time is over */
+    int ended;     /* 1: normally; 2: out of memory; 3: its deadline passed */
 };
 
-/* What the task has seen. */
+/* State of the task. */
 struct work {
     struct toy toys[N_RUNS];
     size_t order[N_RUNS], n_ended;
@@ -57,7 +57,7 @@ static int keep_row(void *ctx, size_t pos, const float *logits)
     return 0;
 }
 
-/* Texts of different lengths that begin with `common` equal tokens. */
+/* Make texts of different lengths that share their first `common` tokens. */
 static struct text *make_texts(size_t common)
 {
     struct qwick_engine *eng = open_engine(0);
@@ -73,7 +73,7 @@ static struct text *make_texts(size_t common)
             t->ids[k] =
                 i && k < common ? all[0].ids[k] : (int32_t)((x >> 16) % VOCAB);
         }
-        t->ids[common] = (int32_t)i; /* common is all that they share */
+        t->ids[common] = (int32_t)i; /* the first token that differs */
         t->rows = malloc(t->n * VOCAB * sizeof *t->rows);
         assert_int_equal(
             qwick_session_all_logits(s, t->ids, t->n, keep_row, t, NULL), 0);
@@ -125,7 +125,7 @@ static void fail_run(struct runs *s, struct run *r, const struct qwick_err *why)
         w->why = *why;
 }
 
-/* A run decodes its text from the token on that it began with. */
+/* Extend a run by one token of its text, as decoding does. */
 static int one_more(struct runs *s, struct run *r, bool *again,
                     struct qwick_err *e)
 {
@@ -171,7 +171,8 @@ static struct work *queue_all(struct runs *s, const struct text *texts)
     return w;
 }
 
-/* Run all texts; each gets as many outputs as its task wants. */
+/* Run all texts, and check that each gets all the outputs that its task
+ * wants. */
 static void run_texts(struct runs *s, const struct text *texts)
 {
     struct qwick_err e;
@@ -245,7 +246,7 @@ static void passes_keep_to_the_chunk(void **state)
         assert_in_range(s.n_evaluated - before, 1, CHUNK);
         before = s.n_evaluated;
     }
-    /* full passes: in order, and no more of them than needed */
+    /* full passes: runs end in order, with as few passes as possible */
     assert_int_equal(s.n_passes, (total_of(texts) + CHUNK - 1) / CHUNK);
     for (size_t i = 0; i < N_RUNS; i++)
         assert_int_equal(w.order[i], i);
@@ -262,7 +263,7 @@ static void common_beginnings_are_evaluated_once(void **state)
     struct work w;
     struct runs s;
     (void)state;
-    /* from the session of the first one, while that goes on */
+    /* take the beginning from the session of the first run, while it is live */
     open_runs(&s, eng, &decoding, &w, N_RUNS);
     queue_all(&s, texts);
     for (size_t i = 0; i < N_RUNS; i++)
@@ -271,11 +272,11 @@ static void common_beginnings_are_evaluated_once(void **state)
     assert_int_equal(s.n_shared, (N_RUNS - 1) * COMMON);
     assert_int_equal(s.n_evaluated + s.n_shared, total_of(texts));
     runs_close(&s);
-    /* one after the other, by the session that the one before has left */
+    /* one after the other, each with the session that the previous run left */
     open_runs(&s, eng, &reusing, &w, 1);
     run_texts(&s, texts);
     assert_int_equal(s.n_shared, (N_RUNS - 1) * COMMON);
-    /* and the same ones again: all but the last token, which has an output */
+    /* the same texts again: all tokens except the last, which has an output */
     runs_close(&s);
     open_runs(&s, eng, &reusing, &w, N_RUNS);
     run_texts(&s, texts);
@@ -328,7 +329,7 @@ static void short_memory_preempts(void **state)
         open_runs(&s, eng, &decoding, &w, 6);
         s.kv_bytes = pages * page;
         queue_all(&s, texts);
-        /* they grow to more than anybody expected */
+        /* they grow beyond their expected length */
         for (size_t i = 0; i < N_RUNS; i++)
             w.toys[i].run.n = w.toys[i].run.n_final = 1;
         while (runs_pending(&s)) {

@@ -1,6 +1,6 @@
-/* The safetensors container: good files in odd shapes, one broken file per
- * kind of fault, indexes, and the writer. Files are made as they are needed,
- * in a directory of their own. */
+/* The safetensors container: unusual but valid files, one broken file per kind
+ * of fault, indexes, and the writer. The tests make their files in a temporary
+ * directory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,7 +43,7 @@ static size_t n_files(void)
     return n;
 }
 
-/* Length, header, then n_data bytes 0, 1, 2 … */
+/* Write a file: length, header, then n_data bytes 0, 1, 2 … … */
 static void put_raw(const char *p, uint64_t length, const char *header,
                     size_t n_header, size_t n_data)
 {
@@ -73,7 +73,8 @@ static struct st_set *must_open(const char *p)
     return set;
 }
 
-/* The message is one line, begins with the file, and has all of the words. */
+/* Check that the message is one line, begins with the file, and has all of the
+ * words. */
 static void check_message(const struct qwick_err *e, const char *file,
                           const char *a, const char *b, const char *c)
 {
@@ -145,7 +146,7 @@ static void test_good(void **state)
     assert_int_equal(t->shape[1], 4);
     assert_int_equal(st_find(set, "rank8")->shape[7], 2);
     assert_int_equal(st_find(set, "")->data[0], 18);
-    /* A name with NUL is not found by what is before it. */
+    /* A name with NUL is not found by the part before it. */
     assert_null(st_find(set, "a\xc3\xa9\n"));
     assert_int_equal(st_at(set, 6)->name_len, 6);
     assert_memory_equal(st_at(set, 6)->name, "a\xc3\xa9\n\0z", 7);
@@ -172,7 +173,7 @@ static void test_broken(void **state)
         size_t n_data;
         const char *words[3];
     } cases[] = {
-        /* the header is no header */
+        /* the header is not an object */
         {"[]", 0, {"header is not a JSON object"}},
         {"\"x\"", 0, {"header is not a JSON object"}},
         {"12", 0, {"header is not a JSON object"}},
@@ -181,7 +182,7 @@ static void test_broken(void **state)
         {"{\"aa\":", 0, {"header: offset"}},
         {"{\"\xff\":1}", 0, {"header: offset 2", "UTF-8"}},
         {"{\"a\\ud800\":1}", 0, {"header: offset 3", "surrogate"}},
-        {"{" A "}\0", 8, {0}}, /* the string ends there: good */
+        {"{" A "}\0", 8, {0}}, /* the string ends there, so this is valid */
         /* __metadata__ */
         {"{\"__metadata__\":1}", 0, {"__metadata__", "object of strings"}},
         {"{\"__metadata__\":[]}", 0, {"__metadata__", "object of strings"}},
@@ -377,7 +378,7 @@ static void test_broken(void **state)
                       cases[i].words[2]);
         assert_int_equal(st_open_file(&set, path, NULL), -1);
     }
-    /* Sizes on both sides of a truncation. */
+    /* Truncated at several sizes. */
     struct qwick_err e;
     struct st_set *set;
     char want[80];
@@ -424,12 +425,12 @@ static void test_broken_length(void **state)
     assert_int_equal(st_open_file(&set, path, &e), -1);
     check_message(&e, path, "truncated: a header of 2 bytes", "file has 9",
                   NULL);
-    /* A mark that other JSON may begin with. */
+    /* A byte order mark, which other JSON files may have. */
     static const char marked[] = "\xef\xbb\xbf{" A "}";
     put_raw(path, sizeof marked - 1, marked, sizeof marked - 1, 8);
     assert_int_equal(st_open_file(&set, path, &e), -1);
     check_message(&e, path, "byte order mark", NULL, NULL);
-    /* Something else altogether: a page that says no. */
+    /* Not a model at all: an HTML page. */
     put_file(path, "<!DOCTYPE html><html>", 21);
     assert_int_equal(st_open_file(&set, path, &e), -1);
     check_message(&e, path, "not a safetensors file", NULL, NULL);
@@ -479,7 +480,7 @@ static void test_mutations(void **state)
     }
 }
 
-/* Reading all of it would take hours. */
+/* Reading all of a sparse file would take hours. */
 static void test_sparse(void **state)
 {
     (void)state;
@@ -501,7 +502,7 @@ static void test_sparse(void **state)
     } else {
         assert_int_equal(e.code, QWICK_ERR_MEMORY);
     }
-    /* And one of nothing but zeros. */
+    /* A sparse file of zeros only. */
     put_file(path, "", 0);
     assert_int_equal(truncate(path, size), 0);
     assert_int_equal(st_open_file(&set, path, &e), -1);
@@ -515,7 +516,7 @@ static int open_dir(struct st_set **set, struct qwick_err *e)
     if (checkpoint_open(&ck, temp_dir, e))
         fail_msg("%s", e->msg);
     int rc = st_open(set, ck, e);
-    checkpoint_close(ck); /* the set does not need it */
+    checkpoint_close(ck); /* the set does not need the checkpoint */
     return rc;
 }
 
@@ -548,7 +549,7 @@ static void test_index(void **state)
     struct qwick_err e = {0};
     struct st_set *set;
     put_shards();
-    /* "a" is in no list: an extra tensor. */
+    /* The index does not list "a": it is an extra tensor. */
     put_index("{\"c\":\"s2.safetensors\",\"b\":\"s1.safetensors\"}");
     if (open_dir(&set, &e))
         fail_msg("%s", e.msg);
@@ -608,7 +609,7 @@ static void test_index(void **state)
         assert_int_equal(open_dir(&set, &e), -1);
         check_message(&e, index, ":", NULL, NULL);
     }
-    /* A sparse one ends at once. */
+    /* A sparse index is refused at once. */
     put_file(index, "", 0);
     if (truncate(index, (off_t)1 << 40) == 0) {
         assert_int_equal(open_dir(&set, &e), -1);
@@ -638,7 +639,7 @@ static void test_without_index(void **state)
     assert_int_equal(open_dir(&set, &e), -1);
     check_message(&e, temp_dir, "no weights", "model.safetensors.index.json",
                   "*.safetensors");
-    /* All of them, in the order of their names. */
+    /* All shards, in the order of their names. */
     put_shards();
     put(temp_path("a0.safetensors"), "{" TENSOR("z", "U8", "[1]", "[0,1]") "}",
         1);
@@ -651,7 +652,7 @@ static void test_without_index(void **state)
     assert_string_equal(st_at(set, 1)->name, "a");
     assert_string_equal(st_at(set, 3)->name, "c");
     st_close(set);
-    /* model.safetensors alone wins. */
+    /* model.safetensors has priority over other files. */
     put(path, "{" A "}", 8);
     assert_int_equal(open_dir(&set, &e), 0);
     assert_int_equal(st_count(set), 1);
@@ -661,7 +662,7 @@ static void test_without_index(void **state)
     assert_int_equal(open_dir(&set, &e), 0);
     assert_string_equal(st_at(set, 0)->name, "c");
     st_close(set);
-    /* A fault in it does not fall back. */
+    /* If it is faulty, other files are not tried. */
     unlink(temp_path("model.safetensors.index.json"));
     put_file(path, "", 0);
     assert_int_equal(open_dir(&set, &e), -1);
@@ -672,8 +673,8 @@ static void test_without_index(void **state)
     check_message(&e, path, "symbolic link", "missing", NULL);
 }
 
-/* 3000 shards with 32 descriptors; in one header so many tensors that quadratic
- * time runs into the time limit of the whole file. */
+/* 3000 shards with 32 descriptors. One header has so many tensors that
+ * quadratic time would exceed the time limit of this file. */
 static void test_many(void **state)
 {
     (void)state;
@@ -768,18 +769,19 @@ static void test_write(void **state)
     struct qwick_err e = {0};
     struct st_writer *w;
     struct st_set *set;
-    /* A file of that name, and a temporary one of a killed run, are there. */
+    /* A file of this name, and a temporary file of a killed run, already
+     * exist. */
     char stale[160];
     snprintf(stale, sizeof stale, "%s.tmp.%ld", path, (long)getpid());
     put_file(path, "old", 3);
     put_file(stale, "stale", 5);
     if (st_writer_open(&w, path, tensors, 6, &e))
         fail_msg("%s", e.msg);
-    /* Until it is closed, the old file is there. */
+    /* Until the writer is closed, the old file stays. */
     struct stat st;
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_size, 3);
-    /* In pieces that end where they like. */
+    /* In pieces of arbitrary sizes. */
     unsigned char *all = malloc(24 + 200000 + 1);
     assert_non_null(all);
     memcpy(all, logits, 24);
@@ -865,7 +867,7 @@ static void test_write_faults(void **state)
     assert_non_null(strstr(e.msg, "directory"));
     assert_int_equal(n_files(), 1);
 
-    /* A full device, which stays what it is. */
+    /* A full device stays a device. */
     assert_int_equal(st_writer_open(&w, "/dev/full", &one, 1, &e), 0);
     assert_int_equal(st_writer_data(w, data, 8, &e), 0);
     assert_int_equal(st_writer_close(w, &e), -1);
@@ -875,7 +877,7 @@ static void test_write_faults(void **state)
     assert_int_equal(stat("/dev/full", &st), 0);
     assert_true(S_ISCHR(st.st_mode));
 
-    /* Through a link the target is written, and the link stays. */
+    /* If path is a link, its target is written, and the link stays. */
     const char *link_path = temp_path("link");
     assert_int_equal(symlink("model.safetensors", link_path), 0);
     assert_int_equal(st_writer_open(&w, link_path, &one, 1, &e), 0);

@@ -1,5 +1,5 @@
-/* Sampling against a plain second implementation: everything sorted, in double,
- * candidates walked by id. */
+/* Sampling against a plain second implementation, which sorts everything,
+ * computes in double, and goes through candidates by id. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,9 +19,9 @@
 
 enum { QWEN3_VOCAB = 151936 };
 
-/* Relative error of the sampler's float32 exponentials, for arguments of which
- * something is left: (x - max) / temperature is rounded to float32, and at -40,
- * which is 4e-18 of the largest, that is 40 * 2^-24 = 2.4e-6. */
+/* Relative error of the sampler's float32 exponentials. (x - max) / temperature
+ * is rounded to float32. At -40, where the result is 4e-18 of the largest, this
+ * error is 40 * 2^-24 = 2.4e-6; smaller results do not matter. */
 #define SLACK 5e-6
 
 static struct qwick_sampling neutral(void)
@@ -121,7 +121,7 @@ static int by_id(const void *pa, const void *pb)
     return a->id < b->id ? -1 : 1;
 }
 
-/* All that may be drawn, best first. */
+/* All ids that may be drawn, best first. */
 static struct candidate *sorted(const float *x, size_t n,
                                 const unsigned char *blocked, size_t *m)
 {
@@ -135,8 +135,8 @@ static struct candidate *sorted(const float *x, size_t n,
     return c;
 }
 
-/* Survivors by id into out; *clear is false when a cut lies so near a value
- * that rounding decides. */
+/* Write the ids that pass the filters to out, by id. *clear is false if a cut
+ * is so near a value that rounding decides. */
 static size_t survivors(const struct candidate *all, size_t n,
                         const struct qwick_sampling *o, struct candidate *out,
                         bool *clear)
@@ -180,7 +180,7 @@ static size_t survivors(const struct candidate *all, size_t n,
     return m;
 }
 
-/* Whether the id is what u picks among the survivors. */
+/* Whether the random number u selects this id among the survivors. */
 static bool picks(const struct candidate *c, size_t n, double u, int32_t id)
 {
     double total = 0, sum = 0;
@@ -249,7 +249,7 @@ static void draws_equal_the_plain_way(void **state)
             struct qwick_sampling o = neutral();
             o.seed = (uint64_t)(uniform() * 1e15);
             o.temperature = PICK(ts);
-            /* one filter alone half of the time */
+            /* half of the time a single filter */
             int which = (int)(uniform() * 6);
             if (which == 0 || which > 2)
                 o.top_k = PICK(ks);
@@ -285,7 +285,8 @@ static void draws_of_a_whole_vocabulary(void **state)
     counter = 1000000;
     for (int shape = 0; shape < N_SHAPES; shape++) {
         float *x = logits_of(n, (enum shape)shape);
-        x[151900] = 1000; /* padding, however likely */
+        x[151900] = 1000; /* padding is never drawn, even with the largest
+                             logit */
         struct candidate *all = sorted(x, n, blocked, &m);
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
             struct qwick_sampling o = neutral();
@@ -328,7 +329,7 @@ static void greedy_takes_the_lowest_id_among_equals(void **state)
     }
 }
 
-/* Which of six ids are ever drawn, as bits. */
+/* The set of ids that are ever drawn, as bits. */
 static unsigned drawn(const struct qwick_sampling *o, const float *x, size_t n)
 {
     struct sampler *s = make(o, n, NULL);
@@ -348,7 +349,7 @@ static void filters_keep_what_they_promise(void **state)
     assert_int_equal(drawn(&o, x, 5), 31);
     o.top_k = 1;
     assert_int_equal(drawn(&o, x, 5), 1);
-    o.top_k = 2; /* the second has an equal */
+    o.top_k = 2; /* the second has an equal value */
     assert_int_equal(drawn(&o, x, 5), 7);
     o.top_k = 4;
     assert_int_equal(drawn(&o, x, 5), 31);
@@ -372,14 +373,14 @@ static void filters_keep_what_they_promise(void **state)
     assert_int_equal(drawn(&o, x, 5), 1);
     o.min_p = 0.2f;
     assert_int_equal(drawn(&o, x, 5), 31);
-    /* top-p counts what top-k left: of 0.5 0.25 0.25, not of all */
+    /* top-p counts the rest after top-k: 0.5 0.25 0.25 */
     o = neutral();
     o.top_k = 2;
     o.top_p = 0.45f;
     assert_int_equal(drawn(&o, x, 5), 1);
     o.top_k = 0;
     assert_int_equal(drawn(&o, x, 5), 3);
-    /* temperature comes first: at 0.5 they are 16 4 4 1 1 of 26 */
+    /* temperature comes first: at 0.5 the weights are 16 4 4 1 1 of 26 */
     o = neutral();
     o.temperature = 0.5f;
     o.top_p = 0.6f;
@@ -414,8 +415,8 @@ static void frequencies_are_the_probabilities(void **state)
     sampler_free(s);
 }
 
-/* HF's repetition penalty over prompt and answer, OpenAI's two over the answer,
- * beside a straightforward count. */
+/* HF's repetition penalty over prompt and answer, and OpenAI's two penalties
+ * over the answer, compared with simple counting. */
 static void penalties_follow_their_sources(void **state)
 {
     (void)state;
@@ -438,7 +439,7 @@ static void penalties_follow_their_sources(void **state)
             int32_t id = (int32_t)(uniform() * N);
             seen[id] = true;
             sampler_see_prompt(s, id);
-            sampler_see_prompt(s, id); /* how often does not matter */
+            sampler_see_prompt(s, id); /* repeated calls do not matter */
         }
         for (int d = 0; d < DRAWS; d++) {
             int want = 0;
@@ -464,7 +465,8 @@ static void penalties_follow_their_sources(void **state)
     }
 }
 
-/* Penalties come before the temperature: a difference of one stays e^(1/T). */
+/* Penalties come before the temperature: a difference of 1 becomes a factor of
+ * e^(1/T). */
 static void penalties_come_before_temperature(void **state)
 {
     (void)state;
@@ -504,7 +506,8 @@ static void a_draw_depends_on_seed_and_number_alone(void **state)
         sampler_free(s);
         sampler_free(t);
     }
-    /* the logits are not changed, and two of one seed agree throughout */
+    /* the logits are not changed, and two samplers with one seed always
+     * agree */
     float *copy = malloc(n * sizeof *copy);
     memcpy(copy, a, n * sizeof *copy);
     struct qwick_sampling o = neutral();
@@ -631,7 +634,8 @@ static void extreme_logits_stay_in_range(void **state)
             sampler_free(s);
         }
     }
-    /* penalties that leave nothing finite must not lead out of the table */
+    /* penalties that make all logits infinite must not cause an access out of
+     * bounds */
     struct qwick_sampling o = neutral();
     o.repeat_penalty = (float)QWICK_REPEAT_PENALTY_MIN;
     struct sampler *s = make(&o, 6, NULL);
@@ -653,7 +657,8 @@ static void logprobs_are_a_log_softmax(void **state)
         for (int shape = 0; shape < N_SHAPES; shape++) {
             size_t n = sizes[k], m;
             float *x = logits_of(n, (enum shape)shape);
-            /* before any sampler: penalties and blocks do not show */
+            /* logprobs are taken before sampling: penalties and blocks have no
+             * effect */
             unsigned char *blocked = calloc(n, 1);
             blocked[n - 1] = n > 1;
             struct qwick_sampling o = neutral();

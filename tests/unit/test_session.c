@@ -1,6 +1,6 @@
-/* Sessions: what is in the cache after each call, and that ways that lead to
- * the same tokens lead to the same numbers. Under --exact bit by bit; saved and
- * loaded sessions in every mode, as the numbers are then the same ones. */
+/* Sessions: the contents of the cache after each call. Different ways to the
+ * same tokens must give the same numbers, bit by bit with --exact. Saved and
+ * loaded sessions are bit-equal in every mode. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +45,7 @@ static struct qwick_session *open_session(struct qwick_engine *eng)
     return s;
 }
 
-/* Ids that any vocabulary of the goldens has. */
+/* Ids that are valid in all vocabularies of the goldens. */
 static void some_ids(int32_t *ids, size_t n, uint32_t x)
 {
     for (size_t i = 0; i < n; i++) {
@@ -75,8 +75,8 @@ static void assert_same_logits(const struct qwick_session *a,
                         qwick_engine_info(a->eng)->vocab_size * sizeof *x);
 }
 
-/* The session, which has ids[0..n), against one of its own that never did
- * anything else: its logits, and those of tokens that follow. */
+/* Compare a session with the context ids[0..n) with a new session of the same
+ * context: the logits, and the logits of later tokens. */
 static void assert_as_fresh(struct qwick_session *s, const int32_t *ids,
                             size_t n)
 {
@@ -110,7 +110,7 @@ static void the_cache_has_what_the_header_says(void **state)
     assert_context(s, ids, 131);
     assert_non_null(qwick_session_logits(s));
 
-    /* the same again: the last token alone is evaluated */
+    /* sync to the same tokens again: only the last token is evaluated */
     assert_int_equal(qwick_session_sync(s, ids, 131, NULL), 0);
     assert_int_equal(qwick_session_cached(s), 130);
     assert_int_equal(qwick_session_sync(s, ids, 128, NULL), 0);
@@ -130,7 +130,7 @@ static void the_cache_has_what_the_header_says(void **state)
     qwick_engine_close(eng);
 }
 
-/* All but the newest token that was drawn. */
+/* The cache has all tokens except the last drawn one. */
 static void a_generation_leaves_the_newest_token_out(void **state)
 {
     int32_t ids[140];
@@ -259,7 +259,8 @@ static void rollback_and_on_is_as_fresh(void **state)
     }
 }
 
-/* Whichever of the two goes first, and wherever the fork's page ends. */
+/* Either session may continue first, and the fork may be at any place in a
+ * page. */
 static void forked_is_as_fresh(void **state)
 {
     static const size_t at[] = {1, 64, 100, 128};
@@ -302,7 +303,7 @@ static void loaded_is_as_live(void **state)
     (void)state;
     some_ids(ids, 200, 9);
     for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
-        /* the other process has an engine of its own */
+        /* a second engine stands for another process */
         struct qwick_engine *a = open_engine(WIDE, modes[m].exact, modes[m].kv);
         struct qwick_engine *b = open_engine(WIDE, modes[m].exact, modes[m].kv);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -333,7 +334,7 @@ static void loaded_is_as_live(void **state)
     }
 }
 
-/* What lies behind the positions in use stays out of the file. */
+/* Data after the used positions is not written to the file. */
 static void the_file_depends_on_the_context_alone(void **state)
 {
     int32_t ids[150];
@@ -373,7 +374,7 @@ static void saving_fails_cleanly(void **state)
     assert_int_equal(qwick_session_save(s, "/dev/null", &e), -1);
     assert_non_null(strstr(e.msg, "not a regular file"));
     assert_int_equal(qwick_session_save(s, temp_dir, &e), -1);
-    /* a link may be somebody else's: neither it nor its target changes */
+    /* a link may belong to another user: neither it nor its target changes */
     const char *const targets[] = {"real", "nowhere"};
     temp_write("real", "old", 3);
     for (size_t i = 0; i < 2; i++) {
@@ -391,7 +392,7 @@ static void saving_fails_cleanly(void **state)
         fclose(f);
         temp_remove("link");
     }
-    /* but reading through the user's own link is fine */
+    /* but reading through the user's own link is allowed */
     assert_int_equal(qwick_session_save(s, temp_path("s"), NULL), 0);
     assert_int_equal(symlink("s", temp_path("link")), 0);
     assert_int_equal(qwick_session_load(&t, eng, temp_path("link"), 0, NULL),
@@ -437,7 +438,7 @@ static void other_engines_are_refused(void **state)
     refuse(exact, "tests/golden/README.md", 0, QWICK_ERR_RUNTIME,
            "is not a saved session");
     qwick_session_free(s);
-    /* what was exact serves who is not; the other way round not */
+    /* an exact session can be continued without --exact, but not the reverse */
     assert_int_equal(qwick_session_load(&s, f32, path, 0, NULL), 0);
     assert_context(s, ids, 100);
     assert_int_equal(qwick_session_save(s, path, NULL), 0);
@@ -464,7 +465,7 @@ static void other_engines_are_refused(void **state)
     qwick_engine_close(exact);
 }
 
-/* What somebody else could have written. */
+/* Files that another user could have written are refused. */
 static void files_of_others_are_refused(void **state)
 {
     struct qwick_engine *eng = open_engine(YARN, true, QWICK_KV_DEFAULT);
@@ -486,7 +487,7 @@ static void files_of_others_are_refused(void **state)
     refuse(eng, path, 0, QWICK_ERR_RUNTIME,
            "s: everybody may write to it (mode 606)");
     assert_int_equal(chmod(path, 0600), 0);
-    if (geteuid() == 0) { /* it takes root to give files away */
+    if (geteuid() == 0) { /* only root can change the owner of a file */
         assert_int_equal(chown(path, 12345, (gid_t)-1), 0);
         refuse(eng, path, 0, QWICK_ERR_RUNTIME,
                "s: belongs to user 12345, this is user 0");
@@ -494,7 +495,7 @@ static void files_of_others_are_refused(void **state)
     qwick_engine_close(eng);
 }
 
-/* A saved session in memory. */
+/* Save a session, and read the file into memory. */
 static struct qwick_engine *saved(char **data, size_t *n)
 {
     int32_t ids[70];
@@ -520,7 +521,7 @@ static void damage_is_found(void **state)
     memcpy(&h, data, sizeof h);
     size_t tables = sizeof h + 70 * 4 + h.n_pages * 8 + h.n_logits * 4;
     size_t pages = n - h.n_pages * h.page_bytes;
-    /* a flipped bit: everywhere in head and tables, here and there in pages */
+    /* flip a bit: at every byte of head and tables, at some bytes of pages */
     for (size_t i = 0; i < n; i += i < tables ? 1 : 997) {
         if (i >= tables && i < pages)
             continue;
@@ -540,7 +541,7 @@ static void damage_is_found(void **state)
     temp_write("d", data, n);
     assert_int_equal(qwick_session_load(&s, eng, temp_path("d"), 0, NULL), 0);
     qwick_session_free(s);
-    /* a byte too many */
+    /* one byte too many */
     char *longer = realloc(data, n + 1);
     longer[n] = 0;
     temp_write("d", longer, n + 1);
@@ -549,7 +550,7 @@ static void damage_is_found(void **state)
     qwick_engine_close(eng);
 }
 
-/* Heads that lie, with their checksums put right. */
+/* Heads with false fields and correct checksums. */
 static void lies_are_found(void **state)
 {
     static const uint64_t values[] = {
@@ -605,7 +606,7 @@ static void lies_are_found(void **state)
                              -1);
         }
     }
-    /* text without an end, and ids that no vocabulary has */
+    /* text without NUL, and ids outside of every vocabulary */
     h = good;
     memset(h.model_name, 'x', sizeof h.model_name);
     h.head_hash = hash_bytes(1, &h, offsetof(struct kv_file_head, head_hash));
@@ -680,14 +681,15 @@ static void fingerprints_tell_models_apart(void **state)
     free(data);
     b = print_of(temp_dir);
     assert_true(a.model[0] != b.model[0] && a.model[1] != b.model[1]);
-    /* weights of other models all differ */
+    /* other models have other hashes */
     b = print_of(OTHER);
     assert_true(a.model[0] != b.model[0]);
 }
 
 /* ---- small stacks ------------------------------------------------------- */
 
-/* A thread of a host, with a stack of 128 KiB, which overflows visibly. */
+/* Run fn on a thread with a stack of 128 KiB, as a host program may have. An
+ * overflow ends the program. */
 static void on_a_small_stack(void *(*fn)(void *), void *ctx)
 {
     pthread_attr_t attr;
@@ -700,8 +702,8 @@ static void on_a_small_stack(void *(*fn)(void *), void *ctx)
     pthread_attr_destroy(&attr);
 }
 
-/* Passes of as many tokens as kernels tell apart; *session becomes NULL when
- * one fails. */
+/* Passes of all lengths for which kernels differ. *session becomes NULL if one
+ * fails. */
 static void *sync_lengths(void *session)
 {
     static const size_t lengths[] = {1, 2, 5, 20, 48};
@@ -743,8 +745,8 @@ static void small_stacks_suffice(void **state)
         }
 }
 
-/* Copies [n] bytes of the weights into place, with that time of modification.
- * in_place: into the file that is there. */
+/* Write the n bytes of the weights, with this modification time. in_place: into
+ * the existing file. */
 static void put_weights(const char *data, size_t n, time_t mtime, bool in_place)
 {
     const char *path = temp_path("model.safetensors");
@@ -759,9 +761,10 @@ static void put_weights(const char *data, size_t n, time_t mtime, bool in_place)
     assert_int_equal(close(fd), 0);
 }
 
-/* A session goes with the contents of the weights: files that are the same ones
- * since, or others with the same bytes, wherever they lie; one bit between the
- * pieces of the fingerprint that differs is found, whatever the times say. */
+/* A session belongs to the contents of the weights. The same files are
+ * accepted, and so are other files with the same bytes, at any path. One
+ * changed bit between the pieces of the fingerprint is found with any file
+ * times. */
 static void sessions_know_their_weights(void **state)
 {
     int32_t ids[70];
@@ -793,7 +796,7 @@ static void sessions_know_their_weights(void **state)
             refuse(eng, session, 0, QWICK_ERR_USAGE,
                    "s: was saved with other weights of ");
             qwick_engine_close(eng);
-            /* the old bytes, in a file of other times or another one */
+            /* the old bytes, in a file with other times, or in another file */
             data[n / 2] ^= 1;
             put_weights(data, n, old_time ? 1000 : 2000, in_place);
             eng = open_engine(temp_dir, true, QWICK_KV_DEFAULT);
@@ -806,7 +809,7 @@ static void sessions_know_their_weights(void **state)
     /* a copy of the checkpoint elsewhere */
     eng = open_engine(YARN, true, QWICK_KV_DEFAULT);
     assert_int_equal(qwick_session_load(&s, eng, session, 0, NULL), 0);
-    /* saved from there, the file goes with both places again */
+    /* a session saved from there can be loaded at both places */
     assert_int_equal(qwick_session_save(s, session, NULL), 0);
     qwick_session_free(s);
     qwick_engine_close(eng);

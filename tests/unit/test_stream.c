@@ -1,5 +1,6 @@
-/* What a reader sees of a stream of tokens: the cut between thinking and text,
- * stop strings, characters held back until they are whole. */
+/* The text that a reader gets from a stream of tokens: the split between
+ * thinking and text, stop strings, characters held back until they are
+ * complete. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -145,7 +146,7 @@ static void thinking_is_split_and_trimmed(void **state)
     expect(&r, "so", "why");
     assert_true(r.s.thought);
     reader_free(&r);
-    /* an empty block is no thinking */
+    /* an empty block does not count as thinking */
     reader_init(&r, NULL, 0, false);
     turn(&r, QWICK_THINKING);
     add(&r, "\n\n");
@@ -195,7 +196,7 @@ static void stop_strings_cross_tokens(void **state)
     assert_true(r.stopped);
     expect(&r, "go ", "");
     reader_free(&r);
-    /* not one after all: what was held comes with the rest */
+    /* not a stop string after all: the held text is released */
     reader_init(&r, stop, 1, false);
     add(&r, "STO");
     expect(&r, "", "");
@@ -212,13 +213,13 @@ static void stop_strings_cross_tokens(void **state)
     assert_false(r.stopped);
     expect(&r, "xST", "");
     reader_free(&r);
-    /* complete in the last token, and at the very start */
+    /* stop strings that end in the last token, or begin at the very start */
     reader_init(&r, stop, 1, false);
     feed(&r, "STOP", 4, true);
     assert_true(r.stopped);
     expect(&r, "", "");
     reader_free(&r);
-    /* a stop string is looked for in the answer only */
+    /* stop strings are searched only in the answer */
     reader_init(&r, stop, 1, true);
     add(&r, "a STOP b ST");
     assert_false(r.stopped);
@@ -254,8 +255,8 @@ static void the_first_complete_stop_string_wins(void **state)
     reader_free(&r);
 }
 
-/* The new lines after a think block are no part of the text, so they cannot
- * end it. */
+/* Newlines after a think block are not part of the text, so they cannot
+ * complete a stop string. */
 static void stop_strings_of_new_lines(void **state)
 {
     (void)state;
@@ -294,13 +295,13 @@ static void characters_come_whole(void **state)
     reader_init(&r, NULL, 0, true);
     add(&r, "b\xE2\x82");
     expect(&r, "", "b");
-    turn(&r, QWICK_TEXT); /* nothing can complete it now */
+    turn(&r, QWICK_TEXT); /* now the stop string cannot be completed */
     expect(&r, "", "b" FFFD);
     add(&r, "\xAC\xFF\x80z");
     expect(&r, FFFD FFFD FFFD "z", "b" FFFD);
     reader_free(&r);
     reader_init(&r, NULL, 0, false);
-    feed(&r, "x\0y", 3, true); /* NUL is a character like others */
+    feed(&r, "x\0y", 3, true); /* NUL is an ordinary character */
     assert_int_equal(r.s.text.len, 3);
     assert_memory_equal(r.s.text.data, "x\0y", 3);
     reader_free(&r);
@@ -330,7 +331,7 @@ static size_t pick(size_t n)
     return (size_t)(rng_uniform(seed, counter++) * (double)n);
 }
 
-/* What the pieces shall give, from whole blocks and with nothing clever. */
+/* The expected result of the pieces, computed simply from whole blocks. */
 static void whole(const struct piece *p, size_t n, bool in_think,
                   const char *const *stop, size_t n_stop, struct buf *out,
                   bool *stopped)
@@ -364,7 +365,7 @@ static void whole(const struct piece *p, size_t n, bool in_think,
                 len = e - longest;
             }
         }
-        /* a think block after another begins on a line of its own */
+        /* a second think block begins on a new line */
         if (c == QWICK_THINKING && len && i > 0 && out[c].len)
             assert_int_equal(buf_putc(&out[c], '\n'), 0);
         assert_int_equal(utf8_sanitize(&out[c], s, len), 0);
@@ -454,7 +455,7 @@ static void any_cuts_give_the_same_text(void **state)
         buf_free(&want[0]);
         buf_free(&want[1]);
     }
-    /* the test would say nothing if one outcome were rare */
+    /* both outcomes must be frequent, or the test proves little */
     assert_true(n_stopped > 300 && n_stopped < 2700);
 }
 

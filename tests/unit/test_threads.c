@@ -84,8 +84,8 @@ static void threads_have_an_engine_each(void **state)
         assert_int_equal(jobs[i].failed, 0);
         assert_memory_equal(jobs[i].ids, want, sizeof want);
     }
-    /* closing one leaves the others alone; another thread than the one that
-       opened it has used it */
+    /* closing one engine does not affect the others; this one was used by
+       another thread than the one that opened it */
     qwick_engine_close(jobs[0].eng);
     assert_int_equal(answer(jobs[1].eng, jobs[1].ids), 0);
     assert_memory_equal(jobs[1].ids, want, sizeof want);
@@ -105,7 +105,7 @@ static void a_child_opens_its_own_engine(void **state)
     assert_true(pid >= 0);
     if (pid == 0) {
         struct qwick_engine *own = open_engine();
-        alarm(60); /* rather than wait for threads that are not there */
+        alarm(60); /* in case it waits forever for missing threads */
         if (!own || answer(own, ids) || memcmp(ids, want, sizeof want))
             _exit(1);
         qwick_engine_close(own);
@@ -113,7 +113,7 @@ static void a_child_opens_its_own_engine(void **state)
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
-    /* the parent's is as before */
+    /* the parent's engine still works */
     assert_int_equal(answer(eng, ids), 0);
     assert_memory_equal(ids, want, sizeof want);
     qwick_engine_close(eng);

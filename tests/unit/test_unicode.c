@@ -1,5 +1,5 @@
-/* Classes and NFC, held against utf8proc's own NFC, which unicode.c does not
- * use as a whole. */
+/* Classes and NFC, compared with utf8proc's complete NFC function, which
+ * unicode.c does not use. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,8 +16,9 @@
 #include "random_text.h"
 #include "text/unicode.h"
 
-/* No characters; and U+11A7, which utf8proc 2.8 drops behind a Hangul syllable
- * (it takes it for the trailing consonant of number 0). */
+/* Code points to skip: surrogates, which are not characters; and U+11A7, which
+ * utf8proc 2.8 treats as trailing consonant number 0 and drops after a Hangul
+ * syllable. */
 static bool skipped(uint32_t cp)
 {
     return (cp >= 0xD800 && cp <= 0xDFFF) || cp == 0x11A7;
@@ -37,7 +38,8 @@ static void reference(struct buf *out, const char *p, size_t n, bool nfd)
     free(s);
 }
 
-/* unicode_nfc equals the reference, and unicode_is_nfc never claims falsely. */
+/* Check that unicode_nfc equals the reference, and that unicode_is_nfc is true
+ * only for NFC. */
 static void check(const char *p, size_t n)
 {
     struct buf want = {0}, have = {0};
@@ -85,7 +87,7 @@ static void test_classes(void **unused)
     assert_int_equal(spaces, 25); /* White_Space has 25 characters */
 }
 
-/* Vectors of our own, so that a change of utf8proc is seen too. */
+/* Fixed test vectors, which also detect a change of utf8proc. */
 static void test_vectors(void **unused)
 {
     (void)unused;
@@ -136,8 +138,8 @@ static void test_vectors(void **unused)
     buf_free(&nul);
 }
 
-/* Every character: alone, after a letter, before a mark, and decomposed, which
- * meets every pair that composes. */
+/* Every character: alone, after a letter, before a mark, and decomposed. The
+ * decomposed form covers every pair that composes. */
 static void test_every_character(void **unused)
 {
     (void)unused;
@@ -151,8 +153,8 @@ static void test_every_character(void **unused)
         put(&b, 'e');
         put(&b, cp);
         put(&b, 0x301);
-        /* Most characters are inert: only where something happens is it worth
-         * the time of the reference. */
+        /* Most characters are inert. To save time, compare only the others and
+         * every 16th character with the reference. */
         reference(&nfd, u, n, true);
         bool plain = nfd.len == n && !memcmp(nfd.data, u, n);
         if (!plain || !unicode_is_nfc(u, n) || cp % 16 == 0) {
@@ -194,8 +196,7 @@ static void test_random(void **unused)
     buf_free(&b);
 }
 
-/* Runs of marks that are in the wrong order all over: linear, or this would
- * not end. */
+/* Long runs of unordered marks. With quadratic time this test would not end. */
 static void test_long_runs(void **unused)
 {
     (void)unused;

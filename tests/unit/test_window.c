@@ -1,4 +1,4 @@
-/* Layers with a sliding window release what no later token sees. */
+/* Layers with a sliding window release pages that no later token attends to. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,8 @@ static struct kv_cache filled(const struct config *c, size_t n)
     return kv;
 }
 
-/* Whether a layer's part of a page is as filled() left it; else it is zeros. */
+/* Whether a layer's part of a page has the data of filled(). Otherwise checks
+ * that it is zeros. */
 static bool is_whole(const struct kv_cache *kv, size_t page, size_t layer)
 {
     size_t bytes = kv->page_bytes / kv->n_layers;
@@ -59,7 +60,7 @@ static void old_pages_are_released(void **state)
     struct kv_cache kv = filled(&c, 640);
     size_t all = kv.n_pages * kv.page_bytes;
     assert_int_equal(kv_bytes(&kv), all);
-    kv.pages[3]->refs++; /* somebody else's, too */
+    kv.pages[3]->refs++; /* shared with another owner */
     kv_release(&kv, 0);
     for (size_t i = 0; i < kv.n_pages; i++)
         for (size_t l = 0; l < 4; l++)
@@ -67,7 +68,7 @@ static void old_pages_are_released(void **state)
     assert_int_equal(kv_bytes(&kv), all - 7 * (kv.page_bytes / 4 * 3));
     kv.pages[3]->refs--;
     kv_free(&kv);
-    /* slack keeps as many positions more */
+    /* `slack` keeps this many positions more */
     kv = filled(&c, 640);
     kv_release(&kv, 64);
     assert_true(is_whole(&kv, 7, 0) && !is_whole(&kv, 6, 0));
@@ -127,7 +128,7 @@ static struct qwick_engine *open_engine(size_t chunk, const char *cache)
     o.prefix_cache_dir = cache;
     if (qwick_engine_open(&eng, &o, &e))
         fail_msg("%s", e.msg);
-    /* all layers but the second one */
+    /* all layers except the second one */
     struct config *c = &eng->model.config;
     for (size_t i = 0; i < c->n_layers; i++)
         c->layers[i].window = i == 1 ? NO_WINDOW : WINDOW;
@@ -167,7 +168,7 @@ static void same_logits(const struct qwick_session *a,
                         n * sizeof(float));
 }
 
-/* Everything at once: nothing is released before the pass has ended. */
+/* Evaluate everything in one pass: nothing is released before it has ended. */
 static struct qwick_session *whole(struct qwick_engine *eng, const int32_t *ids,
                                    size_t n)
 {
@@ -199,23 +200,23 @@ static void released_pages_change_no_result(void **state)
     assert_int_equal(qwick_session_kv_bytes(s),
                      s->kv.n_pages * s->kv.page_bytes -
                          gone * s->kv.page_bytes / 3 * 2);
-    /* a fork goes on by itself */
+    /* a fork continues on its own */
     assert_int_equal(qwick_session_fork(&fork, s, &e), 0);
     assert_int_equal(qwick_session_decode(fork, 5, &e), 0);
     assert_int_equal(qwick_session_decode(s, 5, &e), 0);
     same_logits(fork, s);
-    /* back by a few tokens, and on */
+    /* roll back a few tokens, and continue */
     assert_int_equal(qwick_session_rollback(s, N - 200, &e), 0);
     sync_to(s, ids, N);
     assert_int_equal(s->n_cached, N - 200);
     same_logits(s, want);
-    /* too far back: told, and nothing has changed */
+    /* too far back: an error, and nothing changes */
     assert_int_equal(qwick_session_rollback(s, 700, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_USAGE);
     assert_non_null(strstr(e.msg, "to 700 of 1500 tokens"));
     same_logits(s, want);
     assert_int_equal(s->kv.n, N);
-    /* sync evaluates anew instead */
+    /* sync evaluates the tokens again instead */
     struct qwick_session *half = whole(big, ids, 700);
     sync_to(s, ids, 700);
     assert_int_equal(s->n_cached, 0);
@@ -242,7 +243,7 @@ static void saved_sessions_go_on(void **state)
     struct qwick_err e;
     temp_clear();
     sync_to(s, ids, N);
-    /* the file is of a session that went back after it had released pages */
+    /* save a session that rolled back after it had released pages */
     assert_int_equal(qwick_session_rollback(s, N - 200, &e), 0);
     if (qwick_session_save(s, temp_path("s"), &e) ||
         qwick_session_load(&t, eng, temp_path("s"), 0, &e))
@@ -259,8 +260,8 @@ static void saved_sessions_go_on(void **state)
     free(ids);
 }
 
-/* Caches of prefixes get whole pages only: what they give for a part of the
- * sequence is as good as new. */
+/* Prefix caches get only complete pages, so a cached part of a sequence gives
+ * the same results as a new one. */
 static void prefixes_stay_whole(void **state)
 {
     (void)state;
@@ -303,7 +304,7 @@ static void prefixes_stay_whole(void **state)
     free(ids);
 }
 
-/* Two layers of three see the window alone. */
+/* Two of three layers attend only to the window. */
 static void costs_know_windows(void **state)
 {
     (void)state;
