@@ -1,6 +1,6 @@
-/* Speed of products with quantized weights on one thread. gemm_q8_affine for a
- * few tokens is compared with reading the same memory, for many tokens with its
- * own multiply-adds without memory.
+/* Speed of products with quantized weights on one thread. gemm_q8_affine is
+ * compared with reading the same memory (a few tokens), or with its
+ * multiply-adds on registers only (many tokens).
  *
  *   bench_q8 [--isa LEVEL] [--bits B] [--group G] [--cols N] [--tokens T]
  *            [--exact]
@@ -10,8 +10,8 @@
  * matmul_f32_affine.
  *
  * Slices of the weights that take a fraction of a millisecond alternate with
- * slices of the limit. Of each, the fastest quarter counts; the median is
- * printed beside it. The two differ if the machine is not quiet. */
+ * slices of the limit. The fastest quarter of each counts; the median is also
+ * printed. The two differ if the machine is not quiet. */
 #include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -26,14 +26,15 @@
 
 enum {
     POOL = 288 << 20, /* bytes of codes: more than any cache */
-    MANY = 32,        /* tokens of which the arithmetic is the limit */
+    MANY = 32,        /* from this number of tokens on, arithmetic is the
+                         limit */
     SLICE = 2 << 20,  /* at most, 0.05 ms at 40 GB/s */
     MAX_GROUPS = 1024
 };
 
 struct options {
     enum isa level;
-    size_t bits, group, cols, tokens; /* 0: the usual ones */
+    size_t bits, group, cols, tokens; /* 0: all usual values */
     bool exact;
 };
 
@@ -83,7 +84,7 @@ static double limit_ms(const struct job *j, size_t i, double *work)
     return clock_ms() - t0;
 }
 
-/* Slice i; its work in bytes or operations. */
+/* Time slice i. *work: its bytes or operations. */
 static double slice_ms(const struct job *j, size_t i, double *work)
 {
     struct affine w = j->w;
@@ -138,7 +139,7 @@ static void measure(const struct job *j)
     free(speed);
 }
 
-/* As many slices as the pool has. */
+/* Run all slices of the pool. */
 static void run(struct job *j, int bits, size_t group, size_t cols,
                 size_t tokens)
 {

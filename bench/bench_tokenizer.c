@@ -4,8 +4,8 @@
  *   bench_tokenizer [TOKENIZER.json [FILE]...]
  *
  * Without files it reads this project's own text and source, repeated to a few
- * megabytes. Each run of encoding is also given with the word cache emptied
- * before, by a tokenizer opened anew (cold). */
+ * megabytes. Encoding is also timed with an empty word cache, in a newly opened
+ * tokenizer (cold). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorts t; the middle one. */
+/* The median of t, which is sorted. */
 static double median(double *t, size_t n)
 {
     qsort(t, n, sizeof *t, by_value);
@@ -116,14 +116,14 @@ static void bench_text(const char *path, const struct map *m, const char *name,
     free(out);
 }
 
-/* All of the files one after another, repeated up to at least 2 MB. */
+/* Join all files, and repeat them up to at least 2 MB. */
 static void gather(struct buf *out, const char *const *paths, size_t n)
 {
     struct qwick_err e;
     for (size_t i = 0; i < n; i++) {
         struct map m;
         if (map_open(&m, paths[i], &e) < 0)
-            continue; /* a file of another version of the tree */
+            continue; /* the file is missing in this version of the tree */
         if (buf_append(out, m.data, m.size) < 0)
             exit(1);
         map_close(&m);

@@ -1,6 +1,6 @@
 /* Write a synthetic Qwen3 or Qwen3-MoE checkpoint: real shapes and names,
- * seeded random weights. For benches and tests where the genuine weights are
- * not at hand; what it says is noise, how fast it runs is not. */
+ * seeded random weights. For benches and tests without the genuine weights: its
+ * answers are noise, but its speed is real. */
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
@@ -272,8 +272,8 @@ struct tables {
     uint32_t chunk[CHUNK]; /* also holds CHUNK 16-bit elements */
 };
 
-/* Each tensor has a random stream of its own, so that its values do not depend
- * on the shapes before it. */
+/* Each tensor has its own random stream, so that its values do not depend on
+ * earlier tensors. */
 static int write_tensor(struct st_writer *w, const struct st_out_tensor *t,
                         uint64_t stream, struct tables *tab,
                         struct qwick_err *e)
@@ -317,7 +317,7 @@ static int write_weights(const struct options *o, const char *path,
         if (write_tensor(w, &plan.tensors[i], next_random(&seeds), tab, e))
             goto fail;
     struct st_writer *done = w;
-    w = NULL; /* freed by close whatever comes of it */
+    w = NULL; /* close frees it even on failure */
     if (st_writer_close(done, e))
         goto fail;
     plan_free(&plan);
@@ -450,7 +450,8 @@ static int copy_file(const struct options *o, const char *name,
     return failed;
 }
 
-/* The ids and the vocabulary must fit the tokenizer that is copied. */
+/* Take the ids and the vocabulary size from the checkpoint of the copied
+ * tokenizer. */
 static int adopt_tokenizer(struct options *o, struct qwick_err *e)
 {
     char path[4096];

@@ -1,4 +1,4 @@
-/* A loop of one's own: the answer is a number, whatever the model likes to say.
+/* A program's own token loop: the answer is always a number.
  *
  *     cc digits.c $(pkg-config --cflags --libs qwick) -o digits
  *     ./digits "How many bits are in a byte?"           # the built-in model
@@ -124,7 +124,7 @@ int main(int argc, char **argv)
     int32_t *ids = NULL;
     size_t n;
     o.model = argc > 2 ? argv[2] : NULL;
-    sampling.temperature = 0; /* the likeliest of the tokens that are left */
+    sampling.temperature = 0; /* take the likeliest allowed token */
     int bad = qwick_engine_open(&eng, &o, &e) || find_digits(&m, eng, &e) ||
               qwick_session_create(&ses, eng, 0, &e) ||
               qwick_sampler_create(&sam, eng, &sampling, &e) ||

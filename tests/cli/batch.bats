@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# batch: answers as of single runs, in order; bad records; continued outputs.
+# batch: answers equal those of single runs, in order; bad records; continued
+# outputs.
 load helpers
 
 setup() {
@@ -7,7 +8,7 @@ setup() {
     GOLD=tests/golden/demo_visible.jsonl
 }
 
-# records FILE: the golden prompts as records.
+# records FILE: write the golden prompts as records.
 records() {
     python3 - "$GOLD" "$1" <<'PY'
 import json, sys
@@ -17,7 +18,7 @@ with open(sys.argv[2], "w") as out:
 PY
 }
 
-# many FILE N: N records of many kinds and lengths.
+# many FILE N: write N records of many kinds and lengths.
 many() {
     python3 - "$GOLD" "$1" "$2" <<'PY'
 import json, random, sys
@@ -47,7 +48,7 @@ with open(sys.argv[2], "w") as out:
 PY
 }
 
-# same A B: the same answers but for times, cache hits and (with "sorted") the
+# same A B: compare answers without times, cache hits and (with "sorted") the
 # order.
 same() {
     python3 - "$@" <<'PY'
@@ -71,7 +72,7 @@ for x, y in zip(a, b):
 PY
 }
 
-@test "the golden answers, in order, whatever runs at once" {
+@test "the golden answers, in order, with any number at once" {
     records "$T/in"
     for max in 1 3 16; do
         run -0 --separate-stderr q batch -i "$T/in" -o "$T/out$max" --exact \
@@ -109,7 +110,7 @@ assert b == g, (b, g)
 PY
 }
 
-@test "a record's options are those of generate" {
+@test "a record's options work as in generate" {
     check() { # RECORD-MEMBERS OPTIONS…
         local members=$1
         shift
@@ -181,7 +182,7 @@ PY
         o[0]["seed"] == 4 and len({x["seed"] for x in o}) == 5 and
         all(x["usage"]["cached_tokens"] == x["usage"]["prompt_tokens"] - 1
             for x in o[1:]) and len({x["text"] for x in o}) > 1' <"$T/a"
-    # each by its seed
+    # each sample by its seed
     for i in 0 3; do
         seed=$(sed -n "$((i + 1))p" "$T/a" | jget 'o["seed"]')
         [ "$(q --json --exact -n 20 --temp 6 --seed "$seed" \
@@ -189,7 +190,7 @@ PY
             jget 'o["tokens"]')" = "$(sed -n "$((i + 1))p" "$T/a" |
             jget 'o["tokens"]')" ]
     done
-    # without a seed of its own: by the run's and the line
+    # without a seed of its own: by the run's seed and the line
     printf '{"prompt":"list files"}\n{"prompt":"list files"}\n' >"$T/in"
     for _ in 1 2; do
         q batch --seed 1 --temp 6 -n 20 -i "$T/in" |
@@ -265,7 +266,7 @@ sys.stdout.write("{\"id\":3,\"prompt\":\"list files\"}\n")' >"$T/in"
     [ ! -s "$T/none" ]
 }
 
-@test "repeated ids are each answered and reported; odd keys are told once" {
+@test "records with repeated ids are answered and reported; unknown keys are reported once" {
     for _ in 1 2 3; do echo '{"id":"x","prompt":"list files","source":1}'; done >"$T/in"
     run -0 --separate-stderr q batch -i "$T/in"
     [ "${#lines[@]}" -eq 3 ]
@@ -288,7 +289,7 @@ assert keys == sorted(keys)
 PY
 }
 
-@test "--shard: all records once" {
+@test "--shard: the shards answer each record once" {
     many "$T/in" 50
     q batch --exact --seed 5 -i "$T/in" >"$T/all"
     : >"$T/parts"
@@ -320,7 +321,7 @@ for k in range(60):
         p.kill()
         p.wait()
         kills += 1
-        # as if it had been in the middle of a write
+        # cut the file off, as in the middle of a write
         if k % 3 == 0 and os.path.exists(out):
             data = open(out, "rb").read()
             cut = random.randrange(1, 200)
@@ -334,14 +335,14 @@ print(kills, "kills")
 PY
         if [ -z "$how" ]; then same "$T/out" "$T/want"; fi
         same "$T/out" "$T/want" sorted
-        # nothing is left to do
+        # a complete output: nothing to do
         cp "$T/out" "$T/before"
         run -0 --separate-stderr q batch --exact --seed 5 -i "$T/in" -o "$T/out"
         cmp "$T/out" "$T/before"
     done
 }
 
-@test "-o: what is not ours stays as it is" {
+@test "-o: other programs' files stay unchanged" {
     records "$T/in"
     foreign() {
         cp "$T/out" "$T/before"
@@ -355,18 +356,18 @@ PY
     head -n 2 "$T/in" >"$T/two"
     q batch -n 1 -i "$T/two" -o "$T/out"
     [ "$(wc -l <"$T/out")" -eq 2 ]
-    # of another input
+    # the output of another input
     tac "$T/two" >"$T/other"
     fails 2 "belongs to another input" batch -n 1 -i "$T/other" -o "$T/out"
     [ "$(wc -l <"$T/out")" -eq 2 ]
-    # errors stay answered, and tell
+    # errors count as answered, and are reported
     echo '{"id":1}' >>"$T/two"
     run -1 --separate-stderr q batch -n 1 -i "$T/two" -o "$T/out"
     run -1 --separate-stderr q batch -n 1 -i "$T/two" -o "$T/out"
     [ "$(wc -l <"$T/out")" -eq 3 ]
 }
 
-@test "the input is not the output" {
+@test "the output file as the input is refused" {
     records "$T/in"
     cp "$T/in" "$T/before"
     fails 2 "is the input as well" batch -i "$T/in" -o "$T/in"
@@ -418,20 +419,20 @@ assert a.returncode == 0
 PY
 }
 
-@test "slow input: answered while it is open, one by one or together" {
+@test "slow input: records are answered while it is open, one by one or together" {
     python3 - "$QWICK" <<'PY'
 import json, os, subprocess, sys, time
 p = subprocess.Popen([sys.argv[1], "batch", "--debounce", "20"], stdin=subprocess.PIPE,
                      stdout=subprocess.PIPE)
 for i in range(4):
-    # a record in pieces
+    # send a record in pieces
     line = b'{"id":%d,"prompt":"list files"}\n' % i
     p.stdin.write(line[:9]); p.stdin.flush()
     time.sleep(0.05)
     p.stdin.write(line[9:]); p.stdin.flush()
     r = json.loads(p.stdout.readline())
     assert r["id"] == i and r["text"] == "ls", r
-# new ones join while a long one runs
+# new records join while a long one runs
 p.stdin.write(b'{"id":"long","prompt_ids":[1,2],"max_tokens":2000,"temperature":2}\n')
 p.stdin.flush()
 p.stdin.write(b'{"id":"short","prompt":"list files"}\n')
@@ -442,7 +443,7 @@ assert p.wait() == 0
 PY
 }
 
-# answer ARGS…: a run into $T/out.
+# answer ARGS…: run into $T/out.
 answer() {
     q batch --exact -n 12 -o "$T/out" "$@"
 }
@@ -453,14 +454,14 @@ answer() {
     jlines 'len({x["key"] for x in o}) == 4 and
         len({x["key"][:9] for x in o}) == 1' <"$T/out"
     cp "$T/out" "$T/first"
-    refused() { # PATTERN ARGS…: and nothing is touched
+    refused() { # PATTERN ARGS…: the run is refused and changes nothing
         local pattern=$1
         shift
         fails 2 "$pattern" batch --exact -n 12 -o "$T/out" "$@"
         cmp "$T/out" "$T/first"
         [ ! -e "$T/out.pending" ]
     }
-    same_as() { # ARGS…: what --redo leaves is what a new file gets
+    same_as() { # ARGS…: the result of --redo equals that of a new file
         rm -f "$T/new"
         q batch --exact -n 12 -o "$T/new" "$@"
         cp "$T/first" "$T/out"
@@ -469,7 +470,7 @@ answer() {
         [ ! -e "$T/out.pending" ]
         cp "$T/first" "$T/out"
     }
-    # what does not change a text does not change a key
+    # options that do not change a text do not change its key
     for o in "-t 1" "--max-batch 1" "--prefill-chunk 3" "--isa ref" --unordered \
         "--shard 1/2"; do
         # shellcheck disable=SC2086
@@ -479,7 +480,7 @@ answer() {
     cp -r models/demo "$T/copy"
     answer --temp 1.1 --seed 1 -i "$T/in" -m "$T/copy"
     cmp "$T/out" "$T/first"
-    # the run
+    # differences of the run
     o=(--temp 1.1 --seed 1 -i "$T/in")
     refused "of another model" "${o[@]}" --logprobs 1
     refused "of another model" "${o[@]}" -c 100
@@ -497,7 +498,7 @@ with open(sys.argv[1], "r+b") as f:
 PY
     refused "of another model" "${o[@]}" -m "$T/copy"
     same_as "${o[@]}" -m "$T/copy"
-    # the record
+    # differences of the record
     refused "to another prompt, or of another seed" --temp 1.1 --seed 2 -i "$T/in"
     refused "to another prompt, or of another seed" --temp 1.2 --seed 1 -i "$T/in"
     refused "to another prompt, or of another seed" --temp 1.1 -i "$T/in"
@@ -510,7 +511,7 @@ PY
     sed 's/list files of 3/list disks/' "$T/in" >"$T/in3"
     refused "line 3 is to another prompt" --temp 1.1 --seed 1 -i "$T/in3"
     same_as --temp 1.1 --seed 1 -i "$T/in3"
-    # and only that one was answered again
+    # only this one was answered again
     run -0 --separate-stderr answer --redo -v --temp 1.1 --seed 1 -i "$T/in3"
     [[ $stderr == *": 1 records, 3 answered before, "* ]]
     # --redo does not touch answers to lines that the run does not read
@@ -523,14 +524,14 @@ PY
     fails 2 "no effect without --output" batch --redo -i "$T/in"
 }
 
-@test "-o: a seed counts where one is drawn with" {
+@test "-o: the seed counts if answers are sampled" {
     printf '{"prompt":"list files"}\n{"prompt":"list disks","temperature":1}\n' >"$T/in"
     head -n 1 "$T/in" >"$T/greedy"
     answer -i "$T/greedy"
     cp "$T/out" "$T/first"
     answer --seed 3 -i "$T/greedy"
     cmp "$T/out" "$T/first"
-    # without --seed a run can be continued, too
+    # without --seed a run can also be continued
     answer -i "$T/in"
     cp "$T/out" "$T/first"
     [ "$(wc -l <"$T/first")" -eq 2 ]
@@ -553,7 +554,7 @@ PY
     q batch --exact -n 12 --seed 1 -o "$T/want" -i "$T/good"
     answer --seed 1 --redo -i "$T/good"
     same "$T/out" "$T/want"
-    # of an earlier version
+    # lines of an earlier version
     sed 's/"key":"[^"]*",//' "$T/want" >"$T/out"
     cp "$T/out" "$T/first"
     fails 2 "$T/out: line 1: has no key" batch --exact -n 12 --seed 1 -o "$T/out" -i "$T/good"
@@ -561,14 +562,14 @@ PY
     cmp "$T/out" "$T/first"
     answer --seed 1 --redo -i "$T/good"
     same "$T/out" "$T/want"
-    # what is not ours is not replaced either
+    # other programs' lines are not replaced even with --redo
     echo "my notes" >"$T/out"
     fails 2 "was not written by qwick batch" \
         batch --redo --exact -n 12 --seed 1 -o "$T/out" -i "$T/good"
     [ "$(cat "$T/out")" = "my notes" ]
 }
 
-# long FILE: a record that takes long before some that do not.
+# long FILE: write a record that takes long, then short ones.
 long() {
     python3 - "$1" <<'PY'
 import json, sys
@@ -579,8 +580,8 @@ with open(sys.argv[1], "w") as out:
 PY
 }
 
-# stopped SIGNAL OUT ARGS…: a run over $T/in that gets the signal when answers
-# to later records are done and the first one is not. Without OUT, to stdout.
+# stopped SIGNAL OUT ARGS…: run on $T/in, and send the signal when later
+# records are answered and the first one is not. Without OUT, write to stdout.
 stopped() {
     python3 - "$QWICK" "$T" "$@" <<'PY'
 import os, signal, subprocess, sys, time
@@ -624,13 +625,13 @@ PY
         same "$T/out" "$T/want"
         [ ! -e "$T/out.pending" ]
     done
-    # killed after the output was written, before the file was removed
+    # killed after writing the output, before removing the pending file
     cp "$T/held" "$T/out.pending"
     cp "$T/out" "$T/before"
     run -0 --separate-stderr q batch --seed 1 --exact -i "$T/in" -o "$T/out"
     cmp "$T/out" "$T/before"
     [ ! -e "$T/out.pending" ]
-    # in the middle of it
+    # killed in the middle of writing the output
     for lines in 1 2 5; do
         cp "$T/held" "$T/out.pending"
         head -n $lines "$T/before" >"$T/out"
@@ -639,13 +640,13 @@ PY
         same "$T/out" "$T/want"
         [ ! -e "$T/out.pending" ]
     done
-    # without an order they are written as they come
+    # with --unordered, answers are written at once
     cp "$T/held" "$T/out.pending"
     rm "$T/out"
     q batch --seed 1 --exact --unordered -i "$T/in" -o "$T/out"
     same "$T/out" "$T/want" sorted
     [ ! -e "$T/out.pending" ]
-    # lines that the run does not read keep theirs
+    # held answers to lines that the run does not read stay
     cp "$T/held" "$T/out.pending"
     rm "$T/out"
     head -n 1 "$T/in" >"$T/one"
@@ -653,7 +654,7 @@ PY
     cmp "$T/out.pending" "$T/held"
     q batch --seed 1 --exact -i "$T/in" -o "$T/out"
     same "$T/out" "$T/want"
-    # stdout has no such place
+    # stdout has no pending file
     run -0 --separate-stderr stopped SIGINT ""
     [[ $stderr == "qwick: warning: "*" finished answers come after one that is not, and are lost; --output would keep them" ]]
     python3 - "$QWICK" "$T/in" <<'PY'
@@ -711,7 +712,7 @@ PY
     many "$T/in" 120
     o=(--exact --seed 5 -t 1 -i "$T/in" -o "$T/out")
     q batch --exact --seed 5 -i "$T/in" -o "$T/want"
-    # half of the answers are of another run
+    # half of the answers belong to another run
     q batch --exact --seed 5 -i "$T/in" -o "$T/old" -c 2000
     paste -d '\n' "$T/want" "$T/old" | awk 'NR % 4 == 1 || NR % 4 == 0' >"$T/mixed"
     for _ in 1 2 3; do
@@ -749,8 +750,8 @@ PY
     [[ $stderr == *"qwick: 0 records, 4 answered before, 0 answers are errors; "* ]]
 }
 
-# slowly FILE OUT SEED ARGS…: batch with FILE through a pipe, in pieces at random
-# times.
+# slowly FILE OUT SEED ARGS…: run batch with FILE through a pipe, in pieces at
+# random times.
 slowly() {
     python3 - "$QWICK" "$@" <<'PY'
 import random, subprocess, sys, time
@@ -770,7 +771,7 @@ assert p.wait() == 0
 PY
 }
 
-@test "with a seed, the time at which records come changes no bit" {
+@test "with a seed, the arrival times of records change no bit" {
     many "$T/in" 60
     o=(--seed 3 --temp 1.2 -n 30 --logprobs 3 --max-batch 6)
     q batch "${o[@]}" -i "$T/in" >"$T/want"
@@ -780,7 +781,7 @@ PY
     done
     slowly "$T/in" "$T/out" 4 "${o[@]}" --unordered
     same "$T/out" "$T/want" sorted
-    # who waits for each answer: one at a time, or exact
+    # a program that waits for each answer needs --max-batch 1 or --exact
     for how in "--max-batch 1" --exact; do
         python3 - "$QWICK" $how <<'PY'
 import json, subprocess, sys
@@ -796,7 +797,7 @@ PY
     done
 }
 
-@test "SIGINT: what is done is written, dies by the signal, can be continued" {
+@test "SIGINT: writes finished answers, dies by the signal, can be continued" {
     many "$T/in" 300
     q batch --exact --seed 5 -i "$T/in" -o "$T/want"
     for s in SIGINT SIGTERM SIGHUP; do
@@ -829,8 +830,8 @@ assert p.returncode == -signal.SIGINT, p.returncode
 PY
 }
 
-# manual: a text of some hundred tokens in $T/doc, questions about it in $T/in
-# and others in $T/in2.
+# manual: write a text of some hundred tokens to $T/doc, questions about it to
+# $T/in, and other questions to $T/in2.
 manual() {
     for i in $(seq 1 30); do
         echo "Line $i of the manual says how to list files in directory $i."
@@ -844,20 +845,20 @@ for name, verb, n in ("in", "list", 7), ("in2", "delete", 5):
 PY
 }
 
-# asked OPTIONS…: an exact run with the document.
+# asked OPTIONS…: run with the document and --exact.
 asked() {
     q batch --exact --seed 3 --temp 0.8 -n 8 -f "$T/doc" "$@"
 }
 
-# entries: how many the cache has, of how many pages of 64 tokens, and whether
-# one is damaged.
+# entries: print the number of entries, the number of their pages of 64 tokens,
+# and whether one is damaged.
 entries() {
     q cache ls --json --dir "$C" | jget 'len(o["entries"]),
         sum(e["tokens"] - e["first"] for e in o["entries"]) // 64,
         any(e["damaged"] for e in o["entries"])'
 }
 
-@test "--prefix-cache: the next run begins where records part" {
+@test "--prefix-cache: the next run begins where records differ" {
     manual
     C=$T/cache
     asked -i "$T/in" >"$T/want"
@@ -868,7 +869,7 @@ entries() {
     same "$T/cold" "$T/want"
     jlines 'o[0]["usage"]["cached_tokens"] == 0 and
         all(x["usage"]["cached_tokens"] >= 400 for x in o[1:])' <"$T/cold"
-    # one entry: of no record more than it has in common with others
+    # one entry: only the part that records share
     n=$(sed -n 2p "$T/cold" | jget 'o["usage"]["cached_tokens"] // 64')
     [ "$(entries)" = "(1, $n, False)" ]
     for _ in 1 2; do
@@ -881,7 +882,7 @@ entries() {
                 x["usage"]["prompt_tokens"] for x in o)' <"$T/warm"
         [ "$(entries)" = "(1, $n, False)" ]
     done
-    # the last token of a prompt is evaluated in any case
+    # the last token of a prompt is always evaluated
     ids=$(seq -s, 1 128)
     echo "{\"prompt_ids\":[$ids],\"max_tokens\":1}" >"$T/one"
     q --exact --prefix-cache="$C" -n 1 --prompt-ids "$ids" >"$T/out"
@@ -889,7 +890,7 @@ entries() {
     [ "$(jget 'o["usage"]["cached_tokens"]' <"$T/out")" = 127 ]
 }
 
-@test "--prefix-cache: -f and -s count for a single record, its own text does not" {
+@test "--prefix-cache: a single record stores -f and -s, not its own text" {
     manual
     C=$T/cache
     head -n 1 "$T/in" >"$T/one"
@@ -904,7 +905,7 @@ entries() {
     done
     jlines 'o[0]["usage"]["cached_tokens"] >= 400' <"$T/out"
     q cache clear --dir "$C"
-    # a record alone, and samples of it; chats
+    # a single record, samples of it, and chats
     python3 - "$T" <<'PY'
 import json, sys
 doc = open(sys.argv[1] + "/doc").read()
@@ -949,7 +950,7 @@ PY
     q batch -f "$T/doc" -i "$T/many" --prefix-cache="$C" >"$T/out"
     jlines 'all(x["usage"]["cached_tokens"] >= 400 for x in o)' <"$T/out"
     [ "$(entries)" = "$few" ]
-    # and a budget that takes no entry takes none
+    # a budget too small for an entry keeps none
     q cache clear --dir "$C"
     run -0 --separate-stderr asked -i "$T/in" --prefix-cache="$C" \
         --prefix-cache-size 4K
@@ -957,7 +958,7 @@ PY
     [ "$(entries)" = "(0, 0, False)" ]
 }
 
-@test "--prefix-cache: damaged entries, and directories that are none" {
+@test "--prefix-cache: damaged entries, and directories that cannot be used" {
     manual
     C=$T/cache
     asked -i "$T/in" >"$T/want"
@@ -996,7 +997,7 @@ PY
     done
 }
 
-@test "--prefix-cache: runs at once share a directory" {
+@test "--prefix-cache: several runs at once share a directory" {
     manual
     C=$T/cache
     asked -i "$T/in" >"$T/want"
@@ -1014,7 +1015,7 @@ PY
         [ -z "$(find "$C" -name '*.tmp-*')" ]
     done
     jlines 'o[0]["usage"]["cached_tokens"] >= 400' <"$T/out.1"
-    # and while somebody keeps emptying it
+    # also while another process keeps emptying it
     for i in 1 2 3 4; do
         asked -t 1 -i "$T/in" --prefix-cache="$C" >"$T/out.$i" 2>/dev/null &
     done
@@ -1022,7 +1023,7 @@ PY
     for i in 1 2 3 4; do same "$T/out.$i" "$T/want"; done
 }
 
-@test "--prefix-cache: a run that was killed goes on with it" {
+@test "--prefix-cache: a killed run can be continued with it" {
     manual
     C=$T/cache
     many "$T/all" 60
@@ -1056,7 +1057,7 @@ PY
     [ "$(jget 'o["logprobs"]' <"$T/b")" = "$(jget 'o["logprobs"]' <"$T/g")" ]
 }
 
-@test "options that do not go together" {
+@test "conflicting options" {
     fails 2 "takes no arguments" batch "a prompt"
     fails 2 "no effect with --greedy" batch --greedy --top-k 3
     fails 2 "no effect with --raw" batch --raw -s x
@@ -1093,9 +1094,8 @@ PY
     [[ $stderr == *"line 1001: "* ]]
 }
 
-# The documented commands, word by word, but that they are exact and that the
-# hosts are this one.
-@test "GNU parallel: the documented commands give what a single run gives" {
+# The documented commands, with --exact added and this machine as the host.
+@test "GNU parallel: the documented commands give the result of a single run" {
     command -v parallel >/dev/null || skip "no parallel"
     many "$T/prompts.jsonl" 170
     cp "$T/prompts.jsonl" "$T/in.jsonl"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bats
-# What the Makefile makes of its environment.
+# How the Makefile handles its environment.
 
 setup() {
     cd "$BATS_TEST_DIRNAME/../.."
     unset MAKEFLAGS MFLAGS MAKELEVEL
 }
 
-# Compile lines of files with and without kernels.
+# The compile lines of files with and without kernels.
 compile_lines() {
     make -n -B build/src/base/cpu.o build/src/kernel/x86/k_avx2.o \
         build/src/cli/main.o build/tests/test_base | grep -w -- -std=gnu11
@@ -22,7 +22,7 @@ compile_lines() {
     done
 }
 
-@test "a template of kernels says what it needs" {
+@test "a kernel template without its macros gives a clear error" {
     for name in k_f32.h x86/k_gemm_small.h x86/k_q8_avx.h x86/k_attn_bf16.h; do
         run "${CC:-cc}" -std=gnu11 -Iinclude -Isrc -fsyntax-only \
             -include "src/kernel/$name" -x c /dev/null

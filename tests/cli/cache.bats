@@ -10,21 +10,21 @@ setup() {
     C=$T/cache
 }
 
-# The token ids, or another part, of an answer about the manual.
+# Print the token ids, or another member, of an answer about the manual.
 ask() {
     local what=$1
     shift
     q --exact -n 12 --json -f "$T/manual.txt" "$@" | jget "$what"
 }
 
-@test "the second question about a file skips what both have in common" {
+@test "the second question about a file skips the common beginning" {
     want=$(ask 'o["tokens"]' "how?")
     [ "$(ask 'o["usage"]["cached_tokens"]' --prefix-cache="$C" "where?")" = 0 ]
     n=$(ask 'o["usage"]["prompt_tokens"]' "how?")
     cached=$(ask 'o["usage"]["cached_tokens"]' --prefix-cache="$C" "how?")
     [ "$cached" -gt $((n - 80)) ]
     [ "$cached" -lt "$n" ]
-    # and the answer is that of a run without it
+    # the answer equals that of a run without the cache
     [ "$(ask 'o["tokens"]' --prefix-cache="$C" "how?")" = "$want" ]
     [ "$(ask 'o["tokens"]' --prefix-cache="$C" "how?")" = "$want" ]
     run -0 --separate-stderr q --prefix-cache="$C" -n 3 -f "$T/manual.txt" "how?"
@@ -45,7 +45,7 @@ ask() {
     [ "$(jget 'o["tokens"]' <"$T/out")" = "$(ask 'o["tokens"]' "where?")" ]
 }
 
-@test "modes, types and kernels have entries of their own" {
+@test "modes, KV types and kernel levels do not share entries" {
     for o in "" "--kv f32" "--exact" "--kv q8"; do
         # shellcheck disable=SC2086
         q --prefix-cache="$C" $o -n 1 -f "$T/manual.txt" hi >"$T/out"
@@ -54,7 +54,7 @@ ask() {
             jget 'o["usage"]["cached_tokens"] > 0')" = True ]
     done
     [ "$(q cache ls --json --dir "$C" | jget 'len(o["entries"])')" = 4 ]
-    # another level, which every CPU has
+    # another level that every CPU has
     if [ "$(q inspect --json | jget 'o["isa"]')" != ref ]; then
         [ "$(q --prefix-cache="$C" --isa ref -n 1 --json -f "$T/manual.txt" hi |
             jget 'o["usage"]["cached_tokens"]')" = 0 ]
@@ -69,7 +69,7 @@ ask() {
     XDG_CACHE_HOME=$T/xdg q --prefix-cache -n 1 -f "$T/manual.txt" hi >"$T/out"
     [ -d "$T/xdg/qwick/prefix-1" ]
     [ "$(q cache ls --json | jget 'o["dir"]')" = "$T/.cache/qwick" ]
-    # without one: an answer, and a warning
+    # without a directory: an answer, and a warning
     run -0 --separate-stderr env -u HOME "$QWICK" --prefix-cache -n 9 hi </dev/null
     [[ $stderr == *"warning: prefix cache: no directory"* ]]
     [ "${#stderr_lines[@]}" -eq 1 ]
@@ -91,7 +91,7 @@ ask() {
     [ "$(q cache ls --json --dir "$C" |
         jget '[e["damaged"] for e in o["entries"]]')" = "[False]" ]
     [ -z "$(find "$C" -name '*.tmp-*')" ]
-    # and while somebody keeps emptying it
+    # also while another process keeps emptying it
     for i in 1 2 3 4 5 6 7 8; do
         ask 'o["tokens"]' -t 1 --prefix-cache="$C" "how?" >"$T/out.$i" \
             2>/dev/null &
@@ -147,9 +147,9 @@ PY
     done
 }
 
-@test "a directory that can only be read serves all the same" {
+@test "a read-only directory still serves" {
     local become=()
-    if [ "$(id -u)" = 0 ]; then # may write anywhere
+    if [ "$(id -u)" = 0 ]; then # root may write anywhere
         become=(setpriv --reuid 65534 --regid 65534 --clear-groups)
         command -v setpriv || skip "no setpriv"
     fi
@@ -211,7 +211,7 @@ PY
     [ -z "$(find "$C" -type f)" ]
 }
 
-@test "options of the cache that make no sense" {
+@test "invalid options of the cache" {
     fails 2 "ls, gc or clear is missing" cache
     fails 2 '"rm": is none of ls, gc, clear' cache rm
     fails 2 '"x": unexpected' cache ls x
@@ -228,9 +228,9 @@ PY
     [[ $stderr == *"neither XDG_CACHE_HOME nor HOME is set" ]]
 }
 
-@test "a session goes on where it was saved" {
-    # both turns by hand: the think block of an answer stays in the session,
-    # though the template drops it
+@test "a session continues where it was saved" {
+    # write both turns by hand: the think block of an answer stays in the
+    # session, although the template drops it
     q --exact --json "list all listening tcp ports" >"$T/first"
     turn() {
         echo "[{\"role\":\"user\",\"content\":\"$1\"}]" | "$QWICK" render
@@ -250,17 +250,17 @@ PY
     [ "$n" -gt "$k" ]
     [ "$n" = "$(jget 'o["usage"]["prompt_tokens"]' <"$T/whole")" ]
     [ "$(jget 'o["tokens"]' <"$T/o")" = "$(jget 'o["tokens"]' <"$T/whole")" ]
-    # and further, from the second file; the first is as it was
+    # continue from the second file; the first one is unchanged
     [ "$(q --exact --json --session "$T/s2" hi |
         jget 'o["usage"]["cached_tokens"]')" = \
         "$((n + $(jget 'len(o["tokens"])' <"$T/o")))" ]
 }
 
-@test "a raw session is as if it had never been cut" {
+@test "a raw session in parts equals one run" {
     q --exact -n 20 --ignore-eos --raw --json "list files" >"$T/whole"
     all=$(jget 'o["tokens"]' <"$T/whole")
     q --exact -n 5 --ignore-eos --raw --save-session "$T/s" "list files" >"$T/out"
-    # the next five by hand, the rest from the file
+    # pass the next five ids by hand, take the rest from the file
     next=$(jget '",".join(map(str, o["tokens"][5:10]))' <"$T/whole")
     rest=$(q --exact -n 10 --ignore-eos --session "$T/s" --prompt-ids "$next" \
         --json | jget 'o["tokens"]')
@@ -296,7 +296,8 @@ PY
     [ -c /dev/null ]
 }
 
-# flip FILE: one bit in its midst, in place, the time of modification put back.
+# flip FILE: flip one bit in its middle, in place, and restore the modification
+# time.
 flip() {
     touch -r "$1" "$T/time"
     sleep 0.05
@@ -327,18 +328,18 @@ PY
     [ "$(again)" = False ]
     fails 2 "$T/s: was saved with other weights of $T/m: they have been changed" \
         -m "$T/m" --session "$T/s" hi
-    # the same bytes again, and in another place
+    # the original bytes again, and at another place
     flip "$T/m/model.safetensors"
     run -0 q -m "$T/m" --session "$T/s" -n 1 hi
     mv "$T/m" "$T/moved"
     run -0 q -m "$T/moved" --session "$T/s" -n 1 hi
     cp -r "$T/moved" "$T/m"
     run -0 q -m "$T/m" --session "$T/s" -n 1 hi
-    # and of the weights in the binary
+    # also for the weights in the binary
     run -0 q --session "$T/s" -n 1 hi
 }
 
-@test "files of others, and what others may write to, are not used" {
+@test "files of other users, and files that others may write to, are not used" {
     ask 'o["tokens"]' --prefix-cache="$C" --save-session "$T/s" "how?"
     want=$(ask 'o["tokens"]' "how?")
     not_used() {
@@ -362,7 +363,7 @@ PY
     ln -s "$T/s" "$T/link"
     fails 1 "$T/link: is a symbolic link" --exact --save-session "$T/link" hi
     [ -L "$T/link" ]
-    [ "$(id -u)" = 0 ] || return 0 # it takes root to give files away
+    [ "$(id -u)" = 0 ] || return 0 # only root can change owners
     chown -R 12345 "$C"
     not_used "$C: belongs to user 12345, this is user 0; not used"
     chown 0 "$C"
@@ -372,7 +373,7 @@ PY
     [ -z "$stderr" ]
     chown 12345 "$T/s"
     fails 1 "$T/s: belongs to user 12345, this is user 0" --exact --session "$T/s" hi
-    # but that user reads what root wrote
+    # but that user can use files of root
     chown 0 "$T/s"
     chmod 644 "$T/s"
     as_user() { setpriv --reuid 12345 --clear-groups "$@"; }
@@ -380,7 +381,7 @@ PY
     as_user "$QWICK" --exact --session "$T/s" -n 1 hi </dev/null
 }
 
-@test "a read-only file system is called that" {
+@test "the message for a read-only file system" {
     [ "$(id -u)" = 0 ] || skip "it takes root to mount"
     mkdir "$T/ro"
     unshare -m true 2>/dev/null || skip "no mount namespaces here"

@@ -6,7 +6,7 @@ setup() {
     common_setup
 }
 
-@test "a table, likeliest first, that adds up to one" {
+@test "a table, likeliest first, with a sum of one" {
     run -0 --separate-stderr q choose -a ls -a "ls -la" -a "ls -l" \
         "list files with details"
     [ -z "$stderr" ]
@@ -19,7 +19,7 @@ setup() {
     [ "$(printf '%s\n' "$output" | cut -f1)" = $'ls\nls -la\nls -l' ]
 }
 
-@test "the probabilities are those of score --chat and of the end" {
+@test "the probabilities are those of score --chat, times that of the end" {
     printf 'ls -l' >"$T/u"
     printf '[{"role":"user","content":"list files with details"}]' |
         "$QWICK" render --think off - >"$T/prompt"
@@ -48,13 +48,13 @@ assert a["answer"] == "ls -l"
 PY
 }
 
-# The file's text as a JSON string.
+# Print the text of a file as a JSON string.
 jq_string() {
     python3 -c 'import json, sys
 sys.stdout.write(json.dumps(open(sys.argv[1]).read()))' "$1"
 }
 
-@test "an answer that begins another: the end decides, --no-end does not" {
+@test "an answer that is the beginning of another: the end decides, with --no-end it does not" {
     run -0 q choose -a ls -a "ls -l" "list files with details"
     [[ ${lines[0]} == "ls -l"$'\t'* ]]
     run -0 q choose --no-end --json -a ls -a "ls -l" "list files with details"
@@ -63,7 +63,7 @@ sys.stdout.write(json.dumps(open(sys.argv[1]).read()))' "$1"
         if x["answer"] == "ls -l"]' | grep -q True
 }
 
-@test "the prompt comes from where generate's does" {
+@test "the prompt has the same sources as in generate" {
     want=$(q choose --exact -a ls -a pwd "list files")
     [ "$(q choose --exact -a ls -a pwd -p "list files")" = "$want" ]
     [ "$(echo "list files" | "$QWICK" choose --exact -a ls -a pwd)" = "$want" ]
@@ -81,7 +81,7 @@ sys.stdout.write(json.dumps(open(sys.argv[1]).read()))' "$1"
     fails 2 "no prompt" choose -a ls -a pwd
 }
 
-@test "answers that are none, or twice the same" {
+@test "empty and repeated answers" {
     fails 2 'number 2 is the same as number 1: "ls"' choose -a ls -a ls hi
     fails 2 "the value is empty" choose -a ls -a "" hi
     run -0 q choose -a $'a\tb' -a $'c\nd' hi
@@ -104,7 +104,7 @@ sys.stdout.write(json.dumps(open(sys.argv[1]).read()))' "$1"
     p=$(q choose --yes --json "is ls a command" | jget 'o["probability"]')
     run -0 q choose --yes "is ls a command"
     [ "$output" = "$(python3 -c "print('yes' if $p >= 0.5 else 'no')")" ]
-    # what is printed and the status agree
+    # the printed word and the status agree
     run q choose --yes --threshold 1 "is ls a command"
     [ "$output" = no ]
     [ "$status" -eq 10 ]
@@ -116,7 +116,7 @@ sys.stdout.write(json.dumps(open(sys.argv[1]).read()))' "$1"
             == o["answers"][0]["probability"]' | grep -q True
 }
 
-@test "--jsonl: in order, errors in their place, the same as alone" {
+@test "--jsonl: in order, errors in their place, equal to single runs" {
     cat >"$T/in" <<'J'
 {"id":1,"prompt":"list files"}
 {"id":2,"messages":[{"role":"user","content":"print the current directory"}]}
@@ -162,7 +162,7 @@ assert a["answers"] == b["answers"], (a, b)' \
     sed -n 17p "$T/out" | jget 'o["answers"]' | cmp - "$T/one"
 }
 
-@test "what does not fit the context" {
+@test "prompts and answers that do not fit the context" {
     fails 4 "do not fit the context" choose -c 8 -a ls -a pwd \
         "list all of the files in this directory"
     long=$(for i in $(seq 900); do printf 'list file %s ' "$i"; done)

@@ -10,7 +10,8 @@ setup() {
     export QWICK_MODEL=models/demo
 }
 
-# on CPU ARGUMENT...: qwick on another CPU. The emulator's own warnings go.
+# on CPU ARGUMENT...: run qwick on another CPU. The emulator's own warnings are
+# dropped.
 on() {
     local cpu=$1
     shift

@@ -8,7 +8,8 @@ setup() {
     export QWICK_MODEL=$T/embedder
 }
 
-# The vectors of an .npy file on standard input, as JSON: {"shape", "rows"}.
+# Print the vectors of an .npy file on standard input as JSON: {"shape",
+# "rows"}.
 npy() {
     python3 -c 'import ast, json, struct, sys
 b = sys.stdin.buffer.read()
@@ -24,7 +25,7 @@ print(json.dumps({"shape": [rows, dim],
                   "rows": [v[i * dim:(i + 1) * dim] for i in range(rows)]}))'
 }
 
-@test "one vector a text, of length 1, in their order" {
+@test "one vector per text, of length 1, in order" {
     q embed "list files" "show disk usage" | jlines \
         'len(o) == 2 and all(list(r) == ["embedding", "tokens"] for r in o) and
          all(len(r["embedding"]) == 256 for r in o) and
@@ -46,7 +47,7 @@ print(json.dumps({"shape": [rows, dim],
     [ "$("$QWICK" embed --exact --jsonl -f - <"$T/jsonl")" = "$want" ]
     [ "$("$QWICK" embed --exact <"$T/a")" = "${want%%$'\n'*}" ]
     [ "$("$QWICK" embed --exact - <"$T/a")" = "${want%%$'\n'*}" ]
-    # the same whatever shares the passes
+    # batches do not change them
     for n in 1 2; do
         [ "$(q embed --exact --max-batch $n "list files" "show disk usage")" \
             = "$want" ]
@@ -141,11 +142,11 @@ PY
          all("in: line %d: " % (i + 1) in o[i]["error"]
              for i in range(1, 7)) and
          len(o[0]["embedding"]) == 2'
-    # an empty line is a text without tokens
+    # an empty line is a text without tokens, which is an error
     run -1 --separate-stderr bash -c "printf 'a\n\nb\n' | '$QWICK' embed --lines"
     echo "$output" | jlines '[list(r)[0] for r in o] ==
         ["embedding", "error", "embedding"]'
-    # where there is no place for an error, it ends the run
+    # formats that have no place for an error end the run
     for f in tsv f32 npy; do
         fails 1 "in: line 2: " embed --jsonl --format $f -f "$T/in" -o "$T/x"
         [ ! -e "$T/x" ]
@@ -187,7 +188,7 @@ PY
     fails 3 "tokenizer.json" embed -m "$MODELS/embedding-names" a
 }
 
-@test "a reader is answered before the input ends" {
+@test "a reader gets answers before the input ends" {
     coproc Q { "$QWICK" embed --lines --dim 2; }
     pid=$Q_PID # bash forgets it when the process ends
     for text in a b; do
@@ -211,7 +212,7 @@ PY
     [ "${SAN:-}" != 1 ] || skip "fault injection is not run under sanitizers"
     ${CC:-cc} -shared -fPIC -o "$T/shim.so" tests/cli/signal_in_poll.c
     printf '{"text":"a"}\n' >"$T/line"
-    waits() { # ARGS…: standard input gives a line and stays open
+    waits() { # ARGS…: run with a standard input that gives a line and stays open
         python3 - "$QWICK" "$T/shim.so" "$T/line" "$@" <<'PY'
 import os, signal, subprocess, sys
 qwick, shim, line = sys.argv[1:4]
@@ -235,8 +236,8 @@ PY
     waits batch --debounce 0
 }
 
-# cut_off SIGNAL ARGS…: embed with output $T/out that gets the signal when some
-# vectors are stored.
+# cut_off SIGNAL ARGS…: run embed with output $T/out, and send the signal when
+# some vectors are stored.
 cut_off() {
     python3 - "$QWICK" "$T/out" "$@" <<'PY'
 import os, signal, subprocess, sys, time
@@ -260,7 +261,7 @@ PY
     for f in jsonl tsv f32 npy; do
         q embed --exact --lines -f "$T/in" --format $f -o "$T/want"
         [ ! -e "$T/want.pending" ]
-        # how a run ends does not depend on the format
+        # the end of a run does not depend on the format
         signals=SIGKILL
         [ $f != npy ] || signals="SIGINT SIGTERM SIGKILL"
         for s in $signals; do
@@ -273,25 +274,25 @@ PY
             rm -f "$T/out" "$T/out.tmp."*
         done
     done
-    # what is there is not computed again: a vector that was changed stays so
+    # stored vectors are not computed again: a changed one stays changed
     cut_off SIGINT --lines -f "$T/in" --format f32
     printf '\0\0\0\0' | dd of="$T/out.pending" bs=1 seek=56 conv=notrunc status=none
     cp "$T/out.pending" "$T/some"
     q embed --exact --lines -f "$T/in" --format f32 -o "$T/out"
     [ "$(cmp -l "$T/out" <(q embed --exact --lines -f "$T/in" --format f32) | wc -l)" -le 4 ]
     run ! cmp -s "$T/out" <(q embed --exact --lines -f "$T/in" --format f32)
-    # another format may take them, and another order and choice of the texts
+    # another format can use them, and so can other texts in another order
     cp "$T/some" "$T/out.pending"
     tac "$T/in" | sed 's/^5 files/five files/' >"$T/in2"
     q embed --exact --lines -f "$T/in2" --format tsv -o "$T/out"
     q embed --exact --lines -f "$T/in2" --format tsv -o "$T/want"
     [ "$(diff "$T/out" "$T/want" | grep -c '^<')" -eq 1 ]
-    # a row that was cut off is none
+    # an incomplete row is ignored
     cp "$T/some" "$T/out.pending"
     truncate -s -700 "$T/out.pending"
     q embed --exact --lines -f "$T/in" --format f32 -o "$T/out"
     [ "$(stat -c %s "$T/out")" -eq 614400 ]
-    # and a file that is complete is replaced, as ever
+    # a complete file is replaced as usual
     q embed --exact a -o "$T/out"
     [ "$(wc -l <"$T/out")" -eq 1 ]
 }
@@ -332,12 +333,12 @@ PY
     fails 2 "no effect without --output" embed --redo a
 }
 
-@test "a model that is none for embeddings is worth a warning" {
+@test "a model that does not look like an embedding model gives a warning" {
     run -0 --separate-stderr env -u QWICK_MODEL "$QWICK" embed a </dev/null
     [ "$stderr" = "qwick: warning: qwick-demo: does not look like an embedding model, the vectors are doubtful" ]
     run -0 --separate-stderr env -u QWICK_MODEL "$QWICK" embed -q a </dev/null
     [ -z "$stderr" ]
-    # signs of one
+    # each sign of an embedding model
     demo_as My-Embedding-4bit
     demo_as st config_sentence_transformers.json
     demo_as readme
@@ -365,7 +366,7 @@ PY
         HF_HUB_CACHE=$T/hub run -0 --separate-stderr q embed -m "$m" a
         [ -z "$stderr" ] || { echo "$m: $stderr"; return 1; }
     done
-    # and of something else
+    # signs of another kind of model
     demo_as Qwen3-Reranker-0.6B
     run -0 --separate-stderr q embed -m "$T/Qwen3-Reranker-0.6B" a
     [[ $stderr == *"Reranker-0.6B: is a reranker by its name, the vectors are doubtful" ]]

@@ -4,11 +4,12 @@ load helpers
 
 setup() {
     common_setup
-    # ends inside an open think block
+    # a prompt that ends inside an open think block
     THINK=6136,885,198,492,865,6137,198,6136,570,334,1120,198,6142,492
 }
 
-# warns PATTERN ARGS…: exit status 0 and one warning that matches; none with -q.
+# warns PATTERN ARGS…: exit status 0 and one warning that matches; no warning
+# with -q.
 warns() {
     local pattern=$1
     shift
@@ -27,7 +28,7 @@ warns() {
     [ "$n" -eq 2 ]
     # an empty answer writes nothing
     [ "$(q -q --stop s "list all listening tcp ports" | wc -c)" -eq 0 ]
-    # on a terminal the same
+    # also on a terminal
     command -v script >/dev/null || skip "no script(1)"
     script -qec "$QWICK -m models/demo --no-stdin --no-newline 'list all listening tcp ports'" \
         /dev/null >"$T/tty" </dev/null
@@ -35,33 +36,33 @@ warns() {
     fails 2 "--no-newline: has no effect with --json" --no-newline --json hi
 }
 
-@test "a cut answer is said" {
+@test "a cut answer gives a warning" {
     warns "the answer is cut: the context of 24 tokens is full" -c 24 \
         --ignore-eos hi
     warns "the answer is cut: its last 12 tokens repeat themselves" --raw \
         --loop-guard 12 --ignore-eos --greedy "a a a a a a a a a a a a a a a a"
     warns "0.3 seconds are over" --timeout 0.3 \
         --ignore-eos hi
-    # -n is what was asked for
+    # the user asked for -n: no warning
     run -0 --separate-stderr q -n 9 hi
     [ -z "$stderr" ]
-    # the same with JSON
+    # also with JSON
     run -0 --separate-stderr q --json -c 24 --ignore-eos hi
     [[ $stderr == *"the context of 24 tokens is full" ]]
     printf '%s' "$output" | jget 'o["text"]'
 }
 
-@test "an empty answer is said, and why" {
+@test "an empty answer gives a warning with the reason" {
     warns "the answer is empty: a stop string came first" --stop s \
         "list all listening tcp ports"
     warns "the answer is empty: -n 5 is reached" --prompt-ids $THINK -n 5 \
         --ignore-eos
-    # the answer is there already
+    # nothing is missing: the answer was given with --prefill
     warns "the answer is empty: the model stopped at once" --prefill "ss -ltn" \
         "list all listening tcp ports"
 }
 
-@test "--require-answer: exit status 6, the text as before" {
+@test "--require-answer: exit status 6, unchanged text" {
     run -6 --separate-stderr q --require-answer -n 8 "list all listening tcp ports"
     [ "$output" = "$(q -n 8 "list all listening tcp ports")" ]
     [[ $stderr == "qwick: the answer is cut: -n 8 is reached" ]]
@@ -73,9 +74,9 @@ warns() {
     run -0 --separate-stderr q --require-answer "list all listening tcp ports"
     [ "$output" = "ss -ltn" ]
     [ -z "$stderr" ]
-    # a stop string ends an answer as asked for
+    # a stop string ends an answer as requested
     run -0 q --require-answer --stop " -l" "list all listening tcp ports"
-    # what was asked to be kept is kept
+    # the session is saved anyway
     run -6 q --require-answer -n 2 --save-session "$T/s" hi
     [ -s "$T/s" ]
 }
@@ -85,7 +86,7 @@ warns() {
     [ "$(jget 'o["finish_reason"]' <"$T/json")" = timeout ]
     jget '[0][len(o["tokens"]) != o["usage"]["completion_tokens"] or
         len(o["tokens"]) < 1]' <"$T/json"
-    # an answer that is done in time is not touched
+    # an answer that is done in time is complete
     q --json --timeout 100 "list all listening tcp ports" >"$T/json"
     [ "$(jget 'o["finish_reason"]' <"$T/json")" = stop ]
     # a prompt that takes longer: no token at all
@@ -110,7 +111,7 @@ warns() {
     run q choose --yes "is ls a command"
     [ "$status" -eq "$want" ]
     [ "$output" = "$a" ]
-    # on either side of the probability itself
+    # thresholds on both sides of the probability
     above=$(python3 -c "print(min(1.0, $p * (1 + 1e-6)))")
     below=$(python3 -c "print($p * (1 - 1e-6))")
     run -10 q choose --yes --threshold "$above" "is ls a command"
@@ -126,7 +127,7 @@ warns() {
     fails 2 "no prompt; usage: qwick choose " choose --yes
 }
 
-@test "batch: cut and empty answers are counted, and fail when it is asked for" {
+@test "batch: cut and empty answers are counted, and fail with --require-answer" {
     printf '%s\n' '{"prompt":"list all listening tcp ports"}' \
         '{"prompt":"list all listening tcp ports","stop":["s"]}' \
         '{"prompt":"list all listening tcp ports","max_tokens":8}' >"$T/in"
@@ -140,7 +141,7 @@ warns() {
     head -n1 "$T/in" >"$T/one"
     run -0 --separate-stderr q batch -i "$T/one" --require-answer
     [ -z "$stderr" ]
-    # in the prompt's evaluation and after it
+    # during the prompt's evaluation, and after it
     python3 -c 'import json
 print(json.dumps({"prompt": "list the files " * 600}))
 print(json.dumps({"prompt": "hi"}))' >"$T/long"
@@ -151,12 +152,12 @@ print(json.dumps({"prompt": "hi"}))' >"$T/long"
     run -0 q batch -i "$T/in" --timeout 100
 }
 
-@test "batch: --require-answer counts what earlier runs have left" {
+@test "batch: --require-answer counts answers of earlier runs" {
     printf '%s\n' '{"prompt":"list all listening tcp ports","max_tokens":8}' \
         '{"prompt":"list files"}' >"$T/in"
     run -0 q batch -q -i "$T/in" -o "$T/out"
     cp "$T/out" "$T/first"
-    # the option changes no text: the lines are kept, and judged
+    # the option changes no text: the lines are kept, and checked
     run -1 --separate-stderr q batch -i "$T/in" -o "$T/out" --require-answer
     [[ $stderr == "qwick: $T/out: 1 answers of earlier runs are not whole" ]]
     cmp "$T/out" "$T/first"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# What a failed allocation does: fault_sweep.py says what is checked. By default
-# a sample of the allocations fails; QWICK_FAULTS=all makes each of them fail.
+# Failed allocations: fault_sweep.py documents the checks. By default a sample
+# of the allocations fails; QWICK_FAULTS=all makes each of them fail.
 load helpers
 
 setup_file() {
@@ -18,7 +18,7 @@ setup() {
     printf '%s\n' '{"prompt":"hi"}' '{"prompt_ids":[1,2,3]}' >"$T/records"
 }
 
-# sweep STRIDE ARGS…: qwick ARGS with every STRIDE-th allocation failing.
+# sweep STRIDE ARGS…: run qwick ARGS with every STRIDE-th allocation failing.
 sweep() {
     local one=$1 many=$((4 * $1))
     shift
@@ -27,7 +27,7 @@ sweep() {
         "$QWICK" "$@"
     echo "$output"
     [ "$status" -eq 0 ]
-    # for a reader of the log: counts
+    # print the counts for a reader of the log
     echo "# ${lines[0]}" >&3
 }
 

@@ -2,7 +2,8 @@
 # built-in model and on tests/golden/models.
 bats_require_minimum_version 1.5.0
 
-# Each file calls it from setup(). A pipe fails when any of its commands does.
+# Each file calls this from setup(). A pipe fails when any of its commands
+# fails.
 common_setup() {
     set -o pipefail
     cd "$BATS_TEST_DIRNAME/../.." || return 1
@@ -11,24 +12,25 @@ common_setup() {
     T=$BATS_TEST_TMPDIR
     unset QWICK_MODEL NO_COLOR HF_HUB_CACHE HF_HOME XDG_CACHE_HOME
     export HOME=$T
-    # script(1) runs its command by SHELL; neither that nor the locale may
-    # depend on who runs the tests
+    # script(1) runs its command with $SHELL; neither that nor the locale may
+    # depend on the user
     export SHELL=$BASH LC_ALL=C.UTF-8
     MODELS=tests/golden/models
 }
 
-# qwick with an empty standard input.
+# Run qwick with an empty standard input.
 q() {
     "$QWICK" "$@" </dev/null
 }
 
-# qwick with standard input closed. (A plain `run … <&-` would not do: bash then
-# opens a pipe of its own as descriptor 0.)
+# Run qwick with closed standard input. (`run … <&-` does not work: bash then
+# opens a pipe as descriptor 0.)
 closed() {
     bash -c 'exec timeout 5 "$0" "$@" <&-' "$QWICK" "$@" </dev/null
 }
 
-# The value of a Python expression over the JSON object o on standard input.
+# Print the value of a Python expression over the JSON object o on standard
+# input.
 jget() {
     python3 -c 'import json, sys
 o = json.load(sys.stdin)
@@ -43,13 +45,14 @@ o = [json.loads(l) for l in sys.stdin.buffer.read().decode().split("\n")[:-1]]
 assert eval("(" + sys.argv[1] + ")"), o' "$1"
 }
 
-# One line on stderr that begins with "qwick: ", holds no control bytes.
+# Check that stderr is one line that begins with "qwick: " and has no control
+# bytes.
 one_error_line() {
     [ "${#stderr_lines[@]}" -eq 1 ] && [[ ${stderr_lines[0]} == "qwick: "* ]]
 }
 
-# fails STATUS PATTERN ARGS…: exit status, nothing on stdout, one line on stderr
-# that matches the pattern.
+# fails STATUS PATTERN ARGS…: check the exit status, empty stdout, and one line
+# on stderr that matches the pattern.
 fails() {
     local want=$1 pattern=$2
     shift 2
@@ -60,7 +63,8 @@ fails() {
     [[ $stderr == *"$pattern"* ]] || { echo "no '$pattern' in: $stderr"; return 1; }
 }
 
-# demo_as NAME [FILE]: the demo model as $T/NAME, with an empty object as FILE.
+# demo_as NAME [FILE]: make the demo model $T/NAME, with an empty object as
+# FILE.
 demo_as() {
     mkdir "$T/$1"
     ln -s "$PWD"/models/demo/*.json "$PWD"/models/demo/model.safetensors "$T/$1/"

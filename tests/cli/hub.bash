@@ -3,7 +3,8 @@ bats_require_minimum_version 1.5.0
 
 commit=0123456789abcdef0123456789abcdef01234567
 
-# What the server needs and is not here; false when nothing is missing.
+# Print the tools that the server needs and that are missing; false if none is
+# missing.
 hub_missing() {
     local tool
     for tool in python3 curl; do
@@ -12,14 +13,15 @@ hub_missing() {
     return 1
 }
 
-# In setup_file: the source tree, what the hub serves, its log.
+# Call in setup_file: set the source tree, the directory that the hub serves,
+# and its log.
 hub_places() {
     export REPO=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
     export ROOT=$BATS_FILE_TMPDIR/hub LOG=$BATS_FILE_TMPDIR/log
     mkdir -p "$ROOT"
 }
 
-# Serve $ROOT. Further arguments are those of hub_server.py.
+# Serve $ROOT. Further arguments go to hub_server.py.
 hub_start() {
     local port_file i
     port_file=$(mktemp -u "$BATS_FILE_TMPDIR/port.XXXXXX")
@@ -58,8 +60,8 @@ pull() {
     run timeout 60 "$REPO/scripts/qwick-pull" --allow-http "$@"
 }
 
-# one_line_error STATUS TEXT: the output is one line, "qwick-pull: …TEXT…",
-# without control characters.
+# one_line_error STATUS TEXT: check that the output is one line, "qwick-pull:
+# …TEXT…", without control characters.
 one_line_error() {
     [ "$status" -eq "$1" ] && [ "${#lines[@]}" -eq 1 ] &&
         [[ $output == "qwick-pull: "*"$2"* ]] &&

@@ -5,7 +5,7 @@ load helpers
 setup() {
     common_setup
     command -v make >/dev/null || skip "no make"
-    # the build that is tested, and none of the options of a make that runs us
+    # use the tested build, and drop the options of a make that runs this test
     unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
     local build=$(realpath --relative-to=. "$(dirname "$QWICK")")
     [ "$build" != . ] || build=build
@@ -38,13 +38,13 @@ $(cd man && printf './usr/share/man/man1/%s\n' *.1 | sort)" ]
     run -0 qwick-pull --help
     [[ $output == "usage: qwick-pull"* ]]
 
-    # and nothing is left of it
+    # nothing is left
     cd "$BATS_TEST_DIRNAME/../.."
     run -0 make "${MAKE_ARGS[@]}" uninstall
     [ -z "$(installed)" ]
 }
 
-@test "the libraries have no global symbols but qwick_ ones" {
+@test "all global symbols of the libraries begin with qwick_" {
     local dir=$(dirname "$QWICK")
     nm -D --defined-only "$dir/libqwick.so" >"$T/shared"
     nm -g --defined-only "$dir/libqwick.a" >"$T/static"
@@ -53,7 +53,7 @@ $(cd man && printf './usr/share/man/man1/%s\n' *.1 | sort)" ]
         grep -E '^[0-9a-f]+ . ' "$T/$list" >"$T/symbols"
         run -1 grep -vE ' T qwick_[a-z_]+$' "$T/symbols"
     done
-    # every function of the header is one of them, and nothing else is
+    # they are exactly the functions of the header
     grep -oE 'qwick_[a-z_]+\(' include/qwick.h | tr -d '(' | sort -u >"$T/header"
     for list in shared static; do
         grep -oE 'qwick_[a-z_]+$' "$T/$list" | sort -u >"$T/names"
@@ -65,7 +65,7 @@ $(cd man && printf './usr/share/man/man1/%s\n' *.1 | sort)" ]
     readelf -d "$dir/libqwick.so" | grep -q 'SONAME.*\[libqwick.so.0\]'
 }
 
-@test "a hint names a command that is installed, and beside the built binary" {
+@test "the command that a hint names is installed, and is next to the built binary" {
     run -0 make "${MAKE_ARGS[@]}" install
     export HF_HUB_CACHE=$T/cache
     for id in Qwen/Qwen3-0.6B Qwen/Qwen3-0.6B@v1; do
@@ -75,7 +75,7 @@ $(cd man && printf './usr/share/man/man1/%s\n' *.1 | sort)" ]
         [ "$arguments" = $id ]
         [ -x "$ROOT/bin/$command" ]
         [ -x "$(dirname "$QWICK")/$command" ]
-        # the command takes these arguments: the next failure is the network's
+        # the command accepts these arguments, and then fails at the network
         HF_ENDPOINT=https://127.0.0.1:1 \
             run -1 "$ROOT/bin/$command" "$arguments"
         [[ $output == *"127.0.0.1"* ]]
@@ -83,7 +83,7 @@ $(cd man && printf './usr/share/man/man1/%s\n' *.1 | sort)" ]
 }
 
 @test "no message names a file of the source tree" {
-    # strings of the sources that name one of its folders or scripts
+    # strings in the sources that name a directory or a script of the tree
     run grep -rnE '"[^"]*(scripts|bench|tests|docs)/|"[^"]*\.sh[^a-z"]' src
     echo "$output"
     [ "$status" -eq 1 ]

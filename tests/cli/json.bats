@@ -77,7 +77,7 @@ PY
         jget 'o["tokens"]')" = "$greedy" ]
     for flag in "--temp 5" "--top-p 1" "--top-k 0" "--min-p 0" \
         "--repeat-penalty 1" "--presence-penalty 0" "--frequency-penalty 0"; do
-        # at the neutral temperature 1 two seeds of 60 tokens must differ
+        # at temperature 1, two seeds must give different answers of 60 tokens
         # shellcheck disable=SC2086
         [ "$(q -n 60 --ignore-eos --json $flag --seed 1 "list files" |
             jget 'o["tokens"]')" != \
@@ -103,7 +103,7 @@ for p, e in zip(o["logprobs"], ev):
     assert e["logprob"] == p["logprob"] and e["top"] == p["top"]
 assert ev[-1]["logprobs"] == o["logprobs"]
 PY
-    # a token that is a part of a character also comes as bytes
+    # a token that is a part of a character also has its bytes
     q --json --logprobs 100 -n 1 --raw "$(printf 'a\xf0\x9f')" | python3 -c '
 import json, sys
 for t in json.load(sys.stdin)["logprobs"][0]["top"]:
@@ -130,13 +130,13 @@ for t in (json.load(open(sys.argv[1]))["timing"],
     assert list(s) == want
     assert all(type(s[k]) in (int, float) and s[k] >= 0 for k in want), s
     assert len(t["per_token_ms"]) == 7
-    # the series is rounded to microseconds
+    # the times are rounded to microseconds
     assert abs(s["median_ms"] - statistics.median(t["per_token_ms"])) < 1e-3
     assert abs(s["kernel_tok_s"] - 1000 / s["median_ms"]) < 1e-6
     assert s["median_ms"] <= s["p95_ms"] <= s["p99_ms"]
     assert sum(t["per_token_ms"]) <= t["total_ms"]
 PY
-    # one token has no decode steps
+    # an answer of one token has no decode steps
     q --profile-timing --json -n 1 hi | jget \
         '[0][o["timing"]["summary"]["median_ms"] is not None]'
     fails 1 "$T/no/p" --profile-timing="$T/no/p" hi

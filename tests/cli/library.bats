@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The installed library: the examples are built with pkg-config as a program
-# elsewhere would build them, and run.
+# The installed library: build the examples with pkg-config, as other programs
+# do, and run them.
 load helpers
 
 setup_file() {
@@ -24,7 +24,7 @@ setup() {
     command -v pkg-config >/dev/null || skip "no pkg-config"
 }
 
-# build NAME COMPILER SOURCE: $T/NAME-so and $T/NAME-a.
+# build NAME COMPILER SOURCE: make $T/NAME-so and $T/NAME-a.
 build() {
     local static
     static=$(pkg-config --static --libs qwick)
@@ -37,11 +37,12 @@ build() {
     run -1 grep libqwick <(ldd "$T/$1-a")
 }
 
-# same NAME ARGUMENTS…: both programs print the same, which becomes $output.
+# same NAME ARGUMENTS…: check that both programs print the same, and set
+# $output.
 same() {
     local name=$1
     shift
-    run -127 "$T/$name-so" "$@" </dev/null # the loader does not find it yet
+    run -127 "$T/$name-so" "$@" </dev/null # the loader does not find the library yet
     "$T/$name-a" "$@" >"$T/static" 2>&1
     LD_LIBRARY_PATH=$LIB "$T/$name-so" "$@" >"$T/shared" 2>&1
     cmp "$T/static" "$T/shared"
@@ -70,7 +71,7 @@ same() {
         printf '%s\t%s\n' "$prompt" "$("$QWICK" --greedy --no-stdin "$prompt")"
     done >"$T/want"
     cmp <(sort "$T/want") <(sort "$T/static")
-    # a quote in the prompt is not the end of it
+    # a quote in the prompt does not end it
     same batch 'say "hi"'
     [[ $output == 'say "hi"'$'\t'?* ]]
 }
@@ -80,7 +81,7 @@ same() {
         "$(sed -n 's/^#define QWICK_VERSION "\(.*\)"$/\1/p' include/qwick.h)" ]
     [ "$(PKG_CONFIG_SYSROOT_DIR='' pkg-config --cflags --libs qwick | xargs)" = \
         "-I$PREFIX/include -L$PREFIX/lib -lqwick" ]
-    # a tree that was moved
+    # a moved tree
     [ "$(PKG_CONFIG_SYSROOT_DIR='' pkg-config --define-variable=prefix=/x \
         --libs-only-L qwick | xargs)" = "-L/x/lib" ]
 }

@@ -12,7 +12,7 @@ loop() {
 }
 
 @test "--exact: the same bytes with and without" {
-    # a penalty below 1 and below 0 favours what was there
+    # a penalty below 1 or below 0 favours repetition
     for how in --greedy "--temp 0.5 --top-k 20" \
         "--temp 0.7 --repeat-penalty 0.8" "--greedy --frequency-penalty -0.3" \
         "--greedy --loop-guard 30" "--greedy -c 70" "--greedy -n 37" \
@@ -43,7 +43,7 @@ loop() {
     cmp "$T/think0" "$T/think16"
 }
 
-@test "the JSON says what came of it, when it is in use" {
+@test "the JSON has its counts when lookup is on" {
     loop --greedy --json --lookup 0 >"$T/off"
     loop --greedy --json --lookup 8 >"$T/on"
     python3 - "$T/off" "$T/on" <<'PY'
@@ -72,7 +72,7 @@ ms = t["per_token_ms"]
 assert len(ms) == len(o["tokens"]) - 1 == 99
 # to the microsecond each
 assert sum(ms) <= t["total_ms"] - t["prefill_ms"] + 0.1
-# the tokens of a pass have equal times
+# all tokens of a pass have equal times
 assert 1 + sum(a != b for a, b in zip(ms, ms[1:])) <= 99 - l["accepted"]
 s = t["summary"]
 assert abs(s["tokens_per_pass"] - 99 / (99 - l["accepted"])) < 1e-6
@@ -87,13 +87,13 @@ PY
     run -1 grep lookup "$T/err"
 }
 
-@test "--exact: saved sessions and the prefix cache are the same" {
+@test "--exact: saved sessions and the prefix cache do not change" {
     for n in 0 16; do
         mkdir "$T/cache$n"
         loop --greedy --lookup $n --save-session "$T/s$n" >"$T/a$n"
         loop --greedy --lookup $n --session "$T/s$n" \
             --save-session "$T/t$n" >"$T/b$n"
-        # a full context: the last token is in neither
+        # a full context: neither has the last token
         loop --greedy -q -c 90 --lookup $n --save-session "$T/u$n" >"$T/c$n"
         head -c 600 man/qwick.1 |
             "$QWICK" --exact --greedy --raw -n 60 --ignore-eos --lookup $n \
@@ -106,7 +106,7 @@ PY
     done
 }
 
-@test "an interrupted answer is whole" {
+@test "an interrupted answer ends at a token" {
     loop --json --greedy -n 400 --lookup 0 >"$T/off"
     python3 - "$QWICK" "$T/off" <<'PY'
 import json, os, signal, subprocess, sys
@@ -128,7 +128,7 @@ assert got[:400] == want[:len(got)]
 PY
 }
 
-@test "numbers out of range, verbs that have no such option" {
+@test "numbers out of range, verbs without the option" {
     fails 2 "0..64" --lookup 65 hi
     fails 2 "0..64" --lookup -1 hi
     fails 2 "0..64" --lookup many hi

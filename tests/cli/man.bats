@@ -130,7 +130,7 @@ for verb in verbs:
         h_letter, h_value, entry = have[name]
         assert letter == h_letter, (p.name, name, letter, h_letter)
         assert bool(value) == bool(h_value), (p.name, name, value, h_value)
-        # its choices, and a default that is one word
+        # the choices, and a default that is one word
         for choices in re.findall(r"[a-z0-9]+(?:\|[a-z0-9]+)+", entry):
             for word in choices.split("|"):
                 assert re.search(r"\b%s\b" % word, value + " " + text), (
@@ -139,7 +139,7 @@ for verb in verbs:
         if default and not default[1].startswith("$"):
             assert re.search(r"[Dd]efault: %s\b" % re.escape(default[1]), text), (
                 p.name, name, default[1])
-# what the overview describes is an option of some verb
+# the overview describes only options of some verb
 for name in pages["qwick"].options:
     assert ("qwick", name) in used, name
 PY
@@ -149,7 +149,7 @@ PY
     python_pages <<'PY'
 from pages import *
 known = {name for verb in verbs for name in help_options(verb)}
-others = {"sshlogin", "pipe"}  # of parallel
+others = {"sshlogin", "pipe"}  # options of parallel
 for p in pages.values():
     if p.name != "qwick-pull":
         for name in re.findall(r"(?<![\w-])--([a-z][a-z-]*)", p.text):
@@ -170,14 +170,14 @@ PY
     done
 }
 
-@test "the overview lists the exit statuses that the header has" {
+@test "the overview lists the exit statuses of the header" {
     for n in 0 1 2 3 4 5 6 10; do
         grep -q "^\\\\fB$n\\\\fR\$" man/qwick.1
     done
 }
 
 @test "the examples of the pages and of docs/scripting.md run" {
-    # a bench that measures nothing long; the other verbs as they are
+    # run bench with short measurements, the other verbs unchanged
     mkdir "$T/bin"
     cat >"$T/bin/qwick" <<SH
 #!/bin/sh
@@ -225,7 +225,7 @@ assert len(guide) > 4
 blocks += [("scripting.md", b) for b in guide]
 done = 0
 for n, (name, block) in enumerate(blocks):
-    # parallel has a test in batch.bats, Slurm none
+    # parallel has a test in batch.bats; Slurm has no test
     if re.search(r"parallel|SLURM", block):
         continue
     missing = [tool for tool in ("jq", "git")
@@ -241,7 +241,7 @@ for n, (name, block) in enumerate(blocks):
         subprocess.run("""git init -q && git config user.name a &&
             git config user.email a@b && git add . && git commit -qm a &&
             echo more >>notes.txt""", shell=True, check=True, cwd=where)
-    # head may end before the programs in front of it do
+    # head may end before the programs before it
     options = ["-e"] if "head" in block else ["-e", "-o", "pipefail"]
     r = subprocess.run(["bash", *options, "-c", block], cwd=where,
                        stdin=subprocess.DEVNULL, capture_output=True, text=True)

@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
-# Checkpoints: where they are found, what is wrong with them, inspect, logits,
-# bench.
+# Checkpoints: finding them, reporting their faults, inspect, logits, bench.
 load helpers
 
 setup() {
@@ -33,7 +32,7 @@ setup() {
     fails 3 "org/other" -m org/other hi
 }
 
-@test "every golden checkpoint runs by ids, without a tokenizer" {
+@test "every golden checkpoint runs with ids, without a tokenizer" {
     need_model tied-bf16
     for m in tied-bf16 f16 f32 sharded-bf16 head128-untied-bf16 yarn \
         legacy-config attention-bias embedding-names mlx4 mlx8 moe; do
@@ -45,7 +44,7 @@ setup() {
     fails 2 "320" -m $MODELS/tied-bf16 --prompt-ids 320
 }
 
-# broken CODE [MODEL]: a copy of the model (tied-bf16) in $T/m, edited by Python
+# broken CODE [MODEL]: copy the model (tied-bf16) to $T/m, edited by Python
 # code on h (header), data (bytes) and config.
 broken() {
     rm -rf "$T/m"
@@ -66,7 +65,7 @@ json.dump(config, open(d + "/config.json", "w"))
 ' "$T/m" "$1"
 }
 
-@test "broken checkpoints: exit 3, one line that names what is wrong" {
+@test "broken checkpoints: exit 3, one line that names the fault" {
     need_model tied-bf16
     run_m() { fails 3 "$1" -m "$T/m" --prompt-ids $IDS; }
     broken 'pass'
@@ -75,7 +74,7 @@ json.dump(config, open(d + "/config.json", "w"))
     run_m model.safetensors
     broken 'data += b"x" * 10'
     run_m model.safetensors
-    # take the last tensor away with its data
+    # remove the last tensor with its data
     broken 'k = max((k for k in h if k != "__metadata__"), key=lambda k: h[k]["data_offsets"][1])
 data = data[:h[k]["data_offsets"][0]]; del h[k]'
     run_m model
@@ -112,7 +111,7 @@ data = data[:h[k]["data_offsets"][0]]; del h[k]'
     run_m safetensors
 }
 
-@test "small files that are huge, and pointers in place of files" {
+@test "huge files that should be small, and Git LFS pointers in place of files" {
     [ -d models/demo ] || skip "no models/demo"
     for f in config.json generation_config.json tokenizer_config.json \
         chat_template.jinja model.safetensors.index.json; do
@@ -126,7 +125,7 @@ data = data[:h[k]["data_offsets"][0]]; del h[k]'
         [ $f != tokenizer_config.json ] ||
             fails 3 "above the limit" quantize -m "$T/m" -o "$T/q"
     done
-    # a tokenizer may be larger, but not this large
+    # tokenizer.json may be larger, but not this large
     cp models/demo/*.json "$T/m"
     truncate -s 1T "$T/m/tokenizer.json"
     run -3 --separate-stderr timeout 20 "$QWICK" count -m "$T/m" hi </dev/null
@@ -158,9 +157,9 @@ PY
     fails 3 "tokenizer.json has ids up to $size, config.json a vocab_size of $size" \
         -m "$T/m" hi
     fails 3 "ids up to $size" inspect -m "$T/m"
-    # text alone needs no model
+    # verbs for text need no model
     [ "$(q tokenize -m "$T/m" "<|beyond|>")" = "$size" ]
-    # fewer ids than rows are as usual
+    # fewer ids than rows are fine
     python3 - "$T/good" "$T/m/tokenizer.json" <<'PY'
 import json, sys
 t = json.load(open(sys.argv[1]))
@@ -172,7 +171,7 @@ PY
         jget 'o["tokenizer_size"] < o["vocab_size"]')" = True ]
 }
 
-@test "quantized checkpoints: what config.json and weights must agree on" {
+@test "quantized checkpoints: config.json and weights must agree" {
     need_model mlx4
     run_m() { fails 3 "$1" -m "$T/m" --prompt-ids $IDS; }
     E=model.embed_tokens
@@ -218,7 +217,7 @@ config["quantization"]["mode"] = "mxfp4"' mlx4
     [ -z "$stderr" ]
 }
 
-@test "no template: raw, said with -v; what needs one is refused" {
+@test "no template: raw prompts and a note with -v; options that need a template are refused" {
     [ -d models/demo ] || skip "no models/demo"
     cp -r models/demo "$T/m"
     chmod -R u+w "$T/m"
@@ -325,7 +324,7 @@ PY
     [ -z "$(ls "$T" | grep tmp || true)" ]
 }
 
-@test "logits that are no numbers are an error" {
+@test "logits that are NaN are an error" {
     need_model tied-bf16
     cp -r "$MODELS/tied-bf16" "$T/nan"
     chmod -R u+w "$T/nan"

@@ -20,7 +20,7 @@ setup() {
     run -0 q -n 1 -p --help
 }
 
-@test "what is no option, or lacks a value" {
+@test "unknown options, and options without their value" {
     fails 2 "--frobnicate: unknown option" --frobnicate hi
     fails 2 "did you mean --temp" --tmp 1 hi
     fails 2 "-x: unknown option" -x hi
@@ -41,7 +41,8 @@ setup() {
     fails 2 "--threads: unknown option" tokenize --threads 2 hi
 }
 
-# bad OPTION VALUE...: each is refused, and the message names the option.
+# bad OPTION VALUE...: check that each is refused and that the message names
+# the option.
 bad() {
     local o=$1 v
     shift
@@ -51,7 +52,7 @@ bad() {
     done
 }
 
-@test "a number that is too large is told the largest" {
+@test "the message about a number that is too large names the largest" {
     fails 2 "expected an integer, 1..2147483647 " -n 2147483648 hi
     fails 2 "0..9223372036854775807 " --seed 9223372036854775808 hi
 }
@@ -106,7 +107,7 @@ bad() {
     done
 }
 
-@test "words that are none of the choices" {
+@test "values that are not among the choices" {
     for v in "" maybe ON on\|off; do
         bad --think "$v"
         bad --kv "$v"
@@ -117,7 +118,7 @@ bad() {
     fails 2 "--kv q8: --exact needs f32" --exact --kv q8 hi
 }
 
-@test "options without effect, or against each other" {
+@test "options without effect, and conflicting options" {
     fails 2 "--system: has no effect with --raw" --raw -s x hi
     fails 2 "--system-file: has no effect with --raw" --raw --system-file x hi
     fails 2 "--think: has no effect with --raw" --raw --think off hi
@@ -193,7 +194,7 @@ bad() {
         jget 'o["tokens"]')" = "$want" ]
 }
 
-@test "works without HOME, in a directory that is gone or read-only" {
+@test "works without HOME, and in a removed or read-only directory" {
     run -0 env -i "$QWICK" -n 1 hi </dev/null
     mkdir "$T/gone"
     run -0 bash -c "cd '$T/gone' && rmdir '$T/gone' && '$QWICK' -n 1 hi </dev/null"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# The line of progress on a terminal's stderr; screen.py plays the terminal.
+# The progress line on a terminal's stderr; screen.py simulates the terminal.
 load helpers
 
 setup() {
@@ -21,12 +21,12 @@ PY
     demo_as embedder modules.json
     demo_as reranker
     SLOW=(--isa ref -t 1)
-    # no note about the demo model
+    # avoid the note about the demo model
     export QWICK_MODEL=models/demo
 }
 
-# screen OPTIONS… -- COMMAND…: what is left on the screen. $T/shots: all that
-# was seen; $T/raw: the bytes.
+# screen OPTIONS… -- COMMAND…: print the final screen. $T/shots: all screens;
+# $T/raw: the bytes.
 screen() {
     run -0 python3 tests/cli/screen.py --keep "$T/shots" --raw "$T/raw" "$@"
 }
@@ -37,7 +37,7 @@ screen() {
             "$QWICK" batch --exact -t 1 -i "$T/batch"
         jlines 'len(o) == 20 and all("text" in x for x in o)' <"$T/out"
         grep -q '^batch: 19 of 20 records' "$T/shots"
-        # it is gone before the reader writes, and does not come back
+        # the line disappears before the reader writes, and does not come back
         python3 - "$T/raw" <<'PY'
 import sys
 b = open(sys.argv[1], "rb").read()
@@ -65,7 +65,7 @@ PY
     [ -z "$output" ]
     [ "$(wc -l <"$T/out2")" -eq 20 ]
     grep -q '^batch: 19 of 20 records, 0 s left, 1 at$' "$T/shots"
-    # of a shard, its own
+    # a shard shows the number of its own records
     screen --out "$T/out" -- "$QWICK" batch --exact -t 1 --shard 1/3 -i "$T/batch"
     grep -q '^batch: 6 of 7 records' "$T/shots"
 }
@@ -81,7 +81,7 @@ PY
     [ -z "$output" ]
     [ "$(wc -l <"$T/out")" -eq 60 ]
     grep -q '^rerank: [0-9]* of 60 documents, [0-9]* s left$' "$T/shots"
-    # what is written while more comes ends it on a terminal
+    # on a terminal, output while input still comes ends the line
     screen --columns 40 --pipe "$T/out" -- "$QWICK" rerank "${SLOW[@]}" -m "$T/reranker" \
         --query files --lines --in-order -f "$T/texts"
     [ "$(wc -l <"$T/out")" -eq 60 ]
@@ -103,7 +103,7 @@ PY
     grep -q '^bench: prefill of 96, run 1 of 3$' "$T/shots"
     [[ $output != *bench:* ]]
     [ "$(grep -c '^prefill\|^decode' <<<"$output")" -eq 2 ]
-    # rows come as they are measured
+    # rows appear when they are measured
     grep -q '^prefill' "$T/shots"
     python3 - "$T/shots" <<'PY'
 import sys
@@ -125,7 +125,7 @@ PY
     [ -z "$stderr" ]
 }
 
-@test "messages stand on lines of their own, and a signal leaves none" {
+@test "messages have their own lines, and a signal leaves no progress line" {
     printf '%s\n' nonsense >>"$T/batch"
     screen --may-wrap --columns 60 --out "$T/out" -- bash -c \
         "'$QWICK' batch --exact -t 1 -i '$T/batch'; [ \$? -eq 1 ]"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Where the prompt comes from.
+# The sources of the prompt.
 load helpers
 
 setup() {
@@ -9,15 +9,16 @@ setup() {
     : >"$T/empty"
 }
 
-# The text that the sources given become (logits and generate compose alike);
-# "|" stands for its end.
+# Print the text that the given sources become, with "|" at its end. (logits
+# composes it like generate.)
 composed() {
     "$QWICK" logits --json --top 1 "$@" | jget '" ".join(map(str, o["input_ids"]))' |
         "$QWICK" detokenize
     printf '|'
 }
 
-# same A... -- B...: both command lines give the same answer and prompt length.
+# same A... -- B...: check that both command lines give the same answer and
+# prompt length.
 answer_of() {
     "$QWICK" --json -n 6 --ignore-eos "$@" |
         jget '[o["text"], o["tokens"], o["usage"]["prompt_tokens"]]'
@@ -91,7 +92,7 @@ answer_of() {
     [ "$(closed -f "$T/p")" = "$want" ]
 }
 
-@test "a terminal is never waited for" {
+@test "qwick never waits for a terminal" {
     command -v script >/dev/null || skip "no script(1)"
     run timeout 10 script -qec "$QWICK" /dev/null
     [ "$status" -eq 2 ]
@@ -99,7 +100,7 @@ answer_of() {
     [ "$status" -eq 0 ]
 }
 
-@test "what cannot be read is an error that names it" {
+@test "the message about an unreadable file names it" {
     fails 1 "$T/missing" -f "$T/missing"
     fails 1 "$T" -f "$T"
     fails 1 "$T/missing" --system-file "$T/missing" hi
@@ -111,7 +112,7 @@ answer_of() {
     fails 2 "--no-stdin" -f - --no-stdin
 }
 
-@test "bytes that are no UTF-8 become U+FFFD, NUL stays" {
+@test "bytes that are not UTF-8 become U+FFFD, NUL stays" {
     [ "$(printf 'a\xffb\xe2\x82' | composed)" = $'a\xef\xbf\xbdb\xef\xbf\xbd|' ]
     printf 'a\0b' >"$T/nul"
     n=$("$QWICK" logits --json --top 1 -f "$T/nul" </dev/null |
@@ -134,7 +135,7 @@ answer_of() {
     [ "$allowed" -eq $((plain + 1)) ]
     [ "$text" -gt "$allowed" ]
     [ "$raw" -eq "$(q count "x<|im_end|>")" ]
-    # the same for the system prompt and for a chat
+    # also in the system prompt and in a chat
     a=$(q --json -n 1 -s "y" x | jget 'o["usage"]["prompt_tokens"]')
     b=$(q --json -n 1 -s "y<think>" x | jget 'o["usage"]["prompt_tokens"]')
     [ "$b" -gt $((a + 1)) ]
@@ -143,7 +144,7 @@ answer_of() {
     [ "$c" -eq "$text" ]
 }
 
-@test "the ids fed are the rendered text's" {
+@test "the ids of a prompt equal those of the rendered text" {
     echo '[{"role":"system","content":"be brief"},{"role":"user","content":"list files"}]' >"$T/chat"
     n=$("$QWICK" render <"$T/chat" | "$QWICK" count)
     [ "$(q --json -n 1 -s "be brief" "list files" |
@@ -196,7 +197,8 @@ PY
     [[ $stderr == *"context of 5"* ]]
     python3 -c 'print("list the files " * 2000)' >"$T/long"
     fails 4 "context of 2048" -f "$T/long"
-    # 11 tokens fit 11: the one that is drawn needs no place
+    # a prompt of 11 tokens fits a context of 11: the drawn token needs no
+    # position
     run -0 --separate-stderr q -c 11 --json hello
     [[ $stderr == *"the context of 11 tokens is full" ]]
     [ "$(printf '%s' "$output" | jget 'o["usage"]["completion_tokens"]')" -eq 1 ]
@@ -230,7 +232,7 @@ print("{\"prompt\":\"list files\"}")' "$T/word" "$T/text" >"$T/in"
             "tokens do not fit the context of 2048" in str(r["error"])
             for r in o[:2])' <<<"$output"
     done
-    # all ids are needed to cut, and to count
+    # cutting and counting need all ids
     run -0 q --overflow tail --raw -n 1 --json -q -f "$T/word"
     [ "$(jget 'o["usage"]["dropped_tokens"] > 3000000' <<<"$output")" = True ]
     [ "$(q count -f "$T/word")" -gt 3000000 ]
@@ -253,14 +255,14 @@ print("{\"prompt\":\"list files\"}")' "$T/word" "$T/text" >"$T/in"
     run -0 --separate-stderr q --overflow tail --json hello
     [ "$(printf '%s' "$output" | jget 'o["usage"]["dropped_tokens"]')" -eq 0 ]
     [ -z "$stderr" ]
-    # the template alone does not fit
+    # the template by itself does not fit
     fails 4 "context of 6" -c 6 --overflow tail hello
-    # characters are not torn
+    # characters stay whole
     python3 -c 'print("äöü€😀" * 1500)' >"$T/utf8"
     for how in head tail middle; do
         run -0 q -f "$T/utf8" --overflow $how -n 2 --json -q
     done
-    # a chat: only the last user's text is cut
+    # in a chat, only the last user text is cut
     python3 -c 'import json
 print(json.dumps({"messages": [{"role": "system", "content": "s"},
     {"role": "user", "content": "list the files " * 2000}]}))' >"$T/chat"
@@ -295,7 +297,7 @@ print(json.dumps({"messages": [{"role": "system", "content": "s"},
         'len(o) == 2 and o[0]["answers"] == o[1]["answers"]'
 }
 
-@test "a chat whose messages the template would drop in silence is refused" {
+@test "a chat whose messages the template would silently drop is refused" {
     echo '[{"role":"user","content":[{"type":"image_url"}]}]' >"$T/image"
     fails 2 '/image: messages[0].content[0].type: must be "text", is "image_url"' \
         --chat-json "$T/image"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# qwick-pull against a server on this machine that answers like the hub:
-# hub_server.py says how. pull_hostile.bats has what a hub should not answer.
+# qwick-pull against a local server that answers like the hub (hub_server.py).
+# pull_hostile.bats tests answers that a hub should not give.
 
 load hub
 
@@ -55,7 +55,7 @@ blob() {
     sha256sum <"$1" | cut -d ' ' -f 1
 }
 
-@test "a model goes into the cache as the hub's own tools lay it out" {
+@test "the cache has the layout of the hub's own tools" {
     pull good/m
     [ "$status" -eq 0 ]
     local repo=$HF_HUB_CACHE/models--good--m
@@ -73,7 +73,7 @@ blob() {
     [ -z "$(find "$repo" -name '*.incomplete')" ]
 }
 
-@test "what is there is not downloaded again" {
+@test "existing files are not downloaded again" {
     pull good/m
     [ "$status" -eq 0 ]
     : >"$LOG"
@@ -96,7 +96,7 @@ blob() {
     not_logged '^GET /cdn/.* - '
 }
 
-@test "a partial file that is complete, or too long, is dealt with" {
+@test "a partial file that is complete or too long is handled" {
     local repo=$HF_HUB_CACHE/models--good--m
     local id=$(blob "$ROOT/good/m/model.safetensors")
     mkdir -p "$repo/blobs"
@@ -111,14 +111,14 @@ blob() {
     cmp "$output/model.safetensors" "$ROOT/good/m/model.safetensors"
 }
 
-@test "a download that breaks off goes on by itself" {
+@test "an interrupted download is resumed automatically" {
     pull short/m
     [ "$status" -eq 0 ]
     cmp "$output/model.safetensors" "$ROOT/short/m/model.safetensors"
     grep -q '^GET /cdn/.* bytes=100000- ' "$LOG"
 }
 
-@test "one that breaks off without notice goes on too" {
+@test "a download that ends early without an error is also resumed" {
     pull cut/m
     [ "$status" -eq 0 ]
     cmp "$output/model.safetensors" "$ROOT/cut/m/model.safetensors"
@@ -133,7 +133,7 @@ blob() {
     [[ $output == *"model.safetensors (195.3 KiB)"* ]]
     [[ $output == *"% of 195.3 KiB, "*"KiB/s"* ]]
     [[ $output == *"done: qwick -m slow/m"* ]]
-    # what is there already needs no progress
+    # existing files need no progress
     pull slow/m
     cmp "$output/model.safetensors" "$ROOT/slow/m/model.safetensors"
 }
@@ -158,7 +158,7 @@ blob() {
     [ -z "$(find "$repo" -name '*.incomplete')" ]
 }
 
-@test "a small file is checked too" {
+@test "a small file is also checked" {
     local repo=$HF_HUB_CACHE/models--good--m
     local file=$ROOT/good/m/config.json
     local id=$({ printf 'blob %s\0' "$(stat -c %s "$file")"; cat "$file"; } |
@@ -171,7 +171,7 @@ blob() {
     [ "$status" -eq 0 ]
 }
 
-@test "--verify: a damaged file in the cache is found and fetched anew" {
+@test "--verify: a damaged file in the cache is found and fetched again" {
     pull good/m
     [ "$status" -eq 0 ]
     local at=$output name
@@ -189,7 +189,8 @@ blob() {
     for name in model.safetensors tokenizer.json config.json; do
         cmp "$at/$name" "$ROOT/good/m/$name"
     done
-    # both descriptions, the small file, and the large one with its redirect
+    # requests: both descriptions, the small file, and the large file with its
+    # redirect
     [ "$(wc -l <"$LOG")" -eq 5 ]
     : >"$LOG"
     pull good/m --verify
@@ -197,7 +198,7 @@ blob() {
     [ "$(wc -l <"$LOG")" -eq 1 ]
 }
 
-@test "shards: those that the index names" {
+@test "shards: all that the index names" {
     pull good/sharded
     [ "$status" -eq 0 ]
     local name
@@ -212,7 +213,7 @@ blob() {
     one_line_error 1 "good/none: has no weights in safetensors format"
 }
 
-@test "-d DIR: plain files, and a changed one is fetched anew" {
+@test "-d DIR: plain files, and a changed one is fetched again" {
     local dir="$BATS_TEST_TMPDIR/a dir"
     pull -d "$dir" good/m
     [ "$status" -eq 0 ]
@@ -256,7 +257,7 @@ blob() {
 }
 
 @test "offline" {
-    # A port that was free a moment ago.
+    # A port that was free just now.
     local port=$(python3 -c 'import socket
 s = socket.socket()
 s.bind(("127.0.0.1", 0))
@@ -265,7 +266,7 @@ print(s.getsockname()[1])')
     one_line_error 1 "http://127.0.0.1:$port: cannot connect: offline?"
 }
 
-@test "a disk without room is said before the download" {
+@test "a full disk is reported before the download" {
     mkdir "$BATS_TEST_TMPDIR/bin"
     cat >"$BATS_TEST_TMPDIR/bin/df" <<'DF'
 #!/bin/sh

@@ -1,8 +1,7 @@
 #!/usr/bin/env bats
-# qwick-pull against a hub, or somebody in its place, that means harm, and
-# against a network that breaks answers. Whatever comes: one line of error
-# without control characters, nothing outside the cache, and nothing in it that
-# looks whole.
+# qwick-pull against a hostile hub and a network that breaks answers. In all
+# cases: one line of error without control characters, no files outside the
+# cache, and no model in it that looks complete.
 
 load hub
 
@@ -41,7 +40,7 @@ setup() {
     cd cwd
 }
 
-# pull_fails STATUS TEXT ARGS…: one line with TEXT, and no harm done.
+# pull_fails STATUS TEXT ARGS…: check for one line with TEXT and no harm.
 pull_fails() {
     local want=$1 text=$2
     shift 2
@@ -49,7 +48,8 @@ pull_fails() {
     one_line_error "$want" "$text" && no_harm
 }
 
-# No file outside the cache, and in it no reference and no name for weights.
+# Check that there is no file outside the cache, and in it no reference and no
+# name for weights.
 no_harm() {
     local found
     found=$(
@@ -61,7 +61,8 @@ no_harm() {
     [ -z "$found" ] || { echo "there is: $found"; return 1; }
 }
 
-# sibling NAME [SIZE BLOB_ID SHA256]: an entry of a description, JSON texts.
+# sibling NAME [SIZE BLOB_ID SHA256]: an entry of a description; the arguments
+# are JSON.
 sibling() {
     local zeros=0000000000000000000000000000000000000000
     printf '{"rfilename":%s,"size":%s,"blobId":%s,"lfs":{"sha256":%s}}' \
@@ -69,7 +70,7 @@ sibling() {
         "${4-\"${zeros}000000000000000000000000\"}"
 }
 
-# describe SIBLINGS [SHA]: what the hub says of bad/m.
+# describe SIBLINGS [SHA]: set the hub's description of bad/m.
 describe() {
     printf '{"sha":"%s","siblings":[%s]}' "${2-$commit}" "$1" \
         >"$ROOT/bad/m.api"
@@ -98,21 +99,21 @@ config=$(sibling '"config.json"')
     [ -z "$(ls "$BATS_TEST_TMPDIR/cwd")" ]
 }
 
-@test "names in the description that are no names of files" {
+@test "names in the description that are not file names" {
     local name
     for name in .x -x -o 'a\u001b[2Jb' 'a\nb' 'a\\b' 'a\"b' 'é' \
         "$(printf 'x%.0s' {1..300})"; do
         describe "$config,$(sibling "\"$name.safetensors\"")"
         pull_fails 1 "unusable name" bad/m || { echo "$name"; return 1; }
     done
-    # not in the model's own directory: not seen
+    # names in other directories are ignored
     for name in ../x /tmp/x x/../../x a/b; do
         describe "$config,$(sibling "\"$name.safetensors\"")"
         pull_fails 1 "has no weights" bad/m || { echo "$name"; return 1; }
     done
 }
 
-@test "names in the index that are no names of files" {
+@test "names in the index that are not file names" {
     mkdir "$ROOT/bad/m"
     cp "$ROOT/good/m/config.json" "$ROOT/bad/m"
     local name
@@ -121,7 +122,7 @@ config=$(sibling '"config.json"')
         printf '{"weight_map":{"a":"%s.safetensors"}}' "$name" \
             >"$ROOT/bad/m/model.safetensors.index.json"
         pull_fails 1 "unusable name" bad/m || { echo "$name"; return 1; }
-        # the same with raw bytes
+        # also as raw bytes
         printf '{"weight_map":{"a":"%b.safetensors"}}' "$name" \
             >"$ROOT/bad/m/model.safetensors.index.json"
         pull bad/m
@@ -150,7 +151,7 @@ config=$(sibling '"config.json"')
     done
 }
 
-@test "a description that is none" {
+@test "a description that is not JSON of the right form" {
     local text
     for text in '' '<html><body>Log in first</body></html>' '[]' '{}' '"sha"' \
         '{"sha":' '{"sha":"' '}}}}' "$(printf '[%.0s' {1..5000})" '\u0000'; do
@@ -164,7 +165,7 @@ config=$(sibling '"config.json"')
     [ -z "$(find "$BATS_TEST_TMPDIR/tmp" -mindepth 1)" ]
 }
 
-@test "a commit that is none" {
+@test "invalid commits" {
     local sha
     for sha in '' ../.. main "${commit:1}" "${commit}0" "${commit^^}" \
         "../../$commit" '$(touch pwned)'; do
@@ -173,7 +174,7 @@ config=$(sibling '"config.json"')
     done
 }
 
-@test "sizes that are none" {
+@test "invalid sizes" {
     local size
     for size in -1 1e3 1.5 0x10 08 null '""' '"12 "' 99999999999999999999 \
         9223372036854775808 '"a[$(touch pwned)]"' '"$(touch pwned)"' '"1;1"' \
@@ -183,13 +184,13 @@ config=$(sibling '"config.json"')
         pull_fails 1 "lists no size for config.json" bad/m ||
             { echo "$size"; return 1; }
     done
-    # one that is, and that no disk has
+    # a valid size that no disk has
     describe "$(sibling '"config.json"' 999999999999999),$(sibling \
         '"model.safetensors"')"
     pull_fails 1 "config.json: disk full: needs 909.5 TiB" bad/m
 }
 
-@test "checksums that are none" {
+@test "invalid checksums" {
     local sum
     for sum in '""' '"../../../pwned"' '"/tmp/pwned"' "\"${commit}\"" \
         '"-rf"' '"$(touch pwned)"' '"\u001b"' 5 \
@@ -208,7 +209,7 @@ config=$(sibling '"config.json"')
 
 # ---- files ----
 
-@test "a file that does not end: as much of it as was announced" {
+@test "an endless file: read only the announced size" {
     pull_fails 1 "model.safetensors: more bytes came than the 200000" long/m
     [ -z "$(find "$HF_HUB_CACHE" -name '*.incomplete')" ]
     [ "$(du -s -B1 "$BATS_TEST_TMPDIR" | cut -f 1)" -lt 1000000 ]
@@ -219,17 +220,17 @@ config=$(sibling '"config.json"')
     [ -z "$(find "$HF_HUB_CACHE" -name '*.incomplete')" ]
 }
 
-@test "a file that never gets further than its middle" {
+@test "a file that always stops in its middle" {
     pull_fails 1 "model.safetensors: 100000 bytes came, expected 200000" stuck/m
 }
 
-@test "what is planted in the cache is not followed" {
+@test "links planted in the cache are not followed" {
     local repo=$HF_HUB_CACHE/models--good--m id
     id=$(sha256sum <"$ROOT/good/m/model.safetensors" | cut -d ' ' -f 1)
     mkdir -p "$repo/blobs" "$repo/snapshots/$commit/model.safetensors"
     printf mine >"$BATS_TEST_TMPDIR/mine"
     ln -s "$BATS_TEST_TMPDIR/mine" "$repo/blobs/$id.incomplete"
-    # a directory where the link is to be
+    # a directory in the place of the link
     pull good/m
     one_line_error 1 "model.safetensors: cannot be made"
     rmdir "$repo/snapshots/$commit/model.safetensors"
@@ -239,9 +240,9 @@ config=$(sibling '"config.json"')
     cmp "$output/model.safetensors" "$ROOT/good/m/model.safetensors"
 }
 
-# ---- where to ----
+# ---- addresses ----
 
-@test "plain http only when asked for, and nothing but http and https" {
+@test "plain http only with --allow-http, and no other protocols" {
     local address
     run timeout 60 "$REPO/scripts/qwick-pull" good/m
     one_line_error 2 "plain http protects nothing on its way; --allow-http"
@@ -255,7 +256,7 @@ config=$(sibling '"config.json"')
     [ ! -s "$LOG" ]
 }
 
-@test "every request says so to curl" {
+@test "every call of curl restricts the protocols" {
     mkdir "$BATS_TEST_TMPDIR/bin"
     printf '#!/bin/sh\necho "$@" >>"%s"\nexec "%s" "$@"\n' \
         "$BATS_TEST_TMPDIR/args" "$(command -v curl)" \
@@ -294,14 +295,15 @@ config=$(sibling '"config.json"')
     export HF_ENDPOINT=https://127.0.0.1:$TLS_PORT
     pull_fails 1 "$HF_ENDPOINT: TLS: " good/m
     export CURL_CA_BUNDLE=$BATS_FILE_TMPDIR/cert
-    # --allow-http is about HF_ENDPOINT: no way down from https
+    # --allow-http allows an http HF_ENDPOINT, but no redirect from https to
+    # http
     local to
     for to in "http://127.0.0.1:$PLAIN_PORT/good/m/resolve/$commit/config.json" \
         file:///etc/passwd; do
         printf %s "$to" >"$ROOT/good/m.location"
         pull_fails 1 "config.json: redirected to what is no https URL" good/m
     done
-    # twice the description and the redirect
+    # two descriptions and the redirect
     [ "$(wc -l <"$LOG")" -eq 4 ]
     rm "$ROOT/good/m.location"
     run timeout 60 "$REPO/scripts/qwick-pull" good/m
@@ -309,8 +311,8 @@ config=$(sibling '"config.json"')
     cmp "$output/model.safetensors" "$ROOT/good/m/model.safetensors"
 }
 
-@test "a token stays with the hub" {
-    # the same server by another name: another host to curl
+@test "the token is sent only to the hub" {
+    # the same server under another name, which is another host for curl
     printf 'http://localhost:%s/bad/x' "$PLAIN_PORT" >"$ROOT/good/m.location"
     HF_TOKEN=hf_secret pull good/m
     one_line_error 1 "config.json: no such model, revision or file (HTTP 404)"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# qwick quantize: what it writes, what it says, what it refuses, and that
-# nothing half-made is left.
+# qwick quantize: its files, messages and refusals, and that no incomplete
+# files stay.
 load helpers
 
 setup() {
@@ -10,7 +10,7 @@ setup() {
     O=$T/out
 }
 
-# Nothing but what was there before: no result, no temporary directory.
+# Check that there is no result and no temporary directory.
 nothing_left() {
     [ -z "$(find "$T" -maxdepth 1 -name 'out*')" ]
 }
@@ -33,7 +33,7 @@ want = {"group_size": 32, "bits": 4, "mode": "affine",
 assert b["quantization"] == b["quantization_config"] == want, b
 assert list(b) == list(a) + ["quantization", "quantization_config"]
 assert all(a[k] == b[k] for k in a)
-# the source's file is laid out in the same way: only the end differs
+# the source's config.json has the same layout: only its end differs
 x = open(src + "/config.json").read().rstrip().removesuffix("}").rstrip()
 assert open(out + "/config.json").read().startswith(x)
 h, g = header(src), header(out)
@@ -90,14 +90,14 @@ PY
     [ -z "$output" ]
     [[ $stderr == *"down_proj: stays as it is: 160 columns"* ]]
     [[ $stderr == *"modules quantized"* ]]
-    # other scales, hence other bytes, of the same size
+    # other scales give other bytes of the same size
     q quantize -m $SRC -o "$T/mlx"
     run ! cmp -s "$O/model.safetensors" "$T/mlx/model.safetensors"
     [ "$(stat -c %s "$O/model.safetensors")" = \
         "$(stat -c %s "$T/mlx/model.safetensors")" ]
 }
 
-@test "the same bytes whatever the threads; the demo model; QWICK_MODEL" {
+@test "the same bytes with any number of threads; the demo model; QWICK_MODEL" {
     q quantize -o "$O" -t 1
     q quantize -o "$T/two" -t 2
     diff -r "$O" "$T/two"
@@ -123,7 +123,7 @@ PY
     nothing_left
 }
 
-@test "what is there is not overwritten, but with --force a checkpoint" {
+@test "an existing directory is not replaced; with --force, a checkpoint is" {
     mkdir "$O"
     q quantize -m $SRC -o "$O" --bits 2
     fails 2 "--force" quantize -m $SRC -o "$O"
@@ -173,8 +173,8 @@ PY
     [ "$status" -eq 1 ]
 }
 
-# Start a quantization that takes seconds, send the signal when the first file
-# is begun, print the status as a shell shows it.
+# Start a quantization that takes seconds, send the signal when its first file
+# exists, and print the status as a shell shows it.
 interrupt() {
     python3 - "$QWICK" "$1" "$T" <<'PY'
 import glob, signal, subprocess, sys, time
@@ -207,7 +207,8 @@ json.dump(c, open(dst + "/config.json", "w"))
 h = {"model.embed_tokens.weight": {"dtype": "F16", "shape": [rows, cols],
                                    "data_offsets": [0, 2 * rows * cols]}}
 j = json.dumps(h).encode()
-# halves of random bytes with the top exponent bit off: all finite
+# random 16-bit numbers with the top exponent bit cleared, so that all are
+# finite
 block = bytes(b & 0xbf if i % 2 else b
               for i, b in enumerate(random.Random(1).randbytes(1 << 20)))
 with open(dst + "/model.safetensors", "wb") as f:
@@ -227,7 +228,7 @@ PY
     done
 }
 
-@test "killed: no result that looks whole" {
+@test "killed: no result that looks complete" {
     big
     run -0 interrupt SIGKILL
     [ "$output" = "137 soon" ]
@@ -235,14 +236,14 @@ PY
     [ -z "$(find "$T" -path '*out*' \( -name config.json -o \
         -name model.safetensors \))" ]
     [ -n "$(find "$T" -maxdepth 1 -name 'out.tmp-*')" ]
-    # and the next run removes what is left, but not what it does not know
+    # the next run removes the leftovers, but no other files
     mkdir "$T/out.tmp-mine"
     q quantize -m $SRC -o "$O"
     [ -s "$O/config.json" ]
     [ "$(cd "$T" && echo out*)" = "out out.tmp-mine" ]
 }
 
-@test "a source that is truncated meanwhile: nothing left" {
+@test "a source that is truncated during the run: nothing left" {
     big
     python3 - "$QWICK" "$T" <<'PY'
 import glob, os, subprocess, sys, time

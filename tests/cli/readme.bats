@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What README.md says is what the program does.
+# README.md agrees with the program.
 load helpers
 load hub
 
@@ -11,7 +11,8 @@ teardown() {
     hub_stop
 }
 
-# The commands of README.md's block that begins with a word, to $T/commands.sh.
+# Write the commands of README.md's block that begins with a word to
+# $T/commands.sh.
 block() {
     python3 - "$1" >"$T/commands.sh" <<'PY'
 import re, sys
@@ -25,7 +26,8 @@ PY
     export PATH="$T/bin:$PATH"
 }
 
-# shim NAME WORD…: a program that runs the words, then its arguments.
+# shim NAME WORD…: make a program that runs the words followed by its
+# arguments.
 shim() {
     local name=$1
     shift
@@ -37,7 +39,7 @@ shim() {
     [ "$(wc -w <README.md)" -le 900 ]
 }
 
-@test "README: each example gives what stands below it" {
+@test "README: each example prints the text below it" {
     mkdir "$T/bin"
     ln -s "$QWICK" "$T/bin/qwick"
     python3 - "$T" <<'PY'
@@ -62,7 +64,7 @@ PY
     command -v make >/dev/null || skip "no make"
     block "make demo"
     shim sudo
-    # the build that is tested, and none of the options of a make that runs us
+    # use the tested build, and drop the options of a make that runs this test
     local build=$(realpath --relative-to=. "$(dirname "$QWICK")")
     [ "$build" != . ] || build=build
     unset MFLAGS MAKELEVEL MAKEOVERRIDES
@@ -79,7 +81,7 @@ PY
     local missing
     if missing=$(hub_missing); then skip "$missing for the web server"; fi
     block "qwick-pull"
-    # the demo model stands for the model that the hub has
+    # the demo model stands for the hub's model
     hub_places
     mkdir -p "$ROOT/Qwen/Qwen3-4B"
     cp models/demo/*.json models/demo/model.safetensors "$ROOT/Qwen/Qwen3-4B"
@@ -89,7 +91,7 @@ PY
     shim qwick-pull "$PWD/scripts/qwick-pull" --allow-http
     cd "$T"
     run -0 --separate-stderr bash -e "$T/commands.sh" </dev/null
-    # the directory, an answer before and one after quantizing
+    # output: the directory, an answer before quantizing, and one after it
     [[ ${lines[0]} == "$HF_HUB_CACHE"* ]]
     [ -n "${lines[2]}" ]
     [ -s qwen3-4b/model.safetensors ]

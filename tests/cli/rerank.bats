@@ -26,7 +26,7 @@ assert all(docs[int(r[1]) - 1] == r[2] for r in rows)' "${DOCS[@]}"
 @test "the score is P(yes) against P(no) of the prompt" {
     pre=$'<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
     post=$'<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n'
-    # tokens of the three parts, encoded apart
+    # tokens of the three parts, encoded separately
     middle=$'<Instruct>: find a command\n<Query>: list files\n<Document>: show all files'
     ids="$(q tokenize "$pre") $(q tokenize --no-special "$middle") $(q tokenize "$post")"
     yes=$(q tokenize yes)
@@ -78,10 +78,10 @@ assert r["index"] == 1 and r["text"] == "show all files"' "$T/out" "$want" "$ids
     want=$(q rerank --exact -q "list files" "${DOCS[@]}")
     [ "$(q rerank --exact -q "list files" --lines -f "$T/lines")" = "$want" ]
     [ "$("$QWICK" rerank --exact -q "list files" --lines <"$T/lines")" = "$want" ]
-    # whatever shares the passes
+    # batches do not change scores
     [ "$(q rerank --exact --max-batch 1 -q "list files" "${DOCS[@]}")" = "$want" ]
     [ "$(q rerank --exact --prefill-chunk 7 -q "list files" "${DOCS[@]}")" = "$want" ]
-    # of a file, the name
+    # for a file, the name is printed
     printf 'show all files\n' >"$T/a"
     printf 'kill a process' >"$T/b	c"
     [ "$(q rerank --exact -q "list files" -f "$T/a" -f "$T/b	c" | sort)" = \
@@ -164,7 +164,7 @@ assert "dropped_tokens" not in r[2]' "$T/out"
     wait "$pid"
 }
 
-@test "a model that is no reranker is worth a warning" {
+@test "a model that does not look like a reranker gives a warning" {
     for m in "$T/chat" "$T/embedder"; do
         demo_as "${m##*/}" "$([ "$m" = "$T/chat" ] || echo modules.json)"
         run -0 --separate-stderr q rerank -m "$m" -q x a

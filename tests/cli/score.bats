@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# qwick score: units that add up, conventions, lines of JSON, what it refuses.
+# qwick score: units that add up, conventions, lines of JSON, refusals.
 load helpers
 
 setup() {
@@ -7,12 +7,12 @@ setup() {
     printf 'list all files\n\n  caf\xc3\xa9 \xff\xfe und so weiter\ttab\n<|im_end|>\nlast' >"$T/t"
 }
 
-# The totals as shell variables.
+# Set shell variables to the totals.
 totals() {
     "$QWICK" score "$@" | sed -n 's/^#\{0,1\}\([a-z_]*\)\t\([-0-9.]*\)$/\1=\2/p'
 }
 
-@test "units of any kind are the whole text and add up to the total" {
+@test "units of each kind cover the whole text and add up to the total" {
     for by in token word line byte; do
         q score --exact --by $by -f "$T/t" >"$T/$by"
         q score --exact --by $by --json -f "$T/t" >"$T/$by.json"
@@ -29,7 +29,7 @@ for by in "token", "word", "line", "byte":
     sums = dict(r[1:].split("\t") for r in rows if r.startswith("#"))
     assert rows[-1].startswith("#perplexity\t")
     assert len(units) + len(sums) == len(rows)
-    # exactly, in decimal
+    # the sum is exact in decimal
     bits = sum(Decimal(b) for _, b, _ in units if b != "-")
     assert bits == Decimal(sums["bits"]), (by, bits, sums)
     total.add(bits)
@@ -69,7 +69,7 @@ assert len(total) == 1
 PY
 }
 
-@test "the ids are tokenize's; a token's bits are those of logits" {
+@test "the ids equal those of tokenize, the bits of a token those of logits" {
     printf 'find . -name x' >"$T/u"
     q score --exact --json -f "$T/u" >"$T/s"
     q logits --exact --all --top 6144 --json "find . -name x" >"$T/l"
@@ -79,7 +79,7 @@ s, l = (json.load(open(sys.argv[1] + f)) for f in ("/s", "/l"))
 assert [u["id"] for u in s["units"]] == l["input_ids"]
 for u, p in zip(s["units"][1:], l["positions"]):
     want = next(t["logprob"] for t in p["top"] if t["id"] == u["id"])
-    # logits sums by libm, score by a kernel whose exp is right to 2^-21
+    # logits uses libm, score a kernel whose exp has a relative error of 2^-21
     assert abs(u["logprob"] - want) <= 1e-6
 PY
 }
@@ -94,12 +94,12 @@ PY
     printf 'list files' >"$T/v"
     [ "$(q score --exact -f "$T/v" | sed -n 2p | cut -f2)" = \
         "$(q score --exact --given list -f "$T/u" | sed -n 1p | cut -f2)" ]
-    # given, but nothing
+    # an empty --given
     [ "$(q score --given "" --perplexity -f "$T/u" | sed -n 2p)" = \
         $'scored_tokens\t0' ]
 }
 
-@test "--chat: what is given is a request" {
+@test "--chat: the given text is a request" {
     printf 'ls -l' >"$T/u"
     prompt=$(printf '[{"role":"user","content":"list files with details"}]' |
         "$QWICK" render --think off -)$'\n\n'
@@ -107,7 +107,7 @@ PY
     [ "$(q score --exact --given "$prompt" -f "$T/u")" = "$a" ]
     eval "$(totals --chat --given "list files with details" -f "$T/u" </dev/null)"
     [ "${perplexity%.*}" -eq 1 ]
-    # an answer's text has no control tokens
+    # the text of an answer has no control tokens
     printf '<|im_end|>' >"$T/u"
     eval "$(totals --chat --given hi -f "$T/u" </dev/null)"
     [ "$tokens" -gt 1 ]
@@ -124,7 +124,7 @@ PY
     [[ $output == *$'windows\t'[2-9]* ]]
     run -0 q score --perplexity --window 100 --stride 99 -f "$T/t"
     [ "$output" = "$(q score --perplexity -f "$T/t")" ]
-    # shorter contexts know less
+    # shorter windows see less context
     head -n 12 "$T/long" >"$T/some"
     a=$(q score --exact --perplexity -c 16 -f "$T/some" | sed -n 's/^bits\t//p')
     b=$(q score --exact --perplexity -c 16 --stride 1 -f "$T/some" |
@@ -157,7 +157,7 @@ PY
     [ "$status" -eq 2 ]
 }
 
-@test "--jsonl: in order, errors in their place, the same as alone" {
+@test "--jsonl: in order, errors in their place, equal to single runs" {
     cat >"$T/in" <<'J'
 {"id":"a","text":"list files"}
 {"text":" files","given":"list"}
@@ -188,7 +188,7 @@ assert all(a[k] == b[k] for k in b), (a, b)' \
         "$(q score --exact --json -f "$T/u")" "$T/out"
     echo '{"text":"list files"}' | "$QWICK" score --jsonl --by word |
         jlines '[u["text"] for u in o[0]["units"]] == ["list", " files"]'
-    # --given where a line has none
+    # --given applies to lines without "given"
     printf '%s\n' '{"text":" files"}' '{"text":" x","given":"echo"}' |
         "$QWICK" score --exact --jsonl --given list |
         jlines 'o[0]["n_scored"] == 1 and o[1]["n_scored"] == 1'
@@ -231,7 +231,7 @@ PY
     [ "$(q score --exact --prefill-chunk 3 -f "$T/t")" = "$want" ]
 }
 
-@test "the man page's way to odd lines ranks by surprise, not by length" {
+@test "the man page's example ranks lines by surprise, not by length" {
     {
         for i in 1 2 3 4 5 6; do echo "list all files in the directory"; done
         echo "qzjx!~kw}"
@@ -247,7 +247,7 @@ PY
     run -0 env PATH="$T:$PATH" bash "$T/command"
     [[ ${lines[0]} == *'"qzjx!~kw}\n"' ]] || { echo "$output"; false; }
     [ "${#lines[@]}" -eq 9 ]
-    # the longest line has the most bits, and is not on top
+    # the longest line has the most bits, but is not first
     run -0 bash -c '"$1" score --by line <app.log | grep -v ^# |
         sort -k2,2 -rn' - "$QWICK"
     [[ ${lines[0]} == *"59 60"* ]] || { echo "$output"; false; }

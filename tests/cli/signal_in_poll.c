@@ -1,5 +1,5 @@
-/* For LD_PRELOAD: a SIGINT that comes after the program has looked at its flag
- * and before it begins to wait for input. Only waits without an end count. */
+/* For LD_PRELOAD: send SIGINT after the program has read its flag and before it
+ * begins to wait for input. Only waits without a time limit count. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <signal.h>
@@ -14,7 +14,7 @@ static void strike(int forever)
         return;
     done = 1;
     kill(getpid(), SIGINT);
-    /* the handler has run, in this thread or in another one */
+    /* by now the handler has run, in this thread or another one */
     usleep(100000);
 }
 

@@ -6,9 +6,9 @@ setup() {
     common_setup
 }
 
-# interrupt SIGNAL OUT ARGS…: start qwick, send the signal after the first byte
-# of output ("-": after 0.4 s), print "STATUS SECONDS" with the wait status as a
-# shell shows it.
+# interrupt SIGNAL OUT ARGS…: start qwick, and send the signal after the first
+# byte of output ("-": after 0.4 s). Print "STATUS SECONDS", with the status as
+# a shell shows it.
 interrupt() {
     python3 - "$QWICK" "$@" <<'PY'
 import os, select, signal, subprocess, sys, time
@@ -54,7 +54,7 @@ PY
         len(o) == len(o[-1]["tokens"]) + 1' <"$T/out"
 }
 
-@test "a reader that has stopped does not hold it" {
+@test "a reader that no longer reads does not block it" {
     python3 - "$QWICK" <<'PY'
 import os, signal, subprocess, sys, time
 p = subprocess.Popen([sys.argv[1], "--jsonl", "--raw", "-n", "2000",
@@ -71,7 +71,7 @@ PY
 @test "a second signal kills at once; an ignored one stays ignored" {
     python3 - "$QWICK" <<'PY'
 import os, signal, subprocess, sys, time
-# blocked on a full pipe: the first asks, the second kills
+# blocked on a full pipe: the first signal asks it to stop, the second kills it
 p = subprocess.Popen([sys.argv[1], "--jsonl", "--raw", "-n", "2000",
                       "--ignore-eos", "--logprobs", "20", "hi"],
                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
@@ -157,7 +157,7 @@ for s in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
 PY
 }
 
-@test "a file that is replaced in use does not matter" {
+@test "replacing a file in use does not matter" {
     [ -d models/demo ] || skip "no models/demo"
     cp -r models/demo "$T/m"
     chmod -R u+w "$T/m"

@@ -1,10 +1,11 @@
 #!/usr/bin/env bats
-# stdout holds the answer, stderr the rest.
+# The answer goes to stdout, everything else to stderr.
 load helpers
 
 setup() {
     common_setup
-    # ends inside an open think block, so that there is thinking to see
+    # a prompt that ends inside an open think block, so that the answer has
+    # thinking
     THINK=6136,885,198,492,865,6137,198,6136,570,334,1120,198,6142,492
 }
 
@@ -12,7 +13,8 @@ setup() {
     run -0 --separate-stderr q "list all listening tcp ports"
     [ "$output" = "ss -ltn" ]
     [ -z "$stderr" ]
-    # a text ends with a newline wherever stdout goes; --no-newline: as it is
+    # a text gets a final newline in every kind of stdout; --no-newline adds
+    # none
     q "list all listening tcp ports" | cmp - <(printf 'ss -ltn\n')
     q --no-newline "list all listening tcp ports" | cmp - <(printf 'ss -ltn')
 }
@@ -28,7 +30,7 @@ sys.stdout.buffer.write("".join(json.loads(l)["text"] for l in sys.stdin
         cmp "$T/text" "$T/json"
         cmp "$T/text" "$T/jsonl"
     done
-    # random text splits characters over tokens and holds parts back
+    # random text splits characters over tokens, so parts are held back
     for s in 1 2 3; do
         o=(-n 120 --ignore-eos --raw --temp 3 --seed $s --stop zq "übergroß 😀")
         q --no-newline "${o[@]}" >"$T/text"
@@ -67,7 +69,7 @@ sys.stdout.buffer.write("".join(json.loads(l)["text"] for l in sys.stdin
     run -1 bash -c "'$QWICK' tokenize --jsonl <'$T/l' >/dev/full"
 }
 
-@test "files opened while 0, 1, 2 are closed do not become them" {
+@test "files opened while 0, 1, 2 are closed do not get these numbers" {
     "$QWICK" "list all listening tcp ports" --think-file "$T/think" \
         >"$T/out" 2>&- <&-
     [ "$(cat "$T/out")" = "ss -ltn" ]
@@ -81,7 +83,7 @@ sys.stdout.buffer.write("".join(json.loads(l)["text"] for l in sys.stdin
          exit \${PIPESTATUS[0]}"
     [ "$status" -eq 141 ]
     [ -z "$stderr" ]
-    # also when SIGPIPE was ignored by the parent
+    # also if the parent ignored SIGPIPE
     run --separate-stderr bash -c "trap '' PIPE
          '$QWICK' -n 2000 --ignore-eos hi </dev/null | head -c1 >/dev/null
          exit \${PIPESTATUS[0]}"
@@ -90,7 +92,7 @@ sys.stdout.buffer.write("".join(json.loads(l)["text"] for l in sys.stdin
 }
 
 @test "a file size limit is a write error" {
-    # stderr through a pipe: a file would be limited as well
+    # stderr goes through a pipe, because the limit would also apply to a file
     run bash -c "ulimit -f 0
         '$QWICK' 'list all listening tcp ports' 2>&1 </dev/null >'$T/out' | cat
         exit \${PIPESTATUS[0]}"
@@ -105,7 +107,7 @@ sys.stdout.buffer.write("".join(json.loads(l)["text"] for l in sys.stdin
     cmp "$T/out" <(printf 'ss -ltn\r\n')
 }
 
-@test "thinking: a file, stdout when asked, a dim terminal, else nowhere" {
+@test "thinking goes to a file, to stdout if requested, dim to a terminal, else nowhere" {
     q --prompt-ids $THINK -n 12 --ignore-eos --json >"$T/json"
     python3 - "$T/json" "$T/want" <<'PY'
 import json, sys

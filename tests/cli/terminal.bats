@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What a person at a terminal sees, and scripts do not.
+# Output that people see at a terminal and that scripts do not get.
 load helpers
 
 setup() {
@@ -8,19 +8,19 @@ setup() {
     export TERM=xterm
 }
 
-# tty COMMAND: what the terminal gets from stdout and stderr, without the
+# tty COMMAND: print the stdout and stderr that the terminal gets, without the
 # carriage returns that it adds.
 tty() {
     script -qec "$1" /dev/null </dev/null | tr -d '\r'
 }
 
 @test "control characters of a text are shown on a terminal, and kept in a pipe" {
-    # ESC, BEL, DEL, the C1 control NEL, a byte that is no UTF-8, tab, newline
+    # ESC, BEL, DEL, the C1 control NEL, a byte that is not UTF-8, tab, newline
     ids=$(printf 'a\033[31m\007\177\302\205\377\tb\n' | "$QWICK" tokenize)
     "$QWICK" detokenize $ids </dev/null |
         cmp - <(printf 'a\033[31m\007\177\302\205\377\tb\n')
     [ "$(tty "$QWICK detokenize $ids")" = 'a\x1b[31m\x07\x7f\xc2\x85\xff'$'\tb' ]
-    # an answer, from a model whose next tokens are such characters
+    # an answer of a model that draws such characters
     printf 'print \033[31m' >"$T/p"
     out=$(tty "$QWICK -m models/demo --no-stdin --raw --temp 100 --seed 3 -n 300 \
         --ignore-eos -f $T/p")
@@ -40,11 +40,11 @@ tty() {
     out=$(tty "$QWICK -m models/demo --no-stdin --prompt-ids $THINK -n 1000 \
         --temp 100 --seed 1 --ignore-eos")
     [[ $out == *$'\033[2m'* ]]
-    # no escape sequence but those that begin and end the dim text
+    # the only escape sequences begin and end the dim text
     rest=${out//$'\033[2m'/}
     rest=${rest//$'\033[0m'/}
     rest=${rest//[$'\t\n']/}
-    # of 1000 random tokens, about ten are control characters
+    # about ten of 1000 random tokens are control characters
     [ "$(LC_ALL=C tr -d '\001-\037\177' <<<"$rest")" = "$rest" ]
     [[ $rest == *'\x'* ]]
 }
@@ -66,7 +66,7 @@ tty() {
         [[ $out == *'qwick: note: "notes" is taken as text, but a file has this name; -f notes reads it'* ]] ||
             { echo "$v: $out"; false; }
     done
-    # scripts get none of it
+    # scripts get none of these notes
     run -0 --separate-stderr q notes
     [ -z "$stderr" ]
 }

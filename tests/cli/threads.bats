@@ -1,9 +1,8 @@
 #!/usr/bin/env bats
-# What happens when threads cannot be made.
+# qwick when threads cannot be created.
 load helpers
 
-# A library in front of the C library's whose pthread_create fails from call
-# $FAIL_FROM on.
+# A library that replaces pthread_create: it fails from call $FAIL_FROM on.
 setup() {
     common_setup
     if [ -n "$SAN" ]; then
@@ -31,14 +30,14 @@ END
     cc -shared -fPIC -o "$T/fail.so" "$T/fail.c"
 }
 
-# with_threads N ARGS...: N - 1 threads can be made.
+# with_threads N ARGS...: run qwick; N - 1 threads can be created.
 with_threads() {
     local n=$1
     shift
     timeout 60 env FAIL_FROM="$n" LD_PRELOAD="$T/fail.so" "$QWICK" "$@" </dev/null
 }
 
-# The lines of a batch's output but for their times.
+# The lines of a batch's output without their times.
 answers() {
     python3 -c 'import json, sys
 for line in open(sys.argv[1]):
@@ -47,19 +46,19 @@ for line in open(sys.argv[1]):
     print(o)' "$1"
 }
 
-@test "generate answers with the threads that there are" {
+@test "generate answers with fewer threads" {
     want=$(q -t 4 -n 8 "list all files")
     for n in 1 2 3 4 5 6 7 8 9 10 1000; do
         run -0 --separate-stderr with_threads $n -t 4 -n 8 "list all files"
         [ "$output" = "$want" ]
     done
-    # and says so
+    # and prints a note
     run -0 --separate-stderr with_threads 3 -t 8 -n 1 a
     [[ $stderr == *"2 of 8 threads could be made"* ]] ||
         [[ $stderr == *"1 of 8 threads could be made"* ]]
 }
 
-@test "batch answers with the threads that there are" {
+@test "batch answers with fewer threads" {
     for i in 1 2 3 4 5; do
         printf '{"id":%d,"prompt":"list %d files"}\n' $i $i
     done >"$T/in"
@@ -73,7 +72,7 @@ for line in open(sys.argv[1]):
     done
 }
 
-@test "quantize writes with the threads that there are" {
+@test "quantize writes with fewer threads" {
     local model=tests/golden/models/tied-bf16
     q quantize -m $model -o "$T/want" --group 32
     for n in 1 2 3 4 5 6 7 8 9 10 1000; do

@@ -22,7 +22,7 @@ setup() {
     fails 1 "$T/none" tokenize -f "$T/none"
 }
 
-@test "bytes come back as they were" {
+@test "bytes come back unchanged" {
     python3 -c 'import sys; sys.stdout.buffer.write(bytes(range(256)) * 3 +
         "äöü 😀 \r\n\n".encode())' >"$T/f"
     "$QWICK" tokenize --no-special <"$T/f" | "$QWICK" detokenize | cmp - "$T/f"
@@ -55,7 +55,7 @@ setup() {
     q detokenize --json 1 2 3 | jget '[0][o != {"text": "\"#$", "bytes_hex": "222324"}]'
 }
 
-@test "--jsonl: a line for a line, bad lines in their place" {
+@test "--jsonl: one line per line, bad lines in their place" {
     printf '%s\n' '{"text":"list files"}' 'nonsense' '{"text":7}' '{}' '' \
         '[]' '{"text":"a","text":"b"}' '{"text":""}' >"$T/in"
     printf '{"text":"no newline"}' >>"$T/in"
@@ -115,7 +115,7 @@ PY
     q render --no-generation-prompt -f "$T/c" | cmp - "$T/want"
     q render --json --no-generation-prompt -f "$T/c" | jget \
         '[0][o["text"] != "<|im_start|>user\nhi<|im_end|>\n"]'
-    # what the chat says wins
+    # members of the chat have priority
     echo '{"messages":[{"role":"user","content":"hi"}],"add_generation_prompt":false}' >"$T/c"
     q render -f "$T/c" | cmp - "$T/want"
     run -2 q render
@@ -159,7 +159,7 @@ PY
     run -3 "$QWICK" tokenize --jsonl -m $MODELS/tied-bf16 <"$T/c"
 }
 
-@test "errors say which file and line the chat or the ids came from" {
+@test "errors name the file and the line of the chat or the ids" {
     echo '[]' >"$T/c"
     fails 2 "qwick: $T/c: messages: must hold" render -f "$T/c"
     fails 2 "qwick: $T/c: messages: must hold" --chat-json "$T/c"
@@ -175,7 +175,7 @@ PY
     [[ $output == "{\"error\":\"$T/i: line 1: token id 99999999: "* ]]
 }
 
-@test "--jsonl: no memory is exit 5" {
+@test "--jsonl: out of memory is exit 5" {
     [ "${SAN:-}" != 1 ] || skip "limits are not tested under sanitizers"
     run -5 --separate-stderr bash -c \
         'ulimit -v 100000; head -c 200000000 /dev/zero | "$0" tokenize --jsonl' \

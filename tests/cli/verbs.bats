@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Which word is the verb, and what arguments mean.
+# Finding the verb, and the meaning of arguments.
 load helpers
 
 setup() {
@@ -17,7 +17,7 @@ setup() {
     # a value that is a verb's name is a value
     fails 2 "--stop: unknown option of count" --stop inspect count "list files"
     fails 2 "-n: unknown option" -n 3 count "list files"
-    # after --, and behind -p, it is a prompt
+    # after -- or -p, it is a prompt
     [ "$(q -n 9 -- inspect)" = "$(q -n 9 -p inspect)" ]
     run -0 --separate-stderr q --json -n 2 -p inspect
     [ "$(printf '%s' "$output" | jget 'o["finish_reason"]')" = length ]
@@ -66,7 +66,7 @@ PY
     fails 2 "takes no arguments" version x
 }
 
-@test "a word that is nearly a verb is answered, and said" {
+@test "a word that is nearly a verb is answered, with a note" {
     for w in tokenise tokenze ebmed bench2 rernk; do
         run -0 --separate-stderr q -n 9 "$w"
         [[ $stderr == "qwick: note: took '$w' as the prompt; the verb is '"* ]]
@@ -81,7 +81,7 @@ PY
     fails 2 "is no verb, did you mean inspect?" inspct --tensors
 }
 
-@test "names that later versions take are refused, wherever they stand" {
+@test "names of later versions are refused at every place" {
     for w in chat models pull plan selftest completion; do
         fails 2 "$w: not in this version" $w
         fails 2 "$w: not in this version" -m models/demo $w
@@ -89,7 +89,7 @@ PY
     done
 }
 
-@test "options of other programs and misspelt ones lead to ours" {
+@test "hints for misspelt options and for options of other programs" {
     fails 2 "did you mean --temp?" --temperature 1 hi
     fails 2 "did you mean --max-tokens?" --max-new-tokens 1 hi
     fails 2 "did you mean --max-tokens?" --max_new_tokens=1 hi
@@ -126,7 +126,7 @@ PY
     fails 2 "has no effect with --jsonl" render --jsonl "$c"
 }
 
-@test "flags with a place: the word after them is an argument" {
+@test "flags with a file: the word after them is an argument" {
     run -0 --separate-stderr q --profile-timing "$T/p.json"
     [[ ${stderr_lines[0]} == *"is taken as an argument, not as the file of --profile-timing; for that use --profile-file $T/p.json" ]]
     [ ! -e "$T/p.json" ]

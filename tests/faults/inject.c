@@ -1,14 +1,14 @@
 /* A library for LD_PRELOAD that makes allocations fail.
  *
- *   FAULT_AT=N     the N-th allocation fails, from 1; 0 or unset: none does
- *   FAULT_FROM=1   so do all that follow it
+ *   FAULT_AT=N     the N-th allocation fails, from 1; 0 or unset: no failure
+ *   FAULT_FROM=1   all later ones fail, too
  *   FAULT_COUNT=F  write the number of allocations to F at exit
  *
- * Counted are malloc, calloc, realloc, posix_memalign and aligned_alloc, from
- * the program's start on, whoever calls them: the program or a library. Two
- * callers never fail and are not counted, because they end the process
- * themselves and no program can do anything about it: libgomp ("libgomp: Out of
- * memory allocating …", exit 1) and the dynamic linker (thread-local data). */
+ * It counts malloc, calloc, realloc, posix_memalign and aligned_alloc from the
+ * program's start on, called by the program or by a library. Two callers never
+ * fail and are not counted, because they end the process themselves, and no
+ * program can prevent that: libgomp ("libgomp: Out of memory allocating …",
+ * exit 1) and the dynamic linker (thread-local data). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* glibc's own allocator under its other names: no dlsym, which allocates. */
+/* glibc's own allocator under its internal names. We do not use dlsym, because
+ * it allocates. */
 extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);

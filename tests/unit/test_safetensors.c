@@ -43,7 +43,7 @@ static size_t n_files(void)
     return n;
 }
 
-/* Write a file: length, header, then n_data bytes 0, 1, 2 … … */
+/* Write a file: length, header, then n_data bytes 0, 1, 2 … */
 static void put_raw(const char *p, uint64_t length, const char *header,
                     size_t n_header, size_t n_data)
 {
