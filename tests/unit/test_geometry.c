@@ -1,17 +1,18 @@
 /* Logits of random geometries against a plain forward pass in double
  * (reference.h), on every level of this CPU.
  *
- * Bounds. They are the project's stated ones, 2e-5 with --exact, 1.2e-2 by
- * default, 2e-2 with --kv q8, 4e-2 on quantized weights, wherever the model
- * passes errors on as real ones do. Tiny random ones may amplify them: a norm
- * over two numbers that nearly vanish, say. Where an error passes the stated
- * bound, the reference runs again with errors as large as the roundings of the
- * mode, drawn at random where the mode rounds; what that changes, the mode may
- * change, too. Drawn errors and real ones differ by their signs only, so their
- * effects differ by a small factor: AMPLIFIED leaves room for it. In a mixture
- * of experts, errors may exchange two experts with nearly equal scores; whether
- * they do depends on the errors' signs, hence more draws. A bound
- * beyond USELESS would let wrong results pass: such runs are counted instead.
+ * Bounds. The documented ones are 2e-5 with --exact, 1.2e-2 by default, 2e-2
+ * with --kv q8 and 4e-2 on quantized weights. They hold for models that
+ * propagate errors like real models. Tiny random models may amplify errors, for
+ * example by a norm over two numbers near 0. If an error exceeds the documented
+ * bound, the reference runs again with random errors in each place where the
+ * mode rounds, as large as its roundings. The mode may then differ by as much
+ * as this run. Random and real errors differ only in their signs, so their
+ * effects differ by a small factor; AMPLIFIED leaves room for it. In a mixture
+ * of experts, errors may swap two experts with nearly equal scores. Whether
+ * they do depends on the signs of the errors, so more random runs are made. A
+ * bound beyond USELESS would accept wrong results, so such runs are only
+ * counted.
  *
  *   QWICK_GEOMETRIES  number of geometries
  *   QWICK_TEST_SEED   seed of the first one; later ones count up */

@@ -159,8 +159,8 @@ static size_t known_tokens(const struct run *r, const struct qwick_session *had)
     return kv_usable(&had->kv, n);
 }
 
-/* Give the run a session with the first of its tokens: of the base, if that has
- * more of them than any spare session that may be used again. */
+/* Give the run a session that already has its first tokens: a spare session, or
+ * a fork of the base if that has more of them. */
 static int take_session(struct runs *s, struct run *r, struct qwick_err *e)
 {
     size_t best = s->n_spare - 1, most = 0;
