@@ -32,7 +32,7 @@ struct shape {
     size_t d_model, d_ff, n_layers, n_heads, n_kv_heads, head_dim, vocab_size;
     size_t n_ctx;
     int64_t bos_id, eos_id;
-    /* of a mixture of experts, whose head is not tied */
+    /* for a mixture of experts, whose head is not tied */
     size_t n_experts, n_active, expert_ff;
 };
 
@@ -157,7 +157,7 @@ static void draw_32(uint32_t *out, size_t n, const struct table *t,
 
 #define NAME_MAX_LEN 96
 
-/* Tensors of a layer besides those of the experts, at most. */
+/* Most tensors of a layer, without its experts. */
 #define PER_LAYER 11
 
 struct plan {
@@ -178,7 +178,7 @@ static void plan_add(struct plan *p, enum dtype dtype, size_t rows, size_t cols,
     p->n++;
 }
 
-/* An MLP called MODULE, such as "model.layers.0.mlp". */
+/* Plan the tensors of an MLP. Its name is like "model.layers.0.mlp". */
 static void plan_mlp(struct plan *p, const struct shape *s, enum dtype dtype,
                      const char *module, size_t ff)
 {
@@ -347,7 +347,7 @@ static int write_file(const char *dir, const char *name, const void *data,
     return 0;
 }
 
-/* The members that only a mixture of experts has. */
+/* Write the members that only a mixture of experts has. */
 static int put_experts(struct buf *b, const struct shape *s)
 {
     if (!s->n_experts)
@@ -542,7 +542,7 @@ static bool parse_seed(const char *text, uint64_t *out)
     return text[0] >= '0' && text[0] <= '9' && !*end && !errno;
 }
 
-/* At least one layer, and no more than names have room for. */
+/* Parse the number of layers: at least one, and few enough for the names. */
 static bool parse_layers(const char *text, size_t *out)
 {
     uint64_t n;

@@ -10,7 +10,7 @@
 /* On shared hosts the limits vary. If one changed by more than a tenth during a
  * run, time the run again. */
 enum { MAX_ATTEMPTS = 4, BANDWIDTH_MS = 100, PEAK_MS = 40 };
-/* Tokens from one sequence of a batch to the next. */
+/* The sequences of a batch begin this many tokens apart. */
 enum { STRIDE = 31 };
 #define MAX_DRIFT 0.1
 
@@ -218,7 +218,7 @@ static double run_peak(const struct bench_run *r)
 static void summarise(struct bench *b, struct bench_line *l)
 {
     size_t n = b->plan->reps;
-    struct work w = {0}; /* of the last run */
+    struct work w = {0}; /* work of the last run */
     for (size_t i = 0; i < n; i++) {
         w = work_of(b, l, &b->runs[i]);
         b->runs[i].share = least_seconds(&w, &b->runs[i], &l->by_memory) /

@@ -21,7 +21,7 @@ struct bench_limit {
 struct bench_run {
     double ms;
     struct bench_limit before, after; /* measured around the run */
-    double weight_bytes;              /* of weights that it read */
+    double weight_bytes;              /* bytes of weights that it read */
     double share;                     /* speed as a share of the limit, 0..1 */
 };
 

@@ -132,7 +132,7 @@ int gen_check_save(const struct gen_job *j);
  * the message printed. */
 int gen_open_session(struct gen_job *j);
 
-/* Put the tokens of --session before the ids of a prompt that is no chat.
+/* Put the tokens of --session before the ids of a prompt that is not a chat.
  * Returns 0, or -1 with *e set. */
 int gen_continue(struct gen_job *j, struct qwick_err *e);
 

@@ -61,9 +61,9 @@ static void fill_tables(void)
 
         /* once: in a virtual machine cpuid takes tens of microseconds */
         usable[i] = cpu_has(level);
-        /* A level's files are compiled for that level as a whole: the
-           functions that fill its table, too, may hold instructions that this
-           CPU lacks. */
+        /* All code in a level's files is compiled for that level. Even the
+           functions that fill its table may contain instructions that this CPU
+           lacks. */
         if (!usable[i])
             continue;
         k->level = level;

@@ -391,7 +391,7 @@ static const struct {
     {0xFB17, {0x544, 0x53D}, {0x544, 0x56D}},
 };
 
-/* Row of special_case or -1; ascending by cp. */
+/* The row of special_case, which is sorted by cp, or -1. */
 static int find_special(uint32_t cp)
 {
     int lo = 0, hi = (int)(sizeof special_case / sizeof *special_case);
@@ -465,8 +465,8 @@ static bool is_cased(uint32_t cp)
            utf8proc_category((utf8proc_int32_t)cp) == UTF8PROC_CATEGORY_LT;
 }
 
-/* A capital sigma at [i, i + 2) ends a word: a cased letter stands before it
- * and none after it, ignoring marks. */
+/* Whether a capital sigma at [i, i + 2) ends a word: ignoring marks, a cased
+ * letter comes before it and none after it. */
 static bool is_final_sigma(const char *p, size_t n, size_t i)
 {
     uint32_t cp = 0;

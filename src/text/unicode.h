@@ -27,19 +27,22 @@ bool unicode_is_nfc(const char *p, size_t n);
  * n. On failure out is unchanged. */
 int unicode_nfc(struct buf *out, const char *p, size_t n, struct qwick_err *e);
 
-/* Case of characters by Unicode's full mappings, as Python has it: some become
- * up to three characters. Each writes UTF-8 to out and returns its length. */
+/* Change the case of a character by Unicode's full mappings, as in Python. The
+ * result may have up to three characters. Each function writes UTF-8 to out and
+ * returns its length. */
 #define UNICODE_MAX_CASE 12
 size_t unicode_upper(uint32_t cp, char out[UNICODE_MAX_CASE]);
 size_t unicode_title(uint32_t cp, char out[UNICODE_MAX_CASE]);
-/* Of the character at byte i of p[0..n), since a sigma depends on its place. */
+/* The lower case of the character at byte i of p[0..n). It depends on the text
+ * around it, because of the final sigma. */
 size_t unicode_lower(const char *p, size_t n, size_t i,
                      char out[UNICODE_MAX_CASE]);
 bool unicode_is_upper(uint32_t cp);
 bool unicode_is_lower(uint32_t cp);
 
-/* Whether Python's repr() shows the character itself: all but controls,
- * formats, private and unassigned ones, and separators except the blank. */
+/* Whether Python's repr() shows the character itself. It escapes controls,
+ * formats, private and unassigned characters, and separators except the
+ * blank. */
 bool unicode_printable(uint32_t cp);
 
 #endif

@@ -23,9 +23,9 @@ static const char *const dense_models[] = {
     "tied-bf16",
     "yarn",
 };
-/* Mixtures of experts, in floats. They obey the bounds of dense ones as long as
- * no error exchanges two experts with nearly equal scores. An int8 cache does
- * that to "moe", where three tokens have margins of 0.2% to 2%. */
+/* Mixtures of experts in float types. The bounds of dense models hold as long
+ * as no error swaps two experts with nearly equal scores. In "moe" an int8
+ * cache does swap some: three tokens have margins of 0.2% to 2%. */
 static const char *const moe_models[] = {"moe"};
 /* MLX affine: 4 bit in groups of 64 with a tied head, 8 bit in groups of 32
  * with a separate head. */
@@ -54,7 +54,8 @@ static int32_t golden_i64(const unsigned char *p, size_t i)
 
 /* Read expected.safetensors at path, all but dir. n_rows: of logits, those of
  * the last positions. greedy is read where the file has it. */
-static inline int golden_read(struct golden *g, const char *path, size_t *n_rows)
+static inline int golden_read(struct golden *g, const char *path,
+                              size_t *n_rows)
 {
     struct st_set *set;
     if (st_open_file(&set, path, NULL))

@@ -31,7 +31,7 @@ struct geometry {
     size_t n_active, expert_ff;
     size_t sparse_step; /* every sparse_step-th layer has experts */
     bool normalise;
-    int router_bits; /* of quantized weights; 0: as the others */
+    int router_bits; /* of a quantized router; 0: like the other weights */
     enum expert_layout layout;
 };
 
@@ -182,7 +182,8 @@ static inline void ref_add(struct ref_model *m, const char *module,
     free(x);
 }
 
-/* A matrix of normal numbers that keep the size of what they multiply. */
+/* Add a matrix of normal numbers, scaled so that products have the size of
+ * their operands. */
 static inline void ref_add_matrix(struct ref_model *m, const char *module,
                                   size_t rows, size_t cols)
 {
@@ -295,7 +296,7 @@ static inline void ref_free(struct ref_model *m)
 #define REF_THETA 10000
 #define REF_EPS   1e-6
 
-/* With the router's own width, as mlx-lm writes it. */
+/* The quantization object, with the router's own bits, as mlx-lm writes it. */
 static inline void ref_quantization(const struct geometry *g, char *out,
                                     size_t size)
 {
@@ -530,7 +531,7 @@ static inline void ref_add_swiglu(struct ref_pass *p, const char *mlp,
     free(y);
 }
 
-/* The likeliest experts of the token, by scores. */
+/* Run the experts with the highest scores for the token. */
 static inline void ref_experts(struct ref_pass *p, const char *mlp)
 {
     const struct geometry *g = &p->m->g;

@@ -1,5 +1,5 @@
-/* Rewriting the experts of a checkpoint that is about to be written: from one
- * tensor for each expert to one tensor for all. */
+/* Before a checkpoint is written: change its experts from one tensor per expert
+ * to one tensor for all. */
 #ifndef TEST_STACK_H
 #define TEST_STACK_H
 
@@ -42,8 +42,9 @@ static inline size_t tensor_bytes(const struct st_out_tensor *t)
 }
 
 /* Replace the matrices [rows, cols] called names[0..n_parts) by one tensor
- * [n_parts / per, per * rows, cols] called name, in their order. Its name and
- * data are malloc'ed and leak: tests are short. False: there is no names[0]. */
+ * [n_parts / per, per * rows, cols] called `name`, in order. Its name and data
+ * are malloc'ed and leak, since tests are short. False: there is no
+ * names[0]. */
 static inline bool tensors_stack(struct tensors *l, char (*names)[192],
                                  size_t n_parts, size_t per, const char *name)
 {
@@ -70,8 +71,8 @@ static inline bool tensors_stack(struct tensors *l, char (*names)[192],
     return true;
 }
 
-/* Rewrite the experts of a layer. MLP: "model.layers.0.mlp". Quantized ones
- * cannot be fused. */
+/* Rewrite the experts of a layer. mlp: such as "model.layers.0.mlp". Quantized
+ * experts cannot be fused. */
 static inline void tensors_layout(struct tensors *l, const char *mlp,
                                   size_t n_experts, enum expert_layout layout)
 {

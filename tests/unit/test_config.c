@@ -355,7 +355,7 @@ static void experts(void **state)
         assert_int_equal(c.layers[i].d_ff, 48);
     }
     config_free(&c);
-    /* every second layer, and of these not the last */
+    /* every second layer, except the last one of these */
     WRITE(moe, {"decoder_sparse_step", "2"});
     c = loads();
     assert_int_equal(c.layers[0].n_experts, 0);
@@ -369,14 +369,14 @@ static void experts(void **state)
     assert_int_equal(c.layers[1].n_active, 2);
     assert_int_equal(c.layers[2].d_ff, 160);
     config_free(&c);
-    /* transformers' own default, and its other name for the number */
+    /* the default of transformers, and its other name for the number */
     WRITE(moe, {"norm_topk_prob", NULL}, {"num_experts", NULL},
           {"num_local_experts", "8"}, {"mlp_only_layers", "null"});
     c = loads();
     assert_false(c.norm_topk_prob);
     assert_int_equal(c.layers[2].n_experts, 8);
     config_free(&c);
-    /* none at all is a dense model */
+    /* without experts the model is dense */
     WRITE(moe, {"num_experts", "0"}, {"num_experts_per_tok", NULL});
     c = loads();
     assert_int_equal(c.layers[0].n_experts, 0);

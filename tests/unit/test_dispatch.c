@@ -1,5 +1,5 @@
-/* Which tables of kernels are filled: on pretended CPUs, as the one that runs
- * this test has its own set of instructions. */
+/* Which tables of kernels are filled? The test simulates CPUs, because the real
+ * one has a fixed set of instructions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include "kernel/kernel.h"
 
-/* A CPU of this test takes the place of the real one. */
+/* These replace the functions for the real CPU. */
 static bool pretended_has(enum isa level);
 static void pretended_init(struct kernels *k, enum isa level);
 #define cpu_has    pretended_has
@@ -30,8 +30,9 @@ static void pretended_init(struct kernels *k, enum isa level)
     filled_levels |= 1u << level;
 }
 
-/* Files of a level are compiled for it, with the code that fills its table. On
- * a CPU without AVX-512 one such call ended the program by SIGILL. */
+/* All code in a level's files is compiled for that level, also the code that
+ * fills its table. Calling it on a CPU without the level ended the program by
+ * SIGILL. */
 static void test_only_levels_of_the_cpu_are_filled(void **state)
 {
     (void)state;

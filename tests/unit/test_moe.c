@@ -1,6 +1,6 @@
-/* Mixtures of experts: layouts of one checkpoint, routing, broken files. What
- * the numbers must be, and that they do not depend on threads, chunks and
- * companions, is in the tests of all models. */
+/* Mixtures of experts: layouts of one checkpoint, routing, broken files. Tests
+ * for all models check the numbers, and that they do not depend on threads,
+ * chunks and other sequences. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ enum { N_LAYERS = 3, N_EXPERTS = 8 }; /* of this golden */
 
 /* ---- helpers ------------------------------------------------------------ */
 
-/* The golden's tensors, without owning their data. */
+/* The tensors of the golden; their data is borrowed. */
 static struct tensors golden_tensors(struct st_set **set)
 {
     struct tensors l = {0};
@@ -67,7 +67,7 @@ static int open_model(struct qwick_engine **eng, const char *dir, bool exact,
     return qwick_engine_open(eng, &o, e);
 }
 
-/* Logits of all n tokens, malloc'ed. */
+/* The logits of all n tokens, malloc'ed. */
 static float *logits_of(const char *dir, bool exact, enum isa isa, int32_t *ids,
                         size_t n)
 {
@@ -107,7 +107,7 @@ static void layout_all(struct tensors *l, enum expert_layout layout)
 
 /* ---- layouts ------------------------------------------------------------ */
 
-/* The same numbers in another layout are the same model, bit by bit. */
+/* Equal numbers in another layout give equal logits, bit by bit. */
 static void float_layouts_have_equal_logits(void **state)
 {
     (void)state;
@@ -135,8 +135,9 @@ static void float_layouts_have_equal_logits(void **state)
     golden_close(&g);
 }
 
-/* Stacked experts of every width that MLX has, with the router at its own, are
- * the model that has one tensor for each. test_geometry checks the numbers. */
+/* Stacked experts with each of MLX's numbers of bits, and a router with its
+ * own, give the same logits as one tensor per expert. test_geometry checks the
+ * numbers. */
 static void quantized_layouts_have_equal_logits(void **state)
 {
     (void)state;
@@ -183,7 +184,7 @@ static void quantized_layouts_have_equal_logits(void **state)
     }
 }
 
-/* A copy in memory has every part of a stack. */
+/* --preload copies every part of a stack. */
 static void preloaded_stacks_are_the_same(void **state)
 {
     (void)state;
@@ -260,7 +261,7 @@ static float *routed_logits(struct ref_model *m)
     return logits_of(temp_dir, true, cpu_best(), ids, 7);
 }
 
-/* Equal scores choose the experts of the lowest index. */
+/* Of experts with equal scores, those with the lowest index are chosen. */
 static void ties_go_to_the_lower_index(void **state)
 {
     (void)state;
@@ -282,7 +283,7 @@ static void ties_go_to_the_lower_index(void **state)
     free(want);
 }
 
-/* Scores that are no numbers spoil the logits and nothing else. */
+/* NaN scores make the logits NaN, and do no other harm. */
 static void scores_that_are_no_numbers(void **state)
 {
     (void)state;
@@ -296,8 +297,8 @@ static void scores_that_are_no_numbers(void **state)
 
 /* ---- costs --------------------------------------------------------------- */
 
-/* A step of the same or of different tokens in n sequences; bytes of weights
- * that it reads. */
+/* Run a step of n sequences, with equal or different tokens. Returns the bytes
+ * of weights that it reads. */
 static double step_bytes(struct qwick_engine *eng, size_t n, bool same)
 {
     struct qwick_session *s[6];
@@ -315,7 +316,7 @@ static double step_bytes(struct qwick_engine *eng, size_t n, bool same)
     return qwick_engine_weight_bytes(eng) - before;
 }
 
-/* Of the experts, only those that some token chose count. */
+/* Only experts that at least one token chose count. */
 static void experts_count_as_they_are_read(void **state)
 {
     (void)state;
@@ -337,7 +338,7 @@ static void experts_count_as_they_are_read(void **state)
     double more = step_bytes(eng, 6, false) - (double)i->decode_bytes;
     assert_true(more > 0 && more <= 2 * idle);
     assert_true(fmod(more, 2 * EXPERT) == 0);
-    /* a token passes the experts of others for nothing */
+    /* experts of other tokens cost a token nothing */
     double all = qwick_forward_flops(eng, 0, 2), one;
     one = all - qwick_forward_flops(eng, 0, 1);
     assert_true(one < 2 * (double)i->n_active_params * 1.1);
@@ -631,7 +632,7 @@ static void shapes_of_stacks_are_checked(void **state)
     }
 }
 
-/* The experts of a layer share a form of activations. */
+/* All experts of a layer must take activations in the same form. */
 static void formats_of_a_role_must_agree(void **state)
 {
     (void)state;

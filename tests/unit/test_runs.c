@@ -288,12 +288,13 @@ static void common_beginnings_are_evaluated_once(void **state)
     qwick_engine_close(eng);
 }
 
-/* Evaluated before the first run, and not lost to runs that begin otherwise. */
+/* The base is evaluated before the first run, and stays when runs begin
+ * differently. */
 static void a_base_is_evaluated_once(void **state)
 {
     enum { COMMON = 100 };
     static const size_t lives[] = {1, N_RUNS};
-    struct qwick_engine *eng = open_engine(30); /* the base takes four passes */
+    struct qwick_engine *eng = open_engine(30); /* the base needs four passes */
     struct text *texts = make_texts(COMMON), *others = make_texts(0);
     (void)state;
     for (size_t k = 0; k < 2; k++) {

@@ -72,7 +72,7 @@ static int put_config(struct buf *b, const struct config *c)
         bad |= put(b, c->layers[i].rope);
     for (size_t i = 0; i < c->n_layers; i++) {
         const struct layer_config *l = &c->layers[i];
-        if (l->n_experts) /* dense models have keys from before */
+        if (l->n_experts) /* dense models keep the keys of earlier versions */
             bad |= put(b, i) | put(b, l->n_active) |
                    put(b, (uint64_t)c->norm_topk_prob);
     }

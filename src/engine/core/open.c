@@ -291,7 +291,7 @@ static void fill_info(struct qwick_engine *eng)
     i->n_layers = c->n_layers;
     for (size_t k = 0; k < c->n_layers; k++) {
         const struct layer_config *l = &c->layers[k];
-        if (l->n_experts) { /* all layers with experts have as many */
+        if (l->n_experts) { /* all layers with experts have equal numbers */
             i->n_experts = l->n_experts;
             i->n_active_experts = l->n_active;
             i->expert_d_ff = l->d_ff;
@@ -326,7 +326,7 @@ static void fill_info(struct qwick_engine *eng)
     }
     i->weight_bytes = m->weights.n_bytes;
     i->decode_bytes = model_decode_bytes(m);
-    struct kv_cache kv; /* of no positions */
+    struct kv_cache kv; /* empty: no positions */
     if (!kv_init(&kv, eng->kv_dtype, c, NULL))
         i->kv_token_bytes = kv_position_bytes(&kv);
 }
@@ -406,7 +406,7 @@ static int open_prefixes(struct qwick_engine *eng,
                          struct qwick_err *e)
 {
     const struct config *c = &eng->model.config;
-    struct kv_cache kv; /* of no positions */
+    struct kv_cache kv; /* empty: no positions */
     struct qwick_err why;
     size_t bytes = o->prefix_cache_disk_bytes;
     if (o->prefix_cache_bytes &&

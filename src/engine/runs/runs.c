@@ -42,7 +42,7 @@ int runs_set_base(struct runs *s, const int32_t *tokens, size_t n,
     qwick_session_interrupt(s->base, s->interrupt);
     if (qwick_session_reuse(s->base, tokens, n, e))
         return -1;
-    /* in steps that want nothing: forks need no copies of logits */
+    /* steps without output, so that forks copy no logits */
     while ((at = s->base->kv.n) < n) {
         size_t m = n - at < chunk ? n - at : chunk;
         struct qwick_step step = {s->base, tokens + at, m, QWICK_WANT_NONE};

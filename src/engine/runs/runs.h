@@ -127,9 +127,9 @@ int runs_open(struct runs *s, struct qwick_engine *eng,
 /* Releases runs that have not ended. */
 void runs_close(struct runs *s);
 
-/* Evaluate tokens[0..n), with which runs begin, before the first run starts.
- * Runs then take the keys and values of the tokens that they have in common.
- * The caller has set interrupt. Call it at most once. */
+/* Evaluate tokens[0..n), the common beginning of runs, before the first run
+ * starts. Runs then take the keys and values of the tokens that they share with
+ * it. Set interrupt before. Call it at most once. */
 int runs_set_base(struct runs *s, const int32_t *tokens, size_t n,
                   struct qwick_err *e);
 

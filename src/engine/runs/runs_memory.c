@@ -83,7 +83,7 @@ bool runs_give_back(struct runs *s)
     return true;
 }
 
-/* Pages that a run need not have to itself. */
+/* Pages that a run can share with others. */
 static size_t shared_pages(const struct runs *s, const struct run *r)
 {
     const struct qwick_session *from;
