@@ -94,7 +94,7 @@ static int read_config(struct config *c, const struct section *s,
     c->arch =
         json_is(type, JSON_STRING) ? arch_find(type->str, type->len) : NULL;
     if (!c->arch) {
-        char names[96], want[128];
+        char names[192], want[224];
         arch_names(names, sizeof names);
         snprintf(want, sizeof want, "%s (what is supported)", names);
         return section_bad(s, "model_type", want, e);
