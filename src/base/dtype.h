@@ -21,8 +21,8 @@ enum dtype {
     DT_BOOL,
     DT_F8_E4M3,
     DT_F8_E5M2,
-    /* GGUF's blocks: elements of a row that share scales and are stored
-       together */
+    /* GGUF's blocks: a block has several elements of a row, stored together,
+       with common scales */
     DT_BLOCKS,
     DT_Q4_0 = DT_BLOCKS,
     DT_Q4_1,

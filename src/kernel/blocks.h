@@ -1,10 +1,10 @@
-/* The blocks of GGUF files (ggml's quantized types): 32 or 256 consecutive
- * elements of a row that share scales, and are stored together. Numbers are
- * little-endian, d and m are f16. No alignment.
+/* The blocks of GGUF files (ggml's quantized types): a block has 32 or 256
+ * consecutive elements of a row, stored together, with common scales. Numbers
+ * are little-endian, d and m are f16. No alignment.
  *
- * In all of them an element is code * scale, or code * scale - min, where code
- * is a small integer and each run of 16 or 32 elements has its scale and min.
- * Each product is rounded to f32, then the difference. */
+ * In all types an element is code * scale, or code * scale - min. The code is a
+ * small integer; each run of 16 or 32 elements has its own scale and min. Each
+ * product is rounded to f32, and then the difference is rounded. */
 #ifndef KERNEL_BLOCKS_H
 #define KERNEL_BLOCKS_H
 
@@ -13,8 +13,8 @@
 /* Elements of a superblock. */
 enum { SUPER = 256 };
 
-/* (q - 8) * d. Byte j of q holds element j in its low nibble, j + 16 in its
- * high one. */
+/* (q - 8) * d. Byte j of q holds element j in its low nibble and element j + 16
+ * in its high nibble. */
 struct q4_0 {
     unsigned char d[2], q[16];
 };
@@ -55,20 +55,21 @@ struct q2_k {
 };
 
 /* q * (d * (sc - 32)), q from -4 to 3, in groups of 16. q's low bits are as in
- * q2_k; bit r of h[i] is set if 4 is not to be subtracted, for element i of run
- * r. Scale g has its low four bits in nibble g / 8 of sc[g % 8], the high two
- * in bits 2 (g / 4) of sc[8 + g % 4]. */
+ * q2_k; for element i of run r, bit r of h[i] is 0 if 4 must be subtracted.
+ * Scale g has its low four bits in nibble g / 8 of sc[g % 8], the high two in
+ * bits 2 (g / 4) of sc[8 + g % 4]. */
 struct q3_k {
     unsigned char h[32], q[64], sc[12], d[2];
 };
 
 /* q * (d * scale) - dmin * min, in groups of 32 with scales and mins of 6 bits
- * (k_scales_mins). 64 elements take 32 bytes of q, the first 32 low. */
+ * (k_scales_mins). 64 elements take 32 bytes of q; the first 32 are in the low
+ * nibbles. */
 struct q4_k {
     unsigned char d[2], dmin[2], sc[12], q[128];
 };
 
-/* As q4_k. Bit r of h[i] is the fifth bit of element i of run r. */
+/* Like q4_k. Bit r of h[i] is the fifth bit of element i of run r. */
 struct q5_k {
     unsigned char d[2], dmin[2], sc[12], h[32], q[128];
 };
@@ -98,9 +99,10 @@ _Static_assert(sizeof(struct q2_k) == 84 && sizeof(struct q3_k) == 110 &&
                    sizeof(struct q6_k) == 210 && sizeof(struct iq4_xs) == 136,
                "as stored");
 
-/* The eight scales and mins of q4_k and q5_k: those of groups 0 to 3 are the
- * low six bits of sc[0..4) and sc[4..8); the others have their low bits in the
- * nibbles of sc[8..12), their high two at the top of sc[0..8). */
+/* Unpack the eight scales and mins of q4_k and q5_k. Groups 0 to 3 have them in
+ * the low six bits of sc[0..4) and sc[4..8). Groups 4 to 7 have their low four
+ * bits in the nibbles of sc[8..12), and their high two bits at the top of
+ * sc[0..8). */
 static inline void k_scales_mins(uint8_t scales[8], uint8_t mins[8],
                                  const unsigned char sc[12])
 {
@@ -112,7 +114,7 @@ static inline void k_scales_mins(uint8_t scales[8], uint8_t mins[8],
     }
 }
 
-/* The sixteen scales of q3_k, without their offset. */
+/* Unpack the sixteen scales of q3_k, and subtract their offset. */
 static inline void q3_k_scales(int8_t scales[16], const unsigned char sc[12])
 {
     for (int g = 0; g < 16; g++)
@@ -121,7 +123,7 @@ static inline void q3_k_scales(int8_t scales[16], const unsigned char sc[12])
                              32);
 }
 
-/* The eight scales of iq4_xs, without their offset. */
+/* Unpack the eight scales of iq4_xs, and subtract their offset. */
 static inline void iq4_xs_scales(int8_t scales[8], const struct iq4_xs *b)
 {
     unsigned high = (unsigned)b->sh[0] | (unsigned)b->sh[1] << 8;

@@ -322,8 +322,8 @@ extern struct kernel_sweep kernel_sweep;
 #define GEMM_F32_ROWS    512
 #define GEMM_F32_SMALL_M 48
 
-/* Floats of the memory that products work in; and what those of blocks have
- * behind it, to widen rows for another product. */
+/* Floats of the work memory of products, and of the additional memory after it
+ * for products of blocks, which expand rows there. */
 #define KERNEL_WORK        (128u * 1024)
 #define KERNEL_BLOCKS_WORK (36u * 1024)
 

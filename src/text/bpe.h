@@ -29,22 +29,22 @@ void bpe_close(struct bpe *b);
 
 /* ---- from parts: what containers other than tokenizer.json hold ---- */
 
-/* Strings one after another, each behind its length in 8 bytes, little-endian,
- * as GGUF stores them. The lengths have been checked. */
+/* An array of strings as GGUF stores it: each string follows its length, 8
+ * bytes little-endian. The caller has checked the lengths. */
 struct bpe_strings {
     const unsigned char *p;
     size_t n; /* strings */
 };
 
 enum bpe_kind {
-    BPE_KIND_NORMAL,  /* of the vocabulary, spelled with GPT-2's characters */
-    BPE_KIND_ADDED,   /* recognised in text as a whole */
-    BPE_KIND_CONTROL, /* added, and special */
-    BPE_KIND_UNUSED   /* an id without a token */
+    BPE_KIND_NORMAL,  /* in the vocabulary, spelled with GPT-2's characters */
+    BPE_KIND_ADDED,   /* an added token, recognised in text as a whole */
+    BPE_KIND_CONTROL, /* an added token that is special */
+    BPE_KIND_UNUSED   /* the id has no token */
 };
 
 struct bpe_parts {
-    const char *name; /* of the file, for messages */
+    const char *name; /* name of the file, for messages */
     /* names of the arrays, for messages */
     const char *tokens_name, *merges_name;
     struct bpe_strings tokens;  /* by id */
@@ -54,7 +54,7 @@ struct bpe_parts {
     int32_t before, after;      /* the frame's ids, or -1: see bpe_get_frame */
 };
 
-/* A tokenizer of the kind described above. Keeps no reference to parts. */
+/* Create a tokenizer from parts, which it does not keep. */
 int bpe_open_parts(struct bpe **out, const struct bpe_parts *parts,
                    struct qwick_err *e);
 

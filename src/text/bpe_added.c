@@ -99,7 +99,7 @@ static int place_added(struct bpe_load *l, const struct bpe_added *a,
     return 0;
 }
 
-/* Room in the arena and in the rows for what is in b->added. */
+/* Make room in the arena and in the rows for the n tokens of b->added. */
 static int make_room(struct bpe_load *l, size_t n)
 {
     struct bpe *b = l->b;

@@ -60,7 +60,7 @@ struct merges {
 
 struct bpe_load {
     const char *name;
-    /* what the file calls these, for messages */
+    /* the file's names of these, for messages */
     const char *vocab_name, *merges_name, *added_name;
     struct bpe *b;
     struct qwick_err *e;
@@ -109,16 +109,16 @@ static inline bool bpe_is_bool(const struct json_value *v, bool want)
 
 /* ---- bpe_load.c ---- */
 
-/* Prepare l, all zeros, for a file of n bytes of text; to be freed whatever is
- * returned. */
+/* Prepare l, all zeros, for a file with n bytes of text. The caller frees it
+ * even on failure. */
 int bpe_load_init(struct bpe_load *l, const char *name, size_t n,
                   struct qwick_err *e);
 /* Free l and return its tokenizer. */
 struct bpe *bpe_load_free(struct bpe_load *l);
-/* Find the tokens of single bytes, once the vocabulary is indexed and before
- * tokens are added. */
+/* Find the tokens of single bytes. Call it when the vocabulary is indexed,
+ * before tokens are added. */
 int bpe_find_bytes(const struct bpe_load *l);
-/* The last step: what encoding needs besides. */
+/* The last step: set up the rest that encoding needs. */
 int bpe_finish(struct bpe_load *l);
 
 /* Add an entry of the vocabulary. Its spelling is the n <= BPE_MAX_TOKEN bytes
@@ -162,8 +162,8 @@ int bpe_read_frame(struct bpe_load *l, const struct json_value *post);
 /* Give added tokens their rows. Call it before any spelling is turned into
  * bytes. */
 int bpe_add_tokens(struct bpe_load *l, const struct json_value *list);
-/* The same for the n tokens in b->added [n + 1], whose contents are elsewhere
- * yet; special [n]. */
+/* bpe_add_tokens for the n tokens in b->added [n + 1], whose contents are not
+ * in the arena yet; special [n]. */
 int bpe_place_tokens(struct bpe_load *l, size_t n, const bool *special);
 
 #endif

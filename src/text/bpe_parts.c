@@ -1,10 +1,10 @@
-/* A tokenizer from the arrays that GGUF files have in place of tokenizer.json.
- * Spellings and merges go where bpe_scan.c puts those of a JSON text. */
+/* Make a tokenizer from the arrays that replace tokenizer.json in GGUF files.
+ * Spellings and merges are stored like those that bpe_scan.c reads. */
 #include <stdlib.h>
 
 #include "text/bpe_load.h"
 
-/* The next string; moves on. */
+/* Get the next string, and advance. */
 static const char *next_string(struct bpe_strings *s, size_t *n)
 {
     size_t len = 0;
@@ -17,7 +17,7 @@ static const char *next_string(struct bpe_strings *s, size_t *n)
     return text;
 }
 
-/* Bytes of all strings with their lengths. */
+/* The bytes of all strings and their length fields. */
 static size_t total_bytes(struct bpe_strings s)
 {
     const unsigned char *begin = s.p;
@@ -32,7 +32,7 @@ static enum bpe_kind kind_of(const struct bpe_parts *parts, size_t id)
     return parts->kinds ? (enum bpe_kind)parts->kinds[id] : BPE_KIND_NORMAL;
 }
 
-/* Tokens of the vocabulary go into the arena; added ones are counted. */
+/* Put the tokens of the vocabulary into the arena, and count the added ones. */
 static int read_tokens(struct bpe_load *l, const struct bpe_parts *parts,
                        size_t *n_added)
 {
@@ -66,11 +66,11 @@ static int read_tokens(struct bpe_load *l, const struct bpe_parts *parts,
     return 0;
 }
 
-/* "LEFT RIGHT" as a record. */
+/* Store "LEFT RIGHT" as a record. */
 static int read_merge(struct bpe_load *l, const char *s, size_t n, size_t rank)
 {
     struct merges *m = &l->merges;
-    /* no part is empty; spellings have no blanks */
+    /* parts are not empty, and spellings have no blanks */
     const char *blank = n > 1 ? memchr(s + 1, ' ', n - 1) : NULL;
     size_t left = blank ? (size_t)(blank - s) : 0;
     size_t right = blank ? n - left - 1 : 0;
@@ -150,7 +150,7 @@ static int add_frame(struct bpe_load *l, const struct bpe_parts *parts)
     return 0;
 }
 
-/* l: all zeros, freed by the caller. */
+/* bpe_open_parts with l, all zeros, which the caller frees. */
 static int open_with(struct bpe_load *l, struct bpe **out,
                      const struct bpe_parts *parts, struct qwick_err *e)
 {
@@ -186,7 +186,7 @@ int bpe_open_parts(struct bpe **out, const struct bpe_parts *parts,
 {
     struct qwick_err unused;
     *out = NULL;
-    /* Too large for the stack of a small thread. */
+    /* On the heap: too large for the stack of a small thread. */
     struct bpe_load *l = aligned_alloc(_Alignof(struct bpe_load), sizeof *l);
     if (!l)
         return err_oom(e, sizeof *l);

@@ -1,9 +1,9 @@
-/* The kernels of GGUF's blocks: the reference against goldens, bit by bit; all
- * levels that this CPU has against the reference.
+/* The kernels for GGUF's blocks: the reference against goldens, bit by bit, and
+ * all levels of this CPU against the reference.
  *
  *   check_blocks [--seed N]
  *
- * The seed can come from QWICK_TEST_SEED, too. Runs from the project's root. */
+ * The seed can also come from QWICK_TEST_SEED. Runs from the project's root. */
 #include "check.h"
 
 #include <stdio.h>
@@ -11,12 +11,11 @@
 
 #include "kernel/blocks.h"
 
-/* ---- types ----------------------------------------------------------------
- */
+/* ---- types -------------------------------------------------------------- */
 
-/* Where a block has f16 numbers (-1: no second one), and its codes. What is
- * left when all codes are the lowest one is the part that does not depend on
- * codes: kernels may take codes as unsigned. */
+/* Offsets of a block's f16 numbers (-1: no second one) and of its codes. A
+ * block with all codes at their lowest value is the part of its elements that
+ * does not depend on codes, since kernels may treat codes as unsigned. */
 static const struct {
     int half[2];
     struct {
@@ -42,8 +41,7 @@ static enum dtype type_at(size_t i)
     return (enum dtype)(DT_BLOCKS + i % DT_N_BLOCKS);
 }
 
-/* ---- goldens --------------------------------------------------------------
- */
+/* ---- goldens ------------------------------------------------------------ */
 
 static size_t unhex(unsigned char *out, size_t max, const char *s)
 {
@@ -91,10 +89,9 @@ static void goldens(void **state)
     fclose(f);
 }
 
-/* ---- random weights -------------------------------------------------------
- */
+/* ---- random weights ----------------------------------------------------- */
 
-/* Codes and scales: any; all bits set; the lowest signed byte. */
+/* Codes and scales: random; all bits set; the lowest signed byte. */
 enum fill { ANY_BYTES, ONES, LOWEST, N_FILLS };
 
 struct weights {
@@ -177,8 +174,7 @@ static void weights_free(struct weights *w, const char *what)
     free(w->rest);
 }
 
-/* ---- to_f32 ---------------------------------------------------------------
- */
+/* ---- to_f32 ------------------------------------------------------------- */
 
 static void check_to_f32(const struct kernels *k)
 {
@@ -202,8 +198,7 @@ static void check_to_f32(const struct kernels *k)
     }
 }
 
-/* ---- gemm_q8 --------------------------------------------------------------
- */
+/* ---- gemm_q8 ------------------------------------------------------------ */
 
 static float *work(void)
 {
@@ -218,7 +213,7 @@ static float *work(void)
     return memory;
 }
 
-/* Activations: any; all at the limit. */
+/* Activations: random, or all at the limit. */
 static struct q8 activations_new(size_t cols, size_t tokens)
 {
     struct q8 x = {.ldq = (cols + 63) / 64 * 64 + 64 * below(2),
@@ -256,11 +251,12 @@ static void activations_free(struct q8 *x)
     free(x->sum);
 }
 
-/* Each value against a sum in double. An element is a code's part and the rest,
- * and kernels may sum them apart. Only f32 rounds: each part by four roundings
- * (two products of scales, the product with the integer sum, its addition), in
- * lanes of eight at least, so that the longest path has an eighth of the
- * columns in it; and three foldings of lanes. */
+/* Compare each value with a sum in double. An element is the sum of a part that
+ * depends on its code and the rest; kernels may sum these separately. Only f32
+ * arithmetic rounds. Each part has four roundings: two products of scales, the
+ * product with the integer sum, and its addition. There are at least eight
+ * lanes, so the longest path has an eighth of the columns, and three foldings
+ * of lanes. */
 static void gemm_values(const char *what, const struct weights *w,
                         const struct q8 *x, const float *y, size_t ldy,
                         size_t tokens, const float *old)
@@ -339,8 +335,7 @@ static void check_gemm(const struct kernels *k)
     }
 }
 
-/* ---- all levels -----------------------------------------------------------
- */
+/* ---- all levels --------------------------------------------------------- */
 
 static void levels(void (*check)(const struct kernels *))
 {

@@ -52,8 +52,9 @@ static int32_t golden_i64(const unsigned char *p, size_t i)
     return (int32_t)v;
 }
 
-/* Read expected.safetensors at path, all but dir. n_rows: of logits, those of
- * the last positions. greedy is read where the file has it. */
+/* Read expected.safetensors at path into all members except dir. *n_rows:
+ * number of rows of logits, which belong to the last positions. greedy is read
+ * if the file has it. */
 static inline int golden_read(struct golden *g, const char *path,
                               size_t *n_rows)
 {
@@ -77,7 +78,7 @@ static inline int golden_read(struct golden *g, const char *path,
     return 0;
 }
 
-/* A checkpoint of tests/golden/models. */
+/* Open a checkpoint of tests/golden/models. */
 static inline int golden_open(struct golden *g, const char *name)
 {
     char path[192];

@@ -1,5 +1,5 @@
-/* The tokenizer from the arrays of a GGUF file: equal to the one from
- * tokenizer.json, for Qwen3 and for the demo model, and what is refused.
+/* The tokenizer from the arrays of a GGUF file: equal to the tokenizer from
+ * tokenizer.json, for Qwen3 and for the demo model; and refused files.
  *
  * Needs Qwen3's tokenizer.json: $QWICK_TEST_TOKENIZER is its directory, by
  * default where the Makefile unpacks it. */
@@ -20,7 +20,7 @@
 
 enum { MAX_IDS = 1 << 18 };
 
-/* The arrays, as a converter writes them. */
+/* The arrays that a converter writes. */
 struct arrays {
     struct buf tokens, merges;
     unsigned char *kinds;
@@ -44,7 +44,7 @@ static struct json_doc *parse(const char *path, struct map *m)
     return doc;
 }
 
-/* Spellings by id; NULL where there is none. */
+/* Fill by_id with the spelling of each id; NULL: the id has no token. */
 static void read_ids(const struct json_value *root, struct arrays *a,
                      const struct json_value **by_id)
 {
@@ -122,8 +122,7 @@ static struct bpe_parts parts_of(const struct arrays *a)
         .after = -1};
 }
 
-/* ---- equal to tokenizer.json's --------------------------------------------
- */
+/* ---- equal to tokenizer.json's ------------------------------------------ */
 
 static void same_encoding(struct bpe *a, struct bpe *b, const char *s, size_t n)
 {
@@ -155,7 +154,8 @@ static void same_tokens(struct bpe *a, struct bpe *b)
     }
 }
 
-/* Texts of the goldens, encoded by both; and their ids, where want_ids. */
+/* Encode the texts of the goldens with both, and compare the ids; with want_ids
+ * also with the golden's ids. */
 static size_t check_goldens(struct bpe *a, struct bpe *b, bool want_ids)
 {
     FILE *f = fopen("tests/golden/text/tokenizer.jsonl", "rb");
@@ -210,7 +210,7 @@ static void equal_to_json(const char *path, bool want_ids)
     if (bpe_open(&by_json, path, (const char *)m.data, m.size, &e) ||
         bpe_open_parts(&by_parts, &parts, &e))
         fail_msg("%s", e.msg);
-    arrays_free(&a); /* nothing refers to them */
+    arrays_free(&a); /* the tokenizer keeps no reference to them */
     map_close(&m);
     same_tokens(by_json, by_parts);
     assert_true(check_goldens(by_json, by_parts, want_ids) > 500);
@@ -234,11 +234,10 @@ static void equal_for_qwen3(void **state)
     equal_to_json(path, true);
 }
 
-/* ---- a small one, and what is refused -------------------------------------
- */
+/* ---- a small one, and what is refused ----------------------------------- */
 
-/* 256 tokens of one byte, "ab", "abc", a control token and one of the user's.
- */
+/* Make a small tokenizer: 256 tokens of one byte, "ab", "abc", a control token
+ * and a user token. */
 static void small(struct arrays *a)
 {
     *a = (struct arrays){.kinds = calloc(MAX_IDS, 1)};

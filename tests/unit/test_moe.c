@@ -345,7 +345,7 @@ static void experts_count_as_they_are_read(void **state)
     qwick_engine_close(eng);
 }
 
-/* A model that is larger than the memory. */
+/* A model larger than the memory. */
 static void experts_that_do_not_fit(void **state)
 {
     (void)state;
@@ -384,8 +384,8 @@ static const struct geometry to_quantize = {.n_layers = 2,
                                             .sparse_step = 1,
                                             .normalise = true};
 
-/* Write a model of these numbers to temp_dir, in `shards` files of which each
- * has some experts of each layer. */
+/* Write a model of this geometry to temp_dir, in `shards` files. Each has some
+ * experts of each layer. */
 static void write_numbers(const struct geometry *g, size_t shards)
 {
     struct ref_model *m;
@@ -436,7 +436,7 @@ static void quantize_to(const char *dir, int bits, const char *skip)
         fail_msg("%s", e.msg);
 }
 
-/* Names, shapes, widths of what quantize wrote. */
+/* Check the names, shapes and bits of the quantized tensors. */
 static void check_written(const char *dir, int bits)
 {
     struct qwick_engine *eng;
@@ -466,8 +466,8 @@ static void check_written(const char *dir, int bits)
     qwick_engine_close(eng);
 }
 
-/* From every layout, in one file or several, comes the model whose weights were
- * quantized one by one, with a router of 8 bits. */
+/* Quantizing any layout, in one file or several, gives the same weights as
+ * quantizing them one by one, with a router of 8 bits. */
 static void quantized_experts_are_stacked(void **state)
 {
     (void)state;
@@ -500,7 +500,7 @@ static void quantized_experts_are_stacked(void **state)
     }
 }
 
-/* Experts that stay as they are stay where they are. */
+/* Experts that are not quantized keep their layout. */
 static void experts_may_stay_dense(void **state)
 {
     (void)state;

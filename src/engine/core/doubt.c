@@ -20,8 +20,9 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* The checkpoint's own name: its directory's, of the hub's cache the one with
- * the id; a GGUF file's as given, since links to it may lead to blobs. */
+/* Whether the checkpoint's name contains a word. The name is that of its
+ * directory; in the hub's cache, that of the directory above snapshots/. A GGUF
+ * file has the name that the user gave, because a link may lead to a blob. */
 static bool is_called(const struct qwick_engine *eng, const char *word)
 {
     char path[PATH_MAX];

@@ -5,8 +5,8 @@
 #include "engine/core/engine.h"
 #include "engine/core/open_gguf.h"
 
-/* Text goes through every byte of tokenizer.json, or of what a GGUF file has in
- * place of it, both ways. */
+/* Every byte of tokenizer.json can affect encoding and decoding, so hash them
+ * all; of a GGUF file, the metadata that replaces it. */
 static int hash_tokenizer(const struct qwick_engine *eng, uint64_t id[2],
                           struct qwick_err *e)
 {

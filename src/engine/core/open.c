@@ -166,7 +166,7 @@ static void found_template(struct qwick_engine *eng, const char *path,
                     path);
 }
 
-/* The template and the stop ids of a GGUF file. */
+/* Read the template and the stop ids of a GGUF file. */
 static int open_template_gguf(struct qwick_engine *eng, const struct gguf *g,
                               struct qwick_err *e)
 {
@@ -331,12 +331,12 @@ static void fill_info(struct qwick_engine *eng)
         i->kv_token_bytes = kv_position_bytes(&kv);
 }
 
-/* Weights of this size are worth a look at the memory, which takes 0.2 ms. */
+/* Check the memory only for weights of this size: the check takes 0.2 ms. */
 static const size_t LARGE_WEIGHTS = (size_t)256 << 20;
 
-/* What to expect of weights that do not fit: an error before they are copied, a
- * note if they are read from the file. Those that the page cache holds count as
- * available memory. */
+/* Check whether the weights fit the memory. If not, preloading is an error, and
+ * otherwise a note says that they are read from the file. Weights in the page
+ * cache count as available memory. */
 static int check_memory(struct qwick_engine *eng, bool preload,
                         struct qwick_err *e)
 {

@@ -1,5 +1,5 @@
-/* What a GGUF file has in place of a checkpoint's text files: the tokenizer and
- * the chat template in its metadata. */
+/* Read the tokenizer and the chat template from a GGUF file's metadata, which
+ * replaces the text files of a checkpoint. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,11 +12,11 @@ static const char tokens_key[] = "tokenizer.ggml.tokens";
 static const char merges_key[] = "tokenizer.ggml.merges";
 static const char types_key[] = "tokenizer.ggml.token_type";
 
-/* Byte-level BPE by the name of its pre-tokenizer: those whose texts are split
- * as Qwen2's are. All of them normalise to NFC. */
+/* Names of pre-tokenizers of byte-level BPE that split texts like Qwen2. All of
+ * them normalise to NFC. */
 static const char *const splits[] = {"qwen2", "deepseek-r1-qwen"};
 
-/* The numbers of token_type. */
+/* Values of token_type. */
 enum { TYPE_NORMAL = 1, TYPE_CONTROL = 3, TYPE_USER = 4, TYPE_UNUSED = 5 };
 
 static bool is(const struct gguf_value *v, const char *s)
@@ -24,7 +24,7 @@ static bool is(const struct gguf_value *v, const char *s)
     return v->n_bytes == strlen(s) && memcmp(v->data, s, v->n_bytes) == 0;
 }
 
-/* A string that the file must have. */
+/* Get a string that the file must have. */
 static const struct gguf_value *
 need_string(const struct gguf *g, const char *key, struct qwick_err *e)
 {
@@ -62,7 +62,7 @@ static int check_kind(const struct gguf *g, struct qwick_err *e)
                    splits[1]);
 }
 
-/* An array that the file must have. */
+/* Get an array that the file must have. */
 static const struct gguf_value *need_array(const struct gguf *g,
                                            const char *key,
                                            enum gguf_type element,
@@ -76,7 +76,7 @@ static const struct gguf_value *need_array(const struct gguf *g,
     return v;
 }
 
-/* Kinds of n tokens, malloc'ed; NULL if the file has no types. */
+/* Read the kinds of n tokens, malloc'ed; NULL if the file has no types. */
 static int read_kinds(const struct gguf *g, size_t n, unsigned char **out,
                       struct qwick_err *e)
 {
@@ -112,7 +112,7 @@ static int read_kinds(const struct gguf *g, size_t n, unsigned char **out,
     return 0;
 }
 
-/* The id at key if the flag at add_key is set, else -1. */
+/* Read the id at key if the flag at add_key is set; else set *id to -1. */
 static int read_frame_id(const struct gguf *g, const char *add_key,
                          const char *key, size_t n_tokens, int32_t *id,
                          struct qwick_err *e)

@@ -11,20 +11,21 @@ struct bpe;
 struct config;
 struct gguf;
 
-/* The tokenizer of the metadata; NULL when the file has no tokens. Any other
- * kind than Qwen's byte-level BPE is an error that names it. */
+/* Make the tokenizer from the metadata; NULL if the file has no tokens. A
+ * tokenizer other than Qwen's byte-level BPE is an error that names its
+ * kind. */
 int open_gguf_tokenizer(struct bpe **out, const struct gguf *g,
                         struct qwick_err *e);
 
-/* The chat template's text, borrowed; NULL when the file has none. */
+/* Get the text of the chat template, borrowed; NULL if the file has none. */
 int open_gguf_template(const struct gguf *g, const char **text, size_t *n,
                        struct qwick_err *e);
 
-/* Add the control tokens that end answers of Qwen models: a GGUF file has room
- * for one id, where generation_config.json lists several. */
+/* Add the control tokens that end answers of Qwen models: a GGUF file has only
+ * one stop id, while generation_config.json lists several. */
 void open_gguf_stops(const struct bpe *b, struct config *c);
 
-/* Fold all that the file says of its tokenizer and template into id. */
+/* Fold all metadata of the tokenizer and the template into id. */
 void open_gguf_hash(const struct gguf *g, uint64_t id[2]);
 
 #endif

@@ -1,11 +1,11 @@
-/* The reference kernels for GGUF's blocks: plain C, one function for each type
- * that takes a run of 32 elements apart. */
+/* The reference kernels for GGUF's blocks: plain C, with one function for each
+ * type that unpacks a run of 32 elements. */
 #include "kernel/blocks.h"
 #include "kernel/kernel.h"
 
 enum { RUN = 32 };
 
-/* A run of 32 elements: element k is code[k] * scale[k / 16], minus
+/* An unpacked run of 32 elements: element k is code[k] * scale[k / 16], minus
  * min[k / 16] if has_min. */
 struct run {
     int code[RUN];
@@ -35,7 +35,7 @@ static void one_min(struct run *run, float min)
     run->has_min = true;
 }
 
-/* Nibble k of a run: the low ones first. */
+/* Nibble k of a run. The low nibbles come first. */
 static int nibble(const unsigned char *q, int k)
 {
     return k < 16 ? q[k] & 15 : q[k - 16] >> 4;
@@ -102,7 +102,7 @@ static void run_iq4_nl(struct run *run, const unsigned char *row, size_t i)
         run->code[k] = iq4_values[nibble(b->q, k)];
 }
 
-/* Two bits of element k of run r of a superblock. */
+/* The two bits of element k in run r of a superblock. */
 static int two_bits(const unsigned char *q, size_t r, int k)
 {
     return q[r / 4 * 32 + (size_t)k] >> (r % 4 * 2) & 3;
@@ -136,7 +136,7 @@ static void run_q3_k(struct run *run, const unsigned char *row, size_t i)
         run->code[k] = two_bits(b->q, r, k) - (b->h[k] >> r & 1 ? 0 : 4);
 }
 
-/* Scale and min of run r of q4_k and q5_k. */
+/* Set the scale and the min of run r of q4_k and q5_k. */
 static void k_run(struct run *run, const unsigned char *d,
                   const unsigned char *dmin, const unsigned char *sc, size_t r)
 {

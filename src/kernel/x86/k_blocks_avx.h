@@ -4,13 +4,13 @@
  *
  *   KERNEL(name)        the level's name of a kernel
  *   LEVEL               the level whose gemm_q8_affine long prefills use
- *   add_fours(s, w, x)  s + products of unsigned and signed bytes, added by
- *                       fours in 32-bit lanes
+ *   add_fours(s, w, x)  s + products of unsigned and signed bytes, four per
+ *                       32-bit lane
  *
  * A few tokens are multiplied row by row, with lanes along the row: a run's
- * integer sums become floats and are scaled. Many tokens go through the affine
- * product where a type's scales are for 32 elements: rows are expanded to codes
- * of 8 bits with scales and biases in f32. */
+ * integer sums become floats and are scaled. For many tokens, if a type's
+ * scales are for 32 elements, rows are expanded to codes of 8 bits with scales
+ * and biases in f32, and the affine product multiplies them. */
 #ifndef KERNEL_X86_K_BLOCKS_AVX_H
 #define KERNEL_X86_K_BLOCKS_AVX_H
 
@@ -23,14 +23,14 @@
 enum {
     /* tokens that a row is multiplied by at once */
     TOKENS = 4,
-    /* columns that rows are cut into, and the most tokens between two reads of
-       a row; sums of groups of 16 of both are in the caller's memory */
+    /* columns of a segment of a row, and most tokens per read of a row; the
+       caller's memory holds the sums of their groups of 16 */
     SEGMENT = 16384,
     PASS_TOKENS = 64,
-    /* bytes of rows that stay in L2 while all tokens of a pass go by */
+    /* bytes of rows that stay in L2 for all tokens of a pass */
     ROWS_BYTES = 256 << 10,
-    /* from so many tokens on rows are expanded, so many rows and columns at a
-       time */
+    /* from this number of tokens on, rows are expanded: this number of rows and
+       columns at a time */
     MANY_TOKENS = 12,
     WIDE_ROWS = GEMM_Q8_ROWS,
     WIDE_COLS = 1024
@@ -38,10 +38,9 @@ enum {
 
 _Static_assert(PASS_TOKENS *SEGMENT / 16 <= KERNEL_WORK, "the caller's memory");
 
-/* ---- few tokens -----------------------------------------------------------
- */
+/* ---- few tokens --------------------------------------------------------- */
 
-/* Activations of up to TOKENS tokens, from a column on. */
+/* Activations of up to TOKENS tokens, from some column on. */
 struct few {
     const int8_t *q;
     const float *scale, *sum; /* of groups of 32 */
@@ -64,7 +63,7 @@ INLINE __m256 first8(const float *p, size_t n)
     return n == 8 ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, first_lanes8(n));
 }
 
-/* Subtract mins times sums of activations. */
+/* acc minus mins times sums of activations. */
 INLINE __m256 add_mins(enum dtype type, __m256 acc, const struct scales *s,
                        const float *sum, const float *half, size_t n)
 {
@@ -75,7 +74,7 @@ INLINE __m256 add_mins(enum dtype type, __m256 acc, const struct scales *s,
     return _mm256_fnmadd_ps(s->min[0], first8(sum, n), acc);
 }
 
-/* The scales of run r in the lanes of its sums, without those of x. */
+/* The weights' scales of run r, in the lanes of its sums. */
 INLINE __m256 lane_scales(const struct scales *s, size_t r)
 {
     const __m256i pair = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
@@ -124,7 +123,7 @@ INLINE void chunk_dots(enum dtype type, __m256 *acc, const unsigned char *p,
     }
 }
 
-/* A row of n_runs by T tokens. */
+/* Multiply a row of n_runs runs by T tokens. */
 INLINE void row_dots(enum dtype type, float *y, size_t ldy,
                      const unsigned char *w, const struct few *x, size_t n_runs,
                      bool add, int T)
@@ -151,7 +150,7 @@ INLINE void row_dots(enum dtype type, float *y, size_t ldy,
     }
 }
 
-/* Rows by T tokens. */
+/* Multiply rows by T tokens. */
 INLINE void rows_dots(enum dtype type, float *y, size_t ldy,
                       const unsigned char *w, size_t w_stride, size_t n_rows,
                       const struct few *x, size_t n_runs, bool add, int T)
@@ -160,15 +159,15 @@ INLINE void rows_dots(enum dtype type, float *y, size_t ldy,
         row_dots(type, y + r, ldy, w + r * w_stride, x, n_runs, add, T);
 }
 
-/* Sums of activations in groups of 16, times their scales, for n_runs of one
- * token. */
+/* Sum the activations of one token in groups of 16, times their scales, for
+ * n_runs runs. */
 static void sum_halves(float *out, const int8_t *q, const float *scale,
                        size_t n_runs)
 {
     const __m256i ones = _mm256_set1_epi8(1);
 
     for (size_t r = 0; r < n_runs; r++) {
-        /* x and 1: pairs, then fours, then eights */
+        /* multiply x by 1 and add: pairs, then fours, then eights */
         __m256i v =
             _mm256_madd_epi16(_mm256_maddubs_epi16(ones, load32(q + RUN * r)),
                               _mm256_set1_epi16(1));
@@ -182,7 +181,7 @@ static void sum_halves(float *out, const int8_t *q, const float *scale,
     }
 }
 
-/* Rows that stay in L2 by n tokens. */
+/* Multiply rows that stay in L2 by n tokens. */
 INLINE void block_dots(enum dtype type, float *y, size_t ldy,
                        const unsigned char *w, size_t w_stride, size_t n_rows,
                        const struct few *x, size_t n_runs, size_t n, bool add)
@@ -207,7 +206,7 @@ INLINE void block_dots(enum dtype type, float *y, size_t ldy,
         rows_dots(type, y, ldy, w, w_stride, n_rows, &at, n_runs, add, 1);
 }
 
-/* n <= PASS_TOKENS tokens from t on. */
+/* Multiply all rows by n <= PASS_TOKENS tokens from t on. */
 INLINE void pass_dots(enum dtype type, float *y, size_t ldy,
                       const unsigned char *w, size_t w_stride,
                       const struct q8 *x, size_t t, size_t n, size_t n_rows,
@@ -245,10 +244,9 @@ INLINE void pass_dots(enum dtype type, float *y, size_t ldy,
     }
 }
 
-/* ---- many tokens ----------------------------------------------------------
- */
+/* ---- many tokens -------------------------------------------------------- */
 
-/* Behind the memory that the affine product works in. */
+/* The additional work memory, after that of the affine product. */
 struct wide {
     _Alignas(64) unsigned char codes[WIDE_ROWS * WIDE_COLS];
     float scale[WIDE_ROWS * WIDE_COLS / RUN], bias[WIDE_ROWS * WIDE_COLS / RUN];
@@ -257,7 +255,8 @@ struct wide {
 _Static_assert(sizeof(struct wide) <= KERNEL_BLOCKS_WORK * sizeof(float),
                "the caller's memory");
 
-/* n_runs of a row as unsigned codes with a scale and a bias for each run. */
+/* Expand n_runs runs of a row to unsigned codes, with a scale and a bias for
+ * each run. */
 INLINE void expand_row(enum dtype type, unsigned char *codes, float *scale,
                        float *bias, const unsigned char *w, size_t n_runs)
 {
@@ -328,8 +327,7 @@ INLINE void many_dots(enum dtype type, float *y, size_t ldy,
     }
 }
 
-/* ---- kernels --------------------------------------------------------------
- */
+/* ---- kernels ------------------------------------------------------------ */
 
 INLINE void gemm(enum dtype type, float *y, size_t ldy, const void *w,
                  size_t w_stride, const struct q8 *x, size_t n_rows,

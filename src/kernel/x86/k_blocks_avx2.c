@@ -1,7 +1,7 @@
 /* Kernels for GGUF's blocks on AVX2, FMA and F16C: widening, and products that
- * add pairs of byte products in words. Codes have at most 6 bits, so that a
- * pair fits: 2 * 63 * 127; signed ones of 8 bits are multiplied by their
- * magnitude: 2 * 128 * 127 = 32512. */
+ * add pairs of byte products in words. A pair fits a word: unsigned codes have
+ * at most 6 bits (2 * 63 * 127), and signed codes of 8 bits are multiplied by
+ * their magnitude (2 * 128 * 127 = 32512). */
 #include <immintrin.h>
 
 #define KERNEL(name) k_##name##_avx2
@@ -16,10 +16,9 @@ add_fours(__m256i sum, __m256i w, __m256i x)
 
 #include "kernel/x86/k_blocks_avx.h"
 
-/* ---- widening -------------------------------------------------------------
- */
+/* ---- widening ----------------------------------------------------------- */
 
-/* Eight signed codes from byte i on: code * scale, rounded, minus min. */
+/* Widen eight signed codes: code * scale, rounded, minus min. */
 INLINE void widen8(enum dtype type, float *out, __m128i codes, float scale,
                    float min)
 {

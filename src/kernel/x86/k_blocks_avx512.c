@@ -1,6 +1,6 @@
-/* Products of GGUF's blocks for AVX-512 with VNNI. Memory limits products of
- * few tokens, so their vectors have 256 bits; those of many are the affine
- * product's, which has 512. */
+/* Products of GGUF's blocks for AVX-512 with VNNI. Products of few tokens are
+ * limited by memory, so 256-bit vectors are enough for them. Many tokens use
+ * the affine product, which has 512-bit vectors. */
 #include <immintrin.h>
 
 #define KERNEL(name) k_##name##_avx512

@@ -1,5 +1,5 @@
 /* Read GGUF's blocks (kernel/blocks.h) in 256-bit vectors. A chunk is up to
- * eight runs of 32 elements: a superblock, or eight blocks of 32. Weights lie
+ * eight runs of 32 elements: a superblock, or eight blocks of 32. Weights are
  * in mapped files, so these functions read no byte beyond a chunk. */
 #ifndef KERNEL_X86_K_BLOCKS_CODES_H
 #define KERNEL_X86_K_BLOCKS_CODES_H
@@ -12,7 +12,7 @@
 
 enum { RUN = 32, CHUNK_RUNS = SUPER / RUN };
 
-/* Of a constant type, the compiler knows all of these. */
+/* For a constant type, the compiler evaluates all of these. */
 
 INLINE bool is_super(enum dtype type)
 {
@@ -43,7 +43,7 @@ INLINE bool is_signed(enum dtype type)
     return type == DT_Q8_0 || type == DT_IQ4_NL || type == DT_IQ4_XS;
 }
 
-/* What unsigned codes are above the integers that they stand for. */
+/* The difference between unsigned codes and their integers. */
 INLINE int offset_of(enum dtype type)
 {
     return type == DT_Q4_0   ? 8
@@ -70,10 +70,9 @@ INLINE __m256i load32(const void *p)
     return _mm256_loadu_si256((const __m256i_u *)p);
 }
 
-/* ---- codes ----------------------------------------------------------------
- */
+/* ---- codes -------------------------------------------------------------- */
 
-/* 32 nibbles of 16 bytes, the low ones first. */
+/* The 32 nibbles of 16 bytes. The low nibbles come first. */
 INLINE __m256i nibbles(const unsigned char *q)
 {
     __m128i v = load16(q);
@@ -83,7 +82,7 @@ INLINE __m256i nibbles(const unsigned char *q)
                             _mm256_set1_epi8(15));
 }
 
-/* Bit k of h to byte k, as `to` or 0. */
+/* Byte k becomes `to` if bit k of h is set, else 0. */
 INLINE __m256i spread_bits(const unsigned char h[4], char to)
 {
     const __m256i which =
@@ -176,11 +175,10 @@ INLINE __m256i run_codes(enum dtype type, const unsigned char *p, size_t r)
     }
 }
 
-/* ---- scales ---------------------------------------------------------------
- */
+/* ---- scales ------------------------------------------------------------- */
 
-/* Of a chunk: a scale and a min for each run, or for each group of 16, whose
- * first eight are in [0]. Those of runs that the chunk does not have are 0. */
+/* The scales and mins of a chunk: one for each run, or for each group of 16,
+ * whose first eight are in [0]. Missing runs have 0. */
 struct scales {
     __m256 scale[2], min[2];
 };
@@ -193,7 +191,7 @@ INLINE __m256 one_half(const unsigned char p[2])
     return _mm256_cvtph_ps(_mm_set1_epi16((short)h));
 }
 
-/* n <= 8 halves, `stride` bytes apart. */
+/* Load n <= 8 f16 numbers, `stride` bytes apart. */
 INLINE __m256 halves(const unsigned char *p, size_t stride, size_t n)
 {
     uint16_t h[8] = {0};
@@ -213,7 +211,7 @@ INLINE __m256 floats_i8(__m128i bytes)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
 }
 
-/* k_scales_mins in words of four bytes. */
+/* k_scales_mins, in words of four bytes. */
 INLINE void k_scales(struct scales *s, const unsigned char *d,
                      const unsigned char *dmin, const unsigned char sc[12])
 {
@@ -305,7 +303,7 @@ INLINE struct scales chunk_scales(enum dtype type, const unsigned char *p,
     return s;
 }
 
-/* The mins for codes as they are: what belongs to their offset is added. */
+/* Adjust the mins for codes with their offset: add offset * scale. */
 INLINE void add_offset(struct scales *s, enum dtype type)
 {
     const __m256 o = _mm256_set1_ps((float)offset_of(type));
