@@ -36,7 +36,7 @@ int hashmap_init(struct hashmap *m, size_t n, size_t max_index,
                  struct qwick_err *e);
 void hashmap_free(struct hashmap *m);
 
-/* Where the search for a hash begins. */
+/* The slot at which the search for a hash begins. */
 static inline uint32_t hashmap_slot(const struct hashmap *m, uint64_t h)
 {
     return (uint32_t)h & m->mask;

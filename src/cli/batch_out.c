@@ -271,7 +271,7 @@ int batch_out_end(struct batch_out *o, bool complete, size_t *n_held,
     int rc = finish_output(o, release, e);
     if (rc)
         e = NULL; /* *e keeps the first error */
-    /* Hold lines whose write failed, too. If a part of them did reach the
+    /* Also hold lines whose write failed. If a part of them did reach the
      * output, the next run finds a line twice or cuts it off. */
     if (hold_slots(o, &p, &n, e) ||
         (!(release && !rc) && hold_unread(o, &p, &n, e)) ||

@@ -320,8 +320,8 @@ const struct verb verb_bench = {
     .name = "bench",
     .args = "",
     .summary = "speed, beside this machine's limits",
-    .about = "Time prefill, decode and batches, and give each as a percentage "
-             "of what this\nmachine can do: its read bandwidth, the peak of "
+    .about = "Time prefill, decode and batches, and print each as a percentage "
+             "of a limit of\nthis machine: its read bandwidth, the peak of "
              "its arithmetic, or the slower of\nthe two, measured right before "
              "and after every run.",
     .examples = "  qwick bench --prompt-lens 64 --gen 16 --reps 1 --warmup 0\n",

@@ -151,7 +151,7 @@ static int begin_text(struct job *j, struct score_text *t, const char *given,
                         !j->a.no_special && !j->a.chat, e);
     free(ids);
     if (r == 0 && t->n_bytes != t->n_input)
-        msg_note("text: %zu bytes are %zu in normal form C, which is what is "
+        msg_note("text: %zu bytes are %zu in normal form C, and these are "
                  "scored",
                  t->n_input, t->n_bytes);
     return r;

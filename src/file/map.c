@@ -63,7 +63,7 @@ int map_open(struct map *out, const char *path, struct qwick_err *e)
     struct stat st;
     if (fd < 0) {
         int err = errno;
-        /* A socket cannot even be opened; name its kind, too. */
+        /* A socket cannot even be opened; name its kind as well. */
         if (err == ENXIO && stat(path, &st) == 0 && !S_ISREG(st.st_mode))
             return err_kind(path, st.st_mode, e);
         return err_set(e, QWICK_ERR_MODEL, "%s: cannot open: %s", path,

@@ -1,5 +1,5 @@
 /* Writing directories to the disk. After a crash a renamed file keeps its new
- * name only if its directory was written, too. */
+ * name only if its directory was also written. */
 #ifndef FILE_SYNC_H
 #define FILE_SYNC_H
 

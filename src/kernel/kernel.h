@@ -11,7 +11,7 @@
  * (tests/unit/check_kernels.c).
  *
  * One order of sums: on one level, the result for one row of weights and one
- * token (or one query) has the same bits whatever the number of rows, tokens or
+ * token (or one query) has the same bits for any number of rows, tokens or
  * queries in the call. The engine's --exact mode depends on that. Products with
  * bf16 or int8 activations have weaker guarantees; --exact does not use
  * them. */

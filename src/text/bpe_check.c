@@ -1,5 +1,5 @@
-/* Check tokenizer.json: refuse by name whatever this tokenizer does not do
- * exactly. */
+/* Check tokenizer.json: refuse by name every feature that this tokenizer does
+ * not have. */
 #include "text/bpe_load.h"
 
 #include "text/split.h"

@@ -1,5 +1,5 @@
-/* Batches against single sequences: with exact, ids and texts are the same,
- * whatever else is in the batch. */
+/* Batches against single sequences: with exact, ids and texts do not depend on
+ * the rest of the batch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
