@@ -40,7 +40,7 @@ run_test()
     # An emulator keeps books about each page: mapping terabytes must fail.
     (
         ulimit -v 16777216
-        exec timeout 600 qemu-aarch64 "$build/tests/$1"
+        exec timeout 1800 qemu-aarch64 "$build/tests/$1"
     ) >"$log" 2>&1 </dev/null
     rc=$?
     ok=$(grep -c '^\[       OK \]' "$log")

@@ -659,7 +659,12 @@ static void every_end_is_the_same(void **state)
         kept += compare(eng, N + 60, ids, N, o, none);
         o.loop_guard = 0;
     }
-    assert_true(kept > 1000);
+    /* With the reference kernels each token of a pass costs as much as a pass
+       of its own. Guesses save nothing, so none are made. */
+    if (cpu_best() == ISA_REF)
+        assert_int_equal(kept, 0);
+    else
+        assert_true(kept > 1000);
     qwick_engine_close(eng);
 }
 
