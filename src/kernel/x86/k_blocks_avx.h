@@ -8,9 +8,10 @@
  *                       32-bit lane
  *
  * A few tokens are multiplied row by row, with lanes along the row: a run's
- * integer sums become floats and are scaled. For many tokens, if a type's
- * scales are for 32 elements, rows are expanded to codes of 8 bits with scales
- * and biases in f32, and the affine product multiplies them. */
+ * integer sums become floats and are scaled. For many tokens, rows are expanded
+ * to bytes. Where a type's scales are for 32 elements, they go through the
+ * affine product, as codes of 8 bits with scales and biases in f32; else a
+ * panel of rows is multiplied with lanes across rows. */
 #ifndef KERNEL_X86_K_BLOCKS_AVX_H
 #define KERNEL_X86_K_BLOCKS_AVX_H
 
@@ -23,20 +24,20 @@
 enum {
     /* tokens that a row is multiplied by at once */
     TOKENS = 4,
-    /* columns of a segment of a row, and most tokens per read of a row; the
-       caller's memory holds the sums of their groups of 16 */
-    SEGMENT = 16384,
-    PASS_TOKENS = 64,
-    /* bytes of rows that stay in L2 for all tokens of a pass */
-    ROWS_BYTES = 256 << 10,
     /* from this number of tokens on, rows are expanded: this number of rows and
        columns at a time */
     MANY_TOKENS = 12,
     WIDE_ROWS = GEMM_Q8_ROWS,
-    WIDE_COLS = 1024
+    WIDE_COLS = 1024,
+    /* columns of a segment of a row, for fewer tokens; the caller's memory
+       holds the sums of their groups of 16 */
+    SEGMENT = 16384,
+    /* bytes of rows that stay in L2 for all tokens, if these are more than
+       TOKENS */
+    ROWS_BYTES = 256 << 10
 };
 
-_Static_assert(PASS_TOKENS *SEGMENT / 16 <= KERNEL_WORK, "the caller's memory");
+_Static_assert(MANY_TOKENS *SEGMENT / 16 <= KERNEL_WORK, "the caller's memory");
 
 /* ---- few tokens --------------------------------------------------------- */
 
@@ -84,10 +85,34 @@ INLINE __m256 lane_scales(const struct scales *s, size_t r)
         _mm256_add_epi32(pair, _mm256_set1_epi32((int)(r % 4 * 2))));
 }
 
+/* acc[t] += products of run r of a chunk at p and T tokens. xs: scales of the
+ * tokens; of one scale a run, with those of weights. */
+INLINE void run_dots(enum dtype type, __m256 *acc, const unsigned char *p,
+                     const struct scales *s, float xs[TOKENS][CHUNK_RUNS],
+                     const struct few *x, size_t c, size_t r, int T)
+{
+    const __m256i w = run_codes(type, p, r);
+    const __m256 pair =
+        has_halves(type) ? lane_scales(s, r) : _mm256_setzero_ps();
+
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        const __m256i q = load32(x->q + (size_t)t * x->ldq + RUN * (c + r));
+        __m256 scale = _mm256_broadcast_ss(&xs[t][r]);
+
+        if (has_halves(type))
+            scale = _mm256_mul_ps(scale, pair);
+        acc[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot_run(type, w, q)), scale,
+                                 acc[t]);
+    }
+}
+
 /* acc[t] += products of a chunk of n runs at p and T tokens from column 32 c
- * on. */
-INLINE void chunk_dots(enum dtype type, __m256 *acc, const unsigned char *p,
-                       size_t n, const struct few *x, size_t c, int T)
+ * on. Runs take turns with two accumulators, so that they need not wait for
+ * each other. */
+INLINE void chunk_dots(enum dtype type, __m256 acc[2][TOKENS],
+                       const unsigned char *p, size_t n, const struct few *x,
+                       size_t c, int T)
 {
     struct scales s = chunk_scales(type, p, n);
     float xs[TOKENS][CHUNK_RUNS];
@@ -102,24 +127,16 @@ INLINE void chunk_dots(enum dtype type, __m256 *acc, const unsigned char *p,
             scale = _mm256_mul_ps(scale, s.scale[0]);
         _mm256_storeu_ps(xs[t], scale);
         if (has_min(type) || offset_of(type))
-            acc[t] = add_mins(type, acc[t], &s, x->sum + g,
-                              x->halves + (size_t)t * x->ldh + 2 * c, n);
+            acc[0][t] = add_mins(type, acc[0][t], &s, x->sum + g,
+                                 x->halves + (size_t)t * x->ldh + 2 * c, n);
     }
-    for (size_t r = 0; r < n; r++) {
-        const __m256i w = run_codes(type, p, r);
-        const __m256 pair =
-            has_halves(type) ? lane_scales(&s, r) : _mm256_setzero_ps();
-
+    if (n == CHUNK_RUNS) {
         UNROLL
-        for (int t = 0; t < T; t++) {
-            const __m256i q = load32(x->q + (size_t)t * x->ldq + RUN * (c + r));
-            __m256 scale = _mm256_broadcast_ss(&xs[t][r]);
-
-            if (has_halves(type))
-                scale = _mm256_mul_ps(scale, pair);
-            acc[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot_run(type, w, q)),
-                                     scale, acc[t]);
-        }
+        for (size_t r = 0; r < CHUNK_RUNS; r++)
+            run_dots(type, acc[r % 2], p, &s, xs, x, c, r, T);
+    } else {
+        for (size_t r = 0; r < n; r++)
+            run_dots(type, acc[0], p, &s, xs, x, c, r, T);
     }
 }
 
@@ -128,25 +145,28 @@ INLINE void row_dots(enum dtype type, float *y, size_t ldy,
                      const unsigned char *w, const struct few *x, size_t n_runs,
                      bool add, int T)
 {
-    __m256 acc[TOKENS];
+    __m256 acc[2][TOKENS];
 
     UNROLL
     for (int t = 0; t < T; t++)
-        acc[t] = _mm256_setzero_ps();
+        acc[0][t] = acc[1][t] = _mm256_setzero_ps();
     for (size_t c = 0; c < n_runs; c += CHUNK_RUNS) {
         const size_t n = n_runs - c < CHUNK_RUNS ? n_runs - c : CHUNK_RUNS;
         const size_t bytes = chunk_bytes(type, n);
 
         for (size_t i = 0; i < bytes; i += 64)
             sweep(w + i);
-        chunk_dots(type, acc, w, n, x, c, T);
+        if (n == CHUNK_RUNS)
+            chunk_dots(type, acc, w, CHUNK_RUNS, x, c, T);
+        else
+            chunk_dots(type, acc, w, n, x, c, T);
         w += bytes;
     }
     UNROLL
     for (int t = 0; t < T; t++) {
         float *to = y + (size_t)t * ldy;
 
-        *to = sum_lanes(acc[t]) + (add ? *to : 0);
+        *to = sum_lanes(_mm256_add_ps(acc[0][t], acc[1][t])) + (add ? *to : 0);
     }
 }
 
@@ -206,39 +226,36 @@ INLINE void block_dots(enum dtype type, float *y, size_t ldy,
         rows_dots(type, y, ldy, w, w_stride, n_rows, &at, n_runs, add, 1);
 }
 
-/* Multiply all rows by n <= PASS_TOKENS tokens from t on. */
-INLINE void pass_dots(enum dtype type, float *y, size_t ldy,
-                      const unsigned char *w, size_t w_stride,
-                      const struct q8 *x, size_t t, size_t n, size_t n_rows,
-                      size_t n_cols, bool add, float *work)
+/* Multiply all rows by n < MANY_TOKENS tokens. */
+INLINE void few_dots(enum dtype type, float *y, size_t ldy,
+                     const unsigned char *w, size_t w_stride,
+                     const struct q8 *x, size_t n_rows, size_t n_cols, size_t n,
+                     bool add, float *work)
 {
     size_t cols;
 
     for (size_t k = 0; k < n_cols; k += cols) {
         cols = n_cols - k < SEGMENT ? n_cols - k : SEGMENT;
-        const size_t n_runs = cols / RUN,
-                     bytes = chunk_bytes(type, n_runs) *
-                             (is_super(type) ? n_runs / 8 : 1);
-        const size_t g = t * x->ldg + k / RUN;
-        const struct few at = {.q = x->q + t * x->ldq + k,
-                               .scale = x->scale + g,
-                               .sum = x->sum + g,
+        const size_t n_runs = cols / RUN;
+        const size_t bytes = runs_bytes(type, n_runs);
+        const struct few at = {.q = x->q + k,
+                               .scale = x->scale + k / RUN,
+                               .sum = x->sum + k / RUN,
                                .halves = work,
                                .ldq = x->ldq,
                                .ldg = x->ldg,
                                .ldh = 2 * n_runs};
-        const size_t block = n > TOKENS && ROWS_BYTES > bytes
-                                 ? ROWS_BYTES / bytes
-                             : n > TOKENS ? 1
-                                          : n_rows;
+        const size_t block = n <= TOKENS          ? n_rows
+                             : ROWS_BYTES > bytes ? ROWS_BYTES / bytes
+                                                  : 1;
 
         for (size_t i = 0; has_halves(type) && i < n; i++)
             sum_halves(work + i * at.ldh, at.q + i * at.ldq,
                        at.scale + i * at.ldg, n_runs);
         for (size_t r = 0, nr; r < n_rows; r += nr) {
             nr = n_rows - r < block ? n_rows - r : block;
-            block_dots(type, y + t * ldy + r, ldy, w + r * w_stride, w_stride,
-                       nr, &at, n_runs, n, add || k > 0);
+            block_dots(type, y + r, ldy, w + r * w_stride, w_stride, nr, &at,
+                       n_runs, n, add || k > 0);
         }
         w += bytes;
     }
@@ -321,9 +338,197 @@ INLINE void many_dots(enum dtype type, float *y, size_t ldy,
             at.sum += k / RUN;
             kernels_get(LEVEL)->gemm_q8_affine(y + r, ldy, &a, &at, nr, cols,
                                                n_tokens, add || k > 0, work);
-            from += is_super(type) ? chunk_bytes(type, 8) * (n / 8)
-                                   : chunk_bytes(type, n);
+            from += runs_bytes(type, n);
         }
+    }
+}
+
+/* ---- many tokens, scales for 16 elements -------------------------------- */
+
+/* Rows of a panel, one for each lane, and its columns. */
+enum { PANEL_ROWS = 8, PANEL_COLS = 1024, PANEL_GROUPS = PANEL_COLS / 16 };
+
+/* Behind the memory of the sums of activations. */
+struct panel {
+    /* as the rows have them */
+    _Alignas(64) unsigned char row_codes[PANEL_ROWS][PANEL_COLS];
+    float row_scale[PANEL_ROWS][PANEL_GROUPS];
+    float row_min[PANEL_ROWS][PANEL_GROUPS];
+    /* four columns of a row in each lane, then the next four */
+    float codes[PANEL_COLS / 4][PANEL_ROWS];
+    float scale[PANEL_GROUPS][PANEL_ROWS], min[PANEL_GROUPS][PANEL_ROWS];
+};
+
+_Static_assert(sizeof(struct panel) <= KERNEL_BLOCKS_WORK * sizeof(float),
+               "the caller's memory");
+
+/* to[i][r] = from[r][i] for i < n words, a multiple of 8. */
+INLINE void turn(float (*to)[PANEL_ROWS], const float *from, size_t stride,
+                 size_t n)
+{
+    for (size_t i = 0; i < n; i += 8) {
+        __m256 v[8];
+
+        UNROLL
+        for (size_t r = 0; r < 8; r++)
+            v[r] = _mm256_loadu_ps(from + r * stride + i);
+        store_transposed8(to[i], PANEL_ROWS, v, 8);
+    }
+}
+
+/* n_cols of up to PANEL_ROWS rows; missing rows are zeros. */
+INLINE void fill_panel(enum dtype type, struct panel *m, const unsigned char *w,
+                       size_t w_stride, size_t n_rows, size_t n_cols)
+{
+    const size_t bytes = chunk_bytes(type, CHUNK_RUNS);
+
+    for (size_t r = 0; r < n_rows; r++)
+        for (size_t c = 0; c < n_cols / SUPER; c++) {
+            const unsigned char *p = w + r * w_stride + c * bytes;
+            struct scales s = chunk_scales(type, p, CHUNK_RUNS);
+
+            add_offset(&s, type);
+            UNROLL
+            for (size_t i = 0; i < 2; i++) {
+                const size_t g = 16 * c + 8 * i;
+
+                _mm256_storeu_ps(&m->row_scale[r][g], s.scale[i]);
+                _mm256_storeu_ps(&m->row_min[r][g], s.min[i]);
+            }
+            for (size_t i = 0; i < CHUNK_RUNS; i++)
+                _mm256_storeu_si256(
+                    (__m256i_u *)(void *)&m->row_codes[r][SUPER * c + RUN * i],
+                    run_codes(type, p, i));
+        }
+    if (n_rows < PANEL_ROWS) {
+        const size_t missing = PANEL_ROWS - n_rows;
+
+        memset(m->row_codes[n_rows], 0, missing * sizeof m->row_codes[0]);
+        memset(m->row_scale[n_rows], 0, missing * sizeof m->row_scale[0]);
+        memset(m->row_min[n_rows], 0, missing * sizeof m->row_min[0]);
+    }
+    turn(m->codes, (const float *)(const void *)m->row_codes, PANEL_COLS / 4,
+         n_cols / 4);
+    turn(m->scale, m->row_scale[0], PANEL_GROUPS, n_cols / 16);
+    turn(m->min, m->row_min[0], PANEL_GROUPS, n_cols / 16);
+}
+
+INLINE __m256i four_bytes(const int8_t *q)
+{
+    int word;
+
+    memcpy(&word, q, 4);
+    return _mm256_set1_epi32(word);
+}
+
+/* acc[t] = products of a panel's n groups and T tokens. */
+INLINE void panel_dots(__m256 *acc, const struct panel *m, const struct few *x,
+                       size_t n, int T)
+{
+    UNROLL
+    for (int t = 0; t < T; t++)
+        acc[t] = _mm256_setzero_ps();
+    for (size_t g = 0; g < n; g++) {
+        const __m256 scale = _mm256_load_ps(m->scale[g]),
+                     min = _mm256_load_ps(m->min[g]);
+        __m256i dot[TOKENS];
+
+        UNROLL
+        for (int t = 0; t < T; t++)
+            dot[t] = _mm256_setzero_si256();
+        UNROLL
+        for (size_t j = 0; j < 4; j++) {
+            const __m256i w = load32(m->codes[4 * g + j]);
+
+            UNROLL
+            for (int t = 0; t < T; t++)
+                dot[t] = add_fours(
+                    dot[t], w,
+                    four_bytes(x->q + (size_t)t * x->ldq + 16 * g + 4 * j));
+        }
+        UNROLL
+        for (int t = 0; t < T; t++) {
+            const float *half = x->halves + (size_t)t * x->ldh + g;
+            const float *xs = x->scale + (size_t)t * x->ldg + g / 2;
+
+            acc[t] = _mm256_fmadd_ps(
+                _mm256_mul_ps(_mm256_cvtepi32_ps(dot[t]), scale),
+                _mm256_broadcast_ss(xs), acc[t]);
+            acc[t] = _mm256_fnmadd_ps(min, _mm256_broadcast_ss(half), acc[t]);
+        }
+    }
+}
+
+/* y[t, r] (+)= products of a panel of n_rows and T tokens. */
+INLINE void panel_tile(float *y, size_t ldy, const struct panel *m,
+                       const struct few *x, size_t n, size_t n_rows, bool add,
+                       int T)
+{
+    const __m256i rows = first_lanes8(n_rows);
+    __m256 acc[TOKENS];
+
+    panel_dots(acc, m, x, n, T);
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        float *to = y + (size_t)t * ldy;
+
+        if (add)
+            acc[t] = _mm256_add_ps(acc[t], _mm256_maskload_ps(to, rows));
+        _mm256_maskstore_ps(to, rows, acc[t]);
+    }
+}
+
+/* Multiply a panel by all tokens. */
+static void panel_many(float *y, size_t ldy, const struct panel *m,
+                       const struct few *x, size_t n, size_t n_rows,
+                       size_t n_tokens, bool add)
+{
+    struct few at = *x;
+
+    for (size_t t = 0, T; t < n_tokens; t += T) {
+        float *yt = y + t * ldy;
+
+        T = n_tokens - t < TOKENS ? 1 : TOKENS;
+        if (T == 1)
+            panel_tile(yt, ldy, m, &at, n, n_rows, add, 1);
+        else
+            panel_tile(yt, ldy, m, &at, n, n_rows, add, TOKENS);
+        at.q += T * at.ldq;
+        at.scale += T * at.ldg;
+        at.halves += T * at.ldh;
+    }
+}
+
+/* Multiply all rows by n_tokens tokens from t on, whose sums fit the caller's
+ * memory. */
+INLINE void many_halves(enum dtype type, float *y, size_t ldy,
+                        const unsigned char *w, size_t w_stride,
+                        const struct q8 *x, size_t t, size_t n_rows,
+                        size_t n_cols, size_t n_tokens, bool add, float *work)
+{
+    struct panel *m = (struct panel *)(void *)(work + KERNEL_WORK);
+    size_t cols, nr;
+
+    for (size_t k = 0; k < n_cols; k += cols) {
+        cols = n_cols - k < PANEL_COLS ? n_cols - k : PANEL_COLS;
+        const size_t g = t * x->ldg + k / RUN;
+        const struct few at = {.q = x->q + t * x->ldq + k,
+                               .scale = x->scale + g,
+                               .halves = work,
+                               .ldq = x->ldq,
+                               .ldg = x->ldg,
+                               .ldh = PANEL_GROUPS};
+
+        for (size_t i = 0; i < n_tokens; i++)
+            sum_halves(work + i * at.ldh, at.q + i * at.ldq,
+                       at.scale + i * at.ldg, cols / RUN);
+        for (size_t r = 0; r < n_rows; r += nr) {
+            nr = n_rows - r < PANEL_ROWS ? n_rows - r : PANEL_ROWS;
+            fill_panel(type, m, w + r * w_stride, w_stride, nr, cols);
+            panel_many(y + t * ldy + r, ldy, m, &at, cols / 16, nr, n_tokens,
+                       add || k > 0);
+        }
+        w += runs_bytes(type, cols / RUN);
     }
 }
 
@@ -333,15 +538,22 @@ INLINE void gemm(enum dtype type, float *y, size_t ldy, const void *w,
                  size_t w_stride, const struct q8 *x, size_t n_rows,
                  size_t n_cols, size_t n_tokens, bool add, float *work)
 {
-    if (n_tokens >= MANY_TOKENS && !has_halves(type)) {
+    const size_t most = KERNEL_WORK / PANEL_GROUPS;
+
+    if (n_tokens < MANY_TOKENS) {
+        few_dots(type, y, ldy, w, w_stride, x, n_rows, n_cols, n_tokens, add,
+                 work);
+        return;
+    }
+    if (!has_halves(type)) {
         many_dots(type, y, ldy, w, w_stride, x, n_rows, n_cols, n_tokens, add,
                   work);
         return;
     }
     for (size_t t = 0, n; t < n_tokens; t += n) {
-        n = n_tokens - t < PASS_TOKENS ? n_tokens - t : PASS_TOKENS;
-        pass_dots(type, y, ldy, w, w_stride, x, t, n, n_rows, n_cols, add,
-                  work);
+        n = n_tokens - t < most ? n_tokens - t : most;
+        many_halves(type, y, ldy, w, w_stride, x, t, n_rows, n_cols, n, add,
+                    work);
     }
 }
 

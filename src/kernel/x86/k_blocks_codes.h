@@ -31,6 +31,13 @@ INLINE size_t chunk_bytes(enum dtype type, size_t n)
     return bytes[type - DT_BLOCKS] * (is_super(type) ? 1 : n);
 }
 
+/* Bytes of n runs of a row; of superblocks, n is a multiple of CHUNK_RUNS. */
+INLINE size_t runs_bytes(enum dtype type, size_t n)
+{
+    return is_super(type) ? n / CHUNK_RUNS * chunk_bytes(type, CHUNK_RUNS)
+                          : chunk_bytes(type, n);
+}
+
 /* Whether scales belong to groups of 16. */
 INLINE bool has_halves(enum dtype type)
 {
