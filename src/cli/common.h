@@ -35,8 +35,8 @@ struct common_args {
 /* clang-format off */
 #define OPT_ROWS_MODEL                                                        \
     {.name = "model", .letter = 'm', .type = OPT_FILE, .arg = "MODEL",        \
-     .help = "checkpoint directory, or hub id (org/name) in the local "       \
-             "Hugging Face cache",                                            \
+     .help = "checkpoint directory, .gguf file, or hub id (org/name) in the " \
+             "local Hugging Face cache",                                      \
      .def = "$QWICK_MODEL, else the built-in demo model",                     \
      .offset = COMMON(model)}
 
@@ -46,10 +46,9 @@ struct common_args {
      .help = "number of threads", .offset = COMMON(threads)}
 
 #define OPT_ROWS_KERNELS                                                      \
-    {.name = "isa", .type = OPT_CHOICE, .arg = "LEVEL",                       \
-     .choices = "ref|avx2|avxvnni|avx512|avx512bf16|amx",                     \
+    {.name = "isa", .type = OPT_TEXT, .arg = "LEVEL",                       \
      .def = "the best this CPU has",                                          \
-     .help = "highest level of kernels to use",                               \
+     .help = "highest level of kernels to use; qwick(1) lists them",          \
      .offset = COMMON(isa)},                                                  \
     {.name = "exact", .type = OPT_FLAG,                                       \
      .help = "compute in float32 with one fixed order of sums, without BLAS", \

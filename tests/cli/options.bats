@@ -111,7 +111,7 @@ bad() {
     for v in "" maybe ON on\|off; do
         bad --think "$v"
         bad --kv "$v"
-        bad --isa "$v"
+        fails 2 "isa: \"$v\": is none of ref, " --isa "$v" hi
         bad --overflow "$v"
         bad --color "$v"
     done

@@ -72,8 +72,8 @@ static int choose_kernels(struct qwick_engine *eng,
     if (o->isa)
         k = kernels_named(o->isa, &known);
     if (!known)
-        return err_set(e, QWICK_ERR_USAGE, "isa: %s: is none of %s", o->isa,
-                       kernels_names());
+        return err_set(e, QWICK_ERR_USAGE, "isa: \"%.40s\": is none of %s",
+                       o->isa, kernels_names());
     if (!k)
         return err_set(e, QWICK_ERR_USAGE,
                        "isa: %s: this CPU has no more than %s", o->isa,
