@@ -95,8 +95,8 @@ struct qwick_engine;
 enum qwick_kv { QWICK_KV_DEFAULT, QWICK_KV_F16, QWICK_KV_F32, QWICK_KV_Q8 };
 
 /* A line for people about the engine, without a newline; it may hold control
- * bytes that came from a file. Warnings are for every user: an unknown chat
- * template, a stop id outside the vocabulary, a damaged entry of the prefix
+ * bytes that came from a file. Warnings are for every user: a list of chat
+ * templates without a default, a stop id outside the vocabulary, a damaged entry of the prefix
  * cache. Notes are details. Called by the thread that is in a function of the
  * engine, while it opens and later; must not call the engine. line is borrowed
  * until the call returns. */
@@ -127,6 +127,14 @@ struct qwick_engine_options {
                             short. See there what loading does */
     qwick_log_fn log;    /* NULL: lines are dropped */
     void *log_ctx;
+    const char *chat_template; /* one of the checkpoint's templates by its name,
+                                  or the path of a file with a template; NULL:
+                                  the checkpoint's default */
+    const char *template_args; /* JSON object: further variables of the
+                                  template. NULL: none */
+    const char *template_time; /* "YYYY-MM-DD HH:MM:SS", the time of day may be
+                                  left out: what strftime_now gives in templates.
+                                  NULL: the local time of each rendering */
 };
 QWICK_API void qwick_engine_options_init(struct qwick_engine_options *o,
                                          size_t size);
@@ -160,7 +168,7 @@ struct qwick_info {
     const char *model_type;    /* config.json: model_type */
     const char *weights_dtype; /* "BF16"; quantized: "4-bit (group 64)", or
                                   GGUF's types, "Q4_K/Q6_K" */
-    const char *template_name; /* "qwen3", "unknown" or "none" */
+    const char *template_name; /* "qwen3", "jinja" (another one) or "none" */
     const char *rope_type;     /* "default" or "yarn" */
     const char *isa;           /* kernels in use */
     const char *cpu;           /* the best level this CPU has */

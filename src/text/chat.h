@@ -13,7 +13,7 @@
 enum chat_template {
     CHAT_NONE,    /* the checkpoint has no template */
     CHAT_QWEN3,   /* the text of one of Qwen3's releases */
-    CHAT_UNKNOWN, /* another text: we use Qwen3's form and warn */
+    CHAT_UNKNOWN, /* another text, for the interpreter */
 };
 
 /* Recognise a template by its content (white space at both ends ignored). */
@@ -26,7 +26,8 @@ struct chat_prompt {
     struct bpe_span *pieces; /* the parts of text that are the template's own,
                                 ascending; adjacent parts are joined */
     size_t n_pieces;
-    bool in_think; /* text ends inside an open <think> block */
+    bool in_think;           /* text ends inside an open think block */
+    const char *think_close; /* the tag that ends it; NULL: "</think>" */
 };
 
 /* The variables of a template. */

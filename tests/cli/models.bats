@@ -204,17 +204,74 @@ config["quantization"]["mode"] = "mxfp4"' mlx4
     run_m 'must be "qwen3", "qwen3_moe" (what is supported), is "qwen2_moe"'
 }
 
-@test "an unknown template: one warning, also off-terminal" {
+# A copy of the demo model in $T/m with another chat template.
+with_template() {
     [ -d models/demo ] || skip "no models/demo"
     cp -r models/demo "$T/m"
     chmod -R u+w "$T/m"
-    printf 'something {{ else }}' >"$T/m/chat_template.jinja"
-    run -0 --separate-stderr q -m "$T/m" "list all listening tcp ports"
-    [ "$output" = "ss -ltn" ]
-    one_error_line
-    [[ $stderr == *template* ]]
-    run -0 --separate-stderr q -q -m "$T/m" "list all listening tcp ports"
+    printf '%s' "$1" >"$T/m/chat_template.jinja"
+}
+
+@test "the checkpoint's own template renders prompts, without a warning" {
+    with_template "{{ eos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content | trim }}
+{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"
+    run -0 --separate-stderr q render -m "$T/m" '[{"role":"user","content":" a "}]'
+    [ "$output" = "<|im_end|>[user] a
+[assistant]" ]
     [ -z "$stderr" ]
+    run -0 --separate-stderr q -m "$T/m" -n 2 --json hi
+    [[ $stderr != *template* ]]
+    q inspect -m "$T/m" | grep -q '^template  *jinja$'
+}
+
+@test "text of messages never becomes a control token of a template" {
+    with_template "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
+    [ "$(q logits -m "$T/m" --chat --json "<|im_end|>" |
+        jget 'o["input_ids"].count(6137), o["input_ids"][-1]')" = "(1, 6137)" ]
+}
+
+@test "a broken template fails where it is needed, with its line" {
+    with_template "a
+{% if %}"
+    run -3 --separate-stderr q -m "$T/m" hi
+    one_error_line
+    [[ $stderr == *"chat_template.jinja: line 2: expected an expression"* ]]
+    run -3 --separate-stderr q render -m "$T/m" '[{"role":"user","content":"a"}]'
+    [[ $stderr == *"line 2"* ]]
+    run -0 --separate-stderr q --raw -m "$T/m" -n 1 hi
+    [ -z "$stderr" ]
+}
+
+@test "a template that refuses a chat, and one that never ends" {
+    with_template "{% if messages | length > 1 %}
+{{ raise_exception('only one message') }}{% endif %}x"
+    fails 2 "line 2: the template refuses the chat: only one message" -m "$T/m" -s x hi
+    printf '%s' "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}" >"$T/m/chat_template.jinja"
+    fails 3 "exceeds a bound" -m "$T/m" hi
+}
+
+@test "tokenizer_config.json has the template, or named ones" {
+    with_template ""
+    rm "$T/m/chat_template.jinja"
+    config() {
+        python3 - "$T/m/tokenizer_config.json" "$1" <<'PY'
+import json, sys
+o = json.load(open(sys.argv[1]))
+o["chat_template"] = eval(sys.argv[2])
+json.dump(o, open(sys.argv[1], "w"))
+PY
+    }
+    chat='{"messages":[{"role":"user","content":"a"}]}'
+    tools='{"messages":[{"role":"user","content":"a"}],"tools":[{"name":"t"}]}'
+    config '"one {{ messages[0].content }}"'
+    [ "$(q render -m "$T/m" "$chat")" = "one a" ]
+    config '[{"name": "default", "template": "d"}, {"name": "tool_use", "template": "t{{ tools[0].name }}"}]'
+    [ "$(q render -m "$T/m" "$chat")" = "d" ]
+    [ "$(q render -m "$T/m" "$tools")" = "tt" ]
+    config '[{"name": "other", "template": "o"}]'
+    run -0 --separate-stderr q -m "$T/m" -n 1 hi
+    one_error_line
+    [[ $stderr == *"none of its 1 templates is named default"* ]]
 }
 
 @test "no template: raw prompts and a note with -v; options that need a template are refused" {

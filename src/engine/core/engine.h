@@ -16,7 +16,7 @@
 #include "model/model.h"
 #include "model/scratch.h"
 #include "text/bpe.h"
-#include "text/chat.h"
+#include "text/chat_form.h"
 
 struct par_pool;
 struct prefix;
@@ -28,7 +28,9 @@ struct qwick_engine {
     struct par_pool *pool;
     struct model model;
     struct bpe *bpe; /* NULL when the checkpoint has no tokenizer.json */
-    enum chat_template template;
+    /* NULL: the checkpoint has no chat template. The second one is for chats
+       with tools, if the checkpoint has one for them. */
+    struct chat_form *form, *form_tools;
     enum dtype kv_dtype;
     unsigned char *blocked; /* [vocab_size] ids without text, or NULL */
     /* Buffers shared by the sessions, which run one at a time or jointly. */
@@ -86,6 +88,11 @@ static inline bool session_stopped(const struct qwick_session *s)
 /* Send a warning to the program's log. If memory is short, it is dropped. */
 void engine_warn(struct qwick_engine *eng, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Read the checkpoint's chat templates and what the options add to them, and
+ * the stop id that tokenizer_config.json names. Sets form and form_tools. */
+int engine_open_form(struct qwick_engine *eng,
+                     const struct qwick_engine_options *o, struct qwick_err *e);
 
 /* Set *limit to the context of a session created with n_ctx (0: the model's
  * maximum). An engine without weights: QWICK_ERR_USAGE; n_ctx above the

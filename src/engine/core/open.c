@@ -14,7 +14,6 @@
 #include "engine/core/engine.h"
 #include "engine/core/open_gguf.h"
 #include "engine/core/options.h"
-#include "file/json.h"
 
 enum { DEFAULT_CHUNK = 512, MAX_CHUNK = 1 << 16, MAX_THREADS = 1024 };
 static const size_t DEFAULT_DISK_BYTES = (size_t)4 << 30;
@@ -143,89 +142,6 @@ static int open_tokenizer(struct qwick_engine *eng, struct qwick_err *e)
     return rc;
 }
 
-/* The text of a chat_template member: a string, or the "default" entry of a
- * list of {name, template}. */
-static const struct json_value *template_text(const struct json_value *v)
-{
-    if (json_is(v, JSON_STRING))
-        return v;
-    for (size_t i = 0; json_is(v, JSON_ARRAY) && i < v->len; i++)
-        if (json_equals(json_get(&v->items[i], "name"), "default"))
-            return template_text(json_get(&v->items[i], "template"));
-    return NULL;
-}
-
-static void found_template(struct qwick_engine *eng, const char *path,
-                           const char *text, size_t n)
-{
-    eng->template = chat_recognise(text, n);
-    if (eng->template == CHAT_UNKNOWN)
-        engine_warn(eng,
-                    "%s: chat template: is not one of those known, Qwen3's is "
-                    "used",
-                    path);
-}
-
-/* Read the template and the stop ids of a GGUF file. */
-static int open_template_gguf(struct qwick_engine *eng, const struct gguf *g,
-                              struct qwick_err *e)
-{
-    const char *text;
-    size_t n;
-    if (open_gguf_template(g, &text, &n, e))
-        return -1;
-    if (text)
-        found_template(eng, checkpoint_dir(eng->ck), text, n);
-    if (eng->bpe)
-        open_gguf_stops(eng->bpe, &eng->model.config);
-    return 0;
-}
-
-/* Read the template from chat_template.jinja, else from
- * tokenizer_config.json. */
-static int open_template(struct qwick_engine *eng, struct qwick_err *e)
-{
-    struct map map;
-    bool found;
-    char path[512];
-    if (checkpoint_gguf(eng->ck))
-        return open_template_gguf(eng, checkpoint_gguf(eng->ck), e);
-    checkpoint_path(eng->ck, "chat_template.jinja", path, sizeof path);
-    if (checkpoint_map_small(eng->ck, "chat_template.jinja", &map, &found, e))
-        return -1;
-    if (found) {
-        found_template(eng, path, (const char *)map.data, map.size);
-        map_close(&map);
-    }
-    bool has_jinja = found;
-    checkpoint_path(eng->ck, "tokenizer_config.json", path, sizeof path);
-    if (checkpoint_map_small(eng->ck, "tokenizer_config.json", &map, &found, e))
-        return -1;
-    if (!found)
-        return 0;
-    struct json_doc *doc;
-    int rc = json_parse(&doc, path, (const char *)map.data, map.size,
-                        QWICK_ERR_MODEL, e);
-    if (!rc) {
-        const struct json_value *root = json_root(doc);
-        const struct json_value *t =
-            template_text(json_get(root, "chat_template"));
-        if (t && !has_jinja)
-            found_template(eng, path, t->str, t->len);
-        const struct json_value *eos = json_get(root, "eos_token");
-        if (json_is(eos, JSON_OBJECT))
-            eos = json_get(eos, "content");
-        int32_t id = json_is(eos, JSON_STRING) && eng->bpe
-                         ? bpe_added_id(eng->bpe, eos->str)
-                         : -1;
-        if (id >= 0)
-            (void)config_add_stop(&eng->model.config, id);
-        json_free(doc);
-    }
-    map_close(&map);
-    return rc;
-}
-
 /* Drop stop ids outside the vocabulary, with a warning. */
 static void check_stop_ids(struct qwick_engine *eng)
 {
@@ -279,9 +195,7 @@ static void fill_info(struct qwick_engine *eng)
     i->model = checkpoint_name(eng->ck);
     i->path = checkpoint_dir(eng->ck);
     i->model_type = c->model_type;
-    i->template_name = eng->template == CHAT_QWEN3     ? "qwen3"
-                       : eng->template == CHAT_UNKNOWN ? "unknown"
-                                                       : "none";
+    i->template_name = eng->form ? chat_form_name(eng->form) : "none";
     i->rope_type = config_rope_name(&c->ropes[0]);
     i->vocab_size = c->vocab_size;
     i->tokenizer_size = eng->bpe ? bpe_size(eng->bpe) : 0;
@@ -420,6 +334,26 @@ static int open_prefixes(struct qwick_engine *eng,
     return 0;
 }
 
+/* The pair of tags around thinking that the tokenizer has. */
+static void find_think_ids(struct qwick_engine *eng)
+{
+    static const char *const tags[][2] = {
+        {"<think>", "</think>"},
+        {"[THINK]", "[/THINK]"},
+        {"<seed:think>", "</seed:think>"},
+        {"<|START_THINKING|>", "<|END_THINKING|>"},
+    };
+    for (size_t i = 0; eng->bpe && i < sizeof tags / sizeof *tags; i++) {
+        int32_t open = bpe_added_id(eng->bpe, tags[i][0]);
+        int32_t close = bpe_added_id(eng->bpe, tags[i][1]);
+        if (open < 0 || close < 0)
+            continue;
+        eng->think_open = open;
+        eng->think_close = close;
+        return;
+    }
+}
+
 int qwick_engine_open(struct qwick_engine **out,
                       const struct qwick_engine_options *given,
                       struct qwick_err *e)
@@ -438,17 +372,14 @@ int qwick_engine_open(struct qwick_engine **out,
     if (choose_kernels(eng, o, e) || choose_mode(eng, o, e) ||
         checkpoint_open(&eng->ck, o->model, e) ||
         open_config(eng, o->tokenizer_only, e) || open_tokenizer(eng, e) ||
-        open_template(eng, e))
+        engine_open_form(eng, o, e))
         goto fail;
     if (o->tokenizer_only && engine_need_tokenizer(eng, e))
         goto fail;
     if (!o->tokenizer_only && open_weights(eng, o, e))
         goto fail;
-    if (eng->bpe) {
-        eng->think_open = bpe_added_id(eng->bpe, "<think>");
-        eng->think_close = bpe_added_id(eng->bpe, "</think>");
-    }
-    if (eng->template == CHAT_NONE)
+    find_think_ids(eng);
+    if (!eng->form)
         engine_note(eng, "%s: no chat template: prompts are used raw",
                     checkpoint_dir(eng->ck));
     fill_info(eng);
@@ -471,6 +402,8 @@ void qwick_engine_close(struct qwick_engine *eng)
     model_close(&eng->model);
     st_close(eng->weights);
     bpe_close(eng->bpe);
+    chat_form_close(eng->form);
+    chat_form_close(eng->form_tools);
     checkpoint_close(eng->ck);
     free(eng->blocked);
     scratch_free(eng->scratch);

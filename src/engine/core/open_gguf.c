@@ -1,9 +1,11 @@
 /* Read the tokenizer and the chat template from a GGUF file's metadata, which
  * replaces the text files of a checkpoint. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/utf8.h"
 #include "engine/core/engine.h"
 #include "engine/core/open_gguf.h"
 #include "file/gguf.h"
@@ -171,15 +173,46 @@ int open_gguf_tokenizer(struct bpe **out, const struct gguf *g,
     return rc;
 }
 
-int open_gguf_template(const struct gguf *g, const char **text, size_t *n,
-                       struct qwick_err *e)
+int open_gguf_template(const struct gguf *g, const char *name,
+                       const char **text, size_t *n, struct qwick_err *e)
 {
+    char key[128];
     bool found;
-    const struct gguf_value *v =
-        gguf_need(g, "tokenizer.chat_template", GGUF_STRING, 0, &found, e);
+    snprintf(key, sizeof key, "tokenizer.chat_template%s%.60s", name ? "." : "",
+             name ? name : "");
+    const struct gguf_value *v = gguf_need(g, key, GGUF_STRING, 0, &found, e);
     *text = v ? (const char *)v->data : NULL;
     *n = v ? v->n_bytes : 0;
     return v || !found ? 0 : -1;
+}
+
+size_t open_gguf_tokens(const struct gguf *g, struct bpe *b,
+                        struct json_value keys[OPEN_GGUF_TOKENS],
+                        struct json_value values[OPEN_GGUF_TOKENS])
+{
+    static const char *const names[OPEN_GGUF_TOKENS][2] = {
+        {"bos_token", "tokenizer.ggml.bos_token_id"},
+        {"eos_token", "tokenizer.ggml.eos_token_id"},
+        {"pad_token", "tokenizer.ggml.padding_token_id"},
+        {"unk_token", "tokenizer.ggml.unknown_token_id"},
+    };
+    size_t n = 0;
+    for (size_t i = 0; i < OPEN_GGUF_TOKENS; i++) {
+        const struct gguf_value *v = gguf_find(g, names[i][1]);
+        size_t len;
+        if (!v || v->type != GGUF_U32 || v->u > INT32_MAX ||
+            !bpe_has(b, (int32_t)v->u))
+            continue;
+        const char *text = bpe_token(b, (int32_t)v->u, &len);
+        if (!text || utf8_valid(text, len) != len)
+            continue;
+        keys[n] = (struct json_value){.type = JSON_STRING,
+                                      .str = names[i][0],
+                                      .len = strlen(names[i][0])};
+        values[n++] =
+            (struct json_value){.type = JSON_STRING, .str = text, .len = len};
+    }
+    return n;
 }
 
 void open_gguf_stops(const struct bpe *b, struct config *c)

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "file/json.h"
 
 struct bpe;
 struct config;
@@ -17,9 +18,18 @@ struct gguf;
 int open_gguf_tokenizer(struct bpe **out, const struct gguf *g,
                         struct qwick_err *e);
 
-/* Get the text of the chat template, borrowed; NULL if the file has none. */
-int open_gguf_template(const struct gguf *g, const char **text, size_t *n,
-                       struct qwick_err *e);
+/* Get the text of the chat template of this name (NULL: the default one),
+ * borrowed; NULL if the file has none. */
+int open_gguf_template(const struct gguf *g, const char *name,
+                       const char **text, size_t *n, struct qwick_err *e);
+
+/* The special tokens that a template may ask for, as tokenizer_config.json
+ * would have them: fills values[i] with the text of keys[i], of
+ * OPEN_GGUF_TOKENS, and returns how many there are. The texts are b's. */
+enum { OPEN_GGUF_TOKENS = 4 };
+size_t open_gguf_tokens(const struct gguf *g, struct bpe *b,
+                        struct json_value keys[OPEN_GGUF_TOKENS],
+                        struct json_value values[OPEN_GGUF_TOKENS]);
 
 /* Add the control tokens that end answers of Qwen models: a GGUF file has only
  * one stop id, while generation_config.json lists several. */

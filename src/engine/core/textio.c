@@ -93,10 +93,12 @@ static int render_source(const struct qwick_engine *eng,
                          struct qwick_err *e)
 {
     memset(out, 0, sizeof *out);
-    if (eng->template == CHAT_NONE)
+    if (!eng->form)
         return err_set(e, QWICK_ERR_MODEL, "%s: has no chat template",
                        checkpoint_dir(eng->ck));
-    int rc = chat_render(out, in, e);
+    const struct chat_form *form =
+        in->tools && eng->form_tools ? eng->form_tools : eng->form;
+    int rc = chat_form_render(out, form, in, e);
     if (rc)
         chat_prompt_free(out);
     return rc;
@@ -159,7 +161,11 @@ static int encode_prompt(const struct qwick_engine *eng, struct chat_prompt *p,
     if (n_prefill && buf_append(&p->text, prefill, n_prefill))
         return err_oom(e, n_prefill);
     const struct bpe_span all = {0, p->text.len};
-    *in_think = p->in_think;
+    /* the engine can tell the end of a block only by its own closing token */
+    *in_think = p->in_think &&
+                (!p->think_close ||
+                 (eng->think_close >= 0 &&
+                  bpe_added_id(eng->bpe, p->think_close) == eng->think_close));
     if (o->allow_special)
         prefill_think(prefill, n_prefill, in_think);
     return bpe_encode_spans(eng->bpe, p->text.data, p->text.len,

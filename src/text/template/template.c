@@ -282,22 +282,23 @@ static size_t find_last(const char *p, size_t n, const char *tag)
     return at;
 }
 
-/* The prompt ends inside a think block if its last part is the template's own
- * and opens one there. A tag that the template only talks about, in a system
- * message, has text of messages after it. */
-static bool ends_in_think(const struct template_result *r)
+/* The closing tag of the think block that the prompt ends inside of, or NULL.
+ * Its last part is the template's own then and opens the block. A tag that the
+ * template only talks about, in a system message, has text of messages after
+ * it. */
+static const char *open_think_block(const struct template_result *r)
 {
     if (!r->n_own || r->own[r->n_own - 1].end != r->text.len)
-        return false;
+        return NULL;
     const char *p = r->text.data + r->own[r->n_own - 1].begin;
     size_t n = r->text.len - r->own[r->n_own - 1].begin;
     for (size_t i = 0; i < sizeof think_tags / sizeof *think_tags; i++) {
         size_t open = find_last(p, n, think_tags[i].open);
         size_t close = find_last(p, n, think_tags[i].close);
         if (open != SIZE_MAX && (close == SIZE_MAX || close < open))
-            return true;
+            return think_tags[i].close;
     }
-    return false;
+    return NULL;
 }
 
 static int run(struct rt *rt, struct template_result *out,
@@ -312,7 +313,8 @@ static int run(struct rt *rt, struct template_result *out,
         return -1;
     if (buf_append(&out->text, rt->out->p ? rt->out->p : "", rt->out->len))
         return err_oom(rt->e, rt->out->len);
-    out->in_think = ends_in_think(out);
+    out->think_close = open_think_block(out);
+    out->in_think = out->think_close != NULL;
     return 0;
 }
 

@@ -60,6 +60,7 @@ struct template_result {
                              ascending; adjacent parts are joined */
     size_t n_own;
     bool in_think; /* text ends inside a think block that the template opened */
+    const char *think_close; /* the tag that ends it, or NULL */
 };
 
 /* Render with the variables vars[0..n_vars); a later one replaces an earlier

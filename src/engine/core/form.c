@@ -1,0 +1,223 @@
+/* The chat templates of a checkpoint: chat_template.jinja, which wins, or
+ * tokenizer_config.json, or the metadata of a GGUF file, or a file that the
+ * user names. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "engine/core/engine.h"
+#include "engine/core/open_gguf.h"
+#include "file/json.h"
+#include "file/map.h"
+
+struct source {
+    struct qwick_engine *eng;
+    const struct qwick_engine_options *o;
+    const struct json_value *config; /* tokenizer_config.json, or the special
+                                        tokens of a GGUF file; NULL: none */
+    const char *config_path;
+    const struct gguf *gguf; /* NULL: a directory */
+};
+
+static int open_form(const struct source *s, struct chat_form **out,
+                     const char *path, const char *text, size_t n,
+                     struct qwick_err *e)
+{
+    const struct chat_form_settings settings = {s->o->template_args,
+                                                s->o->template_time};
+    if (chat_recognise(text, n) == CHAT_NONE)
+        return 0; /* a template without text is none */
+    return chat_form_open(out, path, text, n, s->config, &settings, e);
+}
+
+/* ---- a list of named templates ---- */
+
+/* Transformers has it as a list of {"name", "template"}. */
+static const struct json_value *find_named(const struct json_value *list,
+                                           const char *name)
+{
+    for (size_t i = 0; json_is(list, JSON_ARRAY) && i < list->len; i++) {
+        const struct json_value *t = json_get(&list->items[i], "template");
+        if (json_equals(json_get(&list->items[i], "name"), name) &&
+            json_is(t, JSON_STRING))
+            return t;
+    }
+    return NULL;
+}
+
+static int list_names(const struct json_value *list, struct buf *out)
+{
+    for (size_t i = 0; json_is(list, JSON_ARRAY) && i < list->len; i++) {
+        const struct json_value *name = json_get(&list->items[i], "name");
+        if (json_is(name, JSON_STRING) &&
+            ((out->len && buf_puts(out, ", ")) ||
+             buf_append(out, name->str, name->len)))
+            return -1;
+    }
+    return 0;
+}
+
+/* A template in the metadata of a GGUF file; NULL: the default one. */
+static int open_metadata(const struct source *s, const char *name,
+                         struct chat_form **out, struct qwick_err *e)
+{
+    const char *text;
+    size_t n;
+    if (open_gguf_template(s->gguf, name, &text, &n, e))
+        return -1;
+    return text ? open_form(s, out, s->config_path, text, n, e) : 0;
+}
+
+static int open_named(const struct source *s, const char *name,
+                      struct chat_form **out, struct qwick_err *e)
+{
+    char path[640];
+    if (s->gguf)
+        return open_metadata(s, name, out, e);
+    const struct json_value *t =
+        find_named(json_get(s->config, "chat_template"), name);
+    if (!t)
+        return 0;
+    snprintf(path, sizeof path, "%s: chat_template \"%.80s\"", s->config_path,
+             name);
+    return open_form(s, out, path, t->str, t->len, e);
+}
+
+/* ---- where templates come from ---- */
+
+static int open_file(const struct source *s, const char *path,
+                     struct qwick_err *e)
+{
+    char *text;
+    size_t n;
+    if (map_read_all(path, CHECKPOINT_SMALL, &text, &n, e))
+        return -1;
+    int rc = open_form(s, &s->eng->form, path, text, n, e);
+    free(text);
+    if (!rc && !s->eng->form)
+        rc = err_set(e, QWICK_ERR_USAGE, "%s: chat template: is empty", path);
+    return rc;
+}
+
+/* The template that the user asked for: a name in the checkpoint, or a file. */
+static int open_asked(const struct source *s, const char *name,
+                      struct qwick_err *e)
+{
+    struct map_id id;
+    struct buf names = {0};
+    if (open_named(s, name, &s->eng->form, e))
+        return -1;
+    if (s->eng->form)
+        return 0;
+    if (map_id_now(&id, name) == 0)
+        return open_file(s, name, e);
+    int rc = list_names(json_get(s->config, "chat_template"), &names);
+    rc = rc ? err_oom(e, names.len)
+            : err_set(e, QWICK_ERR_USAGE,
+                      "chat template %s: no such file, and %s has %s%s", name,
+                      checkpoint_dir(s->eng->ck),
+                      names.len ? "only " : "no template of a name",
+                      names.len ? names.data : "");
+    buf_free(&names);
+    return rc;
+}
+
+static int open_default(const struct source *s, struct qwick_err *e)
+{
+    const struct json_value *t = json_get(s->config, "chat_template");
+    struct map map;
+    bool found;
+    char path[512];
+    if (s->gguf)
+        return open_metadata(s, NULL, &s->eng->form, e) ||
+                       open_metadata(s, "tool_use", &s->eng->form_tools, e)
+                   ? -1
+                   : 0;
+    checkpoint_path(s->eng->ck, "chat_template.jinja", path, sizeof path);
+    if (checkpoint_map_small(s->eng->ck, "chat_template.jinja", &map, &found,
+                             e))
+        return -1;
+    if (found) {
+        int rc = open_form(s, &s->eng->form, path, (const char *)map.data,
+                           map.size, e);
+        map_close(&map);
+        return rc;
+    }
+    if (json_is(t, JSON_STRING))
+        return open_form(s, &s->eng->form, s->config_path, t->str, t->len, e);
+    if (open_named(s, "default", &s->eng->form, e) ||
+        open_named(s, "tool_use", &s->eng->form_tools, e))
+        return -1;
+    if (!s->eng->form && json_is(t, JSON_ARRAY) && t->len)
+        engine_warn(s->eng,
+                    "%s: chat_template: none of its %zu templates is named "
+                    "default; choose one by its name",
+                    s->config_path, t->len);
+    return 0;
+}
+
+/* ---- tokenizer_config.json ---- */
+
+static void add_stop_token(struct qwick_engine *eng,
+                           const struct json_value *config)
+{
+    const struct json_value *eos = json_get(config, "eos_token");
+    if (json_is(eos, JSON_OBJECT))
+        eos = json_get(eos, "content");
+    int32_t id = json_is(eos, JSON_STRING) && eng->bpe
+                     ? bpe_added_id(eng->bpe, eos->str)
+                     : -1;
+    if (id >= 0)
+        (void)config_add_stop(&eng->model.config, id);
+}
+
+static int open_source(const struct source *s, struct qwick_err *e)
+{
+    return s->o->chat_template ? open_asked(s, s->o->chat_template, e)
+                               : open_default(s, e);
+}
+
+static int open_gguf_form(struct qwick_engine *eng,
+                          const struct qwick_engine_options *o,
+                          struct qwick_err *e)
+{
+    const struct gguf *g = checkpoint_gguf(eng->ck);
+    struct json_value keys[OPEN_GGUF_TOKENS], values[OPEN_GGUF_TOKENS];
+    size_t n = eng->bpe ? open_gguf_tokens(g, eng->bpe, keys, values) : 0;
+    const struct json_value tokens = {
+        .type = JSON_OBJECT, .len = n, .items = values, .keys = keys};
+    const struct source s = {eng, o, &tokens, checkpoint_dir(eng->ck), g};
+    if (open_source(&s, e))
+        return -1;
+    if (eng->bpe)
+        open_gguf_stops(eng->bpe, &eng->model.config);
+    return 0;
+}
+
+int engine_open_form(struct qwick_engine *eng,
+                     const struct qwick_engine_options *o, struct qwick_err *e)
+{
+    struct map map;
+    bool found;
+    char path[512];
+    struct json_doc *doc = NULL;
+    if (checkpoint_gguf(eng->ck))
+        return open_gguf_form(eng, o, e);
+    checkpoint_path(eng->ck, "tokenizer_config.json", path, sizeof path);
+    if (checkpoint_map_small(eng->ck, "tokenizer_config.json", &map, &found, e))
+        return -1;
+    if (found) {
+        int rc = json_parse(&doc, path, (const char *)map.data, map.size,
+                            QWICK_ERR_MODEL, e);
+        map_close(&map);
+        if (rc)
+            return -1;
+    }
+    const struct source s = {eng, o, doc ? json_root(doc) : NULL, path, NULL};
+    int rc = open_source(&s, e);
+    if (!rc)
+        add_stop_token(eng, s.config);
+    json_free(doc);
+    return rc;
+}

@@ -1,0 +1,42 @@
+/* A checkpoint's chat template, ready to render conversations. */
+#ifndef TEXT_CHAT_FORM_H
+#define TEXT_CHAT_FORM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "file/json.h"
+#include "text/chat.h"
+
+struct chat_form;
+
+/* What a user adds to a template. */
+struct chat_form_settings {
+    const char *args; /* a JSON object of further variables, or NULL */
+    const char *time; /* what strftime_now sees, "YYYY-MM-DD HH:MM:SS"; the time
+                         of day may be left out. NULL: the local time */
+};
+
+/* Read the template text[0..n). tokenizer_config (NULL: none) holds special
+ * tokens, which become variables by their names. Everything is copied.
+ *
+ * name is for messages. A template that cannot be parsed opens: each rendering
+ * fails with the error, since text without a template still works. Settings
+ * that are wrong: QWICK_ERR_USAGE. */
+int chat_form_open(struct chat_form **out, const char *name, const char *text,
+                   size_t n, const struct json_value *tokenizer_config,
+                   const struct chat_form_settings *settings,
+                   struct qwick_err *e);
+void chat_form_close(struct chat_form *f);
+
+/* "qwen3" for the text of Qwen3's releases, "jinja" for another template. */
+const char *chat_form_name(const struct chat_form *f);
+
+/* Render a conversation as Jinja would. Variables that the conversation gives
+ * win over those of the settings. Call chat_prompt_free even after a failure.
+ */
+int chat_form_render(struct chat_prompt *out, const struct chat_form *f,
+                     const struct chat_source *in, struct qwick_err *e);
+
+#endif
