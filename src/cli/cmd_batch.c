@@ -82,6 +82,7 @@ static const struct opt opts[] = {
     OPT_ROWS_SYSTEM(ARG(system), ARG(system_file),
                     "system prompt for records that have none"),
     OPT_ROWS_THINK(ARG(think)),
+    OPT_ROWS_TEMPLATE,
     OPT_ROWS_ALLOW_SPECIAL(ARG(allow_special)),
     {.name = "raw",
      .type = OPT_FLAG,

@@ -58,6 +58,7 @@ static const struct opt opts[] = {
 
     {.type = OPT_HEADING, .help = "Prompt"},
     OPT_ROWS_PROMPT(ARG(g)),
+    OPT_ROWS_TEMPLATE,
     {.name = "raw",
      .type = OPT_FLAG,
      .help = "no chat template: answers continue the text as it is",

@@ -13,6 +13,7 @@ static const struct opt opts[] = {
     {.type = OPT_HEADING, .help = "Prompt"},
     OPT_ROWS_PROMPT(0),
     OPT_ROWS_THINK(ARG(think)),
+    OPT_ROWS_TEMPLATE,
     {.name = "raw",
      .type = OPT_FLAG,
      .help = "no chat template: continue the text as it is",

@@ -52,6 +52,7 @@ static const struct opt opts[] = {
      .type = OPT_FLAG,
      .help = "apply the chat template; otherwise the text is raw",
      .offset = ARG(chat)},
+    OPT_ROWS_TEMPLATE,
 
     {.type = OPT_HEADING, .help = "Output"},
     {.name = "all",

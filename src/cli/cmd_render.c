@@ -42,6 +42,7 @@ static const struct opt opts[] = {
      .type = OPT_FLAG,
      .help = "do not begin the assistant's turn, where the chat does not say",
      .offset = ARG(no_generation_prompt)},
+    OPT_ROWS_TEMPLATE,
     {.name = "json",
      .type = OPT_FLAG,
      .help = "print {\"text\"}",
@@ -186,7 +187,8 @@ const struct verb verb_render = {
              "\"add_generation_prompt\", \"enable_thinking\".",
     .examples =
         "  qwick render '[{\"role\":\"user\",\"content\":\"list files\"}]'\n"
-        "  qwick render --think off --json -f chat.json\n",
+        "  qwick render --think off --json -f chat.json\n"
+        "  qwick render --template-arg effort=low -f chat.json\n",
     OPT_TABLE(opts),
     .run = run,
 };

@@ -49,6 +49,7 @@ static const struct opt opts[] = {
      .help = "--given is a request and the text is its answer: put both into "
              "the chat template, thinking off",
      .offset = ARG(chat)},
+    OPT_ROWS_TEMPLATE,
     {.name = "no-special",
      .type = OPT_FLAG,
      .help = "text such as <|im_end|> is plain text, not a control token",

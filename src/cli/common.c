@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
+#include "cli/json_writer.h"
 #include "cli/out.h"
 #include "cli/progress.h"
+#include "file/json.h"
 
 /* Merge --cache-dir into --prefix-cache=DIR, the older form. */
 static int check_places(const struct opt_parsed *p, struct common_args *c)
@@ -37,6 +39,86 @@ static void warn_swallowed(const struct opt_parsed *p)
         word, p->before->name, p->before->place, word);
 }
 
+/* ---- the chat template ---- */
+
+static const char *const template_options[] = {"chat-template", "template-arg",
+                                               "template-time", NULL};
+
+/* The name in NAME=VALUE; 0: it has none. */
+static size_t arg_name(const char *arg)
+{
+    const char *equals = strchr(arg, '=');
+    return equals ? (size_t)(equals - arg) : 0;
+}
+
+static int check_template(const struct opt_parsed *p,
+                          const struct common_args *c)
+{
+    static const char *const without[][2] = {
+        {"raw", "with --raw"}, {"prompt-ids", "with --prompt-ids"}};
+    const struct opt_texts *args = &c->template_args;
+    for (size_t i = 0; i < 2; i++) {
+        int r = opt_given(p, without[i][0])
+                    ? opt_no_effect(p, template_options, without[i][1])
+                    : -1;
+        if (r >= 0)
+            return r;
+    }
+    if (opt_find(p->verb, "chat") && !opt_given(p, "chat")) {
+        int r = opt_no_effect(p, template_options, "without --chat");
+        if (r >= 0)
+            return r;
+    }
+    for (size_t i = 0; i < args->n; i++) {
+        size_t n = arg_name(args->v[i]);
+        if (!n)
+            return opt_usage(p->verb, "--template-arg %s: is not NAME=VALUE",
+                             args->v[i]);
+        for (size_t k = 0; k < i; k++)
+            if (arg_name(args->v[k]) == n &&
+                memcmp(args->v[k], args->v[i], n) == 0)
+                return opt_usage(p->verb, "--template-arg %.*s: is given twice",
+                                 (int)n, args->v[i]);
+    }
+    return -1;
+}
+
+/* The arguments as one JSON object. A value that is no JSON is a text. */
+static int template_json(const struct opt_texts *args, struct buf *out)
+{
+    struct json_writer w = json_writer(out);
+    jw_object(&w, NULL);
+    for (size_t i = 0; i < args->n; i++) {
+        size_t n = arg_name(args->v[i]);
+        const char *value = args->v[i] + n + 1;
+        struct json_doc *doc = NULL;
+        jw_key(&w, args->v[i], n);
+        if (json_parse(&doc, "value", value, strlen(value), QWICK_ERR_USAGE,
+                       NULL))
+            jw_cstr(&w, NULL, value);
+        else
+            jw_value(&w, NULL, json_root(doc));
+        json_free(doc);
+    }
+    jw_end_object(&w);
+    return jw_status(&w);
+}
+
+/* Options of the template need one: exit status 2 with the message printed. */
+static int check_has_template(const struct qwick_engine *eng,
+                              const struct common_args *c)
+{
+    const char *given = c->chat_template     ? "chat-template"
+                        : c->template_args.n ? "template-arg"
+                        : c->template_time   ? "template-time"
+                                             : NULL;
+    if (!given || strcmp(qwick_engine_info(eng)->template_name, "none") != 0)
+        return 0;
+    msg_error("--%s: has no effect with a checkpoint that has no chat template",
+              given);
+    return QWICK_ERR_USAGE;
+}
+
 int common_check(const struct opt_parsed *p, struct common_args *c)
 {
     msg_level(c->quiet, c->verbose);
@@ -46,7 +128,7 @@ int common_check(const struct opt_parsed *p, struct common_args *c)
     if (r >= 0 || (r = opt_conflict(p, "json", "jsonl")) >= 0)
         return r;
     warn_swallowed(p);
-    return -1;
+    return check_template(p, c);
 }
 
 static const char *named_model(const struct common_args *c)
@@ -163,12 +245,21 @@ int common_open(struct qwick_engine **eng, const struct common_args *c,
     o.prefix_cache_disk = c->prefix_cache.on;
     o.prefix_cache_dir = c->prefix_cache.file;
     o.prefix_cache_disk_bytes = (size_t)c->prefix_cache_size;
+    o.chat_template = c->chat_template;
+    o.template_time = c->template_time;
+    struct buf json = {0};
     *eng = NULL;
+    if (c->template_args.n && template_json(&c->template_args, &json)) {
+        buf_free(&json);
+        return msg_oom();
+    }
+    o.template_args = json.data;
     held.on = true;
     int status = qwick_engine_open(eng, &o, &e) ? msg_fail(&e) : 0;
     held.on = false;
     if (!status)
         put_held();
     buf_free(&held.lines);
-    return status;
+    buf_free(&json);
+    return status ? status : check_has_template(*eng, c);
 }

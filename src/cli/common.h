@@ -28,6 +28,9 @@ struct common_args {
     int64_t prefix_cache_size;
     size_t prefix_memory; /* bytes of a prefix cache in memory; set by the verb,
                              not by an option */
+    const char *chat_template;
+    struct opt_texts template_args; /* NAME=VALUE each */
+    const char *template_time;
 };
 
 #define COMMON(field) offsetof(struct common_args, field)
@@ -39,6 +42,22 @@ struct common_args {
              "local Hugging Face cache",                                      \
      .def = "$QWICK_MODEL, else the built-in demo model",                     \
      .offset = COMMON(model)}
+
+/* Of verbs that render chats. */
+#define OPT_ROWS_TEMPLATE                                                     \
+    {.name = "chat-template", .type = OPT_FILE, .arg = "NAME",                \
+     .def = "the checkpoint's",                                               \
+     .help = "one of the checkpoint's chat templates by its name, or a file " \
+             "with a template",                                               \
+     .offset = COMMON(chat_template)},                                        \
+    {.name = "template-arg", .type = OPT_TEXTS, .arg = "NAME=VALUE",          \
+     .help = "a variable of the template: a JSON value, else a text; "        \
+             "repeatable",                                                    \
+     .offset = COMMON(template_args)},                                        \
+    {.name = "template-time", .type = OPT_FILE, .arg = "TIME",                \
+     .def = "now, in local time",                                                            \
+     .help = "the time that templates see, as \"2026-11-22 10:30:00\"",       \
+     .offset = COMMON(template_time)}
 
 #define OPT_ROWS_THREADS                                                      \
     {.name = "threads", .letter = 't', .type = OPT_INT, .arg = "N",           \

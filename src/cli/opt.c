@@ -263,6 +263,8 @@ static const char *const peers[][2] = {
     {"outfile", "output"},
     {"prompt-file", "file"},
     {"no-chat-template", "raw"},
+    {"chat-template-kwargs", "template-arg"},
+    {"chat-template-file", "chat-template"},
     {"truncation", "overflow"},
 };
 

@@ -1,0 +1,185 @@
+#!/usr/bin/env bats
+# Chat templates of checkpoints and of users.
+load helpers
+
+setup() {
+    common_setup
+    CHAT='[{"role":"user","content":"a"}]'
+}
+
+# A copy of the demo model in $T/m with another chat template.
+with_template() {
+    [ -d models/demo ] || skip "no models/demo"
+    cp -r models/demo "$T/m"
+    chmod -R u+w "$T/m"
+    printf '%s' "$1" >"$T/m/chat_template.jinja"
+}
+
+@test "the checkpoint's own template renders prompts, without a warning" {
+    with_template "{{ eos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content | trim }}
+{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"
+    run -0 --separate-stderr q render -m "$T/m" '[{"role":"user","content":" a "}]'
+    [ "$output" = "<|im_end|>[user] a
+[assistant]" ]
+    [ -z "$stderr" ]
+    run -0 --separate-stderr q -m "$T/m" -n 2 --json hi
+    [[ $stderr != *template* ]]
+    q inspect -m "$T/m" | grep -q '^template  *jinja$'
+}
+
+@test "text of messages never becomes a control token of a template" {
+    with_template "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
+    [ "$(q logits -m "$T/m" --chat --json "<|im_end|>" |
+        jget 'o["input_ids"].count(6137), o["input_ids"][-1]')" = "(1, 6137)" ]
+}
+
+@test "a broken template fails where it is needed, with its line" {
+    with_template "a
+{% if %}"
+    run -3 --separate-stderr q -m "$T/m" hi
+    one_error_line
+    [[ $stderr == *"chat_template.jinja: line 2: expected an expression"* ]]
+    run -3 --separate-stderr q render -m "$T/m" '[{"role":"user","content":"a"}]'
+    [[ $stderr == *"line 2"* ]]
+    run -0 --separate-stderr q --raw -m "$T/m" -n 1 hi
+    [ -z "$stderr" ]
+}
+
+@test "a template that refuses a chat, and one that never ends" {
+    with_template "{% if messages | length > 1 %}
+{{ raise_exception('only one message') }}{% endif %}x"
+    fails 2 "line 2: the template refuses the chat: only one message" -m "$T/m" -s x hi
+    printf '%s' "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}" >"$T/m/chat_template.jinja"
+    fails 3 "exceeds a bound" -m "$T/m" hi
+}
+
+@test "tokenizer_config.json has the template, or named ones" {
+    with_template ""
+    rm "$T/m/chat_template.jinja"
+    config() {
+        python3 - "$T/m/tokenizer_config.json" "$1" <<'PY'
+import json, sys
+o = json.load(open(sys.argv[1]))
+o["chat_template"] = eval(sys.argv[2])
+json.dump(o, open(sys.argv[1], "w"))
+PY
+    }
+    chat='{"messages":[{"role":"user","content":"a"}]}'
+    tools='{"messages":[{"role":"user","content":"a"}],"tools":[{"name":"t"}]}'
+    config '"one {{ messages[0].content }}"'
+    [ "$(q render -m "$T/m" "$chat")" = "one a" ]
+    config '[{"name": "default", "template": "d"}, {"name": "tool_use", "template": "t{{ tools[0].name }}"}]'
+    [ "$(q render -m "$T/m" "$chat")" = "d" ]
+    [ "$(q render -m "$T/m" "$tools")" = "tt" ]
+    config '[{"name": "other", "template": "o"}]'
+    run -0 --separate-stderr q -m "$T/m" -n 1 hi
+    one_error_line
+    [[ $stderr == *"none of its 1 templates is named default"* ]]
+}
+
+@test "--chat-template: a name of the checkpoint, or a file" {
+    with_template "x"
+    rm "$T/m/chat_template.jinja"
+    python3 - "$T/m/tokenizer_config.json" <<'PY'
+import json, sys
+o = json.load(open(sys.argv[1]))
+o["chat_template"] = [{"name": "default", "template": "d"},
+                      {"name": "rag", "template": "r{{ eos_token }}"}]
+json.dump(o, open(sys.argv[1], "w"))
+PY
+    [ "$(q render -m "$T/m" --chat-template rag "$CHAT")" = "r<|im_end|>" ]
+    printf 'mine {{ messages[0].content }}' >"$T/my.jinja"
+    [ "$(q render -m "$T/m" --chat-template "$T/my.jinja" "$CHAT")" = "mine a" ]
+    [ "$(q render --chat-template "$T/my.jinja" "$CHAT")" = "mine a" ]
+    fails 2 "chat template zz: no such file, and $T/m has only default, rag" \
+        render -m "$T/m" --chat-template zz "$CHAT"
+    : >"$T/empty"
+    fails 2 "chat template: is empty" render --chat-template "$T/empty" "$CHAT"
+    printf '{%% if' >"$T/bad"
+    fails 3 "bad: line 1: " render --chat-template "$T/bad" "$CHAT"
+    run -1 q render --chat-template "$T" "$CHAT"
+}
+
+@test "--template-arg: JSON or text" {
+    printf '%s' "{{ a }}|{{ a is string }}|{{ b is defined }}" >"$T/t"
+    arg() {
+        q render --chat-template "$T/t" --template-arg "$1" "$CHAT"
+    }
+    [ "$(arg a=low)" = "low|True|False" ]
+    [ "$(arg a=)" = "|True|False" ]
+    [ "$(arg a=b=c)" = "b=c|True|False" ]
+    [ "$(arg a=3)" = "3|False|False" ]
+    [ "$(arg a=true)" = "True|False|False" ]
+    [ "$(arg 'a="3"')" = "3|True|False" ]
+    [ "$(arg 'a=[1, "x"]')" = "[1, 'x']|False|False" ]
+    [ "$(arg b=1)" = "|False|True" ]
+    fails 2 "is not NAME=VALUE" render --template-arg a "$CHAT"
+    fails 2 "is not NAME=VALUE" render --template-arg =1 "$CHAT"
+    fails 2 "a: is given twice" render --template-arg a=1 --template-arg a=2 "$CHAT"
+    fails 2 "template argument tools: the chat gives it" render --template-arg tools=1 "$CHAT"
+}
+
+@test "a template argument reaches Qwen3's template, and the chat overrules it" {
+    q render --think off "$CHAT" >"$T/off"
+    q render --template-arg enable_thinking=false "$CHAT" | cmp - "$T/off"
+    q render "$CHAT" >"$T/on"
+    ! cmp -s "$T/on" "$T/off"
+    q render --template-arg enable_thinking=false --think on "$CHAT" | cmp - "$T/on"
+    # with any argument the interpreter renders it
+    q render --template-arg unused=1 "$CHAT" | cmp - "$T/on"
+}
+
+@test "--template-time" {
+    printf '%s' "{{ strftime_now('%Y-%m-%d %H:%M:%S %a %j') }}" >"$T/t"
+    at() {
+        q render --chat-template "$T/t" --template-time "$1" "$CHAT"
+    }
+    [ "$(at "2026-11-22 10:30:07")" = "2026-11-22 10:30:07 Sun 326" ]
+    [ "$(at 2024-02-29T23:59)" = "2024-02-29 23:59:00 Thu 060" ]
+    [ "$(at 2026-11-22)" = "2026-11-22 00:00:00 Sun 326" ]
+    for bad in now 2026-02-30 2026-13-01 26-11-22 "2026-11-22 24:00" \
+        "2026-11-22 10:30:00 " "2026-11-22 10"; do
+        fails 2 "template time: must be" render --chat-template "$T/t" \
+            --template-time "$bad" "$CHAT"
+    done
+    [[ $(q render --chat-template "$T/t" "$CHAT") == 2???-* ]]
+}
+
+@test "options of templates where no template is used" {
+    fails 2 "--template-arg: has no effect with --raw" --raw --template-arg a=1 hi
+    fails 2 "--template-time: has no effect with --prompt-ids" \
+        --template-time 2026-01-01 --prompt-ids 1
+    fails 2 "--chat-template: has no effect without --chat" \
+        logits --chat-template x hi
+    with_template ""
+    rm "$T/m/chat_template.jinja"
+    python3 - "$T/m/tokenizer_config.json" <<'PY'
+import json, sys
+o = json.load(open(sys.argv[1]))
+o.pop("chat_template", None)
+json.dump(o, open(sys.argv[1], "w"))
+PY
+    fails 2 "--template-arg: has no effect with a checkpoint that has no chat template" \
+        -m "$T/m" --template-arg a=1 hi
+    # a file makes up for it
+    printf '{{ messages[0].content }}' >"$T/t"
+    [ "$(q render -m "$T/m" --chat-template "$T/t" "$CHAT")" = a ]
+}
+
+@test "the same prompt in all verbs that render chats" {
+    printf '%s' "{{ a }}{{ messages[-1].content }}<|im_end|>" >"$T/t"
+    want=$(q tokenize "Qx<|im_end|>")
+    set -- --chat-template "$T/t" --template-arg a=Q
+    [ "$(q logits --chat "$@" --json x | jget '*o["input_ids"],' | tr -d '(,)')" = "$want" ]
+    n=$(wc -w <<<"$want")
+    [ "$(q "$@" -n 1 --json x | jget 'o["usage"]["prompt_tokens"]')" = "$n" ]
+    [ "$(printf '%s\n' '{"prompt":"x"}' | "$QWICK" batch "$@" -n 1 |
+        jget 'o["usage"]["prompt_tokens"]')" = "$n" ]
+}
+
+@test "content as text parts reaches a template as one text" {
+    printf '%s' "{{ messages[0].content is string }} {{ messages[0].content }}" >"$T/t"
+    [ "$(q render --chat-template "$T/t" '[{"role":"user","content":
+        [{"type":"text","text":"a"},{"type":"text","text":"b"}]}]')" = "True a
+b" ]
+}
