@@ -183,3 +183,23 @@ PY
         [{"type":"text","text":"a"},{"type":"text","text":"b"}]}]')" = "True a
 b" ]
 }
+
+@test "templates of a GGUF file, with its special tokens" {
+    [ -d models/demo ] || skip "no models/demo"
+    python3 tests/cli/gguf.py convert models/demo "$T/demo.gguf"
+    python3 tests/cli/gguf.py edit "$T/demo.gguf" "$T/t.gguf" "
+kv['tokenizer.chat_template'] = [8, b'd{{ eos_token }}']
+kv['tokenizer.chat_template.tool_use'] = [8, b't{{ tools[0].name }}']
+kv['tokenizer.chat_template.rag'] = [8, b'r']"
+    [ "$(q render -m "$T/t.gguf" "$CHAT")" = "d<|im_end|>" ]
+    [ "$(q render -m "$T/t.gguf" '{"messages":[{"role":"user","content":"a"}],
+        "tools":[{"name":"x"}]}')" = "tx" ]
+    [ "$(q render -m "$T/t.gguf" --chat-template rag "$CHAT")" = "r" ]
+    fails 2 "chat template zz: no such file" \
+        render -m "$T/t.gguf" --chat-template zz "$CHAT"
+    printf 'mine' >"$T/my"
+    [ "$(q render -m "$T/t.gguf" --chat-template "$T/my" "$CHAT")" = "mine" ]
+    python3 tests/cli/gguf.py edit "$T/demo.gguf" "$T/t.gguf" \
+        "kv['tokenizer.chat_template'] = [8, b'a\xff']"
+    fails 3 "offset 1: the template is not UTF-8" render -m "$T/t.gguf" "$CHAT"
+}
