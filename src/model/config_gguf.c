@@ -189,30 +189,49 @@ static void put_stop_ids(struct writer *w)
     w->bad |= buf_putc(&w->out, ']');
 }
 
-/* Sizes that change results and that no family reads. */
-static int check_sizes(const struct writer *w, struct qwick_err *e)
+/* The integer of a row's key, 0 when it is missing or no integer. */
+static uint64_t integer(const struct writer *w, const char *key)
 {
-    const struct gguf_value *k = entry(w, ".attention.key_length"),
-                            *v = entry(w, ".attention.value_length"),
-                            *rot = entry(w, ".rope.dimension_count"),
-                            *window = entry(w, ".attention.sliding_window");
-    if (k && v && k->u != v->u)
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: %s.attention.value_length: %llu, must equal "
-                       "key_length, %llu",
-                       gguf_path(w->g), w->arch, (unsigned long long)v->u,
-                       (unsigned long long)k->u);
-    if (k && rot && k->u != rot->u)
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: %s.rope.dimension_count: %llu, must equal "
-                       "attention.key_length, %llu",
-                       gguf_path(w->g), w->arch, (unsigned long long)rot->u,
-                       (unsigned long long)k->u);
-    if (window && window->u)
+    const struct gguf_value *v = entry(w, key);
+    return v ? v->u | (uint64_t)v->i : 0;
+}
+
+/* An error unless the value of key equals that of "attention.key_length", where
+ * the file has both. */
+static int check_head_dim(const struct writer *w, const char *key,
+                          struct qwick_err *e)
+{
+    uint64_t want = integer(w, ".attention.key_length"), n = integer(w, key);
+    if (!entry(w, key) || !entry(w, ".attention.key_length") || n == want)
+        return 0;
+    return err_set(e, QWICK_ERR_MODEL,
+                   "%s: %s%s: %llu, must equal attention.key_length, %llu",
+                   gguf_path(w->g), w->arch, key, (unsigned long long)n,
+                   (unsigned long long)want);
+}
+
+/* Values that change results and that no family reads. */
+static int check_others(const struct writer *w, struct qwick_err *e)
+{
+    /* none, the last token, a reranker's: all read the last token's state */
+    enum { POOLING_NONE = 0, POOLING_LAST = 3, POOLING_RANK = 4 };
+    uint64_t window = integer(w, ".attention.sliding_window");
+    uint64_t pooling = integer(w, ".pooling_type");
+    if (check_head_dim(w, ".attention.value_length", e) ||
+        check_head_dim(w, ".rope.dimension_count", e))
+        return -1;
+    if (window)
         return err_set(e, QWICK_ERR_MODEL,
                        "%s: %s.attention.sliding_window: %llu, windows are not "
                        "supported in GGUF files",
-                       gguf_path(w->g), w->arch, (unsigned long long)window->u);
+                       gguf_path(w->g), w->arch, (unsigned long long)window);
+    if (pooling != POOLING_NONE && pooling != POOLING_LAST &&
+        pooling != POOLING_RANK)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: %s.pooling_type: %llu is not supported (%d, the "
+                       "last token, and %d, a reranker, are)",
+                       gguf_path(w->g), w->arch, (unsigned long long)pooling,
+                       POOLING_LAST, POOLING_RANK);
     return 0;
 }
 
@@ -253,7 +272,7 @@ int config_read_gguf(struct config *c, const struct gguf *g,
     put_scaling(&w);
     put_stop_ids(&w);
     w.bad |= buf_putc(&w.out, '}');
-    int rc = w.bad ? err_oom(e, w.out.len) : check_sizes(&w, e);
+    int rc = w.bad ? err_oom(e, w.out.len) : check_others(&w, e);
     if (!rc)
         rc = json_parse(&doc, gguf_path(g), w.out.data, w.out.len,
                         QWICK_ERR_MODEL, e);

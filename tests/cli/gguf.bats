@@ -142,7 +142,8 @@ assert d < 4e-2, d' "$T/want" "$T/got"
     fails 3 "is part 2 of 2: name the first part" -m "$T/m-00002-of-00002.gguf" x
 }
 
-@test "an untied head, a frame, and sampling from the metadata" {
+@test "an untied head, a frame, pooling and sampling from the metadata" {
+    convert
     changed 'import copy
 t = [t for t in tensors if t[0] == "token_embd.weight"][0]
 tensors.append(["output.weight"] + copy.copy(t[1:]))'
@@ -152,6 +153,13 @@ tensors.append(["output.weight"] + copy.copy(t[1:]))'
     changed 'kv["tokenizer.ggml.add_eos_token"] = [7, True]'
     n=$(q tokenize -m "$T/bad.gguf" --json abc | jget 'len(o["ids"])')
     [ "$(q embed -m "$T/bad.gguf" abc 2>/dev/null | jget 'o["tokens"]')" -eq $((n + 1)) ]
+    changed 'kv["qwen3.pooling_type"] = [4, 3]'
+    run -0 --separate-stderr q embed -m "$T/bad.gguf" abc
+    [ -z "$stderr" ]
+    changed 'kv["qwen3.pooling_type"] = [4, 4]' "$T/demo.gguf"
+    run -0 --separate-stderr q rerank -m "$T/bad.gguf" -q x a b
+    [ -z "$stderr" ]
+    refused 'kv["qwen3.pooling_type"] = [4, 1]' "qwen3.pooling_type: 1 is not supported"
     changed 'kv["general.sampling.temp"] = [6, 0.6]'
     a=$(q -m "$T/bad.gguf" --prompt-ids $IDS -n 9 --seed 1 --json | jget 'o["tokens"]')
     b=$(q -m "$T/bad.gguf" --prompt-ids $IDS -n 9 --temp 0.6 --seed 1 --json | jget 'o["tokens"]')

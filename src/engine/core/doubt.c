@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/core/engine.h"
+#include "engine/core/open_gguf.h"
 
 /* Bytes of README.md to search: its front matter and first lines. */
 enum { README_BYTES = 4096 };
@@ -85,11 +86,19 @@ static bool has_bare_names(const struct qwick_engine *eng)
     return false;
 }
 
+/* A GGUF file says what it is for. */
+static bool pools(const struct qwick_engine *eng, enum open_gguf_pooling how)
+{
+    const struct gguf *g = checkpoint_gguf(eng->ck);
+    return g && open_gguf_pooling(g) == how;
+}
+
 static bool looks_like_embedder(const struct qwick_engine *eng)
 {
     static const char *const words[] = {
         "sentence-similarity", "feature-extraction", "embedding", NULL};
-    return is_called(eng, "embed") || ends_texts(eng) || has_bare_names(eng) ||
+    return is_called(eng, "embed") || pools(eng, POOLING_LAST) ||
+           ends_texts(eng) || has_bare_names(eng) ||
            has_file(eng, "modules.json") ||
            has_file(eng, "config_sentence_transformers.json") ||
            readme_says(eng, words);
@@ -98,7 +107,8 @@ static bool looks_like_embedder(const struct qwick_engine *eng)
 static bool looks_like_reranker(const struct qwick_engine *eng)
 {
     static const char *const words[] = {"text-ranking", "rerank", NULL};
-    if (is_called(eng, "rerank") || readme_says(eng, words))
+    if (is_called(eng, "rerank") || pools(eng, POOLING_RANK) ||
+        readme_says(eng, words))
         return true;
     return eng->model.config.vocab_size == UNPADDED_VOCAB &&
            !looks_like_embedder(eng);
