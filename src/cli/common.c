@@ -92,9 +92,13 @@ static int template_json(const struct opt_texts *args, struct buf *out)
         size_t n = arg_name(args->v[i]);
         const char *value = args->v[i] + n + 1;
         struct json_doc *doc = NULL;
+        struct qwick_err e = {0};
+        bool bad = json_parse(&doc, "value", value, strlen(value),
+                              QWICK_ERR_USAGE, &e);
+        if (bad && e.code == QWICK_ERR_MEMORY)
+            return -1;
         jw_key(&w, args->v[i], n);
-        if (json_parse(&doc, "value", value, strlen(value), QWICK_ERR_USAGE,
-                       NULL))
+        if (bad)
             jw_cstr(&w, NULL, value);
         else
             jw_value(&w, NULL, json_root(doc));

@@ -60,6 +60,14 @@ sweep() {
     sweep 8 detokenize 1 2 3
 }
 
+@test "out of memory: render by a template" {
+    printf '%s' "{% macro m(a) %}<{{ a }}>{% endmacro %}{% for c in messages %}
+{{ m(c.role | upper) }}{{ c | tojson }}{{ (c.content ~ 'x').split('x') | join(',') }}
+{% endfor %}{{ 1.5 * n }}{{ [1, 'a', none] }}{{ strftime_now('%Y') }}" >"$T/t"
+    sweep 1 render --chat-template "$T/t" --template-arg n=3 \
+        --template-time 2026-01-01 '[{"role":"user","content":"hi"}]'
+}
+
 @test "out of memory: choose" {
     sweep 1 choose --raw -a yes -a no "is it"
 }
