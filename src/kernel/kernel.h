@@ -88,6 +88,8 @@ struct kernel_tuning {
     bool bf16;                 /* with bf16 weights, products and long attention
                                   in bf16 are faster than in f32 */
     size_t bf16_min_tokens;    /* ... from this number of tokens on */
+    bool bf16_pairs;           /* ... for a few tokens, of which each is the sum
+                                  of two bf16 numbers, too */
     bool blas;                 /* OpenBLAS is faster than gemm_f32 */
     size_t blas_min_tokens;    /* ... in passes of at least this many tokens */
     double blas_min_flops;     /* ... and at least this many operations */

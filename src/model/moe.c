@@ -18,9 +18,14 @@
  * differ in tokens; below, an expert's weights cost the same for any number. */
 enum { DYNAMIC_MIN_TOKENS = 64, PIECES_PER_THREAD = 4 };
 
-/* Experts with so many tokens on average are limited by memory in every form of
- * activations, so that float weights take f32, which rounds nothing. */
-enum { F32_MAX_ROWS = 8 };
+/* Experts with up to so many tokens on average do without rounding to bf16: it
+ * would save little or nothing. Where the kernels have room for twice as many
+ * tokens, each activation is the sum of two bf16 numbers; elsewhere it is f32.
+ */
+enum { PRECISE_MAX_ROWS = 8 };
+
+/* Slots of an expert whose pairs lie together. */
+enum { PAIRS_BLOCK = 64 };
 
 /* One layer's experts in a pass, as one thread sees it. */
 struct mixture {
@@ -30,17 +35,29 @@ struct mixture {
        chooses the kernels and the forms of activations. */
     struct pass pass;
     size_t rows; /* of an expert, on average, rounded up */
+    bool pairs;  /* activations are sums of two bf16 numbers */
     const struct routing *r;
     struct input in; /* of gate_proj and up_proj: rows are tokens */
-    struct input to; /* of down_proj: rows are slots */
+    struct input to; /* of down_proj: rows are slots; with pairs, of n slots
+                        from `slot` on that go together, the rows from 2 * slot
+                        on are n first numbers, then n second ones */
 };
+
+static bool all_floats(const struct experts *x)
+{
+    return x->gate[0].format->is_float && x->up[0].format->is_float &&
+           x->down[0].format->is_float;
+}
 
 static void open_mixture(struct mixture *m, const struct worker *w,
                          const struct experts *x, size_t n)
 {
     *m = (struct mixture){.x = x, .w = *w, .pass = *w->p};
     m->rows = (n * x->n_active + x->n - 1) / x->n;
-    if (m->rows <= F32_MAX_ROWS || m->rows < w->p->m->gemm_min_tokens)
+    bool precise = m->pass.bf16 && m->rows <= PRECISE_MAX_ROWS;
+    m->pairs = precise && m->rows >= w->p->m->gemm_min_tokens &&
+               w->k->tune.bf16_pairs && all_floats(x);
+    if ((precise && !m->pairs) || m->rows < w->p->m->gemm_min_tokens)
         m->pass.products = PRODUCTS_SKINNY;
     m->pass.bf16 = m->pass.products == PRODUCTS_BF16;
     m->w.p = &m->pass;
@@ -167,6 +184,53 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+/* x as the sum of two bf16 numbers. tmp f32 [n]. */
+static void split(const struct kernels *k, uint16_t *first, uint16_t *second,
+                  const float *x, size_t n, float *tmp)
+{
+    k->from_f32[DT_BF16](first, x, n);
+    k->to_f32[DT_BF16](tmp, first, n);
+    k->scale(tmp, -1, n);
+    k->add(tmp, x, n);
+    k->from_f32[DT_BF16](second, tmp, n);
+}
+
+/* pass_gather for pairs: rows i and n + i are row rows[i] of x. */
+static struct input gather_pairs(const struct worker *w, const float *x,
+                                 const uint32_t *rows, size_t n, size_t cols)
+{
+    size_t ld = scratch_ld(cols), ldx = gemm_bf16_ldx(cols);
+    uint16_t *out = w->own->rows16;
+    for (size_t i = 0; i < n; i++)
+        split(w->k, out + i * ldx, out + (n + i) * ldx, x + rows[i] * ld, cols,
+              w->own->rows);
+    return (struct input){.bf16 = out};
+}
+
+/* Rows [begin, end) of an expert for n slots from `slot` on, as pairs. */
+static void gate_pairs(const struct mixture *m, size_t e, size_t begin,
+                       size_t end, size_t slot, size_t n, size_t unit)
+{
+    const struct worker *w = &m->w;
+    const struct matrix *gate = &m->x->gate[e], *up = &m->x->up[e];
+    struct input in =
+        gather_pairs(w, m->in.f32, m->r->token + slot, n, gate->cols);
+    float *g = w->own->gate, *u = w->own->up;
+    size_t step = block_rows(2 * n, unit), ldx = gemm_bf16_ldx(m->x->d_ff);
+    for (size_t r = begin; r < end; r += step) {
+        size_t rows = least(end - r, step);
+        uint16_t *out = (uint16_t *)m->to.bf16 + 2 * slot * ldx + r;
+        pass_multiply_block(w, gate, &in, FORM_BF16, g, r, rows, 0, 2 * n);
+        pass_multiply_block(w, up, &in, FORM_BF16, u, r, rows, 0, 2 * n);
+        w->k->add(g, g + n * rows, n * rows);
+        w->k->add(u, u + n * rows, n * rows);
+        m->x->glu(g, g, u, n * rows);
+        for (size_t i = 0; i < n; i++)
+            split(w->k, out + i * ldx, out + (n + i) * ldx, g + i * rows, rows,
+                  u);
+    }
+}
+
 /* Rows [begin, end) of an expert for n slots from `slot` on. */
 static void gate_block(const struct mixture *m, size_t e, size_t begin,
                        size_t end, size_t slot, size_t n, size_t unit)
@@ -192,8 +256,10 @@ static void gate_expert(const struct mixture *m, size_t e, size_t begin,
 {
     size_t most = least(SCRATCH_GATHER_ROWS, GATED_FLOATS / unit), last;
     last = m->r->first[e + 1];
+    most = m->pairs ? PAIRS_BLOCK : most;
     for (size_t slot = m->r->first[e]; slot < last; slot += most)
-        gate_block(m, e, begin, end, slot, least(last - slot, most), unit);
+        (m->pairs ? gate_pairs : gate_block)(m, e, begin, end, slot,
+                                             least(last - slot, most), unit);
 }
 
 /* Experts in equal pieces, as threads come. */
@@ -252,11 +318,15 @@ static void down_block(const struct mixture *m, size_t e, size_t begin,
     const struct worker *w = &m->w;
     const struct matrix *down = &m->x->down[e];
     enum form form = pass_form_read(w->p, down, &m->to, m->rows);
-    size_t step = block_rows(n, unit), ld = scratch_ld(down->rows);
+    size_t each = m->pairs ? 2 : 1; /* rows of a slot */
+    size_t step = block_rows(each * n, unit), ld = scratch_ld(down->rows);
     float *y = w->own->gate;
     for (size_t r = begin; r < end; r += step) {
         size_t rows = least(end - r, step);
-        pass_multiply_block(w, down, &m->to, form, y, r, rows, slot, n);
+        pass_multiply_block(w, down, &m->to, form, y, r, rows, each * slot,
+                            each * n);
+        if (m->pairs)
+            w->k->add(y, y + n * rows, n * rows);
         for (size_t i = 0; i < n; i++) {
             float *x = w->p->s->x + m->r->token[slot + i] * ld + r;
             w->k->scale(y + i * rows, m->r->weight[slot + i], rows);
@@ -270,7 +340,7 @@ static void down_all(const struct mixture *m, size_t n)
 {
     const struct worker *w = &m->w;
     size_t unit = pass_row_unit(w, &m->x->down[0], m->rows), begin, end;
-    size_t most = GATED_FLOATS / unit;
+    size_t most = m->pairs ? PAIRS_BLOCK : GATED_FLOATS / unit;
     struct rows share = rows_new(m->x->down[0].rows, unit, n);
     while (rows_next(w, &share, &begin, &end)) {
         for (size_t i = 0; i < m->r->n_active; i++) {
@@ -296,14 +366,16 @@ void pass_experts(struct worker *w, const struct experts *x, const float *norm,
     const struct matrix *const gated[] = {&x->gate[0], &x->up[0]};
     struct mixture m;
     open_mixture(&m, w, x, n);
-    struct forms need = pass_forms(&m.pass, gated, 2, m.rows);
-    bool f32 = need.set >> FORM_F32 & 1;
+    struct forms need = {0};
+    if (!m.pairs)
+        need = pass_forms(&m.pass, gated, 2, m.rows);
+    bool f32 = m.pairs || need.set >> FORM_F32 & 1;
     need.set |= 1u << FORM_F32; /* the router's */
     m.in = pass_normalise(w, w->p->s->x, n, norm, need);
     struct choice c = choose_all(w, x, m.in.f32, n);
     sort_slots(&w->own->routing, x, &c, n);
     if (!f32)
-        m.in.f32 = NULL;
+        m.in.f32 = NULL; /* for the router alone */
 
     if (w->tid == 0) /* of this thread alone, read after the pass */
         w->p->s->weight_bytes += (double)(m.r->n_active * x->bytes);

@@ -125,7 +125,7 @@ static void layout_routing(struct layout *l, struct thread_scratch *t,
                            size_t n, size_t n_slots)
 {
     size_t d = m->config.d_model;
-    size_t rows = n < SCRATCH_GATHER_ROWS ? n : SCRATCH_GATHER_ROWS;
+    size_t rows = 2 * n < SCRATCH_GATHER_ROWS ? 2 * n : SCRATCH_GATHER_ROWS;
     t->choice = choices(l, SCRATCH_PRIVATE_TOKENS * z->n_active);
     t->routing.first = place(l, z->n_experts + 1, sizeof(uint32_t));
     t->routing.active = place(l, z->n_experts, sizeof(uint32_t));
@@ -141,17 +141,17 @@ static void layout_experts(struct layout *l, struct scratch *s,
                            const struct model *m, size_t n)
 {
     struct mlp_sizes z = mlp_sizes(&m->config);
-    size_t n_slots;
+    size_t n_slots, n_pairs;
     if (!z.n_experts)
         return;
-    if (size_mul(n, z.n_active, &n_slots)) {
+    if (size_mul(n, z.n_active, &n_slots) || size_mul(n_slots, 2, &n_pairs)) {
         l->overflow = 1;
         return;
     }
     s->router = floats(l, n, z.n_experts);
     s->choice = choices(l, n_slots);
     s->expert_gate = floats(l, n_slots, scratch_ld(z.expert_ff));
-    s->expert_gate16 = halves(l, uses_bf16(m) ? n_slots : 0, z.expert_ff);
+    s->expert_gate16 = halves(l, uses_bf16(m) ? n_pairs : 0, z.expert_ff);
     s->expert_gate8 = bytes8(l, m->any_i8 ? n_slots : 0, z.expert_ff);
     for (int i = 0; i < s->n_threads; i++)
         layout_routing(l, &s->threads[i], m, &z, n, n_slots);

@@ -117,8 +117,8 @@ struct scratch {
     float *router;           /* [cap, n_experts] scores, then probabilities */
     struct choice choice;    /* [cap, n_active] */
     float *expert_gate;      /* [slots, d_ff of an expert] */
-    uint16_t *expert_gate16; /* the same in bf16 */
-    struct q8 expert_gate8;  /* and in int8 */
+    uint16_t *expert_gate16; /* the same in bf16, or as pairs: [2 * slots, …] */
+    struct q8 expert_gate8; /* and in int8 */
     /* of each token: its position, span, and index among those kept after the
      * last layer's keys */
     size_t *pos;

@@ -295,6 +295,44 @@ static void scores_that_are_no_numbers(void **state)
     }
 }
 
+/* Every size of pass has its own way: routing by each thread or once, f32,
+ * pairs or bf16, experts in equal shares or as threads come. The bits are the
+ * same on any number of threads. */
+static void threads_change_no_size_of_pass(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1, 2, 4, 5, 8, 9, 31, 33, 63, 64, 130};
+    int32_t ids[130];
+    for (size_t i = 0; i < 130; i++)
+        ids[i] = (int32_t)(i * 53 % 320);
+    float *want[sizeof sizes / sizeof *sizes] = {0};
+    for (int threads = 1; threads <= 5; threads++) {
+        struct qwick_engine_options o = qwick_engine_defaults();
+        struct qwick_engine *eng;
+        struct qwick_session *s;
+        struct qwick_err e;
+        o.model = MOE;
+        o.threads = threads;
+        if (qwick_engine_open(&eng, &o, &e) ||
+            qwick_session_create(&s, eng, 0, &e))
+            fail_msg("%s", e.msg);
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            const size_t bytes = 320 * sizeof(float);
+            assert_int_equal(qwick_session_rollback(s, 0, NULL), 0);
+            assert_int_equal(qwick_session_sync(s, ids, sizes[i], NULL), 0);
+            if (threads == 1) {
+                want[i] = ref_alloc(320, sizeof(float));
+                memcpy(want[i], qwick_session_logits(s), bytes);
+            }
+            assert_memory_equal(qwick_session_logits(s), want[i], bytes);
+        }
+        qwick_session_free(s);
+        qwick_engine_close(eng);
+    }
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        free(want[i]);
+}
+
 /* ---- costs --------------------------------------------------------------- */
 
 /* Run a step of n sequences, with equal or different tokens. Returns the bytes
@@ -663,6 +701,7 @@ int main(void)
         cmocka_unit_test_setup(preloaded_stacks_are_the_same, fresh),
         cmocka_unit_test_setup(ties_go_to_the_lower_index, fresh),
         cmocka_unit_test_setup(scores_that_are_no_numbers, fresh),
+        cmocka_unit_test_setup(threads_change_no_size_of_pass, fresh),
         cmocka_unit_test_setup(experts_count_as_they_are_read, fresh),
         cmocka_unit_test_setup(experts_that_do_not_fit, fresh),
         cmocka_unit_test_setup(quantized_experts_are_stacked, fresh),
