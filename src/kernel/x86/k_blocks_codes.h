@@ -237,6 +237,43 @@ INLINE void k_scales(struct scales *s, const unsigned char *d,
                               floats_u8(_mm_cvtsi64_si128((long long)mins)));
 }
 
+/* q3_k_scales in words of four bytes. */
+INLINE __m128i q3_k_bytes(const unsigned char sc[12])
+{
+    const uint32_t four = 0x0f0f0f0f, two = 0x03030303;
+    uint32_t w[3];
+
+    memcpy(w, sc, 12);
+    return _mm_sub_epi8(
+        _mm_setr_epi32((int)((w[0] & four) | (w[2] & two) << 4),
+                       (int)((w[1] & four) | (w[2] >> 2 & two) << 4),
+                       (int)((w[0] >> 4 & four) | (w[2] >> 4 & two) << 4),
+                       (int)((w[1] >> 4 & four) | (w[2] >> 6 & two) << 4)),
+        _mm_set1_epi8(32));
+}
+
+/* iq4_xs_scales as floats. */
+INLINE __m256 iq4_xs_floats(const struct iq4_xs *b)
+{
+    const __m256i at = _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14);
+    const uint32_t four = 0x0f0f0f0f;
+    uint32_t low;
+    uint16_t high;
+    __m128i nibble;
+    __m256i two;
+
+    memcpy(&low, b->sl, 4);
+    memcpy(&high, b->sh, 2);
+    nibble = _mm_unpacklo_epi8(_mm_cvtsi32_si128((int)(low & four)),
+                               _mm_cvtsi32_si128((int)(low >> 4 & four)));
+    two = _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32(high), at),
+                           _mm256_set1_epi32(3));
+    return _mm256_cvtepi32_ps(
+        _mm256_sub_epi32(_mm256_or_si256(_mm256_cvtepu8_epi32(nibble),
+                                         _mm256_slli_epi32(two, 4)),
+                         _mm256_set1_epi32(32)));
+}
+
 /* Scales and mins of a chunk of n runs. */
 INLINE struct scales chunk_scales(enum dtype type, const unsigned char *p,
                                   size_t n)
@@ -244,7 +281,6 @@ INLINE struct scales chunk_scales(enum dtype type, const unsigned char *p,
     const __m256 zero = _mm256_setzero_ps();
     const size_t stride = chunk_bytes(type, 1);
     struct scales s = {{zero, zero}, {zero, zero}};
-    int8_t some[16];
 
     switch (type) {
     case DT_Q4_K: {
@@ -275,11 +311,11 @@ INLINE struct scales chunk_scales(enum dtype type, const unsigned char *p,
     }
     case DT_Q3_K: {
         const struct q3_k *b = (const struct q3_k *)(const void *)p;
+        const __m128i v = q3_k_bytes(b->sc);
 
-        q3_k_scales(some, b->sc);
-        s.scale[0] = _mm256_mul_ps(one_half(b->d), floats_i8(load16(some)));
-        s.scale[1] = _mm256_mul_ps(one_half(b->d),
-                                   floats_i8(_mm_srli_si128(load16(some), 8)));
+        s.scale[0] = _mm256_mul_ps(one_half(b->d), floats_i8(v));
+        s.scale[1] =
+            _mm256_mul_ps(one_half(b->d), floats_i8(_mm_srli_si128(v, 8)));
         break;
     }
     case DT_Q6_K: {
@@ -294,10 +330,7 @@ INLINE struct scales chunk_scales(enum dtype type, const unsigned char *p,
     case DT_IQ4_XS: {
         const struct iq4_xs *b = (const struct iq4_xs *)(const void *)p;
 
-        iq4_xs_scales(some, b);
-        s.scale[0] = _mm256_mul_ps(
-            one_half(b->d),
-            floats_i8(_mm_loadl_epi64((const __m128i_u *)(const void *)some)));
+        s.scale[0] = _mm256_mul_ps(one_half(b->d), iq4_xs_floats(b));
         break;
     }
     default:
