@@ -10,23 +10,30 @@
  *     if (qwick_engine_open(&eng, &o, &e)) puts(e.msg);
  *
  * Conventions. A function that can fail returns 0, or -1 with *e set (e may be
- * NULL); on failure its outputs are NULL or empty. Nothing here prints, exits
- * or aborts. The caller frees arrays that a function hands out with free(),
- * unless the function says otherwise. Token ids are int32_t, sizes are size_t
- * and count elements unless the name says bytes, times are milliseconds.
+ * NULL); on failure its outputs are NULL or empty. The library never prints,
+ * exits or aborts. The caller frees arrays that a function hands out with
+ * free(), unless the function says otherwise. Token ids are int32_t. Sizes are
+ * size_t and count elements unless the name says bytes. Times are in
+ * milliseconds.
  *
- * Threads. An engine and all that was made from it (sessions, batches,
- * embedders, samplers …) may be used by one thread at a time, also by functions
- * that take it as const: its tokenizer keeps a cache. It need not always be the
- * same thread. Engines share nothing that can be seen: several threads may each
- * use one of their own at the same time. Three things are for one thread of the
- * process: qwick_engine_open (see there), the first passes of an engine with
- * lazy_blas, and qwick_quantize. A flag for interrupts may be set by any thread
- * and by signal handlers. Callbacks run on the thread that called the library.
+ * Words. A pass is one forward pass over the weights. The context of a session
+ * is its tokens. Exact mode (the option exact) adds up in the same order in
+ * every call, so that results do not depend on the batch; default mode is
+ * faster. "With exact" means an engine in exact mode.
  *
- * An engine has threads of its own, which sleep between calls and block all
- * signals but faults. fork() does not copy them: a child process must not use
- * or close what its parent opened. It may open engines of its own, or exec.
+ * Threads. Only one thread at a time may use an engine and everything made from
+ * it (sessions, batches, embedders, samplers …). This includes functions that
+ * take the engine as const, because its tokenizer keeps a cache. It need not
+ * always be the same thread. Engines share no visible state: several threads
+ * may use different engines at the same time. There are three exceptions, which
+ * only one thread of the process may run at a time: qwick_engine_open (see
+ * there), the first passes of an engine with lazy_blas, and qwick_quantize. Any
+ * thread or signal handler may set an interrupt flag. Callbacks run on the
+ * thread that called the library.
+ *
+ * An engine has threads of its own. They sleep between calls and block all
+ * signals except faults. fork() does not copy them: a child process must not
+ * use or close what its parent opened. It may open its own engines, or exec.
  * Files are opened with O_CLOEXEC. */
 #ifndef QWICK_H
 #define QWICK_H
@@ -41,15 +48,15 @@ extern "C" {
 
 #define QWICK_VERSION "0.1.0"
 
-/* A public function: exported from libqwick.so, and a global symbol of
- * libqwick.a, which have no other ones. */
+/* Marks a public function. Only public functions are exported from libqwick.so
+ * and are global symbols of libqwick.a. */
 #if defined(__GNUC__)
 #define QWICK_API __attribute__((visibility("default")))
 #else
 #define QWICK_API
 #endif
 
-/* The QWICK_VERSION of the library that runs. */
+/* Return the QWICK_VERSION of the library that runs. */
 QWICK_API const char *qwick_version(void);
 
 /* ---- errors ---------------------------------------------------------- */
@@ -94,12 +101,13 @@ struct qwick_engine;
 
 enum qwick_kv { QWICK_KV_DEFAULT, QWICK_KV_F16, QWICK_KV_F32, QWICK_KV_Q8 };
 
-/* A line for people about the engine, without a newline; it may hold control
- * bytes that came from a file. Warnings are for every user: a list of chat
- * templates without a default, a stop id outside the vocabulary, a damaged entry of the prefix
- * cache. Notes are details. Called by the thread that is in a function of the
- * engine, while it opens and later; must not call the engine. line is borrowed
- * until the call returns. */
+/* Receives a line for people about the engine. The line has no newline; it may
+ * hold control bytes that came from a file, and is borrowed until the call
+ * returns. Warnings are for every user: a list of chat templates without a
+ * default, a stop id outside the vocabulary, a damaged entry of the prefix
+ * cache. Notes are details. The engine calls the function while it opens and
+ * later, on the thread that called the library. The function must not call the
+ * engine. */
 enum qwick_log_level { QWICK_LOG_WARNING, QWICK_LOG_NOTE };
 typedef void (*qwick_log_fn)(void *ctx, enum qwick_log_level level,
                              const char *line);
@@ -112,29 +120,32 @@ struct qwick_engine_options {
                              "avx512", "avx512bf16"; NULL: the best the CPU
                              has. Above the CPU's level: QWICK_ERR_USAGE */
     int threads;          /* 0: physical cores within affinity and cgroup */
-    bool exact;           /* one fixed order of sums, f32 everywhere, no BLAS */
-    enum qwick_kv kv;     /* default: f16, f32 when exact */
-    size_t prefill_chunk; /* tokens a prefill pass, 0: 512 */
+    bool exact;           /* always the same order of sums, f32 everywhere, no
+                             BLAS */
+    enum qwick_kv kv;     /* default: f16, or f32 when exact */
+    size_t prefill_chunk; /* tokens of a prefill pass, 0: 512 */
     bool preload;         /* copy the weights to huge pages at open */
-    size_t prefix_cache_bytes;      /* most of the prefix cache in memory that
-                                       sessions and batches share, 0: none */
-    bool prefix_cache_disk;         /* use a prefix cache on disk, too: */
-    const char *prefix_cache_dir;   /* NULL: qwick_cache_dir's */
-    size_t prefix_cache_disk_bytes; /* most on disk, 0: 4 GiB */
+    size_t prefix_cache_bytes;      /* maximum size of the prefix cache in
+                                       memory, which sessions and batches share;
+                                       0: no such cache */
+    bool prefix_cache_disk;         /* also use a prefix cache on disk */
+    const char *prefix_cache_dir;   /* its directory; NULL: qwick_cache_dir's */
+    size_t prefix_cache_disk_bytes; /* its maximum size, 0: 4 GiB */
     bool tokenizer_only; /* read no weights; sessions cannot be made */
     bool lazy_blas;      /* load OpenBLAS when a pass first needs it, not in
-                            qwick_engine_open: starts faster where prompts are
-                            short. See there what loading does */
+                            qwick_engine_open, whose comment says what loading
+                            does: the engine opens sooner when prompts are
+                            short */
     qwick_log_fn log;    /* NULL: lines are dropped */
     void *log_ctx;
-    const char *chat_template; /* one of the checkpoint's templates by its name,
-                                  or the path of a file with a template; NULL:
-                                  the checkpoint's default */
-    const char *template_args; /* JSON object: further variables of the
-                                  template. NULL: none */
-    const char *template_time; /* "YYYY-MM-DD HH:MM:SS", the time of day may be
-                                  left out: what strftime_now gives in templates.
-                                  NULL: the local time of each rendering */
+    const char *chat_template; /* name of one of the checkpoint's templates, or
+                                  path of a file with a template; NULL: the
+                                  checkpoint's default */
+    const char *template_args; /* further variables of the template, as a JSON
+                                  object; NULL: none */
+    const char *template_time; /* the time that strftime_now gives in templates:
+                                  "YYYY-MM-DD" or "YYYY-MM-DD HH:MM:SS"; NULL:
+                                  the local time of each rendering */
 };
 QWICK_API void qwick_engine_options_init(struct qwick_engine_options *o,
                                          size_t size);
@@ -146,108 +157,117 @@ static inline struct qwick_engine_options qwick_engine_defaults(void)
 }
 
 /* Open a checkpoint. Every file is checked before this returns; weights are
- * mapped, not read. A checkpoint without tokenizer.json opens: functions that
- * need the tokenizer then fail with QWICK_ERR_MODEL.
+ * mapped, not read. A checkpoint without tokenizer.json also opens: functions
+ * that need the tokenizer then fail with QWICK_ERR_MODEL.
  *
- * Environment. This call reads it (HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME,
- * HOME). Where long prefills are OpenBLAS's (qwick_info.gemm), it also loads
- * that library, once a process. OpenBLAS is set up by its environment alone, so
- * OPENBLAS_NUM_THREADS, and OPENBLAS_CORETYPE unless the user has set it, are
- * written before and put back after. No other thread may use the environment
- * (getenv, setenv) during this call; with lazy_blas, during the first passes
- * over prompts, too. */
+ * Environment. This call reads HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME and HOME.
+ * If the engine uses OpenBLAS for long prefills (see qwick_info.gemm), this
+ * call also loads OpenBLAS, once per process. OpenBLAS takes settings only from
+ * the environment. So this call sets OPENBLAS_NUM_THREADS, and
+ * OPENBLAS_CORETYPE unless the user has set it, and restores both after
+ * loading. No other thread may use the environment (getenv, setenv) during this
+ * call or, with lazy_blas, during the first passes over prompts. */
 QWICK_API int qwick_engine_open(struct qwick_engine **out,
                                 const struct qwick_engine_options *o,
                                 struct qwick_err *e);
 QWICK_API void qwick_engine_close(struct qwick_engine *eng);
 
-/* Facts for people and for `inspect`. Strings are borrowed from the engine. */
+/* Facts about an engine, for people and for `inspect`. Strings are borrowed
+ * from the engine. */
 struct qwick_info {
-    const char *model;         /* as asked for; "qwick-demo" when built in */
+    const char *model;         /* as in the options; "qwick-demo" for the demo
+                                  model */
     const char *path;          /* the directory or file that was opened */
     const char *model_type;    /* config.json: model_type */
-    const char *weights_dtype; /* "BF16"; quantized: "4-bit (group 64)", or
-                                  GGUF's types, "Q4_K/Q6_K" */
+    const char *weights_dtype; /* "BF16"; quantized: "4-bit (group 64)"; GGUF:
+                                  its types, "Q4_K/Q6_K" */
     const char *template_name; /* "qwen3", "jinja" (another one) or "none" */
     const char *rope_type;     /* "default" or "yarn" */
     const char *isa;           /* kernels in use */
     const char *cpu;           /* the best level this CPU has */
     const char *kv_dtype;
-    const char *gemm; /* the products of long prefills: "bf16" (activations
-                         rounded to it), "int8", "own" (f32) or "openblas" */
+    const char *gemm; /* how long prefills multiply: "bf16" (activations rounded
+                         to bf16), "int8", "own" (f32) or "openblas" */
     int threads;
     size_t vocab_size, tokenizer_size, d_model, d_ff, n_layers, n_heads,
         n_kv_heads, head_dim, n_ctx_max, sliding_window;
     double rope_theta, rms_eps;
     bool tied_head, attention_bias, has_tokenizer, has_weights;
-    /* config.json's quantization: bits, group_size, and how many modules have
-       their own; 0 in GGUF files, and when no matrix that the model uses is
-       quantized */
+    /* From config.json's quantization: bits, group size, and the number of
+       modules with bits or a group size of their own. 0 in GGUF files, and when
+       no matrix that the model uses is quantized. */
     int quant_bits;
     size_t quant_group, quant_overrides;
-    /* of a mixture of experts, else 0: experts of a layer, those that a token
-       passes, and the rows of an expert's gate_proj */
+    /* Mixture of experts: experts of a layer, experts that one token uses, and
+       rows of an expert's gate_proj. 0 in other models. */
     size_t n_experts, n_active_experts, expert_d_ff;
-    size_t n_params;          /* of the tensors that the model uses */
-    size_t n_active_params;   /* of these, those that take part in one token:
-                                 all without experts */
-    size_t params_by_bits[9]; /* n_params by width; [0]: not quantized */
-    size_t weight_bytes;      /* bytes of these tensors, as mapped */
-    size_t decode_bytes;   /* weights read for one token (embedding: a row;
-                              experts: the active ones) */
-    size_t kv_token_bytes; /* KV cache a token */
+    size_t n_params;          /* elements of the tensors that the model uses */
+    size_t n_active_params;   /* elements that take part in one token; without
+                                 experts: n_params */
+    size_t params_by_bits[9]; /* n_params by bits per element; [0]: not
+                                 quantized */
+    size_t weight_bytes;      /* bytes of the tensors that the model uses, as
+                                 mapped */
+    size_t decode_bytes;      /* bytes of weights read for one token: of the
+                                 embedding one row, of the experts the active
+                                 ones */
+    size_t kv_token_bytes;    /* bytes of KV cache per token */
     const int32_t *stop_ids;
     size_t n_stop_ids;
-    double load_ms; /* of qwick_engine_open */
+    double load_ms; /* duration of qwick_engine_open */
 };
 QWICK_API const struct qwick_info *
 qwick_engine_info(const struct qwick_engine *eng);
 
-/* A hash of everything that decides the model's answers: every field of
- * config.json that a pass reads, each tensor's name, type, shape and 16 pieces
- * of 256 bytes, the stop ids, tokenizer.json (of a GGUF file, what it has in
- * place of these files). Copies of a checkpoint have the same hash on any
- * machine. Other weights have another hash, unless they differ
- * only between the pieces. The first call reads the pieces. */
+/* Write a hash of everything that decides the model's answers to id. It covers
+ * every field of config.json that a pass reads; each tensor's name, type, shape
+ * and 16 pieces of 256 bytes; the stop ids; and tokenizer.json. For a GGUF file
+ * it covers the metadata that replaces these files. Copies of a checkpoint have
+ * the same hash on any machine. Checkpoints with different weights have
+ * different hashes, unless the weights differ only between the pieces. The
+ * first call reads the pieces. */
 QWICK_API int qwick_engine_identity(struct qwick_engine *eng, uint64_t id[2],
                                     struct qwick_err *e);
 
 struct qwick_tensor {
-    const char *name;  /* as stored; not NUL-free if the file is hostile */
+    const char *name;  /* as stored; a hostile file can put NUL bytes in it */
     const char *dtype; /* "BF16" … */
     const char *file;
     size_t shape[8];
     size_t rank, bytes;
     bool used; /* the model reads it */
 };
-/* Tensors of the checkpoint; 0 when it was opened for its tokenizer only. */
+/* Return the number of tensors in the checkpoint; 0 with tokenizer_only. */
 QWICK_API size_t qwick_tensor_count(const struct qwick_engine *eng);
-/* The i-th tensor of the checkpoint in file order. No such one:
- * QWICK_ERR_USAGE. */
+/* Describe tensor i of the checkpoint, in file order, in *out. QWICK_ERR_USAGE
+ * if there is no tensor i. */
 QWICK_API int qwick_tensor_at(const struct qwick_engine *eng, size_t i,
                               struct qwick_tensor *out, struct qwick_err *e);
 
 /* ---- tokens ---------------------------------------------------------- */
 
-/* Text to ids, as Hugging Face's tokenizer does with add_special_tokens=False.
- * special: text such as "<|im_end|>" becomes the added token; else plain text.
- * Bytes that are no UTF-8 are kept: each becomes its byte token. */
+/* Turn text into ids, as Hugging Face's tokenizer does with
+ * add_special_tokens=False. With special, text such as "<|im_end|>" becomes the
+ * added token; otherwise it is plain text. Bytes that are not valid UTF-8 are
+ * kept: each becomes its byte token. */
 QWICK_API int qwick_tokenize(const struct qwick_engine *eng, const char *text,
                              size_t n_bytes, bool special, int32_t **ids,
                              size_t *n_ids, struct qwick_err *e);
 
-/* As qwick_tokenize, for a text that may be far too long: tokenizing stops when
- * there are more than `enough` ids (0: never). *n_ids is then some number above
- * `enough`, and the last ids may differ from the whole text's. */
+/* Tokenize a text that may be far too long. It works like qwick_tokenize, but
+ * stops when there are more than `enough` ids (0: never). *n_ids is then some
+ * number above `enough`, and the last ids may differ from the ids of the whole
+ * text. */
 QWICK_API int qwick_tokenize_some(const struct qwick_engine *eng,
                                   const char *text, size_t n_bytes,
                                   bool special, size_t enough, int32_t **ids,
                                   size_t *n_ids, struct qwick_err *e);
 
-/* Ids to exact bytes (NUL-terminated for convenience; *n_bytes excludes it).
- * skip_special leaves out added tokens flagged special. Ids of the model that
- * the tokenizer lacks (rows that pad the vocabulary) have no bytes; an id
- * beyond both is QWICK_ERR_USAGE. */
+/* Turn ids into exact bytes. *text ends with a NUL, which *n_bytes does not
+ * count. skip_special leaves out added tokens that are flagged special. Some
+ * models have ids that the tokenizer lacks, because rows pad the vocabulary:
+ * these ids have no bytes. An id that neither the model nor the tokenizer has:
+ * QWICK_ERR_USAGE. */
 QWICK_API int qwick_detokenize(const struct qwick_engine *eng,
                                const int32_t *ids, size_t n_ids,
                                bool skip_special, char **text, size_t *n_bytes,
@@ -266,80 +286,83 @@ QWICK_API int qwick_detokenize(const struct qwick_engine *eng,
  *     qwick_chat_add(chat, "user", "go on", 5, &e);
  *     qwick_chat_generate(chat, ses, NULL, NULL, &r, &e);
  *
- * A template may render a message in another way once others follow it: Qwen3's
- * drops the thinking of an answer after the next question. So a session is not
- * simply continued. qwick_chat_sync and qwick_chat_generate render the whole
- * conversation and compare its tokens with the session's. The tokens that both
- * begin with stay in the session, and the rest is evaluated. The result equals
- * that of a new session (bit by bit with exact). */
+ * A template may render a message differently once other messages follow it:
+ * Qwen3's drops the thinking of an answer after the next question. So
+ * qwick_chat_sync and qwick_chat_generate do not just append to the session.
+ * They render the whole conversation and compare its tokens with the session's.
+ * They keep the longest common prefix in the session and evaluate the rest. The
+ * result equals the result of a new session (bit by bit with exact). */
 struct qwick_chat;
 struct qwick_session;
 struct qwick_generate_options;
 struct qwick_result;
 
-/* A conversation without messages. */
+/* Create a conversation without messages. */
 QWICK_API int qwick_chat_create(struct qwick_chat **out, struct qwick_err *e);
 QWICK_API void qwick_chat_free(struct qwick_chat *c);
 
-/* Append a message. role: usually "system", "user", "assistant" or "tool". The
- * text content[0..n) is copied; bytes that are no UTF-8 become U+FFFD. */
+/* Append a message. role is usually "system", "user", "assistant" or "tool".
+ * The text content[0..n) is copied; bytes that are not valid UTF-8 become
+ * U+FFFD. */
 QWICK_API int qwick_chat_add(struct qwick_chat *c, const char *role,
                              const char *content, size_t n,
                              struct qwick_err *e);
 
-/* Append messages from JSON: an array of them, or an object {"messages",
+/* Append messages from JSON: an array of messages, or an object {"messages",
  * "tools"?, "add_generation_prompt"?, "enable_thinking"?}. A message is an
- * object with a string as "role". Its "content" is a string, null or absent, or
- * a list of parts {"type": "text", "text"}, which newlines join. The
+ * object with a string as "role". Its "content" is a string, null, absent, or a
+ * list of parts {"type": "text", "text"}, which are joined with newlines. The
  * template reads other members ("reasoning_content", "tool_calls" …). "tools",
  * "add_generation_prompt" and "enable_thinking" replace the values of an
- * earlier call, and the last two win over the options. An input with an error
- * leaves the conversation unchanged: QWICK_ERR_USAGE names the message and the
- * field. */
+ * earlier call; "add_generation_prompt" and "enable_thinking" also take
+ * precedence over the options. An input with an error leaves the conversation
+ * unchanged: QWICK_ERR_USAGE names the message and the field. */
 QWICK_API int qwick_chat_add_json(struct qwick_chat *c, const char *json,
                                   size_t n, struct qwick_err *e);
 
-/* Append an answer as the assistant's message, with its thinking apart from its
- * text. */
+/* Append an answer as the assistant's message. Its thinking and its text are
+ * separate members of the message. */
 QWICK_API int qwick_chat_add_answer(struct qwick_chat *c,
                                     const struct qwick_result *r,
                                     struct qwick_err *e);
 
-/* Replace the content of message i, which must be a string. */
+/* Replace the content of message i. The old content must be a string. */
 QWICK_API int qwick_chat_replace(struct qwick_chat *c, size_t i,
                                  const char *content, size_t n,
                                  struct qwick_err *e);
 
-/* Drop all messages after the first n, to undo turns. n larger than the length:
- * QWICK_ERR_USAGE. */
+/* Drop all messages after the first n, to undo turns. QWICK_ERR_USAGE if n is
+ * larger than the number of messages. */
 QWICK_API int qwick_chat_rollback(struct qwick_chat *c, size_t n,
                                   struct qwick_err *e);
 
-/* Texts of a message, NUL-terminated, with lengths as they may hold NUL; NULL:
- * it has none. Valid until the message is replaced or dropped. */
+/* The texts of a message. A text is NULL when the message lacks it. Texts may
+ * hold NUL bytes, so each has a length; they also end with a NUL. They stay
+ * valid until the message is replaced or dropped. */
 struct qwick_message {
     const char *role, *content, *thinking;
     size_t n_role, n_content, n_thinking;
 };
-/* The number of messages. */
+/* Return the number of messages. */
 QWICK_API size_t qwick_chat_length(const struct qwick_chat *c);
-/* Message i. No such one: QWICK_ERR_USAGE. */
+/* Write the texts of message i to *out. QWICK_ERR_USAGE if there is no message
+ * i. */
 QWICK_API int qwick_chat_at(const struct qwick_chat *c, size_t i,
                             struct qwick_message *out, struct qwick_err *e);
 
 enum qwick_think { QWICK_THINK_AUTO, QWICK_THINK_ON, QWICK_THINK_OFF };
 
-/* The "enable_thinking" of the conversation's JSON; AUTO: it had none. */
+/* Return "enable_thinking" of the conversation's JSON; AUTO if it had none. */
 QWICK_API enum qwick_think qwick_chat_think(const struct qwick_chat *c);
 
 struct qwick_chat_options {
     size_t size;
     bool add_generation_prompt; /* default true */
-    enum qwick_think think;     /* AUTO: the template is not told */
-    size_t enough;      /* of qwick_chat_encode: as for qwick_tokenize_some */
+    enum qwick_think think;     /* AUTO: the template gets no enable_thinking */
+    size_t enough;      /* for qwick_chat_encode: see qwick_tokenize_some */
     bool allow_special; /* text such as "<|im_end|>" in a message becomes the
-                           added token; else only the template's own text does
-                           */
+                           added token; otherwise only the template's own text
+                           does */
 };
 QWICK_API void qwick_chat_options_init(struct qwick_chat_options *o,
                                        size_t size);
@@ -350,16 +373,16 @@ static inline struct qwick_chat_options qwick_chat_defaults(void)
     return o;
 }
 
-/* The prompt text of a conversation, byte for byte what the checkpoint's
- * template gives. A conversation without messages: QWICK_ERR_USAGE. */
+/* Render the conversation as prompt text, byte for byte as the checkpoint's
+ * template defines it. QWICK_ERR_USAGE if it has no messages. */
 QWICK_API int qwick_chat_render(const struct qwick_chat *c,
                                 const struct qwick_engine *eng,
                                 const struct qwick_chat_options *o, char **text,
                                 size_t *n_text, struct qwick_err *e);
 
-/* The ids of the text that qwick_chat_render gives. prefill (NULL: none) is
- * text at the start of the answer. *in_think tells whether the prompt ends
- * inside an open <think> block. */
+/* Write the ids of the text that qwick_chat_render gives to *ids. prefill
+ * (NULL: none) is text with which the answer begins. *in_think is set to
+ * whether the prompt ends inside an open <think> block. */
 QWICK_API int qwick_chat_encode(const struct qwick_chat *c,
                                 const struct qwick_engine *eng,
                                 const struct qwick_chat_options *o,
@@ -367,10 +390,11 @@ QWICK_API int qwick_chat_encode(const struct qwick_chat *c,
                                 int32_t **ids, size_t *n_ids, bool *in_think,
                                 struct qwick_err *e);
 
-/* The ids of a session that ends with an answer, and of the conversation as the
- * turns after it: for a session whose earlier messages are not known, as it
- * comes from a file. The end of the answer is added if the session lacks it. A
- * session without tokens: the ids of qwick_chat_encode. */
+/* Write ids to *ids that continue a session whose earlier messages are not
+ * known, for example one loaded from a file. They are the session's tokens, the
+ * end of its last answer if the session lacks it, and the conversation as the
+ * turns after it. For a session without tokens they are the ids of
+ * qwick_chat_encode. */
 QWICK_API int qwick_chat_continue(const struct qwick_chat *c,
                                   const struct qwick_session *s,
                                   const struct qwick_chat_options *o,
@@ -378,16 +402,16 @@ QWICK_API int qwick_chat_continue(const struct qwick_chat *c,
                                   int32_t **ids, size_t *n_ids, bool *in_think,
                                   struct qwick_err *e);
 
-/* Make the session's context the prompt of the conversation. As
- * qwick_session_sync otherwise; qwick_session_cached is then the number of
- * tokens that stayed. */
+/* Make the session's context equal the prompt of the conversation. It works
+ * like qwick_session_sync. Afterwards qwick_session_cached returns the number
+ * of tokens that were kept. */
 QWICK_API int qwick_chat_sync(const struct qwick_chat *c,
                               struct qwick_session *s,
                               const struct qwick_chat_options *o,
                               bool *in_think, struct qwick_err *e);
 
 /* Answer the conversation, as qwick_generate does, and append the answer if it
- * has any tokens. in_think of *g is not read. On failure the conversation is
+ * has any tokens. g->in_think is ignored. On failure the conversation is
  * unchanged; *r can be passed to qwick_result_free in any case. */
 QWICK_API int qwick_chat_generate(struct qwick_chat *c, struct qwick_session *s,
                                   const struct qwick_chat_options *o,
@@ -398,105 +422,109 @@ QWICK_API int qwick_chat_generate(struct qwick_chat *c, struct qwick_session *s,
 
 /* One timeline of tokens. After each call, the KV cache holds these tokens:
  *
- *     sync, all_logits       the n tokens given; the logits are the last one's
- *     decode                 the token given as well; so while a generation
- *                            runs, all tokens but the newest drawn one (with
- *                            lookup, guesses as well)
- *     generate               prompt and answer without the last token drawn
- *     rollback, reuse        the first n; no logits where tokens were dropped
- *     fork, load             those of the original, with its logits
+ *     sync, all_logits       the n tokens given; the logits belong to the last
+ * one decode                 the token given as well. So during a generation
+ * the cache holds all tokens except the newest drawn one (with lookup, also
+ * guesses) generate               prompt and answer without the last token
+ * drawn rollback, reuse        the first n tokens; no logits if tokens were
+ * dropped fork, load             the tokens of the original, with its logits
  *     engine_step            the tokens of the step as well
  *
  * A call that fails because of its arguments (an id out of range, no room in
  * the context) changes nothing. When a call fails midway (interrupted, out of
  * memory), sync stops at a chunk boundary, and its context is a prefix of the
- * old one or of the new one; the other calls leave the context unchanged. The
- * session stays usable, and later results equal a new session's. */
+ * old one or of the new one; other calls leave the context unchanged. The
+ * session stays usable, and its later results equal those of a new session. */
 struct qwick_session;
 
-/* n_ctx: most tokens the session may hold; 0: the model's maximum. The KV cache
- * grows by pages as tokens come, so a large n_ctx takes no memory by itself. */
+/* Create a session. n_ctx is the maximum number of tokens that it may hold (0:
+ * the model's maximum). The KV cache grows page by page with the tokens, so a
+ * large n_ctx takes no memory by itself. */
 QWICK_API int qwick_session_create(struct qwick_session **out,
                                    struct qwick_engine *eng, size_t n_ctx,
                                    struct qwick_err *e);
 QWICK_API void qwick_session_free(struct qwick_session *s);
 
 /* Make the session's context equal tokens[0..n), n >= 1. Evaluates only the
- * tokens after the longest usable prefix (see qwick_session_reuse), and at
- * least the last one. Afterwards all n tokens are in the cache, the logits
- * belong to tokens[n-1], and the engine's prefix cache in memory has the
- * context's whole pages. More than n_ctx tokens: QWICK_ERR_CONTEXT. On failure
- * the context is a prefix of the old one or of tokens. */
+ * tokens after the longest usable prefix (see qwick_session_reuse), but always
+ * the last one. Afterwards all n tokens are in the cache, the logits belong to
+ * tokens[n-1], and the engine's prefix cache in memory has all full pages of
+ * the context. More than n_ctx tokens: QWICK_ERR_CONTEXT. On failure the
+ * context is a prefix of the old one or of tokens. */
 QWICK_API int qwick_session_sync(struct qwick_session *s, const int32_t *tokens,
                                  size_t n, struct qwick_err *e);
 
-/* Append one token and evaluate it: the logits are then the token's. */
+/* Append one token and evaluate it. The logits then belong to this token. */
 QWICK_API int qwick_session_decode(struct qwick_session *s, int32_t token,
                                    struct qwick_err *e);
 
-/* Drop all tokens after the first n. If any were dropped, there are no logits
- * until the next sync or decode. n larger than the length: QWICK_ERR_USAGE. So
- * is, in a model whose layers have a sliding window, an n more than 256 tokens
- * before the longest length: keys that later tokens would see are gone. There,
- * qwick_session_sync evaluates the tokens again. */
+/* Drop all tokens after the first n. If any are dropped, there are no logits
+ * until the next sync or decode. QWICK_ERR_USAGE when n is larger than the
+ * length. If the model has layers with a sliding window, also when n is more
+ * than 256 below the longest length that the session has had and keys that
+ * later tokens need are gone. In that case call qwick_session_sync, which
+ * evaluates the tokens again. */
 QWICK_API int qwick_session_rollback(struct qwick_session *s, size_t n,
                                      struct qwick_err *e);
 
-/* A copy of a session that goes on by itself: same tokens, cache and logits.
- * The two share whole pages of the cache until one of them writes to a page. */
+/* Copy a session: the new one has the same tokens, cache and logits, and
+ * changes independently. The two share pages of the cache until one of them
+ * writes to a page. */
 QWICK_API int qwick_session_fork(struct qwick_session **out,
                                  const struct qwick_session *s,
                                  struct qwick_err *e);
 
 /* ---- prefix caches ----------------------------------------------------- */
 
-/* A prefix cache stores whole pages of 64 tokens under the tokens that they and
- * all pages before them hold.
+/* A prefix cache stores full pages of 64 tokens: their keys and values. A page
+ * is found by its own tokens and by the tokens of all pages before it.
  *
- * In memory it is a trie that the engine's sessions share, of at most
- * prefix_cache_bytes. The page that was used longest ago is dropped first, and
- * never before the pages that follow it.
+ * In memory the cache is a trie that the engine's sessions share, with at most
+ * prefix_cache_bytes. The least recently used page is dropped first, and never
+ * before the pages that follow it.
  *
- * On disk it is a directory that a user's processes share. Entries of different
- * models, KV types, kernel levels, and of exact and default mode are separate.
- * A model is identified by its files: device, inode, size, mtime and ctime when
- * the engine opened them. So a copy of a model has entries of its own. Files
- * that belong to another user (except root), or that others can write to, are
- * not used.
+ * On disk the cache is a directory that a user's processes share. Its entries
+ * are separate for each model, KV type and kernel level, and for exact and
+ * default mode. A model is identified by its files: device, inode, size, mtime
+ * and ctime when the engine opened them. So a copy of a model has entries of
+ * its own. Files that belong to another user (except root), or that others can
+ * write to, are not used.
  *
  * With exact, results with and without a hit are equal bit by bit. In default
- * mode they may differ in the last bits, as with another prefill_chunk. */
+ * mode they may differ in the last bits, as they do with another
+ * prefill_chunk. */
 
-/* Make the context the longest prefix of tokens[0..n) that the context, the
- * prefix cache in memory or the one on disk holds. The prefix may end inside a
- * page. Evaluates nothing, so leave out the last token if you need logits, and
- * evaluate it afterwards. sync calls this itself; callers of qwick_engine_step
- * need it. */
+/* Make the session's context the longest prefix of tokens[0..n) that is
+ * available: from the context itself, from the prefix cache in memory, or from
+ * the one on disk. The prefix may end inside a page. This call evaluates
+ * nothing and leaves no logits. If you need logits, pass all tokens but the
+ * last one, and evaluate the last one afterwards. qwick_session_sync calls this
+ * function itself; callers of qwick_engine_step need it. */
 QWICK_API int qwick_session_reuse(struct qwick_session *s,
                                   const int32_t *tokens, size_t n,
                                   struct qwick_err *e);
 
-/* Put the whole pages of the context into the prefix cache in memory. Copies
- * nothing. Does nothing when the engine has no such cache. */
+/* Put the full pages of the context into the engine's prefix cache in memory.
+ * Copies nothing. Does nothing when the engine has no such cache. */
 QWICK_API void qwick_session_publish(struct qwick_session *s);
 
-/* Write the whole pages of the first n tokens of the context to the prefix
- * cache on disk, except pages that it has. Then remove entries, the one that
- * was used longest ago first, until at most prefix_cache_disk_bytes are left.
- * Does nothing when the engine has no such cache, or when these pages alone
- * need more than that. QWICK_ERR_RUNTIME names the file that could not be
- * written; the session is unaffected. */
+/* Write the full pages of the first n tokens of the context to the prefix cache
+ * on disk, except pages that are already there. Then remove the least recently
+ * used entries until at most prefix_cache_disk_bytes are left. Does nothing
+ * when the engine has no cache on disk, or when the pages of these n tokens
+ * alone are larger than that limit. QWICK_ERR_RUNTIME names the file that could
+ * not be written; the session is unaffected. */
 QWICK_API int qwick_session_store(struct qwick_session *s, size_t n,
                                   struct qwick_err *e);
 
-/* Tokens that the last sync did not have to evaluate. */
+/* Return the number of tokens that the last sync did not have to evaluate. */
 QWICK_API size_t qwick_session_cached(const struct qwick_session *s);
 
 /* Write tokens, keys, values and logits to a file that only its owner can read.
- * The file appears at path when it is complete and on the disk. The first save
- * of an engine hashes all weights, to identify them by their contents. Refused
- * with QWICK_ERR_RUNTIME: a path that is not a regular file (a symbolic link,
- * too), and a model whose files were changed in place since the engine opened
+ * The file appears at path only when it is complete and on the disk. The first
+ * save of an engine hashes all weights, to identify them by their contents.
+ * QWICK_ERR_RUNTIME if path exists and is not a regular file (a symbolic link,
+ * too), or if the model's files were changed in place since the engine opened
  * them. */
 QWICK_API int qwick_session_save(struct qwick_session *s, const char *path,
                                  struct qwick_err *e);
@@ -505,47 +533,49 @@ QWICK_API int qwick_session_save(struct qwick_session *s, const char *path,
  *
  *     QWICK_ERR_CONTEXT  n_ctx is smaller than the number of saved tokens
  *     QWICK_ERR_USAGE    the file was saved with other weights or another KV
- *                        type; or, where the engine has exact, in default mode
- * or on another kernel level QWICK_ERR_RUNTIME  the file cannot be read, is
- * damaged, belongs to another user (except root), or others can write to it
+ * type; or the engine has exact, and the file was saved in default mode or on
+ * another kernel level QWICK_ERR_RUNTIME  the file cannot be read, is damaged,
+ * belongs to another user (except root), or others can write to it
  *
  * Weights count as the same if their files have the same device, inode, size,
- * mtime and ctime. Otherwise all weights are hashed once and compared, so a
- * copied or moved checkpoint is accepted and an edited one is refused. An edit
+ * mtime and ctime. Otherwise all weights are hashed once and compared. So a
+ * copied or moved checkpoint is accepted, and an edited one is refused. An edit
  * that changes none of these, not even ctime, goes unnoticed. */
 QWICK_API int qwick_session_load(struct qwick_session **out,
                                  struct qwick_engine *eng, const char *path,
                                  size_t n_ctx, struct qwick_err *e);
 
-/* The default directory of the prefix cache on disk: $XDG_CACHE_HOME/qwick, or
- * ~/.cache/qwick. The caller frees it. Neither variable is set:
- * QWICK_ERR_USAGE. */
+/* Write the default directory of the prefix cache on disk to *dir:
+ * $XDG_CACHE_HOME/qwick, or ~/.cache/qwick. The caller frees it.
+ * QWICK_ERR_USAGE if neither XDG_CACHE_HOME nor HOME is set. */
 QWICK_API int qwick_cache_dir(char **dir, struct qwick_err *e);
 
-/* An entry of the prefix cache on disk: a prompt, or the pages that a prompt
- * has after the beginning that it shares with another entry. */
+/* An entry of the prefix cache on disk: the pages of a prompt. An entry may
+ * hold only the later pages of its prompt; the pages before them are in other
+ * entries. */
 struct qwick_cache_entry {
     char *path;
-    char model[96]; /* as asked for, cut; "" when damaged */
+    char model[96]; /* as in the engine's options, cut; "" if damaged */
     char kv[8], isa[16];
     bool exact;
-    bool damaged;    /* or cannot be read */
-    size_t n_tokens; /* of the prefix that ends with the entry */
-    size_t first;    /* of these, in other entries */
+    bool damaged;    /* or unreadable */
+    size_t n_tokens; /* of the prefix that ends with this entry */
+    size_t first;    /* how many of these tokens are in other entries */
     size_t n_bytes;
-    double used; /* last time, in seconds since 1970 */
+    double used; /* time of the last use, in seconds since 1970 */
 };
 
-/* The entries of the cache in dir (NULL: the default), latest use first. A
- * directory that does not exist has none. */
+/* List the entries of the cache in dir (NULL: the default), the most recently
+ * used first. A directory that does not exist has none. */
 QWICK_API int qwick_cache_list(const char *dir, struct qwick_cache_entry **out,
                                size_t *n, struct qwick_err *e);
 QWICK_API void qwick_cache_list_free(struct qwick_cache_entry *v, size_t n);
 
-/* Remove entries, the one that was used longest ago first, until at most
- * max_bytes are left (0: all entries), and the temporary files of processes
- * that died. Touches only files that look like the cache's own. *n_removed and
- * *bytes_removed (NULL: not wanted) count what was removed. */
+/* Remove the least recently used entries until at most max_bytes are left, and
+ * temporary files that are older than an hour, because their writers are gone.
+ * max_bytes 0 removes all entries and temporary files. Touches only files that
+ * look like the cache's own. *n_removed and *bytes_removed (may be NULL)
+ * receive the number of removed files and their bytes. */
 QWICK_API int qwick_cache_gc(const char *dir, size_t max_bytes,
                              size_t *n_removed, size_t *bytes_removed,
                              struct qwick_err *e);
@@ -553,15 +583,16 @@ QWICK_API int qwick_cache_gc(const char *dir, size_t max_bytes,
 /* ---- looking at sessions ----------------------------------------------- */
 
 QWICK_API size_t qwick_session_length(const struct qwick_session *s);
-/* The tokens in the cache; valid until the next call on the session. */
+/* Return the tokens in the cache, [*n]; valid until the next call on the
+ * session. */
 QWICK_API const int32_t *qwick_session_tokens(const struct qwick_session *s,
                                               size_t *n);
 QWICK_API size_t qwick_session_limit(const struct qwick_session *s);
 QWICK_API size_t qwick_session_kv_bytes(const struct qwick_session *s);
 
-/* The logits of the last token, f32 [vocab_size], before any mask or sampler;
- * NULL when the last call left none. Valid until the next call on the session
- * and, after a joint step, until the engine's next joint step. */
+/* Return the logits of the last token, f32 [vocab_size], before any bias or
+ * sampler; NULL when the last call left none. Valid until the next call on the
+ * session and, after a joint step, until the engine's next joint step. */
 QWICK_API const float *qwick_session_logits(const struct qwick_session *s);
 
 /* One session's part of a joint step: append tokens[0..n), n >= 1. */
@@ -570,48 +601,54 @@ struct qwick_step {
     struct qwick_session *session;
     const int32_t *tokens;
     size_t n;
-    enum qwick_want want; /* the tokens that need an output */
+    enum qwick_want want; /* which tokens need an output */
 };
 enum qwick_output { QWICK_LOGITS = 1, QWICK_HIDDEN = 2 };
 
-/* Evaluate the steps of different sessions in one pass over the weights. Steps
- * may have different lengths, and some may decode while others prefill. Memory
- * grows with the sum of all tokens. output: QWICK_LOGITS, QWICK_HIDDEN or both.
- * When the pass fails, or the interrupt flag of the first step's session is
- * set, no session changes. */
+/* Evaluate the steps of different sessions jointly, in one pass over the
+ * weights. Steps may have different lengths, and some may decode while others
+ * prefill. Memory grows with the total number of tokens. output: QWICK_LOGITS,
+ * QWICK_HIDDEN or both. When the pass fails, or the interrupt flag of the first
+ * step's session is set, no session changes. */
 QWICK_API int qwick_engine_step(struct qwick_engine *eng,
                                 const struct qwick_step *steps, size_t n,
                                 enum qwick_output output, struct qwick_err *e);
 
-/* After a joint step: the session's rows of logits f32 [*n, vocab_size] (NULL,
- * 0: none), and the hidden state after the last norm, f32 [d_model], of its
- * last token (NULL: none). Valid until the engine's next joint step. */
+/* After a joint step. qwick_session_rows returns the session's rows of logits,
+ * f32 [*n, vocab_size]; NULL and 0 if there are none. qwick_session_hidden
+ * returns the hidden state of the session's last token after the last norm, f32
+ * [d_model]; NULL if there is none. Both stay valid until the engine's next
+ * joint step. */
 QWICK_API const float *qwick_session_rows(const struct qwick_session *s,
                                           size_t *n);
 QWICK_API const float *qwick_session_hidden(const struct qwick_session *s);
 
-/* From now on, add the milliseconds that each part of a pass takes on its first
- * thread to ms [QWICK_PARTS]; NULL stops that. Reading clocks costs a little.
- */
+/* Measure from now on how long each part of a pass takes on its first thread,
+ * and add the milliseconds to ms [QWICK_PARTS]. ms NULL: stop. Reading clocks
+ * costs a little. */
 #define QWICK_PARTS 6
 QWICK_API void qwick_session_parts(struct qwick_session *s, double *ms);
-/* "embedding", "norms", "projections", "attention", "head", "barriers". */
+/* Return the name of a part: "embedding", "norms", "projections", "attention",
+ * "head", "barriers". */
 QWICK_API const char *qwick_part_name(size_t part);
 
-/* Called during long prefills with tokens done and to do. */
+/* Called during long prefills with the number of tokens done and of all
+ * tokens. */
 typedef void (*qwick_progress_fn)(void *ctx, size_t done, size_t total);
 QWICK_API void qwick_session_progress(struct qwick_session *s,
                                       qwick_progress_fn fn, void *ctx);
 
-/* Stop a prefill at the next layer, and a generation at the next token, when
- * *flag becomes nonzero. A signal handler may set it. NULL: never stop. A call
- * that was stopped fails with QWICK_ERR_INTERRUPTED, except qwick_generate. */
+/* Set a flag that stops work. When *flag becomes nonzero, a prefill stops at
+ * the next layer and a generation at the next token. A signal handler may set
+ * it. flag NULL: never stop. A call that was stopped fails with
+ * QWICK_ERR_INTERRUPTED, except qwick_generate. */
 QWICK_API void qwick_session_interrupt(struct qwick_session *s,
                                        const volatile int *flag);
 
-/* Logits of every position of a prompt, in order: row(ctx, pos, logits) with
- * logits f32 [vocab_size]. A nonzero return stops with QWICK_ERR_RUNTIME. The
- * session is reset first and holds the tokens afterwards. */
+/* Compute the logits of every position of a prompt and call row(ctx, pos,
+ * logits) for each, in order, with logits f32 [vocab_size]. When row returns
+ * nonzero, the call fails with QWICK_ERR_RUNTIME. The session is reset first
+ * and holds the tokens afterwards. */
 typedef int (*qwick_row_fn)(void *ctx, size_t pos, const float *logits);
 QWICK_API int qwick_session_all_logits(struct qwick_session *s,
                                        const int32_t *tokens, size_t n,
@@ -620,18 +657,19 @@ QWICK_API int qwick_session_all_logits(struct qwick_session *s,
 
 /* ---- sampling and generation ----------------------------------------- */
 
-/* Applied in this order (Hugging Face's): penalties, temperature, top-k,
- * top-p, min-p, draw. Neutral values switch a step off. */
+/* The steps of sampling, applied in Hugging Face's order: penalties,
+ * temperature, top-k, top-p, min-p, draw. The values "off" switch a step
+ * off. */
 struct qwick_sampling {
-    float temperature;       /* 0: greedy, the lowest id among equals */
+    float temperature;       /* 0: greedy; of equal logits, the lowest id */
     int top_k;               /* 0: off; ties with the k-th are kept */
     float top_p;             /* 1: off; the token that crosses p is kept */
-    float min_p;             /* 0: off; relative to the likeliest */
-    float repeat_penalty;    /* 1: off; >0, of prompt and answer */
-    float presence_penalty;  /* 0: off; of the answer so far */
-    float frequency_penalty; /* 0: off; of the answer so far */
+    float min_p;             /* 0: off; relative to the most likely token */
+    float repeat_penalty;    /* 1: off; > 0; counts prompt and answer */
+    float presence_penalty;  /* 0: off; counts the answer so far */
+    float frequency_penalty; /* 0: off; counts the answer so far */
     uint64_t seed;           /* draw i depends on (seed, i) alone */
-    uint64_t reserved[4];    /* zero: room for later options */
+    uint64_t reserved[4];    /* zeros; room for later options */
 };
 /* Ranges of these fields, both ends included. Temperature begins at 0; top_p
  * and min_p go from 0 to 1; the presence and the frequency penalty from
@@ -641,14 +679,14 @@ struct qwick_sampling {
 #define QWICK_REPEAT_PENALTY_MAX 100.0
 #define QWICK_PENALTY_MAX        2.0
 
-/* The values of generation_config.json; greedy where it asks for no sampling.
- * If it has Qwen3's values for thinking (0.6, 0.95, 20) and the model will not
- * think, the model card's values for plain answers replace them: 0.7, 0.8, 20.
- */
+/* Return the values of generation_config.json; greedy if the file asks for no
+ * sampling. If the file has Qwen3's values for thinking (0.6, 0.95, 20) and
+ * `thinking` is false, returns the values that the model card gives for answers
+ * without thinking: 0.7, 0.8, 20. */
 QWICK_API struct qwick_sampling
 qwick_sampling_defaults(const struct qwick_engine *eng, bool thinking);
-/* Temperature 1 and every step off: the base for single sampling options where
- * the checkpoint asks for greedy. */
+/* Return temperature 1 with every other step off. Start from these values to
+ * set single options when the checkpoint asks for greedy. */
 QWICK_API struct qwick_sampling qwick_sampling_neutral(void);
 
 enum qwick_finish {
@@ -665,16 +703,17 @@ QWICK_API const char *qwick_finish_name(enum qwick_finish f);
 
 enum qwick_channel { QWICK_TEXT, QWICK_THINKING };
 
-/* One candidate of --logprobs: log-probability before any sampler. */
+/* A candidate of --logprobs with its log-probability before any sampler. */
 struct qwick_logprob {
     int32_t id;
     float logprob;
 };
 
-/* A token was drawn. The stop token also has an event. text: the UTF-8
- * characters that this token completes on its channel, perhaps none. top: with
- * logprobs, the n_top likeliest tokens; else NULL. A callback that returns
- * nonzero ends the generation as interrupted. All pointers are borrowed. */
+/* Describes a token that was drawn; the stop token also has an event. text
+ * holds the UTF-8 characters that this token completes on its channel, perhaps
+ * none. top holds the n_top most likely tokens if logprobs are on, else it is
+ * NULL. All pointers are borrowed. A callback that returns nonzero ends the
+ * generation as interrupted. */
 struct qwick_token_event {
     int32_t id;
     enum qwick_channel channel;
@@ -686,13 +725,14 @@ struct qwick_token_event {
 };
 typedef int (*qwick_token_fn)(void *ctx, const struct qwick_token_event *ev);
 
-/* Prompt lookup decoding: where the last tokens occurred earlier in the
- * context, the tokens that followed there are guesses. A pass evaluates guesses
- * together with the newest token, and accepts them until the first one that
- * differs from the drawn token. With exact the answer is the same as without
- * lookup. In default mode a pass of several tokens may round differently, as
- * with another prefill_chunk; that shows where two tokens are about equally
- * likely. The number of guesses adapts to how often they were right. */
+/* Prompt lookup decoding. If the last few tokens occurred earlier in the
+ * context, the tokens that followed them there are guesses. A pass evaluates
+ * guesses together with the newest token, and accepts guesses until the first
+ * one that differs from the drawn token. With exact the answer is the same as
+ * without lookup. In default mode a pass of several tokens may round
+ * differently, as with another prefill_chunk; you notice that only when two
+ * tokens are about equally likely. The number of guesses adapts to how often
+ * earlier ones were right. */
 #define QWICK_LOOKUP_MAX     64
 #define QWICK_LOOKUP_DEFAULT 0
 
@@ -702,10 +742,11 @@ struct qwick_generate_options {
     size_t max_tokens;       /* 0: until a stop or the end of the context */
     const char *const *stop; /* stop strings, matched on bytes */
     size_t n_stop;
-    bool ignore_eos;     /* stop ids are never drawn */
-    bool in_think;       /* from qwick_chat_encode */
-    bool split_thinking; /* think blocks become the thinking; default true,
-                            false for raw prompts */
+    bool ignore_eos;     /* never draw stop ids */
+    bool in_think;       /* the prompt ends in an open think block (see
+                            qwick_chat_encode) */
+    bool split_thinking; /* put think blocks in the result's thinking, not its
+                            text; default true; set false for raw prompts */
     bool profile;        /* fill per_token_ms and sample_ms */
     size_t
         loop_guard; /* stop when the last N >= 3 ids are one sequence at least
@@ -715,8 +756,8 @@ struct qwick_generate_options {
                           checked at each layer of the prefill, then after
                           each token; 0: none */
     size_t logprobs;   /* candidates in each event; 0: off */
-    size_t lookup;     /* most tokens that are guessed ahead, up to
-                          QWICK_LOOKUP_MAX; 0: off; not in batches */
+    size_t lookup;     /* maximum number of guesses per pass, up to
+                          QWICK_LOOKUP_MAX; 0: off; has no effect in batches */
     qwick_token_fn on_token;
     void *on_token_ctx;
 };
@@ -729,38 +770,39 @@ static inline struct qwick_generate_options qwick_generate_defaults(void)
     return o;
 }
 
-/* Counts of lookup. A decode step gives one token, and one more for each guess
- * that is accepted. */
+/* Counts of lookup. A decode step gives one token plus one for each accepted
+ * guess. */
 struct qwick_lookup {
-    size_t max;                   /* as in the options; 0: was off */
-    size_t n_drafted, n_accepted; /* guesses evaluated, and accepted */
+    size_t max;                   /* as in the options; 0: off */
+    size_t n_drafted, n_accepted; /* guesses evaluated; guesses accepted */
     size_t n_passes;              /* decode steps with guesses */
 };
 
 struct qwick_result {
-    int32_t *tokens; /* generated ids, thinking and stop token included; none
-                        when the prompt was interrupted or timed out */
+    int32_t *tokens; /* generated ids, thinking and stop token included; none if
+                        the prompt was interrupted or timed out */
     size_t n_tokens;
-    char *text; /* NUL-terminated, n_text excludes it */
+    char *text; /* ends with a NUL that n_text does not count */
     size_t n_text;
     char *thinking; /* NULL when there was none */
     size_t n_thinking;
     enum qwick_finish finish;
-    size_t n_prompt, n_cached; /* cached: prompt tokens not evaluated again */
+    size_t n_prompt, n_cached; /* n_cached: prompt tokens that were not
+                                  evaluated again */
     uint64_t seed;
-    double prefill_ms; /* prompt's forward and the first token's sampling */
+    double prefill_ms; /* evaluating the prompt and sampling the first token */
     double total_ms;   /* prefill and decode */
-    /* [n_per_token] of each token but the first, profile only: the time of a
-     * decode step, shared evenly by the tokens that it gave; and of that, the
-     * sampler's */
+    /* Only with profile, [n_per_token], one number for each token except the
+       first: per_token_ms is the time of the decode step, divided evenly among
+       the tokens that it gave; sample_ms is the sampler's part of that time. */
     double *per_token_ms, *sample_ms;
     size_t n_per_token;
     struct qwick_lookup lookup;
 };
 
 /* Answer a prompt: sync, then sample and decode until a stop id, a stop string,
- * max_tokens, the end of the context, the loop guard or the timeout. On
- * failure, too, *r can be passed to qwick_result_free. */
+ * max_tokens, the end of the context, the loop guard or the timeout. *r can be
+ * passed to qwick_result_free also after a failure. */
 QWICK_API int qwick_generate(struct qwick_session *s, const int32_t *prompt,
                              size_t n, const struct qwick_generate_options *o,
                              struct qwick_result *r, struct qwick_err *e);
@@ -780,99 +822,106 @@ QWICK_API void qwick_result_free(struct qwick_result *r);
  *         qwick_session_decode(ses, id, &e);
  *     }
  *
- * Without a bias the tokens are those of qwick_generate with the same options
- * and seed. Samplers and detokenizers belong to an engine and are freed before
- * it is closed. */
+ * Without a bias this loop draws the same tokens as qwick_generate with the
+ * same options and seed. Samplers and detokenizers belong to an engine: free
+ * them before you close it. */
 struct qwick_sampler;
 
-/* Change logits f32 [vocab_size] before a token is drawn. They have the
- * penalties, and not the temperature. -INFINITY forbids a token; NaN and
- * +INFINITY are QWICK_ERR_USAGE. Ids unknown to the tokenizer stay forbidden.
- * When it returns nonzero, the draw fails with QWICK_ERR_RUNTIME. */
+/* Changes logits f32 [vocab_size] before a token is drawn. The penalties are
+ * already applied to them, the temperature is not. The function may forbid a
+ * token with -INFINITY; NaN and +INFINITY make the draw fail with
+ * QWICK_ERR_USAGE. Ids that the tokenizer lacks stay forbidden. When the
+ * function returns nonzero, the draw fails with QWICK_ERR_RUNTIME. */
 typedef int (*qwick_bias_fn)(void *ctx, float *logits, size_t vocab_size);
 
-/* Values out of range: QWICK_ERR_USAGE. *o is copied. */
+/* Create a sampler. *o is copied. QWICK_ERR_USAGE if a value of *o is out of
+ * range. */
 QWICK_API int qwick_sampler_create(struct qwick_sampler **out,
                                    const struct qwick_engine *eng,
                                    const struct qwick_sampling *o,
                                    struct qwick_err *e);
 QWICK_API void qwick_sampler_free(struct qwick_sampler *s);
 
-/* Call fn(ctx, …) in each draw from now on; NULL: nothing. */
+/* Call fn(ctx, …) in each draw from now on. NULL: call nothing. */
 QWICK_API void qwick_sampler_bias(struct qwick_sampler *s, qwick_bias_fn fn,
                                   void *ctx);
 
-/* The repetition penalty applies to these tokens from now on. */
+/* Count these tokens as the prompt, for the repetition penalty. */
 QWICK_API int qwick_sampler_see_prompt(struct qwick_sampler *s,
                                        const int32_t *tokens, size_t n,
                                        struct qwick_err *e);
 
-/* Draw a token from logits f32 [vocab_size], which stay unchanged. Draws until
- * the next accept use the same random number. Logits that are not finite, or a
- * bias that forbids all tokens: QWICK_ERR_RUNTIME. */
+/* Draw a token from logits f32 [vocab_size], which stay unchanged. All draws
+ * before the next accept use the same random number. QWICK_ERR_RUNTIME if a
+ * logit is not finite, or if the bias forbids all tokens. */
 QWICK_API int qwick_sampler_draw(struct qwick_sampler *s, const float *logits,
                                  int32_t *id, struct qwick_err *e);
 
-/* id, drawn or not, is the next token of the answer. The penalties count it,
- * and the next draw uses the next random number. */
+/* Make id the next token of the answer, whether it was drawn or not. The
+ * penalties count it, and the next draw uses the next random number. */
 QWICK_API int qwick_sampler_accept(struct qwick_sampler *s, int32_t id,
                                    struct qwick_err *e);
 
-/* Tokens to text, one by one. A character may take several tokens: its bytes
- * are held back until it is complete. Bytes that are no UTF-8 become U+FFFD. */
+/* Turns tokens into text, one by one. A character may take several tokens: its
+ * bytes are held back until it is complete. Bytes that are not valid UTF-8
+ * become U+FFFD. */
 struct qwick_detokenizer;
 
-/* skip_special: as for qwick_detokenize. */
+/* Create a detokenizer. skip_special: see qwick_detokenize. */
 QWICK_API int qwick_detokenizer_create(struct qwick_detokenizer **out,
                                        const struct qwick_engine *eng,
                                        bool skip_special, struct qwick_err *e);
 QWICK_API void qwick_detokenizer_free(struct qwick_detokenizer *d);
 
-/* *text [*n_text]: the characters that this token completes, perhaps none; not
- * NUL-terminated, and valid until the next call. Ids as for qwick_detokenize.
- */
+/* Add a token and set *text [*n_text] to the characters that it completes,
+ * perhaps none. The text does not end with a NUL, and is valid until the next
+ * call. For ids without bytes see qwick_detokenize. */
 QWICK_API int qwick_detokenizer_add(struct qwick_detokenizer *d, int32_t id,
                                     const char **text, size_t *n_text,
                                     struct qwick_err *e);
 
-/* The text has ended: *text [*n_text] gets the bytes that were held back. The
- * next token begins a new text. */
+/* End the text: set *text [*n_text] to the bytes that were held back. The next
+ * token begins a new text. */
 QWICK_API int qwick_detokenizer_flush(struct qwick_detokenizer *d,
                                       const char **text, size_t *n_text,
                                       struct qwick_err *e);
 
 /* ---- batching -------------------------------------------------------- */
 
-/* Many generations at once. A pass over the weights decodes one token of every
- * live sequence and prefills a piece of new ones, ragged, never padded.
+/* Many generations at once. Each pass decodes one token of every live sequence
+ * and prefills a piece of the new sequences. Rows are packed without padding.
  *
  * Prompts share work. A new prompt takes the keys and values of its beginning
  * from a live sequence with the same beginning, or from the engine's prefix
- * caches, and evaluates at least its last token. The cache in memory gets the
- * prompts, and sequences that have ended, to the token. The cache on disk gets
- * whole pages of one prompt at most: of the first prompt that begins with
- * `common`, the part that other requests share.
+ * caches. At least its last token is evaluated. The prefix cache in memory
+ * receives every prompt, and every sequence that has ended, up to its last
+ * token. The prefix cache on disk receives at most the full pages of one
+ * prompt: of the first prompt that begins with `common`, the part that other
+ * requests share.
  *
  * With exact, an answer is bit by bit the one that qwick_generate gives. Other
  * requests and the caches do not change it. */
 struct qwick_batch;
 
-/* A request has ended. The callback may keep *r, and then sets *r to zeros;
- * otherwise the batch frees it. e: NULL, or why the request failed; *r then
- * holds the answer up to the failure. The callback may add requests. When it
- * returns nonzero, the step ends with QWICK_ERR_RUNTIME. */
+/* Called when a request has ended. tag is the request's. *r is the answer. To
+ * keep it, the callback copies *r and sets *r to zeros; otherwise the batch
+ * frees it. e is NULL, or says why the request failed; *r then holds the answer
+ * up to the failure. The callback may add requests. When it returns nonzero,
+ * the step ends with QWICK_ERR_RUNTIME. */
 typedef int (*qwick_done_fn)(void *ctx, void *tag, struct qwick_result *r,
                              const struct qwick_err *e);
 
 struct qwick_batch_options {
     size_t size;
-    size_t max_batch;      /* sequences alive at once, 0: 16 */
-    size_t n_ctx;          /* most tokens of each, 0: the model's maximum */
-    size_t kv_bytes;       /* most memory of the sequences' KV caches, beside
-                              the engine's prefix_cache_bytes; 0: what is
-                              available. Where it is short, fewer run at once */
-    const int32_t *common; /* [n_common] what prompts are known to begin with;
-                              copied */
+    size_t max_batch;      /* maximum number of live sequences, 0: 16 */
+    size_t n_ctx;          /* maximum tokens of a sequence, 0: the model's
+                              maximum */
+    size_t kv_bytes;       /* maximum memory of the sequences' KV caches, not
+                              counting the engine's prefix_cache_bytes; 0: the
+                              available memory. If memory is short, fewer
+                              sequences are live */
+    const int32_t *common; /* [n_common] tokens with which prompts are known to
+                              begin; copied */
     size_t n_common;
     qwick_done_fn done;
     void *done_ctx;
@@ -891,41 +940,43 @@ QWICK_API int qwick_batch_create(struct qwick_batch **out,
                                  struct qwick_engine *eng,
                                  const struct qwick_batch_options *o,
                                  struct qwick_err *e);
-/* Drops requests that have not ended, without calling done. */
+/* Free a batch. Requests that have not ended are dropped without a call of
+ * done. */
 QWICK_API void qwick_batch_free(struct qwick_batch *b);
 
 /* Queue a prompt of n >= 1 tokens. prompt and *o are copied. Memory that *o
- * points to belongs to the caller and must stay until done is called.
- * o->profile has no effect. Both prefill_ms and timeout_ms begin with the first
- * pass that holds a token of the prompt; prefill_ms ends with the first token
- * of the answer. The timeout is checked after each pass. */
+ * points to belongs to the caller and must stay valid until done is called.
+ * o->profile has no effect. prefill_ms and timeout_ms count from the first pass
+ * that evaluates a token of the prompt. prefill_ms ends with the first token of
+ * the answer. The timeout is checked after each pass. */
 QWICK_API int qwick_batch_add(struct qwick_batch *b, const int32_t *prompt,
                               size_t n, const struct qwick_generate_options *o,
                               void *tag, struct qwick_err *e);
 
-/* Cancel all requests with this tag, waiting or running. The next step ends
- * them before its pass: it calls done for each, with the answer so far and
- * QWICK_FINISH_CANCELLED. May be called by a callback of the batch; a request
- * that ends in the same pass keeps its own finish reason. No request has the
- * tag: QWICK_ERR_USAGE. */
+/* Cancel all requests with this tag, whether they wait or run. The next step
+ * ends them before its pass: it calls done for each, with the answer so far and
+ * QWICK_FINISH_CANCELLED. A callback of the batch may call this function; a
+ * request that ends in the same pass keeps its own finish reason.
+ * QWICK_ERR_USAGE if no request has the tag. */
 QWICK_API int qwick_batch_cancel(struct qwick_batch *b, const void *tag,
                                  struct qwick_err *e);
 
-/* Run one pass; does nothing when no request is left. When a request fails,
- * done hears of it, and the step succeeds. QWICK_ERR_INTERRUPTED: nothing
- * has changed. */
+/* Run one pass. Does nothing when no request is left. When a request fails,
+ * done is called with the error and the step succeeds. After
+ * QWICK_ERR_INTERRUPTED nothing has changed. */
 QWICK_API int qwick_batch_step(struct qwick_batch *b, struct qwick_err *e);
-/* Steps until no request is left. */
+/* Run steps until no request is left. */
 QWICK_API int qwick_batch_run(struct qwick_batch *b, struct qwick_err *e);
 
-/* A program that was compiled with another version of qwick.h gets the members
- * that both versions know. Members that only its own version knows are 0. */
+/* Counts of a batch. A program that was compiled with another version of
+ * qwick.h gets the members that both versions know. Members that only the
+ * program's version knows are 0. */
 struct qwick_batch_stats {
     size_t n_waiting, n_live;
     uint64_t n_passes;
     uint64_t n_evaluated; /* tokens that went through the model */
-    uint64_t n_shared;    /* tokens of prompts taken from other sequences and
-                             the prefix caches */
+    uint64_t n_shared;    /* prompt tokens whose keys and values came from other
+                             sequences or from the prefix caches */
     uint64_t n_generated;
     uint64_t n_preempted; /* times that a sequence lost its cache to others */
 };
@@ -942,16 +993,17 @@ qwick_batch_get_stats(const struct qwick_batch *b)
 
 /* ---- judging --------------------------------------------------------- */
 
-/* Log-probabilities of given texts and answers, without a decode loop: natural
- * logarithms of the softmax over the logits before any sampler, summed in
- * double. Many sequences share a pass over the weights. With exact, each result
- * equals that of the sequence alone bit by bit. */
+/* Judging computes log-probabilities of given texts and answers, without a
+ * decode loop: natural logarithms of the softmax over the logits before any
+ * sampler, summed in double. Many sequences share a pass. With exact, the
+ * result for a sequence equals bit by bit the result for that sequence
+ * alone. */
 struct qwick_judge_options {
     size_t size;
-    size_t n_ctx;               /* most tokens of a sequence, 0: the model's
+    size_t n_ctx;               /* maximum tokens of a sequence, 0: the model's
                                    maximum */
-    size_t window, stride;      /* of qwick_score */
-    qwick_progress_fn progress; /* tokens done and to do */
+    size_t window, stride;      /* for qwick_score: see there */
+    qwick_progress_fn progress; /* gets tokens done and all tokens */
     void *progress_ctx;
     const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
 };
@@ -964,56 +1016,60 @@ static inline struct qwick_judge_options qwick_judge_defaults(void)
     return o;
 }
 
-/* A text, and the context before it. */
+/* A text to score, with the context before it. */
 struct qwick_score_item {
     const int32_t *tokens; /* [n] */
     size_t n;
     size_t n_given;   /* the first n_given tokens are context, not scored */
-    double *logprobs; /* [n] out: of each token, given all tokens before it; 0
-                         for a token that is not scored */
-    size_t n_windows; /* out */
+    double *logprobs; /* [n] out: log-probability of each token, given all
+                         tokens before it; 0 for tokens that are not scored */
+    size_t n_windows; /* out: windows in which it was evaluated */
 };
 
-/* The index of the first scored token: n_given; without context 1, because
- * nothing comes before the first token. Equals n when no token is scored. */
+/* Return the index of the first scored token. It is n_given, or 1 when there is
+ * no context, because the first token has nothing before it to be predicted
+ * from. It is at least n when no token is scored. */
 QWICK_API size_t qwick_score_first(const struct qwick_score_item *it);
 
 /* Score texts of any length. A text of more than `window` tokens (0: n_ctx) is
  * evaluated in windows of that size. Each window starts `stride` tokens (0:
- * half of the window) after the one before and scores only tokens that no
+ * half of the window) after the previous window, and scores only tokens that no
  * earlier window scored. So after the first window, each scored token has at
- * least window - stride tokens before it. Context counts as part of the text,
- * but is not scored. n_windows is 0 where nothing is scored. */
+ * least window - stride tokens before it. Context is evaluated as part of the
+ * text, but not scored. n_windows is 0 if no token is scored. */
 QWICK_API int qwick_score(struct qwick_engine *eng,
                           struct qwick_score_item *items, size_t n,
                           const struct qwick_judge_options *o,
                           struct qwick_err *e);
 
-/* The window and the stride that qwick_score uses with *o. A window larger than
- * the context, or a stride that is not smaller than the window:
- * QWICK_ERR_USAGE. */
+/* Write the window and the stride that qwick_score uses with *o to *window and
+ * *stride. QWICK_ERR_USAGE if the window is larger than the context, or the
+ * stride is not smaller than the window. */
 QWICK_API int qwick_judge_windows(const struct qwick_engine *eng,
                                   const struct qwick_judge_options *o,
                                   size_t *window, size_t *stride,
                                   struct qwick_err *e);
 
-/* One of the possible answers; all prompts have the same ones. */
+/* One of the possible answers. All prompts have the same possible answers. */
 struct qwick_answer {
     const int32_t *tokens; /* [n], n >= 1 */
     size_t n;
 };
 
-/* A prompt, and the log-probability of each answer directly after it. */
+/* A prompt, and the log-probability of each answer directly after the
+ * prompt. */
 struct qwick_choose_item {
     const int32_t *prompt; /* [n], n >= 1 */
     size_t n;
-    double *logprobs; /* [n_answers] out: sum over the answer's tokens */
+    double *logprobs; /* [n_answers] out: for each answer the sum over its
+                         tokens */
 };
 
-/* Evaluates each prompt once, a beginning that all prompts share once for all
- * of them, and each distinct prefix of the answers once per prompt. Two equal
- * answers, or an empty one: QWICK_ERR_USAGE. A prompt that does not fit the
- * context together with the longest answer: QWICK_ERR_CONTEXT. */
+/* Compute the log-probability of each answer after each prompt. Evaluates each
+ * prompt once, a beginning that all prompts share only once, and each distinct
+ * prefix of the answers once per prompt. QWICK_ERR_USAGE if two answers are
+ * equal or one is empty. QWICK_ERR_CONTEXT if a prompt together with the
+ * longest answer does not fit the context. */
 QWICK_API int qwick_choose(struct qwick_engine *eng,
                            struct qwick_choose_item *items, size_t n,
                            const struct qwick_answer *answers, size_t n_answers,
@@ -1022,31 +1078,36 @@ QWICK_API int qwick_choose(struct qwick_engine *eng,
 
 /* ---- quantizing ------------------------------------------------------ */
 
-/* How to choose scales: as mlx.core.quantize does; or by a search for the least
- * squared error of the weights, which takes longer and never has a larger
- * error. */
+/* How to choose scales. MLX: as mlx.core.quantize does. LSQ: search for the
+ * least squared error of the weights; this takes longer, and the error is never
+ * larger. */
 enum qwick_scales { QWICK_SCALES_MLX, QWICK_SCALES_LSQ };
 
-/* line has no newline; it may hold control bytes that came from a file. */
+/* Receives a line for people. It has no newline; it may hold control bytes that
+ * came from a file. */
 typedef void (*qwick_note_fn)(void *ctx, const char *line);
 
 struct qwick_quantize_options {
     size_t size;
-    int bits;                /* 2, 3, 4, 5, 6 or 8; a router of experts gets
-                                at least 8 */
+    int bits;                /* 2, 3, 4, 5, 6 or 8; the router of a mixture of
+                                experts gets at least 8 */
     int group;               /* elements that share a scale: 32, 64 or 128 */
-    int head_bits;           /* of lm_head, or of the embedding where that is
-                                the head too; 0: as bits */
-    const char *const *only; /* shell patterns (fnmatch) of modules' names, */
-    size_t n_only;           /* "model.layers.0.mlp.up_proj"; 0: all */
-    const char *const *skip; /* modules to copy, also where `only` names them */
+    int head_bits;           /* bits of lm_head, or of the embedding if it is
+                                also the head; 0: the same as bits */
+    const char *const *only; /* [n_only] quantize only modules whose names match
+                                one of these shell patterns (fnmatch), such as
+                                "model.layers.0.mlp.up_proj" */
+    size_t n_only;           /* 0: all modules */
+    const char *const *skip; /* [n_skip] patterns of modules to copy, even if
+                                `only` matches them */
     size_t n_skip;
     enum qwick_scales scales;
-    bool force;                 /* replace a checkpoint */
+    bool force;                 /* replace an existing checkpoint */
     int threads;                /* 0: physical cores */
-    qwick_progress_fn progress; /* bytes of the source done and to do */
+    qwick_progress_fn progress; /* gets bytes of the source done and all
+                                   bytes */
     void *progress_ctx;
-    qwick_note_fn note; /* modules that are only copied, and why */
+    qwick_note_fn note; /* gets each module that is only copied, and why */
     void *note_ctx;
     const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
 };
@@ -1060,60 +1121,64 @@ static inline struct qwick_quantize_options qwick_quantize_defaults(void)
 }
 
 struct qwick_quantize_report {
-    size_t n_quantized;     /* modules */
-    size_t n_dense;         /* modules that could have been, and stay */
+    size_t n_quantized;     /* modules that were quantized */
+    size_t n_dense;         /* modules that could be quantized but were
+                               copied */
     size_t n_params;        /* elements of all tensors written */
-    size_t bytes_read;      /* of the source's tensors */
-    size_t bytes_written;   /* of the tensors written */
-    double bits_per_weight; /* of the tensors written */
+    size_t bytes_read;      /* bytes of the source's tensors */
+    size_t bytes_written;   /* bytes of the tensors written */
+    double bits_per_weight; /* average over the tensors written */
     double total_ms;
 };
 
 /* Write the checkpoint src (directory, hub id, NULL: the demo model) to the
- * directory dst with its weight matrices quantized by groups: MLX's affine
- * format, which mlx-lm loads. Every 2-D tensor NAME.weight whose columns are
- * whole groups becomes NAME.weight (packed U32), NAME.scales and NAME.biases
- * (of the weight's type); everything else is copied. Files are split as the
- * source's are; the tokenizer's and the generation's are copied; config.json
- * gets "quantization" and "quantization_config". It uses a few MiB a thread for
- * a model of any size.
+ * directory dst, with its weight matrices quantized by groups in MLX's affine
+ * format, which mlx-lm loads. A 2-D tensor NAME.weight whose columns are a
+ * multiple of the group becomes NAME.weight (packed U32), NAME.scales and
+ * NAME.biases (both of the weight's type). All other tensors are copied, and so
+ * are the files of the tokenizer and the generation config. config.json gets
+ * "quantization" and "quantization_config". The weights are split over files as
+ * in the source. Needs a few MiB of memory per thread, whatever the size of the
+ * model.
  *
  * dst must not exist, or be an empty directory, or with force a checkpoint
- * (config.json, no directories); else QWICK_ERR_USAGE. It appears complete or
- * not at all: files are written to a directory beside it, which then takes its
- * name. A checkpoint that is replaced changes names with the new one at once
- * where the file system can (RENAME_EXCHANGE). Elsewhere it is moved away
- * first, and for a moment dst does not exist. Directories dst.tmp-* and
- * dst.old-* of processes of this host that died are removed. A
- * source that is quantized already, has weights that are not finite or is no
- * model that qwick knows is QWICK_ERR_MODEL. r may be NULL. */
+ * (config.json, no directories); otherwise QWICK_ERR_USAGE. dst appears
+ * complete or not at all: the files are written to a directory beside it, which
+ * is then renamed to dst. To replace a checkpoint, the two directories swap
+ * names in one step if the file system can do that (RENAME_EXCHANGE). If it
+ * cannot, the old checkpoint is moved away first, and for a moment dst does not
+ * exist. Directories dst.tmp-* and dst.old-* that dead processes of this host
+ * left are removed. QWICK_ERR_MODEL if src is already quantized, has weights
+ * that are not finite, or is a model that qwick does not know. r may be
+ * NULL. */
 QWICK_API int qwick_quantize(const char *src, const char *dst,
                              const struct qwick_quantize_options *o,
                              struct qwick_quantize_report *r,
                              struct qwick_err *e);
 
-/* Remove the unfinished directory of a qwick_quantize under way. For a handler
- * of SIGBUS, which a source that is truncated while it is read leads to, that
- * then ends the process. Async-signal-safe. */
+/* Remove the unfinished directory of the qwick_quantize that is running. Meant
+ * for a handler of SIGBUS that then ends the process: the kernel sends SIGBUS
+ * when a source is truncated while it is read. Async-signal-safe. */
 QWICK_API void qwick_quantize_abandon(void);
 
 /* ---- embeddings and reranking ---------------------------------------- */
 
-/* Texts to vectors: the hidden state of the last token after the last norm, as
- * Qwen3-Embedding defines it. Many texts share a pass over the weights, and a
- * shared beginning is evaluated once. With exact, each vector equals that of
- * the text alone bit by bit. */
+/* Turns texts into vectors. The vector of a text is the hidden state of its
+ * last token after the last norm, as Qwen3-Embedding defines it. Many texts
+ * share a pass, and a shared beginning is evaluated once. With exact, the
+ * vector of a text equals bit by bit the vector of that text alone. */
 struct qwick_embedder;
 
 struct qwick_embed_options {
     size_t size;
-    size_t n_ctx;               /* most tokens of a text, 0: the model's
+    size_t n_ctx;               /* maximum tokens of a text, 0: the model's
                                    maximum */
     size_t max_batch;           /* texts that are evaluated jointly, 0: 64 */
-    size_t dim;                 /* keep the first numbers of a vector only
+    size_t dim;                 /* keep only the first dim numbers of a vector
                                    (Matryoshka), 0: all d_model */
-    bool normalize;             /* vectors get length 1; default true */
-    qwick_progress_fn progress; /* tokens of the call done and to do */
+    bool normalize;             /* scale vectors to length 1; default true */
+    qwick_progress_fn progress; /* gets tokens done and all tokens of the
+                                   call */
     void *progress_ctx;
     const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
 };
@@ -1132,31 +1197,33 @@ QWICK_API int qwick_embedder_create(struct qwick_embedder **out,
                                     struct qwick_err *e);
 QWICK_API void qwick_embedder_free(struct qwick_embedder *m);
 
-/* A warning for users, "does not look like …", when the checkpoint shows no
- * sign of being an embedding model, or a reranker. NULL: it shows one. Signs
- * are its name, the files of sentence-transformers, README.md, tensors without
- * a head, a post-processor that ends texts, the size of the vocabulary; a
- * genuine one has several. */
+/* Return a warning for users ("does not look like …") when the checkpoint shows
+ * no sign of being an embedding model, or a reranker; NULL when it shows one.
+ * Signs are its name, the files of sentence-transformers, README.md, tensors
+ * without a head, a post-processor that ends texts, and the size of the
+ * vocabulary. A genuine model shows several of them. */
 QWICK_API const char *qwick_embed_doubt(const struct qwick_engine *eng);
 QWICK_API const char *qwick_rerank_doubt(const struct qwick_engine *eng);
 
-/* Numbers of a vector. */
+/* Return the number of elements of a vector. */
 QWICK_API size_t qwick_embedder_dim(const struct qwick_embedder *m);
 
 struct qwick_embed_text {
     const char *text;
     size_t n_text;
-    const char *instruct; /* the task that text is a query of, put before it as
-                             "Instruct: TASK\nQuery:"; NULL: a document */
+    const char *instruct; /* for a query: the task that it serves; "Instruct:
+                             TASK\nQuery:" is put before the text. NULL: the
+                             text is a document */
     size_t n_instruct;
     bool allow_special; /* text such as "<|im_end|>" becomes the added token */
-    bool truncate;      /* cut a text that does not fit the context at its end;
-                           else QWICK_ERR_CONTEXT */
+    bool truncate;      /* cut the end of a text that does not fit the context;
+                           otherwise QWICK_ERR_CONTEXT */
 };
 
-/* The ids of a text to embed. The tokenizer's post-processor adds ids before or
- * after them (Qwen3-Embedding's: <|endoftext|> at the end), which stay when the
- * text is cut. *n_dropped (NULL: not asked for): tokens cut. */
+/* Write the ids of a text to embed to *ids. The tokenizer's post-processor adds
+ * ids before or after the text (Qwen3-Embedding's: <|endoftext|> at the end).
+ * They are kept when the text is cut. *n_dropped (may be NULL) is the number of
+ * tokens cut. */
 QWICK_API int qwick_embed_encode(const struct qwick_embedder *m,
                                  const struct qwick_embed_text *t,
                                  int32_t **ids, size_t *n_ids,
@@ -1168,14 +1235,15 @@ struct qwick_embed_item {
     float *vector; /* [dim] out */
 };
 
-/* A hidden state that is not finite: QWICK_ERR_RUNTIME. */
+/* Compute the vectors of n items. QWICK_ERR_RUNTIME if a hidden state is not
+ * finite. */
 QWICK_API int qwick_embed(struct qwick_embedder *m,
                           const struct qwick_embed_item *items, size_t n,
                           struct qwick_err *e);
 
-/* How well documents answer a query: the probability of "yes" against "no" as
- * the next token of Qwen3-Reranker's prompt. The part of the prompt before the
- * document is evaluated once. */
+/* Measures how well documents answer a query. The score is the probability of
+ * "yes" against "no" as the next token of Qwen3-Reranker's prompt. The part of
+ * the prompt before the document is evaluated once. */
 struct qwick_reranker;
 
 struct qwick_rerank_options {
@@ -1184,7 +1252,7 @@ struct qwick_rerank_options {
                              query, retrieve relevant passages that answer the
                              query" */
     size_t n_instruct;
-    size_t n_ctx;     /* most tokens of a prompt, 0: the model's maximum */
+    size_t n_ctx;     /* maximum tokens of a prompt, 0: the model's maximum */
     size_t max_batch; /* documents that are evaluated jointly, 0: 64 */
     qwick_progress_fn progress;
     void *progress_ctx;
@@ -1199,9 +1267,9 @@ static inline struct qwick_rerank_options qwick_rerank_defaults(void)
     return o;
 }
 
-/* A tokenizer without the prompt's control tokens, or for which "yes" or "no"
- * is not one token: QWICK_ERR_MODEL. A query that leaves no room for a
- * document: QWICK_ERR_CONTEXT. */
+/* Create a reranker for one query. QWICK_ERR_MODEL if the tokenizer lacks the
+ * prompt's control tokens, or if "yes" or "no" is not one token.
+ * QWICK_ERR_CONTEXT if the query leaves no room for a document. */
 QWICK_API int qwick_reranker_create(struct qwick_reranker **out,
                                     struct qwick_engine *eng, const char *query,
                                     size_t n_query,
@@ -1209,16 +1277,17 @@ QWICK_API int qwick_reranker_create(struct qwick_reranker **out,
                                     struct qwick_err *e);
 QWICK_API void qwick_reranker_free(struct qwick_reranker *r);
 
-/* The ids of the prompt for a document. No text in query, instruct or document
- * becomes an added token. Of a document that does not fit the context the end
- * is cut. *n_dropped (NULL: not asked for): tokens cut. */
+/* Write the ids of the prompt for a document to *ids. No text in query,
+ * instruct or document becomes an added token. If the prompt does not fit the
+ * context, the end of the document is cut. *n_dropped (may be NULL) is the
+ * number of tokens cut. */
 QWICK_API int qwick_rerank_encode(const struct qwick_reranker *r,
                                   const char *document, size_t n_document,
                                   int32_t **ids, size_t *n_ids,
                                   size_t *n_dropped, struct qwick_err *e);
 
 struct qwick_rerank_item {
-    const int32_t *tokens; /* [n] of qwick_rerank_encode */
+    const int32_t *tokens; /* [n] from qwick_rerank_encode */
     size_t n;
     double score; /* out: P(yes) / (P(yes) + P(no)) */
 };
@@ -1229,31 +1298,34 @@ QWICK_API int qwick_rerank(struct qwick_reranker *r,
 
 /* ---- limits of this machine ------------------------------------------ */
 
-/* Read bandwidth of a sweep by all of the engine's threads over the weights'
- * mapping, or over anonymous memory when the weights are smaller than 256 MiB,
- * to *rate in bytes a second. Runs for about ms milliseconds. */
+/* Measure the read bandwidth of all the engine's threads and write it to *rate,
+ * in bytes per second. They read the mapped weights, or anonymous memory when
+ * the weights are smaller than 256 MiB. Runs for about ms milliseconds. */
 QWICK_API int qwick_bench_bandwidth(struct qwick_engine *eng, double ms,
                                     double *rate, struct qwick_err *e);
 
-/* Peak of the unit that the engine's long prefills use (bf16 products where
- * info.gemm says so, else f32 multiply-adds of the level), in floating-point
- * operations a second (a multiply-add is two), by register-only loops on all
- * of its threads for about ms milliseconds. */
+/* Measure the peak speed of the unit that the engine's long prefills use: bf16
+ * or int8 products where info.gemm says so, otherwise f32 multiply-adds. All of
+ * the engine's threads run loops on registers only, for about ms milliseconds.
+ * Returns floating-point operations per second; a multiply-add counts as
+ * two. */
 QWICK_API double qwick_bench_peak(struct qwick_engine *eng, double ms);
 
-/* Floating-point operations of a forward pass over n tokens that follow pos
- * others: 2 for each weight and token, attention's two products, and the head
- * once. */
+/* Return the number of floating-point operations of a forward pass over n
+ * tokens that follow pos other tokens: two for each weight and token, the two
+ * products of attention, and the head once. */
 QWICK_API double qwick_forward_flops(const struct qwick_engine *eng, size_t pos,
                                      size_t n);
 
-/* Bytes of weights that all passes of the engine have read so far: everything
- * but experts once a pass, and each expert that some token of the pass chose.
- * The difference over a few batches is what they streamed. */
+/* Return the bytes of weights that all passes of the engine have read so far.
+ * Each pass counts every weight outside of experts once, and each expert that
+ * at least one of its tokens chose once. To measure some batches, subtract the
+ * value before them from the value after them. */
 QWICK_API double qwick_engine_weight_bytes(const struct qwick_engine *eng);
 
-/* Bytes of keys and values that such a pass reads. Each key that one of the n
- * tokens sees counts once, so layers with a sliding window count fewer. */
+/* Return the bytes of keys and values that a forward pass over n tokens that
+ * follow pos other tokens reads. Each key that at least one of the n tokens
+ * attends to counts once, so layers with a sliding window count fewer. */
 QWICK_API double qwick_forward_kv_bytes(const struct qwick_engine *eng,
                                         size_t pos, size_t n);
 
