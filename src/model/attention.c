@@ -108,8 +108,10 @@ static void prepare_queries(const struct worker *w, size_t layer, size_t t,
     }
 }
 
-/* Positions [lo, hi) of n blocks that each token of the task attends to, for
- * the group of heads of each. */
+/* Set lo and hi of each query row of task a to the range of positions that the
+ * row attends to in the n blocks from `block` on, counted from the start of
+ * that block. The rows of one token, one for each head of the group, have equal
+ * ranges. A token sees the last `window` positions, its own included. */
 static void set_ranges(const struct worker *w, const struct task *a,
                        size_t block, size_t n, size_t window)
 {

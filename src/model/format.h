@@ -85,8 +85,9 @@ struct format_ops {
 
 struct format {
     const char *name;
-    /* model_products says how a pass multiplies floats. Other formats have one
-       way for each number of tokens. */
+    /* Weights are stored as floats. For these, model_products chooses the
+       kernel of a pass; for other formats the number of tokens alone
+       decides. */
     bool is_float;
     size_t n_arrays;
     /* Bytes of a row in array i < n_arrays. Rows follow each other. */

@@ -5,9 +5,10 @@
 #include "kernel/gemm.h"
 #include "model/pass.h"
 
-/* What part of a phase is shared out as threads come, in how many pieces, and
- * from how many tokens on: fewer are limited by memory, which wants long runs.
- */
+/* The last 1/TAIL_SHARE of a phase's rows is cut into TAIL_PIECES pieces, which
+ * threads take when they become free. This is done only for TAIL_MIN_TOKENS
+ * tokens or more: with fewer tokens memory is the limit, and long contiguous
+ * reads are faster. */
 enum { TAIL_SHARE = 8, TAIL_PIECES = 16, TAIL_MIN_TOKENS = 64 };
 
 enum form pass_form(const struct pass *p, const struct matrix *a, size_t n)

@@ -1,5 +1,5 @@
-/* Tokens with their keys and values in a file: saved sessions, and the entries
- * of the prefix cache.
+/* Files that hold tokens with their keys and values: saved sessions, and the
+ * entries of the prefix cache.
  *
  *     struct kv_file_head   versioned, with a hash of itself
  *     i32 tokens  [n_tokens]
@@ -8,9 +8,10 @@
  *     zeros up to a multiple of KV_FILE_ALIGN
  *     pages       [n_pages][page_bytes]
  *
- * Little-endian. The head's table_hash covers tokens, hashes and logits, so a
- * hash covers every byte that is used. The hashes find damage, not attacks:
- * against these, files that others could have written are refused. */
+ * Little-endian. The head's table_hash covers tokens, hashes and logits, so
+ * every byte that is used is covered by a hash. The hashes find damage, not
+ * attacks. Against attacks, files that another user could have written are
+ * refused. */
 #ifndef ENGINE_KV_FILE_H
 #define ENGINE_KV_FILE_H
 
@@ -36,14 +37,14 @@ struct kv_file_head {
     char model_name[96];   /* for messages; long names are cut */
     /* the file's contents */
     uint64_t n_tokens;            /* from the start of the context */
-    uint64_t first_page, n_pages; /* session: 0 and all */
+    uint64_t first_page, n_pages; /* in sessions: 0 and all pages */
     uint64_t n_logits;            /* 0 or vocab_size */
     uint64_t n_bytes;             /* size of the file */
     uint64_t table_hash, head_hash;
 };
 
-/* Fill in the fields that describe the engine and the kind; the others become
- * zeros. */
+/* Fill in the fields that describe the engine and the kind, and set all other
+ * fields to zero. */
 int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
                      enum kv_file_kind kind, struct qwick_err *e);
 
@@ -67,25 +68,26 @@ struct kv_file {
     size_t data_at;
 };
 
-/* Why a file could not be used. An unreadable file (out of memory, a failed
- * read, no permission) may be good; a damaged one is not. */
+/* Why a file could not be used. UNREADABLE (out of memory, a failed read, no
+ * permission): the file may be good. DAMAGED: it is not good. */
 enum kv_file_fault { KV_FILE_MISSING, KV_FILE_UNREADABLE, KV_FILE_DAMAGED };
 
-/* Open a file and check everything except the pages: sizes, numbers that must
- * agree with each other, hashes. use: the caller wants the keys and values, so
- * refuse a file that another user could have written (KV_FILE_UNREADABLE).
- * Without use, any readable file is accepted. Errors are QWICK_ERR_RUNTIME, and
- * *fault (may be NULL) is their kind. */
+/* Open a file and check everything except the pages: sizes, hashes, and that
+ * numbers agree with each other. use: the caller will use the keys and values,
+ * so a file that another user could have written is refused
+ * (KV_FILE_UNREADABLE). Without use, any readable file is accepted. On failure
+ * *e is QWICK_ERR_RUNTIME, and *fault (fault may be NULL) says what kind of
+ * failure it was. */
 int kv_file_open(struct kv_file *f, const char *path, enum kv_file_kind kind,
                  bool use, enum kv_file_fault *fault, struct qwick_err *e);
 void kv_file_close(struct kv_file *f);
 
 /* Read pages [i, i + n) of the file into pages, each of the file's page_bytes,
- * and check them, on the threads of a pool. Pages are read, not mapped, so that
- * a later change of the file cannot change checked data. Returns the number of
- * good pages before the first bad one; if it is less than n, *fault (may be
- * NULL) and *e are set. Stops with QWICK_ERR_INTERRUPTED when *interrupt (NULL:
- * never) becomes nonzero. */
+ * and check them, on the threads of the pool. Pages are read, not mapped, so
+ * that a later change of the file cannot change checked data. Returns the
+ * number of good pages before the first bad page. If it is less than n, *fault
+ * (fault may be NULL) and *e are set. Stops with QWICK_ERR_INTERRUPTED when
+ * *interrupt (NULL: never) becomes nonzero. */
 size_t kv_file_pages(const struct kv_file *f, size_t i, size_t n,
                      struct kv_page *const *pages, struct par_pool *pool,
                      const volatile int *interrupt, enum kv_file_fault *fault,

@@ -1,5 +1,5 @@
-/* The members of the public structs, and functions on them for the engine's own
- * files. */
+/* The members of the public structs, and functions on these structs for the
+ * engine's own files. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -33,12 +33,14 @@ struct qwick_engine {
     struct chat_form *form, *form_tools;
     enum dtype kv_dtype;
     unsigned char *blocked; /* [vocab_size] ids without text, or NULL */
-    /* Buffers shared by the sessions, which run one at a time or jointly. */
+    /* Buffers that all sessions share. Sessions run one at a time or
+       jointly. */
     struct scratch *scratch; /* created with the first session */
-    struct span *spans;      /* [cap_spans] of a joint step */
-    float *rows;             /* [cap_rows, vocab_size] logits of that step */
-    float *hidden;           /* [cap_hidden, d_model] hidden states of that
+    struct span *spans;      /* [cap_spans] of the current joint step */
+    float *rows;             /* [cap_rows, vocab_size] logits of the last joint
                                 step */
+    float *hidden;           /* [cap_hidden, d_model] hidden states of the last
+                                joint step */
     size_t cap_spans, cap_rows, cap_hidden;
     struct memory memory;
     struct prefix *prefix;          /* NULL: no cache in memory */
@@ -46,7 +48,7 @@ struct qwick_engine {
     struct fingerprint fingerprint; /* zeros: not computed yet */
     uint64_t contents;              /* result of engine_contents */
     bool has_contents;
-    int32_t think_open, think_close; /* ids, or -1 */
+    int32_t think_open, think_close; /* ids of the think tokens, or -1 */
     struct qwick_info info;
     qwick_log_fn log; /* or NULL */
     void *log_ctx;
@@ -55,21 +57,23 @@ struct qwick_engine {
 struct qwick_session {
     struct qwick_engine *eng;
     struct kv_cache kv;
-    int32_t *tokens; /* [cap] the first kv.n are in the cache */
+    int32_t *tokens; /* [cap] the first kv.n tokens are in the cache */
     size_t cap;
-    size_t limit;        /* most tokens */
+    size_t limit;        /* maximum number of tokens */
     float *own_logits;   /* [vocab_size]; NULL: not needed yet */
-    const float *logits; /* of the last token: own_logits, a row of the engine's
-                            buffer, or a row of a running generation; NULL:
-                            none */
+    const float *logits; /* logits of the last token: own_logits, a row of the
+                            engine's buffer, or a row of a running generation;
+                            NULL: none */
     const float *hidden; /* a row of the engine's buffer, or NULL */
-    size_t n_rows;       /* rows of logits, of which *logits is the last */
+    size_t n_rows;       /* rows of logits; *logits is the last row */
     size_t n_cached;     /* tokens that the last sync did not evaluate */
-    double *parts;       /* [PART_COUNT] sums of ms for profiling, or NULL */
+    double *parts;       /* [PART_COUNT] milliseconds per part for profiling, or
+                            NULL */
     qwick_progress_fn progress;
     void *progress_ctx;
     const volatile int *interrupt;
-    double deadline_ms; /* deadline of the prefill by clock_ms; 0: none */
+    double deadline_ms; /* end of the time for the prefill by clock_ms; 0:
+                           none */
 };
 
 static inline bool session_interrupted(const struct qwick_session *s)
@@ -77,36 +81,37 @@ static inline bool session_interrupted(const struct qwick_session *s)
     return s->interrupt && *s->interrupt;
 }
 
-/* Whether a prefill must stop, because of the flag or the deadline. In both
- * cases it fails with QWICK_ERR_INTERRUPTED. */
+/* Return whether a prefill must stop, because of the flag or the deadline. In
+ * both cases the prefill fails with QWICK_ERR_INTERRUPTED. */
 static inline bool session_stopped(const struct qwick_session *s)
 {
     return session_interrupted(s) ||
            (s->deadline_ms > 0 && clock_ms() >= s->deadline_ms);
 }
 
-/* Send a warning to the program's log. If memory is short, it is dropped. */
+/* Send a warning to the program's log. If memory is short, the warning is
+ * dropped. */
 void engine_warn(struct qwick_engine *eng, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Read the checkpoint's chat templates and what the options add to them, and
- * the stop id that tokenizer_config.json names. Sets form and form_tools. */
+/* Read the checkpoint's chat templates, the options that change them, and the
+ * stop id that tokenizer_config.json names. Sets form and form_tools. */
 int engine_open_form(struct qwick_engine *eng,
                      const struct qwick_engine_options *o, struct qwick_err *e);
 
-/* Set *limit to the context of a session created with n_ctx (0: the model's
- * maximum). An engine without weights: QWICK_ERR_USAGE; n_ctx above the
- * maximum: QWICK_ERR_CONTEXT. */
+/* Set *limit to the maximum number of tokens of a session created with n_ctx
+ * (0: the model's maximum). QWICK_ERR_USAGE if the engine has no weights;
+ * QWICK_ERR_CONTEXT if n_ctx is above the model's maximum. */
 int engine_context(const struct qwick_engine *eng, size_t n_ctx, size_t *limit,
                    struct qwick_err *e);
 
-/* Check that tokens[0..n) is a valid context: n >= 1, ids in range
- * (QWICK_ERR_USAGE), no more than s->limit (QWICK_ERR_CONTEXT). */
+/* Check that tokens[0..n) is a valid context: n >= 1 and all ids in range, else
+ * QWICK_ERR_USAGE; n at most s->limit, else QWICK_ERR_CONTEXT. */
 int session_check_tokens(const struct qwick_session *s, const int32_t *tokens,
                          size_t n, struct qwick_err *e);
 
-/* QWICK_ERR_MEMORY when the KV cache of n tokens needs more memory than is
- * available. Allocates nothing. */
+/* Return -1 with QWICK_ERR_MEMORY when the KV cache of n tokens needs more
+ * memory than is available. Allocates nothing. */
 int session_predict_memory(const struct qwick_session *s, size_t n,
                            struct qwick_err *e);
 
@@ -114,31 +119,33 @@ int session_predict_memory(const struct qwick_session *s, size_t n,
 int session_reserve_tokens(struct qwick_session *s, size_t n,
                            struct qwick_err *e);
 
-/* Drop all but the first n tokens. If any are dropped, so are the logits. */
+/* Drop all tokens after the first n. If any are dropped, the logits are
+ * dropped, too. */
 void session_truncate(struct qwick_session *s, size_t n);
 
 /* Append tokens[0..n), n >= 1, in one pass, and write their logits to rows f32
- * [n, vocab_size]. The last row becomes the session's logits, without a copy:
- * see session_own_logits. Makes room for passes of up to `most` tokens. Ignores
- * the interrupt flag. */
+ * [n, vocab_size]. The last row becomes the session's logits without a copy;
+ * see session_own_logits. Makes room for later passes of up to `most` tokens.
+ * Ignores the interrupt flag. */
 int session_decode_all(struct qwick_session *s, const int32_t *tokens, size_t n,
                        size_t most, float *rows, struct qwick_err *e);
 
-/* After session_decode_all: drop all but the first n tokens. At least one token
- * of the pass stays. The logits are then those of the last remaining token. */
+/* After session_decode_all: drop all tokens of the session after the first n.
+ * At least one token of the pass must stay. The logits are then those of the
+ * last remaining token. */
 void session_keep(struct qwick_session *s, size_t n);
 
-/* Copy the logits, if the session has them, to s->own_logits. */
+/* Copy the session's logits, if it has any, to s->own_logits. */
 void session_own_logits(struct qwick_session *s);
 
-/* The bytes of a token, borrowed. Ids that the tokenizer lacks have no bytes,
- * nor have special tokens with skip_special. An id beyond the vocabulary:
- * QWICK_ERR_USAGE. Needs a tokenizer. */
+/* Set *p to the *n bytes of a token, borrowed. *n is 0 for ids that the
+ * tokenizer lacks and, with skip_special, for special tokens. QWICK_ERR_USAGE
+ * if id is beyond the vocabulary. The engine must have a tokenizer. */
 int engine_token_bytes(const struct qwick_engine *eng, int32_t id,
                        bool skip_special, const char **p, size_t *n,
                        struct qwick_err *e);
 
-/* Tokenizer of the engine, or QWICK_ERR_MODEL. */
+/* Check that the engine has a tokenizer; QWICK_ERR_MODEL if not. */
 int engine_need_tokenizer(const struct qwick_engine *eng, struct qwick_err *e);
 
 #endif

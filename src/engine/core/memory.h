@@ -5,22 +5,23 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Reading the available memory opens 15 files and takes 0.1 to 0.2 ms, as long
- * as a pass of a small model. So a reading is used again for MEMORY_AGE_MS,
- * while less than a MEMORY_PART-th of it was granted since then. */
+/* To find the available memory we open 15 files, which takes 0.1 to 0.2 ms, as
+ * long as a pass of a small model. So one reading serves for MEMORY_AGE_MS, or
+ * until a MEMORY_PART-th of it has been granted. */
 #define MEMORY_AGE_MS 100
 #define MEMORY_PART   16
 
-/* The last reading. All zeros: no reading yet. */
+/* The last reading. A struct of all zeros has none yet. */
 struct memory {
     bool known;
     double at;      /* clock_ms() */
     size_t bytes;   /* os_available_memory(); 0: unknown */
-    size_t granted; /* bytes granted since then */
+    size_t granted; /* bytes granted since the reading */
 };
 
-/* Bytes that may still be allocated; SIZE_MAX if unknown. need: bytes that the
- * caller is about to ask for, so that a large request gets a new reading. */
+/* Return the bytes that may still be allocated; SIZE_MAX if unknown. need is
+ * the number of bytes that the caller is about to allocate: for a large number
+ * the function takes a new reading. */
 size_t memory_available(struct memory *m, size_t need);
 
 /* Count bytes that the caller is about to allocate. */

@@ -12,30 +12,31 @@ struct bpe;
 struct config;
 struct gguf;
 
-/* Make the tokenizer from the metadata; NULL if the file has no tokens. A
- * tokenizer other than Qwen's byte-level BPE is an error that names its
- * kind. */
+/* Create the tokenizer that the metadata describe. *out is NULL if the file has
+ * no tokens. Any kind of tokenizer other than Qwen's byte-level BPE is an error
+ * that names the kind. */
 int open_gguf_tokenizer(struct bpe **out, const struct gguf *g,
                         struct qwick_err *e);
 
-/* Get the text of the chat template of this name (NULL: the default one),
- * borrowed; NULL if the file has none. */
+/* Set *text to the text of the chat template with this name (NULL: the default
+ * one), borrowed; to NULL if the file has no such template. */
 int open_gguf_template(const struct gguf *g, const char *name,
                        const char **text, size_t *n, struct qwick_err *e);
 
-/* The special tokens that a template may ask for, as tokenizer_config.json
- * would have them: fills values[i] with the text of keys[i], of
- * OPEN_GGUF_TOKENS, and returns how many there are. The texts are b's. */
+/* Get the special tokens that a template may ask for. keys[i] gets a name as in
+ * tokenizer_config.json, and values[i] the token's text, which b owns. Returns
+ * how many there are, at most OPEN_GGUF_TOKENS. */
 enum { OPEN_GGUF_TOKENS = 4 };
 size_t open_gguf_tokens(const struct gguf *g, struct bpe *b,
                         struct json_value keys[OPEN_GGUF_TOKENS],
                         struct json_value values[OPEN_GGUF_TOKENS]);
 
-/* Add the control tokens that end answers of Qwen models: a GGUF file has only
- * one stop id, while generation_config.json lists several. */
+/* Add the control tokens that end answers of Qwen models to the stop ids of c:
+ * a GGUF file has only one stop id, while generation_config.json lists several.
+ */
 void open_gguf_stops(const struct bpe *b, struct config *c);
 
-/* What the vector of a text is: <architecture>.pooling_type. */
+/* What the model computes for a text: <architecture>.pooling_type. */
 enum open_gguf_pooling {
     POOLING_UNKNOWN,
     POOLING_LAST, /* an embedding model: the last token's state */
@@ -43,7 +44,7 @@ enum open_gguf_pooling {
 };
 enum open_gguf_pooling open_gguf_pooling(const struct gguf *g);
 
-/* Fold all metadata of the tokenizer and the template into id. */
+/* Fold all metadata of the tokenizer and the template into the hash id. */
 void open_gguf_hash(const struct gguf *g, uint64_t id[2]);
 
 #endif

@@ -1,6 +1,6 @@
-/* One answer being generated. It turns rows of logits into tokens and text, and
- * decides when the answer ends. It has no session, so both a decode loop and a
- * batch can drive it. */
+/* A generation: one answer while it is generated. It turns rows of logits into
+ * tokens and text, and decides when the answer ends. It has no session, so both
+ * a decode loop and a batch can drive it. */
 #ifndef ENGINE_GENERATE_H
 #define ENGINE_GENERATE_H
 
@@ -9,12 +9,14 @@
 #include "engine/generate/sampler.h"
 #include "engine/generate/stream.h"
 
-/* generation_free also accepts all zeros. */
+/* The state of a generation. generation_free also accepts a struct of all
+ * zeros. */
 struct generation {
     const struct qwick_engine *eng;
     const struct qwick_generate_options *o; /* borrowed */
     const volatile int *interrupt;          /* NULL: never */
-    double deadline_ms;                     /* deadline by clock_ms; 0: none */
+    double deadline_ms;                     /* end of the time by clock_ms; 0:
+                                               none */
     struct decode_rules rules;
     struct qwick_result *r; /* owned by the caller */
     struct sampler *sampler;
@@ -23,41 +25,44 @@ struct generation {
     struct qwick_logprob *top; /* [n_top] */
     size_t n_top;
     float logprob;     /* log-probability of the last drawn token */
-    size_t *borders;   /* [loop_guard] room for the loop guard */
+    size_t *borders;   /* [loop_guard] memory for the loop guard */
     size_t cap_tokens; /* capacity of r->tokens */
 };
 
-/* QWICK_ERR_USAGE when an id of prompt[0..n) is out of range. */
+/* Return -1 with QWICK_ERR_USAGE when an id of prompt[0..n) is out of range. */
 int generation_check(const struct qwick_engine *eng, const int32_t *prompt,
                      size_t n, struct qwick_err *e);
 
-/* Start an answer to a prompt that generation_check accepts, in a context of
- * limit tokens. *r is filled in step by step. Call generation_free also after a
- * failure. */
+/* Start an answer to a prompt that generation_check accepts, in a context of at
+ * most limit tokens. The functions below fill in *r step by step. Call
+ * generation_free also after a failure. */
 int generation_begin(struct generation *g, const struct qwick_engine *eng,
                      const int32_t *prompt, size_t n,
                      const struct qwick_generate_options *o, size_t limit,
                      struct qwick_result *r, struct qwick_err *e);
 
-/* Choose the next token from a row of logits and record it in the result.
- * Different generations may do so on different threads at the same time. */
+/* Choose the next token from a row of logits and append it to the result's
+ * tokens. Threads may draw for different generations at the same time. */
 int generation_draw(struct generation *g, const float *logits, int32_t *id,
                     struct qwick_err *e);
 
-/* Compute the log-probabilities that the options ask for, from the same row.
- * Threads as above. */
+/* Compute the log-probabilities that the options ask for. logits is the row
+ * from which generation_draw chose the last token. Threads may do this for
+ * different generations at the same time. */
 void generation_weigh(struct generation *g, const float *logits);
 
 /* Hand the drawn token out to the stream and the callback. pos: tokens
- * evaluated so far. *end: it was the last token, and the result's finish says
- * why. */
+ * evaluated so far. *end is set to whether it was the last token; the result's
+ * finish then says why. */
 int generation_emit(struct generation *g, int32_t id, size_t pos, bool *end,
                     struct qwick_err *e);
 
-/* Whether the deadline has passed. Without a deadline it reads no clock. */
+/* Return whether the deadline has passed. Reads no clock if there is no
+ * deadline. */
 bool generation_timed_out(const struct generation *g);
 
-/* Move text and thinking to the result. The text is never NULL afterwards. */
+/* Move text and thinking to the result. The result's text is not NULL
+ * afterwards. */
 int generation_finish(struct generation *g, struct qwick_err *e);
 
 void generation_free(struct generation *g);

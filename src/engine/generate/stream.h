@@ -1,5 +1,5 @@
-/* Turns the bytes of tokens into readable text: it splits thinking from text,
- * finds stop strings across token borders, and holds back incomplete
+/* Turns the bytes of tokens into readable text. It separates thinking from
+ * text, finds stop strings that span several tokens, and holds back incomplete
  * characters. */
 #ifndef ENGINE_STREAM_H
 #define ENGINE_STREAM_H
@@ -16,9 +16,9 @@ struct stream {
     enum qwick_channel channel;
     bool trim;       /* drop newlines: a think block just began or ended */
     bool thought;    /* there was a think block that is not empty */
-    struct buf held; /* raw bytes not yet released */
-    size_t newlines; /* held back at the end of the thinking */
-    struct buf text, thinking; /* all released bytes: valid UTF-8 */
+    struct buf held; /* raw bytes that are held back */
+    size_t newlines; /* newlines held back at the end of the thinking */
+    struct buf text, thinking; /* released bytes, valid UTF-8 */
 };
 
 void stream_init(struct stream *s, const char *const *stop, size_t n_stop,
@@ -26,19 +26,21 @@ void stream_init(struct stream *s, const char *const *stop, size_t n_stop,
 void stream_free(struct stream *s);
 
 /* Handle a token that opens or closes the think block: release the bytes that
- * the old channel held. [*from, end) of its buffer is new. Returns 0, or -1
- * when out of memory. */
+ * are held back on the old channel, and switch to channel `to`. *from is where
+ * the new bytes begin in the buffer of the old channel. Returns 0, or -1 when
+ * out of memory. */
 int stream_switch(struct stream *s, enum qwick_channel to, size_t *from);
 
-/* Add the bytes of a token. last: no bytes follow on any channel, so hold
- * nothing back. *from: where the new bytes begin in the buffer of s->channel.
- * *stopped: the text has a stop string, and only the bytes before it are
- * released. If there are several, the one that ends first counts, however the
- * text is split into tokens. Returns 0, or -1 when out of memory. */
+/* Add the bytes of a token. With last no bytes follow on any channel, so
+ * nothing is held back. *from is where the new bytes begin in the buffer of
+ * s->channel. *stopped is set to whether the text contains a stop string; only
+ * the bytes before it are released. If several stop strings occur, the one that
+ * ends first counts, however the text is divided into tokens. Returns 0, or -1
+ * when out of memory. */
 int stream_add(struct stream *s, const char *p, size_t n, bool last,
                size_t *from, bool *stopped);
 
-/* The buffer of a channel. */
+/* Return the buffer of a channel. */
 static inline struct buf *stream_buf(struct stream *s, enum qwick_channel c)
 {
     return c == QWICK_TEXT ? &s->text : &s->thinking;

@@ -1,7 +1,7 @@
-/* Last hidden states of many token sequences, in joint passes: a task of the
- * scheduler that embed.c and rerank.c share; see states.c. Sessions are used
- * again: a new sequence does not evaluate the tokens that it has in common with
- * what an earlier one left. */
+/* The scheduler's task that computes the last hidden states of many sequences;
+ * embed.c and rerank.c share it. states.c implements it. A session serves
+ * several sequences in turn: the next sequence does not evaluate tokens that it
+ * shares with the beginning of what the session holds. */
 #ifndef ENGINE_EMBED_H
 #define ENGINE_EMBED_H
 
@@ -16,26 +16,26 @@ struct states_item {
     size_t n;
 };
 
-/* Item i of a call. */
+/* Returns item i of a call. */
 typedef struct states_item (*state_item_fn)(void *ctx, size_t i);
 
-/* The hidden state f32 [d_model] of item i's last token, after the last norm.
- */
+/* Receives the hidden state f32 [d_model] of item i's last token, after the
+ * last norm. */
 typedef int (*state_fn)(void *ctx, size_t i, const float *hidden,
                         struct qwick_err *e);
 
-/* Zeros: states_close may be called. */
+/* The state of the task. states_close also accepts a struct of all zeros. */
 struct states {
     struct runs runs; /* the caller sets the interrupt and the progress */
-    /* of the present call of states_run */
-    size_t n, at; /* items; the next one to queue */
+    /* for the current call of states_run */
+    size_t n, at; /* items; index of the next one to queue */
     state_item_fn item;
     state_fn fn;
     void *ctx;
 };
 
-/* n_ctx, max_batch 0: the defaults of the public header. Call states_close also
- * after a failure. st does not move afterwards. */
+/* Prepare the task. n_ctx, max_batch 0: the defaults of qwick.h. Call
+ * states_close also after a failure. *st must not move afterwards. */
 int states_open(struct states *st, struct qwick_engine *eng, size_t n_ctx,
                 size_t max_batch, struct qwick_err *e);
 void states_close(struct states *st);
