@@ -1,10 +1,13 @@
-/* The blocks of GGUF files (ggml's quantized types): a block has 32 or 256
- * consecutive elements of a row, stored together, with common scales. Numbers
- * are little-endian, d and m are f16. No alignment.
+/* The blocks of GGUF files (ggml's quantized types). A block holds 32 or 256
+ * consecutive elements of a row and their scales. Numbers are little-endian; d,
+ * m and dmin are f16. Blocks need no alignment.
  *
- * In all types an element is code * scale, or code * scale - min. The code is a
- * small integer; each run of 16 or 32 elements has its own scale and min. Each
- * product is rounded to f32, and then the difference is rounded. */
+ * The value of an element is code * scale, or code * scale - min. The code is a
+ * small integer, called q below. Each run of 16 or 32 elements has its scale
+ * and its min. The product, and the product with dmin, are rounded to f32, then
+ * the difference is.
+ *
+ * "Bits 2r of x" below stands for bits 2r and 2r + 1. */
 #ifndef KERNEL_BLOCKS_H
 #define KERNEL_BLOCKS_H
 
@@ -13,34 +16,35 @@
 /* Elements of a superblock. */
 enum { SUPER = 256 };
 
-/* (q - 8) * d. Byte j of q holds element j in its low nibble and element j + 16
- * in its high nibble. */
+/* Value (q - 8) * d. Byte j of q has element j in its low nibble and element j
+ * + 16 in its high nibble. */
 struct q4_0 {
     unsigned char d[2], q[16];
 };
 
-/* q * d + m, q as in q4_0 */
+/* Value q * d + m. q is stored as in q4_0. */
 struct q4_1 {
     unsigned char d[2], m[2], q[16];
 };
 
-/* (q - 16) * d. Bit j of h is the fifth bit of element j. */
+/* Value (q - 16) * d. The low four bits of q are stored as in q4_0. Bit j of h
+ * is the fifth bit of element j. */
 struct q5_0 {
     unsigned char d[2], h[4], q[16];
 };
 
-/* q * d + m, q as in q5_0 */
+/* Value q * d + m. q is stored as in q5_0. */
 struct q5_1 {
     unsigned char d[2], m[2], h[4], q[16];
 };
 
-/* q * d */
+/* Value q * d. */
 struct q8_0 {
     unsigned char d[2];
     int8_t q[32];
 };
 
-/* iq4_values[q] * d, q as in q4_0 */
+/* Value iq4_values[q] * d. q is stored as in q4_0. */
 struct iq4_nl {
     unsigned char d[2], q[16];
 };
@@ -48,44 +52,48 @@ struct iq4_nl {
 static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
 
-/* q * (d * low nibble) - dmin * high nibble, of byte g of sc for group g of 16.
- * 128 elements take 32 bytes of q: run r of 32 has bits 2 r and 2 r + 1. */
+/* Value q * (d * low) - dmin * high, where low and high are the nibbles of
+ * sc[g] for element group g of 16. Each 128 elements take 32 bytes of q:
+ * element i of run r of 32 has bits 2r of q[i]. */
 struct q2_k {
     unsigned char sc[16], q[64], d[2], dmin[2];
 };
 
-/* q * (d * (sc - 32)), q from -4 to 3, in groups of 16. q's low bits are as in
- * q2_k; for element i of run r, bit r of h[i] is 0 if 4 must be subtracted.
- * Scale g has its low four bits in nibble g / 8 of sc[g % 8], the high two in
- * bits 2 (g / 4) of sc[8 + g % 4]. */
+/* Value q * (d * (s - 32)), q from -4 to 3, one scale s for each group of 16.
+ * The low two bits of q are stored as in q2_k. Bit r of h[i] belongs to element
+ * i of run r of 32: if it is 0, 4 is subtracted. Scale g has its low four bits
+ * in nibble g / 8 of sc[g % 8], and its high two bits in bits 2(g / 4) of sc[8
+ * + g % 4]. */
 struct q3_k {
     unsigned char h[32], q[64], sc[12], d[2];
 };
 
-/* q * (d * scale) - dmin * min, in groups of 32 with scales and mins of 6 bits
- * (k_scales_mins). 64 elements take 32 bytes of q; the first 32 are in the low
- * nibbles. */
+/* Value q * (d * scale) - dmin * min, one scale and one min, of 6 bits, for
+ * each group of 32 (k_scales_mins). Each 64 elements take 32 bytes of q: the
+ * first 32 elements the low nibbles, the others the high nibbles. */
 struct q4_k {
     unsigned char d[2], dmin[2], sc[12], q[128];
 };
 
-/* Like q4_k. Bit r of h[i] is the fifth bit of element i of run r. */
+/* As q4_k, but codes have five bits: bit r of h[i] is the fifth bit of element
+ * i of run r of 32. */
 struct q5_k {
     unsigned char d[2], dmin[2], sc[12], h[32], q[128];
 };
 
-/* (q - 32) * (d * sc), in groups of 16. 128 elements take 64 bytes of l and 32
- * of h: run r of 32 has nibble r / 2 of l[32 (r % 2) + i] and bits 2 r of
- * h[i]. */
+/* Value (q - 32) * (d * sc), one sc for each group of 16. Each 128 elements
+ * take 64 bytes of l and 32 of h: element i of run r of 32 has its low four
+ * bits in nibble r / 2 of l[32 * (r % 2) + i], and its high two bits in bits 2r
+ * of h[i]. */
 struct q6_k {
     unsigned char l[128], h[64];
     int8_t sc[16];
     unsigned char d[2];
 };
 
-/* iq4_values[q] * (d * (sc - 32)), in groups of 32, 16 bytes of q each, as in
- * q4_0. Scale g has its low four bits in nibble g of sl, the high two in bits
- * 2 g of sh. */
+/* Value iq4_values[q] * (d * (s - 32)), one scale s for each group of 32. Each
+ * group takes 16 bytes of q, stored as in q4_0. Scale g has its low four bits
+ * in nibble g of sl, and its high two bits in bits 2g of sh. */
 struct iq4_xs {
     unsigned char d[2], sh[2], sl[4], q[128];
 };
@@ -99,10 +107,11 @@ _Static_assert(sizeof(struct q2_k) == 84 && sizeof(struct q3_k) == 110 &&
                    sizeof(struct q6_k) == 210 && sizeof(struct iq4_xs) == 136,
                "as stored");
 
-/* Unpack the eight scales and mins of q4_k and q5_k. Groups 0 to 3 have them in
- * the low six bits of sc[0..4) and sc[4..8). Groups 4 to 7 have their low four
- * bits in the nibbles of sc[8..12), and their high two bits at the top of
- * sc[0..8). */
+/* Unpack the eight scales and mins of q4_k and q5_k. Scales 0 to 3 are the low
+ * six bits of sc[0..4), mins 0 to 3 those of sc[4..8). Scales 4 to 7 have their
+ * low four bits in the low nibbles of sc[8..12), mins 4 to 7 in the high
+ * nibbles. The high two bits of scales 4 to 7 are the top two bits of sc[0..4),
+ * those of mins 4 to 7 the top two bits of sc[4..8). */
 static inline void k_scales_mins(uint8_t scales[8], uint8_t mins[8],
                                  const unsigned char sc[12])
 {
@@ -114,7 +123,7 @@ static inline void k_scales_mins(uint8_t scales[8], uint8_t mins[8],
     }
 }
 
-/* Unpack the sixteen scales of q3_k, and subtract their offset. */
+/* Unpack the sixteen scales of q3_k, and subtract 32. */
 static inline void q3_k_scales(int8_t scales[16], const unsigned char sc[12])
 {
     for (int g = 0; g < 16; g++)
@@ -123,7 +132,7 @@ static inline void q3_k_scales(int8_t scales[16], const unsigned char sc[12])
                              32);
 }
 
-/* Unpack the eight scales of iq4_xs, and subtract their offset. */
+/* Unpack the eight scales of iq4_xs, and subtract 32. */
 static inline void iq4_xs_scales(int8_t scales[8], const struct iq4_xs *b)
 {
     unsigned high = (unsigned)b->sh[0] | (unsigned)b->sh[1] << 8;

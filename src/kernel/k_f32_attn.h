@@ -1,11 +1,11 @@
-/* Attention in f32 with one order of sums (attn_block), over the SIMD shim.
- * Included by k_f32.h after k_f32_elements.h.
+/* attn_block, over the SIMD shim: attention in f32, always summed in the same
+ * order. Included by k_f32.h after k_f32_elements.h.
  *
- * A tile is up to ATTN_ROWS query rows by one block of keys and values. It
- * computes all its scores, then its exponentials, then the values. The division
- * of rows into tiles decides which operations overlap, never the order of sums:
- * a score has one accumulator of VEC_LANES lanes, and acc takes positions in
- * ascending order. */
+ * A tile is up to ATTN_ROWS query rows and one block of keys and values. For a
+ * tile we compute all scores, then the exponentials, then the products with the
+ * values. Tiling decides only which operations are done side by side, never the
+ * order of sums: a score has one accumulator of VEC_LANES lanes, and acc adds
+ * positions in ascending order. */
 #ifndef KERNEL_K_F32_ATTN_H
 #define KERNEL_K_F32_ATTN_H
 
@@ -18,23 +18,23 @@ _Static_assert(KV_I8_GROUP % VEC_LANES == 0 && KV_BLOCK % VEC_LANES == 0,
                "whole vectors");
 _Static_assert(ATTN_ROWS == 3 || ATTN_ROWS > 4, "attn_tiles");
 
-/* With more than WIDEN_ROWS rows a block is used three times, and widening it
- * once pays off. A row's exponentials take as long as SOFTMAX_FETCH positions
- * of a sweep that prefetches. */
+/* WIDEN_ROWS: with more rows than this, a block is used at least three times,
+ * and it pays to widen it once. SOFTMAX_FETCH: the exponentials of a row take
+ * as long as this many positions of a sweep that prefetches. */
 enum { WIDEN_ROWS = 2 * ATTN_ROWS, SOFTMAX_FETCH = 16 };
 
 /* ---- prefetches --------------------------------------------------------- */
 
-/* The data that a sweep over keys or values prefetches for the next sweep:
- * `step` bytes per position, starting at `at`. step is 0 if the next sweep
- * reads scratch. */
+/* Data that a sweep over keys or values prefetches for the next sweep: `step`
+ * bytes for each position, from `at` on. step is 0 if the next sweep reads
+ * scratch, which needs no prefetch. */
 struct prefetch {
     const char *at;
     size_t step;
     bool to_l2; /* a compile-time constant in hot loops */
 };
 
-/* Prefetch the part of n more positions. */
+/* Prefetch the bytes for n more positions. */
 INLINE void prefetch_positions(struct prefetch *a, size_t n)
 {
     for (size_t i = 0; i < n * a->step; i += 64)
@@ -44,7 +44,7 @@ INLINE void prefetch_positions(struct prefetch *a, size_t n)
 
 /* ---- blocks ------------------------------------------------------------- */
 
-/* Bytes of a block of keys or values. */
+/* Return the bytes of a block of keys or values. */
 INLINE size_t block_bytes(size_t d, enum dtype type)
 {
     size_t scales = type == DT_I8 ? kv_i8_groups(d) * sizeof(float) : 0;
@@ -52,7 +52,8 @@ INLINE size_t block_bytes(size_t d, enum dtype type)
     return KV_BLOCK * (d * type_bytes(type) + scales);
 }
 
-/* The scale of element e of position j of an int8 block. */
+/* Return the scale of element e of position j of an int8 block, in all
+ * lanes. */
 INLINE vec kv_scale(const char *block, size_t d, size_t j, size_t e)
 {
     size_t at = j * kv_i8_groups(d) + e / KV_I8_GROUP;
@@ -60,7 +61,7 @@ INLINE vec kv_scale(const char *block, size_t d, size_t j, size_t e)
     return vec_set1(load_float(block + KV_BLOCK * d + at * sizeof(float)));
 }
 
-/* The first n elements at p, multiplied by the group's scale if the type has
+/* Load the first n elements at p, multiplied by scale if the type has
  * scales. */
 INLINE vec load_kv(const char *p, size_t n, vec scale, enum dtype type)
 {
@@ -71,7 +72,8 @@ INLINE vec load_kv(const char *p, size_t n, vec scale, enum dtype type)
     return v;
 }
 
-/* Widen n elements of an int8 block to f32, from element e of position j on. */
+/* Widen n elements of an int8 block to f32, starting at element e of position
+ * j. */
 INLINE void widen_vec(float *out, const char *block, size_t d, size_t j,
                       size_t e, size_t n)
 {
@@ -95,8 +97,8 @@ static void attn_widen_i8(float *out, const char *block, size_t d)
 
 /* ---- scores ------------------------------------------------------------- */
 
-/* a[t * P + r] += products of n <= VEC_LANES elements, from element e of the
- * head on, for positions j + r of the block k and T query rows. */
+/* Add products of n <= VEC_LANES elements, starting at element e of the head,
+ * to a[t * P + r], for positions j + r of the block k and T query rows t. */
 INLINE void score_last(vec *a, const float *q, size_t ldq, const char *k,
                        size_t j, size_t d, size_t e, size_t n, int P, int T,
                        enum dtype type)
@@ -121,7 +123,7 @@ INLINE void score_last(vec *a, const float *q, size_t ldq, const char *k,
     }
 }
 
-/* s[t * KV_BLOCK + r] = q_t . k_(j + r) for P positions (1, 4 or
+/* Compute s[t * KV_BLOCK + r] = q_t . k_(j + r) for P positions (1, 4 or
  * vec_dots_at_once) and T rows. */
 INLINE void score_tile(float *s, const float *q, size_t ldq, const char *k,
                        size_t j, size_t d, int P, int T, enum dtype type,
@@ -171,7 +173,8 @@ INLINE void score_tile(float *s, const float *q, size_t ldq, const char *k,
     vec_store_dots(s, a, P, T);
 }
 
-/* scores[t * KV_BLOCK + j] = q_t . k_j for T rows of q and j in [lo, hi). */
+/* Compute scores[t * KV_BLOCK + j] = q_t . k_j for T rows of q and j in [lo,
+ * hi). */
 INLINE void attn_scores(float *scores, const float *q, size_t ldq,
                         const char *k, size_t d, int lo, int hi, int T,
                         enum dtype type, struct prefetch *next)
@@ -189,8 +192,8 @@ INLINE void attn_scores(float *scores, const float *q, size_t ldq,
 
 /* ---- exponentials ------------------------------------------------------- */
 
-/* scores = exp(s - shift). Returns their sum. flush: small results may become
- * 0. */
+/* Compute scores = exp(s - shift) and return their sum. flush: small results
+ * may become 0. */
 INLINE float attn_exp(float *scores, vec *s, float shift, bool flush)
 {
     enum { N = KV_BLOCK / VEC_LANES };
@@ -240,9 +243,10 @@ INLINE void attn_softmax(const struct attn_rows *rows, size_t i, float *scores,
 
 /* ---- values ------------------------------------------------------------- */
 
-/* acc += sum over j in [lo, hi), ascending, of p_j v_j, for R rows and NV
- * vectors of elements from e on. Only the first n lanes of the last vector
- * count. In an int8 block, e is the beginning of a group, or NV is 1. */
+/* Add the sum over j in [lo, hi), ascending, of p_j v_j to acc, for R rows and
+ * NV vectors of elements, starting at element e. Only the first n lanes of the
+ * last vector count. In an int8 block, e is the beginning of a group, or NV is
+ * 1. */
 INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
                         size_t e, int lo, int hi, int R, int NV, size_t n,
                         enum dtype type, struct prefetch *next)
@@ -297,7 +301,7 @@ INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
     }
 }
 
-/* attn_values for whole heads. */
+/* Do the work of attn_values for all elements of a head. */
 INLINE void attn_value_rows(float *acc, size_t d, const float *p, const char *v,
                             int lo, int hi, int R, enum dtype type,
                             struct prefetch *next)
@@ -325,17 +329,18 @@ INLINE void attn_value_rows(float *acc, size_t d, const float *p, const char *v,
 
 /* ---- tiles -------------------------------------------------------------- */
 
-/* Attend with rows [i, i + T); s holds their scores. To keep memory busy, it
- * prefetches values while it reads keys, and the next call's keys from the
- * exponentials on. */
+/* Compute attention for query rows [i, i + T); s is scratch space for their
+ * scores. To keep memory busy, it prefetches the values while it reads the
+ * keys, and once it starts on the exponentials it prefetches the keys of the
+ * next call. */
 INLINE void attn_rows_tile(const struct attn_rows *rows, size_t i, float *s,
                            const char *k, const char *v, size_t d, int T,
                            enum dtype type, struct prefetch *values,
                            struct prefetch *next)
 {
     const size_t bytes = type == DT_F32 ? 0 : block_bytes(d, type);
-    int lo = KV_BLOCK, hi = 0;       /* of any row */
-    int in_lo = 0, in_hi = KV_BLOCK; /* of all rows */
+    int lo = KV_BLOCK, hi = 0;       /* positions of at least one row */
+    int in_lo = 0, in_hi = KV_BLOCK; /* positions of every row */
     float *acc = rows->acc + i * d;
 
     for (size_t t = i; t < i + (size_t)T; t++) {
@@ -348,7 +353,7 @@ INLINE void attn_rows_tile(const struct attn_rows *rows, size_t i, float *s,
     }
     if (lo >= hi)
         return;
-    /* each tile fetches its part */
+    /* each tile prefetches its share */
     values->step = bytes * (size_t)T / (KV_BLOCK * rows->n);
     next->step = bytes * (size_t)T / ((KV_BLOCK + SOFTMAX_FETCH) * rows->n);
     attn_scores(s, rows->q + i * rows->ldq, rows->ldq, k, d, lo, hi, T, type,
@@ -395,8 +400,8 @@ INLINE void attn_tiles(const struct attn_rows *rows, const char *k,
         attn_rows_tile(rows, i, s, k, v, d, 1, type, &values, &next);
 }
 
-/* Heads of 128 elements (Qwen3's) get code in which all strides and the kind of
- * prefetch are constants. */
+/* Attend with all rows. Heads of 128 elements (Qwen3's) get code in which all
+ * strides and the kind of prefetch are constants. */
 INLINE void attn_all_rows(const struct attn_rows *rows, const char *k,
                           const char *v, size_t d, float *s, enum dtype type)
 {

@@ -1,6 +1,7 @@
-/* Attention of prefill in f32 (attn_tile): a tile of many query rows by a block
- * of keys and values, as two products with the softmax between them
- * (FlashAttention, Dao et al. 2022). Included by k_f32.h.
+/* attn_tile, over the SIMD shim: attention of prefill in f32. It multiplies a
+ * tile of many query rows by a block of keys, applies the softmax, and
+ * multiplies by the block of values (FlashAttention, Dao et al. 2022). Included
+ * by k_f32.h.
  *
  * Keys are packed into panels of GEMM_NR positions, and values into panels of
  * GEMM_NR elements, so that no sum crosses the lanes of a vector. */
@@ -26,7 +27,7 @@ struct visible {
     size_t lo, hi;
 };
 
-/* Positions that at least one of rows [i, i + n) attends to. */
+/* Return the positions that at least one of rows [i, i + n) attends to. */
 INLINE struct visible rows_visible(const struct attn_rows *rows, size_t i,
                                    size_t n)
 {
@@ -40,8 +41,8 @@ INLINE struct visible rows_visible(const struct attn_rows *rows, size_t i,
     return (struct visible){(size_t)lo, (size_t)hi};
 }
 
-/* Pack the values of positions `in`, zeros elsewhere. Returns whether all are
- * finite; otherwise 0 * value can be NaN. */
+/* Pack the values of positions `in`, and zeros for all other positions. Returns
+ * whether all values are finite: if one is not, 0 times it can be NaN. */
 INLINE bool attn_pack_values(float *out, const char *v, size_t d,
                              struct visible in, enum dtype type)
 {
@@ -78,7 +79,8 @@ INLINE void attn_tile_scores(const struct attn_rows *rows,
                    t->keys + j * d, d, GEMM_NR, R, true);
 }
 
-/* Add the exponentials times the values to acc of the same rows. */
+/* Add the exponentials times the values to acc, for rows [first + i, first + i
+ * + R). */
 INLINE void attn_tile_values(const struct attn_rows *rows,
                              const struct attn_panels *t, size_t d, size_t i,
                              size_t first, int R)

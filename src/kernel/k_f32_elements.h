@@ -1,9 +1,10 @@
-/* Element-wise kernels in f32, conversions, softmax's parts and measurements,
- * over the SIMD shim. Included by k_f32.h.
+/* Kernels in f32 that map element by element, conversions, parts of the
+ * softmax, and measurements, over the SIMD shim. Included by k_f32.h.
  *
- * Each kernel that maps elements has a function for one vector, with n lanes.
- * The last elements of a call go through the same vector operations as the
- * others, so the place of an element in the call does not change its value. */
+ * A kernel that maps elements has a function that handles one vector of n
+ * lanes. The last elements of a call go through the same vector operations as
+ * all others, so the value of an element does not depend on its place in the
+ * call. */
 #ifndef KERNEL_K_F32_ELEMENTS_H
 #define KERNEL_K_F32_ELEMENTS_H
 
@@ -14,9 +15,9 @@
 
 /* ---- exp ---------------------------------------------------------------- */
 
-/* exp(x - n ln 2): n ln 2 in two parts (Cody and Waite 1980), then a minimax
- * polynomial for exp(r) on |r| <= ln 2 / 2 (relative error 2^-28.3, found by
- * the Remez exchange). */
+/* Compute exp(x - n ln 2). n ln 2 is subtracted in two parts (Cody and Waite
+ * 1980). A minimax polynomial gives exp(r) for the rest r, |r| <= ln 2 / 2,
+ * with a relative error of 2^-28.3 (coefficients by the Remez exchange). */
 INLINE vec exp_rest(vec x, vec n)
 {
     const vec ln2_hi = vec_set1(0x1.62e4p-1f); /* n * ln2_hi is exact */
@@ -34,8 +35,8 @@ INLINE vec exp_rest(vec x, vec n)
     return p + vec_set1(1);
 }
 
-/* exp(x) within 1 ulp if the result is normal; subnormal results are rounded
- * once. NaN stays NaN. */
+/* Compute exp(x) within 1 ulp if the result is normal; subnormal results are
+ * rounded once. NaN stays NaN. */
 INLINE vec vec_exp(vec x)
 {
     vec n;
@@ -48,7 +49,7 @@ INLINE vec vec_exp(vec x)
     return vec_scale2(exp_rest(x, n), n);
 }
 
-/* exp(x) for x <= 0 or NaN. The result may be 0 if x < -87. */
+/* Compute exp(x) for x <= 0 or NaN. The result may be 0 if x < -87. */
 INLINE vec vec_exp_flush(vec x)
 {
 #if VEC_FLUSH_EXP
@@ -124,8 +125,8 @@ static void KERNEL(rmsnorm)(float *out, const float *x, const float *w,
     }
 }
 
-/* Rotate n elements from x on with their partners, which are h elements
- * further. */
+/* Rotate n elements, starting at x, with their partners h elements further
+ * on. */
 INLINE void rope_vec(float *x, size_t h, const float *cos, const float *sin,
                      size_t n)
 {
@@ -217,8 +218,8 @@ static float KERNEL(max)(const float *x, size_t n)
     return vec_max_lane(vec_max(vec_max(m[0], m[1]), vec_max(m[2], m[3])));
 }
 
-/* The exponentials of n values, with 0 in the lanes from n on. Also stores them
- * in out, unless it is NULL. */
+/* Return the exponentials of n values, and 0 in the lanes from n on. Stores
+ * them in out unless it is NULL. */
 INLINE vec exp_vec(float *out, const float *x, vec shift, vec scale, size_t n)
 {
     const vec v = vec_load_or(x, n, -INFINITY);

@@ -1,4 +1,4 @@
-/* Products of many tokens in f32 (gemm_f32), C = A * B^T, over the SIMD shim:
+/* gemm_f32, over the SIMD shim: f32 products of many tokens, C = A * B^T,
  * blocked and packed as in Goto and van de Geijn (Anatomy of High-Performance
  * Matrix Multiplication, 2008). Included by k_f32.h.
  *
@@ -6,8 +6,8 @@
  * The inner kernel keeps one panel in L1. Rows of A are read in place, in
  * blocks that fit L2.
  *
- * A level may define GEMM_SMALL_M, a number of rows of A, and a function for
- * up to that many rows, with the parameters of gemm below:
+ * A level may define GEMM_SMALL_M, a number of rows of A, and a function that
+ * multiplies up to that many rows, with the parameters of gemm below:
  *
  *   gemm_small(c, ldc, a, lda, b, ldb, m, n, k, work, type)
  *
@@ -21,8 +21,8 @@
 #endif
 
 /* NR: rows of b in a panel. KC: columns of a and b in a block. NC: rows of b
- * that are packed at a time. MC: rows of a that are multiplied with them at a
- * time. */
+ * that are packed at a time. MC: rows of a that are multiplied by the packed
+ * rows at a time. */
 enum {
     GEMM_NR = 2 * VEC_LANES,
     GEMM_KC = 256,
@@ -43,8 +43,8 @@ INLINE void gemm_fetch(const float *c, size_t nr)
     prefetch_near(c + nr - 1);
 }
 
-/* Multiply R rows of a by one panel of kc columns; only its first nr rows
- * count. Adds to c, or overwrites it if `first`. */
+/* Multiply R rows of a by a panel of kc columns, of which only the first nr
+ * rows count. Adds to c, or overwrites c if `first`. */
 INLINE void gemm_micro(float *c, size_t ldc, const float *a, size_t lda,
                        const float *panel, size_t kc, size_t nr, int R,
                        bool first)
@@ -84,8 +84,9 @@ INLINE void gemm_micro(float *c, size_t ldc, const float *a, size_t lda,
     }
 }
 
-/* Pack kc columns of nc rows of b, stride bytes apart, into panels of GEMM_NR
- * rows, with zeros beyond nc: out[panel][column][GEMM_NR]. */
+/* Pack kc columns of nc rows of b into panels of GEMM_NR rows, with zeros
+ * beyond nc: out[panel][column][GEMM_NR]. Rows of b are `stride` bytes
+ * apart. */
 INLINE void gemm_pack(float *out, const char *b, size_t stride, size_t nc,
                       size_t kc, enum dtype type)
 {
@@ -110,8 +111,8 @@ INLINE void gemm_pack(float *out, const char *b, size_t stride, size_t nc,
     }
 }
 
-/* Multiply all groups of R rows of a, from row i on, by one panel, which stays
- * in L1. Returns the first row that is left. */
+/* Multiply all groups of R rows of a, starting at row i, by one panel, which
+ * stays in L1. Returns the first row that is left. */
 INLINE size_t gemm_rows(float *c, size_t ldc, const float *a, size_t lda,
                         const float *panel, size_t i, size_t mc, size_t kc,
                         size_t nr, int R, bool first)

@@ -1,16 +1,17 @@
-/* Products of few tokens in f32 with one order of sums (matmul_f32), over the
- * SIMD shim. Included by k_f32.h.
+/* matmul_f32, over the SIMD shim: f32 products of few tokens, always summed in
+ * the same order. Included by k_f32.h.
  *
- * Order of sums: element k of a row belongs to partial sum k % 32; each partial
- * sum takes its elements in ascending order. vec_sum_chains adds up the 32. The
- * division of rows and tokens into tiles decides which products overlap, never
- * that order.
+ * The order of sums: element k of a row belongs to partial sum k % 32. Each
+ * partial sum adds its elements in ascending order. Then vec_sum_chains adds up
+ * the 32 partial sums. Tiling decides only which products are computed side by
+ * side, never that order.
  *
  * A level may define
  *
  *   MATMUL_ROWS_BF16(y, w, w_bytes, x, n_rows, n, work)
- *       multiply all rows of bf16 by one token, in the same order of sums;
- *       false if the size does not suit it */
+ *
+ * It multiplies all bf16 rows by one token, in the same order, and returns
+ * false when it does not support the size. */
 #ifndef KERNEL_K_F32_MATMUL_H
 #define KERNEL_K_F32_MATMUL_H
 
@@ -23,7 +24,8 @@ enum { PARTIAL_SUMS = 32, CHAINS = PARTIAL_SUMS / VEC_LANES };
 
 _Static_assert(CHAINS % MATMUL_CHAINS == 0, "whole passes");
 
-/* One row, one token: a sequential sweep, which gives the most bandwidth. */
+/* Multiply one row by one token. The row is read in one sequential sweep, which
+ * gives the most bandwidth. */
 INLINE void dot_row(float *y, const char *w, const float *x, size_t n,
                     enum dtype type)
 {
@@ -67,8 +69,9 @@ INLINE void rows_by_one(float *y, const char *w, size_t w_bytes, const float *x,
         dot_row(y + r, w + r * w_bytes, x, n, type);
 }
 
-/* a[c][r][t] += products of R rows of w by T tokens of x, VEC_LANES columns per
- * chain: all columns if `whole`, else the first n. */
+/* Add the products of R rows of w and T tokens of x to a[c][r][t]. Each of the
+ * MATMUL_CHAINS chains c takes VEC_LANES columns: all of them if `whole`,
+ * otherwise only the first n columns count. */
 INLINE void tile_step(vec a[MATMUL_CHAINS][4][3], const char *w, size_t w_bytes,
                       const float *x, size_t ldx, size_t n, bool whole, int R,
                       int T, enum dtype type)
@@ -95,10 +98,10 @@ INLINE void tile_step(vec a[MATMUL_CHAINS][4][3], const char *w, size_t w_bytes,
     }
 }
 
-/* Multiply R rows of w (4 or 1) by T tokens (1 to 3). Each pass runs
+/* Multiply R rows of w (4 or 1) by T tokens (1 to 3). Each pass takes
  * MATMUL_CHAINS chains through all columns, so that the accumulators fit the
- * registers. Later passes find their operands in the cache.
- * next: the following rows, prefetched for the next tile; or NULL. */
+ * registers. Later passes find their operands in the cache. next: the rows of
+ * the next tile, which this one prefetches; or NULL. */
 INLINE void tile(float *y, size_t ldy, const char *w, size_t w_bytes,
                  const float *x, size_t ldx, size_t n, int R, int T,
                  enum dtype type, const char *next)
@@ -150,8 +153,8 @@ INLINE void tile(float *y, size_t ldy, const char *w, size_t w_bytes,
 /* ---- tiles -------------------------------------------------------------- */
 
 /* Bytes of a block of rows that is used more than once. For up to L1_MAX_TOKENS
- * memory is the limit, and the block stays in L1; for more tokens it stays in
- * L2. */
+ * tokens memory is the limit, and a block of BLOCK_L1 stays in L1. For more
+ * tokens, a block of BLOCK_L2 stays in L2. */
 enum { L1_MAX_TOKENS = 9, BLOCK_L1 = 16 << 10, BLOCK_L2 = 128 << 10 };
 
 /* Multiply all rows by T tokens. */

@@ -3,18 +3,18 @@
  *
  * All kernels are serial. They accept any n and any alignment unless stated
  * otherwise, allocate nothing and cannot fail. Several threads may call them at
- * once on different outputs and work. They suit threads with small stacks: a
- * frame has at most 32 KiB; the caller provides larger memory.
+ * the same time on different outputs and work memory. They suit threads with
+ * small stacks: a frame has at most 32 KiB; the caller provides larger memory.
  *
  * The scalar kernels of ref/ are the reference. The kernels of all other levels
  * agree with them within bounds that follow from the arithmetic
  * (tests/unit/check_kernels.c).
  *
- * One order of sums: on one level, the result for one row of weights and one
- * token (or one query) has the same bits for any number of rows, tokens or
- * queries in the call. The engine's --exact mode depends on that. Products with
- * bf16 or int8 activations have weaker guarantees; --exact does not use
- * them. */
+ * Fixed order of sums. Kernels that promise it always add up in the same order:
+ * on one level, the result for one row of weights and one token (or one query)
+ * has the same bits, however many rows, tokens or queries are in the call. The
+ * engine's --exact mode depends on that. Products with bf16 or int8 activations
+ * promise less; --exact does not use them. */
 #ifndef KERNEL_KERNEL_H
 #define KERNEL_KERNEL_H
 
@@ -29,9 +29,9 @@
 #define KV_BLOCK 64
 
 /* Query rows for one call of an attention kernel. A row is one head of one
- * token. It attends to positions [lo[i], hi[i]) of the block, to none if
- * lo[i] >= hi[i]. That covers causality, sliding windows and partly filled
- * blocks. */
+ * token. Row i attends to positions [lo[i], hi[i]) of the block; to none if
+ * lo[i] >= hi[i]. Causality, sliding windows and partly filled blocks are
+ * expressed that way. */
 struct attn_rows {
     const float *q;      /* f32, row i at q + i * ldq: [head_dim], already
                             multiplied by the score scale */
@@ -43,8 +43,8 @@ struct attn_rows {
     float *l;         /* [n] running sum of exp(score - m); starts at 0 */
     float *acc;       /* row i at acc + i * head_dim: running sum of
                          exp(score - m) * v */
-    const void *next; /* keys of the next call, to prefetch; NULL: they follow
-                         the values in memory */
+    const void *next; /* keys of the next call, to prefetch; NULL: the keys that
+                         follow the values in memory */
 };
 
 /* Rows of a matrix whose weights are quantized in groups of consecutive
@@ -52,28 +52,30 @@ struct attn_rows {
  *
  *   w[r, k] = q[r, k] * scales[r, k / group] + biases[r, k / group]
  *
- * The codes q are unsigned. A row of them is one stream of bits, least
+ * The codes q are unsigned. The codes of a row form one stream of bits, least
  * significant bit first: element k has bits [k * bits, (k + 1) * bits). n_cols
- * is a multiple of group. Scales may be negative. No pointer needs alignment.
- */
+ * is a multiple of group. Scales may be negative. No pointer needs
+ * alignment. */
 struct affine {
     const unsigned char *q;               /* row r at q + r * q_stride */
     size_t q_stride;                      /* bytes: n_cols * bits / 8 */
     const unsigned char *scales, *biases; /* row r at + r * sb_stride */
     size_t sb_stride;                     /* bytes */
-    enum dtype sb_type;                   /* of both: F32, F16 or BF16 */
+    enum dtype sb_type;                   /* of scales and biases: F32, F16 or
+                                             BF16 */
     int bits;                             /* 2, 3, 4, 5, 6 or 8 */
     size_t group;                         /* 32, 64 or 128 */
 };
 
-/* Activations rounded to int8 in groups of the same size: x[t, k] is about
- * q[t * ldq + k] * scale[t * ldg + k / group], |q| <= 127. The caller owns the
+/* Activations rounded to int8 in groups of equal size: x[t, k] is about q[t *
+ * ldq + k] * scale[t * ldg + k / group], |q| <= 127. The caller owns the
  * memory. */
 struct q8 {
     int8_t *q;    /* 64-byte aligned; kernels may read whole cache lines, so
                      elements from n_cols to ldq are 0 */
     float *scale; /* largest magnitude of the group / 127 */
-    float *sum;   /* scale * sum of the group's q, the factor of its bias */
+    float *sum;   /* scale * sum of the group's q; products multiply a group's
+                     bias by it */
     size_t ldq;   /* bytes from token to token, a multiple of 64 */
     size_t ldg;   /* groups from token to token */
     size_t group; /* elements: 32, 64 or 128 */
@@ -82,26 +84,30 @@ struct q8 {
 /* Elements of keys or values in an int8 cache that share a scale. */
 #define KV_I8_GROUP 32
 
-/* Measured choices among kernels for one task, per level and CPU vendor.
- * Callers read this record; they never ask for the level. */
+/* Measured choices between kernels that do the same work, per level and CPU
+ * vendor. Callers read this record; they never ask for the level. */
 struct kernel_tuning {
     bool bf16;                 /* with bf16 weights, products and long attention
-                                  in bf16 are faster than in f32 */
-    size_t bf16_min_tokens;    /* ... from this number of tokens on */
-    bool bf16_pairs;           /* ... for a few tokens, of which each is the sum
-                                  of two bf16 numbers, too */
-    bool blas;                 /* OpenBLAS is faster than gemm_f32 */
-    size_t blas_min_tokens;    /* ... in passes of at least this many tokens */
-    double blas_min_flops;     /* ... and at least this many operations */
+                                  are faster in bf16 than in f32 */
+    size_t bf16_min_tokens;    /* minimum number of tokens for bf16 */
+    bool bf16_pairs;           /* bf16 is faster for a few tokens, too, although
+                                  each number is the sum of two bf16 numbers */
+    bool blas;                 /* OpenBLAS is faster than gemm_f32 in large
+                                  products */
+    size_t blas_min_tokens;    /* minimum number of tokens for OpenBLAS */
+    double blas_min_flops;     /* minimum number of operations for OpenBLAS */
     const char *blas_coretype; /* OPENBLAS_CORETYPE to load it with; NULL: let
                                   the library detect the CPU */
-    bool gemm_f32;             /* gemm_f32 is faster than matmul_f32 */
-    size_t gemm_f32_min_tokens; /* ... from this number of tokens on */
-    size_t gemm_f32_any_tokens; /* below this number it is only faster if the
-                                number is just below a multiple of 8 */
-    size_t attn_tile_rows;      /* most query rows of a tile in long prefills */
-    double row_cost; /* cost of one more token in a short pass, relative to
-                        AVX-512's; 0: as much as a pass of its own */
+    bool gemm_f32;             /* gemm_f32 is faster than matmul_f32 with many
+                                  tokens */
+    size_t gemm_f32_min_tokens; /* minimum number of tokens for gemm_f32 */
+    size_t
+        gemm_f32_any_tokens; /* below this number of tokens, gemm_f32 is faster
+                                only if their last group of 8 has at least 4 */
+    size_t attn_tile_rows;   /* maximum query rows of a tile in long
+                                prefills */
+    double row_cost; /* cost of one more token in a short pass, as a multiple of
+                        AVX-512's; 0: as much as another pass */
 };
 
 struct kernels {
@@ -109,16 +115,16 @@ struct kernels {
     const char *name; /* name of the level: "avx2" */
     struct kernel_tuning tune;
 
-    /* y[t * ldy + r] = sum over k of w[r, k] * x[t * ldx + k], in f32 and in
-     * one order of sums: skinny products for decode and short prompts, and all
-     * products of --exact.
-     *   w  [n_rows, n_cols] of the dtype, row-major, w_stride elements from row
-     *      to row
-     *   x  f32 [n_tokens, n_cols], ldx elements from token to token
-     *   y  f32 [n_tokens, n_rows], ldy elements from token to token; overlaps
-     *      neither w nor x
-     *   work  floats [KERNEL_WORK], 64-byte aligned, overwritten; all products
-     *      take it */
+    /* Multiply weights by tokens: y[t * ldy + r] = sum over k of w[r, k] * x[t
+       * ldx + k], in f32 and with a fixed order of sums. For decode and short
+       prompts, and for all products of --exact.
+         w  [n_rows, n_cols] of the dtype, row-major, w_stride elements from row
+            to row
+         x  f32 [n_tokens, n_cols], ldx elements from token to token
+         y  f32 [n_tokens, n_rows], ldy elements from token to token; overlaps
+            neither w nor x
+         work  floats [KERNEL_WORK], 64-byte aligned, overwritten; all products
+            take it */
     void (*matmul_f32[DT_N_FLOAT])(float *y, size_t ldy, const void *w,
                                    size_t w_stride, const float *x, size_t ldx,
                                    size_t n_rows, size_t n_cols,
@@ -126,8 +132,8 @@ struct kernels {
 
     /* Widen n values to f32, exactly. in and out do not overlap. */
     void (*to_f32[DT_N_FLOAT])(float *out, const void *in, size_t n);
-    /* Round n values to the type, ties to even; F32 copies. NaN stays NaN,
-     * values too large for F16 become infinite. in and out do not overlap. */
+    /* Round n values to the type, ties to even; F32 copies. NaN stays NaN.
+       Values too large for F16 become infinite. in and out do not overlap. */
     void (*from_f32[DT_N_FLOAT])(void *out, const float *in, size_t n);
 
     /* RMS-normalise each row, then scale it by w (Qwen3RMSNorm in
@@ -145,13 +151,13 @@ struct kernels {
     void (*rope)(float *x, size_t n_rows, size_t d, const float *cos,
                  const float *sin);
 
-    /* out = silu(gate) * up with silu(z) = z / (1 + exp(-z)), n elements each.
-     * out may be gate or up. */
+    /* Compute out = silu(gate) * up with silu(z) = z / (1 + exp(-z)), n
+       elements each. out may be gate or up. */
     void (*swiglu)(float *out, const float *gate, const float *up, size_t n);
 
-    /* x += y, n elements */
+    /* Compute x += y, n elements. */
     void (*add)(float *x, const float *y, size_t n);
-    /* x *= a, n elements */
+    /* Compute x *= a, n elements. */
     void (*scale)(float *x, float a, size_t n);
 
     /* Add one block of keys and values to the running softmax of the rows
@@ -165,85 +171,88 @@ struct kernels {
                                    const void *v, size_t head_dim,
                                    float *scratch);
 
-    /* attn_block for several blocks, with both products in bf16: queries, keys,
-     * values and exponentials are rounded to bf16, sums are f32. For prefill,
-     * with hundreds of rows. NULL if bf16 is not faster. Reads rows->q16 in
-     * place of q. If a row's m is -INFINITY, its acc may hold anything.
-     *   rows     0 <= lo, hi <= n_blocks * KV_BLOCK
-     *   k, v     [n_blocks] pointers to consecutive blocks as above,
-     *            1 <= n_blocks <= ATTN_BF16_BLOCKS
-     *   scratch  floats [attn_bf16_scratch(n, head_dim)], 64-byte aligned */
+    /* Do the work of attn_block for several blocks, with both products in bf16:
+       queries, keys, values and exponentials are rounded to bf16, sums are f32.
+       For prefill, with hundreds of rows. NULL if bf16 is not faster. Reads
+       rows->q16, not rows->q. If a row's m is -INFINITY, its acc may hold
+       anything.
+         rows     0 <= lo, hi <= n_blocks * KV_BLOCK
+         k, v     [n_blocks] pointers to consecutive blocks, each as in
+       attn_block; 1 <= n_blocks <= ATTN_BF16_BLOCKS scratch  floats
+       [attn_bf16_scratch(n, head_dim)], 64-byte aligned */
     void (*attn_blocks_bf16[DT_N_FLOAT])(const struct attn_rows *rows,
                                          const void *const *k,
                                          const void *const *v, size_t n_blocks,
                                          size_t head_dim, float *scratch);
 
-    /* attn_block for an int8 cache: k and v are int8 [KV_BLOCK, head_dim],
-     * followed by f32 scales [KV_BLOCK, kv_i8_groups(head_dim)]. Element i of
-     * position j is k[j, i] * scale[j, i / KV_I8_GROUP]. */
+    /* Do the work of attn_block for an int8 cache. k and v are int8 [KV_BLOCK,
+       head_dim], followed by f32 scales [KV_BLOCK, kv_i8_groups(head_dim)].
+       Element i of position j is k[j, i] * scale[j, i / KV_I8_GROUP]. */
     void (*attn_block_i8)(const struct attn_rows *rows, const void *k,
                           const void *v, size_t head_dim, float *scratch);
 
-    /* attn_block for the many rows of prefill, in any order of sums:
-     * exponentials below exp(-87) may be 0. A row's result depends on the other
-     * rows only if some values are not finite.
-     *   scratch  floats [attn_tile_scratch(n, head_dim)], 64-byte aligned */
+    /* Do the work of attn_block for the many rows of prefill, without a fixed
+       order of sums. Exponentials below exp(-87) may be 0. A row's result
+       depends on other rows only if some values are not finite.
+         scratch  floats [attn_tile_scratch(n, head_dim)], 64-byte aligned */
     void (*attn_tile[DT_N_FLOAT])(const struct attn_rows *rows, const void *k,
                                   const void *v, size_t head_dim,
                                   float *scratch);
-    /* attn_tile for an int8 cache: the bits of attn_tile on the widened
-     * block. */
+    /* Do the work of attn_tile for an int8 cache. The result has the same bits
+       as attn_tile on the block widened to f32. */
     void (*attn_tile_i8)(const struct attn_rows *rows, const void *k,
                          const void *v, size_t head_dim, float *scratch);
 
     /* Round n values to int8, ties to even, in groups of KV_I8_GROUP elements;
-     * the last group may be shorter. A group's scale is its largest magnitude
-     * / 127, so 0 for a group of zeros.
-     *   q  [n]     scales  f32 [kv_i8_groups(n)] */
+       the last group may be shorter. A group's scale is its largest magnitude /
+       127, so it is 0 for a group of zeros.
+         q  [n]     scales  f32 [kv_i8_groups(n)] */
     void (*to_kv_i8)(int8_t *q, float *scales, const float *x, size_t n);
 
-    /* The largest of n >= 1 values. NaN are skipped; -INFINITY if all are
-     * NaN. */
+    /* Return the largest of n >= 1 values. NaN are skipped; the result is
+       -INFINITY if all are NaN. */
     float (*max)(const float *x, size_t n);
 
-    /* out[i] = exp((x[i] - shift) * scale) for n values, 0 where x[i] is
-     * -INFINITY. Returns their sum in double, in one order. out may be x, or
-     * NULL if only the sum is wanted. */
+    /* Compute out[i] = exp((x[i] - shift) * scale) for n values, 0 where x[i]
+       is -INFINITY. Returns their sum in double, with a fixed order of sums.
+       out may be x, or NULL to get only the sum. */
     double (*exp_sum)(float *out, const float *x, size_t n, float shift,
                       float scale);
 
-    /* C[m, n] = A[m, k] * B[n, k]^T in f32: products of prefill and batches, if
-     * BLAS is absent or slower. The order of sums is the same for all rows of A
-     * and B. It may depend on k, and on m up to GEMM_F32_SMALL_M. Blocked as in
-     * Goto and van de Geijn 2008.
-     *   a  f32 [m, k], c  f32 [m, n], row-major, lda and ldc floats from row to
-     *      row; fastest if a row has an odd number of cache lines
-     *   b  [n, k] of the dtype, the weights, ldb elements from row to row;
-     *      multiples of GEMM_F32_ROWS rows are the fastest */
+    /* Compute C[m, n] = A[m, k] * B[n, k]^T in f32, for prefill and batches
+       where BLAS is absent or slower. All rows of A and B have the same order
+       of sums. It may depend on k, and on m up to GEMM_F32_SMALL_M. Blocked as
+       in Goto and van de Geijn 2008.
+         a  f32 [m, k], c  f32 [m, n], row-major, lda and ldc floats from row to
+            row; fastest if a row has an odd number of cache lines
+         b  [n, k] of the dtype, the weights, ldb elements from row to row;
+            multiples of GEMM_F32_ROWS rows are the fastest */
     void (*gemm_f32[DT_N_FLOAT])(float *c, size_t ldc, const float *a,
                                  size_t lda, const void *b, size_t ldb,
                                  size_t m, size_t n, size_t k, float *work);
 
-    /* y[t * ldy + r] = sum over k of w[r, k] * x[t * ldx + k] in f32 sums of
-     * bf16 products; if add, plus the old y[t * ldy + r]. NULL on vector levels
-     * without such an instruction.
-     *   w  bf16 as in matmul_f32     y  as in matmul_f32
-     *   x  bf16 [n_tokens, n_cols], ldx elements from token to token;
-     *      gemm_bf16_ldx(n_cols) is the fastest
-     * Subnormal operands, products and sums may count as 0. A value may depend
-     * on n_tokens and n_cols, never on other rows or tokens. Few tokens stream
-     * w once. For hundreds of tokens, multiples of GEMM_BF16_ROWS rows are the
-     * fastest. */
+    /* Multiply weights by tokens in bf16: y[t * ldy + r] = sum over k of w[r,
+       k] * x[t * ldx + k], with products of bf16 and sums in f32. If add, add
+       this to the old y[t * ldy + r]. NULL on vector levels without a bf16
+       instruction.
+         w  bf16 as in matmul_f32     y  as in matmul_f32
+         x  bf16 [n_tokens, n_cols], ldx elements from token to token;
+            gemm_bf16_ldx(n_cols) is the fastest
+       Subnormal operands, products and sums may count as 0. A value may depend
+       on n_tokens and n_cols, never on other rows or tokens. With few tokens, w
+       is read once, in order. With hundreds of tokens, multiples of
+       GEMM_BF16_ROWS rows are the fastest. */
     void (*gemm_bf16)(float *y, size_t ldy, const void *w, size_t w_stride,
                       const void *x, size_t ldx, size_t n_rows, size_t n_cols,
                       size_t n_tokens, bool add, float *work);
 
-    /* Widen quantized rows to out, f32 [n_rows, n_cols]: q * scale, rounded,
-     * plus bias, rounded. All levels give the same bits. */
+    /* Widen quantized rows to out, f32 [n_rows, n_cols]: q * scale is rounded,
+       then the sum with the bias is rounded. All levels give the same bits. */
     void (*affine_to_f32)(float *out, const struct affine *w, size_t n_rows,
                           size_t n_cols);
 
-    /* matmul_f32 for quantized weights, in f32 and in one order of sums. */
+    /* Do the work of matmul_f32 for quantized weights, in f32 and with a fixed
+       order of sums. */
     void (*matmul_f32_affine)(float *y, size_t ldy, const struct affine *w,
                               const float *x, size_t ldx, size_t n_rows,
                               size_t n_cols, size_t n_tokens, float *work);
@@ -254,86 +263,90 @@ struct kernels {
     void (*to_q8)(const struct q8 *out, const float *x, size_t ldx,
                   size_t n_cols, size_t n_tokens);
 
-    /* The product of quantized weights and int8 activations:
-     *   y[t * ldy + r] = sum over groups g of
-     *       scales[r, g] * x.scale[t, g] * (sum of q[r, k] * x.q[t, k] in g)
-     *       + biases[r, g] * x.sum[t, g]
-     * and if add, plus the old y[t * ldy + r]. Integer sums within a group are
-     * exact, sums over groups are f32. x->group == w->group. A value may depend
-     * on n_tokens, never on the rows in the call. One token streams w once. For
-     * hundreds of tokens, multiples of GEMM_Q8_ROWS rows are the fastest. */
+    /* Multiply quantized weights by int8 activations:
+         y[t * ldy + r] = sum over groups g of
+             scales[r, g] * x.scale[t, g] * (sum of q[r, k] * x.q[t, k] in g)
+             + biases[r, g] * x.sum[t, g]
+       If add, add this to the old y[t * ldy + r]. Integer sums within a group
+       are exact, sums over groups are f32. x->group == w->group. A value may
+       depend on n_tokens, never on the rows in the call. With one token, w is
+       read once, in order. With hundreds of tokens, multiples of GEMM_Q8_ROWS
+       rows are the fastest. */
     void (*gemm_q8_affine)(float *y, size_t ldy, const struct affine *w,
                            const struct q8 *x, size_t n_rows, size_t n_cols,
                            size_t n_tokens, bool add, float *work);
 
-    /* gemm_bf16 for quantized weights, which it widens and rounds to bf16. NULL
-     * except where bf16 products are much faster than integer ones (amx). */
+    /* Do the work of gemm_bf16 for quantized weights, which are widened and
+       rounded to bf16. NULL unless bf16 products are much faster than integer
+       ones (amx). */
     void (*gemm_bf16_affine)(float *y, size_t ldy, const struct affine *w,
                              const void *x, size_t ldx, size_t n_rows,
                              size_t n_cols, size_t n_tokens, bool add,
                              float *work);
 
     /* Widen n elements in GGUF's blocks (blocks.h) to f32; n is a multiple of
-     * the block. The type is DT_BLOCKS + the index. All levels give the same
-     * bits. */
+       the elements of a block. Entry i of the array is for type DT_BLOCKS + i.
+       All levels give the same bits. */
     void (*blocks_to_f32[DT_N_BLOCKS])(float *out, const void *blocks,
                                        size_t n);
 
-    /* The product of weights in blocks and int8 activations:
-     *   y[t * ldy + r] = sum over k of
-     *       w[r, k] * x.scale[t, k / 32] * x.q[t, k]
-     * and if add, plus the old y[t * ldy + r]. Integer sums of 16 elements are
-     * exact, all others are f32. x->group is 32. A value may depend on
-     * n_tokens, never on the rows in the call.
-     *   w  [n_rows, n_cols] in blocks, w_stride bytes from row to row; n_cols
-     *      is a multiple of the block
-     *   work  floats [KERNEL_WORK + KERNEL_BLOCKS_WORK] */
+    /* Multiply weights in blocks by int8 activations:
+         y[t * ldy + r] = sum over k of
+             w[r, k] * x.scale[t, k / 32] * x.q[t, k]
+       If add, add this to the old y[t * ldy + r]. Integer sums of 16 elements
+       are exact, all other sums are f32. x->group is 32. A value may depend on
+       n_tokens, never on the rows in the call.
+         w  [n_rows, n_cols] in blocks, w_stride bytes from row to row; n_cols
+            is a multiple of the elements of a block
+         work  floats [KERNEL_WORK + KERNEL_BLOCKS_WORK] */
     void (*gemm_q8_blocks[DT_N_BLOCKS])(float *y, size_t ldy, const void *w,
                                         size_t w_stride, const struct q8 *x,
                                         size_t n_rows, size_t n_cols,
                                         size_t n_tokens, bool add, float *work);
 
-    /* The sum of n bytes as 64-bit words, padded with zeros: to measure read
-     * bandwidth. */
+    /* Return the sum of n bytes as 64-bit words, the last one padded with
+       zeros. This measures read bandwidth. */
     unsigned long long (*read_sum)(const void *p, size_t n);
     /* Run f32 multiply-adds on registers only and return the number of
      * operations: about 1e7 * reps, two for each multiply-add. *sink receives a
      * value, so that the compiler cannot remove the work. */
     double (*peak_flops)(size_t reps, float *sink);
-    /* peak_flops for the multiply-adds of gemm_bf16; NULL on levels without
-     * such an instruction. */
+    /* Do the work of peak_flops with the multiply-adds of gemm_bf16. NULL on
+       levels without such an instruction. */
     double (*peak_bf16)(size_t reps, float *sink);
-    /* peak_flops for the multiply-adds of gemm_q8_affine in long prefills. */
+    /* Do the work of peak_flops with the multiply-adds of gemm_q8_affine in
+       long prefills. */
     double (*peak_q8)(size_t reps, float *sink);
 };
 
-/* How kernels prefetch while they read weights sequentially. They need it
- * because hardware prefetchers stop at each page. Set when the tables are
- * filled. */
+/* How kernels prefetch while they read weights sequentially. They must, because
+ * hardware prefetchers stop at each page. Set when the tables are filled. */
 struct kernel_sweep {
-    size_t ahead; /* bytes from the line in use to the prefetched line */
-    bool to_l2;   /* fetch into L2; else into L1 */
+    size_t ahead; /* bytes from the cache line in use to the one that is
+                     prefetched */
+    bool to_l2;   /* prefetch into L2; false: into L1 */
 };
 extern struct kernel_sweep kernel_sweep;
 
 /* Rows of weights that gemm_bf16 multiplies at a time. */
 #define GEMM_BF16_ROWS 64
 
-/* Rows of B that gemm_f32 packs at a time, and the most rows of A for which it
- * may use another kernel. */
+/* ROWS: rows of B that gemm_f32 packs at a time. SMALL_M: maximum number of
+ * rows of A for which gemm_f32 may use another kernel. */
 #define GEMM_F32_ROWS    512
 #define GEMM_F32_SMALL_M 48
 
-/* Floats of the work memory of products, and of the additional memory after it
- * for products of blocks, which expand rows there. */
+/* KERNEL_WORK: floats of the work memory of products. Products of blocks need
+ * KERNEL_BLOCKS_WORK more floats after it, where they expand rows for another
+ * product. */
 #define KERNEL_WORK        (128u * 1024)
 #define KERNEL_BLOCKS_WORK (36u * 1024)
 
 /* Rows of weights that gemm_q8_affine multiplies at a time by many tokens. */
 #define GEMM_Q8_ROWS 64
 
-/* The best ldx of gemm_bf16: an odd number of cache lines, so that tokens
- * spread over all sets of a cache. */
+/* Return the fastest ldx for gemm_bf16: an odd number of cache lines, so that
+ * tokens spread over all sets of a cache. */
 static inline size_t gemm_bf16_ldx(size_t n_cols)
 {
     return (((n_cols + 31) / 32) | 1) * 32;
@@ -346,7 +359,7 @@ static inline size_t attn_scratch(size_t n_rows, size_t head_dim)
     return KV_BLOCK * head_dim * 2 + n_rows * KV_BLOCK + 64;
 }
 
-/* Most rows that attn_tile processes at a time. */
+/* Maximum number of rows that attn_tile processes at a time. */
 #define ATTN_TILE_BATCH 48
 
 /* Floats of scratch for attn_tile and attn_tile_i8. */
@@ -358,8 +371,8 @@ static inline size_t attn_tile_scratch(size_t n_rows, size_t head_dim)
            attn_scratch(n_rows, 0);
 }
 
-/* Most blocks of a call of attn_blocks_bf16, and most rows that it processes at
- * a time. */
+/* BLOCKS: maximum number of blocks in a call of attn_blocks_bf16. BATCH:
+ * maximum number of rows that it processes at a time. */
 #define ATTN_BF16_BLOCKS 2
 #define ATTN_BF16_BATCH  64
 
@@ -376,35 +389,38 @@ static inline size_t attn_bf16_scratch(size_t n_rows, size_t head_dim)
            n_rows * (ATTN_BF16_BLOCKS * KV_BLOCK / 2 + 2);
 }
 
-/* Scales of one position of keys or values in an int8 cache. */
+/* Return the number of scales of one position of keys or values in an int8
+ * cache. */
 static inline size_t kv_i8_groups(size_t head_dim)
 {
     return (head_dim + KV_I8_GROUP - 1) / KV_I8_GROUP;
 }
 
-/* The table of a level; NULL if the CPU lacks the level. If a level has no
- * kernel of its own for a task, its table has the kernel of a lower level or
- * the reference. Tables live as long as the process. Any thread may call
+/* Return the table of a level; NULL if the CPU lacks the level. If a level has
+ * no kernel of its own for some work, its table has the kernel of a lower level
+ * or the reference. Tables live as long as the process. Any thread may call
  * this. */
 const struct kernels *kernels_get(enum isa level);
 
-/* The tables of the best level of this CPU, and of the reference. */
+/* Return the table of the best level of this CPU, or of the reference. */
 const struct kernels *kernels_best(void);
 const struct kernels *kernels_ref(void);
 
-/* The table of the level with this name. Returns NULL and sets *known to false
- * if there is no such level, NULL and true if the CPU lacks it. */
+/* Return the table of the level with this name. If no level has this name,
+ * returns NULL and sets *known to false. If the CPU lacks the level, returns
+ * NULL and sets *known to true. */
 const struct kernels *kernels_named(const char *name, bool *known);
 
-/* The names of all levels, for messages: "ref, avx2, …". A constant. */
+/* Return the names of all levels for messages, "ref, avx2, …": a constant
+ * string. */
 const char *kernels_names(void);
 
-/* Replace reference kernels by the kernels of this CPU's level. x86/k_cpu_x86.c
- * implements it for x86, k_cpu_other.c for CPUs without kernels of their
- * own. */
+/* Replace the reference kernels in a table by those of a level of this CPU.
+ * x86/k_cpu_x86.c implements it for x86, k_cpu_other.c for CPUs without kernels
+ * of their own. */
 void k_cpu_init(struct kernels *k, enum isa level);
 
-/* Each enters the kernels of one file into the table. */
+/* Each of these functions enters the kernels of one file into the table. */
 void k_ref_init(struct kernels *k);
 void k_avx2_init(struct kernels *k);
 void k_avx512_init(struct kernels *k);

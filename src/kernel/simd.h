@@ -13,20 +13,20 @@
  *
  *   KERNEL(name)        the level's name of a kernel, such as k_##name##_avx2
  *   VEC_LANES           floats in a vector, at most 16
- *   VEC_MASKS           1 if a part of a vector is loaded and stored as fast as
- *                       a whole one
+ *   VEC_MASKS           1 if loads and stores of a part of a vector are as fast
+ *                       as those of a whole vector
  *   VEC_FLUSH_EXP       1 if vec_exponent and vec_zero_if_less exist: they make
  *                       an exponential that flushes small results cheaper
  *   MATMUL_CHAINS       accumulators of one row and token that a tile of
  *                       matmul_f32 keeps in registers at once; divides
  *                       32 / VEC_LANES. A tile has up to 12 rows times tokens.
- *   GEMM_MR, GEMM_MID   rows of the left operand that gemm_f32 multiplies with
- *                       a panel at once, and the rows it takes of the rest. A
- *                       tile needs 2 * GEMM_MR accumulators.
+ *   GEMM_MR, GEMM_MID   rows of the left operand that gemm_f32 multiplies by a
+ *                       panel at once: GEMM_MR rows, and for the rest GEMM_MID.
+ *                       A tile needs 2 * GEMM_MR accumulators.
  *   ATTN_ROWS           query rows that attention takes at once: 3, or more
  *                       than 4
- *   ATTN_VALUES         vectors of a value row that attention adds to at most
- *                       two rows of sums at once: 4 or more
+ *   ATTN_VALUES         vectors of a row of values that attention handles at
+ *                       once, for at most two query rows: 4 or more
  *   ATTN_PREFETCH       positions whose prefetches attention issues together
  *   PEAK_CHAINS         independent multiply-adds that keep the units busy
  *
@@ -40,8 +40,8 @@
  * costs nothing.
  *
  *   vec_load(p, n)            the first n floats
- *   vec_load_or(p, n, other)  like vec_load, with `other` in the lanes from n
- *   on
+ *   vec_load_or(p, n, other)  the first n floats, and `other` in the lanes from
+ *                             n on
  *   vec_load_as(p, n, type)   the first n elements of a type (F32, F16, BF16 or
  *                             I8), widened exactly
  *   vec_load_range(v, p, lo, hi)
@@ -67,16 +67,16 @@
  *   vec_first(v, n)           v, or 0 in the lanes from n on
  *   vec_any_nan(v)            whether any lane is NaN
  *
- * Sums have one order at every level: lanes l and l + 8 are added first, then
- * l and l + 4, l and l + 2, l and l + 1.
+ * The order of sums is the same at every level: lanes l and l + 8 are added
+ * first, then l and l + 4, l and l + 2, l and l + 1.
  *
  *   vec_sum(v), vec_max_lane(v)
  *                             over the lanes; the maximum skips NaN
- *   vec_sum_chains(y, a, R)   y[r], for R = 4 or 1 rows, is the sum of 32
- *                             partial sums: element k % 32 of the row in lane
- *                             k % VEC_LANES of a[r][k % 32 / VEC_LANES]. In the
- *                             order (k, k + 8), ((k, k + 8), (k + 16, k + 24)),
- *                             then as vec_sum.
+ *   vec_sum_chains(y, a, R)   for R = 4 or 1 rows, y[r] = the sum of the row's
+ *                             32 partial sums. Partial sum i is in lane
+ *                             i % VEC_LANES of a[r][i / VEC_LANES]. Partial
+ *                             sums i and i + 8 are added first, then these
+ *                             sums for i and i + 16, then as in vec_sum.
  *   vec_store_dots(s, v, P, T)
  *                             s[t * KV_BLOCK + r] = vec_sum(v[t * P + r]) for P
  *                             positions of T rows
@@ -97,11 +97,10 @@
  *                             like pack_8x8 for eight whole rows of 16 bf16
  *
  *   prefetch_near(p)          fetch the line of p into L1
- *   sweep(p)                  prefetch for a sweep over weights that has
- *   reached p
- *   sweep_by(p, ahead, to_l2) fetch the line at p + ahead, here and not earlier
- *                             or later, into L2 or L1
- */
+ *   sweep(p)                  prefetch for a sweep over weights that has come
+ *                             to p
+ *   sweep_by(p, ahead, to_l2) fetch the line at p + ahead into L2, or into L1.
+ *                             The compiler must not move this prefetch. */
 #ifndef KERNEL_SIMD_H
 #define KERNEL_SIMD_H
 
@@ -120,7 +119,7 @@ INLINE size_t type_bytes(enum dtype type)
     return type == DT_F32 ? 4 : type == DT_I8 ? 1 : 2;
 }
 
-/* The float at any address. */
+/* Load a float from any address. */
 INLINE float load_float(const char *p)
 {
     float f;

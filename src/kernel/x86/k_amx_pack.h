@@ -1,5 +1,5 @@
-/* Packing for AMX: turn row-major matrices into tiles of pairs, the layout of
- * tdpbf16ps's right operand. */
+/* Packing for AMX: functions that turn row-major matrices into tiles of pairs,
+ * the layout that tdpbf16ps expects of its right operand. */
 #ifndef KERNEL_X86_K_AMX_PACK_H
 #define KERNEL_X86_K_AMX_PACK_H
 
@@ -13,14 +13,14 @@ INLINE size_t at_most(size_t n, size_t most)
     return n < most ? n : most;
 }
 
-/* The first n of DEPTH columns of a row, followed by zeros. */
+/* Load the first n of DEPTH columns of a row, followed by zeros. */
 INLINE __m512i load_columns(const char *p, size_t n)
 {
     return _mm512_maskz_loadu_epi16(n >= DEPTH ? 0xffffffff : (1u << n) - 1, p);
 }
 
-/* Load 16 bytes of each of four rows: p and the rows 4, 8 and 12 rows after
- * it. */
+/* Load 16 bytes of each of four rows: the row at p, and the rows 4, 8 and 12
+ * rows after it. */
 INLINE __m512i load_lanes(const char *p, size_t stride)
 {
     __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const void *)p));
@@ -34,7 +34,7 @@ INLINE __m512i load_lanes(const char *p, size_t stride)
 }
 
 /* Pack SIDE rows of DEPTH columns into a tile [pair of columns][row]. The loads
- * do a part of the transposition, because shuffles are its bottleneck. */
+ * do a part of the transposition, because the shuffles are its bottleneck. */
 INLINE void pack_tile(char *out, const char *p, size_t stride)
 {
     UNROLL
@@ -57,8 +57,8 @@ INLINE void pack_tile(char *out, const char *p, size_t stride)
     }
 }
 
-/* pack_tile for a matrix of n >= 1 rows and nk >= 1 columns: pack its first
- * rows and columns, with zeros for missing ones. */
+/* Do the work of pack_tile for the first rows and columns of a matrix that has
+ * n >= 1 rows and nk >= 1 columns, with zeros for missing rows and columns. */
 INLINE void pack_some(char *out, const char *p, size_t stride, size_t n,
                       size_t nk)
 {

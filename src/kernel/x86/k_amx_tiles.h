@@ -1,5 +1,5 @@
-/* AMX tile registers, for the kernels of level amx. There are eight; each holds
- * up to 16 rows of up to 64 bytes. */
+/* AMX tile registers, for the kernels of level amx. There are eight tile
+ * registers; each holds up to 16 rows of up to 64 bytes. */
 #ifndef KERNEL_X86_K_AMX_TILES_H
 #define KERNEL_X86_K_AMX_TILES_H
 
@@ -14,13 +14,14 @@ enum {
     TILE_BYTES = SIDE * LINE
 };
 
-/* Assembly, because gcc's intrinsics do not declare that they access memory. */
+/* These are assembly, because gcc's intrinsics do not declare that they access
+ * memory. */
 #define TILE_LOAD(t, p, stride)                                      \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t                 \
                      :                                               \
                      : "r"((const void *)(p)), "r"((size_t)(stride)) \
                      : "memory")
-/* TILE_LOAD with a hint not to evict lines from L1. */
+/* TILE_LOAD with a hint not to evict other lines from L1. */
 #define TILE_STREAM(t, p, stride)                                    \
     __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #t               \
                      :                                               \
@@ -32,7 +33,7 @@ enum {
                      : "r"((void *)(p)), "r"((size_t)(stride)) \
                      : "memory")
 #define TILE_ZERO(t) __asm__ volatile("tilezero %%tmm" #t ::)
-/* c += a b, in bf16 */
+/* Add the product of tiles a and b, in bf16, to tile c. */
 #define TILE_DOT(c, a, b) \
     __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
 #define TILE_CONFIGURE(c) __asm__ volatile("ldtilecfg %0" : : "m"(c))
@@ -45,8 +46,8 @@ struct tile_config {
     uint8_t rows[16];
 };
 
-/* Give a tile n_rows rows and n_columns columns of 16 bits. If either is 0,
- * both are. */
+/* Give a tile n_rows rows and n_columns columns of 16 bits. If one of them is
+ * 0, both become 0. */
 static inline void tile_shape(struct tile_config *c, int tile, int n_rows,
                               int n_columns)
 {
@@ -54,11 +55,11 @@ static inline void tile_shape(struct tile_config *c, int tile, int n_rows,
     c->row_bytes[tile] = (uint16_t)(n_rows ? 2 * n_columns : 0);
 }
 
-/* The most tokens of k_gemm_bf16_few_amx. */
+/* Maximum number of tokens of k_gemm_bf16_few_amx. */
 enum { AMX_FEW_MAX = 64 };
 
-/* gemm_bf16 of struct kernels for 1 to AMX_FEW_MAX tokens and at least one
- * column. */
+/* Do the work of gemm_bf16 (struct kernels) for 1 to AMX_FEW_MAX tokens and at
+ * least one column. */
 void k_gemm_bf16_few_amx(float *y, size_t ldy, const void *w, size_t w_stride,
                          const void *x, size_t ldx, size_t n_rows,
                          size_t n_cols, size_t n_tokens, bool add, float *work);

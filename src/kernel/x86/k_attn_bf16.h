@@ -1,11 +1,11 @@
-/* Shared by the bf16 attention kernels for prefill: the ranges of positions
- * that rows attend to, packing keys and values into panels, and the state of
- * the softmax. Each file that includes this compiles its own copy with its own
- * instruction set. It defines two macros first:
+/* Functions that the bf16 attention kernels for prefill share: ranges of
+ * positions that rows attend to, packing keys and values into panels, and the
+ * state of the softmax. Each file that includes this header compiles its own
+ * copy with its own instruction set. It first defines two macros:
  *
  *   VALUE_STEP    positions that a product with values takes at a time
- *   GROUP_PAIRS   pairs of positions in a panel of values: of one block, or of
- *                 all blocks of a call */
+ *   GROUP_PAIRS   pairs of positions in a panel of values: those of one block,
+ * or of all blocks of a call */
 #ifndef KERNEL_X86_K_ATTN_BF16_H
 #define KERNEL_X86_K_ATTN_BF16_H
 
@@ -26,7 +26,8 @@ enum { VECTORS = 4, LANES = 16 * VECTORS, PAIRS = KV_BLOCK / 2 };
 
 _Static_assert(LANES == KV_BLOCK, "a tile of scores is as wide as a block");
 
-/* Numbers in a block's panel of keys or values for heads of d elements:
+/* Return the number of elements in a block's panel of keys or values, for heads
+ * of d elements. The layouts are
  *   keys[pair of elements][position]
  *   values[element / LANES][pair of positions][element % LANES] */
 INLINE size_t panel_size(size_t d)
@@ -36,13 +37,13 @@ INLINE size_t panel_size(size_t d)
 
 /* ---- ranges ------------------------------------------------------------- */
 
-/* The positions that some rows attend to. */
+/* The positions that a set of rows attends to. */
 struct range {
-    size_t lo, hi; /* positions of at least one row; none if lo >= hi */
-    bool whole;    /* every row attends to all positions */
+    size_t lo, hi; /* positions of at least one of the rows; none if lo >= hi */
+    bool whole;    /* each row attends to all positions of the call */
 };
 
-/* The range of rows [i, i + n) in a call with n_positions. */
+/* Return the range of rows [i, i + n) in a call with n_positions. */
 static struct range range_of(const struct attn_rows *rows, size_t i, size_t n,
                              size_t n_positions)
 {
@@ -67,8 +68,8 @@ static struct range range_of(const struct attn_rows *rows, size_t i, size_t n,
                           .whole = whole};
 }
 
-/* The number of rows from i on, at most n, before the first row without
- * positions. */
+/* Count the rows from row i on, at most n, up to the first row that attends to
+ * no position. */
 static size_t seeing(const struct attn_rows *rows, size_t i, size_t n)
 {
     size_t run = 0;
@@ -80,7 +81,7 @@ static size_t seeing(const struct attn_rows *rows, size_t i, size_t n)
 
 /* ---- panels ------------------------------------------------------------- */
 
-/* The first n of 16 elements of 16 bits, followed by zeros. */
+/* Load the first n of 16 elements of 16 bits, followed by zeros. */
 INLINE __m256i load16_bits(const char *p, size_t n)
 {
     if (__builtin_constant_p(n) && n >= 16) /* a masked load is slower */
@@ -95,7 +96,7 @@ INLINE __m512 load16(const char *p, size_t n, enum dtype type)
     return _mm512_cvtph_ps(load16_bits(p, n));
 }
 
-/* The first n of 32 elements, rounded to bf16, followed by zeros. */
+/* Load the first n of 32 elements, rounded to bf16, followed by zeros. */
 INLINE __m512i load32(const char *p, size_t n, enum dtype type)
 {
     const char *half = p + 16 * type_bytes(type);
@@ -107,10 +108,10 @@ INLINE __m512i load32(const char *p, size_t n, enum dtype type)
                                         load16(p, n, type));
 }
 
-/* Pack keys of positions [lo, hi), extended to multiples of 16: each position
- * has its own lane, so the contents of the added ones do not matter. Prefetches
- * the values, which follow the keys in the cache. even: d is a multiple of
- * 32. */
+/* Pack the keys of positions [lo, hi), extended to multiples of 16: each
+ * position has its own lane, so the contents of the added positions do not
+ * matter. Prefetches the values, which follow the keys in the cache. even: d is
+ * a multiple of 32. */
 INLINE void pack_keys(uint32_t *out, const char *k, size_t d, size_t lo,
                       size_t hi, enum dtype type, bool even)
 {
@@ -135,8 +136,8 @@ INLINE void pack_keys(uint32_t *out, const char *k, size_t d, size_t lo,
         }
 }
 
-/* The first n of 16 elements of two positions, as pairs in bf16. NULL stands
- * for a position of zeros. */
+/* Load the first n of 16 elements of positions a and b, as pairs in bf16. NULL
+ * stands for a position of zeros. */
 INLINE __m512i load_pairs(const char *a, const char *b, size_t n,
                           enum dtype type)
 {
@@ -172,10 +173,10 @@ INLINE size_t value_ceil(size_t hi)
     return (hi + VALUE_STEP - 1) / VALUE_STEP * VALUE_STEP;
 }
 
-/* Pack values of positions [lo, hi), with zeros up to the next multiples of
+/* Pack the values of positions [lo, hi), with zeros up to the next multiples of
  * VALUE_STEP. Returns whether all values are finite. Prefetches as many bytes
- * as it reads from `next` on, unless that is NULL. even: d is a multiple of 16.
- */
+ * from `next` on as it reads, unless next is NULL. even: d is a multiple of
+ * 16. */
 INLINE bool pack_values(uint32_t *out, const char *v, const char *next,
                         size_t d, size_t lo, size_t hi, enum dtype type,
                         bool even)
@@ -206,9 +207,10 @@ INLINE bool pack_values(uint32_t *out, const char *v, const char *next,
 
 /* ---- exponentials ------------------------------------------------------- */
 
-/* exp(x) with a relative error of at most 9.2e-8: 2^n times a polynomial of r,
- * where x = (n + r) ln 2 and |r| <= 1/2. It is the minimax polynomial with
- * value 1 at 0. For -INFINITY, r is NaN and vscalefps returns 0. */
+/* Compute exp(x) with a relative error of at most 9.2e-8, as 2^n times a
+ * polynomial of r, where x = (n + r) ln 2 and |r| <= 1/2. The polynomial is the
+ * minimax polynomial with value 1 at 0. For x = -INFINITY, r is NaN and
+ * vscalefps returns 0. */
 INLINE __m512 exp_for_f32(__m512 x)
 {
     const __m512 t = _mm512_mul_ps(x, _mm512_set1_ps(0x1.715476p0f));
@@ -230,9 +232,9 @@ INLINE __m512 combine(__m512 a, __m512 b, bool sums)
     return sums ? _mm512_add_ps(a, b) : _mm512_max_ps(a, b);
 }
 
-/* Lane i of the result is the sum or maximum of the 16 lanes of row i of in.
- * Sums have one order. Each step halves the lanes of a row and puts two rows
- * into a vector. */
+/* Lane i of the result is the sum (sums) or the maximum of row i of in, 16 rows
+ * of 16 floats. The order of additions is fixed: each step folds every row to
+ * half its width and packs two of the resulting vectors into one. */
 INLINE __m512 over_lanes(const float *in, bool sums)
 {
     __m512 v[16], s[16];
@@ -259,10 +261,10 @@ INLINE __m512 over_lanes(const float *in, bool sums)
                    _mm512_unpackhi_ps(s[0], s[1]), sums);
 }
 
-/* Update the running maxima m of the rows that `in` selects, up to 16, from the
- * maxima `top` of their new scores. Stores the values to subtract from scores
- * in shift, and the factors for acc and l in *keep. Returns the rows whose
- * maximum changed. */
+/* Update the running maxima m of the rows that `in` selects, up to 16, with the
+ * maxima `top` of their new scores. Stores the values that must be subtracted
+ * from the scores in shift, and the factors for acc and l in *keep. Returns a
+ * mask of the rows whose maximum changed. */
 INLINE __mmask16 raise_maxima(float *m, __mmask16 in, __m512 top, float *shift,
                               __m512 *keep)
 {
@@ -286,8 +288,9 @@ INLINE __mmask16 raise_maxima(float *m, __mmask16 in, __m512 top, float *shift,
 
 /* ---- prefetches --------------------------------------------------------- */
 
-/* Prefetch the share of rows [i, i + n) of the next call's keys, which have
- * `bytes` bytes. values: the values of this call's last block. */
+/* Prefetch the share of rows [i, i + n) in the keys of the next call, which
+ * take `bytes` bytes. values: the values of this call's last block; if
+ * rows->next is NULL, the next keys follow them. */
 INLINE void prefetch_next(const struct attn_rows *rows, const char *values,
                           size_t bytes, size_t i, size_t n)
 {
@@ -300,8 +303,8 @@ INLINE void prefetch_next(const struct attn_rows *rows, const char *values,
 
 /* ---- the other level ---------------------------------------------------- */
 
-/* attn_blocks_bf16 of level avx512bf16, for head sizes that level amx does not
- * take. */
+/* attn_blocks_bf16 of level avx512bf16. Level amx uses it for head sizes that
+ * its own kernel does not support. */
 void k_attn_blocks_bf16_avx512bf16(const struct attn_rows *rows,
                                    const void *const *k, const void *const *v,
                                    size_t n_blocks, size_t d, float *scratch,

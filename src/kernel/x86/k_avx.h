@@ -1,6 +1,6 @@
-/* Shared by the x86 levels: prefetches, and sums, loads and transpositions in
- * vectors of eight floats. Each file that includes this compiles its own copy
- * with its own instruction set. */
+/* Functions that all x86 levels share: prefetches, and sums, loads and
+ * transpositions in vectors of eight floats. Each file that includes this
+ * header compiles its own copy with its own instruction set. */
 #ifndef KERNEL_X86_K_AVX_H
 #define KERNEL_X86_K_AVX_H
 
@@ -30,14 +30,15 @@ INLINE void fetch_line(const void *p)
         _mm_prefetch(p, _MM_HINT_T0);
 }
 
-/* Prefetch for a sweep over weights that has reached p. */
+/* Prefetch for a sweep over weights that has come to p. */
 INLINE void sweep(const void *p)
 {
     fetch_line((const char *)p + kernel_sweep.ahead);
 }
 
-/* sweep with a constant hint. Assembly keeps the prefetch in its place: gcc
- * would group the prefetches of several lines, which costs bandwidth. */
+/* Do the work of sweep with a constant hint. The prefetch is assembly, so that
+ * it stays in its place: gcc would group the prefetches of several lines, which
+ * costs bandwidth. */
 INLINE void sweep_by(const void *p, size_t ahead, bool to_l2)
 {
     const char *line = (const char *)p + ahead;
@@ -50,7 +51,7 @@ INLINE void sweep_by(const void *p, size_t ahead, bool to_l2)
 
 /* ---- loads -------------------------------------------------------------- */
 
-/* A mask of the first n <= 8 lanes. */
+/* Return a mask of the first n <= 8 lanes. */
 INLINE __m256i first_lanes8(size_t n)
 {
     static const int32_t mask[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
@@ -58,7 +59,7 @@ INLINE __m256i first_lanes8(size_t n)
     return _mm256_loadu_si256((const __m256i_u *)(mask + 8 - n));
 }
 
-/* Eight elements of the type, widened. */
+/* Load eight elements of the type, widened to f32. */
 INLINE __m256 load8_all(const char *p, enum dtype type)
 {
     __m128i h;
@@ -75,7 +76,8 @@ INLINE __m256 load8_all(const char *p, enum dtype type)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
 }
 
-/* The first n of eight elements, zeros above. Does not read beyond them. */
+/* Load the first n of eight elements, widened to f32, with zeros in the other
+ * lanes. Reads no byte beyond these elements. */
 INLINE __m256 load8(const char *p, size_t n, enum dtype type)
 {
     char some[16] = {0};
@@ -97,8 +99,8 @@ INLINE __m128 fold8(__m256 v)
     return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
 }
 
-/* The sum of all lanes: l and l + 4 first, then l and l + 2, then l and l +
- * 1. */
+/* Return the sum of all lanes. Adds lanes l and l + 4 first, then l and l + 2,
+ * then l and l + 1. */
 INLINE float sum_lanes(__m256 v)
 {
     __m128 s = fold8(v);
@@ -107,7 +109,8 @@ INLINE float sum_lanes(__m256 v)
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
 }
 
-/* sum_lanes of four vectors at once. */
+/* Do the work of sum_lanes for four vectors at once: one result in each
+ * lane. */
 INLINE __m128 sum_lanes4(__m256 a, __m256 b, __m256 c, __m256 d)
 {
     __m128 fa = fold8(a), fb = fold8(b), fc = fold8(c), fd = fold8(d);
@@ -134,7 +137,7 @@ INLINE double sum_lanes4_pd(__m256d v)
     return _mm_cvtsd_f64(_mm_add_sd(s, _mm_unpackhi_pd(s, s)));
 }
 
-/* y[r] = sum_lanes(v[r]) for R rows; R = 4 is the fastest. */
+/* Store y[r] = sum_lanes(v[r]) for R rows; R = 4 is the fastest. */
 INLINE void store_sums(float *y, const __m256 *v, int R)
 {
     if (R == 4) {
@@ -148,7 +151,7 @@ INLINE void store_sums(float *y, const __m256 *v, int R)
 
 /* ---- transposition ------------------------------------------------------ */
 
-/* v[p][j] = v[j][p], by pairs, quadruples and halves. */
+/* Transpose: v[p][j] becomes v[j][p]. Works on pairs, quadruples and halves. */
 INLINE void transpose8(__m256 v[8])
 {
     __m256 s[8], t[8];
@@ -172,8 +175,8 @@ INLINE void transpose8(__m256 v[8])
     }
 }
 
-/* out[p * ldo + j] = v[j][p] for p < n. out is 32-byte aligned, ldo a multiple
- * of 8. Overwrites v. */
+/* Store out[p * ldo + j] = v[j][p] for p < n. out is 32-byte aligned, ldo a
+ * multiple of 8. Overwrites v. */
 INLINE void store_transposed8(float *out, size_t ldo, __m256 v[8], size_t n)
 {
     transpose8(v);
@@ -183,7 +186,7 @@ INLINE void store_transposed8(float *out, size_t ldo, __m256 v[8], size_t n)
             _mm256_store_ps(out + p * ldo, v[p]);
 }
 
-/* kernel/simd.h documents the next two. */
+/* kernel/simd.h documents pack_8x8 and pack_8x16_bf16. */
 INLINE void pack_8x8(float *out, size_t ldo, const char *p, size_t stride,
                      size_t n_rows, size_t n_cols, enum dtype type)
 {
@@ -196,7 +199,7 @@ INLINE void pack_8x8(float *out, size_t ldo, const char *p, size_t stride,
     store_transposed8(out, ldo, v, n_cols);
 }
 
-/* Transposes pairs of bf16, then widens them. */
+/* This function transposes pairs of bf16 and then widens them. */
 INLINE void pack_8x16_bf16(float *out, size_t ldo, const char *p, size_t stride)
 {
     const __m256 high = _mm256_castsi256_ps(_mm256_set1_epi32((int)0xffff0000));

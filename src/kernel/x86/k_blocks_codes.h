@@ -1,6 +1,7 @@
-/* Read GGUF's blocks (kernel/blocks.h) in 256-bit vectors. A chunk is up to
- * eight runs of 32 elements: a superblock, or eight blocks of 32. Weights are
- * in mapped files, so these functions read no byte beyond a chunk. */
+/* Functions that read GGUF's blocks (kernel/blocks.h) in 256-bit vectors. A run
+ * is 32 elements; a chunk is up to eight runs: one superblock, or eight blocks
+ * of 32. Weights lie in mapped files, so these functions read no byte beyond a
+ * chunk. */
 #ifndef KERNEL_X86_K_BLOCKS_CODES_H
 #define KERNEL_X86_K_BLOCKS_CODES_H
 
@@ -12,14 +13,15 @@
 
 enum { RUN = 32, CHUNK_RUNS = SUPER / RUN };
 
-/* For a constant type, the compiler evaluates all of these. */
+/* If the type is a constant, the compiler knows the results of these
+ * functions. */
 
 INLINE bool is_super(enum dtype type)
 {
     return type >= DT_Q2_K;
 }
 
-/* Bytes of a chunk of n runs. */
+/* Return the bytes of a chunk of n runs. */
 INLINE size_t chunk_bytes(enum dtype type, size_t n)
 {
     static const size_t bytes[DT_N_BLOCKS] = {
@@ -31,26 +33,27 @@ INLINE size_t chunk_bytes(enum dtype type, size_t n)
     return bytes[type - DT_BLOCKS] * (is_super(type) ? 1 : n);
 }
 
-/* Bytes of n runs of a row; of superblocks, n is a multiple of CHUNK_RUNS. */
+/* Return the bytes of n runs of a row. For superblocks, n must be a multiple of
+ * CHUNK_RUNS. */
 INLINE size_t runs_bytes(enum dtype type, size_t n)
 {
     return is_super(type) ? n / CHUNK_RUNS * chunk_bytes(type, CHUNK_RUNS)
                           : chunk_bytes(type, n);
 }
 
-/* Whether scales belong to groups of 16. */
+/* Return whether each group of 16 elements has a scale of its own. */
 INLINE bool has_halves(enum dtype type)
 {
     return type == DT_Q2_K || type == DT_Q3_K || type == DT_Q6_K;
 }
 
-/* Whether codes are signed bytes. */
+/* Return whether codes are signed bytes. */
 INLINE bool is_signed(enum dtype type)
 {
     return type == DT_Q8_0 || type == DT_IQ4_NL || type == DT_IQ4_XS;
 }
 
-/* The difference between unsigned codes and their integers. */
+/* Return the number to subtract from an unsigned code to get its integer. */
 INLINE int offset_of(enum dtype type)
 {
     return type == DT_Q4_0   ? 8
@@ -60,7 +63,7 @@ INLINE int offset_of(enum dtype type)
                              : 0;
 }
 
-/* Whether a min is subtracted. */
+/* Return whether a min is subtracted from each element. */
 INLINE bool has_min(enum dtype type)
 {
     return type == DT_Q4_1 || type == DT_Q5_1 || type == DT_Q2_K ||
@@ -79,7 +82,7 @@ INLINE __m256i load32(const void *p)
 
 /* ---- codes -------------------------------------------------------------- */
 
-/* The 32 nibbles of 16 bytes. The low nibbles come first. */
+/* Unpack the 32 nibbles of 16 bytes, the low nibbles first. */
 INLINE __m256i nibbles(const unsigned char *q)
 {
     __m128i v = load16(q);
@@ -89,7 +92,7 @@ INLINE __m256i nibbles(const unsigned char *q)
                             _mm256_set1_epi8(15));
 }
 
-/* Byte k becomes `to` if bit k of h is set, else 0. */
+/* Set byte k to `to` if bit k of h is set, otherwise to 0. */
 INLINE __m256i spread_bits(const unsigned char h[4], char to)
 {
     const __m256i which =
@@ -111,14 +114,14 @@ INLINE __m256i iq4_codes(__m256i v)
                                v);
 }
 
-/* (v >> n) & mask in each byte. */
+/* Compute (v >> n) & mask in each byte. */
 INLINE __m256i bits_at(__m256i v, size_t n, char mask)
 {
     return _mm256_and_si256(_mm256_srl_epi16(v, _mm_cvtsi32_si128((int)n)),
                             _mm256_set1_epi8(mask));
 }
 
-/* The codes of run r of a chunk. */
+/* Unpack the codes of run r of a chunk. */
 INLINE __m256i run_codes(enum dtype type, const unsigned char *p, size_t r)
 {
     switch (type) {
@@ -184,8 +187,9 @@ INLINE __m256i run_codes(enum dtype type, const unsigned char *p, size_t r)
 
 /* ---- scales ------------------------------------------------------------- */
 
-/* The scales and mins of a chunk: one for each run, or for each group of 16,
- * whose first eight are in [0]. Missing runs have 0. */
+/* The scales and mins of a chunk: one of each for each run, or for each group
+ * of 16. Then [0] has those of the first eight groups. Runs that the chunk
+ * lacks have 0. */
 struct scales {
     __m256 scale[2], min[2];
 };
@@ -198,7 +202,7 @@ INLINE __m256 one_half(const unsigned char p[2])
     return _mm256_cvtph_ps(_mm_set1_epi16((short)h));
 }
 
-/* Load n <= 8 f16 numbers, `stride` bytes apart. */
+/* Load n <= 8 halves, `stride` bytes apart, widened to f32. */
 INLINE __m256 halves(const unsigned char *p, size_t stride, size_t n)
 {
     uint16_t h[8] = {0};
@@ -218,7 +222,7 @@ INLINE __m256 floats_i8(__m128i bytes)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
 }
 
-/* k_scales_mins, in words of four bytes. */
+/* Do the work of k_scales_mins in words of four bytes. */
 INLINE void k_scales(struct scales *s, const unsigned char *d,
                      const unsigned char *dmin, const unsigned char sc[12])
 {
@@ -237,7 +241,7 @@ INLINE void k_scales(struct scales *s, const unsigned char *d,
                               floats_u8(_mm_cvtsi64_si128((long long)mins)));
 }
 
-/* q3_k_scales in words of four bytes. */
+/* Do the work of q3_k_scales in words of four bytes. */
 INLINE __m128i q3_k_bytes(const unsigned char sc[12])
 {
     const uint32_t four = 0x0f0f0f0f, two = 0x03030303;
@@ -252,7 +256,7 @@ INLINE __m128i q3_k_bytes(const unsigned char sc[12])
         _mm_set1_epi8(32));
 }
 
-/* iq4_xs_scales as floats. */
+/* Do the work of iq4_xs_scales, and return floats. */
 INLINE __m256 iq4_xs_floats(const struct iq4_xs *b)
 {
     const __m256i at = _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14);
@@ -274,7 +278,7 @@ INLINE __m256 iq4_xs_floats(const struct iq4_xs *b)
                          _mm256_set1_epi32(32)));
 }
 
-/* Scales and mins of a chunk of n runs. */
+/* Return the scales and mins of a chunk of n runs. */
 INLINE struct scales chunk_scales(enum dtype type, const unsigned char *p,
                                   size_t n)
 {
@@ -343,7 +347,8 @@ INLINE struct scales chunk_scales(enum dtype type, const unsigned char *p,
     return s;
 }
 
-/* Adjust the mins for codes with their offset: add offset * scale. */
+/* Adapt the mins to codes from which offset_of was not subtracted: add the
+ * scale times the offset. */
 INLINE void add_offset(struct scales *s, enum dtype type)
 {
     const __m256 o = _mm256_set1_ps((float)offset_of(type));

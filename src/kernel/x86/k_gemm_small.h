@@ -1,17 +1,18 @@
-/* gemm_f32 for a few rows of A, for batches and short prompts: too many rows
- * for the skinny products (k_f32_matmul.h), too few to pay for packing panels
+/* gemm_f32 for a few rows of A, as batches and short prompts have: too many
+ * rows for matmul_f32 (k_f32_matmul.h), and too few to pay for packing panels
  * (k_f32_gemm.h). Included by k_avx2.c.
  *
- * A vector holds one column of eight rows of A, which are transposed first. It
- * is multiplied by broadcast weights, one after another, so no sum crosses
- * lanes. Two such vectors share the broadcasts: a single one needs more loads
- * than multiply-adds.
+ * A is transposed first, so that a vector holds one column of eight rows of A.
+ * It is multiplied by one weight after the other, each broadcast to all lanes,
+ * so no sum crosses lanes. Two such vectors share each broadcast: a single one
+ * would need more loads than multiply-adds.
  *
- * Weights are widened into a block that stays in L1; the next block is widened
- * while the current one is multiplied. They are read from L2. Prefetches run a
- * tile and a half ahead, in the order of memory.
+ * Weights are widened into a block that stays in L1. While one block is
+ * multiplied, the next one is widened. Its weights come from L2: prefetches run
+ * a tile and a half ahead, in the order of memory.
  *
- * The level defines GEMM_SMALL_M, the most rows of A: a multiple of 8. */
+ * The level defines GEMM_SMALL_M, the maximum number of rows of A: a multiple
+ * of 8. */
 #ifndef KERNEL_X86_K_GEMM_SMALL_H
 #define KERNEL_X86_K_GEMM_SMALL_H
 
@@ -26,8 +27,8 @@ _Static_assert(GEMM_SMALL_M % 8 == 0, "whole vectors");
 /* Rows of b in a tile, columns of a block, and columns of a step. */
 enum { SMALL_NR = 12, SMALL_KC = 128, SMALL_STEP = 16 };
 
-/* Widen 16 weights in the cheapest order: for bf16, columns 0 to 3 and 8 to 11
- * come first. */
+/* Widen 16 weights, in the order that is cheapest for the type: for bf16,
+ * columns 0 to 3 and 8 to 11 come first. */
 INLINE void small_widen16(float *out, const char *w, enum dtype type)
 {
     __m256i h;
@@ -44,7 +45,7 @@ INLINE void small_widen16(float *out, const char *w, enum dtype type)
                        _mm256_unpackhi_epi16(_mm256_setzero_si256(), h));
 }
 
-/* Half i of 16 columns of a, in the order of small_widen16. */
+/* Load half i (0 or 1) of 16 columns of a, in the order of small_widen16. */
 INLINE __m256 small_load(const float *a, size_t i, enum dtype type)
 {
     if (type != DT_BF16)
@@ -53,7 +54,8 @@ INLINE __m256 small_load(const float *a, size_t i, enum dtype type)
                                 _mm_loadu_ps(a + 4 * i + 8), 1);
 }
 
-/* Half i of the last n < 16 columns, in their own order, followed by zeros. */
+/* Load half i of the last n < 16 columns, in their own order, followed by
+ * zeros. */
 INLINE __m256 small_load_part(const char *p, size_t n, size_t i,
                               enum dtype type)
 {
@@ -62,8 +64,8 @@ INLINE __m256 small_load_part(const char *p, size_t n, size_t i,
     return n > 8 * i ? load8(half, n - 8 * i, type) : _mm256_setzero_ps();
 }
 
-/* Transpose m rows of a, k columns of each: out[column][row], with zeros up to
- * a multiple of 8 rows and up to whole steps of columns. */
+/* Transpose m rows of a with k columns each: out[column][row]. Rows are filled
+ * up with zeros to a multiple of 8, columns to whole steps. */
 static void small_transpose(float *out, const float *a, size_t lda, size_t m,
                             size_t k, enum dtype type)
 {
@@ -92,13 +94,14 @@ static void small_transpose(float *out, const float *a, size_t lda, size_t m,
     }
 }
 
-/* A block of weights: rows <= SMALL_NR of n columns. */
+/* A block of weights: `rows` rows, at most SMALL_NR, of n columns. */
 struct small_block {
     const char *b;
     size_t rows, n;
 };
 
-/* Widen step s of a block. Missing rows repeat the last one. */
+/* Widen step s of a block. The last row is repeated in place of missing
+ * rows. */
 INLINE void small_widen(float *out, const struct small_block *w, size_t stride,
                         size_t s, enum dtype type)
 {
@@ -119,8 +122,8 @@ INLINE void small_widen(float *out, const struct small_block *w, size_t stride,
     }
 }
 
-/* Transpose the sums of eight rows of a, of which m exist, and store them in c,
- * or add them to c unless first. */
+/* Transpose the sums of eight rows of a, of which m exist. Stores them in c if
+ * `first`, otherwise adds them to c. */
 INLINE void small_store(float *c, size_t ldc, const __m256 *sums, size_t rows,
                         size_t m, bool first)
 {
@@ -146,14 +149,15 @@ INLINE void small_store(float *c, size_t ldc, const __m256 *sums, size_t rows,
     }
 }
 
-/* The work that is interleaved with a product. */
+/* Work that is interleaved with a product. */
 struct small_beside {
-    /* Prefetches: each of `every` passes over a block fetches its share of
-     * `lines` lines per step. The next line is at byte `at` of a row, of which
-     * the first `width` bytes count; then comes the next row. */
+    /* Prefetches: in each of `every` passes over a block, each step fetches its
+       share of `lines` lines. The next line is at byte `at` of the current row.
+       After `width` bytes of a row follows the next row. */
     const char *row;
     size_t at, width, stride, lines, every, due;
-    /* Widening: steps of the next block from `widened` on, to out. */
+    /* Widening: the steps of the next block from `widened` on are widened to
+       out. */
     struct small_block next;
     float *out;
     size_t widened;
@@ -177,8 +181,8 @@ INLINE void small_widen_step(struct small_beside *o, enum dtype type)
         small_widen(o->out, &o->next, o->stride, o->widened++, type);
 }
 
-/* sums += products of R rows of weights, a block of n columns, and V vectors of
- * x. */
+/* Add the products of R rows of weights and V vectors of x to sums, for a block
+ * of n columns. */
 INLINE void small_multiply(__m256 *sums, const float *x, size_t lanes,
                            const float *w, size_t n, int R, int V, bool widen,
                            struct small_beside *o, enum dtype type)
@@ -284,7 +288,7 @@ INLINE void small_rows(float *c, size_t ldc, const float *at, size_t m,
     }
 }
 
-/* C = A * B^T for m <= GEMM_SMALL_M. */
+/* Compute C = A * B^T for m <= GEMM_SMALL_M. */
 INLINE void gemm_small(float *c, size_t ldc, const float *a, size_t lda,
                        const char *b, size_t ldb, size_t m, size_t n, size_t k,
                        float *work, enum dtype type)

@@ -1,17 +1,17 @@
 /* Products of quantized weights and int8 activations in 256-bit vectors, for
- * k_q8_avx2.c and k_q8_avxvnni.c. Each defines two macros first:
+ * k_q8_avx2.c and k_q8_avxvnni.c. Each of these files first defines two macros:
  *
  *   KERNEL(name)    the level's name of a kernel, such as k_##name##_avx2
  *   VNNI            1 if the level has vpdpbusd. If 0, pairs of byte products
- *                   are added in 16-bit words (vpmaddubsw), only as many as
- *                   cannot overflow; then pairs of words in 32 bits.
+ * are added in 16-bit words (vpmaddubsw), as many as cannot overflow. Then
+ * pairs of words are added in 32 bits.
  *
  * A word holds at most 32767. Two products of a code of b bits and an integer
- * of magnitude 127 add up to at most 254 (2^b - 1). So a word holds the sum of
- * 8 such pairs of 4-bit codes, 4 of 5 bits, 2 of 6 bits, and not even one of 8
- * bits.
+ * of magnitude 127 add up to at most 254 (2^b - 1). So a word can hold the sum
+ * of 8 such pairs with codes of 4 bits, 4 pairs with 5 bits, 2 with 6 bits, and
+ * not even one with 8 bits.
  *
- * A few tokens are multiplied row by row, with lanes along the row. For many
+ * With few tokens, each row is multiplied with lanes along the row. With many
  * tokens, a panel of rows is unpacked to bytes in L1 and multiplied by all
  * tokens, with lanes across rows. */
 #ifndef KERNEL_X86_K_Q8_AVX_H
@@ -28,13 +28,13 @@
 /* Keeps a loop rolled: its body is long and there are many copies of it. */
 #define ROLLED _Pragma("GCC unroll 1")
 
-/* Products of unsigned and signed bytes, added in pairs to words. */
+/* Multiply unsigned by signed bytes and add pairs of products in words. */
 INLINE __m256i pairs16(__m256i w, __m256i x)
 {
     return _mm256_maddubs_epi16(w, x);
 }
 
-/* sum + pairs of words. */
+/* Add pairs of words to sum. */
 INLINE __m256i add_words(__m256i sum, __m256i words)
 {
     return _mm256_add_epi32(sum,
@@ -42,7 +42,7 @@ INLINE __m256i add_words(__m256i sum, __m256i words)
 }
 
 #if VNNI
-/* sum + products of bytes, four per lane. */
+/* Multiply bytes and add the products to sum, four in each lane. */
 INLINE __m256i add_fours(__m256i sum, __m256i w, __m256i x)
 {
     return _mm256_dpbusd_avx_epi32(sum, w, x);
@@ -51,17 +51,18 @@ INLINE __m256i add_fours(__m256i sum, __m256i w, __m256i x)
 
 /* ---- few tokens: row by row --------------------------------------------- */
 
-/* MAX_FEW: tokens that a row is multiplied by at once. FEW_COLS: columns,
- * summed over these tokens, that are rearranged at a time. FEW_GROUPS: groups
- * of FEW_COLS. */
+/* MAX_FEW: tokens by which a row is multiplied at once. FEW_COLS: columns that
+ * are rearranged at a time, summed over these tokens. FEW_GROUPS: groups in
+ * FEW_COLS. */
 enum { MAX_FEW = 4, FEW_COLS = 32768, FEW_GROUPS = FEW_COLS / 32 };
 
-/* Activations of a few tokens in the order of unit_codes. */
+/* Activations of a few tokens, in the order of unit_codes. */
 struct few {
-    /* bytes; or words of 16 bits, in runs of 32: first those of even index,
-     * then of odd index */
+    /* bytes; or words of 16 bits (see in_words), in runs of 32 activations:
+       first the ones of even index, then the ones of odd index */
     _Alignas(64) int8_t q[2 * FEW_COLS];
-    /* for each token: its groups, then zeros up to a multiple of 8 groups */
+    /* for each token: one number per group, then zeros up to a multiple of 8
+       groups */
     float scale[FEW_GROUPS + 8 * MAX_FEW], sum[FEW_GROUPS + 8 * MAX_FEW];
     size_t ldq; /* bytes from token to token */
     size_t ldg; /* groups from token to token */
@@ -70,13 +71,13 @@ struct few {
 _Static_assert(sizeof(struct few) <= KERNEL_WORK * sizeof(float),
                "the caller's memory");
 
-/* Whether activations must be words of 16 bits. */
+/* Return whether activations must be words of 16 bits. */
 INLINE bool in_words(int bits)
 {
     return !VNNI && bits == 8;
 }
 
-/* Move n activations to the order of unit_codes. */
+/* Copy n activations to out in the order of unit_codes. */
 static void few_order(int8_t *out, const int8_t *q, size_t n, int bits)
 {
     for (size_t k = 0; k < n; k += UNIT) {
@@ -98,7 +99,7 @@ static void few_order(int8_t *out, const int8_t *q, size_t n, int bits)
     }
 }
 
-/* Rearrange columns [from, from + n) of T tokens from t on. */
+/* Rearrange columns [from, from + n) of T tokens, starting at token t. */
 static void few_fill(struct few *f, const struct q8 *x, size_t t, size_t T,
                      size_t from, size_t n, int bits)
 {
@@ -117,7 +118,7 @@ static void few_fill(struct few *f, const struct q8 *x, size_t t, size_t T,
     }
 }
 
-/* Products of 32 codes and x, as sums in 32-bit lanes. */
+/* Multiply 32 codes by x and return sums in 32-bit lanes. */
 INLINE __m256i dot_half(__m256i v, const int8_t *x, int bits)
 {
 #if VNNI
@@ -133,7 +134,7 @@ INLINE __m256i dot_half(__m256i v, const int8_t *x, int bits)
 #endif
 }
 
-/* dot_half for a unit of 64 codes. */
+/* Do the work of dot_half for a unit of 64 codes. */
 INLINE __m256i dot_unit(const __m256i v[2], const int8_t *x, int bits)
 {
 #if VNNI
@@ -150,8 +151,8 @@ INLINE __m256i dot_unit(const __m256i v[2], const int8_t *x, int bits)
 #endif
 }
 
-/* The scales of a unit's two groups of 32, in the lanes where unit_codes puts
- * their codes. */
+/* Return the scales of a unit's two groups of 32, each in the lanes where
+ * unit_codes puts the group's codes. */
 INLINE __m256 pair_scales(const float *s, int bits)
 {
     double pair; /* the bits of both floats */
@@ -164,9 +165,9 @@ INLINE __m256 pair_scales(const float *s, int bits)
     return _mm256_permutevar_ps(two, _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
 }
 
-/* a[t] += products of one unit and T tokens. s[t][g] is the product of the
- * scales of the weights and of token t in group g, the first group of the
- * unit. */
+/* Add the products of one unit and T tokens to a[t]. s[t][g] is the scale of
+ * the weights times the scale of token t in group g; g is the first group of
+ * the unit. */
 INLINE void add_unit(__m256 *a, const unsigned char *p, const int8_t *x,
                      size_t ldx, const float (*s)[8], size_t g, size_t group,
                      int T, int bits)
@@ -193,7 +194,7 @@ INLINE void add_unit(__m256 *a, const unsigned char *p, const int8_t *x,
     }
 }
 
-/* add_unit for a group of 128 codes, two units. */
+/* Do the work of add_unit for a group of 128 codes, which is two units. */
 INLINE void add_units(__m256 *a, const unsigned char *p, const int8_t *x,
                       size_t ldx, const float (*s)[8], size_t g, int T,
                       int bits)
@@ -214,7 +215,7 @@ INLINE void add_units(__m256 *a, const unsigned char *p, const int8_t *x,
     }
 }
 
-/* sums[t] = products of the last n < 8 groups of a row. */
+/* Compute sums[t] = products of the last n < 8 groups of a row. */
 INLINE void last_groups(__m256 *sums, const unsigned char *p, const int8_t *x,
                         size_t ldx, const float (*s)[8], size_t n, size_t group,
                         int T, int bits)
@@ -249,7 +250,7 @@ INLINE void last_groups(__m256 *sums, const unsigned char *p, const int8_t *x,
 typedef void last_fn(__m256 *sums, const unsigned char *p, const int8_t *x,
                      size_t ldx, const float (*s)[8], size_t n, size_t group);
 
-/* Add two units, or two groups of 128, from group g on: the first to a, the
+/* Add two units, or two groups of 128, starting at group g: the first to a, the
  * second to b. */
 INLINE void add_pair(__m256 *a, __m256 *b, const unsigned char *p,
                      const int8_t *x, size_t ldx, const float (*s)[8], size_t g,
@@ -269,7 +270,7 @@ INLINE void add_pair(__m256 *a, __m256 *b, const unsigned char *p,
     }
 }
 
-/* Add eight groups, alternately to a and b. */
+/* Add eight groups, alternately to a and to b. */
 INLINE void eight_groups(__m256 *a, __m256 *b, const unsigned char *p,
                          const int8_t *x, size_t ldx, const float (*s)[8],
                          size_t group, int T, int bits)
@@ -290,8 +291,8 @@ INLINE void eight_groups(__m256 *a, __m256 *b, const unsigned char *p,
     }
 }
 
-/* sums[t] = product of row r and token t, for T tokens. last multiplies the
- * n / group % 8 groups at the end. */
+/* Compute sums[t] = product of row r and token t, for T tokens. last is the
+ * function for the n / group % 8 groups at the end. */
 INLINE void few_row(float *sums, const struct affine *w, size_t r, size_t from,
                     size_t n, const struct few *f, last_fn *last, size_t group,
                     int T, int bits)
@@ -393,7 +394,7 @@ FEW_BITS(8)
 static few_fn *const few_table[9][MAX_FEW] = {
     FEW_ROW(2), FEW_ROW(3), FEW_ROW(4), FEW_ROW(5), FEW_ROW(6), FEW_ROW(8)};
 
-/* Multiply all rows by T <= MAX_FEW tokens from t on. */
+/* Multiply all rows by T <= MAX_FEW tokens, starting at token t. */
 static void matmul_few(float *y, size_t ldy, const struct affine *w,
                        const struct q8 *x, size_t n_rows, size_t n_cols,
                        size_t t, size_t T, bool add, struct few *f)
@@ -412,16 +413,18 @@ static void matmul_few(float *y, size_t ldy, const struct affine *w,
 
 /* ---- many tokens: panels of rows ---------------------------------------- */
 
-/* A panel has two vectors for every four columns. Each holds four bytes of
- * eight rows: rows 0 to 7 and rows 8 to 15. Where codes of 8 bits are split
- * into halves, so that sums fit into words, the panel has eight rows: the low
- * halves in one vector and the high halves in the other. */
+/* A panel has two vectors for every four columns. A vector holds these four
+ * bytes of eight rows: the first vector rows 0 to 7, the second rows 8 to 15.
+ * If codes of 8 bits are split into halves, so that sums fit into words, the
+ * panel has only eight rows: their low halves in one vector and their high
+ * halves in the other. */
 enum { PANEL_COLS = 1024, PANEL_GROUPS = PANEL_COLS / 32, PANEL_ROWS = 16 };
 
 /* Tokens of a tile, limited by the registers for their sums. */
 enum { TILE_TOKENS = VNNI ? 6 : 3 };
 
-/* Tokens whose activations stay in L2 while one panel after another is used. */
+/* Tokens whose activations stay in L2 while they are multiplied by one panel
+ * after another. */
 enum { MANY_TOKENS = 256 };
 
 INLINE bool in_halves(int bits)
@@ -435,7 +438,7 @@ struct panel {
     _Alignas(64) float bias[PANEL_GROUPS * PANEL_ROWS];
 };
 
-/* Transpose half units of eight rows, and store them in every other vector of
+/* Transpose half units of eight rows, and store them in every second vector of
  * out. */
 INLINE void store_panel(unsigned char *out, __m256i v[8])
 {
@@ -447,7 +450,7 @@ INLINE void store_panel(unsigned char *out, __m256i v[8])
     store_transposed8((float *)(void *)out, 16, f, 8);
 }
 
-/* Unpack eight rows from r on, of which n_rows exist. */
+/* Unpack eight rows, starting at row r. Only n_rows of them exist. */
 INLINE void pack_codes(unsigned char *out, const struct affine *w, size_t r,
                        size_t n_rows, size_t from, size_t n, int bits)
 {
@@ -548,8 +551,9 @@ INLINE __m256i four_bytes(const int8_t *x)
     return _mm256_set1_epi32(four);
 }
 
-/* Multiply four columns by T tokens. d0[t] += products with the first vector of
- * the panel (rows 0 to 7, or low halves); d1[t] += products with the second. */
+/* Multiply four columns by T tokens. Adds the products with the first vector of
+ * the panel (rows 0 to 7, or low halves) to d0[t], and those with the second to
+ * d1[t]. */
 INLINE void panel_step(__m256i *d0, __m256i *d1, const unsigned char *q,
                        const int8_t *x, size_t ldx, int T)
 {
@@ -572,7 +576,7 @@ INLINE void panel_step(__m256i *d0, __m256i *d1, const unsigned char *q,
     }
 }
 
-/* sums[vector][t] = products of one group of a panel and T tokens. */
+/* Compute sums[vector][t] = products of one group of a panel and T tokens. */
 INLINE void panel_group(__m256i sums[2][TILE_TOKENS], const unsigned char *q,
                         const int8_t *x, size_t ldx, size_t group, int T,
                         int bits)
@@ -615,8 +619,8 @@ INLINE void panel_group(__m256i sums[2][TILE_TOKENS], const unsigned char *q,
     }
 }
 
-/* y += integer sums d of one group, for eight rows and T tokens, times scales,
- * plus biases. */
+/* Add the integer sums d of one group, times the scales, plus the biases, to y,
+ * for eight rows and T tokens. */
 INLINE void panel_add(float *y, size_t ldy, const float *scales,
                       const float *biases, const float *scale, const float *sum,
                       size_t ldg, const __m256i *d, int T)
@@ -634,7 +638,7 @@ INLINE void panel_add(float *y, size_t ldy, const float *scales,
     }
 }
 
-/* y += products of a panel and T tokens. */
+/* Add the products of a panel and T tokens to y. */
 INLINE void panel_tile(float *y, size_t ldy, const struct panel *p,
                        const int8_t *x, size_t ldx, const float *scale,
                        const float *sum, size_t ldg, size_t groups,
@@ -673,7 +677,7 @@ INLINE void panel_tile(float *y, size_t ldy, const struct panel *p,
     }
 }
 
-/* Activations of consecutive tokens, from some column on. */
+/* Activations of consecutive tokens, starting at a column. */
 struct tile_x {
     const int8_t *q;
     const float *scale, *sum;
@@ -738,8 +742,8 @@ static panel_fn *panel_of(int bits, size_t T)
 }
 #endif
 
-/* y += products of a panel of n_rows and n_tokens tokens, split into tiles of
- * about equal size. */
+/* Add the products of a panel of n_rows and n_tokens tokens to y. Divides the
+ * tokens into tiles of about equal size. */
 static void panel_many(float *y, size_t ldy, const struct panel *p, int bits,
                        size_t n_rows, const struct tile_x *x, size_t groups,
                        size_t n_tokens)

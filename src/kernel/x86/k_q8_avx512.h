@@ -1,5 +1,6 @@
-/* Read quantized weights in AVX-512 vectors: unpack codes, widen scales and
- * biases; and integer sums of products. For k_q8_avx512.c and k_amx.c. */
+/* Functions that read quantized weights in AVX-512 vectors: they unpack codes
+ * and widen scales and biases. Also integer sums of products. For k_q8_avx512.c
+ * and k_amx.c. */
 #ifndef KERNEL_X86_K_Q8_AVX512_H
 #define KERNEL_X86_K_Q8_AVX512_H
 
@@ -7,7 +8,8 @@
 #include "kernel/x86/k_avx.h"
 #include "kernel/x86/k_zmm.h"
 
-/* Scales or biases of the groups that m selects, zeros in the other lanes. */
+/* Load the scales or biases of the groups that m selects, with zeros in the
+ * other lanes. */
 INLINE __m512 load_numbers(const unsigned char *p, __mmask16 m, enum dtype type)
 {
     __m256i h;
@@ -22,8 +24,8 @@ INLINE __m512 load_numbers(const unsigned char *p, __mmask16 m, enum dtype type)
 
 /* ---- codes -------------------------------------------------------------- */
 
-/* Words of the stream that go to 128-bit lane i, which has codes 16 i to 16 i +
- * 15. */
+/* The words of the stream that go to 128-bit lane i, which unpacks codes 16 i
+ * to 16 i + 15. */
 #define LANE_WORDS(b, i)                                                   \
     (b) * (i), (b) * (i) + 1, (b) * (i) + 2, (b) * (i) + 3, (b) * (i) + 4, \
         (b) * (i) + 5, ((b) * (i) + 6) & 31, ((b) * (i) + 7) & 31
@@ -31,8 +33,9 @@ INLINE __m512 load_numbers(const unsigned char *p, __mmask16 m, enum dtype type)
     {                                                                          \
         LANE_WORDS(b, 0), LANE_WORDS(b, 1), LANE_WORDS(b, 2), LANE_WORDS(b, 3) \
     }
-/* For each pair of codes in a lane: the two bytes that contain it, and its
- * first bit. That bit plus 2 * bits is at most 16. */
+/* For each pair of codes in a lane: the two bytes that contain the pair, and
+ * the position of its first bit in them. This position plus 2 * bits is at most
+ * 16. */
 #define PAIR(b, j) (b) * (j) / 4, (b) * (j) / 4 + 1
 #define PAIRS(b)                                                    \
     {                                                               \
@@ -55,9 +58,9 @@ static const struct odd_width odd_widths[] = {
     {STREAM_WORDS(5), PAIRS(5), PAIR_SHIFTS(5)},
     {STREAM_WORDS(6), PAIRS(6), PAIR_SHIFTS(6)}};
 
-/* Unpack 3, 5 or 6 bits. Each lane receives the bytes of its 16 codes, and each
- * word of a lane the bytes of two codes. The first code stays in the lower
- * byte, the second one moves to the upper. */
+/* Unpack codes of 3, 5 or 6 bits. Each lane receives the bytes of its 16 codes,
+ * and each word of a lane the bytes of two codes. The first code stays in the
+ * lower byte of the word; the second code moves to the upper byte. */
 INLINE __m512i unpack_odd(__m512i v, int bits)
 {
     const struct odd_width *c = &odd_widths[bits == 3 ? 0 : bits - 4];
@@ -75,8 +78,8 @@ INLINE __m512i unpack_odd(__m512i v, int bits)
         0xf8);
 }
 
-/* Unpack 64 codes to bytes, in order. half: only the first 32 exist; the others
- * become 0, and their memory is not read. */
+/* Unpack 64 codes to bytes, in order. half: only the first 32 codes exist; the
+ * other bytes become 0, and nothing is read for them. */
 INLINE __m512i unpack(const unsigned char *p, int bits, bool half)
 {
     if (bits == 8)
@@ -108,8 +111,8 @@ INLINE __m512i unpack(const unsigned char *p, int bits, bool half)
 
 /* ---- integer sums ------------------------------------------------------- */
 
-/* A vector of int. We do not use __m512i, whose lanes are long long, because
- * gcc 12 copies accumulators whose type changes in a loop. */
+/* A vector of int. We do not use __m512i for it, whose lanes are long long,
+ * because gcc 12 copies accumulators whose type changes in a loop. */
 typedef int sums __attribute__((vector_size(64)));
 
 INLINE sums no_sums(void)
@@ -117,7 +120,7 @@ INLINE sums no_sums(void)
     return (sums)_mm512_setzero_si512();
 }
 
-/* Add to each lane the products of its four codes and four integers of x. */
+/* Add the products of four codes and four integers of x to each lane. */
 INLINE sums dot4(sums a, __m512i codes, __m512i x)
 {
     return (sums)_mm512_dpbusd_epi32((__m512i)a, codes, x);

@@ -1,6 +1,7 @@
-/* Read quantized weights in 256-bit vectors: unpack codes of 2 to 8 bits to
- * bytes, widen scales and biases to f32. Weights are in mapped files, so these
- * functions read no byte beyond the codes and numbers they return. */
+/* Functions that read quantized weights in 256-bit vectors: they unpack codes
+ * of 2 to 8 bits to bytes, and widen scales and biases to f32. Weights lie in
+ * mapped files, so these functions read no byte beyond the codes and numbers
+ * that they return. */
 #ifndef KERNEL_X86_K_Q8_CODES_H
 #define KERNEL_X86_K_Q8_CODES_H
 
@@ -9,7 +10,8 @@
 #include "kernel/kernel.h"
 #include "kernel/x86/k_avx.h"
 
-/* A unit: the codes that are unpacked at a time, and their packed bytes. */
+/* A unit is the 64 codes that are unpacked at a time. UNIT_BYTES: its packed
+ * size. */
 enum { UNIT = 64 };
 
 #define UNIT_BYTES(bits) ((size_t)(bits)*UNIT / 8)
@@ -26,12 +28,13 @@ INLINE __m256i load32(const void *p)
 
 /* ---- codes -------------------------------------------------------------- */
 
-/* How 32 codes of 5 or 6 bits become bytes. A 16-bit word receives two codes.
- * Each code lies within two neighbouring bytes of the stream. A shuffle moves
- * these bytes into a word, and a multiplication moves the code within the word:
- * the high half of a product moves it down to the low byte, the low half moves
- * it up to the high byte. Each half of the vector holds 16 bytes of the stream.
- * The upper half begins at byte `upper`. */
+/* How to turn 32 codes of 5 or 6 bits into bytes. Two codes go to each 16-bit
+ * word. Each code lies within two neighbouring bytes of the stream. For each
+ * code, a shuffle moves these two bytes into a word, and a multiplication moves
+ * the code within the word: the high half of the product has the first code in
+ * the low byte, the low half of another product has the second code in the high
+ * byte. Each half of the vector holds 16 bytes of the stream. The upper half
+ * begins at byte `upper` of the stream. */
 struct windows {
     unsigned char low[32], high[32]; /* shuffles */
     uint16_t down[16], up[16];       /* factors */
@@ -61,7 +64,8 @@ static const struct windows windows6 = {
 
 #undef ZB
 
-/* Get 32 codes. The bits above a code may belong to its neighbours. */
+/* Unpack 32 codes to bytes. The bits of a byte above its code may belong to
+ * neighbouring codes. */
 INLINE __m256i windows32(const unsigned char *p, const struct windows *w,
                          size_t upper)
 {
@@ -75,7 +79,7 @@ INLINE __m256i windows32(const unsigned char *p, const struct windows *w,
     return _mm256_blendv_epi8(low, high, _mm256_set1_epi16((short)0xff00));
 }
 
-/* Unpack a unit to bytes, in the cheapest order:
+/* Unpack a unit to bytes, in the order that is cheapest for the width:
  *   5, 6, 8 bits  in the order of the stream
  *   3, 4 bits     codes 0, 2, 4, …, then 1, 3, 5, …
  *   2 bits        codes 0, 4, 8, …; 2, 6, …; 1, 5, …; 3, 7, … */
@@ -112,7 +116,7 @@ INLINE void unit_codes(__m256i v[2], const unsigned char *p, int bits)
     v[1] = _mm256_and_si256(_mm256_srli_epi16(both, bits), mask);
 }
 
-/* Take bytes alternately from the lower and the upper half. */
+/* Take bytes alternately from the lower and the upper half of v. */
 INLINE __m256i interleave_halves(__m256i v)
 {
     __m128i a = _mm256_castsi256_si128(v), b = _mm256_extracti128_si256(v, 1);
@@ -140,8 +144,8 @@ INLINE void unit_codes_in_order(__m256i v[2], const unsigned char *p, int bits)
     v[1] = _mm256_permute2x128_si256(low, high, 0x31);
 }
 
-/* Move bytes of even index to the lower half, bytes of odd index to the upper
- * half. */
+/* Move the bytes of even index to the lower half, and the bytes of odd index to
+ * the upper half. */
 INLINE __m256i split_pairs(__m256i v)
 {
     const __m256i pairs =
@@ -151,7 +155,8 @@ INLINE __m256i split_pairs(__m256i v)
     return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(v, pairs), 0xd8);
 }
 
-/* Move a unit of bytes from the order of the stream to that of unit_codes. */
+/* Move a unit of bytes from the order of the stream to the order of
+ * unit_codes. */
 INLINE void unit_order(__m256i v[2], int bits)
 {
     __m256i a, b;
@@ -168,8 +173,8 @@ INLINE void unit_order(__m256i v[2], int bits)
     }
 }
 
-/* Copy the last 32 codes of a row, half a unit, to room, followed by zeros.
- * Returns room, which has 64 bytes. */
+/* Copy the last 32 codes of a row, which are half a unit, to room, followed by
+ * zeros. Returns room, which has 64 bytes. */
 INLINE const unsigned char *half_unit(unsigned char *room,
                                       const unsigned char *p, int bits)
 {
@@ -180,7 +185,7 @@ INLINE const unsigned char *half_unit(unsigned char *room,
 
 /* ---- scales and biases -------------------------------------------------- */
 
-/* Eight numbers of the type. */
+/* Load eight numbers of the type, widened to f32. */
 INLINE __m256 eight_numbers(const void *p, enum dtype type)
 {
     if (type == DT_F32)
@@ -191,7 +196,7 @@ INLINE __m256 eight_numbers(const void *p, enum dtype type)
         _mm256_slli_epi32(_mm256_cvtepu16_epi32(load16(p)), 16));
 }
 
-/* The first n < 8 numbers, zeros above. */
+/* Load the first n < 8 numbers, with zeros in the other lanes. */
 static __attribute__((noinline)) __m256 some_numbers(const unsigned char *p,
                                                      size_t n, enum dtype type)
 {
@@ -201,7 +206,7 @@ static __attribute__((noinline)) __m256 some_numbers(const unsigned char *p,
     return eight_numbers(some, type);
 }
 
-/* The first n numbers, at most eight, zeros above. */
+/* Load the first n of at most eight numbers, with zeros in the other lanes. */
 INLINE __m256 numbers(const unsigned char *p, size_t n, enum dtype type)
 {
     return n >= 8 ? eight_numbers(p, type) : some_numbers(p, n, type);

@@ -1,6 +1,6 @@
-/* Shared by the AVX-512 levels: masks, and a transposition of vectors of
- * sixteen 32-bit lanes. Each file that includes this compiles its own copy with
- * its own instruction set. */
+/* Functions that the AVX-512 levels share: masks, and a transposition of
+ * vectors of sixteen 32-bit lanes. Each file that includes this header compiles
+ * its own copy with its own instruction set. */
 #ifndef KERNEL_X86_K_ZMM_H
 #define KERNEL_X86_K_ZMM_H
 
@@ -9,7 +9,7 @@
 
 #include "kernel/x86/k_avx.h"
 
-/* A mask of the first n lanes; of all 16 if n is larger. */
+/* Return a mask of the first n lanes; of all 16 if n is larger. */
 INLINE __mmask16 first_lanes(size_t n)
 {
     return (__mmask16)(n >= 16 ? 0xffff : (1u << n) - 1);
@@ -22,7 +22,7 @@ INLINE __m256 fold16(__m512 v)
                          _mm512_extractf32x8_ps(v, 1));
 }
 
-/* Transpose 16 x 16 lanes, by pairs, quadruples and 128-bit lanes. */
+/* Transpose 16 x 16 lanes. Works on pairs, quadruples and 128-bit lanes. */
 INLINE void transpose16(__m512i v[16])
 {
     __m512i s[16];

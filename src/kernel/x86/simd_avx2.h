@@ -148,7 +148,8 @@ INLINE vec vec_round(vec x)
     return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-/* Scale in two steps of half the exponent; the first step is exact. */
+/* Scale by 2^n in two steps with half of the exponent each; the first step is
+ * exact. */
 INLINE vec vec_scale2(vec p, vec n)
 {
     __m256i e = _mm256_cvtps_epi32(n), e1 = _mm256_srai_epi32(e, 1);

@@ -24,7 +24,7 @@
 
 typedef __m512 vec;
 
-/* Whether the compiler knows that all lanes are wanted. */
+/* True if the compiler knows that n covers all lanes. */
 #define WHOLE(n) (__builtin_constant_p(n) && (n) >= 16)
 
 /* ---- loads and stores --------------------------------------------------- */
@@ -92,7 +92,7 @@ INLINE void vec_store_as(char *p, vec v, size_t n, enum dtype type)
         _mm256_mask_storeu_epi16(p, first_lanes(n), narrow(v, type));
 }
 
-/* 0 <= lo < hi <= 64 */
+/* Requires 0 <= lo < hi <= 64. */
 INLINE void vec_load_range(vec *v, const float *p, int lo, int hi)
 {
     const uint64_t in = ~(uint64_t)0 >> (KV_BLOCK - hi) & ~(uint64_t)0 << lo;
@@ -189,7 +189,7 @@ INLINE void vec_sum_chains(float *y, vec a[4][2], int R)
     store_sums(y, v, R);
 }
 
-/* vec_sum of 16 vectors, one result per lane. */
+/* Do the work of vec_sum for 16 vectors: one result in each lane. */
 INLINE vec sum_lanes16(const vec *v)
 {
     const __m512i order =
@@ -246,7 +246,8 @@ INLINE void vec_store_dots(float *s, const vec *v, int P, int T)
     }
 }
 
-/* Fill the 16 vectors of sum_lanes16 if T divides 16. */
+/* Choose P so that P * T fills the 16 vectors of sum_lanes16, if T divides
+ * 16. */
 INLINE size_t vec_dots_at_once(int T)
 {
     return T <= 4 && 16 % T == 0 ? 16 / (size_t)T : 4;
