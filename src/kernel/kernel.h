@@ -101,11 +101,11 @@ struct kernel_tuning {
     bool gemm_f32;             /* gemm_f32 is faster than matmul_f32 with many
                                   tokens */
     size_t gemm_f32_min_tokens; /* minimum number of tokens for gemm_f32 */
-    size_t
-        gemm_f32_any_tokens; /* below this number of tokens, gemm_f32 is faster
-                                only if their last group of 8 has at least 4 */
-    size_t attn_tile_rows;   /* maximum query rows of a tile in long
-                                prefills */
+    /* below this number of tokens, gemm_f32 is faster only if the last group of
+     * 8 tokens has at least 4 */
+    size_t gemm_f32_any_tokens;
+    size_t attn_tile_rows; /* maximum query rows of a tile in long
+                              prefills */
     double row_cost; /* cost of one more token in a short pass, as a multiple of
                         AVX-512's; 0: as much as another pass */
 };
