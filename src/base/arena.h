@@ -4,17 +4,19 @@
 
 #include <stddef.h>
 
-/* Zero-initialise to start empty. */
+/* An arena. A struct of all zeros is empty. */
 struct arena {
-    struct arena_block *blocks; /* the first one is being filled */
+    struct arena_block *blocks; /* list; new memory comes from the first
+                                   block */
 };
 
-/* Allocate n bytes at a multiple of align, a power of two up to 16. NULL: out
- * of memory. Allocated memory never moves, and stays until arena_free. */
+/* Allocate n bytes at a multiple of align, a power of two up to 16. Returns
+ * NULL when out of memory. Allocated memory never moves, and stays until
+ * arena_free. */
 void *arena_alloc(struct arena *a, size_t n, size_t align);
-/* A NUL-terminated copy of s[0..n). NULL: out of memory. */
+/* Return a NUL-terminated copy of s[0..n), or NULL when out of memory. */
 char *arena_copy(struct arena *a, const char *s, size_t n);
-/* Free everything; the arena is empty then. */
+/* Free all memory. The arena is empty afterwards. */
 void arena_free(struct arena *a);
 
 #endif

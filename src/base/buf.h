@@ -5,15 +5,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zero-initialise to start empty. max 0 means SIZE_MAX / 2. data is
- * NUL-terminated after every successful append; len excludes the NUL. */
+/* A buffer. A struct of all zeros is empty. max is the maximum of len (0:
+ * SIZE_MAX / 2). After every successful append, data ends with a NUL, which len
+ * does not count. */
 struct buf {
     char *data;
     size_t len, cap, max;
 };
 
-/* All return 0, or -1 with the content unchanged when memory runs out or max is
- * exceeded. */
+/* Append to the buffer; buf_reserve only makes room for n_more bytes. They all
+ * return 0, or -1 with the content unchanged when memory runs out or max would
+ * be exceeded. */
 int buf_reserve(struct buf *b, size_t n_more);
 int buf_append(struct buf *b, const void *p, size_t n);
 int buf_puts(struct buf *b, const char *s);
@@ -27,16 +29,16 @@ int buf_printf(struct buf *b, const char *fmt, ...)
 int buf_json_string(struct buf *b, const char *p, size_t n);
 int buf_json_cstr(struct buf *b, const char *s);
 
-/* Append a finite double as JSON with the fewest digits that read back equal;
- * NaN and infinities become null. Independent of the locale. */
+/* Append a finite double as JSON, with the fewest digits that read back equal.
+ * NaN and infinities become null. Does not depend on the locale. */
 int buf_json_double(struct buf *b, double v);
 
-/* Hand the memory to the caller, who frees it with free(). NULL stays NULL.
- * Resets b. */
+/* Hand the memory to the caller, who frees it with free(), and empty b. Returns
+ * NULL if b has no memory. */
 char *buf_take(struct buf *b, size_t *n);
 void buf_free(struct buf *b);
 
-/* Overflow-checked a * b and a + b; return -1 on overflow. */
+/* Compute a * b or a + b. Return 0, or -1 on overflow. */
 int size_mul(size_t a, size_t b, size_t *out);
 int size_add(size_t a, size_t b, size_t *out);
 

@@ -1,7 +1,8 @@
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
-/* Monotonic milliseconds from an arbitrary origin, nanosecond resolution. */
+/* Return monotonic milliseconds since an arbitrary time, with a resolution of
+ * nanoseconds. */
 double clock_ms(void);
 
 #endif

@@ -5,8 +5,8 @@
 
 #include <stdbool.h>
 
-/* Levels of kernels. Each includes those before it, except AVXVNNI, which adds
- * to AVX2 only. */
+/* Levels of kernels. Each level includes the levels before it, except AVXVNNI:
+ * later levels do not include it, and it adds to AVX2 only. */
 enum isa {
     ISA_REF,
     ISA_AVX2,
@@ -21,7 +21,8 @@ const char *isa_name(enum isa l);
 /* Parse the name of a level, such as "avx2". Returns -1 if it is unknown. */
 int isa_parse(const char *name, enum isa *out);
 
-/* Whether CPU and operating system (xgetbv) support the level:
+/* Return whether both the CPU and the operating system (xgetbv) support a
+ * level:
  *   AVX2        AVX2, FMA, F16C
  *   AVXVNNI     AVX2 level and AVX-VNNI (256 bit)
  *   AVX512      F, BW, VL, DQ, VNNI
@@ -31,11 +32,12 @@ int isa_parse(const char *name, enum isa *out);
 bool cpu_has(enum isa l);
 enum isa cpu_best(void);
 
-/* Whether Intel made the CPU: for properties that have no feature bit. */
+/* Return whether Intel made the CPU, for properties that have no feature
+ * bit. */
 bool cpu_is_intel(void);
 
-/* Tell the CPU that this thread spins. This saves power, and slows the core's
- * other thread less. */
+/* Tell the CPU that this thread spins. This saves power, and leaves more of the
+ * core to its other hardware thread. */
 void cpu_pause(void);
 
 #endif

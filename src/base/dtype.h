@@ -21,8 +21,8 @@ enum dtype {
     DT_BOOL,
     DT_F8_E4M3,
     DT_F8_E5M2,
-    /* GGUF's blocks: a block has several elements of a row, stored together,
-       with common scales */
+    /* GGUF's blocks (kernel/blocks.h): elements of a row that share scales and
+       are stored together */
     DT_BLOCKS,
     DT_Q4_0 = DT_BLOCKS,
     DT_Q4_1,
@@ -40,15 +40,15 @@ enum dtype {
     DT_N_BLOCKS = DT_COUNT - DT_BLOCKS
 };
 
-/* The name in safetensors headers, such as "BF16"; for blocks the name in GGUF,
- * such as "Q4_K". */
+/* Return the type's name in safetensors headers, such as "BF16"; for blocks the
+ * name in GGUF, such as "Q4_K". */
 const char *dtype_name(enum dtype t);
-/* Bytes of an element, or of a block. */
+/* Return the bytes of an element, or of a block. */
 size_t dtype_bytes(enum dtype t);
-/* Elements of a block; 1 for all other types. */
+/* Return the number of elements in a block; 1 for all other types. */
 size_t dtype_block(enum dtype t);
-/* Parse name[0..n) of a safetensors header, which has no blocks. Returns -1 if
- * it is unknown. */
+/* Parse a type's name[0..n) of a safetensors header; blocks do not occur there.
+ * Returns -1 if the name is unknown. */
 int dtype_parse(const char *name, size_t n, enum dtype *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* The one way to report a failure. struct qwick_err is public, so that an error
- * reaches the library's caller without conversions. */
+/* How functions report a failure. struct qwick_err is public, so an error
+ * reaches the library's caller without a conversion. */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
 
@@ -11,16 +11,16 @@
 int err_set(struct qwick_err *e, enum qwick_err_code code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* err_set for a failed allocation of n bytes. */
+/* Report a failed allocation of n_bytes bytes, as err_set does. */
 int err_oom(struct qwick_err *e, size_t n_bytes);
 
-/* Make a text from a file fit for a message. A long text is cut between
- * characters and ends in "..."; invalid UTF-8 becomes U+FFFD, control
- * characters become \xNN. Returns out. */
+/* Write text from a file to out in a form that is safe in a message: long text
+ * is cut between characters and ends in "...", invalid UTF-8 becomes U+FFFD,
+ * and control characters become \xNN. Returns out. */
 enum { ERR_SHOWN = 200 };
 const char *err_show(char out[ERR_SHOWN], const char *s, size_t n);
 
-/* err_show with its own buffer, for an argument of err_set. */
+/* Call err_show with a buffer of its own. For an argument of err_set. */
 #define ERR_SHOW(s, n) err_show((char[ERR_SHOWN]){""}, (s), (n))
 
 #endif

@@ -6,15 +6,16 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Multiply to 128 bits and fold: every input bit reaches every output bit. */
+/* Mix two words: multiply to 128 bits and fold. Every input bit reaches every
+ * output bit. */
 static inline uint64_t hash_mix(uint64_t a, uint64_t b)
 {
     unsigned __int128 m = (unsigned __int128)a * b;
     return (uint64_t)m ^ (uint64_t)(m >> 64);
 }
 
-/* seed: random (rng_random_seed), so that nobody can craft a file with
- * collisions. */
+/* Return a hash of n bytes. seed must be random (rng_random_seed), so that
+ * nobody can craft a file with collisions. */
 static inline uint64_t hash_bytes(uint64_t seed, const void *p, size_t n)
 {
     const unsigned char *s = p;
@@ -30,8 +31,8 @@ static inline uint64_t hash_bytes(uint64_t seed, const void *p, size_t n)
     return hash_mix(h ^ w, 0xe7037ed1a0b428dbu);
 }
 
-/* A hash for large data. Four lanes run at once: one lane would wait for its
- * own multiplications and be slower than memory. */
+/* Return a hash of large data. Four lanes run at the same time: a single lane
+ * would wait for its own multiplications and be slower than memory. */
 static inline uint64_t hash_bulk(uint64_t seed, const void *data, size_t n)
 {
     const unsigned char *p = data;

@@ -3,14 +3,13 @@
  *
  * Open addressing, linear probing, 4 bytes per slot, so that the table of a
  * vocabulary fits an L2 cache. The low id_bits of a slot hold index + 1 (0:
- * empty). The other bits hold a tag from the hash, which reveals nearly every
- * miss without reading the key.
+ * empty). The other bits hold a tag from the hash: a tag that differs shows
+ * that the key differs, nearly always without reading the key.
  *
  *     uint32_t at = hashmap_slot(m, h), i;
  *     while ((i = hashmap_next(m, h, &at)) != HASHMAP_NONE)
  *         if (key i is the wanted one)
- *             return i;
- */
+ *             return i; */
 #ifndef BASE_HASHMAP_H
 #define BASE_HASHMAP_H
 
@@ -19,7 +18,8 @@
 
 struct qwick_err;
 
-/* Zero-initialise to start without memory. */
+/* A table. A struct of all zeros has no memory; call hashmap_init before
+ * use. */
 struct hashmap {
     uint32_t *slots;
     uint32_t mask; /* number of slots in use - 1 */
@@ -30,13 +30,13 @@ struct hashmap {
 #define HASHMAP_NONE UINT32_MAX
 
 /* Empty the table and make room for n entries, whose indices are at most
- * max_index < 2^31. If the present memory is large enough, it is used again.
- * Returns 0, or -1 with *e set; the table is unusable then. */
+ * max_index < 2^31. Uses the table's memory again if it is large enough.
+ * Returns 0, or -1 with *e set; then the table is unusable. */
 int hashmap_init(struct hashmap *m, size_t n, size_t max_index,
                  struct qwick_err *e);
 void hashmap_free(struct hashmap *m);
 
-/* The slot at which the search for a hash begins. */
+/* Return the slot where the search for a hash begins. */
 static inline uint32_t hashmap_slot(const struct hashmap *m, uint64_t h)
 {
     return (uint32_t)h & m->mask;
@@ -47,7 +47,8 @@ static inline uint32_t hashmap_tag(const struct hashmap *m, uint64_t h)
     return (uint32_t)(h >> 32) >> m->id_bits << m->id_bits;
 }
 
-/* The next index whose key may have the hash h, or HASHMAP_NONE. */
+/* Return the next index whose key may have the hash h, or HASHMAP_NONE. *at is
+ * the slot to look at next. */
 static inline uint32_t hashmap_next(const struct hashmap *m, uint64_t h,
                                     uint32_t *at)
 {
@@ -62,7 +63,7 @@ static inline uint32_t hashmap_next(const struct hashmap *m, uint64_t h,
     }
 }
 
-/* Add an index; its key must not be in the table. */
+/* Add an index. Its key must not be in the table. */
 static inline void hashmap_put(struct hashmap *m, uint64_t h, uint32_t index)
 {
     uint32_t at = hashmap_slot(m, h);

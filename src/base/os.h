@@ -9,25 +9,27 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Threads to use by default: physical cores (one per sibling group) in the
- * affinity mask, at most the cgroup's CPU quota rounded down, at least 1. */
+/* Return the default number of threads: the physical cores in the affinity mask
+ * (one per group of siblings), at most the cgroup's CPU quota rounded down, at
+ * least 1. */
 int os_default_threads(void);
-/* Logical CPUs in the affinity mask, at least 1. */
+/* Return the number of logical CPUs in the affinity mask, at least 1. */
 int os_cpus(void);
 
-/* Bytes that can still be allocated without swapping: MemAvailable of
- * /proc/meminfo, at most the cgroup's remaining limit. 0 when unknown. */
+/* Return the bytes that can still be allocated without swapping: MemAvailable
+ * of /proc/meminfo, at most the rest of the cgroup's limit. 0 if unknown. */
 size_t os_available_memory(void);
 
-/* Sleep while the word is `old`, until os_wake; may return early. */
+/* Sleep while *word is `old`, until os_wake is called for it. May return
+ * early. */
 void os_wait(atomic_uint *word, unsigned old);
-/* Wake all threads that sleep in os_wait for the word. */
+/* Wake all threads that sleep in os_wait for word. */
 void os_wake(atomic_uint *word);
 
-/* When a process started, in ticks since boot; 0 when unknown. */
+/* Return the time when a process started, in ticks since boot; 0 if unknown. */
 unsigned long long os_process_start(long pid);
-/* A name of this boot of the machine, as a string in out[size], size > 0.
- * Returns false, and an empty string, when unknown. */
+/* Write a name of this boot of the machine to out[size], size > 0. Returns
+ * false, and writes an empty string, if it is unknown. */
 bool os_boot_id(char *out, size_t size);
 
 /* Remove the files in the open directory fd, except those that cannot be
