@@ -1,4 +1,4 @@
-/* The demo model's files, part of this binary's read-only data. */
+/* The demo model's files, which are read-only data of this binary. */
 #ifndef FILE_BUILTIN_H
 #define FILE_BUILTIN_H
 
@@ -10,10 +10,10 @@ struct builtin_file {
     size_t size;
 };
 
-/* Get the i-th file; names are sorted bytewise. Returns 0, or -1 if there are
- * fewer files. */
+/* Write file i to *out; files are sorted by name, bytewise. Returns 0, or -1 if
+ * there are fewer files. */
 int builtin_at(size_t i, struct builtin_file *out);
-/* Get the file of this name. Returns -1 if there is none. */
+/* Write the file of this name to *out. Returns 0, or -1 if there is none. */
 int builtin_find(const char *name, struct builtin_file *out);
 
 #endif

@@ -1,4 +1,5 @@
-/* A table from names in a file to the order in which they were added. */
+/* A table that numbers names of a file in the order in which they were
+ * added. */
 #ifndef FILE_NAME_TABLE_H
 #define FILE_NAME_TABLE_H
 
@@ -12,7 +13,7 @@ struct name {
     size_t n;
 };
 
-/* Zero-initialise to start empty. */
+/* A table. A struct of all zeros is empty. */
 struct name_table {
     struct name *names; /* [n] */
     size_t n, cap;
@@ -23,14 +24,14 @@ struct name_table {
 
 void name_table_free(struct name_table *t);
 
-/* Set *index to the index of s[0..n) in names. Returns -1 if it is not
- * there. */
+/* Set *index to the index of s[0..n) in names. Returns 0, or -1 if the table
+ * lacks the name. */
 int name_table_find(const struct name_table *t, const char *s, size_t n,
                     size_t *index);
 
-/* Add s[0..n), which must outlive the table, unless it is there. Sets *index to
- * its index. Returns 1 if s was new, 0 if it was there, -1 when memory ran
- * out. */
+/* Set *index to the index of s[0..n), after adding it if the table lacks it. s
+ * must outlive the table. Returns 1 if s was added, 0 if the table had it, -1
+ * when out of memory. */
 int name_table_add(struct name_table *t, const char *s, size_t n,
                    size_t *index);
 

@@ -1,14 +1,16 @@
-/* A directory that appears only when it is complete.
+/* An output directory that appears at its path only when it is complete.
  *
  * Files are written to PATH.tmp-MARK beside it (see leftover.h), which is
  * renamed to PATH when everything is on the disk. If PATH exists, the two
  * directories exchange names in one step (RENAME_EXCHANGE), so that PATH always
- * exists. File systems that cannot do so (NFS, some FUSE) take two steps: the
- * old directory becomes PATH.old-MARK, and for a moment PATH does not exist.
+ * exists. Some file systems cannot do that (NFS, some FUSE). There it takes two
+ * steps: the old directory becomes PATH.old-MARK, and for a moment PATH does
+ * not exist.
  *
  * A killed process leaves only such temporary directories. The next process
- * that opens the same PATH removes those of dead processes of this host. If it
- * finds the old directory but nothing at PATH, it puts the old one back. */
+ * that opens the same PATH removes those that dead processes of this host left.
+ * If it finds the old directory but nothing at PATH, it puts the old one
+ * back. */
 #ifndef FILE_OUTDIR_H
 #define FILE_OUTDIR_H
 
@@ -19,32 +21,32 @@
 
 struct outdir;
 
-/* path: a name that does not exist in a directory that does, or an empty
- * directory. With replace, path may also be a checkpoint: a directory that
- * holds config.json and no directories. Anything else at path is
- * QWICK_ERR_USAGE, and so is the directory keep (NULL: none), even with
- * replace. */
+/* Begin a directory for path. path is a name that does not exist, in a
+ * directory that does, or an empty directory. With replace, it may also be a
+ * checkpoint: a directory that holds config.json and no directories. Anything
+ * else at path is QWICK_ERR_USAGE. The directory `keep` (NULL: none) is never
+ * replaced: QWICK_ERR_USAGE. */
 int outdir_open(struct outdir **out, const char *path, bool replace,
                 const char *keep, struct qwick_err *e);
 
-/* The path of a file with this name in the temporary directory, valid until the
- * next call on d. NULL: out of memory. */
+/* Return the path of a file with this name in the temporary directory, valid
+ * until the next call on d; NULL when out of memory. */
 const char *outdir_path(struct outdir *d, const char *name,
                         struct qwick_err *e);
 
-/* Write a whole file. */
+/* Write a file with these n bytes. */
 int outdir_write(struct outdir *d, const char *name, const void *data, size_t n,
                  struct qwick_err *e);
 
-/* Rename the directory to PATH, replacing what is there, and free d. On failure
+/* Rename the directory to PATH, replacing the one there, and free d. On failure
  * PATH is unchanged. */
 int outdir_commit(struct outdir *d, struct qwick_err *e);
-/* Remove the unfinished directory and free d (NULL allowed). */
+/* Remove the unfinished directory and free d (may be NULL). */
 void outdir_abort(struct outdir *d);
 
-/* Remove the unfinished directory of this process, the first one if there are
- * several, and change nothing else. For the handler of a signal that ends the
- * process. Async-signal-safe. */
+/* Remove the unfinished directory of this process, and change nothing else. If
+ * there are several, it removes the first one. For the handler of a signal that
+ * ends the process. Async-signal-safe. */
 void outdir_abandon(void);
 
 #endif

@@ -3,9 +3,9 @@
 #ifndef FILE_SYNC_H
 #define FILE_SYNC_H
 
-/* Write a directory, or the directory that holds path, to the disk. Returns 0,
- * or -1 with errno set. It is not a failure if the file system cannot sync
- * directories, or if we may not read the directory. */
+/* Write a directory (sync_dir), or the directory that holds path (sync_parent),
+ * to the disk. Return 0, or -1 with errno set. If the file system cannot sync
+ * directories, or if we may not read the directory, they return 0. */
 int sync_dir(const char *path);
 int sync_parent(const char *path);
 
