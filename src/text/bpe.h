@@ -1,12 +1,13 @@
 /* Byte-level BPE as Hugging Face's `tokenizers` does it, read from
  * tokenizer.json alone.
  *
- * Text is cut at added tokens, each remaining piece is NFC-normalised and split
+ * Text is cut at added tokens. Each remaining piece is NFC-normalised and split
  * by the GPT-2 style pattern of Qwen2/Qwen3, and each part is merged by rank
  * (Sennrich et al. 2016). A tokenizer.json that asks for anything else is
- * refused by name: other model types, normalizers, pre-tokenizers, patterns or
- * decoders, dropout, byte_fallback, unk_token, prefixes and suffixes, added
- * tokens that are normalized, strip spaces or match single words only. */
+ * refused, and the error names it: other model types, normalizers,
+ * pre-tokenizers, patterns or decoders; dropout, byte_fallback, unk_token,
+ * prefixes and suffixes; added tokens that are normalized, strip spaces or
+ * match single words only. */
 #ifndef TEXT_BPE_H
 #define TEXT_BPE_H
 
@@ -21,16 +22,16 @@
  * bytes. No other thread may use the tokenizer during such a call. */
 struct bpe;
 
-/* Create a tokenizer. text: the whole file; name: for messages. Keeps no
- * reference to text. */
+/* Create a tokenizer from a whole tokenizer.json, text[0..n). name is for
+ * messages. Keeps no reference to text. */
 int bpe_open(struct bpe **out, const char *name, const char *text, size_t n,
              struct qwick_err *e);
 void bpe_close(struct bpe *b);
 
 /* ---- from parts: what containers other than tokenizer.json hold ---- */
 
-/* An array of strings as GGUF stores it: each string follows its length, 8
- * bytes little-endian. The caller has checked the lengths. */
+/* Strings as GGUF stores them: one after another, each preceded by its length
+ * in 8 bytes, little-endian. The lengths have been checked. */
 struct bpe_strings {
     const unsigned char *p;
     size_t n; /* strings */
@@ -38,36 +39,38 @@ struct bpe_strings {
 
 enum bpe_kind {
     BPE_KIND_NORMAL,  /* in the vocabulary, spelled with GPT-2's characters */
-    BPE_KIND_ADDED,   /* an added token, recognised in text as a whole */
-    BPE_KIND_CONTROL, /* an added token that is special */
-    BPE_KIND_UNUSED   /* the id has no token */
+    BPE_KIND_ADDED,   /* text that is recognised as a whole */
+    BPE_KIND_CONTROL, /* like ADDED, and special */
+    BPE_KIND_UNUSED   /* an id without a token */
 };
 
 struct bpe_parts {
-    const char *name; /* name of the file, for messages */
-    /* names of the arrays, for messages */
+    const char *name; /* of the file, for messages */
+    /* names of the two arrays, for messages */
     const char *tokens_name, *merges_name;
     struct bpe_strings tokens;  /* by id */
     const unsigned char *kinds; /* [tokens.n] enum bpe_kind; NULL: all normal */
     struct bpe_strings merges;  /* "LEFT RIGHT", by rank */
     bool nfc;                   /* normalise text */
-    int32_t before, after;      /* the frame's ids, or -1: see bpe_get_frame */
+    int32_t before, after;      /* ids that frame a text, or -1: see
+                                   bpe_get_frame */
 };
 
-/* Create a tokenizer from parts, which it does not keep. */
+/* Create a tokenizer of the kind described at the top. Keeps no reference to
+ * parts. */
 int bpe_open_parts(struct bpe **out, const struct bpe_parts *parts,
                    struct qwick_err *e);
 
-/* The largest id plus one. */
+/* Return the largest id plus one. */
 size_t bpe_size(const struct bpe *b);
 
-/* The bytes of an id, borrowed. NULL with *n = 0 if the tokenizer lacks the
- * id. */
+/* Return the bytes of an id, borrowed. NULL with *n = 0 if the tokenizer lacks
+ * the id. */
 const char *bpe_token(struct bpe *b, int32_t id, size_t *n);
 bool bpe_has(const struct bpe *b, int32_t id);
 bool bpe_is_added(const struct bpe *b, int32_t id);
 bool bpe_is_special(const struct bpe *b, int32_t id);
-/* Id of the added token with this content, or -1. */
+/* Return the id of the added token with this content, or -1. */
 int32_t bpe_added_id(const struct bpe *b, const char *content);
 
 /* A part [begin, end) of the text in bytes. */
@@ -75,31 +78,31 @@ struct bpe_span {
     size_t begin, end;
 };
 
-/* Encode text[0..n) and append the ids to *ids (malloc'ed, grown; *n_ids in and
- * out). Added tokens are recognised only if they are wholly inside one of the
- * spans (ascending, disjoint); n_spans 0: nowhere. Bytes that are not UTF-8
- * become the tokens of these bytes. enough: stop early once *ids holds more ids
- * than this, for callers that only need to know that it does; 0: encode
- * everything. */
+/* Encode text[0..n) and append the ids to *ids, a malloc'ed array that grows;
+ * *n_ids is its length before and after. Added tokens are recognised only if
+ * they lie entirely inside one of the spans, which ascend and do not overlap.
+ * Bytes that are not valid UTF-8 become the tokens of these bytes. enough: stop
+ * early once *ids holds more ids than this, for callers that only need to know
+ * that; 0: encode everything. */
 int bpe_encode_spans(struct bpe *b, const char *text, size_t n,
                      const struct bpe_span *spans, size_t n_spans,
                      size_t enough, int32_t **ids, size_t *n_ids,
                      struct qwick_err *e);
 
-/* bpe_encode_spans with added tokens recognised everywhere (special) or
- * nowhere. */
+/* Encode text[0..n) as bpe_encode_spans does. Added tokens are recognised
+ * everywhere if special, otherwise nowhere. */
 int bpe_encode(struct bpe *b, const char *text, size_t n, bool special,
                int32_t **ids, size_t *n_ids, struct qwick_err *e);
 
-/* The ids that the file's post_processor puts around a single text with
- * add_special_tokens=True, borrowed. Encoding never adds them. */
+/* A frame: the ids that the file's post_processor puts around a single text
+ * with add_special_tokens=True, borrowed. Encoding never adds them. */
 struct bpe_frame {
     const int32_t *before, *after;
     size_t n_before, n_after;
 };
 
-/* Get the frame. A template that does more is refused with QWICK_ERR_MODEL, by
- * name. Encoding still works with such a file. */
+/* Get the frame. QWICK_ERR_MODEL, with the reason, if the post_processor does
+ * more than add ids. Encoding works with such a file, too. */
 int bpe_get_frame(const struct bpe *b, struct bpe_frame *out,
                   struct qwick_err *e);
 

@@ -1,4 +1,4 @@
-/* The tokenizer's data: bpe_load.c builds it, bpe.c uses it. */
+/* The tokenizer's data. bpe_load.c builds it, bpe.c uses it. */
 #ifndef TEXT_BPE_INT_H
 #define TEXT_BPE_INT_H
 
@@ -13,25 +13,27 @@
 
 /* ---- tokens ---- */
 
-/* Three ids fit a 64-bit word. This is ten times the size of real vocabularies,
- * and limits the memory that a hostile file can request. */
+/* Maximum id, so that three ids fit a 64-bit word. It is ten times the size of
+ * real vocabularies, and limits the memory that a hostile file can request. */
 #define BPE_ID_BITS 21
 #define BPE_MAX_ID  ((1 << BPE_ID_BITS) - 1)
-/* Longest token in bytes; the longest of Qwen3 has 128. */
+/* Maximum length of a token in bytes; the longest token of Qwen3 has 128. */
 #define BPE_MAX_TOKEN 65535u
 
 enum {
     BPE_HAS = 1,     /* the id exists */
     BPE_MODEL = 2,   /* in the vocabulary of the BPE model */
-    BPE_ADDED = 4,   /* in added_tokens; may also be in the model's */
+    BPE_ADDED = 4,   /* in added_tokens; it may also have BPE_MODEL */
     BPE_SPECIAL = 8, /* added and flagged special */
-    BPE_RAW = 16,    /* has a character that stands for no byte */
-    BPE_SPELLED = 32 /* not yet turned into bytes */
+    BPE_RAW = 16,    /* has a character that stands for no byte; see
+                        alphabet_bytes */
+    BPE_SPELLED = 32 /* still spelled; see struct bpe_tok */
 };
 
-/* A token's bytes are arena[off, off + len). At first they hold the spelling of
- * the file, in which characters stand for bytes. A token is turned into bytes
- * when it is first needed: most processes need few of them. */
+/* A token. Its bytes are arena[off, off + len). At first these hold the
+ * spelling of the file, in which characters stand for bytes. They are replaced
+ * by the token's bytes when the token is first needed, because most processes
+ * need few tokens. */
 struct bpe_tok {
     uint32_t off;
     uint16_t len;
@@ -43,8 +45,8 @@ struct bpe_tok {
 
 /* ---- bytes written as characters (GPT-2) ----
  *
- * Bytes that are printable in Latin-1 are written as themselves. The other 68,
- * in order, are written as the characters from U+0100 on. */
+ * Bytes that are printable in Latin-1 are written as themselves. The other 68
+ * bytes, in order, are written as the characters from U+0100 on. */
 #define ALPHABET_CHARS 0x180
 struct alphabet {
     uint16_t char_of[256];
@@ -53,9 +55,9 @@ struct alphabet {
 
 void alphabet_fill(struct alphabet *a);
 
-/* Turn a token's spelling into its bytes, in place, and clear BPE_SPELLED. A
- * token with a character that stands for no byte keeps its spelling, like in
- * the reference, and gets BPE_RAW. */
+/* Replace a token's spelling by its bytes, in place, and clear BPE_SPELLED. A
+ * token with a character that stands for no byte keeps its spelling, as in
+ * `tokenizers`, and gets BPE_RAW. */
 void alphabet_bytes(const struct alphabet *a, char *arena, struct bpe_tok *t);
 
 /* ---- hashes ---- */
@@ -67,14 +69,15 @@ static inline uint64_t bpe_load64(const char *p)
     return w;
 }
 
-/* The first n bytes, n <= 8, of p as a word, zeros above. Reads 8 bytes. */
+/* Return the first n <= 8 bytes of p as a word, with zeros above. Reads 8
+ * bytes. */
 static inline uint64_t bpe_load_part(const char *p, size_t n)
 {
     return n == 0 ? 0 : bpe_load64(p) << (8 * (8 - n)) >> (8 * (8 - n));
 }
 
-/* Hash of p[0..n); BPE_PAD bytes after it must be readable. seed: random, so
- * that nobody can craft a file with collisions. */
+/* Return a hash of p[0..n). BPE_PAD bytes after it must be readable. seed must
+ * be random, so that nobody can craft a file with collisions. */
 static inline uint64_t bpe_hash(uint64_t seed, const char *p, size_t n)
 {
     uint64_t h = seed + n;
@@ -83,7 +86,7 @@ static inline uint64_t bpe_hash(uint64_t seed, const char *p, size_t n)
     return hash_mix(h ^ bpe_load_part(p, n), 0xD1B54A32D192ED03u ^ seed);
 }
 
-/* Two ids in one word, and its hash. */
+/* Return two ids in one word; bpe_hash_pair returns the hash of this word. */
 static inline uint64_t bpe_pair(uint32_t left, uint32_t right)
 {
     return (uint64_t)left << BPE_ID_BITS | right;
@@ -94,7 +97,8 @@ static inline uint64_t bpe_hash_pair(uint64_t seed, uint64_t pair)
     return hash_mix(pair ^ seed, 0xD1B54A32D192ED03u);
 }
 
-/* Whether p[0..n) equals q[0..n); BPE_PAD bytes after both must be readable. */
+/* Return whether p[0..n) equals q[0..n). BPE_PAD bytes after both must be
+ * readable. */
 static inline bool bpe_same(const char *p, const char *q, size_t n)
 {
     for (; n > 8; p += 8, q += 8, n -= 8)
@@ -113,19 +117,19 @@ struct bpe {
     struct bpe_tok *tok; /* [size] */
     size_t size;
     struct alphabet alphabet;
-    uint32_t byte_id[256]; /* ids of the tokens of single bytes */
+    uint32_t byte_id[256]; /* ids of the tokens that are single bytes */
 
-    uint64_t *merges; /* [n_merges] by rank: left id, right id, merged id */
+    uint64_t *merges; /* [n_merges], by rank: left id, right id, merged id */
     size_t n_merges;
-    struct hashmap pairs; /* (left, right) to rank */
+    struct hashmap pairs; /* from (left, right) to rank */
 
-    bool nfc; /* normalise */
+    bool nfc; /* normalise text */
     bool ignore_merges;
-    struct hashmap words; /* bytes to id; only with ignore_merges */
+    struct hashmap words; /* from bytes to id; only with ignore_merges */
 
-    /* Added tokens sorted by content, bytewise; tokens with first byte c are
-     * added[added_at[c] .. added_at[c + 1]). Encoding searches text for the
-     * content; decoding gives the token's bytes. */
+    /* Added tokens, sorted by content, bytewise. The tokens with first byte c
+       are added[added_at[c] .. added_at[c + 1]). Encoding searches text for the
+       content; decoding gives the token's bytes. */
     struct bpe_added {
         const char *content; /* in arena */
         size_t len;          /* not 0 */
@@ -136,16 +140,17 @@ struct bpe {
 
     int32_t *frame; /* [n_before + n_after] ids of the post-processor */
     size_t n_before, n_after;
-    char *no_frame; /* why the frame is unknown, or NULL */
+    char *no_frame; /* why there is no frame, or NULL */
 
     struct bpe_word *cache; /* [BPE_CACHE_WORDS], changed by encoding */
     size_t window;          /* bytes of a long word that are merged at a time */
 };
 
-/* The symbols and the heap of a window fit an L2 cache. */
+/* Bytes of a window, so that its symbols and its heap fit an L2 cache. */
 #define BPE_WINDOW 4096
 
-/* Entries of the word cache: direct-mapped, 64 bytes each. */
+/* Number of entries in the word cache, which is direct-mapped. An entry has 64
+ * bytes. */
 #define BPE_CACHE_WORDS 8192u
 struct bpe_word {
     uint8_t len, n_ids; /* len 0: empty */
@@ -155,7 +160,8 @@ struct bpe_word {
 
 #define BPE_NO_RANK UINT32_MAX
 
-/* Rank of the merge of left and right, or BPE_NO_RANK if they do not merge. */
+/* Return the rank of the merge of left and right, or BPE_NO_RANK if they do not
+ * merge. */
 static inline uint32_t bpe_rank(const struct bpe *b, uint32_t left,
                                 uint32_t right)
 {
@@ -168,14 +174,14 @@ static inline uint32_t bpe_rank(const struct bpe *b, uint32_t left,
     return BPE_NO_RANK;
 }
 
-/* The id that results from the merge of this rank. */
+/* Return the id that the merge of this rank gives. */
 static inline uint32_t bpe_made(const struct bpe *b, uint32_t rank)
 {
     return (uint32_t)b->merges[rank] & BPE_MAX_ID;
 }
 
-/* Id in a table of strings, or -1. h is bpe_hash of p[0..n); BPE_PAD bytes
- * after it must be readable. */
+/* Return the id of p[0..n) in a table of strings, or -1. h is its bpe_hash.
+ * BPE_PAD bytes after p[0..n) must be readable. */
 static inline int32_t bpe_find(const struct bpe *b, const struct hashmap *t,
                                uint64_t h, const char *p, size_t n)
 {

@@ -1,8 +1,9 @@
-/* Reading JSON text in place: white space, strings, and skipping values. Only
- * for bpe_scan.c; the functions are inlined into its loops.
+/* Functions that read JSON text in place: white space, strings, and skipping
+ * values. Only for bpe_scan.c, into whose loops they are inlined.
  *
- * Each function gets the position p in a text that ends at `end`. It returns
- * the next position, or NULL if the text does not match. */
+ * Each function that takes p and end reads at position p of a text that ends at
+ * `end`. It returns the position where it stopped, or NULL if the text does not
+ * match. */
 #ifndef TEXT_BPE_TEXT_H
 #define TEXT_BPE_TEXT_H
 
@@ -26,14 +27,14 @@ static inline const char *skip_space(const char *p, const char *end)
     return p;
 }
 
-/* Skip white space up to the character c, which must follow. */
+/* Skip white space. The character c must follow; it is not skipped. */
 static inline const char *expect(const char *p, const char *end, char c)
 {
     p = skip_space(p, end);
     return p < end && *p == c ? p : NULL;
 }
 
-/* Skip one value. It does not check the syntax: it counts brackets of all
+/* Skip one value. Does not check the syntax: it only counts brackets, of all
  * kinds. */
 static inline const char *skip_value(const char *p, const char *end)
 {
@@ -73,14 +74,14 @@ static inline const char *skip_value(const char *p, const char *end)
 
 /* ---- strings ---- */
 
-/* ONES * c has c in every byte. HIGH has the highest bit of every byte; the two
- * functions below return their results in these bits. */
+/* ONES * c is a word with c in every byte. HIGH is a word with the highest bit
+ * of every byte. bytes_below and bytes_equal mark a byte by its highest bit. */
 #define ONES 0x0101010101010101u
 #define HIGH 0x8080808080808080u
 
-/* Mark the bytes that are below c <= 0x80, or equal to c. The result is right
- * up to the lowest marked byte; above it, the borrow of the subtraction may
- * make it wrong. */
+/* Mark the bytes that are below c (c <= 0x80), or equal to c. The result is
+ * right up to the lowest marked byte. Above it the borrow of the subtraction
+ * can make it wrong. */
 static inline uint64_t bytes_below(uint64_t w, unsigned char c)
 {
     return (w - ONES * c) & ~w & HIGH;
@@ -91,7 +92,7 @@ static inline uint64_t bytes_equal(uint64_t w, unsigned char c)
     return bytes_below(w ^ ONES * c, 1);
 }
 
-/* Four hexadecimal digits. */
+/* Read four hexadecimal digits to *v. */
 static inline const char *read_hex4(const char *p, const char *end, uint32_t *v)
 {
     if (end - p < 4)
@@ -107,8 +108,8 @@ static inline const char *read_hex4(const char *p, const char *end, uint32_t *v)
     return p + 4;
 }
 
-/* Decode the escape at the backslash p. Writes the character to *at and
- * advances it. */
+/* Decode the escape whose backslash is at p. Writes the character to *at and
+ * advances *at. */
 static const char *copy_escape(const char *p, const char *end, char **at)
 {
     static const char letters[] = "\"\\/bfnrt", bytes[] = "\"\\/\b\f\n\r\t";
@@ -134,7 +135,8 @@ static const char *copy_escape(const char *p, const char *end, char **at)
     return p;
 }
 
-/* Decode the rest of a string, one character at a time. */
+/* Decode the rest of a string to `at`, one character at a time. Sets *n to the
+ * length of the whole string, which begins at out. */
 static const char *copy_slowly(const char *p, const char *end, char *out,
                                char *at, size_t *n)
 {
@@ -157,14 +159,14 @@ static const char *copy_slowly(const char *p, const char *end, char *out,
  * opening quote. Returns the position of the closing quote. Writes at most 7
  * bytes beyond the result, and at most end - p bytes in all.
  *
- * Processes eight bytes at a time while they are ASCII and characters of two
- * bytes; vocabularies spell bytes so. */
+ * Handles eight bytes at a time while they are ASCII and characters of two
+ * bytes, because vocabularies spell bytes that way. */
 static inline const char *copy_string(const char *p, const char *end, char *out,
                                       size_t *n)
 {
     char *at = out;
-    uint64_t open = 0; /* the high bit of byte 0, if it must be the second byte
-                          of a character */
+    uint64_t open = 0; /* the high bit of byte 0 if byte 0 must be the second
+                          byte of a character */
     while (end - p >= 8) {
         uint64_t w = bpe_load64(p);
         uint64_t stop =
@@ -173,7 +175,7 @@ static inline const char *copy_string(const char *p, const char *end, char *out,
         uint64_t high = w & HIGH & (stop - 1); /* all bytes if there is no
                                                   stop */
         uint64_t lead = high & w << 1, second = high & ~(w << 1);
-        /* Not 110xxxxx, or one of the two leads of overlong characters. */
+        /* a byte that is not 110xxxxx, or that begins an overlong character */
         uint64_t no_lead = w << 2 | ~(w << 3 | w << 4 | w << 5 | w << 6);
         if ((second ^ (lead << 8 | open)) | (lead & no_lead))
             break;
@@ -201,9 +203,9 @@ static inline const char *copy_string(const char *p, const char *end, char *out,
 
 /* ---- what repeats ---- */
 
-/* The text between two strings: brackets, a comma and white space. A writer
- * puts the same text between all entries of a list. Once we have read it,
- * comparing is enough. */
+/* The text between two strings: brackets, a comma and white space. A program
+ * that writes a list puts the same text between all entries. Once we have read
+ * this text, it is enough to compare. */
 struct between {
     uint64_t word[4], mask[4];
     size_t n; /* 0: none */

@@ -9,9 +9,10 @@
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" \
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
-/* Length of the pattern's first match in p[0..n), n >= 1. It always starts at
- * p, because every character matches some alternative. A byte that is not UTF-8
- * counts as a character that is neither letter, number nor space. */
+/* Return the length of the pattern's first match in p[0..n), n >= 1. The match
+ * always starts at p, because every character matches some alternative. A byte
+ * that is not valid UTF-8 counts as a character that is neither letter, number
+ * nor space. */
 size_t split_next(const char *p, size_t n);
 
 #endif
