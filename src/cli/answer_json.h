@@ -1,5 +1,5 @@
-/* JSON of answers and tokens. Every function appends to a writer, whose status
- * says whether memory ran out. */
+/* JSON of answers and tokens. Functions without a status append to a writer,
+ * which remembers when memory ran out (jw_status). */
 #ifndef CLI_ANSWER_JSON_H
 #define CLI_ANSWER_JSON_H
 
@@ -21,15 +21,15 @@ struct json_answer {
     const struct profile *profile; /* NULL: not requested */
 };
 
-/* Write the members of the answer's object. */
+/* Write the members of an answer's object. */
 void json_answer(struct json_writer *w, const struct json_answer *a);
 
-/* Write the member "timing" alone. */
+/* Write only the member "timing" of an answer's object. */
 void json_timing(struct json_writer *w, const struct json_answer *a);
 
-/* Set *text to the bytes of one token, malloc'ed. An id that only pads the
+/* Set *text to the *n bytes of one token, malloc'ed. An id that only pads the
  * vocabulary has no bytes. *text is NULL if the checkpoint has no tokenizer.
- * Returns 0, or -1 when memory ran out; then *text is NULL and *n is 0. */
+ * Returns 0, or -1 when out of memory; then *text is NULL and *n is 0. */
 int token_text(const struct qwick_engine *eng, int32_t id, char **text,
                size_t *n);
 
@@ -46,8 +46,8 @@ void json_token(struct json_writer *w, const struct qwick_engine *eng,
 void json_logprob(struct json_writer *w, const struct qwick_engine *eng,
                   const struct qwick_token_event *ev);
 
-/* Append an event's token and its logprob to items, which collects the array
- * "logprobs" of an answer. Returns 0, or -1 when memory ran out. */
+/* Append an event's token and its log-probability to items, which collects the
+ * array "logprobs" of an answer. Returns 0, or -1 when out of memory. */
 int json_logprobs(struct buf *items, const struct qwick_engine *eng,
                   const struct qwick_token_event *ev);
 

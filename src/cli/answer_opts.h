@@ -9,7 +9,7 @@
 #include "cli/opt.h"
 #include "qwick.h"
 
-/* Answer options; a member of a verb's struct of arguments. */
+/* Values of the answer options: a member of a verb's struct of arguments. */
 struct answer_args {
     int64_t max_tokens;
     struct opt_texts stop;
@@ -24,8 +24,8 @@ struct answer_args {
 };
 
 /* clang-format off */
-/* Rows of a verb's option table. at: offset of struct answer_args in the verb's
- * struct of arguments. */
+/* Rows for the option table of a verb. at: offset of struct answer_args in the
+ * verb's struct of arguments. */
 #define ANSWER_AT(at, field) ((at) + offsetof(struct answer_args, field))
 
 #define OPT_ROWS_MAX_TOKENS(at)                                               \
@@ -98,7 +98,7 @@ struct answer_args {
      .offset = ANSWER_AT(at, logprobs)}
 /* clang-format on */
 
-/* Sampling values that an option or a record can set. */
+/* Sampling values that an option or a record can set, as bits. */
 enum wish {
     WISH_TEMP = 1,
     WISH_TOP_K = 2,
@@ -109,33 +109,34 @@ enum wish {
     WISH_FREQUENCY = 64
 };
 struct sampling_wish {
-    unsigned given; /* bits of enum wish: which fields of v are set */
+    unsigned given; /* bits of enum wish: the fields of v that are set */
     struct qwick_sampling v;
 };
 
 /* Refuse sampling options that have no effect together. Returns -1 to go on, or
- * exit status 2 with the message printed. */
+ * exit status 2 after printing a message. */
 int answer_check(const struct opt_parsed *p, const struct answer_args *a);
 
-/* Collect the sampling values that the options set. --greedy becomes
- * temperature 0. */
+/* Return the sampling values that the options set. --greedy becomes temperature
+ * 0. */
 struct sampling_wish answer_wish(const struct opt_parsed *p,
                                  const struct answer_args *a);
 
-/* The sampling values of an answer: those of *w, and the checkpoint's defaults
- * for all others. The seed is 0; the caller sets it. */
+/* Return the sampling values of an answer: the values of *w, and the
+ * checkpoint's defaults for all others. The seed is 0; the caller sets it. */
 struct qwick_sampling answer_sampling(const struct qwick_engine *eng,
                                       bool think_off,
                                       const struct sampling_wish *w);
 
-/* Whether an answer has only white space, or nothing. */
+/* Return whether an answer is empty or has only white space. */
 bool answer_is_empty(const struct qwick_result *r);
 
-/* Whether an answer was cut: neither the model nor a stop string ended it. */
+/* Return whether an answer was cut: neither the model nor a stop string ended
+ * it. */
 bool answer_is_cut(enum qwick_finish why);
 
-/* Set length, stop strings, timeout and log-probabilities of *o. *o borrows the
- * strings. */
+/* Set length, stop strings, timeout and log-probabilities of *o from the
+ * options. *o borrows the strings. */
 void answer_options(struct qwick_generate_options *o,
                     const struct answer_args *a);
 

@@ -1,4 +1,5 @@
-/* One run of batch: its arguments and its state. */
+/* A run of batch: its arguments and its state. A record is a line of the input.
+ * A record may ask for several answers, its samples. */
 #ifndef CLI_BATCH_JOB_H
 #define CLI_BATCH_JOB_H
 
@@ -22,12 +23,13 @@ struct batch_args {
     struct answer_args answer;
 };
 
-/* Most warnings about repeated ids; further repeats are only counted. */
+/* Maximum number of warnings about repeated ids; further repeats are only
+ * counted. */
 #define BATCH_TOLD_IDS 10
 
-/* A hash table of the ids read so far, to warn about repeated ones. */
+/* A hash table of the ids read so far, to find repeated ids. */
 struct id_entry {
-    uint64_t hash; /* 0: free */
+    uint64_t hash; /* 0: the entry is free */
     uint64_t line; /* of the first record with this id */
 };
 struct id_set {
@@ -42,7 +44,7 @@ struct batch_job {
     const struct verb *verb;
     struct opt_parsed p;
     struct batch_args a;
-    size_t shard; /* answer record i if i % n_shards == shard */
+    size_t shard; /* this run answers record i if i % n_shards == shard */
     size_t n_shards;
     struct lines in;
     uint64_t in_bytes; /* size of the input; 0: unknown */
@@ -51,44 +53,47 @@ struct batch_job {
     struct buf system;
     struct qwick_engine *eng;
     struct qwick_batch *batch;
-    struct sample *samples; /* list of the open requests */
+    struct sample *samples; /* list of the requests that have no answer yet */
     struct id_set ids;
     bool at_end; /* the input has ended */
-    /* Group records by their numbers alone, not by arrival: a pass begins when
-       it is full or the input has ended. */
+    /* Make passes that depend only on the numbers of the records, not on when
+       they arrive: a pass begins when it is full or the input has ended. */
     bool by_number;
-    uint64_t n_records;  /* records read, also of other shards */
+    uint64_t n_records;  /* records read, including those of other shards */
     uint64_t n_total;    /* records of this shard; 0: unknown */
     uint64_t n_answered; /* records that this run answered or refused */
     uint64_t n_skipped;  /* records that an earlier run has answered */
     uint64_t n_errors;   /* answers of this run that are errors */
-    uint64_t n_samples;  /* samples of the records read, answered by any run */
+    uint64_t n_samples;  /* samples of the records read, whichever run answers
+                            them */
     uint64_t n_done;     /* answers of this run */
-    /* answers of this run, counted per finish reason */
+    /* answers of this run, by finish reason */
     uint64_t n_ended[QWICK_FINISH_CANCELLED + 1];
     uint64_t n_empty;       /* answers of this run without text */
     uint64_t n_incomplete;  /* answers of this run that are cut or empty */
     double start_ms;        /* start of the run */
-    struct qwick_err fatal; /* error of a callback; code 0: none */
+    struct qwick_err fatal; /* error of a callback; code 0: no error */
 };
 
-/* Read, answer and write until the input ends, a signal comes or something
- * fails. Returns an exit status; its message is printed. */
+/* Read records, answer them and write the answers, until the input ends, a
+ * signal comes or something fails. Returns an exit status, after printing a
+ * message if it is not 0. */
 int batch_work(struct batch_job *j);
 
-/* Hand records to the scheduler while it wants more and input is available. Bad
- * records are answered with an error at once. Waits up to timeout_ms for the
- * first record. *got: whether a record came. Returns 0, or -1 with *e set. */
+/* Hand records to the scheduler while it wants more and input is available. A
+ * bad record is answered with an error at once. Waits up to timeout_ms for the
+ * first record. *got is set to whether a record came. Returns 0, or -1 with *e
+ * set. */
 int batch_feed(struct batch_job *j, int timeout_ms, bool *got,
                struct qwick_err *e);
 
-/* Whether the scheduler has room for more records. */
+/* Return whether the scheduler has room for more records. */
 bool batch_wants_more(const struct batch_job *j);
 
-/* The part of an answer's key that all answers of the run share. */
+/* Return the part of an answer's key that all answers of the run share. */
 uint32_t batch_run_key(const struct batch_job *j);
 
-/* Done callback of the scheduler; ctx is the job. */
+/* The scheduler's callback for a request that has ended. ctx is the job. */
 int batch_done(void *ctx, void *tag, struct qwick_result *r,
                const struct qwick_err *e);
 

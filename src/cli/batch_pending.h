@@ -1,13 +1,13 @@
-/* The file beside a batch's output. It keeps answers whose turn has not
- * come. */
+/* The pending file beside the output of a batch. It holds answers for the next
+ * run (see batch_out.h). */
 #ifndef CLI_BATCH_PENDING_H
 #define CLI_BATCH_PENDING_H
 
 #include "cli/batch_out.h"
 
-/* A new version of the file. Initialise with zeros and fd -1. */
+/* A new version of the file. Initialise it with zeros, and fd with -1. */
 struct pending_file {
-    char *temp; /* its name until it is complete */
+    char *temp; /* name until it is complete */
     int fd;
     uint64_t n_bytes;
     struct buf buf;
@@ -18,13 +18,13 @@ int pending_add(struct batch_out *o, struct pending_file *p, const char *s,
                 size_t n, struct qwick_err *e);
 
 /* Replace the file by its new version, and sync it to the disk. Afterwards
- * o->pending_fd reads the new version. A failure leaves the old version
- * unchanged. An empty new version removes the file. Returns 0, or -1 with *e
+ * o->pending_fd reads the new version. On failure the old version is unchanged.
+ * If the new version is empty, the file is removed. Returns 0, or -1 with *e
  * set. */
 int pending_commit(struct batch_out *o, struct pending_file *p,
                    struct qwick_err *e);
 
-/* Drop a version that was not committed. */
+/* Drop a new version that was not committed. */
 void pending_abort(struct pending_file *p);
 
 /* Append the line at offset `at` of a file to out, with its newline. Returns 0,

@@ -1,4 +1,5 @@
-/* One record of a batch: parse a line of JSON into prompts and options. */
+/* One record of a batch: functions that parse a line of JSON into prompt and
+ * options. A sample is one of the answers that a record asks for. */
 #ifndef CLI_BATCH_REQUEST_H
 #define CLI_BATCH_REQUEST_H
 
@@ -12,34 +13,35 @@
 #include "cli/opt.h"
 #include "qwick.h"
 
-/* Most samples of one record. */
+/* Maximum number of samples of a record. */
 #define REQUEST_MAX_N 1000
 
-/* Settings that the options give to all requests. */
+/* Settings from the command line that all requests share. */
 struct request_common {
     const struct qwick_engine *eng;
     const struct opt_parsed *p;
     const struct answer_args *answer;
     const char *system; /* NULL: none */
     size_t n_system;
-    struct buf before; /* text of -f, put before each prompt */
+    struct buf before; /* text of -f, which precedes each prompt */
     enum qwick_think think;
     bool raw, allow_special;
-    uint64_t seed;    /* seed of the run */
-    bool seeded;      /* an option gave the seed, so a repeated run has the same
-                         seed */
-    struct key run;   /* key of the model and of the settings of all answers */
+    uint64_t seed;    /* of the run */
+    bool seeded;      /* an option set the seed, so that a repeated run has the
+                         same one */
+    struct key run;   /* key of the model and of the settings that all answers
+                         share */
     const char *name; /* name of the input, for warnings; NULL: no warnings */
-    struct buf unknown; /* unknown keys that were warned about */
+    struct buf unknown; /* unknown keys of records about which we have warned */
 };
 
 struct json_doc;
 
 struct request {
-    struct json_doc *doc; /* between request_open and request_read */
+    struct json_doc *doc; /* set between request_open and request_read */
     uint64_t line;
     struct buf id; /* "id" as JSON; empty: none */
-    size_t n;      /* samples, 1..REQUEST_MAX_N */
+    size_t n;      /* number of samples, 1..REQUEST_MAX_N */
     bool has_seed;
     int32_t *ids;
     size_t n_ids;
@@ -48,7 +50,8 @@ struct request {
     char **stop; /* [n_stop] stop strings of the record; NULL: none */
     size_t n_stop;
     double tokenize_ms;
-    size_t n_open; /* references: open samples, and the reader */
+    size_t n_open; /* references to this struct: one per open sample, and one of
+                      the reader */
     size_t n_todo; /* samples without an answer */
 };
 
@@ -58,14 +61,14 @@ struct request {
 int request_open(struct request *r, uint64_t line, const char *text, size_t n,
                  struct qwick_err *e);
 
-/* Read prompt and options. Returns 0, or -1 with *e set. */
+/* Read the prompt and the options. Returns 0, or -1 with *e set. */
 int request_read(struct request *r, struct request_common *c,
                  struct qwick_err *e);
 void request_free(struct request *r);
 
-/* Options of sample i. Sample 0 has the record's seed, or else a seed derived
- * from the run's seed and the line. The other samples derive their seeds from
- * that and i. */
+/* Return the options of sample i. Sample 0 has the record's seed or, if the
+ * record has none, a seed derived from the run's seed and the line. The seed of
+ * any other sample is derived from the seed of sample 0 and i. */
 struct qwick_generate_options request_options(const struct request *r,
                                               const struct request_common *c,
                                               size_t i);
@@ -75,16 +78,16 @@ struct qwick_generate_options request_options(const struct request *r,
 int request_run_key(struct request_common *c, struct qwick_engine *eng,
                     bool exact, size_t n_ctx, struct qwick_err *e);
 
-/* The key of sample i: a hash of the run, the ids of the prompt, and the
- * options that change the answer. The seed is part of it if the answer is
- * sampled; all random seeds count as one value. */
+/* Return the key of sample i: a hash of the run's key, the ids of the prompt,
+ * and the options that change the answer. The seed counts only if the answer is
+ * sampled. All random seeds count as the same value. */
 uint64_t request_key(const struct request *r, const struct request_common *c,
                      size_t i);
-/* The key of a line that is not a valid record. */
+/* Return the key of a line that is not a valid record. */
 uint64_t request_line_key(const struct request_common *c, const char *text,
                           size_t n);
 
-/* The hash of an id; 0: there is none. */
+/* Return the hash of an id; 0 if there is no id. */
 uint64_t request_id_hash(const char *id, size_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* Options that verbs share, and opening the engine with them. */
+/* Options that several verbs share, and opening the engine with them. */
 #ifndef CLI_COMMON_H
 #define CLI_COMMON_H
 
@@ -9,9 +9,10 @@
 #include "cli/opt.h"
 #include "qwick.h"
 
-/* First member of every verb's struct of arguments. */
+/* Values of the common options: the first member of every verb's struct of
+ * arguments. */
 struct common_args {
-    bool help, version; /* answered by the parser */
+    bool help, version; /* handled by the parser */
     const char *model;
     bool quiet, verbose;
     int64_t threads;
@@ -26,10 +27,10 @@ struct common_args {
     struct opt_flag_file prefix_cache;
     const char *cache_dir; /* set by --cache-dir; moved to prefix_cache.file */
     int64_t prefix_cache_size;
-    size_t prefix_memory; /* bytes of a prefix cache in memory; set by the verb,
-                             not by an option */
+    size_t prefix_memory; /* maximum bytes of the prefix cache in memory; the
+                             verb sets it, no option does */
     const char *chat_template;
-    struct opt_texts template_args; /* NAME=VALUE each */
+    struct opt_texts template_args; /* each is NAME=VALUE */
     const char *template_time;
 };
 
@@ -124,19 +125,19 @@ struct common_args {
      .help = "print the version", .offset = COMMON(version)}
 /* clang-format on */
 
-/* Exit statuses beyond those of enum qwick_err_code. */
+/* Exit statuses in addition to those of enum qwick_err_code. */
 enum {
     EXIT_INCOMPLETE = 6, /* --require-answer and the answer is cut or empty */
     EXIT_BELOW = 10      /* choose: not likely enough, or the answer is no */
 };
 
 /* Check the common options against each other, set the level of messages, and
- * make --cache-dir part of prefix_cache. Returns -1 to go on, or exit status 2
- * with the message printed. */
+ * copy --cache-dir to prefix_cache. Returns -1 to go on, or exit status 2 after
+ * printing a message. */
 int common_check(const struct opt_parsed *p, struct common_args *c);
 
-/* Open the engine and print its warnings and notes. Returns 0, or an exit
- * status with the message printed. */
+/* Open the engine, and print its warnings and notes. Returns 0, or an exit
+ * status after printing a message. */
 int common_open(struct qwick_engine **eng, const struct common_args *c,
                 bool tokenizer_only);
 
@@ -144,14 +145,14 @@ int common_open(struct qwick_engine **eng, const struct common_args *c,
 void common_hint_demo(const struct common_args *c);
 
 /* If text (NULL: none) is the name of a file and stderr is a terminal, print a
- * hint that it is taken as text and that -f reads files. */
+ * hint: it is used as text, and -f reads files. */
 void common_hint_file(const char *text);
 
-/* Check the arguments of a verb that reads one text (what: "text", "chat") from
- * its argument, from files of -f, or from standard input. An argument that
- * names a file is refused: earlier versions read the file. The argument "-"
- * means standard input and is removed from *p. Returns -1 to go on, or exit
- * status 2 with the message printed. */
+/* Check the arguments of a verb that reads one text from its argument, from the
+ * files of -f, or from standard input. what names this text ("text", "chat").
+ * An argument that names a file is refused, because earlier versions read the
+ * file. An argument "-" means standard input and is removed from *p. Returns -1
+ * to go on, or exit status 2 after printing a message. */
 int common_check_text(struct opt_parsed *p, const char *what, bool has_files,
                       bool jsonl);
 

@@ -1,4 +1,4 @@
-/* Print an answer token by token: as text, or as JSON events. */
+/* Prints an answer token by token, as text or as JSON events. */
 #ifndef CLI_EMIT_H
 #define CLI_EMIT_H
 
@@ -14,29 +14,30 @@ struct emit {
     enum emit_mode mode;
     const struct qwick_engine *eng;
     bool stderr_tty;
-    bool show_thinking; /* print it on stdout */
+    bool show_thinking; /* print the thinking on stdout */
     bool dim;           /* dim the thinking on stderr */
     bool no_newline;    /* add no newline at the end of the text */
-    bool logprobs;      /* collect log-probabilities in items */
+    bool logprobs;      /* collect log-probabilities */
     int think_fd;       /* descriptor of --think-file; -1: none */
     const char *think_file;
 
-    /* State; zeros at the start. */
+    /* The state; zeros at the start. */
     struct buf items;   /* array items of "logprobs"; see json_logprobs */
     struct buf event;   /* one line of --jsonl */
     size_t n_text;      /* bytes of the answer written */
     bool wrote;         /* something was written to stdout */
-    char last;          /* last byte written to stdout */
+    char last;          /* the last byte written to stdout */
     bool thinking;      /* stderr is showing thinking */
-    char last_thinking; /* last byte of the thinking on stderr */
-    bool had_thinking;  /* stdout has thinking, and no answer yet */
-    int status; /* exit status of a failed write, message printed; 0: none */
+    char last_thinking; /* the last byte of thinking written to stderr */
+    bool had_thinking;  /* stdout has thinking, but no answer yet */
+    int status; /* exit status of a failed write, whose message is printed; 0:
+                   no failure */
 };
 
-/* Token callback of the library; ctx is a struct emit. */
+/* The library's callback for tokens. ctx is a struct emit. */
 int emit_token(void *ctx, const struct qwick_token_event *ev);
 
-/* Prefill callback of the library: show progress until the first token. */
+/* The library's callback for prefills. Shows progress until the first token. */
 void emit_progress(void *ctx, size_t done, size_t total);
 
 /* End the output: write the text that was held back, and a newline if the text

@@ -1,4 +1,4 @@
-/* One run of generate: its arguments and its state. choose uses parts of it. */
+/* A run of generate: its arguments and its state. choose uses parts of it. */
 #ifndef CLI_GEN_JOB_H
 #define CLI_GEN_JOB_H
 
@@ -37,8 +37,8 @@ struct gen_args {
 };
 
 /* clang-format off */
-/* Rows of a verb's option table. at: offset of struct gen_args in the verb's
- * struct of arguments. */
+/* Rows for the option table of a verb. at: offset of struct gen_args in the
+ * verb's struct of arguments. */
 #define GEN_AT(at, field) ((at) + offsetof(struct gen_args, field))
 
 #define OPT_ROWS_FILE_NAMES(at)                                               \
@@ -95,11 +95,11 @@ struct gen_job {
     struct gen_args a;
     enum gen_mode mode;
     enum qwick_think think;
-    const char *arg; /* the prompt given as argument or by -p */
+    const char *arg; /* prompt, given as an argument or by -p */
     struct buf text; /* composed prompt */
     struct buf system, prefill;
     bool has_system;
-    struct qwick_chat *chat; /* made from --chat-json when it is read, else from
+    struct qwick_chat *chat; /* made from --chat-json when that is read, or from
                                 text and system when they are encoded */
     int32_t *ids;
     size_t n_ids;
@@ -111,45 +111,46 @@ struct gen_job {
     int think_fd, profile_fd;
 };
 
-/* Check the options against each other, and make --profile-file part of
- * profile. Returns -1 to go on, or exit status 2 with the message printed. */
+/* Check the options against each other, and copy --profile-file to profile.
+ * Returns -1 to go on, or exit status 2 after printing a message. */
 int gen_check(struct gen_job *j);
 
 /* Read all files and standard input, before the model is opened. Returns 0, or
- * an exit status with the message printed. */
+ * an exit status after printing a message. */
 int gen_read_input(struct gen_job *j, struct qwick_err *e);
 
-/* Set j->mode from the options and the open checkpoint. A checkpoint without a
- * template gets raw prompts, and options that need a template are refused.
- * Returns 0, or an exit status with the message printed. */
+/* Set j->mode from the options and the open checkpoint. If the checkpoint has
+ * no template, prompts are raw, and options that need a template are refused.
+ * Returns 0, or an exit status after printing a message. */
 int gen_choose_mode(struct gen_job *j);
 
 /* Check, before any work is done, whether the directory of --save-session is
- * writable. Returns 0, or an exit status with the message printed. */
+ * writable. Returns 0, or an exit status after printing a message. */
 int gen_check_save(const struct gen_job *j);
 
-/* Open a new session, or that of --session. Returns 0, or an exit status with
- * the message printed. */
+/* Open a new session, or the saved session of --session. Returns 0, or an exit
+ * status after printing a message. */
 int gen_open_session(struct gen_job *j);
 
-/* Put the tokens of --session before the ids of a prompt that is not a chat.
- * Returns 0, or -1 with *e set. */
+/* Put the tokens of the saved session before the ids of a prompt that is not a
+ * chat. Returns 0, or -1 with *e set. */
 int gen_continue(struct gen_job *j, struct qwick_err *e);
 
-/* After the answer: store the prompt in the prefix cache and the session in its
- * file. Returns an exit status; messages are printed. */
+/* After the answer: store the prompt in the prefix cache, and save the session
+ * to its file. Returns an exit status, after printing a message if it is not
+ * 0. */
 int gen_keep(struct gen_job *j, const struct qwick_result *r);
 
-/* Set the ids of the prompt. If they do not fit the context of the session,
- * --overflow says what to cut. Returns 0, or -1 with *e set. */
+/* Set the ids of the prompt. If they do not fit the session's context, they are
+ * cut as --overflow says. Returns 0, or -1 with *e set. */
 int gen_encode(struct gen_job *j, struct qwick_err *e);
 
-/* Set *id to the control token with this text, or to -1 if there is none.
- * Returns 0, or -1 with *e set when memory ran out. */
+/* Set *id to the control token with this text; -1 if there is none. Returns 0,
+ * or -1 with *e set when out of memory. */
 int gen_control_id(const struct qwick_engine *eng, const char *text,
                    int32_t *id, struct qwick_err *e);
 
-/* Set *in_think: whether ids[0..n) end inside an open think block. Returns 0,
+/* Set *in_think to whether ids[0..n) end inside an open think block. Returns 0,
  * or -1 with *e set. */
 int gen_ids_in_think(const struct qwick_engine *eng, const int32_t *ids,
                      size_t n, bool *in_think, struct qwick_err *e);

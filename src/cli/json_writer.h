@@ -1,5 +1,5 @@
-/* Write JSON value by value. The writer adds commas and escapes; the caller is
- * responsible for the nesting. */
+/* Writes JSON value by value. The writer adds commas and escapes; the caller
+ * must nest objects and arrays correctly. */
 #ifndef CLI_JSON_WRITER_H
 #define CLI_JSON_WRITER_H
 
@@ -12,16 +12,16 @@
 
 struct json_writer {
     struct buf *out; /* borrowed */
-    bool comma;      /* the next value follows another one */
-    bool failed;     /* memory ran out; later calls do nothing */
+    bool comma;      /* the next value needs a comma before it */
+    bool failed;     /* out of memory; later calls do nothing */
 };
 
-/* Make a writer that appends to out. If out already has text, it must be
+/* Make a writer that appends to out. If out already has text, the text must be
  * complete values of the array that the writer continues. */
 struct json_writer json_writer(struct buf *out);
 
-/* Every function below writes one value. key is the member's name in an object,
- * and NULL in an array and at the top. They return no status; call jw_status
+/* Each function below writes one value. key is the member's name in an object;
+ * it is NULL in an array and at the top. They return no status: call jw_status
  * once at the end. */
 
 void jw_object(struct json_writer *w, const char *key);
@@ -35,25 +35,26 @@ void jw_int(struct json_writer *w, const char *key, int64_t v);
 void jw_uint(struct json_writer *w, const char *key, uint64_t v);
 /* Write the fewest digits that read back equal; null if v is not finite. */
 void jw_double(struct json_writer *w, const char *key, double v);
-/* Invalid UTF-8 becomes U+FFFD. */
+/* Write a string. Invalid UTF-8 becomes U+FFFD. */
 void jw_string(struct json_writer *w, const char *key, const char *s, size_t n);
-/* NULL becomes null. */
+/* Write a string, or null if s is NULL. */
 void jw_cstr(struct json_writer *w, const char *key, const char *s);
-/* s[0..n) is JSON already: one value, or several of an array with commas
- * between. With n 0 nothing is written, not even the key. */
+/* Write s[0..n), which is JSON already: one value, or several values of an
+ * array with commas between them. With n 0 nothing is written, not even the
+ * key. */
 void jw_raw(struct json_writer *w, const char *key, const char *s, size_t n);
 /* Write a parsed value; see json_dump_python. */
 void jw_value(struct json_writer *w, const char *key,
               const struct json_value *v);
 
-/* Write only a member's name, which may contain NUL. The next call writes its
+/* Write only the name of a member; it may contain NUL. The next call writes the
  * value, with key NULL. */
 void jw_key(struct json_writer *w, const char *s, size_t n);
 
-/* End a line. The next value is the first one of its line. */
+/* End a line. The next value begins a new line, without a comma. */
 void jw_newline(struct json_writer *w);
 
-/* Returns 0, or -1 when memory ran out and the text is incomplete. */
+/* Return 0, or -1 when memory ran out and the text is incomplete. */
 int jw_status(const struct json_writer *w);
 
 #endif

@@ -1,22 +1,22 @@
-/* Hashes that identify stored results, so that a result of another prompt,
- * model or option is not used by mistake. */
+/* Keys: hashes that identify stored results, so that a result of another
+ * prompt, model or option is not used by mistake. */
 #ifndef CLI_KEY_H
 #define CLI_KEY_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* A FNV-1a hash of 128 bits. It does not depend on the machine. Two versions of
+/* A FNV-1a hash of 128 bits. It is the same on all machines. Two versions of
  * qwick that add equal values in the same order get equal keys. */
 struct key {
     unsigned __int128 h;
 };
 
-/* Start a key. what: the kind of result. */
+/* Start a key. what names the kind of result. */
 struct key key_start(const char *what);
 void key_add(struct key *k, const void *p, size_t n);
 
-/* Add a number; a text with its length (NULL differs from ""); a float. */
+/* Add a number, a text with its length (NULL differs from ""), or a float. */
 void key_add_u64(struct key *k, uint64_t v);
 void key_add_text(struct key *k, const char *s, size_t n);
 void key_add_float(struct key *k, float v);
@@ -24,7 +24,7 @@ void key_add_float(struct key *k, float v);
 /* Add token ids and their number. */
 void key_add_ids(struct key *k, const int32_t *ids, size_t n);
 
-/* The hash, folded to 64 bits. */
+/* Return the hash, folded to 64 bits. */
 uint64_t key_u64(const struct key *k);
 
 #endif

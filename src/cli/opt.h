@@ -1,5 +1,5 @@
-/* Options. One const table per verb drives parsing, --help and the check
- * against the man page. */
+/* Options of the command line. Each verb has one const table, from which come
+ * parsing, --help and the check against the man page. */
 #ifndef CLI_OPT_H
 #define CLI_OPT_H
 
@@ -21,23 +21,23 @@ enum opt_type {
     OPT_FLAG_FILE /* struct opt_flag_file: --name or --name=FILE */
 };
 
-/* Options can stand before the verb. Therefore a name has one meaning, and
- * takes a value in all verbs or in none. */
+/* A row of the table. Options can stand before the verb. So an option's name
+ * means the same in all verbs, and takes a value in all verbs or in none. */
 struct opt {
     const char *name; /* long name without dashes */
     char letter;      /* 0: none */
     bool letter_late; /* the letter means this option only after the verb;
-                         before the verb it means another row */
+                         before the verb it means another option */
     enum opt_type type;
     const char *arg;     /* name of the value in --help */
     const char *choices; /* "on|off|auto" */
-    const char *later;   /* a choice that is reserved for a later version */
-    const char *place;   /* OPT_FLAG_FILE: an option whose value is the file */
+    const char *later;   /* choice that is reserved for a later version */
+    const char *place;   /* OPT_FLAG_FILE: the option whose value is the file */
     int64_t imin, imax;
     double min, max;
     const char *def; /* default as shown in --help */
     const char *help;
-    size_t offset; /* into the verb's struct of arguments */
+    size_t offset; /* of the value in the verb's struct of arguments */
 };
 
 struct opt_texts {
@@ -57,7 +57,7 @@ struct opt_flag_file {
 
 struct verb {
     const char *name;
-    const char *args;     /* "[PROMPT]" of the usage line */
+    const char *args;     /* arguments in the usage line, "[PROMPT]" */
     const char *summary;  /* one line for the list of verbs */
     const char *about;    /* paragraphs of --help */
     const char *examples; /* command lines for --help; each runs as written */
@@ -66,11 +66,11 @@ struct verb {
     int (*run)(const struct verb *v, int argc, char **argv);
 };
 
-/* Most rows of a verb's table. */
+/* Maximum number of rows in a verb's table. */
 #define OPT_MAX 96
 
-/* The members opts and n_opts of a verb. Checks at compile time that the table
- * fits struct opt_parsed. */
+/* Initialise the members opts and n_opts of a verb. Checks at compile time that
+ * the table fits struct opt_parsed. */
 #define OPT_TABLE(table)                                                       \
     .opts = (table), .n_opts = OPT_COUNT(table) +                              \
                                0 * sizeof(struct {                             \
@@ -82,60 +82,62 @@ struct verb {
 
 struct opt_parsed {
     const struct verb *verb;
-    bool given[OPT_MAX]; /* one per row of the table */
-    const char **args;   /* words that are not options, in order; borrowed
-                            strings */
+    bool given[OPT_MAX]; /* for each row of the table */
+    const char **args;   /* [n_args] words that are not options, in order; the
+                            strings are borrowed */
     size_t n_args;
-    const struct opt *before; /* an OPT_FLAG_FILE without a value that stands
+    const struct opt *before; /* the OPT_FLAG_FILE without a value that stands
                                  directly before args[0]; NULL: none */
 };
 
-/* The number of words of the option argv[0] with its value: 1 or 2. 0: no verb
- * has this option. argc >= 1. */
+/* Return the number of words of the option argv[0] with its value: 1 or 2; 0 if
+ * no verb has this option. argc >= 1. */
 int opt_words(int argc, char *const *argv);
 
-/* Parse argv[0..argc) into *args, the verb's struct, which holds the defaults.
- * Options and arguments may be mixed; "--" ends the options. A NULL in argv
- * marks the place of the verb. Handles --help and --version. Returns -1 to go
- * on, or an exit status with the message printed. Call opt_free in both
- * cases. */
+/* Parse argv[0..argc) into *args, the verb's struct of arguments, which holds
+ * the defaults. Options and arguments may be mixed; "--" ends the options. A
+ * NULL in argv marks the place of the verb. Handles --help and --version.
+ * Returns -1 to go on, or an exit status after printing a message. Call
+ * opt_free in both cases. */
 int opt_parse(struct opt_parsed *p, const struct verb *v, int argc, char **argv,
               void *args);
 void opt_free(struct opt_parsed *p, void *args);
 
-/* The row of an option in the verb's table, or NULL. */
+/* Return the row of an option in the verb's table, or NULL. */
 const struct opt *opt_find(const struct verb *v, const char *name);
 
-/* Whether the option was on the command line. */
+/* Return whether the option was on the command line. */
 bool opt_given(const struct opt_parsed *p, const char *name);
 
-/* Print the verb's --help. Returns the exit status. */
+/* Print the verb's --help. Returns an exit status. */
 int opt_help(const struct verb *v);
 
-/* Print the program's version. Returns the exit status. */
+/* Print the program's version. Returns an exit status. */
 int opt_version(void);
 
 /* Print `qwick: MSG (see qwick VERB --help)`. Returns exit status 2. */
 int opt_usage(const struct verb *v, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Refuse two options together. If both were given, print a message and return
- * exit status 2; else return -1. */
+/* Refuse two options together: if both were given, print a message and return
+ * exit status 2. Otherwise return -1. */
 int opt_conflict(const struct opt_parsed *p, const char *a, const char *b);
 
-/* Refuse options that have no effect. If one of names (NULL-terminated) was
- * given, print "has no effect WHY" and return exit status 2; else -1. */
+/* Refuse options that have no effect: if one of names (NULL-terminated) was
+ * given, print "has no effect WHY" and return exit status 2. Otherwise return
+ * -1. */
 int opt_no_effect(const struct opt_parsed *p, const char *const *names,
                   const char *why);
 
-/* Read a decimal integer or a decimal number from the whole string. Blanks,
- * hexadecimal digits and names such as "inf" are refused; the locale does not
+/* Read the whole string as a decimal integer or a decimal number. Blanks,
+ * hexadecimal digits and names such as "inf" are refused. The locale does not
  * matter. Return 0 or -1. */
 int opt_int(const char *s, int64_t *out);
 int opt_number(const char *s, double *out);
 /* Read a number of bytes: an integer of at least 0, or a decimal number with a
- * unit. Units are K, M, G and T, powers of 1024, in either case, alone or
- * followed by "B" or "iB". A fraction of a byte is dropped. Returns 0 or -1. */
+ * unit. Units are K, M, G and T, powers of 1024, in upper or lower case, alone
+ * or followed by "B" or "iB". A fraction of a byte is dropped. Returns 0 or
+ * -1. */
 int opt_size(const char *s, int64_t *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* stdout and stderr of the program. We write stdout with write(2): an answer
- * appears at once, and every failure is seen. */
+/* stdout and stderr of the program. stdout is written with write(2), so that an
+ * answer appears at once and every failure is noticed. */
 #ifndef CLI_OUT_H
 #define CLI_OUT_H
 
@@ -13,40 +13,42 @@
  */
 void out_init(void);
 
-/* Write all of p[0..n) to stdout, complete UTF-8 characters at a time. If
- * stdout is a terminal, control characters other than newline and tab are shown
- * as \xNN, so that text from a model or a file cannot control the terminal.
- * Files and pipes get the bytes unchanged. A closed pipe ends the process by
- * SIGPIPE; another failure is reported once on stderr and returns -1. */
+/* Write all of p[0..n) to stdout, in complete UTF-8 characters. If stdout is a
+ * terminal, control characters other than newline and tab are shown as \xNN, so
+ * that text from a model or a file cannot control the terminal. Files and pipes
+ * get the bytes unchanged. A closed pipe ends the process by SIGPIPE. Any other
+ * failure is reported once on stderr. Returns 0, or -1 on failure. */
 int out_write(const void *p, size_t n);
 
-/* Whether stdout or stderr is a terminal. Checked once. */
+/* Return whether stdout or stderr is a terminal. Checked only once. */
 bool out_is_tty(void);
 bool err_is_tty(void);
 
-/* Whether stderr may get escape sequences: it is a terminal, TERM is set and
- * not "dumb", and NO_COLOR is not set. */
+/* Return whether stderr may get escape sequences: it is a terminal, TERM is set
+ * and not "dumb", and NO_COLOR is not set. */
 bool err_has_colour(void);
 
-/* Write text from a model to stderr, which is a terminal; control characters
- * are shown as \xNN. Failures are ignored: there is nowhere to report them. */
+/* Write text from a model to stderr, which must be a terminal. Control
+ * characters are shown as \xNN. Failures are ignored: there is no place to
+ * report them. */
 void err_write_text(const char *s, size_t n);
 
-/* Close stdout. Returns status; if status is 0 and closing failed, reports it
- * and returns 1. */
+/* Close stdout. Returns status. If status is 0 and closing fails, prints a
+ * message and returns 1. */
 int out_close(int status);
 
-/* Whether stdout can be written to. Returns 0, or -1 with the message printed.
- */
+/* Check whether stdout can be written to. Returns 0, or -1 after printing a
+ * message. */
 int out_check(void);
 
-/* Write all of p[0..n) to a descriptor, through EINTR and short writes. Returns
- * 0, or -1 with errno set. */
+/* Write all of p[0..n) to a descriptor, also after EINTR and short writes.
+ * Returns 0, or -1 with errno set. */
 int fd_write(int fd, const void *p, size_t n);
 
 /* ---- messages on stderr: "qwick: …\n", control bytes escaped ---- */
 
-/* quiet: print no warnings, notices and hints. verbose: print notes. */
+/* Set what is printed. quiet: no warnings, notices and hints. verbose:
+ * notes. */
 void msg_level(bool quiet, bool verbose);
 bool msg_quiet(void);
 
@@ -58,7 +60,7 @@ void msg_notice(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Print "qwick: note: …" if stderr is a terminal. */
 void msg_hint(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Print *e. Returns its exit status. */
+/* Print *e. Returns the exit status for it. */
 int msg_fail(const struct qwick_err *e);
 
 /* Print that memory ran out. Returns exit status 5. */

@@ -1,4 +1,4 @@
-/* --profile-timing: how the time of an answer is spent. */
+/* The profile of --profile-timing: it shows how an answer spends its time. */
 #ifndef CLI_PROFILE_H
 #define CLI_PROFILE_H
 
@@ -8,27 +8,30 @@
 #include "cli/json_writer.h"
 #include "qwick.h"
 
-/* Unknown values are NAN, for example in an answer of one token. */
+/* A profile. Values that are unknown are NAN, for example for an answer of one
+ * token. */
 struct profile {
     size_t n_runs;               /* answers that were timed */
-    size_t n_steps;              /* tokens after the first, of all runs */
-    double prefill_ms, total_ms; /* medians of the runs */
+    size_t n_steps;              /* tokens of all runs, without the first token
+                                    of each run */
+    double prefill_ms, total_ms; /* medians over the runs */
     double median_ms, p95_ms, p99_ms;
     double kernel_tok_s;     /* 1000 / median */
-    double end_to_end_tok_s; /* tokens / (prefill and decode) */
-    double sampling_share;   /* sampling's share of decode time, 0..1 */
-    double tokens_per_pass;  /* of lookup; NAN without it */
+    double end_to_end_tok_s; /* tokens / (prefill and decode time) */
+    double sampling_share;   /* fraction of the decode time spent in sampling,
+                                0..1 */
+    double tokens_per_pass;  /* with lookup; NAN without it */
     double bytes_per_token;  /* bytes of weights and KV cache at the mean
-                                context; with lookup, bytes of a pass divided by
-                                its tokens */
+                                context; with lookup, the bytes of a pass
+                                divided by its tokens */
     double gb_s;             /* bytes_per_token / median time of a token; with
-                                lookup the mean, since times differ */
-    double bandwidth_gb_s;   /* measured */
+                                lookup the mean time, because times differ */
+    double bandwidth_gb_s;   /* measured bandwidth of the machine */
     double bandwidth_percent;
 };
 
-/* Compute the profile of n_runs >= 1 answers to one prompt. bandwidth: bytes
- * per second, <= 0 if unknown. Returns 0, or -1 when memory ran out. */
+/* Compute the profile of n_runs >= 1 answers to the same prompt. bandwidth:
+ * bytes per second, <= 0 if unknown. Returns 0, or -1 when out of memory. */
 int profile_make(struct profile *p, const struct qwick_result *runs,
                  size_t n_runs, const struct qwick_engine *eng,
                  double bandwidth);
@@ -36,12 +39,12 @@ int profile_make(struct profile *p, const struct qwick_result *runs,
 /* Write the profile as a JSON object. */
 void profile_json(struct json_writer *w, const char *key,
                   const struct profile *p);
-/* Append the profile as a table. Returns -1 when memory ran out. */
+/* Append the profile as a table. Returns 0, or -1 when out of memory. */
 int profile_table(struct buf *b, const struct profile *p,
                   const struct qwick_result *r);
 
-/* The q-quantile of the sorted v[0..n), interpolated between neighbours as
- * NumPy does by default. NAN for n = 0. */
+/* Return the q-quantile of the sorted v[0..n), interpolated between neighbours
+ * as NumPy does by default. NAN for n = 0. */
 double quantile(const double *v, size_t n, double q);
 void sort_doubles(double *v, size_t n);
 

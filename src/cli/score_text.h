@@ -1,5 +1,5 @@
-/* A scored text: the surprisal of its tokens, spread over its bytes, and its
- * output. */
+/* A scored text and its output. Each token has a surprisal in bits, which is
+ * spread over the token's bytes. */
 #ifndef CLI_SCORE_TEXT_H
 #define CLI_SCORE_TEXT_H
 
@@ -16,9 +16,10 @@ enum score_unit { BY_TOKEN, BY_WORD, BY_LINE, BY_BYTE };
 struct score_text {
     struct qwick_score_item item; /* context and text; owns its arrays */
     int32_t *ids;                 /* item.tokens */
-    char *bytes;   /* bytes of the tokens: the text after the tokenizer's NFC */
-    size_t *start; /* [n_tokens + 1] offset of each token in bytes */
-    double *bits;  /* [n_tokens + 1] sums over earlier tokens; set by
+    char *bytes;   /* bytes of the tokens, that is, the text after the
+                      tokenizer's NFC */
+    size_t *start; /* [n_tokens + 1] offset in bytes of each token */
+    double *bits;  /* [n_tokens + 1] bits of all tokens before this one; set by
                       score_end */
     size_t n_tokens, n_bytes;
     size_t n_input; /* bytes of the text before NFC */
@@ -31,7 +32,7 @@ int score_begin(struct score_text *t, const struct qwick_engine *eng,
                 size_t n, bool special, struct qwick_err *e);
 void score_free(struct score_text *t);
 
-/* Sum up the bits once t->item is scored. */
+/* Compute t->bits, after t->item was scored. */
 void score_end(struct score_text *t);
 
 struct score_totals {
@@ -41,12 +42,12 @@ struct score_totals {
 void score_add(struct score_totals *sum, const struct score_text *t);
 
 /* Append lines "offset<TAB>bits<TAB>text". Bits have six decimals and are
- * rounded so that they add up to the total; "-": not scored. Returns 0, or -1
- * when memory ran out. */
+ * rounded so that they add up to the total. They are "-" if the text is not
+ * scored. Returns 0, or -1 when out of memory. */
 int score_put_tsv(struct buf *b, const struct score_text *t,
                   enum score_unit by);
-/* Append lines "name<TAB>value", each after prefix. Returns 0, or -1 when
- * memory ran out. */
+/* Append lines "name<TAB>value", each preceded by prefix. Returns 0, or -1 when
+ * out of memory. */
 int score_put_totals(struct buf *b, const struct score_totals *s,
                      const char *prefix);
 

@@ -3,26 +3,26 @@
 #ifndef CLI_SIGNALS_H
 #define CLI_SIGNALS_H
 
-/* Call at program start. Afterwards SIGBUS (a mapped file was truncated) prints
- * one line and exits with 1. Writes beyond the file size limit and to closed
- * pipes fail with an error instead of a signal. */
+/* Set up signals at the start of the program. Afterwards SIGBUS (a mapped file
+ * was truncated) prints one line and exits with 1. Writes beyond the file size
+ * limit and to closed pipes fail with an error instead of a signal. */
 void signals_init(void);
 
 /* Set a function that SIGBUS calls after printing its line; NULL: none. fn must
  * be async-signal-safe. */
 void signals_at_bus(void (*fn)(void));
 
-/* Catch the three signals: from now on they only set the flag. Signals that
- * were ignored when the program started stay ignored. */
+/* Catch SIGINT, SIGTERM and SIGHUP: from now on the first one only sets the
+ * flag. Signals that were ignored when the program started stay ignored. */
 void signals_catch(void);
 
-/* The signal that was caught, or 0. The address may go to the library as its
- * interrupt flag. */
+/* Return the address of the flag: the signal that was caught, or 0. The library
+ * accepts it as an interrupt flag. */
 const volatile int *signals_flag(void);
 
 /* Wait until fd is ready, as poll does with one descriptor, for at most
- * timeout_ms (-1: any time). Once a signal was caught, even right before the
- * wait or in another thread, this returns -1 with EINTR at once. */
+ * timeout_ms (-1: without limit). Once a signal was caught, even just before
+ * the wait or in another thread, this returns -1 with EINTR at once. */
 int signals_poll(int fd, short events, int timeout_ms);
 
 /* Die by sig as if it had never been caught. */

@@ -18,38 +18,40 @@ enum texts_form {
 
 struct texts_item {
     const char *where; /* "FILE: line N", or "argument 2", for messages */
-    const char *file;  /* name of the file that is this text, else NULL */
+    const char *file;  /* name of the file if the text is a whole file, else
+                          NULL */
     size_t number;     /* number of the text, from 1 */
     const char *text;  /* UTF-8; invalid bytes have become U+FFFD */
     size_t n;
     const struct json_value *value; /* the line's object, or NULL */
-    const char *id;                 /* its "id" as JSON, or NULL */
-    const char *error;              /* why this line gives no text, or NULL */
+    const char *id;                 /* the object's "id" as JSON, or NULL */
+    const char *error;              /* why the line gives no text, or NULL */
 };
 
 struct texts {
     const struct verb *verb;
     enum texts_form form;
-    const char *const *args; /* [n_args] texts; 0: files, or else stdin */
+    const char *const *args; /* [n_args] texts; n_args 0: read files, or
+                                stdin */
     size_t n_args;
     const struct opt_texts *files;
-    /* The callbacks return 0 to go on, or an exit status. */
+    /* Callbacks. They return 0 to go on, or an exit status. */
     int (*take)(void *ctx, const struct texts_item *item);
     int (*wait)(void *ctx); /* called before a wait for input; may be NULL */
 };
 
 /* Hand out all texts. One final newline of a whole file or of standard input is
  * dropped, and so is a carriage return at the end of a line. Returns 0, or an
- * exit status with the message printed. */
+ * exit status after printing a message. */
 int texts_run(const struct texts *t, void *ctx);
 
-/* The number of texts that texts_run will hand out; 0: unknown. Reads regular
- * files to count their lines. */
+/* Return the number of texts that texts_run will hand out; 0 if unknown. Reads
+ * regular files to count their lines. */
 uint64_t texts_total(const struct texts *t);
 
-/* Set *form from --lines and --jsonl, and check the arguments and files against
- * it. A single argument "-" is standard input: it is removed from *p. Returns
- * -1 to go on, or an exit status with the message printed. */
+/* Set *form from --lines and --jsonl, and check that the arguments and files
+ * suit it. A single argument "-" means standard input and is removed from *p.
+ * Returns -1 to go on, or an exit status after printing a message. */
 int texts_form(struct opt_parsed *p, bool lines, bool jsonl,
                enum texts_form *form);
 

@@ -1,4 +1,4 @@
-/* Write vectors in one of several formats. */
+/* Writes vectors in one of several formats. */
 #ifndef CLI_VECTORS_H
 #define CLI_VECTORS_H
 
@@ -9,7 +9,7 @@
 #include "qwick.h"
 
 enum vectors_format {
-    VECTORS_JSONL, /* lines that the caller writes */
+    VECTORS_JSONL, /* lines of JSON that the caller composes */
     VECTORS_TSV,   /* one line of numbers per vector */
     VECTORS_F32,   /* raw float32, little-endian */
     VECTORS_NPY    /* NumPy's format 1.0: float32 [n, dim] */
@@ -22,28 +22,29 @@ struct vectors {
     enum vectors_format format;
     size_t dim, n;
     const char *path; /* NULL: standard output */
-    char *temp;       /* file that is renamed to path at the end; or NULL */
+    char *temp;       /* name of the file until it is complete, then it is
+                         renamed to path; or NULL */
     int fd;           /* descriptor of path, else -1 */
-    bool hold;        /* NPY to a pipe: buf keeps all vectors until the end */
+    bool hold;        /* NPY to a pipe: keep all vectors in buf until the end */
     struct buf buf;
 };
 
-/* Open the output for vectors of dim numbers. A file appears under its name
- * when it is complete. All functions return 0, or an exit status with the
- * message printed. Always call vectors_abort at the end. */
+/* Open the output for vectors of dim numbers. A file appears at its path when
+ * it is complete. All functions that return int return 0, or an exit status
+ * after printing a message. Always call vectors_abort at the end. */
 int vectors_open(struct vectors *v, enum vectors_format format,
                  const char *path, size_t dim);
-/* Write a vector x [dim]; not for JSON lines. */
+/* Write a vector x [dim]. Not for VECTORS_JSONL. */
 int vectors_put(struct vectors *v, const float *x);
-/* Write a line of JSON with its newline. */
+/* Write a line of JSON and a newline. */
 int vectors_line(struct vectors *v, const char *s, size_t n);
-/* Write the buffer. */
+/* Write the buffer to the output. */
 int vectors_flush(struct vectors *v);
 int vectors_close(struct vectors *v);
 void vectors_abort(struct vectors *v);
 
-/* Write a finite float with the fewest digits that read back equal. Returns the
- * length. */
+/* Write a finite float to out with the fewest digits that read back equal.
+ * Returns its length. */
 enum { VECTORS_NUMBER = 40 };
 size_t vectors_number(char out[VECTORS_NUMBER], float x);
 

@@ -12,20 +12,21 @@ extern const struct verb verb_generate, verb_embed, verb_rerank, verb_logits,
 /* All verbs in the order of --help, with NULL at the end. */
 extern const struct verb *const verbs[];
 
-/* The verb of this name ("run" is generate); NULL: none. */
+/* Return the verb of this name, or NULL. "run" is another name of generate. */
 const struct verb *verb_find(const char *name);
 
-/* Whether this name is reserved for a verb of a later version. It is refused as
- * a prompt, so that no script depends on it. */
+/* Return whether this name is reserved for a verb of a later version. Such a
+ * name is refused as a prompt, so that no script depends on it. */
 bool verb_is_reserved(const char *name);
 
-/* The name of the verb that is one typing error away from word: one letter too
- * many, missing or wrong, or two letters swapped. NULL: there is none, or word
- * is a verb itself. */
+/* Return the name of the verb that is one typing error away from word: one
+ * letter too many, missing or wrong, or two letters swapped. NULL if there is
+ * none, or if word is a verb itself. */
 const char *verb_near(const char *word);
 
-/* The number of edits (insert, delete, replace, swap neighbours) from a to b.
- * If one of them has 40 bytes or more, the result is at least 40. */
+/* Return the number of edits (insert, delete, replace, swap neighbours) that
+ * turn a into b. If one of them has 40 bytes or more, the result is at least
+ * 40. */
 size_t word_distance(const char *a, const char *b);
 
 #endif
