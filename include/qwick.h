@@ -422,12 +422,13 @@ QWICK_API int qwick_chat_generate(struct qwick_chat *c, struct qwick_session *s,
 
 /* One timeline of tokens. After each call, the KV cache holds these tokens:
  *
- *     sync, all_logits       the n tokens given; the logits belong to the last
- * one decode                 the token given as well. So during a generation
- * the cache holds all tokens except the newest drawn one (with lookup, also
- * guesses) generate               prompt and answer without the last token
- * drawn rollback, reuse        the first n tokens; no logits if tokens were
- * dropped fork, load             the tokens of the original, with its logits
+ *     sync, all_logits       the n tokens given; the logits are the last one's
+ *     decode                 the token given as well. So during a generation
+ *                            the cache holds all tokens except the newest
+ *                            drawn one (with lookup, also guesses)
+ *     generate               prompt and answer without the last token drawn
+ *     rollback, reuse        the first n tokens; no logits if any were dropped
+ *     fork, load             the tokens of the original, with its logits
  *     engine_step            the tokens of the step as well
  *
  * A call that fails because of its arguments (an id out of range, no room in
@@ -533,9 +534,10 @@ QWICK_API int qwick_session_save(struct qwick_session *s, const char *path,
  *
  *     QWICK_ERR_CONTEXT  n_ctx is smaller than the number of saved tokens
  *     QWICK_ERR_USAGE    the file was saved with other weights or another KV
- * type; or the engine has exact, and the file was saved in default mode or on
- * another kernel level QWICK_ERR_RUNTIME  the file cannot be read, is damaged,
- * belongs to another user (except root), or others can write to it
+ *                        type; or the engine has exact, and the file was saved
+ *                        in default mode or on another kernel level
+ *     QWICK_ERR_RUNTIME  the file cannot be read, is damaged, belongs to
+ *                        another user (except root), or others can write to it
  *
  * Weights count as the same if their files have the same device, inode, size,
  * mtime and ctime. Otherwise all weights are hashed once and compared. So a

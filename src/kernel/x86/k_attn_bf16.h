@@ -5,7 +5,7 @@
  *
  *   VALUE_STEP    positions that a product with values takes at a time
  *   GROUP_PAIRS   pairs of positions in a panel of values: those of one block,
- * or of all blocks of a call */
+ *                 or of all blocks of a call */
 #ifndef KERNEL_X86_K_ATTN_BF16_H
 #define KERNEL_X86_K_ATTN_BF16_H
 

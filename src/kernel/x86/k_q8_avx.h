@@ -3,8 +3,8 @@
  *
  *   KERNEL(name)    the level's name of a kernel, such as k_##name##_avx2
  *   VNNI            1 if the level has vpdpbusd. If 0, pairs of byte products
- * are added in 16-bit words (vpmaddubsw), as many as cannot overflow. Then
- * pairs of words are added in 32 bits.
+ *                   are added in 16-bit words (vpmaddubsw), as many as cannot
+ *                   overflow. Then pairs of words are added in 32 bits.
  *
  * A word holds at most 32767. Two products of a code of b bits and an integer
  * of magnitude 127 add up to at most 254 (2^b - 1). So a word can hold the sum
