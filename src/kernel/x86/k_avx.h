@@ -91,7 +91,7 @@ INLINE __m256 load8(const char *p, size_t n, enum dtype type)
     return load8_all(some, type);
 }
 
-/* ---- sums in one order --------------------------------------------------- */
+/* ---- sums in a fixed order ---------------------------------------------- */
 
 /* Add lanes l and l + 4. */
 INLINE __m128 fold8(__m256 v)

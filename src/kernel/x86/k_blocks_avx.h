@@ -1,17 +1,18 @@
 /* Products of GGUF's blocks and int8 activations in 256-bit vectors, for
- * k_blocks_avx2.c, k_blocks_avxvnni.c and k_blocks_avx512.c. Each defines
- * first:
+ * k_blocks_avx2.c, k_blocks_avxvnni.c and k_blocks_avx512.c. Each of these
+ * files first defines:
  *
  *   KERNEL(name)        the level's name of a kernel
  *   LEVEL               the level whose gemm_q8_affine long prefills use
- *   add_fours(s, w, x)  s + products of unsigned and signed bytes, four per
- *                       32-bit lane
+ *   add_fours(s, w, x)  s + products of unsigned and signed bytes, four of
+ *                       them added in each 32-bit lane
  *
- * A few tokens are multiplied row by row, with lanes along the row: a run's
- * integer sums become floats and are scaled. For many tokens, rows are expanded
- * to bytes. Where a type's scales are for 32 elements, they go through the
- * affine product, as codes of 8 bits with scales and biases in f32; else a
- * panel of rows is multiplied with lanes across rows. */
+ * A run is 32 elements. With few tokens, each row is multiplied with lanes
+ * along the row: the integer sums of a run become floats and are scaled. With
+ * many tokens, rows are expanded to bytes first. Types with one scale for each
+ * run then use the affine product, with codes of 8 bits and with scales and
+ * biases in f32. Types with a scale for each group of 16 elements multiply a
+ * panel of rows, with lanes across rows. */
 #ifndef KERNEL_X86_K_BLOCKS_AVX_H
 #define KERNEL_X86_K_BLOCKS_AVX_H
 
@@ -22,18 +23,18 @@
 #include "kernel/x86/k_blocks_codes.h"
 
 enum {
-    /* tokens that a row is multiplied by at once */
+    /* tokens by which a row is multiplied at once */
     TOKENS = 4,
-    /* from this number of tokens on, rows are expanded: this number of rows and
-       columns at a time */
+    /* from this number of tokens on, rows are expanded, WIDE_ROWS rows and
+       WIDE_COLS columns at a time */
     MANY_TOKENS = 12,
     WIDE_ROWS = GEMM_Q8_ROWS,
     WIDE_COLS = 1024,
-    /* columns of a segment of a row, for fewer tokens; the caller's memory
-       holds the sums of their groups of 16 */
+    /* with fewer tokens, rows are cut into segments of this many columns; the
+       caller's memory holds the sums of each group of 16 activations */
     SEGMENT = 16384,
-    /* bytes of rows that stay in L2 for all tokens, if these are more than
-       TOKENS */
+    /* bytes of rows that stay in L2 for all tokens; used for more than TOKENS
+       tokens */
     ROWS_BYTES = 256 << 10
 };
 
@@ -41,11 +42,11 @@ _Static_assert(MANY_TOKENS *SEGMENT / 16 <= KERNEL_WORK, "the caller's memory");
 
 /* ---- few tokens --------------------------------------------------------- */
 
-/* Activations of up to TOKENS tokens, from some column on. */
+/* Activations of up to TOKENS tokens, starting at a column. */
 struct few {
     const int8_t *q;
-    const float *scale, *sum; /* of groups of 32 */
-    const float *halves;      /* sums of groups of 16 */
+    const float *scale, *sum; /* for each group of 32 */
+    const float *halves;      /* sums of each group of 16 */
     size_t ldq, ldg, ldh;
 };
 
@@ -58,13 +59,13 @@ INLINE __m256i dot_run(enum dtype type, __m256i w, __m256i x)
                : add_fours(zero, w, x);
 }
 
-/* The first n <= 8 floats, zeros above. */
+/* Load the first n <= 8 floats, with zeros in the other lanes. */
 INLINE __m256 first8(const float *p, size_t n)
 {
     return n == 8 ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, first_lanes8(n));
 }
 
-/* acc minus mins times sums of activations. */
+/* Subtract the mins times the sums of activations from acc. */
 INLINE __m256 add_mins(enum dtype type, __m256 acc, const struct scales *s,
                        const float *sum, const float *half, size_t n)
 {
@@ -75,7 +76,7 @@ INLINE __m256 add_mins(enum dtype type, __m256 acc, const struct scales *s,
     return _mm256_fnmadd_ps(s->min[0], first8(sum, n), acc);
 }
 
-/* The weights' scales of run r, in the lanes of its sums. */
+/* Return the scales of the weights of run r, each in the lanes of its sums. */
 INLINE __m256 lane_scales(const struct scales *s, size_t r)
 {
     const __m256i pair = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
@@ -85,8 +86,9 @@ INLINE __m256 lane_scales(const struct scales *s, size_t r)
         _mm256_add_epi32(pair, _mm256_set1_epi32((int)(r % 4 * 2))));
 }
 
-/* acc[t] += products of run r of a chunk at p and T tokens. xs: scales of the
- * tokens; of one scale a run, with those of weights. */
+/* Add the products of run r of a chunk at p and T tokens to acc[t]. xs holds
+ * the scales of the tokens. If the type has one scale for each run, they are
+ * already multiplied by the scales of the weights. */
 INLINE void run_dots(enum dtype type, __m256 *acc, const unsigned char *p,
                      const struct scales *s, float xs[TOKENS][CHUNK_RUNS],
                      const struct few *x, size_t c, size_t r, int T)
@@ -107,9 +109,9 @@ INLINE void run_dots(enum dtype type, __m256 *acc, const unsigned char *p,
     }
 }
 
-/* acc[t] += products of a chunk of n runs at p and T tokens from column 32 c
- * on. Runs take turns with two accumulators, so that they need not wait for
- * each other. */
+/* Add the products of a chunk of n runs at p and T tokens, starting at column
+ * 32 c, to acc[0][t] and acc[1][t]. Runs go to the two accumulators in turn, so
+ * that consecutive runs need not wait for each other. */
 INLINE void chunk_dots(enum dtype type, __m256 acc[2][TOKENS],
                        const unsigned char *p, size_t n, const struct few *x,
                        size_t c, int T)
@@ -170,7 +172,7 @@ INLINE void row_dots(enum dtype type, float *y, size_t ldy,
     }
 }
 
-/* Multiply rows by T tokens. */
+/* Multiply n_rows rows by T tokens. */
 INLINE void rows_dots(enum dtype type, float *y, size_t ldy,
                       const unsigned char *w, size_t w_stride, size_t n_rows,
                       const struct few *x, size_t n_runs, bool add, int T)
@@ -179,8 +181,8 @@ INLINE void rows_dots(enum dtype type, float *y, size_t ldy,
         row_dots(type, y + r, ldy, w + r * w_stride, x, n_runs, add, T);
 }
 
-/* Sum the activations of one token in groups of 16, times their scales, for
- * n_runs runs. */
+/* Write the sum of each group of 16 activations, times its scale, to out, for
+ * n_runs runs of one token. */
 static void sum_halves(float *out, const int8_t *q, const float *scale,
                        size_t n_runs)
 {
@@ -263,7 +265,7 @@ INLINE void few_dots(enum dtype type, float *y, size_t ldy,
 
 /* ---- many tokens -------------------------------------------------------- */
 
-/* The additional work memory, after that of the affine product. */
+/* Expanded rows. They lie after the work memory of the affine product. */
 struct wide {
     _Alignas(64) unsigned char codes[WIDE_ROWS * WIDE_COLS];
     float scale[WIDE_ROWS * WIDE_COLS / RUN], bias[WIDE_ROWS * WIDE_COLS / RUN];
@@ -345,16 +347,18 @@ INLINE void many_dots(enum dtype type, float *y, size_t ldy,
 
 /* ---- many tokens, scales for 16 elements -------------------------------- */
 
-/* Rows of a panel, one for each lane, and its columns. */
+/* ROWS: rows of a panel, one in each lane. COLS: its columns. GROUPS: its
+ * groups of 16 columns. */
 enum { PANEL_ROWS = 8, PANEL_COLS = 1024, PANEL_GROUPS = PANEL_COLS / 16 };
 
-/* Behind the memory of the sums of activations. */
+/* A panel of expanded rows. It lies after the sums of activations in the work
+ * memory. */
 struct panel {
-    /* as the rows have them */
+    /* in the order of the rows */
     _Alignas(64) unsigned char row_codes[PANEL_ROWS][PANEL_COLS];
     float row_scale[PANEL_ROWS][PANEL_GROUPS];
     float row_min[PANEL_ROWS][PANEL_GROUPS];
-    /* four columns of a row in each lane, then the next four */
+    /* transposed: each word of codes has four columns of one row */
     float codes[PANEL_COLS / 4][PANEL_ROWS];
     float scale[PANEL_GROUPS][PANEL_ROWS], min[PANEL_GROUPS][PANEL_ROWS];
 };
@@ -362,7 +366,7 @@ struct panel {
 _Static_assert(sizeof(struct panel) <= KERNEL_BLOCKS_WORK * sizeof(float),
                "the caller's memory");
 
-/* to[i][r] = from[r][i] for i < n words, a multiple of 8. */
+/* Transpose: to[i][r] = from[r][i] for i < n words; n is a multiple of 8. */
 INLINE void turn(float (*to)[PANEL_ROWS], const float *from, size_t stride,
                  size_t n)
 {
@@ -376,7 +380,8 @@ INLINE void turn(float (*to)[PANEL_ROWS], const float *from, size_t stride,
     }
 }
 
-/* n_cols of up to PANEL_ROWS rows; missing rows are zeros. */
+/* Expand n_cols columns of n_rows <= PANEL_ROWS rows; missing rows become
+ * zeros. */
 INLINE void fill_panel(enum dtype type, struct panel *m, const unsigned char *w,
                        size_t w_stride, size_t n_rows, size_t n_cols)
 {
@@ -421,7 +426,7 @@ INLINE __m256i four_bytes(const int8_t *q)
     return _mm256_set1_epi32(word);
 }
 
-/* acc[t] = products of a panel's n groups and T tokens. */
+/* Compute acc[t] = products of the n groups of a panel and T tokens. */
 INLINE void panel_dots(__m256 *acc, const struct panel *m, const struct few *x,
                        size_t n, int T)
 {
@@ -459,7 +464,8 @@ INLINE void panel_dots(__m256 *acc, const struct panel *m, const struct few *x,
     }
 }
 
-/* y[t, r] (+)= products of a panel of n_rows and T tokens. */
+/* Store the products of a panel of n_rows and T tokens in y[t, r], or add them
+ * to y if add. */
 INLINE void panel_tile(float *y, size_t ldy, const struct panel *m,
                        const struct few *x, size_t n, size_t n_rows, bool add,
                        int T)
@@ -478,7 +484,7 @@ INLINE void panel_tile(float *y, size_t ldy, const struct panel *m,
     }
 }
 
-/* Multiply a panel by all tokens. */
+/* Multiply a panel by n_tokens tokens. */
 static void panel_many(float *y, size_t ldy, const struct panel *m,
                        const struct few *x, size_t n, size_t n_rows,
                        size_t n_tokens, bool add)
@@ -499,8 +505,8 @@ static void panel_many(float *y, size_t ldy, const struct panel *m,
     }
 }
 
-/* Multiply all rows by n_tokens tokens from t on, whose sums fit the caller's
- * memory. */
+/* Multiply all rows by n_tokens tokens, starting at token t. The caller's
+ * memory must have room for the sums of their activations. */
 INLINE void many_halves(enum dtype type, float *y, size_t ldy,
                         const unsigned char *w, size_t w_stride,
                         const struct q8 *x, size_t t, size_t n_rows,
