@@ -660,8 +660,8 @@ QWICK_API int qwick_session_all_logits(struct qwick_session *s,
 /* ---- sampling and generation ----------------------------------------- */
 
 /* The steps of sampling, applied in Hugging Face's order: penalties,
- * temperature, top-k, top-p, min-p, draw. The values "off" switch a step
- * off. */
+ * temperature, top-k, top-p, min-p, draw. The value marked "off" switches a
+ * step off. */
 struct qwick_sampling {
     float temperature;       /* 0: greedy; of equal logits, the lowest id */
     int top_k;               /* 0: off; ties with the k-th are kept */
@@ -673,9 +673,9 @@ struct qwick_sampling {
     uint64_t seed;           /* draw i depends on (seed, i) alone */
     uint64_t reserved[4];    /* zeros; room for later options */
 };
-/* Ranges of these fields, both ends included. Temperature begins at 0; top_p
- * and min_p go from 0 to 1; the presence and the frequency penalty from
- * -QWICK_PENALTY_MAX. Other values are QWICK_ERR_USAGE. */
+/* Ranges of these fields; both ends are allowed. The temperature is at least 0,
+ * top_p and min_p are from 0 to 1, and the presence and frequency penalties are
+ * at least -QWICK_PENALTY_MAX. Other values are QWICK_ERR_USAGE. */
 #define QWICK_TEMPERATURE_MAX    100.0
 #define QWICK_REPEAT_PENALTY_MIN 0.01
 #define QWICK_REPEAT_PENALTY_MAX 100.0
@@ -750,9 +750,9 @@ struct qwick_generate_options {
     bool split_thinking; /* put think blocks in the result's thinking, not its
                             text; default true; set false for raw prompts */
     bool profile;        /* fill per_token_ms and sample_ms */
-    size_t
-        loop_guard; /* stop when the last N >= 3 ids are one sequence at least
-                       three times over (the last may be cut); 0: off */
+    /* stop when the last loop_guard ids (at least 3) are one sequence, repeated
+       three times or more; the last repetition may be cut; 0: off */
+    size_t loop_guard;
     double timeout_ms; /* end the answer after this many milliseconds, counted
                           from the start of its prompt's evaluation and
                           checked at each layer of the prefill, then after
@@ -1201,9 +1201,10 @@ QWICK_API void qwick_embedder_free(struct qwick_embedder *m);
 
 /* Return a warning for users ("does not look like …") when the checkpoint shows
  * no sign of being an embedding model, or a reranker; NULL when it shows one.
- * Signs are its name, the files of sentence-transformers, README.md, tensors
- * without a head, a post-processor that ends texts, and the size of the
- * vocabulary. A genuine model shows several of them. */
+ * Signs are its name, the pooling type of a GGUF file, the files of
+ * sentence-transformers, README.md, tensors without a head, a post-processor
+ * that ends texts, and the size of the vocabulary. A genuine model shows
+ * several of them. */
 QWICK_API const char *qwick_embed_doubt(const struct qwick_engine *eng);
 QWICK_API const char *qwick_rerank_doubt(const struct qwick_engine *eng);
 

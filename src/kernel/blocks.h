@@ -107,11 +107,13 @@ _Static_assert(sizeof(struct q2_k) == 84 && sizeof(struct q3_k) == 110 &&
                    sizeof(struct q6_k) == 210 && sizeof(struct iq4_xs) == 136,
                "as stored");
 
-/* Unpack the eight scales and mins of q4_k and q5_k. Scales 0 to 3 are the low
- * six bits of sc[0..4), mins 0 to 3 those of sc[4..8). Scales 4 to 7 have their
- * low four bits in the low nibbles of sc[8..12), mins 4 to 7 in the high
- * nibbles. The high two bits of scales 4 to 7 are the top two bits of sc[0..4),
- * those of mins 4 to 7 the top two bits of sc[4..8). */
+/* Unpack the eight scales and mins of q4_k and q5_k, which have six bits each.
+ * For j < 4:
+ *   scale j        low six bits of sc[j]
+ *   min j          low six bits of sc[4 + j]
+ *   scale 4 + j    low nibble of sc[8 + j]; above it the top two bits of sc[j]
+ *   min 4 + j      high nibble of sc[8 + j]; above it the top two bits of
+ *                  sc[4 + j] */
 static inline void k_scales_mins(uint8_t scales[8], uint8_t mins[8],
                                  const unsigned char sc[12])
 {

@@ -355,7 +355,8 @@ static inline size_t gemm_bf16_ldx(size_t n_cols)
 /* Floats of scratch for attn_block and attn_block_i8. */
 static inline size_t attn_scratch(size_t n_rows, size_t head_dim)
 {
-    /* a block of keys and one of values as f32, and the scores of the rows */
+    /* space for: a block of keys and one of values as f32, and the scores of
+     * the rows */
     return KV_BLOCK * head_dim * 2 + n_rows * KV_BLOCK + 64;
 }
 
@@ -365,8 +366,8 @@ static inline size_t attn_scratch(size_t n_rows, size_t head_dim)
 /* Floats of scratch for attn_tile and attn_tile_i8. */
 static inline size_t attn_tile_scratch(size_t n_rows, size_t head_dim)
 {
-    /* scores of a batch of rows; keys and values, as f32 and as panels; the
-     * scratch of attn_block */
+    /* space for: scores of a batch of rows; keys and values, both as f32 and as
+     * panels; the scratch of attn_block */
     return KV_BLOCK * (ATTN_TILE_BATCH + 2 * (2 * head_dim + 16)) +
            attn_scratch(n_rows, 0);
 }
@@ -379,9 +380,9 @@ static inline size_t attn_tile_scratch(size_t n_rows, size_t head_dim)
 /* Floats of scratch for attn_blocks_bf16. */
 static inline size_t attn_bf16_scratch(size_t n_rows, size_t head_dim)
 {
-    /* keys and values as panels of bf16; for each row of a batch its scores, 16
-     * lanes of their maximum, and two numbers; for each row of the call its
-     * exponentials in bf16, and two numbers */
+    /* space for: keys and values as panels of bf16; for each row of a batch,
+     * its scores, 16 lanes of their maximum, and two numbers; for each row of
+     * the call, its exponentials in bf16, and two numbers */
     size_t d = (head_dim + 63) / 64 * 64;
 
     return ATTN_BF16_BLOCKS * KV_BLOCK * d +

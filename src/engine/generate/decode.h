@@ -21,11 +21,11 @@ typedef int (*decode_forward_fn)(void *state, int32_t token, size_t pos,
 typedef int (*decode_select_fn)(void *ctx, const float *logits, int32_t *id,
                                 struct qwick_err *e);
 
-/* Called after a token was selected, also for the stop token. *end and *why say
- * whether the rules make it the last token. The callback may set them to end
- * the answer for its own reasons. pos is the number of tokens before this one.
- * The state holds those tokens and, with a draft, perhaps guesses after
- * them. */
+/* Called after a token was selected, even if it is the stop token. *end and
+ * *why say whether the rules make it the last token. The callback may set them
+ * to end the answer for its own reasons. pos is the number of tokens before
+ * this one. The state holds those tokens and, with a draft, perhaps guesses
+ * after them. */
 typedef int (*decode_token_fn)(void *ctx, int32_t id, size_t pos, bool *end,
                                enum qwick_finish *why, struct qwick_err *e);
 

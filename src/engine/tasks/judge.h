@@ -39,8 +39,8 @@ void judge_set_options(struct runs *s, const struct qwick_judge_options *o);
 int judge_log_sum(const struct qwick_engine *eng, const float *logits,
                   double *log_sum, struct qwick_err *e);
 
-/* Return the log-probability of a token from the row of judge_log_sum; never
- * above 0. */
+/* Return the log-probability of token id. logits is a row, and log_sum the
+ * result of judge_log_sum for it. Never above 0. */
 double judge_logprob(const float *logits, double log_sum, int32_t id);
 
 #endif

@@ -156,8 +156,8 @@ struct small_beside {
        After `width` bytes of a row follows the next row. */
     const char *row;
     size_t at, width, stride, lines, every, due;
-    /* Widening: the steps of the next block from `widened` on are widened to
-       out. */
+    /* Widening: the steps of the next block, from number `widened` on, go to
+     * out. */
     struct small_block next;
     float *out;
     size_t widened;
