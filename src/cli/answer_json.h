@@ -1,5 +1,5 @@
-/* JSON of answers and tokens. Functions without a status append to a writer,
- * which remembers when memory ran out (jw_status). */
+/* JSON of answers and tokens. Most functions append to a writer; its jw_status
+ * tells whether memory ran out. */
 #ifndef CLI_ANSWER_JSON_H
 #define CLI_ANSWER_JSON_H
 

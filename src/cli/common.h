@@ -145,7 +145,7 @@ int common_open(struct qwick_engine **eng, const struct common_args *c,
 void common_hint_demo(const struct common_args *c);
 
 /* If text (NULL: none) is the name of a file and stderr is a terminal, print a
- * hint: it is used as text, and -f reads files. */
+ * hint that the name is used as text, and that -f reads files. */
 void common_hint_file(const char *text);
 
 /* Check the arguments of a verb that reads one text from its argument, from the

@@ -267,11 +267,11 @@ struct kernels {
          y[t * ldy + r] = sum over groups g of
              scales[r, g] * x.scale[t, g] * (sum of q[r, k] * x.q[t, k] in g)
              + biases[r, g] * x.sum[t, g]
-       If add, add this to the old y[t * ldy + r]. Integer sums within a group
-       are exact, sums over groups are f32. x->group == w->group. A value may
-       depend on n_tokens, never on the rows in the call. With one token, w is
-       read once, in order. With hundreds of tokens, multiples of GEMM_Q8_ROWS
-       rows are the fastest. */
+       With add, this is added to the old y[t * ldy + r]. Integer sums within a
+       group are exact, sums over groups are f32. x->group == w->group. A value
+       may depend on n_tokens, never on the rows in the call. With one token, w
+       is read once, in order. With hundreds of tokens, multiples of
+       GEMM_Q8_ROWS rows are the fastest. */
     void (*gemm_q8_affine)(float *y, size_t ldy, const struct affine *w,
                            const struct q8 *x, size_t n_rows, size_t n_cols,
                            size_t n_tokens, bool add, float *work);
@@ -293,12 +293,11 @@ struct kernels {
     /* Multiply weights in blocks by int8 activations:
          y[t * ldy + r] = sum over k of
              w[r, k] * x.scale[t, k / 32] * x.q[t, k]
-       If add, add this to the old y[t * ldy + r]. Integer sums of 16 elements
-       are exact, all other sums are f32. x->group is 32. A value may depend on
-       n_tokens, never on the rows in the call.
-         w  [n_rows, n_cols] in blocks, w_stride bytes from row to row; n_cols
-            is a multiple of the elements of a block
-         work  floats [KERNEL_WORK + KERNEL_BLOCKS_WORK] */
+       With add, this is added to the old y[t * ldy + r]. Integer sums of 16
+       elements are exact, all other sums are f32. x->group is 32. A value may
+       depend on n_tokens, never on the rows in the call. w  [n_rows, n_cols] in
+       blocks, w_stride bytes from row to row; n_cols is a multiple of the
+       elements of a block work  floats [KERNEL_WORK + KERNEL_BLOCKS_WORK] */
     void (*gemm_q8_blocks[DT_N_BLOCKS])(float *y, size_t ldy, const void *w,
                                         size_t w_stride, const struct q8 *x,
                                         size_t n_rows, size_t n_cols,
