@@ -57,7 +57,7 @@ struct line {
 struct lines_handler {
     int (*line)(void *ctx, const struct line *l);
     /* Called before a wait for input. The handler answers the lines that it has
-       kept for a joint pass. NULL: it keeps none. */
+     * kept for a joint pass. NULL: it keeps none. */
     int (*wait)(void *ctx);
 };
 

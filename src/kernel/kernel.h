@@ -115,16 +115,17 @@ struct kernels {
     const char *name; /* name of the level: "avx2" */
     struct kernel_tuning tune;
 
-    /* Multiply weights by tokens: y[t * ldy + r] = sum over k of w[r, k] * x[t
-       * ldx + k], in f32 and with a fixed order of sums. For decode and short
-       prompts, and for all products of --exact.
-         w  [n_rows, n_cols] of the dtype, row-major, w_stride elements from row
-            to row
-         x  f32 [n_tokens, n_cols], ldx elements from token to token
-         y  f32 [n_tokens, n_rows], ldy elements from token to token; overlaps
-            neither w nor x
-         work  floats [KERNEL_WORK], 64-byte aligned, overwritten; all products
-            take it */
+    /* Multiply weights by tokens:
+     *   y[t * ldy + r] = sum over k of w[r, k] * x[t * ldx + k]
+     * in f32 and with a fixed order of sums. For decode and short prompts, and
+     * for all products of --exact.
+     *   w  [n_rows, n_cols] of the dtype, row-major, w_stride elements from row
+     *      to row
+     *   x  f32 [n_tokens, n_cols], ldx elements from token to token
+     *   y  f32 [n_tokens, n_rows], ldy elements from token to token; overlaps
+     *      neither w nor x
+     *   work  floats [KERNEL_WORK], 64-byte aligned, overwritten; all products
+     *      take it */
     void (*matmul_f32[DT_N_FLOAT])(float *y, size_t ldy, const void *w,
                                    size_t w_stride, const float *x, size_t ldx,
                                    size_t n_rows, size_t n_cols,
@@ -152,7 +153,7 @@ struct kernels {
                  const float *sin);
 
     /* Compute out = silu(gate) * up with silu(z) = z / (1 + exp(-z)), n
-       elements each. out may be gate or up. */
+     * elements each. out may be gate or up. */
     void (*swiglu)(float *out, const float *gate, const float *up, size_t n);
 
     /* Compute x += y, n elements. */
@@ -172,87 +173,87 @@ struct kernels {
                                    float *scratch);
 
     /* Do the work of attn_block for several blocks, with both products in bf16:
-       queries, keys, values and exponentials are rounded to bf16, sums are f32.
-       For prefill, with hundreds of rows. NULL if bf16 is not faster. Reads
-       rows->q16, not rows->q. If a row's m is -INFINITY, its acc may hold
-       anything.
-         rows     0 <= lo, hi <= n_blocks * KV_BLOCK
-         k, v     [n_blocks] pointers to consecutive blocks, each as in
-       attn_block; 1 <= n_blocks <= ATTN_BF16_BLOCKS scratch  floats
-       [attn_bf16_scratch(n, head_dim)], 64-byte aligned */
+     * queries, keys, values and exponentials are rounded to bf16, sums are f32.
+     * For prefill, with hundreds of rows. NULL if bf16 is not faster. Reads
+     * rows->q16, not rows->q. If a row's m is -INFINITY, its acc may hold
+     * anything.
+     *   rows     0 <= lo, hi <= n_blocks * KV_BLOCK
+     *   k, v     [n_blocks] pointers to consecutive blocks, each as in
+     *            attn_block; 1 <= n_blocks <= ATTN_BF16_BLOCKS
+     *   scratch  floats [attn_bf16_scratch(n, head_dim)], 64-byte aligned */
     void (*attn_blocks_bf16[DT_N_FLOAT])(const struct attn_rows *rows,
                                          const void *const *k,
                                          const void *const *v, size_t n_blocks,
                                          size_t head_dim, float *scratch);
 
     /* Do the work of attn_block for an int8 cache. k and v are int8 [KV_BLOCK,
-       head_dim], followed by f32 scales [KV_BLOCK, kv_i8_groups(head_dim)].
-       Element i of position j is k[j, i] * scale[j, i / KV_I8_GROUP]. */
+     * head_dim], followed by f32 scales [KV_BLOCK, kv_i8_groups(head_dim)].
+     * Element i of position j is k[j, i] * scale[j, i / KV_I8_GROUP]. */
     void (*attn_block_i8)(const struct attn_rows *rows, const void *k,
                           const void *v, size_t head_dim, float *scratch);
 
     /* Do the work of attn_block for the many rows of prefill, without a fixed
-       order of sums. Exponentials below exp(-87) may be 0. A row's result
-       depends on other rows only if some values are not finite.
-         scratch  floats [attn_tile_scratch(n, head_dim)], 64-byte aligned */
+     * order of sums. Exponentials below exp(-87) may be 0. A row's result
+     * depends on other rows only if some values are not finite.
+     *   scratch  floats [attn_tile_scratch(n, head_dim)], 64-byte aligned */
     void (*attn_tile[DT_N_FLOAT])(const struct attn_rows *rows, const void *k,
                                   const void *v, size_t head_dim,
                                   float *scratch);
     /* Do the work of attn_tile for an int8 cache. The result has the same bits
-       as attn_tile on the block widened to f32. */
+     * as attn_tile on the block widened to f32. */
     void (*attn_tile_i8)(const struct attn_rows *rows, const void *k,
                          const void *v, size_t head_dim, float *scratch);
 
     /* Round n values to int8, ties to even, in groups of KV_I8_GROUP elements;
-       the last group may be shorter. A group's scale is its largest magnitude /
-       127, so it is 0 for a group of zeros.
-         q  [n]     scales  f32 [kv_i8_groups(n)] */
+     * the last group may be shorter. A group's scale is its largest magnitude /
+     * 127, so it is 0 for a group of zeros.
+     *   q  [n]     scales  f32 [kv_i8_groups(n)] */
     void (*to_kv_i8)(int8_t *q, float *scales, const float *x, size_t n);
 
     /* Return the largest of n >= 1 values. NaN are skipped; the result is
-       -INFINITY if all are NaN. */
+     * -INFINITY if all are NaN. */
     float (*max)(const float *x, size_t n);
 
     /* Compute out[i] = exp((x[i] - shift) * scale) for n values, 0 where x[i]
-       is -INFINITY. Returns their sum in double, with a fixed order of sums.
-       out may be x, or NULL to get only the sum. */
+     * is -INFINITY. Returns their sum in double, with a fixed order of sums.
+     * out may be x, or NULL to get only the sum. */
     double (*exp_sum)(float *out, const float *x, size_t n, float shift,
                       float scale);
 
     /* Compute C[m, n] = A[m, k] * B[n, k]^T in f32, for prefill and batches
-       where BLAS is absent or slower. All rows of A and B have the same order
-       of sums. It may depend on k, and on m up to GEMM_F32_SMALL_M. Blocked as
-       in Goto and van de Geijn 2008.
-         a  f32 [m, k], c  f32 [m, n], row-major, lda and ldc floats from row to
-            row; fastest if a row has an odd number of cache lines
-         b  [n, k] of the dtype, the weights, ldb elements from row to row;
-            multiples of GEMM_F32_ROWS rows are the fastest */
+     * where BLAS is absent or slower. All rows of A and B have the same order
+     * of sums. It may depend on k, and on m up to GEMM_F32_SMALL_M. Blocked as
+     * in Goto and van de Geijn 2008.
+     *   a  f32 [m, k], c  f32 [m, n], row-major, lda and ldc floats from row to
+     *      row; fastest if a row has an odd number of cache lines
+     *   b  [n, k] of the dtype, the weights, ldb elements from row to row;
+     *      multiples of GEMM_F32_ROWS rows are the fastest */
     void (*gemm_f32[DT_N_FLOAT])(float *c, size_t ldc, const float *a,
                                  size_t lda, const void *b, size_t ldb,
                                  size_t m, size_t n, size_t k, float *work);
 
-    /* Multiply weights by tokens in bf16: y[t * ldy + r] = sum over k of w[r,
-       k] * x[t * ldx + k], with products of bf16 and sums in f32. If add, add
-       this to the old y[t * ldy + r]. NULL on vector levels without a bf16
-       instruction.
-         w  bf16 as in matmul_f32     y  as in matmul_f32
-         x  bf16 [n_tokens, n_cols], ldx elements from token to token;
-            gemm_bf16_ldx(n_cols) is the fastest
-       Subnormal operands, products and sums may count as 0. A value may depend
-       on n_tokens and n_cols, never on other rows or tokens. With few tokens, w
-       is read once, in order. With hundreds of tokens, multiples of
-       GEMM_BF16_ROWS rows are the fastest. */
+    /* Multiply weights by tokens in bf16:
+     *   y[t * ldy + r] = sum over k of w[r, k] * x[t * ldx + k]
+     * with products of bf16 and sums in f32. With add, this is added to the old
+     * y[t * ldy + r]. NULL on vector levels without a bf16 instruction.
+     *   w  bf16 as in matmul_f32     y  as in matmul_f32
+     *   x  bf16 [n_tokens, n_cols], ldx elements from token to token;
+     *      gemm_bf16_ldx(n_cols) is the fastest
+     * Subnormal operands, products and sums may count as 0. A value may depend
+     * on n_tokens and n_cols, never on other rows or tokens. With few tokens, w
+     * is read once, in order. With hundreds of tokens, multiples of
+     * GEMM_BF16_ROWS rows are the fastest. */
     void (*gemm_bf16)(float *y, size_t ldy, const void *w, size_t w_stride,
                       const void *x, size_t ldx, size_t n_rows, size_t n_cols,
                       size_t n_tokens, bool add, float *work);
 
     /* Widen quantized rows to out, f32 [n_rows, n_cols]: q * scale is rounded,
-       then the sum with the bias is rounded. All levels give the same bits. */
+     * then the sum with the bias is rounded. All levels give the same bits. */
     void (*affine_to_f32)(float *out, const struct affine *w, size_t n_rows,
                           size_t n_cols);
 
     /* Do the work of matmul_f32 for quantized weights, in f32 and with a fixed
-       order of sums. */
+     * order of sums. */
     void (*matmul_f32_affine)(float *y, size_t ldy, const struct affine *w,
                               const float *x, size_t ldx, size_t n_rows,
                               size_t n_cols, size_t n_tokens, float *work);
@@ -264,57 +265,58 @@ struct kernels {
                   size_t n_cols, size_t n_tokens);
 
     /* Multiply quantized weights by int8 activations:
-         y[t * ldy + r] = sum over groups g of
-             scales[r, g] * x.scale[t, g] * (sum of q[r, k] * x.q[t, k] in g)
-             + biases[r, g] * x.sum[t, g]
-       With add, this is added to the old y[t * ldy + r]. Integer sums within a
-       group are exact, sums over groups are f32. x->group == w->group. A value
-       may depend on n_tokens, never on the rows in the call. With one token, w
-       is read once, in order. With hundreds of tokens, multiples of
-       GEMM_Q8_ROWS rows are the fastest. */
+     *   y[t * ldy + r] = sum over groups g of
+     *       scales[r, g] * x.scale[t, g] * (sum of q[r, k] * x.q[t, k] in g)
+     *       + biases[r, g] * x.sum[t, g]
+     * With add, this is added to the old y[t * ldy + r]. Integer sums within a
+     * group are exact, sums over groups are f32. x->group == w->group. A value
+     * may depend on n_tokens, never on the rows in the call. With one token, w
+     * is read once, in order. With hundreds of tokens, multiples of
+     * GEMM_Q8_ROWS rows are the fastest. */
     void (*gemm_q8_affine)(float *y, size_t ldy, const struct affine *w,
                            const struct q8 *x, size_t n_rows, size_t n_cols,
                            size_t n_tokens, bool add, float *work);
 
     /* Do the work of gemm_bf16 for quantized weights, which are widened and
-       rounded to bf16. NULL unless bf16 products are much faster than integer
-       ones (amx). */
+     * rounded to bf16. NULL unless bf16 products are much faster than integer
+     * ones (amx). */
     void (*gemm_bf16_affine)(float *y, size_t ldy, const struct affine *w,
                              const void *x, size_t ldx, size_t n_rows,
                              size_t n_cols, size_t n_tokens, bool add,
                              float *work);
 
     /* Widen n elements in GGUF's blocks (blocks.h) to f32; n is a multiple of
-       the elements of a block. Entry i of the array is for type DT_BLOCKS + i.
-       All levels give the same bits. */
+     * the elements of a block. Entry i of the array is for type DT_BLOCKS + i.
+     * All levels give the same bits. */
     void (*blocks_to_f32[DT_N_BLOCKS])(float *out, const void *blocks,
                                        size_t n);
 
     /* Multiply weights in blocks by int8 activations:
-         y[t * ldy + r] = sum over k of
-             w[r, k] * x.scale[t, k / 32] * x.q[t, k]
-       With add, this is added to the old y[t * ldy + r]. Integer sums of 16
-       elements are exact, all other sums are f32. x->group is 32. A value may
-       depend on n_tokens, never on the rows in the call. w  [n_rows, n_cols] in
-       blocks, w_stride bytes from row to row; n_cols is a multiple of the
-       elements of a block work  floats [KERNEL_WORK + KERNEL_BLOCKS_WORK] */
+     *   y[t * ldy + r] = sum over k of
+     *       w[r, k] * x.scale[t, k / 32] * x.q[t, k]
+     * With add, this is added to the old y[t * ldy + r]. Integer sums of 16
+     * elements are exact, all other sums are f32. x->group is 32. A value may
+     * depend on n_tokens, never on the rows in the call.
+     *   w  [n_rows, n_cols] in blocks, w_stride bytes from row to row; n_cols
+     *      is a multiple of the elements of a block
+     *   work  floats [KERNEL_WORK + KERNEL_BLOCKS_WORK] */
     void (*gemm_q8_blocks[DT_N_BLOCKS])(float *y, size_t ldy, const void *w,
                                         size_t w_stride, const struct q8 *x,
                                         size_t n_rows, size_t n_cols,
                                         size_t n_tokens, bool add, float *work);
 
     /* Return the sum of n bytes as 64-bit words, the last one padded with
-       zeros. This measures read bandwidth. */
+     * zeros. This measures read bandwidth. */
     unsigned long long (*read_sum)(const void *p, size_t n);
     /* Run f32 multiply-adds on registers only and return the number of
      * operations: about 1e7 * reps, two for each multiply-add. *sink receives a
      * value, so that the compiler cannot remove the work. */
     double (*peak_flops)(size_t reps, float *sink);
     /* Do the work of peak_flops with the multiply-adds of gemm_bf16. NULL on
-       levels without such an instruction. */
+     * levels without such an instruction. */
     double (*peak_bf16)(size_t reps, float *sink);
     /* Do the work of peak_flops with the multiply-adds of gemm_q8_affine in
-       long prefills. */
+     * long prefills. */
     double (*peak_q8)(size_t reps, float *sink);
 };
 

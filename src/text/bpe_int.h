@@ -128,8 +128,8 @@ struct bpe {
     struct hashmap words; /* from bytes to id; only with ignore_merges */
 
     /* Added tokens, sorted by content, bytewise. The tokens with first byte c
-       are added[added_at[c] .. added_at[c + 1]). Encoding searches text for the
-       content; decoding gives the token's bytes. */
+     * are added[added_at[c] .. added_at[c + 1]). Encoding searches text for the
+     * content; decoding gives the token's bytes. */
     struct bpe_added {
         const char *content; /* in arena */
         size_t len;          /* not 0 */

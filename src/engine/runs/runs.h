@@ -33,8 +33,8 @@
 struct run {
     struct run *next; /* in the queue */
     /* The session that holds the run's cache. NULL before the run starts,
-       unless the task has supplied one, and after the run was preempted. The
-       task may take the session away when the run is done. */
+     * unless the task has supplied one, and after the run was preempted. The
+     * task may take the session away when the run is done. */
     struct qwick_session *session;
     size_t origin;         /* tokens that the session had before those of the
                               run */
@@ -68,37 +68,37 @@ struct run_task {
     bool preempt; /* runs may be preempted */
 
     /* Called when the queue is empty: queue at least one run, or set runs->more
-       to false. NULL: runs are only queued from outside. */
+     * to false. NULL: runs are only queued from outside. */
     int (*next)(struct runs *s, struct qwick_err *e);
     /* Called when a run leaves the queue. Returns true to make it live, false
-       to end it. NULL: it becomes live. */
+     * to end it. NULL: it becomes live. */
     bool (*admit)(struct runs *s, struct run *r);
     /* Called when a run got a session, for the first time or after a
-       preemption. NULL: nothing to do. */
+     * preemption. NULL: nothing to do. */
     void (*started)(struct runs *s, struct run *r);
     /* Handle the output of a run's last token. Called on a thread of the pool,
-       at the same time as for other runs. NULL: nothing to do. */
+     * at the same time as for other runs. NULL: nothing to do. */
     void (*draw)(struct run *r, const float *row);
     /* Handle the output f32 [vocab_size] or [d_model] of token i of the run.
      * Called once per token, in order. NULL: nothing to do. */
     int (*row)(struct runs *s, struct run *r, size_t i, const float *row,
                struct qwick_err *e);
     /* Called when the session has all of the run's tokens. The task may take
-       the session, or fork it for other runs. It sets *again to true to go on
-       with tokens that it has added; otherwise the run has ended. NULL: the run
-       has ended. */
+     * the session, or fork it for other runs. It sets *again to true to go on
+     * with tokens that it has added; otherwise the run has ended. NULL: the run
+     * has ended. */
     int (*done)(struct runs *s, struct run *r, bool *again,
                 struct qwick_err *e);
     /* Called when a run ends early. why: the run does not fit memory even
-       alone; why NULL: it was cancelled, or its deadline has passed. NULL in
-       place of this callback: a run that does not fit stops the scheduler, and
-       runs have no deadlines and are never cancelled. */
+     * alone; why NULL: it was cancelled, or its deadline has passed. NULL in
+     * place of this callback: a run that does not fit stops the scheduler, and
+     * runs have no deadlines and are never cancelled. */
     void (*fail)(struct runs *s, struct run *r, const struct qwick_err *why);
     /* Called when a run has ended and is not live any more. May queue other
-       runs. NULL: nothing to do. */
+     * runs. NULL: nothing to do. */
     int (*ended)(struct runs *s, struct run *r, struct qwick_err *e);
     /* Free a run, whose session is gone already. When the scheduler stops, runs
-       that have not ended are released as well. */
+     * that have not ended are released as well. */
     void (*release)(struct runs *s, struct run *r);
 };
 
