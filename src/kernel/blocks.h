@@ -4,8 +4,8 @@
  *
  * The value of an element is code * scale, or code * scale - min. The code is a
  * small integer, called q below. Each run of 16 or 32 elements has its scale
- * and its min. The product, and the product with dmin, are rounded to f32, then
- * the difference is.
+ * and its min. Each product is rounded to f32, and then the difference is
+ * rounded.
  *
  * "Bits 2r of x" below stands for bits 2r and 2r + 1. */
 #ifndef KERNEL_BLOCKS_H
@@ -16,8 +16,8 @@
 /* Elements of a superblock. */
 enum { SUPER = 256 };
 
-/* Value (q - 8) * d. Byte j of q has element j in its low nibble and element j
- * + 16 in its high nibble. */
+/* Value (q - 8) * d. Byte j of q has element j in its low nibble, and in its
+ * high nibble element j + 16. */
 struct q4_0 {
     unsigned char d[2], q[16];
 };
@@ -62,8 +62,8 @@ struct q2_k {
 /* Value q * (d * (s - 32)), q from -4 to 3, one scale s for each group of 16.
  * The low two bits of q are stored as in q2_k. Bit r of h[i] belongs to element
  * i of run r of 32: if it is 0, 4 is subtracted. Scale g has its low four bits
- * in nibble g / 8 of sc[g % 8], and its high two bits in bits 2(g / 4) of sc[8
- * + g % 4]. */
+ * in nibble g / 8 of sc[g % 8]; its high two bits are bits 2(g / 4) of byte
+ * sc[8 + g % 4]. */
 struct q3_k {
     unsigned char h[32], q[64], sc[12], d[2];
 };

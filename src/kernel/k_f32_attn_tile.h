@@ -66,7 +66,7 @@ INLINE bool attn_pack_values(float *out, const char *v, size_t d,
     return !vec_any_nan(sum);
 }
 
-/* Compute the scores of rows [first + i, first + i + R). */
+/* Compute the scores of the R rows from first + i on. */
 INLINE void attn_tile_scores(const struct attn_rows *rows,
                              const struct attn_panels *t, size_t d, size_t i,
                              size_t first, int R)
@@ -79,8 +79,8 @@ INLINE void attn_tile_scores(const struct attn_rows *rows,
                    t->keys + j * d, d, GEMM_NR, R, true);
 }
 
-/* Add the exponentials times the values to acc, for rows [first + i, first + i
- * + R). */
+/* Add the exponentials times the values to acc, for the R rows from first + i
+ * on. */
 INLINE void attn_tile_values(const struct attn_rows *rows,
                              const struct attn_panels *t, size_t d, size_t i,
                              size_t first, int R)

@@ -90,8 +90,8 @@ struct kernel_tuning {
     bool bf16;                 /* with bf16 weights, products and long attention
                                   are faster in bf16 than in f32 */
     size_t bf16_min_tokens;    /* minimum number of tokens for bf16 */
-    bool bf16_pairs;           /* bf16 is faster for a few tokens, too, although
-                                  each number is the sum of two bf16 numbers */
+    bool bf16_pairs;           /* bf16 is also faster with few tokens if each
+                                  activation is the sum of two bf16 numbers */
     bool blas;                 /* OpenBLAS is faster than gemm_f32 in large
                                   products */
     size_t blas_min_tokens;    /* minimum number of tokens for OpenBLAS */
