@@ -172,7 +172,7 @@ T = [
     "{% set loop_messages = messages[1:] if messages[0]['role'] == 'system' else messages %}{% for message in loop_messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}{{ message.role }}{% endfor %}",
     "{{ messages }}", "{{ messages[2] | tojson(indent=2) }}", "{{ people | map(attribute='name') | map('lower') | sort | join(', ') }}", "{{ messages | map(attribute='role') | unique | list }}",
     "{% set roles = {'user': 'U', 'assistant': 'A'} %}{% for m in messages %}{{ roles[m.role] | default('?') }}{% endfor %}", "{{ bos_token }}{{ messages[0].content.strip() }}{{ eos_token }}",
-    "{{ x.y }}", "{{ x }}", "a\n{{ d.zz.y }}", "{{ 1 if x else 2 }}", "{{ x | length == 0 }}", "{{ not x }}", "{{ x == '' }}", "{{ [x] == [y] }}", "{{ x in [y] }}", "{{ x + 1 }}", "{{ 1 + x }}", "{{ -x }}", "{{ x * 2 }}", "{{ '' ~ x }}", "{{ x < 1 }}", "{{ x[0] }}", "{{ x[1:] }}", "{{ x() }}", "{{ {x: 1} }}", "{{ {[]: 1} }}", "{{ d == {'a':1,'b':2,'C':3} }}",
+    "{% for a in xs %}{{ loop }}{% endfor %}", "{{ x.y }}", "{{ x }}", "a\n{{ d.zz.y }}", "{{ 1 if x else 2 }}", "{{ x | length == 0 }}", "{{ not x }}", "{{ x == '' }}", "{{ [x] == [y] }}", "{{ x in [y] }}", "{{ x + 1 }}", "{{ 1 + x }}", "{{ -x }}", "{{ x * 2 }}", "{{ '' ~ x }}", "{{ x < 1 }}", "{{ x[0] }}", "{{ x[1:] }}", "{{ x() }}", "{{ {x: 1} }}", "{{ {[]: 1} }}", "{{ d == {'a':1,'b':2,'C':3} }}",
 ]
 
 

@@ -120,6 +120,14 @@ static int repr_range(struct rt *rt, struct sbuf *b, const struct seq *s)
     return sbuf_puts(rt, b, text, false);
 }
 
+static int repr_loop(struct rt *rt, struct sbuf *b, const struct loop *l)
+{
+    char text[80];
+    snprintf(text, sizeof text, "<LoopContext %zu/%zu>", l->at + 1,
+             l->items->n);
+    return sbuf_puts(rt, b, text, false);
+}
+
 static int repr_object(struct rt *rt, struct sbuf *b, struct value v)
 {
     switch (v.type) {
@@ -140,6 +148,8 @@ static int repr_object(struct rt *rt, struct sbuf *b, struct value v)
                        repr_dict(rt, b, v.d) || sbuf_puts(rt, b, ">", false)
                    ? -1
                    : 0;
+    case V_LOOP:
+        return repr_loop(rt, b, v.loop);
     case V_MACRO: {
         const struct name *name = v.macro->node->name;
         if (!name)
