@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "file/builtin.h"
 #include "file/gguf.h"
+#include "file/gguf_pick.h"
 
 struct checkpoint {
     char *name;
@@ -310,14 +311,16 @@ static int check_pointer(struct map *m, const char *path, struct qwick_err *e)
                    path);
 }
 
-/* What is found at ck->dir: a directory, or a file, which must be GGUF's by its
- * first bytes (stores of models drop the suffix) or its name. */
-static int open_found(struct checkpoint *ck, struct qwick_err *e)
+static const char *separator(const struct checkpoint *ck)
+{
+    return strcmp(ck->dir, "/") == 0 ? "" : "/";
+}
+
+/* The file at ck->dir, which must be GGUF's by its first bytes (stores of
+ * models drop the suffix) or its name. */
+static int open_file(struct checkpoint *ck, struct qwick_err *e)
 {
     struct map map;
-    struct stat st;
-    if (stat(ck->dir, &st) == 0 && !S_ISREG(st.st_mode))
-        return S_ISDIR(st.st_mode) ? 0 : map_open(&map, ck->dir, e);
     if (map_open(&map, ck->dir, e))
         return -1;
     bool is = gguf_is(&map) || ends_in(ck->dir, ".gguf");
@@ -330,6 +333,68 @@ static int open_found(struct checkpoint *ck, struct qwick_err *e)
                    "%s: is a file, not a checkpoint directory or a GGUF file: "
                    "name the directory that holds it",
                    ck->dir);
+}
+
+/* The directory at ck->dir: a checkpoint, or one with GGUF files, of which the
+ * one of this type counts (NULL: the only one). */
+static int open_dir(struct checkpoint *ck, const char *type,
+                    struct qwick_err *e)
+{
+    char path[MAX_PATH_BYTES];
+    struct stat st;
+    char **names;
+    size_t n;
+    checkpoint_path(ck, "config.json", path, sizeof path);
+    if (!type && lstat(path, &st) == 0)
+        return 0;
+    if (checkpoint_list(ck, ".gguf", &names, &n, e))
+        return -1;
+    int rc = 0;
+    if (n > 0 || type) {
+        struct buf file = {0};
+        int at = gguf_pick((const char *const *)names, n, type, ck->dir, e);
+        rc = at < 0 ? -1 : path_set(&file, ck->dir, separator(ck), names[at]);
+        if (at >= 0 && rc)
+            err_oom(e, MAX_PATH_BYTES);
+        if (!rc) {
+            free(ck->dir);
+            ck->dir = buf_take(&file, NULL);
+            rc = open_file(ck, e);
+        }
+        buf_free(&file);
+    }
+    checkpoint_list_free(names, n);
+    return rc;
+}
+
+/* Where the type of a GGUF file begins in "ID:TYPE" or "DIRECTORY:TYPE", at the
+ * colon; NULL: spec has none. */
+static const char *find_type(const char *spec)
+{
+    struct stat st;
+    const char *slash = strrchr(spec, '/');
+    const char *colon = strchr(slash ? slash : spec, ':');
+    return colon && stat(spec, &st) != 0 ? colon : NULL;
+}
+
+/* Find and open what spec names. */
+static int open_spec(struct checkpoint *ck, const char *spec,
+                     struct qwick_err *e)
+{
+    const char *colon = find_type(spec);
+    char *base = colon ? strndup(spec, (size_t)(colon - spec)) : strdup(spec);
+    if (!base)
+        return err_oom(e, strlen(spec) + 1);
+    int rc = resolve(&ck->dir, base, e);
+    free(base);
+    if (rc)
+        return rc;
+    /* "DIR//" and "DIR" read the same in messages. */
+    size_t n = strlen(ck->dir);
+    while (n > 1 && ck->dir[n - 1] == '/')
+        ck->dir[--n] = '\0';
+    return is_dir(ck->dir) ? open_dir(ck, colon ? colon + 1 : NULL, e)
+                           : open_file(ck, e);
 }
 
 int checkpoint_open(struct checkpoint **out, const char *spec,
@@ -350,13 +415,7 @@ int checkpoint_open(struct checkpoint **out, const char *spec,
         goto fail;
     }
     if (spec) {
-        if (resolve(&ck->dir, spec, e))
-            goto fail;
-        /* "DIR//" and "DIR" read the same in messages. */
-        size_t n = strlen(ck->dir);
-        while (n > 1 && ck->dir[n - 1] == '/')
-            ck->dir[--n] = '\0';
-        if (open_found(ck, e))
+        if (open_spec(ck, spec, e))
             goto fail;
     } else {
         ck->dir = strdup("built-in");
@@ -395,11 +454,6 @@ const char *checkpoint_dir(const struct checkpoint *ck)
 const struct gguf *checkpoint_gguf(const struct checkpoint *ck)
 {
     return ck->gguf;
-}
-
-static const char *separator(const struct checkpoint *ck)
-{
-    return strcmp(ck->dir, "/") == 0 ? "" : "/";
 }
 
 int checkpoint_map(const struct checkpoint *ck, const char *name,

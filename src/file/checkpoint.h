@@ -18,7 +18,9 @@ struct gguf;
  *       models--org--name/snapshots/<refs/main> in $HF_HUB_CACHE, $HF_HOME/hub,
  *       $XDG_CACHE_HOME/huggingface/hub or ~/.cache/huggingface/hub
  *   NULL: the demo model inside the binary
- * A directory takes precedence over a hub id of the same name. If nothing is
+ * A directory takes precedence over a hub id of the same name. In a directory or
+ * repository with GGUF files and without config.json, spec means the only GGUF
+ * file; with ":TYPE" at its end, spec means the file of that type. If nothing is
  * found, the error lists the places searched and how to download a model. */
 int checkpoint_open(struct checkpoint **out, const char *spec,
                     struct qwick_err *e);

@@ -222,6 +222,29 @@ tensors.append(["output.weight"] + copy.copy(t[1:]))'
     q -m "$T/bad.gguf" --prompt-ids $IDS -n 2 >"$T/out"
 }
 
+@test "one file of a directory or of a repository" {
+    d=$T/hub/models--org--Tiny-GGUF
+    mkdir -p "$d/refs" "$d/snapshots/abc"
+    printf abc >"$d/refs/main"
+    export HF_HUB_CACHE=$T/hub
+    cp $GGUF/tiny-dense-Q2_K.gguf "$d/snapshots/abc/tiny-q2_k.gguf"
+    want=$(q -m $GGUF/tiny-dense-Q2_K.gguf --prompt-ids $IDS -n 5 --json | jget 'o["tokens"]')
+    for m in org/Tiny-GGUF org/Tiny-GGUF:Q2_K "$d/snapshots/abc" "$d/snapshots/abc:q2_k"; do
+        [ "$(q -m "$m" --prompt-ids $IDS -n 5 --json | jget 'o["tokens"]')" = "$want" ]
+    done
+    touch "$d/snapshots/abc/mmproj-F16.gguf"
+    q -m org/Tiny-GGUF --prompt-ids $IDS -n 1 >"$T/out"
+    cp $GGUF/tiny-dense-Q4_0.gguf "$d/snapshots/abc/Tiny-Q4_0.gguf"
+    [ "$(q -m org/Tiny-GGUF:q4_0 --prompt-ids $IDS -n 5 --json | jget 'o["tokens"]')" = \
+        "$(q -m $GGUF/tiny-dense-Q4_0.gguf --prompt-ids $IDS -n 5 --json | jget 'o["tokens"]')" ]
+    fails 3 "2 GGUF files and no config.json" -m org/Tiny-GGUF x
+    fails 3 'no GGUF file is of type "Q8_0": there are Tiny-Q4_0.gguf, tiny-q2_k.gguf' -m org/Tiny-GGUF:Q8_0 x
+    fails 3 'no GGUF file is of type "_0"' -m org/Tiny-GGUF:_0 x
+    fails 3 'no GGUF file is of type ""' -m org/Tiny-GGUF: x
+    fails 3 "org/Other: no such directory" -m org/Other:Q8_0 x
+    fails 3 'no GGUF file is of type "Q8_0": there are none' -m models/demo:Q8_0 x
+}
+
 @test "files that are no GGUF file, and verbs that take none" {
     fails 3 "no such file" -m "$T/missing.gguf" hi
     printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n' >"$T/x.gguf"
