@@ -557,6 +557,26 @@ static void exact_is_the_same_at_every_level(void **state)
     }
 }
 
+/* Guesses of a mixture of experts, whose rows go to different experts. */
+static void exact_is_the_same_for_experts(void **state)
+{
+    int32_t ids[80];
+    (void)state;
+    below_state = 6;
+    for (int l = 0; l < ISA_COUNT; l++) {
+        if (!cpu_has((enum isa)l))
+            continue;
+        struct qwick_engine *eng =
+            open_engine("tests/golden/models/moe", (enum isa)l, true, 2);
+        for (size_t i = 0; i < 3; i++) {
+            size_t n = 10 + below(70);
+            small_prompt(ids, n, i + 1);
+            compare(eng, 0, ids, n, option_set(i), (struct watch){0});
+        }
+        qwick_engine_close(eng);
+    }
+}
+
 /* A joint pass equals single passes, no matter how many of its tokens are
  * kept. */
 static void rows_are_those_of_single_steps(void **state)
@@ -977,6 +997,7 @@ int main(void)
         cmocka_unit_test(rows_are_those_of_single_steps),
         cmocka_unit_test(joint_passes_have_limits),
         cmocka_unit_test(exact_is_the_same_at_every_level),
+        cmocka_unit_test(exact_is_the_same_for_experts),
         cmocka_unit_test(every_end_is_the_same),
         cmocka_unit_test(answers_of_the_demo_are_the_same),
         cmocka_unit_test(stop_strings_end_it),
