@@ -52,6 +52,7 @@ static void fill_f32(struct kernels *k)
     k->rmsnorm = KERNEL(rmsnorm);
     k->rope = KERNEL(rope);
     k->swiglu = KERNEL(swiglu);
+    k->geglu = KERNEL(geglu);
     k->add = KERNEL(add);
     k->scale = KERNEL(scale);
     k->attn_block[DT_F32] = KERNEL(attn_block_f32);

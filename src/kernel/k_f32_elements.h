@@ -171,6 +171,28 @@ static void KERNEL(swiglu)(float *out, const float *gate, const float *up,
         swiglu_vec(out + i, gate + i, up + i, n - i);
 }
 
+/* 2 u of GELU's tanh form is z (a + b z^2). */
+INLINE void geglu_vec(float *out, const float *gate, const float *up, size_t n)
+{
+    const vec a = vec_set1((float)(2 * GELU_SCALE));
+    const vec b = vec_set1((float)(2 * GELU_SCALE * GELU_CUBE));
+    const vec z = vec_load(gate, n);
+    const vec den = vec_set1(1) + vec_exp(-z * vec_fma(z * z, b, a));
+
+    vec_store(out, z / den * vec_load(up, n), n);
+}
+
+static void KERNEL(geglu)(float *out, const float *gate, const float *up,
+                          size_t n)
+{
+    size_t i = 0;
+
+    for (; n - i >= VEC_LANES; i += VEC_LANES)
+        geglu_vec(out + i, gate + i, up + i, VEC_LANES);
+    if (i < n)
+        geglu_vec(out + i, gate + i, up + i, n - i);
+}
+
 INLINE void add_vec(float *x, const float *y, size_t n)
 {
     vec_store(x, vec_load(x, n) + vec_load(y, n), n);

@@ -81,6 +81,10 @@ struct q8 {
     size_t group; /* elements: 32, 64 or 128 */
 };
 
+/* Of GELU's tanh form: sqrt(2 / pi), and the factor of z^3. */
+#define GELU_SCALE 0.79788456080286535588
+#define GELU_CUBE  0.044715
+
 /* Elements of keys or values in an int8 cache that share a scale. */
 #define KV_I8_GROUP 32
 
@@ -155,6 +159,12 @@ struct kernels {
     /* Compute out = silu(gate) * up with silu(z) = z / (1 + exp(-z)), n
      * elements each. out may be gate or up. */
     void (*swiglu)(float *out, const float *gate, const float *up, size_t n);
+
+    /* Compute out = gelu(gate) * up with GELU in its tanh form (Hendrycks and
+     * Gimpel 2016; gelu_pytorch_tanh in transformers), n elements each. out may
+     * be gate or up. With u = sqrt(2 / pi) (z + 0.044715 z^3): gelu(z) = z / 2
+     * (1 + tanh(u)) = z / (1 + exp(-2 u)) */
+    void (*geglu)(float *out, const float *gate, const float *up, size_t n);
 
     /* Compute x += y, n elements. */
     void (*add)(float *x, const float *y, size_t n);

@@ -672,14 +672,23 @@ static void check_rope(const struct kernels *k, enum dtype type)
         }
 }
 
-static void check_swiglu(const struct kernels *k, enum dtype type)
+typedef void (*glu_fn)(float *out, const float *gate, const float *up,
+                       size_t n);
+
+/* silu(gate) * up or gelu(gate) * up. exponent: minus the argument of the
+ * exponential, at z; relative: of what bounds an error, at z, in units U. Where
+ * the exponential overflows the result is 0, and the truth below `tail`
+ * exp(-88.5) times up. */
+static void check_glu(const char *name, glu_fn glu, glu_fn right,
+                      double (*exponent)(double z),
+                      double (*relative)(double z), double tail)
 {
     static const float edges[] = {0,     -0.0f,  88,        89,      -88,
                                   -89,   -103,   -104,      -200,    200,
+                                  -9.9f, -10.1f, 9.9f,      -0.75f,  1e-20f,
                                   1e30f, -1e30f, -INFINITY, INFINITY};
     enum { N_EDGES = sizeof edges / sizeof *edges };
 
-    (void)type;
     for (size_t t = 0; t < N_SIZES; t++)
         for (int kind = 0; kind < N_KINDS; kind++) {
             size_t n = size_at(t);
@@ -693,40 +702,82 @@ static void check_swiglu(const struct kernels *k, enum dtype type)
             fill(upp, n, (enum kind)kind, 1e30f);
             for (size_t i = 0; kind == MIXED && i < n; i += 3)
                 gp[i] = edges[below(N_EDGES)];
+            /* all over the range in which results neither vanish nor equal
+             * gate * up */
+            for (size_t i = 1; kind == NORMAL && i < n; i += 2)
+                gp[i] = 110 * ((float)below(1 << 20) * 0x1p-19f - 1);
+            for (size_t i = 2; kind == NORMAL && i < n; i += 4)
+                gp[i] *= 4;
             area_keep(&g);
             area_keep(&up);
-            k->swiglu(op, gp, upp, n);
-            ref->swiglu(want, gp, upp, n);
-            area_check(&out, "swiglu");
-            area_same(&g, "swiglu");
-            area_same(&up, "swiglu");
+            glu(op, gp, upp, n);
+            right(want, gp, upp, n);
+            area_check(&out, name);
+            area_same(&g, name);
+            area_same(&up, name);
             for (size_t i = 0; i < n; i++) {
-                /* exp is within two units (4 u); then a sum, a quotient, a
-                 * product, and the reference's rounding. Below -88.7 exp(-z)
-                 * overflows and the result is 0; the true value is less than 89
-                 * exp(-88.7) times up. */
-                double slack = gp[i] < -88.5f ? 89 * exp(-88.5) : TINY;
+                double z = (double)gp[i];
+                double slack = exponent(z) < -88.5 ? tail * exp(-88.5) : TINY;
 
                 if (gp[i] == -INFINITY) /* 0 times infinity */
                     continue;
                 near(kind_names[kind], i, n, (double)op[i], (double)want[i],
-                     8.01 * U * fabs((double)want[i]) +
+                     relative(z) * U * fabs((double)want[i]) +
                          slack * fabs((double)upp[i]) + 2 * TINY);
             }
             /* an element's value does not depend on its place */
             for (size_t i = 0; i < n; i += 5) {
                 float one;
 
-                k->swiglu(&one, gp + i, upp + i, 1);
-                same_bits("swiglu alone", &one, op + i, 1);
+                glu(&one, gp + i, upp + i, 1);
+                same_bits("alone", &one, op + i, 1);
             }
-            k->swiglu(gp, gp, upp, n);
-            same_bits("swiglu in place", gp, op, n);
+            glu(gp, gp, upp, n);
+            same_bits("in place", gp, op, n);
             free(want);
             area_free(&g);
             area_free(&up);
             area_free(&out);
         }
+}
+
+static double silu_exponent(double z)
+{
+    return z;
+}
+
+/* exp within two units (4 u), then a sum, a quotient, a product, and the
+ * reference's rounding. */
+static double silu_error(double z)
+{
+    (void)z;
+    return 8.01;
+}
+
+static void check_swiglu(const struct kernels *k, enum dtype type)
+{
+    (void)type;
+    check_glu("swiglu", k->swiglu, ref->swiglu, silu_exponent, silu_error, 89);
+}
+
+static double gelu_exponent(double z)
+{
+    return 2 * GELU_SCALE * (z + GELU_CUBE * z * z * z);
+}
+
+/* As silu's; and 2 u itself is off by five roundings (of both constants, z^2,
+ * the sum and the product), which the exponential makes relative errors of. It
+ * counts by its share of 1 + exp(-2 u). */
+static double gelu_error(double z)
+{
+    double u2 = fmin(fmax(gelu_exponent(z), -1000), 1000);
+    return 8.01 + 5.01 * fabs(u2) / (1 + exp(u2));
+}
+
+static void check_geglu(const struct kernels *k, enum dtype type)
+{
+    (void)type;
+    check_glu("geglu", k->geglu, ref->geglu, gelu_exponent, gelu_error, 11);
 }
 
 static void check_add_scale(const struct kernels *k, enum dtype type)
@@ -1570,7 +1621,15 @@ static void bench_from_f32(const struct kernels *k, enum dtype type)
     bench_convert(k, type, false);
 }
 
-enum row_op { ROW_RMSNORM, ROW_ROPE, ROW_SWIGLU, ROW_ADD, ROW_MAX, ROW_EXP };
+enum row_op {
+    ROW_RMSNORM,
+    ROW_ROPE,
+    ROW_SWIGLU,
+    ROW_GEGLU,
+    ROW_ADD,
+    ROW_MAX,
+    ROW_EXP
+};
 
 static void bench_rows(const struct kernels *k, enum row_op op)
 {
@@ -1593,6 +1652,9 @@ static void bench_rows(const struct kernels *k, enum row_op op)
         break;
     case ROW_SWIGLU:
         TIME(ms, k->swiglu(z.p, x.p, y.p, N));
+        break;
+    case ROW_GEGLU:
+        TIME(ms, k->geglu(z.p, x.p, y.p, N));
         break;
     case ROW_ADD:
         memset(y.p, 0, 4 * N);
@@ -1629,6 +1691,7 @@ static void bench_rows(const struct kernels *k, enum row_op op)
 BENCH_ROWS(rmsnorm, ROW_RMSNORM)
 BENCH_ROWS(rope, ROW_ROPE)
 BENCH_ROWS(swiglu, ROW_SWIGLU)
+BENCH_ROWS(geglu, ROW_GEGLU)
 BENCH_ROWS(add, ROW_ADD)
 BENCH_ROWS(max, ROW_MAX)
 BENCH_ROWS(exp, ROW_EXP)
@@ -1744,6 +1807,7 @@ static const struct {
     {"rmsnorm", DT_F32, DT_F32, check_rmsnorm, bench_rmsnorm},
     {"rope", DT_F32, DT_F32, check_rope, bench_rope},
     {"swiglu", DT_F32, DT_F32, check_swiglu, bench_swiglu},
+    {"geglu", DT_F32, DT_F32, check_geglu, bench_geglu},
     {"add_scale", DT_F32, DT_F32, check_add_scale, bench_add},
     {"max", DT_F32, DT_F32, check_max, bench_max},
     {"exp", DT_F32, DT_F32, check_exp, NULL},

@@ -258,6 +258,17 @@ static void k_swiglu_ref(float *out, const float *gate, const float *up,
     }
 }
 
+static void k_geglu_ref(float *out, const float *gate, const float *up,
+                        size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        double z = (double)gate[i];
+        double u = GELU_SCALE * (z + GELU_CUBE * z * z * z);
+
+        out[i] = (float)(z / (1 + exp(-2 * u)) * (double)up[i]);
+    }
+}
+
 static void k_add_ref(float *x, const float *y, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -430,6 +441,7 @@ void k_ref_init(struct kernels *k)
     k->rmsnorm = k_rmsnorm_ref;
     k->rope = k_rope_ref;
     k->swiglu = k_swiglu_ref;
+    k->geglu = k_geglu_ref;
     k->add = k_add_ref;
     k->scale = k_scale_ref;
     k->attn_block[DT_F32] = k_attn_block_f32_ref;
