@@ -3,55 +3,65 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct arch *const families[] = {&arch_qwen3, &arch_qwen3moe};
+static const struct arch *const families[] = {&arch_qwen3, &arch_qwen3moe,
+                                              &arch_gemma3};
 
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
-/* What config.json or GGUF calls a family; NULL: GGUF has no such models. */
-static const char *name_of(const struct arch *a, bool gguf)
+/* Kinds of names that a family may have. */
+enum kind { IN_CONFIG, IN_CONFIG_WRAPPED, IN_GGUF };
+
+static const char *name_of(const struct arch *a, enum kind kind)
 {
-    return gguf ? a->gguf : a->model_type;
+    return kind == IN_CONFIG           ? a->model_type
+           : kind == IN_CONFIG_WRAPPED ? a->wrapped
+                                       : a->gguf;
 }
 
-static const struct arch *find(const char *name, size_t len, bool gguf)
+static const struct arch *find(const char *name, size_t len, enum kind kind)
 {
     for (size_t i = 0; i < N_FAMILIES; i++) {
-        const char *known = name_of(families[i], gguf);
+        const char *known = name_of(families[i], kind);
         if (known && strlen(known) == len && memcmp(known, name, len) == 0)
             return families[i];
     }
     return NULL;
 }
 
-static void list(char *out, size_t n, bool gguf)
+/* Kinds first to last of each family. */
+static void list(char *out, size_t n, enum kind first, enum kind last)
 {
     size_t at = 0;
     out[0] = '\0';
-    for (size_t i = 0; i < N_FAMILIES && at < n; i++) {
-        const char *known = name_of(families[i], gguf);
-        int len = known ? snprintf(out + at, n - at, "%s\"%s\"", at ? ", " : "",
-                                   known)
-                        : 0;
-        at += len > 0 ? (size_t)len : 0;
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        for (int kind = (int)first; kind <= (int)last && at < n; kind++) {
+            const char *known = name_of(families[i], (enum kind)kind);
+            int len = known ? snprintf(out + at, n - at, "%s\"%s\"",
+                                       at ? ", " : "", known)
+                            : 0;
+            at += len > 0 ? (size_t)len : 0;
+        }
     }
 }
 
-const struct arch *arch_find(const char *model_type, size_t len)
+const struct arch *arch_find(const char *model_type, size_t len, bool *wrapped)
 {
-    return find(model_type, len, false);
+    const struct arch *a = find(model_type, len, IN_CONFIG);
+    *wrapped = !a;
+    return a ? a : find(model_type, len, IN_CONFIG_WRAPPED);
 }
 
 const struct arch *arch_find_gguf(const char *name, size_t len)
 {
-    return find(name, len, true);
+    return find(name, len, IN_GGUF);
 }
 
 void arch_names(char *out, size_t n)
 {
-    list(out, n, false);
+    list(out, n, IN_CONFIG, IN_CONFIG_WRAPPED);
 }
 
 void arch_gguf_names(char *out, size_t n)
 {
-    list(out, n, true);
+    list(out, n, IN_GGUF, IN_GGUF);
 }

@@ -25,6 +25,8 @@ struct cost {
 
 struct arch {
     const char *model_type; /* config.json's model_type */
+    const char *wrapped;    /* model_type where the family's fields are in
+                               text_config, beside a vision model; or NULL */
     const char *gguf;       /* general.architecture of GGUF files, or NULL */
 
     /* Read the fields of config.json that the family has. The caller has set
@@ -56,8 +58,9 @@ struct arch {
                               size_t n, size_t n_kept);
 };
 
-/* The family called model_type [len]; NULL: not supported. */
-const struct arch *arch_find(const char *model_type, size_t len);
+/* The family called model_type [len]; NULL: not supported. *wrapped: by its
+ * second name. */
+const struct arch *arch_find(const char *model_type, size_t len, bool *wrapped);
 
 /* The family that GGUF files call so; NULL: not supported. */
 const struct arch *arch_find_gguf(const char *name, size_t len);
@@ -68,6 +71,6 @@ void arch_names(char *out, size_t n);
 /* The same with GGUF's names, of the families that have one. */
 void arch_gguf_names(char *out, size_t n);
 
-extern const struct arch arch_qwen3, arch_qwen3moe;
+extern const struct arch arch_qwen3, arch_qwen3moe, arch_gemma3;
 
 #endif

@@ -16,38 +16,6 @@
 /* ---- config.json ----------------------------------------------------------
  */
 
-/* layer_types, one string for each layer. */
-static int read_layer_types(struct config *c, const struct section *s,
-                            struct qwick_err *e)
-{
-    const struct json_value *types = json_get(s->v, "layer_types");
-    if (types->type != JSON_ARRAY || types->len != c->n_layers)
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: layer_types: must be a list of %zu strings "
-                       "(num_hidden_layers), has %zu",
-                       s->path, c->n_layers,
-                       types->type == JSON_ARRAY ? types->len : 0);
-    for (size_t i = 0; i < c->n_layers; i++) {
-        const struct json_value *t = &types->items[i];
-        if (json_equals(t, "full_attention"))
-            continue;
-        if (!json_equals(t, "sliding_attention")) {
-            char got[64];
-            section_describe(t, got, sizeof got);
-            return err_set(e, QWICK_ERR_MODEL,
-                           "%s: layer_types[%zu]: %s is not supported", s->path,
-                           i, got);
-        }
-        if (!c->sliding_window)
-            return err_set(e, QWICK_ERR_MODEL,
-                           "%s: layer_types[%zu]: sliding_attention, but no "
-                           "sliding_window is in use",
-                           s->path, i);
-        c->layers[i].window = c->sliding_window;
-    }
-    return 0;
-}
-
 /* Which layers attend through a window (Qwen3Config: layer_types, else the
  * layers from max_window_layers on). */
 static int read_windows(struct config *c, const struct section *s,
@@ -61,7 +29,7 @@ static int read_windows(struct config *c, const struct section *s,
         section_size(s, "sliding_window", INT32_MAX, &c->sliding_window, e))
         return -1;
     if (!section_absent(s, "layer_types"))
-        return read_layer_types(c, s, e);
+        return config_read_layer_types(c, s, e);
     if (!c->sliding_window)
         return 0;
     if (json_int(json_get(s->v, "max_window_layers"), 0, INT32_MAX, &first))
@@ -235,8 +203,8 @@ struct cost qwen3_attention_cost(const struct model *m, size_t i, size_t pos,
         .positions = cost_positions(c->layers[i].window, pos, n)};
 }
 
-static struct cost layer_cost(const struct model *m, size_t i, size_t pos,
-                              size_t n, size_t n_kept)
+struct cost qwen3_layer_cost(const struct model *m, size_t i, size_t pos,
+                             size_t n, size_t n_kept)
 {
     struct cost c = qwen3_attention_cost(m, i, pos, n, n_kept);
     c.flops += (double)n_kept * 6 * (double)m->config.d_model *
@@ -251,4 +219,4 @@ const struct arch arch_qwen3 = {.model_type = "qwen3",
                                 .bind_layer = bind_layer,
                                 .layer = layer,
                                 .ahead = qwen3_ahead,
-                                .layer_cost = layer_cost};
+                                .layer_cost = qwen3_layer_cost};

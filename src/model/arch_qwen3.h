@@ -1,5 +1,5 @@
-/* What the families of Qwen3 share: everything but the MLP. The contracts of
- * arch.h hold. */
+/* What the families of Qwen3 share: everything but the MLP. Other families with
+ * the same attention take parts of it. The contracts of arch.h hold. */
 #ifndef MODEL_ARCH_QWEN3_H
 #define MODEL_ARCH_QWEN3_H
 
@@ -34,7 +34,11 @@ void qwen3_output(struct worker *w, const struct layer *l,
  * which layer `next` is fetched ahead. */
 void qwen3_mlp(struct worker *w, const struct layer *l, size_t n, size_t next);
 
-/* arch.layer_cost without the MLP. */
+/* arch.layer_cost. */
+struct cost qwen3_layer_cost(const struct model *m, size_t i, size_t pos,
+                             size_t n, size_t n_kept);
+
+/* The same without the MLP. */
 struct cost qwen3_attention_cost(const struct model *m, size_t i, size_t pos,
                                  size_t n, size_t n_kept);
 

@@ -50,22 +50,40 @@ static int read_stop_ids(struct config *c, const struct section *s,
     return 0;
 }
 
+/* Fields with a default where *out is not 0. */
+static int read_size(const struct section *s, const char *key, size_t max,
+                     size_t *out, struct qwick_err *e)
+{
+    return *out ? section_opt_size(s, key, *out, max, out, e)
+                : section_size(s, key, max, out, e);
+}
+
+static int read_eps(const struct section *s, double *out, struct qwick_err *e)
+{
+    static const char key[] = "rms_norm_eps";
+    return *out > 0 ? section_opt_double(s, key, *out, MIN_EPS, 1, out, e)
+                    : section_double(s, key, MIN_EPS, 1, out, e);
+}
+
+static int read_tied(const struct section *s, bool *out, struct qwick_err *e)
+{
+    static const char key[] = "tie_word_embeddings";
+    return *out ? section_opt_bool(s, key, true, out, e)
+                : section_bool(s, key, out, e);
+}
+
 int config_read_common(struct config *c, const struct section *s,
                        struct qwick_err *e)
 {
-    if (quant_read(&c->quant, s, e))
-        return -1;
-    if (section_size(s, "vocab_size", MAX_VOCAB, &c->vocab_size, e) ||
-        section_size(s, "hidden_size", MAX_DIM, &c->d_model, e) ||
-        section_size(s, "intermediate_size", MAX_DIM, &c->d_ff, e) ||
-        section_size(s, "num_hidden_layers", MAX_LAYERS, &c->n_layers, e) ||
-        section_size(s, "num_attention_heads", MAX_DIM, &c->n_heads, e) ||
-        section_size(s, "num_key_value_heads", MAX_DIM, &c->n_kv_heads, e) ||
-        section_size(s, "head_dim", MAX_DIM, &c->head_dim, e) ||
-        section_size(s, "max_position_embeddings", INT32_MAX, &c->n_ctx_max,
-                     e) ||
-        section_double(s, "rms_norm_eps", MIN_EPS, 1, &c->rms_eps, e) ||
-        section_bool(s, "tie_word_embeddings", &c->tied_head, e) ||
+    if (read_size(s, "vocab_size", MAX_VOCAB, &c->vocab_size, e) ||
+        read_size(s, "hidden_size", MAX_DIM, &c->d_model, e) ||
+        read_size(s, "intermediate_size", MAX_DIM, &c->d_ff, e) ||
+        read_size(s, "num_hidden_layers", MAX_LAYERS, &c->n_layers, e) ||
+        read_size(s, "num_attention_heads", MAX_DIM, &c->n_heads, e) ||
+        read_size(s, "num_key_value_heads", MAX_DIM, &c->n_kv_heads, e) ||
+        read_size(s, "head_dim", MAX_DIM, &c->head_dim, e) ||
+        read_size(s, "max_position_embeddings", INT32_MAX, &c->n_ctx_max, e) ||
+        read_eps(s, &c->rms_eps, e) || read_tied(s, &c->tied_head, e) ||
         section_opt_bool(s, "attention_bias", false, &c->attention_bias, e))
         return -1;
     if (c->n_heads % c->n_kv_heads)
@@ -87,20 +105,79 @@ int config_read_common(struct config *c, const struct section *s,
     return read_stop_ids(c, s, e);
 }
 
+int config_read_layer_types(struct config *c, const struct section *s,
+                            struct qwick_err *e)
+{
+    const struct json_value *types = json_get(s->v, "layer_types");
+    if (types->type != JSON_ARRAY || types->len != c->n_layers)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: layer_types: must be a list of %zu strings "
+                       "(num_hidden_layers), has %zu",
+                       s->path, c->n_layers,
+                       types->type == JSON_ARRAY ? types->len : 0);
+    for (size_t i = 0; i < c->n_layers; i++) {
+        const struct json_value *t = &types->items[i];
+        if (json_equals(t, "full_attention"))
+            continue;
+        if (!json_equals(t, "sliding_attention")) {
+            char got[64];
+            section_describe(t, got, sizeof got);
+            return err_set(e, QWICK_ERR_MODEL,
+                           "%s: layer_types[%zu]: %s is not supported", s->path,
+                           i, got);
+        }
+        if (!c->sliding_window)
+            return err_set(e, QWICK_ERR_MODEL,
+                           "%s: layer_types[%zu]: sliding_attention, but no "
+                           "sliding_window is in use",
+                           s->path, i);
+        c->layers[i].window = c->sliding_window;
+    }
+    return 0;
+}
+
+/* The object that holds the family's fields: all of the file, or text_config of
+ * a model that takes more than text. */
+static int find_text(const struct config *c, const struct section *s,
+                     bool wrapped, struct section *out, struct qwick_err *e)
+{
+    *out = *s;
+    if (!wrapped)
+        return 0;
+    *out = section_inner(s, "text_config", "text_config.");
+    if (!out->v || out->v->type != JSON_OBJECT)
+        return section_bad(s, "text_config", "an object", e);
+    const struct json_value *type = json_get(out->v, "model_type");
+    if (!section_absent(out, "model_type") &&
+        !json_equals(type, c->arch->model_type)) {
+        char want[64];
+        snprintf(want, sizeof want, "\"%s\"", c->arch->model_type);
+        return section_bad(out, "model_type", want, e);
+    }
+    return 0;
+}
+
+/* Quantization and the stop ids belong to the whole model. */
 static int read_config(struct config *c, const struct section *s,
                        struct qwick_err *e)
 {
     const struct json_value *type = json_get(s->v, "model_type");
-    c->arch =
-        json_is(type, JSON_STRING) ? arch_find(type->str, type->len) : NULL;
+    struct section text;
+    bool wrapped = false;
+    c->arch = json_is(type, JSON_STRING)
+                  ? arch_find(type->str, type->len, &wrapped)
+                  : NULL;
     if (!c->arch) {
-        char names[192], want[224];
+        char names[256], want[288];
         arch_names(names, sizeof names);
         snprintf(want, sizeof want, "%s (what is supported)", names);
         return section_bad(s, "model_type", want, e);
     }
     snprintf(c->model_type, sizeof c->model_type, "%s", c->arch->model_type);
-    return c->arch->read_config(c, s, e);
+    return find_text(c, s, wrapped, &text, e) || quant_read(&c->quant, s, e) ||
+                   c->arch->read_config(c, &text, e) || read_stop_ids(c, s, e)
+               ? -1
+               : 0;
 }
 
 int config_read_generation(struct config *c, const struct section *s,
@@ -159,7 +236,10 @@ static int load_file(struct config *c, const struct checkpoint *ck,
 int config_load(struct config *c, const struct checkpoint *ck,
                 struct qwick_err *e)
 {
-    *c = (struct config){.temperature = 1, .top_p = 1, .repetition_penalty = 1};
+    *c = (struct config){.embed_scale = 1,
+                         .temperature = 1,
+                         .top_p = 1,
+                         .repetition_penalty = 1};
     const struct gguf *g = checkpoint_gguf(ck);
     if (g) {
         if (!config_read_gguf(c, g, e))

@@ -60,6 +60,8 @@ struct config {
     size_t head_dim;         /* head_dim */
     size_t n_ctx_max;        /* max_position_embeddings */
     double rms_eps;          /* rms_norm_eps */
+    float embed_scale;       /* of embeddings as they enter layer 0; 1 unless
+                                the family has another */
     struct rope_config ropes[CONFIG_MAX_ROPES];
     size_t n_ropes;
     bool tied_head;        /* tie_word_embeddings */
@@ -116,15 +118,29 @@ int config_read_gguf(struct config *c, const struct gguf *g,
 int config_read_generation(struct config *c, const struct section *s,
                            struct qwick_err *e);
 
-/* The fields that all families have: sizes, norms, stop ids, quantization.
- * Allocates c->layers, each with a dense MLP of intermediate_size and without a
- * window. */
+/* The fields that all families have: sizes, norms, stop ids. A field that is
+ * not 0 in c holds the default that transformers has for the family; others are
+ * required. Allocates c->layers, each with a dense MLP of intermediate_size and
+ * without a window. */
 int config_read_common(struct config *c, const struct section *s,
                        struct qwick_err *e);
+
+/* layer_types: full_attention, or sliding_attention with c->sliding_window. */
+int config_read_layer_types(struct config *c, const struct section *s,
+                            struct qwick_err *e);
 
 /* rope_theta, and rope_parameters or rope_scaling. r->n_rot and c->n_ctx_max
  * have been set. */
 int config_read_rope(const struct config *c, struct rope_config *r,
                      const struct section *s, struct qwick_err *e);
+
+/* One of several rotary embeddings: its base is the field `theta` of s, or
+ * rope_theta of the objects v5 and v4, which hold what config_read_rope takes
+ * from rope_parameters and rope_scaling. An object whose v is NULL or null is
+ * absent. r->theta holds the default base, or 0. */
+int config_read_rope_of(const struct config *c, struct rope_config *r,
+                        const struct section *s, const char *theta,
+                        const struct section *v5, const struct section *v4,
+                        struct qwick_err *e);
 
 #endif

@@ -65,27 +65,31 @@ static int read_rope_type(const struct config *c, struct rope_config *r,
                        e);
 }
 
-/* rope_theta: wherever it stands, and the same everywhere. */
-static int read_theta(struct rope_config *r,
+/* The base: wherever it stands, and the same everywhere. `key` is its name in
+ * the first place, rope_theta its name in the others. */
+static int read_theta(struct rope_config *r, const char *key,
                       const struct section *const *places, size_t n,
                       struct qwick_err *e)
 {
     const struct section *from = NULL;
+    const char *from_key = NULL;
     for (size_t i = 0; i < n; i++) {
+        const char *name = i ? "rope_theta" : key;
         double theta;
-        if (section_absent(places[i], "rope_theta"))
+        if (section_absent(places[i], name))
             continue;
-        if (section_double(places[i], "rope_theta", 1, 1e12, &theta, e))
+        if (section_double(places[i], name, 1, 1e12, &theta, e))
             return -1;
         if (from && theta != r->theta)
             return err_set(e, QWICK_ERR_MODEL,
-                           "%s: %srope_theta: is %g, but %srope_theta is %g",
-                           from->path, from->in, r->theta, places[i]->in,
+                           "%s: %s%s: is %g, but %s%s is %g", from->path,
+                           from->in, from_key, r->theta, places[i]->in, name,
                            theta);
         from = places[i];
+        from_key = name;
         r->theta = theta;
     }
-    return from ? 0 : section_bad(places[0], "rope_theta", "a number", e);
+    return r->theta > 0 ? 0 : section_bad(places[0], key, "a number", e);
 }
 
 static bool same_rope(const struct rope_config *a, const struct rope_config *b)
@@ -96,31 +100,30 @@ static bool same_rope(const struct rope_config *a, const struct rope_config *b)
            a->truncate == b->truncate;
 }
 
-int config_read_rope(const struct config *c, struct rope_config *r,
-                     const struct section *s, struct qwick_err *e)
+static bool is_there(const struct section *object)
 {
-    struct section v5 = section_inner(s, "rope_parameters", "rope_parameters.");
-    struct section v4 = section_inner(s, "rope_scaling", "rope_scaling.");
-    bool has5 = !section_absent(s, "rope_parameters");
-    bool has4 = !section_absent(s, "rope_scaling");
-    if (has5 && v5.v->type != JSON_OBJECT)
-        return section_bad(s, "rope_parameters", "an object", e);
-    if (has4 && v4.v->type != JSON_OBJECT)
-        return section_bad(s, "rope_scaling", "an object or null", e);
-    const struct section *const places[] = {s, &v5, &v4};
-    if (read_theta(r, places, 3, e))
+    return object->v && object->v->type != JSON_NULL;
+}
+
+int config_read_rope_of(const struct config *c, struct rope_config *r,
+                        const struct section *s, const char *theta,
+                        const struct section *v5, const struct section *v4,
+                        struct qwick_err *e)
+{
+    const struct section *const places[] = {s, v5, v4};
+    if (read_theta(r, theta, places, 3, e))
         return -1;
     r->type = ROPE_DEFAULT;
     r->attention = 1;
-    bool typed5 = has5 && !(section_absent(&v5, "rope_type") &&
-                            section_absent(&v5, "type"));
-    if (typed5 && read_rope_type(c, r, &v5, e))
+    bool typed5 = is_there(v5) && !(section_absent(v5, "rope_type") &&
+                                    section_absent(v5, "type"));
+    if (typed5 && read_rope_type(c, r, v5, e))
         return -1;
-    if (!has4)
+    if (!is_there(v4))
         return 0;
     /* Readers differ in which of the two wins, so they have to agree. */
     struct rope_config other = *r;
-    if (read_rope_type(c, &other, &v4, e))
+    if (read_rope_type(c, &other, v4, e))
         return -1;
     if (typed5 && !same_rope(r, &other))
         return err_set(e, QWICK_ERR_MODEL,
@@ -129,6 +132,18 @@ int config_read_rope(const struct config *c, struct rope_config *r,
                        s->path);
     *r = other;
     return 0;
+}
+
+int config_read_rope(const struct config *c, struct rope_config *r,
+                     const struct section *s, struct qwick_err *e)
+{
+    struct section v5 = section_inner(s, "rope_parameters", "rope_parameters.");
+    struct section v4 = section_inner(s, "rope_scaling", "rope_scaling.");
+    if (is_there(&v5) && v5.v->type != JSON_OBJECT)
+        return section_bad(s, "rope_parameters", "an object", e);
+    if (is_there(&v4) && v4.v->type != JSON_OBJECT)
+        return section_bad(s, "rope_scaling", "an object or null", e);
+    return config_read_rope_of(c, r, s, "rope_theta", &v5, &v4, e);
 }
 
 /* The dimension that turns `turns` times within the original context. */

@@ -76,11 +76,15 @@ static void pass_body(void *ctx, struct par_team *team, int tid, int n_threads)
 static void embed_tokens(const struct pass *p)
 {
     const struct matrix *w = &p->m->embed;
+    float scale = p->m->config.embed_scale;
     for (size_t i = 0, t = 0; i < p->io->n_spans; i++) {
         const struct span *span = &p->io->spans[i];
-        for (size_t j = 0; j < span->n; j++, t++)
-            w->ops->to_f32(p->m->k, p->s->x + t * scratch_ld(w->cols), w,
-                           (size_t)span->tokens[j], 1);
+        for (size_t j = 0; j < span->n; j++, t++) {
+            float *x = p->s->x + t * scratch_ld(w->cols);
+            w->ops->to_f32(p->m->k, x, w, (size_t)span->tokens[j], 1);
+            if (scale != 1)
+                p->m->k->scale(x, scale, w->cols);
+        }
     }
 }
 

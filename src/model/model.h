@@ -48,7 +48,10 @@ struct layer {
     struct attention attn;
     struct mlp mlp; /* empty if the layer has experts */
     struct experts experts;
-    float *input_norm, *post_norm; /* [d_model] */
+    float *input_norm, *post_norm; /* [d_model]: before attention, the MLP */
+    /* [d_model]: of the results of both, before they are added to the residual
+       stream; NULL: none */
+    float *attn_post_norm, *mlp_post_norm;
 };
 
 /* Inverse frequencies of a rotary embedding. */

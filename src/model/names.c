@@ -41,6 +41,39 @@ const struct names names_hub = {
            [WEIGHT_EXPERTS_DOWN] = {MLP "switch_mlp.down_proj.weight",
                                     MLP "experts.down_proj"}}};
 
+/* Beside a vision model, the prefix is that of transformers 4 or of 5. */
+const struct names names_gemma = {
+    .config = "config.json",
+    .prefixes = {"model.", "language_model.model.", "model.language_model.", "",
+                 NULL},
+    .of = {[WEIGHT_EMBED] = {"@embed_tokens.weight"},
+           [WEIGHT_HEAD] = {"lm_head.weight", "language_model.lm_head.weight"},
+           [WEIGHT_NORM] = {"@norm.weight"},
+           [WEIGHT_ATTN_NORM] = {LAYER "input_layernorm.weight"},
+           [WEIGHT_ATTN_POST_NORM] = {LAYER "post_attention_layernorm.weight"},
+           [WEIGHT_MLP_NORM] = {LAYER "pre_feedforward_layernorm.weight"},
+           [WEIGHT_MLP_POST_NORM] = {LAYER "post_feedforward_layernorm.weight"},
+           [WEIGHT_Q_PROJ] = {ATTN "q_proj.weight"},
+           [WEIGHT_K_PROJ] = {ATTN "k_proj.weight"},
+           [WEIGHT_V_PROJ] = {ATTN "v_proj.weight"},
+           [WEIGHT_O_PROJ] = {ATTN "o_proj.weight"},
+           [WEIGHT_Q_BIAS] = {ATTN "q_proj.bias"},
+           [WEIGHT_K_BIAS] = {ATTN "k_proj.bias"},
+           [WEIGHT_V_BIAS] = {ATTN "v_proj.bias"},
+           [WEIGHT_O_BIAS] = {ATTN "o_proj.bias"},
+           [WEIGHT_Q_NORM] = {ATTN "q_norm.weight"},
+           [WEIGHT_K_NORM] = {ATTN "k_norm.weight"},
+           [WEIGHT_GATE_PROJ] = {MLP "gate_proj.weight"},
+           [WEIGHT_UP_PROJ] = {MLP "up_proj.weight"},
+           [WEIGHT_DOWN_PROJ] = {MLP "down_proj.weight"}},
+    .plus = {[WEIGHT_NORM] = 1,
+             [WEIGHT_ATTN_NORM] = 1,
+             [WEIGHT_ATTN_POST_NORM] = 1,
+             [WEIGHT_MLP_NORM] = 1,
+             [WEIGHT_MLP_POST_NORM] = 1,
+             [WEIGHT_Q_NORM] = 1,
+             [WEIGHT_K_NORM] = 1}};
+
 #define BLOCK "blk.#."
 
 const struct names names_gguf = {

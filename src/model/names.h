@@ -14,8 +14,10 @@ enum weight_id {
     WEIGHT_HEAD,  /* [vocab_size, d_model] */
     WEIGHT_NORM,  /* [d_model], before the head */
     /* of a layer */
-    WEIGHT_ATTN_NORM, /* [d_model], before attention */
-    WEIGHT_MLP_NORM,  /* [d_model], before the MLP */
+    WEIGHT_ATTN_NORM,      /* [d_model], before attention */
+    WEIGHT_MLP_NORM,       /* [d_model], before the MLP */
+    WEIGHT_ATTN_POST_NORM, /* [d_model], of attention's result */
+    WEIGHT_MLP_POST_NORM,  /* [d_model], of the MLP's result */
     WEIGHT_Q_PROJ,
     WEIGHT_K_PROJ,
     WEIGHT_V_PROJ,
@@ -64,6 +66,9 @@ struct names {
     /* Patterns of each weight, tried in order. NULL: the scheme has no such
        weight. */
     const char *of[N_WEIGHTS][NAMES_MAX_VARIANTS];
+    /* Added to the values of a vector as they are loaded: 1 for norms that are
+       stored zero-centred (1 + w in transformers). */
+    float plus[N_WEIGHTS];
 };
 
 /* Which tensor of a model. */
@@ -85,5 +90,9 @@ extern const struct names names_hub;
 
 /* The names of Qwen models in GGUF files. */
 extern const struct names names_gguf;
+
+/* The names of Gemma 3's text models on the Hugging Face hub, in checkpoints
+ * with a vision model, too. */
+extern const struct names names_gemma;
 
 #endif

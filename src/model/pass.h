@@ -125,6 +125,10 @@ struct forms pass_forms(const struct pass *p, const struct matrix *const *ws,
 struct input pass_normalise(struct worker *w, const float *x, size_t n,
                             const float *weight, struct forms need);
 
+/* Normalise the rows of s->proj and add them to x, for n tokens. Ends with a
+ * barrier. */
+void pass_add_normalised(struct worker *w, const float *weight, size_t n);
+
 /* Rows f32 [n, m->cols], scratch_ld apart, that all threads see, in the form
  * that m needs. May end with a barrier. */
 struct input pass_round(struct worker *w, const float *x, uint16_t *x16,

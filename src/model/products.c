@@ -104,6 +104,19 @@ struct input pass_normalise(struct worker *w, const float *x, size_t n,
     return in;
 }
 
+void pass_add_normalised(struct worker *w, const float *weight, size_t n)
+{
+    const struct scratch *s = w->p->s;
+    size_t d = w->p->m->config.d_model, begin, end;
+    par_split(n, 1, w->tid, w->n_threads, &begin, &end);
+    for (size_t t = begin; t < end; t++) {
+        float *row = s->proj + t * scratch_ld(d);
+        w->k->rmsnorm(row, row, weight, 1, d, (float)w->p->m->config.rms_eps);
+        w->k->add(s->x + t * scratch_ld(d), row, d);
+    }
+    pass_barrier(w, PART_NORMS);
+}
+
 struct input pass_round(struct worker *w, const float *x, uint16_t *x16,
                         const struct q8 *x8, size_t n, const struct matrix *m)
 {

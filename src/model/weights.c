@@ -214,6 +214,8 @@ int weights_vector(struct weights *w, float **out, size_t n,
         return err_oom(e, n * sizeof *v);
     w->vectors[w->n_vectors++] = v;
     kernels_ref()->to_f32[t->dtype](v, t->data, n);
+    for (size_t i = 0; i < n; i++)
+        v[i] += w->names->plus[ref.id];
     *out = v;
     return 0;
 }

@@ -63,8 +63,9 @@ int weights_view(struct weights *w, struct matrix *out,
                  const struct matrix *stack, size_t row, size_t rows,
                  struct qwick_err *e);
 
-/* A vector [n], widened to f32 (norms and biases are small). It is the
- * weights'; the caller may change its values. */
+/* A vector [n], widened to f32 (norms and biases are small), plus what the
+ * naming scheme adds to it (names.plus). It is the weights'; the caller may
+ * change its values. */
 int weights_vector(struct weights *w, float **out, size_t n,
                    struct weight_ref ref, struct qwick_err *e);
 

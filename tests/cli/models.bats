@@ -35,7 +35,8 @@ setup() {
 @test "every golden checkpoint runs with ids, without a tokenizer" {
     need_model tied-bf16
     for m in tied-bf16 f16 f32 sharded-bf16 head128-untied-bf16 yarn \
-        legacy-config attention-bias embedding-names mlx4 mlx8 moe; do
+        legacy-config attention-bias embedding-names mlx4 mlx8 moe gemma3-tied \
+        gemma3-gqa; do
         [ -d $MODELS/$m ] || continue
         q -m $MODELS/$m --prompt-ids $IDS -n 3 --ignore-eos --json | jget \
             '[0][o["text"] != "" or len(o["tokens"]) != 3]'
@@ -201,7 +202,7 @@ config["quantization"]["mode"] = "mxfp4"' mlx4
         run_m "$method"
     done
     broken 'config["model_type"] = "qwen2_moe"'
-    run_m 'must be "qwen3", "qwen3_moe" (what is supported), is "qwen2_moe"'
+    run_m 'must be "qwen3", "qwen3_moe", "gemma3_text", "gemma3" (what is supported), is "qwen2_moe"'
 }
 
 @test "no template: raw prompts and a note with -v; options that need a template are refused" {

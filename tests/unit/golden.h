@@ -17,6 +17,8 @@ static const char *const dense_models[] = {
     "embedding-names",
     "f16",
     "f32",
+    "gemma3-gqa",
+    "gemma3-tied",
     "head128-untied-bf16",
     "legacy-config",
     "sharded-bf16",

@@ -1,6 +1,7 @@
 /* Random checkpoints of any geometry, and a plain forward pass over them in
- * double: Qwen3ForCausalLM and Qwen3MoeForCausalLM as transformers has it, one
- * token after the other, one head after the other. Include after cmocka.h. */
+ * double: Qwen3ForCausalLM, Qwen3MoeForCausalLM and Gemma3ForCausalLM as
+ * transformers has them, one token after the other, one head after the other.
+ * Include after cmocka.h. */
 #ifndef TEST_REFERENCE_H
 #define TEST_REFERENCE_H
 
@@ -23,6 +24,7 @@ struct geometry {
     size_t n_tokens;
     size_t window; /* sliding window of every second layer; 0: none */
     bool tied, bias;
+    bool gemma;       /* Gemma 3; without experts */
     enum dtype dtype; /* type of dense weights and of scales */
     int bits;         /* 0: dense */
     size_t q_group;   /* elements that share a scale */
@@ -171,14 +173,16 @@ static inline void ref_add(struct ref_model *m, const char *module,
     t->rows = rows;
     t->cols = cols;
     t->v = ref_alloc(n, sizeof *t->v);
+    /* Gemma's norms are stored without their mean of 1 */
+    double centre = m->g.gemma && !rows && mean > 0 ? mean : 0;
     for (size_t i = 0; i < n; i++)
-        x[i] = (float)(mean + spread * gauss());
+        x[i] = (float)(mean - centre + spread * gauss());
     if (rows && m->g.bits)
         ref_store_packed(m, module, rows, cols, x);
     else
         ref_store_dense(m, module, part, rows, cols, x);
     for (size_t i = 0; i < n; i++)
-        t->v[i] = x[i];
+        t->v[i] = (double)x[i] + centre;
     free(x);
 }
 
@@ -235,14 +239,17 @@ static inline void ref_add_layer(struct ref_model *m, size_t layer)
         {"self_attn.k_norm", 0, g->head_dim, false},
         {"input_layernorm", 0, d, false},
         {"post_attention_layernorm", 0, d, false},
+        {"pre_feedforward_layernorm", 0, d, false},
+        {"post_feedforward_layernorm", 0, d, false},
     };
+    size_t n = sizeof all / sizeof *all - (g->gemma ? 0 : 2);
     char mlp[64];
     snprintf(mlp, sizeof mlp, "model.layers.%zu.mlp", layer);
     if (is_sparse(g, layer))
         ref_add_experts(m, mlp);
     else
         ref_add_mlp(m, mlp, g->d_ff);
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (size_t i = 0; i < n; i++) {
         char module[176];
         snprintf(module, sizeof module, "model.layers.%zu.%s", layer,
                  all[i].module);
@@ -295,6 +302,20 @@ static inline void ref_free(struct ref_model *m)
 
 #define REF_THETA 10000
 #define REF_EPS   1e-6
+/* Of Gemma's sliding layers, and of the others. */
+#define REF_LOCAL_THETA 100
+#define REF_FACTOR      2
+
+static inline bool is_sliding(const struct geometry *g, size_t layer)
+{
+    return g->window && layer % 2;
+}
+
+/* The square of one over the scale of scores. */
+static inline size_t ref_scalar(const struct geometry *g)
+{
+    return g->gemma ? g->head_dim + 3 : g->head_dim;
+}
 
 /* The quantization object, with the router's own bits, as mlx-lm writes it. */
 static inline void ref_quantization(const struct geometry *g, char *out,
@@ -314,7 +335,7 @@ static inline void ref_quantization(const struct geometry *g, char *out,
 
 static inline void ref_write_config(const struct geometry *g)
 {
-    char text[4096], quant[1024] = "", moe[256] = "";
+    char text[4096], quant[1024] = "", moe[256] = "", gemma[256] = "";
     if (g->n_experts)
         snprintf(moe, sizeof moe,
                  "\"num_experts\": %zu, \"num_experts_per_tok\": %zu, "
@@ -322,11 +343,17 @@ static inline void ref_write_config(const struct geometry *g)
                  "\"decoder_sparse_step\": %zu,",
                  g->n_experts, g->n_active, g->expert_ff,
                  g->normalise ? "true" : "false", g->sparse_step);
+    if (g->gemma)
+        snprintf(gemma, sizeof gemma,
+                 "\"query_pre_attn_scalar\": %zu, "
+                 "\"rope_local_base_freq\": %d, \"rope_scaling\": "
+                 "{\"rope_type\": \"linear\", \"factor\": %d},",
+                 ref_scalar(g), REF_LOCAL_THETA, REF_FACTOR);
     if (g->bits)
         ref_quantization(g, quant, sizeof quant);
     int n = snprintf(
         text, sizeof text,
-        "{\"model_type\": \"%s\", %s %s \"hidden_size\": %zu, "
+        "{\"model_type\": \"%s\", %s %s %s \"hidden_size\": %zu, "
         "\"intermediate_size\": %zu, \"num_hidden_layers\": %zu, "
         "\"num_attention_heads\": %zu, \"num_key_value_heads\": %zu, "
         "\"head_dim\": %zu, \"vocab_size\": %zu, \"rms_norm_eps\": %g, "
@@ -334,15 +361,18 @@ static inline void ref_write_config(const struct geometry *g)
         "\"tie_word_embeddings\": %s, \"attention_bias\": %s, "
         "\"eos_token_id\": 0, \"use_sliding_window\": %s, "
         "\"sliding_window\": %zu, \"layer_types\": [",
-        g->n_experts ? "qwen3_moe" : "qwen3", quant, moe, g->d_model, g->d_ff,
-        g->n_layers, g->n_kv_heads * g->group, g->n_kv_heads, g->head_dim,
-        g->vocab_size, REF_EPS, REF_THETA, g->tied ? "true" : "false",
+        g->n_experts ? "qwen3_moe"
+        : g->gemma   ? "gemma3_text"
+                     : "qwen3",
+        quant, moe, gemma, g->d_model, g->d_ff, g->n_layers,
+        g->n_kv_heads * g->group, g->n_kv_heads, g->head_dim, g->vocab_size,
+        REF_EPS, REF_THETA, g->tied ? "true" : "false",
         g->bias ? "true" : "false", g->window ? "true" : "false",
         g->window ? g->window : 1);
     for (size_t i = 0; i < g->n_layers; i++)
         n += snprintf(
             text + n, sizeof text - (size_t)n, "%s\"%s\"", i ? ", " : "",
-            g->window && i % 2 ? "sliding_attention" : "full_attention");
+            is_sliding(g, i) ? "sliding_attention" : "full_attention");
     n += snprintf(text + n, sizeof text - (size_t)n, "]}\n");
     assert_true((size_t)n < sizeof text);
     temp_write("config.json", text, (size_t)n);
@@ -413,12 +443,16 @@ static inline void ref_norm(double *y, const double *x, const double *w,
 }
 
 /* Angles are in float32, as in transformers: they are part of the model. */
-static inline void ref_rope(double *x, size_t d, size_t pos)
+static inline void ref_rope(const struct geometry *g, size_t layer, double *x,
+                            size_t pos)
 {
-    size_t half = d / 2;
+    bool local = g->gemma && is_sliding(g, layer);
+    float theta = local ? REF_LOCAL_THETA : REF_THETA;
+    float factor = g->gemma && !local ? REF_FACTOR : 1;
+    size_t d = g->head_dim, half = d / 2;
     for (size_t i = 0; i < half; i++) {
         float exponent = (float)(2 * i) / (float)d;
-        float inverse = 1.0f / powf(REF_THETA, exponent);
+        float inverse = 1.0f / powf(theta, exponent) / factor;
         float angle = (float)pos * inverse;
         double c = cos((double)angle), s = sin((double)angle);
         double a = x[i], b = x[i + half];
@@ -430,15 +464,16 @@ static inline void ref_rope(double *x, size_t d, size_t pos)
 /* The last of n positions attends to those in its window. */
 static inline void ref_attend(double *out, const double *q, const double *k,
                               const double *v, size_t ld, size_t n,
-                              size_t window, size_t d,
+                              size_t window, const struct geometry *g,
                               const struct ref_noise *z)
 {
+    size_t d = g->head_dim;
     size_t first = window && n > window ? n - window : 0;
     double *p = ref_alloc(n, sizeof *p), top = -INFINITY, sum = 0;
     for (size_t j = first; j < n; j++) {
         for (size_t i = 0; i < d; i++)
             p[j] += q[i] * k[j * ld + i];
-        p[j] /= sqrt((double)d);
+        p[j] /= sqrt((double)ref_scalar(g));
         top = fmax(top, p[j]);
     }
     for (size_t j = first; j < n; j++)
@@ -483,23 +518,26 @@ static inline void ref_attention(struct ref_pass *p, size_t layer, size_t pos)
     for (size_t h = 0; h < g->n_kv_heads; h++) {
         ref_norm(own + h * d, own + h * d,
                  ref_layer(m, layer, "self_attn.k_norm.weight"), d);
-        ref_rope(own + h * d, d, pos);
+        ref_rope(g, layer, own + h * d, pos);
         ref_disturb(own + h * d, d, &p->z->kv);
         ref_disturb(v + pos * kv_dim + h * d, d, &p->z->kv);
     }
     for (size_t h = 0; h < n_heads; h++) {
         double *q = p->q + h * d;
         ref_norm(q, q, ref_layer(m, layer, "self_attn.q_norm.weight"), d);
-        ref_rope(q, d, pos);
+        ref_rope(g, layer, q, pos);
         ref_disturb(q, d, &p->z->attention);
         ref_attend(p->attn + h * d, q, k + h / g->group * d,
                    v + h / g->group * d, kv_dim, pos + 1,
-                   layer % 2 ? g->window : 0, d, &p->z->attention);
+                   is_sliding(g, layer) ? g->window : 0, g, &p->z->attention);
     }
     ref_disturb(p->attn, q_dim, &p->z->products);
     ref_multiply(y, ref_layer(m, layer, "self_attn.o_proj.weight"),
                  ref_layer(m, layer, "self_attn.o_proj.bias"), p->attn,
                  g->d_model, q_dim);
+    if (g->gemma)
+        ref_norm(y, y, ref_layer(m, layer, "post_attention_layernorm.weight"),
+                 g->d_model);
     for (size_t i = 0; i < g->d_model; i++)
         p->x[i] += y[i];
     free(y);
@@ -513,9 +551,17 @@ static const double *ref_part(const struct ref_model *m, const char *mlp,
     return ref_find(m, name);
 }
 
-/* x += share * down(silu(gate(xn)) * up(xn)) */
-static inline void ref_add_swiglu(struct ref_pass *p, const char *mlp,
-                                  size_t ff, const double *xn, double share)
+/* silu(z), or Gemma's GELU */
+static inline double ref_activation(const struct geometry *g, double z)
+{
+    double u = 0.797884560802865356 * (z + 0.044715 * z * z * z);
+    return g->gemma ? z / 2 * (1 + tanh(u)) : z / (1 + exp(-z));
+}
+
+/* x += share * down(silu(gate(xn)) * up(xn)); norm: of Gemma's result. */
+static inline void ref_add_gated(struct ref_pass *p, const char *mlp, size_t ff,
+                                 const double *xn, double share,
+                                 const double *norm)
 {
     const struct ref_model *m = p->m;
     size_t d = m->g.d_model;
@@ -523,9 +569,11 @@ static inline void ref_add_swiglu(struct ref_pass *p, const char *mlp,
     ref_multiply(p->gate, ref_part(m, mlp, "gate_proj"), NULL, xn, ff, d);
     ref_multiply(p->up, ref_part(m, mlp, "up_proj"), NULL, xn, ff, d);
     for (size_t i = 0; i < ff; i++)
-        p->gate[i] *= p->up[i] / (1 + exp(-p->gate[i]));
+        p->gate[i] = p->up[i] * ref_activation(&m->g, p->gate[i]);
     ref_disturb(p->gate, ff, &p->z->products);
     ref_multiply(y, ref_part(m, mlp, "down_proj"), NULL, p->gate, d, ff);
+    if (norm)
+        ref_norm(y, y, norm, d);
     for (size_t i = 0; i < d; i++)
         p->x[i] += share * y[i];
     free(y);
@@ -554,8 +602,8 @@ static inline void ref_experts(struct ref_pass *p, const char *mlp)
         char module[176];
         snprintf(module, sizeof module, "%s.experts.%zu", mlp, i);
         if (is[i])
-            ref_add_swiglu(p, module, g->expert_ff, p->xn,
-                           prob[i] / (g->normalise ? chosen : sum));
+            ref_add_gated(p, module, g->expert_ff, p->xn,
+                          prob[i] / (g->normalise ? chosen : sum), NULL);
     }
     free(prob);
     free(is);
@@ -566,15 +614,18 @@ static inline void ref_mlp(struct ref_pass *p, size_t layer)
     const struct ref_model *m = p->m;
     char mlp[64];
     snprintf(mlp, sizeof mlp, "model.layers.%zu.mlp", layer);
-    ref_norm(p->xn, p->x,
-             ref_layer(m, layer, "post_attention_layernorm.weight"),
-             m->g.d_model);
+    const char *norm = m->g.gemma ? "pre_feedforward_layernorm.weight"
+                                  : "post_attention_layernorm.weight";
+    ref_norm(p->xn, p->x, ref_layer(m, layer, norm), m->g.d_model);
     if (is_sparse(&m->g, layer)) {
         ref_experts(p, mlp);
         return;
     }
     ref_disturb(p->xn, m->g.d_model, &p->z->products);
-    ref_add_swiglu(p, mlp, m->g.d_ff, p->xn, 1);
+    ref_add_gated(p, mlp, m->g.d_ff, p->xn, 1,
+                  m->g.gemma
+                      ? ref_layer(m, layer, "post_feedforward_layernorm.weight")
+                      : NULL);
 }
 
 /* Compute the logits [n_tokens, vocab_size] of the tokens. */
@@ -597,7 +648,9 @@ static inline void ref_forward(const struct ref_model *m, const int32_t *tokens,
                          .v = ref_alloc(kv, sizeof(double))};
     const double *embed = ref_find(m, "model.embed_tokens.weight");
     for (size_t t = 0; t < g->n_tokens; t++) {
-        memcpy(p.x, embed + (size_t)tokens[t] * d, d * sizeof *p.x);
+        for (size_t i = 0; i < d; i++)
+            p.x[i] = embed[(size_t)tokens[t] * d + i] *
+                     (g->gemma ? (double)sqrtf((float)d) : 1);
         for (size_t i = 0; i < g->n_layers; i++) {
             ref_attention(&p, i, t);
             ref_mlp(&p, i);

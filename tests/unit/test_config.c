@@ -62,6 +62,29 @@ static const struct member moe[] = {
     {"moe_intermediate_size", "48"},
     {"norm_topk_prob", "true"},
 };
+/* Gemma 3 as its 1B model has it, smaller. */
+static const struct member gemma[] = {
+    {"model_type", "\"gemma3_text\""},
+    {"hidden_activation", "\"gelu_pytorch_tanh\""},
+    {"vocab_size", "320"},
+    {"hidden_size", "64"},
+    {"intermediate_size", "160"},
+    {"num_hidden_layers", "7"},
+    {"num_attention_heads", "4"},
+    {"num_key_value_heads", "1"},
+    {"head_dim", "16"},
+    {"max_position_embeddings", "2048"},
+    {"rms_norm_eps", "1e-06"},
+    {"eos_token_id", "[1, 106]"},
+    {"attn_logit_softcapping", "null"},
+    {"final_logit_softcapping", "null"},
+    {"query_pre_attn_scalar", "25"},
+    {"rope_theta", "1000000"},
+    {"rope_local_base_freq", "10000"},
+    {"rope_scaling", "null"},
+    {"sliding_window", "512"},
+    {"sliding_window_pattern", "3"},
+};
 enum { N_V4 = sizeof v4 / sizeof *v4, N_V5 = sizeof v5 / sizeof *v5 };
 
 static void put_member(struct buf *b, const char *key, const char *value)
@@ -420,6 +443,142 @@ static void broken_experts(void **state)
     refuses("config.json", "mlp_only_layers[1]", "from 0 to 2, is 3");
     WRITE(moe, {"mlp_only_layers", "[\"0\"]"});
     refuses("config.json", "mlp_only_layers[0]", "is \"0\"");
+}
+
+static void gemma_fields(void **state)
+{
+    (void)state;
+    WRITE(gemma, {"use_cache", "true"});
+    struct config a = loads(), b;
+    assert_string_equal(a.model_type, "gemma3_text");
+    assert_true(a.tied_head);
+    assert_true(a.embed_scale == 8);
+    assert_int_equal(a.n_ropes, 2);
+    for (size_t i = 0; i < 7; i++) {
+        bool full = i == 2 || i == 5;
+        assert_true(a.layers[i].window == (full ? NO_WINDOW : 512));
+        assert_true(a.layers[i].score_scale == 0.2f);
+        const struct rope_config *r = &a.ropes[a.layers[i].rope];
+        assert_true(r->theta == (full ? 1e6 : 1e4));
+        assert_int_equal(r->n_rot, 16);
+    }
+    /* as transformers 5 writes it, and with transformers' defaults */
+    WRITE(gemma, {"sliding_window_pattern", NULL},
+          {"_sliding_window_pattern", "3"}, {"rope_theta", NULL},
+          {"rope_local_base_freq", NULL}, {"rope_scaling", NULL},
+          {"rope_parameters",
+           "{\"full_attention\": {\"rope_theta\": 1000000, \"rope_type\": "
+           "\"default\"}, \"sliding_attention\": {\"rope_theta\": 10000}}"});
+    b = loads();
+    same(&a, &b);
+    config_free(&b);
+    WRITE(gemma, {"rope_theta", NULL}, {"rope_local_base_freq", NULL},
+          {"tie_word_embeddings", "true"}, {"rms_norm_eps", NULL},
+          {"hidden_activation", NULL}, {"use_bidirectional_attention", "false"},
+          {"layer_types", "[\"sliding_attention\", \"sliding_attention\", "
+                          "\"full_attention\", \"sliding_attention\", "
+                          "\"sliding_attention\", \"full_attention\", "
+                          "\"sliding_attention\"]"});
+    b = loads();
+    same(&a, &b);
+    config_free(&a);
+    config_free(&b);
+    /* only layers that attend to all are scaled */
+    WRITE(gemma,
+          {"rope_scaling", "{\"rope_type\": \"linear\", \"factor\": 8.0}"});
+    a = loads();
+    assert_int_equal(a.ropes[a.layers[2].rope].type, ROPE_LINEAR);
+    assert_true(a.ropes[a.layers[2].rope].factor == 8);
+    assert_int_equal(a.ropes[a.layers[0].rope].type, ROPE_DEFAULT);
+    config_free(&a);
+}
+
+/* Released checkpoints with a vision model leave out what transformers has a
+ * default for. */
+static void wrapped_fields(void **state)
+{
+    (void)state;
+    static const struct member wrapped[] = {
+        {"model_type", "\"gemma3\""},
+        {"eos_token_id", "[1, 106]"},
+        {"quantization", "{\"group_size\": 64, \"bits\": 4}"},
+        {"vision_config", "{\"hidden_size\": 1152}"},
+        {"text_config",
+         "{\"hidden_size\": 2560, \"intermediate_size\": 10240, "
+         "\"model_type\": \"gemma3_text\", \"num_hidden_layers\": 34, "
+         "\"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"linear\"}, "
+         "\"sliding_window\": 1024}"},
+    };
+    WRITE(wrapped, {"mm_tokens_per_image", "256"});
+    struct config c = loads();
+    assert_string_equal(c.model_type, "gemma3_text");
+    assert_int_equal(c.d_model, 2560);
+    assert_int_equal(c.vocab_size, 262208);
+    assert_int_equal(c.n_heads, 8);
+    assert_int_equal(c.n_kv_heads, 4);
+    assert_int_equal(c.head_dim, 256);
+    assert_int_equal(c.n_ctx_max, 131072);
+    assert_true(c.layers[0].score_scale == 1.0f / 16);
+    assert_true(c.layers[0].window == 1024);
+    assert_true(c.layers[5].window == NO_WINDOW);
+    assert_true(c.ropes[c.layers[5].rope].factor == 8);
+    assert_true(c.ropes[c.layers[5].rope].theta == 1e6);
+    assert_true(c.tied_head);
+    assert_int_equal(c.n_stop_ids, 2);
+    assert_int_equal(c.quant.all.bits, 4);
+    config_free(&c);
+    WRITE(wrapped, {"text_config", "[]"});
+    refuses("config.json", "text_config", "an object, is an array");
+    WRITE(wrapped, {"text_config", NULL});
+    refuses("config.json", "text_config", "missing");
+    WRITE(wrapped, {"text_config", "{\"model_type\": \"gemma2\"}"});
+    refuses("config.json", "text_config.model_type", "is \"gemma2\"");
+    WRITE(wrapped, {"text_config", "{\"hidden_size\": 0}"});
+    refuses("config.json", "text_config.hidden_size", "is 0");
+}
+
+static void broken_gemma(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value, *says;
+    } rows[] = {
+        {"final_logit_softcapping", "30.0", "must be null"},
+        {"attn_logit_softcapping", "50.0", "must be null"},
+        {"use_bidirectional_attention", "true", "must be false"},
+        {"use_bidirectional_attention", "1", "true or false"},
+        {"hidden_activation", "\"gelu\"", "is \"gelu\""},
+        {"query_pre_attn_scalar", "0", "is 0"},
+        {"query_pre_attn_scalar", "\"256\"", "a number"},
+        {"sliding_window", "0", "is 0"},
+        {"sliding_window_pattern", "0", "is 0"},
+        {"layer_types", "[\"sliding_attention\"]", "has 1"},
+        {"layer_types", "6", "a list of 7"},
+        {"head_dim", "15", "must be even"},
+        {"rms_norm_eps", "0", "is 0"},
+        {"vocab_size", "-1", "is -1"},
+        {"tie_word_embeddings", "1", "true or false"},
+        {"rope_scaling", "8", "an object or null"},
+        {"rope_local_base_freq", "0", "is 0"},
+        {"rope_parameters", "[]", "an object"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        WRITE(gemma, {rows[i].key, rows[i].value});
+        refuses("config.json", rows[i].key, rows[i].says);
+    }
+    WRITE(gemma, {"rope_scaling", "{\"rope_type\": \"llama3\"}"});
+    refuses("config.json", "rope_scaling.rope_type", "llama3");
+    WRITE(gemma, {"rope_parameters", "{\"rope_theta\": 10000}"});
+    refuses("config.json", "rope_parameters.full_attention", "missing");
+    WRITE(gemma,
+          {"rope_parameters", "{\"full_attention\": {}, \"sliding_attention\": "
+                              "{\"rope_type\": \"dynamic\"}}"});
+    refuses("config.json", "rope_parameters.sliding_attention.rope_type",
+            "dynamic");
+    WRITE(gemma,
+          {"rope_parameters", "{\"full_attention\": {\"rope_theta\": 5}, "
+                              "\"sliding_attention\": {}}"});
+    refuses("config.json", "rope_parameters.full_attention.rope_theta", "is 5");
 }
 
 static void what_is_not_supported_is_refused_by_name(void **state)
@@ -882,6 +1041,9 @@ int main(void)
         cmocka_unit_test_setup(required_fields, fresh),
         cmocka_unit_test_setup(experts, fresh),
         cmocka_unit_test_setup(broken_experts, fresh),
+        cmocka_unit_test_setup(gemma_fields, fresh),
+        cmocka_unit_test_setup(wrapped_fields, fresh),
+        cmocka_unit_test_setup(broken_gemma, fresh),
         cmocka_unit_test_setup(what_is_not_supported_is_refused_by_name, fresh),
         cmocka_unit_test_setup(shapes_that_cannot_be, fresh),
         cmocka_unit_test_setup(files_that_are_none, fresh),

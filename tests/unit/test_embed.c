@@ -168,10 +168,11 @@ static void batches_equal_single_texts(void **state)
 {
     (void)state;
     static const char *const models[] = {
-        GOLDENS "tied-bf16", GOLDENS "embedding-names", GOLDENS "mlx4",
-        GOLDENS "f16", GOLDENS "moe"};
+        GOLDENS "tied-bf16", GOLDENS "embedding-names",
+        GOLDENS "mlx4",      GOLDENS "f16",
+        GOLDENS "moe",       GOLDENS "gemma3-tied"};
     for (int l = 0; l < ISA_COUNT; l++)
-        for (size_t m = 0; m < 5 && cpu_has((enum isa)l); m++)
+        for (size_t m = 0; m < 6 && cpu_has((enum isa)l); m++)
             check_batches(models[m], isa_name((enum isa)l), true,
                           m == 0   ? 1
                           : m == 1 ? 3

@@ -103,12 +103,12 @@ static void chunks_do_not_change_results(void **state)
     (void)state;
     size_t n = 150, chunks[] = {1, 7, 64, 65};
     int32_t *ids = some_ids(n);
-    const char *models[] = {"tests/golden/models/yarn",
-                            "tests/golden/models/head128-untied-bf16",
-                            "tests/golden/models/moe", NULL};
+    const char *models[] = {
+        "tests/golden/models/yarn", "tests/golden/models/head128-untied-bf16",
+        "tests/golden/models/moe", "tests/golden/models/gemma3-gqa", NULL};
     for (int l = 0; l < ISA_COUNT; l++) {
         /* the demo model is too slow with the reference kernels */
-        size_t n_models = l == ISA_REF ? 3 : 4;
+        size_t n_models = l == ISA_REF ? 4 : 5;
         for (size_t m = 0; m < n_models && cpu_has((enum isa)l); m++) {
             for (size_t c = 0; c < 4; c++) {
                 struct setup a = {models[m], isa_name((enum isa)l), true, 2,
@@ -130,10 +130,10 @@ static void threads_do_not_change_results(void **state)
     size_t n = 100;
     int32_t *ids = some_ids(n);
     for (int l = 0; l < ISA_COUNT; l++) {
-        const char *models[] = {l == ISA_REF ? "tests/golden/models/yarn"
-                                             : NULL,
-                                "tests/golden/models/moe"};
-        for (int i = 0; i < 4 && cpu_has((enum isa)l); i++) {
+        const char *models[] = {
+            l == ISA_REF ? "tests/golden/models/yarn" : NULL,
+            "tests/golden/models/moe", "tests/golden/models/gemma3-gqa"};
+        for (int i = 0; i < 6 && cpu_has((enum isa)l); i++) {
             struct setup one = {models[i / 2], isa_name((enum isa)l), i % 2, 1,
                                 0};
             for (int t = 2; t <= 5; t++) {

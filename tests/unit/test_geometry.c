@@ -120,6 +120,8 @@ static struct geometry draw_geometry(void)
         draw_quantized(&g);
     if (!between(0, 2))
         draw_experts(&g);
+    else
+        g.gemma = !between(0, 2);
     return g;
 }
 
@@ -127,14 +129,15 @@ static const char *describe(const struct geometry *g)
 {
     static char text[384];
     snprintf(text, sizeof text,
-             "%zu layers, %zu wide, d_ff %zu, %zu heads on %zu of %zu, "
+             "%s%zu layers, %zu wide, d_ff %zu, %zu heads on %zu of %zu, "
              "vocabulary %zu, %zu tokens, window %zu, %s, %d bits by %zu, "
              "%zu of %zu experts of %zu, step %zu, layout %d%s%s",
-             g->n_layers, g->d_model, g->d_ff, g->n_kv_heads * g->group,
-             g->n_kv_heads, g->head_dim, g->vocab_size, g->n_tokens, g->window,
-             dtype_name(g->dtype), g->bits, g->q_group, g->n_active,
-             g->n_experts, g->expert_ff, g->sparse_step, (int)g->layout,
-             g->tied ? ", tied" : "", g->bias ? ", bias" : "");
+             g->gemma ? "Gemma, " : "", g->n_layers, g->d_model, g->d_ff,
+             g->n_kv_heads * g->group, g->n_kv_heads, g->head_dim,
+             g->vocab_size, g->n_tokens, g->window, dtype_name(g->dtype),
+             g->bits, g->q_group, g->n_active, g->n_experts, g->expert_ff,
+             g->sparse_step, (int)g->layout, g->tied ? ", tied" : "",
+             g->bias ? ", bias" : "");
     return text;
 }
 

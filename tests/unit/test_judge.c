@@ -90,8 +90,9 @@ static void ok(int rc, const struct qwick_err *e)
 static void tokens_have_the_models_logprobs(void **state)
 {
     (void)state;
-    const char *models[] = {SMALL, YARN, "tests/golden/models/moe", NULL};
-    for (size_t m = 0; m < 4; m++) {
+    const char *models[] = {SMALL, YARN, "tests/golden/models/moe",
+                            "tests/golden/models/gemma3-gqa", NULL};
+    for (size_t m = 0; m < 5; m++) {
         struct qwick_engine *eng = open_engine(models[m], 0, true);
         size_t n = 40, vocab_size = eng->model.config.vocab_size;
         int32_t *ids = some_ids(n, 7);

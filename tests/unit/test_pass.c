@@ -48,9 +48,10 @@ static int32_t *some_ids(size_t n, uint32_t seed)
 
 /* One checkpoint for each kind of weights. */
 static const char *const models[] = {
-    "tests/golden/models/tied-bf16", "tests/golden/models/attention-bias",
-    "tests/golden/models/f16",       "tests/golden/models/moe",
-    "tests/golden/models/mlx4",      "tests/golden/models/mlx8",
+    "tests/golden/models/tied-bf16",  "tests/golden/models/attention-bias",
+    "tests/golden/models/f16",        "tests/golden/models/moe",
+    "tests/golden/models/mlx4",       "tests/golden/models/mlx8",
+    "tests/golden/models/gemma3-gqa",
 };
 enum { N_MODELS = sizeof models / sizeof *models, N_SEQ = 7 };
 

@@ -78,9 +78,10 @@ void *malloc(size_t n)
 }
 #endif
 
-#define YARN "tests/golden/models/yarn"
-#define WIDE "tests/golden/models/head128-untied-bf16"
-#define MOE  "tests/golden/models/moe"
+#define YARN  "tests/golden/models/yarn"
+#define WIDE  "tests/golden/models/head128-untied-bf16"
+#define MOE   "tests/golden/models/moe"
+#define GEMMA "tests/golden/models/gemma3-gqa"
 
 static void some_ids(int32_t *ids, size_t n, uint32_t x)
 {
@@ -454,10 +455,10 @@ static size_t check(struct qwick_engine *eng, struct qwick_engine *plain,
 
 static void cached_in_memory_is_as_recomputed(void **state)
 {
-    static const char *const models[] = {YARN, WIDE, MOE};
+    static const char *const models[] = {YARN, WIDE, MOE, GEMMA};
     int32_t a[250], b[250];
     (void)state;
-    for (size_t m = 0; m < 3; m++) {
+    for (size_t m = 0; m < 4; m++) {
         struct qwick_engine *plain =
             open_engine((struct mode){.model = models[m]});
         struct qwick_engine *eng =
@@ -603,10 +604,10 @@ static size_t check_run(struct mode m, struct qwick_engine *plain,
 
 static void cached_on_disk_is_as_recomputed(void **state)
 {
-    static const char *const models[] = {YARN, WIDE, MOE};
+    static const char *const models[] = {YARN, WIDE, MOE, GEMMA};
     int32_t a[250], b[250], c[250];
     (void)state;
-    for (size_t m = 0; m < 3; m++) {
+    for (size_t m = 0; m < 4; m++) {
         struct mode disk = {models[m], .dir = temp_dir};
         struct mode both = {models[m], .dir = temp_dir, .bytes = 1 << 20};
         struct qwick_engine *plain =

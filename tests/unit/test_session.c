@@ -238,8 +238,9 @@ static void rollback_and_on_is_as_fresh(void **state)
     static const size_t to[] = {0, 1, 63, 64, 65, 127, 128, 150};
     int32_t ids[160], more[160];
     (void)state;
-    static const char *const models[] = {YARN, WIDE, "tests/golden/models/moe"};
-    for (int m = 0; m < 3; m++) {
+    static const char *const models[] = {YARN, WIDE, "tests/golden/models/moe",
+                                         "tests/golden/models/gemma3-gqa"};
+    for (int m = 0; m < 4; m++) {
         struct qwick_engine *eng =
             open_engine(models[m], true, QWICK_KV_DEFAULT);
         some_ids(ids, 160, 5);

@@ -69,7 +69,8 @@ static int put_config(struct buf *b, const struct config *c)
     for (size_t i = 1; i < c->n_ropes; i++)
         bad |= put_rope(b, &c->ropes[i]);
     for (size_t i = 0; i < c->n_layers && c->n_ropes > 1; i++)
-        bad |= put(b, c->layers[i].rope);
+        bad |= put(b, c->layers[i].rope) |
+               put_double(b, (double)c->layers[i].score_scale);
     for (size_t i = 0; i < c->n_layers; i++) {
         const struct layer_config *l = &c->layers[i];
         if (l->n_experts) /* dense models keep the keys of earlier versions */

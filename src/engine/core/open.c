@@ -275,6 +275,27 @@ static int check_memory(struct qwick_engine *eng, bool preload,
     return 0;
 }
 
+/* Such as the vision model beside the text model. */
+static void note_unused(struct qwick_engine *eng)
+{
+    const struct st_tensor *first = NULL;
+    size_t n = 0, bytes = 0;
+    for (size_t i = 0; i < st_count(eng->weights); i++) {
+        const struct st_tensor *t = st_at(eng->weights, i);
+        if (eng->model.weights.used[i])
+            continue;
+        first = first ? first : t;
+        n++;
+        bytes += t->n_bytes;
+    }
+    if (n)
+        engine_note(eng,
+                    "%s: %zu tensors, %.1f MB, are not part of the text model "
+                    "and ignored: %.100s%s",
+                    checkpoint_dir(eng->ck), n, (double)bytes / 1e6,
+                    first->name, n > 1 ? ", ..." : "");
+}
+
 static int open_weights(struct qwick_engine *eng,
                         const struct qwick_engine_options *o,
                         struct qwick_err *e)
@@ -286,6 +307,7 @@ static int open_weights(struct qwick_engine *eng,
     if (check_memory(eng, o->preload, e) || (o->preload && model_preload(m, e)))
         return -1;
     model_load_blas(m);
+    note_unused(eng);
     check_stop_ids(eng);
     return block_ids(eng, e);
 }

@@ -1,0 +1,208 @@
+/* Gemma 3's text model (Gemma3ForCausalLM in transformers):
+ *
+ *   x = sqrt(d_model) * embedding
+ *   h = x + norm(o_proj(attention(q_norm, k_norm, RoPE of q, k, v of norm(x))))
+ *   y = h + norm(down_proj(gelu(gate_proj(norm(h))) * up_proj(norm(h))))
+ *
+ * Norms are zero-centred in checkpoints: names.plus makes plain ones of them.
+ * Most layers attend through a window and have a rotary embedding of their own.
+ * transformers rounds sqrt(d_model) to the type of the weights; we keep it in
+ * float32, as it does for float32 weights. */
+#include <math.h>
+#include <stdio.h>
+
+#include "file/json.h"
+#include "model/arch.h"
+#include "model/arch_qwen3.h"
+#include "model/model.h"
+#include "model/pass.h"
+#include "model/section.h"
+
+/* ---- config.json ----------------------------------------------------------
+ */
+
+enum { ROPE_FULL, ROPE_SLIDING, N_ROPES };
+
+/* Gemma3TextConfig's. Released checkpoints rely on them. */
+static void set_defaults(struct config *c)
+{
+    c->vocab_size = 262208;
+    c->d_model = 2304;
+    c->d_ff = 9216;
+    c->n_layers = 26;
+    c->n_heads = 8;
+    c->n_kv_heads = 4;
+    c->head_dim = 256;
+    c->n_ctx_max = 131072;
+    c->rms_eps = 1e-6;
+    c->tied_head = true;
+    c->sliding_window = 4096;
+    c->n_ropes = N_ROPES;
+    c->ropes[ROPE_FULL].theta = 1000000;
+    c->ropes[ROPE_SLIDING].theta = 10000;
+}
+
+/* What other Gemmas have and this one does not. */
+static int check_absent(const struct section *s, struct qwick_err *e)
+{
+    static const char *const caps[] = {"final_logit_softcapping",
+                                       "attn_logit_softcapping"};
+    bool both_ways;
+    for (size_t i = 0; i < 2; i++)
+        if (!section_absent(s, caps[i]))
+            return section_bad(s, caps[i], "null (what is supported)", e);
+    if (!section_absent(s, "hidden_activation") &&
+        !json_equals(json_get(s->v, "hidden_activation"), "gelu_pytorch_tanh"))
+        return section_bad(s, "hidden_activation",
+                           "\"gelu_pytorch_tanh\" (what is supported)", e);
+    if (section_opt_bool(s, "use_bidirectional_attention", false, &both_ways,
+                         e))
+        return -1;
+    return both_ways ? section_bad(s, "use_bidirectional_attention",
+                                   "false (what is supported)", e)
+                     : 0;
+}
+
+/* layer_types; else every sliding_window_pattern-th layer attends to all. */
+static int read_windows(struct config *c, const struct section *s,
+                        struct qwick_err *e)
+{
+    const char *key = section_absent(s, "sliding_window_pattern")
+                          ? "_sliding_window_pattern"
+                          : "sliding_window_pattern";
+    size_t pattern;
+    if (section_opt_size(s, "sliding_window", c->sliding_window, INT32_MAX,
+                         &c->sliding_window, e))
+        return -1;
+    if (!section_absent(s, "layer_types"))
+        return config_read_layer_types(c, s, e);
+    if (section_opt_size(s, key, 6, MAX_LAYERS, &pattern, e))
+        return -1;
+    for (size_t i = 0; i < c->n_layers; i++)
+        if ((i + 1) % pattern)
+            c->layers[i].window = c->sliding_window;
+    return 0;
+}
+
+/* transformers 5: an object for each kind of layer. 4: rope_theta and
+ * rope_scaling are those of layers that attend to all. */
+static int read_ropes(struct config *c, const struct section *s,
+                      struct qwick_err *e)
+{
+    static const char *const kinds[N_ROPES] = {"full_attention",
+                                               "sliding_attention"};
+    static const char *const thetas[N_ROPES] = {"rope_theta",
+                                                "rope_local_base_freq"};
+    char in[64], in_kind[96];
+    snprintf(in, sizeof in, "%srope_parameters.", s->in);
+    struct section all = section_inner(s, "rope_parameters", in);
+    bool has5 = !section_absent(s, "rope_parameters");
+    if (has5 && all.v->type != JSON_OBJECT)
+        return section_bad(s, "rope_parameters", "an object", e);
+    for (int i = 0; i < N_ROPES; i++) {
+        struct section none = {.path = s->path, .in = ""};
+        struct section v4 = none, v5 = none;
+        snprintf(in_kind, sizeof in_kind, "%s%s.", in, kinds[i]);
+        if (has5)
+            v5 = section_inner(&all, kinds[i], in_kind);
+        if (has5 && (!v5.v || v5.v->type != JSON_OBJECT))
+            return section_bad(&all, kinds[i], "an object", e);
+        if (i == ROPE_FULL)
+            v4 = section_inner(s, "rope_scaling", "rope_scaling.");
+        if (i == ROPE_FULL && !section_absent(s, "rope_scaling") &&
+            v4.v->type != JSON_OBJECT)
+            return section_bad(s, "rope_scaling", "an object or null", e);
+        c->ropes[i].n_rot = c->head_dim;
+        if (config_read_rope_of(c, &c->ropes[i], s, thetas[i], &v5, &v4, e))
+            return -1;
+    }
+    return 0;
+}
+
+static int read_config(struct config *c, const struct section *s,
+                       struct qwick_err *e)
+{
+    double scalar;
+    set_defaults(c);
+    if (check_absent(s, e) || config_read_common(c, s, e) ||
+        section_opt_double(s, "query_pre_attn_scalar", 256, 1e-6, MAX_DIM,
+                           &scalar, e))
+        return -1;
+    if (c->head_dim % 2)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: head_dim: must be even for rotary embedding, is "
+                       "%zu",
+                       s->path, c->head_dim);
+    if (read_windows(c, s, e) || read_ropes(c, s, e))
+        return -1;
+    c->embed_scale = sqrtf((float)c->d_model);
+    for (size_t i = 0; i < c->n_layers; i++) {
+        struct layer_config *l = &c->layers[i];
+        l->score_scale = (float)(1 / sqrt(scalar));
+        l->rope = l->window == NO_WINDOW ? ROPE_FULL : ROPE_SLIDING;
+    }
+    return 0;
+}
+
+/* ---- weights --------------------------------------------------------------
+ */
+
+static int bind_layer(struct model *m, struct layer *l, size_t i,
+                      struct qwick_err *e)
+{
+    struct weights *w = &m->weights;
+    size_t d = m->config.d_model;
+    struct weight_ref attn = {.id = WEIGHT_ATTN_POST_NORM, .layer = i},
+                      mlp = {.id = WEIGHT_MLP_POST_NORM, .layer = i};
+    if (qwen3_bind_attention(m, l, i, e) || qwen3_bind_mlp(m, l, i, e) ||
+        weights_vector(w, &l->attn_post_norm, d, attn, e) ||
+        weights_vector(w, &l->mlp_post_norm, d, mlp, e))
+        return -1;
+    l->mlp.glu = m->k->geglu;
+    return 0;
+}
+
+static const struct names *const schemes[] = {&names_gemma, NULL};
+
+/* ---- the layer ------------------------------------------------------------
+ */
+
+/* Add norm(w(in)) to the residual stream. Ends with a barrier; at one before
+ * it, the caller's w->ahead applies. */
+static void add_product(struct worker *w, const struct matrix *a,
+                        const float *bias, const struct input *in, size_t n,
+                        const float *norm)
+{
+    size_t ld = scratch_ld(w->p->m->config.d_model);
+    struct product p = {a, bias, w->p->s->proj, ld, false};
+    pass_multiply_all(w, &p, 1, in, n);
+    pass_barrier(w, PART_PROJECTIONS);
+    pass_add_normalised(w, norm, n);
+}
+
+static void layer(struct worker *w, size_t i, size_t n)
+{
+    const struct pass *p = w->p;
+    const struct layer *l = &p->m->layers[i];
+    const struct mlp *mlp = &l->mlp;
+    const struct matrix *const gated[] = {&mlp->gate_proj, &mlp->up_proj};
+    struct input in = pass_attention(w, i, l->input_norm, n);
+    if (*p->stop || n == 0)
+        return;
+    pass_ahead_gated(w, mlp, n);
+    add_product(w, &l->attn.o_proj, l->attn.o_bias, &in, n, l->attn_post_norm);
+    in =
+        pass_normalise(w, p->s->x, n, l->post_norm, pass_forms(p, gated, 2, n));
+    in = pass_gated(w, mlp, &in, n);
+    pass_ahead_layer(w, i + 1);
+    add_product(w, &mlp->down_proj, NULL, &in, n, l->mlp_post_norm);
+}
+
+const struct arch arch_gemma3 = {.model_type = "gemma3_text",
+                                 .wrapped = "gemma3",
+                                 .names = schemes,
+                                 .read_config = read_config,
+                                 .bind_layer = bind_layer,
+                                 .layer = layer,
+                                 .ahead = qwen3_ahead,
+                                 .layer_cost = qwen3_layer_cost};
