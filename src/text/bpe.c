@@ -27,7 +27,7 @@ const char *bpe_token(struct bpe *b, int32_t id, size_t *n)
         return NULL;
     struct bpe_tok *t = &b->tok[id];
     if (t->flags & BPE_SPELLED)
-        alphabet_bytes(&b->alphabet, b->arena, t);
+        bpe_unspell(b, t);
     *n = t->len;
     return b->arena + t->off;
 }
@@ -119,13 +119,24 @@ static int need(struct encoder *c, size_t n)
 /* Words up to this many bytes find the next merge by comparing all pairs. */
 #define SHORT_WORD 40
 
-/* Merge a word of 2..SHORT_WORD bytes; returns the number of ids. */
-static size_t merge_short(const struct bpe *b, const char *p, size_t n,
+/* Fill id with the tokens of single characters (or bytes) of p[0..n); returns
+ * their number, at most n. */
+static size_t start_ids(const struct bpe *b, const char *p, size_t n,
+                        uint32_t *id)
+{
+    size_t n_ids = 0;
+    for (size_t i = 0, len = 1; i < n; i += len)
+        id[n_ids++] = b->byte_fallback ? bpe_first_char(b, p + i, n - i, &len)
+                                       : b->byte_id[(unsigned char)p[i]];
+    return n_ids;
+}
+
+/* Merge a word of 1..SHORT_WORD bytes; returns the number of ids. */
+static size_t merge_short(const struct bpe *b, const char *p, size_t n_bytes,
                           uint32_t *id)
 {
     uint32_t rank[SHORT_WORD];
-    for (size_t i = 0; i < n; i++)
-        id[i] = b->byte_id[(unsigned char)p[i]];
+    size_t n = start_ids(b, p, n_bytes, id);
     for (size_t i = 0; i + 1 < n; i++)
         rank[i] = bpe_rank(b, id[i], id[i + 1]);
     while (n > 1) {
@@ -214,6 +225,18 @@ static int need_scratch(struct encoder *c, size_t n)
     return 0;
 }
 
+/* Fill s with the characters (or bytes) of p[0..n) as a list. */
+static void start_symbols(const struct bpe *b, const char *p, uint32_t n,
+                          struct symbol *s)
+{
+    size_t len = 1;
+    for (uint32_t i = 0, prev = UINT32_MAX; i < n; prev = i, i = s[i].next) {
+        uint32_t id = b->byte_fallback ? bpe_first_char(b, p + i, n - i, &len)
+                                       : b->byte_id[(unsigned char)p[i]];
+        s[i] = (struct symbol){id, 0, prev, i + (uint32_t)len};
+    }
+}
+
 /* Merge p[0..n) in O(n log n). Afterwards the tokens are a list in c->symbols
  * that begins with the first symbol. A symbol's index is the offset of its
  * token. */
@@ -222,16 +245,15 @@ static int merge_part(struct encoder *c, const char *p, size_t n)
     const struct bpe *b = c->b;
     if (need_scratch(c, n) < 0)
         return -1;
+    c->b->n_merged += n;
     struct symbol *s = c->symbols;
     uint64_t *heap = c->heap;
     uint32_t end = (uint32_t)n;
     size_t n_heap = 0;
-    for (uint32_t i = 0; i < end; i++)
-        s[i] =
-            (struct symbol){b->byte_id[(unsigned char)p[i]], 0, i - 1, i + 1};
-    for (uint32_t i = 0; i < end; i++) {
-        s[i].rank =
-            i + 1 < end ? bpe_rank(b, s[i].id, s[i + 1].id) : BPE_NO_RANK;
+    start_symbols(b, p, end, s);
+    for (uint32_t i = 0; i < end; i = s[i].next) {
+        uint32_t next = s[i].next;
+        s[i].rank = next < end ? bpe_rank(b, s[i].id, s[next].id) : BPE_NO_RANK;
         if (s[i].rank != BPE_NO_RANK)
             heap[n_heap++] = (uint64_t)s[i].rank << 32 | i;
     }
@@ -304,6 +326,8 @@ static int merge_windows(struct encoder *c, const char *p, size_t n,
     size_t at = 0, n_last = 0;
     while (at < n && c->n <= c->enough) {
         size_t len = n - at < window ? n - at : window;
+        if (c->b->byte_fallback && at + len < n)
+            len = bpe_char_start(p + at, n - at, len);
         size_t most = at + len < n ? len - len / 8 : len;
         size_t before = n_last, end;
         if (merge_part(c, p + at, len) < 0)
@@ -391,7 +415,7 @@ static int merge_unseen(struct encoder *c, const char *p, size_t n)
 static int encode_word(struct encoder *c, const char *p, size_t n, size_t room)
 {
     struct bpe *b = c->b;
-    if (n == 1 && !b->ignore_merges) {
+    if (n == 1 && !b->ignore_merges && !b->byte_fallback) {
         if (need(c, 1) < 0)
             return -1;
         c->ids[c->n++] = (int32_t)b->byte_id[(unsigned char)*p];
@@ -437,7 +461,7 @@ static int encode_piece(struct encoder *c, const char *p, size_t n)
         n = c->nfc.len;
     }
     for (size_t i = 0; i < n && c->n <= c->enough;) {
-        size_t k = split_next(p + i, n - i);
+        size_t k = c->b->byte_fallback ? n : split_next(p + i, n - i);
         if (encode_word(c, p + i, k, n - i) < 0)
             return -1;
         i += k;

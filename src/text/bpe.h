@@ -1,13 +1,19 @@
-/* Byte-level BPE as Hugging Face's `tokenizers` does it, read from
- * tokenizer.json alone.
+/* BPE as Hugging Face's `tokenizers` does it, read from tokenizer.json alone.
  *
- * Text is cut at added tokens. Each remaining piece is NFC-normalised and split
- * by the GPT-2 style pattern of Qwen2/Qwen3, and each part is merged by rank
- * (Sennrich et al. 2016). A tokenizer.json that asks for anything else is
- * refused, and the error names it: other model types, normalizers,
- * pre-tokenizers, patterns or decoders; dropout, byte_fallback, unk_token,
- * prefixes and suffixes; added tokens that are normalized, strip spaces or
- * match single words only. */
+ * Text is cut at added tokens. The remaining pieces become parts, depending on
+ * the kind of the tokenizer:
+ *
+ *   byte-level     A piece is NFC-normalised and split by the GPT-2 style
+ *                  pattern of Qwen2/Qwen3. A part starts as bytes.
+ *   byte_fallback  (Gemma) A piece is one part, in which U+2581 replaces
+ *                  blanks. It starts as characters. A character that is not in
+ *                  the vocabulary starts as the tokens of its bytes.
+ *
+ * Each part is merged by rank (Sennrich et al. 2016). A tokenizer.json that
+ * asks for anything else is refused, and the error names it: other model types,
+ * normalizers, pre-tokenizers, patterns or decoders; dropout, unk_token without
+ * byte_fallback, prefixes and suffixes; added tokens that are normalized, strip
+ * spaces or match single words only. */
 #ifndef TEXT_BPE_H
 #define TEXT_BPE_H
 
@@ -15,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 
 /* A tokenizer. Functions that take it without const change it: encoding keeps a
@@ -72,6 +79,22 @@ bool bpe_is_added(const struct bpe *b, int32_t id);
 bool bpe_is_special(const struct bpe *b, int32_t id);
 /* Return the id of the added token with this content, or -1. */
 int32_t bpe_added_id(const struct bpe *b, const char *content);
+
+/* The state of decoding a text, token by token; all zeros at its start. With
+ * byte_fallback, the tokens of single bytes are held back until another token
+ * follows. If all these bytes together are valid UTF-8, they are text; else
+ * each of them becomes U+FFFD (ByteFallback in `tokenizers`). */
+struct bpe_decoder {
+    struct buf run; /* held back */
+};
+
+/* Decode one id and append the text to *out. An id without a token has no text.
+ * Returns 0, or -1 when out of memory. */
+int bpe_decode(struct bpe *b, struct bpe_decoder *d, int32_t id,
+               struct buf *out);
+/* End the text: append what is held back. d may then decode another text. */
+int bpe_decode_end(struct bpe_decoder *d, struct buf *out);
+void bpe_decoder_free(struct bpe_decoder *d);
 
 /* A part [begin, end) of the text in bytes. */
 struct bpe_span {

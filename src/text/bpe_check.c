@@ -68,6 +68,59 @@ static int check_pre_tokenizer(const struct bpe_load *l,
     return 0;
 }
 
+static int check_decoder(const struct bpe_load *l, const struct json_value *v)
+{
+    return is_type(v, "ByteLevel") ? 0 : refuse(l, "decoder", v, "ByteLevel");
+}
+
+/* ---- byte fallback ---- */
+
+#define BLANK "\xE2\x96\x81"
+
+/* {"type": "Replace", "pattern": {"String": FROM}, "content": TO} */
+static bool is_replace(const struct json_value *v, const char *from,
+                       const char *to)
+{
+    return is_type(v, "Replace") &&
+           json_equals(json_get(json_get(v, "pattern"), "String"), from) &&
+           json_equals(json_get(v, "content"), to);
+}
+
+static int check_replace(const struct bpe_load *l, const struct json_value *v)
+{
+    return is_replace(v, " ", BLANK)
+               ? 0
+               : refuse(l, "normalizer", v,
+                        "Replace of \" \" by \"" BLANK "\"");
+}
+
+/* No blank is left to split at. */
+static int check_split(const struct bpe_load *l, const struct json_value *v)
+{
+    if (bpe_is_null(v) ||
+        (is_type(v, "Split") &&
+         json_equals(json_get(json_get(v, "pattern"), "String"), " ") &&
+         bpe_is_bool(json_get(v, "invert"), false)))
+        return 0;
+    return refuse(l, "pre_tokenizer", v, "null, Split at \" \"");
+}
+
+static int check_fallback_decoder(const struct bpe_load *l,
+                                  const struct json_value *v)
+{
+    const struct json_value *list = json_get(v, "decoders");
+    if (is_type(v, "Sequence") && json_is(list, JSON_ARRAY) && list->len == 3 &&
+        is_replace(&list->items[0], BLANK, " ") &&
+        is_type(&list->items[1], "ByteFallback") &&
+        is_type(&list->items[2], "Fuse"))
+        return 0;
+    return refuse(l, "decoder", v,
+                  "Sequence of Replace of \"" BLANK "\" by \" \", "
+                  "ByteFallback and Fuse");
+}
+
+/* ---- all of it ---- */
+
 /* Accept post-processors that change only offsets, or add special tokens for
  * add_special_tokens; this tokenizer never adds those. */
 static int check_post_processor(const struct bpe_load *l,
@@ -104,7 +157,13 @@ static int check_model(struct bpe_load *l, const struct json_value *v)
     x = json_get(v, "dropout");
     if (!bpe_is_null(x) && (json_double(x, &dropout) < 0 || dropout != 0))
         return refuse(l, "model.dropout", x, "null");
-    if (!bpe_is_null(x = json_get(v, "unk_token")))
+    x = json_get(v, "byte_fallback");
+    if (!bpe_is_null(x) && !json_is(x, JSON_BOOL))
+        return refuse(l, "model.byte_fallback", x, "true, false");
+    bool fallback = l->b->byte_fallback = x && bpe_is_bool(x, true);
+    /* with the tokens of all bytes no character is unknown */
+    x = json_get(v, "unk_token");
+    if (!bpe_is_null(x) && !(fallback && json_is(x, JSON_STRING)))
         return refuse(l, "model.unk_token", x, "null");
     x = json_get(v, "continuing_subword_prefix");
     if (!bpe_is_null(x) && !json_equals(x, ""))
@@ -113,15 +172,15 @@ static int check_model(struct bpe_load *l, const struct json_value *v)
     if (!bpe_is_null(x) && !json_equals(x, ""))
         return refuse(l, "model.end_of_word_suffix", x, "null, \"\"");
     x = json_get(v, "fuse_unk");
-    if (!bpe_is_null(x) && !bpe_is_bool(x, false))
+    if (!bpe_is_null(x) && !bpe_is_bool(x, false) &&
+        !(fallback && bpe_is_bool(x, true)))
         return refuse(l, "model.fuse_unk", x, "false");
-    x = json_get(v, "byte_fallback");
-    if (!bpe_is_null(x) && !bpe_is_bool(x, false))
-        return refuse(l, "model.byte_fallback", x, "false");
     x = json_get(v, "ignore_merges");
     if (!bpe_is_null(x) && !json_is(x, JSON_BOOL))
         return refuse(l, "model.ignore_merges", x, "true, false");
     l->b->ignore_merges = x && bpe_is_bool(x, true);
+    if (fallback && l->b->ignore_merges)
+        return refuse(l, "model.ignore_merges", x, "false, with byte_fallback");
     if (!l->has_vocab)
         return refuse(l, "model.vocab", json_get(v, "vocab"), "an object");
     if (!l->has_merges)
@@ -140,18 +199,26 @@ static int check_model(struct bpe_load *l, const struct json_value *v)
     return 0;
 }
 
+/* What each kind of tokenizer asks for. */
+static const struct kind {
+    int (*normalizer)(const struct bpe_load *l, const struct json_value *v);
+    int (*pre_tokenizer)(const struct bpe_load *l, const struct json_value *v);
+    int (*decoder)(const struct bpe_load *l, const struct json_value *v);
+} by_bytes = {check_normalizer, check_pre_tokenizer, check_decoder},
+  by_chars = {check_replace, check_split, check_fallback_decoder};
+
 int bpe_check_rest(struct bpe_load *l, const struct json_value *root)
 {
     if (!json_is(root, JSON_OBJECT))
         return err_set(l->e, QWICK_ERR_MODEL, "%s: not a JSON object", l->name);
-    if (check_model(l, json_get(root, "model")) < 0 ||
-        check_normalizer(l, json_get(root, "normalizer")) < 0 ||
-        check_pre_tokenizer(l, json_get(root, "pre_tokenizer")) < 0 ||
-        check_post_processor(l, json_get(root, "post_processor")) < 0)
+    if (check_model(l, json_get(root, "model")) < 0)
         return -1;
-    const struct json_value *decoder = json_get(root, "decoder");
-    if (!is_type(decoder, "ByteLevel"))
-        return refuse(l, "decoder", decoder, "ByteLevel");
-    l->b->nfc = !bpe_is_null(json_get(root, "normalizer"));
+    const struct kind *k = l->b->byte_fallback ? &by_chars : &by_bytes;
+    if (k->normalizer(l, json_get(root, "normalizer")) < 0 ||
+        k->pre_tokenizer(l, json_get(root, "pre_tokenizer")) < 0 ||
+        check_post_processor(l, json_get(root, "post_processor")) < 0 ||
+        k->decoder(l, json_get(root, "decoder")) < 0)
+        return -1;
+    l->b->nfc = is_type(json_get(root, "normalizer"), "NFC");
     return 0;
 }

@@ -21,13 +21,15 @@
 #define BPE_MAX_TOKEN 65535u
 
 enum {
-    BPE_HAS = 1,     /* the id exists */
-    BPE_MODEL = 2,   /* in the vocabulary of the BPE model */
-    BPE_ADDED = 4,   /* in added_tokens; it may also have BPE_MODEL */
-    BPE_SPECIAL = 8, /* added and flagged special */
-    BPE_RAW = 16,    /* has a character that stands for no byte; see
-                        alphabet_bytes */
-    BPE_SPELLED = 32 /* still spelled; see struct bpe_tok */
+    BPE_HAS = 1,      /* the id exists */
+    BPE_MODEL = 2,    /* in the vocabulary of the BPE model */
+    BPE_ADDED = 4,    /* in added_tokens; it may also have BPE_MODEL */
+    BPE_SPECIAL = 8,  /* added and flagged special */
+    BPE_RAW = 16,     /* has a character that stands for no byte; see
+                         alphabet_bytes */
+    BPE_SPELLED = 32, /* still spelled; see struct bpe_tok */
+    BPE_FALLBACK = 64 /* spelled <0xHH>, with byte_fallback; set when
+                         BPE_SPELLED is cleared */
 };
 
 /* A token. Its bytes are arena[off, off + len). At first these hold the
@@ -59,6 +61,29 @@ void alphabet_fill(struct alphabet *a);
  * token with a character that stands for no byte keeps its spelling, as in
  * `tokenizers`, and gets BPE_RAW. */
 void alphabet_bytes(const struct alphabet *a, char *arena, struct bpe_tok *t);
+
+/* ---- characters (bpe_chars.c) ---- */
+
+/* Do the same for a tokenizer with byte_fallback: U+2581 becomes a blank, and
+ * <0xHH> the byte. */
+void bpe_chars_bytes(char *arena, struct bpe_tok *t);
+
+/* Return the byte that the spelling <0xHH> stands for, or -1 for others. */
+int bpe_fallback_byte(const char *p, size_t n);
+
+/* A character of 0x80 or above and its token. */
+struct bpe_char {
+    uint32_t c, id;
+};
+
+/* Return the token of the first character of p[0..n), n >= 1, or of its first
+ * byte if the character has no token. *len: its bytes. */
+uint32_t bpe_first_char(const struct bpe *b, const char *p, size_t n,
+                        size_t *len);
+
+/* Return the last position up to `at` in p[0..n) that is not inside a
+ * character. */
+size_t bpe_char_start(const char *p, size_t n, size_t at);
 
 /* ---- hashes ---- */
 
@@ -119,6 +144,12 @@ struct bpe {
     struct alphabet alphabet;
     uint32_t byte_id[256]; /* ids of the tokens that are single bytes */
 
+    /* with byte_fallback, the tokens that characters start as: */
+    bool byte_fallback;
+    uint32_t ascii_id[128]; /* of ASCII; a blank has the id of U+2581 */
+    struct bpe_char *chars; /* [n_chars] of other characters, ascending */
+    size_t n_chars;
+
     uint64_t *merges; /* [n_merges], by rank: left id, right id, merged id */
     size_t n_merges;
     struct hashmap pairs; /* from (left, right) to rank */
@@ -144,6 +175,7 @@ struct bpe {
 
     struct bpe_word *cache; /* [BPE_CACHE_WORDS], changed by encoding */
     size_t window;          /* bytes of a long word that are merged at a time */
+    size_t n_merged;        /* bytes of all windows so far, for tests */
 };
 
 /* Bytes of a window, so that its symbols and its heap fit an L2 cache. */
@@ -157,6 +189,15 @@ struct bpe_word {
     char bytes[30];
     int32_t ids[8];
 };
+
+/* Turn the spelling of a token that is BPE_SPELLED into its bytes. */
+static inline void bpe_unspell(struct bpe *b, struct bpe_tok *t)
+{
+    if (b->byte_fallback)
+        bpe_chars_bytes(b->arena, t);
+    else
+        alphabet_bytes(&b->alphabet, b->arena, t);
+}
 
 #define BPE_NO_RANK UINT32_MAX
 

@@ -99,6 +99,8 @@ struct bpe *bpe_load_free(struct bpe_load *l)
 int bpe_find_bytes(const struct bpe_load *l)
 {
     struct bpe *b = l->b;
+    if (b->byte_fallback)
+        return bpe_find_chars(l);
     const struct alphabet *a = &b->alphabet;
     for (size_t c = 0; c < 256; c++) {
         uint32_t u = a->char_of[c];
@@ -133,7 +135,7 @@ static int index_words(struct bpe_load *l)
     for (size_t i = 0; i < b->size; i++) {
         struct bpe_tok *t = &b->tok[i];
         if (t->flags & BPE_SPELLED)
-            alphabet_bytes(&b->alphabet, b->arena, t);
+            bpe_unspell(b, t);
         if ((t->flags & BPE_MODEL) && !(t->flags & BPE_RAW))
             hashmap_put(&b->words, bpe_hash(b->seed, b->arena + t->off, t->len),
                         (uint32_t)i);
@@ -208,6 +210,7 @@ void bpe_close(struct bpe *b)
     free(b->arena);
     free(b->tok);
     free(b->merges);
+    free(b->chars);
     hashmap_free(&b->pairs);
     hashmap_free(&b->words);
     free(b->added);

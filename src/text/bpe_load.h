@@ -134,6 +134,11 @@ int bpe_finish(struct bpe_load *l);
  * when out of memory. */
 int bpe_vocab_put(struct bpe_load *l, size_t n, uint32_t id, const char *p);
 
+/* ---- bpe_chars.c ---- */
+
+/* bpe_find_bytes with byte fallback: the tokens of characters, too. */
+int bpe_find_chars(const struct bpe_load *l);
+
 /* ---- bpe_scan.c ---- */
 
 /* Fill l from a file with the vocabulary and the merges. If only resolving the

@@ -544,7 +544,7 @@ static void test_refused(void **unused)
          "model.end_of_word_suffix: \"</w>\""},
         {"\"fuse_unk\":false", "\"fuse_unk\":true", "model.fuse_unk: true"},
         {"\"byte_fallback\":false", "\"byte_fallback\":true",
-         "model.byte_fallback: true"},
+         "normalizer: {"},
         {"\"ignore_merges\":false", "\"ignore_merges\":1",
          "model.ignore_merges: 1"},
         {"\"dropout\":null", "\"magic\":7", "model: unknown field \"magic\""},

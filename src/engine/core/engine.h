@@ -138,12 +138,13 @@ void session_keep(struct qwick_session *s, size_t n);
 /* Copy the session's logits, if it has any, to s->own_logits. */
 void session_own_logits(struct qwick_session *s);
 
-/* Set *p to the *n bytes of a token, borrowed. *n is 0 for ids that the
- * tokenizer lacks and, with skip_special, for special tokens. QWICK_ERR_USAGE
- * if id is beyond the vocabulary. The engine must have a tokenizer. */
-int engine_token_bytes(const struct qwick_engine *eng, int32_t id,
-                       bool skip_special, const char **p, size_t *n,
-                       struct qwick_err *e);
+/* Decode a token (bpe_decode) and append the text to *out: none for ids that
+ * the tokenizer lacks and, with skip_special, for special tokens.
+ * QWICK_ERR_USAGE if id is beyond the vocabulary. The engine must have a
+ * tokenizer. */
+int engine_decode_token(const struct qwick_engine *eng, struct bpe_decoder *d,
+                        int32_t id, bool skip_special, struct buf *out,
+                        struct qwick_err *e);
 
 /* Check that the engine has a tokenizer; QWICK_ERR_MODEL if not. */
 int engine_need_tokenizer(const struct qwick_engine *eng, struct qwick_err *e);

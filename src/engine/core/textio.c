@@ -32,22 +32,20 @@ int qwick_tokenize_some(const struct qwick_engine *eng, const char *text,
     return -1;
 }
 
-int engine_token_bytes(const struct qwick_engine *eng, int32_t id,
-                       bool skip_special, const char **p, size_t *n,
-                       struct qwick_err *e)
+int engine_decode_token(const struct qwick_engine *eng, struct bpe_decoder *d,
+                        int32_t id, bool skip_special, struct buf *out,
+                        struct qwick_err *e)
 {
     size_t end = eng->model.config.vocab_size;
     if (end < bpe_size(eng->bpe))
         end = bpe_size(eng->bpe);
-    *p = "";
-    *n = 0;
     if (id < 0 || (size_t)id >= end)
         return err_set(e, QWICK_ERR_USAGE,
                        "token id %d: is out of range, ids go from 0 to %zu", id,
                        end - 1);
-    if (bpe_has(eng->bpe, id) &&
-        !(skip_special && bpe_is_special(eng->bpe, id)))
-        *p = bpe_token(eng->bpe, id, n);
+    if (!(skip_special && bpe_is_special(eng->bpe, id)) &&
+        bpe_decode(eng->bpe, d, id, out))
+        return err_oom(e, out->len + d->run.len);
     return 0;
 }
 
@@ -60,24 +58,17 @@ int qwick_detokenize(const struct qwick_engine *eng, const int32_t *ids,
     if (engine_need_tokenizer(eng, e))
         return -1;
     struct buf out = {0};
-    for (size_t i = 0; i < n_ids; i++) {
-        const char *p;
-        size_t n;
-        if (engine_token_bytes(eng, ids[i], skip_special, &p, &n, e)) {
-            buf_free(&out);
-            return -1;
-        }
-        if (n && buf_append(&out, p, n))
-            goto oom;
-    }
-    if (buf_reserve(&out, 0))
-        goto oom;
-    *text = buf_take(&out, n_bytes);
-    return 0;
-oom:
-    err_oom(e, out.len + 1);
+    struct bpe_decoder d = {0};
+    int rc = 0;
+    for (size_t i = 0; i < n_ids && !rc; i++)
+        rc = engine_decode_token(eng, &d, ids[i], skip_special, &out, e);
+    if (!rc && (bpe_decode_end(&d, &out) || buf_reserve(&out, 0)))
+        rc = err_oom(e, out.len + 1);
+    if (!rc)
+        *text = buf_take(&out, n_bytes);
+    bpe_decoder_free(&d);
     buf_free(&out);
-    return -1;
+    return rc;
 }
 
 static enum chat_bool think_value(enum qwick_think think)

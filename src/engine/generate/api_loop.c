@@ -88,6 +88,8 @@ int qwick_sampler_accept(struct qwick_sampler *s, int32_t id,
 struct qwick_detokenizer {
     const struct qwick_engine *eng;
     bool skip_special;
+    struct bpe_decoder decoder;
+    struct buf piece; /* text of the last token */
     struct stream stream;
 };
 
@@ -113,19 +115,23 @@ void qwick_detokenizer_free(struct qwick_detokenizer *d)
     if (!d)
         return;
     stream_free(&d->stream);
+    bpe_decoder_free(&d->decoder);
+    buf_free(&d->piece);
     free(d);
 }
 
-/* Add bytes, and hand out the complete characters; with `last`, everything. */
-static int feed(struct qwick_detokenizer *d, const char *p, size_t n, bool last,
-                const char **text, size_t *n_text, struct qwick_err *e)
+/* Add the piece, and hand out the complete characters; with `last`, everything.
+ */
+static int feed(struct qwick_detokenizer *d, bool last, const char **text,
+                size_t *n_text, struct qwick_err *e)
 {
-    struct buf *out = &d->stream.text;
+    struct buf *out = &d->stream.text, *piece = &d->piece;
     size_t from;
     bool stopped;
     out->len = 0; /* the previous call handed it out */
-    if (stream_add(&d->stream, p, n, last, &from, &stopped))
-        return err_oom(e, n);
+    if (stream_add(&d->stream, piece->len ? piece->data : "", piece->len, last,
+                   &from, &stopped))
+        return err_oom(e, piece->len);
     *text = out->len ? out->data : "";
     *n_text = out->len;
     return 0;
@@ -135,13 +141,13 @@ int qwick_detokenizer_add(struct qwick_detokenizer *d, int32_t id,
                           const char **text, size_t *n_text,
                           struct qwick_err *e)
 {
-    const char *p;
-    size_t n;
     *text = "";
     *n_text = 0;
-    if (engine_token_bytes(d->eng, id, d->skip_special, &p, &n, e))
+    d->piece.len = 0;
+    if (engine_decode_token(d->eng, &d->decoder, id, d->skip_special, &d->piece,
+                            e))
         return -1;
-    return feed(d, p, n, false, text, n_text, e);
+    return feed(d, false, text, n_text, e);
 }
 
 int qwick_detokenizer_flush(struct qwick_detokenizer *d, const char **text,
@@ -149,5 +155,8 @@ int qwick_detokenizer_flush(struct qwick_detokenizer *d, const char **text,
 {
     *text = "";
     *n_text = 0;
-    return feed(d, "", 0, true, text, n_text, e);
+    d->piece.len = 0;
+    if (bpe_decode_end(&d->decoder, &d->piece))
+        return err_oom(e, d->decoder.run.len);
+    return feed(d, true, text, n_text, e);
 }

@@ -167,6 +167,8 @@ void generation_free(struct generation *g)
 {
     sampler_free(g->sampler);
     stream_free(&g->stream);
+    bpe_decoder_free(&g->decoder);
+    buf_free(&g->piece);
     free(g->blocked);
     free(g->top);
     free(g->borders);
@@ -216,15 +218,36 @@ static bool ends(struct generation *g, int32_t id, size_t pos,
     return true;
 }
 
-/* The text of a token; empty for stop ids and special added tokens. */
-static const char *visible(const struct generation *g, int32_t id, size_t *n)
+/* Set g->piece to the text of a token; empty for stop ids and special added
+ * tokens. last: add what the decoder holds back. */
+static int decode_token(struct generation *g, int32_t id, bool last)
 {
     struct bpe *bpe = g->eng->bpe;
-    *n = 0;
-    if (!bpe || decode_is_stop(&g->rules, id) || bpe_is_special(bpe, id))
-        return "";
-    const char *p = bpe_token(bpe, id, n);
-    return p ? p : "";
+    g->piece.len = 0;
+    if (bpe && !decode_is_stop(&g->rules, id) && !bpe_is_special(bpe, id) &&
+        bpe_decode(bpe, &g->decoder, id, &g->piece))
+        return -1;
+    return last ? bpe_decode_end(&g->decoder, &g->piece) : 0;
+}
+
+static int add_piece(struct generation *g, bool last, size_t *from,
+                     bool *stopped)
+{
+    return stream_add(&g->stream, g->piece.len ? g->piece.data : "",
+                      g->piece.len, last, from, stopped);
+}
+
+/* Open or close the think block. The decoder may hold back bytes, which belong
+ * to the old channel. */
+static int switch_channel(struct generation *g, enum qwick_channel to,
+                          size_t *from, bool *stopped)
+{
+    size_t held;
+    g->piece.len = 0;
+    if (bpe_decode_end(&g->decoder, &g->piece) ||
+        add_piece(g, false, from, stopped))
+        return -1;
+    return *stopped ? 0 : stream_switch(&g->stream, to, &held);
 }
 
 /* Add the token's text to the stream. The released text begins at *from in the
@@ -233,14 +256,13 @@ static int add_text(struct generation *g, int32_t id, bool last, size_t *from,
                     bool *stopped)
 {
     const struct qwick_engine *eng = g->eng;
-    size_t n;
     if (g->o->split_thinking && id >= 0 &&
         (id == eng->think_open || id == eng->think_close))
-        return stream_switch(
-            &g->stream, id == eng->think_open ? QWICK_THINKING : QWICK_TEXT,
-            from);
-    const char *p = visible(g, id, &n);
-    return stream_add(&g->stream, p, n, last, from, stopped);
+        return switch_channel(
+            g, id == eng->think_open ? QWICK_THINKING : QWICK_TEXT, from,
+            stopped);
+    return decode_token(g, id, last) || add_piece(g, last, from, stopped) ? -1
+                                                                          : 0;
 }
 
 int generation_emit(struct generation *g, int32_t id, size_t pos, bool *end,

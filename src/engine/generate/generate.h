@@ -20,6 +20,8 @@ struct generation {
     struct decode_rules rules;
     struct qwick_result *r; /* owned by the caller */
     struct sampler *sampler;
+    struct bpe_decoder decoder;
+    struct buf piece; /* text of the last token */
     struct stream stream;
     unsigned char *blocked;
     struct qwick_logprob *top; /* [n_top] */
