@@ -219,7 +219,7 @@ struct qwick_info {
 QWICK_API const struct qwick_info *
 qwick_engine_info(const struct qwick_engine *eng);
 
-/* Write a hash of everything that decides the model's answers to id. It covers
+/* Write to id a hash of everything that decides the model's answers. It covers
  * every field of config.json that a pass reads; each tensor's name, type, shape
  * and 16 pieces of 256 bytes; the stop ids; and tokenizer.json. For a GGUF file
  * it covers the metadata that replaces these files. Copies of a checkpoint have
@@ -461,10 +461,10 @@ QWICK_API int qwick_session_decode(struct qwick_session *s, int32_t token,
 
 /* Drop all tokens after the first n. If any are dropped, there are no logits
  * until the next sync or decode. QWICK_ERR_USAGE when n is larger than the
- * length. If the model has layers with a sliding window, also when n is more
- * than 256 below the longest length that the session has had and keys that
- * later tokens need are gone. In that case call qwick_session_sync, which
- * evaluates the tokens again. */
+ * length. If the model has layers with a sliding window, also when keys that
+ * later tokens need are gone, which is possible once n is more than 256 below
+ * the longest length that the session has had. In that case call
+ * qwick_session_sync, which evaluates the tokens again. */
 QWICK_API int qwick_session_rollback(struct qwick_session *s, size_t n,
                                      struct qwick_err *e);
 

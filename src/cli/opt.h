@@ -86,8 +86,9 @@ struct opt_parsed {
     const char **args;   /* [n_args] words that are not options, in order; the
                             strings are borrowed */
     size_t n_args;
-    const struct opt *before; /* the OPT_FLAG_FILE without a value that stands
-                                 directly before args[0]; NULL: none */
+    const struct opt
+        *before; /* option of type OPT_FLAG_FILE that stands directly
+                    before args[0] and has no value; NULL: none */
 };
 
 /* Return the number of words of the option argv[0] with its value: 1 or 2; 0 if
