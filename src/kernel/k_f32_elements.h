@@ -171,7 +171,7 @@ static void KERNEL(swiglu)(float *out, const float *gate, const float *up,
         swiglu_vec(out + i, gate + i, up + i, n - i);
 }
 
-/* 2 u of GELU's tanh form is z (a + b z^2). */
+/* Compute geglu for one vector. 2 u in kernel.h is z (a + b z^2). */
 INLINE void geglu_vec(float *out, const float *gate, const float *up, size_t n)
 {
     const vec a = vec_set1((float)(2 * GELU_SCALE));

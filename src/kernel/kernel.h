@@ -81,7 +81,8 @@ struct q8 {
     size_t group; /* elements: 32, 64 or 128 */
 };
 
-/* Of GELU's tanh form: sqrt(2 / pi), and the factor of z^3. */
+/* Constants of GELU's tanh form (see geglu): sqrt(2 / pi), and the factor of
+ * z^3. */
 #define GELU_SCALE 0.79788456080286535588
 #define GELU_CUBE  0.044715
 
@@ -160,10 +161,11 @@ struct kernels {
      * elements each. out may be gate or up. */
     void (*swiglu)(float *out, const float *gate, const float *up, size_t n);
 
-    /* Compute out = gelu(gate) * up with GELU in its tanh form (Hendrycks and
-     * Gimpel 2016; gelu_pytorch_tanh in transformers), n elements each. out may
-     * be gate or up. With u = sqrt(2 / pi) (z + 0.044715 z^3): gelu(z) = z / 2
-     * (1 + tanh(u)) = z / (1 + exp(-2 u)) */
+    /* Compute out = gelu(gate) * up, n elements each. out may be gate or up.
+     * GELU has its tanh form (Hendrycks and Gimpel 2016; gelu_pytorch_tanh in
+     * transformers):
+     *   u = sqrt(2 / pi) (z + 0.044715 z^3)
+     *   gelu(z) = z / 2 (1 + tanh(u)) = z / (1 + exp(-2 u)) */
     void (*geglu)(float *out, const float *gate, const float *up, size_t n);
 
     /* Compute x += y, n elements. */

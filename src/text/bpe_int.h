@@ -64,8 +64,8 @@ void alphabet_bytes(const struct alphabet *a, char *arena, struct bpe_tok *t);
 
 /* ---- characters (bpe_chars.c) ---- */
 
-/* Do the same for a tokenizer with byte_fallback: U+2581 becomes a blank, and
- * <0xHH> the byte. */
+/* Do the work of alphabet_bytes for a tokenizer with byte_fallback: U+2581
+ * becomes a blank, and <0xHH> the byte. */
 void bpe_chars_bytes(char *arena, struct bpe_tok *t);
 
 /* Return the byte that the spelling <0xHH> stands for, or -1 for others. */
@@ -144,7 +144,7 @@ struct bpe {
     struct alphabet alphabet;
     uint32_t byte_id[256]; /* ids of the tokens that are single bytes */
 
-    /* with byte_fallback, the tokens that characters start as: */
+    /* with byte_fallback: the tokens as which characters start */
     bool byte_fallback;
     uint32_t ascii_id[128]; /* of ASCII; a blank has the id of U+2581 */
     struct bpe_char *chars; /* [n_chars] of other characters, ascending */

@@ -136,7 +136,8 @@ int bpe_vocab_put(struct bpe_load *l, size_t n, uint32_t id, const char *p);
 
 /* ---- bpe_chars.c ---- */
 
-/* bpe_find_bytes with byte fallback: the tokens of characters, too. */
+/* Do the work of bpe_find_bytes for a tokenizer with byte_fallback, and also
+ * find the tokens of characters. */
 int bpe_find_chars(const struct bpe_load *l);
 
 /* ---- bpe_scan.c ---- */
