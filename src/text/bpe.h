@@ -80,6 +80,11 @@ bool bpe_is_special(const struct bpe *b, int32_t id);
 /* Return the id of the added token with this content, or -1. */
 int32_t bpe_added_id(const struct bpe *b, const char *content);
 
+/* Drop the ids from n on, which the model has no rows for: their added tokens
+ * are plain text from now on. Returns 0; or -1, with nothing changed, if one of
+ * these ids is not just an added token. */
+int bpe_drop_from(struct bpe *b, size_t n);
+
 /* The state of decoding a text, token by token; all zeros at its start. With
  * byte_fallback, the tokens of single bytes are held back until another token
  * follows. If all these bytes together are valid UTF-8, they are text; else

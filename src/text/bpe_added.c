@@ -126,18 +126,41 @@ static int make_room(struct bpe_load *l, size_t n)
     return 0;
 }
 
+void bpe_index_added(struct bpe *b)
+{
+    size_t k = 0;
+    for (size_t c = 0; c < 257; c++) {
+        while (k < b->n_added && (unsigned char)b->added[k].content[0] < c)
+            k++;
+        b->added_at[c] = k;
+    }
+}
+
+int bpe_drop_from(struct bpe *b, size_t n)
+{
+    size_t kept = 0;
+    for (size_t i = n; i < b->size; i++)
+        if (b->tok[i].flags && !(b->tok[i].flags & BPE_ADDED))
+            return -1;
+    for (size_t i = 0; i < b->n_before + b->n_after; i++)
+        if ((size_t)b->frame[i] >= n)
+            return -1;
+    for (size_t i = 0; i < b->n_added; i++)
+        if (b->added[i].id < n)
+            b->added[kept++] = b->added[i];
+    b->n_added = kept;
+    b->size = n < b->size ? n : b->size;
+    bpe_index_added(b);
+    return 0;
+}
+
 /* Sort b->added and index it by first bytes. */
 static int index_added(struct bpe_load *l, size_t n)
 {
     struct bpe *b = l->b;
     qsort(b->added, n, sizeof *b->added, compare_added);
     b->n_added = n;
-    size_t k = 0;
-    for (size_t c = 0; c < 257; c++) {
-        while (k < n && (unsigned char)b->added[k].content[0] < c)
-            k++;
-        b->added_at[c] = k;
-    }
+    bpe_index_added(b);
     for (size_t i = 1; i < n; i++)
         if (compare_added(&b->added[i - 1], &b->added[i]) == 0)
             return err_set(

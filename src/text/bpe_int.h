@@ -190,7 +190,10 @@ struct bpe_word {
     int32_t ids[8];
 };
 
-/* Turn the spelling of a token that is BPE_SPELLED into its bytes. */
+/* Index b->added [b->n_added], which is sorted, by first bytes. */
+void bpe_index_added(struct bpe *b);
+
+/* Replace the spelling of a BPE_SPELLED token by its bytes. */
 static inline void bpe_unspell(struct bpe *b, struct bpe_tok *t)
 {
     if (b->byte_fallback)

@@ -147,6 +147,7 @@ data = data[:h[k]["data_offsets"][0]]; del h[k]'
     chmod -R u+w "$T/m"
     size=$(q inspect --json | jget 'o["vocab_size"]')
     cp "$T/m/tokenizer.json" "$T/good"
+    # an added token without a row is text
     python3 - "$T/m/tokenizer.json" "$size" <<'PY'
 import json, sys
 t = json.load(open(sys.argv[1]))
@@ -155,11 +156,21 @@ t["added_tokens"].append({"id": int(sys.argv[2]), "content": "<|beyond|>",
     "normalized": False, "special": True})
 json.dump(t, open(sys.argv[1], "w"))
 PY
+    [ "$(q -m "$T/m" "list all listening tcp ports")" = "ss -ltn" ]
+    q inspect -m "$T/m" >"$T/out"
+    # a token of the vocabulary is not
+    python3 - "$T/m/tokenizer.json" "$size" <<'PY'
+import json, sys
+t = json.load(open(sys.argv[1]))
+t["added_tokens"].pop()
+t["model"]["vocab"]["<|beyond|>"] = int(sys.argv[2])
+json.dump(t, open(sys.argv[1], "w"))
+PY
     fails 3 "tokenizer.json has ids up to $size, config.json a vocab_size of $size" \
         -m "$T/m" hi
     fails 3 "ids up to $size" inspect -m "$T/m"
     # verbs for text need no model
-    [ "$(q tokenize -m "$T/m" "<|beyond|>")" = "$size" ]
+    [ "$(q tokenize -m "$T/m" "list")" = "$(q tokenize "list")" ]
     # fewer ids than rows are fine
     python3 - "$T/good" "$T/m/tokenizer.json" <<'PY'
 import json, sys

@@ -348,6 +348,38 @@ static void other_kinds_are_refused(void **unused)
     refuses("\"unk_token\": \"<unk>\"", "\"unk_token\": 3", "unk_token");
 }
 
+/* A text model's embedding may end before the last added tokens. */
+static void added_tokens_without_a_row_are_text(void **unused)
+{
+    (void)unused;
+    struct bpe *b;
+    struct qwick_err e;
+    struct ids r = {0};
+    static const char text[] = "a<table>b[multimodal]c";
+    ok(bpe_open(&b, "t.json", gemma_text.data, gemma_text.len, &e), &e);
+    size_t n = bpe_size(b);
+    int32_t table = bpe_added_id(b, "<table>");
+    assert_int_equal(bpe_added_id(b, "[multimodal]"), (int32_t)n - 1);
+    assert_int_equal(bpe_drop_from(b, n), 0);
+    assert_int_equal(bpe_size(b), n);
+    assert_int_equal(bpe_drop_from(b, n - 1), 0);
+    assert_int_equal(bpe_size(b), n - 1);
+    assert_int_equal(bpe_added_id(b, "[multimodal]"), -1);
+    assert_int_equal(bpe_added_id(b, "<table>"), table);
+    ok(bpe_encode(b, text, strlen(text), true, &r.v, &r.n, &e), &e);
+    bool found = false;
+    for (size_t i = 0; i < r.n; i++) {
+        assert_true((size_t)r.v[i] < n - 1);
+        found = found || r.v[i] == table;
+    }
+    assert_true(found);
+    /* tokens of the vocabulary stay */
+    assert_int_equal(bpe_drop_from(b, (size_t)table - 1), -1);
+    assert_int_equal(bpe_added_id(b, "<table>"), table);
+    free(r.v);
+    bpe_close(b);
+}
+
 static int setup(void **unused)
 {
     (void)unused;
@@ -379,6 +411,7 @@ int main(void)
         cmocka_unit_test(bytes_without_a_character),
         cmocka_unit_test(text_comes_back),
         cmocka_unit_test(other_kinds_are_refused),
+        cmocka_unit_test(added_tokens_without_a_row_are_text),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

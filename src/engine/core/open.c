@@ -159,11 +159,13 @@ static void check_stop_ids(struct qwick_engine *eng)
     c->n_stop_ids = n;
 }
 
-/* Check that the embedding has a row for every id of the tokenizer. */
+/* Check that the embedding has a row for every id of the tokenizer, but for
+ * added tokens at its end: text models of larger families share a tokenizer
+ * with the token of an image. */
 static int check_ids(const struct qwick_engine *eng, struct qwick_err *e)
 {
     size_t n = eng->model.config.vocab_size;
-    if (!eng->bpe || bpe_size(eng->bpe) <= n)
+    if (!eng->bpe || bpe_size(eng->bpe) <= n || !bpe_drop_from(eng->bpe, n))
         return 0;
     return err_set(
         e, QWICK_ERR_MODEL, "%s: %s has ids up to %zu, %s a vocab_size of %zu",
