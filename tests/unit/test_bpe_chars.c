@@ -213,6 +213,19 @@ static void windows_change_nothing(void **unused)
     buf_free(&b);
 }
 
+/* A window that ends inside a character would start it as bytes. */
+static void windows_end_between_characters(void **unused)
+{
+    (void)unused;
+    /* a, U+00E9, U+65E5, U+1F469, two bytes that are no characters, b */
+    static const char text[] = "a\xC3\xA9\xE6\x97\xA5\xF0\x9F\x91\xA9\x97\xE6"
+                               "b";
+    static const size_t start[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 11, 12};
+    for (size_t at = 0; at < sizeof start / sizeof *start; at++)
+        assert_int_equal(bpe_char_start(text, sizeof text - 1, at), start[at]);
+    assert_int_equal(bpe_char_start(text, 5, 5), 5);
+}
+
 /* Work grows with the text, not with its square: bytes that go through the heap
  * of one window are counted, and windows overlap by an eighth. */
 static void a_megabyte_without_blanks_is_little_work(void **unused)
@@ -407,6 +420,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goldens_are_equal),
         cmocka_unit_test(windows_change_nothing),
+        cmocka_unit_test(windows_end_between_characters),
         cmocka_unit_test(a_megabyte_without_blanks_is_little_work),
         cmocka_unit_test(bytes_without_a_character),
         cmocka_unit_test(text_comes_back),
