@@ -99,8 +99,8 @@ PY
     screen --may-wrap --columns 40 -- "$QWICK" "${SLOW[@]}" --prefill-chunk 2000 -n 12 -f "$T/prompt" --raw
     grep -q '^prompt: 0 of [0-9]* tokens$' "$T/shots"
     [[ $output != *prompt:* ]]
-    screen --columns 100 -- "$QWICK" bench "${SLOW[@]}" --prompt-lens 96 --gen 8 --reps 2
-    grep -q '^bench: prefill of 96, run 1 of 3$' "$T/shots"
+    screen --columns 100 -- "$QWICK" bench "${SLOW[@]}" --prompt-lens 256 --gen 8 --reps 2
+    grep -q '^bench: prefill of 256, run 1 of 3$' "$T/shots"
     [[ $output != *bench:* ]]
     [ "$(grep -c '^prefill\|^decode' <<<"$output")" -eq 2 ]
     # rows appear when they are measured
