@@ -156,7 +156,9 @@ t["added_tokens"].append({"id": int(sys.argv[2]), "content": "<|beyond|>",
     "normalized": False, "special": True})
 json.dump(t, open(sys.argv[1], "w"))
 PY
-    [ "$(q -m "$T/m" "list all listening tcp ports")" = "ss -ltn" ]
+    run -0 --separate-stderr q -v -m "$T/m" "list all listening tcp ports"
+    [ "$output" = "ss -ltn" ]
+    [[ $stderr == *"added tokens with ids $size to $size are text"* ]]
     q inspect -m "$T/m" >"$T/out"
     # a token of the vocabulary is not
     python3 - "$T/m/tokenizer.json" "$size" <<'PY'

@@ -159,20 +159,27 @@ static void check_stop_ids(struct qwick_engine *eng)
     c->n_stop_ids = n;
 }
 
-/* Check that the embedding has a row for every id of the tokenizer, but for
- * added tokens at its end: text models of larger families share a tokenizer
- * with the token of an image. */
+/* Check that the embedding has a row for every id of the tokenizer. Added
+ * tokens at its end may lack one: a text model can share its tokenizer with a
+ * larger model, which has a token for images. They become text. */
 static int check_ids(const struct qwick_engine *eng, struct qwick_err *e)
 {
-    size_t n = eng->model.config.vocab_size;
-    if (!eng->bpe || bpe_size(eng->bpe) <= n || !bpe_drop_from(eng->bpe, n))
+    size_t n = eng->model.config.vocab_size, size;
+    if (!eng->bpe || bpe_size(eng->bpe) <= n)
         return 0;
+    size = bpe_size(eng->bpe);
+    if (!bpe_drop_from(eng->bpe, n)) {
+        engine_note(eng,
+                    "%s: added tokens with ids %zu to %zu are text: vocab_size "
+                    "is %zu",
+                    checkpoint_dir(eng->ck), n, size - 1, n);
+        return 0;
+    }
     return err_set(
         e, QWICK_ERR_MODEL, "%s: %s has ids up to %zu, %s a vocab_size of %zu",
         checkpoint_dir(eng->ck),
         checkpoint_gguf(eng->ck) ? "tokenizer.ggml.tokens" : "tokenizer.json",
-        bpe_size(eng->bpe) - 1,
-        checkpoint_gguf(eng->ck) ? "the file" : "config.json", n);
+        size - 1, checkpoint_gguf(eng->ck) ? "the file" : "config.json", n);
 }
 
 /* Block ids that the tokenizer lacks: these rows of the head are padding. */
