@@ -41,9 +41,24 @@ static inline size_t tensor_bytes(const struct st_out_tensor *t)
     return n;
 }
 
+/* Remember p until the end of the program. Names and data of tensors that are
+ * replaced may belong to a file or to the heap, so that nobody frees them;
+ * while a static variable points to them, they do not count as leaks. */
+static inline void tensors_keep(const void *p)
+{
+    static const void **kept;
+    static size_t n, cap;
+    if (n == cap) {
+        cap = cap ? 2 * cap : 64;
+        kept = realloc(kept, cap * sizeof *kept);
+        assert(kept);
+    }
+    kept[n++] = p;
+}
+
 /* Replace the matrices [rows, cols] called names[0..n_parts) by one tensor
  * [n_parts / per, per * rows, cols] called `name`, in order. Its name and data
- * are malloc'ed and leak, since tests are short. False: there is no
+ * are malloc'ed and stay until the end of the program. False: there is no
  * names[0]. */
 static inline bool tensors_stack(struct tensors *l, char (*names)[192],
                                  size_t n_parts, size_t per, const char *name)
@@ -59,9 +74,12 @@ static inline bool tensors_stack(struct tensors *l, char (*names)[192],
         struct st_out_tensor *part = tensors_find(l, names[i]);
         assert(part && tensor_bytes(part) == bytes);
         memcpy(data + i * bytes, part->data, bytes);
+        tensors_keep(part->data);
         *part = l->t[--l->n];
     }
     all.name = strdup(name);
+    tensors_keep(all.name);
+    tensors_keep(data);
     all.rank = 3;
     all.shape[2] = all.shape[1];
     all.shape[1] = per * all.shape[0];

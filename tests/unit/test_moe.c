@@ -602,6 +602,7 @@ static void experts_that_cannot_be_quantized(void **state)
                      "model.layers.2.mlp.experts.7.down_proj.weight",
                      "missing");
     free(t.t);
+    st_close(set);
     t = golden_tensors(&set);
     struct st_out_tensor *x =
         tensors_find(&t, "model.layers.0.mlp.experts.2.up_proj.weight");
@@ -613,6 +614,7 @@ static void experts_that_cannot_be_quantized(void **state)
     write_tensors(&t);
     quantize_refuses(NULL, QWICK_ERR_MODEL, x->name, "dtype F16");
     free(t.t);
+    st_close(set);
 }
 
 /* ---- broken files ------------------------------------------------------- */
