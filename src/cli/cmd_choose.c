@@ -111,11 +111,48 @@ struct job {
 
 /* ---- prompt and answers ------------------------------------------------- */
 
+static bool is_stop_id(const struct qwick_info *info, int32_t id)
+{
+    for (size_t i = 0; i < info->n_stop_ids; i++)
+        if (info->stop_ids[i] == id)
+            return true;
+    return false;
+}
+
+/* Find the stop token that the chat template writes after an answer, which
+ * differs between templates; -1 if it writes none. */
+static int turn_end(const struct qwick_engine *eng, int32_t *id,
+                    struct qwick_err *e)
+{
+    struct qwick_chat_options o = qwick_chat_defaults();
+    struct qwick_chat *chat;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    bool in_think;
+    o.add_generation_prompt = false;
+    *id = -1;
+    if (qwick_chat_create(&chat, e))
+        return -1;
+    int rc = qwick_chat_add(chat, "user", "a", 1, e) ||
+             qwick_chat_add(chat, "assistant", "b", 1, e) ||
+             qwick_chat_encode(chat, eng, &o, NULL, 0, &ids, &n, &in_think, e);
+    while (!rc && *id < 0 && n > 0)
+        if (is_stop_id(qwick_engine_info(eng), ids[--n]))
+            *id = ids[n];
+    qwick_chat_free(chat);
+    free(ids);
+    return rc ? -1 : 0;
+}
+
 /* Find the token that ends a reply. */
 static int end_id(const struct job *j, int32_t *id, struct qwick_err *e)
 {
     const struct qwick_info *info = qwick_engine_info(j->g.eng);
-    if (gen_control_id(j->g.eng,
+    *id = -1;
+    if (j->g.mode == MODE_CHAT && turn_end(j->g.eng, id, e))
+        return -1;
+    if (*id < 0 &&
+        gen_control_id(j->g.eng,
                        j->g.mode == MODE_RAW ? "<|endoftext|>" : "<|im_end|>",
                        id, e))
         return -1;

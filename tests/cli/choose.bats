@@ -173,3 +173,14 @@ assert a["answers"] == b["answers"], (a, b)' \
     printf '%s\n' "$output" |
         jlines '"do not fit" in o[0]["error"] and o[1]["answer"] == "ls"'
 }
+
+@test "the reply ends with the token that the chat template writes" {
+    printf '%s' "{% for m in messages %}<|im_start|>{{ m.role }} {{ m.content }}<|endoftext|>{% endfor %}" \
+        "{% if add_generation_prompt %}<|im_start|>assistant {% endif %}" >"$T/other.jinja"
+    export QWICK_MODEL=models/demo
+    got=$(q choose --exact --chat-template "$T/other.jinja" -a ls -a pwd "list files")
+    # with --raw, <|endoftext|> ends the reply
+    [ "$got" = "$(q choose --exact --raw -a ls -a pwd \
+        "<|im_start|>user list files<|endoftext|><|im_start|>assistant ")" ]
+    [ "$got" != "$(q choose --exact --no-end --chat-template "$T/other.jinja" -a ls -a pwd "list files")" ]
+}
