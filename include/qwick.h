@@ -1135,13 +1135,13 @@ struct qwick_quantize_report {
 
 /* Write the checkpoint src (directory, hub id, NULL: the demo model) to the
  * directory dst, with its weight matrices quantized by groups in MLX's affine
- * format, which mlx-lm loads. A 2-D tensor NAME.weight whose columns are a
- * multiple of the group becomes NAME.weight (packed U32), NAME.scales and
- * NAME.biases (both of the weight's type). All other tensors are copied, and so
- * are the files of the tokenizer and the generation config. config.json gets
- * "quantization" and "quantization_config". The weights are split over files as
- * in the source. Needs a few MiB of memory per thread, whatever the size of the
- * model.
+ * format, which mlx-lm loads. A 2-D tensor NAME.weight of the text model whose
+ * columns are a multiple of the group becomes NAME.weight (packed U32),
+ * NAME.scales and NAME.biases (both of the weight's type). All other tensors
+ * are copied, and so are the files of the tokenizer and the generation config.
+ * config.json gets "quantization" and "quantization_config". The weights are
+ * split over files as in the source. Needs a few MiB of memory per thread,
+ * whatever the size of the model.
  *
  * dst must not exist, or be an empty directory, or with force a checkpoint
  * (config.json, no directories); otherwise QWICK_ERR_USAGE. dst appears

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "file/json.h"
 #include "file/safetensors.h"
+#include "model/names.h"
 #include "qwick.h"
 
 /* Consecutive elements of a tensor. */
@@ -59,6 +60,7 @@ struct config;
 
 struct quantize_plan {
     const struct qwick_quantize_options *o;
+    struct naming naming; /* of the source */
     struct quantize_module *modules;
     size_t n_modules;
     struct quantize_claim *claims; /* of each tensor of the source */

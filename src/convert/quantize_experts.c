@@ -22,12 +22,10 @@ static const struct role roles[] = {
     {WEIGHT_EXPERT_DOWN, WEIGHT_EXPERTS_DOWN, false, true},
 };
 
-/* What is looked for, and the name under which it was found last. */
+/* What is looked for, and the name under which it was looked for last. */
 struct search {
     const struct st_set *set;
-    const struct names *const *schemes;
-    const struct names *names;
-    const char *prefix;
+    struct naming naming;
     char name[NAMES_BYTES];
 };
 
@@ -35,19 +33,14 @@ static const struct st_tensor *find(struct search *s, enum weight_id id,
                                     size_t layer, size_t expert)
 {
     const struct weight_ref ref = {id, layer, expert};
-    for (size_t i = 0; s->schemes[i]; i++) {
-        const char *const *prefix = s->schemes[i]->prefixes;
-        for (; *prefix; prefix++)
-            for (size_t v = 0;
-                 names_expand(s->name, s->schemes[i], *prefix, ref, v); v++) {
-                const struct st_tensor *t = st_find(s->set, s->name);
-                s->names = s->schemes[i];
-                s->prefix = *prefix;
-                if (t)
-                    return t;
-            }
+    const struct names *names = s->naming.names;
+    for (size_t v = 0; names_expand(s->name, names, s->naming.prefix, ref, v);
+         v++) {
+        const struct st_tensor *t = st_find(s->set, s->name);
+        if (t)
+            return t;
     }
-    names_expand(s->name, s->schemes[0], s->schemes[0]->prefixes[0], ref, 0);
+    names_expand(s->name, names, s->naming.prefix, ref, 0);
     return NULL;
 }
 
@@ -136,7 +129,7 @@ static char *stack_name(const struct search *s, enum weight_id id, size_t layer)
 {
     char name[NAMES_BYTES];
     const struct weight_ref ref = {.id = id, .layer = layer};
-    names_expand(name, s->names, s->prefix, ref, 0);
+    names_expand(name, s->naming.names, s->naming.prefix, ref, 0);
     return strndup(name, strlen(name) - strlen(".weight"));
 }
 
@@ -172,7 +165,7 @@ int quantize_experts(struct quantize_plan *p, const struct st_set *set,
                      struct qwick_err *e)
 {
     struct finder f = {
-        .p = p, .s = {.set = set, .schemes = c->arch->names}, .path = path};
+        .p = p, .s = {.set = set, .naming = p->naming}, .path = path};
     for (size_t i = 0; i < c->n_layers; i++) {
         if (!c->layers[i].n_experts)
             continue;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "convert/quantize.h"
+#include "model/arch.h"
 #include "model/config.h"
 
 enum { SHOWN = 200 }; /* bytes of a name in messages */
@@ -76,16 +77,42 @@ static bool matches(const char *const *patterns, size_t n, const char *name,
     return any;
 }
 
-static bool is_head(const char *name, bool tied)
+/* Whether name is a weight's name in the source, without its last `tail` bytes.
+ */
+static bool is_weight(const struct quantize_plan *p, enum weight_id id,
+                      const char *name, size_t tail)
 {
-    return tied ? strcmp(name, "model.embed_tokens") == 0 ||
-                      strcmp(name, "embed_tokens") == 0
-                : strcmp(name, "lm_head") == 0;
+    const struct weight_ref ref = {.id = id};
+    char want[NAMES_BYTES];
+    for (size_t v = 0;
+         names_expand(want, p->naming.names, p->naming.prefix, ref, v); v++) {
+        want[strlen(want) - tail] = '\0';
+        if (strcmp(name, want) == 0)
+            return true;
+    }
+    return false;
 }
 
-static bool is_spare_head(const struct st_tensor *t, bool tied)
+/* Whether a module is the head, which may be the embedding. */
+static bool is_head(const struct quantize_plan *p, const char *name, bool tied)
 {
-    return tied && strcmp(t->name, "lm_head.weight") == 0;
+    return is_weight(p, tied ? WEIGHT_EMBED : WEIGHT_HEAD, name,
+                     sizeof weight - 1);
+}
+
+static bool is_spare_head(const struct quantize_plan *p,
+                          const struct st_tensor *t, bool tied)
+{
+    return tied && is_weight(p, WEIGHT_HEAD, t->name, 0);
+}
+
+/* Whether a tensor is not the text model's. Tensors of a vision model, for
+ * example, have another prefix. Only other programs read them. */
+static bool is_outside(const struct quantize_plan *p, const struct st_tensor *t)
+{
+    const char *prefix = p->naming.prefix;
+    return strncmp(t->name, prefix, strlen(prefix)) != 0 &&
+           !is_weight(p, WEIGHT_HEAD, t->name, 0);
 }
 
 /* A router chooses experts, so that its rounding exchanges them; it is small.
@@ -111,9 +138,13 @@ static int choose_bits(const struct quantize_plan *p,
         note(p, m->name, why);
         return 0;
     }
+    if (is_outside(p, m->t)) {
+        note(p, m->name, "stays as it is: not part of the text model");
+        return 0;
+    }
     if (router && o->bits < ROUTER_BITS)
         return ROUTER_BITS;
-    return is_head(m->name, tied) && o->head_bits ? o->head_bits : o->bits;
+    return is_head(p, m->name, tied) && o->head_bits ? o->head_bits : o->bits;
 }
 
 static int check_used(const char *what, const char *const *patterns, size_t n,
@@ -138,7 +169,7 @@ static int check_modules(const struct quantize_plan *p, bool tied,
         return -1;
     for (size_t i = 0; i < p->n_modules; i++) {
         any |= p->modules[i].bits > 0;
-        head |= p->modules[i].bits > 0 && is_head(p->modules[i].name, tied);
+        head |= p->modules[i].bits > 0 && is_head(p, p->modules[i].name, tied);
     }
     if (!any)
         return err_set(e, QWICK_ERR_USAGE,
@@ -179,7 +210,7 @@ static int add_plain(struct quantize_plan *p, const struct st_tensor *t,
 {
     if (t->rank != 2 || !ends_in(t, weight) || p->claims[i].claimed)
         return 0;
-    if (is_spare_head(t, tied)) {
+    if (is_spare_head(p, t, tied)) {
         note(p, "lm_head", "left out: the embedding is the head");
         return 0;
     }
@@ -387,7 +418,7 @@ static int fill_shard(struct quantize_plan *p, const struct st_set *set,
         return -1;
     for (size_t i = begin; i < end; i++) {
         const struct st_tensor *t = st_at(set, i);
-        if (is_spare_head(t, tied))
+        if (is_spare_head(p, t, tied))
             continue;
         if (add_tensor(p, s, t, i))
             return -1;
@@ -438,7 +469,8 @@ int quantize_plan(struct quantize_plan *p, const struct st_set *set,
                   const char *path, const struct config *c,
                   const struct qwick_quantize_options *o, struct qwick_err *e)
 {
-    *p = (struct quantize_plan){.o = o};
+    *p = (struct quantize_plan){.o = o,
+                                .naming = names_choose(c->arch->names, set)};
     if (find_modules(p, set, path, c, e) == 0 &&
         make_shards(p, set, c->tied_head, e) == 0)
         return 0;

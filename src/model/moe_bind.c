@@ -152,9 +152,9 @@ static int check_formats(const struct weights *w, const struct role *r,
             a->bits == b->bits && a->group == b->group)
             continue;
         char first[NAMES_BYTES], other[NAMES_BYTES];
-        names_expand(first, w->names, w->prefix,
+        names_expand(first, w->naming.names, w->naming.prefix,
                      (struct weight_ref){r->one, layer, 0}, 0);
-        names_expand(other, w->names, w->prefix,
+        names_expand(other, w->naming.names, w->naming.prefix,
                      (struct weight_ref){r->one, layer, i}, 0);
         return err_set(e, QWICK_ERR_MODEL,
                        "%s: tensor %s: stored as %s (%d bits, group %zu), but "

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "file/tensors.h"
+
 #define LAYER "@layers.#."
 #define ATTN  LAYER "self_attn."
 #define MLP   LAYER "mlp."
@@ -123,4 +125,18 @@ bool names_expand(char *out, const struct names *names, const char *prefix,
         at += n > 0 ? (size_t)n : 0;
     }
     return true;
+}
+
+struct naming names_choose(const struct names *const *schemes,
+                           const struct st_set *set)
+{
+    const struct weight_ref embed = {.id = WEIGHT_EMBED};
+    char name[NAMES_BYTES];
+    for (size_t i = 0; schemes[i]; i++)
+        for (size_t j = 0; schemes[i]->prefixes[j]; j++) {
+            names_expand(name, schemes[i], schemes[i]->prefixes[j], embed, 0);
+            if (st_find(set, name))
+                return (struct naming){schemes[i], schemes[i]->prefixes[j]};
+        }
+    return (struct naming){schemes[0], schemes[0]->prefixes[0]};
 }

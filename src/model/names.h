@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct st_set;
+
 enum weight_id {
     /* of the model */
     WEIGHT_EMBED, /* [vocab_size, d_model] */
@@ -77,6 +79,17 @@ struct weight_ref {
     size_t layer;  /* of weights that belong to a layer */
     size_t expert; /* of weights that belong to an expert */
 };
+
+/* The scheme of a checkpoint, and the prefix that it uses. */
+struct naming {
+    const struct names *names;
+    const char *prefix; /* one of names->prefixes */
+};
+
+/* Choose the scheme and the prefix whose embedding is in the set; without any,
+ * the first. schemes ends with NULL. */
+struct naming names_choose(const struct names *const *schemes,
+                           const struct st_set *set);
 
 /* Write the name that variant v of a scheme has for a weight to out
  * [NAMES_BYTES]. Returns false when there is no such variant; out is then

@@ -7,26 +7,6 @@
 #include "base/array.h"
 #include "kernel/kernel.h"
 
-/* Choose the scheme and the prefix by the embedding, which all models have. */
-static void choose_names(struct weights *w, const struct names *const *schemes)
-{
-    w->names = schemes[0];
-    w->prefix = schemes[0]->prefixes[0];
-    for (size_t i = 0; schemes[i]; i++) {
-        for (size_t j = 0; schemes[i]->prefixes[j]; j++) {
-            char name[NAMES_BYTES];
-            const char *prefix = schemes[i]->prefixes[j];
-            names_expand(name, schemes[i], prefix,
-                         (struct weight_ref){.id = WEIGHT_EMBED}, 0);
-            if (st_find(w->set, name)) {
-                w->names = schemes[i];
-                w->prefix = prefix;
-                return;
-            }
-        }
-    }
-}
-
 int weights_open(struct weights *w, const struct st_set *set, const char *path,
                  const struct names *const *schemes, const struct kernels *k,
                  bool exact, struct qwick_err *e)
@@ -34,7 +14,7 @@ int weights_open(struct weights *w, const struct st_set *set, const char *path,
     *w = (struct weights){.set = set, .path = path};
     for (size_t i = 0; i < N_FORMATS; i++)
         formats[i]->fill(&w->ops[i], k, exact);
-    choose_names(w, schemes);
+    w->naming = names_choose(schemes, set);
     w->used = calloc(st_count(set) + 1, sizeof *w->used);
     return w->used ? 0 : err_oom(e, st_count(set));
 }
@@ -85,7 +65,8 @@ static const struct st_tensor *find(struct weights *w, const char *name,
         shape_text(dims, rank, want, sizeof want);
         err_set(e, QWICK_ERR_MODEL,
                 "%s: %s: tensor %s: shape [%s] in the file, [%s] by %s%s",
-                w->path, t->file, name, got, want, w->names->config, why);
+                w->path, t->file, name, got, want, w->naming.names->config,
+                why);
         return NULL;
     }
     return t;
@@ -120,10 +101,11 @@ void weights_use(struct weights *w, const struct st_tensor *t, size_t n_params,
  * first. */
 static bool find_name(const struct weights *w, struct weight_ref ref, char *out)
 {
-    for (size_t v = 0; names_expand(out, w->names, w->prefix, ref, v); v++)
+    for (size_t v = 0;
+         names_expand(out, w->naming.names, w->naming.prefix, ref, v); v++)
         if (st_find(w->set, out))
             return true;
-    names_expand(out, w->names, w->prefix, ref, 0);
+    names_expand(out, w->naming.names, w->naming.prefix, ref, 0);
     return false;
 }
 
@@ -215,7 +197,7 @@ int weights_vector(struct weights *w, float **out, size_t n,
     w->vectors[w->n_vectors++] = v;
     kernels_ref()->to_f32[t->dtype](v, t->data, n);
     for (size_t i = 0; i < n; i++)
-        v[i] += w->names->plus[ref.id];
+        v[i] += w->naming.names->plus[ref.id];
     *out = v;
     return 0;
 }

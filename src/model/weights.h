@@ -15,9 +15,8 @@
 
 struct weights {
     const struct st_set *set;
-    const char *path;          /* for messages */
-    const struct names *names; /* the scheme of this checkpoint */
-    const char *prefix;        /* one of names->prefixes */
+    const char *path; /* for messages */
+    struct naming naming;
     const struct quant *quant; /* config.json's; NULL: nothing is quantized.
                                   The caller sets it after weights_open */
     struct format_ops ops[N_FORMATS]; /* of formats[i], for the kernels */

@@ -71,7 +71,7 @@ static float *logits_of(const char *dir)
  * `missing`, unless it is NULL. */
 static void write_model(const char *prefix, bool vision, const char *missing)
 {
-    static const float pixels[6] = {1, 2, 3, 4, 5, 6};
+    static const float pixels[128] = {1, 2, 3, 4, 5, 6};
     struct st_set *set;
     struct st_writer *w;
     struct qwick_err e;
@@ -98,7 +98,7 @@ static void write_model(const char *prefix, bool vision, const char *missing)
             .name = "vision_tower.vision_model.embeddings.weight",
             .dtype = DT_F32,
             .rank = 2,
-            .shape = {2, 3},
+            .shape = {2, 64},
             .data = pixels};
         t[n++] = (struct st_out_tensor){
             .name = "multi_modal_projector.mm_soft_emb_norm.weight",
@@ -156,6 +156,49 @@ static void all_layouts_give_the_same_logits(void **state)
                                     "text model and ignored: "),
                          wrapped);
         free(got);
+    }
+    free(want);
+    golden_close(&g);
+}
+
+/* Quantized in any layout, head included, the text model is the same; the
+ * vision model stays as it was. */
+static void only_the_text_model_is_quantized(void **state)
+{
+    (void)state;
+    static const char *const prefixes[] = {"model.", "language_model.model.",
+                                           "model.language_model."};
+    static const char vision[] = "vision_tower.vision_model.embeddings.weight";
+    struct golden g;
+    char dir[80];
+    float *want = NULL;
+    assert_int_equal(golden_open(&g, "gemma3-gqa"), 0);
+    snprintf(dir, sizeof dir, "%s/out", temp_dir);
+    for (size_t i = 0; i < 3; i++) {
+        struct qwick_quantize_options o = qwick_quantize_defaults();
+        struct qwick_err e;
+        o.bits = 4;
+        o.group = 32;
+        o.head_bits = 8;
+        o.force = true;
+        o.threads = 1;
+        temp_clear();
+        write_model(prefixes[i], i > 0, NULL);
+        write_config(i > 0 ? WRAPPED : "", i > 0 ? "}" : "");
+        if (qwick_quantize(temp_dir, dir, &o, NULL, &e))
+            fail_msg("%s", e.msg);
+        float *got = logits_of(dir);
+        if (want)
+            assert_memory_equal(got, want, g.n * g.vocab_size * sizeof(float));
+        struct st_set *set;
+        assert_int_equal(
+            st_open_file(&set, temp_path("out/model.safetensors"), NULL), 0);
+        const struct st_tensor *t = st_find(set, vision);
+        assert_int_equal(t != NULL, i > 0);
+        assert_true(!t || (t->dtype == DT_F32 && t->shape[1] == 64));
+        st_close(set);
+        free(want);
+        want = got;
     }
     free(want);
     golden_close(&g);
@@ -257,6 +300,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_layouts_give_the_same_logits),
+        cmocka_unit_test(only_the_text_model_is_quantized),
         cmocka_unit_test(the_whole_model_has_the_stop_ids),
         cmocka_unit_test(missing_tensors_are_named),
         cmocka_unit_test(released_pages_change_no_result),

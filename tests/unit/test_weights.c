@@ -353,7 +353,7 @@ static void vectors_are_widened(void **state)
     assert_int_equal(st_open_file(&set, temp_path("x.safetensors"), NULL), 0);
     assert_int_equal(
         weights_open(&w, set, "PATH", schemes, kernels_ref(), true, NULL), 0);
-    assert_string_equal(w.prefix, "model.");
+    assert_string_equal(w.naming.prefix, "model.");
     assert_int_equal(weights_vector(&w, &v, 3, a, NULL), 0);
     assert_true(v[0] == 1 && v[1] == -2 && v[2] > 3e38f);
     assert_int_equal(weights_vector(&w, &v, 3, b, NULL), 0);
