@@ -9,28 +9,31 @@
 #define ATTN  LAYER "self_attn."
 #define MLP   LAYER "mlp."
 
+/* The weights whose names are the same in all families of the hub. */
+#define HUB_COMMON                                         \
+    [WEIGHT_EMBED] = {"@embed_tokens.weight"},             \
+    [WEIGHT_NORM] = {"@norm.weight"},                      \
+    [WEIGHT_ATTN_NORM] = {LAYER "input_layernorm.weight"}, \
+    [WEIGHT_Q_PROJ] = {ATTN "q_proj.weight"},              \
+    [WEIGHT_K_PROJ] = {ATTN "k_proj.weight"},              \
+    [WEIGHT_V_PROJ] = {ATTN "v_proj.weight"},              \
+    [WEIGHT_O_PROJ] = {ATTN "o_proj.weight"},              \
+    [WEIGHT_Q_BIAS] = {ATTN "q_proj.bias"},                \
+    [WEIGHT_K_BIAS] = {ATTN "k_proj.bias"},                \
+    [WEIGHT_V_BIAS] = {ATTN "v_proj.bias"},                \
+    [WEIGHT_O_BIAS] = {ATTN "o_proj.bias"},                \
+    [WEIGHT_Q_NORM] = {ATTN "q_norm.weight"},              \
+    [WEIGHT_K_NORM] = {ATTN "k_norm.weight"},              \
+    [WEIGHT_GATE_PROJ] = {MLP "gate_proj.weight"},         \
+    [WEIGHT_UP_PROJ] = {MLP "up_proj.weight"},             \
+    [WEIGHT_DOWN_PROJ] = {MLP "down_proj.weight"}
+
 /* Qwen3-Embedding's checkpoints were saved from the bare model: no prefix. */
 const struct names names_hub = {
     .config = "config.json",
     .prefixes = {"model.", "", NULL},
-    .of = {[WEIGHT_EMBED] = {"@embed_tokens.weight"},
-           [WEIGHT_HEAD] = {"lm_head.weight"},
-           [WEIGHT_NORM] = {"@norm.weight"},
-           [WEIGHT_ATTN_NORM] = {LAYER "input_layernorm.weight"},
+    .of = {HUB_COMMON, [WEIGHT_HEAD] = {"lm_head.weight"},
            [WEIGHT_MLP_NORM] = {LAYER "post_attention_layernorm.weight"},
-           [WEIGHT_Q_PROJ] = {ATTN "q_proj.weight"},
-           [WEIGHT_K_PROJ] = {ATTN "k_proj.weight"},
-           [WEIGHT_V_PROJ] = {ATTN "v_proj.weight"},
-           [WEIGHT_O_PROJ] = {ATTN "o_proj.weight"},
-           [WEIGHT_Q_BIAS] = {ATTN "q_proj.bias"},
-           [WEIGHT_K_BIAS] = {ATTN "k_proj.bias"},
-           [WEIGHT_V_BIAS] = {ATTN "v_proj.bias"},
-           [WEIGHT_O_BIAS] = {ATTN "o_proj.bias"},
-           [WEIGHT_Q_NORM] = {ATTN "q_norm.weight"},
-           [WEIGHT_K_NORM] = {ATTN "k_norm.weight"},
-           [WEIGHT_GATE_PROJ] = {MLP "gate_proj.weight"},
-           [WEIGHT_UP_PROJ] = {MLP "up_proj.weight"},
-           [WEIGHT_DOWN_PROJ] = {MLP "down_proj.weight"},
            [WEIGHT_ROUTER] = {MLP "gate.weight"},
            [WEIGHT_EXPERT_GATE] = {MLP "experts.*.gate_proj.weight"},
            [WEIGHT_EXPERT_UP] = {MLP "experts.*.up_proj.weight"},
@@ -43,31 +46,18 @@ const struct names names_hub = {
            [WEIGHT_EXPERTS_DOWN] = {MLP "switch_mlp.down_proj.weight",
                                     MLP "experts.down_proj"}}};
 
-/* Beside a vision model, the prefix is that of transformers 4 or of 5. */
+/* In checkpoints with a vision model, transformers 4 and 5 write different
+ * prefixes. */
 const struct names names_gemma = {
     .config = "config.json",
     .prefixes = {"model.", "language_model.model.", "model.language_model.", "",
                  NULL},
-    .of = {[WEIGHT_EMBED] = {"@embed_tokens.weight"},
+    .of = {HUB_COMMON,
            [WEIGHT_HEAD] = {"lm_head.weight", "language_model.lm_head.weight"},
-           [WEIGHT_NORM] = {"@norm.weight"},
-           [WEIGHT_ATTN_NORM] = {LAYER "input_layernorm.weight"},
            [WEIGHT_ATTN_POST_NORM] = {LAYER "post_attention_layernorm.weight"},
            [WEIGHT_MLP_NORM] = {LAYER "pre_feedforward_layernorm.weight"},
-           [WEIGHT_MLP_POST_NORM] = {LAYER "post_feedforward_layernorm.weight"},
-           [WEIGHT_Q_PROJ] = {ATTN "q_proj.weight"},
-           [WEIGHT_K_PROJ] = {ATTN "k_proj.weight"},
-           [WEIGHT_V_PROJ] = {ATTN "v_proj.weight"},
-           [WEIGHT_O_PROJ] = {ATTN "o_proj.weight"},
-           [WEIGHT_Q_BIAS] = {ATTN "q_proj.bias"},
-           [WEIGHT_K_BIAS] = {ATTN "k_proj.bias"},
-           [WEIGHT_V_BIAS] = {ATTN "v_proj.bias"},
-           [WEIGHT_O_BIAS] = {ATTN "o_proj.bias"},
-           [WEIGHT_Q_NORM] = {ATTN "q_norm.weight"},
-           [WEIGHT_K_NORM] = {ATTN "k_norm.weight"},
-           [WEIGHT_GATE_PROJ] = {MLP "gate_proj.weight"},
-           [WEIGHT_UP_PROJ] = {MLP "up_proj.weight"},
-           [WEIGHT_DOWN_PROJ] = {MLP "down_proj.weight"}},
+           [WEIGHT_MLP_POST_NORM] = {LAYER
+                                     "post_feedforward_layernorm.weight"}},
     .plus = {[WEIGHT_NORM] = 1,
              [WEIGHT_ATTN_NORM] = 1,
              [WEIGHT_ATTN_POST_NORM] = 1,
