@@ -21,8 +21,8 @@
  * for the second-level cache. */
 enum { PIECE = 1 << 18, MAX_THREADS = 1024, MAX_PATH_BYTES = 4096 };
 
-/* What of a source besides config.json and weights makes a checkpoint. large:
- * a tokenizer's, which may be. */
+/* The files of a checkpoint that are copied, besides config.json and weights.
+ * large: the limit for files of tokenizers applies. */
 static const struct {
     const char *name;
     bool large;
@@ -238,7 +238,8 @@ static int copy_companions(const struct checkpoint *ck, struct outdir *out,
     return 0;
 }
 
-/* config.json comes last: a directory without it is no checkpoint. */
+/* config.json is written last, since a directory without it does not count as a
+ * checkpoint. */
 static int write_json(const struct quantize_plan *p, struct outdir *out,
                       const struct json_value *config, struct qwick_err *e)
 {
@@ -284,7 +285,7 @@ static int check_options(const struct qwick_quantize_options *o,
     return 0;
 }
 
-/* The source, as far as it is looked at. */
+/* The parts of the source that are read. */
 struct source {
     struct checkpoint *ck;
     struct json_doc *config;

@@ -1,4 +1,4 @@
-/* What becomes of each tensor of a checkpoint that is quantized. */
+/* The plan of a quantization: what the result has for each tensor. */
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,8 +115,8 @@ static bool is_outside(const struct quantize_plan *p, const struct st_tensor *t)
            !is_weight(p, WEIGHT_HEAD, t->name, 0);
 }
 
-/* A router chooses experts, so that its rounding exchanges them; it is small.
- * mlx-lm keeps it at this width, too. */
+/* Rounding a router makes it choose other experts, and a router is small.
+ * mlx-lm also keeps this width. */
 enum { ROUTER_BITS = 8 };
 
 /* Bits of a module, 0: dense. */
@@ -379,8 +379,8 @@ module_of(const struct quantize_plan *p, const struct st_tensor *t, size_t i)
     return plain ? &p->modules[c->module] : NULL;
 }
 
-/* What tensor i of the source becomes. A module's results all go to the file
- * of its first tensor. */
+/* Plan the results of tensor i of the source. All results of a module go to the
+ * file of its first tensor. */
 static int add_tensor(struct quantize_plan *p, struct quantize_shard *s,
                       const struct st_tensor *t, size_t i)
 {

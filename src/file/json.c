@@ -134,7 +134,7 @@ struct parser {
     size_t n;
     const struct json_gap *gaps;
     size_t n_gaps;
-    size_t piece; /* offset of what yajl reads now */
+    size_t piece; /* offset of the piece that yajl reads now */
     size_t bad;   /* the offset that the error names */
     enum qwick_err_code code;
     struct qwick_err *e;
@@ -287,7 +287,7 @@ static int err_at(struct parser *p, size_t offset, const char *why)
     return err_set(p->e, p->code, "%s: offset %zu: %s", p->name, offset, why);
 }
 
-/* yajl's words for what is wrong, on one line. */
+/* Report yajl's description of the error, on one line. */
 static int err_yajl(struct parser *p, size_t offset)
 {
     unsigned char *y = yajl_get_error(p->yajl, 0, NULL, 0);

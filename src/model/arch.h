@@ -1,7 +1,7 @@
 /* Model families. A family is one file, arch_<family>.c, and one row of the
- * table in arch.c: its names, how its config.json reads, what its tensors are
- * called, how a layer computes, and what a layer costs. Everything else is
- * shared. */
+ * table in arch.c: its names, the reader of its config.json, the names of its
+ * tensors, the computation of a layer, and the cost of a layer. Everything else
+ * is shared. */
 #ifndef MODEL_ARCH_H
 #define MODEL_ARCH_H
 
@@ -17,7 +17,7 @@ struct names;
 struct section;
 struct worker;
 
-/* What a part of a pass costs. */
+/* The cost of a part of a pass. */
 struct cost {
     double flops;     /* a multiply-add is two */
     double positions; /* of keys and values that it reads, summed over layers */
@@ -68,7 +68,8 @@ const struct arch *arch_find_gguf(const char *name, size_t len);
 /* The names of all families for messages, quoted and with commas, cut at n
  * bytes. */
 void arch_names(char *out, size_t n);
-/* The same with GGUF's names, of the families that have one. */
+/* The names in GGUF files of the families that have such a name; otherwise like
+ * arch_names. */
 void arch_gguf_names(char *out, size_t n);
 
 extern const struct arch arch_qwen3, arch_qwen3moe, arch_gemma3;

@@ -1,4 +1,4 @@
-/* What weights are called in files. A naming scheme is one table, struct names:
+/* Names of weights in files. A naming scheme is one table, struct names:
  * a pattern for each weight. A family lists the schemes that its checkpoints
  * use (arch.h). Code that binds weights knows their ids only, so a new scheme
  * needs a new table and no other change. */
@@ -44,7 +44,7 @@ enum weight_id {
     WEIGHT_EXPERTS_GATE,    /* [n_experts, d_ff, d_model] */
     WEIGHT_EXPERTS_UP,      /* [n_experts, d_ff, d_model] */
     WEIGHT_EXPERTS_GATE_UP, /* [n_experts, 2 * d_ff, d_model]: an expert's rows
-                               of gate_proj, then those of up_proj */
+                               of gate_proj, then its rows of up_proj */
     WEIGHT_EXPERTS_DOWN,    /* [n_experts, d_model, d_ff] */
     N_WEIGHTS
 };
@@ -60,7 +60,8 @@ enum {
 /* In a pattern, a leading '@' stands for the prefix, '#' for the number of the
  * layer and '*' for that of the expert. */
 struct names {
-    const char *config; /* what the shapes follow from: "config.json" */
+    const char
+        *config; /* where shapes are given, for messages: "config.json" */
     /* "model." and the like, with a dot. The one whose WEIGHT_EMBED is in the
        file applies to all names; the first one if there is none. Ends with
        NULL. */
@@ -68,8 +69,8 @@ struct names {
     /* Patterns of each weight, tried in order. NULL: the scheme has no such
        weight. */
     const char *of[N_WEIGHTS][NAMES_MAX_VARIANTS];
-    /* Added to the values of a vector as they are loaded: 1 for norms that are
-       stored zero-centred (1 + w in transformers). */
+    /* A number that is added to each value of a vector at loading: 1 for norms
+       that are stored zero-centred (1 + w in transformers). */
     float plus[N_WEIGHTS];
 };
 
@@ -104,8 +105,8 @@ extern const struct names names_hub;
 /* The names of Qwen models in GGUF files. */
 extern const struct names names_gguf;
 
-/* The names of Gemma 3's text models on the Hugging Face hub, in checkpoints
- * with a vision model, too. */
+/* The names of Gemma 3's text models on the Hugging Face hub, also in
+ * checkpoints with a vision model. */
 extern const struct names names_gemma;
 
 #endif

@@ -1,11 +1,11 @@
-/* One forward pass, as its threads see it: what families, forward.c,
- * attention.c, mlp.c and products.c share.
+/* One forward pass from the view of its threads. Families, forward.c,
+ * attention.c, mlp.c and products.c share these functions.
  *
- * Products come in three forms. In f32, activations stay as they are and
- * weights are widened, in registers (skinny kernels) or in memory (gemm_f32).
- * In bf16, each activation that enters a product is rounded to bf16, and
- * quantized weights are widened to it; in int8, for quantized weights, by
- * groups to int8.
+ * Products come in three forms. With f32, activations are not rounded, and
+ * weights are widened to f32, in registers (skinny kernels) or in memory
+ * (gemm_f32). With bf16, each activation that enters a product is rounded to
+ * bf16, and quantized weights are widened to bf16. With int8, activations are
+ * rounded to int8 in groups; only quantized weights have this form.
  */
 #ifndef MODEL_PASS_H
 #define MODEL_PASS_H
@@ -25,7 +25,8 @@ struct pass {
     struct scratch *s;
     const struct pass_io *io;
     size_t n;      /* tokens */
-    size_t n_kept; /* of them, those that go on past the last layer's keys */
+    size_t n_kept; /* tokens that are computed to the end; of the others, the
+                      last layer computes only keys and values */
     size_t n_tiles,
         n_last_tiles; /* of attention, all layers but the last; it */
     bool single;      /* every span has one token */
@@ -80,9 +81,9 @@ static inline void pass_mark(struct worker *w, enum part part)
 
 /* ---- ahead.c ------------------------------------------------------------ */
 
-/* Set w->ahead to what this thread will read first of the products of n tokens
- * with these matrices, whose rows are shared out as if they were one matrix's;
- * nothing where products are not limited by memory. */
+/* Set w->ahead to the weights that this thread will read first in the products
+ * of n tokens with these matrices. Threads share the rows of all matrices as if
+ * they were one matrix. Does nothing if memory does not limit the products. */
 void pass_ahead_all(struct worker *w, const struct matrix *const *ws,
                     size_t n_ws, size_t n);
 
@@ -167,34 +168,36 @@ bool rows_next(const struct worker *w, struct rows *r, size_t *begin,
 enum form pass_form_read(const struct pass *p, const struct matrix *a,
                          const struct input *x, size_t n);
 
-/* Whether results that `next` multiplies afterwards can be rounded as they are
- * made. *to then names the buffers, x16 or x8, and their form. */
+/* Whether results that are the next product's input, with the matrix `next`,
+ * can be rounded when they are computed. If so, *to gets the buffers, x16 or
+ * x8, and their form. */
 bool pass_rounds(const struct pass *p, const struct matrix *next, size_t n,
                  uint16_t *x16, const struct q8 *x8, struct input *to);
 
-/* Rows of x as an input of their own: row i is row rows[i] of x, i < n <=
- * SCRATCH_GATHER_ROWS. Consecutive rows, such as a single one, stay where they
- * are. Others are copied to memory of the thread, which the next call
- * overwrites: kernels read rows at one distance. cols: of a row. */
+/* Return an input of n rows: its row i is row rows[i] of x; n <=
+ * SCRATCH_GATHER_ROWS. Consecutive rows, such as a single one, are used in
+ * place. Other rows are copied to memory of the thread, which the next call
+ * overwrites, since kernels need rows at equal distances. cols: numbers in a
+ * row. */
 struct input pass_gather(const struct worker *w, const struct input *x,
                          const uint32_t *rows, size_t n, size_t cols);
 
-/* Rows [r, r + rows) of a times tokens [t, t + n) of x, read in one form, to
- * out [n, rows]. */
+/* Multiply rows [r, r + rows) of a by tokens [t, t + n) of x, read in this
+ * form. The results go to out [n, rows]. */
 void pass_multiply_block(const struct worker *w, const struct matrix *a,
                          const struct input *x, enum form form, float *out,
                          size_t r, size_t rows, size_t t, size_t n);
 
 /* ---- mlp.c -------------------------------------------------------------- */
 
-/* glu(gate(x), up(x)) for n tokens, in the form that down_proj needs. Ends with
- * a barrier. */
+/* Compute glu(gate(x), up(x)) for n tokens, in the form that down_proj needs.
+ * Ends with a barrier. */
 struct input pass_gated(struct worker *w, const struct mlp *mlp,
                         const struct input *xn, size_t n);
 
-/* Store columns [r, r + rows) of what a down_proj with ff columns reads, for
- * tokens from t on, in each form that `to` has. gate [n, rows]. With an int8
- * form, r and rows are whole groups. */
+/* Store gate [n, rows] as columns [r, r + rows) of the input of a down_proj
+ * that has ff columns, for the n tokens from t on, in each form that `to` has.
+ * With an int8 form, r and rows are whole groups. */
 void pass_store_gated(const struct worker *w, const struct input *to, size_t ff,
                       const float *gate, size_t r, size_t rows, size_t t,
                       size_t n);
@@ -234,7 +237,8 @@ struct input pass_attention(struct worker *w, size_t layer, const float *norm,
  * barrier, by *p->stop. */
 void pass_poll(struct worker *w);
 
-/* Set w->ahead to what layer i reads first; from n_layers on: the head. */
+/* Set w->ahead to the weights that layer i reads first; if i >= n_layers, those
+ * are the head's. */
 void pass_ahead_layer(struct worker *w, size_t i);
 
 #endif
