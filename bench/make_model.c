@@ -17,7 +17,7 @@
 #include "file/safetensors.h"
 
 static const char usage[] =
-    "Usage: make_model [--shape 0.6B|1.7B|30B-A3B|tiny|tiny-moe]\n"
+    "Usage: make_model [--shape 0.6B|1.7B|3B|30B-A3B|tiny|tiny-moe]\n"
     "                  [--layers N] [--dtype bf16|f16|f32] [--seed N]\n"
     "                  [--tokenizer DIR] OUTDIR\n"
     "\n"
@@ -43,6 +43,8 @@ static const struct shape shapes[] = {
      0},
     {"30B-A3B", 2048, 6144, 48, 32, 4, 128, 151936, 40960, 151643, 151645, 128,
      8, 768},
+    /* dense, with as many parameters as one token of 30B-A3B passes */
+    {"3B", 2048, 6144, 48, 32, 4, 128, 151936, 40960, 151643, 151645, 0, 0, 0},
     {"tiny", 64, 160, 4, 4, 2, 32, 512, 1024, 0, 1, 0, 0, 0},
     {"tiny-moe", 64, 160, 4, 4, 2, 32, 512, 1024, 0, 1, 8, 2, 96},
 };
