@@ -119,6 +119,10 @@ int config_read_layer_types(struct config *c, const struct section *s,
         const struct json_value *t = &types->items[i];
         if (json_equals(t, "full_attention"))
             continue;
+        if (c->delta.n_k_heads && json_equals(t, "linear_attention")) {
+            c->layers[i].recurrent = true;
+            continue;
+        }
         if (!json_equals(t, "sliding_attention")) {
             char got[64];
             section_describe(t, got, sizeof got);

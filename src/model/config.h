@@ -46,7 +46,25 @@ struct layer_config {
                           layer has experts */
     size_t n_experts;  /* 0: one dense MLP */
     size_t n_active;   /* experts of each token; 0 without experts */
+    size_t shared_ff;  /* rows of the shared expert's gate_proj; 0: none */
+    bool recurrent;    /* Gated DeltaNet in place of attention: the layer has no
+                          keys and values, but a state */
 };
+
+/* The shape of all Gated DeltaNet layers. */
+struct delta_config {
+    size_t n_k_heads; /* linear_num_key_heads; 0: the model has no such layer */
+    size_t n_v_heads; /* linear_num_value_heads, a multiple of n_k_heads */
+    size_t d_k;       /* linear_key_head_dim */
+    size_t d_v;       /* linear_value_head_dim */
+    size_t conv;      /* linear_conv_kernel_dim */
+};
+
+/* Channels of the convolution: queries, keys, then values. */
+static inline size_t delta_channels(const struct delta_config *d)
+{
+    return 2 * d->n_k_heads * d->d_k + d->n_v_heads * d->d_v;
+}
 
 struct config {
     const struct arch *arch; /* the family */
@@ -66,9 +84,12 @@ struct config {
     size_t n_ropes;
     bool tied_head;        /* tie_word_embeddings */
     bool attention_bias;   /* attention_bias */
+    bool attention_gate;   /* q_proj has a head of gates behind each head of
+                              queries */
     size_t sliding_window; /* sliding_window where use_sliding_window, or 0 */
     bool norm_topk_prob;   /* norm_topk_prob: the weights of a token's experts
                               sum to 1 */
+    struct delta_config delta;
     struct layer_config *layers;           /* [n_layers] */
     int32_t stop_ids[CONFIG_MAX_STOP_IDS]; /* eos_token_id of both files */
     size_t n_stop_ids;
@@ -125,7 +146,8 @@ int config_read_generation(struct config *c, const struct section *s,
 int config_read_common(struct config *c, const struct section *s,
                        struct qwick_err *e);
 
-/* layer_types: full_attention, or sliding_attention with c->sliding_window. */
+/* layer_types: full_attention, sliding_attention with c->sliding_window, or
+ * linear_attention with c->delta. */
 int config_read_layer_types(struct config *c, const struct section *s,
                             struct qwick_err *e);
 

@@ -44,9 +44,25 @@ struct experts {
     void (*glu)(float *out, const float *gate, const float *up, size_t n);
 };
 
+/* Gated DeltaNet, see delta.c. The shapes are in config.delta; `channels` is
+ * delta_channels. */
+struct delta {
+    struct matrix qkv;  /* in_proj_qkv [channels, d_model] */
+    struct matrix z;    /* in_proj_z [n_v_heads * d_v, d_model] */
+    struct matrix b, a; /* in_proj_b, in_proj_a [n_v_heads, d_model] */
+    struct matrix out;  /* out_proj [d_model, n_v_heads * d_v] */
+    float *conv;        /* [conv, channels] the transpose of conv1d.weight */
+    float *decay;       /* [n_v_heads] -exp(A_log) */
+    float *dt_bias;     /* [n_v_heads] */
+    float *norm;        /* [d_v] */
+    bool tiled;         /* value head j reads key head j % n_k_heads; otherwise
+                           j / (n_v_heads / n_k_heads) */
+};
+
 struct layer {
-    struct attention attn;
-    struct mlp mlp; /* empty if the layer has experts */
+    struct attention attn; /* empty if the layer is recurrent */
+    struct delta delta;    /* empty unless it is */
+    struct mlp mlp;        /* empty if the layer has experts */
     struct experts experts;
     float *input_norm, *post_norm; /* [d_model]: before attention, the MLP */
     /* [d_model]: of the results of both, before they are added to the residual

@@ -28,23 +28,25 @@
     [WEIGHT_UP_PROJ] = {MLP "up_proj.weight"},             \
     [WEIGHT_DOWN_PROJ] = {MLP "down_proj.weight"}
 
+/* The weights of a mixture of experts. mlx-lm stacks experts; transformers 5
+ * fuses them, without ".weight". */
+#define HUB_EXPERTS                                              \
+    [WEIGHT_ROUTER] = {MLP "gate.weight"},                       \
+    [WEIGHT_EXPERT_GATE] = {MLP "experts.*.gate_proj.weight"},   \
+    [WEIGHT_EXPERT_UP] = {MLP "experts.*.up_proj.weight"},       \
+    [WEIGHT_EXPERT_DOWN] = {MLP "experts.*.down_proj.weight"},   \
+    [WEIGHT_EXPERTS_GATE] = {MLP "switch_mlp.gate_proj.weight"}, \
+    [WEIGHT_EXPERTS_UP] = {MLP "switch_mlp.up_proj.weight"},     \
+    [WEIGHT_EXPERTS_GATE_UP] = {MLP "experts.gate_up_proj"},     \
+    [WEIGHT_EXPERTS_DOWN] = {MLP "switch_mlp.down_proj.weight",  \
+                             MLP "experts.down_proj"}
+
 /* Qwen3-Embedding's checkpoints were saved from the bare model: no prefix. */
 const struct names names_hub = {
     .config = "config.json",
     .prefixes = {"model.", "", NULL},
-    .of = {HUB_COMMON, [WEIGHT_HEAD] = {"lm_head.weight"},
-           [WEIGHT_MLP_NORM] = {LAYER "post_attention_layernorm.weight"},
-           [WEIGHT_ROUTER] = {MLP "gate.weight"},
-           [WEIGHT_EXPERT_GATE] = {MLP "experts.*.gate_proj.weight"},
-           [WEIGHT_EXPERT_UP] = {MLP "experts.*.up_proj.weight"},
-           [WEIGHT_EXPERT_DOWN] = {MLP "experts.*.down_proj.weight"},
-           /* mlx-lm stacks experts; transformers 5 fuses them, without
-              ".weight" */
-           [WEIGHT_EXPERTS_GATE] = {MLP "switch_mlp.gate_proj.weight"},
-           [WEIGHT_EXPERTS_UP] = {MLP "switch_mlp.up_proj.weight"},
-           [WEIGHT_EXPERTS_GATE_UP] = {MLP "experts.gate_up_proj"},
-           [WEIGHT_EXPERTS_DOWN] = {MLP "switch_mlp.down_proj.weight",
-                                    MLP "experts.down_proj"}}};
+    .of = {HUB_COMMON, HUB_EXPERTS, [WEIGHT_HEAD] = {"lm_head.weight"},
+           [WEIGHT_MLP_NORM] = {LAYER "post_attention_layernorm.weight"}}};
 
 /* In checkpoints with a vision model, transformers 4 and 5 write different
  * prefixes. */
@@ -66,34 +68,109 @@ const struct names names_gemma = {
              [WEIGHT_Q_NORM] = 1,
              [WEIGHT_K_NORM] = 1}};
 
+#define LINEAR LAYER "linear_attn."
+
+#define QWEN35_PREFIXES                                                      \
+    {                                                                        \
+        "model.", "model.language_model.", "language_model.model.", "", NULL \
+    }
+
+#define QWEN35                                                               \
+    HUB_COMMON, HUB_EXPERTS,                                                 \
+        [WEIGHT_HEAD] = {"lm_head.weight", "language_model.lm_head.weight"}, \
+        [WEIGHT_MLP_NORM] = {LAYER "post_attention_layernorm.weight"},       \
+        [WEIGHT_SHARED_GATE_PROJ] = {MLP "shared_expert.gate_proj.weight"},  \
+        [WEIGHT_SHARED_UP_PROJ] = {MLP "shared_expert.up_proj.weight"},      \
+        [WEIGHT_SHARED_DOWN_PROJ] = {MLP "shared_expert.down_proj.weight"},  \
+        [WEIGHT_SHARED_GATE] = {MLP "shared_expert_gate.weight"},            \
+        [WEIGHT_DELTA_QKV] = {LINEAR "in_proj_qkv.weight"},                  \
+        [WEIGHT_DELTA_Z] = {LINEAR "in_proj_z.weight"},                      \
+        [WEIGHT_DELTA_B] = {LINEAR "in_proj_b.weight"},                      \
+        [WEIGHT_DELTA_A] = {LINEAR "in_proj_a.weight"},                      \
+        [WEIGHT_DELTA_OUT] = {LINEAR "out_proj.weight"},                     \
+        [WEIGHT_DELTA_CONV] = {LINEAR "conv1d.weight"},                      \
+        [WEIGHT_DELTA_A_LOG] = {LINEAR "A_log"},                             \
+        [WEIGHT_DELTA_DT_BIAS] = {LINEAR "dt_bias"},                         \
+        [WEIGHT_DELTA_NORM] = {LINEAR "norm.weight"}
+
+const struct names names_qwen35 = {.config = "config.json",
+                                   .prefixes = QWEN35_PREFIXES,
+                                   .of = {QWEN35},
+                                   .plus = {[WEIGHT_NORM] = 1,
+                                            [WEIGHT_ATTN_NORM] = 1,
+                                            [WEIGHT_MLP_NORM] = 1,
+                                            [WEIGHT_Q_NORM] = 1,
+                                            [WEIGHT_K_NORM] = 1}};
+
+/* A convolution [channels, K, 1] is mlx-lm's. K is at least 2 (arch_qwen35.c),
+ * so that no shape is both. */
+static bool fits_mlx(const struct st_set *set)
+{
+    static const char conv[] = ".conv1d.weight";
+    for (size_t i = 0; i < st_count(set); i++) {
+        const struct st_tensor *t = st_at(set, i);
+        size_t n = sizeof conv - 1;
+        if (t->name_len > n && t->rank == 3 &&
+            memcmp(t->name + t->name_len - n, conv, n) == 0)
+            return t->shape[2] == 1;
+    }
+    return false;
+}
+
+const struct names names_qwen35_mlx = {.config = "config.json",
+                                       .prefixes = QWEN35_PREFIXES,
+                                       .of = {QWEN35},
+                                       .fits = fits_mlx};
+
 #define BLOCK "blk.#."
+
+#define GGUF_COMMON                                                            \
+    [WEIGHT_EMBED] = {"token_embd.weight"}, [WEIGHT_HEAD] = {"output.weight"}, \
+    [WEIGHT_NORM] = {"output_norm.weight"},                                    \
+    [WEIGHT_ATTN_NORM] = {BLOCK "attn_norm.weight"},                           \
+    [WEIGHT_Q_PROJ] = {BLOCK "attn_q.weight"},                                 \
+    [WEIGHT_K_PROJ] = {BLOCK "attn_k.weight"},                                 \
+    [WEIGHT_V_PROJ] = {BLOCK "attn_v.weight"},                                 \
+    [WEIGHT_O_PROJ] = {BLOCK "attn_output.weight"},                            \
+    [WEIGHT_Q_BIAS] = {BLOCK "attn_q.bias"},                                   \
+    [WEIGHT_K_BIAS] = {BLOCK "attn_k.bias"},                                   \
+    [WEIGHT_V_BIAS] = {BLOCK "attn_v.bias"},                                   \
+    [WEIGHT_O_BIAS] = {BLOCK "attn_output.bias"},                              \
+    [WEIGHT_Q_NORM] = {BLOCK "attn_q_norm.weight"},                            \
+    [WEIGHT_K_NORM] = {BLOCK "attn_k_norm.weight"},                            \
+    [WEIGHT_GATE_PROJ] = {BLOCK "ffn_gate.weight"},                            \
+    [WEIGHT_UP_PROJ] = {BLOCK "ffn_up.weight"},                                \
+    [WEIGHT_DOWN_PROJ] = {BLOCK "ffn_down.weight"},                            \
+    [WEIGHT_ROUTER] = {BLOCK "ffn_gate_inp.weight"},                           \
+    [WEIGHT_EXPERTS_GATE] = {BLOCK "ffn_gate_exps.weight"},                    \
+    [WEIGHT_EXPERTS_UP] = {BLOCK "ffn_up_exps.weight"},                        \
+    [WEIGHT_EXPERTS_GATE_UP] = {BLOCK "ffn_gate_up_exps.weight"},              \
+    [WEIGHT_EXPERTS_DOWN] = {BLOCK "ffn_down_exps.weight"}
 
 const struct names names_gguf = {
     .config = "its metadata",
     .prefixes = {"", NULL},
-    .of = {[WEIGHT_EMBED] = {"token_embd.weight"},
-           [WEIGHT_HEAD] = {"output.weight"},
-           [WEIGHT_NORM] = {"output_norm.weight"},
-           [WEIGHT_ATTN_NORM] = {BLOCK "attn_norm.weight"},
-           [WEIGHT_MLP_NORM] = {BLOCK "ffn_norm.weight"},
-           [WEIGHT_Q_PROJ] = {BLOCK "attn_q.weight"},
-           [WEIGHT_K_PROJ] = {BLOCK "attn_k.weight"},
-           [WEIGHT_V_PROJ] = {BLOCK "attn_v.weight"},
-           [WEIGHT_O_PROJ] = {BLOCK "attn_output.weight"},
-           [WEIGHT_Q_BIAS] = {BLOCK "attn_q.bias"},
-           [WEIGHT_K_BIAS] = {BLOCK "attn_k.bias"},
-           [WEIGHT_V_BIAS] = {BLOCK "attn_v.bias"},
-           [WEIGHT_O_BIAS] = {BLOCK "attn_output.bias"},
-           [WEIGHT_Q_NORM] = {BLOCK "attn_q_norm.weight"},
-           [WEIGHT_K_NORM] = {BLOCK "attn_k_norm.weight"},
-           [WEIGHT_GATE_PROJ] = {BLOCK "ffn_gate.weight"},
-           [WEIGHT_UP_PROJ] = {BLOCK "ffn_up.weight"},
-           [WEIGHT_DOWN_PROJ] = {BLOCK "ffn_down.weight"},
-           [WEIGHT_ROUTER] = {BLOCK "ffn_gate_inp.weight"},
-           [WEIGHT_EXPERTS_GATE] = {BLOCK "ffn_gate_exps.weight"},
-           [WEIGHT_EXPERTS_UP] = {BLOCK "ffn_up_exps.weight"},
-           [WEIGHT_EXPERTS_GATE_UP] = {BLOCK "ffn_gate_up_exps.weight"},
-           [WEIGHT_EXPERTS_DOWN] = {BLOCK "ffn_down_exps.weight"}}};
+    .of = {GGUF_COMMON, [WEIGHT_MLP_NORM] = {BLOCK "ffn_norm.weight"}}};
+
+const struct names names_qwen35_gguf = {
+    .config = "its metadata",
+    .prefixes = {"", NULL},
+    .tiled = true,
+    .of = {
+        GGUF_COMMON, [WEIGHT_MLP_NORM] = {BLOCK "post_attention_norm.weight"},
+        [WEIGHT_SHARED_GATE_PROJ] = {BLOCK "ffn_gate_shexp.weight"},
+        [WEIGHT_SHARED_UP_PROJ] = {BLOCK "ffn_up_shexp.weight"},
+        [WEIGHT_SHARED_DOWN_PROJ] = {BLOCK "ffn_down_shexp.weight"},
+        [WEIGHT_SHARED_GATE] = {BLOCK "ffn_gate_inp_shexp.weight"},
+        [WEIGHT_DELTA_QKV] = {BLOCK "attn_qkv.weight"},
+        [WEIGHT_DELTA_Z] = {BLOCK "attn_gate.weight"},
+        [WEIGHT_DELTA_B] = {BLOCK "ssm_beta.weight"},
+        [WEIGHT_DELTA_A] = {BLOCK "ssm_alpha.weight"},
+        [WEIGHT_DELTA_OUT] = {BLOCK "ssm_out.weight"},
+        [WEIGHT_DELTA_CONV] = {BLOCK "ssm_conv1d.weight"},
+        [WEIGHT_DELTA_DECAY] = {BLOCK "ssm_a"},
+        [WEIGHT_DELTA_DT_BIAS] = {BLOCK "ssm_dt.bias"},
+        [WEIGHT_DELTA_NORM] = {BLOCK "ssm_norm.weight"}}};
 
 bool names_expand(char *out, const struct names *names, const char *prefix,
                   struct weight_ref ref, size_t v)
@@ -122,11 +199,14 @@ struct naming names_choose(const struct names *const *schemes,
 {
     const struct weight_ref embed = {.id = WEIGHT_EMBED};
     char name[NAMES_BYTES];
-    for (size_t i = 0; schemes[i]; i++)
+    for (size_t i = 0; schemes[i]; i++) {
+        if (schemes[i]->fits && !schemes[i]->fits(set))
+            continue;
         for (size_t j = 0; schemes[i]->prefixes[j]; j++) {
             names_expand(name, schemes[i], schemes[i]->prefixes[j], embed, 0);
             if (st_find(set, name))
                 return (struct naming){schemes[i], schemes[i]->prefixes[j]};
         }
+    }
     return (struct naming){schemes[0], schemes[0]->prefixes[0]};
 }

@@ -46,6 +46,23 @@ enum weight_id {
     WEIGHT_EXPERTS_GATE_UP, /* [n_experts, 2 * d_ff, d_model]: an expert's rows
                                of gate_proj, then its rows of up_proj */
     WEIGHT_EXPERTS_DOWN,    /* [n_experts, d_model, d_ff] */
+    /* of the expert that all tokens share */
+    WEIGHT_SHARED_GATE_PROJ, /* [shared_ff, d_model] */
+    WEIGHT_SHARED_UP_PROJ,   /* [shared_ff, d_model] */
+    WEIGHT_SHARED_DOWN_PROJ, /* [d_model, shared_ff] */
+    WEIGHT_SHARED_GATE,      /* [1, d_model] or [d_model] */
+    /* of Gated DeltaNet, see struct delta */
+    WEIGHT_DELTA_QKV,
+    WEIGHT_DELTA_Z,
+    WEIGHT_DELTA_B,
+    WEIGHT_DELTA_A,
+    WEIGHT_DELTA_OUT,
+    WEIGHT_DELTA_CONV,  /* [channels, 1, K], [channels, K, 1] or [channels, K]:
+                           one order in memory */
+    WEIGHT_DELTA_A_LOG, /* [n_v_heads], or: */
+    WEIGHT_DELTA_DECAY, /* [n_v_heads] -exp(A_log) */
+    WEIGHT_DELTA_DT_BIAS, /* [n_v_heads] */
+    WEIGHT_DELTA_NORM,    /* [d_v] */
     N_WEIGHTS
 };
 
@@ -72,6 +89,13 @@ struct names {
     /* A number that is added to each value of a vector at loading: 1 for norms
        that are stored zero-centred (1 + w in transformers). */
     float plus[N_WEIGHTS];
+    /* Value head j of Gated DeltaNet reads key head j % n_k_heads, not
+       consecutive ones the same key head. */
+    bool tiled;
+    /* Whether the checkpoint, which has the embedding by this scheme and
+       prefix, follows the scheme; NULL: always. For schemes whose names are
+       equal and whose values are not. */
+    bool (*fits)(const struct st_set *set);
 };
 
 /* Which tensor of a model. */
@@ -87,8 +111,8 @@ struct naming {
     const char *prefix; /* one of names->prefixes */
 };
 
-/* Choose the scheme and the prefix whose embedding is in the set; without any,
- * the first. schemes ends with NULL. */
+/* Choose the first scheme that fits and the first prefix whose embedding is in
+ * the set; without any, the first of all. schemes ends with NULL. */
 struct naming names_choose(const struct names *const *schemes,
                            const struct st_set *set);
 
@@ -108,5 +132,11 @@ extern const struct names names_gguf;
 /* The names of Gemma 3's text models on the Hugging Face hub, also in
  * checkpoints with a vision model. */
 extern const struct names names_gemma;
+
+/* The names of Qwen3.5's text models, also in checkpoints with a vision model:
+ * as transformers writes them, with zero-centred norms; as mlx-lm converts
+ * them, which adds 1 to the norms and stores the convolution as [channels, K,
+ * 1] (sanitize in its qwen3_5.py and qwen3_next.py); and in GGUF files. */
+extern const struct names names_qwen35, names_qwen35_mlx, names_qwen35_gguf;
 
 #endif
