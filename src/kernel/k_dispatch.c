@@ -74,6 +74,7 @@ static void fill_tables(void)
         k->name = isa_name(level);
         k->tune = tuning(level);
         k_ref_init(k);
+        k_delta_ref_init(k);
         k_q8_ref_init(k);
         k_blocks_ref_init(k);
         k_cpu_init(k, level);

@@ -28,6 +28,10 @@
 /* Positions in a block of keys or values, which is one page of the cache. */
 #define KV_BLOCK 64
 
+/* Positions in a block of a Gated DeltaNet layer. A cache page has a whole
+ * number of such blocks. */
+#define DELTA_BLOCK 32
+
 /* Query rows for one call of an attention kernel. A row is one head of one
  * token. Row i attends to positions [lo[i], hi[i]) of the block; to none if
  * lo[i] >= hi[i]. Causality, sliding windows and partly filled blocks are
@@ -45,6 +49,37 @@ struct attn_rows {
                          exp(score - m) * v */
     const void *next; /* keys of the next call, to prefetch; NULL: the keys that
                          follow the values in memory */
+};
+
+/* One value head of a Gated DeltaNet layer, and positions [from, to) of one of
+ * its blocks (Yang, Kautz and Hatamizadeh 2024, arXiv 2412.06464). q and k are
+ * normalised, and q has been multiplied by the scale of the scores. With
+ *
+ *   D[t, i] = g[i + 1] + ... + g[t]    S_0 = s    G[t] = g[0] + ... + g[t]
+ *
+ * the recurrence of the paper is, within a block,
+ *
+ *   u[t] = beta[t] (v[t] - exp(G[t]) S_0^T k[t]
+ *                   - sum over i < t of exp(D[t, i]) (k[i] . k[t]) u[i])
+ *   o[t] = exp(G[t]) S_0^T q[t]
+ *          + sum over i <= t of exp(D[t, i]) (k[i] . q[t]) u[i]
+ *
+ * Indices of g, k and u count from the block's start; those of all other arrays
+ * count from position `from`. */
+struct delta_head {
+    size_t d_k, d_v;
+    size_t from, to;   /* 0 <= from < to <= DELTA_BLOCK */
+    const float *s;    /* [d_k, d_v] state at the block's start */
+    const float *k;    /* [to, d_k] keys */
+    const float *q;    /* [to - from, d_k] queries */
+    const float *kk;   /* [to - from, DELTA_BLOCK] k[t] . k[i], for i < t */
+    const float *qk;   /* [to - from, DELTA_BLOCK] q[t] . k[i], for i <= t */
+    const float *v;    /* [to - from, d_v] values */
+    const float *g;    /* [to] logarithm of the decay, <= 0 */
+    const float *beta; /* [to - from] */
+    float *u;          /* [to, d_v] writes to the state: rows before `from` are
+                          read, the others computed */
+    float *o;          /* [to - from, d_v] results */
 };
 
 /* Rows of a matrix whose weights are quantized in groups of consecutive
@@ -221,6 +256,39 @@ struct kernels {
      * 127, so it is 0 for a group of zeros.
      *   q  [n]     scales  f32 [kv_i8_groups(n)] */
     void (*to_kv_i8)(int8_t *q, float *scales, const float *x, size_t n);
+
+    /* Divide each row by its length, then multiply it by `scale` (l2norm in
+     * transformers): out = scale * x / sqrt(sum(x^2) + eps).
+     *   out, x  f32 [n_rows, d], row-major; out may be x */
+    void (*l2norm)(float *out, const float *x, size_t n_rows, size_t d,
+                   float eps, float scale);
+
+    /* Convolve each channel with its own taps, then apply silu (causal_conv1d
+     * in transformers):
+     *   out[t, c] = silu(sum over j < n_taps of w[j, c] * x[t + j][c])
+     * with a fixed order of sums.
+     *   x    [n_tokens + n_taps - 1] pointers to rows f32 [n_channels]; row
+     *        t + n_taps - 1 is that of token t
+     *   w    f32 [n_taps, n_channels], ldw floats from tap to tap
+     *   out  f32 [n_tokens, n_channels], ldo floats from token to token; no row
+     *        of x */
+    void (*conv_silu)(float *out, size_t ldo, const float *const *x,
+                      const float *w, size_t ldw, size_t n_channels,
+                      size_t n_taps, size_t n_tokens);
+
+    /* Compute u and o of a Gated DeltaNet head for the positions [from, to) of
+     * a block, with a fixed order of sums: each row of u and o has the same
+     * bits, in however many calls a block is computed. D is a sum of its terms
+     * alone, so it loses nothing after a long decay; exponentials below
+     * exp(-87) may be 0.
+     *   scratch  floats [delta_scratch(to - from, d_v)], 64-byte aligned */
+    void (*delta_rows)(const struct delta_head *h, float *scratch);
+
+    /* Compute the state at the end of a block whose u is complete:
+     *   next = exp(G[to - 1]) s + sum over i < to of exp(D[to - 1, i]) k[i]
+     * u[i]^T Reads d_k, d_v, to, s, k, g and u of h. next  f32 [d_k, d_v]; not
+     * s */
+    void (*delta_state)(float *next, const struct delta_head *h);
 
     /* Return the largest of n >= 1 values. NaN are skipped; the result is
      * -INFINITY if all are NaN. */
@@ -403,6 +471,14 @@ static inline size_t attn_bf16_scratch(size_t n_rows, size_t head_dim)
            n_rows * (ATTN_BF16_BLOCKS * KV_BLOCK / 2 + 2);
 }
 
+/* Floats of scratch for delta_rows. */
+static inline size_t delta_scratch(size_t n_tokens, size_t d_v)
+{
+    /* space for: the products of the state with keys and queries; weights of u
+     * in both sums, of one token */
+    return 2 * n_tokens * (d_v + 15) + 2 * DELTA_BLOCK;
+}
+
 /* Return the number of scales of one position of keys or values in an int8
  * cache. */
 static inline size_t kv_i8_groups(size_t head_dim)
@@ -442,6 +518,7 @@ void k_avx512bf16_init(struct kernels *k);
 void k_attn_avx512bf16_init(struct kernels *k);
 void k_amx_init(struct kernels *k);
 void k_attn_amx_init(struct kernels *k);
+void k_delta_ref_init(struct kernels *k);
 void k_q8_ref_init(struct kernels *k);
 void k_blocks_ref_init(struct kernels *k);
 void k_q8_avx2_init(struct kernels *k);
