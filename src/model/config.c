@@ -246,10 +246,12 @@ int config_load(struct config *c, const struct checkpoint *ck,
                          .repetition_penalty = 1};
     const struct gguf *g = checkpoint_gguf(ck);
     if (g) {
-        if (!config_read_gguf(c, g, e))
-            return 0;
-        config_free(c);
-        return -1;
+        if (config_read_gguf(c, g, e)) {
+            config_free(c);
+            return -1;
+        }
+        config_number_layers(c);
+        return 0;
     }
     if (load_file(c, ck, "config.json", true, read_config, e) ||
         load_file(c, ck, "generation_config.json", false,
@@ -257,7 +259,15 @@ int config_load(struct config *c, const struct checkpoint *ck,
         config_free(c);
         return -1;
     }
+    config_number_layers(c);
     return 0;
+}
+
+void config_number_layers(struct config *c)
+{
+    size_t n[2] = {0, 0};
+    for (size_t i = 0; i < c->n_layers; i++)
+        c->layers[i].slot = n[c->layers[i].recurrent]++;
 }
 
 void config_free(struct config *c)

@@ -39,6 +39,8 @@ struct rope_config {
 
 /* What one layer has of its own. */
 struct layer_config {
+    size_t slot;       /* index among the layers of its kind: those with keys,
+                          or the recurrent ones */
     size_t window;     /* positions that a token attends to, itself included */
     size_t rope;       /* index into config.ropes */
     float score_scale; /* of q . k */
@@ -105,6 +107,9 @@ struct config {
 int config_load(struct config *c, const struct checkpoint *ck,
                 struct qwick_err *e);
 void config_free(struct config *c);
+
+/* Set the slots of all layers from their kinds. config_load calls it. */
+void config_number_layers(struct config *c);
 
 /* Add a stop id unless it is there already. -1 when the list is full. */
 int config_add_stop(struct config *c, int32_t id);

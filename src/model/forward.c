@@ -125,9 +125,7 @@ int model_forward(const struct model *m, struct scratch *s,
         io->ms[PART_EMBED] += clock_ms() - start;
     s->weight_bytes += (double)m->shared_bytes;
     par_run(m->pool, pass_body, &p);
-    if (stop)
-        return -1;
     for (size_t i = 0; i < io->n_spans; i++)
-        io->spans[i].kv->n += io->spans[i].n;
-    return 0;
+        (stop ? kv_stop : kv_advance)(io->spans[i].kv, io->spans[i].n);
+    return stop ? -1 : 0;
 }

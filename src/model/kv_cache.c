@@ -1,5 +1,7 @@
 #include "model/kv_cache.h"
 
+#include <assert.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,22 +16,32 @@ int kv_init(struct kv_cache *kv, enum dtype dtype, const struct config *c,
                             .n_layers = c->n_layers,
                             .n_kv_heads = c->n_kv_heads,
                             .head_dim = c->head_dim,
-                            .window = NO_WINDOW};
+                            .window = NO_WINDOW,
+                            .snapshot_pages = KV_SNAPSHOT_PAGES};
     size_t position, run, n;
+    if (state_init(&kv->state, c, e))
+        return -1;
+    kv->n_key_layers = kv->n_layers - kv->state.n_layers;
+    if (kv->n_key_layers == 0)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "KV cache: none of %zu layers has keys and values",
+                       kv->n_layers);
     bool bad = size_mul(kv->head_dim, dtype_bytes(dtype), &position);
     if (dtype == DT_I8)
         bad |= size_add(position, kv_i8_groups(kv->head_dim) * sizeof(float),
                         &position);
     if (bad || size_mul(position, KV_BLOCK, &run) || size_mul(run, 2, &n) ||
-        size_mul(n, kv->n_layers, &n) || size_mul(n, kv->n_kv_heads, &n))
+        size_mul(n, kv->n_key_layers, &n) || size_mul(n, kv->n_kv_heads, &n))
         return err_set(e, QWICK_ERR_MODEL,
                        "KV cache: %zu layers of %zu heads of %zu are too many",
                        kv->n_layers, kv->n_kv_heads, kv->head_dim);
     kv->run_bytes = run;
     kv->page_bytes = n;
+    if (kv->state.n_layers)
+        kv->layers = c->layers;
     for (size_t i = 0; c->layers && i < c->n_layers; i++) {
         size_t window = c->layers[i].window;
-        if (window == NO_WINDOW)
+        if (window == NO_WINDOW || c->layers[i].recurrent)
             continue;
         kv->layers = c->layers;
         if (kv->window == NO_WINDOW || window > kv->window)
@@ -43,6 +55,9 @@ struct kv_cache kv_like(const struct kv_cache *kv)
     struct kv_cache like = *kv;
     like.pages = NULL;
     like.n_pages = like.cap_pages = like.n = like.n_visited = 0;
+    like.state.live = NULL;
+    like.state.first = 0;
+    like.snapshot_pages = KV_SNAPSHOT_PAGES;
     return like;
 }
 
@@ -53,6 +68,7 @@ struct kv_page *kv_page_new(const struct kv_cache *kv)
         return NULL;
     page->refs = 1;
     page->released = false;
+    page->state = NULL;
     /* Fresh zero pages: only what tokens touch becomes resident. */
     page->data = mmap(NULL, kv->page_bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -67,6 +83,7 @@ void kv_page_drop(const struct kv_cache *kv, struct kv_page *page)
 {
     if (--page->refs)
         return;
+    state_snapshot_free(&kv->state, page->state);
     munmap(page->data, kv->page_bytes);
     free(page);
 }
@@ -76,6 +93,7 @@ void kv_free(struct kv_cache *kv)
     for (size_t i = 0; i < kv->n_pages; i++)
         kv_page_drop(kv, kv->pages[i]);
     free(kv->pages);
+    state_free(&kv->state);
     *kv = (struct kv_cache){0};
 }
 
@@ -131,31 +149,53 @@ struct kv_page *kv_page_copy(const struct kv_cache *kv,
     return page;
 }
 
+static bool has_windows(const struct kv_cache *kv)
+{
+    return kv->window != NO_WINDOW;
+}
+
+/* Whether window layers can go on after n positions. */
+static bool windows_whole(const struct kv_cache *kv, size_t n)
+{
+    size_t first = n >= kv->window ? n + 1 - kv->window : 0;
+    for (size_t i = first / KV_BLOCK; has_windows(kv) && i < pages_of(n); i++)
+        if (kv->pages[i]->released)
+            return false;
+    return true;
+}
+
 size_t kv_usable(const struct kv_cache *kv, size_t n)
 {
-    if (!kv->layers)
-        return n;
-    size_t first = n >= kv->window ? n + 1 - kv->window : 0;
-    for (size_t i = first / KV_BLOCK; i < pages_of(n); i++)
-        if (kv->pages[i]->released)
-            return 0;
-    return n;
+    if (!state_holds(&kv->state, kv->n, n)) {
+        size_t page = n / KV_BLOCK;
+        while (page && !kv->pages[page - 1]->state)
+            page--;
+        n = page * KV_BLOCK;
+    }
+    return windows_whole(kv, n) ? n : 0;
+}
+
+static bool has_window(const struct kv_cache *kv, size_t layer)
+{
+    const struct layer_config *l = &kv->layers[layer];
+    return !l->recurrent && l->window != NO_WINDOW;
 }
 
 /* The window layers' part of a page, by runs of such layers. Whole pages of the
  * system are given back, so neighbours keep theirs. */
 static void release_page(const struct kv_cache *kv, struct kv_page *page)
 {
-    size_t bytes = kv->page_bytes / kv->n_layers, end;
+    size_t bytes = kv->page_bytes / kv->n_key_layers, end;
     size_t system = (size_t)sysconf(_SC_PAGESIZE);
     for (size_t i = 0; i < kv->n_layers; i = end) {
         end = i + 1;
-        if (kv->layers[i].window == NO_WINDOW)
+        if (!has_window(kv, i))
             continue;
-        while (end < kv->n_layers && kv->layers[end].window != NO_WINDOW)
+        while (end < kv->n_layers && has_window(kv, end))
             end++;
-        size_t from = (i * bytes + system - 1) / system * system;
-        size_t to = end * bytes / system * system;
+        size_t slot = kv->layers[i].slot, next = slot + end - i;
+        size_t from = (slot * bytes + system - 1) / system * system;
+        size_t to = next * bytes / system * system;
         if (from < to)
             (void)madvise(page->data + from, to - from, MADV_DONTNEED);
     }
@@ -165,7 +205,7 @@ static void release_page(const struct kv_cache *kv, struct kv_page *page)
 void kv_release(struct kv_cache *kv, size_t slack)
 {
     size_t unseen = kv->n + 1; /* the positions before it, less a window */
-    if (!kv->layers || unseen < slack || unseen - slack < kv->window)
+    if (!has_windows(kv) || unseen < slack || unseen - slack < kv->window)
         return;
     size_t end = (unseen - slack - kv->window) / KV_BLOCK;
     for (; kv->n_visited < end; kv->n_visited++) {
@@ -175,11 +215,73 @@ void kv_release(struct kv_cache *kv, size_t slack)
     }
 }
 
+/* ---- snapshots ---------------------------------------------------------- */
+
+/* Whether kv_reserve would have to allocate the page's snapshot. */
+static bool lacks_snapshot(const struct kv_cache *kv, size_t page)
+{
+    return (page + 1) % kv->snapshot_pages == 0 &&
+           (page >= kv->n_pages || !kv->pages[page]->state ||
+            kv->pages[page]->refs > 1);
+}
+
+static size_t count_lacking(const struct kv_cache *kv, size_t end)
+{
+    size_t n = 0;
+    for (size_t i = kv->n / KV_BLOCK; i < end; i++)
+        n += lacks_snapshot(kv, i);
+    return n;
+}
+
+/* Snapshots that no other sequence or cache has. */
+static size_t count_own(const struct kv_cache *kv)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < kv->n_pages; i++)
+        n += kv->pages[i]->refs == 1 && kv->pages[i]->state;
+    return n;
+}
+
+/* Choose which of the pages up to `end` that are not full get a snapshot. When
+ * they become too many, every second of the sequence's own ones goes, and so do
+ * those that kv_snapshot added. */
+static void choose_snapshots(struct kv_cache *kv, size_t end)
+{
+    if (!kv->state.n_layers)
+        return;
+    while (count_own(kv) + count_lacking(kv, end) > KV_SNAPSHOTS) {
+        kv->snapshot_pages *= 2;
+        for (size_t i = 0; i < kv->n_pages; i++) {
+            struct kv_page *page = kv->pages[i];
+            if (page->refs > 1 || (i + 1) % kv->snapshot_pages == 0)
+                continue;
+            state_snapshot_free(&kv->state, page->state);
+            page->state = NULL;
+        }
+    }
+    for (size_t i = kv->n / KV_BLOCK; i < end; i++)
+        if (lacks_snapshot(kv, i))
+            kv->pages[i]->state = state_snapshot_new(&kv->state);
+}
+
+void kv_snapshot(struct kv_cache *kv)
+{
+    size_t n = kv->n / KV_BLOCK * KV_BLOCK;
+    if (!kv->state.n_layers || n == 0 || !state_holds(&kv->state, kv->n, n))
+        return;
+    struct kv_page *page = kv->pages[n / KV_BLOCK - 1];
+    if (page->state || !(page->state = state_snapshot_new(&kv->state)))
+        return;
+    state_save(&kv->state, n / DELTA_BLOCK, page->state);
+}
+
+/* ---- positions ---------------------------------------------------------- */
+
 int kv_reserve(struct kv_cache *kv, size_t n, struct qwick_err *e)
 {
     size_t want = pages_of(n);
     kv_release(kv, KV_SLACK);
-    if (reserve_table(kv, want, e))
+    if (reserve_table(kv, want, e) || (n && state_reserve(&kv->state, e)))
         return -1;
     while (kv->n_pages < want) {
         struct kv_page *page = kv_page_new(kv);
@@ -202,16 +304,55 @@ int kv_reserve(struct kv_cache *kv, size_t n, struct qwick_err *e)
         kv_page_drop(kv, kv->pages[i]);
         kv->pages[i] = page;
     }
+    choose_snapshots(kv, want);
     return 0;
+}
+
+void kv_advance(struct kv_cache *kv, size_t n)
+{
+    kv->n += n;
+    state_advance(&kv->state, kv->n);
+}
+
+/* Have the first n positions, n of kv_usable. */
+static void go_back(struct kv_cache *kv, size_t n)
+{
+    if (n == 0) {
+        kv->state.first = 0;
+        kv->snapshot_pages = KV_SNAPSHOT_PAGES;
+    } else if (!state_holds(&kv->state, kv->n, n)) {
+        state_load(&kv->state, n / DELTA_BLOCK,
+                   kv->pages[n / KV_BLOCK - 1]->state);
+    }
+    kv->n = n;
+    if (kv->n_visited > n / KV_BLOCK)
+        kv->n_visited = n / KV_BLOCK;
+}
+
+void kv_stop(struct kv_cache *kv, size_t n)
+{
+    if (!state_stop(&kv->state, kv->n, kv->n + n))
+        go_back(kv, kv_usable(kv, kv->n));
 }
 
 void kv_truncate(struct kv_cache *kv, size_t n)
 {
-    if (n >= kv->n)
-        return;
-    kv->n = kv_usable(kv, n);
-    if (kv->n_visited > kv->n / KV_BLOCK)
-        kv->n_visited = kv->n / KV_BLOCK;
+    if (n < kv->n)
+        go_back(kv, kv_usable(kv, n));
+}
+
+/* Make dst's state that of src after n positions. */
+static void share_state(struct kv_cache *dst, const struct kv_cache *src,
+                        size_t n)
+{
+    if (n == 0)
+        dst->state.first = 0;
+    else if (state_holds(&src->state, src->n, n))
+        state_copy(&dst->state, &src->state, n);
+    else
+        state_load(&dst->state, n / DELTA_BLOCK,
+                   src->pages[n / KV_BLOCK - 1]->state);
+    dst->snapshot_pages = src->snapshot_pages;
 }
 
 int kv_share(struct kv_cache *dst, const struct kv_cache *src, size_t n,
@@ -221,10 +362,11 @@ int kv_share(struct kv_cache *dst, const struct kv_cache *src, size_t n,
     size_t whole = n / KV_BLOCK, used = n % KV_BLOCK;
     size_t want = whole + (used != 0);
     struct kv_page *last = NULL;
-    if (reserve_table(dst, want, e))
+    if (reserve_table(dst, want, e) || (n && state_reserve(&dst->state, e)))
         return -1;
     if (used && !(last = kv_page_copy(src, src->pages[whole], used)))
         return no_memory(src, n, e);
+    share_state(dst, src, n);
     for (size_t i = 0; i < whole; i++)
         src->pages[i]->refs++;
     for (size_t i = 0; i < dst->n_pages; i++)
@@ -242,8 +384,13 @@ int kv_share(struct kv_cache *dst, const struct kv_cache *src, size_t n,
 int kv_adopt(struct kv_cache *kv, size_t n_kept, struct kv_page *const *pages,
              size_t n_pages, size_t n, struct qwick_err *e)
 {
-    if (reserve_table(kv, n_kept + n_pages, e))
+    if (reserve_table(kv, n_kept + n_pages, e) ||
+        (n && state_reserve(&kv->state, e)))
         return -1;
+    if (kv->state.n_layers) {
+        assert(n && n == (n_kept + n_pages) * KV_BLOCK);
+        state_load(&kv->state, n / DELTA_BLOCK, pages[n_pages - 1]->state);
+    }
     for (size_t i = n_kept; i < kv->n_pages; i++)
         kv_page_drop(kv, kv->pages[i]);
     for (size_t i = 0; i < n_pages; i++)
@@ -268,18 +415,63 @@ void kv_store(const struct kv_cache *kv, const struct kernels *k,
                 d);
 }
 
+/* ---- bytes -------------------------------------------------------------- */
+
+size_t kv_page_bytes(const struct kv_cache *kv, const struct kv_page *page)
+{
+    size_t bytes = kv->page_bytes;
+    if (page->released)
+        for (size_t i = 0; i < kv->n_layers; i++)
+            if (has_window(kv, i))
+                bytes -= kv->page_bytes / kv->n_key_layers;
+    return bytes + (page->state ? state_snapshot_bytes(&kv->state) : 0);
+}
+
 size_t kv_bytes(const struct kv_cache *kv)
 {
-    size_t windows = 0, gone = 0;
-    for (size_t i = 0; kv->layers && i < kv->n_layers; i++)
-        windows += kv->layers[i].window != NO_WINDOW;
-    for (size_t i = 0; windows && i < kv->n_pages; i++)
-        gone += kv->pages[i]->released;
-    return kv->n_pages * kv->page_bytes -
-           gone * (kv->page_bytes / kv->n_layers * windows);
+    size_t bytes = kv->state.live ? state_live_bytes(&kv->state) : 0;
+    for (size_t i = 0; i < kv->n_pages; i++)
+        bytes += kv_page_bytes(kv, kv->pages[i]);
+    return bytes;
 }
 
 size_t kv_position_bytes(const struct kv_cache *kv)
 {
     return kv->page_bytes / KV_BLOCK;
+}
+
+/* SIZE_MAX: overflow. */
+static size_t bytes_of(const struct kv_cache *kv, size_t n_pages, bool live,
+                       size_t n_snapshots)
+{
+    size_t sum, n;
+    return size_mul(n_pages, kv->page_bytes, &sum) ||
+                   size_mul(n_snapshots, state_snapshot_bytes(&kv->state),
+                            &n) ||
+                   size_add(sum, n, &sum) ||
+                   size_add(sum, live ? state_live_bytes(&kv->state) : 0, &sum)
+               ? SIZE_MAX
+               : sum;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+size_t kv_missing_bytes(const struct kv_cache *kv, size_t n)
+{
+    size_t lacking = 0;
+    if (kv->state.n_layers) {
+        size_t own = least(count_own(kv), KV_SNAPSHOTS);
+        lacking = least(count_lacking(kv, pages_of(n)), KV_SNAPSHOTS - own);
+    }
+    return bytes_of(kv, kv_missing_pages(kv, n), n && !kv->state.live, lacking);
+}
+
+size_t kv_sequence_bytes(const struct kv_cache *kv, size_t n)
+{
+    size_t pages = pages_of(n);
+    return bytes_of(kv, pages, n > 0,
+                    least(pages / KV_SNAPSHOT_PAGES, KV_SNAPSHOTS));
 }

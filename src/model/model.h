@@ -155,7 +155,8 @@ enum part {
  *   ms      [PART_COUNT] milliseconds are added to, or NULL
  * Allocates nothing. Returns 0; or -1 when *interrupt (NULL: never) became
  * nonzero or clock_ms passed deadline_ms (0: never), checked once a layer:
- * every kv->n is then as before. */
+ * every kv->n is then as before, except that a cache with recurrent layers may
+ * have lost positions (kv_stop). */
 struct pass_io {
     const struct span *spans;
     size_t n_spans;

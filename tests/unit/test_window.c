@@ -23,7 +23,10 @@ enum { WINDOW = 100, N = 1500 };
 static struct config some_config(struct layer_config *layers)
 {
     for (size_t i = 0; i < 4; i++)
-        layers[i].window = i == 2 ? NO_WINDOW : i == 3 ? WINDOW : WINDOW / 2;
+        layers[i] = (struct layer_config){.slot = i,
+                                          .window = i == 2   ? NO_WINDOW
+                                                    : i == 3 ? WINDOW
+                                                             : WINDOW / 2};
     return (struct config){
         .n_layers = 4, .n_kv_heads = 1, .head_dim = 16, .layers = layers};
 }
