@@ -277,11 +277,20 @@ void kv_snapshot(struct kv_cache *kv)
 
 /* ---- positions ---------------------------------------------------------- */
 
+/* The sequence's state for a pass: the live one, or that of a snapshot. */
+static int prepare_state(struct kv_cache *kv, struct qwick_err *e)
+{
+    bool held = state_holds(&kv->state, kv->n, kv->n);
+    const float *snapshot =
+        held ? NULL : kv->pages[kv->n / KV_BLOCK - 1]->state;
+    return state_prepare(&kv->state, kv->n, snapshot, e);
+}
+
 int kv_reserve(struct kv_cache *kv, size_t n, struct qwick_err *e)
 {
     size_t want = pages_of(n);
     kv_release(kv, KV_SLACK);
-    if (reserve_table(kv, want, e) || (n && state_reserve(&kv->state, e)))
+    if (reserve_table(kv, want, e) || prepare_state(kv, e))
         return -1;
     while (kv->n_pages < want) {
         struct kv_page *page = kv_page_new(kv);
@@ -317,13 +326,9 @@ void kv_advance(struct kv_cache *kv, size_t n)
 /* Have the first n positions, n of kv_usable. */
 static void go_back(struct kv_cache *kv, size_t n)
 {
-    if (n == 0) {
-        kv->state.first = 0;
+    state_go_back(&kv->state, kv->n, n);
+    if (n == 0)
         kv->snapshot_pages = KV_SNAPSHOT_PAGES;
-    } else if (!state_holds(&kv->state, kv->n, n)) {
-        state_load(&kv->state, n / DELTA_BLOCK,
-                   kv->pages[n / KV_BLOCK - 1]->state);
-    }
     kv->n = n;
     if (kv->n_visited > n / KV_BLOCK)
         kv->n_visited = n / KV_BLOCK;
@@ -341,20 +346,6 @@ void kv_truncate(struct kv_cache *kv, size_t n)
         go_back(kv, kv_usable(kv, n));
 }
 
-/* Make dst's state that of src after n positions. */
-static void share_state(struct kv_cache *dst, const struct kv_cache *src,
-                        size_t n)
-{
-    if (n == 0)
-        dst->state.first = 0;
-    else if (state_holds(&src->state, src->n, n))
-        state_copy(&dst->state, &src->state, n);
-    else
-        state_load(&dst->state, n / DELTA_BLOCK,
-                   src->pages[n / KV_BLOCK - 1]->state);
-    dst->snapshot_pages = src->snapshot_pages;
-}
-
 int kv_share(struct kv_cache *dst, const struct kv_cache *src, size_t n,
              struct qwick_err *e)
 {
@@ -362,11 +353,12 @@ int kv_share(struct kv_cache *dst, const struct kv_cache *src, size_t n,
     size_t whole = n / KV_BLOCK, used = n % KV_BLOCK;
     size_t want = whole + (used != 0);
     struct kv_page *last = NULL;
-    if (reserve_table(dst, want, e) || (n && state_reserve(&dst->state, e)))
+    if (reserve_table(dst, want, e))
         return -1;
     if (used && !(last = kv_page_copy(src, src->pages[whole], used)))
         return no_memory(src, n, e);
-    share_state(dst, src, n);
+    state_share(&dst->state, &src->state, src->n, n);
+    dst->snapshot_pages = src->snapshot_pages;
     for (size_t i = 0; i < whole; i++)
         src->pages[i]->refs++;
     for (size_t i = 0; i < dst->n_pages; i++)
@@ -384,12 +376,11 @@ int kv_share(struct kv_cache *dst, const struct kv_cache *src, size_t n,
 int kv_adopt(struct kv_cache *kv, size_t n_kept, struct kv_page *const *pages,
              size_t n_pages, size_t n, struct qwick_err *e)
 {
-    if (reserve_table(kv, n_kept + n_pages, e) ||
-        (n && state_reserve(&kv->state, e)))
+    if (reserve_table(kv, n_kept + n_pages, e))
         return -1;
     if (kv->state.n_layers) {
-        assert(n && n == (n_kept + n_pages) * KV_BLOCK);
-        state_load(&kv->state, n / DELTA_BLOCK, pages[n_pages - 1]->state);
+        assert(n == (n_kept + n_pages) * KV_BLOCK && pages[n_pages - 1]->state);
+        kv->state.first = STATE_NONE;
     }
     for (size_t i = n_kept; i < kv->n_pages; i++)
         kv_page_drop(kv, kv->pages[i]);
@@ -435,21 +426,29 @@ size_t kv_bytes(const struct kv_cache *kv)
     return bytes;
 }
 
+size_t kv_fair_bytes(const struct kv_cache *kv)
+{
+    const struct state *s = &kv->state;
+    size_t bytes = s->live ? state_live_bytes(s) / s->live->refs : 0;
+    for (size_t i = 0; i < kv->n_pages; i++)
+        bytes += kv_page_bytes(kv, kv->pages[i]) / kv->pages[i]->refs;
+    return bytes;
+}
+
 size_t kv_position_bytes(const struct kv_cache *kv)
 {
     return kv->page_bytes / KV_BLOCK;
 }
 
 /* SIZE_MAX: overflow. */
-static size_t bytes_of(const struct kv_cache *kv, size_t n_pages, bool live,
-                       size_t n_snapshots)
+static size_t bytes_of(const struct kv_cache *kv, size_t n_pages,
+                       size_t n_snapshots, size_t more)
 {
     size_t sum, n;
     return size_mul(n_pages, kv->page_bytes, &sum) ||
                    size_mul(n_snapshots, state_snapshot_bytes(&kv->state),
                             &n) ||
-                   size_add(sum, n, &sum) ||
-                   size_add(sum, live ? state_live_bytes(&kv->state) : 0, &sum)
+                   size_add(sum, n, &sum) || size_add(sum, more, &sum)
                ? SIZE_MAX
                : sum;
 }
@@ -466,12 +465,13 @@ size_t kv_missing_bytes(const struct kv_cache *kv, size_t n)
         size_t own = least(count_own(kv), KV_SNAPSHOTS);
         lacking = least(count_lacking(kv, pages_of(n)), KV_SNAPSHOTS - own);
     }
-    return bytes_of(kv, kv_missing_pages(kv, n), n && !kv->state.live, lacking);
+    return bytes_of(kv, kv_missing_pages(kv, n), lacking,
+                    state_missing_bytes(&kv->state));
 }
 
 size_t kv_sequence_bytes(const struct kv_cache *kv, size_t n)
 {
     size_t pages = pages_of(n);
-    return bytes_of(kv, pages, n > 0,
-                    least(pages / KV_SNAPSHOT_PAGES, KV_SNAPSHOTS));
+    return bytes_of(kv, pages, least(pages / KV_SNAPSHOT_PAGES, KV_SNAPSHOTS),
+                    state_live_bytes(&kv->state));
 }

@@ -82,10 +82,10 @@ int kv_init(struct kv_cache *kv, enum dtype dtype, const struct config *c,
 struct kv_cache kv_like(const struct kv_cache *kv);
 void kv_free(struct kv_cache *kv);
 
-/* Make room for positions [0, n), those from kv->n on in pages of its own, and
- * choose the pages that get snapshots. Called before a forward pass, never
- * inside one. On failure the positions in use are as they were. A snapshot that
- * does not fit memory is left out. */
+/* Make room for positions [0, n), those from kv->n on in pages of its own, have
+ * a live state of its own, and choose the pages that get snapshots. Called
+ * before a forward pass, never inside one. On failure the positions in use are
+ * as they were. A snapshot that does not fit memory is left out. */
 int kv_reserve(struct kv_cache *kv, size_t n, struct qwick_err *e);
 
 /* Pages that it would allocate. */
@@ -109,8 +109,7 @@ void kv_stop(struct kv_cache *kv, size_t n);
  * page up to n that has a snapshot, or 0. */
 size_t kv_usable(const struct kv_cache *kv, size_t n);
 
-/* Forget positions from kv_usable(kv, n) on. Pages are kept for reuse. With
- * recurrent layers this may copy a snapshot to the live state. */
+/* Forget positions from kv_usable(kv, n) on. Pages are kept for reuse. */
 void kv_truncate(struct kv_cache *kv, size_t n);
 
 /* Give the last whole page a snapshot, so that sequences which share or adopt
@@ -125,9 +124,9 @@ void kv_snapshot(struct kv_cache *kv);
 void kv_release(struct kv_cache *kv, size_t slack);
 
 /* Make dst's positions the first kv_usable(src, n) of src, n <= src->n, of the
- * same shape and dtype. Whole pages become shared, a page in part is copied,
- * and so is the state of recurrent layers, from src's or from a snapshot. On
- * failure dst keeps what it had. */
+ * same shape and dtype. Whole pages become shared, a page in part is copied.
+ * The live state becomes shared, too, until kv_reserve. On failure dst keeps
+ * what it had. */
 int kv_share(struct kv_cache *dst, const struct kv_cache *src, size_t n,
              struct qwick_err *e);
 
@@ -171,6 +170,8 @@ void kv_store(const struct kv_cache *kv, const struct kernels *k,
 /* Bytes of memory taken: the live state, and pages with their snapshots, shared
  * ones included, released ones not. */
 size_t kv_bytes(const struct kv_cache *kv);
+/* The sequence's share of them: what n sequences and caches have counts 1/n. */
+size_t kv_fair_bytes(const struct kv_cache *kv);
 /* Bytes of one page, with its snapshot if it has one. */
 size_t kv_page_bytes(const struct kv_cache *kv, const struct kv_page *page);
 /* Bytes that one position takes in pages. */

@@ -68,7 +68,9 @@ int state_init(struct state *s, const struct config *c, struct qwick_err *e)
 
 size_t state_live_bytes(const struct state *s)
 {
-    return 2 * s->half_floats * sizeof(float);
+    return s->n_layers
+               ? sizeof(struct state_live) + 2 * s->half_floats * sizeof(float)
+               : 0;
 }
 
 size_t state_snapshot_bytes(const struct state *s)
@@ -76,34 +78,35 @@ size_t state_snapshot_bytes(const struct state *s)
     return s->n_layers * s->start_floats * sizeof(float);
 }
 
+size_t state_missing_bytes(const struct state *s)
+{
+    return s->live && s->live->refs == 1 ? 0 : state_live_bytes(s);
+}
+
 /* Fresh zero pages: only what is touched becomes resident. */
-static float *map_floats(size_t bytes)
+static void *map_bytes(size_t bytes)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return p == MAP_FAILED ? NULL : p;
 }
 
-int state_reserve(struct state *s, struct qwick_err *e)
+static void drop_live(struct state *s)
 {
-    if (!s->n_layers || s->live)
-        return 0;
-    s->live = map_floats(state_live_bytes(s));
-    s->first = 0;
-    return s->live ? 0 : err_oom(e, state_live_bytes(s));
+    if (s->live && --s->live->refs == 0)
+        munmap(s->live, state_live_bytes(s));
+    s->live = NULL;
 }
 
 void state_free(struct state *s)
 {
-    if (s->live)
-        munmap(s->live, state_live_bytes(s));
-    s->live = NULL;
+    drop_live(s);
     s->first = 0;
 }
 
 float *state_snapshot_new(const struct state *s)
 {
-    return map_floats(state_snapshot_bytes(s));
+    return map_bytes(state_snapshot_bytes(s));
 }
 
 void state_snapshot_free(const struct state *s, float *snapshot)
@@ -112,37 +115,12 @@ void state_snapshot_free(const struct state *s, float *snapshot)
         munmap(snapshot, state_snapshot_bytes(s));
 }
 
-/* ---- positions ---------------------------------------------------------- */
-
-bool state_holds(const struct state *s, size_t n, size_t to)
-{
-    return !s->n_layers || (s->live && to / DELTA_BLOCK >= s->first && to <= n);
-}
-
-void state_advance(struct state *s, size_t n)
-{
-    size_t block = n / DELTA_BLOCK;
-    if (s->n_layers && block > s->first + 1)
-        s->first = block - 1;
-}
-
-bool state_stop(struct state *s, size_t n, size_t end)
-{
-    size_t block = n / DELTA_BLOCK, ahead = end / DELTA_BLOCK - block;
-    if (!s->n_layers || ahead == 0 || n == 0)
-        return true;
-    /* The layers that were done have overwritten the block before n's, and if
-     * they went further, n's as well. */
-    s->first = ahead == 1 ? block : SIZE_MAX;
-    return ahead == 1;
-}
-
 /* ---- copies ------------------------------------------------------------- */
 
 /* The start and log of a block of the first layer. Others follow. */
 static float *start_of(const struct state *s, size_t block)
 {
-    return s->live + block % 2 * s->half_floats;
+    return s->live->data + block % 2 * s->half_floats;
 }
 
 static float *log_of(const struct state *s, size_t block)
@@ -153,12 +131,6 @@ static float *log_of(const struct state *s, size_t block)
 void state_save(const struct state *s, size_t block, float *snapshot)
 {
     memcpy(snapshot, start_of(s, block), state_snapshot_bytes(s));
-}
-
-void state_load(struct state *s, size_t block, const float *snapshot)
-{
-    memcpy(start_of(s, block), snapshot, state_snapshot_bytes(s));
-    s->first = block;
 }
 
 /* Copy the first n rows of n_heads arrays of DELTA_BLOCK rows; returns the
@@ -186,16 +158,86 @@ static void copy_log(const struct state *s, float *to, const float *from,
     }
 }
 
-void state_copy(struct state *dst, const struct state *src, size_t n)
+/* Copy the blocks of a sequence of n positions. */
+static void copy_blocks(const struct state *to, const struct state *from,
+                        size_t n)
 {
     size_t last = n / DELTA_BLOCK;
-    if (!src->n_layers)
-        return;
-    for (size_t b = src->first; b <= last; b++) {
-        state_save(src, b, start_of(dst, b));
-        copy_log(src, log_of(dst, b), log_of(src, b),
+    for (size_t b = from->first; b <= last; b++) {
+        state_save(from, b, start_of(to, b));
+        copy_log(from, log_of(to, b), log_of(from, b),
                  b == last ? n % DELTA_BLOCK : DELTA_BLOCK);
     }
+}
+
+/* ---- positions ---------------------------------------------------------- */
+
+int state_prepare(struct state *s, size_t n, const float *snapshot,
+                  struct qwick_err *e)
+{
+    if (!s->n_layers)
+        return 0;
+    if (state_missing_bytes(s)) {
+        struct state own = *s;
+        own.live = map_bytes(state_live_bytes(s));
+        if (!own.live)
+            return err_oom(e, state_live_bytes(s));
+        own.live->refs = 1;
+        if (n && s->first != STATE_NONE)
+            copy_blocks(&own, s, n);
+        drop_live(s);
+        *s = own;
+    }
+    if (s->first == STATE_NONE) {
+        s->first = n / DELTA_BLOCK;
+        memcpy(start_of(s, s->first), snapshot, state_snapshot_bytes(s));
+    }
+    return 0;
+}
+
+bool state_holds(const struct state *s, size_t n, size_t to)
+{
+    return !s->n_layers || to == 0 ||
+           (to <= n && s->first != STATE_NONE && to / DELTA_BLOCK >= s->first);
+}
+
+void state_advance(struct state *s, size_t n)
+{
+    size_t block = n / DELTA_BLOCK;
+    if (s->n_layers && block > s->first + 1)
+        s->first = block - 1;
+}
+
+bool state_stop(struct state *s, size_t n, size_t end)
+{
+    size_t block = n / DELTA_BLOCK, ahead = end / DELTA_BLOCK - block;
+    if (!s->n_layers || ahead == 0 || n == 0)
+        return true;
+    /* The layers that were done have overwritten the block before n's, and if
+     * they went further, n's as well. */
+    s->first = ahead == 1 ? block : STATE_NONE;
+    return ahead == 1;
+}
+
+void state_go_back(struct state *s, size_t n, size_t to)
+{
+    if (to == 0)
+        s->first = 0;
+    else if (!state_holds(s, n, to))
+        s->first = STATE_NONE;
+}
+
+void state_share(struct state *dst, const struct state *src, size_t n,
+                 size_t to)
+{
+    if (!src->n_layers)
+        return;
+    drop_live(dst);
+    dst->first = to ? STATE_NONE : 0;
+    if (to == 0 || !state_holds(src, n, to))
+        return;
+    dst->live = src->live;
+    dst->live->refs++;
     dst->first = src->first;
 }
 

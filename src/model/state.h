@@ -28,6 +28,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
 #include "kernel/kernel.h"
@@ -37,6 +38,17 @@ struct kv_cache;
 
 _Static_assert(KV_BLOCK % DELTA_BLOCK == 0, "a page ends where a block ends");
 
+/* Two halves. Sequences that are equal up to some position may share one until
+ * one of them goes on. */
+struct state_live {
+    size_t refs; /* sequences that have it; changed by one thread at a time */
+    _Alignas(64) float data[];
+};
+
+/* state.first when the live state holds nothing: a snapshot must be loaded
+ * before the sequence goes on. */
+#define STATE_NONE SIZE_MAX
+
 struct state {
     struct delta_config delta;
     size_t n_layers; /* recurrent ones; 0: all functions do nothing */
@@ -44,24 +56,26 @@ struct state {
      * [v head] of S, then the tail. A log is [layer] of qkv, then k by heads,
      * u by heads, g by heads. A half is a start, then a log. */
     size_t s_floats, start_floats, log_floats, half_floats;
-    float *live;  /* two halves; NULL: not allocated yet */
-    size_t first; /* the first block that the live state holds */
+    struct state_live *live; /* NULL: none yet */
+    size_t first; /* the first block that the live state holds, or STATE_NONE */
 };
 
-/* Set the shapes, without memory for a live state. QWICK_ERR_MODEL if sizes
- * overflow. */
+/* Set the shapes, without a live state. QWICK_ERR_MODEL if sizes overflow. */
 int state_init(struct state *s, const struct config *c, struct qwick_err *e);
 
-/* Allocate the live state unless it is there already. Its contents are
- * undefined, and it holds block 0: a layer itself zeroes the start of block 0
- * when it computes position 0. QWICK_ERR_MEMORY. */
-int state_reserve(struct state *s, struct qwick_err *e);
-
-/* Free the live state. */
+/* Drop the live state. */
 void state_free(struct state *s);
 
-/* Whether the live state of a sequence of n positions holds the state after its
- * first `to` positions, to <= n. */
+/* Prepare a sequence of n positions for a pass: give it a live state of its
+ * own, with a copy of what it shared. If it holds nothing, load the snapshot,
+ * which is the start of block n / DELTA_BLOCK; with n of 0 the snapshot may be
+ * NULL, since a layer itself zeroes the start of block 0 when it computes
+ * position 0. QWICK_ERR_MEMORY; the state is then as before. */
+int state_prepare(struct state *s, size_t n, const float *snapshot,
+                  struct qwick_err *e);
+
+/* Whether the state after the first `to` positions of a sequence of n is at
+ * hand, to <= n: in the live state, or because `to` is 0. */
 bool state_holds(const struct state *s, size_t n, size_t to);
 
 /* The sequence grew to n positions, which the layers have computed. */
@@ -69,17 +83,24 @@ void state_advance(struct state *s, size_t n);
 
 /* A pass over positions [n, end) was stopped: some layers have computed them
  * and some have not. Returns whether the state after n positions is still there
- * in every layer. If not, the live state holds nothing until state_load, or
- * until the caller sets `first` to 0 to begin again. */
+ * in every layer. If not, the live state holds nothing. */
 bool state_stop(struct state *s, size_t n, size_t end);
 
-/* Make dst's live state, which has been reserved, the state of src after its
- * first n positions, which src holds. dst can go back as far as src can. */
-void state_copy(struct state *dst, const struct state *src, size_t n);
+/* A sequence of n positions went back to its first `to` positions. If the live
+ * state does not hold the state after them, it holds nothing. */
+void state_go_back(struct state *s, size_t n, size_t to);
+
+/* Make dst the state after the first `to` positions of src, a sequence of n,
+ * without a copy. dst can go back as far as src can. If src does not hold the
+ * state, dst holds nothing. */
+void state_share(struct state *dst, const struct state *src, size_t n,
+                 size_t to);
 
 /* Bytes of a live state and of a snapshot; 0 without recurrent layers. */
 size_t state_live_bytes(const struct state *s);
 size_t state_snapshot_bytes(const struct state *s);
+/* Bytes that state_prepare would allocate. */
+size_t state_missing_bytes(const struct state *s);
 
 /* A snapshot: the start of a block, for all layers. NULL: no memory. What it
  * holds is undefined. */
@@ -89,16 +110,11 @@ void state_snapshot_free(const struct state *s, float *snapshot);
 /* Copy the start of block b, which the live state holds, to a snapshot. */
 void state_save(const struct state *s, size_t block, float *snapshot);
 
-/* Make the snapshot the start of block b. The live state, which has been
- * reserved, then holds the state after b * DELTA_BLOCK positions and no earlier
- * ones. */
-void state_load(struct state *s, size_t block, const float *snapshot);
-
 /* ---- for layers ----------------------------------------------------------
  *
  * The arrays of a recurrent layer, where `layer` counts all layers of the
- * model. All are 64-byte aligned. They are where they are until the cache is
- * reserved, truncated, shared into or freed (kv_cache.h). Threads may read and
+ * model. All are 64-byte aligned. kv_reserve prepares them for a pass,
+ * during which they do not move. Threads may read and
  * write different arrays at the same time. */
 
 /* f32 [d_k][d_v]: the state of a value head before the block. */

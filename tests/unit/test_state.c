@@ -143,10 +143,12 @@ static void check_start(const struct seq *s, size_t block, size_t layer)
                     value(s, block * DELTA_BLOCK, layer, 0, 1, i));
 }
 
-/* Check the state after `n` positions, which the live state should hold. */
-static void check_at(const struct seq *s, size_t n)
+/* Check the state after all n positions. kv_reserve brings it about. */
+static void check_at(struct seq *s, size_t n)
 {
     size_t block = n / DELTA_BLOCK;
+    assert_int_equal(s->kv.n, n);
+    assert_int_equal(kv_reserve(&s->kv, n, NULL), 0);
     for (size_t l = 0; l < LAYERS; l++) {
         if (!layers[l].recurrent)
             continue;
@@ -165,7 +167,6 @@ static void compute(struct seq *s, size_t n, int t, size_t n_layers)
         s->tokens[i] = t;
     if (n == 0)
         return;
-    check_at(s, from);
     for (size_t l = 0; l < n_layers; l++) {
         if (!layers[l].recurrent)
             continue;
@@ -183,6 +184,7 @@ static void compute(struct seq *s, size_t n, int t, size_t n_layers)
 
 static void grow(struct seq *s, size_t n, int t)
 {
+    check_at(s, s->kv.n);
     assert_int_equal(kv_reserve(&s->kv, s->kv.n + n, NULL), 0);
     compute(s, n, t, LAYERS);
     kv_advance(&s->kv, n);
