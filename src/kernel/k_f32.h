@@ -27,6 +27,8 @@
 
 #include "kernel/k_f32_attn_tile.h"
 
+#include "kernel/k_f32_delta.h"
+
 #define CONVERSIONS(name, type)                                               \
     static void KERNEL(to_f32_##name)(float *out, const void *in, size_t n)   \
     {                                                                         \
@@ -68,6 +70,10 @@ static void fill_f32(struct kernels *k)
     k->gemm_f32[DT_F32] = KERNEL(gemm_f32_f32);
     k->gemm_f32[DT_F16] = KERNEL(gemm_f32_f16);
     k->gemm_f32[DT_BF16] = KERNEL(gemm_f32_bf16);
+    k->l2norm = KERNEL(l2norm);
+    k->conv_silu = KERNEL(conv_silu);
+    k->delta_rows = KERNEL(delta_rows);
+    k->delta_state = KERNEL(delta_state);
     k->read_sum = KERNEL(read_sum);
     k->peak_flops = KERNEL(peak_flops);
 }

@@ -104,21 +104,28 @@ INLINE void norm_vec(float *out, const float *x, const float *w, vec scale,
     vec_store(out, vec_load(w, n) * (vec_load(x, n) * scale), n);
 }
 
+/* Cannot overflow. */
+INLINE double sum_squares(const float *x, size_t n)
+{
+    struct vec_f64 sum = vec_f64_zero();
+    size_t i = 0;
+
+    for (; n - i >= VEC_LANES; i += VEC_LANES)
+        sum = vec_f64_add_squares(sum, vec_load(x + i, VEC_LANES));
+    if (i < n)
+        sum = vec_f64_add_squares(sum, vec_load(x + i, n - i));
+    return vec_f64_sum(sum);
+}
+
 static void KERNEL(rmsnorm)(float *out, const float *x, const float *w,
                             size_t n_rows, size_t d, float eps)
 {
     for (size_t r = 0; r < n_rows; r++, x += d, out += d) {
-        struct vec_f64 squares = vec_f64_zero(); /* cannot overflow */
+        const double mean = sum_squares(x, d) / (double)d;
+        const vec scale = vec_set1((float)(1 / sqrt(mean + (double)eps)));
         size_t i = 0;
-        vec scale;
 
         for (; d - i >= VEC_LANES; i += VEC_LANES)
-            squares = vec_f64_add_squares(squares, vec_load(x + i, VEC_LANES));
-        if (i < d)
-            squares = vec_f64_add_squares(squares, vec_load(x + i, d - i));
-        scale = vec_set1(
-            (float)(1 / sqrt(vec_f64_sum(squares) / (double)d + (double)eps)));
-        for (i = 0; d - i >= VEC_LANES; i += VEC_LANES)
             norm_vec(out + i, x + i, w + i, scale, VEC_LANES);
         if (i < d)
             norm_vec(out + i, x + i, w + i, scale, d - i);

@@ -28,6 +28,11 @@
  *   ATTN_VALUES         vectors of a row of values that attention handles at
  *                       once, for at most two query rows: 4 or more
  *   ATTN_PREFETCH       positions whose prefetches attention issues together
+ *   DELTA_TOKENS, DELTA_VALUES
+ *                       tokens, and vectors of their values, that Gated
+ *                       DeltaNet multiplies by the state at once. A tile needs
+ *                       2 * DELTA_TOKENS * DELTA_VALUES accumulators, or
+ *                       4 * DELTA_VALUES.
  *   PEAK_CHAINS         independent multiply-adds that keep the units busy
  *
  * Types: vec (VEC_LANES floats), struct vec_f64 (as many doubles), vec_words

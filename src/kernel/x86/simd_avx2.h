@@ -19,6 +19,8 @@
 #define ATTN_ROWS     3
 #define ATTN_VALUES   4
 #define ATTN_PREFETCH 4
+#define DELTA_TOKENS  3
+#define DELTA_VALUES  2
 #define PEAK_CHAINS   12
 
 typedef __m256 vec;

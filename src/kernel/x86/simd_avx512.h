@@ -20,6 +20,8 @@
 #define ATTN_ROWS     6
 #define ATTN_VALUES   8
 #define ATTN_PREFETCH 1
+#define DELTA_TOKENS  3
+#define DELTA_VALUES  4
 #define PEAK_CHAINS   16
 
 typedef __m512 vec;
