@@ -422,8 +422,7 @@ static void prefill_attention(struct worker *w, size_t layer,
     }
 }
 
-/* Move the residual stream of the kept tokens to the front, in their order. */
-static void keep_rows(const struct pass *p)
+void pass_keep_rows(const struct pass *p)
 {
     size_t d = p->m->config.d_model, ld = scratch_ld(d);
     for (size_t t = 0; t < p->n && p->n_kept < p->n; t++)
@@ -447,7 +446,7 @@ static void attend_all(struct worker *w, size_t layer, size_t n)
     else
         prefill_attention(w, layer, tiles, n_tiles, out16);
     if (last && w->tid == 0)
-        keep_rows(p);
+        pass_keep_rows(p);
     pass_ahead_all(w, &o_proj, 1, n);
     pass_barrier(w, PART_ATTENTION);
 }

@@ -1,5 +1,5 @@
 /* One forward pass from the view of its threads. Families, forward.c,
- * attention.c, mlp.c and products.c share these functions.
+ * attention.c, delta.c, mlp.c and products.c share these functions.
  *
  * Products come in three forms. With f32, activations are not rounded, and
  * weights are widened to f32, in registers (skinny kernels) or in memory
@@ -230,6 +230,18 @@ void pass_plan_attention(struct pass *p);
  * with nothing of use, when the pass is to stop. */
 struct input pass_attention(struct worker *w, size_t layer, const float *norm,
                             size_t n);
+
+/* Move the residual stream of the kept tokens to the front, in their order. One
+ * thread calls it in the last layer. */
+void pass_keep_rows(const struct pass *p);
+
+/* ---- delta.c ------------------------------------------------------------- */
+
+/* Gated DeltaNet of a layer over the normalised residual stream x (norm: the
+ * weights), up to out_proj: the sequences' states advance by their tokens.
+ * Returns what pass_attention returns. */
+struct input pass_delta(struct worker *w, size_t layer, const float *norm,
+                        size_t n);
 
 /* ---- forward.c ---------------------------------------------------------- */
 

@@ -100,12 +100,18 @@ static struct mlp_sizes mlp_sizes(const struct config *c)
     return s;
 }
 
+/* Columns of the widest o_proj or out_proj. */
+static size_t attention_dim(const struct config *c)
+{
+    return max_size(c->n_heads * c->head_dim,
+                    c->delta.n_v_heads * c->delta.d_v);
+}
+
 /* Columns of the widest matrix outside of experts. */
 static size_t widest_input(const struct model *m)
 {
     const struct config *c = &m->config;
-    return max_size(c->d_model,
-                    max_size(mlp_sizes(c).d_ff, c->n_heads * c->head_dim));
+    return max_size(c->d_model, max_size(mlp_sizes(c).d_ff, attention_dim(c)));
 }
 
 static size_t panel_floats(size_t n_cols)
@@ -157,12 +163,26 @@ static void layout_experts(struct layout *l, struct scratch *s,
         layout_routing(l, &s->threads[i], m, &z, n, n_slots);
 }
 
+/* What one thread has for Gated DeltaNet. */
+static void layout_delta(struct layout *l, struct delta_scratch *t,
+                         const struct delta_config *c)
+{
+    size_t rows = c->n_k_heads ? DELTA_BLOCK : 0;
+    t->q = floats(l, rows, c->d_k);
+    t->k = floats(l, rows, c->d_k);
+    t->kk = floats(l, rows, DELTA_BLOCK);
+    t->qk = floats(l, rows, DELTA_BLOCK);
+    t->v = floats(l, rows, c->d_v);
+    t->o = floats(l, rows, c->d_v);
+    t->work = floats(l, rows ? delta_scratch(rows, c->d_v) : 0, 1);
+}
+
 static void layout_threads(struct layout *l, struct scratch *s,
                            const struct model *m)
 {
     const struct config *c = &m->config;
     struct mlp_sizes z = mlp_sizes(c);
-    size_t q_dim = c->n_heads * c->head_dim;
+    size_t q_dim = attention_dim(c);
     size_t widest = widest_input(m);
     size_t panel =
         max_size(max_size(panel_floats(c->d_model), panel_floats(q_dim)),
@@ -191,6 +211,7 @@ static void layout_threads(struct layout *l, struct scratch *s,
         t->total = softmaxes(l, rows, c->head_dim);
         t->lo = place(l, rows, sizeof(int));
         t->hi = place(l, rows, sizeof(int));
+        layout_delta(l, &t->delta, &c->delta);
     }
 }
 
@@ -201,6 +222,7 @@ static void layout_shared(struct layout *l, struct scratch *s,
     size_t d_ff = mlp_sizes(c).d_ff;
     size_t q_dim = c->n_heads * c->head_dim;
     size_t kv_dim = c->n_kv_heads * c->head_dim;
+    size_t attn_dim = attention_dim(c);
     s->x = floats(l, n, scratch_ld(c->d_model));
     s->xn = floats(l, n, scratch_ld(c->d_model));
     s->proj = floats(l, n, scratch_ld(c->d_model));
@@ -208,7 +230,7 @@ static void layout_shared(struct layout *l, struct scratch *s,
     s->qr = floats(l, n, q_dim);
     s->k = floats(l, n, scratch_ld(kv_dim));
     s->v = floats(l, n, scratch_ld(kv_dim));
-    s->attn = floats(l, n, scratch_ld(q_dim));
+    s->attn = floats(l, n, scratch_ld(attn_dim));
     s->gate = floats(l, n, scratch_ld(d_ff));
     s->up = floats(l, n, scratch_ld(d_ff));
     for (size_t i = 0; i < c->n_ropes; i++) {
@@ -227,13 +249,21 @@ static void layout_shared(struct layout *l, struct scratch *s,
     if (uses_bf16(m)) {
         s->qr16 = place(l, n, q_dim * sizeof(uint16_t));
         s->xn16 = halves(l, n, c->d_model);
-        s->attn16 = halves(l, n, q_dim);
+        s->attn16 = halves(l, n, attn_dim);
         s->gate16 = halves(l, n, d_ff);
     }
     if (m->any_i8) {
         s->xn8 = bytes8(l, n, c->d_model);
-        s->attn8 = bytes8(l, n, q_dim);
+        s->attn8 = bytes8(l, n, attn_dim);
         s->gate8 = bytes8(l, n, d_ff);
+    }
+    if (c->delta.n_k_heads) {
+        size_t heads = scratch_ld(c->delta.n_v_heads);
+        s->qkv = floats(l, n, scratch_ld(delta_channels(&c->delta)));
+        s->delta_z =
+            floats(l, n, scratch_ld(c->delta.n_v_heads * c->delta.d_v));
+        s->delta_b = floats(l, n, heads);
+        s->delta_a = floats(l, n, heads);
     }
     layout_experts(l, s, m, n);
 }

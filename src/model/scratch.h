@@ -57,6 +57,15 @@ struct softmax {
     float *acc;   /* [rows, head_dim] */
 };
 
+/* What one thread has for a key head of Gated DeltaNet and DELTA_BLOCK
+ * tokens. */
+struct delta_scratch {
+    float *q, *k;   /* [DELTA_BLOCK, d_k] */
+    float *kk, *qk; /* [DELTA_BLOCK, DELTA_BLOCK] */
+    float *v, *o;   /* [DELTA_BLOCK, d_v] of one value head */
+    float *work;    /* what delta_rows needs */
+};
+
 /* Tokens [first, last) of the pass, of one span, whose query rows go through
  * attention together; results from row `out` on. */
 struct attn_tile {
@@ -76,11 +85,12 @@ struct thread_scratch {
     int *lo, *hi;               /* [tile rows] */
     float *gate, *up;           /* [GATED_FLOATS] */
     /* of models with experts: */
-    struct choice choice;   /* [SCRATCH_PRIVATE_TOKENS, n_active] */
-    struct routing routing; /* of the layer */
-    float *rows;            /* [SCRATCH_GATHER_ROWS, d_model] gathered */
-    uint16_t *rows16;       /* the same in bf16 */
-    struct q8 rows8;        /* and in int8 */
+    struct choice choice;       /* [SCRATCH_PRIVATE_TOKENS, n_active] */
+    struct routing routing;     /* of the layer */
+    float *rows;                /* [SCRATCH_GATHER_ROWS, d_model] gathered */
+    uint16_t *rows16;           /* the same in bf16 */
+    struct q8 rows8;            /* and in int8 */
+    struct delta_scratch delta; /* empty without Gated DeltaNet */
 };
 
 /* Floats from row to row of what products read and write: an odd number of
@@ -104,8 +114,13 @@ struct scratch {
     float *q;         /* [cap, n_heads * head_dim] */
     float *k, *v;     /* [cap, n_kv_heads * head_dim] */
     float *xn;        /* [cap, d_model] normalised */
-    float *attn;      /* [cap, n_heads * head_dim] */
+    float *attn;      /* [cap, n_heads * head_dim], or the results of Gated
+                         DeltaNet [cap, n_v_heads * d_v] */
     float *gate, *up; /* [cap, d_ff] of dense layers */
+    /* of Gated DeltaNet layers, before the convolution: */
+    float *qkv;               /* [cap, delta_channels] */
+    float *delta_z;           /* [cap, n_v_heads * d_v] */
+    float *delta_b, *delta_a; /* [cap, n_v_heads] */
     /* contiguous: */
     float *qr;      /* q by [kv head][token][head of the group] */
     uint16_t *qr16; /* the same in bf16 */
