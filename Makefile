@@ -115,6 +115,8 @@ $(x86)/k_amx.o: private isa_flags := $(AVX512) -mavx512bf16 \
     -mavx512vnni -mamx-tile -mamx-bf16
 $(x86)/k_amx_few.o: private isa_flags := $(AVX512) -mavx512bf16 \
     -mavx512vnni -mamx-tile -mamx-bf16
+$(x86)/k_q8_amx.o: private isa_flags := $(AVX512) \
+    -mavx512vnni -mamx-tile -mamx-int8
 $(x86)/k_attn_amx.o: private isa_flags := $(AVX512) -mavx512bf16 \
     -mavx512vnni -mamx-tile -mamx-bf16
 $(x86)/k_q8_avx2.o: private isa_flags := $(AVX2)

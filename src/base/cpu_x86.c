@@ -44,7 +44,9 @@ bool cpu_has(enum isa l)
                   (b & 1u << 31) /* VL */ && (c & 1u << 11) /* VNNI */;
     if (l == ISA_AVX512)
         return avx512;
-    bool tiles = (d & 1u << 22) /* AMX-BF16 */ && (d & 1u << 24) /* -TILE */;
+    const unsigned amx =
+        1u << 22 /* AMX-BF16 */ | 1u << 24 /* -TILE */ | 1u << 25 /* -INT8 */;
+    bool tiles = (d & amx) == amx;
     if (!__get_cpuid_count(7, 1, &a, &b, &c, &d))
         return false;
     if (l == ISA_AVXVNNI)

@@ -132,6 +132,8 @@ struct kernel_tuning {
     size_t bf16_min_tokens;    /* minimum number of tokens for bf16 */
     bool bf16_pairs;           /* bf16 is also faster with few tokens if each
                                   activation is the sum of two bf16 numbers */
+    bool blocks_bf16;          /* GGUF's blocks multiply many tokens faster in
+                                  bf16 than in int8 */
     bool blas;                 /* OpenBLAS is faster than gemm_f32 in large
                                   products */
     size_t blas_min_tokens;    /* minimum number of tokens for OpenBLAS */
@@ -357,14 +359,6 @@ struct kernels {
                            const struct q8 *x, size_t n_rows, size_t n_cols,
                            size_t n_tokens, bool add, float *work);
 
-    /* Do the work of gemm_bf16 for quantized weights, which are widened and
-     * rounded to bf16. NULL unless bf16 products are much faster than integer
-     * ones (amx). */
-    void (*gemm_bf16_affine)(float *y, size_t ldy, const struct affine *w,
-                             const void *x, size_t ldx, size_t n_rows,
-                             size_t n_cols, size_t n_tokens, bool add,
-                             float *work);
-
     /* Widen n elements in GGUF's blocks (blocks.h) to f32; n is a multiple of
      * the elements of a block. Entry i of the array is for type DT_BLOCKS + i.
      * All levels give the same bits. */
@@ -524,6 +518,7 @@ void k_blocks_ref_init(struct kernels *k);
 void k_q8_avx2_init(struct kernels *k);
 void k_q8_avxvnni_init(struct kernels *k);
 void k_q8_avx512_init(struct kernels *k);
+void k_q8_amx_init(struct kernels *k);
 void k_blocks_avx2_init(struct kernels *k);
 void k_blocks_avxvnni_init(struct kernels *k);
 void k_blocks_avx512_init(struct kernels *k);

@@ -9,10 +9,6 @@
 
 enum { CODES, SCALES, BIASES };
 
-/* From so many tokens on, widening the weights to bf16 is a small fraction of
- * the product. */
-enum { BF16_MIN_TOKENS = 64 };
-
 static size_t row_bytes(const struct matrix *w, size_t i)
 {
     return i == CODES ? w->cols / 8 * (size_t)w->bits
@@ -46,14 +42,6 @@ static void mul_f32(const struct kernels *k, const struct row_product *p,
                          p->work);
 }
 
-static void mul_bf16(const struct kernels *k, const struct row_product *p,
-                     const uint16_t *x, size_t ldx)
-{
-    struct affine a = matrix_affine(p->w, p->row);
-    k->gemm_bf16_affine(p->y, p->ldy, &a, x, ldx, p->n_rows, p->w->cols, p->n,
-                        p->add, p->work);
-}
-
 static void mul_i8(const struct kernels *k, const struct row_product *p,
                    const struct q8 *x)
 {
@@ -64,14 +52,11 @@ static void mul_i8(const struct kernels *k, const struct row_product *p,
 
 static void fill(struct format_ops *ops, const struct kernels *k, bool exact)
 {
+    (void)k;
     *ops = (struct format_ops){.to_f32 = to_f32, .mul_f32 = mul_f32};
     if (exact)
         return;
     ops->mul_i8 = mul_i8;
-    if (k->gemm_bf16_affine) {
-        ops->mul_bf16 = mul_bf16;
-        ops->bf16_min_tokens = BF16_MIN_TOKENS;
-    }
 }
 
 /* The parameters of a module whose scales are in the file. */

@@ -141,8 +141,7 @@ static void fill(struct format_ops *ops, const struct kernels *k, bool exact)
     if (exact)
         return;
     ops->mul_i8 = mul_i8;
-    /* where bf16 products are much faster than integer ones */
-    if (k->gemm_bf16_affine) {
+    if (k->tune.blocks_bf16) {
         ops->mul_bf16 = mul_bf16;
         ops->bf16_min_tokens = BF16_MIN_TOKENS;
     }

@@ -36,6 +36,10 @@ enum {
 /* Add the product of tiles a and b, in bf16, to tile c. */
 #define TILE_DOT(c, a, b) \
     __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
+/* Add the product of tiles a, signed bytes, and b, unsigned bytes, to tile c of
+ * int32. */
+#define TILE_DOT_I8(c, a, b) \
+    __asm__ volatile("tdpbsud %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
 #define TILE_CONFIGURE(c) __asm__ volatile("ldtilecfg %0" : : "m"(c))
 #define TILE_RELEASE()    __asm__ volatile("tilerelease" ::)
 

@@ -23,6 +23,7 @@ void k_cpu_init(struct kernels *k, enum isa level)
     }
     if (level >= ISA_AMX) {
         k_amx_init(k);
+        k_q8_amx_init(k);
         k_attn_amx_init(k);
     }
 }

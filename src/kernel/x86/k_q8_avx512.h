@@ -1,6 +1,6 @@
 /* Functions that read quantized weights in AVX-512 vectors: they unpack codes
- * and widen scales and biases. Also integer sums of products. For k_q8_avx512.c
- * and k_amx.c. */
+ * and widen scales and biases. Also integer sums of products. For
+ * k_q8_avx512.c and k_q8_amx.c. */
 #ifndef KERNEL_X86_K_Q8_AVX512_H
 #define KERNEL_X86_K_Q8_AVX512_H
 
@@ -20,6 +20,21 @@ INLINE __m512 load_numbers(const unsigned char *p, __mmask16 m, enum dtype type)
     if (type == DT_F16)
         return _mm512_cvtph_ps(h);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+
+/* A row of weights from some column on. */
+struct row {
+    const unsigned char *q, *scales, *biases;
+    enum dtype type;
+};
+
+INLINE struct row row_at(const struct affine *w, size_t r, size_t k)
+{
+    const size_t g = k / w->group * type_bytes(w->sb_type);
+
+    return (struct row){w->q + r * w->q_stride + k * (size_t)w->bits / 8,
+                        w->scales + r * w->sb_stride + g,
+                        w->biases + r * w->sb_stride + g, w->sb_type};
 }
 
 /* ---- codes -------------------------------------------------------------- */
