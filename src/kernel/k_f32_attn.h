@@ -363,21 +363,22 @@ INLINE void attn_rows_tile(const struct attn_rows *rows, size_t i, float *s,
         if (rows->lo[i + t] < rows->hi[i + t])
             attn_softmax(rows, i + t, s + t * KV_BLOCK, d, false);
     }
-    if (T > 1 && in_lo < in_hi) {
-        /* Each row adds its own positions before and after the common ones. A
-         * position outside a row's range must not affect it, not even
-         * multiplied by 0. */
-        for (size_t t = 0; t < (size_t)T; t++)
+    /* Each row adds its own positions before and after the common ones. A
+     * position outside a row's range must not affect it, not even multiplied
+     * by 0. */
+    if (T == 1 || in_lo >= in_hi)
+        in_lo = in_hi = KV_BLOCK;
+    for (int after = 0; after < (T == 1 ? 1 : 2); after++) {
+        for (size_t t = 0; t < (size_t)T; t++) {
+            const int from = after ? in_hi : 0, to = after ? KV_BLOCK : in_lo;
+            const int a = rows->lo[i + t], b = rows->hi[i + t];
+
             attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v,
-                            rows->lo[i + t], in_lo, 1, type, next);
-        attn_value_rows(acc, d, s, v, in_lo, in_hi, T, type, next);
-        for (size_t t = 0; t < (size_t)T; t++)
-            attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v, in_hi,
-                            rows->hi[i + t], 1, type, next);
-    } else {
-        for (size_t t = 0; t < (size_t)T; t++)
-            attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v,
-                            rows->lo[i + t], rows->hi[i + t], 1, type, next);
+                            a > from ? a : from, b < to ? b : to, 1, type,
+                            next);
+        }
+        if (T > 1 && !after)
+            attn_value_rows(acc, d, s, v, in_lo, in_hi, T, type, next);
     }
 }
 

@@ -9,7 +9,7 @@
 #define KERNEL_K_F32_ATTN_TILE_H
 
 #if !defined KERNEL_K_F32_GEMM_H || !defined KERNEL_K_F32_ATTN_H
-#error "uses gemm_pack and gemm_micro, attn_softmax and attn_all_rows"
+#error "uses gemm_pack and gemm_micro, attn_softmax and attn_block"
 #endif
 
 _Static_assert(KV_BLOCK % GEMM_NR == 0 && GEMM_NR <= 32, "whole panels");
@@ -121,7 +121,9 @@ static void attn_tile_batch(const struct attn_rows *rows,
         attn_tile_values(rows, t, d, i, first, 1);
 }
 
-INLINE void attn_tile_of(const struct attn_rows *rows, const char *k,
+/* Attend with all rows. Returns false, with nothing done, if a value is not
+ * finite: a tile multiplies it by 0 for the rows that do not see it. */
+INLINE bool attn_tile_of(const struct attn_rows *rows, const char *k,
                          const char *v, size_t d, float *scratch,
                          enum dtype type)
 {
@@ -131,16 +133,14 @@ INLINE void attn_tile_of(const struct attn_rows *rows, const char *k,
     t.keys = t.p + GEMM_MC * KV_BLOCK;
     t.values = t.keys + KV_BLOCK * d;
     if (all.lo >= all.hi)
-        return;
-    if (!attn_pack_values(t.values, v, d, all, type)) {
-        /* avoid 0 * infinity */
-        attn_all_rows(rows, k, v, d, scratch, type);
-        return;
-    }
+        return true;
+    if (!attn_pack_values(t.values, v, d, all, type))
+        return false;
     gemm_pack(t.keys, k, d * type_bytes(type), KV_BLOCK, d, type);
     for (size_t i = 0; i < rows->n; i += GEMM_MC)
         attn_tile_batch(rows, &t, d, i,
                         rows->n - i < GEMM_MC ? rows->n - i : GEMM_MC);
+    return true;
 }
 
 #define ATTN_TILE(name, type)                                             \
@@ -148,7 +148,8 @@ INLINE void attn_tile_of(const struct attn_rows *rows, const char *k,
                                          const void *k, const void *v,    \
                                          size_t head_dim, float *scratch) \
     {                                                                     \
-        attn_tile_of(rows, k, v, head_dim, scratch, type);                \
+        if (!attn_tile_of(rows, k, v, head_dim, scratch, type))           \
+            KERNEL(attn_block_##name)(rows, k, v, head_dim, scratch);     \
     }
 
 ATTN_TILE(f32, DT_F32)
