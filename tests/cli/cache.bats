@@ -4,7 +4,7 @@ load helpers
 
 setup() {
     common_setup
-    for i in $(seq 1 40); do
+    for i in $(seq 1 20); do
         echo "Line $i of the manual says how to list files in directory $i."
     done >"$T/manual.txt"
     C=$T/cache
@@ -36,7 +36,7 @@ ask() {
     want=$(ask 'o["tokens"]' "how?")
     q batch --exact -n 12 -f "$T/manual.txt" -i "$T/in" --prefix-cache="$C" >"$T/out"
     cached=$(ask 'o["usage"]["cached_tokens"]' --prefix-cache="$C" "how?")
-    [ "$cached" -gt 500 ]
+    [ "$cached" -gt 200 ]
     [ "$(ask 'o["tokens"]' --prefix-cache="$C" "how?")" = "$want" ]
     q cache clear --dir "$C"
     ask 'o["tokens"]' --prefix-cache="$C" "how?"
@@ -46,6 +46,7 @@ ask() {
 }
 
 @test "modes, KV types and kernel levels do not share entries" {
+    sed -i 8q "$T/manual.txt" # the reference kernels are slow
     for o in "" "--kv f32" "--exact" "--kv q8"; do
         # shellcheck disable=SC2086
         q --prefix-cache="$C" $o -n 1 -f "$T/manual.txt" hi >"$T/out"
@@ -103,7 +104,7 @@ ask() {
 }
 
 @test "damaged entries are ignored with one warning, and rebuilt" {
-    sed -i 20q "$T/manual.txt" # six pages are enough for this many runs
+    sed -i 8q "$T/manual.txt" # two pages are enough for this many runs
     want=$(ask 'o["tokens"]' "how?")
     ask 'o["tokens"]' --prefix-cache="$C" "how?"
     f=$(find "$C" -name '*.kv')
@@ -166,7 +167,7 @@ PY
     rm -rf "$U"
     cat "$T/err"
     [ ! -s "$T/err" ]
-    [ "$(jget 'o["usage"]["cached_tokens"]' <"$T/second")" -gt 500 ]
+    [ "$(jget 'o["usage"]["cached_tokens"]' <"$T/second")" -gt 200 ]
     [ "$(jget 'o["tokens"]' <"$T/second")" = "$(ask 'o["tokens"]' "how?")" ]
 }
 
@@ -320,7 +321,7 @@ PY
     q -m "$T/m" --prefix-cache="$C" --save-session "$T/s" -n 2 -f "$T/manual.txt" hi
     again() {
         q -m "$T/m" --prefix-cache="$C" -n 1 --json -f "$T/manual.txt" hi |
-            jget 'o["usage"]["cached_tokens"] > 500'
+            jget 'o["usage"]["cached_tokens"] > 200'
     }
     [ "$(again)" = True ]
     run -0 q -m "$T/m" --session "$T/s" -n 1 hi

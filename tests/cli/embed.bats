@@ -257,7 +257,7 @@ PY
 }
 
 @test "-o: a run that was cut off is continued, in every format" {
-    seq 600 | sed 's/$/ files to list, by size/' >"$T/in"
+    seq 600 | sed 's/$/ files/' >"$T/in"
     for f in jsonl tsv f32 npy; do
         q embed --exact --lines -f "$T/in" --format $f -o "$T/want"
         [ ! -e "$T/want.pending" ]
@@ -298,7 +298,7 @@ PY
 }
 
 @test "-o: vectors of another model or other options are not mixed in" {
-    seq 600 | sed 's/$/ files to list, by size/' >"$T/in"
+    seq 600 | sed 's/$/ files/' >"$T/in"
     cut_off SIGINT --lines -f "$T/in"
     cp "$T/out.pending" "$T/some"
     demo_as other modules.json

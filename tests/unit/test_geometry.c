@@ -38,7 +38,7 @@
 #define ROUND_BF16  0x1p-9
 #define ROUND_INT8  (1.0 / 254)
 
-enum { DEFAULT_GEOMETRIES = 60, DRAWS = 3, MOE_DRAWS = 12 };
+enum { DEFAULT_GEOMETRIES = 40, DRAWS = 3, MOE_DRAWS = 12 };
 
 /* ---- geometries --------------------------------------------------------- */
 
