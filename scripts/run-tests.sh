@@ -15,6 +15,34 @@ jobs=${JOBS:-$(nproc)}
 limit=900
 [ -z "$SAN" ] || limit=2400
 
+# One CPU for each file, where there are enough: the threads of several files
+# would wait for each other, and threads that wait spin. qwick then starts one
+# thread if a test does not set a number. Files about threads have all CPUs.
+pin=()
+if command -v taskset >/dev/null; then
+    IFS=, read -r -a list <<<"$(taskset -cp $$ | sed 's/.*: //')"
+    for range in "${list[@]}"; do
+        mapfile -t -O ${#pin[@]} pin < <(seq "${range%-*}" "${range#*-}")
+    done
+fi
+[ ${#pin[@]} -ge "$jobs" ] && [ "$jobs" -gt 1 ] || pin=()
+cpus="${pin[*]}"
+
+# on_cpu FILE COMMAND...: run it on the CPU of this job.
+on_cpu()
+{
+    local own
+    read -r -a own <<<"$cpus"
+    case $1 in
+    *threads* | *cpus*) own=() ;;
+    esac
+    shift
+    if [ ${#own[@]} -gt 0 ]; then
+        set -- taskset -c "${own[job]}" "$@"
+    fi
+    "$@"
+}
+
 # run_file FILE: run one file of tests; its output and its counts go to $logs.
 run_file()
 {
@@ -23,8 +51,8 @@ run_file()
     log=$logs/$name.log
     case $file in
     *.sh) "$file" ;;
-    *.c) timeout "$limit" "$TESTS/$(basename "$file" .c)" ;;
-    *.bats) timeout "$limit" bats --tap "$file" ;;
+    *.c) on_cpu "$file" timeout "$limit" "$TESTS/$(basename "$file" .c)" ;;
+    *.bats) on_cpu "$file" timeout "$limit" bats --tap "$file" ;;
     esac >"$log" 2>&1 </dev/null
     rc=$?
     case $file in
@@ -66,8 +94,8 @@ wanted()
 }
 
 logs=$(mktemp -d)
-export logs limit
-export -f run_file
+export logs limit cpus
+export -f run_file on_cpu
 trap 'rm -rf "$logs"' EXIT
 
 # The files that take longest begin first, so that none is left for the end.
@@ -84,7 +112,7 @@ for file in scripts/check-layers.sh tests/unit/*.c tests/cli/*.bats; do
 done
 for file in "${files[@]}"; do
     if wanted "$file"; then printf '%s\0' "$file"; fi
-done | xargs -0 -r -n1 -P "$jobs" bash -c 'run_file "$1"' -
+done | xargs -0 -r -n1 -P "$jobs" --process-slot-var=job bash -c 'run_file "$1"' -
 
 passed=0
 failed=0
