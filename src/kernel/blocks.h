@@ -138,10 +138,10 @@ static inline void q3_k_scales(int8_t scales[16], const unsigned char sc[12])
 static inline void iq4_xs_scales(int8_t scales[8], const struct iq4_xs *b)
 {
     unsigned high = (unsigned)b->sh[0] | (unsigned)b->sh[1] << 8;
-    for (int g = 0; g < 8; g++)
-        scales[g] = (int8_t)((int)((b->sl[g / 2] >> (g % 2 * 4) & 15u) |
-                                   (high >> (2 * g) & 3u) << 4) -
-                             32);
+    for (int g = 0; g < 8; g++) {
+        unsigned low = (unsigned)b->sl[g / 2] >> (g % 2 * 4) & 15u;
+        scales[g] = (int8_t)((int)(low | (high >> (2 * g) & 3u) << 4) - 32);
+    }
 }
 
 #endif
