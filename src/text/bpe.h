@@ -35,7 +35,7 @@ int bpe_open(struct bpe **out, const char *name, const char *text, size_t n,
              struct qwick_err *e);
 void bpe_close(struct bpe *b);
 
-/* ---- from parts: what containers other than tokenizer.json hold ---- */
+/* ---- from the parts that other containers than tokenizer.json hold ---- */
 
 /* Strings as GGUF stores them: one after another, each preceded by its length
  * in 8 bytes, little-endian. The lengths have been checked. */
@@ -130,7 +130,7 @@ struct bpe_frame {
 };
 
 /* Get the frame. QWICK_ERR_MODEL, with the reason, if the post_processor does
- * more than add ids. Encoding works with such a file, too. */
+ * more than add ids. Encoding also works with such a file. */
 int bpe_get_frame(const struct bpe *b, struct bpe_frame *out,
                   struct qwick_err *e);
 

@@ -43,7 +43,7 @@ static int read_added(const struct bpe_load *l, const struct json_value *v,
     const struct json_value *content = json_get(v, "content");
     if (!json_is(content, JSON_STRING) || content->len == 0)
         return err_set(l->e, QWICK_ERR_MODEL,
-                       "%s: added_tokens: item %zu: content is no string or "
+                       "%s: added_tokens: item %zu: content is not a string or "
                        "empty",
                        l->name, i);
     const struct json_value *id = json_get(v, "id");

@@ -199,7 +199,7 @@ static int check_model(struct bpe_load *l, const struct json_value *v)
     return 0;
 }
 
-/* What each kind of tokenizer asks for. */
+/* The checks that each kind of tokenizer needs. */
 static const struct kind {
     int (*normalizer)(const struct bpe_load *l, const struct json_value *v);
     int (*pre_tokenizer)(const struct bpe_load *l, const struct json_value *v);

@@ -1,5 +1,5 @@
-/* Reading tokenizer.json: what bpe_load.c, bpe_scan.c, bpe_resolve.c,
- * bpe_check.c, bpe_added.c and bpe_post.c share.
+/* Reading tokenizer.json: shared by bpe_load.c, bpe_scan.c, bpe_resolve.c,
+ * bpe_check.c, bpe_added.c and bpe_post.c.
  *
  * Resolving a merge means finding the ids of its two parts and of the merged
  * token. Merges are resolved in chunks. If there is a second thread, it reads

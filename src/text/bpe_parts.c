@@ -1,5 +1,5 @@
 /* Make a tokenizer from the arrays that replace tokenizer.json in GGUF files.
- * Spellings and merges are stored like those that bpe_scan.c reads. */
+ * Spellings and merges are stored as bpe_scan.c stores them. */
 #include <stdlib.h>
 
 #include "text/bpe_load.h"

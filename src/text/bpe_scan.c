@@ -97,7 +97,7 @@ static const char *bad_id(struct bpe_load *l, const char *p, const char *end,
                      "%s: model.vocab: \"%s\": its id is %s, not an integer",
                      l->name, ERR_SHOW(key, n), kind);
     return FAULT(&l->fault, stop,
-                 "%s: model.vocab: \"%s\": id %s is no integer from 0 to "
+                 "%s: model.vocab: \"%s\": id %s is not an integer from 0 to "
                  "%d",
                  l->name, ERR_SHOW(key, n), ERR_SHOW(p, (size_t)(stop - p)),
                  BPE_MAX_ID);

@@ -172,8 +172,8 @@ static inline const char *copy_string(const char *p, const char *end, char *out,
         uint64_t stop =
             bytes_equal(w, '"') | bytes_equal(w, '\\') | bytes_below(w, ' ');
         stop &= -stop;
-        uint64_t high = w & HIGH & (stop - 1); /* all bytes if there is no
-                                                  stop */
+        uint64_t high = w & HIGH & (stop - 1); /* all bytes if nothing
+                                                  stops */
         uint64_t lead = high & w << 1, second = high & ~(w << 1);
         /* a byte that is not 110xxxxx, or that begins an overlong character */
         uint64_t no_lead = w << 2 | ~(w << 3 | w << 4 | w << 5 | w << 6);

@@ -228,7 +228,7 @@ static size_t find_last_query(const struct json_value *messages)
     return messages->len - 1;
 }
 
-/* {{ v }} of a value that is no string: Python's str(v). */
+/* {{ v }} of a value that is not a string: Python's str(v). */
 static int render_name(struct render *r, size_t i_message, size_t i_call,
                        const struct json_value *v)
 {
@@ -324,8 +324,8 @@ static int render_assistant(struct render *r, size_t i, struct str content,
     } else {
         emit_data(r, content);
     }
-    /* The newline before the first call depends on the content as it was
-     * before its own newlines were taken off. */
+    /* The newline before the first call depends on the content before
+     * its own newlines were removed. */
     if (render_tool_calls(r, i, content.n > 0))
         return -1;
     emit_own(r, "<|im_end|>\n");

@@ -45,8 +45,8 @@ struct chat_source {
  * is wrong. Call chat_prompt_free even after a failure. */
 int chat_render(struct chat_prompt *out, const struct chat_source *in,
                 struct qwick_err *e);
-/* Keep only what comes after the first place where the text has s. Returns 0,
- * or -1 with *p unchanged: it does not have s. */
+/* Keep only the text after the first occurrence of s. Returns 0, or -1 with *p
+ * unchanged if the text does not contain s. */
 int chat_prompt_cut(struct chat_prompt *p, const char *s);
 void chat_prompt_free(struct chat_prompt *p);
 

@@ -11,10 +11,10 @@
 
 struct chat_form;
 
-/* What a user adds to a template. */
+/* The user's settings for a template. */
 struct chat_form_settings {
     const char *args; /* a JSON object of further variables, or NULL */
-    const char *time; /* what strftime_now sees, "YYYY-MM-DD HH:MM:SS"; the time
+    const char *time; /* the time of strftime_now, "YYYY-MM-DD HH:MM:SS"; the time
                          of day may be left out. NULL: the local time */
 };
 
@@ -33,8 +33,8 @@ void chat_form_close(struct chat_form *f);
 /* "qwen3" for the text of Qwen3's releases, "jinja" for another template. */
 const char *chat_form_name(const struct chat_form *f);
 
-/* Render a conversation as Jinja would. Variables that the conversation gives
- * win over those of the settings. Call chat_prompt_free even after a failure.
+/* Render a conversation as Jinja would. Variables of the conversation win over
+ * variables of the settings. Call chat_prompt_free even after a failure.
  */
 int chat_form_render(struct chat_prompt *out, const struct chat_form *f,
                      const struct chat_source *in, struct qwick_err *e);

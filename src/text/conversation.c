@@ -160,7 +160,7 @@ static int join_parts(struct json_value *out, struct message_memory **memory,
     return rc;
 }
 
-/* What a template gets of v, message i of the chat. */
+/* Read v, message i of the chat, into the form that a template sees. */
 static int read_message(struct json_value *out, struct message_memory **memory,
                         size_t i, const struct json_value *v,
                         struct qwick_err *e)
@@ -292,7 +292,7 @@ struct chat_values chat_values_of(const struct json_value *v)
     };
 }
 
-/* An optional true or false. *out stays as it is where v is NULL or null. */
+/* An optional true or false. *out stays unchanged if v is NULL or null. */
 static int read_flag(const struct json_value *v, const char *key,
                      enum chat_bool *out, struct qwick_err *e)
 {

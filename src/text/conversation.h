@@ -13,7 +13,7 @@
 /* All zeros is a conversation without messages. */
 struct qwick_chat {
     /* [n] Objects with a string as "role". "content" is a string, null or
-       absent. Other members are as they were read. */
+       absent. Other members are unchanged. */
     struct json_value *messages;
     struct message_memory **memory; /* [n] of each message, or NULL */
     size_t n, cap, cap_memory;
@@ -23,9 +23,9 @@ struct qwick_chat {
     enum chat_bool add_generation_prompt, enable_thinking;
 };
 
-/* What the template gets: *out refers to c. Options that c does not overrule
- * are the caller's: add_generation_prompt, think. A conversation without
- * messages: QWICK_ERR_USAGE. */
+/* Get the input of the template: *out refers to c. The caller's
+ * add_generation_prompt and think count unless c overrules them. A conversation
+ * without messages: QWICK_ERR_USAGE. */
 int conversation_source(const struct qwick_chat *c, bool add_generation_prompt,
                         enum chat_bool think, struct chat_source *out,
                         struct qwick_err *e);

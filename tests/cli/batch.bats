@@ -632,8 +632,7 @@ PY
         cp "$T/out.pending" "$T/held"
         run -0 --separate-stderr q batch -v --seed 1 --exact -i "$T/in" -o "$T/out"
         [[ $stderr == *": $((13 - n)) records, $n answered before, "* ]]
-        cmp <(grep -v '^{"line":1,' "$T/out" | sed 's/"timing".*//') \
-            <(grep -v '^{"line":1,' "$T/want" | sed 's/"timing".*//')
+        [ "$(grep -cFxf "$T/held" "$T/out")" -eq "$n" ]
         same "$T/out" "$T/want"
         [ ! -e "$T/out.pending" ]
     done

@@ -333,8 +333,7 @@ static void check_gemm(const struct kernels *k)
             rows /= 2;
         gemm_case(k, type, rows, cols, t, i % 3 == 0);
     }
-    /* longer than what rows are cut into, and more tokens than sums have room
-     * for */
+    /* longer than a part of a row, and more tokens than sums have room for */
     for (size_t i = 0; i < DT_N_BLOCKS; i++)
         gemm_case(k, type_at(i), 2, 16384 + 768, 3, i % 2);
     gemm_case(k, DT_Q6_K, 9, 512, 2051, false);

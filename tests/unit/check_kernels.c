@@ -675,10 +675,10 @@ static void check_rope(const struct kernels *k, enum dtype type)
 typedef void (*glu_fn)(float *out, const float *gate, const float *up,
                        size_t n);
 
-/* silu(gate) * up or gelu(gate) * up. exponent: minus the argument of the
- * exponential, at z; relative: of what bounds an error, at z, in units U. Where
- * the exponential overflows the result is 0, and the truth below `tail`
- * exp(-88.5) times up. */
+/* silu(gate) * up or gelu(gate) * up. exponent(z): minus the argument of the
+ * exponential. relative(z): the bound of the relative error, in units U. If the
+ * exponential overflows, the result is 0, and the true value is below
+ * `tail` * exp(-88.5) * up. */
 static void check_glu(const char *name, glu_fn glu, glu_fn right,
                       double (*exponent)(double z),
                       double (*relative)(double z), double tail)

@@ -1,5 +1,5 @@
-/* Tokenizers with byte fallback: goldens, windows of long words, bytes that are
- * no characters, decoding by pieces, and what is refused. */
+/* Tokenizers with byte fallback: goldens, windows of long words, invalid
+ * bytes, decoding by pieces, and files that are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -131,7 +131,7 @@ static size_t below(size_t n)
 }
 
 /* About n bytes of words, runs of characters, characters without a token, and
- * bytes that are no characters; without blanks unless `blanks`. */
+ * invalid bytes; without blanks unless `blanks`. */
 static void make_text(struct buf *b, size_t n, bool blanks)
 {
     static const char *const parts[] = {"the",
@@ -217,7 +217,7 @@ static void windows_change_nothing(void **unused)
 static void windows_end_between_characters(void **unused)
 {
     (void)unused;
-    /* a, U+00E9, U+65E5, U+1F469, two bytes that are no characters, b */
+    /* a, U+00E9, U+65E5, U+1F469, two invalid bytes, b */
     static const char text[] = "a\xC3\xA9\xE6\x97\xA5\xF0\x9F\x91\xA9\x97\xE6"
                                "b";
     static const size_t start[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 11, 12};

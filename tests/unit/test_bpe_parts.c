@@ -234,7 +234,7 @@ static void equal_for_qwen3(void **state)
     equal_to_json(path, true);
 }
 
-/* ---- a small one, and what is refused ----------------------------------- */
+/* ---- a small tokenizer, and parts that are refused ---------------------- */
 
 /* Make a small tokenizer: 256 tokens of one byte, "ab", "abc", a control token
  * and a user token. */

@@ -25,7 +25,7 @@ static enum chat_bool to_chat_bool(const struct json_value *v)
 }
 
 /* Render {"messages", "tools"?, "add_generation_prompt"?, "enable_thinking"?}
- * as it is, where a conversation would refuse some values. */
+ * without the checks of a conversation, which refuses some values. */
 static int render_object(struct chat_prompt *p, const struct json_value *v,
                          struct qwick_err *e)
 {
@@ -92,8 +92,8 @@ static void test_goldens(void **state)
     assert_int_equal(n_lines, 29);
 }
 
-/* Everything from outside is made of '~', which the template never writes: so
- * exactly the other bytes must lie in pieces. */
+/* Everything from outside consists of '~', which the template never writes. So
+ * the pieces must cover exactly the other bytes. */
 static void test_pieces_cover_own_text_only(void **state)
 {
     (void)state;
@@ -207,13 +207,13 @@ static void check_render(const char *json, const char *want, size_t n_want)
     json_free(doc);
 }
 
-/* Expected texts are what Jinja2 3.1.6 renders, with the settings and the
- * tojson of transformers. */
+/* The expected texts come from Jinja2 3.1.6 with the settings and the tojson of
+ * transformers. */
 static void test_jinja_details(void **state)
 {
     (void)state;
 #define CHECK(json, want) check_render(json, want, sizeof(want) - 1)
-    /* content that is no string counts as empty */
+    /* content that is not a string counts as empty */
     CHECK("{\"messages\":[{\"role\":\"user\",\"content\":[\"x\"]},"
           "{\"role\":\"assistant\"}]}",
           "<|im_start|>user\n<|im_end|>\n"

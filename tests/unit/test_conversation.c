@@ -273,7 +273,7 @@ static void flags_of_the_json_win_over_options(void **state)
     qwick_chat_free(c);
 }
 
-/* Each leaves the conversation as it was. */
+/* A refused text does not change the conversation. */
 static void bad_json_is_refused_by_name(void **state)
 {
     (void)state;
@@ -395,8 +395,8 @@ static const float *logits_of(const struct qwick_session *s)
     return v;
 }
 
-/* The session follows the conversation: what it has afterwards is what a new
- * session over the whole prompt has. Returns how many tokens stayed. */
+/* Make the session follow the conversation, and check that it then equals a new
+ * session over the whole prompt. Returns how many tokens stayed. */
 static size_t check_sync(struct qwick_session *s, const struct qwick_chat *c,
                          const struct qwick_chat_options *o)
 {
@@ -425,7 +425,7 @@ static size_t check_sync(struct qwick_session *s, const struct qwick_chat *c,
     return same;
 }
 
-/* Earlier thinking is dropped from the prompt, so from the session, too. */
+/* Earlier thinking is dropped from the prompt, and so from the session. */
 static void a_session_follows_added_turns(void **state)
 {
     (void)state;
@@ -453,7 +453,7 @@ static void a_session_follows_added_turns(void **state)
         add_answer(c, NULL, "ls -a | wc -l");
         check_sync(s, c, &whole);
         add(c, "user", "sorted by time");
-        /* what came before the thinking was never evaluated again */
+        /* tokens before the thinking were never evaluated again */
         assert_true(check_sync(s, c, &turn) > kept);
         qwick_session_free(s);
         qwick_chat_free(c);

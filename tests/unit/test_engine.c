@@ -478,8 +478,8 @@ static void compare_answer(void *ctx, const int32_t *prompt, size_t n_prompt,
     visit_positions(ctx, compare_best, prompt, n_prompt, ids, n_ids);
 }
 
-/* Run all answers through the engine: keep the likeliest tokens, or count those
- * that are the same as the kept ones. */
+/* Run all answers through the engine: keep the likeliest tokens, or count how
+ * many equal the kept ones. */
 static void run_answers(struct likeliest *l, struct qwick_engine *eng,
                         bool keep)
 {
@@ -752,7 +752,7 @@ static void loop_guard_and_interrupt(void **state)
     qwick_engine_close(eng);
 }
 
-/* Control tokens spelled in a message stay text; those of the template become
+/* Control tokens spelled in a message stay text. In the template they become
  * tokens. Without such text, both ways of encoding are equal. */
 static void content_never_yields_added_tokens(void **state)
 {

@@ -1,6 +1,6 @@
 /* Gemma 3: layouts of one checkpoint, windows at their real place, broken
- * files. What the numbers must be, and that they do not depend on threads,
- * chunks and companions, is in the tests of all models. */
+ * files. The tests of all models check the numbers, and that they do not
+ * depend on threads, chunks or other sequences. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,9 +66,9 @@ static float *logits_of(const char *dir)
     return out;
 }
 
-/* The golden in temp_dir with its tensors under another prefix and, if vision
- * is set, those of a vision model beside them. Without the tensor called
- * `missing`, unless it is NULL. */
+/* Write the golden to temp_dir, with its tensors under another prefix. vision:
+ * add the tensors of a vision model. missing: leave out the tensor of this
+ * name, unless it is NULL. */
 static void write_model(const char *prefix, bool vision, const char *missing)
 {
     static const float pixels[128] = {1, 2, 3, 4, 5, 6};
@@ -161,8 +161,8 @@ static void all_layouts_give_the_same_logits(void **state)
     golden_close(&g);
 }
 
-/* Quantized in any layout, head included, the text model is the same; the
- * vision model stays as it was. */
+/* The quantized text model, including its head, is the same for every layout.
+ * The vision model does not change. */
 static void only_the_text_model_is_quantized(void **state)
 {
     (void)state;

@@ -361,7 +361,7 @@ static void bad_tensors(void **state)
     bad_entry(2, (uint64_t[]){1ull << 62, 8}, Q4_0, 0, "tensor it",
               "overflows");
     bad_entry(2, (uint64_t[]){1ull << 62, 2}, Q4_0, 0, "truncated", "");
-    /* fits size_t, but neither the file nor what lies before it */
+    /* fits size_t, but not the file, and not with the bytes before it */
     bad_entry(1, (uint64_t[]){(1ull << 62) - 16}, F32, 0, "outside any file",
               "");
     struct gguf_build g = sample();
@@ -407,7 +407,7 @@ static uint64_t next_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* Change a few bytes: the file opens or is refused, and whatever opens can be
+/* Change a few bytes: the file is refused, or it opens and can be
  * read. Sanitizers see the rest. */
 static void random_damage(void **state)
 {

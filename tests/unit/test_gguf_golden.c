@@ -100,9 +100,9 @@ static void check(const char *name, enum isa isa)
     golden_close(&g);
 }
 
-/* Of a mixture of experts the bound holds for all positions but those where the
- * router nearly ties, and rounding of what it reads chooses another expert, and
- * those that attend to them. So it holds for nine of ten. */
+/* In a mixture of experts, rounding may choose another expert where the router
+ * nearly ties. The bound does not hold for these positions and for positions
+ * that attend to them. So it must hold for nine of ten. */
 static void check_mixture(const char *name, enum isa isa)
 {
     struct golden g;

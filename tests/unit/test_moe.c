@@ -261,7 +261,7 @@ static float *routed_logits(struct ref_model *m)
     return logits_of(temp_dir, true, cpu_best(), ids, 7);
 }
 
-/* Of experts with equal scores, those with the lowest index are chosen. */
+/* Among experts with equal scores, the lowest index wins. */
 static void ties_go_to_the_lower_index(void **state)
 {
     (void)state;

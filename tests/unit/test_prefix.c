@@ -110,8 +110,8 @@ static void put(struct prefix *p, const int32_t *ids, const struct kv_cache *kv)
     prefix_insert(p, ids, kv->n / KV_BLOCK * KV_BLOCK, kv);
 }
 
-/* Returns the length of the match. If kv is not NULL, checks that the pages are
- * those of kv. */
+/* Returns the length of the match. If kv is not NULL, checks that the pages
+ * belong to kv. */
 static size_t find(struct prefix *p, const int32_t *ids, size_t n,
                    const struct kv_cache *kv)
 {

@@ -762,8 +762,8 @@ static void put_weights(const char *data, size_t n, time_t mtime, bool in_place)
     assert_int_equal(close(fd), 0);
 }
 
-/* A session belongs to the contents of the weights. The same files are
- * accepted, and so are other files with the same bytes, at any path. One
+/* A session belongs to the contents of the weights. It accepts the same
+ * files, and other files with the same bytes at any path. One
  * changed bit between the pieces of the fingerprint is found with any file
  * times. */
 static void sessions_know_their_weights(void **state)

@@ -21,7 +21,7 @@
 
 enum { MAX_VARS = 32 };
 
-/* 2026-11-22 10:30:00, a Sunday: what the goldens have as the present. */
+/* The present time of the goldens: 2026-11-22 10:30:00, a Sunday. */
 static const struct tm golden_time = {.tm_year = 126,
                                       .tm_mon = 10,
                                       .tm_mday = 22,
@@ -601,7 +601,7 @@ static void test_nesting(void **state)
     }
 }
 
-/* Long rows are no nesting: chains of operators, of elif, of filters. Rows of
+/* Long rows are not nested: chains of operators, of elif, of filters. Rows of
  * operators make a deep tree, which evaluation bounds. */
 static void test_long_rows(void **state)
 {

@@ -158,7 +158,7 @@ static void good_checkpoints(void **state)
     assert_int_equal(info.weight_bytes, 4 * (embed + rest));
     assert_true(info.tied_head);
     assert_false(info.has_tokenizer);
-    /* what nobody asks for: a head beside a tied one, anything at all */
+    /* tensors that nothing uses: a head beside a tied one, and any other */
     put(l, "lm_head.weight", VOCAB, D);
     put(l, "model.rotary_emb.inv_freq", HEAD / 2, 0);
     put(l, "visual.patch_embed", 3, 3);
@@ -290,7 +290,7 @@ static void each_wrong_shape_is_named(void **state)
         write_weights(l);
         refuses(t->name, want, "[] in");
     }
-    /* an empty dimension is no shape of a model either */
+    /* a dimension of 0 is refused as well */
     struct list *l = layer("model.", false);
     l->t[0].shape[0] = 0;
     write_config(true, false);

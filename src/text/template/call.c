@@ -75,7 +75,7 @@ static int bind_args(struct rt *rt, const struct builtin *b, struct args *a)
     return 0;
 }
 
-/* Give the whole result the mark of what went in. */
+/* Mark the whole result if an argument has the mark. */
 static int taint(struct rt *rt, const struct args *a, struct value *out)
 {
     bool outside = false;

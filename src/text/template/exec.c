@@ -119,7 +119,7 @@ static enum flow exec_set_block(struct rt *rt, struct env *env,
     return assign(rt, env, n->a, v) ? FLOW_FAIL : FLOW_NEXT;
 }
 
-/* What filter and call blocks print must be text. */
+/* Filter and call blocks can print text only. */
 static enum flow print_text(struct rt *rt, struct value v, const char *block)
 {
     if (v.type != V_STR)
@@ -216,8 +216,8 @@ static int filter_items(struct rt *rt, struct env *env, const struct node *n,
     return kept ? 0 : -1;
 }
 
-/* One iteration. Its scope begins empty each time; what a macro defined in the
- * body sees of it may change, as in Jinja. */
+/* One iteration. Its scope begins empty each time. A macro that the body
+ * defines sees later changes of the scope, as in Jinja. */
 static enum flow iterate(struct rt *rt, struct env *env, const struct node *n,
                          struct loop *loop)
 {

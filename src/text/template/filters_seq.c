@@ -140,7 +140,8 @@ static int f_items(struct rt *rt, const struct args *a, struct value *out)
     if (a->self.type == V_UNDEFINED) {
         s = seq_new(rt, 0);
     } else if (a->self.type != V_DICT) {
-        return rt_fail(rt, "items: a %s is no dict", value_type_name(a->self));
+        return rt_fail(rt, "items: a %s is not a dict",
+                       value_type_name(a->self));
     } else if (dict_view(rt, a->self.d, DICT_ITEMS, &s)) {
         return -1;
     }

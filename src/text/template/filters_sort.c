@@ -176,7 +176,7 @@ static int f_dictsort(struct rt *rt, const struct args *a, struct value *out)
     if (!str_is(by, "key") && !str_is(by, "value"))
         return rt_fail(rt, "dictsort sorts by 'key' or 'value'");
     if (a->self.type != V_DICT)
-        return rt_fail(rt, "dictsort: a %s is no dict",
+        return rt_fail(rt, "dictsort: a %s is not a dict",
                        value_type_name(a->self));
     struct getter g = {.attribute = value_int(str_is(by, "value")),
                        .ignore_case = !value_truth(a->v[0])};

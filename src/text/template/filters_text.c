@@ -247,7 +247,7 @@ static int f_urlencode(struct rt *rt, const struct args *a, struct value *out)
         if (value_items(rt, items->v[i], &pair))
             return -1;
         if (pair->n != 2)
-            return rt_fail(rt, "urlencode: item %zu is no pair", i);
+            return rt_fail(rt, "urlencode: item %zu is not a pair", i);
         if ((i && sbuf_puts(rt, &b, "&", false)) ||
             put_url(rt, &b, pair->v[0], true) ||
             sbuf_puts(rt, &b, "=", false) || put_url(rt, &b, pair->v[1], true))

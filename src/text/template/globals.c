@@ -64,7 +64,8 @@ static int g_dict(struct rt *rt, const struct args *a, struct value *out)
             if (value_items(rt, pairs->v[i], &pair))
                 return -1;
             if (pair->n != 2)
-                return rt_fail(rt, "%s: item %zu is no pair", a->row->name, i);
+                return rt_fail(rt, "%s: item %zu is not a pair", a->row->name,
+                               i);
             if (dict_set(rt, d, pair->v[0], pair->v[1]))
                 return -1;
         }

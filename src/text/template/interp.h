@@ -67,8 +67,8 @@ int binary_op(struct rt *rt, enum op op, struct value a, struct value b,
 /* item in container */
 int value_contains(struct rt *rt, struct value container, struct value item,
                    bool *out);
-/* An attribute that is no key: a method, or a field of a built-in object. *out
- * stays as it is where v has none of this name. */
+/* Get an attribute that is not a key: a method, or a field of a built-in
+ * object. *out stays unchanged if v has none of this name. */
 int get_own_attr(struct rt *rt, struct value v, const struct str *name,
                  struct value *out);
 /* v.name and v[key] */

@@ -190,7 +190,7 @@ static int m_zfill(struct rt *rt, const struct args *a, struct value *out)
 /* ---- strings: questions ---- */
 
 /* The part of s between the optional character offsets v[0] and v[1]. *base:
- * its byte offset; *valid: false where start lies behind the end. */
+ * its byte offset; *valid: false if the start is after the end. */
 static int window(struct rt *rt, const struct str *s, const struct value v[2],
                   const struct str **out, size_t *base, bool *valid)
 {

@@ -29,7 +29,7 @@ enum token_type {
 
 enum op {
     OP_NONE,
-    OP_FLOORDIV, /* those of two characters come first */
+    OP_FLOORDIV, /* operators of two characters come first */
     OP_POW,
     OP_EQ,
     OP_NE,

@@ -1,4 +1,4 @@
-/* What all parts of the parser use. */
+/* Functions that all parts of the parser use. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -247,7 +247,7 @@ static struct node *parse_item(struct parser *p, struct node *of)
     p->tok++;
     for (size_t i = 0; tuple->n != 1 && i < tuple->n; i++)
         if (tuple->list[i]->kind == N_SLICE)
-            return parse_fail(p, n->line, "a slice stands in a tuple");
+            return parse_fail(p, n->line, "a tuple contains a slice");
     n->a = of;
     n->b = tuple->n == 1 ? tuple->list[0] : tuple;
     return n;
@@ -290,8 +290,8 @@ static int parse_function_name(struct parser *p, struct node *n)
     return n->name ? 0 : -1;
 }
 
-/* An unknown name is an error of the template, unless it stands in a condition:
- * then it is one when it runs. */
+/* An unknown name is an error when the template is parsed. In a condition it is
+ * an error only when it runs. */
 static void find_function(struct parser *p, struct node *n)
 {
     n->fn = n->kind == N_FILTER ? filter_find(n->name->p, n->name->n)
@@ -517,7 +517,7 @@ static struct node *parse_cond(struct parser *p)
     while (n && tok_is_name(p, "if")) {
         uint32_t line = p->tok++->line;
         p->soft = true;
-        p->unknown = unknown; /* the branch before stands in a condition */
+        p->unknown = unknown; /* the branch before is conditional */
         struct node *test = parse_or(p);
         n = new_binary(p, N_COND, OP_NONE, test, n, line);
         if (n && parse_skip_name(p, "else")) {

@@ -61,7 +61,7 @@ struct node *parse_string(struct parser *p)
     size_t cap = 0, n = 0;
     for (const struct token *t = p->tok; t->type == T_STRING; t++)
         cap += t->n;
-    /* No escape is longer than what it stands for; utf8_encode may write 4. */
+    /* No escape is shorter than its character; utf8_encode may write 4. */
     char *out = arena_alloc(&p->t->arena, cap + 4, 1);
     struct str *s = arena_alloc(&p->t->arena, sizeof *s, _Alignof(struct str));
     if (!node)

@@ -309,7 +309,7 @@ static int json_seq(struct rt *rt, struct json_out *o, const struct seq *s)
     return json_newline(rt, o) || sbuf_puts(rt, o->b, "]", o->outside) ? -1 : 0;
 }
 
-/* Keys that are no strings become those that JSON would print. */
+/* A key that is not a string becomes the string that JSON would print. */
 static int json_key(struct rt *rt, struct json_out *o, struct value k)
 {
     if (k.type == V_STR)

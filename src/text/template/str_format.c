@@ -238,7 +238,7 @@ static int percent_next(struct rt *rt, struct percent *p, struct value *out)
     return 0;
 }
 
-/* The value of %(name). *i stands behind the opening parenthesis. */
+/* The value of %(name). *i is after the opening parenthesis. */
 static int percent_named(struct rt *rt, struct percent *p, size_t *i,
                          struct value *out)
 {
@@ -349,7 +349,8 @@ int format_percent(struct rt *rt, const struct str *fmt, struct value args,
         if (at && percent_field(rt, &p, &b, &next))
             return -1;
     }
-    /* Python takes whatever has items for a dict, and ignores what is left. */
+    /* Python takes any value with items for a dict, and ignores unused values.
+     */
     bool has_items = args.type == V_DICT || args.type == V_LIST ||
                      args.type == V_RANGE || args.type == V_UNDEFINED;
     if (p.used < p.list->n && !p.named && !has_items)
@@ -487,7 +488,7 @@ static int field_value(struct rt *rt, struct braces *p, const struct str *s,
     return 0;
 }
 
-/* One field; *i stands behind its brace and moves behind the closing one. */
+/* One field. *i is after its opening brace, and moves past the closing one. */
 static int braces_field(struct rt *rt, struct braces *p, struct sbuf *b,
                         size_t *i)
 {

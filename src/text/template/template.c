@@ -10,7 +10,7 @@
 #include "base/utf8.h"
 #include "text/template/interp.h"
 
-/* Numbers are read and written with a point, whatever the host's locale. */
+/* Numbers are read and written with a point in any locale of the host. */
 static locale_t c_locale(locale_t *outer)
 {
     locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);

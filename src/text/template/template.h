@@ -51,7 +51,7 @@ struct template_var {
     bool outside;
 };
 
-/* What strftime_now sees: a time and its place, as struct tm has them. */
+/* The time of strftime_now. */
 struct tm;
 
 struct template_result {

@@ -1,4 +1,4 @@
-/* What stands after `is`. */
+/* The tests that come after `is`. */
 #include <string.h>
 
 #include "text/template/interp.h"

@@ -190,7 +190,7 @@ int dict_view(struct rt *rt, const struct dict *d, enum dict_part part,
 /* ---- meaning ---- */
 
 bool value_is_number(struct value v); /* BOOL, INT, BIG, FLOAT */
-bool value_is_seq(struct value v);    /* those with a struct seq */
+bool value_is_seq(struct value v);    /* types with a struct seq */
 /* Python's bool(). */
 bool value_truth(struct value v);
 /* Python's name of the type, for messages. */
