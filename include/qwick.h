@@ -114,8 +114,9 @@ typedef void (*qwick_log_fn)(void *ctx, enum qwick_log_level level,
 
 struct qwick_engine_options {
     size_t size;
-    const char *model;    /* directory, GGUF file, or hub id in the local
-                             Hugging Face cache; NULL: the demo model */
+    const char *model;    /* directory, GGUF file, hub id in the local Hugging
+                             Face cache, or short name of a model on this
+                             machine; NULL: the demo model */
     const char *isa;      /* cap on the kernels: "ref", "avx2", "avxvnni",
                              "avx512", "avx512bf16"; NULL: the best the CPU
                              has. Above the CPU's level: QWICK_ERR_USAGE */
@@ -160,7 +161,9 @@ static inline struct qwick_engine_options qwick_engine_defaults(void)
  * mapped, not read. A checkpoint without tokenizer.json also opens: functions
  * that need the tokenizer then fail with QWICK_ERR_MODEL.
  *
- * Environment. This call reads HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME and HOME.
+ * Environment. This call reads HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME, HOME and,
+ * for short names, QWICK_MODEL_PATH, OLLAMA_MODELS, LLAMA_CACHE and
+ * MODELSCOPE_CACHE.
  * If the engine uses OpenBLAS for long prefills (see qwick_info.gemm), this
  * call also loads OpenBLAS, once per process. OpenBLAS takes settings only from
  * the environment. So this call sets OPENBLAS_NUM_THREADS, and

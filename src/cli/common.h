@@ -39,8 +39,8 @@ struct common_args {
 /* clang-format off */
 #define OPT_ROWS_MODEL                                                        \
     {.name = "model", .letter = 'm', .type = OPT_FILE, .arg = "MODEL",        \
-     .help = "checkpoint directory, .gguf file, or hub id (org/name) in the " \
-             "local Hugging Face cache",                                      \
+     .help = "checkpoint directory, .gguf file, hub id (org/name) in the "    \
+             "local Hugging Face cache, or short name; see qwick(1)",         \
      .def = "$QWICK_MODEL, else the built-in demo model",                     \
      .offset = COMMON(model)}
 

@@ -10,6 +10,8 @@
 #include "base/array.h"
 #include "base/buf.h"
 #include "file/builtin.h"
+#include "file/dir_list.h"
+#include "file/find_model.h"
 #include "file/gguf.h"
 #include "file/gguf_pick.h"
 
@@ -20,280 +22,12 @@ struct checkpoint {
     struct gguf *gguf; /* or NULL */
 };
 
-enum { MAX_PATH_BYTES = 4096, MAX_REF_BYTES = 4096 };
-
-/* ---- the Hugging Face cache ---------------------------------------------- */
-
-/* org/name@revision, checked: no part can lead out of the cache. */
-struct hub_id {
-    const char *spec; /* as given, "org/name@revision"; borrowed */
-    char *folder;     /* "models--org--name" */
-    char *revision;   /* "main" unless given */
-};
-
-static void hub_id_free(struct hub_id *id)
-{
-    free(id->folder);
-    free(id->revision);
-    *id = (struct hub_id){0};
-}
-
-/* Whatever the locale. */
-static bool is_alnum(char c)
-{
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
-           (c >= 'A' && c <= 'Z');
-}
-
-static bool is_space(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-/* One word of a repository's name, by the hub's own rules: letters, digits,
- * '_', '.', '-'; no "--" (which separates the words in the cache) or "..". */
-static bool is_repo_word(const char *s, size_t n)
-{
-    if (n == 0 || n > 96 || s[0] == '.' || s[0] == '-')
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        char c = s[i];
-        bool mark = c == '.' || c == '-';
-        if (!mark && c != '_' && !is_alnum(c))
-            return false;
-        if (mark && i > 0 && s[i - 1] == c)
-            return false;
-    }
-    return true;
-}
-
-/* A branch, tag or hash: like a relative path without "." and ".." parts. */
-static bool is_revision(const char *s)
-{
-    if (strlen(s) > 255)
-        return false;
-    for (;;) {
-        size_t n = strcspn(s, "/");
-        if (n == 0 || s[0] == '.' || s[0] == '-')
-            return false;
-        for (size_t i = 0; i < n; i++)
-            if (!is_alnum(s[i]) && !strchr("._-+", s[i]))
-                return false;
-        if (s[n] == '\0')
-            return true;
-        s += n + 1;
-    }
-}
-
-/* 1: it is a hub id, 0: it is none, -1: out of memory. */
-static int hub_id_parse(struct hub_id *id, const char *spec)
-{
-    *id = (struct hub_id){0};
-    size_t n = strcspn(spec, "@");
-    const char *revision = spec[n] == '@' ? spec + n + 1 : "main";
-    size_t org = 0;
-    while (org < n && spec[org] != '/')
-        org++;
-    if (!is_repo_word(spec, org) || !is_revision(revision))
-        return 0;
-    if (org < n && !is_repo_word(spec + org + 1, n - org - 1))
-        return 0;
-    struct buf folder = {0};
-    int rc = buf_puts(&folder, "models--") || buf_append(&folder, spec, org);
-    if (!rc && org < n)
-        rc = buf_puts(&folder, "--") ||
-             buf_append(&folder, spec + org + 1, n - org - 1);
-    id->folder = buf_take(&folder, NULL);
-    id->spec = spec;
-    id->revision = strdup(revision);
-    if (!rc && id->folder && id->revision)
-        return 1;
-    hub_id_free(id);
-    return -1;
-}
+/* ---- checkpoints --------------------------------------------------------- */
 
 static bool is_dir(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-/* path = all the parts; -1 when there is no memory for it. */
-static int path_set(struct buf *path, const char *a, const char *b,
-                    const char *c)
-{
-    path->len = 0;
-    return buf_puts(path, a) || buf_puts(path, b) || buf_puts(path, c) ? -1 : 0;
-}
-
-/* The snapshot's name that the ref file at path holds, into name (empty: there
- * is no such file). */
-static int read_ref(const char *path, struct buf *name, struct qwick_err *e)
-{
-    struct map m;
-    struct stat st;
-    name->len = 0;
-    if (buf_puts(name, ""))
-        return err_oom(e, 1);
-    /* A directory, when other refs begin with this name and a slash. */
-    if (lstat(path, &st) || S_ISDIR(st.st_mode))
-        return 0;
-    if (map_open(&m, path, e))
-        return -1;
-    const char *s = (const char *)m.data;
-    size_t n = m.size < MAX_REF_BYTES ? m.size : MAX_REF_BYTES;
-    while (n > 0 && is_space(s[n - 1]))
-        n--;
-    while (n > 0 && is_space(*s))
-        s++, n--;
-    int rc = 0;
-    if (buf_append(name, s, n))
-        rc = err_oom(e, n);
-    else if (strlen(name->data) != n || n > 255 || strchr(name->data, '/') ||
-             !is_revision(name->data))
-        rc = err_set(e, QWICK_ERR_MODEL,
-                     "%s: does not hold the name of a snapshot", path);
-    map_close(&m);
-    return rc;
-}
-
-/* Look for id in the cache at root. On success *dir is the snapshot, or NULL
- * when it is not here; *partly is set when other revisions are. */
-static int hub_find_in(const char *root, const struct hub_id *id, char **dir,
-                       bool *partly, struct qwick_err *e)
-{
-    struct buf repo = {0}, path = {0}, ref = {0};
-    int rc = -1;
-
-    if (path_set(&repo, root, "/", id->folder)) {
-        err_oom(e, MAX_PATH_BYTES);
-        goto done;
-    }
-    if (!is_dir(repo.data)) {
-        rc = 0;
-        goto done;
-    }
-    *partly = true;
-    if (path_set(&path, repo.data, "/refs/", id->revision)) {
-        err_oom(e, MAX_PATH_BYTES);
-        goto done;
-    }
-    if (read_ref(path.data, &ref, e))
-        goto done;
-    const char *snapshot = ref.len > 0 ? ref.data : id->revision;
-    struct buf found = {0};
-    if (path_set(&found, repo.data, "/snapshots/", snapshot)) {
-        buf_free(&found);
-        err_oom(e, MAX_PATH_BYTES);
-        goto done;
-    }
-    if (is_dir(found.data)) {
-        *dir = buf_take(&found, NULL);
-        rc = 0;
-    } else if (ref.len > 0) {
-        err_set(e, QWICK_ERR_MODEL,
-                "%s: the snapshot %s that it names is missing: download it "
-                "again with qwick-pull %s",
-                path.data, snapshot, id->spec);
-    } else {
-        rc = 0;
-    }
-    buf_free(&found);
-done:
-    buf_free(&repo);
-    buf_free(&path);
-    buf_free(&ref);
-    return rc;
-}
-
-/* The i-th place where a cache may be; 1, 0 when its variable is unset, -1
- * out of memory, -2 from the end on. */
-static int hub_root(size_t i, struct buf *root)
-{
-    static const struct {
-        const char *variable, *below;
-    } roots[] = {
-        {"HF_HUB_CACHE", ""},
-        {"HF_HOME", "/hub"},
-        {"XDG_CACHE_HOME", "/huggingface/hub"},
-        {"HOME", "/.cache/huggingface/hub"},
-    };
-    if (i >= sizeof roots / sizeof *roots)
-        return -2;
-    const char *v = getenv(roots[i].variable);
-    if (!v || !*v)
-        return 0;
-    return path_set(root, v, roots[i].below, "") ? -1 : 1;
-}
-
-static int hub_find(const struct hub_id *id, const char *spec, char **dir,
-                    struct qwick_err *e)
-{
-    struct buf root = {0}, looked = {0};
-    bool partly = false;
-    int rc = -1, has;
-
-    for (size_t i = 0; !*dir && (has = hub_root(i, &root)) != -2; i++) {
-        if (has == 0)
-            continue;
-        if (has < 0 || (looked.len > 0 && buf_puts(&looked, ", ")) ||
-            buf_puts(&looked, root.data)) {
-            err_oom(e, MAX_PATH_BYTES);
-            goto done;
-        }
-        if (hub_find_in(root.data, id, dir, &partly, e))
-            goto done;
-    }
-    if (*dir)
-        rc = 0;
-    else if (partly)
-        err_set(e, QWICK_ERR_MODEL,
-                "%s: no such directory, and the Hugging Face cache %s has not "
-                "its revision %s: download it with qwick-pull %s",
-                spec, looked.data, id->revision, spec);
-    else
-        err_set(e, QWICK_ERR_MODEL,
-                "%s: no such directory, and not in the Hugging Face cache%s%s: "
-                "download it with qwick-pull %s",
-                spec, looked.len > 0 ? " " : "",
-                looked.len > 0 ? looked.data : " (HOME is not set)", spec);
-done:
-    buf_free(&root);
-    buf_free(&looked);
-    return rc;
-}
-
-/* ---- checkpoints --------------------------------------------------------- */
-
-static bool ends_in(const char *s, const char *end)
-{
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
-/* The directory or file that spec means, malloc'ed. */
-static int resolve(char **dir, const char *spec, struct qwick_err *e)
-{
-    struct stat st;
-    if (stat(spec, &st) == 0) {
-        *dir = strdup(spec);
-        return *dir ? 0 : err_oom(e, strlen(spec) + 1);
-    }
-    int err = errno;
-    if (err != ENOENT && err != ENOTDIR)
-        return err_set(e, QWICK_ERR_MODEL, "%s: cannot open: %s", spec,
-                       strerror(err));
-    if (ends_in(spec, ".gguf"))
-        return err_set(e, QWICK_ERR_MODEL, "%s: no such file", spec);
-    struct hub_id id;
-    int is = hub_id_parse(&id, spec);
-    if (is < 0)
-        return err_oom(e, strlen(spec) + 1);
-    if (is == 0)
-        return err_set(e, QWICK_ERR_MODEL, "%s: no such directory", spec);
-    int rc = hub_find(&id, spec, dir, e);
-    hub_id_free(&id);
-    return rc;
 }
 
 /* A clone of a repository without Git LFS has a few lines of text in place of
@@ -335,66 +69,91 @@ static int open_file(struct checkpoint *ck, struct qwick_err *e)
                    ck->dir);
 }
 
-/* The directory at ck->dir: a checkpoint, or one with GGUF files, of which the
- * one of this type counts (NULL: the only one). */
-static int open_dir(struct checkpoint *ck, const char *type,
-                    struct qwick_err *e)
+/* Open the GGUF file `name` of the directory at ck->dir, or below it. */
+static int open_named(struct checkpoint *ck, const char *name,
+                      struct qwick_err *e)
 {
-    char path[MAX_PATH_BYTES];
-    struct stat st;
-    char **names;
-    size_t n;
-    checkpoint_path(ck, "config.json", path, sizeof path);
-    if (!type && lstat(path, &st) == 0)
-        return 0;
-    if (checkpoint_list(ck, ".gguf", &names, &n, e))
-        return -1;
+    char *path;
+    if (asprintf(&path, "%s%s%s", ck->dir, separator(ck), name) < 0)
+        return err_oom(e, strlen(ck->dir) + strlen(name) + 2);
+    free(ck->dir);
+    ck->dir = path;
+    return open_file(ck, e);
+}
+
+/* Whether one of the files counts for gguf_pick. */
+static bool any_counts(const struct gguf_names *names)
+{
+    for (size_t i = 0; i < names->n; i++)
+        if (gguf_stem(names->v[i]))
+            return true;
+    return false;
+}
+
+/* Open the GGUF file of this type (NULL: the only one) in the directory of
+ * list, or in those below it if it has none. Does nothing if there are no GGUF
+ * files and no type. */
+static int open_gguf(struct checkpoint *ck, const struct dir_list *list,
+                     const char *type, struct qwick_err *e)
+{
+    struct gguf_names names;
     int rc = 0;
-    if (n > 0 || type) {
-        struct buf file = {0};
-        int at = gguf_pick((const char *const *)names, n, type, ck->dir, e);
-        rc = at < 0 ? -1 : path_set(&file, ck->dir, separator(ck), names[at]);
-        if (at >= 0 && rc)
-            err_oom(e, MAX_PATH_BYTES);
-        if (!rc) {
-            free(ck->dir);
-            ck->dir = buf_take(&file, NULL);
-            rc = open_file(ck, e);
-        }
-        buf_free(&file);
+    for (int below = 0; below < 2; below++) {
+        if (gguf_names_list(&names, list, ck->dir, below, e))
+            return -1;
+        const char *const *v = (const char *const *)names.v;
+        int at = gguf_pick(v, names.n, type, ck->dir, NULL);
+        if (at >= 0)
+            rc = open_named(ck, names.v[at], e);
+        else if (below && (type || any_counts(&names)))
+            rc = gguf_pick(v, names.n, type, ck->dir, e);
+        gguf_names_free(&names);
+        if (rc || at >= 0)
+            break;
     }
-    checkpoint_list_free(names, n);
     return rc;
 }
 
-/* Where the type of a GGUF file begins in "ID:TYPE" or "DIRECTORY:TYPE", at the
- * colon; NULL: spec has none. */
-static const char *find_type(const char *spec)
+static bool has_weights(const struct dir_list *l)
 {
+    for (size_t i = 0; i < l->n; i++)
+        if (ends_in(l->v[i].name, ".safetensors"))
+            return true;
+    return dir_list_has(l, "model.safetensors.index.json");
+}
+
+/* The directory at ck->dir: a checkpoint, or one with GGUF files, of which the
+ * one of this type counts (NULL: the only one). Repositories of GGUF files may
+ * have a config.json, too. */
+static int open_dir(struct checkpoint *ck, const char *type,
+                    struct qwick_err *e)
+{
+    char path[4096];
     struct stat st;
-    const char *slash = strrchr(spec, '/');
-    const char *colon = strchr(slash ? slash : spec, ':');
-    return colon && stat(spec, &st) != 0 ? colon : NULL;
+    struct dir_list list;
+    checkpoint_path(ck, "config.json", path, sizeof path);
+    bool config = lstat(path, &st) == 0;
+    if (dir_list_read(&list, ck->dir, SIZE_MAX, e))
+        return config && !type ? 0 : -1;
+    int rc = config && !type && has_weights(&list)
+                 ? 0
+                 : open_gguf(ck, &list, type, e);
+    dir_list_free(&list);
+    return rc;
 }
 
 /* Find and open what spec names. */
 static int open_spec(struct checkpoint *ck, const char *spec,
                      struct qwick_err *e)
 {
-    const char *colon = find_type(spec);
-    char *base = colon ? strndup(spec, (size_t)(colon - spec)) : strdup(spec);
-    if (!base)
-        return err_oom(e, strlen(spec) + 1);
-    int rc = resolve(&ck->dir, base, e);
-    free(base);
-    if (rc)
-        return rc;
+    const char *type;
+    if (find_model(&ck->dir, &type, spec, e))
+        return -1;
     /* "DIR//" and "DIR" read the same in messages. */
     size_t n = strlen(ck->dir);
     while (n > 1 && ck->dir[n - 1] == '/')
         ck->dir[--n] = '\0';
-    return is_dir(ck->dir) ? open_dir(ck, colon ? colon + 1 : NULL, e)
-                           : open_file(ck, e);
+    return is_dir(ck->dir) ? open_dir(ck, type, e) : open_file(ck, e);
 }
 
 int checkpoint_open(struct checkpoint **out, const char *spec,

@@ -11,17 +11,11 @@
 struct checkpoint;
 struct gguf;
 
-/* Open the checkpoint that spec names:
- *   a directory
- *   a GGUF file
- *   a hub id "org/name" or "org/name@revision", found as
- *       models--org--name/snapshots/<refs/main> in $HF_HUB_CACHE, $HF_HOME/hub,
- *       $XDG_CACHE_HOME/huggingface/hub or ~/.cache/huggingface/hub
- *   NULL: the demo model inside the binary
- * A directory takes precedence over a hub id of the same name. In a directory or
- * repository with GGUF files and without config.json, spec means the only GGUF
- * file; with ":TYPE" at its end, spec means the file of that type. If nothing is
- * found, the error lists the places searched and how to download a model. */
+/* Open the checkpoint that spec names (find_model says how it is found); NULL:
+ * the demo model inside the binary. Of a directory, this means its checkpoint
+ * if it has config.json and weights in safetensors format; else its only GGUF
+ * file, or its GGUF file of the type that spec names. If the directory has no
+ * such file, the directories in it are searched as well. */
 int checkpoint_open(struct checkpoint **out, const char *spec,
                     struct qwick_err *e);
 void checkpoint_close(struct checkpoint *ck);

@@ -2,16 +2,48 @@
 #ifndef FILE_GGUF_PICK_H
 #define FILE_GGUF_PICK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/err.h"
+#include "file/dir_list.h"
+
+/* Return the number of bytes of a file's name before ".gguf" and before the
+ * number of its part. 0 for files that are not chosen: later parts of split
+ * files, vision projectors ("mmproj-...") and other files. The name may have a
+ * directory before it. */
+size_t gguf_stem(const char *name);
+
+/* If name is that of a part of a split file, write the name of part `number` to
+ * out[size] and return the number of name's own part. Otherwise return 0. */
+size_t gguf_part_name(char *out, size_t size, const char *name, size_t number);
 
 /* Choose among names[0..n) of the directory dir: the one file whose name, up to
  * ".gguf" or the number of its part, ends in quant, in any case ("Q4_K_M" fits
- * "Qwen3-4B-q4_k_m.gguf"); with quant NULL, the only one. Later parts of split
+ * "Qwen3-4B-q4_k_m.gguf", but "…-UD-Q4_K_M.gguf" only if there is no other);
+ * with quant NULL, the only one. Later parts of split
  * files and vision projectors ("mmproj-…") do not count. Returns its index, or
  * -1 with *e set: no file fits, or several do; the message lists them. */
 int gguf_pick(const char *const *names, size_t n, const char *quant,
               const char *dir, struct qwick_err *e);
+
+/* Return where in names[i] the name of its type begins, of which gguf_pick
+ * finds this file and no other: the shortest such end of the stem that looks
+ * like a type ("Q4_K_M", "UD-Q4_K_XL"). 0 if there is none. */
+size_t gguf_tag(const char *const *names, size_t n, size_t i);
+
+/* Names of GGUF files. */
+struct gguf_names {
+    char **v; /* [n] */
+    size_t n, cap;
+};
+
+/* List the names in list, which are the entries of dir, that end in ".gguf";
+ * with below, those in its directories as well, as "BF16/NAME.gguf". At most
+ * GGUF_MAX_BELOW entries of each are read. */
+enum { GGUF_MAX_BELOW = 4096 };
+int gguf_names_list(struct gguf_names *l, const struct dir_list *list,
+                    const char *dir, bool below, struct qwick_err *e);
+void gguf_names_free(struct gguf_names *l);
 
 #endif

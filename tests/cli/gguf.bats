@@ -237,11 +237,11 @@ tensors.append(["output.weight"] + copy.copy(t[1:]))'
     cp $GGUF/tiny-dense-Q4_0.gguf "$d/snapshots/abc/Tiny-Q4_0.gguf"
     [ "$(q -m org/Tiny-GGUF:q4_0 --prompt-ids $IDS -n 5 --json | jget 'o["tokens"]')" = \
         "$(q -m $GGUF/tiny-dense-Q4_0.gguf --prompt-ids $IDS -n 5 --json | jget 'o["tokens"]')" ]
-    fails 3 "2 GGUF files and no config.json" -m org/Tiny-GGUF x
+    fails 3 "2 GGUF files: name a file" -m org/Tiny-GGUF x
     fails 3 'no GGUF file is of type "Q8_0": there are Tiny-Q4_0.gguf, tiny-q2_k.gguf' -m org/Tiny-GGUF:Q8_0 x
     fails 3 'no GGUF file is of type "_0"' -m org/Tiny-GGUF:_0 x
     fails 3 'no GGUF file is of type ""' -m org/Tiny-GGUF: x
-    fails 3 "org/Other: no such directory" -m org/Other:Q8_0 x
+    fails 3 "org/Other:Q8_0: no such directory" -m org/Other:Q8_0 x
     fails 3 'no GGUF file is of type "Q8_0": there are none' -m models/demo:Q8_0 x
 }
 

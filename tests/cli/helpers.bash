@@ -11,6 +11,7 @@ common_setup() {
     QWICK=$(realpath "$QWICK")
     T=$BATS_TEST_TMPDIR
     unset QWICK_MODEL NO_COLOR HF_HUB_CACHE HF_HOME XDG_CACHE_HOME
+    unset QWICK_MODEL_PATH OLLAMA_MODELS LLAMA_CACHE MODELSCOPE_CACHE
     export HOME=$T
     # script(1) runs its command with $SHELL; neither that nor the locale may
     # depend on the user

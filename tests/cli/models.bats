@@ -32,6 +32,36 @@ setup() {
     fails 3 "org/other" -m org/other hi
 }
 
+@test "-m and a short name: one model, several, none" {
+    [ -d models/demo ] || skip "no models/demo"
+    want=$(q "list files")
+    mkdir -p "$T/a/org" "$T/b"
+    demo_as a/org/Tiny
+    export QWICK_MODEL_PATH=$T/a:$T/b
+    [ "$(q -m Tiny "list files")" = "$want" ]
+    [ "$(q -m tiny "list files")" = "$want" ]
+    [ "$(q -m org/Tiny "list files")" = "$want" ]
+    [ "$(QWICK_MODEL=TINY q "list files")" = "$want" ]
+    # another path to the same directory is no other model
+    ln -s ../a/org/Tiny "$T/b/Tiny"
+    [ "$(q -m Tiny "list files")" = "$want" ]
+    rm "$T/b/Tiny"
+    demo_as b/Tiny
+    fails 3 "Tiny: 2 models have this name: choose one of org/Tiny, $T/b/Tiny" \
+        -m Tiny hi
+    # letters that agree exactly go first
+    mv "$T/b/Tiny" "$T/b/tiny"
+    [ "$(q -m Tiny -v "list files" 2>&1 | grep -c "b/tiny")" -eq 0 ]
+    # a directory goes before a name
+    cd "$T"
+    mkdir tiny
+    fails 3 "tiny/config.json" -m tiny hi
+    fails 3 "Tinny: no such directory, and not in the Hugging Face cache $T/.cache/huggingface/hub, QWICK_MODEL_PATH's $T/a, $T/b: download it with qwick-pull ORG/NAME" \
+        -m Tinny hi
+    fails 3 "qwick-pull org/Tinny" -m org/Tinny hi
+    fails 3 "./Tiny: no such directory" -m ./Tiny hi
+}
+
 @test "every golden checkpoint runs with ids, without a tokenizer" {
     need_model tied-bf16
     for m in tied-bf16 f16 f32 sharded-bf16 head128-untied-bf16 yarn \

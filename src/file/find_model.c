@@ -1,0 +1,125 @@
+#include "file/find_model.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "file/dir_list.h"
+#include "file/hub_cache.h"
+#include "file/stores.h"
+
+/* Where the type of a GGUF file begins in "ID:TYPE" or "DIRECTORY:TYPE", at the
+ * colon; NULL: spec has none. */
+static const char *find_type(const char *spec)
+{
+    const char *slash = strrchr(spec, '/');
+    return strchr(slash ? slash : spec, ':');
+}
+
+/* The places that exist, and where the Hugging Face cache would be, with
+ * commas. */
+static void list_places(const struct stores *s, char *out, size_t n)
+{
+    size_t at = 0;
+    const char *title = "";
+    out[0] = '\0';
+    for (size_t i = 0; i < s->n_places && at < n; i++) {
+        const struct store_place *p = &s->places[i];
+        if (!p->exists && strncmp(p->title, "the Hugging", 11) != 0)
+            continue;
+        int len = snprintf(out + at, n - at, "%s%s%s%s", at ? ", " : "",
+                           strcmp(p->title, title) ? p->title : "",
+                           strcmp(p->title, title) ? " " : "", p->path);
+        at += len > 0 ? (size_t)len : 0;
+        title = p->title;
+    }
+    if (!at)
+        snprintf(out, n, "the Hugging Face cache (HOME is not set)");
+}
+
+/* Nothing has the name. */
+static int err_missing(const char *spec, const struct hub_found *hub,
+                       const struct stores *s, struct qwick_err *e)
+{
+    char places[640];
+    if (ends_in(spec, ".gguf"))
+        return err_set(e, QWICK_ERR_MODEL, "%s: no such file", spec);
+    if (!hub->is_id)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: no such directory, and no model has this name",
+                       spec);
+    list_places(s, places, sizeof places);
+    if (hub->other_revision)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: no such directory, and the Hugging Face cache has "
+                       "not its revision %s: download it with qwick-pull %s; "
+                       "looked in %s",
+                       spec, hub->revision, spec, places);
+    return err_set(e, QWICK_ERR_MODEL,
+                   "%s: no such directory, and not in %s: download it with "
+                   "qwick-pull %s",
+                   spec, places, hub->has_org ? spec : "ORG/NAME");
+}
+
+/* Search the stores. A path is no name. */
+static int search_stores(char **path, const char *spec,
+                         const struct hub_found *hub, struct qwick_err *e)
+{
+    struct stores s = {0};
+    bool found = false;
+    if (strchr("/.~", *spec))
+        return err_set(e, QWICK_ERR_MODEL, "%s: no such %s", spec,
+                       ends_in(spec, ".gguf") ? "file" : "directory");
+    if (stores_scan(&s, NULL, e))
+        return -1;
+    *path = stores_find(&s, spec, &found, e);
+    int rc = found ? (*path ? 0 : -1) : err_missing(spec, hub, &s, e);
+    stores_free(&s);
+    return rc;
+}
+
+/* base: spec without ":TYPE". */
+static int search(char **path, const char **type, const char *spec,
+                  const char *base, struct qwick_err *e)
+{
+    struct stat st;
+    struct hub_found hub;
+    if (*type && stat(base, &st) == 0) {
+        *path = strdup(base);
+        return *path ? 0 : err_oom(e, strlen(base) + 1);
+    }
+    if (hub_find(&hub, base, e))
+        return -1;
+    *path = hub.dir;
+    if (*path)
+        return 0;
+    *type = NULL;
+    return search_stores(path, spec, &hub, e);
+}
+
+int find_model(char **path, const char **type, const char *spec,
+               struct qwick_err *e)
+{
+    struct stat st;
+    *path = NULL;
+    *type = NULL;
+    if (stat(spec, &st) == 0) {
+        *path = strdup(spec);
+        return *path ? 0 : err_oom(e, strlen(spec) + 1);
+    }
+    int err = errno;
+    if (err != ENOENT && err != ENOTDIR)
+        return err_set(e, QWICK_ERR_MODEL, "%s: cannot open: %s", spec,
+                       strerror(err));
+    const char *colon = find_type(spec);
+    char *base = colon ? strndup(spec, (size_t)(colon - spec)) : strdup(spec);
+    if (!base)
+        return err_oom(e, strlen(spec) + 1);
+    *type = colon ? colon + 1 : NULL;
+    int rc = search(path, type, spec, base, e);
+    free(base);
+    return rc;
+}

@@ -1,0 +1,300 @@
+#include "file/stores.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "base/array.h"
+#include "base/buf.h"
+#include "file/hub_cache.h"
+
+enum { MAX_PLACES = 4, SHOWN_MODELS = 8 };
+
+struct store {
+    const char *name, *title;
+    struct place places[MAX_PLACES];
+    int (*scan)(struct store_scan *scan, const char *root);
+};
+
+static const struct store known[] = {
+    {"ollama",
+     "Ollama's store",
+     {{"OLLAMA_MODELS", ""},
+      {"HOME", "/.ollama/models"},
+      {NULL, "/usr/share/ollama/.ollama/models"}},
+     scan_ollama},
+    {"lmstudio",
+     "LM Studio's store",
+     {{"HOME", "/.lmstudio/models"}, {"HOME", "/.cache/lm-studio/models"}},
+     scan_tree},
+    {"llama.cpp",
+     "llama.cpp's cache",
+     {{"LLAMA_CACHE", ""},
+      {"XDG_CACHE_HOME", "/llama.cpp"},
+      {"HOME", "/.cache/llama.cpp"}},
+     scan_tree},
+    {"modelscope",
+     "ModelScope's cache",
+     {{"MODELSCOPE_CACHE", ""}, {"HOME", "/.cache/modelscope"}},
+     scan_modelscope},
+};
+
+enum { N_KNOWN = sizeof known / sizeof *known };
+
+/* ---- searching ------------------------------------------------------------
+ */
+
+static void free_model(struct store_model *m)
+{
+    free(m->name);
+    free(m->id);
+    free(m->path);
+    free(m->fault);
+}
+
+/* The part of an id behind its last slash. A revision may hold slashes, too. */
+static const char *last_part(const char *id)
+{
+    const char *at = strchr(id, '@'), *part = id;
+    for (const char *s = id; *s && s != at; s++)
+        if (*s == '/')
+            part = s + 1;
+    return part;
+}
+
+/* Whether another path has led to the same directory or file. */
+static bool is_known(const struct stores *s, const struct stat *st)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (s->v[i].ino == st->st_ino && s->v[i].dev == st->st_dev &&
+            !s->v[i].fault)
+            return true;
+    return false;
+}
+
+int scan_add(struct store_scan *scan, const char *id, const char *name,
+             const char *path, const char *fault)
+{
+    struct stores *s = scan->s;
+    struct stat st = {0};
+    if (s->n == STORES_MAX_MODELS) {
+        s->cut = true;
+        return 0;
+    }
+    if (!fault && stat(path, &st) == 0 && is_known(s, &st))
+        return 0;
+    if (ARRAY_RESERVE(s->v, s->cap, s->n + 1, scan->e))
+        return -1;
+    struct store_model m = {
+        .store = scan->store,
+        .name = strdup(name ? name : last_part(id)),
+        .id = strdup(id),
+        .path = strdup(path),
+        .fault = fault ? strdup(fault) : NULL,
+        .unfinished = scan->unfinished,
+        .dev = fault ? 0 : st.st_dev,
+        .ino = fault ? 0 : st.st_ino,
+    };
+    if (!m.name || !m.id || !m.path || (fault && !m.fault)) {
+        free_model(&m);
+        return err_oom(scan->e, strlen(id) + strlen(path));
+    }
+    s->v[s->n++] = m;
+    return 0;
+}
+
+/* Search one directory, unless it was searched before. */
+static int search(struct stores *s, const char *store, const char *title,
+                  const char *path,
+                  int (*scan)(struct store_scan *, const char *),
+                  const volatile int *interrupt, struct qwick_err *e)
+{
+    struct stat st;
+    struct store_scan one = {.s = s,
+                             .store = store,
+                             .entries = STORES_MAX_ENTRIES,
+                             .interrupt = interrupt,
+                             .e = e};
+    for (size_t i = 0; i < s->n_places; i++)
+        if (strcmp(s->places[i].path, path) == 0)
+            return 0;
+    if (ARRAY_RESERVE(s->places, s->cap_places, s->n_places + 1, e))
+        return -1;
+    struct store_place *p = &s->places[s->n_places];
+    *p = (struct store_place){title, strdup(path), stat(path, &st) == 0};
+    if (!p->path)
+        return err_oom(e, strlen(path) + 1);
+    s->n_places++;
+    return p->exists ? scan(&one, path) : 0;
+}
+
+/* Search the places [n] of a store whose variables are set. */
+static int search_all(struct stores *s, const char *store, const char *title,
+                      const struct place *places, size_t n,
+                      int (*scan)(struct store_scan *, const char *),
+                      const volatile int *interrupt, struct qwick_err *e)
+{
+    struct buf path = {0};
+    int rc = 0;
+    for (size_t i = 0; i < n && places[i].below && !rc; i++) {
+        int has = place_path(&places[i], &path);
+        if (has < 0)
+            rc = err_oom(e, 4096);
+        else if (has)
+            rc = search(s, store, title, path.data, scan, interrupt, e);
+    }
+    buf_free(&path);
+    return rc;
+}
+
+/* The directories of $QWICK_MODEL_PATH, with colons between them. */
+static int search_path(struct stores *s, const volatile int *interrupt,
+                       struct qwick_err *e)
+{
+    const char *at = getenv("QWICK_MODEL_PATH");
+    while (at && *at) {
+        size_t n = strcspn(at, ":");
+        char *dir = strndup(at, n);
+        if (!dir)
+            return err_oom(e, n + 1);
+        int rc = n ? search(s, "path", "QWICK_MODEL_PATH's", dir, scan_tree,
+                            interrupt, e)
+                   : 0;
+        free(dir);
+        if (rc)
+            return -1;
+        at += n + (at[n] == ':');
+    }
+    return 0;
+}
+
+int stores_scan(struct stores *s, const volatile int *interrupt,
+                struct qwick_err *e)
+{
+    *s = (struct stores){0};
+    int rc = search_all(s, "huggingface", "the Hugging Face cache", hub_places,
+                        HUB_N_PLACES, scan_hub, interrupt, e) ||
+             search_path(s, interrupt, e);
+    for (size_t i = 0; i < N_KNOWN && !rc; i++)
+        rc = search_all(s, known[i].name, known[i].title, known[i].places,
+                        MAX_PLACES, known[i].scan, interrupt, e);
+    if (rc)
+        stores_free(s);
+    return rc ? -1 : 0;
+}
+
+void stores_free(struct stores *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        free_model(&s->v[i]);
+    for (size_t i = 0; i < s->n_places; i++)
+        free(s->places[i].path);
+    free(s->v);
+    free(s->places);
+    *s = (struct stores){0};
+}
+
+/* ---- names ----------------------------------------------------------------
+ */
+
+/* Compares n bytes with a string of n bytes. */
+static bool equals(const char *s, const char *with, size_t n, bool exact)
+{
+    return strlen(s) == n &&
+           (exact ? memcmp(s, with, n) : strncasecmp(s, with, n)) == 0;
+}
+
+static bool is_named(const struct store_model *m, const char *spec, bool exact)
+{
+    const char *tail = last_part(m->id), *colon = strchr(tail, ':');
+    size_t n_type = colon ? strlen(colon) : 0;
+    const char *slash = strrchr(m->path, '/');
+    const char *texts[] = {m->name, m->id, tail, slash ? slash + 1 : m->path};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (equals(spec, texts[i], strlen(texts[i]), exact))
+            return true;
+    return n_type && (equals(spec, m->id, strlen(m->id) - n_type, exact) ||
+                      equals(spec, tail, strlen(tail) - n_type, exact));
+}
+
+/* What the models that count have in common; a lower number goes first. */
+static int rank_of(const struct store_model *m, const char *spec)
+{
+    int faulty = m->fault ? 2 : 0;
+    return is_named(m, spec, true)    ? faulty
+           : is_named(m, spec, false) ? faulty + 1
+                                      : 4;
+}
+
+/* Models of the best rank; their indices are as in stores_match. */
+size_t stores_match(const struct stores *s, const char *spec, size_t *at)
+{
+    size_t n = 0;
+    int best = 4;
+    for (size_t i = 0; i < s->n; i++) {
+        int rank = rank_of(&s->v[i], spec);
+        if (rank < best) {
+            best = rank;
+            *at = i;
+            n = 0;
+        }
+        n += rank == best && rank < 4;
+    }
+    return n;
+}
+
+const char *stores_spec(const struct stores *s, size_t i)
+{
+    const struct store_model *m = &s->v[i];
+    const char *texts[] = {m->name, m->id};
+    size_t at = 0;
+    for (size_t k = 0; k < 2; k++)
+        if (!strchr("/.", texts[k][0]) && stores_match(s, texts[k], &at) == 1 &&
+            at == i)
+            return texts[k];
+    return m->path;
+}
+
+/* Names of the models that spec means, with commas, cut at n bytes. */
+static void list(const struct stores *s, const char *spec, size_t first,
+                 char *out, size_t n)
+{
+    int rank = rank_of(&s->v[first], spec);
+    size_t at = 0, shown = 0;
+    out[0] = '\0';
+    for (size_t i = first; i < s->n && at < n && shown <= SHOWN_MODELS; i++) {
+        if (rank_of(&s->v[i], spec) != rank)
+            continue;
+        int len = snprintf(out + at, n - at, "%s%s", at ? ", " : "",
+                           shown++ == SHOWN_MODELS ? "..." : stores_spec(s, i));
+        at += len > 0 ? (size_t)len : 0;
+    }
+}
+
+char *stores_find(const struct stores *s, const char *spec, bool *found,
+                  struct qwick_err *e)
+{
+    char all[800];
+    size_t at = 0, n = stores_match(s, spec, &at);
+    *found = n > 0;
+    if (!n)
+        return NULL;
+    const struct store_model *m = &s->v[at];
+    if (n > 1) {
+        list(s, spec, at, all, sizeof all);
+        err_set(e, QWICK_ERR_MODEL,
+                "%s: %zu models have this name: choose one of %s", spec, n,
+                all);
+        return NULL;
+    }
+    if (m->fault) {
+        err_set(e, QWICK_ERR_MODEL, "%s: %s: %s", spec, m->path, m->fault);
+        return NULL;
+    }
+    char *path = strdup(m->path);
+    if (!path)
+        err_oom(e, strlen(m->path) + 1);
+    return path;
+}
