@@ -28,6 +28,8 @@ struct arch {
     const char *wrapped;    /* model_type where the family's fields are in
                                text_config, beside a vision model; or NULL */
     const char *gguf;       /* general.architecture of GGUF files, or NULL */
+    size_t gguf_pattern;    /* each gguf_pattern-th layer of GGUF files has no
+                               window, unless metadata say it; 0: they must */
 
     /* Read the fields of config.json that the family has. The caller has set
      * c->arch and c->model_type. Returns 0, or -1 with *e set. */

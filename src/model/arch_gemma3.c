@@ -4,7 +4,8 @@
  *   h = x + norm(o_proj(attention(q_norm, k_norm, RoPE of q, k, v of norm(x))))
  *   y = h + norm(down_proj(gelu(gate_proj(norm(h))) * up_proj(norm(h))))
  *
- * Norms are zero-centred in checkpoints: names.plus makes plain ones of them.
+ * Norms are zero-centred in checkpoints of the hub: names.plus makes plain ones
+ * of them.
  * Most layers attend through a window and have a rotary embedding of their own.
  * transformers rounds sqrt(d_model) to the type of the weights; we keep it in
  * float32, as it does for float32 weights. */
@@ -23,9 +24,16 @@
 
 enum { ROPE_FULL, ROPE_SLIDING, N_ROPES };
 
-/* Gemma3TextConfig's. Released checkpoints rely on them. */
-static void set_defaults(struct config *c)
+/* Gemma3TextConfig's. Released checkpoints rely on them. GGUF files have all
+ * fields but the base of the layers with a window (llama.cpp has the same
+ * default). */
+static void set_defaults(struct config *c, const struct section *s)
 {
+    c->n_ropes = N_ROPES;
+    c->ropes[ROPE_SLIDING].theta = 10000;
+    c->tied_head = true;
+    if (section_is_gguf(s))
+        return;
     c->vocab_size = 262208;
     c->d_model = 2304;
     c->d_ff = 9216;
@@ -35,11 +43,8 @@ static void set_defaults(struct config *c)
     c->head_dim = 256;
     c->n_ctx_max = 131072;
     c->rms_eps = 1e-6;
-    c->tied_head = true;
     c->sliding_window = 4096;
-    c->n_ropes = N_ROPES;
     c->ropes[ROPE_FULL].theta = 1000000;
-    c->ropes[ROPE_SLIDING].theta = 10000;
 }
 
 /* What other Gemmas have and this one does not. */
@@ -71,6 +76,8 @@ static int read_windows(struct config *c, const struct section *s,
                           ? "_sliding_window_pattern"
                           : "sliding_window_pattern";
     size_t pattern;
+    if (section_is_gguf(s) && section_absent(s, "sliding_window"))
+        return 0;
     if (section_opt_size(s, "sliding_window", c->sliding_window, INT32_MAX,
                          &c->sliding_window, e))
         return -1;
@@ -119,14 +126,28 @@ static int read_ropes(struct config *c, const struct section *s,
     return 0;
 }
 
+/* query_pre_attn_scalar. GGUF files do not have it: it is head_dim, and in the
+ * model of 27B, which is the one with 62 layers, d_model / n_heads. */
+static int read_scalar(const struct config *c, const struct section *s,
+                       double *out, struct qwick_err *e)
+{
+    enum { LAYERS_27B = 62 };
+    if (!section_is_gguf(s))
+        return section_opt_double(s, "query_pre_attn_scalar", 256, 1e-6,
+                                  MAX_DIM, out, e);
+    *out = c->n_layers == LAYERS_27B ? (double)(c->d_model / c->n_heads)
+                                     : (double)c->head_dim;
+    return *out > 0 ? 0
+                    : section_bad(s, "hidden_size", "at least head_count", e);
+}
+
 static int read_config(struct config *c, const struct section *s,
                        struct qwick_err *e)
 {
     double scalar;
-    set_defaults(c);
+    set_defaults(c, s);
     if (check_absent(s, e) || config_read_common(c, s, e) ||
-        section_opt_double(s, "query_pre_attn_scalar", 256, 1e-6, MAX_DIM,
-                           &scalar, e))
+        read_scalar(c, s, &scalar, e))
         return -1;
     if (c->head_dim % 2)
         return err_set(e, QWICK_ERR_MODEL,
@@ -162,7 +183,7 @@ static int bind_layer(struct model *m, struct layer *l, size_t i,
     return 0;
 }
 
-static const struct names *const schemes[] = {&names_gemma, NULL};
+static const struct names *const schemes[] = {&names_gemma, &names_gguf, NULL};
 
 /* ---- the layer ------------------------------------------------------------
  */
@@ -200,6 +221,8 @@ static void layer(struct worker *w, size_t i, size_t n)
 
 const struct arch arch_gemma3 = {.model_type = "gemma3_text",
                                  .wrapped = "gemma3",
+                                 .gguf = "gemma3",
+                                 .gguf_pattern = 6,
                                  .names = schemes,
                                  .read_config = read_config,
                                  .bind_layer = bind_layer,

@@ -26,6 +26,10 @@ static const struct section_name names[] = {
     {"max_position_embeddings", ".context_length"},
     {"rms_norm_eps", ".attention.layer_norm_rms_epsilon"},
     {"rope_theta", ".rope.freq_base"},
+    {"rope_local_base_freq", ".rope.freq_base_swa"},
+    {"sliding_window", ".attention.sliding_window"},
+    {"final_logit_softcapping", ".final_logit_softcapping"},
+    {"attn_logit_softcapping", ".attn_logit_softcapping"},
     {"num_experts", ".expert_count"},
     {"num_experts_per_tok", ".expert_used_count"},
     {"moe_intermediate_size", ".expert_feed_forward_length"},
@@ -43,6 +47,9 @@ static const struct section_name names[] = {
     {"rope_scaling.beta_slow", ".rope.scaling.yarn_beta_slow"},
     {NULL, NULL},
 };
+
+static const char window_key[] = ".attention.sliding_window",
+                  pattern_key[] = ".attention.sliding_window_pattern";
 
 /* Sets of ids that end an answer. */
 static const char *const stop_keys[] = {"tokenizer.ggml.eos_token_id",
@@ -62,6 +69,13 @@ static const struct gguf_value *entry(const struct writer *w, const char *key)
     char full[160];
     snprintf(full, sizeof full, "%s%s", key[0] == '.' ? w->arch : "", key);
     return gguf_find(w->g, full);
+}
+
+/* The integer of a row's key, 0 when it is missing or no integer. */
+static uint64_t integer(const struct writer *w, const char *key)
+{
+    const struct gguf_value *v = entry(w, key);
+    return v ? v->u | (uint64_t)v->i : 0;
 }
 
 /* The decimal with six digits behind the point that was rounded to this f32, if
@@ -126,6 +140,19 @@ static void put_bool(struct writer *w, const char *field, bool v)
     w->bad |= buf_puts(&w->out, v ? "true" : "false");
 }
 
+/* Whether the file says "none" of a row by the number 0. */
+static bool is_none(const struct gguf_value *v, const char *field)
+{
+    static const char *const fields[] = {
+        "sliding_window", "final_logit_softcapping", "attn_logit_softcapping"};
+    bool zero = v->type != GGUF_STRING && v->type != GGUF_ARRAY && !v->u &&
+                !v->i && v->f == 0;
+    for (size_t i = 0; zero && i < sizeof fields / sizeof *fields; i++)
+        if (strcmp(field, fields[i]) == 0)
+            return true;
+    return false;
+}
+
 /* The rows whose fields are in an object ("" or in_scaling), where the file has
  * their keys. */
 static void put_rows(struct writer *w, const char *in)
@@ -135,7 +162,8 @@ static void put_rows(struct writer *w, const char *in)
         const char *field = names[i].field;
         bool inner = strncmp(field, in_scaling, strlen(in_scaling)) == 0;
         const struct gguf_value *v = entry(w, names[i].key);
-        if (!v || inner != (n > 0) || strcmp(field, "model_type") == 0)
+        if (!v || inner != (n > 0) || strcmp(field, "model_type") == 0 ||
+            is_none(v, field))
             continue;
         put_name(w, field + n);
         put_value(w, v);
@@ -173,6 +201,60 @@ static void put_scaling(struct writer *w)
     w->bad |= buf_putc(&w->out, '}');
 }
 
+/* Whether the pattern, which may be NULL, is a number or has a flag for each of
+ * n layers. */
+static bool is_pattern(const struct gguf_value *v, uint64_t n)
+{
+    if (!v || v->type != GGUF_ARRAY)
+        return !v || (v->type != GGUF_STRING && v->type != GGUF_F32 &&
+                      v->type != GGUF_F64);
+    return v->n == n && (v->element == GGUF_BOOL || v->element == GGUF_U32 ||
+                         v->element == GGUF_I32);
+}
+
+/* Whether layer i has a window: by the pattern's flags; or each layer has one
+ * but every period-th. Of period 0 all have. */
+static bool has_window(const struct gguf_value *pattern, uint64_t period,
+                       uint64_t i)
+{
+    if (pattern && pattern->type == GGUF_ARRAY)
+        return gguf_int_at(pattern, (size_t)i) != 0;
+    return period == 0 || (i + 1) % period != 0;
+}
+
+/* Which layers have a window, in the words of transformers 5. dflt: the period
+ * of a file without a pattern, 0: an error. */
+static int put_windows(struct writer *w, size_t dflt, struct qwick_err *e)
+{
+    const struct gguf_value *pattern = entry(w, pattern_key);
+    uint64_t n_layers = integer(w, ".block_count");
+    uint64_t window = integer(w, window_key);
+    uint64_t period = pattern ? integer(w, pattern_key) : dflt;
+    if (!window || !n_layers || n_layers > MAX_LAYERS)
+        return 0; /* no windows, or the number of layers will be refused */
+    if (!pattern && !dflt)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: %s%s: %llu, but %s%s is missing", gguf_path(w->g),
+                       w->arch, window_key, (unsigned long long)window, w->arch,
+                       pattern_key);
+    if (!is_pattern(pattern, n_layers))
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: %s%s: must be an integer, or an array of bool as "
+                       "long as block_count, %llu",
+                       gguf_path(w->g), w->arch, pattern_key,
+                       (unsigned long long)n_layers);
+    put_bool(w, "use_sliding_window", true);
+    put_name(w, "layer_types");
+    for (uint64_t i = 0; i < n_layers; i++) {
+        w->bad |= buf_putc(&w->out, i ? ',' : '[');
+        w->bad |= buf_json_cstr(&w->out, has_window(pattern, period, i)
+                                             ? "sliding_attention"
+                                             : "full_attention");
+    }
+    w->bad |= buf_putc(&w->out, ']');
+    return 0;
+}
+
 static void put_stop_ids(struct writer *w)
 {
     bool first = true;
@@ -187,13 +269,6 @@ static void put_stop_ids(struct writer *w)
         first = false;
     }
     w->bad |= buf_putc(&w->out, ']');
-}
-
-/* The integer of a row's key, 0 when it is missing or no integer. */
-static uint64_t integer(const struct writer *w, const char *key)
-{
-    const struct gguf_value *v = entry(w, key);
-    return v ? v->u | (uint64_t)v->i : 0;
 }
 
 /* An error unless the value of key equals that of "attention.key_length", where
@@ -215,16 +290,10 @@ static int check_others(const struct writer *w, struct qwick_err *e)
 {
     /* none, the last token, a reranker's: all read the last token's state */
     enum { POOLING_NONE = 0, POOLING_LAST = 3, POOLING_RANK = 4 };
-    uint64_t window = integer(w, ".attention.sliding_window");
     uint64_t pooling = integer(w, ".pooling_type");
     if (check_head_dim(w, ".attention.value_length", e) ||
         check_head_dim(w, ".rope.dimension_count", e))
         return -1;
-    if (window)
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: %s.attention.sliding_window: %llu, windows are not "
-                       "supported in GGUF files",
-                       gguf_path(w->g), w->arch, (unsigned long long)window);
     if (pooling != POOLING_NONE && pooling != POOLING_LAST &&
         pooling != POOLING_RANK)
         return err_set(e, QWICK_ERR_MODEL,
@@ -271,8 +340,10 @@ int config_read_gguf(struct config *c, const struct gguf *g,
     put_implied(&w);
     put_scaling(&w);
     put_stop_ids(&w);
+    int rc = put_windows(&w, c->arch->gguf_pattern, e);
     w.bad |= buf_putc(&w.out, '}');
-    int rc = w.bad ? err_oom(e, w.out.len) : check_others(&w, e);
+    if (!rc)
+        rc = w.bad ? err_oom(e, w.out.len) : check_others(&w, e);
     if (!rc)
         rc = json_parse(&doc, gguf_path(g), w.out.data, w.out.len,
                         QWICK_ERR_MODEL, e);

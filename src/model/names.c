@@ -147,10 +147,13 @@ const struct names names_qwen35_mlx = {.config = "config.json",
     [WEIGHT_EXPERTS_GATE_UP] = {BLOCK "ffn_gate_up_exps.weight"},              \
     [WEIGHT_EXPERTS_DOWN] = {BLOCK "ffn_down_exps.weight"}
 
+/* Converters store norms as they are applied: none of them needs `plus`. */
 const struct names names_gguf = {
     .config = "its metadata",
     .prefixes = {"", NULL},
-    .of = {GGUF_COMMON, [WEIGHT_MLP_NORM] = {BLOCK "ffn_norm.weight"}}};
+    .of = {GGUF_COMMON, [WEIGHT_MLP_NORM] = {BLOCK "ffn_norm.weight"},
+           [WEIGHT_ATTN_POST_NORM] = {BLOCK "post_attention_norm.weight"},
+           [WEIGHT_MLP_POST_NORM] = {BLOCK "post_ffw_norm.weight"}}};
 
 const struct names names_qwen35_gguf = {
     .config = "its metadata",

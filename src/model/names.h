@@ -126,7 +126,7 @@ bool names_expand(char *out, const struct names *names, const char *prefix,
  * included. */
 extern const struct names names_hub;
 
-/* The names of Qwen models in GGUF files. */
+/* The names of Qwen and Gemma models in GGUF files. */
 extern const struct names names_gguf;
 
 /* The names of Gemma 3's text models on the Hugging Face hub, also in

@@ -19,11 +19,17 @@ struct section {
     const struct json_value *v;
     const char *path; /* of the file */
     const char *in;   /* before the field's name: "" or "rope_scaling." */
-    /* What the file calls the fields, up to one whose field is NULL; NULL: as
-       config.json does */
+    /* What a GGUF file calls the fields, up to one whose field is NULL; NULL:
+       the file is config.json */
     const struct section_name *names;
     const char *prefix; /* before keys that begin with "." */
 };
+
+/* Whether the metadata of a GGUF file take the place of config.json. */
+static inline bool section_is_gguf(const struct section *s)
+{
+    return s->names != NULL;
+}
 
 /* A value (NULL: missing) as text for an error message, cut at 40 bytes. */
 void section_describe(const struct json_value *v, char *out, size_t n);

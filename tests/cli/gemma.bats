@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Gemma's kind of tokenizer and chat template, from the shell.
+# Gemma 3 from the shell: its kind of tokenizer and chat template, and GGUF files.
 load helpers
 
 setup() {
@@ -22,4 +22,114 @@ EOF
     [ "$(q tokenize -m "$T/m" "<bos>hi there<end_of_turn>")" = "2 353 354 542 2114 12" ]
     # not in plain text
     [ "$(q tokenize -m "$T/m" --no-special "<bos>" | wc -w)" -gt 1 ]
+}
+
+# ids N: N ids, more than the windows of the goldens have.
+ids() {
+    python3 -c 'import sys; print(",".join(str(i * 7 % 380) for i in range(int(sys.argv[1]))))' "$1"
+}
+
+# gguf CODE: $T/x.gguf is the golden, changed by Python code on kv and tensors.
+gguf() {
+    python3 tests/cli/gguf.py edit tests/golden/gguf/gemma3-tied.gguf "$T/x.gguf" "$1"
+}
+
+# checkpoint CODE: $T/x is the checkpoint of the golden, c its config.json.
+checkpoint() {
+    rm -rf "$T/x"
+    mkdir "$T/x"
+    ln -s "$PWD/$MODELS/gemma3-tied/model.safetensors" "$T/x"
+    python3 -c 'import json, sys
+c = json.load(open(sys.argv[1]))
+exec(sys.argv[3])
+json.dump(c, open(sys.argv[2], "w"))' $MODELS/gemma3-tied/config.json "$T/x/config.json" "$1"
+}
+
+logits() {
+    q logits --exact --json --top 384 --prompt-ids "$(ids 40)" -m "$1" |
+        jget '[(t["id"], t["logit"]) for t in o["positions"][0]["top"]]'
+}
+
+@test "GGUF's metadata and config.json say the same" {
+    golden=$(logits tests/golden/gguf/gemma3-tied.gguf)
+    [ "$golden" = "$(logits $MODELS/gemma3-tied)" ]
+    window="kv['gemma3.attention.sliding_window'] ="
+    pattern="kv['gemma3.attention.sliding_window_pattern'] ="
+    while IFS='|' read -r meta config; do
+        gguf "$meta"
+        checkpoint "$config"
+        changed=$(logits "$T/x.gguf")
+        [ "$changed" = "$(logits "$T/x")" ] || { echo "$meta"; return 1; }
+        [ "$changed" != "$golden" ] || { echo "no change: $meta"; return 1; }
+    done <<EOF
+$window [4, 8]|c["sliding_window"] = 8
+$window [4, 0]|c["layer_types"] = ["full_attention"] * 7
+del kv['gemma3.attention.sliding_window']|c["layer_types"] = ["full_attention"] * 7
+$pattern [4, 3]|c["layer_types"] = (["sliding_attention"] * 2 + ["full_attention"]) * 2 + ["sliding_attention"]
+$pattern [4, 0]|c["layer_types"] = ["sliding_attention"] * 7
+$pattern [9, (7, [i % 2 for i in range(7)])]|c["layer_types"] = ["full_attention", "sliding_attention"] * 3 + ["full_attention"]
+kv['gemma3.rope.freq_base_swa'] = [6, 2e4]|c["rope_parameters"]["sliding_attention"]["rope_theta"] = 20000
+kv['gemma3.rope.freq_base'] = [6, 2e4]|c["rope_parameters"]["full_attention"]["rope_theta"] = 20000
+kv['gemma3.rope.scaling.type'] = [8, 'linear']; kv['gemma3.rope.scaling.factor'] = [6, 8.0]|c["rope_parameters"]["full_attention"].update(rope_type="linear", factor=8)
+EOF
+}
+
+@test "the score scale of a GGUF file follows from its shape" {
+    # only the 27B model has 62 layers; its scale is that of d_model / n_heads,
+    # here 16, and not that of head_dim, 32
+    gguf "
+for i in range(7, 62):
+    tensors += [['blk.%d.' % i + t[0][6:]] + t[1:] for t in tensors if t[0].startswith('blk.0.')]
+kv['gemma3.block_count'][1] = 62"
+    mkdir "$T/m62"
+    python3 - "$T/m62" <<'EOF'
+import json, struct, sys
+d = "tests/golden/models/gemma3-tied/"
+raw = open(d + "model.safetensors", "rb").read()
+n = struct.unpack_from("<Q", raw)[0]
+head, data = json.loads(raw[8:8 + n]), raw[8 + n:]
+first = [k for k in head if k.startswith("model.layers.0.")]
+for i in range(7, 62):
+    for k in first:
+        begin, end = head[k]["data_offsets"]
+        head[k.replace(".0.", ".%d." % i)] = dict(
+            head[k], data_offsets=[len(data), len(data) + end - begin])
+        data += data[begin:end]
+text = json.dumps(head).encode()
+open(sys.argv[1] + "/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
+c = json.load(open(d + "config.json"))
+c["num_hidden_layers"] = 62
+c["layer_types"] = ["sliding_attention" if (i + 1) % 6 else "full_attention" for i in range(62)]
+c["query_pre_attn_scalar"] = 16
+json.dump(c, open(sys.argv[1] + "/config.json", "w"))
+EOF
+    want=$(logits "$T/m62")
+    [ "$(logits "$T/x.gguf")" = "$want" ]
+}
+
+@test "Gemma's GGUF files with bad metadata" {
+    local k=gemma3.attention.sliding_window
+    refused() {
+        gguf "$1"
+        fails 3 "$2" -m "$T/x.gguf" --prompt-ids 1,2 -n 1
+        [[ $stderr == "qwick: $T/x.gguf: "* ]]
+    }
+    for f in context_length embedding_length block_count attention.head_count \
+        attention.key_length feed_forward_length attention.layer_norm_rms_epsilon \
+        rope.freq_base; do
+        refused "del kv['gemma3.$f']" "gemma3.$f: must be"
+    done
+    refused "kv['${k}_pattern'] = [9, (7, [True] * 6)]" "${k}_pattern: must be an integer, or an array"
+    refused "kv['${k}_pattern'] = [9, (6, [1.0] * 7)]" "${k}_pattern: must be an integer, or an array"
+    refused "kv['${k}_pattern'] = [8, '6']" "${k}_pattern: must be an integer, or an array"
+    refused "kv['$k'] = [8, 'x']" "$k: must be"
+    refused "kv['$k'] = [5, -1]" "$k: must be"
+    refused "kv['gemma3.final_logit_softcapping'] = [6, 30.0]" \
+        "gemma3.final_logit_softcapping: must be null"
+    refused "kv['gemma3.rope.freq_base_swa'] = [6, 0.0]" "gemma3.rope.freq_base_swa: must be"
+    refused "kv['gemma3.rope.scaling.type'] = [8, 'longrope']" "gemma3.rope.scaling.type: must be"
+    refused "del tensors[5]" "blk.0.post_attention_norm.weight: missing"
+    refused "del tensors[6]" "blk.0.post_ffw_norm.weight: missing"
+    gguf "kv['gemma3.final_logit_softcapping'] = [6, 0.0]"
+    q -m "$T/x.gguf" --prompt-ids 1,2 -n 1 >"$T/out"
 }

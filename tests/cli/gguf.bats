@@ -185,7 +185,8 @@ tensors.append(["output.weight"] + copy.copy(t[1:]))'
     refused "kv['$A.attention.layer_norm_rms_epsilon'] = [6, float('nan')]" "not finite"
     refused "kv['$A.attention.value_length'] = [4, 32]" "value_length: 32, must equal"
     refused "kv['$A.rope.dimension_count'] = [4, 32]" "dimension_count: 32, must equal"
-    refused "kv['$A.attention.sliding_window'] = [4, 32]" "sliding_window: 32"
+    refused "kv['$A.attention.sliding_window'] = [4, 32]" \
+        "sliding_window: 32, but $A.attention.sliding_window_pattern is missing"
     refused "kv['$A.rope.scaling.type'] = [8, 'longrope']" "$A.rope.scaling.type: must be"
     refused "kv['$A.rope.scaling.type'] = [8, 'yarn']" "$A.rope.scaling.factor: must be"
     moe=$GGUF/tiny-moe-Q4_K_S.gguf
@@ -199,6 +200,28 @@ tensors.append(["output.weight"] + copy.copy(t[1:]))'
     refused "tensors.pop(0)" "output_norm.weight: missing"
     refused "tensors[0][0] = 'other'" "output_norm.weight: missing"
     refused "tensors[0][1] = [128, 2]" "shape [2, 128] in the file, [256] by its metadata"
+}
+
+@test "windows of Qwen's GGUF files" {
+    convert
+    demo_as windows
+    rm "$T/windows/config.json"
+    python3 -c 'import json, sys
+c = json.load(open("models/demo/config.json"))
+n = c["num_hidden_layers"]
+c["use_sliding_window"] = True
+c["sliding_window"] = 4
+c["layer_types"] = ["full_attention" if i % 3 == 2 else "sliding_attention" for i in range(n)]
+json.dump(c, open(sys.argv[1], "w"))' "$T/windows/config.json"
+    changed "kv['qwen3.attention.sliding_window'] = [4, 4]
+kv['qwen3.attention.sliding_window_pattern'] = [4, 3]" "$T/demo.gguf"
+    logits() {
+        q logits --exact --json --top 50 "list files with details and their sizes" -m "$1" |
+            jget 'o["positions"]'
+    }
+    want=$(logits "$T/windows")
+    [ "$(logits "$T/bad.gguf")" = "$want" ]
+    [ "$(logits models/demo)" != "$want" ]
 }
 
 @test "tokenizers that are not byte-level BPE of Qwen's kind" {

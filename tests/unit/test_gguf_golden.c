@@ -90,7 +90,7 @@ static void check(const char *name, enum isa isa)
 {
     struct golden g;
     size_t rows = open_golden(&g, name);
-    bool is_float = strstr(name, "-F16") || strstr(name, "-BF16");
+    bool is_float = strstr(name, "-F16") || strstr(name, "gemma3");
     double exact = error_of(&g, rows, true, isa_name(isa));
     double fast = error_of(&g, rows, false, isa_name(isa));
     printf("%-10s %-20s exact %.2e  default %.2e\n", isa_name(isa), name, exact,
@@ -130,6 +130,7 @@ static void logits_match_every_isa(void **state)
             snprintf(name, sizeof name, "tiny-dense-%s", types[i]);
             check(name, (enum isa)l);
         }
+        check("gemma3-tied", (enum isa)l);
         check_mixture("tiny-moe-Q4_K_S", (enum isa)l);
         check_mixture("tiny-moe-Q8_0", (enum isa)l);
     }
