@@ -90,7 +90,10 @@ const struct gguf_value *gguf_need(const struct gguf *g, const char *key,
                                    enum gguf_type type, enum gguf_type element,
                                    bool *found, struct qwick_err *e);
 
-/* Element i of an array of integers, as stored. */
+/* Element i of an array of f32. */
+float gguf_f32_at(const struct gguf_value *v, size_t i);
+
+/* Element i of an array of integers or bools, as stored. */
 int64_t gguf_int_at(const struct gguf_value *v, size_t i);
 
 #endif

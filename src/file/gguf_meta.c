@@ -250,6 +250,14 @@ int gguf_meta_uint(const struct gguf_meta *m, const char *path, const char *key,
     return 0;
 }
 
+float gguf_f32_at(const struct gguf_value *v, size_t i)
+{
+    uint32_t bits = (uint32_t)load_le(v->data + i * sizeof bits, sizeof bits);
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
 int64_t gguf_int_at(const struct gguf_value *v, size_t i)
 {
     size_t n = types[v->element].bytes;

@@ -96,8 +96,8 @@ struct encoder {
     struct qwick_err *e;
     int32_t *ids;
     size_t n, cap;
-    size_t enough; /* stop when there are more ids */
-    struct buf nfc;
+    size_t enough;   /* stop when there are more ids */
+    struct buf copy; /* of a piece, changed */
 
     /* Scratch of long words, [scratch_cap] each. */
     struct symbol *symbols;
@@ -192,13 +192,23 @@ static void heap_push(uint64_t *h, size_t *n, uint64_t v)
     h[i] = v;
 }
 
+/* Return the rank of s[i] and its successor in p[0..end). */
+static uint32_t rank_at(const struct bpe *b, const char *p,
+                        const struct symbol *s, uint32_t i, uint32_t end)
+{
+    uint32_t next = s[i].next;
+    if (next >= end)
+        return BPE_NO_RANK;
+    return b->order ? bpe_piece_rank(b, p + i, s[next].next - i)
+                    : bpe_rank(b, s[i].id, s[next].id);
+}
+
 /* Compute the rank of s[i] and its successor, and push it to the heap if they
  * can merge. */
-static void rate(const struct bpe *b, struct symbol *s, uint32_t i,
-                 uint32_t end, uint64_t *heap, size_t *n_heap)
+static void rate(const struct bpe *b, const char *p, struct symbol *s,
+                 uint32_t i, uint32_t end, uint64_t *heap, size_t *n_heap)
 {
-    s[i].rank =
-        s[i].next < end ? bpe_rank(b, s[i].id, s[s[i].next].id) : BPE_NO_RANK;
+    s[i].rank = rank_at(b, p, s, i, end);
     if (s[i].rank != BPE_NO_RANK)
         heap_push(heap, n_heap, (uint64_t)s[i].rank << 32 | i);
 }
@@ -225,14 +235,22 @@ static int need_scratch(struct encoder *c, size_t n)
     return 0;
 }
 
+/* Return the token as which p[0..n) starts. *len: its bytes, 1 before. */
+static uint32_t start_id(const struct bpe *b, const char *p, size_t n,
+                         size_t *len)
+{
+    return b->order           ? bpe_piece_first(b, p, n, len)
+           : b->byte_fallback ? bpe_first_char(b, p, n, len)
+                              : b->byte_id[(unsigned char)*p];
+}
+
 /* Fill s with the characters (or bytes) of p[0..n) as a list. */
 static void start_symbols(const struct bpe *b, const char *p, uint32_t n,
                           struct symbol *s)
 {
     size_t len = 1;
     for (uint32_t i = 0, prev = UINT32_MAX; i < n; prev = i, i = s[i].next) {
-        uint32_t id = b->byte_fallback ? bpe_first_char(b, p + i, n - i, &len)
-                                       : b->byte_id[(unsigned char)p[i]];
+        uint32_t id = start_id(b, p + i, n - i, &len);
         s[i] = (struct symbol){id, 0, prev, i + (uint32_t)len};
     }
 }
@@ -252,8 +270,7 @@ static int merge_part(struct encoder *c, const char *p, size_t n)
     size_t n_heap = 0;
     start_symbols(b, p, end, s);
     for (uint32_t i = 0; i < end; i = s[i].next) {
-        uint32_t next = s[i].next;
-        s[i].rank = next < end ? bpe_rank(b, s[i].id, s[next].id) : BPE_NO_RANK;
+        s[i].rank = rank_at(b, p, s, i, end);
         if (s[i].rank != BPE_NO_RANK)
             heap[n_heap++] = (uint64_t)s[i].rank << 32 | i;
     }
@@ -267,14 +284,15 @@ static int merge_part(struct encoder *c, const char *p, size_t n)
         if (s[i].rank != rank)
             continue; /* outdated: one of the symbols was merged since */
         uint32_t gone = s[i].next;
-        s[i].id = bpe_made(b, rank);
         s[i].next = s[gone].next;
+        s[i].id = b->order ? bpe_piece_find(b, p + i, s[i].next - i)
+                           : bpe_made(b, rank);
         s[gone].rank = BPE_NO_RANK;
         if (s[i].next < end)
             s[s[i].next].prev = i;
-        rate(b, s, i, end, heap, &n_heap);
+        rate(b, p, s, i, end, heap, &n_heap);
         if (i > 0)
-            rate(b, s, s[i].prev, end, heap, &n_heap);
+            rate(b, p, s, s[i].prev, end, heap, &n_heap);
     }
     return 0;
 }
@@ -290,17 +308,21 @@ static int stay_apart(struct encoder *c, const char *p, size_t n, size_t n_left)
 }
 
 /* Append the ids of the tokens in c->symbols that end within the first `most`
- * of n bytes. *end: the end of the last of them; *n_last: its length. */
-static int take_tokens(struct encoder *c, size_t n, size_t most, size_t *end,
-                       size_t *n_last)
+ * of the n bytes of p. *end: the end of the last of them; *n_last: its length.
+ * A character without a token has those of its bytes. */
+static int take_tokens(struct encoder *c, const char *p, size_t n, size_t most,
+                       size_t *end, size_t *n_last)
 {
     const struct symbol *s = c->symbols;
     *end = *n_last = 0;
     for (size_t i = 0; i < n && s[i].next <= most; i = s[i].next) {
-        if (need(c, 1) < 0)
-            return -1;
-        c->ids[c->n++] = (int32_t)s[i].id;
         *n_last = s[i].next - i;
+        if (need(c, *n_last) < 0)
+            return -1;
+        for (size_t k = i; s[i].id == BPE_NO_ID && k < s[i].next; k++)
+            c->ids[c->n++] = (int32_t)c->b->byte_id[(unsigned char)p[k]];
+        if (s[i].id != BPE_NO_ID)
+            c->ids[c->n++] = (int32_t)s[i].id;
         *end = s[i].next;
     }
     return 0;
@@ -333,7 +355,7 @@ static int merge_windows(struct encoder *c, const char *p, size_t n,
         if (merge_part(c, p + at, len) < 0)
             return -1;
         size_t first = c->symbols[0].next;
-        if (take_tokens(c, len, most, &end, &n_last) < 0)
+        if (take_tokens(c, p + at, len, most, &end, &n_last) < 0)
             return -1;
         if (end == 0)
             return 0;
@@ -363,7 +385,7 @@ static int merge_long(struct encoder *c, const char *p, size_t n)
 
 static int merge_word(struct encoder *c, const char *p, size_t n)
 {
-    if (n > SHORT_WORD)
+    if (n > SHORT_WORD || c->b->order)
         return merge_long(c, p, n);
     if (need(c, n) < 0)
         return -1;
@@ -453,12 +475,15 @@ static int encode_word(struct encoder *c, const char *p, size_t n, size_t room)
  * ids. */
 static int encode_piece(struct encoder *c, const char *p, size_t n)
 {
-    if (c->b->nfc && !unicode_is_nfc(p, n)) {
-        c->nfc.len = 0;
-        if (unicode_nfc(&c->nfc, p, n, c->e) < 0)
-            return -1;
-        p = c->nfc.data;
-        n = c->nfc.len;
+    bool changed = c->b->order || (c->b->nfc && !unicode_is_nfc(p, n));
+    c->copy.len = 0;
+    if (c->b->order && bpe_pieces_text(c->b, p, n, &c->copy) < 0)
+        return err_oom(c->e, n);
+    if (changed && !c->b->order && unicode_nfc(&c->copy, p, n, c->e) < 0)
+        return -1;
+    if (changed) {
+        p = c->copy.data;
+        n = c->copy.len;
     }
     for (size_t i = 0; i < n && c->n <= c->enough;) {
         size_t k = c->b->byte_fallback ? n : split_next(p + i, n - i);
@@ -531,7 +556,7 @@ int bpe_encode_spans(struct bpe *b, const char *text, size_t n,
                         .cap = *n_ids,
                         .enough = enough ? enough : SIZE_MAX};
     int rc = encode_all(&c, text, n, spans, n_spans);
-    buf_free(&c.nfc);
+    buf_free(&c.copy);
     free(c.symbols);
     free(c.heap);
     *ids = c.ids;

@@ -9,7 +9,9 @@
  *                  blanks. It starts as characters. A character that is not in
  *                  the vocabulary starts as the tokens of its bytes.
  *
- * Each part is merged by rank (Sennrich et al. 2016). A tokenizer.json that
+ * Each part is merged by rank (Sennrich et al. 2016); or, in GGUF files with
+ * scores, as SentencePiece does, by the scores of the merged tokens. A
+ * tokenizer.json that
  * asks for anything else is refused, and the error names it: other model types,
  * normalizers, pre-tokenizers, patterns or decoders; dropout, unk_token without
  * byte_fallback, prefixes and suffixes; added tokens that are normalized, strip
@@ -48,7 +50,8 @@ enum bpe_kind {
     BPE_KIND_NORMAL,  /* in the vocabulary, spelled with GPT-2's characters */
     BPE_KIND_ADDED,   /* text that is recognised as a whole */
     BPE_KIND_CONTROL, /* like ADDED, and special */
-    BPE_KIND_UNUSED   /* an id without a token */
+    BPE_KIND_UNUSED,  /* an id without a token */
+    BPE_KIND_BYTE     /* a byte, spelled <0xHH>; only with scores */
 };
 
 struct bpe_parts {
@@ -58,9 +61,17 @@ struct bpe_parts {
     struct bpe_strings tokens;  /* by id */
     const unsigned char *kinds; /* [tokens.n] enum bpe_kind; NULL: all normal */
     struct bpe_strings merges;  /* "LEFT RIGHT", by rank */
-    bool nfc;                   /* normalise text */
-    int32_t before, after;      /* ids that frame a text, or -1: see
-                                   bpe_get_frame */
+    /* [tokens.n] Instead of merges: the tokenizer is SentencePiece's, spelled
+       with U+2581 for blanks, and needs the tokens of all bytes. Of normal
+       tokens scores must be finite. Added tokens are in the vocabulary, too,
+       and go first whatever their scores. Two tokens that are spelled alike are
+       an error. merges_name is the name of this array. */
+    const float *scores;
+    bool space_prefix;     /* with scores: put a blank before a text, and
+                              after each added token in it */
+    bool nfc;              /* normalise text */
+    int32_t before, after; /* ids that frame a text, or -1: see
+                              bpe_get_frame */
 };
 
 /* Create a tokenizer of the kind described at the top. Keeps no reference to

@@ -85,6 +85,26 @@ uint32_t bpe_first_char(const struct bpe *b, const char *p, size_t n,
  * character. */
 size_t bpe_char_start(const char *p, size_t n, size_t at);
 
+/* ---- SentencePiece (bpe_pieces.c) ---- */
+
+#define BPE_NO_ID UINT32_MAX
+
+/* Make the text whose parts are merged: p[0..n) with blanks for U+2581, and the
+ * blank of space_prefix. BPE_PAD bytes after it are readable. Replaces *out.
+ * Returns -1 when out of memory. */
+int bpe_pieces_text(const struct bpe *b, const char *p, size_t n,
+                    struct buf *out);
+
+/* Return the token p[0..n) that merges make, or BPE_NO_ID; its order, or
+ * BPE_NO_RANK. BPE_PAD bytes after p[0..n) must be readable. */
+uint32_t bpe_piece_find(const struct bpe *b, const char *p, size_t n);
+uint32_t bpe_piece_rank(const struct bpe *b, const char *p, size_t n);
+
+/* Return the token of the first character of p[0..n), n >= 1, or BPE_NO_ID.
+ * *len: the bytes of the character; 1 if there is none. */
+uint32_t bpe_piece_first(const struct bpe *b, const char *p, size_t n,
+                         size_t *len);
+
 /* ---- hashes ---- */
 
 static inline uint64_t bpe_load64(const char *p)
@@ -144,7 +164,8 @@ struct bpe {
     struct alphabet alphabet;
     uint32_t byte_id[256]; /* ids of the tokens that are single bytes */
 
-    /* with byte_fallback: the tokens as which characters start */
+    /* with byte_fallback: the tokens as which characters start; unless there
+     * are scores */
     bool byte_fallback;
     uint32_t ascii_id[128]; /* of ASCII; a blank has the id of U+2581 */
     struct bpe_char *chars; /* [n_chars] of other characters, ascending */
@@ -156,7 +177,14 @@ struct bpe {
 
     bool nfc; /* normalise text */
     bool ignore_merges;
-    struct hashmap words; /* from bytes to id; only with ignore_merges */
+    struct hashmap words; /* from bytes to id, of tokens of the vocabulary; only
+                             with ignore_merges or scores */
+
+    /* With scores (bpe_pieces.c): the token of the lowest order merges first.
+     * Then there are no merges. */
+    uint32_t *order;   /* [size]; 0: text that is recognised as a whole */
+    size_t longest;    /* bytes of the longest token in words */
+    bool space_prefix; /* a blank goes before a text, and after added tokens */
 
     /* Added tokens, sorted by content, bytewise. The tokens with first byte c
      * are added[added_at[c] .. added_at[c + 1]). Encoding searches text for the

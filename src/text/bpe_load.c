@@ -210,6 +210,7 @@ void bpe_close(struct bpe *b)
     free(b->arena);
     free(b->tok);
     free(b->merges);
+    free(b->order);
     free(b->chars);
     hashmap_free(&b->pairs);
     hashmap_free(&b->words);

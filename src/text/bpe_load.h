@@ -140,6 +140,21 @@ int bpe_vocab_put(struct bpe_load *l, size_t n, uint32_t id, const char *p);
  * find the tokens of characters. */
 int bpe_find_chars(const struct bpe_load *l);
 
+/* ---- bpe_pieces.c ---- */
+
+/* Prepare l for n tokens with scores. */
+int bpe_pieces_begin(struct bpe_load *l, size_t n);
+/* Add the normal, added or byte token p[0..n), n >= 1. Returns -1 with *l->e
+ * set. */
+int bpe_piece_put(struct bpe_load *l, enum bpe_kind kind, uint32_t id,
+                  const char *p, size_t n, float score);
+/* Do the work of bpe_find_bytes, and take the table of spellings. Call this
+ * when added tokens have their rows. */
+int bpe_pieces_end(struct bpe_load *l);
+/* Return whether a spelling stands for a text with blanks. Such a token is
+ * found by merging, not as an added token. */
+bool bpe_piece_has_blank(const char *p, size_t n);
+
 /* ---- bpe_scan.c ---- */
 
 /* Fill l from a file with the vocabulary and the merges. If only resolving the

@@ -32,6 +32,15 @@ static enum bpe_kind kind_of(const struct bpe_parts *parts, size_t id)
     return parts->kinds ? (enum bpe_kind)parts->kinds[id] : BPE_KIND_NORMAL;
 }
 
+/* Whether the token is one of those that a text is searched for. */
+static bool is_added(const struct bpe_parts *parts, enum bpe_kind kind,
+                     const char *text, size_t n)
+{
+    return kind == BPE_KIND_CONTROL ||
+           (kind == BPE_KIND_ADDED &&
+            !(parts->scores && bpe_piece_has_blank(text, n)));
+}
+
 /* Put the tokens of the vocabulary into the arena, and count the added ones. */
 static int read_tokens(struct bpe_load *l, const struct bpe_parts *parts,
                        size_t *n_added)
@@ -42,6 +51,8 @@ static int read_tokens(struct bpe_load *l, const struct bpe_parts *parts,
         return err_set(l->e, QWICK_ERR_MODEL,
                        "%s: %s: %zu tokens, %d are the most", l->name,
                        l->vocab_name, s.n, BPE_MAX_ID);
+    if (parts->scores && bpe_pieces_begin(l, s.n) < 0)
+        return -1;
     for (size_t id = 0; id < parts->tokens.n; id++) {
         size_t n;
         const char *text = next_string(&s, &n);
@@ -53,10 +64,13 @@ static int read_tokens(struct bpe_load *l, const struct bpe_parts *parts,
                            "%s: %s: token %zu has %zu bytes, must have from 1 "
                            "to %u",
                            l->name, l->vocab_name, id, n, BPE_MAX_TOKEN);
-        if (kind != BPE_KIND_NORMAL) {
-            ++*n_added;
+        *n_added += is_added(parts, kind, text, n);
+        if (parts->scores && kind != BPE_KIND_CONTROL &&
+            bpe_piece_put(l, kind, (uint32_t)id, text, n, parts->scores[id]) <
+                0)
+            return -1;
+        if (parts->scores || kind != BPE_KIND_NORMAL)
             continue;
-        }
         memcpy(l->vocab.p + l->vocab.len, text, n);
         if (bpe_vocab_put(l, n, (uint32_t)id, text) < 0) {
             *l->e = l->fault.err;
@@ -123,7 +137,7 @@ static int add_tokens(struct bpe_load *l, const struct bpe_parts *parts,
         struct bpe_added a = {.id = (uint32_t)id};
         enum bpe_kind kind = kind_of(parts, id);
         a.content = next_string(&s, &a.len);
-        if (kind != BPE_KIND_ADDED && kind != BPE_KIND_CONTROL)
+        if (!is_added(parts, kind, a.content, a.len))
             continue;
         special[at] = kind == BPE_KIND_CONTROL;
         b->added[at++] = a;
@@ -168,11 +182,16 @@ static int open_with(struct bpe_load *l, struct bpe **out,
         *e = l->resolve_err;
         rc = -1;
     }
-    if (!rc)
-        l->b->nfc = parts->nfc;
-    if (rc || read_merges(l, parts->merges) || bpe_find_bytes(l) ||
-        add_tokens(l, parts, n_added) || add_frame(l, parts) || bpe_finish(l))
+    if (rc ||
+        (!parts->scores &&
+         (read_merges(l, parts->merges) || bpe_find_bytes(l))) ||
+        add_tokens(l, parts, n_added) || add_frame(l, parts) ||
+        (parts->scores && bpe_pieces_end(l)) || bpe_finish(l))
         rc = -1;
+    if (!rc) {
+        l->b->nfc = parts->nfc;
+        l->b->space_prefix = parts->space_prefix;
+    }
     struct bpe *b = bpe_load_free(l);
     if (rc)
         bpe_close(b);

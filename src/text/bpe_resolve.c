@@ -16,7 +16,7 @@ static int index_vocab(struct bpe_load *l)
         size_t n = 0;
         for (; n < BATCH && id < b->size; id++) {
             const struct bpe_tok *t = &b->tok[id];
-            if (!t->flags)
+            if (!(t->flags & BPE_MODEL))
                 continue;
             ids[n] = (uint32_t)id;
             hash[n] = bpe_hash(b->seed, b->arena + t->off, t->len);
@@ -198,7 +198,7 @@ int bpe_vocab_done(struct bpe_load *l, struct qwick_err *e)
     /* There are hardly more merges than tokens; bpe_resolve_all accepts any
      * number. */
     if (hashmap_init(&l->table, l->n_vocab, l->max_id, e) < 0 ||
-        merges_alloc(l, l->n_vocab + CHUNK_MERGES, e) < 0)
+        (!b->order && merges_alloc(l, l->n_vocab + CHUNK_MERGES, e) < 0))
         return -1;
     l->rc = index_vocab(l);
     return 0;

@@ -2,16 +2,28 @@
 # Gemma 3 from the shell: its kind of tokenizer and chat template, and GGUF files.
 load helpers
 
+# A small checkpoint in the layout of released ones, and the same as a GGUF file.
+setup_file() {
+    cd "$BATS_TEST_DIRNAME/../.." || return 1
+    mkdir "$BATS_FILE_TMPDIR/gemma"
+    python3 tests/cli/gemma.py "$BATS_FILE_TMPDIR/gemma"
+    python3 tests/cli/gguf.py convert "$BATS_FILE_TMPDIR/gemma" "$BATS_FILE_TMPDIR/gemma.gguf"
+}
+
 setup() {
     common_setup
-    mkdir "$T/m"
-    cp tests/golden/gemma-tokenizer/tokenizer*.json "$T/m"
-    cat >"$T/m/chat_template.jinja" <<'EOF'
-{{ bos_token }}{% for m in messages %}<start_of_turn>{{ 'model' if m.role == 'assistant' else m.role }}
-{{ m.content | trim }}<end_of_turn>
-{% endfor %}{% if add_generation_prompt %}<start_of_turn>model
-{% endif %}
-EOF
+    ln -s "$BATS_FILE_TMPDIR/gemma" "$T/m"
+    GEMMA="$T/m $BATS_FILE_TMPDIR/gemma.gguf"
+}
+
+# Lines of JSON without what says where the model is and how long it took.
+bare() {
+    python3 -c 'import json, sys
+for line in sys.stdin:
+    o = json.loads(line)
+    for k in "model", "timing", "key", "seed":
+        o.pop(k, None)
+    print(json.dumps(o))'
 }
 
 @test "a chat by a template of Gemma's kind" {
@@ -22,6 +34,61 @@ EOF
     [ "$(q tokenize -m "$T/m" "<bos>hi there<end_of_turn>")" = "2 353 354 542 2114 12" ]
     # not in plain text
     [ "$(q tokenize -m "$T/m" --no-special "<bos>" | wc -w)" -gt 1 ]
+}
+
+@test "the tokenizer of a GGUF file is that of tokenizer.json" {
+    python3 -c 'import json
+for line in open("tests/golden/gemma-tokenizer/visible.jsonl"):
+    o = json.loads(line)
+    if "skip_special" not in o:
+        print(json.dumps({"text": o["text"]}))' >"$T/texts"
+    [ "$(wc -l <"$T/texts")" -gt 150 ]
+    for m in $GEMMA; do
+        q tokenize --jsonl -m "$m" -f "$T/texts" >"$T/ids.${m##*/}" || return 1
+        q detokenize --jsonl -m "$m" -f "$T/ids.${m##*/}" >"$T/back.${m##*/}"
+    done
+    cmp "$T/ids.m" "$T/ids.gemma.gguf"
+    cmp "$T/back.m" "$T/back.gemma.gguf"
+    # a megabyte without blanks
+    head -c 750000 /dev/urandom | base64 -w 0 >"$T/long"
+    [ "$(q count -m "$T/m" -f "$T/long")" = "$(q count -m "$BATS_FILE_TMPDIR/gemma.gguf" -f "$T/long")" ]
+}
+
+@test "a chat through generate, batch and choose, from both containers" {
+    printf '%s\n' '{"id":1,"prompt":"count to three"}' \
+        '{"id":2,"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"yes?"},{"role":"user","content":"a haiku about windows of attention, please, and make it short"}]}' \
+        '{"id":3,"prompt":"count to four"}' >"$T/in"
+    for m in $GEMMA; do
+        q --json --exact -n 30 -m "$m" "why is the sky blue?" | bare >"$T/generate.${m##*/}"
+        q --json --exact -n 30 --temp 1 --seed 3 -m "$m" "why is the sky blue?" | bare >"$T/sample.${m##*/}"
+        q batch --exact -n 20 -i "$T/in" -m "$m" | bare >"$T/batch.${m##*/}"
+        q choose --exact --json -a yes -a no -a "I do not know" -m "$m" "is it raining?" |
+            bare >"$T/choose.${m##*/}"
+        q render -m "$m" '[{"role":"user","content":"x"}]' >"$T/render.${m##*/}"
+        q score --exact --json --chat --given "say it" -m "$m" "it" | bare >"$T/score.${m##*/}"
+    done
+    for f in generate sample batch choose render score; do
+        diff "$T/$f.m" "$T/$f.gemma.gguf"
+        [ -s "$T/$f.m" ]
+    done
+    jget '[0][len(o["tokens"]) != 30 or len(set(o["tokens"])) < 4]' <"$T/generate.m"
+    # in a batch as alone
+    [ "$(q --json --exact -n 20 -m "$T/m" "count to four" | jget 'o["tokens"]')" = \
+        "$(tail -n 1 "$T/batch.m" | jget 'o["tokens"]')" ]
+    # the turn's end ends an answer
+    for m in $GEMMA; do
+        q inspect --json -m "$m" | jget '[0][12 not in o["stop_ids"]]'
+    done
+}
+
+@test "quantized Gemma answers" {
+    q quantize --bits 8 --group 32 -m "$T/m" -o "$T/q8"
+    q --json -n 10 -m "$T/q8" "why is the sky blue?" | jget '[0][len(o["tokens"]) != 10]'
+    # an answer that is all but certain stays so
+    sure() { jget 'o["answer"], o["probability"] > 0.99'; }
+    want=$(q choose --json -a yes -a no -m "$T/m" "is it" | sure)
+    [[ $want == *True* ]]
+    [ "$(q choose --json -a yes -a no -m "$T/q8" "is it" | sure)" = "$want" ]
 }
 
 # ids N: N ids, more than the windows of the goldens have.

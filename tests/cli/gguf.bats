@@ -224,16 +224,28 @@ kv['qwen3.attention.sliding_window_pattern'] = [4, 3]" "$T/demo.gguf"
     [ "$(logits models/demo)" != "$want" ]
 }
 
-@test "tokenizers that are not byte-level BPE of Qwen's kind" {
+@test "tokenizers of other kinds, and with bad metadata" {
     K=tokenizer.ggml
-    refused "kv['$K.model'][1] = b'llama'" "SentencePiece"
+    refused "kv['$K.model'][1] = b'bert'" '"bert" is not supported ("gpt2", byte-level BPE, and "llama", SentencePiece, are)'
+    refused "kv['$K.model'][1] = b'llama'" "$K.scores: missing"
+    refused "kv['$K.model'][1] = b'llama'; kv['$K.scores'] = [9, (6, [0.0] * 319)]" \
+        "$K.scores: 319 of them, but 320"
+    refused "kv['$K.model'][1] = b'llama'; kv['$K.scores'] = [9, (5, [0] * 320)]" \
+        "$K.scores: must be an array of f32"
+    refused "kv['$K.model'][1] = b'llama'; kv['$K.scores'] = [9, (6, [0.0] * 320)]" \
+        "no token for byte 0x00"
+    refused "kv['$K.model'][1] = b'llama'; kv['$K.scores'] = [9, (6, [float('nan')] * 320)]" \
+        "$K.scores: token 0, \"!\": the score is"
+    refused "kv['$K.model'][1] = b'llama'; kv['$K.scores'] = [9, (6, [0.0] * 320)]; del kv['$K.token_type']" \
+        "$K.token_type: missing"
     refused "del kv['$K.model']" "$K.model: missing"
     refused "kv['$K.pre'][1] = b'llama-bpe'" '"llama-bpe" is not supported'
     refused "del kv['$K.pre']" "$K.pre: missing"
     refused "del kv['$K.merges']" "$K.merges: missing"
     refused "kv['$K.tokens'] = [9, (4, [1])]" "$K.tokens: must be an array of string"
     refused "kv['$K.token_type'][1][1].pop()" "$K.token_type: 319 of them, but 320"
-    refused "kv['$K.token_type'][1][1][7] = 6" "token 7 has type 6"
+    refused "kv['$K.token_type'][1][1][7] = 6" "token 7 has type 6, which byte-level BPE does not have"
+    refused "kv['$K.token_type'][1][1][7] = 7" "token 7 has type 7"
     refused "kv['$K.token_type'][1][1][7] = -1" "token 7 has type -1"
     refused "kv['$K.tokens'][1][1][8] = kv['$K.tokens'][1][1][7]" "has two ids, 7 and 8"
     refused "kv['$K.merges'][1][1][0] = b'th'" "two spellings with a blank"

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Make and change GGUF files for tests.
 
-  gguf.py convert DIR OUT      a Qwen3 checkpoint of floats, tokenizer included
+  gguf.py convert DIR OUT      a Qwen3 or Gemma 3 checkpoint of floats, tokenizer
+                               included
   gguf.py edit IN OUT CODE     run Python on kv ({key: [type, value]}) and
                                tensors ([[name, dims, type, bytes]])
 """
@@ -105,27 +106,62 @@ NAMES = [("model.embed_tokens", "token_embd"), ("model.norm", "output_norm"),
          ("self_attn.q_norm", "attn_q_norm"), ("self_attn.k_norm", "attn_k_norm"),
          ("mlp.gate_proj", "ffn_gate"), ("mlp.up_proj", "ffn_up"),
          ("mlp.down_proj", "ffn_down")]
+GEMMA_NAMES = [("language_model.model.", "model."),
+               ("post_attention_layernorm", "post_attention_norm"),
+               ("pre_feedforward_layernorm", "ffn_norm"),
+               ("post_feedforward_layernorm", "post_ffw_norm")]
 TYPES = {"F32": 0, "F16": 1, "BF16": 30}
+
+
+def bpe(tok, kv, tokens, kinds):
+    """Byte-level BPE: merges."""
+    merges = [m if isinstance(m, str) else " ".join(m) for m in tok["model"]["merges"]]
+    kv["tokenizer.ggml.model"] = [STRING, "gpt2"]
+    kv["tokenizer.ggml.pre"] = [STRING, "qwen2"]
+    kv["tokenizer.ggml.merges"] = [ARRAY, (STRING, merges)]
+
+
+def pieces(tok, kv, tokens, kinds):
+    """SentencePiece: scores, from the ranks of merges, and tokens of bytes."""
+    rank = {}
+    for i, m in enumerate(tok["model"]["merges"]):
+        rank.setdefault(m.replace(" ", "", 1) if isinstance(m, str) else "".join(m), i)
+    for i, t in enumerate(tokens):
+        if kinds[i] == 1 and len(t) == 6 and t[:3] == "<0x":
+            kinds[i] = 6
+    kv["tokenizer.ggml.model"] = [STRING, "llama"]
+    kv["tokenizer.ggml.scores"] = [ARRAY, (F32, [-float(rank.get(t, 10**9)) for t in tokens])]
+    kv["tokenizer.ggml.add_space_prefix"] = [BOOL, False]
+
+
+def bf16_plus_1(data):
+    """Norms of Gemma: 1 + w as F32."""
+    words = struct.unpack("<%dH" % (len(data) // 2), data)
+    values = [struct.unpack("<f", struct.pack("<I", w << 16))[0] + 1 for w in words]
+    return struct.pack("<%df" % len(values), *values)
 
 
 def convert(folder, out):
     config = json.load(open(folder + "/config.json"))
     tok = json.load(open(folder + "/tokenizer.json"))
     settings = json.load(open(folder + "/tokenizer_config.json"))
+    template = settings.get("chat_template") or open(folder + "/chat_template.jinja").read()
     raw = open(folder + "/model.safetensors", "rb").read()
     n = struct.unpack_from("<Q", raw)[0]
     head, data = json.loads(raw[8:8 + n]), raw[8 + n:]
+    gemma = config["model_type"].startswith("gemma3")
+    config.update(config.get("text_config", {}))
 
-    a = "qwen3."
+    a = "gemma3." if gemma else "qwen3."
     tokens = ["[PAD%d]" % i for i in range(config["vocab_size"])]
     kinds = [5] * len(tokens)
     for text, i in tok["model"]["vocab"].items():
         tokens[i], kinds[i] = text, 1
     for t in tok["added_tokens"]:
         tokens[t["id"]], kinds[t["id"]] = t["content"], 3 if t["special"] else 4
-    merges = [m if isinstance(m, str) else " ".join(m) for m in tok["model"]["merges"]]
+    ropes = config["rope_parameters"]
     kv = {
-        "general.architecture": [STRING, "qwen3"],
+        "general.architecture": [STRING, a[:-1]],
         a + "block_count": [U32, config["num_hidden_layers"]],
         a + "context_length": [U32, config["max_position_embeddings"]],
         a + "embedding_length": [U32, config["hidden_size"]],
@@ -135,25 +171,27 @@ def convert(folder, out):
         a + "attention.key_length": [U32, config["head_dim"]],
         a + "attention.value_length": [U32, config["head_dim"]],
         a + "attention.layer_norm_rms_epsilon": [F32, config["rms_norm_eps"]],
-        a + "rope.freq_base": [F32, config["rope_parameters"]["rope_theta"]],
-        "tokenizer.ggml.model": [STRING, "gpt2"],
-        "tokenizer.ggml.pre": [STRING, "qwen2"],
+        a + "rope.freq_base": [F32, ropes.get("full_attention", ropes)["rope_theta"]],
         "tokenizer.ggml.tokens": [ARRAY, (STRING, tokens)],
         "tokenizer.ggml.token_type": [ARRAY, (I32, kinds)],
-        "tokenizer.ggml.merges": [ARRAY, (STRING, merges)],
         "tokenizer.ggml.eos_token_id": [U32, config["eos_token_id"]],
         "tokenizer.ggml.bos_token_id": [U32, config["bos_token_id"]],
-        "tokenizer.ggml.add_bos_token": [BOOL, False],
-        "tokenizer.chat_template": [STRING, settings["chat_template"]],
+        "tokenizer.ggml.add_bos_token": [BOOL, settings.get("add_bos_token", False)],
+        "tokenizer.chat_template": [STRING, template],
     }
+    (pieces if gemma else bpe)(tok, kv, tokens, kinds)
+    if gemma:
+        kv[a + "attention.sliding_window"] = [U32, config["sliding_window"]]
     tensors = []
     for name, t in head.items():
-        if name == "__metadata__":
+        if name == "__metadata__" or name.startswith(("vision_tower", "multi_modal")):
             continue
-        for old, new in NAMES:
+        for old, new in (GEMMA_NAMES if gemma else []) + NAMES:
             name = name.replace(old, new)
-        tensors.append([name, t["shape"][::-1], TYPES[t["dtype"]],
-                        data[t["data_offsets"][0]:t["data_offsets"][1]]])
+        part = data[t["data_offsets"][0]:t["data_offsets"][1]]
+        if gemma and len(t["shape"]) == 1:
+            t["dtype"], part = "F32", bf16_plus_1(part)
+        tensors.append([name, t["shape"][::-1], TYPES[t["dtype"]], part])
     write(out, kv, tensors)
 
 

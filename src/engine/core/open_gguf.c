@@ -13,13 +13,45 @@
 static const char tokens_key[] = "tokenizer.ggml.tokens";
 static const char merges_key[] = "tokenizer.ggml.merges";
 static const char types_key[] = "tokenizer.ggml.token_type";
+static const char scores_key[] = "tokenizer.ggml.scores";
 
 /* Names of pre-tokenizers of byte-level BPE that split texts like Qwen2. All of
  * them normalise to NFC. */
 static const char *const splits[] = {"qwen2", "deepseek-r1-qwen"};
 
 /* Values of token_type. */
-enum { TYPE_NORMAL = 1, TYPE_CONTROL = 3, TYPE_USER = 4, TYPE_UNUSED = 5 };
+enum {
+    TYPE_NORMAL = 1,
+    TYPE_UNKNOWN,
+    TYPE_CONTROL,
+    TYPE_USER,
+    TYPE_UNUSED,
+    TYPE_BYTE,
+    N_TYPES
+};
+
+/* A kind of tokenizer. */
+struct kind {
+    const char *model; /* tokenizer.ggml.model */
+    const char *name;
+    bool scores;  /* the tokens have scores, and there are no merges */
+    bool add_bos; /* unless tokenizer.ggml.add_bos_token says otherwise */
+    signed char kinds[N_TYPES]; /* enum bpe_kind of each type; -1: none */
+};
+
+static const struct kind kinds[] = {
+    {.model = "gpt2",
+     .name = "byte-level BPE",
+     .kinds = {-1, BPE_KIND_NORMAL, -1, BPE_KIND_CONTROL, BPE_KIND_ADDED,
+               BPE_KIND_UNUSED, -1}},
+    {.model = "llama",
+     .name = "SentencePiece",
+     .scores = true,
+     .add_bos = true,
+     .kinds = {-1, BPE_KIND_NORMAL, BPE_KIND_CONTROL, BPE_KIND_CONTROL,
+               BPE_KIND_ADDED, BPE_KIND_UNUSED, BPE_KIND_BYTE}},
+};
+enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 static bool is(const struct gguf_value *v, const char *s)
 {
@@ -37,20 +69,9 @@ need_string(const struct gguf *g, const char *key, struct qwick_err *e)
     return v;
 }
 
-static int check_kind(const struct gguf *g, struct qwick_err *e)
+static int check_pre(const struct gguf *g, struct qwick_err *e)
 {
-    static const char model_key[] = "tokenizer.ggml.model";
     static const char pre_key[] = "tokenizer.ggml.pre";
-    const struct gguf_value *model = need_string(g, model_key, e);
-    if (!model)
-        return -1;
-    if (!is(model, "gpt2"))
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: %s: \"%s\"%s is not supported (\"gpt2\", "
-                       "byte-level BPE, is)",
-                       gguf_path(g), model_key,
-                       ERR_SHOW((const char *)model->data, model->n_bytes),
-                       is(model, "llama") ? " (SentencePiece)" : "");
     const struct gguf_value *pre = need_string(g, pre_key, e);
     if (!pre)
         return -1;
@@ -62,6 +83,24 @@ static int check_kind(const struct gguf *g, struct qwick_err *e)
                    gguf_path(g), pre_key,
                    ERR_SHOW((const char *)pre->data, pre->n_bytes), splits[0],
                    splits[1]);
+}
+
+/* NULL with *e set: not supported. */
+static const struct kind *find_kind(const struct gguf *g, struct qwick_err *e)
+{
+    static const char key[] = "tokenizer.ggml.model";
+    const struct gguf_value *v = need_string(g, key, e);
+    if (!v)
+        return NULL;
+    for (size_t i = 0; i < N_KINDS; i++)
+        if (is(v, kinds[i].model))
+            return kinds[i].scores || !check_pre(g, e) ? &kinds[i] : NULL;
+    err_set(e, QWICK_ERR_MODEL,
+            "%s: %s: \"%s\" is not supported (\"%s\", %s, and \"%s\", %s, "
+            "are)",
+            gguf_path(g), key, ERR_SHOW((const char *)v->data, v->n_bytes),
+            kinds[0].model, kinds[0].name, kinds[1].model, kinds[1].name);
+    return NULL;
 }
 
 /* Get an array that the file must have. */
@@ -78,18 +117,18 @@ static const struct gguf_value *need_array(const struct gguf *g,
     return v;
 }
 
-/* Read the kinds of n tokens, malloc'ed; NULL if the file has no types. */
-static int read_kinds(const struct gguf *g, size_t n, unsigned char **out,
-                      struct qwick_err *e)
+/* Read the kinds of n tokens, malloc'ed; NULL if the file has no types and they
+ * may be missing. */
+static int read_kinds(const struct gguf *g, const struct kind *kind, size_t n,
+                      unsigned char **out, struct qwick_err *e)
 {
-    static const unsigned char kinds[] = {[TYPE_NORMAL] = BPE_KIND_NORMAL,
-                                          [TYPE_CONTROL] = BPE_KIND_CONTROL,
-                                          [TYPE_USER] = BPE_KIND_ADDED,
-                                          [TYPE_UNUSED] = BPE_KIND_UNUSED};
     bool found;
     *out = NULL;
     const struct gguf_value *v =
         gguf_need(g, types_key, GGUF_ARRAY, GGUF_I32, &found, e);
+    if (!v && !found && kind->scores) /* bytes and control tokens are types */
+        return err_set(e, QWICK_ERR_MODEL, "%s: %s: missing", gguf_path(g),
+                       types_key);
     if (!v)
         return found ? -1 : 0;
     if (v->n != n)
@@ -100,32 +139,60 @@ static int read_kinds(const struct gguf *g, size_t n, unsigned char **out,
         return err_oom(e, n + 1);
     for (size_t i = 0; i < n; i++) {
         int64_t type = gguf_int_at(v, i);
-        if (type != TYPE_NORMAL &&
-            (type < TYPE_CONTROL || type > TYPE_UNUSED)) {
+        int known = type > 0 && type < N_TYPES ? kind->kinds[type] : -1;
+        if (known < 0) {
             free(*out);
             *out = NULL;
             return err_set(e, QWICK_ERR_MODEL,
-                           "%s: %s: token %zu has type %lld, which "
-                           "byte-level BPE does not have",
-                           gguf_path(g), types_key, i, (long long)type);
+                           "%s: %s: token %zu has type %lld, which %s does not "
+                           "have",
+                           gguf_path(g), types_key, i, (long long)type,
+                           kind->name);
         }
-        (*out)[i] = kinds[type];
+        (*out)[i] = (unsigned char)known;
     }
     return 0;
 }
 
+/* Read the scores of n tokens, malloc'ed. */
+static int read_scores(const struct gguf *g, size_t n, float **out,
+                       struct qwick_err *e)
+{
+    const struct gguf_value *v = need_array(g, scores_key, GGUF_F32, e);
+    *out = NULL;
+    if (!v)
+        return -1;
+    if (v->n != n)
+        return err_set(e, QWICK_ERR_MODEL, "%s: %s: %zu of them, but %zu %s",
+                       gguf_path(g), scores_key, v->n, n, tokens_key);
+    *out = malloc((n + 1) * sizeof **out);
+    if (!*out)
+        return err_oom(e, n * sizeof **out);
+    for (size_t i = 0; i < n; i++)
+        (*out)[i] = gguf_f32_at(v, i);
+    return 0;
+}
+
+/* Read the flag at key. */
+static int read_flag(const struct gguf *g, const char *key, bool dflt,
+                     bool *out, struct qwick_err *e)
+{
+    bool found;
+    const struct gguf_value *v = gguf_need(g, key, GGUF_BOOL, 0, &found, e);
+    *out = v ? v->u != 0 : dflt;
+    return v || !found ? 0 : -1;
+}
+
 /* Read the id at key if the flag at add_key is set; else set *id to -1. */
-static int read_frame_id(const struct gguf *g, const char *add_key,
+static int read_frame_id(const struct gguf *g, const char *add_key, bool dflt,
                          const char *key, size_t n_tokens, int32_t *id,
                          struct qwick_err *e)
 {
-    bool found;
-    const struct gguf_value *add =
-        gguf_need(g, add_key, GGUF_BOOL, 0, &found, e);
+    bool found, add;
     *id = -1;
+    if (read_flag(g, add_key, dflt, &add, e))
+        return -1;
     if (!add)
-        return found ? -1 : 0;
-    if (!add->u)
         return 0;
     const struct gguf_value *v = gguf_need(g, key, GGUF_U32, 0, &found, e);
     if (!v)
@@ -141,35 +208,68 @@ static int read_frame_id(const struct gguf *g, const char *add_key,
     return 0;
 }
 
+/* Read the ids that frame a text. */
+static int read_frame(const struct gguf *g, const struct kind *kind,
+                      struct bpe_parts *parts, struct qwick_err *e)
+{
+    static const char bos_key[] = "tokenizer.ggml.bos_token_id";
+    bool add_bos = kind->add_bos && gguf_find(g, bos_key);
+    return read_frame_id(g, "tokenizer.ggml.add_bos_token", add_bos, bos_key,
+                         parts->tokens.n, &parts->before, e) ||
+                   read_frame_id(g, "tokenizer.ggml.add_eos_token", false,
+                                 "tokenizer.ggml.eos_token_id", parts->tokens.n,
+                                 &parts->after, e)
+               ? -1
+               : 0;
+}
+
+/* Read what only one kind of tokenizer has. */
+static int read_merging(const struct gguf *g, const struct kind *kind,
+                        struct bpe_parts *parts, float **scores,
+                        struct qwick_err *e)
+{
+    const struct gguf_value *merges;
+    *scores = NULL;
+    if (kind->scores) {
+        /* Gemma's tokenizer, the only one here, has no such blank. */
+        if (read_scores(g, parts->tokens.n, scores, e) ||
+            read_flag(g, "tokenizer.ggml.add_space_prefix", false,
+                      &parts->space_prefix, e))
+            return -1;
+        parts->scores = *scores;
+        parts->merges_name = scores_key;
+        return 0;
+    }
+    if (!(merges = need_array(g, merges_key, GGUF_STRING, e)))
+        return -1;
+    parts->merges = (struct bpe_strings){merges->data, merges->n};
+    parts->merges_name = merges_key;
+    parts->nfc = true;
+    return 0;
+}
+
 int open_gguf_tokenizer(struct bpe **out, const struct gguf *g,
                         struct qwick_err *e)
 {
     *out = NULL;
     if (!gguf_find(g, tokens_key))
         return 0;
-    const struct gguf_value *tokens, *merges;
-    if (check_kind(g, e) ||
-        !(tokens = need_array(g, tokens_key, GGUF_STRING, e)) ||
-        !(merges = need_array(g, merges_key, GGUF_STRING, e)))
+    const struct kind *kind = find_kind(g, e);
+    const struct gguf_value *tokens;
+    if (!kind || !(tokens = need_array(g, tokens_key, GGUF_STRING, e)))
         return -1;
-    unsigned char *kinds;
+    unsigned char *types = NULL;
+    float *scores = NULL;
     struct bpe_parts parts = {.name = gguf_path(g),
                               .tokens_name = tokens_key,
-                              .merges_name = merges_key,
-                              .tokens = {tokens->data, tokens->n},
-                              .merges = {merges->data, merges->n},
-                              .nfc = true};
-    if (read_frame_id(g, "tokenizer.ggml.add_bos_token",
-                      "tokenizer.ggml.bos_token_id", tokens->n, &parts.before,
-                      e) ||
-        read_frame_id(g, "tokenizer.ggml.add_eos_token",
-                      "tokenizer.ggml.eos_token_id", tokens->n, &parts.after,
-                      e) ||
-        read_kinds(g, tokens->n, &kinds, e))
-        return -1;
-    parts.kinds = kinds;
-    int rc = bpe_open_parts(out, &parts, e);
-    free(kinds);
+                              .tokens = {tokens->data, tokens->n}};
+    int rc = read_merging(g, kind, &parts, &scores, e) ||
+             read_frame(g, kind, &parts, e) ||
+             read_kinds(g, kind, tokens->n, &types, e);
+    parts.kinds = types;
+    rc = rc || bpe_open_parts(out, &parts, e) ? -1 : 0;
+    free(types);
+    free(scores);
     return rc;
 }
 
@@ -217,7 +317,8 @@ size_t open_gguf_tokens(const struct gguf *g, struct bpe *b,
 
 void open_gguf_stops(const struct bpe *b, struct config *c)
 {
-    static const char *const ends[] = {"<|im_end|>", "<|endoftext|>"};
+    static const char *const ends[] = {"<|im_end|>", "<|endoftext|>",
+                                       "<end_of_turn>"};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         int32_t id = bpe_added_id(b, ends[i]);
         if (id >= 0 && bpe_is_special(b, id))

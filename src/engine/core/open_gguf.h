@@ -13,8 +13,8 @@ struct config;
 struct gguf;
 
 /* Create the tokenizer that the metadata describe. *out is NULL if the file has
- * no tokens. Any kind of tokenizer other than Qwen's byte-level BPE is an error
- * that names the kind. */
+ * no tokens. Any kind of tokenizer other than Qwen's byte-level BPE and
+ * SentencePiece's BPE is an error that names the kind. */
 int open_gguf_tokenizer(struct bpe **out, const struct gguf *g,
                         struct qwick_err *e);
 
@@ -31,8 +31,9 @@ size_t open_gguf_tokens(const struct gguf *g, struct bpe *b,
                         struct json_value keys[OPEN_GGUF_TOKENS],
                         struct json_value values[OPEN_GGUF_TOKENS]);
 
-/* Add the control tokens that end answers of Qwen models to the stop ids of c:
- * a GGUF file has only one stop id, while generation_config.json lists several.
+/* Add the control tokens that end answers of Qwen and Gemma to the stop ids of
+ * c: a GGUF file has only one stop id, while generation_config.json lists
+ * several.
  */
 void open_gguf_stops(const struct bpe *b, struct config *c);
 
