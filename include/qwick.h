@@ -218,6 +218,9 @@ struct qwick_info {
     const int32_t *stop_ids;
     size_t n_stop_ids;
     double load_ms; /* duration of qwick_engine_open */
+    int32_t bos_id; /* the token that goes before a text without a chat
+                       template: add_bos_token of tokenizer_config.json or of a
+                       GGUF file; -1: none */
 };
 QWICK_API const struct qwick_info *
 qwick_engine_info(const struct qwick_engine *eng);
@@ -265,6 +268,14 @@ QWICK_API int qwick_tokenize_some(const struct qwick_engine *eng,
                                   const char *text, size_t n_bytes,
                                   bool special, size_t enough, int32_t **ids,
                                   size_t *n_ids, struct qwick_err *e);
+
+/* Tokenize a prompt that no chat template frames, or a text to score. It works
+ * like qwick_tokenize_some, and puts qwick_info's bos_id before the ids, unless
+ * there is none or the ids begin with it. */
+QWICK_API int qwick_tokenize_prompt(const struct qwick_engine *eng,
+                                    const char *text, size_t n_bytes,
+                                    bool special, size_t enough, int32_t **ids,
+                                    size_t *n_ids, struct qwick_err *e);
 
 /* Turn ids into exact bytes. *text ends with a NUL, which *n_bytes does not
  * count. skip_special leaves out added tokens that are flagged special. Some

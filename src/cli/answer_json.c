@@ -104,6 +104,8 @@ void json_answer(struct json_writer *w, const struct json_answer *a)
         jw_string(w, "thinking", r->thinking, r->n_thinking);
     else
         jw_null(w, "thinking");
+    if (a->prompt)
+        json_ids(w, "prompt_ids", a->prompt, a->n_prompt);
     json_ids(w, "tokens", r->tokens, r->n_tokens);
     jw_cstr(w, "finish_reason", qwick_finish_name(r->finish));
     jw_object(w, "usage");

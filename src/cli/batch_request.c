@@ -224,8 +224,8 @@ static int take_text(struct request *r, const struct request_common *c,
         goto done;
     }
     if (c->raw) {
-        rc = qwick_tokenize_some(c->eng, text.data, text.len, true, enough(c),
-                                 &r->ids, &r->n_ids, e);
+        rc = qwick_tokenize_prompt(c->eng, text.data, text.len, true, enough(c),
+                                   &r->ids, &r->n_ids, e);
         goto done;
     }
     if (!qwick_chat_create(&chat, e) &&

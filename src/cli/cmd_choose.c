@@ -415,8 +415,8 @@ static int take_text(const struct job *j, struct prompt_line *l,
         buf_append(&text, v->str, v->len))
         err_oom(e, v->len);
     else if (j->g.mode == MODE_RAW)
-        r = qwick_tokenize(j->g.eng, text.data, text.len, true, &l->ids,
-                           &l->n_ids, e);
+        r = qwick_tokenize_prompt(j->g.eng, text.data, text.len, true, 0,
+                                  &l->ids, &l->n_ids, e);
     else if (!qwick_chat_create(&chat, e) &&
              !chat_input_texts(chat,
                                !j->g.has_system ? NULL

@@ -337,8 +337,8 @@ static int encode(struct job *j, struct qwick_err *e)
         qwick_chat_free(chat);
         return r;
     }
-    return qwick_tokenize(j->eng, j->text.data, j->text.len, true, &j->ids,
-                          &j->n_ids, e);
+    return qwick_tokenize_prompt(j->eng, j->text.data, j->text.len, true, 0,
+                                 &j->ids, &j->n_ids, e);
 }
 
 static int check(struct job *j)

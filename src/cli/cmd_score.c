@@ -125,8 +125,8 @@ static int encode_given(const struct job *j, const char *given, size_t n,
     bool in_think;
     int r = -1;
     if (!j->a.chat)
-        return qwick_tokenize(j->eng, given, n, !j->a.no_special, ids, n_ids,
-                              e);
+        return qwick_tokenize_prompt(j->eng, given, n, !j->a.no_special, 0, ids,
+                                     n_ids, e);
     if (qwick_chat_create(&chat, e))
         return -1;
     if (!qwick_chat_add(chat, "user", given, n, e))

@@ -70,6 +70,8 @@ static int write_json(struct gen_job *j, const struct emit *st,
         .tokenize_ms = j->tokenize_ms,
         .show_dropped = overflow_parse(j->a.overflow) != OVERFLOW_ERROR,
         .n_dropped = j->n_dropped,
+        .prompt = j->mode == MODE_RAW ? j->ids : NULL,
+        .n_prompt = j->n_ids,
         .logprobs = st->logprobs ? &st->items : NULL,
         .profile = pr,
     };

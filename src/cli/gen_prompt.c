@@ -123,9 +123,12 @@ static int encode(struct gen_job *j, int32_t **ids, size_t *n_ids,
                                    .allow_special = j->a.allow_special};
     if (overflow_parse(j->a.overflow) == OVERFLOW_ERROR)
         o.enough = prompt_enough(qwick_session_limit(j->ses));
-    if (j->mode == MODE_RAW)
-        return qwick_tokenize_some(j->eng, j->text.data, j->text.len, true,
-                                   o.enough, ids, n_ids, e);
+    if (j->mode == MODE_RAW) {
+        size_t n_before; /* a text that goes on needs no token before it */
+        (void)qwick_session_tokens(j->ses, &n_before);
+        return (n_before ? qwick_tokenize_some : qwick_tokenize_prompt)(
+            j->eng, j->text.data, j->text.len, true, o.enough, ids, n_ids, e);
+    }
     if (!j->chat && make_chat(j, e))
         return -1;
     if (j->a.session)

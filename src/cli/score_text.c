@@ -15,9 +15,14 @@ int score_begin(struct score_text *t, const struct qwick_engine *eng,
 {
     int32_t *ids;
     size_t n_ids, total, room;
+    int32_t bos = qwick_engine_info(eng)->bos_id;
     memset(t, 0, sizeof(*t));
     if (qwick_tokenize(eng, text, n, special, &ids, &n_ids, e))
         return -1;
+    if (n_context == 0 && bos >= 0 && (n_ids == 0 || ids[0] != bos)) {
+        context = &bos;
+        n_context = 1;
+    }
     if (size_add(n_context, n_ids, &total) ||
         size_mul(total + 1, sizeof(double), &room)) {
         free(ids);

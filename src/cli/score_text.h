@@ -25,8 +25,10 @@ struct score_text {
     size_t n_input; /* bytes of the text before NFC */
 };
 
-/* Prepare a text that follows n_context tokens, which are copied. special:
- * recognise added tokens in the text. Returns 0, or -1 with *e set. */
+/* Prepare a text that follows n_context tokens, which are copied. A text that
+ * follows none follows the token that goes before texts, if the model has one
+ * and the text does not begin with it. special: recognise added tokens in the
+ * text. Returns 0, or -1 with *e set. */
 int score_begin(struct score_text *t, const struct qwick_engine *eng,
                 const int32_t *context, size_t n_context, const char *text,
                 size_t n, bool special, struct qwick_err *e);

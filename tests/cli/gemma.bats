@@ -81,6 +81,69 @@ for line in open("tests/golden/gemma-tokenizer/visible.jsonl"):
     done
 }
 
+@test "texts without a template begin with <bos>" {
+    ids() { q --raw -n 1 --json "$@" | jget 'o["prompt_ids"]'; }
+    printf '{"prompt":"hi"}\n{"prompt":"<bos>hi"}\n' >"$T/in"
+    for m in $GEMMA; do
+        [ "$(ids -m "$m" "hi there")" = "[2, 353, 354, 542, 2114]" ]
+        [ "$(ids -m "$m" "<bos>hi there")" = "[2, 353, 354, 542, 2114]" ]
+        [ "$(ids -m "$m" "hi <bos>")" = "[2, 353, 354, 270, 2]" ]
+        [ "$(q logits --json -m "$m" "hi" | jget 'o["input_ids"]')" = "[2, 353, 354]" ]
+        q batch --raw -n 1 -m "$m" -i "$T/in" | jlines '[r["usage"]["prompt_tokens"] for r in o] == [3, 3]'
+        # its first token follows <bos>, and is scored
+        want=$(q score --exact -m "$m" "hi")
+        [[ $want == *"#scored_tokens	2"* ]]
+        [ "$(q score --exact -m "$m" --given "<bos>" "hi")" = "$want" ]
+        [[ $(q score --exact -m "$m" "<bos>hi") == *"#scored_tokens	2"* ]]
+        [ "$(q choose --raw --json -a x -a y -m "$m" hi | jget 'o["prompt_tokens"]')" -eq 3 ]
+        # not in what counts or shows tokens, and not twice in a chat
+        [ "$(q tokenize -m "$m" "hi there")" = "353 354 542 2114" ]
+        [ "$(q count -m "$m" "hi there")" -eq 4 ]
+        q --json -n 1 -m "$m" hi | jget '[0]["prompt_ids" in o]'
+        # a session that goes on has its first token
+        q --raw -n 2 --json -m "$m" --save-session "$T/s" hi >"$T/first"
+        [ "$(ids -m "$m" --session "$T/s" " there" | jget 'o.count(2)')" -eq 1 ]
+        rm "$T/s"
+    done
+    [ "$(q embed -m "$T/m" hi 2>/dev/null | cksum)" = "$(q embed --allow-special -m "$T/m" "<bos>hi" 2>/dev/null | cksum)" ]
+}
+
+@test "add_bos_token decides, then the post-processor" {
+    cp -RL "$T/m" "$T/c"
+    first() { q logits --json -m "$1" "hi" | jget 'o["input_ids"][0]'; }
+    settings() { python3 -c 'import json, sys
+path = sys.argv[1] + "/" + sys.argv[2]
+o = json.load(open(path))
+exec(sys.argv[3])
+json.dump(o, open(path, "w"))' "$T/c" "$1" "$2"; }
+    settings tokenizer_config.json 'o["add_bos_token"] = False'
+    [ "$(first "$T/c")" -eq 353 ]
+    settings tokenizer_config.json 'del o["add_bos_token"]'
+    [ "$(first "$T/c")" -eq 2 ]
+    settings tokenizer.json 'o["post_processor"] = None'
+    [ "$(first "$T/c")" -eq 353 ]
+    settings tokenizer_config.json 'o["add_bos_token"] = False'
+    [ "$(first "$T/c")" -eq 353 ]
+    settings tokenizer_config.json 'o.update(add_bos_token=True, bos_token={"content": "<mask>"})'
+    [ "$(first "$T/c")" -eq 4 ]
+    settings tokenizer_config.json 'o["bos_token"] = "<none>"'
+    run --separate-stderr q logits --json -m "$T/c" "hi"
+    [ "$(jget 'o["input_ids"][0]' <<<"$output")" -eq 353 ]
+    [[ $stderr == *"add_bos_token: is true, but bos_token is no added token"* ]]
+    # older checkpoints have the tokens in a file of their own, which wins unless
+    # tokenizer_config.json lists added tokens
+    settings tokenizer_config.json 'o["bos_token"] = "<mask>"'
+    echo '{"bos_token": {"content": "<unused0>"}, "pad_token": "<mask>"}' >"$T/c/special_tokens_map.json"
+    [ "$(first "$T/c")" -eq 5 ]
+    [[ $(q render -m "$T/c" '[{"role":"user","content":"x"}]') == "<unused0><start_of_turn>"* ]]
+    settings tokenizer_config.json 'o["added_tokens_decoder"] = {}'
+    [ "$(first "$T/c")" -eq 4 ]
+    echo '[]' >"$T/c/special_tokens_map.json"
+    [ "$(first "$T/c")" -eq 4 ]
+    echo '{' >"$T/c/special_tokens_map.json"
+    fails 3 "special_tokens_map.json" logits -m "$T/c" "hi"
+}
+
 @test "quantized Gemma answers" {
     q quantize --bits 8 --group 32 -m "$T/m" -o "$T/q8"
     q --json -n 10 -m "$T/q8" "why is the sky blue?" | jget '[0][len(o["tokens"]) != 10]'

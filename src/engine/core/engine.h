@@ -49,6 +49,7 @@ struct qwick_engine {
     uint64_t contents;              /* result of engine_contents */
     bool has_contents;
     int32_t think_open, think_close; /* ids of the think tokens, or -1 */
+    int32_t bos_id;                  /* goes before texts; -1: nothing does */
     struct qwick_info info;
     qwick_log_fn log; /* or NULL */
     void *log_ctx;

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "engine/core/engine.h"
 #include "engine/core/open_gguf.h"
+#include "engine/core/specials.h"
 #include "file/json.h"
 #include "file/map.h"
 
@@ -15,7 +16,7 @@ struct source {
     struct qwick_engine *eng;
     const struct qwick_engine_options *o;
     const struct json_value *config; /* tokenizer_config.json, or the special
-                                        tokens of a GGUF file; NULL: none */
+                                        tokens of a GGUF file */
     const char *config_path;
     const struct gguf *gguf; /* NULL: a directory */
 };
@@ -157,20 +158,7 @@ static int open_default(const struct source *s, struct qwick_err *e)
     return 0;
 }
 
-/* ---- tokenizer_config.json ---- */
-
-static void add_stop_token(struct qwick_engine *eng,
-                           const struct json_value *config)
-{
-    const struct json_value *eos = json_get(config, "eos_token");
-    if (json_is(eos, JSON_OBJECT))
-        eos = json_get(eos, "content");
-    int32_t id = json_is(eos, JSON_STRING) && eng->bpe
-                     ? bpe_added_id(eng->bpe, eos->str)
-                     : -1;
-    if (id >= 0)
-        (void)config_add_stop(&eng->model.config, id);
-}
+/* ---- open ---- */
 
 static int open_source(const struct source *s, struct qwick_err *e)
 {
@@ -192,32 +180,23 @@ static int open_gguf_form(struct qwick_engine *eng,
         return -1;
     if (eng->bpe)
         open_gguf_stops(eng->bpe, &eng->model.config);
+    eng->bos_id = engine_frame_bos(eng);
     return 0;
 }
 
 int engine_open_form(struct qwick_engine *eng,
                      const struct qwick_engine_options *o, struct qwick_err *e)
 {
-    struct map map;
-    bool found;
-    char path[512];
-    struct json_doc *doc = NULL;
+    struct specials specials;
     if (checkpoint_gguf(eng->ck))
         return open_gguf_form(eng, o, e);
-    checkpoint_path(eng->ck, "tokenizer_config.json", path, sizeof path);
-    if (checkpoint_map_small(eng->ck, "tokenizer_config.json", &map, &found, e))
-        return -1;
-    if (found) {
-        int rc = json_parse(&doc, path, (const char *)map.data, map.size,
-                            QWICK_ERR_MODEL, e);
-        map_close(&map);
-        if (rc)
-            return -1;
+    int rc = specials_open(&specials, eng->ck, e);
+    if (!rc) {
+        const struct source s = {eng, o, &specials.all, specials.path, NULL};
+        rc = open_source(&s, e);
     }
-    const struct source s = {eng, o, doc ? json_root(doc) : NULL, path, NULL};
-    int rc = open_source(&s, e);
     if (!rc)
-        add_stop_token(eng, s.config);
-    json_free(doc);
+        specials_apply(eng, &specials);
+    specials_close(&specials);
     return rc;
 }

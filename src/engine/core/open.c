@@ -231,6 +231,7 @@ static void fill_info(struct qwick_engine *eng)
     i->attention_bias = c->attention_bias;
     i->stop_ids = c->stop_ids;
     i->n_stop_ids = c->n_stop_ids;
+    i->bos_id = eng->bos_id;
     i->weights_dtype = i->gemm = "none";
     if (!eng->weights)
         return;
@@ -310,6 +311,8 @@ static int open_weights(struct qwick_engine *eng,
                         struct qwick_err *e)
 {
     struct model *m = &eng->model;
+    if (eng->bos_id >= 0 && (size_t)eng->bos_id >= m->config.vocab_size)
+        eng->bos_id = -1; /* text from now on, see check_ids */
     if (check_ids(eng, e) || st_open(&eng->weights, eng->ck, e) ||
         model_open(m, eng->ck, eng->weights, e))
         return -1;
@@ -399,7 +402,7 @@ int qwick_engine_open(struct qwick_engine **out,
         return err_oom(e, sizeof *eng);
     eng->log = o->log;
     eng->log_ctx = o->log_ctx;
-    eng->think_open = eng->think_close = -1;
+    eng->think_open = eng->think_close = eng->bos_id = -1;
     if (choose_kernels(eng, o, e) || choose_mode(eng, o, e) ||
         checkpoint_open(&eng->ck, o->model, e) ||
         open_config(eng, o->tokenizer_only, e) || open_tokenizer(eng, e) ||

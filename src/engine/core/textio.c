@@ -32,6 +32,29 @@ int qwick_tokenize_some(const struct qwick_engine *eng, const char *text,
     return -1;
 }
 
+int qwick_tokenize_prompt(const struct qwick_engine *eng, const char *text,
+                          size_t n_bytes, bool special, size_t enough,
+                          int32_t **ids, size_t *n_ids, struct qwick_err *e)
+{
+    int32_t *all;
+    if (qwick_tokenize_some(eng, text, n_bytes, special, enough, ids, n_ids, e))
+        return -1;
+    if (eng->bos_id < 0 || (*n_ids && (*ids)[0] == eng->bos_id))
+        return 0;
+    all = realloc(*ids, (*n_ids + 1) * sizeof *all);
+    if (!all) {
+        free(*ids);
+        *ids = NULL;
+        *n_ids = 0;
+        return err_oom(e, sizeof *all);
+    }
+    memmove(all + 1, all, *n_ids * sizeof *all);
+    all[0] = eng->bos_id;
+    *ids = all;
+    ++*n_ids;
+    return 0;
+}
+
 int engine_decode_token(const struct qwick_engine *eng, struct bpe_decoder *d,
                         int32_t id, bool skip_special, struct buf *out,
                         struct qwick_err *e)

@@ -74,6 +74,22 @@ static int compose(struct buf *out, const struct qwick_embed_text *t,
     return r ? err_oom(e, t->n_instruct + t->n_text) : 0;
 }
 
+/* Get the tokens around a text. The engine's own first token is one of them,
+ * unless the text begins with it. */
+static int get_frame(const struct qwick_engine *eng, const int32_t *v, size_t n,
+                     struct bpe_frame *f, struct qwick_err *e)
+{
+    if (bpe_get_frame(eng->bpe, f, e))
+        return -1;
+    if (f->n_before == 0 && eng->bos_id >= 0) {
+        f->before = &eng->bos_id;
+        f->n_before = 1;
+    }
+    if (f->n_before == 1 && n && v[0] == f->before[0])
+        f->n_before = 0;
+    return 0;
+}
+
 /* Drop the end of a text of n tokens (with n_frame of the post-processor's)
  * that is too long. */
 static int cut(const struct qwick_embedder *m, const struct qwick_embed_text *t,
@@ -106,11 +122,10 @@ int qwick_embed_encode(const struct qwick_embedder *m,
     int rc = -1;
     *ids = NULL;
     *n_ids = 0;
-    if (engine_need_tokenizer(m->eng, e) || bpe_get_frame(m->eng->bpe, &f, e) ||
-        compose(&text, t, e))
-        goto done;
-    if (bpe_encode(m->eng->bpe, text.data ? text.data : "", text.len,
-                   t->allow_special, &v, &n, e))
+    if (engine_need_tokenizer(m->eng, e) || compose(&text, t, e) ||
+        bpe_encode(m->eng->bpe, text.data ? text.data : "", text.len,
+                   t->allow_special, &v, &n, e) ||
+        get_frame(m->eng, v, n, &f, e))
         goto done;
     total = n + f.n_before + f.n_after;
     if (cut(m, t, f.n_before + f.n_after, &total, &dropped, e))
