@@ -437,7 +437,7 @@ static void write_numbers(const struct geometry *g, size_t shards)
         for (size_t s = 0; s < shards; s++) {
             struct st_out_tensor part[REF_MAX_TENSORS];
             struct tensors l = {part, 0};
-            char name[32];
+            char name[48];
             snprintf(name, sizeof name, "model-%zu.safetensors", s);
             for (size_t i = s; i < m->n_out; i += shards) {
                 part[l.n++] = m->out[i];
