@@ -55,6 +55,7 @@ static void fill_f32(struct kernels *k)
     k->rope = KERNEL(rope);
     k->swiglu = KERNEL(swiglu);
     k->geglu = KERNEL(geglu);
+    k->glu = KERNEL(glu);
     k->add = KERNEL(add);
     k->scale = KERNEL(scale);
     k->attn_block[DT_F32] = KERNEL(attn_block_f32);

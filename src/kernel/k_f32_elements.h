@@ -200,6 +200,24 @@ static void KERNEL(geglu)(float *out, const float *gate, const float *up,
         geglu_vec(out + i, gate + i, up + i, n - i);
 }
 
+INLINE void glu_vec(float *out, const float *gate, const float *up, size_t n)
+{
+    const vec den = vec_set1(1) + vec_exp(-vec_load(gate, n));
+
+    vec_store(out, vec_load(up, n) / den, n);
+}
+
+static void KERNEL(glu)(float *out, const float *gate, const float *up,
+                        size_t n)
+{
+    size_t i = 0;
+
+    for (; n - i >= VEC_LANES; i += VEC_LANES)
+        glu_vec(out + i, gate + i, up + i, VEC_LANES);
+    if (i < n)
+        glu_vec(out + i, gate + i, up + i, n - i);
+}
+
 INLINE void add_vec(float *x, const float *y, size_t n)
 {
     vec_store(x, vec_load(x, n) + vec_load(y, n), n);

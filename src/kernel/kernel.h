@@ -205,6 +205,10 @@ struct kernels {
      *   gelu(z) = z / 2 (1 + tanh(u)) = z / (1 + exp(-2 u)) */
     void (*geglu)(float *out, const float *gate, const float *up, size_t n);
 
+    /* Compute out = sigmoid(gate) * up, n elements each (gated linear units,
+     * Dauphin et al. 2017). out may be gate or up. */
+    void (*glu)(float *out, const float *gate, const float *up, size_t n);
+
     /* Compute x += y, n elements. */
     void (*add)(float *x, const float *y, size_t n);
     /* Compute x *= a, n elements. */

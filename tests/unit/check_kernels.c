@@ -780,6 +780,12 @@ static void check_geglu(const struct kernels *k, enum dtype type)
     check_glu("geglu", k->geglu, ref->geglu, gelu_exponent, gelu_error, 11);
 }
 
+static void check_sigmoid_glu(const struct kernels *k, enum dtype type)
+{
+    (void)type;
+    check_glu("glu", k->glu, ref->glu, silu_exponent, silu_error, 1);
+}
+
 static void check_add_scale(const struct kernels *k, enum dtype type)
 {
     (void)type;
@@ -1623,6 +1629,7 @@ enum row_op {
     ROW_ROPE,
     ROW_SWIGLU,
     ROW_GEGLU,
+    ROW_GLU,
     ROW_ADD,
     ROW_MAX,
     ROW_EXP
@@ -1652,6 +1659,9 @@ static void bench_rows(const struct kernels *k, enum row_op op)
         break;
     case ROW_GEGLU:
         TIME(ms, k->geglu(z.p, x.p, y.p, N));
+        break;
+    case ROW_GLU:
+        TIME(ms, k->glu(z.p, x.p, y.p, N));
         break;
     case ROW_ADD:
         memset(y.p, 0, 4 * N);
@@ -1689,6 +1699,7 @@ BENCH_ROWS(rmsnorm, ROW_RMSNORM)
 BENCH_ROWS(rope, ROW_ROPE)
 BENCH_ROWS(swiglu, ROW_SWIGLU)
 BENCH_ROWS(geglu, ROW_GEGLU)
+BENCH_ROWS(glu, ROW_GLU)
 BENCH_ROWS(add, ROW_ADD)
 BENCH_ROWS(max, ROW_MAX)
 BENCH_ROWS(exp, ROW_EXP)
@@ -1805,6 +1816,7 @@ static const struct {
     {"rope", DT_F32, DT_F32, check_rope, bench_rope},
     {"swiglu", DT_F32, DT_F32, check_swiglu, bench_swiglu},
     {"geglu", DT_F32, DT_F32, check_geglu, bench_geglu},
+    {"glu", DT_F32, DT_F32, check_sigmoid_glu, bench_glu},
     {"add_scale", DT_F32, DT_F32, check_add_scale, bench_add},
     {"max", DT_F32, DT_F32, check_max, bench_max},
     {"exp", DT_F32, DT_F32, check_exp, NULL},

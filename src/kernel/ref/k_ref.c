@@ -269,6 +269,12 @@ static void k_geglu_ref(float *out, const float *gate, const float *up,
     }
 }
 
+static void k_glu_ref(float *out, const float *gate, const float *up, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = (float)((double)up[i] / (1 + exp(-(double)gate[i])));
+}
+
 static void k_add_ref(float *x, const float *y, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -442,6 +448,7 @@ void k_ref_init(struct kernels *k)
     k->rope = k_rope_ref;
     k->swiglu = k_swiglu_ref;
     k->geglu = k_geglu_ref;
+    k->glu = k_glu_ref;
     k->add = k_add_ref;
     k->scale = k_scale_ref;
     k->attn_block[DT_F32] = k_attn_block_f32_ref;
