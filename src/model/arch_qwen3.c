@@ -71,10 +71,10 @@ static struct weight_ref of_layer(enum weight_id id, size_t i)
 }
 
 static int bind_biases(struct weights *w, struct attention *a, size_t i,
-                       size_t d, size_t q_dim, size_t kv_dim,
+                       size_t d, size_t q_rows, size_t kv_dim,
                        struct qwick_err *e)
 {
-    return weights_vector(w, &a->q_bias, q_dim, of_layer(WEIGHT_Q_BIAS, i),
+    return weights_vector(w, &a->q_bias, q_rows, of_layer(WEIGHT_Q_BIAS, i),
                           e) ||
                    weights_vector(w, &a->k_bias, kv_dim,
                                   of_layer(WEIGHT_K_BIAS, i), e) ||
@@ -82,6 +82,19 @@ static int bind_biases(struct weights *w, struct attention *a, size_t i,
                                   of_layer(WEIGHT_V_BIAS, i), e) ||
                    weights_vector(w, &a->o_bias, d, of_layer(WEIGHT_O_BIAS, i),
                                   e)
+               ? -1
+               : 0;
+}
+
+int qwen3_bind_norms(struct model *m, struct layer *l, size_t i,
+                     struct qwick_err *e)
+{
+    struct weights *w = &m->weights;
+    size_t d = m->config.d_model;
+    return weights_vector(w, &l->input_norm, d, of_layer(WEIGHT_ATTN_NORM, i),
+                          e) ||
+                   weights_vector(w, &l->post_norm, d,
+                                  of_layer(WEIGHT_MLP_NORM, i), e)
                ? -1
                : 0;
 }
@@ -94,10 +107,9 @@ int qwen3_bind_attention(struct model *m, struct layer *l, size_t i,
     struct attention *a = &l->attn;
     size_t d = c->d_model, q_dim = c->n_heads * c->head_dim,
            kv_dim = c->n_kv_heads * c->head_dim;
-    if (weights_vector(w, &l->input_norm, d, of_layer(WEIGHT_ATTN_NORM, i),
-                       e) ||
-        weights_vector(w, &l->post_norm, d, of_layer(WEIGHT_MLP_NORM, i), e) ||
-        weights_matrix(w, &a->q_proj, q_dim, d, of_layer(WEIGHT_Q_PROJ, i),
+    size_t q_rows = (c->attention_gate ? 2 : 1) * q_dim;
+    if (qwen3_bind_norms(m, l, i, e) ||
+        weights_matrix(w, &a->q_proj, q_rows, d, of_layer(WEIGHT_Q_PROJ, i),
                        e) ||
         weights_matrix(w, &a->k_proj, kv_dim, d, of_layer(WEIGHT_K_PROJ, i),
                        e) ||
@@ -113,7 +125,7 @@ int qwen3_bind_attention(struct model *m, struct layer *l, size_t i,
     /* the norm of q applies the scale of the scores, too */
     for (size_t j = 0; j < c->head_dim; j++)
         a->q_norm[j] *= c->layers[i].score_scale;
-    return c->attention_bias ? bind_biases(w, a, i, d, q_dim, kv_dim, e) : 0;
+    return c->attention_bias ? bind_biases(w, a, i, d, q_rows, kv_dim, e) : 0;
 }
 
 int qwen3_bind_mlp(struct model *m, struct layer *l, size_t i,
@@ -152,16 +164,20 @@ void qwen3_ahead(struct worker *w, size_t i)
     pass_ahead_all(w, qkv, 3, w->p->n);
 }
 
-void qwen3_output(struct worker *w, const struct layer *l,
-                  const struct input *in, size_t n)
+/* Add the product of o_proj and n results of attention to the residual stream.
+ * Ends with a barrier. */
+static void output(struct worker *w, const struct matrix *o_proj,
+                   const float *bias, const struct input *in, size_t n)
 {
     size_t ld = scratch_ld(w->p->m->config.d_model);
-    struct product o = {&l->attn.o_proj, l->attn.o_bias, w->p->s->x, ld, true};
+    struct product o = {o_proj, bias, w->p->s->x, ld, true};
     pass_multiply_all(w, &o, 1, in, n);
     pass_barrier(w, PART_PROJECTIONS);
 }
 
-void qwen3_mlp(struct worker *w, const struct layer *l, size_t n, size_t next)
+/* Add the dense MLP of n tokens to the residual stream. Ends with a barrier. */
+static void dense_mlp(struct worker *w, const struct layer *l, size_t n,
+                      size_t next)
 {
     const struct pass *p = w->p;
     const struct mlp *mlp = &l->mlp;
@@ -176,15 +192,27 @@ void qwen3_mlp(struct worker *w, const struct layer *l, size_t n, size_t next)
     pass_barrier(w, PART_PROJECTIONS);
 }
 
-static void layer(struct worker *w, size_t i, size_t n)
+void qwen3_finish(struct worker *w, const struct layer *l,
+                  const struct matrix *o_proj, const struct input *in, size_t n,
+                  size_t next)
+{
+    if (l->experts.n)
+        pass_ahead_experts(w, &l->experts, n);
+    else
+        pass_ahead_gated(w, &l->mlp, n);
+    output(w, o_proj, l->attn.o_bias, in, n);
+    if (l->experts.n)
+        pass_experts(w, &l->experts, l->post_norm, n, next);
+    else
+        dense_mlp(w, l, n, next);
+}
+
+void qwen3_layer(struct worker *w, size_t i, size_t n)
 {
     const struct layer *l = &w->p->m->layers[i];
     struct input in = pass_attention(w, i, l->input_norm, n);
-    if (*w->p->stop || n == 0)
-        return;
-    pass_ahead_gated(w, &l->mlp, n);
-    qwen3_output(w, l, &in, n);
-    qwen3_mlp(w, l, n, i + 1);
+    if (!*w->p->stop && n > 0)
+        qwen3_finish(w, l, &l->attn.o_proj, &in, n, i + 1);
 }
 
 /* ---- costs ----------------------------------------------------------------
@@ -195,20 +223,29 @@ struct cost qwen3_attention_cost(const struct model *m, size_t i, size_t pos,
 {
     const struct config *c = &m->config;
     double d = (double)c->d_model, q_dim = (double)(c->n_heads * c->head_dim),
-           kv_dim = (double)(c->n_kv_heads * c->head_dim);
+           kv_dim = (double)(c->n_kv_heads * c->head_dim),
+           q_rows = c->attention_gate ? 2 * q_dim : q_dim;
     double pairs = cost_pairs(c->layers[i].window, pos + n - n_kept, n_kept);
     return (struct cost){
-        .flops = (double)n * 2 * d * (q_dim + 2 * kv_dim) +
+        .flops = (double)n * 2 * d * (q_rows + 2 * kv_dim) +
                  (double)n_kept * 2 * d * q_dim + 4 * pairs * q_dim,
         .positions = cost_positions(c->layers[i].window, pos, n)};
+}
+
+double qwen3_mlp_flops(const struct model *m, size_t i, size_t n)
+{
+    const struct layer_config *l = &m->config.layers[i];
+    double mlps = l->n_experts ? (double)l->n_active : 1;
+    double rows = 3 * (mlps * (double)l->d_ff + (double)l->shared_ff) +
+                  (double)l->n_experts + (l->shared_ff ? 1 : 0);
+    return (double)n * 2 * (double)m->config.d_model * rows;
 }
 
 struct cost qwen3_layer_cost(const struct model *m, size_t i, size_t pos,
                              size_t n, size_t n_kept)
 {
     struct cost c = qwen3_attention_cost(m, i, pos, n, n_kept);
-    c.flops += (double)n_kept * 6 * (double)m->config.d_model *
-               (double)m->config.layers[i].d_ff;
+    c.flops += qwen3_mlp_flops(m, i, n_kept);
     return c;
 }
 
@@ -217,6 +254,6 @@ const struct arch arch_qwen3 = {.model_type = "qwen3",
                                 .names = schemes,
                                 .read_config = qwen3_read_config,
                                 .bind_layer = bind_layer,
-                                .layer = layer,
+                                .layer = qwen3_layer,
                                 .ahead = qwen3_ahead,
                                 .layer_cost = qwen3_layer_cost};

@@ -5,7 +5,6 @@
 #include "model/arch_qwen3.h"
 #include "model/model.h"
 #include "model/moe.h"
-#include "model/pass.h"
 #include "model/section.h"
 
 static int read_config(struct config *c, const struct section *s,
@@ -25,40 +24,11 @@ static int bind_layer(struct model *m, struct layer *l, size_t i,
 
 static const struct names *const schemes[] = {&names_hub, &names_gguf, NULL};
 
-static void layer(struct worker *w, size_t i, size_t n)
-{
-    const struct layer *l = &w->p->m->layers[i];
-    struct input in = pass_attention(w, i, l->input_norm, n);
-    if (*w->p->stop || n == 0)
-        return;
-    if (l->experts.n) {
-        pass_ahead_experts(w, &l->experts, n);
-        qwen3_output(w, l, &in, n);
-        pass_experts(w, &l->experts, l->post_norm, n, i + 1);
-    } else {
-        pass_ahead_gated(w, &l->mlp, n);
-        qwen3_output(w, l, &in, n);
-        qwen3_mlp(w, l, n, i + 1);
-    }
-}
-
-/* A token passes the router and its own experts. */
-static struct cost layer_cost(const struct model *m, size_t i, size_t pos,
-                              size_t n, size_t n_kept)
-{
-    const struct layer_config *l = &m->config.layers[i];
-    double d = (double)m->config.d_model, ff = (double)l->d_ff;
-    double mlps = l->n_experts ? (double)l->n_active : 1;
-    struct cost c = qwen3_attention_cost(m, i, pos, n, n_kept);
-    c.flops += (double)n_kept * 2 * d * (3 * mlps * ff + (double)l->n_experts);
-    return c;
-}
-
 const struct arch arch_qwen3moe = {.model_type = "qwen3_moe",
                                    .gguf = "qwen3moe",
                                    .names = schemes,
                                    .read_config = read_config,
                                    .bind_layer = bind_layer,
-                                   .layer = layer,
+                                   .layer = qwen3_layer,
                                    .ahead = qwen3_ahead,
-                                   .layer_cost = layer_cost};
+                                   .layer_cost = qwen3_layer_cost};

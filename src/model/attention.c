@@ -85,6 +85,21 @@ static void store_keys(const struct worker *w, size_t layer, size_t t,
     }
 }
 
+/* Floats from one head of queries to the next in s->q: behind each, there may
+ * be a head of gates. */
+static size_t query_step(const struct config *c)
+{
+    return (c->attention_gate ? 2 : 1) * c->head_dim;
+}
+
+/* The queries of token t from head `head` on. */
+static float *queries(const struct pass *p, size_t t, size_t head)
+{
+    const struct config *c = &p->m->config;
+    size_t step = query_step(c);
+    return p->s->q + t * scratch_ld(c->n_heads * step) + head * step;
+}
+
 /* Queries of one token for KV heads [h0, h1), normalised, rotated and scaled
  * (by way of the norm's weights), in the order that attention reads: [kv
  * head][token][head of the group]. */
@@ -95,16 +110,17 @@ static void prepare_queries(const struct worker *w, size_t layer, size_t t,
     const struct config *c = &p->m->config;
     size_t d = c->head_dim, group = group_of(w);
     bool bf16 = products_of(w, &p->io->spans[p->s->span[t]]) == ATTN_BF16;
-    float *q = p->s->q + t * scratch_ld(c->n_heads * d) + h0 * group * d;
-    w->k->rmsnorm(q, q, p->m->layers[layer].attn.q_norm, (h1 - h0) * group, d,
-                  (float)c->rms_eps);
-    rotate(w, layer, q, (h1 - h0) * group, t);
-    for (size_t h = h0; h < h1; h++, q += group * d) {
-        size_t at = (h * p->n + t) * group * d;
+    size_t run = c->attention_gate ? 1 : group; /* heads without gaps */
+    for (size_t i = h0 * group; i < h1 * group; i += run) {
+        size_t at = (i / group * p->n + t) * group * d + i % group * d;
+        float *q = queries(p, t, i);
+        w->k->rmsnorm(q, q, p->m->layers[layer].attn.q_norm, run, d,
+                      (float)c->rms_eps);
+        rotate(w, layer, q, run, t);
         if (bf16)
-            w->k->from_f32[DT_BF16](p->s->qr16 + at, q, group * d);
+            w->k->from_f32[DT_BF16](p->s->qr16 + at, q, run * d);
         else
-            memcpy(p->s->qr + at, q, group * d * sizeof *q);
+            memcpy(p->s->qr + at, q, run * d * sizeof *q);
     }
 }
 
@@ -224,7 +240,7 @@ static void merge(const struct kernels *k, const struct softmax *to,
     }
 }
 
-/* Divide by the sums and hand out the rows. */
+/* Divide by the sums, apply the gates, and hand out the rows. */
 static void finish(const struct worker *w, const struct task *a,
                    const struct softmax *from, bool out16)
 {
@@ -236,6 +252,10 @@ static void finish(const struct worker *w, const struct task *a,
         size_t head = (a->h0 + i / a->n) * group + i % group;
         float *row = from->acc + i * d;
         w->k->scale(row, 1.0f / from->l[i], d);
+        if (c->attention_gate) {
+            size_t token = a->tile->first + i % a->n / group;
+            w->k->glu(row, queries(p, token, head) + d, row, d);
+        }
         if (out16)
             w->k->from_f32[DT_BF16](
                 p->s->attn16 + t * gemm_bf16_ldx(q_dim) + head * d, row, d);

@@ -32,14 +32,18 @@ struct mlp {
 };
 
 /* A mixture of experts: a router chooses n_active of n MLPs for each token and
- * weights their results. See moe.h. */
+ * weights their results. There may be one more, which all tokens share. See
+ * moe.h. */
 struct experts {
     struct matrix router;            /* [n, d_model] */
     struct matrix *gate, *up, *down; /* [n] each: as in struct mlp. The matrices
                                         of one role have one format */
     size_t n;                        /* 0: the layer has a dense MLP */
     size_t n_active, d_ff;
-    size_t bytes;   /* of one expert */
+    size_t bytes;              /* of one expert */
+    struct mlp shared;         /* an MLP of all tokens, or empty */
+    struct matrix shared_gate; /* [1, d_model]: the sigmoid of its product with
+                                  a token is the weight of shared's result */
     bool normalise; /* divide the weights of a token's experts by their sum */
     void (*glu)(float *out, const float *gate, const float *up, size_t n);
 };

@@ -4,12 +4,15 @@
  *   y = sum over the n_active largest p[e] of
  *       p[e] * down_proj[e](glu(gate_proj[e](x), up_proj[e](x)))
  *
- * where the chosen p[e] may be divided by their sum.
+ * where the chosen p[e] may be divided by their sum. With a shared expert
+ * (Qwen3_5MoeSparseMoeBlock) y gets sigmoid(shared_gate . x) times that
+ * expert's result, too.
  *
  * Tokens are sorted by expert into slots, and products take all slots of an
  * expert at once. Decode and small batches are limited by memory: the rows of
  * all active experts are split among the threads as if they were one matrix's.
  */
+#include <math.h>
 #include <string.h>
 
 #include "model/pass.h"
@@ -170,9 +173,7 @@ static void sort_slots(struct routing *r, const struct experts *x,
     r->first[0] = 0;
 }
 
-/* ---- gate_proj and up_proj ----------------------------------------------- */
-
-/* Rows that a block of `tokens` slots takes at a time. */
+/* Rows that a block of `tokens` rows of activations takes at a time. */
 static size_t block_rows(size_t tokens, size_t unit)
 {
     size_t rows = GATED_FLOATS / tokens / unit * unit;
@@ -183,6 +184,84 @@ static size_t least(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
+
+/* ---- the shared expert --------------------------------------------------- */
+
+static bool has_shared(const struct experts *x)
+{
+    return x->shared_gate.rows > 0;
+}
+
+/* Weights of the shared expert's results for n tokens. All threads know them
+ * after the next barrier. */
+static void weigh_shared(const struct worker *w, const struct experts *x,
+                         const float *xn, size_t n)
+{
+    const struct matrix *gate = &x->shared_gate;
+    size_t ld = scratch_ld(gate->cols), begin, end;
+    float *weight = w->p->s->shared_weight;
+    par_split(n, 1, w->tid, w->n_threads, &begin, &end);
+    struct row_product p = {.w = gate,
+                            .n_rows = 1,
+                            .n = end - begin,
+                            .y = weight + begin,
+                            .ldy = 1,
+                            .work = w->own->work};
+    if (begin < end)
+        gate->ops->mul_f32(w->k, &p, xn + begin * ld, ld);
+    for (size_t t = begin; t < end; t++)
+        weight[t] = 1 / (1 + expf(-weight[t]));
+}
+
+/* The forms of both. A product whose int8 groups differ from a's reads f32, as
+ * in pass_forms. */
+static struct forms forms_of_both(struct forms a, struct forms b)
+{
+    if (a.group && b.group && a.group != b.group) {
+        b.set &= ~(1u << FORM_I8);
+        b.set |= 1u << FORM_F32;
+    }
+    a.set |= b.set;
+    a.group = a.group ? a.group : b.group;
+    return a;
+}
+
+/* x with these of its forms. */
+static struct input only_forms(struct input x, struct forms f)
+{
+    if (!(f.set >> FORM_F32 & 1))
+        x.f32 = NULL;
+    if (!(f.set >> FORM_BF16 & 1))
+        x.bf16 = NULL;
+    if (!(f.set >> FORM_I8 & 1))
+        x.q8.q = NULL;
+    return x;
+}
+
+/* Add rows [begin, end) of the shared expert's results for n tokens to the
+ * residual stream. in: of its down_proj. */
+static void add_shared(const struct worker *w, const struct experts *x,
+                       const struct input *in, size_t begin, size_t end,
+                       size_t n, size_t unit)
+{
+    const struct matrix *down = &x->shared.down_proj;
+    enum form form = pass_form_read(w->p, down, in, n);
+    size_t ld = scratch_ld(down->rows), most = GATED_FLOATS / unit;
+    float *y = w->own->gate;
+    for (size_t t = 0; t < n; t += most) {
+        size_t tokens = least(n - t, most), step = block_rows(tokens, unit);
+        for (size_t r = begin; r < end; r += step) {
+            size_t rows = least(end - r, step);
+            pass_multiply_block(w, down, in, form, y, r, rows, t, tokens);
+            for (size_t i = 0; i < tokens; i++) {
+                w->k->scale(y + i * rows, w->p->s->shared_weight[t + i], rows);
+                w->k->add(w->p->s->x + (t + i) * ld + r, y + i * rows, rows);
+            }
+        }
+    }
+}
+
+/* ---- gate_proj and up_proj ----------------------------------------------- */
 
 /* x as the sum of two bf16 numbers. tmp f32 [n]. */
 static void split(const struct kernels *k, uint16_t *first, uint16_t *second,
@@ -335,14 +414,18 @@ static void down_block(const struct mixture *m, size_t e, size_t begin,
     }
 }
 
-/* A thread has its rows of all experts, in ascending order. */
-static void down_all(const struct mixture *m, size_t n)
+/* A thread has its rows of all experts: of the shared one, for which w and in
+ * are, then of the others in ascending order. */
+static void down_all(const struct mixture *m, const struct worker *shared,
+                     const struct input *in, size_t n)
 {
     const struct worker *w = &m->w;
     size_t unit = pass_row_unit(w, &m->x->down[0], m->rows), begin, end;
     size_t most = m->pairs ? PAIRS_BLOCK : GATED_FLOATS / unit;
     struct rows share = rows_new(m->x->down[0].rows, unit, n);
     while (rows_next(w, &share, &begin, &end)) {
+        if (has_shared(m->x))
+            add_shared(shared, m->x, in, begin, end, n, unit);
         for (size_t i = 0; i < m->r->n_active; i++) {
             size_t e = m->r->active[i], last = m->r->first[e + 1];
             for (size_t slot = m->r->first[e]; slot < last; slot += most)
@@ -360,31 +443,61 @@ void pass_ahead_experts(struct worker *w, const struct experts *x, size_t n)
     pass_ahead_all(w, router, 1, n);
 }
 
+/* The forms of the normalised tokens that the experts read. */
+static struct forms expert_forms(const struct mixture *m)
+{
+    const struct matrix *const gated[] = {&m->x->gate[0], &m->x->up[0]};
+    struct forms need = {.set = 1u << FORM_F32};
+    return m->pairs ? need : pass_forms(&m->pass, gated, 2, m->rows);
+}
+
+static struct forms shared_forms(const struct worker *w,
+                                 const struct experts *x, size_t n)
+{
+    const struct matrix *const gated[] = {&x->shared.gate_proj,
+                                          &x->shared.up_proj};
+    struct forms none = {0};
+    return has_shared(x) ? pass_forms(w->p, gated, 2, n) : none;
+}
+
+/* gate_proj and up_proj of all experts. Returns the input of the shared one's
+ * down_proj. Ends with a barrier. */
+static struct input gate_and_share(struct worker *w, struct mixture *m,
+                                   const struct input *in, size_t n)
+{
+    const struct experts *x = m->x;
+    const struct matrix *const down[] = {&x->down[m->r->active[0]]};
+    gate_all(m, n);
+    if (has_shared(x)) {
+        /* dynamic work starts anew after a barrier only */
+        if (n >= DYNAMIC_MIN_TOKENS)
+            pass_barrier(w, PART_PROJECTIONS);
+        return pass_gated(w, &x->shared, in, n);
+    }
+    pass_ahead_all(w, down, 1, n);
+    pass_barrier(w, PART_PROJECTIONS);
+    return (struct input){0};
+}
+
 void pass_experts(struct worker *w, const struct experts *x, const float *norm,
                   size_t n, size_t next)
 {
-    const struct matrix *const gated[] = {&x->gate[0], &x->up[0]};
     struct mixture m;
     open_mixture(&m, w, x, n);
-    struct forms need = {0};
-    if (!m.pairs)
-        need = pass_forms(&m.pass, gated, 2, m.rows);
-    bool f32 = m.pairs || need.set >> FORM_F32 & 1;
+    struct forms own = expert_forms(&m);
+    struct forms need = forms_of_both(own, shared_forms(w, x, n));
     need.set |= 1u << FORM_F32; /* the router's */
-    m.in = pass_normalise(w, w->p->s->x, n, norm, need);
-    struct choice c = choose_all(w, x, m.in.f32, n);
+    struct input in = pass_normalise(w, w->p->s->x, n, norm, need);
+    struct choice c = choose_all(w, x, in.f32, n);
     sort_slots(&w->own->routing, x, &c, n);
-    if (!f32)
-        m.in.f32 = NULL; /* for the router alone */
+    m.in = only_forms(in, own);
+    if (has_shared(x))
+        weigh_shared(w, x, in.f32, n);
 
     if (w->tid == 0) /* of this thread alone, read after the pass */
         w->p->s->weight_bytes += (double)(m.r->n_active * x->bytes);
-    gate_all(&m, n);
-    const struct matrix *const down[] = {&x->down[m.r->active[0]]};
-    pass_ahead_all(w, down, 1, n);
-    pass_barrier(w, PART_PROJECTIONS);
-
-    down_all(&m, n);
+    struct input shared = gate_and_share(w, &m, &in, n);
+    down_all(&m, w, &shared, n);
     pass_ahead_layer(w, next);
     pass_barrier(w, PART_PROJECTIONS);
 }

@@ -22,10 +22,15 @@ struct section;
 int experts_read_config(struct config *c, const struct section *s,
                         struct qwick_err *e);
 
-/* Bind router and experts of a layer that has them, in the layout that the
- * checkpoint has: one tensor for each expert, experts stacked by role, or
- * stacked with gate_proj and up_proj fused. A role's matrices must have one
- * format. Returns 0, or -1 with *e set. */
+/* shared_expert_intermediate_size: sets shared_ff of the layers that have
+ * experts. */
+int experts_read_shared(struct config *c, const struct section *s,
+                        struct qwick_err *e);
+
+/* Bind router and experts of a layer that has them, the shared one included, in
+ * the layout that the checkpoint has: one tensor for each expert, experts
+ * stacked by role, or stacked with gate_proj and up_proj fused. A role's
+ * matrices must have one format. Returns 0, or -1 with *e set. */
 int experts_bind(struct model *m, struct experts *x, size_t layer,
                  struct qwick_err *e);
 

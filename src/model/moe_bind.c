@@ -83,6 +83,18 @@ int experts_read_config(struct config *c, const struct section *s,
     return 0;
 }
 
+int experts_read_shared(struct config *c, const struct section *s,
+                        struct qwick_err *e)
+{
+    size_t d_ff;
+    if (section_size(s, "shared_expert_intermediate_size", MAX_DIM, &d_ff, e))
+        return -1;
+    for (size_t i = 0; i < c->n_layers; i++)
+        if (c->layers[i].n_experts)
+            c->layers[i].shared_ff = d_ff;
+    return 0;
+}
+
 /* ---- weights -------------------------------------------------------------
  */
 
@@ -189,6 +201,30 @@ static int bind_roles(struct weights *w, const struct role *roles, size_t n,
     return 0;
 }
 
+static int bind_shared(struct model *m, struct experts *x, size_t layer,
+                       struct qwick_err *e)
+{
+    size_t d = m->config.d_model, ff = m->config.layers[layer].shared_ff;
+    const struct {
+        struct matrix *out;
+        enum weight_id id;
+        size_t rows, cols;
+    } parts[] = {
+        {&x->shared.gate_proj, WEIGHT_SHARED_GATE_PROJ, ff, d},
+        {&x->shared.up_proj, WEIGHT_SHARED_UP_PROJ, ff, d},
+        {&x->shared.down_proj, WEIGHT_SHARED_DOWN_PROJ, d, ff},
+        {&x->shared_gate, WEIGHT_SHARED_GATE, 1, d},
+    };
+    x->shared.glu = x->glu;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const struct weight_ref ref = {.id = parts[i].id, .layer = layer};
+        if (weights_matrix(&m->weights, parts[i].out, parts[i].rows,
+                           parts[i].cols, ref, e))
+            return -1;
+    }
+    return 0;
+}
+
 int experts_bind(struct model *m, struct experts *x, size_t layer,
                  struct qwick_err *e)
 {
@@ -220,5 +256,5 @@ int experts_bind(struct model *m, struct experts *x, size_t layer,
         return -1;
     x->bytes = matrix_bytes(&x->gate[0]) + matrix_bytes(&x->up[0]) +
                matrix_bytes(&x->down[0]);
-    return 0;
+    return l->shared_ff ? bind_shared(m, x, layer, e) : 0;
 }

@@ -83,7 +83,7 @@ static bool uses_bf16(const struct model *m)
 
 /* The largest sizes of any layer. */
 struct mlp_sizes {
-    size_t d_ff; /* of dense layers */
+    size_t d_ff; /* of dense layers and shared experts */
     size_t n_experts, n_active, expert_ff;
 };
 
@@ -94,6 +94,7 @@ static struct mlp_sizes mlp_sizes(const struct config *c)
         const struct layer_config *l = &c->layers[i];
         size_t *ff = l->n_experts ? &s.expert_ff : &s.d_ff;
         *ff = max_size(*ff, l->d_ff);
+        s.d_ff = max_size(s.d_ff, l->shared_ff);
         s.n_experts = max_size(s.n_experts, l->n_experts);
         s.n_active = max_size(s.n_active, l->n_active);
     }
@@ -155,6 +156,7 @@ static void layout_experts(struct layout *l, struct scratch *s,
         return;
     }
     s->router = floats(l, n, z.n_experts);
+    s->shared_weight = floats(l, n, 1);
     s->choice = choices(l, n_slots);
     s->expert_gate = floats(l, n_slots, scratch_ld(z.expert_ff));
     s->expert_gate16 = halves(l, uses_bf16(m) ? n_pairs : 0, z.expert_ff);
@@ -226,7 +228,7 @@ static void layout_shared(struct layout *l, struct scratch *s,
     s->x = floats(l, n, scratch_ld(c->d_model));
     s->xn = floats(l, n, scratch_ld(c->d_model));
     s->proj = floats(l, n, scratch_ld(c->d_model));
-    s->q = floats(l, n, scratch_ld(q_dim));
+    s->q = floats(l, n, scratch_ld((c->attention_gate ? 2 : 1) * q_dim));
     s->qr = floats(l, n, q_dim);
     s->k = floats(l, n, scratch_ld(kv_dim));
     s->v = floats(l, n, scratch_ld(kv_dim));

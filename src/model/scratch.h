@@ -111,12 +111,12 @@ struct scratch {
     /* rows scratch_ld apart: */
     float *x;         /* [cap, d_model] residual stream */
     float *proj;      /* [cap, d_model] of o_proj and down_proj */
-    float *q;         /* [cap, n_heads * head_dim] */
+    float *q;         /* [cap, n_heads * head_dim], twice as wide with gates */
     float *k, *v;     /* [cap, n_kv_heads * head_dim] */
     float *xn;        /* [cap, d_model] normalised */
     float *attn;      /* [cap, n_heads * head_dim], or the results of Gated
                          DeltaNet [cap, n_v_heads * d_v] */
-    float *gate, *up; /* [cap, d_ff] of dense layers */
+    float *gate, *up; /* [cap, d_ff] of dense layers and shared experts */
     /* of Gated DeltaNet layers, before the convolution: */
     float *qkv;               /* [cap, delta_channels] */
     float *delta_z;           /* [cap, n_v_heads * d_v] */
@@ -130,6 +130,7 @@ struct scratch {
     struct q8 xn8, attn8, gate8; /* NULL inside without quantized weights */
     /* of models with experts: */
     float *router;           /* [cap, n_experts] scores, then probabilities */
+    float *shared_weight;    /* [cap] of the shared expert's results */
     struct choice choice;    /* [cap, n_active] */
     float *expert_gate;      /* [slots, d_ff of an expert] */
     uint16_t *expert_gate16; /* the same in bf16, or as pairs: [2 * slots, …] */

@@ -150,6 +150,9 @@ const struct st_tensor *weights_find(struct weights *w, const char *name,
                                      const char *why, struct qwick_err *e)
 {
     const size_t dims[] = {shape->stack, shape->rows, shape->cols};
+    const struct st_tensor *t = st_find(w->set, name);
+    if (t && t->rank == 1 && !shape->stack && shape->rows == 1)
+        return find(w, name, dims + 2, 1, why, e);
     return shape->stack ? find(w, name, dims, 3, why, e)
                         : find(w, name, dims + 1, 2, why, e);
 }
@@ -179,15 +182,27 @@ int weights_view(struct weights *w, struct matrix *out,
     return add(w, out, e);
 }
 
-int weights_vector(struct weights *w, float **out, size_t n,
-                   struct weight_ref ref, struct qwick_err *e)
+size_t weights_shape(const struct weights *w, struct weight_ref ref,
+                     size_t *dims, size_t max)
+{
+    char name[NAMES_BYTES];
+    find_name(w, ref, name);
+    const struct st_tensor *t = st_find(w->set, name);
+    for (size_t i = 0; t && i < t->rank && i < max; i++)
+        dims[i] = t->shape[i];
+    return t ? t->rank : 0;
+}
+
+int weights_array(struct weights *w, float **out, const size_t *dims,
+                  size_t rank, struct weight_ref ref, struct qwick_err *e)
 {
     char name[NAMES_BYTES];
     find_name(w, ref, name);
     *out = NULL;
-    const struct st_tensor *t = find(w, name, &n, 1, "", e);
+    const struct st_tensor *t = find(w, name, dims, rank, "", e);
     if (!t || weights_need_float(w, t, "weights", e))
         return -1;
+    size_t n = t->n_bytes / dtype_bytes(t->dtype);
     weights_use(w, t, n, 0);
     if (ARRAY_RESERVE(w->vectors, w->cap_vectors, w->n_vectors + 1, e))
         return -1;
@@ -200,6 +215,12 @@ int weights_vector(struct weights *w, float **out, size_t n,
         v[i] += w->naming.names->plus[ref.id];
     *out = v;
     return 0;
+}
+
+int weights_vector(struct weights *w, float **out, size_t n,
+                   struct weight_ref ref, struct qwick_err *e)
+{
+    return weights_array(w, out, &n, 1, ref, e);
 }
 
 /* Names of the types of blocks in use, the order that of enum dtype. */

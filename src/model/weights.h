@@ -45,8 +45,9 @@ void weights_close(struct weights *w);
 bool weights_has(const struct weights *w, struct weight_ref ref);
 
 /* The matrix `ref` with exactly this shape, in the first format that the
- * checkpoint has it in. The error names the tensor and both values. *out stays
- * where it is until weights_close: w->matrices points at it. */
+ * checkpoint has it in; a matrix of one row may also be a vector there. The
+ * error names the tensor and both values. *out stays where it is until
+ * weights_close: w->matrices points at it. */
 int weights_matrix(struct weights *w, struct matrix *out, size_t rows,
                    size_t cols, struct weight_ref ref, struct qwick_err *e);
 
@@ -62,9 +63,18 @@ int weights_view(struct weights *w, struct matrix *out,
                  const struct matrix *stack, size_t row, size_t rows,
                  struct qwick_err *e);
 
-/* A vector [n], widened to f32 (norms and biases are small), plus what the
- * naming scheme adds to it (names.plus). It is the weights'; the caller may
- * change its values. */
+/* The number of dimensions of a weight, the first `max` of them in dims[max];
+ * 0: the checkpoint lacks it. */
+size_t weights_shape(const struct weights *w, struct weight_ref ref,
+                     size_t *dims, size_t max);
+
+/* A small array with exactly this shape, widened to f32, plus what the naming
+ * scheme adds to it (names.plus). It is the weights'; the caller may change its
+ * values. */
+int weights_array(struct weights *w, float **out, const size_t *dims,
+                  size_t rank, struct weight_ref ref, struct qwick_err *e);
+
+/* A vector [n], such as a norm or a bias, as weights_array has it. */
 int weights_vector(struct weights *w, float **out, size_t n,
                    struct weight_ref ref, struct qwick_err *e);
 
