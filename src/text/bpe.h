@@ -25,6 +25,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "text/split.h"
 
 /* A tokenizer. Functions that take it without const change it: encoding keeps a
  * cache of words, and the first bpe_token of an id turns its spelling into
@@ -69,6 +70,7 @@ struct bpe_parts {
     const float *scores;
     bool space_prefix;     /* with scores: put a blank before a text, and
                               after each added token in it */
+    enum split split;      /* of byte-level BPE */
     bool nfc;              /* normalise text */
     int32_t before, after; /* ids that frame a text, or -1: see
                               bpe_get_frame */

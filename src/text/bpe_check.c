@@ -50,9 +50,14 @@ static int check_pre_tokenizer(const struct bpe_load *l,
         return refuse(l, "pre_tokenizer.pretokenizers", list, want);
     const struct json_value *split = &list->items[0], *bl = &list->items[1];
     const struct json_value *pattern = json_get(split, "pattern");
-    if (!json_equals(json_get(pattern, "Regex"), SPLIT_PATTERN))
+    size_t known = 0;
+    while (known < N_SPLITS &&
+           !json_equals(json_get(pattern, "Regex"), split_patterns[known]))
+        known++;
+    if (known == N_SPLITS)
         return refuse(l, "pre_tokenizer: Split.pattern", pattern,
-                      "the pattern of Qwen2 and Qwen3");
+                      "the pattern of Qwen2, Qwen3 or Qwen3.5");
+    l->b->split = (enum split)known;
     if (!json_equals(json_get(split, "behavior"), "Isolated"))
         return refuse(l, "pre_tokenizer: Split.behavior",
                       json_get(split, "behavior"), "Isolated");

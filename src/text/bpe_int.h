@@ -175,6 +175,7 @@ struct bpe {
     size_t n_merges;
     struct hashmap pairs; /* from (left, right) to rank */
 
+    enum split split;
     bool nfc; /* normalise text */
     bool ignore_merges;
     struct hashmap words; /* from bytes to id, of tokens of the vocabulary; only

@@ -182,6 +182,8 @@ static int open_with(struct bpe_load *l, struct bpe **out,
         *e = l->resolve_err;
         rc = -1;
     }
+    if (!rc)
+        l->b->split = parts->split;
     if (rc ||
         (!parts->scores &&
          (read_merges(l, parts->merges) || bpe_find_bytes(l))) ||

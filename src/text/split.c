@@ -6,6 +6,25 @@
 #include "base/utf8.h"
 #include "text/unicode.h"
 
+/* Qwen3.5's is from the tokenizer.json of its checkpoints, and is the pattern
+ * of the pre-tokenizer "qwen35" in llama.cpp (llama-vocab.cpp), which spells
+ * (?i:...) out. */
+const char *const split_patterns[N_SPLITS] = {
+    [SPLIT_QWEN2] =
+        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
+        "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+    [SPLIT_QWEN35] =
+        "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+        "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}"
+        "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+};
+
+/* The functions below are compiled once with `marks`, for patterns in which a
+ * mark acts as a letter. It does so everywhere: where it matches the optional
+ * character in front of a word, the match is the run of letters and marks that
+ * it starts. */
+#define INLINE static inline __attribute__((always_inline))
+
 #define O UC_OTHER
 #define L UC_LETTER
 #define N UC_NUMBER
@@ -26,7 +45,7 @@ static const uint8_t ascii_class[128] = {
 #undef S
 
 /* Class and length of the character at p. */
-static inline enum uclass peek(const char *p, size_t n, size_t *len)
+INLINE enum uclass peek(bool marks, const char *p, size_t n, size_t *len)
 {
     unsigned char c = (unsigned char)*p;
     if (c < 0x80) {
@@ -39,15 +58,17 @@ static inline enum uclass peek(const char *p, size_t n, size_t *len)
         *len = 1;
         return UC_OTHER;
     }
-    return unicode_class(cp);
+    enum uclass class = unicode_class(cp);
+    return marks && class == UC_OTHER && unicode_is_mark(cp) ? UC_LETTER
+                                                             : class;
 }
 
 /* The end of a run of characters of one class that continues at p[i]. */
-static inline size_t run_end(const char *p, size_t n, size_t i,
-                             enum uclass class)
+INLINE size_t run_end(bool marks, const char *p, size_t n, size_t i,
+                      enum uclass class)
 {
     size_t len;
-    while (i < n && peek(p + i, n - i, &len) == class)
+    while (i < n && peek(marks, p + i, n - i, &len) == class)
         i += len;
     return i;
 }
@@ -84,10 +105,10 @@ static size_t contraction(const char *p, size_t n)
  * letter: \s*[\r\n]+ | \s+(?!\S) | \s+. Each takes the whole run of white
  * space and then backs off: to the last newline; else, before a \S, by one
  * character, unless that leaves nothing. */
-static size_t spaces(const char *p, size_t n)
+INLINE size_t spaces(bool marks, const char *p, size_t n)
 {
     size_t i = 0, last = 0, newline = 0, len;
-    while (i < n && peek(p + i, n - i, &len) == UC_SPACE) {
+    while (i < n && peek(marks, p + i, n - i, &len) == UC_SPACE) {
         last = i;
         if (is_newline(p[i]))
             newline = i + 1;
@@ -98,12 +119,12 @@ static size_t spaces(const char *p, size_t n)
     return i < n && last > 0 ? last : i;
 }
 
-size_t split_next(const char *p, size_t n)
+INLINE size_t next(bool marks, const char *p, size_t n)
 {
     size_t len, next_len;
-    enum uclass class = peek(p, n, &len);
+    enum uclass class = peek(marks, p, n, &len);
     if (class == UC_LETTER)
-        return run_end(p, n, len, UC_LETTER);
+        return run_end(marks, p, n, len, UC_LETTER);
     if (class == UC_NUMBER)
         return len;
     if (*p == '\'') {
@@ -112,16 +133,21 @@ size_t split_next(const char *p, size_t n)
             return k;
     }
     if (len < n && !is_newline(*p)) {
-        enum uclass next = peek(p + len, n - len, &next_len);
-        if (next == UC_LETTER)
-            return run_end(p, n, len + next_len, UC_LETTER);
-        if (*p == ' ' && next == UC_OTHER)
+        enum uclass second = peek(marks, p + len, n - len, &next_len);
+        if (second == UC_LETTER)
+            return run_end(marks, p, n, len + next_len, UC_LETTER);
+        if (*p == ' ' && second == UC_OTHER)
             class = UC_OTHER;
     }
     if (class == UC_SPACE)
-        return spaces(p, n);
-    size_t i = run_end(p, n, len, UC_OTHER);
+        return spaces(marks, p, n);
+    size_t i = run_end(marks, p, n, len, UC_OTHER);
     while (i < n && is_newline(p[i]))
         i++;
     return i;
+}
+
+size_t split_next(enum split split, const char *p, size_t n)
+{
+    return split == SPLIT_QWEN35 ? next(true, p, n) : next(false, p, n);
 }

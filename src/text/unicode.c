@@ -12,12 +12,13 @@
 #define N_CODE_POINTS 0x110000u
 #define BLOCK         128u
 
-/* An entry: the class, whether the character is inert (see below), and a bit
- * that marks filled entries. Threads may fill a block at the same time: they
- * store equal values, each byte atomically. */
+/* An entry: the class, whether the character is inert (see below), whether it
+ * is a mark, and a bit that says that the entry is filled. Threads may fill a
+ * block at the same time: they store equal values, each byte atomically. */
 #define E_CLASS 3u
 #define E_INERT 4u
 #define E_KNOWN 8u
+#define E_MARK  16u
 static uint8_t entries[N_CODE_POINTS];
 
 #define NFC_OPTIONS ((utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_COMPOSE))
@@ -48,6 +49,13 @@ static enum uclass class_of(uint32_t cp)
     }
 }
 
+static bool is_mark(uint32_t cp)
+{
+    utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)cp);
+    return c == UTF8PROC_CATEGORY_MN || c == UTF8PROC_CATEGORY_MC ||
+           c == UTF8PROC_CATEGORY_ME;
+}
+
 /* Whether cp may compose with, or change places with, the character before it.
  * It is a mark, a Hangul vowel or trailing consonant, or a Kirat Rai vowel
  * (Unicode 16). Marks that never compose are included, which only costs a
@@ -59,9 +67,7 @@ static bool may_join(uint32_t cp)
         (cp >= 0x16D63 && cp <= 0x16D6A))
         return true;
     const utf8proc_property_t *p = utf8proc_get_property((utf8proc_int32_t)cp);
-    return p->combining_class != 0 || p->category == UTF8PROC_CATEGORY_MN ||
-           p->category == UTF8PROC_CATEGORY_MC ||
-           p->category == UTF8PROC_CATEGORY_ME;
+    return p->combining_class != 0 || is_mark(cp);
 }
 
 /* Inert: NFC does not change the character, and normalises the text before it
@@ -90,6 +96,8 @@ __attribute__((noinline)) static unsigned fill_block(uint32_t cp)
         unsigned v = E_KNOWN | (unsigned)class_of(c);
         if (is_inert(c))
             v |= E_INERT;
+        if (is_mark(c))
+            v |= E_MARK;
         __atomic_store_n(&entries[c], (uint8_t)v, __ATOMIC_RELAXED);
     }
     /* Another thread may be storing the same value. */
@@ -107,6 +115,11 @@ enum uclass unicode_class(uint32_t cp)
     if (cp >= N_CODE_POINTS)
         return UC_OTHER;
     return (enum uclass)(entry(cp) & E_CLASS);
+}
+
+bool unicode_is_mark(uint32_t cp)
+{
+    return cp < N_CODE_POINTS && (entry(cp) & E_MARK) != 0;
 }
 
 /* ---- NFC ---- */

@@ -19,6 +19,9 @@ enum uclass { UC_OTHER, UC_LETTER, UC_NUMBER, UC_SPACE };
  * this. */
 enum uclass unicode_class(uint32_t cp);
 
+/* Whether a code point is a mark, \p{M}. Its class is UC_OTHER. */
+bool unicode_is_mark(uint32_t cp);
+
 /* Check quickly whether p[0..n) is in NFC. True is certain; false may be wrong.
  * Bytes that are not valid UTF-8 count as normalised, as in unicode_nfc. */
 bool unicode_is_nfc(const char *p, size_t n);

@@ -196,9 +196,16 @@ static bool fold(const struct letter *l, char c)
            (c == 's' && l->cp == 0x17F);
 }
 
+/* [\p{L}], or [\p{L}\p{M}] of Qwen3.5. */
+static bool in_word(enum split split, const struct letter *l)
+{
+    return l->class == UC_LETTER ||
+           (split == SPLIT_QWEN35 && unicode_is_mark(l->cp));
+}
+
 /* Match the pattern, alternative by alternative, like a backtracking engine.
  * Returns the number of characters matched at l[0..n). */
-static size_t slow_match(const struct letter *l, size_t n)
+static size_t slow_match(enum split split, const struct letter *l, size_t n)
 {
     static const char *const suffix[] = {"s", "t", "re", "ve", "m", "ll", "d"};
     for (size_t k = 0; k < 7; k++) {
@@ -207,23 +214,23 @@ static size_t slow_match(const struct letter *l, size_t n)
             (m == 1 || fold(&l[2], suffix[k][1])))
             return m + 1;
     }
-    for (size_t opt = 2; opt-- > 0;) { /* [^\r\n\p{L}\p{N}]?\p{L}+ */
+    for (size_t opt = 2; opt-- > 0;) { /* [^\r\n\p{L}\p{N}]?[\p{L}...]+ */
         if (opt &&
             (crlf(&l[0]) || l[0].class == UC_LETTER || l[0].class == UC_NUMBER))
             continue;
         size_t i = opt;
-        while (i < n && l[i].class == UC_LETTER)
+        while (i < n && in_word(split, &l[i]))
             i++;
         if (i > opt)
             return i;
     }
     if (l[0].class == UC_NUMBER)
         return 1;
-    for (size_t opt = 2; opt-- > 0;) { /*  ?[^\s\p{L}\p{N}]+[\r\n]* */
+    for (size_t opt = 2; opt-- > 0;) { /*  ?[^\s\p{L}\p{N}...]+[\r\n]* */
         if (opt && l[0].cp != ' ')
             continue;
         size_t i = opt;
-        while (i < n && l[i].class == UC_OTHER)
+        while (i < n && l[i].class == UC_OTHER && !in_word(split, &l[i]))
             i++;
         if (i == opt)
             continue;
@@ -248,15 +255,14 @@ static size_t slow_match(const struct letter *l, size_t n)
     return spaces; /* \s+ */
 }
 
-static void test_split(void **unused)
+static void check_split(enum split split)
 {
-    (void)unused;
     static const uint32_t some[] = {
-        ' ',  ' ',  ' ',    '\n',   '\r',   '\t',   'a',   'S',
-        's',  't',  'l',    'r',    'e',    'v',    'm',   'D',
-        '\'', '\'', '1',    '9',    '.',    '!',    '_',   0xE9,
-        0xA0, 0x85, 0x3000, 0x4E2D, 0x17F,  0x2167, 0x301, 0x1F600,
-        0x0B, 0,    0x200B, 0x2029, 0x1D7D8};
+        ' ',   ' ',    ' ',    '\n',   '\r',   '\t',   'a',    'S',
+        's',   't',    'l',    'r',    'e',    'v',    'm',    'D',
+        '\'',  '\'',   '1',    '9',    '.',    '!',    '_',    0xE9,
+        0xA0,  0x85,   0x3000, 0x4E2D, 0x17F,  0x2167, 0x301,  0x1F600,
+        0x903, 0x20DD, 0x0B,   0,      0x200B, 0x2029, 0x1D7D8};
     struct buf b = {0};
     for (int round = 0; round < 50000; round++) {
         struct letter l[24];
@@ -278,15 +284,22 @@ static void test_split(void **unused)
         }
         size_t at = 0;
         for (size_t i = 0; i < n;) {
-            size_t k = slow_match(l + i, n - i), bytes = 0;
+            size_t k = slow_match(split, l + i, n - i), bytes = 0;
             for (; k > 0; k--)
                 bytes += l[i++].len;
-            assert_int_equal(split_next(b.data + at, b.len - at), bytes);
+            assert_int_equal(split_next(split, b.data + at, b.len - at), bytes);
             at += bytes;
         }
         assert_int_equal(at, b.len);
     }
     buf_free(&b);
+}
+
+static void test_split(void **unused)
+{
+    (void)unused;
+    check_split(SPLIT_QWEN2);
+    check_split(SPLIT_QWEN35);
 }
 
 /* ---- small tokenizers ---- */
@@ -316,6 +329,15 @@ static void put_byte_char(struct buf *b, unsigned c)
     "[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| ?[^\\\\s\\\\p{L}"     \
     "\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"}," \
     "\"behavior\":\"Isolated\",\"invert\":false},{\"type\":\"ByteLevel\","   \
+    "\"add_prefix_space\":false,\"trim_offsets\":false,\"use_regex\":false}]}"
+
+#define PRE_QWEN35                                                          \
+    "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\","        \
+    "\"pattern\":{\"Regex\":\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|"                \
+    "[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{L}\\\\p{M}]+|\\\\p{N}|"           \
+    " ?[^\\\\s\\\\p{L}\\\\p{M}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|" \
+    "\\\\s+(?!\\\\S)|\\\\s+\"},"                                            \
+    "\"behavior\":\"Isolated\",\"invert\":false},{\"type\":\"ByteLevel\","  \
     "\"add_prefix_space\":false,\"trim_offsets\":false,\"use_regex\":false}]}"
 
 #define ADDED(id, content)                                               \
@@ -397,6 +419,31 @@ static void expect_ids(struct bpe *b, const char *s, const int32_t *want,
 #define EXPECT(b, s, ...)                            \
     expect_ids(b, s, (const int32_t[]){__VA_ARGS__}, \
                sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
+
+/* A merge of "q" with the first byte of U+0302, a mark that composes with no q:
+ * it applies where the pattern has both in one word. */
+static void test_marks(void **unused)
+{
+    (void)unused;
+    struct buf small = {0}, more = {0}, merged = {0}, marks = {0};
+    put_small(&small);
+    put_replaced(&more, small.data, "\"hellos\":304",
+                 "\"hellos\":304,\"q\xC3\x8C\":306");
+    put_replaced(&merged, more.data, "\"merges\":[",
+                 "\"merges\":[[\"q\",\"\xC3\x8C\"],");
+    put_replaced(&marks, merged.data, PRE, PRE_QWEN35);
+    struct bpe *qwen2 = open_text(merged.data, merged.len);
+    struct bpe *qwen35 = open_text(marks.data, marks.len);
+    EXPECT(qwen2, "q\xCC\x82", 'q', 0xCC, 0x82);
+    EXPECT(qwen35, "q\xCC\x82", 306, 0x82);
+    EXPECT(qwen35, "hello!\xCC\x82hello", 303, '!', 0xCC, 0x82, 303);
+    bpe_close(qwen2);
+    bpe_close(qwen35);
+    buf_free(&small);
+    buf_free(&more);
+    buf_free(&merged);
+    buf_free(&marks);
+}
 
 static void test_small(void **unused)
 {
@@ -1682,7 +1729,7 @@ static void test_cache(void **unused)
         /* Also encode each word as a separate text. */
         size_t at = 0;
         for (size_t i = 0; i < b.len && round % 10 == 0;) {
-            size_t k = split_next(b.data + i, b.len - i);
+            size_t k = split_next(SPLIT_QWEN2, b.data + i, b.len - i);
             struct ids one = encode(fresh, b.data + i, k, true);
             assert_true(at + one.n <= r.n);
             same_ids(one, (struct ids){r.v + at, one.n});
@@ -1762,6 +1809,7 @@ int main(void)
         cmocka_unit_test(test_split),
         cmocka_unit_test(test_small),
         cmocka_unit_test(test_order),
+        cmocka_unit_test(test_marks),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_truncated),
         cmocka_unit_test(test_mutated),

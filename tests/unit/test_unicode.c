@@ -85,6 +85,12 @@ static void test_classes(void **unused)
     for (uint32_t cp = 0; cp < 0x110000; cp++)
         spaces += unicode_class(cp) == UC_SPACE;
     assert_int_equal(spaces, 25); /* White_Space has 25 characters */
+    /* Mn, Mc, Me; none of them is a letter, a number or a space */
+    static const uint32_t marks[] = {0x300, 0x36F, 0x903, 0x20DD, 0xFE0F};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        assert_true(unicode_is_mark(marks[i]));
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++)
+        assert_int_equal(unicode_is_mark(t[i].cp), t[i].cp == 0x300);
 }
 
 /* Fixed test vectors, which also detect a change of utf8proc. */

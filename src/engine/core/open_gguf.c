@@ -15,9 +15,14 @@ static const char merges_key[] = "tokenizer.ggml.merges";
 static const char types_key[] = "tokenizer.ggml.token_type";
 static const char scores_key[] = "tokenizer.ggml.scores";
 
-/* Names of pre-tokenizers of byte-level BPE that split texts like Qwen2. All of
- * them normalise to NFC. */
-static const char *const splits[] = {"qwen2", "deepseek-r1-qwen"};
+/* Names of pre-tokenizers of byte-level BPE. All of them normalise to NFC. */
+static const struct {
+    const char *name;
+    enum split split;
+} splits[] = {{"qwen2", SPLIT_QWEN2},
+              {"deepseek-r1-qwen", SPLIT_QWEN2},
+              {"qwen35", SPLIT_QWEN35}};
+enum { N_NAMES = sizeof splits / sizeof *splits };
 
 /* Values of token_type. */
 enum {
@@ -69,24 +74,34 @@ need_string(const struct gguf *g, const char *key, struct qwick_err *e)
     return v;
 }
 
-static int check_pre(const struct gguf *g, struct qwick_err *e)
+/* Find how byte-level BPE splits texts. */
+static int read_split(const struct gguf *g, enum split *split,
+                      struct qwick_err *e)
 {
     static const char pre_key[] = "tokenizer.ggml.pre";
     const struct gguf_value *pre = need_string(g, pre_key, e);
     if (!pre)
         return -1;
-    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++)
-        if (is(pre, splits[i]))
+    char all[96] = "";
+    for (size_t i = 0, at = 0; i < N_NAMES; i++) {
+        *split = splits[i].split;
+        if (is(pre, splits[i].name))
             return 0;
+        at += (size_t)snprintf(all + at, sizeof all - at, "%s\"%s\"",
+                               i == 0            ? ""
+                               : i + 1 < N_NAMES ? ", "
+                                                 : " and ",
+                               splits[i].name);
+    }
     return err_set(e, QWICK_ERR_MODEL,
-                   "%s: %s: \"%s\" is not supported (\"%s\" and \"%s\" are)",
-                   gguf_path(g), pre_key,
-                   ERR_SHOW((const char *)pre->data, pre->n_bytes), splits[0],
-                   splits[1]);
+                   "%s: %s: \"%s\" is not supported (%s are)", gguf_path(g),
+                   pre_key, ERR_SHOW((const char *)pre->data, pre->n_bytes),
+                   all);
 }
 
-/* NULL with *e set: not supported. */
-static const struct kind *find_kind(const struct gguf *g, struct qwick_err *e)
+/* NULL with *e set: not supported. *split is set for byte-level BPE. */
+static const struct kind *find_kind(const struct gguf *g, enum split *split,
+                                    struct qwick_err *e)
 {
     static const char key[] = "tokenizer.ggml.model";
     const struct gguf_value *v = need_string(g, key, e);
@@ -94,7 +109,8 @@ static const struct kind *find_kind(const struct gguf *g, struct qwick_err *e)
         return NULL;
     for (size_t i = 0; i < N_KINDS; i++)
         if (is(v, kinds[i].model))
-            return kinds[i].scores || !check_pre(g, e) ? &kinds[i] : NULL;
+            return kinds[i].scores || !read_split(g, split, e) ? &kinds[i]
+                                                               : NULL;
     err_set(e, QWICK_ERR_MODEL,
             "%s: %s: \"%s\" is not supported (\"%s\", %s, and \"%s\", %s, "
             "are)",
@@ -254,7 +270,8 @@ int open_gguf_tokenizer(struct bpe **out, const struct gguf *g,
     *out = NULL;
     if (!gguf_find(g, tokens_key))
         return 0;
-    const struct kind *kind = find_kind(g, e);
+    enum split split = SPLIT_QWEN2;
+    const struct kind *kind = find_kind(g, &split, e);
     const struct gguf_value *tokens;
     if (!kind || !(tokens = need_array(g, tokens_key, GGUF_STRING, e)))
         return -1;
@@ -262,7 +279,8 @@ int open_gguf_tokenizer(struct bpe **out, const struct gguf *g,
     float *scores = NULL;
     struct bpe_parts parts = {.name = gguf_path(g),
                               .tokens_name = tokens_key,
-                              .tokens = {tokens->data, tokens->n}};
+                              .tokens = {tokens->data, tokens->n},
+                              .split = split};
     int rc = read_merging(g, kind, &parts, &scores, e) ||
              read_frame(g, kind, &parts, e) ||
              read_kinds(g, kind, tokens->n, &types, e);
