@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct arch *const families[] = {&arch_qwen3, &arch_qwen3moe,
-                                              &arch_gemma3};
+static const struct arch *const families[] = {
+    &arch_qwen3, &arch_qwen3moe, &arch_gemma3, &arch_qwen35, &arch_qwen35moe};
 
 enum { N_FAMILIES = sizeof families / sizeof *families };
 

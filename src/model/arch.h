@@ -74,6 +74,7 @@ void arch_names(char *out, size_t n);
  * arch_names. */
 void arch_gguf_names(char *out, size_t n);
 
-extern const struct arch arch_qwen3, arch_qwen3moe, arch_gemma3;
+extern const struct arch arch_qwen3, arch_qwen3moe, arch_gemma3, arch_qwen35,
+    arch_qwen35moe;
 
 #endif

@@ -65,9 +65,13 @@ static int read_eps(const struct section *s, double *out, struct qwick_err *e)
                     : section_double(s, key, MIN_EPS, 1, out, e);
 }
 
+/* Of a model that takes more than text, the whole may say it. */
 static int read_tied(const struct section *s, bool *out, struct qwick_err *e)
 {
     static const char key[] = "tie_word_embeddings";
+    const struct section whole = {.v = s->whole, .path = s->path, .in = ""};
+    if (s->whole && section_absent(s, key) && !section_absent(&whole, key))
+        return section_bool(&whole, key, out, e);
     return *out ? section_opt_bool(s, key, true, out, e)
                 : section_bool(s, key, out, e);
 }
@@ -149,6 +153,7 @@ static int find_text(const struct config *c, const struct section *s,
     if (!wrapped)
         return 0;
     *out = section_inner(s, "text_config", "text_config.");
+    out->whole = s->v;
     if (!out->v || out->v->type != JSON_OBJECT)
         return section_bad(s, "text_config", "an object", e);
     const struct json_value *type = json_get(out->v, "model_type");

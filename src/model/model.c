@@ -28,7 +28,7 @@ enum products model_products(const struct model *m, size_t n)
         return PRODUCTS_SKINNY; /* no float multiplies */
     const struct kernel_tuning *t = &m->k->tune;
     if (m->dense_bf16)
-        return PRODUCTS_BF16;
+        return n <= m->precise_tokens ? PRODUCTS_SKINNY : PRODUCTS_BF16;
     if (m->blas) {
         if (!worth_blas(m, n))
             return PRODUCTS_SKINNY;
@@ -60,6 +60,11 @@ static void note_kinds(struct model *m)
     m->dense_bf16 = all_bf16 && m->any_dense;
 }
 
+/* A state amplifies the rounding of a token: its result is a sum of products of
+ * keys and queries, which may nearly cancel, and is normalised. So a pass whose
+ * tokens cost little more in f32 than reading the weights does without bf16. */
+enum { RECURRENT_PRECISE_TOKENS = 32 };
+
 /* Once the weights are bound: see model_products. */
 static void choose_products(struct model *m)
 {
@@ -70,6 +75,8 @@ static void choose_products(struct model *m)
     m->gemm_min_tokens = m->dense_bf16 ? t->bf16_min_tokens
                          : t->blas     ? t->blas_min_tokens
                                        : t->gemm_f32_min_tokens;
+    m->precise_tokens =
+        m->config.delta.n_k_heads ? RECURRENT_PRECISE_TOKENS : 0;
 }
 
 /* The form of activations in most products of a long prefill. */

@@ -102,6 +102,8 @@ struct model {
     bool other_bf16;    /* other formats widen to bf16 for long prefills */
     bool blas;          /* OpenBLAS rather than our own gemm_f32 */
     size_t gemm_min_tokens;
+    size_t precise_tokens; /* passes of up to so many tokens round no
+                              activations to bf16 for products with floats */
     double blas_min_flops;
     size_t shared_bytes; /* model_shared_bytes */
     void *preloaded;     /* copy of the matrices, or NULL */

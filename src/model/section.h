@@ -23,6 +23,8 @@ struct section {
        the file is config.json */
     const struct section_name *names;
     const char *prefix; /* before keys that begin with "." */
+    /* The object whose member text_config this is; NULL: none */
+    const struct json_value *whole;
 };
 
 /* Whether the metadata of a GGUF file take the place of config.json. */

@@ -66,7 +66,8 @@ setup() {
     need_model tied-bf16
     for m in tied-bf16 f16 f32 sharded-bf16 head128-untied-bf16 yarn \
         legacy-config attention-bias embedding-names mlx4 mlx8 moe gemma3-tied \
-        gemma3-gqa; do
+        gemma3-gqa qwen35-tied qwen35-f16-long qwen35-wrapped-untied \
+        qwen35-moe; do
         [ -d $MODELS/$m ] || continue
         q -m $MODELS/$m --prompt-ids $IDS -n 3 --ignore-eos --json | jget \
             '[0][o["text"] != "" or len(o["tokens"]) != 3]'
@@ -245,7 +246,7 @@ config["quantization"]["mode"] = "mxfp4"' mlx4
         run_m "$method"
     done
     broken 'config["model_type"] = "qwen2_moe"'
-    run_m 'must be "qwen3", "qwen3_moe", "gemma3_text", "gemma3" (what is supported), is "qwen2_moe"'
+    run_m 'must be "qwen3", "qwen3_moe", "gemma3_text", "gemma3", "qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe" (what is supported), is "qwen2_moe"'
 }
 
 @test "no template: raw prompts and a note with -v; options that need a template are refused" {

@@ -32,7 +32,12 @@ static const char *const moe_models[] = {"moe"};
 /* MLX affine: 4 bit in groups of 64 with a tied head, 8 bit in groups of 32
  * with a separate head. */
 static const char *const quantized_models[] = {"mlx4", "mlx8"};
+/* Most layers are Gated DeltaNet. qwen35-f16-long has 150 tokens, and logits of
+ * the last ones. */
+static const char *const recurrent_models[] = {
+    "qwen35-f16-long", "qwen35-moe", "qwen35-tied", "qwen35-wrapped-untied"};
 enum {
+    N_RECURRENT = sizeof recurrent_models / sizeof *recurrent_models,
     N_DENSE = sizeof dense_models / sizeof *dense_models,
     N_MOE = sizeof moe_models / sizeof *moe_models,
     N_QUANTIZED = sizeof quantized_models / sizeof *quantized_models,
@@ -43,7 +48,8 @@ struct golden {
     char dir[128];
     int32_t *ids;
     size_t n, vocab_size;
-    float *logits; /* [n, vocab_size] */
+    size_t n_rows; /* of logits, those of the last positions */
+    float *logits; /* [n_rows, vocab_size] */
     int32_t greedy[N_GREEDY];
 };
 
@@ -54,11 +60,9 @@ static int32_t golden_i64(const unsigned char *p, size_t i)
     return (int32_t)v;
 }
 
-/* Read expected.safetensors at path into all members except dir. *n_rows:
- * number of rows of logits, which belong to the last positions. greedy is read
+/* Read expected.safetensors at path into all members except dir. greedy is read
  * if the file has it. */
-static inline int golden_read(struct golden *g, const char *path,
-                              size_t *n_rows)
+static inline int golden_read(struct golden *g, const char *path)
 {
     struct st_set *set;
     if (st_open_file(&set, path, NULL))
@@ -68,7 +72,7 @@ static inline int golden_read(struct golden *g, const char *path,
     const struct st_tensor *greedy = st_find(set, "greedy");
     g->n = ids->shape[0];
     g->vocab_size = logits->shape[1];
-    *n_rows = logits->shape[0];
+    g->n_rows = logits->shape[0];
     g->ids = malloc(g->n * sizeof *g->ids);
     g->logits = malloc(logits->n_bytes);
     for (size_t i = 0; i < g->n; i++)
@@ -84,10 +88,9 @@ static inline int golden_read(struct golden *g, const char *path,
 static inline int golden_open(struct golden *g, const char *name)
 {
     char path[192];
-    size_t n_rows;
     snprintf(g->dir, sizeof g->dir, "tests/golden/models/%s", name);
     snprintf(path, sizeof path, "%s/expected.safetensors", g->dir);
-    return golden_read(g, path, &n_rows);
+    return golden_read(g, path);
 }
 
 static inline void golden_close(struct golden *g)
@@ -107,6 +110,13 @@ static inline double relative_error(const float *got, const float *want,
         norm += (double)want[i] * (double)want[i];
     }
     return sqrt(diff / norm);
+}
+
+/* The error of those rows of `got` [n, vocab_size] that the golden has. */
+static inline double golden_error(const struct golden *g, const float *got)
+{
+    const float *rows = got + (g->n - g->n_rows) * g->vocab_size;
+    return relative_error(rows, g->logits, g->n_rows * g->vocab_size);
 }
 
 struct rows {

@@ -85,6 +85,33 @@ static const struct member gemma[] = {
     {"sliding_window", "512"},
     {"sliding_window_pattern", "3"},
 };
+/* Qwen3.5 as transformers 5 writes it. */
+static const struct member qwen35[] = {
+    {"model_type", "\"qwen3_5_text\""},
+    {"hidden_act", "\"silu\""},
+    {"vocab_size", "320"},
+    {"hidden_size", "64"},
+    {"intermediate_size", "160"},
+    {"num_hidden_layers", "5"},
+    {"num_attention_heads", "4"},
+    {"num_key_value_heads", "2"},
+    {"head_dim", "32"},
+    {"max_position_embeddings", "4096"},
+    {"rms_norm_eps", "1e-06"},
+    {"tie_word_embeddings", "true"},
+    {"attention_bias", "false"},
+    {"eos_token_id", "1"},
+    {"full_attention_interval", "4"},
+    {"linear_conv_kernel_dim", "4"},
+    {"linear_key_head_dim", "16"},
+    {"linear_value_head_dim", "24"},
+    {"linear_num_key_heads", "2"},
+    {"linear_num_value_heads", "6"},
+    {"rope_parameters",
+     "{\"mrope_interleaved\": true, \"mrope_section\": [2, 1, 1], "
+     "\"partial_rotary_factor\": 0.25, \"rope_theta\": 10000000, "
+     "\"rope_type\": \"default\"}"},
+};
 enum { N_V4 = sizeof v4 / sizeof *v4, N_V5 = sizeof v5 / sizeof *v5 };
 
 static void put_member(struct buf *b, const char *key, const char *value)
@@ -581,6 +608,151 @@ static void broken_gemma(void **state)
     refuses("config.json", "rope_parameters.full_attention.rope_theta", "is 5");
 }
 
+static void qwen35_fields(void **state)
+{
+    (void)state;
+    WRITE(qwen35, {"attn_output_gate", "true"}, {"mtp_num_hidden_layers", "1"});
+    struct config a = loads(), b;
+    assert_string_equal(a.model_type, "qwen3_5_text");
+    assert_int_equal(a.delta.n_k_heads, 2);
+    assert_int_equal(a.delta.n_v_heads, 6);
+    assert_int_equal(a.delta.d_k, 16);
+    assert_int_equal(a.delta.d_v, 24);
+    assert_int_equal(a.delta.conv, 4);
+    assert_int_equal(delta_channels(&a.delta), 2 * 2 * 16 + 6 * 24);
+    assert_true(a.attention_gate);
+    assert_int_equal(a.n_ropes, 1);
+    assert_int_equal(a.ropes[0].n_rot, 8);
+    assert_true(a.ropes[0].theta == 1e7);
+    for (size_t i = 0; i < 5; i++) {
+        assert_int_equal(a.layers[i].recurrent, i != 3);
+        assert_true(a.layers[i].window == NO_WINDOW);
+        assert_int_equal(a.layers[i].n_experts, 0);
+    }
+    /* the other spellings of layers and of the rotary embedding */
+    WRITE(qwen35,
+          {"layer_types",
+           "[\"linear_attention\", \"linear_attention\", "
+           "\"linear_attention\", \"full_attention\", \"linear_attention\"]"},
+          {"full_attention_interval", NULL}, {"partial_rotary_factor", "0.25"},
+          {"rope_parameters", NULL}, {"rope_theta", "1e7"});
+    b = loads();
+    same(&a, &b);
+    assert_int_equal(b.ropes[0].n_rot, 8);
+    config_free(&a);
+    config_free(&b);
+    WRITE(qwen35, {"rope_parameters", "{\"rope_theta\": 1e7}"},
+          {"full_attention_interval", NULL});
+    a = loads(); /* transformers' defaults */
+    assert_int_equal(a.ropes[0].n_rot, 8);
+    assert_false(a.layers[3].recurrent);
+    config_free(&a);
+    /* nothing recurrent: no state */
+    WRITE(qwen35, {"full_attention_interval", "1"});
+    a = loads();
+    assert_int_equal(a.delta.n_k_heads, 0);
+    config_free(&a);
+}
+
+#define QWEN35_MOE                                                       \
+    {"model_type", "\"qwen3_5_moe_text\""}, {"intermediate_size", NULL}, \
+        {"num_experts", "8"}, {"num_experts_per_tok", "2"},              \
+    {                                                                    \
+        "moe_intermediate_size", "48"                                    \
+    }
+
+static void qwen35_experts(void **state)
+{
+    (void)state;
+    WRITE(qwen35, QWEN35_MOE, {"shared_expert_intermediate_size", "40"});
+    struct config c = loads();
+    assert_string_equal(c.model_type, "qwen3_5_moe_text");
+    assert_true(c.norm_topk_prob);
+    for (size_t i = 0; i < 5; i++) {
+        assert_int_equal(c.layers[i].n_experts, 8);
+        assert_int_equal(c.layers[i].n_active, 2);
+        assert_int_equal(c.layers[i].d_ff, 48);
+        assert_int_equal(c.layers[i].shared_ff, 40);
+    }
+    config_free(&c);
+    WRITE(qwen35, QWEN35_MOE);
+    refuses("config.json", "shared_expert_intermediate_size", "missing");
+}
+
+/* The released form: text_config leaves what the whole says. */
+static void wrapped_qwen35(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"model_type\": \"qwen3_5_text\", \"vocab_size\": 320, "
+        "\"hidden_size\": 64, \"intermediate_size\": 160, "
+        "\"num_hidden_layers\": 4, \"num_attention_heads\": 4, "
+        "\"num_key_value_heads\": 2, \"head_dim\": 32, "
+        "\"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-06, "
+        "\"eos_token_id\": 1, \"linear_conv_kernel_dim\": 4, "
+        "\"linear_key_head_dim\": 16, \"linear_value_head_dim\": 16, "
+        "\"linear_num_key_heads\": 2, \"linear_num_value_heads\": 4, "
+        "\"rope_parameters\": {\"rope_theta\": 1e7}}";
+    static const struct member wrapped[] = {
+        {"model_type", "\"qwen3_5\""},
+        {"text_config", text},
+        {"vision_config", "{\"depth\": 27}"},
+    };
+    WRITE(wrapped, {"tie_word_embeddings", "true"});
+    struct config c = loads();
+    assert_string_equal(c.model_type, "qwen3_5_text");
+    assert_true(c.tied_head);
+    config_free(&c);
+    WRITE(wrapped, {"tie_word_embeddings", "false"});
+    c = loads();
+    assert_false(c.tied_head);
+    config_free(&c);
+    WRITE(wrapped, {"image_token_id", "300"});
+    refuses("config.json", "text_config.tie_word_embeddings", "missing");
+    WRITE(wrapped, {"model_type", "\"qwen3_5_moe\""});
+    refuses("config.json", "text_config.model_type", "\"qwen3_5_moe_text\"");
+}
+
+static void broken_qwen35(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value, *says;
+    } rows[] = {
+        {"linear_num_key_heads", "0", "is 0"},
+        {"linear_num_key_heads", NULL, "missing"},
+        {"linear_num_value_heads", "5", "is no multiple of"},
+        {"linear_num_value_heads", "16777216", "is over"},
+        {"linear_key_head_dim", "16777216", "is over"},
+        {"linear_value_head_dim", "\"16\"", "\"16\""},
+        {"linear_conv_kernel_dim", "1", "at least 2, is 1"},
+        {"linear_conv_kernel_dim", "33", "from 1 to 32"},
+        {"attn_output_gate", "false", "must be true"},
+        {"hidden_act", "\"gelu\"", "is \"gelu\""},
+        {"full_attention_interval", "0", "is 0"},
+        {"layer_types", "[\"linear_attention\"]", "has 1"},
+        {"layer_types",
+         "[\"linear_attention\", \"linear_attention\", "
+         "\"linear_attention\", \"sliding_attention\", \"full_attention\"]",
+         "no sliding_window is in use"},
+        {"partial_rotary_factor", "0.5", "is 0.5, but"},
+        {"head_dim", "28", "must leave an even number"},
+        {"head_dim", "7", "leaves 1"},
+        {"rope_parameters", "[]", "an object"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        WRITE(qwen35, {rows[i].key, rows[i].value});
+        refuses("config.json", "", rows[i].says);
+    }
+    WRITE(qwen35, {"rope_parameters", "{\"rope_theta\": 1e7, "
+                                      "\"partial_rotary_factor\": 2}"});
+    refuses("config.json", "rope_parameters.partial_rotary_factor", "is 2");
+    /* other families have no such layers */
+    WRITE(v5, {"layer_types", "[\"linear_attention\", \"full_attention\", "
+                              "\"full_attention\"]"});
+    refuses("config.json", "layer_types[0]", "\"linear_attention\"");
+}
+
 static void what_is_not_supported_is_refused_by_name(void **state)
 {
     (void)state;
@@ -1044,6 +1216,10 @@ int main(void)
         cmocka_unit_test_setup(gemma_fields, fresh),
         cmocka_unit_test_setup(wrapped_fields, fresh),
         cmocka_unit_test_setup(broken_gemma, fresh),
+        cmocka_unit_test_setup(qwen35_fields, fresh),
+        cmocka_unit_test_setup(qwen35_experts, fresh),
+        cmocka_unit_test_setup(wrapped_qwen35, fresh),
+        cmocka_unit_test_setup(broken_qwen35, fresh),
         cmocka_unit_test_setup(what_is_not_supported_is_refused_by_name, fresh),
         cmocka_unit_test_setup(shapes_that_cannot_be, fresh),
         cmocka_unit_test_setup(files_that_are_none, fresh),

@@ -41,7 +41,7 @@ static double error_of(const struct golden *g, bool exact, const char *isa)
     float *got = malloc(g->n * g->vocab_size * sizeof *got);
     if (all_logits(eng, g, got, &e))
         fail_msg("%s: %s", g->dir, e.msg);
-    double error = relative_error(got, g->logits, g->n * g->vocab_size);
+    double error = golden_error(g, got);
     free(got);
     qwick_engine_close(eng);
     return error;
@@ -86,6 +86,12 @@ static void expert_logits_match_every_isa(void **state)
     every_isa(moe_models, N_MOE, FAST_BOUND);
 }
 
+static void recurrent_logits_match_every_isa(void **state)
+{
+    (void)state;
+    every_isa(recurrent_models, N_RECURRENT, FAST_BOUND);
+}
+
 static void quantized_logits_match_every_isa(void **state)
 {
     (void)state;
@@ -121,6 +127,8 @@ static void greedy_ids_match(void **state)
     (void)state;
     for (size_t i = 0; i < N_DENSE; i++)
         greedy_ids_of(dense_models[i], NULL);
+    for (size_t i = 0; i < N_RECURRENT; i++)
+        greedy_ids_of(recurrent_models[i], NULL);
     for (size_t i = 0; i < N_MOE; i++)
         for (int l = 0; l < ISA_COUNT; l++)
             if (cpu_has((enum isa)l))
@@ -141,6 +149,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_match_every_isa),
         cmocka_unit_test(expert_logits_match_every_isa),
+        cmocka_unit_test(recurrent_logits_match_every_isa),
         cmocka_unit_test(quantized_logits_match_every_isa),
         cmocka_unit_test(greedy_ids_match),
         cmocka_unit_test(quantized_greedy_ids_match),

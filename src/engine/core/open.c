@@ -237,8 +237,7 @@ static void fill_info(struct qwick_engine *eng)
         return;
     i->has_weights = true;
     i->gemm = model_gemm_name(m);
-    i->weights_dtype =
-        weights_storage(&eng->model.weights, &m->layers[0].attn.q_proj);
+    i->weights_dtype = weights_storage(&eng->model.weights, &m->head);
     i->n_params = m->weights.n_params;
     i->n_active_params = model_active_params(m);
     memcpy(i->params_by_bits, m->weights.params_by_bits,

@@ -1,0 +1,306 @@
+/* Qwen3.5's text models (Qwen3_5ForCausalLM and Qwen3_5MoeForCausalLM in
+ * transformers; Qwen3.6 has the same model_type):
+ *
+ *   h = x + mix(norm(x))
+ *   y = h + mlp(norm(h))
+ *
+ * mix is Gated DeltaNet (delta.c) in most layers. In the others it is Qwen3's
+ * attention, of which the first part of a head rotates, and whose results are
+ * multiplied by the sigmoid of gates; q_proj computes these, a head of them
+ * behind each head of queries. mlp is dense, or a mixture of experts with one
+ * that all tokens share. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "file/json.h"
+#include "model/arch.h"
+#include "model/arch_qwen3.h"
+#include "model/model.h"
+#include "model/moe.h"
+#include "model/pass.h"
+#include "model/section.h"
+
+/* ---- config.json ----------------------------------------------------------
+ */
+
+static int need_true(const struct section *s, const char *key,
+                     struct qwick_err *e)
+{
+    bool v;
+    if (section_opt_bool(s, key, true, &v, e))
+        return -1;
+    return v ? 0 : section_bad(s, key, "true (what is supported)", e);
+}
+
+static int read_delta(struct delta_config *d, const struct section *s,
+                      struct qwick_err *e)
+{
+    size_t k, v;
+    if (section_size(s, "linear_num_key_heads", MAX_DIM, &d->n_k_heads, e) ||
+        section_size(s, "linear_num_value_heads", MAX_DIM, &d->n_v_heads, e) ||
+        section_size(s, "linear_key_head_dim", MAX_DIM, &d->d_k, e) ||
+        section_size(s, "linear_value_head_dim", MAX_DIM, &d->d_v, e) ||
+        section_size(s, "linear_conv_kernel_dim", DELTA_BLOCK, &d->conv, e))
+        return -1;
+    if (d->conv < 2)
+        return section_bad(s, "linear_conv_kernel_dim", "at least 2", e);
+    if (d->n_v_heads % d->n_k_heads)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: linear_num_value_heads: %zu is no multiple of "
+                       "linear_num_key_heads, %zu",
+                       s->path, d->n_v_heads, d->n_k_heads);
+    if (size_mul(d->n_k_heads, d->d_k, &k) || k > MAX_DIM)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: linear_num_key_heads times linear_key_head_dim: "
+                       "%zu times %zu is over %d",
+                       s->path, d->n_k_heads, d->d_k, MAX_DIM);
+    if (size_mul(d->n_v_heads, d->d_v, &v) || v > MAX_DIM)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: linear_num_value_heads times "
+                       "linear_value_head_dim: %zu times %zu is over %d",
+                       s->path, d->n_v_heads, d->d_v, MAX_DIM);
+    return 0;
+}
+
+/* layer_types; else every full_attention_interval-th layer attends. */
+static int read_layers(struct config *c, const struct section *s,
+                       struct qwick_err *e)
+{
+    size_t interval;
+    if (!section_absent(s, "layer_types"))
+        return config_read_layer_types(c, s, e);
+    if (section_opt_size(s, "full_attention_interval", 4, MAX_LAYERS, &interval,
+                         e))
+        return -1;
+    for (size_t i = 0; i < c->n_layers; i++)
+        c->layers[i].recurrent = (i + 1) % interval != 0;
+    return 0;
+}
+
+/* The elements of a head that rotate: partial_rotary_factor, in
+ * rope_parameters or beside it; 0.25 if it is in neither
+ * (Qwen3_5TextConfig). */
+static int read_rotary(struct config *c, const struct section *s,
+                       struct qwick_err *e)
+{
+    static const char key[] = "partial_rotary_factor";
+    struct section rope =
+        section_inner(s, "rope_parameters", "rope_parameters.");
+    bool inner =
+        rope.v && rope.v->type == JSON_OBJECT && !section_absent(&rope, key);
+    double factor = 0.25, other;
+    if (inner && section_double(&rope, key, 0, 1, &factor, e))
+        return -1;
+    if (section_opt_double(s, key, factor, 0, 1, &other, e))
+        return -1;
+    if (inner && other != factor)
+        return err_set(e, QWICK_ERR_MODEL, "%s: %s%s: is %g, but %s%s is %g",
+                       s->path, s->in, key, other, rope.in, key, factor);
+    size_t n = (size_t)((double)c->head_dim * other);
+    if (n < 2 || n % 2)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: %s: must leave an even number of the %zu elements "
+                       "of head_dim, leaves %zu",
+                       s->path, key, c->head_dim, n);
+    c->ropes[0].n_rot = n;
+    return 0;
+}
+
+/* The positions of text are equal in all three parts of mrope_section, which
+ * makes it a plain rotary embedding. */
+static int read_config(struct config *c, const struct section *s,
+                       struct qwick_err *e)
+{
+    if (!section_absent(s, "hidden_act") &&
+        !json_equals(json_get(s->v, "hidden_act"), "silu"))
+        return section_bad(s, "hidden_act", "\"silu\" (what is supported)", e);
+    if (need_true(s, "attn_output_gate", e) || config_read_common(c, s, e) ||
+        read_delta(&c->delta, s, e) || read_layers(c, s, e))
+        return -1;
+    c->attention_gate = true;
+    c->n_ropes = 1;
+    if (read_rotary(c, s, e) || config_read_rope(c, &c->ropes[0], s, e))
+        return -1;
+    bool any = false;
+    for (size_t i = 0; i < c->n_layers; i++) {
+        c->layers[i].score_scale = 1.0f / sqrtf((float)c->head_dim);
+        any |= c->layers[i].recurrent;
+    }
+    if (!any)
+        c->delta = (struct delta_config){0};
+    return 0;
+}
+
+/* Qwen3_5MoeTextConfig has no intermediate_size, although files may. */
+static int read_config_moe(struct config *c, const struct section *s,
+                           struct qwick_err *e)
+{
+    c->d_ff = 1;
+    if (read_config(c, s, e) || experts_read_config(c, s, e) ||
+        experts_read_shared(c, s, e))
+        return -1;
+    c->norm_topk_prob = true; /* Qwen3_5MoeTopKRouter */
+    return 0;
+}
+
+/* ---- weights --------------------------------------------------------------
+ */
+
+static struct weight_ref of_layer(enum weight_id id, size_t i)
+{
+    return (struct weight_ref){.id = id, .layer = i};
+}
+
+/* The convolution, which files have by channels, by taps. */
+static int bind_conv(struct weights *w, struct delta *l,
+                     const struct delta_config *d, size_t i,
+                     struct qwick_err *e)
+{
+    struct weight_ref ref = of_layer(WEIGHT_DELTA_CONV, i);
+    size_t n = delta_channels(d), has[3] = {0}, want[3] = {n, 1, d->conv};
+    size_t rank = weights_shape(w, ref, has, 3);
+    float *by_channel, *by_tap = malloc(n * d->conv * sizeof *by_tap);
+    if (!by_tap)
+        return err_oom(e, n * d->conv * sizeof *by_tap);
+    if (rank == 2 || (rank == 3 && has[2] == 1)) {
+        want[1] = d->conv;
+        want[2] = 1;
+    }
+    if (weights_array(w, &by_channel, want, rank == 2 ? 2 : 3, ref, e)) {
+        free(by_tap);
+        return -1;
+    }
+    for (size_t c = 0; c < n; c++)
+        for (size_t k = 0; k < d->conv; k++)
+            by_tap[k * n + c] = by_channel[c * d->conv + k];
+    memcpy(by_channel, by_tap, n * d->conv * sizeof *by_tap);
+    free(by_tap);
+    l->conv = by_channel;
+    return 0;
+}
+
+static int bind_decay(struct weights *w, struct delta *l, size_t n, size_t i,
+                      struct qwick_err *e)
+{
+    struct weight_ref log = of_layer(WEIGHT_DELTA_A_LOG, i);
+    struct weight_ref decay = of_layer(WEIGHT_DELTA_DECAY, i);
+    if (w->naming.names->of[WEIGHT_DELTA_DECAY][0])
+        return weights_vector(w, &l->decay, n, decay, e);
+    if (weights_vector(w, &l->decay, n, log, e))
+        return -1;
+    for (size_t j = 0; j < n; j++)
+        l->decay[j] = (float)-exp((double)l->decay[j]);
+    return 0;
+}
+
+static int bind_delta(struct model *m, struct layer *layer, size_t i,
+                      struct qwick_err *e)
+{
+    const struct delta_config *c = &m->config.delta;
+    struct weights *w = &m->weights;
+    struct delta *l = &layer->delta;
+    size_t d = m->config.d_model, n = c->n_v_heads, v_dim = n * c->d_v;
+    l->tiled = w->naming.names->tiled;
+    return qwen3_bind_norms(m, layer, i, e) ||
+                   weights_matrix(w, &l->qkv, delta_channels(c), d,
+                                  of_layer(WEIGHT_DELTA_QKV, i), e) ||
+                   weights_matrix(w, &l->z, v_dim, d,
+                                  of_layer(WEIGHT_DELTA_Z, i), e) ||
+                   weights_matrix(w, &l->b, n, d, of_layer(WEIGHT_DELTA_B, i),
+                                  e) ||
+                   weights_matrix(w, &l->a, n, d, of_layer(WEIGHT_DELTA_A, i),
+                                  e) ||
+                   weights_matrix(w, &l->out, d, v_dim,
+                                  of_layer(WEIGHT_DELTA_OUT, i), e) ||
+                   bind_conv(w, l, c, i, e) || bind_decay(w, l, n, i, e) ||
+                   weights_vector(w, &l->dt_bias, n,
+                                  of_layer(WEIGHT_DELTA_DT_BIAS, i), e) ||
+                   weights_vector(w, &l->norm, c->d_v,
+                                  of_layer(WEIGHT_DELTA_NORM, i), e)
+               ? -1
+               : 0;
+}
+
+static int bind_layer(struct model *m, struct layer *l, size_t i,
+                      struct qwick_err *e)
+{
+    const struct layer_config *c = &m->config.layers[i];
+    if (c->recurrent ? bind_delta(m, l, i, e)
+                     : qwen3_bind_attention(m, l, i, e))
+        return -1;
+    return c->n_experts ? experts_bind(m, &l->experts, i, e)
+                        : qwen3_bind_mlp(m, l, i, e);
+}
+
+static const struct names *const schemes[] = {&names_qwen35_mlx, &names_qwen35,
+                                              &names_qwen35_gguf, NULL};
+
+/* ---- the layer ------------------------------------------------------------
+ */
+
+static void layer(struct worker *w, size_t i, size_t n)
+{
+    const struct layer *l = &w->p->m->layers[i];
+    bool recurrent = w->p->m->config.layers[i].recurrent;
+    struct input in = recurrent ? pass_delta(w, i, l->input_norm, n)
+                                : pass_attention(w, i, l->input_norm, n);
+    const struct matrix *out = recurrent ? &l->delta.out : &l->attn.o_proj;
+    if (!*w->p->stop && n > 0)
+        qwen3_finish(w, l, out, &in, n, i + 1);
+}
+
+static void ahead(struct worker *w, size_t i)
+{
+    const struct delta *d = &w->p->m->layers[i].delta;
+    const struct matrix *const in[] = {&d->qkv, &d->z, &d->b, &d->a};
+    if (w->p->m->config.layers[i].recurrent)
+        pass_ahead_all(w, in, 4, w->p->n);
+    else
+        qwen3_ahead(w, i);
+}
+
+/* The recurrence multiplies three times by a state or adds to it, and decays
+ * it. */
+static struct cost delta_cost(const struct model *m, size_t n, size_t n_kept)
+{
+    const struct delta_config *c = &m->config.delta;
+    double d = (double)m->config.d_model, heads = (double)c->n_v_heads,
+           v_dim = heads * (double)c->d_v, channels = (double)delta_channels(c);
+    double state = heads * (double)c->d_k * (double)c->d_v;
+    double token = 2 * d * (channels + v_dim + 2 * heads) +
+                   2 * (double)c->conv * channels + 7 * state;
+    return (struct cost){.flops = (double)n * token +
+                                  (double)n_kept * 2 * d * v_dim};
+}
+
+static struct cost layer_cost(const struct model *m, size_t i, size_t pos,
+                              size_t n, size_t n_kept)
+{
+    if (!m->config.layers[i].recurrent)
+        return qwen3_layer_cost(m, i, pos, n, n_kept);
+    struct cost c = delta_cost(m, n, n_kept);
+    c.flops += qwen3_mlp_flops(m, i, n_kept);
+    return c;
+}
+
+const struct arch arch_qwen35 = {.model_type = "qwen3_5_text",
+                                 .wrapped = "qwen3_5",
+                                 .gguf = "qwen35",
+                                 .names = schemes,
+                                 .read_config = read_config,
+                                 .bind_layer = bind_layer,
+                                 .layer = layer,
+                                 .ahead = ahead,
+                                 .layer_cost = layer_cost};
+
+const struct arch arch_qwen35moe = {.model_type = "qwen3_5_moe_text",
+                                    .wrapped = "qwen3_5_moe",
+                                    .gguf = "qwen35moe",
+                                    .names = schemes,
+                                    .read_config = read_config_moe,
+                                    .bind_layer = bind_layer,
+                                    .layer = layer,
+                                    .ahead = ahead,
+                                    .layer_cost = layer_cost};
