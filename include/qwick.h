@@ -217,10 +217,12 @@ struct qwick_info {
     size_t kv_token_bytes;    /* bytes of KV cache per token */
     const int32_t *stop_ids;
     size_t n_stop_ids;
-    double load_ms; /* duration of qwick_engine_open */
-    int32_t bos_id; /* the token that goes before a text without a chat
-                       template: add_bos_token of tokenizer_config.json or of a
-                       GGUF file; -1: none */
+    double load_ms;        /* duration of qwick_engine_open */
+    int32_t bos_id;        /* the token that goes before a text without a chat
+                              template: add_bos_token of tokenizer_config.json or of a
+                              GGUF file; -1: none */
+    size_t kv_state_bytes; /* most bytes that a sequence takes besides, for the
+                              state of recurrent layers; 0: there are none */
 };
 QWICK_API const struct qwick_info *
 qwick_engine_info(const struct qwick_engine *eng);
@@ -448,8 +450,10 @@ QWICK_API int qwick_chat_generate(struct qwick_chat *c, struct qwick_session *s,
  * A call that fails because of its arguments (an id out of range, no room in
  * the context) changes nothing. When a call fails midway (interrupted, out of
  * memory), sync stops at a chunk boundary, and its context is a prefix of the
- * old one or of the new one; other calls leave the context unchanged. The
- * session stays usable, and its later results equal those of a new session. */
+ * old one or of the new one; other calls leave the context unchanged. If the
+ * model has recurrent layers, an interrupted call may leave fewer tokens: a
+ * prefix of what it would leave otherwise. The session stays usable, and its
+ * later results equal those of a new session. */
 struct qwick_session;
 
 /* Create a session. n_ctx is the maximum number of tokens that it may hold (0:
@@ -475,10 +479,18 @@ QWICK_API int qwick_session_decode(struct qwick_session *s, int32_t token,
 
 /* Drop all tokens after the first n. If any are dropped, there are no logits
  * until the next sync or decode. QWICK_ERR_USAGE when n is larger than the
- * length. If the model has layers with a sliding window, also when keys that
- * later tokens need are gone, which is possible once n is more than 256 below
- * the longest length that the session has had. In that case call
- * qwick_session_sync, which evaluates the tokens again. */
+ * length. Some models cannot go back to every n; 0 is always possible. Then the
+ * call fails with QWICK_ERR_USAGE and changes nothing, and qwick_session_sync
+ * does it, because it evaluates again the tokens that it must:
+ *
+ *   layers with a sliding window  keys that later tokens need may be gone once
+ *                                 n is more than 256 below the longest length
+ *                                 that the session has had
+ *   recurrent layers              n must be one of the last 32 lengths, or a
+ *                                 length at which the session keeps a copy of
+ *                                 their state: every 256 tokens, in a long
+ *                                 context fewer, and at the end of what it took
+ *                                 from a prefix cache or a file */
 QWICK_API int qwick_session_rollback(struct qwick_session *s, size_t n,
                                      struct qwick_err *e);
 
@@ -520,7 +532,10 @@ QWICK_API int qwick_session_reuse(struct qwick_session *s,
                                   struct qwick_err *e);
 
 /* Put the full pages of the context into the engine's prefix cache in memory.
- * Copies nothing. Does nothing when the engine has no such cache. */
+ * Copies nothing but, if the model has recurrent layers, their state at the end
+ * of the last full page. Call it then before more than 32 tokens follow that
+ * page, otherwise the cache gets fewer pages. Does nothing when the engine has
+ * no such cache. */
 QWICK_API void qwick_session_publish(struct qwick_session *s);
 
 /* Write the full pages of the first n tokens of the context to the prefix cache
@@ -625,7 +640,9 @@ enum qwick_output { QWICK_LOGITS = 1, QWICK_HIDDEN = 2 };
  * weights. Steps may have different lengths, and some may decode while others
  * prefill. Memory grows with the total number of tokens. output: QWICK_LOGITS,
  * QWICK_HIDDEN or both. When the pass fails, or the interrupt flag of the first
- * step's session is set, no session changes. */
+ * step's session is set, no session changes; except that with recurrent layers
+ * an interrupted pass may drop the last tokens of a session that had a step of
+ * more than 32 tokens (see qwick_session_length). */
 QWICK_API int qwick_engine_step(struct qwick_engine *eng,
                                 const struct qwick_step *steps, size_t n,
                                 enum qwick_output output, struct qwick_err *e);

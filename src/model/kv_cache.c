@@ -58,6 +58,7 @@ struct kv_cache kv_like(const struct kv_cache *kv)
     like.state.live = NULL;
     like.state.first = 0;
     like.snapshot_pages = KV_SNAPSHOT_PAGES;
+    like.wanted_page = 0;
     return like;
 }
 
@@ -220,7 +221,8 @@ void kv_release(struct kv_cache *kv, size_t slack)
 /* Whether kv_reserve would have to allocate the page's snapshot. */
 static bool lacks_snapshot(const struct kv_cache *kv, size_t page)
 {
-    return (page + 1) % kv->snapshot_pages == 0 &&
+    return ((page + 1) % kv->snapshot_pages == 0 ||
+            page + 1 == kv->wanted_page) &&
            (page >= kv->n_pages || !kv->pages[page]->state ||
             kv->pages[page]->refs > 1);
 }
@@ -253,7 +255,8 @@ static void choose_snapshots(struct kv_cache *kv, size_t end)
         kv->snapshot_pages *= 2;
         for (size_t i = 0; i < kv->n_pages; i++) {
             struct kv_page *page = kv->pages[i];
-            if (page->refs > 1 || (i + 1) % kv->snapshot_pages == 0)
+            if (page->refs > 1 || (i + 1) % kv->snapshot_pages == 0 ||
+                i + 1 == kv->wanted_page)
                 continue;
             state_snapshot_free(&kv->state, page->state);
             page->state = NULL;
@@ -262,6 +265,21 @@ static void choose_snapshots(struct kv_cache *kv, size_t end)
     for (size_t i = kv->n / KV_BLOCK; i < end; i++)
         if (lacks_snapshot(kv, i))
             kv->pages[i]->state = state_snapshot_new(&kv->state);
+}
+
+size_t kv_want_snapshot(struct kv_cache *kv, size_t n)
+{
+    size_t page = n / KV_BLOCK, step = kv->snapshot_pages;
+    if (!kv->state.n_layers)
+        return n;
+    if (n <= kv->n)
+        return kv_usable(kv, n);
+    if (kv->wanted_page <= kv->n / KV_BLOCK)
+        kv->wanted_page = page;
+    size_t last = page / step * step;
+    if (kv->wanted_page <= page && kv->wanted_page > last)
+        last = kv->wanted_page;
+    return last * KV_BLOCK;
 }
 
 void kv_snapshot(struct kv_cache *kv)

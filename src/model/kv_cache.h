@@ -54,7 +54,7 @@ enum { KV_SLACK = 256 };
 
 /* Pages from snapshot to snapshot in a short sequence, and how many snapshots a
  * sequence has at most, those not counted that it shares with others. A model
- * of 0.8B parameters has snapshots of 19 MB. */
+ * of 0.8B parameters has snapshots of 20 MB. */
 enum { KV_SNAPSHOT_PAGES = 4, KV_SNAPSHOTS = 16 };
 
 struct kv_cache {
@@ -72,6 +72,7 @@ struct kv_cache {
     size_t n_visited;      /* pages that kv_release has looked at */
     struct state state;    /* of the recurrent layers */
     size_t snapshot_pages; /* from snapshot to snapshot */
+    size_t wanted_page; /* gets one in any case; its number plus 1, 0: none */
 };
 
 /* An empty cache for a model's layers. QWICK_ERR_MODEL if no layer has keys, or
@@ -111,6 +112,12 @@ size_t kv_usable(const struct kv_cache *kv, size_t n);
 
 /* Forget positions from kv_usable(kv, n) on. Pages are kept for reuse. */
 void kv_truncate(struct kv_cache *kv, size_t n);
+
+/* Return after how many of its first n positions, n <= kv->n or positions yet
+ * to come, other sequences can go on once kv has them. For positions to come,
+ * also have the page that ends there get a snapshot, unless another page was
+ * asked for before and is not full yet. */
+size_t kv_want_snapshot(struct kv_cache *kv, size_t n);
 
 /* Give the last whole page a snapshot, so that sequences which share or adopt
  * the pages up to it can go on after them. Does nothing without recurrent

@@ -78,6 +78,11 @@ size_t state_snapshot_bytes(const struct state *s)
     return s->n_layers * s->start_floats * sizeof(float);
 }
 
+size_t state_packed_bytes(const struct state *s)
+{
+    return s->half_floats * sizeof(float);
+}
+
 size_t state_missing_bytes(const struct state *s)
 {
     return s->live && s->live->refs == 1 ? 0 : state_live_bytes(s);
@@ -170,6 +175,14 @@ static void copy_blocks(const struct state *to, const struct state *from,
     }
 }
 
+void state_pack(const struct state *s, size_t n, float *packed)
+{
+    size_t block = n / DELTA_BLOCK, at = s->n_layers * s->start_floats;
+    state_save(s, block, packed);
+    memset(packed + at, 0, state_packed_bytes(s) - at * sizeof *packed);
+    copy_log(s, packed + at, log_of(s, block), n % DELTA_BLOCK);
+}
+
 /* ---- positions ---------------------------------------------------------- */
 
 int state_prepare(struct state *s, size_t n, const float *snapshot,
@@ -193,6 +206,15 @@ int state_prepare(struct state *s, size_t n, const float *snapshot,
         memcpy(start_of(s, s->first), snapshot, state_snapshot_bytes(s));
     }
     return 0;
+}
+
+float *state_unpack(struct state *s, size_t n, struct qwick_err *e)
+{
+    s->first = 0;
+    if (state_prepare(s, 0, NULL, e))
+        return NULL;
+    s->first = n / DELTA_BLOCK;
+    return start_of(s, s->first);
 }
 
 bool state_holds(const struct state *s, size_t n, size_t to)

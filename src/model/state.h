@@ -96,9 +96,11 @@ void state_go_back(struct state *s, size_t n, size_t to);
 void state_share(struct state *dst, const struct state *src, size_t n,
                  size_t to);
 
-/* Bytes of a live state and of a snapshot; 0 without recurrent layers. */
+/* Bytes of a live state, of a snapshot, and of what state_pack writes; 0
+ * without recurrent layers. */
 size_t state_live_bytes(const struct state *s);
 size_t state_snapshot_bytes(const struct state *s);
+size_t state_packed_bytes(const struct state *s);
 /* Bytes that state_prepare would allocate. */
 size_t state_missing_bytes(const struct state *s);
 
@@ -109,6 +111,15 @@ void state_snapshot_free(const struct state *s, float *snapshot);
 
 /* Copy the start of block b, which the live state holds, to a snapshot. */
 void state_save(const struct state *s, size_t block, float *snapshot);
+
+/* Write the state of a sequence of n positions, which its live state holds: the
+ * block of position n. Rows of its log that are not in use are zeros. */
+void state_pack(const struct state *s, size_t n, float *packed);
+
+/* Give the sequence a live state of its own that holds the block of position n,
+ * and return where that block is, for the caller to fill in the form of
+ * state_pack. NULL: no memory, and *e is set. */
+float *state_unpack(struct state *s, size_t n, struct qwick_err *e);
 
 /* ---- for layers ----------------------------------------------------------
  *

@@ -120,8 +120,8 @@ int session_predict_memory(const struct qwick_session *s, size_t n,
 int session_reserve_tokens(struct qwick_session *s, size_t n,
                            struct qwick_err *e);
 
-/* Drop all tokens after the first n. If any are dropped, the logits are
- * dropped, too. */
+/* Drop all tokens after the first kv_usable(&s->kv, n). If any are dropped, the
+ * logits are dropped, too. */
 void session_truncate(struct qwick_session *s, size_t n);
 
 /* Append tokens[0..n), n >= 1, in one pass, and write their logits to rows f32
@@ -132,8 +132,9 @@ int session_decode_all(struct qwick_session *s, const int32_t *tokens, size_t n,
                        size_t most, float *rows, struct qwick_err *e);
 
 /* After session_decode_all: drop all tokens of the session after the first n.
- * At least one token of the pass must stay. The logits are then those of the
- * last remaining token. */
+ * At least one token of the pass must stay. The session must be able to go back
+ * (kv_usable): at most KV_SLACK tokens, with recurrent layers DELTA_BLOCK. The
+ * logits are then those of the last remaining token. */
 void session_keep(struct qwick_session *s, size_t n);
 
 /* Copy the session's logits, if it has any, to s->own_logits. */

@@ -250,8 +250,11 @@ static void fill_info(struct qwick_engine *eng)
     i->weight_bytes = m->weights.n_bytes;
     i->decode_bytes = model_decode_bytes(m);
     struct kv_cache kv; /* empty: no positions */
-    if (!kv_init(&kv, eng->kv_dtype, c, NULL))
-        i->kv_token_bytes = kv_position_bytes(&kv);
+    if (kv_init(&kv, eng->kv_dtype, c, NULL))
+        return;
+    i->kv_token_bytes = kv_position_bytes(&kv);
+    i->kv_state_bytes = state_live_bytes(&kv.state) +
+                        KV_SNAPSHOTS * state_snapshot_bytes(&kv.state);
 }
 
 /* Check the memory only for weights of this size: the check takes 0.2 ms. */

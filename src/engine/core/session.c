@@ -1,5 +1,6 @@
 /* Sessions: which tokens of a context are cached, and which must be
  * evaluated. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,18 +59,14 @@ void qwick_session_free(struct qwick_session *s)
     free(s);
 }
 
-/* Fail if n_pages more do not fit the memory. what: printf format of the
- * purpose, with n. */
-static int predict_pages(struct qwick_engine *eng, size_t n_pages,
-                         size_t page_bytes, struct qwick_err *e,
-                         const char *what, size_t n)
+/* Fail if `need` bytes more do not fit the memory. what: the purpose, with
+ * n. */
+static int predict_bytes(struct qwick_engine *eng, size_t need,
+                         struct qwick_err *e, const char *what, size_t n)
 {
-    size_t need, avail;
-    if (n_pages == 0)
+    if (need == 0)
         return 0;
-    if (size_mul(n_pages, page_bytes, &need))
-        need = SIZE_MAX;
-    avail = memory_available(&eng->memory, need);
+    size_t avail = memory_available(&eng->memory, need);
     if (need > avail || need == SIZE_MAX)
         return err_set(e, QWICK_ERR_MEMORY,
                        "out of memory: %zu bytes more for the KV cache of %zu "
@@ -82,24 +79,21 @@ static int predict_pages(struct qwick_engine *eng, size_t n_pages,
 int session_predict_memory(const struct qwick_session *s, size_t n,
                            struct qwick_err *e)
 {
-    return predict_pages(s->eng, kv_missing_pages(&s->kv, n), s->kv.page_bytes,
-                         e, "tokens", n);
+    return predict_bytes(s->eng, kv_missing_bytes(&s->kv, n), e, "tokens", n);
 }
 
-/* Fail if the new pages of all sessions of a joint step do not fit the
- * memory. */
+/* Fail if what the sessions of a joint step need does not fit the memory. */
 static int predict_steps(struct qwick_engine *eng,
                          const struct qwick_step *steps, size_t n,
                          struct qwick_err *e)
 {
-    size_t pages = 0;
+    size_t need = 0;
     for (size_t i = 0; i < n; i++) {
         const struct kv_cache *kv = &steps[i].session->kv;
-        if (size_add(pages, kv_missing_pages(kv, kv->n + steps[i].n), &pages))
-            pages = SIZE_MAX;
+        if (size_add(need, kv_missing_bytes(kv, kv->n + steps[i].n), &need))
+            need = SIZE_MAX;
     }
-    return predict_pages(eng, pages, steps[0].session->kv.page_bytes, e,
-                         "sequences", n);
+    return predict_bytes(eng, need, e, "sequences", n);
 }
 
 int session_reserve_tokens(struct qwick_session *s, size_t n,
@@ -209,6 +203,9 @@ int qwick_session_sync(struct qwick_session *s, const int32_t *tokens, size_t n,
         if (s->progress)
             s->progress(s->progress_ctx, at - first, n - first);
     }
+    /* chats go back to the end of a prompt, and others share it */
+    if (n - first >= KV_BLOCK)
+        kv_snapshot(&s->kv);
     qwick_session_publish(s);
     return 0;
 }
@@ -248,6 +245,7 @@ void session_keep(struct qwick_session *s, size_t n)
 {
     size_t dropped = s->kv.n - n;
     kv_truncate(&s->kv, n);
+    assert(s->kv.n == n);
     s->logits -= dropped * s->eng->model.config.vocab_size;
     s->n_rows -= dropped;
 }
@@ -271,9 +269,11 @@ int qwick_session_rollback(struct qwick_session *s, size_t n,
                        s->kv.n);
     if (kv_usable(&s->kv, n) < n)
         return err_set(e, QWICK_ERR_USAGE,
-                       "rollback: to %zu of %zu tokens: the keys of the layers "
-                       "with a sliding window are gone",
-                       n, s->kv.n);
+                       "rollback: to %zu of %zu tokens: %s are gone", n,
+                       s->kv.n,
+                       s->kv.state.n_layers
+                           ? "the states of the recurrent layers"
+                           : "the keys of the layers with a sliding window");
     session_truncate(s, n);
     return 0;
 }

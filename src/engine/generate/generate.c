@@ -483,6 +483,8 @@ static int prepare_lookup(struct solo *o, const int32_t *prompt,
 {
     const struct qwick_engine *eng = o->s->eng;
     size_t max = o->g.o->lookup, most = eng->model.chunk - 1;
+    if (o->s->kv.state.n_layers && most > DELTA_BLOCK)
+        most = DELTA_BLOCK; /* a recurrent state forgets no more at once */
     o->prompt = prompt;
     o->g.r->lookup.max = max;
     o->draft = (struct decode_draft){.guess = solo_guess,

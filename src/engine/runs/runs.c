@@ -22,7 +22,8 @@ int runs_open(struct runs *s, struct qwick_engine *eng,
     *s = (struct runs){
         .eng = eng, .task = task, .ctx = ctx, .max_live = max_live};
     s->last = &s->first;
-    if (engine_context(eng, n_ctx, &s->n_ctx, e))
+    if (engine_context(eng, n_ctx, &s->n_ctx, e) ||
+        kv_init(&s->shape, eng->kv_dtype, &eng->model.config, e))
         return -1;
     s->live = calloc(max_live, sizeof *s->live);
     s->stepped = calloc(max_live, sizeof *s->stepped);

@@ -105,10 +105,11 @@ struct run_task {
 struct runs {
     struct qwick_engine *eng;
     const struct run_task *task;
-    void *ctx;       /* context of the task */
-    size_t n_ctx;    /* maximum number of tokens in a session */
-    size_t kv_bytes; /* maximum memory of all sessions; 0: all available
-                        memory */
+    void *ctx;             /* context of the task */
+    struct kv_cache shape; /* empty; gives the size of a sequence */
+    size_t n_ctx;          /* maximum number of tokens in a session */
+    size_t kv_bytes;       /* maximum memory of all sessions; 0: all available
+                              memory */
     const volatile int *interrupt; /* NULL: never */
     qwick_progress_fn progress;    /* called after each pass, or NULL */
     void *progress_ctx;
@@ -159,7 +160,8 @@ void runs_push_front(struct runs *s, struct run *r);
 bool runs_pending(const struct runs *s);
 
 /* Admit runs and evaluate one pass. After QWICK_ERR_INTERRUPTED nothing has
- * changed. */
+ * changed, except that sessions with recurrent layers may have lost tokens that
+ * the next pass evaluates again. */
 int runs_step(struct runs *s, struct qwick_err *e);
 
 /* Run steps until no run is left. On failure, runs that have not ended are

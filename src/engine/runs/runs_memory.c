@@ -2,59 +2,39 @@
 #include "engine/cache/prefix.h"
 #include "engine/runs/runs.h"
 
-static size_t page_bytes(const struct runs *s)
-{
-    return s->eng->info.kv_token_bytes * KV_BLOCK;
-}
-
-static size_t pages_of(size_t n_tokens)
-{
-    return n_tokens / KV_BLOCK + (n_tokens % KV_BLOCK != 0);
-}
-
 static size_t plus(size_t a, size_t b)
 {
     return b > SIZE_MAX - a ? SIZE_MAX : a + b;
-}
-
-static size_t times(size_t a, size_t b)
-{
-    return b && a > SIZE_MAX / b ? SIZE_MAX : a * b;
-}
-
-/* The session's share of its pages: a page with n references counts 1/n. */
-static size_t session_bytes(const struct qwick_session *s)
-{
-    size_t sum = 0;
-    for (size_t i = 0; s && i < s->kv.n_pages; i++)
-        sum += s->kv.page_bytes / s->kv.pages[i]->refs;
-    return sum;
 }
 
 static size_t used_bytes(const struct runs *s)
 {
     size_t sum = 0;
     for (size_t i = 0; i < s->n_live; i++)
-        sum += session_bytes(s->live[i]->session);
+        if (s->live[i]->session)
+            sum += kv_fair_bytes(&s->live[i]->session->kv);
     return sum;
 }
 
-/* Pages that a run will still need, without the pages that it has or can
- * share. */
-static size_t growth_of(const struct run *r, size_t shared)
+/* Bytes that a run will still need, without the pages that it has or can
+ * share: the first n_shared. */
+static size_t growth_of(const struct runs *s, const struct run *r,
+                        size_t n_shared)
 {
-    size_t want = pages_of(r->n_final);
-    size_t have = r->session ? r->session->kv.n_pages : shared;
-    return want > have ? want - have : 0;
+    if (r->session)
+        return kv_missing_bytes(&r->session->kv, r->n_final);
+    size_t all = kv_sequence_bytes(&s->shape, r->n_final);
+    size_t shared = n_shared * s->shape.page_bytes;
+    return all > shared ? all - shared : 0;
 }
 
 /* Bytes that the live runs will still need. */
 static size_t growth(const struct runs *s)
 {
-    size_t pages = 0;
+    size_t bytes = 0;
     for (size_t i = 0; i < s->n_live; i++)
-        pages = plus(pages, growth_of(s->live[i], 0));
-    return times(pages, page_bytes(s));
+        bytes = plus(bytes, growth_of(s, s->live[i], 0));
+    return bytes;
 }
 
 /* Bytes that may still be allocated. An eighth of the free memory stays free:
@@ -91,8 +71,9 @@ static size_t shared_pages(const struct runs *s, const struct run *r)
     if (s->task->share)
         n = runs_find(s, r, &from);
     else if (s->base)
-        n = tokens_in_common(r->tokens, r->n - 1, s->base->tokens,
-                             s->base->kv.n);
+        n = kv_usable(&s->base->kv,
+                      tokens_in_common(r->tokens, r->n - 1, s->base->tokens,
+                                       s->base->kv.n));
     return n / KV_BLOCK;
 }
 
@@ -102,8 +83,7 @@ bool runs_admits(struct runs *s, const struct run *r)
         return true; /* try a run alone in any case; only a failed allocation
                         refuses it */
     do {
-        size_t need = times(growth_of(r, shared_pages(s, r)), page_bytes(s));
-        need = plus(need, growth(s));
+        size_t need = plus(growth_of(s, r, shared_pages(s, r)), growth(s));
         if (need <= room(s, need))
             return true;
         /* with kv_bytes, the prefix cache has a separate limit */
@@ -115,13 +95,11 @@ int runs_check_memory(struct runs *s, struct qwick_err *e)
 {
     if (!s->kv_bytes)
         return 0;
-    size_t pages = 0, need;
+    size_t need = used_bytes(s);
     for (size_t i = 0; i < s->n_steps; i++) {
         const struct kv_cache *kv = &s->steps[i].session->kv;
-        size_t want = pages_of(kv->n + s->steps[i].n);
-        pages += want > kv->n_pages ? want - kv->n_pages : 0;
+        need = plus(need, kv_missing_bytes(kv, kv->n + s->steps[i].n));
     }
-    need = plus(times(pages, page_bytes(s)), used_bytes(s));
     if (need > s->kv_bytes)
         return err_set(e, QWICK_ERR_MEMORY,
                        "out of memory: %zu bytes for the KV cache, which may "

@@ -40,6 +40,8 @@ size_t runs_find(const struct runs *s, const struct run *r,
     return best;
 }
 
+/* Recurrent layers go on only where there is a snapshot, so the other run is
+ * asked to make one. */
 bool runs_worth_waiting(const struct runs *s, size_t i)
 {
     const struct run *r = s->live[i];
@@ -49,6 +51,8 @@ bool runs_worth_waiting(const struct runs *s, size_t i)
         const struct run *other = s->live[j];
         size_t n =
             tokens_in_common(r->tokens, r->n - 1, other->tokens, other->n);
+        struct kv_cache none = s->shape;
+        n = kv_want_snapshot(other->session ? &other->session->kv : &none, n);
         later = n > later ? n : later;
     }
     if (later == 0)
