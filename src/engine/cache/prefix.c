@@ -4,12 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
+
 struct node {
     struct node *parent;
     struct node **children; /* [n_children] of cap, sorted by tokens */
     size_t n_children, cap;
     struct node *newer, *older; /* list in order of last use */
     struct kv_page *page;
+    size_t bytes; /* of the page, as counted */
     size_t n; /* tokens; only the end of a sequence has less than a page: then
                  the node has no children, and no sibling begins with its
                  tokens */
@@ -20,7 +23,7 @@ struct prefix {
     struct kv_cache shape; /* empty; gives the size of pages */
     struct node root;
     struct node *newest, *oldest;
-    size_t n_nodes, max_bytes;
+    size_t bytes, max_bytes;
 };
 
 int prefix_create(struct prefix **out, const struct kv_cache *shape,
@@ -107,6 +110,20 @@ static struct node *best_child(const struct node *parent, const int32_t *tokens,
     return best;
 }
 
+static size_t cost_of(const struct prefix *p, const struct kv_page *page)
+{
+    return p->shape.page_bytes +
+           (page->state ? state_snapshot_bytes(&p->shape.state) : 0);
+}
+
+/* Count the bytes of a node's page, which may have got a snapshot since. */
+static void count(struct prefix *p, struct node *c)
+{
+    size_t bytes = cost_of(p, c->page);
+    p->bytes = p->bytes - c->bytes + bytes;
+    c->bytes = bytes;
+}
+
 /* Extend a node's tokens to tokens[0..n), which begin with its present
  * tokens. */
 static void fill(struct prefix *p, struct node *c, const int32_t *tokens,
@@ -116,6 +133,7 @@ static void fill(struct prefix *p, struct node *c, const int32_t *tokens,
     if (c->page)
         kv_page_drop(&p->shape, c->page);
     c->page = page;
+    count(p, c);
     memcpy(c->tokens, tokens, n * sizeof *tokens);
     c->n = n;
 }
@@ -142,22 +160,43 @@ static struct node *add_child(struct prefix *p, struct node *parent,
     memmove(to + 1, to, (parent->n_children++ - at) * sizeof(*to));
     *to = n;
     link_newest(p, n);
-    p->n_nodes++;
     return n;
 }
 
-static void drop_oldest(struct prefix *p)
+static void drop_leaf(struct prefix *p, struct node *n)
 {
-    struct node *n = p->oldest, *parent = n->parent;
+    struct node *parent = n->parent;
     assert(!n->n_children);
     size_t at = place(parent, n->tokens, n->n);
     struct node **from = parent->children + at;
     memmove(from, from + 1, (--parent->n_children - at) * sizeof(*from));
     unlink_node(p, n);
+    p->bytes -= n->bytes;
     kv_page_drop(&p->shape, n->page);
     free(n->children);
     free(n);
-    p->n_nodes--;
+}
+
+static bool recurrent(const struct prefix *p)
+{
+    return p->shape.state.n_layers != 0;
+}
+
+/* Whether a sequence can go on after all of a node's tokens. */
+static bool is_end(const struct prefix *p, const struct node *n)
+{
+    return !recurrent(p) || (n->n == KV_BLOCK && n->page->state);
+}
+
+/* Also drops the nodes before it from which no sequence could go on. */
+static void drop_oldest(struct prefix *p)
+{
+    struct node *n = p->oldest;
+    do {
+        struct node *parent = n->parent;
+        drop_leaf(p, n);
+        n = parent;
+    } while (n != &p->root && !n->n_children && !is_end(p, n));
 }
 
 void prefix_free(struct prefix *p)
@@ -172,7 +211,7 @@ void prefix_free(struct prefix *p)
 
 size_t prefix_bytes(const struct prefix *p)
 {
-    return p->n_nodes * p->shape.page_bytes;
+    return p->bytes;
 }
 
 void prefix_shrink(struct prefix *p, size_t bytes)
@@ -186,44 +225,72 @@ void prefix_shrink(struct prefix *p, size_t bytes)
 size_t prefix_match(struct prefix *p, const int32_t *tokens, size_t n,
                     struct kv_page **pages, size_t *n_pages)
 {
-    struct node *at = &p->root;
-    size_t done = 0, m = KV_BLOCK;
-    if (pages)
-        *n_pages = 0;
+    struct node *at = &p->root, *last = at;
+    size_t done = 0, m = KV_BLOCK, n_found = 0, n_used = 0, used = 0;
     while (done < n && m == KV_BLOCK) {
         size_t left = n - done < KV_BLOCK ? n - done : KV_BLOCK;
         struct node *c = best_child(at, tokens + done, left, &m);
         if (!c)
             break;
-        if (pages) {
-            c->page->refs++;
-            pages[(*n_pages)++] = c->page;
-        }
+        if (pages)
+            pages[n_found] = c->page;
+        n_found++;
         done += m;
         at = c;
+        if (!recurrent(p) || (m == KV_BLOCK && is_end(p, c))) {
+            n_used = n_found;
+            used = done;
+            last = c;
+        }
     }
-    if (pages)
-        touch(p, at);
-    return done;
+    for (size_t i = 0; pages && i < n_used; i++)
+        pages[i]->refs++;
+    if (pages) {
+        *n_pages = n_used;
+        touch(p, last);
+    }
+    return used;
+}
+
+/* How many of the first n positions of kv the trie should have: with recurrent
+ * layers up to the last snapshot. No more pages than fit the budget. */
+static size_t worth_inserting(const struct prefix *p, const struct kv_cache *kv,
+                              size_t n)
+{
+    size_t bytes = 0, end = 0;
+    for (size_t i = 0; i * KV_BLOCK < n; i++) {
+        const struct kv_page *page = kv->pages[i];
+        size_t to = n - i * KV_BLOCK < KV_BLOCK ? n : (i + 1) * KV_BLOCK;
+        if (size_add(bytes, cost_of(p, page), &bytes) || bytes > p->max_bytes)
+            break;
+        if (!recurrent(p) || (to % KV_BLOCK == 0 && page->state))
+            end = to;
+    }
+    return end;
 }
 
 void prefix_insert(struct prefix *p, const int32_t *tokens, size_t n,
                    const struct kv_cache *kv)
 {
-    size_t most = p->max_bytes / p->shape.page_bytes, m;
     struct node *at = &p->root;
-    for (size_t i = 0; i < most && i * KV_BLOCK < n; i++) {
+    size_t m;
+    n = worth_inserting(p, kv, n);
+    for (size_t i = 0; i * KV_BLOCK < n; i++) {
         const int32_t *t = tokens + i * KV_BLOCK;
         size_t left = n - i * KV_BLOCK < KV_BLOCK ? n - i * KV_BLOCK : KV_BLOCK;
+        struct kv_page *page = kv->pages[i];
         struct node *c = best_child(at, t, left, &m);
-        if ((!c || m < left) && kv->pages[i]->released)
+        if ((!c || m < left) && page->released)
             break;
         if (c && m < left && m == c->n)
-            fill(p, c, t, left, kv->pages[i]);
+            fill(p, c, t, left, page);
         else if (!c || m < left)
-            c = add_child(p, at, t, left, kv->pages[i]);
+            c = add_child(p, at, t, left, page);
+        else if (page->state && !c->page->state)
+            fill(p, c, t, left, page); /* the same keys, and a snapshot */
         if (!c)
             break;
+        count(p, c);
         at = c;
     }
     touch(p, at);

@@ -3,9 +3,11 @@
  * A node of the trie is one page. It holds KV_BLOCK tokens, or fewer at the end
  * of a sequence, which follow the tokens of its ancestors. The trie shares
  * pages by reference with the sequences that computed them, and never writes to
- * a page. Every page of the trie counts towards a budget in bytes. The least
- * recently used page is dropped first, but descendants before ancestors, so the
- * remaining pages can always be reached from the root. */
+ * a page. Every page of the trie, with its snapshot of recurrent layers,
+ * counts towards a budget in bytes. The least recently used page is dropped
+ * first, but descendants before ancestors, so the remaining pages can always be
+ * reached from the root. With recurrent layers, every path ends with a page
+ * that has a snapshot, since a sequence can go on only there. */
 #ifndef ENGINE_PREFIX_H
 #define ENGINE_PREFIX_H
 
@@ -24,10 +26,10 @@ int prefix_create(struct prefix **out, const struct kv_cache *shape,
 void prefix_free(struct prefix *p);
 
 /* Find the longest prefix of tokens[0..n) in the trie. Returns its length: full
- * pages, and the part of one more page that matches. pages [n / KV_BLOCK + 1]
- * receives *n_pages pages, each with one reference for the caller. With pages
- * NULL the call only returns the length and does not count as a use of the
- * pages. */
+ * pages, and the part of one more page that matches; with recurrent layers,
+ * full pages up to one with a snapshot. pages [n / KV_BLOCK + 1] receives
+ * *n_pages pages, each with one reference for the caller. With pages NULL the
+ * call only returns the length and does not count as a use of the pages. */
 size_t prefix_match(struct prefix *p, const int32_t *tokens, size_t n,
                     struct kv_page **pages, size_t *n_pages);
 
@@ -36,7 +38,8 @@ size_t prefix_match(struct prefix *p, const int32_t *tokens, size_t n,
  * on must first copy it (kv_reserve does so). To avoid the copy, pass a
  * multiple of KV_BLOCK for such a sequence. Pages that do not fit memory or
  * budget are left out, and so are all pages after a page whose window layers
- * were released. */
+ * were released. With recurrent layers, pages after the last one with a
+ * snapshot are left out, too (see kv_snapshot). */
 void prefix_insert(struct prefix *p, const int32_t *tokens, size_t n,
                    const struct kv_cache *kv);
 

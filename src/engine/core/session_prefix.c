@@ -15,7 +15,7 @@ static size_t common_prefix(const struct qwick_session *s,
     return i;
 }
 
-/* Make tokens[0..n) the session's context: keep its first n_kept tokens and
+/* Make tokens[0..n) the session's context: keep its first n_kept pages and
  * append the pages. The references to the pages are consumed even on
  * failure. */
 static int adopt(struct qwick_session *s, const int32_t *tokens, size_t n,
@@ -87,6 +87,8 @@ int qwick_session_reuse(struct qwick_session *s, const int32_t *tokens,
 
 void qwick_session_publish(struct qwick_session *s)
 {
+    if (s->eng->prefix || s->eng->disk)
+        kv_snapshot(&s->kv);
     if (s->eng->prefix)
         prefix_insert(s->eng->prefix, s->tokens, s->kv.n / KV_BLOCK * KV_BLOCK,
                       &s->kv);

@@ -51,6 +51,6 @@ void batch_keep_prompt(struct qwick_batch *b, const struct seq *q);
 /* After a sequence has ended: put all tokens of its session into the prefix
  * cache in memory, also the last, partly filled page, because a chat may go on
  * after the answer. */
-void batch_keep_answer(struct qwick_batch *b, const struct qwick_session *s);
+void batch_keep_answer(struct qwick_batch *b, struct qwick_session *s);
 
 #endif

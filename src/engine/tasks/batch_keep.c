@@ -22,10 +22,12 @@ int batch_note_prompt(struct qwick_batch *b, const int32_t *tokens, size_t n,
     return 0;
 }
 
-void batch_keep_answer(struct qwick_batch *b, const struct qwick_session *s)
+void batch_keep_answer(struct qwick_batch *b, struct qwick_session *s)
 {
-    if (b->runs.eng->prefix)
-        prefix_insert(b->runs.eng->prefix, s->tokens, s->kv.n, &s->kv);
+    if (!b->runs.eng->prefix)
+        return;
+    kv_snapshot(&s->kv);
+    prefix_insert(b->runs.eng->prefix, s->tokens, s->kv.n, &s->kv);
 }
 
 /* On disk we store beginnings of one sequence of tokens only. So however many
