@@ -580,10 +580,11 @@ static void lies_are_found(void **state)
     } fields[] = {
 #define FIELD(f) \
     {offsetof(struct kv_file_head, f), sizeof(((struct kv_file_head *)0)->f)}
-        FIELD(version),    FIELD(kind),     FIELD(block),      FIELD(n_layers),
-        FIELD(n_kv_heads), FIELD(head_dim), FIELD(page_bytes), FIELD(n_tokens),
-        FIELD(first_page), FIELD(n_pages),  FIELD(n_logits),   FIELD(n_bytes),
-        FIELD(model[0]),   FIELD(model[1]),
+        FIELD(version),    FIELD(kind),     FIELD(block),       FIELD(n_layers),
+        FIELD(n_kv_heads), FIELD(head_dim), FIELD(page_bytes),  FIELD(n_tokens),
+        FIELD(first_page), FIELD(n_pages),  FIELD(n_logits),    FIELD(n_bytes),
+        FIELD(model[0]),   FIELD(model[1]), FIELD(state_bytes), FIELD(n_states),
+        FIELD(live_bytes),
     };
     char *data;
     size_t n;

@@ -20,7 +20,7 @@
 static const char MAGIC[8] = {'q', 'w', 'i', 'c', 'k', '-', 'k', 'v'};
 
 /* A change of the layout must come with a change of the version. */
-_Static_assert(sizeof(struct kv_file_head) == 264, "as in files");
+_Static_assert(sizeof(struct kv_file_head) == 288, "as in files");
 
 /* ---- hashes ------------------------------------------------------------- */
 
@@ -29,13 +29,27 @@ static uint64_t hash_head(const struct kv_file_head *h)
     return hash_bytes(1, h, offsetof(struct kv_file_head, head_hash));
 }
 
+/* Pages, snapshots and the live state. */
+static size_t n_pieces(const struct kv_file_head *h)
+{
+    return h->n_pages + h->n_states + (h->live_bytes != 0);
+}
+
 static uint64_t hash_tables(const struct kv_file_head *h, const int32_t *tokens,
-                            const uint64_t *hashes, const float *logits)
+                            const uint64_t *marks, const uint64_t *hashes,
+                            const float *logits)
 {
     uint64_t x = hash_bytes(2, tokens, h->n_tokens * sizeof *tokens);
-    x = hash_bytes(x, hashes, h->n_pages * sizeof *hashes);
+    if (h->n_states)
+        x = hash_bytes(x, marks, h->n_states * sizeof *marks);
+    x = hash_bytes(x, hashes, n_pieces(h) * sizeof *hashes);
     return logits ? hash_bytes(x, logits, h->n_logits * sizeof *logits) : x;
 }
+
+/* Hashes of pieces are seeded: pages by their numbers, the others by these plus
+ * the number of the page after which the state is. */
+#define SEED_STATE ((uint64_t)1 << 62)
+#define SEED_LIVE  ((uint64_t)1 << 63)
 
 /* ---- sizes -------------------------------------------------------------- */
 
@@ -44,14 +58,19 @@ static int layout(const struct kv_file_head *h, size_t *data_at, size_t *end)
 {
     size_t n, at = sizeof *h;
     return size_mul(h->n_tokens, sizeof(int32_t), &n) || size_add(at, n, &at) ||
+                   size_mul(h->n_states, 2 * sizeof(uint64_t), &n) ||
+                   size_add(at, n, &at) ||
                    size_mul(h->n_pages, sizeof(uint64_t), &n) ||
                    size_add(at, n, &at) ||
+                   size_add(at, h->live_bytes ? sizeof(uint64_t) : 0, &at) ||
                    size_mul(h->n_logits, sizeof(float), &n) ||
                    size_add(at, n, &at) ||
                    size_add(at, KV_FILE_ALIGN - 1, &at) ||
                    size_mul(h->n_pages, h->page_bytes, &n) ||
                    size_add(*data_at = at / KV_FILE_ALIGN * KV_FILE_ALIGN, n,
-                            end)
+                            end) ||
+                   size_mul(h->n_states, h->state_bytes, &n) ||
+                   size_add(*end, n, end) || size_add(*end, h->live_bytes, end)
                ? -1
                : 0;
 }
@@ -75,6 +94,7 @@ int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
     h->n_kv_heads = kv.n_kv_heads;
     h->head_dim = kv.head_dim;
     h->page_bytes = kv.page_bytes;
+    h->state_bytes = state_snapshot_bytes(&kv.state);
     h->exact = eng->model.exact;
     h->block = KV_BLOCK;
     snprintf(h->kv, sizeof h->kv, "%s", eng->info.kv_dtype);
@@ -85,22 +105,39 @@ int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
 
 /* ---- writing ------------------------------------------------------------ */
 
+/* What a file is made of. */
+struct content {
+    const int32_t *tokens;
+    const float *logits;
+    uint64_t *marks, *hashes;
+    struct kv_page **pages;
+    struct kv_page *last; /* a copy of the last page in part, or NULL */
+    float *live;          /* NULL: none */
+};
+
 static int write_body(int fd, const struct kv_file_head *h, size_t data_at,
-                      const int32_t *tokens, const uint64_t *hashes,
-                      const float *logits, struct kv_page *const *pages)
+                      const struct content *c)
 {
     static const char zeros[KV_FILE_ALIGN];
-    size_t n = sizeof *h + h->n_tokens * sizeof *tokens +
-               h->n_pages * sizeof *hashes + h->n_logits * sizeof *logits;
+    size_t n = sizeof *h + h->n_tokens * sizeof *c->tokens +
+               h->n_states * sizeof *c->marks +
+               n_pieces(h) * sizeof *c->hashes + h->n_logits * sizeof(float);
     if (write_all(fd, h, sizeof *h) ||
-        write_all(fd, tokens, h->n_tokens * sizeof *tokens) ||
-        write_all(fd, hashes, h->n_pages * sizeof *hashes) ||
-        write_all(fd, logits, h->n_logits * sizeof *logits) ||
+        write_all(fd, c->tokens, h->n_tokens * sizeof *c->tokens) ||
+        write_all(fd, c->marks, h->n_states * sizeof *c->marks) ||
+        write_all(fd, c->hashes, n_pieces(h) * sizeof *c->hashes) ||
+        write_all(fd, c->logits, h->n_logits * sizeof *c->logits) ||
         write_all(fd, zeros, data_at - n))
         return -1;
     for (size_t i = 0; i < h->n_pages; i++)
-        if (write_all(fd, pages[i]->data, h->page_bytes))
+        if (write_all(fd, c->pages[i]->data, h->page_bytes))
             return -1;
+    for (size_t i = 0; i < h->n_states; i++)
+        if (write_all(fd, c->pages[c->marks[i] - h->first_page]->state,
+                      h->state_bytes))
+            return -1;
+    if (write_all(fd, c->live, h->live_bytes))
+        return -1;
     return fsync(fd);
 }
 
@@ -117,9 +154,8 @@ static int check_target(const char *path, struct qwick_err *e)
 }
 
 static int write_file(const char *path, const struct kv_file_head *h,
-                      size_t data_at, const int32_t *tokens,
-                      const uint64_t *hashes, const float *logits,
-                      struct kv_page *const *pages, struct qwick_err *e)
+                      size_t data_at, const struct content *c,
+                      struct qwick_err *e)
 {
     char *tmp;
     if (check_target(path, e))
@@ -131,7 +167,7 @@ static int write_file(const char *path, const struct kv_file_head *h,
         open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     int rc = -1, why = errno;
     if (fd >= 0) {
-        rc = write_body(fd, h, data_at, tokens, hashes, logits, pages);
+        rc = write_body(fd, h, data_at, c);
         why = errno;
         if (close(fd) && !rc) {
             rc = -1;
@@ -155,45 +191,87 @@ static int write_file(const char *path, const struct kv_file_head *h,
     return 0;
 }
 
+/* Allocate the tables for head's numbers of pages, and the copies that are
+ * written in place of what kv has: of a last page used in part, and of the live
+ * state. */
+static int content_alloc(struct content *c, const struct kv_file_head *h,
+                         const struct kv_cache *kv, size_t used,
+                         struct qwick_err *e)
+{
+    size_t n = h->n_pages;
+    c->pages = malloc((n + 1) * sizeof *c->pages);
+    c->marks = malloc((n + 1) * sizeof *c->marks);
+    c->hashes = malloc((2 * n + 2) * sizeof *c->hashes);
+    if (!c->pages || !c->marks || !c->hashes)
+        return err_oom(e, n * 3 * sizeof *c->hashes);
+    for (size_t i = 0; i < n; i++)
+        c->pages[i] = kv->pages[h->first_page + i];
+    if (used) {
+        c->last = kv_page_copy(kv, c->pages[n - 1], used);
+        if (!c->last)
+            return err_oom(e, kv->page_bytes);
+        c->pages[n - 1] = c->last;
+    }
+    if (h->live_bytes && !(c->live = malloc(h->live_bytes)))
+        return err_oom(e, h->live_bytes);
+    return 0;
+}
+
+static void content_free(struct content *c, const struct kv_cache *kv)
+{
+    if (c->last)
+        kv_page_drop(kv, c->last);
+    free(c->pages);
+    free(c->marks);
+    free(c->hashes);
+    free(c->live);
+}
+
+static void hash_pieces(struct kv_file_head *h, const struct content *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < h->n_pages; i++)
+        c->hashes[n++] =
+            hash_bulk(h->first_page + i, c->pages[i]->data, h->page_bytes);
+    for (size_t i = 0; i < h->n_states; i++)
+        c->hashes[n++] = hash_bulk(SEED_STATE + c->marks[i],
+                                   c->pages[c->marks[i] - h->first_page]->state,
+                                   h->state_bytes);
+    if (h->live_bytes)
+        c->hashes[n++] = hash_bulk(SEED_LIVE, c->live, h->live_bytes);
+    h->table_hash = hash_tables(h, c->tokens, c->marks, c->hashes, c->logits);
+    h->head_hash = hash_head(h);
+}
+
 int kv_file_write(const char *path, struct kv_file_head *head,
                   const int32_t *tokens, const float *logits,
                   const struct kv_cache *kv, struct qwick_err *e)
 {
+    struct content c = {.tokens = tokens, .logits = logits};
     size_t end_page = head->n_tokens / KV_BLOCK;
     size_t used = head->n_tokens % KV_BLOCK, data_at, n_bytes;
-    head->n_pages = end_page + (used != 0) - head->first_page;
-    if (layout(head, &data_at, &n_bytes))
-        return err_oom(e, SIZE_MAX);
-    head->n_bytes = n_bytes;
-    struct kv_page **pages = malloc((head->n_pages + 1) * sizeof *pages);
-    uint64_t *hashes = malloc((head->n_pages + 1) * sizeof *hashes);
-    struct kv_page *last = NULL;
+    bool live = head->kind == KV_FILE_SESSION && kv->state.live && kv->n > 0 &&
+                state_holds(&kv->state, kv->n, kv->n);
     int rc = -1;
-    if (!pages || !hashes) {
-        err_oom(e, head->n_pages * sizeof *hashes);
+    head->n_pages = end_page + (used != 0) - head->first_page;
+    head->live_bytes = live ? state_packed_bytes(&kv->state) : 0;
+    head->n_states = 0;
+    if (content_alloc(&c, head, kv, used, e))
+        goto done;
+    for (size_t i = head->first_page; i < end_page; i++)
+        if (kv->pages[i]->state)
+            c.marks[head->n_states++] = i;
+    if (layout(head, &data_at, &n_bytes)) {
+        err_oom(e, SIZE_MAX);
         goto done;
     }
-    for (size_t i = 0; i < head->n_pages; i++)
-        pages[i] = kv->pages[head->first_page + i];
-    if (used) {
-        last = kv_page_copy(kv, pages[head->n_pages - 1], used);
-        if (!last) {
-            err_oom(e, kv->page_bytes);
-            goto done;
-        }
-        pages[head->n_pages - 1] = last;
-    }
-    for (size_t i = 0; i < head->n_pages; i++)
-        hashes[i] =
-            hash_bulk(head->first_page + i, pages[i]->data, kv->page_bytes);
-    head->table_hash = hash_tables(head, tokens, hashes, logits);
-    head->head_hash = hash_head(head);
-    rc = write_file(path, head, data_at, tokens, hashes, logits, pages, e);
+    head->n_bytes = n_bytes;
+    if (live)
+        state_pack(&kv->state, kv->n, c.live);
+    hash_pieces(head, &c);
+    rc = write_file(path, head, data_at, &c, e);
 done:
-    if (last)
-        kv_page_drop(kv, last);
-    free(pages);
-    free(hashes);
+    content_free(&c, kv);
     return rc;
 }
 
@@ -280,10 +358,13 @@ static int check_head(struct kv_file *f, enum kv_file_kind kind, size_t n_bytes,
                        kind == KV_FILE_SESSION ? "session" : "prefix");
     if (!ended(h->kv, sizeof h->kv) || !ended(h->isa, sizeof h->isa) ||
         !ended(h->model_name, sizeof h->model_name) || h->block != KV_BLOCK ||
-        h->n_tokens > INT32_MAX || h->page_bytes == 0)
+        h->n_tokens > INT32_MAX || h->page_bytes == 0 ||
+        (h->state_bytes == 0 && (h->n_states || h->live_bytes)) ||
+        (kind == KV_FILE_PREFIX && h->live_bytes))
         return corrupt(f, fault, e, "its head makes no sense");
     uint64_t pages = (h->n_tokens + KV_BLOCK - 1) / KV_BLOCK;
     if (h->first_page > pages || h->n_pages != pages - h->first_page ||
+        h->n_states > h->n_pages ||
         (kind == KV_FILE_SESSION ? h->first_page != 0
                                  : h->n_tokens % KV_BLOCK || !h->n_pages))
         return corrupt(f, fault, e, "its numbers of tokens and pages disagree");
@@ -296,25 +377,43 @@ static int check_head(struct kv_file *f, enum kv_file_kind kind, size_t n_bytes,
     return 0;
 }
 
+/* Whether the marks are numbers of full pages of the file, in order. */
+static bool good_marks(const struct kv_file *f)
+{
+    const struct kv_file_head *h = &f->head;
+    uint64_t next = h->first_page, end = h->n_tokens / KV_BLOCK;
+    for (size_t i = 0; i < h->n_states; i++) {
+        if (f->marks[i] < next || f->marks[i] >= end)
+            return false;
+        next = f->marks[i] + 1;
+    }
+    return true;
+}
+
 static int read_tables(struct kv_file *f, enum kv_file_fault *fault,
                        struct qwick_err *e)
 {
     const struct kv_file_head *h = &f->head;
     size_t at = sizeof *h, n_tokens = h->n_tokens * sizeof *f->tokens,
-           n_hashes = h->n_pages * sizeof *f->hashes,
+           n_marks = h->n_states * sizeof *f->marks,
+           n_hashes = n_pieces(h) * sizeof *f->hashes,
            n_logits = h->n_logits * sizeof *f->logits;
     f->tokens = malloc(n_tokens + 1);
+    f->marks = malloc(n_marks + 1);
     f->hashes = malloc(n_hashes + 1);
     f->logits = n_logits ? malloc(n_logits) : NULL;
-    if (!f->tokens || !f->hashes || (n_logits && !f->logits))
-        return err_oom(e, n_tokens + n_hashes + n_logits);
+    if (!f->tokens || !f->marks || !f->hashes || (n_logits && !f->logits))
+        return err_oom(e, n_tokens + n_marks + n_hashes + n_logits);
     if (read_at(f, f->tokens, n_tokens, at, fault, e) ||
-        read_at(f, f->hashes, n_hashes, at + n_tokens, fault, e) ||
-        (n_logits &&
-         read_at(f, f->logits, n_logits, at + n_tokens + n_hashes, fault, e)))
+        read_at(f, f->marks, n_marks, at += n_tokens, fault, e) ||
+        read_at(f, f->hashes, n_hashes, at += n_marks, fault, e) ||
+        (n_logits && read_at(f, f->logits, n_logits, at + n_hashes, fault, e)))
         return -1;
-    if (h->table_hash != hash_tables(h, f->tokens, f->hashes, f->logits))
+    if (h->table_hash !=
+        hash_tables(h, f->tokens, f->marks, f->hashes, f->logits))
         return corrupt(f, fault, e, "its tables' checksum is wrong");
+    if (!good_marks(f))
+        return corrupt(f, fault, e, "its states are of pages that it lacks");
     return 0;
 }
 
@@ -362,21 +461,65 @@ void kv_file_close(struct kv_file *f)
         close(f->fd);
     free(f->path);
     free(f->tokens);
+    free(f->marks);
     free(f->hashes);
     free(f->logits);
     *f = (struct kv_file){.fd = -1};
 }
 
-static int read_page(const struct kv_file *f, size_t i, unsigned char *data,
+/* Read piece i, whose n bytes are at `at`, and check it. */
+static int read_piece(const struct kv_file *f, size_t i, void *to, size_t n,
+                      size_t at, uint64_t seed, enum kv_file_fault *fault,
+                      struct qwick_err *e)
+{
+    if (read_at(f, to, n, at, fault, e))
+        return -1;
+    if (hash_bulk(seed, to, n) != f->hashes[i])
+        return corrupt(f, fault, e, "a checksum is wrong");
+    return 0;
+}
+
+/* The index of page i's snapshot; n_states: it has none. */
+static size_t find_mark(const struct kv_file *f, size_t i)
+{
+    size_t k = 0;
+    while (k < f->head.n_states && f->marks[k] != f->head.first_page + i)
+        k++;
+    return k;
+}
+
+bool kv_file_has_state(const struct kv_file *f, size_t i)
+{
+    return find_mark(f, i) < f->head.n_states;
+}
+
+static size_t states_at(const struct kv_file *f)
+{
+    return f->data_at + f->head.n_pages * f->head.page_bytes;
+}
+
+static int read_page(const struct kv_file *f, size_t i, struct kv_page *page,
                      enum kv_file_fault *fault, struct qwick_err *e)
 {
     const struct kv_file_head *h = &f->head;
-    if (read_at(f, data, h->page_bytes, f->data_at + i * h->page_bytes, fault,
-                e))
+    if (read_piece(f, i, page->data, h->page_bytes,
+                   f->data_at + i * h->page_bytes, h->first_page + i, fault, e))
         return -1;
-    if (hash_bulk(h->first_page + i, data, h->page_bytes) != f->hashes[i])
-        return corrupt(f, fault, e, "a checksum is wrong");
-    return 0;
+    if (!page->state)
+        return 0;
+    size_t k = find_mark(f, i);
+    return read_piece(f, h->n_pages + k, page->state, h->state_bytes,
+                      states_at(f) + k * h->state_bytes,
+                      SEED_STATE + h->first_page + i, fault, e);
+}
+
+int kv_file_live(const struct kv_file *f, float *packed, struct qwick_err *e)
+{
+    const struct kv_file_head *h = &f->head;
+    enum kv_file_fault fault;
+    return read_piece(f, h->n_pages + h->n_states, packed, h->live_bytes,
+                      states_at(f) + h->n_states * h->state_bytes, SEED_LIVE,
+                      &fault, e);
 }
 
 /* Pages being read. Each thread takes the next page. */
@@ -406,7 +549,7 @@ static void read_body(void *ctx, struct par_team *team, int tid, int n_threads)
             return;
         if (r->interrupt && *r->interrupt)
             err_set(&e, QWICK_ERR_INTERRUPTED, "interrupted");
-        else if (!read_page(r->f, r->first + i, r->pages[i]->data, &fault, &e))
+        else if (!read_page(r->f, r->first + i, r->pages[i], &fault, &e))
             continue;
         pthread_mutex_lock(&r->lock);
         if (i < r->good) {

@@ -1,15 +1,19 @@
-/* Files that hold tokens with their keys and values: saved sessions, and the
- * entries of the prefix cache.
+/* Files that hold tokens with their keys and values, and with the state of
+ * recurrent layers: saved sessions, and the entries of the prefix cache.
  *
  *     struct kv_file_head   versioned, with a hash of itself
  *     i32 tokens  [n_tokens]
- *     u64 hashes  [n_pages]       of the pages, seeded by their numbers
+ *     u64 marks   [n_states]      numbers of the pages that carry a snapshot
+ *     u64 hashes  [n_pages + n_states + (live_bytes ? 1 : 0)]
+ *                                 of what follows the zeros, seeded by numbers
  *     f32 logits  [n_logits]
  *     zeros up to a multiple of KV_FILE_ALIGN
  *     pages       [n_pages][page_bytes]
+ *     snapshots   [n_states][state_bytes]
+ *     live state  [live_bytes]    of sessions, see state_pack
  *
- * Little-endian. The head's table_hash covers tokens, hashes and logits, so
- * every byte that is used is covered by a hash. The hashes find damage, not
+ * Little-endian. The head's table_hash covers tokens, marks, hashes and logits,
+ * so every byte that is used is covered by a hash. The hashes find damage, not
  * attacks. Against attacks, files that another user could have written are
  * refused. */
 #ifndef ENGINE_KV_FILE_H
@@ -22,7 +26,7 @@
 #include "base/err.h"
 #include "engine/core/engine.h"
 
-enum { KV_FILE_VERSION = 2, KV_FILE_ALIGN = 4096 };
+enum { KV_FILE_VERSION = 3, KV_FILE_ALIGN = 4096 };
 enum kv_file_kind { KV_FILE_SESSION = 1, KV_FILE_PREFIX = 2 };
 
 struct kv_file_head {
@@ -32,6 +36,7 @@ struct kv_file_head {
     uint64_t model[2], files; /* struct fingerprint */
     uint64_t contents;        /* engine_contents; prefixes: 0 */
     uint64_t n_layers, n_kv_heads, head_dim, page_bytes;
+    uint64_t state_bytes;  /* of a snapshot; 0: no recurrent layers */
     uint32_t exact, block; /* --exact, KV_BLOCK */
     char kv[8], isa[16];   /* "f16", "avx512" */
     char model_name[96];   /* for messages; long names are cut */
@@ -39,6 +44,8 @@ struct kv_file_head {
     uint64_t n_tokens;            /* from the start of the context */
     uint64_t first_page, n_pages; /* in sessions: 0 and all pages */
     uint64_t n_logits;            /* 0 or vocab_size */
+    uint64_t n_states;            /* snapshots */
+    uint64_t live_bytes;          /* 0: no live state */
     uint64_t n_bytes;             /* size of the file */
     uint64_t table_hash, head_hash;
 };
@@ -53,7 +60,8 @@ int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
  * owner may read it. A symbolic link at path is refused, because another user
  * may have put it there. head comes from kv_file_describe; the caller sets
  * n_tokens, first_page and n_logits. Only the used positions of the last page
- * are written. QWICK_ERR_RUNTIME names the path. */
+ * are written, and the snapshots of full pages. A session's file gets the live
+ * state if kv holds it. QWICK_ERR_RUNTIME names the path. */
 int kv_file_write(const char *path, struct kv_file_head *head,
                   const int32_t *tokens, const float *logits,
                   const struct kv_cache *kv, struct qwick_err *e);
@@ -64,7 +72,7 @@ struct kv_file {
     struct kv_file_head head;
     int32_t *tokens;
     float *logits; /* NULL: none */
-    uint64_t *hashes;
+    uint64_t *marks, *hashes;
     size_t data_at;
 };
 
@@ -82,15 +90,23 @@ int kv_file_open(struct kv_file *f, const char *path, enum kv_file_kind kind,
                  bool use, enum kv_file_fault *fault, struct qwick_err *e);
 void kv_file_close(struct kv_file *f);
 
+/* Whether page i of the file carries a snapshot. */
+bool kv_file_has_state(const struct kv_file *f, size_t i);
+
 /* Read pages [i, i + n) of the file into pages, each of the file's page_bytes,
- * and check them, on the threads of the pool. Pages are read, not mapped, so
- * that a later change of the file cannot change checked data. Returns the
- * number of good pages before the first bad page. If it is less than n, *fault
- * (fault may be NULL) and *e are set. Stops with QWICK_ERR_INTERRUPTED when
- * *interrupt (NULL: never) becomes nonzero. */
+ * and check them, on the threads of the pool. The caller has given memory for
+ * snapshots (state_snapshot_new) to pages whose snapshot it wants; the file
+ * must carry these. Pages are read, not mapped, so that a later change of the
+ * file cannot change checked data. Returns the number of good pages before the
+ * first bad page. If it is less than n, *fault (fault may be NULL) and *e are
+ * set. Stops with QWICK_ERR_INTERRUPTED when *interrupt (NULL: never) becomes
+ * nonzero. */
 size_t kv_file_pages(const struct kv_file *f, size_t i, size_t n,
                      struct kv_page *const *pages, struct par_pool *pool,
                      const volatile int *interrupt, enum kv_file_fault *fault,
                      struct qwick_err *e);
+
+/* Read the live state, of live_bytes, and check it. QWICK_ERR_RUNTIME. */
+int kv_file_live(const struct kv_file *f, float *packed, struct qwick_err *e);
 
 #endif

@@ -31,9 +31,9 @@ struct prefix_disk {
 /* Text fields are padded with zeros, so all bytes can be hashed. */
 static uint64_t hash_class(uint64_t seed, const struct kv_file_head *h)
 {
-    const uint64_t v[] = {h->version,  h->model[0],   h->model[1], h->files,
-                          h->n_layers, h->n_kv_heads, h->head_dim, h->exact,
-                          h->block,    h->page_bytes};
+    const uint64_t v[] = {h->version,  h->model[0],   h->model[1],   h->files,
+                          h->n_layers, h->n_kv_heads, h->head_dim,   h->exact,
+                          h->block,    h->page_bytes, h->state_bytes};
     uint64_t x = hash_bytes(seed, v, sizeof v);
     x = hash_bytes(x, h->kv, sizeof h->kv);
     return hash_bytes(x, h->isa, sizeof h->isa);
@@ -46,8 +46,8 @@ static bool same_class(const struct kv_file_head *a,
            a->files == b->files && a->n_layers == b->n_layers &&
            a->n_kv_heads == b->n_kv_heads && a->head_dim == b->head_dim &&
            a->exact == b->exact && a->block == b->block &&
-           a->page_bytes == b->page_bytes && !strcmp(a->kv, b->kv) &&
-           !strcmp(a->isa, b->isa);
+           a->page_bytes == b->page_bytes && a->state_bytes == b->state_bytes &&
+           !strcmp(a->kv, b->kv) && !strcmp(a->isa, b->isa);
 }
 
 /* Path of the entry that begins with page number `page`; NULL: out of
@@ -119,6 +119,11 @@ void prefix_disk_close(struct prefix_disk *d)
 }
 
 /* ---- reading ------------------------------------------------------------ */
+
+static bool recurrent(const struct prefix_disk *d)
+{
+    return d->shape.state.n_layers != 0;
+}
 
 static size_t common(const int32_t *a, const int32_t *b, size_t n)
 {
@@ -194,6 +199,17 @@ static size_t open_entry(struct walk *w, size_t page, struct kv_file *f)
     return n;
 }
 
+/* Give memory for its snapshot to the last of n pages, of the file's from page
+ * i on, that carries one: a sequence goes on there. */
+static void want_snapshot(struct walk *w, const struct kv_file *f, size_t i,
+                          size_t n, struct kv_page **pages)
+{
+    while (n && !kv_file_has_state(f, i + n - 1))
+        n--;
+    if (n)
+        pages[n - 1]->state = state_snapshot_new(&w->d->shape.state);
+}
+
 /* Read pages [page, end) of the context from the entry. Returns the number of
  * good pages. */
 static size_t read_pages(struct walk *w, const struct kv_file *f, size_t page,
@@ -205,6 +221,7 @@ static size_t read_pages(struct walk *w, const struct kv_file *f, size_t page,
     size_t n = 0, good;
     while (n < end - page && (pages[n] = kv_page_new(&d->shape)) != NULL)
         n++;
+    want_snapshot(w, f, page - f->head.first_page, n, pages);
     good = kv_file_pages(f, page - f->head.first_page, n, pages, d->pool,
                          w->interrupt, &fault, &e);
     if (good < n && fault == KV_FILE_DAMAGED)
@@ -246,7 +263,7 @@ size_t prefix_disk_find(struct prefix_disk *d, const int32_t *tokens, size_t n,
         done = m;
     }
     /* no other entry matches more of the next page than the last entry */
-    if (done > at * KV_BLOCK) {
+    if (done > at * KV_BLOCK && !recurrent(d)) {
         n_read = read_pages(&w, &last, at, at + 1, pages + *n_pages);
         *n_pages += n_read;
         if (!n_read)
@@ -254,6 +271,11 @@ size_t prefix_disk_find(struct prefix_disk *d, const int32_t *tokens, size_t n,
     }
 end:
     kv_file_close(&last);
+    if (recurrent(d)) {
+        while (*n_pages && !pages[*n_pages - 1]->state)
+            kv_page_drop(&d->shape, pages[--*n_pages]);
+        done = (first + *n_pages) * KV_BLOCK;
+    }
     return *n_pages ? done : 0;
 }
 
@@ -320,20 +342,32 @@ static int write_entry(struct walk *w, size_t first, const struct kv_cache *kv,
     return rc;
 }
 
+/* How many of the first n_pages pages are worth an entry: with recurrent layers
+ * those up to the last one with a snapshot. */
+static size_t worth_storing(const struct prefix_disk *d,
+                            const struct kv_cache *kv, size_t n_pages)
+{
+    while (recurrent(d) && n_pages && !kv->pages[n_pages - 1]->state)
+        n_pages--;
+    return n_pages;
+}
+
 int prefix_disk_store(struct prefix_disk *d, const int32_t *tokens, size_t n,
                       const struct kv_cache *kv, struct qwick_err *e)
 {
-    size_t whole = n / KV_BLOCK, at = 0, m;
+    size_t whole = worth_storing(d, kv, n / KV_BLOCK), at = 0, m, bytes = 0;
     struct walk w = begin(d, tokens, whole * KV_BLOCK, NULL);
     struct kv_file f;
     while (at < whole && (m = open_entry(&w, at, &f)) != 0) {
         kv_file_close(&f);
         at = m / KV_BLOCK;
     }
-    for (size_t i = at; i < whole; i++)
+    for (size_t i = at; i < whole; i++) {
         if (kv->pages[i]->released)
             return 0;
-    if (at == whole || (whole - at) * d->shape.page_bytes > d->max_bytes)
+        bytes += kv_page_bytes(kv, kv->pages[i]);
+    }
+    if (at == whole || bytes > d->max_bytes)
         return 0;
     if (engine_check_unchanged(d->eng, e) || write_entry(&w, at, kv, e))
         return -1;

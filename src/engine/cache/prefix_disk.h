@@ -11,7 +11,9 @@
  * entry from the first page that it still lacks. Prompts that begin with the
  * same tokens share pages: the entry of the second prompt starts at the page
  * where it differs from the first prompt. The search compares tokens and does
- * not rely on the hash.
+ * not rely on the hash. With recurrent layers, an entry ends with a page that
+ * carries a snapshot of their state, and a search finds the pages up to the
+ * last such page that matches.
  *
  * Entries never change. A file gets its name when it is complete, and a process
  * that has it open can still read it after it was removed. So any number of
@@ -43,17 +45,19 @@ void prefix_disk_close(struct prefix_disk *d);
 
 /* Read the pages of tokens[0..n) after the first `first` tokens. pages [n /
  * KV_BLOCK + 1] receives *n_pages new pages. Returns the number of tokens that
- * they cover: full pages, and the part of the last page that matches; 0 if
- * nothing was found. A damaged entry is removed. The search ends at an entry
- * that is damaged or cannot be read, and the first such entry that this struct
- * meets sets *bad. The search also ends when *interrupt (NULL: never) is
+ * they cover: full pages, and the part of the last page that matches (with
+ * recurrent layers, only full pages, of which the last one carries a snapshot);
+ * 0 if nothing was found. A damaged entry is removed. The search ends at an
+ * entry that is damaged or cannot be read, and the first such entry that this
+ * struct meets sets *bad. The search also ends when *interrupt (NULL: never) is
  * nonzero. */
 size_t prefix_disk_find(struct prefix_disk *d, const int32_t *tokens, size_t n,
                         size_t first, struct kv_page **pages, size_t *n_pages,
                         const volatile int *interrupt, struct qwick_err *bad);
 
 /* Write the full pages of tokens[0..n), which kv holds, except pages that the
- * directory already has. Then remove the least recently used entries until at
+ * directory already has, and with recurrent layers except those after the last
+ * snapshot. Then remove the least recently used entries until at
  * most max_bytes are left. Writes nothing if the new pages alone are larger
  * than max_bytes. */
 int prefix_disk_store(struct prefix_disk *d, const int32_t *tokens, size_t n,

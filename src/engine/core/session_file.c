@@ -59,6 +59,11 @@ static int check_engine(const struct kv_file *f,
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: was saved with a KV cache in %s, this one is in %s",
                        f->path, h->kv, mine->kv);
+    if (h->state_bytes != mine->state_bytes)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: its recurrent states have %" PRIu64
+                       " bytes, this model's have %" PRIu64,
+                       f->path, h->state_bytes, mine->state_bytes);
     if (h->page_bytes != mine->page_bytes || h->n_layers != mine->n_layers ||
         h->n_kv_heads != mine->n_kv_heads || h->head_dim != mine->head_dim)
         return err_set(e, QWICK_ERR_USAGE,
@@ -96,13 +101,66 @@ static int check_content(const struct kv_file *f, const struct qwick_session *s,
     return session_predict_memory(s, h->n_tokens, e);
 }
 
+/* The file must have the state after its last token: live, or as a snapshot. */
+static int check_state(const struct kv_file *f, const struct qwick_session *s,
+                       struct qwick_err *e)
+{
+    const struct kv_file_head *h = &f->head;
+    const struct state *st = &s->kv.state;
+    if (h->live_bytes && h->live_bytes != state_packed_bytes(st))
+        return err_set(e, QWICK_ERR_RUNTIME,
+                       "%s: its live state has %" PRIu64
+                       " bytes, this model's has %zu",
+                       f->path, h->live_bytes, state_packed_bytes(st));
+    if (st->n_layers && h->n_tokens && !h->live_bytes &&
+        (h->n_tokens % KV_BLOCK || !kv_file_has_state(f, h->n_pages - 1)))
+        return err_set(e, QWICK_ERR_RUNTIME,
+                       "%s: has no recurrent state after its %" PRIu64
+                       " tokens",
+                       f->path, h->n_tokens);
+    return 0;
+}
+
+/* Have snapshots on the pages that have them in the file. */
+static int match_snapshots(struct kv_cache *kv, const struct kv_file *f,
+                           struct qwick_err *e)
+{
+    for (size_t i = 0; i < f->head.n_pages; i++) {
+        struct kv_page *page = kv->pages[i];
+        bool has = kv_file_has_state(f, i);
+        if (has && !page->state)
+            page->state = state_snapshot_new(&kv->state);
+        if (has && !page->state)
+            return err_oom(e, state_snapshot_bytes(&kv->state));
+        if (has)
+            continue;
+        state_snapshot_free(&kv->state, page->state);
+        page->state = NULL;
+    }
+    return 0;
+}
+
+static int take_live(struct kv_cache *kv, const struct kv_file *f,
+                     struct qwick_err *e)
+{
+    size_t n = f->head.n_tokens;
+    if (kv->state.n_layers && n)
+        kv->state.first = STATE_NONE; /* as after its last page's snapshot */
+    if (!f->head.live_bytes)
+        return 0;
+    float *packed = state_unpack(&kv->state, n, e);
+    return packed ? kv_file_live(f, packed, e) : -1;
+}
+
 static int take(struct qwick_session *s, struct kv_file *f, struct qwick_err *e)
 {
     size_t n = f->head.n_tokens;
-    if (session_reserve_tokens(s, n, e) || kv_reserve(&s->kv, n, e))
+    if (session_reserve_tokens(s, n, e) || kv_reserve(&s->kv, n, e) ||
+        match_snapshots(&s->kv, f, e))
         return -1;
     if (kv_file_pages(f, 0, f->head.n_pages, s->kv.pages, s->eng->pool, NULL,
-                      NULL, e) < f->head.n_pages)
+                      NULL, e) < f->head.n_pages ||
+        take_live(&s->kv, f, e))
         return -1;
     if (n)
         memcpy(s->tokens, f->tokens, n * sizeof *s->tokens);
@@ -133,7 +191,7 @@ int qwick_session_load(struct qwick_session **out, struct qwick_engine *eng,
         return -1;
     }
     int rc = check_engine(&f, &mine, eng, e) || check_content(&f, s, e) ||
-             take(s, &f, e);
+             check_state(&f, s, e) || take(s, &f, e);
     kv_file_close(&f);
     if (rc) {
         qwick_session_free(s);
