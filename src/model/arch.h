@@ -30,6 +30,7 @@ struct arch {
     const char *gguf;       /* general.architecture of GGUF files, or NULL */
     size_t gguf_pattern;    /* each gguf_pattern-th layer of GGUF files has no
                                window, unless metadata say it; 0: they must */
+    bool partial_rotary;    /* a part of each head may rotate */
 
     /* Read the fields of config.json that the family has. The caller has set
      * c->arch and c->model_type. Returns 0, or -1 with *e set. */

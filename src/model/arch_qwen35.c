@@ -98,7 +98,8 @@ static int read_rotary(struct config *c, const struct section *s,
     if (inner && other != factor)
         return err_set(e, QWICK_ERR_MODEL, "%s: %s%s: is %g, but %s%s is %g",
                        s->path, s->in, key, other, rope.in, key, factor);
-    size_t n = (size_t)((double)c->head_dim * other);
+    /* the factor may be a rounded quotient */
+    size_t n = (size_t)((double)c->head_dim * other * (1 + 1e-12));
     if (n < 2 || n % 2)
         return err_set(e, QWICK_ERR_MODEL,
                        "%s: %s: must leave an even number of the %zu elements "
@@ -288,6 +289,7 @@ static struct cost layer_cost(const struct model *m, size_t i, size_t pos,
 const struct arch arch_qwen35 = {.model_type = "qwen3_5_text",
                                  .wrapped = "qwen3_5",
                                  .gguf = "qwen35",
+                                 .partial_rotary = true,
                                  .names = schemes,
                                  .read_config = read_config,
                                  .bind_layer = bind_layer,
@@ -298,6 +300,7 @@ const struct arch arch_qwen35 = {.model_type = "qwen3_5_text",
 const struct arch arch_qwen35moe = {.model_type = "qwen3_5_moe_text",
                                     .wrapped = "qwen3_5_moe",
                                     .gguf = "qwen35moe",
+                                    .partial_rotary = true,
                                     .names = schemes,
                                     .read_config = read_config_moe,
                                     .bind_layer = bind_layer,

@@ -13,7 +13,8 @@
 
 static const char in_scaling[] = "rope_scaling.";
 
-/* Keys that begin with "." follow the name of the architecture. */
+/* Keys that begin with "." follow the name of the architecture. The values of
+ * some fields follow from several keys: see put_computed. */
 static const struct section_name names[] = {
     {"model_type", "general.architecture"},
     {"vocab_size", ".vocab_size"},
@@ -33,6 +34,14 @@ static const struct section_name names[] = {
     {"num_experts", ".expert_count"},
     {"num_experts_per_tok", ".expert_used_count"},
     {"moe_intermediate_size", ".expert_feed_forward_length"},
+    {"shared_expert_intermediate_size", ".expert_shared_feed_forward_length"},
+    {"full_attention_interval", ".full_attention_interval"},
+    {"partial_rotary_factor", ".rope.dimension_count"},
+    {"linear_conv_kernel_dim", ".ssm.conv_kernel"},
+    {"linear_key_head_dim", ".ssm.state_size"},
+    {"linear_num_key_heads", ".ssm.group_count"},
+    {"linear_num_value_heads", ".ssm.time_step_rank"},
+    {"linear_value_head_dim", ".ssm.inner_size"},
     {"temperature", "general.sampling.temp"},
     {"top_k", "general.sampling.top_k"},
     {"top_p", "general.sampling.top_p"},
@@ -55,6 +64,11 @@ static const char window_key[] = ".attention.sliding_window",
 static const char *const stop_keys[] = {"tokenizer.ggml.eos_token_id",
                                         "tokenizer.ggml.eot_token_id",
                                         "tokenizer.ggml.eom_token_id"};
+
+/* Fields whose values are not those of the keys. */
+static const char *const computed[] = {"model_type", "num_hidden_layers",
+                                       "partial_rotary_factor",
+                                       "linear_value_head_dim"};
 
 struct writer {
     const struct gguf *g;
@@ -140,6 +154,14 @@ static void put_bool(struct writer *w, const char *field, bool v)
     w->bad |= buf_puts(&w->out, v ? "true" : "false");
 }
 
+static bool is_computed(const char *field)
+{
+    for (size_t i = 0; i < sizeof computed / sizeof *computed; i++)
+        if (strcmp(field, computed[i]) == 0)
+            return true;
+    return false;
+}
+
 /* Whether the file says "none" of a row by the number 0. */
 static bool is_none(const struct gguf_value *v, const char *field)
 {
@@ -162,11 +184,35 @@ static void put_rows(struct writer *w, const char *in)
         const char *field = names[i].field;
         bool inner = strncmp(field, in_scaling, strlen(in_scaling)) == 0;
         const struct gguf_value *v = entry(w, names[i].key);
-        if (!v || inner != (n > 0) || strcmp(field, "model_type") == 0 ||
-            is_none(v, field))
+        if (!v || inner != (n > 0) || is_computed(field) || is_none(v, field))
             continue;
         put_name(w, field + n);
         put_value(w, v);
+    }
+}
+
+/* Fields that follow from several keys. check_computed refuses what makes no
+ * sense. */
+static void put_computed(struct writer *w, bool partial_rotary)
+{
+    uint64_t heads = integer(w, ".ssm.time_step_rank");
+    uint64_t head_dim = integer(w, ".attention.key_length");
+    const struct gguf_value *layers = entry(w, ".block_count");
+    uint64_t extra = integer(w, ".nextn_predict_layers");
+    if (layers && extra) { /* of multi-token prediction */
+        put_size(w, "num_hidden_layers", integer(w, ".block_count") - extra);
+    } else if (layers) {
+        put_name(w, "num_hidden_layers");
+        put_value(w, layers);
+    }
+    if (heads && entry(w, ".ssm.inner_size"))
+        put_size(w, "linear_value_head_dim",
+                 integer(w, ".ssm.inner_size") / heads);
+    if (partial_rotary && head_dim && entry(w, ".rope.dimension_count")) {
+        put_name(w, "partial_rotary_factor");
+        w->bad |= buf_json_double(&w->out,
+                                  (double)integer(w, ".rope.dimension_count") /
+                                      (double)head_dim);
     }
 }
 
@@ -285,14 +331,38 @@ static int check_head_dim(const struct writer *w, const char *key,
                    (unsigned long long)want);
 }
 
+/* An error unless what put_computed computes exists. */
+static int check_computed(const struct writer *w, struct qwick_err *e)
+{
+    uint64_t layers = integer(w, ".block_count");
+    uint64_t extra = integer(w, ".nextn_predict_layers");
+    uint64_t inner = integer(w, ".ssm.inner_size");
+    uint64_t heads = integer(w, ".ssm.time_step_rank");
+    if (extra && extra >= layers)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: %s.nextn_predict_layers: %llu, must be less than "
+                       "block_count, %llu",
+                       gguf_path(w->g), w->arch, (unsigned long long)extra,
+                       (unsigned long long)layers);
+    if (heads && inner % heads)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: %s.ssm.inner_size: %llu, must be a multiple of "
+                       "ssm.time_step_rank, %llu",
+                       gguf_path(w->g), w->arch, (unsigned long long)inner,
+                       (unsigned long long)heads);
+    return 0;
+}
+
 /* Values that change results and that no family reads. */
-static int check_others(const struct writer *w, struct qwick_err *e)
+static int check_others(const struct writer *w, bool partial_rotary,
+                        struct qwick_err *e)
 {
     /* none, the last token, a reranker's: all read the last token's state */
     enum { POOLING_NONE = 0, POOLING_LAST = 3, POOLING_RANK = 4 };
     uint64_t pooling = integer(w, ".pooling_type");
-    if (check_head_dim(w, ".attention.value_length", e) ||
-        check_head_dim(w, ".rope.dimension_count", e))
+    if (check_computed(w, e) ||
+        check_head_dim(w, ".attention.value_length", e) ||
+        (!partial_rotary && check_head_dim(w, ".rope.dimension_count", e)))
         return -1;
     if (pooling != POOLING_NONE && pooling != POOLING_LAST &&
         pooling != POOLING_RANK)
@@ -335,15 +405,17 @@ int config_read_gguf(struct config *c, const struct gguf *g,
     snprintf(c->model_type, sizeof c->model_type, "%s", c->arch->model_type);
     struct writer w = {.g = g, .arch = c->arch->gguf};
     struct json_doc *doc = NULL;
+    bool partial = c->arch->partial_rotary;
     w.bad |= buf_putc(&w.out, '{');
     put_rows(&w, "");
+    put_computed(&w, partial);
     put_implied(&w);
     put_scaling(&w);
     put_stop_ids(&w);
     int rc = put_windows(&w, c->arch->gguf_pattern, e);
     w.bad |= buf_putc(&w.out, '}');
     if (!rc)
-        rc = w.bad ? err_oom(e, w.out.len) : check_others(&w, e);
+        rc = w.bad ? err_oom(e, w.out.len) : check_others(&w, partial, e);
     if (!rc)
         rc = json_parse(&doc, gguf_path(g), w.out.data, w.out.len,
                         QWICK_ERR_MODEL, e);

@@ -19,6 +19,10 @@ static const char *const types[] = {
     "F16",  "Q8_0",   "Q4_0",   "Q4_1",   "Q5_0", "Q5_1",  "IQ4_NL",
     "Q2_K", "Q3_K_S", "Q4_K_S", "Q5_K_S", "Q6_K", "IQ4_XS"};
 
+/* Qwen3.5, in the float types of the checkpoints that they were made from. */
+static const char *const qwen35[] = {"qwen35-f16-long", "qwen35-moe",
+                                     "qwen35-tied", "qwen35-wrapped-untied"};
+
 /* The golden of tests/golden/gguf/NAME.gguf. */
 static void open_golden(struct golden *g, const char *name)
 {
@@ -86,7 +90,8 @@ static void check(const char *name, enum isa isa)
 {
     struct golden g;
     open_golden(&g, name);
-    bool is_float = strstr(name, "-F16") || strstr(name, "gemma3");
+    bool is_float = strstr(name, "-F16") || strstr(name, "gemma3") ||
+                    strstr(name, "qwen35");
     double exact = error_of(&g, true, isa_name(isa));
     double fast = error_of(&g, false, isa_name(isa));
     printf("%-10s %-20s exact %.2e  default %.2e\n", isa_name(isa), name, exact,
@@ -127,6 +132,8 @@ static void logits_match_every_isa(void **state)
             check(name, (enum isa)l);
         }
         check("gemma3-tied", (enum isa)l);
+        for (size_t i = 0; i < sizeof qwen35 / sizeof *qwen35; i++)
+            check(qwen35[i], (enum isa)l);
         check_mixture("tiny-moe-Q4_K_S", (enum isa)l);
         check_mixture("tiny-moe-Q8_0", (enum isa)l);
     }
