@@ -1,6 +1,6 @@
-/* Write a synthetic Qwen3 or Qwen3-MoE checkpoint: real shapes and names,
- * seeded random weights. For benches and tests without the genuine weights: its
- * answers are noise, but its speed is real. */
+/* Write a synthetic checkpoint of Qwen3 or Qwen3.5, dense or a mixture of
+ * experts: real shapes and names, seeded random weights. For benches and tests
+ * without the genuine weights: its answers are noise, but its speed is real. */
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
@@ -17,10 +17,11 @@
 #include "file/safetensors.h"
 
 static const char usage[] =
-    "Usage: make_model [--shape 0.6B|1.7B|3B|30B-A3B|tiny|tiny-moe]\n"
-    "                  [--layers N] [--dtype bf16|f16|f32] [--seed N]\n"
-    "                  [--tokenizer DIR] OUTDIR\n"
+    "Usage: make_model [--shape SHAPE] [--layers N] [--dtype bf16|f16|f32]\n"
+    "                  [--seed N] [--tokenizer DIR] OUTDIR\n"
     "\n"
+    "SHAPE: 0.6B, 1.7B, 3B, 30B-A3B, tiny, tiny-moe (Qwen3); 3.5-0.8B,\n"
+    "3.5-35B-A3B, 3.5-tiny, 3.5-tiny-moe (Qwen3.5's text model).\n"
     "Writes config.json, generation_config.json and model.safetensors to\n"
     "OUTDIR, which is made if it does not exist. --layers writes a model of\n"
     "so many layers and the shape of each. --tokenizer copies the\n"
@@ -34,19 +35,30 @@ struct shape {
     int64_t bos_id, eos_id;
     /* for a mixture of experts, whose head is not tied */
     size_t n_experts, n_active, expert_ff;
+    /* of Qwen3.5; all but every fourth layer are Gated DeltaNet. 0: Qwen3 */
+    size_t n_lin_k_heads, n_lin_v_heads, lin_dim;
 };
 
+enum { LIN_CONV = 4, LIN_INTERVAL = 4 };
+
 static const struct shape shapes[] = {
-    {"0.6B", 1024, 3072, 28, 16, 8, 128, 151936, 40960, 151643, 151645, 0, 0,
-     0},
-    {"1.7B", 2048, 6144, 28, 16, 8, 128, 151936, 40960, 151643, 151645, 0, 0,
-     0},
+    {"0.6B", 1024, 3072, 28, 16, 8, 128, 151936, 40960, 151643, 151645, 0, 0, 0,
+     0, 0, 0},
+    {"1.7B", 2048, 6144, 28, 16, 8, 128, 151936, 40960, 151643, 151645, 0, 0, 0,
+     0, 0, 0},
     {"30B-A3B", 2048, 6144, 48, 32, 4, 128, 151936, 40960, 151643, 151645, 128,
-     8, 768},
+     8, 768, 0, 0, 0},
     /* dense, with as many parameters as one token of 30B-A3B passes */
-    {"3B", 2048, 6144, 48, 32, 4, 128, 151936, 40960, 151643, 151645, 0, 0, 0},
-    {"tiny", 64, 160, 4, 4, 2, 32, 512, 1024, 0, 1, 0, 0, 0},
-    {"tiny-moe", 64, 160, 4, 4, 2, 32, 512, 1024, 0, 1, 8, 2, 96},
+    {"3B", 2048, 6144, 48, 32, 4, 128, 151936, 40960, 151643, 151645, 0, 0, 0,
+     0, 0, 0},
+    {"tiny", 64, 160, 4, 4, 2, 32, 512, 1024, 0, 1, 0, 0, 0, 0, 0, 0},
+    {"tiny-moe", 64, 160, 4, 4, 2, 32, 512, 1024, 0, 1, 8, 2, 96, 0, 0, 0},
+    {"3.5-0.8B", 1024, 3584, 24, 8, 2, 256, 248320, 262144, 248044, 248046, 0,
+     0, 0, 16, 16, 128},
+    {"3.5-35B-A3B", 2048, 512, 40, 16, 2, 256, 248320, 262144, 248044, 248046,
+     256, 8, 512, 16, 32, 128},
+    {"3.5-tiny", 64, 160, 4, 4, 2, 32, 512, 1024, 0, 1, 0, 0, 0, 2, 4, 32},
+    {"3.5-tiny-moe", 64, 160, 4, 4, 2, 32, 512, 1024, 0, 1, 8, 2, 96, 2, 4, 32},
 };
 
 struct options {
@@ -159,11 +171,25 @@ static void draw_32(uint32_t *out, size_t n, const struct table *t,
 
 #define NAME_MAX_LEN 96
 
-/* Most tensors of a layer, without its experts. */
-#define PER_LAYER 11
+/* Most tensors of a layer, without its experts and its router. */
+#define PER_LAYER 17
+
+/* How a tensor's weights are distributed. */
+enum kind { MATRIX, NORM, CENTRED_NORM, CONV, DT_BIAS, N_KINDS };
+
+/* Means and deviations. Qwen3.5's norms are stored less 1; its states decay by
+ * about exp(-exp(0) softplus(-4)) = 0.98 a token. */
+static const struct {
+    double mean, spread;
+} kinds[N_KINDS] = {[MATRIX] = {0, 0.02},
+                    [NORM] = {1, 0.1},
+                    [CENTRED_NORM] = {0, 0.1},
+                    [CONV] = {0, 0.5},
+                    [DT_BIAS] = {-4, 0.5}};
 
 struct plan {
     struct st_out_tensor *tensors;
+    enum kind *kinds;
     char (*names)[NAME_MAX_LEN];
     size_t n;
 };
@@ -177,7 +203,7 @@ static void plan_add(struct plan *p, enum dtype dtype, size_t rows, size_t cols,
                                 .dtype = dtype,
                                 .rank = cols ? 2 : 1,
                                 .shape = {rows, cols}};
-    p->n++;
+    p->kinds[p->n++] = cols ? MATRIX : NORM;
 }
 
 /* Plan the tensors of an MLP. Its name is like "model.layers.0.mlp". */
@@ -204,41 +230,97 @@ static void plan_experts(struct plan *p, const struct shape *s,
     }
     snprintf(name, sizeof name, "model.layers.%zu.mlp.gate.weight", layer);
     plan_add(p, dtype, s->n_experts, s->d_model, name);
+    if (!s->n_lin_k_heads)
+        return;
+    char shared[64];
+    snprintf(shared, sizeof shared, "model.layers.%u.mlp.shared_expert",
+             (unsigned)layer);
+    plan_mlp(p, s, dtype, shared, s->expert_ff);
+    snprintf(name, sizeof name,
+             "model.layers.%zu.mlp.shared_expert_gate.weight", layer);
+    plan_add(p, dtype, 1, s->d_model, name);
+}
+
+struct part {
+    const char *name;
+    size_t rows, cols;
+    enum kind kind;
+};
+
+static void plan_parts(struct plan *p, enum dtype dtype, size_t layer,
+                       const struct part *parts, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char name[NAME_MAX_LEN];
+        snprintf(name, sizeof name, "model.layers.%zu.%s", layer,
+                 parts[i].name);
+        plan_add(p, dtype, parts[i].rows, parts[i].cols, name);
+        p->kinds[p->n - 1] = parts[i].kind;
+    }
+}
+
+static void plan_attention(struct plan *p, const struct shape *s,
+                           enum dtype dtype, size_t layer, enum kind norm)
+{
+    const size_t q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim;
+    const struct part parts[] = {
+        {"self_attn.k_norm.weight", s->head_dim, 0, norm},
+        {"self_attn.k_proj.weight", kv, s->d_model, MATRIX},
+        {"self_attn.o_proj.weight", s->d_model, q, MATRIX},
+        {"self_attn.q_norm.weight", s->head_dim, 0, norm},
+        {"self_attn.q_proj.weight", s->n_lin_k_heads ? 2 * q : q, s->d_model,
+         MATRIX},
+        {"self_attn.v_proj.weight", kv, s->d_model, MATRIX},
+    };
+    plan_parts(p, dtype, layer, parts, sizeof parts / sizeof *parts);
+}
+
+static void plan_delta(struct plan *p, const struct shape *s, enum dtype dtype,
+                       size_t layer)
+{
+    const size_t heads = s->n_lin_v_heads, v = heads * s->lin_dim;
+    const size_t channels = 2 * s->n_lin_k_heads * s->lin_dim + v;
+    const struct part parts[] = {
+        {"linear_attn.A_log", heads, 0, CENTRED_NORM},
+        {"linear_attn.conv1d.weight", channels, LIN_CONV, CONV},
+        {"linear_attn.dt_bias", heads, 0, DT_BIAS},
+        {"linear_attn.in_proj_a.weight", heads, s->d_model, MATRIX},
+        {"linear_attn.in_proj_b.weight", heads, s->d_model, MATRIX},
+        {"linear_attn.in_proj_qkv.weight", channels, s->d_model, MATRIX},
+        {"linear_attn.in_proj_z.weight", v, s->d_model, MATRIX},
+        {"linear_attn.norm.weight", s->lin_dim, 0, NORM},
+        {"linear_attn.out_proj.weight", s->d_model, v, MATRIX},
+    };
+    plan_parts(p, dtype, layer, parts, sizeof parts / sizeof *parts);
+    for (size_t i = p->n - sizeof parts / sizeof *parts; i < p->n; i++) {
+        struct st_out_tensor *t = &p->tensors[i];
+        if (p->kinds[i] == CONV) {
+            t->rank = 3;
+            t->shape[1] = 1;
+            t->shape[2] = LIN_CONV;
+        }
+    }
 }
 
 static void plan_layer(struct plan *p, const struct shape *s, enum dtype dtype,
                        size_t layer)
 {
-    const size_t q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim;
-    const struct {
-        const char *name;
-        size_t rows, cols;
-    } parts[] = {
-        {"input_layernorm", s->d_model, 0},
-        {"mlp", 0, 0},
-        {"post_attention_layernorm", s->d_model, 0},
-        {"self_attn.k_norm", s->head_dim, 0},
-        {"self_attn.k_proj", kv, s->d_model},
-        {"self_attn.o_proj", s->d_model, q},
-        {"self_attn.q_norm", s->head_dim, 0},
-        {"self_attn.q_proj", q, s->d_model},
-        {"self_attn.v_proj", kv, s->d_model},
-    };
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        char name[NAME_MAX_LEN], mlp[32];
-        if (!parts[i].rows && s->n_experts) {
-            plan_experts(p, s, dtype, layer);
-            continue;
-        }
-        if (!parts[i].rows) {
-            snprintf(mlp, sizeof mlp, "model.layers.%u.mlp", (unsigned)layer);
-            plan_mlp(p, s, dtype, mlp, s->d_ff);
-            continue;
-        }
-        snprintf(name, sizeof name, "model.layers.%zu.%s.weight", layer,
-                 parts[i].name);
-        plan_add(p, dtype, parts[i].rows, parts[i].cols, name);
-    }
+    const enum kind norm = s->n_lin_k_heads ? CENTRED_NORM : NORM;
+    const struct part before = {"input_layernorm.weight", s->d_model, 0, norm};
+    const struct part after = {"post_attention_layernorm.weight", s->d_model, 0,
+                               norm};
+    char mlp[32];
+    plan_parts(p, dtype, layer, &before, 1);
+    snprintf(mlp, sizeof mlp, "model.layers.%u.mlp", (unsigned)layer);
+    if (s->n_experts)
+        plan_experts(p, s, dtype, layer);
+    else
+        plan_mlp(p, s, dtype, mlp, s->d_ff);
+    plan_parts(p, dtype, layer, &after, 1);
+    if (s->n_lin_k_heads && (layer + 1) % LIN_INTERVAL != 0)
+        plan_delta(p, s, dtype, layer);
+    else
+        plan_attention(p, s, dtype, layer, norm);
 }
 
 static int plan_make(struct plan *p, const struct options *o,
@@ -247,14 +329,16 @@ static int plan_make(struct plan *p, const struct options *o,
     const struct shape *s = &o->shape;
     size_t n = s->n_layers * (PER_LAYER + 1 + 3 * s->n_experts) + 3;
     *p = (struct plan){calloc(n, sizeof *p->tensors),
-                       calloc(n, sizeof *p->names), 0};
-    if (!p->tensors || !p->names)
+                       calloc(n, sizeof *p->kinds), calloc(n, sizeof *p->names),
+                       0};
+    if (!p->tensors || !p->kinds || !p->names)
         return err_oom(e, n * (sizeof *p->tensors + sizeof *p->names));
     plan_add(p, o->dtype, s->vocab_size, s->d_model,
              "model.embed_tokens.weight");
     for (size_t i = 0; i < s->n_layers; i++)
         plan_layer(p, s, o->dtype, i);
     plan_add(p, o->dtype, s->d_model, 0, "model.norm.weight");
+    p->kinds[p->n - 1] = s->n_lin_k_heads ? CENTRED_NORM : NORM;
     if (s->n_experts)
         plan_add(p, o->dtype, s->vocab_size, s->d_model, "lm_head.weight");
     return 0;
@@ -263,6 +347,7 @@ static int plan_make(struct plan *p, const struct options *o,
 static void plan_free(struct plan *p)
 {
     free(p->tensors);
+    free(p->kinds);
     free(p->names);
 }
 
@@ -270,19 +355,20 @@ enum { CHUNK = 1 << 18 }; /* elements, a multiple of 4 */
 
 struct tables {
     double quantiles[N_QUANTILES];
-    struct table matrix, norm;
+    struct table kinds[N_KINDS];
     uint32_t chunk[CHUNK]; /* also holds CHUNK 16-bit elements */
 };
 
-/* Each tensor has its own random stream, so that its values do not depend on
- * earlier tensors. */
+/* Values of the table. Each tensor has its own random stream, so that its
+ * values do not depend on earlier tensors. */
 static int write_tensor(struct st_writer *w, const struct st_out_tensor *t,
-                        uint64_t stream, struct tables *tab,
-                        struct qwick_err *e)
+                        const struct table *table, uint64_t stream,
+                        struct tables *tab, struct qwick_err *e)
 {
-    const struct table *table = t->rank == 1 ? &tab->norm : &tab->matrix;
     const size_t n_bytes = dtype_bytes(t->dtype);
-    size_t left = t->shape[0] * (t->rank == 2 ? t->shape[1] : 1);
+    size_t left = 1;
+    for (size_t i = 0; i < t->rank; i++)
+        left *= t->shape[i];
     uint64_t state = stream;
     while (left) {
         size_t n = left < CHUNK ? left : CHUNK;
@@ -311,12 +397,14 @@ static int write_weights(const struct options *o, const char *path,
     if (plan_make(&plan, o, e))
         goto fail;
     fill_quantiles(tab->quantiles);
-    fill_table(&tab->matrix, tab->quantiles, o->dtype, 0, 0.02);
-    fill_table(&tab->norm, tab->quantiles, o->dtype, 1, 0.1);
+    for (size_t i = 0; i < N_KINDS; i++)
+        fill_table(&tab->kinds[i], tab->quantiles, o->dtype, kinds[i].mean,
+                   kinds[i].spread);
     if (st_writer_open(&w, path, plan.tensors, plan.n, e))
         goto fail;
     for (size_t i = 0; i < plan.n; i++)
-        if (write_tensor(w, &plan.tensors[i], next_random(&seeds), tab, e))
+        if (write_tensor(w, &plan.tensors[i], &tab->kinds[plan.kinds[i]],
+                         next_random(&seeds), tab, e))
             goto fail;
     struct st_writer *done = w;
     w = NULL; /* close frees it even on failure */
@@ -349,6 +437,25 @@ static int write_file(const char *dir, const char *name, const void *data,
     return 0;
 }
 
+/* Write the members that only Qwen3.5 has. */
+static int put_delta(struct buf *b, const struct shape *s)
+{
+    if (!s->n_lin_k_heads)
+        return 0;
+    return buf_printf(b,
+                      "  \"attn_output_gate\": true,\n"
+                      "  \"full_attention_interval\": %d,\n"
+                      "  \"linear_conv_kernel_dim\": %d,\n"
+                      "  \"linear_key_head_dim\": %zu,\n"
+                      "  \"linear_num_key_heads\": %zu,\n"
+                      "  \"linear_num_value_heads\": %zu,\n"
+                      "  \"linear_value_head_dim\": %zu,\n"
+                      "  \"partial_rotary_factor\": 0.25,\n"
+                      "  \"shared_expert_intermediate_size\": %zu,\n",
+                      LIN_INTERVAL, LIN_CONV, s->lin_dim, s->n_lin_k_heads,
+                      s->n_lin_v_heads, s->lin_dim, s->expert_ff);
+}
+
 /* Write the members that only a mixture of experts has. */
 static int put_experts(struct buf *b, const struct shape *s)
 {
@@ -369,7 +476,12 @@ static int write_config(const struct options *o, struct qwick_err *e)
     static const char *const dtypes[] = {
         [DT_F32] = "float32", [DT_F16] = "float16", [DT_BF16] = "bfloat16"};
     const struct shape *s = &o->shape;
-    const bool moe = s->n_experts > 0;
+    const bool moe = s->n_experts > 0, qwen35 = s->n_lin_k_heads > 0;
+    static const char *const families[2][2][2] = {
+        {{"Qwen3ForCausalLM", "qwen3"}, {"Qwen3MoeForCausalLM", "qwen3_moe"}},
+        {{"Qwen3_5ForCausalLM", "qwen3_5_text"},
+         {"Qwen3_5MoeForCausalLM", "qwen3_5_moe_text"}}};
+    const char *const *family = families[qwen35][moe];
     struct buf b = {0};
     int failed =
         buf_printf(&b,
@@ -394,19 +506,19 @@ static int write_config(const struct options *o, struct qwick_err *e)
                    "  \"num_key_value_heads\": %zu,\n"
                    "  \"rms_norm_eps\": 1e-06,\n"
                    "  \"rope_scaling\": null,\n"
-                   "  \"rope_theta\": 1000000,\n"
+                   "  \"rope_theta\": %d,\n"
                    "  \"sliding_window\": null,\n"
                    "  \"tie_word_embeddings\": %s,\n"
                    "  \"torch_dtype\": \"%s\",\n"
                    "  \"transformers_version\": \"4.51.0\",\n"
                    "  \"use_cache\": true,\n"
                    "  \"use_sliding_window\": false,\n",
-                   moe ? "Qwen3MoeForCausalLM" : "Qwen3ForCausalLM",
-                   (long long)s->bos_id, (long long)s->eos_id, s->head_dim,
-                   s->d_model, s->d_ff, s->n_ctx, s->n_layers,
-                   moe ? "qwen3_moe" : "qwen3", s->n_heads, s->n_layers,
-                   s->n_kv_heads, moe ? "false" : "true", dtypes[o->dtype]) ||
-        put_experts(&b, s) ||
+                   family[0], (long long)s->bos_id, (long long)s->eos_id,
+                   s->head_dim, s->d_model, s->d_ff, s->n_ctx, s->n_layers,
+                   family[1], s->n_heads, s->n_layers, s->n_kv_heads,
+                   qwen35 ? 10000000 : 1000000, moe ? "false" : "true",
+                   dtypes[o->dtype]) ||
+        put_experts(&b, s) || put_delta(&b, s) ||
         buf_printf(&b, "  \"vocab_size\": %zu\n}", s->vocab_size);
     if (failed)
         failed = err_oom(e, b.len);
