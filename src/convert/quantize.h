@@ -53,7 +53,7 @@ struct quantize_module {
 struct quantize_claim {
     bool claimed;  /* it belongs to a module of experts */
     size_t module; /* the last one of these */
-    bool router;   /* it chooses experts */
+    bool router;   /* it chooses experts, or weighs the shared one */
 };
 
 struct config;

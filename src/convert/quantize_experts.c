@@ -160,6 +160,13 @@ static int find_role(struct finder *f, const struct config *c, size_t layer,
     return m->name ? 0 : err_oom(e, NAMES_BYTES);
 }
 
+static void mark_router(struct finder *f, enum weight_id id, size_t layer)
+{
+    const struct st_tensor *t = find(&f->s, id, layer, 0);
+    if (t)
+        f->p->claims[t - st_at(f->s.set, 0)].router = true;
+}
+
 int quantize_experts(struct quantize_plan *p, const struct st_set *set,
                      const char *path, const struct config *c,
                      struct qwick_err *e)
@@ -169,9 +176,8 @@ int quantize_experts(struct quantize_plan *p, const struct st_set *set,
     for (size_t i = 0; i < c->n_layers; i++) {
         if (!c->layers[i].n_experts)
             continue;
-        const struct st_tensor *router = find(&f.s, WEIGHT_ROUTER, i, 0);
-        if (router)
-            p->claims[router - st_at(set, 0)].router = true;
+        mark_router(&f, WEIGHT_ROUTER, i);
+        mark_router(&f, WEIGHT_SHARED_GATE, i);
         for (size_t r = 0; r < sizeof roles / sizeof *roles; r++)
             if (find_role(&f, c, i, r, e))
                 return -1;

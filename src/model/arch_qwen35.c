@@ -10,6 +10,7 @@
  * behind each head of queries. mlp is dense, or a mixture of experts with one
  * that all tokens share. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,11 +101,13 @@ static int read_rotary(struct config *c, const struct section *s,
                        s->path, s->in, key, other, rope.in, key, factor);
     /* the factor may be a rounded quotient */
     size_t n = (size_t)((double)c->head_dim * other * (1 + 1e-12));
-    if (n < 2 || n % 2)
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: %s: must leave an even number of the %zu elements "
-                       "of head_dim, leaves %zu",
-                       s->path, key, c->head_dim, n);
+    if (n < 2 || n % 2) {
+        char want[96];
+        snprintf(want, sizeof want,
+                 "a part of head_dim, %zu, with an even number of elements",
+                 c->head_dim);
+        return section_bad(inner ? &rope : s, key, want, e);
+    }
     c->ropes[0].n_rot = n;
     return 0;
 }

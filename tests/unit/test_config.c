@@ -736,8 +736,8 @@ static void broken_qwen35(void **state)
          "\"linear_attention\", \"sliding_attention\", \"full_attention\"]",
          "no sliding_window is in use"},
         {"partial_rotary_factor", "0.5", "is 0.5, but"},
-        {"head_dim", "28", "must leave an even number"},
-        {"head_dim", "7", "leaves 1"},
+        {"head_dim", "28", "a part of head_dim, 28,"},
+        {"head_dim", "7", "a part of head_dim, 7,"},
         {"rope_parameters", "[]", "an object"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

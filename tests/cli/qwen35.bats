@@ -1,0 +1,146 @@
+#!/usr/bin/env bats
+# Qwen3.5 from end to end: a checkpoint laid out as released ones are, with a
+# tokenizer and a template, through the verbs; its GGUF form; what is refused.
+# Numbers are in the unit tests.
+load helpers
+
+GGUF=tests/golden/gguf
+
+setup() {
+    common_setup
+    need_model qwen35-wrapped-untied
+    M=$T/m
+    mkdir "$M"
+    cp $MODELS/qwen35-wrapped-untied/{config.json,model.safetensors} "$M"
+    # all bytes, the tokens of chats, and Qwen3.5's split pattern
+    python3 - "$M" <<'PY'
+import json, sys
+keep = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+shown, extra = {}, 256
+for b in range(256):
+    shown[b] = chr(b) if b in keep else chr(extra)
+    extra += b not in keep
+added = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
+split = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
+         r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+json.dump({
+    "added_tokens": [{"id": 300 + i, "content": t, "special": i < 3, "lstrip": False,
+                      "rstrip": False, "normalized": False, "single_word": False}
+                     for i, t in enumerate(added)],
+    "normalizer": {"type": "NFC"},
+    "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": split}, "behavior": "Isolated",
+         "invert": False},
+        {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False,
+         "use_regex": False}]},
+    "post_processor": None,
+    "decoder": {"type": "ByteLevel"},
+    "model": {"type": "BPE", "vocab": {shown[b]: b for b in range(256)}, "merges": []},
+}, open(sys.argv[1] + "/tokenizer.json", "w"))
+PY
+    cat >"$M/chat_template.jinja" <<'EOF'
+{% for m in messages %}<|im_start|>{{ m.role }}
+{{ m.content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% if enable_thinking is defined and not enable_thinking %}<think>
+
+</think>
+
+{% endif %}{% endif %}
+EOF
+    EX="--exact --greedy --ignore-eos"
+}
+
+@test "generate, batch, choose and a chat" {
+    run -0 --separate-stderr q -v -m "$M" $EX --json -n 12 "list files"
+    [[ $stderr == *"2 tensors, 0.0 MB, are not part of the text model and ignored"* ]]
+    want=$(jget 'o["tokens"]' <<<"$output")
+    for n in 1 3; do
+        for i in 1 2; do
+            echo '{"prompt":"list files","max_tokens":12}'
+            echo '{"prompt":"a longer prompt than the other","max_tokens":5}'
+        done | "$QWICK" batch -m "$M" $EX --max-batch $n -i - >"$T/out"
+        for line in 1 3; do
+            [ "$(sed -n ${line}p "$T/out" | jget 'o["tokens"]')" = "$want" ]
+        done
+    done
+    # the prompt's own ids, and token by token
+    ids=$(q render -m "$M" '[{"role":"user","content":"list files"}]' |
+        "$QWICK" tokenize -m "$M" -f - | tr ' ' ,)
+    [ "$(q -m "$M" $EX --json -n 12 --prompt-ids "$ids" | jget 'o["tokens"]')" = "$want" ]
+    [ "$(q -m "$M" $EX --json -n 12 --prefill-chunk 1 "list files" |
+        jget 'o["tokens"]')" = "$want" ]
+    q choose -m "$M" --exact --json -a yes -a no "is it?" |
+        jget '[0][abs(sum(a["probability"] for a in o["answers"]) - 1) > 1e-6]'
+    # a chat of two turns, and the same text at once
+    chat='[{"role":"user","content":"a"},{"role":"assistant","content":"b"},
+        {"role":"user","content":"c"}]'
+    echo "$chat" >"$T/chat.json"
+    q -m "$M" $EX -n 6 --chat-json "$T/chat.json" --json | jget \
+        '[0][len(o["tokens"]) != 6]'
+}
+
+@test "an image in a chat is refused by name" {
+    echo '[{"role":"user","content":[{"type":"image","image":"x.png"},
+        {"type":"text","text":"what is it?"}]}]' >"$T/chat.json"
+    fails 2 'messages[0].content[0].type: must be "text", is "image"' -m "$M" \
+        --chat-json "$T/chat.json"
+}
+
+@test "quantize keeps what is not the text model's" {
+    q quantize -m "$M" -o "$T/q" --bits 4 --group 32
+    q inspect -m "$T/q" --tensors --json >"$T/t"
+    jget '[t["dtype"] for t in o["tensors"] if t["name"] in ("mtp.fc.weight",
+        "model.visual.blocks.0.norm1.weight")] == ["BF16"] * 2' <"$T/t" | grep -q True
+    q -m "$T/q" --ignore-eos -n 4 --json "list files" | jget \
+        '[0][len(o["tokens"]) != 4]'
+    q bench -m "$T/q" --prompt-lens 20 --depths 40 --batches 3 --gen 3 --reps 1 \
+        --json | jget '[0][len(o["results"]) != 3]'
+}
+
+@test "its GGUF file answers as the checkpoint" {
+    for m in tied wrapped-untied moe f16-long; do
+        want=$(q -m $MODELS/qwen35-$m $EX --prompt-ids 5,9,2,7 -n 12 --json |
+            jget 'o["tokens"]')
+        got=$(q -m $GGUF/qwen35-$m.gguf $EX --prompt-ids 5,9,2,7 -n 12 --json |
+            jget 'o["tokens"]')
+        [ "$got" = "$want" ] || { echo "$m: $got, not $want"; return 1; }
+    done
+}
+
+# changed CODE: $T/x.gguf is a golden, changed by Python code on kv and tensors.
+changed() {
+    python3 tests/cli/gguf.py edit $GGUF/qwen35-tied.gguf "$T/x.gguf" "$1"
+}
+
+# refused CODE PATTERN: exit 3 with the file's name and the pattern.
+refused() {
+    changed "$1"
+    fails 3 "$2" -m "$T/x.gguf" --prompt-ids 5 -n 1
+    [[ $stderr == "qwick: $T/x.gguf: "* ]]
+}
+
+@test "metadata of GGUF files" {
+    A=qwen35
+    want=$(q -m $GGUF/qwen35-tied.gguf $EX --prompt-ids 5,9 -n 5)
+    # layers of multi-token prediction stay unused
+    changed "kv['$A.block_count'][1] = 5; kv['$A.nextn_predict_layers'] = [4, 1]"
+    [ "$(q -m "$T/x.gguf" $EX --prompt-ids 5,9 -n 5)" = "$want" ]
+    changed "kv['tokenizer.ggml.pre'][1] = b'qwen35'"
+    [ "$(q -m "$T/x.gguf" $EX --prompt-ids 5,9 -n 5)" = "$want" ]
+    refused "kv['$A.nextn_predict_layers'] = [4, 4]" \
+        "$A.nextn_predict_layers: 4, must be less than block_count, 4"
+    refused "kv['$A.ssm.inner_size'][1] = 66" \
+        "$A.ssm.inner_size: 66, must be a multiple of ssm.time_step_rank, 4"
+    refused "del kv['$A.ssm.inner_size']" "$A.ssm.inner_size: must be"
+    refused "del kv['$A.ssm.group_count']" "$A.ssm.group_count: must be"
+    refused "kv['$A.ssm.group_count'][1] = 3" "is no multiple of"
+    refused "kv['$A.ssm.conv_kernel'][1] = 1" "$A.ssm.conv_kernel: must be at least 2"
+    refused "kv['$A.ssm.conv_kernel'][1] = 5" "tensor blk.0.ssm_conv1d.weight: shape"
+    refused "kv['$A.ssm.state_size'][1] = 2**31" "$A.ssm.state_size"
+    refused "kv['$A.rope.dimension_count'][1] = 9" "$A.rope.dimension_count"
+    refused "kv['$A.rope.dimension_count'][1] = 64" "$A.rope.dimension_count"
+    refused "kv['$A.full_attention_interval'][1] = 2" "tensor blk.1.attn_q.weight: missing"
+    refused "tensors[:] = [t for t in tensors if t[0] != 'blk.0.ssm_a']" \
+        "tensor blk.0.ssm_a: missing"
+}
