@@ -49,7 +49,7 @@ struct arch {
      * team calls it, and it ends with a barrier. n: tokens that go on past the
      * layer's keys and values; fewer than the pass has in the last layer, which
      * then moves their rows of x to the front. n may be 0. Returns early when
-     * the pass is to stop (pass_poll). */
+     * the pass is to stop (pass_stops). */
     void (*layer)(struct worker *w, size_t i, size_t n);
 
     /* Fetch ahead what layer i reads first, at the next barrier. */

@@ -208,7 +208,7 @@ static void layer(struct worker *w, size_t i, size_t n)
     const struct mlp *mlp = &l->mlp;
     const struct matrix *const gated[] = {&mlp->gate_proj, &mlp->up_proj};
     struct input in = pass_attention(w, i, l->input_norm, n);
-    if (*p->stop || n == 0)
+    if (w->stopped || n == 0)
         return;
     pass_ahead_gated(w, mlp, n);
     add_product(w, &l->attn.o_proj, l->attn.o_bias, &in, n, l->attn_post_norm);

@@ -211,7 +211,7 @@ void qwen3_layer(struct worker *w, size_t i, size_t n)
 {
     const struct layer *l = &w->p->m->layers[i];
     struct input in = pass_attention(w, i, l->input_norm, n);
-    if (!*w->p->stop && n > 0)
+    if (!w->stopped && n > 0)
         qwen3_finish(w, l, &l->attn.o_proj, &in, n, i + 1);
 }
 

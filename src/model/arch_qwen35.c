@@ -251,7 +251,7 @@ static void layer(struct worker *w, size_t i, size_t n)
     struct input in = recurrent ? pass_delta(w, i, l->input_norm, n)
                                 : pass_attention(w, i, l->input_norm, n);
     const struct matrix *out = recurrent ? &l->delta.out : &l->attn.o_proj;
-    if (!*w->p->stop && n > 0)
+    if (!w->stopped && n > 0)
         qwen3_finish(w, l, out, &in, n, i + 1);
 }
 

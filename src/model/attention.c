@@ -487,9 +487,7 @@ struct input pass_attention(struct worker *w, size_t layer, const float *norm,
     struct input in =
         pass_normalise(w, s->x, p->n, norm, pass_forms(p, qkv, 3, p->n));
     pass_multiply_all(w, products, 3, &in, p->n);
-    pass_poll(w);
-    pass_barrier(w, PART_PROJECTIONS);
-    if (*p->stop)
+    if (pass_stops(w, PART_PROJECTIONS))
         return in;
     attend_all(w, layer, n);
     if (n && pass_form(p, &a->o_proj, n) != FORM_BF16)

@@ -396,9 +396,7 @@ struct input pass_delta(struct worker *w, size_t layer, const float *norm,
     struct input in =
         pass_normalise(w, s->x, p->n, norm, pass_forms(p, ws, 4, p->n));
     pass_multiply_all(w, products, 4, &in, p->n);
-    pass_poll(w);
-    pass_barrier(w, PART_PROJECTIONS);
-    if (*p->stop)
+    if (pass_stops(w, PART_PROJECTIONS))
         return in;
     bool out16 = pass_form(p, out, n) == FORM_BF16;
     do_units(w, layer, out16);

@@ -11,12 +11,14 @@
 
 #include "model/pass.h"
 
-void pass_poll(struct worker *w)
+bool pass_stops(struct worker *w, enum part part)
 {
     const struct pass_io *io = w->p->io;
     if (w->tid == 0 && ((io->interrupt && *io->interrupt) ||
                         (io->deadline_ms > 0 && clock_ms() >= io->deadline_ms)))
         *w->p->stop = true;
+    pass_barrier(w, part);
+    return w->stopped = *w->p->stop;
 }
 
 void pass_ahead_layer(struct worker *w, size_t i)
@@ -66,7 +68,8 @@ static void pass_body(void *ctx, struct par_team *team, int tid, int n_threads)
     const struct config *c = &p->m->config;
     for (size_t i = 0; i < c->n_layers; i++) {
         c->arch->layer(&w, i, i + 1 == c->n_layers ? p->n_kept : p->n);
-        if (*p->stop)
+        /* not *p->stop: thread 0 may be a layer ahead and have set it since */
+        if (w.stopped)
             return;
     }
     if (p->n_kept)

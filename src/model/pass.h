@@ -33,7 +33,7 @@ struct pass {
     enum products products;
     bool bf16;   /* products with floats in bf16 */
     bool attn16; /* attention's products in bf16, where tiles are large */
-    bool *stop;  /* written by thread 0 ahead of a barrier that all meet */
+    bool *stop;  /* written by thread 0 in pass_stops */
 };
 
 /* Rows [row, end) of weights that a thread is about to read; w NULL: none. */
@@ -51,6 +51,7 @@ struct worker {
     int tid, n_threads;
     double since;          /* clock_ms() at the last pass_mark */
     struct ahead ahead[2]; /* after the next barrier */
+    bool stopped;          /* the pass is to stop: all threads agree */
 };
 
 /* Activations in the forms that the weights of a product need. */
@@ -245,9 +246,11 @@ struct input pass_delta(struct worker *w, size_t layer, const float *norm,
 
 /* ---- forward.c ---------------------------------------------------------- */
 
-/* Thread 0 looks whether the pass is to stop. All threads know after the next
- * barrier, by *p->stop. */
-void pass_poll(struct worker *w);
+/* Meet the team, as pass_barrier. Returns whether the pass is to stop, which
+ * thread 0 has looked up before. Every thread gets the same answer, since
+ * thread 0 looks again only after another barrier; w->stopped keeps it. Each
+ * layer calls it once, before it changes a cache. */
+bool pass_stops(struct worker *w, enum part part);
 
 /* Set w->ahead to the weights that layer i reads first; if i >= n_layers, those
  * are the head's. */
