@@ -1330,6 +1330,49 @@ QWICK_API int qwick_rerank(struct qwick_reranker *r,
                            struct qwick_rerank_item *items, size_t n,
                            struct qwick_err *e);
 
+/* ---- models on this machine ------------------------------------------ */
+
+/* A model that was found, or the place of something that is not whole. Texts
+ * may hold control bytes that came from names of files. */
+struct qwick_model {
+    char *name;        /* the shortest text that options.model takes for it:
+                          a short name, the id, or the path */
+    char *id;          /* its name in the store: "Qwen/Qwen3-4B",
+                          "Qwen/Qwen3-4B-GGUF:Q4_K_M", "qwen3:4b" */
+    char *path;        /* directory or file */
+    const char *store; /* "huggingface", "path" (QWICK_MODEL_PATH), "ollama",
+                          "lmstudio", "llama.cpp" or "modelscope"; static */
+    char *family;      /* config.json: model_type, or general.architecture of a
+                          GGUF file; NULL: unknown */
+    char *weights_dtype; /* as in qwick_info; NULL: unknown */
+    char *why;  /* why this build does not run the model; NULL: it does */
+    char *pull; /* hub id of a form of the model to download instead, or of
+                   this model if its download is incomplete; NULL: none */
+    size_t disk_bytes; /* of the files in the directory, or of all parts of the
+                          GGUF file */
+    /* As in qwick_info; 0: unknown. */
+    size_t n_params, n_active_params, weight_bytes, decode_bytes, n_ctx_max;
+    double bits; /* per parameter, on average; 0: unknown */
+};
+
+/* List the models in the Hugging Face cache, in the directories of
+ * QWICK_MODEL_PATH and those below them, and in the stores of Ollama, LM
+ * Studio, llama.cpp and ModelScope: first those that this build runs, then the
+ * others, each by name. A model that is found by several paths is listed once.
+ * Broken models, incomplete downloads and directories that cannot be read are
+ * listed with the reason in why.
+ *
+ * Reads directories, the headers of weights and configs, and nothing else:
+ * weights and tokenizers can still turn out to be damaged. *cut: there are too
+ * many files (200,000 in one store, or 10,000 models), and the list is not
+ * complete. interrupt stops the call soon when it is not 0; NULL: never.
+ *
+ * Environment: as for the names of models in qwick_engine_open. */
+QWICK_API int qwick_models_list(struct qwick_model **out, size_t *n, bool *cut,
+                                const volatile int *interrupt,
+                                struct qwick_err *e);
+QWICK_API void qwick_models_free(struct qwick_model *v, size_t n);
+
 /* ---- limits of this machine ------------------------------------------ */
 
 /* Measure the read bandwidth of all the engine's threads and write it to *rate,

@@ -8,6 +8,7 @@
 #include "cli/common.h"
 #include "cli/opt.h"
 #include "cli/out.h"
+#include "cli/units.h"
 #include "cli/verbs.h"
 #include "qwick.h"
 
@@ -86,19 +87,6 @@ struct fact {
     {                                             \
         .name = n, .type = FACT_BOOL, .size = (v) \
     }
-
-/* Three digits and a unit of powers of 1000, as in the figures of bench:
- * "1.19 GB", "596 M". */
-static void size_text(size_t n, const char *unit, char out[32])
-{
-    static const char *const prefixes[] = {"", "k", "M", "G", "T", "P", "E"};
-    double x = (double)n;
-    size_t i = 0;
-    for (; x >= 999.5 && i + 1 < sizeof(prefixes) / sizeof(*prefixes); i++)
-        x /= 1000;
-    int digits = i == 0 || x >= 99.95 ? 0 : x >= 9.995 ? 1 : 2;
-    snprintf(out, 32, "%.*f %s%s", digits, x, prefixes[i], unit);
-}
 
 static void fact_json(struct json_writer *w, const struct fact *f)
 {

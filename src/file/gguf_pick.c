@@ -185,8 +185,11 @@ static int add_below(struct gguf_names *l, const struct dir_list *list,
             continue;
         if (asprintf(&path, "%s/%s", dir, list->v[i].name) < 0)
             return err_oom(e, strlen(dir) + strlen(list->v[i].name) + 2);
-        int rc = dir_list_read(&below, path, GGUF_MAX_BELOW, NULL);
+        struct qwick_err why = {0};
+        int rc = dir_list_read(&below, path, GGUF_MAX_BELOW, &why);
         free(path);
+        if (rc && why.code == QWICK_ERR_MEMORY)
+            return err_set(e, why.code, "%s", why.msg);
         if (rc)
             continue; /* what cannot be read has no files to choose from */
         rc = add_names(l, &below, list->v[i].name, e);

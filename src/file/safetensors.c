@@ -691,6 +691,36 @@ done:
     return rc;
 }
 
+/* Files with weights in formats that we do not read. */
+static const struct {
+    const char *suffix, *format;
+} others[] = {
+    {".bin", "PyTorch's"},  {".pth", "PyTorch's"}, {".pt", "PyTorch's"},
+    {".ckpt", "PyTorch's"}, {".onnx", "ONNX"},     {".h5", "TensorFlow's"},
+    {".msgpack", "Flax's"}, {".npz", "NumPy's"},
+};
+
+static int err_no_weights(const struct checkpoint *ck, struct qwick_err *e)
+{
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        char **names, shown[ERR_SHOWN];
+        size_t n;
+        if (checkpoint_list(ck, others[i].suffix, &names, &n, e))
+            return -1;
+        if (n)
+            err_show(shown, names[0], strlen(names[0]));
+        checkpoint_list_free(names, n);
+        if (n)
+            return err_set(e, QWICK_ERR_MODEL,
+                           "%s: no weights in safetensors format: %s is in %s "
+                           "format, which is not supported",
+                           checkpoint_dir(ck), shown, others[i].format);
+    }
+    return err_set(e, QWICK_ERR_MODEL,
+                   "%s: no weights: none of %s, %s, *.safetensors is there",
+                   checkpoint_dir(ck), index_name, single_name);
+}
+
 static int open_all(struct st_set *set, const struct checkpoint *ck,
                     struct qwick_err *e)
 {
@@ -703,9 +733,7 @@ static int open_all(struct st_set *set, const struct checkpoint *ck,
     for (size_t i = 0; i < n && !rc; i++)
         rc = open_file(set, ck, names[i], &found, e);
     if (n == 0)
-        rc = err_set(e, QWICK_ERR_MODEL,
-                     "%s: no weights: none of %s, %s, *.safetensors is there",
-                     checkpoint_dir(ck), index_name, single_name);
+        rc = err_no_weights(ck, e);
     checkpoint_list_free(names, n);
     return rc;
 }

@@ -64,14 +64,22 @@ static const char *last_part(const char *id)
     return part;
 }
 
-/* Whether another path has led to the same directory or file. */
-static bool is_known(const struct stores *s, const struct stat *st)
+/* The model that another path to the same directory or file has added; NULL:
+ * none. */
+static struct store_model *find_same(const struct stores *s, uint64_t dev,
+                                     uint64_t ino)
 {
     for (size_t i = 0; i < s->n; i++)
-        if (s->v[i].ino == st->st_ino && s->v[i].dev == st->st_dev &&
-            !s->v[i].fault)
-            return true;
-    return false;
+        if (s->v[i].ino == ino && s->v[i].dev == dev && !s->v[i].fault &&
+            !s->v[i].is_copy)
+            return &s->v[i];
+    return NULL;
+}
+
+static bool is_link(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
 }
 
 int scan_add(struct store_scan *scan, const char *id, const char *name,
@@ -83,10 +91,10 @@ int scan_add(struct store_scan *scan, const char *id, const char *name,
         s->cut = true;
         return 0;
     }
-    if (!fault && stat(path, &st) == 0 && is_known(s, &st))
-        return 0;
     if (ARRAY_RESERVE(s->v, s->cap, s->n + 1, scan->e))
         return -1;
+    if (!fault && stat(path, &st))
+        st = (struct stat){0}; /* opening it will say why */
     struct store_model m = {
         .store = scan->store,
         .name = strdup(name ? name : last_part(id)),
@@ -94,12 +102,17 @@ int scan_add(struct store_scan *scan, const char *id, const char *name,
         .path = strdup(path),
         .fault = fault ? strdup(fault) : NULL,
         .unfinished = scan->unfinished,
-        .dev = fault ? 0 : st.st_dev,
-        .ino = fault ? 0 : st.st_ino,
+        .dev = st.st_dev,
+        .ino = st.st_ino,
     };
     if (!m.name || !m.id || !m.path || (fault && !m.fault)) {
         free_model(&m);
         return err_oom(scan->e, strlen(id) + strlen(path));
+    }
+    struct store_model *same = m.ino ? find_same(s, m.dev, m.ino) : NULL;
+    if (same) {
+        m.is_copy = is_link(path) || !is_link(same->path);
+        same->is_copy = !m.is_copy;
     }
     s->v[s->n++] = m;
     return 0;
@@ -220,27 +233,46 @@ static bool is_named(const struct store_model *m, const char *spec, bool exact)
 }
 
 /* What the models that count have in common; a lower number goes first. */
+enum { N_RANKS = 4 };
+
 static int rank_of(const struct store_model *m, const char *spec)
 {
     int faulty = m->fault ? 2 : 0;
     return is_named(m, spec, true)    ? faulty
            : is_named(m, spec, false) ? faulty + 1
-                                      : 4;
+                                      : N_RANKS;
 }
 
-/* Models of the best rank; their indices are as in stores_match. */
+/* Whether a and b are the same directory or file. */
+static bool is_same(const struct store_model *a, const struct store_model *b)
+{
+    return a == b || (a->ino && a->ino == b->ino && a->dev == b->dev);
+}
+
+/* Whether a model before i is the same and has the rank. */
+static bool counted(const struct stores *s, const char *spec, size_t first,
+                    size_t i, int rank)
+{
+    for (size_t k = first; k < i; k++)
+        if (is_same(&s->v[k], &s->v[i]) && rank_of(&s->v[k], spec) == rank)
+            return true;
+    return false;
+}
+
 size_t stores_match(const struct stores *s, const char *spec, size_t *at)
 {
     size_t n = 0;
-    int best = 4;
+    int best = N_RANKS;
     for (size_t i = 0; i < s->n; i++) {
         int rank = rank_of(&s->v[i], spec);
         if (rank < best) {
             best = rank;
             *at = i;
-            n = 0;
+            n = 1;
+        } else if (rank == best && best < N_RANKS &&
+                   !counted(s, spec, *at, i, rank)) {
+            n++;
         }
-        n += rank == best && rank < 4;
     }
     return n;
 }
@@ -252,7 +284,7 @@ const char *stores_spec(const struct stores *s, size_t i)
     size_t at = 0;
     for (size_t k = 0; k < 2; k++)
         if (!strchr("/.", texts[k][0]) && stores_match(s, texts[k], &at) == 1 &&
-            at == i)
+            is_same(&s->v[at], m))
             return texts[k];
     return m->path;
 }
@@ -265,7 +297,7 @@ static void list(const struct stores *s, const char *spec, size_t first,
     size_t at = 0, shown = 0;
     out[0] = '\0';
     for (size_t i = first; i < s->n && at < n && shown <= SHOWN_MODELS; i++) {
-        if (rank_of(&s->v[i], spec) != rank)
+        if (rank_of(&s->v[i], spec) != rank || counted(s, spec, first, i, rank))
             continue;
         int len = snprintf(out + at, n - at, "%s%s", at ? ", " : "",
                            shown++ == SHOWN_MODELS ? "..." : stores_spec(s, i));

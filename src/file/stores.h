@@ -22,6 +22,8 @@ struct store_model {
                           where it shows */
     char *fault;       /* why the model cannot be opened; NULL: nothing known */
     bool unfinished;   /* the store also holds parts of downloads for it */
+    bool is_copy;      /* another model of the list is the same directory or
+                          file. It counts; this one only has another name */
     uint64_t dev, ino; /* of path; 0 with a fault */
 };
 
@@ -48,10 +50,10 @@ enum {
     STORES_MAX_DEPTH = 6
 };
 
-/* Search all places. A model that several paths reach is listed once, by the
- * first. A directory that cannot be read is a model with a fault. interrupt
- * (NULL: never) stops the search when it is not 0. Returns 0, or -1 with *e
- * set: out of memory, or interrupted. */
+/* Search all places. Of several paths to one model, the first one that is no
+ * symbolic link counts, or the first one. A directory that cannot be read is a
+ * model with a fault. interrupt (NULL: never) stops the search when it is not
+ * 0. Returns 0, or -1 with *e set: out of memory, or interrupted. */
 int stores_scan(struct stores *s, const volatile int *interrupt,
                 struct qwick_err *e);
 void stores_free(struct stores *s);
@@ -59,12 +61,12 @@ void stores_free(struct stores *s);
 /* Find the models that spec means, in any case of letters: by name, by id, by
  * the id's last part, by an id without ":TYPE", or by the name of a file. A
  * model whose letters agree exactly counts before others, and one without a
- * fault before one with. Writes the first such model to *at and returns their
- * number. */
+ * fault before one with; copies count as the model itself. Writes the first
+ * such model to *at and returns their number. */
 size_t stores_match(const struct stores *s, const char *spec, size_t *at);
 
 /* Return the shortest text that means model i and no other: its name, its id or
- * its path. */
+ * its path. i is no copy. */
 const char *stores_spec(const struct stores *s, size_t i);
 
 /* Return the path of the model that spec means, malloc'ed; NULL with *found

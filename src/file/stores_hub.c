@@ -54,8 +54,13 @@ static int add_ref(struct repo *r, const char *path, const char *revision)
 {
     struct buf name = {0};
     struct qwick_err why;
-    if (hub_read_ref(path, &name, &why))
+    if (hub_read_ref(path, &name, &why)) {
         name.len = 0;
+        if (why.code == QWICK_ERR_MEMORY) {
+            buf_free(&name);
+            return err_set(r->scan->e, why.code, "%s", why.msg);
+        }
+    }
     int rc = ARRAY_RESERVE(r->refs, r->cap_refs, r->n_refs + 1, r->scan->e);
     if (!rc) {
         struct ref *ref = &r->refs[r->n_refs++];

@@ -37,8 +37,8 @@ static bool is_layer(const struct json_value *layer, const char *kind)
            ends_in(type->str, kind);
 }
 
-/* Write the path of the model's blob to *path. Returns what is wrong with the
- * manifest, or NULL. */
+/* Write the path of the model's blob to *path, nothing if memory ran out.
+ * Returns what is wrong with the manifest, or NULL. */
 static const char *read_blob(const struct search *s,
                              const struct json_value *manifest,
                              struct buf *path)
@@ -58,8 +58,10 @@ static const char *read_blob(const struct search *s,
         return "the manifest has a malformed digest";
     path->len = 0;
     if (buf_puts(path, s->root) || buf_puts(path, "/blobs/sha256-") ||
-        buf_puts(path, digest->str + strlen("sha256:")))
-        return "out of memory";
+        buf_puts(path, digest->str + strlen("sha256:"))) {
+        path->len = 0;
+        return NULL;
+    }
     return stat(path->data, &st) ? "its file is missing: incomplete download?"
                                  : NULL;
 }
@@ -73,6 +75,8 @@ static int add_manifest(const struct search *s, const char *file,
     struct json_doc *doc = NULL;
     const char *fault = NULL;
     if (map_open(&map, file, &e)) {
+        if (e.code == QWICK_ERR_MEMORY)
+            return err_set(s->scan->e, e.code, "%s", e.msg);
         fault = strstr(e.msg, "cannot");
         return scan_add(s->scan, id, id, file,
                         fault ? fault : "is no regular file");
@@ -84,7 +88,9 @@ static int add_manifest(const struct search *s, const char *file,
         fault = e.msg;
     else
         fault = read_blob(s, json_root(doc), &path);
-    int rc = scan_add(s->scan, id, id, fault ? file : path.data, fault);
+    bool oom = e.code == QWICK_ERR_MEMORY || (!fault && !path.len);
+    int rc = oom ? err_oom(s->scan->e, map.size)
+                 : scan_add(s->scan, id, id, fault ? file : path.data, fault);
     json_free(doc);
     map_close(&map);
     buf_free(&path);

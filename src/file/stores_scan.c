@@ -188,11 +188,21 @@ static int search_below(const struct dir *d)
     return rc;
 }
 
+/* Whether the directory is a checkpoint. One with weights but without
+ * config.json is one whose download is not complete, unless it has GGUF files:
+ * then the weights are something else. */
+static bool is_checkpoint(const struct dir *d)
+{
+    return has_suffix(&d->list, ".safetensors") &&
+           (dir_list_has(&d->list, "config.json") ||
+            !has_suffix(&d->list, ".gguf"));
+}
+
 /* What is in a directory. Below a checkpoint with weights nothing is searched:
  * its directories hold other forms of the model. */
 static int search_list(struct dir *d)
 {
-    bool weights = has_suffix(&d->list, ".safetensors");
+    bool weights = is_checkpoint(d);
     bool config = dir_list_has(&d->list, "config.json");
     const char *id = *d->id ? d->id : base_of(d->path);
     size_t n = d->scan->s->n;

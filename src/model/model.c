@@ -126,6 +126,7 @@ int model_open(struct model *m, const struct checkpoint *ck,
                      e))
         return -1;
     w->quant = &c->quant;
+    w->sizes_only = m->sizes_only;
     m->layers = calloc(c->n_layers, sizeof *m->layers);
     if (!m->layers)
         return err_oom(e, c->n_layers * sizeof *m->layers);

@@ -94,6 +94,8 @@ struct model {
     bool exact;            /* one order of sums: no BLAS */
     size_t chunk;          /* tokens a pass */
     bool lazy_blas;        /* a pass may load OpenBLAS */
+    bool sizes_only;       /* for costs, not for passes: read no values of
+                              weights, so that only headers come from the disk */
     /* For model_products. model_open sets them, tests lower the limits. */
     bool dense_bf16;    /* floats multiply, and all of them in bf16 */
     bool any_dense;     /* some floats multiply */
@@ -111,8 +113,9 @@ struct model {
 };
 
 /* Bind the weights of a checkpoint of a supported model_type. config, k, pool,
- * n_threads, exact, chunk and lazy_blas have been set. set and pool stay owned
- * by the caller and must outlive the model. */
+ * n_threads, exact, chunk, lazy_blas and sizes_only have been set; with
+ * sizes_only, pool may be NULL. set and pool stay owned by the caller and must
+ * outlive the model. */
 int model_open(struct model *m, const struct checkpoint *ck,
                const struct st_set *set, struct qwick_err *e);
 void model_close(struct model *m);

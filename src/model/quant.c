@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/utf8.h"
+#include "model/foreign.h"
 
 enum { SHOWN = 200 };
 
@@ -34,12 +35,9 @@ static int refuse_others(const struct section *s, struct qwick_err *e)
 {
     const struct json_value *mode = json_get(s->v, "mode");
     if (!section_absent(s, "quant_method"))
-        return section_bad(s, "quant_method",
-                           "absent (of quantized weights, MLX's affine ones "
-                           "are supported)",
-                           e);
+        return foreign_refuse(s, "quant_method", e);
     if (!section_absent(s, "mode") && !json_equals(mode, "affine"))
-        return section_bad(s, "mode", "\"affine\" (what is supported)", e);
+        return foreign_refuse(s, "mode", e);
     return 0;
 }
 

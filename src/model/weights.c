@@ -206,14 +206,16 @@ int weights_array(struct weights *w, float **out, const size_t *dims,
     weights_use(w, t, n, 0);
     if (ARRAY_RESERVE(w->vectors, w->cap_vectors, w->n_vectors + 1, e))
         return -1;
-    float *v = malloc(n * sizeof *v);
+    float *v = calloc(n, sizeof *v);
     if (!v)
         return err_oom(e, n * sizeof *v);
     w->vectors[w->n_vectors++] = v;
+    *out = v;
+    if (w->sizes_only)
+        return 0;
     kernels_ref()->to_f32[t->dtype](v, t->data, n);
     for (size_t i = 0; i < n; i++)
         v[i] += w->naming.names->plus[ref.id];
-    *out = v;
     return 0;
 }
 

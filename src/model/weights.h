@@ -19,6 +19,8 @@ struct weights {
     struct naming naming;
     const struct quant *quant; /* config.json's; NULL: nothing is quantized.
                                   The caller sets it after weights_open */
+    bool sizes_only; /* read no values: vectors are zeros. The caller sets it
+                        after weights_open */
     struct format_ops ops[N_FORMATS]; /* of formats[i], for the kernels */
     /* summed over what was asked for */
     size_t n_params;          /* logical: rows * cols, packed or not */

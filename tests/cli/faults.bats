@@ -54,6 +54,22 @@ sweep() {
     sweep 8 inspect --json
 }
 
+@test "out of memory: models" {
+    # a few of the models: some that run, some that do not
+    python3 tests/cli/model_cache.py "$T/home"
+    mkdir -p "$T/my/deep"
+    mv "$T/home/my/tiny-f16" "$T/home/my/half.gguf" "$T/home/my/gptoss.gguf" "$T/my"
+    mv "$T/home/.cache/huggingface/hub/models--Qwen--Qwen3-8B-FP8" "$T/my/deep"
+    mkdir "$T/hub"
+    for name in org--Demo Qwen--Qwen3-8B-AWQ org--Partial org--Tiny-GGUF; do
+        mv "$T/home/.cache/huggingface/hub/models--$name" "$T/hub"
+    done
+    export QWICK_MODEL_PATH=$T/my HF_HUB_CACHE=$T/hub
+    export OLLAMA_MODELS=$T/home/.ollama/models
+    sweep 40 models --no-speed
+    sweep 80 models --no-speed --json
+}
+
 @test "out of memory: tokenize, count, detokenize" {
     sweep 1 tokenize hi
     sweep 8 count hi

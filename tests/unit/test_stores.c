@@ -72,7 +72,7 @@ static char *scan(void)
     text[0] = '\0';
     for (size_t i = 0; i < s.n; i++) {
         const struct store_model *m = &s.v[i];
-        if (strncmp(m->path, temp_dir, n) != 0)
+        if (strncmp(m->path, temp_dir, n) != 0 || m->is_copy)
             continue;
         at += (size_t)snprintf(text + at, sizeof text - at, "%s %s %s %s%s%s\n",
                                m->store, m->name, m->id, m->path + n + 1,
@@ -216,6 +216,7 @@ static void test_path(void **state)
         "path one one a/one\n"
         "path two org/two a/org/two\n"
         "path one one b/one\n");
+    check("same", "a/same", NULL);
     check("x", "a/x.gguf", NULL);
     check("TWO", "a/org/two", NULL);
     check("org/two", "a/org/two", NULL);

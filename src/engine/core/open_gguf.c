@@ -119,6 +119,11 @@ static const struct kind *find_kind(const struct gguf *g, enum split *split,
     return NULL;
 }
 
+int open_gguf_check_tokenizer(const struct gguf *g, struct qwick_err *e)
+{
+    return find_kind(g, e) ? 0 : -1;
+}
+
 /* Get an array that the file must have. */
 static const struct gguf_value *need_array(const struct gguf *g,
                                            const char *key,

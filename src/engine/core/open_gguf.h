@@ -18,6 +18,10 @@ struct gguf;
 int open_gguf_tokenizer(struct bpe **out, const struct gguf *g,
                         struct qwick_err *e);
 
+/* Check that the kind of the tokenizer is supported, without reading tokens.
+ * QWICK_ERR_MODEL if not, or if the file has no tokenizer. */
+int open_gguf_check_tokenizer(const struct gguf *g, struct qwick_err *e);
+
 /* Set *text to the text of the chat template with this name (NULL: the default
  * one), borrowed; to NULL if the file has no such template. */
 int open_gguf_template(const struct gguf *g, const char *name,

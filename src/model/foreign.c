@@ -1,0 +1,83 @@
+#include "model/foreign.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Values of quant_method, and of mode in MLX's files. */
+static const struct {
+    const char *value, *name;
+} forms[] = {
+    {"fp8", "FP8"},
+    {"fbgemm_fp8", "FP8"},
+    {"finegrained_fp8", "FP8"},
+    {"gptq", "GPTQ"},
+    {"gptq_v2", "GPTQ"},
+    {"awq", "AWQ"},
+    {"marlin", "Marlin"},
+    {"mxfp4", "MXFP4"},
+    {"mxfp8", "MXFP8"},
+    {"nvfp4", "NVFP4"},
+    {"modelopt", "ModelOpt (NVFP4 or FP8)"},
+    {"bitsandbytes", "bitsandbytes"},
+    {"exl2", "EXL2"},
+    {"exl3", "EXL3"},
+    {"compressed-tensors", "compressed-tensors"},
+    {"hqq", "HQQ"},
+    {"aqlm", "AQLM"},
+    {"auto-round", "AutoRound"},
+    {"intel/auto-round", "AutoRound"},
+    {"bitnet", "BitNet"},
+    {"eetq", "EETQ"},
+    {"higgs", "HIGGS"},
+    {"quanto", "Quanto"},
+    {"quark", "Quark"},
+    {"spqr", "SpQR"},
+    {"torchao", "TorchAO"},
+    {"vptq", "VPTQ"},
+};
+
+enum { N_FORMS = sizeof forms / sizeof *forms };
+
+static void name_of(const struct json_value *v, char *out, size_t n)
+{
+    for (size_t i = 0; i < N_FORMS; i++) {
+        if (json_equals(v, forms[i].value)) {
+            snprintf(out, n, "%s", forms[i].name);
+            return;
+        }
+    }
+    section_describe(v, out, n);
+}
+
+bool foreign_name(const struct json_value *config, char *out, size_t n)
+{
+    static const char *const objects[] = {"quantization_config",
+                                          "quantization"};
+    for (size_t i = 0; i < 2; i++) {
+        const struct json_value *q = json_get(config, objects[i]);
+        const struct json_value *method = json_get(q, "quant_method");
+        const struct json_value *mode = json_get(q, "mode");
+        if (method && method->type != JSON_NULL) {
+            name_of(method, out, n);
+            return true;
+        }
+        if (json_is(mode, JSON_STRING) && !json_equals(mode, "affine")) {
+            name_of(mode, out, n);
+            return true;
+        }
+    }
+    return false;
+}
+
+int foreign_refuse(const struct section *s, const char *key,
+                   struct qwick_err *e)
+{
+    const struct json_value *v = json_get(s->v, key);
+    char name[96], value[64];
+    name_of(v, name, sizeof name);
+    section_describe(v, value, sizeof value);
+    return err_set(e, QWICK_ERR_MODEL,
+                   "%s: %s%s: is %s; %s weights are not "
+                   "supported: " FOREIGN_INSTEAD,
+                   s->path, s->in, key, value, name);
+}
