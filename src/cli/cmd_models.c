@@ -211,7 +211,7 @@ static char *runs_cell(const struct qwick_model *m)
     if (!m->why)
         return strdup("yes");
     if (why &&
-        asprintf(&text, "no: %s%s%s", why, m->pull ? "; try qwick-pull " : "",
+        asprintf(&text, "no: %s%s%s", why, m->pull ? "; try qwick pull " : "",
                  m->pull ? m->pull : "") < 0)
         text = NULL;
     free(why);
@@ -318,7 +318,7 @@ static int models(const struct args *a)
     if (cut)
         msg_warn("there are too many files: the list is not complete");
     if (!l.n)
-        msg_notice("there are no models; qwick-pull ORG/NAME downloads one");
+        msg_notice("there are no models; qwick pull ORG/NAME downloads one");
     if (!a->no_speed && any_runs(&l))
         l.bandwidth = measure(a);
     int bad = a->c.json ? put_json(&b, &l) : put_table(&b, &l);

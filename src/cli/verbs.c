@@ -3,15 +3,18 @@
 #include <string.h>
 
 const struct verb *const verbs[] = {
-    &verb_generate, &verb_batch,   &verb_tokenize, &verb_detokenize,
-    &verb_count,    &verb_render,  &verb_embed,    &verb_rerank,
-    &verb_logits,   &verb_score,   &verb_choose,   &verb_inspect,
-    &verb_models,   &verb_bench,   &verb_quantize, &verb_cache,
-    &verb_help,     &verb_version, NULL,
+    &verb_generate, &verb_batch,  &verb_tokenize, &verb_detokenize,
+    &verb_count,    &verb_render, &verb_embed,    &verb_rerank,
+    &verb_logits,   &verb_score,  &verb_choose,   &verb_inspect,
+    &verb_models,   &verb_pull,   &verb_bench,    &verb_quantize,
+    &verb_cache,    &verb_help,   &verb_version,  NULL,
 };
 
 static const char *const reserved[] = {
-    "chat", "pull", "plan", "selftest", "completion",
+    "chat",
+    "plan",
+    "selftest",
+    "completion",
 };
 
 #define N_RESERVED (sizeof(reserved) / sizeof(*reserved))

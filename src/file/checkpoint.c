@@ -41,7 +41,7 @@ static int check_pointer(struct map *m, const char *path, struct qwick_err *e)
     map_close(m);
     return err_set(e, QWICK_ERR_MODEL,
                    "%s: is a Git LFS pointer, not the file itself: fetch it "
-                   "with git lfs pull, or with qwick-pull",
+                   "with git lfs pull, or with qwick pull",
                    path);
 }
 

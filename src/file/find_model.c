@@ -55,12 +55,12 @@ static int err_missing(const char *spec, const struct hub_found *hub,
     if (hub->other_revision)
         return err_set(e, QWICK_ERR_MODEL,
                        "%s: no such directory, and the Hugging Face cache has "
-                       "not its revision %s: download it with qwick-pull %s; "
+                       "not its revision %s: download it with qwick pull %s; "
                        "looked in %s",
                        spec, hub->revision, spec, places);
     return err_set(e, QWICK_ERR_MODEL,
                    "%s: no such directory, and not in %s: download it with "
-                   "qwick-pull %s",
+                   "qwick pull %s",
                    spec, places, hub->has_org ? spec : "ORG/NAME");
 }
 

@@ -183,7 +183,7 @@ static int hub_find_in(const char *root, const struct hub_id *id, char **dir,
     } else if (ref.len > 0) {
         err_set(e, QWICK_ERR_MODEL,
                 "%s: the snapshot %s that it names is missing: download it "
-                "again with qwick-pull %s",
+                "again with qwick pull %s",
                 path.data, snapshot, id->spec);
     } else {
         rc = 0;

@@ -5,7 +5,7 @@ load helpers
 setup() {
     common_setup
     VERBS="generate batch tokenize detokenize count render embed rerank logits
-        score choose inspect models bench quantize cache help version"
+        score choose inspect models pull bench quantize cache help version"
 }
 
 @test "--help and -h: stdout, exit 0, no model needed" {
@@ -46,6 +46,7 @@ setup() {
     printf '{"prompt":"list files"}\n{"prompt":"disk usage"}\n' >prompts.jsonl
     echo '[{"role":"user","content":"list files"}]' >chat.json
     for v in $VERBS; do
+        [ $v != pull ] || continue # needs a hub
         q $v --help | awk '/^Examples$/ { on = 1; next }
             !NF { on = 0 }
             on { print substr($0, 3) }' >examples

@@ -52,7 +52,10 @@ hub_setup() {
     export HF_ENDPOINT=http://127.0.0.1:$PORT
     export HF_HUB_CACHE=$BATS_TEST_TMPDIR/cache
     export no_proxy=127.0.0.1,localhost NO_PROXY=127.0.0.1,localhost
-    unset HF_TOKEN
+    unset HF_TOKEN HF_TOKEN_PATH HF_HOME HF_HUB_DISABLE_IMPLICIT_TOKEN
+    # the user's own login is none of the tests'
+    export HOME=$BATS_TEST_TMPDIR
+    unset XDG_CACHE_HOME
     : >"$LOG"
 }
 

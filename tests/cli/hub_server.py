@@ -5,7 +5,7 @@ Usage: hub_server.py ROOT PORT_FILE LOG_FILE [PEM_FILE]
 
 With a certificate and its key in PEM_FILE it speaks https. Serves the models ROOT/ORG/NAME/*. Its port goes into PORT_FILE, a line for
 each request into LOG_FILE: METHOD PATH RANGE AUTHORIZATION. Large files (those
-ending in .safetensors) are described by their SHA-256 and redirected to another
+ending in .safetensors or .gguf) are described by their SHA-256 and redirected to another
 path, all others by their git blob id, as the hub does. A file ROOT/ORG/NAME.api
 is the description of a model instead, byte for byte; ROOT/ORG/NAME.location is
 where requests for its files are redirected to. Some organisations behave badly:
@@ -34,18 +34,21 @@ import time
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+LARGE = (".safetensors", ".gguf")
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 def describe(directory):
     """The hub's answer about a model, with every key a reader may trip over."""
     siblings = []
-    for name in sorted(os.listdir(directory)):
+    names = [os.path.relpath(os.path.join(at, name), directory)
+             for at, _, files in os.walk(directory) for name in files]
+    for name in sorted(names):
         with open(os.path.join(directory, name), "rb") as file:
             data = file.read()
         blob = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
         entry = {"rfilename": name, "size": len(data), "blobId": blob}
-        if name.endswith(".safetensors"):
+        if name.endswith(LARGE):
             entry["blobId"] = "f" * 40
             entry["lfs"] = {
                 "sha256": hashlib.sha256(data).hexdigest(),
@@ -91,13 +94,13 @@ class Hub(BaseHTTPRequestHandler):
         if match:
             self.answer_api(*match.groups())
             return
-        match = re.fullmatch(r"/([^/]+)/([^/]+)/resolve/([^/]+)/([^/]+)", path)
+        match = re.fullmatch(r"/([^/]+)/([^/]+)/resolve/([^/]+)/(.+)", path)
         if match:
             org, name, revision, file_name = match.groups()
             file_name = urllib.parse.unquote(file_name)
             self.answer_resolve(org, name, revision, file_name)
             return
-        match = re.fullmatch(r"/cdn/([^/]+)/([^/]+)/([^/]+)", path)
+        match = re.fullmatch(r"/cdn/([^/]+)/([^/]+)/(.+)", path)
         if match:
             org, name, file_name = match.groups()
             self.answer_file(org, name, urllib.parse.unquote(file_name))
@@ -165,7 +168,7 @@ class Hub(BaseHTTPRequestHandler):
             self.answer(403, b"Access to this model is restricted.")
         elif revision != COMMIT:
             self.answer(404, b"Revision not found")
-        elif file_name.endswith(".safetensors"):
+        elif file_name.endswith(LARGE):
             where = f"/cdn/{org}/{name}/{urllib.parse.quote(file_name)}"
             self.answer(302, b"Found", {"Location": where})
         else:
@@ -178,7 +181,7 @@ class Hub(BaseHTTPRequestHandler):
             return
         with open(path, "rb") as file:
             data = bytearray(file.read())
-        large = file_name.endswith(".safetensors")
+        large = file_name.endswith(LARGE)
         if org == "corrupt" and large:
             data[len(data) // 2] ^= 1
         begin, status, headers = 0, 200, {"Accept-Ranges": "bytes"}

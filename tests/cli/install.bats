@@ -70,15 +70,17 @@ $(cd man && printf './usr/share/man/man1/%s\n' *.1 | sort)" ]
     export HF_HUB_CACHE=$T/cache
     for id in Qwen/Qwen3-0.6B Qwen/Qwen3-0.6B@v1; do
         run -3 --separate-stderr "$ROOT/bin/qwick" -m $id --no-stdin hi
-        # "…: download it with COMMAND ARGUMENTS"
-        read -r command arguments <<<"${stderr##*download it with }"
-        [ "$arguments" = $id ]
-        [ -x "$ROOT/bin/$command" ]
-        [ -x "$(dirname "$QWICK")/$command" ]
-        # the command accepts these arguments, and then fails at the network
-        HF_ENDPOINT=https://127.0.0.1:1 \
-            run -1 "$ROOT/bin/$command" "$arguments"
-        [[ $output == *"127.0.0.1"* ]]
+        # "…: download it with COMMAND VERB ARGUMENTS"
+        read -r command verb arguments <<<"${stderr##*download it with }"
+        [ "$command $verb $arguments" = "qwick pull $id" ]
+        # the script is beside both; it accepts the arguments, and then fails at
+        # the network
+        for command in "$ROOT/bin/qwick" "$QWICK"; do
+            [ -x "$(dirname "$command")/qwick-pull" ]
+            HF_ENDPOINT=https://127.0.0.1:1 \
+                run -1 "$command" "$verb" "$arguments"
+            [[ $output == "qwick-pull: "*"127.0.0.1"* ]]
+        done
     done
 }
 

@@ -147,6 +147,8 @@ def main():
         open(GGUF + "tiny-moe-Q8_0.gguf", "rb").read())
     put(HOME + "/.cache/llama.cpp/org_tiny-Q5_K_S.gguf",
         open(GGUF + "tiny-dense-Q5_K_S.gguf", "rb").read())
+    put(HOME + "/.cache/llama.cpp/gemma3-tied.gguf",
+        open(GGUF + "gemma3-tied.gguf", "rb").read())
     copy(GOLDEN + "f32", HOME + "/.cache/modelscope/hub/models/org/Tiny___F32")
     copy(GOLDEN + "f16", HOME + "/my/tiny-f16")
     big()

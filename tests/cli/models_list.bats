@@ -33,6 +33,7 @@ assert eval("(" + sys.argv[1] + ")"), m' "$1"
     run -0 list '[(x["name"], x["id"], x["store"]) for x in m.values() if x["runs"]] == [
         ("Demo", "org/Demo", "huggingface"),
         ("Gemma", "org/Gemma", "huggingface"),
+        ("gemma3-tied", "gemma3-tied", "llama.cpp"),
         ("Moe", "org/Moe", "huggingface"),
         ("org_tiny-Q5_K_S", "org_tiny-Q5_K_S", "llama.cpp"),
         ("Qwen3-30B-A3B", "Qwen/Qwen3-30B-A3B", "huggingface"),
@@ -68,7 +69,7 @@ for m in json.load(open(path))["models"]:
         assert abs(m["bits"] - bits) <= 5e-4 * bits, (m["bits"], bits)
         assert i["path"] == m["path"], (name, i["path"], m["path"])
     done += 1
-assert done >= 12, done
+assert done >= 13, done
 PY
     # a model runs by its short name
     [ "$(q -m demo "list files")" = "$(unset QWICK_MODEL; q "list files")" ]
@@ -160,7 +161,7 @@ for title in "family", "runs":
         assert row[at - 2:at] == "  " and row[at] != " ", (title, row)
 PY
     grep -q '^"evil\\n\\u001b\[31mname" ' "$T/table"
-    grep -q '; try qwick-pull Qwen/Qwen3-8B$' "$T/table"
+    grep -q '; try qwick pull Qwen/Qwen3-8B$' "$T/table"
     grep -q 'yes$' "$T/table"
     q models --no-speed | cmp - "$T/table"
 }
@@ -213,7 +214,7 @@ PY
     [ ! -d /usr/share/ollama/.ollama ] || skip "this system has Ollama's store"
     run -0 --separate-stderr q models
     [ -z "$output" ]
-    [ "$stderr" = "qwick: note: there are no models; qwick-pull ORG/NAME downloads one" ]
+    [ "$stderr" = "qwick: note: there are no models; qwick pull ORG/NAME downloads one" ]
     run -0 --separate-stderr q models -q --json
     [ "$output" = '{"bandwidth":null,"models":[]}' ]
     [ -z "$stderr" ]

@@ -35,7 +35,7 @@ setup() {
         fails 2 "$o: the value is empty" $o= hi
     done
     for v in tokenize detokenize count render embed rerank logits score choose \
-        inspect models bench; do
+        inspect models pull bench; do
         fails 2 "see qwick $v --help" $v --frobnicate
     done
     fails 2 "--threads: unknown option" tokenize --threads 2 hi

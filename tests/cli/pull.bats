@@ -34,6 +34,17 @@ setup_file() {
         | tee "$ROOT/good/sharded/model.safetensors.index.json" \
             >"$ROOT/good/hole/model.safetensors.index.json"
 
+    # GGUF files: of several types, split, in a directory, with a projector
+    mkdir -p "$ROOT/good/x-GGUF/BF16" "$ROOT/short/one-GGUF" "$ROOT/good/parts-GGUF"
+    for i in x-Q4_K_M x-UD-Q4_K_M x-Q8_0 mmproj-F16 BF16/x-BF16-00001-of-00002 \
+        BF16/x-BF16-00002-of-00002; do
+        head -c 100000 /dev/urandom >"$ROOT/good/x-GGUF/$i.gguf"
+    done
+    printf '{}' >"$ROOT/good/x-GGUF/config.json"
+    head -c 100000 /dev/urandom >"$ROOT/short/one-GGUF/one-q8_0.gguf"
+    : >"$ROOT/good/parts-GGUF/p-Q8_0-00002-of-00003.gguf"
+    head -c 9 /dev/urandom >"$ROOT/good/parts-GGUF/p-Q8_0-00001-of-00003.gguf"
+
     hub_start
 }
 
@@ -256,6 +267,122 @@ blob() {
     grep -q ' Bearer hf_secret$' "$LOG"
 }
 
+@test "the token of the hub's own login" {
+    local expected
+    mkdir -p "$HOME/.cache/huggingface"
+    printf ' hf_saved\n' >"$HOME/.cache/huggingface/token"
+    pull gated/m
+    one_line_error 1 "config.json: gated or private (HTTP 403)"
+    grep -q ' Bearer hf_saved$' "$LOG"
+    : >"$LOG"
+    # HF_TOKEN goes before the file, HF_TOKEN_PATH before HF_HOME
+    HF_TOKEN=hf_mine pull gated/m
+    grep -q ' Bearer hf_mine$' "$LOG"
+    not_logged hf_saved
+    printf hf_home >"$BATS_TEST_TMPDIR/token"
+    HF_HOME=$BATS_TEST_TMPDIR pull gated/m
+    grep -q ' Bearer hf_home$' "$LOG"
+    printf hf_path >"$BATS_TEST_TMPDIR/other"
+    HF_HOME=$BATS_TEST_TMPDIR HF_TOKEN_PATH=$BATS_TEST_TMPDIR/other pull gated/m
+    grep -q ' Bearer hf_path$' "$LOG"
+    : >"$LOG"
+    HF_HUB_DISABLE_IMPLICIT_TOKEN=1 pull gated/m
+    one_line_error 1 "set HF_TOKEN"
+    not_logged Bearer
+    # what no token has is refused before anything is sent
+    printf 'hf\n"x' >"$HOME/.cache/huggingface/token"
+    : >"$LOG"
+    pull good/m
+    one_line_error 1 ".cache/huggingface/token: holds characters that no token has"
+    [ ! -s "$LOG" ]
+    # a FIFO is not waited for
+    rm "$HOME/.cache/huggingface/token"
+    mkfifo "$HOME/.cache/huggingface/token"
+    pull good/m
+    [ "$status" -eq 0 ]
+}
+
+@test ":TYPE: one GGUF file of a repository" {
+    local from=$ROOT/good/x-GGUF
+    pull good/x-GGUF:q4_k_m
+    [ "$status" -eq 0 ]
+    [ "$output" = "$HF_HUB_CACHE/models--good--x-GGUF/snapshots/$commit" ]
+    cmp "$output/x-Q4_K_M.gguf" "$from/x-Q4_K_M.gguf"
+    [ "$(readlink "$output/x-Q4_K_M.gguf")" = \
+        "../../blobs/$(blob "$from/x-Q4_K_M.gguf")" ]
+    [ "$(ls "$output")" = x-Q4_K_M.gguf ]
+    # a type of its own
+    pull good/x-GGUF:UD-Q4_K_M
+    [ "$status" -eq 0 ]
+    cmp "$output/x-UD-Q4_K_M.gguf" "$from/x-UD-Q4_K_M.gguf"
+    # all parts, in their directory
+    pull good/x-GGUF@main:BF16
+    [ "$status" -eq 0 ]
+    cmp "$output/BF16/x-BF16-00001-of-00002.gguf" "$from/BF16/x-BF16-00001-of-00002.gguf"
+    cmp "$output/BF16/x-BF16-00002-of-00002.gguf" "$from/BF16/x-BF16-00002-of-00002.gguf"
+    [ "$(ls "$output/BF16" | wc -l)" -eq 2 ]
+    : >"$LOG"
+    pull good/x-GGUF:BF16
+    [ "$status" -eq 0 ]
+    [ "$(wc -l <"$LOG")" -eq 1 ]
+    # plain files
+    pull -d "$BATS_TEST_TMPDIR/dir" good/x-GGUF:BF16
+    [ "$status" -eq 0 ]
+    cmp "$BATS_TEST_TMPDIR/dir/BF16/x-BF16-00001-of-00002.gguf" \
+        "$from/BF16/x-BF16-00001-of-00002.gguf"
+    [ "$(find "$BATS_TEST_TMPDIR/dir" -type f | wc -l)" -eq 2 ]
+}
+
+@test ":TYPE: what is there is listed, and downloads go on" {
+    local all="there are BF16/x-BF16, x-Q4_K_M, x-Q8_0, x-UD-Q4_K_M"
+    pull good/x-GGUF:Q5_K_M
+    one_line_error 1 "good/x-GGUF: no GGUF file is of type Q5_K_M: $all"
+    pull good/x-GGUF
+    one_line_error 1 "name one by its type, as in good/x-GGUF:Q4_K_M: $all"
+    pull good/m:Q8_0
+    one_line_error 1 "good/m: has no GGUF files"
+    pull good/parts-GGUF:Q8_0
+    one_line_error 1 "p-Q8_0: the hub has 2 files, which are not its 3 parts"
+    [ ! -e "$HF_HUB_CACHE/models--good--parts-GGUF" ]
+    # the only file needs no type; the first answer breaks off
+    pull short/one-GGUF
+    [ "$status" -eq 0 ]
+    cmp "$output/one-q8_0.gguf" "$ROOT/short/one-GGUF/one-q8_0.gguf"
+    grep -q '^GET /cdn/.* bytes=50000- ' "$LOG"
+}
+
+@test "qwick pull runs the script" {
+    local qwick=$(realpath "${QWICK:-$REPO/qwick}")
+    run timeout 60 "$qwick" pull --allow-http good/m
+    [ "$status" -eq 0 ]
+    [ "$output" = "$HF_HUB_CACHE/models--good--m/snapshots/$commit" ]
+    cmp "$output/model.safetensors" "$ROOT/good/m/model.safetensors"
+    # options before and after the verb, and the status
+    run timeout 60 "$qwick" -r v1 pull --allow-http -q good/m
+    [ "$status" -eq 0 ]
+    [ -e "$HF_HUB_CACHE/models--good--m/refs/v1" ]
+    run timeout 60 "$qwick" pull -d "$BATS_TEST_TMPDIR/a dir" --verify --allow-http \
+        good/x-GGUF:Q8_0
+    [ "$status" -eq 0 ]
+    [ "$(ls "$BATS_TEST_TMPDIR/a dir")" = x-Q8_0.gguf ]
+    run timeout 60 "$qwick" pull --allow-http good/none
+    one_line_error 1 "good/none: has no weights"
+    run timeout 60 "$qwick" pull good/m
+    one_line_error 2 "--allow-http permits it"
+    run timeout 60 "$qwick" pull --allow-http -- -x
+    one_line_error 2 "unknown option -x"
+    run "$qwick" pull
+    [ "$status" -eq 2 ] && [[ $output == *"give ORG/NAME"* ]]
+    run "$qwick" pull a/b c/d
+    [ "$status" -eq 2 ] && [[ $output == *"one model at a time"* ]]
+    # without the script
+    mkdir "$BATS_TEST_TMPDIR/bin" "$BATS_TEST_TMPDIR/empty"
+    cp "$qwick" "$BATS_TEST_TMPDIR/bin/qwick"
+    PATH=$BATS_TEST_TMPDIR/empty run "$BATS_TEST_TMPDIR/bin/qwick" pull a/b
+    [ "$status" -eq 1 ]
+    [ "$output" = "qwick: qwick-pull: is neither beside qwick nor in PATH: make install puts it there" ]
+}
+
 @test "offline" {
     # A port that was free just now.
     local port=$(python3 -c 'import socket
@@ -323,7 +450,7 @@ DF
         "a/" "a/b/c" "a--b/c" "a/b--c" "a..b/c" ".a/b" "a/.b" "-r" "a/b -r" \
         "--revision" "-r ../x a/b" "-r x/../y a/b" "-r . a/b" "-r x/.y a/b" \
         "-r x//y a/b" "-r x/ a/b" "a/b@" "a/b@../x" "a/b@c@d" "-r x a/b@y" \
-        "-d a/b" "--dir= a/b" "http://h/a"; do
+        "-d a/b" "--dir= a/b" "http://h/a" "a/b:" "a/b:x/y" "a/b:a:b"; do
         # shellcheck disable=SC2086 # split on purpose
         pull $arguments
         one_line_error 2 "(see --help)" || { echo "$arguments"; return 1; }
@@ -339,6 +466,9 @@ text = subprocess.run([sys.argv[1] + "/scripts/qwick-pull", "--help"],
 assert all(len(line) <= 80 for line in text.split("\n"))
 have = set(re.findall(r"^  (?:-., |    )--([a-z-]+)", text, flags=re.M))
 tags = re.findall(r"^\.TP\n(.*--.*)", man, flags=re.M)
+tags = [t.replace("\\fB", "").replace("\\fR", "") for t in tags]
+# the verb's page has these with the common options
+have -= {"help", "quiet"}
 assert have == {re.search(r"--([a-z-]+)", tag).group(1) for tag in tags}, have
 PY
     command -v groff >/dev/null || skip "no groff"

@@ -113,6 +113,39 @@ config=$(sibling '"config.json"')
     done
 }
 
+@test "names of GGUF files that are not file names, and parts that do not fit" {
+    for name in '"../x-Q8_0.gguf"' '"./x-Q8_0.gguf"' '"-d/x-Q8_0.gguf"' \
+        '"d/-x-Q8_0.gguf"' '"/x-Q8_0.gguf"' '".x-Q8_0.gguf"' '"d\\\\e/x-Q8_0.gguf"' \
+        '"\u00e9-Q8_0.gguf"'; do
+        describe "$(sibling "$name")"
+        pull_fails 1 "" bad/m:Q8_0 || { echo "$name"; return 1; }
+        pull_fails 1 "" bad/m || { echo "$name"; return 1; }
+    done
+    # two directories deep, and no GGUF file
+    describe "$(sibling '"a/b/x-Q8_0.gguf"'),$(sibling '"x-Q8_0.gguf/y"')"
+    pull_fails 1 "bad/m: has no GGUF files" bad/m:Q8_0
+    describe "$(sibling '"x-Q8_0.gguf"'),$(sibling '"x-Q8_0-00001-of-00002.gguf"')"
+    pull_fails 1 "x-Q8_0: the hub has 2 files, which are not its" bad/m:Q8_0
+    describe "$(sibling '"x-Q8_0-00002-of-00002.gguf"')"
+    pull_fails 1 "the hub has 1 files, which are not its 2 parts" bad/m:Q8_0
+    describe "$(sibling '"x-Q8_0-00001-of-00000.gguf"')"
+    pull_fails 1 "the hub has 1 files, which are not its 0 parts" bad/m:Q8_0
+    describe "$(sibling '"a-Q8_0.gguf"'),$(sibling '"b-q8_0.gguf"')"
+    pull_fails 1 "several GGUF files are of type Q8_0: there are a-Q8_0, b-q8_0" \
+        bad/m:Q8_0
+    # a list of 30,000 files
+    describe "$(sibling '"a-Q8_0.gguf"')$(python3 -c '
+for i in range(30000):
+    print(",{\"rfilename\":\"%d-Q4_0.gguf\",\"size\":1}" % i, end="")')"
+    pull_fails 1 "no GGUF file is of type F16: there are 0-Q4_0, 1-Q4_0" bad/m:F16
+    # listed twice
+    describe "$(sibling '"x-Q8_0.gguf"'),$(sibling '"x-Q8_0.gguf"')"
+    pull_fails 1 "x-Q8_0.gguf: no such model, revision or file" bad/m:Q8_0
+    # a regular expression is no type
+    describe "$(sibling '"a-Q8_0.gguf"')"
+    pull_fails 1 "no GGUF file is of type Q....: there are a-Q8_0" bad/m:Q....
+}
+
 @test "names in the index that are not file names" {
     mkdir "$ROOT/bad/m"
     cp "$ROOT/good/m/config.json" "$ROOT/bad/m"

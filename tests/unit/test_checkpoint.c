@@ -256,11 +256,11 @@ static void test_hub(void **state)
     char want[300];
     snprintf(want, sizeof want,
              "Qwen/Qwen3-8B: no such directory, and not in the Hugging Face "
-             "cache %s/one: download it with qwick-pull Qwen/Qwen3-8B",
+             "cache %s/one: download it with qwick pull Qwen/Qwen3-8B",
              temp_dir);
     must_fail("Qwen/Qwen3-8B", want);
     must_fail("Qwen/Qwen3-0.6B@v2",
-              "has not its revision v2: download it with qwick-pull "
+              "has not its revision v2: download it with qwick pull "
               "Qwen/Qwen3-0.6B@v2");
     must_fail("Qwen/Qwen3-0.6B@refs", "has not its revision refs");
     must_fail("Qwen/Qwen3-0.6B@0123", "has not its revision 0123");

@@ -174,7 +174,7 @@ static void test_hub(void **state)
     refused("G-GGUF", "4 models have this name: choose one of G-Q4_K_M, "
                       "G-Q8_0, G-UD-Q4_K_M, G-BF16");
     refused("part", "q--part: incomplete download");
-    refused("nothing", "download it with qwick-pull ORG/NAME");
+    refused("nothing", "download it with qwick pull ORG/NAME");
     refused("no-such.gguf", "no such file");
     refused("a b", "no model has this name");
     refused("./Qwen3-4B", "no such directory");
