@@ -23,7 +23,7 @@ static int added_flags(const struct bpe_load *l, const struct json_value *v,
     }
     if (!json_is(json_get(v, "special"), JSON_BOOL))
         return err_set(l->e, QWICK_ERR_MODEL,
-                       "%s: added_tokens: item %zu, \"%s\": special is no "
+                       "%s: added_tokens: item %zu, \"%s\": special is not a "
                        "boolean",
                        l->name, i, ERR_SHOW(content->str, content->len));
     return 0;
@@ -51,7 +51,7 @@ static int read_added(const struct bpe_load *l, const struct json_value *v,
     int64_t value;
     if (json_int(id, 0, BPE_MAX_ID, &value) < 0)
         return err_set(l->e, QWICK_ERR_MODEL,
-                       "%s: added_tokens: item %zu, \"%s\": id %s is no "
+                       "%s: added_tokens: item %zu, \"%s\": id %s is not an "
                        "integer from 0 to %d",
                        l->name, i, ERR_SHOW(content->str, content->len),
                        ERR_SHOW(id_text, strlen(id_text)), BPE_MAX_ID);

@@ -89,7 +89,7 @@ static const char *add_piece(const struct bpe *b, struct frame *f,
     if (special)
         return add_special(b, f, template, special);
     if (!text)
-        return "a piece that is no Sequence or SpecialToken";
+        return "a piece that is not a Sequence or SpecialToken";
     if (!json_equals(json_get(text, "id"), "A"))
         return "a sequence that is not A";
     if (f->has_text)

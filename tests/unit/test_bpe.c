@@ -686,7 +686,7 @@ static void test_refused(void **unused)
         {"\"rstrip\":false", "\"rstrip\":true", "rstrip is true"},
         {"\"normalized\":false", "\"normalized\":true", "normalized is true"},
         {"\"normalized\":false,", "", "normalized is missing"},
-        {"\"special\":true", "\"special\":1", "special is no boolean"},
+        {"\"special\":true", "\"special\":1", "special is not a boolean"},
     };
     for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
         struct buf b = {0};
@@ -908,7 +908,7 @@ static int open_checked(const char *text, size_t n)
         is_sound(json_get(model, "vocab"), json_get(model, "merges"))) {
         static const char *const wrong[] = {
             "x: offset",       "x: not JSON", "x: model.merges: merge",
-            "x: model: token", "id is",       "no integer",
+            "x: model: token", "id is",       "not an integer",
             "shared"};
         for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
             if (strstr(e.msg, wrong[i]) && !strstr(e.msg, "added_tokens"))

@@ -127,7 +127,8 @@ static void other_templates_are_refused(void **state)
     refused(TEMPLATE("[" TEXT "," TEXT "]", EOS), "piece 1: the text twice");
     refused(TEMPLATE("[{\"Sequence\":{\"id\":\"B\"}}]", EOS),
             "piece 0: a sequence that is not A");
-    refused(TEMPLATE("[" TEXT ",7]", EOS), "piece 1: a piece that is no");
+    refused(TEMPLATE("[" TEXT ",7]", EOS),
+            "piece 1: a piece that is not a Sequence");
     refused(TEMPLATE("[" TEXT ",{\"SpecialToken\":{}}]", EOS), "without an id");
     refused(TEMPLATE("[" TEXT "," SPECIAL("x") "]", EOS),
             "special_tokens does not have");

@@ -190,7 +190,7 @@ static int f_abs(struct rt *rt, const struct args *a, struct value *out)
         return out->s ? 0 : -1;
     }
     if (!value_as_int(v, &i))
-        return rt_fail(rt, "abs: a %s is no number", value_type_name(v));
+        return rt_fail(rt, "abs: a %s is not a number", value_type_name(v));
     if (i == INT64_MIN)
         return rt_fail(rt, "an integer exceeds 64 bits");
     *out = value_int(i < 0 ? -i : i);
@@ -252,7 +252,7 @@ static int f_round(struct rt *rt, const struct args *a, struct value *out)
         return 0;
     }
     if (!value_as_float(a->self, &f))
-        return rt_fail(rt, "round: a %s is no number",
+        return rt_fail(rt, "round: a %s is not a number",
                        value_type_name(a->self));
     double unit = pow(10, (double)digits);
     *out = value_float(common ? round_float(f, digits)

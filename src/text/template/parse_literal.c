@@ -80,8 +80,8 @@ struct node *parse_string(struct parser *p)
                 out[n++] = *q;
             if (!used)
                 return parse_fail(p, p->tok->line,
-                                  "a string has an escape that is no "
-                                  "character");
+                                  "a string has an escape that is not "
+                                  "a character");
             q += used;
         }
     }

@@ -385,7 +385,7 @@ static int json_scalar(struct rt *rt, struct json_out *o, struct value v)
     case V_STR:
         return json_str(rt, o->b, v.s, o->style, o->outside);
     default:
-        return rt_fail(rt, "tojson: a %s is no JSON", value_type_name(v));
+        return rt_fail(rt, "tojson: a %s cannot be JSON", value_type_name(v));
     }
 }
 
