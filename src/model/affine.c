@@ -4,12 +4,10 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Elements widened at a time: whole groups of any size, far inside L1. */
-enum { BLOCK = 1024, LANES = 4 };
+#include "model/lanes.h"
 
-/* Vectors of the compiler's: SSE2 on x86-64, the same bits everywhere. */
-typedef float vec __attribute__((vector_size(16), may_alias));
-typedef int32_t ivec __attribute__((vector_size(16), may_alias));
+/* Elements widened at a time: whole groups of any size, far inside L1. */
+enum { BLOCK = 1024 };
 
 /* Adding it to 0 <= v < 2^22 rounds v to nearest even into the low bits. */
 #define ROUNDER 8388608.0f
@@ -18,31 +16,6 @@ bool affine_valid(int bits, size_t group)
 {
     return bits >= 2 && bits <= 8 && bits != 7 &&
            (group == 32 || group == 64 || group == 128);
-}
-
-static inline vec splat(float v)
-{
-    return (vec){v, v, v, v};
-}
-
-static inline vec choose(ivec mask, vec a, vec b)
-{
-    return (vec)(((ivec)a & mask) | ((ivec)b & ~mask));
-}
-
-static inline vec smaller(vec a, vec b)
-{
-    return choose(a < b, a, b);
-}
-
-static inline vec larger(vec a, vec b)
-{
-    return choose(a > b, a, b);
-}
-
-static inline float sum(vec v)
-{
-    return (v[0] + v[1]) + (v[2] + v[3]);
 }
 
 struct affine_pair {
@@ -56,8 +29,8 @@ static int range(const vec *x, size_t group, float *min, float *max)
     ivec odd = {0};
     for (size_t i = 0; i < group / LANES; i++) {
         odd |= ((ivec)x[i] & 0x7fffffff) >= 0x7f800000;
-        lo = smaller(x[i], lo);
-        hi = larger(x[i], hi);
+        lo = lanes_smaller(x[i], lo);
+        hi = lanes_larger(x[i], hi);
     }
     *min = lo[0];
     *max = hi[0];
@@ -88,7 +61,8 @@ static int choose_mlx(struct affine_pair *p, float min, float max, float n_bins)
 static inline vec rounded(vec x, struct affine_pair p, float n_bins)
 {
     vec v = (x - p.bias) / p.scale;
-    return smaller(larger(v, splat(0)), splat(n_bins)) + ROUNDER;
+    return lanes_smaller(lanes_larger(v, lanes_splat(0)), lanes_splat(n_bins)) +
+           ROUNDER;
 }
 
 static void encode(uint8_t *restrict codes, const vec *restrict x, size_t group,
@@ -122,8 +96,9 @@ static struct fit measure(const vec *x, size_t group, struct affine_pair p,
     vec error = {0}, q = {0}, qq = {0}, sx = {0}, qx = {0};
     float inverse = 1 / p.scale;
     for (size_t i = 0; i < group / LANES; i++) {
-        vec v =
-            smaller(larger((x[i] - p.bias) * inverse, splat(0)), splat(n_bins));
+        vec v = lanes_smaller(
+            lanes_larger((x[i] - p.bias) * inverse, lanes_splat(0)),
+            lanes_splat(n_bins));
         vec code = (v + ROUNDER) - ROUNDER;
         vec d = code * p.scale + p.bias - x[i];
         vec rel = x[i] - x0;
@@ -133,7 +108,8 @@ static struct fit measure(const vec *x, size_t group, struct affine_pair p,
         sx += rel;
         qx += code * rel;
     }
-    return (struct fit){sum(error), sum(q), sum(qq), sum(sx), sum(qx)};
+    return (struct fit){lanes_sum(error), lanes_sum(q), lanes_sum(qq),
+                        lanes_sum(sx), lanes_sum(qx)};
 }
 
 /* As it will be stored and read. */
