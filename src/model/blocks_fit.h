@@ -1,0 +1,36 @@
+/* Rounding weights to GGUF's blocks (kernel/blocks.h). */
+#ifndef MODEL_BLOCKS_FIT_H
+#define MODEL_BLOCKS_FIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/dtype.h"
+#include "kernel/kernel.h"
+
+/* Whether blocks_fit writes blocks of this type. */
+bool blocks_fit_has(enum dtype type);
+
+/* Round x[0..n) to blocks of a type: Q8_0, Q4_0, Q5_0, Q4_K or Q6_K. n is a
+ * multiple of the type's block. out gets n / block * bytes of a block, and
+ * needs no alignment; x is 16-byte aligned.
+ *
+ * Q8_0 has the bytes of ggml's reference: in float32, d = max |x| / 127, and a
+ * code is x * (1 / d) rounded to nearest, halves away from zero. Only then d is
+ * rounded to f16.
+ *
+ * The other types have the scales and mins of a search for the least sum of
+ * squared errors, all of them as they will be stored. Candidates cut the range
+ * by up to some steps. From the best one, least squares for the codes and
+ * rounding for the scales follow in turn while that helps. In superblocks the
+ * scales and mins of groups are then rounded to integers, and their neighbours
+ * are tried, together with the superblock's d and dmin by least squares.
+ *
+ * k: any level, since conversions are the same on all of them. Serial;
+ * allocates nothing. Returns 0, or -1 when a block has no scale: *bad is the
+ * index of its first element, and the block holds NaN, infinities, or values
+ * too large for an f16 scale. */
+int blocks_fit(enum dtype type, const struct kernels *k, unsigned char *out,
+               const float *x, size_t n, size_t *bad);
+
+#endif

@@ -1,0 +1,44 @@
+/* What the files of blocks_fit share. */
+#ifndef MODEL_BLOCKS_FIT_INT_H
+#define MODEL_BLOCKS_FIT_INT_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernel/blocks.h"
+#include "kernel/kernel.h"
+#include "model/lanes.h"
+
+/* Adding and subtracting it rounds |v| < 2^22 to nearest even. */
+#define ROUNDER 12582912.0f
+
+/* An f16 as stored, and its value. */
+static inline float fit_half(const struct kernels *k, float v,
+                             unsigned char stored[2])
+{
+    float f;
+    k->from_f32[DT_F16](stored, &v, 1);
+    k->to_f32[DT_F16](&f, stored, 1);
+    return f;
+}
+
+/* Replace values by those of their f16. */
+static inline void fit_halves(const struct kernels *k, float *v, size_t n)
+{
+    uint16_t h[64];
+    k->from_f32[DT_F16](h, v, n);
+    k->to_f32[DT_F16](v, h, n);
+}
+
+/* 1 / v; 0 for a scale so small that every element rounds to 0. */
+static inline float fit_inverse(float v)
+{
+    return fabsf(v) > 1e-30f ? 1 / v : 0;
+}
+
+/* One superblock x [SUPER] of Q4_K. Returns -1 if it has no finite d or dmin.
+ * The elements are finite. */
+int fit_q4_k(const struct kernels *k, struct q4_k *b, const float *x);
+
+#endif
