@@ -22,7 +22,6 @@ enum {
     MIN_ALIGNMENT = 8,
     DEFAULT_ALIGNMENT = 32,
     MAX_ALIGNMENT = 1 << 16,
-    MAX_DIMS = 4,
     MAX_PARTS = 1 << 12
 };
 
@@ -102,6 +101,14 @@ static int read_type(const struct part *p, struct entry *t, uint32_t number)
     return err_entry(p, t, "unknown type %u", number);
 }
 
+uint32_t gguf_type_number(enum dtype type)
+{
+    size_t i = 0;
+    while (tensor_types[i].name || tensor_types[i].dtype != type)
+        i++;
+    return tensor_types[i].number;
+}
+
 /* The bytes of a tensor whose shape and type are known. */
 static int measure(const struct part *p, struct entry *t)
 {
@@ -132,13 +139,13 @@ static int read_tensor(struct part *p, struct entry *t)
     static const char what[] = "a tensor's entry";
     struct gguf_reader *r = &p->r;
     uint32_t rank, type;
-    uint64_t dims[MAX_DIMS], offset;
+    uint64_t dims[GGUF_MAX_DIMS], offset;
     if (gguf_string(r, &t->t.name, &t->t.name_len, "a tensor's name") ||
         gguf_u32(r, &rank, what))
         return -1;
-    if (rank > MAX_DIMS)
+    if (rank > GGUF_MAX_DIMS)
         return err_entry(p, t, "%u dimensions, %d are the most", rank,
-                         MAX_DIMS);
+                         GGUF_MAX_DIMS);
     for (size_t i = 0; i < rank; i++) {
         if (gguf_u64(r, &dims[i], what))
             return -1;

@@ -7,7 +7,7 @@
 
 /* More than any file has. What is read is bounded by the file's size besides.
  */
-enum { GGUF_MAX_KEYS = 1 << 16, GGUF_MAX_TENSORS = 1 << 20 };
+enum { GGUF_MAX_KEYS = 1 << 16, GGUF_MAX_TENSORS = 1 << 20, GGUF_MAX_DIMS = 4 };
 
 /* A position in a mapped file. */
 struct gguf_reader {
@@ -45,5 +45,9 @@ const struct gguf_value *gguf_meta_find(const struct gguf_meta *m,
 int gguf_meta_uint(const struct gguf_meta *m, const char *path, const char *key,
                    uint64_t dflt, uint64_t max, uint64_t *out,
                    struct qwick_err *e);
+
+/* The number that stands for a type of elements in files. The type is one that
+ * gguf_open accepts. */
+uint32_t gguf_type_number(enum dtype type);
 
 #endif

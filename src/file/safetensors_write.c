@@ -1,106 +1,15 @@
 #include "file/safetensors.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/buf.h"
-#include "file/write.h"
 
 enum { MAX_HEADER_BYTES = 100000000 };
-
-/* What is first written by whole windows of the file, of the size of a huge
- * page, Linux's page cache keeps in such pages, where the file system can: who
- * maps the file then has few page faults and reads it faster. */
-enum { WINDOW = 2 << 20 };
-
-/* Windows that are filled at the same time, at most: pieces come nearly in the
- * order of the file, some of each of a job's tensors. */
-enum { MAX_FILLING = 16 };
-
-struct st_writer {
-    char *path;
-    char *temp; /* NULL: written in place */
-    int fd;
-    struct piece {
-        const unsigned char *data; /* NULL: from the caller */
-        size_t begin, size;        /* in the file's data */
-        size_t left;
-    } * pieces;
-    size_t n, at;
-    size_t n_head;       /* bytes before the data */
-    unsigned char *hold; /* [WINDOW] bytes that no call has written yet */
-    size_t held, pos;    /* how many; where they belong in the file */
-    /* Of a large file, guarded by lock: windows behind the header, and how many
-     * of them have memory. */
-    size_t size, n_filling;
-    struct window *windows;
-    pthread_mutex_t lock;
-};
-
-/* A window that threads fill by pieces. */
-struct window {
-    unsigned char *data; /* [WINDOW], or NULL */
-    size_t missing;      /* bytes */
-    bool direct;         /* its pieces go straight to the file */
-};
-
-static int err_write(const struct st_writer *w, int err, struct qwick_err *e)
-{
-    return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot write: %s", w->path,
-                   strerror(err));
-}
-
-static int flush(struct st_writer *w, struct qwick_err *e)
-{
-    if (write_all(w->fd, w->hold, w->held))
-        return err_write(w, errno, e);
-    w->pos += w->held;
-    w->held = 0;
-    return 0;
-}
-
-static int put(struct st_writer *w, const void *data, size_t n,
-               struct qwick_err *e)
-{
-    const unsigned char *p = data;
-    while (n > 0) {
-        size_t room = WINDOW - (w->pos + w->held) % WINDOW;
-        size_t k = n < room ? n : room;
-        memcpy(w->hold + w->held, p, k);
-        w->held += k;
-        p += k;
-        n -= k;
-        if (k == room && flush(w, e))
-            return -1;
-    }
-    return 0;
-}
-
-/* Write what the caller gave in advance, up to the next tensor that it did
- * not. */
-static int put_given(struct st_writer *w, struct qwick_err *e)
-{
-    for (; w->at < w->n; w->at++) {
-        struct piece *p = &w->pieces[w->at];
-        if (p->left > 0 && !p->data)
-            return 0;
-        if (put(w, p->data, p->left, e))
-            return -1;
-        p->left = 0;
-    }
-    return 0;
-}
 
 /* format NULL: no metadata. */
 static int make_header(struct buf *out, const char *format,
                        const struct st_out_tensor *tensors, size_t n,
-                       struct piece *pieces, const char *path,
+                       struct st_piece *pieces, const char *path,
                        struct qwick_err *e)
 {
     size_t end = 0;
@@ -129,7 +38,7 @@ static int make_header(struct buf *out, const char *format,
             return err_set(e, QWICK_ERR_USAGE,
                            "%s: tensor %s: its end overflows", path, t->name);
         rc = rc || buf_printf(out, "],\"data_offsets\":[%zu,%zu]}", begin, end);
-        pieces[i] = (struct piece){t->data, begin, bytes, bytes};
+        pieces[i] = (struct st_piece){t->data, begin, bytes, 0};
     }
     rc = rc || buf_putc(out, '}');
     while (!rc && out->len % 8 != 0)
@@ -143,182 +52,35 @@ static int make_header(struct buf *out, const char *format,
     return 0;
 }
 
-/* Open what will be written. A new or regular file is written aside and
- * renamed. Anything else (/dev/stdout, a pipe, a link to elsewhere) must stay
- * what it is, so it is written in place. */
-static int open_target(struct st_writer *w, struct qwick_err *e)
-{
-    struct stat st;
-    if (lstat(w->path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        do
-            w->fd =
-                open(w->path,
-                     O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
-        while (w->fd < 0 && errno == EINTR);
-    } else {
-        size_t n = strlen(w->path) + 48;
-        w->temp = malloc(n);
-        if (!w->temp)
-            return err_oom(e, n);
-        /* The number is for files that a killed process with our id left. */
-        for (int i = 0; i < 1000; i++) {
-            snprintf(w->temp, n, i ? "%s.tmp.%ld.%d" : "%s.tmp.%ld", w->path,
-                     (long)getpid(), i);
-            w->fd =
-                open(w->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-            if (w->fd >= 0 || (errno != EEXIST && errno != EINTR))
-                break;
-        }
-    }
-    if (w->fd >= 0)
-        return 0;
-    int err = errno;
-    free(w->temp);
-    w->temp = NULL;
-    return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot create: %s", w->path,
-                   strerror(err));
-}
-
 static int open_writer(struct st_writer **out, const char *path,
                        const char *format, const struct st_out_tensor *tensors,
-                       size_t n, struct qwick_err *e)
+                       size_t n, bool large, struct qwick_err *e)
 {
-    *out = NULL;
+    static const char room[8]; /* for the length */
     struct buf head = {0};
-    struct st_writer *w = calloc(1, sizeof *w);
-    if (!w)
-        return err_oom(e, sizeof *w);
-    w->fd = -1;
-    pthread_mutex_init(&w->lock, NULL);
-    w->n = n;
-    w->path = strdup(path);
-    w->pieces = calloc(n ? n : 1, sizeof *w->pieces);
-    w->hold = malloc(WINDOW);
-    if (!w->path || !w->pieces || !w->hold) {
-        err_oom(e, strlen(path) + n * sizeof *w->pieces + WINDOW);
-        goto fail;
+    struct st_piece *pieces = calloc(n ? n : 1, sizeof *pieces);
+    int rc = pieces ? 0 : err_oom(e, n * sizeof *pieces);
+    *out = NULL;
+    if (!rc && buf_append(&head, room, sizeof room))
+        rc = err_oom(e, sizeof room);
+    if (!rc)
+        rc = make_header(&head, format, tensors, n, pieces, path, e);
+    if (!rc) {
+        for (size_t i = 0; i < sizeof room; i++)
+            head.data[i] = (char)((head.len - sizeof room) >> 8 * i);
+        rc = st_writer_begin(out, path, head.data, head.len, pieces, n, large,
+                             e);
     }
-    if (make_header(&head, format, tensors, n, w->pieces, path, e) ||
-        open_target(w, e))
-        goto fail;
-    unsigned char len[8];
-    for (int i = 0; i < 8; i++)
-        len[i] = (unsigned char)((uint64_t)head.len >> 8 * i);
-    w->n_head = sizeof len + head.len;
-    if (put(w, len, sizeof len, e) || put(w, head.data, head.len, e) ||
-        put_given(w, e))
-        goto fail;
     buf_free(&head);
-    *out = w;
-    return 0;
-fail:
-    buf_free(&head);
-    st_writer_abort(w);
-    return -1;
+    free(pieces);
+    return rc;
 }
 
 int st_writer_open(struct st_writer **out, const char *path,
                    const struct st_out_tensor *tensors, size_t n,
                    struct qwick_err *e)
 {
-    return open_writer(out, path, NULL, tensors, n, e);
-}
-
-/* Where a file system cannot reserve, the disk fills up while writing. */
-static int reserve(struct st_writer *w, struct qwick_err *e)
-{
-    const struct piece *last = w->n > 0 ? &w->pieces[w->n - 1] : NULL;
-    size_t size = w->n_head;
-    if (last && (size_add(size, last->begin, &size) ||
-                 size_add(size, last->size, &size)))
-        size = SIZE_MAX;
-    if (size > INT64_MAX)
-        return err_write(w, EFBIG, e);
-    w->size = size;
-    w->windows = calloc(size / WINDOW + 1, sizeof *w->windows);
-    if (!w->windows)
-        return err_oom(e, (size / WINDOW + 1) * sizeof *w->windows);
-    int rc;
-    do
-        rc = fallocate(w->fd, 0, 0, (off_t)size);
-    while (rc && errno == EINTR);
-    return rc && errno != EOPNOTSUPP && errno != ENOSYS
-               ? err_set(e, QWICK_ERR_RUNTIME,
-                         "%s: cannot reserve %zu bytes: %s", w->path, size,
-                         strerror(errno))
-               : 0;
-}
-
-static int write_at(struct st_writer *w, const unsigned char *p, size_t n,
-                    size_t at, struct qwick_err *e)
-{
-    return write_all_at(w->fd, p, n, at) ? err_write(w, errno, e) : 0;
-}
-
-/* Where window i begins, behind the header, and its bytes. */
-static size_t window_begin(const struct st_writer *w, size_t i)
-{
-    return i * WINDOW > w->n_head ? i * WINDOW : w->n_head;
-}
-
-static size_t window_bytes(const struct st_writer *w, size_t i)
-{
-    size_t end = w->size - i * WINDOW < WINDOW ? w->size : (i + 1) * WINDOW;
-    return end - window_begin(w, i);
-}
-
-/* The memory that pieces of window i go to; NULL: straight to the file. */
-static unsigned char *window_data(struct st_writer *w, size_t i)
-{
-    struct window *to = &w->windows[i];
-    pthread_mutex_lock(&w->lock);
-    if (!to->data && !to->direct) {
-        if (w->n_filling < MAX_FILLING)
-            to->data = malloc(WINDOW);
-        to->direct = !to->data;
-        to->missing = window_bytes(w, i);
-        w->n_filling += !to->direct;
-    }
-    unsigned char *data = to->data;
-    pthread_mutex_unlock(&w->lock);
-    return data;
-}
-
-/* n bytes more of window i are in its memory: write it when it is whole. */
-static int window_fill(struct st_writer *w, size_t i, size_t n,
-                       struct qwick_err *e)
-{
-    struct window *of = &w->windows[i];
-    pthread_mutex_lock(&w->lock);
-    of->missing -= n;
-    bool whole = of->missing == 0;
-    w->n_filling -= whole;
-    pthread_mutex_unlock(&w->lock);
-    if (!whole)
-        return 0;
-    int rc = write_at(w, of->data, window_bytes(w, i), window_begin(w, i), e);
-    free(of->data);
-    of->data = NULL; /* nobody writes to it again */
-    return rc;
-}
-
-/* Bytes [at, at + n) of the file, behind the header. */
-static int write_windows(struct st_writer *w, const unsigned char *p, size_t n,
-                         size_t at, struct qwick_err *e)
-{
-    while (n > 0) {
-        size_t i = at / WINDOW, room = (i + 1) * WINDOW - at;
-        size_t k = n < room ? n : room;
-        unsigned char *data = window_data(w, i);
-        if (data)
-            memcpy(data + (at - window_begin(w, i)), p, k);
-        if (data ? window_fill(w, i, k, e) : write_at(w, p, k, at, e))
-            return -1;
-        p += k;
-        at += k;
-        n -= k;
-    }
-    return 0;
+    return open_writer(out, path, NULL, tensors, n, false, e);
 }
 
 int st_writer_open_large(struct st_writer **out, const char *path,
@@ -326,109 +88,5 @@ int st_writer_open_large(struct st_writer **out, const char *path,
                          const struct st_out_tensor *tensors, size_t n,
                          struct qwick_err *e)
 {
-    if (open_writer(out, path, format, tensors, n, e))
-        return -1;
-    if (reserve(*out, e) == 0 && flush(*out, e) == 0)
-        return 0;
-    st_writer_abort(*out);
-    *out = NULL;
-    return -1;
-}
-
-int st_writer_at(struct st_writer *w, size_t tensor, size_t offset,
-                 const void *data, size_t n_bytes, struct qwick_err *e)
-{
-    const unsigned char *p = data;
-    if (tensor >= w->n || offset > w->pieces[tensor].size ||
-        n_bytes > w->pieces[tensor].size - offset)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s: bytes %zu to %zu of tensor %zu: the header has no "
-                       "room for them",
-                       w->path, offset, offset + n_bytes, tensor);
-    struct piece *t = &w->pieces[tensor];
-    size_t at = w->n_head + t->begin + offset;
-    if (write_windows(w, p, n_bytes, at, e))
-        return -1;
-    __atomic_fetch_sub(&t->left, n_bytes, __ATOMIC_RELAXED);
-    return 0;
-}
-
-int st_writer_data(struct st_writer *w, const void *data, size_t n_bytes,
-                   struct qwick_err *e)
-{
-    const unsigned char *p = data;
-    while (n_bytes > 0) {
-        if (w->at == w->n)
-            return err_set(e, QWICK_ERR_USAGE,
-                           "%s: %zu bytes more than the header has", w->path,
-                           n_bytes);
-        struct piece *t = &w->pieces[w->at];
-        size_t k = n_bytes < t->left ? n_bytes : t->left;
-        if (put(w, p, k, e))
-            return -1;
-        p += k;
-        n_bytes -= k;
-        t->left -= k;
-        if (t->left == 0 && put_given(w, e))
-            return -1;
-    }
-    return 0;
-}
-
-int st_writer_close(struct st_writer *w, struct qwick_err *e)
-{
-    size_t missing = 0;
-    for (size_t i = w->at; i < w->n; i++)
-        missing += w->pieces[i].left;
-    if (missing > 0) {
-        err_set(e, QWICK_ERR_USAGE, "%s: %zu bytes of data did not come",
-                w->path, missing);
-        goto fail;
-    }
-    if (flush(w, e))
-        goto fail;
-    /* Pipes and devices cannot be synchronised, and need not. */
-    if (fsync(w->fd) &&
-        !(errno == EINVAL || errno == ENOTSUP || errno == EROFS)) {
-        err_write(w, errno, e);
-        goto fail;
-    }
-    int fd = w->fd;
-    w->fd = -1;
-    if (close(fd) && errno != EINTR) {
-        err_write(w, errno, e);
-        goto fail;
-    }
-    if (w->temp && rename(w->temp, w->path)) {
-        err_set(e, QWICK_ERR_RUNTIME, "%s: cannot rename %s to it: %s", w->path,
-                w->temp, strerror(errno));
-        goto fail;
-    }
-    free(w->temp);
-    w->temp = NULL; /* it has its name now: nothing to remove */
-    st_writer_abort(w);
-    return 0;
-fail:
-    st_writer_abort(w);
-    return -1;
-}
-
-void st_writer_abort(struct st_writer *w)
-{
-    if (!w)
-        return;
-    if (w->fd >= 0)
-        close(w->fd);
-    if (w->temp) {
-        unlink(w->temp);
-        free(w->temp);
-    }
-    free(w->path);
-    free(w->pieces);
-    free(w->hold);
-    for (size_t i = 0; w->windows && i <= w->size / WINDOW; i++)
-        free(w->windows[i].data);
-    free(w->windows);
-    pthread_mutex_destroy(&w->lock);
-    free(w);
+    return open_writer(out, path, format, tensors, n, true, e);
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "file/gguf.h"
+#include "file/gguf_write.h"
 #include "gguf_build.h"
 #include "tempdir.h"
 
@@ -525,14 +526,131 @@ static void parts(void **state)
     temp_clear();
 }
 
+/* ---- writing --------------------------------------------------------------
+ */
+
+static void put_some_keys(struct gguf_out *o)
+{
+    gguf_put_string(o, "general.architecture", "qwen3", 5);
+    gguf_put_u32(o, "a.u32", UINT32_MAX);
+    gguf_put_i32(o, "a.i32", -7);
+    gguf_put_f32(o, "a.f32", 1e-6);
+    gguf_put_bool(o, "a.bool", true);
+    gguf_put_array(o, "a.strings", GGUF_STRING, 2);
+    gguf_put_element_string(o, "", 0);
+    gguf_put_element_string(o, "x\0y", 3);
+    gguf_put_array(o, "a.numbers", GGUF_I32, 3);
+    for (int i = -1; i < 2; i++)
+        gguf_put_element_i32(o, i);
+}
+
+/* Sizes that need padding, in an order of writing that is not the file's. */
+static void written_files_are_read(void **state)
+{
+    static const struct st_out_tensor t[] = {
+        {.name = "one", .dtype = DT_F32, .rank = 1, .shape = {3}},
+        {.name = "two", .dtype = DT_Q4_0, .rank = 2, .shape = {3, 64}},
+        {.name = "three", .dtype = DT_Q6_K, .rank = 3, .shape = {2, 1, 256}},
+    };
+    static const size_t sizes[] = {12, 3 * 36, 2 * 210};
+    unsigned char data[512];
+    struct gguf_out o = {0};
+    struct st_writer *w;
+    struct qwick_err e;
+    bool found;
+    (void)state;
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (unsigned char)(i * 37 + 1);
+    put_some_keys(&o);
+    assert_int_equal(gguf_writer_open(&w, path, &o, t, 3, &e), 0);
+    gguf_out_free(&o);
+    for (size_t i = 3; i-- > 0;) {
+        assert_int_equal(st_writer_at(w, i, 5, data + 5, sizes[i] - 5, &e), 0);
+        assert_int_equal(st_writer_at(w, i, 0, data, 5, &e), 0);
+    }
+    assert_int_equal(st_writer_close(w, &e), 0);
+    struct gguf *g = must_open(path);
+    struct st_set *set = gguf_tensors(g);
+    assert_int_equal(st_count(set), 3);
+    for (size_t i = 0; i < 3; i++) {
+        const struct st_tensor *got = st_at(set, i);
+        assert_string_equal(got->name, t[i].name);
+        assert_int_equal(got->dtype, t[i].dtype);
+        assert_int_equal(got->rank, t[i].rank);
+        assert_memory_equal(got->shape, t[i].shape,
+                            got->rank * sizeof *got->shape);
+        assert_int_equal(got->n_bytes, sizes[i]);
+        assert_memory_equal(got->data, data, sizes[i]);
+        assert_int_equal((size_t)(got->data - st_at(set, 0)->data) % 32, 0);
+    }
+    assert_int_equal(gguf_count(g), 7);
+    assert_int_equal(gguf_find(g, "a.u32")->u, UINT32_MAX);
+    assert_int_equal(gguf_find(g, "a.i32")->i, -7);
+    assert_true(gguf_find(g, "a.f32")->f == (double)1e-6f);
+    assert_int_equal(gguf_find(g, "a.bool")->u, 1);
+    const struct gguf_value *v =
+        gguf_need(g, "a.strings", GGUF_ARRAY, GGUF_STRING, &found, &e);
+    assert_int_equal(v->n, 2);
+    assert_memory_equal(v->data + 16, "x\0y", 3);
+    v = gguf_need(g, "a.numbers", GGUF_ARRAY, GGUF_I32, &found, &e);
+    assert_int_equal(gguf_int_at(v, 0), -1);
+    assert_int_equal(gguf_int_at(v, 2), 1);
+    gguf_close(g);
+}
+
+static void writer_refuses(const struct st_out_tensor *t, const char *word)
+{
+    struct gguf_out o = {0};
+    struct st_writer *w;
+    struct qwick_err e = {0};
+    put_some_keys(&o);
+    assert_int_equal(gguf_writer_open(&w, path, &o, t, 1, &e), -1);
+    assert_null(w);
+    assert_non_null(strstr(e.msg, word));
+    assert_int_equal(access(path, F_OK), -1);
+    gguf_out_free(&o);
+}
+
+static void writing_what_gguf_has_not(void **state)
+{
+    struct st_out_tensor t = {
+        .name = "odd", .dtype = DT_Q4_K, .rank = 2, .shape = {2, 128}};
+    struct gguf_out o = {0};
+    struct st_writer *w;
+    struct qwick_err e = {0};
+    (void)state;
+    (void)unlink(path); /* of other tests */
+    writer_refuses(&t, "rows of 128 elements");
+    t = (struct st_out_tensor){.name = "odd", .dtype = DT_F32, .rank = 5};
+    writer_refuses(&t, "5 dimensions");
+    t = (struct st_out_tensor){
+        .name = "odd", .dtype = DT_F32, .rank = 2, .shape = {SIZE_MAX / 2, 8}};
+    writer_refuses(&t, "overflows");
+    /* bytes that did not come */
+    t = (struct st_out_tensor){
+        .name = "odd", .dtype = DT_F32, .rank = 1, .shape = {8}};
+    assert_int_equal(gguf_writer_open(&w, path, &o, &t, 1, &e), 0);
+    assert_int_equal(st_writer_at(w, 0, 0, "abcd", 4, &e), 0);
+    assert_int_equal(st_writer_close(w, &e), -1);
+    assert_non_null(strstr(e.msg, "28 bytes of data did not come"));
+    assert_int_equal(access(path, F_OK), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_files),     cmocka_unit_test(good_layouts),
-        cmocka_unit_test(typed_look_ups), cmocka_unit_test(bad_headers),
-        cmocka_unit_test(bad_values),     cmocka_unit_test(bad_alignments),
-        cmocka_unit_test(bad_tensors),    cmocka_unit_test(cut_anywhere),
-        cmocka_unit_test(random_damage),  cmocka_unit_test(parts),
+        cmocka_unit_test(good_files),
+        cmocka_unit_test(good_layouts),
+        cmocka_unit_test(typed_look_ups),
+        cmocka_unit_test(bad_headers),
+        cmocka_unit_test(bad_values),
+        cmocka_unit_test(bad_alignments),
+        cmocka_unit_test(bad_tensors),
+        cmocka_unit_test(cut_anywhere),
+        cmocka_unit_test(random_damage),
+        cmocka_unit_test(parts),
+        cmocka_unit_test(written_files_are_read),
+        cmocka_unit_test(writing_what_gguf_has_not),
     };
     return cmocka_run_group_tests(tests, setup, temp_teardown);
 }
