@@ -81,6 +81,19 @@ struct bpe_parts {
 int bpe_open_parts(struct bpe **out, const struct bpe_parts *parts,
                    struct qwick_err *e);
 
+/* The way back: what bpe_open_parts needs for an equal tokenizer. */
+
+/* Return what the tokenizer has that parts cannot say, or NULL. Parts are taken
+ * to have NFC. */
+const char *bpe_export_lacks(const struct bpe *b);
+/* Append the spelling of an id; nothing if *kind becomes BPE_KIND_UNUSED. Any
+ * id is allowed. -1: out of memory. */
+int bpe_export_token(const struct bpe *b, size_t id, struct buf *out,
+                     enum bpe_kind *kind);
+/* Return the number of merges, and append the merge of a rank below it. */
+size_t bpe_export_merges(const struct bpe *b);
+int bpe_export_merge(const struct bpe *b, size_t rank, struct buf *out);
+
 /* Return the largest id plus one. */
 size_t bpe_size(const struct bpe *b);
 
