@@ -13,6 +13,7 @@
 
 #include "base/buf.h"
 #include "base/os.h"
+#include "file/gguf.h"
 #include "file/leftover.h"
 #include "file/sync.h"
 #include "file/write.h"
@@ -23,6 +24,7 @@ struct outdir {
     int fd;          /* descriptor of temp, locked while we write */
     struct buf name; /* result of outdir_path */
     bool replace;
+    bool file;   /* only OUTDIR_FILE is the result */
     bool listed; /* listed in `unfinished` */
 };
 
@@ -140,6 +142,56 @@ static int resolve(struct outdir *d, const char *path, bool replace,
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: is the source: name another directory", path);
     if (check_there(path, replace, e))
+        return -1;
+    d->path = realpath(path, NULL);
+    return d->path ? 0
+                   : err_set(e, QWICK_ERR_RUNTIME, "%s: cannot resolve: %s",
+                             path, strerror(errno));
+}
+
+/* Whether a file may be replaced at path, where something is. */
+static int check_file(const char *path, bool replace, struct qwick_err *e)
+{
+    struct stat st;
+    struct map map;
+    if (stat(path, &st))
+        return err_set(e, QWICK_ERR_USAGE, "%s: cannot be a file: %s", path,
+                       strerror(errno));
+    if (S_ISDIR(st.st_mode))
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: is a directory: name a file, such as "
+                       "%s/model.gguf",
+                       path, path);
+    if (!S_ISREG(st.st_mode))
+        return err_set(e, QWICK_ERR_USAGE, "%s: is there and no regular file",
+                       path);
+    if (!replace)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: is there: --force replaces a GGUF file", path);
+    if (map_open(&map, path, e))
+        return -1;
+    bool is = gguf_is(&map);
+    map_close(&map);
+    return is ? 0
+              : err_set(e, QWICK_ERR_USAGE,
+                        "%s: is not replaced: it is no GGUF file", path);
+}
+
+/* Check what is at path, and set d->path. */
+static int resolve_file(struct outdir *d, const char *path, struct qwick_err *e)
+{
+    struct stat st;
+    size_t n = strlen(path);
+    if (n == 0)
+        return err_set(e, QWICK_ERR_USAGE, "output: the name is empty");
+    if (lstat(path, &st) && errno == ENOENT) {
+        if (path[n - 1] == '/')
+            return err_set(e, QWICK_ERR_USAGE,
+                           "%s: is the name of a directory: name a file", path);
+        d->path = strdup(path);
+        return d->path ? 0 : err_oom(e, n + 1);
+    }
+    if (check_file(path, d->replace, e))
         return -1;
     d->path = realpath(path, NULL);
     return d->path ? 0
@@ -289,21 +341,29 @@ static int make_temp(struct outdir *d, struct qwick_err *e)
     return 0;
 }
 
-int outdir_open(struct outdir **out, const char *path, bool replace,
-                const char *keep, struct qwick_err *e)
+static int resolve_any(struct outdir *d, const char *path, const char *keep,
+                       struct qwick_err *e)
+{
+    return d->file ? resolve_file(d, path, e)
+                   : resolve(d, path, d->replace, keep, e);
+}
+
+static int open_any(struct outdir **out, const char *path, bool replace,
+                    bool file, const char *keep, struct qwick_err *e)
 {
     *out = NULL;
     struct outdir *d = calloc(1, sizeof *d);
     if (!d)
         return err_oom(e, sizeof *d);
     d->replace = replace;
+    d->file = file;
     d->fd = -1;
-    if (resolve(d, path, replace, keep, e))
+    if (resolve_any(d, path, keep, e))
         goto fail;
     if (clean_up(d)) {
         free(d->path);
         d->path = NULL;
-        if (resolve(d, path, replace, keep, e))
+        if (resolve_any(d, path, keep, e))
             goto fail;
     }
     if (make_temp(d, e))
@@ -313,6 +373,18 @@ int outdir_open(struct outdir **out, const char *path, bool replace,
 fail:
     outdir_abort(d);
     return -1;
+}
+
+int outdir_open(struct outdir **out, const char *path, bool replace,
+                const char *keep, struct qwick_err *e)
+{
+    return open_any(out, path, replace, false, keep, e);
+}
+
+int outdir_open_file(struct outdir **out, const char *path, bool replace,
+                     struct qwick_err *e)
+{
+    return open_any(out, path, replace, true, NULL, e);
 }
 
 const char *outdir_path(struct outdir *d, const char *name, struct qwick_err *e)
@@ -404,6 +476,26 @@ static int put_in_place(struct outdir *d, struct qwick_err *e)
     return check_there(d->path, true, e) ? -1 : exchange(d, e);
 }
 
+/* Give the file its name. Without replace, nothing that has appeared there
+ * meanwhile is replaced, if the file system can tell. */
+static int put_file(struct outdir *d, struct qwick_err *e)
+{
+    const char *from = outdir_path(d, OUTDIR_FILE, e);
+    if (!from)
+        return -1;
+    if (d->replace) {
+        if (access(d->path, F_OK) == 0 && check_file(d->path, true, e))
+            return -1;
+        return rename(from, d->path) ? err_name(d, errno, e) : 0;
+    }
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, d->path, RENAME_NOREPLACE) == 0)
+        return 0;
+    int err = errno;
+    if (err != ENOSYS && err != EINVAL && err != ENOTSUP)
+        return err_name(d, err, e);
+    return rename(from, d->path) ? err_name(d, errno, e) : 0;
+}
+
 int outdir_commit(struct outdir *d, struct qwick_err *e)
 {
     int rc = 0;
@@ -412,8 +504,10 @@ int outdir_commit(struct outdir *d, struct qwick_err *e)
                      strerror(errno));
     unlist(d); /* finished: outdir_abandon must not remove it */
     if (!rc)
-        rc = put_in_place(d, e);
+        rc = d->file ? put_file(d, e) : put_in_place(d, e);
     if (!rc) {
+        if (d->file)
+            remove_dir(d->temp);
         free(d->temp);
         d->temp = NULL;
         if (sync_parent(d->path))

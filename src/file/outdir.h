@@ -1,4 +1,5 @@
-/* An output directory that appears at its path only when it is complete.
+/* An output directory, or a single file, that appears at its path only when it
+ * is complete.
  *
  * Files are written to PATH.tmp-MARK beside it (see leftover.h), which is
  * renamed to PATH when everything is on the disk. If PATH exists, the two
@@ -29,6 +30,14 @@ struct outdir;
 int outdir_open(struct outdir **out, const char *path, bool replace,
                 const char *keep, struct qwick_err *e);
 
+/* Begin a single file for path, which does not exist, in a directory that does.
+ * With replace, it may also be a GGUF file. Anything else at path is
+ * QWICK_ERR_USAGE. Write the file as OUTDIR_FILE; outdir_commit then renames it
+ * to path, and removes the directory. */
+#define OUTDIR_FILE "file"
+int outdir_open_file(struct outdir **out, const char *path, bool replace,
+                     struct qwick_err *e);
+
 /* Return the path of a file with this name in the temporary directory, valid
  * until the next call on d; NULL when out of memory. */
 const char *outdir_path(struct outdir *d, const char *name,
@@ -38,8 +47,8 @@ const char *outdir_path(struct outdir *d, const char *name,
 int outdir_write(struct outdir *d, const char *name, const void *data, size_t n,
                  struct qwick_err *e);
 
-/* Rename the directory to PATH, replacing the one there, and free d. On failure
- * PATH is unchanged. */
+/* Rename the directory or the file to PATH, replacing the one there, and free
+ * d. On failure PATH is unchanged. */
 int outdir_commit(struct outdir *d, struct qwick_err *e);
 /* Remove the unfinished directory and free d (may be NULL). */
 void outdir_abort(struct outdir *d);
