@@ -1116,6 +1116,10 @@ QWICK_API int qwick_choose(struct qwick_engine *eng,
  * larger. */
 enum qwick_scales { QWICK_SCALES_MLX, QWICK_SCALES_LSQ };
 
+/* What qwick_quantize writes: a directory in MLX's affine format, or one GGUF
+ * file. */
+enum qwick_quantize_format { QWICK_QUANTIZE_MLX, QWICK_QUANTIZE_GGUF };
+
 /* Receives a line for people. It has no newline; it may hold control bytes that
  * came from a file. */
 typedef void (*qwick_note_fn)(void *ctx, const char *line);
@@ -1143,6 +1147,10 @@ struct qwick_quantize_options {
     qwick_note_fn note; /* gets each module that is only copied, and why */
     void *note_ctx;
     const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
+    enum qwick_quantize_format format;
+    const char *type; /* of a GGUF file: "Q8_0", "Q6_K", "Q4_K_M" (also if
+                         NULL), "Q4_0", "BF16" or "F16"; bits, group, head_bits,
+                         only, skip and scales do not apply then */
 };
 QWICK_API void qwick_quantize_options_init(struct qwick_quantize_options *o,
                                            size_t size);
@@ -1173,6 +1181,12 @@ struct qwick_quantize_report {
  * config.json gets "quantization" and "quantization_config". The weights are
  * split over files as in the source. Needs a few MiB of memory per thread,
  * whatever the size of the model.
+ *
+ * With format QWICK_QUANTIZE_GGUF, dst becomes one GGUF file, with the
+ * tokenizer and the chat template in it. Its rules are those below, for a file
+ * instead of a directory: dst must not exist, or with force be a GGUF file.
+ * Families that it cannot be written for, and settings that GGUF cannot hold,
+ * are QWICK_ERR_MODEL.
  *
  * dst must not exist, or be an empty directory, or with force a checkpoint
  * (config.json, no directories); otherwise QWICK_ERR_USAGE. dst appears

@@ -154,4 +154,5 @@ def main():
             sys.stdout.write("".join(struct.pack("<f", v).hex() for v in values) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

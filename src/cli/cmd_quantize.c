@@ -17,6 +17,7 @@
 struct args {
     struct common_args c;
     const char *output;
+    const char *format, *type;
     const char *bits, *group, *head_bits, *scales;
     struct opt_texts only, skip;
     bool force;
@@ -29,9 +30,23 @@ static const struct opt opts[] = {
     {.name = "output",
      .letter = 'o',
      .type = OPT_FILE,
-     .arg = "DIR",
-     .help = "directory to create; it appears when it is complete",
+     .arg = "PATH",
+     .help = "directory to create, or file with --format gguf; it appears when "
+             "it is complete",
      .offset = ARG(output)},
+    {.name = "format",
+     .type = OPT_CHOICE,
+     .choices = "mlx|gguf",
+     .def = "mlx",
+     .help = "write a directory in MLX's affine format, or one GGUF file",
+     .offset = ARG(format)},
+    {.name = "type",
+     .type = OPT_CHOICE,
+     .choices = "Q8_0|Q6_K|Q4_K_M|Q4_0|BF16|F16",
+     .arg = "NAME",
+     .def = "Q4_K_M",
+     .help = "which types the matrices of a GGUF file get",
+     .offset = ARG(type)},
     {.name = "bits",
      .type = OPT_CHOICE,
      .choices = "2|3|4|5|6|8",
@@ -72,7 +87,7 @@ static const struct opt opts[] = {
      .offset = ARG(scales)},
     {.name = "force",
      .type = OPT_FLAG,
-     .help = "replace an existing checkpoint",
+     .help = "replace an existing checkpoint or GGUF file",
      .offset = ARG(force)},
     {.name = "json",
      .type = OPT_FLAG,
@@ -106,6 +121,11 @@ static void on_note(void *ctx, const char *line)
 
 /* ---- the work ---- */
 
+static bool is_gguf(const struct args *a)
+{
+    return a->format && strcmp(a->format, "gguf") == 0;
+}
+
 static double speed(const struct qwick_quantize_report *r)
 {
     return r->total_ms > 0 ? (double)r->bytes_read / 1e3 / r->total_ms : 0;
@@ -120,10 +140,16 @@ static int print_json(const struct args *a, const char *model,
     jw_object(&w, NULL);
     jw_cstr(&w, "model", model ? model : "qwick-demo");
     jw_cstr(&w, "output", a->output);
-    jw_int(&w, "bits", o->bits);
-    jw_int(&w, "group", o->group);
-    jw_int(&w, "head_bits", o->head_bits ? o->head_bits : o->bits);
-    jw_cstr(&w, "scales", a->scales ? a->scales : "mlx");
+    if (is_gguf(a)) {
+        jw_cstr(&w, "format", "gguf");
+        jw_cstr(&w, "type", o->type);
+    } else {
+        jw_cstr(&w, "format", "mlx");
+        jw_int(&w, "bits", o->bits);
+        jw_int(&w, "group", o->group);
+        jw_int(&w, "head_bits", o->head_bits ? o->head_bits : o->bits);
+        jw_cstr(&w, "scales", a->scales ? a->scales : "mlx");
+    }
     jw_uint(&w, "n_quantized", r->n_quantized);
     jw_uint(&w, "n_dense", r->n_dense);
     jw_uint(&w, "n_params", r->n_params);
@@ -146,11 +172,11 @@ static void print_report(const struct args *a, bool terminal,
     if (!terminal && !a->c.verbose)
         return;
     msg_level(false, true);
-    msg_note("%s: %zu modules quantized, %.1f MB of %.1f MB, %.2f bits a "
+    msg_note("%s: %zu %s quantized, %.1f MB of %.1f MB, %.2f bits a "
              "weight, %.1f s, %.0f MB/s",
-             a->output, r->n_quantized, (double)r->bytes_written / 1e6,
-             (double)r->bytes_read / 1e6, r->bits_per_weight, r->total_ms / 1e3,
-             speed(r));
+             a->output, r->n_quantized, is_gguf(a) ? "matrices" : "modules",
+             (double)r->bytes_written / 1e6, (double)r->bytes_read / 1e6,
+             r->bits_per_weight, r->total_ms / 1e3, speed(r));
 }
 
 static int quantize(const struct args *a)
@@ -177,6 +203,10 @@ static int quantize(const struct args *a)
     o.n_skip = a->skip.n;
     if (a->scales && strcmp(a->scales, "lsq") == 0)
         o.scales = QWICK_SCALES_LSQ;
+    if (is_gguf(a)) {
+        o.format = QWICK_QUANTIZE_GGUF;
+        o.type = a->type ? a->type : "Q4_K_M";
+    }
     o.force = a->force;
     o.threads = (int)a->c.threads;
     o.progress = show;
@@ -194,6 +224,20 @@ static int quantize(const struct args *a)
     return a->c.json ? print_json(a, model, &o, &r) : 0;
 }
 
+/* The option that has no effect with the format asked for, or NULL. */
+static const char *useless(const struct args *a)
+{
+    if (!is_gguf(a))
+        return a->type ? "--type" : NULL;
+    return a->bits        ? "--bits"
+           : a->group     ? "--group"
+           : a->head_bits ? "--head-bits"
+           : a->only.n    ? "--only"
+           : a->skip.n    ? "--skip"
+           : a->scales    ? "--scales"
+                          : NULL;
+}
+
 static int run(const struct verb *v, int argc, char **argv)
 {
     struct args a = {0};
@@ -208,7 +252,10 @@ static int run(const struct verb *v, int argc, char **argv)
                            p.args[0]);
     if (status < 0 && !a.output)
         status = opt_usage(v, "no --output; usage: qwick quantize [-m MODEL] "
-                              "-o DIR");
+                              "-o PATH");
+    if (status < 0 && useless(&a))
+        status = opt_usage(v, "%s: has no effect %s --format gguf", useless(&a),
+                           is_gguf(&a) ? "with" : "without");
     if (status < 0)
         status = quantize(&a);
     opt_free(&p, &a);
@@ -217,13 +264,17 @@ static int run(const struct verb *v, int argc, char **argv)
 
 const struct verb verb_quantize = {
     .name = "quantize",
-    .args = "-o DIR",
+    .args = "-o PATH",
     .summary = "write a checkpoint with fewer bits a weight",
-    .about = "Write a checkpoint whose weight matrices are rounded to few bits "
-             "in groups\n(MLX's affine format), for qwick and mlx-lm. Norms "
-             "and biases stay as they are.",
+    .about =
+        "Write a checkpoint whose weight matrices are rounded to few bits "
+        "in groups:\nin MLX's affine format, for qwick and mlx-lm, or as a "
+        "GGUF file, for qwick and\nprograms of llama.cpp's kind. Norms and "
+        "biases stay as they are.",
     .examples = "  qwick quantize --bits 8 -o demo-8bit\n"
-                "  qwick quantize --skip \"*.mlp.*\" -o demo-4bit\n",
+                "  qwick quantize --skip \"*.mlp.*\" -o demo-4bit\n"
+                "  qwick quantize --format gguf --type Q4_K_M -o "
+                "demo-Q4_K_M.gguf\n",
     OPT_TABLE(opts),
     .run = run,
 };

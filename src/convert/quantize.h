@@ -1,14 +1,20 @@
-/* Parts of qwick_quantize: the plan for each tensor, and config.json. */
+/* Parts of qwick_quantize: the plan for each tensor, the work, and the forms of
+ * the result. */
 #ifndef ENGINE_QUANTIZE_H
 #define ENGINE_QUANTIZE_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "file/gguf_write.h"
 #include "file/json.h"
+#include "file/outdir.h"
 #include "file/safetensors.h"
+#include "kernel/kernel.h"
+#include "model/config.h"
 #include "model/names.h"
 #include "qwick.h"
 
@@ -56,11 +62,12 @@ struct quantize_claim {
     bool router;   /* it chooses experts, or weighs the shared one */
 };
 
-struct config;
+struct quantize_form;
 
 struct quantize_plan {
     const struct qwick_quantize_options *o;
-    struct naming naming; /* of the source */
+    const struct quantize_form *form; /* what kind of result it is */
+    struct naming naming;             /* of the source */
     struct quantize_module *modules;
     size_t n_modules;
     struct quantize_claim *claims; /* of each tensor of the source */
@@ -69,13 +76,93 @@ struct quantize_plan {
     char **names; /* of new tensors */
     size_t n_names;
     size_t n_params, bytes_read, bytes_written;
+    size_t n_quantized, n_dense; /* matrices with few bits, and others */
+    struct gguf_out meta;        /* of a GGUF file */
+    float *plus; /* [n_out of the only shard] GGUF: added to each element */
 };
 
-/* Plan the result; o->note gets the notes. path: the source, for messages. c:
- * its configuration. The plan borrows from set and o. */
-int quantize_plan(struct quantize_plan *p, const struct st_set *set,
-                  const char *path, const struct config *c,
-                  const struct qwick_quantize_options *o, struct qwick_err *e);
+/* What is read of the source. */
+struct quantize_source {
+    struct checkpoint *ck;
+    struct json_doc *config; /* config.json */
+    struct st_set *set;
+    struct config c;
+};
+
+/* ---- the work ------------------------------------------------------------ */
+
+/* Elements that a thread takes at a time: whole groups and blocks of any size,
+ * few enough for the second-level cache. */
+enum { QUANTIZE_PIECE = 1 << 18 };
+
+/* Results of a piece until they are written. */
+struct quantize_room {
+    unsigned char q[QUANTIZE_PIECE];
+    _Alignas(64) unsigned char scales[QUANTIZE_PIECE / 32 * sizeof(float)];
+    unsigned char biases[QUANTIZE_PIECE / 32 * sizeof(float)];
+};
+
+/* What all threads see of a shard's work. */
+struct quantize_work {
+    const struct quantize_plan *plan;
+    const struct quantize_shard *shard;
+    struct st_writer *writer;
+    const struct kernels *k;
+    const char *path; /* of the source, for messages */
+};
+
+/* A kind of result. */
+struct quantize_form {
+    /* QWICK_ERR_USAGE for options that it cannot have. */
+    int (*check)(const struct qwick_quantize_options *o, struct qwick_err *e);
+    /* Plan it. *p is all zeros but for o and form. Whoever calls it frees the
+     * plan in any case. */
+    int (*plan)(struct quantize_plan *p, const struct quantize_source *s,
+                struct qwick_err *e);
+    /* Begin the result at dst. keep: a directory never to replace, or NULL. */
+    int (*begin)(struct outdir **out, const char *dst, bool replace,
+                 const char *keep, struct qwick_err *e);
+    /* Begin a shard's file. */
+    int (*open)(struct st_writer **out, const char *path,
+                const struct quantize_plan *p, const struct quantize_shard *s,
+                struct qwick_err *e);
+    /* Write the results of elements [begin, begin + n) of a job's source. */
+    int (*piece)(const struct quantize_work *w, const struct quantize_job *job,
+                 size_t begin, size_t n, struct quantize_room *room,
+                 struct qwick_err *e);
+    /* Write what is in no shard. NULL: nothing. */
+    int (*finish)(const struct quantize_plan *p,
+                  const struct quantize_source *s, struct outdir *out,
+                  struct qwick_err *e);
+};
+
+/* A directory in MLX's affine format; a GGUF file. */
+extern const struct quantize_form quantize_mlx, quantize_gguf;
+
+/* An error: the elements have values that cannot be rounded. at: the first of
+ * them in t. */
+int quantize_bad_value(const struct quantize_work *w, const struct st_tensor *t,
+                       size_t at, struct qwick_err *e);
+
+/* ---- the plan ------------------------------------------------------------ */
+
+/* Send a line to o->note: "WHAT: WHY". */
+void quantize_note(const struct quantize_plan *p, const char *what,
+                   const char *why);
+/* An error about a tensor of the source. */
+int quantize_err(const char *path, const struct st_tensor *t, const char *why,
+                 struct qwick_err *e);
+/* An error if a tensor shows that the checkpoint is quantized, or if it is a
+ * matrix that holds no floats. */
+int quantize_check_tensor(const struct st_tensor *t, const char *path,
+                          struct qwick_err *e);
+/* Whether a tensor is not the text model's. Tensors of a vision model, for
+ * example, have another prefix. */
+bool quantize_outside(const struct quantize_plan *p, const struct st_tensor *t);
+
+/* The plan of quantize_mlx. The plan borrows from the source and p->o. */
+int quantize_plan_mlx(struct quantize_plan *p, const struct quantize_source *s,
+                      struct qwick_err *e);
 void quantize_plan_free(struct quantize_plan *p);
 
 /* Add a module for the experts of each layer and role, and mark the tensors of
@@ -83,6 +170,40 @@ void quantize_plan_free(struct quantize_plan *p);
 int quantize_experts(struct quantize_plan *p, const struct st_set *set,
                      const char *path, const struct config *c,
                      struct qwick_err *e);
+
+/* ---- GGUF ---------------------------------------------------------------- */
+
+/* A name of --type: which types the tensors of a file get. */
+struct quantize_type {
+    const char *name;
+    uint32_t file_type; /* general.file_type */
+    enum dtype base;    /* of matrices */
+    enum dtype head;    /* of the head, which may be the embedding */
+    enum dtype more;    /* of v_proj and down_proj in some layers */
+};
+
+/* The row of a name; NULL when there is none. */
+const struct quantize_type *quantize_type_find(const char *name);
+
+/* The type of a matrix: weight `id` of layer `layer` with rows of `cols`
+ * elements. *wanted: the type before it fell back to one whose blocks fit the
+ * rows. */
+enum dtype quantize_type_of(const struct quantize_type *t,
+                            const struct config *c, enum weight_id id,
+                            size_t layer, size_t cols, enum dtype *wanted);
+
+/* Append all metadata of the result to p->meta. */
+int quantize_gguf_meta(struct quantize_plan *p, const struct quantize_source *s,
+                       const struct quantize_type *t, struct qwick_err *e);
+/* Append the tokenizer and the chat templates. */
+int quantize_gguf_text(struct quantize_plan *p, const struct quantize_source *s,
+                       struct qwick_err *e);
+/* Plan the tensors. */
+int quantize_gguf_tensors(struct quantize_plan *p,
+                          const struct quantize_source *s,
+                          const struct quantize_type *t, struct qwick_err *e);
+
+/* ---- config.json --------------------------------------------------------- */
 
 /* QWICK_ERR_MODEL when config.json says that the checkpoint is quantized. */
 int quantize_check_config(const struct json_value *config, const char *path,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "convert/quantize.h"
+#include "file/checkpoint.h"
 #include "model/arch.h"
 #include "model/config.h"
 
@@ -18,15 +19,15 @@ static bool ends_in(const struct st_tensor *t, const char *suffix)
     return t->name_len > n && memcmp(t->name + t->name_len - n, suffix, n) == 0;
 }
 
-static int err_tensor(const char *path, const struct st_tensor *t,
-                      const char *why, struct qwick_err *e)
+int quantize_err(const char *path, const struct st_tensor *t, const char *why,
+                 struct qwick_err *e)
 {
     return err_set(e, QWICK_ERR_MODEL, "%s: %s: tensor %.*s: %s", path, t->file,
                    SHOWN, t->name, why);
 }
 
-static void note(const struct quantize_plan *p, const char *what,
-                 const char *why)
+void quantize_note(const struct quantize_plan *p, const char *what,
+                   const char *why)
 {
     char line[SHOWN + 128];
     if (!p->o->note)
@@ -38,8 +39,8 @@ static void note(const struct quantize_plan *p, const char *what,
 /* ---- modules ------------------------------------------------------------- */
 
 /* Packed weights of other formats come with tensors of these names. */
-static int check_tensor(const struct st_tensor *t, const char *path,
-                        struct qwick_err *e)
+int quantize_check_tensor(const struct st_tensor *t, const char *path,
+                          struct qwick_err *e)
 {
     static const char *const traces[] = {
         ".scales",           ".biases",       ".qweight",       ".qzeros",
@@ -47,18 +48,19 @@ static int check_tensor(const struct st_tensor *t, const char *path,
     };
     char why[96];
     if (strlen(t->name) != t->name_len)
-        return err_tensor(path, t, "a NUL byte is in its name", e);
+        return quantize_err(path, t, "a NUL byte is in its name", e);
     for (size_t i = 0; i < sizeof traces / sizeof *traces; i++)
         if (ends_in(t, traces[i]))
-            return err_tensor(path, t,
-                              "the checkpoint is quantized already: start from "
-                              "the original",
-                              e);
+            return quantize_err(
+                path, t,
+                "the checkpoint is quantized already: start from "
+                "the original",
+                e);
     if (t->rank == 2 && ends_in(t, weight) && t->dtype >= DT_N_FLOAT) {
         snprintf(why, sizeof why,
                  "dtype %s cannot be quantized (BF16, F16 and F32 can)",
                  dtype_name(t->dtype));
-        return err_tensor(path, t, why, e);
+        return quantize_err(path, t, why, e);
     }
     return 0;
 }
@@ -106,9 +108,7 @@ static bool is_spare_head(const struct quantize_plan *p,
     return tied && is_weight(p, WEIGHT_HEAD, t->name, 0);
 }
 
-/* Whether a tensor is not the text model's. Tensors of a vision model, for
- * example, have another prefix. Only other programs read them. */
-static bool is_outside(const struct quantize_plan *p, const struct st_tensor *t)
+bool quantize_outside(const struct quantize_plan *p, const struct st_tensor *t)
 {
     const char *prefix = p->naming.prefix;
     return strncmp(t->name, prefix, strlen(prefix)) != 0 &&
@@ -135,11 +135,11 @@ static int choose_bits(const struct quantize_plan *p,
                  "stays as it is: %zu columns are no multiple of the group of "
                  "%d",
                  m->cols, o->group);
-        note(p, m->name, why);
+        quantize_note(p, m->name, why);
         return 0;
     }
-    if (is_outside(p, m->t)) {
-        note(p, m->name, "stays as it is: not part of the text model");
+    if (quantize_outside(p, m->t)) {
+        quantize_note(p, m->name, "stays as it is: not part of the text model");
         return 0;
     }
     if (router && o->bits < ROUTER_BITS)
@@ -211,7 +211,7 @@ static int add_plain(struct quantize_plan *p, const struct st_tensor *t,
     if (t->rank != 2 || !ends_in(t, weight) || p->claims[i].claimed)
         return 0;
     if (is_spare_head(p, t, tied)) {
-        note(p, "lm_head", "left out: the embedding is the head");
+        quantize_note(p, "lm_head", "left out: the embedding is the head");
         return 0;
     }
     struct quantize_module *m = &p->modules[p->n_modules];
@@ -253,7 +253,7 @@ static int find_modules(struct quantize_plan *p, const struct st_set *set,
     if (!u.only || !u.skip || !p->modules || !p->claims)
         rc = err_oom(e, (n + 1) * sizeof *p->modules);
     for (size_t i = 0; i < n && !rc; i++)
-        rc = check_tensor(st_at(set, i), path, e);
+        rc = quantize_check_tensor(st_at(set, i), path, e);
     if (!rc)
         rc = quantize_experts(p, set, path, c, e);
     if (!rc)
@@ -465,17 +465,16 @@ static int make_shards(struct quantize_plan *p, const struct st_set *set,
     return 0;
 }
 
-int quantize_plan(struct quantize_plan *p, const struct st_set *set,
-                  const char *path, const struct config *c,
-                  const struct qwick_quantize_options *o, struct qwick_err *e)
+int quantize_plan_mlx(struct quantize_plan *p, const struct quantize_source *s,
+                      struct qwick_err *e)
 {
-    *p = (struct quantize_plan){.o = o,
-                                .naming = names_choose(c->arch->names, set)};
-    if (find_modules(p, set, path, c, e) == 0 &&
-        make_shards(p, set, c->tied_head, e) == 0)
-        return 0;
-    quantize_plan_free(p);
-    return -1;
+    p->naming = names_choose(s->c.arch->names, s->set);
+    if (find_modules(p, s->set, checkpoint_dir(s->ck), &s->c, e) ||
+        make_shards(p, s->set, s->c.tied_head, e))
+        return -1;
+    for (size_t i = 0; i < p->n_modules; i++)
+        ++*(p->modules[i].bits ? &p->n_quantized : &p->n_dense);
+    return 0;
 }
 
 void quantize_plan_free(struct quantize_plan *p)
@@ -494,5 +493,7 @@ void quantize_plan_free(struct quantize_plan *p)
     free(p->modules);
     free(p->shards);
     free(p->names);
+    free(p->plus);
+    gguf_out_free(&p->meta);
     *p = (struct quantize_plan){0};
 }

@@ -311,3 +311,89 @@ peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 assert peak < 40 * 1024, peak  # KiB; the source has 61 MB, libraries some 15
 PY
 }
+
+# ---- --format gguf ----------------------------------------------------------
+
+@test "gguf: the demo model answers as before; silent off-terminal" {
+    run -0 --separate-stderr q quantize --format gguf --type BF16 -o "$O.gguf"
+    [ -z "$output" ]
+    [ -z "$stderr" ]
+    # all that a chat needs is in the file: template, stop tokens, tokens
+    for p in "list open ports" "find files larger than 1 GB"; do
+        a=$(q --exact --greedy "$p")
+        b=$(q -m "$O.gguf" --exact --greedy "$p")
+        [ -n "$a" ]
+        [ "$a" = "$b" ]
+        [ "$(q render "$p")" = "$(q render -m "$O.gguf" "$p")" ]
+    done
+    q quantize --format gguf -o "$O-4.gguf" --json | jget '[0][
+        o["format"] != "gguf" or o["type"] != "Q4_K_M" or "bits" in o or
+        o["n_quantized"] != 57 or not 5 < o["bits_per_weight"] < 5.2]'
+    q inspect -m "$O-4.gguf" | grep -q "^quantization *Q4_K/Q6_K"
+    q -m "$O-4.gguf" "list open ports" | grep -q .
+}
+
+@test "gguf: usage, and options of the other format" {
+    fails 2 "--type: has no effect without" quantize -m $SRC -o "$O" --type Q8_0
+    fails 2 "--format" quantize -m $SRC -o "$O" --format onnx
+    fails 2 "--type" quantize -m $SRC -o "$O" --format gguf --type Q5_K_M
+    for x in "--bits 4" "--group 32" "--head-bits 8" "--only x" "--skip x" \
+        "--scales lsq"; do
+        # shellcheck disable=SC2086 # an option and its value
+        fails 2 "${x% *}: has no effect with --format gguf" quantize -m $SRC \
+            -o "$O" --format gguf $x
+    done
+    nothing_left
+}
+
+@test "gguf: an existing file is replaced only with --force" {
+    q quantize --format gguf -m $SRC -o "$O" --type F16
+    fails 2 "--force" quantize --format gguf -m $SRC -o "$O"
+    q quantize --format gguf -m $SRC -o "$O" --force --type Q8_0
+    q inspect -m "$O" --json | jget '[0]["Q8_0" not in str(o)]'
+    echo mine >"$T/mine"
+    fails 2 "no GGUF file" quantize --format gguf -m $SRC -o "$T/mine" --force
+    [ "$(cat "$T/mine")" = mine ]
+    fails 2 "is a directory" quantize --format gguf -m $SRC -o "$T"
+    [ -z "$(find "$T" -maxdepth 1 -name '*.tmp-*')" ]
+}
+
+@test "gguf: rows that fit no block are noted with -v" {
+    run -0 --separate-stderr q quantize --format gguf -m $SRC -o "$O" -v
+    [[ $stderr == *"blk.0.ffn_down.weight: stored as"*"rows of 160 elements"* ]]
+}
+
+@test "gguf: sources that are refused by name" {
+    need_model gemma3-tied
+    fails 3 "gemma3_text" quantize --format gguf -m $MODELS/gemma3-tied -o "$O"
+    nothing_left
+}
+
+@test "gguf: a full disk, and signals: nothing left" {
+    run --separate-stderr bash -c 'ulimit -f 32; exec "$0" "$@" </dev/null' \
+        "$QWICK" quantize --format gguf -o "$O"
+    [ "$status" -eq 1 ]
+    one_error_line
+    nothing_left
+    python3 - "$QWICK" "$T" <<'PY'
+import glob, signal, subprocess, sys, time
+qwick, t = sys.argv[1:]
+for name in "SIGINT", "SIGTERM", "SIGKILL":
+    p = subprocess.Popen([qwick, "quantize", "--format", "gguf", "-o",
+                          t + "/out.gguf", "-t", "1"],
+                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE)
+    while not glob.glob(t + "/out.gguf.tmp-*/*") and p.poll() is None:
+        time.sleep(0.001)
+    p.send_signal(getattr(signal, name))
+    out, err = p.communicate(timeout=30)
+    assert out == err == b"", (out, err)
+    assert p.returncode == -getattr(signal, name), p.returncode
+    left = glob.glob(t + "/out.gguf*")
+    assert bool(left) == (name == "SIGKILL"), left
+    assert t + "/out.gguf" not in left
+PY
+    # the next run removes what the killed one left
+    q quantize --format gguf -o "$T/out.gguf"
+    [ "$(cd "$T" && echo out*)" = out.gguf ]
+}

@@ -1,0 +1,165 @@
+/* A quantized checkpoint in MLX's affine format. */
+#include "convert/quantize.h"
+
+#include "file/checkpoint.h"
+#include "file/map.h"
+#include "model/affine.h"
+
+/* The files of a checkpoint that are copied, besides config.json and weights.
+ * large: the limit for files of tokenizers applies. */
+static const struct {
+    const char *name;
+    bool large;
+} companions[] = {
+    {"generation_config.json", false},
+    {"tokenizer.json", true},
+    {"tokenizer_config.json", false},
+    {"tokenizer.model", true},
+    {"special_tokens_map.json", false},
+    {"added_tokens.json", false},
+    {"vocab.json", true},
+    {"merges.txt", true},
+    {"chat_template.jinja", false},
+    {"chat_template.json", false},
+    {"LICENSE", false},
+    {"NOTICE", false},
+};
+
+static int check_options(const struct qwick_quantize_options *o,
+                         struct qwick_err *e)
+{
+    size_t group = o->group > 0 ? (size_t)o->group : 0;
+    if (!affine_valid(o->bits, 32))
+        return err_set(e, QWICK_ERR_USAGE,
+                       "bits: must be 2, 3, 4, 5, 6 or 8, is %d", o->bits);
+    if (o->head_bits && !affine_valid(o->head_bits, 32))
+        return err_set(e, QWICK_ERR_USAGE,
+                       "head bits: must be 2, 3, 4, 5, 6 or 8, is %d",
+                       o->head_bits);
+    if (!affine_valid(4, group))
+        return err_set(e, QWICK_ERR_USAGE,
+                       "group: must be 32, 64 or 128, is %d", o->group);
+    if (o->scales != QWICK_SCALES_MLX && o->scales != QWICK_SCALES_LSQ)
+        return err_set(e, QWICK_ERR_USAGE, "scales: no such choice: %d",
+                       (int)o->scales);
+    if (o->type)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "type: \"%s\": only GGUF files have types, here bits "
+                       "count",
+                       o->type);
+    return 0;
+}
+
+/* ---- weights --------------------------------------------------------------
+ */
+
+static int open_shard(struct st_writer **out, const char *path,
+                      const struct quantize_plan *p,
+                      const struct quantize_shard *s, struct qwick_err *e)
+{
+    (void)p;
+    return st_writer_open_large(out, path, "mlx", s->out, s->n_out, e);
+}
+
+static int round_piece(const struct quantize_work *w,
+                       const struct quantize_job *job, size_t begin, size_t n,
+                       struct quantize_room *room, struct qwick_err *e)
+{
+    const struct st_tensor *t = job->from.src;
+    const size_t bytes = dtype_bytes(t->dtype);
+    const size_t group = (size_t)w->plan->o->group;
+    const struct affine_format f = {
+        .bits = job->bits,
+        .group = group,
+        .type = t->dtype,
+        .search =
+            w->plan->o->scales == QWICK_SCALES_LSQ ? AFFINE_LSQ : AFFINE_MLX,
+        .k = w->k};
+    size_t bad;
+    if (affine_quantize(&f, room->q, room->scales, room->biases,
+                        t->data + begin * bytes, n, &bad))
+        return quantize_bad_value(w, t, begin + bad, e);
+    size_t to = job->at + (begin - job->from.begin);
+    size_t at = to / group * bytes, n_sb = n / group * bytes;
+    size_t n_q = n / 8 * (size_t)job->bits;
+    size_t q_at = to / 8 * (size_t)job->bits;
+    return st_writer_at(w->writer, job->out[0], q_at, room->q, n_q, e) ||
+                   st_writer_at(w->writer, job->out[1], at, room->scales, n_sb,
+                                e) ||
+                   st_writer_at(w->writer, job->out[2], at, room->biases, n_sb,
+                                e)
+               ? -1
+               : 0;
+}
+
+static int write_piece(const struct quantize_work *w,
+                       const struct quantize_job *job, size_t begin, size_t n,
+                       struct quantize_room *room, struct qwick_err *e)
+{
+    const struct st_tensor *t = job->from.src;
+    const size_t bytes = dtype_bytes(t->dtype);
+    return job->bits ? round_piece(w, job, begin, n, room, e)
+                     : st_writer_at(w->writer, job->out[0], begin * bytes,
+                                    t->data + begin * bytes, n * bytes, e);
+}
+
+/* ---- the other files ----------------------------------------------------- */
+
+static int copy_companions(const struct checkpoint *ck, struct outdir *out,
+                           struct qwick_err *e)
+{
+    for (size_t i = 0; i < sizeof companions / sizeof *companions; i++) {
+        struct map map;
+        bool found;
+        const char *name = companions[i].name;
+        if (companions[i].large
+                ? checkpoint_map(ck, name, &map, &found, e)
+                : checkpoint_map_small(ck, name, &map, &found, e))
+            return -1;
+        if (!found)
+            continue;
+        int rc = outdir_write(out, name, map.data, map.size, e);
+        map_close(&map);
+        if (rc)
+            return -1;
+    }
+    return 0;
+}
+
+/* config.json is written last, since a directory without it does not count as a
+ * checkpoint. */
+static int write_json(const struct quantize_plan *p, struct outdir *out,
+                      const struct json_value *config, struct qwick_err *e)
+{
+    struct buf b = {0};
+    int rc = 0;
+    if (p->n_shards > 1)
+        rc = quantize_index(&b, p)
+                 ? err_oom(e, b.len)
+                 : outdir_write(out, "model.safetensors.index.json", b.data,
+                                b.len, e);
+    b.len = 0;
+    if (!rc)
+        rc = quantize_config(&b, config, p)
+                 ? err_oom(e, b.len)
+                 : outdir_write(out, "config.json", b.data, b.len, e);
+    buf_free(&b);
+    return rc;
+}
+
+static int finish(const struct quantize_plan *p,
+                  const struct quantize_source *s, struct outdir *out,
+                  struct qwick_err *e)
+{
+    return copy_companions(s->ck, out, e) ||
+                   write_json(p, out, json_root(s->config), e)
+               ? -1
+               : 0;
+}
+
+const struct quantize_form quantize_mlx = {.check = check_options,
+                                           .plan = quantize_plan_mlx,
+                                           .begin = outdir_open,
+                                           .open = open_shard,
+                                           .piece = write_piece,
+                                           .finish = finish};

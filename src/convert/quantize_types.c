@@ -1,0 +1,59 @@
+/* Which types the tensors of a GGUF file get, by the name that users know: the
+ * rules of llama.cpp's quantizer without an importance matrix. */
+#include <string.h>
+
+#include "convert/quantize.h"
+
+static const struct quantize_type all[] = {
+    {"F16", 1, DT_F16, DT_F16, DT_F16},
+    {"Q4_0", 2, DT_Q4_0, DT_Q6_K, DT_Q4_0},
+    {"Q8_0", 7, DT_Q8_0, DT_Q8_0, DT_Q8_0},
+    {"Q4_K_M", 15, DT_Q4_K, DT_Q6_K, DT_Q6_K},
+    {"Q6_K", 18, DT_Q6_K, DT_Q6_K, DT_Q6_K},
+    {"BF16", 32, DT_BF16, DT_BF16, DT_BF16},
+};
+
+const struct quantize_type *quantize_type_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strcmp(all[i].name, name) == 0)
+            return &all[i];
+    return NULL;
+}
+
+/* The layers whose v_proj and down_proj get more bits: the first and the last
+ * eighth, and every third one between. */
+static bool has_more(size_t layer, size_t n_layers)
+{
+    size_t eighth = n_layers / 8;
+    return layer < eighth || layer >= 7 * n_layers / 8 ||
+           (layer - eighth) % 3 == 2;
+}
+
+/* Matrices whose errors matter most. */
+static bool is_sensitive(enum weight_id id)
+{
+    return id == WEIGHT_V_PROJ || id == WEIGHT_DOWN_PROJ ||
+           id == WEIGHT_EXPERTS_DOWN;
+}
+
+/* The type to take when rows are no multiple of the block. */
+static enum dtype fallback(enum dtype type)
+{
+    return type == DT_Q4_K ? DT_Q5_0 : type == DT_Q6_K ? DT_Q8_0 : DT_F16;
+}
+
+enum dtype quantize_type_of(const struct quantize_type *t,
+                            const struct config *c, enum weight_id id,
+                            size_t layer, size_t cols, enum dtype *wanted)
+{
+    bool head = id == WEIGHT_HEAD || (id == WEIGHT_EMBED && c->tied_head);
+    enum dtype type = head ? t->head
+                      : is_sensitive(id) && has_more(layer, c->n_layers)
+                          ? t->more
+                          : t->base;
+    *wanted = type;
+    while (cols % dtype_block(type))
+        type = fallback(type);
+    return type;
+}
