@@ -104,7 +104,7 @@ static void insert(uint32_t *best, size_t n, size_t cap, const float *p,
 /* The experts of a token from its scores, which become probabilities. Scores
  * that are no numbers choose some experts, too. */
 static void choose(const struct kernels *k, const struct experts *x, float *p,
-                   uint32_t *expert, float *weight)
+                   uint32_t *expert)
 {
     size_t n_active = x->n_active;
     double sum = k->exp_sum(p, p, x->n, k->max(p, x->n), 1);
@@ -112,6 +112,12 @@ static void choose(const struct kernels *k, const struct experts *x, float *p,
         p[e] = (float)(p[e] / sum);
         insert(expert, e < n_active ? e : n_active, n_active, p, (uint32_t)e);
     }
+}
+
+static void weigh(const struct experts *x, const float *p,
+                  const uint32_t *expert, float *weight)
+{
+    size_t n_active = x->n_active;
     float total = 0;
     for (size_t i = 0; i < n_active; i++)
         total += weight[i] = p[expert[i]];
@@ -122,9 +128,10 @@ static void choose(const struct kernels *k, const struct experts *x, float *p,
 /* Choose the experts of all n tokens: few tokens on every thread for itself,
  * after a barrier; many once, before it. */
 static struct choice choose_all(struct worker *w, const struct experts *x,
-                                const float *xn, size_t n)
+                                const float *xn, size_t layer, size_t n)
 {
     struct scratch *s = w->p->s;
+    const struct expert_watch *watch = w->p->io->watch;
     bool private = n <= SCRATCH_PRIVATE_TOKENS;
     struct choice c = private ? w->own->choice : s->choice;
     size_t begin, end, a = x->n_active;
@@ -142,7 +149,10 @@ static struct choice choose_all(struct worker *w, const struct experts *x,
     }
     for (size_t t = begin; t < end; t++) {
         memcpy(own, s->router + t * x->n, x->n * sizeof *own);
-        choose(w->k, x, own, c.expert + t * a, c.weight + t * a);
+        choose(w->k, x, own, c.expert + t * a);
+        if (watch)
+            watch->chosen(watch->ctx, layer, t, own, c.expert + t * a);
+        weigh(x, own, c.expert + t * a, c.weight + t * a);
     }
     if (!private)
         pass_barrier(w, PART_PROJECTIONS);
@@ -488,7 +498,7 @@ void pass_experts(struct worker *w, const struct experts *x, const float *norm,
     struct forms need = forms_of_both(own, shared_forms(w, x, n));
     need.set |= 1u << FORM_F32; /* the router's */
     struct input in = pass_normalise(w, w->p->s->x, n, norm, need);
-    struct choice c = choose_all(w, x, in.f32, n);
+    struct choice c = choose_all(w, x, in.f32, next - 1, n);
     sort_slots(&w->own->routing, x, &c, n);
     m.in = only_forms(in, own);
     if (has_shared(x))
