@@ -121,7 +121,8 @@ static const struct kind *find_kind(const struct gguf *g, enum split *split,
 
 int open_gguf_check_tokenizer(const struct gguf *g, struct qwick_err *e)
 {
-    return find_kind(g, e) ? 0 : -1;
+    enum split split;
+    return find_kind(g, &split, e) ? 0 : -1;
 }
 
 /* Get an array that the file must have. */
