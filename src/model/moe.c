@@ -273,17 +273,6 @@ static void add_shared(const struct worker *w, const struct experts *x,
 
 /* ---- gate_proj and up_proj ----------------------------------------------- */
 
-/* x as the sum of two bf16 numbers. tmp f32 [n]. */
-static void split(const struct kernels *k, uint16_t *first, uint16_t *second,
-                  const float *x, size_t n, float *tmp)
-{
-    k->from_f32[DT_BF16](first, x, n);
-    k->to_f32[DT_BF16](tmp, first, n);
-    k->scale(tmp, -1, n);
-    k->add(tmp, x, n);
-    k->from_f32[DT_BF16](second, tmp, n);
-}
-
 /* pass_gather for pairs: rows i and n + i are row rows[i] of x. */
 static struct input gather_pairs(const struct worker *w, const float *x,
                                  const uint32_t *rows, size_t n, size_t cols)
@@ -291,8 +280,8 @@ static struct input gather_pairs(const struct worker *w, const float *x,
     size_t ld = scratch_ld(cols), ldx = gemm_bf16_ldx(cols);
     uint16_t *out = w->own->rows16;
     for (size_t i = 0; i < n; i++)
-        split(w->k, out + i * ldx, out + (n + i) * ldx, x + rows[i] * ld, cols,
-              w->own->rows);
+        pass_split(w->k, out + i * ldx, out + (n + i) * ldx, x + rows[i] * ld,
+                   cols, w->own->rows);
     return (struct input){.bf16 = out};
 }
 
@@ -315,8 +304,8 @@ static void gate_pairs(const struct mixture *m, size_t e, size_t begin,
         w->k->add(u, u + n * rows, n * rows);
         m->x->glu(g, g, u, n * rows);
         for (size_t i = 0; i < n; i++)
-            split(w->k, out + i * ldx, out + (n + i) * ldx, g + i * rows, rows,
-                  u);
+            pass_split(w->k, out + i * ldx, out + (n + i) * ldx, g + i * rows,
+                       rows, u);
     }
 }
 

@@ -19,6 +19,10 @@
 #include "model/model.h"
 #include "model/scratch.h"
 
+/* Fewer tokens cost no more in f32 than in pairs of bf16 numbers: reading the
+ * weights takes longer. */
+enum { PASS_PAIRS_MIN_TOKENS = 4 };
+
 /* One pass, shared by its threads. */
 struct pass {
     const struct model *m;
@@ -32,6 +36,8 @@ struct pass {
     bool single;      /* every span has one token */
     enum products products;
     bool bf16;   /* products with floats in bf16 */
+    bool pairs;  /* f32 products with bf16 weights are done in bf16, with each
+                    activation as the sum of two numbers */
     bool attn16; /* attention's products in bf16, where tiles are large */
     bool *stop;  /* written by thread 0 in pass_stops */
 };
@@ -188,6 +194,10 @@ struct input pass_gather(const struct worker *w, const struct input *x,
 void pass_multiply_block(const struct worker *w, const struct matrix *a,
                          const struct input *x, enum form form, float *out,
                          size_t r, size_t rows, size_t t, size_t n);
+
+/* Write x as the sum of two bf16 numbers. tmp f32 [n]. */
+void pass_split(const struct kernels *k, uint16_t *first, uint16_t *second,
+                const float *x, size_t n, float *tmp);
 
 /* ---- mlp.c -------------------------------------------------------------- */
 

@@ -163,12 +163,60 @@ static void multiply_panels(const struct worker *w, const struct row_product *p,
     }
 }
 
+/* Whether products of n rows with this matrix in f32 are done by pairs. */
+static bool by_pairs(const struct pass *p, const struct matrix *a, size_t n)
+{
+    return p->pairs && a->ops->mul_bf16 && n >= PASS_PAIRS_MIN_TOKENS;
+}
+
+void pass_split(const struct kernels *k, uint16_t *first, uint16_t *second,
+                const float *x, size_t n, float *tmp)
+{
+    k->from_f32[DT_BF16](first, x, n);
+    k->to_f32[DT_BF16](tmp, first, n);
+    k->scale(tmp, -1, n);
+    k->add(tmp, x, n);
+    k->from_f32[DT_BF16](second, tmp, n);
+}
+
+/* By bf16 kernels that see two tokens for each: its first numbers and, n rows
+ * after them, its second ones. */
+static void multiply_pairs(const struct worker *w, const struct row_product *p,
+                           const float *x)
+{
+    size_t cols = p->w->cols, n = p->n, ldx = gemm_bf16_ldx(cols);
+    uint16_t *x16 = w->own->pairs;
+    float *y = w->own->pairs_y;
+    for (size_t t = 0; t < n; t++)
+        pass_split(w->k, x16 + t * ldx, x16 + (n + t) * ldx,
+                   x + t * scratch_ld(cols), cols, y);
+    size_t step = SCRATCH_PAIRS_FLOATS / (2 * n) / GEMM_BF16_ROWS;
+    step *= GEMM_BF16_ROWS;
+    for (size_t r = 0; r < p->n_rows; r += step) {
+        struct row_product part = *p;
+        part.row += r;
+        part.n_rows = p->n_rows - r < step ? p->n_rows - r : step;
+        part.n = 2 * n;
+        part.y = y;
+        part.ldy = part.n_rows;
+        part.add = false; /* as products in f32 */
+        p->w->ops->mul_bf16(w->k, &part, x16, ldx);
+        for (size_t t = 0; t < n; t++) {
+            float *to = p->y + t * p->ldy + r;
+            memcpy(to, y + t * part.n_rows, part.n_rows * sizeof *to);
+            w->k->add(to, y + (n + t) * part.n_rows, part.n_rows);
+        }
+    }
+}
+
 static void multiply_f32(const struct worker *w, const struct row_product *p,
                          const float *x)
 {
     const struct format_ops *ops = p->w->ops;
     size_t ldx = scratch_ld(p->w->cols);
-    if (!in_gemm_f32(w->p, p->n))
+    if (by_pairs(w->p, p->w, p->n))
+        multiply_pairs(w, p, x);
+    else if (!in_gemm_f32(w->p, p->n))
         ops->mul_f32(w->k, p, x, ldx);
     else if (!ops->gemm_f32 || w->p->products == PRODUCTS_BLAS)
         multiply_panels(w, p, x, ldx);
@@ -244,7 +292,7 @@ size_t pass_row_unit(const struct worker *w, const struct matrix *a, size_t n)
     if (form != FORM_F32)
         return form == FORM_BF16 ? GEMM_BF16_ROWS : GEMM_Q8_ROWS;
     if (!in_gemm_f32(w->p, n))
-        return 8;
+        return by_pairs(w->p, a, n) ? GEMM_BF16_ROWS : 8;
     return w->p->products == PRODUCTS_BLAS ? scratch_panel_rows(a->cols)
                                            : gemm_f32_unit(w, a);
 }

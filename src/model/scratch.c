@@ -206,6 +206,11 @@ static void layout_threads(struct layout *l, struct scratch *s,
         size_t gated = blocks ? GATED_FLOATS : 0;
         t->gate = floats(l, gated, 1);
         t->up = floats(l, gated, 1);
+        size_t pairs =
+            m->exact || !m->k->tune.bf16_pairs ? 0 : m->precise_tokens;
+        t->pairs = halves(l, 2 * pairs, widest);
+        t->pairs_y =
+            floats(l, pairs ? max_size(widest, SCRATCH_PAIRS_FLOATS) : 0, 1);
         t->panel = floats(l, m->exact ? 0 : panel, 1);
         t->work = floats(l, KERNEL_WORK + KERNEL_BLOCKS_WORK, 1);
         t->attn = floats(l, attn, 1);

@@ -30,6 +30,10 @@
 #define GATED_ROWS   64
 #define GATED_FLOATS (GATED_ROWS * 512)
 
+/* Results of products with pairs that a thread keeps in its cache until both
+ * halves are added. */
+#define SCRATCH_PAIRS_FLOATS (64u * 512)
+
 /* Rows of activations that a thread gathers at a time: all of an expert's in
  * any pass of the default length. */
 #define SCRATCH_GATHER_ROWS 512
@@ -84,6 +88,9 @@ struct thread_scratch {
     struct softmax part, total; /* [tile rows] */
     int *lo, *hi;               /* [tile rows] */
     float *gate, *up;           /* [GATED_FLOATS] */
+    /* where products take activations as pairs of bf16 numbers: */
+    uint16_t *pairs; /* [2 * precise_tokens, widest input] */
+    float *pairs_y;  /* [SCRATCH_PAIRS_FLOATS, or the widest input] */
     /* of models with experts: */
     struct choice choice;       /* [SCRATCH_PRIVATE_TOKENS, n_active] */
     struct routing routing;     /* of the layer */
