@@ -218,6 +218,21 @@ static void snapshot(const struct unit *u, size_t b)
 /* ---- a run of tokens ------------------------------------------------------
  */
 
+/* Products of rows x [tokens, d_k] of the run with the keys up to each row's
+ * own position, to out [tokens, DELTA_BLOCK]. */
+static void multiply_keys(const struct unit *u, const struct run *r, float *out,
+                          const float *x)
+{
+    enum { STEP = 9 }; /* a multiple of the tokens that the kernel tiles */
+    size_t d = u->c->d_k, n = run_tokens(r);
+    for (size_t t = 0; t < n; t += STEP) {
+        size_t m = n - t < STEP ? n - t : STEP;
+        u->w->k->matmul_f32[DT_F32](out + t * DELTA_BLOCK, DELTA_BLOCK, r->k, d,
+                                    x + t * d, d, r->from + t + m, d, m,
+                                    u->w->own->work);
+    }
+}
+
 /* Queries and keys of the run, and their products with the keys of the
  * block. */
 static void prepare_keys(const struct unit *u, struct run *r)
@@ -238,10 +253,8 @@ static void prepare_keys(const struct unit *u, struct run *r)
     fetch_channels(u, r->token + n, k_channel(u), d);
     k->l2norm(own->q, own->q, n, d, L2_EPS, 1 / sqrtf((float)d));
     k->l2norm(keys, keys, n, d, L2_EPS, 1);
-    k->matmul_f32[DT_F32](own->kk, DELTA_BLOCK, r->k, d, keys, d, r->to, d, n,
-                          u->w->own->work);
-    k->matmul_f32[DT_F32](own->qk, DELTA_BLOCK, r->k, d, own->q, d, r->to, d, n,
-                          u->w->own->work);
+    multiply_keys(u, r, own->kk, keys);
+    multiply_keys(u, r, own->qk, own->q);
     if (u->owns_keys) {
         keep_channels(u, r, q_channel(u), d);
         keep_channels(u, r, k_channel(u), d);
