@@ -17,6 +17,7 @@ int kv_init(struct kv_cache *kv, enum dtype dtype, const struct config *c,
                             .n_kv_heads = c->n_kv_heads,
                             .head_dim = c->head_dim,
                             .window = NO_WINDOW,
+                            .most_snapshots = KV_SNAPSHOTS,
                             .snapshot_pages = KV_SNAPSHOT_PAGES};
     size_t position, run, n;
     if (state_init(&kv->state, c, e))
@@ -251,7 +252,7 @@ static void choose_snapshots(struct kv_cache *kv, size_t end)
 {
     if (!kv->state.n_layers)
         return;
-    while (count_own(kv) + count_lacking(kv, end) > KV_SNAPSHOTS) {
+    while (count_own(kv) + count_lacking(kv, end) > kv->most_snapshots) {
         kv->snapshot_pages *= 2;
         for (size_t i = 0; i < kv->n_pages; i++) {
             struct kv_page *page = kv->pages[i];
@@ -480,8 +481,8 @@ size_t kv_missing_bytes(const struct kv_cache *kv, size_t n)
 {
     size_t lacking = 0;
     if (kv->state.n_layers) {
-        size_t own = least(count_own(kv), KV_SNAPSHOTS);
-        lacking = least(count_lacking(kv, pages_of(n)), KV_SNAPSHOTS - own);
+        size_t most = kv->most_snapshots, own = least(count_own(kv), most);
+        lacking = least(count_lacking(kv, pages_of(n)), most - own);
     }
     return bytes_of(kv, kv_missing_pages(kv, n), lacking,
                     state_missing_bytes(&kv->state));
@@ -490,6 +491,7 @@ size_t kv_missing_bytes(const struct kv_cache *kv, size_t n)
 size_t kv_sequence_bytes(const struct kv_cache *kv, size_t n)
 {
     size_t pages = pages_of(n);
-    return bytes_of(kv, pages, least(pages / KV_SNAPSHOT_PAGES, KV_SNAPSHOTS),
+    return bytes_of(kv, pages,
+                    least(pages / KV_SNAPSHOT_PAGES, kv->most_snapshots),
                     state_live_bytes(&kv->state));
 }

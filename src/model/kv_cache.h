@@ -25,7 +25,7 @@
  *
  * With recurrent layers, kv_reserve gives some of the pages a snapshot: every
  * KV_SNAPSHOT_PAGES-th, and fewer of them as the sequence grows, so that it
- * owns at most KV_SNAPSHOTS. The pass that fills the page writes it.
+ * owns at most most_snapshots. The pass that fills the page writes it.
  * kv_snapshot adds one at the last whole page, for those who know that other
  * sequences will begin there. */
 #ifndef MODEL_KV_CACHE_H
@@ -53,9 +53,10 @@ struct kv_page {
 enum { KV_SLACK = 256 };
 
 /* Pages from snapshot to snapshot in a short sequence, and how many snapshots a
- * sequence has at most, those not counted that it shares with others. A model
- * of 0.8B parameters has snapshots of 20 MB. */
-enum { KV_SNAPSHOT_PAGES = 4, KV_SNAPSHOTS = 16 };
+ * sequence has at most, those not counted that it shares with others; a
+ * sequence that will not go back needs fewer. A model of 0.8B parameters has
+ * snapshots of 20 MB. */
+enum { KV_SNAPSHOT_PAGES = 4, KV_SNAPSHOTS = 16, KV_FEW_SNAPSHOTS = 4 };
 
 struct kv_cache {
     enum dtype dtype;    /* DT_F16, DT_F32 or DT_I8 */
@@ -71,6 +72,8 @@ struct kv_cache {
     size_t window;         /* the largest of window layers; NO_WINDOW: none */
     size_t n_visited;      /* pages that kv_release has looked at */
     struct state state;    /* of the recurrent layers */
+    size_t most_snapshots; /* of its own; KV_SNAPSHOTS unless the owner sets
+                              another number */
     size_t snapshot_pages; /* from snapshot to snapshot */
     size_t wanted_page; /* gets one in any case; its number plus 1, 0: none */
 };

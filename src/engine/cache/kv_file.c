@@ -243,6 +243,22 @@ static void hash_pieces(struct kv_file_head *h, const struct content *c)
     h->head_hash = hash_head(h);
 }
 
+/* Note the full pages whose snapshots are written. In a session they only serve
+ * to go back, for which the last ones are enough. */
+static void mark_states(struct kv_file_head *h, const struct kv_cache *kv,
+                        uint64_t *marks)
+{
+    size_t end = h->n_tokens / KV_BLOCK, n = 0, extra;
+    for (size_t i = h->first_page; i < end; i++)
+        if (kv->pages[i]->state)
+            marks[n++] = i;
+    extra = h->kind == KV_FILE_SESSION && n > KV_FEW_SNAPSHOTS
+                ? n - KV_FEW_SNAPSHOTS
+                : 0;
+    h->n_states = n - extra;
+    memmove(marks, marks + extra, h->n_states * sizeof *marks);
+}
+
 int kv_file_write(const char *path, struct kv_file_head *head,
                   const int32_t *tokens, const float *logits,
                   const struct kv_cache *kv, struct qwick_err *e)
@@ -255,12 +271,9 @@ int kv_file_write(const char *path, struct kv_file_head *head,
     int rc = -1;
     head->n_pages = end_page + (used != 0) - head->first_page;
     head->live_bytes = live ? state_packed_bytes(&kv->state) : 0;
-    head->n_states = 0;
     if (content_alloc(&c, head, kv, used, e))
         goto done;
-    for (size_t i = head->first_page; i < end_page; i++)
-        if (kv->pages[i]->state)
-            c.marks[head->n_states++] = i;
+    mark_states(head, kv, c.marks);
     if (layout(head, &data_at, &n_bytes)) {
         err_oom(e, SIZE_MAX);
         goto done;

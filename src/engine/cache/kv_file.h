@@ -60,8 +60,9 @@ int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
  * owner may read it. A symbolic link at path is refused, because another user
  * may have put it there. head comes from kv_file_describe; the caller sets
  * n_tokens, first_page and n_logits. Only the used positions of the last page
- * are written, and the snapshots of full pages. A session's file gets the live
- * state if kv holds it. QWICK_ERR_RUNTIME names the path. */
+ * are written, and the snapshots of full pages. A session's file gets the last
+ * KV_FEW_SNAPSHOTS of them, and the live state if kv holds it.
+ * QWICK_ERR_RUNTIME names the path. */
 int kv_file_write(const char *path, struct kv_file_head *head,
                   const int32_t *tokens, const float *logits,
                   const struct kv_cache *kv, struct qwick_err *e);

@@ -25,6 +25,7 @@ int runs_open(struct runs *s, struct qwick_engine *eng,
     if (engine_context(eng, n_ctx, &s->n_ctx, e) ||
         kv_init(&s->shape, eng->kv_dtype, &eng->model.config, e))
         return -1;
+    s->shape.most_snapshots = KV_FEW_SNAPSHOTS;
     s->live = calloc(max_live, sizeof *s->live);
     s->stepped = calloc(max_live, sizeof *s->stepped);
     s->steps = calloc(max_live, sizeof *s->steps);
@@ -192,6 +193,8 @@ int runs_start(struct runs *s, struct run *r, struct qwick_err *e)
     if (take_session(s, r, e))
         return -1;
     qwick_session_interrupt(r->session, s->interrupt);
+    /* a run does not go back, and only shares */
+    r->session->kv.most_snapshots = KV_FEW_SNAPSHOTS;
     if (s->task->share && runs_share(s, r, e)) {
         qwick_session_free(r->session);
         r->session = NULL;
