@@ -24,10 +24,16 @@ ifeq ($(SAN),1)
 OPT := -O1 -g -fno-math-errno -ffp-contract=off -fno-omit-frame-pointer \
        -fsanitize=address,undefined -fno-sanitize-recover=undefined
 endif
-# Of kernels, whose inlined bodies would otherwise take minutes to compile: calls
-# check addresses, and address checks are left to the address sanitizer.
-SAN_KERNEL := --param asan-instrumentation-with-call-threshold=0 \
+# With sanitizers, kernels exist twice. The kernels of the check_* tests have all
+# checks. In all others only writes are checked: checks of each read make a model
+# ten times slower. Calls check addresses, because inlined checks take minutes to
+# compile. The address sanitizer alone checks pointers.
+KERNEL_CHECKS ?= writes
+SAN_KERNEL_all := --param asan-instrumentation-with-call-threshold=0 \
     -fno-sanitize=null,alignment,object-size,pointer-overflow
+SAN_KERNEL_writes := --param asan-instrumentation-with-call-threshold=0 \
+    --param asan-instrument-reads=0 -fno-sanitize=undefined -O2
+SAN_KERNEL = $(SAN_KERNEL_$(KERNEL_CHECKS))
 CFLAGS ?=
 LDFLAGS ?=
 # Objects are compiled once, for the programs and for both libraries. Only the
@@ -88,6 +94,10 @@ $(INTERNAL): $(lib_obj)
 	rm -f $@
 	ar rcs $@ $^
 
+$(BUILD)/libkernels.a: $(filter $(BUILD)/src/kernel/%,$(lib_obj))
+	rm -f $@
+	ar rcs $@ $^
+
 # One object, so that symbols of which only its parts know can become local.
 $(LIB): $(lib_obj)
 	$(CC) -r -nostdlib $(relink_flags) -o $(BUILD)/libqwick.o $^
@@ -142,7 +152,16 @@ $(BUILD)/src/file/builtin_data.o: src/file/builtin_data.S $(wildcard models/demo
 
 $(BUILD)/tests/%: tests/unit/%.c $(INTERNAL) Makefile
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -MMD -MP -o $@ $< $(INTERNAL) -lcmocka $(LIBS)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -MMD -MP -o $@ $< $(kernels) $(INTERNAL) \
+	  -lcmocka $(LIBS)
+kernels :=
+ifeq ($(SAN),1)
+checked := $(BUILD)/checked/libkernels.a
+$(checked): $(wildcard src/base/*.h src/kernel/*.[ch] src/kernel/*/*.[ch]) Makefile
+	$(MAKE) BUILD=$(BUILD)/checked KERNEL_CHECKS=all $@
+$(filter $(BUILD)/tests/check_%,$(unit_bin)): $(checked)
+$(filter $(BUILD)/tests/check_%,$(unit_bin)): private kernels := $(checked)
+endif
 
 $(BUILD)/bench/%: bench/%.c $(INTERNAL) Makefile
 	@mkdir -p $(@D)
