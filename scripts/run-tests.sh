@@ -99,8 +99,10 @@ export -f run_file on_cpu
 trap 'rm -rf "$logs"' EXIT
 
 # The files that take longest begin first, so that none is left for the end.
-longest="batch.bats progress.bats test_batch.c check_kernels.c test_prefix.c
-    test_lookup.c check_q8.c pull_hostile.bats pull.bats faults.bats"
+longest="batch.bats progress.bats test_batch.c pull_hostile.bats cache.bats
+    test_lookup.c check_kernels.c test_engine.c prompt.bats gguf.bats models.bats
+    test_pass.c test_geometry.c test_embed.c embed.bats pull.bats test_prefix.c
+    man.bats install.bats library.bats"
 files=()
 for name in $longest; do
     for file in tests/unit/$name tests/cli/$name; do
