@@ -401,8 +401,9 @@ static void names_are_expanded(void **state)
     assert_string_equal(name, "layers.3.mlp.experts.down_proj");
     assert_true(names_expand(name, &names_hub, "model.", head, 0));
     assert_string_equal(name, "lm_head.weight");
-    static const struct names *const schemes[] = {&names_hub, &names_gemma,
-                                                  &names_gguf};
+    static const struct names *const schemes[] = {
+        &names_hub,    &names_gemma,      &names_gguf,
+        &names_qwen35, &names_qwen35_mlx, &names_qwen35_gguf};
     for (int id = 0; id < N_WEIGHTS; id++) {
         const struct weight_ref ref = {(enum weight_id)id, SIZE_MAX, SIZE_MAX};
         size_t n = 0;
