@@ -75,6 +75,7 @@ struct bpe_load {
     struct bpe_text vocab; /* spellings one after another */
     struct merges merges;
     bool has_vocab, has_merges;
+    bool expect_fallback;    /* byte_fallback seems to be true; checked later */
     struct json_gap gaps[2]; /* places in the text of the vocabulary and the
                                 merges */
     size_t n_gaps;

@@ -195,10 +195,12 @@ int bpe_vocab_done(struct bpe_load *l, struct qwick_err *e)
     struct bpe *b = l->b;
     b->arena = l->vocab.p;
     b->size = l->n_vocab ? (size_t)l->max_id + 1 : 0;
-    /* There are hardly more merges than tokens; bpe_resolve_all accepts any
-     * number. */
+    /* Byte-level tokenizers have hardly more merges than tokens. Gemma's has
+     * twice as many: all pairs of tokens that make another. bpe_resolve_all
+     * accepts any number. */
+    size_t most = l->expect_fallback ? 2 * l->n_vocab : l->n_vocab;
     if (hashmap_init(&l->table, l->n_vocab, l->max_id, e) < 0 ||
-        (!b->order && merges_alloc(l, l->n_vocab + CHUNK_MERGES, e) < 0))
+        (!b->order && merges_alloc(l, most + CHUNK_MERGES, e) < 0))
         return -1;
     l->rc = index_vocab(l);
     return 0;

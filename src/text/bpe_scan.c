@@ -512,8 +512,11 @@ static const char *walk(struct bpe_load *l, const char *p, const char *end,
             p = read_vocab(l, p, end);
         else if (model && *p == '[' && is_key(key, n, "merges"))
             p = read_merges(l, p);
-        else
+        else {
+            if (model && is_key(key, n, "byte_fallback"))
+                l->expect_fallback = *p == 't';
             p = skip_value(p, end);
+        }
         if (!p)
             return NULL;
         close = expect(p, end, '}');
