@@ -84,10 +84,13 @@ struct config {
                                 the family has another */
     struct rope_config ropes[CONFIG_MAX_ROPES];
     size_t n_ropes;
-    bool tied_head;        /* tie_word_embeddings */
-    bool attention_bias;   /* attention_bias */
-    bool attention_gate;   /* q_proj has a head of gates behind each head of
-                              queries */
+    bool tied_head;      /* tie_word_embeddings */
+    size_t n_classes;    /* rows of a reranker's own head, 0 without one: 1, of
+                            the log-odds of yes; or 2, of yes and no */
+    size_t yes_class;    /* which of them is yes */
+    bool attention_bias; /* attention_bias */
+    bool attention_gate; /* q_proj has a head of gates behind each head of
+                            queries */
     size_t sliding_window; /* sliding_window where use_sliding_window, or 0 */
     bool norm_topk_prob;   /* norm_topk_prob: the weights of a token's experts
                               sum to 1 */

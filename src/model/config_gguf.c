@@ -374,6 +374,47 @@ static int check_others(const struct writer *w, bool partial_rotary,
     return 0;
 }
 
+/* A reranker's own head, with its labels: "yes" and "no", or one of any name.
+ * The head of the language model may then be missing, which looks as if it were
+ * tied. */
+static int read_classes(struct config *c, const struct writer *w,
+                        struct qwick_err *e)
+{
+    static const char tensor[] = "cls.output.weight";
+    static const char *const others[] = {"cls.weight", "cls.output.bias"};
+    static const char labels_key[] = ".classifier.output_labels";
+    const struct st_set *set = gguf_tensors(w->g);
+    const struct st_tensor *t = st_find(set, tensor);
+    const struct gguf_value *labels = entry(w, labels_key);
+    if (!t)
+        return 0;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (st_find(set, others[i]))
+            return err_set(e, QWICK_ERR_MODEL,
+                           "%s: tensor %s: is not supported beside %s",
+                           gguf_path(w->g), others[i], tensor);
+    c->n_classes = t->rank == 2 ? t->shape[0] : 0;
+    if (c->n_classes == 1)
+        return 0;
+    if (c->n_classes == 2 && labels && labels->type == GGUF_ARRAY &&
+        labels->element == GGUF_STRING && labels->n == 2) {
+        static const char yes_no[] = "\3\0\0\0\0\0\0\0yes"
+                                     "\2\0\0\0\0\0\0\0no",
+                          no_yes[] = "\2\0\0\0\0\0\0\0no"
+                                     "\3\0\0\0\0\0\0\0yes";
+        size_t n = sizeof yes_no - 1;
+        bool fits = labels->n_bytes == n;
+        bool yes_first = fits && !memcmp(labels->data, yes_no, n);
+        c->yes_class = yes_first ? 0 : 1;
+        if (yes_first || (fits && !memcmp(labels->data, no_yes, n)))
+            return 0;
+    }
+    return err_set(e, QWICK_ERR_MODEL,
+                   "%s: %s: has %zu rows, must have 1, or 2 that %s%s calls "
+                   "\"yes\" and \"no\"",
+                   gguf_path(w->g), tensor, c->n_classes, w->arch, labels_key);
+}
+
 static const struct arch *find_arch(const struct gguf *g, struct qwick_err *e)
 {
     static const char key[] = "general.architecture";
@@ -425,7 +466,8 @@ int config_read_gguf(struct config *c, const struct gguf *g,
                             .in = "",
                             .names = names,
                             .prefix = c->arch->gguf};
-        rc = c->arch->read_config(c, &s, e) || config_read_generation(c, &s, e)
+        rc = c->arch->read_config(c, &s, e) ||
+                     config_read_generation(c, &s, e) || read_classes(c, &w, e)
                  ? -1
                  : 0;
     }

@@ -40,13 +40,14 @@ enum products model_products(const struct model *m, size_t n)
     return PRODUCTS_GEMM_F32;
 }
 
-/* Which kinds of matrices multiply. The embedding does only as a head. */
+/* Which kinds of matrices multiply. The embedding does only as a head. Rows of
+ * classes are multiplied one by one. */
 static void note_kinds(struct model *m)
 {
     bool all_bf16 = true;
     for (size_t i = 0; i < m->weights.n_matrices; i++) {
         const struct matrix *w = m->weights.matrices[i];
-        if (w == &m->embed && !m->config.tied_head)
+        if (w == &m->classes || (w == &m->embed && !m->config.tied_head))
             continue;
         m->any_i8 = m->any_i8 || w->ops->mul_i8;
         if (!w->format->is_float) {
@@ -144,6 +145,10 @@ int model_open(struct model *m, const struct checkpoint *ck,
         m->head = m->embed;
     else if (weights_matrix(w, &m->head, c->vocab_size, c->d_model,
                             (struct weight_ref){.id = WEIGHT_HEAD}, e))
+        return -1;
+    if (c->n_classes &&
+        weights_matrix(w, &m->classes, c->n_classes, c->d_model,
+                       (struct weight_ref){.id = WEIGHT_CLASSES}, e))
         return -1;
     if (open_ropes(m, e))
         return -1;

@@ -85,6 +85,7 @@ struct model {
     struct config config;
     struct weights weights;
     struct matrix embed, head; /* [vocab_size, d_model] */
+    struct matrix classes;     /* [n_classes, d_model]; empty without classes */
     float *norm;               /* model.norm [d_model] */
     struct layer *layers;
     struct rope ropes[CONFIG_MAX_ROPES];

@@ -151,7 +151,8 @@ const struct names names_qwen35_mlx = {.config = "config.json",
 const struct names names_gguf = {
     .config = "its metadata",
     .prefixes = {"", NULL},
-    .of = {GGUF_COMMON, [WEIGHT_MLP_NORM] = {BLOCK "ffn_norm.weight"},
+    .of = {GGUF_COMMON, [WEIGHT_CLASSES] = {"cls.output.weight"},
+           [WEIGHT_MLP_NORM] = {BLOCK "ffn_norm.weight"},
            [WEIGHT_ATTN_POST_NORM] = {BLOCK "post_attention_norm.weight"},
            [WEIGHT_MLP_POST_NORM] = {BLOCK "post_ffw_norm.weight"}}};
 

@@ -12,9 +12,10 @@ struct st_set;
 
 enum weight_id {
     /* of the model */
-    WEIGHT_EMBED, /* [vocab_size, d_model] */
-    WEIGHT_HEAD,  /* [vocab_size, d_model] */
-    WEIGHT_NORM,  /* [d_model], before the head */
+    WEIGHT_EMBED,   /* [vocab_size, d_model] */
+    WEIGHT_HEAD,    /* [vocab_size, d_model] */
+    WEIGHT_NORM,    /* [d_model], before the head */
+    WEIGHT_CLASSES, /* [n_classes, d_model], a reranker's own head */
     /* of a layer */
     WEIGHT_ATTN_NORM,      /* [d_model], before attention */
     WEIGHT_MLP_NORM,       /* [d_model], before the MLP */

@@ -166,6 +166,49 @@ tensors.append(["output.weight"] + copy.copy(t[1:]))'
     [ "$a" = "$b" ]
 }
 
+@test "a reranker's own head" {
+    convert
+    ids=$(q tokenize yes; q tokenize no)
+    [ "$(wc -w <<<"$ids")" -eq 2 ]
+    # rows LABELS CODE: a head of the rows that Python code makes of yes and no
+    rows() {
+        changed "
+yes, no = map(int, '$(tr '\n' ' ' <<<"$ids")'.split())
+t = [t for t in tensors if t[0] == 'token_embd.weight'][0]
+d, n = t[1][0], len(t[3]) // t[1][1]
+yes, no, zero = t[3][yes * n:(yes + 1) * n], t[3][no * n:(no + 1) * n], bytes(n)
+rows = $2
+tensors.append(['cls.output.weight', [d, len(rows)], t[2], b''.join(rows)])
+kv['qwen3.pooling_type'] = [4, 4]
+kv['qwen3.classifier.output_labels'] = [9, (8, $1)]" "$T/demo.gguf"
+    }
+    rerank() { q rerank --exact -m "$1" -q "list files" "ls -l" "kill 1" 2>/dev/null; }
+    want=$(rerank "$T/demo.gguf")
+    rows '["yes", "no"]' '[yes, no]'
+    [ "$(rerank "$T/bad.gguf")" = "$want" ]
+    rows '["no", "yes"]' '[no, yes]'
+    [ "$(rerank "$T/bad.gguf")" = "$want" ]
+    rows '["yes", "no"]' '[no, yes]'
+    [ "$(rerank "$T/bad.gguf")" != "$want" ]
+    # one row has the log-odds
+    rows '["yes", "no"]' '[yes, zero]'
+    want=$(rerank "$T/bad.gguf")
+    rows '["LABEL_0"]' '[yes]'
+    [ "$(rerank "$T/bad.gguf")" = "$want" ]
+    for bad in '["yes", "maybe"]' '["no", "no"]' '["yes"]' '["yes", "no", "x"]'; do
+        rows "$bad" '[yes, no]'
+        fails 3 'has 2 rows, must have 1, or 2 that qwen3.classifier.output_labels calls "yes" and "no"' \
+            rerank -m "$T/bad.gguf" -q a b
+    done
+    rows '["a", "b", "c"]' '[yes, no, yes]'
+    fails 3 "has 3 rows" rerank -m "$T/bad.gguf" -q a b
+    rows '["yes", "no"]' '[yes, no]'
+    python3 tests/cli/gguf.py edit "$T/bad.gguf" "$T/worse.gguf" \
+        'tensors.append(["cls.output.bias", [2], 0, bytes(8)])'
+    fails 3 "tensor cls.output.bias: is not supported beside cls.output.weight" \
+        rerank -m "$T/worse.gguf" -q a b
+}
+
 @test "metadata that is missing, of another type or out of range" {
     A=qwen3
     refused "del kv['general.architecture']" "general.architecture: missing"

@@ -1,4 +1,5 @@
-/* Documents against a query: P(yes) as Qwen3-Reranker gives it. */
+/* Documents against a query: P(yes) as Qwen3-Reranker gives it. llama.cpp's
+ * converter stores the head's rows for yes and no as a head of their own. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -222,36 +223,49 @@ static struct states_item item_at(void *ctx, size_t i)
     return (struct states_item){c->items[i].tokens, c->items[i].n};
 }
 
-/* One row of the head: what --exact computes for it among all the others. */
-static float head_logit(const struct qwick_engine *eng, size_t row,
-                        const float *hidden)
+/* One row of a matrix: what --exact computes for it among all the others. */
+static float row_logit(const struct qwick_engine *eng, const struct matrix *w,
+                       size_t row, const float *hidden)
 {
     const struct model *m = &eng->model;
-    const struct matrix *head = &m->head;
     float *work = eng->scratch->threads[0].work;
     float logit;
-    struct row_product p = {.w = head,
+    struct row_product p = {.w = w,
                             .row = row,
                             .n_rows = 1,
                             .n = 1,
                             .y = &logit,
                             .ldy = 1,
                             .work = work};
-    head->ops->mul_f32(m->k, &p, hidden, head->cols);
+    w->ops->mul_f32(m->k, &p, hidden, w->cols);
     return logit;
+}
+
+/* The log-odds of yes: by the rows that the head has for both words, or by the
+ * reranker's own head. */
+static double log_odds(const struct qwick_reranker *r, const float *hidden)
+{
+    const struct qwick_engine *eng = r->eng;
+    const struct config *c = &eng->model.config;
+    const struct matrix *w =
+        c->n_classes ? &eng->model.classes : &eng->model.head;
+    size_t yes = c->n_classes ? c->yes_class : r->yes;
+    size_t no = c->n_classes ? !c->yes_class : r->no;
+    double odds = row_logit(eng, w, yes, hidden);
+    return c->n_classes == 1 ? odds
+                             : odds - (double)row_logit(eng, w, no, hidden);
 }
 
 static int keep_score(void *ctx, size_t i, const float *hidden,
                       struct qwick_err *e)
 {
     const struct rerank_call *c = ctx;
-    double yes = head_logit(c->r->eng, c->r->yes, hidden);
-    double no = head_logit(c->r->eng, c->r->no, hidden);
-    if (!isfinite(yes) || !isfinite(no))
+    double odds = log_odds(c->r, hidden);
+    if (!isfinite(odds))
         return err_set(e, QWICK_ERR_RUNTIME,
                        "logits: not finite: the weights hold NaN, infinities "
                        "or values too large");
-    c->items[i].score = 1 / (1 + exp(no - yes));
+    c->items[i].score = 1 / (1 + exp(-odds));
     return 0;
 }
 
