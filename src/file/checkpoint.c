@@ -215,13 +215,21 @@ const struct gguf *checkpoint_gguf(const struct checkpoint *ck)
     return ck->gguf;
 }
 
+static bool is_name(const char *name)
+{
+    size_t n = strlen(CHECKPOINT_TEMPLATES);
+    if (strncmp(name, CHECKPOINT_TEMPLATES, n) == 0)
+        name += n;
+    return *name && !strchr(name, '/') && strcmp(name, ".") != 0 &&
+           strcmp(name, "..") != 0;
+}
+
 int checkpoint_map(const struct checkpoint *ck, const char *name,
                    struct map *out, bool *found, struct qwick_err *e)
 {
     *out = (struct map){0};
     *found = false;
-    if (!*name || strchr(name, '/') || strcmp(name, ".") == 0 ||
-        strcmp(name, "..") == 0)
+    if (!is_name(name))
         return err_set(e, QWICK_ERR_MODEL, "%s: %s: not a plain file name",
                        ck->dir, name);
     if (ck->gguf)
@@ -246,7 +254,7 @@ int checkpoint_map(const struct checkpoint *ck, const char *name,
     /* lstat, so that a link whose target is gone (a pruned or unfinished hub
      * cache) is an error, not a file that was never there. */
     if (lstat(path.data, &st)) {
-        if (errno != ENOENT)
+        if (errno != ENOENT && errno != ENOTDIR)
             rc = err_set(e, QWICK_ERR_MODEL, "%s: cannot open: %s", path.data,
                          strerror(errno));
     } else if (S_ISLNK(st.st_mode) && stat(path.data, &st) && errno == ENOENT) {
@@ -316,6 +324,52 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+static int list_builtin(struct names *l, const char *suffix,
+                        struct qwick_err *e)
+{
+    struct builtin_file f;
+    for (size_t i = 0; builtin_at(i, &f) == 0; i++)
+        if (names_add(l, f.name, suffix))
+            return err_oom(e, strlen(f.name) + 1);
+    return 0;
+}
+
+static int list_dir(struct names *l, const char *path, const char *suffix,
+                    struct qwick_err *e)
+{
+    DIR *d = opendir(path);
+    if (!d)
+        return err_set(e, QWICK_ERR_MODEL, "%s: cannot list: %s", path,
+                       strerror(errno));
+    struct dirent *ent;
+    int rc = 0;
+    while (!rc && (errno = 0, ent = readdir(d)) != NULL) {
+        /* Hidden files are no part of a checkpoint ("._model.safetensors" of
+         * foreign file systems). */
+        if (ent->d_name[0] != '.' && names_add(l, ent->d_name, suffix))
+            rc = err_oom(e, strlen(ent->d_name) + 1);
+    }
+    if (!rc && errno)
+        rc = err_set(e, QWICK_ERR_MODEL, "%s: cannot list: %s", path,
+                     strerror(errno));
+    closedir(d);
+    return rc;
+}
+
+/* Give the caller the sorted names, or free them if rc is not 0. */
+static int list_end(struct names *l, int rc, char ***names, size_t *n)
+{
+    if (rc) {
+        checkpoint_list_free(l->v, l->n);
+        return rc;
+    }
+    if (l->n > 0)
+        qsort(l->v, l->n, sizeof *l->v, by_name);
+    *names = l->v;
+    *n = l->n;
+    return 0;
+}
+
 int checkpoint_list(const struct checkpoint *ck, const char *suffix,
                     char ***names, size_t *n, struct qwick_err *e)
 {
@@ -324,42 +378,29 @@ int checkpoint_list(const struct checkpoint *ck, const char *suffix,
     *n = 0;
     if (ck->gguf)
         return 0;
-    if (ck->builtin) {
-        struct builtin_file f;
-        for (size_t i = 0; builtin_at(i, &f) == 0; i++) {
-            if (names_add(&l, f.name, suffix)) {
-                err_oom(e, strlen(f.name) + 1);
-                goto fail;
-            }
-        }
-    } else {
-        DIR *d = opendir(ck->dir);
-        if (!d)
-            return err_set(e, QWICK_ERR_MODEL, "%s: cannot list: %s", ck->dir,
-                           strerror(errno));
-        struct dirent *ent;
-        int rc = 0;
-        while (!rc && (errno = 0, ent = readdir(d)) != NULL) {
-            /* Hidden files are no part of a checkpoint ("._model.safetensors"
-             * of foreign file systems). */
-            if (ent->d_name[0] != '.' && names_add(&l, ent->d_name, suffix))
-                rc = err_oom(e, strlen(ent->d_name) + 1);
-        }
-        if (!rc && errno)
-            rc = err_set(e, QWICK_ERR_MODEL, "%s: cannot list: %s", ck->dir,
-                         strerror(errno));
-        closedir(d);
-        if (rc)
-            goto fail;
-    }
-    if (l.n > 0)
-        qsort(l.v, l.n, sizeof *l.v, by_name);
-    *names = l.v;
-    *n = l.n;
-    return 0;
-fail:
-    checkpoint_list_free(l.v, l.n);
-    return -1;
+    int rc = ck->builtin ? list_builtin(&l, suffix, e)
+                         : list_dir(&l, ck->dir, suffix, e);
+    return list_end(&l, rc, names, n);
+}
+
+int checkpoint_list_templates(const struct checkpoint *ck, const char *suffix,
+                              char ***names, size_t *n, struct qwick_err *e)
+{
+    struct names l = {0};
+    struct buf path = {0};
+    struct stat st;
+    int rc = 0;
+    *names = NULL;
+    *n = 0;
+    if (ck->gguf || ck->builtin)
+        return 0;
+    if (buf_puts(&path, ck->dir) || buf_puts(&path, separator(ck)) ||
+        buf_puts(&path, CHECKPOINT_TEMPLATES))
+        rc = err_oom(e, strlen(ck->dir));
+    else if (stat(path.data, &st) == 0)
+        rc = list_dir(&l, path.data, suffix, e);
+    buf_free(&path);
+    return list_end(&l, rc, names, n);
 }
 
 void checkpoint_list_free(char **names, size_t n)

@@ -30,7 +30,11 @@ const char *checkpoint_dir(const struct checkpoint *ck);
  * checkpoint that is a GGUF file has no other files. */
 const struct gguf *checkpoint_gguf(const struct checkpoint *ck);
 
-/* Map the file `name` that lies directly inside the checkpoint. A name with a
+/* The directory in a checkpoint where transformers saves named templates. */
+#define CHECKPOINT_TEMPLATES "additional_chat_templates/"
+
+/* Map the file `name` that lies directly inside the checkpoint, or is
+ * CHECKPOINT_TEMPLATES and the name of a file in there. Another name with a
  * slash or ".." is refused, and so is a pointer that Git LFS has left in place
  * of the file. If there is no such file, returns 0 with *found false. */
 int checkpoint_map(const struct checkpoint *ck, const char *name,
@@ -51,6 +55,9 @@ void checkpoint_path(const struct checkpoint *ck, const char *name, char *out,
  * list with checkpoint_list_free. */
 int checkpoint_list(const struct checkpoint *ck, const char *suffix,
                     char ***names, size_t *n, struct qwick_err *e);
+/* Do the same for CHECKPOINT_TEMPLATES, which may be missing. */
+int checkpoint_list_templates(const struct checkpoint *ck, const char *suffix,
+                              char ***names, size_t *n, struct qwick_err *e);
 void checkpoint_list_free(char **names, size_t n);
 
 #endif

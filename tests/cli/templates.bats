@@ -100,6 +100,41 @@ PY
     run -1 q render --chat-template "$T" "$CHAT"
 }
 
+@test "named templates in files of their own" {
+    with_template "d"
+    d=$T/m/additional_chat_templates
+    mkdir "$d"
+    printf 't{{ tools[0].name }}' >"$d/tool_use.jinja"
+    printf 'r{{ eos_token }}' >"$d/rag.jinja"
+    tools='{"messages":[{"role":"user","content":"a"}],"tools":[{"name":"t"}]}'
+    [ "$(q render -m "$T/m" "$CHAT")" = "d" ]
+    [ "$(q render -m "$T/m" "$tools")" = "tt" ]
+    [ "$(q render -m "$T/m" --chat-template rag "$CHAT")" = "r<|im_end|>" ]
+    [ "$(q render -m "$T/m" --chat-template default "$tools")" = "d" ]
+    fails 2 "chat template zz: no such file, and $T/m has only rag, tool_use" \
+        render -m "$T/m" --chat-template zz "$CHAT"
+    printf '{%% if' >"$d/rag.jinja"
+    fails 3 "additional_chat_templates/rag.jinja: line 1: " render -m "$T/m" --chat-template rag "$CHAT"
+    printf 'x' >"$T/m/secret.jinja"
+    fails 2 "chat template ../secret: no such file" render -m "$T/m" --chat-template ../secret "$CHAT"
+    # they win over tokenizer_config.json's
+    python3 - "$T/m/tokenizer_config.json" <<'PY'
+import json, sys
+o = json.load(open(sys.argv[1]))
+o["chat_template"] = [{"name": "default", "template": "x"}, {"name": "rag", "template": "x"},
+                      {"name": "old", "template": "old"}]
+json.dump(o, open(sys.argv[1], "w"))
+PY
+    [ "$(q render -m "$T/m" "$CHAT")" = "d" ]
+    printf 'rag' >"$d/rag.jinja"
+    [ "$(q render -m "$T/m" --chat-template rag "$CHAT")" = "rag" ]
+    [ "$(q render -m "$T/m" --chat-template old "$CHAT")" = "old" ]
+    # no directory
+    rm -r "$d"
+    : >"$d"
+    [ "$(q render -m "$T/m" "$CHAT")" = "d" ]
+}
+
 @test "--template-arg: JSON or text" {
     printf '%s' "{{ a }}|{{ a is string }}|{{ b is defined }}" >"$T/t"
     arg() {

@@ -136,6 +136,9 @@ static void test_directory(void **state)
                                "../d/config.json",
                                "/etc/passwd",
                                "sub/x.safetensors",
+                               "additional_chat_templates/",
+                               "additional_chat_templates/..",
+                               "additional_chat_templates/a/b",
                                "./config.json"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(checkpoint_map(ck, bad[i], &m, &found, &e), -1);

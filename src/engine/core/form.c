@@ -1,6 +1,6 @@
-/* The chat templates of a checkpoint: chat_template.jinja, which wins, or
- * tokenizer_config.json, or the metadata of a GGUF file, or a file that the
- * user names. */
+/* The chat templates of a checkpoint: chat_template.jinja and the named ones of
+ * additional_chat_templates/, which win, or tokenizer_config.json, or the
+ * metadata of a GGUF file, or a file that the user names. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,16 +47,32 @@ static const struct json_value *find_named(const struct json_value *list,
     return NULL;
 }
 
-static int list_names(const struct json_value *list, struct buf *out)
+static int list_name(struct buf *out, const char *name, size_t n)
 {
+    return (out->len && buf_puts(out, ", ")) || buf_append(out, name, n) ? -1
+                                                                         : 0;
+}
+
+/* The names of a list, and of the files that replace it. */
+static int list_names(const struct source *s, struct buf *out,
+                      struct qwick_err *e)
+{
+    static const char suffix[] = ".jinja";
+    const struct json_value *list = json_get(s->config, "chat_template");
+    char **files;
+    size_t n;
+    int bad = 0;
     for (size_t i = 0; json_is(list, JSON_ARRAY) && i < list->len; i++) {
         const struct json_value *name = json_get(&list->items[i], "name");
-        if (json_is(name, JSON_STRING) &&
-            ((out->len && buf_puts(out, ", ")) ||
-             buf_append(out, name->str, name->len)))
-            return -1;
+        if (json_is(name, JSON_STRING))
+            bad |= list_name(out, name->str, name->len);
     }
-    return 0;
+    if (checkpoint_list_templates(s->eng->ck, suffix, &files, &n, e))
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        bad |= list_name(out, files[i], strlen(files[i]) - strlen(suffix));
+    checkpoint_list_free(files, n);
+    return bad ? err_oom(e, out->len) : 0;
 }
 
 /* A template in the metadata of a GGUF file; NULL: the default one. */
@@ -70,12 +86,44 @@ static int open_metadata(const struct source *s, const char *name,
     return text ? open_form(s, out, s->config_path, text, n, e) : 0;
 }
 
+/* A template in a file of the checkpoint, if it is there. */
+static int open_in(const struct source *s, const char *file,
+                   struct chat_form **out, struct qwick_err *e)
+{
+    char path[640];
+    struct map map;
+    bool found;
+    checkpoint_path(s->eng->ck, file, path, sizeof path);
+    if (checkpoint_map_small(s->eng->ck, file, &map, &found, e))
+        return -1;
+    if (!found)
+        return 0;
+    int rc = open_form(s, out, path, (const char *)map.data, map.size, e);
+    map_close(&map);
+    return rc;
+}
+
+/* The file that transformers saves a named template in. */
+static int open_saved(const struct source *s, const char *name,
+                      struct chat_form **out, struct qwick_err *e)
+{
+    char file[sizeof CHECKPOINT_TEMPLATES + 100];
+    if (strcmp(name, "default") == 0)
+        return open_in(s, "chat_template.jinja", out, e);
+    if (!*name || strchr(name, '/') || strlen(name) > 90)
+        return 0;
+    snprintf(file, sizeof file, CHECKPOINT_TEMPLATES "%s.jinja", name);
+    return open_in(s, file, out, e);
+}
+
 static int open_named(const struct source *s, const char *name,
                       struct chat_form **out, struct qwick_err *e)
 {
     char path[640];
     if (s->gguf)
         return open_metadata(s, name, out, e);
+    if (open_saved(s, name, out, e) || *out)
+        return *out ? 0 : -1;
     const struct json_value *t =
         find_named(json_get(s->config, "chat_template"), name);
     if (!t)
@@ -113,8 +161,8 @@ static int open_asked(const struct source *s, const char *name,
         return 0;
     if (map_id_now(&id, name) == 0)
         return open_file(s, name, e);
-    int rc = list_names(json_get(s->config, "chat_template"), &names);
-    rc = rc ? err_oom(e, names.len)
+    int rc = list_names(s, &names, e);
+    rc = rc ? rc
             : err_set(e, QWICK_ERR_USAGE,
                       "chat template %s: no such file, and %s has %s%s", name,
                       checkpoint_dir(s->eng->ck),
@@ -127,31 +175,24 @@ static int open_asked(const struct source *s, const char *name,
 static int open_default(const struct source *s, struct qwick_err *e)
 {
     const struct json_value *t = json_get(s->config, "chat_template");
-    struct map map;
-    bool found;
-    char path[512];
+    struct qwick_engine *eng = s->eng;
     if (s->gguf)
-        return open_metadata(s, NULL, &s->eng->form, e) ||
-                       open_metadata(s, "tool_use", &s->eng->form_tools, e)
+        return open_metadata(s, NULL, &eng->form, e) ||
+                       open_metadata(s, "tool_use", &eng->form_tools, e)
                    ? -1
                    : 0;
-    checkpoint_path(s->eng->ck, "chat_template.jinja", path, sizeof path);
-    if (checkpoint_map_small(s->eng->ck, "chat_template.jinja", &map, &found,
-                             e))
+    if (open_saved(s, "default", &eng->form, e) ||
+        open_saved(s, "tool_use", &eng->form_tools, e))
         return -1;
-    if (found) {
-        int rc = open_form(s, &s->eng->form, path, (const char *)map.data,
-                           map.size, e);
-        map_close(&map);
-        return rc;
-    }
+    if (eng->form) /* files replace what tokenizer_config.json has */
+        return 0;
     if (json_is(t, JSON_STRING))
-        return open_form(s, &s->eng->form, s->config_path, t->str, t->len, e);
-    if (open_named(s, "default", &s->eng->form, e) ||
-        open_named(s, "tool_use", &s->eng->form_tools, e))
+        return open_form(s, &eng->form, s->config_path, t->str, t->len, e);
+    if (open_named(s, "default", &eng->form, e) ||
+        (!eng->form_tools && open_named(s, "tool_use", &eng->form_tools, e)))
         return -1;
-    if (!s->eng->form && json_is(t, JSON_ARRAY) && t->len)
-        engine_warn(s->eng,
+    if (!eng->form && json_is(t, JSON_ARRAY) && t->len)
+        engine_warn(eng,
                     "%s: chat_template: none of its %zu templates is named "
                     "default; choose one by its name",
                     s->config_path, t->len);
