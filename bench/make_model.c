@@ -1,6 +1,7 @@
 /* Write a synthetic checkpoint of Qwen3 or Qwen3.5, dense or a mixture of
- * experts: real shapes and names, seeded random weights. For benches and tests
- * without the genuine weights: its answers are noise, but its speed is real. */
+ * experts, or of Gemma 3: real shapes and names, seeded random weights. For
+ * benches and tests without the genuine weights: its answers are noise, but its
+ * speed is real. */
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
@@ -15,50 +16,48 @@
 #include "file/json.h"
 #include "file/map.h"
 #include "file/safetensors.h"
+#include "model_config.h"
 
 static const char usage[] =
     "Usage: make_model [--shape SHAPE] [--layers N] [--dtype bf16|f16|f32]\n"
     "                  [--seed N] [--tokenizer DIR] OUTDIR\n"
     "\n"
     "SHAPE: 0.6B, 1.7B, 3B, 30B-A3B, tiny, tiny-moe (Qwen3); 3.5-0.8B,\n"
-    "3.5-35B-A3B, 3.5-tiny, 3.5-tiny-moe (Qwen3.5's text model).\n"
+    "3.5-35B-A3B, 3.5-tiny, 3.5-tiny-moe (Qwen3.5's text model);\n"
+    "gemma-270m, gemma-1b, gemma-4b (Gemma 3's text model).\n"
     "Writes config.json, generation_config.json and model.safetensors to\n"
     "OUTDIR, which is made if it does not exist. --layers writes a model of\n"
     "so many layers and the shape of each. --tokenizer copies the\n"
     "tokenizer and generation_config.json of the checkpoint DIR. The same\n"
     "options give the same bytes.\n";
 
-struct shape {
-    const char *name;
-    size_t d_model, d_ff, n_layers, n_heads, n_kv_heads, head_dim, vocab_size;
-    size_t n_ctx;
-    int64_t bos_id, eos_id;
-    /* for a mixture of experts, whose head is not tied */
-    size_t n_experts, n_active, expert_ff;
-    /* of Qwen3.5; all but every fourth layer are Gated DeltaNet. 0: Qwen3 */
-    size_t n_lin_k_heads, n_lin_v_heads, lin_dim;
-};
-
-enum { LIN_CONV = 4, LIN_INTERVAL = 4 };
-
 static const struct shape shapes[] = {
     {"0.6B", 1024, 3072, 28, 16, 8, 128, 151936, 40960, 151643, 151645, 0, 0, 0,
-     0, 0, 0},
+     0, 0, 0, 0, 0},
     {"1.7B", 2048, 6144, 28, 16, 8, 128, 151936, 40960, 151643, 151645, 0, 0, 0,
-     0, 0, 0},
+     0, 0, 0, 0, 0},
     {"30B-A3B", 2048, 6144, 48, 32, 4, 128, 151936, 40960, 151643, 151645, 128,
-     8, 768, 0, 0, 0},
+     8, 768, 0, 0, 0, 0, 0},
     /* dense, with as many parameters as one token of 30B-A3B passes */
     {"3B", 2048, 6144, 48, 32, 4, 128, 151936, 40960, 151643, 151645, 0, 0, 0,
-     0, 0, 0},
-    {"tiny", 64, 160, 4, 4, 2, 32, 512, 1024, 0, 1, 0, 0, 0, 0, 0, 0},
-    {"tiny-moe", 64, 160, 4, 4, 2, 32, 512, 1024, 0, 1, 8, 2, 96, 0, 0, 0},
+     0, 0, 0, 0, 0},
+    {"tiny", 64, 160, 4, 4, 2, 32, 512, 1024, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"tiny-moe", 64, 160, 4, 4, 2, 32, 512, 1024, 0, 1, 8, 2, 96, 0, 0, 0, 0,
+     0},
     {"3.5-0.8B", 1024, 3584, 24, 8, 2, 256, 248320, 262144, 248044, 248046, 0,
-     0, 0, 16, 16, 128},
+     0, 0, 16, 16, 128, 0, 0},
     {"3.5-35B-A3B", 2048, 512, 40, 16, 2, 256, 248320, 262144, 248044, 248046,
-     256, 8, 512, 16, 32, 128},
-    {"3.5-tiny", 64, 160, 4, 4, 2, 32, 512, 1024, 0, 1, 0, 0, 0, 2, 4, 32},
-    {"3.5-tiny-moe", 64, 160, 4, 4, 2, 32, 512, 1024, 0, 1, 8, 2, 96, 2, 4, 32},
+     256, 8, 512, 16, 32, 128, 0, 0},
+    {"3.5-tiny", 64, 160, 4, 4, 2, 32, 512, 1024, 0, 1, 0, 0, 0, 2, 4, 32, 0,
+     0},
+    {"3.5-tiny-moe", 64, 160, 4, 4, 2, 32, 512, 1024, 0, 1, 8, 2, 96, 2, 4, 32,
+     0, 0},
+    {"gemma-270m", 640, 2048, 18, 4, 1, 256, 262144, 32768, 2, 1,
+     .window = 512},
+    {"gemma-1b", 1152, 6912, 26, 4, 1, 256, 262144, 32768, 2, 1, .window = 512},
+    /* with a vision model, which is left out */
+    {"gemma-4b", 2560, 10240, 34, 8, 4, 256, 262208, 131072, 2, 1,
+     .window = 1024, .rope_factor = 8},
 };
 
 struct options {
@@ -177,8 +176,8 @@ static void draw_32(uint32_t *out, size_t n, const struct table *t,
 /* How a tensor's weights are distributed. */
 enum kind { MATRIX, NORM, CENTRED_NORM, CONV, DT_BIAS, N_KINDS };
 
-/* Means and deviations. Qwen3.5's norms are stored less 1; its states decay by
- * about exp(-exp(0) softplus(-4)) = 0.98 a token. */
+/* Means and deviations. Norms of Qwen3.5 and Gemma are stored less 1; its
+ * states decay by about exp(-exp(0) softplus(-4)) = 0.98 a token. */
 static const struct {
     double mean, spread;
 } kinds[N_KINDS] = {[MATRIX] = {0, 0.02},
@@ -188,6 +187,7 @@ static const struct {
                     [DT_BIAS] = {-4, 0.5}};
 
 struct plan {
+    const char *prefix; /* of the text model's tensors */
     struct st_out_tensor *tensors;
     enum kind *kinds;
     char (*names)[NAME_MAX_LEN];
@@ -252,7 +252,7 @@ static void plan_parts(struct plan *p, enum dtype dtype, size_t layer,
 {
     for (size_t i = 0; i < n; i++) {
         char name[NAME_MAX_LEN];
-        snprintf(name, sizeof name, "model.layers.%zu.%s", layer,
+        snprintf(name, sizeof name, "%slayers.%zu.%s", p->prefix, layer,
                  parts[i].name);
         plan_add(p, dtype, parts[i].rows, parts[i].cols, name);
         p->kinds[p->n - 1] = parts[i].kind;
@@ -302,21 +302,31 @@ static void plan_delta(struct plan *p, const struct shape *s, enum dtype dtype,
     }
 }
 
+static enum kind norm_of(const struct shape *s)
+{
+    return s->n_lin_k_heads || s->window ? CENTRED_NORM : NORM;
+}
+
 static void plan_layer(struct plan *p, const struct shape *s, enum dtype dtype,
                        size_t layer)
 {
-    const enum kind norm = s->n_lin_k_heads ? CENTRED_NORM : NORM;
+    const enum kind norm = norm_of(s);
     const struct part before = {"input_layernorm.weight", s->d_model, 0, norm};
     const struct part after = {"post_attention_layernorm.weight", s->d_model, 0,
                                norm};
-    char mlp[32];
+    const struct part around[] = {
+        {"post_feedforward_layernorm.weight", s->d_model, 0, norm},
+        {"pre_feedforward_layernorm.weight", s->d_model, 0, norm}};
+    char mlp[64];
     plan_parts(p, dtype, layer, &before, 1);
-    snprintf(mlp, sizeof mlp, "model.layers.%u.mlp", (unsigned)layer);
+    snprintf(mlp, sizeof mlp, "%slayers.%u.mlp", p->prefix, (unsigned)layer);
     if (s->n_experts)
         plan_experts(p, s, dtype, layer);
     else
         plan_mlp(p, s, dtype, mlp, s->d_ff);
     plan_parts(p, dtype, layer, &after, 1);
+    if (s->window)
+        plan_parts(p, dtype, layer, around, 2);
     if (s->n_lin_k_heads && (layer + 1) % LIN_INTERVAL != 0)
         plan_delta(p, s, dtype, layer);
     else
@@ -328,17 +338,20 @@ static int plan_make(struct plan *p, const struct options *o,
 {
     const struct shape *s = &o->shape;
     size_t n = s->n_layers * (PER_LAYER + 1 + 3 * s->n_experts) + 3;
-    *p = (struct plan){calloc(n, sizeof *p->tensors),
+    *p = (struct plan){s->rope_factor > 0 ? "language_model.model." : "model.",
+                       calloc(n, sizeof *p->tensors),
                        calloc(n, sizeof *p->kinds), calloc(n, sizeof *p->names),
                        0};
+    char name[NAME_MAX_LEN];
     if (!p->tensors || !p->kinds || !p->names)
         return err_oom(e, n * (sizeof *p->tensors + sizeof *p->names));
-    plan_add(p, o->dtype, s->vocab_size, s->d_model,
-             "model.embed_tokens.weight");
+    snprintf(name, sizeof name, "%sembed_tokens.weight", p->prefix);
+    plan_add(p, o->dtype, s->vocab_size, s->d_model, name);
     for (size_t i = 0; i < s->n_layers; i++)
         plan_layer(p, s, o->dtype, i);
-    plan_add(p, o->dtype, s->d_model, 0, "model.norm.weight");
-    p->kinds[p->n - 1] = s->n_lin_k_heads ? CENTRED_NORM : NORM;
+    snprintf(name, sizeof name, "%snorm.weight", p->prefix);
+    plan_add(p, o->dtype, s->d_model, 0, name);
+    p->kinds[p->n - 1] = norm_of(s);
     if (s->n_experts)
         plan_add(p, o->dtype, s->vocab_size, s->d_model, "lm_head.weight");
     return 0;
@@ -437,89 +450,14 @@ static int write_file(const char *dir, const char *name, const void *data,
     return 0;
 }
 
-/* Write the members that only Qwen3.5 has. */
-static int put_delta(struct buf *b, const struct shape *s)
-{
-    if (!s->n_lin_k_heads)
-        return 0;
-    return buf_printf(b,
-                      "  \"attn_output_gate\": true,\n"
-                      "  \"full_attention_interval\": %d,\n"
-                      "  \"linear_conv_kernel_dim\": %d,\n"
-                      "  \"linear_key_head_dim\": %zu,\n"
-                      "  \"linear_num_key_heads\": %zu,\n"
-                      "  \"linear_num_value_heads\": %zu,\n"
-                      "  \"linear_value_head_dim\": %zu,\n"
-                      "  \"partial_rotary_factor\": 0.25,\n"
-                      "  \"shared_expert_intermediate_size\": %zu,\n",
-                      LIN_INTERVAL, LIN_CONV, s->lin_dim, s->n_lin_k_heads,
-                      s->n_lin_v_heads, s->lin_dim, s->expert_ff);
-}
-
-/* Write the members that only a mixture of experts has. */
-static int put_experts(struct buf *b, const struct shape *s)
-{
-    if (!s->n_experts)
-        return 0;
-    return buf_printf(b,
-                      "  \"decoder_sparse_step\": 1,\n"
-                      "  \"mlp_only_layers\": [],\n"
-                      "  \"moe_intermediate_size\": %zu,\n"
-                      "  \"norm_topk_prob\": true,\n"
-                      "  \"num_experts\": %zu,\n"
-                      "  \"num_experts_per_tok\": %zu,\n",
-                      s->expert_ff, s->n_experts, s->n_active);
-}
-
 static int write_config(const struct options *o, struct qwick_err *e)
 {
     static const char *const dtypes[] = {
         [DT_F32] = "float32", [DT_F16] = "float16", [DT_BF16] = "bfloat16"};
     const struct shape *s = &o->shape;
-    const bool moe = s->n_experts > 0, qwen35 = s->n_lin_k_heads > 0;
-    static const char *const families[2][2][2] = {
-        {{"Qwen3ForCausalLM", "qwen3"}, {"Qwen3MoeForCausalLM", "qwen3_moe"}},
-        {{"Qwen3_5ForCausalLM", "qwen3_5_text"},
-         {"Qwen3_5MoeForCausalLM", "qwen3_5_moe_text"}}};
-    const char *const *family = families[qwen35][moe];
     struct buf b = {0};
-    int failed =
-        buf_printf(&b,
-                   "{\n"
-                   "  \"architectures\": [\n"
-                   "    \"%s\"\n"
-                   "  ],\n"
-                   "  \"attention_bias\": false,\n"
-                   "  \"attention_dropout\": 0.0,\n"
-                   "  \"bos_token_id\": %lld,\n"
-                   "  \"eos_token_id\": %lld,\n"
-                   "  \"head_dim\": %zu,\n"
-                   "  \"hidden_act\": \"silu\",\n"
-                   "  \"hidden_size\": %zu,\n"
-                   "  \"initializer_range\": 0.02,\n"
-                   "  \"intermediate_size\": %zu,\n"
-                   "  \"max_position_embeddings\": %zu,\n"
-                   "  \"max_window_layers\": %zu,\n"
-                   "  \"model_type\": \"%s\",\n"
-                   "  \"num_attention_heads\": %zu,\n"
-                   "  \"num_hidden_layers\": %zu,\n"
-                   "  \"num_key_value_heads\": %zu,\n"
-                   "  \"rms_norm_eps\": 1e-06,\n"
-                   "  \"rope_scaling\": null,\n"
-                   "  \"rope_theta\": %d,\n"
-                   "  \"sliding_window\": null,\n"
-                   "  \"tie_word_embeddings\": %s,\n"
-                   "  \"torch_dtype\": \"%s\",\n"
-                   "  \"transformers_version\": \"4.51.0\",\n"
-                   "  \"use_cache\": true,\n"
-                   "  \"use_sliding_window\": false,\n",
-                   family[0], (long long)s->bos_id, (long long)s->eos_id,
-                   s->head_dim, s->d_model, s->d_ff, s->n_ctx, s->n_layers,
-                   family[1], s->n_heads, s->n_layers, s->n_kv_heads,
-                   qwen35 ? 10000000 : 1000000, moe ? "false" : "true",
-                   dtypes[o->dtype]) ||
-        put_experts(&b, s) || put_delta(&b, s) ||
-        buf_printf(&b, "  \"vocab_size\": %zu\n}", s->vocab_size);
+    int failed = s->window ? config_gemma(&b, s, dtypes[o->dtype])
+                           : config_qwen(&b, s, dtypes[o->dtype]);
     if (failed)
         failed = err_oom(e, b.len);
     else
@@ -531,23 +469,28 @@ static int write_config(const struct options *o, struct qwick_err *e)
 static int write_generation_config(const struct options *o, struct qwick_err *e)
 {
     const struct shape *s = &o->shape;
+    const bool gemma = s->window > 0;
     char text[512];
-    int n = snprintf(text, sizeof text,
-                     "{\n"
-                     "    \"bos_token_id\": %lld,\n"
-                     "    \"do_sample\": true,\n"
-                     "    \"eos_token_id\": [\n"
-                     "        %lld,\n"
-                     "        %lld\n"
-                     "    ],\n"
-                     "    \"pad_token_id\": %lld,\n"
-                     "    \"temperature\": 0.6,\n"
-                     "    \"top_k\": 20,\n"
-                     "    \"top_p\": 0.95,\n"
-                     "    \"transformers_version\": \"4.51.0\"\n"
-                     "}",
-                     (long long)s->bos_id, (long long)s->eos_id,
-                     (long long)s->bos_id, (long long)s->bos_id);
+    /* the turn's end of Gemma, the pad token of both */
+    const long long bos = (long long)s->bos_id, eos = (long long)s->eos_id,
+                    other = gemma ? 106 : bos, pad = gemma ? 0 : bos;
+    int n =
+        snprintf(text, sizeof text,
+                 "{\n"
+                 "    \"bos_token_id\": %lld,\n"
+                 "    \"do_sample\": true,\n"
+                 "    \"eos_token_id\": [\n"
+                 "        %lld,\n"
+                 "        %lld\n"
+                 "    ],\n"
+                 "    \"pad_token_id\": %lld,\n"
+                 "%s"
+                 "    \"top_k\": %d,\n"
+                 "    \"top_p\": 0.95,\n"
+                 "    \"transformers_version\": \"4.51.0\"\n"
+                 "}",
+                 bos, eos, other, pad,
+                 gemma ? "" : "    \"temperature\": 0.6,\n", gemma ? 64 : 20);
     return write_file(o->out, "generation_config.json", text, (size_t)n, e);
 }
 
