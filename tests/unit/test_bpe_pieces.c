@@ -501,6 +501,71 @@ static void bad_arrays(void **unused)
     bpe_close(open_arrays(&a, false));
 }
 
+/* Encode all sorts of bytes, and look at each id. */
+static void use(struct bpe *b)
+{
+    char text[300];
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (char)(below(2) ? "ab <0x41>[b]\xE2\x96\x81"[below(15)]
+                                  : (int)below(256));
+    for (int special = 0; special < 2; special++) {
+        struct ids r = encode(b, text, sizeof text, special);
+        struct bpe_decoder d = {0};
+        struct buf out = {0};
+        for (size_t i = 0; i < r.n; i++) {
+            assert_true(bpe_has(b, r.v[i]));
+            assert_int_equal(bpe_decode(b, &d, r.v[i], &out), 0);
+        }
+        assert_int_equal(bpe_decode_end(&d, &out), 0);
+        bpe_decoder_free(&d);
+        buf_free(&out);
+        free(r.v);
+    }
+    for (int32_t id = -1; (size_t)id + 1 < bpe_size(b) + 2; id++) {
+        size_t n;
+        assert_true((bpe_token(b, id, &n) != NULL) == bpe_has(b, id));
+    }
+}
+
+/* Changed arrays are refused with a message, or make a tokenizer that works. */
+static void changed_arrays(void **unused)
+{
+    (void)unused;
+    static struct arrays a;
+    static const float scores[] = {0, -0.0f, 1e38f, -1e38f, 1e-45f, -1};
+    size_t n_open = 0;
+    for (size_t round = 0; round < 3000; round++) {
+        struct bpe *b;
+        struct qwick_err e = {0};
+        small(&a);
+        for (size_t k = 1 + below(3); k > 0; k--) {
+            /* of the tokens that are no bytes, more often */
+            size_t i = below(4) ? A + below(N_SMALL - A) : below(A);
+            a.kinds[i] = (unsigned char)below(5);
+            a.scores[i] = scores[below(sizeof scores / sizeof *scores)];
+        }
+        /* a byte of a token of one byte, behind its length */
+        char *p = a.tokens.data + 256 * 14 + 8;
+        assert_int_equal(*p, 'a');
+        if (below(2))
+            *p = (char)below(256);
+        struct bpe_parts parts = parts_of(&a);
+        parts.space_prefix = below(2);
+        if (bpe_open_parts(&b, &parts, &e) == 0) {
+            n_open++;
+            use(b);
+            bpe_close(b);
+        } else {
+            assert_int_equal(e.code, QWICK_ERR_MODEL);
+            assert_int_equal(strncmp(e.msg, "m.gguf: ", 8), 0);
+        }
+        buf_free(&a.tokens);
+        memset(&a, 0, sizeof a);
+    }
+    print_message("%zu of 3000 open\n", n_open);
+    assert_true(n_open > 300 && n_open < 2900);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -509,6 +574,7 @@ int main(void)
         cmocka_unit_test(a_megabyte_without_blanks_is_little_work),
         cmocka_unit_test(kinds_of_tokens),
         cmocka_unit_test(bad_arrays),
+        cmocka_unit_test(changed_arrays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
