@@ -24,6 +24,21 @@
 
 enum { ROPE_FULL, ROPE_SLIDING, N_ROPES };
 
+enum { LAYERS_1B = 26, LAYERS_4B = 34, LAYERS_12B = 48, LAYERS_27B = 62 };
+
+/* GGUF files that Ollama's converter wrote have names of their own for some
+ * fields, and lack what Ollama's code for the released models knows. */
+static bool is_ollama(const struct section *s)
+{
+    static const char *const own[] = {"ollama.rope_theta",
+                                      "ollama.rope_local_base_freq",
+                                      "ollama.mm_tokens_per_image"};
+    bool found = section_absent(s, "rms_norm_eps");
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        found = found || !section_absent(s, own[i]);
+    return section_is_gguf(s) && found;
+}
+
 /* Gemma3TextConfig's. Released checkpoints rely on them. GGUF files have all
  * fields but the base of the layers with a window (llama.cpp has the same
  * default). */
@@ -32,6 +47,10 @@ static void set_defaults(struct config *c, const struct section *s)
     c->n_ropes = N_ROPES;
     c->ropes[ROPE_SLIDING].theta = 10000;
     c->tied_head = true;
+    if (!section_is_gguf(s) || is_ollama(s)) {
+        c->rms_eps = 1e-6;
+        c->ropes[ROPE_FULL].theta = 1000000;
+    }
     if (section_is_gguf(s))
         return;
     c->vocab_size = 262208;
@@ -42,19 +61,22 @@ static void set_defaults(struct config *c, const struct section *s)
     c->n_kv_heads = 4;
     c->head_dim = 256;
     c->n_ctx_max = 131072;
-    c->rms_eps = 1e-6;
     c->sliding_window = 4096;
-    c->ropes[ROPE_FULL].theta = 1000000;
 }
 
-/* What other Gemmas have and this one does not. */
+/* What other Gemmas have and this one does not. Ollama's files of the model
+ * with 26 layers have a cap by mistake, which Ollama ignores. */
 static int check_absent(const struct section *s, struct qwick_err *e)
 {
+    int64_t n;
+    bool capped_1b =
+        is_ollama(s) && !json_int(json_get(s->v, "num_hidden_layers"),
+                                  LAYERS_1B, LAYERS_1B, &n);
     static const char *const caps[] = {"final_logit_softcapping",
                                        "attn_logit_softcapping"};
     bool both_ways;
     for (size_t i = 0; i < 2; i++)
-        if (!section_absent(s, caps[i]))
+        if (!section_absent(s, caps[i]) && !capped_1b)
             return section_bad(s, caps[i], "null (what is supported)", e);
     if (!section_absent(s, "hidden_activation") &&
         !json_equals(json_get(s->v, "hidden_activation"), "gelu_pytorch_tanh"))
@@ -100,6 +122,8 @@ static int read_ropes(struct config *c, const struct section *s,
                                                "sliding_attention"};
     static const char *const thetas[N_ROPES] = {"rope_theta",
                                                 "rope_local_base_freq"};
+    static const char *const ollama[N_ROPES] = {"ollama.rope_theta",
+                                                "ollama.rope_local_base_freq"};
     char in[64], in_kind[96];
     snprintf(in, sizeof in, "%srope_parameters.", s->in);
     struct section all = section_inner(s, "rope_parameters", in);
@@ -120,10 +144,26 @@ static int read_ropes(struct config *c, const struct section *s,
             v4.v->type != JSON_OBJECT)
             return section_bad(s, "rope_scaling", "an object or null", e);
         c->ropes[i].n_rot = c->head_dim;
-        if (config_read_rope_of(c, &c->ropes[i], s, thetas[i], &v5, &v4, e))
+        if (config_read_rope_of(c, &c->ropes[i], s,
+                                section_absent(s, ollama[i]) ? thetas[i]
+                                                             : ollama[i],
+                                &v5, &v4, e))
             return -1;
     }
     return 0;
+}
+
+/* The released models of 4B, 12B and 27B scale, and Ollama's files do not say
+ * so. */
+static void scale_ollama(struct config *c, const struct section *s)
+{
+    struct rope_config *r = &c->ropes[ROPE_FULL];
+    size_t n = c->n_layers;
+    if (!is_ollama(s) || !section_absent(s, "rope_scaling") ||
+        (n != LAYERS_4B && n != LAYERS_12B && n != LAYERS_27B))
+        return;
+    r->type = ROPE_LINEAR;
+    r->factor = 8;
 }
 
 /* query_pre_attn_scalar. GGUF files do not have it: it is head_dim, and in the
@@ -131,7 +171,6 @@ static int read_ropes(struct config *c, const struct section *s,
 static int read_scalar(const struct config *c, const struct section *s,
                        double *out, struct qwick_err *e)
 {
-    enum { LAYERS_27B = 62 };
     if (!section_is_gguf(s))
         return section_opt_double(s, "query_pre_attn_scalar", 256, 1e-6,
                                   MAX_DIM, out, e);
@@ -156,6 +195,7 @@ static int read_config(struct config *c, const struct section *s,
                        s->path, c->head_dim);
     if (read_windows(c, s, e) || read_ropes(c, s, e))
         return -1;
+    scale_ollama(c, s);
     c->embed_scale = sqrtf((float)c->d_model);
     for (size_t i = 0; i < c->n_layers; i++) {
         struct layer_config *l = &c->layers[i];

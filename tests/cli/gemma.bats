@@ -237,6 +237,45 @@ EOF
     [ "$(logits "$T/x.gguf")" = "$want" ]
 }
 
+# deep N: Python code that makes the golden N layers deep.
+deep() {
+    printf '%s\n' "
+for i in range(7, $1):
+    tensors += [['blk.%d.' % i + t[0][6:]] + t[1:] for t in tensors if t[0].startswith('blk.0.')]
+kv['gemma3.block_count'][1] = $1"
+}
+
+@test "GGUF files of Ollama's converter" {
+    golden=$(logits tests/golden/gguf/gemma3-tied.gguf)
+    gguf "for k in 'rope.freq_base', 'attention.layer_norm_rms_epsilon': del kv['gemma3.' + k]"
+    [ "$(logits "$T/x.gguf")" = "$golden" ]
+    gguf "kv['gemma3.rope.global.freq_base'] = kv.pop('gemma3.rope.freq_base')
+kv['gemma3.rope.local.freq_base'] = [6, 2e4]"
+    mv "$T/x.gguf" "$T/y.gguf"
+    gguf "kv['gemma3.rope.freq_base_swa'] = [6, 2e4]"
+    [ "$(logits "$T/x.gguf")" = "$(logits "$T/y.gguf")" ]
+    # released sizes: linear scaling from 34 layers on, and a cap that is none
+    for n in 34 48; do
+        gguf "$(deep $n)
+kv['gemma3.mm.tokens_per_image'] = [4, 256]"
+        mv "$T/x.gguf" "$T/y.gguf"
+        gguf "$(deep $n)
+kv['gemma3.rope.scaling.type'] = [8, 'linear']; kv['gemma3.rope.scaling.factor'] = [6, 8.0]"
+        want=$(logits "$T/x.gguf")
+        [ "$(logits "$T/y.gguf")" = "$want" ]
+        gguf "$(deep $n)"
+        [ "$(logits "$T/x.gguf")" != "$want" ]
+    done
+    gguf "$(deep 26)
+kv['gemma3.final_logit_softcapping'] = [6, 30.0]"
+    fails 3 "final_logit_softcapping: must be null" -m "$T/x.gguf" --prompt-ids 1 -n 1
+    gguf "$(deep 26)"
+    want=$(logits "$T/x.gguf")
+    gguf "$(deep 26)
+kv['gemma3.final_logit_softcapping'] = [6, 30.0]; del kv['gemma3.attention.layer_norm_rms_epsilon']"
+    [ "$(logits "$T/x.gguf")" = "$want" ]
+}
+
 @test "Gemma's GGUF files with bad metadata" {
     local k=gemma3.attention.sliding_window
     refused() {
@@ -245,8 +284,7 @@ EOF
         [[ $stderr == "qwick: $T/x.gguf: "* ]]
     }
     for f in context_length embedding_length block_count attention.head_count \
-        attention.key_length feed_forward_length attention.layer_norm_rms_epsilon \
-        rope.freq_base; do
+        attention.key_length feed_forward_length rope.freq_base; do
         refused "del kv['gemma3.$f']" "gemma3.$f: must be"
     done
     refused "kv['${k}_pattern'] = [9, (7, [True] * 6)]" "${k}_pattern: must be an integer, or an array"
