@@ -97,4 +97,6 @@ sweep() {
 @test "out of memory: quantize" {
     need_model tied-bf16
     sweep 16 quantize -m "$PWD/$MODELS/tied-bf16" -o out
+    sweep 16 quantize --format gguf -m "$PWD/$MODELS/tied-bf16" -o out.gguf
+    sweep 32 quantize --format gguf --type F16 -o out.gguf
 }

@@ -324,8 +324,9 @@ PY
         b=$(q -m "$O.gguf" --exact --greedy "$p")
         [ -n "$a" ]
         [ "$a" = "$b" ]
-        [ "$(q render "$p")" = "$(q render -m "$O.gguf" "$p")" ]
     done
+    run -0 q render '[{"role":"user","content":"hi"}]'
+    [ "$output" = "$(q render -m "$O.gguf" '[{"role":"user","content":"hi"}]')" ]
     q quantize --format gguf -o "$O-4.gguf" --json | jget '[0][
         o["format"] != "gguf" or o["type"] != "Q4_K_M" or "bits" in o or
         o["n_quantized"] != 57 or not 5 < o["bits_per_weight"] < 5.2]'
@@ -396,4 +397,60 @@ PY
     # the next run removes what the killed one left
     q quantize --format gguf -o "$T/out.gguf"
     [ "$(cd "$T" && echo out*)" = out.gguf ]
+}
+
+# A copy of the demo model as an embedding model, with two templates, sampling
+# by default, and a second end of answers.
+variant() {
+    cp -r models/demo "$T/v"
+    chmod -R u+w "$T/v"
+    python3 - "$T/v" <<'PY'
+import json, sys
+def edit(name, change):
+    path = sys.argv[1] + "/" + name
+    o = json.load(open(path))
+    change(o)
+    json.dump(o, open(path, "w"))
+end = "<|endoftext|>"
+edit("tokenizer.json", lambda o: o.update(post_processor={
+    "type": "TemplateProcessing",
+    "single": [{"Sequence": {"id": "A", "type_id": 0}},
+               {"SpecialToken": {"id": end, "type_id": 0}}], "pair": [],
+    "special_tokens": {end: {"id": end, "ids": [6135], "tokens": [end]}}}))
+edit("tokenizer_config.json", lambda o: o.update(chat_template=[
+    {"name": "default", "template": o["chat_template"]},
+    {"name": "tool_use", "template": "{{ 'T:' + messages[0].content }}"}]))
+edit("generation_config.json", lambda o: o.update(
+    do_sample=True, temperature=0.8, top_k=12, top_p=0.9, min_p=0.01,
+    repetition_penalty=1.05, eos_token_id=[6137, 6135, 42]))
+PY
+    echo '[]' >"$T/v/modules.json"
+}
+
+@test "gguf: what an answer depends on is in the file" {
+    local chat='[{"role":"user","content":"hi"}]'
+    variant
+    q quantize --format gguf --type BF16 -m "$T/v" -o "$O"
+    for m in "$T/v" "$O"; do
+        {
+            q embed -m "$m" --exact "list files"
+            q -m "$m" --exact --seed 3 --think off "list open ports"
+            q -m "$m" --exact --seed 4 --json "list all users" |
+                jget 'o["tokens"], o["text"], o["finish_reason"]'
+            q render -m "$m" "$chat"
+            q render -m "$m" --chat-template tool_use "$chat"
+            q inspect -m "$m" | grep -E "^(n ctx max|rope|rms)" | sort
+            # a GGUF file has them in another order
+            q inspect -m "$m" | grep "^stop ids" | tr -s ' ' '\n' | sort
+        } >"$T/$(basename "$m").txt"
+    done
+    [ "$(wc -l <"$T/v.txt")" -gt 8 ]
+    diff "$T/v.txt" "$T/out.txt"
+    python3 - "$O" <<'PY'
+import sys
+raw = open(sys.argv[1], "rb").read(1 << 20)
+for key in (b"qwen3.pooling_type", b"tokenizer.ggml.add_eos_token",
+            b"tokenizer.chat_template.tool_use", b"general.sampling.temp"):
+    assert key in raw, key
+PY
 }

@@ -79,10 +79,15 @@ static float *widen(const struct st_tensor *t, size_t *n)
 }
 
 /* No tensor may have a larger error than llama.cpp's quantizer has against the
- * same source. */
+ * same source. The bounds are what the search reaches here, rounded up: without
+ * least squares for d and dmin, Q4_K is at 0.994. */
 static void no_worse_than_llama(void **state)
 {
-    static const char *const files[] = {"Q4_0", "Q5_0", "Q4_K_S", "Q6_K"};
+    static const struct {
+        const char *name;
+        double most;
+    } files[] = {
+        {"Q4_0", 0.95}, {"Q5_0", 0.95}, {"Q4_K_S", 0.993}, {"Q6_K", 0.97}};
     struct gguf *src, *want;
     (void)state;
     assert_int_equal(
@@ -91,7 +96,7 @@ static void no_worse_than_llama(void **state)
         char path[96];
         double worst = 0;
         snprintf(path, sizeof path, "tests/golden/gguf/tiny-dense-%s.gguf",
-                 files[i]);
+                 files[i].name);
         assert_int_equal(gguf_open(&want, path, NULL), 0);
         struct st_set *set = gguf_tensors(want);
         for (size_t j = 0; j < st_count(set); j++) {
@@ -111,9 +116,9 @@ static void no_worse_than_llama(void **state)
             free(theirs);
             free(x);
         }
-        printf("%-8s error, times llama.cpp's: at most %.4f\n", files[i],
+        printf("%-8s error, times llama.cpp's: at most %.4f\n", files[i].name,
                worst);
-        assert_true(worst <= 1);
+        assert_true(worst <= files[i].most);
         gguf_close(want);
     }
     gguf_close(src);

@@ -197,6 +197,36 @@ static size_t check_goldens(struct bpe *a, struct bpe *b, bool want_ids)
     return n_lines;
 }
 
+/* The tokenizer gives the arrays back, byte for byte. */
+static void exports_arrays(const struct bpe *b, const struct arrays *a)
+{
+    struct buf tokens = {0}, merges = {0}, one = {0};
+    assert_null(bpe_export_lacks(b));
+    for (size_t id = 0; id < a->n; id++) {
+        enum bpe_kind kind;
+        one.len = 0;
+        assert_int_equal(bpe_export_token(b, id, &one, &kind), 0);
+        assert_int_equal(kind, a->kinds[id]);
+        if (kind == BPE_KIND_UNUSED)
+            put_string(&tokens, "[PAD]", 5);
+        else
+            put_string(&tokens, one.data, one.len);
+    }
+    assert_int_equal(bpe_export_merges(b), a->n_merges);
+    for (size_t rank = 0; rank < a->n_merges; rank++) {
+        one.len = 0;
+        assert_int_equal(bpe_export_merge(b, rank, &one), 0);
+        put_string(&merges, one.data, one.len);
+    }
+    assert_int_equal(tokens.len, a->tokens.len);
+    assert_memory_equal(tokens.data, a->tokens.data, tokens.len);
+    assert_int_equal(merges.len, a->merges.len);
+    assert_memory_equal(merges.data, a->merges.data, merges.len);
+    buf_free(&tokens);
+    buf_free(&merges);
+    buf_free(&one);
+}
+
 static void equal_to_json(const char *path, bool want_ids)
 {
     struct map m;
@@ -210,9 +240,13 @@ static void equal_to_json(const char *path, bool want_ids)
     if (bpe_open(&by_json, path, (const char *)m.data, m.size, &e) ||
         bpe_open_parts(&by_parts, &parts, &e))
         fail_msg("%s", e.msg);
-    arrays_free(&a); /* the tokenizer keeps no reference to them */
     map_close(&m);
+    exports_arrays(by_json, &a);
     same_tokens(by_json, by_parts);
+    /* now that same_tokens has turned spellings into bytes */
+    exports_arrays(by_json, &a);
+    exports_arrays(by_parts, &a);
+    arrays_free(&a); /* the tokenizer keeps no reference to them */
     assert_true(check_goldens(by_json, by_parts, want_ids) > 500);
     bpe_close(by_json);
     bpe_close(by_parts);
