@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "convert/quantize.h"
+#include "engine/core/open_gguf.h"
 #include "file/checkpoint.h"
 #include "file/map.h"
 #include "text/bpe.h"
@@ -252,7 +253,8 @@ int quantize_gguf_text(struct quantize_plan *p, const struct quantize_source *s,
     struct gguf_out *o = &p->meta;
     if (!rc) {
         gguf_put_string(o, "tokenizer.ggml.model", "gpt2", 4);
-        gguf_put_string(o, "tokenizer.ggml.pre", "qwen2", 5);
+        const char *pre = open_gguf_pre(bpe_export_split(b));
+        gguf_put_string(o, "tokenizer.ggml.pre", pre, strlen(pre));
         rc = put_tokens(o, b, s->c.vocab_size, e) || put_merges(o, b, e) ||
                      put_ids(o, &places, &s->c, e) ||
                      put_templates(o, s->ck, places.tokenizer, e)

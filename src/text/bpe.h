@@ -86,6 +86,8 @@ int bpe_open_parts(struct bpe **out, const struct bpe_parts *parts,
 /* Return what the tokenizer has that parts cannot say, or NULL. Parts are taken
  * to have NFC. */
 const char *bpe_export_lacks(const struct bpe *b);
+/* Return how texts are split. */
+enum split bpe_export_split(const struct bpe *b);
 /* Append the spelling of an id; nothing if *kind becomes BPE_KIND_UNUSED. Any
  * id is allowed. -1: out of memory. */
 int bpe_export_token(const struct bpe *b, size_t id, struct buf *out,

@@ -70,6 +70,11 @@ int bpe_export_merge(const struct bpe *b, size_t rank, struct buf *out)
 /* ---- the rest -------------------------------------------------------------
  */
 
+enum split bpe_export_split(const struct bpe *b)
+{
+    return b->split;
+}
+
 const char *bpe_export_lacks(const struct bpe *b)
 {
     return b->byte_fallback   ? "byte_fallback"

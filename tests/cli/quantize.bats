@@ -400,7 +400,7 @@ PY
 }
 
 # A copy of the demo model as an embedding model, with two templates, sampling
-# by default, and a second end of answers.
+# by default, a third end of answers, and the split of Qwen3.5.
 variant() {
     cp -r models/demo "$T/v"
     chmod -R u+w "$T/v"
@@ -417,6 +417,12 @@ edit("tokenizer.json", lambda o: o.update(post_processor={
     "single": [{"Sequence": {"id": "A", "type_id": 0}},
                {"SpecialToken": {"id": end, "type_id": 0}}], "pair": [],
     "special_tokens": {end: {"id": end, "ids": [6135], "tokens": [end]}}}))
+def marks(o):
+    pattern = o["pre_tokenizer"]["pretokenizers"][0]["pattern"]
+    pattern["Regex"] = pattern["Regex"].replace(
+        r"?\p{L}+", r"?[\p{L}\p{M}]+").replace(
+        r"[^\s\p{L}\p{N}]", r"[^\s\p{L}\p{M}\p{N}]")
+edit("tokenizer.json", marks)
 edit("tokenizer_config.json", lambda o: o.update(chat_template=[
     {"name": "default", "template": o["chat_template"]},
     {"name": "tool_use", "template": "{{ 'T:' + messages[0].content }}"}]))
@@ -450,7 +456,8 @@ PY
 import sys
 raw = open(sys.argv[1], "rb").read(1 << 20)
 for key in (b"qwen3.pooling_type", b"tokenizer.ggml.add_eos_token",
-            b"tokenizer.chat_template.tool_use", b"general.sampling.temp"):
+            b"tokenizer.chat_template.tool_use", b"general.sampling.temp",
+            b"qwen35"):
     assert key in raw, key
 PY
 }

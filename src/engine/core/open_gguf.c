@@ -99,6 +99,14 @@ static int read_split(const struct gguf *g, enum split *split,
                    all);
 }
 
+const char *open_gguf_pre(enum split split)
+{
+    size_t i = 0;
+    while (splits[i].split != split)
+        i++;
+    return splits[i].name;
+}
+
 /* NULL with *e set: not supported. *split is set for byte-level BPE. */
 static const struct kind *find_kind(const struct gguf *g, enum split *split,
                                     struct qwick_err *e)

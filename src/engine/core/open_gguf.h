@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "file/json.h"
+#include "text/split.h"
 
 struct bpe;
 struct config;
@@ -21,6 +22,9 @@ int open_gguf_tokenizer(struct bpe **out, const struct gguf *g,
 /* Check that the kind of the tokenizer is supported, without reading tokens.
  * QWICK_ERR_MODEL if not, or if the file has no tokenizer. */
 int open_gguf_check_tokenizer(const struct gguf *g, struct qwick_err *e);
+
+/* Return tokenizer.ggml.pre of files whose texts are split so. */
+const char *open_gguf_pre(enum split split);
 
 /* Set *text to the text of the chat template with this name (NULL: the default
  * one), borrowed; to NULL if the file has no such template. */
