@@ -229,7 +229,8 @@ qwick_engine_info(const struct qwick_engine *eng);
 
 /* Write to id a hash of everything that decides the model's answers. It covers
  * every field of config.json that a pass reads; each tensor's name, type, shape
- * and 16 pieces of 256 bytes; the stop ids; and tokenizer.json. For a GGUF file
+ * and 16 pieces of 256 bytes; the stop ids; the token before texts without a
+ * template; and tokenizer.json. For a GGUF file
  * it covers the metadata that replaces these files. Copies of a checkpoint have
  * the same hash on any machine. Checkpoints with different weights have
  * different hashes, unless the weights differ only between the pieces. The

@@ -118,7 +118,15 @@ exec(sys.argv[3])
 json.dump(o, open(path, "w"))' "$T/c" "$1" "$2"; }
     settings tokenizer_config.json 'o["add_bos_token"] = False'
     [ "$(first "$T/c")" -eq 353 ]
+    # vectors of texts without it and with it are not mixed
+    seq 100000 >"$T/in"
+    "$QWICK" embed -q -m "$T/c" --lines -f "$T/in" -o "$T/out" &
+    until [ -s "$T/out.pending" ]; do sleep 0.01; done
+    kill -KILL $!
+    wait $! || true
     settings tokenizer_config.json 'del o["add_bos_token"]'
+    fails 2 "vectors of an unfinished run with another model" embed -m "$T/c" \
+        --lines -f "$T/in" -o "$T/out"
     [ "$(first "$T/c")" -eq 2 ]
     settings tokenizer.json 'o["post_processor"] = None'
     [ "$(first "$T/c")" -eq 353 ]

@@ -40,5 +40,8 @@ int qwick_engine_identity(struct qwick_engine *eng, uint64_t id[2],
     for (size_t i = 0; i < 2; i++)
         id[i] = hash_bytes(f.model[i], c->stop_ids,
                            c->n_stop_ids * sizeof *c->stop_ids);
+    /* tokenizer_config.json decides it for texts without a template */
+    for (size_t i = 0; i < 2 && eng->bos_id >= 0; i++)
+        id[i] = hash_bytes(id[i], &eng->bos_id, sizeof eng->bos_id);
     return hash_tokenizer(eng, id, e);
 }
