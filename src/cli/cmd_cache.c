@@ -22,6 +22,7 @@ struct args {
 static const struct opt opts[] = {
     {.type = OPT_HEADING, .help = "Options"},
     {.name = "dir",
+     .letter = 'd',
      .type = OPT_FILE,
      .arg = "DIR",
      .def = "$XDG_CACHE_HOME/qwick or ~/.cache/qwick",
