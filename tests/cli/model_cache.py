@@ -134,6 +134,8 @@ def main():
     hub("org/Moe", GOLDEN + "moe")
     hub("org/Gemma", GOLDEN + "gemma3-tied")
     hub("mlx-community/Tiny-4bit", GOLDEN + "mlx4")
+    hub("org/Qwen3.5-MoE", GOLDEN + "qwen35-moe")
+    hub("org/Qwen3.5-VL", GOLDEN + "qwen35-wrapped-untied")
     hub("org/Sharded", GOLDEN + "sharded-bf16")
     repo = snapshot("org/Tiny-GGUF")
     for kind in "Q4_K_S", "Q8_0":

@@ -37,6 +37,8 @@ assert eval("(" + sys.argv[1] + ")"), m' "$1"
         ("Moe", "org/Moe", "huggingface"),
         ("org_tiny-Q5_K_S", "org_tiny-Q5_K_S", "llama.cpp"),
         ("Qwen3-30B-A3B", "Qwen/Qwen3-30B-A3B", "huggingface"),
+        ("Qwen3.5-MoE", "org/Qwen3.5-MoE", "huggingface"),
+        ("Qwen3.5-VL", "org/Qwen3.5-VL", "huggingface"),
         ("Sharded", "org/Sharded", "huggingface"),
         ("Tiny-4bit", "mlx-community/Tiny-4bit", "huggingface"),
         ("tiny-dense-Q4_K_S", "org/Tiny-GGUF:Q4_K_S", "huggingface"),
@@ -69,7 +71,7 @@ for m in json.load(open(path))["models"]:
         assert abs(m["bits"] - bits) <= 5e-4 * bits, (m["bits"], bits)
         assert i["path"] == m["path"], (name, i["path"], m["path"])
     done += 1
-assert done >= 13, done
+assert done >= 15, done
 PY
     # a model runs by its short name
     [ "$(q -m demo "list files")" = "$(unset QWICK_MODEL; q "list files")" ]

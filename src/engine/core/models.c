@@ -209,8 +209,7 @@ static int fill(struct exam *x)
     o->decode_bytes = model_decode_bytes(m);
     o->n_ctx_max = m->config.n_ctx_max;
     o->bits = 8 * (double)o->weight_bytes / (double)o->n_params;
-    o->weights_dtype =
-        strdup(weights_storage(&x->model.weights, &m->layers[0].attn.q_proj));
+    o->weights_dtype = strdup(weights_storage(&x->model.weights, &m->head));
     return o->weights_dtype ? 0 : err_oom(&x->e, 96);
 }
 
