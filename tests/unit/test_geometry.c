@@ -38,7 +38,13 @@
 #define ROUND_BF16  0x1p-9
 #define ROUND_INT8  (1.0 / 254)
 
-enum { DEFAULT_GEOMETRIES = 40, DRAWS = 3, MOE_DRAWS = 12 };
+/* Sanitizers make a model ten times slower. */
+#ifdef __SANITIZE_ADDRESS__
+enum { DEFAULT_GEOMETRIES = 15 };
+#else
+enum { DEFAULT_GEOMETRIES = 40 };
+#endif
+enum { DRAWS = 3, MOE_DRAWS = 12 };
 
 /* ---- geometries --------------------------------------------------------- */
 

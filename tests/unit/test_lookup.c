@@ -813,6 +813,13 @@ static double gap(struct qwick_engine *exact, int32_t *ids, size_t n,
     return d;
 }
 
+/* Sanitizers make a model ten times slower: they see the best level only. */
+#ifdef __SANITIZE_ADDRESS__
+enum { FIRST_LEVEL = 2 };
+#else
+enum { FIRST_LEVEL = 0 };
+#endif
+
 /* In default mode, a pass of several tokens may round differently from single
  * passes. Each has an error within 1.2e-2 (dense) of the norm of all logits. If
  * errors are spread evenly, the difference of two logits of one run has a mean
@@ -826,7 +833,7 @@ static void default_mode_parts_at_near_ties(void **state)
     (void)state;
     below_state = 10;
     struct qwick_engine *exact = open_engine(NULL, cpu_best(), true, 1);
-    for (size_t j = 0; j < 3; j++) {
+    for (size_t j = FIRST_LEVEL; j < 3; j++) {
         const enum isa levels[] = {ISA_AVX2, ISA_AVX512, cpu_best()};
         const enum isa l = levels[j];
         if (!cpu_has(l))
