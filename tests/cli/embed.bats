@@ -257,8 +257,11 @@ PY
 }
 
 @test "-o: a run that was cut off is continued, in every format" {
-    seq 600 >"$T/in"
-    for f in jsonl tsv f32 npy; do
+    # groups of 256 texts are written together; sanitizers make each text slow
+    local n=600 formats="jsonl tsv f32 npy"
+    [ -z "${SAN:-}" ] || { n=400 formats="jsonl npy"; }
+    seq $n >"$T/in"
+    for f in $formats; do
         q embed --exact --lines -f "$T/in" --format $f -o "$T/want"
         [ ! -e "$T/want.pending" ]
         # the end of a run does not depend on the format
@@ -291,7 +294,7 @@ PY
     cp "$T/some" "$T/out.pending"
     truncate -s -700 "$T/out.pending"
     q embed --exact --lines -f "$T/in" --format f32 -o "$T/out"
-    [ "$(stat -c %s "$T/out")" -eq 614400 ]
+    [ "$(stat -c %s "$T/out")" -eq $((n * 1024)) ]
     # a complete file is replaced as usual
     q embed --exact a -o "$T/out"
     [ "$(wc -l <"$T/out")" -eq 1 ]
