@@ -281,7 +281,8 @@ static void test_ollama(void **state)
     manifest("registry.ollama.ai/library/qwen3/8b",
              LAYER("model", "sha256:" GONE));
     manifest("registry.ollama.ai/me/mine/v1",
-             LAYER("model", "sha256:../../../../etc/passwd"));
+             LAYER("model", "sha256:../../../../../../../../../../../../../../"
+                            "../../../../etc/passwd"));
     manifest("hf.co/u/G-GGUF/Q8_0", LAYER("model", "sha256:" BLOB) "," LAYER(
                                         "adapter", "sha256:" BLOB));
     manifest("registry.ollama.ai/library/none/latest",
