@@ -127,12 +127,17 @@ static int read_config(struct config *c, const struct section *s,
     c->n_ropes = 1;
     if (read_rotary(c, s, e) || config_read_rope(c, &c->ropes[0], s, e))
         return -1;
-    bool any = false;
+    size_t recurrent = 0;
     for (size_t i = 0; i < c->n_layers; i++) {
         c->layers[i].score_scale = 1.0f / sqrtf((float)c->head_dim);
-        any |= c->layers[i].recurrent;
+        recurrent += c->layers[i].recurrent;
     }
-    if (!any)
+    if (recurrent == c->n_layers)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: none of %zu layers is of full_attention, which is "
+                       "not supported",
+                       s->path, c->n_layers);
+    if (recurrent == 0)
         c->delta = (struct delta_config){0};
     return 0;
 }

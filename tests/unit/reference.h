@@ -1,7 +1,7 @@
 /* Random checkpoints of any geometry, and a plain forward pass over them in
- * double: Qwen3ForCausalLM, Qwen3MoeForCausalLM and Gemma3ForCausalLM as
- * transformers has them, one token after the other, one head after the other.
- * Include after cmocka.h. */
+ * double: Qwen3ForCausalLM, Qwen3MoeForCausalLM, Gemma3ForCausalLM,
+ * Qwen3_5ForCausalLM and Qwen3_5MoeForCausalLM as transformers has them, one
+ * token after the other, one head after the other. Include after cmocka.h. */
 #ifndef TEST_REFERENCE_H
 #define TEST_REFERENCE_H
 
@@ -24,7 +24,14 @@ struct geometry {
     size_t n_tokens;
     size_t window; /* sliding window of every second layer; 0: none */
     bool tied, bias;
-    bool gemma;       /* Gemma 3; without experts */
+    bool gemma; /* Gemma 3; without experts */
+    /* of Qwen3.5, without windows: */
+    bool qwen35;
+    bool mlx;                                      /* in the form of mlx-lm */
+    size_t n_lin_heads, lin_group, d_k, d_v, conv; /* of layers with a state,
+                          each but every second; value heads of a key head */
+    size_t n_rot;     /* elements of a head that rotate */
+    size_t shared_ff; /* of the expert that all tokens share */
     enum dtype dtype; /* type of dense weights and of scales */
     int bits;         /* 0: dense */
     size_t q_group;   /* elements that share a scale */
@@ -40,6 +47,22 @@ struct geometry {
 static inline bool is_sparse(const struct geometry *g, size_t layer)
 {
     return g->n_experts && (layer + 1) % g->sparse_step == 0;
+}
+
+/* Whether a layer has a state in place of attention. */
+static inline bool is_recurrent(const struct geometry *g, size_t layer)
+{
+    return g->qwen35 && layer % 2 == 0;
+}
+
+static inline size_t ref_v_dim(const struct geometry *g)
+{
+    return g->n_lin_heads * g->lin_group * g->d_v;
+}
+
+static inline size_t ref_channels(const struct geometry *g)
+{
+    return 2 * g->n_lin_heads * g->d_k + ref_v_dim(g);
 }
 
 /* ---- random numbers ---- */
@@ -173,8 +196,11 @@ static inline void ref_add(struct ref_model *m, const char *module,
     t->rows = rows;
     t->cols = cols;
     t->v = ref_alloc(n, sizeof *t->v);
-    /* Gemma's norms are stored without their mean of 1 */
-    double centre = m->g.gemma && !rows && mean > 0 ? mean : 0;
+    /* Gemma's norms are stored without their mean of 1, and so are Qwen3.5's
+     * but for those of the states' results */
+    bool centred = m->g.gemma ||
+                   (m->g.qwen35 && !m->g.mlx && !strstr(module, "linear_attn"));
+    double centre = centred && !rows && mean > 0 ? mean : 0;
     for (size_t i = 0; i < n; i++)
         x[i] = (float)(mean - centre + spread * gauss());
     if (rows && m->g.bits)
@@ -219,6 +245,45 @@ static inline void ref_add_experts(struct ref_model *m, const char *mlp)
     all.n = m->n_out;
     tensors_layout(&all, mlp, g->n_experts, g->layout);
     m->n_out = all.n;
+    if (!g->qwen35)
+        return;
+    snprintf(module, sizeof module, "%s.shared_expert", mlp);
+    ref_add_mlp(m, module, g->shared_ff);
+    snprintf(module, sizeof module, "%s.shared_expert_gate", mlp);
+    ref_add_matrix(m, module, 1, g->d_model);
+}
+
+static inline void ref_add_delta(struct ref_model *m, size_t layer)
+{
+    const struct geometry *g = &m->g;
+    size_t heads = g->n_lin_heads * g->lin_group, channels = ref_channels(g);
+    const struct {
+        const char *module;
+        size_t rows, cols;
+    } all[] = {
+        {"in_proj_qkv", channels, g->d_model},
+        {"in_proj_z", ref_v_dim(g), g->d_model},
+        {"in_proj_b", heads, g->d_model},
+        {"in_proj_a", heads, g->d_model},
+        {"out_proj", g->d_model, ref_v_dim(g)},
+    };
+    char attn[96], module[160];
+    snprintf(attn, sizeof attn, "model.layers.%zu.linear_attn", layer);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        snprintf(module, sizeof module, "%s.%s", attn, all[i].module);
+        ref_add_matrix(m, module, all[i].rows, all[i].cols);
+    }
+    snprintf(module, sizeof module, "%s.conv1d", attn);
+    ref_add(m, module, "weight", 0, channels * g->conv, 0, 0.7);
+    struct st_out_tensor *conv = &m->out[m->n_out - 1];
+    conv->rank = 3;
+    conv->shape[0] = channels;
+    conv->shape[1] = g->mlx ? g->conv : 1;
+    conv->shape[2] = g->mlx ? 1 : g->conv;
+    ref_add(m, attn, "A_log", 0, heads, 0, 1);
+    ref_add(m, attn, "dt_bias", 0, heads, -1, 1);
+    snprintf(module, sizeof module, "%s.norm", attn);
+    ref_add(m, module, "weight", 0, g->d_v, 1, 0.2);
 }
 
 static inline void ref_add_layer(struct ref_model *m, size_t layer)
@@ -231,7 +296,7 @@ static inline void ref_add_layer(struct ref_model *m, size_t layer)
         size_t rows, cols;
         bool bias;
     } all[] = {
-        {"self_attn.q_proj", q_dim, d, g->bias},
+        {"self_attn.q_proj", g->qwen35 ? 2 * q_dim : q_dim, d, g->bias},
         {"self_attn.k_proj", kv_dim, d, g->bias},
         {"self_attn.v_proj", kv_dim, d, g->bias},
         {"self_attn.o_proj", d, q_dim, g->bias},
@@ -253,6 +318,8 @@ static inline void ref_add_layer(struct ref_model *m, size_t layer)
         char module[176];
         snprintf(module, sizeof module, "model.layers.%zu.%s", layer,
                  all[i].module);
+        if (is_recurrent(g, layer) && !strncmp(all[i].module, "self_", 5))
+            continue;
         if (all[i].rows)
             ref_add_matrix(m, module, all[i].rows, all[i].cols);
         else
@@ -260,6 +327,8 @@ static inline void ref_add_layer(struct ref_model *m, size_t layer)
         if (all[i].bias)
             ref_add(m, module, "bias", 0, all[i].rows, 0, 0.2);
     }
+    if (is_recurrent(g, layer))
+        ref_add_delta(m, layer);
 }
 
 static const double *ref_find(const struct ref_model *m, const char *name)
@@ -336,6 +405,9 @@ static inline void ref_quantization(const struct geometry *g, char *out,
 static inline void ref_write_config(const struct geometry *g)
 {
     char text[4096], quant[1024] = "", moe[256] = "", gemma[256] = "";
+    char delta[512] = "";
+    const char *types[3] = {"full_attention", "sliding_attention",
+                            "linear_attention"};
     if (g->n_experts)
         snprintf(moe, sizeof moe,
                  "\"num_experts\": %zu, \"num_experts_per_tok\": %zu, "
@@ -349,11 +421,22 @@ static inline void ref_write_config(const struct geometry *g)
                  "\"rope_local_base_freq\": %d, \"rope_scaling\": "
                  "{\"rope_type\": \"linear\", \"factor\": %d},",
                  ref_scalar(g), REF_LOCAL_THETA, REF_FACTOR);
+    if (g->qwen35)
+        snprintf(delta, sizeof delta,
+                 "\"linear_num_key_heads\": %zu, "
+                 "\"linear_num_value_heads\": %zu, "
+                 "\"linear_key_head_dim\": %zu, "
+                 "\"linear_value_head_dim\": %zu, "
+                 "\"linear_conv_kernel_dim\": %zu, "
+                 "\"shared_expert_intermediate_size\": %zu, "
+                 "\"partial_rotary_factor\": %.17g,",
+                 g->n_lin_heads, g->n_lin_heads * g->lin_group, g->d_k, g->d_v,
+                 g->conv, g->shared_ff, (double)g->n_rot / (double)g->head_dim);
     if (g->bits)
         ref_quantization(g, quant, sizeof quant);
     int n = snprintf(
         text, sizeof text,
-        "{\"model_type\": \"%s\", %s %s %s \"hidden_size\": %zu, "
+        "{\"model_type\": \"%s\", %s %s %s %s \"hidden_size\": %zu, "
         "\"intermediate_size\": %zu, \"num_hidden_layers\": %zu, "
         "\"num_attention_heads\": %zu, \"num_key_value_heads\": %zu, "
         "\"head_dim\": %zu, \"vocab_size\": %zu, \"rms_norm_eps\": %g, "
@@ -361,18 +444,19 @@ static inline void ref_write_config(const struct geometry *g)
         "\"tie_word_embeddings\": %s, \"attention_bias\": %s, "
         "\"eos_token_id\": 0, \"use_sliding_window\": %s, "
         "\"sliding_window\": %zu, \"layer_types\": [",
-        g->n_experts ? "qwen3_moe"
-        : g->gemma   ? "gemma3_text"
-                     : "qwen3",
-        quant, moe, gemma, g->d_model, g->d_ff, g->n_layers,
+        g->qwen35      ? (g->n_experts ? "qwen3_5_moe_text" : "qwen3_5_text")
+        : g->n_experts ? "qwen3_moe"
+        : g->gemma     ? "gemma3_text"
+                       : "qwen3",
+        quant, moe, gemma, delta, g->d_model, g->d_ff, g->n_layers,
         g->n_kv_heads * g->group, g->n_kv_heads, g->head_dim, g->vocab_size,
         REF_EPS, REF_THETA, g->tied ? "true" : "false",
         g->bias ? "true" : "false", g->window ? "true" : "false",
         g->window ? g->window : 1);
     for (size_t i = 0; i < g->n_layers; i++)
-        n += snprintf(
-            text + n, sizeof text - (size_t)n, "%s\"%s\"", i ? ", " : "",
-            is_sliding(g, i) ? "sliding_attention" : "full_attention");
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s\"%s\"",
+                      i ? ", " : "",
+                      types[is_recurrent(g, i) ? 2 : is_sliding(g, i)]);
     n += snprintf(text + n, sizeof text - (size_t)n, "]}\n");
     assert_true((size_t)n < sizeof text);
     temp_write("config.json", text, (size_t)n);
@@ -449,7 +533,7 @@ static inline void ref_rope(const struct geometry *g, size_t layer, double *x,
     bool local = g->gemma && is_sliding(g, layer);
     float theta = local ? REF_LOCAL_THETA : REF_THETA;
     float factor = g->gemma && !local ? REF_FACTOR : 1;
-    size_t d = g->head_dim, half = d / 2;
+    size_t d = g->qwen35 ? g->n_rot : g->head_dim, half = d / 2;
     for (size_t i = 0; i < half; i++) {
         float exponent = (float)(2 * i) / (float)d;
         float inverse = 1.0f / powf(theta, exponent) / factor;
@@ -493,6 +577,8 @@ struct ref_pass {
     const struct ref_noises *z;
     double *x, *xn, *q, *attn, *gate, *up;
     double *k, *v; /* [n_layers, n_tokens, kv_dim] */
+    double *rows;  /* [n_layers, n_tokens, channels] before the convolution */
+    double *s;     /* [n_layers, value heads, d_k, d_v] */
 };
 
 static inline void ref_attention(struct ref_pass *p, size_t layer, size_t pos)
@@ -511,7 +597,7 @@ static inline void ref_attention(struct ref_pass *p, size_t layer, size_t pos)
     ref_multiply(out, ref_layer(m, layer, "self_attn." name "_proj.weight"), \
                  ref_layer(m, layer, "self_attn." name "_proj.bias"), p->xn, \
                  rows, g->d_model)
-    REF_PROJECT(p->q, "q", q_dim);
+    REF_PROJECT(p->q, "q", g->qwen35 ? 2 * q_dim : q_dim);
     REF_PROJECT(own, "k", kv_dim);
     REF_PROJECT(v + pos * kv_dim, "v", kv_dim);
 #undef REF_PROJECT
@@ -523,13 +609,15 @@ static inline void ref_attention(struct ref_pass *p, size_t layer, size_t pos)
         ref_disturb(v + pos * kv_dim + h * d, d, &p->z->kv);
     }
     for (size_t h = 0; h < n_heads; h++) {
-        double *q = p->q + h * d;
+        double *q = p->q + h * (g->qwen35 ? 2 * d : d);
         ref_norm(q, q, ref_layer(m, layer, "self_attn.q_norm.weight"), d);
         ref_rope(g, layer, q, pos);
         ref_disturb(q, d, &p->z->attention);
         ref_attend(p->attn + h * d, q, k + h / g->group * d,
                    v + h / g->group * d, kv_dim, pos + 1,
                    is_sliding(g, layer) ? g->window : 0, g, &p->z->attention);
+        for (size_t i = 0; i < d && g->qwen35; i++) /* gates */
+            p->attn[h * d + i] /= 1 + exp(-q[d + i]);
     }
     ref_disturb(p->attn, q_dim, &p->z->products);
     ref_multiply(y, ref_layer(m, layer, "self_attn.o_proj.weight"),
@@ -541,6 +629,96 @@ static inline void ref_attention(struct ref_pass *p, size_t layer, size_t pos)
     for (size_t i = 0; i < g->d_model; i++)
         p->x[i] += y[i];
     free(y);
+}
+
+static inline double ref_silu(double z)
+{
+    return z / (1 + exp(-z));
+}
+
+/* Divide x [n] by sqrt(|x|^2 + 1e-6) and multiply it by scale. */
+static inline void ref_l2norm(double *x, size_t n, double scale)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += x[i] * x[i];
+    for (size_t i = 0; i < n; i++)
+        x[i] *= scale / sqrt(sum + 1e-6);
+}
+
+/* One token of value head h of Gated DeltaNet: its state s advances, and o gets
+ * its result. q, k and v belong to the head. */
+static inline void ref_state(double *o, double *s, const double *q,
+                             const double *k, const double *v, double decay,
+                             double beta, size_t d_k, size_t d_v)
+{
+    for (size_t i = 0; i < d_k * d_v; i++)
+        s[i] *= decay;
+    for (size_t j = 0; j < d_v; j++) {
+        double seen = 0;
+        for (size_t i = 0; i < d_k; i++)
+            seen += s[i * d_v + j] * k[i];
+        for (size_t i = 0; i < d_k; i++)
+            s[i * d_v + j] += k[i] * beta * (v[j] - seen);
+        o[j] = 0;
+        for (size_t i = 0; i < d_k; i++)
+            o[j] += s[i * d_v + j] * q[i];
+    }
+}
+
+static inline void ref_delta(struct ref_pass *p, size_t layer, size_t pos)
+{
+    const struct ref_model *m = p->m;
+    const struct geometry *g = &m->g;
+    size_t heads = g->n_lin_heads * g->lin_group, n = ref_channels(g);
+    size_t d_k = g->d_k, d_v = g->d_v, v_dim = ref_v_dim(g);
+    double *rows = p->rows + layer * g->n_tokens * n;
+    double *all =
+        ref_alloc(n + 2 * v_dim + 2 * heads + g->d_model, sizeof *all);
+    double *x = all, *z = x + n, *o = z + v_dim, *b = o + v_dim, *a = b + heads,
+           *y = a + heads;
+    const double *conv = ref_layer(m, layer, "linear_attn.conv1d.weight");
+    const double *dt = ref_layer(m, layer, "linear_attn.dt_bias");
+    const double *a_log = ref_layer(m, layer, "linear_attn.A_log");
+    ref_norm(p->xn, p->x, ref_layer(m, layer, "input_layernorm.weight"),
+             g->d_model);
+    ref_disturb(p->xn, g->d_model, &p->z->products);
+#define REF_PROJECT(out, name, count)                                     \
+    ref_multiply(out, ref_layer(m, layer, "linear_attn." name ".weight"), \
+                 NULL, p->xn, count, g->d_model)
+    REF_PROJECT(rows + pos * n, "in_proj_qkv", n);
+    REF_PROJECT(z, "in_proj_z", v_dim);
+    REF_PROJECT(b, "in_proj_b", heads);
+    REF_PROJECT(a, "in_proj_a", heads);
+#undef REF_PROJECT
+    for (size_t c = 0; c < n; c++) {
+        for (size_t k = 0; k < g->conv && k <= pos; k++)
+            x[c] +=
+                conv[c * g->conv + g->conv - 1 - k] * rows[(pos - k) * n + c];
+        x[c] = ref_silu(x[c]);
+    }
+    for (size_t h = 0; h < g->n_lin_heads; h++) {
+        ref_l2norm(x + h * d_k, d_k, 1 / sqrt((double)d_k));
+        ref_l2norm(x + (g->n_lin_heads + h) * d_k, d_k, 1);
+    }
+    for (size_t h = 0; h < heads; h++) {
+        size_t from = h / g->lin_group;
+        double step = log1p(exp(a[h] + dt[h])) * exp(a_log[h]);
+        ref_state(o + h * d_v, p->s + (layer * heads + h) * d_k * d_v,
+                  x + from * d_k, x + (g->n_lin_heads + from) * d_k,
+                  x + 2 * g->n_lin_heads * d_k + h * d_v, exp(-step),
+                  1 / (1 + exp(-b[h])), d_k, d_v);
+        ref_norm(o + h * d_v, o + h * d_v,
+                 ref_layer(m, layer, "linear_attn.norm.weight"), d_v);
+    }
+    for (size_t i = 0; i < v_dim; i++)
+        o[i] *= ref_silu(z[i]);
+    ref_disturb(o, v_dim, &p->z->products);
+    ref_multiply(y, ref_layer(m, layer, "linear_attn.out_proj.weight"), NULL, o,
+                 g->d_model, v_dim);
+    for (size_t i = 0; i < g->d_model; i++)
+        p->x[i] += y[i];
+    free(all);
 }
 
 static const double *ref_part(const struct ref_model *m, const char *mlp,
@@ -585,6 +763,10 @@ static inline void ref_experts(struct ref_pass *p, const char *mlp)
     const struct geometry *g = &p->m->g;
     double *prob = ref_alloc(g->n_experts, sizeof *prob), sum = 0, chosen = 0;
     bool *is = ref_alloc(g->n_experts, sizeof *is);
+    double share = 0;
+    if (g->qwen35)
+        ref_multiply(&share, ref_part(p->m, mlp, "shared_expert_gate"), NULL,
+                     p->xn, 1, g->d_model);
     ref_multiply(prob, ref_part(p->m, mlp, "gate"), NULL, p->xn, g->n_experts,
                  g->d_model);
     for (size_t i = 0; i < g->n_experts; i++)
@@ -605,6 +787,11 @@ static inline void ref_experts(struct ref_pass *p, const char *mlp)
             ref_add_gated(p, module, g->expert_ff, p->xn,
                           prob[i] / (g->normalise ? chosen : sum), NULL);
     }
+    char shared[176];
+    snprintf(shared, sizeof shared, "%s.shared_expert", mlp);
+    if (g->qwen35)
+        ref_add_gated(p, shared, g->shared_ff, p->xn, 1 / (1 + exp(-share)),
+                      NULL);
     free(prob);
     free(is);
 }
@@ -636,23 +823,29 @@ static inline void ref_forward(const struct ref_model *m, const int32_t *tokens,
     size_t kv_dim = g->n_kv_heads * g->head_dim, q_dim = kv_dim * g->group;
     size_t kv = g->n_layers * g->n_tokens * kv_dim, d = g->d_model;
     size_t ff = g->d_ff > g->expert_ff ? g->d_ff : g->expert_ff;
-    struct ref_pass p = {.m = m,
-                         .z = z,
-                         .x = ref_alloc(d, sizeof(double)),
-                         .xn = ref_alloc(d, sizeof(double)),
-                         .q = ref_alloc(q_dim, sizeof(double)),
-                         .attn = ref_alloc(q_dim, sizeof(double)),
-                         .gate = ref_alloc(ff, sizeof(double)),
-                         .up = ref_alloc(ff, sizeof(double)),
-                         .k = ref_alloc(kv, sizeof(double)),
-                         .v = ref_alloc(kv, sizeof(double))};
+    size_t state = g->n_layers * ref_v_dim(g) * g->d_k;
+    ff = ff > g->shared_ff ? ff : g->shared_ff;
+    struct ref_pass p = {
+        .m = m,
+        .z = z,
+        .x = ref_alloc(d, sizeof(double)),
+        .xn = ref_alloc(d, sizeof(double)),
+        .q = ref_alloc(2 * q_dim, sizeof(double)),
+        .attn = ref_alloc(q_dim, sizeof(double)),
+        .gate = ref_alloc(ff, sizeof(double)),
+        .up = ref_alloc(ff, sizeof(double)),
+        .k = ref_alloc(kv, sizeof(double)),
+        .v = ref_alloc(kv, sizeof(double)),
+        .rows = ref_alloc(g->n_layers * g->n_tokens * ref_channels(g),
+                          sizeof(double)),
+        .s = ref_alloc(state, sizeof(double))};
     const double *embed = ref_find(m, "model.embed_tokens.weight");
     for (size_t t = 0; t < g->n_tokens; t++) {
         for (size_t i = 0; i < d; i++)
             p.x[i] = embed[(size_t)tokens[t] * d + i] *
                      (g->gemma ? (double)sqrtf((float)d) : 1);
         for (size_t i = 0; i < g->n_layers; i++) {
-            ref_attention(&p, i, t);
+            (is_recurrent(g, i) ? ref_delta : ref_attention)(&p, i, t);
             ref_mlp(&p, i);
         }
         ref_norm(p.xn, p.x, ref_find(m, "model.norm.weight"), d);
@@ -661,7 +854,8 @@ static inline void ref_forward(const struct ref_model *m, const int32_t *tokens,
                      g->tied ? embed : ref_find(m, "lm_head.weight"), NULL,
                      p.xn, g->vocab_size, d);
     }
-    double *const all[] = {p.x, p.xn, p.q, p.attn, p.gate, p.up, p.k, p.v};
+    double *const all[] = {p.x,  p.xn, p.q, p.attn, p.gate,
+                           p.up, p.k,  p.v, p.rows, p.s};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }

@@ -735,6 +735,7 @@ static void broken_qwen35(void **state)
          "[\"linear_attention\", \"linear_attention\", "
          "\"linear_attention\", \"sliding_attention\", \"full_attention\"]",
          "no sliding_window is in use"},
+        {"full_attention_interval", "6", "none of 5 layers"},
         {"partial_rotary_factor", "0.5", "is 0.5, but"},
         {"head_dim", "28", "a part of head_dim, 28,"},
         {"head_dim", "7", "a part of head_dim, 7,"},

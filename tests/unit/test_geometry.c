@@ -109,6 +109,24 @@ static void draw_experts(struct geometry *g)
         g->layout = LAYOUT_STACK;
 }
 
+/* Layers with a state between those that attend. */
+static void draw_qwen35(struct geometry *g)
+{
+    g->qwen35 = true;
+    g->mlx = between(0, 1);
+    g->gemma = false;
+    g->window = 0;
+    g->n_layers = between(2, 4); /* one that attends, at least */
+    g->n_lin_heads = small(5);
+    g->lin_group = between(1, 3);
+    g->d_k = small(40);
+    g->d_v = g->bits ? g->q_group : small(40);
+    g->conv = between(2, 6);
+    g->n_rot = 2 * between(1, g->head_dim / 2);
+    g->shared_ff = g->bits ? g->q_group * between(1, 2) : small(150);
+    g->normalise = true;
+}
+
 static struct geometry draw_geometry(void)
 {
     static const enum dtype types[] = {DT_BF16, DT_BF16, DT_F16, DT_F32};
@@ -128,22 +146,28 @@ static struct geometry draw_geometry(void)
         draw_experts(&g);
     else
         g.gemma = !between(0, 2);
+    if (!between(0, 3))
+        draw_qwen35(&g);
     return g;
 }
 
 static const char *describe(const struct geometry *g)
 {
-    static char text[384];
+    static char text[512];
     snprintf(text, sizeof text,
              "%s%zu layers, %zu wide, d_ff %zu, %zu heads on %zu of %zu, "
              "vocabulary %zu, %zu tokens, window %zu, %s, %d bits by %zu, "
-             "%zu of %zu experts of %zu, step %zu, layout %d%s%s",
-             g->gemma ? "Gemma, " : "", g->n_layers, g->d_model, g->d_ff,
-             g->n_kv_heads * g->group, g->n_kv_heads, g->head_dim,
-             g->vocab_size, g->n_tokens, g->window, dtype_name(g->dtype),
-             g->bits, g->q_group, g->n_active, g->n_experts, g->expert_ff,
-             g->sparse_step, (int)g->layout, g->tied ? ", tied" : "",
-             g->bias ? ", bias" : "");
+             "%zu of %zu experts of %zu, step %zu, layout %d%s%s; states: %zu "
+             "by %zu of %zu x %zu, convolution %zu, rotary %zu, shared %zu",
+             g->gemma    ? "Gemma, "
+             : g->qwen35 ? g->mlx ? "Qwen3.5 by MLX, " : "Qwen3.5, "
+                         : "",
+             g->n_layers, g->d_model, g->d_ff, g->n_kv_heads * g->group,
+             g->n_kv_heads, g->head_dim, g->vocab_size, g->n_tokens, g->window,
+             dtype_name(g->dtype), g->bits, g->q_group, g->n_active,
+             g->n_experts, g->expert_ff, g->sparse_step, (int)g->layout,
+             g->tied ? ", tied" : "", g->bias ? ", bias" : "", g->n_lin_heads,
+             g->lin_group, g->d_k, g->d_v, g->conv, g->n_rot, g->shared_ff);
     return text;
 }
 
@@ -283,7 +307,10 @@ static float *run(const struct trial *t, enum isa level, enum mode mode,
     size_t decoded = g->n_tokens / 2 < 3 ? g->n_tokens / 2 : 3;
     size_t prompt = g->n_tokens - decoded;
     *last = ref_alloc(g->vocab_size, sizeof **last);
-    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    struct qwick_err e;
+    if (qwick_session_create(&s, eng, 0, &e))
+        fail_msg("%s: seed %llu: %s", e.msg, (unsigned long long)seed,
+                 describe(g));
     assert_int_equal(qwick_session_all_logits(s, t->tokens, g->n_tokens,
                                               keep_row, &rows, NULL),
                      0);
