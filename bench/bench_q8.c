@@ -3,11 +3,11 @@
  * multiply-adds on registers only (many tokens).
  *
  *   bench_q8 [--isa LEVEL] [--bits B] [--group G] [--cols N] [--tokens T]
- *            [--exact]
+ *            [--exact | --type TYPE]
  *
  * Pin it to a core (taskset -c 0). Without options: the best level, all widths,
  * groups of 64, 1024, 2048 and 3072 columns, 1 and 512 tokens. --exact times
- * matmul_f32_affine.
+ * matmul_f32_affine. --type times gemm_q8_blocks, for example with Q4_K.
  *
  * Slices of the weights that take a fraction of a millisecond alternate with
  * slices of the limit. The fastest quarter of each counts; the median is also
@@ -36,6 +36,7 @@ struct options {
     enum isa level;
     size_t bits, group, cols, tokens; /* 0: all usual values */
     bool exact;
+    enum dtype type; /* of blocks; DT_COUNT: affine codes */
 };
 
 struct job {
@@ -47,6 +48,7 @@ struct job {
     size_t rows, cols, tokens; /* of a slice */
     size_t slices;
     bool exact;
+    enum dtype type; /* of blocks; DT_COUNT: affine codes */
 };
 
 static void *must(void *p)
@@ -91,6 +93,15 @@ static double slice_ms(const struct job *j, size_t i, double *work)
     double t0 = clock_ms();
 
     w.q += i * j->rows * w.q_stride;
+    if (j->type < DT_COUNT) {
+        j->k->gemm_q8_blocks[j->type - DT_BLOCKS](
+            j->y, j->rows, w.q, w.q_stride, &j->x, j->rows, j->cols, j->tokens,
+            false, j->work);
+        *work = j->tokens < MANY ? (double)(j->rows * w.q_stride)
+                                 : 2.0 * (double)j->rows * (double)j->cols *
+                                       (double)j->tokens;
+        return clock_ms() - t0;
+    }
     w.scales += i * j->rows * w.sb_stride;
     w.biases += i * j->rows * w.sb_stride;
     if (j->exact)
@@ -129,11 +140,15 @@ static void measure(const struct job *j)
     }
     qsort(limit, j->slices, sizeof *limit, by_value);
     qsort(speed, j->slices, sizeof *speed, by_value);
-    printf("%3zu tokens  %d bits  group %3zu  cols %4zu  %6.1f of %6.1f %s "
+    if (j->type < DT_COUNT)
+        printf("%3zu tokens  %s", j->tokens, dtype_name(j->type));
+    else
+        printf("%3zu tokens  %d bits  group %3zu", j->tokens, j->w.bits,
+               j->w.group);
+    printf("  cols %4zu  %6.1f of %6.1f %s "
            "%5.1f%%  (median %.1f of %.1f, %.1f%%)\n",
-           j->tokens, j->w.bits, j->w.group, j->cols, speed[q], limit[q], unit,
-           100 * speed[q] / limit[q], speed[m], limit[m],
-           100 * speed[m] / limit[m]);
+           j->cols, speed[q], limit[q], unit, 100 * speed[q] / limit[q],
+           speed[m], limit[m], 100 * speed[m] / limit[m]);
     fflush(stdout);
     free(limit);
     free(speed);
@@ -149,6 +164,8 @@ static void run(struct job *j, int bits, size_t group, size_t cols,
     j->w.group = j->x.group = group;
     j->w.q_stride = cols * (size_t)bits / 8;
     j->w.sb_stride = groups * dtype_bytes(j->w.sb_type);
+    if (j->type < DT_COUNT)
+        j->w.q_stride = cols / dtype_block(j->type) * dtype_bytes(j->type);
     j->cols = cols;
     j->tokens = tokens;
     j->rows = tokens < MANY ? SLICE / j->w.q_stride : GEMM_Q8_ROWS;
@@ -178,8 +195,20 @@ static int usage(void)
 {
     fprintf(stderr, "Usage: bench_q8 [--isa LEVEL] [--bits 2|3|4|5|6|8] "
                     "[--group 32|64|128]\n"
-                    "                [--cols N] [--tokens T] [--exact]\n");
+                    "                [--cols N] [--tokens T] "
+                    "[--exact | --type TYPE]\n");
     return 2;
+}
+
+/* Find a type of blocks by its name. */
+static bool parse_type(enum dtype *out, const char *name)
+{
+    for (int t = DT_BLOCKS; t < DT_COUNT; t++)
+        if (!strcmp(dtype_name((enum dtype)t), name)) {
+            *out = (enum dtype)t;
+            return true;
+        }
+    return false;
 }
 
 static bool parse(struct options *o, int argc, char **argv)
@@ -191,6 +220,7 @@ static bool parse(struct options *o, int argc, char **argv)
         {"cols", required_argument, NULL, 'c'},
         {"tokens", required_argument, NULL, 't'},
         {"exact", no_argument, NULL, 'e'},
+        {"type", required_argument, NULL, 'y'},
         {NULL, 0, NULL, 0}};
     int c;
 
@@ -199,6 +229,11 @@ static bool parse(struct options *o, int argc, char **argv)
 
         if (c == 'i' && isa_parse(optarg, &o->level) < 0)
             return false;
+        if (c == 'y') {
+            if (!parse_type(&o->type, optarg))
+                return false;
+            continue;
+        }
         if (c == '?' || (c != 'i' && c != 'e' && v == 0))
             return false;
         *(c == 'b'   ? &o->bits
@@ -210,14 +245,16 @@ static bool parse(struct options *o, int argc, char **argv)
     return optind == argc && o->bits <= 8 && o->bits != 1 && o->bits != 7 &&
            (o->group == 32 || o->group == 64 || o->group == 128) &&
            o->cols % o->group == 0 && o->cols / o->group <= MAX_GROUPS &&
-           o->tokens <= 1 << 14;
+           o->tokens <= 1 << 14 &&
+           (o->type == DT_COUNT ||
+            (!o->exact && o->cols % dtype_block(o->type) == 0));
 }
 
 int main(int argc, char **argv)
 {
     static const size_t all_bits[] = {8, 4, 2, 3, 5, 6};
     static const size_t all_cols[] = {1024, 2048, 3072};
-    struct options o = {.level = cpu_best(), .group = 64};
+    struct options o = {.level = cpu_best(), .group = 64, .type = DT_COUNT};
     struct job j = {.w.sb_type = DT_BF16};
     unsigned char *pool, *numbers;
 
@@ -229,7 +266,12 @@ int main(int argc, char **argv)
         return 1;
     }
     j.exact = o.exact;
-    j.work = lines(KERNEL_WORK * sizeof *j.work);
+    j.type = o.type;
+    if (o.type < DT_COUNT) { /* one line for each number of columns */
+        o.bits = 8;
+        o.group = 32;
+    }
+    j.work = lines((KERNEL_WORK + KERNEL_BLOCKS_WORK) * sizeof *j.work);
     pool = lines(POOL);
     numbers = lines(POOL);
     for (size_t i = 0; i < POOL / 8; i++) {
