@@ -30,6 +30,8 @@ struct matrix {
     enum dtype dtype; /* of floats: their type; affine: of scales and biases */
     int bits;         /* of a quantized element; 0: floats */
     size_t group;     /* elements that share a scale; 0: floats */
+    bool f32_only;    /* multiplies in f32 in every mode: a router, or the gate
+                         of a shared expert */
 };
 
 /* The shape of a weight in a file. */

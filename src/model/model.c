@@ -40,14 +40,15 @@ enum products model_products(const struct model *m, size_t n)
     return PRODUCTS_GEMM_F32;
 }
 
-/* Which kinds of matrices multiply. The embedding does only as a head. Rows of
- * classes are multiplied one by one. */
+/* Which kinds of matrices multiply in a form that the pass chooses. The
+ * embedding does only as a head. Rows of classes are multiplied one by one. */
 static void note_kinds(struct model *m)
 {
     bool all_bf16 = true;
     for (size_t i = 0; i < m->weights.n_matrices; i++) {
         const struct matrix *w = m->weights.matrices[i];
-        if (w == &m->classes || (w == &m->embed && !m->config.tied_head))
+        if (w->f32_only || w == &m->classes ||
+            (w == &m->embed && !m->config.tied_head))
             continue;
         m->any_i8 = m->any_i8 || w->ops->mul_i8;
         if (!w->format->is_float) {

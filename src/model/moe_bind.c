@@ -222,6 +222,7 @@ static int bind_shared(struct model *m, struct experts *x, size_t layer,
                            parts[i].cols, ref, e))
             return -1;
     }
+    x->shared_gate.f32_only = true;
     return 0;
 }
 
@@ -235,6 +236,7 @@ int experts_bind(struct model *m, struct experts *x, size_t layer,
                        (struct weight_ref){.id = WEIGHT_ROUTER, .layer = layer},
                        e))
         return -1;
+    x->router.f32_only = true;
     if (size_mul(3 * n, sizeof *x->gate, &n_bytes))
         return err_oom(e, SIZE_MAX);
     x->gate = calloc(3 * n, sizeof *x->gate);

@@ -235,10 +235,25 @@ static void logits_match_every_isa(void **state)
     }
 }
 
+/* Routers are F32 in files whose other matrices are BF16. */
+static void router_leaves_bf16_products(void **state)
+{
+    (void)state;
+    struct qwick_engine_options o = qwick_engine_defaults();
+    struct qwick_engine *eng;
+    struct qwick_err e;
+    o.model = "tests/golden/gguf/qwen35-moe.gguf";
+    assert_int_equal(qwick_engine_open(&eng, &o, &e), 0);
+    assert_int_equal(eng->model.layers[0].experts.router.dtype, DT_F32);
+    assert_int_equal(eng->model.dense_bf16, eng->model.k->tune.bf16);
+    qwick_engine_close(eng);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_match_every_isa),
+        cmocka_unit_test(router_leaves_bf16_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
