@@ -26,7 +26,10 @@ add_fours(__m256i sum, __m256i w, __m256i x)
 #include "kernel/x86/k_blocks_avx.h"
 #include "kernel/x86/k_q8_avx512.h"
 
-enum { STEP = 128, PART_SCALES = 16 };
+/* Blocks straddle cache lines, so their loads wait for L2 more often than loads
+ * of aligned codes. Lines that were prefetched into L2 are prefetched again,
+ * into L1, when the sweep is NEAR_BYTES away from them. */
+enum { STEP = 128, PART_SCALES = 16, NEAR_BYTES = 1024 };
 
 /* Return the columns that share a scale. */
 INLINE size_t scale_cols(enum dtype type)
@@ -163,6 +166,10 @@ INLINE void part_scales(enum dtype type, __m512 *scale, __m512 *min,
     if (type == DT_Q4_K || type == DT_Q5_K) {
         k_scales512(scale, min, p, chunk_bytes(type, CHUNK_RUNS),
                     n == PART_SCALES);
+        /* b has the high nibbles of Q4_K in place, 16 times as large */
+        if (type == DT_Q4_K)
+            *scale =
+                _mm512_mul_ps(*scale, _mm512_setr4_ps(1, 0.0625f, 1, 0.0625f));
         return;
     }
     if (type == DT_Q6_K) {
@@ -202,11 +209,26 @@ INLINE __m512i scale_lanes(enum dtype type, size_t step, int b)
 
 /* ---- codes -------------------------------------------------------------- */
 
-/* (v >> n) & mask, or with a negative n (v << -n) & mask, in each byte. */
+/* Shift words to the right by n bits, or with a negative n to the left by
+ * -n. */
+INLINE __m512i shift(__m512i v, int n)
+{
+    return n > 0   ? _mm512_srli_epi16(v, n)
+           : n < 0 ? _mm512_slli_epi16(v, -n)
+                   : v;
+}
+
+/* Compute shift(v, n) & mask in each byte. */
 INLINE __m512i shifted(__m512i v, int n, int mask)
 {
-    v = n > 0 ? _mm512_srli_epi16(v, n) : n < 0 ? _mm512_slli_epi16(v, -n) : v;
-    return _mm512_and_si512(v, _mm512_set1_epi8((char)mask));
+    return _mm512_and_si512(shift(v, n), _mm512_set1_epi8((char)mask));
+}
+
+/* Compute a | (shift(v, n) & mask) in each byte. */
+INLINE __m512i or_bits(__m512i a, __m512i v, int n, int mask)
+{
+    return _mm512_ternarylogic_epi32(a, shift(v, n),
+                                     _mm512_set1_epi8((char)mask), 0xf8);
 }
 
 /* Load 32 bytes twice; the upper half is shifted right by n bits. */
@@ -254,21 +276,21 @@ INLINE void step_codes(enum dtype type, __m512i *a, __m512i *b,
         const __m512i v = _mm512_loadu_si512(w->q + 64 * j);
 
         *a = shifted(v, 0, 15);
-        *b = shifted(v, 4, 15);
+        *b = shifted(v, 0, 0xf0); /* part_scales makes up for it */
     } else if (type == DT_Q5_K) {
         const struct q5_k *w = (const struct q5_k *)(const void *)p + half;
         const __m512i v = _mm512_loadu_si512(w->q + 64 * j);
         const __m512i h = high_bits(w->h, 2);
 
-        *a = _mm512_or_si512(shifted(v, 0, 15), shifted(h, 4 * j - 4, 16));
-        *b = _mm512_or_si512(shifted(v, 4, 15), shifted(h, 4 * j - 3, 16));
+        *a = or_bits(shifted(v, 0, 15), h, 4 * j - 4, 16);
+        *b = or_bits(shifted(v, 4, 15), h, 4 * j - 3, 16);
     } else { /* Q6_K */
         const struct q6_k *w = (const struct q6_k *)(const void *)p;
         const __m512i v = _mm512_loadu_si512(w->l + 64 * step);
         const __m512i h = high_bits(w->h + 32 * step, 2);
 
-        *a = _mm512_or_si512(shifted(v, 0, 15), shifted(h, -4, 0x30));
-        *b = _mm512_or_si512(shifted(v, 4, 15), shifted(h, 0, 0x30));
+        *a = or_bits(shifted(v, 0, 15), h, -4, 0x30);
+        *b = or_bits(shifted(v, 4, 15), h, 0, 0x30);
     }
 }
 
@@ -336,8 +358,11 @@ INLINE void add_part(enum dtype type, struct row_sums *s,
         runs_bytes(type, part_cols(type) / RUN) * STEP / part_cols(type);
     const __mmask16 m = first_lanes(n / cols);
     const int8_t *q = x->q + k;
+    const unsigned char *far = p + ahead, *near = p + NEAR_BYTES;
     __m512 scale, min, f[TOKENS];
 
+    /* otherwise gcc 12 keeps the address of each line, in vector registers */
+    __asm__("" : "+r"(far), "+r"(near));
     part_scales(type, &scale, &min, p, n / cols);
     UNROLL
     for (int t = 0; t < T; t++) {
@@ -367,7 +392,9 @@ INLINE void add_part(enum dtype type, struct row_sums *s,
             const size_t line = 64 * ((i * step_bytes + 63) / 64 + l);
 
             if (line < (i + 1) * step_bytes)
-                sweep_by(p + line, ahead, to_l2);
+                sweep_by(far + line, 0, to_l2);
+            if (line < (i + 1) * step_bytes && to_l2)
+                sweep_by(near + line, 0, false);
         }
         if (!is_super(type) && n != part_cols(type) && left < STEP)
             last_codes(type, &a, &b, p + i * step_bytes, left / RUN);
