@@ -1,14 +1,15 @@
-/* Products of GGUF's blocks for AVX-512 with VNNI. The types of `kinds` below
- * have kernels in 512-bit vectors for few tokens. All other products come from
+/* Products of GGUF's blocks for AVX-512 with VNNI. With few tokens, the types
+ * of FEW512 have kernels in 512-bit vectors. All other products come from
  * k_blocks_avx.h.
  *
  * These kernels multiply one row at a time by up to TOKENS tokens, with lanes
  * along the row. A part of a row has 16 scales, which fill a vector: 16 blocks
- * of 32 elements, or superblocks. A step has 128 columns of a part. Codes of a
- * step fill two vectors, a and b. Activations are put in the order of these
- * codes first, which is cheaper than putting the codes of each row in order.
- * All codes are unsigned; what they lack is the min of their scale, which is
- * multiplied by the sum of activations.
+ * of 32 elements, or one or two superblocks. A step has 128 columns of a part.
+ * The codes of a step fill two vectors, a and b. The kernels first put the
+ * activations in the order of these codes, because that is cheaper than to put
+ * the codes of each row in order. Codes are unsigned. The kernels subtract the
+ * offset of a code as a min: the offset times the scale, times the sum of the
+ * activations.
  *
  * Order of sums. A row has two vectors of sums, for a and b or for even and odd
  * steps, and a vector of mins. Each takes the parts of the row in order. */
@@ -248,6 +249,21 @@ INLINE __m512i four_blocks(const unsigned char *p, size_t stride)
     return _mm512_inserti32x4(v, load16(p + 3 * stride), 3);
 }
 
+/* Add 16 to the codes of four blocks whose bits at h are set: 16 bits for each
+ * block. */
+INLINE __m512i add_bits(__m512i codes, const unsigned char *h, size_t stride)
+{
+    uint16_t bits[4];
+    __mmask64 m = 0;
+
+    UNROLL
+    for (size_t i = 0; i < 4; i++) {
+        memcpy(bits + i, h + i * stride, 2);
+        m |= (__mmask64)bits[i] << (16 * i);
+    }
+    return _mm512_mask_add_epi8(codes, m, codes, _mm512_set1_epi8(16));
+}
+
 /* Unpack the codes of a step of a part at p. */
 INLINE void step_codes(enum dtype type, __m512i *a, __m512i *b,
                        const unsigned char *p, size_t step)
@@ -271,6 +287,12 @@ INLINE void step_codes(enum dtype type, __m512i *a, __m512i *b,
 
         *a = shifted(v, 0, 15);
         *b = shifted(v, 4, 15);
+    } else if (type == DT_Q5_0) {
+        const struct q5_0 *w = (const struct q5_0 *)(const void *)p + 4 * step;
+        const __m512i v = four_blocks(w->q, sizeof *w);
+
+        *a = add_bits(shifted(v, 0, 15), w->h, sizeof *w);
+        *b = add_bits(shifted(v, 4, 15), w->h + 2, sizeof *w);
     } else if (type == DT_Q4_K) {
         const struct q4_k *w = (const struct q4_k *)(const void *)p + half;
         const __m512i v = _mm512_loadu_si512(w->q + 64 * j);
@@ -510,6 +532,7 @@ INLINE void few512(enum dtype type, float *y, size_t ldy,
 
 FEW512(q8_0, DT_Q8_0)
 FEW512(q4_0, DT_Q4_0)
+FEW512(q5_0, DT_Q5_0)
 FEW512(q4_k, DT_Q4_K)
 FEW512(q5_k, DT_Q5_K)
 FEW512(q6_k, DT_Q6_K)
@@ -519,6 +542,7 @@ void k_blocks_avx512_init(struct kernels *k)
     enter_products(k);
     k->gemm_q8_blocks[DT_Q8_0 - DT_BLOCKS] = k_gemm_q8_q8_0_512;
     k->gemm_q8_blocks[DT_Q4_0 - DT_BLOCKS] = k_gemm_q8_q4_0_512;
+    k->gemm_q8_blocks[DT_Q5_0 - DT_BLOCKS] = k_gemm_q8_q5_0_512;
     k->gemm_q8_blocks[DT_Q4_K - DT_BLOCKS] = k_gemm_q8_q4_k_512;
     k->gemm_q8_blocks[DT_Q5_K - DT_BLOCKS] = k_gemm_q8_q5_k_512;
     k->gemm_q8_blocks[DT_Q6_K - DT_BLOCKS] = k_gemm_q8_q6_k_512;
