@@ -363,6 +363,14 @@ struct kernels {
                            const struct q8 *x, size_t n_rows, size_t n_cols,
                            size_t n_tokens, bool add, float *work);
 
+    /* Do the work of gemm_bf16 for quantized weights, which are widened and
+     * rounded to bf16. NULL unless bf16 products are faster than integer ones
+     * with many tokens (amx). */
+    void (*gemm_bf16_affine)(float *y, size_t ldy, const struct affine *w,
+                             const void *x, size_t ldx, size_t n_rows,
+                             size_t n_cols, size_t n_tokens, bool add,
+                             float *work);
+
     /* Widen n elements in GGUF's blocks (blocks.h) to f32; n is a multiple of
      * the elements of a block. Entry i of the array is for type DT_BLOCKS + i.
      * All levels give the same bits. */

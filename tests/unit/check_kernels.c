@@ -1352,7 +1352,7 @@ static void check_peak_bf16(const struct kernels *k, enum dtype type)
 }
 
 /* Every level has every kernel, its own or another level's, except the kernels
- * of avx512bf16, which lower levels lack. */
+ * of avx512bf16 and amx, which lower levels lack. */
 static void check_table(const struct kernels *k, enum dtype type)
 {
     const unsigned char *p = (const unsigned char *)k;
@@ -1362,6 +1362,9 @@ static void check_table(const struct kernels *k, enum dtype type)
          i += sizeof(void (*)(void))) {
         void (*fn)(void);
 
+        if (k->level < ISA_AMX &&
+            i == offsetof(struct kernels, gemm_bf16_affine))
+            continue;
         if (k->level < ISA_AVX512BF16 &&
             (i == offsetof(struct kernels, gemm_bf16) ||
              i == offsetof(struct kernels, peak_bf16) ||

@@ -463,6 +463,68 @@ static void check_matmul_affine(const struct kernels *k)
     }
 }
 
+/* ---- gemm_bf16_affine --------------------------------------------------- */
+
+/* Compare with gemm_bf16 on the widened and rounded weights, bit by bit, for
+ * numbers of tokens that gemm_bf16 treats as many. Subnormal weights count as
+ * 0, because the CPU's rounding to bf16 flushes them. */
+static void affine_bf16_case(const struct kernels *k, const struct shape *s,
+                             bool add)
+{
+    enum { MANY = 65 };
+    struct weights w = shape_weights(s);
+    struct floats f = floats_new(s);
+    size_t tokens = s->tokens > MANY ? s->tokens : MANY;
+    struct edge x = edge_new(tokens * f.ldx * 2, HEAP, 0);
+    struct edge dense = edge_new(s->rows * s->cols * 2, HEAP, 0);
+    float *row = must(malloc(s->cols * sizeof *row));
+    float *want = must(calloc(tokens * f.ldy, sizeof *want)), *y = f.y.p;
+
+    memset(x.p, 0, tokens * f.ldx * 2);
+    for (size_t t = 0; t < s->tokens; t++)
+        ref->from_f32[DT_BF16]((char *)x.p + t * f.ldx * 2,
+                               (float *)f.x.p + t * f.ldx, s->cols);
+    for (size_t r = 0; r < s->rows; r++) {
+        struct affine one = from_row(&w, r);
+
+        ref->affine_to_f32(row, &one, 1, s->cols);
+        for (size_t c = 0; c < s->cols; c++)
+            row[c] = fabsf(row[c]) < FLT_MIN ? 0 : row[c];
+        ref->from_f32[DT_BF16]((char *)dense.p + r * s->cols * 2, row, s->cols);
+    }
+    for (size_t t = 0; add && t < s->tokens; t++) {
+        fill(want + t * f.ldy, s->rows, NORMAL, 0);
+        memcpy(y + t * f.ldy, want + t * f.ldy, s->rows * sizeof *y);
+    }
+    k->gemm_bf16(want, f.ldy, dense.p, s->cols, x.p, f.ldx, s->rows, s->cols,
+                 tokens, add, product_work());
+    k->gemm_bf16_affine(y, f.ldy, &w.a, x.p, f.ldx, s->rows, s->cols, s->tokens,
+                        add, product_work());
+    edge_check(&f.y, s->what);
+    weights_same(&w, s->what);
+    gaps_same(y, f.ldy, s);
+    for (size_t t = 0; t < s->tokens; t++)
+        same_bits(s->what, y + t * f.ldy, want + t * f.ldy, s->rows);
+    free(row);
+    free(want);
+    edge_free(&x);
+    edge_free(&dense);
+    floats_free(&f);
+    weights_free(&w);
+}
+
+static void check_gemm_bf16_affine(const struct kernels *k)
+{
+    if (!k->gemm_bf16_affine)
+        return;
+    for (size_t i = 0; i < sweeps(k); i++) {
+        struct shape s =
+            shape_at(i, token_counts[below(N_TOKEN_COUNTS)], work_of(k, i));
+
+        affine_bf16_case(k, &s, i % 3 == 1);
+    }
+}
+
 /* ---- to_q8, to_kv_i8 ---------------------------------------------------- */
 
 enum extreme { NOTHING, SPECIAL, TIES, N_EXTREMES };
@@ -982,6 +1044,7 @@ static const struct {
     {"to_q8", check_to_q8},
     {"to_kv_i8", check_to_kv_i8},
     {"gemm_q8_affine", check_gemm_q8_affine},
+    {"gemm_bf16_affine", check_gemm_bf16_affine},
     {"empty", check_empty},
     {"peak_q8", check_peak},
     {"no_cpuid", check_no_cpuid},

@@ -12,6 +12,7 @@
 
 #include "kernel/kernel.h"
 #include "kernel/x86/k_amx_pack.h"
+#include "kernel/x86/k_q8_avx512.h"
 #include "kernel/x86/k_zmm.h"
 
 /* A step multiplies two tiles of rows by two tiles of columns, in slices of
@@ -220,13 +221,107 @@ static void pack_panel(char *out, const char *p, size_t stride, size_t n,
                       p + r * stride + k * 2, stride, n - r, nk - k);
 }
 
+/* ---- quantized weights -------------------------------------------------- */
+
+/* Widen 16 codes, with the rounding of affine_to_f32. */
+INLINE __m512 widen(__m128i codes, float scale, float bias)
+{
+    __m512 v = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(codes));
+
+    v = _mm512_mul_ps(v, _mm512_set1_ps(scale));
+    return _mm512_add_ps(v, _mm512_set1_ps(bias));
+}
+
+/* Widen nk columns of a row to bf16. The first column begins a group. */
+INLINE void widen_row(char *out, const unsigned char *q,
+                      const unsigned char *scales, const unsigned char *biases,
+                      const struct affine *w, size_t nk, int bits)
+{
+    _Alignas(64) float s[16], b[16];
+    const size_t group = w->group, bytes = type_bytes(w->sb_type);
+
+    for (size_t k0 = 0; k0 < nk; k0 += 16 * group) {
+        const size_t end = nk - k0 < 16 * group ? nk : k0 + 16 * group;
+        const __mmask16 m = first_lanes((end - k0) / group);
+
+        _mm512_store_ps(s, load_numbers(scales, m, w->sb_type));
+        _mm512_store_ps(b, load_numbers(biases, m, w->sb_type));
+        scales += 16 * bytes;
+        biases += 16 * bytes;
+        for (size_t k = k0; k < end; k += 64, q += 8 * bits) {
+            const size_t g = (k - k0) / group, h = (k - k0 + 32) / group;
+            const bool half = end - k < 64;
+            const __m512i c = unpack(q, bits, half);
+
+            _mm512_store_si512(
+                out + 2 * k,
+                (__m512i)_mm512_cvtne2ps_pbh(
+                    widen(_mm512_extracti32x4_epi32(c, 1), s[g], b[g]),
+                    widen(_mm512_castsi512_si128(c), s[g], b[g])));
+            if (half)
+                break;
+            _mm512_store_si512(
+                out + 2 * k + LINE,
+                (__m512i)_mm512_cvtne2ps_pbh(
+                    widen(_mm512_extracti32x4_epi32(c, 3), s[h], b[h]),
+                    widen(_mm512_extracti32x4_epi32(c, 2), s[h], b[h])));
+        }
+    }
+}
+
+#define WIDEN(bits)                                                     \
+    static void widen_##bits(                                           \
+        char *out, const unsigned char *q, const unsigned char *scales, \
+        const unsigned char *biases, const struct affine *w, size_t nk) \
+    {                                                                   \
+        widen_row(out, q, scales, biases, w, nk, bits);                 \
+    }
+
+WIDEN(2)
+WIDEN(3)
+WIDEN(4)
+WIDEN(5)
+WIDEN(6)
+WIDEN(8)
+
+/* pack_panel for rows [r, r + n) and columns [k, k + nk) of quantized weights.
+ * They are widened to bf16 rows in L1 first. k is a multiple of COLS and so of
+ * every group. */
+static void pack_affine(char *out, const struct affine *w, size_t r, size_t k,
+                        size_t n, size_t nk)
+{
+    static void (*const of_width[])(
+        char *, const unsigned char *, const unsigned char *,
+        const unsigned char *, const struct affine *,
+        size_t) = {[2] = widen_2, [3] = widen_3, [4] = widen_4,
+                   [5] = widen_5, [6] = widen_6, [8] = widen_8};
+    enum { ROW = COLS * 2 + LINE };
+    _Alignas(64) char rows[SIDE * ROW];
+    const size_t q = k * (size_t)w->bits / 8;
+    const size_t g = k / w->group * type_bytes(w->sb_type);
+
+    for (size_t r0 = 0; r0 < n; r0 += SIDE) {
+        const size_t nr = n - r0 < SIDE ? n - r0 : SIDE;
+
+        for (size_t i = 0; i < nr; i++) {
+            const size_t at = r + r0 + i;
+
+            of_width[w->bits](rows + i * ROW, w->q + at * w->q_stride + q,
+                              w->scales + at * w->sb_stride + g,
+                              w->biases + at * w->sb_stride + g, w, nk);
+        }
+        pack_panel(out + r0 / SIDE * TILE_BYTES, rows, ROW, nr, nk);
+    }
+}
+
 /* ---- products ----------------------------------------------------------- */
 
 struct product {
     float *y;
     size_t ldy;
-    const char *w;
+    const char *w; /* bf16 weights, if affine is NULL */
     size_t w_bytes;
+    const struct affine *affine; /* quantized weights, or NULL */
     const char *x;
     size_t x_bytes;
     size_t n_rows, n_cols, n_tokens;
@@ -239,6 +334,12 @@ struct product {
 static struct fetch fetch_panel(const struct product *p, size_t r, size_t k,
                                 size_t nk, size_t steps)
 {
+    const struct affine *a = p->affine;
+
+    if (a)
+        return fetch_rows((const char *)a->q + r * a->q_stride +
+                              k * (size_t)a->bits / 8,
+                          nk * (size_t)a->bits / 8, a->q_stride, WIDE, steps);
     return fetch_rows(p->w + r * p->w_bytes + k * 2, nk * 2, p->w_bytes, WIDE,
                       steps);
 }
@@ -253,7 +354,10 @@ static void panel_run(const struct product *p, struct shape *shape, size_t r,
     struct fetch fetch =
         fetch_panel(p, r + WIDE, k, nk, (n + WIDE - 1) / WIDE * (nk / DEPTH));
 
-    pack_panel(panel, p->w + r * p->w_bytes + k * 2, p->w_bytes, nr, nk);
+    if (p->affine)
+        pack_affine(panel, p->affine, r, k, nr, nk);
+    else
+        pack_panel(panel, p->w + r * p->w_bytes + k * 2, p->w_bytes, nr, nk);
     for (size_t t = t0; t < t0 + n; t += WIDE) {
         struct step s = {.panel = panel,
                          .left = p->x + t * p->x_bytes + k * 2,
@@ -326,6 +430,23 @@ static void k_gemm_bf16_amx(float *y, size_t ldy, const void *w,
                                .panel = (char *)work});
 }
 
+static void k_gemm_bf16_affine_amx(float *y, size_t ldy, const struct affine *w,
+                                   const void *x, size_t ldx, size_t n_rows,
+                                   size_t n_cols, size_t n_tokens, bool add,
+                                   float *work)
+{
+    multiply(&(struct product){.y = y,
+                               .ldy = ldy,
+                               .affine = w,
+                               .x = x,
+                               .x_bytes = ldx * 2,
+                               .n_rows = n_rows,
+                               .n_cols = n_cols,
+                               .n_tokens = n_tokens,
+                               .add = add,
+                               .panel = (char *)work});
+}
+
 /* ---- measuring ---------------------------------------------------------- */
 
 static double k_peak_bf16_amx(size_t reps, float *sink)
@@ -359,5 +480,6 @@ void k_amx_init(struct kernels *k)
 {
     gemm_bf16_rows = k->gemm_bf16;
     k->gemm_bf16 = k_gemm_bf16_amx;
+    k->gemm_bf16_affine = k_gemm_bf16_affine_amx;
     k->peak_bf16 = k_peak_bf16_amx;
 }

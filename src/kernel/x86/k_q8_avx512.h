@@ -1,6 +1,6 @@
 /* Functions that read quantized weights in AVX-512 vectors: they unpack codes
  * and widen scales and biases. Also integer sums of products. For
- * k_q8_avx512.c and k_q8_amx.c. */
+ * k_q8_avx512.c, k_q8_amx.c and k_amx.c. */
 #ifndef KERNEL_X86_K_Q8_AVX512_H
 #define KERNEL_X86_K_Q8_AVX512_H
 
