@@ -50,8 +50,9 @@ loop() {
 import json, sys
 off, on = (json.load(open(f)) for f in sys.argv[1:])
 assert "lookup" not in off
-assert list(on) == ["text", "thinking", "tokens", "finish_reason", "usage",
-                    "seed", "model", "lookup", "timing"], list(on)
+assert list(on) == ["text", "thinking", "prompt_ids", "tokens",
+                    "finish_reason", "usage", "seed", "model", "lookup",
+                    "timing"], list(on)
 assert on["tokens"] == off["tokens"] and on["usage"] == off["usage"]
 l = on["lookup"]
 assert list(l) == ["drafted", "accepted", "passes"]
