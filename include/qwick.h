@@ -219,8 +219,8 @@ struct qwick_info {
     size_t n_stop_ids;
     double load_ms;        /* duration of qwick_engine_open */
     int32_t bos_id;        /* the token that goes before a text without a chat
-                              template: add_bos_token of tokenizer_config.json or of a
-                              GGUF file; -1: none */
+                              template (add_bos_token of its files); -1:
+                              none */
     size_t kv_state_bytes; /* most bytes that a sequence takes besides, for the
                               state of recurrent layers; 0: there are none */
 };

@@ -66,7 +66,7 @@ struct quantize_form;
 
 struct quantize_plan {
     const struct qwick_quantize_options *o;
-    const struct quantize_form *form; /* what kind of result it is */
+    const struct quantize_form *form; /* the kind of result */
     struct naming naming;             /* of the source */
     struct quantize_module *modules;
     size_t n_modules;
@@ -115,8 +115,8 @@ struct quantize_work {
 struct quantize_form {
     /* QWICK_ERR_USAGE for options that it cannot have. */
     int (*check)(const struct qwick_quantize_options *o, struct qwick_err *e);
-    /* Plan it. *p is all zeros but for o and form. Whoever calls it frees the
-     * plan in any case. */
+    /* Plan the result. In *p, o and form are set and all else is zero. The
+     * caller frees the plan, also after an error. */
     int (*plan)(struct quantize_plan *p, const struct quantize_source *s,
                 struct qwick_err *e);
     /* Begin the result at dst. keep: a directory never to replace, or NULL. */

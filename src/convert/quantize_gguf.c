@@ -75,7 +75,7 @@ static int open_file(struct st_writer **out, const char *path,
 static int round_step(const struct kernels *k, enum dtype type,
                       unsigned char *out, const float *x, size_t n, size_t *bad)
 {
-    /* floats that are no numbers have no place in weights, whatever the type */
+    /* No type may store NaN or an infinity as a weight. */
     for (*bad = 0; *bad < n; ++*bad)
         if (!(fabsf(x[*bad]) <= (type == DT_F16 ? 65504.0f : FLT_MAX)))
             return -1;

@@ -1,5 +1,5 @@
-/* The metadata of a GGUF file, from config.json and generation_config.json:
- * what config_gguf.c reads back. */
+/* The metadata of a GGUF file, from config.json and generation_config.json.
+ * config_gguf.c reads it back. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The plan of a quantization: what the result has for each tensor. */
+/* The plan of a quantization: the result's type and shape for each tensor. */
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Rounding weights to few bits by groups of consecutive elements of a row: what
- * fills a struct affine (kernel/kernel.h). */
+/* Rounding weights to few bits by groups of consecutive elements of a row. The
+ * result fills a struct affine (kernel/kernel.h). */
 #ifndef MODEL_AFFINE_H
 #define MODEL_AFFINE_H
 

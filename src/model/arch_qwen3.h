@@ -16,7 +16,8 @@ struct matrix;
 int qwen3_read_config(struct config *c, const struct section *s,
                       struct qwick_err *e);
 
-/* What stands before attention and before the MLP of layer i: both norms. */
+/* Both norms of layer i: the one before attention and the one before the MLP.
+ */
 int qwen3_bind_norms(struct model *m, struct layer *l, size_t i,
                      struct qwick_err *e);
 

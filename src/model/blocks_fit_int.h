@@ -1,4 +1,4 @@
-/* What the files of blocks_fit share. */
+/* Functions that the files of blocks_fit share. */
 #ifndef MODEL_BLOCKS_FIT_INT_H
 #define MODEL_BLOCKS_FIT_INT_H
 

@@ -39,8 +39,8 @@ struct rope_config {
 
 /* What one layer has of its own. */
 struct layer_config {
-    size_t slot;       /* index among the layers of its kind: those with keys,
-                          or the recurrent ones */
+    size_t slot;       /* index among the layers of its kind: layers with
+                          keys, or recurrent layers */
     size_t window;     /* positions that a token attends to, itself included */
     size_t rope;       /* index into config.ropes */
     float score_scale; /* of q . k */

@@ -1,4 +1,5 @@
-/* Formats of weight matrices: how rows are stored, and what computes with them.
+/* Formats of weight matrices: how rows are stored, and the functions that
+ * compute with them.
  *
  * A format is one file, format_<name>.c, and one row of the table in format.c.
  * The rest of the model asks the matrix's operations and never which format it

@@ -7,7 +7,7 @@
  * [position][head_dim] of the cache's dtype, followed in an int8 cache by f32
  * scales [position][kv_i8_groups(head_dim)].
  *
- * Layers differ in what they need of the past:
+ * Layers differ in the part of the past that they need:
  *
  *   layer            memory                    back to n tokens (kv_truncate)
  *   attends to all   grows with the context    any n
@@ -61,7 +61,7 @@ enum { KV_SNAPSHOT_PAGES = 4, KV_SNAPSHOTS = 16, KV_FEW_SNAPSHOTS = 4 };
 struct kv_cache {
     enum dtype dtype;    /* DT_F16, DT_F32 or DT_I8 */
     size_t n_layers;     /* all layers of the model */
-    size_t n_key_layers; /* those that have keys and values */
+    size_t n_key_layers; /* layers with keys and values */
     size_t n_kv_heads, head_dim;
     size_t run_bytes, page_bytes;
     struct kv_page **pages;
@@ -151,7 +151,8 @@ int kv_adopt(struct kv_cache *kv, size_t n_kept, struct kv_page *const *pages,
 /* A page of kv's size that is all zeros, without a snapshot, with one
  * reference; NULL: no memory. */
 struct kv_page *kv_page_new(const struct kv_cache *kv);
-/* The same with the first `used` positions of `from`. */
+/* A new page with the first `used` positions of `from`, one reference; NULL: no
+ * memory. */
 struct kv_page *kv_page_copy(const struct kv_cache *kv,
                              const struct kv_page *from, size_t used);
 /* Give a reference back. */

@@ -62,9 +62,12 @@ static void note_kinds(struct model *m)
     m->dense_bf16 = all_bf16 && m->any_dense;
 }
 
-/* A state amplifies the rounding of a token: its result is a sum of products of
- * keys and queries, which may nearly cancel, and is normalised. So a pass whose
- * tokens cost little more in f32 than reading the weights does without bf16. */
+/* A recurrent state amplifies the rounding of activations: a layer's result is
+ * a sum of products of keys and queries, which may nearly cancel, and it is
+ * normalised afterwards. So passes of up to this many tokens round no
+ * activations: by pairs of bf16 numbers where the level has them (pass.pairs),
+ * otherwise in f32, which takes about twice as long as bf16. Longer passes
+ * round like those of other families; docs/accuracy.md has the errors. */
 enum { RECURRENT_PRECISE_TOKENS = 32 };
 
 /* Once the weights are bound: see model_products. */

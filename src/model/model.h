@@ -1,5 +1,5 @@
 /* A model: its config, its weights by name, and the forward pass over them.
- * What families differ in is in arch.h. */
+ * arch.h has the differences between families. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
@@ -211,7 +211,7 @@ enum products {
  * arithmetic to pay for loading it. */
 enum products model_products(const struct model *m, size_t n);
 
-/* What multiplies the matrices of long prefills, for people: "bf16", "int8",
+/* The name of the products of long prefills, for people: "bf16", "int8",
  * "own" or "openblas" (see qwick_info.gemm). */
 const char *model_gemm_name(const struct model *m);
 

@@ -1,5 +1,5 @@
-/* Mixtures of experts: what families with them share. moe.c computes them (see
- * pass.h), moe_bind.c reads their fields of config.json and binds their
+/* Mixtures of experts: the parts that all families share. moe.c computes them
+ * (see pass.h), moe_bind.c reads their fields of config.json and binds their
  * weights. */
 #ifndef MODEL_MOE_H
 #define MODEL_MOE_H

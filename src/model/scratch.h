@@ -67,7 +67,7 @@ struct delta_scratch {
     float *q, *k;   /* [DELTA_BLOCK, d_k] */
     float *kk, *qk; /* [DELTA_BLOCK, DELTA_BLOCK] */
     float *v, *o;   /* [DELTA_BLOCK, d_v] of one value head */
-    float *work;    /* what delta_rows needs */
+    float *work;    /* [delta_scratch] of delta_rows */
 };
 
 /* Tokens [first, last) of the pass, of one span, whose query rows go through

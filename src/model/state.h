@@ -74,8 +74,8 @@ void state_free(struct state *s);
 int state_prepare(struct state *s, size_t n, const float *snapshot,
                   struct qwick_err *e);
 
-/* Whether the state after the first `to` positions of a sequence of n is at
- * hand, to <= n: in the live state, or because `to` is 0. */
+/* Whether the state after the first `to` positions of a sequence of n is
+ * known without a snapshot, to <= n: the live state has it, or `to` is 0. */
 bool state_holds(const struct state *s, size_t n, size_t to);
 
 /* The sequence grew to n positions, which the layers have computed. */
@@ -96,7 +96,7 @@ void state_go_back(struct state *s, size_t n, size_t to);
 void state_share(struct state *dst, const struct state *src, size_t n,
                  size_t to);
 
-/* Bytes of a live state, of a snapshot, and of what state_pack writes; 0
+/* Bytes of a live state, of a snapshot, and of the output of state_pack; 0
  * without recurrent layers. */
 size_t state_live_bytes(const struct state *s);
 size_t state_snapshot_bytes(const struct state *s);
@@ -139,8 +139,8 @@ float *state_qkv(const struct kv_cache *kv, size_t block, size_t layer);
 /* f32 [DELTA_BLOCK][d_k]: the block's keys of a key head, normalised. */
 float *state_k(const struct kv_cache *kv, size_t block, size_t layer,
                size_t k_head);
-/* f32 [DELTA_BLOCK][d_v]: what the block's positions add to a value head's
- * state, by the delta rule. */
+/* f32 [DELTA_BLOCK][d_v]: the vectors that the delta rule adds to a value
+ * head's state, one for each position of the block. */
 float *state_u(const struct kv_cache *kv, size_t block, size_t layer,
                size_t v_head);
 /* f32 [DELTA_BLOCK]: the block's logarithms of a value head's decay. */

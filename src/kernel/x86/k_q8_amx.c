@@ -37,7 +37,7 @@ struct factors {
     _Alignas(64) float scale[SIDE], sum[SIDE];
 };
 
-/* What the caller's memory holds. */
+/* The layout of the caller's memory. */
 enum { FACTORS = 2048 };
 struct memory {
     struct panel panel;
