@@ -32,6 +32,20 @@ add_fours(__m256i sum, __m256i w, __m256i x)
  * into L1, when the sweep is NEAR_BYTES away from them. */
 enum { STEP = 128, PART_SCALES = 16, NEAR_BYTES = 1024 };
 
+/* Sums of a row for each token (see above). */
+struct row_sums {
+    __m512 min[TOKENS], a[TOKENS], b[TOKENS];
+};
+
+/* Add all sums of a row for token t. */
+INLINE float row_sum(const struct row_sums *s, int t)
+{
+    return sum_lanes(
+        fold16(_mm512_sub_ps(_mm512_add_ps(s->a[t], s->b[t]), s->min[t])));
+}
+
+#include "kernel/x86/k_blocks_stream.h"
+
 /* Return the columns that share a scale. */
 INLINE size_t scale_cols(enum dtype type)
 {
@@ -44,13 +58,6 @@ INLINE size_t part_cols(enum dtype type)
     return PART_SCALES * scale_cols(type);
 }
 
-/* Return whether vectors a and b of a step have the same scales, so that their
- * integer sums can be added. */
-INLINE bool same_scales(enum dtype type)
-{
-    return type == DT_Q4_0 || type == DT_Q5_0;
-}
-
 /* ---- activations -------------------------------------------------------- */
 
 /* Order of 16-byte pieces of activations in a step. */
@@ -58,7 +65,7 @@ INLINE __m512i piece_order(enum dtype type, int b)
 {
     /* nibbles of four blocks: the first halves of the blocks, then the second
      * halves */
-    if (same_scales(type))
+    if (type == DT_Q5_0)
         return b ? _mm512_setr_epi64(2, 3, 6, 7, 10, 11, 14, 15)
                  : _mm512_setr_epi64(0, 1, 4, 5, 8, 9, 12, 13);
     /* nibbles of 64 bytes: runs 0 and 2, then runs 1 and 3 */
@@ -106,23 +113,6 @@ INLINE __m512 block_scales(const unsigned char *p, size_t stride, size_t n)
     for (size_t i = 0; i < n; i++)
         memcpy(h + i, p + i * stride, 2);
     return _mm512_cvtph_ps(_mm256_load_si256((const void *)h));
-}
-
-/* Do the work of block_scales for 16 blocks of Q4_0: the scales of eight blocks
- * lie in 128 bytes, nine words apart. */
-INLINE __m512 q4_0_scales(const unsigned char *p)
-{
-    const __m512i at =
-        _mm512_castsi128_si512(_mm_setr_epi16(0, 9, 18, 27, 36, 45, 54, 63));
-    __m512i a, b;
-
-    a = _mm512_permutex2var_epi16(_mm512_loadu_si512(p), at,
-                                  _mm512_loadu_si512(p + 64));
-    p += 8 * sizeof(struct q4_0);
-    b = _mm512_permutex2var_epi16(_mm512_loadu_si512(p), at,
-                                  _mm512_loadu_si512(p + 64));
-    return _mm512_cvtph_ps(_mm256_inserti128_si256(
-        _mm512_castsi512_si256(a), _mm512_castsi512_si128(b), 1));
 }
 
 /* Compute the scales and mins of one or two superblocks of Q4_K or Q5_K. Both
@@ -181,13 +171,10 @@ INLINE void part_scales(enum dtype type, __m512 *scale, __m512 *min,
         *scale = _mm512_mul_ps(
             _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load16(b->sc))),
             _mm512_cvtph_ps(_mm256_set1_epi16((short)d)));
-    } else if (type == DT_Q4_0 && n == PART_SCALES) {
-        *scale = q4_0_scales(p);
     } else {
         *scale = block_scales(p, chunk_bytes(type, 1), n);
     }
-    *min = _mm512_mul_ps(
-        *scale, _mm512_set1_ps(type == DT_Q8_0 ? 128 : (float)offset_of(type)));
+    *min = _mm512_mul_ps(*scale, _mm512_set1_ps((float)offset_of(type)));
 }
 
 /* For each lane of the sums of vector a or b of a step: its scale. */
@@ -198,12 +185,10 @@ INLINE __m512i scale_lanes(enum dtype type, size_t step, int b)
     const __m512i eights = _mm512_srli_epi32(fours, 1);
     const int first = (int)(step * STEP / scale_cols(type));
 
-    if (same_scales(type))
+    if (type == DT_Q5_0)
         return _mm512_add_epi32(fours, _mm512_set1_epi32(first));
     if (type == DT_Q6_K)
         return _mm512_add_epi32(fours, _mm512_set1_epi32(first + 4 * b));
-    if (type == DT_Q8_0)
-        return _mm512_add_epi32(eights, _mm512_set1_epi32(first + 2 * b));
     return _mm512_add_epi32(_mm512_slli_epi32(eights, 1),
                             _mm512_set1_epi32(first + b));
 }
@@ -271,23 +256,7 @@ INLINE void step_codes(enum dtype type, __m512i *a, __m512i *b,
     const size_t half = step / 2; /* superblock of Q4_K and Q5_K */
     const int j = (int)(step % 2);
 
-    if (type == DT_Q8_0) {
-        const struct q8_0 *w = (const struct q8_0 *)(const void *)p + 4 * step;
-        const __m512i flip = _mm512_set1_epi8((char)0x80);
-
-        *a = _mm512_xor_si512(
-            flip, _mm512_inserti64x4(_mm512_castsi256_si512(load32(w[0].q)),
-                                     load32(w[1].q), 1));
-        *b = _mm512_xor_si512(
-            flip, _mm512_inserti64x4(_mm512_castsi256_si512(load32(w[2].q)),
-                                     load32(w[3].q), 1));
-    } else if (type == DT_Q4_0) {
-        const struct q4_0 *w = (const struct q4_0 *)(const void *)p + 4 * step;
-        const __m512i v = four_blocks(w->q, sizeof *w);
-
-        *a = shifted(v, 0, 15);
-        *b = shifted(v, 4, 15);
-    } else if (type == DT_Q5_0) {
+    if (type == DT_Q5_0) {
         const struct q5_0 *w = (const struct q5_0 *)(const void *)p + 4 * step;
         const __m512i v = four_blocks(w->q, sizeof *w);
 
@@ -326,10 +295,6 @@ struct arranged {
     size_t ldq, ldg, lds;
 };
 
-struct row_sums {
-    __m512 min[TOKENS], a[TOKENS], b[TOKENS];
-};
-
 /* Add the products of codes a and b of a step and T tokens. q is at the step's
  * activations of the first token; f[t] has the scales of the part. */
 INLINE void add_step(enum dtype type, struct row_sums *s, __m512i a, __m512i b,
@@ -345,9 +310,9 @@ INLINE void add_step(enum dtype type, struct row_sums *s, __m512i a, __m512i b,
         const __m512 fa =
             _mm512_permutexvar_ps(scale_lanes(type, step, 0), f[t]);
 
-        if (same_scales(type) && step % 2) {
+        if (type == DT_Q5_0 && step % 2) {
             s->b[t] = _mm512_fmadd_ps(to_floats(dot4(da, b, xb)), fa, s->b[t]);
-        } else if (same_scales(type)) {
+        } else if (type == DT_Q5_0) {
             s->a[t] = _mm512_fmadd_ps(to_floats(dot4(da, b, xb)), fa, s->a[t]);
         } else {
             const __m512 fb =
@@ -364,7 +329,7 @@ INLINE void add_step(enum dtype type, struct row_sums *s, __m512i a, __m512i b,
 INLINE void last_codes(enum dtype type, __m512i *a, __m512i *b,
                        const unsigned char *p, size_t n)
 {
-    unsigned char four[4 * sizeof(struct q8_0)] = {0};
+    unsigned char four[4 * sizeof(struct q5_0)] = {0};
 
     memcpy(four, p, chunk_bytes(type, n));
     step_codes(type, a, b, four, 0);
@@ -444,11 +409,9 @@ INLINE void row512(enum dtype type, float *y, size_t ldy,
         add_part(type, &s, w, x, k, n - k, T, ahead, to_l2);
     UNROLL
     for (int t = 0; t < T; t++) {
-        const __m512 all =
-            _mm512_sub_ps(_mm512_add_ps(s.a[t], s.b[t]), s.min[t]);
         float *to = y + (size_t)t * ldy;
 
-        *to = sum_lanes(fold16(all)) + (add ? *to : 0);
+        *to = row_sum(&s, t) + (add ? *to : 0);
     }
 }
 
@@ -507,35 +470,31 @@ INLINE void few512(enum dtype type, float *y, size_t ldy,
     }
 }
 
-#define FEW512(name, TYPE)                                                     \
+#define FEW512(name, TYPE, few)                                                \
     static void k_gemm_q8_##name##_512(float *y, size_t ldy, const void *w,    \
                                        size_t w_stride, const struct q8 *x,    \
                                        size_t n_rows, size_t n_cols,           \
                                        size_t n_tokens, bool add, float *work) \
     {                                                                          \
         if (n_tokens == 1)                                                     \
-            few512(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, add, 1,       \
-                   work);                                                      \
+            few(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, add, 1, work);   \
         else if (n_tokens == 2)                                                \
-            few512(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, add, 2,       \
-                   work);                                                      \
+            few(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, add, 2, work);   \
         else if (n_tokens == 3)                                                \
-            few512(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, add, 3,       \
-                   work);                                                      \
+            few(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, add, 3, work);   \
         else if (n_tokens == 4)                                                \
-            few512(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, add, 4,       \
-                   work);                                                      \
+            few(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, add, 4, work);   \
         else                                                                   \
             k_gemm_q8_##name##_avx512(y, ldy, w, w_stride, x, n_rows, n_cols,  \
                                       n_tokens, add, work);                    \
     }
 
-FEW512(q8_0, DT_Q8_0)
-FEW512(q4_0, DT_Q4_0)
-FEW512(q5_0, DT_Q5_0)
-FEW512(q4_k, DT_Q4_K)
-FEW512(q5_k, DT_Q5_K)
-FEW512(q6_k, DT_Q6_K)
+FEW512(q8_0, DT_Q8_0, stream_few)
+FEW512(q4_0, DT_Q4_0, stream_few)
+FEW512(q5_0, DT_Q5_0, few512)
+FEW512(q4_k, DT_Q4_K, few512)
+FEW512(q5_k, DT_Q5_K, few512)
+FEW512(q6_k, DT_Q6_K, few512)
 
 void k_blocks_avx512_init(struct kernels *k)
 {

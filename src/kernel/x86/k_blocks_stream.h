@@ -1,0 +1,290 @@
+/* Products of rows of Q8_0 or Q4_0 with few tokens, for k_blocks_avx512.c. A
+ * row is read as a stream of bytes, without regard to its blocks.
+ *
+ * A block is an odd number of words long: its scale, then its codes. Two facts
+ * follow, for blocks that begin at an even address:
+ *
+ *   - No 32-bit lane of the stream has codes of two blocks. So a vector of the
+ *     stream can be multiplied as it is: the activations have zeros where the
+ *     stream has scales, and each lane of the sums has one scale.
+ *   - The scales of 32 blocks lie in different words modulo 32. So one vector
+ *     collects them all, by blends alone. It is wide enough for 32 words, and
+ *     block b has its scale in word W * b % 32, where W is the number of words
+ *     in a block.
+ *
+ * 32 blocks are W vectors of 64 bytes; this is a part of a row. The last part
+ * of a row may be shorter. It is copied and padded with zeros.
+ *
+ * Codes are unsigned. The offset of a code is subtracted as a min: the offset
+ * times the scale, times the sum of the activations.
+ *
+ * Order of sums. A row has two vectors of sums, for even and for odd vectors of
+ * a part, and a vector of mins. Each takes the row in order. */
+#ifndef KERNEL_X86_K_BLOCKS_STREAM_H
+#define KERNEL_X86_K_BLOCKS_STREAM_H
+
+#include "kernel/x86/k_q8_avx512.h"
+
+/* Blocks of a part; words in a block; vectors of a part of the longest block */
+enum {
+    PART_BLOCKS = 32,
+    WORDS_Q4_0 = sizeof(struct q4_0) / 2,
+    WORDS_Q8_0 = sizeof(struct q8_0) / 2,
+    STREAM_VECTORS = WORDS_Q8_0
+};
+
+/* Return the words of a block, which are the vectors of a part. */
+INLINE size_t stream_words(enum dtype type)
+{
+    return type == DT_Q8_0 ? WORDS_Q8_0 : WORDS_Q4_0;
+}
+
+/* ---- tables ------------------------------------------------------------- */
+
+/* Two blocks are w 32-bit lanes long. The first block has codes in the first
+ * w / 2 + 1 of these lanes, and the second block in the others. This is the
+ * word of the collected scales that belongs to lane l of a part. */
+#define LANE(w, l) ((w) * (2 * ((l) / (w)) + ((l) % (w) > (w) / 2)) % 32)
+#define LANES4(w, l) \
+    LANE(w, l), LANE(w, (l) + 1), LANE(w, (l) + 2), LANE(w, (l) + 3)
+#define LANES(w, j)                                                        \
+    LANES4(w, 16 * (j)), LANES4(w, 16 * (j) + 4), LANES4(w, 16 * (j) + 8), \
+        LANES4(w, 16 * (j) + 12)
+
+/* All ones where word i of a part is a scale. */
+#define MASK(w, i) ((i) % (w) ? 0 : 0xffff)
+#define MASKS4(w, i) \
+    MASK(w, i), MASK(w, (i) + 1), MASK(w, (i) + 2), MASK(w, (i) + 3)
+#define MASKS(w, j)                                                        \
+    MASKS4(w, 32 * (j)), MASKS4(w, 32 * (j) + 4), MASKS4(w, 32 * (j) + 8), \
+        MASKS4(w, 32 * (j) + 12), MASKS4(w, 32 * (j) + 16),                \
+        MASKS4(w, 32 * (j) + 20), MASKS4(w, 32 * (j) + 24),                \
+        MASKS4(w, 32 * (j) + 28)
+
+#define NINE(f, w)                                                          \
+    f(w, 0), f(w, 1), f(w, 2), f(w, 3), f(w, 4), f(w, 5), f(w, 6), f(w, 7), \
+        f(w, 8)
+#define SEVENTEEN(f, w)                                                    \
+    NINE(f, w), f(w, 9), f(w, 10), f(w, 11), f(w, 12), f(w, 13), f(w, 14), \
+        f(w, 15), f(w, 16)
+
+_Alignas(64) static const uint32_t lanes_q4_0[] = {NINE(LANES, WORDS_Q4_0)};
+_Alignas(64) static const uint16_t masks_q4_0[] = {NINE(MASKS, WORDS_Q4_0)};
+_Alignas(64) static const uint32_t lanes_q8_0[] = {
+    SEVENTEEN(LANES, WORDS_Q8_0)};
+_Alignas(64) static const uint16_t masks_q8_0[] = {
+    SEVENTEEN(MASKS, WORDS_Q8_0)};
+
+_Static_assert(sizeof lanes_q4_0 == WORDS_Q4_0 * 64 &&
+                   sizeof masks_q4_0 == WORDS_Q4_0 * 64 &&
+                   sizeof lanes_q8_0 == WORDS_Q8_0 * 64 &&
+                   sizeof masks_q8_0 == WORDS_Q8_0 * 64,
+               "a vector for each vector of a part");
+
+/* ---- activations -------------------------------------------------------- */
+
+/* The activations of one token for a part begin with the scales of the groups
+ * and with their mins, both in the order of the collected scales. Then follow
+ * the codes in the order of the stream. For Q4_0, the codes of all low nibbles
+ * come before those of the high nibbles. */
+enum { STREAM_SCALES = 2 * PART_BLOCKS * sizeof(float) };
+
+/* Return the bytes of a part's activations of one token. */
+INLINE size_t stream_bytes(enum dtype type)
+{
+    return STREAM_SCALES + 64 * stream_words(type) * (type == DT_Q8_0 ? 1 : 2);
+}
+
+/* Write the activations of n <= 32 blocks, which are at q, scale and sum
+ * (struct q8), to out. */
+INLINE void stream_part(enum dtype type, char *out, const int8_t *q,
+                        const float *scale, const float *sum, size_t n)
+{
+    const size_t words = stream_words(type);
+    float *scales = (float *)(void *)out, *mins = scales + PART_BLOCKS;
+    char *low = out + STREAM_SCALES, *high = low + 64 * words;
+
+    if (n < PART_BLOCKS)
+        memset(out, 0, stream_bytes(type));
+    for (size_t b = 0; b < n; b++, q += RUN) {
+        const size_t at = 2 * words * b, lane = words * b % PART_BLOCKS;
+
+        scales[lane] = scale[b];
+        mins[lane] = sum[b] * (type == DT_Q8_0 ? 128 : (float)offset_of(type));
+        memset(low + at, 0, 2);
+        if (type == DT_Q8_0) {
+            memcpy(low + at + 2, q, RUN);
+        } else {
+            memcpy(low + at + 2, q, RUN / 2);
+            memset(high + at, 0, 2);
+            memcpy(high + at + 2, q + RUN / 2, RUN / 2);
+        }
+    }
+}
+
+/* ---- rows --------------------------------------------------------------- */
+
+/* Prefetch the lines that are `ahead` bytes behind p, and those that are near
+ * (NEAR_BYTES). */
+INLINE void sweep_line(const unsigned char *p, size_t ahead, bool to_l2)
+{
+    sweep_by(p, ahead, to_l2);
+    if (to_l2)
+        sweep_by(p, NEAR_BYTES, false);
+}
+
+/* Collect the scales of the n_vectors first vectors of a part at p. */
+INLINE void collect_scales(enum dtype type, __m512 d[2], const unsigned char *p,
+                           size_t n_vectors)
+{
+    const uint16_t *masks = type == DT_Q8_0 ? masks_q8_0 : masks_q4_0;
+    __m512i h = _mm512_setzero_si512();
+
+    UNROLL
+    for (size_t j = 0; j < STREAM_VECTORS && j < n_vectors; j++)
+        /* h | (v & mask) */
+        h = _mm512_ternarylogic_epi32(h, _mm512_loadu_si512(p + 64 * j),
+                                      _mm512_load_si512(masks + 32 * j), 0xf8);
+    d[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(h));
+    d[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(h, 1));
+}
+
+/* Compute the products of vector j of a part, v, and the activations at x, as
+ * integers in lanes. */
+INLINE sums stream_dot(enum dtype type, __m512i v, const char *x, size_t j)
+{
+    const __m512i low = _mm512_set1_epi8(15);
+    const char *at = x + STREAM_SCALES + 64 * j;
+    sums s = no_sums();
+
+    if (type == DT_Q8_0)
+        return dot4(s, _mm512_xor_si512(v, _mm512_set1_epi8((char)0x80)),
+                    _mm512_load_si512(at));
+    s = dot4(s, _mm512_and_si512(v, low), _mm512_load_si512(at));
+    return dot4(s, _mm512_and_si512(_mm512_srli_epi16(v, 4), low),
+                _mm512_load_si512(at + 64 * WORDS_Q4_0));
+}
+
+/* Add the products of the first n_vectors vectors of a part at p and T tokens.
+ * p is row, where the part is in memory, or a copy of it. The activations of
+ * token t are at x + t * ldx. */
+INLINE void stream_add(enum dtype type, struct row_sums *s,
+                       const unsigned char *p, const unsigned char *row,
+                       const char *x, size_t ldx, size_t n_vectors, int T,
+                       size_t ahead, bool to_l2)
+{
+    const uint32_t *lanes = type == DT_Q8_0 ? lanes_q8_0 : lanes_q4_0;
+    __m512 d[2], f[TOKENS][2];
+
+    collect_scales(type, d, p, n_vectors);
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        const float *xs = (const float *)(const void *)(x + (size_t)t * ldx);
+
+        UNROLL
+        for (int i = 0; i < 2; i++) {
+            f[t][i] = _mm512_mul_ps(d[i], _mm512_load_ps(xs + 16 * i));
+            s->min[t] = _mm512_fmadd_ps(
+                d[i], _mm512_load_ps(xs + PART_BLOCKS + 16 * i), s->min[t]);
+        }
+    }
+    UNROLL
+    for (size_t j = 0; j < STREAM_VECTORS && j < n_vectors; j++) {
+        const __m512i v = _mm512_loadu_si512(p + 64 * j);
+        const __m512i lane = _mm512_load_si512(lanes + 16 * j);
+
+        sweep_line(row + 64 * j, ahead, to_l2);
+        UNROLL
+        for (int t = 0; t < T; t++) {
+            const __m512 sum =
+                to_floats(stream_dot(type, v, x + (size_t)t * ldx, j));
+            const __m512 scale = _mm512_permutex2var_ps(f[t][0], lane, f[t][1]);
+            __m512 *to = j % 2 ? &s->b[t] : &s->a[t];
+
+            *to = _mm512_fmadd_ps(sum, scale, *to);
+        }
+    }
+}
+
+/* Multiply a row of n blocks by T tokens. */
+INLINE void stream_row(enum dtype type, float *y, size_t ldy,
+                       const unsigned char *w, const char *x, size_t ldx,
+                       size_t n, bool add, int T, size_t ahead, bool to_l2)
+{
+    const size_t words = stream_words(type);
+    struct row_sums s;
+
+    UNROLL
+    for (int t = 0; t < T; t++)
+        s.min[t] = s.a[t] = s.b[t] = _mm512_setzero_ps();
+    for (; n >= PART_BLOCKS; n -= PART_BLOCKS) {
+        stream_add(type, &s, w, w, x, ldx, words, T, ahead, to_l2);
+        w += 64 * words;
+        x += stream_bytes(type);
+    }
+    if (n > 0) {
+        _Alignas(64) unsigned char last[64 * STREAM_VECTORS];
+        const size_t bytes = 2 * words * n, vectors = (bytes + 63) / 64;
+
+        memset(last + 64 * (vectors - 1), 0, 64);
+        memcpy(last, w, bytes);
+        stream_add(type, &s, last, w, x, ldx, vectors, T, ahead, to_l2);
+    }
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        float *to = y + (size_t)t * ldy;
+
+        *to = row_sum(&s, t) + (add ? *to : 0);
+    }
+}
+
+INLINE void stream_rows(enum dtype type, float *y, size_t ldy,
+                        const unsigned char *w, size_t w_stride, size_t n_rows,
+                        const char *x, size_t ldx, size_t n, bool add, int T)
+{
+    const size_t ahead = kernel_sweep.ahead;
+
+    if (kernel_sweep.to_l2)
+        for (size_t r = 0; r < n_rows; r++)
+            stream_row(type, y + r, ldy, w + r * w_stride, x, ldx, n, add, T,
+                       ahead, true);
+    else
+        for (size_t r = 0; r < n_rows; r++)
+            stream_row(type, y + r, ldy, w + r * w_stride, x, ldx, n, add, T,
+                       ahead, false);
+}
+
+/* Parts of a segment. */
+enum { STREAM_PARTS = SEGMENT / (PART_BLOCKS * RUN) };
+
+_Static_assert(TOKENS *STREAM_PARTS *(STREAM_SCALES + 128 * STREAM_VECTORS) <=
+                   KERNEL_WORK * sizeof(float),
+               "the caller's memory");
+
+/* Multiply all rows by T <= TOKENS tokens. */
+INLINE void stream_few(enum dtype type, float *y, size_t ldy,
+                       const unsigned char *w, size_t w_stride,
+                       const struct q8 *x, size_t n_rows, size_t n_cols,
+                       bool add, int T, float *work)
+{
+    const size_t bytes = stream_bytes(type), ldx = STREAM_PARTS * bytes;
+    char *out = (char *)work;
+    size_t n;
+
+    for (size_t c = 0; c < n_cols / RUN; c += n) {
+        n = n_cols / RUN - c;
+        n = n < SEGMENT / RUN ? n : SEGMENT / RUN;
+        for (size_t t = 0; t < (size_t)T; t++)
+            for (size_t b = 0; b < n; b += PART_BLOCKS)
+                stream_part(type, out + t * ldx + b / PART_BLOCKS * bytes,
+                            x->q + t * x->ldq + (c + b) * RUN,
+                            x->scale + t * x->ldg + c + b,
+                            x->sum + t * x->ldg + c + b,
+                            n - b < PART_BLOCKS ? n - b : PART_BLOCKS);
+        stream_rows(type, y, ldy, w, w_stride, n_rows, out, ldx, n,
+                    add || c > 0, T);
+        w += 2 * stream_words(type) * n;
+    }
+}
+
+#endif
