@@ -15,15 +15,10 @@
  * 32 blocks are W vectors of 64 bytes; this is a part of a row. The last part
  * of a row may be shorter. It is copied and padded with zeros.
  *
- * Codes are unsigned. The offset of a code is subtracted as a min: the offset
- * times the scale, times the sum of the activations.
- *
- * Order of sums. A row has two vectors of sums, for even and for odd vectors of
- * a part, and a vector of mins. Each takes the row in order. */
+ * Of the two vectors of sums, one is for the even and one for the odd vectors
+ * of a part. */
 #ifndef KERNEL_X86_K_BLOCKS_STREAM_H
 #define KERNEL_X86_K_BLOCKS_STREAM_H
-
-#include "kernel/x86/k_q8_avx512.h"
 
 /* Blocks of a part; words in a block; vectors of a part of the longest block */
 enum {
@@ -95,10 +90,9 @@ INLINE size_t stream_bytes(enum dtype type)
     return STREAM_SCALES + 64 * stream_words(type) * (type == DT_Q8_0 ? 1 : 2);
 }
 
-/* Write the activations of n <= 32 blocks, which are at q, scale and sum
- * (struct q8), to out. */
-INLINE void stream_part(enum dtype type, char *out, const int8_t *q,
-                        const float *scale, const float *sum, size_t n)
+/* Do the work of arrange_part (k_blocks_avx512.c). */
+INLINE void stream_arrange(enum dtype type, char *out, const int8_t *q,
+                           const float *scale, const float *sum, size_t n)
 {
     const size_t words = stream_words(type);
     float *scales = (float *)(void *)out, *mins = scales + PART_BLOCKS;
@@ -123,15 +117,6 @@ INLINE void stream_part(enum dtype type, char *out, const int8_t *q,
 }
 
 /* ---- rows --------------------------------------------------------------- */
-
-/* Prefetch the lines that are `ahead` bytes behind p, and those that are near
- * (NEAR_BYTES). */
-INLINE void sweep_line(const unsigned char *p, size_t ahead, bool to_l2)
-{
-    sweep_by(p, ahead, to_l2);
-    if (to_l2)
-        sweep_by(p, NEAR_BYTES, false);
-}
 
 /* Collect the scales of the n_vectors first vectors of a part at p. */
 INLINE void collect_scales(enum dtype type, __m512 d[2], const unsigned char *p,
@@ -165,17 +150,24 @@ INLINE sums stream_dot(enum dtype type, __m512i v, const char *x, size_t j)
                 _mm512_load_si512(at + 64 * WORDS_Q4_0));
 }
 
-/* Add the products of the first n_vectors vectors of a part at p and T tokens.
- * p is row, where the part is in memory, or a copy of it. The activations of
- * token t are at x + t * ldx. */
+/* Do the work of add_part (k_blocks_avx512.c). */
 INLINE void stream_add(enum dtype type, struct row_sums *s,
-                       const unsigned char *p, const unsigned char *row,
-                       const char *x, size_t ldx, size_t n_vectors, int T,
-                       size_t ahead, bool to_l2)
+                       const unsigned char *p, const char *x, size_t ldx,
+                       size_t n, int T, struct sweep_far far)
 {
+    const size_t words = stream_words(type);
+    const size_t n_vectors = (2 * words * n + 63) / 64;
+    const bool whole = n == PART_BLOCKS;
+    _Alignas(64) unsigned char copy[64 * STREAM_VECTORS];
+    const unsigned char *row = p;
     const uint32_t *lanes = type == DT_Q8_0 ? lanes_q8_0 : lanes_q4_0;
     __m512 d[2], f[TOKENS][2];
 
+    if (!whole) {
+        memset(copy + 64 * (n_vectors - 1), 0, 64);
+        memcpy(copy, p, 2 * words * n);
+        p = copy;
+    }
     collect_scales(type, d, p, n_vectors);
     UNROLL
     for (int t = 0; t < T; t++) {
@@ -193,7 +185,7 @@ INLINE void stream_add(enum dtype type, struct row_sums *s,
         const __m512i v = _mm512_loadu_si512(p + 64 * j);
         const __m512i lane = _mm512_load_si512(lanes + 16 * j);
 
-        sweep_line(row + 64 * j, ahead, to_l2);
+        sweep_by(row + 64 * j, far.ahead, far.to_l2);
         UNROLL
         for (int t = 0; t < T; t++) {
             const __m512 sum =
@@ -203,87 +195,6 @@ INLINE void stream_add(enum dtype type, struct row_sums *s,
 
             *to = _mm512_fmadd_ps(sum, scale, *to);
         }
-    }
-}
-
-/* Multiply a row of n blocks by T tokens. */
-INLINE void stream_row(enum dtype type, float *y, size_t ldy,
-                       const unsigned char *w, const char *x, size_t ldx,
-                       size_t n, bool add, int T, size_t ahead, bool to_l2)
-{
-    const size_t words = stream_words(type);
-    struct row_sums s;
-
-    UNROLL
-    for (int t = 0; t < T; t++)
-        s.min[t] = s.a[t] = s.b[t] = _mm512_setzero_ps();
-    for (; n >= PART_BLOCKS; n -= PART_BLOCKS) {
-        stream_add(type, &s, w, w, x, ldx, words, T, ahead, to_l2);
-        w += 64 * words;
-        x += stream_bytes(type);
-    }
-    if (n > 0) {
-        _Alignas(64) unsigned char last[64 * STREAM_VECTORS];
-        const size_t bytes = 2 * words * n, vectors = (bytes + 63) / 64;
-
-        memset(last + 64 * (vectors - 1), 0, 64);
-        memcpy(last, w, bytes);
-        stream_add(type, &s, last, w, x, ldx, vectors, T, ahead, to_l2);
-    }
-    UNROLL
-    for (int t = 0; t < T; t++) {
-        float *to = y + (size_t)t * ldy;
-
-        *to = row_sum(&s, t) + (add ? *to : 0);
-    }
-}
-
-INLINE void stream_rows(enum dtype type, float *y, size_t ldy,
-                        const unsigned char *w, size_t w_stride, size_t n_rows,
-                        const char *x, size_t ldx, size_t n, bool add, int T)
-{
-    const size_t ahead = kernel_sweep.ahead;
-
-    if (kernel_sweep.to_l2)
-        for (size_t r = 0; r < n_rows; r++)
-            stream_row(type, y + r, ldy, w + r * w_stride, x, ldx, n, add, T,
-                       ahead, true);
-    else
-        for (size_t r = 0; r < n_rows; r++)
-            stream_row(type, y + r, ldy, w + r * w_stride, x, ldx, n, add, T,
-                       ahead, false);
-}
-
-/* Parts of a segment. */
-enum { STREAM_PARTS = SEGMENT / (PART_BLOCKS * RUN) };
-
-_Static_assert(TOKENS *STREAM_PARTS *(STREAM_SCALES + 128 * STREAM_VECTORS) <=
-                   KERNEL_WORK * sizeof(float),
-               "the caller's memory");
-
-/* Multiply all rows by T <= TOKENS tokens. */
-INLINE void stream_few(enum dtype type, float *y, size_t ldy,
-                       const unsigned char *w, size_t w_stride,
-                       const struct q8 *x, size_t n_rows, size_t n_cols,
-                       bool add, int T, float *work)
-{
-    const size_t bytes = stream_bytes(type), ldx = STREAM_PARTS * bytes;
-    char *out = (char *)work;
-    size_t n;
-
-    for (size_t c = 0; c < n_cols / RUN; c += n) {
-        n = n_cols / RUN - c;
-        n = n < SEGMENT / RUN ? n : SEGMENT / RUN;
-        for (size_t t = 0; t < (size_t)T; t++)
-            for (size_t b = 0; b < n; b += PART_BLOCKS)
-                stream_part(type, out + t * ldx + b / PART_BLOCKS * bytes,
-                            x->q + t * x->ldq + (c + b) * RUN,
-                            x->scale + t * x->ldg + c + b,
-                            x->sum + t * x->ldg + c + b,
-                            n - b < PART_BLOCKS ? n - b : PART_BLOCKS);
-        stream_rows(type, y, ldy, w, w_stride, n_rows, out, ldx, n,
-                    add || c > 0, T);
-        w += 2 * stream_words(type) * n;
     }
 }
 
