@@ -125,6 +125,7 @@ $(x86)/k_amx.o: private isa_flags := $(AVX512) -mavx512bf16 \
     -mavx512vnni -mamx-tile -mamx-bf16
 $(x86)/k_amx_few.o: private isa_flags := $(AVX512) -mavx512bf16 \
     -mavx512vnni -mamx-tile -mamx-bf16
+$(x86)/k_amx_blocks.o: private isa_flags := $(AVX512) -mavx512bf16
 $(x86)/k_q8_amx.o: private isa_flags := $(AVX512) \
     -mavx512vnni -mamx-tile -mamx-int8
 $(x86)/k_attn_amx.o: private isa_flags := $(AVX512) -mavx512bf16 \

@@ -39,7 +39,6 @@ static struct kernel_tuning tuning(enum isa level)
         .bf16 = level >= ISA_AVX512BF16,
         .bf16_min_tokens = 2,
         .bf16_pairs = level >= ISA_AMX,
-        .blocks_bf16 = level >= ISA_AMX,
         .blas = level == ISA_REF || (level < ISA_AVX512 && !cpu_is_intel()),
         .blas_min_tokens = 64,
         .blas_min_flops = 8e9,

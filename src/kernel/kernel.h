@@ -132,8 +132,6 @@ struct kernel_tuning {
     size_t bf16_min_tokens;    /* minimum number of tokens for bf16 */
     bool bf16_pairs;           /* bf16 is also faster with few tokens if each
                                   activation is the sum of two bf16 numbers */
-    bool blocks_bf16;          /* GGUF's blocks multiply many tokens faster in
-                                  bf16 than in int8 */
     bool blas;                 /* OpenBLAS is faster than gemm_f32 in large
                                   products */
     size_t blas_min_tokens;    /* minimum number of tokens for OpenBLAS */
@@ -390,6 +388,17 @@ struct kernels {
                                         size_t w_stride, const struct q8 *x,
                                         size_t n_rows, size_t n_cols,
                                         size_t n_tokens, bool add, float *work);
+
+    /* Multiply weights in blocks by bf16 activations, as gemm_bf16 would after
+     * blocks_to_f32 and from_f32[DT_BF16]. NULL on levels where gemm_q8_blocks
+     * is faster for any number of tokens. Parameters as in gemm_q8_blocks, and:
+     *   x  [n_tokens, n_cols] bf16, ldx elements from token to token, as in
+     *      gemm_bf16 */
+    void (*gemm_bf16_blocks[DT_N_BLOCKS])(float *y, size_t ldy, const void *w,
+                                          size_t w_stride, const void *x,
+                                          size_t ldx, size_t n_rows,
+                                          size_t n_cols, size_t n_tokens,
+                                          bool add, float *work);
 
     /* Return the sum of n bytes as 64-bit words, the last one padded with
      * zeros. This measures read bandwidth. */

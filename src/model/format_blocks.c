@@ -15,17 +15,11 @@ enum { WIDE_COLS = 1024, WIDE_ROWS = 32, WIDE_FEW = 4, WIDE_TOKENS = 64 };
 
 /* From so many tokens on, widening the weights to bf16 is a small fraction of
  * the product. */
-enum { BF16_MIN_TOKENS = 64, BF16_ROWS = GEMM_BF16_ROWS, BF16_COLS = 512 };
+enum { BF16_MIN_TOKENS = 64 };
 
 /* Behind the memory that the product of floats works in. */
 struct wide {
-    union {
-        float rows[WIDE_ROWS * WIDE_COLS];
-        struct {
-            uint16_t rows16[BF16_ROWS * BF16_COLS];
-            float row[BF16_COLS];
-        };
-    };
+    float rows[WIDE_ROWS * WIDE_COLS];
     float more[WIDE_TOKENS * WIDE_ROWS]; /* sums of all runs but the first */
 };
 
@@ -111,19 +105,9 @@ static void mul_bf16(const struct kernels *k, const struct row_product *p,
                      const uint16_t *x, size_t ldx)
 {
     const struct matrix *w = p->w;
-    struct wide *m = wide_of(p);
-    for (size_t r = 0; r < p->n_rows; r += BF16_ROWS) {
-        size_t n_rows = least(p->n_rows - r, BF16_ROWS);
-        for (size_t from = 0, n; from < w->cols; from += n) {
-            n = least(w->cols - from, BF16_COLS);
-            for (size_t i = 0; i < n_rows; i++) {
-                widen(k, m->row, w, p->row + r + i, from, n);
-                k->from_f32[DT_BF16](m->rows16 + i * n, m->row, n);
-            }
-            k->gemm_bf16(p->y + r, p->ldy, m->rows16, n, x + from, ldx, n_rows,
-                         n, p->n, p->add || from > 0, p->work);
-        }
-    }
+    k->gemm_bf16_blocks[w->dtype - DT_BLOCKS](
+        p->y, p->ldy, matrix_row(w, 0, p->row), row_bytes(w, 0), x, ldx,
+        p->n_rows, w->cols, p->n, p->add, p->work);
 }
 
 static void mul_i8(const struct kernels *k, const struct row_product *p,
@@ -141,7 +125,7 @@ static void fill(struct format_ops *ops, const struct kernels *k, bool exact)
     if (exact)
         return;
     ops->mul_i8 = mul_i8;
-    if (k->tune.blocks_bf16) {
+    if (k->gemm_bf16_blocks[0]) { /* all types or none */
         ops->mul_bf16 = mul_bf16;
         ops->bf16_min_tokens = BF16_MIN_TOKENS;
     }

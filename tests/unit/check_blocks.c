@@ -6,6 +6,7 @@
  * The seed can also come from QWICK_TEST_SEED. Runs from the project's root. */
 #include "check.h"
 
+#include <float.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -339,6 +340,68 @@ static void check_gemm(const struct kernels *k)
     gemm_case(k, DT_Q6_K, 9, 512, 2051, false);
 }
 
+/* ---- gemm_bf16 ---------------------------------------------------------- */
+
+/* Compare with gemm_bf16 on the widened and rounded weights, bit by bit, for
+ * numbers of tokens that gemm_bf16 treats as many. Subnormal weights count as
+ * 0, because the CPU's rounding to bf16 flushes them. */
+static void bf16_case(const struct kernels *k, enum dtype type, size_t rows,
+                      size_t cols, size_t tokens, bool add)
+{
+    enum { MANY = 65 };
+    char what[128];
+    size_t ldy = rows + below(4), ldx = (cols + below(3)), n = rows * cols;
+    size_t all = tokens > MANY ? tokens : MANY;
+    struct weights w = weights_new(type, rows, cols);
+    struct area y =
+        area_new(((tokens - 1) * ldy + rows) * sizeof(float), 4 * below(16));
+    float *want = must(calloc(all * ldy, sizeof *want)), *v = y.p;
+    float *x32 = must(calloc(all * ldx, sizeof *x32));
+    uint16_t *x = must(aligned_alloc(64, (all * ldx * 2 + 63) / 64 * 64));
+    uint16_t *dense = must(aligned_alloc(64, (n * 2 + 63) / 64 * 64));
+
+    snprintf(what, sizeof what,
+             "%s gemm_bf16 %s: %zu rows, %zu cols, %zu tokens%s", k->name,
+             dtype_name(type), rows, cols, tokens, add ? ", add" : "");
+    fill(x32, tokens * ldx, NORMAL, 0);
+    ref->from_f32[DT_BF16](x, x32, all * ldx);
+    for (size_t i = 0; i < n; i++)
+        if (fabsf(w.v[i]) < FLT_MIN)
+            w.v[i] = 0;
+    ref->from_f32[DT_BF16](dense, w.v, n);
+    for (size_t t = 0; add && t < tokens; t++) {
+        fill(want + t * ldy, rows, NORMAL, 0);
+        memcpy(v + t * ldy, want + t * ldy, rows * sizeof *v);
+    }
+    k->gemm_bf16(want, ldy, dense, cols, x, ldx, rows, cols, all, add, work());
+    k->gemm_bf16_blocks[type - DT_BLOCKS](v, ldy, w.p, w.stride, x, ldx, rows,
+                                          cols, tokens, add, work());
+    area_check(&y, what);
+    for (size_t t = 0; t < tokens; t++)
+        same_bits(what, v + t * ldy, want + t * ldy, rows);
+    free(want);
+    free(x32);
+    free(x);
+    free(dense);
+    area_free(&y);
+    weights_free(&w, what);
+}
+
+static void check_bf16(const struct kernels *k)
+{
+    static const size_t tokens[] = {1, 16, 31, 33, 64, 65, 130};
+
+    for (size_t i = 0; i < 12 * DT_N_BLOCKS; i++) {
+        enum dtype type = type_at(i);
+        size_t block = dtype_block(type);
+
+        if (k->gemm_bf16_blocks[type - DT_BLOCKS])
+            bf16_case(k, type, 1 + below(below(3) ? 40 : 300),
+                      (1 + below(below(3) ? 4 : 1300 / block)) * block,
+                      tokens[below(7)], i % 3 == 0);
+    }
+}
+
 /* ---- all levels --------------------------------------------------------- */
 
 static void levels(void (*check)(const struct kernels *))
@@ -365,6 +428,12 @@ static void all_gemm(void **state)
     levels(check_gemm);
 }
 
+static void all_bf16(void **state)
+{
+    (void)state;
+    levels(check_bf16);
+}
+
 int main(int argc, char **argv)
 {
     const char *env = getenv("QWICK_TEST_SEED");
@@ -372,6 +441,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(goldens),
         cmocka_unit_test(all_to_f32),
         cmocka_unit_test(all_gemm),
+        cmocka_unit_test(all_bf16),
     };
 
     if (env && *env)

@@ -1363,7 +1363,10 @@ static void check_table(const struct kernels *k, enum dtype type)
         void (*fn)(void);
 
         if (k->level < ISA_AMX &&
-            i == offsetof(struct kernels, gemm_bf16_affine))
+            (i == offsetof(struct kernels, gemm_bf16_affine) ||
+             (i >= offsetof(struct kernels, gemm_bf16_blocks) &&
+              i < offsetof(struct kernels, gemm_bf16_blocks) +
+                      sizeof k->gemm_bf16_blocks)))
             continue;
         if (k->level < ISA_AVX512BF16 &&
             (i == offsetof(struct kernels, gemm_bf16) ||

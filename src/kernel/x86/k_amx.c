@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "kernel/kernel.h"
+#include "kernel/x86/k_amx_blocks.h"
 #include "kernel/x86/k_amx_pack.h"
 #include "kernel/x86/k_q8_avx512.h"
 #include "kernel/x86/k_zmm.h"
@@ -284,44 +285,33 @@ WIDEN(5)
 WIDEN(6)
 WIDEN(8)
 
-/* pack_panel for rows [r, r + n) and columns [k, k + nk) of quantized weights.
- * They are widened to bf16 rows in L1 first. k is a multiple of COLS and so of
- * every group. */
-static void pack_affine(char *out, const struct affine *w, size_t r, size_t k,
-                        size_t n, size_t nk)
+/* Widen columns [k, k + nk) of row r. k is a multiple of COLS and so of every
+ * group. */
+static void widen_affine(char *out, const struct affine *w, size_t r, size_t k,
+                         size_t nk)
 {
     static void (*const of_width[])(
         char *, const unsigned char *, const unsigned char *,
         const unsigned char *, const struct affine *,
         size_t) = {[2] = widen_2, [3] = widen_3, [4] = widen_4,
                    [5] = widen_5, [6] = widen_6, [8] = widen_8};
-    enum { ROW = COLS * 2 + LINE };
-    _Alignas(64) char rows[SIDE * ROW];
-    const size_t q = k * (size_t)w->bits / 8;
     const size_t g = k / w->group * type_bytes(w->sb_type);
 
-    for (size_t r0 = 0; r0 < n; r0 += SIDE) {
-        const size_t nr = n - r0 < SIDE ? n - r0 : SIDE;
-
-        for (size_t i = 0; i < nr; i++) {
-            const size_t at = r + r0 + i;
-
-            of_width[w->bits](rows + i * ROW, w->q + at * w->q_stride + q,
-                              w->scales + at * w->sb_stride + g,
-                              w->biases + at * w->sb_stride + g, w, nk);
-        }
-        pack_panel(out + r0 / SIDE * TILE_BYTES, rows, ROW, nr, nk);
-    }
+    of_width[w->bits](out, w->q + r * w->q_stride + k * (size_t)w->bits / 8,
+                      w->scales + r * w->sb_stride + g,
+                      w->biases + r * w->sb_stride + g, w, nk);
 }
 
 /* ---- products ----------------------------------------------------------- */
 
+/* The weights are bf16, unless affine or blocks is set. */
 struct product {
     float *y;
     size_t ldy;
-    const char *w; /* bf16 weights, if affine is NULL */
+    const char *w; /* NULL for affine weights */
     size_t w_bytes;
-    const struct affine *affine; /* quantized weights, or NULL */
+    const struct affine *affine;
+    const struct block_rows *blocks;
     const char *x;
     size_t x_bytes;
     size_t n_rows, n_cols, n_tokens;
@@ -329,19 +319,46 @@ struct product {
     char *panel; /* [PANEL_BYTES] */
 };
 
+/* Do the work of pack_panel for rows [r, r + n) and columns [k, k + nk) of
+ * quantized weights. They are widened to bf16 rows in L1 first. */
+static void pack_widened(const struct product *p, size_t r, size_t k, size_t n,
+                         size_t nk)
+{
+    enum { ROW = COLS * 2 + LINE };
+    const struct block_rows *b = p->blocks;
+    _Alignas(64) char rows[SIDE * ROW];
+
+    for (size_t r0 = 0; r0 < n; r0 += SIDE) {
+        const size_t nr = at_most(n - r0, SIDE);
+
+        for (size_t i = 0; i < nr; i++) {
+            const size_t at = r + r0 + i;
+
+            if (b)
+                b->widen(rows + i * ROW,
+                         p->w + at * p->w_bytes + k / b->block * b->bytes, nk);
+            else
+                widen_affine(rows + i * ROW, p->affine, at, k, nk);
+        }
+        pack_panel(p->panel + r0 / SIDE * TILE_BYTES, rows, ROW, nr, nk);
+    }
+}
+
 /* Plan prefetches of the bytes of WIDE rows that packing columns [k, k + nk)
  * reads. */
 static struct fetch fetch_panel(const struct product *p, size_t r, size_t k,
                                 size_t nk, size_t steps)
 {
     const struct affine *a = p->affine;
+    const size_t block = p->blocks ? p->blocks->block : 1;
+    const size_t bytes = p->blocks ? p->blocks->bytes : 2;
 
     if (a)
         return fetch_rows((const char *)a->q + r * a->q_stride +
                               k * (size_t)a->bits / 8,
                           nk * (size_t)a->bits / 8, a->q_stride, WIDE, steps);
-    return fetch_rows(p->w + r * p->w_bytes + k * 2, nk * 2, p->w_bytes, WIDE,
-                      steps);
+    return fetch_rows(p->w + r * p->w_bytes + k / block * bytes,
+                      nk / block * bytes, p->w_bytes, WIDE, steps);
 }
 
 /* Multiply one panel of weights by tokens [t0, t0 + n). */
@@ -354,8 +371,8 @@ static void panel_run(const struct product *p, struct shape *shape, size_t r,
     struct fetch fetch =
         fetch_panel(p, r + WIDE, k, nk, (n + WIDE - 1) / WIDE * (nk / DEPTH));
 
-    if (p->affine)
-        pack_affine(panel, p->affine, r, k, nr, nk);
+    if (p->affine || p->blocks)
+        pack_widened(p, r, k, nr, nk);
     else
         pack_panel(panel, p->w + r * p->w_bytes + k * 2, p->w_bytes, nr, nk);
     for (size_t t = t0; t < t0 + n; t += WIDE) {
@@ -447,6 +464,34 @@ static void k_gemm_bf16_affine_amx(float *y, size_t ldy, const struct affine *w,
                                .panel = (char *)work});
 }
 
+#define BLOCKS(name, TYPE)                                                   \
+    static void k_gemm_bf16_##name##_amx(                                    \
+        float *y, size_t ldy, const void *w, size_t w_stride, const void *x, \
+        size_t ldx, size_t n_rows, size_t n_cols, size_t n_tokens, bool add, \
+        float *work)                                                         \
+    {                                                                        \
+        multiply(&(struct product){.y = y,                                   \
+                                   .ldy = ldy,                               \
+                                   .w = w,                                   \
+                                   .w_bytes = w_stride,                      \
+                                   .blocks = &block_rows[TYPE - DT_BLOCKS],  \
+                                   .x = x,                                   \
+                                   .x_bytes = ldx * 2,                       \
+                                   .n_rows = n_rows,                         \
+                                   .n_cols = n_cols,                         \
+                                   .n_tokens = n_tokens,                     \
+                                   .add = add,                               \
+                                   .panel = (char *)work});                  \
+    }
+
+#define ALL_BLOCKS(f)                                                   \
+    f(q4_0, DT_Q4_0) f(q4_1, DT_Q4_1) f(q5_0, DT_Q5_0) f(q5_1, DT_Q5_1) \
+        f(q8_0, DT_Q8_0) f(iq4_nl, DT_IQ4_NL) f(q2_k, DT_Q2_K)          \
+            f(q3_k, DT_Q3_K) f(q4_k, DT_Q4_K) f(q5_k, DT_Q5_K)          \
+                f(q6_k, DT_Q6_K) f(iq4_xs, DT_IQ4_XS)
+
+ALL_BLOCKS(BLOCKS)
+
 /* ---- measuring ---------------------------------------------------------- */
 
 static double k_peak_bf16_amx(size_t reps, float *sink)
@@ -481,5 +526,8 @@ void k_amx_init(struct kernels *k)
     gemm_bf16_rows = k->gemm_bf16;
     k->gemm_bf16 = k_gemm_bf16_amx;
     k->gemm_bf16_affine = k_gemm_bf16_affine_amx;
+#define ENTER(name, TYPE) \
+    k->gemm_bf16_blocks[TYPE - DT_BLOCKS] = k_gemm_bf16_##name##_amx;
+    ALL_BLOCKS(ENTER)
     k->peak_bf16 = k_peak_bf16_amx;
 }
