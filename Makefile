@@ -32,7 +32,8 @@ KERNEL_CHECKS ?= writes
 SAN_KERNEL_all := --param asan-instrumentation-with-call-threshold=0 \
     -fno-sanitize=null,alignment,object-size,pointer-overflow
 SAN_KERNEL_writes := --param asan-instrumentation-with-call-threshold=0 \
-    --param asan-instrument-reads=0 -fno-sanitize=undefined -O2
+    --param asan-instrument-reads=0 -fno-sanitize-address-use-after-scope \
+    -fno-sanitize=undefined -O2
 SAN_KERNEL = $(SAN_KERNEL_$(KERNEL_CHECKS))
 CFLAGS ?=
 LDFLAGS ?=
