@@ -334,13 +334,13 @@ static int open_config(struct qwick_engine *eng, bool optional,
     struct map map;
     bool found;
     if (optional) {
-        found = checkpoint_gguf(eng->ck) != NULL;
-        if (!found &&
-            checkpoint_map_small(eng->ck, "config.json", &map, &found, e))
-            return -1;
-        if (!found)
-            return 0;
-        map_close(&map);
+        if (!checkpoint_gguf(eng->ck)) {
+            if (checkpoint_map_small(eng->ck, "config.json", &map, &found, e))
+                return -1;
+            if (!found)
+                return 0;
+            map_close(&map);
+        }
         /* ignore errors: tokenizing works even for models that we cannot run */
         if (config_load(&eng->model.config, eng->ck, NULL))
             eng->model.config = (struct config){0};
