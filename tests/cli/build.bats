@@ -3,7 +3,7 @@
 
 setup() {
     cd "$BATS_TEST_DIRNAME/../.."
-    unset MAKEFLAGS MFLAGS MAKELEVEL
+    unset MAKEFLAGS MFLAGS MAKELEVEL SAN
 }
 
 # The compile lines of files with and without kernels.
