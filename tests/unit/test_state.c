@@ -46,19 +46,29 @@ static struct config some_config(void)
 
 /* ---- a pretended model -------------------------------------------------- */
 
-/* A sequence and its tokens. */
+/* A sequence, and a hash of its first n tokens for each n. */
 struct seq {
     struct kv_cache kv;
-    int tokens[MOST];
+    unsigned hashes[MOST + 1];
 };
+
+/* Tokens [from, from + n) become t. Later tokens are no longer known. */
+static void set_tokens(struct seq *s, size_t from, size_t n, int t)
+{
+    s->hashes[0] = 1;
+    for (size_t i = from; i < from + n; i++)
+        s->hashes[i + 1] = s->hashes[i] * 31 + (unsigned)t + 7;
+}
+
+static void copy_tokens(struct seq *to, const struct seq *from)
+{
+    memcpy(to->hashes, from->hashes, sizeof to->hashes);
+}
 
 /* A number that depends on the first n tokens. */
 static float mark(const struct seq *s, size_t n)
 {
-    unsigned x = 1;
-    for (size_t i = 0; i < n; i++)
-        x = x * 31 + (unsigned)s->tokens[i] + 7;
-    return (float)(x % 100003);
+    return (float)(s->hashes[n] % 100003);
 }
 
 /* Element `i` of array `what` of a layer and head, when the first n tokens
@@ -167,8 +177,7 @@ static void check_at(struct seq *s, size_t n)
 static void compute(struct seq *s, size_t n, int t, size_t n_layers)
 {
     size_t from = s->kv.n, end = from + n;
-    for (size_t i = from; i < end; i++)
-        s->tokens[i] = t;
+    set_tokens(s, from, n, t);
     if (n == 0)
         return;
     for (size_t l = 0; l < n_layers; l++) {
@@ -308,8 +317,6 @@ static void a_stopped_pass_leaves_a_usable_state(void **state)
                 if (n && end / DELTA_BLOCK > n / DELTA_BLOCK + 1)
                     want = n / 256 * 256;
                 kv_stop(&one.kv, more[j]);
-                for (size_t k = 0; k < n; k++)
-                    one.tokens[k] = 1;
                 assert_int_equal(one.kv.n, want);
                 check_at(&one, want);
                 grow(&one, 100, 3);
@@ -333,7 +340,7 @@ static void sequences_share_the_state(void **state)
         size_t want = n / DELTA_BLOCK >= 8 ? n : n / 256 * 256;
         assert_int_equal(kv_share(&two.kv, &one.kv, n, NULL), 0);
         assert_int_equal(two.kv.n, want);
-        memcpy(two.tokens, one.tokens, sizeof two.tokens);
+        copy_tokens(&two, &one);
         check_at(&two, want);
         grow(&two, 90, 2);
         check_at(&one, 300);
@@ -398,9 +405,7 @@ static void shared_snapshots_stay(void **state)
     grow(&one, 4000, 1);
     assert_int_equal(n_snapshots(&two.kv), n);
     kv_free(&one.kv);
-    memset(two.tokens, 0, sizeof two.tokens);
-    for (size_t i = 0; i < 4000; i++)
-        two.tokens[i] = 1;
+    set_tokens(&two, 0, 4000, 1);
     for (size_t to = 3840; to; to -= 256) {
         kv_truncate(&two.kv, to);
         assert_int_equal(two.kv.n, to);
@@ -432,7 +437,7 @@ static void a_snapshot_is_added_where_it_is_asked_for(void **state)
         if (pages) {
             grow(&two, 100, 4);
             assert_int_equal(kv_adopt(&two.kv, 0, shared, pages, end, NULL), 0);
-            memcpy(two.tokens, one.tokens, sizeof two.tokens);
+            copy_tokens(&two, &one);
             check_at(&two, end);
             grow(&two, 50, 3);
         }
@@ -497,7 +502,7 @@ static void failed_allocations_change_nothing(void **state)
             check_at(&one, 300);
             grow(&one, 300, 2);
             if (!shared)
-                memcpy(two.tokens, one.tokens, sizeof two.tokens);
+                copy_tokens(&two, &one);
             check_at(&two, shared ? 76 : n - 1);
             grow(&two, 40, 3);
             check_at(&two, two.kv.n);
