@@ -10,6 +10,10 @@ cd "$(dirname "$0")/.."
 export QWICK=${QWICK:-$PWD/qwick} TESTS=${TESTS:-build/tests} SAN=${SAN:-}
 export QWICK_TEST_TOKENIZER=${QWICK_TEST_TOKENIZER:-build/testdata/qwen3-tokenizer}
 unset QWICK_MODEL HF_HUB_CACHE HF_HOME NO_COLOR OPENBLAS_CORETYPE
+# Python itself, in place of a script that chooses a version each time.
+if python=$(python3 -c 'import sys; print(sys.executable)' 2>/dev/null); then
+    PATH=${python%/*}:$PATH
+fi
 jobs=${JOBS:-$(nproc)}
 # sanitizers make everything slower by a factor of ten
 limit=900
