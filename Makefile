@@ -59,6 +59,8 @@ lib_src := $(filter-out $(other_src),$(lib_src))
 else
 lib_src := $(filter-out $(x86_src),$(lib_src))
 endif
+# Kernels first: they take longest to compile, and none is left alone at the end.
+lib_src := $(filter src/kernel/%,$(lib_src)) $(filter-out src/kernel/%,$(lib_src))
 cli_src := $(wildcard src/cli/*.c)
 lib_obj := $(lib_src:%.c=$(BUILD)/%.o) $(BUILD)/src/file/builtin_data.o
 cli_obj := $(cli_src:%.c=$(BUILD)/%.o)
@@ -88,8 +90,8 @@ SONAME := libqwick.so.$(firstword $(subst ., ,$(VERSION)))
         unit-tests benches
 all: $(BIN) $(LIB) $(SHARED) $(PULL)
 
-$(BIN): $(cli_obj) $(INTERNAL)
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+$(BIN): $(INTERNAL) $(cli_obj)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(cli_obj) $(INTERNAL) $(LIBS)
 
 $(INTERNAL): $(lib_obj)
 	rm -f $@
