@@ -28,6 +28,9 @@ struct quantize_part {
 struct quantize_job {
     struct quantize_part from;
     size_t at;     /* where the result's elements begin */
+    size_t head;   /* GGUF: the part is rows of value heads with this many
+                      elements each, which the result has in tiled order
+                      (names.h); 0: in the order of the source */
     int bits;      /* 0: copied */
     size_t out[3]; /* indices into the shard's tensors: the copy; or codes,
                       scales, biases */
@@ -62,6 +65,13 @@ struct quantize_claim {
     bool router;   /* it chooses experts, or weighs the shared one */
 };
 
+/* What happens to each element x of a tensor on its way into a GGUF file:
+ * (x + plus) * times, or -exp(x). */
+struct quantize_change {
+    float plus, times;
+    bool decay;
+};
+
 struct quantize_form;
 
 struct quantize_plan {
@@ -78,7 +88,9 @@ struct quantize_plan {
     size_t n_params, bytes_read, bytes_written;
     size_t n_quantized, n_dense; /* matrices with few bits, and others */
     struct gguf_out meta;        /* of a GGUF file */
-    float *plus; /* [n_out of the only shard] GGUF: added to each element */
+    /* [n_out of the only shard] of a GGUF file */
+    struct quantize_change *changes;
+    size_t n_k_heads, n_v_heads; /* of Gated DeltaNet, see quantize_job.head */
 };
 
 /* What is read of the source. */
@@ -179,7 +191,8 @@ struct quantize_type {
     uint32_t file_type; /* general.file_type */
     enum dtype base;    /* of matrices */
     enum dtype head;    /* of the head, which may be the embedding */
-    enum dtype more;    /* of v_proj and down_proj in some layers */
+    enum dtype more;    /* of v_proj and down_proj in some layers, and of
+                           DeltaNet's qkv */
 };
 
 /* The row of a name; NULL when there is none. */
@@ -192,9 +205,19 @@ enum dtype quantize_type_of(const struct quantize_type *t,
                             const struct config *c, enum weight_id id,
                             size_t layer, size_t cols, enum dtype *wanted);
 
+/* Return the factor of q_norm that makes readers of the result compute the
+ * scores of layer i: they assume the score scale. 1 in released models. */
+float quantize_gguf_query_scale(const struct config *c, size_t i);
+
 /* Append all metadata of the result to p->meta. */
 int quantize_gguf_meta(struct quantize_plan *p, const struct quantize_source *s,
                        const struct quantize_type *t, struct qwick_err *e);
+/* Append the chat templates: chat_template.jinja, the files of
+ * CHECKPOINT_TEMPLATES and those in tokenizer_config.json, `tokenizer`. */
+int quantize_gguf_templates(struct quantize_plan *p,
+                            const struct checkpoint *ck,
+                            const struct json_value *tokenizer,
+                            struct qwick_err *e);
 /* Append the tokenizer and the chat templates. */
 int quantize_gguf_text(struct quantize_plan *p, const struct quantize_source *s,
                        struct qwick_err *e);

@@ -17,20 +17,6 @@ _Static_assert(STEP * sizeof(float) <= sizeof((struct quantize_room *)0)->q &&
                        sizeof((struct quantize_room *)0)->scales,
                "room for a step");
 
-/* The families whose metadata quantize_gguf_meta can write. */
-static const struct arch *const families[] = {&arch_qwen3, &arch_qwen3moe};
-
-static int check_family(const struct quantize_source *s, struct qwick_err *e)
-{
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-        if (s->c.arch == families[i])
-            return 0;
-    return err_set(e, QWICK_ERR_MODEL,
-                   "%s: model_type: \"%s\" cannot be written as a GGUF file "
-                   "(\"qwen3\" and \"qwen3_moe\" can)",
-                   checkpoint_dir(s->ck), s->c.model_type);
-}
-
 static const struct quantize_type *
 type_of(const struct qwick_quantize_options *o)
 {
@@ -51,8 +37,9 @@ static int plan(struct quantize_plan *p, const struct quantize_source *s,
                 struct qwick_err *e)
 {
     const struct quantize_type *t = type_of(p->o);
-    return check_family(s, e) || quantize_gguf_tensors(p, s, t, e) ||
-                   quantize_gguf_meta(p, s, t, e) || quantize_gguf_text(p, s, e)
+    return quantize_gguf_meta(p, s, t, e) ||
+                   quantize_gguf_tensors(p, s, t, e) ||
+                   quantize_gguf_text(p, s, e)
                ? -1
                : 0;
 }
@@ -85,6 +72,40 @@ static int round_step(const struct kernels *k, enum dtype type,
     return 0;
 }
 
+/* Find element i of a job's result in its source, both counted from the job's
+ * first element. *n: how many elements from it on are in the order of the
+ * result; at most *n as given. */
+static size_t find_source(const struct quantize_plan *p,
+                          const struct quantize_job *job, size_t i, size_t *n)
+{
+    if (!job->head)
+        return i;
+    size_t group = p->n_v_heads / p->n_k_heads, head = i / job->head;
+    size_t row = head / p->n_v_heads, at = i % job->head;
+    head %= p->n_v_heads; /* of the result: value head, key head */
+    head = head % p->n_k_heads * group + head / p->n_k_heads;
+    *n = job->head - at < *n ? job->head - at : *n;
+    return (row * p->n_v_heads + head) * job->head + at;
+}
+
+/* Widen elements [from, from + n) of a job's result to x, and change them. */
+static void widen(const struct quantize_work *w, const struct quantize_job *job,
+                  size_t from, float *x, size_t n)
+{
+    const struct st_tensor *t = job->from.src;
+    const struct quantize_change *c = &w->plan->changes[job->out[0]];
+    for (size_t i = 0, run; i < n; i += run) {
+        run = n - i;
+        size_t at = job->from.begin + find_source(w->plan, job, from + i, &run);
+        w->k->to_f32[t->dtype](x + i, t->data + at * dtype_bytes(t->dtype),
+                               run);
+    }
+    for (size_t i = 0; i < n && c->decay; i++)
+        x[i] = (float)-exp((double)x[i]); /* as bind_decay of arch_qwen35.c */
+    for (size_t i = 0; i < n && (c->plus != 0 || c->times != 1); i++)
+        x[i] = (x[i] + c->plus) * c->times;
+}
+
 static int write_piece(const struct quantize_work *w,
                        const struct quantize_job *job, size_t begin_at,
                        size_t n, struct quantize_room *room,
@@ -92,20 +113,20 @@ static int write_piece(const struct quantize_work *w,
 {
     const struct st_tensor *t = job->from.src;
     const enum dtype type = w->shard->out[job->out[0]].dtype;
-    const float plus = w->plan->plus[job->out[0]];
+    size_t block = dtype_block(type), bytes = dtype_bytes(type);
     float *x = (float *)(void *)room->scales;
-    size_t at = job->at + (begin_at - job->from.begin), bad;
+    size_t first = begin_at - job->from.begin, bad, one = 1;
     for (size_t done = 0, step; done < n; done += step) {
         step = n - done < STEP ? n - done : STEP;
-        size_t from = begin_at + done;
-        w->k->to_f32[t->dtype](x, t->data + from * dtype_bytes(t->dtype), step);
-        for (size_t i = 0; i < step && plus != 0; i++)
-            x[i] += plus;
-        if (round_step(w->k, type, room->q, x, step, &bad))
-            return quantize_bad_value(w, t, from + bad, e);
-        size_t block = dtype_block(type), bytes = dtype_bytes(type);
-        if (st_writer_at(w->writer, job->out[0], (at + done) / block * bytes,
-                         room->q, step / block * bytes, e))
+        size_t from = first + done;
+        widen(w, job, from, x, step);
+        if (round_step(w->k, type, room->q, x, step, &bad)) {
+            bad = find_source(w->plan, job, from + bad, &one);
+            return quantize_bad_value(w, t, job->from.begin + bad, e);
+        }
+        if (st_writer_at(w->writer, job->out[0],
+                         (job->at + from) / block * bytes, room->q,
+                         step / block * bytes, e))
             return -1;
     }
     return 0;

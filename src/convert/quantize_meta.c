@@ -55,9 +55,9 @@ static double usual_attention(const struct rope_config *r)
     return 0.1 * log(r->factor) + 1;
 }
 
-static int check_rope(const struct quantize_source *s, struct qwick_err *e)
+static int check_yarn(const struct quantize_source *s,
+                      const struct rope_config *r, struct qwick_err *e)
 {
-    const struct rope_config *r = &s->c.ropes[0];
     if (r->type != ROPE_YARN)
         return 0;
     if (!r->truncate)
@@ -69,22 +69,66 @@ static int check_rope(const struct quantize_source *s, struct qwick_err *e)
     return 0;
 }
 
+static int check_rope(const struct quantize_source *s, struct qwick_err *e)
+{
+    const struct config *c = &s->c;
+    for (size_t i = 1; i < c->n_ropes; i++)
+        if (c->ropes[i].type != ROPE_DEFAULT)
+            return refuse(s, "rope_parameters",
+                          "scaling in layers with a window", e);
+    return check_yarn(s, &c->ropes[0], e);
+}
+
+/* Readers know the windows of Gemma only. */
+static int check_windows(const struct quantize_source *s, struct qwick_err *e)
+{
+    const struct config *c = &s->c;
+    for (size_t i = 0; i < c->n_layers && !c->arch->gguf_pattern; i++)
+        if (c->layers[i].window != NO_WINDOW)
+            return refuse(s, "sliding_window", "a window", e);
+    return 0;
+}
+
+/* Find the period of the layers that attend without a state: each period-th
+ * does. 0: there is no period. */
+static size_t full_interval(const struct config *c)
+{
+    size_t period = 1;
+    while (period < c->n_layers && c->layers[period - 1].recurrent)
+        period++;
+    for (size_t i = 0; i < c->n_layers; i++)
+        if (c->layers[i].recurrent != ((i + 1) % period != 0))
+            return 0;
+    return period;
+}
+
 static int check_layers(const struct quantize_source *s, struct qwick_err *e)
 {
     const struct config *c = &s->c;
     bool experts = c->layers[0].n_experts > 0;
-    for (size_t i = 0; i < c->n_layers; i++) {
-        if (c->layers[i].window != NO_WINDOW)
-            return refuse(s, "sliding_window", "a window", e);
+    bool hybrid = c->arch->gguf_names->tiled;
+    for (size_t i = 0; i < c->n_layers; i++)
         if ((c->layers[i].n_experts > 0) != experts)
             return refuse(s, "mlp_only_layers",
                           "layers without experts beside layers with them", e);
-    }
     if (!experts && strcmp(c->arch->gguf, "qwen3moe") == 0)
         return refuse(s, "num_experts", "a mixture without experts", e);
     if (experts && !c->norm_topk_prob)
         return refuse(s, "norm_topk_prob", "false", e);
-    return 0;
+    if (hybrid && !c->delta.n_k_heads)
+        return refuse(s, "layer_types", "a model without linear_attention", e);
+    if (hybrid && !full_interval(c))
+        return refuse(s, "layer_types",
+                      "full_attention at other places than every n-th layer",
+                      e);
+    return check_windows(s, e);
+}
+
+float quantize_gguf_query_scale(const struct config *c, size_t i)
+{
+    double scalar = c->arch->gguf_query_scalar ? c->arch->gguf_query_scalar(c)
+                                               : (double)c->head_dim;
+    return c->layers[i].score_scale / (float)(1 / sqrt(scalar));
 }
 
 /* ---- entries --------------------------------------------------------------
@@ -108,7 +152,8 @@ static void put_sizes(const struct writer *w, const struct config *c)
     put_size(w, ".block_count", c->n_layers);
     put_size(w, ".context_length", c->n_ctx_max);
     put_size(w, ".embedding_length", c->d_model);
-    put_size(w, ".feed_forward_length", c->d_ff);
+    if (c->d_ff > 1) /* mixtures of experts may have no such field */
+        put_size(w, ".feed_forward_length", c->d_ff);
     put_size(w, ".attention.head_count", c->n_heads);
     put_size(w, ".attention.head_count_kv", c->n_kv_heads);
     put_size(w, ".attention.key_length", c->head_dim);
@@ -119,6 +164,90 @@ static void put_sizes(const struct writer *w, const struct config *c)
     put_size(w, ".expert_count", l->n_experts);
     put_size(w, ".expert_used_count", l->n_active);
     put_size(w, ".expert_feed_forward_length", l->d_ff);
+    if (l->shared_ff)
+        put_size(w, ".expert_shared_feed_forward_length", l->shared_ff);
+}
+
+/* The period of the layers without a window, as config_gguf.c has it; 0: each
+ * layer has a window. Returns false if there is no period. */
+static bool find_period(const struct config *c, size_t *period)
+{
+    bool any = false;
+    for (size_t i = 0; i < c->n_layers && !any; i++) {
+        *period = i + 1;
+        any = c->layers[i].window == NO_WINDOW;
+    }
+    if (!any)
+        *period = 0;
+    for (size_t i = 0; i < c->n_layers; i++) {
+        bool window = *period == 0 || (i + 1) % *period != 0;
+        if ((c->layers[i].window != NO_WINDOW) != window)
+            return false;
+    }
+    return true;
+}
+
+/* Readers take gguf_pattern as the period unless the file says otherwise. */
+static void put_windows(const struct writer *w, const struct config *c)
+{
+    static const char key[] = ".attention.sliding_window_pattern";
+    size_t n = 0, period, usual = c->arch->gguf_pattern;
+    bool is_usual = true;
+    char name[96];
+    for (size_t i = 0; i < c->n_layers; i++) {
+        bool window = c->layers[i].window != NO_WINDOW;
+        n += window;
+        is_usual = is_usual && window == ((i + 1) % usual != 0);
+    }
+    if (n == 0)
+        return;
+    put_size(w, ".attention.sliding_window", c->sliding_window);
+    put_double(w, ".rope.freq_base_swa", c->ropes[1].theta);
+    if (is_usual)
+        return;
+    if (find_period(c, &period)) {
+        put_size(w, key, period);
+        return;
+    }
+    gguf_put_array(w->o, full(w, key, name), GGUF_BOOL, c->n_layers);
+    for (size_t i = 0; i < c->n_layers; i++)
+        gguf_put_element_bool(w->o, c->layers[i].window != NO_WINDOW);
+}
+
+/* The rotary sections of positions in images. Readers want them, although the
+ * positions of text are equal in all of them. */
+static void put_sections(const struct writer *w,
+                         const struct json_value *config, size_t n_rot)
+{
+    enum { N_SECTIONS = 4 };
+    int64_t v[N_SECTIONS] = {(int64_t)n_rot / 2, 0, 0, 0};
+    char key[96];
+    const struct json_value *text = json_get(config, "text_config");
+    const struct json_value *list = json_get(
+        json_get(text ? text : config, "rope_parameters"), "mrope_section");
+    if (json_is(list, JSON_ARRAY) && list->len <= N_SECTIONS) {
+        v[0] = 0;
+        for (size_t i = 0; i < list->len; i++)
+            if (json_int(&list->items[i], 0, (int64_t)n_rot, &v[i]))
+                v[i] = 0;
+    }
+    gguf_put_array(w->o, full(w, ".rope.dimension_sections", key), GGUF_I32,
+                   N_SECTIONS);
+    for (size_t i = 0; i < N_SECTIONS; i++)
+        gguf_put_element_i32(w->o, (int32_t)v[i]);
+}
+
+static void put_delta(const struct writer *w, const struct quantize_source *s)
+{
+    const struct delta_config *d = &s->c.delta;
+    put_size(w, ".rope.dimension_count", s->c.ropes[0].n_rot);
+    put_sections(w, json_root(s->config), s->c.ropes[0].n_rot);
+    put_size(w, ".ssm.conv_kernel", d->conv);
+    put_size(w, ".ssm.state_size", d->d_k);
+    put_size(w, ".ssm.group_count", d->n_k_heads);
+    put_size(w, ".ssm.time_step_rank", d->n_v_heads);
+    put_size(w, ".ssm.inner_size", d->n_v_heads * d->d_v);
+    put_size(w, ".full_attention_interval", full_interval(&s->c));
 }
 
 static void put_rope(const struct writer *w, const struct rope_config *r)
@@ -175,6 +304,10 @@ int quantize_gguf_meta(struct quantize_plan *p, const struct quantize_source *s,
     put_name(&p->meta, s->ck);
     put_sizes(&w, &s->c);
     put_rope(&w, &s->c.ropes[0]);
+    if (s->c.delta.n_k_heads)
+        put_delta(&w, s);
+    if (s->c.arch->gguf_pattern)
+        put_windows(&w, &s->c);
     put_sampling(&p->meta, &s->c);
     gguf_put_u32(&p->meta, "general.quantization_version",
                  QUANTIZATION_VERSION);

@@ -493,7 +493,7 @@ void quantize_plan_free(struct quantize_plan *p)
     free(p->modules);
     free(p->shards);
     free(p->names);
-    free(p->plus);
+    free(p->changes);
     gguf_out_free(&p->meta);
     *p = (struct quantize_plan){0};
 }

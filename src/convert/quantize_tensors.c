@@ -17,88 +17,179 @@ struct planner {
     bool *used;       /* [tensors of the source] */
 };
 
-/* Weights of a layer, in the order of the file. */
-struct part {
+/* Layers that have a weight. */
+enum where {
+    ALL,
+    ATTENTION,
+    RECURRENT, /* Gated DeltaNet */
+    DENSE,     /* a dense MLP */
+    EXPERTS,   /* a mixture of experts */
+    SHARED     /* a mixture with an expert that all tokens share */
+};
+
+/* Weights of a layer, in the order of the file. Weights that the source's
+ * scheme does not have are left out. */
+static const struct part {
     enum weight_id id;
+    enum where where;
     bool optional;
+} parts[] = {
+    {WEIGHT_ATTN_NORM, ALL, false},
+    {WEIGHT_Q_PROJ, ATTENTION, false},
+    {WEIGHT_Q_BIAS, ATTENTION, true},
+    {WEIGHT_K_PROJ, ATTENTION, false},
+    {WEIGHT_K_BIAS, ATTENTION, true},
+    {WEIGHT_V_PROJ, ATTENTION, false},
+    {WEIGHT_V_BIAS, ATTENTION, true},
+    {WEIGHT_Q_NORM, ATTENTION, false},
+    {WEIGHT_K_NORM, ATTENTION, false},
+    {WEIGHT_O_PROJ, ATTENTION, false},
+    {WEIGHT_O_BIAS, ATTENTION, true},
+    {WEIGHT_DELTA_QKV, RECURRENT, false},
+    {WEIGHT_DELTA_Z, RECURRENT, false},
+    {WEIGHT_DELTA_B, RECURRENT, false},
+    {WEIGHT_DELTA_A, RECURRENT, false},
+    {WEIGHT_DELTA_CONV, RECURRENT, false},
+    {WEIGHT_DELTA_A_LOG, RECURRENT, false},
+    {WEIGHT_DELTA_DT_BIAS, RECURRENT, false},
+    {WEIGHT_DELTA_NORM, RECURRENT, false},
+    {WEIGHT_DELTA_OUT, RECURRENT, false},
+    {WEIGHT_ATTN_POST_NORM, ALL, false},
+    {WEIGHT_MLP_NORM, ALL, false},
+    {WEIGHT_GATE_PROJ, DENSE, false},
+    {WEIGHT_UP_PROJ, DENSE, false},
+    {WEIGHT_DOWN_PROJ, DENSE, false},
+    {WEIGHT_ROUTER, EXPERTS, false},
+    {WEIGHT_EXPERTS_GATE, EXPERTS, false},
+    {WEIGHT_EXPERTS_UP, EXPERTS, false},
+    {WEIGHT_EXPERTS_DOWN, EXPERTS, false},
+    {WEIGHT_SHARED_GATE, SHARED, false},
+    {WEIGHT_SHARED_GATE_PROJ, SHARED, false},
+    {WEIGHT_SHARED_UP_PROJ, SHARED, false},
+    {WEIGHT_SHARED_DOWN_PROJ, SHARED, false},
+    {WEIGHT_MLP_POST_NORM, ALL, false},
+};
+enum { N_PARTS = sizeof parts / sizeof *parts };
+
+static bool has_part(const struct layer_config *l, enum where where)
+{
+    return where == ATTENTION   ? !l->recurrent
+           : where == RECURRENT ? l->recurrent
+           : where == DENSE     ? !l->n_experts
+           : where == EXPERTS   ? l->n_experts > 0
+           : where == SHARED    ? l->n_experts > 0 && l->shared_ff > 0
+                                : true;
+}
+
+static bool is_expert(enum weight_id id)
+{
+    return id == WEIGHT_EXPERTS_GATE || id == WEIGHT_EXPERTS_UP ||
+           id == WEIGHT_EXPERTS_DOWN;
+}
+
+struct shape {
+    size_t rows, cols; /* rows 0: a vector */
+    bool exact;        /* small, and stored as F32 */
+    bool ones;         /* the source may have more dimensions, of 1 */
 };
 
-static const struct part attention[] = {
-    {WEIGHT_ATTN_NORM, false}, {WEIGHT_Q_PROJ, false}, {WEIGHT_Q_BIAS, true},
-    {WEIGHT_K_PROJ, false},    {WEIGHT_K_BIAS, true},  {WEIGHT_V_PROJ, false},
-    {WEIGHT_V_BIAS, true},     {WEIGHT_Q_NORM, false}, {WEIGHT_K_NORM, false},
-    {WEIGHT_O_PROJ, false},    {WEIGHT_O_BIAS, true},  {WEIGHT_MLP_NORM, false},
-};
-enum { N_ATTENTION = sizeof attention / sizeof *attention };
-
-static const enum weight_id dense[] = {WEIGHT_GATE_PROJ, WEIGHT_UP_PROJ,
-                                       WEIGHT_DOWN_PROJ};
-/* in the order of quantize_experts */
-static const enum weight_id mixture[] = {WEIGHT_EXPERTS_GATE, WEIGHT_EXPERTS_UP,
-                                         WEIGHT_EXPERTS_DOWN};
-
-/* Set the shape that a weight has by config.json; rows 0: a vector. */
-static void shape_of(const struct config *c, struct weight_ref w, size_t *rows,
-                     size_t *cols)
+/* The shape that a weight has by config.json. */
+static struct shape shape_of(const struct config *c, struct weight_ref w)
 {
     const struct layer_config *l = &c->layers[w.layer];
+    const struct delta_config *delta = &c->delta;
     size_t d = c->d_model, q = c->n_heads * c->head_dim;
-    size_t kv = c->n_kv_heads * c->head_dim;
-    const struct {
-        size_t rows, cols;
-    } shapes[N_WEIGHTS] = {
-        [WEIGHT_EMBED] = {c->vocab_size, d},
-        [WEIGHT_HEAD] = {c->vocab_size, d},
-        [WEIGHT_NORM] = {0, d},
-        [WEIGHT_ATTN_NORM] = {0, d},
-        [WEIGHT_MLP_NORM] = {0, d},
-        [WEIGHT_Q_PROJ] = {q, d},
-        [WEIGHT_K_PROJ] = {kv, d},
-        [WEIGHT_V_PROJ] = {kv, d},
-        [WEIGHT_O_PROJ] = {d, q},
-        [WEIGHT_Q_BIAS] = {0, q},
-        [WEIGHT_K_BIAS] = {0, kv},
-        [WEIGHT_V_BIAS] = {0, kv},
-        [WEIGHT_O_BIAS] = {0, d},
-        [WEIGHT_Q_NORM] = {0, c->head_dim},
-        [WEIGHT_K_NORM] = {0, c->head_dim},
-        [WEIGHT_GATE_PROJ] = {l->d_ff, d},
-        [WEIGHT_UP_PROJ] = {l->d_ff, d},
-        [WEIGHT_DOWN_PROJ] = {d, l->d_ff},
-        [WEIGHT_ROUTER] = {l->n_experts, d},
+    size_t kv = c->n_kv_heads * c->head_dim, heads = delta->n_v_heads;
+    size_t q_rows = c->attention_gate ? 2 * q : q, v = heads * delta->d_v;
+    const struct shape shapes[N_WEIGHTS] = {
+        [WEIGHT_EMBED] = {.rows = c->vocab_size, .cols = d},
+        [WEIGHT_HEAD] = {.rows = c->vocab_size, .cols = d},
+        [WEIGHT_NORM] = {.cols = d},
+        [WEIGHT_ATTN_NORM] = {.cols = d},
+        [WEIGHT_ATTN_POST_NORM] = {.cols = d},
+        [WEIGHT_MLP_NORM] = {.cols = d},
+        [WEIGHT_MLP_POST_NORM] = {.cols = d},
+        [WEIGHT_Q_PROJ] = {.rows = q_rows, .cols = d},
+        [WEIGHT_K_PROJ] = {.rows = kv, .cols = d},
+        [WEIGHT_V_PROJ] = {.rows = kv, .cols = d},
+        [WEIGHT_O_PROJ] = {.rows = d, .cols = q},
+        [WEIGHT_Q_BIAS] = {.cols = q_rows},
+        [WEIGHT_K_BIAS] = {.cols = kv},
+        [WEIGHT_V_BIAS] = {.cols = kv},
+        [WEIGHT_O_BIAS] = {.cols = d},
+        [WEIGHT_Q_NORM] = {.cols = c->head_dim},
+        [WEIGHT_K_NORM] = {.cols = c->head_dim},
+        [WEIGHT_GATE_PROJ] = {.rows = l->d_ff, .cols = d},
+        [WEIGHT_UP_PROJ] = {.rows = l->d_ff, .cols = d},
+        [WEIGHT_DOWN_PROJ] = {.rows = d, .cols = l->d_ff},
+        [WEIGHT_ROUTER] = {.rows = l->n_experts, .cols = d, .exact = true},
+        [WEIGHT_SHARED_GATE_PROJ] = {.rows = l->shared_ff, .cols = d},
+        [WEIGHT_SHARED_UP_PROJ] = {.rows = l->shared_ff, .cols = d},
+        [WEIGHT_SHARED_DOWN_PROJ] = {.rows = d, .cols = l->shared_ff},
+        [WEIGHT_SHARED_GATE] = {.cols = d, .ones = true},
+        [WEIGHT_DELTA_QKV] = {.rows = delta_channels(delta), .cols = d},
+        [WEIGHT_DELTA_Z] = {.rows = v, .cols = d},
+        [WEIGHT_DELTA_B] = {.rows = heads, .cols = d},
+        [WEIGHT_DELTA_A] = {.rows = heads, .cols = d},
+        [WEIGHT_DELTA_OUT] = {.rows = d, .cols = v},
+        [WEIGHT_DELTA_CONV] = {.rows = delta_channels(delta),
+                               .cols = delta->conv,
+                               .exact = true,
+                               .ones = true},
+        [WEIGHT_DELTA_A_LOG] = {.cols = heads},
+        [WEIGHT_DELTA_DT_BIAS] = {.cols = heads},
+        [WEIGHT_DELTA_NORM] = {.cols = delta->d_v},
     };
-    *rows = shapes[w.id].rows;
-    *cols = shapes[w.id].cols;
+    return shapes[w.id];
+}
+
+/* Whether a tensor has the shape; without dimensions of 1 if it may have
+ * more. */
+static bool has_shape(const struct st_tensor *t, const struct shape *s)
+{
+    size_t dims[ST_MAX_RANK] = {0}, n = 0;
+    for (size_t i = 0; i < t->rank; i++)
+        if (!s->ones || t->shape[i] != 1)
+            dims[n++] = t->shape[i];
+    return s->rows ? n == 2 && dims[0] == s->rows && dims[1] == s->cols
+                   : n == 1 && dims[0] == s->cols;
 }
 
 static int check_shape(const struct planner *pl, const struct st_tensor *t,
-                       size_t rows, size_t cols, struct qwick_err *e)
+                       const struct shape *s, struct qwick_err *e)
 {
     char why[160];
     if (t->dtype >= DT_N_FLOAT)
         snprintf(why, sizeof why,
                  "dtype %s cannot be converted (BF16, F16 and F32 can)",
                  dtype_name(t->dtype));
-    else if (rows == 0
-                 ? t->rank == 1 && t->shape[0] == cols
-                 : t->rank == 2 && t->shape[0] == rows && t->shape[1] == cols)
+    else if (has_shape(t, s))
         return 0;
     else
         snprintf(why, sizeof why,
                  "%zu dimensions and %zu elements in the file, shape [%zu, "
                  "%zu] by config.json",
-                 t->rank, t->n_bytes / dtype_bytes(t->dtype), rows, cols);
+                 t->rank, t->n_bytes / dtype_bytes(t->dtype), s->rows, s->cols);
     return quantize_err(pl->path, t, why, e);
 }
 
 /* ---- results --------------------------------------------------------------
  */
 
+/* Write the name of a weight in GGUF to out [NAMES_BYTES]. */
+static void write_name(const struct planner *pl, char *out, struct weight_ref w)
+{
+    const struct names *to = pl->s->c.arch->gguf_names;
+    if (w.id == WEIGHT_DELTA_A_LOG && !to->of[w.id][0])
+        w.id = WEIGHT_DELTA_DECAY;
+    names_expand(out, to, to->prefixes[0], w, 0);
+}
+
 /* The name of a weight in GGUF, kept by the plan; NULL: out of memory. */
 static const char *gguf_name(struct planner *pl, struct weight_ref w)
 {
     char name[NAMES_BYTES];
-    names_expand(name, &names_gguf, names_gguf.prefixes[0], w, 0);
+    write_name(pl, name, w);
     char *copy = strdup(name);
     if (copy)
         pl->p->names[pl->p->n_names++] = copy;
@@ -110,20 +201,70 @@ static const char *gguf_name(struct planner *pl, struct weight_ref w)
 static struct st_out_tensor *add_out(struct planner *pl, struct weight_ref w,
                                      enum dtype type)
 {
+    const struct names *from = pl->p->naming.names,
+                       *to = pl->s->c.arch->gguf_names;
     const char *name = gguf_name(pl, w);
     if (!name)
         return NULL;
     size_t i = pl->shard->n_out++;
     /* both schemes may store norms zero-centred */
-    pl->p->plus[i] = pl->p->naming.names->plus[w.id] - names_gguf.plus[w.id];
+    pl->p->changes[i] = (struct quantize_change){
+        .plus = from->plus[w.id] - to->plus[w.id],
+        .times = w.id == WEIGHT_Q_NORM
+                     ? quantize_gguf_query_scale(&pl->s->c, w.layer)
+                     : 1,
+        .decay = w.id == WEIGHT_DELTA_A_LOG && !to->of[w.id][0]};
     pl->shard->out[i] = (struct st_out_tensor){.name = name, .dtype = type};
     return &pl->shard->out[i];
 }
 
-static void add_job(struct planner *pl, struct quantize_part part, size_t at)
+/* head: see struct quantize_job. */
+static void add_job(struct planner *pl, struct quantize_part part, size_t at,
+                    size_t head)
 {
     pl->shard->jobs[pl->shard->n_jobs++] = (struct quantize_job){
-        .from = part, .at = at, .out = {pl->shard->n_out - 1}};
+        .from = part, .at = at, .head = head, .out = {pl->shard->n_out - 1}};
+}
+
+/* Elements of a value head in a weight that has value heads, one after another
+ * from *begin on; 0: the weight has none, or their order stays. */
+static size_t find_heads(const struct planner *pl, enum weight_id id,
+                         size_t cols, size_t *begin)
+{
+    const struct delta_config *c = &pl->s->c.delta;
+    bool tiled = pl->s->c.arch->gguf_names->tiled;
+    *begin = 0;
+    if (c->n_v_heads == c->n_k_heads || tiled == pl->p->naming.names->tiled)
+        return 0;
+    switch (id) {
+    case WEIGHT_DELTA_QKV:
+    case WEIGHT_DELTA_CONV:
+        *begin = 2 * c->n_k_heads * c->d_k * cols;
+        return c->d_v * cols;
+    case WEIGHT_DELTA_Z:
+        return c->d_v * cols;
+    case WEIGHT_DELTA_B:
+    case WEIGHT_DELTA_A:
+        return cols;
+    case WEIGHT_DELTA_A_LOG:
+    case WEIGHT_DELTA_DT_BIAS:
+        return 1;
+    case WEIGHT_DELTA_OUT: /* in each row */
+        return c->d_v;
+    default:
+        return 0;
+    }
+}
+
+/* Add the jobs of a weight that is one tensor of the source. */
+static void add_jobs(struct planner *pl, enum weight_id id,
+                     const struct st_tensor *t, size_t cols)
+{
+    size_t n = t->n_bytes / dtype_bytes(t->dtype), begin;
+    size_t head = find_heads(pl, id, cols, &begin);
+    if (begin)
+        add_job(pl, (struct quantize_part){t, 0, begin}, 0, 0);
+    add_job(pl, (struct quantize_part){t, begin, n - begin}, begin, head);
 }
 
 /* The type of a matrix; says when it is not the one asked for. */
@@ -135,7 +276,7 @@ static enum dtype choose_type(struct planner *pl, struct weight_ref w,
         quantize_type_of(pl->type, &pl->s->c, w.id, w.layer, cols, &wanted);
     char name[NAMES_BYTES], why[160];
     if (type != wanted) {
-        names_expand(name, &names_gguf, names_gguf.prefixes[0], w, 0);
+        write_name(pl, name, w);
         snprintf(why, sizeof why,
                  "stored as %s: rows of %zu elements are no multiple of "
                  "%s's block of %zu",
@@ -159,7 +300,6 @@ static int add_weight(struct planner *pl, struct weight_ref w, bool optional,
     const struct naming *from = &pl->p->naming;
     const struct st_tensor *t = NULL;
     char name[NAMES_BYTES];
-    size_t rows, cols;
     for (size_t v = 0;
          !t && names_expand(name, from->names, from->prefix, w, v); v++)
         t = st_find(pl->s->set, name);
@@ -170,20 +310,18 @@ static int add_weight(struct planner *pl, struct weight_ref w, bool optional,
         return err_set(e, QWICK_ERR_MODEL, "%s: tensor %s: missing", pl->path,
                        name);
     }
-    shape_of(&pl->s->c, w, &rows, &cols);
-    if (check_shape(pl, t, rows, cols, e))
+    struct shape s = shape_of(&pl->s->c, w);
+    if (check_shape(pl, t, &s, e))
         return -1;
-    /* as converters do: vectors and routers are small and stay exact */
-    enum dtype type =
-        rows && w.id != WEIGHT_ROUTER ? choose_type(pl, w, cols) : DT_F32;
+    /* as converters do: vectors and small matrices stay exact */
+    enum dtype type = s.rows && !s.exact ? choose_type(pl, w, s.cols) : DT_F32;
     struct st_out_tensor *out = add_out(pl, w, type);
     if (!out)
         return err_oom(e, NAMES_BYTES);
-    out->rank = t->rank;
-    memcpy(out->shape, t->shape, t->rank * sizeof *t->shape);
-    add_job(pl,
-            (struct quantize_part){t, 0, t->n_bytes / dtype_bytes(t->dtype)},
-            0);
+    const size_t shape[] = {s.rows, s.cols};
+    out->rank = s.rows ? 2 : 1;
+    memcpy(out->shape, shape + (s.rows ? 0 : 1), out->rank * sizeof *shape);
+    add_jobs(pl, w.id, t, s.cols);
     mark(pl, t);
     return 0;
 }
@@ -199,30 +337,27 @@ static int add_experts(struct planner *pl, struct weight_ref w,
     out->rank = 3;
     memcpy(out->shape, shape, sizeof shape);
     for (size_t i = 0, at = 0; i < m->n_parts; i++) {
-        add_job(pl, m->parts[i], at);
+        add_job(pl, m->parts[i], at, 0);
         at += m->parts[i].n;
         mark(pl, m->parts[i].src);
     }
     return 0;
 }
 
-/* *module: the layer's first one; moves on. */
+/* *module: the layer's first one; moves on. quantize_experts has them in the
+ * order of parts. */
 static int add_layer(struct planner *pl, size_t layer, size_t *module,
                      struct qwick_err *e)
 {
-    for (size_t i = 0; i < N_ATTENTION; i++)
-        if (add_weight(
-                pl, (struct weight_ref){.id = attention[i].id, .layer = layer},
-                attention[i].optional, e))
-            return -1;
-    bool experts = pl->s->c.layers[layer].n_experts > 0;
-    struct weight_ref w = {.id = WEIGHT_ROUTER, .layer = layer};
-    if (experts && add_weight(pl, w, false, e))
-        return -1;
-    for (size_t i = 0; i < 3; i++) {
-        w.id = experts ? mixture[i] : dense[i];
-        if (experts ? add_experts(pl, w, &pl->p->modules[(*module)++], e)
-                    : add_weight(pl, w, false, e))
+    for (size_t i = 0; i < N_PARTS; i++) {
+        const struct part *p = &parts[i];
+        struct weight_ref w = {.id = p->id, .layer = layer};
+        if (!has_part(&pl->s->c.layers[layer], p->where) ||
+            (!is_expert(p->id) && !pl->p->naming.names->of[p->id][0]))
+            continue;
+        if (is_expert(p->id)
+                ? add_experts(pl, w, &pl->p->modules[(*module)++], e)
+                : add_weight(pl, w, p->optional, e))
             return -1;
     }
     return 0;
@@ -284,16 +419,17 @@ static int reserve(struct quantize_plan *p, size_t n_layers, size_t n_tensors,
                    struct qwick_err *e)
 {
     /* each layer's weights, and the embedding, the last norm and the head */
-    size_t n_out = n_layers * (N_ATTENTION + 4) + 3;
-    /* a job takes a tensor, or half of an expert in a fused one */
-    size_t n_jobs = 0;
+    size_t n_out = n_layers * N_PARTS + 3;
+    /* a job takes a tensor, a part of one with value heads, or half of an
+       expert in a fused one */
+    size_t n_jobs = n_tensors;
     for (size_t i = 0; i < p->n_modules; i++)
         n_jobs += p->modules[i].n_parts;
     n_jobs += n_tensors;
     p->shards = calloc(1, sizeof *p->shards);
     p->names = calloc(n_out, sizeof *p->names);
-    p->plus = calloc(n_out, sizeof *p->plus);
-    if (!p->shards || !p->names || !p->plus)
+    p->changes = calloc(n_out, sizeof *p->changes);
+    if (!p->shards || !p->names || !p->changes)
         return err_oom(e, n_out * sizeof *p->names);
     p->n_shards = 1;
     strcpy(p->shards->name, OUTDIR_FILE);
@@ -312,6 +448,8 @@ int quantize_gguf_tensors(struct quantize_plan *p,
     struct planner pl = {
         .p = p, .s = s, .type = t, .path = checkpoint_dir(s->ck)};
     p->naming = names_choose(s->c.arch->names, s->set);
+    p->n_k_heads = s->c.delta.n_k_heads;
+    p->n_v_heads = s->c.delta.n_v_heads;
     p->modules = calloc(3 * s->c.n_layers + 1, sizeof *p->modules);
     p->claims = calloc(n + 1, sizeof *p->claims);
     pl.used = calloc(n + 1, sizeof *pl.used);

@@ -1,10 +1,11 @@
-/* The tokenizer and the chat templates of a GGUF file. */
+/* The tokenizer of a GGUF file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "convert/quantize.h"
 #include "engine/core/open_gguf.h"
+#include "engine/core/specials.h"
 #include "file/checkpoint.h"
 #include "file/map.h"
 #include "text/bpe.h"
@@ -18,11 +19,14 @@ enum { MAX_PATH_BYTES = 4096 };
 static const int32_t types[] = {[BPE_KIND_NORMAL] = 1,
                                 [BPE_KIND_CONTROL] = 3,
                                 [BPE_KIND_ADDED] = 4,
-                                [BPE_KIND_UNUSED] = 5};
+                                [BPE_KIND_UNUSED] = 5,
+                                [BPE_KIND_BYTE] = 6};
+enum { TYPE_UNKNOWN = 2 };
 
-/* A token for each row of the embedding. */
+/* A token for each row of the embedding. unknown: the token for text without
+ * tokens, or -1. */
 static int put_tokens(struct gguf_out *o, const struct bpe *b, size_t n,
-                      struct qwick_err *e)
+                      int32_t unknown, struct qwick_err *e)
 {
     struct buf text = {0};
     int32_t *kinds = calloc(n, sizeof *kinds);
@@ -36,7 +40,7 @@ static int put_tokens(struct gguf_out *o, const struct bpe *b, size_t n,
             rc = err_oom(e, text.len);
         else
             gguf_put_element_string(o, text.data, text.len);
-        kinds[id] = types[kind];
+        kinds[id] = (int32_t)id == unknown ? TYPE_UNKNOWN : types[kind];
     }
     if (!rc)
         gguf_put_array(o, "tokenizer.ggml.token_type", GGUF_I32, n);
@@ -65,19 +69,50 @@ static int put_merges(struct gguf_out *o, const struct bpe *b,
     return rc;
 }
 
+/* Scores of tokens that merges do not make: as converters write them. */
+static float other_score(enum bpe_kind kind)
+{
+    return kind == BPE_KIND_BYTE ? 0 : kind == BPE_KIND_UNUSED ? -10000 : -1000;
+}
+
+static int put_scores(struct gguf_out *o, const struct bpe *b, size_t n,
+                      const char *name, struct qwick_err *e)
+{
+    struct buf text = {0};
+    float *scores;
+    if (bpe_export_scores(b, name, &scores, e))
+        return -1;
+    int rc = 0;
+    gguf_put_array(o, "tokenizer.ggml.scores", GGUF_F32, n);
+    for (size_t id = 0; id < n && !rc; id++) {
+        enum bpe_kind kind;
+        text.len = 0;
+        rc = bpe_export_token(b, id, &text, &kind) ? err_oom(e, text.len) : 0;
+        gguf_put_element_f32(o, kind == BPE_KIND_NORMAL
+                                    ? (double)scores[id]
+                                    : (double)other_score(kind));
+    }
+    /* texts get no blank at their beginning */
+    gguf_put_bool(o, "tokenizer.ggml.add_space_prefix", false);
+    free(scores);
+    buf_free(&text);
+    return rc;
+}
+
 /* ---- special ids ----------------------------------------------------------
  */
 
 /* Where an id may stand. */
 struct places {
     const struct bpe *b;
-    const struct json_value *tokenizer, *model; /* tokenizer_config.json, NULL:
-                                                   none; config.json */
+    const struct json_value *tokenizer, *model; /* tokenizer_config.json, with
+                                                   special_tokens_map.json;
+                                                   config.json */
     size_t vocab_size;
 };
 
 /* The id of "NAME_token" in tokenizer_config.json, else "NAME_token_id" in
- * config.json, else -1. */
+ * config.json or its text_config, else -1. */
 static int32_t special_id(const struct places *p, const char *name)
 {
     char key[32];
@@ -90,6 +125,8 @@ static int32_t special_id(const struct places *p, const char *name)
         return bpe_added_id(p->b, v->str);
     snprintf(key, sizeof key, "%s_token_id", name);
     v = json_get(p->model, key);
+    if (!v)
+        v = json_get(json_get(p->model, "text_config"), key);
     if (json_is(v, JSON_ARRAY) && v->len)
         v = &v->items[0];
     return json_int(v, 0, (int64_t)p->vocab_size - 1, &id) ? -1 : (int32_t)id;
@@ -131,55 +168,19 @@ static int put_ids(struct gguf_out *o, const struct places *p,
         eos = c->stop_ids[0];
     if (f.n_after)
         eos = f.after[0];
-    if (f.n_before)
+    const struct json_value *v = json_get(p->tokenizer, "add_bos_token");
+    bool told = json_is(v, JSON_BOOL);
+    bool add_bos = told ? v->boolean : f.n_before > 0;
+    if (f.n_before && !told)
         bos = f.before[0];
     put_id(o, "tokenizer.ggml.eos_token_id", eos);
     put_id(o, "tokenizer.ggml.bos_token_id", bos);
     put_id(o, "tokenizer.ggml.padding_token_id", special_id(p, "pad"));
-    gguf_put_bool(o, "tokenizer.ggml.add_bos_token", f.n_before > 0);
+    put_id(o, "tokenizer.ggml.unknown_token_id", special_id(p, "unk"));
+    gguf_put_bool(o, "tokenizer.ggml.add_bos_token", add_bos && bos >= 0);
     if (f.n_after)
         gguf_put_bool(o, "tokenizer.ggml.add_eos_token", true);
     put_stops(o, p, c, eos);
-    return 0;
-}
-
-/* ---- chat templates -------------------------------------------------------
- */
-
-/* A list of {"name", "template"}. "default" has the key without a name. */
-static void put_named(struct gguf_out *o, const struct json_value *list)
-{
-    for (size_t i = 0; i < list->len; i++) {
-        const struct json_value *name = json_get(&list->items[i], "name");
-        const struct json_value *t = json_get(&list->items[i], "template");
-        char key[128] = "tokenizer.chat_template";
-        if (!json_is(name, JSON_STRING) || !json_is(t, JSON_STRING))
-            continue;
-        if (!json_equals(name, "default"))
-            snprintf(key, sizeof key, "tokenizer.chat_template.%.60s",
-                     name->str);
-        gguf_put_string(o, key, t->str, t->len);
-    }
-}
-
-static int put_templates(struct gguf_out *o, const struct checkpoint *ck,
-                         const struct json_value *tokenizer,
-                         struct qwick_err *e)
-{
-    static const char key[] = "tokenizer.chat_template";
-    const struct json_value *t = json_get(tokenizer, "chat_template");
-    struct map map;
-    bool found;
-    if (checkpoint_map_small(ck, "chat_template.jinja", &map, &found, e))
-        return -1;
-    if (found) {
-        gguf_put_string(o, key, (const char *)map.data, map.size);
-        map_close(&map);
-    } else if (json_is(t, JSON_STRING)) {
-        gguf_put_string(o, key, t->str, t->len);
-    } else if (json_is(t, JSON_ARRAY)) {
-        put_named(o, t);
-    }
     return 0;
 }
 
@@ -216,29 +217,30 @@ static int open_bpe(struct bpe **out, const struct quantize_source *s,
                    path, lack);
 }
 
-static int open_config(struct json_doc **out, const struct checkpoint *ck,
-                       struct qwick_err *e)
+/* The kind of the tokenizer, and what only this kind has. */
+static int put_kind(struct gguf_out *o, const struct quantize_source *s,
+                    const struct bpe *b, struct qwick_err *e)
 {
-    struct map map;
-    bool found;
+    static const char model[] = "tokenizer.ggml.model",
+                      pre[] = "tokenizer.ggml.pre";
     char path[MAX_PATH_BYTES];
-    *out = NULL;
-    checkpoint_path(ck, "tokenizer_config.json", path, sizeof path);
-    if (checkpoint_map_small(ck, "tokenizer_config.json", &map, &found, e))
-        return -1;
-    if (!found)
-        return 0;
-    int rc = json_parse(out, path, (const char *)map.data, map.size,
-                        QWICK_ERR_MODEL, e);
-    map_close(&map);
-    return rc;
+    if (bpe_export_pieces(b)) {
+        gguf_put_string(o, model, "llama", 5);
+        gguf_put_string(o, pre, "default", 7);
+        checkpoint_path(s->ck, "tokenizer.json", path, sizeof path);
+        return put_scores(o, b, s->c.vocab_size, path, e);
+    }
+    const char *split = open_gguf_pre(bpe_export_split(b));
+    gguf_put_string(o, model, "gpt2", 4);
+    gguf_put_string(o, pre, split, strlen(split));
+    return put_merges(o, b, e);
 }
 
 int quantize_gguf_text(struct quantize_plan *p, const struct quantize_source *s,
                        struct qwick_err *e)
 {
     struct bpe *b;
-    struct json_doc *doc = NULL;
+    struct specials names;
     if (open_bpe(&b, s, e))
         return -1;
     if (!b) {
@@ -247,21 +249,22 @@ int quantize_gguf_text(struct quantize_plan *p, const struct quantize_source *s,
                       "weights");
         return 0;
     }
-    int rc = open_config(&doc, s->ck, e);
-    const struct places places = {b, doc ? json_root(doc) : NULL,
-                                  json_root(s->config), s->c.vocab_size};
+    int rc = specials_open(&names, s->ck, e);
+    const struct places places = {b, &names.all, json_root(s->config),
+                                  s->c.vocab_size};
     struct gguf_out *o = &p->meta;
     if (!rc) {
-        gguf_put_string(o, "tokenizer.ggml.model", "gpt2", 4);
-        const char *pre = open_gguf_pre(bpe_export_split(b));
-        gguf_put_string(o, "tokenizer.ggml.pre", pre, strlen(pre));
-        rc = put_tokens(o, b, s->c.vocab_size, e) || put_merges(o, b, e) ||
+        rc = put_kind(o, s, b, e) ||
+                     put_tokens(
+                         o, b, s->c.vocab_size,
+                         bpe_export_pieces(b) ? special_id(&places, "unk") : -1,
+                         e) ||
                      put_ids(o, &places, &s->c, e) ||
-                     put_templates(o, s->ck, places.tokenizer, e)
+                     quantize_gguf_templates(p, s->ck, places.tokenizer, e)
                  ? -1
                  : 0;
     }
-    json_free(doc);
+    specials_close(&names);
     bpe_close(b);
     return rc;
 }

@@ -34,7 +34,7 @@ static bool has_more(size_t layer, size_t n_layers)
 static bool is_sensitive(enum weight_id id)
 {
     return id == WEIGHT_V_PROJ || id == WEIGHT_DOWN_PROJ ||
-           id == WEIGHT_EXPERTS_DOWN;
+           id == WEIGHT_EXPERTS_DOWN || id == WEIGHT_SHARED_DOWN_PROJ;
 }
 
 /* The type to take when rows are no multiple of the block. */
@@ -43,16 +43,27 @@ static enum dtype fallback(enum dtype type)
     return type == DT_Q4_K ? DT_Q5_0 : type == DT_Q6_K ? DT_Q8_0 : DT_F16;
 }
 
+/* The type of a matrix whose rows fit any block. */
+static enum dtype want(const struct quantize_type *t, const struct config *c,
+                       enum weight_id id, size_t layer)
+{
+    if (id == WEIGHT_HEAD || (id == WEIGHT_EMBED && c->tied_head))
+        return t->head;
+    /* a row for each head: few bytes, and a state carries their errors on */
+    if (id == WEIGHT_DELTA_A || id == WEIGHT_DELTA_B)
+        return t->base < DT_BLOCKS ? t->base : DT_Q8_0;
+    /* llama.cpp has Q5_K, which we do not write */
+    if (id == WEIGHT_DELTA_QKV ||
+        (is_sensitive(id) && has_more(layer, c->n_layers)))
+        return t->more;
+    return t->base;
+}
+
 enum dtype quantize_type_of(const struct quantize_type *t,
                             const struct config *c, enum weight_id id,
                             size_t layer, size_t cols, enum dtype *wanted)
 {
-    bool head = id == WEIGHT_HEAD || (id == WEIGHT_EMBED && c->tied_head);
-    enum dtype type = head ? t->head
-                      : is_sensitive(id) && has_more(layer, c->n_layers)
-                          ? t->more
-                          : t->base;
-    *wanted = type;
+    enum dtype type = *wanted = want(t, c, id, layer);
     while (cols % dtype_block(type))
         type = fallback(type);
     return type;

@@ -89,6 +89,16 @@ void gguf_put_element_i32(struct gguf_out *o, int32_t v)
     o->bad |= put_le(&o->entries, (uint32_t)v, 4) != 0;
 }
 
+void gguf_put_element_f32(struct gguf_out *o, double v)
+{
+    o->bad |= put_le(&o->entries, bits_of(v), 4) != 0;
+}
+
+void gguf_put_element_bool(struct gguf_out *o, bool v)
+{
+    o->bad |= put_le(&o->entries, v, 1) != 0;
+}
+
 void gguf_put_element_string(struct gguf_out *o, const char *s, size_t n)
 {
     o->bad |= put_text(&o->entries, s, n) != 0;

@@ -32,6 +32,8 @@ void gguf_put_string(struct gguf_out *o, const char *key, const char *s,
 void gguf_put_array(struct gguf_out *o, const char *key, enum gguf_type type,
                     size_t n);
 void gguf_put_element_i32(struct gguf_out *o, int32_t v);
+void gguf_put_element_f32(struct gguf_out *o, double v);
+void gguf_put_element_bool(struct gguf_out *o, bool v);
 void gguf_put_element_string(struct gguf_out *o, const char *s, size_t n);
 void gguf_out_free(struct gguf_out *o);
 

@@ -40,6 +40,12 @@ struct arch {
     /* The naming schemes of its checkpoints (names.h), NULL at the end. */
     const struct names *const *names;
 
+    /* The scheme of its GGUF files, one of names. NULL without such files. */
+    const struct names *gguf_names;
+    /* The squared reciprocal of the score scale that readers of its GGUF files
+       assume, since no key holds it. NULL: head_dim. */
+    double (*gguf_query_scalar)(const struct config *c);
+
     /* Bind the weights of layer i by id. m->weights is open and m->config
      * read. Vectors belong to m->weights. Returns 0, or -1 with *e set. */
     int (*bind_layer)(struct model *m, struct layer *l, size_t i,

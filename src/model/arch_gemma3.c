@@ -166,16 +166,21 @@ static void scale_ollama(struct config *c, const struct section *s)
     r->factor = 8;
 }
 
-/* query_pre_attn_scalar. GGUF files do not have it: it is head_dim, and in the
- * model of 27B, which is the one with 62 layers, d_model / n_heads. */
+/* query_pre_attn_scalar of GGUF files: head_dim, and in the model of 27B, which
+ * is the one with 62 layers, d_model / n_heads. */
+static double gguf_scalar(const struct config *c)
+{
+    return c->n_layers == LAYERS_27B ? (double)(c->d_model / c->n_heads)
+                                     : (double)c->head_dim;
+}
+
 static int read_scalar(const struct config *c, const struct section *s,
                        double *out, struct qwick_err *e)
 {
     if (!section_is_gguf(s))
         return section_opt_double(s, "query_pre_attn_scalar", 256, 1e-6,
                                   MAX_DIM, out, e);
-    *out = c->n_layers == LAYERS_27B ? (double)(c->d_model / c->n_heads)
-                                     : (double)c->head_dim;
+    *out = gguf_scalar(c);
     return *out > 0 ? 0
                     : section_bad(s, "hidden_size", "at least head_count", e);
 }
@@ -264,6 +269,8 @@ const struct arch arch_gemma3 = {.model_type = "gemma3_text",
                                  .gguf = "gemma3",
                                  .gguf_pattern = 6,
                                  .names = schemes,
+                                 .gguf_names = &names_gguf,
+                                 .gguf_query_scalar = gguf_scalar,
                                  .read_config = read_config,
                                  .bind_layer = bind_layer,
                                  .layer = layer,

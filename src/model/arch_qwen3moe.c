@@ -27,6 +27,7 @@ static const struct names *const schemes[] = {&names_hub, &names_gguf, NULL};
 const struct arch arch_qwen3moe = {.model_type = "qwen3_moe",
                                    .gguf = "qwen3moe",
                                    .names = schemes,
+                                   .gguf_names = &names_gguf,
                                    .read_config = read_config,
                                    .bind_layer = bind_layer,
                                    .layer = qwen3_layer,

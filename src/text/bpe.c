@@ -486,7 +486,8 @@ static int encode_piece(struct encoder *c, const char *p, size_t n)
         n = c->copy.len;
     }
     for (size_t i = 0; i < n && c->n <= c->enough;) {
-        size_t k = c->b->byte_fallback ? n : split_next(c->b->split, p + i, n - i);
+        size_t k =
+            c->b->byte_fallback ? n : split_next(c->b->split, p + i, n - i);
         if (encode_word(c, p + i, k, n - i) < 0)
             return -1;
         i += k;

@@ -83,9 +83,17 @@ int bpe_open_parts(struct bpe **out, const struct bpe_parts *parts,
 
 /* The way back: what bpe_open_parts needs for an equal tokenizer. */
 
-/* Return what the tokenizer has that parts cannot say, or NULL. Parts are taken
- * to have NFC. */
+/* Return what the tokenizer has that parts cannot say, or NULL. Parts with
+ * merges are taken to have NFC. */
 const char *bpe_export_lacks(const struct bpe *b);
+/* Return whether the tokenizer has byte_fallback, so that parts need scores. */
+bool bpe_export_pieces(const struct bpe *b);
+/* Make the scores [bpe_size] that merge as this tokenizer's merges do,
+ * malloc'ed. Only tokens of kind NORMAL have scores, others have 0.
+ * QWICK_ERR_MODEL, with the tokens and the name of the file, if no scores do
+ * that. */
+int bpe_export_scores(const struct bpe *b, const char *name, float **out,
+                      struct qwick_err *e);
 /* Return how texts are split. */
 enum split bpe_export_split(const struct bpe *b);
 /* Append the spelling of an id; nothing if *kind becomes BPE_KIND_UNUSED. Any

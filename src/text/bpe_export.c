@@ -10,6 +10,18 @@ static int put_char(struct buf *out, uint32_t c)
     return c < 0x80 ? buf_putc(out, (char)c) : buf_append(out, s, 2);
 }
 
+/* With byte_fallback: blanks are U+2581, and a byte is <0xHH>. */
+static int put_characters(const struct bpe_tok *t, const char *p,
+                          struct buf *out)
+{
+    int rc = 0;
+    if (t->flags & BPE_FALLBACK)
+        return buf_printf(out, "<0x%02X>", (unsigned)(unsigned char)*p);
+    for (size_t i = 0; i < t->len && !rc; i++)
+        rc = p[i] == ' ' ? buf_puts(out, "\xE2\x96\x81") : buf_putc(out, p[i]);
+    return rc;
+}
+
 /* The token of the vocabulary as the file spells it. */
 static int put_spelling(const struct bpe *b, const struct bpe_tok *t,
                         struct buf *out)
@@ -17,6 +29,8 @@ static int put_spelling(const struct bpe *b, const struct bpe_tok *t,
     const char *p = b->arena + t->off;
     if (t->flags & (BPE_SPELLED | BPE_RAW))
         return buf_append(out, p, t->len);
+    if (b->byte_fallback)
+        return put_characters(t, p, out);
     for (size_t i = 0; i < t->len; i++)
         if (put_char(out, b->alphabet.char_of[(unsigned char)p[i]]))
             return -1;
@@ -31,6 +45,24 @@ static const struct bpe_added *find_added(const struct bpe *b, size_t id)
     return NULL;
 }
 
+bool bpe_is_byte(const struct bpe *b, uint32_t id)
+{
+    const struct bpe_tok *t = &b->tok[id];
+    if (!b->byte_fallback || !(t->flags & BPE_SPELLED))
+        return t->flags & BPE_FALLBACK;
+    int byte = bpe_fallback_byte(b->arena + t->off, t->len);
+    return byte >= 0 && b->byte_id[byte] == id;
+}
+
+/* Whether merges make the added text, which then is in the vocabulary, too: it
+ * has U+2581, for which blanks stand in a text. */
+static bool is_made(const struct bpe *b, const struct bpe_tok *t,
+                    const struct bpe_added *a)
+{
+    return b->byte_fallback && t->flags & BPE_MODEL &&
+           bpe_piece_has_blank(a->content, a->len);
+}
+
 int bpe_export_token(const struct bpe *b, size_t id, struct buf *out,
                      enum bpe_kind *kind)
 {
@@ -40,12 +72,13 @@ int bpe_export_token(const struct bpe *b, size_t id, struct buf *out,
     *kind = BPE_KIND_UNUSED;
     if (!t || !(t->flags & BPE_HAS))
         return 0;
-    if (a) {
-        *kind = t->flags & BPE_SPECIAL ? BPE_KIND_CONTROL : BPE_KIND_ADDED;
-        return buf_append(out, a->content, a->len);
-    }
-    *kind = BPE_KIND_NORMAL;
-    return put_spelling(b, t, out);
+    if (a && t->flags & BPE_SPECIAL)
+        *kind = BPE_KIND_CONTROL;
+    else if (a && !is_made(b, t, a))
+        *kind = BPE_KIND_ADDED;
+    else
+        *kind = bpe_is_byte(b, (uint32_t)id) ? BPE_KIND_BYTE : BPE_KIND_NORMAL;
+    return a ? buf_append(out, a->content, a->len) : put_spelling(b, t, out);
 }
 
 /* ---- merges ---------------------------------------------------------------
@@ -75,12 +108,16 @@ enum split bpe_export_split(const struct bpe *b)
     return b->split;
 }
 
+bool bpe_export_pieces(const struct bpe *b)
+{
+    return b->byte_fallback;
+}
+
 const char *bpe_export_lacks(const struct bpe *b)
 {
-    return b->byte_fallback   ? "byte_fallback"
-           : b->ignore_merges ? "ignore_merges"
-           : !b->nfc          ? "no NFC normalizer"
-           : b->no_frame      ? "a post_processor that does more than add ids"
+    return b->ignore_merges               ? "ignore_merges"
+           : !b->nfc && !b->byte_fallback ? "no NFC normalizer"
+           : b->no_frame ? "a post_processor that does more than add ids"
            : b->n_before > 1 || b->n_after > 1
                ? "a post_processor that adds several ids on one side"
                : NULL;

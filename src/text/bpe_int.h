@@ -85,6 +85,9 @@ uint32_t bpe_first_char(const struct bpe *b, const char *p, size_t n,
  * character. */
 size_t bpe_char_start(const char *p, size_t n, size_t at);
 
+/* Return whether the token stands for a single byte, with byte_fallback. */
+bool bpe_is_byte(const struct bpe *b, uint32_t id);
+
 /* ---- SentencePiece (bpe_pieces.c) ---- */
 
 #define BPE_NO_ID UINT32_MAX
@@ -94,6 +97,10 @@ size_t bpe_char_start(const char *p, size_t n, size_t at);
  * Returns -1 when out of memory. */
 int bpe_pieces_text(const struct bpe *b, const char *p, size_t n,
                     struct buf *out);
+
+/* Return whether a spelling stands for a text with blanks. Such a token is
+ * found by merging, not as an added token. */
+bool bpe_piece_has_blank(const char *p, size_t n);
 
 /* Return the token p[0..n) that merges make, or BPE_NO_ID; its order, or
  * BPE_NO_RANK. BPE_PAD bytes after p[0..n) must be readable. */

@@ -152,9 +152,6 @@ int bpe_piece_put(struct bpe_load *l, enum bpe_kind kind, uint32_t id,
 /* Do the work of bpe_find_bytes, and take the table of spellings. Call this
  * when added tokens have their rows. */
 int bpe_pieces_end(struct bpe_load *l);
-/* Return whether a spelling stands for a text with blanks. Such a token is
- * found by merging, not as an added token. */
-bool bpe_piece_has_blank(const char *p, size_t n);
 
 /* ---- bpe_scan.c ---- */
 

@@ -162,6 +162,81 @@ json.dump(o, open(path, "w"))' "$T/c" "$1" "$2"; }
     [ "$(q choose --json -a yes -a no -m "$T/q8" "is it" | sure)" = "$want" ]
 }
 
+@test "quantize writes a GGUF file that answers as the checkpoint" {
+    mkdir "$T/c"
+    python3 tests/cli/gemma.py "$T/c" closed
+    q quantize --format gguf --type BF16 -m "$T/c" -o "$T/c.gguf"
+    python3 -c 'import json
+for line in open("tests/golden/gemma-tokenizer/visible.jsonl"):
+    o = json.loads(line)
+    if "skip_special" not in o:
+        print(json.dumps({"text": o["text"]}))' >"$T/texts"
+    for m in c c.gguf; do
+        {
+            q tokenize --jsonl -m "$T/$m" -f "$T/texts"
+            q render -m "$T/$m" '[{"role":"user","content":"x"}]'
+            q --json --exact -n 30 -m "$T/$m" "why is the sky blue?" | bare
+            q --raw --json --exact -n 9 -m "$T/$m" "why is  the sky" | bare
+            q choose --exact --json -a yes -a no -m "$T/$m" "is it raining?" | bare
+            q score --exact --json --chat --given "say it" -m "$T/$m" "it" | bare
+            q inspect -m "$T/$m" | grep -E "^(n ctx max|rope|rms|sliding|stop)" | sort
+        } >"$T/out.$m"
+    done
+    [ "$(wc -l <"$T/out.c")" -gt 170 ]
+    diff "$T/out.c" "$T/out.c.gguf"
+    q quantize --format gguf --type Q4_0 -m "$T/c" -o "$T/q4.gguf"
+    q --json -n 10 -m "$T/q4.gguf" "why is the sky blue?" | jget '[0][len(o["tokens"]) != 10]'
+    q inspect -m "$T/q4.gguf" | grep -q "^quantization *Q4_0"
+    # as converters of SentencePiece models write it
+    python3 - "$T/c.gguf" <<'EOF'
+import re, sys
+sys.argv = ["gguf.py", "none"] + sys.argv[1:]
+exec(open("tests/cli/gguf.py").read().rsplit("if sys.argv[1]", 1)[0])
+kv, _ = read(sys.argv[2])
+get = lambda k: kv["tokenizer.ggml." + k][1]
+assert get("model") == b"llama" and get("pre") == b"default"
+assert get("add_bos_token") is True and get("add_space_prefix") is False
+assert (get("bos_token_id"), get("eos_token_id"), get("unknown_token_id"),
+        get("padding_token_id"), get("eot_token_id")) == (2, 1, 3, 0, 12)
+tokens, types, scores = (get(k)[1] for k in ("tokens", "token_type", "scores"))
+assert len(tokens) == len(types) == len(scores) == 3520
+for t, k, s in zip(tokens, types, scores):
+    want = 2 if t == b"<unk>" else 6 if re.fullmatch(rb"<0x[0-9A-F]{2}>", t) else \
+        5 if t.startswith(b"[PAD") else 4 if t in (b"<table>", b"</table>", b"[multimodal]") else \
+        3 if re.fullmatch(rb"<[a-z_0-9]+>", t) else 1
+    assert k == want, (t, k)
+    assert (s <= 0) if k == 1 else s == {6: 0, 5: -10000}.get(k, -1000), (t, s)
+normal = [s for k, s in zip(types, scores) if k == 1]
+assert len(set(normal)) == len(normal)
+EOF
+}
+
+@test "quantize refuses a tokenizer whose merges no scores can replace" {
+    # the golden one has one way to make each token
+    fails 3 "tokenizer.json: model.merges: " quantize --format gguf -m "$T/m" -o "$T/x.gguf"
+    [[ $stderr == *"are no merge, but make a token together: a GGUF file has scores"* ]]
+    [ ! -e "$T/x.gguf" ]
+    mkdir "$T/c"
+    python3 tests/cli/gemma.py "$T/c" closed
+    change() {
+        python3 tests/cli/gemma.py "$T/c" closed
+        python3 -c 'import json, sys
+t = json.load(open(sys.argv[1]))
+m, v = t["model"]["merges"], t["model"]["vocab"]
+exec(sys.argv[2])
+json.dump(t, open(sys.argv[1], "w"))' "$T/c/tokenizer.json" "$1"
+        fails 3 "$2" quantize --format gguf -m "$T/c" -o "$T/x.gguf"
+    }
+    change 'i = next(i for i in range(len(m)) if "".join(m[i]) == "".join(m[i + 1])); m.append(m.pop(i))' \
+        "merges that make one token do not follow one another"
+    change 'v["\u0416\u0416\u0416"] = v.pop("<unused0>"); del t["added_tokens"][5]' \
+        "has a character that is no token"
+    change 'v["a b"] = v.pop("<unused0>"); del t["added_tokens"][5]' "has a blank"
+    change 'v["a" * 1100] = v.pop("<unused0>"); del t["added_tokens"][5]' "has more than 1024 bytes"
+    change 'v["\u2581<x>"] = v.pop("<unused0>"); t["added_tokens"][5].update(content="\u2581<y>", special=False, id=3473)' \
+        "has U+2581 and nothing makes it"
+}
+
 # ids N: N ids, more than the windows of the goldens have.
 ids() {
     python3 -c 'import sys; print(",".join(str(i * 7 % 380) for i in range(int(sys.argv[1]))))' "$1"

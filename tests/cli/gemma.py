@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Make a small Gemma 3 checkpoint with random weights: gemma.py DIR.
+"""Make a small Gemma 3 checkpoint with random weights: gemma.py DIR [closed].
 
 It is laid out as the released ones that have a vision model: the text model's
 fields in text_config, prefixed names, tensors that text does not need, more rows
-than tokens. The tokenizer is the golden one. The chat template is ours."""
+than tokens. The tokenizer is the golden one. With `closed`, each way to split a token
+into two is a merge, as in the tokenizers that transformers converts from
+SentencePiece. The chat template is ours."""
 
 import json
 import random
@@ -52,7 +54,18 @@ def tensors():
     yield "model.norm.weight", [D]
 
 
-def main(out):
+def close_merges(path):
+    tok = json.load(open(path))
+    vocab, merges = tok["model"]["vocab"], []
+    for m in tok["model"]["merges"]:
+        piece = "".join(m) if isinstance(m, list) else m.replace(" ", "", 1)
+        merges += [[piece[:i], piece[i:]] for i in range(1, len(piece))
+                   if piece[:i] in vocab and piece[i:] in vocab]
+    tok["model"]["merges"] = merges
+    json.dump(tok, open(path, "w"))
+
+
+def main(out, closed=None):
     head, data = {}, b""
     shapes = [("language_model." + name, shape) for name, shape in tensors()]
     shapes.append(("multi_modal_projector.mm_input_projection_weight", [8, D]))
@@ -87,6 +100,8 @@ def main(out):
         shutil.copy(TOKENIZER + name, out)
     with open(out + "/chat_template.jinja", "w") as f:
         f.write(TEMPLATE)
+    if closed:
+        close_merges(out + "/tokenizer.json")
 
 
-main(sys.argv[1])
+main(*sys.argv[1:])

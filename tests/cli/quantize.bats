@@ -365,8 +365,9 @@ PY
 }
 
 @test "gguf: sources that are refused by name" {
-    need_model gemma3-tied
-    fails 3 "gemma3_text" quantize --format gguf -m $MODELS/gemma3-tied -o "$O"
+    fails 3 "quantized already" quantize --format gguf -m $MODELS/mlx4 -o "$O"
+    fails 3 "is a GGUF file" quantize --format gguf -o "$O" \
+        -m tests/golden/gguf/tiny-dense-F16.gguf
     nothing_left
 }
 
@@ -425,7 +426,14 @@ def marks(o):
 edit("tokenizer.json", marks)
 edit("tokenizer_config.json", lambda o: o.update(chat_template=[
     {"name": "default", "template": o["chat_template"]},
-    {"name": "tool_use", "template": "{{ 'T:' + messages[0].content }}"}]))
+    {"name": "tool_use", "template": "{{ 'T:' + messages[0].content }}"},
+    {"name": "tool_use", "template": "{{ 'not this' }}"},
+    {"name": "rag", "template": "{{ 'the file wins' }}"}]))
+import os
+os.mkdir(sys.argv[1] + "/additional_chat_templates")
+for name in "rag", "default":
+    with open(sys.argv[1] + "/additional_chat_templates/%s.jinja" % name, "w") as f:
+        f.write("{{ 'R:' + messages[0].content }}")
 edit("generation_config.json", lambda o: o.update(
     do_sample=True, temperature=0.8, top_k=12, top_p=0.9, min_p=0.01,
     repetition_penalty=1.05, eos_token_id=[6137, 6135, 42]))
@@ -445,6 +453,7 @@ PY
                 jget 'o["tokens"], o["text"], o["finish_reason"]'
             q render -m "$m" "$chat"
             q render -m "$m" --chat-template tool_use "$chat"
+            q render -m "$m" --chat-template rag "$chat"
             q inspect -m "$m" | grep -E "^(n ctx max|rope|rms)" | sort
             # a GGUF file has them in another order
             q inspect -m "$m" | grep "^stop ids" | tr -s ' ' '\n' | sort

@@ -108,6 +108,30 @@ EOF
     done
 }
 
+@test "quantize writes a GGUF file that answers as the checkpoint" {
+    q quantize --format gguf --type BF16 -m "$M" -o "$T/m.gguf"
+    for m in m m.gguf; do
+        {
+            q -m "$T/$m" $EX --json -n 20 "list files" | jget 'o["tokens"]'
+            q choose -m "$T/$m" --exact -a yes -a no "is it?" | cut -f 1
+            q render -m "$T/$m" '[{"role":"user","content":"x"}]'
+            q tokenize -m "$T/$m" "Größe १२ <|im_end|> x̀"
+            q inspect -m "$T/$m" | grep -E "^(n ctx max|rope|rms)" | sort
+        } >"$T/out.$m"
+    done
+    [ "$(wc -l <"$T/out.m")" -gt 8 ]
+    diff "$T/out.m" "$T/out.m.gguf"
+    for t in Q8_0 Q4_K_M Q4_0; do
+        q quantize --format gguf --type $t -m "$M" -o "$T/$t.gguf"
+        q -m "$T/$t.gguf" --ignore-eos -n 6 --json "list files" | jget \
+            '[0][len(o["tokens"]) != 6]'
+    done
+    q inspect -m "$T/Q4_0.gguf" --tensors | grep -q 'Q8_0.*"blk.0.ssm_alpha.weight"'
+    # what is not the text model's stays out
+    run -0 --separate-stderr q quantize --format gguf -m "$M" -o "$T/x.gguf" -v
+    [[ $stderr == *"2 tensors: left out: not part of the text model"* ]]
+}
+
 # changed CODE: $T/x.gguf is a golden, changed by Python code on kv and tensors.
 changed() {
     python3 tests/cli/gguf.py edit $GGUF/qwen35-tied.gguf "$T/x.gguf" "$1"

@@ -1,0 +1,133 @@
+/* GGUF files that qwick_quantize writes, and their logits. Include after
+ * cmocka.h. */
+#ifndef TEST_GGUF_WRITTEN_H
+#define TEST_GGUF_WRITTEN_H
+
+#include <math.h>
+#include <unistd.h>
+
+#include "file/gguf.h"
+#include "file/map.h"
+#include "golden.h"
+#include "kernel/kernel.h"
+#include "tempdir.h"
+
+#define MODELS "tests/golden/models/"
+
+static char out_path[128];
+
+static inline int setup(void **state)
+{
+    if (temp_setup(state))
+        return -1;
+    snprintf(out_path, sizeof out_path, "%s/out.gguf", temp_dir);
+    return 0;
+}
+
+static inline int try_write(const char *src, const char *dst, const char *type,
+                            int threads, struct qwick_quantize_report *r,
+                            struct qwick_err *e)
+{
+    struct qwick_quantize_options o = qwick_quantize_defaults();
+    o.format = QWICK_QUANTIZE_GGUF;
+    o.type = type;
+    o.threads = threads;
+    return qwick_quantize(src, dst, &o, r, e);
+}
+
+static inline void write_gguf(const char *src, const char *type)
+{
+    struct qwick_err e;
+    unlink(out_path);
+    if (try_write(src, out_path, type, 2, NULL, &e))
+        fail_msg("%s", e.msg);
+}
+
+static inline struct gguf *must_open(void)
+{
+    struct gguf *g;
+    struct qwick_err e;
+    if (gguf_open(&g, out_path, &e))
+        fail_msg("%s", e.msg);
+    return g;
+}
+
+/* The widened tensor, malloc'ed. */
+static inline float *widen(const struct st_tensor *t, size_t *n)
+{
+    const struct kernels *k = kernels_best();
+    *n = t->n_bytes / dtype_bytes(t->dtype) * dtype_block(t->dtype);
+    float *x = malloc((*n + 16) * sizeof *x);
+    assert_non_null(x);
+    if (t->dtype < DT_N_FLOAT)
+        k->to_f32[t->dtype](x, t->data, *n);
+    else
+        k->blocks_to_f32[t->dtype - DT_BLOCKS](x, t->data, *n);
+    return x;
+}
+
+/* Logits of n ids, malloc'ed. */
+static inline float *logits_of(const char *model, const int32_t *ids, size_t n,
+                               size_t *vocab_size)
+{
+    struct qwick_engine_options o = qwick_engine_defaults();
+    struct qwick_engine *eng;
+    struct qwick_err e;
+    o.model = model;
+    o.exact = true;
+    o.threads = 2;
+    if (qwick_engine_open(&eng, &o, &e))
+        fail_msg("%s", e.msg);
+    struct golden g = {.ids = (int32_t *)ids, .n = n};
+    *vocab_size = g.vocab_size = qwick_engine_info(eng)->vocab_size;
+    float *out = malloc(n * g.vocab_size * sizeof *out);
+    if (all_logits(eng, &g, out, &e))
+        fail_msg("%s", e.msg);
+    qwick_engine_close(eng);
+    return out;
+}
+
+static inline void same_logits(const char *a, const char *b, const int32_t *ids,
+                               size_t n)
+{
+    size_t va, vb;
+    float *x = logits_of(a, ids, n, &va), *y = logits_of(b, ids, n, &vb);
+    assert_int_equal(va, vb);
+    if (memcmp(x, y, n * va * sizeof *x) != 0)
+        fail_msg("%s and %s differ by %.2e", a, b,
+                 relative_error(x, y, n * va));
+    free(x);
+    free(y);
+}
+
+static inline void refused(const char *src, const char *dst, const char *type,
+                           int code, const char *word)
+{
+    struct qwick_err e = {0};
+    if (try_write(src, dst, type, 1, NULL, &e) == 0)
+        fail_msg("accepted, wanted: %s", word);
+    if ((int)e.code != code || !strstr(e.msg, word) || strchr(e.msg, '\n'))
+        fail_msg("%d: %s (wanted %d: %s)", (int)e.code, e.msg, code, word);
+}
+
+/* A copy of `model` with config.json's first `from` replaced. */
+static inline void copy_model(const char *model, const char *from,
+                              const char *to)
+{
+    char path[160], *text, *at;
+    size_t n;
+    snprintf(path, sizeof path, MODELS "%s/model.safetensors", model);
+    assert_int_equal(map_read_all(path, 1 << 26, &text, &n, NULL), 0);
+    temp_write("model.safetensors", text, n);
+    free(text);
+    snprintf(path, sizeof path, MODELS "%s/config.json", model);
+    assert_int_equal(map_read_all(path, 1 << 20, &text, &n, NULL), 0);
+    at = strstr(text, from);
+    assert_non_null(at);
+    FILE *f = fopen(temp_path("config.json"), "wb");
+    fprintf(f, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    fclose(f);
+    free(text);
+}
+
+#endif

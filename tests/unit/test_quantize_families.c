@@ -1,0 +1,461 @@
+/* Writing GGUF files of Gemma 3 and Qwen3.5: bytes against the files that
+ * llama.cpp's converter lays out, logits against the goldens, and what must be
+ * refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "file/gguf_write.h"
+#include "gguf_written.h"
+
+#define EXACT_BOUND 2e-5 /* the project's, see test_golden.c */
+
+/* Checkpoints, and whether ../golden/gguf has the converter's file. */
+static const struct {
+    const char *name, *type;
+    bool converted;
+} models[] = {
+    {"gemma3-tied", "BF16", true}, {"gemma3-gqa", "BF16", false},
+    {"qwen35-tied", "BF16", true}, {"qwen35-wrapped-untied", "BF16", true},
+    {"qwen35-moe", "BF16", true},  {"qwen35-f16-long", "F16", true},
+};
+enum { N_MODELS = sizeof models / sizeof *models };
+
+static void write_model(const char *name, const char *type)
+{
+    char dir[128];
+    snprintf(dir, sizeof dir, MODELS "%s", name);
+    write_gguf(dir, type);
+}
+
+/* ---- against the converter's files ----------------------------------------
+ */
+
+static bool ends_in(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* The converter has ssm_a = -exp(A_log) in float32, we round the result of a
+ * double: two roundings apart at most, each half a unit in the last place, and
+ * the converter's exp has an error of a unit. */
+static void same_decay(const float *a, const float *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        assert_true(fabsf(a[i] - b[i]) <= 4 * 0x1p-24f * fabsf(b[i]));
+}
+
+static void same_tensor(const struct st_tensor *a, const struct st_tensor *b)
+{
+    assert_int_equal(a->dtype, b->dtype);
+    assert_int_equal(a->rank, b->rank);
+    assert_memory_equal(a->shape, b->shape, a->rank * sizeof *a->shape);
+    if (ends_in(a->name, "ssm_a"))
+        same_decay((const float *)(const void *)a->data,
+                   (const float *)(const void *)b->data, a->shape[0]);
+    else if (memcmp(a->data, b->data, a->n_bytes) != 0)
+        fail_msg("%s differs", a->name);
+}
+
+static void same_entry(const struct gguf_value *a, const struct gguf_value *b)
+{
+    if (!a)
+        fail_msg("%.*s: missing", (int)b->key_len, b->key);
+    bool same = a->type == b->type && a->u == b->u && a->i == b->i &&
+                a->f == b->f && a->n_bytes == b->n_bytes && a->n == b->n &&
+                (!b->n_bytes || !memcmp(a->data, b->data, b->n_bytes));
+    if (!same)
+        fail_msg("%.*s differs", (int)b->key_len, b->key);
+}
+
+/* All tensors have the converter's name, type, shape and bytes, and all
+ * metadata of the model its keys and values. The tokenizer there is not the
+ * checkpoint's, which has none. */
+static void written_as_the_converter_does(void **state)
+{
+    (void)state;
+    for (size_t m = 0; m < N_MODELS; m++) {
+        char path[128];
+        struct gguf *want;
+        struct qwick_err e;
+        if (!models[m].converted)
+            continue;
+        snprintf(path, sizeof path, "tests/golden/gguf/%s.gguf",
+                 models[m].name);
+        write_model(models[m].name, models[m].type);
+        struct gguf *got = must_open();
+        assert_int_equal(gguf_open(&want, path, &e), 0);
+        struct st_set *a = gguf_tensors(got), *b = gguf_tensors(want);
+        assert_int_equal(st_count(a), st_count(b));
+        for (size_t i = 0; i < st_count(b); i++) {
+            const struct st_tensor *t = st_find(a, st_at(b, i)->name);
+            if (!t)
+                fail_msg("%s: missing", st_at(b, i)->name);
+            same_tensor(t, st_at(b, i));
+        }
+        for (size_t i = 0; i < gguf_count(want); i++) {
+            const struct gguf_value *v = gguf_at(want, i);
+            char key[96];
+            snprintf(key, sizeof key, "%.*s", (int)v->key_len, v->key);
+            if (strncmp(key, "tokenizer.", 10) != 0)
+                same_entry(gguf_find(got, key), v);
+        }
+        gguf_close(got);
+        gguf_close(want);
+    }
+}
+
+/* ---- logits ---------------------------------------------------------------
+ */
+
+static void floats_have_the_logits_of_the_reference(void **state)
+{
+    (void)state;
+    for (size_t m = 0; m < N_MODELS; m++) {
+        struct golden g;
+        size_t vocab_size;
+        assert_int_equal(golden_open(&g, models[m].name), 0);
+        write_model(models[m].name, models[m].type);
+        float *got = logits_of(out_path, g.ids, g.n, &vocab_size);
+        assert_int_equal(vocab_size, g.vocab_size);
+        double error = golden_error(&g, got);
+        printf("%-22s exact %.2e\n", models[m].name, error);
+        assert_true(error <= EXACT_BOUND);
+        free(got);
+        golden_close(&g);
+    }
+}
+
+/* Gemma's values are copied, and its norms are the sums that loading makes. */
+static void gemma_has_equal_bits(void **state)
+{
+    struct golden g;
+    (void)state;
+    assert_int_equal(golden_open(&g, "gemma3-tied"), 0);
+    write_gguf(g.dir, "BF16");
+    same_logits(g.dir, out_path, g.ids, g.n);
+    golden_close(&g);
+}
+
+static void copy_entry(struct gguf_out *o, const struct gguf_value *v)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%.*s", (int)v->key_len, v->key);
+    switch (v->type) {
+    case GGUF_U32:
+        gguf_put_u32(o, key, (uint32_t)v->u);
+        return;
+    case GGUF_F32:
+        gguf_put_f32(o, key, v->f);
+        return;
+    case GGUF_STRING:
+        gguf_put_string(o, key, (const char *)v->data, v->n_bytes);
+        return;
+    case GGUF_ARRAY:
+        assert_int_equal(v->element, GGUF_I32);
+        gguf_put_array(o, key, v->element, v->n);
+        for (size_t i = 0; i < v->n; i++)
+            gguf_put_element_i32(o, (int32_t)gguf_int_at(v, i));
+        return;
+    default:
+        fail_msg("%s: type %s", key, gguf_type_name(v->type));
+    }
+}
+
+/* Write out.gguf with all tensors widened to F32 to path. */
+static void write_widened(const char *path)
+{
+    struct gguf *g = must_open();
+    struct st_set *set = gguf_tensors(g);
+    size_t n = st_count(set), n_elements;
+    struct gguf_out meta = {0};
+    struct st_out_tensor *out = calloc(n, sizeof *out);
+    struct st_writer *w;
+    struct qwick_err e;
+    for (size_t i = 0; i < gguf_count(g); i++)
+        copy_entry(&meta, gguf_at(g, i));
+    for (size_t i = 0; i < n; i++) {
+        const struct st_tensor *t = st_at(set, i);
+        out[i] = (struct st_out_tensor){
+            .name = t->name, .dtype = DT_F32, .rank = t->rank};
+        memcpy(out[i].shape, t->shape, t->rank * sizeof *t->shape);
+    }
+    assert_int_equal(gguf_writer_open(&w, path, &meta, out, n, &e), 0);
+    for (size_t i = 0; i < n; i++) {
+        float *x = widen(st_at(set, i), &n_elements);
+        assert_int_equal(st_writer_at(w, i, 0, x, n_elements * sizeof *x, &e),
+                         0);
+        free(x);
+    }
+    assert_int_equal(st_writer_close(w, &e), 0);
+    gguf_out_free(&meta);
+    free(out);
+    gguf_close(g);
+}
+
+/* What --exact computes from the blocks are the logits of the dequantized
+ * weights. */
+static void quantized_as_dequantized(void **state)
+{
+    static const char *const types[] = {"Q8_0", "Q4_0", "Q4_K_M", "Q6_K"};
+    (void)state;
+    const char *wide = temp_path("wide.gguf");
+    for (size_t m = 0; m < N_MODELS; m++) {
+        struct golden g;
+        assert_int_equal(golden_open(&g, models[m].name), 0);
+        write_model(models[m].name, types[m % 4]);
+        write_widened(wide);
+        same_logits(wide, out_path, g.ids, g.n < 40 ? g.n : 40);
+        golden_close(&g);
+        unlink(wide);
+    }
+}
+
+/* Values are rounded after they have been moved and changed: each element of
+ * a Q8_0 file is within half a step of the BF16 file's, the step being the
+ * largest of its block divided by 127, rounded to F16. */
+static void rounded_where_they_belong(void **state)
+{
+    static const char *const names[] = {"qwen35-tied", "qwen35-moe",
+                                        "gemma3-gqa"};
+    (void)state;
+    for (size_t m = 0; m < 3; m++) {
+        size_t n, n_want, n_blocks = 0;
+        write_model(names[m], "BF16");
+        struct gguf *want = must_open();
+        write_model(names[m], "Q8_0");
+        struct gguf *got = must_open();
+        struct st_set *set = gguf_tensors(got);
+        for (size_t i = 0; i < st_count(set); i++) {
+            const struct st_tensor *t = st_at(set, i);
+            const struct st_tensor *source =
+                st_find(gguf_tensors(want), t->name);
+            float *x = widen(t, &n), *y = widen(source, &n_want), most = 0;
+            assert_int_equal(n, n_want);
+            for (size_t k = 0; k < n && t->dtype == DT_Q8_0; k++) {
+                for (size_t j = k; j < k + 32 && k % 32 == 0; j++)
+                    most = j == k || fabsf(y[j]) > most ? fabsf(y[j]) : most;
+                /* half a step and what F16 takes of 127 steps, 2^-11 */
+                assert_true(fabsf(x[k] - y[k]) <=
+                            most / 127 * (0.5f + 127 * 0x1p-11f));
+                n_blocks += k % 32 == 0;
+            }
+            if (t->dtype == DT_F32)
+                assert_memory_equal(x, y, n * sizeof *x);
+            free(x);
+            free(y);
+        }
+        assert_true(n_blocks > 1000);
+        gguf_close(got);
+        gguf_close(want);
+    }
+}
+
+static enum dtype type_in(struct gguf *g, const char *name)
+{
+    const struct st_tensor *t = st_find(gguf_tensors(g), name);
+    if (!t)
+        fail_msg("%s: missing", name);
+    return t->dtype;
+}
+
+/* Small and sensitive weights keep more bits. Rows have 64, 48 or 40
+ * elements: no block of 256 fits them. */
+static void types_of_a_mixture(void **state)
+{
+    (void)state;
+    write_model("qwen35-moe", "Q4_K_M");
+    struct gguf *g = must_open();
+    assert_int_equal(type_in(g, "blk.0.ssm_conv1d.weight"), DT_F32);
+    assert_int_equal(type_in(g, "blk.0.ssm_a"), DT_F32);
+    assert_int_equal(type_in(g, "blk.0.ssm_dt.bias"), DT_F32);
+    assert_int_equal(type_in(g, "blk.0.ffn_gate_inp.weight"), DT_F32);
+    assert_int_equal(type_in(g, "blk.0.ffn_gate_inp_shexp.weight"), DT_F32);
+    assert_int_equal(type_in(g, "blk.0.ssm_alpha.weight"), DT_Q8_0);
+    assert_int_equal(type_in(g, "blk.0.ssm_beta.weight"), DT_Q8_0);
+    assert_int_equal(type_in(g, "blk.0.attn_qkv.weight"), DT_Q8_0); /* Q6_K */
+    assert_int_equal(type_in(g, "blk.0.attn_gate.weight"), DT_Q5_0);
+    assert_int_equal(type_in(g, "blk.3.attn_q.weight"), DT_Q5_0);
+    assert_int_equal(type_in(g, "blk.1.ffn_gate_shexp.weight"), DT_Q5_0);
+    assert_int_equal(type_in(g, "blk.1.ffn_down_shexp.weight"), DT_F16);
+    assert_int_equal(gguf_find(g, "general.file_type")->u, 15);
+    gguf_close(g);
+}
+
+static void same_bytes_for_any_threads(void **state)
+{
+    char *one, *two;
+    size_t n, m;
+    struct qwick_err e;
+    (void)state;
+    for (int threads = 1; threads < 5; threads += 3) {
+        unlink(out_path);
+        assert_int_equal(
+            try_write(MODELS "qwen35-moe", out_path, "Q4_0", threads, NULL, &e),
+            0);
+        assert_int_equal(map_read_all(out_path, 1 << 26,
+                                      threads == 1 ? &one : &two,
+                                      threads == 1 ? &n : &m, &e),
+                         0);
+    }
+    assert_int_equal(n, m);
+    assert_memory_equal(one, two, n);
+    free(one);
+    free(two);
+}
+
+/* ---- windows, scores ------------------------------------------------------
+ */
+
+/* The types of Gemma's seven layers. */
+static void put_layers(const char *kinds)
+{
+    char *text;
+    size_t n;
+    copy_model("gemma3-tied", "\"hidden_size\"", "\"hidden_size\"");
+    assert_int_equal(
+        map_read_all(temp_path("config.json"), 1 << 20, &text, &n, NULL), 0);
+    char *begin = strstr(text, "\"layer_types\": ["), *end = strchr(begin, ']');
+    FILE *f = fopen(temp_path("config.json"), "wb");
+    fprintf(f, "%.*s\"layer_types\": [", (int)(begin - text), text);
+    for (size_t i = 0; kinds[i]; i++)
+        fprintf(f, "%s\"%s_attention\"", i ? ", " : "",
+                kinds[i] == 's' ? "sliding" : "full");
+    fprintf(f, "%s", end);
+    fclose(f);
+    free(text);
+}
+
+/* Whatever layers have a window, the file says so: without a word, as a number
+ * or as flags. */
+static void windows_of_any_layers(void **state)
+{
+    static const char key[] = "gemma3.attention.sliding_window_pattern";
+    static const struct {
+        const char *kinds;
+        int type; /* of the entry; -1: none */
+        uint64_t period;
+    } all[] = {
+        {"sssssfs", -1, 0},         {"ssfssfs", GGUF_U32, 3},
+        {"ssssssf", GGUF_U32, 7},   {"sssssss", GGUF_U32, 0},
+        {"fssfsss", GGUF_ARRAY, 0}, {"fffffff", -1, 0},
+    };
+    struct golden g;
+    (void)state;
+    assert_int_equal(golden_open(&g, "gemma3-tied"), 0);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        put_layers(all[i].kinds);
+        write_gguf(temp_dir, "BF16");
+        struct gguf *file = must_open();
+        const struct gguf_value *v = gguf_find(file, key);
+        assert_int_equal(v ? (int)v->type : -1, all[i].type);
+        if (v)
+            assert_int_equal(v->u, all[i].period);
+        assert_int_equal(gguf_find(file, "gemma3.attention.sliding_window") ==
+                             NULL,
+                         strchr(all[i].kinds, 's') == NULL);
+        gguf_close(file);
+        same_logits(temp_dir, out_path, g.ids, g.n);
+    }
+    golden_close(&g);
+}
+
+/* Readers assume a score scale; q_norm makes up for another one, and is not
+ * touched where the assumption holds. */
+static void another_score_scale(void **state)
+{
+    size_t n;
+    (void)state;
+    write_model("gemma3-tied", "BF16");
+    struct gguf *g = must_open();
+    float *x = widen(st_find(gguf_tensors(g), "blk.1.attn_q_norm.weight"), &n);
+    gguf_close(g);
+    copy_model("gemma3-tied", "\"query_pre_attn_scalar\": 32",
+               "\"query_pre_attn_scalar\": 8");
+    write_gguf(temp_dir, "BF16");
+    g = must_open();
+    float *y = widen(st_find(gguf_tensors(g), "blk.1.attn_q_norm.weight"), &n);
+    for (size_t i = 0; i < n; i++)
+        assert_true(fabsf(y[i] - 2 * x[i]) <= 0x1p-22f * fabsf(x[i]));
+    gguf_close(g);
+    free(x);
+    free(y);
+}
+
+/* ---- refused --------------------------------------------------------------
+ */
+
+static void refuses_config(const char *model, const char *from, const char *to,
+                           const char *word)
+{
+    copy_model(model, from, to);
+    unlink(out_path);
+    refused(temp_dir, out_path, NULL, QWICK_ERR_MODEL, word);
+    assert_int_equal(access(out_path, F_OK), -1);
+}
+
+static void models_that_gguf_has_not(void **state)
+{
+    (void)state;
+    refuses_config("qwen35-moe",
+                   "\"linear_attention\",\n    \"full_attention\"",
+                   "\"full_attention\",\n    \"full_attention\"",
+                   "layer_types: full_attention at other places");
+    refuses_config("gemma3-tied",
+                   "\"rope_theta\": 10000.0,\n      \"rope_type\": \"default\"",
+                   "\"rope_theta\": 10000.0,\n      \"rope_type\": \"linear\","
+                   "\n      \"factor\": 2.0",
+                   "rope_parameters: scaling in layers with a window");
+    refuses_config("qwen35-tied", "\"linear_conv_kernel_dim\": 4",
+                   "\"linear_conv_kernel_dim\": 3",
+                   "linear_attn.conv1d.weight: 3 dimensions");
+}
+
+/* The message names the row of the source, not of the result, whose value
+ * heads have another order. */
+static void bad_value_in_a_head(void **state)
+{
+    static const char tensor[] = "model.layers.0.linear_attn.in_proj_z.weight";
+    const uint16_t nan = 0x7fc0;
+    struct st_set *set;
+    char *text, word[128];
+    size_t n;
+    (void)state;
+    copy_model("qwen35-tied", "\"hidden_size\"", "\"hidden_size\"");
+    const char *path = temp_path("model.safetensors");
+    assert_int_equal(map_read_all(path, 1 << 26, &text, &n, NULL), 0);
+    assert_int_equal(st_open_file(&set, path, NULL), 0);
+    const struct st_tensor *t = st_find(set, tensor);
+    const struct st_tensor *last = st_at(set, st_count(set) - 1);
+    size_t row = 17; /* of the second head */
+    size_t end = (size_t)(last->data + last->n_bytes - t->data);
+    memcpy(text + n - end + 2 * (row * t->shape[1] + 5), &nan, 2);
+    st_close(set);
+    temp_write("model.safetensors", text, n);
+    free(text);
+    snprintf(word, sizeof word, "%s: row 17: holds NaN", tensor);
+    unlink(out_path);
+    refused(temp_dir, out_path, "Q8_0", QWICK_ERR_MODEL, word);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(written_as_the_converter_does),
+        cmocka_unit_test(floats_have_the_logits_of_the_reference),
+        cmocka_unit_test(gemma_has_equal_bits),
+        cmocka_unit_test(quantized_as_dequantized),
+        cmocka_unit_test(rounded_where_they_belong),
+        cmocka_unit_test(types_of_a_mixture),
+        cmocka_unit_test(same_bytes_for_any_threads),
+        cmocka_unit_test(windows_of_any_layers),
+        cmocka_unit_test(another_score_scale),
+        cmocka_unit_test(models_that_gguf_has_not),
+        cmocka_unit_test(bad_value_in_a_head),
+    };
+    return cmocka_run_group_tests(tests, setup, temp_teardown);
+}
