@@ -117,10 +117,6 @@ static int check_layers(const struct quantize_source *s, struct qwick_err *e)
         return refuse(s, "norm_topk_prob", "false", e);
     if (hybrid && !c->delta.n_k_heads)
         return refuse(s, "layer_types", "a model without linear_attention", e);
-    if (hybrid && !full_interval(c))
-        return refuse(s, "layer_types",
-                      "full_attention at other places than every n-th layer",
-                      e);
     return check_windows(s, e);
 }
 
@@ -237,6 +233,21 @@ static void put_sections(const struct writer *w,
         gguf_put_element_i32(w->o, (int32_t)v[i]);
 }
 
+/* Which layers attend: each n-th one, or a flag for each that does not. */
+static void put_layers(const struct writer *w, const struct config *c)
+{
+    size_t interval = full_interval(c);
+    char key[96];
+    if (interval) {
+        put_size(w, ".full_attention_interval", interval);
+        return;
+    }
+    gguf_put_array(w->o, full(w, ".attention.recurrent_layers", key), GGUF_BOOL,
+                   c->n_layers);
+    for (size_t i = 0; i < c->n_layers; i++)
+        gguf_put_element_bool(w->o, c->layers[i].recurrent);
+}
+
 static void put_delta(const struct writer *w, const struct quantize_source *s)
 {
     const struct delta_config *d = &s->c.delta;
@@ -247,7 +258,7 @@ static void put_delta(const struct writer *w, const struct quantize_source *s)
     put_size(w, ".ssm.group_count", d->n_k_heads);
     put_size(w, ".ssm.time_step_rank", d->n_v_heads);
     put_size(w, ".ssm.inner_size", d->n_v_heads * d->d_v);
-    put_size(w, ".full_attention_interval", full_interval(&s->c));
+    put_layers(w, &s->c);
 }
 
 static void put_rope(const struct writer *w, const struct rope_config *r)

@@ -9,6 +9,8 @@
 #include "file/gguf.h"
 #include "model/arch.h"
 #include "model/config.h"
+#include "model/config_gguf_keys.h"
+#include "model/names.h"
 #include "model/section.h"
 
 static const char in_scaling[] = "rope_scaling.";
@@ -76,6 +78,7 @@ static const char *const computed[] = {"model_type", "num_hidden_layers",
 struct writer {
     const struct gguf *g;
     const char *arch;
+    struct gguf_keys keys;
     struct buf out;
     bool bad; /* an append failed */
 };
@@ -83,16 +86,13 @@ struct writer {
 /* The entry of a row's key; NULL when it is missing. */
 static const struct gguf_value *entry(const struct writer *w, const char *key)
 {
-    char full[160];
-    snprintf(full, sizeof full, "%s%s", key[0] == '.' ? w->arch : "", key);
-    return gguf_find(w->g, full);
+    return gguf_keys_find(&w->keys, key);
 }
 
 /* The integer of a row's key, 0 when it is missing or no integer. */
 static uint64_t integer(const struct writer *w, const char *key)
 {
-    const struct gguf_value *v = entry(w, key);
-    return v ? v->u | (uint64_t)v->i : 0;
+    return gguf_keys_int(&w->keys, key);
 }
 
 /* The decimal with six digits behind the point that was rounded to this f32, if
@@ -103,19 +103,23 @@ static double decimal(double v)
     return (double)(float)d == v ? d : v;
 }
 
-/* A scalar as JSON. What JSON has no value for becomes a string, which the
- * reader of the field refuses with the value. */
+/* A scalar as JSON, or what an array has for all layers. What JSON has no value
+ * for becomes a string, which the reader of the field refuses with the
+ * value. */
 static void put_value(struct writer *w, const struct gguf_value *v)
 {
     struct buf *b = &w->out;
     char text[64];
+    int64_t n;
     switch (v->type) {
     case GGUF_STRING:
         w->bad |= buf_json_string(b, (const char *)v->data, v->n_bytes);
         return;
     case GGUF_ARRAY:
         snprintf(text, sizeof text, "an array of %zu", v->n);
-        w->bad |= buf_json_cstr(b, text);
+        w->bad |= gguf_keys_shared(&w->keys, v, &n)
+                      ? buf_printf(b, "%lld", (long long)n)
+                      : buf_json_cstr(b, text);
         return;
     case GGUF_BOOL:
         w->bad |= buf_puts(b, v->u ? "true" : "false");
@@ -304,6 +308,26 @@ static int put_windows(struct writer *w, size_t dflt, struct qwick_err *e)
     return 0;
 }
 
+/* The layers of Gated DeltaNet, if the file lists them. Without a list
+ * full_attention_interval counts. */
+static void put_recurrent(struct writer *w)
+{
+    uint64_t n = integer(w, ".block_count");
+    uint64_t extra = integer(w, ".nextn_predict_layers");
+    if (!w->keys.hybrid || !entry(w, ".attention.recurrent_layers") ||
+        n > MAX_LAYERS || extra > n)
+        return;
+    put_name(w, "layer_types");
+    w->bad |= buf_putc(&w->out, '[');
+    for (uint64_t i = 0; i < n - extra; i++) {
+        w->bad |= i ? buf_putc(&w->out, ',') : 0;
+        w->bad |= buf_json_cstr(&w->out, gguf_keys_recurrent(&w->keys, i)
+                                             ? "linear_attention"
+                                             : "full_attention");
+    }
+    w->bad |= buf_putc(&w->out, ']');
+}
+
 static void put_stop_ids(struct writer *w)
 {
     bool first = true;
@@ -447,7 +471,11 @@ int config_read_gguf(struct config *c, const struct gguf *g,
     if (!c->arch)
         return -1;
     snprintf(c->model_type, sizeof c->model_type, "%s", c->arch->model_type);
-    struct writer w = {.g = g, .arch = c->arch->gguf};
+    struct writer w = {.g = g,
+                       .arch = c->arch->gguf,
+                       .keys = {g, c->arch->gguf, c->arch->gguf_names->tiled}};
+    if (gguf_keys_check(&w.keys, names, e))
+        return -1;
     struct json_doc *doc = NULL;
     bool partial = c->arch->partial_rotary;
     w.bad |= buf_putc(&w.out, '{');
@@ -456,6 +484,7 @@ int config_read_gguf(struct config *c, const struct gguf *g,
     put_implied(&w);
     put_scaling(&w);
     put_stop_ids(&w);
+    put_recurrent(&w);
     int rc = put_windows(&w, c->arch->gguf_pattern, e);
     w.bad |= buf_putc(&w.out, '}');
     if (!rc)

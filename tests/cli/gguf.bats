@@ -209,6 +209,35 @@ kv['qwen3.classifier.output_labels'] = [9, (8, $1)]" "$T/demo.gguf"
         rerank -m "$T/worse.gguf" -q a b
 }
 
+@test "values of single layers, and of other architectures" {
+    A=qwen3
+    src=$GGUF/tiny-dense-Q4_0.gguf
+    want=$(q -m $src --prompt-ids $IDS -n 5 --json | jget 'o["tokens"]')
+    # equal ones are one value
+    changed "for k in 'head_count', 'head_count_kv':
+    k = '$A.attention.' + k
+    kv[k] = [9, (5, [kv[k][1]] * 2)]
+kv['$A.attention.recurrent_layers'] = [9, (7, [False, False])]
+kv['$A.vision.deepstack_layers'] = [9, (7, [True, False, True])]
+kv['$A.attention.causal'] = [7, True]; kv['$A.logit_scale'] = [6, 1.0]" $src
+    [ "$(q -m "$T/bad.gguf" --prompt-ids $IDS -n 5 --json | jget 'o["tokens"]')" = "$want" ]
+    refused "kv['$A.attention.head_count_kv'] = [9, (5, [2, 0])]" \
+        "$A.attention.head_count_kv: 2, 0: differs between layers, which is not supported"
+    refused "kv['$A.attention.head_count_kv'] = [9, (8, ['2', '2'])]" \
+        "$A.attention.head_count_kv: an array of 2 string: must have an integer for each"
+    refused "kv['$A.attention.head_count_kv'] = [9, (4, [])]" "must have an integer for each"
+    refused "kv['$A.attention.recurrent_layers'] = [9, (7, [True, True])]" \
+        "$A.attention.recurrent_layers: 1, 1: is not supported"
+    refused "kv['$A.swiglu_clamp_exp'] = [9, (6, [1.0, 2.0])]" \
+        "$A.swiglu_clamp_exp: an array of 2 f32: must have"
+    refused "kv['$A.attention.compress_ratios'] = [9, (4, [4, 4])]" \
+        "$A.attention.compress_ratios: 4, 4: is not supported"
+    refused "kv['$A.attention.causal'] = [7, False]" \
+        "$A.attention.causal: 0 is not supported (1 is)"
+    refused "kv['$A.logit_scale'] = [6, 0.0625]" "$A.logit_scale: 0.0625 is not supported"
+    refused "kv['$A.expert_gating_func'] = [4, 2]" "$A.expert_gating_func: 2 is not supported"
+}
+
 @test "metadata that is missing, of another type or out of range" {
     A=qwen3
     refused "del kv['general.architecture']" "general.architecture: missing"
@@ -218,7 +247,10 @@ kv['qwen3.classifier.output_labels'] = [9, (8, $1)]" "$T/demo.gguf"
         attention.head_count attention.layer_norm_rms_epsilon rope.freq_base; do
         refused "del kv['$A.$k']" "$A.$k: must be"
         refused "kv['$A.$k'] = [8, 'x']" "$A.$k: must be"
-        refused "kv['$A.$k'] = [9, (4, [1, 2])]" 'is "an array of 2"'
+        refused "kv['$A.$k'] = [9, (4, [1, 2, 3])]" \
+            "$A.$k: 1, 2, 3: must have an integer for each of block_count layers"
+        [ $k = block_count ] ||
+            refused "kv['$A.$k'] = [9, (4, [1, 2])]" "$A.$k: 1, 2: differs between layers"
         refused "kv['$A.$k'] = [4, 0]" "$A.$k: must be"
     done
     refused "kv['$A.embedding_length'] = [10, 1 << 63]" "$A.embedding_length"

@@ -167,4 +167,41 @@ refused() {
     refused "kv['$A.full_attention_interval'][1] = 2" "tensor blk.1.attn_q.weight: missing"
     refused "tensors[:] = [t for t in tensors if t[0] != 'blk.0.ssm_a']" \
         "tensor blk.0.ssm_a: missing"
+    # the layers that attend, as a list; keys and values have no heads elsewhere
+    changed "kv['$A.attention.recurrent_layers'] = [9, (7, [True] * 3 + [False])]
+n = kv['$A.attention.head_count_kv'][1]
+kv['$A.attention.head_count_kv'] = [9, (5, [0, 0, 0, n])]
+kv['$A.full_attention_interval'][1] = 2"
+    [ "$(q -m "$T/x.gguf" $EX --prompt-ids 5,9 -n 5)" = "$want" ]
+    refused "kv['$A.attention.recurrent_layers'] = [9, (7, [True, False, True, False])]" \
+        "tensor blk.1.attn_q.weight: missing"
+    refused "kv['$A.attention.recurrent_layers'] = [9, (7, [True] * 3)]" \
+        "$A.attention.recurrent_layers: 1, 1, 1: must have an integer for each of block_count"
+    refused "kv['$A.attention.recurrent_layers'] = [7, True]" \
+        "$A.attention.recurrent_layers: must be an array, is of type bool"
+    refused "kv['$A.attention.head_count_kv'] = [9, (5, [2, 0, 0, 1])]" \
+        "$A.attention.head_count_kv: 2, 0, 0, 1: differs between layers"
+}
+
+@test "quantize writes layers in any order" {
+    mkdir "$T/o"
+    python3 - "$M" "$T/o" <<'PY'
+import json, struct, sys
+raw = open(sys.argv[1] + "/model.safetensors", "rb").read()
+n = struct.unpack_from("<Q", raw)[0]
+head = json.loads(raw[8:8 + n])
+# the layer of attention, the fourth, becomes the first
+swap = lambda k: k.replace("layers.3.", "layers.x.").replace("layers.0.", "layers.3.") \
+    .replace("layers.x.", "layers.0.")
+text = json.dumps({swap(k): v for k, v in head.items()}).encode()
+open(sys.argv[2] + "/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + raw[8 + n:])
+c = json.load(open(sys.argv[1] + "/config.json"))
+t = c["text_config"]["layer_types"]
+t[0], t[3] = t[3], t[0]
+json.dump(c, open(sys.argv[2] + "/config.json", "w"))
+PY
+    want=$(q -m "$T/o" $EX --prompt-ids 5,9,2,7 -n 12 --json | jget 'o["tokens"]')
+    [ "$want" != "$(q -m "$M" $EX --prompt-ids 5,9,2,7 -n 12 --json | jget 'o["tokens"]')" ]
+    q quantize --format gguf --type BF16 -m "$T/o" -o "$T/o.gguf"
+    [ "$(q -m "$T/o.gguf" $EX --prompt-ids 5,9,2,7 -n 12 --json | jget 'o["tokens"]')" = "$want" ]
 }

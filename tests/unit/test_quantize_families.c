@@ -401,10 +401,6 @@ static void refuses_config(const char *model, const char *from, const char *to,
 static void models_that_gguf_has_not(void **state)
 {
     (void)state;
-    refuses_config("qwen35-moe",
-                   "\"linear_attention\",\n    \"full_attention\"",
-                   "\"full_attention\",\n    \"full_attention\"",
-                   "layer_types: full_attention at other places");
     refuses_config("gemma3-tied",
                    "\"rope_theta\": 10000.0,\n      \"rope_type\": \"default\"",
                    "\"rope_theta\": 10000.0,\n      \"rope_type\": \"linear\","
