@@ -542,9 +542,10 @@ QWICK_API void qwick_session_publish(struct qwick_session *s);
 /* Write the full pages of the first n tokens of the context to the prefix cache
  * on disk, except pages that are already there. Then remove the least recently
  * used entries until at most prefix_cache_disk_bytes are left. Does nothing
- * when the engine has no cache on disk, or when the pages of these n tokens
- * alone are larger than that limit. QWICK_ERR_RUNTIME names the file that could
- * not be written; the session is unaffected. */
+ * when the engine has no cache on disk. When the pages of these n tokens alone
+ * are larger than that limit, it stores nothing, and a warning says so once.
+ * QWICK_ERR_RUNTIME names the file that could not be written; the session is
+ * unaffected. */
 QWICK_API int qwick_session_store(struct qwick_session *s, size_t n,
                                   struct qwick_err *e);
 

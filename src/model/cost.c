@@ -36,6 +36,16 @@ double model_disk_bytes(const struct model *m, size_t memory)
     return (double)(step - shared) * (1 - held);
 }
 
+struct model_sizes model_sizes(struct model *m)
+{
+    return (struct model_sizes){.storage =
+                                    weights_storage(&m->weights, &m->head),
+                                .n_params = m->weights.n_params,
+                                .n_active_params = model_active_params(m),
+                                .bytes = m->weights.n_bytes,
+                                .decode_bytes = model_decode_bytes(m)};
+}
+
 size_t model_active_params(const struct model *m)
 {
     size_t n = m->weights.n_params;

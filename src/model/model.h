@@ -235,6 +235,14 @@ double model_disk_bytes(const struct model *m, size_t memory);
 /* Parameters that take part in one token: all, without experts. */
 size_t model_active_params(const struct model *m);
 
+/* What people ask about a model. */
+struct model_sizes {
+    const char *storage; /* weights_storage's; owned by the model */
+    size_t n_params, n_active_params;
+    size_t bytes, decode_bytes; /* of weights */
+};
+struct model_sizes model_sizes(struct model *m);
+
 /* Costs of a pass over n tokens after pos others of one sequence, with the last
  * token's logits: the work that model_forward does, so the last layer counts in
  * full only for its keys and values. Reading weights is not included. */

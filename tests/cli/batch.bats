@@ -948,7 +948,8 @@ PY
     q cache clear --dir "$C"
     run -0 --separate-stderr asked -i "$T/in" --prefix-cache="$C" \
         --prefix-cache-size 4K
-    [ -z "$stderr" ]
+    [[ $stderr == "qwick: warning: prefix cache: "*": not stored" ]]
+    [ "${#stderr_lines[@]}" -eq 1 ]
     [ "$(entries)" = "(0, 0, False)" ]
 }
 

@@ -209,6 +209,35 @@ kv['qwen3.classifier.output_labels'] = [9, (8, $1)]" "$T/demo.gguf"
         rerank -m "$T/worse.gguf" -q a b
 }
 
+@test "a reranker without the head of its language model" {
+    warned() {
+        run -0 --separate-stderr q "$@" -m "$T/bad.gguf" --prompt-ids $IDS
+        [ "$(grep -c "bad.gguf: is a reranker without output.weight: the embedding is its head, and what it writes is doubtful" <<<"$stderr")" -eq "$n" ]
+    }
+    n=1
+    changed "kv['qwen3.pooling_type'] = [4, 4]"
+    warned -n 3 --ignore-eos
+    warned logits
+    n=0
+    warned -q -n 3 --ignore-eos
+    changed "kv['qwen3.pooling_type'] = [4, 4]
+tensors.append(['output.weight'] + [t for t in tensors if t[0] == 'token_embd.weight'][0][1:])"
+    warned -n 3 --ignore-eos
+    changed "kv['qwen3.pooling_type'] = [4, 3]"
+    warned -n 3 --ignore-eos
+    # a head of its own says the same; reranking does not need the other
+    convert
+    changed "t = [t for t in tensors if t[0] == 'token_embd.weight'][0]
+n = len(t[3]) // t[1][1]
+tensors.append(['cls.output.weight', [t[1][0], 1], t[2], t[3][:n]])" "$T/demo.gguf"
+    n=1
+    warned -n 3
+    run -0 --separate-stderr q rerank -m "$T/bad.gguf" -q x a b
+    [[ $stderr != *"output.weight"* ]]
+    run -0 --separate-stderr q embed -m "$T/bad.gguf" x
+    [[ $stderr != *"output.weight"* ]]
+}
+
 @test "values of single layers, and of other architectures" {
     A=qwen3
     src=$GGUF/tiny-dense-Q4_0.gguf

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/cache/prefix.h"
 #include "engine/core/engine.h"
 #include "model/pass.h"
 #include "qwick.h"
@@ -734,6 +735,55 @@ static void choices_equal_single_evaluations(void **state)
     qwick_engine_close(eng);
 }
 
+/* ---- a budget too small for a snapshot ------------------------------------
+ */
+
+static size_t n_notes;
+static char note[256];
+
+static void count_note(void *ctx, enum qwick_log_level level, const char *line)
+{
+    (void)ctx;
+    if (level != QWICK_LOG_NOTE || strncmp(line, "prefix cache: ", 14) != 0)
+        return;
+    n_notes++;
+    snprintf(note, sizeof note, "%s", line);
+}
+
+/* A note says so once, with the bytes that are enough. */
+static void small_budgets_are_noted(void **state)
+{
+    size_t needed = 0;
+    int32_t *ids = some_ids(400, 3);
+    (void)state;
+    for (int enough = 0; enough < 2; enough++) {
+        struct qwick_engine_options o = qwick_engine_defaults();
+        struct qwick_engine *eng;
+        struct qwick_err e;
+        char want[96];
+        o.model = models[0];
+        o.prefix_cache_bytes = enough ? needed : 20000;
+        o.log = count_note;
+        n_notes = 0;
+        if (qwick_engine_open(&eng, &o, &e))
+            fail_msg("%s", e.msg);
+        struct qwick_session *s = open_session(eng);
+        sync_to(s, ids, 300);
+        sync_to(s, ids + 50, 300);
+        assert_int_equal(n_notes, !enough);
+        assert_int_equal(prefix_bytes(eng->prefix), enough ? needed : 0);
+        /* four pages, the last one with a snapshot */
+        needed = 4 * s->kv.page_bytes + state_snapshot_bytes(&s->kv.state);
+        snprintf(want, sizeof want,
+                 "takes %.3g MB of memory, the limit is 0.02",
+                 (double)needed / 1e6);
+        assert_true(enough || strstr(note, want));
+        qwick_session_free(s);
+        qwick_engine_close(eng);
+    }
+    free(ids);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -751,6 +801,7 @@ int main(void)
         cmocka_unit_test(guesses_are_forgotten),
         cmocka_unit_test(lookup_changes_no_answer),
         cmocka_unit_test(choices_equal_single_evaluations),
+        cmocka_unit_test(small_budgets_are_noted),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
 }

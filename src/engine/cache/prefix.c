@@ -209,6 +209,11 @@ void prefix_free(struct prefix *p)
     free(p);
 }
 
+size_t prefix_budget(const struct prefix *p)
+{
+    return p->max_bytes;
+}
+
 size_t prefix_bytes(const struct prefix *p)
 {
     return p->bytes;
@@ -253,28 +258,35 @@ size_t prefix_match(struct prefix *p, const int32_t *tokens, size_t n,
 }
 
 /* How many of the first n positions of kv the trie should have: with recurrent
- * layers up to the last snapshot. No more pages than fit the budget. */
+ * layers up to the last snapshot. No more pages than fit the budget; if that
+ * leaves none, *lacks is what the first ones take, else 0. */
 static size_t worth_inserting(const struct prefix *p, const struct kv_cache *kv,
-                              size_t n)
+                              size_t n, size_t *lacks)
 {
     size_t bytes = 0, end = 0;
+    *lacks = 0;
     for (size_t i = 0; i * KV_BLOCK < n; i++) {
         const struct kv_page *page = kv->pages[i];
         size_t to = n - i * KV_BLOCK < KV_BLOCK ? n : (i + 1) * KV_BLOCK;
-        if (size_add(bytes, cost_of(p, page), &bytes) || bytes > p->max_bytes)
+        if (size_add(bytes, cost_of(p, page), &bytes) ||
+            (bytes > p->max_bytes && end))
             break;
         if (!recurrent(p) || (to % KV_BLOCK == 0 && page->state))
             end = to;
+        if (end && bytes > p->max_bytes) {
+            *lacks = bytes;
+            return 0;
+        }
     }
     return end;
 }
 
-void prefix_insert(struct prefix *p, const int32_t *tokens, size_t n,
-                   const struct kv_cache *kv)
+size_t prefix_insert(struct prefix *p, const int32_t *tokens, size_t n,
+                     const struct kv_cache *kv)
 {
     struct node *at = &p->root;
-    size_t m;
-    n = worth_inserting(p, kv, n);
+    size_t m, lacks;
+    n = worth_inserting(p, kv, n, &lacks);
     for (size_t i = 0; i * KV_BLOCK < n; i++) {
         const int32_t *t = tokens + i * KV_BLOCK;
         size_t left = n - i * KV_BLOCK < KV_BLOCK ? n - i * KV_BLOCK : KV_BLOCK;
@@ -295,4 +307,5 @@ void prefix_insert(struct prefix *p, const int32_t *tokens, size_t n,
     }
     touch(p, at);
     prefix_shrink(p, p->max_bytes);
+    return lacks;
 }

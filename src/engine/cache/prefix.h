@@ -39,11 +39,14 @@ size_t prefix_match(struct prefix *p, const int32_t *tokens, size_t n,
  * multiple of KV_BLOCK for such a sequence. Pages that do not fit memory or
  * budget are left out, and so are all pages after a page whose window layers
  * were released. With recurrent layers, pages after the last one with a
- * snapshot are left out, too (see kv_snapshot). */
-void prefix_insert(struct prefix *p, const int32_t *tokens, size_t n,
-                   const struct kv_cache *kv);
+ * snapshot are left out, too (see kv_snapshot).
+ * Returns 0; or, when the budget is too small for any of it, the bytes that the
+ * shortest beginning takes that could be kept. */
+size_t prefix_insert(struct prefix *p, const int32_t *tokens, size_t n,
+                     const struct kv_cache *kv);
 
-/* Return the bytes of the pages in the trie. */
+/* Return the most bytes of the pages in the trie, and those that it has. */
+size_t prefix_budget(const struct prefix *p);
 size_t prefix_bytes(const struct prefix *p);
 
 /* Drop the least recently used pages until at most `bytes` are left. Sequences

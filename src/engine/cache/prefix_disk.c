@@ -24,6 +24,7 @@ struct prefix_disk {
     size_t max_bytes;
     struct par_pool *pool;
     bool warned;
+    bool told_size; /* that a prompt is larger than max_bytes */
 };
 
 /* ---- names -------------------------------------------------------------- */
@@ -352,6 +353,16 @@ static size_t worth_storing(const struct prefix_disk *d,
     return n_pages;
 }
 
+static void warn_size(struct prefix_disk *d, size_t n_tokens, size_t bytes)
+{
+    if (!d->told_size)
+        engine_warn(d->eng,
+                    "prefix cache: %zu tokens take %.3g MB, the limit is %.3g "
+                    "MB: not stored",
+                    n_tokens, (double)bytes / 1e6, (double)d->max_bytes / 1e6);
+    d->told_size = true;
+}
+
 int prefix_disk_store(struct prefix_disk *d, const int32_t *tokens, size_t n,
                       const struct kv_cache *kv, struct qwick_err *e)
 {
@@ -367,8 +378,12 @@ int prefix_disk_store(struct prefix_disk *d, const int32_t *tokens, size_t n,
             return 0;
         bytes += kv_page_bytes(kv, kv->pages[i]);
     }
-    if (at == whole || bytes > d->max_bytes)
+    if (at == whole)
         return 0;
+    if (bytes > d->max_bytes) {
+        warn_size(d, whole * KV_BLOCK, bytes);
+        return 0;
+    }
     if (engine_check_unchanged(d->eng, e) || write_entry(&w, at, kv, e))
         return -1;
     return qwick_cache_gc(d->dir, d->max_bytes, NULL, NULL, e);

@@ -114,6 +114,21 @@ static bool looks_like_reranker(const struct qwick_engine *eng)
            !looks_like_embedder(eng);
 }
 
+/* A model whose file has no head uses its embedding. Converters also leave the
+ * head of a reranker out, whether or not it was the embedding. */
+void engine_doubt_head(struct qwick_engine *eng)
+{
+    bool doubted = eng->doubted_head;
+    eng->doubted_head = true;
+    if (doubted || !checkpoint_gguf(eng->ck) || !eng->model.config.tied_head ||
+        (!eng->model.config.n_classes && !pools(eng, POOLING_RANK)))
+        return;
+    engine_warn(eng,
+                "%s: is a reranker without output.weight: the embedding is its "
+                "head, and what it writes is doubtful",
+                checkpoint_dir(eng->ck));
+}
+
 const char *qwick_embed_doubt(const struct qwick_engine *eng)
 {
     if (is_called(eng, "rerank") && !is_called(eng, "embed"))

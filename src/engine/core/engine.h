@@ -45,6 +45,8 @@ struct qwick_engine {
     struct memory memory;
     struct prefix *prefix;          /* NULL: no cache in memory */
     struct prefix_disk *disk;       /* NULL: no cache on disk */
+    bool told_prefix;               /* that a prompt does not fit prefix */
+    bool doubted_head;              /* engine_doubt_head has been called */
     struct fingerprint fingerprint; /* zeros: not computed yet */
     uint64_t contents;              /* result of engine_contents */
     bool has_contents;
@@ -90,10 +92,16 @@ static inline bool session_stopped(const struct qwick_session *s)
            (s->deadline_ms > 0 && clock_ms() >= s->deadline_ms);
 }
 
-/* Send a warning to the program's log. If memory is short, the warning is
- * dropped. */
-void engine_warn(struct qwick_engine *eng, const char *fmt, ...)
+/* Send a warning, or a note, to the program's log. If memory is short, the line
+ * is dropped. */
+void engine_warn(const struct qwick_engine *eng, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+void engine_note(const struct qwick_engine *eng, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Warn once that logits are doubtful because the file's head is missing. Call
+ * it where logits are computed. */
+void engine_doubt_head(struct qwick_engine *eng);
 
 /* Read the checkpoint's chat templates, the options that change them, and the
  * stop id that tokenizer_config.json names. Sets form and form_tools. */
@@ -147,6 +155,12 @@ void session_own_logits(struct qwick_session *s);
 int engine_decode_token(const struct qwick_engine *eng, struct bpe_decoder *d,
                         int32_t id, bool skip_special, struct buf *out,
                         struct qwick_err *e);
+
+/* Put the first n positions of kv, which hold tokens[0..n), into the prefix
+ * cache in memory, which the engine has (prefix_insert). A note says once that
+ * they do not fit. */
+void engine_keep_prefix(struct qwick_engine *eng, const int32_t *tokens,
+                        size_t n, const struct kv_cache *kv);
 
 /* Check that the engine has a tokenizer; QWICK_ERR_MODEL if not. */
 int engine_need_tokenizer(const struct qwick_engine *eng, struct qwick_err *e);

@@ -201,15 +201,16 @@ static int check_tokenizer(struct exam *x)
 
 static int fill(struct exam *x)
 {
-    const struct model *m = &x->model;
+    struct model *m = &x->model;
     struct qwick_model *o = x->out;
-    o->n_params = m->weights.n_params;
-    o->n_active_params = model_active_params(m);
-    o->weight_bytes = m->weights.n_bytes;
-    o->decode_bytes = model_decode_bytes(m);
+    struct model_sizes s = model_sizes(m);
+    o->n_params = s.n_params;
+    o->n_active_params = s.n_active_params;
+    o->weight_bytes = s.bytes;
+    o->decode_bytes = s.decode_bytes;
     o->n_ctx_max = m->config.n_ctx_max;
     o->bits = 8 * (double)o->weight_bytes / (double)o->n_params;
-    o->weights_dtype = strdup(weights_storage(&x->model.weights, &m->head));
+    o->weights_dtype = strdup(s.storage);
     return o->weights_dtype ? 0 : err_oom(&x->e, 96);
 }
 

@@ -29,8 +29,7 @@ static void log_line(const struct qwick_engine *eng, enum qwick_log_level level,
     free(line);
 }
 
-__attribute__((format(printf, 2, 3))) static void
-engine_note(const struct qwick_engine *eng, const char *fmt, ...)
+void engine_note(const struct qwick_engine *eng, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -38,7 +37,7 @@ engine_note(const struct qwick_engine *eng, const char *fmt, ...)
     va_end(ap);
 }
 
-void engine_warn(struct qwick_engine *eng, const char *fmt, ...)
+void engine_warn(const struct qwick_engine *eng, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -198,7 +197,7 @@ static int block_ids(struct qwick_engine *eng, struct qwick_err *e)
 
 static void fill_info(struct qwick_engine *eng)
 {
-    const struct model *m = &eng->model;
+    struct model *m = &eng->model;
     const struct config *c = &m->config;
     struct qwick_info *i = &eng->info;
     i->model = checkpoint_name(eng->ck);
@@ -237,9 +236,10 @@ static void fill_info(struct qwick_engine *eng)
         return;
     i->has_weights = true;
     i->gemm = model_gemm_name(m);
-    i->weights_dtype = weights_storage(&eng->model.weights, &m->head);
-    i->n_params = m->weights.n_params;
-    i->n_active_params = model_active_params(m);
+    struct model_sizes s = model_sizes(m);
+    i->weights_dtype = s.storage;
+    i->n_params = s.n_params;
+    i->n_active_params = s.n_active_params;
     memcpy(i->params_by_bits, m->weights.params_by_bits,
            sizeof i->params_by_bits);
     if (i->n_params != i->params_by_bits[0]) {
@@ -247,8 +247,8 @@ static void fill_info(struct qwick_engine *eng)
         i->quant_group = c->quant.all.group;
         i->quant_overrides = c->quant.n;
     }
-    i->weight_bytes = m->weights.n_bytes;
-    i->decode_bytes = model_decode_bytes(m);
+    i->weight_bytes = s.bytes;
+    i->decode_bytes = s.decode_bytes;
     struct kv_cache kv; /* empty: no positions */
     if (kv_init(&kv, eng->kv_dtype, c, NULL))
         return;

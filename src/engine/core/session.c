@@ -142,6 +142,8 @@ static int forward(struct qwick_session *s, const int32_t *tokens, size_t n,
     s->logits = NULL;
     s->hidden = NULL;
     s->n_rows = 0;
+    if (logits)
+        engine_doubt_head(s->eng);
     if (model_forward(&s->eng->model, s->eng->scratch, &io))
         return -1;
     if (want == WANT_LAST) {
@@ -469,6 +471,8 @@ int qwick_engine_step(struct qwick_engine *eng, const struct qwick_step *steps,
         .hidden = output & QWICK_HIDDEN ? eng->hidden : NULL,
         .ms = steps[0].session->parts,
         .interrupt = steps[0].session->interrupt};
+    if (io.logits)
+        engine_doubt_head(eng);
     if (model_forward(&eng->model, eng->scratch, &io))
         return err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
     for (size_t i = 0, row = 0; i < n; i++) {

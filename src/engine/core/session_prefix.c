@@ -85,13 +85,26 @@ int qwick_session_reuse(struct qwick_session *s, const int32_t *tokens,
     return rc;
 }
 
+void engine_keep_prefix(struct qwick_engine *eng, const int32_t *tokens,
+                        size_t n, const struct kv_cache *kv)
+{
+    size_t lacks = prefix_insert(eng->prefix, tokens, n, kv);
+    if (!lacks || eng->told_prefix)
+        return;
+    eng->told_prefix = true;
+    engine_note(eng,
+                "prefix cache: the beginning of a prompt takes %.3g MB of "
+                "memory, the limit is %.3g MB: not kept",
+                (double)lacks / 1e6, (double)prefix_budget(eng->prefix) / 1e6);
+}
+
 void qwick_session_publish(struct qwick_session *s)
 {
     if (s->eng->prefix || s->eng->disk)
         kv_snapshot(&s->kv);
     if (s->eng->prefix)
-        prefix_insert(s->eng->prefix, s->tokens, s->kv.n / KV_BLOCK * KV_BLOCK,
-                      &s->kv);
+        engine_keep_prefix(s->eng, s->tokens, s->kv.n / KV_BLOCK * KV_BLOCK,
+                           &s->kv);
 }
 
 int qwick_session_store(struct qwick_session *s, size_t n, struct qwick_err *e)

@@ -27,7 +27,7 @@ void batch_keep_answer(struct qwick_batch *b, struct qwick_session *s)
     if (!b->runs.eng->prefix)
         return;
     kv_snapshot(&s->kv);
-    prefix_insert(b->runs.eng->prefix, s->tokens, s->kv.n, &s->kv);
+    engine_keep_prefix(b->runs.eng, s->tokens, s->kv.n, &s->kv);
 }
 
 /* On disk we store beginnings of one sequence of tokens only. So however many
