@@ -9,7 +9,7 @@
 #include "base/dtype.h"
 #include "kernel/kernel.h"
 
-/* How a group's scale and bias are chosen.
+/* The rule that chooses a group's scale and bias.
  *
  * AFFINE_MLX: as mlx.core.quantize does on a CPU (mlx/backend/cpu/
  * quantized.cpp). In float32, n = 2^bits - 1, min and max over the group:
@@ -17,16 +17,17 @@
  *   edge = |min| > |max| ? min : max;  q0 = round(edge / s)
  *   q0 != 0: s = edge / q0, b = edge;  q0 == 0: b = 0
  *   q = min(max(round((w - b) / s), 0), n)
- * round is to nearest even. The codes follow from the unrounded s; what is
- * stored is s rounded to the type (b has that type already). An element is off
- * by at most |s| / 2 inside the range and by |s| where the code is n (moving s
- * so that the edge is exact can leave up to half a step beyond it), and by n
- * times the rounding of s more.
+ * round is to nearest even. The codes follow from the unrounded s. s is stored
+ * rounded to the type; b has that type already. The error of an element is at
+ * most |s| / 2 inside the range, and |s| where the code is n, because moving s
+ * so that the edge is exact can leave up to half a step beyond it. To this, add
+ * n times the rounding of s.
  *
- * AFFINE_LSQ: least sum of squares of w - (q * s + b), with s and b as stored.
- * From MLX's choice and from the best of some ranges that are cut by up to one
- * and a half steps, the best s and b for the codes and the best codes for them
- * are found in turn. Never more error than AFFINE_MLX has. */
+ * AFFINE_LSQ: a search for the least sum of squares of w - (q * s + b), with s
+ * and b as stored. It starts once from MLX's choice and once from the best of
+ * some ranges that are cut by up to one and a half steps. From there it
+ * alternates between the best s and b for the codes and the best codes for s
+ * and b. The error is never larger than that of AFFINE_MLX. */
 enum affine_search { AFFINE_MLX, AFFINE_LSQ };
 
 struct affine_format {

@@ -1,6 +1,6 @@
-/* What a thread fetches while it waits for the others: the first rows that it
- * will multiply next. One thread alone does not saturate memory, so that its
- * time would be lost. */
+/* While a thread waits for the others, it prefetches the first rows that it
+ * will multiply next. One thread alone does not saturate memory, so without
+ * this the waiting time would be lost. */
 #include "model/pass.h"
 
 /* Bytes that a thread fetches at most, a part of any second-level cache; and

@@ -29,7 +29,8 @@ struct arch {
                                text_config, beside a vision model; or NULL */
     const char *gguf;       /* general.architecture of GGUF files, or NULL */
     size_t gguf_pattern;    /* each gguf_pattern-th layer of GGUF files has no
-                               window, unless metadata say it; 0: they must */
+                               window, unless the metadata name the layers; 0:
+                               the metadata must name them */
     bool partial_rotary;    /* a part of each head may rotate */
 
     /* Read the fields of config.json that the family has. The caller has set
@@ -51,34 +52,36 @@ struct arch {
     int (*bind_layer)(struct model *m, struct layer *l, size_t i,
                       struct qwick_err *e);
 
-    /* Evaluate layer i in the pass's residual stream x. Every thread of the
-     * team calls it, and it ends with a barrier. n: tokens that go on past the
-     * layer's keys and values; fewer than the pass has in the last layer, which
-     * then moves their rows of x to the front. n may be 0. Returns early when
-     * the pass is to stop (pass_stops). */
+    /* Apply layer i to the pass's residual stream x. Every thread of the team
+     * calls it, and it ends with a barrier. n: tokens that the layer computes
+     * to the end; of the others it computes only keys and values. In the last
+     * layer n may be less than the pass's tokens, or 0; that layer moves the
+     * rows of these n tokens to the front of x. Returns early when the pass
+     * must stop (pass_stops). */
     void (*layer)(struct worker *w, size_t i, size_t n);
 
-    /* Fetch ahead what layer i reads first, at the next barrier. */
+    /* Make this thread prefetch the first weights of layer i at the next
+     * barrier. */
     void (*ahead)(struct worker *w, size_t i);
 
-    /* Costs of layer i in a pass over n tokens at position pos of one
-     * sequence. n_kept of them, the last ones, go on past the layer's keys. */
+    /* Return the cost of layer i in a pass over n tokens at position pos of one
+     * sequence. The layer computes the last n_kept tokens to the end, and of
+     * the others only keys and values. */
     struct cost (*layer_cost)(const struct model *m, size_t i, size_t pos,
                               size_t n, size_t n_kept);
 };
 
-/* The family called model_type [len]; NULL: not supported. *wrapped: by its
- * second name. */
+/* Return the family whose model_type or wrapped is this text of len bytes; NULL
+ * if there is none. *wrapped: the text is its second name. */
 const struct arch *arch_find(const char *model_type, size_t len, bool *wrapped);
 
-/* The family that GGUF files call so; NULL: not supported. */
+/* Return the family with this name in GGUF files; NULL if there is none. */
 const struct arch *arch_find_gguf(const char *name, size_t len);
 
-/* The names of all families for messages, quoted and with commas, cut at n
- * bytes. */
+/* Write the names of all families for a message to out[n], quoted and with
+ * commas, cut at n bytes. */
 void arch_names(char *out, size_t n);
-/* The names in GGUF files of the families that have such a name; otherwise like
- * arch_names. */
+/* As arch_names, but the names that the families have in GGUF files. */
 void arch_gguf_names(char *out, size_t n);
 
 extern const struct arch arch_qwen3, arch_qwen3moe, arch_gemma3, arch_qwen35,

@@ -64,8 +64,8 @@ static void set_defaults(struct config *c, const struct section *s)
     c->sliding_window = 4096;
 }
 
-/* What other Gemmas have and this one does not. Ollama's files of the model
- * with 26 layers have a cap by mistake, which Ollama ignores. */
+/* Refuse fields that other Gemmas have and Gemma 3 does not. Ollama's files of
+ * the model with 26 layers have a cap by mistake, which Ollama ignores. */
 static int check_absent(const struct section *s, struct qwick_err *e)
 {
     int64_t n;
@@ -113,8 +113,8 @@ static int read_windows(struct config *c, const struct section *s,
     return 0;
 }
 
-/* transformers 5: an object for each kind of layer. 4: rope_theta and
- * rope_scaling are those of layers that attend to all. */
+/* In transformers 5, each kind of layer has an object. In 4, rope_theta and
+ * rope_scaling belong to the layers that attend to all positions. */
 static int read_ropes(struct config *c, const struct section *s,
                       struct qwick_err *e)
 {

@@ -1,5 +1,5 @@
-/* What the families of Qwen3 share. Other families with the same attention take
- * parts of it. The contracts of arch.h hold. */
+/* Functions that the Qwen3 families share. Other families with the same
+ * attention use some of them. The contracts of arch.h hold. */
 #ifndef MODEL_ARCH_QWEN3_H
 #define MODEL_ARCH_QWEN3_H
 
@@ -12,28 +12,29 @@ struct input;
 struct layer;
 struct matrix;
 
-/* Everything that a dense Qwen3 has. */
+/* Read all fields of a dense Qwen3. */
 int qwen3_read_config(struct config *c, const struct section *s,
                       struct qwick_err *e);
 
-/* Both norms of layer i: the one before attention and the one before the MLP.
- */
+/* Bind both norms of layer i: the one before attention and the one before the
+ * MLP. */
 int qwen3_bind_norms(struct model *m, struct layer *l, size_t i,
                      struct qwick_err *e);
 
-/* Projections, biases and all norms of layer i. */
+/* Bind the projections, the biases and all norms of layer i. */
 int qwen3_bind_attention(struct model *m, struct layer *l, size_t i,
                          struct qwick_err *e);
 
-/* The dense MLP of layer i, with d_ff as the layer has it. */
+/* Bind the dense MLP of layer i, with the d_ff of the layer. */
 int qwen3_bind_mlp(struct model *m, struct layer *l, size_t i,
                    struct qwick_err *e);
 
 void qwen3_ahead(struct worker *w, size_t i);
 
-/* All that follows attention: add the product of o_proj and its n results,
- * `in`, to the residual stream, then the layer's MLP or its experts. Ends with
- * a barrier, at which layer `next` is fetched ahead. */
+/* Do the work after attention: multiply attention's n results `in` by o_proj,
+ * add the product to the residual stream, then apply the layer's MLP or its
+ * experts. Ends with a barrier, at which threads prefetch the first weights of
+ * layer `next`. */
 void qwen3_finish(struct worker *w, const struct layer *l,
                   const struct matrix *o_proj, const struct input *in, size_t n,
                   size_t next);
@@ -45,11 +46,11 @@ void qwen3_layer(struct worker *w, size_t i, size_t n);
 struct cost qwen3_layer_cost(const struct model *m, size_t i, size_t pos,
                              size_t n, size_t n_kept);
 
-/* Floating-point operations of the MLP of layer i, or of its router and the
- * experts of each token, for n tokens. */
+/* Return the floating-point operations of layer i's MLP for n tokens, or of its
+ * router and the tokens' experts. */
 double qwen3_mlp_flops(const struct model *m, size_t i, size_t n);
 
-/* The cost of a layer without the MLP. */
+/* Return the cost of a layer without its MLP. */
 struct cost qwen3_attention_cost(const struct model *m, size_t i, size_t pos,
                                  size_t n, size_t n_kept);
 

@@ -64,8 +64,8 @@ static float farthest(const float *x, size_t n)
     return most;
 }
 
-/* Scales between which the search chooses: those that give the farthest
- * element the lowest or the highest code, or a little less or more. */
+/* Scales among which the search chooses: they give the farthest element the
+ * lowest or the highest code, or a little less or more. */
 enum { STEPS = 10, SCALES = 2 * STEPS };
 
 static void candidates(float out[SCALES], float most, struct range r)

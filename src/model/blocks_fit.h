@@ -15,16 +15,17 @@ bool blocks_fit_has(enum dtype type);
  * multiple of the type's block. out gets n / block * bytes of a block, and
  * needs no alignment; x is 16-byte aligned.
  *
- * Q8_0 has the bytes of ggml's reference: in float32, d = max |x| / 127, and a
- * code is x * (1 / d) rounded to nearest, halves away from zero. Only then d is
- * rounded to f16.
+ * Q8_0 gets the same bytes as from ggml's reference: in float32, d = max |x| /
+ * 127, and a code is x * (1 / d) rounded to nearest, halves away from zero. d
+ * is rounded to f16 after that.
  *
- * The other types have the scales and mins of a search for the least sum of
- * squared errors, all of them as they will be stored. Candidates cut the range
- * by up to some steps. From the best one, least squares for the codes and
- * rounding for the scales follow in turn while that helps. In superblocks the
- * scales and mins of groups are then rounded to integers, and their neighbours
- * are tried, together with the superblock's d and dmin by least squares.
+ * For the other types a search chooses scales and mins with the least sum of
+ * squared errors, computed with the rounded scales and mins. It tries ranges
+ * that are cut by up to some steps. From the best one on, it alternates two
+ * steps while the error falls: scales by least squares for the codes, then
+ * codes for the rounded scales. In superblocks it then rounds the scales and
+ * mins of the groups to integers, tries their neighbours, and fits the
+ * superblock's d and dmin by least squares.
  *
  * k: any level, since conversions are the same on all of them. Serial;
  * allocates nothing. Returns 0, or -1 when a block has no scale: *bad is the

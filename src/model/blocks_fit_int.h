@@ -13,7 +13,7 @@
 /* Adding and subtracting it rounds |v| < 2^22 to nearest even. */
 #define ROUNDER 12582912.0f
 
-/* An f16 as stored, and its value. */
+/* Round v to f16. Writes it to stored and returns its value. */
 static inline float fit_half(const struct kernels *k, float v,
                              unsigned char stored[2])
 {
@@ -23,7 +23,7 @@ static inline float fit_half(const struct kernels *k, float v,
     return f;
 }
 
-/* Replace values by those of their f16. */
+/* Round each value to f16. */
 static inline void fit_halves(const struct kernels *k, float *v, size_t n)
 {
     uint16_t h[64];
@@ -31,7 +31,8 @@ static inline void fit_halves(const struct kernels *k, float *v, size_t n)
     k->to_f32[DT_F16](v, h, n);
 }
 
-/* 1 / v; 0 for a scale so small that every element rounds to 0. */
+/* Return 1 / v, or 0 if the scale v is so small that every element rounds to
+ * 0. */
 static inline float fit_inverse(float v)
 {
     return fabsf(v) > 1e-30f ? 1 / v : 0;

@@ -73,7 +73,7 @@ static struct start descend(struct start s, const float *x, int rounds)
     return s;
 }
 
-/* A group's best line, whatever can be stored. */
+/* A group's best line, before it is rounded for storage. */
 static struct line fit_group(const float *x)
 {
     enum { WIDTHS = 14, FIRST_ROUNDS = 1, ROUNDS = 6 };

@@ -1,7 +1,7 @@
 /* config.json and generation_config.json, in the spelling of Transformers 4
  * (rope_theta, rope_scaling, torch_dtype) and of 5 (rope_parameters, dtype,
- * layer_types). A field that changes results is never defaulted silently: it is
- * there, or transformers' own documented default applies, or it is an error. */
+ * layer_types). If a field that changes results is missing, the default that
+ * transformers documents applies; without one it is an error. */
 #ifndef MODEL_CONFIG_H
 #define MODEL_CONFIG_H
 
@@ -28,8 +28,8 @@ struct rope_config {
     double factor;       /* .factor */
     double beta_fast;    /* .beta_fast */
     double beta_slow;    /* .beta_slow */
-    double attention;    /* .attention_factor, or what follows from mscale: cos
-                            and sin are multiplied by it */
+    double attention;    /* .attention_factor, or computed from mscale: a factor
+                            of cos and sin */
     size_t original;     /* .original_max_position_embeddings */
     bool truncate;       /* .truncate */
 };
@@ -37,7 +37,7 @@ struct rope_config {
 /* The window of a layer that attends to all positions. */
 #define NO_WINDOW SIZE_MAX
 
-/* What one layer has of its own. */
+/* The parameters of one layer. */
 struct layer_config {
     size_t slot;       /* index among the layers of its kind: layers with
                           keys, or recurrent layers */
@@ -80,8 +80,8 @@ struct config {
     size_t head_dim;         /* head_dim */
     size_t n_ctx_max;        /* max_position_embeddings */
     double rms_eps;          /* rms_norm_eps */
-    float embed_scale;       /* of embeddings as they enter layer 0; 1 unless
-                                the family has another */
+    float embed_scale;       /* factor of the embeddings before layer 0; 1
+                                unless the family has another */
     struct rope_config ropes[CONFIG_MAX_ROPES];
     size_t n_ropes;
     bool tied_head;      /* tie_word_embeddings */
@@ -111,7 +111,8 @@ int config_load(struct config *c, const struct checkpoint *ck,
                 struct qwick_err *e);
 void config_free(struct config *c);
 
-/* Set the slots of all layers from their kinds. config_load calls it. */
+/* Set the slot of each layer: its index among the layers of its kind.
+ * config_load calls it. */
 void config_number_layers(struct config *c);
 
 /* Add a stop id unless it is there already. -1 when the list is full. */
@@ -120,8 +121,8 @@ int config_add_stop(struct config *c, int32_t id);
 /* "default", "linear" or "yarn". */
 const char *config_rope_name(const struct rope_config *r);
 
-/* Inverse frequencies [n_rot / 2] of a rotary embedding, in float32 steps as
- * transformers computes them (_compute_default_rope_parameters,
+/* Compute the inverse frequencies [n_rot / 2] of a rotary embedding, with the
+ * same float32 roundings as transformers (_compute_default_rope_parameters,
  * _compute_yarn_parameters in modeling_rope_utils.py). */
 void config_rope_frequencies(const struct rope_config *r, float *inv_freq);
 
@@ -139,35 +140,35 @@ enum {
 struct gguf;
 struct section;
 
-/* All that a GGUF file's metadata says. c holds the defaults. */
+/* Read a GGUF file's metadata. c holds the defaults. */
 int config_read_gguf(struct config *c, const struct gguf *g,
                      struct qwick_err *e);
 
-/* generation_config.json's fields: stop ids and sampling. */
+/* Read the fields of generation_config.json: stop ids and sampling. */
 int config_read_generation(struct config *c, const struct section *s,
                            struct qwick_err *e);
 
-/* The fields that all families have: sizes, norms, stop ids. A field that is
- * not 0 in c holds the default that transformers has for the family; others are
- * required. Allocates c->layers, each with a dense MLP of intermediate_size and
- * without a window. */
+/* Read the fields that all families have: sizes, norms, stop ids. If a field is
+ * not 0 in c, it holds the family's default in transformers; the other fields
+ * are required. Allocates c->layers, each with a dense MLP of intermediate_size
+ * and without a window. */
 int config_read_common(struct config *c, const struct section *s,
                        struct qwick_err *e);
 
-/* layer_types: full_attention, sliding_attention with c->sliding_window, or
- * linear_attention with c->delta. */
+/* Read layer_types: full_attention, sliding_attention with c->sliding_window,
+ * or linear_attention with c->delta. */
 int config_read_layer_types(struct config *c, const struct section *s,
                             struct qwick_err *e);
 
-/* rope_theta, and rope_parameters or rope_scaling. r->n_rot and c->n_ctx_max
- * have been set. */
+/* Read rope_theta, and rope_parameters or rope_scaling. The caller has set
+ * r->n_rot and c->n_ctx_max. */
 int config_read_rope(const struct config *c, struct rope_config *r,
                      const struct section *s, struct qwick_err *e);
 
-/* One of several rotary embeddings: its base is the field `theta` of s, or
- * rope_theta of the objects v5 and v4, which hold what config_read_rope takes
- * from rope_parameters and rope_scaling. An object whose v is NULL or null is
- * absent. r->theta holds the default base, or 0. */
+/* Read one of several rotary embeddings. Its base is the field `theta` of s, or
+ * rope_theta of the objects v5 or v4. v5 takes the place of rope_parameters in
+ * config_read_rope, and v4 that of rope_scaling. An object whose v is NULL or
+ * null is absent. r->theta holds the default base, or 0. */
 int config_read_rope_of(const struct config *c, struct rope_config *r,
                         const struct section *s, const char *theta,
                         const struct section *v5, const struct section *v4,

@@ -1,4 +1,4 @@
-/* What passes cost. */
+/* The costs of passes: operations, and bytes of weights, keys and values. */
 #include "model/cost.h"
 
 #include "model/model.h"
@@ -56,8 +56,8 @@ size_t model_active_params(const struct model *m)
     return n;
 }
 
-/* Bytes that a second token adds to a pass of one: those of the experts that
- * only it has, on average, if tokens chose at random. */
+/* Bytes that a second token adds to a pass of one: the experts that only the
+ * second token has, on average, if tokens chose experts at random. */
 static double second_token_bytes(const struct model *m)
 {
     double sum = 0;

@@ -1,14 +1,15 @@
-/* Formulas that families add up to the costs of a layer. */
+/* Formulas from which families compute the cost of a layer. */
 #ifndef MODEL_COST_H
 #define MODEL_COST_H
 
 #include <stddef.h>
 
-/* Pairs of query and key of n tokens after pos others, where a token sees the
- * last `window` positions, itself included. */
+/* Return the number of (query, key) pairs of n tokens after pos others, if a
+ * token sees the last `window` positions, itself included. */
 double cost_pairs(size_t window, size_t pos, size_t n);
 
-/* Positions whose keys and values these tokens read, each once. window >= 1. */
+/* Return the number of positions whose keys and values these tokens read; each
+ * counts once. window >= 1. */
 double cost_positions(size_t window, size_t pos, size_t n);
 
 #endif

@@ -27,8 +27,8 @@ struct unit {
     size_t layer;
     size_t first; /* the span's first token in the pass */
     size_t k_head;
-    size_t begin, end; /* value heads, of those of the key head */
-    bool owns_keys;    /* the unit that stores what belongs to the key head */
+    size_t begin, end; /* value heads, counted within the key head's */
+    bool owns_keys;    /* this unit stores the key head's own results */
 };
 
 /* Tokens of a unit that are in one block. */
@@ -282,8 +282,8 @@ static void prepare_gates(const struct unit *u, const struct run *r, size_t h,
     }
 }
 
-/* Normalise the results o of value head h, gate them, and store those of the
- * tokens that go on. */
+/* Normalise the results o of value head h, gate them, and store the rows of the
+ * tokens that the layer computes to the end. */
 static void finish(const struct unit *u, const struct run *r, size_t h,
                    float *o, bool out16)
 {
@@ -381,7 +381,7 @@ static size_t parts_of(const struct worker *w, const struct delta_config *c)
     return wanted < group_of(c) ? wanted : group_of(c);
 }
 
-/* Unit i of those of all spans. */
+/* Unit i of the units of all spans. */
 static struct unit unit_at(const struct worker *w, size_t layer, size_t i,
                            size_t parts)
 {

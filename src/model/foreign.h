@@ -1,4 +1,5 @@
-/* Forms of quantized weights that we do not read, as config.json names them. */
+/* Formats of quantized weights that qwick does not read, as config.json names
+ * them. */
 #ifndef MODEL_FOREIGN_H
 #define MODEL_FOREIGN_H
 
@@ -9,16 +10,17 @@
 #include "file/json.h"
 #include "model/section.h"
 
-/* What to use instead, for the end of a message. */
+/* The end of a message that refuses such weights: the formats that qwick
+ * reads. */
 #define FOREIGN_INSTEAD \
     "use the model in BF16, or quantized in MLX's or GGUF's format"
 
-/* If a config.json declares such weights, write their name for people to
- * out[n] ("FP8", "GPTQ") and return true. */
+/* If config.json declares such weights, write the format's usual name ("FP8",
+ * "GPTQ") to out[n] and return true. */
 bool foreign_name(const struct json_value *config, char *out, size_t n);
 
-/* The error about such weights, whose name is the value of `key` in s. Returns
- * -1. */
+/* Set the error about such weights. The value of `key` in s names their format.
+ * Returns -1. */
 int foreign_refuse(const struct section *s, const char *key,
                    struct qwick_err *e);
 

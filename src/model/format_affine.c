@@ -156,8 +156,8 @@ static int bind_packed(struct weights *w, struct matrix *out,
     return 0;
 }
 
-/* MLX's rule: a module with ".scales" is quantized. Without them it holds
- * floats, whatever config.json says. */
+/* MLX's rule: a module with ".scales" is quantized. Without ".scales" it holds
+ * floats, even if config.json says otherwise. */
 static int bind(struct weights *w, struct matrix *out, const char *name,
                 const struct matrix_shape *shape, bool *found,
                 struct qwick_err *e)

@@ -1,4 +1,4 @@
-/* Floats as they are: f32, f16 and bf16. */
+/* Weights stored as floats: f32, f16 and bf16. */
 #include "model/weights.h"
 
 static size_t row_bytes(const struct matrix *w, size_t i)

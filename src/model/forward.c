@@ -1,11 +1,11 @@
-/* The forward pass: embedding, layers, head. What a layer computes is the
- * family's.
+/* The forward pass: embedding, layers, head. The family's functions compute the
+ * layers.
  *
- * A pass takes tokens of any number of sequences, ragged: products see them all
- * as rows of one matrix, attention sees each with its own cache. It is one
- * parallel region in which every thread walks all layers and the team meets at
- * barriers. Work is split so that no value's order of sums depends on the
- * number of threads. */
+ * A pass takes tokens of any number of sequences, of different numbers each. A
+ * product treats all tokens as rows of one matrix; attention uses the cache of
+ * each token's sequence. It is one parallel region in which every thread walks
+ * all layers and the team meets at barriers. Work is split so that no value's
+ * order of sums depends on the number of threads. */
 #include <math.h>
 #include <string.h>
 

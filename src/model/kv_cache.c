@@ -71,7 +71,8 @@ struct kv_page *kv_page_new(const struct kv_cache *kv)
     page->refs = 1;
     page->released = false;
     page->state = NULL;
-    /* Fresh zero pages: only what tokens touch becomes resident. */
+    /* Fresh zero pages: memory becomes resident only where tokens are
+     * written. */
     page->data = mmap(NULL, kv->page_bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page->data == MAP_FAILED) {
@@ -245,9 +246,9 @@ static size_t count_own(const struct kv_cache *kv)
     return n;
 }
 
-/* Choose which of the pages up to `end` that are not full get a snapshot. When
- * they become too many, every second of the sequence's own ones goes, and so do
- * those that kv_snapshot added. */
+/* Choose which of the pages up to `end` that are not full get a snapshot. If
+ * there are too many, drop every second snapshot that only this sequence has,
+ * and the snapshots that kv_snapshot added. */
 static void choose_snapshots(struct kv_cache *kv, size_t end)
 {
     if (!kv->state.n_layers)
@@ -317,7 +318,8 @@ int kv_reserve(struct kv_cache *kv, size_t n, struct qwick_err *e)
             return no_memory(kv, n, e);
         kv->pages[kv->n_pages++] = page;
     }
-    /* What will be written must not be another sequence's. */
+    /* The pass will write to these pages, so no other sequence may share
+     * them. */
     for (size_t i = kv->n / KV_BLOCK; i < want; i++) {
         if (kv->pages[i]->refs == 1) {
             /* one that was cut off fills again from its first position */

@@ -1,6 +1,6 @@
-/* Keys and values of one sequence, in pages that are taken as tokens come and
- * shared between sequences with the same beginning, and the state of its
- * recurrent layers (state.h).
+/* The keys and values of one sequence, and the state of its recurrent layers
+ * (state.h). Keys and values are in pages, which the cache allocates as the
+ * sequence grows and which sequences with the same beginning share.
  *
  * A page holds KV_BLOCK positions of all KV heads of the layers that have keys:
  * [layer][kv head][keys, values]. Keys and values are a run each:
@@ -17,16 +17,17 @@
  *                    and snapshots of it that  context's end, the end of a
  *                    pages carry               page with a snapshot, or 0
  *
- * Releasing gives the window layers' part of a page back to the system and
- * keeps the page: other layers need theirs. A page that several sequences or a
- * cache of prefixes have stays whole. So appending, sharing at the full length
- * and adopting pages work for every layer. Cutting back, sharing less than the
- * full length, and caches of prefixes ask kv_usable first.
+ * Releasing a page gives the memory of its window layers back to the system.
+ * The page itself stays, because the other layers need their part. A page that
+ * several sequences share, or that a prefix cache holds, is not released. So
+ * appending, sharing at the full length and adopting pages work for every
+ * layer. Before going back, sharing less than the full length, or storing pages
+ * in a prefix cache, call kv_usable.
  *
- * With recurrent layers, kv_reserve gives some of the pages a snapshot: every
- * KV_SNAPSHOT_PAGES-th, and fewer of them as the sequence grows, so that it
- * owns at most most_snapshots. The pass that fills the page writes it.
- * kv_snapshot adds one at the last whole page, for those who know that other
+ * With recurrent layers, kv_reserve gives every KV_SNAPSHOT_PAGES-th page a
+ * snapshot. As the sequence grows, the distance doubles, so that the sequence
+ * owns at most most_snapshots. The pass that fills a page writes its snapshot.
+ * kv_snapshot adds one at the last whole page, for callers that know that other
  * sequences will begin there. */
 #ifndef MODEL_KV_CACHE_H
 #define MODEL_KV_CACHE_H
@@ -40,22 +41,22 @@
 #include "model/state.h"
 
 struct kv_page {
-    size_t refs; /* sequences and caches of prefixes that have it; changed by
-                    one thread at a time */
+    size_t refs; /* sequences and prefix caches that hold it; changed by one
+                    thread at a time */
     unsigned char *data;
     bool released; /* keys and values of window layers are gone */
     float *state;  /* a snapshot of the recurrent layers after the page's last
-                      position, of use once the page is full; NULL: none */
+                      position, valid once the page is full; NULL: none */
 };
 
-/* Positions beyond the window that stay: a sequence may drop so many tokens and
- * go on, as guesses that were wrong do. */
+/* Positions before the window that stay: a sequence can go back by this many
+ * tokens, as it does after wrong guesses. */
 enum { KV_SLACK = 256 };
 
-/* Pages from snapshot to snapshot in a short sequence, and how many snapshots a
- * sequence has at most, those not counted that it shares with others; a
- * sequence that will not go back needs fewer. A model of 0.8B parameters has
- * snapshots of 20 MB. */
+/* KV_SNAPSHOT_PAGES: pages from one snapshot to the next in a short sequence.
+ * KV_SNAPSHOTS: the most snapshots of a sequence, without those that it shares.
+ * KV_FEW_SNAPSHOTS: the limit for a sequence that will not go back. A snapshot
+ * of a model with 0.8B parameters takes 20 MB. */
 enum { KV_SNAPSHOT_PAGES = 4, KV_SNAPSHOTS = 16, KV_FEW_SNAPSHOTS = 4 };
 
 struct kv_cache {
@@ -72,10 +73,12 @@ struct kv_cache {
     size_t window;         /* the largest of window layers; NO_WINDOW: none */
     size_t n_visited;      /* pages that kv_release has looked at */
     struct state state;    /* of the recurrent layers */
-    size_t most_snapshots; /* of its own; KV_SNAPSHOTS unless the owner sets
-                              another number */
+    size_t most_snapshots; /* the most that only this sequence has:
+                              KV_SNAPSHOTS, unless the owner sets another
+                              number */
     size_t snapshot_pages; /* from snapshot to snapshot */
-    size_t wanted_page; /* gets one in any case; its number plus 1, 0: none */
+    size_t wanted_page; /* page that must get a snapshot: its number plus 1; 0:
+                         * none */
 };
 
 /* An empty cache for a model's layers. QWICK_ERR_MODEL if no layer has keys, or
@@ -86,80 +89,82 @@ int kv_init(struct kv_cache *kv, enum dtype dtype, const struct config *c,
 struct kv_cache kv_like(const struct kv_cache *kv);
 void kv_free(struct kv_cache *kv);
 
-/* Make room for positions [0, n), those from kv->n on in pages of its own, have
- * a live state of its own, and choose the pages that get snapshots. Called
- * before a forward pass, never inside one. On failure the positions in use are
- * as they were. A snapshot that does not fit memory is left out. */
+/* Prepare for a forward pass up to position n: allocate pages for positions [0,
+ * n), copy shared pages and a shared live state that the pass will write, and
+ * choose the pages that get snapshots. Called before a forward pass, never
+ * inside one. On failure the positions in use do not change. A snapshot that
+ * does not fit in memory is left out. */
 int kv_reserve(struct kv_cache *kv, size_t n, struct qwick_err *e);
 
-/* Pages that it would allocate. */
+/* Pages that kv_reserve would allocate. */
 size_t kv_missing_pages(const struct kv_cache *kv, size_t n);
-/* Bytes that it would allocate at most: pages, the live state, snapshots.
- * SIZE_MAX if they overflow. */
+/* Bytes that kv_reserve would allocate at most: pages, the live state,
+ * snapshots. SIZE_MAX if they overflow. */
 size_t kv_missing_bytes(const struct kv_cache *kv, size_t n);
 
-/* A pass has computed n more positions. */
+/* Record that a pass has computed n more positions. */
 void kv_advance(struct kv_cache *kv, size_t n);
 
-/* A pass over n more positions was stopped in between. The sequence keeps its
- * positions, unless recurrent layers may have overwritten the state after them,
- * which needs n > DELTA_BLOCK. Then it goes back to a snapshot or to 0. */
+/* Record that a pass over n more positions was stopped midway. The sequence
+ * keeps its positions, unless recurrent layers may have overwritten their
+ * state, which is possible only if n > DELTA_BLOCK. Then the sequence goes back
+ * to a snapshot or to 0. */
 void kv_stop(struct kv_cache *kv, size_t n);
 
-/* The most positions up to n after which a sequence can go on, n <= kv->n. All
- * layers that attend to all positions can go on after n. With a window it is n,
- * or 0 where keys that the next token sees have been released. With recurrent
- * layers it is n where the live state holds it, otherwise the end of the last
- * page up to n that has a snapshot, or 0. */
+/* Return the largest length <= n to which the sequence can go back, n <= kv->n.
+ * Layers that attend to all positions can go back to any length. With window
+ * layers the result is n, or 0 if keys that the next token sees have been
+ * released. With recurrent layers it is n if the live state has it, otherwise
+ * the end of the last page before n with a snapshot, or 0. */
 size_t kv_usable(const struct kv_cache *kv, size_t n);
 
 /* Forget positions from kv_usable(kv, n) on. Pages are kept for reuse. */
 void kv_truncate(struct kv_cache *kv, size_t n);
 
-/* Return after how many of its first n positions, n <= kv->n or positions yet
- * to come, other sequences can go on once kv has them. For positions to come,
- * also have the page that ends there get a snapshot, unless another page was
- * asked for before and is not full yet. */
+/* Return how many of the first n positions other sequences can share once kv
+ * has them. If n is larger than kv->n, also mark the page that ends there for a
+ * snapshot, unless another page is marked and not full yet. */
 size_t kv_want_snapshot(struct kv_cache *kv, size_t n);
 
 /* Give the last whole page a snapshot, so that sequences which share or adopt
  * the pages up to it can go on after them. Does nothing without recurrent
- * layers, if the page has one, if the live state does not hold the page's end
- * (because the sequence went back and has not grown since), and if memory is
- * short. */
+ * layers, if the page has a snapshot, if the live state does not hold the
+ * page's end (because the sequence went back and has not grown since), or if
+ * memory is short. */
 void kv_snapshot(struct kv_cache *kv);
 
-/* Release what no token from position kv->n - slack on sees. Does nothing
- * without window layers. kv_reserve calls it with KV_SLACK. */
+/* Release the keys and values that no token from position kv->n - slack on
+ * sees. Does nothing without window layers. kv_reserve calls it with
+ * KV_SLACK. */
 void kv_release(struct kv_cache *kv, size_t slack);
 
 /* Make dst's positions the first kv_usable(src, n) of src, n <= src->n, of the
- * same shape and dtype. Whole pages become shared, a page in part is copied.
- * The live state becomes shared, too, until kv_reserve. On failure dst keeps
- * what it had. */
+ * same shape and dtype. Full pages become shared; a partly used last page is
+ * copied. The live state is shared until the next kv_reserve. On failure dst
+ * does not change. */
 int kv_share(struct kv_cache *dst, const struct kv_cache *src, size_t n,
              struct qwick_err *e);
 
-/* Keep the first n_kept pages, all of whose positions are in use, and have
- * pages[0..n_pages) behind them, n positions in use in all: the last page may
- * be used in part. With recurrent layers, n must be the end of a page that
- * carries a snapshot, and n_pages at least 1. The caller's references to pages
- * become the cache's. On failure nothing has changed. */
+/* Keep the first n_kept pages, which must be full, and append
+ * pages[0..n_pages). n positions are then in use; the last page may be used in
+ * part. With recurrent layers, n must be the end of a page that carries a
+ * snapshot, and n_pages at least 1. The cache takes over the caller's
+ * references to pages. On failure nothing changes. */
 int kv_adopt(struct kv_cache *kv, size_t n_kept, struct kv_page *const *pages,
              size_t n_pages, size_t n, struct qwick_err *e);
 
-/* A page of kv's size that is all zeros, without a snapshot, with one
+/* Return a page of kv's size, all zeros, without a snapshot, with one
  * reference; NULL: no memory. */
 struct kv_page *kv_page_new(const struct kv_cache *kv);
-/* A new page with the first `used` positions of `from`, one reference; NULL: no
- * memory. */
+/* Return a new page with the first `used` positions of `from` and one
+ * reference; NULL: no memory. */
 struct kv_page *kv_page_copy(const struct kv_cache *kv,
                              const struct kv_page *from, size_t used);
 /* Give a reference back. */
 void kv_page_drop(const struct kv_cache *kv, struct kv_page *page);
 
-/* Keys (values) of a block of KV_BLOCK positions: a run. The layer must have
- * keys. */
+/* Return the run of keys (values) of a block of KV_BLOCK positions. The layer
+ * must have keys. */
 static inline unsigned char *kv_keys(const struct kv_cache *kv, size_t block,
                                      size_t layer, size_t head)
 {
@@ -178,10 +183,11 @@ static inline unsigned char *kv_values(const struct kv_cache *kv, size_t block,
 void kv_store(const struct kv_cache *kv, const struct kernels *k,
               unsigned char *run, size_t slot, const float *x);
 
-/* Bytes of memory taken: the live state, and pages with their snapshots, shared
- * ones included, released ones not. */
+/* Bytes of memory in use: the live state, and pages with their snapshots.
+ * Shared pages count, released memory does not. */
 size_t kv_bytes(const struct kv_cache *kv);
-/* The sequence's share of them: what n sequences and caches have counts 1/n. */
+/* The sequence's share of kv_bytes: a page that n sequences and caches hold
+ * counts 1/n. */
 size_t kv_fair_bytes(const struct kv_cache *kv);
 /* Bytes of one page, with its snapshot if it has one. */
 size_t kv_page_bytes(const struct kv_cache *kv, const struct kv_page *page);

@@ -1,4 +1,5 @@
-/* Opening a model: weights, and what multiplies them. */
+/* Opening a model: its weights, and the choice of the kernels that multiply
+ * them. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

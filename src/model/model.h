@@ -18,7 +18,7 @@
 
 struct par_pool;
 
-/* Self-attention whose query heads share keys and values by groups. */
+/* Self-attention in which groups of query heads share keys and values. */
 struct attention {
     struct matrix q_proj, k_proj, v_proj, o_proj;
     float *q_bias, *k_bias, *v_bias, *o_bias; /* NULL: none */
@@ -68,7 +68,8 @@ struct layer {
     struct delta delta;    /* empty unless it is */
     struct mlp mlp;        /* empty if the layer has experts */
     struct experts experts;
-    float *input_norm, *post_norm; /* [d_model]: before attention, the MLP */
+    float *input_norm, *post_norm; /* [d_model]: before attention; before the
+                                    * MLP */
     /* [d_model]: of the results of both, before they are added to the residual
        stream; NULL: none */
     float *attn_post_norm, *mlp_post_norm;
@@ -95,8 +96,9 @@ struct model {
     bool exact;            /* one order of sums: no BLAS */
     size_t chunk;          /* tokens a pass */
     bool lazy_blas;        /* a pass may load OpenBLAS */
-    bool sizes_only;       /* for costs, not for passes: read no values of
-                              weights, so that only headers come from the disk */
+    bool sizes_only;       /* opened for costs, not for passes: no values of
+                              weights are read, so that only headers come from
+                              the disk */
     /* For model_products. model_open sets them, tests lower the limits. */
     bool dense_bf16;    /* floats multiply, and all of them in bf16 */
     bool any_dense;     /* some floats multiply */
@@ -127,7 +129,7 @@ void model_load_blas(const struct model *m);
 /* Buffers of a forward pass; see scratch.h. */
 struct scratch;
 
-/* Which tokens of a span give logits (and hidden states). */
+/* The tokens of a span whose logits (and hidden states) are computed. */
 enum want {
     WANT_NONE, /* fill the cache only */
     WANT_LAST, /* the last token */
@@ -154,13 +156,14 @@ enum part {
     PART_COUNT
 };
 
-/* Sees, and may change, which experts the tokens of a pass take. Rounding may
- * exchange experts with nearly equal scores, which no bound on arithmetic
- * covers: with this, tests compare modes that take the same experts. */
+/* A callback that sees the experts of each token, and may change them. Rounding
+ * may exchange experts with nearly equal scores, and no error bound covers
+ * that. With this callback, tests compare modes that take the same experts. */
 struct expert_watch {
     /* p [n_experts]: the probabilities of a token of the pass in a layer.
-     * expert [n_active]: those chosen, the most likely first. Threads call it
-     * for different tokens, and of few tokens all threads for each. */
+     * expert [n_active]: the chosen experts, most likely first. Threads call it
+     * for different tokens; if there are few tokens, all threads call it for
+     * each token. */
     void (*chosen)(void *ctx, size_t layer, size_t token, const float *p,
                    uint32_t *expert);
     void *ctx;
@@ -196,8 +199,8 @@ int model_forward(const struct model *m, struct scratch *s,
  * threads, and use them there. */
 int model_preload(struct model *m, struct qwick_err *e);
 
-/* What multiplies floats in a pass. Other formats have their own operations
- * (format.h). */
+/* The kernels that multiply float weights in a pass. Other formats have their
+ * own operations (format.h). */
 enum products {
     PRODUCTS_SKINNY,   /* kernels with one order of sums: decode, --exact */
     PRODUCTS_GEMM_F32, /* our own, widening weights as it packs them */
@@ -205,10 +208,10 @@ enum products {
     PRODUCTS_BF16      /* activations rounded to bf16, weights as stored */
 };
 
-/* For a pass of n tokens: a function of shapes and level alone. bf16 where CPU
- * and checkpoint have it; our own gemm_f32 where it was measured to be the
- * faster one (AVX-512, Intel); OpenBLAS elsewhere, once there is enough
- * arithmetic to pay for loading it. */
+/* Choose the kernels for a pass of n tokens. The choice depends only on shapes
+ * and the kernel level: bf16 if CPU and checkpoint have it; our own gemm_f32
+ * where measurements showed it to be faster than OpenBLAS (AVX-512, Intel);
+ * otherwise OpenBLAS, once there is enough arithmetic to pay for loading it. */
 enum products model_products(const struct model *m, size_t n);
 
 /* The name of the products of long prefills, for people: "bf16", "int8",
@@ -223,7 +226,8 @@ double (*model_peak(const struct model *m))(size_t reps, float *sink);
 /* Bytes of weights that every pass with logits reads: all but experts. */
 size_t model_shared_bytes(const struct model *m);
 
-/* Bytes of weights that one decode step reads: of experts, the active ones. */
+/* Bytes of weights that one decode step reads: all but the experts that the
+ * token does not choose. */
 size_t model_decode_bytes(const struct model *m);
 
 /* Of these, the bytes that come from the disk when `memory` bytes hold weights,
@@ -232,7 +236,8 @@ size_t model_decode_bytes(const struct model *m);
  * since the kernel drops what was read longest ago, which is needed next. */
 double model_disk_bytes(const struct model *m, size_t memory);
 
-/* Parameters that take part in one token: all, without experts. */
+/* Parameters that one token's evaluation uses; all of them in a model without
+ * experts. */
 size_t model_active_params(const struct model *m);
 
 /* What people ask about a model. */
@@ -248,9 +253,10 @@ struct model_sizes model_sizes(struct model *m);
  * full only for its keys and values. Reading weights is not included. */
 struct cost model_cost(const struct model *m, size_t pos, size_t n);
 
-/* What one token more in a short pass takes, as a share of a pass of one token:
- * its arithmetic against streaming the weights, and the experts that no other
- * token has. At most 1. */
+/* Return the cost of one more token in a short pass, as a share of the cost of
+ * a pass with one token, at most 1. It consists of the token's arithmetic,
+ * compared with the time to stream the weights, and of the experts that no
+ * other token has. */
 double model_row_cost(const struct model *m);
 
 #endif

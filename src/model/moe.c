@@ -4,14 +4,14 @@
  *   y = sum over the n_active largest p[e] of
  *       p[e] * down_proj[e](glu(gate_proj[e](x), up_proj[e](x)))
  *
- * where the chosen p[e] may be divided by their sum. With a shared expert
- * (Qwen3_5MoeSparseMoeBlock) y gets sigmoid(shared_gate . x) times that
- * expert's result, too.
+ * where the chosen p[e] may be divided by their sum. A shared expert
+ * (Qwen3_5MoeSparseMoeBlock) adds sigmoid(shared_gate . x) times its result to
+ * y.
  *
- * Tokens are sorted by expert into slots, and products take all slots of an
- * expert at once. Decode and small batches are limited by memory: the rows of
- * all active experts are split among the threads as if they were one matrix's.
- */
+ * A pass sorts its tokens by expert into slots, and a product takes all slots
+ * of an expert at once. Decode and small batches are limited by memory: the
+ * rows of all active experts are split among the threads as if they were one
+ * matrix's. */
 #include <math.h>
 #include <string.h>
 
@@ -70,7 +70,7 @@ static void open_mixture(struct mixture *m, const struct worker *w,
 /* ---- routing ------------------------------------------------------------- */
 
 /* Scores of tokens [t, t + n) and experts [begin, end), in float32 and in one
- * order of sums whatever the mode. */
+ * order of sums in every mode. */
 static void score(const struct worker *w, const struct experts *x,
                   const float *xn, size_t t, size_t n, size_t begin, size_t end)
 {
@@ -101,8 +101,8 @@ static void insert(uint32_t *best, size_t n, size_t cap, const float *p,
     best[i] = e;
 }
 
-/* The experts of a token from its scores, which become probabilities. Scores
- * that are no numbers choose some experts, too. */
+/* Choose the experts of a token from its scores, which become probabilities.
+ * Scores that are NaN also choose some experts. */
 static void choose(const struct kernels *k, const struct experts *x, float *p,
                    uint32_t *expert)
 {

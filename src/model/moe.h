@@ -16,9 +16,9 @@ struct section;
 /* num_experts (or num_local_experts), num_experts_per_tok,
  * moe_intermediate_size, norm_topk_prob, decoder_sparse_step, mlp_only_layers
  * (Qwen3MoeConfig in transformers): sets d_ff, n_experts and n_active of the
- * layers that have experts. Layer i has some unless it is in mlp_only_layers or
- * i + 1 is no multiple of decoder_sparse_step. config_read_common has been
- * called. Returns 0, or -1 with *e set. */
+ * layers that have experts. Layer i has experts unless it is in mlp_only_layers
+ * or i + 1 is not a multiple of decoder_sparse_step. config_read_common has
+ * been called. Returns 0, or -1 with *e set. */
 int experts_read_config(struct config *c, const struct section *s,
                         struct qwick_err *e);
 

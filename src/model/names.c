@@ -147,7 +147,7 @@ const struct names names_qwen35_mlx = {.config = "config.json",
     [WEIGHT_EXPERTS_GATE_UP] = {BLOCK "ffn_gate_up_exps.weight"},              \
     [WEIGHT_EXPERTS_DOWN] = {BLOCK "ffn_down_exps.weight"}
 
-/* Converters store norms as they are applied: none of them needs `plus`. */
+/* Converters add 1 to zero-centred norms, so `plus` is 0 for all. */
 const struct names names_gguf = {
     .config = "its metadata",
     .prefixes = {"", NULL},

@@ -87,15 +87,14 @@ struct names {
     /* Patterns of each weight, tried in order. NULL: the scheme has no such
        weight. */
     const char *of[N_WEIGHTS][NAMES_MAX_VARIANTS];
-    /* A number that is added to each value of a vector at loading: 1 for norms
-       that are stored zero-centred (1 + w in transformers). */
+    /* A number that loading adds to each value of a vector: 1 for norms that
+       are stored zero-centred (1 + w in transformers). */
     float plus[N_WEIGHTS];
-    /* Value head j of Gated DeltaNet reads key head j % n_k_heads, not
-       consecutive ones the same key head. */
+    /* Value head j of Gated DeltaNet reads key head j % n_k_heads. If false,
+       consecutive value heads read the same key head. */
     bool tiled;
-    /* Whether the checkpoint, which has the embedding by this scheme and
-       prefix, follows the scheme; NULL: always. For schemes whose names are
-       equal and whose values are not. */
+    /* Returns whether the checkpoint follows the scheme; NULL: always. It tells
+       schemes apart that use equal names for different values. */
     bool (*fits)(const struct st_set *set);
 };
 
@@ -112,14 +111,14 @@ struct naming {
     const char *prefix; /* one of names->prefixes */
 };
 
-/* Choose the first scheme that fits and the first prefix whose embedding is in
- * the set; without any, the first of all. schemes ends with NULL. */
+/* Choose the first scheme that fits, and its first prefix whose embedding is in
+ * the set. If none fits, choose the first scheme and its first prefix. schemes
+ * ends with NULL. */
 struct naming names_choose(const struct names *const *schemes,
                            const struct st_set *set);
 
-/* Write the name that variant v of a scheme has for a weight to out
- * [NAMES_BYTES]. Returns false when there is no such variant; out is then
- * empty. */
+/* Write a weight's name in variant v of a scheme to out [NAMES_BYTES]. If the
+ * scheme lacks that variant, returns false with out empty. */
 bool names_expand(char *out, const struct names *names, const char *prefix,
                   struct weight_ref ref, size_t v);
 

@@ -1,12 +1,11 @@
-/* One forward pass from the view of its threads. Families, forward.c,
- * attention.c, delta.c, mlp.c and products.c share these functions.
+/* One forward pass as its threads see it. Families, forward.c, attention.c,
+ * delta.c, mlp.c and products.c share these functions.
  *
  * Products come in three forms. With f32, activations are not rounded, and
  * weights are widened to f32, in registers (skinny kernels) or in memory
  * (gemm_f32). With bf16, each activation that enters a product is rounded to
  * bf16, and quantized weights are widened to bf16. With int8, activations are
- * rounded to int8 in groups; only quantized weights have this form.
- */
+ * rounded to int8 in groups; only quantized weights have this form. */
 #ifndef MODEL_PASS_H
 #define MODEL_PASS_H
 
@@ -19,8 +18,8 @@
 #include "model/model.h"
 #include "model/scratch.h"
 
-/* Fewer tokens cost no more in f32 than in pairs of bf16 numbers: reading the
- * weights takes longer. */
+/* Passes of fewer tokens use f32, which takes no longer there than pairs of
+ * bf16 numbers: such a pass waits for weights from memory. */
 enum { PASS_PAIRS_MIN_TOKENS = 4 };
 
 /* One pass, shared by its threads. */
@@ -29,8 +28,8 @@ struct pass {
     struct scratch *s;
     const struct pass_io *io;
     size_t n;      /* tokens */
-    size_t n_kept; /* tokens that are computed to the end; of the others, the
-                      last layer computes only keys and values */
+    size_t n_kept; /* tokens that the last layer computes to the end; of the
+                      others it computes only keys and values */
     size_t n_tiles,
         n_last_tiles; /* of attention, all layers but the last; it */
     bool single;      /* every span has one token */
@@ -48,7 +47,7 @@ struct ahead {
     size_t row, end;
 };
 
-/* One thread's view of it. */
+/* One thread of a pass. */
 struct worker {
     const struct pass *p;
     const struct kernels *k;
@@ -57,7 +56,8 @@ struct worker {
     int tid, n_threads;
     double since;          /* clock_ms() at the last pass_mark */
     struct ahead ahead[2]; /* after the next barrier */
-    bool stopped;          /* the pass is to stop: all threads agree */
+    bool stopped;          /* the pass must stop; all threads have the same
+                              value */
 };
 
 /* Activations in the forms that the weights of a product need. */
@@ -76,7 +76,8 @@ struct product {
     bool add; /* to the values that out holds; rows <= d_model */
 };
 
-/* Account the time since the last mark to a part, where that is asked for. */
+/* Add the time since the last mark to a part, if the caller of the pass asked
+ * for times. */
 static inline void pass_mark(struct worker *w, enum part part)
 {
     if (!w->p->io->ms || w->tid)
@@ -97,11 +98,12 @@ void pass_ahead_all(struct worker *w, const struct matrix *const *ws,
 /* As pass_ahead_all, for pass_gated's products. */
 void pass_ahead_gated(struct worker *w, const struct mlp *mlp, size_t n);
 
-/* Fetch a row of w->ahead; 0 when none is left. For par_barrier_idle. */
+/* Prefetch a row of w->ahead. Returns 0 when none is left. For
+ * par_barrier_idle. */
 int pass_fetch_ahead(void *worker);
 
-/* Meet the team; the time before belongs to `part`. Meanwhile this
- * thread prefetches the rows in w->ahead. */
+/* Wait for the team. The time before the barrier counts for `part`. While it
+ * waits, this thread prefetches the rows in w->ahead. */
 static inline void pass_barrier(struct worker *w, enum part part)
 {
     pass_mark(w, part);
@@ -112,8 +114,8 @@ static inline void pass_barrier(struct worker *w, enum part part)
 
 /* ---- products.c --------------------------------------------------------- */
 
-/* The form for n rows times a matrix: a function of n, the matrix's format and
- * the pass's products. */
+/* Return the form of n activations in a product with a matrix. It depends on n,
+ * the matrix's format and the pass's products. */
 enum form pass_form(const struct pass *p, const struct matrix *a, size_t n);
 
 /* A set of forms: bit `form` of set. group: of the int8 form. */
@@ -122,13 +124,13 @@ struct forms {
     size_t group;
 };
 
-/* The forms that products of n rows with the matrices ws[0..n_ws) read. A
- * matrix quantized by other groups than an earlier one reads f32. */
+/* Return the forms that products of n activations with the matrices ws[0..n_ws)
+ * read. A matrix whose group size differs from an earlier one's reads f32. */
 struct forms pass_forms(const struct pass *p, const struct matrix *const *ws,
                         size_t n_ws, size_t n);
 
-/* Normalise x f32 [n, d_model], rows scratch_ld apart, to these forms. Ends
- * with a barrier unless every thread has its own copy (n up to
+/* Normalise x f32 [n, d_model], rows scratch_ld apart, and store it in these
+ * forms. Ends with a barrier, unless every thread makes its own copy (n up to
  * SCRATCH_PRIVATE_TOKENS). */
 struct input pass_normalise(struct worker *w, const float *x, size_t n,
                             const float *weight, struct forms need);
@@ -137,55 +139,57 @@ struct input pass_normalise(struct worker *w, const float *x, size_t n,
  * barrier. */
 void pass_add_normalised(struct worker *w, const float *weight, size_t n);
 
-/* Rows f32 [n, m->cols], scratch_ld apart, that all threads see, in the form
- * that m needs. May end with a barrier. */
+/* Convert rows f32 [n, m->cols], scratch_ld apart, to the form that m needs. x,
+ * x16 and x8 are shared by all threads. May end with a barrier. */
 struct input pass_round(struct worker *w, const float *x, uint16_t *x16,
                         const struct q8 *x8, size_t n, const struct matrix *m);
 
-/* Rows [begin, end) of a product for n tokens. */
+/* Compute rows [begin, end) of a product for n tokens. */
 void pass_multiply(const struct worker *w, const struct product *p,
                    const struct input *x, size_t n, size_t begin, size_t end);
 
-/* Several products of the same x as if their rows were one matrix's, split
- * among the threads. No barrier. */
+/* Compute several products of the same x. Their rows are split among the
+ * threads as if they were one matrix's. No barrier. */
 void pass_multiply_all(const struct worker *w, const struct product *p,
                        size_t n_products, const struct input *x, size_t n);
 
-/* Rows of a product that belong together when rows are split. */
+/* Return the number of rows of a product that one thread must compute
+ * together. */
 size_t pass_row_unit(const struct worker *w, const struct matrix *a, size_t n);
 
-/* Rows of a phase's products, shared out among threads: most of them evenly in
- * one piece a thread, which memory likes; the last ones in small pieces as
- * threads come, so that a thread whose core was stolen for a while delays the
- * others less. */
+/* The rows of a phase's products, divided among threads. Each thread first gets
+ * one large piece, because long sequential reads are fast. The last rows are
+ * taken in small pieces by whichever thread is free, so that a thread that lost
+ * its core for a while delays the others less. */
 struct rows {
     size_t n, unit;
-    size_t dynamic; /* first row that is not shared out beforehand */
+    size_t dynamic; /* first row of those that threads take in small pieces */
     bool started;
 };
 
-/* n rows in multiples of unit, for products of n_tokens tokens. */
+/* Divide n rows in multiples of unit, for products of n_tokens tokens. */
 struct rows rows_new(size_t n, size_t unit, size_t n_tokens);
 
-/* This thread's next rows [*begin, *end); false when none are left. */
+/* Set [*begin, *end) to this thread's next rows. Returns false when none are
+ * left. */
 bool rows_next(const struct worker *w, struct rows *r, size_t *begin,
                size_t *end);
 
-/* The form of x that a product of n tokens with a matrix reads. */
+/* Return the form of x that a product of n tokens with a matrix reads. */
 enum form pass_form_read(const struct pass *p, const struct matrix *a,
                          const struct input *x, size_t n);
 
-/* Whether results that are the next product's input, with the matrix `next`,
- * can be rounded when they are computed. If so, *to gets the buffers, x16 or
- * x8, and their form. */
+/* Return whether results can be rounded as they are computed, because the next
+ * product, with the matrix `next`, reads them rounded. If so, *to gets the
+ * buffer, x16 or x8, for the form that the product reads. */
 bool pass_rounds(const struct pass *p, const struct matrix *next, size_t n,
                  uint16_t *x16, const struct q8 *x8, struct input *to);
 
 /* Return an input of n rows: its row i is row rows[i] of x; n <=
  * SCRATCH_GATHER_ROWS. Consecutive rows, such as a single one, are used in
- * place. Other rows are copied to memory of the thread, which the next call
- * overwrites, since kernels need rows at equal distances. cols: numbers in a
- * row. */
+ * place. Other rows are copied to memory of the thread, because kernels need
+ * rows at equal distances; the next call overwrites the copy. cols: elements of
+ * a row. */
 struct input pass_gather(const struct worker *w, const struct input *x,
                          const uint32_t *rows, size_t n, size_t cols);
 
@@ -215,14 +219,13 @@ void pass_store_gated(const struct worker *w, const struct input *to, size_t ff,
 
 /* ---- moe.c -------------------------------------------------------------- */
 
-/* Add a mixture of experts over the normalised residual stream (norm: the
- * weights) of n tokens to it. Ends with a barrier, before which the caller's
- * w->ahead of the next layer applies: next is the layer that follows.
+/* Normalise the residual stream of n tokens (norm: the weights), apply a
+ * mixture of experts, and add the result to the stream. Ends with a barrier, at
+ * which the thread prefetches the first weights of layer `next`.
  *
- * Each active expert's weights are read once in a pass, by whichever threads
- * share its rows. A token's experts are added in ascending order, so that
- * results depend neither on the number of threads nor, with --exact, on the
- * pass's other tokens. */
+ * A pass reads each active expert's weights once. A token's experts are added
+ * in ascending order, so that results do not depend on the number of threads
+ * or, with --exact, on the other tokens of the pass. */
 void pass_experts(struct worker *w, const struct experts *x, const float *norm,
                   size_t n, size_t next);
 
@@ -231,14 +234,16 @@ void pass_ahead_experts(struct worker *w, const struct experts *x, size_t n);
 
 /* ---- attention.c -------------------------------------------------------- */
 
-/* Lay out the tiles of the pass, once its spans are known. */
+/* Divide the pass's attention into tiles. Called once, before the first
+ * layer. */
 void pass_plan_attention(struct pass *p);
 
-/* Attention of a layer over the normalised residual stream x (norm: the
- * weights): projections, norms, RoPE, keys and values into the caches. Returns
- * the results of n tokens in the form that o_proj reads; in the last layer
- * these are the kept tokens, whose rows of x move to the front. Returns early,
- * with nothing of use, when the pass is to stop. */
+/* Compute attention of a layer up to o_proj: normalise the residual stream x
+ * (norm: the weights), project it, apply norms and RoPE, store keys and values
+ * in the caches, and attend. Returns the results of n tokens in the form that
+ * o_proj reads. In the last layer these are the kept tokens, whose rows of x
+ * move to the front. Returns early with an undefined result when the pass must
+ * stop. */
 struct input pass_attention(struct worker *w, size_t layer, const float *norm,
                             size_t n);
 
@@ -248,22 +253,22 @@ void pass_keep_rows(const struct pass *p);
 
 /* ---- delta.c ------------------------------------------------------------- */
 
-/* Gated DeltaNet of a layer over the normalised residual stream x (norm: the
- * weights), up to out_proj: the sequences' states advance by their tokens.
- * Returns what pass_attention returns. */
+/* Compute Gated DeltaNet of a layer up to out_proj: normalise the residual
+ * stream x (norm: the weights), and advance the sequences' states by their
+ * tokens. Returns what pass_attention returns. */
 struct input pass_delta(struct worker *w, size_t layer, const float *norm,
                         size_t n);
 
 /* ---- forward.c ---------------------------------------------------------- */
 
-/* Meet the team, as pass_barrier. Returns whether the pass is to stop, which
- * thread 0 has looked up before. Every thread gets the same answer, since
- * thread 0 looks again only after another barrier; w->stopped keeps it. Each
- * layer calls it once, before it changes a cache. */
+/* Wait for the team, like pass_barrier. Returns whether the pass must stop, and
+ * stores that in w->stopped. Thread 0 checks it before the barrier. Every
+ * thread gets the same answer, because thread 0 checks again only after another
+ * barrier. Each layer calls this once, before it changes a cache. */
 bool pass_stops(struct worker *w, enum part part);
 
-/* Set w->ahead to the weights that layer i reads first; if i >= n_layers, those
- * are the head's. */
+/* Set w->ahead to the weights that layer i reads first, or to the head's if i
+ * >= n_layers. */
 void pass_ahead_layer(struct worker *w, size_t i);
 
 #endif

@@ -1,5 +1,5 @@
-/* Products of a forward pass: which kernel multiplies, what its operands are
- * rounded to, and who computes which rows. */
+/* Products of a forward pass: the choice of the kernel and the form of its
+ * operands, and the split of rows among threads. */
 #include <string.h>
 
 #include "kernel/gemm.h"

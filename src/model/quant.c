@@ -62,7 +62,7 @@ static bool is_param(const struct json_value *key)
            json_equals(key, "mode") || json_equals(key, "quant_method");
 }
 
-/* Flags of other systems ("desc_act": false) are no names of modules. */
+/* Flags of other systems ("desc_act": false) are not names of modules. */
 static bool may_be_module(const struct json_value *key)
 {
     return memchr(key->str, '.', key->len) || json_equals(key, "lm_head") ||

@@ -1,11 +1,11 @@
-/* What config.json says of quantized weights: MLX's affine format.
+/* The parameters of quantized weights in config.json: MLX's affine format.
  *
  *     "quantization": {"group_size": 64, "bits": 4, "mode": "affine",
  *         "model.layers.0.mlp.gate_proj": {"group_size": 32, "bits": 8},
  *         "lm_head": false}
  *
- * A module is quantized if and only if the checkpoint has its scales; this
- * object says with which parameters (nn.quantize and load_model in mlx-lm). */
+ * A module is quantized if and only if the checkpoint has its scales. This
+ * object has the parameters (nn.quantize and load_model in mlx-lm). */
 #ifndef MODEL_QUANT_H
 #define MODEL_QUANT_H
 
@@ -20,24 +20,24 @@ struct quant_params {
     size_t group;
 };
 
-/* The parameters of one module, apart from all others'. */
+/* The parameters of one module that has its own. */
 struct quant_override {
     const char *module; /* "model.layers.0.mlp.gate_proj", may hold NUL */
     size_t len;
-    struct quant_params params; /* bits 0: said to be dense */
+    struct quant_params params; /* bits 0: false in config.json, so dense */
 };
 
 struct quant {
     struct quant_params all;  /* bits 0: config.json has no such object */
     struct quant_override *v; /* [n] by module */
     size_t n;
-    char *names;     /* what v's modules point into */
+    char *names;     /* memory of the names in v */
     const char *key; /* the object's name in config.json, or NULL */
 };
 
 /* Read "quantization" and "quantization_config" of a config.json: either, both
- * when they agree, or none. Everything that is no affine quantization by groups
- * is an error that names it. On failure *q is empty. */
+ * when they agree, or none. Any other quantization is an error that names it.
+ * On failure *q is empty. */
 int quant_read(struct quant *q, const struct section *config,
                struct qwick_err *e);
 void quant_free(struct quant *q);

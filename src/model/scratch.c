@@ -126,7 +126,7 @@ static struct choice choices(struct layout *l, size_t n_slots)
                            floats(l, n_slots, 1)};
 }
 
-/* What one thread has for a pass of n tokens with experts. */
+/* Lay out one thread's memory for a pass of n tokens with experts. */
 static void layout_routing(struct layout *l, struct thread_scratch *t,
                            const struct model *m, const struct mlp_sizes *z,
                            size_t n, size_t n_slots)
@@ -165,7 +165,7 @@ static void layout_experts(struct layout *l, struct scratch *s,
         layout_routing(l, &s->threads[i], m, &z, n, n_slots);
 }
 
-/* What one thread has for Gated DeltaNet. */
+/* Lay out one thread's memory for Gated DeltaNet. */
 static void layout_delta(struct layout *l, struct delta_scratch *t,
                          const struct delta_config *c)
 {

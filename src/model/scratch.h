@@ -7,48 +7,49 @@
 
 #include "model/model.h"
 
-/* Passes of up to this many tokens normalise (and round) on every thread for
- * itself, which costs less than the barrier that it saves. */
+/* In passes of up to this many tokens, every thread normalises (and rounds) all
+ * tokens for itself, which costs less than a barrier. */
 #define SCRATCH_PRIVATE_TOKENS 4
 
-/* Query rows (heads of one group times tokens) that share a pass over the
- * keys and values; more where these are packed first (see also
- * kernel_tuning.attn_tile_rows). */
+/* Query rows (heads of one group times tokens) in a tile of attention, which
+ * reads keys and values once. Tiles are larger where keys and values are packed
+ * first (see also kernel_tuning.attn_tile_rows). */
 #define ATTN_TILE_ROWS   64
 #define ATTN_PACKED_ROWS 256
 
-/* Positions whose part of a softmax is summed by itself; the parts are then
- * merged in order, whoever computed them. */
+/* Positions in a segment of the softmax. Each segment is summed separately, by
+ * any thread, and the segments are merged in order. */
 #define ATTN_SEGMENT 1024
 
-/* Floats of one converted panel of weight rows: stays in a core's L2 cache. */
+/* Floats in a panel of weight rows widened to f32; small enough for a core's L2
+ * cache. */
 #define PANEL_FLOATS (160u * 1024)
 
-/* Products of rows of gate_proj and up_proj that a thread keeps in its cache
- * until they are one: GATED_ROWS rows at a time, or a whole group of quantized
- * weights; more when there are few tokens. */
+/* Results of gate_proj and up_proj that a thread keeps in its cache until it
+ * combines them: of GATED_ROWS rows at a time, or of a whole group of quantized
+ * weights; of more rows when there are few tokens. */
 #define GATED_ROWS   64
 #define GATED_FLOATS (GATED_ROWS * 512)
 
-/* Results of products with pairs that a thread keeps in its cache until both
- * halves are added. */
+/* Results of products with pairs of bf16 numbers that a thread keeps in its
+ * cache until it has added both halves. */
 #define SCRATCH_PAIRS_FLOATS (64u * 512)
 
-/* Rows of activations that a thread gathers at a time: all of an expert's in
- * any pass of the default length. */
+/* Rows of activations that a thread gathers at a time: enough for all tokens of
+ * an expert in a pass of the default length. */
 #define SCRATCH_GATHER_ROWS 512
 
-/* Experts of the tokens of a pass, by token and as a thread sorts them. A slot
- * is one token at one of its experts; slots are in ascending order of expert,
- * then of token. */
+/* The experts of each token of a pass. */
 struct choice {
     uint32_t *expert; /* [tokens, n_active] most likely first */
     float *weight;    /* [tokens, n_active] */
 };
 
+/* A pass's tokens, sorted by expert. A slot is one token at one of its
+ * experts; slots are in ascending order of expert, then of token. */
 struct routing {
-    uint32_t *first;  /* [n_experts + 1] slots [first[e], first[e + 1]) are
-                         those of expert e */
+    uint32_t *first;  /* [n_experts + 1] slots [first[e], first[e + 1]) belong
+                         to expert e */
     uint32_t *active; /* [n_experts] experts that have slots, ascending */
     size_t n_active;
     uint32_t *token; /* [slots] */
@@ -61,7 +62,7 @@ struct softmax {
     float *acc;   /* [rows, head_dim] */
 };
 
-/* What one thread has for a key head of Gated DeltaNet and DELTA_BLOCK
+/* Memory of one thread for a key head of Gated DeltaNet and DELTA_BLOCK
  * tokens. */
 struct delta_scratch {
     float *q, *k;   /* [DELTA_BLOCK, d_k] */
@@ -84,7 +85,7 @@ struct thread_scratch {
     float *panel;   /* [panel_rows, longest row] weights as f32 */
     float *work;    /* [KERNEL_WORK + KERNEL_BLOCKS_WORK] */
     float *head;    /* [head_dim] one key before it is rounded */
-    float *attn;    /* what attn_block needs for a tile */
+    float *attn;    /* work memory of attn_block for a tile */
     struct softmax part, total; /* [tile rows] */
     int *lo, *hi;               /* [tile rows] */
     float *gate, *up;           /* [GATED_FLOATS] */
@@ -100,8 +101,8 @@ struct thread_scratch {
     struct delta_scratch delta; /* empty without Gated DeltaNet */
 };
 
-/* Floats from row to row of what products read and write: an odd number of
- * cache lines, which spreads a column over all sets of a cache. */
+/* Floats from row to row of the inputs and results of products: an odd number
+ * of cache lines, which spreads a column over all sets of a cache. */
 static inline size_t scratch_ld(size_t n_cols)
 {
     return (((n_cols + 15) / 16) | 1) * 16;
@@ -169,7 +170,7 @@ int scratch_reserve(struct scratch *s, const struct model *m, size_t n,
 /* Rows of a weight matrix that fit a panel, at least 16. */
 size_t scratch_panel_rows(size_t n_cols);
 
-/* Whether a decode step's attention may be split by positions, too. */
+/* Whether a decode step's attention may also be split by positions. */
 bool scratch_splits(const struct model *m);
 
 #endif

@@ -1,5 +1,6 @@
-/* An object of a configuration file and its fields. Every reader checks type
- * and range; its error names file, field, what is wanted and what is there. */
+/* Readers of the fields of an object in a configuration file. Every reader
+ * checks type and range. Its error names the file, the field, the allowed
+ * values and the value. */
 #ifndef MODEL_SECTION_H
 #define MODEL_SECTION_H
 
@@ -9,7 +10,7 @@
 #include "base/err.h"
 #include "file/json.h"
 
-/* Another container's name of a field. */
+/* The name of a field in another container. */
 struct section_name {
     const char *field; /* "rope_scaling.factor" */
     const char *key;   /* "general.name", or ".name" behind the prefix */
@@ -19,11 +20,11 @@ struct section {
     const struct json_value *v;
     const char *path; /* of the file */
     const char *in;   /* before the field's name: "" or "rope_scaling." */
-    /* What a GGUF file calls the fields, up to one whose field is NULL; NULL:
-       the file is config.json */
+    /* The names of the fields in a GGUF file; the last row's field is NULL.
+       NULL: the file is config.json */
     const struct section_name *names;
     const char *prefix; /* before keys that begin with "." */
-    /* The object whose member text_config this is; NULL: none */
+    /* The object that has this one as its member text_config, or NULL */
     const struct json_value *whole;
 };
 
@@ -36,19 +37,20 @@ static inline bool section_is_gguf(const struct section *s)
 /* A value (NULL: missing) as text for an error message, cut at 40 bytes. */
 void section_describe(const struct json_value *v, char *out, size_t n);
 
-/* An object that is the value of key, with the same file. in: as in struct
- * section. */
+/* Return the section of the object that is the value of key, in the same file.
+ * in: as in struct section. */
 struct section section_inner(const struct section *s, const char *key,
                              const char *in);
 
-/* The error "PATH: IN+KEY: must be WANT, is VALUE". Returns -1. */
+/* Set the error "PATH: IN+KEY: must be WANT, is VALUE". Returns -1. */
 int section_bad(const struct section *s, const char *key, const char *want,
                 struct qwick_err *e);
 
-/* Not there, or null. */
+/* Whether the field is missing or null. */
 bool section_absent(const struct section *s, const char *key);
 
-/* Required: an integer in [1, max], true or false, a number in [min, max]. */
+/* Read a required field: an integer in [1, max], true or false, or a number in
+ * [min, max]. */
 int section_size(const struct section *s, const char *key, size_t max,
                  size_t *out, struct qwick_err *e);
 int section_bool(const struct section *s, const char *key, bool *out,
@@ -56,7 +58,7 @@ int section_bool(const struct section *s, const char *key, bool *out,
 int section_double(const struct section *s, const char *key, double min,
                    double max, double *out, struct qwick_err *e);
 
-/* The same with a default, one that transformers documents. */
+/* Read a field that has a default, which transformers documents. */
 int section_opt_size(const struct section *s, const char *key, size_t dflt,
                      size_t max, size_t *out, struct qwick_err *e);
 int section_opt_double(const struct section *s, const char *key, double dflt,

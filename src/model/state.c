@@ -88,7 +88,7 @@ size_t state_missing_bytes(const struct state *s)
     return s->live && s->live->refs == 1 ? 0 : state_live_bytes(s);
 }
 
-/* Fresh zero pages: only what is touched becomes resident. */
+/* Fresh zero pages: memory becomes resident only where it is written. */
 static void *map_bytes(size_t bytes)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,

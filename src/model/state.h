@@ -1,11 +1,11 @@
 /* The state of the recurrent layers (Gated DeltaNet) of one sequence, a part of
  * its struct kv_cache.
  *
- * Keys and values grow with the sequence and any number of them can be dropped.
- * The state of a recurrent layer has a fixed size, and each position changes
- * all of it. So a layer writes it only once in DELTA_BLOCK positions. Block b
- * is the positions b * DELTA_BLOCK up to (b + 1) * DELTA_BLOCK, in absolute
- * terms, and has
+ * Keys and values grow with the sequence, and a sequence can drop any number of
+ * them. The state of a recurrent layer has a fixed size, and each position
+ * changes all of it. So a layer writes it only once in DELTA_BLOCK positions.
+ * Block b is the positions b * DELTA_BLOCK up to (b + 1) * DELTA_BLOCK, in
+ * absolute terms, and has
  *
  *   a start  S and the tail of the convolution before the block's first
  *            position
@@ -14,14 +14,14 @@
  *
  * The live state holds two blocks, a ring: block b is in half b % 2. These are
  * the block that the next position is in, and the one before it. So a sequence
- * can drop DELTA_BLOCK positions for nothing: the log's rows after the last
- * position that stays are not read. Going back further needs a snapshot: a copy
- * of the starts of all layers at the end of a page (KV_BLOCK positions, a
- * multiple of DELTA_BLOCK), which the page carries. The positions after the
+ * can drop DELTA_BLOCK positions without any work: it does not read the log's
+ * rows after the last position that stays. Going back further needs a snapshot:
+ * a copy of the starts of all layers at the end of a page (KV_BLOCK positions,
+ * a multiple of DELTA_BLOCK), which the page carries. The positions after the
  * snapshot must be computed again.
  *
- * Blocks begin at fixed positions. So a layer computes the same sums however
- * the positions come: in one pass, in several, one by one, or again from a
+ * Blocks begin at fixed positions. So a layer computes the same sums if the
+ * positions come in one pass, in several, one by one, or again from a
  * snapshot. */
 #ifndef MODEL_STATE_H
 #define MODEL_STATE_H
@@ -67,32 +67,34 @@ int state_init(struct state *s, const struct config *c, struct qwick_err *e);
 void state_free(struct state *s);
 
 /* Prepare a sequence of n positions for a pass: give it a live state of its
- * own, with a copy of what it shared. If it holds nothing, load the snapshot,
- * which is the start of block n / DELTA_BLOCK; with n of 0 the snapshot may be
- * NULL, since a layer itself zeroes the start of block 0 when it computes
- * position 0. QWICK_ERR_MEMORY; the state is then as before. */
+ * own, a copy if it shared one. If the live state holds nothing, load the
+ * snapshot, which is the start of block n / DELTA_BLOCK. If n is 0, the
+ * snapshot may be NULL, because a layer zeroes the start of block 0 when it
+ * computes position 0. Returns 0, or -1 with QWICK_ERR_MEMORY and the state
+ * unchanged. */
 int state_prepare(struct state *s, size_t n, const float *snapshot,
                   struct qwick_err *e);
 
-/* Whether the state after the first `to` positions of a sequence of n is
- * known without a snapshot, to <= n: the live state has it, or `to` is 0. */
+/* Whether a sequence of n positions can go back to `to` positions without a
+ * snapshot, to <= n: the live state has the state after them, or `to` is 0. */
 bool state_holds(const struct state *s, size_t n, size_t to);
 
-/* The sequence grew to n positions, which the layers have computed. */
+/* Record that the layers have computed the sequence up to n positions. */
 void state_advance(struct state *s, size_t n);
 
-/* A pass over positions [n, end) was stopped: some layers have computed them
- * and some have not. Returns whether the state after n positions is still there
- * in every layer. If not, the live state holds nothing. */
+/* Record that a pass over positions [n, end) was stopped: some layers have
+ * computed them and some have not. Returns whether every layer still has the
+ * state after n positions. If not, the live state holds nothing from now on. */
 bool state_stop(struct state *s, size_t n, size_t end);
 
-/* A sequence of n positions went back to its first `to` positions. If the live
- * state does not hold the state after them, it holds nothing. */
+/* Record that a sequence of n positions went back to its first `to` positions.
+ * If the live state does not have the state after them, it holds nothing from
+ * now on. */
 void state_go_back(struct state *s, size_t n, size_t to);
 
 /* Make dst the state after the first `to` positions of src, a sequence of n,
- * without a copy. dst can go back as far as src can. If src does not hold the
- * state, dst holds nothing. */
+ * without a copy. dst can go back to the same positions as src. If src does not
+ * have that state, dst holds nothing. */
 void state_share(struct state *dst, const struct state *src, size_t n,
                  size_t to);
 
@@ -104,16 +106,16 @@ size_t state_packed_bytes(const struct state *s);
 /* Bytes that state_prepare would allocate. */
 size_t state_missing_bytes(const struct state *s);
 
-/* A snapshot: the start of a block, for all layers. NULL: no memory. What it
- * holds is undefined. */
+/* Allocate a snapshot: the start of a block, for all layers. Its values are
+ * undefined. NULL: no memory. */
 float *state_snapshot_new(const struct state *s);
 void state_snapshot_free(const struct state *s, float *snapshot);
 
 /* Copy the start of block b, which the live state holds, to a snapshot. */
 void state_save(const struct state *s, size_t block, float *snapshot);
 
-/* Write the state of a sequence of n positions, which its live state holds: the
- * block of position n. Rows of its log that are not in use are zeros. */
+/* Write the block of position n of a sequence of n positions to packed. The
+ * live state must have it. Rows of its log that are not in use become zeros. */
 void state_pack(const struct state *s, size_t n, float *packed);
 
 /* Give the sequence a live state of its own that holds the block of position n,

@@ -22,7 +22,7 @@ struct weights {
     bool sizes_only; /* read no values: vectors are zeros. The caller sets it
                         after weights_open */
     struct format_ops ops[N_FORMATS]; /* of formats[i], for the kernels */
-    /* summed over what was asked for */
+    /* sums over the weights that were asked for */
     size_t n_params;          /* logical: rows * cols, packed or not */
     size_t n_bytes;           /* as stored, scales and biases included */
     size_t params_by_bits[9]; /* of n_params; [0]: dense */
@@ -34,10 +34,9 @@ struct weights {
     char storage[96]; /* weights_storage's */
 };
 
-/* Find out how the weights are called: the first of schemes (ends with NULL)
- * and of its prefixes whose embedding is in the set; the first of all if there
- * is none. k, exact: the operations that matrices get. Matrices point into *w,
- * which must not move. */
+/* Open the weights of a checkpoint, and choose the naming scheme and the prefix
+ * with names_choose. k and exact choose the operations of matrices
+ * (format_ops). Matrices point into *w, which must not move. */
 int weights_open(struct weights *w, const struct st_set *set, const char *path,
                  const struct names *const *schemes, const struct kernels *k,
                  bool exact, struct qwick_err *e);
@@ -46,60 +45,61 @@ void weights_close(struct weights *w);
 /* Whether the checkpoint has this weight, in any format. */
 bool weights_has(const struct weights *w, struct weight_ref ref);
 
-/* The matrix `ref` with exactly this shape, in the first format that the
- * checkpoint has it in; a matrix of one row may also be a vector there. The
- * error names the tensor and both values. *out stays where it is until
- * weights_close: w->matrices points at it. */
+/* Bind the matrix `ref`, which must have exactly this shape, in the first
+ * format in which the checkpoint has it. A matrix of one row may be a vector in
+ * the checkpoint. The error names the tensor and both values. *out must stay
+ * where it is until weights_close, because w->matrices points to it. */
 int weights_matrix(struct weights *w, struct matrix *out, size_t rows,
                    size_t cols, struct weight_ref ref, struct qwick_err *e);
 
-/* n >= 1 matrices [rows, cols] in one tensor [n, rows, cols]: *out is one
- * matrix of n * rows rows. Only what weights_view takes from it takes part in
- * products; *out may go. */
+/* Bind n >= 1 matrices [rows, cols] that are one tensor [n, rows, cols]: *out
+ * is one matrix of n * rows rows. Products take only the matrices that
+ * weights_view makes of it. *out may be freed. */
 int weights_stack(struct weights *w, struct matrix *out, size_t n, size_t rows,
                   size_t cols, struct weight_ref ref, struct qwick_err *e);
 
-/* Rows [row, row + rows) of a stack as a matrix of its own, which stays where
- * it is as weights_matrix's does. */
+/* Make a matrix of rows [row, row + rows) of a stack. *out must stay where it
+ * is, as for weights_matrix. */
 int weights_view(struct weights *w, struct matrix *out,
                  const struct matrix *stack, size_t row, size_t rows,
                  struct qwick_err *e);
 
-/* The number of dimensions of a weight, the first `max` of them in dims[max];
- * 0: the checkpoint lacks it. */
+/* Return the number of dimensions of a weight, and write the first `max` of
+ * them to dims. 0: the checkpoint lacks the weight. */
 size_t weights_shape(const struct weights *w, struct weight_ref ref,
                      size_t *dims, size_t max);
 
-/* A small array with exactly this shape, widened to f32, plus what the naming
- * scheme adds to it (names.plus). It is the weights'; the caller may change its
+/* Read a small array of exactly this shape, widen it to f32, and add the naming
+ * scheme's constant (names.plus). The weights own it; the caller may change its
  * values. */
 int weights_array(struct weights *w, float **out, const size_t *dims,
                   size_t rank, struct weight_ref ref, struct qwick_err *e);
 
-/* A vector [n], such as a norm or a bias, as weights_array has it. */
+/* Read a vector [n], such as a norm or a bias, like weights_array. */
 int weights_vector(struct weights *w, float **out, size_t n,
                    struct weight_ref ref, struct qwick_err *e);
 
-/* How matrices are stored, for people: m's type when none is quantized, else
- * like "4-bit (group 64)", "4/8-bit (group 64)", or "Q4_K/Q6_K". */
+/* Describe how matrices are stored: m's type if none is quantized, otherwise a
+ * text such as "4-bit (group 64)", "4/8-bit (group 64)" or "Q4_K/Q6_K". */
 const char *weights_storage(struct weights *w, const struct matrix *m);
 
 /* ---- for formats --------------------------------------------------------- */
 
-/* The tensor `name` if it has this shape: [rows, cols], or [stack, rows, cols]
- * of a stack. NULL with *e set: missing, or of another shape. why ends the
- * error about another shape: "", or the parameters that the shape follows
- * from. */
+/* Return the tensor `name` if it has this shape: [rows, cols], or [stack, rows,
+ * cols]. NULL with *e set: it is missing or has another shape. The error about
+ * another shape ends with why: "", or the parameters from which the shape
+ * follows. */
 const struct st_tensor *weights_find(struct weights *w, const char *name,
                                      const struct matrix_shape *shape,
                                      const char *why, struct qwick_err *e);
 
-/* An error unless t holds floats. `what` they are for: "weights", "scales". */
+/* Set an error unless t holds floats. what: the role of t for the message, such
+ * as "weights" or "scales". */
 int weights_need_float(const struct weights *w, const struct st_tensor *t,
                        const char *what, struct qwick_err *e);
 
-/* Count a tensor that the model uses, once. n_params: of these, with so many
- * bits each (0: floats). */
+/* Count a tensor that the model uses; each counts once. n_params: parameters in
+ * it, of `bits` bits each (0: floats). */
 void weights_use(struct weights *w, const struct st_tensor *t, size_t n_params,
                  int bits);
 
