@@ -124,7 +124,7 @@ static bool has_weights(const struct dir_list *l)
 
 /* The directory at ck->dir: a checkpoint, or one with GGUF files, of which the
  * one of this type counts (NULL: the only one). Repositories of GGUF files may
- * have a config.json, too. */
+ * also have a config.json. */
 static int open_dir(struct checkpoint *ck, const char *type,
                     struct qwick_err *e)
 {
@@ -344,7 +344,7 @@ static int list_dir(struct names *l, const char *path, const char *suffix,
     struct dirent *ent;
     int rc = 0;
     while (!rc && (errno = 0, ent = readdir(d)) != NULL) {
-        /* Hidden files are no part of a checkpoint ("._model.safetensors" of
+        /* Hidden files do not belong to a checkpoint ("._model.safetensors" of
          * foreign file systems). */
         if (ent->d_name[0] != '.' && names_add(l, ent->d_name, suffix))
             rc = err_oom(e, strlen(ent->d_name) + 1);

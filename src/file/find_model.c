@@ -64,7 +64,7 @@ static int err_missing(const char *spec, const struct hub_found *hub,
                    spec, places, hub->has_org ? spec : "ORG/NAME");
 }
 
-/* Search the stores. A path is no name. */
+/* Search the stores, unless spec is a path. */
 static int search_stores(char **path, const char *spec,
                          const struct hub_found *hub, struct qwick_err *e)
 {

@@ -1,4 +1,4 @@
-/* What -m means. */
+/* Finding the model that -m names. */
 #ifndef FILE_FIND_MODEL_H
 #define FILE_FIND_MODEL_H
 

@@ -271,7 +271,7 @@ static int check_layout(const struct part *p, size_t begin)
         return err_set(p->r.e, QWICK_ERR_MODEL,
                        "%s: its tensors end at %zu, outside any file",
                        p->r.path, end);
-    /* Without tensors the padding before them may be missing, too. */
+    /* Without tensors, the padding before them may also be missing. */
     if (p->n == 0 && p->r.n <= most)
         return 0;
     if (p->r.n < least)
@@ -353,7 +353,8 @@ static void part_tail(char out[TAIL + 1], size_t i, size_t n)
              n % 100000);
 }
 
-/* What a part says of itself: number i of n, n 0 or 1: not split. */
+/* Read the number i of a part, and the number n of parts; n is 0 or 1 if the
+ * file is not split. */
 static int read_split(const struct gguf_meta *m, const char *path, size_t *i,
                       size_t *n, struct qwick_err *e)
 {

@@ -59,41 +59,41 @@ struct gguf_value {
 
 struct gguf;
 
-/* Open FILE.gguf, or by the name of the first part a file that was split
- * ("NAME-00001-of-00003.gguf"), whose other parts must be beside it. No
- * descriptor stays open. */
+/* Open the GGUF file at path. A file that was split is opened by the name of
+ * its first part ("NAME-00001-of-00003.gguf"); the other parts must be beside
+ * it. No descriptor stays open. */
 int gguf_open(struct gguf **out, const char *path, struct qwick_err *e);
 void gguf_close(struct gguf *g);
 
-/* Whether a file begins as GGUF files do. */
+/* Return whether a file begins with GGUF's magic number. */
 bool gguf_is(const struct map *map);
 
-/* The path given to gguf_open. */
+/* Return the path given to gguf_open. */
 const char *gguf_path(const struct gguf *g);
 
-/* The tensors of all parts, in order; borrowed. Dimensions are reversed: the
- * last one is contiguous. A tensor's file is the name of its part. */
+/* Return the tensors of all parts, in order; borrowed. Dimensions are reversed:
+ * the last one is contiguous. A tensor's file is the name of its part. */
 struct st_set *gguf_tensors(const struct gguf *g);
 
-/* Entries of the first part. NULL when there is none of this key. */
+/* Return the entry of this key in the first part; NULL if there is none. */
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key);
 size_t gguf_count(const struct gguf *g);
 const struct gguf_value *gguf_at(const struct gguf *g, size_t i);
 
-/* Name of a type for messages: "u32". */
+/* Return a type's name for messages, such as "u32". */
 const char *gguf_type_name(enum gguf_type type);
 
-/* The entry if it has this type, NULL with *found false when it is missing, and
- * NULL with *e set and *found true when it has another type. An array must have
- * elements of type `element`. */
+/* Return the entry of a key, which must have this type. NULL with *found false
+ * if it is missing; NULL with *found true and *e set if it has another type. An
+ * array must have elements of type `element`. */
 const struct gguf_value *gguf_need(const struct gguf *g, const char *key,
                                    enum gguf_type type, enum gguf_type element,
                                    bool *found, struct qwick_err *e);
 
-/* Element i of an array of f32. */
+/* Return element i of an array of f32. */
 float gguf_f32_at(const struct gguf_value *v, size_t i);
 
-/* Element i of an array of integers or bools, as stored. */
+/* Return element i of an array of integers or bools. */
 int64_t gguf_int_at(const struct gguf_value *v, size_t i);
 
 #endif

@@ -21,8 +21,8 @@ static const char *base_of(const char *name)
     return slash ? slash + 1 : name;
 }
 
-/* Where "-00001-of-00003" begins in a name of n bytes without ".gguf"; 0: it is
- * no part. */
+/* Return where "-00001-of-00003" begins in a name of n bytes without ".gguf"; 0
+ * if the name is not that of a part. */
 static size_t find_part(const char *name, size_t n)
 {
     if (n <= PART)
@@ -191,7 +191,7 @@ static int add_below(struct gguf_names *l, const struct dir_list *list,
         if (rc && why.code == QWICK_ERR_MEMORY)
             return err_set(e, why.code, "%s", why.msg);
         if (rc)
-            continue; /* what cannot be read has no files to choose from */
+            continue; /* an unreadable directory has no files to choose from */
         rc = add_names(l, &below, list->v[i].name, e);
         dir_list_free(&below);
         if (rc)

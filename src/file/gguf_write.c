@@ -119,7 +119,7 @@ static size_t padding(size_t at)
     return (ALIGNMENT - at % ALIGNMENT) % ALIGNMENT;
 }
 
-/* Set where a tensor's data are, behind those that end at *end. */
+/* Place a tensor's data behind the data that end at *end. */
 static int place(const struct st_out_tensor *t, const char *path, size_t *end,
                  struct st_piece *out, struct qwick_err *e)
 {

@@ -12,10 +12,10 @@
 #include "file/gguf.h"
 #include "file/tensors_write.h"
 
-/* Metadata. A struct of all zeros is empty. Appending never fails at once: bad
- * says that memory ran out, and gguf_writer_open reports it. */
+/* Metadata. A struct of all zeros is empty. Appending does not report errors:
+ * if memory runs out, it sets bad, and gguf_writer_open then fails. */
 struct gguf_out {
-    struct buf entries; /* as they are in the file */
+    struct buf entries; /* in the form of the file */
     size_t n;
     bool bad;
 };
@@ -27,8 +27,8 @@ void gguf_put_f32(struct gguf_out *o, const char *key, double v);
 void gguf_put_bool(struct gguf_out *o, const char *key, bool v);
 void gguf_put_string(struct gguf_out *o, const char *key, const char *s,
                      size_t n);
-/* Append an array of n elements, which must follow at once, each by one of the
- * functions below that fits the type. */
+/* Begin an array of n elements. Directly after this, append each element with
+ * the function below for its type. */
 void gguf_put_array(struct gguf_out *o, const char *key, enum gguf_type type,
                     size_t n);
 void gguf_put_element_i32(struct gguf_out *o, int32_t v);
@@ -39,8 +39,8 @@ void gguf_out_free(struct gguf_out *o);
 
 /* Begin a file with these metadata and tensors, in the order given. Data come
  * through st_writer_at; see st_writer_begin with `large` for where they go.
- * Shapes are those of gguf_tensors: the last dimension is contiguous, and of
- * blocks it is a multiple of the block. */
+ * Shapes are as in gguf_tensors: the last dimension is contiguous; for types
+ * with blocks it must be a multiple of the block. */
 int gguf_writer_open(struct st_writer **out, const char *path,
                      const struct gguf_out *o,
                      const struct st_out_tensor *tensors, size_t n,

@@ -110,7 +110,7 @@ static bool is_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* path = all the parts; -1 when there is no memory for it. */
+/* Set path to the parts joined together; -1 when out of memory. */
 static int path_set(struct buf *path, const char *a, const char *b,
                     const char *c)
 {

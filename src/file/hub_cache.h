@@ -13,11 +13,11 @@
 
 struct buf;
 
-/* Where a cache may be, in the order in which they are searched. */
+/* The directories where a cache may be, in the order of the search. */
 enum { HUB_N_PLACES = 4 };
 extern const struct place hub_places[HUB_N_PLACES];
 
-/* What a search for a hub id has found. */
+/* The result of a search for a hub id. */
 struct hub_found {
     bool is_id;           /* the text is "name" or "org/name", with or without
                              "@revision" */
@@ -27,9 +27,8 @@ struct hub_found {
     char *dir;            /* the snapshot, malloc'ed; NULL: not here */
 };
 
-/* Search all caches for spec. A text that is no hub id is not searched for.
- * Returns 0, or -1 with *e set: a cache that contradicts itself, or out of
- * memory. */
+/* Search all caches for spec. Does nothing if the text is not a hub id. Returns
+ * 0, or -1 with *e set: a cache is inconsistent, or memory ran out. */
 int hub_find(struct hub_found *out, const char *spec, struct qwick_err *e);
 
 /* Read the name of a snapshot from the file of a revision at path. *name is

@@ -299,8 +299,8 @@ static int err_yajl(struct parser *p, size_t offset)
     return err_at(p, offset, why);
 }
 
-/* Pieces of the text between gaps: the i-th, from *begin to *end. False: there
- * are no more. A byte order mark is not part of the first one. */
+/* Set *begin and *end to the i-th piece of the text between gaps. Returns false
+ * if there is none. A byte order mark is not part of the first one. */
 static bool piece_at(const struct parser *p, size_t i, size_t *begin,
                      size_t *end)
 {
@@ -766,7 +766,7 @@ int json_int(const struct json_value *v, int64_t min, int64_t max, int64_t *out)
     return 0;
 }
 
-/* strtod with the point as the decimal separator, whatever the locale. */
+/* strtod with the point as the decimal separator, in any locale. */
 static int read_double(const char *s, double *out)
 {
     locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);

@@ -110,8 +110,8 @@ bool json_equals(const struct json_value *v, const char *s);
  * number, has a fraction or an exponent, or is out of range. */
 int json_int(const struct json_value *v, int64_t min, int64_t max,
              int64_t *out);
-/* Write v to *out as a finite double, whatever the locale is. Returns 0, or -1
- * if v is not a number or not finite as a double. */
+/* Write v to *out as a finite double, in any locale. Returns 0, or -1 if v is
+ * not a number or not finite as a double. */
 int json_double(const struct json_value *v, double *out);
 
 /* Append v as Python's json.dumps(v, ensure_ascii=False) writes it; the

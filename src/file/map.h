@@ -32,7 +32,7 @@ int map_open(struct map *out, const char *path, struct qwick_err *e);
 void map_close(struct map *m);
 
 /* Write the current identity of the file at path to *out. Returns 0, or -1 if
- * there is no file. */
+ * the file does not exist. */
 int map_id_now(struct map_id *out, const char *path);
 
 /* Read a whole file or stream into malloc'ed memory. path "-" is standard

@@ -8,7 +8,7 @@
 
 struct place {
     const char *variable; /* NULL: below is the whole path */
-    const char *below;    /* what follows the variable's value */
+    const char *below;    /* appended to the variable's value */
 };
 
 /* Write the path to *out. Returns 1; 0 if the variable is unset or empty; -1 if

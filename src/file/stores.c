@@ -54,7 +54,7 @@ static void free_model(struct store_model *m)
     free(m->fault);
 }
 
-/* The part of an id behind its last slash. A revision may hold slashes, too. */
+/* The part of an id behind its last slash. A revision may also hold slashes. */
 static const char *last_part(const char *id)
 {
     const char *at = strchr(id, '@'), *part = id;
@@ -232,7 +232,8 @@ static bool is_named(const struct store_model *m, const char *spec, bool exact)
                       equals(spec, tail, strlen(tail) - n_type, exact));
 }
 
-/* What the models that count have in common; a lower number goes first. */
+/* How well a model matches. Of all models that match, those with the lowest
+ * rank count. */
 enum { N_RANKS = 4 };
 
 static int rank_of(const struct store_model *m, const char *spec)

@@ -22,8 +22,8 @@ struct store_model {
                           where it shows */
     char *fault;       /* why the model cannot be opened; NULL: nothing known */
     bool unfinished;   /* the store also holds parts of downloads for it */
-    bool is_copy;      /* another model of the list is the same directory or
-                          file. It counts; this one only has another name */
+    bool is_copy;      /* only another name of a model in the list: the same
+                          directory or file */
     uint64_t dev, ino; /* of path; 0 with a fault */
 };
 
@@ -43,30 +43,31 @@ struct stores {
 };
 
 /* Limits of the search: directory entries of one store, models, and depth. A
- * directory that is reached through itself is not searched again. */
+ * directory inside itself (through a link) is not searched again. */
 enum {
     STORES_MAX_ENTRIES = 200000,
     STORES_MAX_MODELS = 10000,
     STORES_MAX_DEPTH = 6
 };
 
-/* Search all places. Of several paths to one model, the first one that is no
- * symbolic link counts, or the first one. A directory that cannot be read is a
- * model with a fault. interrupt (NULL: never) stops the search when it is not
- * 0. Returns 0, or -1 with *e set: out of memory, or interrupted. */
+/* Search all places. If several paths lead to one model, the first path that is
+ * not a symbolic link counts, or the first one if all are links. A directory
+ * that cannot be read is listed as a model with a fault. interrupt (NULL:
+ * never) stops the search when it is not 0. Returns 0, or -1 with *e set: out
+ * of memory, or interrupted. */
 int stores_scan(struct stores *s, const volatile int *interrupt,
                 struct qwick_err *e);
 void stores_free(struct stores *s);
 
-/* Find the models that spec means, in any case of letters: by name, by id, by
- * the id's last part, by an id without ":TYPE", or by the name of a file. A
- * model whose letters agree exactly counts before others, and one without a
- * fault before one with; copies count as the model itself. Writes the first
- * such model to *at and returns their number. */
+/* Find the models that spec names, in upper or lower case: by name, by id, by
+ * the id's last part, by an id without ":TYPE", or by the name of a file. Only
+ * the best matches count: models without a fault before models with one, then
+ * the exact case before other matches. A copy counts as the model itself.
+ * Writes the first such model to *at and returns their number. */
 size_t stores_match(const struct stores *s, const char *spec, size_t *at);
 
-/* Return the shortest text that means model i and no other: its name, its id or
- * its path. i is no copy. */
+/* Return the shortest text that names only model i: its name, its id or its
+ * path. Model i must not be a copy. */
 const char *stores_spec(const struct stores *s, size_t i);
 
 /* Return the path of the model that spec means, malloc'ed; NULL with *found
@@ -104,8 +105,8 @@ int scan_ollama(struct store_scan *scan, const char *root);
 int scan_add(struct store_scan *scan, const char *id, const char *name,
              const char *path, const char *fault);
 
-/* Directories as scan_tree finds models in them, beginning with path, whose
- * models get the id `id` ("": the names below it are the ids). */
+/* Search the directory path and those below it as scan_tree does. Its models
+ * get the id `id` ("": the names below path are the ids). */
 int scan_models(struct store_scan *scan, const char *path, const char *id);
 
 #endif

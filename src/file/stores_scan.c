@@ -13,7 +13,7 @@
 
 enum { MAX_PATH_BYTES = 4096 };
 
-/* What programs append to the names of files that they still download. */
+/* Suffixes of files that are still being downloaded. */
 static const char *const unfinished[] = {
     ".part",        ".incomplete", ".downloadInProgress",
     ".downloading", ".aria2",      ".crdownload",
@@ -101,7 +101,7 @@ static bool has_file(const struct dir *d, const char *name)
     return false;
 }
 
-/* A file that is no model by itself: add it with its fault. */
+/* Add a file that is not a model by itself, with its fault. */
 static int add_faulty(const struct dir *d, const char *file, const char *fault)
 {
     struct buf path = {0}, id = {0};
@@ -114,8 +114,7 @@ static int add_faulty(const struct dir *d, const char *file, const char *fault)
     return rc;
 }
 
-/* A later part of a split file counts if the first part is missing and no other
- * part stands before it. */
+/* Add a later part of a split file if no part with a lower number is there. */
 static int add_orphan(const struct dir *d, size_t i)
 {
     char fault[64];

@@ -39,11 +39,11 @@ void st_writer_abort(struct st_writer *w);
 
 /* ---- for containers ------------------------------------------------------ */
 
-/* Zero bytes behind a tensor, at most. */
+/* Maximum number of zero bytes after a tensor. */
 enum { ST_MAX_PAD = 64 };
 
-/* A tensor's place in the data. Places follow each other: begin is the end of
- * the one before. */
+/* A tensor's place in the data. Each tensor begins where the one before it
+ * ends. */
 struct st_piece {
     const void *data; /* NULL: comes later; always NULL in large files */
     size_t begin, size;

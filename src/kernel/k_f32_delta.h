@@ -97,7 +97,7 @@ INLINE struct decays decays_none(void)
     return a;
 }
 
-/* Go on to position t, whose decay is g. */
+/* Advance to position t, whose log decay is g. */
 INLINE void decays_step(struct decays *a, float g, size_t t)
 {
     UNROLL
@@ -170,7 +170,7 @@ INLINE void state_tile(float *sk, float *sq, const float *s, const float *k,
     }
 }
 
-/* All columns for T tokens. */
+/* Do the work of state_tile for all columns. */
 INLINE void state_rows(float *sk, float *sq, const float *s, const float *k,
                        const float *q, size_t d_k, size_t d_v, int T)
 {
@@ -203,8 +203,8 @@ INLINE void state_products(float *sk, float *sq, const struct delta_head *h)
 
 /* ---- u and o ------------------------------------------------------------ */
 
-/* One token of a block: u and o point to its rows, all others to what its sums
- * take. */
+/* One token of a block, with its results u and o and the inputs of their
+ * sums. */
 struct delta_token {
     size_t t;             /* position in the block */
     const float *log;     /* [t, d_v] u of the positions before */
@@ -349,7 +349,7 @@ INLINE void next_tile(float *next, const struct delta_head *h, const float *wu,
     }
 }
 
-/* All rows of columns [e, e + NV * VEC_LANES). */
+/* Do the work of next_tile for all rows. */
 INLINE void next_columns(float *next, const struct delta_head *h,
                          const float *weights, float keep, size_t e, int NV,
                          size_t n)

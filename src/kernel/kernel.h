@@ -272,10 +272,10 @@ struct kernels {
      *   out[t, c] = silu(sum over j < n_taps of w[j, c] * x[t + j][c])
      * with a fixed order of sums.
      *   x    [n_tokens + n_taps - 1] pointers to rows f32 [n_channels]; row
-     *        t + n_taps - 1 is that of token t
+     *        t + n_taps - 1 belongs to token t
      *   w    f32 [n_taps, n_channels], ldw floats from tap to tap
-     *   out  f32 [n_tokens, n_channels], ldo floats from token to token; no row
-     *        of x */
+     *   out  f32 [n_tokens, n_channels], ldo floats from token to token; does
+     *        not overlap x */
     void (*conv_silu)(float *out, size_t ldo, const float *const *x,
                       const float *w, size_t ldw, size_t n_channels,
                       size_t n_taps, size_t n_tokens);
@@ -289,9 +289,10 @@ struct kernels {
     void (*delta_rows)(const struct delta_head *h, float *scratch);
 
     /* Compute the state at the end of a block whose u is complete:
-     *   next = exp(G[to - 1]) s + sum over i < to of exp(D[to - 1, i]) k[i]
-     * u[i]^T Reads d_k, d_v, to, s, k, g and u of h. next  f32 [d_k, d_v]; not
-     * s */
+     *   next = exp(G[to - 1]) s
+     *          + sum over i < to of exp(D[to - 1, i]) k[i] u[i]^T
+     * Reads d_k, d_v, to, s, k, g and u of h.
+     *   next  f32 [d_k, d_v]; must not be s */
     void (*delta_state)(float *next, const struct delta_head *h);
 
     /* Return the largest of n >= 1 values. NaN are skipped; the result is
@@ -520,9 +521,9 @@ const struct kernels *kernels_named(const char *name, bool *known);
  * string. */
 const char *kernels_names(void);
 
-/* Replace the reference kernels in a table by those of a level of this CPU.
- * x86/k_cpu_x86.c implements it for x86, k_cpu_other.c for CPUs without kernels
- * of their own. */
+/* Replace the reference kernels in a table by the kernels of a level of this
+ * CPU. x86/k_cpu_x86.c implements it for x86, k_cpu_other.c for CPUs without
+ * kernels of their own. */
 void k_cpu_init(struct kernels *k, enum isa level);
 
 /* Each of these functions enters the kernels of one file into the table. */

@@ -62,11 +62,11 @@ struct bpe_parts {
     struct bpe_strings tokens;  /* by id */
     const unsigned char *kinds; /* [tokens.n] enum bpe_kind; NULL: all normal */
     struct bpe_strings merges;  /* "LEFT RIGHT", by rank */
-    /* [tokens.n] Instead of merges: the tokenizer is SentencePiece's, spelled
-       with U+2581 for blanks, and needs the tokens of all bytes. Of normal
-       tokens scores must be finite. Added tokens are in the vocabulary, too,
-       and go first whatever their scores. Two tokens that are spelled alike are
-       an error. merges_name is the name of this array. */
+    /* [tokens.n] If set, there are no merges: the tokenizer is SentencePiece's,
+       with U+2581 for blanks, and needs a token for each byte. The scores of
+       normal tokens must be finite. Added tokens are also in the vocabulary,
+       and are recognised first; their scores do not count. Two tokens with the
+       same spelling are an error. merges_name is the name of this array. */
     const float *scores;
     bool space_prefix;     /* with scores: put a blank before a text, and
                               after each added token in it */
@@ -81,7 +81,8 @@ struct bpe_parts {
 int bpe_open_parts(struct bpe **out, const struct bpe_parts *parts,
                    struct qwick_err *e);
 
-/* The way back: what bpe_open_parts needs for an equal tokenizer. */
+/* The opposite direction: get the parts from which bpe_open_parts makes an
+ * equal tokenizer. */
 
 /* Return what the tokenizer has that parts cannot say, or NULL. Parts with
  * merges are taken to have NFC. */

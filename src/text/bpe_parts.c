@@ -32,7 +32,7 @@ static enum bpe_kind kind_of(const struct bpe_parts *parts, size_t id)
     return parts->kinds ? (enum bpe_kind)parts->kinds[id] : BPE_KIND_NORMAL;
 }
 
-/* Whether the token is one of those that a text is searched for. */
+/* Whether encoding searches texts for the token. */
 static bool is_added(const struct bpe_parts *parts, enum bpe_kind kind,
                      const char *text, size_t n)
 {

@@ -1,12 +1,13 @@
 /* SentencePiece's BPE, as GGUF files describe it (tokenizer.ggml.model
  * "llama"): each token has a score, and there is no list of merges. Two
- * neighbours merge if their bytes together are a token; the one of the highest
- * score first, of equal scores the leftmost (Kudo and Richardson 2018;
- * bpe_model.cc there). A character that is in no token stays, and becomes the
- * tokens of its bytes.
+ * neighbours merge if their bytes together are a token. The pair whose token
+ * has the highest score merges first; among equal scores, the leftmost pair
+ * (Kudo and Richardson 2018; bpe_model.cc there). A character that is in no
+ * token stays, and becomes the tokens of its bytes.
  *
  * Spellings have U+2581 for a blank. Here tokens are stored with blanks, and
- * texts get blanks for U+2581: both ways treat the two alike. */
+ * texts get blanks for U+2581. The results are equal, because neither form
+ * distinguishes the two characters. */
 #include <math.h>
 #include <stdlib.h>
 

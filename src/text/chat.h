@@ -23,7 +23,7 @@ enum chat_bool { CHAT_UNSET = -1, CHAT_FALSE = 0, CHAT_TRUE = 1 };
 
 struct chat_prompt {
     struct buf text;
-    struct bpe_span *pieces; /* the parts of text that are the template's own,
+    struct bpe_span *pieces; /* the parts of text that the template wrote,
                                 ascending; adjacent parts are joined */
     size_t n_pieces;
     bool in_think;           /* text ends inside an open think block */

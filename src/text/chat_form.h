@@ -14,23 +14,24 @@ struct chat_form;
 /* The user's settings for a template. */
 struct chat_form_settings {
     const char *args; /* a JSON object of further variables, or NULL */
-    const char *time; /* the time of strftime_now, "YYYY-MM-DD HH:MM:SS"; the time
-                         of day may be left out. NULL: the local time */
+    const char *time; /* the time of strftime_now, "YYYY-MM-DD HH:MM:SS"; the
+                         time of day may be left out. NULL: the local time */
 };
 
 /* Read the template text[0..n). tokenizer_config (NULL: none) holds special
  * tokens, which become variables by their names. Everything is copied.
  *
- * name is for messages. A template that cannot be parsed opens: each rendering
- * fails with the error, since text without a template still works. Settings
- * that are wrong: QWICK_ERR_USAGE. */
+ * name is for messages. A template that cannot be parsed does not fail here,
+ * because text without a template still works: each rendering fails with the
+ * parser's error. QWICK_ERR_USAGE if settings are wrong. */
 int chat_form_open(struct chat_form **out, const char *name, const char *text,
                    size_t n, const struct json_value *tokenizer_config,
                    const struct chat_form_settings *settings,
                    struct qwick_err *e);
 void chat_form_close(struct chat_form *f);
 
-/* "qwen3" for the text of Qwen3's releases, "jinja" for another template. */
+/* Return "qwen3" for the text of Qwen3's releases, "jinja" for another
+ * template. */
 const char *chat_form_name(const struct chat_form *f);
 
 /* Render a conversation as Jinja would. Variables of the conversation win over

@@ -1,6 +1,5 @@
-/* A chat as JSON values, for callers who have parsed it as a part of something
- * else. The command line's records hold chats; this header is how it hands them
- * over without parsing them again. */
+/* A chat as JSON values, for callers that have parsed it as a part of something
+ * else: the command line's records hold chats, and are not parsed again. */
 #ifndef TEXT_CHAT_VALUES_H
 #define TEXT_CHAT_VALUES_H
 
@@ -17,13 +16,13 @@ struct chat_values {
     const struct json_value *enable_thinking;
 };
 
-/* The members of an object, or an array as the messages of one. Any other value
- * has no members. */
+/* Return the members of an object. An array counts as an object that has only
+ * messages. Any other value has no members. */
 struct chat_values chat_values_of(const struct json_value *v);
 
-/* Append messages, and set what the other values say, as qwick_chat_add_json
- * does. The chat refers to the values: they must outlive it. Returns 0, or -1
- * with *e set and the chat unchanged. */
+/* Append the messages and apply the other members, as qwick_chat_add_json does.
+ * The chat refers to the values: they must outlive it. Returns 0, or -1 with *e
+ * set and the chat unchanged. */
 int chat_add_values(struct qwick_chat *c, const struct chat_values *v,
                     struct qwick_err *e);
 

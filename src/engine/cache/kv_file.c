@@ -105,7 +105,7 @@ int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
 
 /* ---- writing ------------------------------------------------------------ */
 
-/* What a file is made of. */
+/* The contents of a file. */
 struct content {
     const int32_t *tokens;
     const float *logits;
@@ -191,9 +191,9 @@ static int write_file(const char *path, const struct kv_file_head *h,
     return 0;
 }
 
-/* Allocate the tables for head's numbers of pages, and the copies that are
- * written in place of what kv has: of a last page used in part, and of the live
- * state. */
+/* Allocate the tables for the numbers of pages in head, and copies of a partly
+ * used last page and of the live state, which are written instead of kv's
+ * own. */
 static int content_alloc(struct content *c, const struct kv_file_head *h,
                          const struct kv_cache *kv, size_t used,
                          struct qwick_err *e)

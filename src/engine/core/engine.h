@@ -129,7 +129,7 @@ int session_reserve_tokens(struct qwick_session *s, size_t n,
                            struct qwick_err *e);
 
 /* Drop all tokens after the first kv_usable(&s->kv, n). If any are dropped, the
- * logits are dropped, too. */
+ * logits are dropped as well. */
 void session_truncate(struct qwick_session *s, size_t n);
 
 /* Append tokens[0..n), n >= 1, in one pass, and write their logits to rows f32

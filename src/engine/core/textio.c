@@ -118,7 +118,8 @@ static int render_source(const struct qwick_engine *eng,
     return rc;
 }
 
-/* What the template gets. *o gets the options with their defaults. */
+/* Collect the input of the template. *o gets the options with their
+ * defaults. */
 static int get_source(const struct qwick_chat *c,
                       const struct qwick_chat_options *asked,
                       struct qwick_chat_options *o, struct chat_source *in,
@@ -228,7 +229,8 @@ int qwick_chat_encode(const struct qwick_chat *c,
 static const char stand_in[] = "STAND-IN ANSWER";
 
 /* Render the messages after an answer, and keep only the text that follows it.
- * A question and an answer stand in for the turns that are not known. */
+ * A made-up question and answer take the place of the turns that are not
+ * known. */
 static int render_after(const struct qwick_engine *eng,
                         const struct chat_source *in, struct chat_prompt *out,
                         struct qwick_err *e)

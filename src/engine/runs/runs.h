@@ -36,8 +36,8 @@ struct run {
      * unless the task has supplied one, and after the run was preempted. The
      * task may take the session away when the run is done. */
     struct qwick_session *session;
-    size_t origin;         /* tokens that the session had before those of the
-                              run */
+    size_t origin;         /* tokens that the session had before the run's
+                              tokens */
     const int32_t *tokens; /* [n], n >= 1 */
     size_t n;
     size_t first;       /* outputs are wanted for tokens[first..n); only in
@@ -174,8 +174,8 @@ static inline size_t run_pending(const struct run *r)
     return r->n - (r->session ? r->session->kv.n - r->origin : 0);
 }
 
-/* Give the run a session, with the keys and values of those of its first tokens
- * that are available elsewhere. */
+/* Give the run a session. It gets the keys and values of the run's first tokens
+ * from other runs and from caches, as many as they have. */
 int runs_start(struct runs *s, struct run *r, struct qwick_err *e);
 
 /* ---- runs_prefix.c ---- */

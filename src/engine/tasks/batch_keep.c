@@ -1,4 +1,5 @@
-/* What a batch keeps of its requests for later ones. */
+/* Storing keys and values of a batch's requests in the prefix caches, for later
+ * requests. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -60,7 +60,7 @@ size_t qwick_embedder_dim(const struct qwick_embedder *m)
 
 /* ---- texts in ----------------------------------------------------------- */
 
-/* The text as it is written for the model. */
+/* Compose the text that the model reads. */
 static int compose(struct buf *out, const struct qwick_embed_text *t,
                    struct qwick_err *e)
 {

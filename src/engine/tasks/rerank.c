@@ -8,8 +8,8 @@
 #include "engine/core/options.h"
 #include "engine/tasks/embed.h"
 
-/* The prompt of Qwen3-Reranker's model card: the middle is encoded apart from
- * what stands around it, and is text through and through. */
+/* The prompt of Qwen3-Reranker's model card. The middle is encoded separately
+ * from the texts around it, and as plain text: no control tokens. */
 static const char prefix_text[] =
     "<|im_start|>system\nJudge whether the Document meets the requirements "
     "based on the Query and the Instruct provided. Note that the answer can "
@@ -99,9 +99,9 @@ static int compose(struct qwick_reranker *r, const char *query, size_t n_query,
                : 0;
 }
 
-/* Evaluate the prompt up to the blank before the document, which may become
- * part of the document's first token. Should some document change tokens even
- * before that, what differs is evaluated with it. */
+/* Evaluate the prompt up to the blank before the document, because that blank
+ * may become part of the document's first token. If a document changes tokens
+ * even before that, the changed tokens are evaluated with the document. */
 static int evaluate_base(struct qwick_reranker *r, struct qwick_err *e)
 {
     struct ids base = {0};

@@ -1,6 +1,6 @@
 /* Functions that read GGUF's blocks (kernel/blocks.h) in 256-bit vectors. A run
  * is 32 elements; a chunk is up to eight runs: one superblock, or eight blocks
- * of 32. Weights lie in mapped files, so these functions read no byte beyond a
+ * of 32. Weights are in mapped files, so these functions read no byte beyond a
  * chunk. */
 #ifndef KERNEL_X86_K_BLOCKS_CODES_H
 #define KERNEL_X86_K_BLOCKS_CODES_H
@@ -187,9 +187,9 @@ INLINE __m256i run_codes(enum dtype type, const unsigned char *p, size_t r)
 
 /* ---- scales ------------------------------------------------------------- */
 
-/* The scales and mins of a chunk: one of each for each run, or for each group
- * of 16. Then [0] has those of the first eight groups. Runs that the chunk
- * lacks have 0. */
+/* The scales and mins of a chunk. A type with one scale for each run uses [0]
+ * only. A type with one for each group of 16 has the first eight groups in [0]
+ * and the others in [1]. Runs that the chunk lacks have 0. */
 struct scales {
     __m256 scale[2], min[2];
 };

@@ -79,7 +79,8 @@ static void factors_fill(float *out, const float *p, size_t ld, size_t n,
 
 /* ---- one tile of tokens by a panel -------------------------------------- */
 
-/* Lines to prefetch in the course of a panel, n for each group of each tile. */
+/* Lines to prefetch while a panel is multiplied: n for each group of each
+ * tile. */
 struct fetch {
     const unsigned char *at;
     size_t n;
@@ -112,8 +113,9 @@ static void configure(size_t n, size_t group)
     TILE_CONFIGURE(c);
 }
 
-/* The integer sums of RING groups are on their way while those of another
- * group are scaled: a tile has a long way to memory and back to vectors. */
+/* While a group's integer sums are scaled, the sums of the next RING groups are
+ * computed and stored. A tile's way through memory to vectors is long, and this
+ * hides its latency. */
 enum { RING = 4 };
 
 /* The next group whose integer sums will be computed. */
@@ -246,7 +248,7 @@ static void (*const tiles[2][3])(const struct job *) = {
 
 /* ---- the product -------------------------------------------------------- */
 
-/* A panel of at most PANEL_ROWS rows by n tokens. */
+/* Multiply a panel of at most PANEL_ROWS rows by n tokens. */
 static void panel_run(struct job s, size_t n, size_t ld_factors)
 {
     for (size_t t = 0; t < n; t += SIDE) {
@@ -263,7 +265,7 @@ static void panel_run(struct job s, size_t n, size_t ld_factors)
     }
 }
 
-/* Rows [r, r + nr) by tokens [t, t + n), whose factors are in m. */
+/* Multiply rows [r, r + nr) by tokens [t, t + n), whose factors are in m. */
 static void many_rows(float *y, size_t ldy, const struct affine *w, size_t r,
                       size_t nr, const struct q8 *x, size_t t, size_t n,
                       size_t n_cols, bool add, struct memory *m)

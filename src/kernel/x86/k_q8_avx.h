@@ -552,8 +552,8 @@ INLINE __m256i four_bytes(const int8_t *x)
 }
 
 /* Multiply four columns by T tokens. Adds the products with the first vector of
- * the panel (rows 0 to 7, or low halves) to d0[t], and those with the second to
- * d1[t]. */
+ * the panel (rows 0 to 7, or low halves) to d0[t], and the products with the
+ * second to d1[t]. */
 INLINE void panel_step(__m256i *d0, __m256i *d1, const unsigned char *q,
                        const int8_t *x, size_t ldx, int T)
 {

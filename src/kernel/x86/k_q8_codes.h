@@ -1,5 +1,5 @@
 /* Functions that read quantized weights in 256-bit vectors: they unpack codes
- * of 2 to 8 bits to bytes, and widen scales and biases to f32. Weights lie in
+ * of 2 to 8 bits to bytes, and widen scales and biases to f32. Weights are in
  * mapped files, so these functions read no byte beyond the codes and numbers
  * that they return. */
 #ifndef KERNEL_X86_K_Q8_CODES_H

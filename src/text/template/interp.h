@@ -13,9 +13,9 @@ struct bind {
     struct value v;
 };
 
-/* The variables of a loop's iteration, a macro's call, a block, or the
- * template. A name is looked up from the innermost scope outwards; assignment
- * is always to the innermost one. */
+/* A scope: the variables of a loop's iteration, a macro's call, a block, or the
+ * template. Lookup goes from the innermost scope outwards. Assignment always
+ * writes to the innermost scope. */
 struct env {
     struct env *parent;
     struct bind *bind;
@@ -25,7 +25,8 @@ struct env {
 struct env *env_new(struct rt *rt, struct env *parent);
 int env_set(struct rt *rt, struct env *env, const struct name *name,
             struct value v);
-/* V_UNDEFINED where no scope has the name. */
+/* Return the value of a name in env or a scope around it; V_UNDEFINED if no
+ * scope has the name. */
 int env_get(struct rt *rt, const struct env *env, const struct name *name,
             struct value *out);
 
@@ -34,7 +35,7 @@ struct macro {
     struct env *env; /* where it was defined */
 };
 
-/* A running loop, as `loop` shows it. */
+/* A running loop: the fields of the variable `loop`. */
 struct loop {
     const struct seq *items;
     size_t at;
@@ -48,10 +49,10 @@ struct loop {
 
 int eval(struct rt *rt, struct env *env, const struct node *n,
          struct value *out);
-/* A call; caller: the body of a call block, or V_ABSENT. */
+/* Evaluate a call. caller: the body of a call block, or V_ABSENT. */
 int eval_call(struct rt *rt, struct env *env, const struct node *n,
               struct value caller, struct value *out);
-/* eval of a chain of filters whose N_INPUT is `input`. */
+/* Evaluate a chain of filters whose N_INPUT is `input`. */
 int eval_filters(struct rt *rt, struct env *env, const struct node *n,
                  struct value input, struct value *out);
 enum flow { FLOW_FAIL = -1, FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE };
@@ -59,19 +60,19 @@ enum flow exec(struct rt *rt, struct env *env, const struct node *n);
 /* Run a body and return what it prints. */
 enum flow exec_capture(struct rt *rt, struct env *env, const struct node *n,
                        const struct str **out);
-/* loop(items) of a recursive loop. */
+/* Call loop(items) of a recursive loop. */
 int loop_recurse(struct rt *rt, struct loop *loop, struct value items,
                  struct value *out);
 int binary_op(struct rt *rt, enum op op, struct value a, struct value b,
               struct value *out);
-/* item in container */
+/* Evaluate `item in container`. */
 int value_contains(struct rt *rt, struct value container, struct value item,
                    bool *out);
 /* Get an attribute that is not a key: a method, or a field of a built-in
  * object. *out stays unchanged if v has none of this name. */
 int get_own_attr(struct rt *rt, struct value v, const struct str *name,
                  struct value *out);
-/* v.name and v[key] */
+/* Evaluate v.name or v[key]. */
 int get_attr(struct rt *rt, struct value v, const struct str *name,
              struct value *out);
 int get_item(struct rt *rt, struct value v, struct value key,
@@ -92,7 +93,8 @@ struct call {
     size_t n_pos, n_kw;
 };
 
-/* A call of a built-in function, its arguments matched with its parameters. */
+/* A call of a built-in function, with an argument for each of its
+ * parameters. */
 enum { MAX_PARAMS = 6 };
 struct args {
     const struct builtin *row;
@@ -108,8 +110,8 @@ struct builtin {
     const char *params;
     int (*fn)(struct rt *rt, const struct args *a, struct value *out);
     int tag; /* tells the rows of one function apart */
-    /* The result's text is from outside as soon as some input is. False for
-     * functions that say so themselves, byte by byte or item by item. */
+    /* The result's text counts as from outside if any input is. False: the
+     * function marks its result itself, byte by byte or item by item. */
     bool taints;
 };
 
@@ -119,33 +121,33 @@ int value_call(struct rt *rt, struct value callee, const struct call *c,
                struct value *out);
 bool value_callable(struct value v);
 
-/* NULL: no such filter or test. */
+/* Find a filter or a test by its name; NULL if there is none. */
 const struct builtin *filter_find(const char *name, size_t n);
 const struct builtin *test_find(const char *name, size_t n);
-/* A method of values of this type, or NULL. */
+/* Find a method of values of this type; NULL if there is none. */
 const struct builtin *method_find(enum value_type type, const char *name,
                                   size_t n);
-/* Put range, dict, namespace and the other global functions into env. */
+/* Define range, dict, namespace and the other global functions in env. */
 int globals_define(struct rt *rt, struct env *env);
 
-/* The row with this name in a table of n rows, or NULL. */
+/* Find the row with this name in a table of n rows; NULL if there is none. */
 const struct builtin *function_find(const struct builtin *table, size_t n_rows,
                                     const char *name, size_t n);
 
 /* ---- shared by the built-in functions ---- */
 
-/* An argument as a type; the function and parameter are for messages. Where the
- * argument is absent, *out keeps its value. */
+/* Convert an argument to a type. what names the function and parameter for
+ * messages. If the argument is absent, *out keeps its value. */
 int arg_int(struct rt *rt, struct value v, const char *what, int64_t *out);
 int arg_str(struct rt *rt, struct value v, const char *what,
             const struct str **out);
-/* The tables that filter_find looks in. */
+/* The tables of filters and tests, for filter_find. */
 extern const struct builtin filters_text[], filters_number[], filters_seq[],
     filters_sort[];
 extern const size_t n_filters_text, n_filters_number, n_filters_seq,
     n_filters_sort;
 
-/* The key that a filter computes of each item. */
+/* The key that a filter reads from each item. */
 struct getter {
     struct value attribute; /* ABSENT or NONE: the item itself */
     struct value fallback;  /* ABSENT or NONE: none */
@@ -155,16 +157,17 @@ struct getter {
 int get_key(struct rt *rt, const struct getter *g, struct value item,
             struct value *out);
 
-/* "%" with a tuple, dict or single value, and str.format. */
+/* Format as Python's "%" with a tuple, a dict or a single value, or as
+ * str.format. */
 int format_percent(struct rt *rt, const struct str *fmt, struct value args,
                    struct value *out);
 int format_braces(struct rt *rt, const struct str *fmt, const struct call *c,
                   struct value *out);
 
-/* Python's float() of a text without blanks, NaN where it is none; any locale.
- */
+/* Read a text without blanks as Python's float() does, in any locale; NaN if it
+ * is not a number. */
 double float_read(const char *text);
-/* int(text, base) and float(text) as Python reads them. */
+/* Do the work of Python's int(text, base) and float(text). */
 int text_to_int(struct rt *rt, const struct str *s, int64_t base,
                 struct value *out, bool *ok);
 bool text_to_float(const struct str *s, double *out);

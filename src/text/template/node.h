@@ -164,13 +164,13 @@ struct template
     uint64_t seed;
 };
 
-/* The name with this spelling, or NULL where the template has none. */
+/* Return the name with this spelling, or NULL if the template has none. */
 const struct name *template_name(const struct template *t, const char *p,
                                  size_t n);
 
 /* ---- the parser ---- */
 
-/* Macros and call blocks inside each other. */
+/* Maximum nesting of macros and call blocks. */
 enum { PARSE_MAX_MACROS = 32 };
 
 struct parser {
@@ -179,16 +179,17 @@ struct parser {
     struct qwick_err *e;
     int nesting;
     int n_loops; /* loops around, within the innermost function */
-    bool soft;   /* inside a condition: unknown filters fail when they run */
-    const struct node *unknown; /* the first filter or test elsewhere that does
-                                   not exist */
+    bool soft;   /* inside a condition: unknown filters fail only when they
+                    run */
+    const struct node *unknown; /* the first unknown filter or test outside of
+                                   conditions */
     struct macro_node *macros[PARSE_MAX_MACROS]; /* open ones */
     int n_macros;
 };
 
 int parse_template(struct parser *p);
 
-/* "NAME: line N: message" with code MODEL. Returns NULL. */
+/* Set the error "NAME: line N: message" with code MODEL. Returns NULL. */
 void *parse_fail(struct parser *p, uint32_t line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 struct node *parse_node(struct parser *p, enum node_kind kind, uint32_t line);
@@ -200,20 +201,22 @@ bool tok_is(const struct parser *p, enum op op);
 bool tok_is_name(const struct parser *p, const char *name);
 bool parse_skip(struct parser *p, enum op op);
 bool parse_skip_name(struct parser *p, const char *name);
-/* False with the error set when the token is another one. */
+/* Skip the current token if it is this operator. Otherwise returns false with
+ * the error set. */
 bool parse_expect(struct parser *p, enum op op);
 const struct name *parse_expect_name(struct parser *p);
-/* The current token for messages. */
+/* Return the current token as text for messages. */
 const char *tok_show(const struct parser *p, char out[ERR_SHOWN]);
 
-/* NULL with the error set. */
+/* Parse an expression. Returns NULL with the error set on failure. */
 struct node *parse_expression(struct parser *p, bool with_cond);
-/* Expressions with commas between them make a tuple. end_in: "in" ends it. */
+/* Parse an expression, or a tuple if there are commas. */
 struct node *parse_tuple(struct parser *p, bool with_cond, bool in_parens);
 struct node *parse_string(struct parser *p);
 struct node *parse_number(struct parser *p);
 struct node *parse_primary(struct parser *p);
-/* Filters after `input`, the first one without its bar where inline_first. */
+/* Parse the filters after `input`. inline_first: no bar comes before the first
+ * filter. */
 struct node *parse_filters(struct parser *p, struct node *input,
                            bool inline_first);
 

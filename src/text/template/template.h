@@ -3,16 +3,17 @@
  * lstrip_blocks, loop controls, a generation block, raise_exception,
  * strftime_now and a tojson like Python's json.dumps).
  *
- * Values are Python's: integers (64 bit; larger ones only pass through),
- * doubles, strings indexed by character, lists, dicts that keep their order.
+ * Values behave as in Python: integers (64 bit; larger ones can only be passed
+ * on), doubles, strings indexed by character, lists, dicts that keep their
+ * order.
  *
  * A template is a program from a file, so everything about it is bounded: the
  * constants below. A template that exceeds one fails with an error.
  *
- * Every byte of a string remembers whether the template wrote it or whether it
- * came from outside (a message, a tool, an argument), through slices,
- * concatenation, strip, split, join and replace. Other functions give text that
- * counts as from outside if any of their input does. The caller lets only the
+ * Each byte of a string is marked: either the template wrote it, or it came
+ * from outside (a message, a tool, an argument). Slices, concatenation, strip,
+ * split, join and replace keep the marks. Other functions give text that counts
+ * as from outside if any of their input does. The caller lets only the
  * template's own text become control tokens. */
 #ifndef TEXT_TEMPLATE_H
 #define TEXT_TEMPLATE_H
@@ -43,8 +44,8 @@ int template_open(struct template **out, const char *name, const char *text,
                   size_t n, struct qwick_err *e);
 void template_close(struct template *t);
 
-/* A variable by name. value is JSON and borrowed during the call. outside:
- * strings in it are not the template's own; false for special tokens. */
+/* A variable. value is JSON, borrowed during the call. outside: its strings
+ * count as from outside; false for special tokens. */
 struct template_var {
     const char *name;
     const struct json_value *value;
@@ -64,10 +65,10 @@ struct template_result {
 };
 
 /* Render with the variables vars[0..n_vars); a later one replaces an earlier
- * one of the same name. now: NULL means the local time of the call. Strings
- * "role" of the objects in the variable "messages" count as the template's own
- * where they are one of the common roles, since templates build control tokens
- * of them.
+ * one of the same name. now: NULL means the local time of the call. The "role"
+ * of an object in the variable "messages" counts as the template's own text if
+ * it is one of the common roles, because templates build control tokens from
+ * it.
  *
  * Errors of the template or of the variables have the code USAGE, exceeded
  * bounds MODEL. Call template_result_free even after a failure. Threads may
@@ -77,7 +78,8 @@ int template_render(struct template_result *out, const struct template *t,
                     const struct tm *now, struct qwick_err *e);
 void template_result_free(struct template_result *r);
 
-/* Whether the template's source uses a variable of this name anywhere. */
+/* Return whether the template's source uses a variable of this name
+ * anywhere. */
 bool template_uses(const struct template *t, const char *name);
 
 #endif

@@ -46,7 +46,7 @@ struct cycler;
 
 struct value {
     enum value_type type;
-    bool outside; /* of scalars: from outside. Strings say it themselves */
+    bool outside; /* of scalars: from outside. Strings have their own mark */
     union {
         bool b;
         int64_t i;
@@ -117,22 +117,22 @@ struct rt {
 /* Set the error "NAME: line N: ..." with code USAGE. Returns -1. */
 int rt_fail(struct rt *rt, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-/* An exceeded bound: code MODEL. */
+/* Set the error for an exceeded bound, with code MODEL. Returns -1. */
 int rt_fail_bound(struct rt *rt, const char *what, uint64_t bound);
 
-/* Memory until the end of the rendering, or NULL with the error set. Counts
- * against TEMPLATE_MAX_MEMORY. */
+/* Allocate memory that lives until the end of the rendering. Counts against
+ * TEMPLATE_MAX_MEMORY. NULL with the error set on failure. */
 void *rt_alloc(struct rt *rt, size_t n);
 void *rt_alloc_n(struct rt *rt, size_t n, size_t size);
 
 /* Count n steps of work. -1 with the error set when the bound is exceeded. */
 int rt_steps(struct rt *rt, size_t n);
-/* Steps for work that is linear in n bytes. */
+/* Count the steps of work that is linear in n bytes. */
 static inline int rt_bytes(struct rt *rt, size_t n)
 {
     return rt_steps(rt, n / 32 + 1);
 }
-/* One level of recursion; each successful rt_enter needs a rt_leave. */
+/* Enter a level of recursion. Each successful rt_enter needs a rt_leave. */
 int rt_enter(struct rt *rt);
 static inline void rt_leave(struct rt *rt)
 {
@@ -161,7 +161,8 @@ static inline struct value value_str(const struct str *s)
 {
     return (struct value){.type = V_STR, .s = s};
 }
-/* name: of the variable or attribute, for messages; may be NULL. */
+/* Return an undefined value. name: the variable or attribute, for messages; may
+ * be NULL. */
 static inline struct value value_undefined(const struct str *name)
 {
     return (struct value){.type = V_UNDEFINED, .s = name};
@@ -171,13 +172,14 @@ static inline struct value value_seq(enum value_type type, struct seq *seq)
     return (struct value){.type = type, .seq = seq};
 }
 
-/* An empty sequence or dict with room for n; NULL with the error set. */
+/* Create an empty sequence or dict with room for n items; NULL with the error
+ * set on failure. */
 struct seq *seq_new(struct rt *rt, size_t n);
 int seq_add(struct rt *rt, struct seq *s, struct value v);
 struct dict *dict_new(struct rt *rt, size_t n);
 /* Set a key, replacing its value. Fails for keys that Python cannot hash. */
 int dict_set(struct rt *rt, struct dict *d, struct value k, struct value v);
-/* Set *out to the value, or to V_ABSENT. */
+/* Set *out to the value of a key, or to V_ABSENT. */
 int dict_get(struct rt *rt, const struct dict *d, struct value k,
              struct value *out);
 const struct value *dict_find(const struct dict *d, const char *key, size_t n);
@@ -195,21 +197,22 @@ bool value_is_seq(struct value v);    /* types with a struct seq */
 bool value_truth(struct value v);
 /* Python's name of the type, for messages. */
 const char *value_type_name(struct value v);
-/* INT or BOOL as an integer. */
+/* Convert INT or BOOL to an integer. Returns false for other types. */
 bool value_as_int(struct value v, int64_t *i);
-/* INT, BOOL or FLOAT as a double. */
+/* Convert INT, BOOL or FLOAT to a double. Returns false for other types. */
 bool value_as_float(struct value v, double *f);
 /* Whether any text in v is from outside. */
 int value_outside(struct rt *rt, struct value v, bool *outside);
 
 int value_equal(struct rt *rt, struct value a, struct value b, bool *equal);
-/* *order < 0, 0, > 0; *unordered where a NaN is compared. Fails for types that
- * Python does not order. */
+/* Compare as Python does: *order < 0, 0 or > 0. *unordered: one of them is NaN.
+ * Fails for types that Python does not order. */
 int value_compare(struct rt *rt, struct value a, struct value b, int *order,
                   bool *unordered);
 
-/* A sequence with the items of any iterable value; the value's own one where it
- * has one, so it must not be changed. Uses up an iterator. */
+/* Set *out to a sequence with the items of an iterable value. It may be the
+ * value's own sequence, so the caller must not change it. Uses up an
+ * iterator. */
 int value_items(struct rt *rt, struct value v, const struct seq **out);
 /* Python's len(). */
 int value_length(struct rt *rt, struct value v, size_t *n);
@@ -219,7 +222,7 @@ int value_length(struct rt *rt, struct value v, size_t *n);
 /* A buffer that remembers where its bytes come from. */
 struct sbuf {
     char *p;
-    uint8_t *mark; /* NULL as long as all bytes are of one kind */
+    uint8_t *mark; /* marks of the bytes; NULL while all are equal */
     size_t len, cap;
     bool has_own, has_outside;
     bool heap; /* memory of malloc instead of the arena; sbuf_free */
@@ -230,11 +233,11 @@ int sbuf_add(struct rt *rt, struct sbuf *b, const char *p, size_t n,
 int sbuf_add_str(struct rt *rt, struct sbuf *b, const struct str *s);
 int sbuf_puts(struct rt *rt, struct sbuf *b, const char *s, bool outside);
 int sbuf_fill(struct rt *rt, struct sbuf *b, char c, size_t n);
-/* The content as a string; the buffer must not change any more. */
+/* Return the content as a string. The buffer must not change afterwards. */
 const struct str *sbuf_str(struct rt *rt, const struct sbuf *b);
 void sbuf_free(struct sbuf *b);
 
-/* A string over borrowed bytes. NULL with the error set. */
+/* Create a string over borrowed bytes; NULL with the error set on failure. */
 const struct str *str_new(struct rt *rt, const char *p, size_t n, bool outside);
 const struct str *str_literal(struct rt *rt, const char *s);
 /* Bytes [begin, end) of s. */
@@ -249,7 +252,8 @@ size_t str_chars(const struct str *s);
 size_t str_offset(const struct str *s, size_t i);
 /* Length of the character at byte i. */
 size_t str_step(const struct str *s, size_t i);
-/* First position of needle in s at or after from, SIZE_MAX: none. */
+/* Return the first position of needle in s at or after from; SIZE_MAX if there
+ * is none. */
 size_t str_find(const struct str *s, const struct str *needle, size_t from);
 /* *out: the last position at or before `to`, or SIZE_MAX. */
 int str_rfind(struct rt *rt, const struct str *s, const struct str *needle,
@@ -262,7 +266,7 @@ int str_repeat(struct rt *rt, const struct str *s, int64_t n,
  * NULL means white space. */
 int str_strip(struct rt *rt, const struct str *s, const struct str *chars,
               int sides, const struct str **out);
-/* max < 0: all. */
+/* Replace the first max occurrences; all if max < 0. */
 int str_replace(struct rt *rt, const struct str *s, const struct str *old,
                 const struct str *with, int64_t max, const struct str **out);
 /* Python's split and rsplit; sep NULL means runs of white space. */
