@@ -26,10 +26,9 @@ static const char usage[] =
     "3.5-35B-A3B, 3.5-tiny, 3.5-tiny-moe (Qwen3.5's text model);\n"
     "gemma-270m, gemma-1b, gemma-4b (Gemma 3's text model).\n"
     "Writes config.json, generation_config.json and model.safetensors to\n"
-    "OUTDIR, which is made if it does not exist. --layers writes a model of\n"
-    "so many layers and the shape of each. --tokenizer copies the\n"
-    "tokenizer and generation_config.json of the checkpoint DIR. The same\n"
-    "options give the same bytes.\n";
+    "OUTDIR, which is made if it does not exist. --layers sets the number of\n"
+    "layers. --tokenizer copies the tokenizer and generation_config.json of\n"
+    "the checkpoint DIR. Equal options give equal bytes.\n";
 
 static const struct shape shapes[] = {
     {"0.6B", 1024, 3072, 28, 16, 8, 128, 151936, 40960, 151643, 151645, 0, 0, 0,

@@ -205,8 +205,8 @@ struct qwick_info {
        rows of an expert's gate_proj. 0 in other models. */
     size_t n_experts, n_active_experts, expert_d_ff;
     size_t n_params;          /* elements of the tensors that the model uses */
-    size_t n_active_params;   /* elements that take part in one token; without
-                                 experts: n_params */
+    size_t n_active_params;   /* elements that one token's evaluation uses;
+                                 n_params in models without experts */
     size_t params_by_bits[9]; /* n_params by bits per element; [0]: not
                                  quantized */
     size_t weight_bytes;      /* bytes of the tensors that the model uses, as
@@ -221,8 +221,9 @@ struct qwick_info {
     int32_t bos_id;        /* the token that goes before a text without a chat
                               template (add_bos_token of its files); -1:
                               none */
-    size_t kv_state_bytes; /* most bytes that a sequence takes besides, for the
-                              state of recurrent layers; 0: there are none */
+    size_t kv_state_bytes; /* maximum bytes of a sequence for the state of
+                              recurrent layers, in addition; 0: there are no
+                              such layers */
 };
 QWICK_API const struct qwick_info *
 qwick_engine_info(const struct qwick_engine *eng);
@@ -480,9 +481,10 @@ QWICK_API int qwick_session_decode(struct qwick_session *s, int32_t token,
 
 /* Drop all tokens after the first n. If any are dropped, there are no logits
  * until the next sync or decode. QWICK_ERR_USAGE when n is larger than the
- * length. Some models cannot go back to every n; 0 is always possible. Then the
- * call fails with QWICK_ERR_USAGE and changes nothing, and qwick_session_sync
- * does it, because it evaluates again the tokens that it must:
+ * length. 0 is always possible, but some models cannot go back to every n. The
+ * call then fails with QWICK_ERR_USAGE and changes nothing. qwick_session_sync
+ * goes back to any n, because it evaluates tokens again if it must. The limits
+ * are:
  *
  *   layers with a sliding window  keys that later tokens need may be gone once
  *                                 n is more than 256 below the longest length
@@ -555,9 +557,9 @@ QWICK_API size_t qwick_session_cached(const struct qwick_session *s);
 /* Write tokens, keys, values and logits to a file that only its owner can read.
  * The file appears at path only when it is complete and on the disk. The first
  * save of an engine hashes all weights, to identify them by their contents.
- * QWICK_ERR_RUNTIME if path exists and is not a regular file (a symbolic link,
- * too), or if the model's files were changed in place since the engine opened
- * them. */
+ * QWICK_ERR_RUNTIME if path exists and is not a regular file (for example a
+ * symbolic link), or if the model's files were changed in place since the
+ * engine opened them. */
 QWICK_API int qwick_session_save(struct qwick_session *s, const char *path,
                                  struct qwick_err *e);
 
@@ -1118,8 +1120,8 @@ QWICK_API int qwick_choose(struct qwick_engine *eng,
  * larger. */
 enum qwick_scales { QWICK_SCALES_MLX, QWICK_SCALES_LSQ };
 
-/* What qwick_quantize writes: a directory in MLX's affine format, or one GGUF
- * file. */
+/* The kind of result of qwick_quantize: a directory in MLX's affine format, or
+ * one GGUF file. */
 enum qwick_quantize_format { QWICK_QUANTIZE_MLX, QWICK_QUANTIZE_GGUF };
 
 /* Receives a line for people. It has no newline; it may hold control bytes that
@@ -1181,14 +1183,14 @@ struct qwick_quantize_report {
  * NAME.scales and NAME.biases (both of the weight's type). All other tensors
  * are copied, and so are the files of the tokenizer and the generation config.
  * config.json gets "quantization" and "quantization_config". The weights are
- * split over files as in the source. Needs a few MiB of memory per thread,
- * whatever the size of the model.
+ * split over files as in the source. Needs a few MiB of memory per thread for a
+ * model of any size.
  *
  * With format QWICK_QUANTIZE_GGUF, dst becomes one GGUF file, with the
  * tokenizer and the chat template in it. Its rules are those below, for a file
  * instead of a directory: dst must not exist, or with force be a GGUF file.
- * Families that it cannot be written for, and settings that GGUF cannot hold,
- * are QWICK_ERR_MODEL.
+ * QWICK_ERR_MODEL if qwick cannot write the model's family as GGUF, or if GGUF
+ * cannot hold its settings.
  *
  * dst must not exist, or be an empty directory, or with force a checkpoint
  * (config.json, no directories); otherwise QWICK_ERR_USAGE. dst appears
@@ -1371,12 +1373,12 @@ struct qwick_model {
     double bits; /* per parameter, on average; 0: unknown */
 };
 
-/* List the models in the Hugging Face cache, in the directories of
- * QWICK_MODEL_PATH and those below them, and in the stores of Ollama, LM
- * Studio, llama.cpp and ModelScope: first those that this build runs, then the
- * others, each by name. A model that is found by several paths is listed once.
- * Broken models, incomplete downloads and directories that cannot be read are
- * listed with the reason in why.
+/* List the models in the Hugging Face cache, in and below the directories of
+ * QWICK_MODEL_PATH, and in the stores of Ollama, LM Studio, llama.cpp and
+ * ModelScope. Models that this build runs come first, then the others; each
+ * part is sorted by name. A model that is found by several paths is listed
+ * once. Broken models, incomplete downloads and directories that cannot be read
+ * are listed with the reason in why.
  *
  * Reads directories, the headers of weights and configs, and nothing else:
  * weights and tokenizers can still turn out to be damaged. *cut: there are too

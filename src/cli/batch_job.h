@@ -59,7 +59,7 @@ struct batch_job {
     /* Make passes that depend only on the numbers of the records, not on when
        they arrive: a pass begins when it is full or the input has ended. */
     bool by_number;
-    uint64_t n_records;  /* records read, including those of other shards */
+    uint64_t n_records;  /* records read, including records of other shards */
     uint64_t n_total;    /* records of this shard; 0: unknown */
     uint64_t n_answered; /* records that this run answered or refused */
     uint64_t n_skipped;  /* records that an earlier run has answered */

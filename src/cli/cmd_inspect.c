@@ -235,7 +235,7 @@ static void quantization_json(struct json_writer *w, const struct qwick_info *i)
         return;
     }
     jw_object(w, "quantization");
-    /* of GGUF's blocks there is no one number of bits */
+    /* a GGUF file may have several types, so it has no single number of bits */
     if (i->quant_bits) {
         jw_int(w, "bits", i->quant_bits);
         jw_uint(w, "group_size", i->quant_group);

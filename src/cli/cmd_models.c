@@ -241,7 +241,7 @@ static int fill_row(struct row *r, const struct list *l,
     return 0;
 }
 
-/* Characters, as terminals count those of names. */
+/* The number of columns of a name on a terminal. */
 static size_t width_of(const char *s)
 {
     size_t n = 0;

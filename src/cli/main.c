@@ -7,8 +7,8 @@
 #include "qwick.h"
 
 /* Find the verb: the first word that is neither an option nor an option's
- * value. *at is its index in argv. 0: there is no verb, and the words belong to
- * generate. */
+ * value. *at is its index in argv. Returns NULL with *at 0 if there is none;
+ * the words then belong to generate. */
 static const struct verb *find_verb(int argc, char **argv, int *at)
 {
     int i = 1, n;

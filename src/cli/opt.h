@@ -21,7 +21,7 @@ enum opt_type {
     OPT_FLAG_FILE /* struct opt_flag_file: --name or --name=FILE */
 };
 
-/* A row of the table. Options can stand before the verb. So an option's name
+/* A row of the table. Options may come before the verb. So an option's name
  * means the same in all verbs, and takes a value in all verbs or in none. */
 struct opt {
     const char *name; /* long name without dashes */

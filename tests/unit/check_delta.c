@@ -55,7 +55,7 @@ static void conv_case(const struct kernels *k, size_t channels, size_t taps,
     const float **xs = must(malloc(rows * sizeof *xs));
     float *want = must(malloc(4 * n)), *op = out.p, *wp = w.p;
 
-    /* the rows lie in any order */
+    /* the rows are in any order */
     for (size_t i = 0; i < rows; i++)
         xs[i] = (float *)x.p + (rows - 1 - i) * channels;
     fill(x.p, rows * channels, kind, 1e30f);

@@ -48,7 +48,7 @@ struct golden {
     char dir[128];
     int32_t *ids;
     size_t n, vocab_size;
-    size_t n_rows; /* of logits, those of the last positions */
+    size_t n_rows; /* of logits, for the last positions */
     float *logits; /* [n_rows, vocab_size] */
     int32_t greedy[N_GREEDY];
 };

@@ -196,8 +196,8 @@ static inline void ref_add(struct ref_model *m, const char *module,
     t->rows = rows;
     t->cols = cols;
     t->v = ref_alloc(n, sizeof *t->v);
-    /* Gemma's norms are stored without their mean of 1, and so are Qwen3.5's
-     * but for those of the states' results */
+    /* Gemma's and Qwen3.5's norms are stored without their mean of 1, except
+     * Qwen3.5's norms of the states' results */
     bool centred = m->g.gemma ||
                    (m->g.qwen35 && !m->g.mlx && !strstr(module, "linear_attn"));
     double centre = centred && !rows && mean > 0 ? mean : 0;

@@ -58,8 +58,8 @@ static inline void tensors_keep(const void *p)
 
 /* Replace the matrices [rows, cols] called names[0..n_parts) by one tensor
  * [n_parts / per, per * rows, cols] called `name`, in order. Its name and data
- * are malloc'ed and stay until the end of the program. Returns false if there
- * is no names[0]. */
+ * are malloc'ed and stay until the end of the program. Returns false if no
+ * tensor is called names[0]. */
 static inline bool tensors_stack(struct tensors *l, char (*names)[192],
                                  size_t n_parts, size_t per, const char *name)
 {

@@ -79,8 +79,8 @@ static float *widen(const struct st_tensor *t, size_t *n)
 }
 
 /* No tensor may have a larger error than llama.cpp's quantizer has against the
- * same source. The bounds are what the search reaches here, rounded up: without
- * least squares for d and dmin, Q4_K is at 0.994. */
+ * same source. The bounds are the search's own errors here, rounded up. Without
+ * least squares for d and dmin, Q4_K reaches 0.994. */
 static void no_worse_than_llama(void **state)
 {
     static const struct {

@@ -1,7 +1,7 @@
-/* SentencePiece's BPE from the arrays of a GGUF file: equal to the
- * tokenizer.json with the same vocabulary, and to the obvious algorithm on
- * vocabularies where merging by scores differs from merging by pairs; and what
- * is refused. */
+/* SentencePiece's BPE from the arrays of a GGUF file. It equals the
+ * tokenizer.json with the same vocabulary, and a simple algorithm on
+ * vocabularies where merging by scores differs from merging by pairs. Broken
+ * arrays are refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -267,7 +267,7 @@ static void random_vocabulary(struct arrays *a)
     char all[200][32];
     size_t n = 0;
     add_bytes(a);
-    /* U+00E9 is no token by itself, but others have it */
+    /* U+00E9 is not a token by itself, but other tokens contain it */
     for (size_t i = 0; i < 5; i++)
         if (i != 3)
             add(a, BPE_KIND_NORMAL, -9, strcpy(all[n++], chars[i]));
@@ -539,7 +539,7 @@ static void changed_arrays(void **unused)
         struct qwick_err e = {0};
         small(&a);
         for (size_t k = 1 + below(3); k > 0; k--) {
-            /* of the tokens that are no bytes, more often */
+            /* choose other tokens than bytes more often */
             size_t i = below(4) ? A + below(N_SMALL - A) : below(A);
             a.kinds[i] = (unsigned char)below(5);
             a.scores[i] = scores[below(sizeof scores / sizeof *scores)];

@@ -320,7 +320,7 @@ static void pass(struct net *net, struct scratch *s, size_t layer,
         r.pass.single = r.pass.single && spans[i].n == 1;
         struct kv_cache *kv = spans[i].kv;
         assert_int_equal(kv_reserve(kv, kv->n + spans[i].n, NULL), 0);
-        if (kv->n == 0) /* what a new state holds must not matter */
+        if (kv->n == 0) /* the values of a new state must not matter */
             memset(kv->state.live, 0xff, state_live_bytes(&kv->state));
     }
     assert_int_equal(scratch_reserve(s, &net->m, r.pass.n, 2 * N_TOKENS, NULL),

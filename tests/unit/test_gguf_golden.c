@@ -95,7 +95,7 @@ enum { MOST_CHOICES = 4096, N_LAYERS = 2, N_EXPERTS = 4, N_ACTIVE = 2 };
  * those. */
 #define NEAR_TIE 0.1
 
-/* What the router did for each token and layer. */
+/* The router's probabilities and choices for each token and layer. */
 struct choices {
     size_t n; /* tokens */
     struct {

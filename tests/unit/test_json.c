@@ -592,7 +592,7 @@ static void test_repeated_keys(void **state)
     (void)state;
     struct qwick_err e = {0};
     struct json_doc *doc;
-    /* The same key in different objects is fine. */
+    /* Different objects may have equal keys. */
     doc = must_parse("[{\"a\":1},{\"a\":{\"a\":2}}]", 23);
     json_free(doc);
     /* NUL takes part in the comparison. */

@@ -1,5 +1,6 @@
 /* Writing GGUF files: types, bytes and errors against llama.cpp's files, logits
- * against the source, the tokenizer, and what must be refused. */
+ * against the source, the tokenizer, and models and options that must be
+ * refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -174,9 +175,9 @@ static void write_dequantized(const char *config)
     gguf_close(g);
 }
 
-/* What --exact computes from the blocks are the logits of the dequantized
- * weights. demo: Q4_K and Q6_K; head128: rows that are no multiples of 256,
- * which become Q5_0 and Q8_0. */
+/* With --exact, the logits equal those of the dequantized weights. demo has
+ * Q4_K and Q6_K. The rows of head128 are not multiples of 256, so they become
+ * Q5_0 and Q8_0. */
 static void quantized_as_dequantized(void **state)
 {
     static const struct {
@@ -324,8 +325,7 @@ static void refuses_config(const char *model, const char *from, const char *to,
     assert_int_equal(access(out_path, F_OK), -1);
 }
 
-/* What a GGUF file cannot say, or what its readers would take for something
- * else. */
+/* Settings that GGUF cannot hold, or that its readers would misunderstand. */
 static void models_that_gguf_has_not(void **state)
 {
     (void)state;

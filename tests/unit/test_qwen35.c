@@ -1,6 +1,7 @@
 /* Qwen3.5: layouts of one checkpoint, the form of mlx-lm, quantized weights,
- * broken files. What the numbers must be is in test_golden; that they do not
- * depend on threads, chunks and companions, in the tests of all models. */
+ * broken files. test_golden has the expected numbers. The tests of all models
+ * show that the numbers do not depend on threads, chunks and other sequences of
+ * a pass. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -272,7 +273,8 @@ static void quantize(const char *golden, int bits, const char *out)
         fail_msg("%s", e.msg);
 }
 
-/* Quantized by 4 or 8 bits, the logits are those of the dequantized weights. */
+/* With weights of 4 or 8 bits, the logits equal those of the dequantized
+ * weights. */
 static void quantized_weights_have_their_own_logits(void **state)
 {
     (void)state;
@@ -304,7 +306,8 @@ static const struct st_tensor *find(const struct st_set *set, const char *name)
     return t;
 }
 
-/* What chooses experts and what drives the states keeps more bits, or all. */
+/* The convolution, the parameters of the decay and the norms are copied.
+ * Routers keep 8 bits. */
 static void quantize_keeps_small_tensors(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* Sessions of models with recurrent layers: however a context comes about, the
- * results with exact are those of one evaluation from the start, bit by bit. */
+/* Sessions of models with recurrent layers. With exact, results equal bit by
+ * bit those of one evaluation from the start, for every way in which a context
+ * can arise. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -269,8 +270,9 @@ static void joint_steps_equal_single_ones(void **state)
 
 static void prefixes_are_found_in_memory(void **state)
 {
-    /* after a prompt of `had` tokens, what a prompt with `common` of them uses:
-     * every fourth page, and the last full one */
+    /* tokens that a prompt reuses after a prompt of `had` tokens, of which
+     * `common` are equal: up to a page with a snapshot, which is every fourth
+     * page and the last full one */
     static const struct {
         size_t had, common, want;
     } rows[] = {{700, 700, 640}, {700, 699, 640}, {700, 640, 512},

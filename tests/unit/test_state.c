@@ -1,6 +1,6 @@
-/* The state of recurrent layers in the KV cache: how far a sequence can go
- * back, and what sequences share. There is no model here: a pretended layer
- * writes numbers that tell the tokens before them. */
+/* The state of recurrent layers in the KV cache: going back, and sharing
+ * between sequences. Instead of a model, the tests use a made-up layer, which
+ * writes numbers that depend on all tokens before them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -276,7 +276,7 @@ static void going_back_finds_the_state(void **state)
             kv_truncate(&one.kv, to);
             assert_int_equal(one.kv.n, want);
             check_at(&one, want);
-            /* other tokens take the place of those that are gone */
+            /* other tokens replace the dropped ones */
             grow(&one, 70, 2);
             check_at(&one, one.kv.n);
             kv_truncate(&one.kv, one.kv.n - 20);
@@ -376,7 +376,7 @@ static void long_sequences_have_few_snapshots(void **state)
     }
     assert_true(most <= KV_SNAPSHOTS && most > KV_SNAPSHOTS - 3);
     assert_true(kv_bytes(&one.kv) <= at_once);
-    /* those that are left serve */
+    /* the remaining snapshots are used */
     size_t to = kv_usable(&one.kv, 5000);
     assert_true(to <= 5000 && to + 512 > 5000);
     kv_truncate(&one.kv, 5000);
@@ -392,7 +392,7 @@ static void long_sequences_have_few_snapshots(void **state)
     kv_free(&one.kv);
 }
 
-/* Snapshots that others use stay, whatever their number. */
+/* Snapshots that other sequences use stay, even if there are many. */
 static void shared_snapshots_stay(void **state)
 {
     (void)state;

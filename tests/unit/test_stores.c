@@ -59,8 +59,8 @@ static void put_link(const char *target, const char *name)
     assert_int_equal(symlink(target, temp_path(name)), 0);
 }
 
-/* What was found: lines "store name id path-below-temp_dir [fault]". The
- * directory of the system's Ollama is left out. */
+/* Return the models found, as lines "store name id path-below-temp_dir
+ * [fault]". The directory of the system's Ollama is left out. */
 static char *scan(void)
 {
     static char text[16384];
@@ -180,7 +180,8 @@ static void test_hub(void **state)
     refused("./Qwen3-4B", "no such directory");
 }
 
-/* Directories of one's own, with links, loops and files that are no models. */
+/* Directories of QWICK_MODEL_PATH, with links, loops and files that are not
+ * models. */
 static void test_path(void **state)
 {
     (void)state;
