@@ -361,7 +361,7 @@ static void tell_unknown(struct request_common *c, const struct json_value *v,
               memmem(c->unknown.data, c->unknown.len, key.data, key.len)) &&
             c->unknown.len < 4096 &&
             !buf_append(&c->unknown, key.data, key.len))
-            msg_warn("%s: line %llu: %s is no option, ignored", c->name,
+            msg_warn("%s: line %llu: %s is not an option, ignored", c->name,
                      (unsigned long long)line, key.data);
         buf_free(&key);
     }
@@ -393,7 +393,7 @@ int request_open(struct request *r, uint64_t line, const char *text, size_t n,
         return -1;
     const struct json_value *v = json_root(r->doc);
     if (!json_is(v, JSON_OBJECT))
-        return err_set(e, QWICK_ERR_USAGE, WHERE ": is no object");
+        return err_set(e, QWICK_ERR_USAGE, WHERE ": is not an object");
     if (get_id(r, v, e) || get_int(v, "n", 1, REQUEST_MAX_N, &samples, e))
         return -1;
     r->n = (size_t)samples;

@@ -209,7 +209,7 @@ static int open_pending(struct batch_out *o, int in_fd, struct qwick_err *e)
         return errno == ENOENT ? 0 : cannot(o->pending, "open", e);
     o->pending_fd = fd;
     if (fstat(fd, &st) || !S_ISREG(st.st_mode))
-        return err_set(e, QWICK_ERR_USAGE, "%s: is no regular file",
+        return err_set(e, QWICK_ERR_USAGE, "%s: is not a regular file",
                        o->pending);
     if (is_same(fd, in_fd))
         return err_set(e, QWICK_ERR_USAGE, "%s: is the input as well",

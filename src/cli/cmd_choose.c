@@ -575,7 +575,7 @@ static int check(struct job *j)
     if (!j->a.yes && j->a.answers.n < 2)
         return opt_usage(j->g.verb,
                          j->a.answers.n
-                             ? "--answer: one alone is no choice"
+                             ? "--answer: give two or more answers"
                              : "no answers; usage: qwick choose -a A -a B "
                                "[OPTIONS] [PROMPT]");
     if (!j->a.g.c.jsonl)

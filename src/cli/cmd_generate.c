@@ -253,8 +253,8 @@ const struct verb verb_generate = {
     .name = "generate",
     .args = "[PROMPT]",
     .summary = "answer a prompt (the default; also called run)",
-    .about = "Answer one prompt with a Qwen3 model on the CPU. The prompt is "
-             "the files of -f,\nthen piped standard input, then the "
+    .about = "Answer one prompt with a language model on the CPU. The prompt "
+             "is the files of\n-f, then piped standard input, then the "
              "argument, joined by blank lines. The\nanswer goes to stdout, "
              "everything else to stderr.",
     .examples = "  qwick \"list the files of a directory\"\n"

@@ -354,9 +354,9 @@ const struct verb verb_models = {
     .summary = "the models on this machine",
     .about = "List the models in the Hugging Face cache, in the directories "
              "of\n$QWICK_MODEL_PATH and in the stores of Ollama, LM Studio, "
-             "llama.cpp and\nModelScope, with what -m takes for each, and why "
-             "a model does not run. Reads\nonly headers. Tokens per second are "
-             "an estimate: the read bandwidth of this\nmachine, measured now, "
+             "llama.cpp and\nModelScope: the name of each for -m, and why a "
+             "model does not run. Reads only\nheaders. Tokens per second are "
+             "an estimate: the read bandwidth of this machine,\nmeasured now, "
              "divided by the bytes that one token reads.",
     .examples = "  qwick models\n"
                 "  qwick models --json --no-speed\n",

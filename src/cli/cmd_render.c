@@ -120,7 +120,8 @@ static int check(struct opt_parsed *p, const struct args *a)
     if (r >= 0)
         return r;
     if (p->n_args && !strchr("[{", p->args[0][strspn(p->args[0], " \t\r\n")]))
-        return opt_usage(p->verb, "\"%s\": is no chat in JSON; -f reads a file",
+        return opt_usage(p->verb,
+                         "\"%s\": is not a chat in JSON; -f reads a file",
                          p->args[0]);
     if (a->files.n > 1 && !a->c.jsonl)
         return opt_usage(p->verb, "--file: one chat only");

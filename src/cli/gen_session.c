@@ -19,8 +19,9 @@ int gen_check_save(const struct gen_job *j)
     if (!path)
         return 0;
     if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        msg_error("%s: is %s; --save-session would replace it", path,
-                  S_ISLNK(st.st_mode) ? "a symbolic link" : "no regular file");
+        msg_error("%s: is %s; --save-session replaces regular files only", path,
+                  S_ISLNK(st.st_mode) ? "a symbolic link"
+                                      : "not a regular file");
         return QWICK_ERR_RUNTIME;
     }
     char *dir = !slash          ? strdup(".")

@@ -318,7 +318,7 @@ static int unknown(const struct opt_parsed *p, const char *shown,
     const char *near = NULL;
     if (v == &verb_generate && p->n_args && (near = verb_near(p->args[0])))
         return opt_usage(v,
-                         "%s: unknown option; \"%s\" is no verb, did you "
+                         "%s: unknown option; \"%s\" is not a verb, did you "
                          "mean %s?",
                          shown, p->args[0], near);
     if (name && (near = meant(v, name)))

@@ -27,7 +27,7 @@ int record_read(struct record *r, const struct line *l)
         return record_message(&r->error, l->where, e.msg);
     const struct json_value *v = json_root(r->doc), *id = json_get(v, "id");
     if (!json_is(v, JSON_OBJECT))
-        return record_message(&r->error, l->where, "is no object");
+        return record_message(&r->error, l->where, "is not an object");
     r->value = v;
     return id ? json_dump_python(&r->id, id) : 0;
 }

@@ -132,14 +132,14 @@ static int choose_bits(const struct quantize_plan *p,
     if (m->t->n_bytes == 0 || m->cols % (size_t)o->group != 0) {
         char why[96];
         snprintf(why, sizeof why,
-                 "stays as it is: %zu columns are no multiple of the group of "
+                 "is copied: %zu columns are not a multiple of the group of "
                  "%d",
                  m->cols, o->group);
         quantize_note(p, m->name, why);
         return 0;
     }
     if (quantize_outside(p, m->t)) {
-        quantize_note(p, m->name, "stays as it is: not part of the text model");
+        quantize_note(p, m->name, "is copied: not part of the text model");
         return 0;
     }
     if (router && o->bits < ROUTER_BITS)

@@ -278,7 +278,7 @@ static enum dtype choose_type(struct planner *pl, struct weight_ref w,
     if (type != wanted) {
         write_name(pl, name, w);
         snprintf(why, sizeof why,
-                 "stored as %s: rows of %zu elements are no multiple of "
+                 "stored as %s: rows of %zu elements are not a multiple of "
                  "%s's block of %zu",
                  dtype_name(type), cols, dtype_name(wanted),
                  dtype_block(wanted));

@@ -117,7 +117,7 @@ static int measure(const struct part *p, struct entry *t)
     bool empty = false, overflow = false;
     if (cols % block)
         return err_entry(p, t,
-                         "rows of %zu elements are no multiple of the "
+                         "rows of %zu elements are not a multiple of the "
                          "type's block of %zu",
                          cols, block);
     /* Zeros last, so that no order of multiplying by shape can overflow. */

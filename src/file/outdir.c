@@ -136,8 +136,8 @@ static int resolve(struct outdir *d, const char *path, bool replace,
         return 0;
     }
     if (!S_ISDIR(st.st_mode))
-        return err_set(e, QWICK_ERR_USAGE, "%s: is there and no directory",
-                       path);
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: is there and is not a directory", path);
     if (same_file(&st, keep))
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: is the source: name another directory", path);
@@ -163,8 +163,8 @@ static int check_file(const char *path, bool replace, struct qwick_err *e)
                        "%s/model.gguf",
                        path, path);
     if (!S_ISREG(st.st_mode))
-        return err_set(e, QWICK_ERR_USAGE, "%s: is there and no regular file",
-                       path);
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: is there and is not a regular file", path);
     if (!replace)
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: is there: --force replaces a GGUF file", path);
@@ -174,7 +174,7 @@ static int check_file(const char *path, bool replace, struct qwick_err *e)
     map_close(&map);
     return is ? 0
               : err_set(e, QWICK_ERR_USAGE,
-                        "%s: is not replaced: it is no GGUF file", path);
+                        "%s: is not replaced: it is not a GGUF file", path);
 }
 
 /* Check what is at path, and set d->path. */

@@ -79,7 +79,7 @@ static int add_manifest(const struct search *s, const char *file,
             return err_set(s->scan->e, e.code, "%s", e.msg);
         fault = strstr(e.msg, "cannot");
         return scan_add(s->scan, id, id, file,
-                        fault ? fault : "is no regular file");
+                        fault ? fault : "is not a regular file");
     }
     if (map.size > MAX_MANIFEST)
         fault = "the manifest is too large";

@@ -49,7 +49,7 @@ static int read_delta(struct delta_config *d, const struct section *s,
         return section_bad(s, "linear_conv_kernel_dim", "at least 2", e);
     if (d->n_v_heads % d->n_k_heads)
         return err_set(e, QWICK_ERR_MODEL,
-                       "%s: linear_num_value_heads: %zu is no multiple of "
+                       "%s: linear_num_value_heads: %zu is not a multiple of "
                        "linear_num_key_heads, %zu",
                        s->path, d->n_v_heads, d->n_k_heads);
     if (size_mul(d->n_k_heads, d->d_k, &k) || k > MAX_DIM)

@@ -92,7 +92,7 @@ int config_read_common(struct config *c, const struct section *s,
         return -1;
     if (c->n_heads % c->n_kv_heads)
         return err_set(e, QWICK_ERR_MODEL,
-                       "%s: num_attention_heads: %zu is no multiple of "
+                       "%s: num_attention_heads: %zu is not a multiple of "
                        "num_key_value_heads, %zu",
                        s->path, c->n_heads, c->n_kv_heads);
     if (c->n_heads * c->head_dim > MAX_DIM)

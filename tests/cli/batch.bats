@@ -271,7 +271,7 @@ sys.stdout.write("{\"id\":3,\"prompt\":\"list files\"}\n")' >"$T/in"
     run -0 --separate-stderr q batch -i "$T/in"
     [ "${#lines[@]}" -eq 3 ]
     [ "$(grep -c 'id "x" was on line 1 as well' <<<"$stderr")" -eq 2 ]
-    [ "$(grep -c '"source" is no option' <<<"$stderr")" -eq 1 ]
+    [ "$(grep -c '"source" is not an option' <<<"$stderr")" -eq 1 ]
     run -0 --separate-stderr q batch -q -i "$T/in"
     [ -z "$stderr" ]
 }

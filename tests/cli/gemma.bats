@@ -137,7 +137,7 @@ json.dump(o, open(path, "w"))' "$T/c" "$1" "$2"; }
     settings tokenizer_config.json 'o["bos_token"] = "<none>"'
     run --separate-stderr q logits --json -m "$T/c" "hi"
     [ "$(jget 'o["input_ids"][0]' <<<"$output")" -eq 353 ]
-    [[ $stderr == *"add_bos_token: is true, but bos_token is no added token"* ]]
+    [[ $stderr == *"add_bos_token: is true, but bos_token is not an added token"* ]]
     # older checkpoints have the tokens in a file of their own, which wins unless
     # tokenizer_config.json lists added tokens
     settings tokenizer_config.json 'o["bos_token"] = "<mask>"'

@@ -38,8 +38,8 @@ setup() {
 
 @test "quantize keeps the router at 8 bits and stacks the experts" {
     run -0 --separate-stderr q quantize -m $M -o "$T/m" --bits 4 --group 32 -v
-    # 48 columns are no multiple of 32
-    [[ $stderr == *"switch_mlp.down_proj: stays as it is: 48 columns"* ]]
+    # 48 columns are not a multiple of 32
+    [[ $stderr == *"switch_mlp.down_proj: is copied: 48 columns"* ]]
     python3 - "$T/m/config.json" <<'PY'
 import json, sys
 q = json.load(open(sys.argv[1]))["quantization"]

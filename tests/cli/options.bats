@@ -156,7 +156,7 @@ bad() {
     fails 2 "asked for more than once" score -f - -f -
     fails 2 "asked for more than once" score --given-file - -f -
     fails 2 "no answers" choose hi
-    fails 2 "--answer: one alone is no choice" choose -a a hi
+    fails 2 "--answer: give two or more answers" choose -a a hi
     fails 2 "--answer: cannot be combined with --yes" choose --yes -a a hi
     fails 2 "-a: the value is empty" choose -a a -a "" hi
     fails 2 "--in-order: has no effect with --yes" choose --yes --in-order hi

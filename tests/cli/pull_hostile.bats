@@ -309,7 +309,7 @@ for i in range(30000):
     for to in file:///etc/passwd ftp://127.0.0.1/x gopher://127.0.0.1/ \
         dict://127.0.0.1:1/x smb://127.0.0.1/x; do
         printf %s "$to" >"$ROOT/good/m.location"
-        pull_fails 1 "config.json: redirected to what is no http,https URL" \
+        pull_fails 1 "config.json: redirected to a URL that is not http,https" \
             good/m || { echo "$to"; return 1; }
     done
     printf '/good/m/resolve/%s/config.json' $commit >"$ROOT/good/m.location"
@@ -334,7 +334,7 @@ for i in range(30000):
     for to in "http://127.0.0.1:$PLAIN_PORT/good/m/resolve/$commit/config.json" \
         file:///etc/passwd; do
         printf %s "$to" >"$ROOT/good/m.location"
-        pull_fails 1 "config.json: redirected to what is no https URL" good/m
+        pull_fails 1 "config.json: redirected to a URL that is not https" good/m
     done
     # two descriptions and the redirect
     [ "$(wc -l <"$LOG")" -eq 4 ]

@@ -88,7 +88,7 @@ PY
         "model.layers.1.mlp.up_proj" in o["quantization"]]' <"$O/config.json"
     run -0 --separate-stderr q quantize -m $SRC -o "$O" --force -v --scales lsq
     [ -z "$output" ]
-    [[ $stderr == *"down_proj: stays as it is: 160 columns"* ]]
+    [[ $stderr == *"down_proj: is copied: 160 columns"* ]]
     [[ $stderr == *"modules quantized"* ]]
     # other scales give other bytes of the same size
     q quantize -m $SRC -o "$T/mlx"
@@ -353,7 +353,7 @@ PY
     q quantize --format gguf -m $SRC -o "$O" --force --type Q8_0
     q inspect -m "$O" --json | jget '[0]["Q8_0" not in str(o)]'
     echo mine >"$T/mine"
-    fails 2 "no GGUF file" quantize --format gguf -m $SRC -o "$T/mine" --force
+    fails 2 "is not a GGUF file" quantize --format gguf -m $SRC -o "$T/mine" --force
     [ "$(cat "$T/mine")" = mine ]
     fails 2 "is a directory" quantize --format gguf -m $SRC -o "$T"
     [ -z "$(find "$T" -maxdepth 1 -name '*.tmp-*')" ]

@@ -158,7 +158,7 @@ refused() {
         "$A.ssm.inner_size: 66, must be a multiple of ssm.time_step_rank, 4"
     refused "del kv['$A.ssm.inner_size']" "$A.ssm.inner_size: must be"
     refused "del kv['$A.ssm.group_count']" "$A.ssm.group_count: must be"
-    refused "kv['$A.ssm.group_count'][1] = 3" "is no multiple of"
+    refused "kv['$A.ssm.group_count'][1] = 3" "is not a multiple of"
     refused "kv['$A.ssm.conv_kernel'][1] = 1" "$A.ssm.conv_kernel: must be at least 2"
     refused "kv['$A.ssm.conv_kernel'][1] = 5" "tensor blk.0.ssm_conv1d.weight: shape"
     refused "kv['$A.ssm.state_size'][1] = 2**31" "$A.ssm.state_size"

@@ -91,7 +91,7 @@ tty() {
 @test "--save-session: a file that cannot be written is refused before the work" {
     fails 1 "$T/none/s: --save-session cannot write to $T/none: No such file" \
         --save-session "$T/none/s" hi
-    fails 1 "is no regular file" --save-session "$T" hi
+    fails 1 "is not a regular file" --save-session "$T" hi
     q -n 9 --save-session "$T/s" hi
     (cd "$T" && "$QWICK" -n 9 --save-session s2 hi </dev/null)
     [ -s "$T/s" ] && [ -s "$T/s2" ]

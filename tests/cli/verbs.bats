@@ -78,7 +78,7 @@ PY
     [ -z "$stderr" ]
     # with more words it cannot be a prompt
     fails 2 "\"tokenise\": no such verb, did you mean tokenize?" tokenise hi
-    fails 2 "is no verb, did you mean inspect?" inspct --tensors
+    fails 2 "is not a verb, did you mean inspect?" inspct --tensors
 }
 
 @test "names of later versions are refused at every place" {
@@ -122,7 +122,7 @@ PY
     cmp <(q render "$c") <(q render -f "$T/c")
     fails 2 "one chat only" render -f "$T/c" -f "$T/c"
     fails 2 "--file: cannot be combined with a chat" render -f "$T/c" "$c"
-    fails 2 "is no chat in JSON; -f reads a file" render "$T/none"
+    fails 2 "is not a chat in JSON; -f reads a file" render "$T/none"
     fails 2 "has no effect with --jsonl" render --jsonl "$c"
 }
 

@@ -721,7 +721,7 @@ static void broken_qwen35(void **state)
     } rows[] = {
         {"linear_num_key_heads", "0", "is 0"},
         {"linear_num_key_heads", NULL, "missing"},
-        {"linear_num_value_heads", "5", "is no multiple of"},
+        {"linear_num_value_heads", "5", "is not a multiple of"},
         {"linear_num_value_heads", "16777216", "is over"},
         {"linear_key_head_dim", "16777216", "is over"},
         {"linear_value_head_dim", "\"16\"", "\"16\""},

@@ -350,8 +350,9 @@ static void bad_tensors(void **state)
     bad_entry(1, one, F32, UINT64_MAX, "tensor it", "should begin at 0");
     bad_entry(2, odd, F32, 0, "truncated", "incomplete download?");
     bad_entry(0, one, F32, 0, "after the end of the last tensor", "");
-    bad_entry(1, (uint64_t[]){48}, Q4_0, 0, "tensor it",
-              "rows of 48 elements are no multiple of the type's block of 32");
+    bad_entry(
+        1, (uint64_t[]){48}, Q4_0, 0, "tensor it",
+        "rows of 48 elements are not a multiple of the type's block of 32");
     bad_entry(1, (uint64_t[]){32}, Q4_K, 0, "tensor it", "block of 256");
     bad_entry(1, (uint64_t[]){UINT64_MAX}, F32, 0, "tensor it", "overflows");
     bad_entry(1, (uint64_t[]){1ull << 62}, F32, 0, "tensor it", "overflows");

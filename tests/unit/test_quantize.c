@@ -724,7 +724,7 @@ static void pieces_alignment_and_companions(void **state)
         assert_int_equal(r.n_quantized, 2);
         assert_int_equal(r.n_dense, 2);
         assert_non_null(strstr(told.notes, "lm_head: left out"));
-        assert_non_null(strstr(told.notes, "odd: stays as it is: 3 columns"));
+        assert_non_null(strstr(told.notes, "odd: is copied: 3 columns"));
 
         /* the spare head is removed; the other tensors are right */
         struct st_set *to = open_set(dst);
@@ -896,7 +896,7 @@ static void what_is_there_stays(void **state)
     const char *src = MODELS "tied-bf16", *dst = out_path;
 
     put_file(dst, "x", 1);
-    refuses(src, dst, &o, QWICK_ERR_USAGE, "no directory");
+    refuses(src, dst, &o, QWICK_ERR_USAGE, "is not a directory");
     unlink(dst);
     refuses(src, "", &o, QWICK_ERR_USAGE, "empty");
     refuses(src, temp_path("none/out"), &o, QWICK_ERR_RUNTIME, "none/out");

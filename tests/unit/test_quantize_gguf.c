@@ -395,7 +395,7 @@ static void places_that_are_taken(void **state)
     o.force = true;
     assert_int_equal(qwick_quantize(MODELS "tied-bf16", out_path, &o, NULL, &e),
                      -1);
-    assert_non_null(strstr(e.msg, "it is no GGUF file"));
+    assert_non_null(strstr(e.msg, "it is not a GGUF file"));
     write_gguf(MODELS "tied-bf16", "F16");
     assert_int_equal(qwick_quantize(MODELS "tied-bf16", out_path, &o, NULL, &e),
                      0);

@@ -115,7 +115,7 @@ void specials_apply(struct qwick_engine *eng, const struct specials *s)
     if (eng->bpe && json_is(add_bos, JSON_BOOL) && add_bos->boolean &&
         eng->bos_id < 0)
         engine_warn(eng,
-                    "%s: add_bos_token: is true, but bos_token is no added "
-                    "token of the tokenizer; no token goes before texts",
+                    "%s: add_bos_token: is true, but bos_token is not an "
+                    "added token of the tokenizer; no token goes before texts",
                     s->path);
 }
