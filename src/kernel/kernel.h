@@ -8,7 +8,7 @@
  *
  * The scalar kernels of ref/ are the reference. The kernels of all other levels
  * agree with them within bounds that follow from the arithmetic
- * (tests/unit/check_kernels.c).
+ * (tests/unit/check_*.c).
  *
  * Fixed order of sums. Kernels that promise it always add up in the same order:
  * on one level, the result for one row of weights and one token (or one query)

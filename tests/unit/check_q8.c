@@ -1,12 +1,7 @@
 /* The kernels for quantized weights and activations, at every level of this
  * CPU, against arithmetic in this file; conversions also against the reference,
- * bit by bit.
- *
- *   check_q8 [--seed N] [--filter TEXT]
- *
- * The seed can also come from QWICK_TEST_SEED. --filter runs the tests whose
- * name contains TEXT. */
-#include "check.h"
+ * bit by bit. check_table.h has the options. */
+#include "check_table.h"
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -309,8 +304,9 @@ static struct weights shape_weights(const struct shape *s)
 
 /* ---- affine_to_f32 ------------------------------------------------------ */
 
-static void check_to_f32(const struct kernels *k)
+static void check_to_f32(const struct kernels *k, enum dtype type)
 {
+    (void)type;
     for (size_t i = 0; i < sweeps(k); i++) {
         struct shape s = shape_at(i, 1, 40000);
         struct weights w = shape_weights(&s);
@@ -442,8 +438,9 @@ static void affine_order(const struct kernels *k, const struct shape *s,
     }
 }
 
-static void check_matmul_affine(const struct kernels *k)
+static void check_matmul_affine(const struct kernels *k, enum dtype type)
 {
+    (void)type;
     for (size_t i = 0; i < sweeps(k); i++) {
         struct shape s =
             shape_at(i, token_counts[below(N_TOKEN_COUNTS)], work_of(k, i));
@@ -513,8 +510,9 @@ static void affine_bf16_case(const struct kernels *k, const struct shape *s,
     weights_free(&w);
 }
 
-static void check_gemm_bf16_affine(const struct kernels *k)
+static void check_gemm_bf16_affine(const struct kernels *k, enum dtype type)
 {
+    (void)type;
     if (!k->gemm_bf16_affine)
         return;
     for (size_t i = 0; i < sweeps(k); i++) {
@@ -662,8 +660,9 @@ static void to_q8_case(const struct kernels *k, const struct shape *s,
     rounded_free(&by_ref);
 }
 
-static void check_to_q8(const struct kernels *k)
+static void check_to_q8(const struct kernels *k, enum dtype type)
 {
+    (void)type;
     for (size_t i = 0; i < sweeps(k); i++) {
         struct shape s =
             shape_at(i, token_counts[below(N_TOKEN_COUNTS - 1)], 200000);
@@ -672,8 +671,9 @@ static void check_to_q8(const struct kernels *k)
     }
 }
 
-static void check_to_kv_i8(const struct kernels *k)
+static void check_to_kv_i8(const struct kernels *k, enum dtype type)
 {
+    (void)type;
     char what[64];
 
     for (size_t i = 0; i < 8 * N_SIZES; i++) {
@@ -877,8 +877,9 @@ static void gemm_q8_case(const struct kernels *k, const struct shape *s)
     weights_free(&w);
 }
 
-static void check_gemm_q8_affine(const struct kernels *k)
+static void check_gemm_q8_affine(const struct kernels *k, enum dtype type)
 {
+    (void)type;
     for (size_t i = 0; i < sweeps(k); i++) {
         struct shape s =
             shape_at(i, token_counts[below(N_TOKEN_COUNTS)], work_of(k, i));
@@ -910,8 +911,9 @@ static void check_gemm_q8_affine(const struct kernels *k)
 
 /* ---- nothing to do ------------------------------------------------------ */
 
-static void check_empty(const struct kernels *k)
+static void check_empty(const struct kernels *k, enum dtype type)
 {
+    (void)type;
     for (size_t i = 0; i < N_BITS * 3; i++) {
         size_t none = i / N_BITS, tokens = none == 2 ? 0 : 3;
         size_t rows = none == 1 ? 0 : 5, cols = none == 0 ? 0 : 64;
@@ -949,8 +951,9 @@ static void check_empty(const struct kernels *k)
     }
 }
 
-static void check_peak(const struct kernels *k)
+static void check_peak(const struct kernels *k, enum dtype type)
 {
+    (void)type;
     float sink = NAN;
     double ops = k->peak_q8(1, &sink);
 
@@ -986,8 +989,9 @@ static void run_products(const struct kernels *k)
 #ifndef SYS_arch_prctl /* only x86 has it */
 #define SYS_arch_prctl (-1)
 #endif
-static void check_no_cpuid(const struct kernels *k)
+static void check_no_cpuid(const struct kernels *k, enum dtype type)
 {
+    (void)type;
     enum { SET_CPUID = 0x1012, CANNOT = 77 }; /* arch_prctl(2) */
     pid_t pid;
     int status;
@@ -1013,91 +1017,20 @@ static void check_no_cpuid(const struct kernels *k)
 
 /* ---- main --------------------------------------------------------------- */
 
-struct test {
-    char name[48];
-    const struct kernels *k;
-    void (*check)(const struct kernels *k);
+static const struct check_row rows[] = {
+    {"affine_to_f32", DT_F32, DT_F32, check_to_f32, NULL},
+    {"matmul_f32_affine", DT_F32, DT_F32, check_matmul_affine, NULL},
+    {"to_q8", DT_F32, DT_F32, check_to_q8, NULL},
+    {"to_kv_i8", DT_F32, DT_F32, check_to_kv_i8, NULL},
+    {"gemm_q8_affine", DT_F32, DT_F32, check_gemm_q8_affine, NULL},
+    {"gemm_bf16_affine", DT_F32, DT_F32, check_gemm_bf16_affine, NULL},
+    {"empty", DT_F32, DT_F32, check_empty, NULL},
+    {"peak_q8", DT_F32, DT_F32, check_peak, NULL},
+    {"no_cpuid", DT_F32, DT_F32, check_no_cpuid, NULL},
 };
-
-static void run_check(void **state)
-{
-    const struct test *t = *state;
-
-    draws = 0; /* a test gets the same numbers alone and after others */
-    t->check(t->k);
-}
-
-static void run_missing(void **state)
-{
-    const char *name = *state;
-
-    printf("    SKIP: this CPU has no %s\n", name);
-    skip();
-}
-
-static const struct {
-    const char *name;
-    void (*check)(const struct kernels *k);
-} all[] = {
-    {"affine_to_f32", check_to_f32},
-    {"matmul_f32_affine", check_matmul_affine},
-    {"to_q8", check_to_q8},
-    {"to_kv_i8", check_to_kv_i8},
-    {"gemm_q8_affine", check_gemm_q8_affine},
-    {"gemm_bf16_affine", check_gemm_bf16_affine},
-    {"empty", check_empty},
-    {"peak_q8", check_peak},
-    {"no_cpuid", check_no_cpuid},
-};
-
-enum { N_ALL = sizeof all / sizeof *all, MAX_TESTS = N_ALL * ISA_COUNT };
-
-static struct test tests[MAX_TESTS];
-static struct CMUnitTest units[MAX_TESTS + ISA_COUNT];
 
 int main(int argc, char **argv)
 {
-    const char *env = getenv("QWICK_TEST_SEED"), *filter = "";
-    size_t n_tests = 0, n_units = 0;
-
-    if (env && *env)
-        seed = strtoull(env, NULL, 0);
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--seed") && i + 1 < argc) {
-            seed = strtoull(argv[++i], NULL, 0);
-        } else if (!strcmp(argv[i], "--filter") && i + 1 < argc) {
-            filter = argv[++i];
-        } else {
-            fprintf(stderr, "usage: check_q8 [--seed N] [--filter TEXT]\n");
-            return 2;
-        }
-    }
-    printf("seed %llu\n", (unsigned long long)seed);
-    ref = kernels_get(ISA_REF);
-    for (int l = 0; l < ISA_COUNT; l++) {
-        const char *level = isa_name((enum isa)l);
-        const struct kernels *k = kernels_get((enum isa)l);
-
-        if (!k) {
-            units[n_units++] =
-                (struct CMUnitTest){.name = level,
-                                    .test_func = run_missing,
-                                    .initial_state = (void *)(uintptr_t)level};
-            continue;
-        }
-        for (size_t i = 0; i < N_ALL; i++) {
-            struct test *t = &tests[n_tests];
-
-            snprintf(t->name, sizeof t->name, "%s/%s", level, all[i].name);
-            if (!strstr(t->name, filter))
-                continue;
-            t->k = k;
-            t->check = all[i].check;
-            n_tests++;
-            units[n_units++] = (struct CMUnitTest){
-                .name = t->name, .test_func = run_check, .initial_state = t};
-        }
-    }
-    return _cmocka_run_group_tests("quantized kernels", units, n_units, NULL,
-                                   NULL);
+    return check_main(argc, argv, "quantized kernels", rows,
+                      sizeof rows / sizeof *rows, NULL, 0);
 }
