@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,31 @@ static inline const char *temp_path(const char *name)
     i = (i + 1) % 4;
     snprintf(p[i], sizeof p[i], "%s/%s", temp_dir, name);
     return p[i];
+}
+
+/* Remove a directory and everything in it. */
+static inline void remove_tree(const char *path)
+{
+    (void)nftw(path, temp_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    (void)rmdir(path);
+}
+
+/* Count the entries of a directory that are not hidden. */
+static inline size_t entries(const char *path)
+{
+    size_t n = 0;
+    DIR *d = opendir(path);
+    assert_non_null(d);
+    for (struct dirent *f; (f = readdir(d)) != NULL;)
+        n += f->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+static inline bool exists(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0;
 }
 
 static inline void put_file(const char *path, const void *data, size_t n)
