@@ -1,0 +1,451 @@
+/* config.json of mixtures of experts, of Gemma 3 and of Qwen3.5. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config_file.h"
+
+/* A mixture of experts. */
+static const struct member moe[] = {
+    MEMBERS("qwen3_moe"),
+    {"rope_theta", "1000000.0"},
+    {"num_experts", "8"},
+    {"num_experts_per_tok", "2"},
+    {"moe_intermediate_size", "48"},
+    {"norm_topk_prob", "true"},
+};
+/* Gemma 3 as its 1B model has it, smaller. */
+static const struct member gemma[] = {
+    {"model_type", "\"gemma3_text\""},
+    {"hidden_activation", "\"gelu_pytorch_tanh\""},
+    {"vocab_size", "320"},
+    {"hidden_size", "64"},
+    {"intermediate_size", "160"},
+    {"num_hidden_layers", "7"},
+    {"num_attention_heads", "4"},
+    {"num_key_value_heads", "1"},
+    {"head_dim", "16"},
+    {"max_position_embeddings", "2048"},
+    {"rms_norm_eps", "1e-06"},
+    {"eos_token_id", "[1, 106]"},
+    {"attn_logit_softcapping", "null"},
+    {"final_logit_softcapping", "null"},
+    {"query_pre_attn_scalar", "25"},
+    {"rope_theta", "1000000"},
+    {"rope_local_base_freq", "10000"},
+    {"rope_scaling", "null"},
+    {"sliding_window", "512"},
+    {"sliding_window_pattern", "3"},
+};
+/* Qwen3.5 as transformers 5 writes it. */
+static const struct member qwen35[] = {
+    {"model_type", "\"qwen3_5_text\""},
+    {"hidden_act", "\"silu\""},
+    {"vocab_size", "320"},
+    {"hidden_size", "64"},
+    {"intermediate_size", "160"},
+    {"num_hidden_layers", "5"},
+    {"num_attention_heads", "4"},
+    {"num_key_value_heads", "2"},
+    {"head_dim", "32"},
+    {"max_position_embeddings", "4096"},
+    {"rms_norm_eps", "1e-06"},
+    {"tie_word_embeddings", "true"},
+    {"attention_bias", "false"},
+    {"eos_token_id", "1"},
+    {"full_attention_interval", "4"},
+    {"linear_conv_kernel_dim", "4"},
+    {"linear_key_head_dim", "16"},
+    {"linear_value_head_dim", "24"},
+    {"linear_num_key_heads", "2"},
+    {"linear_num_value_heads", "6"},
+    {"rope_parameters",
+     "{\"mrope_interleaved\": true, \"mrope_section\": [2, 1, 1], "
+     "\"partial_rotary_factor\": 0.25, \"rope_theta\": 10000000, "
+     "\"rope_type\": \"default\"}"},
+};
+
+static void experts(void **state)
+{
+    (void)state;
+    WRITE(moe, {"use_cache", "true"});
+    struct config c = loads();
+    assert_string_equal(c.model_type, "qwen3_moe");
+    assert_true(c.norm_topk_prob);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(c.layers[i].n_experts, 8);
+        assert_int_equal(c.layers[i].n_active, 2);
+        assert_int_equal(c.layers[i].d_ff, 48);
+    }
+    config_free(&c);
+    /* every second layer, except the last one of these */
+    WRITE(moe, {"decoder_sparse_step", "2"});
+    c = loads();
+    assert_int_equal(c.layers[0].n_experts, 0);
+    assert_int_equal(c.layers[0].d_ff, 160);
+    assert_int_equal(c.layers[1].n_experts, 8);
+    assert_int_equal(c.layers[2].n_experts, 0);
+    config_free(&c);
+    WRITE(moe, {"mlp_only_layers", "[2, 0]"});
+    c = loads();
+    assert_int_equal(c.layers[0].n_active, 0);
+    assert_int_equal(c.layers[1].n_active, 2);
+    assert_int_equal(c.layers[2].d_ff, 160);
+    config_free(&c);
+    /* the default of transformers, and its other name for the number */
+    WRITE(moe, {"norm_topk_prob", NULL}, {"num_experts", NULL},
+          {"num_local_experts", "8"}, {"mlp_only_layers", "null"});
+    c = loads();
+    assert_false(c.norm_topk_prob);
+    assert_int_equal(c.layers[2].n_experts, 8);
+    config_free(&c);
+    /* without experts the model is dense */
+    WRITE(moe, {"num_experts", "0"}, {"num_experts_per_tok", NULL});
+    c = loads();
+    assert_int_equal(c.layers[0].n_experts, 0);
+    config_free(&c);
+}
+
+static void broken_experts(void **state)
+{
+    (void)state;
+    static const char *const sizes[] = {"num_experts_per_tok",
+                                        "moe_intermediate_size"};
+    static const char *const no_size[] = {
+        NULL,  "null", "-1",        "0",     "1.5",
+        "[8]", "true", "100000000", "\"8\"", "9223372036854775808"};
+    for (size_t i = 0; i < 2; i++)
+        for (size_t k = 0; k < sizeof no_size / sizeof *no_size; k++) {
+            WRITE(moe, {sizes[i], no_size[k]});
+            refuses("config.json", sizes[i], "an integer from 1 to");
+        }
+    for (size_t k = 0; k < sizeof no_size / sizeof *no_size; k++) {
+        if (k == 3) /* 0 */
+            continue;
+        WRITE(moe, {"num_experts", no_size[k]});
+        refuses("config.json", "num_experts", "an integer from 0 to 16384");
+        if (k < 2) /* absent */
+            continue;
+        WRITE(moe, {"decoder_sparse_step", k == 7 ? "2147483648" : no_size[k]});
+        refuses("config.json", "decoder_sparse_step", "an integer from 1 to");
+        WRITE(moe, {"norm_topk_prob", k == 6 ? "1" : no_size[k]});
+        refuses("config.json", "norm_topk_prob", "true or false");
+    }
+    WRITE(moe, {"decoder_sparse_step", "0"});
+    refuses("config.json", "decoder_sparse_step", "an integer from 1 to");
+    WRITE(moe, {"num_experts_per_tok", "9"});
+    refuses("config.json", "num_experts_per_tok", "from 1 to 8, is 9");
+    WRITE(moe, {"num_local_experts", "9"});
+    refuses("config.json", "num_local_experts", "8, as num_experts, is 9");
+    WRITE(moe, {"mlp_only_layers", "1"});
+    refuses("config.json", "mlp_only_layers", "a list of layers");
+    WRITE(moe, {"mlp_only_layers", "[0, 3]"});
+    refuses("config.json", "mlp_only_layers[1]", "from 0 to 2, is 3");
+    WRITE(moe, {"mlp_only_layers", "[\"0\"]"});
+    refuses("config.json", "mlp_only_layers[0]", "is \"0\"");
+}
+
+static void gemma_fields(void **state)
+{
+    (void)state;
+    WRITE(gemma, {"use_cache", "true"});
+    struct config a = loads(), b;
+    assert_string_equal(a.model_type, "gemma3_text");
+    assert_true(a.tied_head);
+    assert_true(a.embed_scale == 8);
+    assert_int_equal(a.n_ropes, 2);
+    for (size_t i = 0; i < 7; i++) {
+        bool full = i == 2 || i == 5;
+        assert_true(a.layers[i].window == (full ? NO_WINDOW : 512));
+        assert_true(a.layers[i].score_scale == 0.2f);
+        const struct rope_config *r = &a.ropes[a.layers[i].rope];
+        assert_true(r->theta == (full ? 1e6 : 1e4));
+        assert_int_equal(r->n_rot, 16);
+    }
+    /* as transformers 5 writes it, and with transformers' defaults */
+    WRITE(gemma, {"sliding_window_pattern", NULL},
+          {"_sliding_window_pattern", "3"}, {"rope_theta", NULL},
+          {"rope_local_base_freq", NULL}, {"rope_scaling", NULL},
+          {"rope_parameters",
+           "{\"full_attention\": {\"rope_theta\": 1000000, \"rope_type\": "
+           "\"default\"}, \"sliding_attention\": {\"rope_theta\": 10000}}"});
+    b = loads();
+    same(&a, &b);
+    config_free(&b);
+    WRITE(gemma, {"rope_theta", NULL}, {"rope_local_base_freq", NULL},
+          {"tie_word_embeddings", "true"}, {"rms_norm_eps", NULL},
+          {"hidden_activation", NULL}, {"use_bidirectional_attention", "false"},
+          {"layer_types", "[\"sliding_attention\", \"sliding_attention\", "
+                          "\"full_attention\", \"sliding_attention\", "
+                          "\"sliding_attention\", \"full_attention\", "
+                          "\"sliding_attention\"]"});
+    b = loads();
+    same(&a, &b);
+    config_free(&a);
+    config_free(&b);
+    /* only layers that attend to all are scaled */
+    WRITE(gemma,
+          {"rope_scaling", "{\"rope_type\": \"linear\", \"factor\": 8.0}"});
+    a = loads();
+    assert_int_equal(a.ropes[a.layers[2].rope].type, ROPE_LINEAR);
+    assert_true(a.ropes[a.layers[2].rope].factor == 8);
+    assert_int_equal(a.ropes[a.layers[0].rope].type, ROPE_DEFAULT);
+    config_free(&a);
+}
+
+/* Released checkpoints with a vision model leave out what transformers has a
+ * default for. */
+static void wrapped_fields(void **state)
+{
+    (void)state;
+    static const struct member wrapped[] = {
+        {"model_type", "\"gemma3\""},
+        {"eos_token_id", "[1, 106]"},
+        {"quantization", "{\"group_size\": 64, \"bits\": 4}"},
+        {"vision_config", "{\"hidden_size\": 1152}"},
+        {"text_config",
+         "{\"hidden_size\": 2560, \"intermediate_size\": 10240, "
+         "\"model_type\": \"gemma3_text\", \"num_hidden_layers\": 34, "
+         "\"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"linear\"}, "
+         "\"sliding_window\": 1024}"},
+    };
+    WRITE(wrapped, {"mm_tokens_per_image", "256"});
+    struct config c = loads();
+    assert_string_equal(c.model_type, "gemma3_text");
+    assert_int_equal(c.d_model, 2560);
+    assert_int_equal(c.vocab_size, 262208);
+    assert_int_equal(c.n_heads, 8);
+    assert_int_equal(c.n_kv_heads, 4);
+    assert_int_equal(c.head_dim, 256);
+    assert_int_equal(c.n_ctx_max, 131072);
+    assert_true(c.layers[0].score_scale == 1.0f / 16);
+    assert_true(c.layers[0].window == 1024);
+    assert_true(c.layers[5].window == NO_WINDOW);
+    assert_true(c.ropes[c.layers[5].rope].factor == 8);
+    assert_true(c.ropes[c.layers[5].rope].theta == 1e6);
+    assert_true(c.tied_head);
+    assert_int_equal(c.n_stop_ids, 2);
+    assert_int_equal(c.quant.all.bits, 4);
+    config_free(&c);
+    WRITE(wrapped, {"text_config", "[]"});
+    refuses("config.json", "text_config", "an object, is an array");
+    WRITE(wrapped, {"text_config", NULL});
+    refuses("config.json", "text_config", "missing");
+    WRITE(wrapped, {"text_config", "{\"model_type\": \"gemma2\"}"});
+    refuses("config.json", "text_config.model_type", "is \"gemma2\"");
+    WRITE(wrapped, {"text_config", "{\"hidden_size\": 0}"});
+    refuses("config.json", "text_config.hidden_size", "is 0");
+}
+
+static void broken_gemma(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value, *says;
+    } rows[] = {
+        {"final_logit_softcapping", "30.0", "must be null"},
+        {"attn_logit_softcapping", "50.0", "must be null"},
+        {"use_bidirectional_attention", "true", "must be false"},
+        {"use_bidirectional_attention", "1", "true or false"},
+        {"hidden_activation", "\"gelu\"", "is \"gelu\""},
+        {"query_pre_attn_scalar", "0", "is 0"},
+        {"query_pre_attn_scalar", "\"256\"", "a number"},
+        {"sliding_window", "0", "is 0"},
+        {"sliding_window_pattern", "0", "is 0"},
+        {"layer_types", "[\"sliding_attention\"]", "has 1"},
+        {"layer_types", "6", "a list of 7"},
+        {"head_dim", "15", "must be even"},
+        {"rms_norm_eps", "0", "is 0"},
+        {"vocab_size", "-1", "is -1"},
+        {"tie_word_embeddings", "1", "true or false"},
+        {"rope_scaling", "8", "an object or null"},
+        {"rope_local_base_freq", "0", "is 0"},
+        {"rope_parameters", "[]", "an object"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        WRITE(gemma, {rows[i].key, rows[i].value});
+        refuses("config.json", rows[i].key, rows[i].says);
+    }
+    WRITE(gemma, {"rope_scaling", "{\"rope_type\": \"llama3\"}"});
+    refuses("config.json", "rope_scaling.rope_type", "llama3");
+    WRITE(gemma, {"rope_parameters", "{\"rope_theta\": 10000}"});
+    refuses("config.json", "rope_parameters.full_attention", "missing");
+    WRITE(gemma,
+          {"rope_parameters", "{\"full_attention\": {}, \"sliding_attention\": "
+                              "{\"rope_type\": \"dynamic\"}}"});
+    refuses("config.json", "rope_parameters.sliding_attention.rope_type",
+            "dynamic");
+    WRITE(gemma,
+          {"rope_parameters", "{\"full_attention\": {\"rope_theta\": 5}, "
+                              "\"sliding_attention\": {}}"});
+    refuses("config.json", "rope_parameters.full_attention.rope_theta", "is 5");
+}
+
+static void qwen35_fields(void **state)
+{
+    (void)state;
+    WRITE(qwen35, {"attn_output_gate", "true"}, {"mtp_num_hidden_layers", "1"});
+    struct config a = loads(), b;
+    assert_string_equal(a.model_type, "qwen3_5_text");
+    assert_int_equal(a.delta.n_k_heads, 2);
+    assert_int_equal(a.delta.n_v_heads, 6);
+    assert_int_equal(a.delta.d_k, 16);
+    assert_int_equal(a.delta.d_v, 24);
+    assert_int_equal(a.delta.conv, 4);
+    assert_int_equal(delta_channels(&a.delta), 2 * 2 * 16 + 6 * 24);
+    assert_true(a.attention_gate);
+    assert_int_equal(a.n_ropes, 1);
+    assert_int_equal(a.ropes[0].n_rot, 8);
+    assert_true(a.ropes[0].theta == 1e7);
+    for (size_t i = 0; i < 5; i++) {
+        assert_int_equal(a.layers[i].recurrent, i != 3);
+        assert_true(a.layers[i].window == NO_WINDOW);
+        assert_int_equal(a.layers[i].n_experts, 0);
+    }
+    /* the other spellings of layers and of the rotary embedding */
+    WRITE(qwen35,
+          {"layer_types",
+           "[\"linear_attention\", \"linear_attention\", "
+           "\"linear_attention\", \"full_attention\", \"linear_attention\"]"},
+          {"full_attention_interval", NULL}, {"partial_rotary_factor", "0.25"},
+          {"rope_parameters", NULL}, {"rope_theta", "1e7"});
+    b = loads();
+    same(&a, &b);
+    assert_int_equal(b.ropes[0].n_rot, 8);
+    config_free(&a);
+    config_free(&b);
+    WRITE(qwen35, {"rope_parameters", "{\"rope_theta\": 1e7}"},
+          {"full_attention_interval", NULL});
+    a = loads(); /* transformers' defaults */
+    assert_int_equal(a.ropes[0].n_rot, 8);
+    assert_false(a.layers[3].recurrent);
+    config_free(&a);
+    /* nothing recurrent: no state */
+    WRITE(qwen35, {"full_attention_interval", "1"});
+    a = loads();
+    assert_int_equal(a.delta.n_k_heads, 0);
+    config_free(&a);
+}
+
+#define QWEN35_MOE                                                       \
+    {"model_type", "\"qwen3_5_moe_text\""}, {"intermediate_size", NULL}, \
+        {"num_experts", "8"}, {"num_experts_per_tok", "2"},              \
+    {                                                                    \
+        "moe_intermediate_size", "48"                                    \
+    }
+
+static void qwen35_experts(void **state)
+{
+    (void)state;
+    WRITE(qwen35, QWEN35_MOE, {"shared_expert_intermediate_size", "40"});
+    struct config c = loads();
+    assert_string_equal(c.model_type, "qwen3_5_moe_text");
+    assert_true(c.norm_topk_prob);
+    for (size_t i = 0; i < 5; i++) {
+        assert_int_equal(c.layers[i].n_experts, 8);
+        assert_int_equal(c.layers[i].n_active, 2);
+        assert_int_equal(c.layers[i].d_ff, 48);
+        assert_int_equal(c.layers[i].shared_ff, 40);
+    }
+    config_free(&c);
+    WRITE(qwen35, QWEN35_MOE);
+    refuses("config.json", "shared_expert_intermediate_size", "missing");
+}
+
+/* The released form: text_config leaves what the whole says. */
+static void wrapped_qwen35(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"model_type\": \"qwen3_5_text\", \"vocab_size\": 320, "
+        "\"hidden_size\": 64, \"intermediate_size\": 160, "
+        "\"num_hidden_layers\": 4, \"num_attention_heads\": 4, "
+        "\"num_key_value_heads\": 2, \"head_dim\": 32, "
+        "\"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-06, "
+        "\"eos_token_id\": 1, \"linear_conv_kernel_dim\": 4, "
+        "\"linear_key_head_dim\": 16, \"linear_value_head_dim\": 16, "
+        "\"linear_num_key_heads\": 2, \"linear_num_value_heads\": 4, "
+        "\"rope_parameters\": {\"rope_theta\": 1e7}}";
+    static const struct member wrapped[] = {
+        {"model_type", "\"qwen3_5\""},
+        {"text_config", text},
+        {"vision_config", "{\"depth\": 27}"},
+    };
+    WRITE(wrapped, {"tie_word_embeddings", "true"});
+    struct config c = loads();
+    assert_string_equal(c.model_type, "qwen3_5_text");
+    assert_true(c.tied_head);
+    config_free(&c);
+    WRITE(wrapped, {"tie_word_embeddings", "false"});
+    c = loads();
+    assert_false(c.tied_head);
+    config_free(&c);
+    WRITE(wrapped, {"image_token_id", "300"});
+    refuses("config.json", "text_config.tie_word_embeddings", "missing");
+    WRITE(wrapped, {"model_type", "\"qwen3_5_moe\""});
+    refuses("config.json", "text_config.model_type", "\"qwen3_5_moe_text\"");
+}
+
+static void broken_qwen35(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value, *says;
+    } rows[] = {
+        {"linear_num_key_heads", "0", "is 0"},
+        {"linear_num_key_heads", NULL, "missing"},
+        {"linear_num_value_heads", "5", "is not a multiple of"},
+        {"linear_num_value_heads", "16777216", "is over"},
+        {"linear_key_head_dim", "16777216", "is over"},
+        {"linear_value_head_dim", "\"16\"", "\"16\""},
+        {"linear_conv_kernel_dim", "1", "at least 2, is 1"},
+        {"linear_conv_kernel_dim", "33", "from 1 to 32"},
+        {"attn_output_gate", "false", "must be true"},
+        {"hidden_act", "\"gelu\"", "is \"gelu\""},
+        {"full_attention_interval", "0", "is 0"},
+        {"layer_types", "[\"linear_attention\"]", "has 1"},
+        {"layer_types",
+         "[\"linear_attention\", \"linear_attention\", "
+         "\"linear_attention\", \"sliding_attention\", \"full_attention\"]",
+         "no sliding_window is in use"},
+        {"full_attention_interval", "6", "none of 5 layers"},
+        {"partial_rotary_factor", "0.5", "is 0.5, but"},
+        {"head_dim", "28", "a part of head_dim, 28,"},
+        {"head_dim", "7", "a part of head_dim, 7,"},
+        {"rope_parameters", "[]", "an object"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        WRITE(qwen35, {rows[i].key, rows[i].value});
+        refuses("config.json", "", rows[i].says);
+    }
+    WRITE(qwen35, {"rope_parameters", "{\"rope_theta\": 1e7, "
+                                      "\"partial_rotary_factor\": 2}"});
+    refuses("config.json", "rope_parameters.partial_rotary_factor", "is 2");
+    /* other families have no such layers */
+    WRITE(v5, {"layer_types", "[\"linear_attention\", \"full_attention\", "
+                              "\"full_attention\"]"});
+    refuses("config.json", "layer_types[0]", "\"linear_attention\"");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(experts, fresh),
+        cmocka_unit_test_setup(broken_experts, fresh),
+        cmocka_unit_test_setup(gemma_fields, fresh),
+        cmocka_unit_test_setup(wrapped_fields, fresh),
+        cmocka_unit_test_setup(broken_gemma, fresh),
+        cmocka_unit_test_setup(qwen35_fields, fresh),
+        cmocka_unit_test_setup(qwen35_experts, fresh),
+        cmocka_unit_test_setup(wrapped_qwen35, fresh),
+        cmocka_unit_test_setup(broken_qwen35, fresh),
+    };
+    return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
+}
