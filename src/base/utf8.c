@@ -72,8 +72,7 @@ size_t utf8_decode(const char *s, size_t n, uint32_t *cp, size_t *bad)
     return want;
 }
 
-/* The first byte >= 0x80 in p[0..n), or n. */
-static size_t ascii_run(const char *p, size_t n)
+size_t utf8_ascii(const char *p, size_t n)
 {
     size_t i = 0;
     for (; n - i >= 8; i += 8) {
@@ -92,7 +91,7 @@ size_t utf8_valid(const char *p, size_t n)
     size_t i = 0;
     while (i < n) {
         size_t want, have;
-        i += ascii_run(p + i, n - i);
+        i += utf8_ascii(p + i, n - i);
         if (i == n)
             break;
         have = valid_part((const unsigned char *)p + i, n - i, &want);

@@ -15,6 +15,9 @@ struct buf;
  * U+10FFFF are invalid. cp and bad may be NULL. */
 size_t utf8_decode(const char *p, size_t n, uint32_t *cp, size_t *bad);
 
+/* Return the number of ASCII bytes at the start of p[0..n). */
+size_t utf8_ascii(const char *p, size_t n);
+
 /* Return the length of the longest prefix of p[0..n) that consists of complete,
  * valid characters. */
 size_t utf8_valid(const char *p, size_t n);

@@ -124,19 +124,6 @@ bool unicode_is_mark(uint32_t cp)
 
 /* ---- NFC ---- */
 
-/* Length of the ASCII run at the start of p[0..n), in whole words of 8. */
-static size_t ascii_words(const char *p, size_t n)
-{
-    size_t i = 0;
-    for (; n - i >= 8; i += 8) {
-        uint64_t w;
-        memcpy(&w, p + i, 8);
-        if (w & 0x8080808080808080u)
-            break;
-    }
-    return i;
-}
-
 /* The length of the character at p, and whether it is inert. A byte that is not
  * UTF-8 has length 1 and is inert. */
 static size_t step(const char *p, size_t n, bool *inert)
@@ -157,9 +144,9 @@ bool unicode_is_nfc(const char *p, size_t n)
     size_t i = 0;
     bool inert;
     while (i < n) {
-        i += ascii_words(p + i, n - i);
-        /* After at most 8 characters, try words again: text in mixed scripts
-         * has ASCII runs worth skipping. */
+        i += utf8_ascii(p + i, n - i);
+        /* After at most 8 characters, look for ASCII again: text in mixed
+         * scripts has runs of it that are worth skipping. */
         for (int k = 0; k < 8 && i < n; k++) {
             i += step(p + i, n - i, &inert);
             if (!inert)

@@ -113,13 +113,6 @@ static inline void refuses(const char *file, const char *a, const char *b)
     assert_null(c.quant.v);
 }
 
-static inline int fresh(void **state)
-{
-    (void)state;
-    temp_clear();
-    return 0;
-}
-
 /* Check that two configs are equal. */
 static inline void same(const struct config *a, const struct config *b)
 {

@@ -44,6 +44,14 @@ static inline int temp_teardown(void **state)
     return rmdir(temp_dir);
 }
 
+/* A setup that empties temp_dir, for each test of a group. */
+static inline int fresh(void **state)
+{
+    (void)state;
+    temp_clear();
+    return 0;
+}
+
 /* The path of a file in temp_dir. The last four results stay valid. */
 static inline const char *temp_path(const char *name)
 {
@@ -85,6 +93,22 @@ static inline void put_file(const char *path, const void *data, size_t n)
     assert_non_null(f);
     assert_int_equal(fwrite(data, 1, n, f), n);
     assert_int_equal(fclose(f), 0);
+}
+
+/* Make the directories of a path in temp_dir, then the file. text NULL: only
+ * the directories. */
+static inline void temp_put(const char *name, const char *text)
+{
+    char p[1024];
+    snprintf(p, sizeof p, "%s", temp_path(name));
+    for (char *s = p + strlen(temp_dir) + 1; (s = strchr(s, '/')) != NULL;
+         s++) {
+        *s = '\0';
+        mkdir(p, 0700);
+        *s = '/';
+    }
+    if (text)
+        put_file(p, text, strlen(text));
 }
 
 static inline void temp_write(const char *name, const void *data, size_t n)

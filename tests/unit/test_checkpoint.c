@@ -37,31 +37,15 @@ static int teardown(void **state)
     return system(command);
 }
 
-/* Make the directories of the path, then the file. */
-static void put(const char *name, const char *text)
-{
-    char p[1024];
-    snprintf(p, sizeof p, "%s", temp_path(name));
-    for (char *s = p + strlen(temp_dir) + 1; (s = strchr(s, '/')) != NULL;
-         s++) {
-        *s = '\0';
-        mkdir(p, 0700);
-        *s = '/';
-    }
-    if (!text)
-        return;
-    put_file(p, text, strlen(text));
-}
-
 /* A cache as huggingface_hub lays it out: snapshots are links to blobs. */
 static void put_cache(const char *root, const char *folder, const char *hash,
                       const char *text)
 {
     char p[512], link_path[128];
     snprintf(p, sizeof p, "%s/%s/blobs/%s-config", root, folder, hash);
-    put(p, text);
+    temp_put(p, text);
     snprintf(p, sizeof p, "%s/%s/snapshots/%s/config.json", root, folder, hash);
-    put(p, NULL);
+    temp_put(p, NULL);
     snprintf(link_path, sizeof link_path, "../../blobs/%s-config", hash);
     assert_int_equal(symlink(link_path, temp_path(p)), 0);
 }
@@ -112,12 +96,12 @@ static void test_directory(void **state)
     bool found;
     char p[600], spec[128], **names;
     size_t n;
-    put("d/config.json", "C");
-    put("d/b.safetensors", "B");
-    put("d/a.safetensors", "A");
-    put("d/A.safetensors", "A");
-    put("d/.hidden.safetensors", "H");
-    put("d/sub/x.safetensors", "X");
+    temp_put("d/config.json", "C");
+    temp_put("d/b.safetensors", "B");
+    temp_put("d/a.safetensors", "A");
+    temp_put("d/A.safetensors", "A");
+    temp_put("d/.hidden.safetensors", "H");
+    temp_put("d/sub/x.safetensors", "X");
     check_config(temp_path("d"), "C");
     check_config(temp_path("d/"), "C");
 
@@ -197,10 +181,10 @@ static void test_not_the_file(void **state)
     struct qwick_err e = {0};
     struct map m;
     bool found;
-    put("d/config.json", "C");
-    put("d/a.safetensors", POINTER);
-    put("d/tokenizer.json", POINTER);
-    put("d/text", "version https://git-lfs.github.com/ is not a pointer");
+    temp_put("d/config.json", "C");
+    temp_put("d/a.safetensors", POINTER);
+    temp_put("d/tokenizer.json", POINTER);
+    temp_put("d/text", "version https://git-lfs.github.com/ is not a pointer");
     struct checkpoint *ck = must_open(temp_path("d"));
     const char *const pointers[] = {"a.safetensors", "tokenizer.json"};
     for (size_t i = 0; i < 2; i++) {
@@ -236,11 +220,11 @@ static void test_hub(void **state)
     (void)state;
     put_cache("one", "models--Qwen--Qwen3-0.6B", HASH, "main");
     put_cache("one", "models--Qwen--Qwen3-0.6B", OTHER, "older");
-    put("one/models--Qwen--Qwen3-0.6B/refs/main", HASH "\n");
-    put("one/models--Qwen--Qwen3-0.6B/refs/v1.0", OTHER);
-    put("one/models--Qwen--Qwen3-0.6B/refs/refs/pr/3", " " OTHER " \n");
+    temp_put("one/models--Qwen--Qwen3-0.6B/refs/main", HASH "\n");
+    temp_put("one/models--Qwen--Qwen3-0.6B/refs/v1.0", OTHER);
+    temp_put("one/models--Qwen--Qwen3-0.6B/refs/refs/pr/3", " " OTHER " \n");
     put_cache("one", "models--gpt", HASH, "gpt");
-    put("one/models--gpt/refs/main", HASH);
+    temp_put("one/models--gpt/refs/main", HASH);
     setenv("HF_HUB_CACHE", temp_path("one"), 1);
 
     check_config("Qwen/Qwen3-0.6B", "main");
@@ -296,7 +280,7 @@ static void test_hub(void **state)
     /* A directory of that name wins. */
     char cwd[512];
     assert_non_null(getcwd(cwd, sizeof cwd));
-    put("work/Qwen/Qwen3-0.6B/config.json", "local");
+    temp_put("work/Qwen/Qwen3-0.6B/config.json", "local");
     assert_int_equal(chdir(temp_path("work")), 0);
     check_config("Qwen/Qwen3-0.6B", "local");
     assert_int_equal(chdir(cwd), 0);
@@ -307,13 +291,13 @@ static void test_hub_roots(void **state)
 {
     (void)state;
     must_fail("Qwen/X", "(HOME is not set)");
-    put("home/.cache/huggingface/hub/models--Qwen--X/refs/main", HASH);
+    temp_put("home/.cache/huggingface/hub/models--Qwen--X/refs/main", HASH);
     put_cache("home/.cache/huggingface/hub", "models--Qwen--X", HASH, "home");
-    put("xdg/huggingface/hub/models--Qwen--X/refs/main", HASH);
+    temp_put("xdg/huggingface/hub/models--Qwen--X/refs/main", HASH);
     put_cache("xdg/huggingface/hub", "models--Qwen--X", HASH, "xdg");
-    put("hf/hub/models--Qwen--X/refs/main", HASH);
+    temp_put("hf/hub/models--Qwen--X/refs/main", HASH);
     put_cache("hf/hub", "models--Qwen--X", HASH, "hf");
-    put("cache/models--Qwen--X/refs/main", HASH);
+    temp_put("cache/models--Qwen--X/refs/main", HASH);
     put_cache("cache", "models--Qwen--X", HASH, "cache");
     setenv("HOME", temp_path("home"), 1);
     check_config("Qwen/X", "home");
@@ -341,13 +325,13 @@ static void test_hub_damaged(void **state)
 {
     (void)state;
     setenv("HF_HUB_CACHE", temp_path("c"), 1);
-    put("c/models--a--b/refs/main", HASH);
-    put("c/models--a--b/snapshots/x/y", "");
+    temp_put("c/models--a--b/refs/main", HASH);
+    temp_put("c/models--a--b/snapshots/x/y", "");
     must_fail("a/b", "the snapshot " HASH " that it names is missing");
     static const char *const refs[] = {"../../x", "..",  ".",   "/etc", "a/b",
                                        "",        " \n", "x y", "x\ny"};
     for (size_t i = 0; i < sizeof refs / sizeof *refs; i++) {
-        put("c/models--a--b/refs/main", refs[i]);
+        temp_put("c/models--a--b/refs/main", refs[i]);
         must_fail("a/b", "refs/main: does not hold the name of a snapshot");
     }
     assert_int_equal(unlink(temp_path("c/models--a--b/refs/main")), 0);

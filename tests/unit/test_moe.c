@@ -688,13 +688,6 @@ static void formats_of_a_role_must_agree(void **state)
     st_close(set);
 }
 
-static int fresh(void **state)
-{
-    (void)state;
-    temp_clear();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {

@@ -858,13 +858,6 @@ static void matrices_borrow_from_the_mapping(void **state)
     st_close(set);
 }
 
-static int fresh(void **state)
-{
-    (void)state;
-    temp_clear();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {

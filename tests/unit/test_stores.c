@@ -38,24 +38,9 @@ static int setup(void **state)
     return 0;
 }
 
-/* Make the directories of the path, then the file. NULL: only them. */
-static void put(const char *name, const char *text)
-{
-    char p[1024];
-    snprintf(p, sizeof p, "%s", temp_path(name));
-    for (char *s = p + strlen(temp_dir) + 1; (s = strchr(s, '/')) != NULL;
-         s++) {
-        *s = '\0';
-        mkdir(p, 0700);
-        *s = '/';
-    }
-    if (text)
-        put_file(p, text, strlen(text));
-}
-
 static void put_link(const char *target, const char *name)
 {
-    put(name, NULL);
+    temp_put(name, NULL);
     assert_int_equal(symlink(target, temp_path(name)), 0);
 }
 
@@ -144,7 +129,7 @@ static void test_hub(void **state)
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         snprintf(p, sizeof p, "%s%s", in, files[i].name);
-        put(p, files[i].text);
+        temp_put(p, files[i].text);
     }
 #define H  "huggingface "
 #define Q  ".cache/huggingface/hub/models--Qwen--Qwen3-4B"
@@ -186,23 +171,23 @@ static void test_path(void **state)
 {
     (void)state;
     char both[1024];
-    put("a/one/config.json", "{}");
-    put("a/one/model.safetensors", "");
-    put("a/one/onnx/config.json", "{}"); /* another form of it */
-    put("a/org/two/config.json", "{}");
-    put("a/x.gguf", "");
-    put("a/mmproj-x.gguf", "");
-    put("a/y-00001-of-00002.gguf", "");
-    put("a/y-00002-of-00002.gguf", "");
-    put("a/z-00002-of-00003.gguf", "");
-    put("a/z-00003-of-00003.gguf", "");
-    put("a/w.gguf.part", "");
-    put("a/notes.gguf.txt", "");
-    put("a/.hidden/config.json", "{}");
+    temp_put("a/one/config.json", "{}");
+    temp_put("a/one/model.safetensors", "");
+    temp_put("a/one/onnx/config.json", "{}"); /* another form of it */
+    temp_put("a/org/two/config.json", "{}");
+    temp_put("a/x.gguf", "");
+    temp_put("a/mmproj-x.gguf", "");
+    temp_put("a/y-00001-of-00002.gguf", "");
+    temp_put("a/y-00002-of-00002.gguf", "");
+    temp_put("a/z-00002-of-00003.gguf", "");
+    temp_put("a/z-00003-of-00003.gguf", "");
+    temp_put("a/w.gguf.part", "");
+    temp_put("a/notes.gguf.txt", "");
+    temp_put("a/.hidden/config.json", "{}");
     put_link("..", "a/org/loop");
     put_link("one", "a/same");
     put_link("nowhere.gguf", "a/dangling.gguf");
-    put("b/one/config.json", "{}");
+    temp_put("b/one/config.json", "{}");
     snprintf(both, sizeof both, "%s::%s:%s/none:%s", temp_path("a"),
              temp_path("b"), temp_dir, temp_path("a"));
     setenv("QWICK_MODEL_PATH", both, 1);
@@ -239,9 +224,9 @@ static void test_path(void **state)
 static void test_roots(void **state)
 {
     (void)state;
-    put("m/config.json", "{}");
-    put("m/a.safetensors", "");
-    put("file", "no directory");
+    temp_put("m/config.json", "{}");
+    temp_put("m/a.safetensors", "");
+    temp_put("file", "no directory");
     char p[512];
     snprintf(p, sizeof p, "%s:%s", temp_path("m"), temp_path("file"));
     setenv("QWICK_MODEL_PATH", p, 1);
@@ -265,7 +250,7 @@ static void manifest(const char *name, const char *layers)
     snprintf(text, sizeof text, "{\"schemaVersion\":2,\"layers\":[%s]}",
              layers);
     snprintf(p, sizeof p, ".ollama/models/manifests/%s", name);
-    put(p, text);
+    temp_put(p, text);
 }
 
 #define LAYER(kind, digest)                                                \
@@ -275,7 +260,7 @@ static void manifest(const char *name, const char *layers)
 static void test_ollama(void **state)
 {
     (void)state;
-    put(".ollama/models/blobs/sha256-" BLOB, "GGUF");
+    temp_put(".ollama/models/blobs/sha256-" BLOB, "GGUF");
     manifest(
         "registry.ollama.ai/library/qwen3/4b",
         LAYER("license", "sha256:" GONE) "," LAYER("model", "sha256:" BLOB));
@@ -289,8 +274,10 @@ static void test_ollama(void **state)
     manifest("registry.ollama.ai/library/none/latest",
              LAYER("license", "sha256:" BLOB));
     manifest("registry.ollama.ai/library/odd/latest", "1, [], null, {}");
-    put(".ollama/models/manifests/registry.ollama.ai/library/bad/latest", "{");
-    put(".ollama/models/manifests/registry.ollama.ai/library/.DS_Store", "{");
+    temp_put(".ollama/models/manifests/registry.ollama.ai/library/bad/latest",
+             "{");
+    temp_put(".ollama/models/manifests/registry.ollama.ai/library/.DS_Store",
+             "{");
 #define O ".ollama/models/manifests/registry.ollama.ai/"
     assert_string_equal(
         scan(),
@@ -318,14 +305,15 @@ static void test_ollama(void **state)
 static void test_other_stores(void **state)
 {
     (void)state;
-    put(".lmstudio/models/org/G-GGUF/G-Q4_K_M.gguf", "");
-    put(".lmstudio/models/org/mlx/config.json", "{}");
-    put(".lmstudio/models/org/mlx/model.safetensors", "");
-    put(".cache/llama.cpp/org_repo_G-Q6_K.gguf", "");
-    put(".cache/llama.cpp/org_repo_G-Q8_0.gguf.downloadInProgress", "");
-    put(".cache/llama.cpp/manifest=org=repo=latest.json", "{}");
-    put(".cache/modelscope/hub/models/Qwen/Qwen2___5-0___5B/config.json", "{}");
-    put(".cache/modelscope/hub/Qwen/Old/config.json", "{}");
+    temp_put(".lmstudio/models/org/G-GGUF/G-Q4_K_M.gguf", "");
+    temp_put(".lmstudio/models/org/mlx/config.json", "{}");
+    temp_put(".lmstudio/models/org/mlx/model.safetensors", "");
+    temp_put(".cache/llama.cpp/org_repo_G-Q6_K.gguf", "");
+    temp_put(".cache/llama.cpp/org_repo_G-Q8_0.gguf.downloadInProgress", "");
+    temp_put(".cache/llama.cpp/manifest=org=repo=latest.json", "{}");
+    temp_put(".cache/modelscope/hub/models/Qwen/Qwen2___5-0___5B/config.json",
+             "{}");
+    temp_put(".cache/modelscope/hub/Qwen/Old/config.json", "{}");
     assert_string_equal(
         scan(), "lmstudio G-Q4_K_M org/G-GGUF:Q4_K_M "
                 ".lmstudio/models/org/G-GGUF/G-Q4_K_M.gguf\n"
@@ -354,12 +342,12 @@ static void test_limits(void **state)
     for (int i = 0; i < STORES_MAX_DEPTH + 2; i++)
         strcat(deep, "/x");
     strcat(deep, "/config.json");
-    put(deep, "{}");
+    temp_put(deep, "{}");
     setenv("QWICK_MODEL_PATH", temp_path("d"), 1);
     assert_string_equal(scan(), "");
     for (int i = 0; i < STORES_MAX_MODELS + 1; i++) {
         snprintf(name, sizeof name, "d/%d.gguf", i);
-        put(name, "");
+        temp_put(name, "");
     }
     assert_int_equal(stores_scan(&s, NULL, &e), 0);
     assert_int_equal(s.n, STORES_MAX_MODELS);

@@ -508,13 +508,6 @@ static void no_weights_at_all(void **state)
     refuses("embed_tokens.weight", "missing", "tensor");
 }
 
-static int fresh(void **state)
-{
-    (void)state;
-    temp_clear();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {

@@ -497,27 +497,8 @@ ALL_BLOCKS(BLOCKS)
 static double k_peak_bf16_amx(size_t reps, float *sink)
 {
     enum { STEPS = 153 }; /* 4 * 2 * 16 * 16 * 32 * STEPS is near 1e7 */
-    _Alignas(64) float zeros[SIDE * SIDE] = {0};
-    struct shape shape = {0, 0};
 
-    configure(&shape, WIDE, WIDE);
-    TILE_ZERO(0);
-    TILE_ZERO(1);
-    TILE_ZERO(2);
-    TILE_ZERO(3);
-    TILE_LOAD(4, zeros, LINE);
-    TILE_LOAD(5, zeros, LINE);
-    TILE_LOAD(6, zeros, LINE);
-    TILE_LOAD(7, zeros, LINE);
-    for (size_t s = 0; s < reps * STEPS; s++) {
-        TILE_DOT(0, 4, 6);
-        TILE_DOT(1, 4, 7);
-        TILE_DOT(2, 5, 6);
-        TILE_DOT(3, 5, 7);
-    }
-    TILE_STORE(0, zeros, LINE);
-    TILE_RELEASE();
-    *sink = zeros[0];
+    tile_peak(reps * STEPS, false, sink);
     return 4 * 2.0 * SIDE * SIDE * DEPTH * STEPS * (double)reps;
 }
 

@@ -59,6 +59,44 @@ static inline void tile_shape(struct tile_config *c, int tile, int n_rows,
     c->row_bytes[tile] = (uint16_t)(n_rows ? 2 * n_columns : 0);
 }
 
+/* Run `rounds` rounds of four products of full tiles of zeros: int8 products if
+ * bytes, otherwise bf16. Configures the tiles, and releases them at the end.
+ * Sets *sink to an element of the sums, so that the compiler cannot remove the
+ * work. bytes must be a constant. */
+static inline void tile_peak(size_t rounds, bool bytes, float *sink)
+{
+    _Alignas(64) float zeros[SIDE * SIDE] = {0};
+    struct tile_config c = {.palette = 1};
+
+    for (int i = 0; i < 8; i++)
+        tile_shape(&c, i, SIDE, LINE / 2);
+    TILE_CONFIGURE(c);
+    TILE_ZERO(0);
+    TILE_ZERO(1);
+    TILE_ZERO(2);
+    TILE_ZERO(3);
+    TILE_LOAD(4, zeros, LINE);
+    TILE_LOAD(5, zeros, LINE);
+    TILE_LOAD(6, zeros, LINE);
+    TILE_LOAD(7, zeros, LINE);
+    for (size_t i = 0; i < rounds; i++) {
+        if (bytes) {
+            TILE_DOT_I8(0, 4, 6);
+            TILE_DOT_I8(1, 4, 7);
+            TILE_DOT_I8(2, 5, 6);
+            TILE_DOT_I8(3, 5, 7);
+        } else {
+            TILE_DOT(0, 4, 6);
+            TILE_DOT(1, 4, 7);
+            TILE_DOT(2, 5, 6);
+            TILE_DOT(3, 5, 7);
+        }
+    }
+    TILE_STORE(0, zeros, LINE);
+    TILE_RELEASE();
+    *sink = zeros[0];
+}
+
 /* Maximum number of tokens of k_gemm_bf16_few_amx. */
 enum { AMX_FEW_MAX = 64 };
 

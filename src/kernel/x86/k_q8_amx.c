@@ -337,29 +337,8 @@ static void k_gemm_q8_affine_amx(float *y, size_t ldy, const struct affine *w,
 static double k_peak_q8_amx(size_t reps, float *sink)
 {
     enum { STEPS = 76 }; /* 4 * 2 * 16 * 16 * 64 * STEPS is near 1e7 */
-    _Alignas(64) int32_t zeros[SIDE * SIDE] = {0};
 
-    struct tile_config c = {.palette = 1};
-    for (int i = 0; i < 8; i++)
-        tile_shape(&c, i, SIDE, LINE / 2);
-    TILE_CONFIGURE(c);
-    TILE_ZERO(0);
-    TILE_ZERO(1);
-    TILE_ZERO(2);
-    TILE_ZERO(3);
-    TILE_LOAD(4, zeros, LINE);
-    TILE_LOAD(5, zeros, LINE);
-    TILE_LOAD(6, zeros, LINE);
-    TILE_LOAD(7, zeros, LINE);
-    for (size_t s = 0; s < reps * STEPS; s++) {
-        TILE_DOT_I8(0, 4, 6);
-        TILE_DOT_I8(1, 4, 7);
-        TILE_DOT_I8(2, 5, 6);
-        TILE_DOT_I8(3, 5, 7);
-    }
-    TILE_STORE(0, zeros, LINE);
-    TILE_RELEASE();
-    *sink = (float)zeros[0];
+    tile_peak(reps * STEPS, true, sink);
     return 4 * 2.0 * SIDE * SIDE * LINE * STEPS * (double)reps;
 }
 

@@ -102,18 +102,27 @@ static enum flow exec_set(struct rt *rt, struct env *env, const struct node *n)
     return assign(rt, env, n->a, v) ? FLOW_FAIL : FLOW_NEXT;
 }
 
-static enum flow exec_set_block(struct rt *rt, struct env *env,
-                                const struct node *n)
+/* Run a body in a scope of its own, and return what it prints. */
+static enum flow capture_inner(struct rt *rt, struct env *env,
+                               const struct node *body, struct value *out)
 {
     struct env *inner = env_new(rt, env);
     const struct str *text;
-    struct value v;
     if (!inner)
         return FLOW_FAIL;
-    enum flow flow = exec_capture(rt, inner, n->b, &text);
+    enum flow flow = exec_capture(rt, inner, body, &text);
+    if (flow == FLOW_NEXT)
+        *out = value_str(text);
+    return flow;
+}
+
+static enum flow exec_set_block(struct rt *rt, struct env *env,
+                                const struct node *n)
+{
+    struct value v;
+    enum flow flow = capture_inner(rt, env, n->b, &v);
     if (flow != FLOW_NEXT)
         return flow;
-    v = value_str(text);
     if (n->c && eval_filters(rt, env, n->c, v, &v))
         return FLOW_FAIL;
     return assign(rt, env, n->a, v) ? FLOW_FAIL : FLOW_NEXT;
@@ -131,15 +140,11 @@ static enum flow print_text(struct rt *rt, struct value v, const char *block)
 static enum flow exec_filter_block(struct rt *rt, struct env *env,
                                    const struct node *n)
 {
-    struct env *inner = env_new(rt, env);
-    const struct str *text;
     struct value v;
-    if (!inner)
-        return FLOW_FAIL;
-    enum flow flow = exec_capture(rt, inner, n->b, &text);
+    enum flow flow = capture_inner(rt, env, n->b, &v);
     if (flow != FLOW_NEXT)
         return flow;
-    if (eval_filters(rt, env, n->a, value_str(text), &v))
+    if (eval_filters(rt, env, n->a, v, &v))
         return FLOW_FAIL;
     return print_text(rt, v, "filter");
 }
