@@ -224,6 +224,9 @@ struct qwick_info {
     size_t kv_state_bytes; /* maximum bytes of a sequence for the state of
                               recurrent layers, in addition; 0: there are no
                               such layers */
+    /* the tokens that open and close the model's thinking, such as "<think>"
+       and "</think>"; -1: the tokenizer has none */
+    int32_t think_open_id, think_close_id;
 };
 QWICK_API const struct qwick_info *
 qwick_engine_info(const struct qwick_engine *eng);

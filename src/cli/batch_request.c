@@ -180,9 +180,8 @@ static int take_ids(struct request *r, const struct request_common *c,
                            i, (long long)vocab_size - 1);
         r->ids[r->n_ids++] = (int32_t)id;
     }
-    return c->raw
-               ? 0
-               : gen_ids_in_think(c->eng, r->ids, r->n_ids, &r->o.in_think, e);
+    r->o.in_think = !c->raw && gen_ids_in_think(c->eng, r->ids, r->n_ids);
+    return 0;
 }
 
 /* The number of ids at which tokenizing may stop. It is computed from the

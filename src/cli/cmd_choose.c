@@ -211,22 +211,42 @@ static int encode_answers(struct job *j, struct qwick_err *e)
     return 0;
 }
 
+/* Get the ids of an empty think block and the blank line after it. */
+static int empty_block(const struct qwick_engine *eng, int32_t **ids,
+                       size_t *n_ids, struct qwick_err *e)
+{
+    const struct qwick_info *info = qwick_engine_info(eng);
+    const int32_t tags[] = {info->think_open_id, info->think_close_id};
+    struct buf block = {0};
+    int rc = 0;
+    for (int i = 0; i < 2 && !rc; i++) {
+        char *text;
+        size_t n;
+        if (qwick_detokenize(eng, &tags[i], 1, false, &text, &n, e))
+            rc = -1;
+        else if (buf_append(&block, text, n) || buf_puts(&block, "\n\n"))
+            rc = err_oom(e, n + 2);
+        free(text); /* NULL after a failure */
+    }
+    if (!rc)
+        rc = qwick_tokenize(eng, block.data, block.len, true, ids, n_ids, e);
+    buf_free(&block);
+    return rc;
+}
+
 /* If the template opened a think block, close it: the reply must begin with the
  * answer. */
 static int close_thinking(const struct qwick_engine *eng, int32_t **ids,
                           size_t *n_ids, struct qwick_err *e)
 {
-    static const char block[] = "<think>\n\n</think>\n\n";
-    int32_t open, *empty, *more;
+    const struct qwick_info *info = qwick_engine_info(eng);
+    int32_t *empty, *more;
     size_t n_empty, at = *n_ids;
-    if (gen_control_id(eng, "<think>", &open, e))
-        return -1;
-    while (at > 0 && (*ids)[at - 1] != open)
+    while (at > 0 && (*ids)[at - 1] != info->think_open_id)
         at--;
     if (at == 0)
         return 0;
-    if (qwick_tokenize(eng, block, sizeof(block) - 1, true, &empty, &n_empty,
-                       e))
+    if (empty_block(eng, &empty, &n_empty, e))
         return -1;
     more = realloc(*ids, (at + n_empty) * sizeof(**ids));
     if (!more) {

@@ -150,10 +150,9 @@ int gen_encode(struct gen_job *j, struct qwick_err *e);
 int gen_control_id(const struct qwick_engine *eng, const char *text,
                    int32_t *id, struct qwick_err *e);
 
-/* Set *in_think to whether ids[0..n) end inside an open think block. Returns 0,
- * or -1 with *e set. */
-int gen_ids_in_think(const struct qwick_engine *eng, const int32_t *ids,
-                     size_t n, bool *in_think, struct qwick_err *e);
+/* Return whether ids[0..n) end inside an open think block. */
+bool gen_ids_in_think(const struct qwick_engine *eng, const int32_t *ids,
+                      size_t n);
 
 /* Run the verb. Returns an exit status. */
 int gen_run(const struct verb *v, int argc, char **argv);

@@ -154,18 +154,14 @@ int gen_control_id(const struct qwick_engine *eng, const char *text,
     return 0;
 }
 
-int gen_ids_in_think(const struct qwick_engine *eng, const int32_t *ids,
-                     size_t n, bool *in_think, struct qwick_err *e)
+bool gen_ids_in_think(const struct qwick_engine *eng, const int32_t *ids,
+                      size_t n)
 {
-    int32_t open, close;
-    *in_think = false;
-    if (gen_control_id(eng, "<think>", &open, e) ||
-        gen_control_id(eng, "</think>", &close, e))
-        return -1;
-    while (n > 0 && ids[n - 1] != open && ids[n - 1] != close)
+    const struct qwick_info *i = qwick_engine_info(eng);
+    while (n > 0 && ids[n - 1] != i->think_open_id &&
+           ids[n - 1] != i->think_close_id)
         n--;
-    *in_think = n > 0 && ids[n - 1] == open;
-    return 0;
+    return n > 0 && ids[n - 1] == i->think_open_id;
 }
 
 static int check_ids(const struct gen_job *j, struct qwick_err *e)
@@ -294,9 +290,7 @@ int gen_encode(struct gen_job *j, struct qwick_err *e)
     if (j->mode == MODE_IDS) {
         if (check_ids(j, e))
             return -1;
-        if (!j->a.raw &&
-            gen_ids_in_think(j->eng, j->ids, j->n_ids, &j->in_think, e))
-            return -1;
+        j->in_think = !j->a.raw && gen_ids_in_think(j->eng, j->ids, j->n_ids);
     } else {
         if (encode(j, &j->ids, &j->n_ids, e))
             return -1;

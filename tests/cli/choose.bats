@@ -184,3 +184,41 @@ assert a["answers"] == b["answers"], (a, b)' \
         "<|im_start|>user list files<|endoftext|><|im_start|>assistant ")" ]
     [ "$got" != "$(q choose --exact --no-end --chat-template "$T/other.jinja" -a ls -a pwd "list files")" ]
 }
+
+@test "an open think block is closed, with the tags that the model has" {
+    cp -r models/demo "$T/other"
+    sed -i 's|"<think>"|"[THINK]"|; s|"</think>"|"[/THINK]"|' "$T/other/tokenizer.json"
+    printf '%s' "{% for m in messages %}<|im_start|>{{ m.role }}" \
+        "{{ '\n' ~ m.content }}<|im_end|>{{ '\n' }}{% endfor %}" \
+        "<|im_start|>assistant{{ '\n' }}" >"$T/closed.jinja"
+    cp "$T/closed.jinja" "$T/open.jinja"
+    cp "$T/closed.jinja" "$T/open2.jinja"
+    printf '%s' "<think>{{ '\n\n' }}</think>{{ '\n\n' }}" >>"$T/closed.jinja"
+    printf '%s' "<think>{{ '\n' }}" >>"$T/open.jinja"
+    printf '%s' "[THINK]{{ '\n' }}" >>"$T/open2.jinja"
+    echo '{"prompt":"list files"}' >"$T/in"
+    want=$(q choose --exact -m models/demo --chat-template "$T/closed.jinja" \
+        -a ls -a pwd "list files")
+    for m in models/demo:open "$T/other:open2"; do
+        template=$T/${m##*:}.jinja
+        [ "$(q choose --exact -m "${m%:*}" --chat-template "$template" \
+            -a ls -a pwd "list files")" = "$want" ]
+        "$QWICK" choose --exact -m "${m%:*}" --chat-template "$template" --jsonl \
+            -a ls -a pwd <"$T/in" >"$T/out-${m##*:}"
+    done
+    python3 - "$T/out-open" "$T/out-open2" <<'PY'
+import json, sys
+a, b = (json.load(open(f)) for f in sys.argv[1:])
+assert a["answers"] == b["answers"]
+PY
+    # ids end in a think block by the same tags
+    for m in models/demo "$T/other"; do
+        q -m "$m" --prompt-ids 6136,885,198,6142,198 -n 4 --ignore-eos \
+            --json >"$T/answer"
+        python3 - "$T/answer" <<'PY'
+import json, sys
+o = json.load(open(sys.argv[1]))
+assert o["text"] == "" and o["thinking"]
+PY
+    done
+}

@@ -14,6 +14,7 @@
 #include "engine/core/engine.h"
 #include "engine/core/open_gguf.h"
 #include "engine/core/options.h"
+#include "text/think.h"
 
 enum { DEFAULT_CHUNK = 512, MAX_CHUNK = 1 << 16, MAX_THREADS = 1024 };
 static const size_t DEFAULT_DISK_BYTES = (size_t)4 << 30;
@@ -231,6 +232,8 @@ static void fill_info(struct qwick_engine *eng)
     i->stop_ids = c->stop_ids;
     i->n_stop_ids = c->n_stop_ids;
     i->bos_id = eng->bos_id;
+    i->think_open_id = eng->think_open;
+    i->think_close_id = eng->think_close;
     i->weights_dtype = i->gemm = "none";
     if (!eng->weights)
         return;
@@ -370,18 +373,12 @@ static int open_prefixes(struct qwick_engine *eng,
     return 0;
 }
 
-/* The pair of tags around thinking that the tokenizer has. */
+/* Find the first pair of think tags that the tokenizer has as added tokens. */
 static void find_think_ids(struct qwick_engine *eng)
 {
-    static const char *const tags[][2] = {
-        {"<think>", "</think>"},
-        {"[THINK]", "[/THINK]"},
-        {"<seed:think>", "</seed:think>"},
-        {"<|START_THINKING|>", "<|END_THINKING|>"},
-    };
-    for (size_t i = 0; eng->bpe && i < sizeof tags / sizeof *tags; i++) {
-        int32_t open = bpe_added_id(eng->bpe, tags[i][0]);
-        int32_t close = bpe_added_id(eng->bpe, tags[i][1]);
+    for (size_t i = 0; eng->bpe && i < N_THINK_TAGS; i++) {
+        int32_t open = bpe_added_id(eng->bpe, think_tags[i].open);
+        int32_t close = bpe_added_id(eng->bpe, think_tags[i].close);
         if (open < 0 || close < 0)
             continue;
         eng->think_open = open;

@@ -154,15 +154,26 @@ int qwick_chat_render(const struct qwick_chat *c,
     return rc;
 }
 
-/* Where the start of an answer may hold control tokens, its last think tag says
- * whether a block is open. */
-static void prefill_think(const char *p, size_t n, bool *in_think)
+/* Whether token id is at the start of p[0..n). */
+static bool starts_with(const struct qwick_engine *eng, int32_t id,
+                        const char *p, size_t n)
 {
-    static const char open[] = "<think>", close[] = "</think>";
+    size_t len;
+    const char *text = bpe_token(eng->bpe, id, &len);
+    return text && n >= len && !memcmp(p, text, len);
+}
+
+/* If the start of an answer may hold control tokens, its last think tag decides
+ * whether a block is open. */
+static void prefill_think(const struct qwick_engine *eng, const char *p,
+                          size_t n, bool *in_think)
+{
+    if (eng->think_open < 0)
+        return;
     for (size_t i = 0; i < n; i++) {
-        if (n - i >= strlen(open) && !memcmp(p + i, open, strlen(open)))
+        if (starts_with(eng, eng->think_open, p + i, n - i))
             *in_think = true;
-        if (n - i >= strlen(close) && !memcmp(p + i, close, strlen(close)))
+        if (starts_with(eng, eng->think_close, p + i, n - i))
             *in_think = false;
     }
 }
@@ -182,7 +193,7 @@ static int encode_prompt(const struct qwick_engine *eng, struct chat_prompt *p,
                  (eng->think_close >= 0 &&
                   bpe_added_id(eng->bpe, p->think_close) == eng->think_close));
     if (o->allow_special)
-        prefill_think(prefill, n_prefill, in_think);
+        prefill_think(eng, prefill, n_prefill, in_think);
     return bpe_encode_spans(eng->bpe, p->text.data, p->text.len,
                             o->allow_special ? &all : p->pieces,
                             o->allow_special ? 1 : p->n_pieces, o->enough, ids,

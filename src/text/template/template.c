@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "base/utf8.h"
 #include "text/template/interp.h"
+#include "text/think.h"
 
 /* Numbers are read and written with a point in any locale of the host. */
 static locale_t c_locale(locale_t *outer)
@@ -255,21 +256,6 @@ static int find_own(struct template_result *out, const struct sbuf *b,
     return 0;
 }
 
-/* Tags around the reasoning of models. */
-static const struct {
-    const char *open, *close;
-} think_tags[] = {
-    {"<think>", "</think>"},
-    {"<thinking>", "</thinking>"},
-    {"<thought>", "</thought>"},
-    {"<reasoning>", "</reasoning>"},
-    {"[THINK]", "[/THINK]"},
-    {"<seed:think>", "</seed:think>"},
-    {"<|START_THINKING|>", "<|END_THINKING|>"},
-    {"<|channel>thought", "<channel|>"},
-    {"<|channel|>analysis<|message|>", "<|end|>"},
-};
-
 /* The last place of tag in p[0..n), SIZE_MAX: none. */
 static size_t find_last(const char *p, size_t n, const char *tag)
 {
@@ -292,7 +278,7 @@ static const char *open_think_block(const struct template_result *r)
         return NULL;
     const char *p = r->text.data + r->own[r->n_own - 1].begin;
     size_t n = r->text.len - r->own[r->n_own - 1].begin;
-    for (size_t i = 0; i < sizeof think_tags / sizeof *think_tags; i++) {
+    for (size_t i = 0; i < N_THINK_TAGS; i++) {
         size_t open = find_last(p, n, think_tags[i].open);
         size_t close = find_last(p, n, think_tags[i].close);
         if (open != SIZE_MAX && (close == SIZE_MAX || close < open))
