@@ -1,0 +1,131 @@
+/* The form of a constraint on text: a context-free grammar over bytes. The
+ * compilers (regex.h, gbnf.h, schema.h, choices.h) build it, and automaton.h
+ * runs it.
+ *
+ * A grammar has rules, and each rule has one node. Nodes are numbers. They are
+ * built from the leaves up and are shared: the same arguments give the same
+ * number, so using a node twice costs nothing here.
+ *
+ * Errors stick. After the first failure every function returns GRAMMAR_NOTHING
+ * or 0 and does nothing, so a compiler can build a whole grammar and ask once,
+ * with grammar_error. Everything is bounded (see the limits below), so text
+ * from a hostile file ends in an error, in bounded time and memory.
+ *
+ * Rules and masks. While a text is inside a rule that several places refer to,
+ * the set of legal tokens depends on the rule much more than on the place. The
+ * engine computes the expensive part once for each rule. So the parts that
+ * accept nearly any text (the body of a JSON string, a number, white space)
+ * should each be one rule, made once, and not be repeated as nodes. */
+#ifndef TEXT_GRAMMAR_H
+#define TEXT_GRAMMAR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct grammar;
+
+/* Limits of a grammar. */
+#define GRAMMAR_MAX_NODES  262144
+#define GRAMMAR_MAX_DEPTH  1000 /* levels of nodes inside nodes */
+#define GRAMMAR_MAX_RULES  65536
+#define GRAMMAR_MAX_BYTES  (1u << 20) /* of all literals and names */
+#define GRAMMAR_MAX_REPEAT 100000     /* m and n of {m,n} */
+
+/* The maximum of a repetition without end. */
+#define GRAMMAR_UNBOUNDED UINT32_MAX
+
+/* Two nodes that every grammar has. */
+#define GRAMMAR_NOTHING 0u /* matches no text at all */
+#define GRAMMAR_EMPTY   1u /* matches the empty text */
+
+/* Code points from lo to hi, hi included, hi <= 0x10FFFF. */
+struct grammar_range {
+    uint32_t lo, hi;
+};
+
+/* Create a grammar without rules. grammar_free accepts NULL. */
+int grammar_create(struct grammar **out, struct qwick_err *e);
+void grammar_free(struct grammar *g);
+
+/* ---- nodes ---- */
+
+/* The bytes p[0..n). They need not be valid UTF-8. n = 0: GRAMMAR_EMPTY. */
+uint32_t grammar_bytes(struct grammar *g, const void *p, size_t n);
+
+/* One code point of the n ranges or, with negated, one code point outside of
+ * all of them. Ranges may overlap and come in any order. Surrogates never
+ * match. The text holds the code point as UTF-8. */
+uint32_t grammar_class(struct grammar *g, const struct grammar_range *ranges,
+                       size_t n, bool negated);
+
+/* nodes[0..n) one after the other. n = 0: GRAMMAR_EMPTY. */
+uint32_t grammar_seq(struct grammar *g, const uint32_t *nodes, size_t n);
+uint32_t grammar_seq2(struct grammar *g, uint32_t a, uint32_t b);
+
+/* Any one of nodes[0..n). n = 0: GRAMMAR_NOTHING. */
+uint32_t grammar_alt(struct grammar *g, const uint32_t *nodes, size_t n);
+uint32_t grammar_alt2(struct grammar *g, uint32_t a, uint32_t b);
+
+/* node repeated min to max times; max may be GRAMMAR_UNBOUNDED. max < min:
+ * GRAMMAR_NOTHING. */
+uint32_t grammar_repeat(struct grammar *g, uint32_t node, uint32_t min,
+                        uint32_t max);
+
+/* The text of a rule. The rule may be defined later, and may contain
+ * references to itself. */
+uint32_t grammar_ref(struct grammar *g, uint32_t rule);
+
+/* The texts that match both a and b, and the texts that match a but not b.
+ * References inside a and b must not form a cycle. Both are turned into finite
+ * automata at once, so all rules they refer to must be defined already. Fails
+ * when the automata need more than GRAMMAR_MAX_STATES states. The result counts
+ * as one leaf. */
+#define GRAMMAR_MAX_STATES 20000
+uint32_t grammar_and(struct grammar *g, uint32_t a, uint32_t b);
+uint32_t grammar_minus(struct grammar *g, uint32_t a, uint32_t b);
+
+/* ---- rules ---- */
+
+/* Return the number of the rule with this name, which is made if it is new. The
+ * name appears in messages: a JSON pointer is a good name for a part of a
+ * schema. */
+uint32_t grammar_rule(struct grammar *g, const char *name, size_t n_name);
+
+/* Make a rule that is not found by its name. name is for messages only; rules
+ * may share it. */
+uint32_t grammar_new_rule(struct grammar *g, const char *name, size_t n_name);
+
+/* Give a rule its node. Defining a rule twice is an error. */
+void grammar_define(struct grammar *g, uint32_t rule, uint32_t node);
+bool grammar_is_defined(const struct grammar *g, uint32_t rule);
+
+/* Return a reference to a new rule with this node: a shorthand for the parts
+ * that should be computed once (see "Rules and masks"). */
+uint32_t grammar_shared(struct grammar *g, const char *name, uint32_t node);
+
+/* ---- errors ---- */
+
+/* Record an error, unless there is one already. Returns GRAMMAR_NOTHING, so
+ * that a function that builds a node can end in `return grammar_fail(…)`. The
+ * message should begin with the position in the compiler's input. */
+uint32_t grammar_fail(struct grammar *g, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Return 0 if nothing has failed, or -1 with *e set to the first error:
+ * QWICK_ERR_USAGE, or QWICK_ERR_MEMORY. */
+int grammar_error(const struct grammar *g, struct qwick_err *e);
+
+/* Set the rule that the whole text matches, and check the grammar. Refused,
+ * with the names of the rules: rules without definition, left recursion (a rule
+ * that reaches itself before the text of a first byte, also through rules that
+ * match the empty text), and a grammar that admits no text at all. Alternatives
+ * that can never end, and rules that only they use, are fine and count as
+ * GRAMMAR_NOTHING. name begins the messages: "--grammar FILE". Afterwards the
+ * grammar can no longer change. */
+int grammar_finish(struct grammar *g, uint32_t root, const char *name,
+                   struct qwick_err *e);
+
+#endif
