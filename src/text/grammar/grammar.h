@@ -46,8 +46,9 @@ struct grammar_range {
     uint32_t lo, hi;
 };
 
-/* Create a grammar without rules. grammar_free accepts NULL. */
-int grammar_create(struct grammar **out, struct qwick_err *e);
+/* Create a grammar without rules. name begins all messages of its errors
+ * ("--regex", "FILE"); it is copied. grammar_free accepts NULL. */
+int grammar_create(struct grammar **out, const char *name, struct qwick_err *e);
 void grammar_free(struct grammar *g);
 
 /* ---- nodes ---- */
@@ -110,7 +111,8 @@ uint32_t grammar_shared(struct grammar *g, const char *name, uint32_t node);
 
 /* Record an error, unless there is one already. Returns GRAMMAR_NOTHING, so
  * that a function that builds a node can end in `return grammar_fail(…)`. The
- * message should begin with the position in the compiler's input. */
+ * message should begin with the position in the compiler's input: "line 3: …".
+ * The grammar's name is put before it. */
 uint32_t grammar_fail(struct grammar *g, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -120,12 +122,10 @@ int grammar_error(const struct grammar *g, struct qwick_err *e);
 
 /* Set the rule that the whole text matches, and check the grammar. Refused,
  * with the names of the rules: rules without definition, left recursion (a rule
- * that reaches itself before the text of a first byte, also through rules that
- * match the empty text), and a grammar that admits no text at all. Alternatives
- * that can never end, and rules that only they use, are fine and count as
- * GRAMMAR_NOTHING. name begins the messages: "--grammar FILE". Afterwards the
- * grammar can no longer change. */
-int grammar_finish(struct grammar *g, uint32_t root, const char *name,
-                   struct qwick_err *e);
+ * that reaches itself before the first byte, also through rules that match the
+ * empty text), and a grammar that admits no text at all. Alternatives that can
+ * never end count as GRAMMAR_NOTHING; rules that the root does not reach are
+ * not looked at. Afterwards the grammar can no longer change. */
+int grammar_finish(struct grammar *g, uint32_t root, struct qwick_err *e);
 
 #endif

@@ -37,8 +37,8 @@ typedef uint32_t (*regex_class_fn)(void *ctx, struct grammar *g,
  * schema passes a function that also admits the escapes of JSON strings.
  *
  * On failure returns GRAMMAR_NOTHING, and the grammar has the error, which
- * begins with `name`: "NAME: at character 7: …". */
-uint32_t regex_compile(struct grammar *g, const char *name, const char *re,
+ * begins with `where`, if it is not NULL: "WHERE: character 7: …". */
+uint32_t regex_compile(struct grammar *g, const char *where, const char *re,
                        size_t n, enum regex_mode mode, regex_class_fn class_of,
                        void *ctx);
 

@@ -1,0 +1,97 @@
+/* What the files of a grammar share. */
+#ifndef TEXT_GRAMMAR_INT_H
+#define TEXT_GRAMMAR_INT_H
+
+#include "base/buf.h"
+#include "base/hashmap.h"
+#include "text/grammar/grammar.h"
+
+enum node_type {
+    NODE_NOTHING,
+    NODE_EMPTY,
+    NODE_BYTES,  /* payload: the bytes */
+    NODE_CLASS,  /* payload: struct grammar_range [], ascending, with gaps
+                    between them, no surrogates */
+    NODE_SEQ,    /* payload: nodes */
+    NODE_ALT,    /* payload: nodes */
+    NODE_REPEAT, /* payload: node, min, max */
+    NODE_REF,    /* payload: rule */
+    NODE_DFA     /* payload: struct dfa_edge []; state 0 is the start */
+};
+
+/* A node. Its payload is at data + off in the grammar. Nodes in a payload have
+ * lower numbers. */
+struct node {
+    uint8_t type;
+    uint16_t depth;
+    uint32_t off, len; /* bytes of the payload */
+};
+
+/* In a finite automaton: bytes lo to hi lead from one state to another. An edge
+ * with lo > hi says that the text may end in the state `from`. */
+struct dfa_edge {
+    uint32_t from, to;
+    uint32_t lo, hi;
+};
+
+#define NO_NODE UINT32_MAX
+
+struct rule {
+    uint32_t node; /* NO_NODE: not defined yet */
+    uint32_t name; /* offset in names */
+    uint32_t n_name;
+};
+
+struct grammar {
+    char *name;
+    struct node *nodes;
+    size_t n_nodes, cap_nodes;
+    struct hashmap by_content; /* of nodes */
+    struct rule *rules;
+    size_t n_rules, cap_rules;
+    struct hashmap by_name; /* of rules that grammar_rule made */
+    struct buf data, names;
+    uint64_t seed;
+    struct qwick_err err; /* the first error; QWICK_OK: none */
+    bool done;            /* grammar_finish succeeded */
+    uint32_t root;
+    /* from grammar_finish, [n_nodes] */
+    unsigned char *productive, *nullable;
+    uint32_t *order; /* [n_order] the rules that the root reaches, so that a
+                        rule comes before those that its texts can begin with */
+    size_t n_order;
+};
+
+static inline const void *node_data(const struct grammar *g,
+                                    const struct node *v)
+{
+    return g->data.data + v->off;
+}
+
+/* The nodes of NODE_SEQ and NODE_ALT, or the first numbers of the others. */
+static inline const uint32_t *node_kids(const struct grammar *g,
+                                        const struct node *v)
+{
+    return node_data(g, v);
+}
+
+static inline size_t node_n_kids(const struct node *v)
+{
+    return v->len / sizeof(uint32_t);
+}
+
+/* Add a node, or find an equal one. n_kids nodes at the start of the payload
+ * count for its depth. */
+uint32_t grammar_node(struct grammar *g, enum node_type type, const void *p,
+                      size_t n_bytes, size_t n_kids);
+
+/* Fail because memory ran out. */
+uint32_t grammar_oom(struct grammar *g, size_t n_bytes);
+
+/* Sort the ranges and join those that touch; with negated, turn them into the
+ * others. Surrogates are left out. out has room for 2 * n + 3. Returns their
+ * number. */
+size_t ranges_normalise(struct grammar_range *out,
+                        const struct grammar_range *in, size_t n, bool negated);
+
+#endif
