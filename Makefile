@@ -48,7 +48,8 @@ isa_flags :=
 AVX2 := -mavx2 -mfma -mf16c
 AVX512 := $(AVX2) -mavx512f -mavx512bw -mavx512vl -mavx512dq
 
-lib_src := $(wildcard src/base/*.c src/file/*.c src/text/*.c src/text/template/*.c src/kernel/*.c \
+lib_src := $(wildcard src/base/*.c src/file/*.c src/text/*.c src/text/template/*.c src/text/grammar/*.c \
+             src/kernel/*.c \
              src/kernel/ref/*.c src/kernel/x86/*.c src/model/*.c \
              src/engine/*/*.c src/convert/*.c)
 # Files for another CPU than the compiler's stay out.

@@ -79,15 +79,6 @@ uint32_t grammar_repeat(struct grammar *g, uint32_t node, uint32_t min,
  * references to itself. */
 uint32_t grammar_ref(struct grammar *g, uint32_t rule);
 
-/* The texts that match both a and b, and the texts that match a but not b.
- * References inside a and b must not form a cycle. Both are turned into finite
- * automata at once, so all rules they refer to must be defined already. Fails
- * when the automata need more than GRAMMAR_MAX_STATES states. The result counts
- * as one leaf. */
-#define GRAMMAR_MAX_STATES 20000
-uint32_t grammar_and(struct grammar *g, uint32_t a, uint32_t b);
-uint32_t grammar_minus(struct grammar *g, uint32_t a, uint32_t b);
-
 /* ---- rules ---- */
 
 /* Return the number of the rule with this name, which is made if it is new. The

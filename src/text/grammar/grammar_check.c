@@ -282,6 +282,10 @@ static int order_rules(struct grammar *g, struct qwick_err *e)
     o.reached[g->root] = 1;
     if (reach(&o, g->rules[g->root].node, e))
         goto done;
+    if (!g->productive[g->rules[g->root].node]) {
+        err_set(e, QWICK_ERR_USAGE, "%s: no text can match", g->name);
+        goto done;
+    }
     memset(o.state, NEW, g->n_nodes);
     for (uint32_t r = 0; r < g->n_rules; r++)
         if (o.reached[r] && g->productive[g->rules[r].node] &&
@@ -306,12 +310,8 @@ int grammar_finish(struct grammar *g, uint32_t root, struct qwick_err *e)
         return err_set(e, QWICK_ERR_USAGE, "%s: has no rule to begin with",
                        g->name);
     g->root = root;
-    if (!list_users(&c, e) && !find_properties(&c, e)) {
-        if (g->productive[g->rules[root].node])
-            rc = order_rules(g, e);
-        else
-            err_set(e, QWICK_ERR_USAGE, "%s: no text can match", g->name);
-    }
+    if (!list_users(&c, e) && !find_properties(&c, e))
+        rc = order_rules(g, e);
     free(c.begin);
     free(c.user);
     free(c.missing);

@@ -29,9 +29,10 @@ typedef uint32_t (*regex_class_fn)(void *ctx, struct grammar *g,
  * and \s also the other white space of ECMAScript), \t \n \r \f \v \0 \xHH
  * \uHHHH \u{H…} \cX, escaped punctuation, groups ( ), (?: ) and (?<name> ),
  * "|", and the repetitions * + ? {m} {m,} {m,n}, also with a ? behind them,
- * which does not change the language. "." is any code point except \n and \r.
- * Refused by name, with their position: back references, lookaround, \b \B,
- * \p, inline flags, possessive repetitions, and ^ or $ elsewhere.
+ * which does not change the language. "." is any code point except \n, \r,
+ * U+2028 and U+2029. Refused by name, with their position: back references,
+ * lookaround, \b \B, \p, inline flags, possessive repetitions, and ^ or $
+ * elsewhere.
  *
  * class_of makes the node of each code point; NULL: grammar_class. A JSON
  * schema passes a function that also admits the escapes of JSON strings.

@@ -1,0 +1,525 @@
+#include "text/grammar/automaton.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/hash.h"
+#include "base/rng.h"
+#include "text/grammar/automaton_int.h"
+
+/* Most places that are visited between two bytes. */
+enum { MAX_VISITED = 1 << 19 };
+
+static void fail_large(struct automaton *a)
+{
+    if (!a->err.code)
+        err_set(&a->err, QWICK_ERR_RUNTIME,
+                "constraint: is too ambiguous: the text can be at more than %u "
+                "places of the grammar",
+                AUTOMATON_MAX_PLACES);
+}
+
+/* ---- places between two bytes ---- */
+
+static int grow_seen(struct automaton *a)
+{
+    size_t cap = a->cap_seen ? 2 * a->cap_seen : 1024;
+    uint64_t *key = malloc(cap * sizeof *key);
+    uint32_t *at = calloc(cap, sizeof *at);
+    if (!key || !at) {
+        free(key);
+        free(at);
+        return err_oom(&a->err, cap * sizeof *key);
+    }
+    free(a->seen_key);
+    free(a->seen_at);
+    a->seen_key = key;
+    a->seen_at = at;
+    a->cap_seen = cap;
+    a->epoch = 1;
+    for (size_t i = 0; i < a->list.n; i++) {
+        uint64_t k = (uint64_t)a->list.v[i].frame << 32 | a->list.v[i].pc;
+        size_t h = hash_mix(k ^ a->states.seed, 0xa0761d6478bd642fu);
+        for (h &= cap - 1; at[h] == a->epoch; h = (h + 1) & (cap - 1))
+            ;
+        at[h] = a->epoch;
+        key[h] = k;
+    }
+    return 0;
+}
+
+static int push(struct automaton *a, struct places *p, struct place x)
+{
+    if (ARRAY_RESERVE(p->v, p->cap, p->n + 1, &a->err))
+        return -1;
+    p->v[p->n++] = x;
+    return 0;
+}
+
+/* Visit a place, unless it was visited since the last byte. */
+static int visit(struct automaton *a, uint32_t pc, uint32_t frame)
+{
+    if (2 * (a->list.n + 1) > a->cap_seen && grow_seen(a))
+        return -1;
+    uint64_t k = (uint64_t)frame << 32 | pc;
+    size_t mask = a->cap_seen - 1;
+    size_t h = hash_mix(k ^ a->states.seed, 0xa0761d6478bd642fu) & mask;
+    for (; a->seen_at[h] == a->epoch; h = (h + 1) & mask)
+        if (a->seen_key[h] == k)
+            return 0;
+    if (a->list.n >= MAX_VISITED) {
+        fail_large(a);
+        return -1;
+    }
+    a->seen_at[h] = a->epoch;
+    a->seen_key[h] = k;
+    return push(a, &a->list, (struct place){pc, frame});
+}
+
+/* Forget the visited places. */
+static void begin(struct automaton *a)
+{
+    a->list.n = a->out.n = 0;
+    a->accepts = false;
+    a->n_callers = 0;
+    if (++a->epoch == 0) {
+        memset(a->seen_at, 0, a->cap_seen * sizeof *a->seen_at);
+        a->epoch = 1;
+    }
+}
+
+/* ---- calls ---- */
+
+/* A heap of rules: the first in the order of rules on top. */
+static void heap_push(struct automaton *a, uint32_t rule)
+{
+    size_t i = a->n_heap++;
+    for (; i && a->heap[(i - 1) / 2] > rule; i = (i - 1) / 2)
+        a->heap[i] = a->heap[(i - 1) / 2];
+    a->heap[i] = rule;
+}
+
+static uint32_t heap_pop(struct automaton *a)
+{
+    uint32_t top = a->heap[0], last = a->heap[--a->n_heap];
+    size_t i = 0, kid;
+    while ((kid = 2 * i + 1) < a->n_heap) {
+        if (kid + 1 < a->n_heap && a->heap[kid + 1] < a->heap[kid])
+            kid++;
+        if (a->heap[kid] >= last)
+            break;
+        a->heap[i] = a->heap[kid];
+        i = kid;
+    }
+    if (a->n_heap)
+        a->heap[i] = last;
+    return top;
+}
+
+static int add_caller(struct automaton *a, uint32_t rule, struct place back)
+{
+    if (a->n_callers >= MAX_VISITED) {
+        fail_large(a);
+        return -1;
+    }
+    if (ARRAY_RESERVE(a->callers, a->cap_callers, a->n_callers + 1, &a->err))
+        return -1;
+    if (a->heads[rule] == NO_CALLER)
+        heap_push(a, rule);
+    a->callers[a->n_callers] =
+        (struct caller){.back = back, .next = a->heads[rule]};
+    a->heads[rule] = (uint32_t)a->n_callers++;
+    return 0;
+}
+
+/* Note a call of a rule from a place with this frame. A call at the end of a
+ * rule returns to where that rule returns. */
+static int call(struct automaton *a, uint32_t rule, uint32_t back,
+                uint32_t frame)
+{
+    while (a->code.v[back].op == OP_JUMP)
+        back = a->code.v[back].arg;
+    if (a->code.v[back].op != OP_RETURN)
+        return add_caller(a, rule, (struct place){back, frame});
+    const struct set *f = &a->frames.v[frame];
+    for (size_t i = 0; i < f->n; i++)
+        if (add_caller(a, rule, a->frames.places[f->off + i]))
+            return -1;
+    return 0;
+}
+
+static int by_frame(const void *x, const void *y)
+{
+    const struct place *a = x, *b = y;
+    if (a->frame != b->frame)
+        return a->frame < b->frame ? -1 : 1;
+    return a->pc < b->pc ? -1 : a->pc > b->pc;
+}
+
+static void sort_places(struct places *p)
+{
+    size_t m = 0;
+    if (p->n > 1)
+        qsort(p->v, p->n, sizeof *p->v, by_frame);
+    for (size_t i = 0; i < p->n; i++)
+        if (m == 0 || by_frame(&p->v[m - 1], &p->v[i]) != 0)
+            p->v[m++] = p->v[i];
+    p->n = m;
+}
+
+/* Enter the rule that comes first of those with callers. All its callers are
+ * known: they come before it in the order of rules. */
+static int enter(struct automaton *a)
+{
+    uint32_t rule = heap_pop(a), frame;
+    const struct code_rule *r = &a->code.rules[rule];
+    int rc = 0;
+    a->back.n = 0;
+    for (uint32_t i = a->heads[rule]; i != NO_CALLER; i = a->callers[i].next)
+        rc |= push(a, &a->back, a->callers[i].back);
+    a->heads[rule] = NO_CALLER;
+    if (rc)
+        return -1;
+    sort_places(&a->back);
+    frame = sets_find(&a->frames, a->back.v, a->back.n, false, &a->err);
+    if (frame == SETS_FAIL)
+        return -1;
+    for (uint32_t i = 0; i < r->n_ranges; i++)
+        if (push(a, &a->out,
+                 (struct place){a->code.first_ranges[r->ranges + i], frame}))
+            return -1;
+    for (uint32_t i = 0; i < r->n_calls; i++) {
+        const struct first_call *f = &a->code.first_calls[r->calls + i];
+        if (call(a, f->rule, f->back, frame))
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- states ---- */
+
+/* Follow one visited place as far as no byte is needed. */
+static int follow(struct automaton *a, struct place x)
+{
+    const struct instr *i = &a->code.v[x.pc];
+    const struct set *f = &a->frames.v[x.frame];
+    switch ((enum op)i->op) {
+    case OP_RANGE:
+        return push(a, &a->out, x);
+    case OP_SPLIT:
+        return visit(a, x.pc + 1, x.frame) || visit(a, i->arg, x.frame) ? -1
+                                                                        : 0;
+    case OP_JUMP:
+        return visit(a, i->arg, x.frame);
+    case OP_CALL:
+        if (a->code.rules[i->arg].nullable && visit(a, x.pc + 1, x.frame))
+            return -1;
+        return call(a, i->arg, x.pc + 1, x.frame);
+    case OP_RETURN:
+        for (size_t k = 0; k < f->n; k++) {
+            struct place back = a->frames.places[f->off + k];
+            if (visit(a, back.pc, back.frame))
+                return -1;
+        }
+        return 0;
+    case OP_ACCEPT:
+        a->accepts = true;
+        return 0;
+    }
+    return 0;
+}
+
+static void drop_calls(struct automaton *a)
+{
+    while (a->n_heap)
+        a->heads[a->heap[--a->n_heap]] = NO_CALLER;
+}
+
+static uint32_t find_state(struct automaton *a)
+{
+    size_t cap = a->states.cap, n = a->code.n_classes;
+    if (a->out.n > AUTOMATON_MAX_PLACES) {
+        fail_large(a);
+        return AUTOMATON_DEAD;
+    }
+    uint32_t s = sets_find(&a->states, a->out.v, a->out.n, a->accepts, &a->err);
+    if (s == SETS_FAIL)
+        return AUTOMATON_DEAD;
+    if (a->states.cap > a->cap_next) {
+        cap = a->states.cap;
+        uint32_t *next = realloc(a->next, cap * n * sizeof *next);
+        if (!next) {
+            err_oom(&a->err, cap * n * sizeof *next);
+            return AUTOMATON_DEAD;
+        }
+        memset(next + a->cap_next * n, 0,
+               (cap - a->cap_next) * n * sizeof *next);
+        a->next = next;
+        a->cap_next = cap;
+    }
+    return s;
+}
+
+/* The state of the visited places. */
+static uint32_t close_places(struct automaton *a)
+{
+    int rc = 0;
+    for (size_t i = 0; !rc && i < a->list.n; i++)
+        rc = follow(a, a->list.v[i]);
+    while (!rc && a->n_heap)
+        rc = enter(a);
+    drop_calls(a);
+    if (rc)
+        return AUTOMATON_DEAD;
+    sort_places(&a->out);
+    return find_state(a);
+}
+
+static uint32_t advance(struct automaton *a, uint32_t state, unsigned char byte)
+{
+    const struct set *s = &a->states.v[state];
+    begin(a);
+    for (size_t i = 0; i < s->n; i++) {
+        struct place x = a->states.places[s->off + i];
+        const struct instr *in = &a->code.v[x.pc];
+        if (in->lo <= byte && byte <= in->hi && visit(a, x.pc + 1, x.frame))
+            return AUTOMATON_DEAD;
+    }
+    return close_places(a);
+}
+
+uint32_t automaton_advance(struct automaton *a, uint32_t state,
+                           unsigned char byte)
+{
+    size_t at = state * a->code.n_classes + a->code.class_of[byte];
+    if (a->next[at])
+        return a->next[at] - 1;
+    if (a->err.code)
+        return AUTOMATON_DEAD;
+    uint32_t to = advance(a, state, byte);
+    if (!a->err.code)
+        a->next[at] = to + 1;
+    return to;
+}
+
+/* ---- making an automaton ---- */
+
+static int start(struct automaton *a, struct qwick_err *e)
+{
+    static const struct place bottom = {.pc = CODE_ACCEPT};
+    size_t n_rules = a->code.n_rules;
+    a->heads = malloc((n_rules + 1) * sizeof *a->heads);
+    a->heap = malloc((n_rules + 1) * sizeof *a->heap);
+    if (!a->heads || !a->heap)
+        return err_oom(e, n_rules * sizeof *a->heads);
+    for (size_t i = 0; i < n_rules; i++)
+        a->heads[i] = NO_CALLER;
+    a->states.seed = a->frames.seed = rng_random_seed();
+    sets_find(&a->frames, &bottom, 1, false, &a->err);
+    begin(a);
+    if (!a->err.code && find_state(a) == AUTOMATON_DEAD && !grow_seen(a) &&
+        !add_caller(a, a->code.root, bottom)) {
+        a->accepts = a->code.rules[a->code.root].nullable;
+        a->start = close_places(a);
+    }
+    return automaton_error(a, e);
+}
+
+int automaton_create(struct automaton **out, const struct grammar *g,
+                     struct qwick_err *e)
+{
+    *out = NULL;
+    struct automaton *a = calloc(1, sizeof *a);
+    if (!a)
+        return err_oom(e, sizeof *a);
+    if (code_build(&a->code, g, e) || start(a, e)) {
+        automaton_free(a);
+        return -1;
+    }
+    *out = a;
+    return 0;
+}
+
+void automaton_free(struct automaton *a)
+{
+    if (!a)
+        return;
+    code_free(&a->code);
+    sets_free(&a->states);
+    sets_free(&a->frames);
+    free(a->next);
+    free(a->list.v);
+    free(a->out.v);
+    free(a->back.v);
+    free(a->seen_key);
+    free(a->seen_at);
+    free(a->heads);
+    free(a->callers);
+    free(a->heap);
+    free(a);
+}
+
+/* ---- looking at states ---- */
+
+uint32_t automaton_start(const struct automaton *a)
+{
+    return a->start;
+}
+
+bool automaton_accepts(const struct automaton *a, uint32_t state)
+{
+    return a->states.v[state].accepts;
+}
+
+bool automaton_is_final(const struct automaton *a, uint32_t state)
+{
+    return a->states.v[state].accepts && a->states.v[state].n == 0;
+}
+
+void automaton_bytes(const struct automaton *a, uint32_t state,
+                     unsigned char bytes[256])
+{
+    const struct set *s = &a->states.v[state];
+    memset(bytes, 0, 256);
+    for (size_t i = 0; i < s->n; i++) {
+        const struct instr *in = &a->code.v[a->states.places[s->off + i].pc];
+        memset(bytes + in->lo, 1, (size_t)in->hi - in->lo + 1);
+    }
+}
+
+int automaton_error(const struct automaton *a, struct qwick_err *e)
+{
+    if (!a->err.code)
+        return 0;
+    if (e)
+        *e = a->err;
+    return -1;
+}
+
+/* ---- groups ---- */
+
+/* The end of the group that begins at place i of a state. */
+static size_t group_end(const struct automaton *a, const struct set *s,
+                        size_t i)
+{
+    const struct place *p = a->states.places + s->off;
+    uint32_t frame = p[i].frame;
+    while (i < s->n && p[i].frame == frame)
+        i++;
+    return i;
+}
+
+size_t automaton_groups(const struct automaton *a, uint32_t state)
+{
+    const struct set *s = &a->states.v[state];
+    size_t n = 0;
+    for (size_t i = 0; i < s->n; i = group_end(a, s, i))
+        n++;
+    return n;
+}
+
+void automaton_group(struct automaton *a, uint32_t state, size_t i,
+                     struct automaton_group *out)
+{
+    struct set s = a->states.v[state];
+    size_t from = 0, to;
+    *out = (struct automaton_group){0};
+    while (i-- > 0)
+        from = group_end(a, &s, from);
+    to = group_end(a, &s, from);
+    uint32_t frame = a->states.places[s.off + from].frame;
+    begin(a);
+    for (size_t k = from; k < to; k++)
+        if (push(a, &a->out, (struct place){a->states.places[s.off + k].pc, 0}))
+            return;
+    out->local = find_state(a);
+    struct set f = a->frames.v[frame];
+    begin(a);
+    for (size_t k = 0; k < f.n; k++) {
+        struct place back = a->frames.places[f.off + k];
+        if (visit(a, back.pc, back.frame))
+            return;
+    }
+    out->after = close_places(a);
+}
+
+/* ---- memory ---- */
+
+static size_t bytes_of(const struct sets *s)
+{
+    return s->cap * (sizeof *s->v + 2 * sizeof(uint32_t)) +
+           s->cap_places * sizeof *s->places;
+}
+
+size_t automaton_bytes_used(const struct automaton *a)
+{
+    return bytes_of(&a->states) + bytes_of(&a->frames) +
+           a->cap_next * a->code.n_classes * sizeof *a->next;
+}
+
+/* Note the frames that the states use, and the frames that those return to. A
+ * frame is made after those that it returns to. */
+static void mark_frames(const struct automaton *a, const uint32_t *states,
+                        size_t n, uint32_t *map)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct set *s = &a->states.v[states[i]];
+        for (size_t k = 0; k < s->n; k++)
+            map[a->states.places[s->off + k].frame] = 1;
+    }
+    map[0] = 1;
+    for (size_t i = a->frames.n; i-- > 1;) {
+        const struct set *f = &a->frames.v[i];
+        for (size_t k = 0; map[i] && k < f->n; k++)
+            map[a->frames.places[f->off + k].frame] = 1;
+    }
+}
+
+/* Copy a set into `to` with its frames renamed by map. */
+static uint32_t copy_set(struct automaton *a, const struct sets *from,
+                         struct sets *to, uint32_t i, const uint32_t *map)
+{
+    const struct set *s = &from->v[i];
+    a->out.n = 0;
+    for (size_t k = 0; k < s->n; k++) {
+        struct place x = from->places[s->off + k];
+        x.frame = map[x.frame];
+        if (push(a, &a->out, x))
+            return SETS_FAIL;
+    }
+    /* new numbers are in another order */
+    sort_places(&a->out);
+    return sets_find(to, a->out.v, a->out.n, s->accepts, &a->err);
+}
+
+int automaton_tidy(struct automaton *a, uint32_t *states, size_t n,
+                   struct qwick_err *e)
+{
+    struct sets old_states = a->states, old_frames = a->frames;
+    uint32_t *map = calloc(old_frames.n, sizeof *map), new_start;
+    if (!map)
+        return err_oom(e, old_frames.n * sizeof *map);
+    mark_frames(a, states, n, map);
+    mark_frames(a, &a->start, 1, map);
+    a->states = (struct sets){.seed = old_states.seed};
+    a->frames = (struct sets){.seed = old_frames.seed};
+    map[0] = 0;
+    for (uint32_t i = 0; i < old_frames.n; i++)
+        if (map[i] || i == 0)
+            map[i] = copy_set(a, &old_frames, &a->frames, i, map);
+    copy_set(a, &old_states, &a->states, AUTOMATON_DEAD, map);
+    new_start = copy_set(a, &old_states, &a->states, a->start, map);
+    for (size_t i = 0; i < n && !a->err.code; i++)
+        states[i] = copy_set(a, &old_states, &a->states, states[i], map);
+    a->start = new_start;
+    free(map);
+    sets_free(&old_states);
+    sets_free(&old_frames);
+    free(a->next);
+    a->cap_next = a->states.cap;
+    a->next = calloc(a->cap_next * a->code.n_classes + 1, sizeof *a->next);
+    if (!a->next && !a->err.code)
+        err_oom(&a->err, a->cap_next * a->code.n_classes * sizeof *a->next);
+    return automaton_error(a, e);
+}

@@ -1,0 +1,91 @@
+/* Runs a grammar over bytes. A state stands for everything that is known about
+ * the text so far: the set of places in the grammar where it can be, each with
+ * the rules that it is inside of. So ambiguous grammars need no backtracking,
+ * and recursion may be as deep as memory allows.
+ *
+ * States are made when they are first reached, and found again: a state is a
+ * number, and a transition that was taken before is one look-up. The stack of a
+ * place is a frame: the set of places to return to when the current rule ends,
+ * each with a frame of its own (the graph-structured stack of Tomita 1986, with
+ * equal frames shared). A call at the end of a rule needs no frame, so lists
+ * that are written with recursion at their end do not grow.
+ *
+ * Every state can be completed: there is a text that leads from it to a state
+ * that accepts.
+ *
+ * Memory is bounded: automaton_tidy drops the states that nobody holds. */
+#ifndef TEXT_AUTOMATON_H
+#define TEXT_AUTOMATON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct grammar;
+struct automaton;
+
+/* The state after a byte that the grammar does not admit. */
+#define AUTOMATON_DEAD 0u
+
+/* Limits of an automaton. */
+#define AUTOMATON_MAX_CODE   (1u << 20)  /* instructions of the whole grammar */
+#define AUTOMATON_MAX_PLACES (1u << 16)  /* places of one state */
+#define AUTOMATON_MAX_MEMORY (24u << 20) /* bytes of states and frames */
+
+/* Compile a grammar that grammar_finish accepted. The automaton does not need
+ * the grammar afterwards. QWICK_ERR_USAGE if it is too large. */
+int automaton_create(struct automaton **out, const struct grammar *g,
+                     struct qwick_err *e);
+void automaton_free(struct automaton *a);
+
+/* The state before the first byte. */
+uint32_t automaton_start(const struct automaton *a);
+
+/* Return the state after one more byte, AUTOMATON_DEAD if there is none.
+ * On failure returns AUTOMATON_DEAD, and automaton_error says why. */
+uint32_t automaton_advance(struct automaton *a, uint32_t state,
+                           unsigned char byte);
+
+/* Whether the text may end in this state. */
+bool automaton_accepts(const struct automaton *a, uint32_t state);
+
+/* Whether nothing may follow in this state. */
+bool automaton_is_final(const struct automaton *a, uint32_t state);
+
+/* Write the bytes that a state admits to bytes[256], nonzero for each. */
+void automaton_bytes(const struct automaton *a, uint32_t state,
+                     unsigned char bytes[256]);
+
+/* The first failure since the automaton was made: out of memory, or a state
+ * with more than AUTOMATON_MAX_PLACES places (QWICK_ERR_RUNTIME). Returns 0 if
+ * there was none. */
+int automaton_error(const struct automaton *a, struct qwick_err *e);
+
+/* ---- parts of a state ---- */
+
+/* A state is the union of groups: the places that share a frame. What a group
+ * admits before it leaves its rule depends on the places alone. */
+struct automaton_group {
+    uint32_t local; /* the state of the same places in a text that ends with
+                       the rule: it accepts where the rule can end */
+    uint32_t after; /* the state after the end of the rule */
+};
+
+/* Return the number of groups of a state, and write group i to *out. On failure
+ * automaton_error says why. */
+size_t automaton_groups(const struct automaton *a, uint32_t state);
+void automaton_group(struct automaton *a, uint32_t state, size_t i,
+                     struct automaton_group *out);
+
+/* ---- memory ---- */
+
+/* Bytes of states and frames. */
+size_t automaton_bytes_used(const struct automaton *a);
+
+/* Drop all states except states[0..n), which get new numbers. */
+int automaton_tidy(struct automaton *a, uint32_t *states, size_t n,
+                   struct qwick_err *e);
+
+#endif

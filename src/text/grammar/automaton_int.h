@@ -1,0 +1,125 @@
+/* What the files of an automaton share. */
+#ifndef TEXT_AUTOMATON_INT_H
+#define TEXT_AUTOMATON_INT_H
+
+#include "base/hashmap.h"
+#include "text/grammar/automaton.h"
+
+/* ---- code: a grammar as instructions for a set of places ---- */
+
+enum op {
+    OP_ACCEPT, /* the text ends here; only at CODE_ACCEPT */
+    OP_RANGE,  /* a byte from lo to hi, then the next instruction */
+    OP_SPLIT,  /* both the next instruction and arg */
+    OP_JUMP,   /* arg */
+    OP_CALL,   /* the text of rule arg, then the next instruction */
+    OP_RETURN  /* the end of a rule */
+};
+
+struct instr {
+    uint8_t op, lo, hi;
+    uint32_t arg;
+};
+
+#define CODE_ACCEPT 0u
+
+/* A call at the beginning of a rule. */
+struct first_call {
+    uint32_t rule, back; /* back: instruction after the call */
+};
+
+/* Rules in an order in which a rule comes before those that its texts can begin
+ * with. */
+struct code_rule {
+    uint32_t entry;
+    bool nullable;
+    uint32_t ranges, n_ranges; /* in first_ranges: the instructions that the
+                                  first byte can match */
+    uint32_t calls, n_calls;   /* in first_calls */
+};
+
+struct code {
+    struct instr *v;
+    size_t n, cap;
+    struct code_rule *rules;
+    size_t n_rules;
+    uint32_t root;
+    uint32_t *first_ranges;
+    size_t n_first_ranges, cap_first_ranges;
+    struct first_call *first_calls;
+    size_t n_first_calls, cap_first_calls;
+    unsigned char class_of[256]; /* bytes of one class are never told apart */
+    size_t n_classes;
+};
+
+/* Compile a finished grammar. On failure, too, code_free must be called. */
+int code_build(struct code *c, const struct grammar *g, struct qwick_err *e);
+void code_free(struct code *c);
+
+/* ---- sets of places ---- */
+
+struct place {
+    uint32_t pc, frame;
+};
+
+/* Sets that are shared by content: states, and frames. */
+struct set {
+    size_t off;
+    uint32_t n;
+    bool accepts;
+};
+
+struct sets {
+    struct set *v;
+    size_t n, cap;
+    struct place *places;
+    size_t n_places, cap_places;
+    struct hashmap map;
+    uint64_t seed;
+};
+
+/* Return the set of these places, or SETS_FAIL with *e set. */
+#define SETS_FAIL UINT32_MAX
+uint32_t sets_find(struct sets *s, const struct place *places, size_t n,
+                   bool accepts, struct qwick_err *e);
+void sets_free(struct sets *s);
+
+struct caller {
+    struct place back;
+    uint32_t next;
+};
+
+#define NO_CALLER UINT32_MAX
+
+/* A growing list of places. */
+struct places {
+    struct place *v;
+    size_t n, cap;
+};
+
+struct automaton {
+    struct code code;
+    struct sets states; /* 0: dead */
+    struct sets frames; /* 0: the bottom, whose return is CODE_ACCEPT */
+    uint32_t *next;     /* [cap_next, n_classes] state after a byte, plus 1; 0:
+                           not known yet */
+    size_t cap_next;
+    uint32_t start;
+    struct qwick_err err;
+    /* memory of close_places */
+    struct places list; /* places reached without a byte */
+    struct places out;  /* those of them that wait for a byte */
+    struct places back; /* returns of a frame while it is made */
+    uint64_t *seen_key; /* [cap_seen] the places of list, as a hash table */
+    uint32_t *seen_at;  /* [cap_seen] epoch of the entry */
+    size_t cap_seen;
+    uint32_t epoch;
+    bool accepts;
+    uint32_t *heads; /* [n_rules] list of callers */
+    struct caller *callers;
+    size_t n_callers, cap_callers;
+    uint32_t *heap; /* [n_rules] rules with callers, the first one on top */
+    size_t n_heap;
+};
+
+#endif

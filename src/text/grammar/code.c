@@ -1,0 +1,401 @@
+/* A grammar as instructions (Thompson 1968), one block for each rule. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/utf8.h"
+#include "text/grammar/automaton_int.h"
+#include "text/grammar/grammar_int.h"
+
+struct builder {
+    struct code *c;
+    const struct grammar *g;
+    uint32_t *index; /* [g->n_rules] position of a rule in the order */
+    struct qwick_err *e;
+};
+
+static int emit_node(struct builder *b, uint32_t node);
+
+static int put(struct builder *b, struct instr i)
+{
+    struct code *c = b->c;
+    if (c->n >= AUTOMATON_MAX_CODE)
+        return err_set(b->e, QWICK_ERR_USAGE,
+                       "%s: is too large: its automaton has more than %u "
+                       "instructions (large repetitions of large parts?)",
+                       b->g->name, AUTOMATON_MAX_CODE);
+    if (ARRAY_RESERVE(c->v, c->cap, c->n + 1, b->e))
+        return -1;
+    c->v[c->n++] = i;
+    return 0;
+}
+
+static int put_range(struct builder *b, unsigned lo, unsigned hi)
+{
+    return put(b, (struct instr){
+                      .op = OP_RANGE, .lo = (uint8_t)lo, .hi = (uint8_t)hi});
+}
+
+/* Alternatives: each but the last begins with a split to the next and ends with
+ * a jump to the end. The jumps form a list by their arg until the end is
+ * known. */
+struct fork {
+    uint32_t split; /* split of the current alternative, 0: none */
+    uint32_t jump;  /* last jump, 0: none */
+};
+
+static int fork_next(struct builder *b, struct fork *f, bool last)
+{
+    struct code *c = b->c;
+    if (f->split) {
+        uint32_t at = (uint32_t)c->n;
+        if (put(b, (struct instr){.op = OP_JUMP, .arg = f->jump}))
+            return -1;
+        f->jump = at;
+        c->v[f->split].arg = (uint32_t)c->n;
+    }
+    f->split = last ? 0 : (uint32_t)c->n;
+    return last ? 0 : put(b, (struct instr){.op = OP_SPLIT});
+}
+
+static void fork_end(struct builder *b, struct fork *f)
+{
+    struct code *c = b->c;
+    for (uint32_t at = f->jump, next; at; at = next) {
+        next = c->v[at].arg;
+        c->v[at].arg = (uint32_t)c->n;
+    }
+}
+
+/* ---- classes ---- */
+
+/* Ranges of bytes that a range of code points needs one after the other. */
+struct sequence {
+    unsigned char lo[4], hi[4];
+    size_t n;
+};
+
+struct sequences {
+    struct sequence *v;
+    size_t n, cap;
+};
+
+static int put_sequence(struct builder *b, struct sequences *s, uint32_t lo,
+                        uint32_t hi)
+{
+    struct sequence q;
+    if (ARRAY_RESERVE(s->v, s->cap, s->n + 1, b->e))
+        return -1;
+    q.n = utf8_encode(lo, (char *)q.lo);
+    utf8_encode(hi, (char *)q.hi);
+    s->v[s->n++] = q;
+    return 0;
+}
+
+/* Cut lo..hi into ranges whose encodings have equal length and differ freely in
+ * their last bytes: then the bytes of the encodings are independent. */
+static int split_range(struct builder *b, struct sequences *s, uint32_t lo,
+                       uint32_t hi)
+{
+    static const uint32_t last[] = {0x7F, 0x7FF, 0xFFFF};
+    for (size_t i = 0; i < 3; i++)
+        if (lo <= last[i] && hi > last[i])
+            return split_range(b, s, lo, last[i]) ||
+                           split_range(b, s, last[i] + 1, hi)
+                       ? -1
+                       : 0;
+    for (unsigned bits = 6; hi > 0x7F && bits <= 18; bits += 6) {
+        uint32_t m = (1u << bits) - 1;
+        if ((lo & ~m) == (hi & ~m))
+            continue;
+        if (lo & m)
+            return split_range(b, s, lo, lo | m) ||
+                           split_range(b, s, (lo | m) + 1, hi)
+                       ? -1
+                       : 0;
+        if ((hi & m) != m)
+            return split_range(b, s, lo, (hi & ~m) - 1) ||
+                           split_range(b, s, hi & ~m, hi)
+                       ? -1
+                       : 0;
+    }
+    return put_sequence(b, s, lo, hi);
+}
+
+static int emit_class(struct builder *b, const struct node *v)
+{
+    const struct grammar_range *r = node_data(b->g, v);
+    struct sequences s = {0};
+    struct fork f = {0};
+    int rc = 0;
+    for (size_t i = 0; !rc && i < v->len / sizeof *r; i++)
+        rc = split_range(b, &s, r[i].lo, r[i].hi);
+    for (size_t i = 0; !rc && i < s.n; i++) {
+        rc = fork_next(b, &f, i + 1 == s.n);
+        for (size_t k = 0; !rc && k < s.v[i].n; k++)
+            rc = put_range(b, s.v[i].lo[k], s.v[i].hi[k]);
+    }
+    fork_end(b, &f);
+    free(s.v);
+    return rc;
+}
+
+/* ---- nodes ---- */
+
+static int emit_bytes(struct builder *b, const struct node *v)
+{
+    const unsigned char *p = node_data(b->g, v);
+    for (size_t i = 0; i < v->len; i++)
+        if (put_range(b, p[i], p[i]))
+            return -1;
+    return 0;
+}
+
+static int emit_alt(struct builder *b, const struct node *v)
+{
+    size_t n = node_n_kids(v), left = 0;
+    struct fork f = {0};
+    for (size_t i = 0; i < n; i++)
+        left += b->g->productive[node_kids(b->g, v)[i]];
+    for (size_t i = 0; i < n; i++) {
+        uint32_t kid = node_kids(b->g, v)[i];
+        if (!b->g->productive[kid])
+            continue;
+        if (fork_next(b, &f, --left == 0) || emit_node(b, kid))
+            return -1;
+    }
+    fork_end(b, &f);
+    return 0;
+}
+
+static int emit_repeat(struct builder *b, const struct node *v)
+{
+    const uint32_t *p = node_kids(b->g, v);
+    uint32_t node = p[0], min = p[1], max = p[2];
+    struct code *c = b->c;
+    if (!b->g->productive[node])
+        return 0; /* zero times */
+    for (uint32_t i = 0; i < min; i++)
+        if (emit_node(b, node))
+            return -1;
+    if (max == GRAMMAR_UNBOUNDED) {
+        uint32_t split = (uint32_t)c->n;
+        if (put(b, (struct instr){.op = OP_SPLIT}) || emit_node(b, node) ||
+            put(b, (struct instr){.op = OP_JUMP, .arg = split}))
+            return -1;
+        c->v[split].arg = (uint32_t)c->n;
+        return 0;
+    }
+    uint32_t last = 0; /* splits to the end form a list by their arg */
+    for (uint32_t i = min; i < max; i++) {
+        uint32_t split = (uint32_t)c->n;
+        if (put(b, (struct instr){.op = OP_SPLIT, .arg = last}) ||
+            emit_node(b, node))
+            return -1;
+        last = split;
+    }
+    struct fork f = {.jump = last};
+    fork_end(b, &f);
+    return 0;
+}
+
+/* The instructions of edge i: a split unless it is the last of its state, a
+ * range unless it ends the text, and a jump. */
+static size_t edge_size(const struct dfa_edge *d, size_t n, size_t i)
+{
+    return 1u + (d[i].lo <= d[i].hi) +
+           (i + 1 < n && d[i + 1].from == d[i].from);
+}
+
+static int emit_dfa(struct builder *b, const struct node *v)
+{
+    const struct dfa_edge *d = node_data(b->g, v);
+    size_t n = v->len / sizeof *d, n_states = n ? d[n - 1].from + 1u : 0;
+    uint32_t *label = calloc(n_states + 1, sizeof *label);
+    uint32_t at = (uint32_t)b->c->n;
+    int rc = 0;
+    if (!label)
+        return err_oom(b->e, n_states * sizeof *label);
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 || d[i].from != d[i - 1].from)
+            label[d[i].from] = at;
+        at += (uint32_t)edge_size(d, n, i);
+    }
+    for (size_t i = 0; !rc && i < n; i++) {
+        bool ends = d[i].lo > d[i].hi;
+        if (i + 1 < n && d[i + 1].from == d[i].from)
+            rc = put(b, (struct instr){
+                            .op = OP_SPLIT,
+                            .arg = (uint32_t)(b->c->n + edge_size(d, n, i))});
+        if (!rc && !ends)
+            rc = put_range(b, d[i].lo, d[i].hi);
+        if (!rc)
+            rc = put(b, (struct instr){.op = OP_JUMP,
+                                       .arg = ends ? at : label[d[i].to]});
+    }
+    free(label);
+    return rc;
+}
+
+static int emit_seq(struct builder *b, const struct node *v)
+{
+    for (size_t i = 0; i < node_n_kids(v); i++)
+        if (emit_node(b, node_kids(b->g, v)[i]))
+            return -1;
+    return 0;
+}
+
+/* Emit a productive node. Recursion is bounded by GRAMMAR_MAX_DEPTH. */
+static int emit_node(struct builder *b, uint32_t node)
+{
+    const struct node *v = &b->g->nodes[node];
+    switch (v->type) {
+    case NODE_BYTES:
+        return emit_bytes(b, v);
+    case NODE_CLASS:
+        return emit_class(b, v);
+    case NODE_SEQ:
+        return emit_seq(b, v);
+    case NODE_ALT:
+        return emit_alt(b, v);
+    case NODE_REPEAT:
+        return emit_repeat(b, v);
+    case NODE_DFA:
+        return emit_dfa(b, v);
+    case NODE_REF:
+        return put(b, (struct instr){.op = OP_CALL,
+                                     .arg = b->index[*node_kids(b->g, v)]});
+    default: /* NODE_EMPTY */
+        return 0;
+    }
+}
+
+/* ---- rules ---- */
+
+/* Find the ranges and calls that a rule can begin with. seen [n of code] holds
+ * the rule that visited an instruction, plus 1. */
+static int find_firsts(struct builder *b, uint32_t rule, uint32_t *seen,
+                       uint32_t *todo)
+{
+    struct code *c = b->c;
+    struct code_rule *r = &c->rules[rule];
+    size_t n = 0;
+    r->ranges = (uint32_t)c->n_first_ranges;
+    r->calls = (uint32_t)c->n_first_calls;
+    todo[n++] = r->entry;
+    while (n) {
+        uint32_t pc = todo[--n];
+        const struct instr *i = &c->v[pc];
+        if (seen[pc] == rule + 1)
+            continue;
+        seen[pc] = rule + 1;
+        switch ((enum op)i->op) {
+        case OP_RANGE:
+            if (ARRAY_RESERVE(c->first_ranges, c->cap_first_ranges,
+                              c->n_first_ranges + 1, b->e))
+                return -1;
+            c->first_ranges[c->n_first_ranges++] = pc;
+            break;
+        case OP_SPLIT:
+            todo[n++] = pc + 1;
+            todo[n++] = i->arg;
+            break;
+        case OP_JUMP:
+            todo[n++] = i->arg;
+            break;
+        case OP_CALL:
+            if (ARRAY_RESERVE(c->first_calls, c->cap_first_calls,
+                              c->n_first_calls + 1, b->e))
+                return -1;
+            c->first_calls[c->n_first_calls++] =
+                (struct first_call){.rule = i->arg, .back = pc + 1};
+            if (c->rules[i->arg].nullable)
+                todo[n++] = pc + 1;
+            break;
+        case OP_RETURN:
+        case OP_ACCEPT:
+            break;
+        }
+    }
+    r->n_ranges = (uint32_t)c->n_first_ranges - r->ranges;
+    r->n_calls = (uint32_t)c->n_first_calls - r->calls;
+    return 0;
+}
+
+static int find_all_firsts(struct builder *b)
+{
+    struct code *c = b->c;
+    uint32_t *seen = calloc(c->n, sizeof *seen);
+    uint32_t *todo = malloc((2 * c->n + 2) * sizeof *todo);
+    int rc = seen && todo ? 0 : err_oom(b->e, 3 * c->n * sizeof *seen);
+    for (uint32_t r = 0; !rc && r < c->n_rules; r++)
+        rc = find_firsts(b, r, seen, todo);
+    free(seen);
+    free(todo);
+    return rc;
+}
+
+static int emit_rules(struct builder *b)
+{
+    const struct grammar *g = b->g;
+    struct code *c = b->c;
+    for (size_t i = 0; i < g->n_order; i++) {
+        uint32_t node = g->rules[g->order[i]].node;
+        c->rules[i].entry = (uint32_t)c->n;
+        c->rules[i].nullable = g->nullable[node];
+        /* nothing refers to a rule that admits no text */
+        if ((g->productive[node] && emit_node(b, node)) ||
+            put(b, (struct instr){.op = OP_RETURN}))
+            return -1;
+    }
+    return 0;
+}
+
+static void classify_bytes(struct code *c)
+{
+    unsigned char begins[257] = {0};
+    for (size_t i = 0; i < c->n; i++)
+        if (c->v[i].op == OP_RANGE) {
+            begins[c->v[i].lo] = 1;
+            begins[c->v[i].hi + 1] = 1;
+        }
+    c->n_classes = 1;
+    for (size_t i = 0; i < 256; i++) {
+        if (i && begins[i])
+            c->n_classes++;
+        c->class_of[i] = (unsigned char)(c->n_classes - 1);
+    }
+}
+
+int code_build(struct code *c, const struct grammar *g, struct qwick_err *e)
+{
+    struct builder b = {.c = c, .g = g, .e = e};
+    int rc = -1;
+    *c = (struct code){.n_rules = g->n_order};
+    b.index = calloc(g->n_rules + 1, sizeof *b.index);
+    c->rules = calloc(g->n_order + 1, sizeof *c->rules);
+    if (!b.index || !c->rules) {
+        err_oom(e, g->n_rules * sizeof *c->rules);
+        goto done;
+    }
+    for (size_t i = 0; i < g->n_order; i++)
+        b.index[g->order[i]] = (uint32_t)i;
+    c->root = b.index[g->root];
+    if (put(&b, (struct instr){.op = OP_ACCEPT}) || emit_rules(&b) ||
+        find_all_firsts(&b))
+        goto done;
+    classify_bytes(c);
+    rc = 0;
+done:
+    free(b.index);
+    return rc;
+}
+
+void code_free(struct code *c)
+{
+    free(c->v);
+    free(c->rules);
+    free(c->first_ranges);
+    free(c->first_calls);
+    *c = (struct code){0};
+}

@@ -1,0 +1,533 @@
+#include "text/grammar/regex.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/utf8.h"
+#include "text/grammar/grammar_int.h"
+
+/* Groups inside groups. The parser recurses once for each. */
+enum { MAX_GROUPS = 200 };
+
+/* A growing list of nodes: the parts of a sequence, or its alternatives. */
+struct list {
+    uint32_t *v;
+    size_t n, cap;
+};
+
+/* The ranges of a class while it is read. */
+struct ranges {
+    struct grammar_range *v;
+    size_t n, cap;
+};
+
+struct parser {
+    struct grammar *g;
+    const char *where;
+    const char *p, *end; /* text that is not read yet */
+    size_t at;           /* characters read so far */
+    unsigned depth;
+    enum regex_mode mode;
+    regex_class_fn class_of;
+    void *ctx;
+};
+
+static const struct grammar_range digits[] = {{'0', '9'}};
+static const struct grammar_range words[] = {
+    {'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+/* White space and line ends of ECMAScript. */
+static const struct grammar_range spaces[] = {
+    {0x09, 0x0D},     {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680},
+    {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F},
+    {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+static const struct grammar_range line_ends[] = {
+    {'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
+
+#define COUNT(v) (sizeof(v) / sizeof *(v))
+
+/* ---- reading ---- */
+
+static uint32_t fail_at(struct parser *x, size_t at, const char *what)
+{
+    return x->where ? grammar_fail(x->g, "%s: character %zu: %s", x->where,
+                                   at + 1, what)
+                    : grammar_fail(x->g, "character %zu: %s", at + 1, what);
+}
+
+static uint32_t fail(struct parser *x, const char *what)
+{
+    return fail_at(x, x->at, what);
+}
+
+static bool failed(const struct parser *x)
+{
+    return x->g->err.code != QWICK_OK;
+}
+
+static bool peek(const struct parser *x, char c)
+{
+    return x->p < x->end && *x->p == c;
+}
+
+static bool skip(struct parser *x, char c)
+{
+    if (!peek(x, c))
+        return false;
+    x->p++;
+    x->at++;
+    return true;
+}
+
+/* Read a character. The text is not at its end. */
+static uint32_t next(struct parser *x)
+{
+    uint32_t cp = 0;
+    size_t n = utf8_decode(x->p, (size_t)(x->end - x->p), &cp, NULL);
+    if (n == 0) {
+        fail(x, "is not valid UTF-8");
+        n = 1;
+    }
+    x->p += n;
+    x->at++;
+    return cp;
+}
+
+static int add_node(struct parser *x, struct list *l, uint32_t node)
+{
+    if (ARRAY_RESERVE(l->v, l->cap, l->n + 1, NULL)) {
+        grammar_oom(x->g, l->n * sizeof *l->v);
+        return -1;
+    }
+    l->v[l->n++] = node;
+    return 0;
+}
+
+static void add_range(struct parser *x, struct ranges *r, uint32_t lo,
+                      uint32_t hi)
+{
+    if (ARRAY_RESERVE(r->v, r->cap, r->n + 1, NULL))
+        grammar_oom(x->g, r->n * sizeof *r->v);
+    else
+        r->v[r->n++] = (struct grammar_range){lo, hi};
+}
+
+/* ---- classes ---- */
+
+/* The node of one code point of the ranges. */
+static uint32_t class_node(struct parser *x, const struct grammar_range *r,
+                           size_t n, bool negated)
+{
+    if (!x->class_of)
+        return grammar_class(x->g, r, n, negated);
+    struct grammar_range *out = malloc((2 * n + 4) * sizeof *out);
+    if (!out)
+        return grammar_oom(x->g, n * sizeof *out);
+    size_t m = ranges_normalise(out, r, n, negated);
+    uint32_t node =
+        m && !failed(x) ? x->class_of(x->ctx, x->g, out, m) : GRAMMAR_NOTHING;
+    free(out);
+    return node;
+}
+
+static uint32_t one(struct parser *x, uint32_t cp)
+{
+    char utf8[4];
+    if (!x->class_of)
+        return grammar_bytes(x->g, utf8, utf8_encode(cp, utf8));
+    return class_node(x, &(struct grammar_range){cp, cp}, 1, false);
+}
+
+/* Add the class of the escape \d, \D … to r. Returns false if c is no such
+ * letter. */
+static bool add_escape_class(struct parser *x, struct ranges *r, uint32_t c)
+{
+    static const struct {
+        char letter;
+        const struct grammar_range *v;
+        size_t n;
+    } rows[] = {{'d', digits, COUNT(digits)},
+                {'w', words, COUNT(words)},
+                {'s', spaces, COUNT(spaces)}};
+    struct grammar_range out[2 * COUNT(spaces) + 4];
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        bool negated = c == (uint32_t)(rows[i].letter - 'a' + 'A');
+        if (!negated && c != (uint32_t)rows[i].letter)
+            continue;
+        size_t n = ranges_normalise(out, rows[i].v, rows[i].n, negated);
+        for (size_t k = 0; k < n; k++)
+            add_range(x, r, out[k].lo, out[k].hi);
+        return true;
+    }
+    return false;
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Read exactly n hexadecimal digits; n = 0: as many as there are, up to 6. */
+static uint32_t hex(struct parser *x, size_t n)
+{
+    uint32_t v = 0;
+    size_t k = 0;
+    while (k < (n ? n : 6) && x->p < x->end && hex_digit(*x->p) >= 0) {
+        v = v << 4 | (uint32_t)hex_digit(*x->p);
+        k++;
+        x->p++;
+        x->at++;
+    }
+    if (k == 0 || (n && k < n))
+        fail(x, "expected a hexadecimal digit");
+    return v;
+}
+
+/* The code point of \uHHHH or \u{H…}; two surrogates make one. */
+static uint32_t unicode_escape(struct parser *x)
+{
+    size_t at = x->at;
+    uint32_t v, low;
+    if (skip(x, '{')) {
+        v = hex(x, 0);
+        if (!failed(x) && !skip(x, '}'))
+            fail(x, "expected \"}\"");
+    } else {
+        v = hex(x, 4);
+        if (v >= 0xD800 && v < 0xDC00 && skip(x, '\\') && skip(x, 'u')) {
+            low = hex(x, 4);
+            if (low >= 0xDC00 && low < 0xE000)
+                return 0x10000 + ((v - 0xD800) << 10) + (low - 0xDC00);
+        }
+    }
+    if (v > 0x10FFFF || (v >= 0xD800 && v < 0xE000))
+        fail_at(x, at, "the escape is not a code point");
+    return v;
+}
+
+/* The character of an escape whose letter is c, which was just read. in_class:
+ * \b is a backspace there. */
+static uint32_t escape(struct parser *x, uint32_t c, bool in_class)
+{
+    static const char letters[] = "tnrfv", values[] = "\t\n\r\f\v";
+    const char *found = c < 128 && c ? strchr(letters, (int)c) : NULL;
+    size_t at = x->at - 2; /* the backslash */
+    if (found)
+        return (unsigned char)values[found - letters];
+    if (c == '0' && !(x->p < x->end && *x->p >= '0' && *x->p <= '9'))
+        return 0;
+    if (c == 'x')
+        return hex(x, 2);
+    if (c == 'u')
+        return unicode_escape(x);
+    if (c == 'b' && in_class)
+        return '\b';
+    if (c == 'c' && x->p < x->end &&
+        ((*x->p | 32) >= 'a' && (*x->p | 32) <= 'z'))
+        return next(x) & 31;
+    if (c >= '0' && c <= '9')
+        return fail_at(x, at, "back references are not supported");
+    if (c == 'k')
+        return fail_at(x, at, "back references (\\k) are not supported");
+    if (c == 'b' || c == 'B')
+        return fail_at(x, at, "word boundaries (\\b, \\B) are not supported");
+    if (c == 'p' || c == 'P')
+        return fail_at(x, at,
+                       "Unicode properties (\\p, \\P) are not supported");
+    if (c == 'A' || c == 'z' || c == 'Z' || c == 'G')
+        return fail_at(x, at,
+                       "the anchors \\A \\z \\Z \\G are not supported; the "
+                       "whole text matches anyway");
+    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))
+        return fail_at(x, at, "unknown escape");
+    return c;
+}
+
+/* Read an item of a class. Returns true if it is a class itself, which is then
+ * already in r. */
+static bool class_item(struct parser *x, struct ranges *r, uint32_t *cp)
+{
+    uint32_t c = next(x);
+    *cp = c;
+    if (c != '\\')
+        return false;
+    if (x->p == x->end) {
+        fail(x, "the expression ends after \"\\\"");
+        return true;
+    }
+    c = next(x);
+    if (add_escape_class(x, r, c))
+        return true;
+    *cp = escape(x, c, true);
+    return false;
+}
+
+/* The class whose "[" was just read. */
+static uint32_t parse_class(struct parser *x)
+{
+    struct ranges r = {0};
+    size_t open = x->at - 1;
+    bool negated = skip(x, '^');
+    uint32_t node = GRAMMAR_NOTHING, lo, hi;
+    if (!negated && peek(x, ']'))
+        return fail_at(x, open, "the class is empty; \"\\]\" is a bracket");
+    while (x->p < x->end && !peek(x, ']') && !failed(x)) {
+        size_t at = x->at;
+        if (x->end - x->p > 1 && *x->p == '[' &&
+            (x->p[1] == ':' || x->p[1] == '.' || x->p[1] == '=')) {
+            fail(x, "POSIX classes such as [:alpha:] are not supported");
+            break;
+        }
+        if (class_item(x, &r, &lo))
+            continue;
+        if (!(x->end - x->p > 1 && *x->p == '-' && x->p[1] != ']')) {
+            add_range(x, &r, lo, lo);
+            continue;
+        }
+        skip(x, '-');
+        if (class_item(x, &r, &hi))
+            fail_at(x, at, "a class cannot end a range");
+        else if (hi < lo)
+            fail_at(x, at, "the range goes backwards");
+        add_range(x, &r, lo, hi);
+    }
+    if (!failed(x) && !skip(x, ']'))
+        fail_at(x, open, "the class has no \"]\"");
+    if (!failed(x))
+        node = class_node(x, r.v, r.n, negated);
+    free(r.v);
+    return node;
+}
+
+/* ---- parts ---- */
+
+static uint32_t parse_alternatives(struct parser *x, bool outermost);
+
+/* The group whose "(" was just read. */
+static uint32_t parse_group(struct parser *x)
+{
+    size_t open = x->at - 1;
+    if (skip(x, '?')) {
+        if (peek(x, '=') || peek(x, '!'))
+            return fail_at(x, open, "lookahead is not supported");
+        if (skip(x, '<')) {
+            if (peek(x, '=') || peek(x, '!'))
+                return fail_at(x, open, "lookbehind is not supported");
+            while (x->p < x->end && !peek(x, '>'))
+                next(x);
+            if (!skip(x, '>'))
+                return fail_at(x, open, "the name of the group has no \">\"");
+        } else if (!skip(x, ':')) {
+            return fail_at(x, open, "this kind of group is not supported");
+        }
+    }
+    if (x->depth == MAX_GROUPS)
+        return fail_at(x, open, "groups are nested too deeply");
+    x->depth++;
+    uint32_t node = parse_alternatives(x, false);
+    x->depth--;
+    if (!failed(x) && !skip(x, ')'))
+        return fail_at(x, open, "the group has no \")\"");
+    return node;
+}
+
+/* An escape, whose "\" was just read. */
+static uint32_t parse_escape(struct parser *x)
+{
+    struct ranges r = {0};
+    uint32_t node = GRAMMAR_NOTHING, c;
+    if (x->p == x->end)
+        return fail(x, "the expression ends after \"\\\"");
+    c = next(x);
+    if (add_escape_class(x, &r, c)) {
+        if (!failed(x))
+            node = class_node(x, r.v, r.n, false);
+    } else {
+        c = escape(x, c, false);
+        if (!failed(x))
+            node = one(x, c);
+    }
+    free(r.v);
+    return node;
+}
+
+static uint32_t parse_atom(struct parser *x)
+{
+    size_t at = x->at;
+    uint32_t c = next(x);
+    switch (c) {
+    case '(':
+        return parse_group(x);
+    case '[':
+        return parse_class(x);
+    case '.':
+        return class_node(x, line_ends, COUNT(line_ends), true);
+    case '\\':
+        return parse_escape(x);
+    case '*':
+    case '+':
+    case '?':
+        return fail_at(x, at, "there is nothing to repeat");
+    case '^':
+    case '$':
+        return fail_at(x, at,
+                       x->mode == REGEX_WHOLE
+                           ? "^ and $ are only supported at the ends of the "
+                             "expression"
+                           : "^ and $ are only supported at the ends of the "
+                             "expression or of an outermost alternative");
+    default:
+        return one(x, c);
+    }
+}
+
+/* Read a number of a repetition. Returns false if there is none. */
+static bool number(struct parser *x, uint32_t *v)
+{
+    const char *from = x->p;
+    *v = 0;
+    for (; x->p < x->end && *x->p >= '0' && *x->p <= '9'; x->p++, x->at++) {
+        *v = *v * 10 + (uint32_t)(*x->p - '0');
+        if (*v > GRAMMAR_MAX_REPEAT) {
+            fail(x, "the number of repetitions is too large");
+            return true;
+        }
+    }
+    return x->p > from;
+}
+
+/* Read {m}, {m,} or {m,n}. Returns false, with nothing read, if the text is
+ * something else: a lone brace is a character. */
+static bool braces(struct parser *x, uint32_t *min, uint32_t *max)
+{
+    const char *p = x->p;
+    size_t at = x->at;
+    if (!skip(x, '{'))
+        return false;
+    if (number(x, min)) {
+        *max = *min;
+        if (skip(x, ',') && !number(x, max))
+            *max = GRAMMAR_UNBOUNDED;
+        if (failed(x))
+            return true;
+        if (skip(x, '}')) {
+            if (*max < *min)
+                fail_at(x, at,
+                        "the repetition has a maximum below its minimum");
+            return true;
+        }
+    }
+    x->p = p;
+    x->at = at;
+    return false;
+}
+
+static bool repetition(struct parser *x, uint32_t *min, uint32_t *max)
+{
+    *min = 0;
+    *max = GRAMMAR_UNBOUNDED;
+    if (skip(x, '*'))
+        return true;
+    if (skip(x, '+')) {
+        *min = 1;
+        return true;
+    }
+    if (skip(x, '?')) {
+        *max = 1;
+        return true;
+    }
+    return braces(x, min, max);
+}
+
+/* A part with its repetition. */
+static uint32_t parse_part(struct parser *x)
+{
+    uint32_t node = parse_atom(x), min, max;
+    if (failed(x) || !repetition(x, &min, &max))
+        return node;
+    node = grammar_repeat(x->g, node, min, max);
+    skip(x, '?'); /* lazy: the language is the same */
+    if (peek(x, '+'))
+        return fail(x, "possessive repetitions are not supported");
+    if (peek(x, '*') || peek(x, '?'))
+        return fail(x, "a repetition cannot be repeated; use a group");
+    return node;
+}
+
+/* ---- sequences and alternatives ---- */
+
+/* Any text, for the parts around a search. */
+static uint32_t anything(struct parser *x)
+{
+    return grammar_repeat(x->g, class_node(x, NULL, 0, true), 0,
+                          GRAMMAR_UNBOUNDED);
+}
+
+static bool at_end(const struct parser *x)
+{
+    return x->p == x->end || *x->p == '|' || *x->p == ')';
+}
+
+/* One alternative, up to "|", ")" or the end. */
+static uint32_t parse_sequence(struct parser *x, bool outermost)
+{
+    struct list l = {0};
+    bool anchored = outermost && skip(x, '^');
+    uint32_t node = GRAMMAR_NOTHING;
+    if (outermost && !anchored && x->mode == REGEX_SEARCH)
+        add_node(x, &l, anything(x));
+    anchored = false;
+    while (!failed(x) && !at_end(x)) {
+        const char *last = x->p + 1;
+        if (outermost && *x->p == '$' && (last == x->end || *last == '|')) {
+            anchored = skip(x, '$');
+            break;
+        }
+        if (add_node(x, &l, parse_part(x)))
+            break;
+    }
+    if (!failed(x) && outermost && !anchored && x->mode == REGEX_SEARCH)
+        add_node(x, &l, anything(x));
+    if (!failed(x))
+        node = grammar_seq(x->g, l.v, l.n);
+    free(l.v);
+    return node;
+}
+
+static uint32_t parse_alternatives(struct parser *x, bool outermost)
+{
+    struct list l = {0};
+    uint32_t node = GRAMMAR_NOTHING;
+    do {
+        if (add_node(x, &l, parse_sequence(x, outermost)))
+            break;
+    } while (!failed(x) && skip(x, '|'));
+    if (!failed(x))
+        node = grammar_alt(x->g, l.v, l.n);
+    free(l.v);
+    return node;
+}
+
+uint32_t regex_compile(struct grammar *g, const char *where, const char *re,
+                       size_t n, enum regex_mode mode, regex_class_fn class_of,
+                       void *ctx)
+{
+    struct parser x = {.g = g,
+                       .where = where,
+                       .p = re,
+                       .end = re + n,
+                       .mode = mode,
+                       .class_of = class_of,
+                       .ctx = ctx};
+    if (failed(&x))
+        return GRAMMAR_NOTHING;
+    uint32_t node = parse_alternatives(&x, true);
+    if (!failed(&x) && x.p < x.end)
+        return fail(&x, "\")\" without \"(\"");
+    return failed(&x) ? GRAMMAR_NOTHING : node;
+}

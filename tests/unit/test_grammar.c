@@ -1,0 +1,609 @@
+/* Grammars, regular expressions and the automaton that runs them, compared with
+ * matchers of another kind: the C library's, and matchers written by hand. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <regex.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/buf.h"
+#include "base/utf8.h"
+#include "text/grammar/automaton.h"
+#include "text/grammar/choices.h"
+#include "text/grammar/grammar.h"
+#include "text/grammar/regex.h"
+
+/* Random numbers below n, equal in each run. */
+static uint32_t below_state = 7;
+static uint32_t below(uint32_t n)
+{
+    below_state = below_state * 1664525u + 1013904223u;
+    return (uint32_t)(((uint64_t)(below_state >> 4) * n) >> 28);
+}
+
+static struct grammar *new_grammar(void)
+{
+    struct grammar *g;
+    assert_int_equal(grammar_create(&g, "G", NULL), 0);
+    return g;
+}
+
+/* The automaton of a grammar whose root is a rule with this node. Frees g. */
+static struct automaton *run_node(struct grammar *g, uint32_t node)
+{
+    struct qwick_err e = {0};
+    struct automaton *a;
+    uint32_t root = grammar_rule(g, "root", 4);
+    grammar_define(g, root, node);
+    if (grammar_finish(g, root, &e) || automaton_create(&a, g, &e))
+        fail_msg("%s", e.msg);
+    grammar_free(g);
+    return a;
+}
+
+static struct automaton *run_regex(const char *re, enum regex_mode mode)
+{
+    struct grammar *g = new_grammar();
+    uint32_t node = regex_compile(g, NULL, re, strlen(re), mode, NULL, NULL);
+    return run_node(g, node);
+}
+
+static bool matches(struct automaton *a, const char *p, size_t n)
+{
+    uint32_t s = automaton_start(a);
+    for (size_t i = 0; i < n && s != AUTOMATON_DEAD; i++)
+        s = automaton_advance(a, s, (unsigned char)p[i]);
+    assert_int_equal(automaton_error(a, NULL), 0);
+    return s != AUTOMATON_DEAD && automaton_accepts(a, s);
+}
+
+static bool matches_text(struct automaton *a, const char *text)
+{
+    return matches(a, text, strlen(text));
+}
+
+/* ---- regular expressions ---- */
+
+/* Append a random expression in the syntax that POSIX shares. */
+static void random_regex(struct buf *out, int depth)
+{
+    static const char *const atoms[] = {"a",    "b",     "c",      "[ab]",
+                                        "[^a]", "[a-c]", "[^b-c]", "."};
+    static const char *const repeats[] = {"*",     "+",     "?",   "{2}",
+                                          "{1,3}", "{0,2}", "{2,}"};
+    uint32_t n = 1 + below(3);
+    for (uint32_t i = 0; i < n; i++) {
+        if (depth > 0 && below(3) == 0) {
+            buf_putc(out, '(');
+            random_regex(out, depth - 1);
+            if (below(2)) {
+                buf_putc(out, '|');
+                random_regex(out, depth - 1);
+            }
+            buf_putc(out, ')');
+        } else {
+            buf_puts(out, atoms[below(8)]);
+        }
+        if (below(3) == 0)
+            buf_puts(out, repeats[below(7)]);
+    }
+}
+
+static void test_regex_as_posix(void **state)
+{
+    struct buf re = {0};
+    size_t n_match = 0, n_all = 0;
+    (void)state;
+    for (int round = 0; round < 1500; round++) {
+        char posix[1024];
+        regex_t other;
+        re.len = 0;
+        random_regex(&re, 3);
+        if (re.len > 500)
+            continue;
+        snprintf(posix, sizeof posix, "^(%s)$", re.data);
+        assert_int_equal(regcomp(&other, posix, REG_EXTENDED | REG_NOSUB), 0);
+        struct automaton *a = run_regex(re.data, REGEX_WHOLE);
+        for (int i = 0; i < 40; i++) {
+            char text[16];
+            size_t n = below(7);
+            for (size_t k = 0; k < n; k++)
+                text[k] = "aaabbcd"[below(7)];
+            text[n] = 0;
+            bool want = regexec(&other, text, 0, NULL, 0) == 0;
+            if (matches_text(a, text) != want)
+                fail_msg("\"%s\" and \"%s\": want %d", re.data, text, want);
+            n_match += want;
+            n_all++;
+        }
+        automaton_free(a);
+        regfree(&other);
+    }
+    buf_free(&re);
+    /* both answers occur often */
+    assert_true(n_match * 20 > n_all && n_match < n_all / 2);
+}
+
+struct regex_case {
+    const char *re;
+    const char *yes[4], *no[6];
+};
+
+static void check_cases(const struct regex_case *rows, size_t n,
+                        enum regex_mode mode)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct automaton *a = run_regex(rows[i].re, mode);
+        for (size_t k = 0; k < 4 && rows[i].yes[k]; k++)
+            if (!matches_text(a, rows[i].yes[k]))
+                fail_msg("\"%s\" must match \"%s\"", rows[i].re,
+                         rows[i].yes[k]);
+        for (size_t k = 0; k < 6 && rows[i].no[k]; k++)
+            if (matches_text(a, rows[i].no[k]))
+                fail_msg("\"%s\" must not match \"%s\"", rows[i].re,
+                         rows[i].no[k]);
+        automaton_free(a);
+    }
+}
+
+static void test_regex_syntax(void **state)
+{
+    static const struct regex_case rows[] = {
+        {"^abc$", {"abc"}, {"", "ab", "abcd", "^abc$"}},
+        {"a|", {"a", ""}, {"|", "aa"}},
+        {"", {""}, {"a"}},
+        {"\\d{3}-\\D", {"123-x", "000-\xC3\xA9"}, {"12-x", "123-4"}},
+        {"\\w+\\s\\S\\W", {"a_9 x-", "Z\xE2\x80\xA8x "}, {"- x-", "a xx"}},
+        {"[\\d\\-x]+", {"1-x"}, {"", "y"}},
+        {"[^]", {"a", "\n"}, {"", "ab"}},
+        {"[a-]", {"a", "-"}, {"b"}},
+        {"[\\b\\n]", {"\b", "\n"}, {"b", "n"}},
+        {"\\x41\\u00e9\\u{1F600}\\t\\cA",
+         {"A\xC3\xA9\xF0\x9F\x98\x80\t\x01"},
+         {"a\xC3\xA9\xF0\x9F\x98\x80\t\x01"}},
+        {"\\uD83D\\uDE00", {"\xF0\x9F\x98\x80"}, {""}},
+        {".", {"a", "\xC3\xA9", "\xF0\x9F\x98\x80"}, {"\n", "\xC3", "", "\r"}},
+        {"[\xC3\xA9-\xE2\x82\xAC]",
+         {"\xC3\xA9", "\xE0\xA4\x80", "\xE2\x82\xAC"},
+         {"\xC3\xA8", "\xE2\x82\xAD", "e"}},
+        {"a*?b+?c??d{2}?", {"bdd", "aabbcdd"}, {"cdd", "bd"}},
+        {"(?:ab)+(?<name>c)", {"abc", "ababc"}, {"c", "ab"}},
+        {"a{2,3}", {"aa", "aaa"}, {"a", "aaaa"}},
+        {"a{,3}", {"a{,3}"}, {"a", "aaa"}},
+        {"x{0}", {""}, {"x"}},
+        {"(a*)*b", {"b", "aab"}, {"a"}},
+        {"(a?){3}", {"", "a", "aaa"}, {"aaaa"}},
+        {"\\.\\*\\\\\\/", {".*\\/"}, {"x*\\/"}},
+        {"^a|b$", {"a", "b"}, {"ab"}},
+    };
+    (void)state;
+    check_cases(rows, sizeof rows / sizeof *rows, REGEX_WHOLE);
+}
+
+static void test_regex_search(void **state)
+{
+    static const struct regex_case rows[] = {
+        {"b", {"b", "abc", "\nb\n"}, {"", "ac"}},
+        {"^b", {"b", "bc"}, {"ab", ""}},
+        {"b$", {"b", "ab"}, {"bc"}},
+        {"^b$", {"b"}, {"ab", "bc"}},
+        {"^a|b$", {"ax", "xb", "a"}, {"xa", "bx"}},
+        {"", {"", "x"}, {0}},
+    };
+    (void)state;
+    check_cases(rows, sizeof rows / sizeof *rows, REGEX_SEARCH);
+}
+
+static void assert_refused(const char *re, size_t n, const char *why)
+{
+    struct grammar *g = new_grammar();
+    struct qwick_err e = {0};
+    regex_compile(g, NULL, re, n, REGEX_WHOLE, NULL, NULL);
+    assert_int_equal(grammar_error(g, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_USAGE);
+    if (!strstr(e.msg, why))
+        fail_msg("\"%s\": \"%s\" lacks \"%s\"", re, e.msg, why);
+    grammar_free(g);
+}
+
+static void test_regex_refused(void **state)
+{
+    static const struct {
+        const char *re, *why;
+    } rows[] = {{"ab(", "character 3: the group has no \")\""},
+                {"a)b", "character 2: \")\" without \"(\""},
+                {"a[b", "character 2: the class has no \"]\""},
+                {"*a", "character 1: there is nothing to repeat"},
+                {"a**", "cannot be repeated"},
+                {"a*+", "possessive"},
+                {"(a)\\1", "character 4: back references"},
+                {"\\k<a>", "back references"},
+                {"a(?=b)", "character 2: lookahead"},
+                {"(?!b)", "lookahead"},
+                {"(?<=b)", "lookbehind"},
+                {"(?<!b)", "lookbehind"},
+                {"(?i)a", "this kind of group"},
+                {"\\bfoo", "word boundaries"},
+                {"\\p{L}", "Unicode properties"},
+                {"[b-a]", "backwards"},
+                {"x[]a]", "character 2: the class is empty"},
+                {"[\\d-x]\\q", "unknown escape"},
+                {"a{3,2}", "maximum below"},
+                {"a{100001}", "too large"},
+                {"a{99999999999999999999}", "too large"},
+                {"\\u12", "hexadecimal"},
+                {"\\u{110000}", "not a code point"},
+                {"\\uD800", "not a code point"},
+                {"a\\", "ends after"},
+                {"a^b", "^ and $"},
+                {"(^a)", "^ and $"},
+                {"[[:alpha:]]", "POSIX"},
+                {"\xFF", "not valid UTF-8"},
+                {"\xC3\xA9(", "character 2:"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_refused(rows[i].re, strlen(rows[i].re), rows[i].why);
+}
+
+/* ---- choices ---- */
+
+static void test_choices(void **state)
+{
+    struct grammar *g = new_grammar();
+    const char list[] = "yes,yes please,a\\,b,c\\\\, d";
+    struct automaton *a = run_node(g, choices_compile(g, list, strlen(list)));
+    (void)state;
+    assert_true(matches_text(a, "yes"));
+    assert_true(matches_text(a, "yes please"));
+    assert_true(matches_text(a, "a,b"));
+    assert_true(matches_text(a, "c\\"));
+    assert_true(matches_text(a, " d"));
+    assert_false(matches_text(a, "d"));
+    assert_false(matches_text(a, "yes "));
+    assert_false(matches_text(a, ""));
+    automaton_free(a);
+    g = new_grammar();
+    choices_compile(g, "a,,b", 4);
+    struct qwick_err e = {0};
+    assert_int_equal(grammar_error(g, &e), -1);
+    assert_string_equal(e.msg, "G: text 2 is empty");
+    grammar_free(g);
+}
+
+/* ---- recursion ---- */
+
+/* root ::= "(" root ")" root | "[" root "]" root | "" */
+static struct automaton *brackets(void)
+{
+    struct grammar *g = new_grammar();
+    uint32_t root = grammar_rule(g, "nest", 4), r = grammar_ref(g, root);
+    const uint32_t round[] = {grammar_bytes(g, "(", 1), r,
+                              grammar_bytes(g, ")", 1), r};
+    const uint32_t square[] = {grammar_bytes(g, "[", 1), r,
+                               grammar_bytes(g, "]", 1), r};
+    const uint32_t all[] = {grammar_seq(g, round, 4), grammar_seq(g, square, 4),
+                            GRAMMAR_EMPTY};
+    grammar_define(g, root, grammar_alt(g, all, 3));
+    return run_node(g, r);
+}
+
+static bool balanced(const char *p, size_t n)
+{
+    char stack[64];
+    size_t depth = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] == '(' || p[i] == '[')
+            stack[depth++] = p[i];
+        else if (depth == 0 || stack[--depth] != (p[i] == ')' ? '(' : '['))
+            return false;
+    }
+    return depth == 0;
+}
+
+static void test_brackets(void **state)
+{
+    struct automaton *a = brackets();
+    size_t n_match = 0;
+    (void)state;
+    for (int i = 0; i < 100000; i++) {
+        char text[16];
+        size_t n = below(9);
+        for (size_t k = 0; k < n; k++)
+            text[k] = "()[]"[below(4)];
+        bool want = balanced(text, n);
+        assert_int_equal(matches(a, text, n), want);
+        n_match += want;
+    }
+    assert_true(n_match > 1000);
+    automaton_free(a);
+}
+
+/* Deep texts work, and tidying keeps the states that are held. */
+static void test_depth_and_tidy(void **state)
+{
+    struct automaton *a = brackets();
+    enum { DEPTH = 100000 };
+    uint32_t s = automaton_start(a), held[2];
+    (void)state;
+    for (int i = 0; i < DEPTH; i++)
+        s = automaton_advance(a, s, (unsigned char)(i % 3 ? '(' : '['));
+    assert_int_equal(automaton_error(a, NULL), 0);
+    size_t before = automaton_bytes_used(a);
+    held[0] = s;
+    held[1] = automaton_advance(a, automaton_start(a), '[');
+    assert_int_equal(automaton_tidy(a, held, 2, NULL), 0);
+    assert_true(automaton_bytes_used(a) <= before);
+    assert_int_not_equal(held[0], AUTOMATON_DEAD);
+    for (int i = DEPTH; i-- > 0;) {
+        assert_int_equal(
+            automaton_advance(a, held[0], (unsigned char)(i % 3 ? ']' : ')')),
+            AUTOMATON_DEAD);
+        held[0] =
+            automaton_advance(a, held[0], (unsigned char)(i % 3 ? ')' : ']'));
+    }
+    assert_true(automaton_accepts(a, held[0]));
+    assert_true(automaton_accepts(a, automaton_advance(a, held[1], ']')));
+    assert_true(automaton_accepts(a, automaton_start(a)));
+    /* nothing is held any more: little is left */
+    held[0] = automaton_start(a);
+    assert_int_equal(automaton_tidy(a, held, 1, NULL), 0);
+    assert_true(automaton_bytes_used(a) < 100000);
+    assert_true(matches_text(a, "([])[]"));
+    automaton_free(a);
+}
+
+/* A list that recurs at its end needs no deeper frames: its states repeat. */
+static void test_tail_calls(void **state)
+{
+    struct grammar *g = new_grammar();
+    uint32_t list = grammar_rule(g, "list", 4);
+    uint32_t item = grammar_bytes(g, "a,", 2);
+    grammar_define(
+        g, list,
+        grammar_alt2(g, item, grammar_seq2(g, item, grammar_ref(g, list))));
+    struct automaton *a = run_node(g, grammar_ref(g, list));
+    uint32_t s = automaton_start(a), again;
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        s = automaton_advance(a, s, (unsigned char)"a,"[i % 2]);
+    again = s;
+    for (int i = 0; i < 1000; i++)
+        again = automaton_advance(a, again, (unsigned char)"a,"[i % 2]);
+    assert_int_equal(s, again);
+    automaton_free(a);
+}
+
+/* Ambiguous calls do not multiply: S ::= "a" S "b" | "a" S "c" | "" */
+static void test_ambiguity(void **state)
+{
+    struct grammar *g = new_grammar();
+    uint32_t rule = grammar_rule(g, "s", 1), r = grammar_ref(g, rule);
+    uint32_t a_byte = grammar_bytes(g, "a", 1);
+    const uint32_t b[] = {a_byte, r, grammar_bytes(g, "b", 1)};
+    const uint32_t c[] = {a_byte, r, grammar_bytes(g, "c", 1)};
+    const uint32_t all[] = {grammar_seq(g, b, 3), grammar_seq(g, c, 3),
+                            GRAMMAR_EMPTY};
+    grammar_define(g, rule, grammar_alt(g, all, 3));
+    struct automaton *a = run_node(g, r);
+    char text[2000];
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        text[i] = 'a';
+        text[1999 - i] = "bc"[below(2)];
+    }
+    assert_true(matches(a, text, 2000));
+    assert_false(matches(a, text, 1999));
+    assert_true(automaton_bytes_used(a) < 1 << 20);
+    automaton_free(a);
+}
+
+/* ---- groups ---- */
+
+/* What a state admits is what its groups admit. */
+static void test_groups(void **state)
+{
+    struct automaton *a = brackets();
+    uint32_t s = automaton_start(a);
+    struct automaton_group group;
+    (void)state;
+    s = automaton_advance(a, s, '(');
+    s = automaton_advance(a, s, '[');
+    assert_int_equal(automaton_groups(a, s), 2);
+    unsigned char all[256], bytes[256], sum[256] = {0};
+    automaton_bytes(a, s, all);
+    for (size_t i = 0; i < 2; i++) {
+        automaton_group(a, s, i, &group);
+        automaton_bytes(a, group.local, bytes);
+        for (size_t k = 0; k < 256; k++)
+            sum[k] |= bytes[k];
+        assert_false(automaton_accepts(a, group.local));
+    }
+    assert_memory_equal(all, sum, 256);
+    automaton_free(a);
+}
+
+/* ---- grammars that are refused ---- */
+
+static void assert_unfinished(struct grammar *g, uint32_t root, const char *why)
+{
+    struct qwick_err e = {0};
+    assert_int_equal(grammar_finish(g, root, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_USAGE);
+    if (!strstr(e.msg, why))
+        fail_msg("\"%s\" lacks \"%s\"", e.msg, why);
+    grammar_free(g);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    struct grammar *g = new_grammar();
+    uint32_t a = grammar_rule(g, "a", 1), b = grammar_rule(g, "b", 1);
+    grammar_define(g, a, grammar_ref(g, b));
+    assert_unfinished(g, a, "G: rule \"b\" is not defined");
+
+    g = new_grammar();
+    a = grammar_rule(g, "a", 1);
+    grammar_define(g, a,
+                   grammar_alt2(g,
+                                grammar_seq2(g, grammar_ref(g, a),
+                                             grammar_bytes(g, "x", 1)),
+                                grammar_bytes(g, "y", 1)));
+    assert_unfinished(g, a, "rule \"a\" begins with itself");
+
+    /* behind a rule that may be empty */
+    g = new_grammar();
+    a = grammar_rule(g, "a", 1);
+    b = grammar_rule(g, "b", 1);
+    grammar_define(g, b, grammar_repeat(g, grammar_bytes(g, "x", 1), 0, 5));
+    const uint32_t seq[] = {grammar_ref(g, b), grammar_ref(g, a),
+                            grammar_bytes(g, "z", 1)};
+    grammar_define(
+        g, a,
+        grammar_alt2(g, grammar_seq(g, seq, 3), grammar_bytes(g, "y", 1)));
+    assert_unfinished(g, a, "rule \"a\" begins with itself");
+
+    /* never ends */
+    g = new_grammar();
+    a = grammar_rule(g, "a", 1);
+    grammar_define(
+        g, a, grammar_seq2(g, grammar_bytes(g, "x", 1), grammar_ref(g, a)));
+    assert_unfinished(g, a, "G: no text can match");
+
+    g = new_grammar();
+    a = grammar_rule(g, "a", 1);
+    grammar_define(g, a, GRAMMAR_NOTHING);
+    assert_unfinished(g, a, "G: no text can match");
+}
+
+/* Alternatives that never end are left out. */
+static void test_dead_alternatives(void **state)
+{
+    struct grammar *g = new_grammar();
+    uint32_t bad = grammar_rule(g, "bad", 3);
+    (void)state;
+    grammar_define(
+        g, bad, grammar_seq2(g, grammar_bytes(g, "x", 1), grammar_ref(g, bad)));
+    const uint32_t all[] = {
+        grammar_bytes(g, "a", 1),
+        grammar_seq2(g, grammar_bytes(g, "b", 1), grammar_ref(g, bad)),
+        grammar_seq2(g, grammar_repeat(g, grammar_ref(g, bad), 0, 3),
+                     grammar_bytes(g, "c", 1))};
+    struct automaton *a = run_node(g, grammar_alt(g, all, 3));
+    unsigned char bytes[256];
+    automaton_bytes(a, automaton_start(a), bytes);
+    assert_true(bytes['a'] && bytes['c']);
+    assert_false(bytes['b'] || bytes['x']);
+    automaton_free(a);
+}
+
+/* ---- hostile input ---- */
+
+static double seconds(void)
+{
+    return (double)clock() / CLOCKS_PER_SEC;
+}
+
+/* 10,000 rules that only refer to the next one, and each to the next two. */
+static void test_long_chains(void **state)
+{
+    enum { N = 10000 };
+    (void)state;
+    for (int twice = 0; twice < 2; twice++) {
+        struct grammar *g = new_grammar();
+        uint32_t rule[N + 2], node;
+        for (int i = 0; i < N + 2; i++)
+            rule[i] = grammar_new_rule(g, "r", 1);
+        for (int i = 0; i < N; i++) {
+            node = grammar_ref(g, rule[i + 1]);
+            if (twice)
+                node = grammar_alt2(g, node, grammar_ref(g, rule[i + 2]));
+            grammar_define(g, rule[i], node);
+        }
+        grammar_define(g, rule[N], grammar_bytes(g, "a", 1));
+        grammar_define(g, rule[N + 1], grammar_bytes(g, "b", 1));
+        struct automaton *a = run_node(g, grammar_ref(g, rule[0]));
+        assert_true(matches_text(a, "a"));
+        assert_int_equal(matches_text(a, "b"), twice);
+        automaton_free(a);
+    }
+}
+
+/* Whatever comes in ends with an error, or works, within seconds. */
+static void test_hostile_regex(void **state)
+{
+    struct buf re = {0};
+    struct qwick_err e;
+    double start = seconds();
+    (void)state;
+    for (int kind = 0; kind < 6; kind++) {
+        static const char *const parts[] = {
+            "a", "(a|b|", "((a{9}){9}){9}", "[a-z]{9}", "(", "a|b*|"};
+        struct grammar *g = new_grammar();
+        struct automaton *a = NULL;
+        re.len = 0;
+        while (re.len < 1 << 20)
+            buf_puts(&re, parts[kind]);
+        uint32_t node =
+            regex_compile(g, NULL, re.data, re.len, REGEX_WHOLE, NULL, NULL);
+        uint32_t root = grammar_rule(g, "root", 4);
+        grammar_define(g, root, node);
+        e = (struct qwick_err){0};
+        if (!grammar_finish(g, root, &e) && !automaton_create(&a, g, &e))
+            matches_text(a, "ababab");
+        else
+            assert_int_equal(e.code, QWICK_ERR_USAGE);
+        automaton_free(a);
+        grammar_free(g);
+    }
+    buf_free(&re);
+    assert_true(seconds() - start < 20); /* sanitizers included */
+}
+
+/* The automaton of (a|b)*a(a|b){n} has 2^n states: memory stays bounded. */
+static void test_many_states(void **state)
+{
+    struct automaton *a = run_regex("(a|b)*a(a|b){40}", REGEX_WHOLE);
+    uint32_t s = automaton_start(a);
+    size_t n_tidied = 0;
+    (void)state;
+    for (int i = 0; i < 300000; i++) {
+        s = automaton_advance(a, s, (unsigned char)"ab"[below(2)]);
+        assert_int_not_equal(s, AUTOMATON_DEAD);
+        if (automaton_bytes_used(a) > 1 << 20) {
+            assert_int_equal(automaton_tidy(a, &s, 1, NULL), 0);
+            n_tidied++;
+        }
+    }
+    assert_true(n_tidied > 3);
+    automaton_free(a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_regex_as_posix),
+        cmocka_unit_test(test_regex_syntax),
+        cmocka_unit_test(test_regex_search),
+        cmocka_unit_test(test_regex_refused),
+        cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_brackets),
+        cmocka_unit_test(test_depth_and_tidy),
+        cmocka_unit_test(test_tail_calls),
+        cmocka_unit_test(test_ambiguity),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_dead_alternatives),
+        cmocka_unit_test(test_long_chains),
+        cmocka_unit_test(test_hostile_regex),
+        cmocka_unit_test(test_many_states),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
