@@ -776,6 +776,47 @@ typedef int (*qwick_token_fn)(void *ctx, const struct qwick_token_event *ev);
 #define QWICK_LOOKUP_MAX     64
 #define QWICK_LOOKUP_DEFAULT 0
 
+/* A constraint: a set of texts, and the tokens of an engine that spell them. An
+ * answer under a constraint only has tokens that can still become one of these
+ * texts, and ends only when it is one of them. */
+struct qwick_constraint;
+
+enum qwick_constraint_kind {
+    QWICK_CONSTRAINT_REGEX,  /* a regular expression that the whole text
+                                matches; see qwick(1) for its syntax */
+    QWICK_CONSTRAINT_CHOICES /* texts separated by commas; "\\," is a comma and
+                                "\\" a backslash */
+};
+
+struct qwick_constraint_options {
+    size_t size;
+    enum qwick_constraint_kind kind;
+    const char *text; /* [n_text] UTF-8 */
+    size_t n_text;
+    const char *name; /* begins messages, for example "--regex"; NULL: the
+                         name of the kind */
+};
+QWICK_API void qwick_constraint_options_init(struct qwick_constraint_options *o,
+                                             size_t size);
+static inline struct qwick_constraint_options qwick_constraint_defaults(void)
+{
+    struct qwick_constraint_options o;
+    qwick_constraint_options_init(&o, sizeof o);
+    return o;
+}
+
+/* Compile a constraint. QWICK_ERR_USAGE, with the position in the text, if the
+ * text is not valid, uses syntax that is not supported, is too large, admits no
+ * text at all, or if no token can begin such a text. Time and memory are
+ * bounded whatever the text is. The constraint belongs to the engine, and many
+ * answers may use it, also at the same time in a batch. Free it before the
+ * engine, and after the answers. qwick_constraint_free accepts NULL. */
+QWICK_API int qwick_constraint_create(struct qwick_constraint **out,
+                                      struct qwick_engine *eng,
+                                      const struct qwick_constraint_options *o,
+                                      struct qwick_err *e);
+QWICK_API void qwick_constraint_free(struct qwick_constraint *c);
+
 struct qwick_generate_options {
     size_t size;
     struct qwick_sampling sampling;
@@ -800,6 +841,14 @@ struct qwick_generate_options {
                           QWICK_LOOKUP_MAX; 0: off; has no effect in batches */
     qwick_token_fn on_token;
     void *on_token_ctx;
+    struct qwick_constraint *constraint; /* the answer without its thinking
+                                            matches it if finish is
+                                            QWICK_FINISH_STOP; borrowed; not
+                                            with stop strings or ignore_eos;
+                                            NULL: none */
+    bool may_think; /* the answer may begin with a think block: the constraint
+                       begins after it, as with in_think; needs
+                       split_thinking */
 };
 QWICK_API void qwick_generate_options_init(struct qwick_generate_options *o,
                                            size_t size);

@@ -21,6 +21,7 @@
 struct par_pool;
 struct prefix;
 struct prefix_disk;
+struct token_trie;
 
 struct qwick_engine {
     struct checkpoint *ck;
@@ -51,6 +52,7 @@ struct qwick_engine {
     uint64_t contents;              /* result of engine_contents */
     bool has_contents;
     int32_t think_open, think_close; /* ids of the think tokens, or -1 */
+    struct token_trie *trie;         /* for constraints; NULL: not needed yet */
     int32_t bos_id;                  /* goes before texts; -1: nothing does */
     struct qwick_info info;
     qwick_log_fn log; /* or NULL */

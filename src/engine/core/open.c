@@ -14,6 +14,7 @@
 #include "engine/core/engine.h"
 #include "engine/core/open_gguf.h"
 #include "engine/core/options.h"
+#include "engine/generate/token_trie.h"
 #include "text/think.h"
 
 enum { DEFAULT_CHUNK = 512, MAX_CHUNK = 1 << 16, MAX_THREADS = 1024 };
@@ -434,6 +435,7 @@ void qwick_engine_close(struct qwick_engine *eng)
     prefix_disk_close(eng->disk);
     model_close(&eng->model);
     st_close(eng->weights);
+    token_trie_free(eng->trie);
     bpe_close(eng->bpe);
     chat_form_close(eng->form);
     chat_form_close(eng->form_tools);

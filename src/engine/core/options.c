@@ -63,6 +63,13 @@ void qwick_generate_options_init(struct qwick_generate_options *o, size_t size)
     set(o, size, &defaults, sizeof defaults);
 }
 
+void qwick_constraint_options_init(struct qwick_constraint_options *o,
+                                   size_t size)
+{
+    static const struct qwick_constraint_options defaults;
+    set(o, size, &defaults, sizeof defaults);
+}
+
 void qwick_batch_options_init(struct qwick_batch_options *o, size_t size)
 {
     static const struct qwick_batch_options defaults;

@@ -102,6 +102,10 @@ static int check_options(const struct qwick_generate_options *o,
     if (!(o->timeout_ms >= 0))
         return err_set(e, QWICK_ERR_USAGE,
                        "timeout: must be at least 0 ms, is %g", o->timeout_ms);
+    if (o->constraint && (o->n_stop || o->ignore_eos))
+        return err_set(e, QWICK_ERR_USAGE,
+                       "constraint: cannot be combined with %s",
+                       o->n_stop ? "stop strings" : "ignore_eos");
     if (o->lookup > QWICK_LOOKUP_MAX)
         return err_set(e, QWICK_ERR_USAGE, "lookup: must be at most %d, is %zu",
                        QWICK_LOOKUP_MAX, o->lookup);
@@ -140,6 +144,22 @@ static int allocate(struct generation *g, struct qwick_err *e)
     return 0;
 }
 
+/* Begin with the constraint, if there is one. */
+static int begin_guide(struct generation *g, struct qwick_err *e)
+{
+    const struct qwick_generate_options *o = g->o;
+    enum guide_phase phase = !o->split_thinking ? GUIDE_TEXT
+                             : o->in_think      ? GUIDE_THINKING
+                             : o->may_think     ? GUIDE_MAY_THINK
+                                                : GUIDE_TEXT;
+    if (!o->constraint)
+        return 0;
+    if (guide_begin(&g->guide, g->eng, o->constraint, phase, e))
+        return -1;
+    sampler_set_allowed(g->sampler, g->guide.allowed);
+    return 0;
+}
+
 int generation_begin(struct generation *g, const struct qwick_engine *eng,
                      const int32_t *prompt, size_t n,
                      const struct qwick_generate_options *o, size_t limit,
@@ -156,7 +176,9 @@ int generation_begin(struct generation *g, const struct qwick_engine *eng,
                 o->in_think && o->split_thinking);
     if (check_options(o, e) || allocate(g, e) ||
         sampler_create(&g->sampler, &o->sampling, c->vocab_size,
-                       g->blocked ? g->blocked : eng->blocked, eng->model.k, e))
+                       g->blocked ? g->blocked : eng->blocked, eng->model.k,
+                       e) ||
+        begin_guide(g, e))
         return -1;
     for (size_t i = 0; i < n; i++)
         sampler_see_prompt(g->sampler, prompt[i]);
@@ -166,6 +188,7 @@ int generation_begin(struct generation *g, const struct qwick_engine *eng,
 void generation_free(struct generation *g)
 {
     sampler_free(g->sampler);
+    guide_free(&g->guide);
     stream_free(&g->stream);
     bpe_decoder_free(&g->decoder);
     buf_free(&g->piece);
@@ -265,6 +288,24 @@ static int add_text(struct generation *g, int32_t id, bool last, size_t *from,
                                                                           : 0;
 }
 
+/* Keep the guide at the same place as the answer. */
+static int follow_constraint(struct generation *g, int32_t id,
+                             struct qwick_err *e)
+{
+    if (guide_accept(&g->guide, id, e) || guide_prepare(&g->guide, e))
+        return -1;
+    if (g->guide.phase == GUIDE_AFTER_THINK && guide_keeps_newlines(&g->guide))
+        g->stream.trim = false;
+    return 0;
+}
+
+int generation_forced(struct generation *g, int32_t *ids, size_t max, size_t *n,
+                      struct qwick_err *e)
+{
+    *n = 0;
+    return g->guide.matcher ? guide_forced(&g->guide, ids, max, n, e) : 0;
+}
+
 int generation_emit(struct generation *g, int32_t id, size_t pos, bool *end,
                     struct qwick_err *e)
 {
@@ -279,6 +320,8 @@ int generation_emit(struct generation *g, int32_t id, size_t pos, bool *end,
         g->r->finish = QWICK_FINISH_STOP_STRING;
         *end = true;
     }
+    if (g->guide.matcher && !*end && follow_constraint(g, id, e))
+        return -1;
     if (!g->o->on_token)
         return 0;
     struct buf *out = stream_buf(st, ev.channel);
@@ -392,6 +435,10 @@ static int solo_guess(void *ctx, int32_t *drafts, size_t max, size_t *n,
 {
     struct solo *o = ctx;
     const struct qwick_result *r = o->g.r;
+    if (generation_forced(&o->g, drafts, max, n, e))
+        return -1;
+    if (*n || !o->lookup)
+        return 0;
     if (o->n_known == 0 && lookup_add(o->lookup, o->prompt, r->n_prompt, e))
         return -1;
     if (lookup_add(o->lookup, r->tokens + o->n_known, r->n_tokens - o->n_known,
@@ -493,6 +540,8 @@ static int prepare_lookup(struct solo *o, const int32_t *prompt,
                                      .stride = eng->model.config.vocab_size,
                                      .tokens = o->tokens,
                                      .max = max < most ? max : most};
+    if (max == 0 && o->g.guide.matcher)
+        o->draft.max = most < QWICK_LOOKUP_MAX ? most : QWICK_LOOKUP_MAX;
     return max ? lookup_create(&o->lookup, max, model_row_cost(&eng->model), e)
                : 0;
 }
@@ -507,7 +556,8 @@ static int decode(struct solo *o, struct qwick_err *e)
                             .select = solo_select,
                             .on_token = solo_token,
                             .ctx = o,
-                            .draft = o->lookup ? &o->draft : NULL};
+                            .draft = o->lookup || o->g.guide.matcher ? &o->draft
+                                                                     : NULL};
     int rc = decode_run(&l, o->s->logits, o->s->kv.n, &r->finish, e);
     session_own_logits(o->s);
     share_times(o);

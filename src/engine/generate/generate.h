@@ -6,6 +6,7 @@
 
 #include "engine/core/engine.h"
 #include "engine/generate/decode.h"
+#include "engine/generate/guide.h"
 #include "engine/generate/sampler.h"
 #include "engine/generate/stream.h"
 
@@ -20,6 +21,7 @@ struct generation {
     struct decode_rules rules;
     struct qwick_result *r; /* owned by the caller */
     struct sampler *sampler;
+    struct guide guide; /* keeps the constraint of the options */
     struct bpe_decoder decoder;
     struct buf piece; /* text of the last token */
     struct stream stream;
@@ -58,6 +60,11 @@ void generation_weigh(struct generation *g, const float *logits);
  * finish then says why. */
 int generation_emit(struct generation *g, int32_t id, size_t pos, bool *end,
                     struct qwick_err *e);
+
+/* Guess the next tokens: those that the constraint leaves no choice about.
+ * Writes *n <= max ids. */
+int generation_forced(struct generation *g, int32_t *ids, size_t max, size_t *n,
+                      struct qwick_err *e);
 
 /* Return whether the deadline has passed. Reads no clock if there is no
  * deadline. */

@@ -26,12 +26,13 @@ struct sampler {
     uint64_t n_accepted;
     qwick_bias_fn bias; /* NULL: none */
     void *bias_ctx;
-    float *work;       /* [vocab_size] processed logits */
-    float *top;        /* [n_blocks] largest of each block of work */
-    float *prob;       /* [vocab_size] exp((x - max) / temperature) */
-    double *block_sum; /* [n_blocks] sums of prob */
-    int32_t *kept;     /* [vocab_size] candidates, by id */
-    int32_t *order;    /* [FEW] candidates by value, or the largest blocks */
+    const uint64_t *allowed; /* bits of the ids that may be drawn; NULL: all */
+    float *work;             /* [vocab_size] processed logits */
+    float *top;              /* [n_blocks] largest of each block of work */
+    float *prob;             /* [vocab_size] exp((x - max) / temperature) */
+    double *block_sum;       /* [n_blocks] sums of prob */
+    int32_t *kept;           /* [vocab_size] candidates, by id */
+    int32_t *order; /* [FEW] candidates by value, or the largest blocks */
     size_t n_blocks;
     int32_t *never; /* blocked ids */
     size_t n_never;
@@ -235,6 +236,26 @@ static int apply_bias(struct sampler *s, struct qwick_err *e)
     return 0;
 }
 
+_Static_assert(BLOCK == 64, "a block has one word of allowed");
+
+/* Forbid the ids that are not allowed. */
+static void apply_allowed(struct sampler *s)
+{
+    for (size_t b = 0; b < s->n_blocks; b++) {
+        float *x = s->work + b * BLOCK;
+        uint64_t word = s->allowed[b];
+        size_t n = block_size(s, b);
+        if (word == UINT64_MAX)
+            continue;
+        for (size_t i = 0; i < n; i++)
+            x[i] = word >> i & 1 ? x[i] : -INFINITY;
+        if (word)
+            update_top(s, b);
+        else
+            s->top[b] = -INFINITY;
+    }
+}
+
 /* Copy and check the logits, apply penalties, bias and blocked ids. *max: the
  * largest logit that may be drawn. */
 static int prepare(struct sampler *s, const float *logits, float *max,
@@ -261,6 +282,8 @@ static int prepare(struct sampler *s, const float *logits, float *max,
     for (size_t i = 0; i < s->n_never; i++)
         s->work[s->never[i]] = -INFINITY;
     update_tops(s, s->never, s->n_never);
+    if (s->allowed)
+        apply_allowed(s);
     *max = s->k->max(s->top, s->n_blocks);
     return *max > -INFINITY
                ? 0
@@ -565,6 +588,11 @@ void sampler_set_bias(struct sampler *s, qwick_bias_fn fn, void *ctx)
 {
     s->bias = fn;
     s->bias_ctx = ctx;
+}
+
+void sampler_set_allowed(struct sampler *s, const uint64_t *allowed)
+{
+    s->allowed = allowed;
 }
 
 int sampler_peek(struct sampler *s, const float *logits, int32_t *id,

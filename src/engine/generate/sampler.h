@@ -25,6 +25,11 @@ void sampler_see_prompt(struct sampler *s, int32_t id);
 /* Let fn change the logits in each draw; see qwick_bias_fn. NULL: none. */
 void sampler_set_bias(struct sampler *s, qwick_bias_fn fn, void *ctx);
 
+/* Let later draws choose only among the ids whose bits are set in allowed: id i
+ * is bit i % 64 of word i / 64. Bits up to vocab_size exist. The words are
+ * borrowed, and may change between draws. NULL: any id. */
+void sampler_set_allowed(struct sampler *s, const uint64_t *allowed);
+
 /* Draw the next token from logits f32 [vocab_size], which stay unchanged, and
  * accept it. The draw after i accepted tokens uses the i-th number of the
  * seed's random stream. QWICK_ERR_RUNTIME if a logit is NaN or infinite, or if

@@ -199,6 +199,18 @@ static int enter(struct automaton *a)
 
 /* ---- states ---- */
 
+static size_t bytes_of(const struct sets *s)
+{
+    return s->cap * (sizeof *s->v + 2 * sizeof(uint32_t)) +
+           s->cap_places * sizeof *s->places;
+}
+
+size_t automaton_bytes_used(const struct automaton *a)
+{
+    return bytes_of(&a->states) + bytes_of(&a->frames) +
+           a->cap_next * a->code.n_classes * sizeof *a->next;
+}
+
 /* Follow one visited place as far as no byte is needed. */
 static int follow(struct automaton *a, struct place x)
 {
@@ -273,6 +285,7 @@ static uint32_t close_places(struct automaton *a)
     if (rc)
         return AUTOMATON_DEAD;
     sort_places(&a->out);
+    a->work += a->list.n + a->out.n + a->n_callers;
     return find_state(a);
 }
 
@@ -388,6 +401,16 @@ void automaton_bytes(const struct automaton *a, uint32_t state,
     }
 }
 
+size_t automaton_work(const struct automaton *a)
+{
+    return a->work;
+}
+
+void automaton_reset_work(struct automaton *a)
+{
+    a->work = 0;
+}
+
 int automaton_error(const struct automaton *a, struct qwick_err *e)
 {
     if (!a->err.code)
@@ -445,18 +468,6 @@ void automaton_group(struct automaton *a, uint32_t state, size_t i,
 }
 
 /* ---- memory ---- */
-
-static size_t bytes_of(const struct sets *s)
-{
-    return s->cap * (sizeof *s->v + 2 * sizeof(uint32_t)) +
-           s->cap_places * sizeof *s->places;
-}
-
-size_t automaton_bytes_used(const struct automaton *a)
-{
-    return bytes_of(&a->states) + bytes_of(&a->frames) +
-           a->cap_next * a->code.n_classes * sizeof *a->next;
-}
 
 /* Note the frames that the states use, and the frames that those return to. A
  * frame is made after those that it returns to. */

@@ -13,7 +13,8 @@
  * Every state can be completed: there is a text that leads from it to a state
  * that accepts.
  *
- * Memory is bounded: automaton_tidy drops the states that nobody holds. */
+ * Memory is bounded: automaton_tidy drops the states that nobody holds, and
+ * without it making states fails in the end. */
 #ifndef TEXT_AUTOMATON_H
 #define TEXT_AUTOMATON_H
 
@@ -32,7 +33,7 @@ struct automaton;
 /* Limits of an automaton. */
 #define AUTOMATON_MAX_CODE   (1u << 20)  /* instructions of the whole grammar */
 #define AUTOMATON_MAX_PLACES (1u << 16)  /* places of one state */
-#define AUTOMATON_MAX_MEMORY (24u << 20) /* bytes of states and frames */
+#define AUTOMATON_MAX_MEMORY (40u << 20) /* bytes of states and frames */
 
 /* Compile a grammar that grammar_finish accepted. The automaton does not need
  * the grammar afterwards. QWICK_ERR_USAGE if it is too large. */
@@ -58,9 +59,9 @@ bool automaton_is_final(const struct automaton *a, uint32_t state);
 void automaton_bytes(const struct automaton *a, uint32_t state,
                      unsigned char bytes[256]);
 
-/* The first failure since the automaton was made: out of memory, or a state
- * with more than AUTOMATON_MAX_PLACES places (QWICK_ERR_RUNTIME). Returns 0 if
- * there was none. */
+/* The first failure since the automaton was made: out of memory, a state with
+ * more than AUTOMATON_MAX_PLACES places, or states that need more than
+ * AUTOMATON_MAX_MEMORY (QWICK_ERR_RUNTIME). Returns 0 if there was none. */
 int automaton_error(const struct automaton *a, struct qwick_err *e);
 
 /* ---- parts of a state ---- */
@@ -83,6 +84,11 @@ void automaton_group(struct automaton *a, uint32_t state, size_t i,
 
 /* Bytes of states and frames. */
 size_t automaton_bytes_used(const struct automaton *a);
+
+/* The places that were visited to make states, since the last reset: a measure
+ * of time. */
+size_t automaton_work(const struct automaton *a);
+void automaton_reset_work(struct automaton *a);
 
 /* Drop all states except states[0..n), which get new numbers. */
 int automaton_tidy(struct automaton *a, uint32_t *states, size_t n,

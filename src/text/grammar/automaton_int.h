@@ -105,6 +105,7 @@ struct automaton {
                            not known yet */
     size_t cap_next;
     uint32_t start;
+    size_t work; /* places visited */
     struct qwick_err err;
     /* memory of close_places */
     struct places list; /* places reached without a byte */

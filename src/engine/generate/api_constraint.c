@@ -1,0 +1,104 @@
+/* Constraints of the public interface: a text in one of several languages
+ * becomes a grammar, and with the engine's tokens a constraint. */
+#include <string.h>
+
+#include "base/utf8.h"
+#include "engine/core/engine.h"
+#include "engine/core/options.h"
+#include "engine/generate/constraint.h"
+#include "engine/generate/token_trie.h"
+#include "text/grammar/choices.h"
+#include "text/grammar/grammar.h"
+#include "text/grammar/regex.h"
+
+/* Longer texts are refused before anything is done with them. */
+enum { MAX_TEXT = 1 << 20 };
+
+/* Add the text to the grammar, and return the rule to begin with. */
+typedef uint32_t (*compile_fn)(struct grammar *g,
+                               const struct qwick_constraint_options *o);
+
+static uint32_t rule_of(struct grammar *g, uint32_t node)
+{
+    uint32_t rule = grammar_new_rule(g, "root", 4);
+    grammar_define(g, rule, node);
+    return rule;
+}
+
+static uint32_t compile_regex(struct grammar *g,
+                              const struct qwick_constraint_options *o)
+{
+    return rule_of(
+        g, regex_compile(g, NULL, o->text, o->n_text, REGEX_WHOLE, NULL, NULL));
+}
+
+static uint32_t compile_choices(struct grammar *g,
+                                const struct qwick_constraint_options *o)
+{
+    return rule_of(g, choices_compile(g, o->text, o->n_text));
+}
+
+static const struct {
+    const char *name; /* for messages, if the caller gives none */
+    compile_fn compile;
+} kinds[] = {
+    [QWICK_CONSTRAINT_REGEX] = {"regular expression", compile_regex},
+    [QWICK_CONSTRAINT_CHOICES] = {"choices", compile_choices},
+};
+
+/* The tokens of the engine, listed when they are first needed. */
+static int need_trie(struct qwick_engine *eng, struct qwick_err *e)
+{
+    if (engine_need_tokenizer(eng, e))
+        return -1;
+    if (!eng->weights)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: was opened for its tokenizer only",
+                       checkpoint_name(eng->ck));
+    return eng->trie ? 0
+                     : token_trie_create(&eng->trie, eng->bpe,
+                                         eng->model.config.vocab_size,
+                                         eng->blocked, e);
+}
+
+static int check(const struct qwick_constraint_options *o, struct qwick_err *e)
+{
+    if ((size_t)o->kind >= sizeof kinds / sizeof *kinds)
+        return err_set(e, QWICK_ERR_USAGE, "constraint: kind %d is unknown",
+                       (int)o->kind);
+    if (!o->text)
+        return err_set(e, QWICK_ERR_USAGE, "constraint: has no text");
+    if (o->n_text > MAX_TEXT)
+        return err_set(
+            e, QWICK_ERR_USAGE, "%s: has %zu bytes, at most %d are supported",
+            o->name ? o->name : kinds[o->kind].name, o->n_text, MAX_TEXT);
+    return 0;
+}
+
+int qwick_constraint_create(struct qwick_constraint **out,
+                            struct qwick_engine *eng,
+                            const struct qwick_constraint_options *given,
+                            struct qwick_err *e)
+{
+    struct qwick_constraint_options o;
+    struct grammar *g = NULL;
+    int rc = -1;
+    *out = NULL;
+    qwick_constraint_options_init(&o, sizeof o);
+    if (options_read(&o, sizeof o, given, "constraint", e) || check(&o, e) ||
+        need_trie(eng, e))
+        return -1;
+    const char *name = o.name ? o.name : kinds[o.kind].name;
+    if (!grammar_create(&g, name, e)) {
+        uint32_t root = kinds[o.kind].compile(g, &o);
+        if (!grammar_finish(g, root, e))
+            rc = constraint_create(out, g, name, eng->trie, e);
+    }
+    grammar_free(g);
+    return rc;
+}
+
+void qwick_constraint_free(struct qwick_constraint *c)
+{
+    constraint_free(c);
+}

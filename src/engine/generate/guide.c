@@ -1,0 +1,135 @@
+#include "engine/generate/guide.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/core/engine.h"
+#include "engine/generate/constraint.h"
+#include "engine/generate/token_trie.h"
+
+int guide_begin(struct guide *g, const struct qwick_engine *eng,
+                struct qwick_constraint *c, enum guide_phase phase,
+                struct qwick_err *e)
+{
+    *g = (struct guide){.eng = eng, .phase = phase};
+    if (eng->think_open < 0 || eng->think_close < 0)
+        g->phase = GUIDE_TEXT;
+    if (matcher_create(&g->matcher, c, e))
+        return -1;
+    g->n_words = matcher_words(g->matcher);
+    g->allowed = calloc(g->n_words, sizeof *g->allowed);
+    if (!g->allowed)
+        return err_oom(e, g->n_words * sizeof *g->allowed);
+    return guide_prepare(g, e);
+}
+
+void guide_free(struct guide *g)
+{
+    matcher_free(g->matcher);
+    free(g->allowed);
+    *g = (struct guide){0};
+}
+
+static void allow(struct guide *g, int32_t id)
+{
+    g->allowed[id / 64] |= 1ull << (id & 63);
+}
+
+static void allow_stops(struct guide *g, bool yes)
+{
+    const struct config *c = &g->eng->model.config;
+    for (size_t i = 0; i < c->n_stop_ids; i++) {
+        allow(g, c->stop_ids[i]);
+        if (!yes)
+            g->allowed[c->stop_ids[i] / 64] ^= 1ull << (c->stop_ids[i] & 63);
+    }
+}
+
+bool guide_keeps_newlines(const struct guide *g)
+{
+    return matcher_admits_byte(g->matcher, '\n');
+}
+
+/* Allow the tokens that are newlines only. */
+static void allow_newlines(struct guide *g)
+{
+    const struct token_trie *t = g->eng->trie;
+    size_t i = 0, end = t->n_nodes;
+    while (i < end) {
+        const struct trie_node *node = &t->nodes[i];
+        if (node->byte != '\n') {
+            i = node->skip;
+            continue;
+        }
+        for (size_t k = 0; k < node->n_equal; k++)
+            allow(g, t->ids[node->rank + k]);
+        end = node->skip; /* on to the children */
+        i++;
+    }
+}
+
+static bool is_newlines(const struct guide *g, int32_t id)
+{
+    size_t n, i = 0;
+    const char *p = bpe_token(g->eng->bpe, id, &n);
+    while (i < n && p[i] == '\n')
+        i++;
+    return n > 0 && i == n;
+}
+
+int guide_prepare(struct guide *g, struct qwick_err *e)
+{
+    size_t n, n_bytes = g->n_words * sizeof *g->allowed;
+    if (g->phase == GUIDE_THINKING) {
+        memset(g->allowed, 0xff, n_bytes);
+        allow_stops(g, false);
+        return 0;
+    }
+    const uint64_t *mask = matcher_mask(g->matcher, &n, e);
+    bool complete = matcher_complete(g->matcher);
+    if (!mask)
+        return -1;
+    if (n == 0 && !complete)
+        return err_set(e, QWICK_ERR_RUNTIME,
+                       "constraint: the model has no token that continues the "
+                       "text");
+    memcpy(g->allowed, mask, n_bytes);
+    if (complete)
+        allow_stops(g, true);
+    if (g->phase == GUIDE_MAY_THINK)
+        allow(g, g->eng->think_open);
+    if (g->phase == GUIDE_AFTER_THINK && !guide_keeps_newlines(g))
+        allow_newlines(g);
+    return 0;
+}
+
+int guide_accept(struct guide *g, int32_t id, struct qwick_err *e)
+{
+    switch (g->phase) {
+    case GUIDE_THINKING:
+        if (id == g->eng->think_close)
+            g->phase = GUIDE_AFTER_THINK;
+        return 0;
+    case GUIDE_MAY_THINK:
+        g->phase = id == g->eng->think_open ? GUIDE_THINKING : GUIDE_TEXT;
+        if (g->phase == GUIDE_THINKING)
+            return 0;
+        break;
+    case GUIDE_AFTER_THINK:
+        g->phase = GUIDE_TEXT;
+        if (!guide_keeps_newlines(g) && is_newlines(g, id))
+            return 0;
+        break;
+    case GUIDE_TEXT:
+        break;
+    }
+    return matcher_accept(g->matcher, id, e);
+}
+
+int guide_forced(struct guide *g, int32_t *ids, size_t max, size_t *n,
+                 struct qwick_err *e)
+{
+    *n = 0;
+    return g->phase == GUIDE_TEXT ? matcher_forced(g->matcher, ids, max, n, e)
+                                  : 0;
+}

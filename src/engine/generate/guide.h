@@ -1,0 +1,56 @@
+/* Keeps an answer within a constraint: which tokens may be drawn next. The
+ * constraint begins after the think block, and a stop id may be drawn exactly
+ * when the text is complete. */
+#ifndef ENGINE_GUIDE_H
+#define ENGINE_GUIDE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct matcher;
+struct qwick_constraint;
+struct qwick_engine;
+
+enum guide_phase {
+    GUIDE_MAY_THINK,   /* before the first token: a think block may open */
+    GUIDE_THINKING,    /* anything but a stop id */
+    GUIDE_AFTER_THINK, /* a token of newlines may come before the text */
+    GUIDE_TEXT
+};
+
+/* A struct of all zeros has no constraint. guide_free accepts it. */
+struct guide {
+    const struct qwick_engine *eng;
+    struct matcher *matcher; /* NULL: no constraint */
+    enum guide_phase phase;
+    uint64_t *allowed; /* [n_words] ids that may be drawn, as bits */
+    size_t n_words;
+};
+
+/* Begin an answer under a constraint. phase: where it begins. If the model has
+ * no think tokens, that is GUIDE_TEXT in any case. */
+int guide_begin(struct guide *g, const struct qwick_engine *eng,
+                struct qwick_constraint *c, enum guide_phase phase,
+                struct qwick_err *e);
+void guide_free(struct guide *g);
+
+/* Set g->allowed for the next draw. Not for several threads at a time.
+ * QWICK_ERR_RUNTIME if no token is allowed. */
+int guide_prepare(struct guide *g, struct qwick_err *e);
+
+/* Take notice of a token of the answer that is no stop id. */
+int guide_accept(struct guide *g, int32_t id, struct qwick_err *e);
+
+/* Whether the text may begin with a newline that belongs to it, although
+ * newlines after a think block usually do not. */
+bool guide_keeps_newlines(const struct guide *g);
+
+/* Write to ids the next tokens of the answer, as far as only one can be drawn
+ * each time, at most max of them. */
+int guide_forced(struct guide *g, int32_t *ids, size_t max, size_t *n,
+                 struct qwick_err *e);
+
+#endif

@@ -1,0 +1,42 @@
+/* The tokens of a tokenizer as a trie over their bytes, in the order of a
+ * depth-first walk. */
+#ifndef ENGINE_TOKEN_TRIE_H
+#define ENGINE_TOKEN_TRIE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct bpe;
+
+/* A node: the bytes from the root to it begin some token. */
+struct trie_node {
+    uint32_t skip;   /* the first node after this node's subtree */
+    uint32_t rank;   /* tokens before this node in the order of the walk; those
+                        of the node itself follow */
+    uint16_t depth;  /* bytes from the root, at least 1 */
+    uint8_t byte;    /* the last of them */
+    uint8_t n_equal; /* tokens with exactly these bytes; a tokenizer may have
+                        several */
+};
+
+struct token_trie {
+    struct bpe *bpe;         /* borrowed */
+    struct trie_node *nodes; /* [n_nodes] without the root */
+    size_t n_nodes;
+    int32_t *ids; /* [n_ids] in the order of the walk */
+    size_t n_ids;
+    size_t n_vocab; /* ids are below */
+    size_t max_depth;
+    unsigned char single[256]; /* nonzero: the byte alone is a token */
+};
+
+/* Build the trie of the tokens with text whose ids are below n_vocab: without
+ * added tokens (control tokens among them), and without ids where blocked
+ * [n_vocab] is nonzero; NULL: none is. */
+int token_trie_create(struct token_trie **out, struct bpe *bpe, size_t n_vocab,
+                      const unsigned char *blocked, struct qwick_err *e);
+void token_trie_free(struct token_trie *t);
+
+#endif
