@@ -846,7 +846,7 @@ struct qwick_generate_options {
                                             QWICK_FINISH_STOP; borrowed; not
                                             with stop strings or ignore_eos;
                                             NULL: none */
-    bool may_think; /* the answer may begin with a think block: the constraint
+    bool may_think; /* if the model opens a think block first, the constraint
                        begins after it, as with in_think; needs
                        split_thinking */
 };

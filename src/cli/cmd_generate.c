@@ -42,6 +42,8 @@ static const struct opt opts[] = {
     OPT_ROWS_STOP(ARG(answer)),
     OPT_ROWS_ENDING(ARG(answer), "exit status 6"),
 
+    OPT_ROWS_CONSTRAINT(ARG(constraint), "exit status 6"),
+
     OPT_ROWS_SAMPLING(ARG(answer)),
     {.name = "seed",
      .type = OPT_INT,
@@ -206,7 +208,8 @@ static int check_output(const struct gen_job *j)
     const struct opt_parsed *p = &j->p;
     bool json = j->a.c.json || j->a.c.jsonl;
     int r;
-    if ((r = answer_check(p, &j->a.answer)) >= 0)
+    if ((r = answer_check(p, &j->a.answer)) >= 0 ||
+        (r = constraint_check(p)) >= 0)
         return r;
     if (json &&
         (r = opt_no_effect(p, text_only, "with --json or --jsonl")) >= 0)

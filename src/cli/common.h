@@ -127,7 +127,8 @@ struct common_args {
 
 /* Exit statuses in addition to those of enum qwick_err_code. */
 enum {
-    EXIT_INCOMPLETE = 6, /* --require-answer and the answer is cut or empty */
+    EXIT_INCOMPLETE = 6, /* --require-answer and the answer is cut or empty; a
+                            constraint and the answer is cut */
     EXIT_BELOW = 10      /* choose: not likely enough, or the answer is no */
 };
 

@@ -162,9 +162,13 @@ static int judge(const struct gen_job *j, const struct qwick_result *r)
 {
     char text[80], line[160];
     const char *why = cut_reason(j, r, text, sizeof(text));
-    bool empty = answer_is_empty(r), required = j->a.answer.require_answer;
+    bool empty = answer_is_empty(r);
+    bool required = j->a.answer.require_answer ||
+                    (j->constraint && constraint_is_cut(r->finish));
     if (*signals_flag() || (!answer_is_cut(r->finish) && !empty))
         return 0;
+    if (j->constraint && !required)
+        return 0; /* the constraint admits the empty text */
     if (!why)
         why = r->finish == QWICK_FINISH_STOP_STRING ? "a stop string came first"
               : r->thinking ? "the model stopped after its thinking"
@@ -252,6 +256,14 @@ static int finish(struct gen_job *j, struct emit *st,
     return status;
 }
 
+/* Whether the answer may begin with thinking. The text of --prefill is its
+ * beginning already. */
+static bool may_think(const struct gen_job *j)
+{
+    return j->mode == MODE_CHAT && !j->prefill.len && !j->in_think &&
+           chat_input_think(j->chat, j->think) != QWICK_THINK_OFF;
+}
+
 static int answer(struct gen_job *j, struct qwick_err *e)
 {
     const struct gen_args *a = &j->a;
@@ -280,6 +292,8 @@ static int answer(struct gen_job *j, struct qwick_err *e)
         o.lookup = (size_t)a->lookup;
     o.on_token = emit_token;
     o.on_token_ctx = &st;
+    o.constraint = j->constraint;
+    o.may_think = may_think(j);
     signals_catch();
     qwick_session_interrupt(j->ses, signals_flag());
     progress_start("prompt");
@@ -330,6 +344,9 @@ static int generate(struct gen_job *j)
         (status = gen_choose_mode(j)) != 0)
         return status;
     common_hint_demo(&j->a.c);
+    if ((status = constraint_open(&j->constraint, j->eng, &j->p,
+                                  &j->a.constraint)) != 0)
+        return status;
     if ((status = gen_open_session(j)) != 0)
         return status;
     if (gen_encode(j, &e))
@@ -354,6 +371,7 @@ int gen_run(const struct verb *v, int argc, char **argv)
     if (status < 0)
         status = generate(&j);
     qwick_session_free(j.ses);
+    qwick_constraint_free(j.constraint);
     qwick_engine_close(j.eng);
     qwick_chat_free(j.chat);
     buf_free(&j.text);

@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "cli/answer_opts.h"
 #include "cli/common.h"
+#include "cli/constraint_opts.h"
 #include "cli/opt.h"
 #include "qwick.h"
 
@@ -27,6 +28,7 @@ struct gen_args {
     const char *prompt_ids;
     bool allow_special, no_stdin;
     struct answer_args answer;
+    struct constraint_args constraint;
     int64_t lookup;
     const char *overflow;
     const char *session, *save_session;
@@ -108,6 +110,7 @@ struct gen_job {
     double tokenize_ms;
     struct qwick_engine *eng;
     struct qwick_session *ses;
+    struct qwick_constraint *constraint; /* NULL: none */
     int think_fd, profile_fd;
 };
 

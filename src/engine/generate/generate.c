@@ -202,6 +202,8 @@ int generation_draw(struct generation *g, const float *logits, int32_t *id,
                     struct qwick_err *e)
 {
     struct qwick_result *r = g->r;
+    if (g->guide.matcher)
+        guide_look(&g->guide, logits);
     if (ARRAY_RESERVE(r->tokens, g->cap_tokens, r->n_tokens + 1, e) ||
         sampler_draw(g->sampler, logits, id, e))
         return -1;

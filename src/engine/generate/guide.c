@@ -96,11 +96,21 @@ int guide_prepare(struct guide *g, struct qwick_err *e)
     memcpy(g->allowed, mask, n_bytes);
     if (complete)
         allow_stops(g, true);
-    if (g->phase == GUIDE_MAY_THINK)
-        allow(g, g->eng->think_open);
     if (g->phase == GUIDE_AFTER_THINK && !guide_keeps_newlines(g))
         allow_newlines(g);
     return 0;
+}
+
+void guide_look(struct guide *g, const float *logits)
+{
+    size_t open = (size_t)g->eng->think_open;
+    if (g->phase != GUIDE_MAY_THINK)
+        return;
+    for (size_t i = 0; i < g->eng->model.config.vocab_size; i++)
+        if (logits[i] > logits[open])
+            return;
+    memset(g->allowed, 0, g->n_words * sizeof *g->allowed);
+    allow(g, g->eng->think_open);
 }
 
 int guide_accept(struct guide *g, int32_t id, struct qwick_err *e)

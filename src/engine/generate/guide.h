@@ -15,7 +15,8 @@ struct qwick_constraint;
 struct qwick_engine;
 
 enum guide_phase {
-    GUIDE_MAY_THINK,   /* before the first token: a think block may open */
+    GUIDE_MAY_THINK,   /* before the first token: if the model would open a
+                          think block, it does */
     GUIDE_THINKING,    /* anything but a stop id */
     GUIDE_AFTER_THINK, /* a token of newlines may come before the text */
     GUIDE_TEXT
@@ -40,6 +41,12 @@ void guide_free(struct guide *g);
 /* Set g->allowed for the next draw. Not for several threads at a time.
  * QWICK_ERR_RUNTIME if no token is allowed. */
 int guide_prepare(struct guide *g, struct qwick_err *e);
+
+/* Look at the logits f32 [vocab_size] of the first draw: if the token that
+ * opens a think block is the likeliest of all, only it is allowed. A model that
+ * does not think must not begin to, just because the constraint forbids what it
+ * prefers. */
+void guide_look(struct guide *g, const float *logits);
 
 /* Take notice of a token of the answer that is no stop id. */
 int guide_accept(struct guide *g, int32_t id, struct qwick_err *e);

@@ -1,0 +1,50 @@
+/* Options that constrain the text of an answer. */
+#ifndef CLI_CONSTRAINT_OPTS_H
+#define CLI_CONSTRAINT_OPTS_H
+
+#include <stddef.h>
+
+#include "base/buf.h"
+#include "cli/opt.h"
+#include "qwick.h"
+
+/* Values of the options: a member of a verb's struct of arguments. */
+struct constraint_args {
+    const char *regex, *choices;
+};
+
+/* clang-format off */
+/* Rows for the option table of a verb. at: offset of struct constraint_args in
+ * the verb's struct of arguments. */
+#define CONSTRAINT_AT(at, field)                                              \
+    ((at) + offsetof(struct constraint_args, field))
+
+#define OPT_ROWS_CONSTRAINT(at, status)                                       \
+    {.type = OPT_HEADING,                                                     \
+     .help = "Constraints (a cut answer: " status ")"},                       \
+    {.name = "regex", .type = OPT_TEXT, .arg = "RE",                          \
+     .help = "the whole answer matches the regular expression RE",            \
+     .offset = CONSTRAINT_AT(at, regex)},                                     \
+    {.name = "choices", .type = OPT_TEXT, .arg = "TEXT,TEXT,...",             \
+     .help = "the answer is one of these texts; \\, is a comma",              \
+     .offset = CONSTRAINT_AT(at, choices)}
+/* clang-format on */
+
+/* Check the options against each other and against those that end answers.
+ * Returns -1 to go on, or exit status 2 after printing a message. */
+int constraint_check(const struct opt_parsed *p);
+
+/* Return whether an option sets a constraint. */
+bool constraint_given(const struct opt_parsed *p);
+
+/* Compile the constraint of the options; *out is NULL if there is none. Returns
+ * 0, or an exit status after printing a message. */
+int constraint_open(struct qwick_constraint **out, struct qwick_engine *eng,
+                    const struct opt_parsed *p,
+                    const struct constraint_args *a);
+
+/* Whether an answer that ended for this reason may fall short of a
+ * constraint. */
+bool constraint_is_cut(enum qwick_finish why);
+
+#endif
