@@ -783,9 +783,11 @@ struct qwick_constraint;
 
 enum qwick_constraint_kind {
     QWICK_CONSTRAINT_REGEX,  /* a regular expression that the whole text
-                                matches; see qwick(1) for its syntax */
-    QWICK_CONSTRAINT_CHOICES /* texts separated by commas; "\\," is a comma and
-                                "\\" a backslash */
+                                matches; for its syntax see
+                                qwick-generate(1) */
+    QWICK_CONSTRAINT_CHOICES, /* texts separated by commas; \, is a comma and
+                                \\ a backslash */
+    QWICK_CONSTRAINT_GBNF     /* a grammar in the form of llama.cpp */
 };
 
 struct qwick_constraint_options {

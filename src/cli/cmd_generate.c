@@ -209,7 +209,7 @@ static int check_output(const struct gen_job *j)
     bool json = j->a.c.json || j->a.c.jsonl;
     int r;
     if ((r = answer_check(p, &j->a.answer)) >= 0 ||
-        (r = constraint_check(p)) >= 0)
+        (r = constraint_check(p, &j->a.constraint)) >= 0)
         return r;
     if (json &&
         (r = opt_no_effect(p, text_only, "with --json or --jsonl")) >= 0)

@@ -10,7 +10,7 @@
 
 /* Values of the options: a member of a verb's struct of arguments. */
 struct constraint_args {
-    const char *regex, *choices;
+    const char *regex, *choices, *grammar;
 };
 
 /* clang-format off */
@@ -27,12 +27,16 @@ struct constraint_args {
      .offset = CONSTRAINT_AT(at, regex)},                                     \
     {.name = "choices", .type = OPT_TEXT, .arg = "TEXT,TEXT,...",             \
      .help = "the answer is one of these texts; \\, is a comma",              \
-     .offset = CONSTRAINT_AT(at, choices)}
+     .offset = CONSTRAINT_AT(at, choices)},                                   \
+    {.name = "grammar", .type = OPT_FILE, .arg = "FILE",                      \
+     .help = "the answer follows the GBNF grammar in FILE",                   \
+     .offset = CONSTRAINT_AT(at, grammar)}
 /* clang-format on */
 
 /* Check the options against each other and against those that end answers.
  * Returns -1 to go on, or exit status 2 after printing a message. */
-int constraint_check(const struct opt_parsed *p);
+int constraint_check(const struct opt_parsed *p,
+                     const struct constraint_args *a);
 
 /* Return whether an option sets a constraint. */
 bool constraint_given(const struct opt_parsed *p);

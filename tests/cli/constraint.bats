@@ -83,3 +83,32 @@ assert re.fullmatch(os.environ["RE"], text, re.S), text' || return 1
     fails 2 'cannot be combined with --stop' --choices a --stop b x
     fails 2 'cannot be combined with --ignore-eos' --regex a --ignore-eos x
 }
+
+@test "answers follow the grammar of a file" {
+    cat >"$T/g" <<'END'
+# nested lists of short words
+root ::= "[" ( item ("," item)* )? "]"
+item ::= [a-z]{1,4} | root
+END
+    good=0
+    for seed in $(seq 12); do
+        run --separate-stderr q --think off --temp 2 --seed "$seed" -n 80 \
+            --grammar "$T/g" "list files"
+        [ "$status" -eq 0 ] || [ "$status" -eq 6 ]
+        [ "$status" -eq 0 ] || continue
+        good=$((good + 1))
+        printf '%s' "$output" | python3 -c 'import re, sys
+text = sys.stdin.read()
+while text != "[]":
+    new = re.sub(r"\[([a-z]{1,4}|\[\])(,([a-z]{1,4}|\[\]))*\]", "[]", text)
+    assert new != text, text
+    text = new'
+    done
+    [ "$good" -ge 3 ]
+    printf 'root ::= "a"\nroot ::= "b"\n' >"$T/g"
+    fails 2 "$T/g: line 2: rule \"root\" is defined twice" --grammar "$T/g" x
+    printf 'root ::= root "a" | "b"\n' >"$T/g"
+    fails 2 "$T/g: rule \"root\" begins with itself" --grammar "$T/g" x
+    fails 1 "$T/none: " --grammar "$T/none" x
+    fails 2 "needs a file" --grammar - x
+}

@@ -17,6 +17,7 @@
 #include "base/utf8.h"
 #include "text/grammar/automaton.h"
 #include "text/grammar/choices.h"
+#include "text/grammar/gbnf.h"
 #include "text/grammar/grammar.h"
 #include "text/grammar/regex.h"
 
@@ -275,6 +276,200 @@ static void test_choices(void **state)
     assert_int_equal(grammar_error(g, &e), -1);
     assert_string_equal(e.msg, "G: text 2 is empty");
     grammar_free(g);
+}
+
+/* ---- GBNF ---- */
+
+static struct automaton *run_gbnf(const char *text)
+{
+    struct qwick_err e = {0};
+    struct grammar *g = new_grammar();
+    struct automaton *a;
+    uint32_t root = gbnf_compile(g, text, strlen(text));
+    if (grammar_finish(g, root, &e) || automaton_create(&a, g, &e))
+        fail_msg("%s", e.msg);
+    grammar_free(g);
+    return a;
+}
+
+static void test_gbnf_syntax(void **state)
+{
+    static const struct regex_case rows[] = {
+        {"root ::= \"a\" b? # comment\nb::=\"\\\"\\x41\\u00e9\\U0001F600\\n\"",
+         {"a", "a\"A\xC3\xA9\xF0\x9F\x98\x80\n"},
+         {"", "b"}},
+        {"\n# c\n\nx-1 ::= [^\\]\\-a-c]+\r\nroot ::= x-1{2,3} | x-1{5}  |\n "
+         "\"]\"\n\n",
+         {"xy", "]", "\xC3\xA9\xC3\xA9"},
+         {"a", "", "x", "b-"}},
+        {"root ::= (\n \"a\" # c\n | \"b\"\n \"c\"* )+ .",
+         {"a\n", "bccx", "abc?"},
+         {"a", "c?", ""}},
+        {"root ::= \"\" | [a-]", {"", "a", "-"}, {"b"}},
+        {"root ::= \"a\"{0,2} \"b\"{1,}", {"b", "aabb"}, {"a", "aaab"}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct automaton *a = run_gbnf(rows[i].re);
+        for (size_t k = 0; k < 4 && rows[i].yes[k]; k++)
+            if (!matches_text(a, rows[i].yes[k]))
+                fail_msg("\"%s\" must match \"%s\"", rows[i].re,
+                         rows[i].yes[k]);
+        for (size_t k = 0; k < 6 && rows[i].no[k]; k++)
+            if (matches_text(a, rows[i].no[k]))
+                fail_msg("\"%s\" must not match \"%s\"", rows[i].re,
+                         rows[i].no[k]);
+        automaton_free(a);
+    }
+}
+
+static void test_gbnf_refused(void **state)
+{
+    static const struct {
+        const char *text, *why;
+    } rows[] = {
+        {"", "G: has no rule \"root\""},
+        {"a ::= \"b\"\n", "G: has no rule \"root\""},
+        {"root ::= a", "rule \"a\" is not defined"},
+        {"root ::= root \"a\" | \"b\"", "rule \"root\" begins with itself"},
+        {"root ::= \"a\"\nroot ::= \"b\"",
+         "line 2: rule \"root\" is defined twice"},
+        {"root ::= \"a", "line 1: the literal has no closing quote"},
+        {"\n\nroot ::= [a", "line 3: the class has no \"]\""},
+        {"root ::= (\"a\"\n\n", "line 1: the group has no \")\""},
+        {"root ::= \"a\" )", "\")\" without \"(\""},
+        {"root ::= \"a\"\n | \"b\"", "line 2: expected the name of a rule"},
+        {"root = \"a\"", "expected \"::=\""},
+        {"root ::= \"a\"{,2}", "expected a number"},
+        {"root ::= \"a\"{3,2}", "maximum below"},
+        {"root ::= \"a\"{100001}", "too large"},
+        {"root ::= \"\\q\"", "unknown escape"},
+        {"root ::= \"\\uD800\"", "not a code point"},
+        {"root ::= [z-a]", "backwards"},
+        {"root ::= <think>", "tokens are not supported"},
+        {"root ::= \"\xFF\"", "not valid UTF-8"},
+        {"root ::= \"x\" root", "no text can match"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct grammar *g = new_grammar();
+        struct qwick_err e = {0};
+        uint32_t root = gbnf_compile(g, rows[i].text, strlen(rows[i].text));
+        if (!grammar_finish(g, root, &e))
+            fail_msg("\"%s\" is accepted", rows[i].text);
+        assert_int_equal(e.code, QWICK_ERR_USAGE);
+        if (!strstr(e.msg, rows[i].why))
+            fail_msg("\"%s\": \"%s\" lacks \"%s\"", rows[i].text, e.msg,
+                     rows[i].why);
+        grammar_free(g);
+    }
+}
+
+/* Random grammars without left recursion, with up to four rules: each
+ * alternative begins with a letter. A matcher by dynamic programming over the
+ * parts of the text tells what they match. */
+enum { RULES = 4, ALTS = 3, PARTS = 3, TEXT = 7 };
+
+struct tiny {
+    int part[RULES][ALTS][PARTS]; /* a letter, -1 - rule, or 0: no part */
+};
+
+static void write_tiny(const struct tiny *t, struct buf *out)
+{
+    for (int r = 0; r < RULES; r++) {
+        if (r)
+            buf_printf(out, "r%d ::= ", r);
+        else
+            buf_puts(out, "root ::= ");
+        for (int a = 0; a < ALTS; a++) {
+            if (a)
+                buf_puts(out, " | ");
+            buf_puts(out, "\"\" "); /* an alternative may have no part */
+            for (int p = 0; p < PARTS; p++) {
+                int v = t->part[r][a][p];
+                if (v > 0)
+                    buf_printf(out, "\"%c\" ", v);
+                else if (v < 0 && v != -1)
+                    buf_printf(out, "r%d ", -1 - v);
+                else if (v < 0)
+                    buf_puts(out, "root ");
+            }
+        }
+        buf_putc(out, '\n');
+    }
+}
+
+/* Whether parts from p on of an alternative match text[i..j). yes: what the
+ * rules are known to match. */
+static bool parts_match(const struct tiny *t, const char *text,
+                        bool yes[RULES][TEXT + 1][TEXT + 1], int r, int a,
+                        int p, int i, int j)
+{
+    if (p == PARTS)
+        return i == j;
+    int v = t->part[r][a][p];
+    if (v == 0)
+        return parts_match(t, text, yes, r, a, p + 1, i, j);
+    if (v > 0)
+        return i < j && text[i] == v &&
+               parts_match(t, text, yes, r, a, p + 1, i + 1, j);
+    for (int k = i; k <= j; k++)
+        if (yes[-1 - v][i][k] && parts_match(t, text, yes, r, a, p + 1, k, j))
+            return true;
+    return false;
+}
+
+static bool tiny_matches(const struct tiny *t, const char *text, int n)
+{
+    bool yes[RULES][TEXT + 1][TEXT + 1] = {0}, more = true;
+    while (more) {
+        more = false;
+        for (int r = 0; r < RULES; r++)
+            for (int a = 0; a < ALTS; a++)
+                for (int i = 0; i <= n; i++)
+                    for (int j = i; j <= n; j++)
+                        if (!yes[r][i][j] &&
+                            parts_match(t, text, yes, r, a, 0, i, j))
+                            more = yes[r][i][j] = true;
+    }
+    return yes[0][0][n];
+}
+
+static void test_random_grammars(void **state)
+{
+    size_t n_match = 0, n_all = 0;
+    struct buf text = {0};
+    (void)state;
+    for (int round = 0; round < 400; round++) {
+        struct tiny t = {0};
+        for (int r = 0; r < RULES; r++)
+            for (int a = 0; a < ALTS; a++) {
+                bool empty = a == 2 && below(3) == 0;
+                t.part[r][a][0] = empty ? 0 : "ab"[below(2)];
+                for (int p = 1; p < PARTS && !empty; p++)
+                    t.part[r][a][p] = below(4) == 0   ? 0
+                                      : below(3) == 0 ? "ab"[below(2)]
+                                      : a == 0        ? 0
+                                                      : -1 - (int)below(RULES);
+            }
+        text.len = 0;
+        write_tiny(&t, &text);
+        struct automaton *a = run_gbnf(text.data);
+        for (int i = 0; i < 1 << TEXT; i++) {
+            char s[TEXT];
+            int n = 1 + (int)below(TEXT);
+            for (int k = 0; k < n; k++)
+                s[k] = i >> k & 1 ? 'a' : 'b';
+            bool want = tiny_matches(&t, s, n);
+            if (matches(a, s, (size_t)n) != want)
+                fail_msg("want %d for \"%.*s\" in\n%s", want, n, s, text.data);
+            n_match += want;
+            n_all++;
+        }
+        automaton_free(a);
+    }
+    buf_free(&text);
+    assert_true(n_match * 20 > n_all && n_match * 20 < n_all * 19);
 }
 
 /* ---- recursion ---- */
@@ -594,6 +789,9 @@ int main(void)
         cmocka_unit_test(test_regex_search),
         cmocka_unit_test(test_regex_refused),
         cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_gbnf_syntax),
+        cmocka_unit_test(test_gbnf_refused),
+        cmocka_unit_test(test_random_grammars),
         cmocka_unit_test(test_brackets),
         cmocka_unit_test(test_depth_and_tidy),
         cmocka_unit_test(test_tail_calls),

@@ -8,6 +8,7 @@
 #include "engine/generate/constraint.h"
 #include "engine/generate/token_trie.h"
 #include "text/grammar/choices.h"
+#include "text/grammar/gbnf.h"
 #include "text/grammar/grammar.h"
 #include "text/grammar/regex.h"
 
@@ -38,12 +39,19 @@ static uint32_t compile_choices(struct grammar *g,
     return rule_of(g, choices_compile(g, o->text, o->n_text));
 }
 
+static uint32_t compile_gbnf(struct grammar *g,
+                             const struct qwick_constraint_options *o)
+{
+    return gbnf_compile(g, o->text, o->n_text);
+}
+
 static const struct {
     const char *name; /* for messages, if the caller gives none */
     compile_fn compile;
 } kinds[] = {
     [QWICK_CONSTRAINT_REGEX] = {"regular expression", compile_regex},
     [QWICK_CONSTRAINT_CHOICES] = {"choices", compile_choices},
+    [QWICK_CONSTRAINT_GBNF] = {"grammar", compile_gbnf},
 };
 
 /* The tokens of the engine, listed when they are first needed. */
