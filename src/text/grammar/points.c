@@ -1,0 +1,555 @@
+#include "text/grammar/points.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/hash.h"
+#include "base/hashmap.h"
+#include "base/utf8.h"
+
+/* Above this size, equivalent states stay: refining takes a round for each
+ * step of the longest path. */
+enum { MAX_MINIMIZED = 5000 };
+
+#define NONE UINT32_MAX
+
+int points_steps(const struct points_place *at, size_t n)
+{
+    if (*at->steps_left < n)
+        return err_set(at->e, QWICK_ERR_USAGE,
+                       "is too complex: it takes too many steps");
+    *at->steps_left -= n;
+    return 0;
+}
+
+/* ---- drafts -------------------------------------------------------------- */
+
+uint32_t points_draft_state(struct points_draft *d, bool accept,
+                            const struct points_place *at)
+{
+    if (d->n_states >= POINTS_MAX_STATES) {
+        err_set(at->e, QWICK_ERR_USAGE,
+                "needs more than %u states of an automaton", POINTS_MAX_STATES);
+        return NONE;
+    }
+    if (ARRAY_RESERVE(d->accept, d->cap_states, d->n_states + 1, at->e))
+        return NONE;
+    d->accept[d->n_states] = accept;
+    return (uint32_t)d->n_states++;
+}
+
+int points_draft_edge(struct points_draft *d, uint32_t from, uint32_t lo,
+                      uint32_t hi, uint32_t to, const struct points_place *at)
+{
+    if (d->n_edges >= POINTS_MAX_EDGES)
+        return err_set(at->e, QWICK_ERR_USAGE,
+                       "needs more than %u edges of an automaton",
+                       POINTS_MAX_EDGES);
+    if (ARRAY_RESERVE(d->edges, d->cap_edges, d->n_edges + 1, at->e))
+        return -1;
+    d->edges[d->n_edges++] = (struct points_draft_edge){from, lo, hi, to};
+    return 0;
+}
+
+void points_draft_free(struct points_draft *d)
+{
+    free(d->accept);
+    free(d->edges);
+    *d = (struct points_draft){0};
+}
+
+static int compare_edges(const void *pa, const void *pb)
+{
+    const struct points_draft_edge *a = pa, *b = pb;
+    if (a->from != b->from)
+        return a->from < b->from ? -1 : 1;
+    return a->lo < b->lo ? -1 : a->lo > b->lo;
+}
+
+/* Sort the edges and join neighbours that lead to the same state. */
+static void draft_sort(struct points_draft *d)
+{
+    size_t n = 0;
+    if (d->n_edges > 1)
+        qsort(d->edges, d->n_edges, sizeof *d->edges, compare_edges);
+    for (size_t i = 0; i < d->n_edges; i++) {
+        struct points_draft_edge e = d->edges[i];
+        struct points_draft_edge *last = n > 0 ? &d->edges[n - 1] : NULL;
+        if (last && last->from == e.from && last->to == e.to &&
+            last->hi + 1 == e.lo)
+            last->hi = e.hi;
+        else
+            d->edges[n++] = e;
+    }
+    d->n_edges = n;
+}
+
+/* ---- from a draft to the smallest automaton ------------------------------ */
+
+/* Work memory: arrays of one entry per state of the draft. */
+struct shrink {
+    uint32_t *first;    /* [n + 1] edges of each state, sorted */
+    uint32_t *class_of; /* NONE: from here no accepting state can be reached */
+    uint32_t *new_class;
+    uint32_t *leader; /* [n_classes] a state of each class */
+    uint64_t *hash;
+    uint32_t n_classes;
+};
+
+static void shrink_free(struct shrink *w)
+{
+    free(w->first);
+    free(w->class_of);
+    free(w->new_class);
+    free(w->leader);
+    free(w->hash);
+}
+
+static int shrink_init(struct shrink *w, const struct points_draft *d,
+                       struct qwick_err *e)
+{
+    size_t n = d->n_states;
+    w->first = calloc(n + 1, sizeof *w->first);
+    w->class_of = calloc(n + 1, sizeof *w->class_of);
+    w->new_class = calloc(n + 1, sizeof *w->new_class);
+    w->leader = calloc(n + 1, sizeof *w->leader);
+    w->hash = calloc(n + 1, sizeof *w->hash);
+    if (!w->first || !w->class_of || !w->new_class || !w->leader || !w->hash)
+        return err_oom(e, (n + 1) * sizeof *w->hash);
+    for (size_t i = 0; i < d->n_edges; i++)
+        w->first[d->edges[i].from + 1]++;
+    for (size_t i = 0; i < n; i++)
+        w->first[i + 1] += w->first[i];
+    return 0;
+}
+
+/* Set class_of to 0 for states that lead to an accepting one, else to NONE.
+ * Goes backwards through the edges, sorted by target in `by_target`. */
+static int find_live(struct shrink *w, const struct points_draft *d,
+                     struct qwick_err *e)
+{
+    size_t n = d->n_states, n_todo = 0;
+    uint32_t *todo = malloc((n + 1) * sizeof *todo);
+    uint32_t *start = calloc(n + 2, sizeof *start);
+    uint32_t *source = malloc((d->n_edges + 1) * sizeof *source);
+    int rc = todo && start && source
+                 ? 0
+                 : err_oom(e, (d->n_edges + 1) * sizeof *source);
+    for (size_t i = 0; rc == 0 && i < d->n_edges; i++)
+        start[d->edges[i].to + 2]++;
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        start[i + 2] += start[i + 1];
+    for (size_t i = 0; rc == 0 && i < d->n_edges; i++)
+        source[start[d->edges[i].to + 1]++] = d->edges[i].from;
+    for (uint32_t i = 0; rc == 0 && i < n; i++) {
+        w->class_of[i] = d->accept[i] ? 0 : NONE;
+        if (d->accept[i])
+            todo[n_todo++] = i;
+    }
+    while (rc == 0 && n_todo > 0) {
+        uint32_t to = todo[--n_todo];
+        for (uint32_t k = start[to]; k < start[to + 1]; k++)
+            if (w->class_of[source[k]] == NONE) {
+                w->class_of[source[k]] = 0;
+                todo[n_todo++] = source[k];
+            }
+    }
+    free(todo);
+    free(start);
+    free(source);
+    return rc;
+}
+
+/* Reads the edges of a state as ranges that lead to classes, joined where
+ * neighbours lead to the same class. */
+struct reader {
+    const struct points_draft *d;
+    const struct shrink *w;
+    uint32_t at, end;
+};
+
+static struct reader reader_of(const struct points_draft *d,
+                               const struct shrink *w, uint32_t state)
+{
+    return (struct reader){d, w, w->first[state], w->first[state + 1]};
+}
+
+static bool read_range(struct reader *r, struct points_edge *out)
+{
+    const struct points_draft_edge *edges = r->d->edges;
+    while (r->at < r->end && r->w->class_of[edges[r->at].to] == NONE)
+        r->at++;
+    if (r->at == r->end)
+        return false;
+    *out = (struct points_edge){edges[r->at].lo, edges[r->at].hi,
+                                r->w->class_of[edges[r->at].to]};
+    for (r->at++; r->at < r->end && edges[r->at].lo == out->hi + 1 &&
+                  r->w->class_of[edges[r->at].to] == out->to;
+         r->at++)
+        out->hi = edges[r->at].hi;
+    return true;
+}
+
+static uint64_t signature(const struct points_draft *d, const struct shrink *w,
+                          uint32_t state)
+{
+    struct reader r = reader_of(d, w, state);
+    struct points_edge e;
+    uint64_t h = hash_mix(w->class_of[state] + 1, 0x9e3779b97f4a7c15u);
+    while (read_range(&r, &e))
+        h = hash_mix(h ^ ((uint64_t)e.lo << 32 | e.hi),
+                     e.to + 0xa0761d6478bd642fu);
+    return h;
+}
+
+static bool same_signature(const struct points_draft *d, const struct shrink *w,
+                           uint32_t a, uint32_t b)
+{
+    struct reader ra = reader_of(d, w, a), rb = reader_of(d, w, b);
+    struct points_edge ea, eb;
+    if (w->class_of[a] != w->class_of[b])
+        return false;
+    for (;;) {
+        bool more = read_range(&ra, &ea);
+        if (more != read_range(&rb, &eb))
+            return false;
+        if (!more)
+            return true;
+        if (ea.lo != eb.lo || ea.hi != eb.hi || ea.to != eb.to)
+            return false;
+    }
+}
+
+/* Split the classes once (Moore): states stay together when their edges lead
+ * to the same classes. The class of state 0 stays 0. */
+static int split_classes(struct shrink *w, const struct points_draft *d,
+                         struct qwick_err *e)
+{
+    struct hashmap map = {0};
+    uint32_t n_classes = 0;
+    if (hashmap_init(&map, d->n_states, d->n_states, e))
+        return -1;
+    for (uint32_t i = 0; i < d->n_states; i++) {
+        if (w->class_of[i] == NONE)
+            continue;
+        uint64_t h = signature(d, w, i);
+        uint32_t at = hashmap_slot(&map, h), k;
+        while ((k = hashmap_next(&map, h, &at)) != HASHMAP_NONE)
+            if (w->hash[k] == h && same_signature(d, w, w->leader[k], i))
+                break;
+        if (k == HASHMAP_NONE) {
+            k = n_classes++;
+            w->leader[k] = i;
+            w->hash[k] = h;
+            hashmap_put(&map, h, k);
+        }
+        w->new_class[i] = k;
+    }
+    for (uint32_t i = 0; i < d->n_states; i++)
+        if (w->class_of[i] != NONE)
+            w->class_of[i] = w->new_class[i];
+    w->n_classes = n_classes;
+    hashmap_free(&map);
+    return 0;
+}
+
+/* Give the live states their classes: equivalent states one class, or in very
+ * large automata each state its own. */
+static int classify(struct shrink *w, const struct points_draft *d,
+                    const struct points_place *at)
+{
+    if (find_live(w, d, at->e))
+        return -1;
+    if (d->n_states == 0 || w->class_of[0] == NONE)
+        return 0;
+    if (d->n_states > MAX_MINIMIZED) {
+        for (uint32_t i = 0; i < d->n_states; i++)
+            if (w->class_of[i] != NONE) {
+                w->leader[w->n_classes] = i;
+                w->class_of[i] = w->n_classes++;
+            }
+        return 0;
+    }
+    for (uint32_t i = 0; i < d->n_states; i++)
+        if (w->class_of[i] != NONE)
+            w->class_of[i] = d->accept[i] == d->accept[0] ? 0 : 1;
+    for (uint32_t before = 0;; before = w->n_classes) {
+        if (points_steps(at, d->n_edges) || split_classes(w, d, at->e))
+            return -1;
+        if (w->n_classes == before)
+            return 0;
+    }
+}
+
+/* Return memory that lives as long as the place. NULL with the error set. */
+static void *place_alloc(const struct points_place *at, size_t n, size_t size)
+{
+    void *p = arena_alloc(at->mem, (n + 1) * size, 8);
+    if (!p)
+        err_oom(at->e, (n + 1) * size);
+    return p;
+}
+
+static struct points *write_classes(const struct shrink *w,
+                                    const struct points_draft *d,
+                                    const struct points_place *at)
+{
+    struct points *p = place_alloc(at, 1, sizeof *p);
+    uint32_t n = 0;
+    if (!p)
+        return NULL;
+    p->n_states = w->n_classes;
+    p->first = place_alloc(at, w->n_classes, sizeof *p->first);
+    p->accept = place_alloc(at, w->n_classes, sizeof *p->accept);
+    p->edges = place_alloc(at, d->n_edges, sizeof *p->edges);
+    if (!p->first || !p->accept || !p->edges)
+        return NULL;
+    for (uint32_t k = 0; k < w->n_classes; k++) {
+        struct reader r = reader_of(d, w, w->leader[k]);
+        p->first[k] = n;
+        p->accept[k] = d->accept[w->leader[k]];
+        while (read_range(&r, &p->edges[n]))
+            n++;
+    }
+    p->first[w->n_classes] = n;
+    return p;
+}
+
+const struct points *points_finish(struct points_draft *d,
+                                   const struct points_place *at)
+{
+    struct shrink w = {0};
+    struct points *p = NULL;
+    draft_sort(d);
+    if (shrink_init(&w, d, at->e) == 0 && classify(&w, d, at) == 0)
+        p = write_classes(&w, d, at);
+    shrink_free(&w);
+    return p;
+}
+
+/* ---- languages ----------------------------------------------------------- */
+
+const struct points *points_any(const struct points_place *at)
+{
+    return points_length(0, -1, at);
+}
+
+/* Add edges for all characters, which surrogates are not. */
+static int any_edge(struct points_draft *d, uint32_t from, uint32_t to,
+                    const struct points_place *at)
+{
+    if (points_draft_edge(d, from, 0, 0xD7FF, to, at))
+        return -1;
+    return points_draft_edge(d, from, 0xE000, POINTS_LAST, to, at);
+}
+
+const struct points *points_length(int64_t min, int64_t max,
+                                   const struct points_place *at)
+{
+    struct points_draft d = {0};
+    const struct points *p = NULL;
+    int64_t n = max < 0 ? min : max;
+    int rc = 0;
+    for (int64_t i = 0; rc == 0 && i <= n; i++)
+        rc = points_draft_state(&d, i >= min, at) == NONE ? -1 : 0;
+    for (int64_t i = 0; rc == 0 && i < n; i++)
+        rc = any_edge(&d, (uint32_t)i, (uint32_t)i + 1, at);
+    if (rc == 0 && max < 0)
+        rc = any_edge(&d, (uint32_t)n, (uint32_t)n, at);
+    if (rc == 0)
+        p = points_finish(&d, at);
+    points_draft_free(&d);
+    return p;
+}
+
+bool points_is_any(const struct points *p)
+{
+    return p->n_states == 1 && p->accept[0] && p->first[1] == 2 &&
+           p->edges[0].lo == 0 && p->edges[0].hi == 0xD7FF &&
+           p->edges[1].lo == 0xE000 && p->edges[1].hi == POINTS_LAST;
+}
+
+/* A tree of words. The edges of a state are a list. */
+struct tree {
+    struct points_draft d;
+    uint32_t *first; /* [states] the newest edge of each state, or NONE */
+    size_t cap_first;
+    uint32_t *next; /* [edges] an older edge of the same state, or NONE */
+    size_t cap_next;
+};
+
+static uint32_t tree_state(struct tree *t, const struct points_place *at)
+{
+    if (ARRAY_RESERVE(t->first, t->cap_first, t->d.n_states + 1, at->e))
+        return NONE;
+    t->first[t->d.n_states] = NONE;
+    return points_draft_state(&t->d, false, at);
+}
+
+/* Return the state behind a state for one code point, made if it is new. */
+static uint32_t tree_step(struct tree *t, uint32_t from, uint32_t cp,
+                          const struct points_place *at)
+{
+    uint32_t edge = t->first[from];
+    while (edge != NONE && t->d.edges[edge].lo != cp)
+        edge = t->next[edge];
+    if (edge != NONE)
+        return t->d.edges[edge].to;
+    uint32_t to = tree_state(t, at);
+    if (to == NONE ||
+        ARRAY_RESERVE(t->next, t->cap_next, t->d.n_edges + 1, at->e) ||
+        points_draft_edge(&t->d, from, cp, cp, to, at))
+        return NONE;
+    edge = (uint32_t)t->d.n_edges - 1;
+    t->next[edge] = t->first[from];
+    t->first[from] = edge;
+    return to;
+}
+
+static int add_word(struct tree *t, const char *s, size_t n,
+                    const struct points_place *at)
+{
+    uint32_t state = 0, cp;
+    if (points_steps(at, n))
+        return -1;
+    for (size_t i = 0; i < n;) {
+        size_t k = utf8_decode(s + i, n - i, &cp, NULL);
+        if (k == 0)
+            return err_set(at->e, QWICK_ERR_USAGE, "invalid UTF-8");
+        state = tree_step(t, state, cp, at);
+        if (state == NONE)
+            return -1;
+        i += k;
+    }
+    t->d.accept[state] = true;
+    return 0;
+}
+
+const struct points *points_words(const char *const *words, const size_t *lens,
+                                  size_t n, const struct points_place *at)
+{
+    struct tree t = {0};
+    const struct points *p = NULL;
+    int rc = tree_state(&t, at) == NONE ? -1 : 0;
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = add_word(&t, words[i], lens[i], at);
+    if (rc == 0)
+        p = points_finish(&t.d, at);
+    points_draft_free(&t.d);
+    free(t.first);
+    free(t.next);
+    return p;
+}
+
+/* ---- products ------------------------------------------------------------ */
+
+/* A product under construction: state i of the draft is the pair pairs[i].
+ * b is NONE where the second automaton has died. */
+struct product {
+    const struct points *a, *b;
+    bool minus;
+    struct points_draft d;
+    struct pair {
+        uint32_t a, b;
+    } * pairs;
+    size_t cap_pairs;
+    struct hashmap map;
+};
+
+static uint32_t pair_state(struct product *x, uint32_t a, uint32_t b,
+                           const struct points_place *at)
+{
+    uint64_t h = hash_mix(a + 0x9e3779b97f4a7c15u, b ^ 0xd6e8feb86659fd93u);
+    uint32_t slot = hashmap_slot(&x->map, h), i;
+    while ((i = hashmap_next(&x->map, h, &slot)) != HASHMAP_NONE)
+        if (x->pairs[i].a == a && x->pairs[i].b == b)
+            return i;
+    bool in_b = b != NONE && x->b->accept[b];
+    i = points_draft_state(&x->d, x->a->accept[a] && in_b != x->minus, at);
+    if (i == NONE || ARRAY_RESERVE(x->pairs, x->cap_pairs, i + 1u, at->e))
+        return NONE;
+    x->pairs[i] = (struct pair){a, b};
+    hashmap_put(&x->map, h, i);
+    return i;
+}
+
+/* Add the edges of pair i. */
+static int expand_pair(struct product *x, uint32_t i,
+                       const struct points_place *at)
+{
+    const struct points *a = x->a, *b = x->b;
+    struct pair p = x->pairs[i];
+    uint32_t kb = p.b == NONE ? 0 : b->first[p.b];
+    uint32_t end_b = p.b == NONE ? 0 : b->first[p.b + 1];
+    if (points_steps(at, 1 + end_b - kb + a->first[p.a + 1] - a->first[p.a]))
+        return -1;
+    for (uint32_t ka = a->first[p.a]; ka < a->first[p.a + 1]; ka++) {
+        struct points_edge ea = a->edges[ka];
+        uint32_t lo = ea.lo;
+        for (;;) {
+            while (kb < end_b && b->edges[kb].hi < lo)
+                kb++;
+            bool inside = kb < end_b && b->edges[kb].lo <= lo;
+            uint32_t hi = ea.hi;
+            if (inside && b->edges[kb].hi < hi)
+                hi = b->edges[kb].hi;
+            if (!inside && kb < end_b && b->edges[kb].lo <= hi)
+                hi = b->edges[kb].lo - 1;
+            if (inside || x->minus) {
+                uint32_t to =
+                    pair_state(x, ea.to, inside ? b->edges[kb].to : NONE, at);
+                if (to == NONE || points_draft_edge(&x->d, i, lo, hi, to, at))
+                    return -1;
+            }
+            if (hi == ea.hi)
+                break;
+            lo = hi + 1;
+        }
+    }
+    return 0;
+}
+
+const struct points *points_combine(const struct points *a,
+                                    const struct points *b, bool minus,
+                                    const struct points_place *at)
+{
+    struct product x = {.a = a, .b = b, .minus = minus};
+    const struct points *p = NULL;
+    int rc;
+    if (a->n_states == 0 || (minus && b->n_states == 0))
+        return a;
+    if (b->n_states == 0)
+        return b;
+    rc = hashmap_init(&x.map, POINTS_MAX_STATES + 1, POINTS_MAX_STATES, at->e);
+    if (rc == 0 && pair_state(&x, 0, 0, at) == NONE)
+        rc = -1;
+    for (uint32_t i = 0; rc == 0 && i < x.d.n_states; i++)
+        rc = expand_pair(&x, i, at);
+    if (rc == 0)
+        p = points_finish(&x.d, at);
+    points_draft_free(&x.d);
+    free(x.pairs);
+    hashmap_free(&x.map);
+    return p;
+}
+
+/* ---- running ------------------------------------------------------------- */
+
+bool points_match(const struct points *p, const char *s, size_t n)
+{
+    uint32_t state = 0, cp;
+    if (p->n_states == 0)
+        return false;
+    for (size_t i = 0; i < n;) {
+        size_t k = utf8_decode(s + i, n - i, &cp, NULL);
+        uint32_t at = p->first[state], end = p->first[state + 1];
+        while (at < end && p->edges[at].hi < cp)
+            at++;
+        if (k == 0 || at == end || p->edges[at].lo > cp)
+            return false;
+        state = p->edges[at].to;
+        i += k;
+    }
+    return p->accept[state];
+}

@@ -1,0 +1,39 @@
+/* Decimal numbers of any size, exactly. */
+#ifndef TEXT_SCHEMA_DECIMAL_H
+#define TEXT_SCHEMA_DECIMAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/arena.h"
+
+/* Digits of a number, before and after the point together. */
+#define DECIMAL_MAX_DIGITS 400
+
+/* A number. There are no zeros at the start of the whole part nor at the end
+ * of the fraction, so zero has no digits at all, and its sign is false. */
+struct decimal {
+    bool negative;
+    const char *whole; /* [n_whole] digits before the point */
+    size_t n_whole;
+    const char *frac; /* [n_frac] digits after it */
+    size_t n_frac;
+};
+
+/* Read a JSON number, whose digits are copied to mem. Returns 0; -1 when memory
+ * runs out; 1 when it has more than DECIMAL_MAX_DIGITS digits without an
+ * exponent. */
+int decimal_read(struct decimal *out, const char *s, size_t n,
+                 struct arena *mem);
+
+/* Compare: < 0, 0, > 0; decimal_compare_size without the signs. */
+int decimal_compare(const struct decimal *a, const struct decimal *b);
+int decimal_compare_size(const struct decimal *a, const struct decimal *b);
+
+bool decimal_is_zero(const struct decimal *a);
+bool decimal_is_integer(const struct decimal *a);
+
+/* The remainder of the whole part, without its sign, for 1 <= m < 2^32. */
+unsigned decimal_remainder(const struct decimal *a, unsigned m);
+
+#endif

@@ -1,0 +1,296 @@
+#include "text/grammar/schema_number.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/hash.h"
+#include "base/hashmap.h"
+
+/* Where in the text of a number a state is. */
+enum phase {
+    AT_START,
+    AT_SIGN,  /* behind the minus */
+    AT_ZERO,  /* behind a zero that is the whole part */
+    AT_WHOLE, /* in a whole part that begins with 1 to 9 */
+    AT_POINT, /* behind the point */
+    AT_FRAC,
+    AT_E,       /* behind the e */
+    AT_E_SIGN,  /* behind its sign */
+    AT_E_SMALL, /* behind a first digit 0 or 3 to 9 */
+    AT_E_ONE,   /* behind 1 */
+    AT_E_TWO,   /* behind 2 */
+    AT_E_LAST,  /* one more digit may follow */
+    AT_E_END
+};
+
+/* What is known about the digits so far. order[i] compares them with the
+ * digits of limit i, both without signs: < 0, 0, > 0. */
+struct progress {
+    uint8_t phase, negative;
+    uint16_t count; /* digits of the whole part or of the fraction */
+    uint32_t remainder;
+    int8_t order[NUMBER_MAX_LIMITS];
+};
+
+struct builder {
+    const struct number_form *f;
+    const struct points_place *at;
+    struct points_draft d;
+    struct progress *states;
+    size_t cap_states;
+    size_t key_bytes; /* of struct progress that are in use */
+    struct hashmap map;
+    size_t max_whole, max_frac;
+};
+
+/* ---- limits -------------------------------------------------------------- */
+
+/* Compare a number with a limit, given its sign, whether it is zero, and the
+ * comparison without the signs. */
+static int signed_order(bool negative, const struct decimal *limit, int order)
+{
+    if (decimal_is_zero(limit))
+        return negative ? -order : order;
+    if (negative != limit->negative)
+        return negative ? -1 : 1;
+    return negative ? -order : order;
+}
+
+static bool inside(const struct number_limit *limit, int order)
+{
+    switch (limit->kind) {
+    case NUMBER_AT_LEAST:
+        return order >= 0;
+    case NUMBER_ABOVE:
+        return order > 0;
+    case NUMBER_AT_MOST:
+        return order <= 0;
+    case NUMBER_BELOW:
+        return order < 0;
+    case NUMBER_NOT:
+        return order != 0;
+    }
+    return false;
+}
+
+bool number_fits(const struct number_form *f, const struct decimal *v)
+{
+    for (size_t i = 0; i < f->n_limits; i++)
+        if (!inside(&f->limits[i], decimal_compare(v, &f->limits[i].value)))
+            return false;
+    if (f->multiple_of)
+        return decimal_is_integer(v) &&
+               decimal_remainder(v, f->multiple_of) == 0;
+    return !f->integer || decimal_is_integer(v);
+}
+
+/* ---- digits -------------------------------------------------------------- */
+
+/* Return the comparison after one more digit of the whole part, its number
+ * `count`. As long as the limit has more digits than were read, the result is
+ * that of the digits at the front. */
+static int after_whole(const struct decimal *limit, int order, size_t count,
+                       int digit)
+{
+    if (count > limit->n_whole)
+        return 1;
+    if (order != 0)
+        return order;
+    int other = limit->whole[count - 1] - '0';
+    return digit < other ? -1 : digit > other;
+}
+
+/* Return the comparison of a complete whole part of `count` digits. */
+static int whole_done(const struct decimal *limit, int order, size_t count)
+{
+    return count < limit->n_whole ? -1 : order;
+}
+
+static int after_frac(const struct decimal *limit, int order, size_t count,
+                      int digit)
+{
+    if (order != 0)
+        return order;
+    int other = count <= limit->n_frac ? limit->frac[count - 1] - '0' : 0;
+    return digit < other ? -1 : digit > other;
+}
+
+/* Return the comparison of a complete number. */
+static int all_done(const struct decimal *limit, const struct progress *p,
+                    int order)
+{
+    if (p->phase == AT_ZERO || p->phase == AT_WHOLE)
+        order = whole_done(limit, order, p->count);
+    size_t n_frac = p->phase == AT_FRAC ? p->count : 0;
+    return order == 0 && n_frac < limit->n_frac ? -1 : order;
+}
+
+static bool accepts(const struct builder *b, const struct progress *p)
+{
+    if (p->phase >= AT_E_SMALL)
+        return true;
+    if (p->phase != AT_ZERO && p->phase != AT_WHOLE && p->phase != AT_FRAC)
+        return false;
+    for (size_t i = 0; i < b->f->n_limits; i++) {
+        const struct number_limit *limit = &b->f->limits[i];
+        int order = all_done(&limit->value, p, p->order[i]);
+        if (!inside(limit, signed_order(p->negative, &limit->value, order)))
+            return false;
+    }
+    return p->remainder == 0;
+}
+
+/* Read one digit of an exponent: 0 to 99, or up to 279. With 20 digits before
+ * the point, the number stays below 10^300. */
+static bool step_exponent(struct progress *p, int digit)
+{
+    switch (p->phase) {
+    case AT_E:
+    case AT_E_SIGN:
+        p->phase = digit == 1 ? AT_E_ONE : digit == 2 ? AT_E_TWO : AT_E_SMALL;
+        return true;
+    case AT_E_ONE:
+        p->phase = AT_E_LAST;
+        return true;
+    case AT_E_TWO:
+        p->phase = digit <= 7 ? AT_E_LAST : AT_E_END;
+        return true;
+    case AT_E_SMALL:
+    case AT_E_LAST:
+        p->phase = AT_E_END;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool step_digit(const struct builder *b, struct progress *p, int digit)
+{
+    size_t n = b->f->n_limits;
+    if (p->phase >= AT_E)
+        return step_exponent(p, digit);
+    if (p->phase == AT_ZERO)
+        return false;
+    if (p->phase <= AT_WHOLE) {
+        bool zero = p->phase != AT_WHOLE && digit == 0;
+        if (!zero && p->count >= b->max_whole)
+            return false;
+        p->phase = zero ? AT_ZERO : AT_WHOLE;
+        p->count = (uint16_t)(p->count + !zero);
+        for (size_t i = 0; i < n && !zero; i++)
+            p->order[i] = (int8_t)after_whole(&b->f->limits[i].value,
+                                              p->order[i], p->count, digit);
+        if (b->f->multiple_of)
+            p->remainder =
+                (uint32_t)(((uint64_t)p->remainder * 10 + (unsigned)digit) %
+                           b->f->multiple_of);
+        return true;
+    }
+    if (p->count >= b->max_frac)
+        return false;
+    p->phase = AT_FRAC;
+    p->count++;
+    for (size_t i = 0; i < n; i++)
+        p->order[i] = (int8_t)after_frac(&b->f->limits[i].value, p->order[i],
+                                         p->count, digit);
+    return true;
+}
+
+/* Read one byte. Returns false if it cannot follow. */
+static bool step(const struct builder *b, struct progress *p, int c)
+{
+    if (c >= '0' && c <= '9')
+        return step_digit(b, p, c - '0');
+    if (c == '-' && p->phase == AT_START) {
+        p->phase = AT_SIGN;
+        p->negative = 1;
+        return true;
+    }
+    if ((c == '-' || c == '+') && p->phase == AT_E) {
+        p->phase = AT_E_SIGN;
+        return true;
+    }
+    if (b->f->integer)
+        return false;
+    if (c == '.' && (p->phase == AT_ZERO || p->phase == AT_WHOLE)) {
+        for (size_t i = 0; i < b->f->n_limits; i++)
+            p->order[i] = (int8_t)whole_done(&b->f->limits[i].value,
+                                             p->order[i], p->count);
+        p->phase = AT_POINT;
+        p->count = 0;
+        return true;
+    }
+    if ((c == 'e' || c == 'E') && b->f->n_limits == 0 &&
+        (p->phase == AT_ZERO || p->phase == AT_WHOLE || p->phase == AT_FRAC)) {
+        *p = (struct progress){.phase = AT_E};
+        return true;
+    }
+    return false;
+}
+
+/* ---- states -------------------------------------------------------------- */
+
+static uint32_t state_of(struct builder *b, const struct progress *p)
+{
+    uint64_t h = hash_bytes(0, p, b->key_bytes);
+    uint32_t at = hashmap_slot(&b->map, h), i;
+    while ((i = hashmap_next(&b->map, h, &at)) != HASHMAP_NONE)
+        if (memcmp(&b->states[i], p, b->key_bytes) == 0)
+            return i;
+    i = points_draft_state(&b->d, accepts(b, p), b->at);
+    if (i == UINT32_MAX ||
+        ARRAY_RESERVE(b->states, b->cap_states, i + 1u, b->at->e))
+        return UINT32_MAX;
+    b->states[i] = *p;
+    hashmap_put(&b->map, h, i);
+    return i;
+}
+
+static int build(struct builder *b)
+{
+    static const char bytes[] = "+-.0123456789Ee";
+    struct progress start = {.phase = AT_START};
+    if (hashmap_init(&b->map, NUMBER_MAX_STATES + 1, NUMBER_MAX_STATES,
+                     b->at->e) ||
+        state_of(b, &start) == UINT32_MAX)
+        return -1;
+    for (uint32_t i = 0; i < b->d.n_states; i++) {
+        if (points_steps(b->at, sizeof bytes))
+            return -1;
+        for (const char *c = bytes; *c; c++) {
+            struct progress p = b->states[i];
+            if (!step(b, &p, *c))
+                continue;
+            uint32_t to = state_of(b, &p), lo = (unsigned char)*c;
+            if (to == UINT32_MAX ||
+                points_draft_edge(&b->d, i, lo, lo, to, b->at))
+                return -1;
+        }
+    }
+    return 0;
+}
+
+const struct points *number_points(const struct number_form *f,
+                                   const struct points_place *at)
+{
+    struct builder b = {.f = f,
+                        .at = at,
+                        .max_whole = NUMBER_WHOLE_DIGITS,
+                        .max_frac = NUMBER_FRAC_DIGITS};
+    const struct points *p = NULL;
+    b.key_bytes = offsetof(struct progress, order) + f->n_limits;
+    for (size_t i = 0; i < f->n_limits; i++) {
+        if (f->limits[i].value.n_whole > b.max_whole)
+            b.max_whole = f->limits[i].value.n_whole;
+        if (f->limits[i].value.n_frac + 5 > b.max_frac)
+            b.max_frac = f->limits[i].value.n_frac + 5;
+    }
+    if (build(&b) == 0)
+        p = points_finish(&b.d, at);
+    points_draft_free(&b.d);
+    free(b.states);
+    hashmap_free(&b.map);
+    return p;
+}

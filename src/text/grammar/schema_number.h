@@ -1,0 +1,47 @@
+/* Numbers in JSON as automata over their digits. */
+#ifndef TEXT_SCHEMA_NUMBER_H
+#define TEXT_SCHEMA_NUMBER_H
+
+#include "text/grammar/points.h"
+#include "text/grammar/schema_decimal.h"
+
+/* Digits that we write before and after the point. Bounds with more digits add
+ * to these. A number without bounds may also have an exponent, which keeps it
+ * below the largest double. */
+#define NUMBER_WHOLE_DIGITS 20
+#define NUMBER_FRAC_DIGITS  20
+
+/* States of one number's automaton. */
+#define NUMBER_MAX_STATES POINTS_MAX_STATES
+
+/* Numbers other than `than` and those on the wrong side of bounds fail. */
+struct number_limit {
+    enum {
+        NUMBER_AT_LEAST,
+        NUMBER_ABOVE,
+        NUMBER_AT_MOST,
+        NUMBER_BELOW,
+        NUMBER_NOT
+    } kind;
+    struct decimal value;
+};
+
+#define NUMBER_MAX_LIMITS 64
+
+struct number_form {
+    bool integer;         /* without fraction and exponent */
+    unsigned multiple_of; /* of integers; 0: any */
+    const struct number_limit *limits;
+    size_t n_limits; /* at most NUMBER_MAX_LIMITS */
+};
+
+/* Return whether a number is inside the limits (and a multiple, where one is
+ * asked for). */
+bool number_fits(const struct number_form *f, const struct decimal *v);
+
+/* Return the automaton of all texts of such numbers, or NULL with the error
+ * set. */
+const struct points *number_points(const struct number_form *f,
+                                   const struct points_place *at);
+
+#endif
