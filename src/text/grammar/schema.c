@@ -1,0 +1,127 @@
+#include "text/grammar/schema.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "text/grammar/grammar_int.h"
+#include "text/grammar/schema_int.h"
+
+/* Memory of the compiler, without the grammar. */
+enum { MAX_BYTES = 64 << 20 };
+
+void *schema_alloc(struct schema *s, size_t n, size_t size)
+{
+    size_t bytes = 0;
+    if (size_mul(n + 1, size, &bytes) || bytes > MAX_BYTES - s->used) {
+        err_set(s->e, QWICK_ERR_USAGE,
+                "the schema is too large: its parts need more than %d bytes",
+                MAX_BYTES);
+        return NULL;
+    }
+    void *p = arena_alloc(&s->mem, bytes, 8);
+    if (!p) {
+        err_oom(s->e, bytes);
+        return NULL;
+    }
+    s->used += bytes;
+    memset(p, 0, bytes);
+    return p;
+}
+
+int schema_step(struct schema *s, size_t n)
+{
+    if (s->steps_left >= n) {
+        s->steps_left -= n;
+        return 0;
+    }
+    s->steps_left = 0;
+    return err_set(s->e, QWICK_ERR_USAGE,
+                   "the schema is too complex: it takes more than %d steps to "
+                   "compile (many combinations of anyOf, oneOf and allOf?)",
+                   MAX_WORK);
+}
+
+/* Compile the sets; each can add more. */
+static int define_sets(struct schema *s)
+{
+    for (size_t i = 0; i < s->n_sets; i++) {
+        uint32_t node;
+        if (schema_define(s, &s->sets[i], &node))
+            return -1;
+        grammar_define(s->g, s->sets[i].rule, node);
+        if (grammar_error(s->g, s->e))
+            return -1;
+    }
+    return 0;
+}
+
+/* Refuse a schema that admits nothing, as far as that shows without the
+ * grammar; grammar_finish finds the rest. */
+static int check_something(struct schema *s, struct schema_node *root)
+{
+    if (schema_collect(s, NULL, 0, &root, 1))
+        return -1;
+    int never = schema_never(s, s->list, s->n_list, MAX_DEPTH);
+    if (never <= 0)
+        return never;
+    return schema_refuse(s, s->culprit ? s->culprit->at : s->root, NULL,
+                         "nothing satisfies the schema: %s",
+                         s->reason ? s->reason : "it is false");
+}
+
+static int compile(struct schema *s, uint32_t *root_rule)
+{
+    struct schema_node *root;
+    if (hashmap_init(&s->by_place, MAX_NODES, MAX_NODES, s->e) ||
+        hashmap_init(&s->by_items, MAX_SETS, MAX_SETS, s->e))
+        return -1;
+    root = schema_node_of(s, s->root);
+    if (!root || schema_read_all(s) || check_something(s, root))
+        return -1;
+    if (schema_collect(s, NULL, 0, &root, 1))
+        return -1;
+    const struct schema_set *set = schema_set_of(s, 0);
+    if (!set)
+        return -1;
+    *root_rule = set->rule;
+    return define_sets(s);
+}
+
+int schema_compile(struct grammar *g, const char *text, size_t n,
+                   const struct schema_options *o, uint32_t *root,
+                   struct qwick_err *e)
+{
+    struct qwick_err err = {0};
+    struct schema s = {
+        .e = &err, .g = g, .indent = o ? o->indent : 0, .steps_left = MAX_WORK};
+    struct json_doc *doc = NULL;
+    int rc = -1;
+    *root = 0;
+    if (n > SCHEMA_MAX_BYTES)
+        err_set(&err, QWICK_ERR_USAGE,
+                "a schema of %zu bytes is larger than the limit %u", n,
+                SCHEMA_MAX_BYTES);
+    else if (s.indent < 0 || s.indent > SCHEMA_MAX_INDENT)
+        err_set(&err, QWICK_ERR_USAGE, "an indent of %d spaces, at most %d",
+                s.indent, SCHEMA_MAX_INDENT);
+    else
+        rc = json_parse(&doc, "the schema", text, n, QWICK_ERR_USAGE, &err);
+    if (rc == 0) {
+        s.root = json_root(doc);
+        rc = compile(&s, root);
+    }
+    if (rc && err.code == QWICK_ERR_USAGE)
+        grammar_fail(g, "%s", err.msg);
+    if (rc && (err.code != QWICK_ERR_USAGE || !grammar_error(g, e)) && e)
+        *e = err;
+    json_free(doc);
+    arena_free(&s.mem);
+    free(s.nodes);
+    free(s.sets);
+    free(s.list);
+    free(s.stack);
+    hashmap_free(&s.by_place);
+    hashmap_free(&s.by_items);
+    return rc;
+}

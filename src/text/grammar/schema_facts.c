@@ -1,0 +1,318 @@
+/* What the schemas of a set ask of one value together. */
+#include <string.h>
+
+#include "text/grammar/schema_int.h"
+#include "text/grammar/schema_number.h"
+
+unsigned schema_types(struct schema_node *const *v, size_t n)
+{
+    unsigned types = T_ALL;
+    for (size_t i = 0; i < n; i++)
+        types &= v[i]->types;
+    return types;
+}
+
+/* ---- numbers ------------------------------------------------------------- */
+
+static int add_limit(struct schema *s, const struct schema_node *node,
+                     struct number_limit *limits, struct number_form *f,
+                     int kind, const struct decimal *value)
+{
+    if (!value)
+        return 0;
+    if (f->n_limits == NUMBER_MAX_LIMITS)
+        return schema_refuse(s, node->at, NULL,
+                             "more than %d limits for one number",
+                             NUMBER_MAX_LIMITS);
+    limits[f->n_limits].kind = kind;
+    limits[f->n_limits++].value = *value;
+    return 0;
+}
+
+static int add_excluded(struct schema *s, const struct schema_node *node,
+                        struct number_limit *limits, struct number_form *f)
+{
+    for (size_t i = 0; i < node->excluded.n; i++) {
+        const struct json_value *v = node->excluded.v[i];
+        struct decimal d;
+        if (v->type != JSON_NUMBER)
+            continue;
+        int rc = decimal_read(&d, v->str, v->len, &s->mem);
+        if (rc < 0)
+            return err_oom(s->e, v->len);
+        if (rc > 0)
+            return schema_refuse(s, node->at, "not", "%s has too many digits",
+                                 ERR_SHOW(v->str, v->len));
+        if (add_limit(s, node, limits, f, NUMBER_NOT, &d))
+            return -1;
+    }
+    return 0;
+}
+
+static unsigned gcd(unsigned a, unsigned b)
+{
+    while (b) {
+        unsigned r = a % b;
+        a = b;
+        b = r;
+    }
+    return a;
+}
+
+int schema_number_of(struct schema *s, struct schema_node *const *v, size_t n,
+                     bool integer, struct number_form *out)
+{
+    struct number_limit *limits =
+        schema_alloc(s, NUMBER_MAX_LIMITS, sizeof *limits);
+    *out = (struct number_form){.integer = integer, .limits = limits};
+    if (!limits)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        if (add_limit(s, v[i], limits, out, NUMBER_AT_LEAST, v[i]->min) ||
+            add_limit(s, v[i], limits, out, NUMBER_ABOVE, v[i]->above) ||
+            add_limit(s, v[i], limits, out, NUMBER_AT_MOST, v[i]->max) ||
+            add_limit(s, v[i], limits, out, NUMBER_BELOW, v[i]->below) ||
+            add_excluded(s, v[i], limits, out))
+            return -1;
+        if (!v[i]->multiple_of)
+            continue;
+        unsigned m = out->multiple_of ? out->multiple_of : 1;
+        uint64_t lcm =
+            (uint64_t)m / gcd(m, v[i]->multiple_of) * v[i]->multiple_of;
+        if (lcm > UINT32_MAX)
+            return schema_refuse(s, v[i]->at, "multipleOf",
+                                 "numbers that are multiples of %u and %u are "
+                                 "not supported",
+                                 m, v[i]->multiple_of);
+        out->multiple_of = (unsigned)lcm;
+        out->integer = true;
+    }
+    return 0;
+}
+
+/* ---- arrays -------------------------------------------------------------- */
+
+struct schema_array schema_array_of(struct schema_node *const *v, size_t n)
+{
+    struct schema_array a = {.max = -1};
+    for (size_t i = 0; i < n; i++) {
+        if (v[i]->min_items > a.min)
+            a.min = v[i]->min_items;
+        if (v[i]->max_items >= 0 && (a.max < 0 || v[i]->max_items < a.max))
+            a.max = v[i]->max_items;
+        if (v[i]->prefix.n > a.n_prefix)
+            a.n_prefix = v[i]->prefix.n;
+    }
+    return a;
+}
+
+size_t schema_item_of(struct schema_node *const *v, size_t n, size_t i,
+                      struct schema_node **out)
+{
+    size_t n_out = 0;
+    for (size_t k = 0; k < n; k++) {
+        if (i < v[k]->prefix.n)
+            out[n_out++] = v[k]->prefix.v[i];
+        else if (v[k]->items)
+            out[n_out++] = v[k]->items;
+    }
+    return n_out;
+}
+
+/* ---- objects ------------------------------------------------------------- */
+
+static bool same_string(const struct json_value *a, const struct json_value *b)
+{
+    return a->len == b->len && memcmp(a->str, b->str, a->len) == 0;
+}
+
+/* Return the member with a name, which is added if it is new, or NULL with the
+ * error set. */
+static struct schema_member *member_of(struct schema *s,
+                                       struct schema_object *o,
+                                       const struct json_value *name)
+{
+    if (schema_step(s, o->n_members / 8 + 1))
+        return NULL;
+    for (size_t i = 0; i < o->n_members; i++)
+        if (same_string(o->members[i].name, name))
+            return &o->members[i];
+    o->members[o->n_members] = (struct schema_member){.name = name};
+    return &o->members[o->n_members++];
+}
+
+static int list_members(struct schema *s, struct schema_node *const *v,
+                        size_t n, struct schema_object *o)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < n; i++)
+        most += v[i]->props.n + v[i]->required.n;
+    o->members = schema_alloc(s, most, sizeof *o->members);
+    if (!o->members)
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < v[i]->props.n; k++)
+            if (!member_of(s, o, &v[i]->names[k]))
+                return -1;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < v[i]->required.n; k++) {
+            struct schema_member *m = member_of(s, o, v[i]->required.v[k]);
+            if (!m)
+                return -1;
+            m->required = true;
+        }
+    return 0;
+}
+
+static void add_schema(struct schema_member *m, struct schema_node *node)
+{
+    m->all[m->n_all++] = node;
+    m->forbidden |= node->never;
+}
+
+/* Add what one node asks of a member. */
+static int add_node(struct schema *s, const struct schema_node *node,
+                    struct schema_member *m)
+{
+    bool met = false;
+    if (schema_step(s, node->props.n / 8 + 1))
+        return -1;
+    for (size_t i = 0; i < node->props.n && !met; i++)
+        if (same_string(&node->names[i], m->name)) {
+            add_schema(m, node->props.v[i]);
+            met = true;
+        }
+    for (size_t i = 0; i < node->pattern_props.n; i++)
+        if (points_match(node->patterns_points[i], m->name->str,
+                         m->name->len)) {
+            add_schema(m, node->pattern_props.v[i]);
+            met = true;
+        }
+    if (!met && node->additional)
+        add_schema(m, node->additional);
+    return 0;
+}
+
+/* Return how many schemas of a node can apply to one member. */
+static size_t most_schemas(struct schema_node *const *v, size_t n)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < n; i++)
+        if (v[i]->props.n || v[i]->pattern_props.n || v[i]->additional)
+            most += 1 + v[i]->pattern_props.n;
+    return most;
+}
+
+/* ---- members that no schema names ---------------------------------------- */
+
+/* The patterns of patternProperties of all nodes. A set of them is a number of
+ * bits. */
+struct patterns {
+    const struct points *points[MAX_PATTERNS];
+    size_t node[MAX_PATTERNS]; /* whose it is, an index */
+    struct schema_node *schema[MAX_PATTERNS];
+    size_t n;
+};
+
+static int list_patterns(struct schema *s, struct schema_node *const *v,
+                         size_t n, struct patterns *p)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < v[i]->pattern_props.n; k++) {
+            if (p->n == MAX_PATTERNS)
+                return schema_refuse(s, v[i]->at, "patternProperties",
+                                     "more than %d patterns for one object",
+                                     MAX_PATTERNS);
+            p->points[p->n] = v[i]->patterns_points[k];
+            p->node[p->n] = i;
+            p->schema[p->n++] = v[i]->pattern_props.v[k];
+        }
+    return 0;
+}
+
+/* Collect the schemas for names that match the patterns of `mask` and no
+ * others. Returns false if one of them is false. */
+static bool schemas_of_mask(struct schema_node *const *v, size_t n,
+                            const struct patterns *p, unsigned mask,
+                            struct schema_extra *x)
+{
+    x->n_all = 0;
+    for (size_t i = 0; i < n; i++) {
+        bool met = false;
+        for (size_t k = 0; k < p->n; k++)
+            if (p->node[k] == i && (mask >> k & 1)) {
+                x->all[x->n_all++] = p->schema[k];
+                met = true;
+            }
+        if (!met && v[i]->additional)
+            x->all[x->n_all++] = v[i]->additional;
+    }
+    for (size_t i = 0; i < x->n_all; i++)
+        if (x->all[i]->never)
+            return false;
+    return true;
+}
+
+/* Return the automaton of the names that no member has. */
+static const struct points *other_names(struct schema *s,
+                                        const struct schema_object *o,
+                                        const struct points_place *at)
+{
+    const char **words = schema_alloc(s, o->n_members, sizeof *words);
+    size_t *lens = schema_alloc(s, o->n_members, sizeof *lens);
+    if (!words || !lens)
+        return NULL;
+    for (size_t i = 0; i < o->n_members; i++) {
+        words[i] = o->members[i].name->str;
+        lens[i] = o->members[i].name->len;
+    }
+    const struct points *any = points_any(at);
+    const struct points *named = points_words(words, lens, o->n_members, at);
+    return any && named ? points_combine(any, named, true, at) : NULL;
+}
+
+/* Add the extras for names that match the patterns of `mask`. */
+static int add_extra(struct schema *s, struct schema_node *const *v, size_t n,
+                     const struct patterns *p, unsigned mask,
+                     struct schema_object *o)
+{
+    struct schema_extra *x = &o->extras[o->n_extras];
+    struct qwick_err err = {0};
+    struct points_place at = {&s->mem, &s->steps_left, &err};
+    x->all = schema_alloc(s, n * (1 + MAX_PATTERNS), sizeof *x->all);
+    if (!x->all)
+        return -1;
+    if (!schemas_of_mask(v, n, p, mask, x))
+        return 0;
+    x->names = other_names(s, o, &at);
+    for (size_t k = 0; k < p->n && x->names; k++)
+        x->names =
+            points_combine(x->names, p->points[k], !(mask >> k & 1), &at);
+    if (!x->names)
+        return err.code ? schema_refuse_err(s, v[0]->at, NULL, &err) : -1;
+    o->n_extras += x->names->n_states > 0;
+    return 0;
+}
+
+int schema_object_of(struct schema *s, struct schema_node *const *v, size_t n,
+                     struct schema_object *out, bool extras)
+{
+    struct patterns p = {0};
+    size_t most = most_schemas(v, n);
+    *out = (struct schema_object){0};
+    if (list_patterns(s, v, n, &p) || list_members(s, v, n, out))
+        return -1;
+    for (size_t i = 0; i < out->n_members; i++) {
+        struct schema_member *m = &out->members[i];
+        m->all = schema_alloc(s, most, sizeof *m->all);
+        if (!m->all)
+            return -1;
+        for (size_t k = 0; k < n; k++)
+            if (add_node(s, v[k], m))
+                return -1;
+    }
+    for (unsigned mask = 0; extras && mask < 1u << p.n; mask++)
+        if (add_extra(s, v, n, &p, mask, out))
+            return -1;
+    return 0;
+}

@@ -1,0 +1,286 @@
+/* What the files of the schema compiler share.
+ *
+ * The compiler first reads all schemas that the root reaches into nodes, with
+ * references resolved. A document must satisfy several schemas at once where
+ * allOf and $ref are, so it compiles sets of nodes: each set becomes one rule
+ * of the grammar. Where a set has an anyOf or oneOf, its rule is the choice of
+ * one set per branch. */
+#ifndef TEXT_SCHEMA_INT_H
+#define TEXT_SCHEMA_INT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/hashmap.h"
+#include "file/json.h"
+#include "text/grammar/grammar.h"
+#include "text/grammar/points.h"
+#include "text/grammar/schema_decimal.h"
+
+/* Types of values. Integers are numbers that have no fraction; T_NUMBER stands
+ * for all other numbers, so the type "number" is both. */
+enum {
+    T_NULL = 1,
+    T_BOOLEAN = 2,
+    T_INTEGER = 4,
+    T_NUMBER = 8,
+    T_STRING = 16,
+    T_ARRAY = 32,
+    T_OBJECT = 64,
+    T_ALL = 127
+};
+
+enum {
+    MAX_NODES = 100000,  /* schemas inside a schema */
+    MAX_SETS = 20000,    /* sets that are compiled */
+    MAX_WORK = 20000000, /* steps of the compiler */
+    MAX_PATTERNS = 4,    /* patternProperties of one object */
+    MAX_PREFIX = 256,    /* prefixItems */
+    MAX_DEPTH = 8,       /* levels that are compared for oneOf */
+    WHAT_BYTES = 300     /* a JSON pointer in a message */
+};
+
+/* A keyword whose value is a list of schemas, or a list of values. */
+struct node_list {
+    struct schema_node **v;
+    size_t n;
+};
+struct value_list {
+    const struct json_value **v;
+    size_t n;
+};
+
+/* One schema. Absent keywords are NULL, 0, or what is said here. */
+struct schema_node {
+    const struct json_value *at; /* where it stands in the text */
+    uint32_t id;
+    bool never; /* the schema false */
+    bool plain; /* has only $ref and allOf, or nothing: constrains nothing by
+                   itself */
+    unsigned types;                       /* T_ALL: any */
+    const struct json_value *enumeration; /* an array */
+    const struct json_value *constant;
+    struct value_list excluded; /* not: const and enum */
+    struct schema_node *ref;
+    struct node_list all, any, one;
+    size_t self_order, ref_order, all_order; /* ranks that decide the order of
+                                                properties */
+    struct decimal *min, *max, *above, *below;
+    unsigned multiple_of;
+    int64_t min_length, max_length; /* max: -1 without */
+    const struct json_value *pattern;
+    const struct points *pattern_points;
+    const struct schema_format *format;
+    struct node_list prefix;
+    struct schema_node *items;
+    int64_t min_items, max_items;   /* max: -1 without */
+    const struct json_value *names; /* [n_props] keys of properties */
+    struct node_list props;
+    struct value_list required;        /* strings */
+    const struct json_value *patterns; /* keys of patternProperties */
+    struct node_list pattern_props;
+    const struct points *patterns_points[MAX_PATTERNS];
+    struct schema_node *additional;
+    uint32_t stamp; /* of the last walk that met it */
+    unsigned char color;
+};
+
+/* A set of nodes, in the order of their properties. An item is 4 * id of a
+ * node, plus 1 if its anyOf, plus 2 if its oneOf was replaced by a branch. */
+struct schema_set {
+    const uint32_t *items;
+    size_t n;
+    int level; /* nesting of the value; 0 for all of them without an indent */
+    uint32_t rule;
+};
+
+struct schema {
+    struct arena mem;
+    size_t used;       /* bytes of mem */
+    size_t steps_left; /* see MAX_WORK */
+    struct qwick_err *e;
+    struct grammar *g;
+    int indent;
+    const struct json_value *root;
+    struct schema_node **nodes;
+    size_t n_nodes, cap_nodes;
+    struct hashmap by_place; /* of nodes */
+    struct schema_set *sets;
+    size_t n_sets, cap_sets;
+    struct hashmap by_items; /* of sets */
+    uint32_t stamp;
+    uint32_t *list; /* the set that is being collected */
+    size_t n_list, cap_list;
+    struct walk {
+        struct schema_node *node;
+        bool self; /* put the node itself, its parts are done */
+    } * stack;     /* of schema_collect */
+    size_t cap_stack;
+    const struct points *formats[16];
+    uint32_t string, number, integer, string_char; /* shared nodes; 0: none */
+    const struct schema_node *culprit; /* why a set was found to be empty */
+    const char *reason;
+};
+
+/* ---- memory, errors and work (schema.c) ---- */
+
+/* Return zeroed memory for n elements that lives until the compiler ends, or
+ * NULL with the error set. */
+void *schema_alloc(struct schema *s, size_t n, size_t size);
+
+/* Set the error "#/POINTER/KEYWORD: …", and return -1. at is a value of the
+ * schema's text, keyword a member of it or NULL. */
+int schema_refuse(struct schema *s, const struct json_value *at,
+                  const char *keyword, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Turn an error of another module, which has no place yet, into one of the
+ * schema. Returns -1. */
+int schema_refuse_err(struct schema *s, const struct json_value *at,
+                      const char *keyword, const struct qwick_err *e);
+
+/* Count n steps of work. Returns -1 with the error set when it is too much. */
+int schema_step(struct schema *s, size_t n);
+
+/* ---- reading (schema_read.c, schema_ref.c) ---- */
+
+/* Return the node of a schema, which is read later, or NULL with the error
+ * set. */
+struct schema_node *schema_node_of(struct schema *s,
+                                   const struct json_value *at);
+
+/* Read all nodes that can be reached, and refuse what is not supported. */
+int schema_read_all(struct schema *s);
+
+/* Return the value that a "$ref" means, or NULL with the error set. */
+const struct json_value *schema_resolve(struct schema *s,
+                                        const struct json_value *at,
+                                        const struct json_value *ref);
+
+/* ---- values (schema_value.c) ---- */
+
+/* Return whether two values are equal for JSON schema: 1 and 1.0 are, the order
+ * of members does not matter. -1 on an error. */
+int schema_equal(struct schema *s, const struct json_value *a,
+                 const struct json_value *b);
+
+/* Return 1 if a node admits a value, 0 if not, -1 with the error set. */
+int schema_admits(struct schema *s, struct schema_node *node,
+                  const struct json_value *v);
+
+/* Return the node of a grammar with the one text of a value. */
+uint32_t schema_literal(struct schema *s, const struct json_value *v,
+                        int level);
+
+/* Return the type of a value, a T_ constant. */
+unsigned schema_type_of(struct schema *s, const struct json_value *v);
+
+/* ---- sets (schema_set.c) ---- */
+
+/* Collect the nodes that roots[0..n) consist of: s->list, appended to the items
+ * old[0..n_old). Returns -1 with the error set. */
+int schema_collect(struct schema *s, const uint32_t *old, size_t n_old,
+                   struct schema_node *const *roots, size_t n);
+
+/* Return the set s->list, with a rule that is defined later, or NULL with the
+ * error set. */
+const struct schema_set *schema_set_of(struct schema *s, int level);
+
+/* Return the node of a grammar for a value that satisfies all of
+ * roots[0..n). */
+uint32_t schema_value_node(struct schema *s, struct schema_node *const *roots,
+                           size_t n, int level);
+
+/* Return 1 if no value satisfies items[0..n), 0 if some may, -1 with the error
+ * set. */
+int schema_never(struct schema *s, const uint32_t *items, size_t n, int depth);
+
+/* Return the nodes of items[0..n), or NULL with the error set. */
+struct schema_node **schema_nodes(struct schema *s, const uint32_t *items,
+                                  size_t n);
+
+/* Make the node of a set. */
+int schema_define(struct schema *s, const struct schema_set *set,
+                  uint32_t *node);
+
+/* ---- what a set asks for (schema_facts.c, schema_strings.c) ---- */
+
+/* A member of an object that a schema names. */
+struct schema_member {
+    const struct json_value *name;
+    struct schema_node **all; /* [n_all] what its value must satisfy */
+    size_t n_all;
+    bool required;
+    bool forbidden; /* one of them is false */
+};
+
+/* Members that no schema names, with names of one language. */
+struct schema_extra {
+    const struct points *names;
+    struct schema_node **all;
+    size_t n_all;
+};
+
+struct schema_object {
+    struct schema_member *members;
+    size_t n_members;
+    struct schema_extra extras[1 << MAX_PATTERNS];
+    size_t n_extras;
+};
+
+struct schema_array {
+    int64_t min, max; /* max: -1 without */
+    size_t n_prefix;  /* items with schemas of their own */
+};
+
+unsigned schema_types(struct schema_node *const *v, size_t n);
+int schema_object_of(struct schema *s, struct schema_node *const *v, size_t n,
+                     struct schema_object *out, bool extras);
+struct schema_array schema_array_of(struct schema_node *const *v, size_t n);
+
+/* Write the schemas of item i to out[n] and return their number. */
+size_t schema_item_of(struct schema_node *const *v, size_t n, size_t i,
+                      struct schema_node **out);
+
+/* Return the automaton of a set's strings; *free_form: only lengths limit
+ * them. min and max are those lengths, max -1 without. NULL with the error set,
+ * or without an error if *free_form. */
+const struct points *schema_string_points(struct schema *s,
+                                          struct schema_node *const *v,
+                                          size_t n, int64_t *min, int64_t *max,
+                                          bool *free_form);
+
+/* Return the automaton of a pattern. */
+const struct points *schema_pattern(struct schema *s,
+                                    const struct json_value *at,
+                                    const char *keyword,
+                                    const struct json_value *re);
+
+/* Formats. schema_format_find returns NULL if there is none of this name;
+ * schema_format_points returns the automaton, or NULL with the error set. */
+const struct schema_format *schema_format_find(const struct json_value *name);
+const struct points *schema_format_points(struct schema *s,
+                                          const struct schema_format *f);
+
+/* Collect the limits of a set's numbers. */
+struct number_form;
+int schema_number_of(struct schema *s, struct schema_node *const *v, size_t n,
+                     bool integer, struct number_form *out);
+
+/* ---- nodes of the grammar (schema_emit.c) ---- */
+
+/* Return the node of the values of a set without anyOf, oneOf, enum, const. */
+uint32_t schema_emit(struct schema *s, struct schema_node *const *v, size_t n,
+                     int level);
+
+/* Return the node of a string with one value, or of all strings of p. */
+uint32_t schema_emit_word(struct schema *s, const char *word, size_t n);
+
+/* Append the white space before an item at a level: none, or a new line. */
+struct buf;
+int schema_newline(const struct schema *s, struct buf *b, int level);
+
+#endif

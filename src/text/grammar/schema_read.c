@@ -1,0 +1,560 @@
+/* Schemas from their text: the keywords, which of them are refused, and loops
+ * of references. */
+#include <string.h>
+
+#include "base/array.h"
+#include "base/hash.h"
+#include "text/grammar/schema.h"
+#include "text/grammar/schema_int.h"
+
+/* Reads a keyword's value into a node. */
+typedef int (*keyword_fn)(struct schema *s, struct schema_node *node,
+                          const char *key, const struct json_value *v);
+
+/* ---- helpers ------------------------------------------------------------- */
+
+static int wrong_type(struct schema *s, const struct schema_node *node,
+                      const char *key, const char *wanted,
+                      const struct json_value *v)
+{
+    return schema_refuse(s, node->at, key, "%s expected, not %s", wanted,
+                         json_type_name(v));
+}
+
+static int read_count(struct schema *s, struct schema_node *node,
+                      const char *key, const struct json_value *v, int64_t *out)
+{
+    struct decimal d;
+    int rc =
+        v->type == JSON_NUMBER ? decimal_read(&d, v->str, v->len, &s->mem) : 1;
+    if (rc < 0)
+        return err_oom(s->e, v->len);
+    if (rc > 0 || d.negative || !decimal_is_integer(&d))
+        return schema_refuse(s, node->at, key, "a count expected, not %s",
+                             v->type == JSON_NUMBER ? ERR_SHOW(v->str, v->len)
+                                                    : json_type_name(v));
+    *out = d.n_whole > 9 ? INT64_MAX : 0;
+    for (size_t i = 0; i < d.n_whole && d.n_whole <= 9; i++)
+        *out = *out * 10 + (d.whole[i] - '0');
+    if (*out > SCHEMA_MAX_COUNT)
+        return schema_refuse(s, node->at, key, "%s is more than the limit %d",
+                             ERR_SHOW(v->str, v->len), SCHEMA_MAX_COUNT);
+    return 0;
+}
+
+static int read_list(struct schema *s, struct schema_node *node,
+                     const char *key, const struct json_value *v,
+                     struct node_list *out)
+{
+    if (v->type != JSON_ARRAY)
+        return wrong_type(s, node, key, "an array", v);
+    out->v = schema_alloc(s, v->len, sizeof(struct schema_node *));
+    if (!out->v)
+        return -1;
+    for (out->n = 0; out->n < v->len; out->n++)
+        if (!(out->v[out->n] = schema_node_of(s, &v->items[out->n])))
+            return -1;
+    return 0;
+}
+
+static int read_members(struct schema *s, struct schema_node *node,
+                        const char *key, const struct json_value *v,
+                        struct node_list *out)
+{
+    if (v->type != JSON_OBJECT)
+        return wrong_type(s, node, key, "an object", v);
+    out->v = schema_alloc(s, v->len, sizeof(struct schema_node *));
+    if (!out->v)
+        return -1;
+    for (out->n = 0; out->n < v->len; out->n++)
+        if (!(out->v[out->n] = schema_node_of(s, &v->items[out->n])))
+            return -1;
+    return 0;
+}
+
+/* ---- keywords ------------------------------------------------------------ */
+
+static unsigned type_named(const struct json_value *v)
+{
+    static const struct {
+        const char *name;
+        unsigned type;
+    } types[] = {{"null", T_NULL},       {"boolean", T_BOOLEAN},
+                 {"integer", T_INTEGER}, {"number", T_INTEGER | T_NUMBER},
+                 {"string", T_STRING},   {"array", T_ARRAY},
+                 {"object", T_OBJECT}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (json_equals(v, types[i].name))
+            return types[i].type;
+    return 0;
+}
+
+static int parse_types(struct schema *s, struct schema_node *node,
+                       const char *key, const struct json_value *v,
+                       unsigned *out)
+{
+    const struct json_value *list = v->type == JSON_ARRAY ? v->items : v;
+    size_t n = v->type == JSON_ARRAY ? v->len : 1;
+    *out = 0;
+    for (size_t i = 0; i < n; i++) {
+        unsigned type = type_named(&list[i]);
+        if (!type && list[i].type == JSON_STRING)
+            return schema_refuse(s, node->at, key, "no type \"%s\"",
+                                 ERR_SHOW(list[i].str, list[i].len));
+        if (!type)
+            return wrong_type(s, node, key, "the name of a type", &list[i]);
+        *out |= type;
+    }
+    return 0;
+}
+
+static int read_type(struct schema *s, struct schema_node *node,
+                     const char *key, const struct json_value *v)
+{
+    return parse_types(s, node, key, v, &node->types);
+}
+
+static int read_enum(struct schema *s, struct schema_node *node,
+                     const char *key, const struct json_value *v)
+{
+    if (v->type != JSON_ARRAY)
+        return wrong_type(s, node, key, "an array", v);
+    node->enumeration = v;
+    return 0;
+}
+
+static int read_const(struct schema *s, struct schema_node *node,
+                      const char *key, const struct json_value *v)
+{
+    (void)s;
+    (void)key;
+    node->constant = v;
+    return 0;
+}
+
+/* Exclude a value. Only of null, true, false, numbers and strings can all
+ * others be written. */
+static int exclude(struct schema *s, struct schema_node *node,
+                   const struct json_value *v, size_t *n)
+{
+    if (v->type == JSON_ARRAY || v->type == JSON_OBJECT)
+        return schema_refuse(s, node->at, "not",
+                             "%s cannot be excluded, only null, true, false, "
+                             "numbers and strings",
+                             json_type_name(v));
+    node->excluded.v[(*n)++] = v;
+    node->excluded.n = *n;
+    return 0;
+}
+
+static int read_not(struct schema *s, struct schema_node *node, const char *key,
+                    const struct json_value *v)
+{
+    size_t n = 0;
+    if (v->type == JSON_BOOL) {
+        node->never = v->boolean;
+        return 0;
+    }
+    const struct json_value *values = json_get(v, "enum");
+    const struct json_value *value = json_get(v, "const");
+    if (v->type != JSON_OBJECT || v->len != 1 || (!values && !value))
+        return schema_refuse(s, node->at, key,
+                             "only {\"const\": …} and {\"enum\": […]} are "
+                             "supported in it");
+    if (values && values->type != JSON_ARRAY)
+        return wrong_type(s, node, key, "an array", values);
+    node->excluded.v = schema_alloc(s, values ? values->len : 1, sizeof v);
+    if (!node->excluded.v)
+        return -1;
+    if (value)
+        return exclude(s, node, value, &n);
+    for (size_t i = 0; i < values->len; i++)
+        if (exclude(s, node, &values->items[i], &n))
+            return -1;
+    return 0;
+}
+
+static int read_schemas(struct schema *s, struct schema_node *node,
+                        const char *key, const struct json_value *v)
+{
+    struct node_list *list = strcmp(key, "allOf") == 0   ? &node->all
+                             : strcmp(key, "anyOf") == 0 ? &node->any
+                                                         : &node->one;
+    if (v->type == JSON_ARRAY && v->len == 0)
+        return schema_refuse(s, node->at, key, "is empty");
+    return read_list(s, node, key, v, list);
+}
+
+static int read_ref(struct schema *s, struct schema_node *node, const char *key,
+                    const struct json_value *v)
+{
+    if (v->type != JSON_STRING)
+        return wrong_type(s, node, key, "a string", v);
+    const struct json_value *target = schema_resolve(s, node->at, v);
+    node->ref = target ? schema_node_of(s, target) : NULL;
+    return node->ref ? 0 : -1;
+}
+
+static int read_bound(struct schema *s, struct schema_node *node,
+                      const char *key, const struct json_value *v)
+{
+    struct decimal *d = schema_alloc(s, 1, sizeof *d);
+    if (!d)
+        return -1;
+    if (v->type != JSON_NUMBER)
+        return wrong_type(s, node, key, "a number", v);
+    int rc = decimal_read(d, v->str, v->len, &s->mem);
+    if (rc < 0)
+        return err_oom(s->e, v->len);
+    if (rc > 0)
+        return schema_refuse(s, node->at, key, "%s has more than %d digits",
+                             ERR_SHOW(v->str, v->len), DECIMAL_MAX_DIGITS);
+    if (strcmp(key, "minimum") == 0)
+        node->min = d;
+    else if (strcmp(key, "maximum") == 0)
+        node->max = d;
+    else if (strcmp(key, "exclusiveMinimum") == 0)
+        node->above = d;
+    else
+        node->below = d;
+    return 0;
+}
+
+static int read_multiple(struct schema *s, struct schema_node *node,
+                         const char *key, const struct json_value *v)
+{
+    struct decimal d;
+    int rc =
+        v->type == JSON_NUMBER ? decimal_read(&d, v->str, v->len, &s->mem) : 1;
+    if (rc < 0)
+        return err_oom(s->e, v->len);
+    if (rc > 0 || d.negative || d.n_frac || d.n_whole == 0 || d.n_whole > 9)
+        return schema_refuse(s, node->at, key,
+                             "%s is not supported, only integers from 1 to "
+                             "999999999",
+                             v->type == JSON_NUMBER ? ERR_SHOW(v->str, v->len)
+                                                    : json_type_name(v));
+    for (size_t i = 0; i < d.n_whole; i++)
+        node->multiple_of =
+            node->multiple_of * 10 + (unsigned)(d.whole[i] - '0');
+    return 0;
+}
+
+static int read_counts(struct schema *s, struct schema_node *node,
+                       const char *key, const struct json_value *v)
+{
+    int64_t *out = strcmp(key, "minLength") == 0   ? &node->min_length
+                   : strcmp(key, "maxLength") == 0 ? &node->max_length
+                   : strcmp(key, "minItems") == 0  ? &node->min_items
+                                                   : &node->max_items;
+    return read_count(s, node, key, v, out);
+}
+
+static int read_pattern(struct schema *s, struct schema_node *node,
+                        const char *key, const struct json_value *v)
+{
+    if (v->type != JSON_STRING)
+        return wrong_type(s, node, key, "a string", v);
+    node->pattern = v;
+    node->pattern_points = schema_pattern(s, node->at, key, v);
+    return node->pattern_points ? 0 : -1;
+}
+
+static int read_format(struct schema *s, struct schema_node *node,
+                       const char *key, const struct json_value *v)
+{
+    if (v->type != JSON_STRING)
+        return wrong_type(s, node, key, "a string", v);
+    node->format = schema_format_find(v);
+    if (!node->format)
+        return schema_refuse(s, node->at, key, "\"%s\" is not supported",
+                             ERR_SHOW(v->str, v->len));
+    return 0;
+}
+
+static int read_items(struct schema *s, struct schema_node *node,
+                      const char *key, const struct json_value *v)
+{
+    if (v->type == JSON_ARRAY)
+        return schema_refuse(s, node->at, key,
+                             "an array is not supported, use prefixItems");
+    node->items = schema_node_of(s, v);
+    return node->items ? 0 : -1;
+}
+
+static int read_prefix(struct schema *s, struct schema_node *node,
+                       const char *key, const struct json_value *v)
+{
+    if (v->type == JSON_ARRAY && v->len > MAX_PREFIX)
+        return schema_refuse(s, node->at, key,
+                             "%zu schemas are more than the limit %d", v->len,
+                             MAX_PREFIX);
+    return read_list(s, node, key, v, &node->prefix);
+}
+
+static int read_properties(struct schema *s, struct schema_node *node,
+                           const char *key, const struct json_value *v)
+{
+    node->names = v->keys;
+    return read_members(s, node, key, v, &node->props);
+}
+
+static int read_patterns(struct schema *s, struct schema_node *node,
+                         const char *key, const struct json_value *v)
+{
+    if (v->type == JSON_OBJECT && v->len > MAX_PATTERNS)
+        return schema_refuse(s, node->at, key,
+                             "%zu patterns are more than the limit %d", v->len,
+                             MAX_PATTERNS);
+    node->patterns = v->keys;
+    if (read_members(s, node, key, v, &node->pattern_props))
+        return -1;
+    for (size_t i = 0; i < v->len; i++) {
+        node->patterns_points[i] =
+            schema_pattern(s, node->at, key, &v->keys[i]);
+        if (!node->patterns_points[i])
+            return -1;
+    }
+    return 0;
+}
+
+static int read_additional(struct schema *s, struct schema_node *node,
+                           const char *key, const struct json_value *v)
+{
+    (void)key;
+    node->additional = schema_node_of(s, v);
+    return node->additional ? 0 : -1;
+}
+
+static int read_required(struct schema *s, struct schema_node *node,
+                         const char *key, const struct json_value *v)
+{
+    if (v->type != JSON_ARRAY)
+        return wrong_type(s, node, key, "an array", v);
+    node->required.v = schema_alloc(s, v->len, sizeof v);
+    if (!node->required.v)
+        return -1;
+    for (size_t i = 0; i < v->len; i++) {
+        if (v->items[i].type != JSON_STRING)
+            return wrong_type(s, node, key, "a string", &v->items[i]);
+        node->required.v[node->required.n++] = &v->items[i];
+    }
+    return 0;
+}
+
+/* Keywords that are supported only where they say nothing: false, or 0. */
+static int read_no_effect(struct schema *s, struct schema_node *node,
+                          const char *key, const struct json_value *v)
+{
+    struct decimal d;
+    if (v->type == JSON_BOOL && !v->boolean)
+        return 0;
+    if (v->type == JSON_NUMBER &&
+        decimal_read(&d, v->str, v->len, &s->mem) == 0 && decimal_is_zero(&d))
+        return 0;
+    return schema_refuse(s, node->at, key, "is not supported");
+}
+
+static int ignore(struct schema *s, struct schema_node *node, const char *key,
+                  const struct json_value *v)
+{
+    (void)s;
+    (void)node;
+    (void)key;
+    (void)v;
+    return 0;
+}
+
+/* Keywords that are not in the table are refused, unless they begin with
+ * "x-". */
+static const struct keyword {
+    const char *name;
+    keyword_fn read;
+} keywords[] = {
+    {"type", read_type},
+    {"properties", read_properties},
+    {"required", read_required},
+    {"items", read_items},
+    {"enum", read_enum},
+    {"const", read_const},
+    {"$ref", read_ref},
+    {"anyOf", read_schemas},
+    {"oneOf", read_schemas},
+    {"allOf", read_schemas},
+    {"not", read_not},
+    {"additionalProperties", read_additional},
+    {"patternProperties", read_patterns},
+    {"prefixItems", read_prefix},
+    {"minItems", read_counts},
+    {"maxItems", read_counts},
+    {"minLength", read_counts},
+    {"maxLength", read_counts},
+    {"pattern", read_pattern},
+    {"format", read_format},
+    {"minimum", read_bound},
+    {"maximum", read_bound},
+    {"exclusiveMinimum", read_bound},
+    {"exclusiveMaximum", read_bound},
+    {"multipleOf", read_multiple},
+    {"uniqueItems", read_no_effect},
+    {"minProperties", read_no_effect},
+    {"title", ignore},
+    {"description", ignore},
+    {"default", ignore},
+    {"example", ignore},
+    {"examples", ignore},
+    {"deprecated", ignore},
+    {"readOnly", ignore},
+    {"writeOnly", ignore},
+    {"contentMediaType", ignore},
+    {"contentEncoding", ignore},
+    {"contentSchema", ignore},
+    {"definitions", ignore},
+    {"$defs", ignore},
+    {"$schema", ignore},
+    {"$id", ignore},
+    {"$anchor", ignore},
+    {"$comment", ignore},
+    {"$vocabulary", ignore},
+};
+
+static const struct keyword *find_keyword(const struct json_value *key)
+{
+    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
+        if (json_equals(key, keywords[i].name))
+            return &keywords[i];
+    return NULL;
+}
+
+/* ---- nodes --------------------------------------------------------------- */
+
+/* Note where the keywords stand that decide the order of properties. */
+static void note_order(struct schema_node *node, const struct json_value *key,
+                       size_t i)
+{
+    if (json_equals(key, "properties"))
+        node->self_order = i;
+    else if (json_equals(key, "$ref"))
+        node->ref_order = i;
+    else if (json_equals(key, "allOf"))
+        node->all_order = i;
+}
+
+static int read_node(struct schema *s, struct schema_node *node)
+{
+    const struct json_value *at = node->at;
+    node->plain = true;
+    if (at->type == JSON_BOOL) {
+        node->never = !at->boolean;
+        node->plain = at->boolean;
+        return 0;
+    }
+    if (at->type != JSON_OBJECT)
+        return schema_refuse(s, at, NULL,
+                             "a schema must be an object, true or false, not "
+                             "%s",
+                             json_type_name(at));
+    node->self_order = at->len;
+    for (size_t i = 0; i < at->len; i++) {
+        const struct json_value *key = &at->keys[i];
+        const struct keyword *k = find_keyword(key);
+        if (!k && key->len > 2 && memcmp(key->str, "x-", 2) == 0)
+            continue;
+        if (!k)
+            return schema_refuse(s, at, key->str, "is not supported");
+        if (k->read(s, node, k->name, &at->items[i]))
+            return -1;
+        note_order(node, key, i);
+        if (k->read != ignore && k->read != read_ref &&
+            !json_equals(key, "allOf"))
+            node->plain = false;
+    }
+    return schema_step(s, at->len);
+}
+
+struct schema_node *schema_node_of(struct schema *s,
+                                   const struct json_value *at)
+{
+    uint64_t h = hash_mix((uint64_t)(uintptr_t)at, 0x9e3779b97f4a7c15u);
+    uint32_t slot, i;
+    slot = hashmap_slot(&s->by_place, h);
+    while ((i = hashmap_next(&s->by_place, h, &slot)) != HASHMAP_NONE)
+        if (s->nodes[i]->at == at)
+            return s->nodes[i];
+    if (s->n_nodes == MAX_NODES) {
+        schema_refuse(s, at, NULL, "the schema has more than %d schemas in it",
+                      MAX_NODES);
+        return NULL;
+    }
+    struct schema_node *node = schema_alloc(s, 1, sizeof *node);
+    if (!node || ARRAY_RESERVE(s->nodes, s->cap_nodes, s->n_nodes + 1, s->e))
+        return NULL;
+    node->at = at;
+    node->id = (uint32_t)s->n_nodes;
+    node->types = T_ALL;
+    node->max_length = node->max_items = -1;
+    hashmap_put(&s->by_place, h, node->id);
+    s->nodes[s->n_nodes++] = node;
+    return node;
+}
+
+/* ---- loops --------------------------------------------------------------- */
+
+/* Return the i-th schema that must be, or may be, satisfied together with a
+ * node by the same value, or NULL behind the last. */
+static struct schema_node *same_value(const struct schema_node *node, size_t i)
+{
+    const struct node_list *lists[] = {&node->all, &node->any, &node->one};
+    if (node->ref && i-- == 0)
+        return node->ref;
+    for (size_t k = 0; k < 3; k++) {
+        if (i < lists[k]->n)
+            return lists[k]->v[i];
+        i -= lists[k]->n;
+    }
+    return NULL;
+}
+
+/* Refuse a schema that refers to itself for the same value: nobody could say
+ * what it admits. Walks from one node, with a stack of our own. */
+static int find_loop(struct schema *s, struct schema_node *start,
+                     struct schema_node **path, size_t *next)
+{
+    enum { NEW, OPEN, DONE };
+    size_t n = 0;
+    if (start->color != NEW)
+        return 0;
+    start->color = OPEN;
+    path[0] = start;
+    next[0] = 0;
+    for (n = 1; n > 0;) {
+        struct schema_node *to = same_value(path[n - 1], next[n - 1]++);
+        if (!to) {
+            path[--n]->color = DONE;
+        } else if (to->color == OPEN) {
+            return schema_refuse(s, path[n - 1]->at, NULL,
+                                 "refers to itself without going into an item "
+                                 "or a property");
+        } else if (to->color == NEW) {
+            to->color = OPEN;
+            path[n] = to;
+            next[n++] = 0;
+        }
+    }
+    return 0;
+}
+
+int schema_read_all(struct schema *s)
+{
+    for (size_t i = 0; i < s->n_nodes; i++)
+        if (read_node(s, s->nodes[i]))
+            return -1;
+    struct schema_node **path = schema_alloc(s, s->n_nodes + 1, sizeof *path);
+    size_t *next = schema_alloc(s, s->n_nodes + 1, sizeof *next);
+    if (!path || !next)
+        return -1;
+    for (size_t i = 0; i < s->n_nodes; i++)
+        if (find_loop(s, s->nodes[i], path, next))
+            return -1;
+    return 0;
+}

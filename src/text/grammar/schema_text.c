@@ -1,0 +1,367 @@
+#include "text/grammar/schema_text.h"
+
+#include <stdlib.h>
+
+#include "base/array.h"
+#include "base/hash.h"
+#include "base/hashmap.h"
+#include "base/utf8.h"
+#include "text/grammar/grammar_int.h"
+#include "text/grammar/points.h"
+
+enum { MAX_SPELL_EDGES = 200000 };
+
+#define NONE UINT32_MAX
+
+/* States that read one thing on the way to another state. Equal ones are
+ * shared. */
+enum step {
+    STEP_BYTE,  /* a byte lo..hi */
+    STEP_DIGIT, /* a hexadecimal digit lo..hi, 0..15 */
+    STEP_HEX    /* four of them with a value lo..hi */
+};
+
+struct step_key {
+    uint32_t step, lo, hi, next, state;
+    uint64_t hash;
+};
+
+/* A byte automaton that is being written. */
+struct spell {
+    struct grammar *g;
+    enum text_escapes escapes;
+    struct dfa_edge *edges;
+    size_t n_edges, cap_edges;
+    uint32_t n_states;
+    struct step_key *steps;
+    size_t n_steps, cap_steps, cap_map;
+    struct hashmap map;   /* of steps */
+    uint32_t escape, hex; /* of the current state: the states behind its '\'
+                             and behind its "\u"; NONE: not made yet */
+    struct qwick_err err;
+    bool failed;
+};
+
+static void put_edge(struct spell *s, uint32_t from, uint32_t lo, uint32_t hi,
+                     uint32_t to)
+{
+    if (s->failed)
+        return;
+    if (s->n_edges >= MAX_SPELL_EDGES) {
+        grammar_fail(s->g, "a string needs more than %d edges of an automaton",
+                     MAX_SPELL_EDGES);
+        s->failed = true;
+        return;
+    }
+    if (ARRAY_RESERVE(s->edges, s->cap_edges, s->n_edges + 1, &s->err)) {
+        s->failed = true;
+        return;
+    }
+    s->edges[s->n_edges++] =
+        (struct dfa_edge){.from = from, .to = to, .lo = lo, .hi = hi};
+}
+
+/* Put edges that read the hexadecimal digits lo..hi, in both cases. */
+static void put_digits(struct spell *s, uint32_t from, uint32_t lo, uint32_t hi,
+                       uint32_t to)
+{
+    if (lo < 10)
+        put_edge(s, from, '0' + lo, '0' + (hi < 10 ? hi : 9), to);
+    if (hi >= 10) {
+        uint32_t first = lo > 10 ? lo - 10 : 0;
+        put_edge(s, from, 'A' + first, 'A' + hi - 10, to);
+        put_edge(s, from, 'a' + first, 'a' + hi - 10, to);
+    }
+}
+
+/* Add a step to the table, which is built anew when it is full. */
+static void add_step(struct spell *s, struct step_key key)
+{
+    if (s->n_steps >= MAX_SPELL_EDGES ||
+        ARRAY_RESERVE(s->steps, s->cap_steps, s->n_steps + 1, &s->err)) {
+        s->failed = true;
+        return;
+    }
+    s->steps[s->n_steps] = key;
+    if (s->n_steps++ < s->cap_map) {
+        hashmap_put(&s->map, key.hash, (uint32_t)s->n_steps - 1);
+        return;
+    }
+    s->cap_map = 2 * s->cap_map + 256;
+    if (hashmap_init(&s->map, s->cap_map, MAX_SPELL_EDGES, &s->err)) {
+        s->failed = true;
+        return;
+    }
+    for (uint32_t i = 0; i < s->n_steps; i++)
+        hashmap_put(&s->map, s->steps[i].hash, i);
+}
+
+static void put_hex(struct spell *s, uint32_t from, uint32_t lo, uint32_t hi,
+                    uint32_t to);
+
+/* Return the state that reads something and goes on to `next`. */
+static uint32_t step_state(struct spell *s, enum step step, uint32_t lo,
+                           uint32_t hi, uint32_t next)
+{
+    uint64_t h = hash_mix((uint64_t)next << 2 | step,
+                          ((uint64_t)lo << 32 | hi) ^ 0x9e3779b97f4a7c15u);
+    uint32_t at, i;
+    if (s->failed)
+        return 0;
+    at = s->cap_map > 0 ? hashmap_slot(&s->map, h) : 0;
+    while (s->cap_map > 0 &&
+           (i = hashmap_next(&s->map, h, &at)) != HASHMAP_NONE) {
+        const struct step_key *k = &s->steps[i];
+        if (k->step == step && k->lo == lo && k->hi == hi && k->next == next)
+            return k->state;
+    }
+    uint32_t state = s->n_states++;
+    add_step(s, (struct step_key){step, lo, hi, next, state, h});
+    if (step == STEP_BYTE)
+        put_edge(s, state, lo, hi, next);
+    else if (step == STEP_DIGIT)
+        put_digits(s, state, lo, hi, next);
+    else
+        put_hex(s, state, lo, hi, next);
+    return state;
+}
+
+/* Put edges that read a code point lo..hi as UTF-8. The range is cut until the
+ * bytes of its encodings are independent. */
+static void put_utf8(struct spell *s, uint32_t from, uint32_t lo, uint32_t hi,
+                     uint32_t to)
+{
+    static const uint32_t last[] = {0x7F, 0x7FF, 0xFFFF};
+    char a[4], b[4];
+    for (size_t i = 0; i < 3; i++)
+        if (lo <= last[i] && hi > last[i]) {
+            put_utf8(s, from, lo, last[i], to);
+            put_utf8(s, from, last[i] + 1, hi, to);
+            return;
+        }
+    for (uint32_t m = 0x3F; hi > 0x7F && m < 0xFFFFFF; m = m << 6 | 0x3F) {
+        if ((lo & ~m) == (hi & ~m))
+            continue;
+        if ((lo & m) || (hi & m) != m) {
+            uint32_t cut = (lo & m) ? lo | m : (hi & ~m) - 1;
+            put_utf8(s, from, lo, cut, to);
+            put_utf8(s, from, cut + 1, hi, to);
+            return;
+        }
+    }
+    size_t n = utf8_encode(lo, a);
+    utf8_encode(hi, b);
+    while (n-- > 1)
+        to = step_state(s, STEP_BYTE, (unsigned char)a[n], (unsigned char)b[n],
+                        to);
+    put_edge(s, from, (unsigned char)a[0], (unsigned char)b[0], to);
+}
+
+/* Put edges that read four hexadecimal digits of a value lo..hi. */
+static void put_hex(struct spell *s, uint32_t from, uint32_t lo, uint32_t hi,
+                    uint32_t to)
+{
+    for (uint32_t m = 0xF; m < 0xFFFF; m = m << 4 | 0xF) {
+        if ((lo & ~m) == (hi & ~m))
+            continue;
+        if ((lo & m) || (hi & m) != m) {
+            uint32_t cut = (lo & m) ? lo | m : (hi & ~m) - 1;
+            put_hex(s, from, lo, cut, to);
+            put_hex(s, from, cut + 1, hi, to);
+            return;
+        }
+    }
+    for (uint32_t shift = 0; shift < 12; shift += 4)
+        to = step_state(s, STEP_DIGIT, lo >> shift & 15, hi >> shift & 15, to);
+    put_digits(s, from, lo >> 12, hi >> 12, to);
+}
+
+/* Put edges that read "HHHH\uHHHH", the surrogates of a code point lo..hi above
+ * U+FFFF. */
+static void put_surrogates(struct spell *s, uint32_t from, uint32_t lo,
+                           uint32_t hi, uint32_t to)
+{
+    uint32_t a = lo - 0x10000, b = hi - 0x10000, next;
+    if (a >> 10 != b >> 10 && ((a & 0x3FF) || (b & 0x3FF) != 0x3FF)) {
+        uint32_t cut = (a & 0x3FF) ? lo | 0x3FF : (hi & ~0x3FFu) - 1;
+        put_surrogates(s, from, lo, cut, to);
+        put_surrogates(s, from, cut + 1, hi, to);
+        return;
+    }
+    next =
+        step_state(s, STEP_HEX, 0xDC00 + (a & 0x3FF), 0xDC00 + (b & 0x3FF), to);
+    next = step_state(s, STEP_BYTE, 'u', 'u', next);
+    next = step_state(s, STEP_BYTE, '\\', '\\', next);
+    put_hex(s, from, 0xD800 + (a >> 10), 0xD800 + (b >> 10), next);
+}
+
+/* ---- characters of strings ----------------------------------------------- */
+
+static bool must_escape(uint32_t cp)
+{
+    return cp < 0x20 || cp == '"' || cp == '\\';
+}
+
+static bool may_escape(const struct spell *s, uint32_t cp)
+{
+    return s->escapes == TEXT_ESCAPE_ALL || must_escape(cp) || cp == '/' ||
+           cp >= 0x7F;
+}
+
+static uint32_t escape_state(struct spell *s, uint32_t from)
+{
+    if (s->escape == NONE) {
+        s->escape = s->n_states++;
+        put_edge(s, from, '\\', '\\', s->escape);
+    }
+    return s->escape;
+}
+
+/* Put edges that read \uXXXX for the code points lo..hi. */
+static void put_escaped(struct spell *s, uint32_t from, uint32_t lo,
+                        uint32_t hi, uint32_t to)
+{
+    if (s->hex == NONE) {
+        uint32_t escape = escape_state(s, from);
+        s->hex = s->n_states++;
+        put_edge(s, escape, 'u', 'u', s->hex);
+    }
+    if (lo <= 0xD7FF)
+        put_hex(s, s->hex, lo, hi < 0xD7FF ? hi : 0xD7FF, to);
+    if (lo <= 0xFFFF && hi >= 0xE000)
+        put_hex(s, s->hex, lo > 0xE000 ? lo : 0xE000, hi < 0xFFFF ? hi : 0xFFFF,
+                to);
+    if (hi >= 0x10000)
+        put_surrogates(s, s->hex, lo > 0x10000 ? lo : 0x10000, hi, to);
+}
+
+/* Call put for each longest range inside lo..hi where `has` is true. Above
+ * 0x7F it must be the same everywhere. */
+static void put_where(struct spell *s, uint32_t from, uint32_t lo, uint32_t hi,
+                      uint32_t to, bool (*has)(const struct spell *, uint32_t),
+                      void (*put)(struct spell *, uint32_t, uint32_t, uint32_t,
+                                  uint32_t))
+{
+    while (lo <= hi) {
+        uint32_t end = lo;
+        bool inside = has(s, lo);
+        while (end < hi && end < 0x80 && has(s, end + 1) == inside)
+            end++;
+        if (end >= 0x80)
+            end = hi;
+        if (inside)
+            put(s, from, lo, end, to);
+        lo = end + 1;
+    }
+}
+
+static bool is_plain(const struct spell *s, uint32_t cp)
+{
+    (void)s;
+    return !must_escape(cp);
+}
+
+/* Put the edges for one character of lo..hi in a JSON string. */
+static void put_characters(struct spell *s, uint32_t from, uint32_t lo,
+                           uint32_t hi, uint32_t to)
+{
+    static const char shorts[][2] = {{'"', '"'},  {'\\', '\\'}, {'/', '/'},
+                                     {'b', '\b'}, {'f', '\f'},  {'n', '\n'},
+                                     {'r', '\r'}, {'t', '\t'}};
+    put_where(s, from, lo, hi, to, is_plain, put_utf8);
+    put_where(s, from, lo, hi, to, may_escape, put_escaped);
+    for (size_t i = 0; i < sizeof shorts / sizeof *shorts; i++) {
+        uint32_t cp = (unsigned char)shorts[i][1];
+        uint32_t letter = (unsigned char)shorts[i][0];
+        if (cp >= lo && cp <= hi)
+            put_edge(s, escape_state(s, from), letter, letter, to);
+    }
+}
+
+/* ---- automata ------------------------------------------------------------ */
+
+static int compare_edges(const void *pa, const void *pb)
+{
+    const struct dfa_edge *a = pa, *b = pb;
+    if (a->from != b->from)
+        return a->from < b->from ? -1 : 1;
+    return a->lo < b->lo ? -1 : a->lo > b->lo;
+}
+
+/* Sort the edges and hand them to the grammar. */
+static uint32_t spell_finish(struct spell *s)
+{
+    uint32_t node = GRAMMAR_NOTHING;
+    if (s->failed) {
+        if (s->err.code)
+            grammar_fail(s->g, "%s", s->err.msg);
+        else
+            grammar_fail(s->g, "a string needs too large an automaton");
+    } else {
+        qsort(s->edges, s->n_edges, sizeof *s->edges, compare_edges);
+        node = grammar_node(s->g, NODE_DFA, s->edges,
+                            s->n_edges * sizeof *s->edges, 0);
+    }
+    free(s->edges);
+    free(s->steps);
+    hashmap_free(&s->map);
+    return node;
+}
+
+/* Say that the text may end in a state. */
+static void put_end(struct spell *s, uint32_t state)
+{
+    put_edge(s, state, 1, 0, state);
+}
+
+static uint32_t spell(struct grammar *g, const struct points *p,
+                      enum text_escapes escapes, bool quotes)
+{
+    struct spell s = {.g = g, .escapes = escapes};
+    uint32_t shift = quotes ? 1 : 0, end = p->n_states + 1;
+    if (p->n_states == 0)
+        return GRAMMAR_NOTHING;
+    s.n_states = p->n_states + 2;
+    if (quotes) {
+        put_edge(&s, 0, '"', '"', 1);
+        put_end(&s, end);
+    }
+    for (uint32_t i = 0; i < p->n_states && !s.failed; i++) {
+        uint32_t from = i + shift;
+        s.escape = s.hex = NONE;
+        for (uint32_t k = p->first[i]; k < p->first[i + 1]; k++)
+            put_characters(&s, from, p->edges[k].lo, p->edges[k].hi,
+                           p->edges[k].to + shift);
+        if (p->accept[i] && quotes)
+            put_edge(&s, from, '"', '"', end);
+        else if (p->accept[i])
+            put_end(&s, from);
+    }
+    return spell_finish(&s);
+}
+
+uint32_t text_string(struct grammar *g, const struct points *p,
+                     enum text_escapes escapes)
+{
+    return spell(g, p, escapes, true);
+}
+
+uint32_t text_body(struct grammar *g, const struct points *p,
+                   enum text_escapes escapes)
+{
+    return spell(g, p, escapes, false);
+}
+
+uint32_t text_plain(struct grammar *g, const struct points *p)
+{
+    struct spell s = {.g = g};
+    if (p->n_states == 0)
+        return GRAMMAR_NOTHING;
+    for (uint32_t i = 0; i < p->n_states; i++) {
+        for (uint32_t k = p->first[i]; k < p->first[i + 1]; k++)
+            put_edge(&s, i, p->edges[k].lo, p->edges[k].hi, p->edges[k].to);
+        if (p->accept[i])
+            put_end(&s, i);
+    }
+    return spell_finish(&s);
+}

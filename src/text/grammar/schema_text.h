@@ -1,0 +1,34 @@
+/* JSON strings as nodes of a grammar: automata over the decoded characters,
+ * spelled in UTF-8 with the escapes of JSON. */
+#ifndef TEXT_SCHEMA_TEXT_H
+#define TEXT_SCHEMA_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct grammar;
+struct points;
+
+/* Which characters may be escaped. In both modes control characters, '"' and
+ * '\' must be, and '/' and all that is not ASCII may be: as a short escape, or
+ * as \uXXXX with hexadecimal digits of either case. A character above U+FFFF is
+ * a pair of escaped surrogates. */
+enum text_escapes {
+    TEXT_ESCAPE_SOME, /* other ASCII is written plainly */
+    TEXT_ESCAPE_ALL   /* any character may be escaped */
+};
+
+/* Return the node of all JSON strings, with their quotes, whose characters p
+ * accepts. GRAMMAR_NOTHING if there are none, or when the grammar fails. */
+uint32_t text_string(struct grammar *g, const struct points *p,
+                     enum text_escapes escapes);
+
+/* The same without quotes. */
+uint32_t text_body(struct grammar *g, const struct points *p,
+                   enum text_escapes escapes);
+
+/* Return the node of the ASCII texts that p accepts, without any escapes. */
+uint32_t text_plain(struct grammar *g, const struct points *p);
+
+#endif

@@ -1,0 +1,714 @@
+/* JSON schemas: documents that they admit and others, what is refused and
+ * where, limits, and hostile schemas.
+ *
+ * test_schema --serve answers requests on its standard input, for
+ * tests/schema/check_schemas.py:
+ *     S INDENT LENGTH\nBYTES   compile a schema: "ok" or "error: MESSAGE"
+ *     M LENGTH\nBYTES          match a document: "yes" or "no"
+ *     W SEED LENGTH            a random document, "LENGTH\nBYTES"; up to about
+ *                              that length; "-1" if it does not end there */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/rng.h"
+#include "text/grammar/automaton.h"
+#include "text/grammar/grammar.h"
+#include "text/grammar/schema.h"
+
+/* Compile a schema. Returns NULL with *e set if it is refused. */
+static struct automaton *compile(const char *text, size_t n, int indent,
+                                 struct qwick_err *e)
+{
+    struct schema_options o = {.indent = indent};
+    struct grammar *g = NULL;
+    struct automaton *a = NULL;
+    uint32_t root;
+    if (grammar_create(&g, "S", e) == 0 &&
+        schema_compile(g, text, n, &o, &root, e) == 0 &&
+        grammar_finish(g, root, e) == 0)
+        automaton_create(&a, g, e);
+    grammar_free(g);
+    return a;
+}
+
+static bool matches(struct automaton *a, const char *s, size_t n)
+{
+    uint32_t state = automaton_start(a);
+    for (size_t i = 0; i < n && state != AUTOMATON_DEAD; i++)
+        state = automaton_advance(a, state, (unsigned char)s[i]);
+    struct qwick_err e;
+    if (automaton_error(a, &e))
+        fail_msg("%s", e.msg);
+    return state != AUTOMATON_DEAD && automaton_accepts(a, state);
+}
+
+/* ---- documents ----------------------------------------------------------- */
+
+enum { MAX_DOCS = 24 };
+
+static const struct documents {
+    const char *schema;
+    const char *valid[MAX_DOCS], *invalid[MAX_DOCS];
+} documents[] = {
+    /* types */
+    {"true",
+     {"null", "1", "\"a\"", "[]", "{}", "[1,{\"a\":[null,true]}]",
+      "{\"a\":1,\"b\":{}}", "-0.5e+10"},
+     {"", "[1,]", "[,1]", "{\"a\"}", "{a:1}", "nul", " 1", "1 ", "[1 ]", "01",
+      "+1", "1.", ".5", "\"a", "{\"a\":1,}"}},
+    {"{}", {"null", "[[[]]]"}, {"x"}},
+    {"{\"type\":\"null\"}", {"null"}, {"0", "\"null\""}},
+    {"{\"type\":\"boolean\"}", {"true", "false"}, {"null", "True"}},
+    {"{\"type\":[\"null\",\"boolean\"]}", {"true", "null"}, {"0"}},
+    {"{\"type\":\"integer\"}",
+     {"0", "-0", "7", "-12", "12345678901234567890"},
+     {"1.0", "1e2", "00", "-", "123456789012345678901"}},
+    {"{\"type\":\"number\"}",
+     {"0", "1.5", "-0.25", "1e10", "1E-5", "2.5e+279", "1e279"},
+     {"1.", "1e", "1e280", "1e999"}},
+    {"{\"type\":[\"integer\",\"string\"]}", {"1", "\"1\""}, {"1.5"}},
+    {"{\"title\":\"t\",\"description\":\"d\",\"default\":1,\"examples\":[2],"
+     "\"$schema\":\"x\",\"$id\":\"y\",\"$comment\":\"c\",\"deprecated\":true,"
+     "\"readOnly\":true,\"writeOnly\":false,\"contentMediaType\":\"a/b\","
+     "\"x-order\":3,\"type\":\"null\"}",
+     {"null"},
+     {"1"}},
+    /* strings */
+    {"{\"type\":\"string\"}",
+     {"\"\"", "\"a\"", "\"\\n\"", "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"",
+      "\"\\u0041\"", "\"\\u00e9\"", "\"\\u00E9\"", "\"\xC3\xA9\"",
+      "\"\xF0\x9F\x98\x80\"", "\"\\ud83d\\uDE00\"", "\"\\uD7FF\\ue000\"",
+      "\"\x7F\""},
+     {"\"\n\"", "\"\\x\"", "\"\\u12\"", "\"\\ud83d\"", "\"\\ud83d\\u0041\"",
+      "\"\\udc00\"", "\"\xC3\"", "\"\xED\xA0\x80\"", "\"\xFF\"", "\"\xC0\x80\"",
+      "\"a\"b"}},
+    {"{\"type\":\"string\",\"minLength\":1,\"maxLength\":2}",
+     {"\"a\"", "\"ab\"", "\"\xF0\x9F\x98\x80z\"", "\"\\ud83d\\ude00\\n\"",
+      "\"\\u0041\\u0042\""},
+     {"\"\"", "\"abc\"", "\"\\u0041bc\""}},
+    {"{\"type\":\"string\",\"minLength\":2}",
+     {"\"ab\"", "\"abcdef\""},
+     {"\"\"", "\"a\""}},
+    {"{\"type\":\"string\",\"maxLength\":0}", {"\"\""}, {"\"a\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^a+$\"}",
+     {"\"a\"", "\"aaa\""},
+     {"\"\"", "\"b\"", "\"ab\"", "\"\\u0061\""}},
+    {"{\"type\":\"string\",\"pattern\":\"b\"}",
+     {"\"b\"", "\"abc\"", "\"\\nb\""},
+     {"\"\"", "\"ac\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^a|b$\"}",
+     {"\"ax\"", "\"xb\"", "\"a\""},
+     {"\"xa\"", "\"bx\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^[^a]$\"}",
+     {"\"b\"", "\"\\\"\"", "\"\xC3\xA9\"", "\"\\u00e9\"", "\"\\ud83d\\ude00\"",
+      "\"\\n\"", "\"\\u000A\""},
+     {"\"a\"", "\"\"", "\"bb\""}},
+    {"{\"type\":\"string\",\"pattern\":\"a\",\"minLength\":2,\"maxLength\":3}",
+     {"\"ab\"", "\"xay\""},
+     {"\"a\"", "\"bb\"", "\"aaaa\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^\\\\d{3}-\\\\w$\"}",
+     {"\"123-x\""},
+     {"\"12-x\"", "\"123--\""}},
+    {"{\"allOf\":[{\"type\":\"string\",\"pattern\":\"^a\"},{\"pattern\":\"z$\"}"
+     "]"
+     "}",
+     {"\"az\"", "\"abz\""},
+     {"\"a\"", "\"z\""}},
+    /* formats */
+    {"{\"type\":\"string\",\"format\":\"date\"}",
+     {"\"2024-02-29\"", "\"2000-02-29\"", "\"1999-12-31\"", "\"0001-01-01\""},
+     {"\"2023-02-29\"", "\"1900-02-29\"", "\"2024-04-31\"", "\"2024-13-01\"",
+      "\"0000-01-01\"", "\"2024-1-1\"", "\"2024-00-10\""}},
+    {"{\"type\":\"string\",\"format\":\"time\"}",
+     {"\"23:59:59Z\"", "\"00:00:00.5+01:30\""},
+     {"\"24:00:00Z\"", "\"12:60:00Z\"", "\"12:00:00\"", "\"12:00Z\""}},
+    {"{\"type\":\"string\",\"format\":\"date-time\"}",
+     {"\"2024-02-29T23:59:59Z\"", "\"2024-01-01T00:00:00.123-08:00\""},
+     {"\"2024-01-01\"", "\"2024-01-01 00:00:00Z\"",
+      "\"2023-02-29T00:00:00Z\""}},
+    {"{\"type\":\"string\",\"format\":\"uuid\"}",
+     {"\"123e4567-e89b-12d3-a456-426614174000\""},
+     {"\"123e4567e89b12d3a456426614174000\"",
+      "\"123e4567-e89b-12d3-a456-42661417400\""}},
+    {"{\"type\":\"string\",\"format\":\"email\"}",
+     {"\"a@b\"", "\"a.b+c@x-y.org\""},
+     {"\"a\"", "\"@b\"", "\"a@\"", "\"a..b@c\"", "\"a@-b\"", "\"a b@c\""}},
+    {"{\"type\":\"string\",\"format\":\"ipv4\"}",
+     {"\"0.0.0.0\"", "\"255.10.1.99\""},
+     {"\"256.1.1.1\"", "\"1.1.1\"", "\"01.1.1.1\""}},
+    {"{\"type\":\"string\",\"format\":\"uri\"}",
+     {"\"http://a.b/c?d#e\"", "\"mailto:x@y\"", "\"urn:a:b\"",
+      "\"https://u:p@h:80/%20\"", "\"file:\\/\\/\\/x\""},
+     {"\"a\"", "\"/a\"", "\"http://a b\"", "\"1a:b\"", "\"a:%2\""}},
+    {"{\"type\":\"string\",\"format\":\"date\",\"pattern\":\"^2024\"}",
+     {"\"2024-01-31\""},
+     {"\"2023-01-31\""}},
+    /* numbers */
+    {"{\"type\":\"integer\",\"minimum\":-5,\"maximum\":12}",
+     {"-5", "-1", "0", "-0", "9", "12"},
+     {"-6", "13", "100", "-10", "1.0"}},
+    {"{\"type\":\"integer\",\"exclusiveMinimum\":99,\"exclusiveMaximum\":1001}",
+     {"100", "999", "1000"},
+     {"99", "1001", "-100", "10"}},
+    {"{\"type\":\"integer\",\"minimum\":0.5,\"maximum\":2.5}",
+     {"1", "2"},
+     {"0", "3"}},
+    {"{\"type\":\"integer\",\"minimum\":1e3}",
+     {"1000", "99999999999999999999"},
+     {"999", "-5000", "100000000000000000000"}},
+    {"{\"type\":\"integer\",\"maximum\":-10}",
+     {"-10", "-11", "-100"},
+     {"-9", "0", "10"}},
+    {"{\"type\":\"integer\",\"multipleOf\":7}",
+     {"0", "7", "-14", "700"},
+     {"1", "71", "-8"}},
+    {"{\"type\":\"integer\",\"multipleOf\":15,\"minimum\":1,\"maximum\":60}",
+     {"15", "30", "45", "60"},
+     {"0", "75", "20"}},
+    {"{\"type\":\"number\",\"multipleOf\":10}", {"20", "-10"}, {"5", "20.5"}},
+    {"{\"type\":\"number\",\"minimum\":0,\"maximum\":1}",
+     {"0", "0.0", "-0", "0.999", "1", "1.0", "1.000"},
+     {"-0.1", "1.01", "2", "1e0", "10"}},
+    {"{\"type\":\"number\",\"exclusiveMinimum\":-1.5,\"exclusiveMaximum\":2."
+     "25}",
+     {"-1.49", "-1", "0", "2.249", "2.2"},
+     {"-1.5", "-1.50", "2.25", "2.250", "2.26", "-2", "3"}},
+    {"{\"type\":\"number\",\"minimum\":12.34}",
+     {"12.34", "12.340", "12.4", "13", "100.1"},
+     {"12.33", "12.3", "12", "-13", "1.5"}},
+    {"{\"type\":\"integer\",\"not\":{\"const\":5}}",
+     {"4", "50", "55", "-5"},
+     {"5"}},
+    {"{\"type\":\"number\",\"not\":{\"enum\":[0,1.5]}}",
+     {"1", "1.51", "-1.5", "15"},
+     {"0", "-0", "0.00", "1.5", "1.50"}},
+    /* values */
+    {"{\"const\":{\"b\":[1,null],\"a\":\"\\u00e9\"}}",
+     {"{\"b\":[1,null],\"a\":\"\xC3\xA9\"}",
+      "{\"b\":[1,null],\"a\":\"\\u00e9\"}"},
+     {"{\"a\":\"\xC3\xA9\",\"b\":[1,null]}", "{\"b\":[1,null]}"}},
+    {"{\"enum\":[\"a\",1,null,\"x\\\"y\\n\"]}",
+     {"\"a\"", "1", "null", "\"x\\\"y\\n\"", "\"x\\u0022y\\u000a\""},
+     {"\"b\"", "2", "1.0"}},
+    {"{\"enum\":[1,\"a\",2.5,\"abc\"],\"type\":[\"string\",\"integer\"],"
+     "\"maxLength\":2}",
+     {"1", "\"a\""},
+     {"2.5", "\"abc\""}},
+    {"{\"enum\":[1,2,3],\"const\":2}", {"2"}, {"1", "3"}},
+    {"{\"type\":\"string\",\"not\":{\"enum\":[\"a\",\"ab\"]}}",
+     {"\"\"", "\"b\"", "\"abc\"", "\"aa\""},
+     {"\"a\"", "\"ab\""}},
+    {"{\"type\":[\"null\",\"boolean\"],\"not\":{\"const\":true}}",
+     {"null", "false"},
+     {"true"}},
+    /* arrays */
+    {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}",
+     {"[]", "[1]", "[1,2,3]"},
+     {"[\"a\"]", "[1,]", "[1 ,2]", "[1,null]"}},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"null\"},\"minItems\":2,"
+     "\"maxItems\":3}",
+     {"[null,null]", "[null,null,null]"},
+     {"[]", "[null]", "[null,null,null,null]"}},
+    {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"},{\"type\":"
+     "\"string\"}],\"items\":{\"type\":\"null\"}}",
+     {"[]", "[1]", "[1,\"a\"]", "[1,\"a\",null,null]"},
+     {"[\"a\"]", "[1,2]", "[1,\"a\",1]"}},
+    {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"}],\"items\":"
+     "false,\"minItems\":1}",
+     {"[1]"},
+     {"[]", "[1,2]"}},
+    {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"},false]}",
+     {"[]", "[1]"},
+     {"[1,2]"}},
+    {"{\"type\":\"array\",\"maxItems\":0}", {"[]"}, {"[1]"}},
+    {"{\"type\":\"array\",\"items\":false}", {"[]"}, {"[1]"}},
+    /* objects */
+    {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":"
+     "{\"type\":\"null\"}},\"required\":[\"a\"]}",
+     {"{\"a\":1}", "{\"a\":1,\"b\":null}", "{\"a\":1,\"x\":[]}",
+      "{\"a\":1,\"b\":null,\"c\":1,\"d\":2}", "{\"a\":1,\"aa\":2}",
+      "{\"a\":1,\"\":2}"},
+     {"{}", "{\"b\":null}", "{\"b\":null,\"a\":1}", "{\"a\":1,\"a\":2}",
+      "{\"x\":1,\"a\":1}", "{\"a\":1,\"b\":1}", "{\"a\":1,\"\\u0061\":2}",
+      "{\"a\":1,\"x\":1,\"b\":null}"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{},\"c\":{},\"d\":{},"
+     "\"e\":{}},\"required\":[\"d\"],\"additionalProperties\":false}",
+     {"{\"d\":1}", "{\"a\":1,\"d\":1}", "{\"c\":1,\"d\":1,\"e\":2}",
+      "{\"a\":1,\"b\":1,\"c\":1,\"d\":1,\"e\":2}"},
+     {"{}", "{\"a\":1}", "{\"e\":1}", "{\"d\":1,\"f\":1}",
+      "{\"d\":1,\"c\":1}"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{},\"c\":{},\"d\":"
+     "{}},\"additionalProperties\":{\"type\":\"null\"}}",
+     {"{}", "{\"d\":1}", "{\"b\":1,\"d\":1}", "{\"x\":null}",
+      "{\"c\":1,\"x\":null,\"y\":null}"},
+     {"{\"d\":1,\"a\":1}", "{\"x\":1}", "{\"x\":null,\"a\":1}"}},
+    {"{\"type\":\"object\",\"additionalProperties\":{\"type\":\"integer\"}}",
+     {"{}", "{\"a\":1}", "{\"a\":1,\"b\":2}"},
+     {"{\"a\":null}"}},
+    {"{\"type\":\"object\",\"patternProperties\":{\"^x\":{\"type\":\"integer\"}"
+     "},\"additionalProperties\":false}",
+     {"{}", "{\"x\":1}", "{\"xa\":1,\"xb\":2}"},
+     {"{\"a\":1}", "{\"x\":null}"}},
+    {"{\"type\":\"object\",\"properties\":{\"xa\":{\"maximum\":5}},"
+     "\"patternProperties\":{\"^x\":{\"type\":\"integer\"}}}",
+     {"{\"xa\":5}", "{\"xa\":5,\"xb\":9,\"y\":null}"},
+     {"{\"xa\":6}", "{\"xa\":null}", "{\"xb\":null}"}},
+    {"{\"type\":\"object\",\"required\":[\"k\"],\"additionalProperties\":{"
+     "\"type\":\"integer\"}}",
+     {"{\"k\":1}", "{\"k\":1,\"a\":2}"},
+     {"{}", "{\"a\":2}", "{\"k\":null}"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":false,\"b\":{}}}",
+     {"{}", "{\"b\":1}", "{\"c\":1}"},
+     {"{\"a\":1}"}},
+    {"{\"type\":\"object\",\"properties\":{\"a/\\u00e9\\\"\":{}},"
+     "\"additionalProperties\":false}",
+     {"{\"a/\xC3\xA9\\\"\":1}", "{\"a\\/\\u00e9\\\"\":1}"},
+     {"{\"a\":1}"}},
+    {"{\"properties\":{\"a\":{\"type\":\"null\"}}}",
+     {"1", "{\"a\":null}", "[]"},
+     {"{\"a\":1}"}},
+    /* combinations */
+    {"{\"anyOf\":[{\"type\":\"integer\"},{\"type\":\"string\",\"maxLength\":1}]"
+     "}",
+     {"1", "\"a\""},
+     {"\"ab\"", "null"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"anyOf\":[{\"required\":["
+     "\"a\"]},{\"required\":[\"b\"]}],\"additionalProperties\":true}",
+     {"{\"a\":1}", "{\"b\":1}", "{\"a\":1,\"b\":1}"},
+     {"{}", "{\"c\":1}"}},
+    {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"null\"}]}",
+     {"1", "null"},
+     {"1.5"}},
+    {"{\"oneOf\":[{\"const\":1},{\"enum\":[2,3]}]}", {"1", "3"}, {"4"}},
+    {"{\"type\":\"object\",\"oneOf\":[{\"properties\":{\"k\":{\"const\":\"a\"},"
+     "\"v\":{\"type\":\"integer\"}},\"required\":[\"k\",\"v\"]},{"
+     "\"properties\":"
+     "{\"k\":{\"const\":\"b\"}},\"required\":[\"k\"],\"additionalProperties\":"
+     "false}]}",
+     {"{\"k\":\"a\",\"v\":1}", "{\"k\":\"b\"}"},
+     {"{\"k\":\"b\",\"v\":1}", "{\"k\":\"a\"}", "{\"k\":\"c\"}"}},
+    {"{\"oneOf\":[{\"type\":\"object\",\"required\":[\"a\"],\"properties\":{"
+     "\"a\":{},\"b\":false}},{\"type\":\"object\",\"required\":[\"b\"]}]}",
+     {"{\"a\":1}", "{\"b\":1}"},
+     {"{}"}},
+    {"{\"oneOf\":[{\"type\":\"integer\",\"maximum\":3},{\"type\":\"integer\","
+     "\"minimum\":4}]}",
+     {"3", "4"},
+     {"3.5"}},
+    {"{\"allOf\":[{\"type\":\"integer\",\"minimum\":3},{\"maximum\":5}]}",
+     {"3", "5"},
+     {"2", "6", "null"}},
+    {"{\"allOf\":[{\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":["
+     "\"a\"]},{\"properties\":{\"b\":{\"type\":\"null\"}}}],\"type\":"
+     "\"object\"}",
+     {"{\"a\":1,\"b\":null}", "{\"a\":1}"},
+     {"{\"b\":null,\"a\":1}", "{\"b\":null}"}},
+    {"{\"allOf\":[{\"anyOf\":[{\"type\":\"null\"},{\"type\":\"integer\"}]},{"
+     "\"anyOf\":[{\"type\":\"integer\"},{\"type\":\"string\"}]}]}",
+     {"1"},
+     {"null", "\"a\""}},
+    /* references */
+    {"{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"type\":\"null\"}}}",
+     {"null"},
+     {"1"}},
+    {"{\"$ref\":\"#/definitions/a~1b%20c\",\"definitions\":{\"a/b "
+     "c\":{\"type\":"
+     "\"null\"}},\"maximum\":3}",
+     {"null"},
+     {"1"}},
+    {"{\"$ref\":\"#here\",\"$defs\":{\"a\":{\"$anchor\":\"here\",\"type\":"
+     "\"null\"}}}",
+     {"null"},
+     {"1"}},
+    {"{\"type\":\"object\",\"properties\":{\"v\":{\"type\":\"integer\"},\"n\":{"
+     "\"anyOf\":[{\"$ref\":\"#\"},{\"type\":\"null\"}]}},\"required\":[\"v\","
+     "\"n\"],\"additionalProperties\":false}",
+     {"{\"v\":1,\"n\":null}", "{\"v\":1,\"n\":{\"v\":2,\"n\":null}}"},
+     {"{\"v\":1}", "{\"v\":1,\"n\":{\"v\":2}}"}},
+    {"{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}",
+     {"[]", "[[],[[]]]"},
+     {"[1]"}},
+};
+
+static void admits_documents(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof documents / sizeof *documents; i++) {
+        const struct documents *d = &documents[i];
+        struct qwick_err e;
+        struct automaton *a = compile(d->schema, strlen(d->schema), 0, &e);
+        if (!a)
+            fail_msg("%s: %s", d->schema, e.msg);
+        for (const char *const *v = d->valid; *v; v++)
+            if (!matches(a, *v, strlen(*v)))
+                fail_msg("%s does not admit %s", d->schema, *v);
+        for (const char *const *v = d->invalid; *v; v++)
+            if (matches(a, *v, strlen(*v)))
+                fail_msg("%s admits %s", d->schema, *v);
+        automaton_free(a);
+    }
+}
+
+static void indents(void **state)
+{
+    static const char schema[] =
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"array\"},\"b\":"
+        "{\"const\":{\"c\":[1,{}]}}},\"additionalProperties\":false}";
+    static const char *const valid[] = {
+        "{}",
+        "{\n  \"a\": []\n}",
+        "{\n  \"a\": [\n    1,\n    {\n      \"x\": []\n    }\n  ]\n}",
+        "{\n  \"b\": {\n    \"c\": [\n      1,\n      {}\n    ]\n  }\n}",
+        "{\n  \"a\": [],\n  \"b\": {\n    \"c\": [\n      1,\n      {}\n    "
+        "]\n  }\n}",
+    };
+    static const char *const invalid[] = {
+        "{\"a\":[]}",         "{\n}",
+        "{\n  \"a\": [ ]\n}", "{\n \"a\": []\n}",
+        "{\n  \"a\":[]\n}",   "{\n  \"a\": [\n  1\n  ]\n}",
+    };
+    struct qwick_err e;
+    struct automaton *a = compile(schema, sizeof schema - 1, 2, &e);
+    (void)state;
+    if (!a)
+        fail_msg("%s", e.msg);
+    for (size_t i = 0; i < sizeof valid / sizeof *valid; i++)
+        if (!matches(a, valid[i], strlen(valid[i])))
+            fail_msg("does not admit %s", valid[i]);
+    for (size_t i = 0; i < sizeof invalid / sizeof *invalid; i++)
+        if (matches(a, invalid[i], strlen(invalid[i])))
+            fail_msg("admits %s", invalid[i]);
+    automaton_free(a);
+}
+
+/* ---- refusals ------------------------------------------------------------ */
+
+static void refuses(void **state)
+{
+    static const struct {
+        const char *schema, *message; /* "S: " and a part of the message */
+    } cases[] = {
+        {"{", "the schema: offset"},
+        {"[]", "#: a schema must be an object, true or false"},
+        {"{\"properties\":{\"a\":1}}", "#/properties/a: a schema must be"},
+        {"{\"if\":true}", "#/if: is not supported"},
+        {"{\"properties\":{\"a/b\":{\"then\":{}}}}",
+         "#/properties/a~1b/then: is not supported"},
+        {"{\"items\":{\"uniqueItems\":true}}",
+         "#/items/uniqueItems: is not supported"},
+        {"{\"minProperties\":2}", "#/minProperties: is not supported"},
+        {"{\"contains\":{}}", "#/contains: is not supported"},
+        {"{\"propertyNames\":{}}", "#/propertyNames: is not supported"},
+        {"{\"dependentRequired\":{}}", "#/dependentRequired: is not supported"},
+        {"{\"unevaluatedProperties\":false}",
+         "#/unevaluatedProperties: is not"},
+        {"{\"$dynamicRef\":\"#\"}", "#/$dynamicRef: is not supported"},
+        {"{\"requried\":[]}", "#/requried: is not supported"},
+        {"{\"not\":{\"type\":\"null\"}}", "#/not: only"},
+        {"{\"not\":{\"const\":[]}}", "#/not: an array cannot be excluded"},
+        {"{\"not\":true}", "#: nothing satisfies the schema: it is false"},
+        {"{\"type\":\"int\"}", "#/type: no type \"int\""},
+        {"{\"type\":3}", "#/type: the name of a type expected, not a number"},
+        {"{\"items\":[{}]}", "#/items: an array is not supported, use prefix"},
+        {"{\"multipleOf\":0.01}", "#/multipleOf: 0.01 is not supported"},
+        {"{\"type\":\"integer\",\"multipleOf\":999983}",
+         "#/multipleOf: needs more than 20000 states"},
+        {"{\"minItems\":-1}", "#/minItems: a count expected, not -1"},
+        {"{\"minItems\":1000000000000}",
+         "#/minItems: 1000000000000 is more than the limit 65536"},
+        {"{\"maxLength\":65537}", "#/maxLength: 65537 is more than the limit"},
+        {"{\"format\":\"hostname\"}",
+         "#/format: \"hostname\" is not supported"},
+        {"{\"pattern\":\"(\"}", "#/pattern: the pattern: "},
+        {"{\"pattern\":\"(?=a)\"}", "#/pattern: the pattern: "},
+        {"{\"$ref\":\"other.json\"}",
+         "#/$ref: \"other.json\" is outside of this schema"},
+        {"{\"$ref\":\"#/$defs/x\"}", "#/$ref: nothing is at \"#/$defs/x\""},
+        {"{\"$ref\":\"#\"}", "#: refers to itself without"},
+        {"{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#\"}]}",
+         "#/anyOf/1: refers to itself without"},
+        {"{\"allOf\":[]}", "#/allOf: is empty"},
+        {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}",
+         "#/oneOf: the schemas 0 and 1 may both admit a value"},
+        {"{\"oneOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]}]}",
+         "#/oneOf: the schemas 0 and 1 may both admit a value"},
+        {"{\"minimum\":1e9999}", "#/minimum: 1e9999 has more than 400 digits"},
+        {"{\"patternProperties\":{\"a\":{},\"b\":{},\"c\":{},\"d\":{},\"e\":{}}"
+         "}",
+         "#/patternProperties: 5 patterns are more than the limit 4"},
+        /* nothing is admitted */
+        {"false", "#: nothing satisfies the schema: it is false"},
+        {"{\"enum\":[]}", "#: nothing satisfies the schema: no value of its"},
+        {"{\"type\":\"integer\",\"minimum\":3,\"maximum\":2}",
+         "#: nothing satisfies the schema: no number is inside the limits"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"allOf\":[{\"type\":"
+         "\"null\"},{\"type\":\"string\"}]}},\"required\":[\"a\"]}",
+         "#/properties/a/allOf/1: nothing satisfies the schema: no type is "
+         "left"},
+        {"{\"type\":\"string\",\"minLength\":3,\"maxLength\":2}",
+         "#: nothing satisfies the schema: no string satisfies it"},
+        {"{\"type\":\"string\",\"pattern\":\"^a$\",\"minLength\":2}",
+         "#: nothing satisfies the schema: no string satisfies it"},
+        {"{\"type\":\"array\",\"items\":{\"$ref\":\"#\"},\"minItems\":1}",
+         "no text can match"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *text = cases[i].schema;
+        struct qwick_err e = {0};
+        struct automaton *a = compile(text, strlen(text), 0, &e);
+        if (a)
+            fail_msg("%s is accepted", text);
+        if (strncmp(e.msg, "S: ", 3) != 0 ||
+            strncmp(e.msg + 3, cases[i].message, strlen(cases[i].message)) != 0)
+            fail_msg("%s: %s\nexpected %s", text, e.msg, cases[i].message);
+        if (e.code != QWICK_ERR_USAGE)
+            fail_msg("%s: code %d", text, (int)e.code);
+    }
+}
+
+/* ---- hostile schemas ----------------------------------------------------- */
+
+/* Compile the text in b, which is accepted or refused, and free it. */
+static void try_schema(struct buf *b, const char *message)
+{
+    struct qwick_err e = {0};
+    struct automaton *a = compile(b->data, b->len, 0, &e);
+    if (message && !a && !strstr(e.msg, message))
+        fail_msg("%s\nexpected %s", e.msg, message);
+    if (a && message)
+        fail_msg("accepted, expected %s", message);
+    if (!a && !message)
+        fail_msg("%s", e.msg);
+    automaton_free(a);
+    buf_free(b);
+}
+
+static void nests_references(void **state)
+{
+    struct buf b = {0};
+    (void)state;
+    buf_puts(&b, "{\"$ref\":\"#/$defs/0\",\"$defs\":{");
+    for (int i = 0; i < 10000; i++)
+        buf_printf(&b, "\"%d\":{\"$ref\":\"#/$defs/%d\"},", i, i + 1);
+    buf_puts(&b, "\"10000\":{\"type\":\"null\"}}}");
+    try_schema(&b, NULL);
+    buf_puts(&b, "{\"$ref\":\"#/$defs/0\",\"$defs\":{");
+    for (int i = 0; i < 10000; i++)
+        buf_printf(&b, "\"%d\":{\"items\":{\"$ref\":\"#/$defs/%d\"}},", i,
+                   i + 1);
+    buf_puts(&b, "\"10000\":{\"type\":\"null\"}}}");
+    try_schema(&b, NULL);
+    buf_puts(&b, "{\"$ref\":\"#/$defs/0\",\"$defs\":{");
+    for (int i = 0; i < 10000; i++)
+        buf_printf(&b, "\"%d\":{\"allOf\":[{\"$ref\":\"#/$defs/%d\"}]},", i,
+                   i + 1);
+    buf_puts(&b, "\"10000\":{\"const\":1}},\"enum\":[1]}");
+    try_schema(&b, "refer to each other through more than 2000 levels");
+}
+
+static void multiplies_choices(void **state)
+{
+    struct buf b = {0};
+    (void)state;
+    buf_puts(&b, "{\"type\":\"object\",\"allOf\":[");
+    for (int i = 0; i < 40; i++)
+        buf_printf(&b,
+                   "%s{\"anyOf\":[{\"required\":[\"a%d\"]},{\"required\":["
+                   "\"b%d\"]}]}",
+                   i ? "," : "", i, i);
+    buf_puts(&b, "]}");
+    try_schema(&b, "the schema");
+    /* each level doubles the previous one */
+    buf_puts(&b, "{\"$ref\":\"#/$defs/0\",\"$defs\":{");
+    for (int i = 0; i < 40; i++)
+        buf_printf(&b,
+                   "\"%d\":{\"allOf\":[{\"$ref\":\"#/$defs/%d\"},{\"$ref\":"
+                   "\"#/$defs/%d\"}]},",
+                   i, i + 1, i + 1);
+    buf_puts(&b, "\"40\":{\"type\":\"null\"}}}");
+    try_schema(&b, NULL);
+    buf_puts(&b, "{\"$ref\":\"#/$defs/0\",\"$defs\":{");
+    for (int i = 0; i < 40; i++)
+        buf_printf(&b,
+                   "\"%d\":{\"oneOf\":[{\"$ref\":\"#/$defs/%d\"},{\"$ref\":"
+                   "\"#/$defs/%d\"}]},",
+                   i, i + 1, i + 1);
+    buf_puts(&b, "\"40\":{\"type\":\"null\"}}}");
+    try_schema(&b, "");
+}
+
+static void multiplies_automata(void **state)
+{
+    struct buf b = {0};
+    (void)state;
+    buf_puts(&b, "{\"type\":\"string\",\"pattern\":\"(a|b)*a(a|b){30}$\"}");
+    try_schema(&b, "#/pattern: ");
+    buf_puts(&b, "{\"pattern\":\"((a{99}){99}){99}\"}");
+    try_schema(&b, "#/pattern: ");
+    buf_puts(&b, "{\"type\":\"string\",\"pattern\":\"a\",\"maxLength\":65536}");
+    try_schema(&b, "#: needs more than 20000 states");
+    buf_puts(&b,
+             "{\"type\":\"string\",\"maxLength\":65536,\"minLength\":60000}");
+    try_schema(&b, NULL);
+    buf_puts(&b, "{\"type\":\"array\",\"maxItems\":65536,\"minItems\":65000}");
+    try_schema(&b, NULL);
+    buf_puts(&b, "{\"allOf\":[");
+    for (int i = 0; i < 3000; i++)
+        buf_printf(&b, "%s{\"pattern\":\"[a-c]{%d}(x|y)*z{%d}\"}", i ? "," : "",
+                   i % 90, i % 70);
+    buf_puts(&b, "]}");
+    try_schema(&b, "");
+}
+
+static void grows_wide(void **state)
+{
+    struct buf b = {0};
+    (void)state;
+    buf_puts(&b, "{\"type\":\"object\",\"properties\":{");
+    for (int i = 0; i < 3000; i++)
+        buf_printf(&b, "%s\"property%d\":{\"type\":\"integer\"}", i ? "," : "",
+                   i);
+    buf_puts(&b, "}}");
+    try_schema(&b, NULL);
+    buf_puts(&b, "{\"enum\":[");
+    for (int i = 0; i < 20000; i++)
+        buf_printf(&b, "%s\"value%d\"", i ? "," : "", i);
+    buf_puts(&b, "]}");
+    try_schema(&b, NULL);
+    for (int i = 0; i < 250; i++)
+        buf_puts(&b, "{\"items\":");
+    buf_puts(&b, "{}");
+    for (int i = 0; i < 250; i++)
+        buf_puts(&b, "}");
+    try_schema(&b, NULL);
+    buf_printf(&b, "{\"title\":\"%*s\"}", (int)SCHEMA_MAX_BYTES, "");
+    try_schema(&b, "is larger than the limit 1048576");
+}
+
+/* ---- a server for the comparison with another validator ------------------ */
+
+/* Weight of a byte in a random document that has grown to n of `most` bytes:
+ * long documents prefer what ends them. */
+static double weight(unsigned c, size_t n, size_t most)
+{
+    double long_one = (double)n / (double)(most + 1);
+    if (c == '"' || c == ']' || c == '}')
+        return 4 + 1000 * long_one * long_one;
+    if (c == ',' || c == '{' || c == '[')
+        return long_one < 0.5 ? 3 : 0.01;
+    if (c >= 'a' && c <= 'z')
+        return 1;
+    return c >= 0x80 ? 0.1 : c == '\\' ? 2 : 0.7;
+}
+
+static int pick(const unsigned char bytes[256], size_t n, size_t most, double u)
+{
+    double sum = 0;
+    int last = -1;
+    for (unsigned c = 0; c < 256; c++)
+        sum += bytes[c] ? weight(c, n, most) : 0;
+    u *= sum;
+    for (unsigned c = 0; c < 256; c++) {
+        if (!bytes[c])
+            continue;
+        last = (int)c;
+        u -= weight(c, n, most);
+        if (u <= 0)
+            break;
+    }
+    return last;
+}
+
+static void walk(struct automaton *a, uint64_t seed, size_t most)
+{
+    struct buf out = {0};
+    uint64_t draws = 0;
+    uint32_t state = automaton_start(a);
+    for (;;) {
+        unsigned char bytes[256];
+        if (automaton_is_final(a, state) ||
+            (automaton_accepts(a, state) && rng_uniform(seed, draws++) < 0.3))
+            break;
+        memset(bytes, 0, sizeof bytes);
+        automaton_bytes(a, state, bytes);
+        int c = pick(bytes, out.len, most, rng_uniform(seed, draws++));
+        if (c < 0 || out.len > 50 * most || buf_putc(&out, (char)c)) {
+            printf("-1\n");
+            buf_free(&out);
+            return;
+        }
+        state = automaton_advance(a, state, (unsigned char)c);
+    }
+    printf("%zu\n", out.len);
+    fwrite(out.data ? out.data : "", 1, out.len, stdout);
+    buf_free(&out);
+}
+
+/* Read n bytes; exits when the input ends. */
+static char *read_bytes(size_t n)
+{
+    char *p = malloc(n + 1);
+    if (!p || fread(p, 1, n, stdin) != n)
+        exit(1);
+    p[n] = '\0';
+    return p;
+}
+
+static int serve(void)
+{
+    struct automaton *a = NULL;
+    char line[200];
+    while (fgets(line, sizeof line, stdin)) {
+        unsigned long long seed;
+        size_t n;
+        int indent;
+        char *text = NULL;
+        struct qwick_err e = {0};
+        if (sscanf(line, "S %d %zu", &indent, &n) == 2) {
+            text = read_bytes(n);
+            automaton_free(a);
+            a = compile(text, n, indent, &e);
+            if (a)
+                printf("ok\n");
+            else
+                printf("error: %s\n", e.msg);
+        } else if (a && sscanf(line, "M %zu", &n) == 1) {
+            text = read_bytes(n);
+            printf("%s\n", matches(a, text, n) ? "yes" : "no");
+        } else if (a && sscanf(line, "W %llu %zu", &seed, &n) == 2) {
+            walk(a, seed, n);
+        } else {
+            return 1;
+        }
+        free(text);
+        fflush(stdout);
+    }
+    automaton_free(a);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(admits_documents),
+        cmocka_unit_test(indents),
+        cmocka_unit_test(refuses),
+        cmocka_unit_test(nests_references),
+        cmocka_unit_test(multiplies_choices),
+        cmocka_unit_test(multiplies_automata),
+        cmocka_unit_test(grows_wide),
+    };
+    if (argc > 1 && strcmp(argv[1], "--serve") == 0)
+        return serve();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
