@@ -1,6 +1,8 @@
 /* What the schemas of a set ask of one value together. */
+#include <math.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "text/grammar/schema_int.h"
 #include "text/grammar/schema_number.h"
 
@@ -13,6 +15,25 @@ unsigned schema_types(struct schema_node *const *v, size_t n)
 }
 
 /* ---- numbers ------------------------------------------------------------- */
+
+int schema_next_double(struct schema *s, const struct json_value *v, bool above,
+                       struct decimal **out)
+{
+    struct buf text = {0};
+    double d;
+    int rc = 0;
+    if (json_double(v, &d) || d == 0)
+        return 0;
+    struct decimal *next = schema_alloc(s, 1, sizeof *next);
+    if (!next)
+        return -1;
+    if (buf_json_double(&text, nextafter(d, above ? HUGE_VAL : -HUGE_VAL)))
+        rc = err_oom(s->e, 64);
+    else if (decimal_read(next, text.data, text.len, &s->mem) == 0)
+        *out = next;
+    buf_free(&text);
+    return rc;
+}
 
 static int add_limit(struct schema *s, const struct schema_node *node,
                      struct number_limit *limits, struct number_form *f,
@@ -29,23 +50,35 @@ static int add_limit(struct schema *s, const struct schema_node *node,
     return 0;
 }
 
+/* Exclude one number; with a fraction, also those that read as it. */
+static int add_not(struct schema *s, const struct schema_node *node,
+                   struct number_limit *limits, struct number_form *f,
+                   const struct json_value *v)
+{
+    struct decimal d, *low = NULL, *high = NULL;
+    int rc = decimal_read(&d, v->str, v->len, &s->mem);
+    if (rc < 0)
+        return err_oom(s->e, v->len);
+    if (rc > 0)
+        return schema_refuse(s, node->at, "not", "%s has too many digits",
+                             ERR_SHOW(v->str, v->len));
+    if (!f->integer && (schema_next_double(s, v, false, &low) ||
+                        schema_next_double(s, v, true, &high)))
+        return -1;
+    if (!low || !high)
+        return add_limit(s, node, limits, f, NUMBER_NOT, &d);
+    if (add_limit(s, node, limits, f, NUMBER_OUTSIDE, low))
+        return -1;
+    return add_limit(s, node, limits, f, NUMBER_AT_LEAST, high);
+}
+
 static int add_excluded(struct schema *s, const struct schema_node *node,
                         struct number_limit *limits, struct number_form *f)
 {
-    for (size_t i = 0; i < node->excluded.n; i++) {
-        const struct json_value *v = node->excluded.v[i];
-        struct decimal d;
-        if (v->type != JSON_NUMBER)
-            continue;
-        int rc = decimal_read(&d, v->str, v->len, &s->mem);
-        if (rc < 0)
-            return err_oom(s->e, v->len);
-        if (rc > 0)
-            return schema_refuse(s, node->at, "not", "%s has too many digits",
-                                 ERR_SHOW(v->str, v->len));
-        if (add_limit(s, node, limits, f, NUMBER_NOT, &d))
+    for (size_t i = 0; i < node->excluded.n; i++)
+        if (node->excluded.v[i]->type == JSON_NUMBER &&
+            add_not(s, node, limits, f, node->excluded.v[i]))
             return -1;
-    }
     return 0;
 }
 
@@ -73,6 +106,11 @@ int schema_number_of(struct schema *s, struct schema_node *const *v, size_t n,
             add_limit(s, v[i], limits, out, NUMBER_AT_MOST, v[i]->max) ||
             add_limit(s, v[i], limits, out, NUMBER_BELOW, v[i]->below) ||
             add_excluded(s, v[i], limits, out))
+            return -1;
+        if (!integer &&
+            (add_limit(s, v[i], limits, out, NUMBER_AT_LEAST,
+                       v[i]->above_next) ||
+             add_limit(s, v[i], limits, out, NUMBER_AT_MOST, v[i]->below_next)))
             return -1;
         if (!v[i]->multiple_of)
             continue;

@@ -69,6 +69,8 @@ struct schema_node {
     size_t self_order, ref_order, all_order; /* ranks that decide the order of
                                                 properties */
     struct decimal *min, *max, *above, *below;
+    struct decimal *above_next, *below_next; /* the doubles next to above and
+                                                below, inside them */
     unsigned multiple_of;
     int64_t min_length, max_length; /* max: -1 without */
     const struct json_value *pattern;
@@ -264,6 +266,13 @@ const struct points *schema_pattern(struct schema *s,
 const struct schema_format *schema_format_find(const struct json_value *name);
 const struct points *schema_format_points(struct schema *s,
                                           const struct schema_format *f);
+
+/* Set *out to the double next to a number, above or below it; leave it NULL for
+ * zero and numbers that are not finite as doubles. Most programs read numbers
+ * as doubles, so a number very close to an exclusive bound reads as the bound
+ * itself: numbers with a fraction stop at the next double. Returns 0 or -1. */
+int schema_next_double(struct schema *s, const struct json_value *v, bool above,
+                       struct decimal **out);
 
 /* Collect the limits of a set's numbers. */
 struct number_form;

@@ -58,28 +58,47 @@ static int signed_order(bool negative, const struct decimal *limit, int order)
     return negative ? -order : order;
 }
 
-static bool inside(const struct number_limit *limit, int order)
+static bool inside(int kind, int order)
 {
-    switch (limit->kind) {
+    switch (kind) {
     case NUMBER_AT_LEAST:
         return order >= 0;
     case NUMBER_ABOVE:
         return order > 0;
     case NUMBER_AT_MOST:
+    case NUMBER_OUTSIDE:
         return order <= 0;
     case NUMBER_BELOW:
         return order < 0;
-    case NUMBER_NOT:
+    default:
         return order != 0;
     }
-    return false;
+}
+
+/* Return whether a number is inside all limits, given how it compares with
+ * each. */
+static bool all_inside(const struct number_form *f, const int8_t *order)
+{
+    for (size_t i = 0; i < f->n_limits; i++) {
+        int kind = f->limits[i].kind;
+        bool ok = inside(kind, order[i]);
+        if (kind == NUMBER_OUTSIDE)
+            ok |= order[++i] >= 0;
+        if (!ok)
+            return false;
+    }
+    return true;
 }
 
 bool number_fits(const struct number_form *f, const struct decimal *v)
 {
-    for (size_t i = 0; i < f->n_limits; i++)
-        if (!inside(&f->limits[i], decimal_compare(v, &f->limits[i].value)))
-            return false;
+    int8_t order[NUMBER_MAX_LIMITS];
+    for (size_t i = 0; i < f->n_limits; i++) {
+        int c = decimal_compare(v, &f->limits[i].value);
+        order[i] = (int8_t)(c < 0 ? -1 : c > 0);
+    }
+    if (!all_inside(f, order))
+        return false;
     if (f->multiple_of)
         return decimal_is_integer(v) &&
                decimal_remainder(v, f->multiple_of) == 0;
@@ -133,12 +152,14 @@ static bool accepts(const struct builder *b, const struct progress *p)
         return true;
     if (p->phase != AT_ZERO && p->phase != AT_WHOLE && p->phase != AT_FRAC)
         return false;
+    int8_t order[NUMBER_MAX_LIMITS];
     for (size_t i = 0; i < b->f->n_limits; i++) {
-        const struct number_limit *limit = &b->f->limits[i];
-        int order = all_done(&limit->value, p, p->order[i]);
-        if (!inside(limit, signed_order(p->negative, &limit->value, order)))
-            return false;
+        const struct decimal *limit = &b->f->limits[i].value;
+        int size = all_done(limit, p, p->order[i]);
+        order[i] = (int8_t)signed_order(p->negative, limit, size);
     }
+    if (!all_inside(b->f, order))
+        return false;
     return p->remainder == 0;
 }
 
@@ -272,21 +293,28 @@ static int build(struct builder *b)
     return 0;
 }
 
+/* Set how many digits a number may have, so that limits can be met. */
+static void set_digits(struct builder *b)
+{
+    const struct number_form *f = b->f;
+    b->max_whole = NUMBER_WHOLE_DIGITS;
+    b->max_frac = NUMBER_FRAC_DIGITS;
+    for (size_t i = 0; i < f->n_limits; i++) {
+        const struct decimal *v = &f->limits[i].value;
+        if (v->n_whole > b->max_whole)
+            b->max_whole = v->n_whole;
+        if (v->n_frac > b->max_frac)
+            b->max_frac = v->n_frac;
+    }
+}
+
 const struct points *number_points(const struct number_form *f,
                                    const struct points_place *at)
 {
-    struct builder b = {.f = f,
-                        .at = at,
-                        .max_whole = NUMBER_WHOLE_DIGITS,
-                        .max_frac = NUMBER_FRAC_DIGITS};
+    struct builder b = {.f = f, .at = at};
     const struct points *p = NULL;
     b.key_bytes = offsetof(struct progress, order) + f->n_limits;
-    for (size_t i = 0; i < f->n_limits; i++) {
-        if (f->limits[i].value.n_whole > b.max_whole)
-            b.max_whole = f->limits[i].value.n_whole;
-        if (f->limits[i].value.n_frac + 5 > b.max_frac)
-            b.max_frac = f->limits[i].value.n_frac + 5;
-    }
+    set_digits(&b);
     if (build(&b) == 0)
         p = points_finish(&b.d, at);
     points_draft_free(&b.d);

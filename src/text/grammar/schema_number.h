@@ -14,14 +14,16 @@
 /* States of one number's automaton. */
 #define NUMBER_MAX_STATES POINTS_MAX_STATES
 
-/* Numbers other than `than` and those on the wrong side of bounds fail. */
+/* A limit. NUMBER_OUTSIDE excludes the numbers between its value and the value
+ * of the limit that follows it, which says nothing by itself. */
 struct number_limit {
     enum {
         NUMBER_AT_LEAST,
         NUMBER_ABOVE,
         NUMBER_AT_MOST,
         NUMBER_BELOW,
-        NUMBER_NOT
+        NUMBER_NOT,
+        NUMBER_OUTSIDE
     } kind;
     struct decimal value;
 };

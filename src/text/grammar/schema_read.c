@@ -217,6 +217,10 @@ static int read_bound(struct schema *s, struct schema_node *node,
         node->above = d;
     else
         node->below = d;
+    if (node->above == d)
+        return schema_next_double(s, v, true, &node->above_next);
+    if (node->below == d)
+        return schema_next_double(s, v, false, &node->below_next);
     return 0;
 }
 
