@@ -1,0 +1,16 @@
+# JSON schemas against an independent validator, python3-jsonschema. Longer runs:
+#     tests/schema/check_schemas.py build/tests/test_schema --count 1000
+
+setup() {
+    load helpers
+    common_setup
+    python3 -c 'import jsonschema' 2>/dev/null ||
+        skip "no python3-jsonschema"
+}
+
+@test "generated schemas admit what the validator admits, and nothing else" {
+    run python3 tests/schema/check_schemas.py "${TESTS:-build/tests}/test_schema" \
+        --count 100
+    echo "$output"
+    [ "$status" -eq 0 ]
+}
