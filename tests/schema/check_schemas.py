@@ -2,11 +2,11 @@
 """Compare qwick's schema compiler with another validator.
 
 usage: check_schemas.py TEST_SCHEMA [--count N] [--seed N] [--walks N]
-                        [--samples N]
+                        [--samples N] [--cuts N]
 
 For each generated schema: random walks through the automaton must be valid
 documents (soundness); documents of a sampler that the validator accepts must be
-accepted (completeness); and spoiled documents that it refuses must be refused.
+accepted (completeness), also token by token, cut into tokens in several ways; and spoiled documents that it refuses must be refused.
 TEST_SCHEMA is the unit test's program. Exit status 0: no difference; 1:
 differences, which are printed; 77: python3-jsonschema is not installed.
 """
@@ -43,6 +43,10 @@ class Server:
     def matches(self, text):
         data = text.encode("utf-8", "surrogatepass")
         return self.ask("M %d" % len(data), data) == "yes"
+
+    def matches_tokens(self, text, seed):
+        data = text.encode()
+        return self.ask("T %d %d" % (seed, len(data)), data)
 
     def walk(self, seed, most):
         n = int(self.ask("W %d %d" % (seed, most)))
@@ -97,6 +101,10 @@ class Check:
                 self.counts["valid"] += 1
             if good != self.server.matches(doc):
                 self.fail("incomplete" if good else "unsound", seed, text, doc)
+            for k in range(self.args.cuts if good else 0):
+                answer = self.server.matches_tokens(doc, k)
+                if answer != "yes":
+                    self.fail(answer, seed, text, doc)
             bad = schemas.spoil(doc, r)
             try:
                 good = schemas.is_valid(text, bad)
@@ -155,7 +163,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("program")
     for name, value in ("count", 100), ("seed", 1), ("walks", 5), \
-            ("samples", 5):
+            ("samples", 5), ("cuts", 2):
         p.add_argument("--" + name, type=int, default=value)
     return Check(p.parse_args()).run()
 
