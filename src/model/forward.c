@@ -123,7 +123,9 @@ int model_forward(const struct model *m, struct scratch *s,
     p.pairs = !m->exact && p.n <= m->precise_tokens &&
               p.n >= PASS_PAIRS_MIN_TOKENS && m->k->tune.bf16_pairs &&
               m->dense_bf16;
-    p.attn16 = s->qr16 && !p.single && (p.bf16 || m->any_quantized);
+    p.pairs8 = !m->exact && p.n <= m->pairs8_tokens;
+    p.attn16 =
+        s->qr16 && !p.single && !p.pairs8 && (p.bf16 || m->any_quantized);
     pass_plan_attention(&p);
     embed_tokens(&p);
     set_angles(&p);

@@ -39,16 +39,9 @@ void pass_store_gated(const struct worker *w, const struct input *to, size_t ff,
     for (size_t i = t; to->bf16 && i < t + n; i++)
         w->k->from_f32[DT_BF16]((uint16_t *)to->bf16 + i * ldx + r,
                                 gate + (i - t) * rows, rows);
-    for (size_t i = t; to->q8.q && i < t + n; i++) {
-        struct q8 row = to->q8;
-        row.q += i * row.ldq + r;
-        row.scale += i * row.ldg + r / row.group;
-        row.sum += i * row.ldg + r / row.group;
-        row.ldq = rows; /* no padding between the row's parts */
-        w->k->to_q8(&row, gate + (i - t) * rows, rows, rows, 1);
-        if (r + rows == ff)
-            memset(row.q + rows, 0, to->q8.ldq - ff);
-    }
+    for (size_t i = t; to->q8.q && i < t + n; i++)
+        pass_round_q8(w->k, to, i, r, gate + (i - t) * rows, rows,
+                      r + rows == ff);
 }
 
 /* In bf16 or int8, by blocks of rows and tokens that stay in a core's cache,

@@ -71,6 +71,22 @@ static void note_kinds(struct model *m)
  * round like those of other families; docs/accuracy.md has the errors. */
 enum { RECURRENT_PRECISE_TOKENS = 32 };
 
+/* A mixture of experts chooses by comparing scores, which may be nearly equal:
+ * rounded activations then choose another expert than the reference, and that
+ * changes a result by much more than rounding does. So passes of up to this
+ * many tokens round int8 activations twice: the second number of a pair is what
+ * the first one leaves. The kernels multiply both while they have the weights,
+ * which costs little, since such passes wait for memory. */
+enum { MIXTURE_PAIRS_TOKENS = 64 };
+
+static bool has_experts(const struct config *c)
+{
+    for (size_t i = 0; i < c->n_layers; i++)
+        if (c->layers[i].n_experts)
+            return true;
+    return false;
+}
+
 /* Once the weights are bound: see model_products. */
 static void choose_products(struct model *m)
 {
@@ -83,6 +99,8 @@ static void choose_products(struct model *m)
                                        : t->gemm_f32_min_tokens;
     m->precise_tokens =
         m->config.delta.n_k_heads ? RECURRENT_PRECISE_TOKENS : 0;
+    m->pairs8_tokens =
+        m->any_i8 && has_experts(&m->config) ? MIXTURE_PAIRS_TOKENS : 0;
 }
 
 /* The form of activations in most products of a long prefill. */

@@ -107,6 +107,8 @@ struct model {
     bool other_bf16;    /* other formats widen to bf16 for long prefills */
     bool blas;          /* OpenBLAS rather than our own gemm_f32 */
     size_t gemm_min_tokens;
+    size_t pairs8_tokens;  /* passes of up to so many tokens take int8
+                              activations in pairs (pass.pairs8) */
     size_t precise_tokens; /* passes of up to so many tokens round no
                               activations to bf16 for products with floats */
     double blas_min_flops;

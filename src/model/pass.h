@@ -37,6 +37,8 @@ struct pass {
     bool bf16;   /* products with floats in bf16 */
     bool pairs;  /* f32 products with bf16 weights are done in bf16, with each
                     activation as the sum of two numbers */
+    bool pairs8; /* int8 activations are pairs: the first is the rounded value,
+                    and the second one the rounded rest */
     bool attn16; /* attention's products in bf16, where tiles are large */
     bool *stop;  /* written by thread 0 in pass_stops */
 };
@@ -65,6 +67,7 @@ struct input {
     const float *f32;     /* [n, cols], rows scratch_ld(cols) apart */
     const uint16_t *bf16; /* [n, cols], rows gemm_bf16_ldx(cols) apart */
     struct q8 q8;         /* q is NULL when absent */
+    size_t q8_rows;       /* rows of q8 for each token: 1, or 2 with pairs8 */
 };
 
 /* One product: out[t, r] = w[r] . x[t] (+ bias[r]). */
@@ -138,6 +141,12 @@ struct input pass_normalise(struct worker *w, const float *x, size_t n,
 /* Normalise the rows of s->proj and add them to x, for n tokens. Ends with a
  * barrier. */
 void pass_add_normalised(struct worker *w, const float *weight, size_t n);
+
+/* Round n values of token t of an input to int8, from column `from` on. These
+ * may be a part of the row's columns; n is a multiple of the group, unless the
+ * row ends with them. last: the row ends with them, and is padded. */
+void pass_round_q8(const struct kernels *k, const struct input *to, size_t t,
+                   size_t from, const float *x, size_t n, bool last);
 
 /* Convert rows f32 [n, m->cols], scratch_ld apart, to the form that m needs. x,
  * x16 and x8 are shared by all threads. May end with a barrier. */

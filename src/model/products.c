@@ -11,6 +11,9 @@
  * reads are faster. */
 enum { TAIL_SHARE = 8, TAIL_PIECES = 16, TAIL_MIN_TOKENS = 64 };
 
+/* Values whose rests are computed at a time. */
+enum { REST_COLS = 1024 };
+
 enum form pass_form(const struct pass *p, const struct matrix *a, size_t n)
 {
     const struct format_ops *ops = a->ops;
@@ -48,6 +51,44 @@ enum form pass_form_read(const struct pass *p, const struct matrix *a,
                                                                     : form;
 }
 
+/* out's row begins at a column and has ld bytes from it on. */
+static struct q8 q8_at(const struct q8 *x, size_t row, size_t col, size_t ld)
+{
+    struct q8 at = *x;
+    at.q += row * x->ldq + col;
+    at.scale += row * x->ldg + col / x->group;
+    at.sum += row * x->ldg + col / x->group;
+    at.ldq = ld;
+    return at;
+}
+
+/* x minus the rounded values of `first`. */
+static void rest_of(float *rest, const float *x, const struct q8 *first,
+                    size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        rest[i] = x[i] - first->scale[i / first->group] * (float)first->q[i];
+}
+
+void pass_round_q8(const struct kernels *k, const struct input *to, size_t t,
+                   size_t from, const float *x, size_t n, bool last)
+{
+    const struct q8 *q8 = &to->q8;
+    float rest[REST_COLS];
+    size_t row = t * to->q8_rows, step;
+    struct q8 out = q8_at(q8, row, from, last ? q8->ldq - from : n);
+    k->to_q8(&out, x, n, n, 1);
+    for (size_t i = 0; to->q8_rows == 2 && i < n; i += step) {
+        step = n - i < REST_COLS ? n - i : REST_COLS;
+        out = q8_at(q8, row, from + i, step);
+        rest_of(rest, x + i, &out, step);
+        if (last && i + step == n)
+            out.ldq = q8->ldq - from - i;
+        out = q8_at(q8, row + 1, from + i, out.ldq);
+        k->to_q8(&out, rest, step, step, 1);
+    }
+}
+
 /* One row of n, x f32 [cols], to the forms needed. */
 static void round_row(const struct kernels *k, const struct input *to, size_t t,
                       const float *x, size_t cols)
@@ -55,20 +96,16 @@ static void round_row(const struct kernels *k, const struct input *to, size_t t,
     if (to->bf16)
         k->from_f32[DT_BF16]((uint16_t *)to->bf16 + t * gemm_bf16_ldx(cols), x,
                              cols);
-    if (to->q8.q) {
-        struct q8 out = to->q8;
-        out.q += t * out.ldq;
-        out.scale += t * out.ldg;
-        out.sum += t * out.ldg;
-        k->to_q8(&out, x, cols, cols, 1);
-    }
+    if (to->q8.q)
+        pass_round_q8(k, to, t, 0, x, cols, true);
 }
 
 /* The buffers of those forms that are needed. */
-static struct input choose(struct forms need, const float *f32,
-                           const uint16_t *bf16, const struct q8 *q8)
+static struct input choose(const struct pass *p, struct forms need,
+                           const float *f32, const uint16_t *bf16,
+                           const struct q8 *q8)
 {
-    struct input in = {0};
+    struct input in = {.q8_rows = p->pairs8 ? 2 : 1};
     if (has_form(need, FORM_F32))
         in.f32 = f32;
     if (has_form(need, FORM_BF16))
@@ -88,8 +125,8 @@ struct input pass_normalise(struct worker *w, const float *x, size_t n,
     size_t d = w->p->m->config.d_model, begin = 0, end = n;
     float eps = (float)w->p->m->config.rms_eps;
     bool private = n <= SCRATCH_PRIVATE_TOKENS;
-    struct input in = private ? choose(need, own->xn, own->xn16, &own->x8)
-                              : choose(need, s->xn, s->xn16, &s->xn8);
+    struct input in = private ? choose(w->p, need, own->xn, own->xn16, &own->x8)
+                              : choose(w->p, need, s->xn, s->xn16, &s->xn8);
     if (!private)
         par_split(n, 1, w->tid, w->n_threads, &begin, &end);
     for (size_t t = begin; t < end; t++) {
@@ -123,7 +160,7 @@ struct input pass_round(struct worker *w, const float *x, uint16_t *x16,
     size_t begin = 0, end = n;
     struct forms need = pass_forms(w->p, &m, 1, n);
     bool private = n <= SCRATCH_PRIVATE_TOKENS && !has_form(need, FORM_BF16);
-    struct input in = choose(need, x, x16, private ? &w->own->x8 : x8);
+    struct input in = choose(w->p, need, x, x16, private ? &w->own->x8 : x8);
     if (has_form(need, FORM_F32))
         return in;
     if (!private)
@@ -224,14 +261,37 @@ static void multiply_f32(const struct worker *w, const struct row_product *p,
         ops->gemm_f32(w->k, p, x, ldx);
 }
 
-/* Rows of an int8 input from t on. */
-static struct q8 q8_from(const struct q8 *x, size_t t)
+/* The int8 form of an input from token t on. */
+static struct q8 q8_from(const struct input *x, size_t t)
 {
-    struct q8 from = *x;
-    from.q += t * x->ldq;
-    from.scale += t * x->ldg;
-    from.sum += t * x->ldg;
-    return from;
+    return q8_at(&x->q8, t * x->q8_rows, 0, x->q8.ldq);
+}
+
+/* By int8 kernels that see two tokens for each (pass.pairs8). */
+static void multiply_pairs8(const struct worker *w, const struct row_product *p,
+                            const struct q8 *x)
+{
+    float *y = w->own->pairs_y;
+    size_t step = SCRATCH_PAIRS_FLOATS / (2 * p->n) / GEMM_Q8_ROWS;
+    step *= GEMM_Q8_ROWS;
+    for (size_t r = 0; r < p->n_rows; r += step) {
+        struct row_product part = *p;
+        part.row += r;
+        part.n_rows = p->n_rows - r < step ? p->n_rows - r : step;
+        part.n = 2 * p->n;
+        part.y = y;
+        part.ldy = part.n_rows;
+        part.add = false;
+        p->w->ops->mul_i8(w->k, &part, x);
+        for (size_t t = 0; t < p->n; t++) {
+            float *to = p->y + t * p->ldy + r;
+            const float *from = y + 2 * t * part.n_rows;
+            if (!p->add)
+                memset(to, 0, part.n_rows * sizeof *to);
+            w->k->add(to, from, part.n_rows);
+            w->k->add(to, from + part.n_rows, part.n_rows);
+        }
+    }
 }
 
 /* p with x's rows from t on, in the form that the matrix reads. */
@@ -240,8 +300,11 @@ static void multiply_rows(const struct worker *w, const struct row_product *p,
 {
     size_t cols = p->w->cols;
     if (form == FORM_I8) {
-        struct q8 x8 = q8_from(&x->q8, t);
-        p->w->ops->mul_i8(w->k, p, &x8);
+        struct q8 x8 = q8_from(x, t);
+        if (x->q8_rows == 2)
+            multiply_pairs8(w, p, &x8);
+        else
+            p->w->ops->mul_i8(w->k, p, &x8);
     } else if (form == FORM_BF16) {
         size_t ldx = gemm_bf16_ldx(cols);
         p->w->ops->mul_bf16(w->k, p, x->bf16 + t * ldx, ldx);
@@ -346,7 +409,7 @@ bool pass_rounds(const struct pass *p, const struct matrix *next, size_t n,
                  uint16_t *x16, const struct q8 *x8, struct input *to)
 {
     struct forms need = pass_forms(p, &next, 1, n);
-    *to = choose(need, NULL, x16, x8);
+    *to = choose(p, need, NULL, x16, x8);
     return !has_form(need, FORM_F32);
 }
 
@@ -362,22 +425,25 @@ static bool consecutive(const uint32_t *rows, size_t n)
 /* x with only the rows from t on. */
 static struct input input_from(const struct input *x, size_t t, size_t cols)
 {
-    struct input in = {0};
+    struct input in = {.q8_rows = x->q8_rows};
     if (x->f32)
         in.f32 = x->f32 + t * scratch_ld(cols);
     if (x->bf16)
         in.bf16 = x->bf16 + t * gemm_bf16_ldx(cols);
     if (x->q8.q)
-        in.q8 = q8_from(&x->q8, t);
+        in.q8 = q8_from(x, t);
     return in;
 }
 
-static void copy_q8(const struct q8 *to, size_t i, const struct q8 *x, size_t t)
+/* Copy token t of x to token i of `to`. */
+static void copy_q8(const struct input *to, size_t i, const struct input *x,
+                    size_t t)
 {
     struct q8 a = q8_from(to, i), b = q8_from(x, t);
-    memcpy(a.q, b.q, x->ldq);
-    memcpy(a.scale, b.scale, x->ldg * sizeof *b.scale);
-    memcpy(a.sum, b.sum, x->ldg * sizeof *b.sum);
+    size_t rows = x->q8_rows, n = rows * b.ldg;
+    memcpy(a.q, b.q, rows * b.ldq);
+    memcpy(a.scale, b.scale, n * sizeof *b.scale);
+    memcpy(a.sum, b.sum, n * sizeof *b.sum);
 }
 
 struct input pass_gather(const struct worker *w, const struct input *x,
@@ -388,7 +454,8 @@ struct input pass_gather(const struct worker *w, const struct input *x,
     if (consecutive(rows, n))
         return input_from(x, rows[0], cols);
     struct input in = {.f32 = x->f32 ? own->rows : NULL,
-                       .bf16 = x->bf16 ? own->rows16 : NULL};
+                       .bf16 = x->bf16 ? own->rows16 : NULL,
+                       .q8_rows = x->q8_rows};
     if (x->q8.q) { /* rows as far apart as x's */
         in.q8 = own->rows8;
         in.q8.ldq = x->q8.ldq;
@@ -403,7 +470,7 @@ struct input pass_gather(const struct worker *w, const struct input *x,
             memcpy(own->rows16 + i * ldx, x->bf16 + rows[i] * ldx,
                    cols * sizeof *in.bf16);
         if (in.q8.q)
-            copy_q8(&in.q8, i, &x->q8, rows[i]);
+            copy_q8(&in, i, x, rows[i]);
     }
     return in;
 }

@@ -64,6 +64,24 @@ static struct q8 bytes8(struct layout *l, size_t rows, size_t n_cols)
     return x;
 }
 
+/* int8 rows for passes of up to n tokens, `each` rows a token. */
+static struct q8 token_bytes8(struct layout *l, const struct model *m, size_t n,
+                              size_t each, size_t n_cols)
+{
+    size_t rows = n;
+    if (!m->any_i8)
+        rows = 0;
+    else if (n <= m->pairs8_tokens)
+        rows = 2 * n;
+    else
+        rows = max_size(n, 2 * m->pairs8_tokens);
+    if (size_mul(rows, each, &rows)) {
+        l->overflow = 1;
+        rows = 0;
+    }
+    return bytes8(l, rows, n_cols);
+}
+
 static struct softmax softmaxes(struct layout *l, size_t rows, size_t head_dim)
 {
     return (struct softmax){.m = floats(l, rows, 1),
@@ -141,7 +159,7 @@ static void layout_routing(struct layout *l, struct thread_scratch *t,
     t->rows = floats(l, rows, scratch_ld(d));
     t->rows16 = halves(l, uses_bf16(m) ? rows : 0, d);
     /* as far apart as the inputs that are gathered (layout_threads) */
-    t->rows8 = bytes8(l, m->any_i8 ? rows : 0, widest_input(m));
+    t->rows8 = token_bytes8(l, m, rows, 1, widest_input(m));
 }
 
 static void layout_experts(struct layout *l, struct scratch *s,
@@ -160,7 +178,7 @@ static void layout_experts(struct layout *l, struct scratch *s,
     s->choice = choices(l, n_slots);
     s->expert_gate = floats(l, n_slots, scratch_ld(z.expert_ff));
     s->expert_gate16 = halves(l, uses_bf16(m) ? n_pairs : 0, z.expert_ff);
-    s->expert_gate8 = bytes8(l, m->any_i8 ? n_slots : 0, z.expert_ff);
+    s->expert_gate8 = token_bytes8(l, m, n, z.n_active, z.expert_ff);
     for (int i = 0; i < s->n_threads; i++)
         layout_routing(l, &s->threads[i], m, &z, n, n_slots);
 }
@@ -201,16 +219,17 @@ static void layout_threads(struct layout *l, struct scratch *s,
         size_t n = SCRATCH_PRIVATE_TOKENS;
         t->xn = floats(l, n, scratch_ld(c->d_model));
         t->xn16 = halves(l, uses_bf16(m) ? n : 0, c->d_model);
-        t->x8 = bytes8(l, m->any_i8 ? n : 0, widest);
+        t->x8 = token_bytes8(l, m, n, 1, widest);
         bool blocks = uses_bf16(m) || m->any_i8 || z.n_experts;
         size_t gated = blocks ? GATED_FLOATS : 0;
         t->gate = floats(l, gated, 1);
         t->up = floats(l, gated, 1);
         size_t pairs =
             m->exact || !m->k->tune.bf16_pairs ? 0 : m->precise_tokens;
+        bool any = pairs || m->pairs8_tokens;
         t->pairs = halves(l, 2 * pairs, widest);
         t->pairs_y =
-            floats(l, pairs ? max_size(widest, SCRATCH_PAIRS_FLOATS) : 0, 1);
+            floats(l, any ? max_size(widest, SCRATCH_PAIRS_FLOATS) : 0, 1);
         t->panel = floats(l, m->exact ? 0 : panel, 1);
         t->work = floats(l, KERNEL_WORK + KERNEL_BLOCKS_WORK, 1);
         t->attn = floats(l, attn, 1);
@@ -260,9 +279,9 @@ static void layout_shared(struct layout *l, struct scratch *s,
         s->gate16 = halves(l, n, d_ff);
     }
     if (m->any_i8) {
-        s->xn8 = bytes8(l, n, c->d_model);
-        s->attn8 = bytes8(l, n, attn_dim);
-        s->gate8 = bytes8(l, n, d_ff);
+        s->xn8 = token_bytes8(l, m, n, 1, c->d_model);
+        s->attn8 = token_bytes8(l, m, n, 1, attn_dim);
+        s->gate8 = token_bytes8(l, m, n, 1, d_ff);
     }
     if (c->delta.n_k_heads) {
         size_t heads = scratch_ld(c->delta.n_v_heads);
