@@ -364,6 +364,12 @@ static int read_split(const struct gguf_meta *m, const char *path, size_t *i,
         return -1;
     *i = (size_t)no;
     *n = (size_t)count;
+    if (no && no >= count)
+        return err_set(
+            e, QWICK_ERR_MODEL,
+            "%s: split.no: part %llu of %llu, they are numbered from "
+            "0",
+            path, (unsigned long long)no, (unsigned long long)count);
     return 0;
 }
 

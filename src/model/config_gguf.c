@@ -350,8 +350,8 @@ static int check_head_dim(const struct writer *w, const char *key,
                           struct qwick_err *e)
 {
     uint64_t want = integer(w, ".attention.key_length"), n = integer(w, key);
-    if (!entry(w, key) || !entry(w, ".attention.key_length") || n == want)
-        return 0;
+    if (!entry(w, key) || !want || n == want)
+        return 0; /* of key_length 0 its reader complains */
     return err_set(e, QWICK_ERR_MODEL,
                    "%s: %s%s: %llu, must equal attention.key_length, %llu",
                    gguf_path(w->g), w->arch, key, (unsigned long long)n,
@@ -380,6 +380,37 @@ static int check_computed(const struct writer *w, struct qwick_err *e)
     return 0;
 }
 
+/* An error unless the file says how many rows the embedding has. */
+static int check_embedding(const struct writer *w, struct qwick_err *e)
+{
+    static const char name[] = "token_embd.weight";
+    const struct st_tensor *t = st_find(gguf_tensors(w->g), name);
+    if (entry(w, ".vocab_size") || (t && t->rank == 2))
+        return 0;
+    return t ? err_set(e, QWICK_ERR_MODEL,
+                       "%s: tensor %s: must have 2 dimensions, has %zu",
+                       gguf_path(w->g), name, t->rank)
+             : err_set(e, QWICK_ERR_MODEL, "%s: tensor %s: missing",
+                       gguf_path(w->g), name);
+}
+
+/* An error unless the ids that end an answer are integers. */
+static int check_stop_ids(const struct writer *w, struct qwick_err *e)
+{
+    for (size_t i = 0; i < sizeof stop_keys / sizeof *stop_keys; i++) {
+        const struct gguf_value *v = gguf_find(w->g, stop_keys[i]);
+        if (v && (v->type == GGUF_STRING || v->type == GGUF_ARRAY ||
+                  v->type == GGUF_F32 || v->type == GGUF_F64 ||
+                  v->u > INT32_MAX || v->i < 0 || v->i > INT32_MAX))
+            return err_set(e, QWICK_ERR_MODEL,
+                           "%s: %s: must be a token id, is of type %s, %lld",
+                           gguf_path(w->g), stop_keys[i],
+                           gguf_type_name(v->type),
+                           v->u ? (long long)v->u : (long long)v->i);
+    }
+    return 0;
+}
+
 /* Values that change results and that no family reads. */
 static int check_others(const struct writer *w, bool partial_rotary,
                         struct qwick_err *e)
@@ -387,7 +418,7 @@ static int check_others(const struct writer *w, bool partial_rotary,
     /* none, the last token, a reranker's: all read the last token's state */
     enum { POOLING_NONE = 0, POOLING_LAST = 3, POOLING_RANK = 4 };
     uint64_t pooling = integer(w, ".pooling_type");
-    if (check_computed(w, e) ||
+    if (check_embedding(w, e) || check_stop_ids(w, e) || check_computed(w, e) ||
         check_head_dim(w, ".attention.value_length", e) ||
         (!partial_rotary && check_head_dim(w, ".rope.dimension_count", e)))
         return -1;

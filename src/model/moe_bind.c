@@ -190,7 +190,8 @@ static int bind_roles(struct weights *w, const struct role *roles, size_t n,
     }
     for (size_t i = from; i < 3; i++) {
         const struct weight_ref all = {.id = roles[i].all, .layer = layer};
-        bool stacked = weights_has(w, all);
+        bool stacked = !w->naming.names->of[roles[i].one][0] ||
+                       weights_has(w, all);
         if (stacked ? bind_stack(w, &roles[i], n, layer, e)
                     : bind_each(w, &roles[i], n, layer, e))
             return -1;

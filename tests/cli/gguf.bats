@@ -218,6 +218,8 @@ kv['qwen3.classifier.output_labels'] = [9, (8, $1)]" "$T/demo.gguf"
     changed "kv['qwen3.pooling_type'] = [4, 4]"
     warned -n 3 --ignore-eos
     warned logits
+    changed "kv['qwen3.pooling_type'] = [5, 4]" # i32
+    warned logits
     n=0
     warned -q -n 3 --ignore-eos
     changed "kv['qwen3.pooling_type'] = [4, 4]

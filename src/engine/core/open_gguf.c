@@ -367,9 +367,10 @@ enum open_gguf_pooling open_gguf_pooling(const struct gguf *g)
     snprintf(key, sizeof key, "%.*s.pooling_type", (int)arch->n_bytes,
              (const char *)arch->data);
     const struct gguf_value *v = gguf_find(g, key);
-    return v && v->u == 3   ? POOLING_LAST
-           : v && v->u == 4 ? POOLING_RANK
-                            : POOLING_UNKNOWN;
+    uint64_t pooling = v ? v->u | (uint64_t)v->i : 0; /* of either sign */
+    return pooling == 3   ? POOLING_LAST
+           : pooling == 4 ? POOLING_RANK
+                          : POOLING_UNKNOWN;
 }
 
 void open_gguf_hash(const struct gguf *g, uint64_t id[2])
