@@ -111,6 +111,52 @@ refused() {
         "$(q -m $GGUF/tiny-dense-Q6_K.gguf --prompt-ids $IDS -n 9 --json | jget 'o["tokens"]')" ]
 }
 
+@test "the figures of inspect are sums over tensors" {
+    # an odd mix: one layer's experts in F16 and Q8_0, and a head of its own
+    changed "for t in tensors:
+    block, size = {'blk.0.ffn_down_exps.weight': (1, 2), 'blk.0.ffn_up_exps.weight': (32, 34)}.get(t[0], (0, 0))
+    if block:
+        t[2] = 1 if block == 1 else 8
+        t[3] = bytes(t[1][0] * t[1][1] * t[1][2] // block * size)
+tensors.append(['output.weight', [256, 320], 14, bytes(320 * 210)])
+tensors.append(['other.weight', [256], 0, bytes(1024)])" $GGUF/tiny-moe-Q4_K_S.gguf
+    for f in "$T/bad.gguf" $GGUF/tiny-moe-Q6_K.gguf $GGUF/qwen35-{moe,tied,wrapped-untied}.gguf \
+        $GGUF/gemma3-tied.gguf; do
+        q inspect --json -m "$f" >"$T/i"
+        python3 - "$f" "$T/i" <<'EOF'
+import json, math, sys
+from fractions import Fraction
+path, info = sys.argv[1:]
+sys.argv = ["gguf.py", "none"]
+exec(open("tests/cli/gguf.py").read().rsplit("if sys.argv[1]", 1)[0])
+kv, tensors = read(path)
+o = json.load(open(info))
+a = kv["general.architecture"][1].decode()
+experts, used = (kv.get("%s.expert_%s" % (a, k), [0, 1])[1] for k in ("count", "used_count"))
+tensors = [t for t in tensors if t[0] != "other.weight"]
+tied = not any(t[0] == "output.weight" for t in tensors)
+want = dict(n_params=0, n_active_params=0, weight_bytes=0, decode_bytes=0)
+bits = {}
+for name, dims, kind, data in tensors:
+    n = math.prod(dims)
+    share = Fraction(used, experts) if "_exps." in name else 1
+    row = Fraction(1, dims[1]) if name == "token_embd.weight" and not tied else share
+    want["n_params"] += n
+    want["n_active_params"] += n * share
+    want["weight_bytes"] += len(data)
+    want["decode_bytes"] += len(data) * row
+    b = {0: "dense", 1: "dense", 30: "dense", 8: "8", 12: "4", 14: "6"}[kind]
+    bits[b] = bits.get(b, 0) + n
+got = {k: o[k] for k in want}
+assert got == want, (path, got, want)
+if len(bits) > 1:
+    q = o["quantization"]
+    assert q["params_by_bits"] == bits, (q, bits)
+    assert abs(q["bits_per_param"] - 8 * want["weight_bytes"] / want["n_params"]) < 1e-3, q
+EOF
+    done
+}
+
 @test "long prompts by any level of kernels" {
     ids=$(python3 -c 'print(",".join(str(i * 7 % 300) for i in range(100)))')
     for t in Q8_0 Q4_K_S Q6_K IQ4_XS; do
