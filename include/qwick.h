@@ -1243,8 +1243,7 @@ struct qwick_quantize_report {
  * With format QWICK_QUANTIZE_GGUF, dst becomes one GGUF file, with the
  * tokenizer and the chat template in it. Its rules are those below, for a file
  * instead of a directory: dst must not exist, or with force be a GGUF file.
- * QWICK_ERR_MODEL if qwick cannot write the model's family as GGUF, or if GGUF
- * cannot hold its settings.
+ * QWICK_ERR_MODEL if GGUF cannot hold the model's settings or its tokenizer.
  *
  * dst must not exist, or be an empty directory, or with force a checkpoint
  * (config.json, no directories); otherwise QWICK_ERR_USAGE. dst appears
