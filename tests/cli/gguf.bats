@@ -333,7 +333,7 @@ kv['$A.attention.causal'] = [7, True]; kv['$A.logit_scale'] = [6, 1.0]" $src
     refused "kv['$A.embedding_length'] = [10, 1 << 63]" "$A.embedding_length"
     refused "kv['$A.embedding_length'] = [4, 512]" "[320, 512] by its metadata"
     refused "kv['$A.block_count'] = [4, 3]" "tensor blk.2.attn_norm.weight: missing"
-    refused "kv['$A.attention.head_count_kv'] = [4, 3]" "no multiple"
+    refused "kv['$A.attention.head_count_kv'] = [4, 3]" "not a multiple"
     refused "kv['$A.attention.layer_norm_rms_epsilon'] = [6, float('nan')]" "not finite"
     refused "kv['$A.attention.value_length'] = [4, 32]" "value_length: 32, must equal"
     refused "kv['$A.rope.dimension_count'] = [4, 32]" "dimension_count: 32, must equal"
