@@ -917,6 +917,15 @@ static void the_disk_budget_holds(void **state)
     assert_int_equal(check_run(look, plain, ids, 200, true), 0);
     some_ids(ids, 200, 102);
     assert_int_equal(check_run(look, plain, ids, 200, false), 192);
+    /* an engine warns once */
+    struct qwick_engine *eng = open_engine(look);
+    for (uint32_t i = 0; i < 2; i++) {
+        some_ids(ids, 200, 200 + i);
+        check(eng, plain, ids, 200);
+    }
+    assert_non_null(warning(0));
+    assert_null(warning(1));
+    qwick_engine_close(eng);
     qwick_engine_close(plain);
 }
 
