@@ -17,8 +17,8 @@
 # qwick.h only.
 #
 # Libraries and instruction sets stay in the one file that wraps them, nothing
-# above kernel asks for a level of kernels, and below cli nothing prints, exits or aborts. Prints each offending line and
-# exits 1; silent and 0 when all is well.
+# above kernel asks for a level of kernels, and below cli nothing prints, exits or
+# aborts. Prints each offending line and exits 1; silent and 0 when all is well.
 set -eu
 
 if [ $# -gt 1 ]; then

@@ -6,7 +6,8 @@ usage: check_schemas.py TEST_SCHEMA [--count N] [--seed N] [--walks N]
 
 For each generated schema: random walks through the automaton must be valid
 documents (soundness); documents of a sampler that the validator accepts must be
-accepted (completeness), also token by token, cut into tokens in several ways; and spoiled documents that it refuses must be refused.
+accepted (completeness), also token by token, cut into tokens in several ways;
+and spoiled documents that it refuses must be refused.
 TEST_SCHEMA is the unit test's program. Exit status 0: no difference; 1:
 differences, which are printed; 77: python3-jsonschema is not installed.
 """
