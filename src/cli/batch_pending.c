@@ -28,7 +28,7 @@ int pending_copy_line(const char *path, int fd, uint64_t at, struct buf *out,
             continue;
         if (k <= 0)
             return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot read: %s", path,
-                           k ? strerror(errno) : "it was cut meanwhile");
+                           k ? strerror(errno) : "it became shorter meanwhile");
         const char *nl = memchr(part, '\n', (size_t)k);
         size_t n = nl ? (size_t)(nl - part) + 1 : (size_t)k;
         if (buf_append(out, part, n))

@@ -252,14 +252,15 @@ static void sort(struct answers *all)
 static int other_run(const char *path, const struct answered *a, uint64_t line,
                      struct qwick_err *e)
 {
-    return err_set(e, QWICK_ERR_USAGE,
-                   a->has_key
-                       ? "%s: line %llu: is of another model, or of another "
-                         "--exact, --kv, --ctx or --logprobs; left alone "
-                         "(--redo replaces it)"
-                       : "%s: line %llu: has no key, it was written by an "
-                         "earlier version; left alone (--redo replaces it)",
-                   path, (unsigned long long)line);
+    return err_set(
+        e, QWICK_ERR_USAGE,
+        a->has_key
+            ? "%s: line %llu: was written with another model, or another "
+              "--exact, --kv, --ctx or --logprobs; left alone "
+              "(--redo replaces it)"
+            : "%s: line %llu: has no key, it was written by an "
+              "earlier version; left alone (--redo replaces it)",
+        path, (unsigned long long)line);
 }
 
 /* Every line of the file is in `all`, in order, so i + 1 is the line's
@@ -373,8 +374,8 @@ static int other_record(const char *path, const struct answered *a,
                        ? "%s: its answer to line %llu has another id: it "
                          "belongs to another input; left alone (--redo "
                          "replaces it)"
-                       : "%s: its answer to line %llu is to another prompt, or "
-                         "of another seed or other options; left alone (--redo "
+                       : "%s: its answer to line %llu belongs to another "
+                         "prompt, seed or other options; left alone (--redo "
                          "replaces it)",
                    path, (unsigned long long)line);
 }

@@ -119,12 +119,12 @@ static void tell_endings(const struct batch_job *j)
         n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu empty",
                               n ? ", " : "", (unsigned long long)j->n_empty);
     if (required && j->out.n_incomplete)
-        msg_error("%s: %llu answers of earlier runs are not whole", j->out.path,
-                  (unsigned long long)j->out.n_incomplete);
+        msg_error("%s: %llu answers of earlier runs are cut or empty",
+                  j->out.path, (unsigned long long)j->out.n_incomplete);
     if (n && required)
-        msg_error("%s: answers that are not whole: %s", j->in.name, text);
+        msg_error("%s: incomplete answers: %s", j->in.name, text);
     else if (n)
-        msg_warn("%s: answers that are not whole: %s", j->in.name, text);
+        msg_warn("%s: incomplete answers: %s", j->in.name, text);
 }
 
 static void tell_errors(const struct batch_job *j)

@@ -31,10 +31,11 @@ int chat_input_check(const struct qwick_chat *c, const char *name,
         while (r < 4 && !role_is(&m, roles[r]))
             r++;
         if (r == 4)
-            return err_set(e, QWICK_ERR_USAGE,
-                           "%s: message %zu: role: is none of system, user, "
-                           "assistant, tool",
-                           name, i);
+            return err_set(
+                e, QWICK_ERR_USAGE,
+                "%s: message %zu: role: must be system, user, assistant "
+                "or tool",
+                name, i);
     }
     return 0;
 }

@@ -95,10 +95,11 @@ static int check_there(const char *path, bool replace, struct qwick_err *e)
                      "checkpoint",
                      path);
     else if (n > 0 && !config)
-        rc = err_set(e, QWICK_ERR_USAGE,
-                     "%s: is not replaced: without config.json it is no "
-                     "checkpoint",
-                     path);
+        rc = err_set(
+            e, QWICK_ERR_USAGE,
+            "%s: is not replaced: it has no config.json, so it is not a "
+            "checkpoint",
+            path);
     else if (n > 0 && dir)
         rc = err_set(e, QWICK_ERR_USAGE,
                      "%s: is not replaced: it has a directory in it, %s", path,

@@ -323,7 +323,7 @@ static int check_layout(const struct header *h, size_t n_head, size_t n_data)
             if (t->begin > at)
                 return err_set(h->e, QWICK_ERR_MODEL,
                                "%s: tensor %s: begins at %zu, %zu bytes after "
-                               "the end of what is before it (%zu)",
+                               "the end of the data before it (%zu)",
                                h->path, name, t->begin, t->begin - at, at);
             return err_set(h->e, QWICK_ERR_MODEL,
                            "%s: tensor %s: begins at %zu and overlaps tensor "

@@ -77,16 +77,18 @@ static int check_absent(const struct section *s, struct qwick_err *e)
     bool both_ways;
     for (size_t i = 0; i < 2; i++)
         if (!section_absent(s, caps[i]) && !capped_1b)
-            return section_bad(s, caps[i], "null (what is supported)", e);
+            return section_bad(s, caps[i], "null (others are not supported)",
+                               e);
     if (!section_absent(s, "hidden_activation") &&
         !json_equals(json_get(s->v, "hidden_activation"), "gelu_pytorch_tanh"))
         return section_bad(s, "hidden_activation",
-                           "\"gelu_pytorch_tanh\" (what is supported)", e);
+                           "\"gelu_pytorch_tanh\" (others are not supported)",
+                           e);
     if (section_opt_bool(s, "use_bidirectional_attention", false, &both_ways,
                          e))
         return -1;
     return both_ways ? section_bad(s, "use_bidirectional_attention",
-                                   "false (what is supported)", e)
+                                   "false (others are not supported)", e)
                      : 0;
 }
 

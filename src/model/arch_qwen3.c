@@ -44,7 +44,8 @@ int qwen3_read_config(struct config *c, const struct section *s,
 {
     if (!section_absent(s, "hidden_act") &&
         !json_equals(json_get(s->v, "hidden_act"), "silu"))
-        return section_bad(s, "hidden_act", "\"silu\" (what is supported)", e);
+        return section_bad(s, "hidden_act",
+                           "\"silu\" (others are not supported)", e);
     if (config_read_common(c, s, e))
         return -1;
     if (c->head_dim % 2)

@@ -32,7 +32,7 @@ static int need_true(const struct section *s, const char *key,
     bool v;
     if (section_opt_bool(s, key, true, &v, e))
         return -1;
-    return v ? 0 : section_bad(s, key, "true (what is supported)", e);
+    return v ? 0 : section_bad(s, key, "true (others are not supported)", e);
 }
 
 static int read_delta(struct delta_config *d, const struct section *s,
@@ -119,7 +119,8 @@ static int read_config(struct config *c, const struct section *s,
 {
     if (!section_absent(s, "hidden_act") &&
         !json_equals(json_get(s->v, "hidden_act"), "silu"))
-        return section_bad(s, "hidden_act", "\"silu\" (what is supported)", e);
+        return section_bad(s, "hidden_act",
+                           "\"silu\" (others are not supported)", e);
     if (need_true(s, "attn_output_gate", e) || config_read_common(c, s, e) ||
         read_delta(&c->delta, s, e) || read_layers(c, s, e))
         return -1;

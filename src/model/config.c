@@ -179,7 +179,7 @@ static int read_config(struct config *c, const struct section *s,
     if (!c->arch) {
         char names[256], want[288];
         arch_names(names, sizeof names);
-        snprintf(want, sizeof want, "%s (what is supported)", names);
+        snprintf(want, sizeof want, "%s (others are not supported)", names);
         return section_bad(s, "model_type", want, e);
     }
     snprintf(c->model_type, sizeof c->model_type, "%s", c->arch->model_type);

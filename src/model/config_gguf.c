@@ -488,7 +488,7 @@ static const struct arch *find_arch(const struct gguf *g, struct qwick_err *e)
         char all[160];
         arch_gguf_names(all, sizeof all);
         err_set(e, QWICK_ERR_MODEL,
-                "%s: %s: must be %s (what is supported), is \"%s\"",
+                "%s: %s: must be %s (others are not supported), is \"%s\"",
                 gguf_path(g), key, all,
                 ERR_SHOW((const char *)v->data, v->n_bytes));
     }

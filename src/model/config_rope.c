@@ -61,8 +61,8 @@ static int read_rope_type(const struct config *c, struct rope_config *r,
         r->type = ROPE_YARN;
         return read_yarn(c, r, s, e);
     }
-    return section_bad(s, key, "default, linear or yarn (what is supported)",
-                       e);
+    return section_bad(s, key,
+                       "default, linear or yarn (others are not supported)", e);
 }
 
 /* The base: wherever it stands, and the same everywhere. `key` is its name in

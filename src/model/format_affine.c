@@ -97,7 +97,7 @@ static int quant_params(const struct weights *w, const struct st_tensor *scales,
     if (cols % p->group)
         return err_set(e, QWICK_ERR_MODEL,
                        "%s: tensor %s.weight: %zu columns by config.json are "
-                       "no multiple of its %s.group_size, %zu",
+                       "not a multiple of its %s.group_size, %zu",
                        w->path, module, cols, w->quant->key, p->group);
     return 0;
 }
@@ -143,8 +143,8 @@ static int bind_packed(struct weights *w, struct matrix *out,
     const struct st_tensor *t = st_find(w->set, name);
     if (t && t->dtype != DT_U32)
         return err_set(e, QWICK_ERR_MODEL,
-                       "%s: %s: tensor %s: dtype %s in the file, U32 is what "
-                       "goes with %s",
+                       "%s: %s: tensor %s: dtype %s in the file, must be U32 "
+                       "because of %s",
                        w->path, t->file, name, dtype_name(t->dtype),
                        scales_name);
     t = weights_find(w, name, &packed, why, e);

@@ -494,10 +494,10 @@ answer() {
     cmp "$T/out" "$T/first"
     # differences of the run
     o=(--temp 1.1 --seed 1 -i "$T/in")
-    refused "of another model" "${o[@]}" --logprobs 1
-    refused "of another model" "${o[@]}" -c 100
+    refused "with another model" "${o[@]}" --logprobs 1
+    refused "with another model" "${o[@]}" -c 100
     run -2 --separate-stderr q batch -n 12 -o "$T/out" "${o[@]}"
-    [[ $stderr == *"$T/out: line 1: is of another model"*"--redo"* ]]
+    [[ $stderr == *"$T/out: line 1: was written with another model"*"--redo"* ]]
     chmod -R u+w "$T/copy"
     python3 - "$T/copy/model.safetensors" <<'PY'
 import struct, sys
@@ -508,20 +508,20 @@ with open(sys.argv[1], "r+b") as f:
     f.seek(8 + n)
     f.write(bytes(x ^ 1 for x in b))
 PY
-    refused "of another model" "${o[@]}" -m "$T/copy"
+    refused "with another model" "${o[@]}" -m "$T/copy"
     same_as "${o[@]}" -m "$T/copy"
     # differences of the record
-    refused "to another prompt, or of another seed" --temp 1.1 --seed 2 -i "$T/in"
-    refused "to another prompt, or of another seed" --temp 1.2 --seed 1 -i "$T/in"
-    refused "to another prompt, or of another seed" --temp 1.1 -i "$T/in"
-    refused "to another prompt, or of another seed" "${o[@]}" --top-k 5
-    refused "to another prompt, or of another seed" "${o[@]}" --stop xyz
-    refused "to another prompt, or of another seed" "${o[@]}" -s "be brief"
-    refused "to another prompt, or of another seed" "${o[@]}" --ignore-eos
-    refused "to another prompt, or of another seed" "${o[@]}" -n 11
+    refused "to another prompt, seed" --temp 1.1 --seed 2 -i "$T/in"
+    refused "to another prompt, seed" --temp 1.2 --seed 1 -i "$T/in"
+    refused "to another prompt, seed" --temp 1.1 -i "$T/in"
+    refused "to another prompt, seed" "${o[@]}" --top-k 5
+    refused "to another prompt, seed" "${o[@]}" --stop xyz
+    refused "to another prompt, seed" "${o[@]}" -s "be brief"
+    refused "to another prompt, seed" "${o[@]}" --ignore-eos
+    refused "to another prompt, seed" "${o[@]}" -n 11
     same_as --temp 1.2 --seed 1 -i "$T/in"
     sed 's/list files of 3/list disks/' "$T/in" >"$T/in3"
-    refused "line 3 is to another prompt" --temp 1.1 --seed 1 -i "$T/in3"
+    refused "line 3 belongs to another prompt" --temp 1.1 --seed 1 -i "$T/in3"
     same_as --temp 1.1 --seed 1 -i "$T/in3"
     # only this one was answered again
     run -0 --separate-stderr answer --redo -v --temp 1.1 --seed 1 -i "$T/in3"
@@ -549,7 +549,7 @@ PY
     [ "$(wc -l <"$T/first")" -eq 2 ]
     answer -i "$T/in"
     cmp "$T/out" "$T/first"
-    fails 2 "line 2 is to another prompt, or of another seed" \
+    fails 2 "line 2 belongs to another prompt, seed" \
         batch --exact -n 12 -o "$T/out" --seed 3 -i "$T/in"
 }
 
@@ -562,7 +562,7 @@ PY
     [ "$stderr" = "qwick: $T/out: 1 answers of earlier runs are errors" ]
     cmp "$T/out" "$T/first"
     sed 's/nonsense/{"prompt":"list users"}/' "$T/in" >"$T/good"
-    fails 2 "line 2 is to another prompt" batch --exact -n 12 --seed 1 -o "$T/out" -i "$T/good"
+    fails 2 "line 2 belongs to another prompt" batch --exact -n 12 --seed 1 -o "$T/out" -i "$T/good"
     q batch --exact -n 12 --seed 1 -o "$T/want" -i "$T/good"
     answer --seed 1 --redo -i "$T/good"
     same "$T/out" "$T/want"
@@ -690,12 +690,12 @@ PY
     same "$T/out" "$T/want"
     [ ! -e "$T/out.pending" ]
     begin
-    fails 2 "$T/out.pending: line 1: is of another model" \
+    fails 2 "$T/out.pending: line 1: was written with another model" \
         batch --seed 1 --exact -c 1900 -i "$T/in" -o "$T/out"
     cmp "$T/out.pending" "$T/held"
     begin
     sed -i 's/list files of 3/list disks/' "$T/in"
-    fails 2 "$T/out.pending: its answer to line 5 is to another prompt" \
+    fails 2 "$T/out.pending: its answer to line 5 belongs to another prompt" \
         batch --seed 1 --exact -i "$T/in" -o "$T/out"
     same "$T/out.pending" "$T/held"
     rm -f "$T/want"

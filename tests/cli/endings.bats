@@ -132,11 +132,11 @@ warns() {
         '{"prompt":"list all listening tcp ports","stop":["s"]}' \
         '{"prompt":"list all listening tcp ports","max_tokens":8}' >"$T/in"
     run -0 --separate-stderr q batch -i "$T/in"
-    [[ $stderr == "qwick: warning: $T/in: answers that are not whole: 1 empty" ]]
+    [[ $stderr == "qwick: warning: $T/in: incomplete answers: 1 empty" ]]
     run -0 --separate-stderr q batch -q -i "$T/in"
     [ -z "$stderr" ]
     run -1 --separate-stderr q batch -i "$T/in" --require-answer
-    [[ $stderr == "qwick: $T/in: answers that are not whole: 1 cut (length), 1 empty" ]]
+    [[ $stderr == "qwick: $T/in: incomplete answers: 1 cut (length), 1 empty" ]]
     [ "${#lines[@]}" -eq 3 ]
     head -n1 "$T/in" >"$T/one"
     run -0 --separate-stderr q batch -i "$T/one" --require-answer
@@ -159,7 +159,7 @@ print(json.dumps({"prompt": "hi"}))' >"$T/long"
     cp "$T/out" "$T/first"
     # the option changes no text: the lines are kept, and checked
     run -1 --separate-stderr q batch -i "$T/in" -o "$T/out" --require-answer
-    [[ $stderr == "qwick: $T/out: 1 answers of earlier runs are not whole" ]]
+    [[ $stderr == "qwick: $T/out: 1 answers of earlier runs are cut or empty" ]]
     cmp "$T/out" "$T/first"
     run -0 q batch -i "$T/in" -o "$T/out"
 }

@@ -246,7 +246,7 @@ config["quantization"]["mode"] = "mxfp4"' mlx4
         run_m "$method"
     done
     broken 'config["model_type"] = "qwen2_moe"'
-    run_m 'must be "qwen3", "qwen3_moe", "gemma3_text", "gemma3", "qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe" (what is supported), is "qwen2_moe"'
+    run_m 'must be "qwen3", "qwen3_moe", "gemma3_text", "gemma3", "qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe" (others are not supported), is "qwen2_moe"'
 }
 
 @test "no template: raw prompts and a note with -v; options that need a template are refused" {

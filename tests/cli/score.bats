@@ -132,9 +132,9 @@ PY
     [ "$a" != "$b" ]
     [ "$a" = "$(q score --exact --perplexity --window 16 --stride 8 -f "$T/some" |
         sed -n 's/^bits\t//p')" ]
-    fails 2 "window: of 4096 tokens, the context has 2048" \
+    fails 2 "window: 4096 tokens, but the context has 2048" \
         score --window 4096 -f "$T/t"
-    fails 2 "stride: of 8 tokens, the window has 8" \
+    fails 2 "stride: 8 tokens, must be less than the window's 8" \
         score --window 8 --stride 8 -f "$T/t"
     fails 4 "maximum is 2048" score -c 4096 -f "$T/t"
 }

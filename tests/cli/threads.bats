@@ -54,8 +54,8 @@ for line in open(sys.argv[1]):
     done
     # and prints a note
     run -0 --separate-stderr with_threads 3 -t 8 -n 1 a
-    [[ $stderr == *"2 of 8 threads could be made"* ]] ||
-        [[ $stderr == *"1 of 8 threads could be made"* ]]
+    [[ $stderr == *"2 of 8 threads could be started"* ]] ||
+        [[ $stderr == *"1 of 8 threads could be started"* ]]
 }
 
 @test "batch answers with fewer threads" {

@@ -166,7 +166,7 @@ static int open_asked(const struct source *s, const char *name,
             : err_set(e, QWICK_ERR_USAGE,
                       "chat template %s: no such file, and %s has %s%s", name,
                       checkpoint_dir(s->eng->ck),
-                      names.len ? "only " : "no template of a name",
+                      names.len ? "only " : "no named templates",
                       names.len ? names.data : "");
     buf_free(&names);
     return rc;

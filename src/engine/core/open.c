@@ -76,7 +76,7 @@ static int choose_kernels(struct qwick_engine *eng,
                        o->isa, kernels_names());
     if (!k)
         return err_set(e, QWICK_ERR_USAGE,
-                       "isa: %s: this CPU has no more than %s", o->isa,
+                       "isa: %s: this CPU supports at most %s", o->isa,
                        best->name);
     if (best == kernels_ref())
         engine_warn(eng,
@@ -114,7 +114,8 @@ static int choose_mode(struct qwick_engine *eng,
         return err_oom(e, (size_t)want * sizeof(pthread_t));
     m->n_threads = par_threads(eng->pool);
     if (m->n_threads < want)
-        engine_warn(eng, "%d of %d threads could be made", m->n_threads, want);
+        engine_warn(eng, "only %d of %d threads could be started", m->n_threads,
+                    want);
     bool f32 = o->exact || o->kv == QWICK_KV_F32;
     bool q8 = o->kv == QWICK_KV_Q8;
     eng->kv_dtype = f32 ? DT_F32 : q8 ? DT_I8 : DT_F16;
@@ -460,7 +461,9 @@ int qwick_tensor_at(const struct qwick_engine *eng, size_t i,
     size_t n = qwick_tensor_count(eng);
     *out = (struct qwick_tensor){0};
     if (i >= n)
-        return err_set(e, QWICK_ERR_USAGE, "tensor %zu: there are %zu", i, n);
+        return err_set(e, QWICK_ERR_USAGE,
+                       "tensor %zu: is out of range, the checkpoint has %zu", i,
+                       n);
     const struct st_tensor *t = st_at(eng->weights, i);
     *out = (struct qwick_tensor){.name = t->name,
                                  .dtype = dtype_name(t->dtype),

@@ -22,8 +22,8 @@ int options_read(void *out, size_t size, const void *given, const char *what,
     for (size_t i = size; i < n; i++)
         if (p[i])
             return err_set(e, QWICK_ERR_USAGE,
-                           "%s options: have %zu bytes, and one that is not "
-                           "zero after the %zu that version %s knows",
+                           "%s options: have %zu bytes; those after the %zu "
+                           "that version %s knows must be zero",
                            what, n, size, QWICK_VERSION);
     memcpy(out, given, n < size ? n : size);
     memcpy(out, &size, sizeof size);

@@ -267,7 +267,7 @@ int qwick_session_rollback(struct qwick_session *s, size_t n,
 {
     if (n > s->kv.n)
         return err_set(e, QWICK_ERR_USAGE,
-                       "rollback: to %zu tokens, the context has %zu", n,
+                       "rollback: to %zu tokens, but the context has %zu", n,
                        s->kv.n);
     if (kv_usable(&s->kv, n) < n)
         return err_set(e, QWICK_ERR_USAGE,
@@ -372,11 +372,12 @@ static int check_steps(const struct qwick_engine *eng,
         const struct qwick_session *s = steps[i].session;
         if (s->eng != eng)
             return err_set(e, QWICK_ERR_USAGE,
-                           "step %zu: the session is another engine's", i);
+                           "step %zu: the session belongs to another engine",
+                           i);
         for (size_t j = 0; j < i; j++)
             if (steps[j].session == s)
                 return err_set(e, QWICK_ERR_USAGE,
-                               "step %zu: the session is step %zu's, too", i,
+                               "step %zu: has the same session as step %zu", i,
                                j);
         if (session_check_tokens(s, steps[i].tokens, steps[i].n, e))
             return -1;

@@ -281,7 +281,7 @@ int qwick_choose(struct qwick_engine *eng, struct qwick_choose_item *items,
     if (options_read(o, sizeof *o, given, "judge", e))
         return -1;
     if (n_answers == 0)
-        return err_set(e, QWICK_ERR_USAGE, "answers: there are none");
+        return err_set(e, QWICK_ERR_USAGE, "answers: at least one is needed");
     if (!tree_build(&c.tree, eng, answers, n_answers, e) &&
         !runs_open(&runs, eng, &task, &c, o->n_ctx, JUDGE_RUNS, e) &&
         !check_prompts(&runs, e)) {

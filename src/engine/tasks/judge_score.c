@@ -90,7 +90,7 @@ static int check_item(const struct qwick_engine *eng, size_t i,
     size_t vocab_size = eng->model.config.vocab_size;
     if (it->n_given > it->n)
         return err_set(e, QWICK_ERR_USAGE,
-                       "text %zu: %zu tokens are given, there are %zu", i,
+                       "text %zu: n_given is %zu, but it has %zu tokens", i,
                        it->n_given, it->n);
     for (size_t k = 0; k < it->n; k++)
         if (it->tokens[k] < 0 || (size_t)it->tokens[k] >= vocab_size)
@@ -114,17 +114,18 @@ int qwick_judge_windows(const struct qwick_engine *eng,
     *window = o->window ? o->window : n_ctx;
     if (*window > n_ctx)
         return err_set(e, QWICK_ERR_USAGE,
-                       "window: of %zu tokens, the context has %zu", *window,
+                       "window: %zu tokens, but the context has %zu", *window,
                        n_ctx);
     if (*window < 2)
         return err_set(e, QWICK_ERR_USAGE,
-                       "window: of %zu tokens, at least 2 are needed", *window);
+                       "window: must be at least 2 tokens, is %zu", *window);
     *stride = o->stride ? o->stride : *window / 2;
     if (*stride >= *window)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "stride: of %zu tokens, the window has %zu: a token "
-                       "needs one before it",
-                       *stride, *window);
+        return err_set(
+            e, QWICK_ERR_USAGE,
+            "stride: %zu tokens, must be less than the window's %zu: "
+            "a token needs one before it",
+            *stride, *window);
     return 0;
 }
 
