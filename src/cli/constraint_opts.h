@@ -33,8 +33,8 @@ struct constraint_args {
      .offset = CONSTRAINT_AT(at, grammar)}
 /* clang-format on */
 
-/* Check the options against each other and against those that end answers.
- * Returns -1 to go on, or exit status 2 after printing a message. */
+/* Check the options against each other and against the options that end
+ * answers. Returns -1 to go on, or exit status 2 after printing a message. */
 int constraint_check(const struct opt_parsed *p,
                      const struct constraint_args *a);
 

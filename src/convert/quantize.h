@@ -58,15 +58,15 @@ struct quantize_module {
     bool fused; /* t holds another module, too, next in the plan or before */
 };
 
-/* What the plan knows of a tensor of the source. */
+/* The role of a tensor of the source. */
 struct quantize_claim {
     bool claimed;  /* it belongs to a module of experts */
     size_t module; /* the last one of these */
     bool router;   /* it chooses experts, or weighs the shared one */
 };
 
-/* What happens to each element x of a tensor on its way into a GGUF file:
- * (x + plus) * times, or -exp(x). */
+/* The change of each element x of a tensor that goes into a GGUF file: (x +
+ * plus) * times, or -exp(x). */
 struct quantize_change {
     float plus, times;
     bool decay;
@@ -114,7 +114,7 @@ struct quantize_room {
     unsigned char biases[QUANTIZE_PIECE / 32 * sizeof(float)];
 };
 
-/* What all threads see of a shard's work. */
+/* A shard's work; all threads share it. */
 struct quantize_work {
     const struct quantize_plan *plan;
     const struct quantize_shard *shard;

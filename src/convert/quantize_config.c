@@ -70,7 +70,8 @@ static int dump(struct buf *out, const struct json_value *v, int depth)
     return rc || buf_putc(out, object ? '}' : ']') ? -1 : 0;
 }
 
-/* {"group_size", "bits", "mode", and what differs: "MODULE": {…} or false}. */
+/* {"group_size", "bits", "mode", and the modules that differ: "MODULE": {…} or
+ * false}. */
 static int put_quantization(struct buf *out, const struct quantize_plan *p)
 {
     int rc = buf_printf(out,

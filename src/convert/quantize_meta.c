@@ -62,7 +62,7 @@ static int check_yarn(const struct quantize_source *s,
         return 0;
     if (!r->truncate)
         return refuse(s, "rope_scaling.truncate", "false", e);
-    /* readers disagree on what the key for it means */
+    /* readers disagree on the meaning of the key for it */
     if (fabs(r->attention - usual_attention(r)) > 1e-6)
         return refuse(s, "rope_scaling.attention_factor",
                       "another value than 0.1 ln(factor) + 1", e);

@@ -217,7 +217,7 @@ static int open_bpe(struct bpe **out, const struct quantize_source *s,
                    path, lack);
 }
 
-/* The kind of the tokenizer, and what only this kind has. */
+/* Write the kind of the tokenizer, and the metadata that only this kind has. */
 static int put_kind(struct gguf_out *o, const struct quantize_source *s,
                     const struct bpe *b, struct qwick_err *e)
 {

@@ -37,7 +37,7 @@ static bool is_sensitive(enum weight_id id)
            id == WEIGHT_EXPERTS_DOWN || id == WEIGHT_SHARED_DOWN_PROJ;
 }
 
-/* The type to take when rows are no multiple of the block. */
+/* The type to use when rows are not a multiple of the block. */
 static enum dtype fallback(enum dtype type)
 {
     return type == DT_Q4_K ? DT_Q5_0 : type == DT_Q6_K ? DT_Q8_0 : DT_F16;

@@ -223,7 +223,8 @@ static void put_computed(struct writer *w, bool partial_rotary)
     }
 }
 
-/* What the metadata leaves to the tensors. */
+/* Write the fields that may have no key in the metadata. They follow from the
+ * tensors and from other keys. */
 static void put_implied(struct writer *w)
 {
     const struct st_set *set = gguf_tensors(w->g);

@@ -1,4 +1,4 @@
-/* Rotary embedding: what config.json says of it, and its frequencies. */
+/* Rotary embedding: its fields in config.json, and its frequencies. */
 #include <math.h>
 
 #include "file/json.h"

@@ -45,7 +45,8 @@ size_t prefix_match(struct prefix *p, const int32_t *tokens, size_t n,
 size_t prefix_insert(struct prefix *p, const int32_t *tokens, size_t n,
                      const struct kv_cache *kv);
 
-/* Return the most bytes of the pages in the trie, and those that it has. */
+/* Return the maximum bytes of the pages in the trie, and the bytes that they
+ * have now. */
 size_t prefix_budget(const struct prefix *p);
 size_t prefix_bytes(const struct prefix *p);
 

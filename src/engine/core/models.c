@@ -1,4 +1,4 @@
-/* What the models on this machine are, from the headers of their files. */
+/* Describing the models on this machine, from the headers of their files. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,8 +69,8 @@ static size_t find_mark(const char *id)
     return 0;
 }
 
-/* What to download: the model in another form, or the rest of this one. Makers
- * of forms for MLX do not have the original. */
+/* Choose the model to download: this model in another form, or the rest of this
+ * one. Makers of forms for MLX do not have the original. */
 static int set_pull(struct exam *x)
 {
     const char *id = x->from->id;

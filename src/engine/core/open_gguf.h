@@ -45,7 +45,7 @@ size_t open_gguf_tokens(const struct gguf *g, struct bpe *b,
  */
 void open_gguf_stops(const struct bpe *b, struct config *c);
 
-/* What the model computes for a text: <architecture>.pooling_type. */
+/* The model's result for a text: <architecture>.pooling_type. */
 enum open_gguf_pooling {
     POOLING_UNKNOWN,
     POOLING_LAST, /* an embedding model: the last token's state */
