@@ -29,10 +29,14 @@ struct token_trie;
  * trie is borrowed. name begins messages. QWICK_ERR_USAGE if the grammar is too
  * large, or if no token begins a text of it. */
 int constraint_create(struct qwick_constraint **out, const struct grammar *g,
-                      const char *name, const struct token_trie *trie,
+                      const char *name, struct token_trie *trie,
                       struct qwick_err *e);
 /* There must be no matchers left. NULL is accepted. */
 void constraint_free(struct qwick_constraint *c);
+
+/* Bytes that the constraint keeps for states and masks, without the code of the
+ * automaton. */
+size_t constraint_bytes(const struct qwick_constraint *c);
 
 /* Begin a text. */
 int matcher_create(struct matcher **out, struct qwick_constraint *c,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "engine/generate/class_trie.h"
 #include "text/bpe.h"
 
 /* Longer tokens are left out: shorter ones spell the same text. */
@@ -139,6 +140,8 @@ void token_trie_free(struct token_trie *t)
 {
     if (!t)
         return;
+    for (size_t i = 0; i < t->n_classes; i++)
+        class_trie_free(t->classes[i]);
     free(t->nodes);
     free(t->ids);
     free(t);

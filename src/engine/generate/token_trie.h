@@ -9,6 +9,7 @@
 #include "base/err.h"
 
 struct bpe;
+struct class_trie;
 
 /* A node: the bytes from the root to it begin some token. */
 struct trie_node {
@@ -21,6 +22,7 @@ struct trie_node {
                         several */
 };
 
+#define TOKEN_TRIE_CLASSES 8
 struct token_trie {
     struct bpe *bpe;         /* borrowed */
     struct trie_node *nodes; /* [n_nodes] without the root */
@@ -29,6 +31,8 @@ struct token_trie {
     size_t n_ids;
     size_t n_vocab; /* ids are below */
     size_t max_depth;
+    struct class_trie *classes[TOKEN_TRIE_CLASSES]; /* made by constraints */
+    size_t n_classes, n_made;  /* n_made: since the beginning */
     unsigned char single[256]; /* nonzero: the byte alone is a token */
 };
 

@@ -268,8 +268,15 @@ static uint32_t find_state(struct automaton *a)
         memset(next + a->cap_next * n, 0,
                (cap - a->cap_next) * n * sizeof *next);
         a->next = next;
+        unsigned char *ends = realloc(a->ends, cap);
+        if (!ends) {
+            err_oom(&a->err, cap);
+            return AUTOMATON_DEAD;
+        }
+        a->ends = ends;
         a->cap_next = cap;
     }
+    a->ends[s] = a->accepts;
     return s;
 }
 
@@ -362,6 +369,7 @@ void automaton_free(struct automaton *a)
     sets_free(&a->states);
     sets_free(&a->frames);
     free(a->next);
+    free(a->ends);
     free(a->list.v);
     free(a->out.v);
     free(a->back.v);
@@ -378,6 +386,14 @@ void automaton_free(struct automaton *a)
 uint32_t automaton_start(const struct automaton *a)
 {
     return a->start;
+}
+
+struct automaton_table automaton_known(const struct automaton *a)
+{
+    return (struct automaton_table){.next = a->next,
+                                    .accepts = a->ends,
+                                    .class_of = a->code.class_of,
+                                    .n_classes = a->code.n_classes};
 }
 
 bool automaton_accepts(const struct automaton *a, uint32_t state)
@@ -467,6 +483,23 @@ void automaton_group(struct automaton *a, uint32_t state, size_t i,
     out->after = close_places(a);
 }
 
+static void add_border(uint64_t *to, unsigned byte)
+{
+    if (byte > 0 && byte < 256)
+        to[byte / 64] |= 1ull << (byte & 63);
+}
+
+void automaton_add_borders(const struct automaton *a, uint32_t state,
+                           uint64_t borders[4])
+{
+    const struct set *s = &a->states.v[state];
+    for (size_t i = 0; i < s->n; i++) {
+        const struct instr *in = &a->code.v[a->states.places[s->off + i].pc];
+        add_border(borders, in->lo);
+        add_border(borders, in->hi + 1u);
+    }
+}
+
 /* ---- memory ---- */
 
 /* Note the frames that the states use, and the frames that those return to. A
@@ -530,7 +563,11 @@ int automaton_tidy(struct automaton *a, uint32_t *states, size_t n,
     free(a->next);
     a->cap_next = a->states.cap;
     a->next = calloc(a->cap_next * a->code.n_classes + 1, sizeof *a->next);
-    if (!a->next && !a->err.code)
+    free(a->ends);
+    a->ends = calloc(a->cap_next + 1, 1);
+    if ((!a->next || !a->ends) && !a->err.code)
         err_oom(&a->err, a->cap_next * a->code.n_classes * sizeof *a->next);
+    for (size_t i = 0; a->ends && i < a->states.n; i++)
+        a->ends[i] = a->states.v[i].accepts;
     return automaton_error(a, e);
 }

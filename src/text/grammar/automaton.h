@@ -49,6 +49,17 @@ uint32_t automaton_start(const struct automaton *a);
 uint32_t automaton_advance(struct automaton *a, uint32_t state,
                            unsigned char byte);
 
+/* The transitions that are known, for loops over many bytes. Pointers are valid
+ * until a state is made or the automaton is tidied. */
+struct automaton_table {
+    const uint32_t *next; /* [n_states, n_classes] the state after a byte, plus
+                             1; 0: ask automaton_advance */
+    const unsigned char *accepts;  /* [n_states] automaton_accepts */
+    const unsigned char *class_of; /* [256] */
+    size_t n_classes;
+};
+struct automaton_table automaton_known(const struct automaton *a);
+
 /* Whether the text may end in this state. */
 bool automaton_accepts(const struct automaton *a, uint32_t state);
 
@@ -79,6 +90,11 @@ struct automaton_group {
 size_t automaton_groups(const struct automaton *a, uint32_t state);
 void automaton_group(struct automaton *a, uint32_t state, size_t i,
                      struct automaton_group *out);
+
+/* Add to borders[4] the bytes that a state tells apart from the byte before
+ * them: byte i is bit i % 64 of word i / 64. */
+void automaton_add_borders(const struct automaton *a, uint32_t state,
+                           uint64_t borders[4]);
 
 /* ---- memory ---- */
 

@@ -99,10 +99,11 @@ struct places {
 
 struct automaton {
     struct code code;
-    struct sets states; /* 0: dead */
-    struct sets frames; /* 0: the bottom, whose return is CODE_ACCEPT */
-    uint32_t *next;     /* [cap_next, n_classes] state after a byte, plus 1; 0:
-                           not known yet */
+    struct sets states;  /* 0: dead */
+    struct sets frames;  /* 0: the bottom, whose return is CODE_ACCEPT */
+    uint32_t *next;      /* [cap_next, n_classes] state after a byte, plus 1; 0:
+                            not known yet */
+    unsigned char *ends; /* [cap_next] whether a state accepts */
     size_t cap_next;
     uint32_t start;
     size_t work; /* places visited */

@@ -10,7 +10,8 @@
 struct builder {
     struct code *c;
     const struct grammar *g;
-    uint32_t *index; /* [g->n_rules] position of a rule in the order */
+    uint32_t *index;        /* [g->n_rules] position of a rule in the order */
+    unsigned char *inlined; /* [g->n_rules] references become copies */
     struct qwick_err *e;
 };
 
@@ -263,6 +264,8 @@ static int emit_node(struct builder *b, uint32_t node)
     case NODE_DFA:
         return emit_dfa(b, v);
     case NODE_REF:
+        if (b->inlined[*node_kids(b->g, v)])
+            return emit_node(b, b->g->rules[*node_kids(b->g, v)].node);
         return put(b, (struct instr){.op = OP_CALL,
                                      .arg = b->index[*node_kids(b->g, v)]});
     default: /* NODE_EMPTY */
@@ -271,6 +274,64 @@ static int emit_node(struct builder *b, uint32_t node)
 }
 
 /* ---- rules ---- */
+
+/* Levels of rules inside each other that are copied, and the most instructions
+ * of one. */
+enum { INLINE_LEVELS = 4, INLINE_SIZE = 400, INLINE_REPEAT = 8 };
+
+/* The instructions that a copy of a node takes, roughly, or INLINE_SIZE + 1 if
+ * it is not worth copying. size: of the nodes before. */
+static uint32_t inline_size(const struct builder *b, const uint32_t *size,
+                            const struct node *v)
+{
+    const uint32_t *kids = node_kids(b->g, v);
+    uint32_t sum = 1;
+    switch (v->type) {
+    case NODE_BYTES:
+        return v->len;
+    case NODE_CLASS:
+        return v->len / (uint32_t)sizeof(struct grammar_range) * 10;
+    case NODE_SEQ:
+    case NODE_ALT:
+        for (size_t i = 0; i < node_n_kids(v) && sum <= INLINE_SIZE; i++)
+            sum += size[kids[i]] + 2;
+        return sum;
+    case NODE_REPEAT: /* a long one is worth a rule: masks are kept for it */
+        return kids[2] <= INLINE_REPEAT ? (size[kids[0]] + 1) * kids[2]
+                                        : INLINE_SIZE + 1;
+    case NODE_REF:
+        return b->inlined[kids[0]] ? size[b->g->rules[kids[0]].node]
+                                   : INLINE_SIZE + 1;
+    case NODE_DFA:
+        return INLINE_SIZE + 1;
+    default:
+        return 0;
+    }
+}
+
+/* Choose the rules to copy: small ones without loops, such as one character of
+ * a string. Each round finds those whose references earlier rounds found, so
+ * rules that contain themselves are never among them. */
+static int choose_inlined(struct builder *b)
+{
+    const struct grammar *g = b->g;
+    uint32_t *size = calloc(g->n_nodes, sizeof *size);
+    if (!size)
+        return err_oom(b->e, g->n_nodes * sizeof *size);
+    for (int level = 0; level < INLINE_LEVELS; level++) {
+        /* a reference may have a lower number than the node of its rule */
+        for (int pass = 0; pass < 2; pass++)
+            for (size_t i = 0; i < g->n_nodes; i++) {
+                uint32_t n = inline_size(b, size, &g->nodes[i]);
+                size[i] = n <= INLINE_SIZE ? n : INLINE_SIZE + 1;
+            }
+        for (size_t r = 0; r < g->n_rules; r++)
+            if (g->rules[r].node != NO_NODE)
+                b->inlined[r] |= size[g->rules[r].node] <= INLINE_SIZE;
+    }
+    free(size);
+    return 0;
+}
 
 /* Find the ranges and calls that a rule can begin with. seen [n of code] holds
  * the rule that visited an instruction, plus 1. */
@@ -374,20 +435,22 @@ int code_build(struct code *c, const struct grammar *g, struct qwick_err *e)
     *c = (struct code){.n_rules = g->n_order};
     b.index = calloc(g->n_rules + 1, sizeof *b.index);
     c->rules = calloc(g->n_order + 1, sizeof *c->rules);
-    if (!b.index || !c->rules) {
+    b.inlined = calloc(g->n_rules + 1, 1);
+    if (!b.index || !c->rules || !b.inlined) {
         err_oom(e, g->n_rules * sizeof *c->rules);
         goto done;
     }
     for (size_t i = 0; i < g->n_order; i++)
         b.index[g->order[i]] = (uint32_t)i;
     c->root = b.index[g->root];
-    if (put(&b, (struct instr){.op = OP_ACCEPT}) || emit_rules(&b) ||
-        find_all_firsts(&b))
+    if (choose_inlined(&b) || put(&b, (struct instr){.op = OP_ACCEPT}) ||
+        emit_rules(&b) || find_all_firsts(&b))
         goto done;
     classify_bytes(c);
     rc = 0;
 done:
     free(b.index);
+    free(b.inlined);
     return rc;
 }
 

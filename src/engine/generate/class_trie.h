@@ -1,0 +1,50 @@
+/* Tokens as a trie over classes of bytes. Where a grammar admits nearly any
+ * text, it tells only few kinds of bytes apart (a quote, a backslash, another
+ * character), and most tokens look alike to it: a walk over their kinds is much
+ * shorter than one over their bytes. */
+#ifndef ENGINE_CLASS_TRIE_H
+#define ENGINE_CLASS_TRIE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct token_trie;
+
+/* A node: all nodes of the token trie whose paths have these classes. Arrays
+ * are in the order of a depth-first walk; a node's part ends where that of the
+ * next node begins. */
+struct class_node {
+    uint32_t skip;  /* the first node after this node's subtree */
+    uint32_t ids;   /* where its tokens begin in ids */
+    uint32_t nodes; /* where its nodes of the token trie begin in nodes */
+    uint32_t bits;  /* its tokens as words of bits, plus 1; 0: only in ids */
+    uint16_t depth;
+    uint8_t byte; /* one of its last bytes */
+};
+
+struct class_trie {
+    uint64_t borders[4]; /* where a class begins: byte i is bit i % 64 of word
+                            i / 64 */
+    unsigned char class_of[256];
+    struct class_node *v; /* [n + 1] the last one only ends the arrays */
+    size_t n;
+    int32_t *ids;    /* [n_ids of the token trie] */
+    uint32_t *nodes; /* [n_nodes of the token trie] */
+    uint64_t *bits;  /* [n_bits, n_words] */
+    size_t n_bits, n_words;
+};
+
+/* The most classes that are worth a trie. */
+#define CLASS_TRIE_MAX 64
+
+/* Return the number of classes. */
+size_t class_trie_count(const uint64_t borders[4]);
+
+/* Build the trie for classes with these borders, at most CLASS_TRIE_MAX. */
+int class_trie_create(struct class_trie **out, const struct token_trie *t,
+                      const uint64_t borders[4], struct qwick_err *e);
+void class_trie_free(struct class_trie *c);
+
+#endif

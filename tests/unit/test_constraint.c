@@ -1,0 +1,318 @@
+/* Masks of constraints, compared with trying every token; and texts under a
+ * constraint, many at a time. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "engine/generate/constraint.h"
+#include "engine/generate/token_trie.h"
+#include "file/map.h"
+#include "text/bpe.h"
+#include "text/grammar/automaton.h"
+#include "text/grammar/choices.h"
+#include "text/grammar/gbnf.h"
+#include "text/grammar/grammar.h"
+#include "text/grammar/regex.h"
+
+/* Random numbers below n, equal in each run. */
+static uint32_t below_state = 11;
+static uint32_t below(uint32_t n)
+{
+    below_state = below_state * 1664525u + 1013904223u;
+    return (uint32_t)(((uint64_t)(below_state >> 4) * n) >> 28);
+}
+
+static const char json[] =
+    "root ::= object\n"
+    "value ::= object | array | string | number | \"true\" | \"null\"\n"
+    "object ::= \"{\" (member (\",\" member)*)? \"}\"\n"
+    "member ::= string \":\" value\n"
+    "array ::= \"[\" (value (\",\" value)*)? \"]\"\n"
+    "string ::= \"\\\"\" char* \"\\\"\"\n"
+    "char ::= [^\"\\\\\\x00-\\x1f] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" "
+    "[0-9a-f]{4})\n"
+    "number ::= \"-\"? ([0-9] | [1-9] [0-9]{1,15}) (\".\" [0-9]{1,8})?\n";
+
+/* Ambiguous, and recursive at its beginning's end. */
+static const char sums[] =
+    "root ::= term (\" \"? [-+*] \" \"? term)*\n"
+    "term ::= [a-z]+ | [a-z0-9]+ | \"(\" root \")\" | \"((\" root \"))\"\n";
+
+static const struct {
+    const char *text;
+    enum { REGEX, GBNF, CHOICES } kind;
+} rows[] = {
+    {json, GBNF},
+    {sums, GBNF},
+    {"[a-z]{2,6}( [a-z]+){0,4}\\.?", REGEX},
+    {"\"[^\"\\\\]{0,12}\"(, \"[^\"]*\")*", REGEX},
+    {"(.|\\n)*\xC3\xA9(.){3}", REGEX},
+    {"yes,no,yes please,\xE2\x9C\x93 done,not at all", CHOICES},
+};
+
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+static struct grammar *compile(size_t i)
+{
+    struct qwick_err e = {0};
+    struct grammar *g;
+    const char *text = rows[i].text;
+    size_t n = strlen(text);
+    uint32_t root, node = 0;
+    assert_int_equal(grammar_create(&g, "G", NULL), 0);
+    if (rows[i].kind == GBNF) {
+        root = gbnf_compile(g, text, n);
+    } else {
+        root = grammar_rule(g, "all", 3);
+        node = rows[i].kind == REGEX
+                   ? regex_compile(g, NULL, text, n, REGEX_WHOLE, NULL, NULL)
+                   : choices_compile(g, text, n);
+        grammar_define(g, root, node);
+    }
+    if (grammar_finish(g, root, &e))
+        fail_msg("%s", e.msg);
+    return g;
+}
+
+struct tokens {
+    struct bpe *bpe;
+    struct token_trie *trie;
+    size_t n;
+};
+
+static bool open_tokens(struct tokens *t, const char *path)
+{
+    struct qwick_err e = {0};
+    struct map m;
+    if (map_open(&m, path, &e))
+        return false;
+    if (bpe_open(&t->bpe, path, (const char *)m.data, m.size, &e))
+        fail_msg("%s", e.msg);
+    map_close(&m);
+    t->n = bpe_size(t->bpe);
+    assert_int_equal(token_trie_create(&t->trie, t->bpe, t->n, NULL, NULL), 0);
+    return true;
+}
+
+static void close_tokens(struct tokens *t)
+{
+    token_trie_free(t->trie);
+    bpe_close(t->bpe);
+}
+
+static bool bit(const uint64_t *mask, size_t i)
+{
+    return mask[i / 64] >> (i & 63) & 1;
+}
+
+/* The state after a token, by its bytes one by one. */
+static uint32_t after(const struct tokens *t, struct automaton *a, uint32_t s,
+                      int32_t id)
+{
+    size_t n;
+    const char *p = bpe_token(t->bpe, id, &n);
+    if (!p || n == 0 || bpe_is_added(t->bpe, id))
+        return AUTOMATON_DEAD;
+    for (size_t i = 0; i < n && s != AUTOMATON_DEAD; i++)
+        s = automaton_advance(a, s, (unsigned char)p[i]);
+    return s;
+}
+
+/* Follow a random text for some tokens and compare every mask. */
+static void check_row(const struct tokens *t, size_t row, int n_tokens)
+{
+    struct qwick_err e = {0};
+    struct grammar *g = compile(row);
+    struct qwick_constraint *c;
+    struct automaton *a;
+    struct matcher *m;
+    if (constraint_create(&c, g, "G", t->trie, &e) ||
+        automaton_create(&a, g, &e) || matcher_create(&m, c, &e))
+        fail_msg("%s", e.msg);
+    grammar_free(g);
+    uint32_t s = automaton_start(a);
+    for (int k = 0; k < n_tokens; k++) {
+        size_t n_ids, n_want = 0, n_long = 0;
+        int32_t choice = -1, longer = -1, forced;
+        const uint64_t *mask = matcher_mask(m, &n_ids, &e);
+        if (!mask)
+            fail_msg("%s", e.msg);
+        for (size_t i = 0; i < t->n; i++) {
+            bool want = after(t, a, s, (int32_t)i) != AUTOMATON_DEAD;
+            if (bit(mask, i) != want)
+                fail_msg("row %zu, token %d of the text: id %zu: want %d", row,
+                         k, i, want);
+            n_want += want;
+            size_t n = 0;
+            if (want && below((uint32_t)n_want) == 0)
+                choice = (int32_t)i;
+            if (want && (bpe_token(t->bpe, (int32_t)i, &n), n > 2) &&
+                below((uint32_t)++n_long) == 0)
+                longer = (int32_t)i;
+        }
+        assert_int_equal(n_ids, n_want);
+        assert_int_equal(matcher_complete(m), automaton_accepts(a, s));
+        assert_int_equal(matcher_forced(m, &forced, 1, &n_want, &e), 0);
+        assert_int_equal(n_want, n_ids == 1 && !automaton_accepts(a, s));
+        if (n_want)
+            assert_int_equal(forced, choice);
+        if (choice < 0)
+            break;
+        if (longer >= 0 && below(2))
+            choice = longer;
+        if (matcher_accept(m, choice, &e))
+            fail_msg("%s", e.msg);
+        s = after(t, a, s, choice);
+    }
+    matcher_free(m);
+    constraint_free(c);
+    automaton_free(a);
+}
+
+static void test_masks_of_demo(void **state)
+{
+    struct tokens t;
+    (void)state;
+    assert_true(open_tokens(&t, "models/demo/tokenizer.json"));
+    for (size_t i = 0; i < N_ROWS; i++)
+        for (int k = 0; k < 4; k++)
+            check_row(&t, i, 40);
+    close_tokens(&t);
+}
+
+static void test_masks_of_qwen3(void **state)
+{
+    struct tokens t;
+    (void)state;
+    if (!open_tokens(&t, "build/testdata/qwen3-tokenizer/tokenizer.json")) {
+        print_message("SKIP: run make testdata for the genuine tokenizer\n");
+        skip();
+    }
+    for (size_t i = 0; i < N_ROWS; i++)
+        check_row(&t, i, 12);
+    close_tokens(&t);
+}
+
+/* Every token is where its bytes lead. */
+static void test_trie(void **state)
+{
+    struct tokens t;
+    (void)state;
+    assert_true(open_tokens(&t, "models/demo/tokenizer.json"));
+    size_t n_seen = 0;
+    char path[1024];
+    for (size_t i = 0; i < t.trie->n_nodes; i++) {
+        const struct trie_node *node = &t.trie->nodes[i];
+        path[node->depth - 1] = (char)node->byte;
+        assert_true(node->skip > i && node->skip <= t.trie->n_nodes);
+        for (size_t k = 0; k < node->n_equal; k++) {
+            size_t n;
+            const char *p = bpe_token(t.bpe, t.trie->ids[node->rank + k], &n);
+            assert_int_equal(n, node->depth);
+            assert_memory_equal(p, path, n);
+            n_seen++;
+        }
+    }
+    size_t want = 0, n;
+    for (size_t i = 0; i < t.n; i++)
+        want += bpe_token(t.bpe, (int32_t)i, &n) && n > 0 &&
+                !bpe_is_added(t.bpe, (int32_t)i);
+    assert_int_equal(n_seen, want);
+    for (size_t i = 0; i < 256; i++)
+        assert_true(t.trie->single[i]);
+    close_tokens(&t);
+}
+
+/* Many texts at a time share states that are dropped and made again. */
+static void test_many_texts(void **state)
+{
+    enum { TEXTS = 5, STEPS = 6000 };
+    struct qwick_err e = {0};
+    struct tokens t;
+    struct grammar *g;
+    struct qwick_constraint *c;
+    struct matcher *m[TEXTS];
+    uint64_t want[TEXTS] = {0}; /* the last 41 letters, as bits of "a" */
+    const char re[] = "(a|b)*a(a|b){40}";
+    (void)state;
+    assert_true(open_tokens(&t, "models/demo/tokenizer.json"));
+    assert_int_equal(grammar_create(&g, "G", NULL), 0);
+    uint32_t root = grammar_rule(g, "r", 1);
+    grammar_define(
+        g, root,
+        regex_compile(g, NULL, re, strlen(re), REGEX_WHOLE, NULL, NULL));
+    assert_int_equal(grammar_finish(g, root, NULL), 0);
+    assert_int_equal(constraint_create(&c, g, "G", t.trie, NULL), 0);
+    grammar_free(g);
+    for (int i = 0; i < TEXTS; i++)
+        assert_int_equal(matcher_create(&m[i], c, NULL), 0);
+    for (int k = 0; k < STEPS; k++) {
+        int i = (int)below(TEXTS);
+        size_t n_ids, n;
+        const uint64_t *mask = matcher_mask(m[i], &n_ids, &e);
+        if (!mask)
+            fail_msg("%s", e.msg);
+        assert_int_equal(matcher_complete(m[i]), want[i] >> 40 & 1);
+        size_t pick = below((uint32_t)n_ids), id = 0;
+        for (;; id++)
+            if (bit(mask, id) && pick-- == 0)
+                break;
+        const char *p = bpe_token(t.bpe, (int32_t)id, &n);
+        for (size_t b = 0; b < n; b++)
+            want[i] = want[i] << 1 | (p[b] == 'a');
+        assert_int_equal(matcher_accept(m[i], (int32_t)id, &e), 0);
+    }
+    /* an order that is not that of their creation */
+    for (int i = 0; i < TEXTS; i++)
+        matcher_free(m[(i * 2 + 1) % TEXTS]);
+    constraint_free(c);
+    close_tokens(&t);
+}
+
+static void test_wrong_token(void **state)
+{
+    struct qwick_err e = {0};
+    struct tokens t;
+    struct qwick_constraint *c;
+    struct matcher *m;
+    (void)state;
+    assert_true(open_tokens(&t, "models/demo/tokenizer.json"));
+    struct grammar *g = compile(0);
+    assert_int_equal(constraint_create(&c, g, "G", t.trie, NULL), 0);
+    grammar_free(g);
+    assert_int_equal(matcher_create(&m, c, NULL), 0);
+    assert_true(matcher_admits_byte(m, '{'));
+    assert_false(matcher_admits_byte(m, '}'));
+    int32_t a = -1;
+    for (size_t i = 0; i < t.n && a < 0; i++) {
+        size_t n;
+        const char *p = bpe_token(t.bpe, (int32_t)i, &n);
+        if (n == 1 && *p == 'a')
+            a = (int32_t)i;
+    }
+    assert_int_equal(matcher_accept(m, a, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_RUNTIME);
+    assert_true(matcher_admits_byte(m, '{')); /* nothing has changed */
+    matcher_free(m);
+    constraint_free(c);
+    close_tokens(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_trie),
+        cmocka_unit_test(test_masks_of_demo),
+        cmocka_unit_test(test_masks_of_qwen3),
+        cmocka_unit_test(test_many_texts),
+        cmocka_unit_test(test_wrong_token),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
