@@ -782,12 +782,14 @@ typedef int (*qwick_token_fn)(void *ctx, const struct qwick_token_event *ev);
 struct qwick_constraint;
 
 enum qwick_constraint_kind {
-    QWICK_CONSTRAINT_REGEX,  /* a regular expression that the whole text
-                                matches; for its syntax see
-                                qwick-generate(1) */
-    QWICK_CONSTRAINT_CHOICES, /* texts separated by commas; \, is a comma and
-                                \\ a backslash */
-    QWICK_CONSTRAINT_GBNF     /* a grammar in the form of llama.cpp */
+    QWICK_CONSTRAINT_REGEX,      /* a regular expression that the whole text
+                                    matches; for its syntax see
+                                    qwick-generate(1) */
+    QWICK_CONSTRAINT_CHOICES,    /* texts separated by commas; \, is a comma and
+                                   \\ a backslash */
+    QWICK_CONSTRAINT_GBNF,       /* a grammar in the form of llama.cpp */
+    QWICK_CONSTRAINT_JSON_SCHEMA /* a JSON schema (2020-12): the text is a JSON
+                                    document that it admits */
 };
 
 struct qwick_constraint_options {
@@ -797,6 +799,8 @@ struct qwick_constraint_options {
     size_t n_text;
     const char *name; /* begins messages, for example "--regex"; NULL: the
                          name of the kind */
+    int json_indent;  /* JSON schemas: blanks per level, 0 to 16; 0: compact,
+                         without white space */
 };
 QWICK_API void qwick_constraint_options_init(struct qwick_constraint_options *o,
                                              size_t size);

@@ -90,6 +90,12 @@ static void put_head(struct json_writer *w, const struct batch_job *j,
     jw_string(w, "key", text, (size_t)n);
 }
 
+/* Whether the answer falls short of the record's constraint. */
+static bool is_broken(const struct request *q, const struct qwick_result *r)
+{
+    return q->constraint && constraint_is_cut(r->finish);
+}
+
 static void put_answer(struct json_writer *w, const struct sample *s,
                        const struct qwick_result *r)
 {
@@ -100,6 +106,8 @@ static void put_answer(struct json_writer *w, const struct sample *s,
         .logprobs = s->j->a.answer.logprobs ? &s->logprobs : NULL,
     };
     json_answer(w, &a);
+    if (is_broken(s->r, r))
+        jw_bool(w, "incomplete", true); /* batch_resume.c reads it again */
 }
 
 /* End the line and put it at its place. */
@@ -221,12 +229,16 @@ static int finish_record(struct batch_job *j, const struct sample *s,
     return put_line(j, s->place, &w, e);
 }
 
-static void count_ending(struct batch_job *j, const struct qwick_result *r)
+static void count_ending(struct batch_job *j, const struct sample *s,
+                         const struct qwick_result *r)
 {
-    bool empty = answer_is_empty(r);
+    /* an empty text that a constraint admits is an answer */
+    bool empty = answer_is_empty(r) &&
+                 (!s->r->constraint || constraint_is_cut(r->finish));
     j->n_ended[r->finish]++;
     j->n_empty += empty;
     j->n_incomplete += empty || answer_is_cut(r->finish);
+    j->n_broken += is_broken(s->r, r);
 }
 
 int batch_done(void *ctx, void *tag, struct qwick_result *r,
@@ -235,7 +247,7 @@ int batch_done(void *ctx, void *tag, struct qwick_result *r,
     struct batch_job *j = ctx;
     struct sample *s = tag;
     if (!why)
-        count_ending(j, r);
+        count_ending(j, s, r);
     int rc = finish_record(j, s, r, why, &j->fatal);
     sample_free(s);
     return rc;

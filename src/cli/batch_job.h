@@ -6,6 +6,7 @@
 #include "cli/batch_out.h"
 #include "cli/batch_request.h"
 #include "cli/common.h"
+#include "cli/constraint_opts.h"
 #include "cli/lines.h"
 #include "qwick.h"
 
@@ -21,6 +22,7 @@ struct batch_args {
     bool raw, allow_special;
     const char *think;
     struct answer_args answer;
+    struct constraint_args constraint;
 };
 
 /* Maximum number of warnings about repeated ids; further repeats are only
@@ -71,6 +73,8 @@ struct batch_job {
     uint64_t n_ended[QWICK_FINISH_CANCELLED + 1];
     uint64_t n_empty;       /* answers of this run without text */
     uint64_t n_incomplete;  /* answers of this run that are cut or empty */
+    uint64_t n_broken;      /* answers of this run that are cut, under a
+                               constraint */
     double start_ms;        /* start of the run */
     struct qwick_err fatal; /* error of a callback; code 0: no error */
 };

@@ -183,6 +183,7 @@ int batch_out_put_held(struct batch_out *o, struct answered *held,
         !batch_out_place(o, &place, e)) {
         o->n_errors += held->error;
         o->n_incomplete += held->incomplete;
+        o->n_broken += held->broken;
         held->used = true;
         rc = batch_out_put(o, place, &line, e);
     }

@@ -30,6 +30,7 @@ struct answered {
     bool whole;      /* an error that answers all samples of a record */
     bool error;      /* an error */
     bool incomplete; /* an answer that is cut or empty */
+    bool broken;     /* an answer that is cut, under a constraint */
     bool used;       /* held, and this run has written it to the output */
     bool stale;      /* held, but it answers another prompt */
 };
@@ -58,6 +59,8 @@ struct batch_out {
     bool redo;
     uint64_t n_errors;     /* lines of earlier runs that are errors */
     uint64_t n_incomplete; /* lines of earlier runs that are cut or empty */
+    uint64_t n_broken;     /* lines of earlier runs that a constraint marks as
+                              cut */
     /* Ring buffer of the answers at places [base, base + n_slots), which are
        not written yet. */
     struct out_slot *slots;

@@ -134,6 +134,90 @@ static int get_stop(struct request *r, const struct json_value *v,
     return 0;
 }
 
+/* ---- constraints ---- */
+
+/* Append the texts of an array as --choices takes them. */
+static int join_choices(const struct json_value *v, struct buf *out,
+                        struct qwick_err *e)
+{
+    for (size_t i = 0; i < v->len; i++) {
+        const struct json_value *text = &v->items[i];
+        if (!json_is(text, JSON_STRING))
+            return err_set(e, QWICK_ERR_USAGE,
+                           WHERE ": choices: item %zu is no string", i);
+        bool bad = i && buf_putc(out, ',');
+        for (size_t k = 0; k < text->len && !bad; k++)
+            bad = ((text->str[k] == ',' || text->str[k] == '\\') &&
+                   buf_putc(out, '\\')) ||
+                  buf_putc(out, text->str[k]);
+        if (bad)
+            return err_oom(e, out->len);
+    }
+    return 0;
+}
+
+/* Append the text of a constraint. */
+static int constraint_text(enum qwick_constraint_kind kind,
+                           const struct json_value *v, struct buf *out,
+                           struct qwick_err *e)
+{
+    if (json_is(v, JSON_STRING))
+        return buf_append(out, v->str, v->len) ? err_oom(e, v->len) : 0;
+    if (kind == QWICK_CONSTRAINT_CHOICES && json_is(v, JSON_ARRAY))
+        return join_choices(v, out, e);
+    if (kind == QWICK_CONSTRAINT_JSON_SCHEMA &&
+        (json_is(v, JSON_OBJECT) || json_is(v, JSON_BOOL)))
+        return json_dump_python(out, v) ? err_oom(e, out->len) : 0;
+    return err_set(e, QWICK_ERR_USAGE, "must be a string%s",
+                   kind == QWICK_CONSTRAINT_CHOICES ? " or an array of strings"
+                   : kind == QWICK_CONSTRAINT_JSON_SCHEMA ? " or an object"
+                                                          : "");
+}
+
+/* Take the record's own constraint, or that of the options. */
+static int get_constraint(struct request *r, struct request_common *c,
+                          const struct json_value *v, struct qwick_err *e)
+{
+    static const struct {
+        const char *key, *name;
+        enum qwick_constraint_kind kind;
+    } rows[] = {
+        {"regex", WHERE ": regex", QWICK_CONSTRAINT_REGEX},
+        {"choices", WHERE ": choices", QWICK_CONSTRAINT_CHOICES},
+        {"grammar", WHERE ": grammar", QWICK_CONSTRAINT_GBNF},
+        {"json_schema", WHERE ": json_schema", QWICK_CONSTRAINT_JSON_SCHEMA},
+    };
+    struct qwick_constraint_options o = qwick_constraint_defaults();
+    struct buf text = {0};
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows) && !rc; i++) {
+        const struct json_value *m = member(v, rows[i].key);
+        if (!m)
+            continue;
+        if (o.name)
+            rc = err_set(e, QWICK_ERR_USAGE, "%s: cannot be combined with %s",
+                         o.name, rows[i].key);
+        o.name = rows[i].name;
+        o.kind = rows[i].kind;
+        struct qwick_err why;
+        if (!rc && constraint_text(o.kind, m, &text, &why))
+            rc = err_set(e, why.code, "%s: %s", o.name, why.msg);
+    }
+    o.text = text.data ? text.data : "";
+    o.n_text = text.len;
+    if (!rc && o.name)
+        rc = constraint_cache_get(&c->constraints, c->eng, &o, &r->constraint,
+                                  e);
+    else if (!rc && c->constraint) {
+        r->constraint = c->constraint;
+        r->constraint->n_users++;
+    }
+    buf_free(&text);
+    if (r->constraint)
+        r->o.constraint = r->constraint->constraint;
+    return rc;
+}
+
 /* ---- thinking ---- */
 
 static int get_think(const struct json_value *v, enum qwick_think *think,
@@ -340,6 +424,10 @@ static bool known_key(const struct json_value *key)
         "repeat_penalty",
         "presence_penalty",
         "frequency_penalty",
+        "regex",
+        "choices",
+        "grammar",
+        "json_schema",
     };
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
         if (json_equals(key, keys[i]))
@@ -407,12 +495,14 @@ static int take(struct request *r, struct request_common *c,
     tell_unknown(c, v, r->line);
     r->o = qwick_generate_defaults();
     answer_options(&r->o, c->answer);
-    if (get_options(r, c, v, &w, e) || get_think(v, &think, e))
+    if (get_options(r, c, v, &w, e) || get_think(v, &think, e) ||
+        get_constraint(r, c, v, e))
         return -1;
     double start = clock_ms();
     if (get_prompt(r, c, v, &think, e))
         return -1;
     r->tokenize_ms = clock_ms() - start;
+    r->o.may_think = !member(v, "prompt_ids") && think != QWICK_THINK_OFF;
     if (enough(c) && r->n_ids > enough(c)) /* tokenizing stopped at this
                                               number */
         return prompt_too_long(r->n_ids, qwick_engine_info(c->eng)->n_ctx_max,
@@ -433,6 +523,7 @@ int request_read(struct request *r, struct request_common *c,
 void request_free(struct request *r)
 {
     json_free(r->doc);
+    constraint_cache_put(r->constraint);
     buf_free(&r->id);
     free(r->ids);
     for (size_t i = 0; i < r->n_stop; i++)
@@ -511,6 +602,8 @@ uint64_t request_key(const struct request *r, const struct request_common *c,
     key_add_u64(&k, o.in_think);
     key_add_u64(&k, !o.split_thinking);
     key_add_u64(&k, o.loop_guard);
+    if (r->constraint)
+        constraint_add_key(&k, r->constraint);
     return key_u64(&k);
 }
 

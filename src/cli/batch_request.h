@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "cli/answer_opts.h"
+#include "cli/constraint_cache.h"
 #include "cli/key.h"
 #include "cli/opt.h"
 #include "qwick.h"
@@ -18,7 +19,7 @@
 
 /* Settings from the command line that all requests share. */
 struct request_common {
-    const struct qwick_engine *eng;
+    struct qwick_engine *eng;
     const struct opt_parsed *p;
     const struct answer_args *answer;
     const char *system; /* NULL: none */
@@ -26,7 +27,9 @@ struct request_common {
     struct buf before; /* text of -f, which precedes each prompt */
     enum qwick_think think;
     bool raw, allow_special;
-    uint64_t seed;    /* of the run */
+    struct constraint_cache constraints;
+    struct constraint_ref *constraint; /* of the options; NULL: none */
+    uint64_t seed;                     /* of the run */
     bool seeded;      /* an option set the seed, so that a repeated run has the
                          same one */
     struct key run;   /* key of the model and of the settings that all answers
@@ -49,6 +52,7 @@ struct request {
     uint64_t seed;
     char **stop; /* [n_stop] stop strings of the record; NULL: none */
     size_t n_stop;
+    struct constraint_ref *constraint; /* NULL: none */
     double tokenize_ms;
     size_t n_open; /* references to this struct: one per open sample, and one of
                       the reader */

@@ -129,6 +129,7 @@ static int note_line(struct answers *all, const struct lines *l,
         a.place = place_of((uint64_t)line, (size_t)index);
         a.whole = a.error && !i;
         a.incomplete = !a.error && is_incomplete(v);
+        a.broken = json_get(v, "incomplete") != NULL;
         read_key(json_get(v, "key"), &a);
         rc = add(all, a, e);
     }
@@ -335,6 +336,8 @@ int batch_out_begin(struct batch_out *o, uint32_t run, bool redo,
         o->n_errors += o->done.v[i].error;
     for (size_t i = 0; i < o->done.n; i++)
         o->n_incomplete += o->done.v[i].incomplete;
+    for (size_t i = 0; i < o->done.n; i++)
+        o->n_broken += o->done.v[i].broken;
     return 0;
 }
 

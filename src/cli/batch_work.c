@@ -118,6 +118,13 @@ static void tell_endings(const struct batch_job *j)
     if (j->n_empty)
         n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu empty",
                               n ? ", " : "", (unsigned long long)j->n_empty);
+    if (j->n_broken)
+        msg_error("%s: %llu answers fall short of their constraint", j->in.name,
+                  (unsigned long long)j->n_broken);
+    if (j->out.n_broken)
+        msg_error("%s: %llu answers of earlier runs fall short of their "
+                  "constraint",
+                  j->out.path, (unsigned long long)j->out.n_broken);
     if (required && j->out.n_incomplete)
         msg_error("%s: %llu answers of earlier runs are cut or empty",
                   j->out.path, (unsigned long long)j->out.n_incomplete);
@@ -209,7 +216,8 @@ int batch_work(struct batch_job *j)
         return status;
     tell_errors(j);
     tell_totals(j);
-    bool bad = j->n_errors || j->out.n_errors ||
+    bool bad = j->n_errors || j->out.n_errors || j->n_broken ||
+               j->out.n_broken ||
                (j->a.answer.require_answer &&
                 j->n_incomplete + j->out.n_incomplete > 0);
     return bad ? QWICK_ERR_RUNTIME : 0;

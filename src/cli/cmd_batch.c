@@ -96,6 +96,8 @@ static const struct opt opts[] = {
     OPT_ROWS_STOP(ARG(answer)),
     OPT_ROWS_ENDING(ARG(answer), "exit status 1"),
 
+    OPT_ROWS_CONSTRAINT(ARG(constraint), "exit status 1"),
+
     OPT_ROWS_SAMPLING(ARG(answer)),
     {.name = "seed",
      .type = OPT_INT,
@@ -167,6 +169,8 @@ static int check(struct batch_job *j)
     if (a->redo && (!a->output || strcmp(a->output, "-") == 0))
         return opt_usage(j->verb, "--redo: has no effect without --output");
     if ((r = parse_shard(j)) >= 0)
+        return r;
+    if ((r = constraint_check(&j->p, &a->constraint)) >= 0)
         return r;
     return answer_check(&j->p, &a->answer);
 }
@@ -314,6 +318,23 @@ static int create(struct batch_job *j, struct qwick_err *e)
     return rc;
 }
 
+/* Compile the constraint of the options, if there is one. */
+static int open_constraint(struct batch_job *j)
+{
+    struct request_common *c = &j->common;
+    struct qwick_constraint_options o;
+    struct qwick_err e;
+    char *data;
+    if (!constraint_given(&j->p))
+        return 0;
+    int status = constraint_read(&o, &data, &j->p, &j->a.constraint);
+    if (!status &&
+        constraint_cache_get(&c->constraints, j->eng, &o, &c->constraint, &e))
+        status = msg_fail(&e);
+    free(data);
+    return status;
+}
+
 static int run(struct batch_job *j)
 {
     struct qwick_err e = {0};
@@ -336,6 +357,8 @@ static int run(struct batch_job *j)
         (status = choose_mode(j)) != 0)
         return status;
     set_common(j);
+    if ((status = open_constraint(j)) != 0)
+        return status;
     /* with --exact, an answer does not depend on the rest of its batch */
     j->by_number = opt_given(&j->p, "seed") && !j->a.c.exact;
     if (create(j, &e) || begin_output(j, &e))
@@ -360,6 +383,7 @@ static int batch_run(const struct verb *v, int argc, char **argv)
         status = run(&j);
     qwick_batch_free(j.batch);
     batch_drop(&j);
+    constraint_cache_free(&j.common.constraints);
     qwick_engine_close(j.eng);
     if (j.in.fd > STDIN_FILENO)
         close(j.in.fd);
@@ -377,14 +401,16 @@ const struct verb verb_batch = {
     .name = "batch",
     .args = "",
     .summary = "answer many prompts, JSON lines in and out",
-    .about = "Answer the records of a file or of standard input, many at once. "
-             "A record is a\nJSON object on a line of its own. It has "
-             "\"prompt\", \"messages\" or \"prompt_ids\",\nand it can overrule "
-             "options: \"temperature\", \"top_k\", \"top_p\", "
-             "\"min_p\",\n\"repeat_penalty\", \"presence_penalty\", "
-             "\"frequency_penalty\", \"seed\", \"max_tokens\",\n\"stop\", "
-             "\"think\", \"n\" (samples), \"tools\". Each answer is the object "
-             "of generate\n--json with \"line\" and the record's \"id\".",
+    .about =
+        "Answer the records of a file or of standard input, many at once. "
+        "A record is a\nJSON object on a line of its own. It has "
+        "\"prompt\", \"messages\" or \"prompt_ids\",\nand it can overrule "
+        "options: \"temperature\", \"top_k\", \"top_p\", "
+        "\"min_p\",\n\"repeat_penalty\", \"presence_penalty\", "
+        "\"frequency_penalty\", \"seed\", \"max_tokens\",\n\"stop\", "
+        "\"think\", \"n\" (samples), \"tools\", and one of \"regex\", "
+        "\"choices\",\n\"grammar\" and \"json_schema\". Each answer is the "
+        "object of generate --json with\n\"line\" and the record's \"id\".",
     .examples = "  echo '{\"id\":1,\"prompt\":\"list files\"}' | qwick batch\n"
                 "  qwick batch -i prompts.jsonl -o answers.jsonl\n",
     OPT_TABLE(opts),

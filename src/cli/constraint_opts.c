@@ -10,14 +10,22 @@ static const struct {
     const char *name; /* of the option, after two dashes */
     enum qwick_constraint_kind kind;
     size_t offset; /* of the value in struct constraint_args */
-    bool file;     /* the value is the name of a file */
+    enum {
+        VALUE_TEXT,
+        VALUE_FILE,
+        VALUE_EITHER
+    } form; /* of the value; a text
+               in EITHER begins
+               with "{" */
 } rows[] = {
-    {"--regex", QWICK_CONSTRAINT_REGEX,
-     offsetof(struct constraint_args, regex), false},
+    {"--regex", QWICK_CONSTRAINT_REGEX, offsetof(struct constraint_args, regex),
+     VALUE_TEXT},
     {"--choices", QWICK_CONSTRAINT_CHOICES,
-     offsetof(struct constraint_args, choices), false},
+     offsetof(struct constraint_args, choices), VALUE_TEXT},
     {"--grammar", QWICK_CONSTRAINT_GBNF,
-     offsetof(struct constraint_args, grammar), true},
+     offsetof(struct constraint_args, grammar), VALUE_FILE},
+    {"--json-schema", QWICK_CONSTRAINT_JSON_SCHEMA,
+     offsetof(struct constraint_args, json_schema), VALUE_EITHER},
 };
 
 enum { N_ROWS = sizeof(rows) / sizeof(*rows) };
@@ -35,18 +43,36 @@ bool constraint_given(const struct opt_parsed *p)
     return given(p, 0) < N_ROWS;
 }
 
+/* Return the value of row i. */
+static const char *value(const struct constraint_args *a, size_t i)
+{
+    const char *v;
+    memcpy(&v, (const char *)a + rows[i].offset, sizeof(v));
+    return v;
+}
+
+static bool is_file(const struct constraint_args *a, size_t i)
+{
+    return rows[i].form == VALUE_FILE ||
+           (rows[i].form == VALUE_EITHER && *value(a, i) != '{');
+}
+
 int constraint_check(const struct opt_parsed *p,
                      const struct constraint_args *a)
 {
     static const char *const others[] = {"stop", "ignore-eos"};
+    static const char *const indent[] = {"json-indent", NULL};
     size_t i = given(p, 0), second;
     int r;
+    if (!a->json_schema &&
+        (r = opt_no_effect(p, indent, "without --json-schema")) >= 0)
+        return r;
     if (i == N_ROWS)
         return -1;
+    if (is_file(a, i) && strcmp(value(a, i), "-") == 0)
+        return opt_usage(p->verb, "%s: needs a file, not standard input",
+                         rows[i].name);
     second = given(p, i + 1);
-    if (opt_given(p, "grammar") && strcmp(a->grammar, "-") == 0)
-        return opt_usage(p->verb,
-                         "--grammar: needs a file, not standard input");
     if (second < N_ROWS)
         return opt_conflict(p, rows[i].name + 2, rows[second].name + 2);
     for (size_t k = 0; k < sizeof(others) / sizeof(*others); k++)
@@ -55,27 +81,39 @@ int constraint_check(const struct opt_parsed *p,
     return -1;
 }
 
+int constraint_read(struct qwick_constraint_options *o, char **data,
+                    const struct opt_parsed *p, const struct constraint_args *a)
+{
+    struct qwick_err e;
+    size_t i = given(p, 0);
+    *o = qwick_constraint_defaults();
+    *data = NULL;
+    o->text = value(a, i);
+    o->n_text = strlen(o->text);
+    o->kind = rows[i].kind;
+    o->name = rows[i].name;
+    o->json_indent = (int)a->json_indent;
+    if (!is_file(a, i))
+        return 0;
+    o->name = o->text;
+    if (prompt_read(o->text, data, &o->n_text, &e))
+        return msg_fail(&e);
+    o->text = *data ? *data : "";
+    return 0;
+}
+
 int constraint_open(struct qwick_constraint **out, struct qwick_engine *eng,
                     const struct opt_parsed *p, const struct constraint_args *a)
 {
-    struct qwick_constraint_options o = qwick_constraint_defaults();
+    struct qwick_constraint_options o;
     struct qwick_err e;
-    char *data = NULL;
-    size_t i = given(p, 0);
+    char *data;
     *out = NULL;
-    if (i == N_ROWS)
+    if (!constraint_given(p))
         return 0;
-    memcpy(&o.text, (const char *)a + rows[i].offset, sizeof(o.text));
-    o.n_text = strlen(o.text);
-    o.kind = rows[i].kind;
-    o.name = rows[i].name;
-    if (rows[i].file) {
-        o.name = o.text;
-        if (prompt_read(o.text, &data, &o.n_text, &e))
-            return msg_fail(&e);
-        o.text = data;
-    }
-    int status = qwick_constraint_create(out, eng, &o, &e) ? msg_fail(&e) : 0;
+    int status = constraint_read(&o, &data, p, a);
+    if (!status && qwick_constraint_create(out, eng, &o, &e))
+        status = msg_fail(&e);
     free(data);
     return status;
 }

@@ -2,15 +2,17 @@
 #ifndef CLI_CONSTRAINT_OPTS_H
 #define CLI_CONSTRAINT_OPTS_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-#include "base/buf.h"
 #include "cli/opt.h"
 #include "qwick.h"
 
 /* Values of the options: a member of a verb's struct of arguments. */
 struct constraint_args {
-    const char *regex, *choices, *grammar;
+    const char *regex, *choices, *grammar, *json_schema;
+    int64_t json_indent;
 };
 
 /* clang-format off */
@@ -30,7 +32,15 @@ struct constraint_args {
      .offset = CONSTRAINT_AT(at, choices)},                                   \
     {.name = "grammar", .type = OPT_FILE, .arg = "FILE",                      \
      .help = "the answer follows the GBNF grammar in FILE",                   \
-     .offset = CONSTRAINT_AT(at, grammar)}
+     .offset = CONSTRAINT_AT(at, grammar)},                                   \
+    {.name = "json-schema", .type = OPT_TEXT, .arg = "FILE|TEXT",             \
+     .help = "the answer is JSON that the schema admits; a TEXT begins with " \
+             "{",                                                             \
+     .offset = CONSTRAINT_AT(at, json_schema)},                               \
+    {.name = "json-indent", .type = OPT_INT, .arg = "N", .imin = 0,           \
+     .imax = 16, .def = "0, compact",                                         \
+     .help = "indent that JSON by N blanks per level",                        \
+     .offset = CONSTRAINT_AT(at, json_indent)}
 /* clang-format on */
 
 /* Check the options against each other and against the options that end
@@ -40,6 +50,14 @@ int constraint_check(const struct opt_parsed *p,
 
 /* Return whether an option sets a constraint. */
 bool constraint_given(const struct opt_parsed *p);
+
+/* Read the constraint of the options into *o, with the file that holds it. data
+ * keeps the text and must be freed with free(); NULL: there is none to free.
+ * Call it only if constraint_given. Returns 0, or an exit status after printing
+ * a message. */
+int constraint_read(struct qwick_constraint_options *o, char **data,
+                    const struct opt_parsed *p,
+                    const struct constraint_args *a);
 
 /* Compile the constraint of the options; *out is NULL if there is none. Returns
  * 0, or an exit status after printing a message. */

@@ -112,3 +112,88 @@ while text != "[]":
     fails 1 "$T/none: " --grammar "$T/none" x
     fails 2 "needs a file" --grammar - x
 }
+
+@test "answers are JSON that the schema admits" {
+    local schema='{"type": "object", "properties": {
+        "name": {"type": "string", "maxLength": 9}, "n": {"type": "integer",
+        "minimum": 1, "maximum": 65535}, "ok": {"type": "boolean"}},
+        "required": ["name", "n"], "additionalProperties": false}'
+    printf '%s' "$schema" >"$T/s"
+    for seed in $(seq 8); do
+        run -0 q --think off --temp 2 --seed "$seed" --json-schema "$T/s" x
+        [ "$(jget 'set(o) <= {"name", "n", "ok"} and len(o["name"]) < 10 and
+            1 <= o["n"] < 65536' <<<"$output")" = True ]
+        [ "$(q --think off --temp 2 --seed "$seed" --json-schema "$schema" x)" \
+            = "$output" ]
+    done
+    run -0 q --think off --json-schema '{"const": [1]}' --json-indent 2 x
+    [ "$output" = $'[\n  1\n]' ]
+    fails 2 '--json-schema: #/if' --json-schema '{"if": true}' x
+    fails 2 "0..16" --json-schema "$T/s" --json-indent 17 x
+    fails 2 'has no effect without --json-schema' --json-indent 2 x
+    printf '{"type":' >"$T/s"
+    fails 2 "$T/s: " --json-schema "$T/s" x
+}
+
+# A batch has no guesses, and a single run has: forced tokens change nothing.
+@test "a batch of mixed constraints equals single runs" {
+    cat >"$T/in" <<'END'
+{"prompt":"list files","regex":"(abc def ghi ){3}[0-9]{3}"}
+{"prompt":"say a, b or c","choices":["a","b, or","c\\"]}
+{"prompt":"list files","json_schema":{"type":"array","items":{"type":"integer","maximum":99,"minimum":0},"maxItems":3}}
+{"prompt":"list","grammar":"root ::= \"<\" [a-z]{1,5} root? \">\""}
+{"prompt":"list files","choices":"x\\,y,z"}
+{"prompt":"list files"}
+END
+    opts=(--exact --temp 2 --think off -n 40)
+    run -0 q batch "${opts[@]}" --seed 5 --regex '[ab]{4}' -i "$T/in"
+    printf '%s\n' "$output" >"$T/out"
+    printf '%s\n' "$output" | jlines 'o[0]["text"][:12] == "abc def ghi " and
+        o[1]["text"] in ("a", "b, or", "c\\") and o[4]["text"] in ("x,y", "z")
+        and isinstance(json.loads(o[2]["text"]), list) and
+        set(o[5]["text"]) <= set("ab") and len(o[5]["text"]) == 4'
+    seed() { sed -n "$1p" "$T/out" | jget 'o["seed"]'; }
+    text() { sed -n "$1p" "$T/out" | jget 'o["tokens"]'; }
+    one() { q "${opts[@]}" --json "$@" | jget 'o["tokens"]'; }
+    [ "$(one --seed "$(seed 1)" --regex '(abc def ghi ){3}[0-9]{3}' \
+        "list files")" = "$(text 1)" ]
+    [ "$(one --seed "$(seed 2)" --choices 'a,b\, or,c\\' "say a, b or c")" = \
+        "$(text 2)" ]
+    [ "$(one --seed "$(seed 3)" --json-schema '{"type":"array","items":
+        {"type":"integer","maximum":99,"minimum":0},"maxItems":3}' \
+        "list files")" = "$(text 3)" ]
+    printf 'root ::= "<" [a-z]{1,5} root? ">"' >"$T/g"
+    [ "$(one --seed "$(seed 4)" --grammar "$T/g" list)" = "$(text 4)" ]
+    [ "$(one --seed "$(seed 6)" --regex '[ab]{4}' "list files")" = "$(text 6)" ]
+}
+
+@test "a batch reports cut answers and bad constraints" {
+    cat >"$T/in" <<'END'
+{"prompt":"x","regex":"[ab]{50}"}
+{"prompt":"x","regex":"a(b"}
+{"prompt":"x","regex":"a","choices":["b"]}
+{"prompt":"x","choices":[1]}
+{"prompt":"x","regex":"a","stop":"b"}
+{"prompt":"x","regex":"[ab]{3}"}
+{"prompt":"x","regex":"y{0}"}
+END
+    run -1 --separate-stderr q batch --think off -n 10 -i "$T/in" -o "$T/out"
+    jlines 'o[0]["incomplete"] and o[0]["finish_reason"] == "length" and
+        o[1]["error"] == "record: regex: character 2: the group has no \")\"" and
+        "cannot be combined" in o[2]["error"] and
+        "item 0 is no string" in o[3]["error"] and
+        "stop strings" in o[4]["error"] and "incomplete" not in o[5] and
+        o[6]["text"] == "" and "incomplete" not in o[6]' <"$T/out"
+    [[ $stderr == *"1 answers fall short of their constraint"* ]]
+    [[ $stderr != *empty* ]]
+    # the next run finds them done, and says so again
+    sed -i 2,5d "$T/in" "$T/out"
+    sed -i 's/"line":6/"line":2/; s/"line":7/"line":3/' "$T/out"
+    run -1 --separate-stderr q batch --think off -n 10 -i "$T/in" -o "$T/out"
+    [[ $stderr == *"of earlier runs fall short of their constraint"* ]]
+    [ "$(wc -l <"$T/out")" -eq 3 ]
+    # another constraint is another answer
+    sed -i 's/{3}/{4}/' "$T/in"
+    run -2 --separate-stderr q batch --think off -n 10 -i "$T/in" -o "$T/out"
+    fails 2 "--regex: character 1" batch --regex '*' -i "$T/in"
+}

@@ -11,38 +11,55 @@
 #include "text/grammar/gbnf.h"
 #include "text/grammar/grammar.h"
 #include "text/grammar/regex.h"
+#include "text/grammar/schema.h"
 
 /* Longer texts are refused before anything is done with them. */
 enum { MAX_TEXT = 1 << 20 };
 
-/* Add the text to the grammar, and return the rule to begin with. */
-typedef uint32_t (*compile_fn)(struct grammar *g,
-                               const struct qwick_constraint_options *o);
+/* Add the text to the grammar, and set *root to the rule to begin with. */
+typedef int (*compile_fn)(struct grammar *g,
+                          const struct qwick_constraint_options *o,
+                          uint32_t *root, struct qwick_err *e);
 
-static uint32_t rule_of(struct grammar *g, uint32_t node)
+/* Make the node of a whole text the root. */
+static int take_node(struct grammar *g, uint32_t node, uint32_t *root,
+                     struct qwick_err *e)
 {
-    uint32_t rule = grammar_new_rule(g, "root", 4);
-    grammar_define(g, rule, node);
-    return rule;
+    *root = grammar_new_rule(g, "root", 4);
+    grammar_define(g, *root, node);
+    return grammar_error(g, e);
 }
 
-static uint32_t compile_regex(struct grammar *g,
-                              const struct qwick_constraint_options *o)
+static int compile_regex(struct grammar *g,
+                         const struct qwick_constraint_options *o,
+                         uint32_t *root, struct qwick_err *e)
 {
-    return rule_of(
-        g, regex_compile(g, NULL, o->text, o->n_text, REGEX_WHOLE, NULL, NULL));
+    uint32_t node =
+        regex_compile(g, NULL, o->text, o->n_text, REGEX_WHOLE, NULL, NULL);
+    return take_node(g, node, root, e);
 }
 
-static uint32_t compile_choices(struct grammar *g,
-                                const struct qwick_constraint_options *o)
+static int compile_choices(struct grammar *g,
+                           const struct qwick_constraint_options *o,
+                           uint32_t *root, struct qwick_err *e)
 {
-    return rule_of(g, choices_compile(g, o->text, o->n_text));
+    return take_node(g, choices_compile(g, o->text, o->n_text), root, e);
 }
 
-static uint32_t compile_gbnf(struct grammar *g,
-                             const struct qwick_constraint_options *o)
+static int compile_gbnf(struct grammar *g,
+                        const struct qwick_constraint_options *o,
+                        uint32_t *root, struct qwick_err *e)
 {
-    return gbnf_compile(g, o->text, o->n_text);
+    *root = gbnf_compile(g, o->text, o->n_text);
+    return grammar_error(g, e);
+}
+
+static int compile_schema(struct grammar *g,
+                          const struct qwick_constraint_options *o,
+                          uint32_t *root, struct qwick_err *e)
+{
+    const struct schema_options so = {.indent = o->json_indent};
+    return schema_compile(g, o->text, o->n_text, &so, root, e);
 }
 
 static const struct {
@@ -52,6 +69,7 @@ static const struct {
     [QWICK_CONSTRAINT_REGEX] = {"regular expression", compile_regex},
     [QWICK_CONSTRAINT_CHOICES] = {"choices", compile_choices},
     [QWICK_CONSTRAINT_GBNF] = {"grammar", compile_gbnf},
+    [QWICK_CONSTRAINT_JSON_SCHEMA] = {"JSON schema", compile_schema},
 };
 
 /* The tokens of the engine, listed when they are first needed. */
@@ -76,6 +94,10 @@ static int check(const struct qwick_constraint_options *o, struct qwick_err *e)
                        (int)o->kind);
     if (!o->text)
         return err_set(e, QWICK_ERR_USAGE, "constraint: has no text");
+    if (o->json_indent < 0 || o->json_indent > SCHEMA_MAX_INDENT)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "constraint: json_indent is %d, must be from 0 to %d",
+                       o->json_indent, SCHEMA_MAX_INDENT);
     if (o->n_text > MAX_TEXT)
         return err_set(
             e, QWICK_ERR_USAGE, "%s: has %zu bytes, at most %d are supported",
@@ -98,8 +120,9 @@ int qwick_constraint_create(struct qwick_constraint **out,
         return -1;
     const char *name = o.name ? o.name : kinds[o.kind].name;
     if (!grammar_create(&g, name, e)) {
-        uint32_t root = kinds[o.kind].compile(g, &o);
-        if (!grammar_finish(g, root, e))
+        uint32_t root;
+        if (!kinds[o.kind].compile(g, &o, &root, e) &&
+            !grammar_finish(g, root, e))
             rc = constraint_create(out, g, name, eng->trie, e);
     }
     grammar_free(g);
