@@ -941,6 +941,15 @@ QWICK_API void qwick_sampler_free(struct qwick_sampler *s);
 QWICK_API void qwick_sampler_bias(struct qwick_sampler *s, qwick_bias_fn fn,
                                   void *ctx);
 
+/* Begin a text under a constraint, after which only its tokens are drawn, and a
+ * stop id exactly when the text is complete. qwick_sampler_accept then fails
+ * with QWICK_ERR_RUNTIME, with nothing changed, for a token that does not fit,
+ * and for all tokens after a stop id. c is borrowed until the sampler is freed
+ * or gets another one. NULL: no constraint. */
+QWICK_API int qwick_sampler_constrain(struct qwick_sampler *s,
+                                      struct qwick_constraint *c,
+                                      struct qwick_err *e);
+
 /* Count these tokens as the prompt, for the repetition penalty. */
 QWICK_API int qwick_sampler_see_prompt(struct qwick_sampler *s,
                                        const int32_t *tokens, size_t n,

@@ -251,6 +251,7 @@ static void test_many_texts(void **state)
     assert_int_equal(grammar_finish(g, root, NULL), 0);
     assert_int_equal(constraint_create(&c, g, "G", t.trie, NULL), 0);
     grammar_free(g);
+    constraint_limit(c, 100000); /* a few steps reach it */
     for (int i = 0; i < TEXTS; i++)
         assert_int_equal(matcher_create(&m[i], c, NULL), 0);
     for (int k = 0; k < STEPS; k++) {
@@ -305,6 +306,95 @@ static void test_wrong_token(void **state)
     close_tokens(&t);
 }
 
+/* ---- the library's sampler ---------------------------------------------- */
+
+static void test_sampler(void **state)
+{
+    struct qwick_engine_options eo = qwick_engine_defaults();
+    struct qwick_sampling so = qwick_sampling_neutral();
+    struct qwick_constraint_options co = qwick_constraint_defaults();
+    struct qwick_constraint *c;
+    struct qwick_engine *eng;
+    struct qwick_sampler *s;
+    struct qwick_err e = {0};
+    (void)state;
+    eo.threads = 1;
+    co.text = "(ab|c){4}";
+    co.n_text = strlen(co.text);
+    so.seed = 3;
+    if (qwick_engine_open(&eng, &eo, &e) ||
+        qwick_constraint_create(&c, eng, &co, &e) ||
+        qwick_sampler_create(&s, eng, &so, &e) ||
+        qwick_sampler_constrain(s, c, &e))
+        fail_msg("%s", e.msg);
+    const struct qwick_info *info = qwick_engine_info(eng);
+    float *logits = calloc(info->vocab_size, sizeof *logits);
+    char text[64] = "";
+    int32_t id, *ids;
+    size_t n, n_ids;
+    assert_non_null(logits);
+    assert_int_equal(qwick_tokenize(eng, "d", 1, false, &ids, &n_ids, &e), 0);
+    assert_int_equal(qwick_sampler_accept(s, ids[0], &e), -1);
+    assert_int_equal(qwick_sampler_accept(s, info->stop_ids[0], &e), -1);
+    free(ids);
+    for (bool end = false; !end;) {
+        if (qwick_sampler_draw(s, logits, &id, &e) ||
+            qwick_sampler_accept(s, id, &e))
+            fail_msg("%s", e.msg);
+        for (size_t i = 0; i < info->n_stop_ids; i++)
+            end |= id == info->stop_ids[i];
+        char *piece;
+        if (!end) {
+            assert_int_equal(
+                qwick_detokenize(eng, &id, 1, false, &piece, &n, &e), 0);
+            assert_true(strlen(text) + n < sizeof text);
+            strcat(text, piece);
+            free(piece);
+        }
+    }
+    size_t parts = 0;
+    for (const char *p = text; *p; p += *p == 'a' ? 2 : 1, parts++)
+        assert_true((p[0] == 'a' && p[1] == 'b') || p[0] == 'c');
+    assert_int_equal(parts, 4);
+    /* without the constraint, anything goes */
+    assert_int_equal(qwick_sampler_constrain(s, NULL, &e), 0);
+    assert_int_equal(qwick_sampler_accept(s, 0, &e), 0);
+    free(logits);
+    qwick_sampler_free(s);
+    qwick_constraint_free(c);
+    qwick_engine_close(eng);
+}
+
+/* Bad options and texts are usage errors. */
+static void test_create(void **state)
+{
+    struct qwick_engine_options eo = qwick_engine_defaults();
+    struct qwick_constraint_options co = qwick_constraint_defaults();
+    struct qwick_constraint *c;
+    struct qwick_engine *eng;
+    struct qwick_err e = {0};
+    (void)state;
+    assert_int_equal(qwick_engine_open(&eng, &eo, &e), 0);
+    assert_int_equal(qwick_constraint_create(&c, eng, &co, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_USAGE);
+    co.text = "a(";
+    co.n_text = 2;
+    assert_int_equal(qwick_constraint_create(&c, eng, &co, &e), -1);
+    assert_string_equal(
+        e.msg, "regular expression: character 2: the group has no \")\"");
+    co.name = "NAME";
+    co.kind = QWICK_CONSTRAINT_GBNF;
+    assert_int_equal(qwick_constraint_create(&c, eng, &co, &e), -1);
+    assert_string_equal(e.msg,
+                        "NAME: line 1: expected \"::=\" after the name of a "
+                        "rule");
+    co.kind = (enum qwick_constraint_kind)99;
+    assert_int_equal(qwick_constraint_create(&c, eng, &co, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_USAGE);
+    assert_null(c);
+    qwick_engine_close(eng);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -313,6 +403,8 @@ int main(void)
         cmocka_unit_test(test_masks_of_qwen3),
         cmocka_unit_test(test_many_texts),
         cmocka_unit_test(test_wrong_token),
+        cmocka_unit_test(test_sampler),
+        cmocka_unit_test(test_create),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

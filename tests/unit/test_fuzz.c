@@ -23,6 +23,11 @@
 #include "qwick.h"
 #include "tempdir.h"
 #include "text/bpe.h"
+#include "text/grammar/automaton.h"
+#include "text/grammar/gbnf.h"
+#include "text/grammar/grammar.h"
+#include "text/grammar/regex.h"
+#include "text/grammar/schema.h"
 
 /* ---- mutations ---- */
 
@@ -633,12 +638,96 @@ static void fuzz_chat(void **state)
     buf_free(&seeds[1]);
 }
 
+/* ---- constraints ---- */
+
+static enum { REGEX, GBNF, SCHEMA } grammar_kind;
+
+static int compile_grammar(struct grammar *g, const char *in, size_t n,
+                           uint32_t *root, struct qwick_err *e)
+{
+    if (grammar_kind == SCHEMA)
+        return schema_compile(g, in, n, NULL, root, e);
+    if (grammar_kind == GBNF) {
+        *root = gbnf_compile(g, in, n);
+    } else {
+        *root = grammar_rule(g, "root", 4);
+        grammar_define(g, *root,
+                       regex_compile(g, NULL, in, n, REGEX_WHOLE, NULL, NULL));
+    }
+    return grammar_error(g, e);
+}
+
+/* Every state that a text reaches can be completed: from each one, some byte
+ * leads on, or the text may end. */
+static int target_grammar(const char *in, size_t n, struct qwick_err *e)
+{
+    struct grammar *g;
+    struct automaton *a;
+    uint32_t root;
+    assert_int_equal(grammar_create(&g, "G", e), 0);
+    int rc = compile_grammar(g, in, n, &root, e) ||
+             grammar_finish(g, root, e) || automaton_create(&a, g, e);
+    grammar_free(g);
+    if (rc)
+        return -1;
+    uint32_t s = automaton_start(a);
+    for (int i = 0; i < 20 && !automaton_is_final(a, s); i++) {
+        unsigned char bytes[256], byte = (unsigned char)below(256);
+        automaton_bytes(a, s, bytes);
+        bool any = automaton_accepts(a, s);
+        for (size_t k = 0; k < 256; k++)
+            any |= bytes[k] != 0;
+        assert_true(any);
+        while (!bytes[byte])
+            byte++; /* wraps round */
+        s = automaton_advance(a, s, byte);
+        if (automaton_error(a, NULL))
+            break; /* too ambiguous */
+        assert_int_not_equal(s, AUTOMATON_DEAD);
+    }
+    automaton_free(a);
+    return 0;
+}
+
+static void fuzz_constraints(void **state)
+{
+    struct buf regex[] = {
+        text_of("(ab|[^c-f\\d]{2,5}?)*x+(?:y|\\u00e9)\\w?|^\\x41{3}$"),
+        text_of("[a-z]+(, [a-z]+){0,3}\\.")};
+    struct buf gbnf[] = {
+        text_of("root ::= \"[\" item (\",\" item)* \"]\" # c\n"
+                "item ::= [a-z^\\]]{1,3} | root | (\n\"x\" | .)+\n"),
+        text_of("root ::= a? b\na ::= \"\\u00e9\" a | \"\"\nb ::= a \"z\"")};
+    struct buf schema[] = {
+        text_of("{\"type\":\"object\",\"properties\":{\"a\":{\"type\":"
+                "\"string\",\"maxLength\":5,\"pattern\":\"^[ab]\"},\"b\":"
+                "{\"type\":\"integer\",\"minimum\":-3,\"multipleOf\":2}},"
+                "\"required\":[\"a\"],\"additionalProperties\":false}"),
+        text_of("{\"$defs\":{\"t\":{\"type\":\"array\",\"items\":{\"$ref\":"
+                "\"#/$defs/t\"},\"maxItems\":3}},\"anyOf\":[{\"$ref\":"
+                "\"#/$defs/t\"},{\"enum\":[1,\"x\",null]}]}")};
+    struct buf *seeds[] = {regex, gbnf, schema};
+    static const char *const names[] = {"regex", "grammar", "schema"};
+    struct qwick_err e;
+    (void)state;
+    for (size_t k = 0; k < 3; k++) {
+        grammar_kind = (int)k;
+        rng = 1;
+        for (size_t i = 0; i < 2; i++)
+            if (target_grammar(seeds[k][i].data, seeds[k][i].len, &e))
+                fail_msg("%s", e.msg);
+        fuzz(names[k], target_grammar, seeds[k], 2);
+        buf_free(&seeds[k][0]);
+        buf_free(&seeds[k][1]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fuzz_json),      cmocka_unit_test(fuzz_safetensors),
         cmocka_unit_test(fuzz_tokenizer), cmocka_unit_test(fuzz_config),
-        cmocka_unit_test(fuzz_chat),
+        cmocka_unit_test(fuzz_chat),      cmocka_unit_test(fuzz_constraints),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
 }

@@ -2,11 +2,15 @@
 #include <stdlib.h>
 
 #include "engine/core/engine.h"
+#include "engine/generate/guide.h"
 #include "engine/generate/sampler.h"
 #include "engine/generate/stream.h"
 
 struct qwick_sampler {
+    const struct qwick_engine *eng;
     struct sampler *sampler;
+    struct guide guide; /* keeps the constraint, if there is one */
+    bool ended;         /* the text under the constraint has its stop id */
     size_t vocab_size;
 };
 
@@ -22,6 +26,7 @@ int qwick_sampler_create(struct qwick_sampler **out,
     struct qwick_sampler *s = calloc(1, sizeof *s);
     if (!s)
         return err_oom(e, sizeof *s);
+    s->eng = eng;
     s->vocab_size = eng->model.config.vocab_size;
     if (sampler_create(&s->sampler, o, s->vocab_size, eng->blocked,
                        eng->model.k, e)) {
@@ -37,7 +42,40 @@ void qwick_sampler_free(struct qwick_sampler *s)
     if (!s)
         return;
     sampler_free(s->sampler);
+    guide_free(&s->guide);
     free(s);
+}
+
+int qwick_sampler_constrain(struct qwick_sampler *s, struct qwick_constraint *c,
+                            struct qwick_err *e)
+{
+    struct guide next = {0};
+    if (c && guide_begin(&next, s->eng, c, GUIDE_TEXT, e)) {
+        guide_free(&next);
+        return -1;
+    }
+    guide_free(&s->guide);
+    s->guide = next;
+    s->ended = false;
+    sampler_set_allowed(s->sampler, next.allowed);
+    return 0;
+}
+
+/* Follow the text under the constraint. */
+static int follow(struct qwick_sampler *s, int32_t id, struct qwick_err *e)
+{
+    const struct config *c = &s->eng->model.config;
+    bool stop = false;
+    for (size_t i = 0; i < c->n_stop_ids; i++)
+        stop |= c->stop_ids[i] == id;
+    if (s->ended || (stop && !(s->guide.allowed[id / 64] >> (id & 63) & 1)))
+        return err_set(e, QWICK_ERR_RUNTIME,
+                       "constraint: token %d does not fit the text so far", id);
+    s->ended = stop;
+    return stop || (!guide_accept(&s->guide, id, e) &&
+                    !guide_prepare(&s->guide, e))
+               ? 0
+               : -1;
 }
 
 void qwick_sampler_bias(struct qwick_sampler *s, qwick_bias_fn fn, void *ctx)
@@ -79,7 +117,7 @@ int qwick_sampler_draw(struct qwick_sampler *s, const float *logits,
 int qwick_sampler_accept(struct qwick_sampler *s, int32_t id,
                          struct qwick_err *e)
 {
-    if (check_id(s, id, e))
+    if (check_id(s, id, e) || (s->guide.matcher && follow(s, id, e)))
         return -1;
     sampler_accept(s->sampler, id);
     return 0;

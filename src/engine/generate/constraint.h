@@ -38,6 +38,9 @@ void constraint_free(struct qwick_constraint *c);
  * automaton. */
 size_t constraint_bytes(const struct qwick_constraint *c);
 
+/* Drop states that no text needs as soon as they take n_bytes. For tests. */
+void constraint_limit(struct qwick_constraint *c, size_t n_bytes);
+
 /* Begin a text. */
 int matcher_create(struct matcher **out, struct qwick_constraint *c,
                    struct qwick_err *e);

@@ -468,6 +468,7 @@ void automaton_group(struct automaton *a, uint32_t state, size_t i,
         from = group_end(a, &s, from);
     to = group_end(a, &s, from);
     uint32_t frame = a->states.places[s.off + from].frame;
+    a->work += to;
     begin(a);
     for (size_t k = from; k < to; k++)
         if (push(a, &a->out, (struct place){a->states.places[s.off + k].pc, 0}))

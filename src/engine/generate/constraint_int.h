@@ -1,0 +1,58 @@
+/* What the files of a constraint share. */
+#ifndef ENGINE_CONSTRAINT_INT_H
+#define ENGINE_CONSTRAINT_INT_H
+
+#include "base/hashmap.h"
+#include "engine/generate/constraint.h"
+#include "engine/generate/token_trie.h"
+#include "text/grammar/automaton.h"
+
+/* What a state admits inside its rule. */
+struct local {
+    uint32_t state;
+    uint32_t n_ids;
+    uint64_t *bits; /* [words], or NULL: ids */
+    int32_t *ids;   /* [n_ids] */
+    uint32_t *ends; /* [n_ends] nodes of the trie where the rule can end; NULL:
+                       not looked for yet */
+    size_t n_ends;
+};
+
+struct qwick_constraint {
+    struct automaton *a;
+    struct token_trie *trie;
+    char *name;
+    size_t tidy_bytes; /* TIDY_BYTES, or the limit of a test */
+    size_t n_words;
+    uint32_t *stack; /* [max_depth + 1] states of a walk, by depth */
+    struct local *locals;
+    size_t n_locals, cap_locals;
+    struct hashmap by_state; /* of locals */
+    size_t local_bytes;
+    struct matcher *matchers; /* list */
+    /* memory of a walk */
+    int32_t *found; /* [n_ids] */
+    size_t n_found;
+    uint32_t *ends;
+    size_t n_ends, cap_ends;
+};
+
+struct matcher {
+    struct qwick_constraint *c;
+    struct matcher *next, **prev; /* in c->matchers */
+    uint32_t state;
+    uint32_t held;  /* another state that tidying keeps */
+    uint64_t *mask; /* [n_words] */
+    size_t n_bits;
+    bool has_mask; /* mask is that of state */
+};
+
+/* Set mask [n_words] to the tokens that a state admits. Keeps what later masks
+ * can use, in at most CONSTRAINT_MASK_BYTES. Makes states. */
+int constraint_mask(struct qwick_constraint *c, uint32_t state, uint64_t *mask,
+                    struct qwick_err *e);
+
+/* Drop what is kept for masks. */
+void constraint_drop_masks(struct qwick_constraint *c);
+
+#endif
