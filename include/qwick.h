@@ -844,7 +844,9 @@ struct qwick_generate_options {
                           each token; 0: none */
     size_t logprobs;   /* candidates in each event; 0: off */
     size_t lookup;     /* maximum number of guesses per pass, up to
-                          QWICK_LOOKUP_MAX; 0: off; has no effect in batches */
+                          QWICK_LOOKUP_MAX; 0: off; has no effect in batches.
+                          Tokens that a constraint leaves no choice about are
+                          guessed in any case */
     qwick_token_fn on_token;
     void *on_token_ctx;
     struct qwick_constraint *constraint; /* the answer without its thinking
@@ -889,7 +891,8 @@ struct qwick_result {
     double total_ms;   /* prefill and decode */
     /* Only with profile, [n_per_token], one number for each token except the
        first: per_token_ms is the time of the decode step, divided evenly among
-       the tokens that it gave; sample_ms is the sampler's part of that time. */
+       the tokens that it gave; sample_ms is the part of the sampler and of the
+       constraint. */
     double *per_token_ms, *sample_ms;
     size_t n_per_token;
     struct qwick_lookup lookup;

@@ -294,10 +294,13 @@ static int add_text(struct generation *g, int32_t id, bool last, size_t *from,
 static int follow_constraint(struct generation *g, int32_t id,
                              struct qwick_err *e)
 {
+    double start = g->o->profile ? clock_ms() : 0;
     if (guide_accept(&g->guide, id, e) || guide_prepare(&g->guide, e))
         return -1;
     if (g->guide.phase == GUIDE_AFTER_THINK && guide_keeps_newlines(&g->guide))
         g->stream.trim = false;
+    if (g->o->profile)
+        g->mask_ms = clock_ms() - start;
     return 0;
 }
 
@@ -315,6 +318,7 @@ int generation_emit(struct generation *g, int32_t id, size_t pos, bool *end,
     struct qwick_token_event ev = {.id = id, .channel = st->channel};
     size_t from;
     bool stopped = false;
+    g->mask_ms = 0;
     *end = ends(g, id, pos, &g->r->finish);
     if (add_text(g, id, *end, &from, &stopped))
         return err_oom(e, st->held.len + st->text.len + st->thinking.len);
@@ -493,7 +497,8 @@ static int solo_token(void *ctx, int32_t id, size_t pos, bool *end,
     *why = o->g.r->finish;
     if (o->g.o->profile) {
         double now = clock_ms();
-        if (o->begun && note_times(o, now - o->step, o->sampled - o->mid, e))
+        double sampling = o->sampled - o->mid + o->g.mask_ms;
+        if (o->begun && note_times(o, now - o->step, sampling, e))
             return -1;
         o->step = now;
     }

@@ -29,6 +29,8 @@ struct generation {
     struct qwick_logprob *top; /* [n_top] */
     size_t n_top;
     float logprob;     /* log-probability of the last drawn token */
+    double mask_ms;    /* time for the constraint after the last token; only for
+                          profiling */
     size_t *borders;   /* [loop_guard] memory for the loop guard */
     size_t cap_tokens; /* capacity of r->tokens */
 };

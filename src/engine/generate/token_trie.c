@@ -101,8 +101,6 @@ static int add_tokens(struct token_trie *t, const struct entry *v, size_t n,
             continue; /* the others of equal bytes are as good */
         last->n_equal++;
         t->ids[t->n_ids++] = v[i].id;
-        if (v[i].n == 1)
-            t->single[*v[i].p] = 1;
         if (v[i].n > t->max_depth)
             t->max_depth = v[i].n;
     }

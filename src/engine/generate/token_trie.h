@@ -32,8 +32,7 @@ struct token_trie {
     size_t n_vocab; /* ids are below */
     size_t max_depth;
     struct class_trie *classes[TOKEN_TRIE_CLASSES]; /* made by constraints */
-    size_t n_classes, n_made;  /* n_made: since the beginning */
-    unsigned char single[256]; /* nonzero: the byte alone is a token */
+    size_t n_classes, n_made; /* n_made: since the beginning */
 };
 
 /* Build the trie of the tokens with text whose ids are below n_vocab: without
