@@ -243,6 +243,10 @@ static const struct documents {
      "false,\"minItems\":1}",
      {"[1]"},
      {"[]", "[1,2]"}},
+    {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"},{},{}],"
+     "\"minItems\":1}",
+     {"[1]", "[1,2]", "[1,2,3]", "[1,2,3,4]"},
+     {"[]", "[null]"}},
     {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"},false]}",
      {"[]", "[1]"},
      {"[1,2]"}},

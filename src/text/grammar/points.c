@@ -363,13 +363,6 @@ const struct points *points_length(int64_t min, int64_t max,
     return p;
 }
 
-bool points_is_any(const struct points *p)
-{
-    return p->n_states == 1 && p->accept[0] && p->first[1] == 2 &&
-           p->edges[0].lo == 0 && p->edges[0].hi == 0xD7FF &&
-           p->edges[1].lo == 0xE000 && p->edges[1].hi == POINTS_LAST;
-}
-
 /* A tree of words. The edges of a state are a list. */
 struct tree {
     struct points_draft d;

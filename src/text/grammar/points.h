@@ -72,9 +72,6 @@ const struct points *points_finish(struct points_draft *d,
 /* All texts. */
 const struct points *points_any(const struct points_place *at);
 
-/* Return whether an automaton accepts all texts. */
-bool points_is_any(const struct points *p);
-
 /* The texts of min to max code points; max < 0: no maximum. */
 const struct points *points_length(int64_t min, int64_t max,
                                    const struct points_place *at);

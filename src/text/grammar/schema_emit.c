@@ -235,10 +235,13 @@ static uint32_t member_node(struct schema *s, uint32_t name,
 /* The names of members that no schema names, with their quotes. */
 static uint32_t name_node(struct schema *s, const struct points *names)
 {
-    if (points_is_any(names))
-        return any_string(s);
-    return grammar_shared(s->g, "name",
-                          text_string(s->g, names, TEXT_ESCAPE_SOME));
+    if (names == s->any_name && s->name)
+        return s->name;
+    uint32_t node = grammar_shared(s->g, "name",
+                                   text_string(s->g, names, TEXT_ESCAPE_SOME));
+    if (names == s->any_name)
+        s->name = node;
+    return node;
 }
 
 static int list_nodes(struct schema *s, const struct schema_object *o,

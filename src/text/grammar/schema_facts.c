@@ -291,11 +291,16 @@ static bool schemas_of_mask(struct schema_node *const *v, size_t n,
     return true;
 }
 
-/* Return the automaton of the names that no member has. */
+/* Return the automaton of the names that no member has. Without a limit, a
+ * model that draws words at random would hardly ever end a name. */
 static const struct points *other_names(struct schema *s,
                                         const struct schema_object *o,
                                         const struct points_place *at)
 {
+    if (!s->any_name)
+        s->any_name = points_length(0, MAX_NAME, at);
+    if (!s->any_name || o->n_members == 0)
+        return s->any_name;
     const char **words = schema_alloc(s, o->n_members, sizeof *words);
     size_t *lens = schema_alloc(s, o->n_members, sizeof *lens);
     if (!words || !lens)
@@ -304,9 +309,8 @@ static const struct points *other_names(struct schema *s,
         words[i] = o->members[i].name->str;
         lens[i] = o->members[i].name->len;
     }
-    const struct points *any = points_any(at);
     const struct points *named = points_words(words, lens, o->n_members, at);
-    return any && named ? points_combine(any, named, true, at) : NULL;
+    return named ? points_combine(s->any_name, named, true, at) : NULL;
 }
 
 /* Add the extras for names that match the patterns of `mask`. */

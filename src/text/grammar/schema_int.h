@@ -39,6 +39,7 @@ enum {
     MAX_WORK = 20000000, /* steps of the compiler */
     MAX_PATTERNS = 4,    /* patternProperties of one object */
     MAX_PREFIX = 256,    /* prefixItems */
+    MAX_NAME = 64,       /* code points of names that a schema does not list */
     MAX_DEPTH = 8,       /* levels that are compared for oneOf */
     WHAT_BYTES = 300     /* a JSON pointer in a message */
 };
@@ -122,7 +123,9 @@ struct schema {
     } * stack;     /* of schema_collect */
     size_t cap_stack;
     const struct points *formats[16];
-    uint32_t string, number, integer, string_char; /* shared nodes; 0: none */
+    const struct points *any_name; /* NULL: not made yet */
+    /* shared nodes; 0: not made yet */
+    uint32_t string, number, integer, string_char, name;
     const struct schema_node *culprit; /* why a set was found to be empty */
     const char *reason;
 };
