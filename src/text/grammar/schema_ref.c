@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/utf8.h"
 #include "text/grammar/schema_int.h"
 
 /* ---- places -------------------------------------------------------------- */
@@ -25,6 +26,7 @@ static void put_token(struct pointer *p, const char *s, size_t n)
             p->text[p->n++] = '~';
         p->text[p->n++] = *c == '~' ? '0' : *c == '/' ? '1' : *c;
     }
+    p->n = utf8_complete(p->text, p->n);
     p->text[p->n] = '\0';
 }
 
@@ -72,8 +74,10 @@ int schema_refuse(struct schema *s, const struct json_value *at,
     if (s->e->code) /* the first error is the one to report */
         return -1;
     va_start(ap, fmt);
-    vsnprintf(msg, sizeof msg, fmt, ap);
+    int n = vsnprintf(msg, sizeof msg, fmt, ap);
     va_end(ap);
+    if (n >= (int)sizeof msg)
+        msg[utf8_complete(msg, sizeof msg - 1)] = '\0';
     where(s, &p, at, keyword);
     return err_set(s->e, QWICK_ERR_USAGE, "%s: %s", p.text, msg);
 }
