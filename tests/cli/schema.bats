@@ -1,5 +1,6 @@
 # JSON schemas against an independent validator, python3-jsonschema. Longer runs:
 #     tests/schema/check_schemas.py build/tests/test_schema --count 1000
+#     tests/schema/check_answers.py ./qwick --count 1000
 
 setup() {
     load helpers
@@ -11,6 +12,13 @@ setup() {
 @test "generated schemas admit what the validator admits, and nothing else" {
     run python3 tests/schema/check_schemas.py "${TESTS:-build/tests}/test_schema" \
         --count 100
+    echo "$output"
+    [ "$status" -eq 0 ]
+}
+
+@test "answers under generated schemas are valid, or exit 6" {
+    # a run of 1,000 has more than 95%; other CPUs draw other answers
+    run python3 tests/schema/check_answers.py "$QWICK" --count 20 --least 75
     echo "$output"
     [ "$status" -eq 0 ]
 }

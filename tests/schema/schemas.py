@@ -223,15 +223,20 @@ FORMATS = {
 
 
 class Maker:
-    """Makes schemas with every keyword that qwick supports."""
+    """Makes schemas with every keyword that qwick supports. closed: few of
+    them let a document grow without limit."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, closed=False):
         self.r = random.Random(seed)
+        self.closed = closed
         self.defs = {}
         self.done = []  # names of definitions that are complete
 
     def chance(self, p):
         return self.r.random() < p
+
+    def open(self):
+        return not self.closed or self.chance(0.03)
 
     def schema(self):
         r = self.r
@@ -254,7 +259,7 @@ class Maker:
         if depth > 0:
             kinds += [self.object, self.array, self.any_of, self.one_of,
                       self.all_of, self.ref, self.object, self.array]
-        elif self.chance(0.1):
+        elif self.chance(0.1) and self.open():
             return self.r.choice([True, {}])
         s = self.r.choice(kinds)(depth)
         if isinstance(s, dict) and self.chance(0.1):
@@ -277,6 +282,8 @@ class Maker:
         what = r.randrange(6)
         if what == 0:
             s["pattern"] = r.choice(list(PATTERNS))
+            if not self.open():
+                s["maxLength"] = 30
         elif what == 1:
             s["format"] = r.choice(list(FORMATS))
         elif what == 2:
@@ -348,16 +355,17 @@ class Maker:
             required.append("extra")
         if required or self.chance(0.2):
             s["required"] = required
-        if self.chance(0.15):
+        if self.chance(0.15) and self.open():
             s["patternProperties"] = {
                 r.choice(["^x", "a", "^.{3}$"]): {"type": "integer"}}
             for n in names:  # the same name must not ask for two types
                 if re.search(next(iter(s["patternProperties"])), n):
                     s["properties"][n] = {"minimum": 3}
-        extra = r.randrange(4)
+        extra = r.randrange(4) if self.open() else 0
+        if extra < 2 and "extra" in required:
+            s["properties"]["extra"] = {"type": "null"}
         if extra < 2:
-            s["additionalProperties"] = False if "extra" not in required \
-                else {"type": "null"}
+            s["additionalProperties"] = False
         elif extra == 2:
             s["additionalProperties"] = self.any(0)
         if self.chance(0.3):
@@ -376,7 +384,7 @@ class Maker:
             s["items"] = self.any(depth - 1) if self.chance(0.85) else False
         if self.chance(0.3):
             s["minItems"] = r.randint(0, 1 if s.get("items") is False else 3)
-        if self.chance(0.6):
+        if self.chance(0.6) or not self.open():
             s["maxItems"] = s.get("minItems", 0) + r.randint(0, 4)
         return s
 
@@ -385,8 +393,10 @@ class Maker:
         s = {"anyOf": branches}
         if self.chance(0.2):
             s = {"type": "object",
-                 "properties": {"m": {}, "n": self.any(0)},
+                 "properties": {"m": self.any(0), "n": self.any(0)},
                  "anyOf": [{"required": ["m"]}, {"required": ["n"]}]}
+            if not self.open():
+                s["additionalProperties"] = False
         return s
 
     def one_of(self, depth):
@@ -405,6 +415,8 @@ class Maker:
                 "properties": {"kind": {"const": kind},
                                kind: self.any(depth - 1)},
                 "required": ["kind", kind]})
+            if not self.open():
+                branches[-1]["additionalProperties"] = False
         return {"type": "object", "oneOf": branches}
 
     def all_of(self, depth):
@@ -413,6 +425,12 @@ class Maker:
             return {"allOf": [{"type": ["integer", "string"]},
                               {"minimum": 3, "maxLength": 4},
                               {"type": ["integer", "null", "string"]}]}
+        if not self.open():
+            s = self.object(depth - 1)
+            names = list(s["properties"])
+            return {"allOf": [s, {"type": ["object", "null"],
+                                  "properties": {n: {} for n in names[:2]},
+                                  "required": names[1:3]}]}
         first, second = self.object(depth - 1), self.object(depth - 1)
         for s in first, second:
             s.pop("additionalProperties", None)
@@ -450,8 +468,8 @@ class Maker:
         return s
 
 
-def make_schema(seed):
-    return Maker(seed).schema()
+def make_schema(seed, closed=False):
+    return Maker(seed, closed).schema()
 
 
 # ---- documents ------------------------------------------------------------------
