@@ -236,7 +236,7 @@ class Maker:
         return self.r.random() < p
 
     def open(self):
-        return not self.closed or self.chance(0.03)
+        return not self.closed or self.chance(0.01)
 
     def schema(self):
         r = self.r
