@@ -16,14 +16,18 @@
 enum { SPINS = 2000 };
 
 /* Spins between regions, to bridge the work of a generation between two tokens.
- * Fewer if there are more threads than CPUs. */
+ */
 enum { IDLE_SPINS = 100000 };
+
+/* Spins of any kind if there are more threads than CPUs: the thread that we
+ * wait for may get a CPU only when this one sleeps. */
+enum { CROWDED_SPINS = 20 };
 
 /* Frames of kernels have up to 32 KiB; the rest is for libraries. */
 enum { STACK_BYTES = 1 << 20 };
 
 struct par_team {
-    int n_threads;
+    int n_threads, spins;
     _Alignas(64) atomic_int arrived;
     _Alignas(64) atomic_uint generation;
     atomic_uint sleepers;
@@ -37,8 +41,8 @@ struct worker {
 };
 
 struct par_pool {
-    int n_threads; /* workers with a tid from this number on return */
-    int idle_spins;
+    int n_threads;         /* workers with a tid from this number on return */
+    int spins, idle_spins; /* before sleeping: inside and between regions */
     /* of the running region */
     par_fn fn; /* NULL: nothing to do */
     void *ctx;
@@ -149,7 +153,7 @@ static void start_region(struct par_pool *p)
 static void end_region(struct par_pool *p)
 {
     unsigned left;
-    for (int i = 0; i < SPINS; i++) {
+    for (int i = 0; i < p->spins; i++) {
         if (!atomic_load_explicit(&p->running, memory_order_acquire))
             return;
         cpu_pause();
@@ -183,7 +187,9 @@ struct par_pool *par_create(int n_threads)
     p->n_threads = n + 1;
     if (n < (int)most)
         dismiss(p, n, n / 2);
-    p->idle_spins = p->n_threads <= os_cpus() ? IDLE_SPINS : SPINS;
+    bool crowded = p->n_threads > os_cpus();
+    p->spins = crowded ? CROWDED_SPINS : SPINS;
+    p->idle_spins = crowded ? CROWDED_SPINS : IDLE_SPINS;
     return p;
 }
 
@@ -203,6 +209,8 @@ int par_threads(const struct par_pool *p)
 void par_run(struct par_pool *p, par_fn fn, void *ctx)
 {
     struct par_team team = {.n_threads = par_threads(p)};
+    if (p)
+        team.spins = p->spins;
     if (team.n_threads == 1) {
         fn(ctx, &team, 0, 1);
         return;
@@ -235,7 +243,7 @@ void par_barrier_idle(struct par_team *team, int (*idle)(void *), void *ctx)
         wake_sleepers(&team->generation, &team->sleepers);
         return;
     }
-    for (int i = 0; i < SPINS; i++) {
+    for (int i = 0; i < team->spins; i++) {
         if (atomic_load_explicit(&team->generation, memory_order_acquire) !=
             gen)
             return;
