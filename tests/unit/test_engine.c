@@ -86,37 +86,102 @@ static int32_t *some_ids(size_t n)
  * changes it, which moves some keys and values to the next f16 number, 2^-11
  * away; in total this is 4e-5 on these models. On levels that round activations
  * to bf16, short chunks round nothing and have an error of at most 2e-3, long
- * chunks of at most 1.2e-2. That is over all rows of logits; in a mixture of
- * experts, where errors move the weights of experts, too, single rows of the
- * golden have 1.9e-2 where all have 1.2e-2. */
-static double chunk_bound(enum isa l, bool experts)
+ * chunks of at most 1.2e-2. That is over all rows of logits; single rows have
+ * up to 2e-2. */
+static double chunk_bound(enum isa l)
 {
     if (l < ISA_AVX512BF16)
         return l == ISA_REF ? 0 : 2e-4;
-    return (experts ? 2.4e-2 : 1.2e-2) + 2e-3;
+    return 1.2e-2 + 2e-3;
 }
 
-/* Compare chunks of several sizes with a single one. */
-static void check_chunks(struct setup whole, const int32_t *ids, size_t n,
-                         double bound)
+/* The logits of all n tokens. */
+static float *prefill_rows(struct setup u, const int32_t *ids, size_t n,
+                           size_t *n_values)
 {
-    static const size_t chunks[] = {1, 7, 64, 65};
+    struct qwick_engine *eng = open_engine(u);
+    struct qwick_session *s = open_session(eng);
+    size_t vocab_size = qwick_engine_info(eng)->vocab_size;
+    *n_values = n * vocab_size;
+    struct rows r = {malloc(*n_values * sizeof(float)), vocab_size};
+    assert_int_equal(qwick_session_all_logits(s, ids, n, keep_row, &r, NULL),
+                     0);
+    qwick_session_free(s);
+    qwick_engine_close(eng);
+    return r.at;
+}
+
+static const size_t chunks[] = {1, 7, 64, 65};
+enum { N_CHUNKS = sizeof chunks / sizeof *chunks };
+
+/* Compare chunks of several sizes with a single one, bit by bit. */
+static void check_exact_chunks(struct setup whole, const int32_t *ids, size_t n)
+{
     size_t vocab_size;
     whole.chunk = 512;
     float *want = prefill(whole, ids, n, &vocab_size);
-    for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
+    for (size_t c = 0; c < N_CHUNKS; c++) {
         struct setup u = whole;
         u.chunk = chunks[c];
-        compare_with(want, u, ids, n, bound);
+        compare_with(want, u, ids, n, 0);
     }
     free(want);
+}
+
+/* The same in default mode, within a bound. */
+static void check_default_chunks(struct setup whole, const int32_t *ids,
+                                 size_t n, double bound)
+{
+    size_t n_values;
+    whole.exact = false;
+    whole.chunk = 512;
+    float *want = prefill_rows(whole, ids, n, &n_values);
+    for (size_t c = 0; c < N_CHUNKS; c++) {
+        struct setup u = whole;
+        u.chunk = chunks[c];
+        float *got = prefill_rows(u, ids, n, &n_values);
+        double error = relative_error(got, want, n_values);
+        if (!(error <= bound))
+            fail_msg("%s, %s, chunk %zu: error %.2e over %.2e",
+                     u.model ? u.model : "demo", u.isa, u.chunk, error, bound);
+        free(got);
+    }
+    free(want);
+}
+
+/* Make a copy of the mixture of experts in which each token takes all of them.
+ * Otherwise an error may exchange two experts with nearly equal scores, as
+ * docs/accuracy.md says; the logits of such a token change by up to 65%. */
+static const char *all_experts(void)
+{
+    static const char from[] = "tests/golden/models/moe";
+    static const char two[] = "\"num_experts_per_tok\": 2";
+    char *text, *at,
+        *weights = realpath("tests/golden/models/moe/"
+                            "model.safetensors",
+                            NULL);
+    size_t n;
+    char path[128];
+    snprintf(path, sizeof path, "%s/config.json", from);
+    assert_int_equal(map_read_all(path, 1 << 20, &text, &n, NULL), 0);
+    at = strstr(text, two);
+    assert_non_null(at);
+    at[sizeof two - 2] = '8';
+    temp_put("all-experts/config.json", text);
+    assert_int_equal(
+        symlink(weights, temp_path("all-experts/model.safetensors")), 0);
+    free(weights);
+    free(text);
+    return temp_path("all-experts");
 }
 
 static void chunks_do_not_change_results(void **state)
 {
     (void)state;
-    const size_t n = 150;
+    const size_t n = 130;
     int32_t *ids = some_ids(n);
+    char experts[1024];
+    snprintf(experts, sizeof experts, "%s", all_experts());
     const char *models[] = {
         "tests/golden/models/yarn", "tests/golden/models/head128-untied-bf16",
         "tests/golden/models/moe", "tests/golden/models/gemma3-gqa", NULL};
@@ -125,9 +190,10 @@ static void chunks_do_not_change_results(void **state)
         size_t n_models = l == ISA_REF ? 4 : 5;
         for (size_t m = 0; m < n_models && cpu_has((enum isa)l); m++) {
             struct setup u = {models[m], isa_name((enum isa)l), true, 1, 0};
-            check_chunks(u, ids, n, 0);
-            u.exact = false;
-            check_chunks(u, ids, n, chunk_bound((enum isa)l, m == 2));
+            check_exact_chunks(u, ids, n);
+            if (m == 2)
+                u.model = experts;
+            check_default_chunks(u, ids, n, chunk_bound((enum isa)l));
         }
     }
     free(ids);
