@@ -104,9 +104,9 @@ trap 'rm -rf "$logs"' EXIT
 
 # The files that take longest begin first, so that none is left for the end.
 longest="batch.bats progress.bats test_batch.c pull_hostile.bats faults.bats
-    test_geometry.c man.bats check_kernels.c test_lookup.c test_engine.c
-    test_embed.c cache.bats test_pass.c embed.bats pull.bats check_q8.c gguf.bats
-    models.bats prompt.bats install.bats library.bats"
+    test_geometry.c man.bats check_kernels.c check_products.c check_attn.c
+    test_lookup.c test_engine.c test_embed.c cache.bats test_pass.c embed.bats
+    pull.bats check_q8.c gguf.bats models.bats prompt.bats install.bats library.bats"
 files=()
 for name in $longest; do
     for file in tests/unit/$name tests/cli/$name; do
@@ -116,6 +116,7 @@ done
 for file in scripts/check-layers.sh tests/unit/*.c tests/cli/*.bats; do
     case " ${files[*]} " in *" $file "*) ;; *) files+=("$file") ;; esac
 done
+
 # run_files JOBS FIRST: run the files named on standard input, on the CPUs from
 # FIRST on.
 run_files()

@@ -265,7 +265,7 @@ static void expect_single(struct qwick_engine *eng, struct answer *a,
 static void sampled_answers_are_those_of_single_runs(void **state)
 {
     (void)state;
-    enum { N = 30 };
+    enum { N = 16 };
     static const char *const stop[] = {"e", "-l"};
     for (int l = ISA_AVX2; l < ISA_COUNT; l++) {
         if (!cpu_has((enum isa)l)) {
@@ -739,7 +739,7 @@ static void prompts_are_published_when_they_are_evaluated(void **state)
 static void caches_do_not_change_answers(void **state)
 {
     (void)state;
-    enum { N = 20 };
+    enum { N = 12 };
     struct answer *all = document_answers(N);
     struct qwick_engine *probe = open_cached(0, NULL, 0);
     size_t page = qwick_engine_info(probe)->kv_token_bytes * KV_BLOCK;
