@@ -158,19 +158,6 @@ enum part {
     PART_COUNT
 };
 
-/* A callback that sees the experts of each token, and may change them. Rounding
- * may exchange experts with nearly equal scores, and no error bound covers
- * that. With this callback, tests compare modes that take the same experts. */
-struct expert_watch {
-    /* p [n_experts]: the probabilities of a token of the pass in a layer.
-     * expert [n_active]: the chosen experts, most likely first. Threads call it
-     * for different tokens; if there are few tokens, all threads call it for
-     * each token. */
-    void (*chosen)(void *ctx, size_t layer, size_t token, const float *p,
-                   uint32_t *expert);
-    void *ctx;
-};
-
 /* Evaluate all spans in one pass, adding their keys and values to their caches:
  * the contract of the generation loop, (tokens, position, cache) -> logits. No
  * two spans have the same cache; at most model.chunk tokens, or one of each
@@ -180,7 +167,6 @@ struct expert_watch {
  *           of spans
  *   hidden  f32 [rows, d_model] or NULL: the same after the last norm
  *   ms      [PART_COUNT] milliseconds are added to, or NULL
- *   watch   or NULL
  * Allocates nothing. Returns 0; or -1 when *interrupt (NULL: never) became
  * nonzero or clock_ms passed deadline_ms (0: never), checked once a layer:
  * every kv->n is then as before, except that a cache with recurrent layers may
@@ -192,7 +178,6 @@ struct pass_io {
     double *ms;
     const volatile int *interrupt;
     double deadline_ms;
-    const struct expert_watch *watch;
 };
 int model_forward(const struct model *m, struct scratch *s,
                   const struct pass_io *io);

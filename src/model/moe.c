@@ -128,10 +128,9 @@ static void weigh(const struct experts *x, const float *p,
 /* Choose the experts of all n tokens: few tokens on every thread for itself,
  * after a barrier; many once, before it. */
 static struct choice choose_all(struct worker *w, const struct experts *x,
-                                const float *xn, size_t layer, size_t n)
+                                const float *xn, size_t n)
 {
     struct scratch *s = w->p->s;
-    const struct expert_watch *watch = w->p->io->watch;
     bool private = n <= SCRATCH_PRIVATE_TOKENS;
     struct choice c = private ? w->own->choice : s->choice;
     size_t begin, end, a = x->n_active;
@@ -150,8 +149,6 @@ static struct choice choose_all(struct worker *w, const struct experts *x,
     for (size_t t = begin; t < end; t++) {
         memcpy(own, s->router + t * x->n, x->n * sizeof *own);
         choose(w->k, x, own, c.expert + t * a);
-        if (watch)
-            watch->chosen(watch->ctx, layer, t, own, c.expert + t * a);
         weigh(x, own, c.expert + t * a, c.weight + t * a);
     }
     if (!private)
@@ -487,7 +484,7 @@ void pass_experts(struct worker *w, const struct experts *x, const float *norm,
     struct forms need = forms_of_both(own, shared_forms(w, x, n));
     need.set |= 1u << FORM_F32; /* the router's */
     struct input in = pass_normalise(w, w->p->s->x, n, norm, need);
-    struct choice c = choose_all(w, x, in.f32, next - 1, n);
+    struct choice c = choose_all(w, x, in.f32, n);
     sort_slots(&w->own->routing, x, &c, n);
     m.in = only_forms(in, own);
     if (has_shared(x))

@@ -8,8 +8,6 @@
 
 #include <cmocka.h>
 
-#include <math.h>
-
 #include "base/cpu.h"
 #include "engine/core/engine.h"
 #include "golden.h"
@@ -25,6 +23,10 @@ static const char *const types[] = {
 /* Qwen3.5, in the float types of the checkpoints that they were made from. */
 static const char *const qwen35[] = {"qwen35-f16-long", "qwen35-moe",
                                      "qwen35-tied", "qwen35-wrapped-untied"};
+
+/* Their logits are right only if each token takes the reference's experts. */
+static const char *const mixtures[] = {"tiny-moe-Q4_K_S", "tiny-moe-Q6_K",
+                                       "tiny-moe-Q8_0"};
 
 /* The golden of tests/golden/gguf/NAME.gguf. */
 static void open_golden(struct golden *g, const char *name)
@@ -80,138 +82,6 @@ static void check(const char *name, enum isa isa)
     golden_close(&g);
 }
 
-/* ---- mixtures of experts --------------------------------------------------
- *
- * Rounding what the router reads may exchange two experts with nearly equal
- * scores, and with random weights another expert gives other logits. So the
- * bound holds with the experts that --exact takes. By itself the default mode
- * may take others only where they nearly tie. */
-
-enum { MOST_CHOICES = 4096, N_LAYERS = 2, N_EXPERTS = 4, N_ACTIVE = 2 };
-
-/* Two experts nearly tie below this difference of the logarithms of their
- * probabilities. Activations rounded to int8 give these an error of 1.1e-2
- * here (root of the mean square), and their differences one of 1.6e-2: six of
- * those. */
-#define NEAR_TIE 0.1
-
-/* The router's probabilities and choices for each token and layer. */
-struct choices {
-    size_t n; /* tokens */
-    struct {
-        float p[N_EXPERTS];
-        uint32_t expert[N_ACTIVE];
-    } of[MOST_CHOICES];           /* [layers * n] */
-    const struct choices *replay; /* take these experts; NULL: its own */
-};
-
-static void on_choice(void *ctx, size_t layer, size_t token, const float *p,
-                      uint32_t *expert)
-{
-    struct choices *c = ctx;
-    size_t at = layer * c->n + token;
-    memcpy(c->of[at].p, p, sizeof c->of[at].p);
-    memcpy(c->of[at].expert, expert, sizeof c->of[at].expert);
-    if (c->replay)
-        memcpy(expert, c->replay->of[at].expert, N_ACTIVE * sizeof *expert);
-}
-
-/* Logits at all positions in one pass, malloc'ed. */
-static float *mixture_logits(const struct golden *g, bool exact,
-                             const char *isa, struct choices *c)
-{
-    struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_engine *eng;
-    struct qwick_session *s;
-    struct qwick_err e;
-    o.model = g->dir;
-    o.exact = exact;
-    o.isa = isa;
-    o.threads = 2;
-    if (qwick_engine_open(&eng, &o, &e) ||
-        qwick_session_create(&s, eng, 0, &e)) {
-        fail_msg("%s", e.msg);
-        return NULL;
-    }
-    const struct config *config = &eng->model.config;
-    assert_int_equal(config->n_layers, N_LAYERS);
-    assert_int_equal(config->layers[0].n_experts, N_EXPERTS);
-    assert_int_equal(config->layers[0].n_active, N_ACTIVE);
-    assert_true(N_LAYERS * g->n <= MOST_CHOICES);
-    c->n = g->n;
-    const struct expert_watch watch = {on_choice, c};
-    const struct span span = {&s->kv, g->ids, g->n, WANT_ALL};
-    float *got = malloc(g->n * g->vocab_size * sizeof *got);
-    const struct pass_io io = {
-        .spans = &span, .n_spans = 1, .logits = got, .watch = &watch};
-    assert_int_equal(kv_reserve(&s->kv, g->n, &e), 0);
-    assert_int_equal(scratch_reserve(eng->scratch, &eng->model, g->n, g->n, &e),
-                     0);
-    assert_int_equal(model_forward(&eng->model, eng->scratch, &io), 0);
-    qwick_session_free(s);
-    qwick_engine_close(eng);
-    return got;
-}
-
-static bool has(const uint32_t *experts, uint32_t e)
-{
-    for (size_t i = 0; i < N_ACTIVE; i++)
-        if (experts[i] == e)
-            return true;
-    return false;
-}
-
-/* How far from a tie the experts were that one of the two choices has and the
- * other has not, by want's probabilities; -1: the choices are equal. */
-static double margin(const struct choices *want, const struct choices *got,
-                     size_t at)
-{
-    double most = -1;
-    for (uint32_t in = 0; in < N_EXPERTS; in++)
-        for (uint32_t out = 0; out < N_EXPERTS; out++) {
-            const float *p = want->of[at].p;
-            if (!has(want->of[at].expert, in) || has(got->of[at].expert, in) ||
-                has(want->of[at].expert, out) || !has(got->of[at].expert, out))
-                continue;
-            double d = log((double)p[in] / (double)p[out]);
-            most = d > most ? d : most;
-        }
-    return most;
-}
-
-static double error_of_rows(const struct golden *g, float *got)
-{
-    double error = golden_error(g, got);
-    free(got);
-    return error;
-}
-
-static void check_mixture(const char *name, enum isa isa)
-{
-    static struct choices want, got;
-    struct golden g;
-    open_golden(&g, name);
-    size_t n_others = 0;
-    double widest = 0;
-    got.replay = &want;
-    double exact =
-        error_of_rows(&g, mixture_logits(&g, true, isa_name(isa), &want));
-    double fast =
-        error_of_rows(&g, mixture_logits(&g, false, isa_name(isa), &got));
-    for (size_t at = 0; at < N_LAYERS * g.n; at++) {
-        double m = margin(&want, &got, at);
-        n_others += m >= 0;
-        widest = m > widest ? m : widest;
-    }
-    printf("%-10s %-20s exact %.2e  default %.2e; of %zu choices %zu differ, "
-           "by at most %.1e\n",
-           isa_name(isa), name, exact, fast, N_LAYERS * g.n, n_others, widest);
-    assert_true(exact <= EXACT_BOUND);
-    assert_true(fast <= QUANTIZED_BOUND);
-    assert_true(widest <= NEAR_TIE);
-    golden_close(&g);
-}
-
 static void logits_match_every_isa(void **state)
 {
     (void)state;
@@ -229,9 +99,8 @@ static void logits_match_every_isa(void **state)
         check("gemma3-tied", (enum isa)l);
         for (size_t i = 0; i < sizeof qwen35 / sizeof *qwen35; i++)
             check(qwen35[i], (enum isa)l);
-        check_mixture("tiny-moe-Q4_K_S", (enum isa)l);
-        check_mixture("tiny-moe-Q6_K", (enum isa)l);
-        check_mixture("tiny-moe-Q8_0", (enum isa)l);
+        for (size_t i = 0; i < sizeof mixtures / sizeof *mixtures; i++)
+            check(mixtures[i], (enum isa)l);
     }
 }
 
