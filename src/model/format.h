@@ -33,6 +33,7 @@ struct matrix {
     size_t group;     /* elements that share a scale; 0: floats */
     bool f32_only;    /* multiplies in f32 in every mode: a router, or the gate
                          of a shared expert */
+    bool pairs8;      /* takes int8 activations in pairs (pass.pairs8) */
 };
 
 /* The shape of a weight in a file. */

@@ -74,9 +74,10 @@ enum { RECURRENT_PRECISE_TOKENS = 32 };
 /* A mixture of experts chooses by comparing scores, which may be nearly equal:
  * rounded activations then choose another expert than the reference, and that
  * changes a result by much more than rounding does. So passes of up to this
- * many tokens round int8 activations twice: the second number of a pair is what
- * the first one leaves. The kernels multiply both while they have the weights,
- * which costs little, since such passes wait for memory. */
+ * many tokens round the int8 activations of attention and of dense layers
+ * twice: the second number of a pair is what the first one leaves. The experts
+ * and the head have most of the weights. There pairs would cost a tenth of the
+ * speed of decoding, so these round once. */
 enum { MIXTURE_PAIRS_TOKENS = 64 };
 
 static bool has_experts(const struct config *c)
@@ -85,6 +86,24 @@ static bool has_experts(const struct config *c)
         if (c->layers[i].n_experts)
             return true;
     return false;
+}
+
+/* Choose the matrices that take pairs (pass.pairs8). */
+static void mark_pairs(struct model *m)
+{
+    if (!m->pairs8_tokens)
+        return;
+    for (size_t i = 0; i < m->weights.n_matrices; i++)
+        m->weights.matrices[i]->pairs8 = true;
+    m->embed.pairs8 = m->head.pairs8 = m->classes.pairs8 = false;
+    for (size_t i = 0; i < m->config.n_layers; i++) {
+        struct experts *x = &m->layers[i].experts;
+        for (size_t e = 0; e < x->n; e++)
+            x->gate[e].pairs8 = x->up[e].pairs8 = x->down[e].pairs8 = false;
+        struct mlp *shared = &x->shared;
+        shared->gate_proj.pairs8 = shared->up_proj.pairs8 =
+            shared->down_proj.pairs8 = false;
+    }
 }
 
 /* Once the weights are bound: see model_products. */
@@ -101,6 +120,7 @@ static void choose_products(struct model *m)
         m->config.delta.n_k_heads ? RECURRENT_PRECISE_TOKENS : 0;
     m->pairs8_tokens =
         m->any_i8 && has_experts(&m->config) ? MIXTURE_PAIRS_TOKENS : 0;
+    mark_pairs(m);
 }
 
 /* The form of activations in most products of a long prefill. */

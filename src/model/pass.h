@@ -37,8 +37,9 @@ struct pass {
     bool bf16;   /* products with floats in bf16 */
     bool pairs;  /* f32 products with bf16 weights are done in bf16, with each
                     activation as the sum of two numbers */
-    bool pairs8; /* int8 activations are pairs: the first is the rounded value,
-                    and the second one the rounded rest */
+    bool pairs8; /* matrices with pairs8 take int8 activations in pairs: the
+                    first is the rounded value, and the second one the rounded
+                    rest */
     bool attn16; /* attention's products in bf16, where tiles are large */
     bool *stop;  /* written by thread 0 in pass_stops */
 };
@@ -67,7 +68,7 @@ struct input {
     const float *f32;     /* [n, cols], rows scratch_ld(cols) apart */
     const uint16_t *bf16; /* [n, cols], rows gemm_bf16_ldx(cols) apart */
     struct q8 q8;         /* q is NULL when absent */
-    size_t q8_rows;       /* rows of q8 for each token: 1, or 2 with pairs8 */
+    size_t q8_rows;       /* rows of q8 for each token: 1, or 2 for pairs */
 };
 
 /* One product: out[t, r] = w[r] . x[t] (+ bias[r]). */
@@ -125,6 +126,7 @@ enum form pass_form(const struct pass *p, const struct matrix *a, size_t n);
 struct forms {
     unsigned set;
     size_t group;
+    bool pairs8; /* int8 activations in pairs, if any matrix takes them */
 };
 
 /* Return the forms that products of n activations with the matrices ws[0..n_ws)

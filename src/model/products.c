@@ -34,6 +34,7 @@ struct forms pass_forms(const struct pass *p, const struct matrix *const *ws,
         if (form == FORM_I8)
             need.group = ws[i]->group;
         need.set |= 1u << form;
+        need.pairs8 = need.pairs8 || (p->pairs8 && ws[i]->pairs8);
     }
     return need;
 }
@@ -101,11 +102,10 @@ static void round_row(const struct kernels *k, const struct input *to, size_t t,
 }
 
 /* The buffers of those forms that are needed. */
-static struct input choose(const struct pass *p, struct forms need,
-                           const float *f32, const uint16_t *bf16,
-                           const struct q8 *q8)
+static struct input choose(struct forms need, const float *f32,
+                           const uint16_t *bf16, const struct q8 *q8)
 {
-    struct input in = {.q8_rows = p->pairs8 ? 2 : 1};
+    struct input in = {.q8_rows = need.pairs8 ? 2 : 1};
     if (has_form(need, FORM_F32))
         in.f32 = f32;
     if (has_form(need, FORM_BF16))
@@ -125,8 +125,8 @@ struct input pass_normalise(struct worker *w, const float *x, size_t n,
     size_t d = w->p->m->config.d_model, begin = 0, end = n;
     float eps = (float)w->p->m->config.rms_eps;
     bool private = n <= SCRATCH_PRIVATE_TOKENS;
-    struct input in = private ? choose(w->p, need, own->xn, own->xn16, &own->x8)
-                              : choose(w->p, need, s->xn, s->xn16, &s->xn8);
+    struct input in = private ? choose(need, own->xn, own->xn16, &own->x8)
+                              : choose(need, s->xn, s->xn16, &s->xn8);
     if (!private)
         par_split(n, 1, w->tid, w->n_threads, &begin, &end);
     for (size_t t = begin; t < end; t++) {
@@ -160,7 +160,7 @@ struct input pass_round(struct worker *w, const float *x, uint16_t *x16,
     size_t begin = 0, end = n;
     struct forms need = pass_forms(w->p, &m, 1, n);
     bool private = n <= SCRATCH_PRIVATE_TOKENS && !has_form(need, FORM_BF16);
-    struct input in = choose(w->p, need, x, x16, private ? &w->own->x8 : x8);
+    struct input in = choose(need, x, x16, private ? &w->own->x8 : x8);
     if (has_form(need, FORM_F32))
         return in;
     if (!private)
@@ -267,7 +267,7 @@ static struct q8 q8_from(const struct input *x, size_t t)
     return q8_at(&x->q8, t * x->q8_rows, 0, x->q8.ldq);
 }
 
-/* By int8 kernels that see two tokens for each (pass.pairs8). */
+/* By int8 kernels that see two tokens for each. */
 static void multiply_pairs8(const struct worker *w, const struct row_product *p,
                             const struct q8 *x)
 {
@@ -409,7 +409,7 @@ bool pass_rounds(const struct pass *p, const struct matrix *next, size_t n,
                  uint16_t *x16, const struct q8 *x8, struct input *to)
 {
     struct forms need = pass_forms(p, &next, 1, n);
-    *to = choose(p, need, NULL, x16, x8);
+    *to = choose(need, NULL, x16, x8);
     return !has_form(need, FORM_F32);
 }
 

@@ -64,17 +64,18 @@ static struct q8 bytes8(struct layout *l, size_t rows, size_t n_cols)
     return x;
 }
 
-/* int8 rows for passes of up to n tokens, `each` rows a token. */
+/* int8 rows for passes of up to n tokens, `each` rows a token. pairs: they are
+ * the input of matrices that may take pairs. */
 static struct q8 token_bytes8(struct layout *l, const struct model *m, size_t n,
-                              size_t each, size_t n_cols)
+                              size_t each, size_t n_cols, bool pairs)
 {
-    size_t rows = n;
+    size_t rows = n, twice = pairs ? m->pairs8_tokens : 0;
     if (!m->any_i8)
         rows = 0;
-    else if (n <= m->pairs8_tokens)
+    else if (n <= twice)
         rows = 2 * n;
     else
-        rows = max_size(n, 2 * m->pairs8_tokens);
+        rows = max_size(n, 2 * twice);
     if (size_mul(rows, each, &rows)) {
         l->overflow = 1;
         rows = 0;
@@ -159,7 +160,7 @@ static void layout_routing(struct layout *l, struct thread_scratch *t,
     t->rows = floats(l, rows, scratch_ld(d));
     t->rows16 = halves(l, uses_bf16(m) ? rows : 0, d);
     /* as far apart as the inputs that are gathered (layout_threads) */
-    t->rows8 = token_bytes8(l, m, rows, 1, widest_input(m));
+    t->rows8 = token_bytes8(l, m, rows, 1, widest_input(m), false);
 }
 
 static void layout_experts(struct layout *l, struct scratch *s,
@@ -178,7 +179,7 @@ static void layout_experts(struct layout *l, struct scratch *s,
     s->choice = choices(l, n_slots);
     s->expert_gate = floats(l, n_slots, scratch_ld(z.expert_ff));
     s->expert_gate16 = halves(l, uses_bf16(m) ? n_pairs : 0, z.expert_ff);
-    s->expert_gate8 = token_bytes8(l, m, n, z.n_active, z.expert_ff);
+    s->expert_gate8 = token_bytes8(l, m, n, z.n_active, z.expert_ff, false);
     for (int i = 0; i < s->n_threads; i++)
         layout_routing(l, &s->threads[i], m, &z, n, n_slots);
 }
@@ -219,7 +220,7 @@ static void layout_threads(struct layout *l, struct scratch *s,
         size_t n = SCRATCH_PRIVATE_TOKENS;
         t->xn = floats(l, n, scratch_ld(c->d_model));
         t->xn16 = halves(l, uses_bf16(m) ? n : 0, c->d_model);
-        t->x8 = token_bytes8(l, m, n, 1, widest);
+        t->x8 = token_bytes8(l, m, n, 1, widest, true);
         bool blocks = uses_bf16(m) || m->any_i8 || z.n_experts;
         size_t gated = blocks ? GATED_FLOATS : 0;
         t->gate = floats(l, gated, 1);
@@ -279,9 +280,9 @@ static void layout_shared(struct layout *l, struct scratch *s,
         s->gate16 = halves(l, n, d_ff);
     }
     if (m->any_i8) {
-        s->xn8 = token_bytes8(l, m, n, 1, c->d_model);
-        s->attn8 = token_bytes8(l, m, n, 1, attn_dim);
-        s->gate8 = token_bytes8(l, m, n, 1, d_ff);
+        s->xn8 = token_bytes8(l, m, n, 1, c->d_model, true);
+        s->attn8 = token_bytes8(l, m, n, 1, attn_dim, true);
+        s->gate8 = token_bytes8(l, m, n, 1, d_ff, true);
     }
     if (c->delta.n_k_heads) {
         size_t heads = scratch_ld(c->delta.n_v_heads);
