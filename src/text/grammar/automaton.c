@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "text/grammar/automaton_int.h"
 
-/* Most places that are visited between two bytes. */
+/* The most places to visit between two bytes. */
 enum { MAX_VISITED = 1 << 19 };
 
 static void fail_large(struct automaton *a)
@@ -91,7 +91,7 @@ static void begin(struct automaton *a)
 
 /* ---- calls ---- */
 
-/* A heap of rules: the first in the order of rules on top. */
+/* A heap of rules. The first rule in the order of rules is on top. */
 static void heap_push(struct automaton *a, uint32_t rule)
 {
     size_t i = a->n_heap++;
@@ -134,7 +134,7 @@ static int add_caller(struct automaton *a, uint32_t rule, struct place back)
 }
 
 /* Note a call of a rule from a place with this frame. A call at the end of a
- * rule returns to where that rule returns. */
+ * rule returns to the places to which that rule returns. */
 static int call(struct automaton *a, uint32_t rule, uint32_t back,
                 uint32_t frame)
 {
@@ -168,8 +168,8 @@ static void sort_places(struct places *p)
     p->n = m;
 }
 
-/* Enter the rule that comes first of those with callers. All its callers are
- * known: they come before it in the order of rules. */
+/* Enter the first rule that has callers. All its callers are known: they come
+ * before it in the order of rules. */
 static int enter(struct automaton *a)
 {
     uint32_t rule = heap_pop(a), frame;
@@ -211,7 +211,7 @@ size_t automaton_bytes_used(const struct automaton *a)
            a->cap_next * a->code.n_classes * sizeof *a->next;
 }
 
-/* Follow one visited place as far as no byte is needed. */
+/* Follow one visited place until it needs a byte. */
 static int follow(struct automaton *a, struct place x)
 {
     const struct instr *i = &a->code.v[x.pc];
@@ -280,7 +280,7 @@ static uint32_t find_state(struct automaton *a)
     return s;
 }
 
-/* The state of the visited places. */
+/* Return the state that has the visited places. */
 static uint32_t close_places(struct automaton *a)
 {
     int rc = 0;
@@ -438,7 +438,7 @@ int automaton_error(const struct automaton *a, struct qwick_err *e)
 
 /* ---- groups ---- */
 
-/* The end of the group that begins at place i of a state. */
+/* Return the end of the group that begins at place i of a state. */
 static size_t group_end(const struct automaton *a, const struct set *s,
                         size_t i)
 {
@@ -503,8 +503,8 @@ void automaton_add_borders(const struct automaton *a, uint32_t state,
 
 /* ---- memory ---- */
 
-/* Note the frames that the states use, and the frames that those return to. A
- * frame is made after those that it returns to. */
+/* Mark the frames that the states use, and the frames to which these return. A
+ * frame is made after all frames to which it returns. */
 static void mark_frames(const struct automaton *a, const uint32_t *states,
                         size_t n, uint32_t *map)
 {

@@ -1,20 +1,19 @@
-/* Runs a grammar over bytes. A state stands for everything that is known about
- * the text so far: the set of places in the grammar where it can be, each with
- * the rules that it is inside of. So ambiguous grammars need no backtracking,
- * and recursion may be as deep as memory allows.
+/* Runs a grammar over bytes. A state holds everything that is known about the
+ * text so far: the set of places in the grammar that the text may have reached,
+ * each with the rules that are still open there. So ambiguous grammars need no
+ * backtracking, and recursion may be as deep as memory allows.
  *
- * States are made when they are first reached, and found again: a state is a
- * number, and a transition that was taken before is one look-up. The stack of a
- * place is a frame: the set of places to return to when the current rule ends,
- * each with a frame of its own (the graph-structured stack of Tomita 1986, with
- * equal frames shared). A call at the end of a rule needs no frame, so lists
- * that are written with recursion at their end do not grow.
+ * A state is a number. It is made when the text first reaches it; a transition
+ * that was taken before is one look-up. The stack of a place is a frame: the
+ * set of places to return to when the current rule ends, each with a frame of
+ * its own (the graph-structured stack of Tomita 1986, with equal frames
+ * shared). A call at the end of a rule needs no frame (tail call), so a list
+ * whose rule ends with itself does not make the stack grow.
  *
- * Every state can be completed: there is a text that leads from it to a state
- * that accepts.
+ * From every state some text leads to a state that accepts.
  *
- * Memory is bounded: automaton_tidy drops the states that nobody holds, and
- * without it making states fails in the end. */
+ * Memory is bounded: automaton_tidy drops all states that the caller does not
+ * name. Without it, new states fail when AUTOMATON_MAX_MEMORY is used up. */
 #ifndef TEXT_AUTOMATON_H
 #define TEXT_AUTOMATON_H
 
@@ -49,8 +48,8 @@ uint32_t automaton_start(const struct automaton *a);
 uint32_t automaton_advance(struct automaton *a, uint32_t state,
                            unsigned char byte);
 
-/* The transitions that are known, for loops over many bytes. Pointers are valid
- * until a state is made or the automaton is tidied. */
+/* The transitions that are already known, for loops over many bytes. Pointers
+ * are valid until a state is made or the automaton is tidied. */
 struct automaton_table {
     const uint32_t *next; /* [n_states, n_classes] the state after a byte, plus
                              1; 0: ask automaton_advance */
@@ -63,7 +62,7 @@ struct automaton_table automaton_known(const struct automaton *a);
 /* Whether the text may end in this state. */
 bool automaton_accepts(const struct automaton *a, uint32_t state);
 
-/* Whether nothing may follow in this state. */
+/* Whether no byte may follow in this state. */
 bool automaton_is_final(const struct automaton *a, uint32_t state);
 
 /* Write the bytes that a state admits to bytes[256], nonzero for each. */
@@ -77,8 +76,8 @@ int automaton_error(const struct automaton *a, struct qwick_err *e);
 
 /* ---- parts of a state ---- */
 
-/* A state is the union of groups: the places that share a frame. What a group
- * admits before it leaves its rule depends on the places alone. */
+/* A state is the union of groups: the places that share a frame. Which bytes a
+ * group admits before it leaves its rule depends on the places alone. */
 struct automaton_group {
     uint32_t local; /* the state of the same places in a text that ends with
                        the rule: it accepts where the rule can end */

@@ -1,4 +1,4 @@
-/* What the files of an automaton share. */
+/* Declarations that automaton.c, code.c and sets.c share. */
 #ifndef TEXT_AUTOMATON_INT_H
 #define TEXT_AUTOMATON_INT_H
 
@@ -28,8 +28,8 @@ struct first_call {
     uint32_t rule, back; /* back: instruction after the call */
 };
 
-/* Rules in an order in which a rule comes before those that its texts can begin
- * with. */
+/* Rules are sorted: if texts of rule A can begin with rule B, A comes before
+ * B. */
 struct code_rule {
     uint32_t entry;
     bool nullable;
@@ -62,7 +62,7 @@ struct place {
     uint32_t pc, frame;
 };
 
-/* Sets that are shared by content: states, and frames. */
+/* Sets without duplicates, for states and frames. */
 struct set {
     size_t off;
     uint32_t n;
@@ -110,7 +110,7 @@ struct automaton {
     struct qwick_err err;
     /* memory of close_places */
     struct places list; /* places reached without a byte */
-    struct places out;  /* those of them that wait for a byte */
+    struct places out;  /* the places of list that wait for a byte */
     struct places back; /* returns of a frame while it is made */
     uint64_t *seen_key; /* [cap_seen] the places of list, as a hash table */
     uint32_t *seen_at;  /* [cap_seen] epoch of the entry */

@@ -8,8 +8,8 @@
 struct grammar;
 
 /* Return the node of the texts in list[0..n), which are separated by commas.
- * "\," is a comma and "\\" a backslash. Blanks belong to the texts. The same
- * text may occur twice; empty ones are refused. */
+ * "\," is a comma and "\\" a backslash. Blanks belong to the texts. A text may
+ * occur twice. Refuses empty texts. */
 uint32_t choices_compile(struct grammar *g, const char *list, size_t n);
 
 #endif

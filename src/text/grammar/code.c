@@ -37,9 +37,9 @@ static int put_range(struct builder *b, unsigned lo, unsigned hi)
                       .op = OP_RANGE, .lo = (uint8_t)lo, .hi = (uint8_t)hi});
 }
 
-/* Alternatives: each but the last begins with a split to the next and ends with
- * a jump to the end. The jumps form a list by their arg until the end is
- * known. */
+/* Alternatives under construction. Each one except the last begins with a split
+ * to the next one and ends with a jump to the end. Until the end is known, the
+ * args of the jumps link them into a list. */
 struct fork {
     uint32_t split; /* split of the current alternative, 0: none */
     uint32_t jump;  /* last jump, 0: none */
@@ -70,7 +70,8 @@ static void fork_end(struct builder *b, struct fork *f)
 
 /* ---- classes ---- */
 
-/* Ranges of bytes that a range of code points needs one after the other. */
+/* The ranges of bytes, one after the other, that encode a range of code
+ * points. */
 struct sequence {
     unsigned char lo[4], hi[4];
     size_t n;
@@ -93,8 +94,9 @@ static int put_sequence(struct builder *b, struct sequences *s, uint32_t lo,
     return 0;
 }
 
-/* Cut lo..hi into ranges whose encodings have equal length and differ freely in
- * their last bytes: then the bytes of the encodings are independent. */
+/* Cut lo..hi into ranges whose encodings have equal lengths, and whose bytes
+ * are independent: each byte takes all values of a range, whatever the others
+ * are. */
 static int split_range(struct builder *b, struct sequences *s, uint32_t lo,
                        uint32_t hi)
 {
@@ -187,7 +189,8 @@ static int emit_repeat(struct builder *b, const struct node *v)
         c->v[split].arg = (uint32_t)c->n;
         return 0;
     }
-    uint32_t last = 0; /* splits to the end form a list by their arg */
+    uint32_t last =
+        0; /* until the end is known, args link the splits into a list */
     for (uint32_t i = min; i < max; i++) {
         uint32_t split = (uint32_t)c->n;
         if (put(b, (struct instr){.op = OP_SPLIT, .arg = last}) ||
@@ -275,12 +278,12 @@ static int emit_node(struct builder *b, uint32_t node)
 
 /* ---- rules ---- */
 
-/* Levels of rules inside each other that are copied, and the most instructions
- * of one. */
+/* Limits of copied rules: levels of rules inside each other, instructions of
+ * one copy, and its largest repetition. */
 enum { INLINE_LEVELS = 4, INLINE_SIZE = 400, INLINE_REPEAT = 8 };
 
-/* The instructions that a copy of a node takes, roughly, or INLINE_SIZE + 1 if
- * it is not worth copying. size: of the nodes before. */
+/* Estimate the instructions of a copy of a node, or return INLINE_SIZE + 1 if
+ * it is not worth copying. size has the estimates of the nodes before it. */
 static uint32_t inline_size(const struct builder *b, const uint32_t *size,
                             const struct node *v)
 {

@@ -54,7 +54,7 @@ static bool skip(struct parser *x, char c)
     return true;
 }
 
-/* Skip blanks and comments and, with lines, also line ends. */
+/* Skip blanks and comments; with `lines`, line ends, too. */
 static void skip_space(struct parser *x, bool lines)
 {
     while (x->p < x->end) {
@@ -276,7 +276,7 @@ static void braces(struct parser *x, uint32_t *min, uint32_t *max)
         fail(x, "the repetition has a maximum below its minimum");
 }
 
-/* Read the repetitions behind an item. */
+/* Read the repetitions after an item. */
 static uint32_t repeated(struct parser *x, uint32_t node)
 {
     while (!failed(x)) {

@@ -62,7 +62,7 @@ static bool same_node(const struct grammar *g, uint32_t i, enum node_type type,
            (n == 0 || memcmp(node_data(g, v), p, n) == 0);
 }
 
-/* Make room in the table: it is built anew when it is half full. */
+/* Make room in the hash table: when it is half full, build a larger one. */
 static int index_nodes(struct grammar *g)
 {
     size_t cap = g->cap_nodes;
@@ -187,7 +187,7 @@ static int by_lo(const void *a, const void *b)
     return x->lo < y->lo ? -1 : x->lo > y->lo;
 }
 
-/* Append lo..hi to out[0..n), without surrogates. Returns the new number. */
+/* Append lo..hi to out[0..n), without surrogates. Returns the new n. */
 static size_t put_range(struct grammar_range *out, size_t n, uint32_t lo,
                         uint32_t hi)
 {
@@ -275,8 +275,8 @@ static uint32_t join_bytes(struct grammar *g, const uint32_t *nodes, size_t n)
     return node;
 }
 
-/* Write the parts of a sequence to kids, without those that are empty, and with
- * neighbouring literals joined. Returns their number. */
+/* Write the parts of a sequence to kids. Leaves out empty parts and joins
+ * neighbouring literals. Returns the number of parts. */
 static size_t tidy_seq(struct grammar *g, const uint32_t *nodes, size_t n,
                        uint32_t *kids)
 {
@@ -302,8 +302,8 @@ static bool has(const uint32_t *nodes, size_t n, uint32_t node)
     return false;
 }
 
-/* Whether all nodes[0..n) exist. A compiler that passes others has a bug, which
- * must not become one of memory. */
+/* Whether all nodes[0..n) exist. A compiler that passes other numbers has a
+ * bug, which must not lead to an access outside of an array. */
 static bool valid(struct grammar *g, const uint32_t *nodes, size_t n)
 {
     for (size_t i = 0; i < n; i++)

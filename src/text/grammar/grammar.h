@@ -4,18 +4,18 @@
  *
  * A grammar has rules, and each rule has one node. Nodes are numbers. They are
  * built from the leaves up and are shared: the same arguments give the same
- * number, so using a node twice costs nothing here.
+ * number, so using a node twice costs nothing.
  *
- * Errors stick. After the first failure every function returns GRAMMAR_NOTHING
- * or 0 and does nothing, so a compiler can build a whole grammar and ask once,
- * with grammar_error. Everything is bounded (see the limits below), so text
- * from a hostile file ends in an error, in bounded time and memory.
+ * Errors are sticky. After the first failure every function does nothing and
+ * returns GRAMMAR_NOTHING or 0. So a compiler can build a whole grammar and
+ * call grammar_error once. Everything is bounded (see the limits below), so
+ * text from a hostile file ends in an error, in bounded time and memory.
  *
- * Rules and masks. While a text is inside a rule that several places refer to,
- * the set of legal tokens depends on the rule much more than on the place. The
- * engine computes the expensive part once for each rule. So the parts that
- * accept nearly any text (the body of a JSON string, a number, white space)
- * should each be one rule, made once, and not be repeated as nodes. */
+ * Rules and masks. While a text is inside a rule, the set of legal tokens
+ * depends mostly on the rule, and little on the place that refers to it. The
+ * engine computes the expensive part once for each rule. So make one rule for
+ * each part that accepts nearly any text (the body of a JSON string, a number,
+ * white space), and refer to it instead of repeating its nodes. */
 #ifndef TEXT_GRAMMAR_H
 #define TEXT_GRAMMAR_H
 
@@ -86,24 +86,24 @@ uint32_t grammar_ref(struct grammar *g, uint32_t rule);
  * schema. */
 uint32_t grammar_rule(struct grammar *g, const char *name, size_t n_name);
 
-/* Make a rule that is not found by its name. name is for messages only; rules
- * may share it. */
+/* Make a rule that grammar_rule does not find. name is for messages only;
+ * several rules may have it. */
 uint32_t grammar_new_rule(struct grammar *g, const char *name, size_t n_name);
 
 /* Give a rule its node. Defining a rule twice is an error. */
 void grammar_define(struct grammar *g, uint32_t rule, uint32_t node);
 bool grammar_is_defined(const struct grammar *g, uint32_t rule);
 
-/* Return a reference to a new rule with this node: a shorthand for the parts
- * that should be computed once (see "Rules and masks"). */
+/* Return a reference to a new rule with this node. Use it for parts whose masks
+ * should be computed once (see "Rules and masks"). */
 uint32_t grammar_shared(struct grammar *g, const char *name, uint32_t node);
 
 /* ---- errors ---- */
 
 /* Record an error, unless there is one already. Returns GRAMMAR_NOTHING, so
- * that a function that builds a node can end in `return grammar_fail(…)`. The
- * message should begin with the position in the compiler's input: "line 3: …".
- * The grammar's name is put before it. */
+ * that a function that builds a node can end in `return grammar_fail(…)`. Begin
+ * the message with the position in the compiler's input: "line 3: …". The
+ * grammar's name comes before it. */
 uint32_t grammar_fail(struct grammar *g, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -111,12 +111,12 @@ uint32_t grammar_fail(struct grammar *g, const char *fmt, ...)
  * QWICK_ERR_USAGE, or QWICK_ERR_MEMORY. */
 int grammar_error(const struct grammar *g, struct qwick_err *e);
 
-/* Set the rule that the whole text matches, and check the grammar. Refused,
+/* Set the rule that the whole text matches, and check the grammar. Refuses,
  * with the names of the rules: rules without definition, left recursion (a rule
  * that reaches itself before the first byte, also through rules that match the
  * empty text), and a grammar that admits no text at all. Alternatives that can
- * never end count as GRAMMAR_NOTHING; rules that the root does not reach are
- * not looked at. Afterwards the grammar can no longer change. */
+ * never end count as GRAMMAR_NOTHING. Does not check rules that the root does
+ * not reach. Afterwards the grammar can no longer change. */
 int grammar_finish(struct grammar *g, uint32_t root, struct qwick_err *e);
 
 #endif

@@ -8,7 +8,7 @@
 struct check {
     struct grammar *g;
     size_t *begin;     /* [n_nodes + 1] where a node's users begin in user */
-    uint32_t *user;    /* nodes with this node as a part, or that refer to the
+    uint32_t *user;    /* nodes that have this node as a part, or refer to the
                           rule which has it */
     uint32_t *missing; /* [n_nodes] parts of a sequence without the property */
     uint32_t *todo;    /* [n_nodes] stack */
@@ -17,7 +17,7 @@ struct check {
 
 /* ---- properties that spread from the leaves ---- */
 
-/* The parts of a node; of a reference the node of its rule. */
+/* The parts of a node. A reference has one part, the node of its rule. */
 static size_t parts(const struct grammar *g, const struct node *v,
                     const uint32_t **out)
 {
@@ -181,7 +181,7 @@ static int undefined(const struct grammar *g, uint32_t node,
                    g->name, rule_name(g, rule, (char[ERR_SHOWN]){""}));
 }
 
-/* Note which rules a node reaches. */
+/* Find the rules that a node reaches. */
 static int reach(struct order *o, uint32_t start, struct qwick_err *e)
 {
     const struct grammar *g = o->g;
@@ -242,8 +242,8 @@ static int walk_left(struct order *o, uint32_t rule, struct qwick_err *e)
     return 0;
 }
 
-/* A rule comes before those that its texts can begin with: the walk left its
- * node later than theirs. */
+/* Sort the rules. If texts of rule A can begin with rule B, the walk leaves A's
+ * node later than B's, so A comes first. */
 static int sort_rules(struct order *o, struct qwick_err *e)
 {
     struct grammar *g = o->g;

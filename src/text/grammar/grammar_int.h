@@ -1,4 +1,5 @@
-/* What the files of a grammar share. */
+/* The members of a grammar, for grammar.c, grammar_check.c and the readers of
+ * its nodes. */
 #ifndef TEXT_GRAMMAR_INT_H
 #define TEXT_GRAMMAR_INT_H
 
@@ -57,8 +58,8 @@ struct grammar {
     uint32_t root;
     /* from grammar_finish, [n_nodes] */
     unsigned char *productive, *nullable;
-    uint32_t *order; /* [n_order] the rules that the root reaches, so that a
-                        rule comes before those that its texts can begin with */
+    uint32_t *order; /* [n_order] the rules that the root reaches; if texts of
+                        rule A can begin with rule B, A comes before B */
     size_t n_order;
 };
 
@@ -88,9 +89,9 @@ uint32_t grammar_node(struct grammar *g, enum node_type type, const void *p,
 /* Fail because memory ran out. */
 uint32_t grammar_oom(struct grammar *g, size_t n_bytes);
 
-/* Sort the ranges and join those that touch; with negated, turn them into the
- * others. Surrogates are left out. out has room for 2 * n + 3. Returns their
- * number. */
+/* Write the ranges to out, sorted, with ranges that touch joined; with negated,
+ * write the code points outside of them. Leaves out surrogates. out has room
+ * for 2 * n + 3 ranges. Returns their number. */
 size_t ranges_normalise(struct grammar_range *out,
                         const struct grammar_range *in, size_t n, bool negated);
 

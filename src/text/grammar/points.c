@@ -8,8 +8,8 @@
 #include "base/hashmap.h"
 #include "base/utf8.h"
 
-/* Above this size, equivalent states stay: refining takes a round for each
- * step of the longest path. */
+/* Larger automata keep equivalent states, because refining takes a round for
+ * each step of the longest path. */
 enum { MAX_MINIMIZED = 5000 };
 
 #define NONE UINT32_MAX
@@ -161,8 +161,8 @@ static int find_live(struct shrink *w, const struct points_draft *d,
     return rc;
 }
 
-/* Reads the edges of a state as ranges that lead to classes, joined where
- * neighbours lead to the same class. */
+/* Reads the edges of a state as ranges that lead to classes. Joins neighbours
+ * that lead to one class. */
 struct reader {
     const struct points_draft *d;
     const struct shrink *w;
@@ -335,7 +335,7 @@ const struct points *points_any(const struct points_place *at)
     return points_length(0, -1, at);
 }
 
-/* Add edges for all characters, which surrogates are not. */
+/* Add edges for all characters. Surrogates are not characters. */
 static int any_edge(struct points_draft *d, uint32_t from, uint32_t to,
                     const struct points_place *at)
 {
@@ -380,7 +380,8 @@ static uint32_t tree_state(struct tree *t, const struct points_place *at)
     return points_draft_state(&t->d, false, at);
 }
 
-/* Return the state behind a state for one code point, made if it is new. */
+/* Return the state to which a code point leads from a state. Makes it if it is
+ * new. */
 static uint32_t tree_step(struct tree *t, uint32_t from, uint32_t cp,
                           const struct points_place *at)
 {

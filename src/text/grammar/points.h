@@ -30,8 +30,8 @@ struct points {
     bool *accept;              /* [n_states] */
 };
 
-/* Where automata live, and how many steps may still be spent on them. Errors
- * say only what is wrong; callers put the place before it. */
+/* The memory of automata, and the steps that may still be spent on them. The
+ * caller puts the place in the schema before the text of an error. */
 struct points_place {
     struct arena *mem;
     size_t *steps_left;
@@ -80,8 +80,8 @@ const struct points *points_length(int64_t min, int64_t max,
 const struct points *points_words(const char *const *words, const size_t *lens,
                                   size_t n, const struct points_place *at);
 
-/* The texts of a node of a grammar without references: what regex_compile
- * makes with classes of its own. */
+/* The texts of a node of a grammar. The node has no references, like the nodes
+ * that regex_compile makes with classes of its own. */
 struct grammar;
 const struct points *points_of_node(const struct grammar *g, uint32_t node,
                                     const struct points_place *at);

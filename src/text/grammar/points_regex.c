@@ -200,7 +200,8 @@ static int compare_u32(const void *pa, const void *pb)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Put a state and all that it reaches without reading behind the last set. */
+/* Append a state, and all states that it reaches without reading, after the
+ * last set. */
 static int close_over(struct subsets *x, uint32_t state)
 {
     const struct nfa *a = x->nfa;
@@ -228,8 +229,8 @@ static int close_over(struct subsets *x, uint32_t state)
     return 0;
 }
 
-/* The set behind the last one is complete: return its number, an earlier one
- * if it is not new. The NFA's state 1 is its end. */
+/* The set after the last one is complete. Return its number, or the number of
+ * an equal earlier set. The NFA's state 1 is its end. */
 static uint32_t set_number(struct subsets *x)
 {
     const struct points_place *at = x->nfa->at;
@@ -255,7 +256,7 @@ static uint32_t set_number(struct subsets *x)
     return i;
 }
 
-/* Collect where the ranges of a set's edges begin and end. */
+/* Collect the code points at which ranges of a set's edges begin or end. */
 static int find_cuts(struct subsets *x, uint32_t set)
 {
     const struct nfa *a = x->nfa;
@@ -280,8 +281,8 @@ static int find_cuts(struct subsets *x, uint32_t set)
     return 0;
 }
 
-/* Add the edges of a set for the code points lo to hi, which all its edges
- * treat alike. */
+/* Add the edges of a set for the code points lo to hi. Each edge of the set
+ * reads all of them or none. */
 static int expand_range(struct subsets *x, uint32_t set, uint32_t lo,
                         uint32_t hi)
 {

@@ -139,8 +139,8 @@ static uint32_t one(struct parser *x, uint32_t cp)
     return class_node(x, &(struct grammar_range){cp, cp}, 1, false);
 }
 
-/* Add the class of the escape \d, \D … to r. Returns false if c is no such
- * letter. */
+/* Add the class of the escape \d, \D … to r. Returns false if c is not the
+ * letter of a class. */
 static bool add_escape_class(struct parser *x, struct ranges *r, uint32_t c)
 {
     static const struct {

@@ -28,17 +28,17 @@ typedef uint32_t (*regex_class_fn)(void *ctx, struct grammar *g,
  * Syntax: literals, ".", classes with ranges and ^, \d \w \s \D \W \S (ASCII,
  * and \s also the other white space of ECMAScript), \t \n \r \f \v \0 \xHH
  * \uHHHH \u{H…} \cX, escaped punctuation, groups ( ), (?: ) and (?<name> ),
- * "|", and the repetitions * + ? {m} {m,} {m,n}, also with a ? behind them,
+ * "|", and the repetitions * + ? {m} {m,} {m,n}, also with a ? after them,
  * which does not change the language. "." is any code point except \n, \r,
- * U+2028 and U+2029. Refused by name, with their position: back references,
- * lookaround, \b \B, \p, inline flags, possessive repetitions, and ^ or $
- * elsewhere.
+ * U+2028 and U+2029. Refuses by name, with their position: back references,
+ * lookaround, \b \B, \p, inline flags, possessive repetitions, and ^ or $ at
+ * other places.
  *
  * class_of makes the node of each code point; NULL: grammar_class. A JSON
  * schema passes a function that also admits the escapes of JSON strings.
  *
- * On failure returns GRAMMAR_NOTHING, and the grammar has the error, which
- * begins with `where`, if it is not NULL: "WHERE: character 7: …". */
+ * On failure returns GRAMMAR_NOTHING, and the grammar has the error. If `where`
+ * is not NULL, the error begins with it: "WHERE: character 7: …". */
 uint32_t regex_compile(struct grammar *g, const char *where, const char *re,
                        size_t n, enum regex_mode mode, regex_class_fn class_of,
                        void *ctx);

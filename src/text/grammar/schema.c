@@ -56,8 +56,8 @@ static int define_sets(struct schema *s)
     return 0;
 }
 
-/* Refuse a schema that admits nothing, as far as that shows without the
- * grammar; grammar_finish finds the rest. */
+/* Refuse a schema of which schema_never finds that it admits nothing, and say
+ * why. grammar_finish refuses the others. */
 static int check_something(struct schema *s, struct schema_node *root)
 {
     if (schema_collect(s, NULL, 0, &root, 1))

@@ -1,7 +1,7 @@
 /* JSON schemas (2020-12) as grammars: the texts of the grammar are JSON
  * documents that the schema admits.
  *
- * docs/structured-output.md lists the keywords, and what is refused. */
+ * docs/structured-output.md lists the keywords, and those that are refused. */
 #ifndef TEXT_SCHEMA_H
 #define TEXT_SCHEMA_H
 
@@ -26,7 +26,7 @@ struct schema_options {
 /* Add the documents of the schema text[0..n) to g, and set *root to their rule,
  * for grammar_finish. o may be NULL for the defaults.
  *
- * Returns 0, or -1 with *e set: QWICK_ERR_USAGE for a text that is no JSON, a
+ * Returns 0, or -1 with *e set: QWICK_ERR_USAGE for a text that is not JSON, a
  * schema that is refused, and one that admits nothing; QWICK_ERR_MEMORY. The
  * message begins with the grammar's name and has the place in the schema as a
  * JSON pointer: "NAME: #/properties/a/not: …". */

@@ -12,7 +12,7 @@ struct parts {
     int64_t exponent;
 };
 
-/* Read the exponent s[0..n) behind the e. Huge ones become 10^9. */
+/* Read the exponent s[0..n), which follows the e. Huge ones become 10^9. */
 static int64_t read_exponent(const char *s, size_t n)
 {
     int64_t v = 0;

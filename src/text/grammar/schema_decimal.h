@@ -10,8 +10,8 @@
 /* Digits of a number, before and after the point together. */
 #define DECIMAL_MAX_DIGITS 400
 
-/* A number. There are no zeros at the start of the whole part nor at the end
- * of the fraction, so zero has no digits at all, and its sign is false. */
+/* A number. The whole part does not begin with a zero, and the fraction does
+ * not end with one. So zero has no digits, and its sign is false. */
 struct decimal {
     bool negative;
     const char *whole; /* [n_whole] digits before the point */
@@ -26,7 +26,7 @@ struct decimal {
 int decimal_read(struct decimal *out, const char *s, size_t n,
                  struct arena *mem);
 
-/* Compare: < 0, 0, > 0; decimal_compare_size without the signs. */
+/* Compare two numbers: < 0, 0, > 0. decimal_compare_size ignores the signs. */
 int decimal_compare(const struct decimal *a, const struct decimal *b);
 int decimal_compare_size(const struct decimal *a, const struct decimal *b);
 

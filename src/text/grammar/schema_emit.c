@@ -8,12 +8,12 @@
 #include "text/grammar/schema_number.h"
 #include "text/grammar/schema_text.h"
 
-/* Up to this length, the characters of a string with a length are parts of its
- * rule; beyond it each one is a reference. */
+/* Up to this length, the rule of a string with limits of its length has copies
+ * of the character's node. Longer ones refer to a rule for each character. */
 enum { MAX_INLINE_LENGTH = 1000 };
 
-/* Objects whose first required property is not behind this many optional ones
- * repeat the rest of their properties for each possible first one. */
+/* If at most this many optional properties come before the first required one,
+ * an object repeats the rest of its properties for each possible first one. */
 enum { MAX_REPEATED_RESTS = 2 };
 
 static uint32_t text(struct schema *s, const char *bytes)
@@ -153,8 +153,9 @@ static uint32_t emit_constants(struct schema *s, struct schema_node *const *v,
 
 /* ---- arrays -------------------------------------------------------------- */
 
-/* A container: "[]" where it may be empty, or its parts between the brackets.
- * some: at least one part; GRAMMAR_NOTHING: none can be written. */
+/* Return the node of an array or object: the brackets alone, if it may be
+ * empty, or with parts between them. some: the node of at least one part;
+ * GRAMMAR_NOTHING if no part can be written. */
 static uint32_t container(struct schema *s, const char *brackets, uint32_t some,
                           bool may_be_empty, int level)
 {
@@ -213,8 +214,8 @@ static uint32_t emit_array(struct schema *s, struct schema_node *const *v,
 
 /* ---- objects ------------------------------------------------------------- */
 
-/* An object's members as nodes: each without a comma, and with one before
- * it. */
+/* The nodes of an object's members: each member without a comma, and with a
+ * comma before it. */
 struct members {
     uint32_t *plain, *follow;
     bool *required;
@@ -276,7 +277,7 @@ static int list_nodes(struct schema *s, const struct schema_object *o,
     return s->e->code ? -1 : 0;
 }
 
-/* Return the node of the members from i on, behind another member. */
+/* Return the node of the members from i on, which follow another member. */
 static uint32_t rest_from(struct schema *s, const struct members *m, size_t i)
 {
     uint32_t *parts = schema_alloc(s, m->n - i + 1, sizeof *parts);
@@ -290,9 +291,9 @@ static uint32_t rest_from(struct schema *s, const struct members *m, size_t i)
     return grammar_seq(s->g, parts, n);
 }
 
-/* Return the node of at least one member: any optional one can be the first
- * unless a required one comes before it. What follows the first is shared by
- * rules if there are many. */
+/* Return the node of at least one member. Any optional member can be the first
+ * unless a required one comes before it. If there are many members, rules share
+ * the parts that follow the first one. */
 static uint32_t some_members(struct schema *s, const struct members *m)
 {
     size_t last = m->first_required < m->n ? m->first_required + 1 : m->n;

@@ -1,4 +1,4 @@
-/* What the schemas of a set ask of one value together. */
+/* The demands that the schemas of a set make on one value together. */
 #include <math.h>
 #include <string.h>
 
@@ -50,7 +50,8 @@ static int add_limit(struct schema *s, const struct schema_node *node,
     return 0;
 }
 
-/* Exclude one number; with a fraction, also those that read as it. */
+/* Exclude one number. If it has a fraction, also exclude the numbers that
+ * programs read as the same double. */
 static int add_not(struct schema *s, const struct schema_node *node,
                    struct number_limit *limits, struct number_form *f,
                    const struct json_value *v)
@@ -208,7 +209,7 @@ static void add_schema(struct schema_member *m, struct schema_node *node)
     m->forbidden |= node->never;
 }
 
-/* Add what one node asks of a member. */
+/* Add the demands of one node on a member. */
 static int add_node(struct schema *s, const struct schema_node *node,
                     struct schema_member *m)
 {
@@ -247,7 +248,7 @@ static size_t most_schemas(struct schema_node *const *v, size_t n)
  * bits. */
 struct patterns {
     const struct points *points[MAX_PATTERNS];
-    size_t node[MAX_PATTERNS]; /* whose it is, an index */
+    size_t node[MAX_PATTERNS]; /* index of the node that has it */
     struct schema_node *schema[MAX_PATTERNS];
     size_t n;
 };

@@ -1,10 +1,10 @@
-/* What the files of the schema compiler share.
+/* The parts of the schema compiler that its files share.
  *
- * The compiler first reads all schemas that the root reaches into nodes, with
- * references resolved. A document must satisfy several schemas at once where
- * allOf and $ref are, so it compiles sets of nodes: each set becomes one rule
- * of the grammar. Where a set has an anyOf or oneOf, its rule is the choice of
- * one set per branch. */
+ * The compiler first reads all schemas that the root reaches into nodes, and
+ * resolves references. With allOf and $ref, a value must satisfy several
+ * schemas at once. So the compiler works on sets of nodes, and each set becomes
+ * one rule of the grammar. If a set has an anyOf or oneOf, its rule is a choice
+ * among one set for each branch. */
 #ifndef TEXT_SCHEMA_INT_H
 #define TEXT_SCHEMA_INT_H
 
@@ -54,9 +54,10 @@ struct value_list {
     size_t n;
 };
 
-/* One schema. Absent keywords are NULL, 0, or what is said here. */
+/* One schema. Absent keywords are NULL or 0, unless the comment names another
+ * value. */
 struct schema_node {
-    const struct json_value *at; /* where it stands in the text */
+    const struct json_value *at; /* its place in the text */
     uint32_t id;
     bool never; /* the schema false */
     bool plain; /* has only $ref and allOf, or nothing: constrains nothing by
@@ -211,7 +212,7 @@ struct schema_node **schema_nodes(struct schema *s, const uint32_t *items,
 int schema_define(struct schema *s, const struct schema_set *set,
                   uint32_t *node);
 
-/* ---- what a set asks for (schema_facts.c, schema_strings.c) ---- */
+/* ---- the demands of a set (schema_facts.c, schema_strings.c) ---- */
 
 /* A member of an object that a schema names. */
 struct schema_member {
@@ -264,16 +265,17 @@ const struct points *schema_pattern(struct schema *s,
                                     const char *keyword,
                                     const struct json_value *re);
 
-/* Formats. schema_format_find returns NULL if there is none of this name;
+/* Formats. schema_format_find returns NULL if no format has this name.
  * schema_format_points returns the automaton, or NULL with the error set. */
 const struct schema_format *schema_format_find(const struct json_value *name);
 const struct points *schema_format_points(struct schema *s,
                                           const struct schema_format *f);
 
-/* Set *out to the double next to a number, above or below it; leave it NULL for
- * zero and numbers that are not finite as doubles. Most programs read numbers
- * as doubles, so a number very close to an exclusive bound reads as the bound
- * itself: numbers with a fraction stop at the next double. Returns 0 or -1. */
+/* Set *out to the double next to a number, above or below it. Leave it NULL for
+ * zero and for numbers that are not finite as doubles. Most programs read
+ * numbers as doubles, so they read a number very close to an exclusive bound as
+ * the bound itself. Numbers with a fraction therefore stop at the next double.
+ * Returns 0 or -1. */
 int schema_next_double(struct schema *s, const struct json_value *v, bool above,
                        struct decimal **out);
 

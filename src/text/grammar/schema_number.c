@@ -8,19 +8,19 @@
 #include "base/hash.h"
 #include "base/hashmap.h"
 
-/* Where in the text of a number a state is. */
+/* The part of a number's text that was read last. */
 enum phase {
     AT_START,
-    AT_SIGN,  /* behind the minus */
-    AT_ZERO,  /* behind a zero that is the whole part */
+    AT_SIGN,  /* after the minus */
+    AT_ZERO,  /* after a zero that is the whole part */
     AT_WHOLE, /* in a whole part that begins with 1 to 9 */
-    AT_POINT, /* behind the point */
+    AT_POINT, /* after the point */
     AT_FRAC,
-    AT_E,       /* behind the e */
-    AT_E_SIGN,  /* behind its sign */
-    AT_E_SMALL, /* behind a first digit 0 or 3 to 9 */
-    AT_E_ONE,   /* behind 1 */
-    AT_E_TWO,   /* behind 2 */
+    AT_E,       /* after the e */
+    AT_E_SIGN,  /* after its sign */
+    AT_E_SMALL, /* after a first digit 0 or 3 to 9 */
+    AT_E_ONE,   /* after 1 */
+    AT_E_TWO,   /* after 2 */
     AT_E_LAST,  /* one more digit may follow */
     AT_E_END
 };
@@ -107,9 +107,8 @@ bool number_fits(const struct number_form *f, const struct decimal *v)
 
 /* ---- digits -------------------------------------------------------------- */
 
-/* Return the comparison after one more digit of the whole part, its number
- * `count`. As long as the limit has more digits than were read, the result is
- * that of the digits at the front. */
+/* Return the comparison after digit number `count` of the whole part. While the
+ * limit has more digits than were read, compare its first digits. */
 static int after_whole(const struct decimal *limit, int order, size_t count,
                        int digit)
 {

@@ -5,9 +5,9 @@
 #include "text/grammar/points.h"
 #include "text/grammar/schema_decimal.h"
 
-/* Digits that we write before and after the point. Bounds with more digits add
- * to these. A number without bounds may also have an exponent, which keeps it
- * below the largest double. */
+/* Digits that a number may have before and after the point. Bounds with more
+ * digits add to these. A number without bounds may also have an exponent; the
+ * number stays below the largest double. */
 #define NUMBER_WHOLE_DIGITS 20
 #define NUMBER_FRAC_DIGITS  20
 
@@ -15,7 +15,7 @@
 #define NUMBER_MAX_STATES POINTS_MAX_STATES
 
 /* A limit. NUMBER_OUTSIDE excludes the numbers between its value and the value
- * of the limit that follows it, which says nothing by itself. */
+ * of the next limit, which has no other meaning. */
 struct number_limit {
     enum {
         NUMBER_AT_LEAST,
@@ -31,7 +31,7 @@ struct number_limit {
 #define NUMBER_MAX_LIMITS 64
 
 struct number_form {
-    bool integer;         /* without fraction and exponent */
+    bool integer;         /* no fraction, no exponent */
     unsigned multiple_of; /* of integers; 0: any */
     const struct number_limit *limits;
     size_t n_limits; /* at most NUMBER_MAX_LIMITS */

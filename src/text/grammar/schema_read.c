@@ -132,8 +132,8 @@ static int read_const(struct schema *s, struct schema_node *node,
     return 0;
 }
 
-/* Exclude a value. Only of null, true, false, numbers and strings can all
- * others be written. */
+/* Exclude a value. Only null, true, false, numbers and strings can be excluded:
+ * for them, all other values of the type can be written. */
 static int exclude(struct schema *s, struct schema_node *node,
                    const struct json_value *v, size_t *n)
 {
@@ -346,7 +346,8 @@ static int read_required(struct schema *s, struct schema_node *node,
     return 0;
 }
 
-/* Keywords that are supported only where they say nothing: false, or 0. */
+/* Read a keyword that is supported only with a value without effect: false or
+ * 0. */
 static int read_no_effect(struct schema *s, struct schema_node *node,
                           const char *key, const struct json_value *v)
 {
@@ -432,7 +433,7 @@ static const struct keyword *find_keyword(const struct json_value *key)
 
 /* ---- nodes --------------------------------------------------------------- */
 
-/* Note where the keywords stand that decide the order of properties. */
+/* Note the places of the keywords that decide the order of properties. */
 static void note_order(struct schema_node *node, const struct json_value *key,
                        size_t i)
 {
@@ -504,8 +505,8 @@ struct schema_node *schema_node_of(struct schema *s,
 
 /* ---- loops --------------------------------------------------------------- */
 
-/* Return the i-th schema that must be, or may be, satisfied together with a
- * node by the same value, or NULL behind the last. */
+/* Return the i-th schema that the value of a node must satisfy, too, or may
+ * satisfy, too. Returns NULL after the last one. */
 static struct schema_node *same_value(const struct schema_node *node, size_t i)
 {
     const struct node_list *lists[] = {&node->all, &node->any, &node->one};
@@ -519,8 +520,9 @@ static struct schema_node *same_value(const struct schema_node *node, size_t i)
     return NULL;
 }
 
-/* Refuse a schema that refers to itself for the same value: nobody could say
- * what it admits. Walks from one node, with a stack of our own. */
+/* Refuse a schema that refers to itself for the same value, because it does not
+ * define which values it admits. Walks from one node, with a stack of its
+ * own. */
 static int find_loop(struct schema *s, struct schema_node *start,
                      struct schema_node **path, size_t *next)
 {

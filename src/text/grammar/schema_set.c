@@ -1,5 +1,5 @@
-/* Sets of schemas that one value must satisfy together: what they consist of,
- * their choices, and whether nothing satisfies them. */
+/* Sets of schemas that one value must satisfy together: their nodes, their
+ * choices, and whether any value satisfies them. */
 #include <string.h>
 
 #include "base/array.h"
@@ -28,8 +28,8 @@ static int append(struct schema *s, uint32_t item)
     return 0;
 }
 
-/* Push the parts of a node, the last one first: itself, its $ref and its allOf
- * in the order in which they stand in the text. */
+/* Push the parts of a node, the last one first: itself, its $ref and its allOf,
+ * in the order of the text. */
 static int push_parts(struct schema *s, size_t *n, struct schema_node *node)
 {
     size_t order[] = {node->self_order, node->ref_order, node->all_order};
@@ -228,8 +228,8 @@ static int define_choice(struct schema *s, const struct schema_set *set,
 
 /* ---- values of enum and const -------------------------------------------- */
 
-/* Find the values that a set may have at most: of an enum or const. Returns
- * false if nothing lists them. */
+/* Find the list of values, of an enum or const, that contains all values of a
+ * set. Returns false if the set has no such list. */
 static bool listed_values(struct schema_node *const *v, size_t n,
                           const struct json_value **values, size_t *n_values)
 {

@@ -56,8 +56,8 @@ const struct schema_format *schema_format_find(const struct json_value *name)
 
 /* ---- regular expressions ------------------------------------------------- */
 
-/* Compile an expression with a grammar of its own, whose nodes are only read
- * back. Returns NULL with *at->e set. */
+/* Compile an expression with a grammar of its own, which only serves to read
+ * its nodes. Returns NULL with *at->e set. */
 static const struct points *compile_regex(const char *re, size_t n,
                                           enum regex_mode mode,
                                           const struct points_place *at)

@@ -13,8 +13,8 @@ enum { MAX_SPELL_EDGES = 200000 };
 
 #define NONE UINT32_MAX
 
-/* States that read one thing on the way to another state. Equal ones are
- * shared. */
+/* States that read one thing and then go on to another state. Equal states are
+ * made once. */
 enum step {
     STEP_BYTE,  /* a byte lo..hi */
     STEP_DIGIT, /* a hexadecimal digit lo..hi, 0..15 */
@@ -36,8 +36,8 @@ struct spell {
     struct step_key *steps;
     size_t n_steps, cap_steps, cap_map;
     struct hashmap map;   /* of steps */
-    uint32_t escape, hex; /* of the current state: the states behind its '\'
-                             and behind its "\u"; NONE: not made yet */
+    uint32_t escape, hex; /* of the current state: the states after its '\'
+                             and after its "\u"; NONE: not made yet */
     struct qwick_err err;
     bool failed;
 };
@@ -61,7 +61,7 @@ static void put_edge(struct spell *s, uint32_t from, uint32_t lo, uint32_t hi,
         (struct dfa_edge){.from = from, .to = to, .lo = lo, .hi = hi};
 }
 
-/* Put edges that read the hexadecimal digits lo..hi, in both cases. */
+/* Put edges that read the hexadecimal digits lo..hi, of either case. */
 static void put_digits(struct spell *s, uint32_t from, uint32_t lo, uint32_t hi,
                        uint32_t to)
 {
@@ -235,8 +235,8 @@ static void put_escaped(struct spell *s, uint32_t from, uint32_t lo,
         put_surrogates(s, s->hex, lo > 0x10000 ? lo : 0x10000, hi, to);
 }
 
-/* Call put for each longest range inside lo..hi where `has` is true. Above
- * 0x7F it must be the same everywhere. */
+/* Call put for each maximal range inside lo..hi where `has` is true. Above
+ * 0x7F, `has` must give the same result everywhere. */
 static void put_where(struct spell *s, uint32_t from, uint32_t lo, uint32_t hi,
                       uint32_t to, bool (*has)(const struct spell *, uint32_t),
                       void (*put)(struct spell *, uint32_t, uint32_t, uint32_t,

@@ -11,9 +11,9 @@ struct grammar;
 struct points;
 
 /* Which characters may be escaped. In both modes control characters, '"' and
- * '\' must be, and '/' and all that is not ASCII may be: as a short escape, or
- * as \uXXXX with hexadecimal digits of either case. A character above U+FFFF is
- * a pair of escaped surrogates. */
+ * '\' must be escaped, and '/' and characters outside of ASCII may be. An
+ * escape is a short one or \uXXXX with hexadecimal digits of either case. For a
+ * character above U+FFFF it is a pair of escaped surrogates. */
 enum text_escapes {
     TEXT_ESCAPE_SOME, /* other ASCII is written plainly */
     TEXT_ESCAPE_ALL   /* any character may be escaped */
@@ -24,7 +24,7 @@ enum text_escapes {
 uint32_t text_string(struct grammar *g, const struct points *p,
                      enum text_escapes escapes);
 
-/* The same without quotes. */
+/* Return the node of these strings without their quotes. */
 uint32_t text_body(struct grammar *g, const struct points *p,
                    enum text_escapes escapes);
 

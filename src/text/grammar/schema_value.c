@@ -187,7 +187,8 @@ static int admits_object(struct schema *s, struct schema_node *node,
     return 1;
 }
 
-/* The keywords that are not about other schemas for the same value. */
+/* Check the keywords of a node that do not name other schemas for the same
+ * value. */
 static int admits_itself(struct schema *s, struct schema_node *node,
                          const struct json_value *v, int depth)
 {
@@ -267,7 +268,8 @@ int schema_admits(struct schema *s, struct schema_node *node,
 
 /* ---- writing ------------------------------------------------------------- */
 
-/* The nodes of a value's text, one after the other, and bytes that follow. */
+/* The nodes of a value's text, one after the other, and the bytes that follow
+ * them. */
 struct pieces {
     struct schema *s;
     struct buf bytes;

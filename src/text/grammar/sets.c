@@ -1,4 +1,4 @@
-/* Sets of places that are shared by content. */
+/* Sets of places without duplicates: equal sets have one number. */
 #include <stdlib.h>
 #include <string.h>
 
