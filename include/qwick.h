@@ -814,9 +814,9 @@ static inline struct qwick_constraint_options qwick_constraint_defaults(void)
 /* Compile a constraint. QWICK_ERR_USAGE, with the position in the text, if the
  * text is not valid, uses syntax that is not supported, is too large, admits no
  * text at all, or if no token can begin such a text. Time and memory are
- * bounded whatever the text is. The constraint belongs to the engine, and many
- * answers may use it, also at the same time in a batch. Free it before the
- * engine, and after the answers. qwick_constraint_free accepts NULL. */
+ * bounded for every text. The constraint belongs to the engine, and many
+ * answers may use it, also at the same time in a batch. Free it after the
+ * answers and before the engine. qwick_constraint_free accepts NULL. */
 QWICK_API int qwick_constraint_create(struct qwick_constraint **out,
                                       struct qwick_engine *eng,
                                       const struct qwick_constraint_options *o,
@@ -845,7 +845,7 @@ struct qwick_generate_options {
     size_t logprobs;   /* candidates in each event; 0: off */
     size_t lookup;     /* maximum number of guesses per pass, up to
                           QWICK_LOOKUP_MAX; 0: off; has no effect in batches.
-                          Tokens that a constraint leaves no choice about are
+                          Where a constraint admits only one token, it is
                           guessed in any case */
     qwick_token_fn on_token;
     void *on_token_ctx;
@@ -944,11 +944,11 @@ QWICK_API void qwick_sampler_free(struct qwick_sampler *s);
 QWICK_API void qwick_sampler_bias(struct qwick_sampler *s, qwick_bias_fn fn,
                                   void *ctx);
 
-/* Begin a text under a constraint, after which only its tokens are drawn, and a
- * stop id exactly when the text is complete. qwick_sampler_accept then fails
- * with QWICK_ERR_RUNTIME, with nothing changed, for a token that does not fit,
- * and for all tokens after a stop id. c is borrowed until the sampler is freed
- * or gets another one. NULL: no constraint. */
+/* Begin a text under a constraint. Later draws give only tokens that it admits,
+ * and a stop id exactly when the text is complete. qwick_sampler_accept then
+ * fails with QWICK_ERR_RUNTIME for a token that does not fit and for all tokens
+ * after a stop id, and changes nothing. c is borrowed until the sampler is
+ * freed or gets another constraint. NULL: no constraint. */
 QWICK_API int qwick_sampler_constrain(struct qwick_sampler *s,
                                       struct qwick_constraint *c,
                                       struct qwick_err *e);

@@ -5,7 +5,7 @@
 
 #include "base/err.h"
 
-/* Constraints without users that stay. */
+/* The most constraints without users that are kept. */
 enum { MAX_UNUSED = 8 };
 
 static struct constraint_ref *find(const struct constraint_cache *c,
@@ -26,8 +26,8 @@ static void ref_free(struct constraint_ref *r)
     free(r);
 }
 
-/* Drop the constraint without users that was not used for the longest time, if
- * there are too many of them. */
+/* If there are too many constraints without users, drop the one whose last use
+ * is the longest ago. */
 static void drop_oldest(struct constraint_cache *c)
 {
     struct constraint_ref **oldest = NULL;

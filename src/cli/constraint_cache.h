@@ -26,8 +26,8 @@ struct constraint_cache {
     uint64_t n_uses;
 };
 
-/* Get the constraint of these options: one that the cache has, or a new one.
- * Returns 0, or -1 with *e set. Each reference must be given back. */
+/* Get the constraint of these options, from the cache or compiled. Returns 0,
+ * or -1 with *e set. Give each reference back with constraint_cache_put. */
 int constraint_cache_get(struct constraint_cache *c, struct qwick_engine *eng,
                          const struct qwick_constraint_options *o,
                          struct constraint_ref **out, struct qwick_err *e);
@@ -36,7 +36,7 @@ int constraint_cache_get(struct constraint_cache *c, struct qwick_engine *eng,
  * the next record may have the same one. */
 void constraint_cache_put(struct constraint_ref *r);
 
-/* Free all constraints. No answer may use them any more. */
+/* Free all constraints. No answer may use them afterwards. */
 void constraint_cache_free(struct constraint_cache *c);
 
 /* Add a constraint to the key of an answer. */

@@ -51,8 +51,8 @@ int constraint_check(const struct opt_parsed *p,
 /* Return whether an option sets a constraint. */
 bool constraint_given(const struct opt_parsed *p);
 
-/* Read the constraint of the options into *o, with the file that holds it. data
- * keeps the text and must be freed with free(); NULL: there is none to free.
+/* Read the constraint of the options into *o, from its file if it is in one.
+ * *data owns the text of a file and must be freed with free(); it may be NULL.
  * Call it only if constraint_given. Returns 0, or an exit status after printing
  * a message. */
 int constraint_read(struct qwick_constraint_options *o, char **data,
@@ -65,8 +65,8 @@ int constraint_open(struct qwick_constraint **out, struct qwick_engine *eng,
                     const struct opt_parsed *p,
                     const struct constraint_args *a);
 
-/* Whether an answer that ended for this reason may fall short of a
- * constraint. */
+/* Whether an answer that ended for this reason may be shorter than the
+ * constraint demands. */
 bool constraint_is_cut(enum qwick_finish why);
 
 #endif

@@ -1,7 +1,7 @@
 /* Tokens as a trie over classes of bytes. Where a grammar admits nearly any
- * text, it tells only few kinds of bytes apart (a quote, a backslash, another
- * character), and most tokens look alike to it: a walk over their kinds is much
- * shorter than one over their bytes. */
+ * text, it distinguishes only few classes of bytes (a quote, a backslash, any
+ * other character). Most tokens are then equal as sequences of classes, so a
+ * walk over classes is much shorter than a walk over bytes. */
 #ifndef ENGINE_CLASS_TRIE_H
 #define ENGINE_CLASS_TRIE_H
 
@@ -13,13 +13,13 @@
 struct token_trie;
 
 /* A node: all nodes of the token trie whose paths have these classes. Arrays
- * are in the order of a depth-first walk; a node's part ends where that of the
- * next node begins. */
+ * are in the order of a depth-first walk, and the part of a node ends where the
+ * part of the next node begins. */
 struct class_node {
     uint32_t skip;  /* the first node after this node's subtree */
     uint32_t ids;   /* where its tokens begin in ids */
     uint32_t nodes; /* where its nodes of the token trie begin in nodes */
-    uint32_t bits;  /* its tokens as words of bits, plus 1; 0: only in ids */
+    uint32_t bits;  /* 1 + its entry in bits; 0: its tokens are only in ids */
     uint16_t depth;
     uint8_t byte; /* one of its last bytes */
 };
@@ -36,7 +36,7 @@ struct class_trie {
     size_t n_bits, n_words;
 };
 
-/* The most classes that are worth a trie. */
+/* With more classes, a trie is not worth its time and memory. */
 #define CLASS_TRIE_MAX 64
 
 /* Return the number of classes. */

@@ -2,12 +2,12 @@
  * automaton over bytes (text/grammar) with the tokens of an engine. A matcher
  * is one text under the constraint.
  *
- * Masks. The tokens that a state admits are found by a walk over the trie of
- * all tokens, which skips the subtrees below bytes that the state does not
- * admit. A state is taken apart into groups (automaton.h). What a group admits
- * inside its rule is the same wherever the rule is used, so it is kept. Only
- * the tokens that leave the rule are looked up anew: the walk begins at the
- * nodes of the trie where the rule can end. */
+ * Masks. A walk over the trie of all tokens finds the tokens that a state
+ * admits. It skips the subtrees below bytes that the state does not admit. A
+ * state consists of groups (automaton.h). The tokens that a group admits inside
+ * its rule do not depend on the place that refers to the rule, so they are
+ * kept. Only tokens that leave the rule are looked up again: that walk begins
+ * at the nodes of the trie where the rule can end. */
 #ifndef ENGINE_CONSTRAINT_H
 #define ENGINE_CONSTRAINT_H
 
@@ -22,7 +22,7 @@ struct matcher;
 struct qwick_constraint;
 struct token_trie;
 
-/* Limit of the bytes that a constraint keeps for masks. */
+/* The most bytes that a constraint keeps for masks. */
 #define CONSTRAINT_MASK_BYTES (16u << 20)
 
 /* Make a constraint from a finished grammar, which is not needed afterwards.
@@ -38,25 +38,25 @@ void constraint_free(struct qwick_constraint *c);
  * automaton. */
 size_t constraint_bytes(const struct qwick_constraint *c);
 
-/* Drop states that no text needs as soon as they take n_bytes. For tests. */
+/* Drop states that no matcher needs as soon as they take n_bytes. For tests. */
 void constraint_limit(struct qwick_constraint *c, size_t n_bytes);
 
-/* Begin a text. */
+/* Begin a text under the constraint. */
 int matcher_create(struct matcher **out, struct qwick_constraint *c,
                    struct qwick_err *e);
 void matcher_free(struct matcher *m);
 
-/* The ids that may come next, as bits: id i is bit i % 64 of word i / 64. Stop
- * ids and control tokens are not among them. Borrowed, valid until the next
- * call on the matcher. Returns NULL with *e set if the automaton failed
- * (QWICK_ERR_RUNTIME or QWICK_ERR_MEMORY). *n_ids: number of bits that are set.
- * Equal texts always have equal masks. */
+/* Return the ids that may come next, as bits: id i is bit i % 64 of word i
+ * / 64. Stop ids and control tokens are not among them. Sets *n_ids to the
+ * number of set bits. The words are borrowed, valid until the next call on the
+ * matcher. Returns NULL with *e set if the automaton failed (QWICK_ERR_RUNTIME
+ * or QWICK_ERR_MEMORY). Equal texts always have equal masks. */
 const uint64_t *matcher_mask(struct matcher *m, size_t *n_ids,
                              struct qwick_err *e);
 size_t matcher_words(const struct matcher *m);
 
-/* Append the bytes of a token. QWICK_ERR_RUNTIME if they do not fit the
- * constraint. */
+/* Append the bytes of a token. QWICK_ERR_RUNTIME if the constraint does not
+ * admit them. */
 int matcher_accept(struct matcher *m, int32_t id, struct qwick_err *e);
 
 /* Whether the text is complete: it may end here. */
@@ -65,9 +65,9 @@ bool matcher_complete(const struct matcher *m);
 /* Whether the next byte of the text may be this one. */
 bool matcher_admits_byte(const struct matcher *m, unsigned char byte);
 
-/* Write to ids the tokens that must follow: as long as exactly one token may
- * come next and the text may not end, at most max of them. The text stays
- * as it is. */
+/* Write to ids the tokens that must follow, at most max: one token after the
+ * other, as long as only one may come next and the text may not end. Does not
+ * change the text. */
 int matcher_forced(struct matcher *m, int32_t *ids, size_t max, size_t *n,
                    struct qwick_err *e);
 

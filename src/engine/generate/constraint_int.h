@@ -1,4 +1,5 @@
-/* What the files of a constraint share. */
+/* The members of a constraint and a matcher, for constraint.c and
+ * constraint_mask.c. */
 #ifndef ENGINE_CONSTRAINT_INT_H
 #define ENGINE_CONSTRAINT_INT_H
 
@@ -7,7 +8,7 @@
 #include "engine/generate/token_trie.h"
 #include "text/grammar/automaton.h"
 
-/* What a state admits inside its rule. */
+/* The tokens that a state admits inside its rule. */
 struct local {
     uint32_t state;
     uint32_t n_ids;
@@ -47,12 +48,12 @@ struct matcher {
     bool has_mask; /* mask is that of state */
 };
 
-/* Set mask [n_words] to the tokens that a state admits. Keeps what later masks
- * can use, in at most CONSTRAINT_MASK_BYTES. Makes states. */
+/* Set mask [n_words] to the tokens that a state admits. Keeps results that
+ * later masks can use, in at most CONSTRAINT_MASK_BYTES. Makes states. */
 int constraint_mask(struct qwick_constraint *c, uint32_t state, uint64_t *mask,
                     struct qwick_err *e);
 
-/* Drop what is kept for masks. */
+/* Drop the results that are kept for masks. */
 void constraint_drop_masks(struct qwick_constraint *c);
 
 #endif

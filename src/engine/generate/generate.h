@@ -63,8 +63,8 @@ void generation_weigh(struct generation *g, const float *logits);
 int generation_emit(struct generation *g, int32_t id, size_t pos, bool *end,
                     struct qwick_err *e);
 
-/* Guess the next tokens: those that the constraint leaves no choice about.
- * Writes *n <= max ids. */
+/* Write to ids the next tokens, *n <= max, if the constraint admits only one
+ * token each time. */
 int generation_forced(struct generation *g, int32_t *ids, size_t max, size_t *n,
                       struct qwick_err *e);
 

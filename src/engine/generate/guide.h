@@ -1,5 +1,5 @@
-/* Keeps an answer within a constraint: which tokens may be drawn next. The
- * constraint begins after the think block, and a stop id may be drawn exactly
+/* Keeps an answer within a constraint: it says which tokens may be drawn next.
+ * The constraint begins after the think block. A stop id may be drawn exactly
  * when the text is complete. */
 #ifndef ENGINE_GUIDE_H
 #define ENGINE_GUIDE_H
@@ -15,8 +15,8 @@ struct qwick_constraint;
 struct qwick_engine;
 
 enum guide_phase {
-    GUIDE_MAY_THINK,   /* before the first token: if the model would open a
-                          think block, it does */
+    GUIDE_MAY_THINK,   /* before the first token: the model may open a think
+                          block; see guide_look */
     GUIDE_THINKING,    /* anything but a stop id */
     GUIDE_AFTER_THINK, /* a token of newlines may come before the text */
     GUIDE_TEXT
@@ -42,21 +42,21 @@ void guide_free(struct guide *g);
  * QWICK_ERR_RUNTIME if no token is allowed. */
 int guide_prepare(struct guide *g, struct qwick_err *e);
 
-/* Look at the logits f32 [vocab_size] of the first draw: if the token that
- * opens a think block is the likeliest of all, only it is allowed. A model that
- * does not think must not begin to, just because the constraint forbids what it
- * prefers. */
+/* Look at the logits f32 [vocab_size] of the first draw. If the token that
+ * opens a think block is the likeliest of all, only it is allowed. Otherwise it
+ * is not: a model that would not think must not begin to only because the
+ * constraint forbids the tokens that it prefers. */
 void guide_look(struct guide *g, const float *logits);
 
-/* Take notice of a token of the answer that is no stop id. */
+/* Add a token to the answer. It is not a stop id. */
 int guide_accept(struct guide *g, int32_t id, struct qwick_err *e);
 
 /* Whether the text may begin with a newline that belongs to it, although
  * newlines after a think block usually do not. */
 bool guide_keeps_newlines(const struct guide *g);
 
-/* Write to ids the next tokens of the answer, as far as only one can be drawn
- * each time, at most max of them. */
+/* Write to ids the next tokens of the answer, at most max, as long as only one
+ * token can be drawn each time. */
 int guide_forced(struct guide *g, int32_t *ids, size_t max, size_t *n,
                  struct qwick_err *e);
 

@@ -14,8 +14,8 @@ struct class_trie;
 /* A node: the bytes from the root to it begin some token. */
 struct trie_node {
     uint32_t skip;   /* the first node after this node's subtree */
-    uint32_t rank;   /* tokens before this node in the order of the walk; those
-                        of the node itself follow */
+    uint32_t rank;   /* tokens before this node in the order of the walk; the
+                        tokens of the node follow */
     uint16_t depth;  /* bytes from the root, at least 1 */
     uint8_t byte;    /* the last of them */
     uint8_t n_equal; /* tokens with exactly these bytes; a tokenizer may have
