@@ -174,7 +174,7 @@ void grammar_free(struct grammar *g)
 uint32_t grammar_bytes(struct grammar *g, const void *p, size_t n)
 {
     if (n > GRAMMAR_MAX_BYTES)
-        return grammar_fail(g, "has a literal of %zu bytes, at most %u", n,
+        return grammar_fail(g, "has a literal of %zu bytes, the limit is %u", n,
                             GRAMMAR_MAX_BYTES);
     return n ? grammar_node(g, NODE_BYTES, p, n, 0) : GRAMMAR_EMPTY;
 }
@@ -239,11 +239,11 @@ uint32_t grammar_class(struct grammar *g, const struct grammar_range *ranges,
     if (g->err.code)
         return GRAMMAR_NOTHING;
     if (n > MAX_DATA / 32)
-        return grammar_fail(g, "has a class of %zu ranges, at most %d", n,
+        return grammar_fail(g, "has a class of %zu ranges, the limit is %d", n,
                             MAX_DATA / 32);
     for (size_t i = 0; i < n; i++)
         if (ranges[i].lo > ranges[i].hi || ranges[i].hi > MAX_CODE_POINT)
-            return grammar_fail(g, "has a class with the range %X to %X",
+            return grammar_fail(g, "has a class with the bad range %X to %X",
                                 ranges[i].lo, ranges[i].hi);
     struct grammar_range *out = malloc((2 * n + 4) * sizeof *out);
     if (!out)
@@ -369,7 +369,7 @@ uint32_t grammar_repeat(struct grammar *g, uint32_t node, uint32_t min,
         return GRAMMAR_NOTHING;
     if (min > GRAMMAR_MAX_REPEAT ||
         (max > GRAMMAR_MAX_REPEAT && max != GRAMMAR_UNBOUNDED))
-        return grammar_fail(g, "repeats a part %u times, at most %d",
+        return grammar_fail(g, "repeats a part %u times, the limit is %d",
                             min > GRAMMAR_MAX_REPEAT ? min : max,
                             GRAMMAR_MAX_REPEAT);
     if (node == GRAMMAR_NOTHING)

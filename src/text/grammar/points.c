@@ -30,7 +30,7 @@ uint32_t points_draft_state(struct points_draft *d, bool accept,
 {
     if (d->n_states >= POINTS_MAX_STATES) {
         err_set(at->e, QWICK_ERR_USAGE,
-                "needs more than %u states of an automaton", POINTS_MAX_STATES);
+                "needs an automaton of more than %u states", POINTS_MAX_STATES);
         return NONE;
     }
     if (ARRAY_RESERVE(d->accept, d->cap_states, d->n_states + 1, at->e))
@@ -44,7 +44,7 @@ int points_draft_edge(struct points_draft *d, uint32_t from, uint32_t lo,
 {
     if (d->n_edges >= POINTS_MAX_EDGES)
         return err_set(at->e, QWICK_ERR_USAGE,
-                       "needs more than %u edges of an automaton",
+                       "needs an automaton of more than %u edges",
                        POINTS_MAX_EDGES);
     if (ARRAY_RESERVE(d->edges, d->cap_edges, d->n_edges + 1, at->e))
         return -1;

@@ -103,8 +103,9 @@ int schema_compile(struct grammar *g, const char *text, size_t n,
                 "a schema of %zu bytes is larger than the limit %u", n,
                 SCHEMA_MAX_BYTES);
     else if (s.indent < 0 || s.indent > SCHEMA_MAX_INDENT)
-        err_set(&err, QWICK_ERR_USAGE, "an indent of %d spaces, at most %d",
-                s.indent, SCHEMA_MAX_INDENT);
+        err_set(&err, QWICK_ERR_USAGE,
+                "an indent of %d spaces is outside 0 to %d", s.indent,
+                SCHEMA_MAX_INDENT);
     else
         rc = json_parse(&doc, "the schema", text, n, QWICK_ERR_USAGE, &err);
     if (rc == 0) {

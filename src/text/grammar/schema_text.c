@@ -48,7 +48,7 @@ static void put_edge(struct spell *s, uint32_t from, uint32_t lo, uint32_t hi,
     if (s->failed)
         return;
     if (s->n_edges >= MAX_SPELL_EDGES) {
-        grammar_fail(s->g, "a string needs more than %d edges of an automaton",
+        grammar_fail(s->g, "a string needs an automaton of more than %d edges",
                      MAX_SPELL_EDGES);
         s->failed = true;
         return;
@@ -296,7 +296,7 @@ static uint32_t spell_finish(struct spell *s)
         if (s->err.code)
             grammar_fail(s->g, "%s", s->err.msg);
         else
-            grammar_fail(s->g, "a string needs too large an automaton");
+            grammar_fail(s->g, "a string needs an automaton that is too large");
     } else {
         qsort(s->edges, s->n_edges, sizeof *s->edges, compare_edges);
         node = grammar_node(s->g, NODE_DFA, s->edges,
