@@ -171,8 +171,8 @@ struct bpe {
     struct alphabet alphabet;
     uint32_t byte_id[256]; /* ids of the tokens that are single bytes */
 
-    /* with byte_fallback: the tokens as which characters start; unless there
-     * are scores */
+    /* with byte_fallback and without scores: the tokens of single
+     * characters */
     bool byte_fallback;
     uint32_t ascii_id[128]; /* of ASCII; a blank has the id of U+2581 */
     struct bpe_char *chars; /* [n_chars] of other characters, ascending */
@@ -188,8 +188,8 @@ struct bpe {
     struct hashmap words; /* from bytes to id, of tokens of the vocabulary; only
                              with ignore_merges or scores */
 
-    /* With scores (bpe_pieces.c): the token of the lowest order merges first.
-     * Then there are no merges. */
+    /* With scores (bpe_pieces.c), and then n_merges is 0: the token of the
+     * lowest order merges first. */
     uint32_t *order;   /* [size]; 0: text that is recognised as a whole */
     size_t longest;    /* bytes of the longest token in words */
     bool space_prefix; /* a blank goes before a text, and after added tokens */

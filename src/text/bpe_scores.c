@@ -2,13 +2,14 @@
  * have in place of merges.
  *
  * SentencePiece merges two neighbours whenever their characters together are a
- * token: the two of the highest score first, of equal scores the leftmost. So
- * scores do what the merges of tokenizer.json do if
+ * token. The pair whose token has the highest score goes first; of equal
+ * scores, the leftmost pair. So scores give the results of the merges of
+ * tokenizer.json if
  *   - each way to split a token into two tokens is a merge, and
  *   - all merges that make one token follow one another.
- * transformers writes such merges when it converts a SentencePiece model. It
- * may interleave those of runs, "aa", "aaa" and so on, if the model gives them
- * one score.
+ * transformers writes such merges when it converts a SentencePiece model. Runs
+ * such as "aa" and "aaa" may have one score in the model; then transformers may
+ * interleave their merges.
  *
  * Only pieces count here: tokens that are made by merging, and characters. A
  * text is searched for all other tokens before anything merges. */
@@ -108,7 +109,7 @@ static int index_pieces(struct scorer *s)
     return 0;
 }
 
-/* The piece p[0..n), which is in s->text; BPE_NO_ID: none. */
+/* Return the piece p[0..n), or BPE_NO_ID. p[0..n) is in s->text. */
 static uint32_t find(const struct scorer *s, const char *p, size_t n)
 {
     uint64_t h = bpe_hash(s->b->seed, p, n);
@@ -129,8 +130,9 @@ static size_t first_char(const char *p, size_t n)
     return len ? len : 1;
 }
 
-/* Each split of the piece into two pieces must be a merge. Its characters must
- * be pieces: others become bytes here, and merge in SentencePiece. */
+/* Check that each split of the piece into two pieces is a merge, and that its
+ * characters are pieces: bpe.c turns other characters into bytes, but
+ * SentencePiece merges them. */
 static int check_splits(const struct scorer *s, uint32_t id)
 {
     size_t n, len;
@@ -193,9 +195,9 @@ static bool is_run(const struct scorer *s, uint32_t id)
     return true;
 }
 
-/* Give the tokens that merges [begin, end) of ranks make one score. If there
- * are several, they must be runs that grow from the left, as equal scores make
- * them grow: a merge with a longer left part goes first. */
+/* Give one score to the tokens that merges [begin, end) of ranks make. Several
+ * tokens must be runs that grow from the left, because equal scores make them
+ * grow so: a merge with a longer left part goes first. */
 static int score_merges(struct scorer *s, size_t begin, size_t end,
                         size_t n_tokens, float score)
 {
@@ -214,7 +216,7 @@ static int score_merges(struct scorer *s, size_t begin, size_t end,
     return 0;
 }
 
-/* Scores fall from 0 with the ranks. */
+/* Give scores that fall from 0 in the order of the ranks. */
 static int score_all(struct scorer *s)
 {
     float score = 0;
@@ -230,7 +232,7 @@ static int score_all(struct scorer *s)
             return -1;
         score -= 1;
     }
-    /* what nothing makes */
+    /* pieces that no merge makes */
     for (uint32_t id = 0; id < s->b->size; id++)
         if (s->piece[id] && s->last[id] == 0) {
             s->score[id] = score;

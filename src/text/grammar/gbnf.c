@@ -54,7 +54,7 @@ static bool skip(struct parser *x, char c)
     return true;
 }
 
-/* Skip blanks and comments; with `lines`, line ends, too. */
+/* Skip blanks and comments; with `lines`, also line ends. */
 static void skip_space(struct parser *x, bool lines)
 {
     while (x->p < x->end) {

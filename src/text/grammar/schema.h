@@ -1,7 +1,7 @@
 /* JSON schemas (2020-12) as grammars: the texts of the grammar are JSON
  * documents that the schema admits.
  *
- * docs/structured-output.md lists the keywords, and those that are refused. */
+ * docs/structured-output.md lists the keywords, and the refused ones. */
 #ifndef TEXT_SCHEMA_H
 #define TEXT_SCHEMA_H
 

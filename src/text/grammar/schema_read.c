@@ -505,8 +505,8 @@ struct schema_node *schema_node_of(struct schema *s,
 
 /* ---- loops --------------------------------------------------------------- */
 
-/* Return the i-th schema that the value of a node must satisfy, too, or may
- * satisfy, too. Returns NULL after the last one. */
+/* Return the i-th other schema that the value of a node must satisfy, or may
+ * satisfy. Returns NULL after the last one. */
 static struct schema_node *same_value(const struct schema_node *node, size_t i)
 {
     const struct node_list *lists[] = {&node->all, &node->any, &node->one};
