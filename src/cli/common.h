@@ -125,7 +125,7 @@ struct common_args {
      .help = "print the version", .offset = COMMON(version)}
 /* clang-format on */
 
-/* Exit statuses in addition to those of enum qwick_err_code. */
+/* Exit statuses that enum qwick_err_code does not have. */
 enum {
     EXIT_INCOMPLETE = 6, /* --require-answer and the answer is cut or empty; a
                             constraint and the answer is cut */
@@ -150,7 +150,8 @@ void common_hint_demo(const struct common_args *c);
 void common_hint_file(const char *text);
 
 /* Check the arguments of a verb that reads one text from its argument, from the
- * files of -f, or from standard input. what names this text ("text", "chat").
+ * files of -f, or from standard input. `what` is the name of this text ("text",
+ * "chat").
  * An argument that names a file is refused, because earlier versions read the
  * file. An argument "-" means standard input and is removed from *p. Returns -1
  * to go on, or exit status 2 after printing a message. */

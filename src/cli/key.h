@@ -12,7 +12,7 @@ struct key {
     unsigned __int128 h;
 };
 
-/* Start a key. what names the kind of result. */
+/* Start a key. `what` is the kind of result. */
 struct key key_start(const char *what);
 void key_add(struct key *k, const void *p, size_t n);
 

@@ -89,8 +89,8 @@ static int check_windows(const struct quantize_source *s, struct qwick_err *e)
     return 0;
 }
 
-/* Find the period of the layers that attend without a state: each period-th
- * does. 0: there is no period. */
+/* Return the period n if each n-th layer, and no other one, attends without a
+ * state. Returns 0 if the layers have no period. */
 static size_t full_interval(const struct config *c)
 {
     size_t period = 1;
@@ -164,8 +164,8 @@ static void put_sizes(const struct writer *w, const struct config *c)
         put_size(w, ".expert_shared_feed_forward_length", l->shared_ff);
 }
 
-/* The period of the layers without a window, as config_gguf.c has it; 0: each
- * layer has a window. Returns false if there is no period. */
+/* Find the period of the layers without a window, as config_gguf.c has it; 0 if
+ * each layer has a window. Returns false if the layers have no period. */
 static bool find_period(const struct config *c, size_t *period)
 {
     bool any = false;

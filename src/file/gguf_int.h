@@ -23,7 +23,7 @@ struct gguf_meta {
     struct name_table keys; /* index i is values[i] */
 };
 
-/* Take the next n bytes. what names their part of the file for the message.
+/* Take the next n bytes. `what` is their part of the file, for the message.
  * NULL with *e set if the file ends before. */
 const unsigned char *gguf_take(struct gguf_reader *r, size_t n,
                                const char *what);

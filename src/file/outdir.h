@@ -8,8 +8,9 @@
  * steps: the old directory becomes PATH.old-MARK, and for a moment PATH does
  * not exist.
  *
- * A killed process leaves only such temporary directories. The next process
- * that opens the same PATH removes those that dead processes of this host left.
+ * A killed process leaves only these temporary directories. The next process
+ * that opens the same PATH removes the directories of dead processes of this
+ * host.
  * If it finds the old directory but nothing at PATH, it puts the old one
  * back. */
 #ifndef FILE_OUTDIR_H

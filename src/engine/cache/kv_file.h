@@ -5,7 +5,8 @@
  *     i32 tokens  [n_tokens]
  *     u64 marks   [n_states]      numbers of the pages that carry a snapshot
  *     u64 hashes  [n_pages + n_states + (live_bytes ? 1 : 0)]
- *                                 of what follows the zeros, seeded by numbers
+ *                                 of each part after the zeros, seeded by its
+ *                                 number
  *     f32 logits  [n_logits]
  *     zeros up to a multiple of KV_FILE_ALIGN
  *     pages       [n_pages][page_bytes]

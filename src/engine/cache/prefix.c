@@ -257,9 +257,9 @@ size_t prefix_match(struct prefix *p, const int32_t *tokens, size_t n,
     return used;
 }
 
-/* How many of the first n positions of kv the trie should have: with recurrent
- * layers up to the last snapshot. No more pages than fit the budget; if that
- * leaves none, *lacks is what the first ones take, else 0. */
+/* Return how many of the first n positions of kv to insert: no more pages than
+ * fit the budget, and with recurrent layers none after the last snapshot. If no
+ * page fits, sets *lacks to the bytes of the first ones, else to 0. */
 static size_t worth_inserting(const struct prefix *p, const struct kv_cache *kv,
                               size_t n, size_t *lacks)
 {

@@ -12,8 +12,8 @@
  * same tokens share pages: the entry of the second prompt starts at the page
  * where it differs from the first prompt. The search compares tokens and does
  * not rely on the hash. With recurrent layers, an entry ends with a page that
- * carries a snapshot of their state, and a search finds the pages up to the
- * last such page that matches.
+ * carries a snapshot of their state. A search then finds the pages up to the
+ * last page that matches and has a snapshot.
  *
  * Entries never change. A file gets its name when it is complete, and a process
  * that has it open can still read it after it was removed. So any number of
@@ -48,9 +48,9 @@ void prefix_disk_close(struct prefix_disk *d);
  * they cover: full pages, and the part of the last page that matches (with
  * recurrent layers, only full pages, of which the last one carries a snapshot);
  * 0 if nothing was found. A damaged entry is removed. The search ends at an
- * entry that is damaged or cannot be read, and the first such entry that this
- * struct meets sets *bad. The search also ends when *interrupt (NULL: never) is
- * nonzero. */
+ * entry that is damaged or cannot be read. The first of these entries sets
+ * *bad, once for each struct. The search also ends when *interrupt (NULL:
+ * never) is nonzero. */
 size_t prefix_disk_find(struct prefix_disk *d, const int32_t *tokens, size_t n,
                         size_t first, struct kv_page **pages, size_t *n_pages,
                         const volatile int *interrupt, struct qwick_err *bad);

@@ -1,7 +1,7 @@
 /* The scheduler's task that computes the last hidden states of many sequences;
  * embed.c and rerank.c share it. states.c implements it. A session serves
- * several sequences in turn: the next sequence does not evaluate tokens that it
- * shares with the beginning of what the session holds. */
+ * several sequences in turn: the next sequence does not evaluate the tokens
+ * that it shares with the beginning of the session. */
 #ifndef ENGINE_EMBED_H
 #define ENGINE_EMBED_H
 
