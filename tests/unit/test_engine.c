@@ -128,7 +128,7 @@ static void check_exact_chunks(struct setup whole, const int32_t *ids, size_t n)
     free(want);
 }
 
-/* The same in default mode, within a bound. */
+/* In default mode, chunks give equal logits within a bound. */
 static void check_default_chunks(struct setup whole, const int32_t *ids,
                                  size_t n, double bound)
 {

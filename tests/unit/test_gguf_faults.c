@@ -251,7 +251,7 @@ static void try_tensor(const struct tensor *t)
     try_field("offset of a tensor", at + 4, 8, true);
 }
 
-/* Layers are alike: one of each kind. */
+/* Layers of one kind have equal checks: try one layer of each kind. */
 static bool is_tried(const struct tensor *t)
 {
     return strncmp(t->name, "blk.", 4) != 0 || t->name[4] == '0' ||
@@ -522,7 +522,7 @@ static void bad_vocabularies(void **state)
     refuses("more tokens than types", types);
 }
 
-/* SentencePiece's scores, in a file whose tokens are those of bytes. */
+/* SentencePiece's scores, in a file whose tokens are single bytes. */
 static void bad_scores(void **state)
 {
     static const char tokens[] = "tokenizer.ggml.tokens",

@@ -399,8 +399,8 @@ static void write_tiny(const struct tiny *t, struct buf *out)
     }
 }
 
-/* Whether parts from p on of an alternative match text[i..j). yes: what the
- * rules are known to match. */
+/* Whether parts from p on of an alternative match text[i..j). yes: the parts of
+ * the text that the rules are known to match. */
 static bool parts_match(const struct tiny *t, const char *text,
                         bool yes[RULES][TEXT + 1][TEXT + 1], int r, int a,
                         int p, int i, int j)
@@ -546,7 +546,7 @@ static void test_depth_and_tidy(void **state)
     assert_true(automaton_accepts(a, held[0]));
     assert_true(automaton_accepts(a, automaton_advance(a, held[1], ']')));
     assert_true(automaton_accepts(a, automaton_start(a)));
-    /* nothing is held any more: little is left */
+    /* no state is held: little memory is left */
     held[0] = automaton_start(a);
     assert_int_equal(automaton_tidy(a, held, 1, NULL), 0);
     assert_true(automaton_bytes_used(a) < 100000);
@@ -601,7 +601,7 @@ static void test_ambiguity(void **state)
 
 /* ---- groups ---- */
 
-/* What a state admits is what its groups admit. */
+/* A state admits a byte if one of its groups admits it. */
 static void test_groups(void **state)
 {
     struct automaton *a = brackets();
@@ -653,7 +653,7 @@ static void test_refused(void **state)
                                 grammar_bytes(g, "y", 1)));
     assert_unfinished(g, a, "rule \"a\" begins with itself");
 
-    /* behind a rule that may be empty */
+    /* after a rule that may be empty */
     g = new_grammar();
     a = grammar_rule(g, "a", 1);
     b = grammar_rule(g, "b", 1);
@@ -731,7 +731,7 @@ static void test_long_chains(void **state)
     }
 }
 
-/* Whatever comes in ends with an error, or works, within seconds. */
+/* Each input ends with an error, or works, within seconds. */
 static void test_hostile_regex(void **state)
 {
     struct buf re = {0};

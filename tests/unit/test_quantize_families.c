@@ -1,5 +1,5 @@
-/* Writing GGUF files of Gemma 3 and Qwen3.5: bytes against the files that
- * llama.cpp's converter lays out, logits against the goldens, and what must be
+/* Writing GGUF files of Gemma 3 and Qwen3.5: bytes against the layout of
+ * llama.cpp's converter, logits against the goldens, and models that must be
  * refused. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -197,8 +197,7 @@ static void write_widened(const char *path)
     gguf_close(g);
 }
 
-/* What --exact computes from the blocks are the logits of the dequantized
- * weights. */
+/* With --exact, the blocks give the logits of the dequantized weights. */
 static void quantized_as_dequantized(void **state)
 {
     static const char *const types[] = {"Q8_0", "Q4_0", "Q4_K_M", "Q6_K"};
@@ -239,7 +238,8 @@ static void rounded_where_they_belong(void **state)
             for (size_t k = 0; k < n && t->dtype == DT_Q8_0; k++) {
                 for (size_t j = k; j < k + 32 && k % 32 == 0; j++)
                     most = j == k || fabsf(y[j]) > most ? fabsf(y[j]) : most;
-                /* half a step and what F16 takes of 127 steps, 2^-11 */
+                /* half a step, and the rounding of the step to F16: 127 steps
+                 * times 2^-11 */
                 assert_true(fabsf(x[k] - y[k]) <=
                             most / 127 * (0.5f + 127 * 0x1p-11f));
                 n_blocks += k % 32 == 0;
@@ -330,8 +330,8 @@ static void put_layers(const char *kinds)
     free(text);
 }
 
-/* Whatever layers have a window, the file says so: without a word, as a number
- * or as flags. */
+/* The file says which layers have a window: by the family's default, by a
+ * number or by flags. */
 static void windows_of_any_layers(void **state)
 {
     static const char key[] = "gemma3.attention.sliding_window_pattern";
@@ -364,8 +364,8 @@ static void windows_of_any_layers(void **state)
     golden_close(&g);
 }
 
-/* Readers assume a score scale; q_norm makes up for another one, and is not
- * touched where the assumption holds. */
+/* Readers assume a score scale. q_norm makes up for another one, and stays
+ * unchanged if the model has the assumed one. */
 static void another_score_scale(void **state)
 {
     size_t n;
