@@ -1460,6 +1460,78 @@ QWICK_API int qwick_models_list(struct qwick_model **out, size_t *n, bool *cut,
                                 struct qwick_err *e);
 QWICK_API void qwick_models_free(struct qwick_model *v, size_t n);
 
+/* ---- self-test ------------------------------------------------------- */
+
+enum qwick_check_result {
+    QWICK_CHECK_PASS,
+    QWICK_CHECK_FAIL,
+    QWICK_CHECK_SKIP, /* there is nothing to compare */
+    QWICK_CHECK_CUT   /* time or memory ran out */
+};
+
+/* One check of a self-test. Strings are borrowed until the callback returns;
+ * detail may hold control bytes that came from names of files. */
+struct qwick_check {
+    const char *name;   /* such as "avx2, default" */
+    const char *detail; /* the measured value and its bound, or the reason */
+    enum qwick_check_result result;
+    double ms;
+};
+
+struct qwick_selftest_options {
+    size_t size;
+    double time_ms; /* cut the checks that have not ended after this time;
+                       default 60000, 0: no limit */
+    /* called when a check begins; NULL: not called */
+    void (*begin)(void *ctx, const char *name);
+    /* called with its result; if it returns nonzero, the test stops; NULL: not
+       called */
+    int (*done)(void *ctx, const struct qwick_check *c);
+    void *ctx;
+    const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
+};
+QWICK_API void qwick_selftest_options_init(struct qwick_selftest_options *o,
+                                           size_t size);
+static inline struct qwick_selftest_options qwick_selftest_defaults(void)
+{
+    struct qwick_selftest_options o;
+    qwick_selftest_options_init(&o, sizeof o);
+    return o;
+}
+
+/* Numbers of checks with each result. */
+struct qwick_selftest_report {
+    size_t n_pass, n_fail, n_skip, n_cut;
+    size_t n_tokens; /* of the text that the checks evaluate */
+};
+
+/* Check on this machine that an engine's model computes the same in all ways:
+ *
+ *   files          files equal the checksums that the Hugging Face cache or
+ *                  Ollama has recorded
+ *   tokenizer      texts turn into ids and back into the same bytes
+ *   cached         logits after reused tokens equal recomputed ones
+ *   threads        logits of one thread equal those of all threads
+ *   batch          logits of a joint step equal those of single sequences
+ *   LEVEL, exact   logits of each kernel level that this CPU has, in exact mode
+ *   LEVEL, default the same in default mode
+ *
+ * cached, threads and batch use exact mode and the engine's kernel level, and
+ * compare bit by bit. The reference of the levels is the lowest level in exact
+ * mode that is not cut. Errors are relative to the norm of the logits;
+ * docs/accuracy.md has their bounds. files gets a quarter of the time, and each
+ * level half of the time that is left.
+ * The checks open further engines on the engine's checkpoint, one or two at a
+ * time, so the rules of qwick_engine_open for threads apply. The engines share
+ * the mapped weights. Each has a KV cache and activations of its own.
+ * A check that fails is not an error of this function. Returns 0, or -1 with
+ * *e: QWICK_ERR_INTERRUPTED, QWICK_ERR_MEMORY, or QWICK_ERR_USAGE for an engine
+ * without weights. */
+QWICK_API int qwick_selftest(struct qwick_engine *eng,
+                             const struct qwick_selftest_options *o,
+                             struct qwick_selftest_report *r,
+                             struct qwick_err *e);
+
 /* ---- limits of this machine ------------------------------------------ */
 
 /* Measure the read bandwidth of all the engine's threads and write it to *rate,

@@ -16,6 +16,10 @@ int os_default_threads(void);
 /* Return the number of logical CPUs in the affinity mask, at least 1. */
 int os_cpus(void);
 
+/* Write the name of the first CPU to out[size], size > 0, for people: "Intel(R)
+ * Xeon(R) …". Returns false, and writes an empty string, if it is unknown. */
+bool os_cpu_name(char *out, size_t size);
+
 /* Return the bytes that can still be allocated without swapping: MemAvailable
  * of /proc/meminfo, at most the rest of the cgroup's limit. 0 if unknown. */
 size_t os_available_memory(void);

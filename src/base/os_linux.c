@@ -209,6 +209,27 @@ int os_default_threads(void)
     return n > 0 ? n : 1;
 }
 
+/* /proc/cpuinfo has "model name : NAME" on x86; on other CPUs there may be no
+ * name. */
+bool os_cpu_name(char *out, size_t size)
+{
+    static const char key[] = "model name";
+    char line[512];
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    out[0] = '\0';
+    while (f && !out[0] && fgets(line, sizeof line, f)) {
+        char *value = strchr(line, ':');
+        if (strncmp(line, key, sizeof key - 1) != 0 || !value)
+            continue;
+        value += 1 + strspn(value + 1, " \t");
+        value[strcspn(value, "\n")] = '\0';
+        snprintf(out, size, "%s", value);
+    }
+    if (f)
+        fclose(f);
+    return out[0] != '\0';
+}
+
 /* Bytes of cached file pages in a group. The kernel reclaims them before memory
  * is short; MemAvailable counts them as available, too, and a mapped model
  * consists mostly of them. */

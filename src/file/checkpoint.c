@@ -210,6 +210,11 @@ const char *checkpoint_dir(const struct checkpoint *ck)
     return ck->dir;
 }
 
+bool checkpoint_is_builtin(const struct checkpoint *ck)
+{
+    return ck->builtin;
+}
+
 const struct gguf *checkpoint_gguf(const struct checkpoint *ck)
 {
     return ck->gguf;

@@ -26,6 +26,9 @@ void checkpoint_close(struct checkpoint *ck);
 const char *checkpoint_name(const struct checkpoint *ck);
 const char *checkpoint_dir(const struct checkpoint *ck);
 
+/* Return whether it is the demo model inside the binary. */
+bool checkpoint_is_builtin(const struct checkpoint *ck);
+
 /* Return the GGUF file, borrowed, or NULL if the checkpoint is not one. A
  * checkpoint that is a GGUF file has no other files. */
 const struct gguf *checkpoint_gguf(const struct checkpoint *ck);

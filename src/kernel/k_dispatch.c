@@ -109,6 +109,16 @@ const struct kernels *kernels_named(const char *name, bool *known)
     return *known ? kernels_get(level) : NULL;
 }
 
+const char *kernels_level(size_t i)
+{
+    for (int l = 0; l < ISA_COUNT; l++) {
+        const struct kernels *k = kernels_get((enum isa)l);
+        if (k && i-- == 0)
+            return k->name;
+    }
+    return NULL;
+}
+
 const char *kernels_names(void)
 {
     return "ref, avx2, avxvnni, avx512, avx512bf16, amx";

@@ -517,6 +517,10 @@ const struct kernels *kernels_ref(void);
  * NULL and sets *known to true. */
 const struct kernels *kernels_named(const char *name, bool *known);
 
+/* Return the name of level i = 0, 1, … of those that this CPU has, from "ref"
+ * upwards. NULL when there is no level i. */
+const char *kernels_level(size_t i);
+
 /* Return the names of all levels for messages, "ref, avx2, …": a constant
  * string. */
 const char *kernels_names(void);

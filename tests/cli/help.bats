@@ -5,7 +5,8 @@ load helpers
 setup() {
     common_setup
     VERBS="generate batch tokenize detokenize count render embed rerank logits
-        score choose inspect models pull bench quantize cache help version"
+        score choose inspect models pull bench selftest quantize cache help
+        version"
 }
 
 @test "--help and -h: stdout, exit 0, no model needed" {

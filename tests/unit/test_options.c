@@ -100,6 +100,8 @@ static void functions_check_the_size(void **state)
     struct qwick_embed_options embed = {0};
     struct qwick_rerank_options rerank = {0};
     struct qwick_quantize_options quant = {0};
+    struct qwick_selftest_options selftest = {0};
+    struct qwick_selftest_report report;
     struct qwick_score_item score = {0};
     struct qwick_choose_item choose = {0};
     struct qwick_answer answer = {&one, 1};
@@ -127,6 +129,7 @@ static void functions_check_the_size(void **state)
     REFUSED(qwick_reranker_create(&r, eng, "a", 1, &rerank, &e), "rerank");
     REFUSED(qwick_quantize(NULL, "/nonexistent/q", &quant, NULL, &e),
             "quantize");
+    REFUSED(qwick_selftest(eng, &selftest, &report, &e), "selftest");
     struct qwick_sampling later = qwick_sampling_neutral();
     later.reserved[3] = 1;
     gen = qwick_generate_defaults();

@@ -101,6 +101,12 @@ void qwick_rerank_options_init(struct qwick_rerank_options *o, size_t size)
     set(o, size, &defaults, sizeof defaults);
 }
 
+void qwick_selftest_options_init(struct qwick_selftest_options *o, size_t size)
+{
+    static const struct qwick_selftest_options defaults = {.time_ms = 60000};
+    set(o, size, &defaults, sizeof defaults);
+}
+
 const char *qwick_version(void)
 {
     return QWICK_VERSION;
