@@ -104,6 +104,12 @@ void json_answer(struct json_writer *w, const struct json_answer *a)
         jw_string(w, "thinking", r->thinking, r->n_thinking);
     else
         jw_null(w, "thinking");
+    if (a->block && a->block->state == CODE_BLOCK_CLOSED)
+        jw_string(w, "code",
+                  a->block->content.data ? a->block->content.data : "",
+                  a->block->content.len);
+    else if (a->block)
+        jw_null(w, "code");
     if (a->prompt)
         json_ids(w, "prompt_ids", a->prompt, a->n_prompt);
     json_ids(w, "tokens", r->tokens, r->n_tokens);

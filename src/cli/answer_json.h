@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "base/buf.h"
+#include "cli/code_block.h"
 #include "cli/json_writer.h"
 #include "cli/profile.h"
 #include "qwick.h"
@@ -19,8 +20,10 @@ struct json_answer {
     size_t n_dropped;      /* prompt tokens cut by --overflow */
     const int32_t *prompt; /* [n_prompt] its ids; NULL: not written */
     size_t n_prompt;
-    const struct buf *logprobs;    /* see json_logprobs; NULL: not requested */
-    const struct profile *profile; /* NULL: not requested */
+    const struct buf *logprobs;     /* see json_logprobs; NULL: not requested */
+    const struct code_block *block; /* after its end, the member "code"; NULL:
+                                       not requested */
+    const struct profile *profile;  /* NULL: not requested */
 };
 
 /* Write the members of an answer's object. */

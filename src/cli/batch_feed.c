@@ -20,7 +20,8 @@ struct sample {
     size_t index;
     uint64_t place;
     struct buf logprobs;
-    bool oom; /* memory ran out while collecting logprobs */
+    struct code_block block; /* with --extract: of the finished answer */
+    bool oom; /* memory ran out while collecting logprobs or the block */
 };
 
 /* ---- ids ---- */
@@ -90,10 +91,13 @@ static void put_head(struct json_writer *w, const struct batch_job *j,
     jw_string(w, "key", text, (size_t)n);
 }
 
-/* Whether the answer falls short of the record's constraint. */
-static bool is_broken(const struct request *q, const struct qwick_result *r)
+/* Whether the answer falls short of the record's constraint or of
+ * --extract. */
+static bool is_broken(const struct sample *s, const struct qwick_result *r)
 {
-    return q->constraint && constraint_is_cut(r->finish);
+    return (s->r->constraint && constraint_is_cut(r->finish)) ||
+           (s->j->a.extract && (s->block.state != CODE_BLOCK_CLOSED ||
+                                code_block_is_empty(&s->block)));
 }
 
 static void put_answer(struct json_writer *w, const struct sample *s,
@@ -104,9 +108,10 @@ static void put_answer(struct json_writer *w, const struct sample *s,
         .info = qwick_engine_info(s->j->eng),
         .tokenize_ms = s->r->tokenize_ms,
         .logprobs = s->j->a.answer.logprobs ? &s->logprobs : NULL,
+        .block = s->j->a.extract ? &s->block : NULL,
     };
     json_answer(w, &a);
-    if (is_broken(s->r, r))
+    if (is_broken(s, r))
         jw_bool(w, "incomplete", true); /* batch_resume.c reads it again */
 }
 
@@ -190,6 +195,7 @@ static void sample_free(struct sample *s)
     else
         s->j->samples = s->next;
     buf_free(&s->logprobs);
+    code_block_free(&s->block);
     free(s);
     release(r);
 }
@@ -238,7 +244,7 @@ static void count_ending(struct batch_job *j, const struct sample *s,
     j->n_ended[r->finish]++;
     j->n_empty += empty;
     j->n_incomplete += empty || answer_is_cut(r->finish);
-    j->n_broken += is_broken(s->r, r);
+    j->n_broken += is_broken(s, r);
 }
 
 int batch_done(void *ctx, void *tag, struct qwick_result *r,
@@ -246,6 +252,9 @@ int batch_done(void *ctx, void *tag, struct qwick_result *r,
 {
     struct batch_job *j = ctx;
     struct sample *s = tag;
+    if (!why && j->a.extract)
+        s->oom |= code_block_feed(&s->block, r->text, r->n_text) ||
+                  code_block_end(&s->block, !answer_is_cut(r->finish));
     if (!why)
         count_ending(j, s, r);
     int rc = finish_record(j, s, r, why, &j->fatal);

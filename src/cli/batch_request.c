@@ -604,6 +604,8 @@ uint64_t request_key(const struct request *r, const struct request_common *c,
     key_add_u64(&k, o.loop_guard);
     if (r->constraint)
         constraint_add_key(&k, r->constraint);
+    if (c->extract)
+        key_add_text(&k, "code", 4);
     return key_u64(&k);
 }
 

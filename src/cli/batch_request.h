@@ -27,6 +27,7 @@ struct request_common {
     struct buf before; /* text of -f, which precedes each prompt */
     enum qwick_think think;
     bool raw, allow_special;
+    bool extract; /* answers have "code" */
     struct constraint_cache constraints;
     struct constraint_ref *constraint; /* of the options; NULL: none */
     uint64_t seed;                     /* of the run */

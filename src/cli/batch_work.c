@@ -118,13 +118,16 @@ static void tell_endings(const struct batch_job *j)
     if (j->n_empty)
         n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu empty",
                               n ? ", " : "", (unsigned long long)j->n_empty);
+    const char *lack = j->a.extract
+                           ? "have no complete code block, or fall short of "
+                             "their constraint"
+                           : "fall short of their constraint";
     if (j->n_broken)
-        msg_error("%s: %llu answers fall short of their constraint", j->in.name,
-                  (unsigned long long)j->n_broken);
+        msg_error("%s: %llu answers %s", j->in.name,
+                  (unsigned long long)j->n_broken, lack);
     if (j->out.n_broken)
-        msg_error("%s: %llu answers of earlier runs fall short of their "
-                  "constraint",
-                  j->out.path, (unsigned long long)j->out.n_broken);
+        msg_error("%s: %llu answers of earlier runs %s", j->out.path,
+                  (unsigned long long)j->out.n_broken, lack);
     if (required && j->out.n_incomplete)
         msg_error("%s: %llu answers of earlier runs are cut or empty",
                   j->out.path, (unsigned long long)j->out.n_incomplete);

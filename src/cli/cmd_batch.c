@@ -109,6 +109,12 @@ static const struct opt opts[] = {
              "seed; records are grouped by number, not by arrival",
      .offset = ARG(answer.seed)},
     OPT_ROWS_LOGPROBS(ARG(answer), ""),
+    {.name = "extract",
+     .letter = 'x',
+     .type = OPT_FLAG,
+     .help =
+         "also give the first fenced code block of each answer, as \"code\"",
+     .offset = ARG(extract)},
 
     {.type = OPT_HEADING, .help = "Model and machine"},
     OPT_ROWS_MODEL,
@@ -265,6 +271,7 @@ static void set_common(struct batch_job *j)
     c->answer = &a->answer;
     c->name = j->in.name;
     c->allow_special = a->allow_special;
+    c->extract = a->extract;
     c->think = a->think && strcmp(a->think, "on") == 0    ? QWICK_THINK_ON
                : a->think && strcmp(a->think, "off") == 0 ? QWICK_THINK_OFF
                                                           : QWICK_THINK_AUTO;

@@ -1,6 +1,7 @@
 /* The options of generate, and checks of their combinations. */
 #include <string.h>
 
+#include "cli/code_block.h"
 #include "cli/gen_job.h"
 #include "cli/out.h"
 #include "cli/verbs.h"
@@ -55,6 +56,12 @@ static const struct opt opts[] = {
      .offset = ARG(answer.seed)},
 
     {.type = OPT_HEADING, .help = "Output"},
+    {.name = "extract",
+     .letter = 'x',
+     .type = OPT_FLAG,
+     .help = "print only the first fenced code block; without one: exit status "
+             "6",
+     .offset = ARG(extract)},
     {.name = "show-thinking",
      .type = OPT_FLAG,
      .help = "print the thinking on stdout, before the answer",
@@ -200,6 +207,27 @@ static int check_prompt(const struct gen_job *j)
     return -1;
 }
 
+/* With -x, a code block may begin in the text of --prefill but not end in
+ * it. */
+static int check_extract(const struct gen_job *j)
+{
+    static const char *const with_extract[] = {"show-thinking", NULL};
+    const char *prefill = j->a.prefill;
+    struct code_block c = {0};
+    if (!j->a.extract)
+        return -1;
+    int r = opt_no_effect(&j->p, with_extract, "with --extract");
+    if (r >= 0 || !prefill)
+        return r;
+    bool bad = code_block_feed(&c, prefill, strlen(prefill));
+    bool closed = c.state == CODE_BLOCK_CLOSED;
+    code_block_free(&c);
+    return bad      ? msg_oom()
+           : closed ? opt_usage(j->verb, "--prefill: has a whole code block, "
+                                         "which --extract would print")
+                    : -1;
+}
+
 static int check_output(const struct gen_job *j)
 {
     static const char *const text_only[] = {"show-thinking", "no-newline",
@@ -217,7 +245,7 @@ static int check_output(const struct gen_job *j)
     if (!json &&
         (r = opt_no_effect(p, json_only, "without --json or --jsonl")) >= 0)
         return r;
-    return -1;
+    return check_extract(j);
 }
 
 /* Every repeated run must do the same work, so options that carry state from

@@ -128,8 +128,9 @@ struct common_args {
 /* Exit statuses that enum qwick_err_code does not have. */
 enum {
     EXIT_INCOMPLETE = 6, /* --require-answer and the answer is cut or empty; a
-                            constraint and the answer is cut; selftest and a
-                            check is cut */
+                            constraint and the answer is cut; --extract and it
+                            has no complete code block; selftest and a check is
+                            cut */
     EXIT_BELOW = 10      /* choose: not likely enough, or the answer is no */
 };
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/answer_json.h"
+#include "cli/answer_opts.h"
 #include "cli/out.h"
 #include "cli/progress.h"
 
@@ -82,6 +83,36 @@ static void put_text(struct emit *st, const char *s, size_t n)
     st->n_text += n;
 }
 
+/* Print the code block once, when it is closed. */
+static void print_block(struct emit *st)
+{
+    const struct code_block *c = &st->block;
+    if (st->mode != EMIT_TEXT || st->printed || c->state != CODE_BLOCK_CLOSED)
+        return;
+    end_thinking(st);
+    to_stdout(st, c->content.data, c->content.len);
+    st->printed = true;
+}
+
+/* Read more of the answer's text, and print the code block if it ends there. */
+static void put_block(struct emit *st, const char *s, size_t n)
+{
+    st->n_block += n;
+    if (code_block_feed(&st->block, s, n) && !st->status)
+        st->status = msg_oom();
+    print_block(st);
+}
+
+/* Read the rest of the answer's text, whose end may close the block. */
+static void end_block(struct emit *st, const struct qwick_result *r)
+{
+    if (r->n_text > st->n_block)
+        put_block(st, r->text + st->n_block, r->n_text - st->n_block);
+    if (code_block_end(&st->block, !answer_is_cut(r->finish)) && !st->status)
+        st->status = msg_oom();
+    print_block(st);
+}
+
 static int put_event(struct emit *st, const struct qwick_token_event *ev)
 {
     struct buf *b = &st->event;
@@ -117,19 +148,28 @@ int emit_token(void *ctx, const struct qwick_token_event *ev)
         put_thinking(st, ev->text, ev->n_text);
     if (st->mode == EMIT_JSONL)
         bad |= put_event(st, ev);
-    else if (st->mode == EMIT_TEXT && ev->channel == QWICK_TEXT)
+    else if (st->mode == EMIT_TEXT && ev->channel == QWICK_TEXT && !st->extract)
         put_text(st, ev->text, ev->n_text);
+    if (st->extract && ev->channel == QWICK_TEXT)
+        put_block(st, ev->text, ev->n_text);
     if (bad && !st->status)
         st->status = msg_oom();
-    return st->status != 0;
+    return st->status != 0 || emit_has_ended(st);
+}
+
+bool emit_has_ended(const struct emit *st)
+{
+    return st->may_end && st->block.state == CODE_BLOCK_CLOSED;
 }
 
 void emit_end(struct emit *st, const struct qwick_result *r)
 {
     progress_stop();
+    if (st->extract)
+        end_block(st, r);
     if (st->mode != EMIT_TEXT)
         return;
-    if (r->n_text > st->n_text)
+    if (!st->extract && r->n_text > st->n_text)
         put_text(st, r->text + st->n_text, r->n_text - st->n_text);
     end_thinking(st);
     if (!st->no_newline && st->wrote && st->last != '\n')
@@ -140,4 +180,5 @@ void emit_free(struct emit *st)
 {
     buf_free(&st->items);
     buf_free(&st->event);
+    code_block_free(&st->block);
 }

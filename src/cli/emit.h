@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "base/buf.h"
+#include "cli/code_block.h"
 #include "qwick.h"
 
 enum emit_mode { EMIT_TEXT, EMIT_JSON, EMIT_JSONL };
@@ -18,18 +19,25 @@ struct emit {
     bool dim;           /* dim the thinking on stderr */
     bool no_newline;    /* add no newline at the end of the text */
     bool logprobs;      /* collect log-probabilities */
+    bool extract;       /* find the first code block; EMIT_TEXT prints only
+                           this block, when it is closed */
+    bool may_end;       /* end the answer when the block is closed */
     int think_fd;       /* descriptor of --think-file; -1: none */
     const char *think_file;
 
     /* The state; zeros at the start. */
-    struct buf items;   /* array items of "logprobs"; see json_logprobs */
-    struct buf event;   /* one line of --jsonl */
-    size_t n_text;      /* bytes of the answer written */
-    bool wrote;         /* something was written to stdout */
-    char last;          /* the last byte written to stdout */
-    bool thinking;      /* stderr is showing thinking */
-    char last_thinking; /* the last byte of thinking written to stderr */
-    bool had_thinking;  /* stdout has thinking, but no answer yet */
+    struct buf items;        /* array items of "logprobs"; see json_logprobs */
+    struct buf event;        /* one line of --jsonl */
+    size_t n_text;           /* bytes of the answer written */
+    struct code_block block; /* with extract; may begin with the text of
+                                --prefill */
+    size_t n_block;          /* bytes of the answer that block has read */
+    bool printed;            /* the block is on stdout */
+    bool wrote;              /* something was written to stdout */
+    char last;               /* the last byte written to stdout */
+    bool thinking;           /* stderr is showing thinking */
+    char last_thinking;      /* the last byte of thinking written to stderr */
+    bool had_thinking;       /* stdout has thinking, but no answer yet */
     int status; /* exit status of a failed write, whose message is printed; 0:
                    no failure */
 };
@@ -37,11 +45,16 @@ struct emit {
 /* The library's callback for tokens. ctx is a struct emit. */
 int emit_token(void *ctx, const struct qwick_token_event *ev);
 
+/* Return whether emit_token ended the answer because its code block is
+ * closed. */
+bool emit_has_ended(const struct emit *st);
+
 /* The library's callback for prefills. Shows progress until the first token. */
 void emit_progress(void *ctx, size_t done, size_t total);
 
 /* End the output: write the text that was held back, and a newline if the text
- * on stdout ends without one. */
+ * on stdout ends without one. Afterwards st->block has read the whole answer.
+ */
 void emit_end(struct emit *st, const struct qwick_result *r);
 
 void emit_free(struct emit *st);

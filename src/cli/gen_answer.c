@@ -73,6 +73,7 @@ static int write_json(struct gen_job *j, const struct emit *st,
         .prompt = j->mode == MODE_RAW ? j->ids : NULL,
         .n_prompt = j->n_ids,
         .logprobs = st->logprobs ? &st->items : NULL,
+        .block = st->extract ? &st->block : NULL,
         .profile = pr,
     };
     struct json_writer w = json_writer(&b);
@@ -162,7 +163,8 @@ static int judge(const struct gen_job *j, const struct qwick_result *r)
 {
     char text[80], line[160];
     const char *why = cut_reason(j, r, text, sizeof(text));
-    bool empty = answer_is_empty(r);
+    /* -x has looked at its block, part of which --prefill may have given */
+    bool empty = !j->a.extract && answer_is_empty(r);
     bool required = j->a.answer.require_answer ||
                     (j->constraint && constraint_is_cut(r->finish));
     if (*signals_flag() || (!answer_is_cut(r->finish) && !empty))
@@ -180,6 +182,27 @@ static int judge(const struct gen_job *j, const struct qwick_result *r)
     else if (empty || r->finish != QWICK_FINISH_LENGTH)
         msg_warn("%s", line);
     return required ? EXIT_INCOMPLETE : 0;
+}
+
+/* -x needs a complete code block with text. Returns -1 to go on, or an exit
+ * status after printing a message. */
+static int judge_block(const struct gen_job *j, const struct code_block *c,
+                       const struct qwick_result *r)
+{
+    char text[80];
+    const char *why = cut_reason(j, r, text, sizeof(text));
+    if (*signals_flag())
+        return 0;
+    if (c->state == CODE_BLOCK_CLOSED && !code_block_is_empty(c))
+        return -1;
+    if (c->state == CODE_BLOCK_CLOSED)
+        msg_error("the code block of the answer is empty");
+    else if (c->state == CODE_BLOCK_OPEN)
+        msg_error("the answer is cut inside its code block: %s", why);
+    else
+        msg_error("the answer has no code block%s%s", why ? ": " : "",
+                  why ? why : "");
+    return EXIT_INCOMPLETE;
 }
 
 static void note_timing(const struct qwick_result *r)
@@ -264,6 +287,15 @@ static bool may_think(const struct gen_job *j)
            chat_input_think(j->chat, j->think) != QWICK_THINK_OFF;
 }
 
+/* Whether -x may end the answer after its code block: not if something else
+ * needs the whole answer. */
+static bool ends_early(const struct gen_job *j)
+{
+    const struct gen_args *a = &j->a;
+    return a->extract && !a->c.json && !a->c.jsonl && !a->save_session &&
+           !a->profile.on && !j->constraint;
+}
+
 static int answer(struct gen_job *j, struct qwick_err *e)
 {
     const struct gen_args *a = &j->a;
@@ -277,12 +309,16 @@ static int answer(struct gen_job *j, struct qwick_err *e)
         .dim = use_colour(a),
         .no_newline = a->no_newline,
         .logprobs = a->answer.logprobs > 0,
+        .extract = a->extract,
+        .may_end = ends_early(j),
         .think_fd = j->think_fd,
         .think_file = a->think_file,
     };
     struct qwick_generate_options o = qwick_generate_defaults();
     struct qwick_result r = {0};
     int status;
+    if (code_block_feed(&st.block, j->prefill.data, j->prefill.len))
+        return msg_oom();
     o.sampling = sampling(j);
     answer_options(&o, &a->answer);
     o.in_think = j->in_think;
@@ -300,13 +336,18 @@ static int answer(struct gen_job *j, struct qwick_err *e)
     emit_progress(&st, 0, j->n_ids);
     qwick_session_progress(j->ses, emit_progress, &st);
     if (qwick_generate(j->ses, j->ids, j->n_ids, &o, &r, e) == 0) {
+        if (emit_has_ended(&st)) /* its end acts as a stop string */
+            r.finish = QWICK_FINISH_STOP_STRING;
         status = finish(j, &st, &o, &r);
         if (!status)
             status = gen_keep(j, &r);
         if (!status)
+            status = a->extract ? judge_block(j, &st.block, &r) : -1;
+        if (status < 0)
             status = judge(j, &r);
     } else {
-        struct qwick_result none = {0};
+        /* the text of --prefill may have opened a code block */
+        struct qwick_result none = {.finish = QWICK_FINISH_INTERRUPTED};
         emit_end(&st, &none);
         /* after a signal during prefill there is no answer, and no message */
         status = st.status              ? st.status

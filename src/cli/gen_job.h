@@ -35,6 +35,7 @@ struct gen_args {
     struct opt_flag_file profile;
     const char *profile_file; /* set by --profile-file; moved to profile.file */
     bool no_newline;
+    bool extract;
     int64_t repeat;
 };
 
