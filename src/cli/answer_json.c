@@ -96,14 +96,30 @@ void json_timing(struct json_writer *w, const struct json_answer *a)
     jw_end_object(w);
 }
 
+static void json_calls(struct json_writer *w, const struct tool_calls *c)
+{
+    jw_array(w, "tool_calls");
+    for (size_t i = 0; i < c->n; i++)
+        tool_calls_write(w, NULL, c, i);
+    jw_end_array(w);
+    if (c->error.len)
+        jw_string(w, "tool_calls_error", c->error.data, c->error.len);
+}
+
 void json_answer(struct json_writer *w, const struct json_answer *a)
 {
     const struct qwick_result *r = a->r;
-    jw_string(w, "text", r->text ? r->text : "", r->n_text);
+    const struct tool_calls *c = a->calls;
+    if (c)
+        jw_string(w, "text", c->text.data ? c->text.data : "", c->text.len);
+    else
+        jw_string(w, "text", r->text ? r->text : "", r->n_text);
     if (r->thinking)
         jw_string(w, "thinking", r->thinking, r->n_thinking);
     else
         jw_null(w, "thinking");
+    if (c)
+        json_calls(w, c);
     if (a->block && a->block->state == CODE_BLOCK_CLOSED)
         jw_string(w, "code",
                   a->block->content.data ? a->block->content.data : "",

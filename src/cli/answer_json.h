@@ -10,6 +10,7 @@
 #include "cli/code_block.h"
 #include "cli/json_writer.h"
 #include "cli/profile.h"
+#include "cli/tool_calls.h"
 #include "qwick.h"
 
 struct json_answer {
@@ -23,6 +24,8 @@ struct json_answer {
     const struct buf *logprobs;     /* see json_logprobs; NULL: not requested */
     const struct code_block *block; /* after its end, the member "code"; NULL:
                                        not requested */
+    const struct tool_calls *calls; /* after its end; NULL: the chat has no
+                                       tools */
     const struct profile *profile;  /* NULL: not requested */
 };
 

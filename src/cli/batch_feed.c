@@ -21,6 +21,7 @@ struct sample {
     uint64_t place;
     struct buf logprobs;
     struct code_block block; /* with --extract: of the finished answer */
+    struct tool_calls calls; /* of the finished answer, if it has tools */
     bool oom; /* memory ran out while collecting logprobs or the block */
 };
 
@@ -91,13 +92,33 @@ static void put_head(struct json_writer *w, const struct batch_job *j,
     jw_string(w, "key", text, (size_t)n);
 }
 
-/* Whether the answer falls short of the record's constraint or of
+/* Whether the answer falls short of the record's constraint, of its tools or of
  * --extract. */
 static bool is_broken(const struct sample *s, const struct qwick_result *r)
 {
     return (s->r->constraint && constraint_is_cut(r->finish)) ||
+           s->calls.error.len ||
            (s->j->a.extract && (s->block.state != CODE_BLOCK_CLOSED ||
                                 code_block_is_empty(&s->block)));
+}
+
+/* Read the code block and the tool calls of a finished answer. Returns 0, or -1
+ * when out of memory. */
+static int read_parts(struct sample *s, const struct qwick_result *r)
+{
+    struct key k = key_start("answer");
+    key_add_ids(&k, s->r->ids, s->r->n_ids);
+    key_add_u64(&k, r->seed);
+    s->calls.id = key_u64(&k);
+    s->calls.tools = s->r->tools;
+    if (s->j->a.extract &&
+        (code_block_feed(&s->block, r->text, r->n_text) ||
+         code_block_end(&s->block, !answer_is_cut(r->finish))))
+        return -1;
+    return s->r->tools && (tool_calls_feed(&s->calls, r->text, r->n_text) ||
+                           tool_calls_end(&s->calls))
+               ? -1
+               : 0;
 }
 
 static void put_answer(struct json_writer *w, const struct sample *s,
@@ -109,6 +130,7 @@ static void put_answer(struct json_writer *w, const struct sample *s,
         .tokenize_ms = s->r->tokenize_ms,
         .logprobs = s->j->a.answer.logprobs ? &s->logprobs : NULL,
         .block = s->j->a.extract ? &s->block : NULL,
+        .calls = s->r->tools ? &s->calls : NULL,
     };
     json_answer(w, &a);
     if (is_broken(s, r))
@@ -196,6 +218,7 @@ static void sample_free(struct sample *s)
         s->j->samples = s->next;
     buf_free(&s->logprobs);
     code_block_free(&s->block);
+    tool_calls_free(&s->calls);
     free(s);
     release(r);
 }
@@ -252,9 +275,8 @@ int batch_done(void *ctx, void *tag, struct qwick_result *r,
 {
     struct batch_job *j = ctx;
     struct sample *s = tag;
-    if (!why && j->a.extract)
-        s->oom |= code_block_feed(&s->block, r->text, r->n_text) ||
-                  code_block_end(&s->block, !answer_is_cut(r->finish));
+    if (!why && read_parts(s, r))
+        s->oom = true;
     if (!why)
         count_ending(j, s, r);
     int rc = finish_record(j, s, r, why, &j->fatal);

@@ -241,6 +241,38 @@ static int get_think(const struct json_value *v, enum qwick_think *think,
     return 0;
 }
 
+/* ---- tools ---- */
+
+/* Take the record's own tools, or those of the options. */
+static int get_tools(struct request *r, const struct request_common *c,
+                     const struct json_value *v, struct qwick_err *e)
+{
+    const struct json_value *own = member(v, "tools");
+    bool ids = member(v, "prompt_ids");
+    if (own && !json_is(own, JSON_ARRAY))
+        return err_set(e, QWICK_ERR_USAGE,
+                       WHERE ": tools: must be an array, is %s",
+                       json_type_name(own));
+    if (own && own->len && (c->raw || ids))
+        return err_set(e, QWICK_ERR_USAGE, WHERE ": tools: %s",
+                       ids ? "cannot be combined with prompt_ids"
+                           : "need a chat template");
+    if (!own)
+        own = &c->tools.list;
+    if (own->len && !ids)
+        r->tools = own;
+    return 0;
+}
+
+static int add_tools(struct qwick_chat *chat, const struct request *r,
+                     struct qwick_err *e)
+{
+    struct tool_list t = {0};
+    if (r->tools)
+        t.list = *r->tools;
+    return tools_add(chat, &t, e);
+}
+
 /* ---- prompts ---- */
 
 /* Take token ids from an array of numbers. */
@@ -312,7 +344,9 @@ static int take_text(struct request *r, const struct request_common *c,
         goto done;
     }
     if (!qwick_chat_create(&chat, e) &&
-        !chat_input_texts(chat, c->system, c->n_system, text.data, text.len, e))
+        !chat_input_texts(chat, c->system, c->n_system, text.data, text.len,
+                          e) &&
+        !add_tools(chat, r, e))
         rc = encode_chat(r, c, chat, think, e);
 done:
     buf_free(&text);
@@ -352,7 +386,8 @@ static int take_messages(struct request *r, const struct request_common *c,
         return -1;
     if ((c->system && !has_system(values.messages) &&
          qwick_chat_add(chat, "system", c->system, c->n_system, e)) ||
-        chat_add_values(chat, &values, e) || chat_input_check(chat, WHERE, e))
+        chat_add_values(chat, &values, e) || add_tools(chat, r, e) ||
+        chat_input_check(chat, WHERE, e))
         goto done;
     *think = chat_input_think(chat, *think);
     rc = encode_chat(r, c, chat, *think, e);
@@ -496,7 +531,7 @@ static int take(struct request *r, struct request_common *c,
     r->o = qwick_generate_defaults();
     answer_options(&r->o, c->answer);
     if (get_options(r, c, v, &w, e) || get_think(v, &think, e) ||
-        get_constraint(r, c, v, e))
+        get_constraint(r, c, v, e) || get_tools(r, c, v, e))
         return -1;
     double start = clock_ms();
     if (get_prompt(r, c, v, &think, e))
@@ -515,6 +550,8 @@ int request_read(struct request *r, struct request_common *c,
                  struct qwick_err *e)
 {
     int rc = take(r, c, json_root(r->doc), e);
+    if (!rc && r->tools && r->tools != &c->tools.list)
+        return 0; /* its tools are needed to read the answer */
     json_free(r->doc);
     r->doc = NULL;
     return rc;

@@ -12,6 +12,7 @@
 #include "cli/constraint_cache.h"
 #include "cli/key.h"
 #include "cli/opt.h"
+#include "cli/tools.h"
 #include "qwick.h"
 
 /* Maximum number of samples of a record. */
@@ -27,7 +28,8 @@ struct request_common {
     struct buf before; /* text of -f, which precedes each prompt */
     enum qwick_think think;
     bool raw, allow_special;
-    bool extract; /* answers have "code" */
+    bool extract;           /* answers have "code" */
+    struct tool_list tools; /* for records that have none */
     struct constraint_cache constraints;
     struct constraint_ref *constraint; /* of the options; NULL: none */
     uint64_t seed;                     /* of the run */
@@ -42,7 +44,9 @@ struct request_common {
 struct json_doc;
 
 struct request {
-    struct json_doc *doc; /* set between request_open and request_read */
+    struct json_doc *doc; /* set between request_open and request_read, and
+                             longer if it holds the tools */
+    const struct json_value *tools; /* an array that is not empty; NULL: none */
     uint64_t line;
     struct buf id; /* "id" as JSON; empty: none */
     size_t n;      /* number of samples, 1..REQUEST_MAX_N */

@@ -102,6 +102,9 @@ static bool is_incomplete(const struct json_value *v)
         return true;
     if (!json_is(text, JSON_STRING))
         return true;
+    const struct json_value *calls = json_get(v, "tool_calls");
+    if (json_is(calls, JSON_ARRAY) && calls->len)
+        return false; /* an answer of calls needs no text */
     r.text = (char *)(uintptr_t)text->str;
     r.n_text = text->len;
     return answer_is_empty(&r);

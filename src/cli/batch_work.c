@@ -118,10 +118,9 @@ static void tell_endings(const struct batch_job *j)
     if (j->n_empty)
         n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu empty",
                               n ? ", " : "", (unsigned long long)j->n_empty);
-    const char *lack = j->a.extract
-                           ? "have no complete code block, or fall short of "
-                             "their constraint"
-                           : "fall short of their constraint";
+    const char *lack = j->a.extract ? "have no complete code block, or fall "
+                                      "short of their constraint or tools"
+                                    : "fall short of their constraint or tools";
     if (j->n_broken)
         msg_error("%s: %llu answers %s", j->in.name,
                   (unsigned long long)j->n_broken, lack);

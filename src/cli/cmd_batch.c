@@ -81,6 +81,8 @@ static const struct opt opts[] = {
     OPT_ROWS_FILE_NAMES(ARG(file_names)),
     OPT_ROWS_SYSTEM(ARG(system), ARG(system_file),
                     "system prompt for records that have none"),
+    OPT_ROWS_TOOLS(ARG(tools), "definitions of tools, for records that have "
+                               "none"),
     OPT_ROWS_THINK(ARG(think)),
     OPT_ROWS_TEMPLATE,
     OPT_ROWS_ALLOW_SPECIAL(ARG(allow_special)),
@@ -152,8 +154,8 @@ static int parse_shard(struct batch_job *j)
 
 static int check(struct batch_job *j)
 {
-    static const char *const with_raw[] = {"system", "system-file", "think",
-                                           "allow-special", NULL};
+    static const char *const with_raw[] = {
+        "system", "system-file", "think", "allow-special", "tools", NULL};
     static const char *const with_files[] = {"file-names", NULL};
     const struct batch_args *a = &j->a;
     int r;
@@ -168,6 +170,7 @@ static int check(struct batch_job *j)
         (r = opt_no_effect(&j->p, with_files, "without -f")) >= 0)
         return r;
     bool dash = a->system_file && strcmp(a->system_file, "-") == 0;
+    dash |= a->tools && strcmp(a->tools, "-") == 0;
     for (size_t i = 0; i < a->files.n; i++)
         dash |= strcmp(a->files.v[i], "-") == 0;
     if (dash && !a->input)
@@ -238,8 +241,8 @@ static int read_texts(struct batch_job *j, struct qwick_err *e)
  */
 static int choose_mode(struct batch_job *j)
 {
-    static const char *const need[] = {"system", "system-file", "think",
-                                       "allow-special", NULL};
+    static const char *const need[] = {"system",        "system-file", "think",
+                                       "allow-special", "tools",       NULL};
     struct request_common *c = &j->common;
     c->raw = j->a.raw;
     if (c->raw || strcmp(qwick_engine_info(j->eng)->template_name, "none") != 0)
@@ -355,6 +358,8 @@ static int run(struct batch_job *j)
         out = NULL;
     if (read_texts(j, &e))
         return msg_fail(&e);
+    if (j->a.tools && (status = tools_read(&j->common.tools, j->a.tools)) != 0)
+        return status;
     if (!out && out_check())
         return QWICK_ERR_RUNTIME;
     if (batch_out_open(&j->out, out, j->a.unordered, j->in.fd, &e))
@@ -364,6 +369,8 @@ static int run(struct batch_job *j)
         (status = choose_mode(j)) != 0)
         return status;
     set_common(j);
+    if ((status = tools_check_template(&j->common.tools, j->eng)) != 0)
+        return status;
     if ((status = open_constraint(j)) != 0)
         return status;
     /* with --exact, an answer does not depend on the rest of its batch */
@@ -391,6 +398,7 @@ static int batch_run(const struct verb *v, int argc, char **argv)
     qwick_batch_free(j.batch);
     batch_drop(&j);
     constraint_cache_free(&j.common.constraints);
+    tools_free(&j.common.tools);
     qwick_engine_close(j.eng);
     if (j.in.fd > STDIN_FILENO)
         close(j.in.fd);

@@ -648,6 +648,7 @@ static int run(const struct verb *v, int argc, char **argv)
     qwick_session_free(j.g.ses);
     qwick_engine_close(j.g.eng);
     qwick_chat_free(j.g.chat);
+    tools_free(&j.g.tools);
     buf_free(&j.g.text);
     buf_free(&j.g.system);
     buf_free(&j.g.prefill);

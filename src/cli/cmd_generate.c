@@ -13,6 +13,8 @@
 static const struct opt opts[] = {
     {.type = OPT_HEADING, .help = "Prompt"},
     OPT_ROWS_PROMPT(0),
+    OPT_ROWS_TOOLS(ARG(tools), "definitions of tools that the model may call, "
+                               "as JSON"),
     OPT_ROWS_THINK(ARG(think)),
     OPT_ROWS_TEMPLATE,
     {.name = "raw",
@@ -149,15 +151,16 @@ static int check_prompt(const struct gen_job *j)
 {
     static const char *const with_raw[] = {
         "system",        "system-file", "chat-json",     "think", "prefill",
-        "show-thinking", "think-file",  "allow-special", NULL,
+        "show-thinking", "think-file",  "allow-special", "tools", NULL,
     };
     static const char *const with_ids[] = {
-        "system", "system-file", "think", "prefill", "allow-special", NULL,
+        "system",        "system-file", "think", "prefill",
+        "allow-special", "tools",       NULL,
     };
     static const char *const with_chat[] = {"system", "system-file", NULL};
     static const char *const with_files[] = {"file-names", NULL};
     static const char *const with_session[] = {
-        "system", "system-file", "chat-json", "overflow", NULL,
+        "system", "system-file", "chat-json", "overflow", "tools", NULL,
     };
     static const char *const sources[] = {"prompt", "file", "chat-json"};
     const struct opt_parsed *p = &j->p;
@@ -197,6 +200,7 @@ static int check_prompt(const struct gen_job *j)
             return r;
     size_t dashes = j->a.chat_json && strcmp(j->a.chat_json, "-") == 0;
     dashes += j->a.system_file && strcmp(j->a.system_file, "-") == 0;
+    dashes += j->a.tools && strcmp(j->a.tools, "-") == 0;
     for (size_t i = 0; i < j->a.files.n; i++)
         dashes += strcmp(j->a.files.v[i], "-") == 0;
     if (dashes > 1)

@@ -9,6 +9,7 @@
 #include "cli/out.h"
 #include "cli/prompt.h"
 #include "cli/records.h"
+#include "cli/tools.h"
 #include "cli/verbs.h"
 #include "qwick.h"
 #include "text/chat_values.h"
@@ -16,7 +17,7 @@
 struct args {
     struct common_args c;
     struct opt_texts files;
-    const char *think;
+    const char *think, *tools;
     bool no_generation_prompt;
 };
 
@@ -31,6 +32,11 @@ static const struct opt opts[] = {
      .def = "standard input",
      .help = "read the chat from FILE, - is stdin; repeatable with --jsonl",
      .offset = ARG(files)},
+    {.name = "tools",
+     .type = OPT_FILE,
+     .arg = "FILE",
+     .help = "definitions of tools, for chats that have none",
+     .offset = ARG(tools)},
     {.name = "think",
      .type = OPT_CHOICE,
      .choices = "on|off|auto",
@@ -58,6 +64,7 @@ static const struct opt opts[] = {
 struct job {
     struct qwick_engine *eng;
     struct qwick_chat_options o;
+    struct tool_list tools; /* of --tools */
 };
 
 static int render_line(void *ctx, const struct line *line,
@@ -72,7 +79,9 @@ static int render_line(void *ctx, const struct line *line,
     (void)line;
     if (qwick_chat_create(&chat, e))
         return -1;
+    bool own = json_is(values.tools, JSON_ARRAY) && values.tools->len;
     int rc = chat_add_values(chat, &values, e) ||
+             (!own && tools_add(chat, &j->tools, e)) ||
              qwick_chat_render(chat, j->eng, &j->o, &text, &n, e);
     qwick_chat_free(chat);
     if (rc)
@@ -89,14 +98,18 @@ static int render(struct job *j, const char *name, const struct buf *input,
     struct buf out = {0};
     struct json_writer w = json_writer(&out);
     struct qwick_chat *chat;
+    struct tool_list own = {0};
+    const char *chat_json = input->data ? input->data : "";
     char *text = NULL;
     size_t n;
     if (qwick_chat_create(&chat, e))
         return msg_fail(e);
-    int rc = qwick_chat_add_json(chat, input->data ? input->data : "",
-                                 input->len, e) ||
+    int rc = qwick_chat_add_json(chat, chat_json, input->len, e) ||
+             tools_of_chat(&own, chat_json, input->len, e) ||
+             (!own.list.len && tools_add(chat, &j->tools, e)) ||
              qwick_chat_render(chat, j->eng, &j->o, &text, &n, e);
     qwick_chat_free(chat);
+    tools_free(&own);
     if (rc)
         return chat_input_fail(name, e);
     if (json) {
@@ -167,12 +180,17 @@ static int run(const struct verb *v, int argc, char **argv)
             j.o.think = QWICK_THINK_ON;
         if (a.think && strcmp(a.think, "off") == 0)
             j.o.think = QWICK_THINK_OFF;
-        status = common_open(&j.eng, &a.c, true);
+        status = a.tools ? tools_read(&j.tools, a.tools) : 0;
+        if (status == 0)
+            status = common_open(&j.eng, &a.c, true);
+        if (status == 0)
+            status = tools_check_template(&j.tools, j.eng);
         if (status == 0)
             status = a.c.jsonl ? records_run(v, &a.files, &w, &j)
                                : one(&j, &p, &a, &e);
     }
     qwick_engine_close(j.eng);
+    tools_free(&j.tools);
     opt_free(&p, &a);
     return status;
 }

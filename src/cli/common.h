@@ -129,8 +129,8 @@ struct common_args {
 enum {
     EXIT_INCOMPLETE = 6, /* --require-answer and the answer is cut or empty; a
                             constraint and the answer is cut; --extract and it
-                            has no complete code block; selftest and a check is
-                            cut */
+                            has no complete code block; a tool call that is
+                            malformed or cut; selftest and a check is cut */
     EXIT_BELOW = 10      /* choose: not likely enough, or the answer is no */
 };
 

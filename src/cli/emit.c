@@ -113,27 +113,87 @@ static void end_block(struct emit *st, const struct qwick_result *r)
     print_block(st);
 }
 
+/* Read more of the answer's text for its tool calls. Returns 0, or -1 when out
+ * of memory. */
+static int read_calls(struct emit *st, const char *s, size_t n)
+{
+    st->n_calls += n;
+    return tool_calls_feed(&st->calls, s, n);
+}
+
+/* Append the events of the calls from the first on. */
+static void call_events(struct json_writer *w, const struct tool_calls *c,
+                        size_t first)
+{
+    for (size_t i = first; i < c->n; i++) {
+        jw_object(w, NULL);
+        jw_cstr(w, "event", "tool_call");
+        jw_uint(w, "index", i);
+        tool_calls_write(w, "tool_call", c, i);
+        jw_end_object(w);
+        jw_newline(w);
+    }
+}
+
 static int put_event(struct emit *st, const struct qwick_token_event *ev)
 {
     struct buf *b = &st->event;
+    struct tool_calls *c = &st->calls;
     bool thinking = ev->channel == QWICK_THINKING;
+    const char *text = ev->text;
+    size_t n = thinking ? 0 : ev->n_text, old = c->text.len, n_calls = c->n;
+    if (c->tools) { /* the text that is certain now */
+        if (read_calls(st, text, n))
+            return -1;
+        text = c->text.data ? c->text.data + old : "";
+        n = c->text.len - old;
+    }
     b->len = 0;
     struct json_writer w = json_writer(b);
     jw_object(&w, NULL);
     jw_cstr(&w, "event", "token");
     jw_int(&w, "id", ev->id);
-    jw_string(&w, "text", ev->text, thinking ? 0 : ev->n_text);
+    jw_string(&w, "text", text, n);
     if (thinking)
         jw_string(&w, "thinking", ev->text, ev->n_text);
     if (st->logprobs)
         json_logprob(&w, st->eng, ev);
     jw_end_object(&w);
     jw_newline(&w);
+    call_events(&w, c, n_calls);
     if (jw_status(&w))
         return -1;
     if (!thinking)
         st->n_text += ev->n_text;
     to_stdout(st, b->data, b->len);
+    return 0;
+}
+
+/* Read the rest of the answer for its tool calls. With --jsonl, text that was
+ * held back because it could have been a part of a call gets an event. */
+static int end_calls(struct emit *st, const struct qwick_result *r)
+{
+    struct tool_calls *c = &st->calls;
+    size_t old = c->text.len, n_calls = c->n;
+    if ((r->n_text > st->n_calls &&
+         read_calls(st, r->text + st->n_calls, r->n_text - st->n_calls)) ||
+        tool_calls_end(c))
+        return -1;
+    if (st->mode != EMIT_JSONL)
+        return 0;
+    st->event.len = 0;
+    struct json_writer w = json_writer(&st->event);
+    if (c->text.len > old) {
+        jw_object(&w, NULL);
+        jw_cstr(&w, "event", "text");
+        jw_string(&w, "text", c->text.data + old, c->text.len - old);
+        jw_end_object(&w);
+        jw_newline(&w);
+    }
+    call_events(&w, c, n_calls);
+    if (jw_status(&w))
+        return -1;
+    to_stdout(st, st->event.data, st->event.len);
     return 0;
 }
 
@@ -167,6 +227,8 @@ void emit_end(struct emit *st, const struct qwick_result *r)
     progress_stop();
     if (st->extract)
         end_block(st, r);
+    if (st->calls.tools && end_calls(st, r) && !st->status)
+        st->status = msg_oom();
     if (st->mode != EMIT_TEXT)
         return;
     if (!st->extract && r->n_text > st->n_text)
@@ -181,4 +243,5 @@ void emit_free(struct emit *st)
     buf_free(&st->items);
     buf_free(&st->event);
     code_block_free(&st->block);
+    tool_calls_free(&st->calls);
 }

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "cli/code_block.h"
+#include "cli/tool_calls.h"
 #include "qwick.h"
 
 enum emit_mode { EMIT_TEXT, EMIT_JSON, EMIT_JSONL };
@@ -29,6 +30,8 @@ struct emit {
     struct buf items;        /* array items of "logprobs"; see json_logprobs */
     struct buf event;        /* one line of --jsonl */
     size_t n_text;           /* bytes of the answer written */
+    struct tool_calls calls; /* calls.tools NULL: the chat has no tools */
+    size_t n_calls;          /* bytes of the answer that calls has read */
     struct code_block block; /* with extract; may begin with the text of
                                 --prefill */
     size_t n_block;          /* bytes of the answer that block has read */
@@ -53,8 +56,8 @@ bool emit_has_ended(const struct emit *st);
 void emit_progress(void *ctx, size_t done, size_t total);
 
 /* End the output: write the text that was held back, and a newline if the text
- * on stdout ends without one. Afterwards st->block has read the whole answer.
- */
+ * on stdout ends without one. Afterwards st->block and st->calls have read the
+ * whole answer. */
 void emit_end(struct emit *st, const struct qwick_result *r);
 
 void emit_free(struct emit *st);

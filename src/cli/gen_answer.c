@@ -12,6 +12,7 @@
 #include "cli/chat_input.h"
 #include "cli/emit.h"
 #include "cli/gen_job.h"
+#include "cli/key.h"
 #include "cli/out.h"
 #include "cli/profile.h"
 #include "cli/progress.h"
@@ -74,6 +75,7 @@ static int write_json(struct gen_job *j, const struct emit *st,
         .n_prompt = j->n_ids,
         .logprobs = st->logprobs ? &st->items : NULL,
         .block = st->extract ? &st->block : NULL,
+        .calls = st->calls.tools ? &st->calls : NULL,
         .profile = pr,
     };
     struct json_writer w = json_writer(&b);
@@ -205,6 +207,16 @@ static int judge_block(const struct gen_job *j, const struct code_block *c,
     return EXIT_INCOMPLETE;
 }
 
+/* The calls of an answer must be calls of its tools. Returns -1 to go on, or an
+ * exit status after printing a message. */
+static int judge_calls(const struct tool_calls *c)
+{
+    if (*signals_flag() || !c->error.len)
+        return -1;
+    msg_error("%s", c->error.data);
+    return EXIT_INCOMPLETE;
+}
+
 static void note_timing(const struct qwick_result *r)
 {
     double decode = r->total_ms - r->prefill_ms;
@@ -296,6 +308,23 @@ static bool ends_early(const struct gen_job *j)
            !a->profile.on && !j->constraint;
 }
 
+/* Prepare to read code blocks and tool calls. Both may begin in the text of
+ * --prefill. Returns 0, or -1 when out of memory. */
+static int begin_output(const struct gen_job *j, struct emit *st, uint64_t seed)
+{
+    struct key k = key_start("answer");
+    key_add_ids(&k, j->ids, j->n_ids);
+    key_add_u64(&k, seed);
+    st->calls.id = key_u64(&k);
+    if (j->tools.list.len)
+        st->calls.tools = &j->tools.list;
+    if (code_block_feed(&st->block, j->prefill.data, j->prefill.len) ||
+        tool_calls_feed(&st->calls, j->prefill.data, j->prefill.len))
+        return -1;
+    st->calls.text.len = 0; /* it is not printed */
+    return 0;
+}
+
 static int answer(struct gen_job *j, struct qwick_err *e)
 {
     const struct gen_args *a = &j->a;
@@ -317,9 +346,11 @@ static int answer(struct gen_job *j, struct qwick_err *e)
     struct qwick_generate_options o = qwick_generate_defaults();
     struct qwick_result r = {0};
     int status;
-    if (code_block_feed(&st.block, j->prefill.data, j->prefill.len))
-        return msg_oom();
     o.sampling = sampling(j);
+    if (begin_output(j, &st, o.sampling.seed)) {
+        emit_free(&st);
+        return msg_oom();
+    }
     answer_options(&o, &a->answer);
     o.in_think = j->in_think;
     o.split_thinking = j->mode != MODE_RAW && !a->raw;
@@ -343,6 +374,8 @@ static int answer(struct gen_job *j, struct qwick_err *e)
             status = gen_keep(j, &r);
         if (!status)
             status = a->extract ? judge_block(j, &st.block, &r) : -1;
+        if (status < 0)
+            status = judge_calls(&st.calls);
         if (status < 0)
             status = judge(j, &r);
     } else {
@@ -384,6 +417,8 @@ static int generate(struct gen_job *j)
     if ((status = common_open(&j->eng, &j->a.c, false)) != 0 ||
         (status = gen_choose_mode(j)) != 0)
         return status;
+    if (j->a.tools && (status = tools_check_template(&j->tools, j->eng)) != 0)
+        return status;
     common_hint_demo(&j->a.c);
     if ((status = constraint_open(&j->constraint, j->eng, &j->p,
                                   &j->a.constraint)) != 0)
@@ -415,6 +450,7 @@ int gen_run(const struct verb *v, int argc, char **argv)
     qwick_constraint_free(j.constraint);
     qwick_engine_close(j.eng);
     qwick_chat_free(j.chat);
+    tools_free(&j.tools);
     buf_free(&j.text);
     buf_free(&j.system);
     buf_free(&j.prefill);

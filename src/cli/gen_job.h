@@ -11,6 +11,7 @@
 #include "cli/common.h"
 #include "cli/constraint_opts.h"
 #include "cli/opt.h"
+#include "cli/tools.h"
 #include "qwick.h"
 
 struct gen_args {
@@ -21,6 +22,7 @@ struct gen_args {
     const char *system, *system_file;
     bool raw;
     const char *chat_json;
+    const char *tools;
     const char *think;
     bool show_thinking;
     const char *think_file;
@@ -58,6 +60,10 @@ struct gen_args {
     {.name = "think", .type = OPT_CHOICE, .choices = "on|off|auto",           \
      .def = "auto",                                                           \
      .help = "let the model think first; auto: as its template does",         \
+     .offset = (at)}
+
+#define OPT_ROWS_TOOLS(at, what)                                              \
+    {.name = "tools", .type = OPT_FILE, .arg = "FILE", .help = what,          \
      .offset = (at)}
 
 #define OPT_ROWS_ALLOW_SPECIAL(at)                                            \
@@ -104,6 +110,7 @@ struct gen_job {
     bool has_system;
     struct qwick_chat *chat; /* made from --chat-json when that is read, or from
                                 text and system when they are encoded */
+    struct tool_list tools;  /* of --tools or of --chat-json */
     int32_t *ids;
     size_t n_ids;
     bool in_think;    /* the prompt ends inside an open think block */

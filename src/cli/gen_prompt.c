@@ -26,10 +26,20 @@ static int read_chat(struct gen_job *j, struct qwick_err *e)
     size_t n;
     if (prompt_read(path, &json, &n, e))
         return msg_fail(e);
+    struct tool_list own = {0};
     int rc = qwick_chat_create(&j->chat, e) ||
              qwick_chat_add_json(j->chat, json, n, e) ||
-             chat_input_check(j->chat, "chat", e);
+             chat_input_check(j->chat, "chat", e) ||
+             tools_of_chat(&own, json, n, e);
     free(json);
+    if (!rc && !own.list.len)
+        return tools_add(j->chat, &j->tools, e) ? msg_fail(e) : 0;
+    if (!rc && j->tools.list.len) {
+        tools_free(&own);
+        return opt_usage(j->verb, "--tools: %s has tools as well", path);
+    }
+    if (!rc)
+        j->tools = own;
     return rc ? chat_input_fail(path, e) : 0;
 }
 
@@ -39,8 +49,9 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e)
     const char *whole = a->prompt_ids  ? "--prompt-ids"
                         : a->chat_json ? "--chat-json"
                                        : NULL;
-    bool stdin_taken =
-        a->no_stdin || (a->chat_json && strcmp(a->chat_json, "-") == 0);
+    bool stdin_taken = a->no_stdin ||
+                       (a->chat_json && strcmp(a->chat_json, "-") == 0) ||
+                       (a->tools && strcmp(a->tools, "-") == 0);
     if (whole && !stdin_taken && stdin_has_data())
         return opt_usage(j->verb,
                          "%s: cannot be combined with a prompt on standard "
@@ -51,6 +62,11 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e)
                        false, &j->ids, &j->n_ids, e))
             return msg_fail(e);
         return 0;
+    }
+    if (a->tools) {
+        int status = tools_read(&j->tools, a->tools);
+        if (status)
+            return status;
     }
     if (a->chat_json) {
         int status = read_chat(j, e);
@@ -89,7 +105,7 @@ int gen_choose_mode(struct gen_job *j)
 {
     static const char *const need[] = {
         "system",  "system-file",   "chat-json", "think",
-        "prefill", "allow-special", NULL,
+        "prefill", "allow-special", "tools",     NULL,
     };
     const struct qwick_info *info = qwick_engine_info(j->eng);
     j->mode = j->a.prompt_ids ? MODE_IDS : j->a.raw ? MODE_RAW : MODE_CHAT;
@@ -109,7 +125,9 @@ static int make_chat(struct gen_job *j, struct qwick_err *e)
     const char *system = j->system.data ? j->system.data : "";
     return qwick_chat_create(&j->chat, e) ||
                    chat_input_texts(j->chat, j->has_system ? system : NULL,
-                                    j->system.len, j->text.data, j->text.len, e)
+                                    j->system.len, j->text.data, j->text.len,
+                                    e) ||
+                   tools_add(j->chat, &j->tools, e)
                ? -1
                : 0;
 }

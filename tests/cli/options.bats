@@ -23,7 +23,7 @@ setup() {
 @test "unknown options, and options without their value" {
     fails 2 "--frobnicate: unknown option" --frobnicate hi
     fails 2 "did you mean --temp" --tmp 1 hi
-    fails 2 "-x: unknown option" -x hi
+    fails 2 "-Z: unknown option" -Z hi
     fails 2 "-1: unknown option" -1
     fails 2 "--json: takes no value" --json=1 hi
     for o in -m -p -f -s -n -t -c --temp --top-k --stop --think --kv --isa \

@@ -1,0 +1,37 @@
+/* Definitions of tools: the file of --tools, and the tools of a chat. */
+#ifndef CLI_TOOLS_H
+#define CLI_TOOLS_H
+
+#include "file/json.h"
+#include "qwick.h"
+
+/* A list of definitions. All zeros is an empty one. */
+struct tool_list {
+    struct json_doc *doc;   /* owns the values; NULL: none */
+    struct json_value list; /* an array; len 0: no tools */
+};
+
+/* Read the file of --tools: an array of definitions in OpenAI's form
+ * ({"type": "function", "function": {"name", …}}), one definition, or an object
+ * with an array "tools". Each has a name of its own. Returns 0, or an exit
+ * status after printing a message. */
+int tools_read(struct tool_list *t, const char *path);
+
+/* Read the "tools" of a chat that is known to be valid. It may have none.
+ * Returns 0, or -1 with *e set. */
+int tools_of_chat(struct tool_list *t, const char *json, size_t n,
+                  struct qwick_err *e);
+
+/* Give the tools, if there are any, to a chat. t must outlive it. Returns 0, or
+ * -1 with *e set. */
+int tools_add(struct qwick_chat *c, const struct tool_list *t,
+              struct qwick_err *e);
+
+/* Refuse a chat template that prints nothing of the tools. Returns 0, or an
+ * exit status after printing a message. */
+int tools_check_template(const struct tool_list *t,
+                         const struct qwick_engine *eng);
+
+void tools_free(struct tool_list *t);
+
+#endif

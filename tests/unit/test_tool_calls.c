@@ -1,0 +1,300 @@
+/* Tool calls in answers. The command line is not a library, so its files are
+ * compiled into the test. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/json_writer.c"
+#include "cli/key.c"
+#include "cli/tool_calls.c"
+#include "cli/tool_value.c"
+
+static const char definitions[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"weather\","
+    "\"parameters\":{\"type\":\"object\",\"properties\":{"
+    "\"city\":{\"type\":\"string\"},\"days\":{\"type\":\"integer\"},"
+    "\"max\":{\"type\":\"number\"},\"wet\":{\"type\":\"boolean\"},"
+    "\"at\":{\"type\":[\"string\",\"null\"]},"
+    "\"list\":{\"type\":\"array\"},\"map\":{\"type\":\"object\"},"
+    "\"any\":{\"anyOf\":[{\"type\":\"integer\"},{\"type\":\"null\"}]},"
+    "\"one\":{\"enum\":[1,2]},\"free\":{}}}}},"
+    "{\"type\":\"function\",\"function\":{\"name\":\"now\"}}]";
+
+static struct json_doc *doc;
+
+static int setup(void **state)
+{
+    (void)state;
+    return json_parse(&doc, "tools", definitions, strlen(definitions),
+                      QWICK_ERR_USAGE, NULL);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    json_free(doc);
+    return 0;
+}
+
+/* Print calls as "TEXT|NAME ARGUMENTS|…|!ERROR". */
+static char *show(const struct tool_calls *c)
+{
+    struct buf b = {0};
+    assert_int_equal(buf_append(&b, c->text.data, c->text.len), 0);
+    for (size_t i = 0; i < c->n; i++)
+        assert_int_equal(
+            buf_printf(&b, "|%s %s", c->v[i].name, c->v[i].arguments.data), 0);
+    if (c->error.len)
+        assert_int_equal(buf_printf(&b, "|!%s", c->error.data), 0);
+    assert_int_equal(buf_putc(&b, '\0'), 0);
+    return buf_take(&b, &(size_t){0});
+}
+
+/* Read text[0..n) in pieces that end at cut, or of one byte if cut > n. */
+static char *read_in_pieces(const char *text, size_t n, size_t cut)
+{
+    struct tool_calls c = {.tools = json_root(doc)};
+    if (cut > n) {
+        for (size_t i = 0; i < n; i++)
+            assert_int_equal(tool_calls_feed(&c, text + i, 1), 0);
+    } else {
+        assert_int_equal(tool_calls_feed(&c, text, cut), 0);
+        assert_int_equal(tool_calls_feed(&c, text + cut, n - cut), 0);
+    }
+    assert_int_equal(tool_calls_end(&c), 0);
+    char *shown = show(&c);
+    tool_calls_free(&c);
+    return shown;
+}
+
+#define CALL(body)    "<tool_call>" body "</tool_call>"
+#define NOW           CALL("\n{\"name\": \"now\", \"arguments\": {}}\n")
+#define WEATHER(args) CALL("\n<function=weather>\n" args "</function>\n")
+#define P(key, value) "<parameter=" key ">\n" value "\n</parameter>\n"
+
+static const struct {
+    const char *text, *want;
+} cases[] = {
+    {"", ""},
+    {" plain <text> \n", " plain <text> \n"},
+    {NOW, "|now {}"},
+    {"a\n" NOW, "a|now {}"},
+    {NOW "\n\n" NOW "\n", "|now {}|now {}"},
+    {"a " NOW " b\n" NOW "c ", "a\nb\nc |now {}|now {}"},
+    {"<<tool_call" NOW, "<<tool_call|now {}"},
+    {"<tool_cal>\n<tool_calls>", "<tool_cal>\n<tool_calls>"},
+    {"</tool_call>", "</tool_call>"},
+    {CALL("{\"arguments\":{\"city\":\"</tool_call>\\\"\\\\\"},"
+          "\"name\":\"weather\"}"),
+     "|weather {\"city\": \"</tool_call>\\\"\\\\\"}"},
+    {CALL("{\"name\":\"weather\",\"arguments\":{\"days\":1.50,\"city\":\"\xc3"
+          "\xbc\",\"n\":12345678901234567890}}"),
+     "|weather {\"days\": 1.5, \"city\": \"\xc3\xbc\", \"n\": "
+     "12345678901234567890}"},
+    /* Qwen3-Coder's form: the schema gives the types */
+    {WEATHER(""), "|weather {}"},
+    {WEATHER(P("city", "Bern") P("days", "2")),
+     "|weather {\"city\": \"Bern\", \"days\": 2}"},
+    {WEATHER(P("city", "5") P("max", "5") P("wet", "True")),
+     "|weather {\"city\": \"5\", \"max\": 5, \"wet\": true}"},
+    {WEATHER(P("wet", "false") P("at", "None") P("any", "null")),
+     "|weather {\"wet\": false, \"at\": null, \"any\": null}"},
+    {WEATHER(P("at", "None ") P("any", "7") P("one", "2")),
+     "|weather {\"at\": null, \"any\": 7, \"one\": 2}"},
+    {WEATHER(P("list", "[1, \"a\"]") P("map", "{\"a\": [null]}")),
+     "|weather {\"list\": [1, \"a\"], \"map\": {\"a\": [null]}}"},
+    {WEATHER(P("free", "{\"a\": 1}") P("other", "7")),
+     "|weather {\"free\": {\"a\": 1}, \"other\": \"7\"}"},
+    {WEATHER(P("city", "a\n\n b \n") P("at", "")),
+     "|weather {\"city\": \"a\\n\\n b \\n\", \"at\": \"\"}"},
+    {WEATHER(P("city", "</parameter></tool_call>\n</parameter>x")),
+     "|weather {\"city\": \"</parameter></tool_call>\\n</parameter>x\"}"},
+    {CALL("<function=weather><parameter=city>Bern</parameter></function>"),
+     "|weather {\"city\": \"Bern\"}"},
+    {CALL("<function=weather><parameter=city>\n</parameter></function>"),
+     "|weather {\"city\": \"\"}"},
+    /* bad calls stay in the text */
+    {"a\n" CALL("{}") "b",
+     "a\n<tool_call>{}</tool_call>b|!tool call 1: it has no name"},
+    {NOW CALL("[]") NOW,
+     "<tool_call>[]</tool_call>|now {}|now {}|!tool call 2: "
+     "<function=NAME> is expected, not: []"},
+    {CALL("{\"name\": \"rm\", \"arguments\": {}}"),
+     "<tool_call>{\"name\": \"rm\", \"arguments\": {}}</tool_call>|!tool call "
+     "1: there is no tool \"rm\""},
+    {CALL("{\"name\": \"now\\u0000\", \"arguments\": {}}"),
+     "<tool_call>{\"name\": \"now\\u0000\", \"arguments\": {}}</tool_call>|!"
+     "tool call 1: there is no tool \"now\""},
+    {CALL("{\"name\": \"now\", \"arguments\": \"{}\"}"),
+     "<tool_call>{\"name\": \"now\", \"arguments\": \"{}\"}</tool_call>|!tool "
+     "call 1: its arguments are no object"},
+    {CALL("{\"name\": \"now\"") " x",
+     "<tool_call>{\"name\": \"now\"</tool_call> x|!tool call 1: JSON: offset "
+     "14: parse error: premature EOF"},
+    {CALL("<function=now><parameter=a>\n</function>"),
+     "<tool_call><function=now><parameter=a>\n</function></tool_call>|!tool "
+     "call 1: a parameter has no end: <parameter=a>\n</function>"},
+    {CALL("<function=now></function>x</function>"),
+     "<tool_call><function=now></function>x</function></tool_call>|!tool call "
+     "1: text follows the function: x</function>"},
+    {CALL("<function=now>x</function>"),
+     "<tool_call><function=now>x</function></tool_call>|!tool call 1: a "
+     "parameter is expected, not: x</function>"},
+    {WEATHER(P("days", "2.5")),
+     "<tool_call>\n<function=weather>\n<parameter=days>\n2.5\n</parameter>\n"
+     "</function>\n</tool_call>|!tool call 1: parameter \"days\": must be an "
+     "integer"},
+    {WEATHER(P("days", "2") P("days", "2")),
+     "<tool_call>\n<function=weather>\n<parameter=days>\n2\n</parameter>\n"
+     "<parameter=days>\n2\n</parameter>\n</function>\n</tool_call>|!tool call "
+     "1: parameter \"days\" occurs twice"},
+    /* cut calls */
+    {"a <tool_call>", "a <tool_call>|!tool call 1: it is cut"},
+    {NOW "<tool_call>{\"name\": \"</tool_call>",
+     "<tool_call>{\"name\": \"</tool_call>|now {}|!tool call 2: it is cut"},
+    {"<tool_call><function=now></function></tool_cal",
+     "<tool_call><function=now></function></tool_cal|!tool call 1: it is cut"},
+};
+
+enum { N_CASES = sizeof(cases) / sizeof(*cases) };
+
+/* Whole texts, every cut into two pieces, and byte by byte. */
+static void calls_in_any_pieces(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_CASES; i++) {
+        size_t n = strlen(cases[i].text);
+        for (size_t cut = 0; cut <= n + 1; cut++) {
+            char *got = read_in_pieces(cases[i].text, n, cut);
+            if (strcmp(got, cases[i].want) != 0)
+                fail_msg("case %zu, cut at %zu:\n%s\nnot\n%s", i, cut, got,
+                         cases[i].want);
+            free(got);
+        }
+    }
+}
+
+/* Text is given as soon as it cannot be a part of a call, and so are calls. */
+static void nothing_is_held_longer_than_needed(void **state)
+{
+    (void)state;
+    struct tool_calls c = {.tools = json_root(doc)};
+    assert_int_equal(tool_calls_feed(&c, "ab <", 4), 0);
+    assert_string_equal(c.text.data, "ab");
+    assert_int_equal(tool_calls_feed(&c, "b", 1), 0);
+    assert_string_equal(c.text.data, "ab <b");
+    assert_int_equal(tool_calls_feed(&c, NOW, strlen(NOW)), 0);
+    assert_int_equal(c.n, 1);
+    assert_int_equal(c.held.len, 0);
+    tool_calls_free(&c);
+}
+
+static void calls_have_openai_form(void **state)
+{
+    (void)state;
+    struct buf b = {0};
+    struct json_writer w = json_writer(&b);
+    struct tool_calls c = {.tools = json_root(doc), .id = 1};
+    assert_int_equal(tool_calls_feed(&c, NOW NOW, 2 * strlen(NOW)), 0);
+    jw_array(&w, NULL);
+    tool_calls_write(&w, NULL, &c, 0);
+    tool_calls_write(&w, NULL, &c, 1);
+    jw_end_array(&w);
+    assert_int_equal(jw_status(&w), 0);
+    const char *second = strstr(b.data, ",{");
+    assert_non_null(second);
+    const char rest[] = ",\"type\":\"function\",\"function\":{\"name\":\"now\","
+                        "\"arguments\":\"{}\"}}";
+    assert_non_null(strstr(b.data, rest));
+    assert_non_null(strstr(second, rest));
+    /* ids differ */
+    assert_memory_equal(b.data, "[{\"id\":\"call_", 13);
+    assert_memory_not_equal(b.data + 8, second + 8, 21);
+    tool_calls_free(&c);
+    buf_free(&b);
+}
+
+/* Any bytes end in a result, which does not depend on the pieces, and text is
+ * lost only around calls. */
+static void random_parts_are_bounded(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {"<tool_call>", "</tool_call>",
+                                        "<function=",  "weather>",
+                                        "now>",        "</function>",
+                                        "<parameter=", "days>",
+                                        "city>",       "</parameter>",
+                                        "{\"name\":",  "\"now\"",
+                                        "\"weather\"", ",\"arguments\":",
+                                        "{}}",         "{\"days\":1}}",
+                                        "\"",          "\\",
+                                        "{",           "}",
+                                        "\n",          " ",
+                                        "\xff",        "<",
+                                        "1",           NOW,
+                                        "x",           "\n</parameter>\n"};
+    uint64_t seed = 99;
+    size_t n_calls = 0;
+    for (int round = 0; round < 30000; round++) {
+        struct buf b = {0};
+        for (int k = 0; k < 12; k++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            assert_int_equal(
+                buf_puts(
+                    &b, parts[(seed >> 33) % (sizeof(parts) / sizeof(*parts))]),
+                0);
+        }
+        char *whole = read_in_pieces(b.data, b.len, b.len);
+        char *bytes = read_in_pieces(b.data, b.len, b.len + 1);
+        assert_string_equal(whole, bytes);
+        n_calls += strstr(whole, "|now {}") != NULL;
+        if (!memmem(b.data, b.len, "<tool_call>", 11))
+            assert_string_equal(whole, b.data);
+        free(whole);
+        free(bytes);
+        buf_free(&b);
+    }
+    assert_true(n_calls > 1000);
+}
+
+static void large_calls(void **state)
+{
+    (void)state;
+    struct buf b = {0};
+    assert_int_equal(buf_puts(&b, "<tool_call><function=weather>"), 0);
+    for (int i = 0; i < 300; i++)
+        assert_int_equal(
+            buf_printf(&b, "<parameter=p%d>\n%d\n</parameter>\n", i, i), 0);
+    assert_int_equal(buf_puts(&b, "</function></tool_call>"), 0);
+    char *got = read_in_pieces(b.data, b.len, 0);
+    assert_non_null(strstr(got, "|!tool call 1: it has too many parameters"));
+    free(got);
+    b.len = 0;
+    assert_int_equal(
+        buf_puts(&b, "<tool_call>{\"name\":\"now\",\"arguments\":"), 0);
+    for (int i = 0; i < 100000; i++)
+        assert_int_equal(buf_puts(&b, "{\"a\":"), 0);
+    assert_int_equal(buf_puts(&b, "</tool_call>"), 0);
+    got = read_in_pieces(b.data, b.len, 0);
+    assert_non_null(strstr(got, "|!tool call 1: JSON: "));
+    free(got);
+    buf_free(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calls_in_any_pieces),
+        cmocka_unit_test(nothing_is_held_longer_than_needed),
+        cmocka_unit_test(calls_have_openai_form),
+        cmocka_unit_test(random_parts_are_bounded),
+        cmocka_unit_test(large_calls),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
