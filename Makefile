@@ -41,7 +41,7 @@ LDFLAGS ?=
 # functions with QWICK_API are visible, and calls of them from inside stay inside.
 ALL_CFLAGS = $(CSTD) $(WARN) $(OPT) -fopenmp -fPIC -fvisibility=hidden \
              -fno-semantic-interposition $(CFLAGS)
-LIBS := -lyajl -lutf8proc -fopenmp -ldl -lm -lpthread
+LIBS := -lyajl -lutf8proc -lnettle -fopenmp -ldl -lm -lpthread
 
 # Of files with kernels; none of all others, whatever the environment has.
 isa_flags :=

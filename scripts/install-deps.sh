@@ -22,11 +22,12 @@ fail()
 }
 
 build_packages="gcc make libc6-dev libopenblas-openmp-dev libutf8proc-dev
-    libyajl-dev"
+    libyajl-dev nettle-dev"
 test_packages="libcmocka-dev bats xz-utils curl python3 parallel g++
     pkgconf"
 arm_packages="gcc-aarch64-linux-gnu qemu-user libgomp1:arm64
-    libyajl-dev:arm64 libutf8proc-dev:arm64 libcmocka-dev:arm64"
+    libyajl-dev:arm64 libutf8proc-dev:arm64 nettle-dev:arm64
+    libcmocka-dev:arm64"
 foreign=
 
 case "${1-}" in
