@@ -749,7 +749,7 @@ struct qwick_logprob {
     float logprob;
 };
 
-/* Describes a token that was drawn; the stop token also has an event. text
+/* Describes a token of the answer; the stop token also has an event. text
  * holds the UTF-8 characters that this token completes on its channel, perhaps
  * none. top holds the n_top most likely tokens if logprobs are on, else it is
  * NULL. All pointers are borrowed. A callback that returns nonzero ends the
@@ -762,6 +762,8 @@ struct qwick_token_event {
     float logprob; /* of id; 0 without logprobs */
     const struct qwick_logprob *top;
     size_t n_top;
+    bool forced; /* the think budget forced it; logprob is what the model gave
+                    it */
 };
 typedef int (*qwick_token_fn)(void *ctx, const struct qwick_token_event *ev);
 
@@ -845,8 +847,8 @@ struct qwick_generate_options {
     size_t logprobs;   /* candidates in each event; 0: off */
     size_t lookup;     /* maximum number of guesses per pass, up to
                           QWICK_LOOKUP_MAX; 0: off; has no effect in batches.
-                          Where a constraint admits only one token, it is
-                          guessed in any case */
+                          Where a constraint admits only one token, or the
+                          think budget forces one, it is guessed in any case */
     qwick_token_fn on_token;
     void *on_token_ctx;
     struct qwick_constraint *constraint; /* the answer without its thinking
@@ -857,6 +859,14 @@ struct qwick_generate_options {
     bool may_think; /* if the model opens a think block first, the constraint
                        begins after it, as with in_think; needs
                        split_thinking */
+    /* Once the answer has think_budget thinking tokens, a sentence that says so
+       and the token that closes the think block are forced into it. The answer
+       then goes on without another think block. Tokens that open or close a
+       block do not count. QWICK_ERR_USAGE if the model has no token that closes
+       a think block, or without split_thinking. An answer without thinking
+       stays as it is. */
+    bool limit_thinking;
+    size_t think_budget; /* only with limit_thinking; 0: none at all */
 };
 QWICK_API void qwick_generate_options_init(struct qwick_generate_options *o,
                                            size_t size);
@@ -896,6 +906,7 @@ struct qwick_result {
     double *per_token_ms, *sample_ms;
     size_t n_per_token;
     struct qwick_lookup lookup;
+    size_t n_forced; /* ids in tokens that the think budget forced */
 };
 
 /* Answer a prompt: sync, then sample and decode until a stop id, a stop string,

@@ -136,6 +136,8 @@ void json_answer(struct json_writer *w, const struct json_answer *a)
     jw_uint(w, "cached_tokens", r->n_cached);
     if (a->show_dropped)
         jw_uint(w, "dropped_tokens", a->n_dropped);
+    if (a->show_forced)
+        jw_uint(w, "forced_tokens", r->n_forced);
     jw_end_object(w);
     jw_uint(w, "seed", r->seed);
     jw_cstr(w, "model", a->info->model);

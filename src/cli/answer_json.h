@@ -18,7 +18,8 @@ struct json_answer {
     const struct qwick_info *info;
     double tokenize_ms;
     bool show_dropped;
-    size_t n_dropped;      /* prompt tokens cut by --overflow */
+    size_t n_dropped; /* prompt tokens cut by --overflow */
+    bool show_forced;
     const int32_t *prompt; /* [n_prompt] its ids; NULL: not written */
     size_t n_prompt;
     const struct buf *logprobs;     /* see json_logprobs; NULL: not requested */

@@ -92,10 +92,23 @@ bool answer_is_cut(enum qwick_finish why)
     return why != QWICK_FINISH_STOP && why != QWICK_FINISH_STOP_STRING;
 }
 
+int answer_check_model(const struct opt_parsed *p,
+                       const struct qwick_engine *eng)
+{
+    static const char *const thinking[] = {"think-budget", NULL};
+    if (qwick_engine_info(eng)->think_close_id >= 0)
+        return -1;
+    return opt_no_effect(p, thinking,
+                         "with a model that has no token for the end of a "
+                         "think block");
+}
+
 void answer_options(struct qwick_generate_options *o,
-                    const struct answer_args *a)
+                    const struct opt_parsed *p, const struct answer_args *a)
 {
     o->max_tokens = (size_t)a->max_tokens;
+    o->limit_thinking = opt_given(p, "think-budget");
+    o->think_budget = (size_t)a->think_budget;
     o->stop = a->stop.v;
     o->n_stop = a->stop.n;
     o->ignore_eos = a->ignore_eos;

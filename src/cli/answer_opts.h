@@ -15,6 +15,7 @@ struct answer_args {
     struct opt_texts stop;
     bool ignore_eos;
     int64_t loop_guard;
+    int64_t think_budget;
     bool greedy;
     double temp, top_p, min_p, repeat, presence, frequency;
     int64_t top_k, seed;
@@ -32,6 +33,12 @@ struct answer_args {
     {.name = "max-tokens", .letter = 'n', .type = OPT_INT, .arg = "N",        \
      .imin = 1, .imax = INT32_MAX, .def = "until the model stops",            \
      .help = "at most N tokens", .offset = ANSWER_AT(at, max_tokens)}
+
+#define OPT_ROWS_THINK_BUDGET(at)                                             \
+    {.name = "think-budget", .type = OPT_INT, .arg = "N", .imin = 0,          \
+     .imax = INT32_MAX, .def = "none",                                        \
+     .help = "let the model think for at most N tokens, then make it answer", \
+     .offset = ANSWER_AT(at, think_budget)}
 
 #define OPT_ROWS_STOP(at)                                                     \
     {.name = "stop", .type = OPT_TEXTS, .arg = "TEXT",                        \
@@ -135,9 +142,14 @@ bool answer_is_empty(const struct qwick_result *r);
  * it. */
 bool answer_is_cut(enum qwick_finish why);
 
-/* Set length, stop strings, timeout and log-probabilities of *o from the
- * options. *o borrows the strings. */
+/* Refuse options that have no effect with this model. Returns -1 to go on, or
+ * exit status 2 after printing a message. */
+int answer_check_model(const struct opt_parsed *p,
+                       const struct qwick_engine *eng);
+
+/* Set length, think budget, stop strings, timeout and log-probabilities of *o
+ * from the options. *o borrows the strings. */
 void answer_options(struct qwick_generate_options *o,
-                    const struct answer_args *a);
+                    const struct opt_parsed *p, const struct answer_args *a);
 
 #endif

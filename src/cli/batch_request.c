@@ -448,6 +448,7 @@ static bool known_key(const struct json_value *key)
         "tools",
         "enable_thinking",
         "think",
+        "think_budget",
         "n",
         "max_tokens",
         "stop",
@@ -489,13 +490,31 @@ static void tell_unknown(struct request_common *c, const struct json_value *v,
     }
 }
 
+static int get_budget(struct request *r, const struct request_common *c,
+                      const struct json_value *v, struct qwick_err *e)
+{
+    int64_t n = -1;
+    if (get_option_int(v, "think_budget", opt_find(c->p->verb, "think-budget"),
+                       &n, e))
+        return -1;
+    if (n < 0)
+        return 0;
+    if (c->raw)
+        return err_set(e, QWICK_ERR_USAGE,
+                       WHERE ": think_budget: cannot be combined with --raw");
+    r->o.limit_thinking = true;
+    r->o.think_budget = (size_t)n;
+    return 0;
+}
+
 static int get_options(struct request *r, const struct request_common *c,
                        const struct json_value *v, struct sampling_wish *w,
                        struct qwick_err *e)
 {
     const struct verb *verb = c->p->verb;
     int64_t max_tokens = c->answer->max_tokens, seed = -1;
-    if (get_option_int(v, "max_tokens", opt_find(verb, "max-tokens"),
+    if (get_budget(r, c, v, e) ||
+        get_option_int(v, "max_tokens", opt_find(verb, "max-tokens"),
                        &max_tokens, e) ||
         get_option_int(v, "seed", opt_find(verb, "seed"), &seed, e) ||
         get_sampling(v, verb, w, e) || get_stop(r, v, e))
@@ -529,7 +548,7 @@ static int take(struct request *r, struct request_common *c,
     enum qwick_think think = c->think;
     tell_unknown(c, v, r->line);
     r->o = qwick_generate_defaults();
-    answer_options(&r->o, c->answer);
+    answer_options(&r->o, c->p, c->answer);
     if (get_options(r, c, v, &w, e) || get_think(v, &think, e) ||
         get_constraint(r, c, v, e) || get_tools(r, c, v, e))
         return -1;
@@ -639,6 +658,10 @@ uint64_t request_key(const struct request *r, const struct request_common *c,
     key_add_u64(&k, o.in_think);
     key_add_u64(&k, !o.split_thinking);
     key_add_u64(&k, o.loop_guard);
+    if (o.limit_thinking) {
+        key_add_text(&k, "think budget", 12);
+        key_add_u64(&k, o.think_budget);
+    }
     if (r->constraint)
         constraint_add_key(&k, r->constraint);
     if (c->extract)

@@ -84,6 +84,7 @@ static const struct opt opts[] = {
     OPT_ROWS_TOOLS(ARG(tools), "definitions of tools, for records that have "
                                "none"),
     OPT_ROWS_THINK(ARG(think)),
+    OPT_ROWS_THINK_BUDGET(ARG(answer)),
     OPT_ROWS_TEMPLATE,
     OPT_ROWS_ALLOW_SPECIAL(ARG(allow_special)),
     {.name = "raw",
@@ -155,7 +156,8 @@ static int parse_shard(struct batch_job *j)
 static int check(struct batch_job *j)
 {
     static const char *const with_raw[] = {
-        "system", "system-file", "think", "allow-special", "tools", NULL};
+        "system",        "system-file", "think", "think-budget",
+        "allow-special", "tools",       NULL};
     static const char *const with_files[] = {"file-names", NULL};
     const struct batch_args *a = &j->a;
     int r;
@@ -241,8 +243,9 @@ static int read_texts(struct batch_job *j, struct qwick_err *e)
  */
 static int choose_mode(struct batch_job *j)
 {
-    static const char *const need[] = {"system",        "system-file", "think",
-                                       "allow-special", "tools",       NULL};
+    static const char *const need[] = {
+        "system",        "system-file", "think", "think-budget",
+        "allow-special", "tools",       NULL};
     struct request_common *c = &j->common;
     c->raw = j->a.raw;
     if (c->raw || strcmp(qwick_engine_info(j->eng)->template_name, "none") != 0)
@@ -368,6 +371,8 @@ static int run(struct batch_job *j)
     if ((status = common_open(&j->eng, &j->a.c, false)) != 0 ||
         (status = choose_mode(j)) != 0)
         return status;
+    if ((status = answer_check_model(&j->p, j->eng)) >= 0)
+        return status;
     set_common(j);
     if ((status = tools_check_template(&j->common.tools, j->eng)) != 0)
         return status;
@@ -423,9 +428,10 @@ const struct verb verb_batch = {
         "options: \"temperature\", \"top_k\", \"top_p\", "
         "\"min_p\",\n\"repeat_penalty\", \"presence_penalty\", "
         "\"frequency_penalty\", \"seed\", \"max_tokens\",\n\"stop\", "
-        "\"think\", \"n\" (samples), \"tools\", and one of \"regex\", "
-        "\"choices\",\n\"grammar\" and \"json_schema\". Each answer is the "
-        "object of generate --json with\n\"line\" and the record's \"id\".",
+        "\"think\", \"think_budget\", \"n\" (samples), \"tools\", and one of "
+        "\"regex\",\n\"choices\", \"grammar\" and \"json_schema\". Each answer "
+        "is the object of\ngenerate --json with \"line\" and the record's "
+        "\"id\".",
     .examples = "  echo '{\"id\":1,\"prompt\":\"list files\"}' | qwick batch\n"
                 "  qwick batch -i prompts.jsonl -o answers.jsonl\n",
     OPT_TABLE(opts),

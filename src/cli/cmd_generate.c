@@ -16,6 +16,7 @@ static const struct opt opts[] = {
     OPT_ROWS_TOOLS(ARG(tools), "definitions of tools that the model may call, "
                                "as JSON"),
     OPT_ROWS_THINK(ARG(think)),
+    OPT_ROWS_THINK_BUDGET(ARG(answer)),
     OPT_ROWS_TEMPLATE,
     {.name = "raw",
      .type = OPT_FLAG,
@@ -150,14 +151,17 @@ static int check_verb(const struct gen_job *j)
 static int check_prompt(const struct gen_job *j)
 {
     static const char *const with_raw[] = {
-        "system",        "system-file", "chat-json",     "think", "prefill",
-        "show-thinking", "think-file",  "allow-special", "tools", NULL,
+        "system",        "system-file",  "chat-json",
+        "think",         "think-budget", "prefill",
+        "show-thinking", "think-file",   "allow-special",
+        "tools",         NULL,
     };
     static const char *const with_ids[] = {
         "system",        "system-file", "think", "prefill",
         "allow-special", "tools",       NULL,
     };
     static const char *const with_chat[] = {"system", "system-file", NULL};
+    static const char *const with_off[] = {"think-budget", NULL};
     static const char *const with_files[] = {"file-names", NULL};
     static const char *const with_session[] = {
         "system", "system-file", "chat-json", "overflow", "tools", NULL,
@@ -184,6 +188,9 @@ static int check_prompt(const struct gen_job *j)
         return opt_usage(j->verb, "--%s: cannot be combined with a prompt",
                          whole);
     if (j->a.raw && (r = opt_no_effect(p, with_raw, "with --raw")) >= 0)
+        return r;
+    if (j->a.think && strcmp(j->a.think, "off") == 0 &&
+        (r = opt_no_effect(p, with_off, "with --think off")) >= 0)
         return r;
     if (j->a.prompt_ids &&
         (r = opt_no_effect(p, with_ids, "with --prompt-ids")) >= 0)

@@ -156,6 +156,8 @@ static int put_event(struct emit *st, const struct qwick_token_event *ev)
     jw_string(&w, "text", text, n);
     if (thinking)
         jw_string(&w, "thinking", ev->text, ev->n_text);
+    if (ev->forced)
+        jw_bool(&w, "forced", true);
     if (st->logprobs)
         json_logprob(&w, st->eng, ev);
     jw_end_object(&w);

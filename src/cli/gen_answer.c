@@ -71,6 +71,7 @@ static int write_json(struct gen_job *j, const struct emit *st,
         .tokenize_ms = j->tokenize_ms,
         .show_dropped = overflow_parse(j->a.overflow) != OVERFLOW_ERROR,
         .n_dropped = j->n_dropped,
+        .show_forced = opt_given(&j->p, "think-budget"),
         .prompt = j->mode == MODE_RAW ? j->ids : NULL,
         .n_prompt = j->n_ids,
         .logprobs = st->logprobs ? &st->items : NULL,
@@ -227,6 +228,9 @@ static void note_timing(const struct qwick_result *r)
                  ? 1000 * (double)(r->n_tokens - 1) / decode
                  : 0.0,
              qwick_finish_name(r->finish));
+    if (r->n_forced)
+        msg_note("the think budget is used up: %zu of the tokens are forced",
+                 r->n_forced);
 }
 
 /* Answer the prompt again without output, --repeat times in all. runs[0] is the
@@ -351,7 +355,7 @@ static int answer(struct gen_job *j, struct qwick_err *e)
         emit_free(&st);
         return msg_oom();
     }
-    answer_options(&o, &a->answer);
+    answer_options(&o, &j->p, &a->answer);
     o.in_think = j->in_think;
     o.split_thinking = j->mode != MODE_RAW && !a->raw;
     o.profile = a->profile.on;
@@ -416,6 +420,8 @@ static int generate(struct gen_job *j)
         return status;
     if ((status = common_open(&j->eng, &j->a.c, false)) != 0 ||
         (status = gen_choose_mode(j)) != 0)
+        return status;
+    if ((status = answer_check_model(&j->p, j->eng)) >= 0)
         return status;
     if (j->a.tools && (status = tools_check_template(&j->tools, j->eng)) != 0)
         return status;

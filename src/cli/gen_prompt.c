@@ -104,7 +104,7 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e)
 int gen_choose_mode(struct gen_job *j)
 {
     static const char *const need[] = {
-        "system",  "system-file",   "chat-json", "think",
+        "system",  "system-file",   "chat-json", "think", "think-budget",
         "prefill", "allow-special", "tools",     NULL,
     };
     const struct qwick_info *info = qwick_engine_info(j->eng);

@@ -106,6 +106,9 @@ static int check_options(const struct qwick_generate_options *o,
         return err_set(e, QWICK_ERR_USAGE,
                        "constraint: cannot be combined with %s",
                        o->n_stop ? "stop strings" : "ignore_eos");
+    if (o->limit_thinking && !o->split_thinking)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "think budget: has no effect without split_thinking");
     if (o->lookup > QWICK_LOOKUP_MAX)
         return err_set(e, QWICK_ERR_USAGE, "lookup: must be at most %d, is %zu",
                        QWICK_LOOKUP_MAX, o->lookup);
@@ -178,7 +181,9 @@ int generation_begin(struct generation *g, const struct qwick_engine *eng,
         sampler_create(&g->sampler, &o->sampling, c->vocab_size,
                        g->blocked ? g->blocked : eng->blocked, eng->model.k,
                        e) ||
-        begin_guide(g, e))
+        begin_guide(g, e) ||
+        (o->limit_thinking &&
+         think_budget_begin(&g->budget, eng, o->think_budget, o->in_think, e)))
         return -1;
     for (size_t i = 0; i < n; i++)
         sampler_see_prompt(g->sampler, prompt[i]);
@@ -189,6 +194,7 @@ void generation_free(struct generation *g)
 {
     sampler_free(g->sampler);
     guide_free(&g->guide);
+    think_budget_free(&g->budget);
     stream_free(&g->stream);
     bpe_decoder_free(&g->decoder);
     buf_free(&g->piece);
@@ -202,11 +208,18 @@ int generation_draw(struct generation *g, const float *logits, int32_t *id,
                     struct qwick_err *e)
 {
     struct qwick_result *r = g->r;
-    if (g->guide.matcher)
-        guide_look(&g->guide, logits);
-    if (ARRAY_RESERVE(r->tokens, g->cap_tokens, r->n_tokens + 1, e) ||
-        sampler_draw(g->sampler, logits, id, e))
+    if (ARRAY_RESERVE(r->tokens, g->cap_tokens, r->n_tokens + 1, e))
         return -1;
+    if (think_budget_forced(&g->budget, id, 1)) {
+        sampler_accept(g->sampler, *id); /* uses a number of the seed's stream,
+                                            as a draw does */
+        r->n_forced++;
+    } else {
+        if (g->guide.matcher)
+            guide_look(&g->guide, logits);
+        if (sampler_draw(g->sampler, logits, id, e))
+            return -1;
+    }
     r->tokens[r->n_tokens++] = *id;
     return 0;
 }
@@ -234,7 +247,8 @@ static bool ends(struct generation *g, int32_t id, size_t pos,
         return true;
     if (g->interrupt && *g->interrupt)
         *why = QWICK_FINISH_INTERRUPTED;
-    else if (has_loop(r->tokens, r->n_tokens, g->o->loop_guard, g->borders))
+    else if (!g->budget.due &&
+             has_loop(r->tokens, r->n_tokens, g->o->loop_guard, g->borders))
         *why = QWICK_FINISH_LOOP;
     else if (!end && generation_timed_out(g))
         *why = QWICK_FINISH_TIMEOUT;
@@ -307,15 +321,17 @@ static int follow_constraint(struct generation *g, int32_t id,
 int generation_forced(struct generation *g, int32_t *ids, size_t max, size_t *n,
                       struct qwick_err *e)
 {
-    *n = 0;
-    return g->guide.matcher ? guide_forced(&g->guide, ids, max, n, e) : 0;
+    *n = think_budget_forced(&g->budget, ids, max);
+    return *n == 0 && g->guide.matcher ? guide_forced(&g->guide, ids, max, n, e)
+                                       : 0;
 }
 
 int generation_emit(struct generation *g, int32_t id, size_t pos, bool *end,
                     struct qwick_err *e)
 {
     struct stream *st = &g->stream;
-    struct qwick_token_event ev = {.id = id, .channel = st->channel};
+    struct qwick_token_event ev = {
+        .id = id, .channel = st->channel, .forced = g->budget.due};
     size_t from;
     bool stopped = false;
     g->mask_ms = 0;
@@ -328,6 +344,8 @@ int generation_emit(struct generation *g, int32_t id, size_t pos, bool *end,
     }
     if (g->guide.matcher && !*end && follow_constraint(g, id, e))
         return -1;
+    if (think_budget_accept(&g->budget, id))
+        sampler_block(g->sampler, g->budget.open);
     if (!g->o->on_token)
         return 0;
     struct buf *out = stream_buf(st, ev.channel);
@@ -547,7 +565,7 @@ static int prepare_lookup(struct solo *o, const int32_t *prompt,
                                      .stride = eng->model.config.vocab_size,
                                      .tokens = o->tokens,
                                      .max = max < most ? max : most};
-    if (max == 0 && o->g.guide.matcher)
+    if (max == 0 && generation_may_force(&o->g))
         o->draft.max = most < QWICK_LOOKUP_MAX ? most : QWICK_LOOKUP_MAX;
     return max ? lookup_create(&o->lookup, max, model_row_cost(&eng->model), e)
                : 0;
@@ -557,14 +575,14 @@ static int prepare_lookup(struct solo *o, const int32_t *prompt,
 static int decode(struct solo *o, struct qwick_err *e)
 {
     struct qwick_result *r = o->g.r;
-    struct decode_loop l = {.rules = o->g.rules,
-                            .forward = solo_forward,
-                            .state = o,
-                            .select = solo_select,
-                            .on_token = solo_token,
-                            .ctx = o,
-                            .draft = o->lookup || o->g.guide.matcher ? &o->draft
-                                                                     : NULL};
+    struct decode_loop l = {
+        .rules = o->g.rules,
+        .forward = solo_forward,
+        .state = o,
+        .select = solo_select,
+        .on_token = solo_token,
+        .ctx = o,
+        .draft = o->lookup || generation_may_force(&o->g) ? &o->draft : NULL};
     int rc = decode_run(&l, o->s->logits, o->s->kv.n, &r->finish, e);
     session_own_logits(o->s);
     share_times(o);

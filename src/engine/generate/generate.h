@@ -9,6 +9,7 @@
 #include "engine/generate/guide.h"
 #include "engine/generate/sampler.h"
 #include "engine/generate/stream.h"
+#include "engine/generate/think_budget.h"
 
 /* The state of a generation. generation_free also accepts a struct of all
  * zeros. */
@@ -22,6 +23,7 @@ struct generation {
     struct qwick_result *r; /* owned by the caller */
     struct sampler *sampler;
     struct guide guide; /* keeps the constraint of the options */
+    struct think_budget budget;
     struct bpe_decoder decoder;
     struct buf piece; /* text of the last token */
     struct stream stream;
@@ -47,8 +49,9 @@ int generation_begin(struct generation *g, const struct qwick_engine *eng,
                      const struct qwick_generate_options *o, size_t limit,
                      struct qwick_result *r, struct qwick_err *e);
 
-/* Choose the next token from a row of logits and append it to the result's
- * tokens. Threads may draw for different generations at the same time. */
+/* Choose the next token, from a row of logits unless the think budget forces
+ * it, and append it to the result's tokens. Threads may draw for different
+ * generations at the same time. */
 int generation_draw(struct generation *g, const float *logits, int32_t *id,
                     struct qwick_err *e);
 
@@ -63,10 +66,16 @@ void generation_weigh(struct generation *g, const float *logits);
 int generation_emit(struct generation *g, int32_t id, size_t pos, bool *end,
                     struct qwick_err *e);
 
-/* Write to ids the next tokens, *n <= max, if the constraint admits only one
- * token each time. */
+/* Guess the next tokens: those that the think budget forces, or the only ones
+ * that the constraint admits. Writes *n <= max ids. */
 int generation_forced(struct generation *g, int32_t *ids, size_t max, size_t *n,
                       struct qwick_err *e);
+
+/* Return whether generation_forced can give tokens in this answer. */
+static inline bool generation_may_force(const struct generation *g)
+{
+    return g->guide.matcher || g->budget.ids;
+}
 
 /* Return whether the deadline has passed. Reads no clock if there is no
  * deadline. */

@@ -36,6 +36,7 @@ struct sampler {
     size_t n_blocks;
     int32_t *never; /* blocked ids */
     size_t n_never;
+    bool blocked_one;  /* sampler_block has added an id to never */
     uint32_t *seen;    /* [vocab_size] occurrences in the answer, and the bit
                           PROMPT */
     int32_t *distinct; /* ids with seen != 0 */
@@ -120,6 +121,7 @@ int sampler_create(struct sampler **out, const struct qwick_sampling *o,
     s->order = malloc(FEW * sizeof *s->order);
     for (size_t i = 0; blocked && i < n; i++)
         s->n_never += blocked[i] != 0;
+    /* one more: sampler_block adds an id */
     s->never = malloc((s->n_never + 1) * sizeof *s->never);
     bool ok = s->work && s->top && s->prob && s->block_sum && s->kept &&
               s->order && s->never;
@@ -610,6 +612,14 @@ int sampler_peek(struct sampler *s, const float *logits, int32_t *id,
     else
         *id = draw_kept(s, filter(s, max), max, u);
     return 0;
+}
+
+void sampler_block(struct sampler *s, int32_t id)
+{
+    if (s->blocked_one)
+        return;
+    s->never[s->n_never++] = id;
+    s->blocked_one = true;
 }
 
 void sampler_accept(struct sampler *s, int32_t id)

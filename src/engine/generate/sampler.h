@@ -30,6 +30,9 @@ void sampler_set_bias(struct sampler *s, qwick_bias_fn fn, void *ctx);
  * borrowed, and may change between draws. NULL: any id. */
 void sampler_set_allowed(struct sampler *s, const uint64_t *allowed);
 
+/* Never draw id from now on. Works for one id of a sampler. */
+void sampler_block(struct sampler *s, int32_t id);
+
 /* Draw the next token from logits f32 [vocab_size], which stay unchanged, and
  * accept it. The draw after i accepted tokens uses the i-th number of the
  * seed's random stream. QWICK_ERR_RUNTIME if a logit is NaN or infinite, or if
