@@ -231,7 +231,7 @@ static void test_trie(void **state)
 /* Many texts at a time share states that are dropped and made again. */
 static void test_many_texts(void **state)
 {
-    enum { TEXTS = 5, STEPS = 6000 };
+    enum { TEXTS = 5, STEPS = 6000, LIMIT = 100000 };
     struct qwick_err e = {0};
     struct tokens t;
     struct grammar *g;
@@ -249,7 +249,7 @@ static void test_many_texts(void **state)
     assert_int_equal(grammar_finish(g, root, NULL), 0);
     assert_int_equal(constraint_create(&c, g, "G", t.trie, NULL), 0);
     grammar_free(g);
-    constraint_limit(c, 100000); /* a few steps reach it */
+    constraint_limit(c, LIMIT); /* a few steps reach it */
     for (int i = 0; i < TEXTS; i++)
         assert_int_equal(matcher_create(&m[i], c, NULL), 0);
     for (int k = 0; k < STEPS; k++) {
@@ -259,6 +259,8 @@ static void test_many_texts(void **state)
         if (!mask)
             fail_msg("%s", e.msg);
         assert_int_equal(matcher_complete(m[i]), want[i] >> 40 & 1);
+        /* without dropping, states take 200 times the limit in the end */
+        assert_true(constraint_bytes(c) < 10 * LIMIT);
         size_t pick = below((uint32_t)n_ids), id = 0;
         for (;; id++)
             if (bit(mask, id) && pick-- == 0)
