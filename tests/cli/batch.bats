@@ -157,7 +157,7 @@ for r in rows:
 PY
     head -n 1 "$T/in" | "$QWICK" batch --exact --greedy -f "$T/doc" >"$T/b"
     q --json --exact --greedy -f "$T/doc" "list files" >"$T/g"
-    [ "$(jget 'o["tokens"]' <"$T/b")" = "$(jget 'o["tokens"]' <"$T/g")" ]
+    equal "$(jget 'o["tokens"]' <"$T/b")" "$(jget 'o["tokens"]' <"$T/g")"
     run -1 --separate-stderr q batch -f "$T/doc" -i "$T/in"
     echo "$output" | jlines '"error" in o[1] and "text" in o[0]'
     # a long text before many questions goes through the model once
@@ -1049,7 +1049,7 @@ PY
 @test "--logprobs: the same as generate's" {
     echo '{"prompt":"list files"}' | "$QWICK" batch --exact --logprobs 3 >"$T/b"
     q --json --exact --logprobs 3 "list files" >"$T/g"
-    [ "$(jget 'o["logprobs"]' <"$T/b")" = "$(jget 'o["logprobs"]' <"$T/g")" ]
+    equal "$(jget 'o["logprobs"]' <"$T/b")" "$(jget 'o["logprobs"]' <"$T/g")"
 }
 
 @test "conflicting options" {

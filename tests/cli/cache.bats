@@ -42,7 +42,7 @@ ask() {
     ask 'o["tokens"]' --prefix-cache="$C" "how?"
     q batch --exact -n 12 -f "$T/manual.txt" -i "$T/in" --prefix-cache="$C" >"$T/out"
     [ "$(jget 'o["usage"]["cached_tokens"]' <"$T/out")" -ge "$cached" ]
-    [ "$(jget 'o["tokens"]' <"$T/out")" = "$(ask 'o["tokens"]' "where?")" ]
+    equal "$(jget 'o["tokens"]' <"$T/out")" "$(ask 'o["tokens"]' "where?")"
 }
 
 @test "modes, KV types and kernel levels do not share entries" {
@@ -168,7 +168,7 @@ PY
     cat "$T/err"
     [ ! -s "$T/err" ]
     [ "$(jget 'o["usage"]["cached_tokens"]' <"$T/second")" -gt 200 ]
-    [ "$(jget 'o["tokens"]' <"$T/second")" = "$(ask 'o["tokens"]' "how?")" ]
+    equal "$(jget 'o["tokens"]' <"$T/second")" "$(ask 'o["tokens"]' "how?")"
 }
 
 @test "a write that fails leaves nothing behind" {
@@ -260,7 +260,7 @@ PY
     [ "$k" = "$(jget 'o["usage"]["prompt_tokens"] + len(o["tokens"])' <"$T/first")" ]
     [ "$n" -gt "$k" ]
     [ "$n" = "$(jget 'o["usage"]["prompt_tokens"]' <"$T/whole")" ]
-    [ "$(jget 'o["tokens"]' <"$T/o")" = "$(jget 'o["tokens"]' <"$T/whole")" ]
+    equal "$(jget 'o["tokens"]' <"$T/o")" "$(jget 'o["tokens"]' <"$T/whole")"
     # continue from the second file; the first one is unchanged
     [ "$(q --exact --json --session "$T/s2" hi |
         jget 'o["usage"]["cached_tokens"]')" = \

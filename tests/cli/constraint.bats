@@ -58,7 +58,7 @@ assert re.fullmatch(os.environ["RE"], text, re.S), text' || return 1
 @test "thinking comes before the constrained text" {
     run -0 q --json --regex '[ab]{3}' "list files"
     jget 'o["text"]' <<<"$output" | grep -qx '[ab]\{3\}'
-    [ "$(q tokenize '<think>')" = "$(jget 'o["tokens"][0]' <<<"$output")" ]
+    equal "$(q tokenize '<think>')" "$(jget 'o["tokens"][0]' <<<"$output")"
     # newlines of the text are kept, although those after thinking are not
     run -0 q --json --regex '\n\n[ab]{3}' "list files"
     jget 'repr(o["text"])' <<<"$output" | grep -qx "'.n.n[ab]\{3\}'"
@@ -163,8 +163,8 @@ END
         {"type":"integer","maximum":99,"minimum":0},"maxItems":3}' \
         "list files")" = "$(text 3)" ]
     printf 'root ::= "<" [a-z]{1,5} root? ">"' >"$T/g"
-    [ "$(one --seed "$(seed 4)" --grammar "$T/g" list)" = "$(text 4)" ]
-    [ "$(one --seed "$(seed 6)" --regex '[ab]{4}' "list files")" = "$(text 6)" ]
+    equal "$(one --seed "$(seed 4)" --grammar "$T/g" list)" "$(text 4)"
+    equal "$(one --seed "$(seed 6)" --regex '[ab]{4}' "list files")" "$(text 6)"
 }
 
 @test "a batch reports cut answers and bad constraints" {

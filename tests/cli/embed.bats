@@ -117,11 +117,11 @@ PY
         >"$T/in"
     "$QWICK" embed --exact --jsonl <"$T/in" >"$T/out"
     [ "$(sed -n 1p "$T/out")" = "$one" ]
-    [ "$(sed -n 2p "$T/out")" = "$(q embed --exact "disk full")" ]
+    equal "$(sed -n 2p "$T/out")" "$(q embed --exact "disk full")"
     "$QWICK" embed --exact --jsonl --instruct "find a command" <"$T/in" \
         >"$T/out"
     [ "$(sed -n 2p "$T/out")" = "$one" ]
-    [ "$(sed -n 3p "$T/out")" = "$(q embed --exact "disk full")" ]
+    equal "$(sed -n 3p "$T/out")" "$(q embed --exact "disk full")"
 }
 
 @test "text is text, unless --allow-special" {

@@ -49,7 +49,7 @@ warns() {
     # also with JSON
     run -0 --separate-stderr q --json -c 24 --ignore-eos hi
     [[ $stderr == *"the context of 24 tokens is full" ]]
-    printf '%s' "$output" | jget 'o["text"]'
+    printf '%s\n' "$output" | jlines 'o[0]["finish_reason"] == "context"'
 }
 
 @test "an empty answer gives a warning with the reason" {
@@ -68,7 +68,7 @@ warns() {
     [[ $stderr == "qwick: the answer is cut: -n 8 is reached" ]]
     run -6 --separate-stderr q -q --require-answer --json -c 24 --ignore-eos hi
     [[ $stderr == "qwick: the answer is cut: the context of 24 tokens is full" ]]
-    printf '%s' "$output" | jget 'o["finish_reason"]'
+    printf '%s\n' "$output" | jlines 'o[0]["finish_reason"] == "context"'
     run -6 q --require-answer --stop s "list all listening tcp ports"
     run -6 q --require-answer --timeout 0.01 --ignore-eos hi
     run -0 --separate-stderr q --require-answer "list all listening tcp ports"
@@ -120,9 +120,7 @@ warns() {
     [ "$output" = yes ]
     for p in "list files" "is this a question" "rm -rf /" "no" "yes"; do
         run q choose --yes "$p"
-        if [ "$output" = yes ]; then [ "$status" -eq 0 ]; else
-            [ "$output" = no ] && [ "$status" -eq 10 ]
-        fi
+        [[ $output/$status == yes/0 || $output/$status == no/10 ]]
     done
     fails 2 "no prompt; usage: qwick choose " choose --yes
 }

@@ -51,7 +51,7 @@ for line in open("tests/golden/gemma-tokenizer/visible.jsonl"):
     cmp "$T/back.m" "$T/back.gemma.gguf"
     # a megabyte without blanks
     head -c 750000 /dev/urandom | base64 -w 0 >"$T/long"
-    [ "$(q count -m "$T/m" -f "$T/long")" = "$(q count -m "$BATS_FILE_TMPDIR/gemma.gguf" -f "$T/long")" ]
+    equal "$(q count -m "$T/m" -f "$T/long")" "$(q count -m "$BATS_FILE_TMPDIR/gemma.gguf" -f "$T/long")"
 }
 
 @test "a chat through generate, batch and choose, from both containers" {
@@ -105,7 +105,7 @@ for line in open("tests/golden/gemma-tokenizer/visible.jsonl"):
         [ "$(ids -m "$m" --session "$T/s" " there" | jget 'o.count(2)')" -eq 1 ]
         rm "$T/s"
     done
-    [ "$(q embed -m "$T/m" hi 2>/dev/null | cksum)" = "$(q embed --allow-special -m "$T/m" "<bos>hi" 2>/dev/null | cksum)" ]
+    equal "$(q embed -m "$T/m" hi 2>/dev/null | cksum)" "$(q embed --allow-special -m "$T/m" "<bos>hi" 2>/dev/null | cksum)"
 }
 
 @test "add_bos_token decides, then the post-processor" {
@@ -336,7 +336,7 @@ kv['gemma3.block_count'][1] = $1"
 kv['gemma3.rope.local.freq_base'] = [6, 2e4]"
     mv "$T/x.gguf" "$T/y.gguf"
     gguf "kv['gemma3.rope.freq_base_swa'] = [6, 2e4]"
-    [ "$(logits "$T/x.gguf")" = "$(logits "$T/y.gguf")" ]
+    equal "$(logits "$T/x.gguf")" "$(logits "$T/y.gguf")"
     # released sizes: linear scaling from 34 layers on, and a cap that is none
     for n in 34 48; do
         gguf "$(deep $n)

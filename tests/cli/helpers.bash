@@ -30,6 +30,13 @@ q() {
     "$QWICK" "$@" </dev/null
 }
 
+# equal A B: two outputs are equal. A command that fails often prints nothing, so
+# empty ones are not equal.
+equal() {
+    [ -n "$1" ] || { echo "empty, not '$2'"; return 1; }
+    [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; return 1; }
+}
+
 # Run qwick with closed standard input. (`run … <&-` does not work: bash then
 # opens a pipe as descriptor 0.)
 closed() {

@@ -51,7 +51,7 @@ PY
     q --json --temp 1.2 -n 12 --ignore-eos "list files" >"$T/a"
     seed=$(jget 'o["seed"]' <"$T/a")
     q --json --temp 1.2 -n 12 --ignore-eos --seed "$seed" "list files" >"$T/b"
-    [ "$(jget 'o["tokens"]' <"$T/a")" = "$(jget 'o["tokens"]' <"$T/b")" ]
+    equal "$(jget 'o["tokens"]' <"$T/a")" "$(jget 'o["tokens"]' <"$T/b")"
     [ "$(q --json --seed 9223372036854775807 -n 1 hi | jget 'o["seed"]')" = \
         9223372036854775807 ]
     [ "$(q --json --seed 0 --greedy -n 1 hi | jget 'o["seed"]')" = 0 ]
@@ -61,8 +61,9 @@ PY
     want=$(q -t 1 --temp 1.2 --seed 11 -n 24 "list files")
     [ "$(q -t 2 --temp 1.2 --seed 11 -n 24 "list files")" = "$want" ]
     [ "$(q -t 3 --temp 1.2 --seed 11 -n 24 "list files")" = "$want" ]
-    [ "$(q -t 1 --temp 1.2 --seed 12 -n 24 --ignore-eos "list files")" != \
-        "$(q -t 1 --temp 1.2 --seed 11 -n 24 --ignore-eos "list files")" ]
+    other=$(q -t 1 --temp 1.2 --seed 12 -n 24 --ignore-eos "list files")
+    want=$(q -t 1 --temp 1.2 --seed 11 -n 24 --ignore-eos "list files")
+    [ "$other" != "$want" ]
 }
 
 @test "any sampling flag turns sampling on, --seed alone does not" {

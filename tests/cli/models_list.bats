@@ -74,7 +74,7 @@ for m in json.load(open(path))["models"]:
 assert done >= 15, done
 PY
     # a model runs by its short name
-    [ "$(q -m demo "list files")" = "$(unset QWICK_MODEL; q "list files")" ]
+    equal "$(q -m demo "list files")" "$(unset QWICK_MODEL; q "list files")"
     [ -n "$(q -m tiny:6k --prompt-ids 5,9 -n 2 --ignore-eos --json)" ]
 }
 

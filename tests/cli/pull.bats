@@ -372,9 +372,11 @@ blob() {
     run timeout 60 "$qwick" pull --allow-http -- -x
     one_line_error 2 "unknown option -x"
     run "$qwick" pull
-    [ "$status" -eq 2 ] && [[ $output == *"give ORG/NAME"* ]]
+    [ "$status" -eq 2 ]
+    [[ $output == *"give ORG/NAME"* ]]
     run "$qwick" pull a/b c/d
-    [ "$status" -eq 2 ] && [[ $output == *"one model at a time"* ]]
+    [ "$status" -eq 2 ]
+    [[ $output == *"one model at a time"* ]]
     # without the script
     mkdir "$BATS_TEST_TMPDIR/bin" "$BATS_TEST_TMPDIR/empty"
     cp "$qwick" "$BATS_TEST_TMPDIR/bin/qwick"

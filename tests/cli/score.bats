@@ -150,8 +150,8 @@ PY
     [ "$(q score --json -f "$T/a" -f "$T/b" | wc -l)" -eq 2 ]
     q score --json -f "$T/a" -f "$T/b" | jlines 'o[1]["perplexity"] is None and
         o[1]["bits"] == 0 and o[1]["units"] == [] and o[0]["n_tokens"] == 2'
-    [ "$("$QWICK" score <"$T/a")" = "$(q score -f "$T/a")" ]
-    [ "$("$QWICK" score - <"$T/a")" = "$(q score -f "$T/a")" ]
+    equal "$("$QWICK" score <"$T/a")" "$(q score -f "$T/a")"
+    equal "$("$QWICK" score - <"$T/a")" "$(q score -f "$T/a")"
     fails 1 "$T/none: " score -f "$T/a" -f "$T/none"
     run closed score
     [ "$status" -eq 2 ]
@@ -202,7 +202,7 @@ assert all(a[k] == b[k] for k in b), (a, b)' \
     q score --exact --jsonl -f "$T/in" >"$T/out"
     [ "$(wc -l <"$T/out")" -eq 200 ]
     sed -n 177p "$T/in" >"$T/one"
-    [ "$(q score --exact --jsonl -f "$T/one")" = "$(sed -n 177p "$T/out")" ]
+    equal "$(q score --exact --jsonl -f "$T/one")" "$(sed -n 177p "$T/out")"
     q score --exact --jsonl --perplexity -f "$T/in" >"$T/sum"
     python3 - "$T" <<'PY'
 import json, math, sys

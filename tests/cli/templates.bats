@@ -158,7 +158,7 @@ PY
     q render --think off "$CHAT" >"$T/off"
     q render --template-arg enable_thinking=false "$CHAT" | cmp - "$T/off"
     q render "$CHAT" >"$T/on"
-    ! cmp -s "$T/on" "$T/off"
+    run -1 cmp -s "$T/on" "$T/off"
     q render --template-arg enable_thinking=false --think on "$CHAT" | cmp - "$T/on"
     # with any argument the interpreter renders it
     q render --template-arg unused=1 "$CHAT" | cmp - "$T/on"

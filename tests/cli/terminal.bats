@@ -94,7 +94,8 @@ tty() {
     fails 1 "is not a regular file" --save-session "$T" hi
     q -n 9 --save-session "$T/s" hi
     (cd "$T" && "$QWICK" -n 9 --save-session s2 hi </dev/null)
-    [ -s "$T/s" ] && [ -s "$T/s2" ]
+    [ -s "$T/s" ]
+    [ -s "$T/s2" ]
     [ "$(id -u)" -ne 0 ] || skip "root writes anywhere"
     mkdir -m 500 "$T/ro"
     fails 1 "Permission denied" --save-session "$T/ro/s" hi

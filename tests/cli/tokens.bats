@@ -147,11 +147,11 @@ PY
     [ -d models/demo ] || skip "no models/demo"
     mkdir "$T/m"
     cp models/demo/*.json "$T/m"
-    [ "$(q tokenize -m "$T/m" "list files")" = "$(q tokenize "list files")" ]
-    [ "$(q count -m "$T/m" "list files")" = "$(q count "list files")" ]
-    [ "$(q detokenize -m "$T/m" 1 2 3)" = "$(q detokenize 1 2 3)" ]
+    equal "$(q tokenize -m "$T/m" "list files")" "$(q tokenize "list files")"
+    equal "$(q count -m "$T/m" "list files")" "$(q count "list files")"
+    equal "$(q detokenize -m "$T/m" 1 2 3)" "$(q detokenize 1 2 3)"
     echo '[{"role":"user","content":"hi"}]' >"$T/c"
-    [ "$(q render -m "$T/m" -f "$T/c")" = "$(q render -f "$T/c")" ]
+    equal "$(q render -m "$T/m" -f "$T/c")" "$(q render -f "$T/c")"
     run -3 --separate-stderr q -m "$T/m" hi
     one_error_line
     need_model tied-bf16

@@ -13,12 +13,12 @@ setup() {
     [ "$(q -qm models/demo --json tokenize "list files")" = "$want" ]
     [ "$(q --model=models/demo --json tokenize "list files")" = "$want" ]
     [ "$(q -v --json -m models/demo tokenize "list files" 2>"$T/err")" = "$want" ]
-    [ "$(q -h tokenize)" = "$(q tokenize --help)" ]
+    equal "$(q -h tokenize)" "$(q tokenize --help)"
     # a value that is a verb's name is a value
     fails 2 "--stop: unknown option of count" --stop inspect count "list files"
     fails 2 "-n: unknown option" -n 3 count "list files"
     # after -- or -p, it is a prompt
-    [ "$(q -n 9 -- inspect)" = "$(q -n 9 -p inspect)" ]
+    equal "$(q -n 9 -- inspect)" "$(q -n 9 -p inspect)"
     run -0 --separate-stderr q --json -n 2 -p inspect
     [ "$(printf '%s' "$output" | jget 'o["finish_reason"]')" = length ]
 }
@@ -53,12 +53,12 @@ PY
 }
 
 @test "help and version are verbs" {
-    [ "$(q help)" = "$(q --help)" ]
+    equal "$(q help)" "$(q --help)"
     for v in batch rerank generate help version; do
-        [ "$(q help $v)" = "$(q $v --help)" ]
+        equal "$(q help $v)" "$(q $v --help)"
     done
-    [ "$(q help run)" = "$(q --help)" ]
-    [ "$(q version)" = "$(q --version)" ]
+    equal "$(q help run)" "$(q --help)"
+    equal "$(q version)" "$(q --version)"
     fails 2 "\"tokenise\": no such verb, did you mean tokenize?" help tokenise
     fails 2 "no such verb" help frobnicate
     fails 2 "not in this version" help chat
@@ -114,12 +114,12 @@ PY
     fails 2 "is a file, arguments are text; use -f $T/a" score "$T/a"
     fails 2 "is a file, arguments are text; use -f $T/a" score --jsonl "$T/a"
     fails 2 "is a file, arguments are text; use -f $T/a" render "$T/a"
-    [ "$(q score "list files")" = "$(q score -f "$T/a")" ]
+    equal "$(q score "list files")" "$(q score -f "$T/a")"
     fails 2 "one text only" score a b
     fails 2 "--file: cannot be combined with a text" score -f "$T/a" text
     c='[{"role":"user","content":"hi"}]'
     printf '%s' "$c" >"$T/c"
-    cmp <(q render "$c") <(q render -f "$T/c")
+    equal "$(q render "$c")" "$(q render -f "$T/c")"
     fails 2 "one chat only" render -f "$T/c" -f "$T/c"
     fails 2 "--file: cannot be combined with a chat" render -f "$T/c" "$c"
     fails 2 "is not a chat in JSON; -f reads a file" render "$T/none"
@@ -133,11 +133,12 @@ PY
     run -0 --separate-stderr q --profile-timing "list files"
     [[ $stderr != *"taken as"* ]]
     q --profile-file "$T/p.json" "list files" >"$T/out"
-    [ "$(cat "$T/out")" = "$(q "list files")" ]
+    equal "$(cat "$T/out")" "$(q "list files")"
     jget 'o["timing"]["summary"]["p95_ms"]' <"$T/p.json"
     q --profile-timing --profile-file "$T/q.json" "list files"
     q --profile-timing="$T/r.json" "list files"
-    [ -s "$T/q.json" ] && [ -s "$T/r.json" ]
+    [ -s "$T/q.json" ]
+    [ -s "$T/r.json" ]
     fails 2 "--profile-file: --profile-timing names a file as well" \
         --profile-timing="$T/a" --profile-file "$T/b" hi
     long=$(printf 'list files %.0s' {1..100})
