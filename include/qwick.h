@@ -1530,11 +1530,13 @@ struct qwick_selftest_report {
  * cached, threads and batch use exact mode and the engine's kernel level, and
  * compare bit by bit. The reference of the levels is the lowest level in exact
  * mode that is not cut. Errors are relative to the norm of the logits;
- * docs/accuracy.md has their bounds. files gets a quarter of the time, and each
- * level half of the time that is left.
+ * docs/accuracy.md has their bounds. Each of the first five checks gets a
+ * quarter of the time that is left, and each level half of it.
+ *
  * The checks open further engines on the engine's checkpoint, one or two at a
  * time, so the rules of qwick_engine_open for threads apply. The engines share
  * the mapped weights. Each has a KV cache and activations of its own.
+ *
  * A check that fails is not an error of this function. Returns 0, or -1 with
  * *e: QWICK_ERR_INTERRUPTED, QWICK_ERR_MEMORY, or QWICK_ERR_USAGE for an engine
  * without weights. */
