@@ -9,9 +9,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Return the default number of threads: the physical cores in the affinity mask
- * (one per group of siblings), at most the cgroup's CPU quota rounded down, at
- * least 1. */
+/* The CPUs that this process may use. */
+struct os_cpu_limits {
+    int online;   /* logical CPUs of the machine; at least 1 */
+    int affinity; /* of these, in the affinity mask: os_cpus */
+    int cores;    /* physical cores of the mask: one per group of siblings */
+    double quota; /* CPUs that the cgroup may keep busy; INFINITY: all */
+};
+void os_cpu_limits(struct os_cpu_limits *out);
+
+/* Return the default number of threads: the physical cores, at most the quota
+ * rounded down, at least 1. */
 int os_default_threads(void);
 /* Return the number of logical CPUs in the affinity mask, at least 1. */
 int os_cpus(void);
@@ -23,6 +31,16 @@ bool os_cpu_name(char *out, size_t size);
 /* Return the bytes that can still be allocated without swapping: MemAvailable
  * of /proc/meminfo, at most the rest of the cgroup's limit. 0 if unknown. */
 size_t os_available_memory(void);
+
+/* Count the bytes of the mapping p[0..n) whose pages are in memory, so that
+ * reading them needs no disk. Returns false if that is unknown. Linux tells it
+ * only to the owner of a file and to who may write it; for others all pages
+ * count. */
+bool os_resident_bytes(const void *p, size_t n, size_t *out);
+
+/* Return the bytes of memory that this process has and that no file backs; 0 if
+ * unknown. */
+size_t os_private_bytes(void);
 
 /* Sleep while *word is `old`, until os_wake is called for it. May return
  * early. */

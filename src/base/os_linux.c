@@ -9,9 +9,11 @@
 #include <linux/futex.h>
 #include <math.h>
 #include <sched.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -199,11 +201,25 @@ static double quota_v1(const char *dir)
     return quota > 0 && period > 0 ? quota / period : INFINITY;
 }
 
+static double cpu_quota(void)
+{
+    return fmin(cgroup_min("/sys/fs/cgroup", "", quota_v2),
+                cgroup_min("/sys/fs/cgroup/cpu", "cpu", quota_v1));
+}
+
+void os_cpu_limits(struct os_cpu_limits *out)
+{
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    out->online = online > 0 && online < INT_MAX ? (int)online : 1;
+    out->affinity = os_cpus();
+    out->cores = physical_cores();
+    out->quota = cpu_quota();
+}
+
 int os_default_threads(void)
 {
     int n = physical_cores();
-    double quota = fmin(cgroup_min("/sys/fs/cgroup", "", quota_v2),
-                        cgroup_min("/sys/fs/cgroup/cpu", "cpu", quota_v1));
+    double quota = cpu_quota();
     if (quota < n)
         n = (int)quota;
     return n > 0 ? n : 1;
@@ -319,6 +335,39 @@ static bool read_small(const char *path, char *out, size_t size)
         close(fd);
     out[n > 0 ? n : 0] = '\0';
     return n > 0;
+}
+
+/* "Anonymous:    1234 kB". RssAnon of /proc/self/status is a sum of counters
+ * that lag behind by hundreds of kB. */
+size_t os_private_bytes(void)
+{
+    static const char key[] = "\nAnonymous:";
+    char text[2048];
+    const char *at = read_small("/proc/self/smaps_rollup", text, sizeof text)
+                         ? strstr(text, key)
+                         : NULL;
+    return at ? (size_t)strtoull(at + sizeof key - 1, NULL, 10) * 1024 : 0;
+}
+
+bool os_resident_bytes(const void *p, size_t n, size_t *out)
+{
+    enum { N_PAGES = 4096 };
+    unsigned char in_memory[N_PAGES];
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uintptr_t end = (uintptr_t)p + n;
+    *out = 0;
+    for (uintptr_t at = (uintptr_t)p / page * page; at < end;) {
+        size_t left = (end - at + page - 1) / page;
+        size_t n_pages = left < N_PAGES ? left : N_PAGES;
+        if (mincore((void *)at, n_pages * page, in_memory))
+            return false;
+        for (size_t i = 0; i < n_pages; i++, at += page) {
+            uintptr_t from = at > (uintptr_t)p ? at : (uintptr_t)p;
+            uintptr_t to = at + page < end ? at + page : end;
+            *out += in_memory[i] & 1 ? to - from : 0;
+        }
+    }
+    return true;
 }
 
 unsigned long long os_process_start(long pid)

@@ -312,13 +312,14 @@ static void *allocate(struct layout *l, struct qwick_err *e)
     return p;
 }
 
-int scratch_create(struct scratch **out, const struct model *m,
-                   struct qwick_err *e)
+/* A scratch without memory for passes. NULL: out of memory. */
+static struct scratch *create_empty(const struct model *m, struct qwick_err *e)
 {
-    *out = NULL;
     struct scratch *s = calloc(1, sizeof *s);
-    if (!s)
-        return err_oom(e, sizeof *s);
+    if (!s) {
+        err_oom(e, sizeof *s);
+        return NULL;
+    }
     size_t group = m->config.n_heads / m->config.n_kv_heads;
     s->tile_rows = max_size(ATTN_TILE_ROWS / group, 1) * group;
     s->packed_rows = max_size(m->k->tune.attn_tile_rows / group, 1) * group;
@@ -327,19 +328,51 @@ int scratch_create(struct scratch **out, const struct model *m,
     s->threads = calloc(n, sizeof *s->threads);
     if (!s->threads) {
         err_oom(e, n * sizeof *s->threads);
-        goto fail;
+        scratch_free(s);
+        return NULL;
     }
+    return s;
+}
+
+int scratch_create(struct scratch **out, const struct model *m,
+                   struct qwick_err *e)
+{
     struct layout l = {0};
+    *out = NULL;
+    struct scratch *s = create_empty(m, e);
+    if (!s)
+        return -1;
     layout_threads(&l, s, m);
     s->private = allocate(&l, e);
-    if (!s->private)
-        goto fail;
+    if (!s->private) {
+        scratch_free(s);
+        return -1;
+    }
     layout_threads(&l, s, m);
     *out = s;
     return 0;
-fail:
+}
+
+/* Segments to make room for, so that growing contexts seldom need more. */
+static size_t grown_segments(size_t n_ctx)
+{
+    size_t segments = n_ctx / ATTN_SEGMENT + 1;
+    return segments + segments / 2;
+}
+
+int scratch_predict(size_t *bytes, const struct model *m, size_t n,
+                    size_t n_ctx, struct qwick_err *e)
+{
+    struct layout l = {0};
+    *bytes = 0;
+    struct scratch *s = create_empty(m, e);
+    if (!s)
+        return -1;
+    layout_threads(&l, s, m);
+    layout_shared(&l, s, m, n, grown_segments(n_ctx));
     scratch_free(s);
-    return -1;
+    *bytes = l.overflow ? SIZE_MAX : l.at;
+    return 0;
 }
 
 void scratch_free(struct scratch *s)
@@ -359,7 +392,7 @@ int scratch_reserve(struct scratch *s, const struct model *m, size_t n,
     if (n <= s->cap && segments <= s->cap_segments)
         return 0;
     n = max_size(n, s->cap);
-    segments = max_size(segments + segments / 2, s->cap_segments);
+    segments = max_size(grown_segments(n_ctx), s->cap_segments);
     struct scratch size = *s;
     struct layout l = {0};
     layout_shared(&l, &size, m, n, segments);

@@ -167,6 +167,11 @@ void scratch_free(struct scratch *s);
 int scratch_reserve(struct scratch *s, const struct model *m, size_t n,
                     size_t n_ctx, struct qwick_err *e);
 
+/* Compute the bytes that a scratch takes at most for passes of n tokens over
+ * caches of up to n_ctx positions. Only QWICK_ERR_MEMORY can fail. */
+int scratch_predict(size_t *bytes, const struct model *m, size_t n,
+                    size_t n_ctx, struct qwick_err *e);
+
 /* Rows of a weight matrix that fit a panel, at least 16. */
 size_t scratch_panel_rows(size_t n_cols);
 

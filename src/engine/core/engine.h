@@ -164,6 +164,11 @@ int engine_decode_token(const struct qwick_engine *eng, struct bpe_decoder *d,
 void engine_keep_prefix(struct qwick_engine *eng, const int32_t *tokens,
                         size_t n, const struct kv_cache *kv);
 
+/* Measure the read bandwidth of all threads over 256 MiB of anonymous memory,
+ * in bytes per second, for about ms milliseconds. */
+int engine_memory_rate(const struct qwick_engine *eng, double ms, double *rate,
+                       struct qwick_err *e);
+
 /* Check that the engine has a tokenizer; QWICK_ERR_MODEL if not. */
 int engine_need_tokenizer(const struct qwick_engine *eng, struct qwick_err *e);
 

@@ -102,6 +102,22 @@ static void touch_body(void *ctx, struct par_team *team, int tid, int n_threads)
         p[i] = 1; /* otherwise all pages would map the shared zero page */
 }
 
+int engine_memory_rate(const struct qwick_engine *eng, double ms, double *rate,
+                       struct qwick_err *e)
+{
+    size_t n = MIN_SWEEP;
+    *rate = 0;
+    unsigned char *p = mmap(NULL, n, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return err_oom(e, n);
+    par_run(eng->pool, touch_body, p);
+    const unsigned char *part = p;
+    *rate = measure_sweep(eng, &part, &n, 1, ms);
+    munmap(p, n);
+    return 0;
+}
+
 int qwick_bench_bandwidth(struct qwick_engine *eng, double ms, double *rate,
                           struct qwick_err *e)
 {
@@ -114,16 +130,7 @@ int qwick_bench_bandwidth(struct qwick_engine *eng, double ms, double *rate,
     }
     if (eng->weights && m->weights.n_bytes >= MIN_SWEEP)
         return sweep_weights(eng, ms, rate, e);
-    size_t n = MIN_SWEEP;
-    unsigned char *p = mmap(NULL, n, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED)
-        return err_oom(e, n);
-    par_run(eng->pool, touch_body, p);
-    const unsigned char *part = p;
-    *rate = measure_sweep(eng, &part, &n, 1, ms);
-    munmap(p, n);
-    return 0;
+    return engine_memory_rate(eng, ms, rate, e);
 }
 
 struct peak {
