@@ -1545,6 +1545,81 @@ QWICK_API int qwick_selftest(struct qwick_engine *eng,
                              struct qwick_selftest_report *r,
                              struct qwick_err *e);
 
+/* ---- plan ------------------------------------------------------------- */
+
+struct qwick_plan_options {
+    size_t size;
+    size_t n_prompt; /* tokens of the prompt; 0: 512, or half the context if
+                        that is less */
+    size_t n_answer; /* tokens of the answer; default 256. Fewer are planned if
+                        the context ends before */
+    size_t n_ctx;    /* tokens of the context; 0: the model's maximum */
+    bool no_speed;   /* measure nothing, and leave the times 0 */
+    const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
+};
+QWICK_API void qwick_plan_options_init(struct qwick_plan_options *o,
+                                       size_t size);
+static inline struct qwick_plan_options qwick_plan_defaults(void)
+{
+    struct qwick_plan_options o;
+    qwick_plan_options_init(&o, sizeof o);
+    return o;
+}
+
+/* How the times of a plan were found. */
+enum qwick_plan_source {
+    QWICK_PLAN_NONE,   /* they were not: they are 0 */
+    QWICK_PLAN_LIMITS, /* from the machine's bandwidth and arithmetic peak,
+                          which passes do not reach: the real times are longer
+                        */
+    QWICK_PLAN_PASSES  /* from short passes of the model */
+};
+
+/* What a prompt and its answer need. Bytes of memory are upper bounds. */
+struct qwick_plan {
+    size_t n_prompt, n_answer, n_ctx; /* tokens as planned */
+
+    size_t weight_bytes;   /* of the mapped weights that the model uses */
+    size_t resident_bytes; /* of these, in memory now (the page cache) */
+    bool resident_known;
+    double disk_bytes; /* of weights that each token reads from the disk,
+                          because they do not fit the memory; 0: they fit */
+
+    size_t program_bytes;   /* memory that this process has already: tokenizer,
+                               libraries, and preloaded weights; 0: unknown */
+    size_t kv_bytes;        /* KV cache of prompt and answer */
+    size_t kv_1000_bytes;   /* of 1,000 tokens */
+    size_t kv_full_bytes;   /* of the full context */
+    size_t scratch_bytes;   /* activations and work memory of passes */
+    size_t sampling_bytes;  /* logits, sampling, and the ids of the context */
+    size_t needed_bytes;    /* sum of KV cache, scratch and sampling */
+    size_t available_bytes; /* memory that can still be allocated; 0: unknown */
+    bool fits;              /* needed_bytes are available, or that is unknown */
+
+    int cpus_online;     /* logical CPUs of the machine */
+    int cpus_affinity;   /* of these, in the affinity mask */
+    int cores;           /* physical cores in the affinity mask */
+    double cpu_quota;    /* CPUs that the cgroup may keep busy; 0: no limit */
+    int threads_default; /* threads that an engine gets by default */
+
+    enum qwick_plan_source source;
+    double bandwidth;     /* bytes per second that all threads read */
+    double peak;          /* floating-point operations per second */
+    double first_token_s; /* from the start of the prefill to the first token,
+                             with the weights in memory */
+    double token_s;       /* per further token, with half of the answer there */
+};
+
+/* Plan what generating an answer with this engine needs and takes. With
+ * no_speed, nothing is measured. Otherwise it takes about a second: if most
+ * weights are in memory and passes are fast enough, the function runs some.
+ * A plan that does not fit is not an error: see fits; its times are 0. Returns
+ * 0, or -1 with *e: QWICK_ERR_CONTEXT if the prompt does not fit the context,
+ * QWICK_ERR_INTERRUPTED, QWICK_ERR_USAGE for an engine without weights. */
+QWICK_API int qwick_plan(struct qwick_engine *eng,
+                         const struct qwick_plan_options *o,
+                         struct qwick_plan *out, struct qwick_err *e);
+
 /* ---- limits of this machine ------------------------------------------ */
 
 /* Measure the read bandwidth of all the engine's threads and write it to *rate,

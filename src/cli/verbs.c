@@ -3,17 +3,16 @@
 #include <string.h>
 
 const struct verb *const verbs[] = {
-    &verb_generate, &verb_batch,  &verb_tokenize, &verb_detokenize,
-    &verb_count,    &verb_render, &verb_embed,    &verb_rerank,
-    &verb_logits,   &verb_score,  &verb_choose,   &verb_inspect,
-    &verb_models,   &verb_pull,   &verb_bench,    &verb_selftest,
-    &verb_quantize, &verb_cache,  &verb_help,     &verb_version,
-    NULL,
+    &verb_generate, &verb_batch,    &verb_tokenize, &verb_detokenize,
+    &verb_count,    &verb_render,   &verb_embed,    &verb_rerank,
+    &verb_logits,   &verb_score,    &verb_choose,   &verb_inspect,
+    &verb_models,   &verb_pull,     &verb_plan,     &verb_bench,
+    &verb_selftest, &verb_quantize, &verb_cache,    &verb_help,
+    &verb_version,  NULL,
 };
 
 static const char *const reserved[] = {
     "chat",
-    "plan",
     "completion",
 };
 

@@ -5,7 +5,7 @@ load helpers
 setup() {
     common_setup
     VERBS="generate batch tokenize detokenize count render embed rerank logits
-        score choose inspect models pull bench selftest quantize cache help
+        score choose inspect models pull plan bench selftest quantize cache help
         version"
 }
 

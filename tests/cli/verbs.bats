@@ -82,7 +82,7 @@ PY
 }
 
 @test "names of later versions are refused at every place" {
-    for w in chat plan completion; do
+    for w in chat completion; do
         fails 2 "$w: not in this version" $w
         fails 2 "$w: not in this version" -m models/demo $w
         run -0 q -n 1 -p $w

@@ -102,6 +102,8 @@ static void functions_check_the_size(void **state)
     struct qwick_quantize_options quant = {0};
     struct qwick_selftest_options selftest = {0};
     struct qwick_selftest_report report;
+    struct qwick_plan_options plan = {0};
+    struct qwick_plan planned;
     struct qwick_score_item score = {0};
     struct qwick_choose_item choose = {0};
     struct qwick_answer answer = {&one, 1};
@@ -130,6 +132,7 @@ static void functions_check_the_size(void **state)
     REFUSED(qwick_quantize(NULL, "/nonexistent/q", &quant, NULL, &e),
             "quantize");
     REFUSED(qwick_selftest(eng, &selftest, &report, &e), "selftest");
+    REFUSED(qwick_plan(eng, &plan, &planned, &e), "plan");
     struct qwick_sampling later = qwick_sampling_neutral();
     later.reserved[3] = 1;
     gen = qwick_generate_defaults();

@@ -107,6 +107,12 @@ void qwick_selftest_options_init(struct qwick_selftest_options *o, size_t size)
     set(o, size, &defaults, sizeof defaults);
 }
 
+void qwick_plan_options_init(struct qwick_plan_options *o, size_t size)
+{
+    static const struct qwick_plan_options defaults = {.n_answer = 256};
+    set(o, size, &defaults, sizeof defaults);
+}
+
 const char *qwick_version(void)
 {
     return QWICK_VERSION;

@@ -1,0 +1,140 @@
+/* Plan: times, from the machine's limits and from short passes. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "engine/tasks/plan.h"
+
+/* Milliseconds of the parts, about a second together. */
+static const double BANDWIDTH_MS = 150, PEAK_MS = 100, PREFILL_MS = 400,
+                    DECODE_MS = 300;
+
+enum { MAX_STEPS = 64, MIN_STEPS = 4 };
+
+/* Positions in the middle of the answer. */
+static size_t middle(const struct qwick_plan *p)
+{
+    return p->n_prompt + p->n_answer / 2;
+}
+
+/* Bytes that the token after pos others reads. */
+static double token_bytes(const struct qwick_engine *eng, size_t pos)
+{
+    return (double)eng->info.decode_bytes + qwick_forward_kv_bytes(eng, pos, 1);
+}
+
+/* The shortest times that the machine's limits allow. A prefill computes, and
+ * reads the weights once for each chunk. */
+static void from_limits(struct qwick_plan *p, const struct qwick_engine *eng)
+{
+    size_t chunk = eng->model.chunk;
+    double chunks = (double)((p->n_prompt + chunk - 1) / chunk);
+    double compute = qwick_forward_flops(eng, 0, p->n_prompt) / p->peak;
+    /* many tokens together use all experts */
+    size_t bytes = eng->info.n_experts && p->n_prompt > 1
+                       ? eng->info.weight_bytes
+                       : eng->info.decode_bytes;
+    double read = chunks * (double)bytes / p->bandwidth;
+    p->first_token_s = compute > read ? compute : read;
+    p->token_s = token_bytes(eng, middle(p)) / p->bandwidth;
+    p->source = QWICK_PLAN_LIMITS;
+}
+
+/* Tokens of the longest prefill that the limits allow in a quarter of its
+ * time. */
+static size_t probe_tokens(const struct qwick_plan *p,
+                           const struct qwick_engine *eng)
+{
+    double flops = p->peak * PREFILL_MS / 4e3;
+    size_t n = p->n_prompt < eng->model.chunk ? p->n_prompt : eng->model.chunk;
+    while (n > 1 && qwick_forward_flops(eng, 0, n) > flops)
+        n /= 2;
+    return n;
+}
+
+/* Passes are worth a try when the weights are in memory, and some fit the
+ * time. */
+static bool can_run(const struct qwick_plan *p)
+{
+    return p->resident_known && p->disk_bytes == 0 &&
+           (double)p->resident_bytes >= 0.9 * (double)p->weight_bytes &&
+           p->token_s * MIN_STEPS < DECODE_MS / 1e3;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Decode tokens after the prompt; *ms is the median time of one. */
+static int time_steps(struct qwick_session *s, const volatile int *interrupt,
+                      double *ms, struct qwick_err *e)
+{
+    double times[MAX_STEPS], start = clock_ms(), at = start;
+    size_t n = 0, left = s->limit - s->kv.n;
+    *ms = 0;
+    while (n < MAX_STEPS && n < left && at - start < DECODE_MS) {
+        if (interrupt && *interrupt)
+            return err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
+        if (qwick_session_decode(s, (int32_t)(n % 2), e))
+            return -1;
+        double now = clock_ms();
+        times[n++] = now - at;
+        at = now;
+    }
+    qsort(times, n, sizeof *times, by_value);
+    *ms = n ? times[n / 2] : 0;
+    return 0;
+}
+
+/* Run a prefill and some steps, and scale their times to those of the plan: the
+ * prefill by operations, a step by the bytes that it reads. */
+static int run_passes(struct qwick_plan *p, struct qwick_engine *eng,
+                      const volatile int *interrupt, struct qwick_err *e)
+{
+    size_t n = probe_tokens(p, eng), vocab_size = eng->info.vocab_size;
+    struct qwick_session *s = NULL;
+    double step_ms = 0;
+    int32_t *ids = malloc(n * sizeof *ids);
+    if (!ids)
+        return err_oom(e, n * sizeof *ids);
+    for (size_t i = 0; i < n; i++)
+        ids[i] = (int32_t)((i + 1) * 7919 % vocab_size);
+    int rc = qwick_session_create(&s, eng, p->n_ctx, e);
+    if (!rc) {
+        double start = clock_ms();
+        qwick_session_interrupt(s, interrupt);
+        s->deadline_ms = start + PREFILL_MS;
+        rc = qwick_session_sync(s, ids, n, e);
+        double prefill_ms = clock_ms() - start;
+        size_t pos = s->kv.n;
+        rc = rc || time_steps(s, interrupt, &step_ms, e);
+        if (!rc && step_ms > 0) {
+            p->first_token_s = prefill_ms / 1e3 *
+                               qwick_forward_flops(eng, 0, p->n_prompt) /
+                               qwick_forward_flops(eng, 0, n);
+            p->token_s = step_ms / 1e3 * token_bytes(eng, middle(p)) /
+                         token_bytes(eng, pos);
+            p->source = QWICK_PLAN_PASSES;
+        }
+    }
+    qwick_session_free(s);
+    free(ids);
+    return rc ? -1 : 0;
+}
+
+int plan_probe(struct qwick_plan *p, struct qwick_engine *eng,
+               const volatile int *interrupt, struct qwick_err *e)
+{
+    struct qwick_err why;
+    if (engine_memory_rate(eng, BANDWIDTH_MS, &p->bandwidth, &why))
+        return 0;
+    p->peak = qwick_bench_peak(eng, PEAK_MS);
+    from_limits(p, eng);
+    /* a deadline, or too little memory, leaves the times of the limits */
+    if (can_run(p))
+        (void)run_passes(p, eng, interrupt, &why);
+    return interrupt && *interrupt
+               ? err_set(e, QWICK_ERR_INTERRUPTED, "interrupted")
+               : 0;
+}
