@@ -8,17 +8,17 @@ setup() {
 import json, sys
 t = sys.argv[1]
 with open(t + "/batch", "w") as out:
-    out.write('{"prompt_ids":[1,2],"max_tokens":1200,"temperature":90,"seed":1}\n')
+    out.write('{"prompt_ids":[1,2],"max_tokens":600,"temperature":90,"seed":1}\n')
     for i in range(19):
         out.write(json.dumps({"prompt": f"list files of {i}", "max_tokens": 12}) + "\n")
 with open(t + "/texts", "w") as out, open(t + "/jsonl", "w") as records:
-    for i in range(60):
+    for i in range(30):
         text = f"{i} how do I list the files of a directory, sorted by size, with hidden ones?"
         out.write(text + "\n")
         records.write(json.dumps({"text": text, "prompt": text}) + "\n")
 PY
-    head -n 20 "$T/texts" >"$T/prompt"
-    head -n 30 "$T/texts" >"$T/docs"
+    head -n 10 "$T/texts" >"$T/prompt"
+    head -n 16 "$T/texts" >"$T/docs"
     demo_as embedder modules.json
     demo_as reranker
     SLOW=(--isa ref -t 1)
@@ -27,9 +27,10 @@ PY
 }
 
 # screen OPTIONS… -- COMMAND…: print the final screen. $T/shots: all screens;
-# $T/raw: the bytes.
+# $T/raw: the bytes. The progress line appears after a second, of which the
+# command is paused for most.
 screen() {
-    run -0 python3 tests/cli/screen.py --keep "$T/shots" --raw "$T/raw" "$@"
+    run -0 python3 tests/cli/screen.py --pause 1.1 --keep "$T/shots" --raw "$T/raw" "$@"
 }
 
 @test "batch into a pipe whose reader writes to the terminal" {
@@ -75,24 +76,24 @@ PY
     screen --columns 40 -- "$QWICK" embed "${SLOW[@]}" -m "$T/embedder" --lines -f "$T/texts" \
         --format f32 -o "$T/out"
     [ -z "$output" ]
-    [ "$(stat -c %s "$T/out")" -eq 61440 ]
-    grep -q '^embed: [0-9]* of 60 texts, [0-9]* s left$' "$T/shots"
+    [ "$(stat -c %s "$T/out")" -eq 30720 ]
+    grep -q '^embed: [0-9]* of 30 texts, [0-9]* s left$' "$T/shots"
     screen --columns 40 --out "$T/out" -- "$QWICK" rerank "${SLOW[@]}" -m "$T/reranker" \
         --query files --lines -f "$T/docs"
     [ -z "$output" ]
-    [ "$(wc -l <"$T/out")" -eq 30 ]
-    grep -q '^rerank: [0-9]* of 30 documents, [0-9]* s left$' "$T/shots"
+    [ "$(wc -l <"$T/out")" -eq 16 ]
+    grep -q '^rerank: [0-9]* of 16 documents, [0-9]* s left$' "$T/shots"
     # on a terminal, output while input still comes ends the line
     screen --columns 40 --pipe "$T/out" -- "$QWICK" rerank "${SLOW[@]}" -m "$T/reranker" \
         --query files --lines --in-order -f "$T/docs"
-    [ "$(wc -l <"$T/out")" -eq 30 ]
+    [ "$(wc -l <"$T/out")" -eq 16 ]
     grep -q '^rerank: ' "$T/shots"
     [ -z "$(sed 's/.*\[read//' "$T/raw" | grep -a rerank)" ]
     for v in "score --jsonl" "choose -a yes -a no --jsonl"; do
         # shellcheck disable=SC2086
         screen --columns 40 --stdin "$T/jsonl" --out "$T/out" -- "$QWICK" $v "${SLOW[@]}"
         [ -z "$output" ]
-        grep -q "^${v%% *}: [0-9]* of 60 records, [0-9]* s left$" "$T/shots"
+        grep -q "^${v%% *}: [0-9]* of 30 records, [0-9]* s left$" "$T/shots"
     done
 }
 
@@ -100,8 +101,8 @@ PY
     screen --may-wrap --columns 40 -- "$QWICK" "${SLOW[@]}" --prefill-chunk 2000 -n 4 -f "$T/prompt" --raw
     grep -q '^prompt: 0 of [0-9]* tokens$' "$T/shots"
     [[ $output != *prompt:* ]]
-    screen --columns 100 -- "$QWICK" bench "${SLOW[@]}" --prompt-lens 128 --gen 4 --reps 2
-    grep -q '^bench: prefill of 128, run [123] of 3$' "$T/shots"
+    screen --columns 100 -- "$QWICK" bench "${SLOW[@]}" --prompt-lens 64 --gen 4 --reps 2
+    grep -q '^bench: prefill of 64, run [123] of 3$' "$T/shots"
     [[ $output != *bench:* ]]
     [ "$(grep -c '^prefill\|^decode' <<<"$output")" -eq 2 ]
     # rows appear when they are measured

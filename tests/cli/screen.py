@@ -2,15 +2,18 @@
 """Run a command on a terminal and show what its screen looked like.
 
 screen.py [--columns N] [--term T] [--out FILE | --pipe FILE] [--stdin FILE]
-          [--keep FILE] [--raw FILE] [--may-wrap] -- COMMAND...
+          [--keep FILE] [--raw FILE] [--may-wrap] [--pause S] -- COMMAND...
 
 stderr is the terminal. stdout is, too; or FILE with --out; with --pipe a pipe
 that a reader copies to FILE and, a line at a time, to the terminal, as
 `COMMAND | jq` does. Prints the last screen; --keep writes every screen that
-differed from the one before, --raw the bytes. The exit status is the command's,
-or 1 where a line was wrapped.
+differed from the one before, --raw the bytes. --pause stops the command for S
+seconds once it has used 0.1 s of a CPU: what appears after a delay then appears
+without as much work. The exit status is the command's, or 1 where a line was
+wrapped.
 """
-import argparse, fcntl, os, pty, select, struct, subprocess, sys, termios, threading
+import argparse, fcntl, os, pty, select, signal, struct, subprocess, sys, termios
+import threading, time
 
 a = argparse.ArgumentParser()
 a.add_argument("--columns", type=int, default=80)
@@ -21,6 +24,7 @@ a.add_argument("--keep")
 a.add_argument("--raw")
 a.add_argument("--stdin")
 a.add_argument("--may-wrap", action="store_true")
+a.add_argument("--pause", type=float, default=0)
 a.add_argument("command", nargs="+")
 a = a.parse_args()
 
@@ -89,6 +93,24 @@ elif a.pipe:
     reader = threading.Thread(target=copy)
 stdin = open(a.stdin, "rb") if a.stdin else subprocess.DEVNULL
 p = subprocess.Popen(a.command, stdin=stdin, stdout=stdout, stderr=slave, env=env)
+
+
+def cpu_seconds(pid):
+    fields = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def pause():
+    while p.poll() is None and cpu_seconds(p.pid) < 0.1:
+        time.sleep(0.01)
+    if p.poll() is None:
+        p.send_signal(signal.SIGSTOP)
+        time.sleep(a.pause)
+        p.send_signal(signal.SIGCONT)
+
+
+if a.pause:
+    threading.Thread(target=pause).start()
 if a.out:
     stdout.close()
 elif a.pipe:
