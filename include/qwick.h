@@ -1616,7 +1616,7 @@ struct qwick_plan {
  * A plan that does not fit is not an error: see fits; its times are 0. Returns
  * 0, or -1 with *e: QWICK_ERR_CONTEXT if the prompt does not fit the context,
  * QWICK_ERR_INTERRUPTED, QWICK_ERR_USAGE for an engine without weights. */
-QWICK_API int qwick_plan(struct qwick_engine *eng,
+QWICK_API int qwick_plan_make(struct qwick_engine *eng,
                          const struct qwick_plan_options *o,
                          struct qwick_plan *out, struct qwick_err *e);
 

@@ -247,7 +247,7 @@ static int plan(const struct args *a, struct qwick_engine *eng)
     o.interrupt = signals_flag();
     signals_catch();
     progress_start("plan");
-    int rc = qwick_plan(eng, &o, &p, &e);
+    int rc = qwick_plan_make(eng, &o, &p, &e);
     progress_stop();
     if (rc)
         return msg_fail(&e);

@@ -132,7 +132,7 @@ static void functions_check_the_size(void **state)
     REFUSED(qwick_quantize(NULL, "/nonexistent/q", &quant, NULL, &e),
             "quantize");
     REFUSED(qwick_selftest(eng, &selftest, &report, &e), "selftest");
-    REFUSED(qwick_plan(eng, &plan, &planned, &e), "plan");
+    REFUSED(qwick_plan_make(eng, &plan, &planned, &e), "plan");
     struct qwick_sampling later = qwick_sampling_neutral();
     later.reserved[3] = 1;
     gen = qwick_generate_defaults();

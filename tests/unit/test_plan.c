@@ -80,7 +80,7 @@ static struct qwick_plan plan_of(struct qwick_engine *eng, size_t n_prompt,
     o.n_prompt = n_prompt;
     o.n_answer = n_answer;
     o.no_speed = true;
-    if (qwick_plan(eng, &o, &p, &e))
+    if (qwick_plan_make(eng, &o, &p, &e))
         fail_msg("%s", e.msg);
     return p;
 }
@@ -161,7 +161,7 @@ static void little_memory(void **state)
     fake_kb = need / 1024;
     o.n_prompt = 50;
     o.n_answer = 10;
-    assert_int_equal(qwick_plan(eng, &o, &p, &e), 0);
+    assert_int_equal(qwick_plan_make(eng, &o, &p, &e), 0);
     assert_false(p.fits);
     assert_int_equal(p.needed_bytes, need);
     assert_int_equal(p.available_bytes, fake_kb * 1024);
@@ -191,21 +191,21 @@ static void lengths_and_the_context(void **state)
     assert_int_equal(p.kv_bytes, p.kv_full_bytes);
     o.no_speed = true;
     o.n_prompt = most + 1;
-    assert_int_equal(qwick_plan(eng, &o, &p, &e), -1);
+    assert_int_equal(qwick_plan_make(eng, &o, &p, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_CONTEXT);
     o.n_prompt = 0;
     o.n_ctx = 1;
-    assert_int_equal(qwick_plan(eng, &o, &p, &e), 0);
+    assert_int_equal(qwick_plan_make(eng, &o, &p, &e), 0);
     assert_int_equal(p.n_prompt, 1);
     o.n_ctx = most + 1;
-    assert_int_equal(qwick_plan(eng, &o, &p, &e), -1);
+    assert_int_equal(qwick_plan_make(eng, &o, &p, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_CONTEXT);
     o = qwick_plan_defaults();
     o.interrupt = &flag;
-    assert_int_equal(qwick_plan(eng, &o, &p, &e), -1);
+    assert_int_equal(qwick_plan_make(eng, &o, &p, &e), -1);
     assert_int_equal(e.code, QWICK_ERR_INTERRUPTED);
     /* all options may be missing */
-    assert_int_equal(qwick_plan(eng, NULL, &p, &e), 0);
+    assert_int_equal(qwick_plan_make(eng, NULL, &p, &e), 0);
     assert_int_not_equal(p.source, QWICK_PLAN_NONE);
     assert_true(p.first_token_s > 0 && p.token_s > 0);
     assert_true(p.cores >= 1 && p.cores <= p.cpus_affinity);

@@ -63,6 +63,19 @@ int engine_need_tokenizer(const struct qwick_engine *eng, struct qwick_err *e)
                                   : "tokenizer.json: no such file");
 }
 
+static int no_kernels(const char *name, struct qwick_err *e)
+{
+    char have[80] = "";
+    const char *level;
+
+    for (size_t i = 0; (level = kernels_level(i)); i++) {
+        size_t n = strlen(have);
+        (void)snprintf(have + n, sizeof have - n, "%s%s", n ? ", " : "", level);
+    }
+    return err_set(e, QWICK_ERR_USAGE, "isa: %s: this CPU supports only %s",
+                   name, have);
+}
+
 static int choose_kernels(struct qwick_engine *eng,
                           const struct qwick_engine_options *o,
                           struct qwick_err *e)
@@ -75,9 +88,7 @@ static int choose_kernels(struct qwick_engine *eng,
         return err_set(e, QWICK_ERR_USAGE, "isa: \"%.40s\": is none of %s",
                        o->isa, kernels_names());
     if (!k)
-        return err_set(e, QWICK_ERR_USAGE,
-                       "isa: %s: this CPU supports at most %s", o->isa,
-                       best->name);
+        return no_kernels(o->isa, e);
     if (best == kernels_ref())
         engine_warn(eng,
                     "there are no fast kernels for this CPU (on x86 they need "

@@ -1,4 +1,4 @@
-/* Times of a plan; see qwick_plan. */
+/* Times of a plan; see qwick_plan_make. */
 #ifndef ENGINE_PLAN_H
 #define ENGINE_PLAN_H
 
