@@ -1617,8 +1617,8 @@ struct qwick_plan {
  * 0, or -1 with *e: QWICK_ERR_CONTEXT if the prompt does not fit the context,
  * QWICK_ERR_INTERRUPTED, QWICK_ERR_USAGE for an engine without weights. */
 QWICK_API int qwick_plan_make(struct qwick_engine *eng,
-                         const struct qwick_plan_options *o,
-                         struct qwick_plan *out, struct qwick_err *e);
+                              const struct qwick_plan_options *o,
+                              struct qwick_plan *out, struct qwick_err *e);
 
 /* ---- limits of this machine ------------------------------------------ */
 

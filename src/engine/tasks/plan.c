@@ -101,8 +101,9 @@ static void set_cpus(struct qwick_plan *p)
     p->threads_default = os_default_threads();
 }
 
-int qwick_plan_make(struct qwick_engine *eng, const struct qwick_plan_options *given,
-               struct qwick_plan *p, struct qwick_err *e)
+int qwick_plan_make(struct qwick_engine *eng,
+                    const struct qwick_plan_options *given,
+                    struct qwick_plan *p, struct qwick_err *e)
 {
     struct qwick_plan_options all = qwick_plan_defaults(), *o = &all;
     *p = (struct qwick_plan){0};
