@@ -14,7 +14,7 @@ add_fours(__m256i sum, __m256i w, __m256i x)
                                                    _mm256_set1_epi16(1)));
 }
 
-#include "kernel/x86/k_blocks_avx.h"
+#include "kernel/x86/k_blocks_avx_all.h"
 
 /* ---- widening ----------------------------------------------------------- */
 

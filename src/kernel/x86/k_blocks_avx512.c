@@ -1,14 +1,14 @@
 /* Products of GGUF's blocks for AVX-512 with VNNI. With few tokens, some types
- * have kernels in 512-bit vectors. All other products come from
- * k_blocks_avx.h.
+ * have kernels in 512-bit vectors; with many, all types but Q2_K do
+ * (k_blocks_panel.h). All other products come from k_blocks_avx.h.
  *
- * These kernels multiply one row at a time by up to TOKENS tokens, with lanes
- * along the row. A row is cut into parts; each type has a size of parts that
- * suits its scales. The kernels first put the activations of each part in the
- * order of the part's codes, because that is cheaper than to put the codes of
- * each row in order. Codes are unsigned. For most types, the kernels subtract
- * the offset of a code as a min: the offset times the scale, times the sum of
- * the activations.
+ * The kernels for few tokens multiply one row at a time by up to TOKENS tokens,
+ * with lanes along the row. A row is cut into parts; each type has a size of
+ * parts that suits its scales. The kernels first put the activations of each
+ * part in the order of the part's codes, because that is cheaper than to put
+ * the codes of each row in order. Codes are unsigned. For most types, the
+ * kernels subtract the offset of a code as a min: the offset times the scale,
+ * times the sum of the activations.
  *
  * Order of sums. A row has two vectors of sums and a vector of mins. Each takes
  * the row in order. */
@@ -69,6 +69,7 @@ struct row_sums {
 #define x_of(x, t, ldx) \
     ((const __typeof__(*(x)) *)((const char *)(x) + (size_t)(t) * (ldx)))
 
+#include "kernel/x86/k_blocks_panel.h"
 #include "kernel/x86/k_blocks_q5_0.h"
 #include "kernel/x86/k_blocks_stream.h"
 #include "kernel/x86/k_blocks_super.h"
@@ -229,8 +230,8 @@ _Static_assert(TOKENS *SEGMENT / SUPER * sizeof(struct q6_k_x) <=
             few512(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, add, 4,       \
                    work);                                                      \
         else                                                                   \
-            k_gemm_q8_##name##_avx512(y, ldy, w, w_stride, x, n_rows, n_cols,  \
-                                      n_tokens, add, work);                    \
+            many512(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, n_tokens,    \
+                    add, work);                                                \
     }
 
 FEW512(q8_0, DT_Q8_0)
@@ -240,13 +241,39 @@ FEW512(q4_k, DT_Q4_K)
 FEW512(q5_k, DT_Q5_K)
 FEW512(q6_k, DT_Q6_K)
 
+#define MANY512(name, TYPE)                                                    \
+    static void k_gemm_q8_##name##_512(float *y, size_t ldy, const void *w,    \
+                                       size_t w_stride, const struct q8 *x,    \
+                                       size_t n_rows, size_t n_cols,           \
+                                       size_t n_tokens, bool add, float *work) \
+    {                                                                          \
+        if (n_tokens <= TOKENS)                                                \
+            few_dots(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, n_tokens,   \
+                     add, work);                                               \
+        else                                                                   \
+            many512(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, n_tokens,    \
+                    add, work);                                                \
+    }
+
+MANY512(q4_1, DT_Q4_1)
+MANY512(q5_1, DT_Q5_1)
+MANY512(iq4_nl, DT_IQ4_NL)
+MANY512(q3_k, DT_Q3_K)
+MANY512(iq4_xs, DT_IQ4_XS)
+GEMM(q2_k, DT_Q2_K)
+
 void k_blocks_avx512_init(struct kernels *k)
 {
-    enter_products(k);
-    k->gemm_q8_blocks[DT_Q8_0 - DT_BLOCKS] = k_gemm_q8_q8_0_512;
     k->gemm_q8_blocks[DT_Q4_0 - DT_BLOCKS] = k_gemm_q8_q4_0_512;
+    k->gemm_q8_blocks[DT_Q4_1 - DT_BLOCKS] = k_gemm_q8_q4_1_512;
     k->gemm_q8_blocks[DT_Q5_0 - DT_BLOCKS] = k_gemm_q8_q5_0_512;
+    k->gemm_q8_blocks[DT_Q5_1 - DT_BLOCKS] = k_gemm_q8_q5_1_512;
+    k->gemm_q8_blocks[DT_Q8_0 - DT_BLOCKS] = k_gemm_q8_q8_0_512;
+    k->gemm_q8_blocks[DT_IQ4_NL - DT_BLOCKS] = k_gemm_q8_iq4_nl_512;
+    k->gemm_q8_blocks[DT_Q2_K - DT_BLOCKS] = k_gemm_q8_q2_k_avx512;
+    k->gemm_q8_blocks[DT_Q3_K - DT_BLOCKS] = k_gemm_q8_q3_k_512;
     k->gemm_q8_blocks[DT_Q4_K - DT_BLOCKS] = k_gemm_q8_q4_k_512;
     k->gemm_q8_blocks[DT_Q5_K - DT_BLOCKS] = k_gemm_q8_q5_k_512;
     k->gemm_q8_blocks[DT_Q6_K - DT_BLOCKS] = k_gemm_q8_q6_k_512;
+    k->gemm_q8_blocks[DT_IQ4_XS - DT_BLOCKS] = k_gemm_q8_iq4_xs_512;
 }

@@ -16,6 +16,7 @@
 #include "kernel/x86/k_avx.h"
 #include "kernel/x86/k_q8_avx512.h"
 #include "kernel/x86/k_q8_panel.h"
+#include "kernel/x86/k_tile512.h"
 
 /* Define functions for each width of codes and size of groups:
  * name_BITS_GROUP. */
@@ -594,17 +595,13 @@ static const q8_few_fn q4_few[3] = {q4_few_4_32, q4_few_4_64, q4_few_4_128};
 
 /* ---- many tokens -------------------------------------------------------- */
 
-/* A tile is VECTORS * 16 rows of weights by TOKENS tokens. Registers hold 12
- * accumulators of the current group, 12 of all groups, the weights and a
- * broadcast quadruple of x. A panel is the rows of a tile by COLS columns:
- * 24 KiB, and at most 6 KiB of scales and biases. It stays in L1 for SWEEP
- * tokens, and their part of y stays in L2. */
-enum {
-    VECTORS = PANEL_ROWS / 16,
-    TOKENS = 3,
-    COLS = 384,
-    SWEEP = 512
-};
+/* A panel is the rows of a tile by COLS columns: 24 KiB, and at most 6 KiB of
+ * scales and biases. It stays in L1 for SWEEP tokens, and their part of y stays
+ * in L2. */
+enum { COLS = 384, SWEEP = 512 };
+
+_Static_assert((int)PANEL_ROWS == (int)TILE_ROWS,
+               "a tile has the rows of a panel");
 
 struct panel {
     _Alignas(64) uint32_t codes[PANEL_ROWS * COLS / 4]; /* [4 columns][row] */
@@ -618,22 +615,15 @@ _Static_assert(sizeof(struct panel) <= KERNEL_WORK * sizeof(float),
 /* Multiply one panel by T tokens. */
 struct tile {
     const struct panel *panel;
-    size_t nr, n_groups, group;
+    size_t n_groups, group;
     const int8_t *x;
     const float *x_scale, *x_sum;
     size_t ldq, ldg;
-    float *y;
-    size_t ldy;
-    bool resume; /* sums start with y, else with 0 */
+    struct tile_y out;
 };
 
-/* gcc 12 runs out of registers in these loops if it may move code. KEEP makes
- * it hold a vector in a register, FORGET makes it compute addresses anew. */
-#define KEEP(v)   __asm__("" : "+v"(v))
-#define FORGET(p) __asm__("" : "+r"(p))
-
 /* Compute the integer sums of one group, for V vectors of rows and T tokens. */
-INLINE void tile_dots(sums d[TOKENS][VECTORS], const uint32_t *w,
+INLINE void tile_dots(sums d[TILE_TOKENS][TILE_VECTORS], const uint32_t *w,
                       const int8_t *x, size_t ldq, size_t n_quads, int V, int T)
 {
     const uint32_t *const end = w + n_quads * PANEL_ROWS;
@@ -645,7 +635,7 @@ INLINE void tile_dots(sums d[TOKENS][VECTORS], const uint32_t *w,
             d[t][v] = no_sums();
     }
     for (; w < end; w += PANEL_ROWS, x += 4) {
-        __m512i wv[VECTORS];
+        __m512i wv[TILE_VECTORS];
 
         UNROLL
         for (int v = 0; v < V; v++) {
@@ -666,51 +656,21 @@ INLINE void tile_dots(sums d[TOKENS][VECTORS], const uint32_t *w,
     }
 }
 
-/* Load a from y, or 0 unless s->resume. Prefetches y of the next tile. */
-INLINE void tile_load(__m512 a[TOKENS][VECTORS], const struct tile *s, int V,
-                      int T)
-{
-    UNROLL
-    for (int t = 0; t < T; t++) {
-        UNROLL
-        for (int v = 0; v < V; v++) {
-            const float *y = s->y + (size_t)t * s->ldy + 16 * v;
-            __mmask16 m = first_lanes(s->nr - 16 * (size_t)v);
-
-            _mm_prefetch((const char *)(y + TOKENS * s->ldy), _MM_HINT_T0);
-            a[t][v] = _mm512_maskz_loadu_ps(s->resume ? m : 0, y);
-        }
-    }
-}
-
-/* Store a in y. */
-INLINE void tile_store(__m512 a[TOKENS][VECTORS], const struct tile *s, int V,
-                       int T)
-{
-    UNROLL
-    for (int t = 0; t < T; t++) {
-        UNROLL
-        for (int v = 0; v < V; v++)
-            _mm512_mask_storeu_ps(s->y + (size_t)t * s->ldy + 16 * v,
-                                  first_lanes(s->nr - 16 * (size_t)v), a[t][v]);
-    }
-}
-
 INLINE void tile_run(const struct tile *s, int V, int T)
 {
     const uint32_t *w = s->panel->codes;
     const float *scales = s->panel->scales, *biases = s->panel->biases;
     const int8_t *x = s->x;
-    __m512 a[TOKENS][VECTORS];
+    __m512 a[TILE_TOKENS][TILE_VECTORS];
 
-    tile_load(a, s, V, T);
+    tile_load(a, s->out, V, T);
     FORGET(s);
     for (size_t g = 0; g < s->n_groups; g++) {
-        sums d[TOKENS][VECTORS];
+        sums d[TILE_TOKENS][TILE_VECTORS];
 
         UNROLL
         for (int t = 0; t < T; t++)
-            _mm_prefetch((const char *)x + (size_t)(TOKENS + t) * s->ldq,
+            _mm_prefetch((const char *)x + (size_t)(TILE_TOKENS + t) * s->ldq,
                          _MM_HINT_T0);
         tile_dots(d, w, x, s->ldq, s->group / 4, V, T);
         w += s->group / 4 * PANEL_ROWS;
@@ -735,7 +695,7 @@ INLINE void tile_run(const struct tile *s, int V, int T)
         biases += PANEL_ROWS;
         FORGET(s);
     }
-    tile_store(a, s, V, T);
+    tile_store(a, s->out, V, T);
 }
 
 #define TILE(V, T)                                   \
@@ -753,7 +713,7 @@ TILES(2)
 TILES(3)
 TILES(4)
 
-static void (*const tiles[VECTORS][TOKENS])(const struct tile *) = {
+static void (*const tiles[TILE_VECTORS][TILE_TOKENS])(const struct tile *) = {
     {tile_1_1, tile_1_2, tile_1_3},
     {tile_2_1, tile_2_2, tile_2_3},
     {tile_3_1, tile_3_2, tile_3_3},
@@ -765,16 +725,16 @@ static void (*const tiles[VECTORS][TOKENS])(const struct tile *) = {
 static const unsigned char *panel_run(struct tile s, size_t n,
                                       const unsigned char *next, size_t n_fetch)
 {
-    for (size_t t = 0; t < n; t += TOKENS) {
-        const size_t T = n - t < TOKENS ? n - t : TOKENS;
+    for (size_t t = 0; t < n; t += TILE_TOKENS) {
+        const size_t T = n - t < TILE_TOKENS ? n - t : TILE_TOKENS;
 
         for (size_t i = 0; i < n_fetch; i++, next += 64)
             _mm_prefetch(next, _MM_HINT_T1);
-        tiles[(s.nr - 1) / 16][T - 1](&s);
-        s.x += TOKENS * s.ldq;
-        s.x_scale += TOKENS * s.ldg;
-        s.x_sum += TOKENS * s.ldg;
-        s.y += TOKENS * s.ldy;
+        tiles[(s.out.nr - 1) / 16][T - 1](&s);
+        s.x += TILE_TOKENS * s.ldq;
+        s.x_scale += TILE_TOKENS * s.ldg;
+        s.x_sum += TILE_TOKENS * s.ldg;
+        s.out.y += TILE_TOKENS * s.out.ldy;
     }
     return next;
 }
@@ -785,7 +745,7 @@ static void many_rows(float *y, size_t ldy, const struct affine *w, size_t r,
                       size_t n_cols, bool add, struct panel *p)
 {
     const size_t n_tiles =
-        (n_cols + COLS - 1) / COLS * ((n + TOKENS - 1) / TOKENS);
+        (n_cols + COLS - 1) / COLS * ((n + TILE_TOKENS - 1) / TILE_TOKENS);
     const size_t n_fetch = (PANEL_ROWS * w->q_stride / 64 + n_tiles) / n_tiles;
     const unsigned char *next = row_at(w, r + PANEL_ROWS, 0).q;
 
@@ -794,7 +754,6 @@ static void many_rows(float *y, size_t ldy, const struct affine *w, size_t r,
         const size_t g = t * x->ldg + k / w->group;
         const struct row first = row_at(w, r, k);
         const struct tile s = {.panel = p,
-                               .nr = nr,
                                .n_groups = nk / w->group,
                                .group = w->group,
                                .x = x->q + t * x->ldq + k,
@@ -802,9 +761,10 @@ static void many_rows(float *y, size_t ldy, const struct affine *w, size_t r,
                                .x_sum = x->sum + g,
                                .ldq = x->ldq,
                                .ldg = x->ldg,
-                               .y = y + t * ldy + r,
-                               .ldy = ldy,
-                               .resume = add || k > 0};
+                               .out = {.y = y + t * ldy + r,
+                                       .ldy = ldy,
+                                       .nr = nr,
+                                       .resume = add || k > 0}};
 
         panel_unpackers[w->bits](p->codes, w, r, k, nr, nk);
         panel_numbers(p->scales, first.scales, w, nr, s.n_groups);
