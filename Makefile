@@ -37,10 +37,20 @@ SAN_KERNEL_writes := --param asan-instrumentation-with-call-threshold=0 \
 SAN_KERNEL = $(SAN_KERNEL_$(KERNEL_CHECKS))
 CFLAGS ?=
 LDFLAGS ?=
+# Against attacks through files: checked calls of libc, guarded stack frames, and no
+# writable tables of functions. The sanitizers have their own. Control-flow marks
+# (-fcf-protection) stay out: Debian's libraries have none, so no loader would use
+# them.
+HARDEN :=
+HARDEN_LINK := -Wl,-z,relro,-z,now,-z,noexecstack
+ifneq ($(SAN),1)
+HARDEN := $(shell scripts/hardening-flags.sh $(CC) $(OPT) $(CFLAGS))
+endif
 # Objects are compiled once, for the programs and for both libraries. Only the
 # functions with QWICK_API are visible, and calls of them from inside stay inside.
-ALL_CFLAGS = $(CSTD) $(WARN) $(OPT) -fopenmp -fPIC -fvisibility=hidden \
+ALL_CFLAGS = $(CSTD) $(WARN) $(OPT) $(HARDEN) -fopenmp -fPIC -fvisibility=hidden \
              -fno-semantic-interposition $(CFLAGS)
+ALL_LDFLAGS = $(HARDEN_LINK) $(LDFLAGS)
 LIBS := -lyajl -lutf8proc -lnettle -fopenmp -ldl -lm -lpthread
 
 # Of files with kernels; none of all others, whatever the environment has.
@@ -92,7 +102,7 @@ SONAME := libqwick.so.$(firstword $(subst ., ,$(VERSION)))
 all: $(BIN) $(LIB) $(SHARED) $(PULL)
 
 $(BIN): $(INTERNAL) $(cli_obj)
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(cli_obj) $(INTERNAL) $(LIBS)
+	$(CC) $(ALL_CFLAGS) -pie $(ALL_LDFLAGS) -o $@ $(cli_obj) $(INTERNAL) $(LIBS)
 
 $(INTERNAL): $(lib_obj)
 	rm -f $@
@@ -111,7 +121,7 @@ $(LIB): $(lib_obj)
 relink_flags = $(if $(findstring -flto,$(CFLAGS)),$(CFLAGS) -flinker-output=nolto-rel)
 
 $(SHARED): $(lib_obj) include/qwick.map
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(SONAME) \
+	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -shared -Wl,-soname,$(SONAME) \
 	  -Wl,-Bsymbolic -Wl,--version-script=include/qwick.map \
 	  $(if $(filter 1,$(SAN)),,-Wl,-z,defs) -o $@ $(lib_obj) $(LIBS)
 
@@ -143,6 +153,8 @@ $(x86)/k_blocks_avx512.o: private isa_flags := $(AVX512) -mavx512vnni
 # Lines are enough to debug kernels; their variables double the time to compile.
 # Functions begin at a cache line, so that the speed of a loop does not hang on
 # what comes before it. Frames are small: a host's threads may have small stacks.
+# Their copies and tiles have no checks at run time; SAN=1 checks them.
+$(BUILD)/src/kernel/%.o: private HARDEN :=
 $(BUILD)/src/kernel/%.o: private OPT += -g1 -falign-functions=64 \
     $(if $(filter 1,$(SAN)),$(SAN_KERNEL),-O3 -Wframe-larger-than=32768)
 
@@ -157,7 +169,7 @@ $(BUILD)/src/file/builtin_data.o: src/file/builtin_data.S $(wildcard models/demo
 
 $(BUILD)/tests/%: tests/unit/%.c $(INTERNAL) Makefile
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -MMD -MP -o $@ $< $(kernels) $(INTERNAL) \
+	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -MMD -MP -o $@ $< $(kernels) $(INTERNAL) \
 	  -lcmocka $(LIBS)
 kernels :=
 ifeq ($(SAN),1)
@@ -170,7 +182,7 @@ endif
 
 $(BUILD)/bench/%: bench/%.c $(INTERNAL) Makefile
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -MMD -MP -o $@ $< $(INTERNAL) $(LIBS)
+	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -MMD -MP -o $@ $< $(INTERNAL) $(LIBS)
 
 # The genuine tokenizer is kept compressed; tests read the unpacked file.
 testdata: $(DATA)/qwen3-tokenizer/tokenizer.json

@@ -113,7 +113,7 @@ for name in $longest; do
         [ -e "$file" ] && files+=("$file")
     done
 done
-for file in scripts/check-layers.sh tests/unit/*.c tests/cli/*.bats; do
+for file in scripts/check-layers.sh scripts/check-hardening.sh tests/unit/*.c tests/cli/*.bats; do
     case " ${files[*]} " in *" $file "*) ;; *) files+=("$file") ;; esac
 done
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# How the Makefile handles its environment.
+# How the Makefile handles its environment, and the guards in what it builds.
+bats_require_minimum_version 1.5.0
 
 setup() {
     cd "$BATS_TEST_DIRNAME/../.."
@@ -16,10 +17,70 @@ compile_lines() {
     compile_lines >"$BATS_TEST_TMPDIR/plain"
     [ "$(wc -l <"$BATS_TEST_TMPDIR/plain")" -ge 4 ]
     grep -q -- -mavx2 "$BATS_TEST_TMPDIR/plain"
-    for name in ISA AVX2 AVX512 isa_flags OPT WARN LIBS; do
+    for name in ISA AVX2 AVX512 isa_flags OPT WARN LIBS HARDEN HARDEN_LINK; do
         env "$name=avx2" bash -c "$(declare -f compile_lines); compile_lines" |
             cmp - "$BATS_TEST_TMPDIR/plain"
     done
+}
+
+@test "kernels are compiled without checks at run time, all else with them" {
+    compile_lines >"$BATS_TEST_TMPDIR/plain"
+    [ -n "$(scripts/hardening-flags.sh "${CC:-cc}" -O2)" ] || skip "an old compiler"
+    grep -q -- '-fstack-protector-strong.*src/base/cpu.c' "$BATS_TEST_TMPDIR/plain"
+    run ! grep -- '-fstack-protector.*src/kernel' "$BATS_TEST_TMPDIR/plain"
+}
+
+@test "a compiler that knows no guards gets no flags for them" {
+    printf '#!/bin/sh\ncase "$*" in *SOURCE=3* | *protector*) exit 1 ;; esac\n' \
+        >"$BATS_TEST_TMPDIR/old-cc"
+    chmod +x "$BATS_TEST_TMPDIR/old-cc"
+    run scripts/hardening-flags.sh "$BATS_TEST_TMPDIR/old-cc" -O2
+    [ "$status" -eq 0 ]
+    [ "$output" = "-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2" ]
+    run scripts/hardening-flags.sh false -O2
+    [ "$status" -eq 0 ]
+    [ -z "$output" ]
+}
+
+# built FLAG…: what check-hardening.sh says of a small program.
+built() {
+    "${CC:-cc}" -O2 -fPIE -pie -Wl,-z,relro,-z,now -fstack-protector-strong \
+        -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 "$@" \
+        -o "$BATS_TEST_TMPDIR/small" "$BATS_TEST_TMPDIR/small.c"
+    run scripts/check-hardening.sh "$BATS_TEST_TMPDIR/small"
+}
+
+@test "check-hardening.sh names each guard that is missing" {
+    cat >"$BATS_TEST_TMPDIR/small.c" <<'TEXT'
+#include <stdio.h>
+#include <string.h>
+int main(int n, char **v)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%s", v[0]);
+    memmove(text, v[0], (size_t)n);
+    return text[n];
+}
+TEXT
+    built
+    [ "$status" -eq 0 ]
+    [ -z "$output" ]
+    while IFS='|' read -r flag line; do
+        built $flag
+        [ "$status" -eq 1 ] || { echo "$flag: status $status"; return 1; }
+        [ "$output" = "$BATS_TEST_TMPDIR/small: $line" ] ||
+            { echo "$flag: $output"; return 1; }
+    done <<'TEXT'
+-no-pie|not position-independent
+-Wl,-z,lazy|tables of functions stay writable (no full RELRO)
+-Wl,-z,norelro|tables of functions stay writable (no full RELRO)
+-Wl,-z,execstack|an executable stack
+-fno-stack-protector|no guards in stack frames
+-U_FORTIFY_SOURCE|no checked calls of libc (_FORTIFY_SOURCE)
+-Wl,-rpath,/tmp|folders for libraries: [/tmp]
+TEXT
+    run scripts/check-hardening.sh "$BATS_TEST_TMPDIR/none"
+    [ "$status" -ne 0 ]
 }
 
 @test "a kernel template without its macros gives a clear error" {
