@@ -31,8 +31,9 @@ ap.add_argument("--rounds", type=int, default=3, metavar="N",
                 help="rounds (default: 3)")
 ap.add_argument("--models", metavar="DIR",
                 help="each folder in DIR with a config.json is a model, except "
-                "*-f32 (default: build/bench-models, which bench/run.sh makes; "
-                "without it the demo model in bf16, 8 and 4 bits)")
+                "*-f32, and each GGUF file (default: build/bench-models, which "
+                "bench/run.sh makes; without it the demo model in bf16, 8 and "
+                "4 bits)")
 ap.add_argument("--rows", metavar="REGEX", default="",
                 help="only rows whose \"MODEL ROW\" matches, such as \"decode\" "
                 "or \"4bit batch\"")
@@ -46,7 +47,7 @@ ap.add_argument("--gen", type=int, default=32, metavar="N",
 ap.add_argument("--texts", type=int, default=256, metavar="N",
                 help="texts to embed (default: 256)")
 ap.add_argument("--json", metavar="FILE",
-                help="also write every measurement to FILE")
+                help="also write every measurement to FILE, after each round")
 
 def usage(text):
     sys.stderr.write("compare.sh: %s; try --help\n" % text)
@@ -110,10 +111,11 @@ def find_models():
     except OSError as x:
         usage("--models: %s: %s" % (place, x.strerror))
     models = [(n, os.path.join(place, n)) for n in names
-              if not n.endswith("-f32") and
+              if n.endswith(".gguf") or not n.endswith("-f32") and
               os.path.isfile(os.path.join(place, n, "config.json"))]
     if not models:
-        usage("--models: %s: no folder in it has a config.json" % place)
+        usage("--models: %s: no GGUF file, and no folder with a config.json" %
+              place)
     return models
 
 # ---- measurements ----
@@ -181,7 +183,8 @@ def measure(group, first):
                      (binaries[side], name, row.name))
             row.speed[side].append(got[key])
 
-def rounds(groups, n, label):
+def rounds(groups, n, label, done):
+    """Measure n rounds; call done after each."""
     for i in range(n):
         for j, g in enumerate(groups):
             if sys.stderr.isatty():
@@ -189,12 +192,19 @@ def rounds(groups, n, label):
                                  (label, i + 1, n, g[0]))
                 sys.stderr.flush()
             measure(g, (i + j) % 2 == 0)
+        done()
     if sys.stderr.isatty():
         sys.stderr.write("\r\033[K")
 
-def open_out(path):
+def write_json(path, rows):
+    """Write the file anew, so that an interruption loses one round at most."""
     try:
-        return open(path, "w")
+        with open(path + ".part", "w") as f:
+            json.dump([{"model": r.model, "row": r.name, "old": r.speed["old"],
+                        "new": r.speed["new"], "ratio": r.ratio()}
+                       for r in rows if r.speed["new"]], f)
+            f.write("\n")
+        os.replace(path + ".part", path)
     except OSError as x:
         fail("%s: %s" % (path, x.strerror))
 
@@ -213,13 +223,14 @@ def main():
     if not groups:
         usage("--rows: no row matches %r" % a.rows)
     rows = [r for g in groups for r in g[3]]
-    rounds(groups, a.rounds, "round")
+    done = (lambda: write_json(a.json, rows)) if a.json else lambda: None
+    rounds(groups, a.rounds, "round", done)
     again = [g for g in groups if any(r.low() for r in g[3])]
     if again:
         print("measured again: %s" % ", ".join(
             "%s %s" % (r.model, r.name) for g in again for r in g[3]
             if r.low()), flush=True)
-        rounds(again, a.rounds, "again, round")
+        rounds(again, a.rounds, "again, round", done)
     print("| model | row | OLD tok/s | NEW tok/s | NEW / OLD | least, most | "
           "rounds | |\n|---|---|--:|--:|--:|--:|--:|---|")
     for r in rows:
@@ -237,12 +248,6 @@ def main():
         print("Median spread of a row's ratios: %.1f%%.%s" % (
             100 * spread, " The machine is noisy: repeat with more rounds or "
             "when it is quiet." if spread > 0.05 else ""))
-    if a.json:
-        with open_out(a.json) as f:
-            json.dump([{"model": r.model, "row": r.name, "old": r.speed["old"],
-                        "new": r.speed["new"], "ratio": r.ratio()}
-                       for r in rows], f)
-            f.write("\n")
     bad = [r for r in rows if r.low()]
     if bad:
         print("FAIL: %d of %d rows below %g." % (len(bad), len(rows), a.bound))

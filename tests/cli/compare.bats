@@ -90,9 +90,26 @@ compare() {
     one 2 "--bound: nan" "$T/old" "$T/old" --bound nan
     one 2 "--rows: " "$T/old" "$T/old" --rows "("
     one 2 "no row matches 'tea'" "$T/old" "$T/old" --rows tea
-    one 2 "no folder in it has a config.json" "$T/old" "$T/old" --models src
+    one 2 "no GGUF file, and no folder with a config.json" "$T/old" "$T/old" --models src
     one 2 "No such file" "$T/old" "$T/old" --models "$T/none"
     one 3 "exit status 3: it broke" "$T/old" "$T/bad" --rows decode
     one 3 "its JSON cannot be read" "$T/old" "$T/odd" --rows decode
     one 3 "reports no speed of m decode 16" "$T/old" "$T/zero" --rows decode
+}
+
+@test "--json has each finished round when a later one fails" {
+    stub old 100
+    stub new 100
+    sed -i "2i echo >>$T/n; [ \$(wc -l <$T/n) -lt 3 ] || exit 3" "$T/new"
+    run -3 compare "$T/old" "$T/new" --rows "decode 16" --json "$T/j"
+    jget 'len(o[0]["new"])' <"$T/j" | grep -qx 2
+}
+
+@test "GGUF files are models" {
+    stub old 100
+    : >"$T/models/n.gguf"
+    run -0 bench/compare.sh --models "$T/models" --rounds 1 --rows "decode 16" \
+        "$T/old" "$T/old"
+    [[ $output == *"| n.gguf | decode 16 |"* ]]
+    [[ $output == *"All 2 rows reach 0.98."* ]]
 }
