@@ -12,6 +12,11 @@ int answer_check(const struct opt_parsed *p, const struct answer_args *a)
     static const char *const sampling[] = {"top-k", "top-p", "min-p", NULL};
     if (a->greedy && opt_given(p, "temp") && a->temp != 0)
         return opt_usage(p->verb, "--temp: has no effect with --greedy");
+    if (a->loop_guard == 1 || a->loop_guard == 2)
+        return opt_usage(p->verb,
+                         "--loop-guard: %lld tokens repeat no sequence three "
+                         "times, expected 0 or 3..1000000",
+                         (long long)a->loop_guard);
     if (!is_greedy(p, a))
         return -1;
     return opt_no_effect(p, sampling,
@@ -104,15 +109,17 @@ int answer_check_model(const struct opt_parsed *p,
 }
 
 void answer_options(struct qwick_generate_options *o,
-                    const struct opt_parsed *p, const struct answer_args *a)
+                    const struct opt_parsed *p, const struct answer_args *a,
+                    bool raw)
 {
+    size_t guard = raw || a->ignore_eos ? 0 : QWICK_LOOP_GUARD_DEFAULT;
     o->max_tokens = (size_t)a->max_tokens;
     o->limit_thinking = opt_given(p, "think-budget");
     o->think_budget = (size_t)a->think_budget;
     o->stop = a->stop.v;
     o->n_stop = a->stop.n;
     o->ignore_eos = a->ignore_eos;
-    o->loop_guard = (size_t)a->loop_guard;
+    o->loop_guard = opt_given(p, "loop-guard") ? (size_t)a->loop_guard : guard;
     o->timeout_ms = 1000 * a->timeout;
     o->logprobs = (size_t)a->logprobs;
 }

@@ -47,10 +47,10 @@ struct answer_args {
     {.name = "ignore-eos", .type = OPT_FLAG,                                  \
      .help = "never draw a stop token",                                       \
      .offset = ANSWER_AT(at, ignore_eos)},                                    \
-    {.name = "loop-guard", .type = OPT_INT, .arg = "N", .imin = 3,            \
-     .imax = 1000000, .def = "off",                                           \
+    {.name = "loop-guard", .type = OPT_INT, .arg = "N", .imin = 0,            \
+     .imax = 1000000, .def = OPT_STRING(QWICK_LOOP_GUARD_DEFAULT) ", 0 with --raw and --ignore-eos",\
      .help = "stop when the last N tokens repeat one sequence three times or "\
-             "more",                                                          \
+             "more; 0: never",                                                \
      .offset = ANSWER_AT(at, loop_guard)}
 
 #define OPT_ROWS_ENDING(at, status)                                           \
@@ -147,9 +147,11 @@ bool answer_is_cut(enum qwick_finish why);
 int answer_check_model(const struct opt_parsed *p,
                        const struct qwick_engine *eng);
 
-/* Set length, think budget, stop strings, timeout and log-probabilities of *o
- * from the options. *o borrows the strings. */
+/* Set length, think budget, stop strings, loop guard, timeout and
+ * log-probabilities of *o from the options. raw: the prompt is a text to be
+ * continued, so the loop guard needs its option. *o borrows the strings. */
 void answer_options(struct qwick_generate_options *o,
-                    const struct opt_parsed *p, const struct answer_args *a);
+                    const struct opt_parsed *p, const struct answer_args *a,
+                    bool raw);
 
 #endif

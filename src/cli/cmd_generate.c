@@ -7,8 +7,6 @@
 #include "cli/verbs.h"
 
 #define ARG(field) offsetof(struct gen_args, field)
-#define TEXT(x)    #x
-#define STRING(x)  TEXT(x)
 
 static const struct opt opts[] = {
     {.type = OPT_HEADING, .help = "Prompt"},
@@ -124,7 +122,7 @@ static const struct opt opts[] = {
      .arg = "N",
      .imin = 0,
      .imax = QWICK_LOOKUP_MAX,
-     .def = STRING(QWICK_LOOKUP_DEFAULT),
+     .def = OPT_STRING(QWICK_LOOKUP_DEFAULT),
      .help = "where the answer repeats the context, guess up to N tokens and "
              "check them in one pass; 0: off",
      .offset = ARG(lookup)},

@@ -144,8 +144,14 @@ static const char *cut_reason(const struct gen_job *j,
                  qwick_session_limit(j->ses));
         return text;
     case QWICK_FINISH_LOOP:
-        snprintf(text, n, "its last %lld tokens repeat themselves",
-                 (long long)a->loop_guard);
+        if (opt_given(&j->p, "loop-guard"))
+            snprintf(text, n, "its last %lld tokens repeat themselves",
+                     (long long)a->loop_guard);
+        else
+            snprintf(text, n,
+                     "its last %d tokens repeat themselves; --loop-guard 0 "
+                     "lets it go on",
+                     QWICK_LOOP_GUARD_DEFAULT);
         return text;
     case QWICK_FINISH_TIMEOUT:
         snprintf(text, n, "%g seconds are over", a->timeout);
@@ -355,7 +361,7 @@ static int answer(struct gen_job *j, struct qwick_err *e)
         emit_free(&st);
         return msg_oom();
     }
-    answer_options(&o, &j->p, &a->answer);
+    answer_options(&o, &j->p, &a->answer, gen_is_raw(j));
     o.in_think = j->in_think;
     o.split_thinking = j->mode != MODE_RAW && !a->raw;
     o.profile = a->profile.on;

@@ -119,6 +119,12 @@ int gen_choose_mode(struct gen_job *j)
     return 0;
 }
 
+bool gen_is_raw(const struct gen_job *j)
+{
+    return j->a.raw ||
+           strcmp(qwick_engine_info(j->eng)->template_name, "none") == 0;
+}
+
 /* Make a chat of the system prompt and the prompt's text. */
 static int make_chat(struct gen_job *j, struct qwick_err *e)
 {

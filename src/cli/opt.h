@@ -69,6 +69,10 @@ struct verb {
 /* Maximum number of rows in a verb's table. */
 #define OPT_MAX 96
 
+/* The value of a macro as a string, for .def of a row. */
+#define OPT_TEXT_OF(x) #x
+#define OPT_STRING(x)  OPT_TEXT_OF(x)
+
 /* Initialise the members opts and n_opts of a verb. Checks at compile time that
  * the table fits struct opt_parsed. */
 #define OPT_TABLE(table)                                                       \

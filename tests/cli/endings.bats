@@ -52,6 +52,73 @@ warns() {
     printf '%s\n' "$output" | jlines 'o[0]["finish_reason"] == "context"'
 }
 
+# An answer that repeats itself without end.
+loops() {
+    q --exact --greedy --frequency-penalty -2 --presence-penalty -2 \
+        --prefill "a a a a a a a a a a a a" "$@" "list files"
+}
+
+@test "the loop guard is on unless an option or a raw prompt turns it off" {
+    run -0 --separate-stderr loops --json
+    [ "$stderr" = "qwick: warning: the answer is cut: its last 600 tokens repeat themselves; --loop-guard 0 lets it go on" ]
+    jget '[0][o["finish_reason"] != "loop" or len(o["tokens"]) > 700]' <<<"$output"
+    run -0 --separate-stderr loops --json --loop-guard 0 -n 800
+    [ -z "$stderr" ]
+    jget '[0][o["finish_reason"] != "length"]' <<<"$output"
+    run -0 --separate-stderr loops --json --loop-guard 60
+    [ "$stderr" = "qwick: warning: the answer is cut: its last 60 tokens repeat themselves" ]
+    run -6 loops --require-answer
+    # texts to be continued, and answers that shall not end
+    local p=(--exact --greedy --frequency-penalty -2 --presence-penalty -2)
+    local a="a a a a a a a a a a a a"
+    for o in "--prefill a --ignore-eos" --raw; do
+        run -0 q --json "${p[@]}" -n 800 $o "$a"
+        jget '[0][o["finish_reason"] != "length"]' <<<"$output"
+        run -0 q -q --json "${p[@]}" -n 800 $o --loop-guard 600 "$a"
+        jget '[0][o["finish_reason"] != "loop"]' <<<"$output"
+    done
+    demo_as bare # and without a chat template
+    rm "$T/bare/tokenizer_config.json"
+    for o in -p --prompt-ids=5,5,5,5,5,5; do
+        [ $o = -p ] && o="-p$a"
+        run -0 q -m "$T/bare" --json "${p[@]}" -n 800 "$o"
+        jget '[0][o["finish_reason"] != "length"]' <<<"$output"
+    done
+    # 1 and 2 make no sense
+    fails 2 "--loop-guard: 2 tokens repeat no sequence three times, expected 0 or 3..1000000" \
+        --loop-guard 2 hi
+    fails 2 "--loop-guard: 1 tokens" batch --loop-guard 1
+}
+
+@test "the loop guard under a constraint: what it demands is no loop" {
+    # one token each, without an alternative
+    run -0 --separate-stderr q --think off --json --regex '☃{300}' x
+    [ -z "$stderr" ]
+    jget '[0][o["finish_reason"] != "stop" or len(o["tokens"]) < 700]' <<<"$output"
+    # other tokens spell the text as well
+    run -6 --separate-stderr q --think off --regex 'a{3000}' x
+    [[ $stderr == *"its last 600 tokens repeat themselves; --loop-guard 0 lets it go on" ]]
+    run -0 --separate-stderr q --think off --regex 'a{3000}' --loop-guard 0 x
+    [ "${#output}" -eq 3000 ]
+}
+
+@test "batch: the loop guard is on, and --loop-guard 0 turns it off" {
+    printf '%s\n' '{"prompt":"x","regex":"a{2600}"}' '{"prompt":"list files"}' \
+        >"$T/in"
+    run -1 --separate-stderr q batch --think off -i "$T/in"
+    printf '%s\n' "${lines[@]}" | jlines '[x["finish_reason"] for x in o] ==
+        ["loop", "stop"] and o[0]["incomplete"]'
+    run -0 --separate-stderr q batch --think off -i "$T/in" --loop-guard 0
+    printf '%s\n' "${lines[@]}" | jlines '[x["finish_reason"] for x in o] ==
+        ["stop", "stop"]'
+    echo '{"prompt":"a"}' >"$T/list"
+    for o in --raw --ignore-eos; do
+        run -0 q batch $o -n 700 --greedy --frequency-penalty -2 \
+            -i "$T/list"
+        [[ $output != *'"loop"'* ]]
+    done
+}
+
 @test "an empty answer gives a warning with the reason" {
     warns "the answer is empty: a stop string came first" --stop s \
         "list all listening tcp ports"

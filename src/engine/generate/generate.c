@@ -58,11 +58,25 @@ const char *qwick_finish_name(enum qwick_finish f)
 
 /* ---- one answer --------------------------------------------------------- */
 
+/* Whether the last ids of w[0..n) also end one period earlier, for any period
+ * that a loop can have. In normal text they rarely do. */
+static bool may_loop(const int32_t *w, size_t n)
+{
+    enum { N_COMPARED = 16 };
+    size_t m = n / 3 < N_COMPARED ? n / 3 : N_COMPARED;
+    const int32_t *end = w + n - m;
+    for (size_t period = 1; period <= n / 3; period++)
+        if (end[m - 1] == end[m - 1 - period] &&
+            memcmp(end, end - period, m * sizeof *w) == 0)
+            return true;
+    return false;
+}
+
 /* Whether the last n ids repeat one period at least three times: the longest
  * border of the window gives its shortest period (Knuth, Morris, Pratt). */
 static bool has_loop(const int32_t *ids, size_t n_ids, size_t n, size_t *border)
 {
-    if (n == 0 || n_ids < n)
+    if (n == 0 || n_ids < n || !may_loop(ids + n_ids - n, n))
         return false;
     const int32_t *w = ids + n_ids - n;
     size_t k = 0;
@@ -215,6 +229,8 @@ int generation_draw(struct generation *g, const float *logits, int32_t *id,
                                             as a draw does */
         r->n_forced++;
     } else {
+        if (!g->guide.forced)
+            g->n_chosen = r->n_tokens + 1;
         if (g->guide.matcher)
             guide_look(&g->guide, logits);
         if (sampler_draw(g->sampler, logits, id, e))
@@ -236,6 +252,16 @@ bool generation_timed_out(const struct generation *g)
     return g->deadline_ms > 0 && clock_ms() >= g->deadline_ms;
 }
 
+/* Whether the model repeats itself. A constraint that admits only one text may
+ * demand a repetition: then the model chose none of its tokens. */
+static bool is_looping(const struct generation *g)
+{
+    const struct qwick_result *r = g->r;
+    size_t n = g->o->loop_guard;
+    return !g->budget.due && r->n_tokens - g->n_chosen < n &&
+           has_loop(r->tokens, r->n_tokens, n, g->borders);
+}
+
 /* Whether the generation ends with this token, and why. A stop id has priority,
  * then an interrupt or the callback, then lengths and time. */
 static bool ends(struct generation *g, int32_t id, size_t pos,
@@ -247,8 +273,7 @@ static bool ends(struct generation *g, int32_t id, size_t pos,
         return true;
     if (g->interrupt && *g->interrupt)
         *why = QWICK_FINISH_INTERRUPTED;
-    else if (!g->budget.due &&
-             has_loop(r->tokens, r->n_tokens, g->o->loop_guard, g->borders))
+    else if (is_looping(g))
         *why = QWICK_FINISH_LOOP;
     else if (!end && generation_timed_out(g))
         *why = QWICK_FINISH_TIMEOUT;

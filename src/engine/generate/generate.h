@@ -34,6 +34,7 @@ struct generation {
     double mask_ms;    /* time for the constraint after the last token; only for
                           profiling */
     size_t *borders;   /* [loop_guard] memory for the loop guard */
+    size_t n_chosen;   /* tokens up to the last one that had an alternative */
     size_t cap_tokens; /* capacity of r->tokens */
 };
 

@@ -80,6 +80,7 @@ static bool is_newlines(const struct guide *g, int32_t id)
 int guide_prepare(struct guide *g, struct qwick_err *e)
 {
     size_t n, n_bytes = g->n_words * sizeof *g->allowed;
+    g->forced = false;
     if (g->phase == GUIDE_THINKING) {
         memset(g->allowed, 0xff, n_bytes);
         allow_stops(g, false);
@@ -94,6 +95,7 @@ int guide_prepare(struct guide *g, struct qwick_err *e)
                        "constraint: the model has no token that continues the "
                        "text");
     memcpy(g->allowed, mask, n_bytes);
+    g->forced = g->phase == GUIDE_TEXT && n == 1 && !complete;
     if (complete)
         allow_stops(g, true);
     if (g->phase == GUIDE_AFTER_THINK && !guide_keeps_newlines(g))

@@ -29,6 +29,7 @@ struct guide {
     enum guide_phase phase;
     uint64_t *allowed; /* [n_words] ids that may be drawn, as bits */
     size_t n_words;
+    bool forced; /* the constraint admits only one next token */
 };
 
 /* Begin an answer under a constraint. phase: where it begins. If the model has
