@@ -1583,7 +1583,7 @@ enum qwick_plan_source {
     QWICK_PLAN_PASSES  /* from short passes of the model */
 };
 
-/* What a prompt and its answer need. Bytes of memory are upper bounds. */
+/* The needs of a prompt and its answer. Bytes of memory are upper bounds. */
 struct qwick_plan {
     size_t n_prompt, n_answer, n_ctx; /* tokens as planned */
 

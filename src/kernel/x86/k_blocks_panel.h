@@ -1,20 +1,21 @@
-/* Products of GGUF's blocks and many tokens in 512-bit vectors, for
- * k_blocks_avx512.c. It includes k_blocks_avx.h, whose functions this file
- * uses, and k_q8_avx512.h before.
+/* Products of GGUF's blocks with more than TOKENS tokens in 512-bit vectors,
+ * for k_blocks_avx512.c. That file includes k_blocks_avx.h and k_q8_avx512.h
+ * first, because this file uses their functions.
  *
- * WIDE rows of some columns are unpacked to signed bytes and transposed: a
- * word has four columns of one row, a vector the same columns of 16 rows. Such
- * a panel stays in L1 while it is multiplied by all tokens, a tile of rows and
- * tokens at a time.
+ * A panel is 64 rows by up to 256 columns, unpacked to signed bytes and
+ * transposed: a 32-bit word has four columns of one row, and a vector has the
+ * same four columns of 16 rows. The panel stays in L1 while it is multiplied by
+ * all tokens, three at a time.
  *
- * vpdpbusd multiplies unsigned by signed bytes. Codes keep their sign here, so
- * activations get 128 added: x + 128 is x with the highest bit inverted. The
- * sums then begin with -128 times the sum of the codes of the group, which the
- * panel has for each row, in place of 0. So an offset of codes costs nothing,
- * while the affine product pays one multiply-add per sum for it.
+ * vpdpbusd multiplies unsigned by signed bytes. Codes are signed here, so 128
+ * is added to each activation, by inverting its highest bit. To make up for
+ * that, the integer sums of a group begin with -128 times the sum of its codes,
+ * which is computed once for each row. Subtracting the offset of codes
+ * therefore costs nothing; the affine product needs one multiply-add for each
+ * sum.
  *
- * Order of sums. Each row and token has one sum, which takes the groups in
- * order. */
+ * Order of sums. There is one sum for each row and token. It takes the groups
+ * in order. */
 #ifndef KERNEL_X86_K_BLOCKS_PANEL_H
 #define KERNEL_X86_K_BLOCKS_PANEL_H
 
@@ -32,7 +33,8 @@ enum { P_COLS = SUPER, P_SWEEP = 512 };
 struct block_panel {
     _Alignas(64) int32_t codes[P_COLS / 4][TILE_ROWS]; /* [4 columns][row] */
     float scale[P_COLS / 16][TILE_ROWS];               /* [group][row] */
-    /* of each group: -128 times the sum of its codes, or its negative min */
+    /* [group][row]: -128 times the sum of the group's codes; and for types with
+       mins, in place of that, the negative min */
     int32_t start[P_COLS / 16][TILE_ROWS];
     float min[P_COLS / 16][TILE_ROWS];
 };
@@ -53,8 +55,8 @@ INLINE size_t group_of(enum dtype type)
     return has_halves(type) ? 16 : 32;
 }
 
-/* Unpack n runs of a row, a chunk, to signed codes and scales. What lies behind
- * them stays as it is, and no sum uses it. */
+/* Unpack n runs of a row, a chunk, to signed codes and scales. The rest of
+ * the panel is not written, and no sum uses it. */
 INLINE void unpack_chunk(enum dtype type, struct block_rows *out, size_t i,
                          const unsigned char *p, size_t n)
 {
