@@ -789,14 +789,24 @@ typedef int (*qwick_token_fn)(void *ctx, const struct qwick_token_event *ev);
 struct qwick_constraint;
 
 enum qwick_constraint_kind {
-    QWICK_CONSTRAINT_REGEX,      /* a regular expression that the whole text
-                                    matches; for its syntax see
-                                    qwick-generate(1) */
-    QWICK_CONSTRAINT_CHOICES,    /* texts separated by commas; \, is a comma and
-                                   \\ a backslash */
-    QWICK_CONSTRAINT_GBNF,       /* a grammar in the form of llama.cpp */
-    QWICK_CONSTRAINT_JSON_SCHEMA /* a JSON schema (2020-12): the text is a JSON
-                                    document that it admits */
+    QWICK_CONSTRAINT_REGEX,   /* a regular expression that the whole text
+                                 matches; for its syntax see
+                                 qwick-generate(1) */
+    QWICK_CONSTRAINT_CHOICES, /* texts separated by commas; \, is a comma and
+                                \\ a backslash */
+    QWICK_CONSTRAINT_GBNF,    /* a grammar in the form of llama.cpp */
+    QWICK_CONSTRAINT_JSON_SCHEMA, /* a JSON schema (2020-12): the text is a JSON
+                                     document that it admits */
+    QWICK_CONSTRAINT_TOOLS,  /* a JSON array of tools in the form of OpenAI's
+                                API: the text is calls of them whose arguments
+                                their schemas admit. They are written as the
+                                model's chat template shows calls: as JSON
+                                between <tool_call> tags (Qwen3, Hermes), or as
+                                <function=…> and <parameter=…> between them
+                                (Qwen3-Coder). QWICK_ERR_USAGE for other
+                                templates. */
+    QWICK_CONSTRAINT_NO_CALL /* any text without "<tool_call>"; the
+                                constraint's text is not read */
 };
 
 struct qwick_constraint_options {
@@ -808,6 +818,9 @@ struct qwick_constraint_options {
                          name of the kind */
     int json_indent;  /* JSON schemas: blanks per level, 0 to 16; 0: compact,
                          without white space */
+    const char *tool; /* QWICK_CONSTRAINT_TOOLS: the text is one call of the
+                         tool with this name; NULL: it is one call or more,
+                         each of any of the tools */
 };
 QWICK_API void qwick_constraint_options_init(struct qwick_constraint_options *o,
                                              size_t size);

@@ -92,11 +92,18 @@ static void put_head(struct json_writer *w, const struct batch_job *j,
     jw_string(w, "key", text, (size_t)n);
 }
 
+/* Whether a constraint says what the whole answer is. */
+static bool has_whole(const struct request *r)
+{
+    return r->constraint && r->constraint->kind != QWICK_CONSTRAINT_NO_CALL;
+}
+
 /* Whether the answer falls short of the record's constraint, of its tools or of
  * --extract. */
 static bool is_broken(const struct sample *s, const struct qwick_result *r)
 {
-    return (s->r->constraint && constraint_is_cut(r->finish)) ||
+    return (s->r->constraint &&
+            constraint_is_cut(s->r->constraint->kind, r->finish)) ||
            s->calls.error.len ||
            (s->j->a.extract && (s->block.state != CODE_BLOCK_CLOSED ||
                                 code_block_is_empty(&s->block)));
@@ -264,7 +271,8 @@ static void count_ending(struct batch_job *j, const struct sample *s,
 {
     /* an empty text that a constraint admits is an answer */
     bool empty = answer_is_empty(r) &&
-                 (!s->r->constraint || constraint_is_cut(r->finish));
+                 (!has_whole(s->r) ||
+                  constraint_is_cut(s->r->constraint->kind, r->finish));
     j->n_ended[r->finish]++;
     j->n_empty += empty;
     j->n_incomplete += empty || answer_is_cut(r->finish);

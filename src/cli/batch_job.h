@@ -21,7 +21,7 @@ struct batch_args {
     bool file_names;
     bool raw, allow_special;
     const char *think;
-    const char *tools;
+    const char *tools, *tool_choice;
     bool extract;
     struct answer_args answer;
     struct constraint_args constraint;

@@ -174,9 +174,9 @@ static int constraint_text(enum qwick_constraint_kind kind,
                                                           : "");
 }
 
-/* Take the record's own constraint, or that of the options. */
-static int get_constraint(struct request *r, struct request_common *c,
-                          const struct json_value *v, struct qwick_err *e)
+/* Read the constraint of a record. o->name stays NULL if it has none. */
+static int read_constraint(struct qwick_constraint_options *o, struct buf *text,
+                           const struct json_value *v, struct qwick_err *e)
 {
     static const struct {
         const char *key, *name;
@@ -187,32 +187,92 @@ static int get_constraint(struct request *r, struct request_common *c,
         {"grammar", WHERE ": grammar", QWICK_CONSTRAINT_GBNF},
         {"json_schema", WHERE ": json_schema", QWICK_CONSTRAINT_JSON_SCHEMA},
     };
-    struct qwick_constraint_options o = qwick_constraint_defaults();
-    struct buf text = {0};
-    int rc = 0;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows) && !rc; i++) {
+    *o = qwick_constraint_defaults();
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         const struct json_value *m = member(v, rows[i].key);
+        struct qwick_err why;
         if (!m)
             continue;
-        if (o.name)
-            rc = err_set(e, QWICK_ERR_USAGE, "%s: cannot be combined with %s",
-                         o.name, rows[i].key);
-        o.name = rows[i].name;
-        o.kind = rows[i].kind;
-        struct qwick_err why;
-        if (!rc && constraint_text(o.kind, m, &text, &why))
-            rc = err_set(e, why.code, "%s: %s", o.name, why.msg);
+        if (o->name)
+            return err_set(e, QWICK_ERR_USAGE, "%s: cannot be combined with %s",
+                           o->name, rows[i].key);
+        o->name = rows[i].name;
+        o->kind = rows[i].kind;
+        if (constraint_text(o->kind, m, text, &why))
+            return err_set(e, why.code, "%s: %s", o->name, why.msg);
     }
-    o.text = text.data ? text.data : "";
-    o.n_text = text.len;
+    o->text = text->data ? text->data : "";
+    o->n_text = text->len;
+    return 0;
+}
+
+/* Read the record's choice of tools. *o is the record's constraint; with a
+ * choice other than auto, it becomes that of the choice. */
+static int read_choice(const struct request *r,
+                       struct qwick_constraint_options *o, struct buf *text,
+                       struct tool_choice *choice, const struct json_value *own,
+                       struct qwick_err *e)
+{
+    struct qwick_err why;
+    if (tool_choice_read(choice, own, &why))
+        return err_set(e, why.code, WHERE ": %s", why.msg);
+    if (choice->kind == CHOICE_AUTO ||
+        (choice->kind == CHOICE_NONE && !r->tools))
+        return 0;
+    if (o->name)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: cannot be combined with tool_choice", o->name);
+    if (!r->tools)
+        return err_set(e, QWICK_ERR_USAGE,
+                       WHERE ": tool_choice: there are no tools");
+    if (tool_choice_constraint(choice, r->tools, text, o, e))
+        return -1;
+    o->name = WHERE ": tool_choice";
+    return 0;
+}
+
+/* Set *o to the constraint of the options for a record without a choice and a
+ * constraint of its own. o->name stays NULL if it is c->constraint. */
+static int apply_choice(const struct request *r, const struct request_common *c,
+                        struct qwick_constraint_options *o, struct buf *text,
+                        struct qwick_err *e)
+{
+    if (c->choice.kind == CHOICE_AUTO || !r->tools ||
+        r->tools == &c->tools.list)
+        return 0;
+    if (tool_choice_constraint(&c->choice, r->tools, text, o, e))
+        return -1;
+    o->name = WHERE ": --tool-choice";
+    return 0;
+}
+
+/* Take the record's own constraint, or that of the options. */
+static int get_constraint(struct request *r, struct request_common *c,
+                          const struct json_value *v, struct qwick_err *e)
+{
+    const struct json_value *own = member(v, "tool_choice");
+    struct qwick_constraint_options o;
+    struct tool_choice choice = {0};
+    struct buf text = {0};
+    int rc = read_constraint(&o, &text, v, e);
+    /* the options' constraint for their own tools does not fit a record
+       without tools */
+    bool shared = c->constraint && (c->choice.kind == CHOICE_AUTO || r->tools);
+    if (!rc && own) {
+        rc = read_choice(r, &o, &text, &choice, own, e);
+        shared &= c->choice.kind == CHOICE_AUTO;
+    } else if (!rc && !o.name) {
+        rc = apply_choice(r, c, &o, &text, e);
+    }
     if (!rc && o.name)
         rc = constraint_cache_get(&c->constraints, c->eng, &o, &r->constraint,
                                   e);
-    else if (!rc && c->constraint) {
+    else if (!rc && shared) {
         r->constraint = c->constraint;
         r->constraint->n_users++;
     }
     buf_free(&text);
+    tool_choice_free(&choice);
     if (r->constraint)
         r->o.constraint = r->constraint->constraint;
     return rc;
@@ -446,6 +506,7 @@ static bool known_key(const struct json_value *key)
         "messages",
         "prompt_ids",
         "tools",
+        "tool_choice",
         "enable_thinking",
         "think",
         "think_budget",
@@ -550,7 +611,7 @@ static int take(struct request *r, struct request_common *c,
     r->o = qwick_generate_defaults();
     answer_options(&r->o, c->p, c->answer, c->raw);
     if (get_options(r, c, v, &w, e) || get_think(v, &think, e) ||
-        get_constraint(r, c, v, e) || get_tools(r, c, v, e))
+        get_tools(r, c, v, e) || get_constraint(r, c, v, e))
         return -1;
     double start = clock_ms();
     if (get_prompt(r, c, v, &think, e))

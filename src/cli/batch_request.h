@@ -12,6 +12,7 @@
 #include "cli/constraint_cache.h"
 #include "cli/key.h"
 #include "cli/opt.h"
+#include "cli/tool_choice.h"
 #include "cli/tools.h"
 #include "qwick.h"
 
@@ -28,10 +29,13 @@ struct request_common {
     struct buf before; /* text of -f, which precedes each prompt */
     enum qwick_think think;
     bool raw, allow_special;
-    bool extract;           /* answers have "code" */
-    struct tool_list tools; /* for records that have none */
+    bool extract;              /* answers have "code" */
+    struct tool_list tools;    /* for records that have none */
+    struct tool_choice choice; /* for records that have tools, but neither a
+                                  choice nor a constraint of their own */
     struct constraint_cache constraints;
-    struct constraint_ref *constraint; /* of the options; NULL: none */
+    struct constraint_ref *constraint; /* of the options, and of `choice` for
+                                          `tools`; NULL: none */
     uint64_t seed;                     /* of the run */
     bool seeded;      /* an option set the seed, so that a repeated run has the
                          same one */

@@ -83,6 +83,7 @@ static const struct opt opts[] = {
                     "system prompt for records that have none"),
     OPT_ROWS_TOOLS(ARG(tools), "definitions of tools, for records that have "
                                "none"),
+    OPT_ROWS_TOOL_CHOICE(ARG(tool_choice)),
     OPT_ROWS_THINK(ARG(think)),
     OPT_ROWS_THINK_BUDGET(ARG(answer)),
     OPT_ROWS_TEMPLATE,
@@ -156,8 +157,8 @@ static int parse_shard(struct batch_job *j)
 static int check(struct batch_job *j)
 {
     static const char *const with_raw[] = {
-        "system",        "system-file", "think", "think-budget",
-        "allow-special", "tools",       NULL};
+        "system",        "system-file", "think",       "think-budget",
+        "allow-special", "tools",       "tool-choice", NULL};
     static const char *const with_files[] = {"file-names", NULL};
     const struct batch_args *a = &j->a;
     int r;
@@ -182,6 +183,10 @@ static int check(struct batch_job *j)
     if ((r = parse_shard(j)) >= 0)
         return r;
     if ((r = constraint_check(&j->p, &a->constraint)) >= 0)
+        return r;
+    if (tool_choice_parse(&j->common.choice, a->tool_choice))
+        return msg_oom();
+    if ((r = tool_choice_check(&j->common.choice, "--tool-choice", &j->p)) >= 0)
         return r;
     return answer_check(&j->p, &a->answer);
 }
@@ -244,8 +249,8 @@ static int read_texts(struct batch_job *j, struct qwick_err *e)
 static int choose_mode(struct batch_job *j)
 {
     static const char *const need[] = {
-        "system",        "system-file", "think", "think-budget",
-        "allow-special", "tools",       NULL};
+        "system",        "system-file", "think",       "think-budget",
+        "allow-special", "tools",       "tool-choice", NULL};
     struct request_common *c = &j->common;
     c->raw = j->a.raw;
     if (c->raw || strcmp(qwick_engine_info(j->eng)->template_name, "none") != 0)
@@ -337,13 +342,22 @@ static int open_constraint(struct batch_job *j)
     struct request_common *c = &j->common;
     struct qwick_constraint_options o;
     struct qwick_err e;
-    char *data;
-    if (!constraint_given(&j->p))
+    struct buf text = {0};
+    char *data = NULL;
+    int status = 0;
+    bool choice = c->choice.kind != CHOICE_AUTO && c->tools.list.len;
+    if (!choice && !constraint_given(&j->p))
         return 0;
-    int status = constraint_read(&o, &data, &j->p, &j->a.constraint);
+    if (!choice)
+        status = constraint_read(&o, &data, &j->p, &j->a.constraint);
+    else if (tool_choice_constraint(&c->choice, &c->tools.list, &text, &o, &e))
+        status = msg_fail(&e);
+    if (choice)
+        o.name = "--tool-choice";
     if (!status &&
         constraint_cache_get(&c->constraints, j->eng, &o, &c->constraint, &e))
         status = msg_fail(&e);
+    buf_free(&text);
     free(data);
     return status;
 }
@@ -404,6 +418,7 @@ static int batch_run(const struct verb *v, int argc, char **argv)
     batch_drop(&j);
     constraint_cache_free(&j.common.constraints);
     tools_free(&j.common.tools);
+    tool_choice_free(&j.common.choice);
     qwick_engine_close(j.eng);
     if (j.in.fd > STDIN_FILENO)
         close(j.in.fd);
@@ -428,10 +443,10 @@ const struct verb verb_batch = {
         "options: \"temperature\", \"top_k\", \"top_p\", "
         "\"min_p\",\n\"repeat_penalty\", \"presence_penalty\", "
         "\"frequency_penalty\", \"seed\", \"max_tokens\",\n\"stop\", "
-        "\"think\", \"think_budget\", \"n\" (samples), \"tools\", and one of "
-        "\"regex\",\n\"choices\", \"grammar\" and \"json_schema\". Each answer "
-        "is the object of\ngenerate --json with \"line\" and the record's "
-        "\"id\".",
+        "\"think\", \"think_budget\", \"n\" (samples), \"tools\", "
+        "\"tool_choice\", and one\nof \"regex\", \"choices\", \"grammar\" and "
+        "\"json_schema\". Each answer is the object\nof generate --json with "
+        "\"line\" and the record's \"id\".",
     .examples = "  echo '{\"id\":1,\"prompt\":\"list files\"}' | qwick batch\n"
                 "  qwick batch -i prompts.jsonl -o answers.jsonl\n",
     OPT_TABLE(opts),

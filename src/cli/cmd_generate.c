@@ -13,6 +13,7 @@ static const struct opt opts[] = {
     OPT_ROWS_PROMPT(0),
     OPT_ROWS_TOOLS(ARG(tools), "definitions of tools that the model may call, "
                                "as JSON"),
+    OPT_ROWS_TOOL_CHOICE(ARG(tool_choice)),
     OPT_ROWS_THINK(ARG(think)),
     OPT_ROWS_THINK_BUDGET(ARG(answer)),
     OPT_ROWS_TEMPLATE,
@@ -149,21 +150,22 @@ static int check_verb(const struct gen_job *j)
 static int check_prompt(const struct gen_job *j)
 {
     static const char *const with_raw[] = {
-        "system",        "system-file",  "chat-json",
-        "think",         "think-budget", "prefill",
-        "show-thinking", "think-file",   "allow-special",
-        "tools",         NULL,
+        "system",        "system-file", "chat-json",     "think",
+        "think-budget",  "prefill",     "show-thinking", "think-file",
+        "allow-special", "tools",       "tool-choice",   NULL,
     };
     static const char *const with_ids[] = {
-        "system",        "system-file", "think", "prefill",
-        "allow-special", "tools",       NULL,
+        "system",        "system-file", "think",       "prefill",
+        "allow-special", "tools",       "tool-choice", NULL,
     };
     static const char *const with_chat[] = {"system", "system-file", NULL};
     static const char *const with_off[] = {"think-budget", NULL};
     static const char *const with_files[] = {"file-names", NULL};
     static const char *const with_session[] = {
-        "system", "system-file", "chat-json", "overflow", "tools", NULL,
+        "system", "system-file", "chat-json", "overflow",
+        "tools",  "tool-choice", NULL,
     };
+    static const char *const with_tools[] = {"tool-choice", NULL};
     static const char *const sources[] = {"prompt", "file", "chat-json"};
     const struct opt_parsed *p = &j->p;
     int r;
@@ -199,6 +201,9 @@ static int check_prompt(const struct gen_job *j)
     if ((r = opt_conflict(p, "system", "system-file")) >= 0)
         return r;
     if (!j->a.files.n && (r = opt_no_effect(p, with_files, "without -f")) >= 0)
+        return r;
+    if (!j->a.tools && !j->a.chat_json &&
+        (r = opt_no_effect(p, with_tools, "without --tools")) >= 0)
         return r;
     for (size_t i = 0; with_session[i]; i++)
         if ((r = opt_conflict(p, "session", with_session[i])) >= 0)

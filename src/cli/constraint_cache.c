@@ -8,13 +8,23 @@
 /* The most constraints without users that are kept. */
 enum { MAX_UNUSED = 8 };
 
+static bool same_text(const struct buf *b, const char *s, size_t n)
+{
+    return b->len == n && (n == 0 || memcmp(b->data, s, n) == 0);
+}
+
+static size_t tool_length(const struct qwick_constraint_options *o)
+{
+    return o->tool ? strlen(o->tool) : 0;
+}
+
 static struct constraint_ref *find(const struct constraint_cache *c,
                                    const struct qwick_constraint_options *o)
 {
     struct constraint_ref *r = c->first;
     while (r && (r->kind != o->kind || r->json_indent != o->json_indent ||
-                 r->text.len != o->n_text ||
-                 memcmp(r->text.data, o->text, o->n_text) != 0))
+                 !same_text(&r->text, o->text, o->n_text) ||
+                 !same_text(&r->tool, o->tool, tool_length(o))))
         r = r->next;
     return r;
 }
@@ -23,6 +33,7 @@ static void ref_free(struct constraint_ref *r)
 {
     qwick_constraint_free(r->constraint);
     buf_free(&r->text);
+    buf_free(&r->tool);
     free(r);
 }
 
@@ -59,7 +70,8 @@ int constraint_cache_get(struct constraint_cache *c, struct qwick_engine *eng,
         r->kind = o->kind;
         r->json_indent = o->json_indent;
         if (buf_reserve(&r->text, 0) ||
-            buf_append(&r->text, o->text, o->n_text)) {
+            buf_append(&r->text, o->text, o->n_text) ||
+            buf_append(&r->tool, o->tool ? o->tool : "", tool_length(o))) {
             ref_free(r);
             return err_oom(e, o->n_text);
         }
@@ -98,4 +110,6 @@ void constraint_add_key(struct key *k, const struct constraint_ref *r)
     key_add_u64(k, (uint64_t)r->kind);
     key_add_text(k, r->text.data, r->text.len);
     key_add_u64(k, (uint64_t)r->json_indent);
+    if (r->kind == QWICK_CONSTRAINT_TOOLS)
+        key_add_text(k, r->tool.data ? r->tool.data : "", r->tool.len);
 }

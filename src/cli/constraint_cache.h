@@ -15,6 +15,7 @@ struct constraint_ref {
     struct qwick_constraint *constraint;
     enum qwick_constraint_kind kind;
     struct buf text;
+    struct buf tool; /* of the options, or empty */
     int json_indent;
     size_t n_users;
     uint64_t last_use;

@@ -102,7 +102,8 @@ int constraint_read(struct qwick_constraint_options *o, char **data,
     return 0;
 }
 
-int constraint_open(struct qwick_constraint **out, struct qwick_engine *eng,
+int constraint_open(struct qwick_constraint **out,
+                    enum qwick_constraint_kind *kind, struct qwick_engine *eng,
                     const struct opt_parsed *p, const struct constraint_args *a)
 {
     struct qwick_constraint_options o;
@@ -112,13 +113,14 @@ int constraint_open(struct qwick_constraint **out, struct qwick_engine *eng,
     if (!constraint_given(p))
         return 0;
     int status = constraint_read(&o, &data, p, a);
+    *kind = o.kind;
     if (!status && qwick_constraint_create(out, eng, &o, &e))
         status = msg_fail(&e);
     free(data);
     return status;
 }
 
-bool constraint_is_cut(enum qwick_finish why)
+bool constraint_is_cut(enum qwick_constraint_kind kind, enum qwick_finish why)
 {
-    return why != QWICK_FINISH_STOP;
+    return kind != QWICK_CONSTRAINT_NO_CALL && why != QWICK_FINISH_STOP;
 }

@@ -59,14 +59,16 @@ int constraint_read(struct qwick_constraint_options *o, char **data,
                     const struct opt_parsed *p,
                     const struct constraint_args *a);
 
-/* Compile the constraint of the options; *out is NULL if there is none. Returns
- * 0, or an exit status after printing a message. */
-int constraint_open(struct qwick_constraint **out, struct qwick_engine *eng,
+/* Compile the constraint of the options, and set *kind; *out is NULL if there
+ * is none. Returns 0, or an exit status after printing a message. */
+int constraint_open(struct qwick_constraint **out,
+                    enum qwick_constraint_kind *kind, struct qwick_engine *eng,
                     const struct opt_parsed *p,
                     const struct constraint_args *a);
 
 /* Whether an answer that ended for this reason may be shorter than the
- * constraint demands. */
-bool constraint_is_cut(enum qwick_finish why);
+ * constraint demands. A text without calls has no calls when it is cut,
+ * either. */
+bool constraint_is_cut(enum qwick_constraint_kind kind, enum qwick_finish why);
 
 #endif

@@ -174,11 +174,12 @@ static int judge(const struct gen_job *j, const struct qwick_result *r)
     const char *why = cut_reason(j, r, text, sizeof(text));
     /* -x has looked at its block, part of which --prefill may have given */
     bool empty = !j->a.extract && answer_is_empty(r);
+    bool whole = j->constraint && j->kind != QWICK_CONSTRAINT_NO_CALL;
     bool required = j->a.answer.require_answer ||
-                    (j->constraint && constraint_is_cut(r->finish));
+                    (whole && constraint_is_cut(j->kind, r->finish));
     if (*signals_flag() || (!answer_is_cut(r->finish) && !empty))
         return 0;
-    if (j->constraint && !required)
+    if (whole && !required)
         return 0; /* the constraint admits the empty text */
     if (!why)
         why = r->finish == QWICK_FINISH_STOP_STRING ? "a stop string came first"
@@ -402,6 +403,25 @@ static int answer(struct gen_job *j, struct qwick_err *e)
     return status;
 }
 
+/* Compile the constraint of the options or of the choice of tools. Returns 0,
+ * or an exit status after printing a message. */
+static int open_constraint(struct gen_job *j)
+{
+    struct qwick_constraint_options o;
+    struct buf text = {0};
+    struct qwick_err e;
+    if (j->choice.kind == CHOICE_AUTO || !j->tools.list.len)
+        return constraint_open(&j->constraint, &j->kind, j->eng, &j->p,
+                               &j->a.constraint);
+    int rc = tool_choice_constraint(&j->choice, &j->tools.list, &text, &o, &e);
+    o.name = j->a.tool_choice ? "--tool-choice" : "tool_choice";
+    j->kind = o.kind;
+    if (!rc)
+        rc = qwick_constraint_create(&j->constraint, j->eng, &o, &e);
+    buf_free(&text);
+    return rc ? msg_fail(&e) : 0;
+}
+
 static int generate(struct gen_job *j)
 {
     struct qwick_err e = {0};
@@ -432,8 +452,7 @@ static int generate(struct gen_job *j)
     if (j->a.tools && (status = tools_check_template(&j->tools, j->eng)) != 0)
         return status;
     common_hint_demo(&j->a.c);
-    if ((status = constraint_open(&j->constraint, j->eng, &j->p,
-                                  &j->a.constraint)) != 0)
+    if ((status = open_constraint(j)) != 0)
         return status;
     if ((status = gen_open_session(j)) != 0)
         return status;
@@ -463,6 +482,7 @@ int gen_run(const struct verb *v, int argc, char **argv)
     qwick_engine_close(j.eng);
     qwick_chat_free(j.chat);
     tools_free(&j.tools);
+    tool_choice_free(&j.choice);
     buf_free(&j.text);
     buf_free(&j.system);
     buf_free(&j.prefill);

@@ -11,6 +11,7 @@
 #include "cli/common.h"
 #include "cli/constraint_opts.h"
 #include "cli/opt.h"
+#include "cli/tool_choice.h"
 #include "cli/tools.h"
 #include "qwick.h"
 
@@ -22,7 +23,7 @@ struct gen_args {
     const char *system, *system_file;
     bool raw;
     const char *chat_json;
-    const char *tools;
+    const char *tools, *tool_choice;
     const char *think;
     bool show_thinking;
     const char *think_file;
@@ -111,6 +112,7 @@ struct gen_job {
     struct qwick_chat *chat; /* made from --chat-json when that is read, or from
                                 text and system when they are encoded */
     struct tool_list tools;  /* of --tools or of --chat-json */
+    struct tool_choice choice; /* of --tool-choice or of --chat-json */
     int32_t *ids;
     size_t n_ids;
     bool in_think;    /* the prompt ends inside an open think block */
@@ -119,6 +121,7 @@ struct gen_job {
     struct qwick_engine *eng;
     struct qwick_session *ses;
     struct qwick_constraint *constraint; /* NULL: none */
+    enum qwick_constraint_kind kind;     /* of the constraint */
     int think_fd, profile_fd;
 };
 

@@ -32,8 +32,20 @@ static int read_chat(struct gen_job *j, struct qwick_err *e)
              chat_input_check(j->chat, "chat", e) ||
              tools_of_chat(&own, json, n, e);
     free(json);
-    if (!rc && !own.list.len)
+    if (!rc && own.choice && j->a.tool_choice) {
+        tools_free(&own);
+        return opt_usage(j->verb, "--tool-choice: %s has a tool_choice as well",
+                         path);
+    }
+    if (!rc && own.choice && tool_choice_read(&j->choice, own.choice, e)) {
+        tools_free(&own);
+        msg_error("%s: %s", chat_input_name(path), e->msg);
+        return e->code;
+    }
+    if (!rc && !own.list.len) {
+        tools_free(&own);
         return tools_add(j->chat, &j->tools, e) ? msg_fail(e) : 0;
+    }
     if (!rc && j->tools.list.len) {
         tools_free(&own);
         return opt_usage(j->verb, "--tools: %s has tools as well", path);
@@ -41,6 +53,20 @@ static int read_chat(struct gen_job *j, struct qwick_err *e)
     if (!rc)
         j->tools = own;
     return rc ? chat_input_fail(path, e) : 0;
+}
+
+/* Check the choice of tools against the tools and the options. Without tools, a
+ * chat may have the choices auto and none, which have no effect. */
+static int check_choice(const struct gen_job *j)
+{
+    const char *name = j->a.tool_choice ? "--tool-choice" : "tool_choice";
+    bool calls =
+        j->choice.kind == CHOICE_REQUIRED || j->choice.kind == CHOICE_TOOL;
+    if (j->tools.list.len)
+        return tool_choice_check(&j->choice, name, &j->p);
+    return calls || j->a.tool_choice
+               ? opt_usage(j->verb, "%s: there are no tools", name)
+               : -1;
 }
 
 int gen_read_input(struct gen_job *j, struct qwick_err *e)
@@ -68,6 +94,8 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e)
         if (status)
             return status;
     }
+    if (tool_choice_parse(&j->choice, a->tool_choice))
+        return msg_oom();
     if (a->chat_json) {
         int status = read_chat(j, e);
         if (status)
@@ -98,14 +126,15 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e)
     if (a->prefill &&
         utf8_sanitize(&j->prefill, a->prefill, strlen(a->prefill)))
         return msg_oom();
-    return 0;
+    int status = check_choice(j);
+    return status < 0 ? 0 : status;
 }
 
 int gen_choose_mode(struct gen_job *j)
 {
     static const char *const need[] = {
-        "system",  "system-file",   "chat-json", "think", "think-budget",
-        "prefill", "allow-special", "tools",     NULL,
+        "system",  "system-file",   "chat-json", "think",       "think-budget",
+        "prefill", "allow-special", "tools",     "tool-choice", NULL,
     };
     const struct qwick_info *info = qwick_engine_info(j->eng);
     j->mode = j->a.prompt_ids ? MODE_IDS : j->a.raw ? MODE_RAW : MODE_CHAT;

@@ -6,14 +6,7 @@
 
 #include "base/array.h"
 #include "cli/key.h"
-#include "cli/tool_value.h"
-
-#define OPEN_CALL       "<tool_call>"
-#define CLOSE_CALL      "</tool_call>"
-#define OPEN_FUNCTION   "<function="
-#define CLOSE_FUNCTION  "</function>"
-#define OPEN_PARAMETER  "<parameter="
-#define CLOSE_PARAMETER "</parameter>"
+#include "text/tool_value.h"
 
 /* Length of a tag, which is a literal. */
 #define LEN(tag) (sizeof(tag) - 1)
@@ -135,12 +128,13 @@ static bool split_value(struct span s, struct span *value, struct span *rest)
     struct span at = s;
     for (;;) {
         const char *end =
-            memmem(at.p, at.n, CLOSE_PARAMETER, LEN(CLOSE_PARAMETER));
+            memmem(at.p, at.n, TOOL_CLOSE_PARAMETER, LEN(TOOL_CLOSE_PARAMETER));
         if (!end)
             return false;
-        at = after(at, (size_t)(end - at.p) + LEN(CLOSE_PARAMETER));
+        at = after(at, (size_t)(end - at.p) + LEN(TOOL_CLOSE_PARAMETER));
         *rest = trim_left(at);
-        if (!BEGINS(*rest, OPEN_PARAMETER) && !BEGINS(*rest, CLOSE_FUNCTION))
+        if (!BEGINS(*rest, TOOL_OPEN_PARAMETER) &&
+            !BEGINS(*rest, TOOL_CLOSE_FUNCTION))
             continue;
         *value = (struct span){s.p, (size_t)(end - s.p)};
         if (value->n && value->p[0] == '\n')
@@ -164,14 +158,15 @@ static int put_argument(struct reading *r, bool first, struct span key,
                         struct span value)
 {
     struct buf *out = &r->call.arguments;
-    const struct json_value *properties =
-        json_get(json_get(r->tool, "parameters"), "properties");
+    const struct json_value *schema = json_get(r->tool, "parameters");
+    const struct json_value *properties = json_get(schema, "properties");
     const char *wanted;
     if ((!first && buf_puts(out, ", ")) || buf_json_string(out, key.p, key.n) ||
         buf_puts(out, ": "))
         return -1;
-    int rc = tool_value_json(out, json_get_n(properties, key.p, key.n), value.p,
-                             value.n, &wanted);
+    unsigned types =
+        tool_value_types(schema, json_get_n(properties, key.p, key.n));
+    int rc = tool_value_json(out, types, value.p, value.n, &wanted);
     if (rc <= 0)
         return rc;
     return bad(r, "parameter \"%.*s\"", key) < 0 ||
@@ -180,29 +175,27 @@ static int put_argument(struct reading *r, bool first, struct span key,
                : 1;
 }
 
-enum { MAX_PARAMETERS = 256 };
-
 static int read_parameters(struct reading *r, struct span s)
 {
-    struct span keys[MAX_PARAMETERS], key, value, rest;
+    struct span keys[TOOL_MAX_PARAMETERS], key, value, rest;
     size_t n = 0;
     int rc;
-    for (s = trim_left(s); BEGINS(s, OPEN_PARAMETER); s = rest) {
-        if (!split_tag(after(s, LEN(OPEN_PARAMETER)), &key, &rest) ||
+    for (s = trim_left(s); BEGINS(s, TOOL_OPEN_PARAMETER); s = rest) {
+        if (!split_tag(after(s, LEN(TOOL_OPEN_PARAMETER)), &key, &rest) ||
             !split_value(rest, &value, &rest))
             return bad(r, "a parameter has no end: %.*s", s);
         if (has_key(keys, n, key))
             return bad(r, "parameter \"%.*s\" occurs twice", key);
-        if (n == MAX_PARAMETERS)
+        if (n == TOOL_MAX_PARAMETERS)
             return bad(r, "it has too many parameters%.*s",
                        (struct span){"", 0});
         if ((rc = put_argument(r, n == 0, key, value)) != 0)
             return rc;
         keys[n++] = key;
     }
-    if (!BEGINS(s, CLOSE_FUNCTION))
+    if (!BEGINS(s, TOOL_CLOSE_FUNCTION))
         return bad(r, "a parameter is expected, not: %.*s", s);
-    s = trim_left(after(s, LEN(CLOSE_FUNCTION)));
+    s = trim_left(after(s, LEN(TOOL_CLOSE_FUNCTION)));
     return s.n ? bad(r, "text follows the function: %.*s", s) : 0;
 }
 
@@ -211,8 +204,8 @@ static int read_xml(struct reading *r, struct span s)
     struct span name;
     int rc;
     s = trim_left(s);
-    if (!BEGINS(s, OPEN_FUNCTION) ||
-        !split_tag(after(s, LEN(OPEN_FUNCTION)), &name, &s))
+    if (!BEGINS(s, TOOL_OPEN_FUNCTION) ||
+        !split_tag(after(s, LEN(TOOL_OPEN_FUNCTION)), &name, &s))
         return bad(r, "<function=NAME> is expected, not: %.*s", s);
     if ((rc = take_name(r, name)) != 0)
         return rc;
@@ -264,7 +257,7 @@ static int add_call(struct tool_calls *c, struct tool_call *call)
 static int end_call(struct tool_calls *c)
 {
     struct span s = {c->held.data + c->body,
-                     c->held.len - c->body - LEN(CLOSE_CALL)};
+                     c->held.len - c->body - LEN(TOOL_CLOSE_CALL)};
     struct reading r = {.tools = c->tools};
     int rc = c->form == CALL_JSON ? read_json(&r, s) : read_xml(&r, s);
     if (rc == 0)
@@ -280,14 +273,14 @@ static int end_call(struct tool_calls *c)
 /* Whether a closing tag at the end of held ends the call. */
 static bool may_end(const struct tool_calls *c)
 {
-    size_t n = c->held.len - LEN(CLOSE_CALL);
+    size_t n = c->held.len - LEN(TOOL_CLOSE_CALL);
     if (c->form != CALL_XML)
         return true;
     while (n > c->body && is_space(c->held.data[n - 1]))
         n--;
-    return n - c->body >= LEN(CLOSE_FUNCTION) &&
-           memcmp(c->held.data + n - LEN(CLOSE_FUNCTION), CLOSE_FUNCTION,
-                  LEN(CLOSE_FUNCTION)) == 0;
+    return n - c->body >= LEN(TOOL_CLOSE_FUNCTION) &&
+           memcmp(c->held.data + n - LEN(TOOL_CLOSE_FUNCTION),
+                  TOOL_CLOSE_FUNCTION, LEN(TOOL_CLOSE_FUNCTION)) == 0;
 }
 
 /* Follow the strings of JSON. Returns whether byte b is in one. */
@@ -321,7 +314,7 @@ static int feed_call(struct tool_calls *c, char b)
         c->matched = 0;
         return 0;
     }
-    if (!match(c, CLOSE_CALL, b))
+    if (!match(c, TOOL_CLOSE_CALL, b))
         return 0;
     c->matched = 0;
     return may_end(c) ? end_call(c) : 0;
@@ -339,12 +332,12 @@ static void begin_call(struct tool_calls *c)
  * beginning of its tag. */
 static int feed_text(struct tool_calls *c, char b)
 {
-    if (c->matched && b != OPEN_CALL[c->matched] && release(c))
+    if (c->matched && b != TOOL_OPEN_CALL[c->matched] && release(c))
         return -1;
     if (buf_putc(&c->held, b))
         return -1;
     if (c->matched || b == '<') {
-        if (++c->matched == LEN(OPEN_CALL))
+        if (++c->matched == LEN(TOOL_OPEN_CALL))
             begin_call(c);
         return 0;
     }

@@ -92,8 +92,9 @@ int tools_of_chat(struct tool_list *t, const char *json, size_t n,
     const struct json_value *v = json_get(json_root(t->doc), "tools");
     if (json_is(v, JSON_ARRAY) && v->len)
         t->list = *v;
-    else
-        tools_free(t);
+    v = json_get(json_root(t->doc), "tool_choice");
+    if (v && !json_is(v, JSON_NULL))
+        t->choice = v;
     return 0;
 }
 

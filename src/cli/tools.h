@@ -7,8 +7,9 @@
 
 /* A list of definitions. All zeros is an empty one. */
 struct tool_list {
-    struct json_doc *doc;   /* owns the values; NULL: none */
-    struct json_value list; /* an array; len 0: no tools */
+    struct json_doc *doc;            /* owns the values; NULL: none */
+    struct json_value list;          /* an array; len 0: no tools */
+    const struct json_value *choice; /* "tool_choice" of a chat; NULL: none */
 };
 
 /* Read the file of --tools: an array of definitions in OpenAI's form
@@ -17,7 +18,8 @@ struct tool_list {
  * status after printing a message. */
 int tools_read(struct tool_list *t, const char *path);
 
-/* Read the "tools" of a chat that is known to be valid. It may have none.
+/* Read "tools" and "tool_choice" of a chat that is known to be valid. It may
+ * have none.
  * Returns 0, or -1 with *e set. */
 int tools_of_chat(struct tool_list *t, const char *json, size_t n,
                   struct qwick_err *e);

@@ -13,7 +13,6 @@
 #include "cli/json_writer.c"
 #include "cli/key.c"
 #include "cli/tool_calls.c"
-#include "cli/tool_value.c"
 
 static const char definitions[] =
     "[{\"type\":\"function\",\"function\":{\"name\":\"weather\","

@@ -7,17 +7,19 @@
 #include "engine/core/options.h"
 #include "engine/generate/constraint.h"
 #include "engine/generate/token_trie.h"
+#include "engine/generate/tool_form.h"
 #include "text/grammar/choices.h"
 #include "text/grammar/gbnf.h"
 #include "text/grammar/grammar.h"
 #include "text/grammar/regex.h"
 #include "text/grammar/schema.h"
+#include "text/grammar/tools.h"
 
 /* Longer texts are refused before anything is done with them. */
 enum { MAX_TEXT = 1 << 20 };
 
 /* Add the text to the grammar, and set *root to the rule to begin with. */
-typedef int (*compile_fn)(struct grammar *g,
+typedef int (*compile_fn)(struct grammar *g, const struct qwick_engine *eng,
                           const struct qwick_constraint_options *o,
                           uint32_t *root, struct qwick_err *e);
 
@@ -30,36 +32,59 @@ static int take_node(struct grammar *g, uint32_t node, uint32_t *root,
     return grammar_error(g, e);
 }
 
-static int compile_regex(struct grammar *g,
+static int compile_regex(struct grammar *g, const struct qwick_engine *eng,
                          const struct qwick_constraint_options *o,
                          uint32_t *root, struct qwick_err *e)
 {
+    (void)eng;
     uint32_t node =
         regex_compile(g, NULL, o->text, o->n_text, REGEX_WHOLE, NULL, NULL);
     return take_node(g, node, root, e);
 }
 
-static int compile_choices(struct grammar *g,
+static int compile_choices(struct grammar *g, const struct qwick_engine *eng,
                            const struct qwick_constraint_options *o,
                            uint32_t *root, struct qwick_err *e)
 {
+    (void)eng;
     return take_node(g, choices_compile(g, o->text, o->n_text), root, e);
 }
 
-static int compile_gbnf(struct grammar *g,
+static int compile_gbnf(struct grammar *g, const struct qwick_engine *eng,
                         const struct qwick_constraint_options *o,
                         uint32_t *root, struct qwick_err *e)
 {
+    (void)eng;
     *root = gbnf_compile(g, o->text, o->n_text);
     return grammar_error(g, e);
 }
 
-static int compile_schema(struct grammar *g,
+static int compile_schema(struct grammar *g, const struct qwick_engine *eng,
                           const struct qwick_constraint_options *o,
                           uint32_t *root, struct qwick_err *e)
 {
+    (void)eng;
     const struct schema_options so = {.indent = o->json_indent};
     return schema_compile(g, o->text, o->n_text, &so, root, e);
+}
+
+static int compile_tools(struct grammar *g, const struct qwick_engine *eng,
+                         const struct qwick_constraint_options *o,
+                         uint32_t *root, struct qwick_err *e)
+{
+    struct tools_options to = {.tool = o->tool};
+    if (tool_form_find(eng, &to.form, e))
+        return -1;
+    return tools_compile(g, o->text, o->n_text, &to, root, e);
+}
+
+static int compile_no_call(struct grammar *g, const struct qwick_engine *eng,
+                           const struct qwick_constraint_options *o,
+                           uint32_t *root, struct qwick_err *e)
+{
+    (void)eng;
+    (void)o;
+    return take_node(g, tools_no_call(g), root, e);
 }
 
 static const struct {
@@ -70,6 +95,8 @@ static const struct {
     [QWICK_CONSTRAINT_CHOICES] = {"choices", compile_choices},
     [QWICK_CONSTRAINT_GBNF] = {"grammar", compile_gbnf},
     [QWICK_CONSTRAINT_JSON_SCHEMA] = {"JSON schema", compile_schema},
+    [QWICK_CONSTRAINT_TOOLS] = {"tools", compile_tools},
+    [QWICK_CONSTRAINT_NO_CALL] = {"no call", compile_no_call},
 };
 
 /* The tokens of the engine, listed when they are first needed. */
@@ -92,8 +119,12 @@ static int check(const struct qwick_constraint_options *o, struct qwick_err *e)
     if ((size_t)o->kind >= sizeof kinds / sizeof *kinds)
         return err_set(e, QWICK_ERR_USAGE, "constraint: kind %d is unknown",
                        (int)o->kind);
-    if (!o->text)
+    if (!o->text && o->kind != QWICK_CONSTRAINT_NO_CALL)
         return err_set(e, QWICK_ERR_USAGE, "constraint: has no text");
+    if (o->tool && o->kind != QWICK_CONSTRAINT_TOOLS)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "constraint: tool has no effect on a %s",
+                       kinds[o->kind].name);
     if (o->json_indent < 0 || o->json_indent > SCHEMA_MAX_INDENT)
         return err_set(e, QWICK_ERR_USAGE,
                        "constraint: json_indent is %d, must be from 0 to %d",
@@ -121,7 +152,7 @@ int qwick_constraint_create(struct qwick_constraint **out,
     const char *name = o.name ? o.name : kinds[o.kind].name;
     if (!grammar_create(&g, name, e)) {
         uint32_t root;
-        if (!kinds[o.kind].compile(g, &o, &root, e) &&
+        if (!kinds[o.kind].compile(g, eng, &o, &root, e) &&
             !grammar_finish(g, root, e))
             rc = constraint_create(out, g, name, eng->trie, e);
     }

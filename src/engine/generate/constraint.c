@@ -85,7 +85,7 @@ static uint32_t advance_by(struct qwick_constraint *c, uint32_t state,
 {
     size_t n;
     const char *p = bpe_token(c->trie->bpe, id, &n);
-    if (!p || n == 0 || bpe_is_added(c->trie->bpe, id))
+    if (!p || n == 0 || !token_trie_has(c->trie, id))
         return AUTOMATON_DEAD;
     for (size_t i = 0; i < n && state != AUTOMATON_DEAD; i++)
         state = automaton_advance(c->a, state, (unsigned char)p[i]);

@@ -40,14 +40,26 @@ static int compare(const void *x, const void *y)
     return a->id < b->id ? -1 : a->id > b->id;
 }
 
+/* Added tokens that answers may have as text: the tags of tool calls, which
+ * models write as one token each. */
+static const char *const tags[] = {"<tool_call>", "</tool_call>"};
+
+enum { N_TAGS = sizeof tags / sizeof *tags };
+
 static size_t list_tokens(struct bpe *bpe, size_t n_vocab,
                           const unsigned char *blocked, struct entry *out)
 {
+    int32_t tag_ids[N_TAGS];
     size_t m = 0, n;
+    for (size_t i = 0; i < N_TAGS; i++)
+        tag_ids[i] = bpe_added_id(bpe, tags[i]);
     for (size_t i = 0; i < n_vocab; i++) {
         int32_t id = (int32_t)i;
+        bool is_tag = false;
+        for (size_t k = 0; k < N_TAGS; k++)
+            is_tag |= id == tag_ids[k];
         if ((blocked && blocked[i]) || !bpe_has(bpe, id) ||
-            bpe_is_added(bpe, id) || bpe_is_special(bpe, id))
+            bpe_is_special(bpe, id) || (bpe_is_added(bpe, id) && !is_tag))
             continue;
         const char *p = bpe_token(bpe, id, &n);
         if (!p || n == 0 || n > MAX_TOKEN)
@@ -101,6 +113,7 @@ static int add_tokens(struct token_trie *t, const struct entry *v, size_t n,
             continue; /* the others of equal bytes are as good */
         last->n_equal++;
         t->ids[t->n_ids++] = v[i].id;
+        t->listed[v[i].id / 64] |= 1ull << (v[i].id & 63);
         if (v[i].n > t->max_depth)
             t->max_depth = v[i].n;
     }
@@ -115,9 +128,11 @@ int token_trie_create(struct token_trie **out, struct bpe *bpe, size_t n_vocab,
     struct token_trie *t = calloc(1, sizeof *t);
     struct entry *v = malloc(n_bytes + 1);
     *out = NULL;
-    if (t)
+    if (t) {
         t->ids = malloc((n_vocab + 1) * sizeof *t->ids);
-    if (!t || !v || !t->ids) {
+        t->listed = calloc(n_vocab / 64 + 1, sizeof *t->listed);
+    }
+    if (!t || !v || !t->ids || !t->listed) {
         err_oom(e, n_bytes);
         goto fail;
     }
@@ -142,5 +157,6 @@ void token_trie_free(struct token_trie *t)
         class_trie_free(t->classes[i]);
     free(t->nodes);
     free(t->ids);
+    free(t->listed);
     free(t);
 }

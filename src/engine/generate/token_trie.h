@@ -3,6 +3,7 @@
 #ifndef ENGINE_TOKEN_TRIE_H
 #define ENGINE_TOKEN_TRIE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,17 +30,26 @@ struct token_trie {
     size_t n_nodes;
     int32_t *ids; /* [n_ids] in the order of the walk */
     size_t n_ids;
-    size_t n_vocab; /* ids are below */
+    size_t n_vocab;   /* ids are below */
+    uint64_t *listed; /* [n_vocab / 64 + 1] bit i % 64 of word i / 64: id i
+                         has a node */
     size_t max_depth;
     struct class_trie *classes[TOKEN_TRIE_CLASSES]; /* made by constraints */
     size_t n_classes, n_made; /* n_made: since the beginning */
 };
 
 /* Build the trie of the tokens with text whose ids are below n_vocab: without
- * added tokens (control tokens among them), and without ids where blocked
- * [n_vocab] is nonzero; NULL: none is. */
+ * control tokens, without other added tokens except the tags of tool calls, and
+ * without ids where blocked [n_vocab] is nonzero; NULL: none is. */
 int token_trie_create(struct token_trie **out, struct bpe *bpe, size_t n_vocab,
                       const unsigned char *blocked, struct qwick_err *e);
 void token_trie_free(struct token_trie *t);
+
+/* Whether a token is in the trie. */
+static inline bool token_trie_has(const struct token_trie *t, int32_t id)
+{
+    return id >= 0 && (size_t)id < t->n_vocab &&
+           (t->listed[id / 64] >> (id & 63) & 1);
+}
 
 #endif

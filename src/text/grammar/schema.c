@@ -70,53 +70,82 @@ static int check_something(struct schema *s, struct schema_node *root)
                          s->reason ? s->reason : "it is false");
 }
 
+/* {"type": "object"} */
+static const struct json_value type_key = {
+    .type = JSON_STRING, .str = "type", .len = 4};
+static const struct json_value type_object = {
+    .type = JSON_STRING, .str = "object", .len = 6};
+static const struct json_value an_object = {
+    .type = JSON_OBJECT, .len = 1, .keys = &type_key, .items = &type_object};
+static const struct json_value nothing = {.type = JSON_BOOL};
+
+/* Whether a schema lists the properties of an object and does not mention
+ * others. */
+static bool is_list_of_properties(const struct schema_node *node)
+{
+    return node->names && !node->additional && !node->pattern_props.n &&
+           !node->ref && !node->all.n && !node->any.n && !node->one.n;
+}
+
+/* Read the schema. roots: its nodes, the arguments of a call have two. */
+static int read_roots(struct schema *s, struct schema_node *roots[2], size_t *n)
+{
+    bool call = s->form != SCHEMA_DOCUMENT;
+    struct schema_node *no_others = NULL;
+    *n = 0;
+    if (!(roots[(*n)++] = schema_node_of(s, s->root)) ||
+        (call && (!(roots[(*n)++] = schema_node_of(s, &an_object)) ||
+                  !(no_others = schema_node_of(s, &nothing)))) ||
+        schema_read_all(s) || check_something(s, roots[0]))
+        return -1;
+    if (call && is_list_of_properties(roots[0]))
+        roots[0]->additional = no_others;
+    return 0;
+}
+
 static int compile(struct schema *s, uint32_t *root_rule)
 {
-    struct schema_node *root;
+    struct schema_node *roots[2];
+    size_t n;
     if (hashmap_init(&s->by_place, MAX_NODES, MAX_NODES, s->e) ||
         hashmap_init(&s->by_items, MAX_SETS, MAX_SETS, s->e))
         return -1;
-    root = schema_node_of(s, s->root);
-    if (!root || schema_read_all(s) || check_something(s, root))
+    if (read_roots(s, roots, &n) || schema_collect(s, NULL, 0, roots, n))
         return -1;
-    if (schema_collect(s, NULL, 0, &root, 1))
-        return -1;
-    const struct schema_set *set = schema_set_of(s, 0);
+    const struct schema_set *set =
+        schema_set_of(s, s->form == SCHEMA_PARAMETERS ? LEVEL_PARAMETERS : 0);
     if (!set)
         return -1;
     *root_rule = set->rule;
     return define_sets(s);
 }
 
-int schema_compile(struct grammar *g, const char *text, size_t n,
-                   const struct schema_options *o, uint32_t *root,
-                   struct qwick_err *e)
+int schema_compile_value(struct grammar *g, const struct json_value *schema,
+                         const struct schema_options *given, uint32_t *root,
+                         struct qwick_err *e)
 {
+    static const struct schema_options defaults;
+    const struct schema_options *o = given ? given : &defaults;
     struct qwick_err err = {0};
-    struct schema s = {
-        .e = &err, .g = g, .indent = o ? o->indent : 0, .steps_left = MAX_WORK};
-    struct json_doc *doc = NULL;
+    struct schema s = {.e = &err,
+                       .g = g,
+                       .root = schema,
+                       .indent = o->indent,
+                       .spaced = o->spaced,
+                       .form = o->form,
+                       .steps_left = MAX_WORK};
     int rc = -1;
     *root = 0;
-    if (n > SCHEMA_MAX_BYTES)
-        err_set(&err, QWICK_ERR_USAGE,
-                "a schema of %zu bytes is larger than the limit %u", n,
-                SCHEMA_MAX_BYTES);
-    else if (s.indent < 0 || s.indent > SCHEMA_MAX_INDENT)
+    if (s.indent < 0 || s.indent > SCHEMA_MAX_INDENT)
         err_set(&err, QWICK_ERR_USAGE,
                 "an indent of %d spaces is outside 0 to %d", s.indent,
                 SCHEMA_MAX_INDENT);
     else
-        rc = json_parse(&doc, "the schema", text, n, QWICK_ERR_USAGE, &err);
-    if (rc == 0) {
-        s.root = json_root(doc);
         rc = compile(&s, root);
-    }
     if (rc && err.code == QWICK_ERR_USAGE)
-        grammar_fail(g, "%s", err.msg);
+        grammar_fail(g, "%s%s", o->where ? o->where : "", err.msg);
     if (rc && (err.code != QWICK_ERR_USAGE || !grammar_error(g, e)) && e)
         *e = err;
-    json_free(doc);
     arena_free(&s.mem);
     free(s.nodes);
     free(s.sets);
@@ -125,4 +154,27 @@ int schema_compile(struct grammar *g, const char *text, size_t n,
     hashmap_free(&s.by_place);
     hashmap_free(&s.by_items);
     return rc;
+}
+
+int schema_compile(struct grammar *g, const char *text, size_t n,
+                   const struct schema_options *o, uint32_t *root,
+                   struct qwick_err *e)
+{
+    struct qwick_err err = {0};
+    struct json_doc *doc = NULL;
+    *root = 0;
+    if (n > SCHEMA_MAX_BYTES)
+        err_set(&err, QWICK_ERR_USAGE,
+                "a schema of %zu bytes is larger than the limit %u", n,
+                SCHEMA_MAX_BYTES);
+    else if (!json_parse(&doc, "the schema", text, n, QWICK_ERR_USAGE, &err)) {
+        int rc = schema_compile_value(g, json_root(doc), o, root, e);
+        json_free(doc);
+        return rc;
+    }
+    if (err.code == QWICK_ERR_USAGE)
+        grammar_fail(g, "%s%s", o && o->where ? o->where : "", err.msg);
+    if ((err.code != QWICK_ERR_USAGE || !grammar_error(g, e)) && e)
+        *e = err;
+    return -1;
 }

@@ -5,10 +5,12 @@
 #ifndef TEXT_SCHEMA_H
 #define TEXT_SCHEMA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
+#include "file/json.h"
 
 struct grammar;
 
@@ -19,8 +21,26 @@ struct grammar;
 #define SCHEMA_MAX_INDENT 16
 #define SCHEMA_MAX_LEVELS 32 /* of nesting, with an indent */
 
+/* What is written. Arguments of a tool's call are an object. If the schema
+ * lists properties at its outermost level and does not mention others, there
+ * are no others. */
+enum schema_form {
+    SCHEMA_DOCUMENT,   /* a JSON document */
+    SCHEMA_ARGUMENTS,  /* the arguments of a call, as a JSON object */
+    SCHEMA_PARAMETERS, /* the arguments of a call, each as
+                          "<parameter=NAME>\nVALUE\n</parameter>\n". Strings
+                          are written as they are, other values as JSON.
+                          tool_value_json (text/tool_value.h) reads each VALUE
+                          as the schema admits it. Only properties that the
+                          schema names are written. */
+};
+
 struct schema_options {
-    int indent; /* spaces per level; 0: compact, without any white space */
+    int indent;  /* spaces per level; 0: all in one line */
+    bool spaced; /* without an indent: one blank after each comma and colon, as
+                    Python's json.dumps writes; else there is no white space */
+    enum schema_form form;
+    const char *where; /* begins messages after the grammar's name; NULL: "" */
 };
 
 /* Add the documents of the schema text[0..n) to g, and set *root to their rule,
@@ -33,5 +53,18 @@ struct schema_options {
 int schema_compile(struct grammar *g, const char *text, size_t n,
                    const struct schema_options *o, uint32_t *root,
                    struct qwick_err *e);
+
+/* The same for a schema that is a value of a larger document: its "$ref"s
+ * begin at *schema. The value is borrowed during the call. */
+int schema_compile_value(struct grammar *g, const struct json_value *schema,
+                         const struct schema_options *o, uint32_t *root,
+                         struct qwick_err *e);
+
+/* Return the value below root that a JSON pointer, as in the "$ref" of a
+ * schema after its "#", refers to; NULL: there is none, or memory ran out. p
+ * begins with a slash. The work is counted in *steps: NULL is returned when
+ * they are used up. */
+const struct json_value *schema_follow(const struct json_value *root,
+                                       const char *p, size_t n, size_t *steps);
 
 #endif

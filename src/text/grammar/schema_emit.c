@@ -47,6 +47,12 @@ static uint32_t line(struct schema *s, const char *before, int level,
     return node;
 }
 
+/* Return the node of what separates members and items. */
+static uint32_t next_line(struct schema *s, int level)
+{
+    return line(s, s->spaced && !s->indent ? ", " : ",", level, "");
+}
+
 /* ---- strings ------------------------------------------------------------- */
 
 uint32_t schema_emit_word(struct schema *s, const char *word, size_t n)
@@ -60,6 +66,8 @@ static uint32_t any_string(struct schema *s)
 {
     struct points_place at = {&s->mem, &s->steps_left, s->e};
     const struct points *p = s->string ? NULL : points_any(&at);
+    if (p && s->form == SCHEMA_PARAMETERS)
+        p = schema_without_tags(s, p);
     if (p)
         s->string = grammar_shared(s->g, "string",
                                    text_string(s->g, p, TEXT_ESCAPE_ALL));
@@ -93,11 +101,19 @@ static uint32_t emit_string(struct schema *s, struct schema_node *const *v,
     bool free_form;
     const struct points *p =
         schema_string_points(s, v, n, &min, &max, &free_form);
+    bool any = free_form && min == 0 && max < 0;
+    if (s->form == SCHEMA_PARAMETERS && !any) {
+        struct points_place at = {&s->mem, &s->steps_left, s->e};
+        if (free_form)
+            p = points_length(min, max, &at);
+        free_form = false;
+        p = p ? schema_without_tags(s, p) : NULL;
+    }
     if (p)
         return text_string(s->g, p, TEXT_ESCAPE_SOME);
     if (!free_form)
         return GRAMMAR_NOTHING;
-    return min == 0 && max < 0 ? any_string(s) : sized_string(s, min, max);
+    return any ? any_string(s) : sized_string(s, min, max);
 }
 
 /* ---- numbers, true, false, null ------------------------------------------ */
@@ -187,7 +203,7 @@ static uint32_t emit_array(struct schema *s, struct schema_node *const *v,
                            size_t n, int level)
 {
     struct schema_array a = schema_array_of(v, n);
-    uint32_t comma = line(s, ",", level + 1, ""), tail = GRAMMAR_EMPTY;
+    uint32_t comma = next_line(s, level + 1), tail = GRAMMAR_EMPTY;
     int64_t fixed = (int64_t)(a.n_prefix ? a.n_prefix : 1);
     if (a.max >= 0 && fixed >= a.max)
         fixed = a.max;
@@ -228,7 +244,8 @@ struct members {
 static uint32_t member_node(struct schema *s, uint32_t name,
                             struct schema_node *const *all, size_t n, int level)
 {
-    const uint32_t parts[] = {name, text(s, s->indent ? ": " : ":"),
+    const uint32_t parts[] = {name,
+                              text(s, s->indent || s->spaced ? ": " : ":"),
                               schema_value_node(s, all, n, level + 1)};
     return grammar_seq(s->g, parts, 3);
 }
@@ -238,8 +255,12 @@ static uint32_t name_node(struct schema *s, const struct points *names)
 {
     if (names == s->any_name && s->name)
         return s->name;
-    uint32_t node = grammar_shared(s->g, "name",
-                                   text_string(s->g, names, TEXT_ESCAPE_SOME));
+    const struct points *p =
+        s->form == SCHEMA_PARAMETERS ? schema_without_tags(s, names) : names;
+    if (!p)
+        return GRAMMAR_NOTHING;
+    uint32_t node =
+        grammar_shared(s->g, "name", text_string(s->g, p, TEXT_ESCAPE_SOME));
     if (names == s->any_name)
         s->name = node;
     return node;
@@ -248,7 +269,7 @@ static uint32_t name_node(struct schema *s, const struct points *names)
 static int list_nodes(struct schema *s, const struct schema_object *o,
                       struct members *m, int level)
 {
-    uint32_t comma = line(s, ",", level + 1, "");
+    uint32_t comma = next_line(s, level + 1);
     m->plain = schema_alloc(s, o->n_members, sizeof *m->plain);
     m->follow = schema_alloc(s, o->n_members, sizeof *m->follow);
     m->required = schema_alloc(s, o->n_members, sizeof *m->required);
@@ -345,14 +366,21 @@ uint32_t schema_emit(struct schema *s, struct schema_node *const *v, size_t n,
                      int level)
 {
     unsigned types = schema_types(v, n);
+    bool parameter = level <= LEVEL_TEXT;
+    if (level == LEVEL_PARAMETERS)
+        return types & T_OBJECT ? schema_emit_parameters(s, v, n)
+                                : GRAMMAR_NOTHING;
+    if (parameter)
+        types = schema_text_types(types, level);
     uint32_t nodes[5] = {emit_constants(s, v, n, types)};
     if (types & (T_INTEGER | T_NUMBER))
         nodes[1] = emit_number(s, v, n, !(types & T_NUMBER));
     if (types & T_STRING)
-        nodes[2] = emit_string(s, v, n);
+        nodes[2] =
+            parameter ? schema_emit_text(s, v, n, level) : emit_string(s, v, n);
     if (types & T_ARRAY)
-        nodes[3] = emit_array(s, v, n, level);
+        nodes[3] = emit_array(s, v, n, parameter ? 0 : level);
     if (types & T_OBJECT)
-        nodes[4] = emit_object(s, v, n, level);
+        nodes[4] = emit_object(s, v, n, parameter ? 0 : level);
     return grammar_alt(s->g, nodes, 5);
 }

@@ -18,6 +18,7 @@
 #include "file/json.h"
 #include "text/grammar/grammar.h"
 #include "text/grammar/points.h"
+#include "text/grammar/schema.h"
 #include "text/grammar/schema_decimal.h"
 
 /* Types of values. Integers are numbers that have no fraction; T_NUMBER stands
@@ -92,12 +93,18 @@ struct schema_node {
     unsigned char color;
 };
 
+/* Levels of a set below 0, for SCHEMA_PARAMETERS: an object that is written as
+ * parameters, and the text of a parameter. That is LEVEL_TEXT minus the types
+ * that tool_value_json takes such a text for, see tool_value.h. */
+enum { LEVEL_PARAMETERS = -1, LEVEL_TEXT = -2 };
+
 /* A set of nodes, in the order of their properties. An item is 4 * id of a
  * node, plus 1 if its anyOf, plus 2 if its oneOf was replaced by a branch. */
 struct schema_set {
     const uint32_t *items;
     size_t n;
-    int level; /* nesting of the value; 0 for all of them without an indent */
+    int level; /* nesting of the value; 0 for all of them without an indent;
+                  below 0: see LEVEL_TEXT */
     uint32_t rule;
 };
 
@@ -108,6 +115,8 @@ struct schema {
     struct qwick_err *e;
     struct grammar *g;
     int indent;
+    bool spaced;
+    enum schema_form form;
     const struct json_value *root;
     struct schema_node **nodes;
     size_t n_nodes, cap_nodes;
@@ -124,7 +133,8 @@ struct schema {
     } * stack;     /* of schema_collect */
     size_t cap_stack;
     const struct points *formats[16];
-    const struct points *any_name; /* NULL: not made yet */
+    const struct points *any_name;       /* NULL: not made yet */
+    const struct points *unreadable[64]; /* see schema_unreadable */
     /* shared nodes; 0: not made yet */
     uint32_t string, number, integer, string_char, name;
     const struct schema_node *culprit; /* why a set was found to be empty */
@@ -265,6 +275,11 @@ const struct points *schema_pattern(struct schema *s,
                                     const char *keyword,
                                     const struct json_value *re);
 
+/* Return the automaton of the texts that cannot be a string's text in a
+ * parameter: they have a tag that ends it, or tool_value_json takes them for
+ * another of these types (TOOL_ constants). NULL with the error set. */
+const struct points *schema_unreadable(struct schema *s, unsigned types);
+
 /* Formats. schema_format_find returns NULL if no format has this name.
  * schema_format_points returns the automaton, or NULL with the error set. */
 const struct schema_format *schema_format_find(const struct json_value *name);
@@ -292,6 +307,33 @@ uint32_t schema_emit(struct schema *s, struct schema_node *const *v, size_t n,
 
 /* Return the node of a string with one value, or of all strings of p. */
 uint32_t schema_emit_word(struct schema *s, const char *word, size_t n);
+
+/* ---- parameters of a call (schema_call.c) ---- */
+
+/* Return the node of an object that is written as parameters. */
+uint32_t schema_emit_parameters(struct schema *s, struct schema_node *const *v,
+                                size_t n);
+
+/* Return the node of the strings of a set as the text of a parameter. */
+uint32_t schema_emit_text(struct schema *s, struct schema_node *const *v,
+                          size_t n, int level);
+
+/* Return the strings of p without a tag that ends a parameter: JSON inside of a
+ * parameter must not have one, either. NULL with the error set. */
+const struct points *schema_without_tags(struct schema *s,
+                                         const struct points *p);
+
+/* Return whether a text has such a tag. */
+bool schema_has_tag(const char *text, size_t n);
+
+/* Return those of the types (T_ constants) whose values can be the text of a
+ * parameter. */
+unsigned schema_text_types(unsigned types, int level);
+
+/* Return the node of one value as the text of a parameter; GRAMMAR_NOTHING if
+ * that would be read as another value. */
+uint32_t schema_text_literal(struct schema *s, const struct json_value *v,
+                             int level);
 
 /* Append the white space before an item at a level: none, or a new line. */
 struct buf;

@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/utf8.h"
+#include "text/grammar/schema.h"
 #include "text/grammar/schema_int.h"
 
 /* ---- places -------------------------------------------------------------- */
@@ -138,18 +139,17 @@ static const struct json_value *part_of(const struct json_value *v,
     return index < v->len ? &v->items[index] : NULL;
 }
 
-/* Follow the pointer p[0..n), which begins with a slash. */
-static const struct json_value *follow(struct schema *s, const char *p,
-                                       size_t n)
+const struct json_value *schema_follow(const struct json_value *root,
+                                       const char *p, size_t n, size_t *steps)
 {
-    const struct json_value *v = s->root;
+    const struct json_value *v = root;
     struct buf token = {0};
     for (size_t i = 0; v && i < n;) {
         const char *slash = memchr(p + i + 1, '/', n - i - 1);
-        size_t end = slash ? (size_t)(slash - p) : n;
+        size_t end = slash ? (size_t)(slash - p) : n, work = v->len / 16 + 1;
         token.len = 0;
-        if (schema_step(s, v->len / 16 + 1) ||
-            decode(&token, p + i + 1, end - i - 1, true)) {
+        *steps = *steps > work ? *steps - work : 0;
+        if (!*steps || decode(&token, p + i + 1, end - i - 1, true)) {
             v = NULL;
             break;
         }
@@ -195,8 +195,10 @@ const struct json_value *schema_resolve(struct schema *s,
     }
     if (ref->len == 1)
         return s->root;
-    v = *p == '/' ? follow(s, p, ref->len - 1)
+    v = *p == '/' ? schema_follow(s->root, p, ref->len - 1, &s->steps_left)
                   : find_anchor(s, s->root, p, ref->len - 1);
+    if (s->steps_left == 0)
+        schema_step(s, 1);
     if (!v && s->steps_left > 0)
         schema_refuse(s, at, "$ref", "nothing is at \"%s\"",
                       ERR_SHOW(ref->str, ref->len));

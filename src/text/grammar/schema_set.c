@@ -266,10 +266,11 @@ static int define_values(struct schema *s, struct schema_node *const *v,
         if (rc < 0)
             return -1;
         if (rc)
-            nodes[i] = schema_literal(s, &values[i], level);
+            nodes[i] = level < 0 ? schema_text_literal(s, &values[i], level)
+                                 : schema_literal(s, &values[i], level);
     }
     *node = grammar_alt(s->g, nodes, n_values);
-    return 0;
+    return s->e->code ? -1 : 0;
 }
 
 int schema_define(struct schema *s, const struct schema_set *set,

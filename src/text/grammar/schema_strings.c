@@ -1,10 +1,12 @@
 /* The strings that a set of schemas admits: patterns, formats, lengths, and
  * excluded values. */
+#include <stdio.h>
 #include <string.h>
 
 #include "text/grammar/regex.h"
 #include "text/grammar/schema.h"
 #include "text/grammar/schema_int.h"
+#include "text/tool_value.h"
 
 /* ---- formats ------------------------------------------------------------- */
 
@@ -97,6 +99,40 @@ const struct points *schema_format_points(struct schema *s,
                    "one place for each format");
     if (!*p)
         *p = compile_regex(f->re, strlen(f->re), REGEX_WHOLE, &at);
+    return *p;
+}
+
+/* ---- texts of parameters ------------------------------------------------- */
+
+#define ANY   "[\\s\\S]*"
+#define BLANK "[ \\t\\r\\n]*"
+
+/* The types of tool_value.h, and the texts that might be taken for them. Some
+ * of these texts are no JSON: then a string is not written that could be. */
+static const struct {
+    unsigned types;
+    const char *re;
+} readings[] = {
+    {TOOL_NULL, BLANK "(null|None)" BLANK},
+    {TOOL_BOOLEAN, BLANK "(true|false|True|False)" BLANK},
+    {TOOL_INTEGER | TOOL_NUMBER, BLANK "-?[0-9][0-9.eE+-]*" BLANK},
+    {TOOL_ARRAY, BLANK "\\[" ANY},
+    {TOOL_OBJECT, BLANK "\\{" ANY},
+};
+
+const struct points *schema_unreadable(struct schema *s, unsigned types)
+{
+    char re[512] = ANY "</(parameter|function)>" ANY;
+    struct points_place at = {&s->mem, &s->steps_left, s->e};
+    const struct points **p = &s->unreadable[types & ~(unsigned)TOOL_STRING];
+    _Static_assert(sizeof s->unreadable / sizeof *s->unreadable >= TOOL_STRING,
+                   "one place for each combination of types");
+    size_t n = strlen(re);
+    for (size_t i = 0; i < sizeof readings / sizeof *readings; i++)
+        if (types & readings[i].types)
+            n += (size_t)snprintf(re + n, sizeof re - n, "|%s", readings[i].re);
+    if (!*p)
+        *p = compile_regex(re, n, REGEX_WHOLE, &at);
     return *p;
 }
 

@@ -265,6 +265,10 @@ static bool is_plain(const struct spell *s, uint32_t cp)
 static void put_characters(struct spell *s, uint32_t from, uint32_t lo,
                            uint32_t hi, uint32_t to)
 {
+    if (s->escapes == TEXT_ESCAPE_NONE) {
+        put_utf8(s, from, lo, hi, to);
+        return;
+    }
     static const char shorts[][2] = {{'"', '"'},  {'\\', '\\'}, {'/', '/'},
                                      {'b', '\b'}, {'f', '\f'},  {'n', '\n'},
                                      {'r', '\r'}, {'t', '\t'}};

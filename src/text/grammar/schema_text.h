@@ -10,13 +10,14 @@
 struct grammar;
 struct points;
 
-/* Which characters may be escaped. In both modes control characters, '"' and
- * '\' must be escaped, and '/' and characters outside of ASCII may be. An
- * escape is a short one or \uXXXX with hexadecimal digits of either case. For a
- * character above U+FFFF it is a pair of escaped surrogates. */
+/* Which characters may be escaped. In the first two modes control characters,
+ * '"' and '\' must be escaped, and '/' and characters outside of ASCII may be.
+ * An escape is a short one or \uXXXX with hexadecimal digits of either case.
+ * For a character above U+FFFF it is a pair of escaped surrogates. */
 enum text_escapes {
     TEXT_ESCAPE_SOME, /* other ASCII is written plainly */
-    TEXT_ESCAPE_ALL   /* any character may be escaped */
+    TEXT_ESCAPE_ALL,  /* any character may be escaped */
+    TEXT_ESCAPE_NONE  /* all characters are written plainly: not JSON */
 };
 
 /* Return the node of all JSON strings, with their quotes, whose characters p

@@ -316,7 +316,9 @@ static bool is_plain_text(const char *s, size_t n)
 
 static void put_string(struct pieces *p, const char *s, size_t n)
 {
-    if (is_plain_text(s, n)) {
+    if (p->s->form == SCHEMA_PARAMETERS && schema_has_tag(s, n)) {
+        p->failed = true; /* cannot be written */
+    } else if (is_plain_text(s, n)) {
         put_bytes(p, "\"", 1);
         put_bytes(p, s, n);
         put_bytes(p, "\"", 1);
@@ -348,11 +350,11 @@ static void put_value(struct pieces *p, const struct json_value *v, int level)
     put_bytes(p, b[0], 1);
     for (size_t i = 0; i < v->len && !p->failed; i++) {
         if (i > 0)
-            put_bytes(p, ",", 1);
+            put_bytes(p, ", ", p->s->spaced && !p->s->indent ? 2 : 1);
         put_newline(p, level + 1);
         if (v->type == JSON_OBJECT) {
             put_string(p, v->keys[i].str, v->keys[i].len);
-            put_bytes(p, ": ", p->s->indent ? 2 : 1);
+            put_bytes(p, ": ", p->s->indent || p->s->spaced ? 2 : 1);
         }
         put_value(p, &v->items[i], level + 1);
     }

@@ -1,0 +1,172 @@
+/* The arguments of a tool's call as parameters with plain texts, the form of
+ * Qwen3-Coder. Only the schema tells the string "5" from the number 5, so each
+ * text must be one that tool_value_json reads as the value that is meant. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "text/grammar/schema_int.h"
+#include "text/grammar/schema_text.h"
+#include "text/tool_value.h"
+
+static unsigned reader_types(int level)
+{
+    return (unsigned)(LEVEL_TEXT - level);
+}
+
+unsigned schema_text_types(unsigned types, int level)
+{
+    static const struct {
+        unsigned ours, theirs;
+    } rows[] = {
+        {T_NULL, TOOL_NULL},     {T_BOOLEAN, TOOL_BOOLEAN},
+        {T_NUMBER, TOOL_NUMBER}, {T_INTEGER, TOOL_NUMBER | TOOL_INTEGER},
+        {T_STRING, TOOL_STRING}, {T_ARRAY, TOOL_ARRAY},
+        {T_OBJECT, TOOL_OBJECT},
+    };
+    unsigned read = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (reader_types(level) & rows[i].theirs)
+            read |= rows[i].ours;
+    return types & read;
+}
+
+/* Return the strings of p that the reader reads as strings if it knows these
+ * types. NULL with the error set. */
+static const struct points *readable(struct schema *s, const struct points *p,
+                                     unsigned types)
+{
+    struct qwick_err err = {0};
+    struct points_place at = {&s->mem, &s->steps_left, &err};
+    const struct points *bad = schema_unreadable(s, types);
+    p = bad ? points_combine(p, bad, true, &at) : NULL;
+    if (!p && bad)
+        schema_refuse_err(s, s->root, NULL, &err);
+    return p;
+}
+
+const struct points *schema_without_tags(struct schema *s,
+                                         const struct points *p)
+{
+    return readable(s, p, 0);
+}
+
+bool schema_has_tag(const char *text, size_t n)
+{
+    static const char *const tags[] = {TOOL_CLOSE_PARAMETER,
+                                       TOOL_CLOSE_FUNCTION};
+    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
+        if (memmem(text, n, tags[i], strlen(tags[i])))
+            return true;
+    return false;
+}
+
+uint32_t schema_emit_text(struct schema *s, struct schema_node *const *v,
+                          size_t n, int level)
+{
+    struct points_place at = {&s->mem, &s->steps_left, s->e};
+    int64_t min, max;
+    bool free_form;
+    const struct points *p =
+        schema_string_points(s, v, n, &min, &max, &free_form);
+    if (!p && free_form)
+        p = points_length(min, max, &at);
+    p = p ? readable(s, p, reader_types(level)) : NULL;
+    return p ? grammar_shared(s->g, "text",
+                              text_body(s->g, p, TEXT_ESCAPE_NONE))
+             : GRAMMAR_NOTHING;
+}
+
+uint32_t schema_text_literal(struct schema *s, const struct json_value *v,
+                             int level)
+{
+    unsigned reads = reader_types(level);
+    if (level == LEVEL_PARAMETERS) {
+        schema_refuse(s, v, NULL,
+                      "const and enum of all arguments together are not "
+                      "supported for the calls of this model");
+        return GRAMMAR_NOTHING;
+    }
+    if (v->type == JSON_STRING) {
+        const struct points *bad = schema_unreadable(s, reads);
+        if (!bad || !(reads & TOOL_STRING) || points_match(bad, v->str, v->len))
+            return GRAMMAR_NOTHING;
+        return grammar_bytes(s->g, v->str, v->len);
+    }
+    if (!schema_text_types(schema_type_of(s, v), level))
+        return GRAMMAR_NOTHING;
+    /* an integer may be written with a fraction or an exponent */
+    if (v->type == JSON_NUMBER && !(reads & TOOL_NUMBER) &&
+        strcspn(v->str, ".eE") != v->len)
+        return GRAMMAR_NOTHING;
+    return schema_literal(s, v, 0);
+}
+
+/* Return the node of a parameter's value. The tool's reader looks for its
+ * schema among the properties of the outermost level. */
+static uint32_t parameter_text(struct schema *s, const struct schema_member *m)
+{
+    const struct json_value *props = json_get(s->root, "properties");
+    unsigned reads = tool_value_types(
+        s->root, json_get_n(props, m->name->str, m->name->len));
+    if (schema_collect(s, NULL, 0, m->all, m->n_all))
+        return GRAMMAR_NOTHING;
+    const struct schema_set *set = schema_set_of(s, LEVEL_TEXT - (int)reads);
+    return set ? grammar_ref(s->g, set->rule) : GRAMMAR_NOTHING;
+}
+
+static uint32_t parameter(struct schema *s, const struct schema_member *m)
+{
+    struct buf open = {0};
+    uint32_t node = GRAMMAR_NOTHING;
+    if (memchr(m->name->str, '>', m->name->len)) {
+        schema_refuse(s, m->name, NULL,
+                      "the calls of this model cannot have the parameter "
+                      "\"%s\": its name has a \">\"",
+                      ERR_SHOW(m->name->str, m->name->len));
+        return node;
+    }
+    if (buf_puts(&open, TOOL_OPEN_PARAMETER) ||
+        buf_append(&open, m->name->str, m->name->len) ||
+        buf_puts(&open, ">\n")) {
+        err_oom(s->e, m->name->len);
+    } else {
+        static const char close[] = "\n" TOOL_CLOSE_PARAMETER "\n";
+        const uint32_t parts[] = {grammar_bytes(s->g, open.data, open.len),
+                                  parameter_text(s, m),
+                                  grammar_bytes(s->g, close, sizeof close - 1)};
+        node = grammar_seq(s->g, parts, 3);
+    }
+    buf_free(&open);
+    return node;
+}
+
+uint32_t schema_emit_parameters(struct schema *s, struct schema_node *const *v,
+                                size_t n)
+{
+    struct schema_object o;
+    size_t n_parts = 0;
+    if (schema_object_of(s, v, n, &o, false))
+        return GRAMMAR_NOTHING;
+    if (o.n_members > TOOL_MAX_PARAMETERS) {
+        schema_refuse(s, s->root, NULL,
+                      "%zu properties are more than the %d parameters that a "
+                      "call can have",
+                      o.n_members, TOOL_MAX_PARAMETERS);
+        return GRAMMAR_NOTHING;
+    }
+    uint32_t *parts = schema_alloc(s, o.n_members, sizeof *parts);
+    for (size_t i = 0; parts && i < o.n_members; i++) {
+        const struct schema_member *m = &o.members[i];
+        if (m->forbidden && m->required)
+            return GRAMMAR_NOTHING;
+        if (m->forbidden)
+            continue;
+        uint32_t node = parameter(s, m);
+        if (s->e->code)
+            return GRAMMAR_NOTHING;
+        parts[n_parts++] =
+            m->required ? node : grammar_repeat(s->g, node, 0, 1);
+    }
+    return parts ? grammar_seq(s->g, parts, n_parts) : GRAMMAR_NOTHING;
+}

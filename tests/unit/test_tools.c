@@ -1,0 +1,457 @@
+/* Calls of tools as a grammar: texts that it admits and refuses, and random
+ * texts of it, which the reader of calls must read as the schemas admit. The
+ * command line is not a library, so its files are compiled into the test. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "cli/json_writer.c"
+#include "cli/key.c"
+#include "cli/tool_calls.c"
+#include "text/grammar/automaton.h"
+#include "text/grammar/grammar.h"
+#include "text/grammar/tools.h"
+
+static struct automaton *compile(const char *tools, enum tools_form form,
+                                 const char *tool, struct qwick_err *e)
+{
+    const struct tools_options o = {.form = form, .tool = tool};
+    struct automaton *a = NULL;
+    struct grammar *g;
+    uint32_t root;
+    if (grammar_create(&g, "G", e))
+        return NULL;
+    if (!tools_compile(g, tools, strlen(tools), &o, &root, e) &&
+        !grammar_finish(g, root, e))
+        automaton_create(&a, g, e);
+    grammar_free(g);
+    return a;
+}
+
+static struct automaton *must_compile(const char *tools, enum tools_form form,
+                                      const char *tool)
+{
+    struct qwick_err e;
+    struct automaton *a = compile(tools, form, tool, &e);
+    if (!a)
+        fail_msg("%s: %s", tools, e.msg);
+    return a;
+}
+
+static uint32_t walk_on(struct automaton *a, uint32_t state, const char *s,
+                        size_t n)
+{
+    for (size_t i = 0; i < n && state != AUTOMATON_DEAD; i++)
+        state = automaton_advance(a, state, (unsigned char)s[i]);
+    return state;
+}
+
+static bool matches(struct automaton *a, const char *text)
+{
+    uint32_t s = walk_on(a, automaton_start(a), text, strlen(text));
+    return s != AUTOMATON_DEAD && automaton_accepts(a, s);
+}
+
+/* ---- texts ---- */
+
+#define TOOL(name, schema)                                  \
+    "{\"type\":\"function\",\"function\":{\"name\":\"" name \
+    "\",\"parameters\":" schema "}}"
+#define OBJECT(props, more) \
+    "{\"type\":\"object\",\"properties\":{" props "}" more "}"
+
+#define JSON(name, args)                                         \
+    "<tool_call>\n{\"name\": \"" name "\", \"arguments\": " args \
+    "}\n</tool_call>"
+#define XML(name, args) \
+    "<tool_call>\n<function=" name ">\n" args "</function>\n</tool_call>"
+#define P(key, value) "<parameter=" key ">\n" value "\n</parameter>\n"
+
+#define TWO                                                            \
+    "[" TOOL("get", OBJECT("\"city\":{\"type\":\"string\"},\"days\":{" \
+                           "\"type\":\"integer\",\"maximum\":9}",      \
+                           ",\"required\":[\"city\"]")) ",{\"name\":\"now\"}]"
+
+enum { MAX_TEXTS = 12 };
+
+static const struct {
+    const char *tools;
+    enum tools_form form;
+    const char *tool; /* NULL: any number of any tools */
+    const char *good[MAX_TEXTS], *bad[MAX_TEXTS];
+} texts[] = {
+    {TWO,
+     TOOLS_JSON,
+     NULL,
+     {JSON("now", "{}"), JSON("get", "{\"city\": \"a\"}"),
+      JSON("get", "{\"city\": \"</tool_call>\", \"days\": 9}") "\n" JSON("now",
+                                                                         "{}")},
+     {"", "x", JSON("now", "{\"a\": 1}"), JSON("get", "{}"),
+      JSON("get", "{\"city\": 5}"),
+      JSON("get", "{\"city\": \"a\", \"days\": 10}"),
+      JSON("get", "{\"city\": \"a\", \"other\": 1}"), JSON("no", "{}"),
+      JSON("now", "{}") "\n", JSON("now", "{}") JSON("now", "{}"),
+      XML("now", "")}},
+    {TWO,
+     TOOLS_JSON,
+     "now",
+     {JSON("now", "{}")},
+     {JSON("get", "{\"city\": \"a\"}"),
+      JSON("now", "{}") "\n" JSON("now", "{}")}},
+    {TWO,
+     TOOLS_XML,
+     NULL,
+     {XML("now", ""), XML("get", P("city", "a")),
+      XML("get", P("city", "5") P("days", "9")) "\n" XML("now", ""),
+      XML("get", P("city", "")), XML("get", P("city", "\n a \n")),
+      XML("get", P("city", "<parameter=x> </p> </function </tool_call>"))},
+     {XML("get", ""), XML("get", P("days", "9")),
+      XML("get", P("city", "a") P("days", "x")),
+      XML("get", P("city", "a") P("days", "10")),
+      XML("get", P("city", "a</parameter>b")),
+      XML("get", P("city", "a</function>b")),
+      XML("get", P("city", "a") P("b", "c")),
+      XML("get", P("days", "9") P("city", "a")), JSON("now", "{}"),
+      XML("get", P("city", "a") P("city", "a"))}},
+    /* an open object, and one that says so */
+    {"[" TOOL("f", "{}") "," TOOL("g", "{\"type\":\"object\"}") "," TOOL(
+         "h", OBJECT("\"a\":{}", ",\"additionalProperties\":true")) "]",
+     TOOLS_JSON,
+     NULL,
+     {JSON("f", "{}"), JSON("f", "{\"a\": [1, null]}"), JSON("g", "{\"a\": 1}"),
+      JSON("h", "{\"a\": 1, \"b\": 2}"), JSON("h", "{\"b\": 2}")},
+     {JSON("f", "[]"), JSON("f", "null"), JSON("f", "{\"a\":1}")}},
+    /* parameters that the reader takes for another type */
+    {"[" TOOL("f", OBJECT("\"a\":{\"type\":[\"string\",\"null\",\"number\","
+                          "\"boolean\"]},\"b\":{},\"c\":{\"enum\":[\"5\",6,"
+                          "\"x\",null]}",
+                          "")) "]",
+     TOOLS_XML,
+     "f",
+     {XML("f", P("a", "x") P("b", "5") P("c", "6")),
+      XML("f", P("a", "null") P("b", "[1]") P("c", "x")),
+      XML("f", P("a", "-1.5e+9") P("b", "null") P("c", "null")),
+      XML("f", P("a", "5 apples")),
+      XML("f", P("a", "true") P("b", "{\"a\": 1}"))},
+     {XML("f", P("a", "None")), XML("f", P("a", " 5")),
+      XML("f", P("a", "True")), XML("f", P("b", "[")), XML("f", P("b", " {a")),
+      XML("f", P("c", "5")), XML("f", P("c", "\"x\""))}},
+    /* references, and limits of strings */
+    {"[" TOOL(
+         "f",
+         OBJECT("\"a\":{\"$ref\":\"#/$defs/n\"},\"b\":{\"allOf\":[{"
+                "\"$ref\":\"#/$defs/s\"}]},\"c\":{\"anyOf\":[{"
+                "\"type\":\"integer\"},{\"type\":\"null\"}]}",
+                ",\"$defs\":{\"n\":{\"type\":\"integer\"},\"s\":{"
+                "\"type\":\"string\",\"minLength\":2,\"maxLength\":3}}")) "]",
+     TOOLS_XML,
+     "f",
+     {XML("f", P("a", "5") P("b", "55") P("c", "7")),
+      XML("f", P("b", "\xC3\xA4\"\\") P("c", "null"))},
+     {XML("f", P("a", "x")), XML("f", P("a", "\"5\"")), XML("f", P("b", "5")),
+      XML("f", P("b", "5555")), XML("f", P("c", "x"))}},
+    {"[" TOOL("f",
+              OBJECT("\"a\":{\"pattern\":\"^[a-z<]+$\",\"type\":\"string\"},"
+                     "\"b\":{\"const\":\"</parameter>\"},\"c\":{\"type\":"
+                     "\"integer\",\"enum\":[1,2.0]}",
+                     "")) "]",
+     TOOLS_XML,
+     "f",
+     {XML("f", P("a", "ab<") P("c", "1")), XML("f", "")},
+     {XML("f", P("a", "A")), XML("f", P("b", "</parameter>")),
+      XML("f", P("c", "2.0"))}},
+};
+
+static void admits_calls(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct automaton *a =
+            must_compile(texts[i].tools, texts[i].form, texts[i].tool);
+        for (size_t k = 0; k < MAX_TEXTS && texts[i].good[k]; k++)
+            if (!matches(a, texts[i].good[k]))
+                fail_msg("row %zu refuses %s", i, texts[i].good[k]);
+        for (size_t k = 0; k < MAX_TEXTS && texts[i].bad[k]; k++)
+            if (matches(a, texts[i].bad[k]))
+                fail_msg("row %zu admits %s", i, texts[i].bad[k]);
+        automaton_free(a);
+    }
+}
+
+/* ---- refused definitions ---- */
+
+static const struct {
+    const char *tools;
+    enum tools_form form;
+    const char *tool, *message;
+} refused[] = {
+    {"[", TOOLS_JSON, NULL, "G: the tools: "},
+    {"[]", TOOLS_JSON, NULL, "G: the tools must be an array, not empty"},
+    {"{}", TOOLS_JSON, NULL, "G: the tools must be an array"},
+    {"[1]", TOOLS_JSON, NULL, "G: tool 1: name: must be a string"},
+    {"[{\"name\":\"a\"},{\"name\":\"a\"}]", TOOLS_JSON, NULL,
+     "G: tool 2: there is another tool \"a\""},
+    {TWO, TOOLS_JSON, "Get",
+     "G: there is no tool \"Get\"; the tools are: get, now"},
+    {"[" TOOL("f", "{\"if\":{}}") "]", TOOLS_JSON, NULL,
+     "G: tool \"f\": parameters: #/if: is not supported"},
+    {"[" TOOL("f", "5") "]", TOOLS_JSON, NULL,
+     "G: tool \"f\": parameters: #: a schema must be an object"},
+    {"[" TOOL("f", "{\"type\":\"string\"}") "]", TOOLS_JSON, NULL,
+     "G: no text can match"},
+    {"[" TOOL("f", "{\"type\":\"string\"}") "]", TOOLS_XML, NULL,
+     "G: no text can match"},
+    {"[{\"name\":\"a>b\"}]", TOOLS_XML, NULL,
+     "G: the calls of this model cannot have the name \"a>b\""},
+    {"[" TOOL("f", OBJECT("\"a>\":{}", "")) "]", TOOLS_XML, NULL,
+     "parameters: #: the calls of this model cannot have the parameter \"a>\""},
+    {"[" TOOL("f", "{\"enum\":[{}]}") "]", TOOLS_XML, NULL,
+     "parameters: #/enum/0: const and enum of all arguments"},
+    {"[" TOOL("f", OBJECT("\"a\":{\"type\":\"string\",\"maxLength\":60000}",
+                          "")) "]",
+     TOOLS_XML, NULL, "tool \"f\": parameters: "},
+};
+
+static void refuses_definitions(void **state)
+{
+    struct qwick_err e;
+    (void)state;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        struct automaton *a =
+            compile(refused[i].tools, refused[i].form, refused[i].tool, &e);
+        if (a)
+            fail_msg("row %zu is not refused", i);
+        if (!strstr(e.msg, refused[i].message))
+            fail_msg("row %zu: %s", i, e.msg);
+        assert_int_equal(e.code, QWICK_ERR_USAGE);
+    }
+    /* the same name is fine where JSON has it */
+    automaton_free(must_compile("[{\"name\":\"a>b\"}]", TOOLS_JSON, NULL));
+}
+
+/* ---- random calls ---- */
+
+static const char rich[] = "[" TOOL(
+    "f",
+    OBJECT("\"s\":{\"type\":\"string\"},\"i\":{\"type\":\"integer\","
+           "\"minimum\":-5,\"maximum\":1000},\"n\":{\"type\":\"number\"},"
+           "\"b\":{\"type\":\"boolean\"},\"sn\":{\"type\":[\"string\","
+           "\"null\"]},\"any\":{},\"e\":{\"enum\":[\"a\",\"5\",5,true,"
+           "\"true\",null,[1,\"x\"],{\"k\":\"v\"}]},\"u\":{\"anyOf\":[{"
+           "\"type\":\"integer\",\"minimum\":5},{\"type\":\"string\","
+           "\"minLength\":1}]},\"r\":{\"$ref\":\"#/$defs/p\"},\"l\":{"
+           "\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/p\"},"
+           "\"maxItems\":2},\"m\":{\"type\":\"string\",\"maxLength\":6},"
+           "\"no\":{\"not\":{\"const\":\"no\"},\"type\":\"string\"},"
+           "\"mix\":{\"type\":[\"object\",\"array\",\"string\",\"boolean\"],"
+           "\"additionalProperties\":false,\"maxItems\":0}",
+           ",\"required\":[\"s\",\"u\"],\"$defs\":{\"p\":{\"type\":"
+           "\"object\",\"properties\":{\"x\":{\"type\":\"integer\"},"
+           "\"y\":{\"type\":\"string\",\"maxLength\":3}},\"required\":["
+           "\"x\"],\"additionalProperties\":false}}")) "," TOOL("g",
+                                                                "{"
+                                                                "\"anyOf\":["
+                                                                "{\"properties"
+                                                                "\":{\"a\":{"
+                                                                "\"type\":"
+                                                                "\"string\"}},"
+                                                                "\"required\":["
+                                                                "\"a\"],"
+                                                                "\"additionalPr"
+                                                                "operties\":"
+                                                                "false},{"
+                                                                "\"properties\""
+                                                                ":{\"b\":{"
+                                                                "\"const\":"
+                                                                "\"z\"}},"
+                                                                "\"required\":["
+                                                                "\"b\"],"
+                                                                "\"additionalPr"
+                                                                "operties\":"
+                                                                "false}]}") "]";
+
+/* Append a chunk of text, or else a byte, that the automaton admits. Returns
+ * the state after it. */
+static uint32_t extend(struct automaton *a, uint32_t s, struct buf *out,
+                       uint64_t seed, uint64_t *draws)
+{
+    static const char *const chunks[] = {
+        "\n</parameter>\n",
+        "\n</parameter>\n",
+        "</parameter>",
+        "</function>",
+        "\n</tool_call>",
+        "</function>\n</tool_call>",
+        "<parameter=x>",
+        "null",
+        "None",
+        "true",
+        "5",
+        " ",
+        "\n",
+        "[",
+        "{\"a\": 1}",
+        "\"",
+        "\"}",
+        "a",
+        "\xC3\xA4",
+        "\\n",
+        "no",
+    };
+    const size_t n_chunks = sizeof chunks / sizeof *chunks;
+    unsigned char bytes[256];
+    size_t n = 0;
+    for (int i = 0; i < 4; i++) {
+        size_t k = (size_t)(rng_uniform(seed, (*draws)++) * (double)n_chunks);
+        uint32_t next = walk_on(a, s, chunks[k], strlen(chunks[k]));
+        if (next == AUTOMATON_DEAD)
+            continue;
+        assert_int_equal(buf_puts(out, chunks[k]), 0);
+        return next;
+    }
+    memset(bytes, 0, sizeof bytes);
+    automaton_bytes(a, s, bytes);
+    for (size_t i = 0; i < 256; i++)
+        n += bytes[i] != 0;
+    assert_true(n > 0);
+    size_t k = (size_t)(rng_uniform(seed, (*draws)++) * (double)n), at = 0;
+    while (!bytes[at] || k-- > 0)
+        at++;
+    assert_int_equal(buf_putc(out, (char)at), 0);
+    return automaton_advance(a, s, (unsigned char)at);
+}
+
+/* Make a random text, or none if it becomes too long. */
+static bool make_text(struct automaton *a, struct buf *out, uint64_t seed)
+{
+    uint64_t draws = 0;
+    uint32_t s = automaton_start(a);
+    while (!automaton_accepts(a, s) && out->len < 4000)
+        s = extend(a, s, out, seed, &draws);
+    return automaton_accepts(a, s);
+}
+
+/* What the reader reads from a call is what the JSON form of the call says. */
+static void check_call(const struct json_value *tools, struct automaton *json,
+                       const struct buf *text)
+{
+    struct tool_calls c = {.tools = tools};
+    struct buf again = {0};
+    assert_int_equal(tool_calls_feed(&c, text->data, text->len), 0);
+    assert_int_equal(tool_calls_end(&c), 0);
+    if (c.error.len)
+        fail_msg("%s: %.*s", c.error.data, (int)text->len, text->data);
+    assert_int_equal(c.n, 1);
+    assert_int_equal(c.text.len, 0);
+    assert_int_equal(buf_printf(&again, JSON("%s", "%s"), c.v[0].name,
+                                c.v[0].arguments.data),
+                     0);
+    if (!matches(json, again.data))
+        fail_msg("%.*s is read as %s", (int)text->len, text->data, again.data);
+    buf_free(&again);
+    tool_calls_free(&c);
+}
+
+static void reads_what_it_writes(void **state)
+{
+    static const char *const names[] = {"f", "g"};
+    struct json_doc *doc;
+    size_t n_texts = 0;
+    (void)state;
+    assert_int_equal(
+        json_parse(&doc, "tools", rich, strlen(rich), QWICK_ERR_USAGE, NULL),
+        0);
+    for (size_t i = 0; i < 2; i++) {
+        struct automaton *json = must_compile(rich, TOOLS_JSON, names[i]);
+        struct automaton *xml = must_compile(rich, TOOLS_XML, names[i]);
+        for (uint64_t seed = 0; seed < 600; seed++) {
+            struct buf text = {0};
+            if (make_text(seed % 3 ? xml : json, &text, seed)) {
+                check_call(json_root(doc), json, &text);
+                n_texts++;
+            }
+            buf_free(&text);
+        }
+        automaton_free(json);
+        automaton_free(xml);
+    }
+    json_free(doc);
+    print_message("%zu of 1200 texts ended\n", n_texts);
+    assert_true(n_texts > 900);
+}
+
+/* ---- texts without calls, and the form ---- */
+
+static void admits_no_call(void **state)
+{
+    static const char *const good[] = {"",
+                                       "a",
+                                       "<tool_call",
+                                       "<<tool_cal>",
+                                       "<tool_<tool_call",
+                                       "</tool_call>",
+                                       "\xC3\xA4\xF0\x9F\x98\x80\n\"<",
+                                       "<tool_calls>"};
+    static const char *const bad[] = {"<tool_call>", "<<tool_call>",
+                                      "a <tool_<tool_call>b", "\xFF"};
+    struct qwick_err e;
+    struct automaton *a = NULL;
+    struct grammar *g;
+    (void)state;
+    assert_int_equal(grammar_create(&g, "G", NULL), 0);
+    uint32_t root = grammar_rule(g, "root", 4);
+    grammar_define(g, root, tools_no_call(g));
+    if (grammar_finish(g, root, &e) || automaton_create(&a, g, &e))
+        fail_msg("%s", e.msg);
+    grammar_free(g);
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        if (!matches(a, good[i]))
+            fail_msg("refuses %s", good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (matches(a, bad[i]))
+            fail_msg("admits %s", bad[i]);
+    automaton_free(a);
+}
+
+static void finds_forms(void **state)
+{
+    static const struct {
+        const char *prompt;
+        int form; /* -1: none */
+    } rows[] = {
+        {"", -1},
+        {"within <tool_call></tool_call> tags", -1},
+        {"<tool_call>", -1},
+        {"<tool_call>\n<func", -1},
+        {"<tool_call>\n <function=", TOOLS_XML},
+        {"<tool_call></tool_call> <tool_call>\n{\"name\": x}\n</tool_call>",
+         TOOLS_JSON},
+        {"<tool_call>{} <tool_call><function=f>", TOOLS_XML},
+        {"<tool_call><function=f> <tool_call>{", TOOLS_JSON},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        enum tools_form form;
+        int rc = tools_form_of(&form, rows[i].prompt, strlen(rows[i].prompt));
+        assert_int_equal(rc ? -1 : (int)form, rows[i].form);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(admits_calls),
+        cmocka_unit_test(refuses_definitions),
+        cmocka_unit_test(reads_what_it_writes),
+        cmocka_unit_test(admits_no_call),
+        cmocka_unit_test(finds_forms),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
