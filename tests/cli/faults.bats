@@ -43,6 +43,17 @@ sweep() {
     sweep 8 generate -q -n 2 --save-session session hi
 }
 
+@test "out of memory: --tool-choice" {
+    echo '[{"function":{"name":"f","parameters":{"properties":{"a":{"enum":
+        ["b","c"]},"d":{"type":["string","null"],"maxLength":3}}}}}]' >"$T/tools"
+    echo '{% for t in tools or [] %}t{% endfor %}<tool_call><function=f>' \
+        >"$T/coder"
+    sweep 64 generate -q --json --seed 1 --think off --tools "$T/tools" \
+        --tool-choice f hi
+    sweep 64 generate -q --json --seed 1 --think off --tools "$T/tools" \
+        --tool-choice f --chat-template "$T/coder" hi
+}
+
 @test "out of memory: logits" {
     sweep 1 logits --json hi
     sweep 8 logits --all hi

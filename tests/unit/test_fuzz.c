@@ -28,6 +28,7 @@
 #include "text/grammar/grammar.h"
 #include "text/grammar/regex.h"
 #include "text/grammar/schema.h"
+#include "text/grammar/tools_grammar.h"
 
 /* ---- mutations ---- */
 
@@ -640,13 +641,18 @@ static void fuzz_chat(void **state)
 
 /* ---- constraints ---- */
 
-static enum { REGEX, GBNF, SCHEMA } grammar_kind;
+static enum { REGEX, GBNF, SCHEMA, TOOLS, TOOLS_AS_XML } grammar_kind;
 
 static int compile_grammar(struct grammar *g, const char *in, size_t n,
                            uint32_t *root, struct qwick_err *e)
 {
     if (grammar_kind == SCHEMA)
         return schema_compile(g, in, n, NULL, root, e);
+    if (grammar_kind == TOOLS || grammar_kind == TOOLS_AS_XML) {
+        const struct tools_options o = {
+            .form = grammar_kind == TOOLS ? TOOLS_JSON : TOOLS_XML};
+        return tools_compile(g, in, n, &o, root, e);
+    }
     if (grammar_kind == GBNF) {
         *root = gbnf_compile(g, in, n);
     } else {
@@ -706,11 +712,24 @@ static void fuzz_constraints(void **state)
         text_of("{\"$defs\":{\"t\":{\"type\":\"array\",\"items\":{\"$ref\":"
                 "\"#/$defs/t\"},\"maxItems\":3}},\"anyOf\":[{\"$ref\":"
                 "\"#/$defs/t\"},{\"enum\":[1,\"x\",null]}]}")};
-    struct buf *seeds[] = {regex, gbnf, schema};
-    static const char *const names[] = {"regex", "grammar", "schema"};
+    static const char tool[] =
+        "[{\"type\":\"function\",\"function\":{\"name\":\"f\","
+        "\"parameters\":{\"type\":\"object\",\"properties\":{\"a\":{"
+        "\"type\":[\"string\",\"null\"],\"maxLength\":4},\"b\":{"
+        "\"$ref\":\"#/$defs/n\"}},\"required\":[\"b\"],\"$defs\":{\"n\":{"
+        "\"type\":\"array\",\"items\":{\"type\":\"string\"}}}}}}]";
+    static const char bare[] =
+        "[{\"name\":\"g\"},{\"name\":\"h\",\"parameters\":{\"anyOf\":["
+        "{\"properties\":{\"c\":{\"enum\":[\"5\",5,[1]]}}},{\"properties\":"
+        "{\"d\":{}},\"required\":[\"d\"]}]}}]";
+    struct buf tools[] = {text_of(tool), text_of(bare)};
+    struct buf xml[] = {text_of(tool), text_of(bare)};
+    struct buf *seeds[] = {regex, gbnf, schema, tools, xml};
+    static const char *const names[] = {"regex", "grammar", "schema", "tools",
+                                        "tools as XML"};
     struct qwick_err e;
     (void)state;
-    for (size_t k = 0; k < 3; k++) {
+    for (size_t k = 0; k < 5; k++) {
         grammar_kind = (int)k;
         rng = 1;
         for (size_t i = 0; i < 2; i++)

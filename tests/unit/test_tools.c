@@ -17,7 +17,7 @@
 #include "cli/tool_calls.c"
 #include "text/grammar/automaton.h"
 #include "text/grammar/grammar.h"
-#include "text/grammar/tools.h"
+#include "text/grammar/tools_grammar.h"
 
 static struct automaton *compile(const char *tools, enum tools_form form,
                                  const char *tool, struct qwick_err *e)

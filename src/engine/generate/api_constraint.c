@@ -13,7 +13,7 @@
 #include "text/grammar/grammar.h"
 #include "text/grammar/regex.h"
 #include "text/grammar/schema.h"
-#include "text/grammar/tools.h"
+#include "text/grammar/tools_grammar.h"
 
 /* Longer texts are refused before anything is done with them. */
 enum { MAX_TEXT = 1 << 20 };

@@ -3,7 +3,7 @@
 #define ENGINE_TOOL_FORM_H
 
 #include "base/err.h"
-#include "text/grammar/tools.h"
+#include "text/grammar/tools_grammar.h"
 
 struct qwick_engine;
 

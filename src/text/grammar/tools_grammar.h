@@ -1,7 +1,7 @@
 /* Calls of tools as a grammar: the texts that src/cli/tool_calls.c reads as
  * calls whose arguments the tools' schemas admit. */
-#ifndef TEXT_TOOLS_H
-#define TEXT_TOOLS_H
+#ifndef TEXT_TOOLS_GRAMMAR_H
+#define TEXT_TOOLS_GRAMMAR_H
 
 #include <stddef.h>
 #include <stdint.h>

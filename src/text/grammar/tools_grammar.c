@@ -1,4 +1,4 @@
-#include "text/grammar/tools.h"
+#include "text/grammar/tools_grammar.h"
 
 #include <stdlib.h>
 #include <string.h>
