@@ -54,6 +54,10 @@ static const struct {
     {"[a-z]{2,6}( [a-z]+){0,4}\\.?", REGEX},
     {"\"[^\"\\\\]{0,12}\"(, \"[^\"]*\")*", REGEX},
     {"(.|\\n)*\xC3\xA9(.){3}", REGEX},
+    /* long repetitions, of which states are alike */
+    {"\"([^\"\\\\]|\\\\.){0,300}\"x{200,260}", REGEX},
+    {"([a-z ]|\xC3\xA9){150,180}\\.[a-z]{0,70}", REGEX},
+    {"(a?[a-z]?){100}!(([a-z]{40}){35} ){2}", REGEX},
     {"yes,no,yes please,\xE2\x9C\x93 done,not at all", CHOICES},
 };
 

@@ -244,6 +244,7 @@ void constraint_free(struct qwick_constraint *c)
     free(c->stack);
     free(c->found);
     free(c->ends);
+    free(c->suits);
     free(c);
 }
 

@@ -36,6 +36,10 @@ struct qwick_constraint {
     size_t n_found;
     uint32_t *ends;
     size_t n_ends, cap_ends;
+    uint32_t *suits; /* [cap_suits] of a walk over classes: what is known of a
+                        state, see suits_known */
+    size_t cap_suits;
+    uint32_t walk; /* number of the walk */
 };
 
 struct matcher {

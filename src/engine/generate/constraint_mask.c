@@ -114,6 +114,31 @@ static bool suits(const struct qwick_constraint *c, uint32_t state,
     return !more;
 }
 
+/* Begin a walk: nothing is known of its states. */
+static void forget_suits(struct qwick_constraint *c)
+{
+    if (++c->walk > UINT32_MAX / 2) {
+        memset(c->suits, 0, c->cap_suits * sizeof *c->suits);
+        c->walk = 1;
+    }
+}
+
+/* Whether a state suits the trie of this walk. A walk meets most states many
+ * times, so it keeps the answer: twice the number of the walk, plus 1 if the
+ * state suits. Returns -1 with *e set when out of memory. */
+static int suits_known(struct qwick_constraint *c, uint32_t state,
+                       const struct class_trie *t, struct qwick_err *e)
+{
+    size_t old = c->cap_suits;
+    if (ARRAY_RESERVE(c->suits, c->cap_suits, (size_t)state + 1, e))
+        return -1;
+    if (c->cap_suits > old)
+        memset(c->suits + old, 0, (c->cap_suits - old) * sizeof *c->suits);
+    if (c->suits[state] / 2 != c->walk)
+        c->suits[state] = 2 * c->walk + suits(c, state, t);
+    return c->suits[state] & 1;
+}
+
 static void add_tokens(uint64_t *bits, const struct class_trie *t,
                        const struct class_node *node)
 {
@@ -147,6 +172,7 @@ static int walk_classes(struct qwick_constraint *c, const struct class_trie *t,
 {
     struct automaton_table known = automaton_known(c->a);
     uint32_t *stack = c->stack;
+    forget_suits(c);
     for (size_t i = 0; i < t->n;) {
         const struct class_node *node = &t->v[i];
         size_t depth = node->depth;
@@ -166,7 +192,9 @@ static int walk_classes(struct qwick_constraint *c, const struct class_trie *t,
              ends && known.accepts[state] && k < node[1].nodes; k++)
             if (add_end(c, t->nodes[k], e))
                 return -1;
-        bool down = node->skip == i + 1 || suits(c, state, t);
+        int down = node->skip == i + 1 ? 1 : suits_known(c, state, t, e);
+        if (down < 0)
+            return -1;
         if (!down && walk_below(c, t, node, state, ends, bits, e))
             return -1;
         known = automaton_known(c->a);
@@ -362,6 +390,7 @@ static int add_group(struct qwick_constraint *c, uint32_t state, size_t i,
 {
     struct automaton_group g;
     automaton_group(c->a, state, i, &g);
+    g.local = automaton_alike(c->a, g.local, c->trie->max_depth);
     if (automaton_error(c->a, e) || check_work(c, e))
         return -1;
     /* if nothing can follow the rule, its ends do not matter */

@@ -484,6 +484,47 @@ void automaton_group(struct automaton *a, uint32_t state, size_t i,
     out->after = close_places(a);
 }
 
+/* Return the instruction that stands for one in a copy of a long repetition: if
+ * n bytes cannot reach the last copy, that in the first copy. */
+static uint32_t alike(const struct code *c, uint32_t pc, size_t n)
+{
+    size_t low = 0, high = c->n_copies;
+    while (low < high) { /* the first copies that begin after pc */
+        size_t mid = low + (high - low) / 2;
+        if (c->copies[mid].start <= pc)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    if (low == 0)
+        return pc;
+    const struct code_copies *v = &c->copies[low - 1];
+    uint32_t i = (pc - v->start) / v->stride;
+    return i < v->n && v->n - i > n + 1 ? pc - i * v->stride : pc;
+}
+
+uint32_t automaton_alike(struct automaton *a, uint32_t state, size_t n)
+{
+    struct set s = a->states.v[state];
+    bool other = false;
+    if (a->code.n_copies == 0)
+        return state;
+    begin(a);
+    for (size_t i = 0; i < s.n; i++) {
+        struct place x = a->states.places[s.off + i];
+        uint32_t pc = alike(&a->code, x.pc, n);
+        other |= pc != x.pc;
+        x.pc = pc;
+        if (push(a, &a->out, x))
+            return AUTOMATON_DEAD;
+    }
+    if (!other)
+        return state;
+    sort_places(&a->out);
+    a->accepts = s.accepts;
+    return find_state(a);
+}
+
 static void add_border(uint64_t *to, unsigned byte)
 {
     if (byte > 0 && byte < 256)

@@ -90,6 +90,12 @@ size_t automaton_groups(const struct automaton *a, uint32_t state);
 void automaton_group(struct automaton *a, uint32_t state, size_t i,
                      struct automaton_group *out);
 
+/* Return a state that admits the same texts of at most n bytes, and accepts the
+ * same ones. States that differ only in the number of repetitions that are
+ * left, when that is large, give the same state. On failure automaton_error
+ * says why. */
+uint32_t automaton_alike(struct automaton *a, uint32_t state, size_t n);
+
 /* Add to borders[4] the bytes that a state tells apart from the byte before
  * them: byte i is bit i % 64 of word i / 64. */
 void automaton_add_borders(const struct automaton *a, uint32_t state,

@@ -38,9 +38,18 @@ struct code_rule {
     uint32_t calls, n_calls;   /* in first_calls */
 };
 
+/* Copies of a node that a repetition puts one after the other. Each copy reads
+ * at least one byte. */
+struct code_copies {
+    uint32_t start, stride, n;
+};
+
 struct code {
     struct instr *v;
     size_t n, cap;
+    struct code_copies *copies; /* of long repetitions, in order of start, none
+                                   inside another */
+    size_t n_copies, cap_copies;
     struct code_rule *rules;
     size_t n_rules;
     uint32_t root;

@@ -12,8 +12,12 @@ struct builder {
     const struct grammar *g;
     uint32_t *index;        /* [g->n_rules] position of a rule in the order */
     unsigned char *inlined; /* [g->n_rules] references become copies */
+    bool in_copies;         /* no copies are noted here */
     struct qwick_err *e;
 };
+
+/* Shorter repetitions are not noted. */
+enum { MIN_COPIES = 32 };
 
 static int emit_node(struct builder *b, uint32_t node);
 
@@ -171,16 +175,56 @@ static int emit_alt(struct builder *b, const struct node *v)
     return 0;
 }
 
+/* Note the n copies that begin at an instruction and end here. */
+static int note_copies(struct builder *b, uint32_t start, uint32_t n)
+{
+    struct code *c = b->c;
+    if (n < MIN_COPIES || b->in_copies)
+        return 0;
+    if (ARRAY_RESERVE(c->copies, c->cap_copies, c->n_copies + 1, b->e))
+        return -1;
+    c->copies[c->n_copies++] = (struct code_copies){
+        .start = start, .stride = ((uint32_t)c->n - start) / n, .n = n};
+    return 0;
+}
+
+static int emit_copies(struct builder *b, uint32_t node, uint32_t min,
+                       uint32_t max);
+
 static int emit_repeat(struct builder *b, const struct node *v)
 {
     const uint32_t *p = node_kids(b->g, v);
-    uint32_t node = p[0], min = p[1], max = p[2];
-    struct code *c = b->c;
-    if (!b->g->productive[node])
+    bool outer = b->in_copies;
+    if (!b->g->productive[p[0]])
         return 0; /* zero times */
+    /* a copy that may be empty can be skipped, and is not noted */
+    if (b->g->nullable[p[0]])
+        b->in_copies = true;
+    int rc = emit_copies(b, p[0], p[1], p[2]);
+    b->in_copies = outer;
+    return rc;
+}
+
+/* Emit a copy, inside of which no others are noted if this one is. */
+static int emit_copy(struct builder *b, uint32_t node, uint32_t n)
+{
+    bool outer = b->in_copies;
+    b->in_copies |= n >= MIN_COPIES;
+    int rc = emit_node(b, node);
+    b->in_copies = outer;
+    return rc;
+}
+
+static int emit_copies(struct builder *b, uint32_t node, uint32_t min,
+                       uint32_t max)
+{
+    struct code *c = b->c;
+    uint32_t start = (uint32_t)c->n;
     for (uint32_t i = 0; i < min; i++)
-        if (emit_node(b, node))
+        if (emit_copy(b, node, min))
             return -1;
+    if (note_copies(b, start, min))
+        return -1;
     if (max == GRAMMAR_UNBOUNDED) {
         uint32_t split = (uint32_t)c->n;
         if (put(b, (struct instr){.op = OP_SPLIT}) || emit_node(b, node) ||
@@ -191,13 +235,16 @@ static int emit_repeat(struct builder *b, const struct node *v)
     }
     uint32_t last =
         0; /* until the end is known, args link the splits into a list */
+    start = (uint32_t)c->n;
     for (uint32_t i = min; i < max; i++) {
         uint32_t split = (uint32_t)c->n;
         if (put(b, (struct instr){.op = OP_SPLIT, .arg = last}) ||
-            emit_node(b, node))
+            emit_copy(b, node, max - min))
             return -1;
         last = split;
     }
+    if (max > min && note_copies(b, start, max - min))
+        return -1;
     struct fork f = {.jump = last};
     fork_end(b, &f);
     return 0;
@@ -460,6 +507,7 @@ done:
 void code_free(struct code *c)
 {
     free(c->v);
+    free(c->copies);
     free(c->rules);
     free(c->first_ranges);
     free(c->first_calls);
