@@ -10,6 +10,7 @@
 #include "cli/out.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
+#include "cli/units.h"
 
 /* How many of the first n records belong to this shard. */
 static uint64_t shard_records(const struct batch_job *j, uint64_t n)
@@ -98,6 +99,20 @@ static int turn(struct batch_job *j, struct qwick_err *e)
     return batch_out_flush(&j->out, e) ? -1 : 1;
 }
 
+/* Print how many answers have the fault of is_broken. */
+static void tell_broken(const struct batch_job *j, const char *name, uint64_t n,
+                        const char *when)
+{
+    const char *block =
+        plural(n, "has no complete code block, or falls short of its",
+               "have no complete code block, or fall short of their");
+    const char *form = plural(n, "falls short of its", "fall short of their");
+    if (n)
+        msg_error("%s: %llu %s%s %s constraint or tools", name,
+                  (unsigned long long)n, plural(n, "answer", "answers"), when,
+                  j->a.extract ? block : form);
+}
+
 /* Print one line that counts the answers that are cut or empty. Their
  * "finish_reason" identifies them in the output. */
 static void tell_endings(const struct batch_job *j)
@@ -118,18 +133,14 @@ static void tell_endings(const struct batch_job *j)
     if (j->n_empty)
         n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu empty",
                               n ? ", " : "", (unsigned long long)j->n_empty);
-    const char *lack = j->a.extract ? "have no complete code block, or fall "
-                                      "short of their constraint or tools"
-                                    : "fall short of their constraint or tools";
-    if (j->n_broken)
-        msg_error("%s: %llu answers %s", j->in.name,
-                  (unsigned long long)j->n_broken, lack);
-    if (j->out.n_broken)
-        msg_error("%s: %llu answers of earlier runs %s", j->out.path,
-                  (unsigned long long)j->out.n_broken, lack);
+    tell_broken(j, j->in.name, j->n_broken, "");
+    tell_broken(j, j->out.path, j->out.n_broken, " of earlier runs");
     if (required && j->out.n_incomplete)
-        msg_error("%s: %llu answers of earlier runs are cut or empty",
-                  j->out.path, (unsigned long long)j->out.n_incomplete);
+        msg_error("%s: %llu %s", j->out.path,
+                  (unsigned long long)j->out.n_incomplete,
+                  plural(j->out.n_incomplete,
+                         "answer of earlier runs is cut or empty",
+                         "answers of earlier runs are cut or empty"));
     if (n && required)
         msg_error("%s: incomplete answers: %s", j->in.name, text);
     else if (n)
@@ -142,23 +153,48 @@ static void tell_errors(const struct batch_job *j)
         msg_warn("%s: %llu records repeat an id", j->in.name,
                  (unsigned long long)j->ids.n_repeated);
     if (j->n_errors)
-        msg_error("%s: %llu answers are errors", j->in.name,
-                  (unsigned long long)j->n_errors);
+        msg_error(
+            "%s: %llu %s", j->in.name, (unsigned long long)j->n_errors,
+            plural(j->n_errors, "answer is an error", "answers are errors"));
     if (j->out.n_errors)
-        msg_error("%s: %llu answers of earlier runs are errors", j->out.path,
-                  (unsigned long long)j->out.n_errors);
+        msg_error("%s: %llu %s", j->out.path,
+                  (unsigned long long)j->out.n_errors,
+                  plural(j->out.n_errors, "answer of earlier runs is an error",
+                         "answers of earlier runs are errors"));
     tell_endings(j);
+}
+
+/* Count the answers of this run by finish reason. */
+static void tell_reasons(const struct batch_job *j)
+{
+    char text[300] = "";
+    size_t n = 0;
+    for (int i = 0; i <= QWICK_FINISH_CANCELLED; i++)
+        if (j->n_ended[i])
+            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu %s",
+                                  n ? ", " : "",
+                                  (unsigned long long)j->n_ended[i],
+                                  qwick_finish_name((enum qwick_finish)i));
+    if (j->n_errors)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%llu %s",
+                              n ? ", " : "", (unsigned long long)j->n_errors,
+                              plural(j->n_errors, "error", "errors"));
+    if (n)
+        msg_note("finish reasons: %s", text);
 }
 
 static void tell_totals(const struct batch_job *j)
 {
     struct qwick_batch_stats s = qwick_batch_get_stats(j->batch);
     double ms = clock_ms() - j->start_ms;
-    msg_note("%llu records, %llu answered before, %llu answers are errors; "
+    tell_reasons(j);
+    msg_note("%llu %s, %llu answered before, %llu %s; "
              "%llu tokens in %.1f s (%.1f tok/s), %llu evaluated, %llu shared, "
              "%llu passes",
              (unsigned long long)j->n_answered,
+             plural(j->n_answered, "record", "records"),
              (unsigned long long)j->n_skipped, (unsigned long long)j->n_errors,
+             plural(j->n_errors, "answer is an error", "answers are errors"),
              (unsigned long long)s.n_generated, ms / 1000,
              ms > 0 ? (double)s.n_generated * 1000 / ms : 0.0,
              (unsigned long long)s.n_evaluated, (unsigned long long)s.n_shared,
@@ -174,16 +210,18 @@ static int end_output(struct batch_job *j, bool complete)
     if (rc)
         return msg_fail(&e);
     if (n_lost && !j->out.failed)
-        msg_warn("%zu finished answers come after one that is not, and are "
-                 "lost; --output would keep them",
-                 n_lost);
+        msg_warn("%zu finished %s after one that is not, and %s lost; "
+                 "--output would keep %s",
+                 n_lost, plural(n_lost, "answer comes", "answers come"),
+                 plural(n_lost, "is", "are"), plural(n_lost, "it", "them"));
     /* print the note on a terminal even without -v: the user pressed Ctrl-C */
     if (n_held && isatty(STDERR_FILENO) && !msg_quiet())
         msg_level(false, true);
     if (n_held)
-        msg_note("%s: %zu answers that are not due; the next run takes them "
-                 "from there",
-                 j->out.pending, n_held);
+        msg_note("%s: %zu %s not due; the next run takes %s from there",
+                 j->out.pending, n_held,
+                 plural(n_held, "answer that is", "answers that are"),
+                 plural(n_held, "it", "them"));
     return 0;
 }
 

@@ -19,8 +19,37 @@ static const char *find_type(const char *spec)
     return strchr(slash ? slash : spec, ':');
 }
 
+/* Whether one of the places with this title exists. */
+static bool has_store(const struct stores *s, const char *title)
+{
+    for (size_t i = 0; i < s->n_places; i++)
+        if (s->places[i].exists && strcmp(s->places[i].title, title) == 0)
+            return true;
+    return false;
+}
+
+/* The stores without any directory, in brackets, with commas. The places of a
+ * store follow each other. */
+static void list_absent(const struct stores *s, char *out, size_t n)
+{
+    size_t at = 0;
+    const char *title = "";
+    for (size_t i = 0; i < s->n_places && at < n; i++) {
+        const char *next = s->places[i].title;
+        if (strcmp(next, title) == 0 || has_store(s, next) ||
+            strncmp(next, "the Hugging", 11) == 0)
+            continue;
+        int len = snprintf(out + at, n - at, "%s%s",
+                           at ? ", " : " (not on this machine: ", next);
+        at += len > 0 ? (size_t)len : 0;
+        title = next;
+    }
+    if (at && at < n)
+        snprintf(out + at, n - at, ")");
+}
+
 /* The places that exist, and where the Hugging Face cache would be, with
- * commas. */
+ * commas; then the stores that do not exist. */
 static void list_places(const struct stores *s, char *out, size_t n)
 {
     size_t at = 0;
@@ -37,7 +66,10 @@ static void list_places(const struct stores *s, char *out, size_t n)
         title = p->title;
     }
     if (!at)
-        snprintf(out, n, "the Hugging Face cache (HOME is not set)");
+        at = (size_t)snprintf(out, n,
+                              "the Hugging Face cache (HOME is not set)");
+    if (at < n)
+        list_absent(s, out + at, n - at);
 }
 
 /* Nothing has the name. */
@@ -45,13 +77,12 @@ static int err_missing(const char *spec, const struct hub_found *hub,
                        const struct stores *s, struct qwick_err *e)
 {
     char places[640];
-    if (ends_in(spec, ".gguf"))
-        return err_set(e, QWICK_ERR_MODEL, "%s: no such file", spec);
-    if (!hub->is_id)
-        return err_set(e, QWICK_ERR_MODEL,
-                       "%s: no such directory, and no model has this name",
-                       spec);
+    bool is_file = ends_in(spec, ".gguf");
     list_places(s, places, sizeof places);
+    if (is_file || !hub->is_id)
+        return err_set(e, QWICK_ERR_MODEL,
+                       "%s: no such %s, and no model has this name in %s", spec,
+                       is_file ? "file" : "directory", places);
     if (hub->other_revision)
         return err_set(e, QWICK_ERR_MODEL,
                        "%s: no such directory, and the Hugging Face cache has "

@@ -559,7 +559,7 @@ PY
     jlines 'all(len(x["key"]) == 25 for x in o) and "error" in o[1]' <"$T/out"
     cp "$T/out" "$T/first"
     run -1 --separate-stderr answer --seed 1 -i "$T/in"
-    [ "$stderr" = "qwick: $T/out: 1 answers of earlier runs are errors" ]
+    [ "$stderr" = "qwick: $T/out: 1 answer of earlier runs is an error" ]
     cmp "$T/out" "$T/first"
     sed 's/nonsense/{"prompt":"list users"}/' "$T/in" >"$T/good"
     fails 2 "line 2 belongs to another prompt" batch --exact -n 12 --seed 1 -o "$T/out" -i "$T/good"

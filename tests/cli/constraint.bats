@@ -184,7 +184,7 @@ END
         "item 0 is no string" in o[3]["error"] and
         "stop strings" in o[4]["error"] and "incomplete" not in o[5] and
         o[6]["text"] == "" and "incomplete" not in o[6]' <"$T/out"
-    [[ $stderr == *"1 answers fall short of their constraint"* ]]
+    [[ $stderr == *"1 answer falls short of its constraint"* ]]
     [[ $stderr != *empty* ]]
     # the next run finds them done, and says so again
     sed -i 2,5d "$T/in" "$T/out"

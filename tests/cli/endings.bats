@@ -217,6 +217,25 @@ print(json.dumps({"prompt": "hi"}))' >"$T/long"
     run -0 q batch -i "$T/in" --timeout 100
 }
 
+@test "batch -v: the answers of the run by finish reason" {
+    printf '%s\n' '{"prompt":"list all listening tcp ports"}' \
+        '{"prompt":"list all listening tcp ports","stop":[" -l"]}' nonsense \
+        '{"prompt":"list all listening tcp ports","max_tokens":2,"n":2}' \
+        '{"prompt":"x","regex":"a{2600}"}' >"$T/in"
+    run -1 --separate-stderr q batch -v --think off -i "$T/in" -o "$T/out"
+    [[ $stderr == *"qwick: finish reasons: 1 stop, 1 stop_string, 2 length, 1 loop, 1 error"* ]]
+    [[ $stderr == *"qwick: $T/in: 1 answer is an error"* ]]
+    [[ $stderr == *"qwick: $T/in: 1 answer falls short of its constraint or tools"* ]]
+    # none of them is of this run
+    run -1 --separate-stderr q batch -v --think off -i "$T/in" -o "$T/out"
+    [[ $stderr != *"finish reasons"* ]]
+    [[ $stderr == *"qwick: $T/out: 1 answer of earlier runs is an error"* ]]
+    [[ $stderr == *"qwick: $T/out: 1 answer of earlier runs falls short of its constraint or tools"* ]]
+    # a note, which needs -v or a terminal
+    run -1 --separate-stderr q batch --think off -i "$T/in"
+    [[ $stderr != *"finish reasons"* ]]
+}
+
 @test "batch: --require-answer counts answers of earlier runs" {
     printf '%s\n' '{"prompt":"list all listening tcp ports","max_tokens":8}' \
         '{"prompt":"list files"}' >"$T/in"
@@ -224,7 +243,7 @@ print(json.dumps({"prompt": "hi"}))' >"$T/long"
     cp "$T/out" "$T/first"
     # the option changes no text: the lines are kept, and checked
     run -1 --separate-stderr q batch -i "$T/in" -o "$T/out" --require-answer
-    [[ $stderr == "qwick: $T/out: 1 answers of earlier runs are cut or empty" ]]
+    [[ $stderr == "qwick: $T/out: 1 answer of earlier runs is cut or empty" ]]
     cmp "$T/out" "$T/first"
     run -0 q batch -i "$T/in" -o "$T/out"
 }

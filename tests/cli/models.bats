@@ -57,7 +57,7 @@ setup() {
     cd "$T"
     mkdir tiny
     fails 3 "tiny/config.json" -m tiny hi
-    fails 3 "Tinny: no such directory, and not in the Hugging Face cache $T/.cache/huggingface/hub, QWICK_MODEL_PATH's $T/a, $T/b: download it with qwick pull ORG/NAME" \
+    fails 3 "Tinny: no such directory, and not in the Hugging Face cache $T/.cache/huggingface/hub, QWICK_MODEL_PATH's $T/a, $T/b (not on this machine: Ollama's store, LM Studio's store, llama.cpp's cache, ModelScope's cache): download it with qwick pull ORG/NAME" \
         -m Tinny hi
     fails 3 "qwick pull org/Tinny" -m org/Tinny hi
     fails 3 "./Tiny: no such directory" -m ./Tiny hi

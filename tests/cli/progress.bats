@@ -131,7 +131,7 @@ PY
     printf '%s\n' nonsense >>"$T/batch"
     screen --may-wrap --columns 60 --out "$T/out" -- bash -c \
         "'$QWICK' batch --exact -t 1 -i '$T/batch'; [ \$? -eq 1 ]"
-    [ "$(tr -d '\n' <<<"$output")" = "qwick: $T/batch: 1 answers are errors" ]
+    [ "$(tr -d '\n' <<<"$output")" = "qwick: $T/batch: 1 answer is an error" ]
     screen --may-wrap --out "$T/out" -- bash -c \
         "timeout --foreground -s INT 3 '$QWICK' batch --exact --isa ref -t 1 -i '$T/batch' -o '$T/o'
          [ \$? -eq 124 ]"

@@ -224,7 +224,7 @@ END
     opts=(--think off --exact --seed 3 --require-answer)
     run -1 --separate-stderr q batch "${opts[@]}" --tools "$T/tools" -i "$T/in" \
         -o "$T/out"
-    [[ $stderr == *"1 answers fall short of their constraint or tools"* ]]
+    [[ $stderr == *"1 answer falls short of its constraint or tools"* ]]
     jlines '[len(x.get("tool_calls", "no")) for x in o] == [1, 1, 0, 1, 1] + 4 * [2]
         and o[2]["tool_calls_error"] == "tool call 1: there is no tool \"weather\""
         and o[2]["incomplete"] and "incomplete" not in o[0] and

@@ -161,7 +161,9 @@ static void test_hub(void **state)
     refused("part", "q--part: incomplete download");
     refused("nothing", "download it with qwick pull ORG/NAME");
     refused("no-such.gguf", "no such file");
-    refused("a b", "no model has this name");
+    refused("a b", "no model has this name in the Hugging Face cache ");
+    refused("a.gguf", "a.gguf: no such file, and no model has this name in the "
+                      "Hugging Face cache ");
     refused("./Qwen3-4B", "no such directory");
 }
 
@@ -300,6 +302,10 @@ static void test_ollama(void **state)
           NULL); /* 8b is faulty */
     refused("qwen3:8b", "its file is missing");
     refused("qwen3:1b", "qwen3:1b: no such directory");
+    /* the places that were searched, then the stores that do not exist */
+    refused("qwen3:1b", "Ollama's store ");
+    refused("qwen3:1b", " (not on this machine: LM Studio's store, llama.cpp's "
+                        "cache, ModelScope's cache)");
 }
 
 static void test_other_stores(void **state)
