@@ -344,7 +344,9 @@ struct kernels {
                               size_t n_cols, size_t n_tokens, float *work);
 
     /* Round activations for gemm_q8_affine, ties to even, into the memory of
-     * out, whose ldq, ldg and group are set. A group of zeros has scale 0.
+     * out, whose ldq, ldg and group are set. A group of zeros has scale 0, a
+     * group with NaN has scale NaN, and one with an infinity has an infinite
+     * scale, so that products with it are not finite.
      *   x  f32 [n_tokens, n_cols], n_cols a multiple of out->group */
     void (*to_q8)(const struct q8 *out, const float *x, size_t ldx,
                   size_t n_cols, size_t n_tokens);

@@ -68,16 +68,32 @@ static void k_matmul_f32_affine_ref(float *y, size_t ldy,
         }
 }
 
+/* Return the largest magnitude; NaN if one is NaN. As integers, magnitudes have
+ * the same order, and NaN are above infinity. */
+static float largest(const float *x, size_t n)
+{
+    uint32_t top = 0;
+    float v;
+
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+
+        memcpy(&bits, &x[i], sizeof bits);
+        bits &= 0x7fffffff;
+        top = bits > top ? bits : top;
+    }
+    memcpy(&v, &top, sizeof v);
+    return v;
+}
+
 /* Round one group of n values. Sets its scale, and scale times the sum of the
  * rounded values. */
 static void round_group(int8_t *q, float *scale, float *sum, const float *x,
                         size_t n)
 {
-    float top = 0;
+    const float top = largest(x, n);
     int total = 0;
 
-    for (size_t i = 0; i < n; i++)
-        top = fabsf(x[i]) > top ? fabsf(x[i]) : top;
     *scale = top / 127;
     for (size_t i = 0; i < n; i++) {
         float v = top > 0 ? x[i] * (127 / top) : 0;

@@ -158,18 +158,26 @@ INLINE __m256i round8(const float *x, __m256 by)
 INLINE void round_group(int8_t *q, float *scale, float *sum, const float *x,
                         size_t n)
 {
-    const __m256 sign = _mm256_set1_ps(-0.0f);
-    __m256 m[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()}, by;
+    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+    __m256i m[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
     __m256i total = _mm256_setzero_si256();
+    __m256 by;
     __m128i four;
     float top;
 
-    /* max skips NaN in its first operand */
+    /* as integers: NaN are the largest, so that none is lost */
     for (size_t i = 0; i < n; i += 16)
         for (size_t j = 0; j < 2; j++)
-            m[j] = _mm256_max_ps(
-                _mm256_andnot_ps(sign, _mm256_loadu_ps(x + i + 8 * j)), m[j]);
-    top = max_lanes8(_mm256_max_ps(m[0], m[1]));
+            m[j] = _mm256_max_epi32(
+                _mm256_and_si256(magnitude, _mm256_loadu_si256(
+                                                (const void *)(x + i + 8 * j))),
+                m[j]);
+    m[0] = _mm256_max_epi32(m[0], m[1]);
+    four = _mm_max_epi32(_mm256_castsi256_si128(m[0]),
+                         _mm256_extracti128_si256(m[0], 1));
+    four = _mm_max_epi32(four, _mm_unpackhi_epi64(four, four));
+    four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 1));
+    top = _mm_cvtss_f32(_mm_castsi128_ps(four));
     by = _mm256_set1_ps(top > 0 ? 127 / top : 0);
     for (size_t i = 0; i < n; i += 32) {
         __m256i v[4], bytes;

@@ -249,21 +249,24 @@ INLINE void round_group(int8_t *q, float *scale, float *sum, const float *x,
                         size_t n)
 {
     const __m512 limit = _mm512_set1_ps(127);
-    __m512 top = _mm512_setzero_ps(), by;
-    __m512i total = _mm512_setzero_si512();
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    __m512i top = _mm512_setzero_si512(), total = _mm512_setzero_si512();
+    __m512 by;
     float most;
 
-    /* max and min return their second operand if one is NaN */
+    /* as integers: NaN are the largest, so that none is lost */
     for (size_t i = 0; i < n; i += 16)
-        top = _mm512_max_ps(_mm512_abs_ps(_mm512_loadu_ps(x + i)), top);
-    most = max_lanes8(_mm256_max_ps(_mm512_castps512_ps256(top),
-                                    _mm512_extractf32x8_ps(top, 1)));
+        top = _mm512_max_epi32(
+            _mm512_and_si512(magnitude, _mm512_loadu_si512(x + i)), top);
+    most = _mm512_cvtss_f32(
+        _mm512_castsi512_ps(_mm512_set1_epi32(_mm512_reduce_max_epi32(top))));
     *scale = most / 127;
     by = _mm512_set1_ps(most > 0 ? 127 / most : 0);
     for (size_t i = 0; i < n; i += 16) {
         __m512 v = _mm512_mul_ps(_mm512_loadu_ps(x + i), by);
         __m512i c;
 
+        /* max and min return their second operand if one is NaN */
         v = _mm512_min_ps(limit, v);
         v = _mm512_max_ps(_mm512_sub_ps(_mm512_setzero_ps(), limit), v);
         c = _mm512_maskz_cvtps_epi32(_mm512_cmp_ps_mask(v, v, _CMP_ORD_Q), v);
