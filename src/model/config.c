@@ -194,11 +194,12 @@ int config_read_generation(struct config *c, const struct section *s,
 {
     if (read_stop_ids(c, s, e) ||
         section_opt_bool(s, "do_sample", false, &c->do_sample, e) ||
-        section_opt_double(s, "temperature", 1, 0, 1e6, &c->temperature, e) ||
+        section_opt_double(s, "temperature", 1, 0, QWICK_TEMPERATURE_MAX,
+                           &c->temperature, e) ||
         section_opt_double(s, "top_p", 1, 0, 1, &c->top_p, e) ||
         section_opt_double(s, "min_p", 0, 0, 1, &c->min_p, e) ||
-        section_opt_double(s, "repetition_penalty", 1, 1e-6, 1e6,
-                           &c->repetition_penalty, e))
+        section_opt_double(s, "repetition_penalty", 1, QWICK_REPEAT_PENALTY_MIN,
+                           QWICK_REPEAT_PENALTY_MAX, &c->repetition_penalty, e))
         return -1;
     /* transformers: 50 when not given, none when null */
     c->top_k = json_get(s->v, "top_k") ? 0 : 50;

@@ -147,9 +147,12 @@ json.dump(o, open(path, "w"))' "$T/c" "$1" "$2"; }
     settings tokenizer_config.json 'o["added_tokens_decoder"] = {}'
     [ "$(first "$T/c")" -eq 4 ]
     echo '[]' >"$T/c/special_tokens_map.json"
-    [ "$(first "$T/c")" -eq 4 ]
+    fails 3 "special_tokens_map.json: must be a JSON object" logits -m "$T/c" "hi"
     echo '{' >"$T/c/special_tokens_map.json"
     fails 3 "special_tokens_map.json" logits -m "$T/c" "hi"
+    rm "$T/c/special_tokens_map.json"
+    echo '"x"' >"$T/c/tokenizer_config.json"
+    fails 3 "tokenizer_config.json: must be a JSON object" logits -m "$T/c" "hi"
 }
 
 @test "quantized Gemma answers" {
@@ -190,9 +193,9 @@ for line in open("tests/golden/gemma-tokenizer/visible.jsonl"):
     # as converters of SentencePiece models write it
     python3 - "$T/c.gguf" <<'EOF'
 import re, sys
-sys.argv = ["gguf.py", "none"] + sys.argv[1:]
-exec(open("tests/cli/gguf.py").read().rsplit("if sys.argv[1]", 1)[0])
-kv, _ = read(sys.argv[2])
+sys.path.insert(0, "tests/cli")
+from gguf import *
+kv, _ = read(sys.argv[1])
 get = lambda k: kv["tokenizer.ggml." + k][1]
 assert get("model") == b"llama" and get("pre") == b"default"
 assert get("add_bos_token") is True and get("add_space_prefix") is False

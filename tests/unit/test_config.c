@@ -335,6 +335,8 @@ static void broken_generation_config(void **state)
         {"{\"min_p\": 2}", "min_p"},
         {"{\"repetition_penalty\": 0}", "repetition_penalty"},
         {"{\"repetition_penalty\": -1}", "repetition_penalty"},
+        {"{\"repetition_penalty\": 101}", "repetition_penalty"},
+        {"{\"temperature\": 101}", "temperature"},
         {"{\"eos_token_id\": \"1\"}", "eos_token_id"},
         {"{\"eos_token_id\": -1}", "eos_token_id"},
         {"{\"eos_token_id\": [1, 2.5]}", "eos_token_id"},

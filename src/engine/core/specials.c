@@ -20,12 +20,9 @@ static int read_json(struct json_doc **out, const struct checkpoint *ck,
     int rc = json_parse(out, path, (const char *)map.data, map.size,
                         QWICK_ERR_MODEL, e);
     map_close(&map);
+    if (!rc && !json_is(json_root(*out), JSON_OBJECT))
+        return err_set(e, QWICK_ERR_MODEL, "%s: must be a JSON object", path);
     return rc;
-}
-
-static bool is_object(const struct json_doc *doc)
-{
-    return doc && json_is(json_root(doc), JSON_OBJECT);
 }
 
 static bool is_token(const struct json_value *key)
@@ -58,11 +55,10 @@ int specials_open(struct specials *out, const struct checkpoint *ck,
         read_json(&s->map, ck, "special_tokens_map.json", e))
         return -1;
     const struct json_value *config =
-        is_object(s->config) ? json_root(s->config) : &s->all;
+        s->config ? json_root(s->config) : &s->all;
     const struct json_value *map =
-        is_object(s->map) && !json_get(config, "added_tokens_decoder")
-            ? json_root(s->map)
-            : &s->all;
+        s->map && !json_get(config, "added_tokens_decoder") ? json_root(s->map)
+                                                            : &s->all;
     size_t room = config->len + map->len;
     s->rows = calloc(2 * room + 1, sizeof *s->rows);
     if (!s->rows)
