@@ -97,7 +97,7 @@ INTERNAL := $(BUILD)/libqwick-internal.a
 VERSION := $(shell sed -n 's/^\#define QWICK_VERSION "\(.*\)"$$/\1/p' include/qwick.h)
 SONAME := libqwick.so.$(firstword $(subst ., ,$(VERSION)))
 
-.PHONY: all demo check check-arm bench install uninstall clean deps test-deps testdata \
+.PHONY: all demo check check-arm torture bench install uninstall clean deps test-deps testdata \
         unit-tests benches
 all: $(BIN) $(LIB) $(SHARED) $(PULL)
 
@@ -211,6 +211,11 @@ check: test-deps
 # For 64-bit ARM, under an emulator; installs what that takes.
 check-arm:
 	@scripts/check-arm.sh
+
+# All of what make check takes a sample of.
+torture: test-deps
+	@$(MAKE) --no-print-directory -j$$(nproc) all CI=1
+	@SAN=$(SAN) python3 tests/torture/broken.py $(abspath $(BIN)) $(BUILD)/torture
 
 bench: all benches
 	bench/run.sh

@@ -130,8 +130,8 @@ tensors.append(['other.weight', [256], 0, bytes(1024)])" $GGUF/tiny-moe-Q4_K_S.g
 import json, math, sys
 from fractions import Fraction
 path, info = sys.argv[1:]
-sys.argv = ["gguf.py", "none"]
-exec(open("tests/cli/gguf.py").read().rsplit("if sys.argv[1]", 1)[0])
+sys.path.insert(0, "tests/cli")
+from gguf import *
 kv, tensors = read(path)
 o = json.load(open(info))
 a = kv["general.architecture"][1].decode()

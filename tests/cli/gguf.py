@@ -83,7 +83,7 @@ def pad(b):
     return b + bytes(-len(b) % 32)
 
 
-def write(path, kv, tensors):
+def pack(kv, tensors):
     out = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(kv))
     for key, (t, v) in kv.items():
         out += string(key) + struct.pack("<I", t) + value(t, v)
@@ -92,10 +92,12 @@ def write(path, kv, tensors):
         out += string(name) + struct.pack("<I", len(dims))
         out += struct.pack("<%dQ" % len(dims), *dims) + struct.pack("<IQ", t, at)
         at += len(pad(data))
+    return b"".join([pad(out), *(pad(t[3]) for t in tensors)])
+
+
+def write(path, kv, tensors):
     with open(path, "wb") as f:
-        f.write(pad(out))
-        for t in tensors:
-            f.write(pad(t[3]))
+        f.write(pack(kv, tensors))
 
 
 NAMES = [("model.embed_tokens", "token_embd"), ("model.norm", "output_norm"),
@@ -201,7 +203,5 @@ def edit(path, out, code):
     write(out, kv, tensors)
 
 
-if sys.argv[1] == "convert":
-    convert(*sys.argv[2:])
-else:
-    edit(*sys.argv[2:])
+if __name__ == "__main__":
+    {"convert": convert, "edit": edit}[sys.argv[1]](*sys.argv[2:])
