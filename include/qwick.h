@@ -89,8 +89,8 @@ struct qwick_err {
  * A program that was compiled with an older qwick.h has a smaller struct: the
  * library uses the defaults of the options that the struct lacks. A program
  * that was compiled with a newer qwick.h has a larger one: the library accepts
- * it if the options that it does not know are zero. Otherwise, and if nobody
- * has set the size, the function fails with QWICK_ERR_USAGE.
+ * it if the options that it does not know are zero. If not, or if the size is
+ * not set, the function fails with QWICK_ERR_USAGE.
  *
  * qwick_…_options_init(o, sizeof *o) is the function behind qwick_…_defaults(),
  * for languages that cannot call an inline function. */
@@ -189,7 +189,7 @@ struct qwick_info {
     const char *isa;           /* kernels in use */
     const char *cpu;           /* the best level this CPU has */
     const char *kv_dtype;
-    const char *gemm; /* how long prefills multiply: "bf16" (activations rounded
+    const char *gemm; /* products of long prefills: "bf16" (activations rounded
                          to bf16), "int8", "own" (f32) or "openblas" */
     int threads;
     size_t vocab_size, tokenizer_size, d_model, d_ff, n_layers, n_heads,

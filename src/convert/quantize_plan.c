@@ -79,8 +79,8 @@ static bool matches(const char *const *patterns, size_t n, const char *name,
     return any;
 }
 
-/* Whether name is a weight's name in the source, without its last `tail` bytes.
- */
+/* Whether name is one of weight id's names in the source, without their last
+ * `tail` bytes. */
 static bool is_weight(const struct quantize_plan *p, enum weight_id id,
                       const char *name, size_t tail)
 {

@@ -42,8 +42,9 @@ static bool is_space(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* One word of a repository's name, by the hub's own rules: letters, digits,
- * '_', '.', '-'; no "--" (which separates the words in the cache) or "..". */
+/* Whether s is one word of a repository's name: 1 to 96 letters, digits, '_',
+ * '.' and '-', of which '.' and '-' do not come first. ".." is not allowed, nor
+ * is "--", which separates the words in the cache. */
 static bool is_repo_word(const char *s, size_t n)
 {
     if (n == 0 || n > 96 || s[0] == '.' || s[0] == '-')

@@ -1,7 +1,7 @@
-/* Model families. A family is one file, arch_<family>.c, and one row of the
- * table in arch.c: its names, the reader of its config.json, the names of its
- * tensors, the computation of a layer, and the cost of a layer. Everything else
- * is shared. */
+/* Model families. Each has a struct arch in an arch_*.c file, and a row in the
+ * table of arch.c points to it. The struct has the family's names, the reader
+ * of its config.json, the names of its tensors, the computation of a layer and
+ * its cost. Everything else is shared. */
 #ifndef MODEL_ARCH_H
 #define MODEL_ARCH_H
 

@@ -10,8 +10,8 @@ struct line {
     float scale, min;
 };
 
-/* The error of a line with the best codes for it, and sums for a better
- * line. */
+/* The error of a line with the best codes for it, and the sums from which
+ * solve() finds a better line. */
 struct fit {
     float error;        /* of (q * scale - min - x)^2 */
     float q, qq, x, qx; /* of q, q^2, x, q * x */

@@ -104,9 +104,10 @@ struct cost model_cost(const struct model *m, size_t pos, size_t n)
 /* Weights that stay in the caches cost nothing to stream. */
 #define CACHED_BYTES ((size_t)64 << 20)
 
-/* Measured on two cores of a Sapphire Rapids for passes of up to 9 tokens: 0.06
- * with weights in bf16, 0.12 in 8 bits (0.17 with exact), 0.2 in 4; twice that
- * without AVX-512; 0.36 for the demo model, which stays in the caches. */
+/* Measured on two cores of a Sapphire Rapids for passes of up to 9 tokens, as a
+ * share of a pass of one token: 0.06 with bf16 weights, 0.12 with 8 bits (0.17
+ * with exact), 0.2 with 4 bits. Without AVX-512 it is double. The demo model,
+ * which stays in the caches, has 0.36. */
 double model_row_cost(const struct model *m)
 {
     double cost =

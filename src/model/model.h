@@ -182,8 +182,8 @@ struct pass_io {
 int model_forward(const struct model *m, struct scratch *s,
                   const struct pass_io *io);
 
-/* Copy the matrices to anonymous memory that may have huge pages, on all
- * threads, and use them there. */
+/* Copy the matrices to anonymous memory, which may have huge pages. All threads
+ * take part. Passes then read the copies. */
 int model_preload(struct model *m, struct qwick_err *e);
 
 /* The kernels that multiply float weights in a pass. Other formats have their

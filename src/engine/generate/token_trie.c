@@ -82,7 +82,7 @@ static size_t in_common(const struct entry *a, const struct entry *b)
     return i;
 }
 
-/* Set the ends of the subtrees of the open nodes deeper than depth. */
+/* Close the open nodes deeper than depth: set the ends of their subtrees. */
 static size_t close_nodes(struct token_trie *t, const uint32_t *open,
                           size_t n_open, size_t depth)
 {

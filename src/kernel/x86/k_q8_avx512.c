@@ -472,9 +472,9 @@ struct q4_sums {
     __m512 bias[MAX_FEW], a[MAX_FEW][2];
 };
 
-/* Add the products of 128 codes w. x is at their columns of the first token, in
- * split_pairs's order. f[t] has the factors of 16 groups; `at` selects the
- * group of each lane. */
+/* Multiply 128 codes w by T tokens and add to s->a[t][i]. x has the same
+ * columns of the first token, in split_pairs's order. f[t] has the factors of
+ * 16 groups; `at` selects the group of each lane. */
 INLINE void q4_step(struct q4_sums *s, __m512i w, const int8_t *x, size_t ldx,
                     const __m512 *f, __m512i at, int T, int i)
 {

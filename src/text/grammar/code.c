@@ -329,8 +329,8 @@ static int emit_node(struct builder *b, uint32_t node)
  * one copy, and its largest repetition. */
 enum { INLINE_LEVELS = 4, INLINE_SIZE = 400, INLINE_REPEAT = 8 };
 
-/* Estimate the instructions of a copy of a node, or return INLINE_SIZE + 1 if
- * it is not worth copying. size has the estimates of the nodes before it. */
+/* Estimate the instructions of a copy of a node. The result exceeds INLINE_SIZE
+ * if the node is not worth copying. size has the estimates of nodes so far. */
 static uint32_t inline_size(const struct builder *b, const uint32_t *size,
                             const struct node *v)
 {

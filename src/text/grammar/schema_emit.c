@@ -169,8 +169,8 @@ static uint32_t emit_constants(struct schema *s, struct schema_node *const *v,
 
 /* ---- arrays -------------------------------------------------------------- */
 
-/* Return the node of an array or object: the brackets alone, if it may be
- * empty, or with parts between them. some: the node of at least one part;
+/* Return the node of an array or object. It admits brackets around `some` and,
+ * if may_be_empty, empty brackets. some: a node of one part or more, or
  * GRAMMAR_NOTHING if no part can be written. */
 static uint32_t container(struct schema *s, const char *brackets, uint32_t some,
                           bool may_be_empty, int level)

@@ -444,7 +444,7 @@ static struct node *parse_sum(struct parser *p)
     return n;
 }
 
-/* The comparison at the current token, which is taken; OP_NONE: none is. */
+/* Take the comparison at the current token. OP_NONE if there is none. */
 static enum op take_comparison(struct parser *p)
 {
     if (p->tok->type == T_OP && ((p->tok->op >= OP_EQ && p->tok->op <= OP_LE) ||
