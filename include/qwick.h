@@ -1102,7 +1102,8 @@ QWICK_API int qwick_batch_cancel(struct qwick_batch *b, const void *tag,
 
 /* Run one pass. Does nothing when no request is left. When a request fails,
  * done is called with the error and the step succeeds. After
- * QWICK_ERR_INTERRUPTED nothing has changed. */
+ * QWICK_ERR_INTERRUPTED nothing has changed, except that requests that were
+ * cancelled have ended. */
 QWICK_API int qwick_batch_step(struct qwick_batch *b, struct qwick_err *e);
 /* Run steps until no request is left. */
 QWICK_API int qwick_batch_run(struct qwick_batch *b, struct qwick_err *e);

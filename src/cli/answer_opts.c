@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/rng.h"
+
 static bool is_greedy(const struct opt_parsed *p, const struct answer_args *a)
 {
     return a->greedy || (opt_given(p, "temp") && a->temp == 0);
@@ -82,6 +84,11 @@ struct qwick_sampling answer_sampling(const struct qwick_engine *eng,
     if (w->given & WISH_FREQUENCY)
         s.frequency_penalty = w->v.frequency_penalty;
     return s;
+}
+
+uint64_t answer_seed(uint64_t seed, uint64_t i)
+{
+    return i == 0 ? seed : (uint64_t)(rng_uniform(seed, i) * 0x1p53);
 }
 
 bool answer_is_empty(const struct qwick_result *r)

@@ -9,6 +9,9 @@
 #include "cli/opt.h"
 #include "qwick.h"
 
+/* Maximum number of answers to a prompt. */
+#define ANSWER_MAX_SAMPLES 1000
+
 /* Values of the answer options: a member of a verb's struct of arguments. */
 struct answer_args {
     int64_t max_tokens;
@@ -134,6 +137,10 @@ struct sampling_wish answer_wish(const struct opt_parsed *p,
 struct qwick_sampling answer_sampling(const struct qwick_engine *eng,
                                       bool think_off,
                                       const struct sampling_wish *w);
+
+/* Return the seed of sample i: the seed itself for sample 0, else one of 53
+ * bits that is derived from both. Every JSON reader represents it exactly. */
+uint64_t answer_seed(uint64_t seed, uint64_t i);
 
 /* Return whether an answer is empty or has only white space. */
 bool answer_is_empty(const struct qwick_result *r);

@@ -649,19 +649,13 @@ void request_free(struct request *r)
     *r = (struct request){0};
 }
 
-/* A seed of 53 bits: every JSON reader represents it exactly. */
-static uint64_t derive(uint64_t seed, uint64_t i)
-{
-    return (uint64_t)(rng_uniform(seed, i) * 0x1p53);
-}
-
 struct qwick_generate_options request_options(const struct request *r,
                                               const struct request_common *c,
                                               size_t i)
 {
     struct qwick_generate_options o = r->o;
-    uint64_t seed = r->has_seed ? r->seed : derive(c->seed, r->line);
-    o.sampling.seed = i == 0 ? seed : derive(seed, i);
+    uint64_t seed = r->has_seed ? r->seed : answer_seed(c->seed, r->line);
+    o.sampling.seed = answer_seed(seed, i);
     return o;
 }
 

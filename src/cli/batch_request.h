@@ -17,7 +17,7 @@
 #include "qwick.h"
 
 /* Maximum number of samples of a record. */
-#define REQUEST_MAX_N 1000
+#define REQUEST_MAX_N ANSWER_MAX_SAMPLES
 
 /* Settings from the command line that all requests share. */
 struct request_common {

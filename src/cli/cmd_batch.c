@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/os.h"
 #include "base/rng.h"
 #include "base/utf8.h"
 #include "cli/batch_job.h"
@@ -290,15 +289,6 @@ static void set_common(struct batch_job *j)
     c->seed = c->seeded ? (uint64_t)a->answer.seed : rng_random_seed();
 }
 
-/* Memory for the prefix cache, which shares equal prompt beginnings with later
- * records. */
-static size_t cache_memory(void)
-{
-    const size_t most = (size_t)1 << 30;
-    size_t part = os_available_memory() / 4; /* 0: unknown */
-    return part && part < most ? part : most;
-}
-
 /* Get the ids of a record's prompt. False: it has none, for example because the
  * checkpoint has no tokenizer. */
 static bool try_record(struct batch_job *j, struct request *r, const char *line)
@@ -381,7 +371,7 @@ static int run(struct batch_job *j)
         return QWICK_ERR_RUNTIME;
     if (batch_out_open(&j->out, out, j->a.unordered, j->in.fd, &e))
         return msg_fail(&e);
-    j->a.c.prefix_memory = cache_memory();
+    j->a.c.prefix_memory = common_cache_memory();
     if ((status = common_open(&j->eng, &j->a.c, false)) != 0 ||
         (status = choose_mode(j)) != 0)
         return status;

@@ -57,6 +57,16 @@ static const struct opt opts[] = {
      .help = "seed of the draws; does not turn sampling on by itself",
      .offset = ARG(answer.seed)},
 
+    {.name = "samples",
+     .type = OPT_INT,
+     .arg = "N",
+     .imin = 1,
+     .imax = ANSWER_MAX_SAMPLES,
+     .def = "1",
+     .help = "give N answers, each with a seed of its own; the prompt is "
+             "evaluated once",
+     .offset = ARG(samples)},
+
     {.type = OPT_HEADING, .help = "Output"},
     {.name = "extract",
      .letter = 'x',
@@ -86,6 +96,11 @@ static const struct opt opts[] = {
      .type = OPT_FLAG,
      .help = "do not add a newline to a text that ends without one",
      .offset = ARG(no_newline)},
+    {.name = "null",
+     .letter = '0',
+     .type = OPT_FLAG,
+     .help = "end the text with a NUL byte instead of a newline",
+     .offset = ARG(null)},
     {.name = "profile-timing",
      .type = OPT_FLAG_FILE,
      .arg = "FILE",
@@ -245,13 +260,14 @@ static int check_extract(const struct gen_job *j)
 static int check_output(const struct gen_job *j)
 {
     static const char *const text_only[] = {"show-thinking", "no-newline",
-                                            NULL};
+                                            "null", NULL};
     static const char *const json_only[] = {"logprobs", NULL};
     const struct opt_parsed *p = &j->p;
     bool json = j->a.c.json || j->a.c.jsonl;
     int r;
     if ((r = answer_check(p, &j->a.answer)) >= 0 ||
-        (r = constraint_check(p, &j->a.constraint)) >= 0)
+        (r = constraint_check(p, &j->a.constraint)) >= 0 ||
+        (r = opt_conflict(p, "no-newline", "null")) >= 0)
         return r;
     if (json &&
         (r = opt_no_effect(p, text_only, "with --json or --jsonl")) >= 0)
@@ -278,6 +294,28 @@ static int check_repeat(const struct gen_job *j)
     return -1;
 }
 
+/* Samples share passes, so options about the passes or the session of one
+ * answer are refused. */
+static int check_samples(const struct gen_job *j)
+{
+    static const char *const single[] = {
+        "session",      "save-session",   "lookup",     "think-file",
+        "profile-file", "profile-timing", "no-newline",
+    };
+    static const char *const samples[] = {"samples", NULL};
+    const struct answer_args *a = &j->a.answer;
+    int r;
+    if (j->a.samples <= 1)
+        return -1;
+    for (size_t i = 0; i < sizeof(single) / sizeof(*single); i++)
+        if ((r = opt_conflict(&j->p, "samples", single[i])) >= 0)
+            return r;
+    if (a->greedy || (opt_given(&j->p, "temp") && a->temp == 0))
+        return opt_no_effect(&j->p, samples,
+                             a->greedy ? "with --greedy" : "with --temp 0");
+    return -1;
+}
+
 int gen_check(struct gen_job *j)
 {
     struct gen_args *a = &j->a;
@@ -291,6 +329,8 @@ int gen_check(struct gen_job *j)
         a->profile.on = true;
         a->profile.file = a->profile_file;
     }
+    if ((r = check_samples(j)) >= 0)
+        return r;
     return check_repeat(j);
 }
 

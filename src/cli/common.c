@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
+#include "base/os.h"
 #include "cli/json_writer.h"
 #include "cli/out.h"
 #include "cli/progress.h"
@@ -224,6 +225,13 @@ int common_check_text(struct opt_parsed *p, const char *what, bool has_files,
     if (p->n_args && has_files)
         return opt_usage(p->verb, "--file: cannot be combined with a %s", what);
     return -1;
+}
+
+size_t common_cache_memory(void)
+{
+    const size_t most = (size_t)1 << 30;
+    size_t part = os_available_memory() / 4; /* 0: unknown */
+    return part && part < most ? part : most;
 }
 
 int common_open(struct qwick_engine **eng, const struct common_args *c,

@@ -139,6 +139,10 @@ enum {
  * printing a message. */
 int common_check(const struct opt_parsed *p, struct common_args *c);
 
+/* Return the memory that a prefix cache may take, for requests that share the
+ * beginnings of their prompts with later ones. */
+size_t common_cache_memory(void);
+
 /* Open the engine, and print its warnings and notes. Returns 0, or an exit
  * status after printing a message. */
 int common_open(struct qwick_engine **eng, const struct common_args *c,

@@ -26,7 +26,11 @@ static void to_stdout(struct emit *st, const char *s, size_t n)
 {
     if (n == 0 || st->status)
         return;
-    if (out_write(s, n)) {
+    if (st->hold && buf_append(&st->held, s, n)) {
+        st->status = msg_oom();
+        return;
+    }
+    if (!st->hold && out_write(s, n)) {
         st->status = QWICK_ERR_RUNTIME;
         return;
     }
@@ -123,11 +127,13 @@ static int read_calls(struct emit *st, const char *s, size_t n)
 
 /* Append the events of the calls from the first on. */
 static void call_events(struct json_writer *w, const struct tool_calls *c,
-                        size_t first)
+                        size_t first, const size_t *sample)
 {
     for (size_t i = first; i < c->n; i++) {
         jw_object(w, NULL);
         jw_cstr(w, "event", "tool_call");
+        if (sample)
+            jw_uint(w, "sample", *sample);
         jw_uint(w, "index", i);
         tool_calls_write(w, "tool_call", c, i);
         jw_end_object(w);
@@ -152,6 +158,8 @@ static int put_event(struct emit *st, const struct qwick_token_event *ev)
     struct json_writer w = json_writer(b);
     jw_object(&w, NULL);
     jw_cstr(&w, "event", "token");
+    if (st->sample)
+        jw_uint(&w, "sample", *st->sample);
     jw_int(&w, "id", ev->id);
     jw_string(&w, "text", text, n);
     if (thinking)
@@ -162,7 +170,7 @@ static int put_event(struct emit *st, const struct qwick_token_event *ev)
         json_logprob(&w, st->eng, ev);
     jw_end_object(&w);
     jw_newline(&w);
-    call_events(&w, c, n_calls);
+    call_events(&w, c, n_calls, st->sample);
     if (jw_status(&w))
         return -1;
     if (!thinking)
@@ -188,11 +196,13 @@ static int end_calls(struct emit *st, const struct qwick_result *r)
     if (c->text.len > old) {
         jw_object(&w, NULL);
         jw_cstr(&w, "event", "text");
+        if (st->sample)
+            jw_uint(&w, "sample", *st->sample);
         jw_string(&w, "text", c->text.data + old, c->text.len - old);
         jw_end_object(&w);
         jw_newline(&w);
     }
-    call_events(&w, c, n_calls);
+    call_events(&w, c, n_calls, st->sample);
     if (jw_status(&w))
         return -1;
     to_stdout(st, st->event.data, st->event.len);
@@ -236,12 +246,23 @@ void emit_end(struct emit *st, const struct qwick_result *r)
     if (!st->extract && r->n_text > st->n_text)
         put_text(st, r->text + st->n_text, r->n_text - st->n_text);
     end_thinking(st);
-    if (!st->no_newline && st->wrote && st->last != '\n')
+    if (st->null)
+        to_stdout(st, "", 1);
+    else if (!st->no_newline && st->wrote && st->last != '\n')
         to_stdout(st, "\n", 1);
+}
+
+void emit_release(struct emit *st)
+{
+    st->hold = false;
+    if (st->held.len)
+        to_stdout(st, st->held.data, st->held.len);
+    buf_free(&st->held);
 }
 
 void emit_free(struct emit *st)
 {
+    buf_free(&st->held);
     buf_free(&st->items);
     buf_free(&st->event);
     code_block_free(&st->block);

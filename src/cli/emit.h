@@ -19,14 +19,19 @@ struct emit {
     bool show_thinking; /* print the thinking on stdout */
     bool dim;           /* dim the thinking on stderr */
     bool no_newline;    /* add no newline at the end of the text */
+    bool null;          /* end the text with a NUL byte instead of a newline */
     bool logprobs;      /* collect log-probabilities */
     bool extract;       /* find the first code block; EMIT_TEXT prints only
                            this block, when it is closed */
     bool may_end;       /* end the answer when the block is closed */
     int think_fd;       /* descriptor of --think-file; -1: none */
     const char *think_file;
+    const size_t *sample; /* its number, for the events of --jsonl; NULL: the
+                             only answer */
+    bool hold;            /* keep what stdout shall get, until emit_release */
 
     /* The state; zeros at the start. */
+    struct buf held;         /* kept by hold */
     struct buf items;        /* array items of "logprobs"; see json_logprobs */
     struct buf event;        /* one line of --jsonl */
     size_t n_text;           /* bytes of the answer written */
@@ -59,6 +64,9 @@ void emit_progress(void *ctx, size_t done, size_t total);
  * on stdout ends without one. Afterwards st->block and st->calls have read the
  * whole answer. */
 void emit_end(struct emit *st, const struct qwick_result *r);
+
+/* Write what hold kept, and hold nothing from now on. */
+void emit_release(struct emit *st);
 
 void emit_free(struct emit *st);
 

@@ -37,7 +37,8 @@ struct gen_args {
     const char *session, *save_session;
     struct opt_flag_file profile;
     const char *profile_file; /* set by --profile-file; moved to profile.file */
-    bool no_newline;
+    bool no_newline, null;
+    int64_t samples;
     bool extract;
     int64_t repeat;
 };
@@ -120,6 +121,7 @@ struct gen_job {
     double tokenize_ms;
     struct qwick_engine *eng;
     struct qwick_session *ses;
+    size_t limit;                        /* of the session's context */
     struct qwick_constraint *constraint; /* NULL: none */
     enum qwick_constraint_kind kind;     /* of the constraint */
     int think_fd, profile_fd;

@@ -44,7 +44,10 @@ int gen_open_session(struct gen_job *j)
     int rc = j->a.session
                  ? qwick_session_load(&j->ses, j->eng, j->a.session, n_ctx, &e)
                  : qwick_session_create(&j->ses, j->eng, n_ctx, &e);
-    return rc ? msg_fail(&e) : 0;
+    if (rc)
+        return msg_fail(&e);
+    j->limit = qwick_session_limit(j->ses);
+    return 0;
 }
 
 int gen_continue(struct gen_job *j, struct qwick_err *e)

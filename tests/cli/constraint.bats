@@ -190,7 +190,7 @@ END
     sed -i 2,5d "$T/in" "$T/out"
     sed -i 's/"line":6/"line":2/; s/"line":7/"line":3/' "$T/out"
     run -1 --separate-stderr q batch --think off -n 10 -i "$T/in" -o "$T/out"
-    [[ $stderr == *"of earlier runs fall short of their constraint"* ]]
+    [[ $stderr == *"of earlier runs falls short of its constraint"* ]]
     [ "$(wc -l <"$T/out")" -eq 3 ]
     # another constraint is another answer
     sed -i 's/{3}/{4}/' "$T/in"

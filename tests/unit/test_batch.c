@@ -594,6 +594,20 @@ static void cancelled_requests_end_and_others_do_not_notice(void **state)
     check_cancelled(&all[1], 3);
     check(&all[2]);
     check(&all[3]);
+    /* also while the interrupt flag is set */
+    volatile int flag = 0;
+    b->runs.interrupt = &flag;
+    add(b, &all[5]);
+    assert_int_equal(qwick_batch_step(b, NULL), 0);
+    flag = 1;
+    assert_int_equal(qwick_batch_step(b, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_INTERRUPTED);
+    assert_int_equal(all[5].n_done, 0);
+    assert_int_equal(qwick_batch_cancel(b, &all[5], NULL), 0);
+    assert_int_equal(qwick_batch_step(b, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_INTERRUPTED);
+    check_cancelled(&all[5], all[5].r.n_tokens);
+    b->runs.interrupt = NULL;
     /* no request has this tag any more */
     assert_int_equal(qwick_batch_cancel(b, &all[0], &e), -1);
     assert_int_equal(e.code, QWICK_ERR_USAGE);

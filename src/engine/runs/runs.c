@@ -460,9 +460,11 @@ int runs_step(struct runs *s, struct qwick_err *e)
 {
     struct run *failed;
     struct qwick_err why;
+    if (end_cancelled(s, e))
+        return -1;
     if (s->interrupt && *s->interrupt)
         return err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
-    if (end_cancelled(s, e) || expire(s, e) || admit(s, e))
+    if (expire(s, e) || admit(s, e))
         return -1;
     if (s->n_live == 0)
         return 0;

@@ -159,9 +159,9 @@ void runs_push_front(struct runs *s, struct run *r);
 /* Return whether there is a run that has not ended. */
 bool runs_pending(const struct runs *s);
 
-/* Admit runs and evaluate one pass. After QWICK_ERR_INTERRUPTED nothing has
- * changed, except that sessions with recurrent layers may have lost tokens that
- * the next pass evaluates again. */
+/* End cancelled runs, admit runs and evaluate one pass. After
+ * QWICK_ERR_INTERRUPTED nothing else has changed, except that sessions with
+ * recurrent layers may have lost tokens that the next pass evaluates again. */
 int runs_step(struct runs *s, struct qwick_err *e);
 
 /* Run steps until no run is left. On failure, runs that have not ended are
