@@ -783,6 +783,39 @@ typedef int (*qwick_token_fn)(void *ctx, const struct qwick_token_event *ev);
  * than 325 tokens. The verbs generate and batch use it. */
 #define QWICK_LOOP_GUARD_DEFAULT 600
 
+/* Speculative decoding with a draft model: another model, smaller or quantized
+ * to fewer bits, guesses the next tokens, and a pass evaluates its guesses
+ * together with the newest token.
+ *
+ * With exact, answers are the same as without a draft model. So are greedy
+ * answers in default mode, except that a pass of several tokens may round
+ * differently, as with lookup. Other answers are drawn from the same
+ * distribution, by accepting a guess with probability p/q, where p is the
+ * model's probability and q the draft model's, after penalties and filters; but
+ * the same seed gives other answers than without a draft model.
+ *
+ * The number of guesses adapts to how often earlier ones were right. It depends
+ * on the sizes of the models, not on the clock, so that the same seed always
+ * gives the same answer. If guesses do not pay, they stop, and are tried again
+ * now and then.
+ *
+ * The draft model is an engine of its own. Its tokens must be the same, id by
+ * id; how the two tokenize texts does not matter. The same thread must use both
+ * engines. An answer leaves a session of the draft model in its session, for
+ * the next answer: free that session before you close the draft model's engine.
+ * While it guesses, the draft model runs on the threads of the other engine, if
+ * both have the same number. Its context may be shorter, and its KV cache takes
+ * memory of its own. If it fails, for example because memory is short, a
+ * warning goes to the log of the answering engine, and the answer goes on
+ * without it.
+ *
+ * qwick_draft_check checks whether draft can guess for eng, as each answer with
+ * a draft model does: QWICK_ERR_MODEL if their tokens differ, QWICK_ERR_USAGE
+ * if it is the same engine or has no weights. */
+QWICK_API int qwick_draft_check(struct qwick_engine *eng,
+                                struct qwick_engine *draft,
+                                struct qwick_err *e);
+
 /* A constraint: a set of texts, and the tokens of an engine that spell them. An
  * answer under a constraint only has tokens that can still become one of these
  * texts, and ends only when it is one of them. */
@@ -888,6 +921,10 @@ struct qwick_generate_options {
        stays as it is. */
     bool limit_thinking;
     size_t think_budget; /* only with limit_thinking; 0: none at all */
+    /* The draft model (see above); borrowed; NULL: none. QWICK_ERR_MODEL if its
+       tokens are not the engine's. Lookup guesses first where it is expected to
+       gain more. Has no effect in batches. */
+    struct qwick_engine *draft;
 };
 QWICK_API void qwick_generate_options_init(struct qwick_generate_options *o,
                                            size_t size);
@@ -904,6 +941,15 @@ struct qwick_lookup {
     size_t max;                   /* as in the options; 0: off */
     size_t n_drafted, n_accepted; /* guesses evaluated; guesses accepted */
     size_t n_passes;              /* decode steps with guesses */
+};
+
+/* Counts of guesses of a draft model. */
+struct qwick_draft {
+    bool on;                      /* there was a draft model */
+    size_t n_drafted, n_accepted; /* as in struct qwick_lookup */
+    size_t n_passes;
+    double ms; /* with profile: time that the draft model took, a part of
+                  total_ms */
 };
 
 struct qwick_result {
@@ -928,6 +974,7 @@ struct qwick_result {
     size_t n_per_token;
     struct qwick_lookup lookup;
     size_t n_forced; /* ids in tokens that the think budget forced */
+    struct qwick_draft draft;
 };
 
 /* Answer a prompt: sync, then sample and decode until a stop id, a stop string,

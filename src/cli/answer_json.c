@@ -106,6 +106,16 @@ static void json_calls(struct json_writer *w, const struct tool_calls *c)
         jw_string(w, "tool_calls_error", c->error.data, c->error.len);
 }
 
+static void json_guesses(struct json_writer *w, const char *key,
+                         size_t n_drafted, size_t n_accepted, size_t n_passes)
+{
+    jw_object(w, key);
+    jw_uint(w, "drafted", n_drafted);
+    jw_uint(w, "accepted", n_accepted);
+    jw_uint(w, "passes", n_passes);
+    jw_end_object(w);
+}
+
 void json_answer(struct json_writer *w, const struct json_answer *a)
 {
     const struct qwick_result *r = a->r;
@@ -146,12 +156,11 @@ void json_answer(struct json_writer *w, const struct json_answer *a)
         jw_raw(w, NULL, a->logprobs->data, a->logprobs->len);
         jw_end_array(w);
     }
-    if (r->lookup.max) {
-        jw_object(w, "lookup");
-        jw_uint(w, "drafted", r->lookup.n_drafted);
-        jw_uint(w, "accepted", r->lookup.n_accepted);
-        jw_uint(w, "passes", r->lookup.n_passes);
-        jw_end_object(w);
-    }
+    if (r->lookup.max)
+        json_guesses(w, "lookup", r->lookup.n_drafted, r->lookup.n_accepted,
+                     r->lookup.n_passes);
+    if (r->draft.on)
+        json_guesses(w, "draft", r->draft.n_drafted, r->draft.n_accepted,
+                     r->draft.n_passes);
     json_timing(w, a);
 }

@@ -142,6 +142,7 @@ static const struct opt opts[] = {
      .help = "where the answer repeats the context, guess up to N tokens and "
              "check them in one pass; 0: off",
      .offset = ARG(lookup)},
+    OPT_ROWS_DRAFT(ARG(draft)),
     OPT_ROWS_PREFIX,
     OPT_ROWS_BASIC,
 };
@@ -299,8 +300,8 @@ static int check_repeat(const struct gen_job *j)
 static int check_samples(const struct gen_job *j)
 {
     static const char *const single[] = {
-        "session",      "save-session",   "lookup",     "think-file",
-        "profile-file", "profile-timing", "no-newline",
+        "session",    "save-session", "lookup",         "draft",
+        "think-file", "profile-file", "profile-timing", "no-newline",
     };
     static const char *const samples[] = {"samples", NULL};
     const struct answer_args *a = &j->a.answer;

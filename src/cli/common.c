@@ -234,13 +234,11 @@ size_t common_cache_memory(void)
     return part && part < most ? part : most;
 }
 
-int common_open(struct qwick_engine **eng, const struct common_args *c,
-                bool tokenizer_only)
+/* The options of an engine that computes as the common options say. */
+static struct qwick_engine_options compute_options(const struct common_args *c)
 {
     struct qwick_engine_options o = qwick_engine_defaults();
-    struct qwick_err e = {0};
     o.log = log_line;
-    o.model = named_model(c);
     o.isa = c->isa;
     o.threads = (int)c->threads;
     o.exact = c->exact;
@@ -250,28 +248,65 @@ int common_open(struct qwick_engine **eng, const struct common_args *c,
                                            : QWICK_KV_Q8;
     o.prefill_chunk = (size_t)c->prefill_chunk;
     o.preload = c->preload;
-    o.tokenizer_only = tokenizer_only;
     o.lazy_blas = true; /* no other thread of this program uses the
                            environment */
+    return o;
+}
+
+/* Open an engine, and print its messages unless that fails. */
+static int open_engine(struct qwick_engine **eng,
+                       const struct qwick_engine_options *o)
+{
+    struct qwick_err e = {0};
+    held.on = true;
+    int status = qwick_engine_open(eng, o, &e) ? msg_fail(&e) : 0;
+    held.on = false;
+    if (!status)
+        put_held();
+    buf_free(&held.lines);
+    return status;
+}
+
+int common_open(struct qwick_engine **eng, const struct common_args *c,
+                bool tokenizer_only)
+{
+    struct qwick_engine_options o = compute_options(c);
+    struct buf json = {0};
+    o.model = named_model(c);
+    o.tokenizer_only = tokenizer_only;
     o.prefix_cache_bytes = c->prefix_memory;
     o.prefix_cache_disk = c->prefix_cache.on;
     o.prefix_cache_dir = c->prefix_cache.file;
     o.prefix_cache_disk_bytes = (size_t)c->prefix_cache_size;
     o.chat_template = c->chat_template;
     o.template_time = c->template_time;
-    struct buf json = {0};
     *eng = NULL;
     if (c->template_args.n && template_json(&c->template_args, &json)) {
         buf_free(&json);
         return msg_oom();
     }
     o.template_args = json.data;
-    held.on = true;
-    int status = qwick_engine_open(eng, &o, &e) ? msg_fail(&e) : 0;
-    held.on = false;
-    if (!status)
-        put_held();
-    buf_free(&held.lines);
+    int status = open_engine(eng, &o);
     buf_free(&json);
     return status ? status : check_has_template(*eng, c);
+}
+
+int common_open_draft(struct qwick_engine **draft, const char *name,
+                      const struct common_args *c, struct qwick_engine *eng)
+{
+    struct qwick_engine_options o = compute_options(c);
+    struct qwick_err e = {0};
+    int status;
+    *draft = NULL;
+    if (!name)
+        return 0;
+    o.model = name;
+    if ((status = open_engine(draft, &o)) != 0)
+        return status;
+    if (qwick_draft_check(eng, *draft, &e))
+        return msg_fail(&e);
+    if (strcmp(qwick_engine_info(eng)->path, qwick_engine_info(*draft)->path) ==
+        0)
+        msg_warn("--draft: is the model itself, which is too slow to guess");
+    return 0;
 }

@@ -148,6 +148,11 @@ size_t common_cache_memory(void);
 int common_open(struct qwick_engine **eng, const struct common_args *c,
                 bool tokenizer_only);
 
+/* Open the draft model of --draft (NULL: none) for eng, and print its messages.
+ * Returns 0, or an exit status after printing a message. */
+int common_open_draft(struct qwick_engine **draft, const char *name,
+                      const struct common_args *c, struct qwick_engine *eng);
+
 /* If the demo model answers and stderr is a terminal, print a hint about it. */
 void common_hint_demo(const struct common_args *c);
 

@@ -240,6 +240,9 @@ static int generate(struct gen_job *j)
         return status;
     if (j->a.tools && (status = tools_check_template(&j->tools, j->eng)) != 0)
         return status;
+    if ((status = common_open_draft(&j->draft, j->a.draft, &j->a.c, j->eng)) !=
+        0)
+        return status;
     common_hint_demo(&j->a.c);
     if ((status = open_constraint(j)) != 0)
         return status;
@@ -272,6 +275,7 @@ int gen_run(const struct verb *v, int argc, char **argv)
     qwick_session_free(j.ses);
     qwick_constraint_free(j.constraint);
     qwick_engine_close(j.eng);
+    qwick_engine_close(j.draft);
     qwick_chat_free(j.chat);
     tools_free(&j.tools);
     tool_choice_free(&j.choice);

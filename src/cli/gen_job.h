@@ -33,6 +33,7 @@ struct gen_args {
     struct answer_args answer;
     struct constraint_args constraint;
     int64_t lookup;
+    const char *draft;
     const char *overflow;
     const char *session, *save_session;
     struct opt_flag_file profile;
@@ -71,6 +72,13 @@ struct gen_args {
 #define OPT_ROWS_ALLOW_SPECIAL(at)                                            \
     {.name = "allow-special", .type = OPT_FLAG,                               \
      .help = "text such as <|im_end|> in the prompt becomes a control token", \
+     .offset = (at)}
+
+#define OPT_ROWS_DRAFT(at)                                                    \
+    {.name = "draft", .type = OPT_FILE, .arg = "MODEL",                       \
+     .help = "a smaller model with the same tokenizer, or a copy of the "     \
+             "model with fewer bits: it guesses tokens, which are checked "   \
+             "in one pass",                                                   \
      .offset = (at)}
 
 #define OPT_ROWS_PROMPT(at)                                                   \
@@ -120,6 +128,7 @@ struct gen_job {
     size_t n_dropped; /* tokens that --overflow cut */
     double tokenize_ms;
     struct qwick_engine *eng;
+    struct qwick_engine *draft; /* NULL: none */
     struct qwick_session *ses;
     size_t limit;                        /* of the session's context */
     struct qwick_constraint *constraint; /* NULL: none */

@@ -63,6 +63,7 @@ static void set_options(struct gen_output *x,
     o->profile = j->a.profile.on;
     if (opt_given(&j->p, "lookup"))
         o->lookup = (size_t)j->a.lookup;
+    o->draft = j->draft;
     o->on_token = emit_token;
     o->on_token_ctx = &x->st;
     o->constraint = j->constraint;

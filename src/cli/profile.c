@@ -95,9 +95,11 @@ int profile_make(struct profile *p, const struct qwick_result *runs,
         qwick_forward_kv_bytes(eng, r->n_prompt + r->n_tokens / 2, 1);
     p->gb_s = p->bytes_per_token / p->median_ms / 1e6;
     p->tokens_per_pass = NAN;
-    if (r->lookup.max && r->n_per_token) {
+    p->draft_ms = r->draft.on ? r->draft.ms : NAN;
+    if ((r->lookup.max || r->draft.on) && r->n_per_token) {
         double m = (double)r->n_per_token;
-        p->tokens_per_pass = m / (m - (double)r->lookup.n_accepted);
+        size_t saved = r->lookup.n_accepted + r->draft.n_accepted;
+        p->tokens_per_pass = m / (m - (double)saved);
         p->bytes_per_token /= p->tokens_per_pass;
         p->gb_s = p->bytes_per_token / (steps / (double)n) / 1e6;
     }
@@ -122,6 +124,8 @@ void profile_json(struct json_writer *w, const char *key,
     jw_double(w, "bandwidth_percent", p->bandwidth_percent);
     if (isfinite(p->tokens_per_pass))
         jw_double(w, "tokens_per_pass", p->tokens_per_pass);
+    if (isfinite(p->draft_ms))
+        jw_double(w, "draft_ms", p->draft_ms);
     if (p->n_runs > 1) {
         jw_uint(w, "runs", p->n_runs);
         jw_double(w, "prefill_ms", p->prefill_ms);
@@ -137,6 +141,14 @@ static int row(struct buf *b, const char *name, double v, int decimals,
     if (isfinite(v))
         return buf_printf(b, "%-18s %10.*f %s\n", name, decimals, v, unit);
     return buf_printf(b, "%-18s %10s %s\n", name, "-", unit);
+}
+
+static int guesses(struct buf *b, const char *name, const struct profile *p,
+                   size_t n_kept, size_t n)
+{
+    return buf_printf(b,
+                      "%-18s %10.2f tokens a pass, %zu of %zu guesses kept\n",
+                      name, p->tokens_per_pass, n_kept, n);
 }
 
 int profile_table(struct buf *b, const struct profile *p,
@@ -155,12 +167,13 @@ int profile_table(struct buf *b, const struct profile *p,
     bad |= row(b, "kernel", p->kernel_tok_s, 1, "tok/s");
     bad |= row(b, "end to end", p->end_to_end_tok_s, 1, "tok/s");
     bad |= row(b, "sampling", 100 * p->sampling_share, 2, "%");
-    if (isfinite(p->tokens_per_pass))
-        bad |= buf_printf(b,
-                          "%-18s %10.2f tokens a pass, %zu of %zu guesses "
-                          "kept\n",
-                          "lookup", p->tokens_per_pass, r->lookup.n_accepted,
-                          r->lookup.n_drafted);
+    if (isfinite(p->tokens_per_pass) && r->lookup.max)
+        bad |=
+            guesses(b, "lookup", p, r->lookup.n_accepted, r->lookup.n_drafted);
+    if (isfinite(p->tokens_per_pass) && r->draft.on)
+        bad |= guesses(b, "draft", p, r->draft.n_accepted, r->draft.n_drafted);
+    if (r->draft.on)
+        bad |= row(b, "draft's time", p->draft_ms, 2, "ms");
     bad |= row(b, "streamed", p->bytes_per_token / 1e6, 1, "MB a token");
     bad |= row(b, "rate", p->gb_s, 2, "GB/s");
     bad |= row(b, "read bandwidth", p->bandwidth_gb_s, 2, "GB/s");

@@ -20,12 +20,15 @@ struct profile {
     double end_to_end_tok_s; /* tokens / (prefill and decode time) */
     double sampling_share;   /* fraction of the decode time spent in sampling,
                                 0..1 */
-    double tokens_per_pass;  /* with lookup; NAN without it */
+    double tokens_per_pass;  /* with lookup or a draft model; NAN without */
+    double draft_ms;         /* time of the draft model in the first run; NAN
+                                without one */
     double bytes_per_token;  /* bytes of weights and KV cache at the mean
-                                context; with lookup, the bytes of a pass
-                                divided by its tokens */
+                                context; with guesses, the bytes of a pass
+                                divided by its tokens. Without those of a draft
+                                model */
     double gb_s;             /* bytes_per_token / median time of a token; with
-                                lookup the mean time, because times differ */
+                                guesses the mean time, because times differ */
     double bandwidth_gb_s;   /* measured bandwidth of the machine */
     double bandwidth_percent;
 };

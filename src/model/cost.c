@@ -124,3 +124,19 @@ double model_row_cost(const struct model *m)
     cost += second_token_bytes(m) / (double)model_decode_bytes(m);
     return cost < 1 ? cost : 1;
 }
+
+/* The unit is the time to stream a byte from memory, which hides the arithmetic
+ * of one token. Caches are faster but hide nothing. Measured on a Zen 4: of a
+ * model with 0.6B parameters, a step with 4 bits takes 0.27 times as long as in
+ * bf16; of the demo model, which stays in the caches, 0.73 times, with 8 bits
+ * 0.8 times. */
+double model_step_time(const struct model *m)
+{
+    double bytes = (double)model_decode_bytes(m);
+    double arithmetic = 0.34 * (double)model_active_params(m);
+    if (m->step_time > 0)
+        return m->step_time;
+    if (model_decode_bytes(m) < CACHED_BYTES)
+        return bytes / 13 + arithmetic;
+    return bytes > arithmetic ? bytes : arithmetic;
+}

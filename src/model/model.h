@@ -112,6 +112,7 @@ struct model {
     size_t precise_tokens; /* passes of up to so many tokens round no
                               activations to bf16 for products with floats */
     double blas_min_flops;
+    double step_time;    /* for model_step_time, set by tests; 0: an estimate */
     size_t shared_bytes; /* model_shared_bytes */
     void *preloaded;     /* copy of the matrices, or NULL */
     size_t preloaded_bytes;
@@ -208,6 +209,13 @@ const char *model_gemm_name(const struct model *m);
 /* The kernel that measures the peak of the unit that long prefills use. */
 double (*model_peak(const struct model *m))(size_t reps, float *sink);
 
+/* ---- copy.c -------------------------------------------------------------- */
+
+/* Return whether a and b are the same model, perhaps with other types of
+ * weights: they have the same layers and equal norms, which no quantization
+ * changes. Then the keys and values of one can serve the other. */
+bool model_is_copy(const struct model *a, const struct model *b);
+
 /* ---- cost.c -------------------------------------------------------------- */
 
 /* Bytes of weights that every pass with logits reads: all but experts. */
@@ -245,5 +253,9 @@ struct cost model_cost(const struct model *m, size_t pos, size_t n);
  * compared with the time to stream the weights, and of the experts that no
  * other token has. */
 double model_row_cost(const struct model *m);
+
+/* Return the time of a pass with one token, in a unit that all models share on
+ * one machine. An estimate from sizes and formats. */
+double model_step_time(const struct model *m);
 
 #endif

@@ -55,6 +55,12 @@ sweep() {
         --tool-choice f --chat-template "$T/coder" hi
 }
 
+@test "out of memory: generate --draft" {
+    python3 tests/cli/slow_model.py models/demo "$T/slow" 8
+    sweep 24 generate -q --exact --temp 1 --seed 1 -n 8 -m "$T/slow" \
+        --draft "$PWD/models/demo" "list files"
+}
+
 @test "out of memory: logits" {
     sweep 1 logits --json hi
     sweep 8 logits --all hi

@@ -48,7 +48,7 @@ static size_t answer(const struct qwick_engine *eng, const int32_t *ids,
         generation_begin(&g, eng, prompt, 1, &o, MAX_IDS + 2, &r, NULL), 0);
     for (i = 0; i < n && !ended; i++) {
         logits[ids[i]] = 100;
-        assert_int_equal(generation_draw(&g, logits, &id, NULL), 0);
+        assert_int_equal(generation_draw(&g, logits, NULL, &id, NULL), 0);
         assert_int_equal(id, ids[i]);
         logits[ids[i]] = 0;
         assert_int_equal(generation_emit(&g, id, 1 + i, &ended, NULL), 0);

@@ -273,7 +273,7 @@ static int32_t next(struct by_hand *h, int32_t likely, bool *ended)
     float old = likely < 0 ? 0 : h->logits[likely];
     if (likely >= 0)
         h->logits[likely] = 100;
-    assert_int_equal(generation_draw(&h->g, h->logits, &id, NULL), 0);
+    assert_int_equal(generation_draw(&h->g, h->logits, NULL, &id, NULL), 0);
     if (likely >= 0)
         h->logits[likely] = old;
     assert_int_equal(

@@ -51,6 +51,8 @@ struct qwick_engine {
     struct fingerprint fingerprint; /* zeros: not computed yet */
     uint64_t contents;              /* result of engine_contents */
     bool has_contents;
+    uint64_t tokens_hash; /* of the tokenizer's tokens */
+    bool has_tokens_hash;
     int32_t think_open, think_close; /* ids of the think tokens, or -1 */
     struct token_trie *trie;         /* for constraints; NULL: not needed yet */
     int32_t bos_id;                  /* goes before texts; -1: nothing does */
@@ -79,6 +81,10 @@ struct qwick_session {
     const volatile int *interrupt;
     double deadline_ms; /* end of the time for the prefill by clock_ms; 0:
                            none */
+    /* The session of a draft model that has guessed for this one; NULL: none.
+       It holds the context from token draft_start on. */
+    struct qwick_session *draft;
+    size_t draft_start;
 };
 
 static inline bool session_interrupted(const struct qwick_session *s)

@@ -53,6 +53,7 @@ void qwick_session_free(struct qwick_session *s)
 {
     if (!s)
         return;
+    qwick_session_free(s->draft);
     kv_free(&s->kv);
     free(s->tokens);
     free(s->own_logits);

@@ -130,13 +130,25 @@ static int32_t first_id(const uint64_t *mask)
     return (int32_t)(i * 64 + (size_t)__builtin_ctzll(mask[i]));
 }
 
+void matcher_hold(struct matcher *m)
+{
+    m->held = m->state;
+}
+
+void matcher_return(struct matcher *m)
+{
+    m->has_mask &= m->state == m->held;
+    m->state = m->held;
+    m->held = AUTOMATON_DEAD;
+}
+
 int matcher_forced(struct matcher *m, int32_t *ids, size_t max, size_t *n,
                    struct qwick_err *e)
 {
     size_t n_ids;
     int rc = 0;
     *n = 0;
-    m->held = m->state;
+    matcher_hold(m);
     while (*n < max && !matcher_complete(m)) {
         const uint64_t *mask = matcher_mask(m, &n_ids, e);
         if (!mask || n_ids != 1) {
@@ -149,8 +161,7 @@ int matcher_forced(struct matcher *m, int32_t *ids, size_t max, size_t *n,
         ++*n;
     }
     m->has_mask &= *n == 0;
-    m->state = m->held;
-    m->held = AUTOMATON_DEAD;
+    matcher_return(m);
     return rc;
 }
 

@@ -65,6 +65,11 @@ bool matcher_complete(const struct matcher *m);
 /* Whether the next byte of the text may be this one. */
 bool matcher_admits_byte(const struct matcher *m, unsigned char byte);
 
+/* Remember the text; and go back to the text that was remembered. One text at a
+ * time, and not across matcher_forced. */
+void matcher_hold(struct matcher *m);
+void matcher_return(struct matcher *m);
+
 /* Write to ids the tokens that must follow, at most max: one token after the
  * other, as long as only one may come next and the text may not end. Does not
  * change the text. */

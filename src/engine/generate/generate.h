@@ -50,10 +50,18 @@ int generation_begin(struct generation *g, const struct qwick_engine *eng,
                      const struct qwick_generate_options *o, size_t limit,
                      struct qwick_result *r, struct qwick_err *e);
 
+/* A guess that was drawn from the distribution q f32 [vocab_size]. */
+struct guess {
+    int32_t id;
+    const float *q;
+};
+
 /* Choose the next token, from a row of logits unless the think budget forces
- * it, and append it to the result's tokens. Threads may draw for different
+ * it, and append it to the result's tokens. guess: the draw is
+ * sampler_draw_guess; NULL: sampler_draw. Threads may draw for different
  * generations at the same time. */
-int generation_draw(struct generation *g, const float *logits, int32_t *id,
+int generation_draw(struct generation *g, const float *logits,
+                    const struct guess *guess, int32_t *id,
                     struct qwick_err *e);
 
 /* Compute the log-probabilities that the options ask for. logits is the row

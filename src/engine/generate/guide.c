@@ -27,6 +27,7 @@ void guide_free(struct guide *g)
 {
     matcher_free(g->matcher);
     free(g->allowed);
+    free(g->held);
     *g = (struct guide){0};
 }
 
@@ -144,4 +145,29 @@ int guide_forced(struct guide *g, int32_t *ids, size_t max, size_t *n,
     *n = 0;
     return g->phase == GUIDE_TEXT ? matcher_forced(g->matcher, ids, max, n, e)
                                   : 0;
+}
+
+int guide_hold(struct guide *g, struct qwick_err *e)
+{
+    size_t n_bytes = g->n_words * sizeof *g->held;
+    if (!g->held && !(g->held = malloc(n_bytes)))
+        return err_oom(e, n_bytes);
+    memcpy(g->held, g->allowed, n_bytes);
+    g->held_phase = g->phase;
+    g->held_forced = g->forced;
+    matcher_hold(g->matcher);
+    return 0;
+}
+
+int guide_try(struct guide *g, int32_t id, struct qwick_err *e)
+{
+    return guide_accept(g, id, e) || guide_prepare(g, e) ? -1 : 0;
+}
+
+void guide_return(struct guide *g)
+{
+    memcpy(g->allowed, g->held, g->n_words * sizeof *g->held);
+    g->phase = g->held_phase;
+    g->forced = g->held_forced;
+    matcher_return(g->matcher);
 }

@@ -30,6 +30,10 @@ struct guide {
     uint64_t *allowed; /* [n_words] ids that may be drawn, as bits */
     size_t n_words;
     bool forced; /* the constraint admits only one next token */
+    /* while tokens are tried */
+    uint64_t *held; /* [n_words] allowed before that; NULL: not needed yet */
+    enum guide_phase held_phase;
+    bool held_forced;
 };
 
 /* Begin an answer under a constraint. phase: where it begins. If the model has
@@ -60,5 +64,12 @@ bool guide_keeps_newlines(const struct guide *g);
  * token can be drawn each time. */
 int guide_forced(struct guide *g, int32_t *ids, size_t max, size_t *n,
                  struct qwick_err *e);
+
+/* Try tokens: guide_hold remembers the place in the answer. guide_try adds a
+ * token, which is no stop id, and sets g->allowed. guide_return goes back to
+ * the place that was held; call it also after guide_try has failed. */
+int guide_hold(struct guide *g, struct qwick_err *e);
+int guide_try(struct guide *g, int32_t id, struct qwick_err *e);
+void guide_return(struct guide *g);
 
 #endif

@@ -179,11 +179,12 @@ static void check(struct lookup *l, int32_t id)
 }
 
 /* Choose the number of guesses for the next pass, at most n: the number with
- * the most expected tokens per time, if the gain is large enough and the budget
- * can pay for it. */
-static size_t worth(const struct lookup *l, size_t n)
+ * the most expected tokens per time, if that is more than `least` and the gain
+ * is large enough, and if the budget can pay for it. */
+static size_t worth(const struct lookup *l, size_t n, double least)
 {
-    double p = 1, tokens = 1, best = LEAST_GAIN, best_paid = 1;
+    double p = 1, tokens = 1, best_paid = least;
+    double best = least > LEAST_GAIN ? least : LEAST_GAIN;
     size_t k = 0, paid = 0;
     for (size_t i = 1; i <= n; i++) {
         double cost = l->row_cost * (double)(i + 1);
@@ -255,6 +256,12 @@ int lookup_add(struct lookup *l, const int32_t *ids, size_t n,
 
 size_t lookup_guess(struct lookup *l, int32_t *drafts, size_t n)
 {
+    return lookup_guess_above(l, drafts, n, 1);
+}
+
+size_t lookup_guess_above(struct lookup *l, int32_t *drafts, size_t n,
+                          double least)
+{
     l->n_guess = l->n_drafted = l->at = 0;
     l->balance += ALLOWANCE;
     if (l->balance > LIMIT)
@@ -264,7 +271,7 @@ size_t lookup_guess(struct lookup *l, int32_t *drafts, size_t n)
         return 0;
     n = n < l->max ? n : l->max;
     l->guess_match = l->match;
-    l->n_drafted = worth(l, n);
+    l->n_drafted = worth(l, n, least);
     if (l->n_drafted)
         l->balance -= l->row_cost * (double)(l->n_drafted + 1);
     /* one guess more than is handed out, to learn from it */

@@ -37,4 +37,9 @@ int lookup_add(struct lookup *l, const int32_t *ids, size_t n,
  * does not grow with the context. Does not allocate or fail. */
 size_t lookup_guess(struct lookup *l, int32_t *drafts, size_t n);
 
+/* Guess as lookup_guess does, but only if that gives more than `least` tokens
+ * in the time of a pass with one token, as expected. */
+size_t lookup_guess_above(struct lookup *l, int32_t *drafts, size_t n,
+                          double least);
+
 #endif

@@ -604,8 +604,8 @@ int sampler_peek(struct sampler *s, const float *logits, int32_t *id,
     float max = 0;
     if (prepare(s, logits, &max, e))
         return -1;
-    double u = rng_uniform(o->seed, s->n_accepted);
-    if (o->temperature < MIN_TEMPERATURE)
+    double u = sampler_number(s);
+    if (sampler_is_greedy(s))
         *id = first_largest(s, max);
     else if (o->top_k == 0 && o->top_p == 1 && o->min_p == 0)
         *id = draw_any(s, max, u);
@@ -626,6 +626,116 @@ void sampler_accept(struct sampler *s, int32_t id)
 {
     s->n_accepted++;
     note(s, id, false);
+}
+
+void sampler_undo(struct sampler *s, int32_t id)
+{
+    s->n_accepted--;
+    /* an id without occurrences was the last one to become distinct */
+    if (s->seen && --s->seen[id] == 0)
+        s->n_distinct--;
+}
+
+double sampler_number(const struct sampler *s)
+{
+    return rng_uniform(s->o.seed, s->n_accepted);
+}
+
+bool sampler_is_greedy(const struct sampler *s)
+{
+    return s->o.temperature < MIN_TEMPERATURE;
+}
+
+/* Put the ids that pass the filters into s->kept, ascending, and their
+ * probabilities into s->prob. Returns how many there are. */
+static size_t spread(struct sampler *s, float max)
+{
+    size_t n = filter(s, max);
+    double total = 0;
+    for (size_t i = 0; i < n; i++)
+        s->prob[i] = s->work[s->kept[i]];
+    s->k->exp_sum(s->prob, s->prob, n, max, 1.0f / s->o.temperature);
+    for (size_t i = 0; i < n; i++)
+        total += (double)s->prob[i];
+    for (size_t i = 0; i < n; i++)
+        s->prob[i] = (float)((double)s->prob[i] / total);
+    return n;
+}
+
+/* The index of the kept id at u in [0, 1) of the total weight. The weight of
+ * the id with index i is what s->prob[i] has more than less[kept[i]]; less
+ * NULL: zeros. Returns n if no id has a weight. */
+static size_t pick(const struct sampler *s, size_t n, const float *less,
+                   double u)
+{
+    double total = 0, sum = 0;
+    size_t last = n;
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < n; i++) {
+            double w =
+                (double)s->prob[i] - (less ? (double)less[s->kept[i]] : 0);
+            if (w <= 0)
+                continue;
+            last = i;
+            sum += w;
+            if (round && u * total < sum)
+                return i;
+        }
+        total = sum;
+        sum = 0;
+    }
+    return last;
+}
+
+int sampler_guess(struct sampler *s, const float *logits, double u, int32_t *id,
+                  double *sure, float *q, struct qwick_err *e)
+{
+    float max = 0;
+    if (prepare(s, logits, &max, e))
+        return -1;
+    if (sampler_is_greedy(s)) {
+        *id = first_largest(s, max);
+        *sure = 1 / s->k->exp_sum(NULL, s->work, s->vocab_size, max, 1.0f);
+        return 0;
+    }
+    size_t n = spread(s, max);
+    *id = s->kept[pick(s, n, NULL, u)];
+    *sure = (double)s->k->max(s->prob, n);
+    if (q) {
+        memset(q, 0, s->vocab_size * sizeof *q);
+        for (size_t i = 0; i < n; i++)
+            q[s->kept[i]] = s->prob[i];
+    }
+    return 0;
+}
+
+/* The draw after a guess was rejected must not use the random number that
+ * rejected it. It uses the stream of another seed. */
+#define REJECTED_SEED 0x8f1bbcdc6a09e667u
+
+int sampler_draw_guess(struct sampler *s, const float *logits, int32_t guess,
+                       const float *q, int32_t *id, struct qwick_err *e)
+{
+    float max = 0;
+    double p = 0, u = sampler_number(s);
+    if (prepare(s, logits, &max, e))
+        return -1;
+    size_t n = spread(s, max), i = 0;
+    for (; i < n; i++)
+        if (s->kept[i] == guess)
+            p = (double)s->prob[i];
+    if (u * (double)q[guess] < p) {
+        *id = guess;
+    } else {
+        u = rng_uniform(s->o.seed ^ REJECTED_SEED, s->n_accepted);
+        i = pick(s, n, q, u);
+        /* rounding left no difference between the distributions */
+        if (i == n)
+            i = pick(s, n, NULL, u);
+        *id = s->kept[i];
+    }
+    sampler_accept(s, *id);
+    return 0;
 }
 
 int sampler_draw(struct sampler *s, const float *logits, int32_t *id,

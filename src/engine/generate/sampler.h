@@ -48,6 +48,29 @@ int sampler_peek(struct sampler *s, const float *logits, int32_t *id,
 /* Count a token of the answer, for the penalties. id must be in range. */
 void sampler_accept(struct sampler *s, int32_t id);
 
+/* Undo the last sampler_accept, which had this id. */
+void sampler_undo(struct sampler *s, int32_t id);
+
+/* Return whether draws always give the likeliest token. */
+bool sampler_is_greedy(const struct sampler *s);
+
+/* Return the random number of the next draw. */
+double sampler_number(const struct sampler *s);
+
+/* Guess a token from the logits of another model: draw from them as
+ * sampler_peek would, with the number u in [0, 1). *sure is the largest
+ * probability in the distribution of the draw; of a greedy draw, in the softmax
+ * of the logits. q f32 [vocab_size], unless NULL, receives the distribution. */
+int sampler_guess(struct sampler *s, const float *logits, double u, int32_t *id,
+                  double *sure, float *q, struct qwick_err *e);
+
+/* Draw the next token as sampler_draw does, given a guess that was drawn from
+ * the distribution q. The result has the distribution of sampler_draw, and is
+ * the guess as often as possible (speculative sampling: Leviathan, Kalman,
+ * Matias 2023). Not for greedy draws. */
+int sampler_draw_guess(struct sampler *s, const float *logits, int32_t guess,
+                       const float *q, int32_t *id, struct qwick_err *e);
+
 /* Write the n most likely ids with their log-probabilities to top, the most
  * likely first, and the log-probability of `id` to *logprob. Log-probabilities
  * are the log-softmax of the logits before any penalty. Equal ones are in order

@@ -145,7 +145,7 @@ static void started(struct runs *s, struct run *run)
 static void draw(struct run *run, const float *logits)
 {
     struct seq *q = (struct seq *)run;
-    q->failed = generation_draw(&q->g, logits, &q->drawn, &q->e) != 0;
+    q->failed = generation_draw(&q->g, logits, NULL, &q->drawn, &q->e) != 0;
     if (!q->failed)
         generation_weigh(&q->g, logits);
 }

@@ -1,0 +1,196 @@
+#include "engine/generate/draft_account.h"
+
+/* Upper limits of the classes, and the probability that we assume for each
+ * before the first results. Two models that agree well also do so where neither
+ * is sure. */
+static const struct {
+    double below, prior;
+} classes[] = {{0.2, 0.5},   {0.4, 0.55}, {0.6, 0.65},  {0.75, 0.75},
+               {0.87, 0.85}, {0.95, 0.9}, {0.99, 0.95}, {2, 0.98}};
+_Static_assert(sizeof classes / sizeof *classes == DRAFT_CLASSES,
+               "each class has a row");
+
+/* A guess that we know nothing about is right with probability PRIOR. A prior
+ * has the weight of WEIGHT guesses, and only about the last MEMORY guesses
+ * count. */
+#define PRIOR  0.75
+#define WEIGHT 4.0
+#define MEMORY 48.0
+
+/* A pass with guesses must be faster than one without by this factor, by our
+ * estimate. */
+#define LEAST_GAIN 1.05
+
+/* The budget begins with OPENING and SHARE of the prompt's cost. Each token
+ * adds SHARE, up to LIMIT. So wrong guesses never cost more than OPENING and
+ * the shares, if the costs are right. */
+#define OPENING 2.0
+#define SHARE   0.01
+#define LIMIT   16.0
+
+/* The cost of a pass with guesses, besides that of its rows. */
+#define OVERHEAD 0.03
+
+/* Passes from one attempt to the next while guesses do not pay, and the number
+ * of guesses in an attempt. */
+enum { WAIT = 64, ATTEMPT = 2 };
+
+static double rate_of(const struct draft_rate *r, double prior)
+{
+    return (r->right + WEIGHT * prior) / (r->made + WEIGHT);
+}
+
+static void note(struct draft_rate *r, bool right)
+{
+    if (r->made >= MEMORY) {
+        r->right *= (MEMORY - 1) / MEMORY;
+        r->made *= (MEMORY - 1) / MEMORY;
+    }
+    r->made += 1;
+    r->right += right;
+}
+
+/* The probability that guess i is right if those before it are. */
+static double chance(const struct draft_account *a, size_t i)
+{
+    return rate_of(&a->at[i], rate_of(&a->all, PRIOR));
+}
+
+static size_t class_of(double sure)
+{
+    size_t i = 0;
+    while (sure >= classes[i].below)
+        i++;
+    return i;
+}
+
+/* The cost of n guesses, n >= 1, if the draft model is not behind. */
+static double cost_of(const struct draft_account *a, size_t n)
+{
+    return (a->step + a->row) * (double)n + OVERHEAD;
+}
+
+/* The cost of what the draft model lacks. */
+static double catch_up(const struct draft_account *a, size_t n_behind)
+{
+    return a->back * (double)(n_behind - 1);
+}
+
+void account_open(struct draft_account *a, double step, double row, double back,
+                  double credit)
+{
+    *a = (struct draft_account){.step = step,
+                                .row = row,
+                                .back = back,
+                                .balance = OPENING + SHARE * credit};
+}
+
+size_t account_affords(const struct draft_account *a)
+{
+    double left = a->balance - cost_of(a, 1);
+    if (left < 0)
+        return 0;
+    return a->back > 0 && left / a->back < 1e9 ? 1 + (size_t)(left / a->back)
+                                               : (size_t)1e9;
+}
+
+/* The most guesses that the budget can pay after a part of it was spent. */
+static size_t payable(const struct draft_account *a, size_t max, double spent)
+{
+    size_t n = 0;
+    while (n < max && n < DRAFT_MAX && spent + cost_of(a, n + 1) <= a->balance)
+        n++;
+    return n;
+}
+
+/* The best rate with up to n guesses; LEAST_GAIN if none is better. */
+static double best_rate(const struct draft_account *a, size_t n)
+{
+    double best = LEAST_GAIN, tokens = 1, p = 1;
+    for (size_t i = 0; i < n; i++) {
+        p *= chance(a, i);
+        tokens += p;
+        double rate = tokens / (1 + cost_of(a, i + 1));
+        best = rate > best ? rate : best;
+    }
+    return best;
+}
+
+double account_expects(const struct draft_account *a, size_t max)
+{
+    double rate = best_rate(a, payable(a, max, 0));
+    return rate > LEAST_GAIN ? rate : 1;
+}
+
+bool account_plan(struct draft_account *a, size_t n_behind, size_t max)
+{
+    double lacks = catch_up(a, n_behind);
+    a->balance += SHARE;
+    if (a->balance > LIMIT)
+        a->balance = LIMIT;
+    a->n = a->max = 0;
+    a->refused = false;
+    a->cost = 0;
+    a->expected = 1;
+    size_t most = payable(a, max, lacks);
+    a->rate = best_rate(a, most);
+    if (a->rate > LEAST_GAIN) {
+        a->max = most;
+    } else if (a->wait) {
+        a->wait--;
+    } else if (most && lacks + 2 * cost_of(a, ATTEMPT) <= a->balance) {
+        a->max = most < ATTEMPT ? most : ATTEMPT;
+        a->rate = 0; /* make guesses in any case, to learn */
+        a->wait = WAIT;
+    }
+    if (!a->max)
+        return false;
+    a->cost = lacks + a->step + OVERHEAD;
+    return true;
+}
+
+bool account_take(struct draft_account *a, double sure)
+{
+    size_t i = class_of(sure);
+    double p = a->expected * rate_of(&a->by_class[i], classes[i].prior);
+    a->cls[a->n] = (unsigned char)i;
+    if (p <= a->rate * a->row) {
+        /* forget a little, so that the class is tried again some time */
+        a->by_class[i].right *= (MEMORY - 1) / MEMORY;
+        a->by_class[i].made *= (MEMORY - 1) / MEMORY;
+        a->max = a->n;
+        a->refused = true;
+        return false;
+    }
+    a->n++;
+    a->expected = p;
+    a->cost += a->row;
+    return true;
+}
+
+bool account_more(struct draft_account *a)
+{
+    double cost = a->step + a->row;
+    if (a->n == a->max || a->cost + cost > a->balance ||
+        a->expected * chance(a, a->n) <= a->rate * cost)
+        return false;
+    a->cost += a->step;
+    return true;
+}
+
+void account_settle(struct draft_account *a, size_t n_right, bool compared)
+{
+    size_t n = a->n + (a->refused && compared);
+    for (size_t i = 0; i < n && i <= n_right; i++) {
+        bool right = i < n_right;
+        note(&a->all, right);
+        note(&a->at[i], right);
+        note(&a->by_class[a->cls[i]], right);
+        a->balance += right && i < a->n;
+    }
+    a->balance -= a->cost;
+    if (a->balance > LIMIT)
+        a->balance = LIMIT;
+    a->n = a->max = 0;
+    a->cost = 0;
+}

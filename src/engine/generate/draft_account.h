@@ -1,0 +1,77 @@
+/* What guesses of a draft model are worth: how many of them to make for a pass
+ * of the target, the model that answers. Costs are times relative to a pass of
+ * the target with one token. They come from the models' sizes, never from a
+ * clock, so an answer can be repeated.
+ *
+ * A pass goes like this: account_plan says whether to draft. The draft model
+ * evaluates what it lacks. For each of its distributions, account_take says
+ * whether the guess gets a place in the pass, and account_more whether one more
+ * step of the draft model pays. After the pass, account_settle learns how many
+ * guesses were right. */
+#ifndef ENGINE_DRAFT_ACCOUNT_H
+#define ENGINE_DRAFT_ACCOUNT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Maximum number of guesses in a pass. */
+#define DRAFT_MAX 16
+
+/* Classes of guesses by the largest probability of their distribution. */
+#define DRAFT_CLASSES 8
+
+/* How often guesses were right. Old results fade. */
+struct draft_rate {
+    double right, made;
+};
+
+struct draft_account {
+    double step; /* cost of a step of the draft model with one token */
+    double row;  /* cost of one more token in a pass of the target */
+    double back; /* cost of one more token in a step of the draft model */
+    /* A budget for wrong guesses, in passes of the target. Work on guesses is
+       paid from it; right guesses and each token add to it. */
+    double balance;
+    size_t wait; /* passes until guesses are tried again */
+    struct draft_rate all, at[DRAFT_MAX], by_class[DRAFT_CLASSES];
+    /* of the current pass */
+    double rate;     /* expected tokens per time; at least 1 */
+    double expected; /* probability that all guesses so far are right */
+    double cost;
+    size_t n, max;                /* guesses so far; and at most */
+    bool refused;                 /* the guess after those has no place */
+    unsigned char cls[DRAFT_MAX]; /* classes, also of the refused guess */
+};
+
+/* Begin an answer. credit: cost of the prompt's evaluation. */
+void account_open(struct draft_account *a, double step, double row, double back,
+                  double credit);
+
+/* Begin a pass. n_behind: tokens that the draft model must evaluate before it
+ * can guess, at least 1. max: maximum number of guesses. Returns whether to
+ * draft. */
+bool account_plan(struct draft_account *a, size_t n_behind, size_t max);
+
+/* Return the tokens that the next pass is expected to give in the time of a
+ * pass with one token; 1 if guesses do not pay. */
+double account_expects(const struct draft_account *a, size_t max);
+
+/* Return how many tokens the draft model may evaluate before it guesses, with
+ * what the budget holds. */
+size_t account_affords(const struct draft_account *a);
+
+/* Decide about the next guess of the pass. sure: the largest probability of its
+ * distribution. Returns whether the guess gets a place. If not, the pass has no
+ * further ones. */
+bool account_take(struct draft_account *a, double sure);
+
+/* Return whether another step of the draft model pays; the caller must then
+ * make it. */
+bool account_more(struct draft_account *a);
+
+/* Record that the first n_right guesses of the pass were right. compared: a
+ * guess that account_take refused was compared as well, and counts among
+ * them. */
+void account_settle(struct draft_account *a, size_t n_right, bool compared);
+
+#endif

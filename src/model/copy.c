@@ -1,0 +1,55 @@
+/* Whether two models are copies of one another. */
+#include <string.h>
+
+#include "model/model.h"
+
+static bool equal(const float *a, const float *b, size_t n)
+{
+    return !a == !b && (!a || memcmp(a, b, n * sizeof *a) == 0);
+}
+
+static bool same_config(const struct config *a, const struct config *b)
+{
+    return a->arch == b->arch && a->d_model == b->d_model &&
+           a->n_layers == b->n_layers && a->n_heads == b->n_heads &&
+           a->n_kv_heads == b->n_kv_heads && a->head_dim == b->head_dim &&
+           a->n_ropes == b->n_ropes &&
+           a->delta.n_k_heads == b->delta.n_k_heads &&
+           a->delta.n_v_heads == b->delta.n_v_heads &&
+           a->delta.d_k == b->delta.d_k && a->delta.d_v == b->delta.d_v &&
+           a->delta.conv == b->delta.conv;
+}
+
+static bool same_rope(const struct rope *a, const struct rope *b)
+{
+    return a->n_rot == b->n_rot && a->scale == b->scale &&
+           equal(a->inv_freq, b->inv_freq, a->n_rot / 2);
+}
+
+static bool same_layer(const struct model *a, const struct model *b, size_t i)
+{
+    const struct layer_config *p = &a->config.layers[i];
+    const struct layer_config *q = &b->config.layers[i];
+    const struct layer *x = &a->layers[i], *y = &b->layers[i];
+    size_t d_model = a->config.d_model, head_dim = a->config.head_dim;
+    return p->slot == q->slot && p->window == q->window && p->rope == q->rope &&
+           p->recurrent == q->recurrent &&
+           equal(x->input_norm, y->input_norm, d_model) &&
+           equal(x->post_norm, y->post_norm, d_model) &&
+           equal(x->attn.q_norm, y->attn.q_norm, head_dim) &&
+           equal(x->attn.k_norm, y->attn.k_norm, head_dim);
+}
+
+bool model_is_copy(const struct model *a, const struct model *b)
+{
+    if (!same_config(&a->config, &b->config) ||
+        !equal(a->norm, b->norm, a->config.d_model))
+        return false;
+    for (size_t i = 0; i < a->config.n_ropes; i++)
+        if (!same_rope(&a->ropes[i], &b->ropes[i]))
+            return false;
+    for (size_t i = 0; i < a->config.n_layers; i++)
+        if (!same_layer(a, b, i))
+            return false;
+    return true;
+}
