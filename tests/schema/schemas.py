@@ -271,6 +271,8 @@ class Maker:
         names = ["null", "boolean", "integer", "number", "string"]
         t = self.r.sample(names, self.r.randint(1, 3))
         s = {"type": t if len(t) > 1 or self.chance(0.3) else t[0]}
+        if "string" in t:
+            self.limit(s)
         if self.chance(0.2):
             s["not"] = {"enum": [None, True, "a"]} if self.chance(0.5) and \
                 set(t) - {"null"} else {"const": "x"}
@@ -291,11 +293,19 @@ class Maker:
             s["maxLength"] = s["minLength"] + r.randint(0, 30)
         elif what == 3:
             s["not"] = r.choice([{"const": "a"}, {"enum": ["", "ab", "é\""]}])
+            self.limit(s)
         elif what == 4:
             s["pattern"] = r.choice(["x", "^a.*z$", "^.{2,4}$"])
             s["minLength"] = 2
             s["maxLength"] = r.randint(4, 12)
+        else:
+            self.limit(s)
         return s
+
+    def limit(self, s):
+        """Limit most strings: the demo model hardly ends one by itself."""
+        if self.closed and self.chance(0.8):
+            s["maxLength"] = 60
 
     def integer(self, depth):
         r = self.r

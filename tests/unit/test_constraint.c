@@ -149,6 +149,8 @@ static void check_row(const struct tokens *t, size_t row, int n_tokens)
         automaton_create(&a, g, &e) || matcher_create(&m, c, &e))
         fail_msg("%s", e.msg);
     grammar_free(g);
+    if (below(2))
+        constraint_limit(c, 20000); /* about 20 masks */
     uint32_t s = automaton_start(a);
     for (int k = 0; k < n_tokens; k++) {
         size_t n_ids, n_want = 0, n_long = 0;

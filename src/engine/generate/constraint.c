@@ -226,6 +226,7 @@ int constraint_create(struct qwick_constraint **out, const struct grammar *g,
         return err_oom(e, sizeof *c);
     c->trie = trie;
     c->tidy_bytes = TIDY_BYTES;
+    c->mask_bytes = CONSTRAINT_MASK_BYTES;
     c->n_words = trie->n_vocab / 64 + 1;
     c->name = strdup(name);
     c->stack = malloc((trie->max_depth + 1) * sizeof *c->stack);
@@ -266,5 +267,5 @@ size_t constraint_bytes(const struct qwick_constraint *c)
 
 void constraint_limit(struct qwick_constraint *c, size_t n_bytes)
 {
-    c->tidy_bytes = n_bytes;
+    c->tidy_bytes = c->mask_bytes = n_bytes;
 }

@@ -38,7 +38,8 @@ void constraint_free(struct qwick_constraint *c);
  * automaton. */
 size_t constraint_bytes(const struct qwick_constraint *c);
 
-/* Drop states that no matcher needs as soon as they take n_bytes. For tests. */
+/* Drop states that no matcher needs, and masks, as soon as either take n_bytes.
+ * For tests. */
 void constraint_limit(struct qwick_constraint *c, size_t n_bytes);
 
 /* Begin a text under the constraint. */

@@ -17,6 +17,7 @@ struct local {
     uint32_t *ends; /* [n_ends] nodes of the trie where the rule can end; NULL:
                        not looked for yet */
     size_t n_ends;
+    bool used; /* since masks were last dropped */
 };
 
 struct qwick_constraint {
@@ -24,6 +25,7 @@ struct qwick_constraint {
     struct token_trie *trie;
     char *name;
     size_t tidy_bytes; /* TIDY_BYTES, or the limit of a test */
+    size_t mask_bytes; /* CONSTRAINT_MASK_BYTES, or the limit of a test */
     size_t n_words;
     uint32_t *stack; /* [max_depth + 1] states of a walk, by depth */
     struct local *locals;

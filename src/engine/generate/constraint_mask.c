@@ -32,6 +32,34 @@ void constraint_drop_masks(struct qwick_constraint *c)
     c->by_state.mask = 0; /* the next look-up builds the table again */
 }
 
+static size_t bytes_of(const struct qwick_constraint *c, const struct local *l)
+{
+    return sizeof *l + l->n_ends * sizeof *l->ends +
+           (l->bits ? c->n_words * sizeof *l->bits : l->n_ids * sizeof *l->ids);
+}
+
+/* Drop the results that were not used since the last call or, if the others
+ * take more than half of the memory, all of them. */
+static void drop_old_masks(struct qwick_constraint *c)
+{
+    size_t n = 0, bytes = 0;
+    for (size_t i = 0; i < c->n_locals; i++) {
+        struct local *l = &c->locals[i];
+        if (!l->used) {
+            free_local(l);
+            continue;
+        }
+        l->used = false;
+        bytes += bytes_of(c, l);
+        c->locals[n++] = *l;
+    }
+    c->n_locals = n;
+    c->local_bytes = bytes;
+    c->by_state.mask = 0; /* the next look-up builds the table again */
+    if (bytes > c->mask_bytes / 2)
+        constraint_drop_masks(c);
+}
+
 /* ---- walks ---- */
 
 static void set_bits(uint64_t *mask, const int32_t *ids, size_t n)
@@ -288,8 +316,8 @@ static int index_local(struct qwick_constraint *c, struct qwick_err *e)
 static int reserve_local(struct qwick_constraint *c, size_t n,
                          struct qwick_err *e)
 {
-    if (c->local_bytes + n > CONSTRAINT_MASK_BYTES)
-        constraint_drop_masks(c);
+    if (c->local_bytes + n > c->mask_bytes)
+        drop_old_masks(c);
     return ARRAY_RESERVE(c->locals, c->cap_locals, c->n_locals + 1, e);
 }
 
@@ -343,27 +371,35 @@ static const struct local *local_of(struct qwick_constraint *c, uint32_t state,
                                     bool ends, struct qwick_err *e)
 {
     struct local *old = find_local(c, state), l = {.state = state};
+    if (old)
+        old->used = true;
     if (old && (old->ends || !ends))
         return old;
     if (fill_local(c, &l, ends, e)) {
         free_local(&l);
         return NULL;
     }
-    size_t n = sizeof l + l.n_ends * sizeof *l.ends +
-               (l.bits ? c->n_words * sizeof *l.bits : l.n_ids * sizeof *l.ids);
+    size_t n = bytes_of(c, &l);
     if (old) {
+        c->local_bytes += n - bytes_of(c, old);
         free_local(old);
         *old = l;
-        c->local_bytes += n;
+        old->used = true;
         return old;
     }
     if (reserve_local(c, n, e)) {
         free_local(&l);
+        constraint_drop_masks(c); /* they are not indexed */
         return NULL;
     }
+    l.used = true;
     c->locals[c->n_locals++] = l;
     c->local_bytes += n;
-    return index_local(c, e) ? NULL : &c->locals[c->n_locals - 1];
+    if (index_local(c, e)) {
+        constraint_drop_masks(c);
+        return NULL;
+    }
+    return &c->locals[c->n_locals - 1];
 }
 
 /* ---- masks ---- */
