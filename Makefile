@@ -1,5 +1,6 @@
 # qwick: Qwen3 from the shell.   make | demo | check | bench | install | clean
-# SAN=1 builds with the address and undefined-behaviour sanitizers.
+# SAN=1 builds with the address and undefined-behaviour sanitizers; FUZZ=1, which
+# `make fuzz` sets, with clang, these sanitizers and libFuzzer.
 
 CC ?= gcc
 OBJCOPY ?= $(shell $(CC) -print-prog-name=objcopy)
@@ -8,6 +9,9 @@ LIBDIR ?= $(PREFIX)/lib
 DESTDIR ?=
 ifeq ($(SAN),1)
 BUILD ?= build/san
+else ifeq ($(FUZZ),1)
+BUILD ?= build/fuzz
+override CC := clang
 else
 BUILD ?= build
 endif
@@ -23,6 +27,14 @@ OPT := -O2 -g -fno-math-errno -ffp-contract=off
 ifeq ($(SAN),1)
 OPT := -O1 -g -fno-math-errno -ffp-contract=off -fno-omit-frame-pointer \
        -fsanitize=address,undefined -fno-sanitize-recover=undefined
+endif
+# Warnings are gcc's business. In this mode hashes of files are not compared, because
+# no mutation hits them.
+ifeq ($(FUZZ),1)
+WARN :=
+OPT := -O1 -g -fno-math-errno -ffp-contract=off -fno-omit-frame-pointer \
+       -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined \
+       -DFUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
 endif
 # With sanitizers, kernels exist twice. The kernels of the check_* tests have all
 # checks. In all others only writes are checked: checks of each read make a model
@@ -43,7 +55,7 @@ LDFLAGS ?=
 # them.
 HARDEN :=
 HARDEN_LINK := -Wl,-z,relro,-z,now,-z,noexecstack
-ifneq ($(SAN),1)
+ifeq ($(filter 1,$(SAN) $(FUZZ)),)
 HARDEN := $(shell scripts/hardening-flags.sh $(CC) $(OPT) $(CFLAGS))
 endif
 # Objects are compiled once, for the programs and for both libraries. Only the
@@ -97,7 +109,7 @@ INTERNAL := $(BUILD)/libqwick-internal.a
 VERSION := $(shell sed -n 's/^\#define QWICK_VERSION "\(.*\)"$$/\1/p' include/qwick.h)
 SONAME := libqwick.so.$(firstword $(subst ., ,$(VERSION)))
 
-.PHONY: all demo check check-arm torture bench install uninstall clean deps test-deps testdata \
+.PHONY: all demo check check-arm torture fuzz bench install uninstall clean deps test-deps testdata \
         unit-tests benches
 all: $(BIN) $(LIB) $(SHARED) $(PULL)
 
@@ -156,7 +168,8 @@ $(x86)/k_blocks_avx512.o: private isa_flags := $(AVX512) -mavx512vnni
 # Their copies and tiles have no checks at run time; SAN=1 checks them.
 $(BUILD)/src/kernel/%.o: private HARDEN :=
 $(BUILD)/src/kernel/%.o: private OPT += -g1 -falign-functions=64 \
-    $(if $(filter 1,$(SAN)),$(SAN_KERNEL),-O3 -Wframe-larger-than=32768)
+    $(if $(filter 1,$(SAN)),$(SAN_KERNEL),-O3 -Wframe-larger-than=32768) \
+    $(if $(filter 1,$(FUZZ)),-fno-sanitize=all)
 
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)
@@ -180,6 +193,14 @@ $(filter $(BUILD)/tests/check_%,$(unit_bin)): $(checked)
 $(filter $(BUILD)/tests/check_%,$(unit_bin)): private kernels := $(checked)
 endif
 
+# Fuzz targets: replay runs the inputs that the repository keeps, fuzz is libFuzzer's.
+fuzz_obj := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/fuzz/targets*.c)) \
+            $(filter-out %/main.o,$(cli_obj))
+$(BUILD)/tests/replay: $(BUILD)/tests/fuzz/replay.o $(fuzz_obj) $(INTERNAL)
+	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+$(BUILD)/tests/fuzz/fuzz: $(BUILD)/tests/fuzz/fuzz.o $(fuzz_obj) $(INTERNAL)
+	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+
 $(BUILD)/bench/%: bench/%.c $(INTERNAL) Makefile
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -MMD -MP -o $@ $< $(INTERNAL) $(LIBS)
@@ -192,7 +213,7 @@ $(DATA)/qwen3-tokenizer/tokenizer.json: tests/data/qwen3-tokenizer/tokenizer.jso
 	xz -dc $< >$@.tmp
 	mv $@.tmp $@
 
-unit-tests: $(unit_bin)
+unit-tests: $(unit_bin) $(BUILD)/tests/replay
 benches: $(bench_bin)
 
 deps:
@@ -216,6 +237,11 @@ check-arm:
 torture: test-deps
 	@$(MAKE) --no-print-directory -j$$(nproc) all CI=1
 	@SAN=$(SAN) python3 tests/torture/broken.py $(abspath $(BIN)) $(BUILD)/torture
+
+# Search for inputs that break a parser, SECONDS for each: make fuzz SECONDS=600
+# TARGET=gguf
+fuzz:
+	@SECONDS_EACH="$(SECONDS)" TARGET="$(TARGET)" scripts/fuzz.sh
 
 bench: all benches
 	bench/run.sh

@@ -6,10 +6,10 @@ set -eu
 usage()
 {
     cat <<'TEXT'
-Usage: scripts/install-deps.sh [test | arm]
+Usage: scripts/install-deps.sh [test | fuzz | arm]
 
 Installs what `make` needs; with `test`, what `make check` needs as well; with
-`arm`, what `make check-arm` needs besides: a compiler, libraries and an emulator
+`fuzz`, what `make fuzz` needs besides: clang and its OpenMP; with `arm`, what `make check-arm` needs besides: a compiler, libraries and an emulator
 for 64-bit ARM, whose packages dpkg is told to accept.
 Only missing packages are installed, with apt-get (through sudo when not root).
 TEXT
@@ -25,6 +25,7 @@ build_packages="gcc make libc6-dev libopenblas-openmp-dev libutf8proc-dev
     libyajl-dev nettle-dev"
 test_packages="libcmocka-dev bats xz-utils curl python3 parallel g++
     pkgconf"
+fuzz_packages="clang libomp-dev"
 arm_packages="gcc-aarch64-linux-gnu qemu-user libgomp1:arm64
     libyajl-dev:arm64 libutf8proc-dev:arm64 nettle-dev:arm64
     libcmocka-dev:arm64"
@@ -33,6 +34,7 @@ foreign=
 case "${1-}" in
 '') packages=$build_packages ;;
 test) packages="$build_packages $test_packages" ;;
+fuzz) packages="$build_packages $fuzz_packages" ;;
 arm)
     packages="$build_packages $test_packages $arm_packages"
     foreign=arm64

@@ -29,6 +29,19 @@ static uint64_t hash_head(const struct kv_file_head *h)
     return hash_bytes(1, h, offsetof(struct kv_file_head, head_hash));
 }
 
+/* Whether a hash is wrong. Fuzz targets go on without comparing: no mutation of
+ * a file hits a hash. */
+static bool differ(uint64_t a, uint64_t b)
+{
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+    (void)a;
+    (void)b;
+    return false;
+#else
+    return a != b;
+#endif
+}
+
 /* Pages, snapshots and the live state. */
 static size_t n_pieces(const struct kv_file_head *h)
 {
@@ -364,7 +377,7 @@ static int check_head(struct kv_file *f, enum kv_file_kind kind, size_t n_bytes,
         return err_set(e, QWICK_ERR_RUNTIME,
                        "%s: has version %u, this program reads %d", f->path,
                        h->version, KV_FILE_VERSION);
-    if (h->head_hash != hash_head(h))
+    if (differ(h->head_hash, hash_head(h)))
         return corrupt(f, fault, e, "its head's checksum is wrong");
     if (h->kind != kind)
         return err_set(e, QWICK_ERR_RUNTIME, "%s: is not a saved %s", f->path,
@@ -422,8 +435,8 @@ static int read_tables(struct kv_file *f, enum kv_file_fault *fault,
         read_at(f, f->hashes, n_hashes, at += n_marks, fault, e) ||
         (n_logits && read_at(f, f->logits, n_logits, at + n_hashes, fault, e)))
         return -1;
-    if (h->table_hash !=
-        hash_tables(h, f->tokens, f->marks, f->hashes, f->logits))
+    if (differ(h->table_hash,
+               hash_tables(h, f->tokens, f->marks, f->hashes, f->logits)))
         return corrupt(f, fault, e, "its tables' checksum is wrong");
     if (!good_marks(f))
         return corrupt(f, fault, e, "its states are of pages that it lacks");
@@ -487,7 +500,7 @@ static int read_piece(const struct kv_file *f, size_t i, void *to, size_t n,
 {
     if (read_at(f, to, n, at, fault, e))
         return -1;
-    if (hash_bulk(seed, to, n) != f->hashes[i])
+    if (differ(hash_bulk(seed, to, n), f->hashes[i]))
         return corrupt(f, fault, e, "a checksum is wrong");
     return 0;
 }

@@ -1,0 +1,254 @@
+/* Tokenizers, chats, templates, and the text of answers. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/buf.h"
+#include "base/utf8.h"
+#include "engine/generate/stream.h"
+#include "file/json.h"
+#include "qwick.h"
+#include "targets.h"
+#include "text/bpe.h"
+#include "text/template/template.h"
+#include "text/unicode.h"
+
+/* ---- tokenizer.json ---- */
+
+int fuzz_tokenizer(const char *in, size_t n, struct qwick_err *e)
+{
+    static const char text[] = "the thing: in 3 <think>lines\n\n <|im_end|> ";
+    struct bpe *b;
+    if (bpe_open(&b, "tokenizer.json", in, n, e)) {
+        CHECK(!b);
+        return -1;
+    }
+    for (int special = 0; special < 2; special++) {
+        int32_t *ids = NULL;
+        size_t n_ids = 0;
+        if (bpe_encode(b, text, sizeof text - 1, special, &ids, &n_ids, NULL))
+            continue;
+        for (size_t i = 0; i < n_ids; i++)
+            CHECK(bpe_has(b, ids[i]) && (size_t)ids[i] < bpe_size(b));
+        free(ids);
+    }
+    for (int32_t id = -2; id < 300; id++) {
+        size_t len;
+        CHECK((bpe_token(b, id, &len) != NULL) == bpe_has(b, id));
+    }
+    bpe_close(b);
+    return 0;
+}
+
+/* ---- texts and ids ---- */
+
+/* The built-in model without its weights. */
+static struct qwick_engine *demo(void)
+{
+    static struct qwick_engine *eng;
+    if (!eng) {
+        struct qwick_engine_options o = qwick_engine_defaults();
+        struct qwick_err e;
+        o.tokenizer_only = true;
+        o.threads = 1;
+        if (qwick_engine_open(&eng, &o, &e))
+            fuzz_fail(__FILE__, __LINE__, e.msg);
+    }
+    return eng;
+}
+
+static void encode(const char *text, size_t n, bool special, int32_t **ids,
+                   size_t *n_ids, char **back, size_t *n_back)
+{
+    CHECK(qwick_tokenize(demo(), text, n, special, ids, n_ids, NULL) == 0);
+    CHECK(qwick_detokenize(demo(), *ids, *n_ids, false, back, n_back, NULL) ==
+          0);
+}
+
+/* Encoding and decoding give the normalised text; again, they change nothing.
+ */
+int fuzz_tokenize(const char *in, size_t n, struct qwick_err *e)
+{
+    for (int special = 0; special < 2; special++) {
+        int32_t *ids, *again;
+        char *back, *twice;
+        size_t n_ids, n_back, n_again, n_twice;
+        struct buf nfc = {0};
+        encode(in, n, special, &ids, &n_ids, &back, &n_back);
+        CHECK(unicode_nfc(&nfc, in, n, e) == 0);
+        /* an added token ends a normalised piece */
+        if (!special)
+            CHECK(nfc.len == n_back &&
+                  (!n_back || !memcmp(nfc.data, back, n_back)));
+        encode(back, n_back, special, &again, &n_again, &twice, &n_twice);
+        if (!special)
+            CHECK(n_again == n_ids &&
+                  (!n_ids || !memcmp(ids, again, n_ids * sizeof *ids)));
+        CHECK(n_twice == n_back && !memcmp(twice, back, n_back));
+        buf_free(&nfc);
+        free(ids);
+        free(again);
+        free(back);
+        free(twice);
+    }
+    return 0;
+}
+
+/* Ids of two bytes each. The text in one go is that of the pieces. */
+int fuzz_detokenize(const char *in, size_t n, struct qwick_err *e)
+{
+    size_t n_ids = n / 2, n_text, k;
+    int32_t *ids = malloc((n_ids + 1) * sizeof *ids);
+    char *text;
+    CHECK(ids);
+    for (size_t i = 0; i < n_ids; i++)
+        ids[i] = (int32_t)((unsigned char)in[2 * i] |
+                           (unsigned)(unsigned char)in[2 * i + 1] << 8) %
+                 6000;
+    if (qwick_detokenize(demo(), ids, n_ids, false, &text, &n_text, e)) {
+        CHECK(!text);
+        free(ids);
+        return -1;
+    }
+    CHECK(text[n_text] == '\0');
+    struct qwick_detokenizer *d;
+    struct buf b = {0};
+    const char *part;
+    CHECK(qwick_detokenizer_create(&d, demo(), false, e) == 0);
+    for (size_t i = 0; i <= n_ids; i++) {
+        if (i < n_ids)
+            CHECK(qwick_detokenizer_add(d, ids[i], &part, &k, e) == 0);
+        else
+            CHECK(qwick_detokenizer_flush(d, &part, &k, e) == 0);
+        /* what comes out is whole characters */
+        for (size_t at = 0, m; at < k; at += m)
+            CHECK((m = utf8_decode(part + at, k - at, NULL, NULL)) > 0);
+        CHECK(buf_append(&b, part, k) == 0);
+    }
+    /* whole characters of the exact bytes; others became U+FFFD */
+    bool valid = true;
+    for (size_t at = 0, m; valid && at < n_text; at += m)
+        valid = (m = utf8_decode(text + at, n_text - at, NULL, NULL)) > 0;
+    if (valid)
+        CHECK(b.len == n_text && (!n_text || !memcmp(b.data, text, n_text)));
+    buf_free(&b);
+    qwick_detokenizer_free(d);
+    free(text);
+    free(ids);
+    return 0;
+}
+
+/* ---- chats and templates ---- */
+
+int fuzz_chat(const char *in, size_t n, struct qwick_err *e)
+{
+    static const struct qwick_chat_options o = {.size = sizeof o,
+                                                .add_generation_prompt = true,
+                                                .think = QWICK_THINK_AUTO};
+    struct qwick_chat *c;
+    char *text = NULL;
+    size_t n_text, n_ids;
+    int32_t *ids;
+    bool in_think;
+    CHECK(qwick_chat_create(&c, e) == 0);
+    int rc = qwick_chat_add_json(c, in, n, e) ||
+                     qwick_chat_render(c, demo(), &o, &text, &n_text, e)
+                 ? -1
+                 : 0;
+    if (!rc) {
+        CHECK(text[n_text] == '\0');
+        CHECK(qwick_chat_encode(c, demo(), &o, "x", 1, &ids, &n_ids, &in_think,
+                                NULL) == 0);
+        free(ids);
+    }
+    free(text);
+    qwick_chat_free(c);
+    return rc;
+}
+
+int fuzz_template(const char *in, size_t n, struct qwick_err *e)
+{
+    static const char json[] =
+        "{\"messages\":[{\"role\":\"system\",\"content\":\"be "
+        "brief\"},{\"role\":"
+        "\"user\",\"content\":\"h\\u00e9 <|im_end|>\"},{\"role\":\"assistant\","
+        "\"content\":\"<think>\\nhm</"
+        "think>yes\",\"tool_calls\":[{\"name\":\"f\","
+        "\"arguments\":{\"a\":[1,2.5,null]}}]}],\"tools\":[{\"name\":\"f\"}],"
+        "\"add_generation_prompt\":true,\"n\":-3,\"x\":1.5,\"d\":{\"k\":[]}}";
+    static const struct tm now = {.tm_year = 126, .tm_mday = 1};
+    static struct json_doc *doc;
+    struct template_var vars[8];
+    struct template_result r = {0};
+    struct template *t;
+    if (!doc)
+        CHECK(json_parse(&doc, "vars", json, sizeof json - 1, QWICK_ERR_USAGE,
+                         e) == 0);
+    const struct json_value *v = json_root(doc);
+    for (size_t i = 0; i < v->len; i++)
+        vars[i] = (struct template_var){v->keys[i].str, &v->items[i], true};
+    if (template_open(&t, "fuzz", in, n, e)) {
+        CHECK(!t);
+        return -1;
+    }
+    int rc = template_render(&r, t, vars, v->len, &now, e);
+    if (!rc) {
+        size_t at = 0;
+        for (size_t i = 0; i < r.n_own; i++) {
+            CHECK(r.own[i].begin >= at && r.own[i].end > r.own[i].begin);
+            at = r.own[i].end;
+        }
+        CHECK(at <= r.text.len);
+    }
+    template_result_free(&r);
+    template_close(t);
+    return rc;
+}
+
+/* ---- the text of an answer ---- */
+
+/* Add text in pieces of these sizes, in turn; the released text. */
+static bool stream_text(struct buf *out, const char *text, size_t n,
+                        size_t first, size_t second, const char *const *stop,
+                        size_t n_stop)
+{
+    struct stream s;
+    bool stopped = false;
+    size_t from, at = 0;
+    stream_init(&s, stop, n_stop, false);
+    for (bool odd = false; at < n && !stopped; odd = !odd) {
+        size_t k = odd ? second : first;
+        k = k < n - at ? k : n - at;
+        CHECK(stream_add(&s, text + at, k, at + k == n, &from, &stopped) == 0);
+        CHECK(from <= s.text.len);
+        at += k;
+    }
+    CHECK(buf_append(out, s.text.data, s.text.len) == 0);
+    stream_free(&s);
+    return stopped;
+}
+
+/* The first bytes are sizes and a stop string. However the text is divided, the
+ * same bytes are released. */
+int fuzz_stream(const char *in, size_t n, struct qwick_err *e)
+{
+    static const char *const more = "</s>";
+    char stop[8] = {0};
+    struct buf one = {0}, other = {0};
+    (void)e;
+    if (n < 10)
+        return 0;
+    memcpy(stop, in + 2, (size_t)(unsigned char)in[9] % 8);
+    const char *const stops[] = {more, stop};
+    size_t n_stop = *stop ? 2 : 1, first = 1 + (unsigned char)in[0] % 16,
+           second = 1 + (unsigned char)in[1] % 16;
+    bool a = stream_text(&one, in + 10, n - 10, n, n, stops, n_stop);
+    bool b = stream_text(&other, in + 10, n - 10, first, second, stops, n_stop);
+    CHECK(a == b && one.len == other.len &&
+          (!one.len || !memcmp(one.data, other.data, one.len)));
+    for (size_t at = 0, m; at < one.len; at += m)
+        CHECK((m = utf8_decode(one.data + at, one.len - at, NULL, NULL)) > 0);
+    buf_free(&one);
+    buf_free(&other);
+    return 0;
+}
