@@ -121,7 +121,7 @@ qwick: sample 1: the answer has no code block" ]
     fails 2 "--samples: has no effect with --temp 0" --samples 2 --temp 0 hi
     fails 2 "--samples: has no effect, because the model's defaults are greedy; --temp turns sampling on" \
         --samples 2 hi
-    for o in "--session s" "--save-session s" "--lookup 4" "--think-file s" \
+    for o in "--session s" "--save-session s" "--lookup 4" "--draft m" "--think-file s" \
         --profile-timing "--profile-file s" --no-newline; do
         fails 2 "cannot be combined with ${o% *}" --samples 2 --temp 1 $o hi
     done
