@@ -76,6 +76,8 @@ static int sample_done(void *ctx, void *tag, struct qwick_result *r,
     struct sample *s = tag;
     s->ended = true;
     all->n_ended++;
+    if (all->status)
+        return 1; /* one message is enough */
     if (why) {
         progress_stop();
         keep_status(all, msg_fail(why));

@@ -525,7 +525,7 @@ PY
     same_as --temp 1.1 --seed 1 -i "$T/in3"
     # only this one was answered again
     run -0 --separate-stderr answer --redo -v --temp 1.1 --seed 1 -i "$T/in3"
-    [[ $stderr == *": 1 records, 3 answered before, "* ]]
+    [[ $stderr == *": 1 record, 3 answered before, "* ]]
     # --redo does not touch answers to lines that the run does not read
     cp "$T/first" "$T/out"
     answer --redo --temp 1.1 --seed 1 --shard 2/2 -i "$T/in3"
@@ -631,7 +631,7 @@ PY
         [ "$n" -gt 0 ]
         cp "$T/out.pending" "$T/held"
         run -0 --separate-stderr q batch -v --seed 1 --exact -i "$T/in" -o "$T/out"
-        [[ $stderr == *": $((13 - n)) records, $n answered before, "* ]]
+        [[ $stderr == *": $((13 - n)) record"*", $n answered before, "* ]]
         [ "$(grep -cFxf "$T/held" "$T/out")" -eq "$n" ]
         same "$T/out" "$T/want"
         [ ! -e "$T/out.pending" ]

@@ -39,7 +39,8 @@ sweep() {
 
 @test "out of memory: generate --jsonl, --prompt-ids, --save-session" {
     sweep 8 generate -q --jsonl --logprobs 2 -n 2 --seed 1 hi
-    sweep 8 generate -q --jsonl --samples 3 --temp 1 -n 2 --seed 1 hi
+    # in order: the lines of --jsonl come in another order if a sample waits
+    sweep 8 generate -q --json --samples 3 --temp 1 -n 2 --seed 1 hi
     sweep 1 generate -q --json -n 3 --seed 1 --prompt-ids 1,2,6142
     sweep 8 generate -q -n 2 --save-session session hi
 }
