@@ -12,7 +12,7 @@ the last eight always. Whatever happens:
   - with status 0 the output is that of the undisturbed run, times apart;
   - otherwise standard error is one line that begins with "qwick: " and, at
     status 5, speaks of memory, and standard output is empty; a stream (batch,
-    --jsonl) may hold lines of the undisturbed run and error records;
+    --jsonl, --samples) may hold lines of the undisturbed run and error records;
   - no file is left in DIR but those that a successful run writes.
 
 Prints one line: the number of allocations and of runs by exit status. Ends with
@@ -51,7 +51,7 @@ class Sweep:
 
     def __init__(self, inject, directory, command):
         self.inject, self.directory, self.command = inject, directory, command
-        self.stream = "batch" in command or "--jsonl" in command
+        self.stream = not {"batch", "--jsonl", "--samples"}.isdisjoint(command)
         self.statuses = collections.Counter()
         self.complaints = []
 
