@@ -223,7 +223,7 @@ test-deps:
 
 demo: deps
 	@$(MAKE) --no-print-directory -s -j$$(nproc) all
-	./$(BIN) "list all listening tcp ports"
+	QWICK_MODEL= ./$(BIN) --no-config "list all listening tcp ports"
 
 check: test-deps
 	@$(MAKE) --no-print-directory -j$$(nproc) all unit-tests testdata benches CI=1

@@ -3,6 +3,7 @@
 set -eu
 repo=$(cd "$(dirname "$0")/.." && pwd)
 unset QWICK_MODEL OPENBLAS_CORETYPE
+export QWICK_NO_CONFIG=on
 exec python3 - "$repo" "$@" <<'PY'
 import argparse, json, os, re, shutil, signal, statistics, subprocess, sys
 import tempfile, time

@@ -15,6 +15,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 unset QWICK_MODEL
+export QWICK_NO_CONFIG=on
 export QWICK=${QWICK:-./qwick} MODEL=${MODEL:-} TOKENS=${TOKENS:-200} OPTS=${OPTS:-}
 python3 - "${1:-9}" "${2:-16}" <<'PY'
 import json, os, statistics, subprocess, sys

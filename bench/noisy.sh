@@ -6,6 +6,7 @@
 # usage: bench/noisy.sh MODEL [ROUNDS]
 set -eu
 cd "$(dirname "$0")/.."
+export QWICK_NO_CONFIG=on
 model=$1
 rounds=${2:-3}
 

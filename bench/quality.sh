@@ -16,6 +16,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 unset QWICK_MODEL
+export QWICK_NO_CONFIG=on
 qwick=${QWICK:-./qwick}
 src=${1:-models/demo}
 heldout=${2:-bench/heldout.jsonl}

@@ -14,6 +14,7 @@ set -eu
 cd "$(dirname "$0")/.."
 export QWICK=${QWICK:-$PWD/qwick}
 unset QWICK_MODEL
+export QWICK_NO_CONFIG=on
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 

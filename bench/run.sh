@@ -5,6 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 unset QWICK_MODEL OPENBLAS_CORETYPE
+export QWICK_NO_CONFIG=on
 models=${QWICK_BENCH_DIR:-build/bench-models}
 bf16=$models/qwen3-0.6b-random
 f32=$models/qwen3-0.6b-random-f32

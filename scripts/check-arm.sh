@@ -11,6 +11,7 @@ build=build/aarch64
 jobs=${JOBS:-$(nproc)}
 export QWICK_TEST_TOKENIZER=${QWICK_TEST_TOKENIZER:-build/testdata/qwen3-tokenizer}
 unset QWICK_MODEL HF_HUB_CACHE HF_HOME OPENBLAS_CORETYPE
+export QWICK_NO_CONFIG=on
 
 if ! why=$(scripts/install-deps.sh arm 2>&1); then
     printf 'SKIP: %s\n' "$(tail -n 1 <<<"$why")"

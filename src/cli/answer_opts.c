@@ -12,7 +12,8 @@ static bool is_greedy(const struct opt_parsed *p, const struct answer_args *a)
 int answer_check(const struct opt_parsed *p, const struct answer_args *a)
 {
     static const char *const sampling[] = {"top-k", "top-p", "min-p", NULL};
-    if (a->greedy && opt_given(p, "temp") && a->temp != 0)
+    if (a->greedy && opt_given(p, "temp") && a->temp != 0 &&
+        !opt_yield(p, "temp", "greedy"))
         return opt_usage(p->verb, "--temp: has no effect with --greedy");
     if (a->loop_guard == 1 || a->loop_guard == 2)
         return opt_usage(p->verb,

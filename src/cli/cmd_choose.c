@@ -618,6 +618,7 @@ static int choose(struct job *j)
     int status = check(j);
     if (status >= 0)
         return status;
+    j->g.a = j->a.g; /* without the defaults that check dropped */
     if (out_check())
         return QWICK_ERR_RUNTIME; /* fail before the work, not after it */
     j->texts = j->a.yes ? yes_no : j->a.answers.v;

@@ -281,7 +281,7 @@ static int check_output(const struct gen_job *j)
 
 /* Every repeated run must do the same work, so options that carry state from
  * one run to the next are refused. */
-static int check_repeat(const struct gen_job *j)
+static int check_repeat(struct gen_job *j)
 {
     static const char *const repeat[] = {"repeat", NULL};
     static const char *const kept[] = {"session", "save-session",
@@ -292,6 +292,8 @@ static int check_repeat(const struct gen_job *j)
     for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++)
         if ((r = opt_conflict(&j->p, "repeat", kept[i])) >= 0)
             return r;
+    if (!opt_given(&j->p, "prefix-cache") && !opt_given(&j->p, "cache-dir"))
+        j->a.c.prefix_cache = (struct opt_flag_file){0};
     return -1;
 }
 

@@ -185,9 +185,7 @@ static int quantize(const struct args *a)
     struct qwick_quantize_report r;
     struct qwick_err e = {0};
     double start_ms = clock_ms();
-    const char *model = a->c.model ? a->c.model : getenv("QWICK_MODEL");
-    if (model && !*model)
-        model = NULL;
+    const char *model = a->c.model;
     if (a->c.json && out_check())
         return QWICK_ERR_RUNTIME; /* fail before the work, not after it */
     /* the option table allows only numbers here */
@@ -224,18 +222,14 @@ static int quantize(const struct args *a)
     return a->c.json ? print_json(a, model, &o, &r) : 0;
 }
 
-/* The option that has no effect with the format asked for, or NULL. */
-static const char *useless(const struct args *a)
+/* Refuse options that have no effect with the format asked for. */
+static int check_format(const struct opt_parsed *p, const struct args *a)
 {
-    if (!is_gguf(a))
-        return a->type ? "--type" : NULL;
-    return a->bits        ? "--bits"
-           : a->group     ? "--group"
-           : a->head_bits ? "--head-bits"
-           : a->only.n    ? "--only"
-           : a->skip.n    ? "--skip"
-           : a->scales    ? "--scales"
-                          : NULL;
+    static const char *const gguf_only[] = {"type", NULL};
+    static const char *const mlx_only[] = {
+        "bits", "group", "head-bits", "only", "skip", "scales", NULL};
+    return is_gguf(a) ? opt_no_effect(p, mlx_only, "with --format gguf")
+                      : opt_no_effect(p, gguf_only, "without --format gguf");
 }
 
 static int run(const struct verb *v, int argc, char **argv)
@@ -253,9 +247,8 @@ static int run(const struct verb *v, int argc, char **argv)
     if (status < 0 && !a.output)
         status = opt_usage(v, "no --output; usage: qwick quantize [-m MODEL] "
                               "-o PATH");
-    if (status < 0 && useless(&a))
-        status = opt_usage(v, "%s: has no effect %s --format gguf", useless(&a),
-                           is_gguf(&a) ? "with" : "without");
+    if (status < 0)
+        status = check_format(&p, &a);
     if (status < 0)
         status = quantize(&a);
     opt_free(&p, &a);

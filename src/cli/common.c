@@ -15,7 +15,8 @@
 static int check_places(const struct opt_parsed *p, struct common_args *c)
 {
     static const char *const with_cache[] = {"prefix-cache-size", NULL};
-    if (c->cache_dir && c->prefix_cache.file)
+    if (c->cache_dir && c->prefix_cache.file &&
+        !opt_yield(p, "cache-dir", "prefix-cache"))
         return opt_usage(p->verb, "--cache-dir: --prefix-cache names a "
                                   "directory as well");
     if (c->cache_dir) {
@@ -113,21 +114,19 @@ static int template_json(const struct opt_texts *args, struct buf *out)
 static int check_has_template(const struct qwick_engine *eng,
                               const struct common_args *c)
 {
-    const char *given = c->chat_template     ? "chat-template"
-                        : c->template_args.n ? "template-arg"
-                        : c->template_time   ? "template-time"
-                                             : NULL;
-    if (!given || strcmp(qwick_engine_info(eng)->template_name, "none") != 0)
+    if (strcmp(qwick_engine_info(eng)->template_name, "none") != 0)
         return 0;
-    msg_error("--%s: has no effect with a checkpoint that has no chat template",
-              given);
-    return QWICK_ERR_USAGE;
+    int r = opt_no_effect(c->parsed, template_options,
+                          "with a checkpoint that has no chat template");
+    return r >= 0 ? r : 0;
 }
 
 int common_check(const struct opt_parsed *p, struct common_args *c)
 {
     msg_level(c->quiet, c->verbose);
-    if (c->exact && c->kv && strcmp(c->kv, "f32") != 0)
+    c->parsed = p;
+    if (c->exact && c->kv && strcmp(c->kv, "f32") != 0 &&
+        !opt_yield(p, "kv", "exact"))
         return opt_usage(p->verb, "--kv %s: --exact needs f32", c->kv);
     int r = check_places(p, c);
     if (r >= 0 || (r = opt_conflict(p, "json", "jsonl")) >= 0)
@@ -136,15 +135,9 @@ int common_check(const struct opt_parsed *p, struct common_args *c)
     return check_template(p, c);
 }
 
-static const char *named_model(const struct common_args *c)
-{
-    const char *name = c->model ? c->model : getenv("QWICK_MODEL");
-    return name && *name ? name : NULL;
-}
-
 void common_hint_demo(const struct common_args *c)
 {
-    if (!named_model(c))
+    if (!c->model)
         msg_hint("this is the built-in demo model, which only knows shell "
                  "commands; -m MODEL takes another one");
 }
@@ -272,7 +265,7 @@ int common_open(struct qwick_engine **eng, const struct common_args *c,
 {
     struct qwick_engine_options o = compute_options(c);
     struct buf json = {0};
-    o.model = named_model(c);
+    o.model = c->model;
     o.tokenizer_only = tokenizer_only;
     o.prefix_cache_bytes = c->prefix_memory;
     o.prefix_cache_disk = c->prefix_cache.on;

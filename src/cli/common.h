@@ -12,7 +12,9 @@
 /* Values of the common options: the first member of every verb's struct of
  * arguments. */
 struct common_args {
-    bool help, version; /* handled by the parser */
+    bool help, version, show_config; /* handled by the parser */
+    bool no_config;
+    const struct opt_parsed *parsed; /* set by common_check */
     const char *model;
     bool quiet, verbose;
     int64_t threads;
@@ -41,7 +43,7 @@ struct common_args {
     {.name = "model", .letter = 'm', .type = OPT_FILE, .arg = "MODEL",        \
      .help = "checkpoint directory, .gguf file, hub id (org/name) in the "    \
              "local Hugging Face cache, or short name; see qwick(1)",         \
-     .def = "$QWICK_MODEL, else the built-in demo model",                     \
+     .def = "the built-in demo model",                     \
      .offset = COMMON(model)}
 
 /* Of verbs that render chats. */
@@ -119,6 +121,11 @@ struct common_args {
      .help = "print no warnings", .offset = COMMON(quiet)},                   \
     {.name = "verbose", .letter = 'v', .type = OPT_FLAG,                      \
      .help = "print notes on stderr", .offset = COMMON(verbose)},             \
+    {.name = "no-config", .type = OPT_FLAG,                                   \
+     .help = "do not read the config file", .offset = COMMON(no_config)},     \
+    {.name = "show-config", .type = OPT_FLAG,                                 \
+     .help = "print each option's value and where it is set",                 \
+     .offset = COMMON(show_config)},                                          \
     {.name = "help", .letter = 'h', .type = OPT_FLAG,                         \
      .help = "print this help", .offset = COMMON(help)},                      \
     {.name = "version", .letter = 'V', .type = OPT_FLAG,                      \

@@ -62,8 +62,11 @@ int constraint_check(const struct opt_parsed *p,
 {
     static const char *const others[] = {"stop", "ignore-eos"};
     static const char *const indent[] = {"json-indent", NULL};
-    size_t i = given(p, 0), second;
+    size_t i, second;
     int r;
+    while ((i = given(p, 0)) < N_ROWS && (second = given(p, i + 1)) < N_ROWS)
+        if ((r = opt_conflict(p, rows[i].name + 2, rows[second].name + 2)) >= 0)
+            return r;
     if (!a->json_schema &&
         (r = opt_no_effect(p, indent, "without --json-schema")) >= 0)
         return r;
@@ -72,9 +75,6 @@ int constraint_check(const struct opt_parsed *p,
     if (is_file(a, i) && strcmp(value(a, i), "-") == 0)
         return opt_usage(p->verb, "%s: needs a file, not standard input",
                          rows[i].name);
-    second = given(p, i + 1);
-    if (second < N_ROWS)
-        return opt_conflict(p, rows[i].name + 2, rows[second].name + 2);
     for (size_t k = 0; k < sizeof(others) / sizeof(*others); k++)
         if ((r = opt_conflict(p, rows[i].name + 2, others[k])) >= 0)
             return r;

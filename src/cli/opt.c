@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "cli/out.h"
+#include "cli/settings.h"
 #include "cli/verbs.h"
 #include "qwick.h"
 
@@ -72,25 +73,141 @@ const struct opt *opt_find(const struct verb *v, const char *name)
     return i < v->n_opts ? &v->opts[i] : NULL;
 }
 
-bool opt_given(const struct opt_parsed *p, const char *name)
+/* ---- sources ---- */
+
+/* The source that sets an option, or NULL. */
+static struct opt_source *source_of(const struct opt_parsed *p,
+                                    const char *name)
 {
     size_t i = find(p->verb, name);
-    return i < p->verb->n_opts && p->given[i];
+    return i < p->verb->n_opts && p->sources[i].rank != OPT_UNSET &&
+                   !p->sources[i].off
+               ? &p->sources[i]
+               : NULL;
+}
+
+bool opt_given(const struct opt_parsed *p, const char *name)
+{
+    return source_of(p, name) != NULL;
+}
+
+static size_t value_size(enum opt_type type)
+{
+    switch (type) {
+    case OPT_FLAG:
+        return sizeof(bool);
+    case OPT_INT:
+    case OPT_SIZE:
+        return sizeof(int64_t);
+    case OPT_NUMBER:
+        return sizeof(double);
+    case OPT_TEXT:
+    case OPT_FILE:
+    case OPT_CHOICE:
+        return sizeof(const char *);
+    case OPT_TEXTS:
+        return sizeof(struct opt_texts);
+    case OPT_INTS:
+        return sizeof(struct opt_ints);
+    case OPT_FLAG_FILE:
+        return sizeof(struct opt_flag_file);
+    case OPT_HEADING:
+        break;
+    }
+    return 0;
+}
+
+/* Free the memory of a value. */
+static void value_free(enum opt_type type, void *value)
+{
+    if (type == OPT_TEXTS)
+        free(((struct opt_texts *)value)->v);
+    else if (type == OPT_INTS)
+        free(((struct opt_ints *)value)->v);
+}
+
+/* Name the place of a source: "--NAME", or where it is set. */
+static const char *source_text(const struct opt_source *s, const char *name,
+                               char *out, size_t n)
+{
+    if (s->where)
+        snprintf(out, n, "%s%s%s", s->where, s->rank == OPT_ENV ? "" : ": ",
+                 s->rank == OPT_ENV ? "" : name);
+    else
+        snprintf(out, n, "--%s", name);
+    return out;
+}
+
+enum { SHOWN = 400 };
+
+/* Give an option the value that it has without its source. */
+static void drop(const struct opt_parsed *p, const char *name, const char *why)
+{
+    struct opt_source *s = source_of(p, name);
+    const struct opt *o = &p->verb->opts[s - p->sources];
+    char text[SHOWN];
+    void *value = (char *)p->values + o->offset;
+    value_free(o->type, value);
+    memcpy(value, &s->before, value_size(o->type));
+    msg_note("%s: has no effect %s", source_text(s, name, text, sizeof(text)),
+             why);
+    s->rank = OPT_UNSET;
+}
+
+bool opt_yield(const struct opt_parsed *p, const char *a, const char *b)
+{
+    const struct opt_source *x = source_of(p, a), *y = source_of(p, b);
+    char why[SHOWN + 8], other[SHOWN];
+    if (!x || !y || x->rank == y->rank)
+        return false;
+    bool a_yields = x->rank < y->rank;
+    source_text(a_yields ? y : x, a_yields ? b : a, other, sizeof(other));
+    snprintf(why, sizeof(why), "with %s", other);
+    drop(p, a_yields ? a : b, why);
+    return true;
 }
 
 int opt_conflict(const struct opt_parsed *p, const char *a, const char *b)
 {
-    if (!opt_given(p, a) || !opt_given(p, b))
+    const struct opt_source *x = source_of(p, a), *y = source_of(p, b);
+    char first[SHOWN], second[SHOWN];
+    if (!x || !y || opt_yield(p, a, b))
         return -1;
-    return opt_usage(p->verb, "--%s: cannot be combined with --%s", a, b);
+    return opt_usage(p->verb, "%s: cannot be combined with %s",
+                     source_text(x, a, first, sizeof(first)),
+                     source_text(y, b, second, sizeof(second)));
+}
+
+/* If a word of why is an option that the config file or the environment sets,
+ * write where to out: " (WHERE)". */
+static void blame(const struct opt_parsed *p, const char *why, char *out,
+                  size_t n)
+{
+    const char *word = strstr(why, "--");
+    char name[64];
+    out[0] = 0;
+    if (!word)
+        return;
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(word + 2, " "), word + 2);
+    const struct opt_source *s = source_of(p, name);
+    if (s && s->where)
+        snprintf(out, n, " (%s)", s->where);
 }
 
 int opt_no_effect(const struct opt_parsed *p, const char *const *names,
                   const char *why)
 {
-    for (; *names; names++)
-        if (opt_given(p, *names))
-            return opt_usage(p->verb, "--%s: has no effect %s", *names, why);
+    char where[SHOWN];
+    for (; *names; names++) {
+        const struct opt_source *s = source_of(p, *names);
+        if (s && s->rank < OPT_LINE) {
+            drop(p, *names, why);
+        } else if (s) {
+            blame(p, why, where, sizeof(where));
+            return opt_usage(p->verb, "--%s: has no effect %s%s", *names, why,
+                             where);
+        }
+    }
     return -1;
 }
 
@@ -268,10 +385,9 @@ static const char *const peers[][2] = {
     {"truncation", "overflow"},
 };
 
-/* The verb's option that the user probably meant. The unknown name is another
- * program's name for it, the beginning of exactly one name, or at most two
- * typing errors away. NULL: none. */
-static const char *meant(const struct verb *v, const char *name)
+/* The unknown name is another program's name for the option, the beginning of
+ * exactly one name, or at most two typing errors away. */
+const char *opt_meant(const struct verb *v, const char *name)
 {
     const char *best = NULL, *begins = NULL;
     size_t n = strlen(name), least = n > 5 ? 3 : 2, n_begin = 0;
@@ -321,7 +437,7 @@ static int unknown(const struct opt_parsed *p, const char *shown,
                          "%s: unknown option; \"%s\" is not a verb, did you "
                          "mean %s?",
                          shown, p->args[0], near);
-    if (name && (near = meant(v, name)))
+    if (name && (near = opt_meant(v, name)))
         return opt_usage(v, "%s: unknown option, did you mean --%s?", shown,
                          near);
     if (name && (other = other_verb(name)))
@@ -343,19 +459,19 @@ static int push_text(struct opt_texts *t, const char *s)
 }
 
 static int out_of_range(const struct verb *v, const struct opt *o,
-                        const char *shown, const char *value)
+                        const char *name, const char *value)
 {
     char range[64];
     range_text(o, true, range, sizeof(range));
-    return opt_usage(v, "%s: \"%s\": expected %s, %s", shown, value,
+    return opt_usage(v, "%s: \"%s\": expected %s, %s", name, value,
                      o->type == OPT_NUMBER ? "a number"
                      : o->type == OPT_INTS ? "integers between commas"
                                            : "an integer",
                      range);
 }
 
-static int set_ints(const struct verb *v, const struct opt *o,
-                    const char *shown, const char *value, struct opt_ints *list)
+static int set_ints(const struct verb *v, const struct opt *o, const char *name,
+                    const char *value, struct opt_ints *list)
 {
     char item[32];
     list->n = 0;
@@ -363,11 +479,11 @@ static int set_ints(const struct verb *v, const struct opt *o,
         size_t n = strcspn(p, ",");
         int64_t x;
         if (n >= sizeof(item))
-            return out_of_range(v, o, shown, value);
+            return out_of_range(v, o, name, value);
         memcpy(item, p, n);
         item[n] = 0;
         if (opt_int(item, &x) || x < o->imin || x > o->imax)
-            return out_of_range(v, o, shown, value);
+            return out_of_range(v, o, name, value);
         int64_t *new_v = realloc(list->v, (list->n + 1) * sizeof(*new_v));
         if (!new_v)
             return msg_oom();
@@ -379,17 +495,16 @@ static int set_ints(const struct verb *v, const struct opt *o,
     }
 }
 
-/* Parse and store a value. shown: the option as the user wrote it. */
+/* Parse and store a value. name: the option as the user wrote it. */
 static int set_value(const struct verb *v, const struct opt *o,
-                     const char *shown, const char *value, void *args)
+                     const char *name, const char *value, void *dst)
 {
-    void *dst = (char *)args + o->offset;
     int64_t i;
     double d;
     switch (o->type) {
     case OPT_INT:
         if (opt_int(value, &i) || i < o->imin || i > o->imax)
-            return out_of_range(v, o, shown, value);
+            return out_of_range(v, o, name, value);
         *(int64_t *)dst = i;
         return -1;
     case OPT_SIZE:
@@ -397,25 +512,25 @@ static int set_value(const struct verb *v, const struct opt *o,
             return opt_usage(v,
                              "%s: \"%s\": expected a number of bytes, as in "
                              "500M or 4G",
-                             shown, value);
+                             name, value);
         *(int64_t *)dst = i;
         return -1;
     case OPT_NUMBER:
         if (opt_number(value, &d) || d < o->min || d > o->max)
-            return out_of_range(v, o, shown, value);
+            return out_of_range(v, o, name, value);
         *(double *)dst = d;
         return -1;
     case OPT_CHOICE:
         if (is_choice(o->later, value))
-            return opt_usage(v, "%s %s: not in this version", shown, value);
+            return opt_usage(v, "%s %s: not in this version", name, value);
         if (!is_choice(o->choices, value))
-            return opt_usage(v, "%s: \"%s\" is none of %s", shown, value,
+            return opt_usage(v, "%s: \"%s\" is none of %s", name, value,
                              o->choices);
         *(const char **)dst = value;
         return -1;
     case OPT_FILE:
         if (!*value)
-            return opt_usage(v, "%s: the value is empty", shown);
+            return opt_usage(v, "%s: the value is empty", name);
         *(const char **)dst = value;
         return -1;
     case OPT_TEXT:
@@ -423,13 +538,13 @@ static int set_value(const struct verb *v, const struct opt *o,
         return -1;
     case OPT_TEXTS:
         if (!*value)
-            return opt_usage(v, "%s: the value is empty", shown);
+            return opt_usage(v, "%s: the value is empty", name);
         return push_text(dst, value);
     case OPT_INTS:
-        return set_ints(v, o, shown, value, dst);
+        return set_ints(v, o, name, value, dst);
     case OPT_FLAG_FILE:
         if (!*value)
-            return opt_usage(v, "%s: the value is empty", shown);
+            return opt_usage(v, "%s: the value is empty", name);
         ((struct opt_flag_file *)dst)->on = true;
         ((struct opt_flag_file *)dst)->file = value;
         return -1;
@@ -437,7 +552,7 @@ static int set_value(const struct verb *v, const struct opt *o,
     case OPT_HEADING:
         break;
     }
-    return opt_usage(v, "%s: takes no value", shown);
+    return opt_usage(v, "%s: takes no value", name);
 }
 
 static bool takes_value(const struct opt *o)
@@ -446,9 +561,8 @@ static bool takes_value(const struct opt *o)
 }
 
 /* Set an option without a value. */
-static int set_flag(const struct verb *v, const struct opt *o, void *args)
+static int set_flag(const struct verb *v, const struct opt *o, void *dst)
 {
-    void *dst = (char *)args + o->offset;
     if (strcmp(o->name, "help") == 0)
         return opt_help(v);
     if (strcmp(o->name, "version") == 0)
@@ -472,17 +586,22 @@ static const char *next_word(struct cursor *c)
     return c->i + 1 < c->argc ? c->argv[++c->i] : NULL;
 }
 
-static int set_next(const struct verb *v, const struct opt *o,
-                    const char *shown, struct cursor *c, void *args)
+/* The place of an option's value. */
+static void *value_at(const struct opt_parsed *p, const struct opt *o)
+{
+    return (char *)p->values + o->offset;
+}
+
+static int set_next(const struct opt_parsed *p, const struct opt *o,
+                    const char *shown, struct cursor *c)
 {
     const char *value = next_word(c);
     if (!value)
-        return opt_usage(v, "%s: needs a value", shown);
-    return set_value(v, o, shown, value, args);
+        return opt_usage(p->verb, "%s: needs a value", shown);
+    return set_value(p->verb, o, shown, value, value_at(p, o));
 }
 
-static int parse_long(struct opt_parsed *p, const char *arg, struct cursor *c,
-                      void *args)
+static int parse_long(struct opt_parsed *p, const char *arg, struct cursor *c)
 {
     const struct verb *v = p->verb;
     char shown[64];
@@ -496,19 +615,18 @@ static int parse_long(struct opt_parsed *p, const char *arg, struct cursor *c,
     if (k == v->n_opts)
         return unknown(p, shown, shown + 2);
     const struct opt *o = &v->opts[k];
-    p->given[k] = true;
+    p->sources[k].rank = OPT_LINE;
     if (eq)
-        return set_value(v, o, shown, eq + 1, args);
+        return set_value(v, o, shown, eq + 1, value_at(p, o));
     if (takes_value(o))
-        return set_next(v, o, shown, c, args);
+        return set_next(p, o, shown, c);
     if (o->type == OPT_FLAG_FILE && !p->n_args)
         p->before = o;
-    return set_flag(v, o, args);
+    return set_flag(v, o, value_at(p, o));
 }
 
 /* Parse letters: "-qv", "-n5", "-n 5". */
-static int parse_short(struct opt_parsed *p, const char *arg, struct cursor *c,
-                       void *args)
+static int parse_short(struct opt_parsed *p, const char *arg, struct cursor *c)
 {
     const struct verb *v = p->verb;
     for (const char *at = arg + 1; *at; at++) {
@@ -517,11 +635,11 @@ static int parse_short(struct opt_parsed *p, const char *arg, struct cursor *c,
         if (k == v->n_opts)
             return unknown(p, arg[2] ? arg : shown, NULL);
         const struct opt *o = &v->opts[k];
-        p->given[k] = true;
+        p->sources[k].rank = OPT_LINE;
         if (takes_value(o))
-            return at[1] ? set_value(v, o, shown, at + 1, args)
-                         : set_next(v, o, shown, c, args);
-        int r = set_flag(v, o, args);
+            return at[1] ? set_value(v, o, shown, at + 1, value_at(p, o))
+                         : set_next(p, o, shown, c);
+        int r = set_flag(v, o, value_at(p, o));
         if (r >= 0)
             return r;
     }
@@ -533,16 +651,10 @@ static bool is_option(const char *word)
     return word[0] == '-' && word[1];
 }
 
-int opt_parse(struct opt_parsed *p, const struct verb *v, int argc, char **argv,
-              void *args)
+static int parse_line(struct opt_parsed *p, int argc, char **argv)
 {
     struct cursor c = {.argc = argc, .argv = argv};
     bool only_args = false;
-    memset(p, 0, sizeof(*p));
-    p->verb = v;
-    p->args = calloc((size_t)argc + 1, sizeof(*p->args));
-    if (!p->args)
-        return msg_oom();
     for (; c.i < argc; c.i++) {
         const struct opt *before = p->before;
         char *a = argv[c.i];
@@ -560,15 +672,83 @@ int opt_parse(struct opt_parsed *p, const struct verb *v, int argc, char **argv,
         } else if (strcmp(a, "--") == 0) {
             only_args = true;
         } else if (a[1] == '-') {
-            r = parse_long(p, a, &c, args);
+            r = parse_long(p, a, &c);
         } else {
-            r = parse_short(p, a, &c, args);
+            r = parse_short(p, a, &c);
         }
         if (r >= 0)
             return r;
     }
     return -1;
 }
+
+int opt_parse(struct opt_parsed *p, const struct verb *v, int argc, char **argv,
+              void *args)
+{
+    int r;
+    *p = (struct opt_parsed){.verb = v, .values = args};
+    p->args = calloc((size_t)argc + 1, sizeof(*p->args));
+    p->sources = calloc(v->n_opts, sizeof(*p->sources));
+    if (!p->args || !p->sources)
+        return msg_oom();
+    if ((r = parse_line(p, argc, argv)) >= 0)
+        return r;
+    return settings_apply(p);
+}
+
+/* ---- values of other sources ---- */
+
+/* Parse and store a value as the config file and the environment give it. */
+static int set_plain(const struct verb *v, const struct opt *o,
+                     const char *name, const char *value, void *dst, bool *off)
+{
+    bool on = true;
+    *off = false;
+    if (takes_value(o))
+        return set_value(v, o, name, value, dst);
+    if (opt_bool(value, &on))
+        return o->place
+                   ? opt_usage(v,
+                               "%s: \"%s\": expected on or off; %s names the "
+                               "place",
+                               name, value, o->place)
+                   : opt_usage(v, "%s: \"%s\": expected on or off", name,
+                               value);
+    *off = !on;
+    if (o->type == OPT_FLAG)
+        *(bool *)dst = on;
+    else
+        *(struct opt_flag_file *)dst = (struct opt_flag_file){.on = on};
+    return -1;
+}
+
+int opt_set_default(struct opt_parsed *p, const struct opt *o,
+                    enum opt_rank rank, const char *where, const char *name,
+                    const char *value)
+{
+    struct opt_source *s = &p->sources[o - p->verb->opts];
+    void *dst = value_at(p, o);
+    if (s->rank > rank)
+        return -1;
+    if (s->rank == OPT_UNSET)
+        memcpy(&s->before, dst, value_size(o->type));
+    s->rank = rank;
+    s->where = where;
+    return set_plain(p->verb, o, name, value, dst, &s->off);
+}
+
+int opt_check_value(const struct verb *v, const struct opt *o, const char *name,
+                    const char *value)
+{
+    union opt_value scratch;
+    bool off;
+    memset(&scratch, 0, sizeof(scratch));
+    int r = set_plain(v, o, name, value, &scratch, &off);
+    value_free(o->type, &scratch);
+    return r;
+}
+
+/* ---- finding the verb ---- */
 
 /* The number of words of a long option, of whichever verb. */
 static int long_words(const char *arg)
@@ -616,11 +796,9 @@ void opt_free(struct opt_parsed *p, void *args)
 {
     for (size_t i = 0; p->verb && i < p->verb->n_opts; i++) {
         const struct opt *o = &p->verb->opts[i];
-        void *dst = (char *)args + o->offset;
-        if (o->type == OPT_TEXTS)
-            free(((struct opt_texts *)dst)->v);
-        else if (o->type == OPT_INTS)
-            free(((struct opt_ints *)dst)->v);
+        value_free(o->type, (char *)args + o->offset);
     }
     free(p->args);
+    free(p->sources);
+    settings_free(p->settings);
 }

@@ -66,33 +66,56 @@ struct verb {
     int (*run)(const struct verb *v, int argc, char **argv);
 };
 
-/* Maximum number of rows in a verb's table. */
-#define OPT_MAX 96
+/* Initialise the members opts and n_opts of a verb. */
+#define OPT_TABLE(table) \
+    .opts = (table), .n_opts = sizeof(table) / sizeof(*(table))
 
 /* The value of a macro as a string, for .def of a row. */
 #define OPT_TEXT_OF(x) #x
 #define OPT_STRING(x)  OPT_TEXT_OF(x)
 
-/* Initialise the members opts and n_opts of a verb. Checks at compile time that
- * the table fits struct opt_parsed. */
-#define OPT_TABLE(table)                                                       \
-    .opts = (table), .n_opts = OPT_COUNT(table) +                              \
-                               0 * sizeof(struct {                             \
-                                   _Static_assert(OPT_COUNT(table) <= OPT_MAX, \
-                                                  "table is too long");        \
-                                   char unused;                                \
-                               })
-#define OPT_COUNT(table) (sizeof(table) / sizeof(*(table)))
+/* Where the value of an option comes from. A source of a higher rank overrides
+ * those of lower ranks. */
+enum opt_rank {
+    OPT_UNSET,
+    OPT_CONFIG,      /* the config file, before its first section */
+    OPT_CONFIG_VERB, /* the verb's section of the config file */
+    OPT_ENV,         /* an environment variable */
+    OPT_LINE         /* the command line */
+};
+
+union opt_value {
+    bool flag;
+    int64_t integer;
+    double number;
+    const char *text;
+    struct opt_texts texts;
+    struct opt_ints ints;
+    struct opt_flag_file flag_file;
+};
+
+/* A value that is set, and its source. */
+struct opt_source {
+    enum opt_rank rank;
+    bool off;          /* a flag that its source turns off */
+    const char *where; /* "FILE:LINE" or a variable's name; NULL on the command
+                          line. Borrowed. */
+    union opt_value before; /* the value without this source */
+};
+
+struct settings;
 
 struct opt_parsed {
     const struct verb *verb;
-    bool given[OPT_MAX]; /* for each row of the table */
-    const char **args;   /* [n_args] words that are not options, in order; the
-                            strings are borrowed */
+    struct opt_source *sources; /* one for each row of the table */
+    const char **args; /* [n_args] words that are not options, in order; the
+                          strings are borrowed */
     size_t n_args;
     const struct opt
-        *before; /* option of type OPT_FLAG_FILE that stands directly
-                    before args[0] and has no value; NULL: none */
+        *before;  /* option of type OPT_FLAG_FILE that stands directly
+                     before args[0] and has no value; NULL: none */
+    void *values; /* the verb's struct of arguments */
+    struct settings *settings; /* holds strings of the values; NULL: none */
 };
 
 /* Return the number of words of the option argv[0] with its value: 1 or 2; 0 if
@@ -101,17 +124,35 @@ int opt_words(int argc, char *const *argv);
 
 /* Parse argv[0..argc) into *args, the verb's struct of arguments, which holds
  * the defaults. Options and arguments may be mixed; "--" ends the options. A
- * NULL in argv marks the place of the verb. Handles --help and --version.
- * Returns -1 to go on, or an exit status after printing a message. Call
- * opt_free in both cases. */
+ * NULL in argv marks the place of the verb. Then set options from the
+ * environment and from the config file. Handles --help, --version and
+ * --show-config. Returns -1 to go on, or an exit status after printing a
+ * message. Call opt_free in both cases. */
 int opt_parse(struct opt_parsed *p, const struct verb *v, int argc, char **argv,
               void *args);
 void opt_free(struct opt_parsed *p, void *args);
 
+/* Set an option from another source than the command line, unless a source of a
+ * higher rank has set it. Flags take on and off. A source may set an option of
+ * type OPT_TEXTS several times, to add texts. value and where are borrowed
+ * until opt_free; name is the option in messages. Returns -1 to go on, or
+ * an exit status after printing a message. */
+int opt_set_default(struct opt_parsed *p, const struct opt *o,
+                    enum opt_rank rank, const char *where, const char *name,
+                    const char *value);
+
+/* Check a value as opt_set_default does, but set nothing. */
+int opt_check_value(const struct verb *v, const struct opt *o, const char *name,
+                    const char *value);
+
 /* Return the row of an option in the verb's table, or NULL. */
 const struct opt *opt_find(const struct verb *v, const char *name);
 
-/* Return whether the option was on the command line. */
+/* Return the verb's option that the user probably meant with an unknown name,
+ * or NULL. */
+const char *opt_meant(const struct verb *v, const char *name);
+
+/* Return whether any source sets the option, and does not turn it off. */
 bool opt_given(const struct opt_parsed *p, const char *name);
 
 /* Print the verb's --help. Returns an exit status. */
@@ -124,13 +165,19 @@ int opt_version(void);
 int opt_usage(const struct verb *v, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Refuse two options together: if both were given, print a message and return
- * exit status 2. Otherwise return -1. */
+/* Of two options that exclude each other and are both given, drop the one whose
+ * source has the lower rank: its value is again what it is without this source.
+ * Returns whether one was dropped; false if the ranks are equal. */
+bool opt_yield(const struct opt_parsed *p, const char *a, const char *b);
+
+/* Refuse two options together: if both were given, drop one as opt_yield does,
+ * or print a message and return exit status 2. Otherwise return -1. */
 int opt_conflict(const struct opt_parsed *p, const char *a, const char *b);
 
 /* Refuse options that have no effect: if one of names (NULL-terminated) was
- * given, print "has no effect WHY" and return exit status 2. Otherwise return
- * -1. */
+ * on the command line, print "has no effect WHY" and return exit status 2.
+ * Otherwise drop those that the config file or the environment sets, and return
+ * -1. A word of why that begins with "--" is the option to blame. */
 int opt_no_effect(const struct opt_parsed *p, const char *const *names,
                   const char *why);
 
@@ -144,5 +191,8 @@ int opt_number(const char *s, double *out);
  * or followed by "B" or "iB". A fraction of a byte is dropped. Returns 0 or
  * -1. */
 int opt_size(const char *s, int64_t *out);
+/* Read "on", "true", "yes" or "1", or "off", "false", "no" or "0". Returns 0 or
+ * -1. */
+int opt_bool(const char *s, bool *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* The values of options: integers, numbers, sizes. */
+/* The values of options: integers, numbers, sizes, flags. */
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -93,4 +93,17 @@ int opt_size(const char *s, int64_t *out)
         return -1;
     *out = (int64_t)(x * unit);
     return 0;
+}
+
+int opt_bool(const char *s, bool *out)
+{
+    static const char *const words[][2] = {
+        {"off", "on"}, {"false", "true"}, {"no", "yes"}, {"0", "1"}};
+    for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+        for (int on = 0; on < 2; on++)
+            if (strcasecmp(s, words[i][on]) == 0) {
+                *out = on;
+                return 0;
+            }
+    return -1;
 }

@@ -10,9 +10,14 @@ common_setup() {
     QWICK=${QWICK:-./qwick}
     QWICK=$(realpath "$QWICK")
     T=$BATS_TEST_TMPDIR
-    unset QWICK_MODEL NO_COLOR HF_HUB_CACHE HF_HOME XDG_CACHE_HOME
-    unset QWICK_MODEL_PATH OLLAMA_MODELS LLAMA_CACHE MODELSCOPE_CACHE
-    export HOME=$T
+    # options of the user's environment; the tests have variables of their own
+    local name
+    for name in "${!QWICK_@}"; do
+        [[ $name == @(QWICK_FAULTS|QWICK_TEST_*) ]] || unset "$name"
+    done
+    unset NO_COLOR HF_HUB_CACHE HF_HOME XDG_CACHE_HOME XDG_CONFIG_HOME
+    unset OLLAMA_MODELS LLAMA_CACHE MODELSCOPE_CACHE
+    export HOME=$T # where no config file is
     # script(1) runs its command with $SHELL; neither that nor the locale may
     # depend on the user
     export SHELL=$BASH LC_ALL=C.UTF-8
