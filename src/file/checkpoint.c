@@ -344,8 +344,7 @@ static int list_dir(struct names *l, const char *path, const char *suffix,
 {
     DIR *d = opendir(path);
     if (!d)
-        return err_set(e, QWICK_ERR_MODEL, "%s: cannot list: %s", path,
-                       strerror(errno));
+        return dir_list_fail(path, errno, QWICK_ERR_MODEL, e);
     struct dirent *ent;
     int rc = 0;
     while (!rc && (errno = 0, ent = readdir(d)) != NULL) {
@@ -355,8 +354,7 @@ static int list_dir(struct names *l, const char *path, const char *suffix,
             rc = err_oom(e, strlen(ent->d_name) + 1);
     }
     if (!rc && errno)
-        rc = err_set(e, QWICK_ERR_MODEL, "%s: cannot list: %s", path,
-                     strerror(errno));
+        rc = dir_list_fail(path, errno, QWICK_ERR_MODEL, e);
     closedir(d);
     return rc;
 }

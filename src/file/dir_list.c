@@ -42,6 +42,14 @@ static int add(struct dir_list *l, DIR *d, const struct dirent *ent,
     return 0;
 }
 
+int dir_list_fail(const char *path, int err, int code, struct qwick_err *e)
+{
+    err_set(e, err == ENOMEM ? QWICK_ERR_MEMORY : code, "%s: cannot list: %s",
+            path, strerror(err));
+    errno = err;
+    return -1;
+}
+
 int dir_list_read(struct dir_list *l, const char *path, size_t max,
                   struct qwick_err *e)
 {
@@ -49,19 +57,15 @@ int dir_list_read(struct dir_list *l, const char *path, size_t max,
     DIR *d = opendir(path);
     struct dirent *ent;
     int rc = 0, err = errno;
-    if (!d) {
-        err_set(e, QWICK_ERR_MODEL, "%s: cannot list: %s", path, strerror(err));
-        errno = err;
-        return -1;
-    }
+    if (!d)
+        return dir_list_fail(path, err, QWICK_ERR_MODEL, e);
     while (!rc && l->n < max && (errno = 0, ent = readdir(d)) != NULL)
         if (ent->d_name[0] != '.')
             rc = add(l, d, ent, e);
     err = rc ? 0 : errno;
     closedir(d);
     if (err && l->n < max)
-        rc = err_set(e, QWICK_ERR_MODEL, "%s: cannot list: %s", path,
-                     strerror(err));
+        rc = dir_list_fail(path, err, QWICK_ERR_MODEL, e);
     if (rc) {
         dir_list_free(l);
         errno = err;

@@ -26,6 +26,11 @@ int dir_list_read(struct dir_list *l, const char *path, size_t max,
                   struct qwick_err *e);
 void dir_list_free(struct dir_list *l);
 
+/* Set *e for a directory at path that cannot be listed for reason err, a value
+ * of errno. The code is `code`, or QWICK_ERR_MEMORY for ENOMEM. Returns -1 with
+ * errno set to err. */
+int dir_list_fail(const char *path, int err, int code, struct qwick_err *e);
+
 /* Return whether the list has an entry of this name. */
 bool dir_list_has(const struct dir_list *l, const char *name);
 

@@ -13,6 +13,7 @@
 
 #include "base/buf.h"
 #include "base/os.h"
+#include "file/dir_list.h"
 #include "file/gguf.h"
 #include "file/leftover.h"
 #include "file/sync.h"
@@ -53,8 +54,7 @@ static int look(const char *path, size_t *n, bool *config, char **dir,
     *dir = NULL;
     DIR *d = opendir(path);
     if (!d)
-        return err_set(e, QWICK_ERR_USAGE, "%s: cannot list: %s", path,
-                       strerror(errno));
+        return dir_list_fail(path, errno, QWICK_ERR_USAGE, e);
     for (struct dirent *f; (errno = 0, f = readdir(d)) != NULL;) {
         struct stat st;
         if (is_dots(f->d_name))
@@ -77,8 +77,7 @@ static int look(const char *path, size_t *n, bool *config, char **dir,
         return 0;
     free(*dir);
     *dir = NULL;
-    return err_set(e, QWICK_ERR_USAGE, "%s: cannot list: %s", path,
-                   strerror(err));
+    return dir_list_fail(path, err, QWICK_ERR_USAGE, e);
 }
 
 static int check_there(const char *path, bool replace, struct qwick_err *e)
