@@ -5,7 +5,7 @@
  * A panel is 64 rows by up to 256 columns, unpacked to signed bytes and
  * transposed: a 32-bit word has four columns of one row, and a vector has the
  * same four columns of 16 rows. The panel stays in L1 while it is multiplied by
- * all tokens, three at a time.
+ * all tokens, two or three at a time.
  *
  * vpdpbusd multiplies unsigned by signed bytes. Codes are signed here, so 128
  * is added to each activation, by inverting its highest bit. To make up for
