@@ -15,8 +15,7 @@
 #include "kernel/kernel.h"
 #include "kernel/x86/k_avx.h"
 #include "kernel/x86/k_q8_avx512.h"
-#include "kernel/x86/k_q8_panel.h"
-#include "kernel/x86/k_tile512.h"
+#include "kernel/x86/k_q8_many512.h"
 
 /* Define functions for each width of codes and size of groups:
  * name_BITS_GROUP. */
@@ -298,7 +297,7 @@ static void k_to_q8_avx512(const struct q8 *out, const float *x, size_t ldx,
 /* A row is unpacked once for up to MAX_FEW tokens. If there are more, BLOCK_L1
  * bytes of rows stay in L1 until all tokens have used them. From MANY tokens
  * on, rows are unpacked into panels. */
-enum { MAX_FEW = 4, SUMS = 4, MANY = 9, BLOCK_L1 = 16 << 10 };
+enum { MAX_FEW = 4, SUMS = 4, MANY = 5, BLOCK_L1 = 16 << 10 };
 
 /* The factors of the two groups of 32 in 64 columns, each in the lanes of its
  * group. */
@@ -595,198 +594,6 @@ INLINE void q4_rows(float *y, size_t ldy, const struct affine *w,
 BY_GROUP(Q4_FEW, 4)
 
 static const q8_few_fn q4_few[3] = {q4_few_4_32, q4_few_4_64, q4_few_4_128};
-
-/* ---- many tokens -------------------------------------------------------- */
-
-/* A panel is the rows of a tile by COLS columns: 24 KiB, and at most 6 KiB of
- * scales and biases. It stays in L1 for SWEEP tokens, and their part of y stays
- * in L2. */
-enum { COLS = 384, SWEEP = 512 };
-
-_Static_assert((int)PANEL_ROWS == (int)TILE_ROWS,
-               "a tile has the rows of a panel");
-
-struct panel {
-    _Alignas(64) uint32_t codes[PANEL_ROWS * COLS / 4]; /* [4 columns][row] */
-    float scales[PANEL_ROWS * 16];                      /* [group][row] */
-    float biases[PANEL_ROWS * 16];
-};
-
-_Static_assert(sizeof(struct panel) <= KERNEL_WORK * sizeof(float),
-               "the caller's memory");
-
-/* Multiply one panel by T tokens. */
-struct tile {
-    const struct panel *panel;
-    size_t n_groups, group;
-    const int8_t *x;
-    const float *x_scale, *x_sum;
-    size_t ldq, ldg;
-    struct tile_y out;
-};
-
-/* Compute the integer sums of one group, for V vectors of rows and T tokens. */
-INLINE void tile_dots(sums d[TILE_TOKENS][TILE_VECTORS], const uint32_t *w,
-                      const int8_t *x, size_t ldq, size_t n_quads, int V, int T)
-{
-    const uint32_t *const end = w + n_quads * PANEL_ROWS;
-
-    UNROLL
-    for (int t = 0; t < T; t++) {
-        UNROLL
-        for (int v = 0; v < V; v++)
-            d[t][v] = no_sums();
-    }
-    for (; w < end; w += PANEL_ROWS, x += 4) {
-        __m512i wv[TILE_VECTORS];
-
-        UNROLL
-        for (int v = 0; v < V; v++) {
-            wv[v] = _mm512_load_si512(w + 16 * v);
-            KEEP(wv[v]);
-        }
-        UNROLL
-        for (int t = 0; t < T; t++) {
-            int four;
-            __m512i xv;
-
-            memcpy(&four, x + (size_t)t * ldq, 4);
-            xv = _mm512_set1_epi32(four);
-            UNROLL
-            for (int v = 0; v < V; v++)
-                d[t][v] = dot4(d[t][v], wv[v], xv);
-        }
-    }
-}
-
-INLINE void tile_run(const struct tile *s, int V, int T)
-{
-    const uint32_t *w = s->panel->codes;
-    const float *scales = s->panel->scales, *biases = s->panel->biases;
-    const int8_t *x = s->x;
-    __m512 a[TILE_TOKENS][TILE_VECTORS];
-
-    tile_load(a, s->out, V, T);
-    FORGET(s);
-    for (size_t g = 0; g < s->n_groups; g++) {
-        sums d[TILE_TOKENS][TILE_VECTORS];
-
-        UNROLL
-        for (int t = 0; t < T; t++)
-            _mm_prefetch((const char *)x + (size_t)(TILE_TOKENS + t) * s->ldq,
-                         _MM_HINT_T0);
-        tile_dots(d, w, x, s->ldq, s->group / 4, V, T);
-        w += s->group / 4 * PANEL_ROWS;
-        x += s->group;
-        UNROLL
-        for (int t = 0; t < T; t++) {
-            const size_t at = (size_t)t * s->ldg + g;
-            const __m512 scale = _mm512_set1_ps(s->x_scale[at]);
-            const __m512 sum = _mm512_set1_ps(s->x_sum[at]);
-
-            UNROLL
-            for (int v = 0; v < V; v++) {
-                __m512 f =
-                    _mm512_mul_ps(_mm512_load_ps(scales + 16 * v), scale);
-
-                a[t][v] = _mm512_fmadd_ps(to_floats(d[t][v]), f, a[t][v]);
-                a[t][v] = _mm512_fmadd_ps(_mm512_load_ps(biases + 16 * v), sum,
-                                          a[t][v]);
-            }
-        }
-        scales += PANEL_ROWS;
-        biases += PANEL_ROWS;
-        FORGET(s);
-    }
-    tile_store(a, s->out, V, T);
-}
-
-#define TILE(V, T)                                   \
-    static void tile_##V##_##T(const struct tile *s) \
-    {                                                \
-        tile_run(s, V, T);                           \
-    }
-#define TILES(V) \
-    TILE(V, 1)   \
-    TILE(V, 2)   \
-    TILE(V, 3)
-
-TILES(1)
-TILES(2)
-TILES(3)
-TILES(4)
-
-static void (*const tiles[TILE_VECTORS][TILE_TOKENS])(const struct tile *) = {
-    {tile_1_1, tile_1_2, tile_1_3},
-    {tile_2_1, tile_2_2, tile_2_3},
-    {tile_3_1, tile_3_2, tile_3_3},
-    {tile_4_1, tile_4_2, tile_4_3}};
-
-/* Multiply one panel by n tokens. For each tile it prefetches n_fetch lines of
- * the next panels' rows into L2, from `next` on. Returns the address after the
- * last prefetch. */
-static const unsigned char *panel_run(struct tile s, size_t n,
-                                      const unsigned char *next, size_t n_fetch)
-{
-    for (size_t t = 0; t < n; t += TILE_TOKENS) {
-        const size_t T = n - t < TILE_TOKENS ? n - t : TILE_TOKENS;
-
-        for (size_t i = 0; i < n_fetch; i++, next += 64)
-            _mm_prefetch(next, _MM_HINT_T1);
-        tiles[(s.out.nr - 1) / 16][T - 1](&s);
-        s.x += TILE_TOKENS * s.ldq;
-        s.x_scale += TILE_TOKENS * s.ldg;
-        s.x_sum += TILE_TOKENS * s.ldg;
-        s.out.y += TILE_TOKENS * s.out.ldy;
-    }
-    return next;
-}
-
-/* Multiply at most PANEL_ROWS rows by n tokens. */
-static void many_rows(float *y, size_t ldy, const struct affine *w, size_t r,
-                      size_t nr, const struct q8 *x, size_t t, size_t n,
-                      size_t n_cols, bool add, struct panel *p)
-{
-    const size_t n_tiles =
-        (n_cols + COLS - 1) / COLS * ((n + TILE_TOKENS - 1) / TILE_TOKENS);
-    const size_t n_fetch = (PANEL_ROWS * w->q_stride / 64 + n_tiles) / n_tiles;
-    const unsigned char *next = row_at(w, r + PANEL_ROWS, 0).q;
-
-    for (size_t k = 0; k < n_cols; k += COLS) {
-        const size_t nk = n_cols - k < COLS ? n_cols - k : COLS;
-        const size_t g = t * x->ldg + k / w->group;
-        const struct row first = row_at(w, r, k);
-        const struct tile s = {.panel = p,
-                               .n_groups = nk / w->group,
-                               .group = w->group,
-                               .x = x->q + t * x->ldq + k,
-                               .x_scale = x->scale + g,
-                               .x_sum = x->sum + g,
-                               .ldq = x->ldq,
-                               .ldg = x->ldg,
-                               .out = {.y = y + t * ldy + r,
-                                       .ldy = ldy,
-                                       .nr = nr,
-                                       .resume = add || k > 0}};
-
-        panel_unpackers[w->bits](p->codes, w, r, k, nr, nk);
-        panel_numbers(p->scales, first.scales, w, nr, s.n_groups);
-        panel_numbers(p->biases, first.biases, w, nr, s.n_groups);
-        next = panel_run(s, n, next, n_fetch);
-    }
-}
-
-static void q8_many(float *y, size_t ldy, const struct affine *w,
-                    const struct q8 *x, size_t n_rows, size_t n_cols,
-                    size_t n_tokens, bool add, float *work)
-{
-    for (size_t t = 0; t < n_tokens; t += SWEEP)
-        for (size_t r = 0; r < n_rows; r += PANEL_ROWS)
-            many_rows(y, ldy, w, r,
-                      n_rows - r < PANEL_ROWS ? n_rows - r : PANEL_ROWS, x, t,
-                      n_tokens - t < SWEEP ? n_tokens - t : SWEEP, n_cols, add,
-                      (struct panel *)(void *)work);
-}
 
 /* ---- the product -------------------------------------------------------- */
 
