@@ -12,42 +12,7 @@ setup() {
     M=$T/m
     mkdir "$M"
     cp $MODELS/qwen35-wrapped-untied/{config.json,model.safetensors} "$M"
-    # all bytes, the tokens of chats, and Qwen3.5's split pattern
-    python3 - "$M" <<'PY'
-import json, sys
-keep = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-shown, extra = {}, 256
-for b in range(256):
-    shown[b] = chr(b) if b in keep else chr(extra)
-    extra += b not in keep
-added = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
-split = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
-         r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
-json.dump({
-    "added_tokens": [{"id": 300 + i, "content": t, "special": i < 3, "lstrip": False,
-                      "rstrip": False, "normalized": False, "single_word": False}
-                     for i, t in enumerate(added)],
-    "normalizer": {"type": "NFC"},
-    "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
-        {"type": "Split", "pattern": {"Regex": split}, "behavior": "Isolated",
-         "invert": False},
-        {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False,
-         "use_regex": False}]},
-    "post_processor": None,
-    "decoder": {"type": "ByteLevel"},
-    "model": {"type": "BPE", "vocab": {shown[b]: b for b in range(256)}, "merges": []},
-}, open(sys.argv[1] + "/tokenizer.json", "w"))
-PY
-    cat >"$M/chat_template.jinja" <<'EOF'
-{% for m in messages %}<|im_start|>{{ m.role }}
-{{ m.content }}<|im_end|>
-{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
-{% if enable_thinking is defined and not enable_thinking %}<think>
-
-</think>
-
-{% endif %}{% endif %}
-EOF
+    python3 tests/cli/byte_tokenizer.py "$M" qwen35
     EX="--exact --greedy --ignore-eos"
 }
 
