@@ -573,6 +573,41 @@ static void experts_may_stay_dense(void **state)
     free(first);
 }
 
+/* In GGUF, too, experts are stacked. */
+static void gguf_files_of_all_layouts_are_equal(void **state)
+{
+    (void)state;
+    struct qwick_quantize_options o = qwick_quantize_defaults();
+    struct qwick_err e;
+    char out[80], *want = NULL, *got;
+    size_t n_want = 0, n;
+    snprintf(out, sizeof out, "%s/out.gguf", temp_dir);
+    o.format = QWICK_QUANTIZE_GGUF;
+    o.force = true;
+    copy_config();
+    for (int layout = -1; layout < N_LAYOUTS; layout++) {
+        struct st_set *set;
+        struct tensors t = golden_tensors(&set);
+        if (layout >= 0)
+            layout_all(&t, (enum expert_layout)layout);
+        write_tensors(&t);
+        if (qwick_quantize(temp_dir, out, &o, NULL, &e) ||
+            map_read_all(out, 1 << 26, &got, &n, &e))
+            fail_msg("%s", e.msg);
+        if (!want) {
+            want = got;
+            n_want = n;
+        } else {
+            assert_int_equal(n, n_want);
+            assert_memory_equal(got, want, n);
+            free(got);
+        }
+        free(t.t);
+        st_close(set);
+    }
+    free(want);
+}
+
 static void quantize_refuses(const char *skip, enum qwick_err_code code,
                              const char *a, const char *b)
 {
@@ -704,6 +739,7 @@ int main(void)
         cmocka_unit_test_setup(experts_that_do_not_fit, fresh),
         cmocka_unit_test_setup(quantized_experts_are_stacked, fresh),
         cmocka_unit_test_setup(experts_may_stay_dense, fresh),
+        cmocka_unit_test_setup(gguf_files_of_all_layouts_are_equal, fresh),
         cmocka_unit_test_setup(experts_that_cannot_be_quantized, fresh),
         cmocka_unit_test_setup(each_missing_expert_is_named, fresh),
         cmocka_unit_test_setup(shapes_of_stacks_are_checked, fresh),

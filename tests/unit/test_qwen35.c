@@ -225,6 +225,68 @@ static void all_layouts_of_experts_give_the_same_logits(void **state)
     golden_close(&g);
 }
 
+/* The bytes of the GGUF file of the checkpoint in temp_dir, malloc'ed. */
+static char *gguf_bytes(size_t *n)
+{
+    struct qwick_quantize_options o = qwick_quantize_defaults();
+    struct qwick_err e;
+    char out[128], *bytes;
+    snprintf(out, sizeof out, "%s/out.gguf", temp_dir);
+    o.format = QWICK_QUANTIZE_GGUF;
+    o.type = "Q4_K_M";
+    if (qwick_quantize(temp_dir, out, &o, NULL, &e) ||
+        map_read_all(out, 1 << 26, &bytes, n, &e))
+        fail_msg("%s", e.msg);
+    return bytes;
+}
+
+/* Check that the GGUF file of a changed copy, which this closes, has the bytes
+ * want [n]. */
+static void same_gguf(struct copy *c, const char *golden, const char *want,
+                      size_t n)
+{
+    size_t m;
+    write_copy(c, golden);
+    close_copy(c);
+    char *got = gguf_bytes(&m);
+    assert_int_equal(m, n);
+    assert_memory_equal(got, want, n);
+    free(got);
+}
+
+static void gguf_files_of_all_layouts_are_equal(void **state)
+{
+    (void)state;
+    size_t n;
+    struct copy c = open_copy(MOE);
+    write_copy(&c, MOE);
+    close_copy(&c);
+    char *want = gguf_bytes(&n);
+    for (int layout = 0; layout < N_LAYOUTS; layout++) {
+        c = open_copy(MOE);
+        for (int i = 0; i < 4; i++) {
+            char mlp[64];
+            snprintf(mlp, sizeof mlp, "model.layers.%d.mlp", i);
+            tensors_layout(&c.t, mlp, 8, (enum expert_layout)layout);
+        }
+        same_gguf(&c, MOE, want, n);
+    }
+    free(want);
+    c = open_copy(WRAPPED);
+    write_copy(&c, WRAPPED);
+    close_copy(&c);
+    want = gguf_bytes(&n);
+    for (int mlx = 0; mlx < 2; mlx++) {
+        c = open_copy(WRAPPED);
+        if (mlx)
+            convert_mlx(&c);
+        rename_all(&c, "model.language_model.", "language_model.model.");
+        rename_all(&c, "lm_head.", "language_model.lm_head.");
+        same_gguf(&c, WRAPPED, want, n);
+    }
+    free(want);
+}
+
 /* ---- quantized weights -------------------------------------------------- */
 
 /* The matrices of a checkpoint in temp_dir, widened to F32, as a checkpoint
@@ -411,6 +473,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_prefixes_give_the_same_logits),
         cmocka_unit_test(the_form_of_mlx_gives_the_same_logits),
+        cmocka_unit_test(gguf_files_of_all_layouts_are_equal),
         cmocka_unit_test(all_layouts_of_experts_give_the_same_logits),
         cmocka_unit_test(quantized_weights_have_their_own_logits),
         cmocka_unit_test(quantize_keeps_small_tensors),
