@@ -309,7 +309,8 @@ static int prepare_state(struct kv_cache *kv, struct qwick_err *e)
 int kv_reserve(struct kv_cache *kv, size_t n, struct qwick_err *e)
 {
     size_t want = pages_of(n);
-    kv_release(kv, KV_SLACK);
+    if (!kv->keeps_windows)
+        kv_release(kv, KV_SLACK);
     if (reserve_table(kv, want, e) || prepare_state(kv, e))
         return -1;
     while (kv->n_pages < want) {

@@ -19,7 +19,8 @@
  *
  * Releasing a page gives the memory of its window layers back to the system.
  * The page itself stays, because the other layers need their part. A page that
- * several sequences share, or that a prefix cache holds, is not released. So
+ * several sequences share, or that a prefix cache holds, is not released, and
+ * keeps_windows keeps all pages for a prefix cache that gets them later. So
  * appending, sharing at the full length and adopting pages work for every
  * layer. Before going back, sharing less than the full length, or storing pages
  * in a prefix cache, call kv_usable.
@@ -72,6 +73,7 @@ struct kv_cache {
                                           attend to all positions */
     size_t window;         /* the largest of window layers; NO_WINDOW: none */
     size_t n_visited;      /* pages that kv_release has looked at */
+    bool keeps_windows;    /* kv_reserve releases no pages. Set by the owner */
     struct state state;    /* of the recurrent layers */
     size_t most_snapshots; /* the most that only this sequence has:
                               KV_SNAPSHOTS, unless the owner sets another
@@ -134,8 +136,8 @@ size_t kv_want_snapshot(struct kv_cache *kv, size_t n);
 void kv_snapshot(struct kv_cache *kv);
 
 /* Release the keys and values that no token from position kv->n - slack on
- * sees. Does nothing without window layers. kv_reserve calls it with
- * KV_SLACK. */
+ * sees. Does nothing without window layers. kv_reserve calls it with KV_SLACK,
+ * unless keeps_windows is set. */
 void kv_release(struct kv_cache *kv, size_t slack);
 
 /* Make dst's positions the first kv_usable(src, n) of src, n <= src->n, of the

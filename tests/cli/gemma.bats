@@ -155,6 +155,19 @@ json.dump(o, open(path, "w"))' "$T/c" "$1" "$2"; }
     fails 3 "tokenizer_config.json: must be a JSON object" logits -m "$T/c" "hi"
 }
 
+@test "prefix caches have prompts longer than the windows" {
+    long=$(python3 -c 'print("count the words in this sentence again and " * 100)')
+    for i in 1 2; do
+        q --prefix-cache="$T/cache" -m "$T/m" --json --exact -n 4 "$long" >"$T/$i"
+    done
+    [ "$(jget 'o["usage"]["cached_tokens"] > 1000' <"$T/2")" = True ]
+    equal "$(jget 'o["tokens"]' <"$T/1")" "$(jget 'o["tokens"]' <"$T/2")"
+    # in memory, after the first record has ended
+    printf '{"prompt":"a"}\n{"prompt":"b"}\n' >"$T/in"
+    q batch --max-batch 1 -n 4 -m "$T/m" -s "$long" -i "$T/in" |
+        jlines '[r["usage"]["cached_tokens"] > 1000 for r in o] == [False, True]'
+}
+
 @test "quantized Gemma answers" {
     q quantize --bits 8 --group 32 -m "$T/m" -o "$T/q8"
     q --json -n 10 -m "$T/q8" "why is the sky blue?" | jget '[0][len(o["tokens"]) != 10]'

@@ -138,6 +138,25 @@ static struct qwick_engine *open_engine(size_t chunk, const char *cache)
     return eng;
 }
 
+static size_t n_warnings;
+static char warning[256];
+
+static void count_warning(void *ctx, enum qwick_log_level level,
+                          const char *line)
+{
+    (void)ctx;
+    if (level != QWICK_LOG_WARNING)
+        return;
+    n_warnings++;
+    snprintf(warning, sizeof warning, "%s", line);
+}
+
+static void warnings_to(struct qwick_engine *eng)
+{
+    eng->log = count_warning;
+    n_warnings = 0;
+}
+
 static struct qwick_session *open_session(struct qwick_engine *eng)
 {
     struct qwick_session *s;
@@ -263,8 +282,9 @@ static void saved_sessions_go_on(void **state)
     free(ids);
 }
 
-/* Prefix caches get only complete pages, so a cached part of a sequence gives
- * the same results as a new one. */
+/* With a prefix cache, sessions keep the pages that it gets after the prompt, so
+ * it has all of a prompt longer than the window, and a cached part gives the
+ * same results as a new one. */
 static void prefixes_stay_whole(void **state)
 {
     (void)state;
@@ -284,18 +304,14 @@ static void prefixes_stay_whole(void **state)
             fail_msg("%s", e.msg);
         qwick_session_free(s);
     }
-    for (size_t disk = 0; disk < 2; disk++) {
+    for (size_t i = 0; i < 4; i++) {
+        bool disk = i >= 2, all = i % 2;
         struct qwick_engine *later =
             disk ? open_engine(64, temp_path("cache")) : eng;
         s = open_session(later);
-        sync_to(s, ids, 700);
-        assert_true(s->n_cached >= 192);
-        same_logits(s, half);
-        qwick_session_free(s);
-        s = open_session(later);
-        sync_to(s, ids, N);
-        assert_true(s->n_cached >= 192);
-        same_logits(s, want);
+        sync_to(s, ids, all ? N : 700);
+        assert_int_equal(s->n_cached, all ? N / KV_BLOCK * KV_BLOCK : 699);
+        same_logits(s, all ? want : half);
         qwick_session_free(s);
         if (disk)
             qwick_engine_close(later);
@@ -304,6 +320,30 @@ static void prefixes_stay_whole(void **state)
     qwick_session_free(want);
     qwick_engine_close(eng);
     qwick_engine_close(big);
+    free(ids);
+}
+
+/* A loaded session has no keys of old windows, so that it cannot be stored. */
+static void loaded_sessions_are_not_stored(void **state)
+{
+    (void)state;
+    temp_clear();
+    struct qwick_engine *eng = open_engine(64, temp_path("cache"));
+    int32_t *ids = some_ids(N);
+    struct qwick_session *s = open_session(eng), *t;
+    struct qwick_err e;
+    warnings_to(eng);
+    sync_to(s, ids, N);
+    if (qwick_session_save(s, temp_path("s"), &e) ||
+        qwick_session_load(&t, eng, temp_path("s"), 0, &e))
+        fail_msg("%s", e.msg);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(qwick_session_store(t, N, &e), 0);
+    assert_int_equal(n_warnings, 1);
+    assert_non_null(strstr(warning, "before the sliding window: not stored"));
+    qwick_session_free(t);
+    qwick_session_free(s);
+    qwick_engine_close(eng);
     free(ids);
 }
 
@@ -337,6 +377,7 @@ int main(void)
         cmocka_unit_test(released_pages_change_no_result),
         cmocka_unit_test(saved_sessions_go_on),
         cmocka_unit_test(prefixes_stay_whole),
+        cmocka_unit_test(loaded_sessions_are_not_stored),
         cmocka_unit_test(costs_know_windows),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);

@@ -24,7 +24,8 @@ struct prefix_disk {
     size_t max_bytes;
     struct par_pool *pool;
     bool warned;
-    bool told_size; /* that a prompt is larger than max_bytes */
+    bool told_size;     /* that a prompt is larger than max_bytes */
+    bool told_released; /* that a prompt has no keys of old windows */
 };
 
 /* ---- names -------------------------------------------------------------- */
@@ -363,6 +364,15 @@ static void warn_size(struct prefix_disk *d, size_t n_tokens, size_t bytes)
     d->told_size = true;
 }
 
+/* Sessions from files have such pages (see session_file.c). */
+static void warn_released(struct prefix_disk *d)
+{
+    if (!d->told_released)
+        engine_warn(d->eng, "prefix cache: the session's file has no keys and "
+                            "values before the sliding window: not stored");
+    d->told_released = true;
+}
+
 int prefix_disk_store(struct prefix_disk *d, const int32_t *tokens, size_t n,
                       const struct kv_cache *kv, struct qwick_err *e)
 {
@@ -374,8 +384,10 @@ int prefix_disk_store(struct prefix_disk *d, const int32_t *tokens, size_t n,
         at = m / KV_BLOCK;
     }
     for (size_t i = at; i < whole; i++) {
-        if (kv->pages[i]->released)
+        if (kv->pages[i]->released) {
+            warn_released(d);
             return 0;
+        }
         bytes += kv_page_bytes(kv, kv->pages[i]);
     }
     if (at == whole)

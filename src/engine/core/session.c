@@ -45,6 +45,8 @@ int qwick_session_create(struct qwick_session **out, struct qwick_engine *eng,
         qwick_session_free(s);
         return -1;
     }
+    /* a prefix cache takes whole pages, and gets them only after a prompt */
+    s->kv.keeps_windows = eng->prefix || eng->disk;
     *out = s;
     return 0;
 }
