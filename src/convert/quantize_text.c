@@ -109,6 +109,7 @@ struct places {
                                                    special_tokens_map.json;
                                                    config.json */
     size_t vocab_size;
+    const char *dir; /* of the checkpoint, for messages */
 };
 
 /* The id of "NAME_token" in tokenizer_config.json, else "NAME_token_id" in
@@ -138,23 +139,34 @@ static void put_id(struct gguf_out *o, const char *key, int32_t id)
         gguf_put_u32(o, key, (uint32_t)id);
 }
 
-/* The other stop ids. Readers add <|im_end|> and <|endoftext|> by themselves,
- * so they come last, where there may be no key left. */
-static void put_stops(struct gguf_out *o, const struct places *p,
-                      const struct config *c, int32_t eos)
+/* Put the other stop ids. Readers add <|im_end|> and <|endoftext|> by
+ * themselves, so they come last, where there may be no key left. An error if
+ * there is none for another one. */
+static int put_stops(struct gguf_out *o, const struct places *p,
+                     const struct config *c, int32_t eos, struct qwick_err *e)
 {
-    static const char *const keys[] = {"tokenizer.ggml.eot_token_id",
-                                       "tokenizer.ggml.eom_token_id"};
+    enum { N_KEYS = 2 };
+    static const char *const keys[N_KEYS] = {"tokenizer.ggml.eot_token_id",
+                                             "tokenizer.ggml.eom_token_id"};
     const int32_t known[] = {bpe_added_id(p->b, "<|im_end|>"),
                              bpe_added_id(p->b, "<|endoftext|>")};
     size_t n = 0;
     for (int late = 0; late < 2; late++)
-        for (size_t i = 0; i < c->n_stop_ids && n < 2; i++) {
+        for (size_t i = 0; i < c->n_stop_ids; i++) {
             int32_t id = c->stop_ids[i];
             bool is_known = id == known[0] || id == known[1];
-            if (id != eos && is_known == (late == 1))
+            if (id == eos || is_known != (late == 1))
+                continue;
+            if (n < N_KEYS)
                 put_id(o, keys[n++], id);
+            else if (!is_known)
+                return err_set(e, QWICK_ERR_MODEL,
+                               "%s: eos_token_id: %zu ids cannot be written to "
+                               "a GGUF file, which has keys for %d: no key is "
+                               "left for %d",
+                               p->dir, c->n_stop_ids, N_KEYS + 1, (int)id);
         }
+    return 0;
 }
 
 static int put_ids(struct gguf_out *o, const struct places *p,
@@ -180,8 +192,7 @@ static int put_ids(struct gguf_out *o, const struct places *p,
     gguf_put_bool(o, "tokenizer.ggml.add_bos_token", add_bos && bos >= 0);
     if (f.n_after)
         gguf_put_bool(o, "tokenizer.ggml.add_eos_token", true);
-    put_stops(o, p, c, eos);
-    return 0;
+    return put_stops(o, p, c, eos, e);
 }
 
 /* ---- all of it ------------------------------------------------------------
@@ -251,7 +262,7 @@ int quantize_gguf_text(struct quantize_plan *p, const struct quantize_source *s,
     }
     int rc = specials_open(&names, s->ck, e);
     const struct places places = {b, &names.all, json_root(s->config),
-                                  s->c.vocab_size};
+                                  s->c.vocab_size, checkpoint_dir(s->ck)};
     struct gguf_out *o = &p->meta;
     if (!rc) {
         rc = put_kind(o, s, b, e) ||

@@ -441,6 +441,20 @@ PY
     echo '[]' >"$T/v/modules.json"
 }
 
+@test "gguf: more stop ids than the file has keys for" {
+    variant
+    stops() { printf '{"eos_token_id": [%s]}' "$1" >"$T/v/generation_config.json"; }
+    stops "6137, 6135, 42, 43"
+    q quantize --format gguf -m "$T/v" -o "$O"
+    for id in 42 43 6135 6137; do
+        q inspect --json -m "$O" | jget '[0]['$id' not in o["stop_ids"]]'
+    done
+    stops "6137, 44, 6135, 42, 43"
+    fails 3 "eos_token_id: 5 ids cannot be written to a GGUF file, which has keys for 3: no key is left for 43" \
+        quantize --format gguf -m "$T/v" -o "$T/x.gguf"
+    [ ! -e "$T/x.gguf" ]
+}
+
 @test "gguf: what an answer depends on is in the file" {
     local chat='[{"role":"user","content":"hi"}]'
     variant
