@@ -6,6 +6,7 @@
 // file. Its logits after 60 tokens, less their mean, must be those of
 // `qwick logits --exact` within 2%: llama.cpp rounds activations to the type of the
 // weights, so this needs a file of type F16; other types print their distance only.
+// Of a mixture, the distance is larger where two experts have almost equal scores.
 // TEXTS.jsonl has lines {"text"}; the tokens must be equal, except of texts that are
 // not in NFC, which llama.cpp does not normalise. $QWICK is the binary, ./qwick if
 // unset. llama.cpp comes from npm: run `npm install node-llama-cpp` where Node.js

@@ -9,6 +9,8 @@
 #include "file/map.h"
 #include "model/arch.h"
 
+enum { N_SECTIONS = 4 }; /* of rotary positions in images */
+
 struct writer {
     struct gguf_out *o;
     const char *arch; /* keys begin with it */
@@ -210,23 +212,41 @@ static void put_windows(const struct writer *w, const struct config *c)
         gguf_put_element_bool(w->o, c->layers[i].window != NO_WINDOW);
 }
 
-/* The rotary sections of positions in images. Readers want them, although the
- * positions of text are equal in all of them. */
-static void put_sections(const struct writer *w,
-                         const struct json_value *config, size_t n_rot)
+/* Find the rotary sections of positions in images: the number of frequencies i
+ * with i % 3 = 0, 1 and 2, as in released models. They matter for text, too:
+ * llama.cpp rotates by position 0 where sections do not cover a frequency. */
+static void find_sections(size_t n_rot, int64_t v[N_SECTIONS])
 {
-    enum { N_SECTIONS = 4 };
-    int64_t v[N_SECTIONS] = {(int64_t)n_rot / 2, 0, 0, 0};
-    char key[96];
+    for (size_t i = 0; i < N_SECTIONS; i++)
+        v[i] = i < 3 ? (int64_t)((n_rot / 2 + 2 - i) / 3) : 0;
+}
+
+static int check_sections(const struct quantize_source *s, struct qwick_err *e)
+{
+    const struct json_value *config = json_root(s->config);
     const struct json_value *text = json_get(config, "text_config");
     const struct json_value *list = json_get(
         json_get(text ? text : config, "rope_parameters"), "mrope_section");
-    if (json_is(list, JSON_ARRAY) && list->len <= N_SECTIONS) {
-        v[0] = 0;
-        for (size_t i = 0; i < list->len; i++)
-            if (json_int(&list->items[i], 0, (int64_t)n_rot, &v[i]))
-                v[i] = 0;
-    }
+    int64_t want[N_SECTIONS], v;
+    char what[96];
+    if (!s->c.delta.n_k_heads || !list || list->type == JSON_NULL)
+        return 0;
+    find_sections(s->c.ropes[0].n_rot, want);
+    bool same = list->type == JSON_ARRAY && list->len == 3;
+    for (size_t i = 0; same && i < list->len; i++)
+        same = !json_int(&list->items[i], 0, INT32_MAX, &v) && v == want[i];
+    if (same)
+        return 0;
+    snprintf(what, sizeof what, "other sections than [%d, %d, %d]",
+             (int)want[0], (int)want[1], (int)want[2]);
+    return refuse(s, "rope_parameters.mrope_section", what, e);
+}
+
+static void put_sections(const struct writer *w, size_t n_rot)
+{
+    int64_t v[N_SECTIONS];
+    char key[96];
+    find_sections(n_rot, v);
     gguf_put_array(w->o, full(w, ".rope.dimension_sections", key), GGUF_I32,
                    N_SECTIONS);
     for (size_t i = 0; i < N_SECTIONS; i++)
@@ -252,7 +272,7 @@ static void put_delta(const struct writer *w, const struct quantize_source *s)
 {
     const struct delta_config *d = &s->c.delta;
     put_size(w, ".rope.dimension_count", s->c.ropes[0].n_rot);
-    put_sections(w, json_root(s->config), s->c.ropes[0].n_rot);
+    put_sections(w, s->c.ropes[0].n_rot);
     put_size(w, ".ssm.conv_kernel", d->conv);
     put_size(w, ".ssm.state_size", d->d_k);
     put_size(w, ".ssm.group_count", d->n_k_heads);
@@ -309,7 +329,7 @@ int quantize_gguf_meta(struct quantize_plan *p, const struct quantize_source *s,
 {
     enum { QUANTIZATION_VERSION = 2 };
     const struct writer w = {&p->meta, s->c.arch->gguf};
-    if (check_rope(s, e) || check_layers(s, e))
+    if (check_rope(s, e) || check_sections(s, e) || check_layers(s, e))
         return -1;
     put_text(&p->meta, "general.architecture", s->c.arch->gguf);
     put_name(&p->meta, s->ck);

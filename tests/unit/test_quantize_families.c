@@ -386,6 +386,23 @@ static void another_score_scale(void **state)
     free(y);
 }
 
+/* A text model may have no sections of positions in images. The file has those
+ * that readers of text need: the goldens', 2, 1 and 1 of 4 frequencies. */
+static void sections_of_a_text_model(void **state)
+{
+    static const char key[] = "qwen35.rope.dimension_sections";
+    static const int32_t want[] = {2, 1, 1, 0};
+    (void)state;
+    copy_model("qwen35-tied", "\"mrope_section\"", "\"other_section\"");
+    write_gguf(temp_dir, "BF16");
+    struct gguf *g = must_open();
+    const struct gguf_value *v = gguf_find(g, key);
+    assert_non_null(v);
+    assert_int_equal(v->n, 4);
+    assert_memory_equal(v->data, want, sizeof want);
+    gguf_close(g);
+}
+
 /* ---- refused --------------------------------------------------------------
  */
 
@@ -409,6 +426,9 @@ static void models_that_gguf_has_not(void **state)
     refuses_config("qwen35-tied", "\"linear_conv_kernel_dim\": 4",
                    "\"linear_conv_kernel_dim\": 3",
                    "linear_attn.conv1d.weight: 3 dimensions");
+    refuses_config("qwen35-tied", "\"mrope_section\": [\n      2,",
+                   "\"mrope_section\": [\n      3,",
+                   "mrope_section: other sections than [2, 1, 1]");
 }
 
 /* The message names the row of the source, not of the result, whose value
@@ -450,6 +470,7 @@ int main(void)
         cmocka_unit_test(same_bytes_for_any_threads),
         cmocka_unit_test(windows_of_any_layers),
         cmocka_unit_test(another_score_scale),
+        cmocka_unit_test(sections_of_a_text_model),
         cmocka_unit_test(models_that_gguf_has_not),
         cmocka_unit_test(bad_value_in_a_head),
     };
