@@ -514,7 +514,9 @@ QWICK_API int qwick_session_fork(struct qwick_session **out,
  *
  * In memory the cache is a trie that the engine's sessions share, with at most
  * prefix_cache_bytes. The least recently used page is dropped first, and never
- * before the pages that follow it.
+ * before the pages that follow it. With sliding windows, sessions of an engine
+ * that has a prefix cache, in memory or on disk, keep the memory of old
+ * positions, since the cache gets pages only after a prompt.
  *
  * On disk the cache is a directory that a user's processes share. Its entries
  * are separate for each model, KV type and kernel level, and for exact and

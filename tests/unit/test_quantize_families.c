@@ -386,8 +386,8 @@ static void another_score_scale(void **state)
     free(y);
 }
 
-/* A text model may have no sections of positions in images. The file has those
- * that readers of text need: the goldens', 2, 1 and 1 of 4 frequencies. */
+/* A text model may have no sections of positions in images. The file has the
+ * sections of the goldens: 2, 1 and 1 of 4 frequencies. */
 static void sections_of_a_text_model(void **state)
 {
     static const char key[] = "qwen35.rope.dimension_sections";
