@@ -162,15 +162,17 @@ static int finish_npy(struct vectors *v)
         memcpy(v->buf.data, head, sizeof head);
         return 0;
     }
-    ssize_t k;
-    do
-        k = pwrite(v->fd, head, sizeof head, 0);
-    while (k < 0 && errno == EINTR);
-    if (k == NPY_HEADER)
-        return 0;
-    if (k >= 0)
-        errno = EIO;
-    return cannot(v, "write");
+    for (size_t at = 0; at < sizeof head;) {
+        ssize_t k = pwrite(v->fd, head + at, sizeof head - at, (off_t)at);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k == 0)
+            errno = EIO;
+        if (k <= 0)
+            return cannot(v, "write");
+        at += (size_t)k;
+    }
+    return 0;
 }
 
 int vectors_close(struct vectors *v)
