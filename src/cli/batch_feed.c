@@ -188,8 +188,12 @@ static int refuse(struct batch_job *j, const struct request *r,
     uint64_t place, key = request_line_key(&j->common, line->text, line->n);
     bool there;
     j->n_samples++;
-    if (find_answer(j, r, 0, key, &there, e))
+    if (find_answer(j, r, 0, key, &there, e)) {
+        /* for lack of memory we do not know the record's own key */
+        if (why->code == QWICK_ERR_MEMORY)
+            *e = *why;
         return -1;
+    }
     if (there) {
         j->n_skipped++;
         return 0;

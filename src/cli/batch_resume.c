@@ -116,8 +116,9 @@ static int note_line(struct answers *all, const struct lines *l,
     struct json_doc *doc;
     struct answered a = {.at = l->consumed - n - 1};
     int64_t line = 0, index = 0;
-    if (json_parse(&doc, l->name, text, n, QWICK_ERR_USAGE, NULL))
-        return foreign(l, e);
+    struct qwick_err why;
+    if (json_parse(&doc, l->name, text, n, QWICK_ERR_USAGE, &why))
+        return why.code == QWICK_ERR_MEMORY ? err_oom(e, n) : foreign(l, e);
     const struct json_value *v = json_root(doc);
     const struct json_value *i = json_get(v, "index");
     a.error = json_get(v, "error") != NULL;
