@@ -54,7 +54,7 @@ static int look(const char *path, size_t *n, bool *config, char **dir,
     *dir = NULL;
     DIR *d = opendir(path);
     if (!d)
-        return dir_list_fail(path, errno, QWICK_ERR_USAGE, e);
+        return dir_list_fail(path, errno, QWICK_ERR_RUNTIME, e);
     for (struct dirent *f; (errno = 0, f = readdir(d)) != NULL;) {
         struct stat st;
         if (is_dots(f->d_name))
@@ -77,7 +77,7 @@ static int look(const char *path, size_t *n, bool *config, char **dir,
         return 0;
     free(*dir);
     *dir = NULL;
-    return dir_list_fail(path, err, QWICK_ERR_USAGE, e);
+    return dir_list_fail(path, err, QWICK_ERR_RUNTIME, e);
 }
 
 static int check_there(const char *path, bool replace, struct qwick_err *e)
@@ -423,16 +423,22 @@ static int err_name(const struct outdir *d, int err, struct qwick_err *e)
                    d->path, d->temp, strerror(err));
 }
 
+/* Empty a directory through its descriptor, and remove it. */
+static void remove_open(const char *path, int fd)
+{
+    os_empty_dir(fd);
+    (void)rmdir(path);
+}
+
 /* Replace a directory that has files in two steps, because rename replaces only
- * empty directories. */
-static int swap(struct outdir *d, struct qwick_err *e)
+ * empty directories. fd: the directory to replace. */
+static int swap(struct outdir *d, int fd, struct qwick_err *e)
 {
     char *old = make_beside(d, "old", e);
     if (!old)
         return -1;
-    int rc = -1, fd = open_dir(d->path);
-    if (fd >= 0)
-        (void)flock(fd, LOCK_SH | LOCK_NB);
+    int rc = -1;
+    (void)flock(fd, LOCK_SH | LOCK_NB);
     if (rename(d->path, old)) {
         err_set(e, QWICK_ERR_RUNTIME, "%s: cannot rename it to %s: %s", d->path,
                 old, strerror(errno));
@@ -441,27 +447,32 @@ static int swap(struct outdir *d, struct qwick_err *e)
         err_name(d, errno, e);
         (void)rename(old, d->path);
     } else {
-        remove_dir(old);
+        remove_open(old, fd);
         rc = 0;
     }
-    if (fd >= 0)
-        close(fd);
     free(old);
     return rc;
 }
 
 /* Replace a directory that has files: exchange the two names, then remove the
- * old directory, now PATH.tmp-MARK. */
+ * old directory, now PATH.tmp-MARK. We open it before, because nothing that
+ * comes after the exchange may fail. */
 static int exchange(struct outdir *d, struct qwick_err *e)
 {
+    int rc = 0, fd = open_dir(d->path);
+    if (fd < 0)
+        return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot open: %s", d->path,
+                       strerror(errno));
     if (renameat2(AT_FDCWD, d->temp, AT_FDCWD, d->path, RENAME_EXCHANGE) == 0) {
-        remove_dir(d->temp);
-        return 0;
+        remove_open(d->temp, fd);
+    } else {
+        int err = errno;
+        rc = err == ENOSYS || err == EINVAL || err == ENOTSUP
+                 ? swap(d, fd, e)
+                 : err_name(d, err, e);
     }
-    int err = errno;
-    return err == ENOSYS || err == EINVAL || err == ENOTSUP
-               ? swap(d, e)
-               : err_name(d, err, e);
+    close(fd);
+    return rc;
 }
 
 /* Give the directory its name. */
