@@ -188,6 +188,17 @@ bool msg_quiet(void)
     return be_quiet;
 }
 
+/* The message with question marks for all bytes that would need an escape. */
+static void say_without_memory(const char *prefix, char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (text[i] < 0x20 || text[i] >= 0x7f)
+            text[i] = '?';
+    fd_write(STDERR_FILENO, prefix, strlen(prefix));
+    fd_write(STDERR_FILENO, text, len);
+    fd_write(STDERR_FILENO, "\n", 1);
+}
+
 static void say(const char *prefix, const char *fmt, va_list ap)
 {
     char text[2048];
@@ -201,7 +212,7 @@ static void say(const char *prefix, const char *fmt, va_list ap)
         buf_putc(&b, '\n') == 0)
         fd_write(STDERR_FILENO, b.data, b.len);
     else
-        fd_write(STDERR_FILENO, "qwick: out of memory\n", 21);
+        say_without_memory(prefix, text, len);
     buf_free(&b);
 }
 
