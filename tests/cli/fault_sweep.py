@@ -80,7 +80,7 @@ class Sweep:
             sys.exit(f"undisturbed: status {done.returncode}, {done.stderr!r}")
         self.want, self.files = self.lines(done.stdout), files
         with open(count_file, encoding="ascii") as file:
-            return int(file.read())
+            return int(dict(line.split() for line in file)["alloc"])
 
     @staticmethod
     def lines(out):

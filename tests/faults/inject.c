@@ -1,24 +1,33 @@
-/* A library for LD_PRELOAD that makes allocations fail.
+/* A library for LD_PRELOAD that makes calls of the system fail.
  *
- *   FAULT_AT=N     the N-th allocation fails, from 1; 0 or unset: no failure
+ *   FAULT_CALL=C   the kind of call, a name of `kinds` below; default: alloc
+ *   FAULT_AT=N     the N-th call of this kind fails, from 1; 0 or unset: none
  *   FAULT_FROM=1   all later ones fail, too
- *   FAULT_COUNT=F  write the number of allocations to F at exit
+ *   FAULT_HOW=H    how it fails, a name of `ways` below; default: ENOMEM
+ *   FAULT_COUNT=F  write the number of calls of each kind to F at exit
  *
- * It counts malloc, calloc, realloc, posix_memalign and aligned_alloc from the
- * program's start on, called by the program or by a library. Two callers never
- * fail and are not counted, because they end the process themselves, and no
- * program can prevent that: libgomp ("libgomp: Out of memory allocating …",
- * exit 1) and the dynamic linker (thread-local data). */
+ * It counts calls from the program's start on, by the program or by a library.
+ * Two callers of the allocator never fail and are not counted, because they end
+ * the process themselves, and no program can prevent that: libgomp ("libgomp:
+ * Out of memory allocating …", exit 1) and the dynamic linker (thread-local
+ * data). Writes to standard error are not counted either, so that messages
+ * arrive. The C library's calls of itself do not pass through here. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* glibc's own allocator under its internal names. We do not use dlsym, because
@@ -28,15 +37,58 @@ extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);
 extern void *__libc_memalign(size_t, size_t);
 
+enum kind {
+    ALLOC,
+    MMAP,
+    OPEN,
+    READ,
+    WRITE,
+    SYNC,
+    RENAME,
+    SPACE,
+    MKDIR,
+    THREAD,
+    N_KINDS
+};
+
+static const char *const kinds[N_KINDS] = {
+    [ALLOC] =
+        "alloc", /* malloc, calloc, realloc, posix_memalign, aligned_alloc */
+    [MMAP] = "mmap",     /* mmap */
+    [OPEN] = "open",     /* open, openat, fopen, opendir */
+    [READ] = "read",     /* read, pread */
+    [WRITE] = "write",   /* write, pwrite, writev */
+    [SYNC] = "sync",     /* fsync, fdatasync */
+    [RENAME] = "rename", /* rename, renameat2 */
+    [SPACE] = "space",   /* ftruncate, fallocate */
+    [MKDIR] = "mkdir",   /* mkdir */
+    [THREAD] = "thread", /* pthread_create */
+};
+
+/* Ways without an error number: one byte is read or written; half of the bytes
+ * are; or half of them, and nothing by all later calls. */
+enum { ONE = -1, HALF = -2, FULL = -3 };
+
+static const struct {
+    const char *name;
+    int how;
+} ways[] = {
+    {"ENOMEM", ENOMEM}, {"EIO", EIO},       {"ENOSPC", ENOSPC},
+    {"EINTR", EINTR},   {"EMFILE", EMFILE}, {"EACCES", EACCES},
+    {"EAGAIN", EAGAIN}, {"EROFS", EROFS},   {"one", ONE},
+    {"half", HALF},     {"full", FULL},
+};
+
 enum { MAX_SPARED = 16 };
 
 static struct {
     uintptr_t begin, end;
 } spared[MAX_SPARED];
 static size_t n_spared;
-static atomic_long n_calls;
+static atomic_long n_calls[N_KINDS];
 static long fail_at;
-static int fail_from, counting;
+static int fail_from, fail_how = ENOMEM, counting;
+static enum kind fail_kind;
 static const char *count_file;
 
 static int find_spared(struct dl_phdr_info *info, size_t size, void *ctx)
@@ -57,30 +109,57 @@ static int find_spared(struct dl_phdr_info *info, size_t size, void *ctx)
     return 0;
 }
 
+/* The C library's functions that are more than a system call. */
+static FILE *(*real_fopen)(const char *, const char *);
+static void *(*real_opendir)(const char *);
+static int (*real_thread)(pthread_t *, const pthread_attr_t *,
+                          void *(*)(void *), void *);
+
+static void find_real(void *to, const char *name)
+{
+    void *p = dlsym(RTLD_NEXT, name);
+    memcpy(to, &p, sizeof p);
+}
+
 __attribute__((constructor)) static void start(void)
 {
     const char *s = getenv("FAULT_AT");
     fail_at = s ? atol(s) : 0;
     fail_from = getenv("FAULT_FROM") != NULL;
     count_file = getenv("FAULT_COUNT");
+    for (int i = 0; (s = getenv("FAULT_CALL")) && i < N_KINDS; i++)
+        if (strcmp(s, kinds[i]) == 0)
+            fail_kind = (enum kind)i;
+    for (size_t i = 0;
+         (s = getenv("FAULT_HOW")) && i < sizeof ways / sizeof *ways; i++)
+        if (strcmp(s, ways[i].name) == 0)
+            fail_how = ways[i].how;
+    find_real(&real_fopen, "fopen");
+    find_real(&real_opendir, "opendir");
+    find_real(&real_thread, "pthread_create");
     dl_iterate_phdr(find_spared, NULL);
     counting = 1;
 }
 
 __attribute__((destructor)) static void stop(void)
 {
-    char text[32];
+    char text[64 * N_KINDS];
+    int n = 0;
     counting = 0;
     if (!count_file)
         return;
+    for (int i = 0; i < N_KINDS; i++)
+        n += snprintf(text + n, sizeof(text) - (size_t)n, "%s %ld\n", kinds[i],
+                      (long)n_calls[i]);
     int fd = open(count_file, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    int n = snprintf(text, sizeof(text), "%ld\n", (long)n_calls);
     if (fd < 0 || write(fd, text, (size_t)n) != n)
         _exit(99);
     close(fd);
 }
 
-static int fails(void *caller)
+/* 0, or how this call fails: an error number, which is in errno then, or ONE or
+ * HALF. */
+static int fails(enum kind kind, void *caller)
 {
     uintptr_t at = (uintptr_t)caller;
     if (!counting)
@@ -88,40 +167,191 @@ static int fails(void *caller)
     for (size_t i = 0; i < n_spared; i++)
         if (at >= spared[i].begin && at < spared[i].end)
             return 0;
-    long n = atomic_fetch_add(&n_calls, 1) + 1;
-    if (!fail_at || n < fail_at || (n > fail_at && !fail_from))
+    long n = atomic_fetch_add(&n_calls[kind], 1) + 1;
+    if (kind != fail_kind || !fail_at || n < fail_at ||
+        (n > fail_at && !fail_from))
         return 0;
-    errno = ENOMEM;
-    return 1;
+    int how = fail_how;
+    /* a call that is always interrupted would never end */
+    if (how == EINTR && (n - fail_at) % 2)
+        return 0;
+    if (how == FULL)
+        how = n == fail_at ? HALF : ENOSPC;
+    if (how > 0)
+        errno = how;
+    return how;
 }
 
-#define FAILS() fails(__builtin_return_address(0))
+#define FAILS(kind) fails(kind, __builtin_return_address(0))
+
+/* The number of bytes that a read or write of n is given, or 0 if it fails. */
+static size_t part(int how, size_t n)
+{
+    return how > 0 ? 0 : how == 0 || n < 2 ? n : how == ONE ? 1 : n / 2;
+}
 
 void *malloc(size_t n)
 {
-    return FAILS() ? NULL : __libc_malloc(n);
+    return FAILS(ALLOC) ? NULL : __libc_malloc(n);
 }
 
 void *calloc(size_t k, size_t n)
 {
-    return FAILS() ? NULL : __libc_calloc(k, n);
+    return FAILS(ALLOC) ? NULL : __libc_calloc(k, n);
 }
 
 void *realloc(void *p, size_t n)
 {
-    return FAILS() ? NULL : __libc_realloc(p, n);
+    return FAILS(ALLOC) ? NULL : __libc_realloc(p, n);
 }
 
 void *aligned_alloc(size_t align, size_t n)
 {
-    return FAILS() ? NULL : __libc_memalign(align, n);
+    return FAILS(ALLOC) ? NULL : __libc_memalign(align, n);
 }
 
 int posix_memalign(void **p, size_t align, size_t n)
 {
-    void *q = FAILS() ? NULL : __libc_memalign(align, n);
+    void *q = FAILS(ALLOC) ? NULL : __libc_memalign(align, n);
     if (!q)
         return ENOMEM;
     *p = q;
     return 0;
+}
+
+void *mmap(void *at, size_t n, int protection, int flags, int fd, off_t from)
+{
+    return FAILS(MMAP) > 0
+               ? MAP_FAILED
+               : (void *)syscall(SYS_mmap, at, n, protection, flags, fd, from);
+}
+
+/* The mode of an open that creates a file. */
+#define MODE_OF(flags)                                      \
+    mode_t mode = 0;                                        \
+    if ((flags) & (O_CREAT | (O_TMPFILE & ~O_DIRECTORY))) { \
+        va_list ap;                                         \
+        va_start(ap, flags);                                \
+        mode = va_arg(ap, mode_t);                          \
+        va_end(ap);                                         \
+    }
+
+int open(const char *path, int flags, ...)
+{
+    MODE_OF(flags)
+    return FAILS(OPEN) ? -1
+                       : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+int __open_2(const char *path, int flags);
+int __open_2(const char *path, int flags)
+{
+    return FAILS(OPEN) ? -1
+                       : (int)syscall(SYS_openat, AT_FDCWD, path, flags, 0);
+}
+
+int openat(int dir, const char *path, int flags, ...)
+{
+    MODE_OF(flags)
+    return FAILS(OPEN) ? -1 : (int)syscall(SYS_openat, dir, path, flags, mode);
+}
+
+FILE *fopen(const char *path, const char *mode)
+{
+    return FAILS(OPEN) ? NULL : real_fopen(path, mode);
+}
+
+void *opendir(const char *path);
+void *opendir(const char *path)
+{
+    return FAILS(OPEN) ? NULL : real_opendir(path);
+}
+
+static ssize_t do_read(int how, int fd, void *p, size_t n)
+{
+    return how > 0 ? -1 : syscall(SYS_read, fd, p, part(how, n));
+}
+
+ssize_t read(int fd, void *p, size_t n)
+{
+    return do_read(FAILS(READ), fd, p, n);
+}
+
+ssize_t __read_chk(int fd, void *p, size_t n, size_t room);
+ssize_t __read_chk(int fd, void *p, size_t n, size_t room)
+{
+    (void)room;
+    return do_read(FAILS(READ), fd, p, n);
+}
+
+ssize_t pread(int fd, void *p, size_t n, off_t at)
+{
+    int how = FAILS(READ);
+    return how > 0 ? -1 : syscall(SYS_pread64, fd, p, part(how, n), at);
+}
+
+ssize_t write(int fd, const void *p, size_t n)
+{
+    int how = fd == STDERR_FILENO ? 0 : FAILS(WRITE);
+    return how > 0 ? -1 : syscall(SYS_write, fd, p, part(how, n));
+}
+
+ssize_t pwrite(int fd, const void *p, size_t n, off_t at)
+{
+    int how = FAILS(WRITE);
+    return how > 0 ? -1 : syscall(SYS_pwrite64, fd, p, part(how, n), at);
+}
+
+ssize_t writev(int fd, const struct iovec *v, int n)
+{
+    int how = fd == STDERR_FILENO ? 0 : FAILS(WRITE);
+    if (how < 0 && n > 0)
+        return syscall(SYS_write, fd, v->iov_base, part(how, v->iov_len));
+    return how > 0 ? -1 : syscall(SYS_writev, fd, v, n);
+}
+
+int fsync(int fd)
+{
+    return FAILS(SYNC) ? -1 : (int)syscall(SYS_fsync, fd);
+}
+
+int fdatasync(int fd)
+{
+    return FAILS(SYNC) ? -1 : (int)syscall(SYS_fdatasync, fd);
+}
+
+int rename(const char *from, const char *to)
+{
+    return FAILS(RENAME)
+               ? -1
+               : (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+int renameat2(int from_dir, const char *from, int to_dir, const char *to,
+              unsigned flags)
+{
+    return FAILS(RENAME)
+               ? -1
+               : (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
+}
+
+int ftruncate(int fd, off_t n)
+{
+    return FAILS(SPACE) ? -1 : (int)syscall(SYS_ftruncate, fd, n);
+}
+
+int fallocate(int fd, int mode, off_t at, off_t n)
+{
+    return FAILS(SPACE) ? -1 : (int)syscall(SYS_fallocate, fd, mode, at, n);
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+    return FAILS(MKDIR) ? -1 : (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+}
+
+int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *),
+                   void *arg)
+{
+    return FAILS(THREAD) ? EAGAIN : real_thread(t, a, run, arg);
 }
