@@ -532,8 +532,11 @@ static int write_line(void *ctx, size_t i, struct json_writer *w,
 static void drop_lines(void *ctx)
 {
     struct job *j = ctx;
-    for (size_t i = 0; i < j->n_lines; i++)
+    /* of a line that is no JSON, read_line hears nothing: its place is empty */
+    for (size_t i = 0; i < j->n_lines; i++) {
         free(j->lines[i].ids);
+        j->lines[i] = (struct prompt_line){0};
+    }
     j->n_lines = 0;
 }
 

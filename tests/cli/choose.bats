@@ -150,6 +150,15 @@ assert a["answers"] == b["answers"], (a, b)' \
     cmp "$T/a" "$T/b"
 }
 
+@test "--jsonl: lines that are no JSON, beyond the first group of records" {
+    python3 -c 'for i in range(300): print("{\"prompt\":\"hi\"}\nx" if i > 250 else
+        "{\"prompt\":\"hi\"}")' >"$T/in"
+    run -1 --separate-stderr "$QWICK" choose --exact -a ls -a pwd --jsonl <"$T/in"
+    [ -z "$stderr" ]
+    [ "${#lines[@]}" -eq 349 ]
+    [ "$(sort -u <<<"$output" | grep -vc '"error":')" -eq 1 ]
+}
+
 @test "--jsonl: many prompts with a long beginning in common" {
     for i in $(seq 120); do echo "notes on file $i are here"; done >"$T/notes"
     head -c 1200 "$T/notes" >"$T/before"
