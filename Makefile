@@ -184,6 +184,9 @@ $(BUILD)/tests/%: tests/unit/%.c $(INTERNAL) Makefile
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -MMD -MP -o $@ $< $(kernels) $(INTERNAL) \
 	  -lcmocka $(LIBS)
+# This test gets between the library and the allocator.
+$(BUILD)/tests/test_alloc_faults: private ALL_LDFLAGS += -Wl,--wrap=malloc \
+    -Wl,--wrap=calloc -Wl,--wrap=realloc -Wl,--wrap=aligned_alloc -Wl,--wrap=free
 kernels :=
 ifeq ($(SAN),1)
 checked := $(BUILD)/checked/libkernels.a
@@ -237,6 +240,7 @@ check-arm:
 torture: test-deps
 	@$(MAKE) --no-print-directory -j$$(nproc) all CI=1
 	@SAN=$(SAN) python3 tests/torture/broken.py $(abspath $(BIN)) $(BUILD)/torture
+	@[ "$(SAN)" = 1 ] || scripts/torture.sh $(abspath $(BIN)) $(BUILD)/torture
 
 # Search for inputs that break a parser, SECONDS for each: make fuzz SECONDS=600
 # TARGET=gguf

@@ -126,7 +126,8 @@ run_files()
 }
 
 # Files that wait most of the time run beside the others, one after the other.
-waiting=" pull_hostile.bats pull.bats faults.bats signals.bats terminal.bats "
+waiting=" pull_hostile.bats pull.bats faults.bats signals.bats terminal.bats
+    injection.bats interrupt.bats "
 calm=()
 busy=()
 for file in "${files[@]}"; do

@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -66,8 +67,9 @@ static const char *const kinds[N_KINDS] = {
 };
 
 /* Ways without an error number: one byte is read or written; half of the bytes
- * are; or half of them, and nothing by all later calls. */
-enum { ONE = -1, HALF = -2, FULL = -3 };
+ * are; half of them, and nothing by all later calls; SIGKILL comes before the
+ * call; or after half of the bytes. */
+enum { ONE = -1, HALF = -2, FULL = -3, KILLED = -4, TORN = -5 };
 
 static const struct {
     const char *name;
@@ -76,7 +78,8 @@ static const struct {
     {"ENOMEM", ENOMEM}, {"EIO", EIO},       {"ENOSPC", ENOSPC},
     {"EINTR", EINTR},   {"EMFILE", EMFILE}, {"EACCES", EACCES},
     {"EAGAIN", EAGAIN}, {"EROFS", EROFS},   {"one", ONE},
-    {"half", HALF},     {"full", FULL},
+    {"half", HALF},     {"kill", KILLED},   {"torn", TORN},
+    {"full", FULL},
 };
 
 enum { MAX_SPARED = 16 };
@@ -175,6 +178,8 @@ static int fails(enum kind kind, void *caller)
     /* a call that is always interrupted would never end */
     if (how == EINTR && (n - fail_at) % 2)
         return 0;
+    if (how == KILLED)
+        kill(getpid(), SIGKILL);
     if (how == FULL)
         how = n == fail_at ? HALF : ENOSPC;
     if (how > 0)
@@ -188,6 +193,14 @@ static int fails(enum kind kind, void *caller)
 static size_t part(int how, size_t n)
 {
     return how > 0 ? 0 : how == 0 || n < 2 ? n : how == ONE ? 1 : n / 2;
+}
+
+/* The result of a write, unless SIGKILL comes after it. */
+static ssize_t torn(int how, ssize_t result)
+{
+    if (how == TORN)
+        kill(getpid(), SIGKILL);
+    return result;
 }
 
 void *malloc(size_t n)
@@ -293,13 +306,14 @@ ssize_t pread(int fd, void *p, size_t n, off_t at)
 ssize_t write(int fd, const void *p, size_t n)
 {
     int how = fd == STDERR_FILENO ? 0 : FAILS(WRITE);
-    return how > 0 ? -1 : syscall(SYS_write, fd, p, part(how, n));
+    return torn(how, how > 0 ? -1 : syscall(SYS_write, fd, p, part(how, n)));
 }
 
 ssize_t pwrite(int fd, const void *p, size_t n, off_t at)
 {
     int how = FAILS(WRITE);
-    return how > 0 ? -1 : syscall(SYS_pwrite64, fd, p, part(how, n), at);
+    return torn(how,
+                how > 0 ? -1 : syscall(SYS_pwrite64, fd, p, part(how, n), at));
 }
 
 ssize_t writev(int fd, const struct iovec *v, int n)
