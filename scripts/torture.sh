@@ -7,7 +7,7 @@ set -u
 cd "$(dirname "$0")/.."
 qwick=$1 dir=$2
 seed=${SEED:-1}
-only=${ONLY:-injection interrupt limits texts determinism}
+only=${ONLY:-injection interrupt limits texts determinism allocations}
 failed=0
 mkdir -p "$dir"
 ${CC:-cc} -O2 -shared -fPIC -o "$dir/inject.so" tests/faults/inject.c || exit 1
@@ -30,4 +30,10 @@ part interrupt "$qwick" "$dir/inject.so" "$dir/interrupt" --seed "$seed" --runs 
 part limits "$qwick" "$dir/limits"
 part texts "$qwick" "$dir/texts"
 part determinism "$qwick" "$dir/determinism" --seed "$seed" --runs 100
+case " $only " in
+*" allocations "*)
+    echo "== allocations"
+    QWICK=$qwick QWICK_FAULTS=all bats tests/cli/faults.bats || failed=1
+    ;;
+esac
 exit $failed

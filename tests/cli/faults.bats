@@ -41,7 +41,7 @@ sweep() {
     sweep 8 generate -q --jsonl --logprobs 2 -n 2 --seed 1 hi
     # in order: the lines of --jsonl come in another order if a sample waits
     sweep 8 generate -q --json --samples 3 --temp 1 -n 2 --seed 1 hi
-    sweep 1 generate -q --json -n 3 --seed 1 --prompt-ids 1,2,6142
+    sweep 3 generate -q --json -n 3 --seed 1 --prompt-ids 1,2,6142
     sweep 8 generate -q -n 2 --save-session session hi
 }
 
@@ -63,13 +63,13 @@ sweep() {
 }
 
 @test "out of memory: logits" {
-    sweep 1 logits --json hi
+    sweep 3 logits --json hi
     sweep 8 logits --all hi
     sweep 8 logits -o out.safetensors hi
 }
 
 @test "out of memory: inspect" {
-    sweep 1 inspect
+    sweep 3 inspect
     sweep 8 inspect --json
 }
 
@@ -109,7 +109,7 @@ sweep() {
 }
 
 @test "out of memory: tokenize, count, detokenize" {
-    sweep 1 tokenize hi
+    sweep 2 tokenize hi
     sweep 8 count hi
     sweep 8 detokenize 1 2 3
 }
@@ -123,7 +123,7 @@ sweep() {
 }
 
 @test "out of memory: choose" {
-    sweep 1 choose --raw -a yes -a no "is it"
+    sweep 3 choose --raw -a yes -a no "is it"
 }
 
 @test "out of memory: score, embed, batch" {

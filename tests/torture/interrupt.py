@@ -332,7 +332,7 @@ class Interrupts(injection.Sweep):
         directory = self.fresh()
         peaks = {}
         for reader in ("fast", "slow"):
-            process = self.start(directory, ["-q", "--jsonl", "--raw", "-t", "1", "-n", "600",
+            process = self.start(directory, ["-q", "--jsonl", "--raw", "-t", "1", "-n", "1000",
                                              "--ignore-eos", "--logprobs", "50", "list files"])
             out, held = b"", 0
             while piece := os.read(process.stdout.fileno(), 1 << 16):
@@ -348,8 +348,8 @@ class Interrupts(injection.Sweep):
         why = None
         if any(p[1] for p in peaks.values()) or peaks["fast"][2] != peaks["slow"][2]:
             why = "statuses or lines differ: %s" % peaks
-        # the output has 3.4 MB; two runs alone differ by some 100 KiB
-        elif peaks["slow"][0] > peaks["fast"][0] + 1024:
+        # the output has 5.7 MB; resident pages of the mapped model differ by some 2 MB
+        elif peaks["slow"][0] > peaks["fast"][0] + 4096:
             why = "%d KiB for a slow reader, %d for a fast one" % (peaks["slow"][0],
                                                                    peaks["fast"][0])
         self.note("slow", why, "--jsonl")
