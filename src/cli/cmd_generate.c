@@ -11,6 +11,7 @@
 static const struct opt opts[] = {
     {.type = OPT_HEADING, .help = "Prompt"},
     OPT_ROWS_PROMPT(0),
+    OPT_ROWS_PRESET(ARG(preset)),
     OPT_ROWS_TOOLS(ARG(tools), "definitions of tools that the model may call, "
                                "as JSON"),
     OPT_ROWS_TOOL_CHOICE(ARG(tool_choice)),
@@ -182,10 +183,11 @@ static int check_prompt(const struct gen_job *j)
         "tools",  "tool-choice", NULL,
     };
     static const char *const with_tools[] = {"tool-choice", NULL};
-    static const char *const sources[] = {"prompt", "file", "chat-json"};
+    static const char *const sources[] = {"prompt", "file", "chat-json",
+                                          "preset", "prompt-template"};
     const struct opt_parsed *p = &j->p;
     int r;
-    if ((r = check_verb(j)) >= 0)
+    if ((r = check_verb(j)) >= 0 || (r = preset_check(p, &j->a.preset)) >= 0)
         return r;
     if (p->n_args > 1)
         return opt_usage(j->verb, "\"%s\": one prompt only, quote it",

@@ -11,6 +11,7 @@
 #include "cli/common.h"
 #include "cli/constraint_opts.h"
 #include "cli/opt.h"
+#include "cli/preset.h"
 #include "cli/tool_choice.h"
 #include "cli/tools.h"
 #include "qwick.h"
@@ -18,6 +19,7 @@
 struct gen_args {
     struct common_args c;
     const char *prompt;
+    struct preset_args preset;
     struct opt_texts files;
     bool file_names;
     const char *system, *system_file;

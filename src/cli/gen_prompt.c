@@ -117,7 +117,8 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e)
             return msg_oom();
         }
         if (prompt_compose(&j->text, &a->files, a->file_names, j->arg,
-                           a->no_stdin, e))
+                           a->no_stdin, e) ||
+            preset_apply(&j->text, &j->p, &a->preset, e))
             return msg_fail(e);
         if (j->text.len == 0)
             return no_prompt(j);

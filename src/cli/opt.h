@@ -80,6 +80,7 @@ enum opt_rank {
     OPT_UNSET,
     OPT_CONFIG,      /* the config file, before its first section */
     OPT_CONFIG_VERB, /* the verb's section of the config file */
+    OPT_PRESET,      /* the file of -T */
     OPT_ENV,         /* an environment variable */
     OPT_LINE         /* the command line */
 };

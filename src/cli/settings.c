@@ -11,6 +11,7 @@
 #include "base/array.h"
 #include "cli/common.h"
 #include "cli/out.h"
+#include "cli/preset.h"
 #include "cli/verbs.h"
 #include "file/json.h"
 #include "file/map.h"
@@ -28,7 +29,8 @@ static const char *const singles[] = {
     "profile-file",  "chat",        "lines",       "jsonl",
     "dir",           "size",        "force",       "only",
     "skip",          "revision",    "verify",      "allow-http",
-    "allow-special", "tools",       "tool-choice",
+    "allow-special", "tools",       "tool-choice", "preset",
+    "set",           "text",        "input-format", "prompt-template",
 };
 
 bool settings_is_single(const char *option)
@@ -144,6 +146,7 @@ struct settings {
     struct buf path; /* empty: there is no place for the file */
     bool exists;
     char *text;
+    struct preset *preset; /* of -T; NULL: none */
     struct setting *v;
     size_t n, cap;
 };
@@ -159,6 +162,7 @@ void settings_free(struct settings *c)
     }
     free(c->v);
     free(c->text);
+    preset_free(c->preset);
     buf_free(&c->path);
     free(c);
 }
@@ -253,27 +257,45 @@ static int check(const struct settings *c, struct setting *s,
     return opt_check_value(of, o, s->label, s->value);
 }
 
+/* A file that is read line by line. */
+struct lines_of {
+    const char *path;
+    bool is_preset;             /* it is a prompt of the user */
+    const struct verb *section; /* of the current line; NULL: for all verbs */
+};
+
+/* Set the section of a line, which begins with '['. */
+static int begin_section(struct lines_of *f, char *line, const char *where)
+{
+    if (!f->is_preset)
+        return read_section(line, where, &f->section);
+    msg_error("%s: \"%.100s\": only the config file has sections", where, line);
+    return QWICK_ERR_USAGE;
+}
+
 /* Read one line of the file. */
-static int read_line(struct settings *c, char *line, size_t number,
-                     const struct verb **section, const struct verb *v)
+static int read_line(struct settings *c, struct lines_of *f, char *line,
+                     size_t number, const struct verb *v)
 {
     struct setting s = {0};
     struct qwick_err e;
     char *name, *value;
     if (ARRAY_RESERVE(c->v, c->cap, c->n + 1, &e))
         return msg_fail(&e);
-    if (asprintf(&s.where, "%s:%zu", c->path.data, number) < 0)
+    if (asprintf(&s.where, "%s:%zu", f->path, number) < 0)
         return msg_oom();
     int r = -1, split = 1;
     line = settings_trim(line);
     if (*line == '[')
-        r = read_section(line, s.where, section);
+        r = begin_section(f, line, s.where);
     else if ((split = settings_split(line, &name, &value, &e)) < 0) {
         msg_error("%s: %s", s.where, e.msg);
         r = e.code;
     } else if (split == 0) {
-        s.rank = *section ? OPT_CONFIG_VERB : OPT_CONFIG;
-        s.section = *section;
+        s.rank = f->is_preset ? OPT_PRESET
+                 : f->section ? OPT_CONFIG_VERB
+                              : OPT_CONFIG;
+        s.section = f->section;
         s.name = name;
         s.value = value;
         if (asprintf(&s.label, "%s: %s", s.where, name) < 0) {
@@ -293,14 +315,27 @@ static int read_line(struct settings *c, char *line, size_t number,
     return r;
 }
 
+/* Read lines from the one with this number on. */
+static int read_lines(struct settings *c, struct lines_of *f, char *line,
+                      size_t number, const struct verb *v)
+{
+    int r = -1;
+    while (line && r < 0) {
+        char *end = strchr(line, '\n');
+        if (end)
+            *end++ = 0;
+        r = read_line(c, f, line, number++, v);
+        line = end;
+    }
+    return r;
+}
+
 /* Read the whole file, so that a fault shows whichever verb runs. */
 static int read_config(struct settings *c, const struct verb *v)
 {
     static const char bom[] = "\xEF\xBB\xBF";
-    const struct verb *section = NULL;
     struct qwick_err e;
-    size_t n, number = 0;
-    int r = -1;
+    size_t n;
     if (settings_path(&c->path, "config"))
         return msg_oom();
     if (!c->path.len)
@@ -313,14 +348,8 @@ static int read_config(struct settings *c, const struct verb *v)
     char *line = c->text;
     if (line && strncmp(line, bom, 3) == 0)
         line += 3;
-    while (line && r < 0) {
-        char *end = strchr(line, '\n');
-        if (end)
-            *end++ = 0;
-        r = read_line(c, line, ++number, &section, v);
-        line = end;
-    }
-    return r;
+    struct lines_of f = {.path = c->path.data};
+    return read_lines(c, &f, line, 1, v);
 }
 
 /* ---- the environment ---------------------------------------------------- */
@@ -401,131 +430,35 @@ static int read_environment(struct settings *c)
     return r;
 }
 
-/* ---- --show-config ------------------------------------------------------ */
+/* ---- the prompt of the user ---------------------------------------------- */
 
-/* Append a text as it is, or as a JSON string if it could be misread. */
-static int put_text(struct buf *b, const char *s)
+/* Read the file of -T, if the command line has this option. */
+static int read_preset(struct opt_parsed *p)
 {
-    bool plain = *s && !is_blank(*s) && !strstr(s, "  ");
-    for (const char *at = s; *at && plain; at++)
-        plain = (unsigned char)*at >= ' ' && *at != 127 && *at != '"';
-    return plain ? buf_puts(b, s) : buf_json_cstr(b, s);
+    struct settings *c = p->settings;
+    const struct opt *o = opt_find(p->verb, "preset");
+    struct qwick_err e;
+    if (!o || !opt_given(p, o->name))
+        return -1;
+    const char *name =
+        *(const char *const *)((const char *)p->values + o->offset);
+    if (preset_open(&c->preset, name, &e))
+        return msg_fail(&e);
+    struct lines_of f = {.path = c->preset->path, .is_preset = true};
+    return read_lines(c, &f, c->preset->options, c->preset->line, p->verb);
 }
 
-static int put_texts(struct buf *b, const struct opt_texts *t)
+const struct preset *settings_preset(const struct settings *c)
 {
-    int bad = 0;
-    for (size_t i = 0; i < t->n; i++) {
-        bad |= i ? buf_puts(b, " ") : 0;
-        bad |= buf_json_cstr(b, t->v[i]);
-    }
-    return bad;
+    return c ? c->preset : NULL;
 }
 
-static int put_ints(struct buf *b, const struct opt_ints *list)
+bool settings_has_file(const struct settings *c)
 {
-    int bad = 0;
-    for (size_t i = 0; i < list->n; i++)
-        bad |= buf_printf(b, "%s%lld", i ? "," : "", (long long)list->v[i]);
-    return bad;
+    return c->exists;
 }
 
-/* Append the value of an option that a source sets. */
-static int put_value(struct buf *b, const struct opt *o, const void *value)
-{
-    const struct opt_flag_file *f = value;
-    switch (o->type) {
-    case OPT_FLAG:
-        return buf_puts(b, *(const bool *)value ? "on" : "off");
-    case OPT_INT:
-    case OPT_SIZE:
-        return buf_printf(b, "%lld", (long long)*(const int64_t *)value);
-    case OPT_NUMBER:
-        return buf_json_double(b, *(const double *)value);
-    case OPT_TEXT:
-    case OPT_FILE:
-    case OPT_CHOICE:
-        return put_text(b, *(const char *const *)value);
-    case OPT_TEXTS:
-        return put_texts(b, value);
-    case OPT_INTS:
-        return put_ints(b, value);
-    case OPT_FLAG_FILE:
-        return f->file ? put_text(b, f->file)
-                       : buf_puts(b, f->on ? "on" : "off");
-    case OPT_HEADING:
-        break;
-    }
-    return 0;
-}
-
-enum { NAME_WIDTH = 20, VALUE_WIDTH = 24 };
-
-static int put_row(struct buf *b, const struct opt_parsed *p, size_t i)
-{
-    const struct opt *o = &p->verb->opts[i];
-    const struct opt_source *s = &p->sources[i];
-    int bad = buf_printf(b, "%-*s", NAME_WIDTH, o->name);
-    size_t start = b->len;
-    if (s->rank != OPT_UNSET)
-        bad |= put_value(b, o, (const char *)p->values + o->offset);
-    else
-        bad |= buf_puts(b, o->def ? o->def
-                           : o->type == OPT_FLAG || o->type == OPT_FLAG_FILE
-                               ? "off"
-                               : "-");
-    size_t width = b->len - start;
-    bad |= buf_printf(b, "%*s  %s\n",
-                      width < VALUE_WIDTH ? (int)(VALUE_WIDTH - width) : 0, "",
-                      s->rank == OPT_UNSET  ? "default"
-                      : s->rank == OPT_LINE ? "command line"
-                                            : s->where);
-    return bad;
-}
-
-static int put_head(struct buf *b, const struct opt_parsed *p)
-{
-    const struct common_args *a = p->values;
-    const struct settings *c = p->settings;
-    struct buf path = {0};
-    int bad = buf_printf(b, "# verb: %s\n# config file: ", p->verb->name);
-    bad |= settings_path(&path, "config");
-    bad |= path.len ? put_text(b, path.data)
-                    : buf_puts(b, "none, HOME is not set");
-    if (path.len)
-        bad |= buf_puts(b, a->no_config ? ", ignored: no-config\n"
-                           : c->exists  ? "\n"
-                                        : ", does not exist\n");
-    else
-        bad |= buf_putc(b, '\n');
-    buf_free(&path);
-    return bad;
-}
-
-/* Print where each value comes from. */
-static int show(const struct opt_parsed *p)
-{
-    struct buf b = {0};
-    if (p->n_args)
-        return opt_usage(p->verb,
-                         "\"%s\": --show-config takes a verb, and no "
-                         "other arguments",
-                         p->args[0]);
-    int bad = put_head(&b, p);
-    for (size_t i = 0; i < p->verb->n_opts && !bad; i++) {
-        const char *name = p->verb->opts[i].name;
-        if (name && strcmp(name, "show-config") != 0 &&
-            (p->sources[i].rank != OPT_UNSET || !settings_is_single(name)))
-            bad = put_row(&b, p, i);
-    }
-    int status = bad                        ? msg_oom()
-                 : out_write(b.data, b.len) ? QWICK_ERR_RUNTIME
-                                            : 0;
-    buf_free(&b);
-    return status;
-}
-
-/* ---- both --------------------------------------------------------------- */
+/* ---- all --------------------------------------------------------------- */
 
 /* Set what sources of one rank set for the verb. */
 static int apply_rank(struct opt_parsed *p, enum opt_rank rank)
@@ -554,11 +487,12 @@ int settings_apply(struct opt_parsed *p)
         return msg_oom();
     msg_level(a->quiet, a->verbose);
     if ((r = read_environment(p->settings)) >= 0 ||
-        (r = apply_rank(p, OPT_ENV)) >= 0)
+        (r = apply_rank(p, OPT_ENV)) >= 0 || (r = read_preset(p)) >= 0 ||
+        (r = apply_rank(p, OPT_PRESET)) >= 0)
         return r;
     if (!a->no_config && ((r = read_config(p->settings, p->verb)) >= 0 ||
                           (r = apply_rank(p, OPT_CONFIG_VERB)) >= 0 ||
                           (r = apply_rank(p, OPT_CONFIG)) >= 0))
         return r;
-    return a->show_config ? show(p) : -1;
+    return a->show_config ? settings_show(p) : -1;
 }

@@ -9,8 +9,8 @@
 #include "cli/opt.h"
 
 /* Set options that the command line does not set: from the environment's
- * QWICK_<OPTION>, then from the config file unless --no-config is given. With
- * --show-config, print where each value comes from. Returns -1 to go on, or an
+ * QWICK_<OPTION>, then from the prompt of -T, then from the config file unless
+ * --no-config is given. With --show-config, print where each value comes from. Returns -1 to go on, or an
  * exit status after printing a message or the values. */
 int settings_apply(struct opt_parsed *p);
 void settings_free(struct settings *c);
@@ -37,6 +37,17 @@ int settings_split(char *line, char **name, char **value, struct qwick_err *e);
 
 /* Remove blanks at both ends of s in place; returns its beginning. */
 char *settings_trim(char *s);
+
+struct preset;
+
+/* Return the prompt of -T (preset.h), or NULL. c may be NULL. */
+const struct preset *settings_preset(const struct settings *c);
+
+/* Return whether the config file exists and was read. */
+bool settings_has_file(const struct settings *c);
+
+/* --show-config: print where each value comes from. Returns an exit status. */
+int settings_show(const struct opt_parsed *p);
 
 /* Return whether an option belongs to one command, so that neither the config
  * file nor the environment can set it. */
