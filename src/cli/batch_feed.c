@@ -75,21 +75,25 @@ static int note_id(struct batch_job *j, const struct request *r, uint64_t hash,
 
 /* ---- lines out ---- */
 
-/* Write the members that every line begins with; batch_resume.c reads them
- * again. index: number of the sample; NULL if the record has one sample. */
-static void put_head(struct json_writer *w, const struct batch_job *j,
+/* Set what identifies a line. index: number of the sample; NULL if the record
+ * has one sample. */
+static void set_line(struct batch_line *l, const struct batch_job *j,
                      const struct request *r, const size_t *index, uint64_t key)
 {
-    char text[32];
-    int n = snprintf(text, sizeof(text), "%08x-%016llx", batch_run_key(j),
-                     (unsigned long long)key);
-    jw_object(w, NULL);
-    jw_uint(w, "line", r->line);
-    if (r->id.len)
-        jw_raw(w, "id", r->id.data, r->id.len);
-    if (index)
-        jw_uint(w, "index", *index);
-    jw_string(w, "key", text, (size_t)n);
+    *l = (struct batch_line){.line = r->line, .id = &r->id, .index = index};
+    snprintf(l->key, sizeof(l->key), "%08x-%016llx", batch_run_key(j),
+             (unsigned long long)key);
+}
+
+/* Print an error that the line of the answer has no place for. */
+static void tell_error(struct batch_job *j, const struct request *r,
+                       const struct qwick_err *why)
+{
+    if (!j->form->tells_errors || ++j->n_told > BATCH_TOLD_ERRORS)
+        return;
+    progress_clear();
+    msg_error("%s: line %llu: %s", j->in.name, (unsigned long long)r->line,
+              why->msg);
 }
 
 /* Whether a constraint says what the whole answer is. */
@@ -128,28 +132,26 @@ static int read_parts(struct sample *s, const struct qwick_result *r)
                : 0;
 }
 
-static void put_answer(struct json_writer *w, const struct sample *s,
-                       const struct qwick_result *r)
+static void put_answer(struct json_writer *w, const struct batch_line *l,
+                       const struct sample *s, const struct qwick_result *r)
 {
-    struct json_answer a = {
-        .r = r,
-        .info = qwick_engine_info(s->j->eng),
-        .tokenize_ms = s->r->tokenize_ms,
-        .show_forced = s->r->o.limit_thinking,
-        .logprobs = s->j->a.answer.logprobs ? &s->logprobs : NULL,
-        .block = s->j->a.extract ? &s->block : NULL,
-        .calls = s->r->tools ? &s->calls : NULL,
+    struct batch_answer a = {
+        .a = {.r = r,
+              .info = qwick_engine_info(s->j->eng),
+              .tokenize_ms = s->r->tokenize_ms,
+              .show_forced = s->r->o.limit_thinking,
+              .logprobs = s->r->o.logprobs ? &s->logprobs : NULL,
+              .block = s->j->a.extract ? &s->block : NULL,
+              .calls = s->r->tools ? &s->calls : NULL},
+        .incomplete = is_broken(s, r),
     };
-    json_answer(w, &a);
-    if (is_broken(s, r))
-        jw_bool(w, "incomplete", true); /* batch_resume.c reads it again */
+    s->j->form->answer(w, l, &a);
 }
 
 /* End the line and put it at its place. */
 static int put_line(struct batch_job *j, uint64_t place, struct json_writer *w,
                     struct qwick_err *e)
 {
-    jw_end_object(w);
     jw_newline(w);
     int r = jw_status(w) ? err_oom(e, w->out->len)
                          : batch_out_put(&j->out, place, w->out, e);
@@ -178,14 +180,18 @@ static int find_answer(struct batch_job *j, const struct request *r, size_t i,
     return found == FOUND_HELD ? batch_out_put_held(&j->out, held, e) : 0;
 }
 
-/* Output an error for a record that could not be read: one line for all its
- * samples. */
-static int refuse(struct batch_job *j, const struct request *r,
-                  const struct line *line, const struct qwick_err *why,
-                  struct qwick_err *e)
+/* Output the line of a record that the model does not answer: an error for all
+ * its samples, or if why is NULL, the empty answer to a blank line. */
+static int put_at_once(struct batch_job *j, const struct request *r,
+                       const struct batch_record *rec,
+                       const struct qwick_err *why, struct qwick_err *e)
 {
+    const struct qwick_result empty = {.finish = QWICK_FINISH_STOP};
+    const struct batch_answer a = {
+        .a = {.r = &empty, .info = qwick_engine_info(j->eng)}, .skipped = true};
     struct buf b = {0};
-    uint64_t place, key = request_line_key(&j->common, line->text, line->n);
+    struct batch_line l;
+    uint64_t place, key = request_line_key(&j->common, rec->text, rec->n);
     bool there;
     j->n_samples++;
     if (find_answer(j, r, 0, key, &there, e)) {
@@ -198,14 +204,19 @@ static int refuse(struct batch_job *j, const struct request *r,
         j->n_skipped++;
         return 0;
     }
-    j->n_errors++;
+    j->n_errors += why != NULL;
     j->n_answered++;
     j->n_done++;
     if (batch_out_place(&j->out, &place, e))
         return -1;
     struct json_writer w = json_writer(&b);
-    put_head(&w, j, r, NULL, key);
-    jw_cstr(&w, "error", why->msg);
+    set_line(&l, j, r, NULL, key);
+    if (why) {
+        tell_error(j, r, why);
+        j->form->error(&w, &l, why);
+    } else {
+        j->form->answer(&w, &l, &a);
+    }
     return put_line(j, place, &w, e);
 }
 
@@ -241,11 +252,14 @@ void batch_drop(struct batch_job *j)
         sample_free(j->samples);
 }
 
-/* Collect the items of --logprobs. */
+/* Collect the items of the log-probabilities. */
 static int on_token(void *ctx, const struct qwick_token_event *ev)
 {
     struct sample *s = ctx;
-    s->oom = json_logprobs(&s->logprobs, s->j->eng, ev) != 0;
+    struct qwick_token_event shown = *ev;
+    if (s->r->no_top)
+        shown.n_top = 0;
+    s->oom = s->j->form->token(&s->logprobs, s->j->eng, &shown) != 0;
     return s->oom;
 }
 
@@ -254,19 +268,22 @@ static int finish_record(struct batch_job *j, const struct sample *s,
                          const struct qwick_err *why, struct qwick_err *e)
 {
     struct buf b = {0};
-    const size_t *index = s->r->n > 1 ? &s->index : NULL;
+    struct batch_line l;
+    set_line(&l, j, s->r, s->r->n > 1 ? &s->index : NULL,
+             request_key(s->r, &j->common, s->index));
     struct json_writer w = json_writer(&b);
-    put_head(&w, j, s->r, index, request_key(s->r, &j->common, s->index));
     w.failed |= s->oom;
     if (why)
         j->n_errors++;
     j->n_done++;
     if (--s->r->n_todo == 0)
         j->n_answered++;
-    if (why)
-        jw_cstr(&w, "error", why->msg);
-    else
-        put_answer(&w, s, r);
+    if (why) {
+        tell_error(j, s->r, why);
+        j->form->error(&w, &l, why);
+    } else {
+        put_answer(&w, &l, s, r);
+    }
     return put_line(j, s->place, &w, e);
 }
 
@@ -310,7 +327,7 @@ static int add_sample(struct batch_job *j, struct request *r, size_t i,
     if (s->next)
         s->next->prev = s;
     j->samples = s;
-    if (o.logprobs) {
+    if (o.logprobs && j->form->token) {
         o.on_token = on_token;
         o.on_token_ctx = s;
     }
@@ -345,44 +362,82 @@ static int add_samples(struct batch_job *j, struct request *r,
     return 0;
 }
 
+/* Refuse a record whose answers have no place in the form of the output. */
+static int check_form(const struct batch_job *j, const struct request *r,
+                      struct qwick_err *e)
+{
+    if (r->n > j->form->max_samples)
+        return err_set(e, QWICK_ERR_USAGE, "record: n: must be 1 for %s",
+                       j->form->name);
+    if (r->tools && j->form->no_tools)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "record: tools: calls have no place in %s",
+                       j->form->name);
+    return 0;
+}
+
 /* Read an opened record and queue its samples. Takes ownership of r. */
 static int add_record(struct batch_job *j, struct request *r,
-                      const struct line *line, struct qwick_err *e)
+                      const struct batch_record *rec, struct qwick_err *e)
 {
     struct qwick_err why;
     int rc;
     r->n_open = 1; /* our own reference, until this function returns */
     if (note_id(j, r, request_id_hash(r->id.data, r->id.len), e))
         rc = -1;
-    else if (request_read(r, &j->common, &why))
-        rc = refuse(j, r, line, &why, e);
+    else if (request_read(r, &j->common, &why) || check_form(j, r, &why))
+        rc = put_at_once(j, r, rec, &why, e);
     else
         rc = add_samples(j, r, e);
     release(r);
     return rc;
 }
 
-static bool is_blank(const char *text, size_t n)
+/* Warn once if the requests name another model than the one that runs. */
+static void compare_model(struct batch_job *j)
 {
-    for (size_t i = 0; i < n; i++)
-        if (text[i] != ' ' && text[i] != '\t' && text[i] != '\r')
-            return false;
-    return true;
+    const char *named = j->source.openai.model;
+    const char *runs = qwick_engine_info(j->eng)->model;
+    if (!named || j->told_model)
+        return;
+    j->told_model = true;
+    if (strcmp(named, runs) == 0 ||
+        (j->a.c.model && strcmp(named, j->a.c.model) == 0))
+        return;
+    progress_clear();
+    msg_warn("%s: the requests name the model %s, and %s answers them",
+             j->in.name, named, runs);
 }
 
-static int one_line(struct batch_job *j, const char *text, size_t n,
-                    struct qwick_err *e)
+/* Open a record: set its id, the number of its line and of its samples. */
+static int open_record(struct batch_job *j, struct request *r,
+                       const struct batch_record *rec, struct qwick_err *e)
+{
+    const char *json;
+    size_t n;
+    int bad = source_translate(&j->source, rec, &json, &n, e);
+    compare_model(j);
+    if (!bad)
+        return request_open(r, rec->line, json, n, e);
+    *r = (struct request){.line = rec->line, .n = 1};
+    if (n && request_open(r, rec->line, json, n, NULL))
+        r->n = 1; /* the first error counts */
+    return -1;
+}
+
+static int one_record(struct batch_job *j, const struct batch_record *rec,
+                      struct qwick_err *e)
 {
     struct qwick_err why;
-    if (is_blank(text, n) || j->n_records++ % j->n_shards != j->shard)
+    if (j->n_records++ % j->n_shards != j->shard)
         return 0;
-    struct request *r = malloc(sizeof(*r));
+    struct request *r = calloc(1, sizeof(*r));
     if (!r)
         return err_oom(e, sizeof(*r));
-    const struct line line = {.text = text, .n = n};
-    if (!request_open(r, j->in.number, text, n, &why))
-        return add_record(j, r, &line, e);
-    int rc = refuse(j, r, &line, &why, e);
+    r->line = rec->line;
+    if (!rec->blank && !open_record(j, r, rec, &why))
+        return add_record(j, r, rec, e);
+    int rc = put_at_once(j, r, rec, rec->blank ? NULL : &why, e);
     request_free(r);
     free(r);
     return rc;
@@ -405,14 +460,11 @@ int batch_feed(struct batch_job *j, int timeout_ms, bool *got,
 {
     *got = false;
     while (batch_wants_more(j)) {
-        const char *text;
-        size_t n;
-        bool torn;
-        switch (
-            lines_next(&j->in, *got ? 0 : timeout_ms, &text, &n, &torn, e)) {
+        struct batch_record rec;
+        switch (source_next(&j->source, *got ? 0 : timeout_ms, &rec, e)) {
         case LINES_GOT:
             *got = true;
-            if (one_line(j, text, n, e))
+            if (one_record(j, &rec, e))
                 return -1;
             break;
         case LINES_WAIT:

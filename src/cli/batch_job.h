@@ -3,8 +3,10 @@
 #ifndef CLI_BATCH_JOB_H
 #define CLI_BATCH_JOB_H
 
+#include "cli/batch_form.h"
 #include "cli/batch_out.h"
 #include "cli/batch_request.h"
+#include "cli/batch_source.h"
 #include "cli/common.h"
 #include "cli/constraint_opts.h"
 #include "cli/lines.h"
@@ -13,6 +15,10 @@
 struct batch_args {
     struct common_args c;
     const char *input, *output;
+    const char *format; /* of the input; NULL: the first record tells it */
+    bool lines;         /* the same as --input-format lines */
+    bool text;
+    struct preset_args preset;
     bool unordered, redo;
     const char *shard;
     int64_t line_offset, max_batch, debounce;
@@ -30,6 +36,9 @@ struct batch_args {
 /* Maximum number of warnings about repeated ids; further repeats are only
  * counted. */
 #define BATCH_TOLD_IDS 10
+/* Maximum number of errors that are printed because lines have no place for
+ * them; further errors are only counted. */
+#define BATCH_TOLD_ERRORS 20
 
 /* A hash table of the ids read so far, to find repeated ids. */
 struct id_entry {
@@ -51,6 +60,10 @@ struct batch_job {
     size_t shard; /* this run answers record i if i % n_shards == shard */
     size_t n_shards;
     struct lines in;
+    struct batch_source source;     /* the records of in */
+    const struct output_form *form; /* of the answers */
+    bool told_model;   /* we have compared the model that requests name */
+    uint64_t n_told;   /* errors that were printed */
     uint64_t in_bytes; /* size of the input; 0: unknown */
     struct batch_out out;
     struct request_common common;

@@ -465,6 +465,10 @@ static int get_prompt(struct request *r, const struct request_common *c,
     const struct json_value *messages = member(v, "messages");
     const struct json_value *ids = member(v, "prompt_ids");
     int n = (text != NULL) + (messages != NULL) + (ids != NULL);
+    if (!n && member(v, "custom_id") && member(v, "body"))
+        return err_set(e, QWICK_ERR_USAGE,
+                       WHERE ": is of OpenAI's batch format, but the first "
+                             "record is not");
     if (n != 1)
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": %s \"prompt\", \"messages\" and \"prompt_ids\"",
@@ -498,7 +502,7 @@ static int get_id(struct request *r, const struct json_value *v,
     return 0;
 }
 
-static bool known_key(const struct json_value *key)
+bool request_has_key(const struct json_value *name)
 {
     static const char *const keys[] = {
         "id",
@@ -525,9 +529,10 @@ static bool known_key(const struct json_value *key)
         "choices",
         "grammar",
         "json_schema",
+        "logprobs",
     };
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
-        if (json_equals(key, keys[i]))
+        if (json_equals(name, keys[i]))
             return true;
     return false;
 }
@@ -540,7 +545,7 @@ static void tell_unknown(struct request_common *c, const struct json_value *v,
     for (size_t i = 0; i < v->len && c->name; i++) {
         struct buf key = {.max = 256};
         const struct json_value *k = &v->keys[i];
-        if (!known_key(k) && !buf_json_string(&key, k->str, k->len) &&
+        if (!request_has_key(k) && !buf_json_string(&key, k->str, k->len) &&
             !(c->unknown.len &&
               memmem(c->unknown.data, c->unknown.len, key.data, key.len)) &&
             c->unknown.len < 4096 &&
@@ -568,13 +573,28 @@ static int get_budget(struct request *r, const struct request_common *c,
     return 0;
 }
 
+static int get_logprobs(struct request *r, const struct request_common *c,
+                        const struct json_value *v, struct qwick_err *e)
+{
+    int64_t n = -1;
+    if (get_int(v, "logprobs", 0, opt_find(c->p->verb, "logprobs")->imax, &n,
+                e))
+        return -1;
+    if (n < 0)
+        return 0;
+    r->own_logprobs = true;
+    r->no_top = n == 0;
+    r->o.logprobs = n ? (size_t)n : 1;
+    return 0;
+}
+
 static int get_options(struct request *r, const struct request_common *c,
                        const struct json_value *v, struct sampling_wish *w,
                        struct qwick_err *e)
 {
     const struct verb *verb = c->p->verb;
     int64_t max_tokens = c->answer->max_tokens, seed = -1;
-    if (get_budget(r, c, v, e) ||
+    if (get_budget(r, c, v, e) || get_logprobs(r, c, v, e) ||
         get_option_int(v, "max_tokens", opt_find(verb, "max-tokens"),
                        &max_tokens, e) ||
         get_option_int(v, "seed", opt_find(verb, "seed"), &seed, e) ||
@@ -662,7 +682,8 @@ struct qwick_generate_options request_options(const struct request *r,
 /* ---- keys --------------------------------------------------------------- */
 
 int request_run_key(struct request_common *c, struct qwick_engine *eng,
-                    bool exact, size_t n_ctx, struct qwick_err *e)
+                    bool exact, size_t n_ctx, const char *form,
+                    struct qwick_err *e)
 {
     const struct qwick_info *info = qwick_engine_info(eng);
     struct key k = key_start("qwick batch 1");
@@ -675,6 +696,8 @@ int request_run_key(struct request_common *c, struct qwick_engine *eng,
     key_add_text(&k, info->kv_dtype, strlen(info->kv_dtype));
     key_add_u64(&k, n_ctx);
     key_add_u64(&k, (uint64_t)c->answer->logprobs);
+    if (form)
+        key_add_text(&k, form, strlen(form));
     c->run = k;
     return 0;
 }
@@ -721,6 +744,10 @@ uint64_t request_key(const struct request *r, const struct request_common *c,
         constraint_add_key(&k, r->constraint);
     if (c->extract)
         key_add_text(&k, "code", 4);
+    if (r->own_logprobs) {
+        key_add_text(&k, "logprobs", 8);
+        key_add_u64(&k, r->no_top ? 0 : r->o.logprobs);
+    }
     return key_u64(&k);
 }
 

@@ -46,6 +46,10 @@ struct request_common {
 };
 
 struct json_doc;
+struct json_value;
+
+/* Return whether a record has a member of this name, which is a string. */
+bool request_has_key(const struct json_value *name);
 
 struct request {
     struct json_doc *doc; /* set between request_open and request_read, and
@@ -62,6 +66,8 @@ struct request {
     char **stop; /* [n_stop] stop strings of the record; NULL: none */
     size_t n_stop;
     struct constraint_ref *constraint; /* NULL: none */
+    bool own_logprobs; /* the record says whether it has log-probabilities */
+    bool no_top;       /* they are only those of the tokens drawn */
     double tokenize_ms;
     size_t n_open; /* references to this struct: one per open sample, and one of
                       the reader */
@@ -87,9 +93,11 @@ struct qwick_generate_options request_options(const struct request *r,
                                               size_t i);
 
 /* Set the key of the run from the model, --exact, the type of the KV cache, the
- * context limit n_ctx, and --logprobs. Returns 0, or -1 with *e set. */
+ * context limit n_ctx, --logprobs, and the name of the form of answers (NULL:
+ * JSON lines). Returns 0, or -1 with *e set. */
 int request_run_key(struct request_common *c, struct qwick_engine *eng,
-                    bool exact, size_t n_ctx, struct qwick_err *e);
+                    bool exact, size_t n_ctx, const char *form,
+                    struct qwick_err *e);
 
 /* Return the key of sample i: a hash of the run's key, the ids of the prompt,
  * and the options that change the answer. The seed counts only if the answer is

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "cli/batch_form.h"
 #include "cli/batch_pending.h"
 #include "cli/batch_request.h"
 #include "cli/lines.h"
@@ -21,13 +22,8 @@
 
 /* A place is line << SAMPLE_BITS | sample. REQUEST_MAX_N is below 2^10. */
 enum { SAMPLE_BITS = 10 };
-#define MAX_LINE ((int64_t)1 << 53)
 
 _Static_assert(REQUEST_MAX_N <= 1 << SAMPLE_BITS, "samples have a number each");
-
-/* The beginning of every line. It tells a line that was cut off from a line
- * that qwick did not write. */
-static const char head[] = "{\"line\":";
 
 static uint64_t place_of(uint64_t line, size_t sample)
 {
@@ -78,12 +74,12 @@ static bool hex(const char *s, size_t n, uint64_t *out)
     return true;
 }
 
-/* Read the key that put_head of batch_feed.c writes. */
-static void read_key(const struct json_value *v, struct answered *a)
+/* Read the key that set_line of batch_feed.c writes; NULL: there is none. */
+static void read_key(const char *key, struct answered *a)
 {
     uint64_t run;
-    if (!json_is(v, JSON_STRING) || v->len != 25 || v->str[8] != '-' ||
-        !hex(v->str, 8, &run) || !hex(v->str + 9, 16, &a->record))
+    if (!key || key[8] != '-' || !hex(key, 8, &run) ||
+        !hex(key + 9, 16, &a->record))
         return;
     a->run = (uint32_t)run;
     a->has_key = true;
@@ -91,23 +87,30 @@ static void read_key(const struct json_value *v, struct answered *a)
 
 /* Whether the line's answer is cut or empty; see answer_is_cut and
  * answer_is_empty. */
-static bool is_incomplete(const struct json_value *v)
+static bool is_incomplete(const struct batch_read *b)
 {
-    const struct json_value *why = json_get(v, "finish_reason");
-    const struct json_value *text = json_get(v, "text");
     struct qwick_result r = {0};
-    if (!json_is(why, JSON_STRING) ||
-        (strcmp(why->str, qwick_finish_name(QWICK_FINISH_STOP)) != 0 &&
-         strcmp(why->str, qwick_finish_name(QWICK_FINISH_STOP_STRING)) != 0))
+    if (b->skipped)
+        return false;
+    if (!b->finish ||
+        (strcmp(b->finish, qwick_finish_name(QWICK_FINISH_STOP)) != 0 &&
+         strcmp(b->finish, qwick_finish_name(QWICK_FINISH_STOP_STRING)) != 0))
         return true;
-    if (!json_is(text, JSON_STRING))
-        return true;
-    const struct json_value *calls = json_get(v, "tool_calls");
-    if (json_is(calls, JSON_ARRAY) && calls->len)
+    if (json_is(b->calls, JSON_ARRAY) && b->calls->len)
         return false; /* an answer of calls needs no text */
-    r.text = (char *)(uintptr_t)text->str;
-    r.n_text = text->len;
+    if (!json_is(b->text, JSON_STRING))
+        return true;
+    r.text = (char *)(uintptr_t)b->text->str;
+    r.n_text = b->text->len;
     return answer_is_empty(&r);
+}
+
+static bool read_line(const struct json_value *v, struct batch_read *b)
+{
+    for (size_t i = 0; readable_forms[i]; i++)
+        if (readable_forms[i]->read(v, b))
+            return true;
+    return false;
 }
 
 static int note_line(struct answers *all, const struct lines *l,
@@ -115,38 +118,45 @@ static int note_line(struct answers *all, const struct lines *l,
 {
     struct json_doc *doc;
     struct answered a = {.at = l->consumed - n - 1};
-    int64_t line = 0, index = 0;
+    struct batch_read b;
+    int rc;
     struct qwick_err why;
     if (json_parse(&doc, l->name, text, n, QWICK_ERR_USAGE, &why))
         return why.code == QWICK_ERR_MEMORY ? err_oom(e, n) : foreign(l, e);
-    const struct json_value *v = json_root(doc);
-    const struct json_value *i = json_get(v, "index");
-    a.error = json_get(v, "error") != NULL;
-    int rc;
-    if (json_int(json_get(v, "line"), 1, MAX_LINE, &line) ||
-        (i && json_int(i, 0, REQUEST_MAX_N - 1, &index)) ||
-        (!a.error && !json_get(v, "finish_reason"))) {
+    if (!read_line(json_root(doc), &b)) {
         rc = foreign(l, e);
-    } else if (id_of(json_get(v, "id"), &a.id)) {
+    } else if (id_of(b.id, &a.id)) {
         rc = err_oom(e, n);
     } else {
-        a.place = place_of((uint64_t)line, (size_t)index);
-        a.whole = a.error && !i;
-        a.incomplete = !a.error && is_incomplete(v);
-        a.broken = json_get(v, "incomplete") != NULL;
-        read_key(json_get(v, "key"), &a);
+        a.place = place_of((uint64_t)b.line, (size_t)b.index);
+        a.error = b.error;
+        a.whole = a.error && !b.has_index;
+        a.incomplete = !a.error && is_incomplete(&b);
+        a.broken = b.incomplete;
+        read_key(b.key, &a);
         rc = add(all, a, e);
     }
     json_free(doc);
     return rc;
 }
 
+/* Whether a line that was cut off is one of ours. */
+static bool is_beginning(const char *text, size_t n)
+{
+    for (size_t i = 0; readable_forms[i]; i++) {
+        const char *head = readable_forms[i]->head;
+        size_t same = strlen(head);
+        if (memcmp(text, head, n < same ? n : same) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Remove the last n bytes. */
 static int cut(const struct lines *l, const char *text, size_t n,
                struct qwick_err *e)
 {
-    size_t same = n < sizeof(head) - 1 ? n : sizeof(head) - 1;
-    if (memcmp(text, head, same) != 0)
+    if (!is_beginning(text, n))
         return foreign(l, e);
     if (ftruncate(l->fd, (off_t)(l->consumed - n)))
         return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot be cut: %s", l->name,
@@ -260,9 +270,9 @@ static int other_run(const char *path, const struct answered *a, uint64_t line,
     return err_set(
         e, QWICK_ERR_USAGE,
         a->has_key
-            ? "%s: line %llu: was written with another model, or another "
-              "--exact, --kv, --ctx or --logprobs; left alone "
-              "(--redo replaces it)"
+            ? "%s: line %llu: was written with another model, another "
+              "--exact, --kv, --ctx or --logprobs, or in another form; left "
+              "alone (--redo replaces it)"
             : "%s: line %llu: has no key, it was written by an "
               "earlier version; left alone (--redo replaces it)",
         path, (unsigned long long)line);

@@ -232,7 +232,7 @@ int batch_work(struct batch_job *j)
     j->start_ms = clock_ms();
     progress_start("batch");
     if (progress_on())
-        j->n_total = shard_records(j, lines_count(j->in.fd, false));
+        j->n_total = shard_records(j, source_count(&j->source));
     show(j);
     do
         r = *signals_flag() ? 0 : turn(j, &e);

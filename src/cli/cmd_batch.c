@@ -26,6 +26,17 @@ static const struct opt opts[] = {
      .def = "standard input",
      .help = "records, one JSON object per line",
      .offset = ARG(input)},
+    {.name = "input-format",
+     .type = OPT_CHOICE,
+     .arg = "FORM",
+     .choices = "jsonl|openai|lines|csv|tsv",
+     .def = "jsonl or openai, as the first record",
+     .help = "form of the input",
+     .offset = ARG(format)},
+    {.name = "lines",
+     .type = OPT_FLAG,
+     .help = "each line is a prompt, as --input-format lines",
+     .offset = ARG(lines)},
     {.name = "output",
      .letter = 'o',
      .type = OPT_FILE,
@@ -39,6 +50,11 @@ static const struct opt opts[] = {
      .help = "replace answers in FILE that another model, prompt, seed or "
              "other options gave",
      .offset = ARG(redo)},
+    {.name = "text",
+     .type = OPT_FLAG,
+     .help = "write only texts, one answer per line; a line end in an answer "
+             "becomes \\n",
+     .offset = ARG(text)},
     {.name = "unordered",
      .type = OPT_FLAG,
      .help = "write answers as they finish, not in the order of the input",
@@ -71,6 +87,7 @@ static const struct opt opts[] = {
      .offset = ARG(debounce)},
 
     {.type = OPT_HEADING, .help = "Prompts"},
+    OPT_ROWS_PRESET(ARG(preset)),
     {.name = "file",
      .letter = 'f',
      .type = OPT_TEXTS,
@@ -153,6 +170,28 @@ static int parse_shard(struct batch_job *j)
     return -1;
 }
 
+/* Options of the forms of input and output. */
+static int check_forms(struct batch_job *j)
+{
+    static const char *const with_text[] = {"logprobs", "tools", "tool-choice",
+                                            NULL};
+    struct batch_args *a = &j->a;
+    int r = preset_check(&j->p, &a->preset);
+    if (r >= 0 || (r = opt_conflict(&j->p, "lines", "input-format")) >= 0)
+        return r;
+    if (a->lines)
+        a->format = "lines";
+    if (!a->text)
+        return -1;
+    if (a->output && strcmp(a->output, "-") != 0)
+        return opt_usage(j->verb, "--text: cannot be combined with --output: a "
+                                  "run could not be continued, since texts "
+                                  "have no keys");
+    if ((r = opt_conflict(&j->p, "text", "unordered")) >= 0)
+        return r;
+    return opt_no_effect(&j->p, with_text, "with --text");
+}
+
 static int check(struct batch_job *j)
 {
     static const char *const with_raw[] = {
@@ -179,7 +218,7 @@ static int check(struct batch_job *j)
         return opt_usage(j->verb, "-: standard input has the records");
     if (a->redo && (!a->output || strcmp(a->output, "-") == 0))
         return opt_usage(j->verb, "--redo: has no effect without --output");
-    if ((r = parse_shard(j)) >= 0)
+    if ((r = parse_shard(j)) >= 0 || (r = check_forms(j)) >= 0)
         return r;
     if ((r = constraint_check(&j->p, &a->constraint)) >= 0)
         return r;
@@ -260,13 +299,29 @@ static int choose_mode(struct batch_job *j)
     return r >= 0 ? r : 0;
 }
 
+/* Find out the forms of input and output. Returns 0, or an exit status after
+ * printing a message. */
+static int choose_forms(struct batch_job *j)
+{
+    static const char *const no_extract[] = {"extract", NULL};
+    struct qwick_err e;
+    if (source_detect(&j->source, &e))
+        return msg_fail(&e);
+    j->form = j->a.text ? &form_text : j->source.form->out;
+    if (j->form != &form_openai)
+        return 0;
+    int r = opt_no_effect(&j->p, no_extract, "in OpenAI's batch format");
+    return r >= 0 ? r : 0;
+}
+
 /* Set the run's key, and compare the answers of the output with it. */
 static int begin_output(struct batch_job *j, struct qwick_err *e)
 {
     size_t n_ctx = (size_t)j->a.c.ctx;
     if (!n_ctx)
         n_ctx = qwick_engine_info(j->eng)->n_ctx_max;
-    return request_run_key(&j->common, j->eng, j->a.c.exact, n_ctx, e) ||
+    const char *form = j->form == &form_jsonl ? NULL : j->form->name;
+    return request_run_key(&j->common, j->eng, j->a.c.exact, n_ctx, form, e) ||
                    batch_out_begin(&j->out, batch_run_key(j), j->a.redo, e)
                ? -1
                : 0;
@@ -369,6 +424,8 @@ static int run(struct batch_job *j)
         return status;
     if (!out && out_check())
         return QWICK_ERR_RUNTIME;
+    if (source_open(&j->source, &j->in, j->a.format, &j->p, &j->a.preset, &e))
+        return msg_fail(&e);
     if (batch_out_open(&j->out, out, j->a.unordered, j->in.fd, &e))
         return msg_fail(&e);
     j->a.c.prefix_memory = common_cache_memory();
@@ -376,6 +433,8 @@ static int run(struct batch_job *j)
         (status = choose_mode(j)) != 0)
         return status;
     if ((status = answer_check_model(&j->p, j->eng)) >= 0)
+        return status;
+    if ((status = choose_forms(j)) != 0)
         return status;
     set_common(j);
     if ((status = tools_check_template(&j->common.tools, j->eng)) != 0)
@@ -412,6 +471,7 @@ static int batch_run(const struct verb *v, int argc, char **argv)
     qwick_engine_close(j.eng);
     if (j.in.fd > STDIN_FILENO)
         close(j.in.fd);
+    source_free(&j.source);
     lines_free(&j.in);
     batch_out_close(&j.out, NULL);
     free(j.ids.v);

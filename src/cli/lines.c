@@ -119,6 +119,38 @@ enum lines_status lines_next(struct lines *l, int timeout_ms, const char **text,
     return LINES_GOT;
 }
 
+static bool is_blank(const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (text[i] != ' ' && text[i] != '\t' && text[i] != '\r')
+            return false;
+    return true;
+}
+
+enum lines_status lines_peek(struct lines *l, const char **text, size_t *n,
+                             struct qwick_err *e)
+{
+    size_t at = 0; /* the beginning of a line, counted from l->start */
+    for (;;) {
+        size_t have = l->in.len - l->start - at;
+        const char *s = have ? l->in.data + l->start + at : "";
+        const char *nl = memchr(s, '\n', have);
+        if (nl || (l->eof && have)) {
+            *text = s;
+            *n = nl ? (size_t)(nl - s) : have;
+            if (!is_blank(s, *n))
+                return LINES_GOT;
+            at += *n + (nl != NULL);
+            continue;
+        }
+        if (l->eof)
+            return LINES_END;
+        int r = read_some(l, -1, e);
+        if (r <= 0)
+            return r ? LINES_FAILED : LINES_WAIT;
+    }
+}
+
 /* ---- all files ---------------------------------------------------------- */
 
 static int run_lines(const char *name, int fd, const struct lines_handler *h,
@@ -193,10 +225,10 @@ int lines_run(const struct opt_texts *files, const struct lines_handler *h,
  * second. */
 #define COUNT_MAX ((off_t)1 << 30)
 
-uint64_t lines_count(int fd, bool blank)
+/* Count from an offset on; negative: the descriptor has none. */
+static uint64_t count_from(int fd, off_t at, bool blank)
 {
     struct stat st;
-    off_t at = lseek(fd, 0, SEEK_CUR);
     uint64_t n = 0;
     bool any = false, text = false; /* whether the current line has any bytes,
                                        any text */
@@ -219,6 +251,18 @@ uint64_t lines_count(int fd, bool blank)
             text |= *s != ' ' && *s != '\t' && *s != '\r';
         }
     }
+}
+
+uint64_t lines_count(int fd, bool blank)
+{
+    return count_from(fd, lseek(fd, 0, SEEK_CUR), blank);
+}
+
+uint64_t lines_left(const struct lines *l, bool blank)
+{
+    off_t at = lseek(l->fd, 0, SEEK_CUR);
+    size_t held = l->in.len - l->start;
+    return at < 0 ? 0 : count_from(l->fd, at - (off_t)held, blank);
 }
 
 uint64_t lines_total(const struct opt_texts *files, bool blank)

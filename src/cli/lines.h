@@ -40,6 +40,14 @@ void lines_free(struct lines *l);
 enum lines_status lines_next(struct lines *l, int timeout_ms, const char **text,
                              size_t *n, bool *torn, struct qwick_err *e);
 
+/* Find the next line that is not blank, without handing it out. Waits for it.
+ * Returns LINES_WAIT when a signal may have come. */
+enum lines_status lines_peek(struct lines *l, const char **text, size_t *n,
+                             struct qwick_err *e);
+
+/* Count the lines that were not handed out; see lines_count. */
+uint64_t lines_left(const struct lines *l, bool blank);
+
 /* Count the lines from the descriptor's offset on, without moving the offset.
  * Blank lines count only if `blank` is set. Returns 0 if the file is not a
  * regular file, or is too large to be read just for counting. */

@@ -85,7 +85,7 @@ static int no_such(const char *name, const char *path, struct qwick_err *e)
     int bad = !dir || list_names(dir, &v, &n);
     const char *near = nearest(v, n, name);
     if (near)
-        bad |= buf_printf(&text, ", did you mean %s?", near);
+        bad |= buf_printf(&text, ", did you mean %s", near);
     bad |= buf_puts(&text, n ? "; there are: " : "; the directory has none");
     for (size_t i = 0; i < n && !bad; i++) {
         if (text.len > MAX_LISTED) {

@@ -1,0 +1,32 @@
+/* Requests of OpenAI's batch format. A line of it is an object
+ *
+ *   {"custom_id", "method": "POST", "url": "/v1/chat/completions", "body"}
+ *
+ * and becomes a record that batch_request.h describes. */
+#ifndef CLI_OPENAI_REQUEST_H
+#define CLI_OPENAI_REQUEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* What a file's requests have in common. */
+struct openai_state {
+    char *model; /* the model that the first request names; NULL: none yet */
+};
+
+void openai_state_free(struct openai_state *s);
+
+/* Return whether a line is such a request: an object with "custom_id" and
+ * "body". */
+bool openai_is_request(const char *text, size_t n);
+
+/* Append the record's JSON to *json. A member that qwick does not support is an
+ * error, and so is another model than the first request names. Returns 0, or -1
+ * with *e set; then *json has an object with only the id, or nothing. */
+int openai_request(struct openai_state *s, const char *text, size_t n,
+                   struct buf *json, struct qwick_err *e);
+
+#endif
