@@ -160,11 +160,17 @@ static int unknown_column(const struct batch_source *s,
 {
     char names[300];
     list_columns(&s->header, names);
+    if (!preset_given(s->preset))
+        return err_set(e, QWICK_ERR_USAGE,
+                       "%s: has no column \"prompt\", so that "
+                       "--prompt-template or -T must name columns; there are: "
+                       "%s",
+                       s->in->name, names);
     return err_set(e, QWICK_ERR_USAGE,
                    "%s:%zu: {%s} is no column of %s%s; there are: %s",
                    s->t.name, field->line, ERR_SHOW(field->s, field->n),
-                   s->in->name,
-                   field->n ? "" : ", because none has the name prompt", names);
+                   s->in->name, field->n ? "" : ", since none is named prompt",
+                   names);
 }
 
 /* Check the template against the header. */

@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/os.h"
 #include "base/utf8.h"
+#include "cli/aliases.h"
 #include "cli/common.h"
 #include "cli/json_writer.h"
 #include "cli/opt.h"
@@ -135,7 +136,20 @@ static void put_model(struct json_writer *w, const struct list *l,
     jw_end_object(w);
 }
 
-static int put_json(struct buf *b, const struct list *l)
+static void put_aliases(struct json_writer *w, const struct aliases *a)
+{
+    jw_array(w, "aliases");
+    for (size_t i = 0; i < a->n; i++) {
+        jw_object(w, NULL);
+        jw_cstr(w, "name", a->v[i].name);
+        jw_cstr(w, "model", a->v[i].model);
+        jw_end_object(w);
+    }
+    jw_end_array(w);
+}
+
+static int put_json(struct buf *b, const struct list *l,
+                    const struct aliases *a)
 {
     struct json_writer w = json_writer(b);
     jw_object(&w, NULL);
@@ -144,6 +158,7 @@ static int put_json(struct buf *b, const struct list *l)
     for (size_t i = 0; i < l->n; i++)
         put_model(&w, l, &l->v[i]);
     jw_end_array(&w);
+    put_aliases(&w, a);
     jw_end_object(&w);
     jw_newline(&w);
     return jw_status(&w);
@@ -303,29 +318,154 @@ static int put_table(struct buf *b, const struct list *l)
     return bad;
 }
 
+/* ---- aliases ------------------------------------------------------------- */
+
+/* Append the lines of the aliases. */
+static int put_alias_lines(struct buf *b, const struct aliases *a)
+{
+    int bad = 0;
+    for (size_t i = 0; i < a->n && !bad; i++) {
+        char *name = plain(a->v[i].name), *model = plain(a->v[i].model);
+        bad = !name || !model || buf_printf(b, "%s = %s\n", name, model);
+        free(name);
+        free(model);
+    }
+    return bad ? -1 : 0;
+}
+
+/* Print the aliases. */
+static int list_aliases(const struct args *a)
+{
+    struct aliases all;
+    struct qwick_err e;
+    struct buf b = {0};
+    int status;
+    if (aliases_read(&all, &e)) {
+        status = msg_fail(&e);
+    } else {
+        struct json_writer w = json_writer(&b);
+        if (a->c.json) {
+            jw_object(&w, NULL);
+            put_aliases(&w, &all);
+            jw_end_object(&w);
+            jw_newline(&w);
+        }
+        bool bad = a->c.json ? jw_status(&w) : put_alias_lines(&b, &all);
+        status = bad                        ? msg_oom()
+                 : out_write(b.data, b.len) ? QWICK_ERR_RUNTIME
+                                            : 0;
+    }
+    aliases_free(&all);
+    buf_free(&b);
+    return status;
+}
+
+/* Warn if nothing has the name that an alias means. */
+static void check_target(const char *name, const char *model)
+{
+    struct qwick_engine_options o = qwick_engine_defaults();
+    struct qwick_engine *eng = NULL;
+    struct aliases a;
+    struct qwick_err e = {0};
+    const char *to = NULL;
+    o.tokenizer_only = true;
+    if (!aliases_read(&a, &e) && !aliases_follow(&a, model, &to, &e)) {
+        o.model = to ? to : model;
+        if (!qwick_engine_open(&eng, &o, &e))
+            e.code = 0;
+    }
+    if (e.code)
+        msg_warn("%s: the alias is set, but its model cannot be opened: %s",
+                 name, e.msg);
+    qwick_engine_close(eng);
+    aliases_free(&a);
+}
+
+/* alias NAME=MODEL */
+static int set_alias(const char *text)
+{
+    const char *equals = strchr(text, '=');
+    struct qwick_err e;
+    if (!equals || !equals[1])
+        return opt_usage(&verb_models, "alias: \"%s\": is not NAME=MODEL",
+                         text);
+    char *name = strndup(text, (size_t)(equals - text));
+    if (!name)
+        return msg_oom();
+    int status = aliases_set(name, equals + 1, &e) ? msg_fail(&e) : 0;
+    if (!status)
+        check_target(name, equals + 1);
+    free(name);
+    return status;
+}
+
+static int remove_alias(const char *name)
+{
+    struct qwick_err e;
+    return aliases_set(name, NULL, &e) ? msg_fail(&e) : 0;
+}
+
+/* "alias" and "unalias" with their arguments. */
+static int change_aliases(const struct args *a, const struct opt_parsed *p)
+{
+    static const char *const list_only[] = {"no-speed", "threads", NULL};
+    static const char *const no_json[] = {"json", NULL};
+    bool add = strcmp(p->args[0], "alias") == 0;
+    int status = opt_no_effect(p, list_only, add ? "with alias"
+                                                 : "with unalias");
+    if (status < 0 && (!add || p->n_args > 1))
+        status = opt_no_effect(p, no_json, "when aliases change");
+    if (status >= 0)
+        return status;
+    if (!add && p->n_args < 2)
+        return opt_usage(&verb_models, "unalias: needs the name of an alias");
+    if (p->n_args < 2)
+        return list_aliases(a);
+    status = 0;
+    for (size_t i = 1; i < p->n_args && !status; i++)
+        status = add ? set_alias(p->args[i]) : remove_alias(p->args[i]);
+    return status;
+}
+
 /* ---- the verb -------------------------------------------------------------
  */
+
+/* Append the table, and the aliases below it. */
+static int put_text(struct buf *b, const struct list *l,
+                    const struct aliases *a)
+{
+    return put_table(b, l) ||
+                   (a->n && (buf_puts(b, l->n ? "\naliases\n" : "aliases\n") ||
+                             put_alias_lines(b, a)))
+               ? -1
+               : 0;
+}
 
 static int models(const struct args *a)
 {
     struct list l = {.memory = os_available_memory()};
+    struct aliases names;
     struct qwick_err e;
     struct buf b = {0};
     bool cut;
     signals_catch();
-    if (qwick_models_list(&l.v, &l.n, &cut, signals_flag(), &e))
+    if (aliases_read(&names, &e) ||
+        qwick_models_list(&l.v, &l.n, &cut, signals_flag(), &e)) {
+        aliases_free(&names);
         return msg_fail(&e);
+    }
     if (cut)
         msg_warn("there are too many files: the list is not complete");
     if (!l.n)
         msg_notice("there are no models; qwick pull ORG/NAME downloads one");
     if (!a->no_speed && any_runs(&l))
         l.bandwidth = measure(a);
-    int bad = a->c.json ? put_json(&b, &l) : put_table(&b, &l);
+    int bad = a->c.json ? put_json(&b, &l, &names) : put_text(&b, &l, &names);
     int status = bad                        ? msg_oom()
                  : out_write(b.data, b.len) ? QWICK_ERR_RUNTIME
                                             : 0;
     qwick_models_free(l.v, l.n);
+    aliases_free(&names);
     buf_free(&b);
     return status;
 }
@@ -338,8 +478,13 @@ static int run(const struct verb *v, int argc, char **argv)
     int status = opt_parse(&p, v, argc, argv, &a);
     if (status < 0)
         status = common_check(&p, &a.c);
+    bool changes = p.n_args && (strcmp(p.args[0], "alias") == 0 ||
+                                strcmp(p.args[0], "unalias") == 0);
+    if (status < 0 && changes)
+        status = change_aliases(&a, &p);
     if (status < 0 && p.n_args)
-        status = opt_usage(v, "\"%s\": takes no arguments", p.args[0]);
+        status = opt_usage(v, "\"%s\": only alias and unalias take arguments",
+                           p.args[0]);
     if (status < 0 && a.no_speed)
         status = opt_no_effect(&p, speed_only, "with --no-speed");
     if (status < 0)
@@ -350,7 +495,7 @@ static int run(const struct verb *v, int argc, char **argv)
 
 const struct verb verb_models = {
     .name = "models",
-    .args = "",
+    .args = "[alias [NAME=MODEL] | unalias NAME]",
     .summary = "the models on this machine",
     .about = "List the models in the Hugging Face cache, in the directories "
              "of\n$QWICK_MODEL_PATH and in the stores of Ollama, LM Studio, "

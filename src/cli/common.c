@@ -1,14 +1,17 @@
 #include "cli/common.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/buf.h"
 #include "base/os.h"
+#include "cli/aliases.h"
 #include "cli/json_writer.h"
 #include "cli/out.h"
 #include "cli/progress.h"
+#include "cli/settings.h"
 #include "file/json.h"
 
 /* Merge --cache-dir into --prefix-cache=DIR, the older form. */
@@ -121,6 +124,42 @@ static int check_has_template(const struct qwick_engine *eng,
     return r >= 0 ? r : 0;
 }
 
+/* ---- aliases of models ---- */
+
+/* If *model is an alias, replace it by what it means. *where becomes the alias
+ * and its place. Both strings live as long as p. Returns -1 to go on, or an exit
+ * status after printing a message. */
+static int resolve_alias(const struct opt_parsed *p, bool no_config,
+                         const char **model, const char **where)
+{
+    struct aliases a = {0};
+    struct qwick_err e = {0};
+    const char *to = NULL;
+    struct stat st;
+    int r = -1;
+    *where = NULL;
+    if (!*model || no_config || !p->settings || stat(*model, &st) == 0)
+        return -1;
+    if (aliases_read(&a, &e) || aliases_follow(&a, *model, &to, &e)) {
+        r = msg_fail(&e);
+    } else if (to) {
+        char *own = strdup(to), *text = NULL;
+        const struct alias *first = aliases_find(&a, *model);
+        if (asprintf(&text, "%s, an alias (%s:%zu)", *model, a.path,
+                     first->line) < 0)
+            text = NULL;
+        if (!own || !text || settings_keep(p->settings, own) ||
+            settings_keep(p->settings, text)) {
+            r = msg_oom();
+        } else {
+            *model = own;
+            *where = text;
+        }
+    }
+    aliases_free(&a);
+    return r;
+}
+
 int common_check(const struct opt_parsed *p, struct common_args *c)
 {
     msg_level(c->quiet, c->verbose);
@@ -129,7 +168,8 @@ int common_check(const struct opt_parsed *p, struct common_args *c)
         !opt_yield(p, "kv", "exact"))
         return opt_usage(p->verb, "--kv %s: --exact needs f32", c->kv);
     int r = check_places(p, c);
-    if (r >= 0 || (r = opt_conflict(p, "json", "jsonl")) >= 0)
+    if (r >= 0 ||
+        (r = resolve_alias(p, c->no_config, &c->model, &c->alias)) >= 0 || (r = opt_conflict(p, "json", "jsonl")) >= 0)
         return r;
     warn_swallowed(p);
     return check_template(p, c);
@@ -246,13 +286,20 @@ static struct qwick_engine_options compute_options(const struct common_args *c)
     return o;
 }
 
-/* Open an engine, and print its messages unless that fails. */
+/* Open an engine, and print its messages unless that fails. alias: see
+ * common_args. */
 static int open_engine(struct qwick_engine **eng,
-                       const struct qwick_engine_options *o)
+                       const struct qwick_engine_options *o, const char *alias)
 {
-    struct qwick_err e = {0};
+    struct qwick_err e = {0}, named;
     held.on = true;
-    int status = qwick_engine_open(eng, o, &e) ? msg_fail(&e) : 0;
+    int status = qwick_engine_open(eng, o, &e);
+    if (status && alias) {
+        err_set(&named, e.code, "%s: %s", alias, e.msg);
+        e = named;
+    }
+    if (status)
+        status = msg_fail(&e);
     held.on = false;
     if (!status)
         put_held();
@@ -279,7 +326,7 @@ int common_open(struct qwick_engine **eng, const struct common_args *c,
         return msg_oom();
     }
     o.template_args = json.data;
-    int status = open_engine(eng, &o);
+    int status = open_engine(eng, &o, c->alias);
     buf_free(&json);
     return status ? status : check_has_template(*eng, c);
 }
@@ -293,8 +340,11 @@ int common_open_draft(struct qwick_engine **draft, const char *name,
     *draft = NULL;
     if (!name)
         return 0;
+    const char *alias;
+    if ((status = resolve_alias(c->parsed, c->no_config, &name, &alias)) >= 0)
+        return status;
     o.model = name;
-    if ((status = open_engine(draft, &o)) != 0)
+    if ((status = open_engine(draft, &o, alias)) != 0)
         return status;
     if (qwick_draft_check(eng, *draft, &e))
         return msg_fail(&e);

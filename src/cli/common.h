@@ -15,7 +15,9 @@ struct common_args {
     bool help, version, show_config; /* handled by the parser */
     bool no_config;
     const struct opt_parsed *parsed; /* set by common_check */
-    const char *model;
+    const char *model; /* common_check replaces an alias by what it means */
+    const char *alias; /* the alias and its place, "NAME, an alias (FILE:LINE)";
+                          NULL: -m is none */
     bool quiet, verbose;
     int64_t threads;
     const char *isa;
@@ -141,8 +143,8 @@ enum {
     EXIT_BELOW = 10      /* choose: not likely enough, or the answer is no */
 };
 
-/* Check the common options against each other, set the level of messages, and
- * copy --cache-dir to prefix_cache. Returns -1 to go on, or exit status 2 after
+/* Check the common options against each other, set the level of messages,
+ * resolve an alias of -m, and copy --cache-dir to prefix_cache. Returns -1 to go on, or exit status 2 after
  * printing a message. */
 int common_check(const struct opt_parsed *p, struct common_args *c);
 

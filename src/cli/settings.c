@@ -149,7 +149,19 @@ struct settings {
     struct preset *preset; /* of -T; NULL: none */
     struct setting *v;
     size_t n, cap;
+    char **kept; /* [n_kept] strings of others */
+    size_t n_kept, cap_kept;
 };
+
+int settings_keep(struct settings *c, char *s)
+{
+    if (ARRAY_RESERVE(c->kept, c->cap_kept, c->n_kept + 1, NULL)) {
+        free(s);
+        return -1;
+    }
+    c->kept[c->n_kept++] = s;
+    return 0;
+}
 
 void settings_free(struct settings *c)
 {
@@ -160,6 +172,9 @@ void settings_free(struct settings *c)
         free(c->v[i].where);
         free(c->v[i].label);
     }
+    for (size_t i = 0; i < c->n_kept; i++)
+        free(c->kept[i]);
+    free(c->kept);
     free(c->v);
     free(c->text);
     preset_free(c->preset);

@@ -43,6 +43,10 @@ struct preset;
 /* Return the prompt of -T (preset.h), or NULL. c may be NULL. */
 const struct preset *settings_preset(const struct settings *c);
 
+/* Keep a malloc'ed string until settings_free. Returns 0; or -1 when out of
+ * memory, with the string freed. */
+int settings_keep(struct settings *c, char *s);
+
 /* Return whether the config file exists and was read. */
 bool settings_has_file(const struct settings *c);
 
