@@ -360,8 +360,8 @@ static int fill_json(const struct batch_source *s, const struct json_value *v,
 static void keep_id(struct buf *json, const struct json_value *v)
 {
     const struct json_value *id = json_get(v, "id");
-    struct json_writer w = json_writer(json);
     json->len = 0;
+    struct json_writer w = json_writer(json);
     if (!json_is(id, JSON_STRING) && !json_is(id, JSON_NUMBER))
         return;
     jw_object(&w, NULL);

@@ -28,6 +28,9 @@ const struct fuzz_target fuzz_targets[] = {
     {"schema", fuzz_schema},
     {"records", fuzz_records},
     {"options", fuzz_options},
+    {"csv", fuzz_csv},
+    {"preset", fuzz_preset},
+    {"openai", fuzz_openai},
     {0},
 };
 

@@ -67,5 +67,8 @@ int fuzz_schema(const char *in, size_t n, struct qwick_err *e);
 /* targets_cli.c */
 int fuzz_records(const char *in, size_t n, struct qwick_err *e);
 int fuzz_options(const char *in, size_t n, struct qwick_err *e);
+int fuzz_csv(const char *in, size_t n, struct qwick_err *e);
+int fuzz_preset(const char *in, size_t n, struct qwick_err *e);
+int fuzz_openai(const char *in, size_t n, struct qwick_err *e);
 
 #endif

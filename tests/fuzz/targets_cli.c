@@ -5,10 +5,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/csv.h"
 #include "cli/lines.h"
+#include "cli/openai_request.h"
 #include "cli/opt.h"
+#include "cli/preset.h"
 #include "cli/records.h"
 #include "cli/verbs.h"
+#include "file/json.h"
 #include "targets.h"
 
 /* Lines of JSON from a file. */
@@ -82,4 +86,97 @@ int fuzz_options(const char *in, size_t n, struct qwick_err *e)
     free(args);
     free(text);
     return 0;
+}
+
+/* Lines of a table; the first byte says whether its delimiter is a tab. Taken
+ * if no record is malformed. */
+int fuzz_csv(const char *in, size_t n, struct qwick_err *e)
+{
+    struct csv c = {.dialect = n && *in == '\t' ? &csv_tab : &csv_comma};
+    size_t at = n > 0, most = 0;
+    int bad = 0;
+    while (at < n) {
+        const char *nl = memchr(in + at, '\n', n - at);
+        size_t len = nl ? (size_t)(nl - in) - at : n - at;
+        bad |= csv_line(&c, in + at, len, e);
+        at += len + 1;
+        if (c.open && at >= n)
+            bad |= csv_open_end(&c, e);
+        for (size_t i = 0; !c.open && i < c.n && !bad; i++) {
+            CHECK(csv_value(&c, i)[c.v[i].n] == 0);
+            most += c.v[i].n;
+        }
+        CHECK(bad || c.open || c.n > 0);
+    }
+    CHECK(most <= n); /* values are never longer than the lines */
+    csv_free(&c);
+    return bad;
+}
+
+/* Each field becomes its own text, so that a template with fields only, and
+ * without doubled braces, becomes itself. */
+static int put_field(void *ctx, const struct template_part *field,
+                     const char **s, size_t *n, struct qwick_err *e)
+{
+    size_t *total = ctx;
+    (void)e;
+    *s = field->s;
+    *n = field->n;
+    *total += 2;
+    return 0;
+}
+
+/* A prompt of the user: its options, and its text as a template. */
+int fuzz_preset(const char *in, size_t n, struct qwick_err *e)
+{
+    struct preset s = {.path = "prompt.txt", .data = malloc(n + 1)};
+    struct prompt_template t = {0};
+    struct buf out = {0};
+    size_t total = 0;
+    CHECK(s.data);
+    memcpy(s.data, in, n);
+    s.data[n] = 0;
+    if (memchr(in, 0, n)) {
+        free(s.data);
+        return 0; /* refused when the file is read */
+    }
+    int rc = preset_split(&s, n, e);
+    if (!rc) {
+        CHECK(s.text >= s.data && s.text + s.n <= s.data + n);
+        CHECK(!s.options || s.options < s.text);
+        CHECK(s.text_line >= 1);
+        rc = prompt_template_parse(&t, s.path, s.text, s.n, s.text_line, NULL,
+                                   e);
+    }
+    if (!rc) {
+        CHECK(prompt_template_fill(&t, put_field, &total, &out, e) == 0);
+        CHECK(out.len + total <= s.n);
+    }
+    buf_free(&out);
+    prompt_template_free(&t);
+    free(s.data);
+    return rc;
+}
+
+/* A request of OpenAI's batch format becomes one object of JSON. */
+int fuzz_openai(const char *in, size_t n, struct qwick_err *e)
+{
+    struct openai_state state = {0};
+    struct json_doc *doc;
+    struct buf json = {0};
+    struct qwick_err why;
+    int rc = openai_request(&state, in, n, &json, e);
+    CHECK(rc || openai_is_request(in, n));
+    if (!json_parse(&doc, "record", json.data ? json.data : "", json.len,
+                    QWICK_ERR_USAGE, &why)) {
+        CHECK(json_is(json_root(doc), JSON_OBJECT));
+        CHECK(json_is(json_get(json_root(doc), "id"), JSON_STRING));
+        json_free(doc);
+    } else {
+        /* huge numbers and deep nesting are refused when the record is read */
+        CHECK(!rc || json.len == 0);
+    }
+    buf_free(&json);
+    openai_state_free(&state);
+    return rc;
 }
