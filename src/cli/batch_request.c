@@ -468,7 +468,8 @@ static int get_prompt(struct request *r, const struct request_common *c,
     if (!n && member(v, "custom_id") && member(v, "body"))
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": is of OpenAI's batch format, but the first "
-                             "record is not");
+                             "record is not; --input-format openai takes only "
+                             "such records");
     if (n != 1)
         return err_set(e, QWICK_ERR_USAGE,
                        WHERE ": %s \"prompt\", \"messages\" and \"prompt_ids\"",

@@ -485,20 +485,23 @@ static int batch_run(const struct verb *v, int argc, char **argv)
 const struct verb verb_batch = {
     .name = "batch",
     .args = "",
-    .summary = "answer many prompts, JSON lines in and out",
+    .summary = "answer many prompts: JSON lines, texts, tables",
     .about =
         "Answer the records of a file or of standard input, many at once. "
-        "A record is a\nJSON object on a line of its own. It has "
-        "\"prompt\", \"messages\" or \"prompt_ids\",\nand it can overrule "
-        "options: \"temperature\", \"top_k\", \"top_p\", "
-        "\"min_p\",\n\"repeat_penalty\", \"presence_penalty\", "
-        "\"frequency_penalty\", \"seed\", \"max_tokens\",\n\"stop\", "
-        "\"think\", \"think_budget\", \"n\" (samples), \"tools\", "
-        "\"tool_choice\", and one\nof \"regex\", \"choices\", \"grammar\" and "
-        "\"json_schema\". Each answer is the object\nof generate --json with "
-        "\"line\" and the record's \"id\".",
+        "A record is a\nJSON object on a line of its own; --input-format "
+        "takes lines, tables and OpenAI's\nbatch format, too. A record has "
+        "\"prompt\", \"messages\" or \"prompt_ids\", and it can\noverrule "
+        "options: \"temperature\", \"top_k\", \"top_p\", \"min_p\", "
+        "\"repeat_penalty\",\n\"presence_penalty\", \"frequency_penalty\", "
+        "\"seed\", \"max_tokens\", \"stop\", \"think\",\n\"think_budget\", "
+        "\"n\" (samples), \"logprobs\", \"tools\", \"tool_choice\", and one "
+        "of\n\"regex\", \"choices\", \"grammar\" and \"json_schema\". Each "
+        "answer is the object of\ngenerate --json with \"line\" and the "
+        "record's \"id\".",
     .examples = "  echo '{\"id\":1,\"prompt\":\"list files\"}' | qwick batch\n"
-                "  qwick batch -i prompts.jsonl -o answers.jsonl\n",
+                "  qwick batch -i prompts.jsonl -o answers.jsonl\n"
+                "  ls | qwick batch --lines --text --prompt-template "
+                "'Rename {}'\n",
     OPT_TABLE(opts),
     .run = batch_run,
 };

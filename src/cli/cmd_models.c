@@ -496,14 +496,17 @@ static int run(const struct verb *v, int argc, char **argv)
 const struct verb verb_models = {
     .name = "models",
     .args = "[alias [NAME=MODEL] | unalias NAME]",
-    .summary = "the models on this machine",
+    .summary = "the models on this machine, and names for them",
     .about = "List the models in the Hugging Face cache, in the directories "
              "of\n$QWICK_MODEL_PATH and in the stores of Ollama, LM Studio, "
              "llama.cpp and\nModelScope: the name of each for -m, and why a "
              "model does not run. Reads only\nheaders. Tokens per second are "
              "an estimate: the read bandwidth of this machine,\nmeasured now, "
-             "divided by the bytes that one token reads.",
+             "divided by the bytes that one token reads.\n\n"
+             "alias gives a model a name for -m, unalias removes it. Without "
+             "NAME=MODEL, alias\nlists these names.",
     .examples = "  qwick models\n"
+                "  qwick models alias small=Qwen/Qwen3-0.6B\n"
                 "  qwick models --json --no-speed\n",
     OPT_TABLE(opts),
     .run = run,

@@ -209,6 +209,9 @@ files = {
     "docs.txt": "Ann wrote it.\nTar packs files.\nIt is red.\nBob reads.\n",
     "lines.txt": "list files\nshow disk usage\n",
     "prompts.jsonl": '{"prompt":"list files"}\n{"prompt":"print date"}\n',
+    "people.csv": 'id,first name,language\n1,Ann,French\n2,"Bob, jr.",Welsh\n',
+    "requests.jsonl": '{"custom_id":"a","method":"POST","url":"/v1/chat/completions",'
+        '"body":{"messages":[{"role":"user","content":"list files"}]}}\n',
     "questions.jsonl": '{"prompt":"who?"}\n{"prompt":"when?"}\n',
 }
 blocks = []
