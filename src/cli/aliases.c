@@ -16,8 +16,8 @@
 
 /* ---- reading ------------------------------------------------------------ */
 
-/* Refuse names that -m takes for a path or a name with a type, or that a line of
- * the file cannot hold. */
+/* Refuse names that -m takes for a path or a name with a type, or that a line
+ * of the file cannot hold. */
 static int check_name(const char *name, struct qwick_err *e)
 {
     size_t n = strlen(name);
@@ -83,9 +83,8 @@ int aliases_read(struct aliases *a, struct qwick_err *e)
     a->path = buf_take(&path, NULL);
     if (!a->path)
         return 0;
-    return settings_read_file(a->path, &a->text, &n, e) || read_lines(a, e)
-               ? -1
-               : 0;
+    return settings_read_file(a->path, &a->text, &n, e) || read_lines(a, e) ? -1
+                                                                            : 0;
 }
 
 void aliases_free(struct aliases *a)
@@ -257,9 +256,8 @@ static int put_alias(const struct aliases *a, const char *name,
         return errno == ENOMEM ? err_oom(e, strlen(model))
                                : cannot(model, "cannot be resolved", e);
     int rc = check_loop(a, name, value, e);
-    if (!rc &&
-        (buf_printf(out, "%s = ", name) || buf_json_cstr(out, value) ||
-         buf_putc(out, '\n')))
+    if (!rc && (buf_printf(out, "%s = ", name) || buf_json_cstr(out, value) ||
+                buf_putc(out, '\n')))
         rc = err_oom(e, out->len);
     free(value);
     return rc;

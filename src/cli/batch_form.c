@@ -55,9 +55,8 @@ static bool read_object(const struct json_value *v, struct batch_read *r)
     *r = (struct batch_read){
         .has_index = index,
         .id = json_get(v, "id"),
-        .key = json_is(key, JSON_STRING) && key->len == BATCH_KEY_LEN
-                   ? key->str
-                   : NULL,
+        .key = json_is(key, JSON_STRING) && key->len == BATCH_KEY_LEN ? key->str
+                                                                      : NULL,
         .error = json_get(v, "error"),
         .incomplete = json_get(v, "incomplete"),
         .skipped = json_get(v, "skipped"),

@@ -35,20 +35,20 @@ struct batch_answer {
 struct batch_read {
     int64_t line, index;
     bool has_index, error, incomplete, skipped;
-    const struct json_value *id;     /* NULL: none */
-    const char *key;                 /* [BATCH_KEY_LEN]; NULL: none */
-    const char *finish;              /* why the answer ended, in qwick's words,
-                                        or "length" for each kind of cut; NULL:
-                                        unknown */
-    const struct json_value *text;   /* NULL: none */
-    const struct json_value *calls;  /* an array of tool calls; NULL: none */
+    const struct json_value *id;    /* NULL: none */
+    const char *key;                /* [BATCH_KEY_LEN]; NULL: none */
+    const char *finish;             /* why the answer ended, in qwick's words,
+                                       or "length" for each kind of cut; NULL:
+                                       unknown */
+    const struct json_value *text;  /* NULL: none */
+    const struct json_value *calls; /* an array of tool calls; NULL: none */
 };
 
 /* A form. */
 struct output_form {
-    const char *name;  /* for messages */
-    const char *head;  /* the beginning of each line; NULL: lines cannot be read
-                          again, so that a run cannot be continued */
+    const char *name; /* for messages */
+    const char *head; /* the beginning of each line; NULL: lines cannot be read
+                         again, so that a run cannot be continued */
     size_t max_samples; /* of a record */
     bool no_tools;      /* a line has no place for tool calls */
     bool tells_errors;  /* errors go to stderr, since a line has no place for

@@ -166,11 +166,10 @@ static int unknown_column(const struct batch_source *s,
                        "--prompt-template or -T must name columns; there are: "
                        "%s",
                        s->in->name, names);
-    return err_set(e, QWICK_ERR_USAGE,
-                   "%s:%zu: {%s} is no column of %s%s; there are: %s",
-                   s->t.name, field->line, ERR_SHOW(field->s, field->n),
-                   s->in->name, field->n ? "" : ", since none is named prompt",
-                   names);
+    return err_set(
+        e, QWICK_ERR_USAGE, "%s:%zu: {%s} is no column of %s%s; there are: %s",
+        s->t.name, field->line, ERR_SHOW(field->s, field->n), s->in->name,
+        field->n ? "" : ", since none is named prompt", names);
 }
 
 /* Check the template against the header. */
@@ -296,8 +295,8 @@ static int begin_json(struct batch_source *s, struct qwick_err *e)
 static int member_value(void *ctx, const struct template_part *field,
                         const char **s, size_t *n, struct qwick_err *e)
 {
-    const struct json_value *v =
-        field->n ? json_get_n(ctx, field->s, field->n) : json_get(ctx, "prompt");
+    const struct json_value *v = field->n ? json_get_n(ctx, field->s, field->n)
+                                          : json_get(ctx, "prompt");
     if (!v || json_is(v, JSON_NULL))
         return field->n ? 1
                         : err_set(e, QWICK_ERR_USAGE,
@@ -436,10 +435,11 @@ static int set_form(struct batch_source *s, const char *name,
 {
     s->form = find_form(name);
     if (s->form->no_template && preset_given(s->preset))
-        return err_set(e, QWICK_ERR_USAGE,
-                       "%s: has whole chats, in OpenAI's batch format; a prompt "
-                       "template does not apply",
-                       s->in->name);
+        return err_set(
+            e, QWICK_ERR_USAGE,
+            "%s: has whole chats, in OpenAI's batch format; a prompt "
+            "template does not apply",
+            s->in->name);
     return s->form->begin ? s->form->begin(s, e) : 0;
 }
 
@@ -534,8 +534,9 @@ static bool take_line(struct batch_source *s, const char *text, size_t n,
 static enum lines_status open_end(struct batch_source *s,
                                   struct batch_record *r)
 {
-    *r = (struct batch_record){
-        .text = s->raw.data ? s->raw.data : "", .n = s->raw.len, .line = s->line};
+    *r = (struct batch_record){.text = s->raw.data ? s->raw.data : "",
+                               .n = s->raw.len,
+                               .line = s->line};
     csv_open_end(&s->csv, &r->why);
     return LINES_GOT;
 }

@@ -30,11 +30,11 @@ struct batch_record {
 
 /* A form. */
 struct input_form {
-    const char *name;               /* of --input-format */
-    const struct output_form *out;  /* of the answers, unless --text is given */
-    const struct csv_dialect *csv;  /* of tables; NULL: records are lines */
-    bool keeps_blank;               /* a blank line has an answer */
-    bool no_template;               /* -T and --prompt-template do not apply */
+    const char *name;              /* of --input-format */
+    const struct output_form *out; /* of the answers, unless --text is given */
+    const struct csv_dialect *csv; /* of tables; NULL: records are lines */
+    bool keeps_blank;              /* a blank line has an answer */
+    bool no_template;              /* -T and --prompt-template do not apply */
     /* Prepare the run: read the header, check the template. NULL: nothing to
        do. */
     int (*begin)(struct batch_source *s, struct qwick_err *e);

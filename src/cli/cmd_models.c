@@ -411,8 +411,8 @@ static int change_aliases(const struct args *a, const struct opt_parsed *p)
     static const char *const list_only[] = {"no-speed", "threads", NULL};
     static const char *const no_json[] = {"json", NULL};
     bool add = strcmp(p->args[0], "alias") == 0;
-    int status = opt_no_effect(p, list_only, add ? "with alias"
-                                                 : "with unalias");
+    int status =
+        opt_no_effect(p, list_only, add ? "with alias" : "with unalias");
     if (status < 0 && (!add || p->n_args > 1))
         status = opt_no_effect(p, no_json, "when aliases change");
     if (status >= 0)

@@ -127,8 +127,8 @@ static int check_has_template(const struct qwick_engine *eng,
 /* ---- aliases of models ---- */
 
 /* If *model is an alias, replace it by what it means. *where becomes the alias
- * and its place. Both strings live as long as p. Returns -1 to go on, or an exit
- * status after printing a message. */
+ * and its place. Both strings live as long as p. Returns -1 to go on, or an
+ * exit status after printing a message. */
 static int resolve_alias(const struct opt_parsed *p, bool no_config,
                          const char **model, const char **where)
 {
@@ -169,7 +169,8 @@ int common_check(const struct opt_parsed *p, struct common_args *c)
         return opt_usage(p->verb, "--kv %s: --exact needs f32", c->kv);
     int r = check_places(p, c);
     if (r >= 0 ||
-        (r = resolve_alias(p, c->no_config, &c->model, &c->alias)) >= 0 || (r = opt_conflict(p, "json", "jsonl")) >= 0)
+        (r = resolve_alias(p, c->no_config, &c->model, &c->alias)) >= 0 ||
+        (r = opt_conflict(p, "json", "jsonl")) >= 0)
         return r;
     warn_swallowed(p);
     return check_template(p, c);

@@ -144,8 +144,8 @@ enum {
 };
 
 /* Check the common options against each other, set the level of messages,
- * resolve an alias of -m, and copy --cache-dir to prefix_cache. Returns -1 to go on, or exit status 2 after
- * printing a message. */
+ * resolve an alias of -m, and copy --cache-dir to prefix_cache. Returns -1 to
+ * go on, or exit status 2 after printing a message. */
 int common_check(const struct opt_parsed *p, struct common_args *c);
 
 /* Return the memory that a prefix cache may take, for requests that share the

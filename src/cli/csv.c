@@ -61,8 +61,7 @@ static int read_quoted(struct csv *c, const char **s, const char *end,
 static int read_plain(struct csv *c, const char **s, const char *end,
                       struct qwick_err *e)
 {
-    const char *stop =
-        memchr(*s, c->dialect->delimiter, (size_t)(end - *s));
+    const char *stop = memchr(*s, c->dialect->delimiter, (size_t)(end - *s));
     size_t n = (size_t)((stop ? stop : end) - *s);
     if (!c->dialect->inner_quotes && memchr(*s, '"', n))
         return fault(c, "has a quote, so that the whole field needs quotes", e);

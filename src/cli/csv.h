@@ -1,6 +1,6 @@
 /* Records of CSV (RFC 4180) and of TSV, read line by line. A field in double
- * quotes may hold the delimiter, line ends, and "" for a quote. Line ends are LF
- * or CRLF. Stricter than most readers: what could be read in two ways is an
+ * quotes may hold the delimiter, line ends, and "" for a quote. Line ends are
+ * LF or CRLF. Stricter than most readers: what could be read in two ways is an
  * error. */
 #ifndef CLI_CSV_H
 #define CLI_CSV_H

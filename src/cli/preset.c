@@ -159,9 +159,9 @@ static enum looks first_line(const char *s, size_t *line)
     }
     s += n;
     n = 0;
-    while (n + 1 < sizeof(name) && (islower((unsigned char)s[n]) ||
-                                    isdigit((unsigned char)s[n]) ||
-                                    s[n] == '-' || s[n] == '_')) {
+    while (n + 1 < sizeof(name) &&
+           (islower((unsigned char)s[n]) || isdigit((unsigned char)s[n]) ||
+            s[n] == '-' || s[n] == '_')) {
         name[n] = s[n];
         n++;
     }
@@ -305,8 +305,7 @@ const char *preset_value(const struct preset_args *a, const char *name,
                          size_t n)
 {
     for (size_t i = 0; n && i < a->set.n; i++)
-        if (name_length(a->set.v[i]) == n &&
-            memcmp(a->set.v[i], name, n) == 0)
+        if (name_length(a->set.v[i]) == n && memcmp(a->set.v[i], name, n) == 0)
             return a->set.v[i] + n + 1;
     return NULL;
 }
@@ -342,11 +341,11 @@ int preset_template(struct prompt_template *t, const struct opt_parsed *p,
     *t = (struct prompt_template){0};
     if (!preset_given(a))
         return 0;
-    int rc = utf8_sanitize(&clean, text, s ? s->n : strlen(text))
-                 ? err_oom(e, 0)
-                 : prompt_template_parse(t, name, clean.data ? clean.data : "",
-                                         clean.len, s ? s->text_line : 1, known,
-                                         e);
+    int rc =
+        utf8_sanitize(&clean, text, s ? s->n : strlen(text))
+            ? err_oom(e, 0)
+            : prompt_template_parse(t, name, clean.data ? clean.data : "",
+                                    clean.len, s ? s->text_line : 1, known, e);
     buf_free(&clean);
     return rc;
 }

@@ -98,8 +98,7 @@ static int read_open(struct parser *p)
     size_t n = inside(p);
     if (n != SIZE_MAX &&
         (n == 0 || template_is_name(name, n) || is_known(p->known, name, n)))
-        return end_text(p, p->s, name + n + 1) ||
-                       add(p, true, name, n, p->line)
+        return end_text(p, p->s, name + n + 1) || add(p, true, name, n, p->line)
                    ? -1
                    : 0;
     if (n != SIZE_MAX && is_near_name(name, n))
@@ -179,8 +178,9 @@ void prompt_template_free(struct prompt_template *t)
 
 /* ---- use ---------------------------------------------------------------- */
 
-const struct template_part *prompt_template_find(
-    const struct prompt_template *t, const char *name, size_t n)
+const struct template_part *
+prompt_template_find(const struct prompt_template *t, const char *name,
+                     size_t n)
 {
     for (size_t i = 0; i < t->n; i++)
         if (t->v[i].is_field && t->v[i].n == n &&

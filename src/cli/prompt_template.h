@@ -53,8 +53,9 @@ int prompt_template_parse(struct prompt_template *t, const char *name,
 void prompt_template_free(struct prompt_template *t);
 
 /* Return the first field of this name (n 0: the input), or NULL. */
-const struct template_part *prompt_template_find(
-    const struct prompt_template *t, const char *name, size_t n);
+const struct template_part *
+prompt_template_find(const struct prompt_template *t, const char *name,
+                     size_t n);
 
 /* Gives the value of a field: *s, *n bytes. Returns 0, or -1 with *e set. */
 typedef int (*template_value_fn)(void *ctx, const struct template_part *field,

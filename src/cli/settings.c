@@ -21,15 +21,15 @@
  * let text control the model or change how arguments are read. As defaults they
  * would surprise scripts. */
 static const char *const singles[] = {
-    "help",          "version",     "show-config", "prompt",
-    "file",          "chat-json",   "prompt-ids",  "session",
-    "save-session",  "input",       "output",      "redo",
-    "shard",         "line-offset", "query",       "answer",
-    "yes",           "given",       "given-file",  "think-file",
-    "profile-file",  "chat",        "lines",       "jsonl",
-    "dir",           "size",        "force",       "only",
-    "skip",          "revision",    "verify",      "allow-http",
-    "allow-special", "tools",       "tool-choice", "preset",
+    "help",          "version",     "show-config",  "prompt",
+    "file",          "chat-json",   "prompt-ids",   "session",
+    "save-session",  "input",       "output",       "redo",
+    "shard",         "line-offset", "query",        "answer",
+    "yes",           "given",       "given-file",   "think-file",
+    "profile-file",  "chat",        "lines",        "jsonl",
+    "dir",           "size",        "force",        "only",
+    "skip",          "revision",    "verify",       "allow-http",
+    "allow-special", "tools",       "tool-choice",  "preset",
     "set",           "text",        "input-format", "prompt-template",
 };
 

@@ -10,8 +10,9 @@
 
 /* Set options that the command line does not set: from the environment's
  * QWICK_<OPTION>, then from the prompt of -T, then from the config file unless
- * --no-config is given. With --show-config, print where each value comes from. Returns -1 to go on, or an
- * exit status after printing a message or the values. */
+ * --no-config is given. With --show-config, print where each value comes from.
+ * Returns -1 to go on, or an exit status after printing a message or the
+ * values. */
 int settings_apply(struct opt_parsed *p);
 void settings_free(struct settings *c);
 

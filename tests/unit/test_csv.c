@@ -75,7 +75,8 @@ static void records_of_rfc_4180(void **state)
     (void)state;
     static const struct sample v[] = {
         /* 1, 2: records on lines, with or without the last line end */
-        {"aaa,bbb,ccc\r\nzzz,yyy,xxx\r\n", "[aaa][bbb][ccc]\n[zzz][yyy][xxx]\n"},
+        {"aaa,bbb,ccc\r\nzzz,yyy,xxx\r\n",
+         "[aaa][bbb][ccc]\n[zzz][yyy][xxx]\n"},
         {"aaa,bbb,ccc\r\nzzz,yyy,xxx", "[aaa][bbb][ccc]\n[zzz][yyy][xxx]\n"},
         {"a,b\nc,d\n", "[a][b]\n[c][d]\n"},
         /* 4: blanks belong to fields; empty fields, at the ends too */
@@ -112,7 +113,8 @@ static void malformed_records_are_refused(void **state)
                         "quotes\n[d]\n"},
         {"\"a\"b\nd", "!column 1: has text after the closing quote\n[d]\n"},
         {"\"a\" ,b\nd", "!column 1: has text after the closing quote\n[d]\n"},
-        {"\"a\r\nb\"x,y\nd", "!column 1: has text after the closing quote\n[d]\n"},
+        {"\"a\r\nb\"x,y\nd",
+         "!column 1: has text after the closing quote\n[d]\n"},
         {"a,\"b\nc\nd\n", "!column 2: has no closing quote\n"},
         {"\"", "!column 1: has no closing quote\n"},
         {"\"\"\"", "!column 1: has no closing quote\n"},
@@ -161,7 +163,7 @@ static void what_is_written_is_read(void **state)
             for (int field = 0; field < 3; field++) {
                 buf_puts(&text, field ? ",\"" : "\"");
                 buf_putc(&want, '[');
-                for (seed = seed * 1664525 + 1013904223; seed >> 29; ) {
+                for (seed = seed * 1664525 + 1013904223; seed >> 29;) {
                     char c = alphabet[(seed >> 16) % 6];
                     buf_putc(&want, c);
                     buf_puts(&text, c == '"' ? "\"\"" : (char[]){c, 0});

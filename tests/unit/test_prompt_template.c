@@ -90,8 +90,9 @@ static const struct {
             "are braces"},
     {"\n\n{name }", "!t.txt:5: \"{name }\": a field has no blanks at its ends; "
                     "{{ and }} are braces"},
-    {"{\tname}", "!t.txt:3: \"{\\x09name}\": a field has no blanks at its ends; "
-                 "{{ and }} are braces"},
+    {"{\tname}",
+     "!t.txt:3: \"{\\x09name}\": a field has no blanks at its ends; "
+     "{{ and }} are braces"},
     {"{\"a\":\n {\"b\": 1}}",
      "!t.txt:4: \"{{\" and \"}}\" are one brace each, but line 3 has a single "
      "one; double each brace that is not of a field, or put a blank between "
@@ -145,8 +146,8 @@ static void a_nul_is_text(void **state)
     struct prompt_template t;
     struct qwick_err e;
     struct buf out = {0}, value = {0};
-    assert_int_equal(
-        prompt_template_parse(&t, "t", "a\0{\0}", 5, 1, NULL, &e), 0);
+    assert_int_equal(prompt_template_parse(&t, "t", "a\0{\0}", 5, 1, NULL, &e),
+                     0);
     assert_int_equal(prompt_template_fill(&t, show, &value, &out, &e), 0);
     assert_int_equal(out.len, 5);
     assert_memory_equal(out.data, "a\0{\0}", 5);
