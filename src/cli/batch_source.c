@@ -469,13 +469,15 @@ int source_detect(struct batch_source *s, struct qwick_err *e)
 {
     const char *text;
     size_t n;
+    bool is_openai;
     if (s->form)
         return 0;
     for (;;) {
         switch (lines_peek(s->in, &text, &n, e)) {
         case LINES_GOT:
-            return set_form(s, openai_is_request(text, n) ? "openai" : "jsonl",
-                            e);
+            return openai_is_request(text, n, &is_openai, e)
+                       ? -1
+                       : set_form(s, is_openai ? "openai" : "jsonl", e);
         case LINES_WAIT:
             if (*signals_flag())
                 return err_set(e, QWICK_ERR_RUNTIME, "%s: interrupted",

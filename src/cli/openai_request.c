@@ -14,20 +14,22 @@ void openai_state_free(struct openai_state *s)
     s->model = NULL;
 }
 
-bool openai_is_request(const char *text, size_t n)
+int openai_is_request(const char *text, size_t n, bool *is, struct qwick_err *e)
 {
     struct json_doc *doc;
-    if (json_parse(&doc, WHERE, text, n, QWICK_ERR_USAGE, NULL))
-        return false;
+    struct qwick_err why;
+    *is = false;
+    if (json_parse(&doc, WHERE, text, n, QWICK_ERR_USAGE, &why))
+        return why.code == QWICK_ERR_MEMORY ? err_oom(e, n) : 0;
     const struct json_value *v = json_root(doc);
-    bool is = json_get(v, "custom_id") && json_get(v, "body");
+    *is = json_get(v, "custom_id") && json_get(v, "body");
     json_free(doc);
-    return is;
+    return 0;
 }
 
 /* ---- members of the body ------------------------------------------------ */
 
-/* What a body's members are translated with. */
+/* The context of the functions that translate members. */
 struct body {
     const struct json_value *v;
     struct json_writer *w;

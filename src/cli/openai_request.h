@@ -19,9 +19,10 @@ struct openai_state {
 
 void openai_state_free(struct openai_state *s);
 
-/* Return whether a line is such a request: an object with "custom_id" and
- * "body". */
-bool openai_is_request(const char *text, size_t n);
+/* Set *is to whether a line is such a request: an object with "custom_id" and
+ * "body". Returns 0, or -1 with *e set when out of memory. */
+int openai_is_request(const char *text, size_t n, bool *is,
+                      struct qwick_err *e);
 
 /* Append the record's JSON to *json. A member that qwick does not support is an
  * error, and so is another model than the first request names. Returns 0, or -1

@@ -132,6 +132,23 @@ sweep() {
     sweep 8 batch -q -i "$T/records" -n 3 --seed 1
 }
 
+@test "out of memory: prompts of the user, aliases, forms of batch" {
+    export XDG_CONFIG_HOME=$T/config
+    mkdir -p "$T/config/qwick/prompts"
+    printf 'max-tokens = 2\n---\n{a} {}\n' >"$T/config/qwick/prompts/p.txt"
+    printf 'other = x\nx = %s\n' "$PWD/models/demo" >"$T/config/qwick/aliases"
+    sweep 8 generate -q --json --seed 1 -T p --set a=b -m other hi
+    sweep 4 models alias --json
+    printf 'a,b\n"x ""y"",",z\n1\n' >"$T/csv"
+    sweep 12 batch -q -i "$T/csv" --input-format csv --prompt-template '{a}{b}' -n 2 --seed 1
+    printf 'x\n\ny\n' >"$T/lines"
+    sweep 16 batch -q -i "$T/lines" --lines -T p --set a=b --seed 1
+    echo '{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{"messages":[
+        {"role":"user","content":"hi"}],"max_tokens":2,"logprobs":true,"seed":1,"top_logprobs":2}}' |
+        tr -d '\n' >"$T/openai"
+    sweep 12 batch -q -i "$T/openai"
+}
+
 @test "out of memory: quantize" {
     need_model tied-bf16
     sweep 16 quantize -m "$PWD/$MODELS/tied-bf16" -o out

@@ -218,12 +218,12 @@ PY
     [ -z "$output" ]
     [ "$stderr" = "qwick: note: there are no models; qwick pull ORG/NAME downloads one" ]
     run -0 --separate-stderr q models -q --json
-    [ "$output" = '{"bandwidth":null,"models":[]}' ]
+    [ "$output" = '{"bandwidth":null,"models":[],"aliases":[]}' ]
     [ -z "$stderr" ]
     # no HOME at all
     run -0 --separate-stderr env -u HOME "$QWICK" models -q
     [ -z "$output" ]
-    fails 2 "takes no arguments" models x
+    fails 2 "only alias and unalias take arguments" models x
     fails 2 "has no effect with --no-speed" models --no-speed -t 2
     mkdir -p "$T/.cache/llama.cpp"
     echo >"$T/.cache/llama.cpp/a.gguf"

@@ -166,7 +166,8 @@ int fuzz_openai(const char *in, size_t n, struct qwick_err *e)
     struct buf json = {0};
     struct qwick_err why;
     int rc = openai_request(&state, in, n, &json, e);
-    CHECK(rc || openai_is_request(in, n));
+    bool is;
+    CHECK(openai_is_request(in, n, &is, NULL) == 0 && (rc || is));
     if (!json_parse(&doc, "record", json.data ? json.data : "", json.len,
                     QWICK_ERR_USAGE, &why)) {
         CHECK(json_is(json_root(doc), JSON_OBJECT));
