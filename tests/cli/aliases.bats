@@ -59,6 +59,11 @@ model() {
     equal "$(QWICK_NO_CONFIG=on model -m Qwen3-9B)" Qwen3-9B
     demo_as Qwen3-9B
     equal "$(cd "$T" && model -m Qwen3-9B)" Qwen3-9B
+    # and so for the model of an alias
+    q models alias two="$T/tiny" one=two
+    equal "$(model -m one)" "$T/tiny"
+    demo_as two
+    equal "$(cd "$T" && model -m one)" two
     # an alias of a short name
     q models alias nine=qwen3-9b
     equal "$(model -m nine)" qwen3-9b
