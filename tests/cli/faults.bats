@@ -139,9 +139,10 @@ sweep() {
     printf 'other = x\nx = %s\n' "$PWD/models/demo" >"$T/config/qwick/aliases"
     sweep 8 generate -q --json --seed 1 -T p --set a=b -m other hi
     sweep 4 models alias --json
-    printf 'a,b\n"x ""y"",",z\n1\n' >"$T/csv"
+    printf 'a,b\n"x ""y"",",z\n' >"$T/csv"
     sweep 12 batch -q -i "$T/csv" --input-format csv --prompt-template '{a}{b}' -n 2 --seed 1
-    printf 'x\n\ny\n' >"$T/lines"
+    # one prompt: two may share fewer tokens when memory is short
+    printf 'x\n\n' >"$T/lines"
     sweep 16 batch -q -i "$T/lines" --lines -T p --set a=b --seed 1
     echo '{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{"messages":[
         {"role":"user","content":"hi"}],"max_tokens":2,"logprobs":true,"seed":1,"top_logprobs":2}}' |
