@@ -341,6 +341,14 @@ QWICK_API int qwick_chat_add(struct qwick_chat *c, const char *role,
 QWICK_API int qwick_chat_add_json(struct qwick_chat *c, const char *json,
                                   size_t n, struct qwick_err *e);
 
+/* Write the conversation as JSON that qwick_chat_add_json reads, with a newline
+ * at the end: an array of the messages, one in a line. If the conversation has
+ * tools, or values of its own for "add_generation_prompt" or "enable_thinking",
+ * it is an object with these and "messages". All members of the messages are
+ * kept. The caller frees *json, which ends with a NUL that *n does not count. */
+QWICK_API int qwick_chat_json(const struct qwick_chat *c, char **json,
+                              size_t *n, struct qwick_err *e);
+
 /* Append an answer as the assistant's message. Its thinking and its text are
  * separate members of the message. */
 QWICK_API int qwick_chat_add_answer(struct qwick_chat *c,
@@ -584,6 +592,19 @@ QWICK_API int qwick_session_save(struct qwick_session *s, const char *path,
 QWICK_API int qwick_session_load(struct qwick_session **out,
                                  struct qwick_engine *eng, const char *path,
                                  size_t n_ctx, struct qwick_err *e);
+
+/* The note of a session: bytes that a program keeps with it. They have no
+ * effect on the session. qwick_session_save writes them to the file, and
+ * qwick_session_load reads them again; a fork has none. qwick's command line
+ * keeps the messages of the chat there, as qwick_chat_json gives them.
+ *
+ * qwick_session_set_note copies note[0..n), in place of the earlier note; n 0:
+ * no note. qwick_session_note returns the note, borrowed until the next
+ * qwick_session_set_note, and its length; NULL and 0 if there is none. */
+QWICK_API int qwick_session_set_note(struct qwick_session *s, const char *note,
+                                     size_t n, struct qwick_err *e);
+QWICK_API const char *qwick_session_note(const struct qwick_session *s,
+                                         size_t *n);
 
 /* Write the default directory of the prefix cache on disk to *dir:
  * $XDG_CACHE_HOME/qwick, or ~/.cache/qwick. The caller frees it.

@@ -355,6 +355,48 @@ int qwick_chat_add_json(struct qwick_chat *c, const char *json, size_t n,
     return 0;
 }
 
+static int put_flag(struct buf *b, const char *key, enum chat_bool v)
+{
+    return v == CHAT_UNSET ? 0
+                           : buf_printf(b, "\"%s\": %s,\n", key,
+                                        v == CHAT_TRUE ? "true" : "false");
+}
+
+/* Append the array of the messages, one in a line. */
+static int put_messages(struct buf *b, const struct qwick_chat *c)
+{
+    int bad = buf_puts(b, "[");
+    for (size_t i = 0; i < c->n && !bad; i++)
+        bad = buf_puts(b, i ? ",\n" : "\n") ||
+              json_dump_python(b, &c->messages[i]);
+    return bad || buf_puts(b, c->n ? "\n]" : "]") ? -1 : 0;
+}
+
+int qwick_chat_json(const struct qwick_chat *c, char **json, size_t *n,
+                    struct qwick_err *e)
+{
+    struct buf b = {0};
+    bool object = c->tools || c->add_generation_prompt != CHAT_UNSET ||
+                  c->enable_thinking != CHAT_UNSET;
+    int bad = 0;
+    *json = NULL;
+    *n = 0;
+    if (object)
+        bad = buf_puts(&b, "{") ||
+              put_flag(&b, "add_generation_prompt", c->add_generation_prompt) ||
+              put_flag(&b, "enable_thinking", c->enable_thinking) ||
+              (c->tools &&
+               (buf_puts(&b, "\"tools\": ") || json_dump_python(&b, c->tools) ||
+                buf_puts(&b, ",\n"))) ||
+              buf_puts(&b, "\"messages\": ");
+    if (bad || put_messages(&b, c) || buf_puts(&b, object ? "}\n" : "\n")) {
+        buf_free(&b);
+        return err_oom(e, b.len);
+    }
+    *json = buf_take(&b, n);
+    return 0;
+}
+
 /* ---- looking at it, changing it ---- */
 
 size_t qwick_chat_length(const struct qwick_chat *c)

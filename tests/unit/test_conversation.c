@@ -620,6 +620,43 @@ static void failed_answers_are_no_turns(void **state)
     qwick_chat_free(c);
 }
 
+/* The JSON of a conversation, added to a new one, gives the same JSON. */
+static void check_json(const char *in, const char *want)
+{
+    struct qwick_chat *c = create(), *again = create();
+    char *json, *second;
+    size_t n, n_second;
+    assert_int_equal(qwick_chat_add_json(c, in, strlen(in), NULL), 0);
+    assert_int_equal(qwick_chat_json(c, &json, &n, NULL), 0);
+    assert_string_equal(json, want);
+    assert_int_equal(n, strlen(want));
+    assert_int_equal(qwick_chat_add_json(again, json, n, NULL), 0);
+    assert_int_equal(qwick_chat_json(again, &second, &n_second, NULL), 0);
+    assert_string_equal(second, json);
+    free(json);
+    free(second);
+    qwick_chat_free(c);
+    qwick_chat_free(again);
+}
+
+static void a_conversation_is_written_as_json(void **state)
+{
+    (void)state;
+    check_json("[]", "[]\n");
+    check_json("[{\"role\":\"user\",\"content\":\"a\\n\\u00e9\\u0000\"},"
+               "{\"role\":\"assistant\",\"content\":\"b\","
+               "\"reasoning_content\":\"c\",\"tool_calls\":[{\"id\":1}]}]",
+               "[\n{\"role\": \"user\", \"content\": \"a\\n\xc3\xa9\\u0000\"},"
+               "\n{\"role\": \"assistant\", \"content\": \"b\", "
+               "\"reasoning_content\": \"c\", \"tool_calls\": "
+               "[{\"id\": 1}]}\n]\n");
+    check_json("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],"
+               "\"enable_thinking\":false,\"tools\":[{\"x\":2}]}",
+               "{\"enable_thinking\": false,\n\"tools\": [{\"x\": 2}],\n"
+               "\"messages\": [\n{\"role\": \"user\", \"content\": \"a\"}"
+               "\n]}\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -635,6 +672,7 @@ int main(void)
         cmocka_unit_test(answers_become_turns),
         cmocka_unit_test(a_session_of_unknown_turns_goes_on),
         cmocka_unit_test(failed_answers_are_no_turns),
+        cmocka_unit_test(a_conversation_is_written_as_json),
     };
     return cmocka_run_group_tests(tests, open_engine, close_engine);
 }

@@ -313,11 +313,21 @@ static void loaded_is_as_live(void **state)
             size_t n = sizes[i];
             if (n)
                 assert_int_equal(qwick_session_sync(live, ids, n, NULL), 0);
+            /* its note, of n bytes */
+            assert_int_equal(
+                qwick_session_set_note(live, (const char *)ids, n, NULL), 0);
             if (qwick_session_save(live, temp_path("s"), &e))
                 fail_msg("%s", e.msg);
             if (qwick_session_load(&s, b, temp_path("s"), 0, &e))
                 fail_msg("%s", e.msg);
             assert_context(s, ids, n);
+            size_t n_note = 1;
+            const char *note = qwick_session_note(s, &n_note);
+            assert_int_equal(n_note, n);
+            if (n)
+                assert_memory_equal(note, ids, n);
+            else
+                assert_null(note);
             if (n)
                 assert_same_logits(live, s);
             else
@@ -504,6 +514,7 @@ static struct qwick_engine *saved(char **data, size_t *n)
     struct qwick_session *s = open_session(eng);
     some_ids(ids, 70, 12);
     assert_int_equal(qwick_session_sync(s, ids, 70, NULL), 0);
+    assert_int_equal(qwick_session_set_note(s, "a note", 6, NULL), 0);
     assert_int_equal(qwick_session_save(s, temp_path("s"), NULL), 0);
     assert_int_equal(map_read_all(temp_path("s"), 1 << 30, data, n, NULL), 0);
     qwick_session_free(s);
@@ -520,7 +531,8 @@ static void damage_is_found(void **state)
     struct qwick_err e;
     (void)state;
     memcpy(&h, data, sizeof h);
-    size_t tables = sizeof h + 70 * 4 + h.n_pages * 8 + h.n_logits * 4;
+    size_t tables =
+        sizeof h + 70 * 4 + h.n_pages * 8 + h.n_logits * 4 + h.n_note;
     size_t pages = n - h.n_pages * h.page_bytes;
     /* flip a bit: at every byte of head and tables, at some bytes of pages */
     for (size_t i = 0; i < n; i += i < tables ? 1 : 997) {
@@ -584,7 +596,7 @@ static void lies_are_found(void **state)
         FIELD(n_kv_heads), FIELD(head_dim), FIELD(page_bytes),  FIELD(n_tokens),
         FIELD(first_page), FIELD(n_pages),  FIELD(n_logits),    FIELD(n_bytes),
         FIELD(model[0]),   FIELD(model[1]), FIELD(state_bytes), FIELD(n_states),
-        FIELD(live_bytes),
+        FIELD(live_bytes), FIELD(n_note),
     };
     char *data;
     size_t n;
@@ -622,8 +634,9 @@ static void lies_are_found(void **state)
         memcpy(data + sizeof h + 4 * 69, &ids[i], 4);
         uint64_t x = hash_bytes(2, tables, 70 * 4);
         x = hash_bytes(x, tables + 70 * 4, h.n_pages * 8);
-        h.table_hash =
-            hash_bytes(x, tables + 70 * 4 + h.n_pages * 8, h.n_logits * 4);
+        x = hash_bytes(x, tables + 70 * 4 + h.n_pages * 8, h.n_logits * 4);
+        h.table_hash = hash_bytes(
+            x, tables + 70 * 4 + h.n_pages * 8 + h.n_logits * 4, h.n_note);
         h.head_hash =
             hash_bytes(1, &h, offsetof(struct kv_file_head, head_hash));
         memcpy(data, &h, sizeof h);

@@ -20,7 +20,7 @@
 static const char MAGIC[8] = {'q', 'w', 'i', 'c', 'k', '-', 'k', 'v'};
 
 /* A change of the layout must come with a change of the version. */
-_Static_assert(sizeof(struct kv_file_head) == 288, "as in files");
+_Static_assert(sizeof(struct kv_file_head) == 296, "as in files");
 
 /* ---- hashes ------------------------------------------------------------- */
 
@@ -50,13 +50,15 @@ static size_t n_pieces(const struct kv_file_head *h)
 
 static uint64_t hash_tables(const struct kv_file_head *h, const int32_t *tokens,
                             const uint64_t *marks, const uint64_t *hashes,
-                            const float *logits)
+                            const float *logits, const char *note)
 {
     uint64_t x = hash_bytes(2, tokens, h->n_tokens * sizeof *tokens);
     if (h->n_states)
         x = hash_bytes(x, marks, h->n_states * sizeof *marks);
     x = hash_bytes(x, hashes, n_pieces(h) * sizeof *hashes);
-    return logits ? hash_bytes(x, logits, h->n_logits * sizeof *logits) : x;
+    if (logits)
+        x = hash_bytes(x, logits, h->n_logits * sizeof *logits);
+    return h->n_note ? hash_bytes(x, note, h->n_note) : x;
 }
 
 /* Hashes of pieces are seeded: pages by their numbers, the others by these plus
@@ -77,7 +79,7 @@ static int layout(const struct kv_file_head *h, size_t *data_at, size_t *end)
                    size_add(at, n, &at) ||
                    size_add(at, h->live_bytes ? sizeof(uint64_t) : 0, &at) ||
                    size_mul(h->n_logits, sizeof(float), &n) ||
-                   size_add(at, n, &at) ||
+                   size_add(at, n, &at) || size_add(at, h->n_note, &at) ||
                    size_add(at, KV_FILE_ALIGN - 1, &at) ||
                    size_mul(h->n_pages, h->page_bytes, &n) ||
                    size_add(*data_at = at / KV_FILE_ALIGN * KV_FILE_ALIGN, n,
@@ -122,6 +124,7 @@ int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
 struct content {
     const int32_t *tokens;
     const float *logits;
+    const char *note;
     uint64_t *marks, *hashes;
     struct kv_page **pages;
     struct kv_page *last; /* a copy of the last page in part, or NULL */
@@ -134,13 +137,14 @@ static int write_body(int fd, const struct kv_file_head *h, size_t data_at,
     static const char zeros[KV_FILE_ALIGN];
     size_t n = sizeof *h + h->n_tokens * sizeof *c->tokens +
                h->n_states * sizeof *c->marks +
-               n_pieces(h) * sizeof *c->hashes + h->n_logits * sizeof(float);
+               n_pieces(h) * sizeof *c->hashes + h->n_logits * sizeof(float) +
+               h->n_note;
     if (write_all(fd, h, sizeof *h) ||
         write_all(fd, c->tokens, h->n_tokens * sizeof *c->tokens) ||
         write_all(fd, c->marks, h->n_states * sizeof *c->marks) ||
         write_all(fd, c->hashes, n_pieces(h) * sizeof *c->hashes) ||
         write_all(fd, c->logits, h->n_logits * sizeof *c->logits) ||
-        write_all(fd, zeros, data_at - n))
+        write_all(fd, c->note, h->n_note) || write_all(fd, zeros, data_at - n))
         return -1;
     for (size_t i = 0; i < h->n_pages; i++)
         if (write_all(fd, c->pages[i]->data, h->page_bytes))
@@ -252,7 +256,8 @@ static void hash_pieces(struct kv_file_head *h, const struct content *c)
                                    h->state_bytes);
     if (h->live_bytes)
         c->hashes[n++] = hash_bulk(SEED_LIVE, c->live, h->live_bytes);
-    h->table_hash = hash_tables(h, c->tokens, c->marks, c->hashes, c->logits);
+    h->table_hash =
+        hash_tables(h, c->tokens, c->marks, c->hashes, c->logits, c->note);
     h->head_hash = hash_head(h);
 }
 
@@ -273,10 +278,10 @@ static void mark_states(struct kv_file_head *h, const struct kv_cache *kv,
 }
 
 int kv_file_write(const char *path, struct kv_file_head *head,
-                  const int32_t *tokens, const float *logits,
+                  const int32_t *tokens, const float *logits, const char *note,
                   const struct kv_cache *kv, struct qwick_err *e)
 {
-    struct content c = {.tokens = tokens, .logits = logits};
+    struct content c = {.tokens = tokens, .logits = logits, .note = note};
     size_t end_page = head->n_tokens / KV_BLOCK;
     size_t used = head->n_tokens % KV_BLOCK, data_at, n_bytes;
     bool live = head->kind == KV_FILE_SESSION && kv->state.live && kv->n > 0 &&
@@ -386,7 +391,7 @@ static int check_head(struct kv_file *f, enum kv_file_kind kind, size_t n_bytes,
         !ended(h->model_name, sizeof h->model_name) || h->block != KV_BLOCK ||
         h->n_tokens > INT32_MAX || h->page_bytes == 0 ||
         (h->state_bytes == 0 && (h->n_states || h->live_bytes)) ||
-        (kind == KV_FILE_PREFIX && h->live_bytes))
+        (kind == KV_FILE_PREFIX && (h->live_bytes || h->n_note)))
         return corrupt(f, fault, e, "its head makes no sense");
     uint64_t pages = (h->n_tokens + KV_BLOCK - 1) / KV_BLOCK;
     if (h->first_page > pages || h->n_pages != pages - h->first_page ||
@@ -423,20 +428,25 @@ static int read_tables(struct kv_file *f, enum kv_file_fault *fault,
     size_t at = sizeof *h, n_tokens = h->n_tokens * sizeof *f->tokens,
            n_marks = h->n_states * sizeof *f->marks,
            n_hashes = n_pieces(h) * sizeof *f->hashes,
-           n_logits = h->n_logits * sizeof *f->logits;
+           n_logits = h->n_logits * sizeof *f->logits, n_note = h->n_note;
     f->tokens = malloc(n_tokens + 1);
     f->marks = malloc(n_marks + 1);
     f->hashes = malloc(n_hashes + 1);
     f->logits = n_logits ? malloc(n_logits) : NULL;
-    if (!f->tokens || !f->marks || !f->hashes || (n_logits && !f->logits))
-        return err_oom(e, n_tokens + n_marks + n_hashes + n_logits);
+    f->note = n_note ? malloc(n_note) : NULL;
+    if (!f->tokens || !f->marks || !f->hashes || (n_logits && !f->logits) ||
+        (n_note && !f->note))
+        return err_oom(e, n_tokens + n_marks + n_hashes + n_logits + n_note);
     if (read_at(f, f->tokens, n_tokens, at, fault, e) ||
         read_at(f, f->marks, n_marks, at += n_tokens, fault, e) ||
         read_at(f, f->hashes, n_hashes, at += n_marks, fault, e) ||
-        (n_logits && read_at(f, f->logits, n_logits, at + n_hashes, fault, e)))
+        (n_logits &&
+         read_at(f, f->logits, n_logits, at + n_hashes, fault, e)) ||
+        (n_note &&
+         read_at(f, f->note, n_note, at + n_hashes + n_logits, fault, e)))
         return -1;
-    if (differ(h->table_hash,
-               hash_tables(h, f->tokens, f->marks, f->hashes, f->logits)))
+    if (differ(h->table_hash, hash_tables(h, f->tokens, f->marks, f->hashes,
+                                          f->logits, f->note)))
         return corrupt(f, fault, e, "its tables' checksum is wrong");
     if (!good_marks(f))
         return corrupt(f, fault, e, "its states are of pages that it lacks");
@@ -490,6 +500,7 @@ void kv_file_close(struct kv_file *f)
     free(f->marks);
     free(f->hashes);
     free(f->logits);
+    free(f->note);
     *f = (struct kv_file){.fd = -1};
 }
 

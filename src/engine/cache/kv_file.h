@@ -8,14 +8,15 @@
  *                                 of each part after the zeros, seeded by its
  *                                 number
  *     f32 logits  [n_logits]
+ *     note        [n_note]        bytes of the program, see qwick_session_note
  *     zeros up to a multiple of KV_FILE_ALIGN
  *     pages       [n_pages][page_bytes]
  *     snapshots   [n_states][state_bytes]
  *     live state  [live_bytes]    of sessions, see state_pack
  *
- * Little-endian. The head's table_hash covers tokens, marks, hashes and logits,
- * so every byte that is used is covered by a hash. The hashes find damage, not
- * attacks. Against attacks, files that another user could have written are
+ * Little-endian. The head's table_hash covers tokens, marks, hashes, logits and
+ * note, so every byte that is used is covered by a hash. The hashes find damage,
+ * not attacks. Against attacks, files that another user could have written are
  * refused. */
 #ifndef ENGINE_KV_FILE_H
 #define ENGINE_KV_FILE_H
@@ -27,7 +28,7 @@
 #include "base/err.h"
 #include "engine/core/engine.h"
 
-enum { KV_FILE_VERSION = 3, KV_FILE_ALIGN = 4096 };
+enum { KV_FILE_VERSION = 4, KV_FILE_ALIGN = 4096 };
 enum kv_file_kind { KV_FILE_SESSION = 1, KV_FILE_PREFIX = 2 };
 
 struct kv_file_head {
@@ -45,6 +46,7 @@ struct kv_file_head {
     uint64_t n_tokens;            /* from the start of the context */
     uint64_t first_page, n_pages; /* in sessions: 0 and all pages */
     uint64_t n_logits;            /* 0 or vocab_size */
+    uint64_t n_note;              /* bytes; prefixes: 0 */
     uint64_t n_states;            /* snapshots */
     uint64_t live_bytes;          /* 0: no live state */
     uint64_t n_bytes;             /* size of the file */
@@ -60,12 +62,12 @@ int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
  * directory and then renamed, so path never names an incomplete file. Only the
  * owner may read it. A symbolic link at path is refused, because another user
  * may have put it there. head comes from kv_file_describe; the caller sets
- * n_tokens, first_page and n_logits. Only the used positions of the last page
- * are written, and the snapshots of full pages. A session's file gets the last
- * KV_FEW_SNAPSHOTS of them, and the live state if kv holds it.
+ * n_tokens, first_page, n_logits and n_note. Only the used positions of the
+ * last page are written, and the snapshots of full pages. A session's file gets
+ * the last KV_FEW_SNAPSHOTS of them, and the live state if kv holds it.
  * QWICK_ERR_RUNTIME names the path. */
 int kv_file_write(const char *path, struct kv_file_head *head,
-                  const int32_t *tokens, const float *logits,
+                  const int32_t *tokens, const float *logits, const char *note,
                   const struct kv_cache *kv, struct qwick_err *e);
 
 struct kv_file {
@@ -74,6 +76,7 @@ struct kv_file {
     struct kv_file_head head;
     int32_t *tokens;
     float *logits; /* NULL: none */
+    char *note;    /* [head.n_note]; NULL: none */
     uint64_t *marks, *hashes;
     size_t data_at;
 };

@@ -332,7 +332,7 @@ static int write_entry(struct walk *w, size_t first, const struct kv_cache *kv,
         head.first_page = first;
         if (make_dirs(d, e))
             break;
-        rc = kv_file_write(path, &head, w->tokens, NULL, kv, e);
+        rc = kv_file_write(path, &head, w->tokens, NULL, NULL, kv, e);
         if (!rc || access(d->class, F_OK) == 0)
             break;
     }

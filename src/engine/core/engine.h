@@ -85,6 +85,8 @@ struct qwick_session {
        It holds the context from token draft_start on. */
     struct qwick_session *draft;
     size_t draft_start;
+    char *note; /* [n_note] see qwick_session_set_note; NULL: none */
+    size_t n_note;
 };
 
 static inline bool session_interrupted(const struct qwick_session *s)

@@ -59,6 +59,7 @@ void qwick_session_free(struct qwick_session *s)
     kv_free(&s->kv);
     free(s->tokens);
     free(s->own_logits);
+    free(s->note);
     free(s);
 }
 

@@ -6,6 +6,26 @@
 #include "engine/cache/kv_file.h"
 #include "engine/core/engine.h"
 
+int qwick_session_set_note(struct qwick_session *s, const char *note, size_t n,
+                           struct qwick_err *e)
+{
+    char *copy = n ? malloc(n) : NULL;
+    if (n && !copy)
+        return err_oom(e, n);
+    if (n)
+        memcpy(copy, note, n);
+    free(s->note);
+    s->note = copy;
+    s->n_note = n;
+    return 0;
+}
+
+const char *qwick_session_note(const struct qwick_session *s, size_t *n)
+{
+    *n = s->n_note;
+    return s->note;
+}
+
 int qwick_session_save(struct qwick_session *s, const char *path,
                        struct qwick_err *e)
 {
@@ -16,7 +36,8 @@ int qwick_session_save(struct qwick_session *s, const char *path,
         return -1;
     head.n_tokens = s->kv.n;
     head.n_logits = s->logits ? s->eng->model.config.vocab_size : 0;
-    return kv_file_write(path, &head, s->tokens, s->logits, &s->kv, e);
+    head.n_note = s->n_note;
+    return kv_file_write(path, &head, s->tokens, s->logits, s->note, &s->kv, e);
 }
 
 /* Check that the session was saved with the same weights. Equal file identities
@@ -165,6 +186,9 @@ static int take(struct qwick_session *s, struct kv_file *f, struct qwick_err *e)
     if (n)
         memcpy(s->tokens, f->tokens, n * sizeof *s->tokens);
     s->kv.n = n;
+    s->note = f->note;
+    s->n_note = f->head.n_note;
+    f->note = NULL;
     /* release old pages of window layers, as the saved session may have done */
     kv_release(&s->kv, 0);
     if (f->logits) {
