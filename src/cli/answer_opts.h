@@ -56,11 +56,14 @@ struct answer_args {
              "more; 0: never",                                                \
      .offset = ANSWER_AT(at, loop_guard)}
 
-#define OPT_ROWS_ENDING(at, status)                                           \
+#define OPT_ROWS_TIMEOUT(at)                                                  \
     {.name = "timeout", .type = OPT_NUMBER, .arg = "SECONDS", .min = 0.001,   \
      .max = 1e9, .def = "none",                                               \
      .help = "stop an answer that takes longer, prompt included",             \
-     .offset = ANSWER_AT(at, timeout)},                                       \
+     .offset = ANSWER_AT(at, timeout)}
+
+#define OPT_ROWS_ENDING(at, status)                                           \
+    OPT_ROWS_TIMEOUT(at),                                                     \
     {.name = "require-answer", .type = OPT_FLAG,                              \
      .help = "fail when an answer is empty or cut, by -n too: "               \
              status,                                                          \

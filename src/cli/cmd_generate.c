@@ -3,6 +3,7 @@
 
 #include "cli/code_block.h"
 #include "cli/gen_job.h"
+#include "cli/gen_kept.h"
 #include "cli/out.h"
 #include "cli/verbs.h"
 
@@ -28,6 +29,12 @@ static const struct opt opts[] = {
      .help = "begin the answer with TEXT (not printed)",
      .offset = ARG(prefill)},
 
+    {.name = "keep",
+     .type = OPT_FLAG,
+     .help = "keep the conversation, for --continue",
+     .offset = ARG(keep)},
+    OPT_ROWS_CONTINUE(ARG(go_on), "go on with the conversation that was kept "
+                                  "last, and keep it"),
     {.name = "session",
      .type = OPT_FILE,
      .arg = "FILE",
@@ -49,14 +56,7 @@ static const struct opt opts[] = {
     OPT_ROWS_CONSTRAINT(ARG(constraint), "exit status 6"),
 
     OPT_ROWS_SAMPLING(ARG(answer)),
-    {.name = "seed",
-     .type = OPT_INT,
-     .arg = "N",
-     .imin = 0,
-     .imax = INT64_MAX,
-     .def = "random",
-     .help = "seed of the draws; does not turn sampling on by itself",
-     .offset = ARG(answer.seed)},
+    OPT_ROWS_SEED(ARG(answer.seed)),
 
     {.name = "samples",
      .type = OPT_INT,
@@ -75,10 +75,7 @@ static const struct opt opts[] = {
      .help = "print only the first fenced code block; without one: exit status "
              "6",
      .offset = ARG(extract)},
-    {.name = "show-thinking",
-     .type = OPT_FLAG,
-     .help = "print the thinking on stdout, before the answer",
-     .offset = ARG(show_thinking)},
+    OPT_ROWS_SHOW_THINKING(ARG(show_thinking)),
     {.name = "think-file",
      .type = OPT_FILE,
      .arg = "FILE",
@@ -121,28 +118,14 @@ static const struct opt opts[] = {
      .arg = "FILE",
      .help = "write the summary as JSON to FILE; turns --profile-timing on",
      .offset = ARG(profile_file)},
-    {.name = "color",
-     .type = OPT_CHOICE,
-     .arg = "WHEN",
-     .choices = "auto|always|never",
-     .def = "auto",
-     .help = "colour on a terminal's stderr",
-     .offset = COMMON(color)},
+    OPT_ROWS_COLOR,
 
     {.type = OPT_HEADING, .help = "Model and machine"},
     OPT_ROWS_MODEL,
     OPT_ROWS_THREADS,
     OPT_ROWS_KERNELS,
     OPT_ROWS_PREFILL,
-    {.name = "lookup",
-     .type = OPT_INT,
-     .arg = "N",
-     .imin = 0,
-     .imax = QWICK_LOOKUP_MAX,
-     .def = OPT_STRING(QWICK_LOOKUP_DEFAULT),
-     .help = "where the answer repeats the context, guess up to N tokens and "
-             "check them in one pass; 0: off",
-     .offset = ARG(lookup)},
+    OPT_ROWS_LOOKUP(ARG(lookup)),
     OPT_ROWS_DRAFT(ARG(draft)),
     OPT_ROWS_PREFIX,
     OPT_ROWS_BASIC,
@@ -334,7 +317,7 @@ int gen_check(struct gen_job *j)
         a->profile.on = true;
         a->profile.file = a->profile_file;
     }
-    if ((r = check_samples(j)) >= 0)
+    if ((r = gen_kept_check(j)) >= 0 || (r = check_samples(j)) >= 0)
         return r;
     return check_repeat(j);
 }
@@ -348,7 +331,8 @@ const struct verb verb_generate = {
              "argument, joined by blank lines. The\nanswer goes to stdout, "
              "everything else to stderr.",
     .examples = "  qwick \"list the files of a directory\"\n"
-                "  qwick -f notes.txt -n 60 \"say this in one sentence\"\n",
+                "  qwick -f notes.txt -n 60 \"say this in one sentence\"\n"
+                "  qwick --keep \"list files\" && qwick -C \"by size\"\n",
     OPT_TABLE(opts),
     .run = gen_run,
 };

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "cli/answer_json.h"
 #include "cli/chat_input.h"
+#include "cli/gen_kept.h"
 #include "cli/gen_output.h"
 #include "cli/gen_samples.h"
 #include "cli/out.h"
@@ -71,7 +72,7 @@ static int write_profile(struct gen_job *j, const struct qwick_result *r,
     return bad ? msg_oom() : status;
 }
 
-static void note_timing(const struct qwick_result *r)
+void gen_note_timing(const struct qwick_result *r)
 {
     double decode = r->total_ms - r->prefill_ms;
     msg_note("%zu prompt tokens in %.1f ms, %zu tokens in %.1f ms "
@@ -142,7 +143,7 @@ static int finish(struct gen_output *x, struct qwick_result *r)
     status = gen_output_json(x, r, summary);
     if (summary && !status)
         status = write_profile(j, r, summary);
-    note_timing(r);
+    gen_note_timing(r);
     return status;
 }
 
@@ -190,9 +191,7 @@ static int answer(struct gen_job *j, struct qwick_err *e)
     return status;
 }
 
-/* Compile the constraint of the options or of the choice of tools. Returns 0,
- * or an exit status after printing a message. */
-static int open_constraint(struct gen_job *j)
+int gen_open_constraint(struct gen_job *j)
 {
     struct qwick_constraint_options o;
     struct buf text = {0};
@@ -209,16 +208,21 @@ static int open_constraint(struct gen_job *j)
     return rc ? msg_fail(&e) : 0;
 }
 
+void gen_set_think(struct gen_job *j)
+{
+    j->think = j->a.think && strcmp(j->a.think, "on") == 0 ? QWICK_THINK_ON
+               : j->a.think && strcmp(j->a.think, "off") == 0
+                   ? QWICK_THINK_OFF
+                   : QWICK_THINK_AUTO;
+}
+
 static int generate(struct gen_job *j)
 {
     struct qwick_err e = {0};
     int status = gen_check(j);
     if (status >= 0)
         return status;
-    j->think = j->a.think && strcmp(j->a.think, "on") == 0 ? QWICK_THINK_ON
-               : j->a.think && strcmp(j->a.think, "off") == 0
-                   ? QWICK_THINK_OFF
-                   : QWICK_THINK_AUTO;
+    gen_set_think(j);
     j->arg = j->p.n_args ? j->p.args[0] : j->a.prompt;
     if (j->p.n_args && strcmp(j->arg, "-") == 0)
         j->arg = NULL; /* "-" is standard input, which is read when there is no
@@ -229,7 +233,8 @@ static int generate(struct gen_job *j)
         return status;
     if (out_check())
         return QWICK_ERR_RUNTIME;
-    if ((status = gen_check_save(j)) != 0)
+    if ((status = gen_check_save(j)) != 0 ||
+        (status = gen_kept_prepare(j)) != 0)
         return status;
     if (j->a.samples > 1) /* later samples take the prompt from there */
         j->a.c.prefix_memory = common_cache_memory();
@@ -244,9 +249,11 @@ static int generate(struct gen_job *j)
         0)
         return status;
     common_hint_demo(&j->a.c);
-    if ((status = open_constraint(j)) != 0)
+    if ((status = gen_open_constraint(j)) != 0)
         return status;
     if ((status = gen_open_session(j)) != 0)
+        return status;
+    if ((status = gen_kept_check_session(j)) >= 0)
         return status;
     if (gen_encode(j, &e))
         return chat_input_fail(j->a.chat_json, &e);
@@ -258,6 +265,22 @@ static int generate(struct gen_job *j)
     status = answer(j, &e);
     status = close_file(j->a.think_file, &j->think_fd, status);
     return close_file(j->a.profile.file, &j->profile_fd, status);
+}
+
+void gen_free(struct gen_job *j)
+{
+    qwick_session_free(j->ses);
+    qwick_constraint_free(j->constraint);
+    qwick_engine_close(j->eng);
+    qwick_engine_close(j->draft);
+    qwick_chat_free(j->chat);
+    tools_free(&j->tools);
+    tool_choice_free(&j->choice);
+    buf_free(&j->text);
+    buf_free(&j->system);
+    buf_free(&j->prefill);
+    free(j->ids);
+    opt_free(&j->p, &j->a);
 }
 
 int gen_run(const struct verb *v, int argc, char **argv)
@@ -272,17 +295,6 @@ int gen_run(const struct verb *v, int argc, char **argv)
         status = common_check(&j.p, &j.a.c);
     if (status < 0)
         status = generate(&j);
-    qwick_session_free(j.ses);
-    qwick_constraint_free(j.constraint);
-    qwick_engine_close(j.eng);
-    qwick_engine_close(j.draft);
-    qwick_chat_free(j.chat);
-    tools_free(&j.tools);
-    tool_choice_free(&j.choice);
-    buf_free(&j.text);
-    buf_free(&j.system);
-    buf_free(&j.prefill);
-    free(j.ids);
-    opt_free(&j.p, &j.a);
+    gen_free(&j);
     return status;
 }

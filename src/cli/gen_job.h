@@ -38,6 +38,8 @@ struct gen_args {
     const char *draft;
     const char *overflow;
     const char *session, *save_session;
+    bool keep, go_on; /* --keep, --continue */
+    bool no_history;  /* of chat */
     struct opt_flag_file profile;
     const char *profile_file; /* set by --profile-file; moved to profile.file */
     bool no_newline, null;
@@ -75,6 +77,33 @@ struct gen_args {
     {.name = "allow-special", .type = OPT_FLAG,                               \
      .help = "text such as <|im_end|> in the prompt becomes a control token", \
      .offset = (at)}
+
+#define OPT_ROWS_CONTINUE(at, what)                                           \
+    {.name = "continue", .letter = 'C', .type = OPT_FLAG, .help = what,       \
+     .offset = (at)}
+
+#define OPT_ROWS_LOOKUP(at)                                                   \
+    {.name = "lookup", .type = OPT_INT, .arg = "N", .imin = 0,                \
+     .imax = QWICK_LOOKUP_MAX, .def = OPT_STRING(QWICK_LOOKUP_DEFAULT),       \
+     .help = "where the answer repeats the context, guess up to N tokens "    \
+             "and check them in one pass; 0: off",                            \
+     .offset = (at)}
+
+#define OPT_ROWS_SHOW_THINKING(at)                                            \
+    {.name = "show-thinking", .type = OPT_FLAG,                               \
+     .help = "print the thinking on stdout, before the answer",               \
+     .offset = (at)}
+
+#define OPT_ROWS_SEED(at)                                                     \
+    {.name = "seed", .type = OPT_INT, .arg = "N", .imin = 0,                  \
+     .imax = INT64_MAX, .def = "random",                                      \
+     .help = "seed of the draws; does not turn sampling on by itself",        \
+     .offset = (at)}
+
+#define OPT_ROWS_COLOR                                                        \
+    {.name = "color", .type = OPT_CHOICE, .arg = "WHEN",                      \
+     .choices = "auto|always|never", .def = "auto",                           \
+     .help = "colour on a terminal's stderr", .offset = COMMON(color)}
 
 #define OPT_ROWS_DRAFT(at)                                                    \
     {.name = "draft", .type = OPT_FILE, .arg = "MODEL",                       \
@@ -167,9 +196,14 @@ int gen_open_session(struct gen_job *j);
  * chat. Returns 0, or -1 with *e set. */
 int gen_continue(struct gen_job *j, struct qwick_err *e);
 
-/* After the answer: store the prompt in the prefix cache, and save the session
- * to its file. Returns an exit status, after printing a message if it is not
- * 0. */
+/* Save the session to the file of --save-session, with a note (NULL: none).
+ * Returns an exit status, after printing a message if it is not 0. */
+int gen_save(struct gen_job *j, const struct qwick_result *r, const char *note,
+             size_t n_note);
+
+/* After the answer: store the prompt in the prefix cache, keep the conversation
+ * for --continue, and save the session to its file. Returns an exit status,
+ * after printing a message if it is not 0. */
 int gen_keep(struct gen_job *j, const struct qwick_result *r);
 
 /* Set the ids of the prompt. If they do not fit the session's context, they are
@@ -184,6 +218,16 @@ int gen_control_id(const struct qwick_engine *eng, const char *text,
 /* Return whether ids[0..n) end inside an open think block. */
 bool gen_ids_in_think(const struct qwick_engine *eng, const int32_t *ids,
                       size_t n);
+
+/* Set j->think from --think. */
+void gen_set_think(struct gen_job *j);
+
+/* Compile the constraint of the options or of the choice of tools. Returns 0,
+ * or an exit status after printing a message. */
+int gen_open_constraint(struct gen_job *j);
+
+/* Free what a job has, and its options. */
+void gen_free(struct gen_job *j);
 
 /* Run the verb. Returns an exit status. */
 int gen_run(const struct verb *v, int argc, char **argv);

@@ -46,7 +46,7 @@ static bool ends_early(const struct gen_job *j)
 {
     const struct gen_args *a = &j->a;
     return a->extract && !a->c.json && !a->c.jsonl && !a->save_session &&
-           !a->profile.on && !j->constraint;
+           !a->keep && !a->go_on && !a->profile.on && !j->constraint;
 }
 
 static void set_options(struct gen_output *x,

@@ -35,6 +35,9 @@ int gen_output_json(struct gen_output *x, const struct qwick_result *r,
  * Returns an exit status. */
 int gen_output_judge(const struct gen_output *x, const struct qwick_result *r);
 
+/* With -v: print how long the answer took. */
+void gen_note_timing(const struct qwick_result *r);
+
 void gen_output_free(struct gen_output *x);
 
 /* Return the sampling values of the run. The seed is the one of --seed, or

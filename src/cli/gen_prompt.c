@@ -7,6 +7,7 @@
 #include "base/utf8.h"
 #include "cli/chat_input.h"
 #include "cli/gen_job.h"
+#include "cli/gen_kept.h"
 #include "cli/out.h"
 #include "cli/prompt.h"
 #include "cli/verbs.h"
@@ -19,9 +20,8 @@ static int no_prompt(const struct gen_job *j)
                      j->verb->args);
 }
 
-static int read_chat(struct gen_job *j, struct qwick_err *e)
+static int read_chat(struct gen_job *j, const char *path, struct qwick_err *e)
 {
-    const char *path = j->a.chat_json;
     char *json;
     size_t n;
     if (prompt_read(path, &json, &n, e))
@@ -53,6 +53,22 @@ static int read_chat(struct gen_job *j, struct qwick_err *e)
     if (!rc)
         j->tools = own;
     return rc ? chat_input_fail(path, e) : 0;
+}
+
+/* Make the chat of --continue: the kept messages, and the prompt's text. */
+static int read_kept(struct gen_job *j, struct qwick_err *e)
+{
+    char *path;
+    int status = gen_kept_find(&path);
+    if (!status)
+        status = read_chat(j, path, e);
+    free(path);
+    if (status)
+        return status;
+    gen_kept_hint(j->chat);
+    return qwick_chat_add(j->chat, "user", j->text.data, j->text.len, e)
+               ? msg_fail(e)
+               : 0;
 }
 
 /* Check the choice of tools against the tools and the options. Without tools, a
@@ -97,7 +113,7 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e)
     if (tool_choice_parse(&j->choice, a->tool_choice))
         return msg_oom();
     if (a->chat_json) {
-        int status = read_chat(j, e);
+        int status = read_chat(j, a->chat_json, e);
         if (status)
             return status;
     } else {
@@ -124,6 +140,11 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e)
             return no_prompt(j);
         j->has_system = a->system || a->system_file;
     }
+    if (a->go_on) {
+        int status = read_kept(j, e);
+        if (status)
+            return status;
+    }
     if (a->prefill &&
         utf8_sanitize(&j->prefill, a->prefill, strlen(a->prefill)))
         return msg_oom();
@@ -134,8 +155,9 @@ int gen_read_input(struct gen_job *j, struct qwick_err *e)
 int gen_choose_mode(struct gen_job *j)
 {
     static const char *const need[] = {
-        "system",  "system-file",   "chat-json", "think",       "think-budget",
-        "prefill", "allow-special", "tools",     "tool-choice", NULL,
+        "system",       "system-file", "chat-json",     "think",
+        "think-budget", "prefill",     "allow-special", "tools",
+        "tool-choice",  "keep",        "continue",      NULL,
     };
     const struct qwick_info *info = qwick_engine_info(j->eng);
     j->mode = j->a.prompt_ids ? MODE_IDS : j->a.raw ? MODE_RAW : MODE_CHAT;

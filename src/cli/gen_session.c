@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "cli/gen_job.h"
+#include "cli/gen_kept.h"
 #include "cli/out.h"
 #include "cli/signals.h"
 
@@ -67,9 +68,9 @@ int gen_continue(struct gen_job *j, struct qwick_err *e)
     return 0;
 }
 
-/* Save the session. The last token of the answer must be added to the context
- * first. */
-static int save(struct gen_job *j, const struct qwick_result *r)
+/* The last token of the answer is added to the context first. */
+int gen_save(struct gen_job *j, const struct qwick_result *r, const char *note,
+             size_t n_note)
 {
     struct qwick_err e;
     const char *path = j->a.save_session;
@@ -81,19 +82,36 @@ static int save(struct gen_job *j, const struct qwick_result *r)
     else if (r->n_tokens && n < r->n_prompt + r->n_tokens &&
              qwick_session_decode(j->ses, r->tokens[r->n_tokens - 1], &e))
         return msg_fail(&e);
-    return qwick_session_save(j->ses, path, &e) ? msg_fail(&e) : 0;
+    return qwick_session_set_note(j->ses, note, n_note, &e) ||
+                   qwick_session_save(j->ses, path, &e)
+               ? msg_fail(&e)
+               : 0;
 }
 
 int gen_keep(struct gen_job *j, const struct qwick_result *r)
 {
     struct qwick_err e;
+    char *json = NULL;
+    size_t n = 0;
+    bool kept = j->a.keep || j->a.go_on;
+    int status = 0;
     if (*signals_flag()) {
         if (j->a.save_session)
             msg_warn("%s: not saved, as the answer was interrupted",
                      j->a.save_session);
+        if (kept)
+            msg_warn("the conversation is not kept, as the answer was "
+                     "interrupted");
         return 0;
     }
     if (qwick_session_store(j->ses, r->n_prompt, &e))
         msg_warn("prefix cache: %s", e.msg);
-    return j->a.save_session ? save(j, r) : 0;
+    if ((kept || j->a.save_session) && gen_kept_json(j, r, &json, &n, &e))
+        return msg_fail(&e);
+    if (kept && json)
+        status = gen_kept_write(json, n);
+    if (!status && j->a.save_session)
+        status = gen_save(j, r, json, n);
+    free(json);
+    return status;
 }

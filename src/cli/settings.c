@@ -31,6 +31,7 @@ static const char *const singles[] = {
     "skip",          "revision",    "verify",       "allow-http",
     "allow-special", "tools",       "tool-choice",  "preset",
     "set",           "text",        "input-format", "prompt-template",
+    "continue",
 };
 
 bool settings_is_single(const char *option)

@@ -1,0 +1,35 @@
+/* Files that qwick keeps for the user between runs, in $XDG_STATE_HOME/qwick,
+ * and files with conversations. */
+#ifndef CLI_STATE_FILE_H
+#define CLI_STATE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* Append "DIR/NAME", where DIR is $XDG_STATE_HOME/qwick or
+ * ~/.local/state/qwick. Appends nothing if neither XDG_STATE_HOME nor HOME has
+ * an absolute path. Returns 0, or -1 when out of memory. */
+int state_path(struct buf *out, const char *name);
+
+/* Make the directories above a path of state_path; only the owner may use new
+ * directories. Returns 0, or -1 with *e set. */
+int state_make_dir(const char *path, struct qwick_err *e);
+
+/* Open a file of the state that exists or, with O_CREAT, is made with mode
+ * 0600. A file that is not regular, belongs to another user (except root), or
+ * that others may write to, is refused. Returns the descriptor; -1 with *e set;
+ * or -2 if the file does not exist. */
+int state_open(const char *path, int flags, struct qwick_err *e);
+
+/* Write a file that appears at path only when it is complete and on the disk.
+ * mode is that of a new file, before the umask; a file that is replaced keeps
+ * its mode. Refuses to replace anything but a regular file. Returns 0, or -1
+ * with *e set. */
+int state_write(const char *path, const void *data, size_t n, mode_t mode,
+                struct qwick_err *e);
+
+#endif
