@@ -64,6 +64,8 @@ ALL_CFLAGS = $(CSTD) $(WARN) $(OPT) $(HARDEN) -fopenmp -fPIC -fvisibility=hidden
              -fno-semantic-interposition $(CFLAGS)
 ALL_LDFLAGS = $(HARDEN_LINK) $(LDFLAGS)
 LIBS := -lyajl -lutf8proc -lnettle -fopenmp -ldl -lm -lpthread
+# Of the command line only.
+CLI_LIBS := -ledit $(LIBS)
 
 # Of files with kernels; none of all others, whatever the environment has.
 isa_flags :=
@@ -114,7 +116,7 @@ SONAME := libqwick.so.$(firstword $(subst ., ,$(VERSION)))
 all: $(BIN) $(LIB) $(SHARED) $(PULL)
 
 $(BIN): $(INTERNAL) $(cli_obj)
-	$(CC) $(ALL_CFLAGS) -pie $(ALL_LDFLAGS) -o $@ $(cli_obj) $(INTERNAL) $(LIBS)
+	$(CC) $(ALL_CFLAGS) -pie $(ALL_LDFLAGS) -o $@ $(cli_obj) $(INTERNAL) $(CLI_LIBS)
 
 $(INTERNAL): $(lib_obj)
 	rm -f $@
@@ -200,9 +202,9 @@ endif
 fuzz_obj := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/fuzz/targets*.c)) \
             $(filter-out %/main.o,$(cli_obj))
 $(BUILD)/tests/replay: $(BUILD)/tests/fuzz/replay.o $(fuzz_obj) $(INTERNAL)
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(CLI_LIBS)
 $(BUILD)/tests/fuzz/fuzz: $(BUILD)/tests/fuzz/fuzz.o $(fuzz_obj) $(INTERNAL)
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(CLI_LIBS)
 
 $(BUILD)/bench/%: bench/%.c $(INTERNAL) Makefile
 	@mkdir -p $(@D)

@@ -15,25 +15,49 @@ enum { BLIND_WAIT_MS = 250 };
 
 static volatile int caught;
 static void (*_Atomic at_bus)(void);
+static void (*_Atomic at_kill)(void);
+
+/* Signals of signals_watch, and whether each has come. */
+enum { N_WATCHED = 3 };
+static const int watched[N_WATCHED] = {SIGTSTP, SIGCONT, SIGWINCH};
+static volatile sig_atomic_t came[N_WATCHED];
+static struct sigaction unwatched[N_WATCHED]; /* as they were before */
+static bool watching;
 
 /* The handler writes a byte here, so that a poll sees a signal that came right
  * before it. ppoll is not enough: if one thread blocks a signal, another thread
  * gets it, and the wait goes on. */
 static int wake[2] = {-1, -1};
 
+static void wake_up(void)
+{
+    int saved = errno;
+    ssize_t r = wake[1] >= 0 ? write(wake[1], "", 1) : 0;
+    (void)r;
+    errno = saved;
+}
+
 static void on_stop(int sig)
 {
     if (caught) {
+        void (*fn)(void) = at_kill;
+        if (fn)
+            fn();
         /* delivered when this handler returns and unblocks it */
         signal(sig, SIG_DFL);
         raise(sig);
         return;
     }
     caught = sig;
-    int saved = errno;
-    ssize_t r = wake[1] >= 0 ? write(wake[1], "", 1) : 0;
-    (void)r;
-    errno = saved;
+    wake_up();
+}
+
+static void on_watched(int sig)
+{
+    for (size_t i = 0; i < N_WATCHED; i++)
+        if (watched[i] == sig)
+            came[i] = 1;
+    wake_up();
 }
 
 static void on_bus(int sig)
@@ -90,6 +114,67 @@ void signals_catch(void)
     }
 }
 
+/* Empty the pipe, as no signal is left that a wait must see. */
+static void drain(void)
+{
+    char bytes[64];
+    while (wake[0] >= 0 && read(wake[0], bytes, sizeof(bytes)) > 0)
+        ;
+}
+
+void signals_forget_int(void)
+{
+    if (caught != SIGINT)
+        return;
+    drain();
+    caught = 0;
+}
+
+void signals_at_kill(void (*fn)(void))
+{
+    at_kill = fn;
+}
+
+void signals_watch(bool on)
+{
+    if (on == watching)
+        return;
+    watching = on;
+    for (size_t i = 0; i < N_WATCHED; i++) {
+        struct sigaction sa;
+        if (!on) {
+            sigaction(watched[i], &unwatched[i], NULL);
+            came[i] = 0;
+            continue;
+        }
+        memset(&sa, 0, sizeof(sa));
+        sigemptyset(&sa.sa_mask);
+        sa.sa_handler = on_watched;
+        sigaction(watched[i], NULL, &unwatched[i]);
+        if (unwatched[i].sa_handler != SIG_IGN)
+            sigaction(watched[i], &sa, NULL);
+    }
+}
+
+int signals_watched(void)
+{
+    drain();
+    for (size_t i = 0; i < N_WATCHED; i++)
+        if (came[i]) {
+            came[i] = 0;
+            return watched[i];
+        }
+    return 0;
+}
+
+static bool any_came(void)
+{
+    for (size_t i = 0; i < N_WATCHED; i++)
+        if (came[i])
+            return true;
+    return false;
+}
+
 const volatile int *signals_flag(void)
 {
     return &caught;
@@ -102,9 +187,11 @@ int signals_poll(int fd, short events, int timeout_ms)
     bool blind = wake[0] < 0 && (timeout_ms < 0 || timeout_ms > BLIND_WAIT_MS);
     int r;
     do
-        r = caught ? 0 : poll(fds, 2, blind ? BLIND_WAIT_MS : timeout_ms);
-    while (r == 0 && blind && timeout_ms < 0 && !caught);
-    if (caught) {
+        r = caught || any_came()
+                ? 0
+                : poll(fds, 2, blind ? BLIND_WAIT_MS : timeout_ms);
+    while (r == 0 && blind && timeout_ms < 0 && !caught && !any_came());
+    if (caught || any_came()) {
         errno = EINTR;
         return -1;
     }

@@ -3,6 +3,8 @@
 #ifndef CLI_SIGNALS_H
 #define CLI_SIGNALS_H
 
+#include <stdbool.h>
+
 /* Set up signals at the start of the program. Afterwards SIGBUS (a mapped file
  * was truncated) prints one line and exits with 1. Writes beyond the file size
  * limit and to closed pipes fail with an error instead of a signal. */
@@ -15,6 +17,21 @@ void signals_at_bus(void (*fn)(void));
 /* Catch SIGINT, SIGTERM and SIGHUP: from now on the first one only sets the
  * flag. Signals that were ignored when the program started stay ignored. */
 void signals_catch(void);
+
+/* Forget a caught SIGINT, so that the program goes on and the next SIGINT is a
+ * first one again. Other signals stay caught. */
+void signals_forget_int(void);
+
+/* Set a function that is called before a second signal kills the program; NULL:
+ * none. fn must be async-signal-safe. */
+void signals_at_kill(void (*fn)(void));
+
+/* Catch SIGTSTP, SIGCONT and SIGWINCH, or (on false) treat them as before. Such
+ * a signal ends the wait of signals_poll with -1 and EINTR. Call
+ * signals_watched then: it returns one that came, or 0 if there are no more. A
+ * SIGTSTP that was ignored when the program started stays ignored. */
+void signals_watch(bool on);
+int signals_watched(void);
 
 /* Return the address of the flag: the signal that was caught, or 0. The library
  * accepts it as an interrupt flag. */

@@ -3,11 +3,13 @@
 #define CLI_VERBS_H
 
 #include "cli/opt.h"
+#include "cli/word_distance.h"
 
-extern const struct verb verb_generate, verb_embed, verb_rerank, verb_logits,
-    verb_tokenize, verb_detokenize, verb_count, verb_render, verb_inspect,
-    verb_bench, verb_quantize, verb_cache, verb_models, verb_pull, verb_batch,
-    verb_score, verb_choose, verb_plan, verb_selftest, verb_help, verb_version;
+extern const struct verb verb_generate, verb_chat, verb_embed, verb_rerank,
+    verb_logits, verb_tokenize, verb_detokenize, verb_count, verb_render,
+    verb_inspect, verb_bench, verb_quantize, verb_cache, verb_models, verb_pull,
+    verb_batch, verb_score, verb_choose, verb_plan, verb_selftest, verb_help,
+    verb_version;
 
 /* All verbs in the order of --help, with NULL at the end. */
 extern const struct verb *const verbs[];
@@ -23,10 +25,5 @@ bool verb_is_reserved(const char *name);
  * letter too many, missing or wrong, or two letters swapped. NULL if there is
  * none, or if word is a verb itself. */
 const char *verb_near(const char *word);
-
-/* Return the number of edits (insert, delete, replace, swap neighbours) that
- * turn a into b. If one of them has 40 bytes or more, the result is at least
- * 40. */
-size_t word_distance(const char *a, const char *b);
 
 #endif

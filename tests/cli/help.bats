@@ -4,8 +4,8 @@ load helpers
 
 setup() {
     common_setup
-    VERBS="generate batch tokenize detokenize count render embed rerank logits
-        score choose inspect models pull plan bench selftest quantize cache help
+    VERBS="generate chat batch tokenize detokenize count render embed rerank
+        logits score choose inspect models pull plan bench selftest quantize cache help
         version"
 }
 
@@ -47,7 +47,7 @@ setup() {
     printf '{"prompt":"list files"}\n{"prompt":"disk usage"}\n' >prompts.jsonl
     echo '[{"role":"user","content":"list files"}]' >chat.json
     for v in $VERBS; do
-        [ $v != pull ] || continue # needs a hub
+        [[ $v != @(pull|chat) ]] || continue # they need a hub, a terminal
         q $v --help | awk '/^Examples$/ { on = 1; next }
             !NF { on = 0 }
             on { print substr($0, 3) }' >examples

@@ -216,7 +216,7 @@ files = {
 }
 blocks = []
 for p in pages.values():
-    if p.name != "qwick-pull":
+    if p.name not in ("qwick-pull", "qwick-chat"):  # a hub, a terminal
         found = re.findall(r"^\.EX\n(.*?)^\.EE$", p.sections["EXAMPLES"],
                            re.M | re.S)
         assert found, p.name

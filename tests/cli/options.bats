@@ -173,7 +173,7 @@ bad() {
 }
 
 @test "reserved verbs" {
-    for v in chat completion; do
+    for v in completion; do
         fails 2 "$v: not in this version" $v
         fails 2 "$v: not in this version" $v --help
         [[ $(q --help) != *"  $v "* ]]

@@ -54,14 +54,14 @@ PY
 
 @test "help and version are verbs" {
     equal "$(q help)" "$(q --help)"
-    for v in batch rerank generate help version; do
+    for v in batch chat rerank generate help version; do
         equal "$(q help $v)" "$(q $v --help)"
     done
     equal "$(q help run)" "$(q --help)"
     equal "$(q version)" "$(q --version)"
     fails 2 "\"tokenise\": no such verb, did you mean tokenize?" help tokenise
     fails 2 "no such verb" help frobnicate
-    fails 2 "not in this version" help chat
+    fails 2 "not in this version" help completion
     fails 2 "one verb only" help batch embed
     fails 2 "takes no arguments" version x
 }
@@ -82,7 +82,7 @@ PY
 }
 
 @test "names of later versions are refused at every place" {
-    for w in chat completion; do
+    for w in completion; do
         fails 2 "$w: not in this version" $w
         fails 2 "$w: not in this version" -m models/demo $w
         run -0 q -n 1 -p $w

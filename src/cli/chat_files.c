@@ -1,0 +1,146 @@
+/* Conversations of chat in files, and changes of their messages. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/err.h"
+#include "cli/chat_input.h"
+#include "cli/chat_job.h"
+#include "cli/json_writer.h"
+#include "cli/out.h"
+#include "cli/prompt.h"
+#include "cli/state_file.h"
+#include "file/json.h"
+
+int chat_copy(struct qwick_chat **out, const struct qwick_chat *c,
+              struct qwick_err *e)
+{
+    char *json;
+    size_t n;
+    *out = NULL;
+    if (qwick_chat_json(c, &json, &n, e))
+        return -1;
+    int rc = qwick_chat_create(out, e) || qwick_chat_add_json(*out, json, n, e);
+    free(json);
+    if (rc) {
+        qwick_chat_free(*out);
+        *out = NULL;
+    }
+    return rc ? -1 : 0;
+}
+
+/* Whether a message has this role. */
+static bool has_role(const struct qwick_chat *c, size_t i, const char *role)
+{
+    struct qwick_message m;
+    return !qwick_chat_at(c, i, &m, NULL) && m.n_role == strlen(role) &&
+           memcmp(m.role, role, m.n_role) == 0;
+}
+
+int chat_set_system(struct qwick_chat **c, const char *text, size_t n,
+                    struct qwick_err *e)
+{
+    struct qwick_chat *changed;
+    char *json;
+    size_t n_json;
+    if (qwick_chat_length(*c) && has_role(*c, 0, "system"))
+        return qwick_chat_replace(*c, 0, text, n, e);
+    if (qwick_chat_json(*c, &json, &n_json, e))
+        return -1;
+    int rc = qwick_chat_create(&changed, e) ||
+             qwick_chat_add(changed, "system", text, n, e) ||
+             qwick_chat_add_json(changed, json, n_json, e);
+    free(json);
+    if (rc) {
+        qwick_chat_free(changed);
+        return -1;
+    }
+    qwick_chat_free(*c);
+    *c = changed;
+    return 0;
+}
+
+/* Write the messages and tools of a chat's JSON, without its other members. */
+static int only_messages(struct buf *out, const char *json, size_t n,
+                         enum qwick_think *think, struct qwick_err *e)
+{
+    struct json_doc *doc;
+    if (json_parse(&doc, "chat", json, n, QWICK_ERR_USAGE, e))
+        return -1;
+    const struct json_value *root = json_root(doc);
+    const struct json_value *flag = json_get(root, "enable_thinking");
+    const struct json_value *messages =
+        json_is(root, JSON_OBJECT) ? json_get(root, "messages") : root;
+    struct json_writer w = json_writer(out);
+    *think = !json_is(flag, JSON_BOOL) ? QWICK_THINK_AUTO
+             : flag->boolean           ? QWICK_THINK_ON
+                                       : QWICK_THINK_OFF;
+    jw_object(&w, NULL);
+    if (messages)
+        jw_value(&w, "messages", messages);
+    if (json_get(root, "tools"))
+        jw_value(&w, "tools", json_get(root, "tools"));
+    jw_end_object(&w);
+    json_free(doc);
+    return jw_status(&w) ? err_oom(e, n) : 0;
+}
+
+int chat_load(const char *path, struct qwick_chat **out,
+              enum qwick_think *think)
+{
+    struct qwick_err e = {0};
+    struct buf b = {0};
+    char *json;
+    size_t n;
+    *out = NULL;
+    if (prompt_read(path, &json, &n, &e))
+        return msg_fail(&e);
+    int rc = only_messages(&b, json, n, think, &e) ||
+             qwick_chat_create(out, &e) ||
+             qwick_chat_add_json(*out, b.data, b.len, &e) ||
+             chat_input_check(*out, "chat", &e);
+    free(json);
+    buf_free(&b);
+    if (!rc)
+        return 0;
+    qwick_chat_free(*out);
+    *out = NULL;
+    return chat_input_fail(path, &e);
+}
+
+/* Whether a file may be replaced: it does not exist, or is a conversation. */
+static bool may_replace(const char *path)
+{
+    struct qwick_chat *c = NULL;
+    struct qwick_err e;
+    struct stat st;
+    char *json;
+    size_t n;
+    if (lstat(path, &st) || !S_ISREG(st.st_mode) || !st.st_size)
+        return true; /* state_write refuses all but regular files */
+    if (prompt_read(path, &json, &n, &e))
+        return false;
+    bool good =
+        !qwick_chat_create(&c, &e) && !qwick_chat_add_json(c, json, n, &e);
+    qwick_chat_free(c);
+    free(json);
+    return good;
+}
+
+int chat_write(const struct qwick_chat *c, const char *path)
+{
+    struct qwick_err e;
+    char *json;
+    size_t n;
+    if (!may_replace(path)) {
+        msg_error("%s: exists and is not a conversation; it is not replaced",
+                  path);
+        return QWICK_ERR_RUNTIME;
+    }
+    if (qwick_chat_json(c, &json, &n, &e))
+        return msg_fail(&e);
+    int rc = state_write(path, json, n, 0666, &e);
+    free(json);
+    return rc ? msg_fail(&e) : 0;
+}

@@ -1,0 +1,413 @@
+/* The interactive verb: its options, and the loop of messages. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/utf8.h"
+#include "cli/chat_history.h"
+#include "cli/chat_job.h"
+#include "cli/chat_text.h"
+#include "cli/gen_kept.h"
+#include "cli/out.h"
+#include "cli/prompt.h"
+#include "cli/signals.h"
+#include "cli/state_file.h"
+#include "cli/verbs.h"
+
+#define ARG(field) offsetof(struct gen_args, field)
+
+static const struct opt opts[] = {
+    {.type = OPT_HEADING, .help = "Conversation"},
+    OPT_ROWS_SYSTEM(ARG(system), ARG(system_file), "system prompt"),
+    OPT_ROWS_THINK(ARG(think)),
+    OPT_ROWS_THINK_BUDGET(ARG(answer)),
+    OPT_ROWS_SHOW_THINKING(ARG(show_thinking)),
+    OPT_ROWS_TEMPLATE,
+    OPT_ROWS_FILE_NAMES(ARG(file_names)),
+    OPT_ROWS_ALLOW_SPECIAL(ARG(allow_special)),
+    {.name = "chat-json",
+     .type = OPT_FILE,
+     .arg = "FILE",
+     .help = "begin with the messages of FILE, as /load does",
+     .offset = ARG(chat_json)},
+    OPT_ROWS_CONTINUE(ARG(go_on), "begin with the conversation that qwick "
+                                  "--keep kept last"),
+    {.name = "session",
+     .type = OPT_FILE,
+     .arg = "FILE",
+     .help = "go on with the session in FILE, if there is one, and save it "
+             "there after each answer",
+     .offset = ARG(session)},
+    {.name = "no-history",
+     .type = OPT_FLAG,
+     .help = "neither read nor write the history of messages",
+     .offset = ARG(no_history)},
+
+    {.type = OPT_HEADING, .help = "Length of an answer"},
+    OPT_ROWS_MAX_TOKENS(ARG(answer)),
+    OPT_ROWS_CTX,
+    OPT_ROWS_STOP(ARG(answer)),
+    OPT_ROWS_TIMEOUT(ARG(answer)),
+
+    OPT_ROWS_CONSTRAINT(ARG(constraint), "a warning"),
+
+    OPT_ROWS_SAMPLING(ARG(answer)),
+    OPT_ROWS_SEED(ARG(answer.seed)),
+
+    {.type = OPT_HEADING, .help = "Model and machine"},
+    OPT_ROWS_MODEL,
+    OPT_ROWS_THREADS,
+    OPT_ROWS_KERNELS,
+    OPT_ROWS_PREFILL,
+    OPT_ROWS_LOOKUP(ARG(lookup)),
+    OPT_ROWS_DRAFT(ARG(draft)),
+    OPT_ROWS_PREFIX,
+    OPT_ROWS_COLOR,
+    OPT_ROWS_BASIC,
+};
+
+/* ---- checks before the model is opened ---- */
+
+static int check_terminal(const struct chat *c)
+{
+    const char *which = !isatty(STDIN_FILENO)    ? "standard input"
+                        : !isatty(STDOUT_FILENO) ? "standard output"
+                                                 : NULL;
+    return which ? opt_usage(c->j.verb,
+                             "%s is not a terminal; qwick \"PROMPT\" answers "
+                             "once, qwick batch answers many prompts",
+                             which)
+                 : -1;
+}
+
+static int check_options(const struct chat *c)
+{
+    static const char *const begins[] = {"chat-json", "continue", "session"};
+    static const char *const with_off[] = {"think-budget", NULL};
+    const struct gen_job *j = &c->j;
+    int r;
+    if (j->p.n_args)
+        return opt_usage(j->verb,
+                         "\"%s\": chat takes no arguments; type the message "
+                         "there, or use qwick \"PROMPT\" for one answer",
+                         j->p.args[0]);
+    if ((r = answer_check(&j->p, &j->a.answer)) >= 0 ||
+        (r = constraint_check(&j->p, &j->a.constraint)) >= 0 ||
+        (r = opt_conflict(&j->p, "system", "system-file")) >= 0)
+        return r;
+    for (size_t i = 0; i < 3; i++)
+        for (size_t k = i + 1; k < 3; k++)
+            if ((r = opt_conflict(&j->p, begins[i], begins[k])) >= 0)
+                return r;
+    if (j->a.go_on &&
+        (r = opt_conflict(&j->p, "continue", "allow-special")) >= 0)
+        return r;
+    if (j->a.think && strcmp(j->a.think, "off") == 0)
+        return opt_no_effect(&j->p, with_off, "with --think off");
+    return -1;
+}
+
+/* ---- the conversation that a chat begins with ---- */
+
+/* The messages of --chat-json or --continue. */
+static int load(struct chat *c, const char *path)
+{
+    enum qwick_think think;
+    qwick_chat_free(c->j.chat);
+    int status = chat_load(path, &c->j.chat, &think);
+    if (!status && think != QWICK_THINK_AUTO)
+        c->j.think = think;
+    return status;
+}
+
+static int load_kept(struct chat *c)
+{
+    char *path;
+    int status = gen_kept_find(&path);
+    if (!status)
+        status = load(c, path);
+    free(path);
+    if (!status)
+        gen_kept_hint(c->j.chat);
+    return status;
+}
+
+static int set_system(struct chat *c)
+{
+    const struct gen_args *a = &c->j.a;
+    struct buf text = {0};
+    struct qwick_err e;
+    char *data = NULL;
+    size_t n = 0;
+    if (!a->system && !a->system_file)
+        return 0;
+    if (a->system_file && prompt_read(a->system_file, &data, &n, &e))
+        return msg_fail(&e);
+    if (n && data[n - 1] == '\n')
+        n--;
+    int bad = utf8_sanitize(&text, data ? data : a->system,
+                            data ? n : strlen(a->system));
+    int status = bad ? msg_oom() : 0;
+    if (!status &&
+        chat_set_system(&c->j.chat, text.data ? text.data : "", text.len, &e))
+        status = msg_fail(&e);
+    free(data);
+    buf_free(&text);
+    return status;
+}
+
+static int begin(struct chat *c)
+{
+    struct qwick_err e;
+    int status = qwick_chat_create(&c->j.chat, &e) ? msg_fail(&e) : 0;
+    if (!status && c->j.a.chat_json)
+        status = load(c, c->j.a.chat_json);
+    if (!status && c->j.a.go_on)
+        status = load_kept(c);
+    return status;
+}
+
+/* The messages of the session's file are the truth; its keys and values only
+ * save the work of evaluating them. */
+static int open_session(struct chat *c)
+{
+    struct gen_job *j = &c->j;
+    struct qwick_err e;
+    size_t n;
+    bool resume = c->session && access(c->session, F_OK) == 0;
+    j->a.session = resume ? c->session : NULL;
+    int status = gen_open_session(j);
+    j->a.session = NULL;
+    if (status || !resume)
+        return status;
+    const char *note = qwick_session_note(j->ses, &n);
+    if (!n) {
+        msg_error("%s: has no messages, only tokens: it was not saved by a "
+                  "chat",
+                  c->session);
+        return QWICK_ERR_USAGE;
+    }
+    if (qwick_chat_add_json(j->chat, note, n, &e)) {
+        msg_error("%s: %s", c->session, e.msg);
+        return e.code;
+    }
+    return 0;
+}
+
+static int open_model(struct chat *c)
+{
+    struct gen_job *j = &c->j;
+    int status;
+    if ((status = common_open(&j->eng, &j->a.c, false)) != 0)
+        return status;
+    if (strcmp(qwick_engine_info(j->eng)->template_name, "none") == 0) {
+        msg_error("%s: has no chat template; --chat-template FILE gives one",
+                  qwick_engine_info(j->eng)->model);
+        return QWICK_ERR_USAGE;
+    }
+    j->mode = MODE_CHAT;
+    if ((status = answer_check_model(&j->p, j->eng)) >= 0)
+        return status;
+    if ((status = common_open_draft(&j->draft, j->a.draft, &j->a.c, j->eng)) !=
+        0)
+        return status;
+    common_hint_demo(&j->a.c);
+    if ((status = gen_open_constraint(j)) != 0 ||
+        (status = open_session(c)) != 0)
+        return status;
+    return set_system(c);
+}
+
+/* ---- the history ---- */
+
+static void open_history(struct chat *c)
+{
+    struct qwick_err e;
+    if (c->j.a.no_history || state_path(&c->history, "history") ||
+        !c->history.len)
+        return;
+    if (chat_history_load(c->history.data, chat_line_remember, c->line, &e)) {
+        msg_warn("%s; the history is not used", e.msg);
+        c->history.len = 0;
+    }
+}
+
+static void remember(struct chat *c, const struct chat_text *t)
+{
+    struct buf entry = {0};
+    struct qwick_err e;
+    if (!chat_text_entry(t, &entry) && entry.len) {
+        chat_line_remember(c->line, entry.data, entry.len);
+        if (c->history.len &&
+            chat_history_add(c->history.data, entry.data, entry.len, &e)) {
+            msg_warn("%s; the history is not written", e.msg);
+            c->history.len = 0;
+        }
+    }
+    buf_free(&entry);
+}
+
+/* ---- the loop ---- */
+
+static bool is_blank(const struct buf *b)
+{
+    return strspn(b->data, " \t\r\n") == b->len;
+}
+
+/* Run a command, or send a message. */
+static int take(struct chat *c, const struct chat_text *t)
+{
+    const struct buf *b = &t->text;
+    if (!b->len || is_blank(b))
+        return 0;
+    if (!t->block && chat_command_is(b->data))
+        return chat_run_command(c, b->data);
+    size_t skip = t->block ? 0 : chat_command_skip(b->data);
+    return chat_send(c, b->data + skip, b->len - skip);
+}
+
+/* After Ctrl-C at the prompt. armed: the line before was an empty line with
+ * Ctrl-C. */
+static void interrupted(const struct chat_text *t, bool empty, bool *armed)
+{
+    fd_write(STDOUT_FILENO, "^C\n", 3);
+    if (empty && !t->open && *armed)
+        return; /* the signal ends the program */
+    signals_forget_int();
+    *armed = empty && !t->open;
+    if (*armed)
+        chat_say("Ctrl-C again leaves, and so does Ctrl-D");
+}
+
+/* Read one message, or a part of it. Returns 0, -1 to leave, or an exit
+ * status. */
+static int step(struct chat *c, struct chat_text *t, struct buf *line,
+                bool *armed)
+{
+    bool complete;
+    int status = 0;
+    enum chat_line_status got =
+        chat_line_read(c->line, t->open ? "... " : ">>> ", line);
+    switch (got) {
+    case CHAT_LINE_FAILED:
+        return msg_oom();
+    case CHAT_LINE_STOPPED:
+        return -1;
+    case CHAT_LINE_END:
+        fd_write(STDOUT_FILENO, "\n", 1);
+        return -1;
+    case CHAT_LINE_INTERRUPTED:
+    case CHAT_LINE_INTERRUPTED_EMPTY:
+        interrupted(t, got == CHAT_LINE_INTERRUPTED_EMPTY, armed);
+        chat_text_clear(t);
+        return *signals_flag() ? -1 : 0;
+    case CHAT_LINE_GOT:
+        break;
+    }
+    *armed = false;
+    if (chat_text_add(t, line->data, line->len, &complete))
+        return msg_oom();
+    if (complete) {
+        remember(c, t);
+        status = take(c, t);
+        chat_text_clear(t);
+    }
+    return status;
+}
+
+static int loop(struct chat *c)
+{
+    struct chat_text t = {0};
+    struct buf line = {0};
+    bool armed = false;
+    int status = 0;
+    while (!status && !c->quit)
+        status = step(c, &t, &line, &armed);
+    chat_text_free(&t);
+    buf_free(&line);
+    return status < 0 ? 0 : status;
+}
+
+static void greet(const struct chat *c)
+{
+    const struct qwick_info *info = qwick_engine_info(c->j.eng);
+    size_t n = qwick_chat_length(c->j.chat);
+    char before[60] = "";
+    if (n)
+        snprintf(before, sizeof(before), ", %zu messages", n);
+    if (!msg_quiet())
+        chat_say("%s, context of %zu tokens%s; /help lists the commands, "
+                 "Ctrl-D leaves",
+                 info->model, c->j.limit, before);
+}
+
+static int converse(struct chat *c)
+{
+    struct qwick_err e;
+    signals_catch();
+    qwick_session_interrupt(c->j.ses, signals_flag());
+    if (chat_line_open(&c->line, chat_command_names(), &e))
+        return msg_fail(&e);
+    signals_at_kill(chat_line_restore);
+    signals_at_bus(chat_line_restore);
+    open_history(c);
+    greet(c);
+    int status = loop(c);
+    signals_at_kill(NULL);
+    signals_at_bus(NULL);
+    chat_line_close(c->line);
+    c->line = NULL;
+    if (!status && !*signals_flag())
+        status = chat_save_session(c);
+    return status;
+}
+
+static int chat(struct chat *c)
+{
+    struct gen_job *j = &c->j;
+    int status = check_options(c);
+    if (status >= 0 || (status = check_terminal(c)) >= 0)
+        return status;
+    gen_set_think(j);
+    c->session = j->a.save_session = j->a.session;
+    if ((status = gen_check_save(j)) != 0 || (status = begin(c)) != 0 ||
+        (status = open_model(c)) != 0)
+        return status;
+    return converse(c);
+}
+
+static int run_chat(const struct verb *v, int argc, char **argv)
+{
+    struct chat c = {.j = {.verb = v,
+                           .a.repeat = 1,
+                           .a.samples = 1,
+                           .think_fd = -1,
+                           .profile_fd = -1}};
+    int status = opt_parse(&c.j.p, v, argc, argv, &c.j.a);
+    if (status < 0)
+        status = common_check(&c.j.p, &c.j.a.c);
+    if (status < 0)
+        status = chat(&c);
+    buf_free(&c.history);
+    buf_free(&c.files);
+    gen_free(&c.j);
+    return status;
+}
+
+const struct verb verb_chat = {
+    .name = "chat",
+    .args = "",
+    .summary = "converse with a model at the terminal",
+    .about = "Converse with a language model at a terminal. Each message is "
+             "answered; only its\nnew tokens are evaluated. Lines are edited "
+             "with the usual keys, and the arrow\nkeys show earlier messages. "
+             "Commands begin with a slash; /help lists them.\nCtrl-C stops an "
+             "answer, Ctrl-D leaves.",
+    .examples = "  qwick chat\n"
+                "  qwick chat -m Qwen/Qwen3-0.6B --session manual.qwick\n"
+                "  qwick chat --temp 0.7 -s \"Answer in one sentence.\"\n",
+    OPT_TABLE(opts),
+    .run = run_chat,
+};
