@@ -88,7 +88,7 @@ endif
 lib_src := $(filter src/kernel/%,$(lib_src)) $(filter-out src/kernel/%,$(lib_src))
 cli_src := $(wildcard src/cli/*.c)
 lib_obj := $(lib_src:%.c=$(BUILD)/%.o) $(BUILD)/src/file/builtin_data.o
-cli_obj := $(cli_src:%.c=$(BUILD)/%.o)
+cli_obj := $(cli_src:%.c=$(BUILD)/%.o) $(BUILD)/src/cli/completion_scripts.o
 unit_src := $(wildcard tests/unit/*.c)
 unit_bin := $(unit_src:tests/unit/%.c=$(BUILD)/tests/%)
 bench_bin := $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
@@ -179,6 +179,11 @@ $(BUILD)/%.o: %.c Makefile
 
 $(BUILD)/src/file/builtin_data.o: src/file/builtin_data.S $(wildcard models/demo/*.json) \
                              models/demo/model.safetensors Makefile
+	@mkdir -p $(@D)
+	$(CC) -c -o $@ $<
+
+$(BUILD)/src/cli/completion_scripts.o: src/cli/completion_scripts.S \
+                             $(wildcard src/cli/completion/*) Makefile
 	@mkdir -p $(@D)
 	$(CC) -c -o $@ $<
 

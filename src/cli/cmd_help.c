@@ -19,8 +19,6 @@ static int help(const struct verb *v, const struct opt_parsed *p)
     const struct verb *about = verb_find(name);
     if (about)
         return opt_help(about);
-    if (verb_is_reserved(name))
-        return opt_usage(v, "%s: not in this version", name);
     if (near)
         return opt_usage(v, "\"%s\": no such verb, did you mean %s?", name,
                          near);

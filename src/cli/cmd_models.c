@@ -19,7 +19,7 @@
 
 struct args {
     struct common_args c;
-    bool no_speed;
+    bool no_speed, names;
 };
 
 #define ARG(field) offsetof(struct args, field)
@@ -34,6 +34,11 @@ static const struct opt opts[] = {
      .type = OPT_FLAG,
      .help = "do not estimate tokens per second",
      .offset = ARG(no_speed)},
+    {.name = "names",
+     .type = OPT_FLAG,
+     .help = "print only the name for -m and the id of each model, with a tab "
+             "between them, and open none",
+     .offset = ARG(names)},
     OPT_ROWS_THREADS,
     OPT_ROWS_BASIC,
 };
@@ -441,6 +446,38 @@ static int put_text(struct buf *b, const struct list *l,
                : 0;
 }
 
+/* Whether a name cannot break a line of --names. */
+static bool is_one_field(const char *s)
+{
+    while (*s && (unsigned char)*s > 31 && *s != 127)
+        s++;
+    return !*s;
+}
+
+/* Models that can be opened, as far as their directories show, and aliases. */
+static int put_names(struct buf *b, const struct list *l,
+                     const struct aliases *a)
+{
+    size_t left_out = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        const struct qwick_model *m = &l->v[i];
+        if (m->why)
+            continue;
+        if (!is_one_field(m->name) || !is_one_field(m->id))
+            left_out++;
+        else if (buf_printf(b, "%s\t%s\n", m->name, m->id))
+            return -1;
+    }
+    for (size_t i = 0; i < a->n; i++)
+        if (is_one_field(a->v[i].model) &&
+            buf_printf(b, "%s\t%s\n", a->v[i].name, a->v[i].model))
+            return -1;
+    if (left_out)
+        msg_warn("%zu models are left out: their names have control characters",
+                 left_out);
+    return 0;
+}
+
 static int models(const struct args *a)
 {
     struct list l = {.memory = os_available_memory()};
@@ -449,8 +486,11 @@ static int models(const struct args *a)
     struct buf b = {0};
     bool cut;
     signals_catch();
+    int (*list)(struct qwick_model **, size_t *, bool *, const volatile int *,
+                struct qwick_err *) =
+        a->names ? qwick_models_names : qwick_models_list;
     if (aliases_read(&names, &e) ||
-        qwick_models_list(&l.v, &l.n, &cut, signals_flag(), &e)) {
+        list(&l.v, &l.n, &cut, signals_flag(), &e)) {
         aliases_free(&names);
         return msg_fail(&e);
     }
@@ -458,9 +498,11 @@ static int models(const struct args *a)
         msg_warn("there are too many files: the list is not complete");
     if (!l.n)
         msg_notice("there are no models; qwick pull ORG/NAME downloads one");
-    if (!a->no_speed && any_runs(&l))
+    if (!a->no_speed && !a->names && any_runs(&l))
         l.bandwidth = measure(a);
-    int bad = a->c.json ? put_json(&b, &l, &names) : put_text(&b, &l, &names);
+    int bad = a->names    ? put_names(&b, &l, &names)
+              : a->c.json ? put_json(&b, &l, &names)
+                          : put_text(&b, &l, &names);
     int status = bad                        ? msg_oom()
                  : out_write(b.data, b.len) ? QWICK_ERR_RUNTIME
                                             : 0;
@@ -473,6 +515,7 @@ static int models(const struct args *a)
 static int run(const struct verb *v, int argc, char **argv)
 {
     static const char *const speed_only[] = {"threads", NULL};
+    static const char *const table_only[] = {"no-speed", "threads", NULL};
     struct args a = {0};
     struct opt_parsed p;
     int status = opt_parse(&p, v, argc, argv, &a);
@@ -485,6 +528,10 @@ static int run(const struct verb *v, int argc, char **argv)
     if (status < 0 && p.n_args)
         status = opt_usage(v, "\"%s\": only alias and unalias take arguments",
                            p.args[0]);
+    if (status < 0)
+        status = opt_conflict(&p, "names", "json");
+    if (status < 0 && a.names)
+        status = opt_no_effect(&p, table_only, "with --names");
     if (status < 0 && a.no_speed)
         status = opt_no_effect(&p, speed_only, "with --no-speed");
     if (status < 0)
@@ -507,7 +554,8 @@ const struct verb verb_models = {
              "NAME=MODEL, alias\nlists these names.",
     .examples = "  qwick models\n"
                 "  qwick models alias small=Qwen/Qwen3-0.6B\n"
-                "  qwick models --json --no-speed\n",
+                "  qwick models --json --no-speed\n"
+                "  qwick models --names\n",
     OPT_TABLE(opts),
     .run = run,
 };

@@ -50,7 +50,7 @@ struct common_args {
 
 /* Of verbs that render chats. */
 #define OPT_ROWS_TEMPLATE                                                     \
-    {.name = "chat-template", .type = OPT_FILE, .arg = "NAME",                \
+    {.name = "chat-template", .type = OPT_FILE, .arg = "NAME|FILE",           \
      .def = "the checkpoint's",                                               \
      .help = "one of the checkpoint's chat templates by its name, or a file " \
              "with a template",                                               \

@@ -15,7 +15,7 @@ static const struct verb *find_verb(int argc, char **argv, int *at)
     while (i < argc && (n = opt_words(argc - i, argv + i)) > 0)
         i += n;
     const struct verb *v = i < argc ? verb_find(argv[i]) : NULL;
-    *at = v || (i < argc && verb_is_reserved(argv[i])) ? i : 0;
+    *at = v ? i : 0;
     return v ? v : &verb_generate;
 }
 
@@ -25,10 +25,6 @@ int main(int argc, char **argv)
     out_init();
     signals_init();
     const struct verb *v = find_verb(argc, argv, &at);
-    if (at && verb_is_reserved(argv[at])) {
-        msg_error("%s: not in this version", argv[at]);
-        return QWICK_ERR_USAGE;
-    }
     if (at)
         argv[at] = NULL; /* marks the place for opt_parse */
     status = v->run(v, argc - skip, argv + skip);

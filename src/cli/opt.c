@@ -253,10 +253,16 @@ static size_t find_letter(const struct verb *v, char letter, bool late)
     return k;
 }
 
+const struct opt *opt_find_letter(const struct verb *v, char letter, bool late)
+{
+    size_t k = find_letter(v, letter, late);
+    return k < v->n_opts ? &v->opts[k] : NULL;
+}
+
 /* Whether the option's letter, standing after the verb, means this option. */
 static bool has_letter(const struct verb *v, const struct opt *o)
 {
-    return o->letter && &v->opts[find_letter(v, o->letter, true)] == o;
+    return o->letter && opt_find_letter(v, o->letter, true) == o;
 }
 
 static int help_option(struct buf *b, const struct verb *v, const struct opt *o)

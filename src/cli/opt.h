@@ -149,6 +149,10 @@ int opt_check_value(const struct verb *v, const struct opt *o, const char *name,
 /* Return the row of an option in the verb's table, or NULL. */
 const struct opt *opt_find(const struct verb *v, const char *name);
 
+/* Return the row that a letter means after the verb (late) or before it, or
+ * NULL. */
+const struct opt *opt_find_letter(const struct verb *v, char letter, bool late);
+
 /* Return the verb's option that the user probably meant with an unknown name,
  * or NULL. */
 const char *opt_meant(const struct verb *v, const char *name);

@@ -21,8 +21,8 @@ struct tool_choice {
 
 /* clang-format off */
 #define OPT_ROWS_TOOL_CHOICE(at)                                              \
-    {.name = "tool-choice", .type = OPT_TEXT, .arg = "CHOICE",                \
-     .def = "auto",                                                           \
+    {.name = "tool-choice", .type = OPT_TEXT,                                 \
+     .arg = "auto|none|required|NAME", .def = "auto",                         \
      .help = "none: no calls; required: only calls; a tool's name: one call " \
              "of it",                                                         \
      .offset = (at)}

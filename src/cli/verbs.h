@@ -8,18 +8,21 @@
 extern const struct verb verb_generate, verb_chat, verb_embed, verb_rerank,
     verb_logits, verb_tokenize, verb_detokenize, verb_count, verb_render,
     verb_inspect, verb_bench, verb_quantize, verb_cache, verb_models, verb_pull,
-    verb_batch, verb_score, verb_choose, verb_plan, verb_selftest, verb_help,
-    verb_version;
+    verb_batch, verb_score, verb_choose, verb_plan, verb_selftest,
+    verb_completion, verb_help, verb_version;
 
 /* All verbs in the order of --help, with NULL at the end. */
 extern const struct verb *const verbs[];
 
-/* Return the verb of this name, or NULL. "run" is another name of generate. */
-const struct verb *verb_find(const char *name);
+/* Other names of verbs, with an entry without a name at the end. */
+struct verb_alias {
+    const char *name;
+    const struct verb *verb;
+};
+extern const struct verb_alias verb_aliases[];
 
-/* Return whether this name is reserved for a verb of a later version. Such a
- * name is refused as a prompt, so that no script depends on it. */
-bool verb_is_reserved(const char *name);
+/* Return the verb of this name or alias, or NULL. */
+const struct verb *verb_find(const char *name);
 
 /* Return the name of the verb that is one typing error away from word: one
  * letter too many, missing or wrong, or two letters swapped. NULL if there is

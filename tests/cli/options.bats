@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Option syntax, ranges, contradictions, reserved names.
+# Option syntax, ranges, contradictions.
 load helpers
 
 setup() {
@@ -170,14 +170,6 @@ bad() {
     run -0 q --exact --kv f32 -n 1 hi
     run -0 q --greedy --temp 0 --seed 1 -n 1 hi
     run -0 q --greedy --repeat-penalty 1.2 -n 1 hi
-}
-
-@test "reserved verbs" {
-    for v in completion; do
-        fails 2 "$v: not in this version" $v
-        fails 2 "$v: not in this version" $v --help
-        [[ $(q --help) != *"  $v "* ]]
-    done
 }
 
 @test "numbers mean the same in every locale" {

@@ -239,17 +239,37 @@ static bool is_memory(const struct qwick_err *e)
     return e->code == QWICK_ERR_MEMORY && !strstr(e->msg, "cannot map");
 }
 
+/* What a model is called and where it is. */
+static int set_names(struct qwick_model *out, const struct stores *s, size_t i,
+                     struct qwick_err *e)
+{
+    const struct store_model *from = &s->v[i];
+    out->store = from->store;
+    out->name = strdup(stores_spec(s, i));
+    out->id = strdup(from->id);
+    out->path = strdup(from->path);
+    return out->name && out->id && out->path
+               ? 0
+               : err_oom(e, strlen(from->path) + 1);
+}
+
+static int name(struct qwick_model *out, const struct stores *s, size_t i,
+                struct qwick_err *e)
+{
+    const char *fault = s->v[i].fault;
+    if (set_names(out, s, i, e))
+        return -1;
+    out->why = fault ? strdup(fault) : NULL;
+    return fault && !out->why ? err_oom(e, strlen(fault) + 1) : 0;
+}
+
 static int describe(struct qwick_model *out, const struct stores *s, size_t i,
                     struct qwick_err *e)
 {
     const struct store_model *from = &s->v[i];
     struct exam x = {.from = from, .out = out};
-    out->store = from->store;
-    out->name = strdup(stores_spec(s, i));
-    out->id = strdup(from->id);
-    out->path = strdup(from->path);
-    if (!out->name || !out->id || !out->path)
-        return err_oom(e, strlen(from->path) + 1);
+    if (set_names(out, s, i, e))
+        return -1;
     int bad = from->fault ? 0 : examine(&x), rc = 0;
     if (from->fault || (bad && !is_memory(&x.e)))
         rc = set_why(&x, from->fault ? from->fault : without_path(&x));
@@ -279,8 +299,11 @@ static int by_use(const void *a, const void *b)
     return c ? c : strcmp(x->path, y->path);
 }
 
-int qwick_models_list(struct qwick_model **out, size_t *n, bool *cut,
-                      const volatile int *interrupt, struct qwick_err *e)
+/* Search the stores and fill a struct of the list for each model. */
+static int list(struct qwick_model **out, size_t *n, bool *cut,
+                int (*fill_one)(struct qwick_model *, const struct stores *,
+                                size_t, struct qwick_err *),
+                const volatile int *interrupt, struct qwick_err *e)
 {
     struct stores s;
     *out = NULL;
@@ -297,7 +320,7 @@ int qwick_models_list(struct qwick_model **out, size_t *n, bool *cut,
         if (interrupt && *interrupt)
             rc = err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
         else
-            rc = describe(&v[done++], &s, i, e);
+            rc = fill_one(&v[done++], &s, i, e);
     }
     if (rc) {
         qwick_models_free(v, done);
@@ -309,6 +332,18 @@ int qwick_models_list(struct qwick_model **out, size_t *n, bool *cut,
     }
     stores_free(&s);
     return rc;
+}
+
+int qwick_models_list(struct qwick_model **out, size_t *n, bool *cut,
+                      const volatile int *interrupt, struct qwick_err *e)
+{
+    return list(out, n, cut, describe, interrupt, e);
+}
+
+int qwick_models_names(struct qwick_model **out, size_t *n, bool *cut,
+                       const volatile int *interrupt, struct qwick_err *e)
+{
+    return list(out, n, cut, name, interrupt, e);
 }
 
 void qwick_models_free(struct qwick_model *v, size_t n)
