@@ -1,4 +1,4 @@
-# qwick: Qwen3 from the shell.   make | demo | check | bench | install | clean
+# qwick: Qwen3 from the shell.   make | demo | check | bench | install | dist | deb | clean
 # SAN=1 builds with the address and undefined-behaviour sanitizers; FUZZ=1, which
 # `make fuzz` sets, with clang, these sanitizers and libFuzzer.
 
@@ -111,8 +111,8 @@ INTERNAL := $(BUILD)/libqwick-internal.a
 VERSION := $(shell sed -n 's/^\#define QWICK_VERSION "\(.*\)"$$/\1/p' include/qwick.h)
 SONAME := libqwick.so.$(firstword $(subst ., ,$(VERSION)))
 
-.PHONY: all demo check check-arm torture fuzz bench install uninstall clean deps test-deps testdata \
-        unit-tests benches
+.PHONY: all demo check check-arm check-deb torture fuzz bench install uninstall dist deb clean \
+        deps test-deps testdata unit-tests benches
 all: $(BIN) $(LIB) $(SHARED) $(PULL)
 
 $(BIN): $(INTERNAL) $(cli_obj)
@@ -259,11 +259,24 @@ bench: all benches
 
 TO = $(DESTDIR)$(PREFIX)
 TO_LIB = $(DESTDIR)$(LIBDIR)
+TO_DOC = $(TO)/share/doc/qwick
+# The completion script of each shell, where the shell looks for it.
+bash_file := share/bash-completion/completions/qwick
+zsh_file := share/zsh/site-functions/_qwick
+fish_file := share/fish/vendor_completions.d/qwick.fish
 install: all
 	install -D -m 755 $(BIN) "$(TO)/bin/qwick"
 	install -D -m 755 $(PULL) "$(TO)/bin/qwick-pull"
 	install -d "$(TO)/share/man/man1"
 	install -m 644 $(wildcard man/*.1) "$(TO)/share/man/man1"
+	for shell in bash:$(bash_file) zsh:$(zsh_file) fish:$(fish_file); do \
+	  install -D -m 644 /dev/null "$(TO)/$${shell#*:}" && \
+	  ./$(BIN) --no-config completion $${shell%%:*} >"$(TO)/$${shell#*:}" || exit; \
+	done
+	install -d "$(TO_DOC)/examples"
+	install -m 644 README.md LICENSE $(wildcard docs/*.md) "$(TO_DOC)"
+	install -m 644 models/demo/LICENSE "$(TO_DOC)/LICENSE.demo-model"
+	install -m 644 $(wildcard examples/*) "$(TO_DOC)/examples"
 	install -D -m 644 include/qwick.h "$(TO)/include/qwick.h"
 	install -D -m 644 $(LIB) "$(TO_LIB)/libqwick.a"
 	install -D -m 644 $(SHARED) "$(TO_LIB)/libqwick.so.$(VERSION)"
@@ -278,9 +291,22 @@ install: all
 uninstall:
 	rm -f "$(TO)/bin/qwick" "$(TO)/bin/qwick-pull" \
 	  $(patsubst man/%,"$(TO)/share/man/man1/%",$(wildcard man/*.1)) \
+	  "$(TO)/$(bash_file)" "$(TO)/$(zsh_file)" "$(TO)/$(fish_file)" \
 	  "$(TO)/include/qwick.h" "$(TO_LIB)/libqwick.a" "$(TO_LIB)/libqwick.so" \
 	  "$(TO_LIB)/$(SONAME)" "$(TO_LIB)/libqwick.so.$(VERSION)" \
 	  "$(TO_LIB)/pkgconfig/qwick.pc"
+	rm -rf "$(TO_DOC)"
+
+# An archive of the source, with the same bytes each time.
+dist:
+	@LEVEL="$(LEVEL)" scripts/make-dist.sh
+
+# Debian packages, in build/deb. check-deb installs, runs and removes them in a
+# fresh system, or prints SKIP.
+deb:
+	@scripts/make-deb.sh
+check-deb:
+	@scripts/check-deb.sh
 
 clean:
 	rm -rf build qwick libqwick.a libqwick.so qwick-pull

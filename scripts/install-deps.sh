@@ -6,11 +6,12 @@ set -eu
 usage()
 {
     cat <<'TEXT'
-Usage: scripts/install-deps.sh [test | fuzz | arm]
+Usage: scripts/install-deps.sh [test | fuzz | arm | deb | check-deb]
 
 Installs what `make` needs; with `test`, what `make check` needs as well; with
 `fuzz`, what `make fuzz` needs besides: clang and its OpenMP; with `arm`, what `make check-arm` needs besides: a compiler, libraries and an emulator
-for 64-bit ARM, whose packages dpkg is told to accept.
+for 64-bit ARM, whose packages dpkg is told to accept; with `deb`, what
+`make deb` needs, and with `check-deb`, what `make check-deb` needs as well.
 Only missing packages are installed, with apt-get (through sudo when not root).
 TEXT
 }
@@ -30,6 +31,8 @@ arm_packages="gcc-aarch64-linux-gnu qemu-user libgomp1:arm64
     libyajl-dev:arm64 libutf8proc-dev:arm64 nettle-dev:arm64
     libedit-dev:arm64
     libcmocka-dev:arm64"
+deb_packages="debhelper dpkg-dev"
+check_deb_packages="lintian mmdebstrap"
 foreign=
 
 case "${1-}" in
@@ -40,6 +43,8 @@ arm)
     packages="$build_packages $test_packages $arm_packages"
     foreign=arm64
     ;;
+deb) packages="$build_packages $deb_packages" ;;
+check-deb) packages="$build_packages $deb_packages $check_deb_packages" ;;
 -h | --help)
     usage
     exit 0

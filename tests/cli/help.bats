@@ -5,8 +5,8 @@ load helpers
 setup() {
     common_setup
     VERBS="generate chat batch tokenize detokenize count render embed rerank
-        logits score choose inspect models pull plan bench selftest quantize cache help
-        version"
+        logits score choose inspect models pull plan bench selftest quantize cache
+        completion help version"
 }
 
 @test "--help and -h: stdout, exit 0, no model needed" {

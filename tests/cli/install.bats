@@ -29,7 +29,12 @@ installed() {
 ./usr/lib/libqwick.so.0
 ./usr/lib/libqwick.so.$VERSION
 ./usr/lib/pkgconfig/qwick.pc
-$(cd man && printf './usr/share/man/man1/%s\n' *.1 | sort)" ]
+./usr/share/bash-completion/completions/qwick
+$(printf './usr/share/doc/qwick/%s\n' LICENSE LICENSE.demo-model README.md \
+        docs/*.md examples/* | sed 's|qwick/docs/|qwick/|' | sort)
+./usr/share/fish/vendor_completions.d/qwick.fish
+$(cd man && printf './usr/share/man/man1/%s\n' *.1 | sort)
+./usr/share/zsh/site-functions/_qwick" ]
     cd "$T"
     export PATH="$ROOT/bin:$PATH"
     run -0 --separate-stderr qwick --no-stdin "list all listening tcp ports"
@@ -37,11 +42,30 @@ $(cd man && printf './usr/share/man/man1/%s\n' *.1 | sort)" ]
     [ -z "$stderr" ]
     run -0 qwick-pull --help
     [[ $output == "usage: qwick-pull"* ]]
+    for pair in bash:bash-completion/completions/qwick \
+        zsh:zsh/site-functions/_qwick fish:fish/vendor_completions.d/qwick.fish; do
+        qwick completion "${pair%%:*}" | cmp - "$ROOT/share/${pair#*:}"
+    done
+    # bash-completion and zsh find the scripts by themselves
+    if [ -r /usr/share/bash-completion/bash_completion ]; then
+        run -0 env XDG_DATA_DIRS="$ROOT/share" bash --norc -c '
+            . /usr/share/bash-completion/bash_completion
+            _completion_loader qwick
+            complete -p qwick'
+        [[ $output == "complete -F _qwick qwick" ]]
+    fi
+    if command -v zsh >/dev/null; then
+        run -0 zsh -f -c "fpath=('$ROOT/share/zsh/site-functions' \$fpath)
+            autoload -Uz compinit && compinit -u -D
+            print \$_comps[qwick]"
+        [ "$output" = _qwick ]
+    fi
 
-    # nothing is left
+    # nothing is left, not even the directory of its own
     cd "$BATS_TEST_DIRNAME/../.."
     run -0 make "${MAKE_ARGS[@]}" uninstall
     [ -z "$(installed)" ]
+    [ ! -e "$ROOT/share/doc/qwick" ]
 }
 
 @test "all global symbols of the libraries begin with qwick_" {

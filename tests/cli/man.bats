@@ -157,6 +157,21 @@ for p in pages.values():
 PY
 }
 
+@test "the messages of the troubleshooting section are in the sources" {
+    python_pages <<'PY'
+from pages import *
+source = "".join(open(f).read() for f in glob.glob("src/**/*.c", recursive=True))
+source = re.sub(r'"\s*\n\s*"', "", source)  # strings of several lines
+quoted = re.findall(r'"([^"]+)"', pages["qwick"].sections["TROUBLESHOOTING"])
+assert len(quoted) > 12, quoted
+for message in quoted:
+    # numbers, names and what is left out stand for values
+    parts = re.split(r"\b(?:NAME|N|M|empty|cut)\b|\.\.\.|: ", message)
+    for part in parts:
+        assert part.strip() in source, (message, part)
+PY
+}
+
 @test "the pages are clean" {
     command -v groff >/dev/null || skip "no groff"
     for page in man/*.1; do

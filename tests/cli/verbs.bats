@@ -81,14 +81,6 @@ PY
     fails 2 "is not a verb, did you mean inspect?" inspct --tensors
 }
 
-@test "names of later versions are refused at every place" {
-    for w in completion; do
-        fails 2 "$w: not in this version" $w
-        fails 2 "$w: not in this version" -m models/demo $w
-        run -0 q -n 1 -p $w
-    done
-}
-
 @test "hints for misspelt options and for options of other programs" {
     fails 2 "did you mean --temp?" --temperature 1 hi
     fails 2 "did you mean --max-tokens?" --max-new-tokens 1 hi

@@ -95,14 +95,16 @@ _qwick_offer()
     done
 }
 
-# Offer the names of models, or their ids if the value has a slash.
+# Offer the names of models, or their ids if the value has a slash. A name with
+# characters that have a meaning in the shell is left out: bash quotes only some
+# of them.
 _qwick_models()
 {
     local name id program=${words[0]/#\~\//"$HOME/"}
     type "$program" &>/dev/null || program=qwick
     while IFS=$'\t' read -r name id; do
         [[ $value != */* ]] || name=$id
-        _qwick_offer "$name"
+        [[ $name == *[^[:alnum:]._:@/+-]* ]] || _qwick_offer "$name"
     done < <("$program" models --names --no-config </dev/null 2>/dev/null)
 }
 

@@ -125,6 +125,8 @@ function __qwick_value
                 __fish_complete_directories "$value" ''
             case model
                 __qwick_models "$value"
+                # fish takes ":" for the end of a path
+                string match -q '*:*' -- "$value"; and continue
                 __fish_complete_directories "$value" ''
                 __fish_complete_path "$value" | string match '*.gguf*'
             case verb
