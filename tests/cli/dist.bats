@@ -53,7 +53,7 @@ copy_of_tree() {
     cp -p "$OLDPWD"/{qwick,libqwick.a,libqwick.so,qwick-pull} .
     run -0 --separate-stderr make demo CI=1
     [[ $output == *"ss -"* ]]
-    run -1 --separate-stderr make dist
+    run -2 --separate-stderr make dist
     [[ $stderr == *"no git repository"* ]]
 }
 
