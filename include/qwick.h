@@ -175,6 +175,19 @@ QWICK_API int qwick_engine_open(struct qwick_engine **out,
                                 struct qwick_err *e);
 QWICK_API void qwick_engine_close(struct qwick_engine *eng);
 
+/* Load OpenBLAS now if lazy_blas has put it off and a pass over n_tokens tokens
+ * would load it. For a program that is about to give up the right to open
+ * files. What qwick_engine_open says about the environment holds here, too. */
+QWICK_API void qwick_engine_load_blas(const struct qwick_engine *eng,
+                                      size_t n_tokens);
+
+/* Call fn(ctx) once on each thread of the engine, on all of them at the same
+ * time, and return when all calls have returned. The calling thread is one of
+ * them. This is for settings that each thread has for itself, such as its CPUs
+ * or its rights. fn must not call the library. */
+QWICK_API void qwick_engine_each_thread(const struct qwick_engine *eng,
+                                        void (*fn)(void *ctx), void *ctx);
+
 /* Facts about an engine, for people and for `inspect`. Strings are borrowed
  * from the engine. */
 struct qwick_info {

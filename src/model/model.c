@@ -14,10 +14,9 @@ static bool worth_blas(const struct model *m, size_t n)
            m->blas_min_flops;
 }
 
-void model_load_blas(const struct model *m)
+void model_load_blas(const struct model *m, size_t n)
 {
-    if (!m->lazy_blas && !m->exact && m->any_dense && m->blas &&
-        worth_blas(m, m->chunk))
+    if (!m->exact && m->any_dense && m->blas && worth_blas(m, n))
         gemm_blas_load(m->k);
 }
 

@@ -126,8 +126,8 @@ int model_open(struct model *m, const struct checkpoint *ck,
                const struct st_set *set, struct qwick_err *e);
 void model_close(struct model *m);
 
-/* Load OpenBLAS unless no pass of a chunk would use it or lazy_blas is set. */
-void model_load_blas(const struct model *m);
+/* Load OpenBLAS if a pass over n tokens would use it. */
+void model_load_blas(const struct model *m, size_t n);
 
 /* Buffers of a forward pass; see scratch.h. */
 struct scratch;

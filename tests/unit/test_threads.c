@@ -119,11 +119,50 @@ static void a_child_opens_its_own_engine(void **state)
     qwick_engine_close(eng);
 }
 
+struct called {
+    pthread_mutex_t lock;
+    pthread_t by[8];
+    size_t n;
+};
+
+static void note_call(void *ctx)
+{
+    struct called *c = ctx;
+    pthread_mutex_lock(&c->lock);
+    if (c->n < 8)
+        c->by[c->n] = pthread_self();
+    c->n++;
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void each_thread_is_called_once(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 3; n++) {
+        struct qwick_engine_options o = qwick_engine_defaults();
+        struct called c = {.lock = PTHREAD_MUTEX_INITIALIZER};
+        struct qwick_engine *eng;
+        size_t n_mine = 0;
+        o.threads = n;
+        assert_int_equal(qwick_engine_open(&eng, &o, NULL), 0);
+        qwick_engine_each_thread(eng, note_call, &c);
+        assert_int_equal(c.n, n);
+        for (size_t i = 0; i < c.n; i++) {
+            n_mine += pthread_equal(c.by[i], pthread_self()) != 0;
+            for (size_t k = 0; k < i; k++)
+                assert_false(pthread_equal(c.by[i], c.by[k]));
+        }
+        assert_int_equal(n_mine, 1);
+        qwick_engine_close(eng);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_have_an_engine_each),
         cmocka_unit_test(a_child_opens_its_own_engine),
+        cmocka_unit_test(each_thread_is_called_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -336,7 +336,8 @@ static int open_weights(struct qwick_engine *eng,
         return -1;
     if (check_memory(eng, o->preload, e) || (o->preload && model_preload(m, e)))
         return -1;
-    model_load_blas(m);
+    if (!m->lazy_blas)
+        model_load_blas(m, m->chunk);
     note_unused(eng);
     check_stop_ids(eng);
     return block_ids(eng, e);
