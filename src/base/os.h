@@ -32,6 +32,11 @@ bool os_cpu_name(char *out, size_t size);
  * of /proc/meminfo, at most the rest of the cgroup's limit. 0 if unknown. */
 size_t os_available_memory(void);
 
+/* Keep the files open that os_available_memory reads, from now to the end of
+ * the process. The function then works in a process that may open no files.
+ * Call this once, while no other thread uses os_available_memory. */
+void os_hold_memory_files(void);
+
 /* Count the bytes of the mapping p[0..n) whose pages are in memory, so that
  * reading them needs no disk. Returns false if that is unknown. Linux tells it
  * only to the owner of a file and to who may write it; for others all pages

@@ -69,10 +69,53 @@ int os_cpus(void)
     return n > 0 ? n : 1;
 }
 
+/* Files that stay open; see os_hold_memory_files. The table is filled once and
+ * then only read. */
+enum { MAX_HELD = 64, FACT_BYTES = 16384 };
+static struct {
+    bool filling;
+    size_t n;
+    struct {
+        char *path;
+        int fd;
+    } files[MAX_HELD];
+} held;
+
+static void hold(const char *path, int fd)
+{
+    if (held.n == MAX_HELD)
+        return;
+    char *name = strdup(path);
+    int copy = name ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1;
+    if (copy < 0) {
+        free(name);
+        return;
+    }
+    held.files[held.n].path = name;
+    held.files[held.n++].fd = copy;
+}
+
+/* Open a file of /proc or /sys for reading. A file that is held is copied to
+ * text first, so that threads do not share an offset. */
+static FILE *open_fact(const char *path, char text[FACT_BYTES])
+{
+    for (size_t i = 0; i < held.n && !held.filling; i++) {
+        if (strcmp(held.files[i].path, path) != 0)
+            continue;
+        ssize_t n = pread(held.files[i].fd, text, FACT_BYTES, 0);
+        return n > 0 ? fmemopen(text, (size_t)n, "r") : NULL;
+    }
+    FILE *f = fopen(path, "re");
+    if (f && held.filling)
+        hold(path, fileno(f));
+    return f;
+}
+
 /* Read the first line of a small file; false if there is none. */
 static bool read_line(const char *path, char *out, int n)
 {
-    FILE *f = fopen(path, "re");
+    char text[FACT_BYTES];
+    FILE *f = open_fact(path, text);
     if (!f)
         return false;
     bool ok = fgets(out, n, f) != NULL;
@@ -131,10 +174,10 @@ static bool has_word(const char *list, const char *word)
 /* Path of this process's cgroup for a controller ("" is the unified one). */
 static bool cgroup_path(const char *controller, char *out, size_t n)
 {
-    FILE *f = fopen("/proc/self/cgroup", "re");
+    char text[FACT_BYTES], line[1024];
+    FILE *f = open_fact("/proc/self/cgroup", text);
     if (!f)
         return false;
-    char line[1024];
     bool found = false;
     while (!found && fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = '\0';
@@ -252,11 +295,11 @@ bool os_cpu_name(char *out, size_t size)
 static double file_cache(const char *dir, const char *active,
                          const char *inactive)
 {
-    char path[1100], line[128], name[64];
+    char text[FACT_BYTES], path[1100], line[128], name[64];
     double sum = 0;
     unsigned long long n;
     snprintf(path, sizeof path, "%s/memory.stat", dir);
-    FILE *f = fopen(path, "re");
+    FILE *f = open_fact(path, text);
     if (!f)
         return 0;
     while (fgets(line, sizeof line, f))
@@ -290,7 +333,8 @@ static double memory_left_v1(const char *dir)
 
 size_t os_available_memory(void)
 {
-    FILE *f = fopen("/proc/meminfo", "re");
+    char text[FACT_BYTES];
+    FILE *f = open_fact("/proc/meminfo", text);
     double avail = INFINITY;
     if (f) {
         char line[128];
@@ -304,6 +348,13 @@ size_t os_available_memory(void)
     avail = fmin(avail,
                  cgroup_min("/sys/fs/cgroup/memory", "memory", memory_left_v1));
     return isfinite(avail) ? (size_t)avail : 0;
+}
+
+void os_hold_memory_files(void)
+{
+    held.filling = held.n == 0;
+    (void)os_available_memory();
+    held.filling = false;
 }
 
 /* ---- threads ------------------------------------------------------------- */
