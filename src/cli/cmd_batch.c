@@ -12,6 +12,7 @@
 #include "cli/gen_job.h"
 #include "cli/out.h"
 #include "cli/prompt.h"
+#include "cli/sandbox.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
 
@@ -40,6 +41,7 @@ static const struct opt opts[] = {
     {.name = "output",
      .letter = 'o',
      .type = OPT_FILE,
+     .access = OPT_REWRITES,
      .arg = "FILE",
      .def = "standard output",
      .help =
@@ -142,6 +144,7 @@ static const struct opt opts[] = {
     OPT_ROWS_KERNELS,
     OPT_ROWS_PREFILL,
     OPT_ROWS_PREFIX,
+    OPT_ROWS_SANDBOX,
     OPT_ROWS_BASIC,
 };
 
@@ -445,6 +448,8 @@ static int run(struct batch_job *j)
     j->by_number = opt_given(&j->p, "seed") && !j->a.c.exact;
     if (create(j, &e) || begin_output(j, &e))
         return msg_fail(&e);
+    if ((status = sandbox_enter(&j->p, &j->a.c, j->eng, NULL, SIZE_MAX)) != 0)
+        return status;
     signals_catch();
     status = batch_work(j);
     if (batch_out_close(&j->out, &e) && !status)

@@ -14,6 +14,7 @@
 #include "cli/progress.h"
 #include "cli/prompt.h"
 #include "cli/records.h"
+#include "cli/sandbox.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
 #include "qwick.h"
@@ -86,6 +87,7 @@ static const struct opt opts[] = {
      .offset = COMMON(jsonl)},
 
     OPT_ROWS_EVALUATE,
+    OPT_ROWS_SANDBOX,
     OPT_ROWS_BASIC,
 };
 
@@ -274,7 +276,7 @@ static int open_model(struct job *j, struct qwick_err *e)
         .progress = progress_step,
         .interrupt = signals_flag(),
     };
-    return 0;
+    return sandbox_enter(&j->g.p, &j->a.g.c, j->g.eng, NULL, SIZE_MAX);
 }
 
 /* ---- one prompt --------------------------------------------------------- */

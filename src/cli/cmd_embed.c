@@ -12,6 +12,7 @@
 #include "cli/out.h"
 #include "cli/progress.h"
 #include "cli/records.h"
+#include "cli/sandbox.h"
 #include "cli/signals.h"
 #include "cli/texts.h"
 #include "cli/vectors.h"
@@ -33,6 +34,7 @@ static const struct opt opts[] = {
     {.name = "file",
      .letter = 'f',
      .type = OPT_TEXTS,
+     .access = OPT_READS,
      .arg = "FILE",
      .help = "a text from FILE, in place of arguments; repeatable, - is stdin",
      .offset = ARG(files)},
@@ -70,6 +72,7 @@ static const struct opt opts[] = {
     {.name = "output",
      .letter = 'o',
      .type = OPT_FILE,
+     .access = OPT_RENAMES,
      .arg = "FILE",
      .help = "write to FILE, which appears when it is complete; an interrupted "
              "run is continued",
@@ -94,6 +97,7 @@ static const struct opt opts[] = {
 
     OPT_ROWS_EVALUATE,
     OPT_ROWS_MAX_BATCH(ARG(max_batch), "64", "most texts to evaluate together"),
+    OPT_ROWS_SANDBOX,
     OPT_ROWS_BASIC,
 };
 
@@ -418,7 +422,7 @@ static int open_all(struct job *j)
     const char *doubt = qwick_embed_doubt(j->eng);
     if (doubt)
         msg_warn("%s: %s", qwick_engine_info(j->eng)->model, doubt);
-    return 0;
+    return sandbox_enter(&j->p, &j->a.c, j->eng, NULL, SIZE_MAX);
 }
 
 static int embed(struct job *j)

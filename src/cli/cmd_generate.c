@@ -43,6 +43,7 @@ static const struct opt opts[] = {
      .offset = ARG(session)},
     {.name = "save-session",
      .type = OPT_FILE,
+     .access = OPT_REPLACES,
      .arg = "FILE",
      .help = "write the prompt, the answer and their KV cache to FILE",
      .offset = ARG(save_session)},
@@ -128,6 +129,7 @@ static const struct opt opts[] = {
     OPT_ROWS_LOOKUP(ARG(lookup)),
     OPT_ROWS_DRAFT(ARG(draft)),
     OPT_ROWS_PREFIX,
+    OPT_ROWS_SANDBOX,
     OPT_ROWS_BASIC,
 };
 

@@ -9,6 +9,7 @@
 #include "cli/opt.h"
 #include "cli/out.h"
 #include "cli/progress.h"
+#include "cli/sandbox.h"
 #include "cli/signals.h"
 #include "cli/texts.h"
 #include "cli/verbs.h"
@@ -44,6 +45,7 @@ static const struct opt opts[] = {
     {.name = "file",
      .letter = 'f',
      .type = OPT_TEXTS,
+     .access = OPT_READS,
      .arg = "FILE",
      .help = "a document from FILE, in place of arguments; repeatable, - is "
              "stdin",
@@ -87,6 +89,7 @@ static const struct opt opts[] = {
     OPT_ROWS_EVALUATE,
     OPT_ROWS_MAX_BATCH(ARG(max_batch), "64",
                        "most documents to evaluate together"),
+    OPT_ROWS_SANDBOX,
     OPT_ROWS_BASIC, /* after the verb, -q is --query, not --quiet */
 };
 
@@ -300,10 +303,13 @@ static int answer(struct job *j)
 {
     struct qwick_err e = {0};
     size_t n = 0;
-    for (size_t i = j->n_scored; i < j->n_docs; i++)
-        if (!j->docs[i].error)
-            j->items[n++] = (struct qwick_rerank_item){
-                .tokens = j->docs[i].ids, .n = j->docs[i].n_tokens};
+    for (size_t i = j->n_scored; i < j->n_docs; i++) {
+        if (j->docs[i].error)
+            continue;
+        j->items[n] = (struct qwick_rerank_item){.tokens = j->docs[i].ids,
+                                                 .n = j->docs[i].n_tokens};
+        n++;
+    }
     size_t n_group = j->n_docs - j->n_scored;
     progress_items("documents", j->n_done, n_group, j->n_total, 0);
     int failed = qwick_rerank(j->r, j->items, n, &e);
@@ -410,7 +416,7 @@ static int on_wait(void *ctx)
 
 /* ---- the verb ----------------------------------------------------------- */
 
-static int open_all(struct job *j)
+static int open_reranker(struct job *j, const char *doubt)
 {
     struct qwick_err e = {0};
     const char *instruct = j->a.instruct;
@@ -423,9 +429,7 @@ static int open_all(struct job *j)
                                      .progress = progress_step,
                                      .interrupt = signals_flag()};
     struct buf query = {0};
-    int status = common_open(&j->eng, &j->a.c, false);
-    if (status)
-        return status;
+    int status = 0;
     signals_catch();
     if (utf8_sanitize(&query, j->a.query, strlen(j->a.query)) ||
         buf_reserve(&query, 0))
@@ -436,8 +440,7 @@ static int open_all(struct job *j)
         status = *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
     }
     buf_free(&query);
-    const char *doubt = status ? NULL : qwick_rerank_doubt(j->eng);
-    if (doubt) {
+    if (doubt && !status) {
         progress_clear();
         msg_warn("%s: %s", qwick_engine_info(j->eng)->model, doubt);
     }
@@ -461,11 +464,16 @@ static int rerank(struct job *j)
                             .files = &j->a.files,
                             .take = take,
                             .wait = streams(j) ? on_wait : NULL};
+    if ((status = common_open(&j->eng, &j->a.c, false)) != 0)
+        return status;
+    const char *doubt = qwick_rerank_doubt(j->eng); /* reads a file */
+    if ((status = sandbox_enter(&j->p, &j->a.c, j->eng, NULL, SIZE_MAX)) != 0)
+        return status;
     progress_start("rerank");
     if (progress_on())
         j->n_total = texts_total(&t);
     progress_items("documents", 0, 0, j->n_total, 0);
-    if ((status = open_all(j)) != 0)
+    if ((status = open_reranker(j, doubt)) != 0)
         return status;
     if ((status = texts_run(&t, j)) != 0 || (status = answer(j)) != 0)
         return status;

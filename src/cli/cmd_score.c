@@ -10,6 +10,7 @@
 #include "cli/progress.h"
 #include "cli/prompt.h"
 #include "cli/records.h"
+#include "cli/sandbox.h"
 #include "cli/score_text.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
@@ -30,6 +31,7 @@ static const struct opt opts[] = {
     {.name = "file",
      .letter = 'f',
      .type = OPT_TEXTS,
+     .access = OPT_READS,
      .arg = "FILE",
      .def = "standard input",
      .help = "score the text of FILE; repeatable, each on its own; - is stdin",
@@ -93,6 +95,7 @@ static const struct opt opts[] = {
      .offset = COMMON(jsonl)},
 
     OPT_ROWS_EVALUATE,
+    OPT_ROWS_SANDBOX,
     OPT_ROWS_BASIC,
 };
 
@@ -260,7 +263,8 @@ static int files(struct job *j, struct buf *texts, struct qwick_err *e)
         return msg_fail(e);
     /* a signal before this point ends the wait for input at once */
     signals_catch();
-    if ((status = common_open(&j->eng, &j->a.c, false)) != 0)
+    if ((status = common_open(&j->eng, &j->a.c, false)) != 0 ||
+        (status = sandbox_enter(&j->p, &j->a.c, j->eng, NULL, SIZE_MAX)) != 0)
         return status;
     j->n_texts = 0;
     if (qwick_judge_windows(j->eng, &j->o, &j->window, &j->stride, e))
@@ -359,7 +363,8 @@ static int run_lines(struct job *j, struct qwick_err *e)
                                    .silent = j->a.perplexity};
     signals_catch();
     int status = common_open(&j->eng, &j->a.c, false);
-    if (status)
+    if (status ||
+        (status = sandbox_enter(&j->p, &j->a.c, j->eng, NULL, SIZE_MAX)) != 0)
         return status;
     if (qwick_judge_windows(j->eng, &j->o, &j->window, &j->stride, e))
         return msg_fail(e);

@@ -14,6 +14,7 @@
 struct common_args {
     bool help, version, show_config; /* handled by the parser */
     bool no_config;
+    bool no_sandbox;
     const struct opt_parsed *parsed; /* set by common_check */
     const char *model; /* common_check replaces an alias by what it means */
     const char *alias; /* the alias and its place, "NAME, an alias (FILE:LINE)";
@@ -105,7 +106,7 @@ struct common_args {
 
 #define OPT_ROWS_PREFIX                                                       \
     {.name = "prefix-cache", .type = OPT_FLAG_FILE, .arg = "DIR",             \
-     .place = "cache-dir",                                                    \
+     .place = "cache-dir", .access = OPT_CACHES,                              \
      .help = "keep the beginnings of prompts on disk, so that later runs do " \
              "not evaluate them again",                                       \
      .offset = COMMON(prefix_cache)},                                         \
@@ -117,6 +118,13 @@ struct common_args {
      .imin = 1, .def = "4G",                                                  \
      .help = "keep at most SIZE bytes, with K, M, G or T",                    \
      .offset = COMMON(prefix_cache_size)}
+
+/* Of verbs that call sandbox_enter. */
+#define OPT_ROWS_SANDBOX                                                      \
+    {.name = "no-sandbox", .type = OPT_FLAG,                                  \
+     .help = "keep the rights to open files, use the network and start "      \
+             "programs; see qwick(1)",                                        \
+     .offset = COMMON(no_sandbox)}
 
 #define OPT_ROWS_BASIC                                                        \
     {.name = "quiet", .letter = 'q', .type = OPT_FLAG,                        \

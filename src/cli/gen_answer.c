@@ -15,6 +15,7 @@
 #include "cli/out.h"
 #include "cli/profile.h"
 #include "cli/progress.h"
+#include "cli/sandbox.h"
 #include "cli/signals.h"
 
 /* ---- output ---- */
@@ -261,6 +262,9 @@ static int generate(struct gen_job *j)
          (status = open_file(j->a.think_file, &j->think_fd)) != 0) ||
         (j->a.profile.file &&
          (status = open_file(j->a.profile.file, &j->profile_fd)) != 0))
+        return status;
+    if ((status = sandbox_enter(&j->p, &j->a.c, j->eng, j->draft, j->n_ids)) !=
+        0)
         return status;
     status = answer(j, &e);
     status = close_file(j->a.think_file, &j->think_fd, status);

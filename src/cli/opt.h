@@ -21,6 +21,19 @@ enum opt_type {
     OPT_FLAG_FILE /* struct opt_flag_file: --name or --name=FILE */
 };
 
+/* What a verb does with the file of an option after its sandbox begins; see
+ * sandbox.h. Files that are read or opened before need no access. */
+enum opt_access {
+    OPT_NO_ACCESS,
+    OPT_READS,    /* opens the file to read it */
+    OPT_RENAMES,  /* renames an open temporary file to it, and removes files
+                     beside it */
+    OPT_REPLACES, /* writes a temporary file and renames that to it */
+    OPT_REWRITES, /* as OPT_REPLACES, and reads the file */
+    OPT_CACHES    /* it is a directory of qwick: makes, reads, writes and removes
+                     files and directories in it */
+};
+
 /* A row of the table. Options may come before the verb. So an option's name
  * means the same in all verbs, and takes a value in all verbs or in none. */
 struct opt {
@@ -33,6 +46,7 @@ struct opt {
     const char *choices; /* "on|off|auto" */
     const char *later;   /* choice that is reserved for a later version */
     const char *place;   /* OPT_FLAG_FILE: the option whose value is the file */
+    enum opt_access access;
     int64_t imin, imax;
     double min, max;
     const char *def; /* default as shown in --help */

@@ -92,7 +92,7 @@ static atomic_long n_calls[N_KINDS];
 static long fail_at;
 static int fail_from, fail_how = ENOMEM, counting;
 static enum kind fail_kind;
-static const char *count_file;
+static int count_fd = -1;
 
 static int find_spared(struct dl_phdr_info *info, size_t size, void *ctx)
 {
@@ -129,7 +129,6 @@ __attribute__((constructor)) static void start(void)
     const char *s = getenv("FAULT_AT");
     fail_at = s ? atol(s) : 0;
     fail_from = getenv("FAULT_FROM") != NULL;
-    count_file = getenv("FAULT_COUNT");
     for (int i = 0; (s = getenv("FAULT_CALL")) && i < N_KINDS; i++)
         if (strcmp(s, kinds[i]) == 0)
             fail_kind = (enum kind)i;
@@ -140,6 +139,11 @@ __attribute__((constructor)) static void start(void)
     find_real(&real_fopen, "fopen");
     find_real(&real_opendir, "opendir");
     find_real(&real_thread, "pthread_create");
+    /* now: at exit, the sandbox forbids it */
+    s = getenv("FAULT_COUNT");
+    if (s && (count_fd = open(s, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
+                              0600)) < 0)
+        _exit(99);
     dl_iterate_phdr(find_spared, NULL);
     counting = 1;
 }
@@ -149,15 +153,14 @@ __attribute__((destructor)) static void stop(void)
     char text[64 * N_KINDS];
     int n = 0;
     counting = 0;
-    if (!count_file)
+    if (count_fd < 0)
         return;
     for (int i = 0; i < N_KINDS; i++)
         n += snprintf(text + n, sizeof(text) - (size_t)n, "%s %ld\n", kinds[i],
                       (long)n_calls[i]);
-    int fd = open(count_file, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (fd < 0 || write(fd, text, (size_t)n) != n)
+    if (write(count_fd, text, (size_t)n) != n)
         _exit(99);
-    close(fd);
+    close(count_fd);
 }
 
 /* 0, or how this call fails: an error number, which is in errno then, or ONE or

@@ -1,0 +1,60 @@
+/* The two parts of the sandbox. Functions return 0 or a value of errno. */
+#ifndef CLI_SANDBOX_PARTS_H
+#define CLI_SANDBOX_PARTS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "cli/opt.h"
+
+/* Sanitizers make system calls of their own, and open files to report. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
+    __has_feature(memory_sanitizer)
+#define SANDBOX_BUILT 0
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANDBOX_BUILT 0
+#endif
+#ifndef SANDBOX_BUILT
+#define SANDBOX_BUILT 1
+#endif
+
+/* Groups of system calls that only some accesses need. */
+enum {
+    CALLS_READ = 1,  /* open files for reading */
+    CALLS_WRITE = 2, /* open files in any way */
+    CALLS_NAMES = 4  /* make, rename and remove files */
+};
+
+struct sandbox_access {
+    unsigned calls;  /* groups of system calls */
+    uint64_t rights; /* of Landlock */
+    bool beside;     /* the rights are those of the file's directory */
+};
+
+/* What an access takes. */
+const struct sandbox_access *sandbox_access(enum opt_access access);
+
+/* Allow only the system calls that each verb makes, and those of the groups, in
+ * all threads of the process. */
+int sandbox_calls_restrict(unsigned groups);
+
+struct sandbox_files {
+    int ruleset;      /* -1: none */
+    int abi;          /* Landlock's */
+    atomic_int failed; /* errno of a thread that could not be restricted */
+};
+
+/* Begin a set of rules that allows nothing. */
+int sandbox_files_open(struct sandbox_files *f);
+/* Allow an access. Files that cannot be opened now are left out: the verb will
+ * fail on them with its own message. */
+int sandbox_files_add(struct sandbox_files *f, enum opt_access access,
+                      const char *path);
+/* Restrict the calling thread. ctx is a struct sandbox_files. */
+void sandbox_files_restrict(void *ctx);
+void sandbox_files_close(struct sandbox_files *f);
+
+#endif

@@ -1,0 +1,205 @@
+#!/usr/bin/env bats
+# The sandbox: faults/attack.c plays a program that an attacker has taken over.
+load helpers
+
+setup_file() {
+    [ "${SAN:-}" = 1 ] && skip "SAN=1 has no sandbox"
+    [ "$(uname -m)" = x86_64 ] || skip "faults/attack.c is for x86-64"
+    export ATTACKER=$BATS_FILE_TMPDIR/attack.so
+    "${CC:-gcc}" -shared -fPIC -O1 -o "$ATTACKER" \
+        "$BATS_TEST_DIRNAME/../faults/attack.c"
+}
+
+setup() {
+    common_setup
+    if q -v -n 1 --raw ls 2>&1 >/dev/null | grep 'sandbox: without seccomp'; then
+        skip "no seccomp here"
+    fi
+    cd "$T" || return 1
+    echo secret >secret
+}
+
+# attack CALLS ARGS...: run qwick, whose first write to stdout makes these calls.
+# $output has what qwick and the attacker print on stderr.
+attack() {
+    local calls=$1
+    shift
+    ATTACK=$calls run --separate-stderr env LD_PRELOAD="$ATTACKER" "$QWICK" "$@" </dev/null
+}
+
+needs_landlock() {
+    ! q -v -n 1 --raw ls 2>&1 >/dev/null | grep 'sandbox: without Landlock' ||
+        skip "no Landlock here"
+}
+
+# Each verb with an output on stdout, ready for an attack.
+each_verb() {
+    local verb
+    while read -r -a verb; do
+        "$@" "${verb[@]}"
+    done <<'END'
+generate pwd
+generate --samples 2 --temp 1 --seed 1 pwd
+batch -n 2 --seed 1 -i records
+embed ls
+embed -q -f text
+score ls
+score -f text
+score --jsonl -f texts
+choose -a a -a b ls
+choose --yes ls
+rerank -q ls pwd ls
+rerank -q ls --lines -f text
+END
+}
+
+inputs() {
+    echo ls >text
+    echo '{"text":"ls"}' >texts
+    echo '{"prompt":"ls"}' >records
+}
+
+denied() {
+    attack "read:$T/secret write:$T/secret create:$T/new fork kill code" "$@"
+    [ "$(grep -cE '^(read|write|create|fork|kill|code): (Operation not permitted|Permission denied)$' <<<"$stderr")" = 6 ] ||
+        { echo "$*: $stderr"; return 1; }
+}
+
+@test "a program that was taken over opens no file and starts no process" {
+    needs_landlock
+    inputs
+    each_verb denied
+    [ "$(cat secret)" = secret ]
+    [ ! -e new ]
+}
+
+@test "without the sandbox the same calls succeed" {
+    attack "read:$T/secret write:$T/secret create:$T/new code" --no-sandbox pwd
+    [ "$(grep -c ': done$' <<<"$stderr")" = 4 ]
+    QWICK_NO_SANDBOX=1 attack "read:$T/secret" pwd
+    [[ $stderr == *"read: done"* ]]
+}
+
+@test "names cannot be changed, and unknown calls fail" {
+    attack "open:$T/secret unlink:$T/secret rename:$T/secret chmod:$T/secret ioctl bpf unknown clone3" ls
+    [ "$status" = 0 ]
+    [ "$(grep -c ': Operation not permitted$' <<<"$stderr")" = 6 ]
+    # a C library falls back on clone, and on what it knows instead of new calls
+    [[ $stderr == *"unknown: Function not implemented"* ]]
+    [[ $stderr == *"clone3: Function not implemented"* ]]
+    [ -e secret ]
+    [ "$output" = ls ]
+}
+
+@test "exec, sockets and ptrace end the program by SIGSYS" {
+    local call name
+    while read -r call name; do
+        attack "$call" ls
+        [ "$status" = 159 ]
+        [[ $stderr == "qwick: sandbox: $name was called: a defect or an attack" ]]
+        [ -z "$output" ]
+    done <<'END'
+exec execve
+socket socket
+ptrace ptrace
+END
+}
+
+@test "the threads of the pool are in the sandbox" {
+    needs_landlock
+    inputs
+    ATTACK_WORKER="read:$T/secret fork" run --separate-stderr \
+        env LD_PRELOAD="$ATTACKER" "$QWICK" -t 2 ls </dev/null
+    [[ $stderr == *"read: Operation not permitted"*"fork: Operation not permitted"* ]]
+    # here a system call may open files, and Landlock stops this one
+    ATTACK_WORKER="read:$T/secret" run --separate-stderr \
+        env LD_PRELOAD="$ATTACKER" "$QWICK" score -t 2 -f text </dev/null
+    [[ $stderr == *"read: Permission denied"* ]]
+}
+
+@test "a draft model's threads are in the sandbox" {
+    needs_landlock
+    inputs
+    # the pool of each model has one thread beside the first
+    ATTACK_WORKERS=2 ATTACK_WORKER="read:$T/secret" run --separate-stderr \
+        env LD_PRELOAD="$ATTACKER" "$QWICK" -t 2 --draft "$BATS_TEST_DIRNAME/../../models/demo" pwd </dev/null
+    [ "$status" = 0 ]
+    [ "$(grep -c "read: Operation not permitted" <<<"$stderr")" = 2 ]
+}
+
+@test "only what the options name can be read" {
+    needs_landlock
+    inputs
+    attack "read:$T/text read:$T/secret write:$T/text" score -f text
+    [[ $stderr == *"read: done"*"read: Permission denied"*"write: Operation not permitted"* ]]
+    # a directory given as a file is still reported as one
+    mkdir dir
+    run ! q embed -f dir
+    [[ $output == *"dir"*"irectory"* ]]
+    run ! q embed -f missing
+    [[ $output == *"missing: "*"No such file"* ]]
+    # inputs that are no files
+    equal "$(q score --perplexity -f <(echo ls) | head -1)" \
+        "$(q score --perplexity -f text | head -1)"
+}
+
+@test "outputs that the options name are written, and nothing else is" {
+    needs_landlock
+    inputs
+    mkdir out cache
+    attack "write:$T/secret create:$T/new create:$T/out/new read:$T/secret" \
+        --save-session out/s pwd
+    [ -s out/s ]
+    [ "$(grep -c ': Permission denied$' <<<"$stderr")" = 3 ]
+    [[ $stderr == *"create: done"* ]] # the limit of what a kernel can tell apart
+    [ -e out/new ]
+    [ ! -e new ]
+
+    q -n 2 --session out/s ls
+    attack "write:$T/secret create:$T/new" --think-file think --profile-file profile pwd
+    [ -e think ] && [ -s profile ]
+    [ ! -e new ]
+
+    # an entry of the cache takes 64 tokens
+    seq 100 >long
+    attack "create:$T/new write:$T/secret" --cache-dir cache/a/b -n 1 --raw -f long
+    [ ! -e new ]
+    [ -n "$(find cache -name '*.kv')" ]
+    [ "$(q --json --cache-dir cache/a/b -n 1 --raw -f long | jget 'o["usage"]["cached_tokens"] > 0')" = True ]
+
+    attack "create:$T/new write:$T/secret" batch -i records -o out/answers
+    [ -s out/answers ]
+    [ ! -e new ]
+    attack "create:$T/new write:$T/secret" embed -o out/v ls
+    [ -s out/v ]
+    [ ! -e out/v.pending ]
+    [ ! -e new ]
+}
+
+@test "the sandbox changes no output" {
+    inputs
+    both() {
+        equal "$(q "$@" 2>&1 | sed 's/,"timing":.*//')" \
+            "$(q "$@" --no-sandbox 2>&1 | sed 's/,"timing":.*//')" || { echo "$*"; return 1; }
+    }
+    each_verb both
+}
+
+@test "what the kernel lacks is a note with -v, and nothing else" {
+    NO_LANDLOCK=1 run --separate-stderr env LD_PRELOAD="$ATTACKER" "$QWICK" -v ls </dev/null
+    [ "$status" = 0 ] && [ "$output" = ls ]
+    [ "$(grep -c sandbox <<<"$stderr")" = 1 ]
+    [[ $stderr == *"qwick: sandbox: without Landlock, files are not restricted by name: Function not implemented"* ]]
+    NO_LANDLOCK=1 attack "read:$T/secret" ls
+    [[ $stderr == "read: Operation not permitted" ]]
+    NO_LANDLOCK=1 NO_SECCOMP=1 run --separate-stderr env LD_PRELOAD="$ATTACKER" "$QWICK" ls </dev/null
+    [ "$status" = 0 ] && [ "$output" = ls ] && [ -z "$stderr" ]
+    NO_LANDLOCK=1 NO_SECCOMP=1 run --separate-stderr env LD_PRELOAD="$ATTACKER" "$QWICK" -v ls </dev/null
+    [ "$(grep -c sandbox <<<"$stderr")" = 2 ]
+    # a container's filter answers EPERM
+    NO_LANDLOCK=1 NO_SECCOMP=1 LACK=1 run --separate-stderr \
+        env LD_PRELOAD="$ATTACKER" "$QWICK" -v ls </dev/null
+    [ "$status" = 0 ] && [ "$output" = ls ]
+    [[ $stderr == *"without Landlock, files are not restricted by name: Operation not permitted"* ]]
+    [[ $stderr == *"without seccomp, system calls are not restricted: "* ]]
+}
