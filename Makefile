@@ -1,6 +1,7 @@
 # qwick: Qwen3 from the shell.   make | demo | check | bench | install | dist | deb | clean
 # SAN=1 builds with the address and undefined-behaviour sanitizers; FUZZ=1, which
-# `make fuzz` sets, with clang, these sanitizers and libFuzzer.
+# `make fuzz` sets, with clang, these sanitizers and libFuzzer; TSAN=1, which
+# `make check-races` sets, with the thread sanitizer.
 
 CC ?= gcc
 OBJCOPY ?= $(shell $(CC) -print-prog-name=objcopy)
@@ -12,6 +13,8 @@ BUILD ?= build/san
 else ifeq ($(FUZZ),1)
 BUILD ?= build/fuzz
 override CC := clang
+else ifeq ($(TSAN),1)
+BUILD ?= build/tsan
 else
 BUILD ?= build
 endif
@@ -27,6 +30,10 @@ OPT := -O2 -g -fno-math-errno -ffp-contract=off
 ifeq ($(SAN),1)
 OPT := -O1 -g -fno-math-errno -ffp-contract=off -fno-omit-frame-pointer \
        -fsanitize=address,undefined -fno-sanitize-recover=undefined
+endif
+ifeq ($(TSAN),1)
+OPT := -O1 -g -fno-math-errno -ffp-contract=off -fno-omit-frame-pointer \
+       -fsanitize=thread
 endif
 # Warnings are gcc's business. In this mode hashes of files are not compared, because
 # no mutation hits them.
@@ -55,7 +62,7 @@ LDFLAGS ?=
 # them.
 HARDEN :=
 HARDEN_LINK := -Wl,-z,relro,-z,now,-z,noexecstack
-ifeq ($(filter 1,$(SAN) $(FUZZ)),)
+ifeq ($(filter 1,$(SAN) $(FUZZ) $(TSAN)),)
 HARDEN := $(shell scripts/hardening-flags.sh $(CC) $(OPT) $(CFLAGS))
 endif
 # Objects are compiled once, for the programs and for both libraries. Only the
@@ -111,8 +118,8 @@ INTERNAL := $(BUILD)/libqwick-internal.a
 VERSION := $(shell sed -n 's/^\#define QWICK_VERSION "\(.*\)"$$/\1/p' include/qwick.h)
 SONAME := libqwick.so.$(firstword $(subst ., ,$(VERSION)))
 
-.PHONY: all demo check check-arm check-deb torture fuzz bench install uninstall dist deb clean \
-        deps test-deps testdata unit-tests benches
+.PHONY: all demo check check-arm check-deb check-races analyse torture fuzz bench install \
+        uninstall dist deb clean deps test-deps testdata unit-tests benches
 all: $(BIN) $(LIB) $(SHARED) $(PULL)
 
 $(BIN): $(INTERNAL) $(cli_obj)
@@ -137,7 +144,7 @@ relink_flags = $(if $(findstring -flto,$(CFLAGS)),$(CFLAGS) -flinker-output=nolt
 $(SHARED): $(lib_obj) include/qwick.map
 	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -shared -Wl,-soname,$(SONAME) \
 	  -Wl,-Bsymbolic -Wl,--version-script=include/qwick.map \
-	  $(if $(filter 1,$(SAN)),,-Wl,-z,defs) -o $@ $(lib_obj) $(LIBS)
+	  $(if $(filter 1,$(SAN) $(TSAN)),,-Wl,-z,defs) -o $@ $(lib_obj) $(LIBS)
 
 # Beside the binary, as it is when both are installed: messages name it.
 $(PULL): scripts/qwick-pull
@@ -170,7 +177,8 @@ $(x86)/k_blocks_avx512.o: private isa_flags := $(AVX512) -mavx512vnni
 # Their copies and tiles have no checks at run time; SAN=1 checks them.
 $(BUILD)/src/kernel/%.o: private HARDEN :=
 $(BUILD)/src/kernel/%.o: private OPT += -g1 -falign-functions=64 \
-    $(if $(filter 1,$(SAN)),$(SAN_KERNEL),-O3 -Wframe-larger-than=32768) \
+    $(if $(filter 1,$(SAN)),$(SAN_KERNEL),$(if $(filter 1,$(TSAN)),, \
+      -O3 -Wframe-larger-than=32768)) \
     $(if $(filter 1,$(FUZZ)),-fno-sanitize=all)
 
 $(BUILD)/%.o: %.c Makefile
@@ -242,6 +250,14 @@ check: test-deps
 # For 64-bit ARM, under an emulator; installs what that takes.
 check-arm:
 	@scripts/check-arm.sh
+
+# Races between threads, and memory errors under valgrind.
+check-races:
+	@scripts/check-races.sh
+
+# Static analysis: clang-tidy, cppcheck and gcc -fanalyzer.
+analyse:
+	@scripts/analyse.sh
 
 # All of what make check takes a sample of.
 torture: test-deps

@@ -6,12 +6,17 @@ set -eu
 usage()
 {
     cat <<'TEXT'
-Usage: scripts/install-deps.sh [test | fuzz | arm | deb | check-deb]
+Usage: scripts/install-deps.sh [test | fuzz | analyse | races | arm | deb | check-deb]
 
-Installs what `make` needs; with `test`, what `make check` needs as well; with
-`fuzz`, what `make fuzz` needs besides: clang and its OpenMP; with `arm`, what `make check-arm` needs besides: a compiler, libraries and an emulator
-for 64-bit ARM, whose packages dpkg is told to accept; with `deb`, what
-`make deb` needs, and with `check-deb`, what `make check-deb` needs as well.
+Installs what `make` needs. With a word, also installs what a target of make needs:
+  test       make check
+  fuzz       make fuzz: clang and its OpenMP
+  analyse    make analyse: clang-tidy and cppcheck
+  races      make check-races: valgrind
+  arm        make check-arm: a compiler, libraries and an emulator for 64-bit ARM,
+             whose packages dpkg is told to accept
+  deb        make deb
+  check-deb  make check-deb
 Only missing packages are installed, with apt-get (through sudo when not root).
 TEXT
 }
@@ -27,6 +32,8 @@ build_packages="gcc make libc6-dev libopenblas-openmp-dev libutf8proc-dev
 test_packages="libcmocka-dev bats xz-utils curl python3 parallel g++
     pkgconf"
 fuzz_packages="clang libomp-dev"
+analyse_packages="clang-tidy cppcheck"
+races_packages="valgrind"
 arm_packages="gcc-aarch64-linux-gnu qemu-user libgomp1:arm64
     libyajl-dev:arm64 libutf8proc-dev:arm64 nettle-dev:arm64
     libedit-dev:arm64
@@ -39,6 +46,8 @@ case "${1-}" in
 '') packages=$build_packages ;;
 test) packages="$build_packages $test_packages" ;;
 fuzz) packages="$build_packages $fuzz_packages" ;;
+analyse) packages="$build_packages $analyse_packages" ;;
+races) packages="$build_packages $test_packages $races_packages" ;;
 arm)
     packages="$build_packages $test_packages $arm_packages"
     foreign=arm64

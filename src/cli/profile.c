@@ -48,9 +48,10 @@ static double *collect_steps(const struct qwick_result *runs, size_t n_runs,
 static int medians(struct profile *p, const struct qwick_result *runs,
                    size_t n_runs)
 {
-    double *v = malloc(2 * n_runs * sizeof(*v)), *total = v + n_runs;
+    double *v = malloc(2 * n_runs * sizeof(*v));
     if (!v)
         return -1;
+    double *total = v + n_runs;
     for (size_t i = 0; i < n_runs; i++) {
         v[i] = runs[i].prefill_ms;
         total[i] = runs[i].total_ms;

@@ -70,7 +70,7 @@ static int by_value(const void *a, const void *b)
 static int time_steps(struct qwick_session *s, const volatile int *interrupt,
                       double *ms, struct qwick_err *e)
 {
-    double times[MAX_STEPS], start = clock_ms(), at = start;
+    double times[MAX_STEPS] = {0}, start = clock_ms(), at = start;
     size_t n = 0, left = s->limit - s->kv.n;
     *ms = 0;
     while (n < MAX_STEPS && n < left && at - start < DECODE_MS) {

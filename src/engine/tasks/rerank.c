@@ -229,7 +229,7 @@ static float row_logit(const struct qwick_engine *eng, const struct matrix *w,
 {
     const struct model *m = &eng->model;
     float *work = eng->scratch->threads[0].work;
-    float logit;
+    float logit = 0;
     struct row_product p = {.w = w,
                             .row = row,
                             .n_rows = 1,

@@ -244,7 +244,7 @@ static int find_own(struct template_result *out, const struct sbuf *b,
         bool outside = b->mark ? b->mark[i] : b->has_outside;
         end = b->len;
         if (b->mark) {
-            const uint8_t *at = memchr(b->mark + i, !outside, b->len - i);
+            const uint8_t *at = memchr(b->mark + i, outside ? 0 : 1, b->len - i);
             end = at ? (size_t)(at - b->mark) : b->len;
         }
         if (outside)

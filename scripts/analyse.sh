@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Static analysis of src/: clang-tidy (.clang-tidy), cppcheck, and gcc -fanalyzer on the
+# code that reads files and texts. tests/tidy.txt, tests/cppcheck.txt and
+# tests/fanalyzer.txt have the known alarms with reasons. Prints each new alarm, and ends with
+# status 1 if there is one. Without the packages, and without a way to install them,
+# it prints SKIP and the reason.
+#   JOBS=N  files at once    T=NAME  only this tool: tidy, cppcheck or fanalyzer
+set -u
+cd "$(dirname "$0")/.." || exit
+jobs=${JOBS:-$(nproc)}
+flags="-std=gnu11 -D_GNU_SOURCE -Iinclude -Isrc"
+bad=0
+
+if ! why=$(scripts/install-deps.sh analyse 2>&1); then
+    printf 'SKIP: %s\n' "$(tail -n 1 <<<"$why")"
+    exit 0
+fi
+
+# Kernels are compiled with the flags of their level, which the Makefile has, and
+# the tests compare each with the reference.
+sources()
+{
+    find src -name '*.c' ! -path 'src/kernel/x86/*' ! -name '*_other.c' | sort
+}
+
+# report TOOL ALARMS: print the alarms and their number.
+report()
+{
+    [ -z "$2" ] || printf '%s\n' "$2"
+    printf '%s: %d alarms\n' "$1" "$(grep -c . <<<"$2")"
+    [ -z "$2" ] || bad=1
+}
+
+# new_alarms KNOWN: the alarms on standard input, without line numbers, that the file
+# does not have.
+new_alarms()
+{
+    sed -n "s|^$PWD/||; s/^\([^:]*\):[0-9]*:[0-9]*: \(warning\|error\): /\1: /p" |
+        LC_ALL=C sort -u | LC_ALL=C comm -23 - <(grep -v '^#' "$1" | LC_ALL=C sort -u)
+}
+
+tidy()
+{
+    if ! clang-tidy --version | grep -q 'version 14'; then
+        echo "SKIP: clang-tidy: its false alarms are known for version 14 only"
+        return
+    fi
+    export flags
+    # shellcheck disable=SC2016 # sh expands it
+    report clang-tidy "$(sources | xargs -P "$jobs" -n 8 sh -c \
+        'clang-tidy --quiet "$@" -- $flags 2>/dev/null' clang-tidy |
+        new_alarms tests/tidy.txt)"
+}
+
+check_cpp()
+{
+    # shellcheck disable=SC2086 # a list of flags
+    report cppcheck "$(cppcheck -q -j "$jobs" --std=c11 --platform=unix64 \
+        -D__x86_64__ -D__linux__ -D_GNU_SOURCE -Iinclude -Isrc \
+        --enable=warning,performance,portability --inconclusive \
+        --suppressions-list=tests/cppcheck.txt \
+        --template='{file}:{line}: {id}: {message}' src 2>&1)"
+}
+
+fanalyzer()
+{
+    local version
+    version=$(gcc -dumpversion)
+    if [ "${version%%.*}" != 12 ]; then
+        echo "SKIP: gcc -fanalyzer: its false alarms are known for gcc 12 only"
+        return
+    fi
+    export flags
+    # shellcheck disable=SC2016 # sh expands it
+    report "gcc -fanalyzer" "$(find src/file src/text -name '*.c' |
+        xargs -P "$jobs" -I{} sh -c \
+            'LC_ALL=C gcc $flags -O1 -fno-math-errno -fanalyzer -c -o /dev/null {} 2>&1' |
+        new_alarms tests/fanalyzer.txt)"
+}
+
+for tool in tidy cppcheck fanalyzer; do
+    [ "${T:-$tool}" = "$tool" ] || continue
+    case $tool in
+    cppcheck) check_cpp ;;
+    *) $tool ;;
+    esac
+done
+exit $bad

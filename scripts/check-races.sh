@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Look for races between threads and for memory errors: the thread sanitizer over
+# unit tests of what threads share, helgrind over one answer, and valgrind's memcheck
+# over an answer, a batch and an embedding at two levels of kernels. Ends with a line
+# "N passed, N failed". Without the packages, and without a way to install them, it
+# prints SKIP and the reason.
+#   T=NAME  only this part: tsan, helgrind or memcheck
+set -u
+cd "$(dirname "$0")/.." || exit
+export QWICK_TEST_TOKENIZER=${QWICK_TEST_TOKENIZER:-build/testdata/qwen3-tokenizer}
+export QWICK_NO_CONFIG=on QWICK_NO_SANDBOX=on
+unset QWICK_MODEL HF_HUB_CACHE HF_HOME OPENBLAS_CORETYPE
+ok=0 bad=0
+
+if ! why=$(scripts/install-deps.sh races 2>&1); then
+    printf 'SKIP: %s\n' "$(tail -n 1 <<<"$why")"
+    exit 0
+fi
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+prompt="list files"
+echo '{"prompt":"list files"}' >"$out/records"
+
+# try NAME COMMAND...: one check; its output is shown if it fails.
+try()
+{
+    local name=$1
+    shift
+    if "$@" >"$out/log" 2>&1 </dev/null; then
+        ok=$((ok + 1))
+        echo "ok $name"
+    else
+        bad=$((bad + 1))
+        echo "not ok $name: exit status $?"
+        head -n 200 "$out/log"
+    fi
+}
+
+# The pool is ours and uses atomics and futexes, which the sanitizer sees. It does
+# not see those of libgomp and OpenBLAS, but they run no threads of their own here.
+tsan()
+{
+    local name
+    local tests="test_base test_threads test_engine test_session test_batch test_runs
+        test_prefix test_embed test_judge test_lookup test_draft"
+    # shellcheck disable=SC2086 # a list of words
+    make --no-print-directory -s -j"$(nproc)" TSAN=1 testdata \
+        $(printf 'build/tsan/tests/%s ' $tests) || exit 1
+    for name in $tests; do
+        # addresses at random places are too many for gcc's sanitizer
+        TSAN_OPTIONS="halt_on_error=0 exitcode=66 suppressions=tests/tsan.txt" \
+            try "tsan $name" timeout 3000 setarch -R "build/tsan/tests/$name"
+    done
+}
+
+# helgrind knows pthreads but not the order that atomics give; par.c tells it.
+helgrind()
+{
+    mkdir -p build/helgrind
+    make --no-print-directory -s -j"$(nproc)" all || exit 1
+    gcc -std=gnu11 -D_GNU_SOURCE -Iinclude -Isrc -O1 -g -DPAR_FOR_HELGRIND -c \
+        -o build/helgrind/par.o src/base/par.c &&
+        gcc -o build/helgrind/qwick build/src/cli/*.o build/helgrind/par.o \
+            build/libqwick-internal.a -lyajl -lutf8proc -lnettle \
+            -fopenmp -ldl -lm -lpthread || exit 1
+    try helgrind valgrind -q --tool=helgrind --error-exitcode=66 \
+        --suppressions=tests/valgrind.txt build/helgrind/qwick -t 2 --isa avx2 \
+        -n 4 "$prompt"
+}
+
+# valgrind has no AVX-512.
+memcheck()
+{
+    local isa
+    local run="valgrind -q --error-exitcode=66 --leak-check=full
+        --errors-for-leak-kinds=definite --suppressions=tests/valgrind.txt ./qwick"
+    make --no-print-directory -s -j"$(nproc)" all || exit 1
+    for isa in ref avx2; do
+        # shellcheck disable=SC2086 # a list of words
+        {
+            try "memcheck generate --isa $isa" $run --isa $isa -t 2 -n 4 "$prompt"
+            try "memcheck batch --isa $isa" $run batch --isa $isa -t 2 -n 4 \
+                -i "$out/records" -o "$out/answers-$isa"
+            try "memcheck embed --isa $isa" $run embed -q --isa $isa -t 2 "$prompt"
+        }
+    done
+}
+
+for part in tsan helgrind memcheck; do
+    [ "${T:-$part}" = "$part" ] && $part
+done
+echo "$ok passed, $bad failed"
+[ $bad -eq 0 ]
