@@ -119,6 +119,10 @@ static const struct opt opts[] = {
      .arg = "FILE",
      .help = "write the summary as JSON to FILE; turns --profile-timing on",
      .offset = ARG(profile_file)},
+    {.name = "confidence",
+     .type = OPT_FLAG,
+     .help = "colour each token of the answer by its probability",
+     .offset = ARG(confidence)},
     OPT_ROWS_COLOR,
 
     {.type = OPT_HEADING, .help = "Model and machine"},
@@ -228,7 +232,8 @@ static int check_prompt(const struct gen_job *j)
  * it. */
 static int check_extract(const struct gen_job *j)
 {
-    static const char *const with_extract[] = {"show-thinking", NULL};
+    static const char *const with_extract[] = {"show-thinking", "confidence",
+                                               NULL};
     const char *prefill = j->a.prefill;
     struct code_block c = {0};
     if (!j->a.extract)
@@ -248,7 +253,7 @@ static int check_extract(const struct gen_job *j)
 static int check_output(const struct gen_job *j)
 {
     static const char *const text_only[] = {"show-thinking", "no-newline",
-                                            "null", NULL};
+                                            "null", "confidence", NULL};
     static const char *const json_only[] = {"logprobs", NULL};
     const struct opt_parsed *p = &j->p;
     bool json = j->a.c.json || j->a.c.jsonl;
@@ -262,6 +267,8 @@ static int check_output(const struct gen_job *j)
         return r;
     if (!json &&
         (r = opt_no_effect(p, json_only, "without --json or --jsonl")) >= 0)
+        return r;
+    if ((r = common_check_colours(p, &j->a.c, "confidence")) >= 0)
         return r;
     return check_extract(j);
 }

@@ -12,6 +12,7 @@
 #include "cli/out.h"
 #include "cli/progress.h"
 #include "cli/settings.h"
+#include "cli/term.h"
 #include "file/json.h"
 
 /* Merge --cache-dir into --prefix-cache=DIR, the older form. */
@@ -174,6 +175,22 @@ int common_check(const struct opt_parsed *p, struct common_args *c)
         return r;
     warn_swallowed(p);
     return check_template(p, c);
+}
+
+int common_check_colours(const struct opt_parsed *p,
+                         const struct common_args *c, const char *option)
+{
+    const char *const names[] = {option, NULL};
+    if (!opt_given(p, option) || term_colours(c->color, out_is_tty()))
+        return -1;
+    return opt_no_effect(p, names,
+                         c->color && strcmp(c->color, "never") == 0
+                             ? "with --color never"
+                         : out_is_tty()
+                             ? "on a terminal without colours (NO_COLOR, or "
+                               "TERM)"
+                             : "where stdout is no terminal; add --color "
+                               "always to get escape sequences there");
 }
 
 void common_hint_demo(const struct common_args *c)

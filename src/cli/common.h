@@ -49,6 +49,12 @@ struct common_args {
      .def = "the built-in demo model",                     \
      .offset = COMMON(model)}
 
+#define OPT_ROWS_COLOR                                                        \
+    {.name = "color", .type = OPT_CHOICE, .arg = "WHEN",                      \
+     .choices = "auto|always|never", .def = "auto",                           \
+     .help = "colours; auto: on a terminal that shows them",                  \
+     .offset = COMMON(color)}
+
 /* Of verbs that render chats. */
 #define OPT_ROWS_TEMPLATE                                                     \
     {.name = "chat-template", .type = OPT_FILE, .arg = "NAME|FILE",           \
@@ -155,6 +161,13 @@ enum {
  * resolve an alias of -m, and copy --cache-dir to prefix_cache. Returns -1 to
  * go on, or exit status 2 after printing a message. */
 int common_check(const struct opt_parsed *p, struct common_args *c);
+
+/* Refuse an option that colours stdout, if it is given and stdout gets no
+ * colours: the terminal does not show them, or it is no terminal and --color
+ * always is not given. Returns -1 to go on, or exit status 2 after printing a
+ * message. */
+int common_check_colours(const struct opt_parsed *p,
+                         const struct common_args *c, const char *option);
 
 /* Return the memory that a prefix cache may take, for requests that share the
  * beginnings of their prompts with later ones. */

@@ -1,6 +1,8 @@
 #include "cli/emit.h"
 
 #include <errno.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -30,12 +32,40 @@ static void to_stdout(struct emit *st, const char *s, size_t n)
         st->status = msg_oom();
         return;
     }
-    if (!st->hold && out_write(s, n)) {
+    if (!st->hold && (st->coloured ? out_write_styled(s, n) : out_write(s, n))) {
         st->status = QWICK_ERR_RUNTIME;
         return;
     }
     st->wrote = true;
     st->last = s[n - 1];
+}
+
+/* Queue a token for its colour. */
+static int queue_token(struct emit *st, const struct qwick_token_event *ev)
+{
+    char *piece;
+    size_t n;
+    if (qwick_detokenize(st->eng, &ev->id, 1, true, &piece, &n, NULL))
+        return -1;
+    int r = paint_token(&st->paint, piece, n, (double)ev->logprob / -M_LN2);
+    free(piece);
+    return r;
+}
+
+/* Write text of the model to stdout. */
+static void text_to_stdout(struct emit *st, const char *s, size_t n)
+{
+    if (!st->coloured) {
+        to_stdout(st, s, n);
+        return;
+    }
+    st->event.len = 0;
+    if (paint_text(&st->paint, s, n, &st->event)) {
+        st->status = st->status ? st->status : msg_oom();
+        return;
+    }
+    to_stdout(st, st->event.data, st->event.len);
+    st->last = s[n - 1]; /* not of the escape sequence */
 }
 
 /* End the thinking on stderr: reset the colour, and begin a new line for the
@@ -63,7 +93,7 @@ static void put_thinking(struct emit *st, const char *s, size_t n)
     if (st->mode != EMIT_TEXT)
         return;
     if (st->show_thinking) {
-        to_stdout(st, s, n);
+        text_to_stdout(st, s, n);
         st->had_thinking = true;
     } else if (st->think_fd < 0 && st->stderr_tty && !msg_quiet()) {
         if (!st->thinking && st->dim)
@@ -83,7 +113,7 @@ static void put_text(struct emit *st, const char *s, size_t n)
         to_stdout(st, "\n\n", st->last == '\n' ? 1 : 2);
         st->had_thinking = false;
     }
-    to_stdout(st, s, n);
+    text_to_stdout(st, s, n);
     st->n_text += n;
 }
 
@@ -216,6 +246,8 @@ int emit_token(void *ctx, const struct qwick_token_event *ev)
     progress_stop();
     if (st->logprobs)
         bad |= json_logprobs(&st->items, st->eng, ev);
+    if (st->coloured && (ev->channel == QWICK_TEXT || st->show_thinking))
+        bad |= queue_token(st, ev);
     if (ev->channel == QWICK_THINKING)
         put_thinking(st, ev->text, ev->n_text);
     if (st->mode == EMIT_JSONL)
@@ -265,6 +297,7 @@ void emit_free(struct emit *st)
     buf_free(&st->held);
     buf_free(&st->items);
     buf_free(&st->event);
+    paint_free(&st->paint);
     code_block_free(&st->block);
     tool_calls_free(&st->calls);
 }

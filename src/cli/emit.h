@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "cli/code_block.h"
+#include "cli/paint.h"
 #include "cli/tool_calls.h"
 #include "qwick.h"
 
@@ -28,12 +29,14 @@ struct emit {
     const char *think_file;
     const size_t *sample; /* its number, for the events of --jsonl; NULL: the
                              only answer */
+    bool coloured;        /* colour the tokens on stdout by probability */
     bool hold;            /* keep what stdout shall get, until emit_release */
 
     /* The state; zeros at the start. */
     struct buf held;         /* kept by hold */
     struct buf items;        /* array items of "logprobs"; see json_logprobs */
-    struct buf event;        /* one line of --jsonl */
+    struct buf event;        /* one line of --jsonl; with coloured, a piece */
+    struct paint paint;      /* with coloured: tokens whose text is not out */
     size_t n_text;           /* bytes of the answer written */
     struct tool_calls calls; /* calls.tools NULL: the chat has no tools */
     size_t n_calls;          /* bytes of the answer that calls has read */

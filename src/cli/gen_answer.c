@@ -192,6 +192,14 @@ static int answer(struct gen_job *j, struct qwick_err *e)
     return status;
 }
 
+static int answer_coloured(struct gen_job *j, struct qwick_err *e)
+{
+    int status = answer(j, e);
+    if (j->a.confidence)
+        paint_legend(j->a.c.color);
+    return status;
+}
+
 int gen_open_constraint(struct gen_job *j)
 {
     struct qwick_constraint_options o;
@@ -266,7 +274,7 @@ static int generate(struct gen_job *j)
     if ((status = sandbox_enter(&j->p, &j->a.c, j->eng, j->draft, j->n_ids)) !=
         0)
         return status;
-    status = answer(j, &e);
+    status = answer_coloured(j, &e);
     status = close_file(j->a.think_file, &j->think_fd, status);
     return close_file(j->a.profile.file, &j->profile_fd, status);
 }

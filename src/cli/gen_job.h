@@ -43,6 +43,7 @@ struct gen_args {
     struct opt_flag_file profile;
     const char *profile_file; /* set by --profile-file; moved to profile.file */
     bool no_newline, null;
+    bool confidence;
     int64_t samples;
     bool extract;
     int64_t repeat;

@@ -10,6 +10,7 @@
 #include "cli/out.h"
 #include "cli/prompt.h"
 #include "cli/signals.h"
+#include "cli/term.h"
 
 /* ---- options ---- */
 
@@ -23,13 +24,6 @@ struct qwick_sampling gen_sampling(const struct gen_job *j)
     s.seed = opt_given(&j->p, "seed") ? (uint64_t)j->a.answer.seed
                                       : rng_random_seed() >> 11;
     return s;
-}
-
-static bool use_colour(const struct gen_args *a)
-{
-    if (!a->c.color || strcmp(a->c.color, "auto") == 0)
-        return err_has_colour();
-    return strcmp(a->c.color, "always") == 0;
 }
 
 /* Whether the answer may begin with thinking. The text of --prefill is its
@@ -58,6 +52,8 @@ static void set_options(struct gen_output *x,
     o->sampling = *sampling;
     o->sampling.seed = seed;
     answer_options(o, &j->p, &j->a.answer, gen_is_raw(j));
+    if (j->a.confidence && !o->logprobs)
+        o->logprobs = 1; /* tokens get their probabilities then */
     o->in_think = j->in_think;
     o->split_thinking = j->mode != MODE_RAW && !j->a.raw;
     o->profile = j->a.profile.on;
@@ -84,7 +80,7 @@ int gen_output_begin(struct gen_output *x, struct gen_job *j,
         .eng = j->eng,
         .stderr_tty = err_is_tty() && !sample,
         .show_thinking = a->show_thinking,
-        .dim = use_colour(a),
+        .dim = term_colours(a->c.color, err_is_tty()),
         .no_newline = a->no_newline,
         .null = a->null,
         .logprobs = a->answer.logprobs > 0,
@@ -93,6 +89,8 @@ int gen_output_begin(struct gen_output *x, struct gen_job *j,
         .think_fd = j->think_fd,
         .think_file = a->think_file,
         .sample = sample,
+        .coloured = a->confidence,
+        .paint = {.truecolor = term_truecolor()},
     };
     set_options(x, sampling, seed);
     /* code blocks and tool calls may begin in the text of --prefill */

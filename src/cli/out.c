@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/utf8.h"
 #include "cli/signals.h"
+#include "cli/term.h"
 
 static bool be_quiet, be_verbose, out_failed, out_tty, err_tty;
 
@@ -43,9 +44,7 @@ bool err_is_tty(void)
 
 bool err_has_colour(void)
 {
-    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-    return err_tty && !(no && *no) && term && *term &&
-           strcmp(term, "dumb") != 0;
+    return term_colours(NULL, err_tty);
 }
 
 /* Bytes that a pipe takes without blocking once poll reports it writable. */
@@ -119,11 +118,16 @@ static int escape(struct buf *out, const char *s, size_t n, const char *keep)
     return 0;
 }
 
+int out_escape(struct buf *out, const char *s, size_t n)
+{
+    return escape(out, s, n, "\n\t");
+}
+
 /* Write to a terminal: like fd_write, with control characters escaped. */
 static int tty_write(int fd, const char *s, size_t n)
 {
     struct buf b = {0};
-    int r = escape(&b, s, n, "\n\t"), err = ENOMEM;
+    int r = out_escape(&b, s, n), err = ENOMEM;
     if (r == 0 && b.len) {
         r = fd_write(fd, b.data, b.len);
         err = errno;
@@ -138,12 +142,10 @@ void err_write_text(const char *s, size_t n)
     tty_write(STDERR_FILENO, s, n);
 }
 
-int out_write(const void *p, size_t n)
+/* Handle the result of a write to stdout. */
+static int written(int failed)
 {
-    if (out_failed)
-        return -1;
-    if ((out_tty ? tty_write(STDOUT_FILENO, p, n)
-                 : fd_write(STDOUT_FILENO, p, n)) == 0)
+    if (!failed)
         return 0;
     if (errno == EPIPE)
         signals_die(SIGPIPE);
@@ -153,6 +155,19 @@ int out_write(const void *p, size_t n)
     else
         report_write(errno);
     return -1;
+}
+
+int out_write(const void *p, size_t n)
+{
+    if (out_failed)
+        return -1;
+    return written(out_tty ? tty_write(STDOUT_FILENO, p, n)
+                           : fd_write(STDOUT_FILENO, p, n));
+}
+
+int out_write_styled(const void *p, size_t n)
+{
+    return out_failed ? -1 : written(fd_write(STDOUT_FILENO, p, n));
 }
 
 int out_check(void)

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 
 /* Open descriptors 0, 1 and 2 if they are closed, so that later files do not
@@ -19,6 +20,15 @@ void out_init(void);
  * get the bytes unchanged. A closed pipe ends the process by SIGPIPE. Any other
  * failure is reported once on stderr. Returns 0, or -1 on failure. */
 int out_write(const void *p, size_t n);
+
+/* Write text with escape sequences of our own to stdout, unchanged. Text from a
+ * model or a file in it must have gone through out_escape. Returns and fails as
+ * out_write. */
+int out_write_styled(const void *p, size_t n);
+
+/* Append s[0..n) with control characters other than newline and tab, and bytes
+ * that are not UTF-8, as \xNN. Returns 0, or -1 when out of memory. */
+int out_escape(struct buf *out, const char *s, size_t n);
 
 /* Return whether stdout or stderr is a terminal. Checked only once. */
 bool out_is_tty(void);
