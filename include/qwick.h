@@ -1221,6 +1221,20 @@ qwick_batch_get_stats(const struct qwick_batch *b)
  * sampler, summed in double. Many sequences share a pass. With exact, the
  * result for a sequence equals bit by bit the result for that sequence
  * alone. */
+
+/* A token that qwick_score has scored. top holds the n_top most likely tokens
+ * at its place, the most likely first; equal ones are in order of ids. It is
+ * borrowed until the callback returns. */
+struct qwick_score_event {
+    size_t item, index; /* items[item].tokens[index] */
+    double logprob;     /* as in items[item].logprobs */
+    size_t rank;        /* 1: no token is more likely; at most vocab_size */
+    const struct qwick_logprob *top;
+    size_t n_top;
+};
+/* If it returns nonzero, qwick_score fails with QWICK_ERR_INTERRUPTED. */
+typedef int (*qwick_score_fn)(void *ctx, const struct qwick_score_event *ev);
+
 struct qwick_judge_options {
     size_t size;
     size_t n_ctx;               /* maximum tokens of a sequence, 0: the model's
@@ -1229,6 +1243,10 @@ struct qwick_judge_options {
     qwick_progress_fn progress; /* gets tokens done and all tokens */
     void *progress_ctx;
     const volatile int *interrupt; /* stops soon when nonzero; NULL: never */
+    qwick_score_fn on_score; /* for qwick_score: called for each scored token,
+                                in any order; NULL: not called */
+    void *on_score_ctx;
+    size_t top; /* tokens in top of each event; default 0 */
 };
 QWICK_API void qwick_judge_options_init(struct qwick_judge_options *o,
                                         size_t size);

@@ -142,6 +142,82 @@ static void free_items(struct qwick_score_item *items, size_t n)
     free(items);
 }
 
+/* Events of some texts, checked against rows that one session computes. */
+struct events {
+    struct qwick_engine *eng;
+    const struct qwick_score_item *items;
+    const float *rows; /* of item 0: [n, vocab_size], after each token */
+    size_t n, n_top;
+    size_t stop_at; /* 0: never */
+};
+
+static int on_score(void *ctx, const struct qwick_score_event *ev)
+{
+    struct events *x = ctx;
+    const struct qwick_score_item *it = &x->items[ev->item];
+    size_t size = x->eng->model.config.vocab_size, rank = 1;
+    assert_true(ev->index >= qwick_score_first(it) && ev->index < it->n);
+    assert_true(ev->logprob == it->logprobs[ev->index]);
+    assert_int_equal(ev->n_top, x->n_top < size ? x->n_top : size);
+    for (size_t i = 1; i < ev->n_top; i++)
+        assert_true(ev->top[i - 1].logprob >= ev->top[i].logprob);
+    if (ev->item == 0) {
+        const float *row = x->rows + (ev->index - 1) * size;
+        for (size_t i = 0; i < size; i++)
+            rank += row[i] > row[it->tokens[ev->index]];
+        assert_int_equal(ev->rank, rank);
+        for (size_t i = 0; i < ev->n_top; i++)
+            assert_true(ev->top[i].logprob ==
+                        (float)logprob(x->eng, row, ev->top[i].id));
+        if (rank <= ev->n_top)
+            assert_true(ev->top[rank - 1].logprob == (float)ev->logprob);
+    }
+    return ++x->n == x->stop_at;
+}
+
+static void each_scored_token_has_an_event(void **state)
+{
+    (void)state;
+    enum { N = 40 };
+    struct qwick_engine *eng = open_engine(SMALL, 16, true);
+    size_t size = eng->model.config.vocab_size, n_scored = 0;
+    struct qwick_score_item *items = some_items(8);
+    int32_t *ids = some_ids(N, 7);
+    float *rows = malloc(N * size * sizeof *rows);
+    struct qwick_judge_options o = {.size = sizeof o, .on_score = on_score};
+    struct qwick_session *s;
+    struct qwick_err e;
+    free((void *)(uintptr_t)items[0].tokens);
+    free(items[0].logprobs);
+    items[0] = (struct qwick_score_item){
+        .tokens = ids, .n = N, .logprobs = calloc(N, sizeof(double))};
+    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    for (size_t i = 0; i < N; i++) {
+        assert_int_equal(qwick_session_decode(s, ids[i], NULL), 0);
+        memcpy(rows + i * size, qwick_session_logits(s), size * sizeof *rows);
+    }
+    for (size_t i = 0; i < 8; i++)
+        if (items[i].n > qwick_score_first(&items[i]))
+            n_scored += items[i].n - qwick_score_first(&items[i]);
+    const size_t tops[] = {0, 5, SIZE_MAX};
+    for (size_t t = 0; t < 3; t++) {
+        struct events x = {eng, items, rows, 0, tops[t], 0};
+        o.on_score_ctx = &x;
+        o.top = tops[t];
+        ok(qwick_score(eng, items, 8, &o, &e), &e);
+        assert_int_equal(x.n, n_scored);
+    }
+    struct events x = {eng, items, rows, 0, SIZE_MAX, 3};
+    o.on_score_ctx = &x;
+    assert_int_equal(qwick_score(eng, items, 8, &o, &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_INTERRUPTED);
+    assert_int_equal(x.n, 3);
+    qwick_session_free(s);
+    free(rows);
+    free_items(items, 8);
+    qwick_engine_close(eng);
+}
+
 static void a_batch_equals_its_texts_alone(void **state)
 {
     (void)state;
@@ -520,6 +596,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_have_the_models_logprobs),
+        cmocka_unit_test(each_scored_token_has_an_event),
         cmocka_unit_test(a_batch_equals_its_texts_alone),
         cmocka_unit_test(windows_by_brute_force),
         cmocka_unit_test(context_is_read_not_scored),

@@ -1,12 +1,20 @@
 /* Log-probabilities of given tokens, in windows. */
+#include <stdlib.h>
+
 #include "base/buf.h"
 #include "engine/core/options.h"
+#include "engine/generate/sampler.h"
 #include "engine/tasks/judge.h"
 
 struct score {
     struct qwick_score_item *items;
     size_t n_items, at; /* the next item */
     size_t window, stride;
+    qwick_score_fn on_score; /* NULL: not called */
+    void *on_score_ctx;
+    struct qwick_logprob *top; /* [n_top] */
+    int32_t *ids;              /* [n_top] */
+    size_t n_top;
 };
 
 size_t qwick_score_first(const struct qwick_score_item *it)
@@ -54,9 +62,34 @@ static int next(struct runs *runs, struct qwick_err *e)
     return 0;
 }
 
+/* Tell the caller about a token that was scored. */
+static int tell(struct score *s, const struct qwick_engine *eng,
+                const struct qwick_score_item *it, size_t at,
+                const float *logits, double log_sum, struct qwick_err *e)
+{
+    size_t size = eng->model.config.vocab_size;
+    struct qwick_score_event ev = {.item = (size_t)(it - s->items),
+                                   .index = at,
+                                   .logprob = it->logprobs[at],
+                                   .rank = 1,
+                                   .top = s->top,
+                                   .n_top = s->n_top};
+    float own = logits[it->tokens[at]];
+    for (size_t i = 0; i < size; i++)
+        ev.rank += logits[i] > own;
+    sampler_top(logits, size, s->ids, s->n_top);
+    for (size_t i = 0; i < s->n_top; i++)
+        s->top[i] = (struct qwick_logprob){
+            s->ids[i], (float)judge_logprob(logits, log_sum, s->ids[i])};
+    if (s->on_score(s->on_score_ctx, &ev))
+        return err_set(e, QWICK_ERR_INTERRUPTED, "score: interrupted");
+    return 0;
+}
+
 static int row(struct runs *runs, struct run *run, size_t i,
                const float *logits, struct qwick_err *e)
 {
+    struct score *s = runs->ctx;
     const struct judge_run *r = (struct judge_run *)run;
     struct qwick_score_item *it = r->owner;
     size_t at = r->pos + i + 1;
@@ -65,7 +98,7 @@ static int row(struct runs *runs, struct run *run, size_t i,
         return -1;
     it->logprobs[at] = judge_logprob(logits, log_sum, it->tokens[at]);
     runs->n_done++;
-    return 0;
+    return s->on_score ? tell(s, runs->eng, it, at, logits, log_sum, e) : 0;
 }
 
 static int done(struct runs *runs, struct run *run, bool *again,
@@ -129,6 +162,22 @@ int qwick_judge_windows(const struct qwick_engine *eng,
     return 0;
 }
 
+/* Prepare the callback of the options. */
+static int set_callback(struct score *s, const struct qwick_engine *eng,
+                        const struct qwick_judge_options *o,
+                        struct qwick_err *e)
+{
+    size_t vocab_size = eng->model.config.vocab_size;
+    if (!o->on_score)
+        return 0;
+    s->on_score = o->on_score;
+    s->on_score_ctx = o->on_score_ctx;
+    s->n_top = o->top < vocab_size ? o->top : vocab_size;
+    s->top = calloc(s->n_top + 1, sizeof *s->top);
+    s->ids = calloc(s->n_top + 1, sizeof *s->ids);
+    return s->top && s->ids ? 0 : err_oom(e, s->n_top * sizeof *s->top);
+}
+
 static const struct run_task task = {JUDGE_TASK, .next = next, .row = row,
                                      .done = done};
 
@@ -154,6 +203,11 @@ int qwick_score(struct qwick_engine *eng, struct qwick_score_item *items,
         if (it->n > first)
             n_total += it->n - first;
     }
+    if (set_callback(&s, eng, o, e)) {
+        free(s.top);
+        free(s.ids);
+        return -1;
+    }
     int rc = runs_open(&runs, eng, &task, &s, o->n_ctx, JUDGE_RUNS, e);
     runs.n_total = n_total;
     if (!rc) {
@@ -161,5 +215,7 @@ int qwick_score(struct qwick_engine *eng, struct qwick_score_item *items,
         rc = runs_all(&runs, e);
     }
     runs_close(&runs);
+    free(s.top);
+    free(s.ids);
     return rc;
 }
