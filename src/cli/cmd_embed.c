@@ -457,7 +457,7 @@ static int run(const struct verb *v, int argc, char **argv)
     if (!j)
         return msg_oom();
     j->verb = v;
-    j->out.fd = j->pending.fd = -1;
+    j->out.file.fd = j->pending.fd = -1;
     int status = opt_parse(&j->p, v, argc, argv, &j->a);
     if (status < 0)
         status = common_check(&j->p, &j->a.c);

@@ -1,12 +1,10 @@
 #include "cli/vectors.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/out.h"
@@ -27,51 +25,12 @@ enum vectors_format vectors_format(const char *name)
                                       : VECTORS_NPY;
 }
 
-/* ---- the file ----------------------------------------------------------- */
-
-static int cannot(const struct vectors *v, const char *what)
-{
-    msg_error("%s: cannot %s: %s", v->path, what, strerror(errno));
-    return QWICK_ERR_RUNTIME;
-}
-
-/* Open the target. A new or regular file is written under a temporary name and
- * renamed. Others, such as devices, are written directly. */
-static int open_target(struct vectors *v)
-{
-    struct stat st;
-    if (lstat(v->path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        do
-            v->fd = open(v->path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY);
-        while (v->fd < 0 && errno == EINTR);
-        return v->fd < 0 ? cannot(v, "create") : 0;
-    }
-    size_t n = strlen(v->path) + 48;
-    v->temp = malloc(n);
-    if (!v->temp)
-        return msg_oom();
-    /* the number avoids files left by a killed process with our id */
-    for (int i = 0; i < 1000; i++) {
-        snprintf(v->temp, n, i ? "%s.tmp.%ld.%d" : "%s.tmp.%ld", v->path,
-                 (long)getpid(), i);
-        v->fd = open(v->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (v->fd >= 0 || (errno != EEXIST && errno != EINTR))
-            break;
-    }
-    if (v->fd >= 0)
-        return 0;
-    int status = cannot(v, "create");
-    free(v->temp);
-    v->temp = NULL;
-    return status;
-}
-
 static int write_bytes(struct vectors *v, const char *p, size_t n)
 {
-    progress_output(v->path ? v->fd : STDOUT_FILENO);
+    progress_output(v->path ? v->file.fd : STDOUT_FILENO);
     if (!v->path)
         return out_write(p, n) ? (int)QWICK_ERR_RUNTIME : 0;
-    return fd_write(v->fd, p, n) ? cannot(v, "write") : 0;
+    return outfile_write(&v->file, p, n);
 }
 
 /* ---- formats ------------------------------------------------------------ */
@@ -103,15 +62,16 @@ size_t vectors_number(char out[VECTORS_NUMBER], float x)
 int vectors_open(struct vectors *v, enum vectors_format format,
                  const char *path, size_t dim)
 {
-    *v = (struct vectors){.format = format, .path = path, .dim = dim, .fd = -1};
+    *v = (struct vectors){
+        .format = format, .path = path, .dim = dim, .file.fd = -1};
     int status = 0;
     if (path)
-        status = open_target(v);
+        status = outfile_open(&v->file, path);
     else if (out_check())
         status = QWICK_ERR_RUNTIME;
     if (status || format != VECTORS_NPY)
         return status;
-    v->hold = !v->temp;
+    v->hold = !v->file.temp;
     char head[NPY_HEADER];
     npy_header(head, 0, dim);
     return buf_append(&v->buf, head, sizeof head) ? msg_oom() : 0;
@@ -163,13 +123,13 @@ static int finish_npy(struct vectors *v)
         return 0;
     }
     for (size_t at = 0; at < sizeof head;) {
-        ssize_t k = pwrite(v->fd, head + at, sizeof head - at, (off_t)at);
+        ssize_t k = pwrite(v->file.fd, head + at, sizeof head - at, (off_t)at);
         if (k < 0 && errno == EINTR)
             continue;
         if (k == 0)
             errno = EIO;
         if (k <= 0)
-            return cannot(v, "write");
+            return outfile_cannot(&v->file, "write");
         at += (size_t)k;
     }
     return 0;
@@ -185,29 +145,12 @@ int vectors_close(struct vectors *v)
         status = vectors_flush(v);
     if (status || !v->path)
         return status;
-    /* pipes and devices cannot be synced; these errors are fine */
-    if (fsync(v->fd) && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
-        return cannot(v, "write");
-    int fd = v->fd;
-    v->fd = -1;
-    if (close(fd) && errno != EINTR)
-        return cannot(v, "write");
-    if (!v->temp)
-        return 0;
-    if (rename(v->temp, v->path))
-        return cannot(v, "rename to");
-    free(v->temp);
-    v->temp = NULL;
-    return 0;
+    return outfile_commit(&v->file);
 }
 
 void vectors_abort(struct vectors *v)
 {
-    if (v->fd >= 0)
-        close(v->fd);
-    if (v->temp)
-        unlink(v->temp);
-    free(v->temp);
+    outfile_abort(&v->file);
     buf_free(&v->buf);
-    *v = (struct vectors){.fd = -1};
+    *v = (struct vectors){.file.fd = -1};
 }

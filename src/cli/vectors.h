@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "base/buf.h"
+#include "cli/outfile.h"
 #include "qwick.h"
 
 enum vectors_format {
@@ -22,9 +23,7 @@ struct vectors {
     enum vectors_format format;
     size_t dim, n;
     const char *path; /* NULL: standard output */
-    char *temp;       /* name of the file until it is complete, then it is
-                         renamed to path; or NULL */
-    int fd;           /* descriptor of path, else -1 */
+    struct outfile file; /* of path; its fd is -1 without one */
     bool hold;        /* NPY to a pipe: keep all vectors in buf until the end */
     struct buf buf;
 };
