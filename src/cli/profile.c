@@ -27,6 +27,20 @@ double quantile(const double *v, size_t n, double q)
     return v[i] + (x - (double)i) * (v[i + 1] - v[i]);
 }
 
+int quantiles_of(const double *v, size_t n, struct quantiles *out)
+{
+    double *sorted = malloc(n * sizeof(*sorted));
+    if (!sorted)
+        return -1;
+    memcpy(sorted, v, n * sizeof(*sorted));
+    sort_doubles(sorted, n);
+    *out = (struct quantiles){sorted[0], quantile(sorted, n, 0.5),
+                              quantile(sorted, n, 0.95),
+                              quantile(sorted, n, 0.99), sorted[n - 1]};
+    free(sorted);
+    return 0;
+}
+
 /* The times of all decode steps, sorted. NULL: out of memory. */
 static double *collect_steps(const struct qwick_result *runs, size_t n_runs,
                              size_t *n)

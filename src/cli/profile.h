@@ -51,4 +51,11 @@ int profile_table(struct buf *b, const struct profile *p,
 double quantile(const double *v, size_t n, double q);
 void sort_doubles(double *v, size_t n);
 
+/* Quantiles of v[0..n), n >= 1, in any order. Returns 0, or -1 when out of
+ * memory. */
+struct quantiles {
+    double least, median, p95, p99, most;
+};
+int quantiles_of(const double *v, size_t n, struct quantiles *out);
+
 #endif

@@ -1,4 +1,4 @@
-/* What a terminal can show. */
+/* Abilities of the terminal: colours and characters. */
 #ifndef CLI_TERM_H
 #define CLI_TERM_H
 

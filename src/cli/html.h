@@ -1,0 +1,44 @@
+/* Pages in HTML: self-contained, for light and dark screens and for paper.
+ *
+ * All functions append and return nothing; a page that ran out of memory is
+ * marked as failed, and html_write then refuses it. Text from outside goes
+ * through html_text. */
+#ifndef CLI_HTML_H
+#define CLI_HTML_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+
+struct html {
+    struct buf out;
+    bool failed;   /* out of memory */
+    size_t n_ids;  /* numbers for ids of elements */
+};
+
+/* Begin a page, with its title as the heading. */
+void html_begin(struct html *h, const char *title);
+void html_end(struct html *h);
+
+/* Append markup unchanged. html_markup is like printf, for at most 4095 bytes;
+ * its %s must not be text from outside. */
+void html_puts(struct html *h, const char *s);
+void html_markup(struct html *h, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Append text for an element or for an attribute in double quotes. Characters
+ * of markup are escaped, control characters other than newline and tab and
+ * invalid UTF-8 become \xNN. */
+void html_text(struct html *h, const char *s, size_t n);
+void html_cstr(struct html *h, const char *s);
+
+/* A row of a table of facts: a name and a text. */
+void html_fact(struct html *h, const char *name, const char *value);
+
+/* Write the page to path; see outfile.h. Returns 0, or an exit status after
+ * printing a message. */
+int html_write(const struct html *h, const char *path);
+void html_free(struct html *h);
+
+#endif
