@@ -1,7 +1,9 @@
 #include "cli/bench_measure.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -47,8 +49,11 @@ static struct work work_of(const struct bench *b, const struct bench_line *l,
 {
     double gen = (double)b->plan->gen, batch = (double)l->batch;
     if (l->test == BENCH_PREFILL)
-        return (struct work){.flops = qwick_forward_flops(b->eng, 0, l->n),
-                             .tokens = (double)l->n};
+        return (struct work){
+            .bytes =
+                r->weight_bytes + qwick_forward_kv_bytes(b->eng, 0, l->n),
+            .flops = qwick_forward_flops(b->eng, 0, l->n),
+            .tokens = (double)l->n};
     /* a step reads each weight that it needs once, and each cache up to its own
        position */
     size_t mean = l->n + b->plan->gen / 2;
@@ -88,7 +93,8 @@ static int time_prefill(struct bench *b, struct qwick_session *s, size_t n,
 /* Time decode passes of one token per sequence. Sequences take different
  * tokens, which choose different experts. */
 static int time_batch(struct bench *b, struct qwick_session **s, size_t batch,
-                      size_t depth, double *ms, struct qwick_err *e)
+                      size_t depth, double *ms, double *step_ms,
+                      struct qwick_err *e)
 {
     struct qwick_step *steps = malloc(batch * sizeof(*steps));
     size_t gen = b->plan->gen;
@@ -98,7 +104,7 @@ static int time_batch(struct bench *b, struct qwick_session **s, size_t batch,
     for (size_t i = 0; i < batch; i++)
         if (qwick_session_rollback(s[i], depth, e))
             goto done;
-    double t = clock_ms();
+    double t = clock_ms(), last = t;
     for (size_t j = 0; j < gen; j++) {
         for (size_t i = 0; i < batch; i++)
             steps[i] = (struct qwick_step){
@@ -106,39 +112,48 @@ static int time_batch(struct bench *b, struct qwick_session **s, size_t batch,
                 QWICK_WANT_LAST};
         if (qwick_engine_step(b->eng, steps, batch, QWICK_LOGITS, e))
             goto done;
+        double now = clock_ms();
+        step_ms[j] = now - last;
+        last = now;
     }
-    *ms = clock_ms() - t;
+    *ms = last - t;
     rc = 0;
 done:
     free(steps);
     return rc;
 }
 
+/* Each step reads the clock, which takes less than a microsecond. */
 static int time_decode(struct bench *b, struct qwick_session *s, size_t depth,
-                       double *ms, struct qwick_err *e)
+                       double *ms, double *step_ms, struct qwick_err *e)
 {
     if (qwick_session_rollback(s, depth, e))
         return -1;
-    double t = clock_ms();
-    for (size_t i = 0; i < b->plan->gen; i++)
+    double t = clock_ms(), last = t;
+    for (size_t i = 0; i < b->plan->gen; i++) {
         if (qwick_session_decode(s, b->tokens[depth + i], e))
             return -1;
-    *ms = clock_ms() - t;
+        double now = clock_ms();
+        step_ms[i] = now - last;
+        last = now;
+    }
+    *ms = last - t;
     return 0;
 }
 
 static int time_run(struct bench *b, struct qwick_session **s,
-                    const struct bench_line *l, double *ms, struct qwick_err *e)
+                    const struct bench_line *l, struct bench_run *r,
+                    struct qwick_err *e)
 {
     switch (l->test) {
     case BENCH_PREFILL:
-        return time_prefill(b, s[0], l->n, ms, e);
+        return time_prefill(b, s[0], l->n, &r->ms, e);
     case BENCH_DECODE:
-        return time_decode(b, s[0], l->n, ms, e);
+        return time_decode(b, s[0], l->n, &r->ms, r->step_ms, e);
     case BENCH_BATCH:
         break;
     }
-    return time_batch(b, s, l->batch, l->n, ms, e);
+    return time_batch(b, s, l->batch, l->n, &r->ms, r->step_ms, e);
 }
 
 /* ---- parts -------------------------------------------------------------- */
@@ -171,9 +186,9 @@ static int time_sampling(struct bench *b, struct qwick_session *s, size_t n,
 static int measure_parts(struct bench *b, struct qwick_session **s,
                          struct bench_line *l, struct qwick_err *e)
 {
-    double ms, passes = l->test == BENCH_PREFILL ? 1 : (double)b->plan->gen;
+    double passes = l->test == BENCH_PREFILL ? 1 : (double)b->plan->gen;
     qwick_session_parts(s[0], l->parts);
-    int rc = time_run(b, s, l, &ms, e);
+    int rc = time_run(b, s, l, &b->attempt, e);
     qwick_session_parts(s[0], NULL);
     for (size_t i = 0; i < QWICK_PARTS; i++)
         l->parts[i] /= passes;
@@ -215,6 +230,35 @@ static double run_peak(const struct bench_run *r)
     return 0.5 * (r->before.peak + r->after.peak);
 }
 
+/* Copy the times of the runs and of their steps. */
+static int keep_times(const struct bench *b, struct bench_line *l,
+                      struct qwick_err *e)
+{
+    size_t n = b->plan->reps, gen = b->plan->gen;
+    l->run_ms = calloc(n, sizeof(*l->run_ms));
+    l->n_runs = n;
+    if (l->test != BENCH_PREFILL) {
+        l->n_steps = n * gen;
+        l->step_ms = calloc(l->n_steps, sizeof(*l->step_ms));
+    }
+    if (!l->run_ms || (l->n_steps && !l->step_ms))
+        return err_oom(e, n * gen * sizeof(*l->step_ms));
+    for (size_t i = 0; i < n; i++) {
+        l->run_ms[i] = b->runs[i].ms;
+        if (l->step_ms)
+            memcpy(l->step_ms + i * gen, b->runs[i].step_ms,
+                   gen * sizeof(*l->step_ms));
+    }
+    return 0;
+}
+
+void bench_line_free(struct bench_line *l)
+{
+    free(l->run_ms);
+    free(l->step_ms);
+    l->run_ms = l->step_ms = NULL;
+}
+
 static void summarise(struct bench *b, struct bench_line *l)
 {
     size_t n = b->plan->reps;
@@ -230,7 +274,11 @@ static void summarise(struct bench *b, struct bench_line *l)
     l->share = median_of(b, run_share);
     l->share_min = b->sorted[0];
     l->share_max = b->sorted[n - 1];
-    l->limit = median_of(b, l->by_memory ? run_bandwidth : run_peak);
+    l->bandwidth = median_of(b, run_bandwidth);
+    l->peak = median_of(b, run_peak);
+    l->limit = l->by_memory ? l->bandwidth : l->peak;
+    l->bytes = w.bytes;
+    l->flops = w.flops;
     l->rate = 1e3 * (l->by_memory ? w.bytes : w.flops) / ms;
 }
 
@@ -242,44 +290,87 @@ static int measure_run(struct bench *b, struct qwick_session **s,
 {
     struct bench_limit before = measure_limit(b, l->test);
     for (int attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-        struct bench_run r = {.before = before};
+        struct bench_run *r = &b->attempt;
         double read = qwick_engine_weight_bytes(b->eng);
-        if (time_run(b, s, l, &r.ms, e))
+        r->before = before;
+        if (time_run(b, s, l, r, e))
             return -1;
-        r.weight_bytes = qwick_engine_weight_bytes(b->eng) - read;
-        r.after = before = measure_limit(b, l->test);
-        if (attempt == 0 || drift(&r) < drift(best))
-            *best = r;
+        r->weight_bytes = qwick_engine_weight_bytes(b->eng) - read;
+        r->after = before = measure_limit(b, l->test);
+        if (attempt == 0 || drift(r) < drift(best)) {
+            struct bench_run swap = *best; /* each keeps one array of steps */
+            *best = *r;
+            *r = swap;
+        }
         if (drift(best) <= MAX_DRIFT)
             break;
     }
     return 0;
 }
 
-static void tell_run(const struct bench *b, const struct bench_line *l,
-                     size_t i, size_t n)
+static void tell_run(const struct bench *b, const struct bench_line *l)
 {
     if (b->on_run)
-        b->on_run(l, i, n);
+        b->on_run(b->on_run_ctx, l);
 }
 
 static int measure(struct bench *b, struct qwick_session **s,
                    struct bench_line *l, struct qwick_err *e)
 {
-    double ms;
-    size_t warmup = (size_t)b->plan->warmup, n = warmup + b->plan->reps;
-    for (size_t i = 0; i < warmup; i++) {
-        tell_run(b, l, i + 1, n);
-        if (time_run(b, s, l, &ms, e))
+    for (int64_t i = 0; i < b->plan->warmup; i++) {
+        tell_run(b, l);
+        if (time_run(b, s, l, &b->attempt, e))
             return -1;
     }
     for (size_t i = 0; i < b->plan->reps; i++) {
-        tell_run(b, l, warmup + i + 1, n);
+        tell_run(b, l);
         if (measure_run(b, s, l, &b->runs[i], e))
             return -1;
     }
     summarise(b, l);
+    if (keep_times(b, l, e))
+        return -1;
     return b->plan->parts ? measure_parts(b, s, l, e) : 0;
+}
+
+int bench_open(struct bench *b, size_t reps, size_t gen)
+{
+    bool bad;
+    b->runs = calloc(reps, sizeof(*b->runs));
+    b->sorted = calloc(reps, sizeof(*b->sorted));
+    b->attempt.step_ms = calloc(gen, sizeof(double));
+    bad = !b->runs || !b->sorted || !b->attempt.step_ms;
+    for (size_t i = 0; i < reps && !bad; i++)
+        bad = !(b->runs[i].step_ms = calloc(gen, sizeof(double)));
+    return bad ? -1 : 0;
+}
+
+void bench_close(struct bench *b, size_t reps)
+{
+    for (size_t i = 0; i < reps && b->runs; i++)
+        free(b->runs[i].step_ms);
+    free(b->attempt.step_ms);
+    free(b->runs);
+    free(b->sorted);
+    b->runs = NULL;
+    b->sorted = b->attempt.step_ms = NULL;
+}
+
+const char *bench_test_name(enum bench_test t)
+{
+    return t == BENCH_PREFILL  ? "prefill"
+           : t == BENCH_DECODE ? "decode"
+                               : "batch";
+}
+
+void bench_line_name(const struct bench_line *l, char out[BENCH_NAME])
+{
+    if (l->test == BENCH_PREFILL)
+        snprintf(out, BENCH_NAME, "prefill of %zu", l->n);
+    else if (l->test == BENCH_DECODE)
+        snprintf(out, BENCH_NAME, "decode at depth %zu", l->n);
+    else
+        snprintf(out, BENCH_NAME, "batch of %zu at depth %zu", l->batch, l->n);
 }
 
 int bench_measure(struct bench *b, enum bench_test test, size_t n, size_t batch,
@@ -294,7 +385,6 @@ int bench_measure(struct bench *b, enum bench_test test, size_t n, size_t batch,
                                 .sampling_ms = NAN};
     if (!s)
         return err_oom(e, batch * sizeof(void *));
-    tell_run(b, line, 1, (size_t)b->plan->warmup + b->plan->reps);
     if (qwick_session_create(&s[0], b->eng, 0, e))
         goto done;
     if (test != BENCH_PREFILL && qwick_session_sync(s[0], b->tokens, n, e))

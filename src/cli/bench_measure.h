@@ -23,6 +23,8 @@ struct bench_run {
     double ms;
     struct bench_limit before, after; /* measured before and after the run */
     double weight_bytes;              /* bytes of weights that it read */
+    double *step_ms;                  /* [gen] of decode and batch; it keeps
+                                         its memory from run to run */
     double share;                     /* speed as a fraction of the limit,
                                          0..1 */
 };
@@ -41,7 +43,14 @@ struct bench_line {
     double parts[QWICK_PARTS];          /* ms per pass */
     double sampling_ms;                 /* per token; NAN: not measured */
     bool has_parts;
+    double bytes, flops;    /* work of one run */
+    double bandwidth, peak; /* medians of the limits; 0: not measured */
+    double *run_ms;         /* [n_runs] in the order of the runs; owned */
+    size_t n_runs;
+    double *step_ms; /* [n_steps] of all runs, in order; NULL: prefill. Owned */
+    size_t n_steps;
 };
+void bench_line_free(struct bench_line *l);
 
 struct bench_plan {
     size_t gen;     /* decode steps in a run */
@@ -55,9 +64,11 @@ struct bench {
     const struct bench_plan *plan;
     int32_t *tokens;        /* valid ids, enough for every measurement */
     struct bench_run *runs; /* [reps] */
-    double *sorted;         /* [reps] */
-    /* Called before run i = 1..n; may be NULL. */
-    void (*on_run)(const struct bench_line *line, size_t i, size_t n);
+    struct bench_run attempt;
+    double *sorted; /* [reps] */
+    /* Called before each run of a line; may be NULL. */
+    void (*on_run)(void *ctx, const struct bench_line *line);
+    void *on_run_ctx;
 };
 
 /* Measure one line. Prefill: a prompt of n tokens. Decode and batch: decode
@@ -66,21 +77,17 @@ struct bench {
 int bench_measure(struct bench *b, enum bench_test test, size_t n, size_t batch,
                   struct bench_line *line, struct qwick_err *e);
 
-/* ---- bench_print.c ---- */
+/* Allocate and free what bench_measure needs besides the engine and the
+ * tokens, for `reps` runs of at most `gen` steps. bench_open returns 0, or -1
+ * when out of memory; call bench_close in both cases. */
+int bench_open(struct bench *b, size_t reps, size_t gen);
+void bench_close(struct bench *b, size_t reps);
 
-/* Each function below appends to o and returns 0, or -1 when out of memory. md:
- * write Markdown. */
-
-/* Write the line about the model and the head of the table. */
-int bench_put_head(struct buf *o, const struct qwick_info *i, bool md);
-/* Write a row of the table. */
-int bench_put_line(struct buf *o, const struct bench_line *l, bool md);
-/* Write a table of the parts of a pass and their times. */
-int bench_put_parts(struct buf *o, const struct bench_line *l, bool md);
-/* Write all lines as one JSON object. */
-int bench_put_json(struct buf *o, const struct qwick_info *i,
-                   const struct bench_plan *plan,
-                   const struct bench_line *lines, size_t n);
 const char *bench_test_name(enum bench_test t);
+
+/* Write the name of a line to out: "decode at depth 16", "batch of 8 at depth
+ * 16" or "prefill of 512". */
+enum { BENCH_NAME = 96 };
+void bench_line_name(const struct bench_line *l, char out[BENCH_NAME]);
 
 #endif

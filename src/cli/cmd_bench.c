@@ -2,20 +2,27 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/rng.h"
-#include "cli/bench_measure.h"
+#include "cli/bench_report.h"
 #include "cli/common.h"
 #include "cli/opt.h"
 #include "cli/out.h"
+#include "cli/outfile.h"
+#include "cli/plot_text.h"
 #include "cli/progress.h"
+#include "cli/term.h"
 #include "cli/verbs.h"
 #include "qwick.h"
 
 struct args {
     struct common_args c;
     struct opt_ints prompt_lens, depths, batches, threads;
+    struct opt_texts models;
     int64_t gen, reps, warmup;
-    bool md, parts;
+    bool md, csv, parts, compare_any;
+    const char *html, *compare;
+    double fail_below;
 };
 
 #define ARG(field) offsetof(struct args, field)
@@ -93,11 +100,48 @@ static const struct opt opts[] = {
      .offset = ARG(md)},
     {.name = "json",
      .type = OPT_FLAG,
-     .help = "print JSON",
+     .help = "print JSON, one object for each model",
      .offset = COMMON(json)},
+    {.name = "csv",
+     .type = OPT_FLAG,
+     .help = "print CSV, one line for each row",
+     .offset = ARG(csv)},
+    {.name = "html",
+     .type = OPT_FILE,
+     .arg = "FILE",
+     .help = "also write a page with charts to FILE",
+     .offset = ARG(html)},
+
+    {.type = OPT_HEADING, .help = "Comparison"},
+    {.name = "compare",
+     .type = OPT_FILE,
+     .arg = "FILE",
+     .help = "also show the ratio of each row to that in FILE, which --json "
+             "printed",
+     .offset = ARG(compare)},
+    {.name = "fail-below",
+     .type = OPT_NUMBER,
+     .arg = "RATIO",
+     .min = 0.001,
+     .max = 1000,
+     .def = "never",
+     .help = "with --compare: exit status 1 if a row's share of its limit is "
+             "below RATIO of that in FILE",
+     .offset = ARG(fail_below)},
+    {.name = "compare-any",
+     .type = OPT_FLAG,
+     .help = "with --compare: FILE may be about another machine, model or "
+             "settings",
+     .offset = ARG(compare_any)},
 
     {.type = OPT_HEADING, .help = "Model and machine"},
-    OPT_ROWS_MODEL,
+    {.name = "model",
+     .letter = 'm',
+     .type = OPT_FILES,
+     .arg = "MODEL",
+     .help = "model, see qwick(1); repeatable, measured one after the other",
+     .def = "the built-in demo model",
+     .offset = ARG(models)},
     OPT_ROWS_KERNELS,
     OPT_ROWS_PREFILL,
     OPT_ROWS_BASIC,
@@ -164,154 +208,289 @@ static int make_tokens(struct bench *b, size_t n, struct qwick_err *e)
     return 0;
 }
 
-/* All lines of a run, and how many are printed. */
-struct report {
+/* A run of the verb. */
+struct job {
     const struct args *a;
-    struct bench_plan plan;
-    struct bench_line *lines;
-    size_t n_lines;
+    struct bench_report r;
+    enum bench_format format;
+    struct bench bench;
     struct buf out;
-    bool failed; /* writing failed */
+    struct bench_line *plan; /* rows of one engine, not measured */
+    size_t n_plan;
+    size_t n_done, n_runs; /* for progress */
+    double start_ms;
 };
 
-/* Progress counts the runs of one row only: a row needs few runs. */
-static void show_run(const struct bench_line *l, size_t i, size_t n)
+static void show_run(void *ctx, const struct bench_line *l)
 {
-    if (l->batch > 1)
-        progress_show("%s of %zu at depth %zu, run %zu of %zu",
-                      bench_test_name(l->test), l->batch, l->n, i, n);
-    else
-        progress_show("%s %s %zu, run %zu of %zu", bench_test_name(l->test),
-                      l->test == BENCH_PREFILL ? "of" : "at depth", l->n, i, n);
+    struct job *j = ctx;
+    char name[BENCH_NAME], text[100];
+    double s = (clock_ms() - j->start_ms) / 1000;
+    size_t done = j->n_done++;
+    if (!progress_due())
+        return;
+    bench_line_name(l, name);
+    progress_format(text, sizeof(text), "runs", done, j->n_runs,
+                    progress_left(s, done, 0, j->n_runs));
+    progress_show("%s, %s", text, name);
 }
 
-static int flush(struct report *r)
+/* Print what is in the buffer. Returns 0, or an exit status. */
+static int flush(struct job *j, int bad)
 {
-    if (r->out.len)
+    if (bad)
+        return msg_oom();
+    if (j->out.len)
         progress_output(STDOUT_FILENO);
-    int rc = r->out.len ? out_write(r->out.data, r->out.len) : 0;
-    r->out.len = 0;
+    int rc = j->out.len ? out_write(j->out.data, j->out.len) : 0;
+    j->out.len = 0;
     return rc ? (int)QWICK_ERR_RUNTIME : 0;
 }
 
-static int add_line(struct bench *b, struct report *r, enum bench_test test,
-                    size_t n, size_t batch, struct qwick_err *e)
+/* Write the rows to measure with an engine to j->plan. */
+static void plan_lines(struct job *j, const struct lengths *l, int threads)
 {
-    struct bench_line *l = &r->lines[r->n_lines];
-    if (bench_measure(b, test, n, batch, l, e))
-        return -1;
-    r->n_lines++;
-    if (r->a->c.json)
-        return 0;
-    if (bench_put_line(&r->out, l, r->a->md))
-        return err_oom(e, 1);
-    r->failed = flush(r) != 0; /* flush printed the message */
-    return r->failed ? err_set(e, QWICK_ERR_RUNTIME, "stdout") : 0;
-}
-
-static int measure_all(struct bench *b, struct report *r,
-                       const struct lengths *l, struct qwick_err *e)
-{
-    const struct args *a = r->a;
+    const struct args *a = j->a;
+    size_t n = 0;
     for (size_t i = 0; i < count(&a->prompt_lens); i++)
-        if (add_line(b, r, BENCH_PREFILL, at(&a->prompt_lens, i, l->prompt_len),
-                     1, e))
-            return -1;
+        j->plan[n++] =
+            (struct bench_line){.test = BENCH_PREFILL,
+                                .n = at(&a->prompt_lens, i, l->prompt_len),
+                                .batch = 1};
     for (size_t i = 0; i < count(&a->depths); i++)
-        if (add_line(b, r, BENCH_DECODE, at(&a->depths, i, l->depth), 1, e))
-            return -1;
+        j->plan[n++] = (struct bench_line){.test = BENCH_DECODE,
+                                           .n = at(&a->depths, i, l->depth),
+                                           .batch = 1};
     for (size_t i = 0; i < count(&a->depths); i++)
-        for (size_t j = 0; j < a->batches.n; j++)
-            if (add_line(b, r, BENCH_BATCH, at(&a->depths, i, l->depth),
-                         (size_t)a->batches.v[j], e))
-                return -1;
-    return 0;
+        for (size_t k = 0; k < a->batches.n; k++)
+            j->plan[n++] =
+                (struct bench_line){.test = BENCH_BATCH,
+                                    .n = at(&a->depths, i, l->depth),
+                                    .batch = (size_t)a->batches.v[k]};
+    for (size_t i = 0; i < n; i++)
+        j->plan[i].threads = threads;
 }
 
-/* Measure all lines at one number of threads. Each is printed when it is
- * done. */
-static int bench_threads(struct bench *b, struct report *r, struct qwick_err *e)
+/* On a terminal: pictures of the times of the steps. */
+static int put_pictures(struct job *j, const struct bench_line *l)
 {
-    const struct qwick_info *info = qwick_engine_info(b->eng);
-    struct lengths l;
-    size_t first = r->n_lines;
-    bool text = !r->a->c.json;
-    if (plan_lengths(r->a, info->n_ctx_max, &l, e) ||
-        (!b->tokens && make_tokens(b, l.most, e)))
-        return -1;
-    r->plan.gen = l.gen;
-    if (text && !first && bench_put_head(&r->out, info, r->a->md))
-        return err_oom(e, 1);
-    if (measure_all(b, r, &l, e))
-        return -1;
-    for (size_t i = first; i < r->n_lines && text; i++)
-        if (r->lines[i].has_parts &&
-            bench_put_parts(&r->out, &r->lines[i], r->a->md))
-            return err_oom(e, 1);
-    return 0;
+    char name[BENCH_NAME];
+    if (j->format != BENCH_TEXT || !out_is_tty() || !l->n_steps)
+        return 0;
+    bench_line_name(l, name);
+    return plot_times(&j->out, name, l->step_ms, l->n_steps,
+                      progress_columns(STDOUT_FILENO) - 1, term_utf8());
 }
 
-static int bench(struct bench *b, struct report *r)
+/* Measure and print the rows of an engine. */
+static int measure_lines(struct job *j, struct bench_model *m)
 {
-    const struct args *a = r->a;
     struct qwick_err e = {0};
-    size_t n_threads = count(&a->threads);
-    size_t per =
-        count(&a->prompt_lens) + count(&a->depths) * (1 + a->batches.n);
-    int status = 0;
-    r->lines = calloc(n_threads * per, sizeof(*r->lines));
-    b->runs = calloc(r->plan.reps, sizeof(*b->runs));
-    b->sorted = calloc(r->plan.reps, sizeof(*b->sorted));
-    if (!r->lines || !b->runs || !b->sorted)
-        return msg_oom();
-    for (size_t i = 0; i < n_threads && !status; i++) {
-        struct common_args c = a->c;
-        c.threads = a->threads.n ? a->threads.v[i] : 0;
-        if ((status = common_open(&b->eng, &c, false)) != 0)
-            break;
-        int bad = bench_threads(b, r, &e);
-        progress_clear();
-        if (bad)
-            status = r->failed ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
-        else if (i + 1 == n_threads && a->c.json &&
-                 bench_put_json(&r->out, qwick_engine_info(b->eng), &r->plan,
-                                r->lines, r->n_lines))
-            status = msg_oom();
-        else
-            status = flush(r);
-        qwick_engine_close(b->eng);
-        b->eng = NULL;
+    size_t first = m->n_lines;
+    int bad = 0;
+    for (size_t i = 0; i < j->n_plan; i++) {
+        struct bench_line *l = &m->lines[m->n_lines];
+        if (bench_measure(&j->bench, j->plan[i].test, j->plan[i].n,
+                          j->plan[i].batch, l, &e)) {
+            bench_line_free(l);
+            progress_clear();
+            return msg_fail(&e);
+        }
+        m->n_lines++;
+        int status = flush(j, bench_put_line(&j->out, &j->r, m, l, j->format));
+        if (status)
+            return status;
     }
+    for (size_t i = first; i < m->n_lines; i++) {
+        const struct bench_line *l = &m->lines[i];
+        if (l->has_parts && j->format < BENCH_JSON)
+            bad |= bench_put_parts(&j->out, l, j->format == BENCH_MD);
+        bad |= put_pictures(j, l);
+    }
+    progress_clear();
+    return flush(j, bad);
+}
+
+static size_t max_depth(const struct args *a, const struct lengths *l)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < count(&a->depths); i++) {
+        size_t n = at(&a->depths, i, l->depth) + l->gen;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* Learn about a model whose engine is open for the first time. Returns 0, or an
+ * exit status after printing a message. */
+static int begin_model(struct job *j, struct bench_model *m,
+                       const struct lengths *l)
+{
+    struct bench *b = &j->bench;
+    struct qwick_err e = {0};
+    if (bench_model_init(m, b->eng, max_depth(j->a, l), &e))
+        return msg_fail(&e);
+    m->gen = j->r.set.plan.gen = l->gen;
+    m->lines = calloc(j->n_plan * count(&j->a->threads), sizeof(*m->lines));
+    if (!m->lines || bench_open(b, j->r.set.plan.reps, l->gen))
+        return msg_oom();
+    return make_tokens(b, l->most, &e) ? msg_fail(&e) : 0;
+}
+
+/* The head waits in the buffer for the first row: output on a terminal ends the
+ * progress line. */
+static int put_head(struct job *j, struct bench_model *m)
+{
+    int bad = 0;
+    if (m == j->r.models)
+        bad |= bench_put_start(&j->out, &j->r, j->format);
+    bad |= bench_put_head(&j->out, &j->r, m, j->format);
+    return bad ? msg_oom() : 0;
+}
+
+/* Measure a model with one number of threads. */
+static int bench_engine(struct job *j, struct bench_model *m)
+{
+    const struct qwick_info *info = qwick_engine_info(j->bench.eng);
+    struct qwick_err e = {0};
+    struct lengths l;
+    bool first = !m->name;
+    int status = 0;
+    if (plan_lengths(j->a, info->n_ctx_max, &l, &e))
+        return msg_fail(&e);
+    plan_lines(j, &l, info->threads);
+    if (first)
+        status = begin_model(j, m, &l);
+    if (!status)
+        status = bench_baseline_match(&j->r, m, j->a->compare_any);
+    if (!status)
+        status = bench_baseline_has(&j->r, m, j->plan, j->n_plan);
+    if (!status && first)
+        status = put_head(j, m);
+    return status ? status : measure_lines(j, m);
+}
+
+static int bench_model(struct job *j, size_t k)
+{
+    const struct args *a = j->a;
+    struct bench_model *m = &j->r.models[k];
+    struct common_args c = a->c;
+    int status = 0;
+    if (a->models.n)
+        c.model = a->models.v[k];
+    for (size_t i = 0; i < count(&a->threads) && !status; i++) {
+        c.threads = a->threads.n ? a->threads.v[i] : 0;
+        status = common_open(&j->bench.eng, &c, false);
+        if (!status)
+            status = bench_engine(j, m);
+        progress_clear();
+        qwick_engine_close(j->bench.eng);
+        j->bench.eng = NULL;
+    }
+    bench_close(&j->bench, j->r.set.plan.reps);
+    free(j->bench.tokens);
+    j->bench.tokens = NULL;
+    if (!status && j->format == BENCH_JSON)
+        status = flush(j, bench_put_json(&j->out, &j->r, m));
     return status;
+}
+
+static int write_page(const struct job *j)
+{
+    struct html h = {0};
+    if (!j->a->html)
+        return 0;
+    bench_page(&h, &j->r);
+    int status = html_write(&h, j->a->html);
+    html_free(&h);
+    return status;
+}
+
+static int bench(struct job *j)
+{
+    const struct args *a = j->a;
+    size_t n = a->models.n ? a->models.n : 1;
+    int status = 0;
+    j->n_plan =
+        count(&a->prompt_lens) + count(&a->depths) * (1 + a->batches.n);
+    j->n_runs = n * count(&a->threads) * j->n_plan *
+                (size_t)(a->reps + a->warmup);
+    j->plan = calloc(j->n_plan, sizeof(*j->plan));
+    j->r.models = calloc(n, sizeof(*j->r.models));
+    j->r.n_models = j->r.models ? n : 0;
+    if (!j->plan || !j->r.models)
+        return msg_oom();
+    machine_read(&j->r.machine);
+    if ((a->html && (status = outfile_check(a->html)) != 0) || out_check())
+        return status ? status : (int)QWICK_ERR_RUNTIME;
+    if (a->compare &&
+        (status = bench_baseline_open(&j->r.was, a->compare)) != 0)
+        return status;
+    progress_start("bench");
+    j->start_ms = clock_ms();
+    for (size_t k = 0; k < n && !status; k++)
+        status = bench_model(j, k);
+    progress_stop();
+    if (!status)
+        status = write_page(j);
+    if (!status && opt_given(a->c.parsed, "fail-below"))
+        status = bench_baseline_gate(&j->r, a->fail_below);
+    return status;
+}
+
+static int check(const struct opt_parsed *p, const struct args *a)
+{
+    static const char *const formats[] = {"md", "json", "csv"};
+    static const char *const with_compare[] = {"fail-below", "compare-any",
+                                               NULL};
+    int r;
+    for (size_t i = 0; i < 3; i++)
+        for (size_t k = i + 1; k < 3; k++)
+            if ((r = opt_conflict(p, formats[i], formats[k])) >= 0)
+                return r;
+    if (!a->compare &&
+        (r = opt_no_effect(p, with_compare, "without --compare")) >= 0)
+        return r;
+    return p->n_args ? opt_usage(p->verb,
+                                 "\"%s\": unexpected, a model goes with -m",
+                                 p->args[0])
+                     : -1;
 }
 
 static int run(const struct verb *v, int argc, char **argv)
 {
     struct args a = {.reps = 5, .warmup = 1};
     struct opt_parsed p;
-    struct report r = {.a = &a};
-    struct bench b = {.plan = &r.plan, .on_run = show_run};
+    struct job j = {.a = &a};
     int status = opt_parse(&p, v, argc, argv, &a);
     if (status < 0)
         status = common_check(&p, &a.c);
     if (status < 0)
-        status = opt_conflict(&p, "md", "json");
-    if (status < 0 && p.n_args)
-        status =
-            opt_usage(v, "\"%s\": unexpected, a model goes with -m", p.args[0]);
+        status = check(&p, &a);
     if (status < 0) {
-        r.plan = (struct bench_plan){
-            .reps = (size_t)a.reps, .warmup = a.warmup, .parts = a.parts};
-        progress_start("bench");
-        status = bench(&b, &r);
-        progress_stop();
+        j.format = a.c.json ? BENCH_JSON
+                   : a.csv  ? BENCH_CSV
+                   : a.md   ? BENCH_MD
+                            : BENCH_TEXT;
+        j.r.set = (struct bench_settings){
+            .plan = {.reps = (size_t)a.reps,
+                     .warmup = a.warmup,
+                     .parts = a.parts},
+            .exact = a.c.exact,
+            .preload = a.c.preload,
+            .prefill_chunk = a.c.prefill_chunk ? (size_t)a.c.prefill_chunk
+                                               : 512};
+        j.bench = (struct bench){.plan = &j.r.set.plan,
+                                 .on_run = show_run,
+                                 .on_run_ctx = &j};
+        status = bench(&j);
     }
-    qwick_engine_close(b.eng);
-    buf_free(&r.out);
-    free(b.tokens);
-    free(b.runs);
-    free(b.sorted);
-    free(r.lines);
+    for (size_t k = 0; k < j.r.n_models; k++)
+        bench_model_free(&j.r.models[k]);
+    free(j.r.models);
+    bench_baseline_free(j.r.was);
+    buf_free(&j.out);
+    free(j.plan);
     opt_free(&p, &a);
     return status;
 }

@@ -106,6 +106,7 @@ static size_t value_size(enum opt_type type)
     case OPT_CHOICE:
         return sizeof(const char *);
     case OPT_TEXTS:
+    case OPT_FILES:
         return sizeof(struct opt_texts);
     case OPT_INTS:
         return sizeof(struct opt_ints);
@@ -120,7 +121,7 @@ static size_t value_size(enum opt_type type)
 /* Free the memory of a value. */
 static void value_free(enum opt_type type, void *value)
 {
-    if (type == OPT_TEXTS)
+    if (type == OPT_TEXTS || type == OPT_FILES)
         free(((struct opt_texts *)value)->v);
     else if (type == OPT_INTS)
         free(((struct opt_ints *)value)->v);
@@ -543,6 +544,7 @@ static int set_value(const struct verb *v, const struct opt *o,
         *(const char **)dst = value;
         return -1;
     case OPT_TEXTS:
+    case OPT_FILES:
         if (!*value)
             return opt_usage(v, "%s: the value is empty", name);
         return push_text(dst, value);

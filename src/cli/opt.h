@@ -17,6 +17,8 @@ enum opt_type {
     OPT_FILE,     /* const char *, not empty */
     OPT_CHOICE,   /* const char *, one of choices */
     OPT_TEXTS,    /* struct opt_texts, repeatable, not empty */
+    OPT_FILES,    /* struct opt_texts as OPT_TEXTS; "~/" is expanded in the
+                     config file, as for OPT_FILE */
     OPT_INTS,     /* struct opt_ints: "1,2,4", each in [imin, imax] */
     OPT_FLAG_FILE /* struct opt_flag_file: --name or --name=FILE */
 };

@@ -27,7 +27,8 @@ static int each_file(const struct opt_parsed *p,
         const union opt_value *v =
             (const void *)((const char *)p->values + o->offset);
         const struct opt_texts one = {(const char **)(uintptr_t)&v->text, 1};
-        const struct opt_texts *all = o->type == OPT_TEXTS ? &v->texts : &one;
+        const bool many = o->type == OPT_TEXTS || o->type == OPT_FILES;
+        const struct opt_texts *all = many ? &v->texts : &one;
         if (!o->access)
             continue;
         if (o->type == OPT_FLAG_FILE) {

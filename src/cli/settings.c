@@ -31,7 +31,7 @@ static const char *const singles[] = {
     "skip",          "revision",    "verify",       "allow-http",
     "allow-special", "tools",       "tool-choice",  "preset",
     "set",           "text",        "input-format", "prompt-template",
-    "continue",
+    "continue",      "html",        "compare",
 };
 
 bool settings_is_single(const char *option)
@@ -255,12 +255,14 @@ static int check(const struct settings *c, struct setting *s,
     }
     for (size_t i = 0; i < c->n; i++)
         if (c->v[i].rank == s->rank && c->v[i].section == s->section &&
-            strcmp(c->v[i].name, s->name) == 0 && o->type != OPT_TEXTS) {
+            strcmp(c->v[i].name, s->name) == 0 && o->type != OPT_TEXTS &&
+            !(o->type == OPT_FILES && s->section)) {
             msg_error("%s: is set twice, first at %s", s->label, c->v[i].where);
             return QWICK_ERR_USAGE;
         }
     const char *home = getenv("HOME");
-    if (o->type == OPT_FILE && strncmp(s->value, "~/", 2) == 0) {
+    if ((o->type == OPT_FILE || o->type == OPT_FILES) &&
+        strncmp(s->value, "~/", 2) == 0) {
         if (!home || asprintf(&s->expanded, "%s%s", home, s->value + 1) < 0) {
             s->expanded = NULL;
             if (home)

@@ -50,6 +50,7 @@ static int put_value(struct buf *b, const struct opt *o, const void *value)
     case OPT_CHOICE:
         return put_text(b, *(const char *const *)value);
     case OPT_TEXTS:
+    case OPT_FILES:
         return put_texts(b, value);
     case OPT_INTS:
         return put_ints(b, value);
