@@ -5,12 +5,16 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "cli/common.h"
+#include "cli/html.h"
 #include "cli/opt.h"
 #include "cli/out.h"
+#include "cli/outfile.h"
+#include "cli/paint.h"
 #include "cli/progress.h"
 #include "cli/prompt.h"
 #include "cli/records.h"
 #include "cli/sandbox.h"
+#include "cli/score_html.h"
 #include "cli/score_text.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
@@ -21,7 +25,8 @@ struct args {
     struct opt_texts files;
     const char *by, *given, *given_file;
     int64_t window, stride;
-    bool chat, no_special, perplexity;
+    bool chat, no_special, perplexity, heat;
+    const char *html;
 };
 
 #define ARG(field) offsetof(struct args, field)
@@ -84,6 +89,16 @@ static const struct opt opts[] = {
      .type = OPT_FLAG,
      .help = "print only the totals",
      .offset = ARG(perplexity)},
+    {.name = "heat",
+     .type = OPT_FLAG,
+     .help = "print the text with each token coloured by its probability",
+     .offset = ARG(heat)},
+    OPT_ROWS_COLOR,
+    {.name = "html",
+     .type = OPT_FILE,
+     .arg = "FILE",
+     .help = "also write a page with the coloured text to FILE",
+     .offset = ARG(html)},
     {.name = "json",
      .type = OPT_FLAG,
      .help = "print one object for each text",
@@ -113,6 +128,7 @@ struct job {
     struct score_text *texts;
     size_t n_texts;
     struct score_totals sum;
+    struct score_places places; /* with --html */
 };
 
 /* ---- texts -------------------------------------------------------------- */
@@ -180,6 +196,7 @@ static int score_all(struct job *j, struct qwick_err *e)
 
 static void drop_texts(struct job *j)
 {
+    score_places_free(&j->places);
     for (size_t i = 0; i < j->n_texts; i++)
         score_free(&j->texts[i]);
     j->n_texts = 0;
@@ -233,7 +250,9 @@ static int put_lines(const struct job *j, struct buf *b, size_t i,
         bad |= buf_json_cstr(b, j->a.files.v[i]);
         bad |= buf_putc(b, '\n');
     }
-    if (!j->a.perplexity)
+    if (j->a.heat)
+        bad |= score_put_heat(b, &j->texts[i]);
+    else if (!j->a.perplexity)
         bad |= score_put_tsv(b, &j->texts[i], j->by);
     return score_put_totals(b, sum, prefix) || bad ? -1 : 0;
 }
@@ -248,10 +267,28 @@ static int print_files(struct job *j)
         if (j->a.c.json ? put_object(j, &b, i, &sum)
                         : put_lines(j, &b, i, &sum))
             status = msg_oom();
-        else if (out_write(b.data, b.len))
+        else if (j->a.heat ? out_write_styled(b.data, b.len)
+                           : out_write(b.data, b.len))
             status = QWICK_ERR_RUNTIME;
         buf_free(&b);
     }
+    if (j->a.heat && !status)
+        paint_legend(j->a.c.color);
+    return status;
+}
+
+static int write_page(const struct job *j)
+{
+    struct html h = {0};
+    if (!j->a.html)
+        return 0;
+    score_page_begin(&h, j->eng);
+    for (size_t i = 0; i < j->n_texts; i++)
+        score_page_text(&h, j->eng, j->a.files.n ? j->a.files.v[i] : NULL,
+                        &j->texts[i], j->places.v[i]);
+    html_end(&h);
+    int status = html_write(&h, j->a.html);
+    html_free(&h);
     return status;
 }
 
@@ -277,13 +314,16 @@ static int files(struct job *j, struct buf *texts, struct qwick_err *e)
         buf_free(&texts[i]);
         j->n_texts++;
     }
+    if (j->a.html && score_places_make(&j->places, j->texts, j->n_texts, &j->o))
+        return msg_oom();
     progress_start("score");
     progress_items("tokens", 0, 0, 0, 0);
     int failed = score_all(j, e);
     progress_stop();
     if (failed)
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(e);
-    return print_files(j);
+    status = write_page(j); /* its failure leaves stdout empty */
+    return status ? status : print_files(j);
 }
 
 static int run_files(struct job *j, struct qwick_err *e)
@@ -388,11 +428,26 @@ static int run_lines(struct job *j, struct qwick_err *e)
 static int check(struct job *j)
 {
     static const char *const units[] = {"by", NULL};
+    static const char *const heat[] = {"heat", NULL};
+    static const char *const with_lines[] = {"html", "heat", NULL};
+    static const char *const with_heat[] = {"by", NULL};
     int r = opt_conflict(&j->p, "given", "given-file"), n_stdin = 0;
     if (r >= 0)
         return r;
     if (j->a.perplexity &&
         (r = opt_no_effect(&j->p, units, "with --perplexity")) >= 0)
+        return r;
+    if (j->a.c.jsonl &&
+        (r = opt_no_effect(&j->p, with_lines, "with --jsonl")) >= 0)
+        return r;
+    if ((j->a.c.json || j->a.perplexity) &&
+        (r = opt_no_effect(&j->p, heat,
+                           j->a.c.json ? "with --json"
+                                       : "with --perplexity")) >= 0)
+        return r;
+    if ((r = common_check_colours(&j->p, &j->a.c, "heat")) >= 0)
+        return r;
+    if (j->a.heat && (r = opt_no_effect(&j->p, with_heat, "with --heat")) >= 0)
         return r;
     if (j->a.chat && !j->a.given && !j->a.given_file && !j->a.c.jsonl)
         return opt_usage(j->verb, "--chat: needs --given, the request");
@@ -433,6 +488,8 @@ static int score(struct job *j)
             j->by = (enum score_unit)i;
     if (out_check())
         return QWICK_ERR_RUNTIME; /* fail before the work, not after it */
+    if (j->a.html && (status = outfile_check(j->a.html)) != 0)
+        return status;
     if (read_given(j, &e))
         return msg_fail(&e);
     j->o = (struct qwick_judge_options){

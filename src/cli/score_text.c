@@ -8,6 +8,8 @@
 
 #include "base/err.h"
 #include "cli/answer_json.h"
+#include "cli/paint.h"
+#include "cli/term.h"
 
 int score_begin(struct score_text *t, const struct qwick_engine *eng,
                 const int32_t *context, size_t n_context, const char *text,
@@ -210,6 +212,23 @@ int score_put_tsv(struct buf *b, const struct score_text *t, enum score_unit by)
         bad |= buf_json_string(b, t->bytes + u.begin, u.end - u.begin);
         bad |= buf_putc(b, '\n');
     }
+    return bad ? -1 : 0;
+}
+
+int score_put_heat(struct buf *b, const struct score_text *t)
+{
+    struct paint p = {.truecolor = term_truecolor()};
+    size_t first = first_scored(t);
+    int bad = 0;
+    for (size_t i = 0; i < t->n_tokens && !bad; i++)
+        bad = paint_token(&p, t->bytes + t->start[i],
+                          t->start[i + 1] - t->start[i],
+                          i < first ? NAN : t->bits[i + 1] - t->bits[i]);
+    if (!bad)
+        bad = paint_text(&p, t->bytes, t->n_bytes, b);
+    paint_free(&p);
+    if (!bad && t->n_bytes && t->bytes[t->n_bytes - 1] != '\n')
+        bad = buf_putc(b, '\n');
     return bad ? -1 : 0;
 }
 

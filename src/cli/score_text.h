@@ -48,6 +48,10 @@ void score_add(struct score_totals *sum, const struct score_text *t);
  * scored. Returns 0, or -1 when out of memory. */
 int score_put_tsv(struct buf *b, const struct score_text *t,
                   enum score_unit by);
+/* Append the text with each token in the colour of its probability, and a
+ * newline unless it ends with one. Control characters become \xNN. Returns 0,
+ * or -1 when out of memory. */
+int score_put_heat(struct buf *b, const struct score_text *t);
 /* Append lines "name<TAB>value", each preceded by prefix. Returns 0, or -1 when
  * out of memory. */
 int score_put_totals(struct buf *b, const struct score_totals *s,
