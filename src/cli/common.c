@@ -310,15 +310,22 @@ static int open_engine(struct qwick_engine **eng,
                        const struct qwick_engine_options *o, const char *alias)
 {
     struct qwick_err e = {0}, named;
+    bool own = !progress_on(); /* not a part of another task */
+    if (own) {
+        progress_start("load");
+        progress_show(o->preload ? "copying the weights to memory"
+                                 : "the model");
+    }
     held.on = true;
-    int status = qwick_engine_open(eng, o, &e);
-    if (status && alias) {
+    int failed = qwick_engine_open(eng, o, &e);
+    if (failed && alias) {
         err_set(&named, e.code, "%s: %s", alias, e.msg);
         e = named;
     }
-    if (status)
-        status = msg_fail(&e);
     held.on = false;
+    if (own)
+        progress_stop();
+    int status = failed ? msg_fail(&e) : 0;
     if (!status)
         put_held();
     buf_free(&held.lines);

@@ -13,10 +13,12 @@
 #include "cli/gen_output.h"
 #include "cli/gen_samples.h"
 #include "cli/out.h"
+#include "cli/plot_text.h"
 #include "cli/profile.h"
 #include "cli/progress.h"
 #include "cli/sandbox.h"
 #include "cli/signals.h"
+#include "cli/term.h"
 
 /* ---- output ---- */
 
@@ -47,6 +49,11 @@ static int write_profile(struct gen_job *j, const struct qwick_result *r,
     if (j->profile_fd < 0) {
         if (!j->a.c.json && !j->a.c.jsonl) {
             bad = profile_table(&b, pr, r);
+            if (!bad && err_is_tty())
+                bad = plot_times(&b, "times of tokens", r->per_token_ms,
+                                 r->n_per_token,
+                                 progress_columns(STDERR_FILENO) - 1,
+                                 term_utf8());
             if (!bad)
                 fd_write(STDERR_FILENO, b.data, b.len);
         }

@@ -45,7 +45,8 @@ static void show(const struct samples *all)
     if (!progress_due())
         return;
     struct qwick_batch_stats s = qwick_batch_get_stats(all->batch);
-    progress_format(text, sizeof(text), "answers", all->n_ended, all->n, -1);
+    progress_format(text, sizeof(text), "answers", all->n_ended, all->n,
+                    progress_left(ms / 1000, all->n_ended, 0, all->n));
     progress_show("%s, %zu at once, %.0f tok/s", text, s.n_live,
                   ms > 0 ? (double)s.n_generated * 1000 / ms : 0.0);
 }

@@ -95,9 +95,9 @@ size_t progress_fit(const char *line, size_t n, size_t columns)
 size_t progress_columns(int fd)
 {
     struct winsize w;
-    const char *s = getenv("COLUMNS");
     if (!ioctl(fd, TIOCGWINSZ, &w) && w.ws_col > 0)
         return w.ws_col;
+    const char *s = getenv("COLUMNS");
     long n = s ? strtol(s, NULL, 10) : 0;
     return n > 0 && n < 10000 ? (size_t)n : 80;
 }

@@ -101,10 +101,11 @@ PY
     screen --may-wrap --columns 40 -- "$QWICK" "${SLOW[@]}" --prefill-chunk 2000 -n 4 -f "$T/prompt" --raw
     grep -q '^prompt: 0 of [0-9]* tokens$' "$T/shots"
     [[ $output != *prompt:* ]]
-    screen --columns 100 -- "$QWICK" bench "${SLOW[@]}" --prompt-lens 64 --gen 4 --reps 2
-    grep -q '^bench: prefill of 64, run [123] of 3$' "$T/shots"
+    # in ASCII: screen.py counts bytes
+    LC_ALL=C screen --columns 100 -- "$QWICK" bench "${SLOW[@]}" --prompt-lens 64 --gen 4 --reps 2
+    grep -q '^bench: [0-6] of 6 runs, .*prefill of 64$' "$T/shots"
     [[ $output != *bench:* ]]
-    [ "$(grep -c '^prefill\|^decode' <<<"$output")" -eq 2 ]
+    [ "$(grep -c '^prefill  \|^decode  ' <<<"$output")" -eq 2 ]
     # rows appear when they are measured
     grep -q '^prefill' "$T/shots"
     python3 - "$T/shots" <<'PY'
