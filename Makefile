@@ -118,8 +118,8 @@ INTERNAL := $(BUILD)/libqwick-internal.a
 VERSION := $(shell sed -n 's/^\#define QWICK_VERSION "\(.*\)"$$/\1/p' include/qwick.h)
 SONAME := libqwick.so.$(firstword $(subst ., ,$(VERSION)))
 
-.PHONY: all demo check check-arm check-deb check-races analyse torture fuzz bench install \
-        uninstall dist deb clean deps test-deps testdata unit-tests benches
+.PHONY: all demo check check-arm check-deb check-html check-races analyse torture fuzz bench \
+        install uninstall dist deb clean deps test-deps testdata unit-tests benches
 all: $(BIN) $(LIB) $(SHARED) $(PULL)
 
 $(BIN): $(INTERNAL) $(cli_obj)
@@ -258,6 +258,10 @@ check-races:
 # Static analysis: clang-tidy, cppcheck and gcc -fanalyzer.
 analyse:
 	@scripts/analyse.sh
+
+# The pages of bench and score, in headless Chromium; installs that.
+check-html: all
+	@QWICK=$(abspath $(BIN)) OUT=$(BUILD)/html scripts/check-html.sh
 
 # All of what make check takes a sample of.
 torture: test-deps

@@ -6,13 +6,14 @@ set -eu
 usage()
 {
     cat <<'TEXT'
-Usage: scripts/install-deps.sh [test | fuzz | analyse | races | arm | deb | check-deb]
+Usage: scripts/install-deps.sh [test | fuzz | analyse | races | html | arm | deb | check-deb]
 
 Installs what `make` needs. With a word, also installs what a target of make needs:
   test       make check
   fuzz       make fuzz: clang and its OpenMP
   analyse    make analyse: clang-tidy and cppcheck
   races      make check-races: valgrind
+  html       make check-html: Chromium and fonts
   arm        make check-arm: a compiler, libraries and an emulator for 64-bit ARM,
              whose packages dpkg is told to accept
   deb        make deb
@@ -40,6 +41,7 @@ arm_packages="gcc-aarch64-linux-gnu qemu-user libgomp1:arm64
     libcmocka-dev:arm64"
 deb_packages="debhelper dpkg-dev"
 check_deb_packages="lintian mmdebstrap"
+html_packages="chromium fonts-dejavu-core"
 foreign=
 
 case "${1-}" in
@@ -48,6 +50,7 @@ test) packages="$build_packages $test_packages" ;;
 fuzz) packages="$build_packages $fuzz_packages" ;;
 analyse) packages="$build_packages $analyse_packages" ;;
 races) packages="$build_packages $test_packages $races_packages" ;;
+html) packages="$build_packages $html_packages" ;;
 arm)
     packages="$build_packages $test_packages $arm_packages"
     foreign=arm64
