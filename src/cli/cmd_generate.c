@@ -32,6 +32,7 @@ static const struct opt opts[] = {
     {.name = "keep",
      .type = OPT_FLAG,
      .help = "keep the conversation, for --continue",
+     .access = OPT_KEEPS,
      .offset = ARG(keep)},
     OPT_ROWS_CONTINUE(ARG(go_on), "go on with the conversation that was kept "
                                   "last, and keep it"),

@@ -98,6 +98,7 @@ static const struct opt opts[] = {
      .type = OPT_FILE,
      .arg = "FILE",
      .help = "also write a page with the coloured text to FILE",
+     .access = OPT_REPLACES,
      .offset = ARG(html)},
     {.name = "json",
      .type = OPT_FLAG,

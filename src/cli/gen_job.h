@@ -81,6 +81,7 @@ struct gen_args {
 
 #define OPT_ROWS_CONTINUE(at, what)                                           \
     {.name = "continue", .letter = 'C', .type = OPT_FLAG, .help = what,       \
+     .access = OPT_KEEPS,                                                      \
      .offset = (at)}
 
 #define OPT_ROWS_LOOKUP(at)                                                   \

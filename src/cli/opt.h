@@ -32,8 +32,9 @@ enum opt_access {
                      beside it */
     OPT_REPLACES, /* writes a temporary file and renames that to it */
     OPT_REWRITES, /* as OPT_REPLACES, and reads the file */
-    OPT_CACHES    /* it is a directory of qwick: makes, reads, writes and removes
+    OPT_CACHES,   /* it is a directory of qwick: makes, reads, writes and removes
                      files and directories in it */
+    OPT_KEEPS     /* a flag: replaces the kept conversation (gen_kept.h) */
 };
 
 /* A row of the table. Options may come before the verb. So an option's name

@@ -9,6 +9,7 @@
 
 #include "base/os.h"
 #include "cli/common.h"
+#include "cli/gen_kept.h"
 #include "cli/out.h"
 #include "cli/sandbox_parts.h"
 
@@ -31,6 +32,10 @@ static int each_file(const struct opt_parsed *p,
         const struct opt_texts *all = many ? &v->texts : &one;
         if (!o->access)
             continue;
+        if (o->type == OPT_FLAG) {
+            rc = v->flag ? fn(ctx, o->access, NULL) : 0;
+            continue;
+        }
         if (o->type == OPT_FLAG_FILE) {
             rc = v->flag_file.on ? fn(ctx, o->access, v->flag_file.file) : 0;
             continue;
@@ -50,15 +55,28 @@ static int add_calls(void *ctx, enum opt_access access, const char *path)
     return 0;
 }
 
+/* The place of an option that names none; NULL with *why 0: there is none. */
+static char *own_place(enum opt_access access, int *why)
+{
+    struct qwick_err e = {0};
+    struct buf path = {0};
+    char *place = NULL;
+    int bad = access == OPT_KEEPS ? gen_kept_path(&path, "--keep", &e)
+                                  : qwick_cache_dir(&place, &e);
+    *why = bad && e.code == QWICK_ERR_MEMORY ? ENOMEM : 0;
+    if (bad)
+        buf_free(&path);
+    return path.data ? path.data : place;
+}
+
 static int add_files(void *ctx, enum opt_access access, const char *path)
 {
-    struct qwick_err e;
-    char *dir = NULL;
-    if (!path && qwick_cache_dir(&dir, &e)) /* --prefix-cache without a name */
-        return e.code == QWICK_ERR_MEMORY ? ENOMEM : 0;
-    int rc = sandbox_files_add(ctx, access, path ? path : dir);
-    free(dir);
-    return rc;
+    int why = 0;
+    char *own = path ? NULL : own_place(access, &why);
+    if (path || own)
+        why = sandbox_files_add(ctx, access, path ? path : own);
+    free(own);
+    return why;
 }
 
 /* Restrict the files. Landlock holds for a thread and those that it starts

@@ -36,6 +36,7 @@ static const struct sandbox_access accesses[] = {
     [OPT_CACHES] = {CALLS_WRITE | CALLS_NAMES,
                     REPLACE | FS(READ_FILE) | FS(MAKE_DIR) | FS(REMOVE_DIR),
                     false},
+    [OPT_KEEPS] = {CALLS_WRITE | CALLS_NAMES, REPLACE, true},
 };
 
 const struct sandbox_access *sandbox_access(enum opt_access access)

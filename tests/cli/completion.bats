@@ -76,11 +76,11 @@ qwick rerank --quer|--query
 qwick tokenize --quer|
 qwick --skip-|--skip-special
 qwick detokenize --sk|--skip-special
-qwick run --prompt|--prompt --prompt-ids
-qwick generate --prompt|--prompt --prompt-ids
-qwick x --prompt|--prompt --prompt-ids
+qwick run --prompt|--prompt --prompt-ids --prompt-template
+qwick generate --prompt|--prompt --prompt-ids --prompt-template
+qwick x --prompt|--prompt --prompt-ids --prompt-template
 qwick -m x --json bench --re|--reps
-qwick -p bench --prompt|--prompt --prompt-ids
+qwick -p bench --prompt|--prompt --prompt-ids --prompt-template
 qwick -- --mo|
 qwick -- tok|
 TABLE

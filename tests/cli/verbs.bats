@@ -61,7 +61,6 @@ PY
     equal "$(q version)" "$(q --version)"
     fails 2 "\"tokenise\": no such verb, did you mean tokenize?" help tokenise
     fails 2 "no such verb" help frobnicate
-    fails 2 "not in this version" help completion
     fails 2 "one verb only" help batch embed
     fails 2 "takes no arguments" version x
 }
