@@ -102,11 +102,6 @@ struct gen_args {
      .help = "seed of the draws; does not turn sampling on by itself",        \
      .offset = (at)}
 
-#define OPT_ROWS_COLOR                                                        \
-    {.name = "color", .type = OPT_CHOICE, .arg = "WHEN",                      \
-     .choices = "auto|always|never", .def = "auto",                           \
-     .help = "colour on a terminal's stderr", .offset = COMMON(color)}
-
 #define OPT_ROWS_DRAFT(at)                                                    \
     {.name = "draft", .type = OPT_FILE, .arg = "MODEL",                       \
      .help = "a smaller model with the same tokenizer, or a copy of the "     \
