@@ -263,7 +263,7 @@ class Limits:
     def places(self):
         for name, env in (("no HOME", {"PATH": os.environ["PATH"]}), ("no environment", {}),
                           ("HOME is a file", {"HOME": "/dev/null"}),
-                          ("no such HOME", {"HOME": "/nonexistent/home"}),
+                          ("no such HOME", {"HOME": self.new() + "/missing/home"}),
                           ("a HOME that is not absolute", {"HOME": "x"})):
             self.note("places", name, self.judge(self.run(ANSWER, env=env), self.want, ()))
             if name != "a HOME that is not absolute":
