@@ -18,7 +18,8 @@ static int refuse(const struct bpe_load *l, const char *what,
     else
         err_set(l->e, QWICK_ERR_MODEL,
                 "%s: %s: %.*s%s is not supported (supported: %s)", l->name,
-                what, b.len > 300 ? 300 : (int)b.len, b.data,
+                what, b.len > 300 ? (int)utf8_complete(b.data, 300) : (int)b.len,
+                b.data,
                 b.len > 300 ? "..." : "", want);
     buf_free(&b);
     return -1;

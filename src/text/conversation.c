@@ -133,8 +133,8 @@ static int add_part(struct buf *out, size_t i, size_t k,
     if (!json_equals(type, "text"))
         return err_set(e, QWICK_ERR_USAGE,
                        "chat: messages[%zu].content[%zu].type: must be "
-                       "\"text\", is \"%.60s\"",
-                       i, k, type->str);
+                       "\"text\", is \"%s\"",
+                       i, k, ERR_SHOW(type->str, type->len));
     if (!json_is(text, JSON_STRING))
         return err_set(e, QWICK_ERR_USAGE,
                        "chat: messages[%zu].content[%zu].text: must be a "
