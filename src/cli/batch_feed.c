@@ -196,7 +196,7 @@ static int put_at_once(struct batch_job *j, const struct request *r,
     j->n_samples++;
     if (find_answer(j, r, 0, key, &there, e)) {
         /* for lack of memory we do not know the record's own key */
-        if (why->code == QWICK_ERR_MEMORY)
+        if (why && why->code == QWICK_ERR_MEMORY)
             *e = *why;
         return -1;
     }

@@ -176,6 +176,12 @@ PY
     # another template is another prompt
     fails 2 "belongs to another prompt" batch --lines -i "$T/lines" "${FAST[@]}" \
         -o "$T/lines.out" --prompt-template 'b {}'
+    # so is a line that has become blank
+    sed -i '1s/.*//' "$T/lines"
+    cp "$T/lines.out" "$T/before"
+    fails 2 "answer to line 1 belongs to another prompt" batch --lines -i "$T/lines" "${FAST[@]}" \
+        -o "$T/lines.out"
+    cmp "$T/before" "$T/lines.out"
     # the same prompts as JSON lines have the same keys
     printf '{"prompt":"a list files"}\n' >"$T/json"
     head -n 1 "$T/lines.whole" >"$T/json.out"
