@@ -6,6 +6,9 @@
 
 #include "base/utf8.h"
 
+#undef err_set
+#undef err_oom
+
 int err_set(struct qwick_err *e, enum qwick_err_code code, const char *fmt, ...)
 {
     if (!e)

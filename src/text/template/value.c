@@ -9,6 +9,9 @@
 
 /* ---- bounds and memory ---- */
 
+#undef rt_fail
+#undef rt_fail_bound
+
 int rt_fail(struct rt *rt, const char *fmt, ...)
 {
     char msg[512];

@@ -120,6 +120,11 @@ int rt_fail(struct rt *rt, const char *fmt, ...)
 /* Set the error for an exceeded bound, with code MODEL. Returns -1. */
 int rt_fail_bound(struct rt *rt, const char *what, uint64_t bound);
 
+#ifdef ERR_FOR_ANALYSERS /* as in base/err.h */
+#define rt_fail(...)             (rt_fail(__VA_ARGS__), -1)
+#define rt_fail_bound(rt, w, b)  (rt_fail_bound((rt), (w), (b)), -1)
+#endif
+
 /* Allocate memory that lives until the end of the rendering. Counts against
  * TEMPLATE_MAX_MEMORY. NULL with the error set on failure. */
 void *rt_alloc(struct rt *rt, size_t n);
