@@ -121,10 +121,7 @@ static void *work(void *arg)
     }
 }
 
-/* Block signals in workers, so that the program's threads get them, except
- * signals that an instruction causes: for example, a page of a mapped file is
- * gone. */
-static void block_signals(sigset_t *old)
+void par_block_signals(sigset_t *old)
 {
     static const int faults[] = {SIGBUS,  SIGFPE, SIGILL,
                                  SIGSEGV, SIGSYS, SIGTRAP};
@@ -144,7 +141,7 @@ static int start_workers(struct par_pool *p, int n)
     if (pthread_attr_init(&attr))
         return 0;
     (void)pthread_attr_setstacksize(&attr, STACK_BYTES);
-    block_signals(&old);
+    par_block_signals(&old);
     for (; i < n; i++) {
         struct worker *w = &p->workers[i];
         *w = (struct worker){.pool = p, .tid = i + 1};

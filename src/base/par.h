@@ -4,6 +4,7 @@
 #ifndef BASE_PAR_H
 #define BASE_PAR_H
 
+#include <signal.h>
 #include <stddef.h>
 
 struct par_pool;
@@ -19,6 +20,10 @@ typedef void (*par_fn)(void *ctx, struct par_team *team, int tid,
  * because it gets no threads. They block all signals except those for their own
  * faults. Returns NULL when out of memory. */
 struct par_pool *par_create(int n_threads);
+/* Block signals before starting a thread, which inherits that, so that the
+ * program's threads get them. Signals that an instruction causes stay: for
+ * example, a page of a mapped file is gone. *old: the mask to restore. */
+void par_block_signals(sigset_t *old);
 /* End the threads and free the pool. p may be NULL. */
 void par_free(struct par_pool *p);
 

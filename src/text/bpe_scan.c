@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "base/os.h"
+#include "base/par.h"
 #include "text/bpe_load.h"
 #include "text/bpe_text.h"
 
@@ -396,13 +397,10 @@ static void *merges_thread(void *ctx)
 
 static void start_thread(struct bpe_load *l)
 {
-    sigset_t all, old;
-    /* Block signals in the new thread: the program's own threads must get
-     * them. */
-    sigfillset(&all);
-    if (l->merges.n_text < MIN_BYTES || os_cpus() < 2 ||
-        pthread_sigmask(SIG_SETMASK, &all, &old))
+    sigset_t old;
+    if (l->merges.n_text < MIN_BYTES || os_cpus() < 2)
         return;
+    par_block_signals(&old);
     l->merges.running =
         pthread_create(&l->merges.thread, NULL, merges_thread, l) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
