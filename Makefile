@@ -211,6 +211,13 @@ $(filter $(BUILD)/tests/check_%,$(unit_bin)): $(checked)
 $(filter $(BUILD)/tests/check_%,$(unit_bin)): private kernels := $(checked)
 endif
 
+# For helgrind, which has to be told how the pool's atomics order memory.
+$(BUILD)/helgrind/par.o: src/base/par.c $(wildcard src/base/*.h) Makefile
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -DPAR_FOR_HELGRIND -c -o $@ $<
+$(BUILD)/helgrind/qwick: $(BUILD)/helgrind/par.o $(cli_obj) $(INTERNAL)
+	$(CC) $(ALL_CFLAGS) -pie $(ALL_LDFLAGS) -o $@ $(cli_obj) $< $(INTERNAL) $(CLI_LIBS)
+
 # Fuzz targets: replay runs the inputs that the repository keeps, fuzz is libFuzzer's.
 fuzz_obj := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/fuzz/targets*.c)) \
             $(filter-out %/main.o,$(cli_obj))

@@ -56,13 +56,7 @@ tsan()
 # helgrind knows pthreads but not the order that atomics give; par.c tells it.
 helgrind()
 {
-    mkdir -p build/helgrind
-    make --no-print-directory -s -j"$(nproc)" all || exit 1
-    gcc -std=gnu11 -D_GNU_SOURCE -Iinclude -Isrc -O1 -g -DPAR_FOR_HELGRIND -c \
-        -o build/helgrind/par.o src/base/par.c &&
-        gcc -o build/helgrind/qwick build/src/cli/*.o build/helgrind/par.o \
-            build/libqwick-internal.a -lyajl -lutf8proc -lnettle \
-            -fopenmp -ldl -lm -lpthread || exit 1
+    make --no-print-directory -s -j"$(nproc)" build/helgrind/qwick || exit 1
     try helgrind valgrind -q --tool=helgrind --error-exitcode=66 \
         --suppressions=tests/valgrind.txt build/helgrind/qwick -t 2 --isa avx2 \
         -n 4 "$prompt"
