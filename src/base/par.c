@@ -114,10 +114,10 @@ static void *work(void *arg)
             return NULL;
         if (p->fn)
             p->fn(p->ctx, p->team, w->tid, p->n_threads);
+        spins = p->idle_spins; /* before the caller may change it */
         ORDER_BEFORE(&p->running);
         if (atomic_fetch_sub(&p->running, 1) == 1)
             wake_sleepers(&p->running, &p->waited_for);
-        spins = p->idle_spins;
     }
 }
 
