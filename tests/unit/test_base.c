@@ -610,9 +610,8 @@ static void splits_cover_everything_once(void **state)
 enum { ROUNDS = 300, ITEMS = 997 };
 
 struct work {
-    atomic_int calls, bad;
+    atomic_int calls, bad, n_threads;
     atomic_uint tids;
-    int n_threads;
     size_t plain[8]; /* written by one thread, read by all */
     atomic_uchar done[ITEMS];
 };
