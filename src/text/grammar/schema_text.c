@@ -302,7 +302,8 @@ static uint32_t spell_finish(struct spell *s)
         else
             grammar_fail(s->g, "a string needs an automaton that is too large");
     } else {
-        qsort(s->edges, s->n_edges, sizeof *s->edges, compare_edges);
+        if (s->n_edges > 0)
+            qsort(s->edges, s->n_edges, sizeof *s->edges, compare_edges);
         node = grammar_node(s->g, NODE_DFA, s->edges,
                             s->n_edges * sizeof *s->edges, 0);
     }
