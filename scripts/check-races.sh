@@ -48,7 +48,7 @@ tsan()
         $(printf 'build/tsan/tests/%s ' $tests) || exit 1
     for name in $tests; do
         # addresses at random places are too many for gcc's sanitizer
-        TSAN_OPTIONS="halt_on_error=0 exitcode=66 suppressions=tests/tsan.txt" \
+        TSAN_OPTIONS="exitcode=66 die_after_fork=0 suppressions=tests/tsan.txt" \
             try "tsan $name" timeout 3000 setarch -R "build/tsan/tests/$name"
     done
 }

@@ -250,7 +250,6 @@ static void drop_calls(struct automaton *a)
 
 static uint32_t find_state(struct automaton *a)
 {
-    size_t cap = a->states.cap, n = a->code.n_classes;
     if (a->out.n > AUTOMATON_MAX_PLACES) {
         fail_large(a);
         return AUTOMATON_DEAD;
@@ -259,7 +258,7 @@ static uint32_t find_state(struct automaton *a)
     if (s == SETS_FAIL)
         return AUTOMATON_DEAD;
     if (a->states.cap > a->cap_next) {
-        cap = a->states.cap;
+        size_t cap = a->states.cap, n = a->code.n_classes;
         uint32_t *next = realloc(a->next, cap * n * sizeof *next);
         if (!next) {
             err_oom(&a->err, cap * n * sizeof *next);
