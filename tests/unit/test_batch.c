@@ -1080,5 +1080,6 @@ int main(void)
         cmocka_unit_test_teardown(a_disk_that_cannot_be_had_costs_one_warning,
                                   clear),
     };
+    cmocka_set_test_filter(getenv("TEST_FILTER"));
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
 }

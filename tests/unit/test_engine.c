@@ -6,6 +6,8 @@
 
 #include <cmocka.h>
 
+#include <stdlib.h>
+
 #include "base/cpu.h"
 #include "engine/core/engine.h"
 #include "file/json.h"
@@ -901,5 +903,6 @@ int main(void)
         cmocka_unit_test(loop_guard_and_interrupt),
         cmocka_unit_test(content_never_yields_added_tokens),
     };
+    cmocka_set_test_filter(getenv("TEST_FILTER"));
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
 }

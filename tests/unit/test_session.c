@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -863,5 +864,6 @@ int main(void)
         cmocka_unit_test(small_stacks_suffice),
         cmocka_unit_test_teardown(sessions_know_their_weights, clear),
     };
+    cmocka_set_test_filter(getenv("TEST_FILTER"));
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
 }
