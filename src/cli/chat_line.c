@@ -47,7 +47,7 @@ void chat_line_restore(void)
     tcsetattr(STDIN_FILENO, TCSANOW, &saved);
     if (has_brackets) {
         ssize_t r = write(STDOUT_FILENO, paste_off, sizeof(paste_off) - 1);
-        r = write(STDOUT_FILENO, plain, sizeof(plain) - 1);
+        r += write(STDOUT_FILENO, plain, sizeof(plain) - 1);
         (void)r;
     }
 }

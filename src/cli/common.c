@@ -149,8 +149,12 @@ static int resolve_alias(const struct opt_parsed *p, bool no_config,
         if (asprintf(&text, "%s, an alias (%s:%zu)", *model, a.path,
                      first->line) < 0)
             text = NULL;
-        if (!own || !text || settings_keep(p->settings, own) ||
-            settings_keep(p->settings, text)) {
+        if (!own || !text) {
+            free(own);
+            free(text);
+            r = msg_oom();
+        } else if (settings_keep(p->settings, own) ||
+                   settings_keep(p->settings, text)) {
             r = msg_oom();
         } else {
             *model = own;
