@@ -112,7 +112,7 @@ int plot_histogram(struct buf *b, const double *v, size_t n, size_t columns,
     int edge = snprintf(head, sizeof(head), "%.*f", d, bins[m - 1].hi);
     int count = snprintf(head, sizeof(head), "%zu", most);
     /* "  EDGE to EDGE ms  COUNT  BAR" */
-    size_t used = (size_t)(2 * edge + count + 13);
+    size_t used = 2 * (size_t)edge + (size_t)count + 13;
     double room = used < columns ? (double)(columns - used) : 0;
     for (size_t i = 0; i < m; i++)
         if (buf_printf(b, "  %*.*f to %*.*f ms  %*zu  ", edge, d, bins[i].lo,
