@@ -164,5 +164,6 @@ int main(void)
         cmocka_unit_test(a_child_opens_its_own_engine),
         cmocka_unit_test(each_thread_is_called_once),
     };
+    cmocka_set_test_filter(getenv("TEST_FILTER"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
