@@ -12,7 +12,7 @@ int array_grow(void *p, size_t *cap, size_t need, size_t size, size_t max,
                struct qwick_err *e)
 {
     size_t n, bytes;
-    void *v;
+    void *old, *v;
     if (need <= *cap)
         return 0;
     if (max == 0)
@@ -28,8 +28,8 @@ int array_grow(void *p, size_t *cap, size_t need, size_t size, size_t max,
     bytes = n * size;
     /* Copy by memcpy, because the caller's pointer has another type than void
      * *. */
-    memcpy(&v, p, sizeof v);
-    v = realloc(v, bytes);
+    memcpy(&old, p, sizeof old);
+    v = realloc(old, bytes);
     if (!v)
         return err_oom(e, bytes);
     memcpy(p, &v, sizeof v);

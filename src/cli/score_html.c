@@ -204,12 +204,13 @@ static void put_series(struct html *h, const double *bits, size_t n)
         .x_hi = n > 1 ? (double)(n - 1) : 1,
         .x_tight = true,
     };
-    double *x = calloc(2 * n, sizeof(*x)), *mean = x + n, sum = 0;
+    double *x = calloc(2 * n, sizeof(*x)), *mean, sum = 0;
     size_t count = 0;
     if (!x) {
         h->failed = true;
         return;
     }
+    mean = x + n;
     for (size_t i = 0; i < n; i++) {
         x[i] = (double)i;
         a.y_hi = fmax(a.y_hi, bits[i]);
