@@ -2,6 +2,7 @@
  * not have. */
 #include "text/bpe_load.h"
 
+#include "base/utf8.h"
 #include "text/split.h"
 
 /* "NAME: WHAT: VALUE is not supported (WANT is)". */
