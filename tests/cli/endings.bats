@@ -54,11 +54,12 @@ warns() {
 
 # An answer that repeats itself without end.
 loops() {
-    q --exact --greedy --frequency-penalty -2 --presence-penalty -2 \
-        --prefill "a a a a a a a a a a a a" "$@" "list files"
+    q -m "$T/small" --exact --greedy --frequency-penalty -2 --presence-penalty -2 \
+        --prefill "b b b b b b b b b" "$@" "list files"
 }
 
 @test "the loop guard is on unless an option or a raw prompt turns it off" {
+    small_demo "$T/small"
     run -0 --separate-stderr loops --json
     [ "$stderr" = "qwick: warning: the answer is cut: its last 600 tokens repeat themselves; --loop-guard 0 lets it go on" ]
     jget '[0][o["finish_reason"] != "loop" or len(o["tokens"]) > 700]' <<<"$output"
@@ -69,7 +70,7 @@ loops() {
     [ "$stderr" = "qwick: warning: the answer is cut: its last 60 tokens repeat themselves" ]
     run -6 loops --require-answer
     # texts to be continued, and answers that shall not end
-    local p=(--exact --greedy --frequency-penalty -2 --presence-penalty -2)
+    local p=(-m "$T/small" --exact --greedy --frequency-penalty -2 --presence-penalty -2)
     local a="a a a a a a a a a a a a"
     for o in "--prefill a --ignore-eos" --raw; do
         run -0 q --json "${p[@]}" -n 800 $o "$a"
@@ -77,11 +78,10 @@ loops() {
         run -0 q -q --json "${p[@]}" -n 800 $o --loop-guard 600 "$a"
         jget '[0][o["finish_reason"] != "loop"]' <<<"$output"
     done
-    demo_as bare # and without a chat template
-    rm "$T/bare/tokenizer_config.json"
+    rm "$T/small/tokenizer_config.json" # and without a chat template
     for o in -p --prompt-ids=5,5,5,5,5,5; do
         [ $o = -p ] && o="-p$a"
-        run -0 q -m "$T/bare" --json "${p[@]}" -n 800 "$o"
+        run -0 q --json "${p[@]}" -n 800 "$o"
         jget '[0][o["finish_reason"] != "length"]' <<<"$output"
     done
     # 1 and 2 make no sense
@@ -91,6 +91,8 @@ loops() {
 }
 
 @test "the loop guard under a constraint: what it demands is no loop" {
+    small_demo "$T/small"
+    export QWICK_MODEL=$T/small
     # one token each, without an alternative
     run -0 --separate-stderr q --think off --json --regex '☃{300}' x
     [ -z "$stderr" ]
@@ -103,6 +105,8 @@ loops() {
 }
 
 @test "batch: the loop guard is on, and --loop-guard 0 turns it off" {
+    small_demo "$T/small"
+    export QWICK_MODEL=$T/small
     printf '%s\n' '{"prompt":"x","regex":"a{2600}"}' '{"prompt":"list files"}' \
         >"$T/in"
     run -1 --separate-stderr q batch --think off -i "$T/in"
