@@ -39,8 +39,8 @@ setup() {
 }
 
 @test "the examples of each --help run" {
-    mkdir "$T/bin" "$T/work"
-    ln -s "$QWICK" "$T/bin/qwick"
+    mkdir "$T/work"
+    quick_qwick
     export PATH="$T/bin:$PATH"
     cd "$T/work"
     printf 'Ann wrote this on Monday.\nIt has two lines.\n' >notes.txt

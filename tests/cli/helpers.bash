@@ -102,6 +102,22 @@ small_demo() {
     grep -q '"num_hidden_layers": 2' "$1/config.json"
 }
 
+# quick_qwick: make $T/bin/qwick for examples. It runs bench with short measurements,
+# selftest on two layers of the demo model, and the other verbs unchanged.
+quick_qwick() {
+    mkdir "$T/bin"
+    small_demo "$T/small"
+    cat >"$T/bin/qwick" <<SH
+#!/bin/sh
+case "\$1" in
+bench) set -- "\$@" --reps 1 --warmup 0 --gen 1 --prompt-lens 16 ;;
+selftest) export QWICK_MODEL="$T/small" ;;
+esac
+exec "$QWICK" "\$@"
+SH
+    chmod +x "$T/bin/qwick"
+}
+
 need_model() {
     [ -d "$MODELS/$1" ] || skip "$MODELS/$1 is missing"
 }

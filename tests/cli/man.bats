@@ -192,16 +192,7 @@ PY
 }
 
 @test "the examples of the pages and of docs/scripting.md run" {
-    # run bench with short measurements, the other verbs unchanged
-    mkdir "$T/bin"
-    cat >"$T/bin/qwick" <<SH
-#!/bin/sh
-if [ "\$1" = bench ]; then
-    set -- "\$@" --reps 1 --warmup 0 --gen 1 --prompt-lens 16
-fi
-exec "$QWICK" "\$@"
-SH
-    chmod +x "$T/bin/qwick"
+    quick_qwick
     export PATH="$T/bin:$PATH"
     # the demo model stands for the models that the examples name
     for name in Qwen3-0.6B Qwen3-Embedding-0.6B Qwen3-Reranker-0.6B; do
