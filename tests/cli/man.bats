@@ -194,12 +194,12 @@ PY
 @test "the examples of the pages and of docs/scripting.md run" {
     quick_qwick
     export PATH="$T/bin:$PATH"
-    # the demo model stands for the models that the examples name
+    # two layers of the demo model stand for the models that the examples name
     for name in Qwen3-0.6B Qwen3-Embedding-0.6B Qwen3-Reranker-0.6B; do
         hub=$T/hub/models--Qwen--$name
         mkdir -p "$hub/refs" "$hub/snapshots"
         echo 1 >"$hub/refs/main"
-        ln -s "$PWD/models/demo" "$hub/snapshots/1"
+        ln -s "$T/small" "$hub/snapshots/1"
     done
     export HF_HUB_CACHE=$T/hub question="list files"
     python_pages <<'PY'
@@ -208,7 +208,7 @@ import shutil
 t = os.environ["HOME"]
 files = {
     "notes.txt": "Ann wrote this on Monday.\n",
-    "manual.txt": "list files\n" * 100,
+    "manual.txt": "".join("list files of %d\n" % i for i in range(60)),
     "issue.txt": "It crashes.\n",
     "issues.txt": "It crashes.\nCan it print?\n",
     "app.log": "start\nstop\nqzx!\n",
@@ -218,7 +218,7 @@ files = {
     "people.csv": 'id,first name,language\n1,Ann,French\n2,"Bob, jr.",Welsh\n',
     "requests.jsonl": '{"custom_id":"a","method":"POST","url":"/v1/chat/completions",'
         '"body":{"messages":[{"role":"user","content":"list files"}]}}\n',
-    "questions.jsonl": '{"prompt":"who?"}\n{"prompt":"when?"}\n',
+    "questions.jsonl": '{"prompt":"who?","max_tokens":9}\n{"prompt":"when?","max_tokens":9}\n',
 }
 blocks = []
 for p in pages.values():

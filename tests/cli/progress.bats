@@ -8,17 +8,17 @@ setup() {
 import json, sys
 t = sys.argv[1]
 with open(t + "/batch", "w") as out:
-    out.write('{"prompt_ids":[1,2],"max_tokens":600,"temperature":90,"seed":1}\n')
+    out.write('{"prompt_ids":[1,2],"max_tokens":300,"temperature":90,"seed":1}\n')
     for i in range(19):
         out.write(json.dumps({"prompt": f"list files of {i}", "max_tokens": 12}) + "\n")
 with open(t + "/texts", "w") as out, open(t + "/jsonl", "w") as records:
-    for i in range(30):
+    for i in range(16):
         text = f"{i} how do I list the files of a directory, sorted by size, with hidden ones?"
         out.write(text + "\n")
         records.write(json.dumps({"text": text, "prompt": text}) + "\n")
 PY
-    head -n 10 "$T/texts" >"$T/prompt"
-    head -n 16 "$T/texts" >"$T/docs"
+    head -n 6 "$T/texts" >"$T/prompt"
+    cp "$T/texts" "$T/docs"
     demo_as embedder modules.json
     demo_as reranker
     SLOW=(--isa ref -t 1)
@@ -76,8 +76,8 @@ PY
     screen --columns 40 -- "$QWICK" embed "${SLOW[@]}" -m "$T/embedder" --lines -f "$T/texts" \
         --format f32 -o "$T/out"
     [ -z "$output" ]
-    [ "$(stat -c %s "$T/out")" -eq 30720 ]
-    grep -q '^embed: [0-9]* of 30 texts, [0-9]* s left$' "$T/shots"
+    [ "$(stat -c %s "$T/out")" -eq 16384 ]
+    grep -q '^embed: [0-9]* of 16 texts, [0-9]* s left$' "$T/shots"
     screen --columns 40 --out "$T/out" -- "$QWICK" rerank "${SLOW[@]}" -m "$T/reranker" \
         --query files --lines -f "$T/docs"
     [ -z "$output" ]
@@ -93,7 +93,7 @@ PY
         # shellcheck disable=SC2086
         screen --columns 40 --stdin "$T/jsonl" --out "$T/out" -- "$QWICK" $v "${SLOW[@]}"
         [ -z "$output" ]
-        grep -q "^${v%% *}: [0-9]* of 30 records, [0-9]* s left$" "$T/shots"
+        grep -q "^${v%% *}: [0-9]* of 16 records, [0-9]* s left$" "$T/shots"
     done
 }
 
