@@ -18,7 +18,8 @@ setup() {
     printf '%s\n' '{"prompt":"hi"}' '{"prompt_ids":[1,2,3]}' >"$T/records"
 }
 
-# sweep STRIDE ARGS…: run qwick ARGS with every STRIDE-th allocation failing.
+# sweep STRIDE ARGS…: run qwick ARGS with every STRIDE-th allocation failing. Odd
+# strides reach allocations of all kinds where pairs of them alternate.
 sweep() {
     local one=$1 many=$((4 * $1))
     shift
@@ -32,17 +33,17 @@ sweep() {
 }
 
 @test "out of memory: generate --json --logprobs" {
-    sweep 1 generate -q --json --logprobs 3 -n 3 --seed 1 hi
+    sweep 3 generate -q --json --logprobs 3 -n 3 --seed 1 hi
     # an answer with text
-    sweep 8 generate --json --logprobs 3 -n 3 --seed 1 --think off "list files"
+    sweep 17 generate --json --logprobs 3 -n 3 --seed 1 --think off "list files"
 }
 
 @test "out of memory: generate --jsonl, --prompt-ids, --save-session" {
-    sweep 8 generate -q --jsonl --logprobs 2 -n 2 --seed 1 hi
+    sweep 17 generate -q --jsonl --logprobs 2 -n 2 --seed 1 hi
     # in order: the lines of --jsonl come in another order if a sample waits
-    sweep 8 generate -q --json --samples 3 --temp 1 -n 2 --seed 1 hi
-    sweep 3 generate -q --json -n 3 --seed 1 --prompt-ids 1,2,6142
-    sweep 8 generate -q -n 2 --save-session session hi
+    sweep 17 generate -q --json --samples 3 --temp 1 -n 2 --seed 1 hi
+    sweep 7 generate -q --json -n 3 --seed 1 --prompt-ids 1,2,6142
+    sweep 17 generate -q -n 2 --save-session session hi
 }
 
 @test "out of memory: --tool-choice" {
@@ -50,27 +51,27 @@ sweep() {
         ["b","c"]},"d":{"type":["string","null"],"maxLength":3}}}}}]' >"$T/tools"
     echo '{% for t in tools or [] %}t{% endfor %}<tool_call><function=f>' \
         >"$T/coder"
-    sweep 64 generate -q --json --seed 1 --think off --tools "$T/tools" \
+    sweep 129 generate -q --json --seed 1 --think off --tools "$T/tools" \
         --tool-choice f hi
-    sweep 64 generate -q --json --seed 1 --think off --tools "$T/tools" \
+    sweep 129 generate -q --json --seed 1 --think off --tools "$T/tools" \
         --tool-choice f --chat-template "$T/coder" hi
 }
 
 @test "out of memory: generate --draft" {
     python3 tests/cli/slow_model.py models/demo "$T/slow" 8
-    sweep 24 generate -q --exact --temp 1 --seed 1 -n 8 -m "$T/slow" \
+    sweep 49 generate -q --exact --temp 1 --seed 1 -n 8 -m "$T/slow" \
         --draft "$PWD/models/demo" "list files"
 }
 
 @test "out of memory: logits" {
-    sweep 3 logits --json hi
-    sweep 8 logits --all hi
-    sweep 8 logits -o out.safetensors hi
+    sweep 7 logits --json hi
+    sweep 17 logits --all hi
+    sweep 17 logits -o out.safetensors hi
 }
 
 @test "out of memory: inspect" {
-    sweep 3 inspect
-    sweep 8 inspect --json
+    sweep 7 inspect
+    sweep 17 inspect --json
 }
 
 @test "out of memory: selftest cuts checks, and none fails" {
@@ -104,32 +105,32 @@ sweep() {
     done
     export QWICK_MODEL_PATH=$T/my HF_HUB_CACHE=$T/hub
     export OLLAMA_MODELS=$T/home/.ollama/models
-    sweep 40 models --no-speed
-    sweep 80 models --no-speed --json
+    sweep 81 models --no-speed
+    sweep 161 models --no-speed --json
 }
 
 @test "out of memory: tokenize, count, detokenize" {
-    sweep 2 tokenize hi
-    sweep 8 count hi
-    sweep 8 detokenize 1 2 3
+    sweep 5 tokenize hi
+    sweep 17 count hi
+    sweep 17 detokenize 1 2 3
 }
 
 @test "out of memory: render by a template" {
     printf '%s' "{% macro m(a) %}<{{ a }}>{% endmacro %}{% for c in messages %}
 {{ m(c.role | upper) }}{{ c | tojson }}{{ (c.content ~ 'x').split('x') | join(',') }}
 {% endfor %}{{ 1.5 * n }}{{ [1, 'a', none] }}{{ strftime_now('%Y') }}" >"$T/t"
-    sweep 1 render --chat-template "$T/t" --template-arg n=3 \
+    sweep 3 render --chat-template "$T/t" --template-arg n=3 \
         --template-time 2026-01-01 '[{"role":"user","content":"hi"}]'
 }
 
 @test "out of memory: choose" {
-    sweep 3 choose --raw -a yes -a no "is it"
+    sweep 7 choose --raw -a yes -a no "is it"
 }
 
 @test "out of memory: score, embed, batch" {
-    sweep 8 score --by line -f "$T/text"
-    sweep 8 embed -q hi
-    sweep 8 batch -q -i "$T/records" -n 3 --seed 1
+    sweep 17 score --by line -f "$T/text"
+    sweep 17 embed -q hi
+    sweep 17 batch -q -i "$T/records" -n 3 --seed 1
 }
 
 @test "out of memory: prompts of the user, aliases, forms of batch" {
@@ -137,22 +138,22 @@ sweep() {
     mkdir -p "$T/config/qwick/prompts"
     printf 'max-tokens = 2\n---\n{a} {}\n' >"$T/config/qwick/prompts/p.txt"
     printf 'other = x\nx = %s\n' "$PWD/models/demo" >"$T/config/qwick/aliases"
-    sweep 8 generate -q --json --seed 1 -T p --set a=b -m other hi
-    sweep 4 models alias --json
+    sweep 17 generate -q --json --seed 1 -T p --set a=b -m other hi
+    sweep 9 models alias --json
     printf 'a,b\n"x ""y"",",z\n' >"$T/csv"
-    sweep 12 batch -q -i "$T/csv" --input-format csv --prompt-template '{a}{b}' -n 2 --seed 1
+    sweep 25 batch -q -i "$T/csv" --input-format csv --prompt-template '{a}{b}' -n 2 --seed 1
     # one prompt: two may share fewer tokens when memory is short
     printf 'x\n\n' >"$T/lines"
-    sweep 16 batch -q -i "$T/lines" --lines -T p --set a=b --seed 1
+    sweep 33 batch -q -i "$T/lines" --lines -T p --set a=b --seed 1
     echo '{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{"messages":[
         {"role":"user","content":"hi"}],"max_tokens":2,"logprobs":true,"seed":1,"top_logprobs":2}}' |
         tr -d '\n' >"$T/openai"
-    sweep 12 batch -q -i "$T/openai"
+    sweep 25 batch -q -i "$T/openai"
 }
 
 @test "out of memory: quantize" {
     need_model tied-bf16
-    sweep 16 quantize -m "$PWD/$MODELS/tied-bf16" -o out
-    sweep 16 quantize --format gguf -m "$PWD/$MODELS/tied-bf16" -o out.gguf
-    sweep 32 quantize --format gguf --type F16 -o out.gguf
+    sweep 33 quantize -m "$PWD/$MODELS/tied-bf16" -o out
+    sweep 33 quantize --format gguf -m "$PWD/$MODELS/tied-bf16" -o out.gguf
+    sweep 65 quantize --format gguf --type F16 -o out.gguf
 }

@@ -12,15 +12,16 @@ with open(t + "/batch", "w") as out:
     for i in range(19):
         out.write(json.dumps({"prompt": f"list files of {i}", "max_tokens": 12}) + "\n")
 with open(t + "/texts", "w") as out, open(t + "/jsonl", "w") as records:
-    for i in range(16):
+    for i in range(30):
         text = f"{i} how do I list the files of a directory, sorted by size, with hidden ones?"
         out.write(text + "\n")
         records.write(json.dumps({"text": text, "prompt": text}) + "\n")
 PY
     head -n 6 "$T/texts" >"$T/prompt"
-    cp "$T/texts" "$T/docs"
+    head -n 16 "$T/texts" >"$T/docs"
     demo_as embedder modules.json
-    demo_as reranker
+    # slow kernels, and two layers: some tenths of a second for these texts
+    small_demo "$T/reranker"
     SLOW=(--isa ref -t 1)
     # avoid the note about the demo model
     export QWICK_MODEL=models/demo
@@ -76,8 +77,8 @@ PY
     screen --columns 40 -- "$QWICK" embed "${SLOW[@]}" -m "$T/embedder" --lines -f "$T/texts" \
         --format f32 -o "$T/out"
     [ -z "$output" ]
-    [ "$(stat -c %s "$T/out")" -eq 16384 ]
-    grep -q '^embed: [0-9]* of 16 texts, [0-9]* s left$' "$T/shots"
+    [ "$(stat -c %s "$T/out")" -eq 30720 ]
+    grep -q '^embed: [0-9]* of 30 texts, [0-9]* s left$' "$T/shots"
     screen --columns 40 --out "$T/out" -- "$QWICK" rerank "${SLOW[@]}" -m "$T/reranker" \
         --query files --lines -f "$T/docs"
     [ -z "$output" ]
@@ -91,9 +92,9 @@ PY
     [ -z "$(sed 's/.*\[read//' "$T/raw" | grep -a rerank)" ]
     for v in "score --jsonl" "choose -a yes -a no --jsonl"; do
         # shellcheck disable=SC2086
-        screen --columns 40 --stdin "$T/jsonl" --out "$T/out" -- "$QWICK" $v "${SLOW[@]}"
+        screen --columns 40 --stdin "$T/jsonl" --out "$T/out" -- "$QWICK" $v -m "$T/reranker" "${SLOW[@]}"
         [ -z "$output" ]
-        grep -q "^${v%% *}: [0-9]* of 16 records, [0-9]* s left$" "$T/shots"
+        grep -q "^${v%% *}: [0-9]* of 30 records, [0-9]* s left$" "$T/shots"
     done
 }
 
