@@ -105,7 +105,8 @@ trap 'rm -rf "$logs"' EXIT
 # The files that take longest begin first, so that none is left for the end.
 longest="batch.bats pull_hostile.bats progress.bats faults.bats pictures.bats
     man.bats test_lookup.c test_geometry.c test_batch.c endings.bats models.bats
-    check_kernels.c check_products.c check_attn.c test_engine.c test_embed.c cache.bats test_pass.c embed.bats
+    check_kernels.c check_products.c check_attn.c test_engine.c test_embed.c cache.bats
+    test_pass.c embed.bats
     pull.bats check_q8.c gguf.bats prompt.bats install.bats library.bats"
 files=()
 for name in $longest; do
@@ -126,8 +127,8 @@ run_files()
 }
 
 # Files that wait most of the time run beside the others, one after the other.
-waiting=" pull_hostile.bats progress.bats pull.bats faults.bats signals.bats terminal.bats
-    injection.bats interrupt.bats "
+waiting=" pull_hostile.bats progress.bats pull.bats faults.bats signals.bats
+    terminal.bats injection.bats interrupt.bats "
 calm=()
 busy=()
 for file in "${files[@]}"; do
