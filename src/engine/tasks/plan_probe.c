@@ -39,12 +39,12 @@ static void from_limits(struct qwick_plan *p, const struct qwick_engine *eng)
     p->source = QWICK_PLAN_LIMITS;
 }
 
-/* Tokens of the longest prefill that the limits allow in a quarter of its
- * time. */
+/* Tokens of the longest prefill that the limits allow in half of its time. A
+ * shorter one is less efficient than that of the plan. */
 static size_t probe_tokens(const struct qwick_plan *p,
                            const struct qwick_engine *eng)
 {
-    double flops = p->peak * PREFILL_MS / 4e3;
+    double flops = p->peak * PREFILL_MS / 2e3;
     size_t n = p->n_prompt < eng->model.chunk ? p->n_prompt : eng->model.chunk;
     while (n > 1 && qwick_forward_flops(eng, 0, n) > flops)
         n /= 2;
@@ -87,14 +87,52 @@ static int time_steps(struct qwick_session *s, const volatile int *interrupt,
     return 0;
 }
 
-/* Run a prefill and some steps, and scale their times to those of the plan: the
- * prefill by operations, a step by the bytes that it reads. */
+/* Time a prefill of n tokens from the beginning. */
+static int time_prefill(struct qwick_session *s, const int32_t *ids, size_t n,
+                        double *ms, struct qwick_err *e)
+{
+    double start = clock_ms();
+    s->deadline_ms = start + PREFILL_MS;
+    if (qwick_session_rollback(s, 0, e) || qwick_session_sync(s, ids, n, e))
+        return -1;
+    *ms = clock_ms() - start;
+    s->deadline_ms = 0;
+    return 0;
+}
+
+/* Run a pass of one token, some steps and a prefill, and scale their times to
+ * those of the plan: the prefill by operations, a step by the bytes that it
+ * reads. The first pass also maps the weights, which the plan's command does
+ * once. */
+static int time_passes(struct qwick_plan *p, const struct qwick_engine *eng,
+                       struct qwick_session *s, const int32_t *ids, size_t n,
+                       struct qwick_err *e)
+{
+    double first_ms, step_ms, prefill_ms;
+    if (time_prefill(s, ids, 1, &first_ms, e))
+        return -1;
+    size_t pos = s->kv.n;
+    if (time_steps(s, s->interrupt, &step_ms, e) ||
+        time_prefill(s, ids, n, &prefill_ms, e))
+        return -1;
+    if (step_ms <= 0)
+        return 0;
+    double mapping = first_ms > step_ms ? first_ms - step_ms : 0;
+    p->first_token_s = (mapping + prefill_ms *
+                                      qwick_forward_flops(eng, 0, p->n_prompt) /
+                                      qwick_forward_flops(eng, 0, n)) /
+                       1e3;
+    p->token_s = step_ms / 1e3 * token_bytes(eng, middle(p)) /
+                 token_bytes(eng, pos);
+    p->source = QWICK_PLAN_PASSES;
+    return 0;
+}
+
 static int run_passes(struct qwick_plan *p, struct qwick_engine *eng,
                       const volatile int *interrupt, struct qwick_err *e)
 {
     size_t n = probe_tokens(p, eng), vocab_size = eng->info.vocab_size;
     struct qwick_session *s = NULL;
-    double step_ms = 0;
     int32_t *ids = malloc(n * sizeof *ids);
     if (!ids)
         return err_oom(e, n * sizeof *ids);
@@ -102,21 +140,8 @@ static int run_passes(struct qwick_plan *p, struct qwick_engine *eng,
         ids[i] = (int32_t)((i + 1) * 7919 % vocab_size);
     int rc = qwick_session_create(&s, eng, p->n_ctx, e);
     if (!rc) {
-        double start = clock_ms();
         qwick_session_interrupt(s, interrupt);
-        s->deadline_ms = start + PREFILL_MS;
-        rc = qwick_session_sync(s, ids, n, e);
-        double prefill_ms = clock_ms() - start;
-        size_t pos = s->kv.n;
-        rc = rc || time_steps(s, interrupt, &step_ms, e);
-        if (!rc && step_ms > 0) {
-            p->first_token_s = prefill_ms / 1e3 *
-                               qwick_forward_flops(eng, 0, p->n_prompt) /
-                               qwick_forward_flops(eng, 0, n);
-            p->token_s = step_ms / 1e3 * token_bytes(eng, middle(p)) /
-                         token_bytes(eng, pos);
-            p->source = QWICK_PLAN_PASSES;
-        }
+        rc = time_passes(p, eng, s, ids, n, e);
     }
     qwick_session_free(s);
     free(ids);
