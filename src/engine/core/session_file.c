@@ -61,7 +61,8 @@ static int check_weights(const struct kv_file *f,
     return err_set(e, QWICK_ERR_USAGE,
                    "%s: was saved with other weights of %s: they have been "
                    "changed since (%016" PRIx64 ", now %016" PRIx64 ")",
-                   f->path, h->model_name, h->contents, contents);
+                   f->path, ERR_SHOW(h->model_name, strlen(h->model_name)),
+                   h->contents, contents);
 }
 
 /* Whether this engine may continue the session of the engine that saved it. */
@@ -74,12 +75,12 @@ static int check_engine(const struct kv_file *f,
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: was saved with another model: %s (%016" PRIx64
                        "), this is %s (%016" PRIx64 ")",
-                       f->path, h->model_name, h->model[0], mine->model_name,
-                       mine->model[0]);
+                       f->path, ERR_SHOW(h->model_name, strlen(h->model_name)),
+                       h->model[0], mine->model_name, mine->model[0]);
     if (strcmp(h->kv, mine->kv) != 0)
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: was saved with a KV cache in %s, this one is in %s",
-                       f->path, h->kv, mine->kv);
+                       f->path, ERR_SHOW(h->kv, strlen(h->kv)), mine->kv);
     if (h->state_bytes != mine->state_bytes)
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: its recurrent states have %" PRIu64
@@ -95,7 +96,7 @@ static int check_engine(const struct kv_file *f,
         return err_set(e, QWICK_ERR_USAGE,
                        "%s: was saved %s on %s kernels, this is exact on %s",
                        f->path, h->exact ? "in exact mode" : "in default mode",
-                       h->isa, mine->isa);
+                       ERR_SHOW(h->isa, strlen(h->isa)), mine->isa);
     return check_weights(f, mine, eng, e);
 }
 
