@@ -121,3 +121,18 @@ SH
 need_model() {
     [ -d "$MODELS/$1" ] || skip "$MODELS/$1 is missing"
 }
+
+# For setup_file: compile the library that makes calls fail, as $INJECT.
+build_injector() {
+    [ "${SAN:-}" != 1 ] || return 0
+    export INJECT=$BATS_FILE_TMPDIR/inject.so
+    "${CC:-cc}" -O2 -Wall -Wextra -Werror -shared -fPIC -o "$INJECT" \
+        "$BATS_TEST_DIRNAME/../faults/inject.c"
+}
+
+# common_setup of files that inject faults.
+injection_setup() {
+    common_setup
+    [ "${SAN:-}" != 1 ] || skip "fault injection is not run under sanitizers"
+    command -v python3 >/dev/null || skip "no python3"
+}

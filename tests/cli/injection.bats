@@ -4,16 +4,11 @@
 load helpers
 
 setup_file() {
-    [ "${SAN:-}" != 1 ] || return 0
-    export INJECT=$BATS_FILE_TMPDIR/inject.so
-    "${CC:-cc}" -O2 -Wall -Wextra -Werror -shared -fPIC -o "$INJECT" \
-        "$BATS_TEST_DIRNAME/../faults/inject.c"
+    build_injector
 }
 
 setup() {
-    common_setup
-    [ "${SAN:-}" != 1 ] || skip "fault injection is not run under sanitizers"
-    command -v python3 >/dev/null || skip "no python3"
+    injection_setup
     need_model tied-bf16
 }
 
