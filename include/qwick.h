@@ -975,8 +975,10 @@ static inline struct qwick_generate_options qwick_generate_defaults(void)
  * guess. */
 struct qwick_lookup {
     size_t max;                   /* as in the options; 0: off */
-    size_t n_drafted, n_accepted; /* guesses evaluated; guesses accepted */
-    size_t n_passes;              /* decode steps with guesses */
+    /* guesses evaluated; guesses accepted. Tokens that a constraint or the
+       think budget forces count as guesses, also without lookup */
+    size_t n_drafted, n_accepted;
+    size_t n_passes; /* decode steps with guesses */
 };
 
 /* Counts of guesses of a draft model. */
@@ -1008,6 +1010,10 @@ struct qwick_result {
        constraint. */
     double *per_token_ms, *sample_ms;
     size_t n_per_token;
+    /* Only with profile and a constraint: time for the constraint after the
+       first token, in which it computes masks, follows the text and finds
+       tokens without an alternative; 0 otherwise */
+    double constraint_ms;
     struct qwick_lookup lookup;
     size_t n_forced; /* ids in tokens that the think budget forced */
     struct qwick_draft draft;

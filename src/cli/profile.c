@@ -84,7 +84,7 @@ int profile_make(struct profile *p, const struct qwick_result *runs,
 {
     const struct qwick_result *r = &runs[0];
     size_t n;
-    double steps = 0, sampling = 0;
+    double steps = 0, sampling = 0, constraint = 0;
     double *sorted = collect_steps(runs, n_runs, &n);
     if (!sorted || medians(p, runs, n_runs)) {
         free(sorted);
@@ -92,9 +92,11 @@ int profile_make(struct profile *p, const struct qwick_result *runs,
     }
     for (size_t i = 0; i < n; i++)
         steps += sorted[i];
-    for (size_t i = 0; i < n_runs; i++)
+    for (size_t i = 0; i < n_runs; i++) {
+        constraint += runs[i].constraint_ms;
         for (size_t j = 0; j < runs[i].n_per_token; j++)
             sampling += runs[i].sample_ms[j];
+    }
     p->n_runs = n_runs;
     p->n_steps = n;
     p->median_ms = quantile(sorted, n, 0.5);
@@ -105,15 +107,18 @@ int profile_make(struct profile *p, const struct qwick_result *runs,
     p->end_to_end_tok_s =
         p->total_ms > 0 ? 1000 * (double)r->n_tokens / p->total_ms : NAN;
     p->sampling_share = steps > 0 ? sampling / steps : NAN;
+    p->constraint_share =
+        steps > 0 && constraint > 0 ? constraint / steps : NAN;
     p->bytes_per_token =
         (double)qwick_engine_info(eng)->decode_bytes +
         qwick_forward_kv_bytes(eng, r->n_prompt + r->n_tokens / 2, 1);
     p->gb_s = p->bytes_per_token / p->median_ms / 1e6;
     p->tokens_per_pass = NAN;
     p->draft_ms = r->draft.on ? r->draft.ms : NAN;
-    if ((r->lookup.max || r->draft.on) && r->n_per_token) {
+    /* a constraint or a think budget forces tokens without lookup, too */
+    size_t saved = r->lookup.n_accepted + r->draft.n_accepted;
+    if ((r->lookup.max || r->draft.on || saved) && r->n_per_token) {
         double m = (double)r->n_per_token;
-        size_t saved = r->lookup.n_accepted + r->draft.n_accepted;
         p->tokens_per_pass = m / (m - (double)saved);
         p->bytes_per_token /= p->tokens_per_pass;
         p->gb_s = p->bytes_per_token / (steps / (double)n) / 1e6;
@@ -133,6 +138,8 @@ void profile_json(struct json_writer *w, const char *key,
     jw_double(w, "kernel_tok_s", p->kernel_tok_s);
     jw_double(w, "end_to_end_tok_s", p->end_to_end_tok_s);
     jw_double(w, "sampling_share", p->sampling_share);
+    if (isfinite(p->constraint_share))
+        jw_double(w, "constraint_share", p->constraint_share);
     jw_double(w, "bytes_per_token", p->bytes_per_token);
     jw_double(w, "gb_s", p->gb_s);
     jw_double(w, "bandwidth_gb_s", p->bandwidth_gb_s);
@@ -182,11 +189,16 @@ int profile_table(struct buf *b, const struct profile *p,
     bad |= row(b, "kernel", p->kernel_tok_s, 1, "tok/s");
     bad |= row(b, "end to end", p->end_to_end_tok_s, 1, "tok/s");
     bad |= row(b, "sampling", 100 * p->sampling_share, 2, "%");
+    if (isfinite(p->constraint_share))
+        bad |= row(b, "constraint", 100 * p->constraint_share, 2, "%");
     if (isfinite(p->tokens_per_pass) && r->lookup.max)
         bad |=
             guesses(b, "lookup", p, r->lookup.n_accepted, r->lookup.n_drafted);
     if (isfinite(p->tokens_per_pass) && r->draft.on)
         bad |= guesses(b, "draft", p, r->draft.n_accepted, r->draft.n_drafted);
+    if (isfinite(p->tokens_per_pass) && !r->lookup.max && !r->draft.on)
+        bad |= buf_printf(b, "%-18s %10.2f tokens a pass, %zu forced\n",
+                          "forced", p->tokens_per_pass, r->lookup.n_accepted);
     if (r->draft.on)
         bad |= row(b, "draft's time", p->draft_ms, 2, "ms");
     bad |= row(b, "streamed", p->bytes_per_token / 1e6, 1, "MB a token");

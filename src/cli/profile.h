@@ -20,7 +20,9 @@ struct profile {
     double end_to_end_tok_s; /* tokens / (prefill and decode time) */
     double sampling_share;   /* fraction of the decode time spent in sampling,
                                 0..1 */
-    double tokens_per_pass;  /* with lookup or a draft model; NAN without */
+    double constraint_share; /* the same for the masks of a constraint; NAN
+                                without one */
+    double tokens_per_pass;  /* with guesses or forced tokens; NAN without */
     double draft_ms;         /* time of the draft model in the first run; NAN
                                 without one */
     double bytes_per_token;  /* bytes of weights and KV cache at the mean

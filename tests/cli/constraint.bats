@@ -197,3 +197,20 @@ END
     run -2 --separate-stderr q batch --think off -n 10 -i "$T/in" -o "$T/out"
     fails 2 "--regex: character 1" batch --regex '*' -i "$T/in"
 }
+
+@test "--profile-timing shows the share of the constraint" {
+    # the last 40 letters have no alternative: one pass gives several of them
+    local tail=abcdefghijklmnopqrstuvwxyzabcdefghijklmn
+    q --profile-timing --json --regex "[a-z ]{9}$tail" "list files" >"$T/with"
+    q --profile-timing --json -n 12 --ignore-eos "list files" >"$T/without"
+    python3 - "$T/with" "$T/without" <<'PY'
+import json, sys
+t, plain = (json.load(open(f))["timing"]["summary"] for f in sys.argv[1:])
+assert 0 < t["constraint_share"] < 1, t
+assert t["tokens_per_pass"] > 1, t
+assert not {"constraint_share", "tokens_per_pass"} & set(plain), plain
+PY
+    run -0 --separate-stderr q --profile-timing --regex "[a-z ]{9}$tail" "list files"
+    [[ $stderr =~ constraint\ +[0-9.]+\ % ]]
+    [[ $stderr =~ forced\ +[0-9.]+\ tokens\ a\ pass,\ [1-9][0-9]*\ forced ]]
+}

@@ -50,7 +50,7 @@ int qwick_sampler_constrain(struct qwick_sampler *s, struct qwick_constraint *c,
                             struct qwick_err *e)
 {
     struct guide next = {0};
-    if (c && guide_begin(&next, s->eng, c, GUIDE_TEXT, e)) {
+    if (c && guide_begin(&next, s->eng, c, GUIDE_TEXT, false, e)) {
         guide_free(&next);
         return -1;
     }

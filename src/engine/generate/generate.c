@@ -172,7 +172,7 @@ static int begin_guide(struct generation *g, struct qwick_err *e)
                                                 : GUIDE_TEXT;
     if (!o->constraint)
         return 0;
-    if (guide_begin(&g->guide, g->eng, o->constraint, phase, e))
+    if (guide_begin(&g->guide, g->eng, o->constraint, phase, o->profile, e))
         return -1;
     sampler_set_allowed(g->sampler, g->guide.allowed);
     return 0;
@@ -336,13 +336,12 @@ static int add_text(struct generation *g, int32_t id, bool last, size_t *from,
 static int follow_constraint(struct generation *g, int32_t id,
                              struct qwick_err *e)
 {
-    double start = g->o->profile ? clock_ms() : 0;
+    double before = g->guide.ms;
     if (guide_accept(&g->guide, id, e) || guide_prepare(&g->guide, e))
         return -1;
     if (g->guide.phase == GUIDE_AFTER_THINK && guide_keeps_newlines(&g->guide))
         g->stream.trim = false;
-    if (g->o->profile)
-        g->mask_ms = clock_ms() - start;
+    g->mask_ms = g->guide.ms - before;
     return 0;
 }
 
@@ -414,6 +413,7 @@ struct solo {
     const float *logits; /* logits for the next draw */
     double start;
     double step, mid, sampled; /* times of a token; only for profiling */
+    double first_mask_ms;      /* of the constraint up to the first token */
     size_t cap_times;
     size_t first_time; /* index of the first time of the current decode step */
     bool begun;        /* the first token was drawn */
@@ -608,8 +608,11 @@ static int solo_token(void *ctx, int32_t id, size_t pos, bool *end,
     if (o->g.o->profile) {
         double now = clock_ms();
         double sampling = o->sampled - o->mid + o->g.mask_ms;
-        if (o->begun && note_times(o, now - o->step, sampling, e))
+        if (!o->begun)
+            o->first_mask_ms = o->g.guide.ms;
+        else if (note_times(o, now - o->step, sampling, e))
             return -1;
+        o->g.r->constraint_ms = o->g.guide.ms - o->first_mask_ms;
         o->step = now;
     }
     o->begun = true;

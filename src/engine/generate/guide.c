@@ -7,11 +7,22 @@
 #include "engine/generate/constraint.h"
 #include "engine/generate/token_trie.h"
 
+static double start_time(const struct guide *g)
+{
+    return g->timed ? clock_ms() : 0;
+}
+
+static void add_time(struct guide *g, double start)
+{
+    if (g->timed)
+        g->ms += clock_ms() - start;
+}
+
 int guide_begin(struct guide *g, const struct qwick_engine *eng,
-                struct qwick_constraint *c, enum guide_phase phase,
+                struct qwick_constraint *c, enum guide_phase phase, bool timed,
                 struct qwick_err *e)
 {
-    *g = (struct guide){.eng = eng, .phase = phase};
+    *g = (struct guide){.eng = eng, .phase = phase, .timed = timed};
     if (eng->think_open < 0 || eng->think_close < 0)
         g->phase = GUIDE_TEXT;
     if (matcher_create(&g->matcher, c, e))
@@ -78,7 +89,7 @@ static bool is_newlines(const struct guide *g, int32_t id)
     return n > 0 && i == n;
 }
 
-int guide_prepare(struct guide *g, struct qwick_err *e)
+static int prepare(struct guide *g, struct qwick_err *e)
 {
     size_t n, n_bytes = g->n_words * sizeof *g->allowed;
     g->forced = false;
@@ -104,6 +115,14 @@ int guide_prepare(struct guide *g, struct qwick_err *e)
     return 0;
 }
 
+int guide_prepare(struct guide *g, struct qwick_err *e)
+{
+    double start = start_time(g);
+    int rc = prepare(g, e);
+    add_time(g, start);
+    return rc;
+}
+
 void guide_look(struct guide *g, const float *logits)
 {
     size_t open = (size_t)g->eng->think_open;
@@ -116,7 +135,7 @@ void guide_look(struct guide *g, const float *logits)
     allow(g, g->eng->think_open);
 }
 
-int guide_accept(struct guide *g, int32_t id, struct qwick_err *e)
+static int accept(struct guide *g, int32_t id, struct qwick_err *e)
 {
     switch (g->phase) {
     case GUIDE_THINKING:
@@ -139,12 +158,24 @@ int guide_accept(struct guide *g, int32_t id, struct qwick_err *e)
     return matcher_accept(g->matcher, id, e);
 }
 
+int guide_accept(struct guide *g, int32_t id, struct qwick_err *e)
+{
+    double start = start_time(g);
+    int rc = accept(g, id, e);
+    add_time(g, start);
+    return rc;
+}
+
 int guide_forced(struct guide *g, int32_t *ids, size_t max, size_t *n,
                  struct qwick_err *e)
 {
     *n = 0;
-    return g->phase == GUIDE_TEXT ? matcher_forced(g->matcher, ids, max, n, e)
-                                  : 0;
+    if (g->phase != GUIDE_TEXT)
+        return 0;
+    double start = start_time(g);
+    int rc = matcher_forced(g->matcher, ids, max, n, e);
+    add_time(g, start);
+    return rc;
 }
 
 int guide_hold(struct guide *g, struct qwick_err *e)

@@ -30,6 +30,8 @@ struct guide {
     uint64_t *allowed; /* [n_words] ids that may be drawn, as bits */
     size_t n_words;
     bool forced; /* the constraint admits only one next token */
+    bool timed;  /* count the time, for a profile */
+    double ms;   /* time of the functions below, if timed */
     /* while tokens are tried */
     uint64_t *held; /* [n_words] allowed before that; NULL: not needed yet */
     enum guide_phase held_phase;
@@ -37,9 +39,9 @@ struct guide {
 };
 
 /* Begin an answer under a constraint. phase: where it begins. If the model has
- * no think tokens, that is GUIDE_TEXT in any case. */
+ * no think tokens, that is GUIDE_TEXT in any case. timed: see struct guide. */
 int guide_begin(struct guide *g, const struct qwick_engine *eng,
-                struct qwick_constraint *c, enum guide_phase phase,
+                struct qwick_constraint *c, enum guide_phase phase, bool timed,
                 struct qwick_err *e);
 void guide_free(struct guide *g);
 
