@@ -365,9 +365,16 @@ static size_t collect_bin(const float *x, size_t n, size_t bin, int32_t *ids)
 /* Smallest value that top-k keeps: the k-th largest. */
 static float top_k_threshold(struct sampler *s, size_t k)
 {
+    size_t n_drawable = 0;
     memset(s->count, 0, sizeof s->count);
-    for (size_t i = 0; i < s->vocab_size; i++)
+    for (size_t i = 0; i < s->vocab_size; i++) {
         s->count[bin_of(s->work[i])]++;
+        n_drawable += s->work[i] > -INFINITY;
+    }
+    /* A constraint may leave fewer than k. The rest of the vocabulary would all
+       be in one bin, to be sorted. */
+    if (n_drawable < k)
+        return -INFINITY;
     size_t above, bin = bin_of_kth(s->count, k, &above);
     size_t n = collect_bin(s->work, s->vocab_size, bin, s->kept);
     sort_ids(s->work, s->kept, n);
@@ -443,17 +450,17 @@ static float reached_by(struct sampler *s, size_t n)
     return s->top[s->order[n - 1]];
 }
 
-/* Put the ids of values >= limit into s->kept, ascending. Returns their number,
- * or FEW + 1 if there are more than FEW. */
+/* Put the ids of values >= limit that may be drawn into s->kept, ascending.
+ * Returns their number, or FEW + 1 if there are more than FEW. */
 static size_t collect(struct sampler *s, float limit)
 {
     size_t m = 0;
     for (size_t b = 0; b < s->n_blocks; b++) {
-        if (s->top[b] < limit)
+        if (s->top[b] < limit || s->top[b] == -INFINITY)
             continue;
         size_t end = b * BLOCK + block_size(s, b);
         for (size_t i = b * BLOCK; i < end; i++) {
-            if (!(s->work[i] >= limit))
+            if (!(s->work[i] >= limit && s->work[i] > -INFINITY))
                 continue;
             if (m == FEW)
                 return FEW + 1;
