@@ -118,6 +118,13 @@ INLINE void stream_arrange(enum dtype type, char *out, const int8_t *q,
 
 /* ---- rows --------------------------------------------------------------- */
 
+/* Convert collected scales. */
+INLINE void widen_scales(__m512 d[2], __m512i h)
+{
+    d[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(h));
+    d[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(h, 1));
+}
+
 /* Collect the scales of the n_vectors first vectors of a part at p. */
 INLINE void collect_scales(enum dtype type, __m512 d[2], const unsigned char *p,
                            size_t n_vectors)
@@ -130,8 +137,7 @@ INLINE void collect_scales(enum dtype type, __m512 d[2], const unsigned char *p,
         /* h | (v & mask) */
         h = _mm512_ternarylogic_epi32(h, _mm512_loadu_si512(p + 64 * j),
                                       _mm512_load_si512(masks + 32 * j), 0xf8);
-    d[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(h));
-    d[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(h, 1));
+    widen_scales(d, h);
 }
 
 /* Compute the products of vector j of a part, v, and the activations at x, as
@@ -150,6 +156,75 @@ INLINE sums stream_dot(enum dtype type, __m512i v, const char *x, size_t j)
                 _mm512_load_si512(at + 64 * WORDS_Q4_0));
 }
 
+/* Return the products of the collected scales d with the activations' scales at
+ * xs in f, and add those with the activations' mins to *min. */
+INLINE void scale_factors(__m512 f[2], __m512 *min, const __m512 d[2],
+                          const float *xs)
+{
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        f[i] = _mm512_mul_ps(d[i], _mm512_load_ps(xs + 16 * i));
+        *min = _mm512_fmadd_ps(d[i], _mm512_load_ps(xs + PART_BLOCKS + 16 * i),
+                               *min);
+    }
+}
+
+/* Return a bit for each of the 32 words of vector j that is a scale. */
+INLINE __mmask32 scale_words(size_t words, size_t j)
+{
+    const size_t first = (words - 32 * j % words) % words;
+    uint32_t mask = 0;
+
+    UNROLL
+    for (size_t i = 0; i < 4; i++)
+        if (first + words * i < 32)
+            mask |= 1u << (first + words * i);
+    return mask;
+}
+
+#define FOR_9(f) f(0) f(1) f(2) f(3) f(4) f(5) f(6) f(7) f(8)
+
+/* Load vector j, and collect its scales by a constant mask, in one of four
+ * vectors: a single one would be a long chain. Without the statement of no
+ * instruction, gcc would load the vector again later. */
+#define LOAD_VECTOR(j)                                              \
+    __m512i v##j = _mm512_loadu_si512(p + 64 * j);                  \
+    __asm__("" : "+v"(v##j));                                       \
+    h[j % 4] =                                                      \
+        j < 4 ? _mm512_maskz_mov_epi16(scale_words(words, j), v##j) \
+              : _mm512_mask_mov_epi16(h[j % 4], scale_words(words, j), v##j);
+
+#define ADD_VECTOR(j)                                                          \
+    sweep_by(p + 64 * j, far.ahead, far.to_l2);                                \
+    *(j % 2 ? &b : &a) = _mm512_fmadd_ps(                                      \
+        to_floats(stream_dot(type, v##j, x, j)),                               \
+        _mm512_permutex2var_ps(f[0], _mm512_load_si512(lanes + 16 * j), f[1]), \
+        *(j % 2 ? &b : &a));
+
+/* Do the work of stream_add for a whole part of Q4_0 and one token, with the
+ * same result. Loads limit it, so the vectors of the part are loaded once and
+ * stay in registers. The longer parts of Q8_0 lose by that, because their
+ * memory accesses are then less evenly spread. */
+INLINE void stream_add_one(struct row_sums *s, const unsigned char *p,
+                           const char *x, struct sweep_far far)
+{
+    const enum dtype type = DT_Q4_0;
+    const size_t words = WORDS_Q4_0;
+    const uint32_t *lanes = lanes_q4_0;
+    __m512i h[4];
+    __m512 d[2], f[2], a = s->a[0], b = s->b[0];
+
+    /* otherwise gcc keeps lanes in registers, and puts the part on the stack */
+    __asm__("" : "+r"(lanes));
+    FOR_9(LOAD_VECTOR)
+    widen_scales(d, _mm512_or_si512(_mm512_or_si512(h[0], h[1]),
+                                    _mm512_or_si512(h[2], h[3])));
+    scale_factors(f, s->min, d, (const float *)(const void *)x);
+    FOR_9(ADD_VECTOR)
+    s->a[0] = a;
+    s->b[0] = b;
+}
+
 /* Do the work of add_part (k_blocks_avx512.c). */
 INLINE void stream_add(enum dtype type, struct row_sums *s,
                        const unsigned char *p, const char *x, size_t ldx,
@@ -163,6 +238,10 @@ INLINE void stream_add(enum dtype type, struct row_sums *s,
     const uint32_t *lanes = type == DT_Q8_0 ? lanes_q8_0 : lanes_q4_0;
     __m512 d[2], f[TOKENS][2];
 
+    if (type == DT_Q4_0 && whole && T == 1) {
+        stream_add_one(s, p, x, far);
+        return;
+    }
     if (!whole) {
         memset(copy + 64 * (n_vectors - 1), 0, 64);
         memcpy(copy, p, 2 * words * n);
@@ -170,16 +249,9 @@ INLINE void stream_add(enum dtype type, struct row_sums *s,
     }
     collect_scales(type, d, p, n_vectors);
     UNROLL
-    for (int t = 0; t < T; t++) {
-        const float *xs = (const float *)(const void *)(x + (size_t)t * ldx);
-
-        UNROLL
-        for (int i = 0; i < 2; i++) {
-            f[t][i] = _mm512_mul_ps(d[i], _mm512_load_ps(xs + 16 * i));
-            s->min[t] = _mm512_fmadd_ps(
-                d[i], _mm512_load_ps(xs + PART_BLOCKS + 16 * i), s->min[t]);
-        }
-    }
+    for (int t = 0; t < T; t++)
+        scale_factors(f[t], &s->min[t], d,
+                      (const float *)(const void *)(x + (size_t)t * ldx));
     UNROLL
     for (size_t j = 0; j < STREAM_VECTORS && j < n_vectors; j++) {
         const __m512i v = _mm512_loadu_si512(p + 64 * j);
