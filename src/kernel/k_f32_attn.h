@@ -214,8 +214,10 @@ INLINE float attn_exp(float *scores, vec *s, float shift, bool flush)
 }
 
 /* Turn the scores of row i into exp(score - m), or 0 outside [lo, hi), and
- * update m, l and acc for the new maximum. flush: see attn_exp. */
-INLINE void attn_softmax(const struct attn_rows *rows, size_t i, float *scores,
+ * update m, l and acc for the new maximum. flush: see attn_exp. One call per row
+ * and block costs nothing that can be measured; 50 copies of these exponentials
+ * would take a quarter of the time to compile a level. */
+OUTLINE void attn_softmax(const struct attn_rows *rows, size_t i, float *scores,
                          size_t d, bool flush)
 {
     vec s[KV_BLOCK / VEC_LANES], most = vec_set1(-INFINITY);

@@ -116,6 +116,7 @@
 #include "base/dtype.h"
 
 #define INLINE      static inline __attribute__((always_inline))
+#define OUTLINE     static __attribute__((noinline))
 #define UNROLL      _Pragma("GCC unroll 16")
 #define UNROLL_SOME _Pragma("GCC unroll 4")
 
