@@ -50,7 +50,7 @@ on_cpu()
 # run_file FILE: run one file of tests; its output and its counts go to $logs.
 run_file()
 {
-    local file=$1 name log ok bad rc start=$SECONDS
+    local file=$1 name log ok bad rc cpu start=$SECONDS
     name=$(basename "$file")
     log=$logs/$name.log
     case $file in
@@ -59,6 +59,8 @@ run_file()
     *.bats) on_cpu "$file" timeout "$limit" bats --tap "$file" ;;
     esac >"$log" 2>&1 </dev/null
     rc=$?
+    times >"$log.times"
+    cpu=$(awk -F'[ms ]+' 'END { printf "%.1f", $1 * 60 + $2 + $3 * 60 + $4 }' "$log.times")
     case $file in
     *.sh) ok=0 bad=0 ;;
     *.c)
@@ -81,8 +83,8 @@ run_file()
     # one file's output at a time
     {
         flock 9
-        printf '== %s: %d passed, %d failed, %d s\n' "$file" "$ok" "$bad" \
-            $((SECONDS - start))
+        printf '== %s: %d passed, %d failed, %d s, %s s of CPU\n' "$file" "$ok" "$bad" \
+            $((SECONDS - start)) "$cpu"
         cat "$log"
     } 9>"$logs/lock"
 }
