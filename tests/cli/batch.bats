@@ -284,9 +284,10 @@ sys.stdout.write("{\"id\":3,\"prompt\":\"list files\"}\n")' >"$T/in"
 }
 
 @test "--unordered gives the same answers" {
+    small
     many "$T/in" 60
-    q batch --exact --seed 5 -i "$T/in" >"$T/a"
-    q batch --exact --seed 5 -i "$T/in" --unordered >"$T/b"
+    q batch --exact --seed 5 -n 12 -i "$T/in" >"$T/a"
+    q batch --exact --seed 5 -n 12 -i "$T/in" --unordered >"$T/b"
     same "$T/a" "$T/b" sorted
     python3 - "$T/a" <<'PY'
 import json, sys
@@ -297,11 +298,12 @@ PY
 }
 
 @test "--shard: the shards answer each record once" {
+    small
     many "$T/in" 50
-    q batch --exact --seed 5 -i "$T/in" >"$T/all"
+    q batch --exact --seed 5 -n 12 -i "$T/in" >"$T/all"
     : >"$T/parts"
     for i in 1 2 3; do
-        q batch --exact --seed 5 --shard $i/3 -i "$T/in" >>"$T/parts"
+        q batch --exact --seed 5 -n 12 --shard $i/3 -i "$T/in" >>"$T/parts"
     done
     same "$T/all" "$T/parts" sorted
     for s in 0/3 4/3 1 a/b 1/ /2 -1/2 1/2/3; do
@@ -341,21 +343,22 @@ PY
 }
 
 @test "-o: killed at any moment and continued, nothing is lost or doubled" {
+    small
     many "$T/in" 60
-    timed q batch --exact --seed 5 -t 1 -i "$T/in" -o "$T/want"
+    timed q batch --exact --seed 5 -n 12 -t 1 -i "$T/in" -o "$T/want"
     for how in "" --unordered; do
         rm -f "$T/out"
-        killed 1 SIGKILL --exact --seed 5 -t 1 -i "$T/in" -o "$T/out" $how
+        killed 1 SIGKILL --exact --seed 5 -n 12 -t 1 -i "$T/in" -o "$T/out" $how
         if [ -z "$how" ]; then same "$T/out" "$T/want"; fi
         same "$T/out" "$T/want" sorted
         # a complete output: nothing to do
         cp "$T/out" "$T/before"
-        run -0 --separate-stderr q batch --exact --seed 5 -i "$T/in" -o "$T/out"
+        run -0 --separate-stderr q batch --exact --seed 5 -n 12 -i "$T/in" -o "$T/out"
         cmp "$T/out" "$T/before"
         # cut off, as in the middle of a write
         for cut in 1 70 200; do
             truncate -s -$cut "$T/out"
-            q batch --exact --seed 5 -i "$T/in" -o "$T/out" $how
+            q batch --exact --seed 5 -n 12 -i "$T/in" -o "$T/out" $how
             same "$T/out" "$T/want" sorted
         done
     done
@@ -588,12 +591,12 @@ PY
     [ "$(cat "$T/out")" = "my notes" ]
 }
 
-# long FILE: write a record that takes long, then short ones.
+# long FILE N: write a record that takes N tokens, then short ones.
 long() {
-    python3 - "$1" <<'PY'
+    python3 - "$@" <<'PY'
 import json, sys
 with open(sys.argv[1], "w") as out:
-    out.write('{"prompt_ids":[1,2],"max_tokens":600,"temperature":90,"seed":1}\n')
+    out.write('{"prompt_ids":[1,2],"max_tokens":%s,"temperature":90,"seed":1}\n' % sys.argv[2])
     for i in range(12):
         out.write(json.dumps({"prompt": f"list files of {i}", "max_tokens": 3}) + "\n")
 PY
@@ -605,8 +608,8 @@ stopped() {
     python3 - "$QWICK" "$T" "$@" <<'PY'
 import os, signal, subprocess, sys, time
 qwick, t, name, out = sys.argv[1:5]
-cmd = [qwick, "batch", "--seed", "1", "--exact", "-t", "1", "-i", t + "/in"] + sys.argv[5:]
-delay = 0.1
+cmd = [qwick, "batch", "--seed", "1", "--exact", "--ignore-eos", "-t", "1", "-i", t + "/in"] + sys.argv[5:]
+delay = 0.05
 for k in range(12):
     for f in (out, out + ".pending"):
         if out and os.path.exists(f):
@@ -628,8 +631,9 @@ PY
 }
 
 @test "SIGINT: finished answers that are not due wait in OUT.pending" {
-    long "$T/in"
-    q batch --seed 1 --exact -i "$T/in" -o "$T/want"
+    small
+    long "$T/in" 900
+    q batch --seed 1 --exact --ignore-eos -i "$T/in" -o "$T/want"
     for s in SIGINT SIGTERM SIGHUP; do
         run -0 --separate-stderr stopped $s "$T/out"
         [ -z "$stderr" ]
@@ -637,7 +641,7 @@ PY
         n=$(wc -l <"$T/out.pending")
         [ "$n" -gt 0 ]
         cp "$T/out.pending" "$T/held"
-        run -0 --separate-stderr q batch -v --seed 1 --exact -i "$T/in" -o "$T/out"
+        run -0 --separate-stderr q batch -v --seed 1 --exact --ignore-eos -i "$T/in" -o "$T/out"
         [[ $stderr == *": $((13 - n)) record"*", $n answered before, "* ]]
         [ "$(grep -cFxf "$T/held" "$T/out")" -eq "$n" ]
         same "$T/out" "$T/want"
@@ -646,7 +650,7 @@ PY
     # killed after writing the output, before removing the pending file
     cp "$T/held" "$T/out.pending"
     cp "$T/out" "$T/before"
-    run -0 --separate-stderr q batch --seed 1 --exact -i "$T/in" -o "$T/out"
+    run -0 --separate-stderr q batch --seed 1 --exact --ignore-eos -i "$T/in" -o "$T/out"
     cmp "$T/out" "$T/before"
     [ ! -e "$T/out.pending" ]
     # killed in the middle of writing the output
@@ -654,23 +658,23 @@ PY
         cp "$T/held" "$T/out.pending"
         head -n $lines "$T/before" >"$T/out"
         printf '{"line":' >>"$T/out"
-        q batch --seed 1 --exact -i "$T/in" -o "$T/out"
+        q batch --seed 1 --exact --ignore-eos -i "$T/in" -o "$T/out"
         same "$T/out" "$T/want"
         [ ! -e "$T/out.pending" ]
     done
     # with --unordered, answers are written at once
     cp "$T/held" "$T/out.pending"
     rm "$T/out"
-    q batch --seed 1 --exact --unordered -i "$T/in" -o "$T/out"
+    q batch --seed 1 --exact --ignore-eos --unordered -i "$T/in" -o "$T/out"
     same "$T/out" "$T/want" sorted
     [ ! -e "$T/out.pending" ]
     # held answers to lines that the run does not read stay
     cp "$T/held" "$T/out.pending"
     rm "$T/out"
     head -n 1 "$T/in" >"$T/one"
-    q batch --seed 1 --exact -i "$T/one" -o "$T/out"
+    q batch --seed 1 --exact --ignore-eos -i "$T/one" -o "$T/out"
     cmp "$T/out.pending" "$T/held"
-    q batch --seed 1 --exact -i "$T/in" -o "$T/out"
+    q batch --seed 1 --exact --ignore-eos -i "$T/in" -o "$T/out"
     same "$T/out" "$T/want"
     # stdout has no pending file
     run -0 --separate-stderr stopped SIGINT ""
@@ -688,7 +692,7 @@ PY
 
 @test "OUT.pending: torn, of other options, not ours" {
     small
-    long "$T/in"
+    long "$T/in" 600
     q batch --seed 1 --exact -i "$T/in" -o "$T/want"
     sed -n '4,7p' "$T/want" >"$T/held"
     begin() { rm -f "$T/out"; cp "$T/held" "$T/out.pending"; }
@@ -728,15 +732,16 @@ PY
 }
 
 @test "--redo: killed at any moment and continued, nothing is lost or doubled" {
+    small
     many "$T/in" 40
-    timed q batch --exact --seed 5 -t 1 -i "$T/in" -o "$T/want"
+    timed q batch --exact --seed 5 -n 12 -t 1 -i "$T/in" -o "$T/want"
     # half of the answers belong to another run
-    q batch --exact --seed 5 -i "$T/in" -o "$T/old" -c 2000
+    q batch --exact --seed 5 -n 12 -i "$T/in" -o "$T/old" -c 2000
     paste -d '\n' "$T/want" "$T/old" | awk 'NR % 4 == 1 || NR % 4 == 0' >"$T/mixed"
     for seed in 1 2; do
         cp "$T/mixed" "$T/out"
         rm -f "$T/out.pending"
-        killed $seed "SIGKILL SIGINT" --redo --exact --seed 5 -t 1 -i "$T/in" -o "$T/out"
+        killed $seed "SIGKILL SIGINT" --redo --exact --seed 5 -n 12 -t 1 -i "$T/in" -o "$T/out"
         same "$T/out" "$T/want"
         [ ! -e "$T/out.pending" ]
     done
@@ -801,14 +806,15 @@ PY
 }
 
 @test "SIGINT: writes finished answers, dies by the signal, can be continued" {
+    small
     many "$T/in" 120
-    q batch --exact --seed 5 -i "$T/in" -o "$T/want"
+    q batch --exact --seed 5 -n 12 -i "$T/in" -o "$T/want"
     for s in SIGINT SIGTERM SIGHUP; do
         python3 - "$QWICK" "$T/in" "$T/out" $s <<'PY'
 import os, signal, subprocess, sys, time
 qwick, src, out, name = sys.argv[1:]
 size = os.path.getsize(out) if os.path.exists(out) else 0
-p = subprocess.Popen([qwick, "batch", "--exact", "--seed", "5", "-t", "1", "-i", src, "-o", out],
+p = subprocess.Popen([qwick, "batch", "--exact", "--seed", "5", "-n", "12", "-t", "1", "-i", src, "-o", out],
                      stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
 while p.poll() is None and (not os.path.exists(out) or os.path.getsize(out) <= size):
     time.sleep(0.005)
@@ -820,7 +826,7 @@ assert err == b"", err
 assert open(out, "rb").read().endswith(b"\n")
 PY
     done
-    q batch --exact --seed 5 -i "$T/in" -o "$T/out"
+    q batch --exact --seed 5 -n 12 -i "$T/in" -o "$T/out"
     same "$T/out" "$T/want"
     # while it waits for input
     python3 - "$QWICK" <<'PY'
@@ -1035,14 +1041,14 @@ PY
 @test "--prefix-cache: a killed run can be continued with it" {
     manual
     C=$T/cache
-    many "$T/all" 60
+    many "$T/all" 40
     grep -v messages "$T/all" >"$T/in"
-    q batch --exact --seed 5 -f "$T/doc" -i "$T/in" -o "$T/want"
+    q batch --exact --seed 5 -n 12 -f "$T/doc" -i "$T/in" -o "$T/want"
     python3 - "$QWICK" "$T" "$C" <<'PY'
 import os, subprocess, sys, time
 qwick, t, cache = sys.argv[1:]
 out = t + "/out"
-cmd = [qwick, "batch", "--exact", "--seed", "5", "-t", "1", "-f", t + "/doc", "-i", t + "/in",
+cmd = [qwick, "batch", "--exact", "--seed", "5", "-n", "12", "-t", "1", "-f", t + "/doc", "-i", t + "/in",
        "-o", out, "--prefix-cache=" + cache]
 def lines():
     return open(out, "rb").read().count(b"\n") if os.path.exists(out) else 0
@@ -1087,12 +1093,13 @@ PY
 }
 
 @test "--line-offset: numbers and seeds of the whole input" {
+    small
     many "$T/in" 50
-    q batch --exact --seed 5 -i "$T/in" >"$T/all"
+    q batch --exact --seed 5 -n 12 -i "$T/in" >"$T/all"
     : >"$T/parts"
     for first in 0 20 40; do
-        tail -n +$((first + 1)) "$T/in" | head -n 20 >"$T/part"
-        q batch --exact --seed 5 --line-offset $first -i "$T/part" >>"$T/parts"
+        sed -n "$((first + 1)),$((first + 20))p" "$T/in" >"$T/part"
+        q batch --exact --seed 5 -n 12 --line-offset $first -i "$T/part" >>"$T/parts"
     done
     same "$T/all" "$T/parts"
     printf '\nnonsense\n' >"$T/part"
@@ -1105,12 +1112,13 @@ PY
 
 # The documented commands, with --exact added and this machine as the host.
 @test "GNU parallel: the documented commands give the result of a single run" {
+    small
     command -v parallel >/dev/null || skip "no parallel"
     many "$T/prompts.jsonl" 120
     cp "$T/prompts.jsonl" "$T/in.jsonl"
-    q batch --exact --seed 1 -i "$T/in.jsonl" >"$T/want"
+    q batch --exact --seed 1 -n 12 -i "$T/in.jsonl" >"$T/want"
     mkdir "$T/bin"
-    printf '#!/bin/sh\nexec "%s" "$@" --exact -t 1\n' "$QWICK" >"$T/bin/qwick"
+    printf '#!/bin/sh\nexec "%s" "$@" --exact -n 12 -t 1\n' "$QWICK" >"$T/bin/qwick"
     printf '#!/bin/sh\nexec "%s" --will-cite -j2 "$@"\n' \
         "$(command -v parallel)" >"$T/bin/parallel"
     chmod +x "$T/bin/"*
