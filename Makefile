@@ -200,8 +200,9 @@ $(BUILD)/tests/%: tests/unit/%.c $(INTERNAL) Makefile
 	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -MMD -MP -o $@ $< $(kernels) $(INTERNAL) \
 	  -lcmocka $(LIBS)
 # Most test programs spend little time in their own code, so -O2 would take longer
-# than it saves. The check_* programs contain references that take long.
-$(filter $(BUILD)/tests/test_%,$(unit_bin)): private OPT += -O1
+# than it saves. The others compute references, or compare many numbers.
+$(filter-out %/test_lookup %/test_geometry,$(filter $(BUILD)/tests/test_%,$(unit_bin))): \
+    private OPT += -O1
 # This test gets between the library and the allocator.
 $(BUILD)/tests/test_alloc_faults: private ALL_LDFLAGS += -Wl,--wrap=malloc \
     -Wl,--wrap=calloc -Wl,--wrap=realloc -Wl,--wrap=aligned_alloc -Wl,--wrap=free

@@ -214,11 +214,11 @@ INLINE float attn_exp(float *scores, vec *s, float shift, bool flush)
 }
 
 /* Turn the scores of row i into exp(score - m), or 0 outside [lo, hi), and
- * update m, l and acc for the new maximum. flush: see attn_exp. One call per row
- * and block costs nothing that can be measured; 50 copies of these exponentials
- * would take a quarter of the time to compile a level. */
+ * update m, l and acc for the new maximum. flush: see attn_exp. It is not
+ * inlined, because 48 copies of its exponentials would take a quarter of the
+ * time to compile a level. A call is cheap beside the work on KV_BLOCK scores. */
 OUTLINE void attn_softmax(const struct attn_rows *rows, size_t i, float *scores,
-                         size_t d, bool flush)
+                          size_t d, bool flush)
 {
     vec s[KV_BLOCK / VEC_LANES], most = vec_set1(-INFINITY);
     float old = rows->m[i], top, shift, sum, keep;
