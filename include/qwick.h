@@ -147,6 +147,13 @@ struct qwick_engine_options {
     const char *template_time; /* the time that strftime_now gives in templates:
                                   "YYYY-MM-DD" or "YYYY-MM-DD HH:MM:SS"; NULL:
                                   the local time of each rendering */
+    const char *tuning_dir; /* on a core that qwick does not know: where the
+                               result of a probe is kept, which takes up to 30
+                               ms. qwick_cache_dir's is the usual one. NULL:
+                               such a core is not measured */
+    const char *core; /* for tests: name of the core whose record is used, or
+                         "probe" to measure; NULL: this CPU's core. See
+                         qwick_tuning */
 };
 QWICK_API void qwick_engine_options_init(struct qwick_engine_options *o,
                                          size_t size);
@@ -169,7 +176,9 @@ static inline struct qwick_engine_options qwick_engine_defaults(void)
  * the environment. So this call sets OPENBLAS_NUM_THREADS, and
  * OPENBLAS_CORETYPE unless the user has set it, and restores both after
  * loading. No other thread may use the environment (getenv, setenv) during this
- * call or, with lazy_blas, during the first passes over prompts. */
+ * call or, with lazy_blas, during the first passes over prompts.
+ * With tuning_dir or core, the first engine of the process may change how
+ * kernels work: no other thread may use the library during that call. */
 QWICK_API int qwick_engine_open(struct qwick_engine **out,
                                 const struct qwick_engine_options *o,
                                 struct qwick_err *e);
@@ -240,9 +249,33 @@ struct qwick_info {
     /* the tokens that open and close the model's thinking, such as "<think>"
        and "</think>"; -1: the tokenizer has none */
     int32_t think_open_id, think_close_id;
+    const char *core;          /* the core whose record chooses between kernels,
+                                  "Zen 4"; NULL with tokenizer_only */
+    const char *core_evidence; /* which of its choices were measured, where and
+                                  when */
+    const char *cpu_id;        /* vendor, family and model of the CPU,
+                                  "GenuineIntel 6 143" */
 };
 QWICK_API const struct qwick_info *
 qwick_engine_info(const struct qwick_engine *eng);
+
+/* A choice between kernels that do the same work: how far ahead weights are
+ * prefetched, or the number of tokens from which another kernel is faster. The
+ * best choice depends on the core, so qwick has a record for each core that it
+ * knows. On other cores, the first engine of the process may measure a few
+ * choices (tuning_dir). All engines of a process use the same choices: those of
+ * the first one. Choices change speed; with exact, they change no bit of a
+ * result. */
+struct qwick_tuning {
+    const char *name, *about;
+    size_t value;
+    const char *evidence; /* "measured", "guess" or "probe" */
+    bool used;            /* the kernels of this engine depend on it */
+};
+/* Describe choice i = 0, 1, … in *out; its strings live as long as the process.
+ * QWICK_ERR_USAGE if there is no choice i, or with tokenizer_only. */
+QWICK_API int qwick_tuning_at(const struct qwick_engine *eng, size_t i,
+                              struct qwick_tuning *out, struct qwick_err *e);
 
 /* Write to id a hash of everything that decides the model's answers. It covers
  * every field of config.json that a pass reads; each tensor's name, type, shape
@@ -633,6 +666,9 @@ struct qwick_cache_entry {
     char kv[8], isa[16];
     bool exact;
     bool damaged;    /* or unreadable */
+    bool tuning;     /* not a prefix but the result of a probe
+                        (qwick_engine_options.tuning_dir): only path, n_bytes
+                        and used are set */
     size_t n_tokens; /* of the prefix that ends with this entry */
     size_t first;    /* how many of these tokens are in other entries */
     size_t n_bytes;
@@ -640,14 +676,15 @@ struct qwick_cache_entry {
 };
 
 /* List the entries of the cache in dir (NULL: the default), the most recently
- * used first. A directory that does not exist has none. */
+ * used first, and results of probes. A directory that does not exist has none. */
 QWICK_API int qwick_cache_list(const char *dir, struct qwick_cache_entry **out,
                                size_t *n, struct qwick_err *e);
 QWICK_API void qwick_cache_list_free(struct qwick_cache_entry *v, size_t n);
 
 /* Remove the least recently used entries until at most max_bytes are left, and
  * temporary files that are older than an hour, because their writers are gone.
- * max_bytes 0 removes all entries and temporary files. Touches only files that
+ * max_bytes 0 removes all entries, temporary files and results of probes, which
+ * do not count otherwise. Touches only files that
  * look like the cache's own. *n_removed and *bytes_removed (may be NULL)
  * receive the number of removed files and their bytes. */
 QWICK_API int qwick_cache_gc(const char *dir, size_t max_bytes,
@@ -1772,6 +1809,30 @@ QWICK_API int qwick_bench_bandwidth(struct qwick_engine *eng, double ms,
  * Returns floating-point operations per second; a multiply-add counts as
  * two. */
 QWICK_API double qwick_bench_peak(struct qwick_engine *eng, double ms);
+
+/* A variant of a choice between kernels (qwick_tuning), measured. */
+struct qwick_tuning_trial {
+    const char *name; /* of the choice */
+    size_t value;     /* the variant */
+    double share;     /* speed of the products that it concerns, as a share of the
+                         slower limit: read bandwidth or arithmetic peak */
+    bool chosen;      /* the engine uses this variant */
+    bool best;        /* no variant of the choice was faster */
+};
+/* Receives all variants of a choice, [n]; borrowed until the call returns. */
+typedef void (*qwick_tuning_fn)(void *ctx,
+                                const struct qwick_tuning_trial *trials,
+                                size_t n);
+
+/* Measure all variants of each choice that the engine's kernels depend on, one
+ * choice after the other, and call fn for each. Weights are synthetic matrices
+ * of 3,072 rows and 1,024 columns in 192 MiB of memory; one thread computes. A
+ * variant counts with the median of `reps` >= 1 rounds; a round takes about a
+ * third of a second. The choices in use change meanwhile: no other thread may
+ * use the library. They are the old ones afterwards. */
+QWICK_API int qwick_tuning_measure(struct qwick_engine *eng, size_t reps,
+                                   qwick_tuning_fn fn, void *ctx,
+                                   struct qwick_err *e);
 
 /* Return the number of floating-point operations of a forward pass over n
  * tokens that follow pos other tokens: two for each weight and token, the two

@@ -56,7 +56,7 @@ find src -type f \( -name '*.c' -o -name '*.h' \) | LC_ALL=C sort |
         stream = "(^|[^A-Za-z0-9_])(stdout|stderr|STD(OUT|ERR)_FILENO)" \
             "([^A-Za-z0-9_]|$)"
         isa = "(^|[^A-Za-z0-9_])(ISA_[A-Z0-9]+|enum isa|isa_(name|parse)|" \
-            "cpu_(has|best|is_intel)|kernels_get)([^A-Za-z0-9_]|$)"
+            "cpu_(has|best|identify)|kernels_get)([^A-Za-z0-9_]|$)"
     }
 
     function complain(why)

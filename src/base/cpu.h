@@ -32,9 +32,15 @@ int isa_parse(const char *name, enum isa *out);
 bool cpu_has(enum isa l);
 enum isa cpu_best(void);
 
-/* Return whether Intel made the CPU, for properties that have no feature
- * bit. */
-bool cpu_is_intel(void);
+/* The core of a CPU, for properties that have no feature bit. */
+struct cpu_id {
+    char vendor[13];        /* "AuthenticAMD" */
+    unsigned family, model; /* with their extensions, as Linux shows them */
+};
+
+/* Identify the CPU that this thread runs on. Returns false, and sets an empty
+ * vendor and zeros, if it is unknown. */
+bool cpu_identify(struct cpu_id *out);
 
 /* Tell the CPU that this thread spins. This saves power, and leaves more of the
  * core to its other hardware thread. */

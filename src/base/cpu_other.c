@@ -6,8 +6,9 @@ bool cpu_has(enum isa l)
     return l == ISA_REF;
 }
 
-bool cpu_is_intel(void)
+bool cpu_identify(struct cpu_id *out)
 {
+    *out = (struct cpu_id){0};
     return false;
 }
 

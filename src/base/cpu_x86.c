@@ -3,6 +3,7 @@
 
 #include <cpuid.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -55,11 +56,23 @@ bool cpu_has(enum isa l)
     return l == ISA_AMX ? bf16 && tiles && get_tiles() : bf16;
 }
 
-bool cpu_is_intel(void)
+/* Family 15 adds the extended family; families 6 and 15 have extended models
+ * (Intel's manual, CPUID leaf 1; AMD's has no extended model in family 6). */
+bool cpu_identify(struct cpu_id *out)
 {
-    unsigned a, b = 0, c = 0, d = 0;
-    return __get_cpuid(0, &a, &b, &c, &d) && b == signature_INTEL_ebx &&
-           c == signature_INTEL_ecx && d == signature_INTEL_edx;
+    unsigned a, b, c, d, name[3];
+    *out = (struct cpu_id){0};
+    if (!__get_cpuid(0, &a, &name[0], &name[2], &name[1]) ||
+        !__get_cpuid(1, &a, &b, &c, &d))
+        return false;
+    memcpy(out->vendor, name, sizeof name);
+    out->family = a >> 8 & 15;
+    out->model = a >> 4 & 15;
+    if (out->family == 6 || out->family == 15)
+        out->model += (a >> 16 & 15) << 4;
+    if (out->family == 15)
+        out->family += a >> 20 & 255;
+    return true;
 }
 
 void cpu_pause(void)

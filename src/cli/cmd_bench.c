@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "cli/bench_report.h"
+#include "cli/bench_tune.h"
 #include "cli/common.h"
 #include "cli/opt.h"
 #include "cli/out.h"
@@ -20,13 +21,16 @@ struct args {
     struct opt_ints prompt_lens, depths, batches, threads;
     struct opt_texts models;
     int64_t gen, reps, warmup;
-    bool md, csv, parts, compare_any;
+    bool md, csv, parts, compare_any, tune;
     const char *html, *compare;
     double fail_below;
 };
 
 #define ARG(field) offsetof(struct args, field)
 #define MAX_LEN    10000000
+
+/* Rounds of --tune: a round takes a third of a second. */
+enum { TUNE_REPS = 25 };
 
 static const struct opt opts[] = {
     {.type = OPT_HEADING, .help = "Measurements"},
@@ -76,7 +80,7 @@ static const struct opt opts[] = {
      .arg = "N",
      .imin = 1,
      .imax = 1000,
-     .def = "5",
+     .def = "5, with --tune 25",
      .help = "timed runs of each measurement",
      .offset = ARG(reps)},
     {.name = "warmup",
@@ -92,6 +96,11 @@ static const struct opt opts[] = {
      .type = OPT_FLAG,
      .help = "also show where a pass spends its time",
      .offset = ARG(parts)},
+
+    {.name = "tune",
+     .type = OPT_FLAG,
+     .help = "instead measure all variants of each choice between kernels",
+     .offset = ARG(tune)},
 
     {.type = OPT_HEADING, .help = "Output"},
     {.name = "md",
@@ -143,6 +152,7 @@ static const struct opt opts[] = {
      .def = "the built-in demo model",
      .offset = ARG(models)},
     OPT_ROWS_KERNELS,
+    OPT_ROWS_CORE,
     OPT_ROWS_PREFILL,
     OPT_ROWS_BASIC,
 };
@@ -438,12 +448,37 @@ static int bench(struct job *j)
     return status;
 }
 
+/* The choices between kernels need no model. */
+static int tune(const struct args *a)
+{
+    struct common_args c = a->c;
+    struct qwick_engine *eng;
+    struct machine machine;
+    size_t reps = opt_given(c.parsed, "reps") ? (size_t)a->reps : TUNE_REPS;
+    c.threads = 1;
+    machine_read(&machine);
+    int status = out_check() ? (int)QWICK_ERR_RUNTIME
+                             : common_open(&eng, &c, false);
+    if (status)
+        return status;
+    status = bench_tune(eng, reps, a->c.json, &machine);
+    qwick_engine_close(eng);
+    return status;
+}
+
 static int check(const struct opt_parsed *p, const struct args *a)
 {
+    static const char *const not_tune[] = {
+        "model",   "prompt-lens", "gen",        "depths",        "batches",
+        "threads", "warmup",      "parts",      "md",            "csv",
+        "html",    "compare",     "fail-below", "compare-any",   "exact",
+        "kv",      "preload",     "prefill-chunk", NULL};
     static const char *const formats[] = {"md", "json", "csv"};
     static const char *const with_compare[] = {"fail-below", "compare-any",
                                                NULL};
     int r;
+    if (a->tune && (r = opt_no_effect(p, not_tune, "with --tune")) >= 0)
+        return r;
     for (size_t i = 0; i < 3; i++)
         for (size_t k = i + 1; k < 3; k++)
             if ((r = opt_conflict(p, formats[i], formats[k])) >= 0)
@@ -467,7 +502,9 @@ static int run(const struct verb *v, int argc, char **argv)
         status = common_check(&p, &a.c);
     if (status < 0)
         status = check(&p, &a);
-    if (status < 0) {
+    if (status < 0 && a.tune) {
+        status = tune(&a);
+    } else if (status < 0) {
         j.format = a.c.json ? BENCH_JSON
                    : a.csv  ? BENCH_CSV
                    : a.md   ? BENCH_MD

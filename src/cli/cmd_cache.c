@@ -60,6 +60,16 @@ static void put_json_entry(struct json_writer *w,
     jw_end_object(w);
 }
 
+static void put_json_probe(struct json_writer *w,
+                           const struct qwick_cache_entry *v)
+{
+    jw_object(w, NULL);
+    jw_uint(w, "bytes", v->n_bytes);
+    jw_double(w, "last_use", v->used);
+    jw_cstr(w, "path", v->path);
+    jw_end_object(w);
+}
+
 static int put_json(struct buf *b, const char *dir,
                     const struct qwick_cache_entry *v, size_t n, size_t total)
 {
@@ -69,7 +79,13 @@ static int put_json(struct buf *b, const char *dir,
     jw_uint(&w, "bytes", total);
     jw_array(&w, "entries");
     for (size_t i = 0; i < n; i++)
-        put_json_entry(&w, &v[i]);
+        if (!v[i].tuning)
+            put_json_entry(&w, &v[i]);
+    jw_end_array(&w);
+    jw_array(&w, "probes");
+    for (size_t i = 0; i < n; i++)
+        if (v[i].tuning)
+            put_json_probe(&w, &v[i]);
     jw_end_array(&w);
     jw_end_object(&w);
     jw_newline(&w);
@@ -85,6 +101,8 @@ static int put_row(struct buf *b, const struct qwick_cache_entry *v)
         strftime(when, sizeof(when), "%Y-%m-%d %H:%M", &tm);
     int bad = buf_printf(b, "%7zu %7zu %13zu  %-16s  ", v->n_tokens,
                          v->n_tokens - v->first, v->n_bytes, when);
+    if (v->tuning)
+        return buf_puts(b, "(probe of this CPU's core)\n") || bad ? -1 : 0;
     if (v->damaged)
         return buf_puts(b, "(damaged)\n") || bad ? -1 : 0;
     /* The name comes from a file: quote it, so that no control byte reaches the

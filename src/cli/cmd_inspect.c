@@ -32,6 +32,7 @@ static const struct opt opts[] = {
     OPT_ROWS_MODEL,
     OPT_ROWS_THREADS,
     OPT_ROWS_KERNELS,
+    OPT_ROWS_CORE,
     OPT_ROWS_BASIC,
 };
 
@@ -171,6 +172,7 @@ static int put_facts(struct buf *b, struct json_writer *w,
         TEXT("template", i->template_name),
         TEXT("isa", i->isa),
         TEXT("cpu", i->cpu),
+        TEXT("core", i->core),
         TEXT("kv_dtype", i->kv_dtype),
         TEXT("gemm", i->gemm),
         SIZE("threads", (size_t)i->threads),
@@ -469,6 +471,40 @@ static int put_all(struct buf *b, struct json_writer *w,
     return bad;
 }
 
+/* ---- choices between kernels ---- */
+
+/* Lines, or with w members of an object. */
+static int put_tuning(struct buf *b, struct json_writer *w,
+                      const struct qwick_engine *eng)
+{
+    const struct qwick_info *info = qwick_engine_info(eng);
+    struct qwick_tuning t;
+    int bad = 0;
+    if (w) {
+        jw_cstr(w, "core_evidence", info->core_evidence);
+        jw_array(w, "tuning");
+    } else {
+        bad |= buf_printf(b, "\nkernels for %s, %s\n", info->core,
+                          info->core_evidence);
+    }
+    for (size_t i = 0; !bad && !qwick_tuning_at(eng, i, &t, NULL); i++) {
+        if (!w) {
+            bad |= buf_printf(b, "%-20s %6zu  %-8s  %s%s\n", t.name, t.value,
+                              t.evidence, t.about, t.used ? "" : " (not used)");
+            continue;
+        }
+        jw_object(w, NULL);
+        jw_cstr(w, "name", t.name);
+        jw_uint(w, "value", t.value);
+        jw_cstr(w, "evidence", t.evidence);
+        jw_bool(w, "used", t.used);
+        jw_end_object(w);
+    }
+    if (w)
+        jw_end_array(w);
+    return bad;
+}
+
 /* ---- the verb ---- */
 
 static int put_json(struct buf *b, const struct qwick_engine *eng, bool all)
@@ -479,6 +515,7 @@ static int put_json(struct buf *b, const struct qwick_engine *eng, bool all)
     put_facts(NULL, &w, info);
     quantization_json(&w, info);
     json_ids(&w, "stop_ids", info->stop_ids, info->n_stop_ids);
+    put_tuning(NULL, &w, eng);
     jw_array(&w, all ? "tensors" : "tensor_kinds");
     int bad = all ? put_all(NULL, &w, eng) : put_kinds(NULL, &w, eng);
     jw_end_array(&w);
@@ -487,12 +524,15 @@ static int put_json(struct buf *b, const struct qwick_engine *eng, bool all)
     return jw_status(&w) | bad;
 }
 
-static int put_lines(struct buf *b, const struct qwick_engine *eng, bool all)
+static int put_lines(struct buf *b, const struct qwick_engine *eng, bool all,
+                     bool verbose)
 {
     const struct qwick_info *info = qwick_engine_info(eng);
     int bad = put_facts(b, NULL, info);
     bad |= quantization_lines(b, info);
     bad |= stop_ids_line(b, eng);
+    if (verbose)
+        bad |= put_tuning(b, NULL, eng);
     bad |= buf_puts(b, all ? "\ndtype      size  shape             name\n"
                            : "\ncount  dtype      size  shape            "
                              "name\n");
@@ -504,7 +544,7 @@ static int inspect(const struct args *a, struct qwick_engine *eng)
 {
     struct buf b = {0};
     int bad = a->c.json ? put_json(&b, eng, a->tensors)
-                        : put_lines(&b, eng, a->tensors);
+                        : put_lines(&b, eng, a->tensors, a->c.verbose);
     int status = bad ? msg_oom() : out_write(b.data, b.len) ? 1 : 0;
     buf_free(&b);
     return status;

@@ -303,6 +303,7 @@ static struct qwick_engine_options compute_options(const struct common_args *c)
                                            : QWICK_KV_Q8;
     o.prefill_chunk = (size_t)c->prefill_chunk;
     o.preload = c->preload;
+    o.core = c->core;
     o.lazy_blas = true; /* no other thread of this program uses the
                            environment */
     return o;
@@ -311,9 +312,13 @@ static struct qwick_engine_options compute_options(const struct common_args *c)
 /* Open an engine, and print its messages unless that fails. alias: see
  * common_args. */
 static int open_engine(struct qwick_engine **eng,
-                       const struct qwick_engine_options *o, const char *alias)
+                       struct qwick_engine_options *o, const char *alias)
 {
     struct qwick_err e = {0}, named;
+    char *dir = NULL;
+    o->tuning_dir = o->prefix_cache_dir;
+    if (!o->tuning_dir && !qwick_cache_dir(&dir, NULL))
+        o->tuning_dir = dir;
     bool own = !progress_on(); /* not a part of another task */
     if (own) {
         progress_start("load");
@@ -327,6 +332,7 @@ static int open_engine(struct qwick_engine **eng,
         e = named;
     }
     held.on = false;
+    free(dir);
     if (own)
         progress_stop();
     int status = failed ? msg_fail(&e) : 0;

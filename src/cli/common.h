@@ -30,6 +30,7 @@ struct common_args {
     bool json, jsonl;
     const char *color;
     struct opt_flag_file prefix_cache;
+    const char *core;
     const char *cache_dir; /* set by --cache-dir; moved to prefix_cache.file */
     int64_t prefix_cache_size;
     size_t prefix_memory; /* maximum bytes of the prefix cache in memory; the
@@ -87,6 +88,11 @@ struct common_args {
     {.name = "kv", .type = OPT_CHOICE, .choices = "f32|f16|q8",               \
      .def = "f16, f32 with --exact",                                          \
      .help = "type of the KV cache", .offset = COMMON(kv)}
+
+#define OPT_ROWS_CORE                                                         \
+    {.name = "core", .type = OPT_TEXT, .arg = "NAME", .def = "this CPU's core", \
+     .help = "use the record of another core, or measure with probe",         \
+     .offset = COMMON(core)}
 
 #define OPT_ROWS_CTX                                                          \
     {.name = "ctx", .letter = 'c', .type = OPT_INT, .arg = "N", .imin = 1,    \

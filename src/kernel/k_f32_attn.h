@@ -409,8 +409,8 @@ INLINE void attn_all_rows(const struct attn_rows *rows, const char *k,
                           const char *v, size_t d, float *s, enum dtype type)
 {
     if (d != 128)
-        attn_tiles(rows, k, v, d, s, type, kernel_sweep.to_l2);
-    else if (kernel_sweep.to_l2)
+        attn_tiles(rows, k, v, d, s, type, kernel_core.sweep_l2);
+    else if (kernel_core.sweep_l2)
         attn_tiles(rows, k, v, 128, s, type, true);
     else
         attn_tiles(rows, k, v, 128, s, type, false);

@@ -24,6 +24,7 @@
 
 #include "base/cpu.h"
 #include "base/dtype.h"
+#include "kernel/cores.h"
 
 /* Positions in a block of keys or values, which is one page of the cache. */
 #define KV_BLOCK 64
@@ -124,12 +125,16 @@ struct q8 {
 /* Elements of keys or values in an int8 cache that share a scale. */
 #define KV_I8_GROUP 32
 
-/* Measured choices between kernels that do the same work, per level and CPU
- * vendor. Callers read this record; they never ask for the level. */
+/* Choices between kernels that do the same work, per level. They follow from the
+ * level and from the record of the core (cores.h). Callers read these; they
+ * never ask for the level. */
 struct kernel_tuning {
     bool bf16;                 /* with bf16 weights, products and long attention
                                   are faster in bf16 than in f32 */
     size_t bf16_min_tokens;    /* minimum number of tokens for bf16 */
+    /* with quantized weights that both kinds of products take, minimum number of
+     * tokens for bf16: affine weights, and weights in blocks */
+    size_t affine_bf16_min_tokens, blocks_bf16_min_tokens;
     bool bf16_pairs;           /* bf16 is also faster with few tokens if each
                                   activation is the sum of two bf16 numbers */
     bool blas;                 /* OpenBLAS is faster than gemm_f32 in large
@@ -418,14 +423,8 @@ struct kernels {
     double (*peak_q8)(size_t reps, float *sink);
 };
 
-/* How kernels prefetch while they read weights sequentially. They must, because
- * hardware prefetchers stop at each page. Set when the tables are filled. */
-struct kernel_sweep {
-    size_t ahead; /* bytes from the cache line in use to the one that is
-                     prefetched */
-    bool to_l2;   /* prefetch into L2; false: into L1 */
-};
-extern struct kernel_sweep kernel_sweep;
+/* The choices in use. Kernels read them; kernels_choose alone writes them. */
+extern struct core_choices kernel_core;
 
 /* Rows of weights that gemm_bf16 multiplies at a time. */
 #define GEMM_BF16_ROWS 64
@@ -526,6 +525,17 @@ const char *kernels_level(size_t i);
 /* Return the names of all levels for messages, "ref, avx2, …": a constant
  * string. */
 const char *kernels_names(void);
+
+/* Return the record of this CPU's core, or of an unknown core of its vendor
+ * (core_is_unknown). Its choices are in use until kernels_choose is called. */
+const struct core *kernels_core(void);
+
+/* Return whether kernels of this table depend on a choice. */
+bool kernels_use(const struct kernels *k, const struct core_knob *knob);
+
+/* Use other choices in all tables. Each value must be within the limits of its
+ * knob. While this runs, no other thread may run kernels or read a table. */
+void kernels_choose(const struct core_choices *c);
 
 /* Replace the reference kernels in a table by the kernels of a level of this
  * CPU. x86/k_cpu_x86.c implements it for x86, k_cpu_other.c for CPUs without

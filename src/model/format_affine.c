@@ -9,13 +9,6 @@
 
 enum { CODES, SCALES, BIASES };
 
-/* From so many tokens on, products in bf16 are faster than in int8, where there
- * are both. On a Xeon with AMX and Qwen3-0.6B's shape, prefills in bf16 take
- * 1.25 times as long with 64 tokens, 1.0 to 1.3 times with 128, and 0.75 to 0.9
- * times with 256 and 512: int8 products scale the sums of each group, which
- * takes a constant time per token. */
-enum { BF16_MIN_TOKENS = 192 };
-
 static size_t row_bytes(const struct matrix *w, size_t i)
 {
     return i == CODES ? w->cols / 8 * (size_t)w->bits
@@ -73,7 +66,7 @@ static void fill(struct format_ops *ops, const struct kernels *k, bool exact)
     ops->mul_i8 = mul_i8;
     if (k->gemm_bf16_affine) {
         ops->mul_bf16 = mul_bf16;
-        ops->bf16_min_tokens = BF16_MIN_TOKENS;
+        ops->bf16_min_tokens = k->tune.affine_bf16_min_tokens;
     }
 }
 

@@ -13,10 +13,6 @@ enum { GROUP = 32 };
  * product of floats. */
 enum { WIDE_COLS = 1024, WIDE_ROWS = 32, WIDE_FEW = 4, WIDE_TOKENS = 64 };
 
-/* From so many tokens on, widening the weights to bf16 is a small fraction of
- * the product. */
-enum { BF16_MIN_TOKENS = 64 };
-
 /* Behind the memory that the product of floats works in. */
 struct wide {
     float rows[WIDE_ROWS * WIDE_COLS];
@@ -127,7 +123,7 @@ static void fill(struct format_ops *ops, const struct kernels *k, bool exact)
     ops->mul_i8 = mul_i8;
     if (k->gemm_bf16_blocks[0]) { /* all types or none */
         ops->mul_bf16 = mul_bf16;
-        ops->bf16_min_tokens = BF16_MIN_TOKENS;
+        ops->bf16_min_tokens = k->tune.blocks_bf16_min_tokens;
     }
 }
 

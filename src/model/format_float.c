@@ -54,7 +54,7 @@ static void fill_bf16(struct format_ops *ops, const struct kernels *k,
     if (exact || !k->tune.bf16)
         return;
     ops->mul_bf16 = mul_bf16;
-    ops->bf16_min_tokens = 2;
+    ops->bf16_min_tokens = k->tune.bf16_min_tokens;
 }
 
 static int bind_type(struct weights *w, struct matrix *out, const char *name,

@@ -1,4 +1,5 @@
-/* The directory of the prefix cache: lists its entries and removes old ones. */
+/* The directory of the prefix cache: lists its entries and removes old ones. The
+ * results of probes are in it, too. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +12,7 @@
 
 #include "engine/cache/kv_file.h"
 #include "engine/cache/prefix_disk.h"
+#include "engine/cache/tuning_file.h"
 
 /* A temporary file of this age is left over: its writer is gone. */
 enum { STALE_SECONDS = 3600 };
@@ -41,6 +43,7 @@ struct found {
     struct timespec used;
     size_t n_bytes, page;
     bool temporary;
+    bool tuning; /* the result of a probe */
 };
 
 struct scan {
@@ -58,6 +61,7 @@ static size_t count_hex(const char *s)
 static bool parse_name(const char *name, size_t *page, bool *temporary)
 {
     size_t n = count_hex(name);
+    *page = 0;
     if (n < 6 || n > 12 || name[n] != '-')
         return false;
     *page = strtoul(name, NULL, 16);
@@ -84,9 +88,11 @@ static int add(struct scan *s, struct found *f, struct qwick_err *e)
     return 0;
 }
 
-static int scan_class(struct scan *s, const char *class, struct qwick_err *e)
+/* Add the files of a directory: entries, or results of probes. */
+static int scan_files(struct scan *s, const char *dir, bool tuning, int flags,
+                      struct qwick_err *e)
 {
-    int fd = open(class, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
     int rc = 0;
     if (!d) {
@@ -95,21 +101,27 @@ static int scan_class(struct scan *s, const char *class, struct qwick_err *e)
         return 0; /* not a directory, or removed since */
     }
     for (struct dirent *entry; !rc && (entry = readdir(d)) != NULL;) {
-        struct found f;
+        struct found f = {.tuning = tuning};
         struct stat st;
-        if (!parse_name(entry->d_name, &f.page, &f.temporary) ||
+        if (!(tuning ? tuning_file_name(entry->d_name, &f.temporary)
+                     : parse_name(entry->d_name, &f.page, &f.temporary)) ||
             fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
             !S_ISREG(st.st_mode))
             continue;
         f.n_bytes = (size_t)st.st_size;
         f.used = st.st_mtim;
-        if (asprintf(&f.path, "%s/%s", class, entry->d_name) < 0)
-            rc = err_oom(e, strlen(class));
+        if (asprintf(&f.path, "%s/%s", dir, entry->d_name) < 0)
+            rc = err_oom(e, strlen(dir));
         else if ((rc = add(s, &f, e)) != 0)
             free(f.path);
     }
     closedir(d);
     return rc;
+}
+
+static int scan_class(struct scan *s, const char *class, struct qwick_err *e)
+{
+    return scan_files(s, class, false, O_NOFOLLOW, e);
 }
 
 /* Call fn for each directory of a class. */
@@ -175,10 +187,9 @@ static int scan_open(struct scan *s, const char *dir, struct qwick_err *e)
         s->root = NULL;
         err_oom(e, strlen(dir));
     }
+    int bad = s->root ? scan_files(s, dir, true, 0, e) : -1;
     free(own);
-    if (!s->root)
-        return -1;
-    if (each_class(s->root, e, scan_class, s)) {
+    if (bad || each_class(s->root, e, scan_class, s)) {
         scan_free(s);
         return -1;
     }
@@ -197,6 +208,12 @@ static int drop_empty(struct scan *s, const char *class, struct qwick_err *e)
     return 0;
 }
 
+/* Return whether a file counts against the maximum size. */
+static bool counts(const struct found *f)
+{
+    return !f->temporary && !f->tuning;
+}
+
 int qwick_cache_gc(const char *dir, size_t max_bytes, size_t *n_removed,
                    size_t *bytes_removed, struct qwick_err *e)
 {
@@ -207,18 +224,18 @@ int qwick_cache_gc(const char *dir, size_t max_bytes, size_t *n_removed,
         return -1;
     time_t now = time(NULL);
     for (size_t i = 0; i < s.n; i++)
-        total += s.v[i].temporary ? 0 : s.v[i].n_bytes;
+        total += counts(&s.v[i]) ? s.v[i].n_bytes : 0;
     for (size_t i = 0; i < s.n && !rc; i++) {
         const struct found *f = &s.v[i];
         bool stale = f->temporary && now - f->used.tv_sec > STALE_SECONDS;
-        if (f->temporary ? !stale && max_bytes : total <= max_bytes)
+        if (counts(f) ? total <= max_bytes : !stale && max_bytes)
             continue;
         if (unlink(f->path) && errno != ENOENT) {
             rc = err_set(e, QWICK_ERR_RUNTIME, "%s: cannot remove: %s", f->path,
                          strerror(errno));
             break;
         }
-        total -= f->temporary ? 0 : f->n_bytes;
+        total -= counts(f) ? f->n_bytes : 0;
         bytes += f->n_bytes;
         n++;
     }
@@ -258,6 +275,9 @@ int qwick_cache_list(const char *dir, struct qwick_cache_entry **out, size_t *n,
         };
         f->path = NULL;
         ++*n;
+        entry->tuning = f->tuning;
+        if (f->tuning)
+            continue;
         struct qwick_err why;
         if (kv_file_open(&file, entry->path, KV_FILE_PREFIX, false, NULL,
                          &why)) {

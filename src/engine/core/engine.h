@@ -22,6 +22,7 @@ struct par_pool;
 struct prefix;
 struct prefix_disk;
 struct token_trie;
+struct tuning;
 
 struct qwick_engine {
     struct checkpoint *ck;
@@ -56,6 +57,7 @@ struct qwick_engine {
     int32_t think_open, think_close; /* ids of the think tokens, or -1 */
     struct token_trie *trie;         /* for constraints; NULL: not needed yet */
     int32_t bos_id;                  /* goes before texts; -1: nothing does */
+    const struct tuning *tuning; /* of the process; NULL with tokenizer_only */
     struct qwick_info info;
     qwick_log_fn log; /* or NULL */
     void *log_ctx;

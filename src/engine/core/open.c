@@ -14,6 +14,7 @@
 #include "engine/core/engine.h"
 #include "engine/core/open_gguf.h"
 #include "engine/core/options.h"
+#include "engine/core/tuning.h"
 #include "engine/generate/token_trie.h"
 #include "text/think.h"
 
@@ -93,6 +94,14 @@ static int choose_kernels(struct qwick_engine *eng,
         engine_warn(eng,
                     "there are no fast kernels for this CPU (on x86 they need "
                     "AVX2 and FMA): the reference kernels are slow");
+    if (!o->tokenizer_only) {
+        eng->tuning = tuning_settle(o->core, o->tuning_dir, e);
+        if (!eng->tuning)
+            return -1;
+        eng->info.core = eng->tuning->core->name;
+        eng->info.core_evidence = eng->tuning->evidence;
+        eng->info.cpu_id = eng->tuning->cpu;
+    }
     eng->model.k = k;
     eng->info.isa = k->name;
     eng->info.cpu = best->name;

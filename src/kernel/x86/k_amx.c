@@ -411,9 +411,7 @@ static void multiply(const struct product *p)
     TILE_RELEASE();
 }
 
-/* Up to this many tokens, the vector kernel of the level below is faster. */
-enum { ROWS_MAX_TOKENS = 2 };
-
+/* The vector kernel of the level below. */
 static void (*gemm_bf16_rows)(float *y, size_t ldy, const void *w,
                               size_t w_stride, const void *x, size_t ldx,
                               size_t n_rows, size_t n_cols, size_t n_tokens,
@@ -424,12 +422,12 @@ static void k_gemm_bf16_amx(float *y, size_t ldy, const void *w,
                             size_t n_rows, size_t n_cols, size_t n_tokens,
                             bool add, float *work)
 {
-    if (n_tokens <= ROWS_MAX_TOKENS) {
+    if (n_tokens <= kernel_core.amx_rows_max) {
         gemm_bf16_rows(y, ldy, w, w_stride, x, ldx, n_rows, n_cols, n_tokens,
                        add, work);
         return;
     }
-    if (n_tokens <= AMX_FEW_MAX && n_cols > 0) {
+    if (n_tokens <= kernel_core.amx_few_max && n_cols > 0) {
         k_gemm_bf16_few_amx(y, ldy, w, w_stride, x, ldx, n_rows, n_cols,
                             n_tokens, add, work);
         return;

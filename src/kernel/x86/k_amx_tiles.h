@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernel/cores.h"
+
 enum {
     SIDE = 16,  /* rows of a tile, and columns of a tile of f32 */
     DEPTH = 32, /* columns of a tile of bf16 */
@@ -97,8 +99,8 @@ static inline void tile_peak(size_t rounds, bool bytes, float *sink)
     *sink = zeros[0];
 }
 
-/* Maximum number of tokens of k_gemm_bf16_few_amx. */
-enum { AMX_FEW_MAX = 64 };
+/* Maximum number of tokens of k_gemm_bf16_few_amx: what its memory holds. */
+enum { AMX_FEW_MAX = CORE_AMX_FEW_LIMIT };
 
 /* Do the work of gemm_bf16 (struct kernels) for 1 to AMX_FEW_MAX tokens and at
  * least one column. */

@@ -24,7 +24,7 @@ INLINE void prefetch_near(const void *p)
 /* Fetch the line of p into the cache level that suits this CPU. */
 INLINE void fetch_line(const void *p)
 {
-    if (kernel_sweep.to_l2)
+    if (kernel_core.sweep_l2)
         _mm_prefetch(p, _MM_HINT_T1);
     else
         _mm_prefetch(p, _MM_HINT_T0);
@@ -33,7 +33,7 @@ INLINE void fetch_line(const void *p)
 /* Prefetch for a sweep over weights that has come to p. */
 INLINE void sweep(const void *p)
 {
-    fetch_line((const char *)p + kernel_sweep.ahead);
+    fetch_line((const char *)p + kernel_core.sweep_ahead);
 }
 
 /* Do the work of sweep with a constant hint. The prefetch is assembly, so that

@@ -83,12 +83,12 @@ INLINE float dot_pairs(const char *w, const float *x, size_t n, size_t ahead,
 static bool rows_in_pairs(float *y, const char *w, size_t w_bytes,
                           const float *x, size_t n_rows, size_t n, float *pairs)
 {
-    const size_t ahead = kernel_sweep.ahead;
+    const size_t ahead = kernel_core.sweep_ahead;
 
     if (n_rows < PAIRS_MIN_ROWS || n > PAIRS_MAX)
         return false;
     split_pairs(pairs, x, n);
-    if (kernel_sweep.to_l2)
+    if (kernel_core.sweep_l2)
         for (size_t r = 0; r < n_rows; r++)
             y[r] = dot_pairs(w + r * w_bytes, pairs, n, ahead, true);
     else

@@ -199,7 +199,8 @@ static void (*const tiles[VECTORS][TOKENS])(const struct tile *) = {
  *   with seven loads for eight products reached less than half of the memory
  *   bandwidth.
  *
- * Therefore up to ONE_ROW tokens sweep single rows in one pass. More tokens use
+ * Therefore up to bf16_rows_max tokens (struct core_choices; 5 where that was
+ * measured) sweep single rows in one pass. More tokens use
  * tiles of STRIP rows by up to TOKENS tokens, with half the loads. A strip
  * stays in L1 for all passes; its columns are few enough to leave room in L1
  * for the same columns of all tokens. BLOCK rows use these columns before the
@@ -208,8 +209,6 @@ static void (*const tiles[VECTORS][TOKENS])(const struct tile *) = {
  * With weights in memory, panels take 1.5 to 2.5 times as long for 12 tokens,
  * 1.1 to 1.3 times for 24 and 32, the same time for 36, and less from 42 on. */
 enum {
-    STRIP_MAX_TOKENS = 32,
-    ONE_ROW = 5,
     STRIP = 4,
     BLOCK = 128,
     X_COLS = 1024,
@@ -220,7 +219,6 @@ enum {
     /* distances of prefetches in bytes */
     FAR_FEW = 16384,  /* strips, up to FAR_TOKENS */
     FAR_MORE = 8192,  /* strips, more tokens */
-    FAR_ONE = 8192,   /* single rows, x small */
     FAR_WIDE = 12288, /* single rows, x large: first prefetch */
     NEAR_WIDE = 4096  /* and second prefetch */
 };
@@ -422,15 +420,15 @@ INLINE const char *walk_at(const struct walk *a)
     return a->w + (a->block_at + a->row_at) * a->w_bytes + a->k * 2;
 }
 
-/* Multiply all rows by n <= ONE_ROW tokens, row by row. */
+/* Multiply all rows by n <= TOKENS tokens, row by row. */
 static void rows_single(struct strip s, size_t n_rows, size_t n)
 {
     const bool wide = n * s.lines * (LINE / 2) > X_SMALL;
 
     for (size_t r = 0; r < n_rows; r++) {
-        s.far = s.w + (wide ? FAR_WIDE : FAR_ONE);
+        s.far = s.w + (wide ? FAR_WIDE : kernel_core.sweep_ahead);
         s.near = s.w + NEAR_WIDE;
-        row_fns[kernel_sweep.to_l2][wide][n - 1](&s);
+        row_fns[kernel_core.sweep_l2][wide][n - 1](&s);
         s.w += s.w_bytes;
         s.y++;
     }
@@ -466,7 +464,7 @@ INLINE void strip_passes(struct strip *pass, const struct strip *s,
     }
 }
 
-/* Multiply all rows by n > ONE_ROW tokens. The number of rows is a multiple of
+/* Multiply all rows by n tokens, strip by strip. The number of rows is a multiple of
  * at.rows. */
 static void rows_strips(const struct strip *s, struct walk at, size_t n)
 {
@@ -502,7 +500,7 @@ static void few_tokens(struct strip s, size_t n_rows, size_t n_cols, size_t n)
                       .block = BLOCK,
                       .cols = (n_cols / blocks + 31) / 32 * 32};
 
-    if (n <= ONE_ROW) {
+    if (n <= kernel_core.bf16_rows_max) {
         s.lines = n_cols / 32;
         s.tail = n_cols % 32;
         rows_single(s, n_rows, n);
@@ -553,7 +551,8 @@ static void k_gemm_bf16_avx512bf16(float *y, size_t ldy, const void *w,
 
     for (size_t t = 0; n_cols == 0 && !add && t < n_tokens; t++)
         memset(y + t * ldy, 0, n_rows * sizeof *y);
-    if (n_tokens <= STRIP_MAX_TOKENS && n_rows && n_cols && n_tokens) {
+    if (n_tokens <= kernel_core.bf16_strips_max && n_rows && n_cols &&
+        n_tokens) {
         struct strip s = {.w = w,
                           .w_bytes = w_bytes,
                           .x = x,

@@ -35,7 +35,7 @@ add_fours(__m256i sum, __m256i w, __m256i x)
  * is faster by 4%. */
 enum { NEAR_BYTES = 1024 };
 
-/* kernel_sweep, as constants of a function */
+/* How to prefetch (struct core_choices), as constants of a function. */
 struct sweep_far {
     size_t ahead;
     bool to_l2;
@@ -163,9 +163,9 @@ INLINE void rows512(enum dtype type, float *y, size_t ldy,
                     const unsigned char *w, size_t w_stride, size_t n_rows,
                     const char *x, size_t ldx, size_t n, bool add, int T)
 {
-    const size_t ahead = kernel_sweep.ahead;
+    const size_t ahead = kernel_core.sweep_ahead;
 
-    if (kernel_sweep.to_l2)
+    if (kernel_core.sweep_l2)
         for (size_t r = 0; r < n_rows; r++)
             row512(type, y + r, ldy, w + r * w_stride, x, ldx, n, add, T,
                    (struct sweep_far){ahead, true});

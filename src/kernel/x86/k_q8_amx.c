@@ -16,13 +16,13 @@
 #include "kernel/x86/k_q8_panel.h"
 
 /* A panel of weights stays in L1 or L2 for SWEEP tokens at most. Up to
- * FEW_TOKENS the kernel of the level below is faster, because a tile would be
- * half empty and every code is unpacked for few tokens. */
+ * amx_vnni_max tokens (struct core_choices) the kernel of the level below is
+ * faster, because a tile would be half empty and every code is unpacked for few
+ * tokens. */
 enum {
     COLS = 512, /* of a panel */
     VECTORS = PANEL_ROWS / SIDE,
     SWEEP = 512,
-    FEW_TOKENS = 12,
     MAX_GROUPS = COLS / 32 /* of a panel */
 };
 
@@ -306,7 +306,7 @@ static void k_gemm_q8_affine_amx(float *y, size_t ldy, const struct affine *w,
     struct memory *m = (void *)work;
     const size_t n_groups = n_cols / w->group;
 
-    if (n_tokens <= FEW_TOKENS || n_groups == 0 || n_groups > FACTORS) {
+    if (n_tokens <= kernel_core.amx_vnni_max || n_groups == 0 || n_groups > FACTORS) {
         gemm_q8_few(y, ldy, w, x, n_rows, n_cols, n_tokens, add, work);
         return;
     }

@@ -295,9 +295,9 @@ static void k_to_q8_avx512(const struct q8 *out, const float *x, size_t ldx,
 /* ---- a few tokens ------------------------------------------------------- */
 
 /* A row is unpacked once for up to MAX_FEW tokens. If there are more, BLOCK_L1
- * bytes of rows stay in L1 until all tokens have used them. From MANY tokens
- * on, rows are unpacked into panels. */
-enum { MAX_FEW = 4, SUMS = 4, MANY = 5, BLOCK_L1 = 16 << 10 };
+ * bytes of rows stay in L1 until all tokens have used them. From q8_panels_min
+ * tokens on (struct core_choices), rows are unpacked into panels. */
+enum { MAX_FEW = 4, SUMS = 4, BLOCK_L1 = 16 << 10 };
 
 /* The factors of the two groups of 32 in 64 columns, each in the lanes of its
  * group. */
@@ -402,9 +402,9 @@ INLINE void q8_rows(float *y, size_t ldy, const struct affine *w,
                     const struct q8 *x, size_t n_rows, size_t n, int T,
                     bool add, int bits, size_t group)
 {
-    const size_t ahead = kernel_sweep.ahead;
+    const size_t ahead = kernel_core.sweep_ahead;
 
-    if (kernel_sweep.to_l2)
+    if (kernel_core.sweep_l2)
         for (size_t r = 0; r < n_rows; r++)
             q8_row(y + r, ldy, row_at(w, r, 0), x, n, T, add, bits, group,
                    ahead, true);
@@ -564,9 +564,9 @@ INLINE void q4_rows(float *y, size_t ldy, const struct affine *w,
                     const struct q8 *x, size_t n_rows, size_t n, int T,
                     bool add, size_t group)
 {
-    const size_t ahead = kernel_sweep.ahead;
+    const size_t ahead = kernel_core.sweep_ahead;
 
-    if (kernel_sweep.to_l2)
+    if (kernel_core.sweep_l2)
         for (size_t r = 0; r < n_rows; r++)
             q4_row(y + r, ldy, row_at(w, r, 0), x, n, T, add, group, ahead,
                    true);
@@ -597,7 +597,7 @@ static const q8_few_fn q4_few[3] = {q4_few_4_32, q4_few_4_64, q4_few_4_128};
 
 /* ---- the product -------------------------------------------------------- */
 
-/* Multiply fewer than MANY tokens, MAX_FEW at a time. Blocks of rows stay in L1
+/* Multiply a few tokens, MAX_FEW at a time. Blocks of rows stay in L1
  * for all tokens; for at most MAX_FEW tokens, one block has all rows. */
 static void q8_several(float *y, size_t ldy, const struct affine *w,
                        const struct q8 *x, size_t n_rows, size_t n_cols,
@@ -651,10 +651,10 @@ static void k_gemm_q8_affine_avx512(float *y, size_t ldy,
         memset(y + t * ldy, 0, n_rows * sizeof *y);
     if (n_cols == 0)
         return;
-    if (n_tokens < MANY && w->bits == 4 && n_tokens * ld <= PAIRS_BYTES)
+    if (n_tokens < kernel_core.q8_panels_min && w->bits == 4 && n_tokens * ld <= PAIRS_BYTES)
         q4_several(y, ldy, w, x, n_rows, n_cols, n_tokens, add, ld,
                    (int8_t *)work);
-    else if (n_tokens < MANY)
+    else if (n_tokens < kernel_core.q8_panels_min)
         q8_several(y, ldy, w, x, n_rows, n_cols, n_tokens, add,
                    q8_few[w->bits][w->group / 64]);
     else

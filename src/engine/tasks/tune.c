@@ -1,0 +1,455 @@
+/* Measuring the choices between kernels: qwick_tuning_measure.
+ *
+ * A trial sets one choice to one of its variants and times the products that the
+ * choice concerns, each as the model would compute it. Weights are slices of a
+ * pool that is larger than caches, in the shape of Qwen3-0.6B's gate_proj. One
+ * thread computes. Rounds interleave the variants, so that a change of the
+ * machine's speed hits all of them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/core/engine.h"
+#include "engine/core/tuning.h"
+#include "kernel/blocks.h"
+#include "kernel/gemm.h"
+#include "model/scratch.h"
+
+enum {
+    ROWS = 3072,
+    COLS = 1024,
+    GROUP = 64,
+    BLOCK_GROUP = 32, /* of activations, for blocks */
+    MAX_TOKENS = 256,
+    POOL = 192 << 20, /* bytes */
+    READ = 4 << 20,   /* bytes of a measurement of bandwidth */
+    PANEL_ROWS = 160, /* widened for OpenBLAS at a time */
+    MAX_PRODUCTS = 12,
+    MAX_VARIANTS = 6,
+    PEAK_MS = 20
+};
+
+/* Weights and the choice between their products. F32: bf16 weights whose
+ * activations are not rounded. */
+enum kind { F32, FLOATS, AFFINE4, AFFINE8, BLOCKS, N_KINDS };
+
+struct product {
+    enum kind kind;
+    size_t n; /* tokens */
+};
+
+/* The products that show the effect of a choice. */
+struct subject {
+    const char *name; /* of the knob */
+    struct product products[MAX_PRODUCTS];
+    const char *with; /* another choice without whose value this one has no
+                         effect; NULL: none */
+    uint32_t value;
+};
+
+/* One token of each kind, and n tokens of both widths of affine weights. */
+#define DECODE {F32, 1}, {AFFINE8, 1}, {AFFINE4, 1}, {BLOCKS, 1}
+#define BOTH(n) {AFFINE4, n}, {AFFINE8, n}
+
+static const struct subject subjects[] = {
+    {.name = "sweep_ahead", .products = {DECODE}},
+    {.name = "sweep_l2", .products = {DECODE}},
+    {.name = "blas_avx2", .products = {{F32, 128}, {F32, 256}}},
+    {.name = "blas_min",
+     .products = {{F32, 32}, {F32, 64}, {F32, 96}},
+     .with = "blas_avx2",
+     .value = 1},
+    {.name = "gemm_f32_avx2_min",
+     .products = {{F32, 8}, {F32, 12}, {F32, 16}, {F32, 24}},
+     .with = "blas_avx2",
+     .value = 0},
+    {.name = "gemm_f32_avx512_min",
+     .products = {{F32, 8}, {F32, 12}, {F32, 16}, {F32, 24}, {F32, 32},
+                  {F32, 40}}},
+    {.name = "q8_panels_min",
+     .products = {BOTH(3), BOTH(4), BOTH(5), BOTH(6), BOTH(8)}},
+    {.name = "bf16", .products = {{FLOATS, 128}, {FLOATS, 256}}},
+    {.name = "bf16_min",
+     .products = {{FLOATS, 2}, {FLOATS, 3}},
+     .with = "bf16",
+     .value = 1},
+    {.name = "bf16_rows_max",
+     .products = {{FLOATS, 4}, {FLOATS, 5}, {FLOATS, 6}},
+     .with = "bf16",
+     .value = 1},
+    {.name = "bf16_strips_max",
+     .products = {{FLOATS, 20}, {FLOATS, 28}, {FLOATS, 36}, {FLOATS, 44}},
+     .with = "bf16",
+     .value = 1},
+    {.name = "amx_rows_max", .products = {{FLOATS, 2}, {FLOATS, 3}, {FLOATS, 4}}},
+    {.name = "amx_few_max",
+     .products = {{FLOATS, 40}, {FLOATS, 56}, {FLOATS, 64}}},
+    {.name = "amx_vnni_max", .products = {BOTH(6), BOTH(10), BOTH(14)}},
+    {.name = "amx_affine_bf16_min",
+     .products = {{AFFINE4, 64}, {AFFINE4, 128}, {AFFINE4, 192}}},
+    {.name = "amx_blocks_bf16_min",
+     .products = {{BLOCKS, 32}, {BLOCKS, 48}, {BLOCKS, 64}}},
+};
+
+struct tuner {
+    const struct kernels *k;
+    unsigned char *pool;
+    size_t at; /* of the next slice */
+    float *x, *y, *work, *panel;
+    uint16_t *x16;
+    struct q8 x8, xb; /* for affine weights, for blocks */
+    double peak_f32, peak_bf16, peak_q8; /* operations per millisecond; 0: the
+                                            level has none */
+    unsigned long long sink;
+};
+
+/* ---- memory ------------------------------------------------------------- */
+
+static size_t ld(size_t n)
+{
+    return scratch_ld(n);
+}
+
+static void *lines(size_t bytes)
+{
+    return aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+
+static bool q8_alloc(struct q8 *q, size_t group)
+{
+    *q = (struct q8){.ldq = COLS, .ldg = COLS / group, .group = group};
+    q->q = lines(MAX_TOKENS * q->ldq);
+    q->scale = lines(MAX_TOKENS * q->ldg * sizeof *q->scale);
+    q->sum = lines(MAX_TOKENS * q->ldg * sizeof *q->sum);
+    return q->q && q->scale && q->sum;
+}
+
+static void q8_free(struct q8 *q)
+{
+    free(q->q);
+    free(q->scale);
+    free(q->sum);
+}
+
+static int tuner_alloc(struct tuner *t, struct qwick_err *e)
+{
+    size_t x = MAX_TOKENS * ld(COLS), y = MAX_TOKENS * ld(ROWS);
+    size_t x16 = MAX_TOKENS * gemm_bf16_ldx(COLS);
+    t->pool = lines(POOL);
+    t->x = lines(x * sizeof *t->x);
+    t->y = lines(y * sizeof *t->y);
+    t->x16 = lines(x16 * sizeof *t->x16);
+    t->panel = lines(PANEL_ROWS * COLS * sizeof *t->panel);
+    t->work = lines((KERNEL_WORK + KERNEL_BLOCKS_WORK) * sizeof *t->work);
+    bool ok = q8_alloc(&t->x8, GROUP) && q8_alloc(&t->xb, BLOCK_GROUP);
+    if (!ok || !t->pool || !t->x || !t->y || !t->x16 || !t->panel || !t->work)
+        return err_oom(e, POOL);
+    /* Small positive numbers, as codes, bf16, and scales of blocks in f16. */
+    for (size_t i = 0; i < POOL / 2; i++) {
+        uint16_t v = (uint16_t)(0x3c00 + i % 97);
+        memcpy(t->pool + 2 * i, &v, 2);
+    }
+    for (size_t i = 0; i < x; i++)
+        t->x[i] = (float)(i % 13) - 6;
+    for (size_t i = 0; i < x16; i++)
+        t->x16[i] = (uint16_t)(0x3f80 + i % 5);
+    t->k->to_q8(&t->x8, t->x, ld(COLS), COLS, MAX_TOKENS);
+    t->k->to_q8(&t->xb, t->x, ld(COLS), COLS, MAX_TOKENS);
+    return 0;
+}
+
+static void tuner_free(struct tuner *t)
+{
+    free(t->pool);
+    free(t->x);
+    free(t->y);
+    free(t->x16);
+    free(t->panel);
+    free(t->work);
+    q8_free(&t->x8);
+    q8_free(&t->xb);
+}
+
+/* ---- products ----------------------------------------------------------- */
+
+/* Bytes of the codes or numbers of a row. */
+static size_t row_bytes(enum kind kind)
+{
+    const size_t bytes[N_KINDS] = {
+        [F32] = 2 * COLS,
+        [FLOATS] = 2 * COLS,
+        [AFFINE4] = COLS / 2,
+        [AFFINE8] = COLS,
+        [BLOCKS] = COLS / dtype_block(DT_Q4_K) * dtype_bytes(DT_Q4_K)};
+    return bytes[kind];
+}
+
+static bool is_affine(enum kind kind)
+{
+    return kind == AFFINE4 || kind == AFFINE8;
+}
+
+/* Bytes of the weights of a product. */
+static size_t slice_bytes(enum kind kind)
+{
+    size_t numbers = is_affine(kind) ? 2 * 2 * (COLS / GROUP) : 0;
+    return ROWS * (row_bytes(kind) + numbers);
+}
+
+/* The next n bytes of the pool. */
+static const unsigned char *take(struct tuner *t, size_t n)
+{
+    if (POOL - t->at < n)
+        t->at = 0;
+    const unsigned char *p = t->pool + t->at;
+    t->at += (n + 63) / 64 * 64;
+    return p;
+}
+
+static void run_blas(struct tuner *t, const unsigned char *w, size_t n)
+{
+    for (size_t r = 0, rows; r < ROWS; r += rows) {
+        rows = ROWS - r < PANEL_ROWS ? ROWS - r : PANEL_ROWS;
+        t->k->to_f32[DT_BF16](t->panel, w + r * 2 * COLS, rows * COLS);
+        gemm_blas_nt(t->y + r, ld(ROWS), t->x, ld(COLS), t->panel, COLS, n,
+                     rows, COLS);
+    }
+}
+
+static void run_floats(struct tuner *t, const struct product *p)
+{
+    const struct kernels *k = t->k;
+    const struct kernel_tuning *tune = &k->tune;
+    const unsigned char *w = take(t, slice_bytes(p->kind));
+    if (p->kind == FLOATS && tune->bf16 && p->n >= tune->bf16_min_tokens)
+        k->gemm_bf16(t->y, ld(ROWS), w, COLS, t->x16, gemm_bf16_ldx(COLS), ROWS,
+                     COLS, p->n, false, t->work);
+    else if (tune->blas && p->n >= tune->blas_min_tokens && gemm_blas_load(k))
+        run_blas(t, w, p->n);
+    else if (tune->gemm_f32 && p->n >= (tune->blas ? tune->blas_min_tokens
+                                                   : tune->gemm_f32_min_tokens))
+        k->gemm_f32[DT_BF16](t->y, ld(ROWS), t->x, ld(COLS), w, COLS, p->n,
+                             ROWS, COLS, t->work);
+    else
+        k->matmul_f32[DT_BF16](t->y, ld(ROWS), w, COLS, t->x, ld(COLS), ROWS,
+                               COLS, p->n, t->work);
+}
+
+static void run_affine(struct tuner *t, const struct product *p)
+{
+    const struct kernels *k = t->k;
+    struct affine w = {.q = take(t, slice_bytes(p->kind)),
+                       .q_stride = row_bytes(p->kind),
+                       .sb_stride = 2 * (COLS / GROUP),
+                       .sb_type = DT_BF16,
+                       .bits = p->kind == AFFINE4 ? 4 : 8,
+                       .group = GROUP};
+    w.scales = w.q + ROWS * w.q_stride;
+    w.biases = w.scales + ROWS * w.sb_stride;
+    if (k->gemm_bf16_affine && p->n >= k->tune.affine_bf16_min_tokens)
+        k->gemm_bf16_affine(t->y, ld(ROWS), &w, t->x16, gemm_bf16_ldx(COLS),
+                            ROWS, COLS, p->n, false, t->work);
+    else
+        k->gemm_q8_affine(t->y, ld(ROWS), &w, &t->x8, ROWS, COLS, p->n, false,
+                          t->work);
+}
+
+static void run_blocks(struct tuner *t, const struct product *p)
+{
+    const struct kernels *k = t->k;
+    const size_t i = DT_Q4_K - DT_BLOCKS, stride = row_bytes(BLOCKS);
+    const unsigned char *w = take(t, slice_bytes(p->kind));
+    if (k->gemm_bf16_blocks[i] && p->n >= k->tune.blocks_bf16_min_tokens)
+        k->gemm_bf16_blocks[i](t->y, ld(ROWS), w, stride, t->x16,
+                               gemm_bf16_ldx(COLS), ROWS, COLS, p->n, false,
+                               t->work);
+    else
+        k->gemm_q8_blocks[i](t->y, ld(ROWS), w, stride, &t->xb, ROWS, COLS,
+                             p->n, false, t->work);
+}
+
+static double time_product(struct tuner *t, const struct product *p)
+{
+    double start = clock_ms();
+    if (p->kind == BLOCKS)
+        run_blocks(t, p);
+    else if (is_affine(p->kind))
+        run_affine(t, p);
+    else
+        run_floats(t, p);
+    return clock_ms() - start;
+}
+
+/* ---- limits ------------------------------------------------------------- */
+
+static double peak(double (*flops_of)(size_t, float *))
+{
+    double start = clock_ms(), now = start, flops = 0;
+    float sink;
+    if (!flops_of)
+        return 0;
+    flops_of(1, &sink); /* warm up clocks and units */
+    start = clock_ms();
+    do {
+        flops += flops_of(1, &sink);
+        now = clock_ms();
+    } while (now - start < PEAK_MS);
+    return flops / (now - start);
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* The peak of the fastest unit that can do a product. It is the same for all
+ * variants. */
+static double peak_of(const struct tuner *t, enum kind kind)
+{
+    if (kind == F32)
+        return t->peak_f32;
+    return larger(kind == FLOATS ? t->peak_f32 : t->peak_q8, t->peak_bf16);
+}
+
+/* Bytes per millisecond, with weights that are in no cache. */
+static double read_rate(struct tuner *t)
+{
+    const unsigned char *p = take(t, READ);
+    double start = clock_ms();
+    t->sink += t->k->read_sum(p, READ);
+    return READ / (clock_ms() - start);
+}
+
+/* The least time in milliseconds that a product can take. */
+static double least_ms(const struct tuner *t, const struct product *p,
+                       double bytes_per_ms)
+{
+    double peak_rate = peak_of(t, p->kind);
+    double memory = (double)slice_bytes(p->kind) / bytes_per_ms;
+    double flops = 2.0 * ROWS * COLS * (double)p->n;
+    return larger(memory, peak_rate > 0 ? flops / peak_rate : 0);
+}
+
+/* ---- trials ------------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static double median(double *v, size_t n)
+{
+    qsort(v, n, sizeof *v, by_value);
+    return v[n / 2];
+}
+
+/* Times of one choice: [variant][product][round], and bandwidths. */
+struct times {
+    double *ms, *rate;
+    size_t n_products, reps;
+};
+
+static double *times_at(const struct times *m, size_t variant, size_t product)
+{
+    return m->ms + (variant * m->n_products + product) * m->reps;
+}
+
+static const struct core_knob *knob_named(const char *name)
+{
+    const struct core_knob *k;
+    for (size_t i = 0; (k = core_knob(i)) != NULL; i++)
+        if (!strcmp(k->name, name))
+            break;
+    return k;
+}
+
+static void time_round(struct tuner *t, const struct tuning *own,
+                       const struct core_knob *knob, const struct subject *s,
+                       const struct times *m, size_t round)
+{
+    for (size_t i = 0; i < knob->n_variants; i++) {
+        /* another variant begins each round */
+        size_t v = (i + round) % knob->n_variants;
+        struct core_choices c = own->choices;
+        if (s->with)
+            core_set(&c, knob_named(s->with), s->value);
+        core_set(&c, knob, knob->variants[v]);
+        kernels_choose(&c);
+        for (size_t j = 0; j < m->n_products; j++)
+            times_at(m, v, j)[round] = time_product(t, &s->products[j]);
+    }
+    m->rate[round] = read_rate(t);
+}
+
+static void report(struct tuner *t, const struct tuning *own,
+                   const struct core_knob *knob, const struct subject *s,
+                   const struct times *m, qwick_tuning_fn fn, void *ctx)
+{
+    struct qwick_tuning_trial trials[MAX_VARIANTS];
+    double rate = median(m->rate, m->reps);
+    size_t best = 0;
+    for (size_t v = 0; v < knob->n_variants; v++) {
+        double share = 0;
+        for (size_t i = 0; i < m->n_products; i++)
+            share += least_ms(t, &s->products[i], rate) /
+                     median(times_at(m, v, i), m->reps);
+        trials[v] = (struct qwick_tuning_trial){
+            .name = knob->name,
+            .value = knob->variants[v],
+            .share = share / (double)m->n_products,
+            .chosen = knob->variants[v] == core_get(&own->choices, knob)};
+        best = trials[v].share > trials[best].share ? v : best;
+    }
+    trials[best].best = true;
+    fn(ctx, trials, knob->n_variants);
+}
+
+static int measure_knob(struct tuner *t, const struct tuning *own,
+                        const struct core_knob *knob, const struct subject *s,
+                        size_t reps, qwick_tuning_fn fn, void *ctx,
+                        struct qwick_err *e)
+{
+    struct times m = {.reps = reps};
+    while (m.n_products < MAX_PRODUCTS && s->products[m.n_products].n)
+        m.n_products++;
+    size_t n = knob->n_variants * m.n_products * reps;
+    m.ms = calloc(n, sizeof *m.ms);
+    m.rate = calloc(reps, sizeof *m.rate);
+    int rc = m.ms && m.rate ? 0 : err_oom(e, n * sizeof *m.ms);
+    if (!rc) {
+        time_round(t, own, knob, s, &m, 0); /* warms up */
+        for (size_t r = 0; r < reps; r++)
+            time_round(t, own, knob, s, &m, r);
+        report(t, own, knob, s, &m, fn, ctx);
+    }
+    free(m.ms);
+    free(m.rate);
+    return rc;
+}
+
+int qwick_tuning_measure(struct qwick_engine *eng, size_t reps,
+                         qwick_tuning_fn fn, void *ctx, struct qwick_err *e)
+{
+    struct tuner t = {.k = eng->model.k};
+    const size_t n = sizeof subjects / sizeof *subjects;
+    if (!eng->tuning || !reps)
+        return err_set(e, QWICK_ERR_USAGE,
+                       "tuning: needs an engine with weights and at least one "
+                       "round");
+    int rc = tuner_alloc(&t, e);
+    if (!rc) {
+        t.peak_f32 = peak(t.k->peak_flops);
+        t.peak_bf16 = peak(t.k->peak_bf16);
+        t.peak_q8 = peak(t.k->peak_q8);
+    }
+    for (size_t i = 0; i < n && !rc; i++) {
+        const struct core_knob *knob = knob_named(subjects[i].name);
+        if (knob && kernels_use(t.k, knob))
+            rc = measure_knob(&t, eng->tuning, knob, &subjects[i], reps, fn,
+                              ctx, e);
+    }
+    kernels_choose(&eng->tuning->choices);
+    tuner_free(&t);
+    return rc;
+}
