@@ -575,7 +575,8 @@ const struct verb verb_inspect = {
     .args = "",
     .summary = "what a checkpoint holds",
     .about = "Print a checkpoint's configuration, sizes, stop ids, template "
-             "and tensors.",
+             "and tensors;\nwith -v also the choices between kernels for this "
+             "CPU.",
     .examples = "  qwick inspect\n"
                 "  qwick inspect --tensors --json\n",
     OPT_TABLE(opts),

@@ -545,6 +545,45 @@ static void test_the_first_engine_decides(void **state)
     qwick_engine_close(eng);
 }
 
+/* Logits of exact mode after a prompt of 30 tokens and one decode step, with the
+ * first (or last) variant of each choice. */
+static void exact_logits(float *out, size_t n_vocab, bool last)
+{
+    struct qwick_engine_options o = qwick_engine_defaults();
+    struct core_choices c = kernels_core()->choices;
+    const struct core_knob *k;
+    struct qwick_engine *eng;
+    struct qwick_session *s;
+    int32_t ids[30];
+    for (size_t i = 0; (k = core_knob(i)) != NULL; i++)
+        core_set(&c, k, k->variants[last ? k->n_variants - 1 : 0]);
+    kernels_choose(&c);
+    o.exact = true;
+    o.threads = 1;
+    assert_int_equal(qwick_engine_open(&eng, &o, NULL), 0);
+    assert_int_equal(kernel_core.sweep_ahead, c.sweep_ahead);
+    assert_int_equal(qwick_engine_info(eng)->vocab_size, n_vocab);
+    for (size_t i = 0; i < 30; i++)
+        ids[i] = (int32_t)(i * 37 % 1000);
+    assert_int_equal(qwick_session_create(&s, eng, 0, NULL), 0);
+    assert_int_equal(qwick_session_sync(s, ids, 30, NULL), 0);
+    assert_int_equal(qwick_session_decode(s, 5, NULL), 0);
+    memcpy(out, qwick_session_logits(s), n_vocab * sizeof *out);
+    qwick_session_free(s);
+    qwick_engine_close(eng);
+}
+
+static void test_choices_change_no_bit_of_exact_mode(void **state)
+{
+    enum { VOCAB = 6144 };
+    static float a[VOCAB], b[VOCAB];
+    (void)state;
+    exact_logits(a, VOCAB, false);
+    exact_logits(b, VOCAB, true);
+    assert_memory_equal(a, b, sizeof a);
+    kernels_choose(&kernels_core()->choices);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -565,6 +604,7 @@ int main(void)
         cmocka_unit_test(test_names_of_files),
         cmocka_unit_test_setup(test_the_cache_knows_the_file, fresh),
         cmocka_unit_test_setup(test_the_first_engine_decides, fresh),
+        cmocka_unit_test(test_choices_change_no_bit_of_exact_mode),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
 }

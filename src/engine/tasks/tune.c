@@ -26,8 +26,11 @@ enum {
     PANEL_ROWS = 160, /* widened for OpenBLAS at a time */
     MAX_PRODUCTS = 12,
     MAX_VARIANTS = 6,
-    PEAK_MS = 20
+    PEAK_REPS = 10 /* 1e8 operations */
 };
+
+/* The units whose peaks are limits. */
+enum unit { UNIT_F32, UNIT_BF16, UNIT_Q8, N_UNITS };
 
 /* Weights and the choice between their products. F32: bf16 weights whose
  * activations are not rounded. */
@@ -98,9 +101,7 @@ struct tuner {
     float *x, *y, *work, *panel;
     uint16_t *x16;
     struct q8 x8, xb; /* for affine weights, for blocks */
-    double peak_f32, peak_bf16, peak_q8; /* operations per millisecond; 0: the
-                                            level has none */
-    unsigned long long sink;
+    unsigned long long sink; /* keeps the compiler from dropping reads */
 };
 
 /* ---- memory ------------------------------------------------------------- */
@@ -282,19 +283,32 @@ static double time_product(struct tuner *t, const struct product *p)
 
 /* ---- limits ------------------------------------------------------------- */
 
+/* Rates per millisecond: of reading memory that is in no cache, and of the
+ * operations of each unit; 0: the level lacks the unit. */
+struct limits {
+    double read, peaks[N_UNITS];
+};
+
 static double peak(double (*flops_of)(size_t, float *))
 {
-    double start = clock_ms(), now = start, flops = 0;
+    double start = clock_ms();
     float sink;
     if (!flops_of)
         return 0;
-    flops_of(1, &sink); /* warm up clocks and units */
-    start = clock_ms();
-    do {
-        flops += flops_of(1, &sink);
-        now = clock_ms();
-    } while (now - start < PEAK_MS);
-    return flops / (now - start);
+    double flops = flops_of(PEAK_REPS, &sink);
+    return flops / (clock_ms() - start);
+}
+
+static struct limits measure_limits(struct tuner *t)
+{
+    struct limits l = {.peaks = {[UNIT_F32] = peak(t->k->peak_flops),
+                                 [UNIT_BF16] = peak(t->k->peak_bf16),
+                                 [UNIT_Q8] = peak(t->k->peak_q8)}};
+    const unsigned char *p = take(t, READ);
+    double start = clock_ms();
+    t->sink += t->k->read_sum(p, READ);
+    l.read = READ / (clock_ms() - start);
+    return l;
 }
 
 static double larger(double a, double b)
@@ -304,30 +318,21 @@ static double larger(double a, double b)
 
 /* The peak of the fastest unit that can do a product. It is the same for all
  * variants. */
-static double peak_of(const struct tuner *t, enum kind kind)
+static double peak_of(const struct limits *l, enum kind kind)
 {
+    const double *p = l->peaks;
     if (kind == F32)
-        return t->peak_f32;
-    return larger(kind == FLOATS ? t->peak_f32 : t->peak_q8, t->peak_bf16);
-}
-
-/* Bytes per millisecond, with weights that are in no cache. */
-static double read_rate(struct tuner *t)
-{
-    const unsigned char *p = take(t, READ);
-    double start = clock_ms();
-    t->sink += t->k->read_sum(p, READ);
-    return READ / (clock_ms() - start);
+        return p[UNIT_F32];
+    return larger(p[kind == FLOATS ? UNIT_F32 : UNIT_Q8], p[UNIT_BF16]);
 }
 
 /* The least time in milliseconds that a product can take. */
-static double least_ms(const struct tuner *t, const struct product *p,
-                       double bytes_per_ms)
+static double least_ms(const struct limits *l, const struct product *p)
 {
-    double peak_rate = peak_of(t, p->kind);
-    double memory = (double)slice_bytes(p->kind) / bytes_per_ms;
+    double rate = peak_of(l, p->kind);
+    double memory = (double)slice_bytes(p->kind) / l->read;
     double flops = 2.0 * ROWS * COLS * (double)p->n;
-    return larger(memory, peak_rate > 0 ? flops / peak_rate : 0);
+    return larger(memory, rate > 0 ? flops / rate : 0);
 }
 
 /* ---- trials ------------------------------------------------------------- */
@@ -344,9 +349,10 @@ static double median(double *v, size_t n)
     return v[n / 2];
 }
 
-/* Times of one choice: [variant][product][round], and bandwidths. */
+/* Times of one choice: [variant][product][round]; and limits [round]. */
 struct times {
-    double *ms, *rate;
+    double *ms;
+    struct limits *limits;
     size_t n_products, reps;
 };
 
@@ -379,20 +385,37 @@ static void time_round(struct tuner *t, const struct tuning *own,
         for (size_t j = 0; j < m->n_products; j++)
             times_at(m, v, j)[round] = time_product(t, &s->products[j]);
     }
-    m->rate[round] = read_rate(t);
+    m->limits[round] = measure_limits(t);
 }
 
-static void report(struct tuner *t, const struct tuning *own,
-                   const struct core_knob *knob, const struct subject *s,
-                   const struct times *m, qwick_tuning_fn fn, void *ctx)
+/* The median over the rounds of the rate at an offset. */
+static double median_limit(const struct times *m, double *work, size_t offset)
+{
+    for (size_t r = 0; r < m->reps; r++)
+        memcpy(&work[r], (const char *)&m->limits[r] + offset, sizeof *work);
+    return median(work, m->reps);
+}
+
+static struct limits median_limits(const struct times *m, double *work)
+{
+    struct limits l = {
+        .read = median_limit(m, work, offsetof(struct limits, read))};
+    for (size_t i = 0; i < N_UNITS; i++)
+        l.peaks[i] = median_limit(
+            m, work, offsetof(struct limits, peaks) + i * sizeof *work);
+    return l;
+}
+
+static void report(const struct tuning *own, const struct core_knob *knob,
+                   const struct subject *s, const struct times *m,
+                   const struct limits *limits, qwick_tuning_fn fn, void *ctx)
 {
     struct qwick_tuning_trial trials[MAX_VARIANTS];
-    double rate = median(m->rate, m->reps);
     size_t best = 0;
     for (size_t v = 0; v < knob->n_variants; v++) {
         double share = 0;
         for (size_t i = 0; i < m->n_products; i++)
-            share += least_ms(t, &s->products[i], rate) /
+            share += least_ms(limits, &s->products[i]) /
                      median(times_at(m, v, i), m->reps);
         trials[v] = (struct qwick_tuning_trial){
             .name = knob->name,
@@ -415,16 +438,19 @@ static int measure_knob(struct tuner *t, const struct tuning *own,
         m.n_products++;
     size_t n = knob->n_variants * m.n_products * reps;
     m.ms = calloc(n, sizeof *m.ms);
-    m.rate = calloc(reps, sizeof *m.rate);
-    int rc = m.ms && m.rate ? 0 : err_oom(e, n * sizeof *m.ms);
+    m.limits = calloc(reps, sizeof *m.limits);
+    double *work = calloc(reps, sizeof *work);
+    int rc = m.ms && m.limits && work ? 0 : err_oom(e, n * sizeof *m.ms);
     if (!rc) {
         time_round(t, own, knob, s, &m, 0); /* warms up */
         for (size_t r = 0; r < reps; r++)
             time_round(t, own, knob, s, &m, r);
-        report(t, own, knob, s, &m, fn, ctx);
+        struct limits limits = median_limits(&m, work);
+        report(own, knob, s, &m, &limits, fn, ctx);
     }
     free(m.ms);
-    free(m.rate);
+    free(m.limits);
+    free(work);
     return rc;
 }
 
@@ -438,11 +464,6 @@ int qwick_tuning_measure(struct qwick_engine *eng, size_t reps,
                        "tuning: needs an engine with weights and at least one "
                        "round");
     int rc = tuner_alloc(&t, e);
-    if (!rc) {
-        t.peak_f32 = peak(t.k->peak_flops);
-        t.peak_bf16 = peak(t.k->peak_bf16);
-        t.peak_q8 = peak(t.k->peak_q8);
-    }
     for (size_t i = 0; i < n && !rc; i++) {
         const struct core_knob *knob = knob_named(subjects[i].name);
         if (knob && kernels_use(t.k, knob))
