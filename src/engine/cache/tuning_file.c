@@ -159,7 +159,8 @@ bool tuning_file_read(struct tuning *t, const char *dir)
     return ok;
 }
 
-/* Create the directory, and the one above it. What fails shows later. */
+/* Create the directory, and the one above it. The caller notices a failure when it
+ * writes. */
 static void make_dir(const char *dir)
 {
     char *above = strdup(dir), *slash = above ? strrchr(above, '/') : NULL;

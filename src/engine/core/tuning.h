@@ -20,7 +20,7 @@
 #define TUNING_PROBE_MS 30
 
 struct tuning {
-    const struct core *core; /* the record; with a probe, what it began with */
+    const struct core *core; /* the record; with a probe, its starting point */
     struct core_choices choices;
     bool probed;
     char date[16];      /* of the probe, "2026-11-24"; "" without one */
@@ -34,17 +34,16 @@ struct tuning {
  *   name  the record of another core, or "probe" to measure; NULL: the record of
  *         this core. A later call must name what the first one used.
  *   dir   where the result of a probe is kept (tuning_file.h). NULL: without
- *         the name "probe", an unknown core is not measured. Failures of the
- *         directory are no errors.
- * Returns NULL with QWICK_ERR_USAGE if no core has the name. */
+ *         the name "probe", an unknown core is not measured. If the directory
+ *         cannot be used, the core is measured again next time.
+ * Returns NULL with QWICK_ERR_USAGE if the name is not that of a core. */
 const struct tuning *tuning_settle(const char *name, const char *dir,
                                    struct qwick_err *e);
 
 /* Return what is known about a choice: "measured", "guess" or "probe". */
 const char *tuning_known(const struct tuning *t, const struct core_knob *k);
 
-/* Return choice i = 0, 1, … of those that a probe makes; NULL when there is no
- * choice i. */
+/* Return choice i = 0, 1, … of a probe; NULL after the last one. */
 const struct core_knob *tuning_probed(size_t i);
 
 /* Measure the choices tuning_probed in *c; all others stay as they are. Measures

@@ -8,7 +8,7 @@
 #include "kernel/cores.h"
 
 /* The choices of most cores, where measurements found no difference. Rows name
- * those that differ, after this macro.
+ * different choices after this macro.
  *
  *   sweep_ahead   4 to 16 KiB are within 2% of each other on a Xeon.
  *   sweep_l2      Intel's cores have buffers for 16 outstanding lines in L1 and
@@ -86,7 +86,7 @@ const struct core cores[] = {
      .choices = {MOST},
      .measured = "sweep_ahead sweep_l2 blas_avx2 blas_min bf16 bf16_min "
                  "bf16_rows_max bf16_strips_max",
-     .machine = "EPYC, 2 cores, 2026-11-21",
+     .machine = "2 cores of a shared host, 2026-11-21",
      .guess = "as Sapphire Rapids"},
 
     {.name = "Haswell, Broadwell",
@@ -124,7 +124,7 @@ const struct core cores[] = {
      .measured = "sweep_ahead sweep_l2 blas_avx2 gemm_f32_avx2_min "
                  "gemm_f32_avx512_min q8_panels_min amx_rows_max amx_few_max "
                  "amx_vnni_max amx_affine_bf16_min",
-     .machine = "Xeon, 2 of its cores, 2026-11-22",
+     .machine = "Xeon with AMX, 2 cores, 2026-11-22",
      .guess = "as Zen 5"},
     {.name = "Emerald Rapids, Granite Rapids",
      .vendor = INTEL,
