@@ -469,6 +469,7 @@ static void test_names_of_files(void **state)
         {"tuning-1-0123456789abcdef.txt.tmp-0123456789abcdef", true, true},
         {"tuning-1-0123456789abcdef.txt.tmp-0123456789abcde", false, false},
         {"tuning-1-0123456789abcdef.txt.bak", false, false},
+        {"tuning-1-0123456789abcdef.bak", false, false},
         {"tuning-1-0123456789abcde.txt", false, false},
         {"tuning-2-0123456789abcdef.txt", false, false},
         {"tuning-1-0123456789ABCDEF.txt", false, false},
