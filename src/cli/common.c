@@ -317,8 +317,11 @@ static int open_engine(struct qwick_engine **eng,
     struct qwick_err e = {0}, named;
     char *dir = NULL;
     o->tuning_dir = o->prefix_cache_dir;
-    if (!o->tuning_dir && !qwick_cache_dir(&dir, NULL))
-        o->tuning_dir = dir;
+    if (!o->tuning_dir) {
+        if (qwick_cache_dir(&dir, &e) && e.code == QWICK_ERR_MEMORY)
+            return msg_fail(&e);
+        o->tuning_dir = dir; /* NULL: the environment names none */
+    }
     bool own = !progress_on(); /* not a part of another task */
     if (own) {
         progress_start("load");

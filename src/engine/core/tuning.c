@@ -40,32 +40,35 @@ static void set_date(struct tuning *t)
 }
 
 /* Use the file of an earlier probe, or measure and write it. */
-static void probe(struct tuning *t, const char *dir)
+static int probe(struct tuning *t, const char *dir, struct qwick_err *e)
 {
-    if (dir && tuning_file_read(t, dir)) {
-        t->probed = true;
-        return;
-    }
-    if (tuning_probe(&t->choices, NULL))
-        return; /* out of memory: the engine will say so */
     t->probed = true;
+    if (dir && tuning_file_read(t, dir))
+        return 0;
+    if (tuning_probe(&t->choices, e))
+        return -1;
     set_date(t);
     if (dir)
-        (void)tuning_file_write(t, dir, NULL); /* measured again next time */
+        (void)tuning_file_write(t, dir, NULL); /* else measured again */
+    return 0;
 }
 
 static int decide(struct tuning *t, const char *name, const char *dir,
                   struct qwick_err *e)
 {
     bool wanted = name && !strcmp(name, PROBE);
+    *t = (struct tuning){0};
     t->core = name && !wanted ? core_named(name) : kernels_core();
     if (!t->core)
         return err_set(e, QWICK_ERR_USAGE, "core: \"%.40s\": has no record",
                        name);
     t->choices = t->core->choices;
     if (kernels_best() != kernels_ref() &&
-        (wanted || (!name && dir && core_is_unknown(t->core))))
-        probe(t, dir);
+        (wanted || (!name && dir && core_is_unknown(t->core))) &&
+        probe(t, dir, e)) {
+        kernels_choose(&kernels_core()->choices);
+        return -1;
+    }
     kernels_choose(&t->choices);
     set_evidence(t);
     core_cpu_text(t->cpu, sizeof t->cpu);

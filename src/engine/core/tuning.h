@@ -36,7 +36,8 @@ struct tuning {
  *   dir   where the result of a probe is kept (tuning_file.h). NULL: without
  *         the name "probe", an unknown core is not measured. If the directory
  *         cannot be used, the core is measured again next time.
- * Returns NULL with QWICK_ERR_USAGE if the name is not that of a core. */
+ * Returns NULL with QWICK_ERR_USAGE if the name is not that of a core, or with
+ * QWICK_ERR_MEMORY; a later call then decides. */
 const struct tuning *tuning_settle(const char *name, const char *dir,
                                    struct qwick_err *e);
 
