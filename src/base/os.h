@@ -1,5 +1,5 @@
-/* Services of the operating system. os_linux.c implements them; a port to
- * another system replaces that file.
+/* Services of the operating system. os_linux*.c implement them; a port to
+ * another system replaces these files.
  *
  * Any thread may call these functions. */
 #ifndef BASE_OS_H

@@ -1,5 +1,5 @@
 /* Linux: facts from /proc, /sys and cgroups, and system calls without a
- * function in the C library. */
+ * function in the C library. What is about memory is in os_linux_memory.c. */
 #include "base/os.h"
 
 #include <dirent.h>
@@ -9,13 +9,13 @@
 #include <linux/futex.h>
 #include <math.h>
 #include <sched.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/proc_linux.h"
 
 /* ---- CPUs ---------------------------------------------------------------- */
 
@@ -69,60 +69,6 @@ int os_cpus(void)
     return n > 0 ? n : 1;
 }
 
-/* Files that stay open; see os_hold_memory_files. The table is filled once and
- * then only read. */
-enum { MAX_HELD = 64, FACT_BYTES = 16384 };
-static struct {
-    bool filling;
-    size_t n;
-    struct {
-        char *path;
-        int fd;
-    } files[MAX_HELD];
-} held;
-
-static void hold(const char *path, int fd)
-{
-    if (held.n == MAX_HELD)
-        return;
-    char *name = strdup(path);
-    int copy = name ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1;
-    if (copy < 0) {
-        free(name);
-        return;
-    }
-    held.files[held.n].path = name;
-    held.files[held.n++].fd = copy;
-}
-
-/* Open a file of /proc or /sys for reading. A file that is held is copied to
- * text first, so that threads do not share an offset. */
-static FILE *open_fact(const char *path, char text[FACT_BYTES])
-{
-    for (size_t i = 0; i < held.n && !held.filling; i++) {
-        if (strcmp(held.files[i].path, path) != 0)
-            continue;
-        ssize_t n = pread(held.files[i].fd, text, FACT_BYTES, 0);
-        return n > 0 ? fmemopen(text, (size_t)n, "r") : NULL;
-    }
-    FILE *f = fopen(path, "re");
-    if (f && held.filling)
-        hold(path, fileno(f));
-    return f;
-}
-
-/* Read the first line of a small file; false if there is none. */
-static bool read_line(const char *path, char *out, int n)
-{
-    char text[FACT_BYTES];
-    FILE *f = open_fact(path, text);
-    if (!f)
-        return false;
-    bool ok = fgets(out, n, f) != NULL;
-    fclose(f);
-    return ok;
-}
-
 /* The lowest number among a CPU and its siblings if it is below n, else the
  * CPU's own number. */
 static size_t first_sibling(size_t cpu, size_t n)
@@ -131,7 +77,7 @@ static size_t first_sibling(size_t cpu, size_t n)
     snprintf(path, sizeof path,
              "/sys/devices/system/cpu/cpu%zu/topology/thread_siblings_list",
              cpu);
-    if (!read_line(path, line, sizeof line))
+    if (!proc_read(path, line, sizeof line))
         return cpu;
     /* "0,4" or "0-1": the first number is the lowest */
     long v = strtol(line, &end, 10);
@@ -157,97 +103,39 @@ static int physical_cores(void)
     return n > 0 ? n : 1;
 }
 
-/* Whether a comma-separated list has the word ("cpuset" is not "cpu"). */
-static bool has_word(const char *list, const char *word)
-{
-    size_t n = strlen(word);
-    for (;;) {
-        size_t len = strcspn(list, ",");
-        if (len == n && !memcmp(list, word, n))
-            return true;
-        if (!list[len])
-            return false;
-        list += len + 1;
-    }
-}
-
-/* Path of this process's cgroup for a controller ("" is the unified one). */
-static bool cgroup_path(const char *controller, char *out, size_t n)
-{
-    char text[FACT_BYTES], line[1024];
-    FILE *f = open_fact("/proc/self/cgroup", text);
-    if (!f)
-        return false;
-    bool found = false;
-    while (!found && fgets(line, sizeof line, f)) {
-        line[strcspn(line, "\n")] = '\0';
-        char *list = strchr(line, ':');
-        char *path = list ? strchr(list + 1, ':') : NULL;
-        if (!path)
-            continue;
-        *path++ = '\0';
-        list++;
-        if (has_word(list, controller)) {
-            int len = snprintf(out, n, "%s", strcmp(path, "/") ? path : "");
-            found = len >= 0 && (size_t)len < n;
-        }
-    }
-    fclose(f);
-    return found;
-}
-
-/* The smallest value that visit() returns for the process's group and its
- * ancestors. */
-static double cgroup_min(const char *root, const char *controller,
-                         double (*visit)(const char *dir))
-{
-    char group[900];
-    double best = INFINITY;
-    if (!cgroup_path(controller, group, sizeof group))
-        return best;
-    for (;;) {
-        char dir[1024];
-        snprintf(dir, sizeof dir, "%s%s", root, group);
-        best = fmin(best, visit(dir));
-        char *slash = strrchr(group, '/');
-        if (!slash)
-            return best;
-        *slash = '\0';
-    }
-}
-
 static double read_number(const char *dir, const char *file)
 {
-    char path[1100], line[128], *end;
+    char path[1100], text[128];
     snprintf(path, sizeof path, "%s/%s", dir, file);
-    if (!read_line(path, line, sizeof line))
-        return NAN;
-    double v = strtod(line, &end);
-    return end == line ? NAN : v;
+    return proc_read(path, text, sizeof text) ? proc_number(text) : NAN;
 }
 
-static double quota_v2(const char *dir)
+static void quota_v2(void *ctx, const char *dir)
 {
+    double *least = ctx;
     char path[1100], line[128];
     snprintf(path, sizeof path, "%s/cpu.max", dir);
     long long quota, period;
-    if (!read_line(path, line, sizeof line) ||
-        sscanf(line, "%lld %lld", &quota, &period) != 2 || period <= 0)
-        return INFINITY;
-    return (double)quota / (double)period;
+    if (proc_read(path, line, sizeof line) &&
+        sscanf(line, "%lld %lld", &quota, &period) == 2 && period > 0)
+        *least = fmin(*least, (double)quota / (double)period);
 }
 
-static double quota_v1(const char *dir)
+static void quota_v1(void *ctx, const char *dir)
 {
+    double *least = ctx;
     double quota = read_number(dir, "cpu.cfs_quota_us");
     double period = read_number(dir, "cpu.cfs_period_us");
-    return quota > 0 && period > 0 ? quota / period : INFINITY;
+    if (quota > 0 && period > 0)
+        *least = fmin(*least, quota / period);
 }
 
 static double cpu_quota(void)
 {
-    return fmin(cgroup_min("/sys/fs/cgroup", "", quota_v2),
-                cgroup_min("/sys/fs/cgroup/cpu", "cpu", quota_v1));
+    double least = INFINITY;
+    proc_each_cgroup("/sys/fs/cgroup", "", quota_v2, &least);
+    proc_each_cgroup("/sys/fs/cgroup/cpu", "cpu", quota_v1, &least);
+    return least;
 }
 
 void os_cpu_limits(struct os_cpu_limits *out)
@@ -289,74 +177,6 @@ bool os_cpu_name(char *out, size_t size)
     return out[0] != '\0';
 }
 
-/* Bytes of cached file pages in a group. The kernel reclaims them before memory
- * is short; MemAvailable counts them as available, too, and a mapped model
- * consists mostly of them. */
-static double file_cache(const char *dir, const char *active,
-                         const char *inactive)
-{
-    char text[FACT_BYTES], path[1100], line[128], name[64];
-    double sum = 0;
-    unsigned long long n;
-    snprintf(path, sizeof path, "%s/memory.stat", dir);
-    FILE *f = open_fact(path, text);
-    if (!f)
-        return 0;
-    while (fgets(line, sizeof line, f))
-        if (sscanf(line, "%63s %llu", name, &n) == 2 &&
-            (!strcmp(name, active) || !strcmp(name, inactive)))
-            sum += (double)n;
-    fclose(f);
-    return sum;
-}
-
-static double memory_left_v2(const char *dir)
-{
-    double max = read_number(dir, "memory.max"); /* "max" reads as NaN */
-    double now = read_number(dir, "memory.current");
-    if (!(max >= now))
-        return INFINITY;
-    return fmin(max,
-                max - now + file_cache(dir, "active_file", "inactive_file"));
-}
-
-static double memory_left_v1(const char *dir)
-{
-    double max = read_number(dir, "memory.limit_in_bytes");
-    double now = read_number(dir, "memory.usage_in_bytes");
-    if (!(max >= now))
-        return INFINITY;
-    return fmin(
-        max, max - now +
-                 file_cache(dir, "total_active_file", "total_inactive_file"));
-}
-
-size_t os_available_memory(void)
-{
-    char text[FACT_BYTES];
-    FILE *f = open_fact("/proc/meminfo", text);
-    double avail = INFINITY;
-    if (f) {
-        char line[128];
-        unsigned long long kb;
-        while (fgets(line, sizeof line, f))
-            if (sscanf(line, "MemAvailable: %llu", &kb) == 1)
-                avail = (double)kb * 1024;
-        fclose(f);
-    }
-    avail = fmin(avail, cgroup_min("/sys/fs/cgroup", "", memory_left_v2));
-    avail = fmin(avail,
-                 cgroup_min("/sys/fs/cgroup/memory", "memory", memory_left_v1));
-    return isfinite(avail) ? (size_t)avail : 0;
-}
-
-void os_hold_memory_files(void)
-{
-    held.filling = held.n == 0;
-    (void)os_available_memory();
-    held.filling = false;
-}
-
 /* ---- threads ------------------------------------------------------------- */
 
 static void futex(atomic_uint *word, int op, unsigned value)
@@ -376,57 +196,12 @@ void os_wake(atomic_uint *word)
 
 /* ---- processes ----------------------------------------------------------- */
 
-/* Read the beginning of a small file as a string; false if it cannot be read.
- * It does not use stdio, which allocates. */
-static bool read_small(const char *path, char *out, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
-    if (fd >= 0)
-        close(fd);
-    out[n > 0 ? n : 0] = '\0';
-    return n > 0;
-}
-
-/* "Anonymous:    1234 kB". RssAnon of /proc/self/status is a sum of counters
- * that lag behind by hundreds of kB. */
-size_t os_private_bytes(void)
-{
-    static const char key[] = "\nAnonymous:";
-    char text[2048];
-    const char *at = read_small("/proc/self/smaps_rollup", text, sizeof text)
-                         ? strstr(text, key)
-                         : NULL;
-    return at ? (size_t)strtoull(at + sizeof key - 1, NULL, 10) * 1024 : 0;
-}
-
-bool os_resident_bytes(const void *p, size_t n, size_t *out)
-{
-    enum { N_PAGES = 4096 };
-    unsigned char in_memory[N_PAGES];
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    uintptr_t end = (uintptr_t)p + n;
-    *out = 0;
-    for (uintptr_t at = (uintptr_t)p / page * page; at < end;) {
-        size_t left = (end - at + page - 1) / page;
-        size_t n_pages = left < N_PAGES ? left : N_PAGES;
-        if (mincore((void *)at, n_pages * page, in_memory))
-            return false;
-        for (size_t i = 0; i < n_pages; i++, at += page) {
-            uintptr_t from = at > (uintptr_t)p ? at : (uintptr_t)p;
-            uintptr_t to = at + page < end ? at + page : end;
-            *out += in_memory[i] & 1 ? to - from : 0;
-        }
-    }
-    return true;
-}
-
 unsigned long long os_process_start(long pid)
 {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%ld/stat", pid);
     /* the name in parentheses may itself contain parentheses */
-    char *at = read_small(path, text, sizeof text) ? strrchr(text, ')') : NULL;
+    char *at = proc_read(path, text, sizeof text) ? strrchr(text, ')') : NULL;
     for (int field = 2; at && field < 22; field++)
         at = strchr(at + 1, ' ');
     return at ? strtoull(at, NULL, 10) : 0;
@@ -434,7 +209,7 @@ unsigned long long os_process_start(long pid)
 
 bool os_boot_id(char *out, size_t size)
 {
-    return read_small("/proc/sys/kernel/random/boot_id", out, size);
+    return proc_read("/proc/sys/kernel/random/boot_id", out, size);
 }
 
 /* ---- directories --------------------------------------------------------- */

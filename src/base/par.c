@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/cpu.h"
@@ -60,6 +61,7 @@ struct par_pool {
     par_fn fn; /* NULL: nothing to do */
     void *ctx;
     struct par_team *team;
+    bool rare; /* no region follows soon */
     _Alignas(64) atomic_uint region; /* number of regions started */
     atomic_uint sleepers;
     _Alignas(64) atomic_uint running; /* workers that have not returned */
@@ -114,7 +116,8 @@ static void *work(void *arg)
             return NULL;
         if (p->fn)
             p->fn(p->ctx, p->team, w->tid, p->n_threads);
-        spins = p->idle_spins; /* before the caller may change it */
+        /* before the caller may change them */
+        spins = p->rare ? 0 : p->idle_spins;
         ORDER_BEFORE(&p->running);
         if (atomic_fetch_sub(&p->running, 1) == 1)
             wake_sleepers(&p->running, &p->waited_for);
@@ -226,7 +229,7 @@ int par_threads(const struct par_pool *p)
     return p ? p->n_threads : 1;
 }
 
-void par_run(struct par_pool *p, par_fn fn, void *ctx)
+static void run(struct par_pool *p, par_fn fn, void *ctx, bool rare)
 {
     struct par_team team = {.n_threads = par_threads(p)};
     if (p)
@@ -239,9 +242,20 @@ void par_run(struct par_pool *p, par_fn fn, void *ctx)
     p->fn = fn;
     p->ctx = ctx;
     p->team = &team;
+    p->rare = rare;
     start_region(p);
     fn(ctx, &team, 0, team.n_threads);
     end_region(p);
+}
+
+void par_run(struct par_pool *p, par_fn fn, void *ctx)
+{
+    run(p, fn, ctx, false);
+}
+
+void par_run_rarely(struct par_pool *p, par_fn fn, void *ctx)
+{
+    run(p, fn, ctx, true);
 }
 
 /* ---- teams -------------------------------------------------------------- */

@@ -35,6 +35,10 @@ int par_threads(const struct par_pool *p);
  * caller is thread 0. p NULL: only the caller runs fn. Any thread may call
  * this, one at a time. Regions do not nest. */
 void par_run(struct par_pool *p, par_fn fn, void *ctx);
+/* Run a region that no other follows soon. It differs from par_run in that the
+ * threads sleep at once afterwards. After par_run they first spin for a while,
+ * which takes CPU time from other programs, and from a caller on the same core. */
+void par_run_rarely(struct par_pool *p, par_fn fn, void *ctx);
 
 /* Wait until all threads of the team have called this. Spins for a limited
  * time, then sleeps. */

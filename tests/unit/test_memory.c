@@ -6,8 +6,6 @@
 
 #include <cmocka.h>
 
-#include <dlfcn.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,33 +13,9 @@
 #include "base/clock.h"
 #include "base/os.h"
 #include "engine/core/engine.h"
+#include "fake_memory.h"
 
 #define MODEL "tests/golden/models/tied-bf16"
-
-/* Replaces the C library's function. It counts readings of the available
- * memory, and reports fake_kb, unless that is 0. */
-static size_t readings, fake_kb;
-
-FILE *fopen(const char *path, const char *mode)
-{
-    static FILE *(*real)(const char *, const char *);
-    static char text[64];
-    if (!real) {
-        void *p = dlsym(RTLD_NEXT, "fopen");
-        memcpy(&real, &p, sizeof real);
-    }
-    bool memory = !strcmp(path, "/proc/meminfo");
-    readings += memory;
-    if (fake_kb && memory) {
-        snprintf(text, sizeof text, "MemAvailable: %zu kB\n", fake_kb);
-        return fmemopen(text, strlen(text), "r");
-    }
-    if (fake_kb && !strcmp(path, "/proc/self/cgroup")) {
-        errno = ENOENT;
-        return NULL;
-    }
-    return real(path, mode);
-}
 
 static struct qwick_engine *open_engine(void)
 {
@@ -226,6 +200,63 @@ static void admissions_seldom_ask(void **state)
     qwick_engine_close(eng);
 }
 
+/* Each group on the way to the root may limit the memory. Cached files of a group
+ * count as available. */
+static void groups_limit_memory(void **state)
+{
+    (void)state;
+#define MEMINFO {"/proc/meminfo", "MemTotal: 9 kB\nMemAvailable:  1000 kB\n"}
+#define ROOT    "/sys/fs/cgroup"
+    const struct {
+        size_t bytes;
+        struct fake_file files[10];
+    } cases[] = {
+        {1000 << 10, {MEMINFO}},
+        {0, {{"/proc/meminfo", "MemTotal: 9 kB\n"}}},
+        /* version 2: the parent's limit, and the root has none */
+        {100000 + 1000 + 2000,
+         {MEMINFO,
+          {"/proc/self/cgroup", "0::/a/b\n"},
+          {ROOT "/a/b/memory.max", "max\n"},
+          {ROOT "/a/b/memory.current", "400000\n"},
+          {ROOT "/a/memory.max", "600000\n"},
+          {ROOT "/a/memory.current", "500000\n"},
+          {ROOT "/a/memory.stat", "file 7\ninactive_file 1000\n"
+                                  "active_file 2000\nanon 1\n"}}},
+        /* no more than the limit, and no memory.stat */
+        {500,
+         {MEMINFO,
+          {"/proc/self/cgroup", "0::/a\n"},
+          {ROOT "/a/memory.max", "500\n"},
+          {ROOT "/a/memory.current", "400\n"},
+          {ROOT "/a/memory.stat", "active_file 2000\n"}}},
+        {100,
+         {MEMINFO,
+          {"/proc/self/cgroup", "0::/a\n"},
+          {ROOT "/a/memory.max", "500\n"},
+          {ROOT "/a/memory.current", "400\n"}}},
+        /* a limit above the machine's memory */
+        {1000 << 10,
+         {MEMINFO,
+          {"/proc/self/cgroup", "0::/a\n"},
+          {ROOT "/a/memory.max", "2000000\n"},
+          {ROOT "/a/memory.current", "100\n"}}},
+        /* version 1 names its hierarchy */
+        {300 + 5 + 6,
+         {MEMINFO,
+          {"/proc/self/cgroup", "5:cpuset,cpu:/c\n4:memory:/m\n0::/\n"},
+          {ROOT "/memory/m/memory.limit_in_bytes", "800\n"},
+          {ROOT "/memory/m/memory.usage_in_bytes", "500\n"},
+          {ROOT "/memory/m/memory.stat",
+           "active_file 1\ntotal_active_file 5\ntotal_inactive_file 6\n"}}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fake_files = cases[i].files;
+        assert_int_equal(os_available_memory(), cases[i].bytes);
+    }
+    fake_files = NULL;
+}
+
 /* In a process that may open no files, the available memory is still known, and
  * it is not the one of the start. Later tests would not see fake_kb. */
 static void held_files_need_no_open(void **state)
@@ -255,6 +286,7 @@ int main(void)
         cmocka_unit_test(shared_pages_count),
         cmocka_unit_test(steps_seldom_ask),
         cmocka_unit_test(admissions_seldom_ask),
+        cmocka_unit_test(groups_limit_memory),
         cmocka_unit_test(held_files_need_no_open), /* the last one */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

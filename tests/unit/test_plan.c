@@ -5,8 +5,6 @@
 
 #include <cmocka.h>
 
-#include <dlfcn.h>
-#include <errno.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,31 +14,9 @@
 
 #include "base/os.h"
 #include "engine/core/engine.h"
+#include "fake_memory.h"
 
 #define GOLDEN "tests/golden/models/"
-
-/* Replaces the C library's function to report fake_kb of memory, unless that is
- * 0. */
-static size_t fake_kb;
-
-FILE *fopen(const char *path, const char *mode)
-{
-    static FILE *(*real)(const char *, const char *);
-    static char text[64];
-    if (!real) {
-        void *p = dlsym(RTLD_NEXT, "fopen");
-        memcpy(&real, &p, sizeof real);
-    }
-    if (fake_kb && !strcmp(path, "/proc/meminfo")) {
-        snprintf(text, sizeof text, "MemAvailable: %zu kB\n", fake_kb);
-        return fmemopen(text, strlen(text), "r");
-    }
-    if (fake_kb && !strcmp(path, "/proc/self/cgroup")) {
-        errno = ENOENT;
-        return NULL;
-    }
-    return real(path, mode);
-}
 
 static struct qwick_engine *open_engine(const char *model, bool exact)
 {

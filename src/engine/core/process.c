@@ -28,5 +28,5 @@ void qwick_engine_each_thread(const struct qwick_engine *eng,
                               void (*fn)(void *ctx), void *ctx)
 {
     struct call c = {fn, ctx};
-    par_run(eng->pool, call_body, &c);
+    par_run_rarely(eng->pool, call_body, &c);
 }
