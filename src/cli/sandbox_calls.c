@@ -5,8 +5,12 @@
  * fail with ENOSYS, because libraries fall back only on that. Calls that
  * qwick and its libraries never make, and an attacker would, end the process.
  *
- * We assemble the filter ourselves. libseccomp 2.5.4 takes 2000 allocations for
- * it, and hangs or crashes when one of them fails. */
+ * We assemble the filter ourselves, because libseccomp 2.5.4 cannot be used when
+ * memory is short. It makes 1581 allocations for these rules. We let each of them
+ * fail in turn: it returned an error 562 times and the right filter 332 times,
+ * crashed 130 times, hung 92 times, and 465 times returned a filter with other
+ * actions and no error. It is also slower, but not too slow: it takes 0.37 ms to
+ * make and load the filter, and this file 0.18 ms. */
 #include "cli/sandbox_parts.h"
 
 #if SANDBOX_BUILT
