@@ -5,6 +5,8 @@
  *   FAULT_FROM=1   all later ones fail, too
  *   FAULT_HOW=H    how it fails, a name of `ways` below; default: ENOMEM
  *   FAULT_COUNT=F  write the number of calls of each kind to F at exit
+ *   FAULT_CLOCK=S  the clock of the day jumps: every second reading of it is S
+ *                  seconds late, and the others are S seconds early
  *
  * It counts calls from the program's start on, by the program or by a library.
  * Two callers of the allocator never fail and are not counted, because they end
@@ -28,7 +30,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 /* glibc's own allocator under its internal names. We do not use dlsym, because
@@ -93,6 +97,8 @@ static long fail_at;
 static int fail_from, fail_how = ENOMEM, counting;
 static enum kind fail_kind;
 static int count_fd = -1;
+static long clock_jump;
+static atomic_uint n_times;
 
 static int find_spared(struct dl_phdr_info *info, size_t size, void *ctx)
 {
@@ -129,6 +135,8 @@ __attribute__((constructor)) static void start(void)
     const char *s = getenv("FAULT_AT");
     fail_at = s ? atol(s) : 0;
     fail_from = getenv("FAULT_FROM") != NULL;
+    s = getenv("FAULT_CLOCK");
+    clock_jump = s ? atol(s) : 0;
     for (int i = 0; (s = getenv("FAULT_CALL")) && i < N_KINDS; i++)
         if (strcmp(s, kinds[i]) == 0)
             fail_kind = (enum kind)i;
@@ -371,4 +379,36 @@ int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *),
                    void *arg)
 {
     return FAILS(THREAD) ? EAGAIN : real_thread(t, a, run, arg);
+}
+
+/* How far this reading of the clock is off. */
+static long jump(void)
+{
+    return atomic_fetch_add(&n_times, 1) % 2 ? clock_jump : -clock_jump;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+    int rc = (int)syscall(SYS_clock_gettime, clock, t);
+    if (!rc && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
+        t->tv_sec += jump();
+    return rc;
+}
+
+time_t time(time_t *out)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    if (out)
+        *out = t.tv_sec;
+    return t.tv_sec;
+}
+
+int gettimeofday(struct timeval *restrict out, void *restrict zone)
+{
+    struct timespec t;
+    (void)zone;
+    clock_gettime(CLOCK_REALTIME, &t);
+    *out = (struct timeval){t.tv_sec, t.tv_nsec / 1000};
+    return 0;
 }

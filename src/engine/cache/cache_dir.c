@@ -17,6 +17,10 @@
 /* A temporary file of this age is left over: its writer is gone. */
 enum { STALE_SECONDS = 3600 };
 
+/* A file that is newer than now by more than this was written before the clock was
+ * set back. Clocks of machines that share a cache differ by less. */
+enum { SKEW_SECONDS = 60 };
+
 int qwick_cache_dir(char **dir, struct qwick_err *e)
 {
     const char *base = getenv("XDG_CACHE_HOME"), *sub = "";
@@ -44,12 +48,14 @@ struct found {
     size_t n_bytes, page;
     bool temporary;
     bool tuning; /* the result of a probe */
+    bool future; /* used at a time that has not come yet */
 };
 
 struct scan {
     char *root; /* DIR/prefix-1 */
     struct found *v;
     size_t n, cap;
+    time_t now;
 };
 
 static size_t count_hex(const char *s)
@@ -110,6 +116,7 @@ static int scan_files(struct scan *s, const char *dir, bool tuning, int flags,
             continue;
         f.n_bytes = (size_t)st.st_size;
         f.used = st.st_mtim;
+        f.future = st.st_mtim.tv_sec > s->now + SKEW_SECONDS;
         if (asprintf(&f.path, "%s/%s", dir, entry->d_name) < 0)
             rc = err_oom(e, strlen(dir));
         else if ((rc = add(s, &f, e)) != 0)
@@ -152,11 +159,14 @@ static int each_class(const char *root, struct qwick_err *e,
     return rc;
 }
 
-/* Least recently used first. At equal times, an entry goes before the entries
- * that it depends on. */
+/* Least recently used first. If the clock was set back, entries with later times
+ * were used before all others; in their place by time they would stay for
+ * good. At equal times, an entry goes before the entries that it depends on. */
 static int by_use(const void *a, const void *b)
 {
     const struct found *x = a, *y = b;
+    if (x->future != y->future)
+        return x->future ? -1 : 1;
     if (x->used.tv_sec != y->used.tv_sec)
         return x->used.tv_sec < y->used.tv_sec ? -1 : 1;
     if (x->used.tv_nsec != y->used.tv_nsec)
@@ -177,7 +187,7 @@ static void scan_free(struct scan *s)
 static int scan_open(struct scan *s, const char *dir, struct qwick_err *e)
 {
     char *own = NULL;
-    *s = (struct scan){0};
+    *s = (struct scan){.now = time(NULL)};
     if (!dir) {
         if (qwick_cache_dir(&own, e))
             return -1;
@@ -222,12 +232,12 @@ int qwick_cache_gc(const char *dir, size_t max_bytes, size_t *n_removed,
     int rc = 0;
     if (scan_open(&s, dir, e))
         return -1;
-    time_t now = time(NULL);
     for (size_t i = 0; i < s.n; i++)
         total += counts(&s.v[i]) ? s.v[i].n_bytes : 0;
     for (size_t i = 0; i < s.n && !rc; i++) {
         const struct found *f = &s.v[i];
-        bool stale = f->temporary && now - f->used.tv_sec > STALE_SECONDS;
+        bool stale = f->temporary &&
+                     (f->future || s.now - f->used.tv_sec > STALE_SECONDS);
         if (counts(f) ? total <= max_bytes : !stale && max_bytes)
             continue;
         if (unlink(f->path) && errno != ENOENT) {
