@@ -200,3 +200,34 @@ want, got = ([json.loads(l) for l in open(f)] for f in sys.argv[1:])
 assert [w["ids"] for w in want] == [g.get("ids") for g in got]
 PY
 }
+
+# A golden model, which draws all ids, with a tokenizer that lacks some of its 320 ids.
+gappy_model() {
+    need_model tied-bf16
+    cp -r "$MODELS/tied-bf16" "$T/m"
+    chmod -R u+w "$T/m"
+    python3 tests/cli/byte_tokenizer.py "$T/m"
+}
+
+@test "ids without a text are never drawn" {
+    gappy_model
+    # their logits are not the lowest: without a tokenizer they are drawn
+    local -a o=(--prompt-ids 100,101 -n 60 --json --ignore-eos --temp 2 --top-k 0 --top-p 1
+        --min-p 0 --seed 1 --loop-guard 0)
+    q -m "$MODELS/tied-bf16" "${o[@]}" |
+        jlines 'any(260 < i < 300 or i > 304 for i in o[0]["tokens"])'
+    q -m "$T/m" "${o[@]}" |
+        jlines 'len(o[0]["tokens"]) == 60 and all(i <= 260 or 300 <= i <= 304 for i in o[0]["tokens"])'
+}
+
+@test "a stop id outside the vocabulary is ignored with a warning" {
+    gappy_model
+    local id
+    for id in 320 '[300, 999]'; do
+        echo "{\"eos_token_id\": $id}" >"$T/m/generation_config.json"
+        run -0 --separate-stderr q -m "$T/m" --raw -n 2 --seed 1 list
+        [[ $stderr == *"eos_token_id: "*" is outside the vocabulary of 320 and ignored"* ]]
+    done
+    echo '{"eos_token_id": 4294967296}' >"$T/m/generation_config.json"
+    fails 3 "generation_config.json: eos_token_id" -m "$T/m" --raw -n 2 list
+}
