@@ -327,10 +327,7 @@ static int get_tools(struct request *r, const struct request_common *c,
 static int add_tools(struct qwick_chat *chat, const struct request *r,
                      struct qwick_err *e)
 {
-    struct tool_list t = {0};
-    if (r->tools)
-        t.list = *r->tools;
-    return tools_add(chat, &t, e);
+    return r->tools ? tools_add(chat, r->tools, e) : 0;
 }
 
 /* ---- prompts ---- */

@@ -81,7 +81,7 @@ static int render_line(void *ctx, const struct line *line,
         return -1;
     bool own = json_is(values.tools, JSON_ARRAY) && values.tools->len;
     int rc = chat_add_values(chat, &values, e) ||
-             (!own && tools_add(chat, &j->tools, e)) ||
+             (!own && tools_add(chat, &j->tools.list, e)) ||
              qwick_chat_render(chat, j->eng, &j->o, &text, &n, e);
     qwick_chat_free(chat);
     if (rc)
@@ -106,7 +106,7 @@ static int render(struct job *j, const char *name, const struct buf *input,
         return msg_fail(e);
     int rc = qwick_chat_add_json(chat, chat_json, input->len, e) ||
              tools_of_chat(&own, chat_json, input->len, e) ||
-             (!own.list.len && tools_add(chat, &j->tools, e)) ||
+             (!own.list.len && tools_add(chat, &j->tools.list, e)) ||
              qwick_chat_render(chat, j->eng, &j->o, &text, &n, e);
     qwick_chat_free(chat);
     tools_free(&own);

@@ -44,7 +44,7 @@ static int read_chat(struct gen_job *j, const char *path, struct qwick_err *e)
     }
     if (!rc && !own.list.len) {
         tools_free(&own);
-        return tools_add(j->chat, &j->tools, e) ? msg_fail(e) : 0;
+        return tools_add(j->chat, &j->tools.list, e) ? msg_fail(e) : 0;
     }
     if (!rc && j->tools.list.len) {
         tools_free(&own);
@@ -185,7 +185,7 @@ static int make_chat(struct gen_job *j, struct qwick_err *e)
                    chat_input_texts(j->chat, j->has_system ? system : NULL,
                                     j->system.len, j->text.data, j->text.len,
                                     e) ||
-                   tools_add(j->chat, &j->tools, e)
+                   tools_add(j->chat, &j->tools.list, e)
                ? -1
                : 0;
 }

@@ -98,12 +98,12 @@ int tools_of_chat(struct tool_list *t, const char *json, size_t n,
     return 0;
 }
 
-int tools_add(struct qwick_chat *c, const struct tool_list *t,
+int tools_add(struct qwick_chat *c, const struct json_value *list,
               struct qwick_err *e)
 {
     static const struct json_value none = {.type = JSON_ARRAY};
-    const struct chat_values v = {.messages = &none, .tools = &t->list};
-    return t->list.len ? chat_add_values(c, &v, e) : 0;
+    const struct chat_values v = {.messages = &none, .tools = list};
+    return list->len ? chat_add_values(c, &v, e) : 0;
 }
 
 /* Render a question, with the tools or without them. */
@@ -117,7 +117,7 @@ static int render(const struct tool_list *t, const struct qwick_engine *eng,
     if (qwick_chat_create(&c, e))
         return -1;
     int rc = qwick_chat_add(c, "user", "?", 1, e) ||
-             (t && tools_add(c, t, e)) ||
+             (t && tools_add(c, &t->list, e)) ||
              qwick_chat_render(c, eng, &o, text, &n, e);
     qwick_chat_free(c);
     return rc;

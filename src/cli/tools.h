@@ -24,9 +24,9 @@ int tools_read(struct tool_list *t, const char *path);
 int tools_of_chat(struct tool_list *t, const char *json, size_t n,
                   struct qwick_err *e);
 
-/* Give the tools, if there are any, to a chat. t must outlive it. Returns 0, or
- * -1 with *e set. */
-int tools_add(struct qwick_chat *c, const struct tool_list *t,
+/* Give the tools of a list, if it has any, to a chat, which keeps the address:
+ * the list must outlive it. Returns 0, or -1 with *e set. */
+int tools_add(struct qwick_chat *c, const struct json_value *list,
               struct qwick_err *e);
 
 /* Refuse a chat template that prints nothing of the tools. Returns 0, or an

@@ -3,14 +3,16 @@
 load helpers
 
 setup_file() {
-    [ "${SAN:-}" = 1 ] && skip "SAN=1 has no sandbox"
-    [ "$(uname -m)" = x86_64 ] || skip "faults/attack.c is for x86-64"
+    # setup skips: a file whose set-up skips has failed for bats
+    [ "${SAN:-}" != 1 ] && [ "$(uname -m)" = x86_64 ] || return 0
     export ATTACKER=$BATS_FILE_TMPDIR/attack.so
     "${CC:-gcc}" -shared -fPIC -O1 -o "$ATTACKER" \
         "$BATS_TEST_DIRNAME/../faults/attack.c"
 }
 
 setup() {
+    [ "${SAN:-}" != 1 ] || skip "SAN=1 has no sandbox"
+    [ "$(uname -m)" = x86_64 ] || skip "faults/attack.c is for x86-64"
     common_setup
     if q -v -n 1 --raw ls 2>&1 >/dev/null | grep 'sandbox: without seccomp'; then
         skip "no seccomp here"
