@@ -2,14 +2,16 @@
 """Run a command on a terminal and show what its screen looked like.
 
 screen.py [--columns N] [--term T] [--out FILE | --pipe FILE] [--stdin FILE]
-          [--keep FILE] [--raw FILE] [--may-wrap] [--pause S] -- COMMAND...
+          [--keep FILE] [--raw FILE] [--may-wrap] [--pause S] [--interrupt TEXT]
+          -- COMMAND...
 
 stderr is the terminal. stdout is, too; or FILE with --out; with --pipe a pipe
 that a reader copies to FILE and, a line at a time, to the terminal, as
 `COMMAND | jq` does. Prints the last screen; --keep writes every screen that
 differed from the one before, --raw the bytes. --pause stops the command for S
 seconds once it has used 0.1 s of a CPU: what appears after a delay then appears
-without as much work. The exit status is the command's, or 1 where a line was
+without as much work. --interrupt sends SIGINT once the screen shows TEXT. The exit
+status is the command's, or 1 where a line was
 wrapped.
 """
 import argparse, fcntl, os, pty, select, signal, struct, subprocess, sys, termios
@@ -25,6 +27,7 @@ a.add_argument("--raw")
 a.add_argument("--stdin")
 a.add_argument("--may-wrap", action="store_true")
 a.add_argument("--pause", type=float, default=0)
+a.add_argument("--interrupt")
 a.add_argument("command", nargs="+")
 a = a.parse_args()
 
@@ -123,6 +126,9 @@ while True:
         data = os.read(master, 65536)
         raw += data
         screen.write(data)
+        if a.interrupt and a.interrupt in screen.text():
+            p.send_signal(signal.SIGINT)
+            a.interrupt = None
     elif p.poll() is not None and not (reader and reader.is_alive()):
         break
 if a.keep:
@@ -132,4 +138,4 @@ if a.raw:
 print(screen.text())
 if screen.wrapped and not a.may_wrap:
     sys.exit(f"{screen.wrapped} lines were wrapped")
-sys.exit(p.returncode)
+sys.exit(p.returncode if p.returncode >= 0 else 128 - p.returncode)
