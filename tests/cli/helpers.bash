@@ -103,15 +103,19 @@ small_demo() {
 }
 
 # quick_qwick: make $T/bin/qwick for examples. It runs bench with short measurements,
-# selftest on two layers of the demo model, and the other verbs unchanged.
+# selftest on a model of a few hundred KB, and the other verbs unchanged.
 quick_qwick() {
-    mkdir "$T/bin"
+    local tiny=$T/tiny/models--Qwen--Qwen3-0.6B
+    mkdir -p "$T/bin" "$tiny/refs" "$tiny/snapshots"
     small_demo "$T/small"
+    # for selftest, whatever model an example names
+    echo 1 >"$tiny/refs/main"
+    ln -s "$PWD/$MODELS/tied-bf16" "$tiny/snapshots/1"
     cat >"$T/bin/qwick" <<SH
 #!/bin/sh
 case "\$1" in
 bench) set -- "\$@" --reps 1 --warmup 0 --gen 1 --prompt-lens 16 ;;
-selftest) export QWICK_MODEL="$T/small" ;;
+selftest) export QWICK_MODEL="$tiny/snapshots/1" HF_HUB_CACHE="$T/tiny" ;;
 esac
 exec "$QWICK" "\$@"
 SH
