@@ -129,8 +129,9 @@ run_files()
 }
 
 # Files that wait most of the time run beside the others, one after the other.
-waiting=" pull_hostile.bats progress.bats pull.bats faults.bats signals.bats
-    terminal.bats injection.bats interrupt.bats "
+waiting=" pull_hostile.bats progress.bats pull.bats faults.bats pictures.bats
+    interrupt.bats gguf.bats signals.bats terminal.bats injection.bats choose.bats
+    completion.bats build.bats "
 calm=()
 busy=()
 for file in "${files[@]}"; do

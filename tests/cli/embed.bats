@@ -4,7 +4,8 @@ load helpers
 
 setup() {
     common_setup
-    demo_as embedder modules.json
+    small_demo "$T/embedder"
+    echo '{}' >"$T/embedder/modules.json"
     export QWICK_MODEL=$T/embedder
 }
 

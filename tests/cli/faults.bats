@@ -74,7 +74,7 @@ sweep() {
     m=$MODELS/tied-bf16
     FAULT_COUNT=$T/count LD_PRELOAD=$INJECT "$QWICK" selftest -m "$m" >"$T/want"
     total=$(awk '$1 == "alloc" { print $2 }' "$T/count")
-    for ((n = 1; n <= total; n += total / 40)); do
+    for ((n = 1; n <= total; n += total / 16)); do
         status=0
         FAULT_AT=$n LD_PRELOAD=$INJECT "$QWICK" selftest -m "$m" \
             >"$T/out" 2>"$T/err" || status=$?

@@ -51,7 +51,7 @@ closed() {
 # Print the value of a Python expression over the JSON object o on standard
 # input.
 jget() {
-    python3 -c 'import json, sys
+    python3 -S -E -c 'import json, sys
 o = json.load(sys.stdin)
 print(eval("(" + sys.argv[1] + ")"))' "$1"
 }
@@ -59,7 +59,7 @@ print(eval("(" + sys.argv[1] + ")"))' "$1"
 # Assert that a Python expression over the lines (list of objects) on standard
 # input is true.
 jlines() {
-    python3 -c 'import json, sys
+    python3 -S -E -c 'import json, sys
 o = [json.loads(l) for l in sys.stdin.buffer.read().decode().split("\n")[:-1]]
 assert eval("(" + sys.argv[1] + ")"), o' "$1"
 }
