@@ -4,9 +4,6 @@ load helpers
 
 setup() {
     common_setup
-    # what is cached, and what is not, does not depend on the number of layers
-    small_demo "$T/qwick-demo"
-    export QWICK_MODEL=$T/qwick-demo
     for i in $(seq 1 20); do
         echo "Line $i of the manual says how to list files in directory $i."
     done >"$T/manual.txt"
