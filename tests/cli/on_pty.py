@@ -15,10 +15,12 @@ LIMIT = float(os.environ.get("PTY_LIMIT", 60))  # seconds; more than a slow mach
 
 class Pty:
     def __init__(self, command, env=None, columns=200):
+        go, start = os.pipe()
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             try:
                 signal.signal(signal.SIGINT, signal.SIG_DFL)
+                os.read(go, 1)
                 os.execvpe(command[0], command, dict(os.environ, TERM="xterm",
                                                      **(env or {})))
             finally:
@@ -27,6 +29,10 @@ class Pty:
                     struct.pack("HHHH", 40, columns, 0, 0))
         self.all, self.at, self.status = b"", 0, None
         self.start = termios.tcgetattr(self.fd)
+        # only now: the command soon changes the settings
+        os.write(start, b"x")
+        os.close(go)
+        os.close(start)
 
     def read(self, seconds):
         """Read what comes within this time; false at the end."""

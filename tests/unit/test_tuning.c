@@ -151,22 +151,21 @@ static void test_known_cpus_have_their_rows(void **state)
     assert_null(core_named("Zen 9"));
 }
 
-/* These were chosen by the vendor before there were records. */
+/* These were chosen by the vendor before there were records. Zen 4 has other
+ * choices since it was measured. */
 static void test_measured_cores_keep_their_choices(void **state)
 {
     (void)state;
     if (n_cores == 1)
         skip();
-    const struct core *amd[] = {core_named("Zen 4"), core_named("Zen 5")};
+    const struct core_choices *zen5 = &core_named("Zen 5")->choices;
     const struct core_choices *xeon = &core_named("Sapphire Rapids")->choices;
     assert_int_equal(xeon->sweep_ahead, 8192);
     assert_int_equal(xeon->sweep_l2, 1);
     assert_int_equal(xeon->blas_avx2, 0);
-    for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(amd[i]->choices.sweep_ahead, 8192);
-        assert_int_equal(amd[i]->choices.sweep_l2, 0);
-        assert_int_equal(amd[i]->choices.blas_avx2, 1);
-    }
+    assert_int_equal(zen5->sweep_ahead, 8192);
+    assert_int_equal(zen5->sweep_l2, 0);
+    assert_int_equal(zen5->blas_avx2, 1);
 }
 
 static void test_choices_reach_the_tables(void **state)
