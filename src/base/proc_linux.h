@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 /* Enough for the longest of these files that we read. */
-enum { PROC_BYTES = 16384 };
+enum { PROC_BYTES = 8192 };
 
 /* Read an open file from its beginning as a string; false if it is empty or cannot
  * be read. Threads may share fd. */
