@@ -14,7 +14,7 @@
  *   sweep_l2      Intel's cores have buffers for 16 outstanding lines in L1 and
  *                 48 in L2, so decode is a fifth faster with prefetches into L2.
  *                 On a Zen 5, prefetches into L1 are the fastest. On a Zen 4
- *                 prefetches into L2 are: by 15 to 50% with one thread.
+ *                 prefetches into L2 are: by 10 to 47% with one thread.
  *   blas_avx2     On a Xeon our product is 1.07 times as fast as OpenBLAS 0.3.21
  *                 at 512 tokens. That release treats a CPU that it does not know
  *                 as an older one: on a Zen 5 its Haswell kernels run at half
