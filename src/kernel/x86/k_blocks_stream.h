@@ -203,8 +203,8 @@ INLINE __mmask32 scale_words(size_t words, size_t j)
 
 /* Do the work of stream_add for a whole part of Q4_0 and one token, with the
  * same result. Loads limit it, so the vectors of the part are loaded once and
- * stay in registers. The longer parts of Q8_0 lose by that, because their
- * memory accesses are then less evenly spread. */
+ * stay in registers. The longer parts of Q8_0 lost by that on a Zen 4, with
+ * prefetches into L1 (bench/LOG.md). */
 INLINE void stream_add_one(struct row_sums *s, const unsigned char *p,
                            const char *x, struct sweep_far far)
 {
