@@ -77,7 +77,8 @@ static double limit_ms(const struct job *j, size_t i, double *work)
 
     if (j->tokens < MANY) {
         *work = SLICE;
-        read_sink = j->k->read_sum(j->pool + i * SLICE, SLICE);
+        read_sink =
+            j->k->read_sum(j->pool + i * SLICE, SLICE, kernel_core.sweep_l2);
     } else if (j->exact) {
         *work = j->k->peak_flops(5, &sink);
     } else {

@@ -297,9 +297,10 @@ static double KERNEL(exp_sum)(float *out, const float *x, size_t n, float shift,
 
 /* ---- measurements ------------------------------------------------------- */
 
-static unsigned long long KERNEL(read_sum)(const void *p, size_t n)
+static unsigned long long KERNEL(read_sum)(const void *p, size_t n, bool to_l2)
 {
     enum { LINE = 64 };
+    const size_t ahead = kernel_core.sweep_ahead;
     const char *c = p;
     vec_words sum = vec_words_zero();
     char last[LINE] = {0};
@@ -307,7 +308,7 @@ static unsigned long long KERNEL(read_sum)(const void *p, size_t n)
 
     /* fetch one line at a time: grouped prefetches give less bandwidth */
     for (; n - i >= LINE; i += LINE) {
-        sweep(c + i);
+        sweep_by(c + i, ahead, to_l2);
         sum = vec_words_add(sum, c + i);
     }
     memcpy(last, c + i, n - i);

@@ -409,8 +409,10 @@ struct kernels {
                                           bool add, float *work);
 
     /* Return the sum of n bytes as 64-bit words, the last one padded with
-     * zeros. This measures read bandwidth. */
-    unsigned long long (*read_sum)(const void *p, size_t n);
+     * zeros. This measures read bandwidth. Kernels with vectors prefetch
+     * sweep_ahead bytes ahead into L2, or into L1: which is faster depends on
+     * the core, so a limit takes the faster of both. */
+    unsigned long long (*read_sum)(const void *p, size_t n, bool to_l2);
     /* Run f32 multiply-adds on registers only and return the number of
      * operations: about 1e7 * reps, two for each multiply-add. *sink receives a
      * value, so that the compiler cannot remove the work. */

@@ -496,8 +496,9 @@ static void check_read_sum(const struct kernels *k, enum dtype type)
         area_keep(&a);
         for (size_t i = 0; i < n; i++)
             want += (uint64_t)((unsigned char *)a.p)[i] << i % 8 * 8;
-        if (k->read_sum(a.p, n) != want)
-            fail_msg("read_sum of %zu bytes", n);
+        for (int to_l2 = 0; to_l2 < 2; to_l2++)
+            if (k->read_sum(a.p, n, to_l2) != want)
+                fail_msg("read_sum of %zu bytes", n);
         area_same(&a, "read_sum");
         area_free(&a);
     }
@@ -673,7 +674,7 @@ static void bench_read_sum(const struct kernels *k, enum dtype type)
     double ms;
 
     (void)type;
-    TIME(ms, got = k->read_sum(a.p, n));
+    TIME(ms, got = k->read_sum(a.p, n, kernel_core.sweep_l2));
     (void)got;
     bench_line(benched, "256 MiB", ms, (double)n, "GB/s");
     area_free(&a);

@@ -577,7 +577,7 @@ static void bench_gemm_bf16_few(const struct kernels *k)
             double t[4];
 
             t[0] = clock_ms();
-            got = k->read_sum(w.p, BYTES);
+            got = k->read_sum(w.p, BYTES, kernel_core.sweep_l2);
             t[1] = clock_ms();
             for (size_t r = 0; r < rows; r += part)
                 k->gemm_bf16(y.p, part, (char *)w.p + r * cols * 2, cols, x.p,

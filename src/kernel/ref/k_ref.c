@@ -398,11 +398,12 @@ static void k_attn_block_i8_ref(const struct attn_rows *rows, const void *k,
 
 /* ---- measuring --------------------------------------------------------- */
 
-static unsigned long long k_read_sum_ref(const void *p, size_t n)
+static unsigned long long k_read_sum_ref(const void *p, size_t n, bool to_l2)
 {
     const unsigned char *c = p;
     uint64_t sum[4] = {0}, u[4];
     size_t i = 0;
+    (void)to_l2;
 
     for (; n - i >= sizeof u; i += sizeof u) {
         memcpy(u, c + i, sizeof u);
