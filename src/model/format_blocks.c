@@ -127,6 +127,15 @@ static void fill(struct format_ops *ops, const struct kernels *k, bool exact)
     }
 }
 
+/* Whether a scale is for 16 elements. Sums of 16 elements take more arithmetic
+ * than sums of 32. One scale for 64 activations, as MLX's groups of 64 have it,
+ * saves some of it again. The products of Q2_K, which also has such groups,
+ * gain nothing. */
+static bool has_short_groups(enum dtype type)
+{
+    return type == DT_Q3_K || type == DT_Q6_K;
+}
+
 static int bind_type(struct weights *w, struct matrix *out, const char *name,
                      const struct matrix_shape *shape, enum dtype type,
                      int bits, bool *found, struct qwick_err *e)
@@ -145,7 +154,8 @@ static int bind_type(struct weights *w, struct matrix *out, const char *name,
                            .cols = shape->cols,
                            .data = {t->data},
                            .bits = bits,
-                           .group = GROUP};
+                           .group = GROUP,
+                           .twins = has_short_groups(type)};
     return 0;
 }
 

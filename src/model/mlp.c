@@ -79,9 +79,9 @@ struct input pass_gated(struct worker *w, const struct mlp *mlp,
     bool rounds = pass_rounds(w->p, down, n, s->gate16, &s->gate8, &to);
     bool blocks = n > 1 && rounds && form != FORM_F32 &&
                   form == pass_form_read(w->p, &mlp->up_proj, xn, n);
-    size_t unit = !blocks                    ? pass_row_unit(w, gate, n)
-                  : to.q8.group > GATED_ROWS ? to.q8.group
-                                             : GATED_ROWS;
+    size_t unit = !blocks                        ? pass_row_unit(w, gate, n)
+                  : q8_unit(&to.q8) > GATED_ROWS ? q8_unit(&to.q8)
+                                                 : GATED_ROWS;
     struct rows share = rows_new(gate->rows, unit, n);
     while (rows_next(w, &share, &begin, &end)) {
         if (blocks)

@@ -229,6 +229,7 @@ static struct forms forms_of_both(struct forms a, struct forms b)
         b.set |= 1u << FORM_F32;
     }
     a.set |= b.set;
+    a.twins = (a.twins || !a.group) && (b.twins || !b.group);
     a.group = a.group ? a.group : b.group;
     return a;
 }
@@ -375,8 +376,8 @@ static void gate_all(struct mixture *m, size_t n)
     if (!pass_rounds(m->w.p, down, m->rows, s->expert_gate16, &s->expert_gate8,
                      &m->to))
         m->to = (struct input){.f32 = s->expert_gate};
-    if (m->to.q8.q && unit % m->to.q8.group)
-        unit = m->to.q8.group;
+    if (m->to.q8.q && unit % q8_unit(&m->to.q8))
+        unit = q8_unit(&m->to.q8);
     if (n < DYNAMIC_MIN_TOKENS)
         gate_static(m, unit);
     else

@@ -122,10 +122,11 @@ static inline void pass_barrier(struct worker *w, enum part part)
  * the matrix's format and the pass's products. */
 enum form pass_form(const struct pass *p, const struct matrix *a, size_t n);
 
-/* A set of forms: bit `form` of set. group: of the int8 form. */
+/* A set of forms: bit `form` of set. group, twins: of the int8 form. */
 struct forms {
     unsigned set;
     size_t group;
+    bool twins; /* if all matrices want them */
     bool pairs8; /* int8 activations in pairs, if any matrix takes them */
 };
 
@@ -145,8 +146,8 @@ struct input pass_normalise(struct worker *w, const float *x, size_t n,
 void pass_add_normalised(struct worker *w, const float *weight, size_t n);
 
 /* Round n values of token t of an input to int8, from column `from` on. These
- * may be a part of the row's columns; n is a multiple of the group, unless the
- * row ends with them. last: the row ends with them, and is padded. */
+ * may be a part of the row's columns; from and n are multiples of q8_unit, unless
+ * the row ends with them. last: the row ends with them, and is padded. */
 void pass_round_q8(const struct kernels *k, const struct input *to, size_t t,
                    size_t from, const float *x, size_t n, bool last);
 

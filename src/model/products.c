@@ -31,8 +31,10 @@ struct forms pass_forms(const struct pass *p, const struct matrix *const *ws,
         enum form form = pass_form(p, ws[i], n);
         if (form == FORM_I8 && need.group && ws[i]->group != need.group)
             form = FORM_F32;
-        if (form == FORM_I8)
+        if (form == FORM_I8) {
+            need.twins = ws[i]->twins && (need.twins || !need.group);
             need.group = ws[i]->group;
+        }
         need.set |= 1u << form;
         need.pairs8 = need.pairs8 || (p->pairs8 && ws[i]->pairs8);
     }
@@ -113,6 +115,7 @@ static struct input choose(struct forms need, const float *f32,
     if (has_form(need, FORM_I8)) {
         in.q8 = *q8;
         in.q8.group = need.group;
+        in.q8.twins = need.twins;
     }
     return in;
 }
@@ -461,6 +464,7 @@ struct input pass_gather(const struct worker *w, const struct input *x,
         in.q8.ldq = x->q8.ldq;
         in.q8.ldg = x->q8.ldg;
         in.q8.group = x->q8.group;
+        in.q8.twins = x->q8.twins;
     }
     for (size_t i = 0; i < n; i++) {
         if (in.f32)

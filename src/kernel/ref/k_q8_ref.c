@@ -86,12 +86,11 @@ static float largest(const float *x, size_t n)
     return v;
 }
 
-/* Round one group of n values. Sets its scale, and scale times the sum of the
- * rounded values. */
+/* Round one group of n values whose largest magnitude, or that of its twin, is
+ * top. Sets its scale, and scale times the sum of the rounded values. */
 static void round_group(int8_t *q, float *scale, float *sum, const float *x,
-                        size_t n)
+                        size_t n, float top)
 {
-    const float top = largest(x, n);
     int total = 0;
 
     *scale = top / 127;
@@ -110,11 +109,17 @@ static void k_to_q8_ref(const struct q8 *out, const float *x, size_t ldx,
 {
     for (size_t t = 0; t < n_tokens; t++) {
         int8_t *q = out->q + t * out->ldq;
+        const float *xt = x + t * ldx;
+        const size_t unit = q8_unit(out);
 
-        for (size_t g = 0; g < n_cols / out->group; g++)
-            round_group(q + g * out->group, out->scale + t * out->ldg + g,
-                        out->sum + t * out->ldg + g,
-                        x + t * ldx + g * out->group, out->group);
+        for (size_t k = 0; k < n_cols; k += out->group) {
+            const size_t from = k / unit * unit,
+                         g = t * out->ldg + k / out->group;
+            const size_t n = n_cols - from < unit ? n_cols - from : unit;
+
+            round_group(q + k, out->scale + g, out->sum + g, xt + k, out->group,
+                        largest(xt + from, n));
+        }
         memset(q + n_cols, 0, out->ldq - n_cols);
     }
 }
@@ -165,7 +170,8 @@ static void k_to_kv_i8_ref(int8_t *q, float *scales, const float *x, size_t n)
         size_t m = n - i < KV_I8_GROUP ? n - i : KV_I8_GROUP;
         float sum;
 
-        round_group(q + i, scales + i / KV_I8_GROUP, &sum, x + i, m);
+        round_group(q + i, scales + i / KV_I8_GROUP, &sum, x + i, m,
+                    largest(x + i, m));
     }
 }
 

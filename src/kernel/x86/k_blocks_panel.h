@@ -163,14 +163,22 @@ struct block_tile {
 /* How a panel is multiplied. */
 enum form {
     HALVES, /* groups of 16 */
+    TWINS,  /* groups of 16, and 64 activations have one scale */
     PLAIN,  /* groups of 32 */
     MINS,   /* groups of 32 with mins; codes are not negative */
     N_FORMS
 };
 
-INLINE enum form form_of(enum dtype type)
+INLINE enum form form_of(enum dtype type, bool twins)
 {
-    return has_halves(type) ? HALVES : has_min(type) ? MINS : PLAIN;
+    return has_halves(type) ? (twins ? TWINS : HALVES)
+           : has_min(type)  ? MINS
+                            : PLAIN;
+}
+
+INLINE bool in_halves(enum form form)
+{
+    return form == HALVES || form == TWINS;
 }
 
 /* Compute the integer sums of a group. w is at its codes, start at its first
@@ -180,7 +188,7 @@ INLINE void group_dots(sums d[TILE_TOKENS][TILE_VECTORS], const int32_t *w,
                        enum form form, int V, int T)
 {
     const __m512i high = _mm512_set1_epi8((char)128);
-    const int32_t *const end = w + (form == HALVES ? 4 : 8) * TILE_ROWS;
+    const int32_t *const end = w + (in_halves(form) ? 4 : 8) * TILE_ROWS;
 
     UNROLL
     for (int t = 0; t < T; t++) {
@@ -225,11 +233,13 @@ INLINE void block_tile_run(const struct block_tile *s, enum form form, int V,
     const int32_t *w = s->panel->codes[0], *start = s->panel->start[0];
     const float *scale = s->panel->scale[0], *min = s->panel->min[0];
     const int8_t *x = s->x;
+    const size_t runs =
+        form == TWINS ? 2 : 1; /* with one scale of activations */
     __m512 a[TILE_TOKENS][TILE_VECTORS];
 
     tile_load(a, s->out, V, T);
     FORGET(s);
-    for (size_t g = 0; g < s->n_runs; g++) {
+    for (size_t g = 0; g < s->n_runs; g += runs) {
         sums d[TILE_TOKENS][TILE_VECTORS];
 
         UNROLL
@@ -237,7 +247,7 @@ INLINE void block_tile_run(const struct block_tile *s, enum form form, int V,
             _mm_prefetch((const char *)x + (size_t)(T + t) * s->ldq,
                          _MM_HINT_T0);
         group_dots(d, w, start, x, s->ldq, form, V, T);
-        if (form == HALVES) {
+        if (in_halves(form)) {
             __m512 f[TILE_TOKENS][TILE_VECTORS];
 
             UNROLL
@@ -248,21 +258,28 @@ INLINE void block_tile_run(const struct block_tile *s, enum form form, int V,
                     KEEP(f[t][v]);
                 }
             }
-            scale += TILE_ROWS;
-            start += TILE_ROWS;
-            group_dots(d, w + 4 * TILE_ROWS, start, x + 16, s->ldq, form, V, T);
+            for (size_t h = 1; h < 2 * runs; h++) {
+                scale += TILE_ROWS;
+                start += TILE_ROWS;
+                group_dots(d, w + h * 4 * TILE_ROWS, start, x + 16 * h, s->ldq,
+                           form, V, T);
+                UNROLL
+                for (int t = 0; t < T; t++) {
+                    UNROLL
+                    for (int v = 0; v < V; v++)
+                        f[t][v] = _mm512_fmadd_ps(
+                            to_floats(d[t][v]), _mm512_load_ps(scale + 16 * v),
+                            f[t][v]);
+                }
+            }
             UNROLL
             for (int t = 0; t < T; t++) {
                 const __m512 xs =
                     _mm512_set1_ps(s->x_scale[(size_t)t * s->ldg + g]);
 
                 UNROLL
-                for (int v = 0; v < V; v++) {
-                    f[t][v] = _mm512_fmadd_ps(to_floats(d[t][v]),
-                                              _mm512_load_ps(scale + 16 * v),
-                                              f[t][v]);
+                for (int v = 0; v < V; v++)
                     a[t][v] = _mm512_fmadd_ps(f[t][v], xs, a[t][v]);
-                }
             }
         } else {
             UNROLL
@@ -283,8 +300,8 @@ INLINE void block_tile_run(const struct block_tile *s, enum form form, int V,
                 }
             }
         }
-        w += 8 * TILE_ROWS;
-        x += RUN;
+        w += runs * 8 * TILE_ROWS;
+        x += runs * RUN;
         scale += TILE_ROWS;
         start += TILE_ROWS;
         min += TILE_ROWS;
@@ -319,19 +336,21 @@ INLINE void block_tile_run(const struct block_tile *s, enum form form, int V,
     }
 
 BLOCK_TILES_OF(HALVES)
+BLOCK_TILES_OF(TWINS)
 BLOCK_TILES_OF(PLAIN)
 BLOCK_TILES_OF(MINS)
 
 /* block_tiles[form][vectors - 1][tokens - 1] */
 static void (*const block_tiles[N_FORMS][TILE_VECTORS][TILE_TOKENS])(
     const struct block_tile *) = {[HALVES] = BLOCK_TILE_TABLE(HALVES),
+                                  [TWINS] = BLOCK_TILE_TABLE(TWINS),
                                   [PLAIN] = BLOCK_TILE_TABLE(PLAIN),
                                   [MINS] = BLOCK_TILE_TABLE(MINS)};
 
 /* Tokens of a tile. Groups of 16 keep one more vector for each sum. */
 INLINE size_t tile_tokens(enum form form)
 {
-    return form == HALVES ? 2 : TILE_TOKENS;
+    return in_halves(form) ? 2 : TILE_TOKENS;
 }
 
 /* Multiply one panel by n tokens. For each tile it prefetches n_fetch lines of
@@ -387,7 +406,7 @@ INLINE void block_panel_rows(enum dtype type, float *y, size_t ldy,
                                              .resume = add || k > 0}};
 
         fill_block_panel(type, m, rows, w, w_stride, nr, n_runs);
-        next = block_panel_run(s, n, form_of(type), next, n_fetch);
+        next = block_panel_run(s, n, form_of(type, x->twins), next, n_fetch);
         w += chunk_bytes(type, n_runs);
     }
 }

@@ -153,17 +153,12 @@ INLINE __m256i round8(const float *x, __m256 by)
     return _mm256_cvtps_epi32(v);
 }
 
-/* Round one group of n values, a multiple of 32. Sets its scale, and scale
- * times the sum of the rounded values. */
-INLINE void round_group(int8_t *q, float *scale, float *sum, const float *x,
-                        size_t n)
+/* The largest magnitude of n values, a multiple of 16. */
+INLINE float largest(const float *x, size_t n)
 {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
     __m256i m[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-    __m256i total = _mm256_setzero_si256();
-    __m256 by;
     __m128i four;
-    float top;
 
     /* as integers: NaN are the largest, so that none is lost */
     for (size_t i = 0; i < n; i += 16)
@@ -177,8 +172,19 @@ INLINE void round_group(int8_t *q, float *scale, float *sum, const float *x,
                          _mm256_extracti128_si256(m[0], 1));
     four = _mm_max_epi32(four, _mm_unpackhi_epi64(four, four));
     four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 1));
-    top = _mm_cvtss_f32(_mm_castsi128_ps(four));
-    by = _mm256_set1_ps(top > 0 ? 127 / top : 0);
+    return _mm_cvtss_f32(_mm_castsi128_ps(four));
+}
+
+/* Round one group of n values, a multiple of 32, whose largest magnitude, or
+ * that of its twin, is top. Sets its scale, and scale times the sum of the
+ * rounded values. */
+INLINE void round_group(int8_t *q, float *scale, float *sum, const float *x,
+                        size_t n, float top)
+{
+    const __m256 by = _mm256_set1_ps(top > 0 ? 127 / top : 0);
+    __m256i total = _mm256_setzero_si256();
+    __m128i four;
+
     for (size_t i = 0; i < n; i += 32) {
         __m256i v[4], bytes;
 
@@ -209,9 +215,16 @@ static void k_to_q8_avx2(const struct q8 *out, const float *x, size_t ldx,
         int8_t *q = out->q + t * out->ldq;
         float *scale = out->scale + t * out->ldg;
         float *sum = out->sum + t * out->ldg;
+        const float *xt = x + t * ldx;
+        const size_t unit = q8_unit(out);
 
-        for (size_t k = 0; k < n_cols; k += out->group)
-            round_group(q + k, scale++, sum++, x + t * ldx + k, out->group);
+        for (size_t k = 0; k < n_cols;) {
+            const size_t end = k + (n_cols - k < unit ? n_cols - k : unit);
+            const float top = largest(xt + k, end - k);
+
+            for (; k < end; k += out->group)
+                round_group(q + k, scale++, sum++, xt + k, out->group, top);
+        }
         memset(q + n_cols, 0, out->ldq - n_cols);
     }
 }
@@ -223,10 +236,12 @@ static void k_to_kv_i8_avx2(int8_t *q, float *scales, const float *x, size_t n)
     size_t i = 0;
 
     for (; n - i >= KV_I8_GROUP; i += KV_I8_GROUP)
-        round_group(q + i, scales++, &sum, x + i, KV_I8_GROUP);
+        round_group(q + i, scales++, &sum, x + i, KV_I8_GROUP,
+                    largest(x + i, KV_I8_GROUP));
     if (i < n) {
         memcpy(part, x + i, (n - i) * sizeof *x);
-        round_group(part_q, scales, &sum, part, KV_I8_GROUP);
+        round_group(part_q, scales, &sum, part, KV_I8_GROUP,
+                    largest(part, KV_I8_GROUP));
         memcpy(q + i, part_q, n - i);
     }
 }

@@ -243,24 +243,30 @@ static void k_matmul_f32_affine_avx512(float *y, size_t ldy,
 
 /* ---- rounding activations ----------------------------------------------- */
 
-/* Round one group, with the same operations as k_q8_ref.c. */
-INLINE void round_group(int8_t *q, float *scale, float *sum, const float *x,
-                        size_t n)
+/* The largest magnitude of n values, a multiple of 16. */
+INLINE float largest(const float *x, size_t n)
 {
-    const __m512 limit = _mm512_set1_ps(127);
     const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-    __m512i top = _mm512_setzero_si512(), total = _mm512_setzero_si512();
-    __m512 by;
-    float most;
+    __m512i top = _mm512_setzero_si512();
 
     /* as integers: NaN are the largest, so that none is lost */
     for (size_t i = 0; i < n; i += 16)
         top = _mm512_max_epi32(
             _mm512_and_si512(magnitude, _mm512_loadu_si512(x + i)), top);
-    most = _mm512_cvtss_f32(
+    return _mm512_cvtss_f32(
         _mm512_castsi512_ps(_mm512_set1_epi32(_mm512_reduce_max_epi32(top))));
+}
+
+/* Round one group whose largest magnitude, or that of its twin, is `most`, with
+ * the same operations as k_q8_ref.c. */
+INLINE void round_group(int8_t *q, float *scale, float *sum, const float *x,
+                        size_t n, float most)
+{
+    const __m512 limit = _mm512_set1_ps(127);
+    const __m512 by = _mm512_set1_ps(most > 0 ? 127 / most : 0);
+    __m512i total = _mm512_setzero_si512();
+
     *scale = most / 127;
-    by = _mm512_set1_ps(most > 0 ? 127 / most : 0);
     for (size_t i = 0; i < n; i += 16) {
         __m512 v = _mm512_mul_ps(_mm512_loadu_ps(x + i), by);
         __m512i c;
@@ -278,16 +284,21 @@ INLINE void round_group(int8_t *q, float *scale, float *sum, const float *x,
 static void k_to_q8_avx512(const struct q8 *out, const float *x, size_t ldx,
                            size_t n_cols, size_t n_tokens)
 {
-    const size_t group = out->group;
+    const size_t group = out->group, unit = q8_unit(out);
 
     for (size_t t = 0; t < n_tokens; t++) {
         int8_t *q = out->q + t * out->ldq;
         const float *xt = x + t * ldx;
-        const size_t at = t * out->ldg;
+        float *scale = out->scale + t * out->ldg;
+        float *sum = out->sum + t * out->ldg;
 
-        for (size_t g = 0; g < n_cols / group; g++)
-            round_group(q + g * group, out->scale + at + g, out->sum + at + g,
-                        xt + g * group, group);
+        for (size_t k = 0; k < n_cols;) {
+            const size_t end = k + (n_cols - k < unit ? n_cols - k : unit);
+            const float most = largest(xt + k, end - k);
+
+            for (; k < end; k += group)
+                round_group(q + k, scale++, sum++, xt + k, group, most);
+        }
         memset(q + n_cols, 0, out->ldq - n_cols);
     }
 }
@@ -651,7 +662,8 @@ static void k_gemm_q8_affine_avx512(float *y, size_t ldy,
         memset(y + t * ldy, 0, n_rows * sizeof *y);
     if (n_cols == 0)
         return;
-    if (n_tokens < kernel_core.q8_panels_min && w->bits == 4 && n_tokens * ld <= PAIRS_BYTES)
+    if (n_tokens < kernel_core.q8_panels_min && w->bits == 4 &&
+        n_tokens * ld <= PAIRS_BYTES)
         q4_several(y, ldy, w, x, n_rows, n_cols, n_tokens, add, ld,
                    (int8_t *)work);
     else if (n_tokens < kernel_core.q8_panels_min)
