@@ -108,7 +108,7 @@ static void choose_sweep(struct probe *p, struct core_choices *c)
         if (!best || v->median < best->median)
             best = v;
     }
-    if (own && own->median <= CLEARLY * best->median)
+    if (!best || (own && own->median <= CLEARLY * best->median))
         return;
     c->sweep_ahead = best->ahead;
     c->sweep_l2 = best->l2;

@@ -435,7 +435,7 @@ static int measure_knob(struct tuner *t, const struct tuning *own,
                         size_t reps, qwick_tuning_fn fn, void *ctx,
                         struct qwick_err *e)
 {
-    struct times m = {.reps = reps};
+    struct times m = {.reps = reps, .n_products = 1}; /* at least */
     while (m.n_products < MAX_PRODUCTS && s->products[m.n_products].n)
         m.n_products++;
     size_t n = knob->n_variants * m.n_products * reps;
