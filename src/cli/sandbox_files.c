@@ -102,6 +102,14 @@ static int open_place(const struct sandbox_access *a, const char *path)
     return fd;
 }
 
+/* Whether there is no place for a rule: the verb will say so. Other failures
+ * leave files unrestricted: an output whose rule is missing would be lost when
+ * it gets its name. */
+static bool is_missing(int why, const struct sandbox_access *a)
+{
+    return why == ENOENT || why == ENOTDIR || (why == EACCES && !a->beside);
+}
+
 int sandbox_files_add(struct sandbox_files *f, enum opt_access access,
                       const char *path)
 {
@@ -111,7 +119,7 @@ int sandbox_files_add(struct sandbox_files *f, enum opt_access access,
         make_dir(path);
     int fd = open_place(a, path);
     if (fd < 0)
-        return errno == ENOMEM ? ENOMEM : 0;
+        return is_missing(errno, a) ? 0 : errno;
     struct landlock_path_beneath_attr rule = {
         .allowed_access = a->rights & known_rights(f->abi), .parent_fd = fd};
     /* the user gave a directory as a file: the verb shall say so */

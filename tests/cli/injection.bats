@@ -44,6 +44,10 @@ inject() {
     inject --only 'threads: alloc ENOMEM from' --last 8
 }
 
+@test "embed: an output is written although the sandbox cannot open its directory" {
+    inject --only 'embed -o: open EMFILE at' --last 8
+}
+
 @test "a check that fails is seen" {
     cat >"$T/sham" <<TEXT
 #!/bin/sh
