@@ -102,6 +102,8 @@ def parse(text):
     except Exception:
         import json # for its messages
         return json.loads(text)
+if "json." in sys.argv[1]:
+    import json
 '
 
 # Print the value of a Python expression over the JSON object o on standard
