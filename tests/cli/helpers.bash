@@ -6,6 +6,12 @@ bats_require_minimum_version 1.5.0
 # fails.
 common_setup() {
     set -o pipefail
+    local -
+    set +T # as in run
+    common_setup_untraced
+}
+
+common_setup_untraced() {
     cd "$BATS_TEST_DIRNAME/../.." || return 1
     QWICK=${QWICK:-./qwick}
     [[ $QWICK == /* ]] || QWICK=$(realpath "$QWICK")
@@ -31,7 +37,8 @@ python3() {
 }
 
 # run [-N | !] [--separate-stderr] COMMAND…: bats' own, in a fifth of its time. bats
-# traces each command of a test, and its run consists of dozens of them.
+# traces each command of a test and of functions that it calls (set -T), and its run
+# consists of dozens of them.
 run() {
     local -
     set +T

@@ -15,7 +15,7 @@ Usage: limits.py QWICK DIR [--dense N] [--only WORD]
   places    no HOME, no environment, a working directory that is deleted or that may
             not be read
   locale    C, POSIX, none, and locales with a decimal comma, which localedef
-            compiles in DIR
+            compiles in DIR, without their order of words: nothing is sorted
 
 Ends with status 1 after up to twenty lines about runs that broke a rule.
 """
@@ -31,6 +31,10 @@ import sys
 import injection
 
 NOBODY = 65534
+# LC_COLLATE, which takes half of localedef's time, is left out.
+CATEGORIES = ("LC_IDENTIFICATION", "LC_CTYPE", "LC_TIME", "LC_NUMERIC", "LC_MONETARY",
+              "LC_MESSAGES", "LC_PAPER", "LC_NAME", "LC_ADDRESS", "LC_TELEPHONE",
+              "LC_MEASUREMENT")
 ANSWER = ["generate", "-t", "1", "-n", "8", "--seed", "1", "--think", "off", "--json",
           "list files"]
 # verbs that write files: their arguments and the file
@@ -306,8 +310,12 @@ class Limits:
         for name in ("de_DE", "tr_TR", "fr_FR"):
             path = self.folder + "/locale"
             os.makedirs(path, exist_ok=True)
+            with open(path + "/source", "w", encoding="ascii") as source:
+                for category, of in [("LC_COLLATE", "POSIX"), *((c, name) for c in CATEGORIES)]:
+                    source.write('%s\ncopy "%s"\nEND %s\n' % (category, of, category))
             try:
-                subprocess.run(["localedef", "-i", name, "-f", "UTF-8", path + "/" + name],
+                subprocess.run(["localedef", "-i", path + "/source", "-f", "UTF-8",
+                                path + "/" + name],
                                check=True, capture_output=True)
             except (OSError, subprocess.CalledProcessError):
                 self.skipped.append("locale %s: localedef does not have it" % name)
