@@ -5,11 +5,15 @@
                                included
   gguf.py edit IN OUT CODE     run Python on kv ({key: [type, value]}) and
                                tensors ([[name, dims, type, bytes]])
+  gguf.py serve                the same for each IN, OUT and CODE from standard
+                               input, all ended by NUL; prints a line when done
 """
 
+import gc
 import json
 import struct
 import sys
+import traceback
 
 U32, F32, BOOL, STRING, ARRAY, I32 = 4, 6, 7, 8, 9, 5
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?",
@@ -203,5 +207,21 @@ def edit(path, out, code):
     write(out, kv, tensors)
 
 
+def serve():
+    gc.disable()  # files are lists of thousands of strings, and no cycles
+    words, rest = [], b""
+    while more := sys.stdin.buffer.raw.read(65536):
+        *done, rest = (rest + more).split(b"\0")
+        words += done
+        while len(words) >= 3:
+            try:
+                edit(*(w.decode() for w in words[:3]))
+                print("done", flush=True)
+            except Exception:
+                traceback.print_exc()
+                print("failed", flush=True)
+            del words[:3]
+
+
 if __name__ == "__main__":
-    {"convert": convert, "edit": edit}[sys.argv[1]](*sys.argv[2:])
+    {"convert": convert, "edit": edit, "serve": serve}[sys.argv[1]](*sys.argv[2:])
