@@ -234,13 +234,13 @@ EOF
     [ ! -e "$T/x.gguf" ]
     mkdir "$T/c"
     python3 tests/cli/gemma.py "$T/c" closed
+    mv "$T/c/tokenizer.json" "$T/closed.json"
     change() {
-        python3 tests/cli/gemma.py "$T/c" closed
         python3 -c 'import json, sys
 t = json.load(open(sys.argv[1]))
 m, v = t["model"]["merges"], t["model"]["vocab"]
-exec(sys.argv[2])
-json.dump(t, open(sys.argv[1], "w"))' "$T/c/tokenizer.json" "$1"
+exec(sys.argv[3])
+json.dump(t, open(sys.argv[2], "w"))' "$T/closed.json" "$T/c/tokenizer.json" "$1"
         fails 3 "$2" quantize --format gguf -m "$T/c" -o "$T/x.gguf"
     }
     change 'i = next(i for i in range(len(m)) if "".join(m[i]) == "".join(m[i + 1])); m.append(m.pop(i))' \
@@ -253,14 +253,9 @@ json.dump(t, open(sys.argv[1], "w"))' "$T/c/tokenizer.json" "$1"
         "has U+2581 and nothing makes it"
 }
 
-# ids N: N ids, more than the windows of the goldens have.
-ids() {
-    python3 -c 'import sys; print(",".join(str(i * 7 % 380) for i in range(int(sys.argv[1]))))' "$1"
-}
-
 # gguf CODE: $T/x.gguf is the golden, changed by Python code on kv and tensors.
 gguf() {
-    python3 tests/cli/gguf.py edit tests/golden/gguf/gemma3-tied.gguf "$T/x.gguf" "$1"
+    gguf_edit tests/golden/gguf/gemma3-tied.gguf "$T/x.gguf" "$1"
 }
 
 # checkpoint CODE: $T/x is the checkpoint of the golden, c its config.json.
@@ -274,8 +269,9 @@ exec(sys.argv[3])
 json.dump(c, open(sys.argv[2], "w"))' $MODELS/gemma3-tied/config.json "$T/x/config.json" "$1"
 }
 
+# logits MODEL: of 40 ids, more than the windows of the goldens have.
 logits() {
-    q logits --exact --json --top 384 --prompt-ids "$(ids 40)" -m "$1" |
+    q logits --exact --json --top 384 --prompt-ids "$(seq -s, 0 7 273)" -m "$1" |
         jget '[(t["id"], t["logit"]) for t in o["positions"][0]["top"]]'
 }
 

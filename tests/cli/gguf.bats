@@ -38,20 +38,10 @@ same() {
     diff "$T/same.1" "$T/same.2"
 }
 
-# edit IN OUT CODE: as gguf.py, by one process for all edits of a test, which ends with
-# it.
-edit() {
-    local answer
-    [ -n "${EDITOR_PID:-}" ] || coproc EDITOR { exec python3 -S tests/cli/gguf.py serve 3>&-; }
-    printf '%s\0' "$@" >&"${EDITOR[1]}"
-    read -r answer <&"${EDITOR[0]}"
-    [ "$answer" = done ]
-}
-
 # changed CODE: $T/bad.gguf is a small golden, changed by Python code on kv and
 # tensors.
 changed() {
-    edit "${2:-$GGUF/tiny-dense-Q2_K.gguf}" "$T/bad.gguf" "$1"
+    gguf_edit "${2:-$GGUF/tiny-dense-Q2_K.gguf}" "$T/bad.gguf" "$1"
 }
 
 # refused CODE PATTERN: exit 3 with the file's name and the pattern.
@@ -103,7 +93,7 @@ refused() {
     [ "$(jget 'o["usage"]["cached_tokens"]' <<<"$first")" -eq 0 ]
     [ "$(jget 'o["usage"]["cached_tokens"]' <<<"$again")" -gt 0 ]
     equal "$(jget 'o["text"]' <<<"$first")" "$(jget 'o["text"]' <<<"$again")"
-    edit "$T/demo.gguf" "$T/other.gguf" \
+    gguf_edit "$T/demo.gguf" "$T/other.gguf" \
         't = tensors[3]; t[3] = t[3][:4] + b"\x40\x40" + t[3][6:]'
     other=$(q --prefix-cache -n 8 --json -m "$T/other.gguf" -s "$(printf 'word %.0s' {1..200})" x)
     [ "$(jget 'o["usage"]["cached_tokens"]' <<<"$other")" -eq 0 ]
@@ -196,10 +186,10 @@ assert d < 4e-2, d' "$T/want" "$T/got"
 @test "a file that is split" {
     fails 3 "no such file" -m "$T/m-00001-of-00002.gguf" x
     src=$GGUF/tiny-dense-Q4_0.gguf
-    edit $src "$T/m-00001-of-00002.gguf" \
+    gguf_edit $src "$T/m-00001-of-00002.gguf" \
         'tensors[10:] = []; kv["split.no"] = [2, 0]; kv["split.count"] = [2, 2]'
     fails 3 "m-00002-of-00002.gguf: cannot open" -m "$T/m-00001-of-00002.gguf" --prompt-ids $IDS
-    edit $src "$T/m-00002-of-00002.gguf" \
+    gguf_edit $src "$T/m-00002-of-00002.gguf" \
         'tensors[:10] = []; kv.clear(); kv["split.no"] = [2, 1]; kv["split.count"] = [2, 2]'
     [ "$(q -m "$T/m-00001-of-00002.gguf" --prompt-ids $IDS -n 5 --json | jget 'o["tokens"]')" = \
         "$(q -m $src --prompt-ids $IDS -n 5 --json | jget 'o["tokens"]')" ]
@@ -267,7 +257,7 @@ kv['qwen3.classifier.output_labels'] = [9, (8, $1)]" "$T/demo.gguf"
     rows '["a", "b", "c"]' '[yes, no, yes]'
     fails 3 "has 3 rows" rerank -m "$T/bad.gguf" -q a b
     rows '["yes", "no"]' '[yes, no]'
-    edit "$T/bad.gguf" "$T/worse.gguf" \
+    gguf_edit "$T/bad.gguf" "$T/worse.gguf" \
         'tensors.append(["cls.output.bias", [2], 0, bytes(8)])'
     fails 3 "tensor cls.output.bias: is not supported beside cls.output.weight" \
         rerank -m "$T/worse.gguf" -q a b

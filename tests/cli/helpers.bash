@@ -176,6 +176,16 @@ small_demo() {
     grep -q '"num_hidden_layers": 2' "$1/config.json"
 }
 
+# gguf_edit IN OUT CODE: as gguf.py edit, by one process for all edits of a test, which
+# ends with it.
+gguf_edit() {
+    local answer
+    [ -n "${EDITOR_PID:-}" ] || coproc EDITOR { exec python3 -S tests/cli/gguf.py serve 3>&-; }
+    printf '%s\0' "$@" >&"${EDITOR[1]}"
+    read -r answer <&"${EDITOR[0]}"
+    [ "$answer" = done ]
+}
+
 # quick_qwick: make $T/bin/qwick for examples. It runs bench with short measurements,
 # selftest on a model of a few hundred KB, and the other verbs unchanged.
 quick_qwick() {

@@ -99,7 +99,7 @@ setup() {
 
 # changed CODE: $T/x.gguf is a golden, changed by Python code on kv and tensors.
 changed() {
-    python3 tests/cli/gguf.py edit $GGUF/qwen35-tied.gguf "$T/x.gguf" "$1"
+    gguf_edit $GGUF/qwen35-tied.gguf "$T/x.gguf" "$1"
 }
 
 # refused CODE PATTERN: exit 3 with the file's name and the pattern.
