@@ -34,7 +34,7 @@ compare() {
 
 @test "a small model, the same binary twice" {
     ln -s "$PWD/models/demo" "$T/models/demo"
-    run -0 bench/compare.sh "$QWICK" "$QWICK" --models "$T/models" --bound 0 \
+    run -0 hurried bench/compare.sh "$QWICK" "$QWICK" --models "$T/models" --bound 0 \
         --rows "demo (decode 16|embed)" --rounds 1 --reps 1 --gen 2 --texts 4
     [[ $output == *"| demo | decode 16 | "* ]]
     [[ $output == *"| demo | embed 4 | "*" texts/s | "* ]]

@@ -196,7 +196,7 @@ END
     equal "$(q --json -n 1 --chat-json "$T/chat.json" | jget 'o["usage"]["prompt_tokens"]')" "$m"
     # a repeated measurement uses no cache on disk
     rm -rf "$T/cache"
-    run -0 q -q -n 1 --repeat 2 --profile-timing hi
+    run -0 hurried q -q -n 1 --repeat 2 --profile-timing hi
     [ ! -e "$T/cache" ]
     config 'regex = [0-9]+' 'stop = x'
     equal "$(q --choices 'aa,bb' hi | tr b a)" aa

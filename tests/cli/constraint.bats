@@ -201,8 +201,8 @@ END
 @test "--profile-timing shows the share of the constraint" {
     # the last 40 letters have no alternative: one pass gives several of them
     local tail=abcdefghijklmnopqrstuvwxyzabcdefghijklmn
-    q --profile-timing --json --regex "[a-z ]{9}$tail" "list files" >"$T/with"
-    q --profile-timing --json -n 12 --ignore-eos "list files" >"$T/without"
+    hurried q --profile-timing --json --regex "[a-z ]{9}$tail" "list files" >"$T/with"
+    hurried q --profile-timing --json -n 12 --ignore-eos "list files" >"$T/without"
     python3 - "$T/with" "$T/without" <<'PY'
 import json, sys
 t, plain = (json.load(open(f))["timing"]["summary"] for f in sys.argv[1:])
@@ -210,7 +210,7 @@ assert 0 < t["constraint_share"] < 1, t
 assert t["tokens_per_pass"] > 1, t
 assert not {"constraint_share", "tokens_per_pass"} & set(plain), plain
 PY
-    run -0 --separate-stderr q --profile-timing --regex "[a-z ]{9}$tail" "list files"
+    run -0 --separate-stderr hurried q --profile-timing --regex "[a-z ]{9}$tail" "list files"
     [[ $stderr =~ constraint\ +[0-9.]+\ % ]]
     [[ $stderr =~ forced\ +[0-9.]+\ tokens\ a\ pass,\ [1-9][0-9]*\ forced ]]
 }

@@ -78,7 +78,7 @@ PY
 }
 
 @test "--profile-timing shows the draft model's time" {
-    slow --greedy --profile-timing --json --draft "$FEW" hi >"$T/o"
+    hurried slow --greedy --profile-timing --json --draft "$FEW" hi >"$T/o"
     python3 - "$T/o" <<'PY'
 import json, sys
 t = json.load(open(sys.argv[1]))["timing"]
@@ -86,11 +86,11 @@ s = t["summary"]
 assert 0 < s["draft_ms"] < t["total_ms"], t
 assert s["tokens_per_pass"] >= 1
 PY
-    slow --greedy --profile-timing --draft "$FEW" "list files" 2>"$T/err"
+    hurried slow --greedy --profile-timing --draft "$FEW" "list files" 2>"$T/err"
     grep -Eq '^draft +[0-9.]+ tokens a pass, [0-9]+ of [0-9]+ guesses kept$' \
         "$T/err"
     grep -Eq "^draft's time +[0-9.]+ ms$" "$T/err"
-    slow --greedy --profile-timing "list files" 2>"$T/err"
+    hurried slow --greedy --profile-timing "list files" 2>"$T/err"
     run -1 grep draft "$T/err"
 }
 

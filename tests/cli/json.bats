@@ -112,13 +112,13 @@ for t in json.load(sys.stdin)["logprobs"][0]["top"]:
 }
 
 @test "--profile-timing" {
-    run -0 --separate-stderr q --profile-timing -n 8 --ignore-eos hi
+    run -0 --separate-stderr hurried q --profile-timing -n 8 --ignore-eos hi
     [[ $stderr == *"kernel"*"tok/s"*"read bandwidth"* ]]
     text=$output
-    q --profile-timing="$T/p" -n 8 --ignore-eos hi 2>"$T/err" >"$T/text"
+    hurried q --profile-timing="$T/p" -n 8 --ignore-eos hi 2>"$T/err" >"$T/text"
     [ ! -s "$T/err" ]
     [ "$(cat "$T/text")" = "$text" ]
-    q --profile-timing -n 8 --ignore-eos --json hi 2>"$T/err" >"$T/o"
+    hurried q --profile-timing -n 8 --ignore-eos --json hi 2>"$T/err" >"$T/o"
     [ ! -s "$T/err" ]
     python3 - "$T/p" "$T/o" <<'PY'
 import json, statistics, sys
@@ -138,7 +138,7 @@ for t in (json.load(open(sys.argv[1]))["timing"],
     assert sum(t["per_token_ms"]) <= t["total_ms"]
 PY
     # an answer of one token has no decode steps
-    q --profile-timing --json -n 1 hi | jget \
+    hurried q --profile-timing --json -n 1 hi | jget \
         '[0][o["timing"]["summary"]["median_ms"] is not None]'
     fails 1 "$T/no/p" --profile-timing="$T/no/p" hi
     run -1 q --profile-timing=/dev/full -n 2 hi

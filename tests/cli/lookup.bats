@@ -64,7 +64,7 @@ PY
 }
 
 @test "--profile-timing: a time for each token, and a line" {
-    loop --greedy --profile-timing --json --lookup 16 >"$T/o"
+    hurried loop --greedy --profile-timing --json --lookup 16 >"$T/o"
     python3 - "$T/o" <<'PY'
 import json, sys
 o = json.load(open(sys.argv[1]))
@@ -79,12 +79,12 @@ s = t["summary"]
 assert abs(s["tokens_per_pass"] - 99 / (99 - l["accepted"])) < 1e-6
 assert s["tokens_per_pass"] > 1.2
 PY
-    loop --greedy --profile-timing --lookup 16 2>"$T/err" >"$T/out"
+    hurried loop --greedy --profile-timing --lookup 16 2>"$T/err" >"$T/out"
     grep -Eq '^lookup +[0-9.]+ tokens a pass, [0-9]+ of [0-9]+ guesses kept$' \
         "$T/err"
-    loop --greedy --profile-timing --json --lookup 0 | jget \
+    hurried loop --greedy --profile-timing --json --lookup 0 | jget \
         '[0]["tokens_per_pass" in o["timing"]["summary"]]'
-    loop --greedy --profile-timing --lookup 0 2>"$T/err" >"$T/out"
+    hurried loop --greedy --profile-timing --lookup 0 2>"$T/err" >"$T/out"
     run -1 grep lookup "$T/err"
 }
 

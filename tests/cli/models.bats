@@ -410,7 +410,7 @@ PY
 }
 
 @test "bench: table, Markdown, JSON" {
-    q bench --reps 2 --warmup 0 --gen 4 --prompt-lens 8,16 --depths 4 \
+    hurried q bench --reps 2 --warmup 0 --gen 4 --prompt-lens 8,16 --depths 4 \
         -t 1,2 --json >"$T/o"
     python3 - "$T/o" <<'PY'
 import json, sys
@@ -426,7 +426,7 @@ assert o["gen"] == 4
 assert all(x["limit"] > 0 and x["least_percent"] <= x["percent_of_limit"]
            <= x["most_percent"] for x in r)
 PY
-    q bench --reps 1 --gen 4 --prompt-lens 8 -t 1 --batches 1,3 --parts --json \
+    hurried q bench --reps 1 --gen 4 --prompt-lens 8 -t 1 --batches 1,3 --parts --json \
         >"$T/o"
     python3 - "$T/o" <<'PY'
 import json, sys
@@ -437,7 +437,7 @@ parts = {"embedding", "norms", "projections", "attention", "head", "barriers"}
 assert all(set(x["parts_ms"]) - {"sampling"} == parts for x in r)
 assert r[1]["parts_ms"]["sampling"] > 0 and "sampling" not in r[0]["parts_ms"]
 PY
-    q bench --reps 1 --warmup 0 --gen 4 --prompt-lens 8 -t 1 --parts --md >"$T/md"
+    hurried q bench --reps 1 --warmup 0 --gen 4 --prompt-lens 8 -t 1 --parts --md >"$T/md"
     grep -q '^| attention | ' "$T/md"
     grep -q '^| decode |' "$T/md"
     fails 4 "2048" bench --prompt-lens 4096

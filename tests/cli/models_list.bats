@@ -169,7 +169,7 @@ PY
 }
 
 @test "the estimate is the bandwidth by the bytes of a token" {
-    q models --json -t 1 >"$T/list" 2>"$T/err"
+    hurried q models --json -t 1 >"$T/list" 2>"$T/err"
     if grep -q "bandwidth could not be measured" "$T/err"; then
         skip "no 256 MiB of memory for the measurement"
     fi
@@ -214,10 +214,10 @@ PY
     export HOME=$T
     unset QWICK_MODEL_PATH
     [ ! -d /usr/share/ollama/.ollama ] || skip "this system has Ollama's store"
-    run -0 --separate-stderr q models
+    run -0 --separate-stderr hurried q models
     [ -z "$output" ]
     [ "$stderr" = "qwick: note: there are no models; qwick pull ORG/NAME downloads one" ]
-    run -0 --separate-stderr q models -q --json
+    run -0 --separate-stderr hurried q models -q --json
     [ "$output" = '{"bandwidth":null,"models":[],"aliases":[]}' ]
     [ -z "$stderr" ]
     # no HOME at all

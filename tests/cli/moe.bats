@@ -57,7 +57,7 @@ PY
     jget 'all(t["used"] for t in o["tensors"])' <"$T/tensors" | grep -q True
     q -m "$T/m" --ignore-eos --prompt-ids 5,9,2,7 -n 8 --json | jget \
         '[0][len(o["tokens"]) != 8]'
-    q bench -m "$T/m" --prompt-lens 20 --depths 4 --batches 3 --gen 3 --reps 1 \
+    hurried q bench -m "$T/m" --prompt-lens 20 --depths 4 --batches 3 --gen 3 --reps 1 \
         --json | jget '[0][len(o["results"]) != 3]'
 }
 

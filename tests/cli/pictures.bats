@@ -106,11 +106,11 @@ PY
 }
 
 @test "sparkline and histogram: on a terminal only, in ASCII without UTF-8" {
-    q --profile-timing "list all listening tcp ports with temp" 2>"$T/err"
+    hurried q --profile-timing "list all listening tcp ports with temp" 2>"$T/err"
     run ! grep -q "times of tokens" "$T/err"
-    out=$(tty "$QWICK --profile-timing --no-stdin 'list all listening tcp ports with temp'")
+    out=$(hurried tty "$QWICK --profile-timing --no-stdin 'list all listening tcp ports with temp'")
     [[ $out == *"times of tokens: "*" ms"*"█"* ]]
-    out=$(LC_ALL=C tty "$QWICK --profile-timing --no-stdin 'list all listening tcp ports with temp'")
+    out=$(LC_ALL=C hurried tty "$QWICK --profile-timing --no-stdin 'list all listening tcp ports with temp'")
     [[ $out == *"times of tokens: "*" ms"*"#"* ]]
     [ "$(LC_ALL=C tr -d '\000-\177' <<<"$out")" = "" ]
     out=$(tty "$QWICK ${BENCH[*]}")
@@ -122,16 +122,16 @@ PY
     mkdir -p "$T/.config/qwick"
     printf 'model = %s\n' "$PWD/$MODELS/tied-bf16" >"$T/.config/qwick/config"
     unset QWICK_MODEL
-    q "${BENCH[@]}" -m models/demo -m "$MODELS/f32" >"$T/text"
+    hurried q "${BENCH[@]}" -m models/demo -m "$MODELS/f32" >"$T/text"
     grep -q '^qwick .* bench, 20..-..-..$' "$T/text"
     [ "$(grep -c '^model "' "$T/text")" -eq 2 ]
     grep -q '^decode .* GB/s  ' "$T/text"
     run ! grep -q ' times, \|tied-bf16' "$T/text"
-    q "${BENCH[@]}" --md >"$T/text"
+    hurried q "${BENCH[@]}" --md >"$T/text"
     grep -q "^qwick .* bench, " "$T/text"
     grep -q 'tied-bf16' "$T/text"
-    q "${BENCH[@]}" -m models/demo -m "$MODELS/tied-bf16" --csv >"$T/csv"
-    q "${BENCH[@]}" -m models/demo -m "$MODELS/tied-bf16" --json >"$T/json"
+    hurried q "${BENCH[@]}" -m models/demo -m "$MODELS/tied-bf16" --csv >"$T/csv"
+    hurried q "${BENCH[@]}" -m models/demo -m "$MODELS/tied-bf16" --json >"$T/json"
     command python3 - "$T/csv" "$T/json" <<'PY'
 import csv, json, sys
 rows = list(csv.DictReader(open(sys.argv[1], encoding="utf-8")))
@@ -161,9 +161,9 @@ json.dump(o, open(sys.argv[3], "w"))' "$T/json" "$1" "$T/was"
 }
 
 @test "bench --compare: better, worse, refused" {
-    q "${BENCH[@]}" --json >"$T/json"
+    hurried q "${BENCH[@]}" --json >"$T/json"
     gate() {
-        q "${BENCH[@]}" --compare "$T/was" "$@"
+        hurried q "${BENCH[@]}" --compare "$T/was" "$@"
     }
     # speeds vary by far less than a factor of a thousand
     edit 'for x in o["results"]: x["percent_of_limit"] /= 1000'
@@ -208,15 +208,15 @@ json.dump(o, open(sys.argv[3], "w"))' "$T/json" "$1" "$T/was"
     fails 1 "No such file" "${BENCH[@]}" --compare "$T/none"
     fails 2 "--fail-below: has no effect without --compare" bench --fail-below 1
     # two models, in another order
-    q "${BENCH[@]}" -m models/demo -m "$MODELS/tied-bf16" --json >"$T/was"
-    q "${BENCH[@]}" -m "$MODELS/tied-bf16" -m models/demo --compare "$T/was" >"$T/out"
+    hurried q "${BENCH[@]}" -m models/demo -m "$MODELS/tied-bf16" --json >"$T/was"
+    hurried q "${BENCH[@]}" -m "$MODELS/tied-bf16" -m models/demo --compare "$T/was" >"$T/out"
     fails 1 "has no report of the model" "${BENCH[@]}" -m "$MODELS/yarn" --compare "$T/was"
 }
 
 @test "pages: escaped text, finite numbers, written at once" {
     printf '<script>alert(1)</script> & "quoted" \xff\n\033[31m' >"$T/<b>t"
     (cd "$T" && "$QWICK" score --perplexity --no-config -m "$OLDPWD/models/demo" -f '<b>t' --html s.html </dev/null >out)
-    q "${BENCH[@]}" --depths 4,60 --batches 2 --html "$T/b.html" >"$T/out"
+    hurried q "${BENCH[@]}" --depths 4,60 --batches 2 --html "$T/b.html" >"$T/out"
     python3 - "$T/s.html" "$T/b.html" <<'PY'
 import html.parser, math, re, sys
 
@@ -275,6 +275,6 @@ PY
     fails 1 "$T: cannot create: Is a directory" score --html "$T" "ls -l"
     # a run that fails keeps the old page
     echo old >"$T/b.html"
-    run -3 q "${BENCH[@]}" -m models/demo -m "$T/none" --html "$T/b.html"
+    run -3 hurried q "${BENCH[@]}" -m models/demo -m "$T/none" --html "$T/b.html"
     [ "$(cat "$T/b.html")" = old ]
 }

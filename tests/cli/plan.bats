@@ -8,7 +8,7 @@ setup() {
 }
 
 @test "the table" {
-    run -0 --separate-stderr q plan --prompt-tokens 100 -n 50
+    run -0 --separate-stderr hurried q plan --prompt-tokens 100 -n 50
     [ -z "$stderr" ]
     [[ ${lines[0]} == "model        \"qwick-demo\", BF16, 9.44 M parameters" ]]
     [[ ${lines[1]} == "tokens       100 of prompt, 50 of answer, context of 2048" ]]
@@ -18,7 +18,7 @@ setup() {
         grep -q "^$row" <<<"$output"
     done
     [[ $output == *" available: fits"* ]]
-    run -0 q plan -t 3
+    run -0 hurried q plan -t 3
     [[ $output == *"threads      3 as asked: "* ]]
 }
 
@@ -42,7 +42,7 @@ setup() {
     plan -c 600 --prompt-tokens 512 | jget '[o["answer_tokens"], o["kv_bytes"] == o["kv_full_bytes"]]' |
         grep -qF "[88, True]"
     plan -c 100 | jget '[o["prompt_tokens"], o["answer_tokens"]]' | grep -qF "[50, 50]"
-    q plan --json -n 20 | jget \
+    hurried q plan --json -n 20 | jget \
         '[o["speed_from"] in ("passes", "limits"), o["first_token_s"] > 0, o["token_s"] > 0, o["bandwidth"] > 0]' |
         grep -qF "[True, True, True, True]"
 }

@@ -59,7 +59,7 @@ setup() {
         "model.visual.blocks.0.norm1.weight")] == ["BF16"] * 2' <"$T/t" | grep -q True
     q -m "$T/q" --ignore-eos -n 4 --json "list files" | jget \
         '[0][len(o["tokens"]) != 4]'
-    q bench -m "$T/q" --prompt-lens 20 --depths 40 --batches 3 --gen 3 --reps 1 \
+    hurried q bench -m "$T/q" --prompt-lens 20 --depths 40 --batches 3 --gen 3 --reps 1 \
         --json | jget '[0][len(o["results"]) != 3]'
 }
 

@@ -85,9 +85,9 @@ PY
 }
 
 @test "bench --tune: all variants, and a row" {
-    q bench --tune --reps 1 >"$T/text"
+    hurried q bench --tune --reps 1 >"$T/text"
     grep -q '^Row for src/kernel/x86/k_cores_x86.c:$' "$T/text"
-    q bench --tune --reps 1 --json >"$T/o"
+    hurried q bench --tune --reps 1 --json >"$T/o"
     q inspect --json >"$T/i"
     python3 - "$T/o" "$T/i" "$T/text" <<'PY'
 import json, sys
