@@ -23,20 +23,26 @@ with open(t + "/texts", "w") as out, open(t + "/jsonl", "w") as records:
         text = f"{i} how do I list the files of a directory, sorted by size"
         out.write(text + ", with hidden ones?\n")
         # score and choose take longer for a token
-        records.write(json.dumps({"text": text[:40], "prompt": text}) + "\n")
+        if i < 16:
+            records.write(json.dumps({"text": text[:40], "prompt": text}) + "\n")
 PY
     head -n 16 "$T/texts" >"$T/docs"
     # --ignore-eos: empty answers would add a note
     BATCH=(batch --exact -t 1 --ignore-eos -i "$T/batch")
     # slow kernels: some tenths of a second for these texts
     SLOW=(--isa ref -t 1)
+    # The progress line appears after a second: by a clock that runs 20 times as fast,
+    # or with the command paused for most of it.
+    PAUSED=(--pause 1.1)
+    fast_clock
+    SOON=(--preload "$FAST_CLOCK")
+    [ -n "$FAST_CLOCK" ] || SOON=("${PAUSED[@]}")
 }
 
 # screen OPTIONS… -- COMMAND…: print the final screen. $T/shots: all screens;
-# $T/raw: the bytes. The progress line appears after a second, of which the
-# command is paused for most.
+# $T/raw: the bytes.
 screen() {
-    run -0 python3 tests/cli/screen.py --pause 1.1 --keep "$T/shots" --raw "$T/raw" "$@"
+    run -0 python3 tests/cli/screen.py "${SOON[@]}" --keep "$T/shots" --raw "$T/raw" "$@"
 }
 
 @test "batch into a pipe whose reader writes to the terminal" {
@@ -69,7 +75,8 @@ PY
     [ -z "$output" ]
     [ "$(wc -l <"$T/out")" -eq 20 ]
     grep -q '^batch: 19 of 20 records' "$T/shots"
-    screen --columns 40 -- "$QWICK" "${BATCH[@]}" -o "$T/out2"
+    # the time that is left, by the real clock
+    screen "${PAUSED[@]}" --preload "" --columns 40 -- "$QWICK" "${BATCH[@]}" -o "$T/out2"
     [ -z "$output" ]
     [ "$(wc -l <"$T/out2")" -eq 20 ]
     grep -q '^batch: 19 of 20 records, 0 s left, 1 at$' "$T/shots"
@@ -99,16 +106,16 @@ PY
         # shellcheck disable=SC2086
         screen --columns 40 --stdin "$T/jsonl" --out "$T/out" -- "$QWICK" $v "${SLOW[@]}"
         [ -z "$output" ]
-        grep -q "^${v%% *}: [0-9]* of 30 records, [0-9]* s left$" "$T/shots"
+        grep -q "^${v%% *}: [0-9]* of 16 records, [0-9]* s left$" "$T/shots"
     done
 }
 
 @test "a prompt's first pass, bench's first row" {
-    screen --may-wrap --columns 40 -- "$QWICK" "${SLOW[@]}" --prefill-chunk 2000 -n 4 --ignore-eos -f "$T/texts" --raw
+    screen --may-wrap --columns 40 -- "$QWICK" "${SLOW[@]}" --prefill-chunk 2000 -n 4 --ignore-eos -f "$T/docs" --raw
     grep -q '^prompt: 0 of [0-9]* tokens$' "$T/shots"
     [[ $output != *prompt:* ]]
     # in ASCII: screen.py counts bytes
-    LC_ALL=C screen --columns 200 -- "$QWICK" bench "${SLOW[@]}" --prompt-lens 64 --gen 24 --reps 2
+    LC_ALL=C screen --columns 200 -- "$QWICK" bench "${SLOW[@]}" --prompt-lens 64 --gen 8 --reps 2
     grep -q '^bench: [0-6] of 6 runs, .*prefill of 64$' "$T/shots"
     [[ $output != *bench:* ]]
     [ "$(grep -c '^prefill  \|^decode  ' <<<"$output")" -eq 2 ]
@@ -130,7 +137,7 @@ PY
     screen --out "$T/out" -- \
         "$QWICK" "${BATCH[@]}" -q
     [ ! -s "$T/raw" ]
-    run -0 --separate-stderr q "${BATCH[@]}"
+    run -0 --separate-stderr hurried q "${BATCH[@]}"
     [ -z "$stderr" ]
 }
 
@@ -139,7 +146,7 @@ PY
     screen --may-wrap --columns 60 --out "$T/out" -- bash -c \
         "'$QWICK' ${BATCH[*]}; [ \$? -eq 1 ]"
     [ "$(tr -d '\n' <<<"$output")" = "qwick: $T/batch: 1 answer is an error" ]
-    run -130 python3 tests/cli/screen.py --pause 1.1 --keep "$T/shots" --raw "$T/raw" \
+    run -130 python3 tests/cli/screen.py "${SOON[@]}" --keep "$T/shots" --raw "$T/raw" \
         --may-wrap --interrupt batch: -- "$QWICK" "${BATCH[@]}" --isa ref -o "$T/o"
     grep -q '^batch: ' "$T/shots"
     echo "$output"

@@ -2,15 +2,15 @@
 """Run a command on a terminal and show what its screen looked like.
 
 screen.py [--columns N] [--term T] [--out FILE | --pipe FILE] [--stdin FILE]
-          [--keep FILE] [--raw FILE] [--may-wrap] [--pause S] [--interrupt TEXT]
-          -- COMMAND...
+          [--keep FILE] [--raw FILE] [--may-wrap] [--pause S] [--preload LIB]
+          [--interrupt TEXT] -- COMMAND...
 
 stderr is the terminal. stdout is, too; or FILE with --out; with --pipe a pipe
 that a reader copies to FILE and, a line at a time, to the terminal, as
 `COMMAND | jq` does. Prints the last screen; --keep writes every screen that
 differed from the one before, --raw the bytes. --pause stops the command for S
 seconds once it has used 0.1 s of a CPU: what appears after a delay then appears
-without as much work. --interrupt sends SIGINT once the screen shows TEXT. The exit
+without as much work. --preload sets LD_PRELOAD for it. --interrupt sends SIGINT once the screen shows TEXT. The exit
 status is the command's, or 1 where a line was
 wrapped.
 """
@@ -27,6 +27,7 @@ a.add_argument("--raw")
 a.add_argument("--stdin")
 a.add_argument("--may-wrap", action="store_true")
 a.add_argument("--pause", type=float, default=0)
+a.add_argument("--preload")
 a.add_argument("--interrupt")
 a.add_argument("command", nargs="+")
 a = a.parse_args()
@@ -80,6 +81,8 @@ env = dict(os.environ, TERM=a.term)
 env.pop("COLUMNS", None)
 if not a.term:
     env.pop("TERM")
+if a.preload:
+    env["LD_PRELOAD"] = a.preload
 reader = None
 stdout = slave
 if a.out:
