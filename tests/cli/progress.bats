@@ -102,9 +102,11 @@ PY
     [ "$(wc -l <"$T/out")" -eq 16 ]
     grep -q '^rerank: ' "$T/shots"
     [ -z "$(sed 's/.*\[read//' "$T/raw" | grep -a rerank)" ]
+    # several passes, and so several figures
     for v in "score --jsonl" "choose -a yes -a no --jsonl"; do
         # shellcheck disable=SC2086
-        screen --columns 40 --stdin "$T/jsonl" --out "$T/out" -- "$QWICK" $v "${SLOW[@]}"
+        screen --columns 40 --stdin "$T/jsonl" --out "$T/out" -- "$QWICK" $v "${SLOW[@]}" \
+            --prefill-chunk 64
         [ -z "$output" ]
         grep -q "^${v%% *}: [0-9]* of 16 records, [0-9]* s left$" "$T/shots"
     done
