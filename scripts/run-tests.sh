@@ -99,10 +99,22 @@ wanted()
     return 1
 }
 
+# Temporary files in memory, where there is room for them and programs may run: on
+# ext4 a new file beside recently deleted ones takes 0.3 ms.
+memory=
+if [ -z "${TMPDIR:-}" ] && memory=$(mktemp -d /dev/shm/qwick-tests.XXXXXX 2>/dev/null); then
+    room=$(df -Pk "$memory" | awk 'NR == 2 { print $4 }')
+    free=$(awk '$1 == "MemAvailable:" { print $2 }' /proc/meminfo)
+    if [ "${room:-0}" -ge 4000000 ] && [ "${free:-0}" -ge 8000000 ] &&
+        cp /bin/true "$memory" && "$memory/true" 2>/dev/null; then
+        export TMPDIR=$memory
+    fi
+fi
+
 logs=$(mktemp -d)
 export logs limit cpus
 export -f run_file on_cpu
-trap 'rm -rf "$logs"' EXIT
+trap 'rm -rf "$logs" ${memory:+"$memory"}' EXIT
 
 # The files that take longest begin first, so that none is left for the end.
 longest="batch.bats pull_hostile.bats progress.bats faults.bats pictures.bats
