@@ -261,16 +261,20 @@ uint32_t grammar_class(struct grammar *g, const struct grammar_range *ranges,
 /* Join the literals at nodes[0..n), n >= 2. */
 static uint32_t join_bytes(struct grammar *g, const uint32_t *nodes, size_t n)
 {
-    struct buf all = {.max = GRAMMAR_MAX_BYTES};
+    struct buf all = {0};
     uint32_t node;
+    size_t len = 0;
     bool bad = false;
+    for (size_t i = 0; i < n; i++)
+        len += g->nodes[nodes[i]].len;
+    if (len > GRAMMAR_MAX_BYTES)
+        return grammar_fail(g, "has a literal of more than %u bytes",
+                            GRAMMAR_MAX_BYTES);
     for (size_t i = 0; i < n && !bad; i++) {
         const struct node *v = &g->nodes[nodes[i]];
         bad = buf_append(&all, node_data(g, v), v->len) != 0;
     }
-    node = bad ? grammar_fail(g, "has a literal of more than %u bytes",
-                              GRAMMAR_MAX_BYTES)
-               : grammar_bytes(g, all.data, all.len);
+    node = bad ? grammar_oom(g, len) : grammar_bytes(g, all.data, all.len);
     buf_free(&all);
     return node;
 }

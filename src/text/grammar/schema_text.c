@@ -297,8 +297,10 @@ static uint32_t spell_finish(struct spell *s)
 {
     uint32_t node = GRAMMAR_NOTHING;
     if (s->failed) {
-        if (s->err.code)
+        if (s->err.code == QWICK_ERR_USAGE)
             grammar_fail(s->g, "%s", s->err.msg);
+        else if (s->err.code)
+            grammar_oom(s->g, 0);
         else
             grammar_fail(s->g, "a string needs an automaton that is too large");
     } else {
