@@ -82,7 +82,7 @@ struct input pass_gated(struct worker *w, const struct mlp *mlp,
     size_t unit = !blocks                        ? pass_row_unit(w, gate, n)
                   : q8_unit(&to.q8) > GATED_ROWS ? q8_unit(&to.q8)
                                                  : GATED_ROWS;
-    struct rows share = rows_new(gate->rows, unit, n);
+    struct rows share = rows_new(w, gate->rows, unit, n);
     while (rows_next(w, &share, &begin, &end)) {
         if (blocks)
             gated_blocks(w, mlp, xn, &to, n, begin, end, unit);

@@ -419,7 +419,7 @@ static void down_all(const struct mixture *m, const struct worker *shared,
     const struct worker *w = &m->w;
     size_t unit = pass_row_unit(w, &m->x->down[0], m->rows), begin, end;
     size_t most = m->pairs ? PAIRS_BLOCK : GATED_FLOATS / unit;
-    struct rows share = rows_new(m->x->down[0].rows, unit, n);
+    struct rows share = rows_new(&m->w, m->x->down[0].rows, unit, n);
     while (rows_next(w, &share, &begin, &end)) {
         if (has_shared(m->x))
             add_shared(shared, m->x, in, begin, end, n, unit);

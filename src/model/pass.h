@@ -169,18 +169,19 @@ void pass_multiply_all(const struct worker *w, const struct product *p,
  * together. */
 size_t pass_row_unit(const struct worker *w, const struct matrix *a, size_t n);
 
-/* The rows of a phase's products, divided among threads. Each thread first gets
- * one large piece, because long sequential reads are fast. The last rows are
- * taken in small pieces by whichever thread is free, so that a thread that lost
- * its core for a while delays the others less. */
+/* The rows of a phase's products, divided among threads: with few tokens, one
+ * part for each. With many, whichever thread is free takes the next piece, so
+ * that a thread whose core is slow, or was lost for a while, delays the others
+ * less. */
 struct rows {
     size_t n, unit;
-    size_t dynamic; /* first row of those that threads take in small pieces */
-    bool started;
+    size_t piece; /* rows of a piece; 0: one part for each thread */
+    bool taken;   /* this thread has had its part */
 };
 
 /* Divide n rows in multiples of unit, for products of n_tokens tokens. */
-struct rows rows_new(size_t n, size_t unit, size_t n_tokens);
+struct rows rows_new(const struct worker *w, size_t n, size_t unit,
+                     size_t n_tokens);
 
 /* Set [*begin, *end) to this thread's next rows. Returns false when none are
  * left. */

@@ -5,11 +5,12 @@
 #include "kernel/gemm.h"
 #include "model/pass.h"
 
-/* The last 1/TAIL_SHARE of a phase's rows is cut into TAIL_PIECES pieces, which
- * threads take when they become free. This is done only for TAIL_MIN_TOKENS
- * tokens or more: with fewer tokens memory is the limit, and long contiguous
- * reads are faster. */
-enum { TAIL_SHARE = 8, TAIL_PIECES = 16, TAIL_MIN_TOKENS = 64 };
+/* How rows are divided among threads. Cores are not equally fast: one may share
+ * its units with another machine's thread, or be a small one. So with
+ * MANY_TOKENS or more, threads take pieces of rows, each 1/PIECES of what a
+ * thread gets on average. With fewer tokens memory is the limit, and long
+ * sequential reads are faster: each thread gets one part. */
+enum { MANY_TOKENS = 64, PIECES = 16 };
 
 /* Values whose rests are computed at a time. */
 enum { REST_COLS = 1024 };
@@ -363,30 +364,27 @@ size_t pass_row_unit(const struct worker *w, const struct matrix *a, size_t n)
                                            : gemm_f32_unit(w, a);
 }
 
-struct rows rows_new(size_t n, size_t unit, size_t n_tokens)
+struct rows rows_new(const struct worker *w, size_t n, size_t unit,
+                     size_t n_tokens)
 {
-    size_t tail = n / TAIL_SHARE / unit * unit;
-    if (n_tokens < TAIL_MIN_TOKENS)
-        tail = 0;
-    return (struct rows){.n = n, .unit = unit, .dynamic = n - tail};
+    struct rows r = {.n = n, .unit = unit};
+    if (n_tokens >= MANY_TOKENS) {
+        r.piece = n / (size_t)w->n_threads / PIECES / unit * unit;
+        r.piece = r.piece ? r.piece : unit;
+    }
+    return r;
 }
 
 bool rows_next(const struct worker *w, struct rows *r, size_t *begin,
                size_t *end)
 {
-    if (!r->started) {
-        r->started = true;
-        par_split(r->dynamic, r->unit, w->tid, w->n_threads, begin, end);
-        if (*begin < *end)
-            return true;
-    }
-    size_t rest = r->n - r->dynamic, grain = rest / TAIL_PIECES / r->unit;
-    grain = grain ? grain * r->unit : r->unit;
-    if (!rest || !par_next(w->team, rest, grain, begin, end))
+    if (r->piece)
+        return par_next(w->team, r->n, r->piece, begin, end);
+    if (r->taken)
         return false;
-    *begin += r->dynamic;
-    *end += r->dynamic;
-    return true;
+    r->taken = true;
+    par_split(r->n, r->unit, w->tid, w->n_threads, begin, end);
+    return *begin < *end;
 }
 
 void pass_multiply_all(const struct worker *w, const struct product *p,
@@ -395,7 +393,7 @@ void pass_multiply_all(const struct worker *w, const struct product *p,
     size_t total = 0, begin, end;
     for (size_t i = 0; i < n_products; i++)
         total += p[i].w->rows;
-    struct rows share = rows_new(total, pass_row_unit(w, p[0].w, n), n);
+    struct rows share = rows_new(w, total, pass_row_unit(w, p[0].w, n), n);
     while (rows_next(w, &share, &begin, &end)) {
         size_t at = 0;
         for (size_t i = 0; i < n_products; i++) {
