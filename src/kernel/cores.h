@@ -34,6 +34,8 @@ struct core_choices {
     /* With AVX-512. */
     uint32_t gemm_f32_avx512_min; /* gemm_f32 instead of matmul_f32 */
     uint32_t q8_panels_min;       /* gemm_q8_affine packs panels of codes */
+    uint32_t q8_0_once;           /* flag: a row of Q8_0 is loaded once for one
+                                     token, not twice */
     /* With AVX512_BF16. */
     uint32_t bf16;            /* flag: bf16 is faster than f32, without AMX */
     uint32_t bf16_min;        /* gemm_bf16 instead of matmul_f32 */

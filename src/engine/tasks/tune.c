@@ -33,8 +33,9 @@ enum {
 enum unit { UNIT_F32, UNIT_BF16, UNIT_Q8, N_UNITS };
 
 /* Weights and the choice between their products. F32: bf16 weights whose
- * activations are not rounded. */
-enum kind { F32, FLOATS, AFFINE4, AFFINE8, BLOCKS, N_KINDS };
+ * activations are not rounded. BLOCKS: Q4_K. BLOCKS8: Q8_0, 32 bytes after the
+ * start of a line, as in most files. */
+enum kind { F32, FLOATS, AFFINE4, AFFINE8, BLOCKS, BLOCKS8, N_KINDS };
 
 struct product {
     enum kind kind;
@@ -71,6 +72,7 @@ static const struct subject subjects[] = {
                   {F32, 40}}},
     {.name = "q8_panels_min",
      .products = {BOTH(3), BOTH(4), BOTH(5), BOTH(6), BOTH(8)}},
+    {.name = "q8_0_once", .products = {{BLOCKS8, 1}}},
     {.name = "bf16", .products = {{FLOATS, 128}, {FLOATS, 256}}},
     {.name = "bf16_min",
      .products = {{FLOATS, 2}, {FLOATS, 3}},
@@ -181,7 +183,8 @@ static size_t row_bytes(enum kind kind)
         [FLOATS] = 2 * COLS,
         [AFFINE4] = COLS / 2,
         [AFFINE8] = COLS,
-        [BLOCKS] = COLS / dtype_block(DT_Q4_K) * dtype_bytes(DT_Q4_K)};
+        [BLOCKS] = COLS / dtype_block(DT_Q4_K) * dtype_bytes(DT_Q4_K),
+        [BLOCKS8] = COLS / dtype_block(DT_Q8_0) * dtype_bytes(DT_Q8_0)};
     return bytes[kind];
 }
 
@@ -258,8 +261,10 @@ static void run_affine(struct tuner *t, const struct product *p)
 static void run_blocks(struct tuner *t, const struct product *p)
 {
     const struct kernels *k = t->k;
-    const size_t i = DT_Q4_K - DT_BLOCKS, stride = row_bytes(BLOCKS);
-    const unsigned char *w = take(t, slice_bytes(p->kind));
+    const size_t stride = row_bytes(p->kind);
+    const size_t i = (p->kind == BLOCKS ? DT_Q4_K : DT_Q8_0) - DT_BLOCKS;
+    const size_t skip = p->kind == BLOCKS ? 0 : 32;
+    const unsigned char *w = take(t, slice_bytes(p->kind) + skip) + skip;
     if (k->gemm_bf16_blocks[i] && p->n >= k->tune.blocks_bf16_min_tokens)
         k->gemm_bf16_blocks[i](t->y, ld(ROWS), w, stride, t->x16,
                                gemm_bf16_ldx(COLS), ROWS, COLS, p->n, false,
@@ -272,7 +277,7 @@ static void run_blocks(struct tuner *t, const struct product *p)
 static double time_product(struct tuner *t, const struct product *p)
 {
     double start = clock_ms();
-    if (p->kind == BLOCKS)
+    if (p->kind == BLOCKS || p->kind == BLOCKS8)
         run_blocks(t, p);
     else if (is_affine(p->kind))
         run_affine(t, p);

@@ -35,10 +35,11 @@ add_fours(__m256i sum, __m256i w, __m256i x)
  * is faster by 4%. */
 enum { NEAR_BYTES = 1024 };
 
-/* How to prefetch (struct core_choices), as constants of a function. */
+/* How to read rows (struct core_choices), as constants of a function. */
 struct sweep_far {
     size_t ahead;
     bool to_l2;
+    bool once; /* q8_0_once */
 };
 
 /* Prefetch for bytes [from, to) of a part at p. */
@@ -165,14 +166,21 @@ INLINE void rows512(enum dtype type, float *y, size_t ldy,
 {
     const size_t ahead = kernel_core.sweep_ahead;
 
-    if (kernel_core.sweep_l2)
-        for (size_t r = 0; r < n_rows; r++)
-            row512(type, y + r, ldy, w + r * w_stride, x, ldx, n, add, T,
-                   (struct sweep_far){ahead, true});
+    const bool once = type == DT_Q8_0 && T == 1 && kernel_core.q8_0_once;
+
+#define ROWS_BY(to_l2, once)                                      \
+    for (size_t r = 0; r < n_rows; r++)                           \
+    row512(type, y + r, ldy, w + r * w_stride, x, ldx, n, add, T, \
+           (struct sweep_far){ahead, to_l2, once})
+    if (kernel_core.sweep_l2 && once)
+        ROWS_BY(true, true);
+    else if (kernel_core.sweep_l2)
+        ROWS_BY(true, false);
+    else if (once)
+        ROWS_BY(false, true);
     else
-        for (size_t r = 0; r < n_rows; r++)
-            row512(type, y + r, ldy, w + r * w_stride, x, ldx, n, add, T,
-                   (struct sweep_far){ahead, false});
+        ROWS_BY(false, false);
+#undef ROWS_BY
 }
 
 /* ---- kernels ------------------------------------------------------------ */
