@@ -182,62 +182,63 @@ INLINE __mmask32 scale_words(size_t words, size_t j)
     return mask;
 }
 
-#define FOR_9(f)  f(0) f(1) f(2) f(3) f(4) f(5) f(6) f(7) f(8)
-#define FOR_17(f) FOR_9(f) f(9) f(10) f(11) f(12) f(13) f(14) f(15) f(16)
+#define FOR_17(f)                                                             \
+    f(0) f(1) f(2) f(3) f(4) f(5) f(6) f(7) f(8) f(9) f(10) f(11) f(12) f(13) \
+        f(14) f(15) f(16)
 
 /* Load vector j, and collect its scales by a constant mask, in one of four
  * vectors: a single one would be a long chain. Without the statement of no
  * instruction, gcc would load the vector again later. */
-#define LOAD_VECTOR(j)                                              \
-    __m512i v##j = _mm512_loadu_si512(p + 64 * j);                  \
-    __asm__("" : "+v"(v##j));                                       \
-    h[j % 4] =                                                      \
-        j < 4 ? _mm512_maskz_mov_epi16(scale_words(words, j), v##j) \
-              : _mm512_mask_mov_epi16(h[j % 4], scale_words(words, j), v##j);
+#define LOAD_VECTOR(j)                                                         \
+    __m512i v##j = _mm512_setzero_si512();                                     \
+    if (j < words) {                                                           \
+        v##j = _mm512_loadu_si512(p + 64 * j);                                 \
+        __asm__("" : "+v"(v##j));                                              \
+        h[j % 4] = j < 4 ? _mm512_maskz_mov_epi16(scale_words(words, j), v##j) \
+                         : _mm512_mask_mov_epi16(h[j % 4],                     \
+                                                 scale_words(words, j), v##j); \
+    }
 
-#define ADD_VECTOR(j)                                                          \
-    sweep_by(p + 64 * j, far.ahead, far.to_l2);                                \
-    *(j % 2 ? &b : &a) = _mm512_fmadd_ps(                                      \
-        to_floats(stream_dot(type, v##j, x, j)),                               \
-        _mm512_permutex2var_ps(f[0], _mm512_load_si512(lanes + 16 * j), f[1]), \
-        *(j % 2 ? &b : &a));
+#define ADD_VECTOR(j)                                                       \
+    if (j < words) {                                                        \
+        __m512 *to = j % 2 ? &b : &a;                                       \
+                                                                            \
+        sweep_by(p + 64 * j, far.ahead, far.to_l2);                         \
+        *to = _mm512_fmadd_ps(                                              \
+            to_floats(stream_dot(type, v##j, x, j)),                        \
+            _mm512_permutex2var_ps(f[0], _mm512_load_si512(lanes + 16 * j), \
+                                   f[1]),                                   \
+            *to);                                                           \
+    }
 
 /* Do the work of stream_add for a whole part and one token, with the same
  * result. Loads limit it, so the vectors of the part are loaded once and stay
  * in registers. Whether that pays for the longer parts of Q8_0 depends on the
  * core (struct core_choices). */
-#define STREAM_ADD_ONE(TYPE, WORDS, LANE_TABLE, FOR_VECTORS)                \
-    {                                                                       \
-        const enum dtype type = TYPE;                                       \
-        const size_t words = WORDS;                                         \
-        const uint32_t *lanes = LANE_TABLE;                                 \
-        __m512i h[4];                                                       \
-        __m512 d[2], f[2], a = s->a[0], b = s->b[0];                        \
-                                                                            \
-        /* otherwise gcc keeps lanes in registers, and puts the part on the \
-           stack */                                                         \
-        __asm__("" : "+r"(lanes));                                          \
-        FOR_VECTORS(LOAD_VECTOR)                                            \
-        widen_scales(d, _mm512_or_si512(_mm512_or_si512(h[0], h[1]),        \
-                                        _mm512_or_si512(h[2], h[3])));      \
-        scale_factors(f, s->min, d, (const float *)(const void *)x);        \
-        FOR_VECTORS(ADD_VECTOR)                                             \
-        s->a[0] = a;                                                        \
-        s->b[0] = b;                                                        \
-    }
+INLINE void stream_add_one(enum dtype type, struct row_sums *s,
+                           const unsigned char *p, const char *x,
+                           struct sweep_far far)
+{
+    const size_t words = stream_words(type);
+    const uint32_t *lanes = type == DT_Q8_0 ? lanes_q8_0 : lanes_q4_0;
+    __m512i h[4];
+    __m512 d[2], f[2], a = s->a[0], b = s->b[0];
 
-INLINE void stream_add_q4_0(struct row_sums *s, const unsigned char *p,
-                            const char *x, struct sweep_far far)
-    STREAM_ADD_ONE(DT_Q4_0, WORDS_Q4_0, lanes_q4_0, FOR_9)
+    /* otherwise gcc keeps lanes in registers, and puts the part on the stack */
+    __asm__("" : "+r"(lanes));
+    FOR_17(LOAD_VECTOR)
+    widen_scales(d, _mm512_or_si512(_mm512_or_si512(h[0], h[1]),
+                                    _mm512_or_si512(h[2], h[3])));
+    scale_factors(f, s->min, d, (const float *)(const void *)x);
+    FOR_17(ADD_VECTOR)
+    s->a[0] = a;
+    s->b[0] = b;
+}
 
-        INLINE void stream_add_q8_0(struct row_sums *s, const unsigned char *p,
-                                    const char *x, struct sweep_far far)
-            STREAM_ADD_ONE(DT_Q8_0, WORDS_Q8_0, lanes_q8_0, FOR_17)
-
-    /* Do the work of add_part (k_blocks_avx512.c). */
-    INLINE void stream_add(enum dtype type, struct row_sums *s,
-                           const unsigned char *p, const char *x, size_t ldx,
-                           size_t n, int T, struct sweep_far far)
+/* Do the work of add_part (k_blocks_avx512.c). */
+INLINE void stream_add(enum dtype type, struct row_sums *s,
+                       const unsigned char *p, const char *x, size_t ldx,
+                       size_t n, int T, struct sweep_far far)
 {
     const size_t words = stream_words(type);
     const size_t n_vectors = (2 * words * n + 63) / 64;
@@ -247,12 +248,8 @@ INLINE void stream_add_q4_0(struct row_sums *s, const unsigned char *p,
     const uint32_t *lanes = type == DT_Q8_0 ? lanes_q8_0 : lanes_q4_0;
     __m512 d[2], f[TOKENS][2];
 
-    if (type == DT_Q4_0 && whole && T == 1) {
-        stream_add_q4_0(s, p, x, far);
-        return;
-    }
-    if (type == DT_Q8_0 && whole && T == 1 && far.once) {
-        stream_add_q8_0(s, p, x, far);
+    if (whole && T == 1 && (type == DT_Q4_0 || far.once)) {
+        stream_add_one(type, s, p, x, far);
         return;
     }
     if (!whole) {
