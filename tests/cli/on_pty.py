@@ -98,12 +98,17 @@ class Pty:
 
     def wait_blocked(self):
         """Wait until the program needs no CPU, without reading its output: it
-        then waits until the terminal takes more."""
+        then waits until the terminal takes more. A thread that waits for a
+        CPU needs one."""
         def used():
-            fields = open(f"/proc/{self.pid}/stat").read().rpartition(")")[2]
-            return fields.split()[11:13]
+            threads = []
+            for t in os.listdir(f"/proc/{self.pid}/task"):
+                stat = open(f"/proc/{self.pid}/task/{t}/stat").read()
+                fields = stat.rpartition(")")[2].split()
+                threads.append(fields[:1] + fields[11:13])
+            return threads
         end, before = time.time() + LIMIT, None
-        while before != used():
+        while before != used() or any(t[0] == "R" for t in before):
             before = used()
             time.sleep(0.3)
             assert time.time() < end
