@@ -70,18 +70,21 @@ static void panel_codes_split(uint32_t *out, const struct affine *w, size_t r,
         }
 }
 
-/* Prefetches of the next rows, spread evenly over the groups of all tiles: num
- * lines in den groups. */
+/* Prefetches of the next rows: some lines for each group of all tiles, until
+ * none is left. The number is constant, because a loop whose length varies is
+ * mispredicted. */
 struct fetch {
     const unsigned char *next;
-    size_t num, den, due; /* due: numerator of the lines that are due */
+    size_t lines, left;
 };
 
-INLINE void fetch_due(struct fetch *f)
+INLINE void fetch_lines(struct fetch *f)
 {
-    f->due += f->num;
-    for (; f->due >= f->den; f->due -= f->den, f->next += 64)
+    const size_t n = f->lines < f->left ? f->lines : f->left;
+
+    for (size_t i = 0; i < n; i++, f->next += 64)
         _mm_prefetch(f->next, _MM_HINT_T1);
+    f->left -= n;
 }
 
 /* Multiply one panel by T tokens. */
@@ -143,7 +146,7 @@ INLINE void tile_run(const struct tile *s, int V, int T)
     for (size_t g = 0; g < s->n_groups; g++) {
         sums d[TILE_TOKENS][TILE_VECTORS];
 
-        fetch_due(&f);
+        fetch_lines(&f);
         UNROLL
         for (int t = 0; t < T; t++)
             _mm_prefetch((const char *)x + (size_t)(TILE_TOKENS + t) * s->ldq,
@@ -268,10 +271,12 @@ static void many_rows(float *y, size_t ldy, const struct affine *w, size_t r,
                       bool add, bool split, struct panel *p)
 {
     const size_t span = NUMBERS * w->group;
+    const size_t lines = PANEL_ROWS * w->q_stride / 64;
+    const size_t n_groups =
+        n_cols / w->group * ((n + TILE_TOKENS - 1) / TILE_TOKENS);
     struct fetch fetch = {.next = row_at(w, r + PANEL_ROWS, 0).q,
-                          .num = PANEL_ROWS * w->q_stride / 64,
-                          .den = n_cols / w->group *
-                                 ((n + TILE_TOKENS - 1) / TILE_TOKENS)};
+                          .lines = (lines + n_groups - 1) / n_groups,
+                          .left = lines};
 
     for (size_t k = 0; k < n_cols; k += span) {
         const size_t nk = n_cols - k < span ? n_cols - k : span;
@@ -319,8 +324,9 @@ static void q8_many(float *y, size_t ldy, const struct affine *w,
     const size_t ld = ((n_cols + 63) / 64 | 1) * 64;
     struct panel *p = (struct panel *)(void *)work;
     int8_t *copy = (int8_t *)(p + 1);
-    const bool split = w->bits == 4 &&
-                       n_tokens <= (KERNEL_WORK * sizeof *work - sizeof *p) / ld;
+    const bool split =
+        w->bits == 4 &&
+        n_tokens <= (KERNEL_WORK * sizeof *work - sizeof *p) / ld;
     struct q8 part = *x;
 
     if (split) {
