@@ -39,10 +39,10 @@ static int by_value(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Return the median rate of the sweeps that fit into the time: of those that
- * prefetch into L1, or of those that prefetch into L2, whichever is faster. The
- * limit must not depend on the choice that products make. The first sweep does
- * not count, because it may fault pages in. */
+/* Sweep by turns with prefetches into L1 and into L2, as often as the time
+ * allows. Return the larger of the two median rates: the limit must not depend
+ * on the choice that products make. The first sweep does not count, because it
+ * may fault pages in. */
 static double measure_sweep(const struct qwick_engine *eng,
                             const unsigned char *const *parts,
                             const size_t *sizes, size_t n_parts, double ms)
