@@ -6,7 +6,20 @@
 const struct core cores[] = {
     {.name = "unknown",
      .vendor = "",
-     .choices = {8192, 0, 0, 64, 8, 24, 5, 1, 2, 5, 32, 2, 64, 12, 192, 64},
+     .choices = {.sweep_ahead = 8192,
+                 .blas_min = 64,
+                 .gemm_f32_avx2_min = 8,
+                 .gemm_f32_avx512_min = 24,
+                 .q8_panels_min = 5,
+                 .bf16 = 1,
+                 .bf16_min = 2,
+                 .bf16_rows_max = 5,
+                 .bf16_strips_max = 32,
+                 .amx_rows_max = 2,
+                 .amx_few_max = 64,
+                 .amx_vnni_max = 12,
+                 .amx_affine_bf16_min = 192,
+                 .amx_blocks_bf16_min = 64},
      .guess = "the reference kernels use none of them"},
 };
 const size_t n_cores = sizeof cores / sizeof *cores;
