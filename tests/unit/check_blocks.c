@@ -306,11 +306,17 @@ static void gemm_case(const struct kernels *k, enum dtype type, size_t rows,
         memcpy(v + t * ldy, old + t * ldy, rows * sizeof *v);
         memcpy(some + t * ldy, old + t * ldy + r, n * sizeof *v);
     }
+    /* two kernels give the same bits; the record of a core chooses one */
+    struct core_choices choices = kernels_core()->choices;
+    choices.q8_0_once = (uint32_t)below(2);
+    kernels_choose(&choices);
     k->gemm_q8_blocks[type - DT_BLOCKS](v, ldy, w.p, w.stride, &x, rows, cols,
                                         tokens, add, work());
     area_check(&y, what);
     gemm_values(what, &w, &x, v, ldy, tokens, add ? old : NULL);
-    /* other rows do not change a value */
+    /* other rows do not change a value, nor does the other kernel */
+    choices.q8_0_once = !choices.q8_0_once;
+    kernels_choose(&choices);
     k->gemm_q8_blocks[type - DT_BLOCKS](some, ldy, w.p + r * w.stride, w.stride,
                                         &x, n, cols, tokens, add, work());
     for (size_t t = 0; t < tokens; t++)
