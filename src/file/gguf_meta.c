@@ -1,4 +1,5 @@
 /* The metadata of GGUF files. */
+#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,6 +124,26 @@ static int read_number(const struct gguf_reader *r, struct gguf_value *v,
     }
 }
 
+/* Skip n strings. A tokenizer has several 100,000. */
+static int skip_strings(struct gguf_reader *r, size_t n, const char *what)
+{
+    const unsigned char *p = r->data;
+    size_t at = r->at, end = r->n;
+    for (; n > 0 && end - at >= 8; n--) {
+        uint64_t len;
+        memcpy(&len, p + at, 8);
+        len = le64toh(len);
+        if (len > end - at - 8)
+            break;
+        at += 8 + (size_t)len;
+    }
+    r->at = at;
+    const char *s;
+    size_t len;
+    /* the first that does not fit has the message */
+    return n > 0 ? gguf_string(r, &s, &len, what) : 0;
+}
+
 static int read_array(struct gguf_reader *r, struct gguf_value *v,
                       const char *what)
 {
@@ -151,12 +172,8 @@ static int read_array(struct gguf_reader *r, struct gguf_value *v,
     const unsigned char *begin = v->data;
     if (element != GGUF_STRING)
         (void)gguf_take(r, v->n * least, what);
-    for (size_t i = 0; element == GGUF_STRING && i < v->n; i++) {
-        const char *s;
-        size_t len;
-        if (gguf_string(r, &s, &len, what))
-            return -1;
-    }
+    else if (skip_strings(r, v->n, what))
+        return -1;
     v->n_bytes = (size_t)(r->data + r->at - begin);
     return 0;
 }

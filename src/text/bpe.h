@@ -44,7 +44,8 @@ void bpe_close(struct bpe *b);
  * in 8 bytes, little-endian. The lengths have been checked. */
 struct bpe_strings {
     const unsigned char *p;
-    size_t n; /* strings */
+    size_t n;       /* strings */
+    size_t n_bytes; /* of all strings and their lengths */
 };
 
 enum bpe_kind {

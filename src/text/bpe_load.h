@@ -1,5 +1,6 @@
-/* Reading tokenizer.json: shared by bpe_load.c, bpe_scan.c, bpe_resolve.c,
- * bpe_check.c, bpe_added.c and bpe_post.c.
+/* Making a tokenizer: shared by bpe_load.c, bpe_scan.c, bpe_check.c,
+ * bpe_added.c and bpe_post.c, which read tokenizer.json, by bpe_parts.c, which
+ * reads the arrays of a GGUF file, and by bpe_merges.c and bpe_resolve.c.
  *
  * Resolving a merge means finding the ids of its two parts and of the merged
  * token. Merges are resolved in chunks. If there is a second thread, it reads
@@ -33,6 +34,14 @@ struct bpe_text {
 #define CHUNK_MERGES 512
 /* Maximum number of chunks: enough for one merge per possible id. */
 #define MAX_CHUNKS ((1 << BPE_ID_BITS) / CHUNK_MERGES)
+/* There must be fewer merges. */
+#define BPE_MERGES_MAX ((size_t)MAX_CHUNKS * CHUNK_MERGES)
+
+struct bpe_load;
+/* Read all merges of l into its arena, in the second thread, and call
+ * bpe_merges_done. Touches only l->merges. Returns -1, without that call, if
+ * there seem to be none. */
+typedef int (*bpe_merges_read)(struct bpe_load *l);
 
 /* A fault in the text. at is the position after it; NULL if we only saw that
  * the syntax is broken. */
@@ -55,6 +64,7 @@ struct merges {
                           brackets */
     bool running;      /* the thread must be joined */
     pthread_t thread;
+    bpe_merges_read read; /* what the thread does first */
     size_t start[MAX_CHUNKS + 1];
     _Alignas(64) size_t published; /* chunks that can be resolved */
     int ended;                     /* 1: all chunks are published; -1: something
@@ -66,6 +76,7 @@ struct merges {
 
 struct bpe_load {
     const char *name;
+    const struct bpe_parts *parts; /* NULL for tokenizer.json */
     /* the file's names for these parts, for messages */
     const char *vocab_name, *merges_name, *added_name;
     struct bpe *b;
@@ -160,6 +171,31 @@ int bpe_pieces_end(struct bpe_load *l);
  * which the caller frees. Returns -1 with *l->e set. */
 int bpe_scan(struct bpe_load *l, const char *text, size_t n,
              struct json_doc **rest);
+
+/* ---- bpe_merges.c ---- */
+
+/* Start the second thread if the text of the tokenizer, n bytes, is large, and
+ * there is a CPU for it. After this, call bpe_merges_join or bpe_merges_give_up
+ * before l is freed. */
+void bpe_merges_start(struct bpe_load *l, size_t n, bpe_merges_read read);
+/* Tell the second thread that the vocabulary is indexed. */
+void bpe_merges_vocab_ready(struct bpe_load *l);
+/* Help to resolve the merges, and end the second thread. Returns whether all
+ * merges are read and resolved. If not, m->ended is 1 if they are read. */
+bool bpe_merges_join(struct bpe_load *l);
+/* End the second thread, if it runs, and drop its work. */
+void bpe_merges_give_up(struct bpe_load *l);
+
+/* For the thread that reads the merges. */
+
+/* Complete the record at the end of the arena. There must be fewer than
+ * BPE_MERGES_MAX. -1: the other thread has given up. */
+int bpe_merge_done(struct merges *m, size_t left, size_t right);
+/* Complete the last chunk, and set m->ended: to 1 if all merges are read
+ * (whole). */
+void bpe_merges_done(struct merges *m, bool whole);
+/* Forget what was read. The second thread must have ended. */
+void bpe_merges_reset(struct merges *m);
 
 /* ---- bpe_resolve.c ---- */
 

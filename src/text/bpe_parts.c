@@ -1,5 +1,7 @@
 /* Make a tokenizer from the arrays that replace tokenizer.json in GGUF files.
- * Spellings and merges are stored as bpe_scan.c stores them. */
+ * Spellings and merges are stored as bpe_scan.c stores them, and a second
+ * thread reads merges as there. */
+#include <endian.h>
 #include <stdlib.h>
 
 #include "text/bpe_load.h"
@@ -7,24 +9,13 @@
 /* Get the next string, and advance. */
 static const char *next_string(struct bpe_strings *s, size_t *n)
 {
-    size_t len = 0;
-    for (size_t i = 8; i-- > 0;)
-        len = len << 8 | s->p[i];
+    uint64_t len;
+    memcpy(&len, s->p, 8);
+    *n = (size_t)le64toh(len);
     const char *text = (const char *)s->p + 8;
-    s->p += 8 + len;
+    s->p += 8 + *n;
     s->n--;
-    *n = len;
     return text;
-}
-
-/* The bytes of all strings and their length fields. */
-static size_t total_bytes(struct bpe_strings s)
-{
-    const unsigned char *begin = s.p;
-    size_t n;
-    while (s.n > 0)
-        (void)next_string(&s, &n);
-    return (size_t)(s.p - begin);
 }
 
 static enum bpe_kind kind_of(const struct bpe_parts *parts, size_t id)
@@ -80,8 +71,9 @@ static int read_tokens(struct bpe_load *l, const struct bpe_parts *parts,
     return 0;
 }
 
-/* Store "LEFT RIGHT" as a record. */
-static int read_merge(struct bpe_load *l, const char *s, size_t n, size_t rank)
+/* Store "LEFT RIGHT" as a record. Returns -1 after a fault, or if the other
+ * thread has given up. */
+static int read_merge(struct bpe_load *l, const char *s, size_t n)
 {
     struct merges *m = &l->merges;
     /* parts are not empty, and spellings have no blanks */
@@ -90,35 +82,49 @@ static int read_merge(struct bpe_load *l, const char *s, size_t n, size_t rank)
     size_t right = blank ? n - left - 1 : 0;
     if (right == 0 || memchr(blank + 1, ' ', right) || left > BPE_MAX_TOKEN ||
         right > BPE_MAX_TOKEN)
-        return err_set(l->e, QWICK_ERR_MODEL,
+        return err_set(&m->fault.err, QWICK_ERR_MODEL,
                        "%s: %s: merge %zu (\"%s\"): must be two spellings "
                        "with a blank between them",
-                       l->name, l->merges_name, rank, ERR_SHOW(s, n));
+                       l->name, l->merges_name, m->n, ERR_SHOW(s, n));
     char *p = m->arena.p + m->arena.len;
     bpe_record_head(p, left, right);
     memcpy(p + HEAD, s, left);
     memcpy(p + HEAD + left, blank + 1, right);
-    m->arena.len += HEAD + left + right;
-    m->n++;
+    return bpe_merge_done(m, left, right);
+}
+
+/* bpe_merges_read for l->parts. */
+static int read_ahead(struct bpe_load *l)
+{
+    struct bpe_strings s = l->parts->merges;
+    int rc = 0;
+    while (s.n > 0 && !rc) {
+        size_t n;
+        const char *text = next_string(&s, &n);
+        rc = read_merge(l, text, n);
+    }
+    bpe_merges_done(&l->merges, !rc);
     return 0;
 }
 
-static int read_merges(struct bpe_load *l, struct bpe_strings s)
+/* Finish with the merges, once the vocabulary is indexed. */
+static int read_merges(struct bpe_load *l)
 {
-    if (s.n > BPE_MAX_ID)
-        return err_set(l->e, QWICK_ERR_MODEL,
-                       "%s: %s: %zu merges, %d are the most", l->name,
-                       l->merges_name, s.n, BPE_MAX_ID);
-    for (size_t rank = 0; s.n > 0; rank++) {
-        size_t n;
-        const char *text = next_string(&s, &n);
-        if (read_merge(l, text, n, rank) < 0)
+    struct merges *m = &l->merges;
+    bool resolved = bpe_merges_join(l);
+    if (m->ended != 1) {
+        bpe_merges_reset(m);
+        (void)read_ahead(l);
+        if (m->ended != 1) {
+            *l->e = m->fault.err;
             return -1;
+        }
     }
-    bpe_resolve_all(l);
+    if (!resolved)
+        bpe_resolve_all(l);
     if (l->rc < 0)
         *l->e = l->resolve_err;
-    l->b->n_merges = l->merges.n;
+    l->b->n_merges = m->n;
     return l->rc;
 }
 
@@ -164,29 +170,44 @@ static int add_frame(struct bpe_load *l, const struct bpe_parts *parts)
     return 0;
 }
 
+/* Read the vocabulary and the merges. */
+static int read_model(struct bpe_load *l, size_t n_bytes, size_t *n_added)
+{
+    const struct bpe_parts *parts = l->parts;
+    if (parts->merges.n > BPE_MAX_ID)
+        return err_set(l->e, QWICK_ERR_MODEL,
+                       "%s: %s: %zu merges, %d are the most", l->name,
+                       l->merges_name, parts->merges.n, BPE_MAX_ID);
+    if (!parts->scores)
+        bpe_merges_start(l, n_bytes, read_ahead);
+    int rc = read_tokens(l, parts, n_added);
+    if (!rc)
+        rc = bpe_vocab_done(l, l->e);
+    if (!rc && l->rc < 0) {
+        *l->e = l->resolve_err;
+        rc = -1;
+    }
+    if (rc) {
+        bpe_merges_give_up(l);
+        return -1;
+    }
+    bpe_merges_vocab_ready(l);
+    return parts->scores ? 0 : read_merges(l);
+}
+
 /* bpe_open_parts with l, all zeros, which the caller frees. */
 static int open_with(struct bpe_load *l, struct bpe **out,
                      const struct bpe_parts *parts, struct qwick_err *e)
 {
-    size_t n_added = 0;
-    int rc = bpe_load_init(
-        l, parts->name, total_bytes(parts->tokens) + total_bytes(parts->merges),
-        e);
+    size_t n_added = 0, n = parts->tokens.n_bytes + parts->merges.n_bytes;
+    int rc = bpe_load_init(l, parts->name, n, e);
+    l->parts = parts;
     l->vocab_name = l->added_name = parts->tokens_name;
     l->merges_name = parts->merges_name;
     if (!rc)
-        rc = read_tokens(l, parts, &n_added);
-    if (!rc)
-        rc = bpe_vocab_done(l, e);
-    if (!rc && l->rc < 0) {
-        *e = l->resolve_err;
-        rc = -1;
-    }
-    if (!rc)
         l->b->split = parts->split;
-    if (rc ||
-        (!parts->scores &&
-         (read_merges(l, parts->merges) || bpe_find_bytes(l))) ||
+    if (rc || read_model(l, n, &n_added) ||
+        (!parts->scores && bpe_find_bytes(l)) ||
         add_tokens(l, parts, n_added) || add_frame(l, parts) ||
         (parts->scores && bpe_pieces_end(l)) || bpe_finish(l))
         rc = -1;

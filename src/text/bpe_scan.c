@@ -5,21 +5,11 @@
  * Writers put the same white space between all entries, and use only the
  * escapes \" and \\. Fast paths read that; slower code reads all other JSON.
  *
- * In a large file a second thread finds and reads the merges, while this one
- * reads the vocabulary and indexes it; then both resolve merges. The second
- * thread guesses where the merges are. After a wrong guess or any fault in the
- * merges, this thread reads them again alone. So results and messages are the
- * same as with one thread. */
-#include <signal.h>
-#include <time.h>
-
-#include "base/os.h"
-#include "base/par.h"
+ * In a large file a second thread finds and reads the merges (bpe_merges.c). It
+ * guesses where they are. After a wrong guess or any fault in the merges, this
+ * thread reads them again alone. */
 #include "text/bpe_load.h"
 #include "text/bpe_text.h"
-
-/* For a smaller file, a second thread costs more than it saves. */
-enum { MIN_BYTES = 1 << 20 };
 
 /* ---- faults -------------------------------------------------------------- */
 
@@ -157,23 +147,15 @@ static const char *scan_vocab(struct bpe_load *l, const char *p,
 /* ---- merges -------------------------------------------------------------- */
 
 /* Complete a merge that ends before p. -1: there are too many, or the other
- * thread has given up. The other thread may read BPE_PAD bytes beyond its
- * chunks. These must also be complete, so a chunk is published a little
- * late. */
+ * thread has given up. */
 static int record_done(struct merges *m, size_t left, size_t right,
                        const char *p)
 {
-    m->arena.len += HEAD + left + right;
-    if (++m->n % CHUNK_MERGES)
-        return 0;
-    size_t c = m->n / CHUNK_MERGES;
-    if (c == MAX_CHUNKS) {
+    if (m->n + 1 == BPE_MERGES_MAX) {
         (void)FAULT(&m->fault, p, "%s: model.merges: too many", m->name);
         return -1;
     }
-    m->start[c] = m->arena.len;
-    __atomic_store_n(&m->published, c - 1, __ATOMIC_RELEASE);
-    return __atomic_load_n(&m->ended, __ATOMIC_RELAXED) ? -1 : 0;
+    return bpe_merge_done(m, left, right);
 }
 
 /* Report that the value at p is neither a string nor a pair. */
@@ -334,7 +316,6 @@ static void scan_merges(struct merges *m, size_t at)
 {
     const char *end = m->text + m->n_text;
     const char *p = expect(m->text + at + 1, end, ']');
-    int running = 0;
     m->begin = at;
     if (!p)
         p = skip_space(m->text + at + 1, end);
@@ -344,14 +325,8 @@ static void scan_merges(struct merges *m, size_t at)
                         : not_strings(m, p, end);
     bool whole = p && p < end;
     m->end = whole ? (size_t)(p + 1 - m->text) : 0;
-    size_t chunks = (m->n + CHUNK_MERGES - 1) / CHUNK_MERGES;
-    m->start[chunks] = m->arena.len;
-    __atomic_store_n(&m->published, chunks, __ATOMIC_RELEASE);
-    __atomic_compare_exchange_n(&m->ended, &running, whole ? 1 : -1, false,
-                                __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+    bpe_merges_done(m, whole);
 }
-
-/* ---- the second thread --------------------------------------------------- */
 
 /* The probable offset of the array of merges; 0: not found. A token may be
  * spelled like the key, but then no bracket follows. */
@@ -368,56 +343,14 @@ static size_t find_merges(const struct merges *m)
     return 0;
 }
 
-static void pause_briefly(void)
+/* bpe_merges_read for l->merges.text. */
+static int read_ahead(struct bpe_load *l)
 {
-    nanosleep(&(struct timespec){0, 20000}, NULL);
-}
-
-/* Read the merges, then help to resolve them. */
-static void *merges_thread(void *ctx)
-{
-    struct bpe_load *l = ctx;
-    struct merges *m = &l->merges;
-    size_t at = find_merges(m);
-    int vocab;
-    if (!at) {
-        __atomic_store_n(&m->ended, -1, __ATOMIC_RELEASE);
-        return NULL;
-    }
-    scan_merges(m, at);
-    do {
-        vocab = __atomic_load_n(&m->vocab, __ATOMIC_ACQUIRE);
-        if (!vocab)
-            pause_briefly();
-    } while (!vocab && __atomic_load_n(&m->ended, __ATOMIC_RELAXED) == 1);
-    if (vocab == 1)
-        bpe_resolve_chunks(l);
-    return NULL;
-}
-
-static void start_thread(struct bpe_load *l)
-{
-    sigset_t old;
-    if (l->merges.n_text < MIN_BYTES || os_cpus() < 2)
-        return;
-    par_block_signals(&old);
-    l->merges.running =
-        pthread_create(&l->merges.thread, NULL, merges_thread, l) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-}
-
-/* End the second thread, if it runs. give_up: do not wait for its result. */
-static void end_thread(struct merges *m, bool give_up)
-{
-    int unset = 0;
-    if (!m->running)
-        return;
-    if (give_up)
-        __atomic_store_n(&m->ended, -1, __ATOMIC_RELAXED);
-    __atomic_compare_exchange_n(&m->vocab, &unset, -1, false, __ATOMIC_RELAXED,
-                                __ATOMIC_RELAXED);
-    pthread_join(m->thread, NULL);
-    m->running = false;
+    size_t at = find_merges(&l->merges);
+    if (!at)
+        return -1;
+    scan_merges(&l->merges, at);
+    return 0;
 }
 
 /* ---- the file ------------------------------------------------------------ */
@@ -451,7 +384,7 @@ static const char *read_vocab(struct bpe_load *l, const char *p,
         return NULL;
     }
     if (behind && l->rc == 0)
-        __atomic_store_n(&l->merges.vocab, 1, __ATOMIC_RELEASE);
+        bpe_merges_vocab_ready(l);
     return cut(l, p, behind);
 }
 
@@ -462,16 +395,9 @@ static const char *read_merges(struct bpe_load *l, const char *p)
     if (l->has_merges)
         return repeated(l, p, "merges");
     l->has_merges = true;
-    if (m->running) {
-        if (m->vocab == 1)
-            bpe_resolve_chunks(l);
-        end_thread(m, false);
-        l->resolved = m->vocab == 1 && m->ended == 1 && m->begin == at;
-    }
+    l->resolved = bpe_merges_join(l) && m->begin == at;
     if (m->ended != 1 || m->begin != at) {
-        m->arena.len = m->n = m->published = 0;
-        m->ended = 0;
-        m->fault.at = NULL;
+        bpe_merges_reset(m);
         scan_merges(m, at);
     }
     if (m->ended == 1)
@@ -533,12 +459,12 @@ int bpe_scan(struct bpe_load *l, const char *text, size_t n,
     *rest = NULL;
     l->merges.text = text;
     l->merges.n_text = n;
-    start_thread(l);
+    bpe_merges_start(l, n, read_ahead);
     if (n >= 3 && !memcmp(p, "\xEF\xBB\xBF", 3))
         p += 3;
     p = expect(p, end, '{');
     bool read = !p || walk(l, p, end, false);
-    end_thread(&l->merges, true);
+    bpe_merges_give_up(l);
     if (!read)
         return report(l, text, n);
     if (json_parse_around(rest, l->name, text, n, l->gaps, l->n_gaps,

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "few_cpus.h"
 #include "file/json.h"
 #include "file/map.h"
 #include "text/bpe.h"
@@ -114,8 +115,9 @@ static struct bpe_parts parts_of(const struct arrays *a)
         .name = "m.gguf",
         .tokens_name = "tokens",
         .merges_name = "merges",
-        .tokens = {(const unsigned char *)a->tokens.data, a->n},
-        .merges = {(const unsigned char *)a->merges.data, a->n_merges},
+        .tokens = {(const unsigned char *)a->tokens.data, a->n, a->tokens.len},
+        .merges = {(const unsigned char *)a->merges.data, a->n_merges,
+                   a->merges.len},
         .kinds = a->kinds,
         .nfc = true,
         .before = -1,
@@ -227,7 +229,8 @@ static void exports_arrays(const struct bpe *b, const struct arrays *a)
     buf_free(&one);
 }
 
-static void equal_to_json(const char *path, bool want_ids)
+/* two: with the second thread, where there are two CPUs. */
+static void equal_to_json(const char *path, bool want_ids, bool two)
 {
     struct map m;
     struct json_doc *doc = parse(path, &m);
@@ -237,6 +240,7 @@ static void equal_to_json(const char *path, bool want_ids)
     read_arrays(json_root(doc), &a);
     json_free(doc);
     struct bpe_parts parts = parts_of(&a);
+    use_cpus(two);
     if (bpe_open(&by_json, path, (const char *)m.data, m.size, &e) ||
         bpe_open_parts(&by_parts, &parts, &e))
         fail_msg("%s", e.msg);
@@ -255,17 +259,30 @@ static void equal_to_json(const char *path, bool want_ids)
 static void equal_for_the_demo_model(void **state)
 {
     (void)state;
-    equal_to_json("models/demo/tokenizer.json", false);
+    equal_to_json("models/demo/tokenizer.json", false, false);
+}
+
+/* Large: a second thread reads the merges. */
+static const char *qwen3_path(void)
+{
+    static char path[512];
+    const char *dir = getenv("QWICK_TEST_TOKENIZER");
+    snprintf(path, sizeof path, "%s/tokenizer.json",
+             dir ? dir : "build/testdata/qwen3-tokenizer");
+    return path;
 }
 
 static void equal_for_qwen3(void **state)
 {
     (void)state;
-    const char *dir = getenv("QWICK_TEST_TOKENIZER");
-    char path[512];
-    snprintf(path, sizeof path, "%s/tokenizer.json",
-             dir ? dir : "build/testdata/qwen3-tokenizer");
-    equal_to_json(path, true);
+    equal_to_json(qwen3_path(), true, false);
+}
+
+static void equal_for_qwen3_with_two_threads(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        equal_to_json(qwen3_path(), true, true);
 }
 
 /* ---- a small tokenizer, and parts that are refused ---------------------- */
@@ -400,13 +417,77 @@ static void bad_arrays(void **state)
     refuses(&a, "no token for byte 0x00");
 }
 
+static void refuses_large(const struct arrays *a, const char *why)
+{
+    struct bpe_parts p = parts_of(a);
+    for (int two = 0; two < 4; two++) {
+        struct bpe *b;
+        struct qwick_err e;
+        use_cpus(two > 0);
+        assert_int_equal(bpe_open_parts(&b, &p, &e), -1);
+        assert_null(b);
+        if (!strstr(e.msg, why))
+            fail_msg("%s (wanted: %s)", e.msg, why);
+    }
+}
+
+/* Faults in Qwen3's arrays, which two threads read: at the end of each array,
+ * and in both, where the tokens come first. */
+static void bad_large_arrays(void **state)
+{
+    (void)state;
+    struct map m;
+    struct json_doc *doc = parse(qwen3_path(), &m);
+    struct arrays a;
+    struct bpe *b;
+    char why[80];
+    read_arrays(json_root(doc), &a);
+    json_free(doc);
+    map_close(&m);
+    size_t n = a.n_merges, len = a.merges.len;
+
+    add_merge(&a, "zzqqzz a");
+    snprintf(why, sizeof why, "merges: merge %zu (\"zzqqzz\" \"a\"): \"zzq", n);
+    refuses_large(&a, why);
+    a.n_merges = n;
+    a.merges.len = len;
+    add_merge(&a, "ab");
+    snprintf(why, sizeof why, "merges: merge %zu (\"ab\"): must be two", n);
+    refuses_large(&a, why);
+    /* before the fault there are merges that are resolved already */
+    for (size_t i = 0; i < 2000; i++)
+        add_merge(&a, "a b");
+    refuses_large(&a, why);
+    put_string(&a.tokens, "", 0);
+    a.kinds[a.n++] = BPE_KIND_NORMAL;
+    refuses_large(&a, "has 0 bytes");
+    a.n--;
+    /* more merges than tokens: the later rank of a pair counts */
+    a.n_merges = n;
+    a.merges.len = len;
+    for (size_t i = 0; i < 3000; i++)
+        add_merge(&a, "a b");
+    for (int two = 0; two < 4; two++) {
+        struct bpe_parts p = parts_of(&a);
+        struct qwick_err e;
+        use_cpus(two > 0);
+        if (bpe_open_parts(&b, &p, &e))
+            fail_msg("%s", e.msg);
+        assert_int_equal(bpe_export_merges(b), n + 3000);
+        bpe_close(b);
+    }
+    arrays_free(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_for_the_demo_model),
         cmocka_unit_test(equal_for_qwen3),
+        cmocka_unit_test(equal_for_qwen3_with_two_threads),
         cmocka_unit_test(frames_and_ids),
         cmocka_unit_test(bad_arrays),
+        cmocka_unit_test(bad_large_arrays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,7 +77,7 @@ static struct bpe_parts parts_of(const struct arrays *a)
         .name = "m.gguf",
         .tokens_name = "tokens",
         .merges_name = "scores",
-        .tokens = {(const unsigned char *)a->tokens.data, a->n},
+        .tokens = {(const unsigned char *)a->tokens.data, a->n, a->tokens.len},
         .kinds = a->kinds,
         .scores = a->scores,
         .before = -1,

@@ -272,7 +272,8 @@ static int read_merging(const struct gguf *g, const struct kind *kind,
     }
     if (!(merges = need_array(g, merges_key, GGUF_STRING, e)))
         return -1;
-    parts->merges = (struct bpe_strings){merges->data, merges->n};
+    parts->merges =
+        (struct bpe_strings){merges->data, merges->n, merges->n_bytes};
     parts->merges_name = merges_key;
     parts->nfc = true;
     return 0;
@@ -291,10 +292,11 @@ int open_gguf_tokenizer(struct bpe **out, const struct gguf *g,
         return -1;
     unsigned char *types = NULL;
     float *scores = NULL;
-    struct bpe_parts parts = {.name = gguf_path(g),
-                              .tokens_name = tokens_key,
-                              .tokens = {tokens->data, tokens->n},
-                              .split = split};
+    struct bpe_parts parts = {
+        .name = gguf_path(g),
+        .tokens_name = tokens_key,
+        .tokens = {tokens->data, tokens->n, tokens->n_bytes},
+        .split = split};
     int rc = read_merging(g, kind, &parts, &scores, e) ||
              read_frame(g, kind, &parts, e) ||
              read_kinds(g, kind, tokens->n, &types, e);
