@@ -255,6 +255,13 @@ struct qwick_info {
                                   when */
     const char *cpu_id;        /* vendor, family and model of the CPU,
                                   "GenuineIntel 6 143" */
+    /* Parts of load_ms: the tokenizer and the chat template; mapping and
+       checking the weights, and preloading them. */
+    double tokenizer_ms, weights_ms;
+    /* Of the first pass, 0 before it: the time to read weights from the disk
+       first, 0 if they were in memory; and page faults of the process. */
+    double first_read_ms;
+    size_t first_faults;
 };
 QWICK_API const struct qwick_info *
 qwick_engine_info(const struct qwick_engine *eng);
@@ -1845,6 +1852,14 @@ QWICK_API double qwick_forward_flops(const struct qwick_engine *eng, size_t pos,
  * at least one of its tokens chose once. To measure some batches, subtract the
  * value before them from the value after them. */
 QWICK_API double qwick_engine_weight_bytes(const struct qwick_engine *eng);
+
+/* Count the bytes of the checkpoint's files that passes have read so far, as
+ * they are mapped: *mapped, and of these the ones that the page cache holds in
+ * huge pages. Huge pages have fewer page faults in the first pass, and are read
+ * faster. With preload, passes read a copy in memory instead. Returns -1 if the
+ * system does not tell. */
+QWICK_API int qwick_engine_pages(const struct qwick_engine *eng, size_t *mapped,
+                                 size_t *huge);
 
 /* Return the bytes of keys and values that a forward pass over n tokens that
  * follow pos other tokens reads. Each key that at least one of the n tokens

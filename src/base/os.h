@@ -43,6 +43,21 @@ void os_hold_memory_files(void);
  * count. */
 bool os_resident_bytes(const void *p, size_t n, size_t *out);
 
+/* Read the mapping p[0..n) of a file into memory, and map its pages. p need not
+ * be at the begin of a page. Returns false if the system cannot do that, or if
+ * reading fails. */
+bool os_read_mapping(const void *p, size_t n);
+
+/* Return the number of page faults of this process, and of those that read from
+ * a disk. */
+size_t os_page_faults(void);
+size_t os_disk_faults(void);
+
+/* Count the bytes of the mapping p[0..n) of a file that have been read:
+ * *mapped, and of these the ones in huge pages. Returns false if that is
+ * unknown. */
+bool os_huge_bytes(const void *p, size_t n, size_t *mapped, size_t *huge);
+
 /* Return the bytes of memory that this process has and that no file backs; 0 if
  * unknown. */
 size_t os_private_bytes(void);

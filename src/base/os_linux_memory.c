@@ -1,11 +1,13 @@
 /* Linux: how much memory there is. */
 #include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/os.h"
@@ -198,4 +200,64 @@ bool os_resident_bytes(const void *p, size_t n, size_t *out)
         }
     }
     return true;
+}
+
+/* Linux has it from 5.14 on; older headers do not. */
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+
+bool os_read_mapping(const void *p, size_t n)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t skip = (uintptr_t)p % page;
+    return madvise((char *)(uintptr_t)p - skip, n + skip, MADV_POPULATE_READ) ==
+           0;
+}
+
+size_t os_page_faults(void)
+{
+    struct rusage r;
+    return getrusage(RUSAGE_SELF, &r)
+               ? 0
+               : (size_t)r.ru_minflt + (size_t)r.ru_majflt;
+}
+
+size_t os_disk_faults(void)
+{
+    struct rusage r;
+    return getrusage(RUSAGE_SELF, &r) ? 0 : (size_t)r.ru_majflt;
+}
+
+/* "FilePmdMapped:   2048 kB": the bytes, if the line is this field. */
+static size_t field_bytes(const char *line, const char *field)
+{
+    size_t n = strlen(field);
+    return strncmp(line, field, n)
+               ? 0
+               : (size_t)strtoull(line + n, NULL, 10) * 1024;
+}
+
+bool os_huge_bytes(const void *p, size_t n, size_t *mapped, size_t *huge)
+{
+    FILE *f = fopen("/proc/self/smaps", "re");
+    char *line = NULL;
+    size_t cap = 0;
+    bool inside = false, any = false;
+    *mapped = *huge = 0;
+    if (!f)
+        return false;
+    while (getline(&line, &cap, f) > 0) {
+        uintptr_t begin, end;
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &begin, &end) == 2) {
+            inside = begin >= (uintptr_t)p && begin < (uintptr_t)p + n;
+            any = any || inside;
+        } else if (inside) {
+            *mapped += field_bytes(line, "Rss:");
+            *huge += field_bytes(line, "FilePmdMapped:");
+        }
+    }
+    free(line);
+    (void)fclose(f);
+    return any;
 }

@@ -251,6 +251,8 @@ int bench_put_json(struct buf *o, const struct bench_report *r,
     jw_uint(&w, "decode_bytes", m->decode_bytes);
     jw_uint(&w, "kv_token_bytes", m->kv_token_bytes);
     jw_uint(&w, "gen", m->gen);
+    if (isfinite(m->huge_share))
+        jw_double(&w, "huge_share", m->huge_share);
     jw_uint(&w, "reps", r->set.plan.reps);
     jw_int(&w, "warmup", r->set.plan.warmup);
     jw_array(&w, "results");

@@ -1,5 +1,6 @@
 #include "cli/bench_report.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,8 @@ int bench_model_init(struct bench_model *m, struct qwick_engine *eng,
     uint64_t id[2];
     *m = (struct bench_model){.n_params = i->n_params,
                               .decode_bytes = i->decode_bytes,
-                              .kv_token_bytes = i->kv_token_bytes};
+                              .kv_token_bytes = i->kv_token_bytes,
+                              .huge_share = NAN};
     const struct {
         char **to;
         const char *from;

@@ -21,6 +21,7 @@ struct bench_model {
     char identity[33]; /* qwick_engine_identity in hexadecimal */
     size_t n_params, decode_bytes, kv_token_bytes;
     size_t gen; /* decode steps of a run, as its context allows */
+    double huge_share; /* of the mapped weights; NAN: not measured yet */
     struct bench_line *lines;
     size_t n_lines;
     /* depth i: i / (BENCH_DEPTHS - 1) of the largest depth, and the bytes that

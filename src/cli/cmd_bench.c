@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -380,6 +381,22 @@ static int bench_engine(struct job *j, struct bench_model *m)
     return status ? status : measure_lines(j, m);
 }
 
+/* After the measurements: how the page cache holds the weights. */
+static void note_pages(const struct job *j, struct bench_model *m)
+{
+    enum { MANY_BYTES = 64 << 20 }; /* with fewer, pages matter little */
+    size_t mapped, huge;
+    if (j->r.set.preload || qwick_engine_pages(j->bench.eng, &mapped, &huge) ||
+        mapped == 0)
+        return;
+    bool first = isnan(m->huge_share);
+    m->huge_share = (double)huge / (double)mapped;
+    if (first && mapped > MANY_BYTES && m->huge_share < 0.75)
+        msg_warn("%s: %.0f%% of the weights are in huge pages: this costs some "
+                 "speed, see \"sometimes a quarter slower\" in qwick(1)",
+                 m->name, 100 * m->huge_share);
+}
+
 static int bench_model(struct job *j, size_t k)
 {
     const struct args *a = j->a;
@@ -394,6 +411,8 @@ static int bench_model(struct job *j, size_t k)
         if (!status)
             status = bench_engine(j, m);
         progress_clear();
+        if (!status)
+            note_pages(j, m);
         qwick_engine_close(j->bench.eng);
         j->bench.eng = NULL;
     }

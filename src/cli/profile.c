@@ -125,6 +125,12 @@ int profile_make(struct profile *p, const struct qwick_result *runs,
     }
     p->bandwidth_gb_s = bandwidth > 0 ? bandwidth / 1e9 : NAN;
     p->bandwidth_percent = 100 * p->gb_s / p->bandwidth_gb_s;
+    const struct qwick_info *i = qwick_engine_info(eng);
+    p->load_ms = i->load_ms;
+    p->load_tokenizer_ms = i->tokenizer_ms;
+    p->load_weights_ms = i->weights_ms;
+    p->first_read_ms = i->first_read_ms;
+    p->first_faults = i->first_faults;
     return 0;
 }
 
@@ -148,6 +154,10 @@ void profile_json(struct json_writer *w, const char *key,
         jw_double(w, "tokens_per_pass", p->tokens_per_pass);
     if (isfinite(p->draft_ms))
         jw_double(w, "draft_ms", p->draft_ms);
+    jw_double(w, "load_tokenizer_ms", p->load_tokenizer_ms);
+    jw_double(w, "load_weights_ms", p->load_weights_ms);
+    jw_double(w, "first_read_ms", p->first_read_ms);
+    jw_uint(w, "first_faults", p->first_faults);
     if (p->n_runs > 1) {
         jw_uint(w, "runs", p->n_runs);
         jw_double(w, "prefill_ms", p->prefill_ms);
@@ -177,6 +187,13 @@ int profile_table(struct buf *b, const struct profile *p,
                   const struct qwick_result *r)
 {
     int bad = 0;
+    bad |= row(b, "loading", p->load_ms, 2, "ms");
+    bad |= row(b, "  the tokenizer", p->load_tokenizer_ms, 2, "ms");
+    bad |= row(b, "  the weights", p->load_weights_ms, 2, "ms");
+    if (p->first_read_ms > 0)
+        bad |= row(b, "reading the disk", p->first_read_ms, 2, "ms");
+    bad |= buf_printf(b, "%-18s %10zu page faults\n", "first pass",
+                      p->first_faults);
     if (p->n_runs > 1)
         bad |= buf_printf(b, "%-18s %10zu, medians\n", "runs", p->n_runs);
     bad |= row(b, "prefill", p->prefill_ms, 2, "ms");

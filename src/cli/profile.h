@@ -33,6 +33,9 @@ struct profile {
                                 guesses the mean time, because times differ */
     double bandwidth_gb_s;   /* measured bandwidth of the machine */
     double bandwidth_percent;
+    /* The start: see struct qwick_info. */
+    double load_ms, load_tokenizer_ms, load_weights_ms, first_read_ms;
+    size_t first_faults;
 };
 
 /* Compute the profile of n_runs >= 1 answers to the same prompt. bandwidth:

@@ -110,6 +110,19 @@ void map_close(struct map *m)
     *m = (struct map){0};
 }
 
+void map_expect_all(const struct map *m)
+{
+    if (m->mapped)
+        (void)madvise((void *)(uintptr_t)m->data, m->size, MADV_HUGEPAGE);
+}
+
+void map_readahead(const struct map *m, bool on)
+{
+    if (m->mapped)
+        (void)madvise((void *)(uintptr_t)m->data, m->size,
+                      on ? MADV_NORMAL : MADV_RANDOM);
+}
+
 /* Like read, but waits even if the descriptor is non-blocking, and continues
  * after signals. */
 static ssize_t read_some(int fd, char *p, size_t n)

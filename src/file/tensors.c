@@ -128,6 +128,11 @@ const struct map_id *st_file_id(const struct st_set *set, size_t i,
     return &set->shards[i].map.id;
 }
 
+const struct map *st_map(const struct st_set *set, size_t i)
+{
+    return i < set->n_shards ? &set->shards[i].map : NULL;
+}
+
 size_t st_file_bytes(const struct st_set *set)
 {
     size_t sum = 0;

@@ -41,6 +41,9 @@ const struct st_tensor *st_find(const struct st_set *set, const char *name);
 const struct map_id *st_file_id(const struct st_set *set, size_t i,
                                 const char **name);
 
+/* Return file i as it is mapped, or NULL if there is no file i. */
+const struct map *st_map(const struct st_set *set, size_t i);
+
 /* Return the sum of the sizes of the mapped files. */
 size_t st_file_bytes(const struct st_set *set);
 

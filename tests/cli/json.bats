@@ -124,7 +124,8 @@ for t in json.load(sys.stdin)["logprobs"][0]["top"]:
 import json, statistics, sys
 want = ["median_ms", "p95_ms", "p99_ms", "kernel_tok_s", "end_to_end_tok_s",
         "sampling_share", "bytes_per_token", "gb_s", "bandwidth_gb_s",
-        "bandwidth_percent"]
+        "bandwidth_percent", "load_tokenizer_ms", "load_weights_ms",
+        "first_read_ms", "first_faults"]
 for t in (json.load(open(sys.argv[1]))["timing"],
           json.load(open(sys.argv[2]))["timing"]):
     s = t["summary"]

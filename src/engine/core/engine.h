@@ -49,6 +49,8 @@ struct qwick_engine {
     struct prefix_disk *disk;       /* NULL: no cache on disk */
     bool told_prefix;               /* that a prompt does not fit prefix */
     bool doubted_head;              /* engine_doubt_head has been called */
+    bool read_first;                /* first_pass_read has something to do */
+    bool passed;                    /* there was a pass */
     struct fingerprint fingerprint; /* zeros: not computed yet */
     uint64_t contents;              /* result of engine_contents */
     bool has_contents;

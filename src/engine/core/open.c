@@ -12,6 +12,7 @@
 #include "engine/cache/prefix.h"
 #include "engine/cache/prefix_disk.h"
 #include "engine/core/engine.h"
+#include "engine/core/first_pass.h"
 #include "engine/core/open_gguf.h"
 #include "engine/core/options.h"
 #include "engine/core/tuning.h"
@@ -312,6 +313,17 @@ static int check_memory(struct qwick_engine *eng, bool preload,
     return 0;
 }
 
+/* Whether passes read all weights, and the weights fit the memory. */
+static bool all_read(struct qwick_engine *eng)
+{
+    const struct config *c = &eng->model.config;
+    size_t all = st_file_bytes(eng->weights);
+    for (size_t i = 0; i < c->n_layers; i++)
+        if (c->layers[i].n_experts)
+            return false;
+    return all < LARGE_WEIGHTS || all <= memory_available(&eng->memory, all);
+}
+
 /* Such as the vision model beside the text model. */
 static void note_unused(struct qwick_engine *eng)
 {
@@ -340,11 +352,19 @@ static int open_weights(struct qwick_engine *eng,
     struct model *m = &eng->model;
     if (eng->bos_id >= 0 && (size_t)eng->bos_id >= m->config.vocab_size)
         eng->bos_id = -1; /* text from now on, see check_ids */
-    if (check_ids(eng, e) || st_open(&eng->weights, eng->ck, e) ||
-        model_open(m, eng->ck, eng->weights, e))
+    if (check_ids(eng, e) || st_open(&eng->weights, eng->ck, e))
         return -1;
-    if (check_memory(eng, o->preload, e) || (o->preload && model_preload(m, e)))
+    if (all_read(eng)) /* before model_open reads a page here and there */
+        first_pass_expect(eng);
+    if (model_open(m, eng->ck, eng->weights, e))
         return -1;
+    if (check_memory(eng, o->preload, e))
+        return -1;
+    if (o->preload) {
+        first_pass_read(eng, NULL, 0);
+        if (model_preload(m, e))
+            return -1;
+    }
     if (!m->lazy_blas)
         model_load_blas(m, m->chunk);
     note_unused(eng);
@@ -427,13 +447,18 @@ int qwick_engine_open(struct qwick_engine **out,
     eng->think_open = eng->think_close = eng->bos_id = -1;
     if (choose_kernels(eng, o, e) || choose_mode(eng, o, e) ||
         checkpoint_open(&eng->ck, o->model, e) ||
-        open_config(eng, o->tokenizer_only, e) || open_tokenizer(eng, e) ||
-        engine_open_form(eng, o, e))
+        open_config(eng, o->tokenizer_only, e))
         goto fail;
+    double opened = clock_ms();
+    if (open_tokenizer(eng, e) || engine_open_form(eng, o, e))
+        goto fail;
+    double tokens = clock_ms();
     if (o->tokenizer_only && engine_need_tokenizer(eng, e))
         goto fail;
     if (!o->tokenizer_only && open_weights(eng, o, e))
         goto fail;
+    eng->info.tokenizer_ms = tokens - opened;
+    eng->info.weights_ms = clock_ms() - tokens;
     find_think_ids(eng);
     if (!eng->form)
         engine_note(eng, "%s: no chat template: prompts are used raw",

@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "engine/core/engine.h"
+#include "engine/core/first_pass.h"
 
 /* Bytes of logits that qwick_session_all_logits holds at once. */
 enum { LOGITS_BYTES = 32 << 20 };
@@ -148,7 +149,7 @@ static int forward(struct qwick_session *s, const int32_t *tokens, size_t n,
     s->n_rows = 0;
     if (logits)
         engine_doubt_head(s->eng);
-    if (model_forward(&s->eng->model, s->eng->scratch, &io))
+    if (engine_pass(s->eng, &io))
         return -1;
     if (want == WANT_LAST) {
         s->logits = logits;
@@ -478,7 +479,7 @@ int qwick_engine_step(struct qwick_engine *eng, const struct qwick_step *steps,
         .interrupt = steps[0].session->interrupt};
     if (io.logits)
         engine_doubt_head(eng);
-    if (model_forward(&eng->model, eng->scratch, &io))
+    if (engine_pass(eng, &io))
         return err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
     for (size_t i = 0, row = 0; i < n; i++) {
         struct qwick_session *s = steps[i].session;
