@@ -31,6 +31,8 @@ struct core_choices {
     uint32_t blas_avx2; /* flag: OpenBLAS is faster than gemm_f32 */
     uint32_t blas_min;  /* OpenBLAS instead of matmul_f32 */
     uint32_t gemm_f32_avx2_min;
+    /* gemm_q8_affine packs panels of codes: of up to 4 bits, of more */
+    uint32_t avx_panels4_min, avx_panels8_min;
     /* With AVX-512. */
     uint32_t gemm_f32_avx512_min; /* gemm_f32 instead of matmul_f32 */
     uint32_t q8_panels_min;       /* gemm_q8_affine packs panels of codes */
@@ -51,6 +53,8 @@ struct core_choices {
 
 /* The memory of the kernel behind amx_few_max holds this many tokens. */
 enum { CORE_AMX_FEW_LIMIT = 64 };
+/* And that of the kernel before avx_panels4_min and avx_panels8_min. */
+enum { CORE_AVX_FEW_LIMIT = 16 };
 /* The kernel behind bf16_rows_max takes this many tokens at once. */
 enum { CORE_BF16_ROWS_LIMIT = 6 };
 

@@ -9,6 +9,8 @@ const struct core cores[] = {
      .choices = {.sweep_ahead = 8192,
                  .blas_min = 64,
                  .gemm_f32_avx2_min = 8,
+                 .avx_panels4_min = 9,
+                 .avx_panels8_min = 13,
                  .gemm_f32_avx512_min = 24,
                  .q8_panels_min = 5,
                  .bf16 = 1,

@@ -841,6 +841,34 @@ static void q8_order(const struct kernels *k, const struct shape *s,
     }
 }
 
+/* Below AVX-512, a few tokens together have the same bits as each token alone,
+ * if their columns are rearranged at once. */
+static void q8_tokens(const struct kernels *k, const struct shape *s,
+                      const struct weights *w, const struct rounded *r,
+                      const struct sums *sums, bool add)
+{
+    const size_t panels = w->a.bits > 4 ? kernel_core.avx_panels8_min
+                                        : kernel_core.avx_panels4_min;
+    float *alone = sums->alone.p;
+
+    if (k->level == ISA_REF || k->level >= ISA_AVX512 || s->tokens >= panels ||
+        s->cols > 2048)
+        return;
+    for (size_t t = 0; t < s->tokens; t++) {
+        struct q8 one = r->x;
+
+        one.q += t * one.ldq;
+        one.scale += t * one.ldg;
+        one.sum += t * one.ldg;
+        memcpy(alone, (const float *)sums->before.p + t * sums->ldy,
+               s->rows * sizeof *alone);
+        k->gemm_q8_affine(alone, sums->ldy, &w->a, &one, s->rows, s->cols, 1,
+                          add, product_work());
+        same_bits(s->what, (const float *)sums->y.p + t * sums->ldy, alone,
+                  s->rows);
+    }
+}
+
 /* The levels above avx512 do the same sums as avx512: with few tokens because
  * they use its kernel, with more because their kernels have its order. */
 static void q8_levels(const struct kernels *k, const struct shape *s,
@@ -884,6 +912,7 @@ static void gemm_q8_case(const struct kernels *k, const struct shape *s)
     gaps_same(sums.y.p, sums.ldy, s);
     q8_values(k, s, &w, &r, &sums, add);
     q8_order(k, s, &w, &r, &sums, add);
+    q8_tokens(k, s, &w, &r, &sums, add);
     q8_levels(k, s, &w, &r, &sums, add);
     edge_free(&sums.y);
     edge_free(&sums.before);

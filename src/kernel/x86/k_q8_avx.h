@@ -52,20 +52,33 @@ INLINE __m256i add_fours(__m256i sum, __m256i w, __m256i x)
 /* ---- few tokens: row by row --------------------------------------------- */
 
 /* MAX_FEW: tokens by which a row is multiplied at once. FEW_COLS: columns that
- * are rearranged at a time, summed over these tokens. FEW_GROUPS: groups in
- * FEW_COLS. */
-enum { MAX_FEW = 4, FEW_COLS = 32768, FEW_GROUPS = FEW_COLS / 32 };
+ * are rearranged at a time, summed over all tokens. FEW_GROUPS: groups in
+ * FEW_COLS. FEW_ROWS: rows that stay in L1 until all tokens have used them. */
+enum {
+    MAX_FEW = 4,
+    FEW_COLS = 32768,
+    FEW_GROUPS = FEW_COLS / 32,
+    FEW_ROWS = 8
+};
 
-/* Activations of a few tokens, in the order of unit_codes. */
+/* Activations of up to CORE_AVX_FEW_LIMIT tokens, in the order of unit_codes. */
 struct few {
     /* bytes; or words of 16 bits (see in_words), in runs of 32 activations:
        first the ones of even index, then the ones of odd index */
     _Alignas(64) int8_t q[2 * FEW_COLS];
     /* for each token: one number per group, then zeros up to a multiple of 8
        groups */
-    float scale[FEW_GROUPS + 8 * MAX_FEW], sum[FEW_GROUPS + 8 * MAX_FEW];
+    float scale[FEW_GROUPS + 8 * CORE_AVX_FEW_LIMIT];
+    float sum[FEW_GROUPS + 8 * CORE_AVX_FEW_LIMIT];
     size_t ldq; /* bytes from token to token */
     size_t ldg; /* groups from token to token */
+};
+
+/* The part of struct few for the tokens by which a row is multiplied at once. */
+struct few_part {
+    const int8_t *q;
+    const float *scale, *sum;
+    size_t ldq, ldg;
 };
 
 _Static_assert(sizeof(struct few) <= KERNEL_WORK * sizeof(float),
@@ -294,8 +307,8 @@ INLINE void eight_groups(__m256 *a, __m256 *b, const unsigned char *p,
 /* Compute sums[t] = product of row r and token t, for T tokens. last is the
  * function for the n / group % 8 groups at the end. */
 INLINE void few_row(float *sums, const struct affine *w, size_t r, size_t from,
-                    size_t n, const struct few *f, last_fn *last, size_t group,
-                    int T, int bits)
+                    size_t n, const struct few_part *f, last_fn *last,
+                    size_t group, int T, int bits)
 {
     const size_t size = type_bytes(w->sb_type), groups = n / group;
     const size_t at = r * w->sb_stride + from / group * size;
@@ -339,8 +352,9 @@ INLINE void few_row(float *sums, const struct affine *w, size_t r, size_t from,
 }
 
 INLINE void few_rows(float *y, size_t ldy, const struct affine *w,
-                     size_t n_rows, size_t from, size_t n, const struct few *f,
-                     bool add, last_fn *last, size_t group, int T, int bits)
+                     size_t n_rows, size_t from, size_t n,
+                     const struct few_part *f, bool add, last_fn *last,
+                     size_t group, int T, int bits)
 {
     for (size_t r = 0; r < n_rows; r++) {
         float sums[MAX_FEW];
@@ -356,7 +370,7 @@ INLINE void few_rows(float *y, size_t ldy, const struct affine *w,
 }
 
 typedef void few_fn(float *y, size_t ldy, const struct affine *w, size_t n_rows,
-                    size_t from, size_t n, const struct few *f, bool add);
+                    size_t from, size_t n, const struct few_part *f, bool add);
 
 #define FEW(bits, T)                                                           \
     static __attribute__((noinline)) void last_##bits##_##T(                   \
@@ -367,7 +381,7 @@ typedef void few_fn(float *y, size_t ldy, const struct affine *w, size_t n_rows,
     }                                                                          \
     static void few_##bits##_##T(float *y, size_t ldy, const struct affine *w, \
                                  size_t n_rows, size_t from, size_t n,         \
-                                 const struct few *f, bool add)                \
+                                 const struct few_part *f, bool add)           \
     {                                                                          \
         last_fn *last = last_##bits##_##T;                                     \
                                                                                \
@@ -394,21 +408,58 @@ FEW_BITS(8)
 static few_fn *const few_table[9][MAX_FEW] = {
     FEW_ROW(2), FEW_ROW(3), FEW_ROW(4), FEW_ROW(5), FEW_ROW(6), FEW_ROW(8)};
 
-/* Multiply all rows by T <= MAX_FEW tokens, starting at token t. */
+/* Multiply n_rows <= FEW_ROWS rows, starting at row r, by all tokens of f, in
+ * parts of about equal size. */
+static void few_tokens(float *y, size_t ldy, const struct affine *w, size_t r,
+                       size_t n_rows, size_t from, size_t n,
+                       const struct few *f, size_t n_tokens, bool add)
+{
+    struct affine rows = *w;
+
+    rows.q += r * w->q_stride;
+    rows.scales += r * w->sb_stride;
+    rows.biases += r * w->sb_stride;
+    for (size_t t = 0, T; t < n_tokens; t += T) {
+        const size_t parts = (n_tokens - t + MAX_FEW - 1) / MAX_FEW;
+        const struct few_part part = {.q = f->q + t * f->ldq,
+                                      .scale = f->scale + t * f->ldg,
+                                      .sum = f->sum + t * f->ldg,
+                                      .ldq = f->ldq,
+                                      .ldg = f->ldg};
+
+        T = (n_tokens - t + parts - 1) / parts;
+        few_table[w->bits][T - 1](y + t * ldy + r, ldy, &rows, n_rows, from, n,
+                                  &part, add);
+    }
+}
+
+/* Multiply all rows by n_tokens <= CORE_AVX_FEW_LIMIT tokens, starting at token
+ * t. A token's sums do not depend on the number of tokens, if FEW_COLS has room
+ * for all columns. */
 static void matmul_few(float *y, size_t ldy, const struct affine *w,
                        const struct q8 *x, size_t n_rows, size_t n_cols,
-                       size_t t, size_t T, bool add, struct few *f)
+                       size_t t, size_t n_tokens, bool add, struct few *f)
 {
-    const size_t most = FEW_COLS / T / 128 * 128;
-    size_t from = 0, n;
+    const size_t most = FEW_COLS / n_tokens / 128 * 128;
+    const size_t block = n_tokens > MAX_FEW ? FEW_ROWS : n_rows;
+    size_t from = 0, n, nr;
 
     do {
         n = n_cols - from < most ? n_cols - from : most;
-        few_fill(f, x, t, T, from, n, w->bits);
-        few_table[w->bits][T - 1](y + t * ldy, ldy, w, n_rows, from, n, f,
-                                  add || from > 0);
+        few_fill(f, x, t, n_tokens, from, n, w->bits);
+        for (size_t r = 0; r < n_rows; r += nr) {
+            nr = n_rows - r < block ? n_rows - r : block;
+            few_tokens(y + t * ldy, ldy, w, r, nr, from, n, f, n_tokens,
+                       add || from > 0);
+        }
         from += n;
     } while (from < n_cols);
+}
+
+/* Return the number of tokens from which on codes are packed into panels. */
+static size_t panels_min(int bits)
+{
+    return bits > 4 ? kernel_core.avx_panels8_min : kernel_core.avx_panels4_min;
 }
 
 /* ---- many tokens: panels of rows ---------------------------------------- */
@@ -464,6 +515,7 @@ INLINE void pack_codes(unsigned char *out, const struct affine *w, size_t r,
         for (size_t j = 0; j < 8; j++) {
             const unsigned char *p =
                 w->q + (r + j) * w->q_stride + (from + k) * (size_t)bits / 8;
+            const size_t next = in_halves(bits) ? 8 : PANEL_ROWS;
             __m256i u[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
 
             if (j < n_rows)
@@ -471,6 +523,8 @@ INLINE void pack_codes(unsigned char *out, const struct affine *w, size_t r,
                     u, n - k < UNIT ? half_unit(room, p, bits) : p, bits);
             v[0][j] = u[0];
             v[1][j] = u[1];
+            /* the next panel, which is packed after this one is used */
+            _mm_prefetch((const char *)p + next * w->q_stride, _MM_HINT_T1);
         }
         UNROLL
         for (size_t h = 0; h < 2; h++) {
@@ -811,7 +865,8 @@ static void KERNEL(gemm_q8_affine)(float *y, size_t ldy, const struct affine *w,
 
     for (size_t t = 0; t < n_tokens; t += n) {
         n = n_tokens - t;
-        if (n <= MAX_FEW) {
+        if (n <= CORE_AVX_FEW_LIMIT &&
+            (n <= MAX_FEW || n < panels_min(w->bits))) {
             matmul_few(y, ldy, w, x, n_rows, n_cols, t, n, add,
                        (struct few *)(void *)work);
             continue;
