@@ -99,8 +99,8 @@ struct qwick_err {
 
 struct qwick_engine;
 
-/* How to use a machine with several memory nodes (NUMA). It changes speed, never
- * a result. */
+/* How to use a machine with several memory nodes (NUMA). It changes speed,
+ * never a result. */
 enum qwick_numa {
     QWICK_NUMA_OFF,        /* leave threads and pages to the kernel */
     QWICK_NUMA_INTERLEAVE, /* with preload: take the pages of the copy from all

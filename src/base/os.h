@@ -31,8 +31,8 @@ struct os_node {
     size_t n_cpus;  /* at least 1 */
     size_t n_cores; /* physical cores of these CPUs */
 };
-/* The nodes whose CPUs this thread may use, with ascending ids. No CPU is on two
- * of them. */
+/* The nodes whose CPUs this thread may use, with ascending ids. No CPU is on
+ * two of them. */
 struct os_nodes {
     struct os_node *nodes;
     size_t n; /* at least 1 */
@@ -41,8 +41,8 @@ struct os_nodes {
 /* Read the nodes. A thread of one node, or of a system that says nothing or
  * contradicts itself, gets one node with all CPUs. system: NULL, or in tests a
  * directory in place of /sys/devices/system; cpus [n_cpus], n_cpus >= 1: NULL,
- * or in tests the CPUs that the thread may use, ascending. Returns 0, or -1 when
- * out of memory. */
+ * or in tests the CPUs that the thread may use, ascending. Returns 0, or -1
+ * when out of memory. */
 int os_nodes_read(struct os_nodes *out, const char *system, const int *cpus,
                   size_t n_cpus);
 /* Free what os_nodes_read has set; nodes may also be all zero. */

@@ -86,8 +86,8 @@ static int physical_cores(void)
     if (cpu_mask_init(&seen, n_cpus)) {
         for (size_t cpu = 0; cpu < n_cpus; cpu++)
             if (CPU_ISSET_S(cpu, m.bytes, m.set))
-                CPU_SET_S(cpu_first_sibling(CPUS_SYSTEM, cpu, n_cpus), seen.bytes,
-                          seen.set);
+                CPU_SET_S(cpu_first_sibling(CPUS_SYSTEM, cpu, n_cpus),
+                          seen.bytes, seen.set);
         n = CPU_COUNT_S(seen.bytes, seen.set);
         cpu_mask_free(&seen);
     }

@@ -18,7 +18,7 @@
 /* More than any kernel has; its nodes are numbered from 0. */
 enum { MAX_NODES = 4096 };
 
-/* ---- lists ---------------------------------------------------------------- */
+/* ---- lists --------------------------------------------------------------- */
 
 enum item { ITEM_RANGE, ITEM_END, ITEM_BAD };
 
@@ -53,7 +53,7 @@ static void read_list(const char *path, char text[PROC_BYTES])
         text[0] = '\0';
 }
 
-/* ---- nodes ---------------------------------------------------------------- */
+/* ---- nodes --------------------------------------------------------------- */
 
 /* What is known while the nodes are read. */
 struct reader {
@@ -109,8 +109,8 @@ static bool find_nodes(const struct reader *r)
     return item == ITEM_END;
 }
 
-/* Append CPU i to its node, the last one of out or a new one. The CPUs of a node
- * have room in one array for all of them. */
+/* Append CPU i to its node: the last one of out, or a new one with room for all
+ * CPUs. */
 static int add_cpu(struct os_nodes *out, const struct reader *r, size_t i)
 {
     struct os_node *node = out->n ? &out->nodes[out->n - 1] : NULL;
@@ -207,7 +207,7 @@ void os_nodes_free(struct os_nodes *nodes)
     *nodes = (struct os_nodes){0};
 }
 
-/* ---- threads -------------------------------------------------------------- */
+/* ---- threads ------------------------------------------------------------- */
 
 struct os_affinity {
     struct cpu_mask before, bound;
@@ -265,7 +265,7 @@ void os_unbind_thread(struct os_affinity *a)
         (void)sched_setaffinity(0, bytes, a->before.set);
 }
 
-/* ---- memory --------------------------------------------------------------- */
+/* ---- memory -------------------------------------------------------------- */
 
 int os_interleave(void *p, size_t n, const struct os_nodes *nodes)
 {
