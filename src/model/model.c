@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/par.h"
 #include "kernel/gemm.h"
 #include "model/model.h"
 
