@@ -99,6 +99,19 @@ struct qwick_err {
 
 struct qwick_engine;
 
+/* How to use a machine with several memory nodes (NUMA). It changes speed,
+ * never a result. */
+enum qwick_numa {
+    QWICK_NUMA_OFF,        /* leave threads and pages to the kernel */
+    QWICK_NUMA_INTERLEAVE, /* with preload: take the pages of the copy from all
+                              nodes in turn */
+    QWICK_NUMA_BIND        /* divide the threads among the nodes and let each
+                              run only on the CPUs of its node; with preload,
+                              each thread also copies the rows that it will
+                              read most, so that they are on its node. The
+                              calling thread is bound only during calls */
+};
+
 enum qwick_kv { QWICK_KV_DEFAULT, QWICK_KV_F16, QWICK_KV_F32, QWICK_KV_Q8 };
 
 /* Receives a line for people about the engine. The line has no newline; it may
@@ -154,6 +167,9 @@ struct qwick_engine_options {
     const char *core; /* for tests: name of the core whose record is used, or
                          "probe" to measure; NULL: this CPU's core. See
                          qwick_tuning */
+    enum qwick_numa numa; /* the nodes are those whose CPUs the calling thread
+                             may use; a warning says if the mode has no
+                             effect */
 };
 QWICK_API void qwick_engine_options_init(struct qwick_engine_options *o,
                                          size_t size);

@@ -24,6 +24,48 @@ int os_default_threads(void);
 /* Return the number of logical CPUs in the affinity mask, at least 1. */
 int os_cpus(void);
 
+/* A memory node (NUMA): memory with CPUs near it. */
+struct os_node {
+    int id;         /* the system's number */
+    int *cpus;      /* [n_cpus] those that this thread may use, ascending */
+    size_t n_cpus;  /* at least 1 */
+    size_t n_cores; /* physical cores of these CPUs */
+};
+/* The nodes whose CPUs this thread may use, with ascending ids. No CPU is on
+ * two of them. */
+struct os_nodes {
+    struct os_node *nodes;
+    size_t n; /* at least 1 */
+};
+
+/* Read the nodes. A thread of one node, or of a system that says nothing or
+ * contradicts itself, gets one node with all CPUs. system: NULL, or in tests a
+ * directory in place of /sys/devices/system; cpus [n_cpus], n_cpus >= 1: NULL,
+ * or in tests the CPUs that the thread may use, ascending. Returns 0, or -1
+ * when out of memory. */
+int os_nodes_read(struct os_nodes *out, const char *system, const int *cpus,
+                  size_t n_cpus);
+/* Free what os_nodes_read has set; nodes may also be all zero. */
+void os_nodes_free(struct os_nodes *nodes);
+
+/* Room for the CPUs that a thread had before os_bind_thread. NULL when out of
+ * memory. */
+struct os_affinity;
+struct os_affinity *os_affinity_create(void);
+void os_affinity_free(struct os_affinity *a);
+
+/* Restrict this thread to those of its CPUs that are on the node. Keeps in *a
+ * the ones from before. Allocates nothing. Returns false, and changes nothing,
+ * if none of its CPUs is there, or if the system refuses. */
+bool os_bind_thread(struct os_affinity *a, const struct os_node *node);
+/* Give this thread back the CPUs that it had before os_bind_thread, unless
+ * somebody has changed them since. Allocates nothing. */
+void os_unbind_thread(struct os_affinity *a);
+
+/* Make the pages of p[0..n), which nobody has touched, come from all nodes in
+ * turn. p is the begin of a page. Returns 0, or an errno value. */
+int os_interleave(void *p, size_t n, const struct os_nodes *nodes);
+
 /* Write the name of the first CPU to out[size], size > 0, for people: "Intel(R)
  * Xeon(R) …". Returns false, and writes an empty string, if it is unknown. */
 bool os_cpu_name(char *out, size_t size);

@@ -1,5 +1,6 @@
 /* Linux: facts from /proc, /sys and cgroups, and system calls without a
- * function in the C library. What is about memory is in os_linux_memory.c. */
+ * function in the C library. What is about memory is in os_linux_memory.c, and
+ * what is about memory nodes in os_linux_nodes.c. */
 #include "base/os.h"
 
 #include <dirent.h>
@@ -15,18 +16,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cpus_linux.h"
 #include "base/proc_linux.h"
 
 /* ---- CPUs ---------------------------------------------------------------- */
 
-/* A set of CPUs of any length. Usual machines need no allocation. A failed one
- * would silently give a single thread. */
-struct cpu_mask {
-    cpu_set_t fixed, *set;
-    size_t bytes;
-};
-
-static bool mask_init(struct cpu_mask *m, size_t n_cpus)
+bool cpu_mask_init(struct cpu_mask *m, size_t n_cpus)
 {
     memset(&m->fixed, 0, sizeof m->fixed);
     m->bytes = CPU_ALLOC_SIZE(n_cpus);
@@ -34,25 +29,24 @@ static bool mask_init(struct cpu_mask *m, size_t n_cpus)
     return m->set != NULL;
 }
 
-static void mask_free(struct cpu_mask *m)
+void cpu_mask_free(struct cpu_mask *m)
 {
     if (m->set != &m->fixed)
         free(m->set);
 }
 
-/* Get the affinity mask of this process, which the caller frees; false on
- * failure. The kernel refuses masks that are shorter than its own, and does not
- * tell the length of its own (sched_getaffinity(2)). CONFIG_NR_CPUS may be more
- * than a cpu_set_t holds. */
-static bool affinity(struct cpu_mask *m)
+/* The kernel refuses masks that are shorter than its own, and does not tell the
+ * length of its own (sched_getaffinity(2)). CONFIG_NR_CPUS may be more than a
+ * cpu_set_t holds. */
+bool cpu_mask_of_thread(struct cpu_mask *m)
 {
     enum { MAX_CPUS = 1 << 20 };
     for (size_t n = CPU_SETSIZE; n <= MAX_CPUS; n *= 2) {
-        if (!mask_init(m, n))
+        if (!cpu_mask_init(m, n))
             return false;
         if (!sched_getaffinity(0, m->bytes, m->set))
             return true;
-        mask_free(m);
+        cpu_mask_free(m);
         if (errno != EINVAL)
             break;
     }
@@ -62,21 +56,18 @@ static bool affinity(struct cpu_mask *m)
 int os_cpus(void)
 {
     struct cpu_mask m;
-    if (!affinity(&m))
+    if (!cpu_mask_of_thread(&m))
         return 1;
     int n = CPU_COUNT_S(m.bytes, m.set);
-    mask_free(&m);
+    cpu_mask_free(&m);
     return n > 0 ? n : 1;
 }
 
-/* The lowest number among a CPU and its siblings if it is below n, else the
- * CPU's own number. */
-static size_t first_sibling(size_t cpu, size_t n)
+size_t cpu_first_sibling(const char *system, size_t cpu, size_t n)
 {
-    char path[96], line[256], *end;
-    snprintf(path, sizeof path,
-             "/sys/devices/system/cpu/cpu%zu/topology/thread_siblings_list",
-             cpu);
+    char path[1100], line[256], *end;
+    snprintf(path, sizeof path, "%s/cpu/cpu%zu/topology/thread_siblings_list",
+             system, cpu);
     if (!proc_read(path, line, sizeof line))
         return cpu;
     /* "0,4" or "0-1": the first number is the lowest */
@@ -89,17 +80,18 @@ static int physical_cores(void)
 {
     struct cpu_mask m, seen;
     int n = 0;
-    if (!affinity(&m))
+    if (!cpu_mask_of_thread(&m))
         return 1;
     size_t n_cpus = m.bytes * CHAR_BIT;
-    if (mask_init(&seen, n_cpus)) {
+    if (cpu_mask_init(&seen, n_cpus)) {
         for (size_t cpu = 0; cpu < n_cpus; cpu++)
             if (CPU_ISSET_S(cpu, m.bytes, m.set))
-                CPU_SET_S(first_sibling(cpu, n_cpus), seen.bytes, seen.set);
+                CPU_SET_S(cpu_first_sibling(CPUS_SYSTEM, cpu, n_cpus),
+                          seen.bytes, seen.set);
         n = CPU_COUNT_S(seen.bytes, seen.set);
-        mask_free(&seen);
+        cpu_mask_free(&seen);
     }
-    mask_free(&m);
+    cpu_mask_free(&m);
     return n > 0 ? n : 1;
 }
 

@@ -57,6 +57,8 @@ struct worker {
 struct par_pool {
     int n_threads;         /* workers with a tid from this number on return */
     int spins, idle_spins; /* before sleeping: inside and between regions */
+    const struct os_node *node;   /* of the caller; NULL: it is not bound */
+    struct os_affinity *affinity; /* the CPUs of the caller outside a region */
     /* of the running region */
     par_fn fn; /* NULL: nothing to do */
     void *ctx;
@@ -221,6 +223,7 @@ void par_free(struct par_pool *p)
     if (!p)
         return;
     dismiss(p, p->n_threads - 1, 0);
+    os_affinity_free(p->affinity);
     free(p);
 }
 
@@ -229,7 +232,7 @@ int par_threads(const struct par_pool *p)
     return p ? p->n_threads : 1;
 }
 
-static void run(struct par_pool *p, par_fn fn, void *ctx, bool rare)
+static void run_region(struct par_pool *p, par_fn fn, void *ctx, bool rare)
 {
     struct par_team team = {.n_threads = par_threads(p)};
     if (p)
@@ -248,6 +251,14 @@ static void run(struct par_pool *p, par_fn fn, void *ctx, bool rare)
     end_region(p);
 }
 
+static void run(struct par_pool *p, par_fn fn, void *ctx, bool rare)
+{
+    bool bound = p && p->node && os_bind_thread(p->affinity, p->node);
+    run_region(p, fn, ctx, rare);
+    if (bound)
+        os_unbind_thread(p->affinity);
+}
+
 void par_run(struct par_pool *p, par_fn fn, void *ctx)
 {
     run(p, fn, ctx, false);
@@ -256,6 +267,49 @@ void par_run(struct par_pool *p, par_fn fn, void *ctx)
 void par_run_rarely(struct par_pool *p, par_fn fn, void *ctx)
 {
     run(p, fn, ctx, true);
+}
+
+/* ---- memory nodes ------------------------------------------------------- */
+
+struct binding {
+    const struct os_nodes *nodes;
+    const size_t *threads;
+    atomic_bool failed;
+};
+
+/* The caller is thread 0. It is bound by run. */
+static void bind_body(void *ctx, struct par_team *team, int tid, int n_threads)
+{
+    struct binding *b = ctx;
+    size_t node = 0, last = b->threads[0];
+    (void)team;
+    (void)n_threads;
+    if (tid == 0)
+        return;
+    while (last <= (size_t)tid)
+        last += b->threads[++node];
+    struct os_affinity *a = os_affinity_create();
+    if (!a || !os_bind_thread(a, &b->nodes->nodes[node]))
+        atomic_store(&b->failed, true);
+    os_affinity_free(a);
+}
+
+bool par_bind(struct par_pool *p, const struct os_nodes *nodes,
+              const size_t *threads)
+{
+    struct binding b = {.nodes = nodes, .threads = threads};
+    size_t node = 0;
+    par_run_rarely(p, bind_body, &b);
+    p->affinity = os_affinity_create();
+    if (!p->affinity)
+        return false;
+    while (!threads[node])
+        node++;
+    p->node = &nodes->nodes[node];
+    if (!os_bind_thread(p->affinity, p->node))
+        return false;
+    os_unbind_thread(p->affinity);
+    return !atomic_load(&b.failed);
 }
 
 /* ---- teams -------------------------------------------------------------- */

@@ -5,8 +5,10 @@
 #define BASE_PAR_H
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 
+struct os_nodes;
 struct par_pool;
 struct par_team; /* the threads of the running region */
 
@@ -30,6 +32,16 @@ void par_free(struct par_pool *p);
 /* Return the number of threads of a pool, at least 1. NULL has 1: only the
  * caller. */
 int par_threads(const struct par_pool *p);
+
+/* Bind the threads to memory nodes: the first threads[0] of them to the CPUs of
+ * node 0, the next threads[1] to those of node 1, and so on. The numbers are
+ * those of nodes_plan for par_threads(p). Workers stay bound. The thread that
+ * calls par_run is bound in its regions, to those of its own CPUs that are on
+ * the node, and gets all its CPUs back after each. nodes is borrowed and must
+ * outlive the pool. Call this once, when no region runs. Returns false if not
+ * all threads can be bound. */
+bool par_bind(struct par_pool *p, const struct os_nodes *nodes,
+              const size_t *threads);
 
 /* Run fn on all threads of a pool, and return when all calls have returned. The
  * caller is thread 0. p NULL: only the caller runs fn. Any thread may call

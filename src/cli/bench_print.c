@@ -247,6 +247,7 @@ int bench_put_json(struct buf *o, const struct bench_report *r,
     jw_cstr(&w, "gemm", m->gemm);
     jw_bool(&w, "exact", r->set.exact);
     jw_bool(&w, "preload", r->set.preload);
+    jw_cstr(&w, "numa", r->set.numa);
     jw_uint(&w, "prefill_chunk", r->set.prefill_chunk);
     jw_uint(&w, "decode_bytes", m->decode_bytes);
     jw_uint(&w, "kv_token_bytes", m->kv_token_bytes);

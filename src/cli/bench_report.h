@@ -33,6 +33,7 @@ struct bench_model {
 struct bench_settings {
     struct bench_plan plan;
     bool exact, preload;
+    const char *numa; /* "off" unless it is set */
     size_t prefill_chunk;
 };
 

@@ -491,7 +491,8 @@ static int check(const struct opt_parsed *p, const struct args *a)
         "model",   "prompt-lens", "gen",        "depths",        "batches",
         "threads", "warmup",      "parts",      "md",            "csv",
         "html",    "compare",     "fail-below", "compare-any",   "exact",
-        "kv",      "preload",     "prefill-chunk", NULL};
+        "kv",      "preload",     "numa",
+        "prefill-chunk", NULL};
     static const char *const formats[] = {"md", "json", "csv"};
     static const char *const with_compare[] = {"fail-below", "compare-any",
                                                NULL};
@@ -534,6 +535,7 @@ static int run(const struct verb *v, int argc, char **argv)
                      .parts = a.parts},
             .exact = a.c.exact,
             .preload = a.c.preload,
+            .numa = a.c.numa ? a.c.numa : "off",
             .prefill_chunk = a.c.prefill_chunk ? (size_t)a.c.prefill_chunk
                                                : 512};
         j.bench = (struct bench){.plan = &j.r.set.plan,

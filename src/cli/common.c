@@ -303,6 +303,10 @@ static struct qwick_engine_options compute_options(const struct common_args *c)
                                            : QWICK_KV_Q8;
     o.prefill_chunk = (size_t)c->prefill_chunk;
     o.preload = c->preload;
+    if (c->numa)
+        o.numa = strcmp(c->numa, "bind") == 0         ? QWICK_NUMA_BIND
+                 : strcmp(c->numa, "interleave") == 0 ? QWICK_NUMA_INTERLEAVE
+                                                      : QWICK_NUMA_OFF;
     o.core = c->core;
     o.lazy_blas = true; /* no other thread of this program uses the
                            environment */

@@ -27,6 +27,7 @@ struct common_args {
     int64_t ctx;
     int64_t prefill_chunk;
     bool preload;
+    const char *numa; /* NULL: off */
     bool json, jsonl;
     const char *color;
     struct opt_flag_file prefix_cache;
@@ -105,7 +106,12 @@ struct common_args {
      .offset = COMMON(prefill_chunk)},                                        \
     {.name = "preload", .type = OPT_FLAG,                                     \
      .help = "copy the weights into memory at start",                         \
-     .offset = COMMON(preload)}
+     .offset = COMMON(preload)},                                              \
+    {.name = "numa", .type = OPT_CHOICE, .arg = "MODE",                       \
+     .choices = "off|interleave|bind", .def = "off",                          \
+     .help = "on several memory nodes: spread the copy of --preload, or "     \
+             "bind threads and copy to their nodes",                          \
+     .offset = COMMON(numa)}
 
 /* Options of every verb that evaluates a model. */
 #define OPT_ROWS_EVALUATE                                                     \

@@ -97,6 +97,7 @@ static const struct call allowed[] = {
     IF(clone, MASKED, 0, CLONE_THREAD | NEW_NAMESPACE, CLONE_THREAD),
     CALL(futex), CALL(set_robust_list), CALL(get_robust_list), CALL(rseq),
     CALL(set_tid_address), CALL(sched_yield), CALL(sched_getaffinity),
+    IF(sched_setaffinity, EQUALS, 0, 0, 0), /* --numa: of the calling thread */
     CALL(getcpu), CALL(exit), CALL(exit_group), CALL(restart_syscall),
     IF(prctl, EQUALS, 0, 0, PR_SET_NAME),
     /* signals, but only to itself */

@@ -160,9 +160,9 @@ static const struct names *const schemes[] = {&names_hub, &names_gguf, NULL};
 
 void qwen3_ahead(struct worker *w, size_t i)
 {
-    const struct attention *a = &w->p->m->layers[i].attn;
-    const struct matrix *const qkv[] = {&a->q_proj, &a->k_proj, &a->v_proj};
-    pass_ahead_all(w, qkv, 3, w->p->n);
+    const struct matrix *ws[LAYER_INPUTS];
+    size_t n_ws = layer_inputs(&w->p->m->layers[i], ws);
+    pass_ahead_all(w, ws, n_ws, w->p->n);
 }
 
 /* Add the product of o_proj and n results of attention to the residual stream.

@@ -261,16 +261,6 @@ static void layer(struct worker *w, size_t i, size_t n)
         qwen3_finish(w, l, out, &in, n, i + 1);
 }
 
-static void ahead(struct worker *w, size_t i)
-{
-    const struct delta *d = &w->p->m->layers[i].delta;
-    const struct matrix *const in[] = {&d->qkv, &d->z, &d->b, &d->a};
-    if (w->p->m->config.layers[i].recurrent)
-        pass_ahead_all(w, in, 4, w->p->n);
-    else
-        qwen3_ahead(w, i);
-}
-
 /* The recurrence multiplies three times by a state or adds to it, and decays
  * it. */
 static struct cost delta_cost(const struct model *m, size_t n, size_t n_kept)
@@ -304,7 +294,7 @@ const struct arch arch_qwen35 = {.model_type = "qwen3_5_text",
                                  .read_config = read_config,
                                  .bind_layer = bind_layer,
                                  .layer = layer,
-                                 .ahead = ahead,
+                                 .ahead = qwen3_ahead,
                                  .layer_cost = layer_cost};
 
 const struct arch arch_qwen35moe = {.model_type = "qwen3_5_moe_text",
@@ -316,5 +306,5 @@ const struct arch arch_qwen35moe = {.model_type = "qwen3_5_moe_text",
                                     .read_config = read_config_moe,
                                     .bind_layer = bind_layer,
                                     .layer = layer,
-                                    .ahead = ahead,
+                                    .ahead = qwen3_ahead,
                                     .layer_cost = layer_cost};

@@ -477,16 +477,17 @@ struct input pass_attention(struct worker *w, size_t layer, const float *norm,
     const struct pass *p = w->p;
     const struct attention *a = &p->m->layers[layer].attn;
     struct scratch *s = p->s;
-    const struct matrix *const qkv[] = {&a->q_proj, &a->k_proj, &a->v_proj};
+    const struct matrix *qkv[LAYER_INPUTS];
+    const size_t n_qkv = layer_inputs(&p->m->layers[layer], qkv);
     const size_t q_ld = scratch_ld(a->q_proj.rows);
     const size_t kv_ld = scratch_ld(a->k_proj.rows);
     const struct product products[] = {
-        {&a->q_proj, a->q_bias, s->q, q_ld, false},
-        {&a->k_proj, a->k_bias, s->k, kv_ld, false},
-        {&a->v_proj, a->v_bias, s->v, kv_ld, false}};
+        {qkv[0], a->q_bias, s->q, q_ld, false},
+        {qkv[1], a->k_bias, s->k, kv_ld, false},
+        {qkv[2], a->v_bias, s->v, kv_ld, false}};
     struct input in =
-        pass_normalise(w, s->x, p->n, norm, pass_forms(p, qkv, 3, p->n));
-    pass_multiply_all(w, products, 3, &in, p->n);
+        pass_normalise(w, s->x, p->n, norm, pass_forms(p, qkv, n_qkv, p->n));
+    pass_multiply_all(w, products, n_qkv, &in, p->n);
     if (pass_stops(w, PART_PROJECTIONS))
         return in;
     attend_all(w, layer, n);

@@ -427,17 +427,18 @@ struct input pass_delta(struct worker *w, size_t layer, const float *norm,
 {
     const struct pass *p = w->p;
     const struct delta *d = &p->m->layers[layer].delta;
-    const struct matrix *const ws[] = {&d->qkv, &d->z, &d->b, &d->a};
+    const struct matrix *ws[LAYER_INPUTS];
+    const size_t n_ws = layer_inputs(&p->m->layers[layer], ws);
     const struct matrix *const out = &d->out;
     struct scratch *s = p->s;
     const struct product products[] = {
-        {&d->qkv, NULL, s->qkv, scratch_ld(d->qkv.rows), false},
-        {&d->z, NULL, s->delta_z, scratch_ld(d->z.rows), false},
-        {&d->b, NULL, s->delta_b, scratch_ld(d->b.rows), false},
-        {&d->a, NULL, s->delta_a, scratch_ld(d->a.rows), false}};
+        {ws[0], NULL, s->qkv, scratch_ld(d->qkv.rows), false},
+        {ws[1], NULL, s->delta_z, scratch_ld(d->z.rows), false},
+        {ws[2], NULL, s->delta_b, scratch_ld(d->b.rows), false},
+        {ws[3], NULL, s->delta_a, scratch_ld(d->a.rows), false}};
     struct input in =
-        pass_normalise(w, s->x, p->n, norm, pass_forms(p, ws, 4, p->n));
-    pass_multiply_all(w, products, 4, &in, p->n);
+        pass_normalise(w, s->x, p->n, norm, pass_forms(p, ws, n_ws, p->n));
+    pass_multiply_all(w, products, n_ws, &in, p->n);
     if (pass_stops(w, PART_PROJECTIONS))
         return in;
     bool out16 = pass_form(p, out, n) == FORM_BF16;

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/par.h"
 #include "kernel/gemm.h"
 #include "model/model.h"
 
@@ -199,6 +198,19 @@ int model_open(struct model *m, const struct checkpoint *ck,
     return 0;
 }
 
+size_t layer_inputs(const struct layer *l,
+                    const struct matrix *ws[LAYER_INPUTS])
+{
+    const struct attention *a = &l->attn;
+    const struct delta *d = &l->delta;
+    const bool recurrent = d->qkv.rows > 0;
+    ws[0] = recurrent ? &d->qkv : &a->q_proj;
+    ws[1] = recurrent ? &d->z : &a->k_proj;
+    ws[2] = recurrent ? &d->b : &a->v_proj;
+    ws[3] = recurrent ? &d->a : NULL;
+    return recurrent ? 4 : 3;
+}
+
 void model_close(struct model *m)
 {
     for (size_t i = 0; i < CONFIG_MAX_ROPES; i++)
@@ -211,62 +223,4 @@ void model_close(struct model *m)
     weights_close(&m->weights);
     config_free(&m->config);
     *m = (struct model){0};
-}
-
-/* ---- preloading -----------------------------------------------------------
- */
-
-static size_t aligned(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
-/* Bytes of array i of a matrix. */
-static size_t array_bytes(const struct matrix *w, size_t i)
-{
-    return w->rows * w->format->row_bytes(w, i);
-}
-
-/* Each thread copies a share of each array. */
-static void preload_body(void *ctx, struct par_team *team, int tid,
-                         int n_threads)
-{
-    const struct model *m = ctx;
-    unsigned char *to = m->preloaded;
-    (void)team;
-    for (size_t j = 0; j < m->weights.n_matrices; j++) {
-        const struct matrix *w = m->weights.matrices[j];
-        for (size_t i = 0; i < w->format->n_arrays; i++) {
-            size_t bytes = array_bytes(w, i), begin, end;
-            par_split(bytes, 4096, tid, n_threads, &begin, &end);
-            memcpy(to + begin, w->data[i] + begin, end - begin);
-            to += aligned(bytes);
-        }
-    }
-}
-
-int model_preload(struct model *m, struct qwick_err *e)
-{
-    struct weights *w = &m->weights;
-    size_t n = 0;
-    for (size_t j = 0; j < w->n_matrices; j++)
-        for (size_t i = 0; i < w->matrices[j]->format->n_arrays; i++)
-            n += aligned(array_bytes(w->matrices[j], i));
-    unsigned char *to = mmap(NULL, n, PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (to == MAP_FAILED)
-        return err_oom(e, n);
-    (void)madvise(to, n, MADV_HUGEPAGE); /* a hint: may be unsupported */
-    m->preloaded = to;
-    m->preloaded_bytes = n;
-    par_run(m->pool, preload_body, m);
-    for (size_t j = 0; j < w->n_matrices; j++) {
-        for (size_t i = 0; i < w->matrices[j]->format->n_arrays; i++) {
-            w->matrices[j]->data[i] = to;
-            to += aligned(array_bytes(w->matrices[j], i));
-        }
-    }
-    if (m->config.tied_head)
-        m->head = m->embed;
-    return 0;
 }

@@ -16,6 +16,7 @@
 #include "model/kv_cache.h"
 #include "model/weights.h"
 
+struct os_nodes;
 struct par_pool;
 
 /* Self-attention in which groups of query heads share keys and values. */
@@ -74,6 +75,12 @@ struct layer {
        stream; NULL: none */
     float *attn_post_norm, *mlp_post_norm;
 };
+
+/* List the matrices that a layer multiplies by its normalised input, all in one
+ * product (pass_multiply_all), in its order. Returns their number. */
+enum { LAYER_INPUTS = 4 };
+size_t layer_inputs(const struct layer *l,
+                    const struct matrix *ws[LAYER_INPUTS]);
 
 /* Inverse frequencies of a rotary embedding. */
 struct rope {
@@ -184,8 +191,17 @@ int model_forward(const struct model *m, struct scratch *s,
                   const struct pass_io *io);
 
 /* Copy the matrices to anonymous memory, which may have huge pages. All threads
- * take part. Passes then read the copies. */
-int model_preload(struct model *m, struct qwick_err *e);
+ * take part. Passes then read the copies. spread: memory nodes from which the
+ * pages come in turn; *why is then 0, or the errno value with which the system
+ * refused, and the pages come from anywhere. spread NULL: each thread copies the
+ * rows that it multiplies in decode, so that they come from its node. */
+int model_preload(struct model *m, const struct os_nodes *spread, int *why,
+                  struct qwick_err *e);
+
+/* Set [*begin, *end) to the rows of weights.matrices[j] that thread tid copies
+ * in model_preload. */
+void model_preload_rows(const struct model *m, size_t j, int tid, int n_threads,
+                        size_t *begin, size_t *end);
 
 /* The kernels that multiply float weights in a pass. Other formats have their
  * own operations (format.h). */

@@ -188,6 +188,12 @@ struct rows rows_new(const struct worker *w, size_t n, size_t unit,
 bool rows_next(const struct worker *w, struct rows *r, size_t *begin,
                size_t *end);
 
+/* Set [*begin, *end) to the rows of ws[i] that thread tid multiplies in a decode
+ * step of one token, in a product with all of ws[0..n_ws). A mixture of experts
+ * divides the active ones in another way. */
+void pass_decode_rows(const struct matrix *const *ws, size_t n_ws, size_t i,
+                      int tid, int n_threads, size_t *begin, size_t *end);
+
 /* Return the form of x that a product of n tokens with a matrix reads. */
 enum form pass_form_read(const struct pass *p, const struct matrix *a,
                          const struct input *x, size_t n);

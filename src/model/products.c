@@ -12,6 +12,9 @@
  * sequential reads are faster: each thread gets one part. */
 enum { MANY_TOKENS = 64, PIECES = 16 };
 
+/* Rows of one token's products that a thread takes at least. */
+enum { DECODE_ROWS = 8 };
+
 /* Values whose rests are computed at a time. */
 enum { REST_COLS = 1024 };
 
@@ -354,7 +357,7 @@ static size_t gemm_f32_unit(const struct worker *w, const struct matrix *a)
 size_t pass_row_unit(const struct worker *w, const struct matrix *a, size_t n)
 {
     if (n == 1)
-        return 8;
+        return DECODE_ROWS;
     enum form form = pass_form(w->p, a, n);
     if (form != FORM_F32)
         return form == FORM_BF16 ? GEMM_BF16_ROWS : GEMM_Q8_ROWS;
@@ -387,6 +390,27 @@ bool rows_next(const struct worker *w, struct rows *r, size_t *begin,
     return *begin < *end;
 }
 
+/* Cut rows [*begin, *end) of several matrices to those of the matrix whose rows
+ * are [at, at + rows), and count them from its begin. */
+static void cut_rows(size_t at, size_t rows, size_t *begin, size_t *end)
+{
+    *end = *end < at + rows ? (*end > at ? *end - at : 0) : rows;
+    *begin = *begin > at ? *begin - at : 0;
+    *begin = *begin < *end ? *begin : *end;
+}
+
+void pass_decode_rows(const struct matrix *const *ws, size_t n_ws, size_t i,
+                      int tid, int n_threads, size_t *begin, size_t *end)
+{
+    size_t total = 0, at = 0;
+    for (size_t k = 0; k < n_ws; k++) {
+        at = k == i ? total : at;
+        total += ws[k]->rows;
+    }
+    par_split(total, DECODE_ROWS, tid, n_threads, begin, end);
+    cut_rows(at, ws[i]->rows, begin, end);
+}
+
 void pass_multiply_all(const struct worker *w, const struct product *p,
                        size_t n_products, const struct input *x, size_t n)
 {
@@ -397,11 +421,10 @@ void pass_multiply_all(const struct worker *w, const struct product *p,
     while (rows_next(w, &share, &begin, &end)) {
         size_t at = 0;
         for (size_t i = 0; i < n_products; i++) {
-            size_t rows = p[i].w->rows;
-            size_t from = begin > at ? begin - at : 0;
-            size_t to = end < at + rows ? (end > at ? end - at : 0) : rows;
+            size_t from = begin, to = end;
+            cut_rows(at, p[i].w->rows, &from, &to);
             pass_multiply(w, &p[i], x, n, from, to);
-            at += rows;
+            at += p[i].w->rows;
         }
     }
 }

@@ -83,3 +83,97 @@ for line in open(sys.argv[1]):
         [ "$(ls -A "$T/$n")" = out ]
     done
 }
+
+# Two memory nodes with a CPU each: a library that opens files of $NODES in place
+# of the system's, and reports when a thread cannot change its CPUs.
+two_nodes() {
+    mapfile -t cpus < <(python3 -c 'import os
+print(*sorted(os.sched_getaffinity(0)), sep="\n")')
+    [ "${#cpus[@]}" -ge 2 ] || skip "one CPU"
+    mkdir -p "$T/nodes/node/node0" "$T/nodes/node/node1"
+    echo 0-1 >"$T/nodes/node/online"
+    echo "${cpus[0]}" >"$T/nodes/node/node0/cpulist"
+    echo "${cpus[1]}" >"$T/nodes/node/node1/cpulist"
+    cat >"$T/nodes.c" <<'END'
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int open(const char *path, int flags, ...)
+{
+    static const char system[] = "/sys/devices/system";
+    char other[4096];
+    va_list ap;
+    va_start(ap, flags);
+    int mode = flags & O_CREAT ? va_arg(ap, int) : 0;
+    va_end(ap);
+    if (!strncmp(path, system, sizeof system - 1)) {
+        snprintf(other, sizeof other, "%s%s", getenv("NODES"),
+                 path + sizeof system - 1);
+        path = other;
+    }
+    return syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+int sched_setaffinity(pid_t pid, size_t bytes, const cpu_set_t *set)
+{
+    static int calls;
+    int rc = syscall(SYS_sched_setaffinity, pid, bytes, set);
+    if (rc || calls++ == 20)
+        fprintf(stderr, rc ? "refused\n" : "many calls\n");
+    return rc;
+}
+END
+    cc -shared -fPIC -o "$T/nodes.so" "$T/nodes.c"
+}
+
+# Run qwick on two nodes with the CPUs of the first two.
+on_nodes() {
+    NODES=$T/nodes LD_PRELOAD=$T/nodes.so \
+        taskset -c "${cpus[0]},${cpus[1]}" "$QWICK" "$@" </dev/null
+}
+
+@test "threads are bound to memory nodes, also in the sandbox" {
+    two_nodes
+    want=$(q -t 2 -n 16 "list all files")
+    for o in bind "bind --preload" "interleave --preload"; do
+        # shellcheck disable=SC2086
+        run -0 --separate-stderr on_nodes -v -t 2 -n 16 --numa $o "list all files"
+        [ "$output" = "$want" ]
+        [[ $stderr != *refused* ]]
+        case $o in
+        bind*)
+            [[ $stderr == *"numa: 2 threads on 2 memory nodes: 1 on node 0, 1 on node 1"* ]]
+            [[ $stderr == *"many calls"* ]]
+            ;;
+        *)
+            # a container may forbid it
+            [[ $stderr == *"spread over"* ]]
+            [[ $stderr != *"many calls"* ]]
+            ;;
+        esac
+    done
+    # more threads than CPUs, and one CPU
+    run -0 --separate-stderr on_nodes -t 3 -n 1 --numa bind a
+    [[ $stderr == *"warning: numa: 3 threads on 2 CPUs are not bound"* ]]
+    run -0 --separate-stderr env NODES="$T/nodes" LD_PRELOAD="$T/nodes.so" \
+        taskset -c "${cpus[1]}" "$QWICK" -t 1 -n 1 --numa bind a </dev/null
+    [[ $stderr == *"warning: numa: has no effect, all CPUs that can be used are on one memory node"* ]]
+}
+
+@test "--numa changes no answer on this machine, and warns where it does nothing" {
+    want=$(q -t 2 -n 16 "list all files")
+    for mode in off bind interleave; do
+        [ "$(q -q -t 2 -n 16 --numa $mode --preload "list all files")" = "$want" ]
+    done
+    run -0 --separate-stderr q -n 1 --numa interleave a
+    [[ $stderr == *"warning: numa: interleave has no effect without preload"* ]]
+    run -2 q -n 1 --numa distribute a
+    [[ $output == *'--numa: "distribute" is none of off|interleave|bind'* ]]
+}

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/os.h"
 #include "engine/core/fingerprint.h"
 #include "engine/core/memory.h"
 #include "file/checkpoint.h"
@@ -28,6 +29,8 @@ struct qwick_engine {
     struct checkpoint *ck;
     struct st_set *weights; /* NULL with tokenizer_only */
     struct par_pool *pool;
+    struct os_nodes nodes; /* empty unless numa is set; see numa_open */
+    bool spread;           /* preload takes pages from all of them in turn */
     struct model model;
     struct bpe *bpe; /* NULL when the checkpoint has no tokenizer.json */
     /* NULL: the checkpoint has no chat template. The second one is for chats

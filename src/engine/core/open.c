@@ -13,6 +13,7 @@
 #include "engine/cache/prefix_disk.h"
 #include "engine/core/engine.h"
 #include "engine/core/first_pass.h"
+#include "engine/core/numa.h"
 #include "engine/core/open_gguf.h"
 #include "engine/core/options.h"
 #include "engine/core/tuning.h"
@@ -362,7 +363,7 @@ static int open_weights(struct qwick_engine *eng,
         return -1;
     if (o->preload) {
         first_pass_read(eng, NULL, 0);
-        if (model_preload(m, e))
+        if (numa_preload(eng, e))
             return -1;
     }
     if (!m->lazy_blas)
@@ -446,6 +447,7 @@ int qwick_engine_open(struct qwick_engine **out,
     eng->log_ctx = o->log_ctx;
     eng->think_open = eng->think_close = eng->bos_id = -1;
     if (choose_kernels(eng, o, e) || choose_mode(eng, o, e) ||
+        numa_open(eng, o, e) ||
         checkpoint_open(&eng->ck, o->model, e) ||
         open_config(eng, o->tokenizer_only, e))
         goto fail;
@@ -493,6 +495,7 @@ void qwick_engine_close(struct qwick_engine *eng)
     free(eng->rows);
     free(eng->hidden);
     par_free(eng->pool);
+    os_nodes_free(&eng->nodes);
     free(eng);
 }
 

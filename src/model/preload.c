@@ -1,0 +1,88 @@
+/* The copy of the weights that --preload makes. On a machine with several
+ * memory nodes, the kernel takes a page from the node of the thread that first
+ * writes to it. So each thread copies the rows that it multiplies in decode.
+ *
+ * Huge pages blur that: a page with rows of threads on two nodes lies on one of
+ * them. Threads of one node follow each other (par_bind), so these are only the
+ * pages where a matrix begins, and where the rows of the next node begin. */
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/os.h"
+#include "model/pass.h"
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Bytes of array i of a matrix. */
+static size_t array_bytes(const struct matrix *w, size_t i)
+{
+    return w->rows * w->format->row_bytes(w, i);
+}
+
+void model_preload_rows(const struct model *m, size_t j, int tid, int n_threads,
+                        size_t *begin, size_t *end)
+{
+    const struct matrix *ws[LAYER_INPUTS], *w = m->weights.matrices[j];
+    for (size_t i = 0; i < m->config.n_layers; i++) {
+        size_t n = layer_inputs(&m->layers[i], ws);
+        for (size_t k = 0; k < n; k++) {
+            if (ws[k] != w)
+                continue;
+            pass_decode_rows(ws, n, k, tid, n_threads, begin, end);
+            return;
+        }
+    }
+    pass_decode_rows(&w, 1, 0, tid, n_threads, begin, end);
+}
+
+static void preload_body(void *ctx, struct par_team *team, int tid,
+                         int n_threads)
+{
+    const struct model *m = ctx;
+    unsigned char *to = m->preloaded;
+    (void)team;
+    for (size_t j = 0; j < m->weights.n_matrices; j++) {
+        const struct matrix *w = m->weights.matrices[j];
+        size_t begin, end;
+        model_preload_rows(m, j, tid, n_threads, &begin, &end);
+        for (size_t i = 0; i < w->format->n_arrays; i++) {
+            size_t row = w->format->row_bytes(w, i);
+            memcpy(to + begin * row, w->data[i] + begin * row,
+                   (end - begin) * row);
+            to += aligned(array_bytes(w, i));
+        }
+    }
+}
+
+int model_preload(struct model *m, const struct os_nodes *spread, int *why,
+                  struct qwick_err *e)
+{
+    struct weights *w = &m->weights;
+    size_t n = 0;
+    *why = 0;
+    for (size_t j = 0; j < w->n_matrices; j++)
+        for (size_t i = 0; i < w->matrices[j]->format->n_arrays; i++)
+            n += aligned(array_bytes(w->matrices[j], i));
+    unsigned char *to = mmap(NULL, n, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (to == MAP_FAILED)
+        return err_oom(e, n);
+    (void)madvise(to, n, MADV_HUGEPAGE); /* a hint: may be unsupported */
+    if (spread)
+        *why = os_interleave(to, n, spread);
+    m->preloaded = to;
+    m->preloaded_bytes = n;
+    par_run(m->pool, preload_body, m);
+    for (size_t j = 0; j < w->n_matrices; j++) {
+        for (size_t i = 0; i < w->matrices[j]->format->n_arrays; i++) {
+            w->matrices[j]->data[i] = to;
+            to += aligned(array_bytes(w->matrices[j], i));
+        }
+    }
+    if (m->config.tied_head)
+        m->head = m->embed;
+    return 0;
+}
