@@ -25,9 +25,12 @@
 enum {
     /* tokens by which a row is multiplied at once */
     TOKENS = 4,
-    /* from this number of tokens on, rows are expanded, WIDE_ROWS rows and
-       WIDE_COLS columns at a time */
-    MANY_TOKENS = 12,
+    /* from these numbers of tokens on, rows are expanded: of types with scales
+       for 16 elements, and of other types. The products of expanded rows are
+       slow without VNNI (k_q8_avx.h). */
+    MANY_HALVES = 6,
+    MANY_TOKENS = LEVEL == ISA_AVX2 ? 33 : 13,
+    /* the others are expanded WIDE_ROWS rows and WIDE_COLS columns at a time */
     WIDE_ROWS = GEMM_Q8_ROWS,
     WIDE_COLS = 1024,
     /* with fewer tokens, rows are cut into segments of this many columns; the
@@ -38,7 +41,7 @@ enum {
     ROWS_BYTES = 256 << 10
 };
 
-_Static_assert(MANY_TOKENS *SEGMENT / 16 <= KERNEL_WORK, "the caller's memory");
+_Static_assert(MANY_HALVES *SEGMENT / 16 <= KERNEL_WORK, "the caller's memory");
 
 /* ---- few tokens --------------------------------------------------------- */
 
@@ -228,7 +231,7 @@ INLINE void block_dots(enum dtype type, float *y, size_t ldy,
         rows_dots(type, y, ldy, w, w_stride, n_rows, &at, n_runs, add, 1);
 }
 
-/* Multiply all rows by n < MANY_TOKENS tokens. */
+/* Multiply all rows by n tokens, fewer than MANY_HALVES or MANY_TOKENS. */
 INLINE void few_dots(enum dtype type, float *y, size_t ldy,
                      const unsigned char *w, size_t w_stride,
                      const struct q8 *x, size_t n_rows, size_t n_cols, size_t n,
@@ -274,13 +277,22 @@ struct wide {
 _Static_assert(sizeof(struct wide) <= KERNEL_BLOCKS_WORK * sizeof(float),
                "the caller's memory");
 
+/* Rows by which prefetches of rows that are expanded are ahead. */
+enum { EXPAND_AHEAD = 4 };
+
 /* Expand n_runs runs of a row to unsigned codes, with a scale and a bias for
- * each run. */
+ * each run. next: a row that is expanded a little later. */
 INLINE void expand_row(enum dtype type, unsigned char *codes, float *scale,
-                       float *bias, const unsigned char *w, size_t n_runs)
+                       float *bias, const unsigned char *w,
+                       const unsigned char *next, size_t n_runs)
 {
     for (size_t c = 0; c < n_runs; c += CHUNK_RUNS) {
         const size_t n = n_runs - c < CHUNK_RUNS ? n_runs - c : CHUNK_RUNS;
+        const size_t bytes = chunk_bytes(type, n);
+
+        for (size_t i = 0; i < bytes; i += 64)
+            _mm_prefetch((const char *)next + i, _MM_HINT_T0);
+        next += bytes;
         struct scales s = chunk_scales(type, w, n);
         __m256 min;
 
@@ -303,7 +315,7 @@ INLINE void expand_row(enum dtype type, unsigned char *codes, float *scale,
             _mm256_storeu_si256((__m256i_u *)(void *)(codes + RUN * (c + r)),
                                 v);
         }
-        w += chunk_bytes(type, n);
+        w += bytes;
     }
 }
 
@@ -334,7 +346,8 @@ INLINE void many_dots(enum dtype type, float *y, size_t ldy,
 
             for (size_t i = 0; i < nr; i++)
                 expand_row(type, m->codes + i * cols, m->scale + i * n,
-                           m->bias + i * n, from + i * w_stride, n);
+                           m->bias + i * n, from + i * w_stride,
+                           from + (i + EXPAND_AHEAD) * w_stride, n);
             at.q += k;
             at.scale += k / RUN;
             at.sum += k / RUN;
@@ -390,8 +403,12 @@ INLINE void fill_panel(enum dtype type, struct panel *m, const unsigned char *w,
     for (size_t r = 0; r < n_rows; r++)
         for (size_t c = 0; c < n_cols / SUPER; c++) {
             const unsigned char *p = w + r * w_stride + c * bytes;
+            const char *next = (const char *)p + PANEL_ROWS * w_stride;
             struct scales s = chunk_scales(type, p, CHUNK_RUNS);
 
+            /* the next panel, which is filled after this one is used */
+            for (size_t i = 0; i < bytes; i += 64)
+                _mm_prefetch(next + i, _MM_HINT_T1);
             add_offset(&s, type);
             UNROLL
             for (size_t i = 0; i < 2; i++) {
@@ -546,7 +563,7 @@ INLINE void gemm(enum dtype type, float *y, size_t ldy, const void *w,
 {
     const size_t most = KERNEL_WORK / PANEL_GROUPS;
 
-    if (n_tokens < MANY_TOKENS) {
+    if (n_tokens < (size_t)(has_halves(type) ? MANY_HALVES : MANY_TOKENS)) {
         few_dots(type, y, ldy, w, w_stride, x, n_rows, n_cols, n_tokens, add,
                  work);
         return;
