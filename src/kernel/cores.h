@@ -36,6 +36,7 @@ struct core_choices {
     /* With AVX-512. */
     uint32_t gemm_f32_avx512_min; /* gemm_f32 instead of matmul_f32 */
     uint32_t q8_panels_min;       /* gemm_q8_affine packs panels of codes */
+    uint32_t blocks_panels_min;   /* gemm_q8_blocks packs panels of codes */
     uint32_t q8_0_once;           /* flag: a row of Q8_0 is loaded once for one
                                      token, not twice */
     /* With AVX512_BF16. */

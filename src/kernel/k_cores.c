@@ -37,6 +37,8 @@ static const struct core_knob knobs[] = {
          "packed f32 products from so many tokens on", 8, 16, 24, 32, 48),
     KNOB(q8_panels_min, FROM(ISA_AVX512), 2, MAX_TOKENS,
          "int8 products by panels from so many tokens on", 3, 4, 5, 7, 9),
+    KNOB(blocks_panels_min, FROM(ISA_AVX512), 5, MAX_TOKENS,
+         "panels of GGUF's blocks from so many tokens on", 5, 6, 7, 8, 9),
     KNOB(q8_0_once, FROM(ISA_AVX512), 0, 1,
          "a row of Q8_0 is loaded once for one token", 0, 1),
     KNOB(bf16, ONLY(ISA_AVX512BF16), 0, 1, "bf16 products of floats, not f32",

@@ -13,6 +13,7 @@ const struct core cores[] = {
                  .avx_panels8_min = 13,
                  .gemm_f32_avx512_min = 24,
                  .q8_panels_min = 5,
+                 .blocks_panels_min = 7,
                  .bf16 = 1,
                  .bf16_min = 2,
                  .bf16_rows_max = 5,

@@ -219,11 +219,40 @@ _Static_assert(TOKENS *SEGMENT / SUPER * sizeof(struct q6_k_x) <=
                        PART_BLOCKS * RUN / SUPER * sizeof(struct q6_k_x),
                "the caller's memory");
 
+/* Multiply all rows by more than TOKENS tokens, row by row: by a part of the
+ * tokens at a time, while some rows stay in L2. */
+static void parts512(void (*few)(float *, size_t, const void *, size_t,
+                                 const struct q8 *, size_t, size_t, size_t,
+                                 bool, float *),
+                     float *y, size_t ldy, const unsigned char *w,
+                     size_t w_stride, const struct q8 *x, size_t n_rows,
+                     size_t n_cols, size_t n_tokens, bool add, float *work)
+{
+    const size_t block = w_stride < ROWS_BYTES ? ROWS_BYTES / w_stride : 1;
+
+    for (size_t r = 0, nr; r < n_rows; r += nr) {
+        struct q8 part = *x;
+
+        nr = n_rows - r < block ? n_rows - r : block;
+        for (size_t t = 0, T; t < n_tokens; t += T) {
+            const size_t left = n_tokens - t;
+            const size_t parts = (left + TOKENS - 1) / TOKENS;
+
+            T = (left + parts - 1) / parts;
+            few(y + t * ldy + r, ldy, w + r * w_stride, w_stride, &part, nr,
+                n_cols, T, add, work);
+            part.q += T * x->ldq;
+            part.scale += T * x->ldg;
+            part.sum += T * x->ldg;
+        }
+    }
+}
+
 #define FEW512(name, TYPE)                                                     \
-    static void k_gemm_q8_##name##_512(float *y, size_t ldy, const void *w,    \
-                                       size_t w_stride, const struct q8 *x,    \
-                                       size_t n_rows, size_t n_cols,           \
-                                       size_t n_tokens, bool add, float *work) \
+    static void k_few_##name##_512(float *y, size_t ldy, const void *w,        \
+                                   size_t w_stride, const struct q8 *x,        \
+                                   size_t n_rows, size_t n_cols,               \
+                                   size_t n_tokens, bool add, float *work)     \
     {                                                                          \
         if (n_tokens == 1)                                                     \
             few512(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, add, 1,       \
@@ -234,9 +263,23 @@ _Static_assert(TOKENS *SEGMENT / SUPER * sizeof(struct q6_k_x) <=
         else if (n_tokens == 3)                                                \
             few512(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, add, 3,       \
                    work);                                                      \
-        else if (n_tokens == 4)                                                \
+        else                                                                   \
             few512(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, add, 4,       \
                    work);                                                      \
+    }                                                                          \
+    static void k_gemm_q8_##name##_512(float *y, size_t ldy, const void *w,    \
+                                       size_t w_stride, const struct q8 *x,    \
+                                       size_t n_rows, size_t n_cols,           \
+                                       size_t n_tokens, bool add, float *work) \
+    {                                                                          \
+        if (n_tokens == 0)                                                     \
+            return;                                                            \
+        if (n_tokens <= TOKENS)                                                \
+            k_few_##name##_512(y, ldy, w, w_stride, x, n_rows, n_cols,         \
+                               n_tokens, add, work);                           \
+        else if (n_tokens < kernel_core.blocks_panels_min)                     \
+            parts512(k_few_##name##_512, y, ldy, w, w_stride, x, n_rows,       \
+                     n_cols, n_tokens, add, work);                             \
         else                                                                   \
             many512(TYPE, y, ldy, w, w_stride, x, n_rows, n_cols, n_tokens,    \
                     add, work);                                                \
