@@ -149,10 +149,13 @@ const struct core cores[] = {
      .family = 6,
      .models = {{0xad, 0xae}, {0xcf, 0xcf}},
      .choices = {INTEL_MOST, .amx_affine_bf16_min = 256},
-     .measured = "sweep_ahead sweep_l2 gemm_f32_avx512_min q8_panels_min "
-                 "bf16_min bf16_rows_max amx_rows_max amx_few_max "
-                 "amx_vnni_max amx_affine_bf16_min amx_blocks_bf16_min",
-     .machine = "Emerald Rapids, 1 of 16 cores of a Xeon, 2026-11-24",
+     .measured = "sweep_ahead sweep_l2 blas_avx2 blas_min "
+                 "gemm_f32_avx2_min avx_panels4_min avx_panels8_min "
+                 "gemm_f32_avx512_min q8_panels_min q8_0_once bf16_min "
+                 "bf16_rows_max amx_rows_max amx_few_max amx_vnni_max "
+                 "amx_affine_bf16_min amx_blocks_bf16_min",
+     .machine = "Emerald Rapids, 1 of 16 cores of a Xeon, 2026-11-24 and "
+                "2026-11-25",
      .guess = "as Sapphire Rapids"},
     {.name = "Alder Lake to Arrow Lake",
      .vendor = INTEL,
