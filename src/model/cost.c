@@ -113,6 +113,8 @@ double model_row_cost(const struct model *m)
     double cost =
         0.12 * (double)m->weights.n_params / (double)m->weights.n_bytes;
     double factor = m->k->tune.row_cost;
+    if (m->row_cost > 0)
+        return m->row_cost;
     if (factor == 0)
         return 1; /* the scalar kernels save nothing */
     cost *= factor;

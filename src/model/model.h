@@ -120,6 +120,7 @@ struct model {
                               activations to bf16 for products with floats */
     double blas_min_flops;
     double step_time;    /* for model_step_time, set by tests; 0: an estimate */
+    double row_cost;     /* for model_row_cost, in the same way */
     size_t shared_bytes; /* model_shared_bytes */
     void *preloaded;     /* copy of the matrices, or NULL */
     size_t preloaded_bytes;

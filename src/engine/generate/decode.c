@@ -22,6 +22,26 @@ bool decode_ends(const struct decode_rules *r, int32_t id, size_t n, size_t pos,
     return true;
 }
 
+size_t decode_most_guesses(const struct decode_rules *r, size_t n, size_t pos,
+                           size_t max)
+{
+    size_t room = r->limit - pos - 1;
+    if (max > room)
+        max = room;
+    /* the last chosen token is not evaluated */
+    room = r->budget > n ? r->budget - n - 1 : SIZE_MAX;
+    return max < room ? max : room;
+}
+
+size_t decode_before_stop(const struct decode_rules *r, const int32_t *ids,
+                          size_t n)
+{
+    size_t i = 0;
+    while (i < n && !decode_is_stop(r, ids[i]))
+        i++;
+    return i;
+}
+
 /* State of the loop. */
 struct loop_state {
     const float *row;     /* logits to choose from */
@@ -59,23 +79,14 @@ static bool accept(const struct decode_loop *l, struct loop_state *r,
 static int guess(const struct decode_loop *l, const struct loop_state *r,
                  size_t *n, struct qwick_err *e)
 {
-    const struct decode_rules *rules = &l->rules;
     const struct decode_draft *d = l->draft;
-    size_t max = d->max, room = rules->limit - r->pos - 1, made, i = 0;
+    size_t max = decode_most_guesses(&l->rules, r->n, r->pos, d->max), made;
     *n = 0;
-    if (max > room)
-        max = room;
-    /* the last chosen token is not evaluated */
-    room = rules->budget > r->n ? rules->budget - r->n - 1 : SIZE_MAX;
-    if (max > room)
-        max = room;
     if (max == 0)
         return 0;
     if (d->guess(l->ctx, d->tokens + 1, max, &made, e))
         return -1;
-    while (i < made && !decode_is_stop(rules, d->tokens[1 + i]))
-        i++;
-    *n = i;
+    *n = decode_before_stop(&l->rules, d->tokens + 1, made);
     return 0;
 }
 

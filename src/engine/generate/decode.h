@@ -84,6 +84,16 @@ bool decode_is_stop(const struct decode_rules *r, int32_t id);
 bool decode_ends(const struct decode_rules *r, int32_t id, size_t n, size_t pos,
                  enum qwick_finish *why);
 
+/* Return how many guesses, at most max, can follow a token that is not the last
+ * one: guesses beyond the budget or the limit are of no use. n, pos: as for
+ * decode_ends; the token is not among the pos tokens. */
+size_t decode_most_guesses(const struct decode_rules *r, size_t n, size_t pos,
+                           size_t max);
+
+/* Return how many of ids[0..n) come before the first stop id. */
+size_t decode_before_stop(const struct decode_rules *r, const int32_t *ids,
+                          size_t n);
+
 /* Run the loop until the answer ends. logits belong to the last of the pos
  * tokens that the state holds. The last selected token is not evaluated. The
  * loop never calls forward at position rules.limit or beyond; if on_token goes

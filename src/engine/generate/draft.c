@@ -37,7 +37,10 @@ static int need_session(struct draft *d, struct qwick_err *e)
         return 0;
     qwick_session_free(s->draft);
     s->draft_start = 0;
-    return qwick_session_create(&s->draft, d->eng, 0, e);
+    if (qwick_session_create(&s->draft, d->eng, 0, e))
+        return -1;
+    s->draft->kv.most_snapshots = s->kv.most_snapshots;
+    return 0;
 }
 
 static int allocate(struct draft *d, struct qwick_err *e)
@@ -56,18 +59,16 @@ static int allocate(struct draft *d, struct qwick_err *e)
     return 0;
 }
 
-int draft_open(struct draft *d, struct generation *g,
-               struct qwick_session *target, struct qwick_engine *eng, size_t n,
-               struct qwick_err *e)
+int draft_open(struct draft *d, struct generation *g, struct qwick_engine *eng,
+               size_t n, struct qwick_err *e)
 {
-    const struct model *big = &target->eng->model, *small = &eng->model;
+    const struct model *big = &g->eng->model, *small = &eng->model;
     double row = model_row_cost(big);
     double step = model_step_time(small) / model_step_time(big);
-    *d = (struct draft){.g = g, .target = target, .eng = eng, .settled = true};
-    if (need_session(d, e) || allocate(d, e))
+    *d = (struct draft){.g = g, .eng = eng, .settled = true};
+    if (allocate(d, e))
         return -1;
-    d->shares = target->draft->kv.dtype == target->kv.dtype &&
-                model_is_copy(big, small);
+    d->shares = eng->kv_dtype == g->eng->kv_dtype && model_is_copy(big, small);
     account_open(&d->account, step, row, step * model_row_cost(small),
                  1 + row * (double)n);
     return 0;
@@ -81,22 +82,43 @@ void draft_close(struct draft *d)
     *d = (struct draft){0};
 }
 
+void draft_stop(struct draft *d, struct qwick_session *s)
+{
+    d->eng = NULL;
+    if (!s)
+        return;
+    qwick_session_free(s->draft);
+    s->draft = NULL;
+}
+
 /* End all guesses of the answer. It goes on without them. */
 static void give_up(struct draft *d, const struct qwick_err *why)
 {
     d->going = false;
+    d->behind = 0;
     if (why->code == QWICK_ERR_INTERRUPTED)
         return; /* the answer ends by itself */
-    engine_warn(d->target->eng, "draft: %s; going on without it", why->msg);
+    engine_warn(d->g->eng, "draft: %s; going on without it", why->msg);
     d->eng = NULL;
+}
+
+size_t draft_bytes(const struct qwick_engine *eng, size_t n)
+{
+    struct kv_cache kv;
+    if (kv_init(&kv, eng->kv_dtype, &eng->model.config, NULL))
+        return 0;
+    kv.most_snapshots = KV_FEW_SNAPSHOTS;
+    size_t bytes = kv_sequence_bytes(&kv, n);
+    kv_free(&kv);
+    return bytes;
 }
 
 /* ---- the context -------------------------------------------------------- */
 
-/* Token i of the context of `of` tokens; the last one is id. */
-static int32_t token_at(const struct draft *d, size_t i, int32_t id)
+/* Token i of the context, which ends with the last token. */
+static int32_t token_at(const struct draft *d, size_t i)
 {
-    return i < d->target->kv.n ? d->target->tokens[i] : id;
+    return i < d->target->kv.n ? d->target->tokens[i] : d->last;
 }
 
 /* How many tokens of the context, from its start on, the draft model's session
@@ -163,8 +185,7 @@ static int share(struct draft *d, struct qwick_err *e)
 }
 
 /* Set the tokens that the draft model must evaluate. */
-static int set_pending(struct draft *d, size_t from, int32_t id,
-                       struct qwick_err *e)
+static int set_pending(struct draft *d, size_t from, struct qwick_err *e)
 {
     const struct qwick_session *t = d->target;
     size_t end = t->kv.n + 1;
@@ -172,29 +193,44 @@ static int set_pending(struct draft *d, size_t from, int32_t id,
         return -1;
     d->n_pending = 0;
     for (size_t i = from; i < end; i++)
-        d->pending[d->n_pending++] = token_at(d, i, id);
+        d->pending[d->n_pending++] = token_at(d, i);
     return 0;
 }
 
-void draft_begin(struct draft *d, int32_t id, size_t max)
+void draft_ask(struct draft *d, struct qwick_session *target, int32_t id,
+               size_t max)
+{
+    struct qwick_err e;
+    size_t n_known;
+    d->n = d->n_known = 0;
+    d->behind = 0;
+    d->going = false;
+    d->target = target;
+    d->last = id;
+    if (!d->eng)
+        return;
+    if (need_session(d, &e)) {
+        give_up(d, &e);
+        return;
+    }
+    d->max = choose_start(d, &n_known) ? max : 0;
+    d->behind = target->kv.n + 1 - target->draft_start - n_known;
+    d->shared = d->shares && d->behind > MOST_EVALUATED;
+    if (d->shared)
+        d->behind = 1;
+}
+
+/* Begin guesses: let the draft model's session have what it knows of the
+ * context, and set the pending tokens. */
+static void begin(struct draft *d)
 {
     struct qwick_session *t = d->target;
     struct qwick_err e;
-    size_t n_known, behind;
-    d->n = d->n_known = 0;
-    d->going = false;
-    if (!d->eng)
-        return;
-    double start = d->g->o->profile ? clock_ms() : 0;
-    bool able = choose_start(d, &n_known);
-    behind = t->kv.n + 1 - t->draft_start - n_known;
-    bool shared = d->shares && behind > MOST_EVALUATED;
-    if (!account_plan(&d->account, shared ? 1 : behind, able ? max : 0))
-        return;
-    session_truncate(t->draft, n_known);
-    d->agreed = n_known;
-    if ((shared && share(d, &e)) ||
-        set_pending(d, t->draft_start + t->draft->kv.n, id, &e) ||
+    size_t n = known(d);
+    session_truncate(t->draft, n);
+    d->agreed = n;
+    if ((d->shared && share(d, &e)) ||
+        set_pending(d, t->draft_start + t->draft->kv.n, &e) ||
         (d->g->guide.matcher && guide_hold(&d->g->guide, &e))) {
         give_up(d, &e);
         return;
@@ -202,8 +238,6 @@ void draft_begin(struct draft *d, int32_t id, size_t max)
     t->draft->interrupt = t->interrupt;
     d->began = d->going = true;
     d->settled = false;
-    if (d->g->o->profile)
-        d->ms += clock_ms() - start;
 }
 
 /* ---- guesses ------------------------------------------------------------ */
@@ -221,39 +255,45 @@ static const float *target_row(struct draft *d, const float *logits)
     return d->row;
 }
 
-/* Draw the next guess from the logits of the draft model, and decide whether to
- * make another one. */
-static int guess(struct draft *d, const float *logits, struct qwick_err *e)
+/* Draw the next guess from the logits of the draft model. Threads may draw for
+ * different answers at the same time. */
+static int draw(struct draft *d, struct qwick_err *e)
 {
     struct generation *g = d->g;
-    struct sampler *s = g->sampler;
     size_t i = d->n;
-    double sure, u;
-    int32_t id;
-    u = d->q ? rng_uniform(g->o->sampling.seed ^ GUESS_SEED, d->n_draws++)
-             : sampler_number(s);
-    d->going = false;
-    if (sampler_guess(s, target_row(d, logits), u, &id, &sure,
-                      d->q ? d->q + i * g->eng->model.config.vocab_size : NULL,
-                      e))
-        return -1;
-    d->ids[i] = id;
-    if (!account_take(&d->account, sure)) {
+    double u = d->q ? rng_uniform(g->o->sampling.seed ^ GUESS_SEED,
+                                  d->n_draws++)
+                    : sampler_number(g->sampler);
+    return sampler_guess(
+        g->sampler, target_row(d, d->target->draft->logits), u, &d->ids[i],
+        &d->sure, d->q ? d->q + i * g->eng->model.config.vocab_size : NULL, e);
+}
+
+/* Take the guess that was drawn, or refuse it. Returns whether another one is
+ * possible. */
+static bool take(struct draft *d)
+{
+    int32_t id = d->ids[d->n];
+    if (!account_take(&d->account, d->sure)) {
         d->n_known += !d->q;
-        return 0;
+        return false;
     }
     d->n_known = ++d->n;
-    sampler_accept(s, id);
-    if (decode_is_stop(&g->rules, id) ||
-        (size_t)id >= d->eng->model.config.vocab_size ||
-        !account_more(&d->account))
+    sampler_accept(d->g->sampler, id);
+    return !decode_is_stop(&d->g->rules, id) &&
+           (size_t)id < d->eng->model.config.vocab_size;
+}
+
+/* Let the draft model evaluate the last guess, to make another one. */
+static int go_on(struct draft *d, struct qwick_err *e)
+{
+    int32_t id = d->ids[d->n - 1];
+    d->going = account_more(&d->account);
+    if (!d->going)
         return 0;
-    if (g->guide.matcher && guide_try(&g->guide, id, e))
-        return -1;
     d->pending[0] = id;
     d->n_pending = 1;
-    d->going = true;
-    return 0;
+    return d->g->guide.matcher ? guide_try(&d->g->guide, id, e) : 0;
 }
 
 /* Go back to the answer as it was before the guesses. */
@@ -285,70 +325,152 @@ static int evaluate_alone(struct draft *d, size_t keep, struct qwick_err *e)
     return 0;
 }
 
+/* Answers that guess jointly. */
+struct joint {
+    struct draft *const *d; /* [n] */
+    size_t n;
+    size_t n_pass;             /* answers in the pass of the target */
+    struct qwick_engine *eng;  /* of the draft model */
+    struct qwick_step *steps;  /* [n] */
+};
+
+/* Find out how many answers draft, each because it pays with so many, and set
+ * their shares of the costs: of the first step, or of another one. */
+static size_t agree(const struct joint *j, bool first)
+{
+    size_t n = j->n, wanted;
+    for (;; n = wanted) {
+        wanted = 0;
+        for (size_t i = 0; i < j->n; i++) {
+            struct draft *d = j->d[i];
+            account_share(&d->account, j->n_pass, n);
+            wanted += first ? d->behind && account_wants(&d->account, d->behind,
+                                                         d->max)
+                            : d->going && account_pays(&d->account);
+        }
+        /* with fewer, the costs are higher, and perhaps still fewer want it */
+        if (wanted == n || wanted == 0)
+            return wanted;
+    }
+}
+
+/* Begin the guesses of the answers for which they pay. Returns how many. */
+static size_t begin_all(const struct joint *j)
+{
+    size_t n = 0;
+    agree(j, true);
+    for (size_t i = 0; i < j->n; i++) {
+        struct draft *d = j->d[i];
+        if (d->behind && account_plan(&d->account, d->behind, d->max))
+            begin(d);
+        d->behind = 0;
+        n += d->going;
+    }
+    return n;
+}
+
+static void draw_body(void *ctx, struct par_team *team, int tid, int n_threads)
+{
+    const struct joint *j = ctx;
+    size_t begin, end;
+    (void)tid;
+    (void)n_threads;
+    while (par_next(team, j->n, 1, &begin, &end)) {
+        struct draft *d = j->d[begin];
+        if (d->going)
+            d->bad = draw(d, NULL) != 0;
+    }
+}
+
+/* Draw a guess for each of the n_going answers. */
+static void draw_all(const struct joint *j, size_t n_going)
+{
+    if (n_going > 1)
+        par_run(j->eng->model.pool, draw_body, (void *)j);
+    for (size_t i = 0; i < j->n; i++) {
+        struct draft *d = j->d[i];
+        struct qwick_err e;
+        if (!d->going)
+            continue;
+        /* an error is rare, so only this thread reads its message */
+        if ((n_going == 1 || d->bad) && draw(d, &e))
+            give_up(d, &e);
+        else
+            d->going = take(d);
+    }
+}
+
 /* A joint step of the draft models that are at work, and their guesses. Returns
  * how many go on. */
-static size_t step(struct draft *const *d, size_t n, struct qwick_step *steps)
+static size_t step(const struct joint *j)
 {
-    struct qwick_engine *eng = NULL;
     struct qwick_err e;
     size_t n_steps = 0, going = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (!d[i]->going)
-            continue;
-        eng = d[i]->eng;
-        steps[n_steps++] =
-            (struct qwick_step){d[i]->target->draft, d[i]->pending,
-                                d[i]->n_pending, QWICK_WANT_LAST};
+    for (size_t i = 0; i < j->n; i++) {
+        const struct draft *d = j->d[i];
+        if (d->going)
+            j->steps[n_steps++] =
+                (struct qwick_step){d->target->draft, d->pending, d->n_pending,
+                                    QWICK_WANT_LAST};
     }
     if (!n_steps)
         return 0;
-    bool bad = qwick_engine_step(eng, steps, n_steps, QWICK_LOGITS, &e) != 0;
-    for (size_t i = 0; i < n; i++) {
-        if (!d[i]->going)
-            continue;
-        if (bad || guess(d[i], d[i]->target->draft->logits, &e))
-            give_up(d[i], &e);
-        going += d[i]->going;
+    bool bad =
+        qwick_engine_step(j->eng, j->steps, n_steps, QWICK_LOGITS, &e) != 0;
+    for (size_t i = 0; bad && i < j->n; i++)
+        if (j->d[i]->going)
+            give_up(j->d[i], &e);
+    if (bad)
+        return 0;
+    draw_all(j, n_steps);
+    agree(j, false);
+    for (size_t i = 0; i < j->n; i++) {
+        struct draft *d = j->d[i];
+        if (d->going && go_on(d, &e))
+            give_up(d, &e);
+        going += d->going;
     }
     return going;
 }
 
-void draft_run(struct draft *const *d, size_t n)
+/* Make guesses until no answer wants another one. */
+static void run(struct joint *j, size_t n_going)
 {
-    struct qwick_engine *eng = NULL;
     struct qwick_err e;
-    size_t n_going = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (!d[i]->going)
+    size_t most = j->eng->model.chunk / n_going;
+    j->steps = malloc(j->n * sizeof *j->steps);
+    for (size_t i = 0; i < j->n; i++) {
+        if (!j->d[i]->going)
             continue;
-        eng = d[i]->eng;
-        n_going++;
+        if (!j->steps)
+            err_oom(&e, j->n * sizeof *j->steps);
+        if (!j->steps || evaluate_alone(j->d[i], most ? most : 1, &e))
+            give_up(j->d[i], &e);
     }
-    if (!n_going)
-        return;
-    double start = d[0]->g->o->profile ? clock_ms() : 0;
-    struct par_pool *pool = eng->model.pool;
-    struct qwick_step *steps = malloc(n * sizeof *steps);
-    size_t most = eng->model.chunk / n_going;
-    /* The threads of two pools would disturb each other: they do not sleep at
-       once when they are idle. */
-    if (par_threads(pool) == par_threads(d[0]->target->eng->pool))
-        eng->model.pool = d[0]->target->eng->pool;
-    for (size_t i = 0; i < n; i++) {
-        if (!d[i]->going)
-            continue;
-        if (!steps)
-            err_oom(&e, n * sizeof *steps);
-        if (!steps || evaluate_alone(d[i], most ? most : 1, &e))
-            give_up(d[i], &e);
-    }
-    while (step(d, n, steps) > 0)
+    while (step(j) > 0)
         continue;
-    eng->model.pool = pool;
-    free(steps);
+    free(j->steps);
+    for (size_t i = 0; i < j->n; i++)
+        take_back(j->d[i]);
+}
+
+void draft_run(struct draft *const *d, size_t n, size_t n_pass)
+{
+    struct joint j = {.d = d, .n = n, .n_pass = n_pass};
+    double start = n && d[0]->g->o->profile ? clock_ms() : 0;
     for (size_t i = 0; i < n; i++)
-        take_back(d[i]);
-    if (d[0]->g->o->profile)
+        j.eng = d[i]->eng ? d[i]->eng : j.eng;
+    size_t n_going = begin_all(&j);
+    if (n_going) {
+        struct par_pool *pool = j.eng->model.pool;
+        /* The threads of two pools would disturb each other: they do not sleep
+           at once when they are idle. */
+        if (par_threads(pool) == par_threads(d[0]->g->eng->pool))
+            j.eng->model.pool = d[0]->g->eng->pool;
+        run(&j, n_going);
+        j.eng->model.pool = pool;
+    }
+    if (n && d[0]->g->o->profile)
         d[0]->ms += clock_ms() - start;
 }
 

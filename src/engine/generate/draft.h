@@ -8,6 +8,9 @@
  * would cost more than guesses can save. A copy of the target with other
  * weight types (model_is_copy) takes the target's keys and values instead.
  *
+ * Answers of a batch guess jointly: their draft sessions share the steps of the
+ * draft model.
+ *
  * A guess is drawn as the target's sampler would draw it: with the same
  * penalties, filters and constraint. What is accepted depends on the mode:
  *
@@ -27,16 +30,25 @@
 
 /* Guesses for one answer. */
 struct draft {
-    struct generation *g;         /* the answer */
-    struct qwick_session *target; /* its session */
-    struct qwick_engine *eng;     /* of the draft model; NULL: it has failed */
+    struct generation *g;     /* the answer */
+    struct qwick_engine *eng; /* of the draft model; NULL: it has failed */
     struct draft_account account;
     bool shares;   /* takes the target's keys and values */
     size_t agreed; /* tokens of the context that the draft model's session is
                       known to agree with */
     bool settled;  /* account_settle has been called for the last guesses */
-    bool began;    /* the sampler and the guide are ahead of the answer */
-    bool going;    /* the draft model is at work on guesses */
+    /* what draft_ask asked for */
+    struct qwick_session *target; /* the answer's session */
+    int32_t last;                 /* the token after the session's tokens */
+    size_t max;                   /* maximum number of guesses */
+    size_t behind; /* tokens that the draft model must evaluate first; 0:
+                      nothing was asked for */
+    bool shared;   /* it takes the other ones from the target */
+    /* while draft_run makes guesses */
+    bool began; /* the sampler and the guide are ahead of the answer */
+    bool going; /* the draft model is at work on guesses */
+    bool bad;   /* the last draw failed */
+    double sure;            /* see sampler_guess */
     int32_t ids[DRAFT_MAX]; /* the guesses */
     size_t n;               /* how many have a place in the pass */
     size_t n_known;         /* and how many are to be compared with the tokens
@@ -51,23 +63,32 @@ struct draft {
     double ms; /* time spent on guesses, if the answer is profiled */
 };
 
-/* Prepare guesses for an answer that has begun in the session. eng: the draft
- * model's engine, which the caller has checked (qwick_draft_check). n: tokens
- * of the prompt. Call draft_close also after a failure. */
-int draft_open(struct draft *d, struct generation *g,
-               struct qwick_session *target, struct qwick_engine *eng, size_t n,
-               struct qwick_err *e);
+/* Prepare guesses for an answer that has begun. eng: the draft model's engine,
+ * which the caller has checked (qwick_draft_check). n: tokens of the prompt.
+ * Call draft_close also after a failure. */
+int draft_open(struct draft *d, struct generation *g, struct qwick_engine *eng,
+               size_t n, struct qwick_err *e);
 void draft_close(struct draft *d);
 
-/* Begin guesses after the target's context and token id, which was drawn but is
- * not evaluated. max: maximum number of guesses. If d->going, draft_run makes
- * them; otherwise there are none in this pass. */
-void draft_begin(struct draft *d, int32_t id, size_t max);
+/* Ask for guesses after the context of the target's session and token id, which
+ * was drawn but is not evaluated. max: maximum number of guesses. The session
+ * may be another one than in the last call. */
+void draft_ask(struct draft *d, struct qwick_session *target, int32_t id,
+               size_t max);
 
-/* Make the guesses of n answers for which draft_begin has been called, in joint
- * steps of their draft model. Each d[i]->ids [d[i]->n] then has its guesses. An
- * error of the draft model ends only its guesses: a warning says so. */
-void draft_run(struct draft *const *d, size_t n);
+/* Make the guesses of n answers that draft_ask has asked for, in joint steps of
+ * their draft model, the same for all. n_pass: answers that the next pass of
+ * the target evaluates, at least n. Each d[i]->ids [d[i]->n] then has its
+ * guesses, perhaps none. An error of the draft model ends only its guesses: a
+ * warning says so. */
+void draft_run(struct draft *const *d, size_t n, size_t n_pass);
+
+/* End all guesses of the answer, and free the draft model's session in s, its
+ * session (NULL: none). */
+void draft_stop(struct draft *d, struct qwick_session *s);
+
+/* Return the bytes of KV cache that a draft model needs for n tokens. */
+size_t draft_bytes(const struct qwick_engine *eng, size_t n);
 
 /* Record that the first n_right of the n_known guesses were right. The next
  * one, if there is one, was wrong. */

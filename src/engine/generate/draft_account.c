@@ -79,10 +79,19 @@ static double catch_up(const struct draft_account *a, size_t n_behind)
 void account_open(struct draft_account *a, double step, double row, double back,
                   double credit)
 {
-    *a = (struct draft_account){.step = step,
-                                .row = row,
-                                .back = back,
+    *a = (struct draft_account){.alone = {step, row, back},
                                 .balance = OPENING + SHARE * credit};
+    account_share(a, 1, 1);
+}
+
+void account_share(struct draft_account *a, size_t n_pass, size_t n_drafting)
+{
+    double pass = (double)n_pass, drafting = (double)n_drafting;
+    double share = (1 + a->alone.row * (pass - 1)) / pass;
+    double step = (a->alone.step + a->alone.back * (drafting - 1)) / drafting;
+    a->step = step / share;
+    a->row = a->alone.row / share;
+    a->back = a->alone.back / share;
 }
 
 size_t account_affords(const struct draft_account *a)
@@ -94,11 +103,12 @@ size_t account_affords(const struct draft_account *a)
                                                : (size_t)1e9;
 }
 
-/* The most guesses that the budget can pay after a part of it was spent. */
-static size_t payable(const struct draft_account *a, size_t max, double spent)
+/* The most guesses that a balance can pay after a part of it was spent. */
+static size_t payable(const struct draft_account *a, size_t max, double spent,
+                      double balance)
 {
     size_t n = 0;
-    while (n < max && n < DRAFT_MAX && spent + cost_of(a, n + 1) <= a->balance)
+    while (n < max && n < DRAFT_MAX && spent + cost_of(a, n + 1) <= balance)
         n++;
     return n;
 }
@@ -118,35 +128,59 @@ static double best_rate(const struct draft_account *a, size_t n)
 
 double account_expects(const struct draft_account *a, size_t max)
 {
-    double rate = best_rate(a, payable(a, max, 0));
+    double rate = best_rate(a, payable(a, max, 0, a->balance));
     return rate > LEAST_GAIN ? rate : 1;
+}
+
+static double limited(double balance)
+{
+    return balance < LIMIT ? balance : LIMIT;
+}
+
+/* A plan for the next pass. */
+struct plan {
+    size_t max; /* most guesses; 0: do not draft */
+    double rate;
+    bool attempt; /* make guesses in any case, to learn */
+};
+
+static struct plan plan(const struct draft_account *a, double lacks, size_t max,
+                        double balance)
+{
+    size_t most = payable(a, max, lacks, balance);
+    struct plan p = {.max = most, .rate = best_rate(a, most)};
+    if (p.rate > LEAST_GAIN)
+        return p;
+    p.attempt =
+        !a->wait && most && lacks + 2 * cost_of(a, ATTEMPT) <= balance;
+    p.max = !p.attempt ? 0 : most < ATTEMPT ? most : ATTEMPT;
+    if (p.attempt)
+        p.rate = 0;
+    return p;
+}
+
+bool account_wants(const struct draft_account *a, size_t n_behind, size_t max)
+{
+    return plan(a, catch_up(a, n_behind), max, limited(a->balance + SHARE))
+               .max > 0;
 }
 
 bool account_plan(struct draft_account *a, size_t n_behind, size_t max)
 {
     double lacks = catch_up(a, n_behind);
-    a->balance += SHARE;
-    if (a->balance > LIMIT)
-        a->balance = LIMIT;
-    a->n = a->max = 0;
+    a->balance = limited(a->balance + SHARE);
+    struct plan p = plan(a, lacks, max, a->balance);
+    a->n = 0;
     a->refused = false;
-    a->cost = 0;
     a->expected = 1;
-    size_t most = payable(a, max, lacks);
-    a->rate = best_rate(a, most);
-    if (a->rate > LEAST_GAIN) {
-        a->max = most;
-    } else if (a->wait) {
-        a->wait--;
-    } else if (most && lacks + 2 * cost_of(a, ATTEMPT) <= a->balance) {
-        a->max = most < ATTEMPT ? most : ATTEMPT;
-        a->rate = 0; /* make guesses in any case, to learn */
+    a->max = p.max;
+    a->rate = p.rate;
+    a->cost = p.max ? lacks + a->step + OVERHEAD : 0;
+    if (p.attempt)
         a->wait = WAIT;
-    }
-    if (!a->max)
-        return false;
-    a->cost = lacks + a->step + OVERHEAD;
-    return true;
+    else if (a->wait && p.rate <= LEAST_GAIN)
+        a->wait--;
+    return p.max > 0;
 }
 
 bool account_take(struct draft_account *a, double sure)
@@ -168,11 +202,16 @@ bool account_take(struct draft_account *a, double sure)
     return true;
 }
 
-bool account_more(struct draft_account *a)
+bool account_pays(const struct draft_account *a)
 {
     double cost = a->step + a->row;
-    if (a->n == a->max || a->cost + cost > a->balance ||
-        a->expected * chance(a, a->n) <= a->rate * cost)
+    return a->n < a->max && a->cost + cost <= a->balance &&
+           a->expected * chance(a, a->n) > a->rate * cost;
+}
+
+bool account_more(struct draft_account *a)
+{
+    if (!account_pays(a))
         return false;
     a->cost += a->step;
     return true;
@@ -188,9 +227,7 @@ void account_settle(struct draft_account *a, size_t n_right, bool compared)
         note(&a->by_class[a->cls[i]], right);
         a->balance += right && i < a->n;
     }
-    a->balance -= a->cost;
-    if (a->balance > LIMIT)
-        a->balance = LIMIT;
+    a->balance = limited(a->balance - a->cost);
     a->n = a->max = 0;
     a->cost = 0;
 }

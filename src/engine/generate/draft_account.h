@@ -7,7 +7,15 @@
  * evaluates what it lacks. For each of its distributions, account_take says
  * whether the guess gets a place in the pass, and account_more whether one more
  * step of the draft model pays. After the pass, account_settle learns how many
- * guesses were right. */
+ * guesses were right.
+ *
+ * In a batch, several answers share a pass. Then the unit is an answer's share
+ * of a pass in which each answer has one token. The more answers share it, the
+ * less a share has of reading the weights, and the more a row costs in
+ * comparison. The answers with guesses share the steps of the draft model.
+ * account_share sets the numbers. How many answers will draft depends on how
+ * many take part, since they share the costs: account_wants and account_pays
+ * ask without a change, so that the caller can find the number. */
 #ifndef ENGINE_DRAFT_ACCOUNT_H
 #define ENGINE_DRAFT_ACCOUNT_H
 
@@ -29,6 +37,9 @@ struct draft_account {
     double step; /* cost of a step of the draft model with one token */
     double row;  /* cost of one more token in a pass of the target */
     double back; /* cost of one more token in a step of the draft model */
+    struct {
+        double step, row, back;
+    } alone; /* those costs if no other answer shares the pass */
     /* A budget for wrong guesses, in passes of the target. Work on guesses is
        paid from it; right guesses and each token add to it. */
     double balance;
@@ -47,10 +58,17 @@ struct draft_account {
 void account_open(struct draft_account *a, double step, double row, double back,
                   double credit);
 
+/* Set the costs for a pass of n_pass answers, 1 <= n_drafting <= n_pass of
+ * which share the next steps of the draft model. */
+void account_share(struct draft_account *a, size_t n_pass, size_t n_drafting);
+
 /* Begin a pass. n_behind: tokens that the draft model must evaluate before it
  * can guess, at least 1. max: maximum number of guesses. Returns whether to
  * draft. */
 bool account_plan(struct draft_account *a, size_t n_behind, size_t max);
+
+/* Return what account_plan would return. */
+bool account_wants(const struct draft_account *a, size_t n_behind, size_t max);
 
 /* Return the tokens that the next pass is expected to give in the time of a
  * pass with one token; 1 if guesses do not pay. */
@@ -68,6 +86,9 @@ bool account_take(struct draft_account *a, double sure);
 /* Return whether another step of the draft model pays; the caller must then
  * make it. */
 bool account_more(struct draft_account *a);
+
+/* Return what account_more would return. */
+bool account_pays(const struct draft_account *a);
 
 /* Record that the first n_right guesses of the pass were right. compared: a
  * guess that account_take refused was compared as well, and counts among

@@ -7,8 +7,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "engine/core/options.h"
-#include "engine/generate/draft.h"
-#include "engine/generate/lookup.h"
+#include "engine/generate/guesses.h"
 
 _Static_assert(QWICK_LOOKUP_MAX == LOOKUP_MAX, "the public header says so");
 
@@ -403,9 +402,6 @@ int generation_finish(struct generation *g, struct qwick_err *e)
 
 /* ---- one session -------------------------------------------------------- */
 
-/* Who guesses: the text (lookup and constraints), or the draft model. */
-enum source { FROM_TEXT, FROM_DRAFT };
-
 /* A generation in a session, with its times. */
 struct solo {
     struct generation g;
@@ -418,19 +414,10 @@ struct solo {
     size_t first_time; /* index of the first time of the current decode step */
     bool begun;        /* the first token was drawn */
     /* with guesses */
+    struct guesses guesses;
     int32_t tokens[1 + QWICK_LOOKUP_MAX];
     float *rows; /* [1 + max, vocab_size]; NULL: not needed yet */
     struct decode_draft pass;
-    enum source source;            /* of the last guesses */
-    struct qwick_lookup counts[2]; /* by source */
-    /* with lookup */
-    const int32_t *prompt;
-    struct lookup *lookup; /* has the prompt once n_known > 0, */
-    size_t n_known;        /* and this many tokens of the answer */
-    /* with a draft model */
-    struct draft draft; /* all zeros: none */
-    bool drafting;      /* the next draw has a guess of the draft model */
-    size_t n_right;     /* its guesses that were drawn */
 };
 
 static double mean(const double *v, size_t n)
@@ -496,72 +483,25 @@ static void solo_keep(void *state, size_t n)
 static void count_guesses(struct solo *o)
 {
     const struct decode_draft *now = &o->pass;
-    const struct qwick_lookup *other = &o->counts[1 - o->source];
-    struct qwick_lookup *c = &o->counts[o->source];
+    struct guesses *s = &o->guesses;
+    const struct qwick_lookup *other = &s->counts[1 - s->source];
+    struct qwick_lookup *c = &s->counts[s->source];
     c->n_drafted = now->n_drafted - other->n_drafted;
     c->n_accepted = now->n_accepted - other->n_accepted;
     c->n_passes = now->n_passes - other->n_passes;
-}
-
-/* Guess tokens that the text gives: those that must follow, or what followed
- * earlier, if that is worth more than `least` (lookup_guess_above). */
-static int guess_from_text(struct solo *o, int32_t *drafts, size_t max,
-                           double least, size_t *n, struct qwick_err *e)
-{
-    const struct qwick_result *r = o->g.r;
-    if (generation_forced(&o->g, drafts, max, n, e))
-        return -1;
-    if (*n || !o->lookup)
-        return 0;
-    if (o->n_known == 0 && lookup_add(o->lookup, o->prompt, r->n_prompt, e))
-        return -1;
-    if (lookup_add(o->lookup, r->tokens + o->n_known, r->n_tokens - o->n_known,
-                   e))
-        return -1;
-    o->n_known = r->n_tokens;
-    *n = lookup_guess_above(o->lookup, drafts, max, least);
-    return 0;
 }
 
 static int solo_guess(void *ctx, int32_t *drafts, size_t max, size_t *n,
                       struct qwick_err *e)
 {
     struct solo *o = ctx;
-    struct draft *d = &o->draft;
+    struct draft *d = &o->guesses.draft;
     count_guesses(o);
-    o->source = FROM_TEXT;
-    o->drafting = false;
-    if (d->eng)
-        draft_settle(d, o->n_right);
-    double least = d->eng ? account_expects(&d->account, max) : 1;
-    if (guess_from_text(o, drafts, max, least, n, e))
+    if (guesses_begin(&o->guesses, o->s, max, e))
         return -1;
-    if (*n || !d->eng)
-        return 0;
-    draft_begin(d, o->g.r->tokens[o->g.r->n_tokens - 1], max);
-    draft_run(&d, 1);
-    o->source = FROM_DRAFT;
-    o->drafting = d->n_known > 0;
-    o->n_right = 0;
-    *n = d->n;
-    memcpy(drafts, d->ids, d->n * sizeof *drafts);
-    return 0;
-}
-
-/* Draw a token. While the draft model's guesses are right, each draw has one of
- * them. */
-static int draw(struct solo *o, const float *logits, int32_t *id,
-                struct qwick_err *e)
-{
-    const struct draft *d = &o->draft;
-    struct guess guess;
-    if (!o->drafting)
-        return generation_draw(&o->g, logits, NULL, id, e);
-    guess = (struct guess){d->ids[o->n_right], draft_spread(d, o->n_right)};
-    if (generation_draw(&o->g, logits, guess.q ? &guess : NULL, id, e))
-        return -1;
-    o->n_right += *id == guess.id;
-    o->drafting = *id == guess.id && o->n_right < d->n_known;
+    if (o->guesses.asked)
+        draft_run(&d, 1, 1);
+    *n = guesses_take(&o->guesses, drafts);
     return 0;
 }
 
@@ -575,7 +515,7 @@ static int solo_select(void *ctx, const float *logits, int32_t *id,
     if (profile)
         o->mid = clock_ms();
     o->logits = logits;
-    if (draw(o, logits, id, e))
+    if (guesses_draw(&o->guesses, logits, id, e))
         return -1;
     if (profile)
         o->sampled = clock_ms();
@@ -648,35 +588,23 @@ static int prefill(struct solo *o, const int32_t *prompt, size_t n, bool *end,
 /* Whether something can guess tokens of this answer. */
 static bool may_guess(const struct solo *o)
 {
-    return o->lookup || o->draft.eng || generation_may_force(&o->g);
+    return o->guesses.lookup || o->guesses.draft.eng ||
+           generation_may_force(&o->g);
 }
 
 static int prepare_guesses(struct solo *o, const int32_t *prompt, size_t n,
                            struct qwick_err *e)
 {
-    const struct qwick_engine *eng = o->s->eng;
-    const struct qwick_generate_options *opts = o->g.o;
-    size_t max = opts->lookup, most = eng->model.chunk - 1;
-    if (o->s->kv.state.n_layers && most > DELTA_BLOCK)
-        most = DELTA_BLOCK; /* a recurrent state forgets no more at once */
-    o->prompt = prompt;
-    o->g.r->lookup.max = max;
-    o->g.r->draft.on = opts->draft != NULL;
-    if (max && lookup_create(&o->lookup, max, model_row_cost(&eng->model), e))
+    struct qwick_engine *eng = o->s->eng;
+    if (guesses_open(&o->guesses, &o->g, eng, prompt, n, o->g.o->lookup, e))
         return -1;
-    if (opts->draft && (qwick_draft_check(o->s->eng, opts->draft, e) ||
-                        draft_open(&o->draft, &o->g, o->s, opts->draft, n, e)))
-        return -1;
-    if (opts->draft && max < DRAFT_MAX)
-        max = DRAFT_MAX;
-    if (max == 0)
-        max = QWICK_LOOKUP_MAX;
-    o->pass = (struct decode_draft){.guess = solo_guess,
-                                    .forward_all = solo_forward_all,
-                                    .keep = solo_keep,
-                                    .stride = eng->model.config.vocab_size,
-                                    .tokens = o->tokens,
-                                    .max = max < most ? max : most};
+    o->pass = (struct decode_draft){
+        .guess = solo_guess,
+        .forward_all = solo_forward_all,
+        .keep = solo_keep,
+        .stride = eng->model.config.vocab_size,
+        .tokens = o->tokens,
+        .max = guesses_max(&o->guesses, o->s, eng->model.chunk)};
     return 0;
 }
 
@@ -684,8 +612,6 @@ static int prepare_guesses(struct solo *o, const int32_t *prompt, size_t n,
 static int decode(struct solo *o, struct qwick_err *e)
 {
     struct qwick_result *r = o->g.r;
-    const struct qwick_lookup *text = &o->counts[FROM_TEXT];
-    const struct qwick_lookup *model = &o->counts[FROM_DRAFT];
     struct decode_loop l = {.rules = o->g.rules,
                             .forward = solo_forward,
                             .state = o,
@@ -697,13 +623,7 @@ static int decode(struct solo *o, struct qwick_err *e)
     session_own_logits(o->s);
     share_times(o);
     count_guesses(o);
-    r->lookup.n_drafted = text->n_drafted;
-    r->lookup.n_accepted = text->n_accepted;
-    r->lookup.n_passes = text->n_passes;
-    r->draft.n_drafted = model->n_drafted;
-    r->draft.n_accepted = model->n_accepted;
-    r->draft.n_passes = model->n_passes;
-    r->draft.ms = o->draft.ms;
+    guesses_report(&o->guesses, r);
     return rc;
 }
 
@@ -742,9 +662,8 @@ int qwick_generate(struct qwick_session *s, const int32_t *prompt, size_t n,
         solo.g.interrupt = s->interrupt;
         rc = run(&solo, prompt, n, e);
     }
-    draft_close(&solo.draft);
+    guesses_close(&solo.guesses);
     generation_free(&solo.g);
-    lookup_free(solo.lookup);
     free(solo.rows);
     return rc;
 }
