@@ -39,8 +39,8 @@ struct guesses {
 };
 
 /* Prepare guesses for an answer that has begun, as its options say. eng: the
- * engine that answers. prompt[0..n) stays in place if lookup, the maximum number
- * of guesses of lookup, is not 0. Checks the options' draft model
+ * engine that answers. lookup: maximum number of guesses of lookup; if it is
+ * not 0, prompt[0..n) must stay in place. Checks the options' draft model
  * (qwick_draft_check). Call guesses_close also after a failure. */
 int guesses_open(struct guesses *s, struct generation *g,
                  struct qwick_engine *eng, const int32_t *prompt, size_t n,

@@ -35,6 +35,11 @@ int runs_open(struct runs *s, struct qwick_engine *eng,
     return 0;
 }
 
+size_t runs_most_rows(const struct runs *s)
+{
+    return ROWS_BYTES / (s->eng->model.config.vocab_size * sizeof(float)) + 1;
+}
+
 int runs_set_base(struct runs *s, const int32_t *tokens, size_t n,
                   struct qwick_err *e)
 {
@@ -296,10 +301,15 @@ static void plan_step(struct runs *s, struct run *r, size_t *budget,
         n = *rows;
     if (n == 0)
         return;
-    *budget -= n;
     *rows -= all ? n : 0;
-    r->n_step = n;
     r->complete = at + n == r->n;
+    if (r->n_guess) {
+        assert(n == 1 && r->complete && *budget > r->n_guess);
+        n += r->n_guess;
+        all = true;
+    }
+    *budget -= n;
+    r->n_step = n;
     enum qwick_want want = all ? QWICK_WANT_ALL
                            : s->task->want == QWICK_WANT_LAST && r->complete
                                ? QWICK_WANT_LAST
@@ -309,27 +319,26 @@ static void plan_step(struct runs *s, struct run *r, size_t *budget,
         (struct qwick_step){r->session, r->tokens + at, n, want};
 }
 
-/* Whether the run decodes: only its last token is not evaluated yet. */
 static bool decodes(const struct runs *s, const struct run *r)
 {
-    return s->task->want == QWICK_WANT_LAST && r->session &&
-           run_pending(r) == 1;
+    return s->task->want == QWICK_WANT_LAST && run_decodes(r);
 }
 
-/* Plan a pass: one token of every run that decodes, and pieces of the other
- * runs in order of admission, up to the engine's chunk. So a decoding run never
- * waits for a long prompt, and prompts make progress even if the chunk is
- * small. */
+/* Plan a pass: one token of every run that decodes, with its guesses, and
+ * pieces of the other runs in order of admission, up to the engine's chunk. So
+ * a decoding run never waits for a long prompt, and prompts make progress even
+ * if the chunk is small. */
 static int plan(struct runs *s, struct qwick_err *e)
 {
-    size_t chunk = s->eng->model.chunk, budget = SIZE_MAX;
-    size_t rows =
-        ROWS_BYTES / (s->eng->model.config.vocab_size * sizeof(float)) + 1;
+    size_t chunk = s->eng->model.chunk, budget = SIZE_MAX, n = 0;
+    size_t rows = runs_most_rows(s);
     s->n_steps = 0;
     for (size_t i = 0; i < s->n_live; i++)
         if (decodes(s, s->live[i]))
             plan_step(s, s->live[i], &budget, &rows);
-    budget = chunk > s->n_steps ? chunk - s->n_steps : 1;
+    for (size_t i = 0; i < s->n_steps; i++)
+        n += s->stepped[i]->n_step;
+    budget = chunk > n ? chunk - n : 1;
     for (size_t i = 0; i < s->n_live && budget > 0; i++) {
         struct run *r = s->live[i];
         if (decodes(s, r))
@@ -352,6 +361,7 @@ static void preempt(struct runs *s)
     struct run *r = s->live[--s->n_live];
     qwick_session_free(r->session);
     r->session = NULL;
+    r->n_guess = 0;
     runs_push_front(s, r);
     s->hold = true;
     s->n_preempted++;
@@ -373,6 +383,8 @@ static int evaluate(struct runs *s, struct run **failed, struct qwick_err *why)
         if (why->code != QWICK_ERR_MEMORY)
             return -1;
         if (!beyond && runs_give_back(s))
+            continue;
+        if (s->task->give_up_guesses && s->task->give_up_guesses(s))
             continue;
         if (s->task->preempt && s->n_live > 1) {
             preempt(s);
@@ -398,6 +410,12 @@ static const float *rows_of(const struct runs *s, size_t i, size_t *n)
     return qwick_session_rows(session, n);
 }
 
+static size_t row_width(const struct runs *s)
+{
+    const struct config *c = &s->eng->model.config;
+    return s->task->output == QWICK_HIDDEN ? c->d_model : c->vocab_size;
+}
+
 static void draw_body(void *ctx, struct par_team *team, int tid, int n_threads)
 {
     struct runs *s = ctx;
@@ -407,7 +425,7 @@ static void draw_body(void *ctx, struct par_team *team, int tid, int n_threads)
     while (par_next(team, s->n_steps, 1, &begin, &end)) {
         const float *rows = rows_of(s, begin, &n);
         if (n)
-            s->task->draw(s->stepped[begin], rows);
+            s->task->draw(s->stepped[begin], rows + s->n_drawn * row_width(s));
     }
 }
 
@@ -422,8 +440,7 @@ static void draw(struct runs *s)
 
 static int hand_out_rows(struct runs *s, struct qwick_err *e)
 {
-    const struct config *c = &s->eng->model.config;
-    size_t width = s->task->output == QWICK_HIDDEN ? c->d_model : c->vocab_size;
+    size_t width = row_width(s);
     for (size_t i = 0; i < s->n_steps; i++) {
         struct run *r = s->stepped[i];
         size_t n, end = r->n - run_pending(r);
@@ -435,22 +452,68 @@ static int hand_out_rows(struct runs *s, struct qwick_err *e)
     return 0;
 }
 
+/* Whether the token that a run has added was guessed: then its output is there
+ * already. */
+static bool accept_guess(struct run *r, size_t n_before)
+{
+    if (r->n_guess == 0 || r->n != n_before + 1 ||
+        r->session->tokens[r->origin + n_before] != r->tokens[n_before])
+        return false;
+    r->n_guess--;
+    return true;
+}
+
+/* Drop guesses that no token has confirmed, and their keys and values. */
+static void drop_guesses(struct run *r, size_t n)
+{
+    if (r->n_guess == 0)
+        return;
+    r->n_guess = 0;
+    session_truncate(r->session, r->origin + n);
+    assert(r->session->kv.n == r->origin + n);
+}
+
 /* Finish the complete runs of the pass. All outputs are used, even if the end
- * of a run fails and stops the scheduler. */
+ * of a run fails and stops the scheduler. The steps of runs with further
+ * outputs stay. */
 static int finish_runs(struct runs *s, struct qwick_err *e)
 {
+    size_t n_left = 0;
     int rc = 0;
     for (size_t i = 0; i < s->n_steps; i++) {
         struct run *r = s->stepped[i];
+        size_t n = r->n;
         bool again = false;
         if (!r->complete)
             continue;
-        if (s->task->done && s->task->done(s, r, &again, e))
+        if (s->task->done && s->task->done(s, r, &again, e)) {
+            s->n_steps = 0;
             return -1;
+        }
+        if (again && accept_guess(r, n)) {
+            s->stepped[n_left] = r;
+            s->steps[n_left++] = s->steps[i];
+            continue;
+        }
+        drop_guesses(r, n);
         if (again)
             continue;
         leave(s, r);
         if (end_run(s, r, e))
+            rc = -1;
+    }
+    s->n_steps = n_left;
+    return rc;
+}
+
+/* Draw tokens and finish runs, for each row of outputs. */
+static int use_outputs(struct runs *s, struct qwick_err *e)
+{
+    int rc = 0;
+    for (s->n_drawn = 0; s->n_steps > 0; s->n_drawn++) {
+        if (s->task->draw)
+            draw(s);
+        if (finish_runs(s, e))
             rc = -1;
     }
     return rc;
@@ -468,6 +531,8 @@ int runs_step(struct runs *s, struct qwick_err *e)
         return -1;
     if (s->n_live == 0)
         return 0;
+    if (s->task->guess)
+        s->task->guess(s);
     if (evaluate(s, &failed, &why)) {
         if (e)
             *e = why;
@@ -482,11 +547,8 @@ int runs_step(struct runs *s, struct qwick_err *e)
     s->n_passes++;
     for (size_t i = 0; i < s->n_steps; i++)
         s->n_evaluated += s->stepped[i]->n_step;
-    if (s->task->draw)
-        draw(s);
-    if ((s->task->row && hand_out_rows(s, e)) || finish_runs(s, e))
+    if ((s->task->row && hand_out_rows(s, e)) || use_outputs(s, e))
         return -1;
-    s->n_steps = 0;
     if (s->progress)
         s->progress(s->progress_ctx, s->n_done, s->n_total);
     return 0;

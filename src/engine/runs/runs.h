@@ -16,6 +16,11 @@
  *     runs_memory.c  memory limits
  *     runs_prefix.c  tokens that a run can take from other runs and from caches
  *
+ * A task with QWICK_WANT_LAST may add guesses to the last token of a run. A
+ * pass then gives the outputs of the last token and of its guesses. The run
+ * goes on as if each output came from a pass of its own, until a token differs from the
+ * guess at its place.
+ *
  * With exact, the outputs of a run do not depend on the other runs. */
 #ifndef ENGINE_RUNS_H
 #define ENGINE_RUNS_H
@@ -38,12 +43,14 @@ struct run {
     struct qwick_session *session;
     size_t origin;         /* tokens that the session had before the run's
                               tokens */
-    const int32_t *tokens; /* [n], n >= 1 */
-    size_t n;
+    const int32_t *tokens; /* [n], n >= 1, and n_guess guesses after them */
+    size_t n, n_guess;
     size_t first;       /* outputs are wanted for tokens[first..n); only in
                            tasks with QWICK_WANT_ALL */
     size_t n_final;     /* number of tokens that the session will probably have
                            when the run ends */
+    size_t more_bytes;  /* memory that the caches of a draft model will probably
+                           take for the run */
     double deadline_ms; /* end the run when clock_ms reaches this time; 0:
                            never */
     bool cancelled;     /* end the run before the next pass. Who sets this must
@@ -76,6 +83,14 @@ struct run_task {
     /* Called when a run got a session, for the first time or after a
      * preemption. NULL: nothing to do. */
     void (*started)(struct runs *s, struct run *r);
+    /* Called before a pass is planned: set n_guess of runs that decode
+     * (run_decodes), and put guesses after their tokens. Guesses of a pass that
+     * failed are still there. NULL: no guesses. */
+    void (*guess)(struct runs *s);
+    /* Called when memory is short, before a run is preempted or fails: remove
+     * guesses, and the caches of the draft models. Returns whether there were
+     * any. NULL: no guesses. */
+    bool (*give_up_guesses)(struct runs *s);
     /* Handle the output of a run's last token. Called on a thread of the pool,
      * at the same time as for other runs. NULL: nothing to do. */
     void (*draw)(struct run *r, const float *row);
@@ -83,10 +98,10 @@ struct run_task {
      * Called once per token, in order. NULL: nothing to do. */
     int (*row)(struct runs *s, struct run *r, size_t i, const float *row,
                struct qwick_err *e);
-    /* Called when the session has all of the run's tokens. The task may take
-     * the session, or fork it for other runs. It sets *again to true to go on
-     * with tokens that it has added; otherwise the run has ended. NULL: the run
-     * has ended. */
+    /* Called when the session has all of the run's tokens, and perhaps guesses
+     * after them. The task may take the session, or fork it for other runs. It
+     * sets *again to true to go on with tokens that it has added; otherwise the
+     * run has ended. NULL: the run has ended. */
     int (*done)(struct runs *s, struct run *r, bool *again,
                 struct qwick_err *e);
     /* Called when a run ends early. why: the run does not fit memory even
@@ -128,6 +143,7 @@ struct runs {
     struct qwick_session **spare; /* [n_spare] of max_live, sessions of ended
                                      runs, to use again */
     size_t max_live, n_live, n_steps, n_spare;
+    size_t n_drawn;  /* rows of outputs of the pass that have been drawn from */
     bool hold;       /* admit nothing until a run has ended */
     bool cancelling; /* some run may have cancelled set */
 
@@ -144,6 +160,10 @@ int runs_open(struct runs *s, struct qwick_engine *eng,
               size_t max_live, struct qwick_err *e);
 /* Release runs that have not ended, and all sessions. */
 void runs_close(struct runs *s);
+
+/* Return how many rows of logits a pass may have. If more runs decode, it has
+ * more. */
+size_t runs_most_rows(const struct runs *s);
 
 /* Evaluate tokens[0..n), a beginning that runs are known to share, before the
  * first run starts. A run that begins with some of these tokens takes their
@@ -172,6 +192,12 @@ int runs_all(struct runs *s, struct qwick_err *e);
 static inline size_t run_pending(const struct run *r)
 {
     return r->n - (r->session ? r->session->kv.n - r->origin : 0);
+}
+
+/* Return whether the run decodes: only its last token is not evaluated yet. */
+static inline bool run_decodes(const struct run *r)
+{
+    return r->session && run_pending(r) == 1;
 }
 
 /* Give the run a session. It gets the keys and values of the run's first tokens
@@ -207,6 +233,9 @@ bool runs_admits(struct runs *s, const struct run *r);
 /* Give memory back: first spare sessions, then half of the engine's prefix
  * cache in memory. Returns false if there is nothing left to give back. */
 bool runs_give_back(struct runs *s);
+
+/* Return whether all live runs fit memory at their probable lengths. */
+bool runs_fit(const struct runs *s);
 
 /* Return -1 with QWICK_ERR_MEMORY if the planned pass needs more than
  * kv_bytes. */

@@ -7,13 +7,25 @@ static size_t plus(size_t a, size_t b)
     return b > SIZE_MAX - a ? SIZE_MAX : a + b;
 }
 
+/* Bytes of a session's caches, that of its draft model included. */
+static size_t fair_bytes(const struct qwick_session *s)
+{
+    return s ? kv_fair_bytes(&s->kv) + fair_bytes(s->draft) : 0;
+}
+
 static size_t used_bytes(const struct runs *s)
 {
     size_t sum = 0;
     for (size_t i = 0; i < s->n_live; i++)
-        if (s->live[i]->session)
-            sum += kv_fair_bytes(&s->live[i]->session->kv);
+        sum += fair_bytes(s->live[i]->session);
     return sum;
+}
+
+/* Bytes that the draft model will still need for a run. */
+static size_t draft_growth(const struct run *r)
+{
+    size_t has = r->session ? fair_bytes(r->session->draft) : 0;
+    return r->more_bytes > has ? r->more_bytes - has : 0;
 }
 
 /* Bytes that a run will still need, without the pages that it has or can
@@ -21,11 +33,12 @@ static size_t used_bytes(const struct runs *s)
 static size_t growth_of(const struct runs *s, const struct run *r,
                         size_t n_shared)
 {
+    size_t more = draft_growth(r);
     if (r->session)
-        return kv_missing_bytes(&r->session->kv, r->n_final);
+        return plus(kv_missing_bytes(&r->session->kv, r->n_final), more);
     size_t all = kv_sequence_bytes(&s->shape, r->n_final);
     size_t shared = n_shared * s->shape.page_bytes;
-    return all > shared ? all - shared : 0;
+    return plus(all > shared ? all - shared : 0, more);
 }
 
 /* Bytes that the live runs will still need. */
@@ -89,6 +102,12 @@ bool runs_admits(struct runs *s, const struct run *r)
         /* with kv_bytes, the prefix cache has a separate limit */
     } while (!s->kv_bytes && runs_give_back(s));
     return false;
+}
+
+bool runs_fit(const struct runs *s)
+{
+    size_t need = growth(s);
+    return need <= room(s, need);
 }
 
 int runs_check_memory(struct runs *s, struct qwick_err *e)

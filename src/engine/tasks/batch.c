@@ -19,13 +19,14 @@ static void seq_free(struct seq *q)
 {
     if (!q)
         return;
+    guesses_close(&q->guesses);
     generation_free(&q->g);
     qwick_result_free(&q->r);
     free(q->ids);
     free(q);
 }
 
-static int seq_reserve(struct seq *q, size_t n, struct qwick_err *e)
+int seq_reserve(struct seq *q, size_t n, struct qwick_err *e)
 {
     size_t cap, bytes;
     if (n <= q->cap)
@@ -90,6 +91,8 @@ int qwick_batch_add(struct qwick_batch *b, const int32_t *prompt, size_t n,
         return -1;
     }
     expect_tokens(b, q);
+    if (q->o.draft)
+        q->run.more_bytes = draft_bytes(q->o.draft, q->run.n_final);
     runs_push_back(&b->runs, &q->run);
     return 0;
 }
@@ -123,7 +126,9 @@ static bool admit(struct runs *s, struct run *run)
     struct seq *q = (struct seq *)run;
     if (!q->begun)
         q->failed = generation_begin(&q->g, s->eng, q->ids, q->n_prompt, &q->o,
-                                     s->n_ctx, &q->r, &q->e) != 0;
+                                     s->n_ctx, &q->r, &q->e) ||
+                    guesses_open(&q->guesses, &q->g, s->eng, q->ids,
+                                 q->n_prompt, 0, &q->e);
     q->begun = true;
     return !q->failed;
 }
@@ -141,11 +146,25 @@ static void started(struct runs *s, struct run *run)
         run->deadline_ms = q->g.deadline_ms = q->start_ms + q->o.timeout_ms;
 }
 
+/* Before the first draw of a pass: count its guesses. */
+static void count_guesses(struct seq *q)
+{
+    struct qwick_lookup *c = &q->guesses.counts[q->guesses.source];
+    if (q->run.n_guess) {
+        c->n_passes++;
+        c->n_drafted += q->run.n_guess;
+    }
+    q->guessed = false;
+}
+
 /* Each sequence draws from its own row with its own sampler. */
 static void draw(struct run *run, const float *logits)
 {
     struct seq *q = (struct seq *)run;
-    q->failed = generation_draw(&q->g, logits, NULL, &q->drawn, &q->e) != 0;
+    if (q->guessed)
+        count_guesses(q);
+    if (!q->failed)
+        q->failed = guesses_draw(&q->guesses, logits, &q->drawn, &q->e) != 0;
     if (!q->failed)
         generation_weigh(&q->g, logits);
 }
@@ -163,8 +182,10 @@ static int take_token(struct qwick_batch *b, struct seq *q, bool *last)
     }
     q->r.total_ms = now - q->start_ms;
     if (seq_reserve(q, q->run.n + 1, &q->e) ||
-        generation_emit(&q->g, q->drawn, q->run.session->kv.n, last, &q->e))
+        generation_emit(&q->g, q->drawn, q->run.n, last, &q->e))
         return -1;
+    if (q->run.n_guess && !*last && q->ids[q->run.n] == q->drawn)
+        q->guesses.counts[q->guesses.source].n_accepted++;
     q->ids[q->run.n++] = q->drawn;
     expect_tokens(b, q);
     return *last ? generation_finish(&q->g, &q->e) : 0;
@@ -194,7 +215,8 @@ static void fail(struct runs *s, struct run *run, const struct qwick_err *why)
     if (!q->begun) {
         q->g.r = &q->r;
         q->r = (struct qwick_result){.seed = q->o.sampling.seed,
-                                     .n_prompt = q->n_prompt};
+                                     .n_prompt = q->n_prompt,
+                                     .draft.on = q->o.draft != NULL};
     }
     q->r.finish =
         run->cancelled ? QWICK_FINISH_CANCELLED : QWICK_FINISH_TIMEOUT;
@@ -212,7 +234,9 @@ static int ended(struct runs *s, struct run *run, struct qwick_err *e)
     struct seq *q = (struct seq *)run;
     if (!q->failed && run->session)
         batch_keep_answer(b, run->session);
+    guesses_report(&q->guesses, &q->r);
     /* releases what the callback does not need before it adds more */
+    guesses_close(&q->guesses);
     generation_free(&q->g);
     if (b->o.done &&
         b->o.done(b->o.done_ctx, q->tag, &q->r, q->failed ? &q->e : NULL))
@@ -232,6 +256,8 @@ static const struct run_task task = {.output = QWICK_LOGITS,
                                      .preempt = true,
                                      .admit = admit,
                                      .started = started,
+                                     .guess = batch_guess,
+                                     .give_up_guesses = batch_give_up_guesses,
                                      .draw = draw,
                                      .done = done,
                                      .fail = fail,
@@ -255,6 +281,11 @@ int qwick_batch_create(struct qwick_batch **out, struct qwick_engine *eng,
     if (runs_open(&b->runs, eng, &task, b, o->n_ctx,
                   o->max_batch ? o->max_batch : DEFAULT_MAX_BATCH, e))
         goto fail;
+    b->drafts = calloc(b->runs.max_live, sizeof *b->drafts);
+    if (!b->drafts) {
+        err_oom(e, b->runs.max_live * sizeof *b->drafts);
+        goto fail;
+    }
     b->runs.kv_bytes = o->kv_bytes;
     b->runs.interrupt = o->interrupt;
     if (o->n_common && batch_note_prompt(b, o->common, o->n_common, e))
@@ -272,6 +303,7 @@ void qwick_batch_free(struct qwick_batch *b)
         return;
     runs_close(&b->runs);
     free(b->like);
+    free(b->drafts);
     free(b);
 }
 

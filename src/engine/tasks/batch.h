@@ -1,21 +1,25 @@
 /* The scheduler's task that answers many prompts. batch.c turns outputs into
- * tokens. batch_keep.c puts tokens of requests into the prefix caches, for
- * later requests. */
+ * tokens. batch_guess.c lets draft models guess tokens. batch_keep.c puts
+ * tokens of requests into the prefix caches, for later requests. */
 #ifndef ENGINE_BATCH_H
 #define ENGINE_BATCH_H
 
 #include "engine/generate/generate.h"
+#include "engine/generate/guesses.h"
 #include "engine/runs/runs.h"
 
-/* One request. run.tokens points to ids: the prompt, then the answer. */
+/* One request. run.tokens points to ids: the prompt, then the answer, then
+ * guesses. */
 struct seq {
     struct run run; /* first */
     void *tag;
     struct qwick_generate_options o;
-    int32_t *ids; /* [cap], the first run.n are in use */
+    int32_t *ids; /* [cap], the first run.n and the guesses are in use */
     size_t n_prompt, cap;
     bool begun; /* g has been started */
     struct generation g;
+    struct guesses guesses;
+    bool guessed; /* guesses for the next pass have been made, or none */
     struct qwick_result r;
     double start_ms; /* time of the first pass; 0: no pass yet */
     int32_t drawn;   /* token drawn in the current pass */
@@ -35,7 +39,18 @@ struct qwick_batch {
     size_t n_stored;  /* tokens of `like` that are on disk; SIZE_MAX: store no
                          more */
     uint64_t n_generated;
+    struct draft **drafts; /* [max_batch] for joint guesses */
+    bool told_short;       /* that memory is short for draft models */
 };
+
+/* Make room for n tokens in q->ids. */
+int seq_reserve(struct seq *q, size_t n, struct qwick_err *e);
+
+/* ---- batch_guess.c ---- */
+
+/* See struct run_task. */
+void batch_guess(struct runs *s);
+bool batch_give_up_guesses(struct runs *s);
 
 /* ---- batch_keep.c ---- */
 
