@@ -905,6 +905,12 @@ typedef int (*qwick_token_fn)(void *ctx, const struct qwick_token_event *ev);
  * warning goes to the log of the answering engine, and the answer goes on
  * without it.
  *
+ * In a batch, the requests with the same draft model guess in joint steps. The
+ * more requests share a pass, the less a guess can gain, so large batches make
+ * few guesses or none. The number of guesses then depends on the other requests
+ * of the pass, and without exact, so do sampled answers. Free the batch before
+ * you close the draft model's engine.
+ *
  * qwick_draft_check checks whether draft can guess for eng, as each answer with
  * a draft model does: QWICK_ERR_MODEL if their tokens differ, QWICK_ERR_USAGE
  * if it is the same engine or has no weights. */
@@ -1019,7 +1025,7 @@ struct qwick_generate_options {
     size_t think_budget; /* only with limit_thinking; 0: none at all */
     /* The draft model (see above); borrowed; NULL: none. QWICK_ERR_MODEL if its
        tokens are not the engine's. Lookup guesses first where it is expected to
-       gain more. Has no effect in batches. */
+       gain more. */
     struct qwick_engine *draft;
 };
 QWICK_API void qwick_generate_options_init(struct qwick_generate_options *o,
@@ -1187,6 +1193,8 @@ QWICK_API int qwick_detokenizer_flush(struct qwick_detokenizer *d,
  * prompt: of the first prompt that begins with `common`, the part that other
  * requests share.
  *
+ * With a draft model, a pass also evaluates guesses of the requests.
+ *
  * With exact, an answer is bit by bit the one that qwick_generate gives. Other
  * requests and the caches do not change it. */
 struct qwick_batch;
@@ -1194,8 +1202,9 @@ struct qwick_batch;
 /* Called when a request has ended. tag is the request's. *r is the answer. To
  * keep it, the callback copies *r and sets *r to zeros; otherwise the batch
  * frees it. e is NULL, or says why the request failed; *r then holds the answer
- * up to the failure. The callback may add requests. When it returns nonzero,
- * the step ends with QWICK_ERR_RUNTIME. */
+ * up to the failure. The callback may add requests. If requests have draft
+ * models, it must not use the engine for passes of its own. When it returns
+ * nonzero, the step ends with QWICK_ERR_RUNTIME. */
 typedef int (*qwick_done_fn)(void *ctx, void *tag, struct qwick_result *r,
                              const struct qwick_err *e);
 
@@ -1204,10 +1213,11 @@ struct qwick_batch_options {
     size_t max_batch;      /* maximum number of live sequences, 0: 16 */
     size_t n_ctx;          /* maximum tokens of a sequence, 0: the model's
                               maximum */
-    size_t kv_bytes;       /* maximum memory of the sequences' KV caches, not
-                              counting the engine's prefix_cache_bytes; 0: the
-                              available memory. If memory is short, fewer
-                              sequences are live */
+    size_t kv_bytes;       /* maximum memory of the sequences' KV caches, those
+                              of draft models included, not counting the
+                              engine's prefix_cache_bytes; 0: the available
+                              memory. If memory is short, fewer sequences are
+                              live, and draft models do not guess */
     const int32_t *common; /* [n_common] tokens with which prompts are known to
                               begin; copied */
     size_t n_common;
@@ -1263,7 +1273,8 @@ QWICK_API int qwick_batch_run(struct qwick_batch *b, struct qwick_err *e);
 struct qwick_batch_stats {
     size_t n_waiting, n_live;
     uint64_t n_passes;
-    uint64_t n_evaluated; /* tokens that went through the model */
+    uint64_t n_evaluated; /* tokens that went through the model, guesses
+                             included */
     uint64_t n_shared;    /* prompt tokens whose keys and values came from other
                              sequences or from the prefix caches */
     uint64_t n_generated;

@@ -31,6 +31,7 @@ struct batch_args {
     bool extract;
     struct answer_args answer;
     struct constraint_args constraint;
+    const char *draft;
 };
 
 /* Maximum number of warnings about repeated ids; further repeats are only
@@ -69,6 +70,7 @@ struct batch_job {
     struct request_common common;
     struct buf system;
     struct qwick_engine *eng;
+    struct qwick_engine *draft; /* NULL: none */
     struct qwick_batch *batch;
     struct sample *samples; /* list of the requests that have no answer yet */
     struct id_set ids;

@@ -673,6 +673,7 @@ struct qwick_generate_options request_options(const struct request *r,
 {
     struct qwick_generate_options o = r->o;
     uint64_t seed = r->has_seed ? r->seed : answer_seed(c->seed, r->line);
+    o.draft = c->draft;
     o.sampling.seed = answer_seed(seed, i);
     return o;
 }
@@ -697,7 +698,9 @@ int request_run_key(struct request_common *c, struct qwick_engine *eng,
     if (form)
         key_add_text(&k, form, strlen(form));
     c->run = k;
-    return 0;
+    c->draft_changes = c->draft && !exact;
+    return c->draft_changes ? qwick_engine_identity(c->draft, c->draft_id, e)
+                            : 0;
 }
 
 static void add_sampling(struct key *k, const struct request *r,
@@ -716,6 +719,11 @@ static void add_sampling(struct key *k, const struct request *r,
     bool given = r->has_seed || c->seeded;
     key_add_u64(k, given);
     key_add_u64(k, given ? s->seed : 0);
+    if (c->draft_changes) {
+        key_add_text(k, "draft", 5);
+        key_add_u64(k, c->draft_id[0]);
+        key_add_u64(k, c->draft_id[1]);
+    }
 }
 
 uint64_t request_key(const struct request *r, const struct request_common *c,

@@ -39,6 +39,11 @@ struct request_common {
     uint64_t seed;                     /* of the run */
     bool seeded;      /* an option set the seed, so that a repeated run has the
                          same one */
+    struct qwick_engine *draft; /* NULL: none */
+    /* A draft model that changes sampled answers: without --exact. Its identity
+       is then in their keys. */
+    bool draft_changes;
+    uint64_t draft_id[2];
     struct key run;   /* key of the model and of the settings that all answers
                          share */
     const char *name; /* name of the input, for warnings; NULL: no warnings */

@@ -143,6 +143,7 @@ static const struct opt opts[] = {
     OPT_ROWS_THREADS,
     OPT_ROWS_KERNELS,
     OPT_ROWS_PREFILL,
+    OPT_ROWS_DRAFT(ARG(draft)),
     OPT_ROWS_PREFIX,
     OPT_ROWS_SANDBOX,
     OPT_ROWS_BASIC,
@@ -336,6 +337,7 @@ static void set_common(struct batch_job *j)
     struct request_common *c = &j->common;
     c->p = &j->p;
     c->eng = j->eng;
+    c->draft = j->draft;
     c->answer = &a->answer;
     c->name = j->in.name;
     c->allow_special = a->allow_special;
@@ -437,6 +439,9 @@ static int run(struct batch_job *j)
         return status;
     if ((status = answer_check_model(&j->p, j->eng)) >= 0)
         return status;
+    if ((status = common_open_draft(&j->draft, j->a.draft, &j->a.c, j->eng)) !=
+        0)
+        return status;
     if ((status = choose_forms(j)) != 0)
         return status;
     set_common(j);
@@ -448,7 +453,8 @@ static int run(struct batch_job *j)
     j->by_number = opt_given(&j->p, "seed") && !j->a.c.exact;
     if (create(j, &e) || begin_output(j, &e))
         return msg_fail(&e);
-    if ((status = sandbox_enter(&j->p, &j->a.c, j->eng, NULL, SIZE_MAX)) != 0)
+    if ((status = sandbox_enter(&j->p, &j->a.c, j->eng, j->draft, SIZE_MAX)) !=
+        0)
         return status;
     signals_catch();
     status = batch_work(j);
@@ -474,6 +480,7 @@ static int batch_run(const struct verb *v, int argc, char **argv)
     tools_free(&j.common.tools);
     tool_choice_free(&j.common.choice);
     qwick_engine_close(j.eng);
+    qwick_engine_close(j.draft);
     if (j.in.fd > STDIN_FILENO)
         close(j.in.fd);
     source_free(&j.source);

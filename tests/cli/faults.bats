@@ -58,6 +58,13 @@ sweep() {
         --draft "$PWD/models/demo" "list files"
 }
 
+@test "out of memory: batch --draft" {
+    python3 tests/cli/slow_model.py models/demo "$T/slow" 8
+    printf '{"prompt":"%s"}\n' "list files" "say hello" >"$T/in"
+    sweep 49 batch -q --exact --temp 1 --seed 1 -n 8 --max-batch 2 \
+        -m "$T/slow" --draft "$PWD/models/demo" -i "$T/in"
+}
+
 @test "out of memory: logits" {
     sweep 7 logits --json hi
     sweep 17 logits --all hi
