@@ -50,8 +50,8 @@ static size_t agree(struct draft_account *a, const bool *going, size_t n)
     }
 }
 
-/* The time of n answers that share all passes, as a multiple of the time without
- * guesses for as many tokens. Guesses are right with probability p. */
+/* The time of n answers that share all passes, as a multiple of the time
+ * without guesses for as many tokens. Guesses are right with probability p. */
 static double simulate(size_t n, double step, double row, double p)
 {
     struct draft_account a[MOST];
@@ -138,6 +138,10 @@ struct request {
     struct qwick_err e;
 };
 
+/* Threads of engines: one, unless a test is about threads. On a busy machine,
+ * they wait for each other. */
+static int n_threads = 1;
+
 static struct qwick_engine *open_chunk(const char *model, bool exact,
                                        size_t chunk)
 {
@@ -146,7 +150,7 @@ static struct qwick_engine *open_chunk(const char *model, bool exact,
     struct qwick_err e;
     o.model = model;
     o.exact = exact;
-    o.threads = 2;
+    o.threads = n_threads;
     o.prefill_chunk = chunk;
     o.log = keep_warning;
     if (qwick_engine_open(&eng, &o, &e))
@@ -336,10 +340,12 @@ static void exact_is_the_same(void **state)
     below_state = 2;
     for (size_t k = 0; k < N_PAIRS; k++) {
         /* a chunk of 40 limits guesses */
+        n_threads = k == 1 ? 2 : 1;
         struct qwick_engine *eng = open_chunk(pairs[k].target, true,
                                               k % 2 ? 40 : 0);
         struct qwick_engine *draft =
             open_draft(pairs[k].draft, pairs[k].draft_exact);
+        n_threads = 1;
         struct request r[N];
         forget_warnings();
         random_requests(r, N);
@@ -380,7 +386,8 @@ static void alone_is_single(void **state)
             add(b, &r[i], draft);
         run(b);
         for (size_t i = 0; i < N; i++) {
-            const struct qwick_draft *x = &r[i].want.draft, *y = &r[i].got.draft;
+            const struct qwick_draft *x = &r[i].want.draft;
+            const struct qwick_draft *y = &r[i].got.draft;
             assert_int_equal(y->n_drafted, x->n_drafted);
             assert_int_equal(y->n_accepted, x->n_accepted);
             assert_int_equal(y->n_passes, x->n_passes);
@@ -494,7 +501,7 @@ static void batches_keep_the_distribution(void **state)
     qwick_engine_close(draft);
 }
 
-/* ---- ends of answers ------------------------------------------------------ */
+/* ---- ends of answers ----------------------------------------------------- */
 
 static const char *const texts[] = {
     "list large files", "what is rsync?",   "say hello",
@@ -565,7 +572,7 @@ static void answers_end_as_without(void **state)
     qwick_engine_close(draft);
 }
 
-/* ---- memory --------------------------------------------------------------- */
+/* ---- memory -------------------------------------------------------------- */
 
 /* The caches of the draft models count as the sequences' memory. When that is
  * short, sequences begin again, or go on without guesses. */
@@ -697,7 +704,7 @@ static void preempted_sequences_guess_again(void **state)
     qwick_engine_close(draft);
 }
 
-/* ---- failures and interrupts ---------------------------------------------- */
+/* ---- failures and interrupts --------------------------------------------- */
 
 /* A flag that is raised after each third time that a batch has guessed. */
 static volatile int flag;

@@ -18,8 +18,8 @@
  *
  * A task with QWICK_WANT_LAST may add guesses to the last token of a run. A
  * pass then gives the outputs of the last token and of its guesses. The run
- * goes on as if each output came from a pass of its own, until a token differs from the
- * guess at its place.
+ * goes on as if each output came from a pass of its own, until a token differs
+ * from the guess at its place.
  *
  * With exact, the outputs of a run do not depend on the other runs. */
 #ifndef ENGINE_RUNS_H
