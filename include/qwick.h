@@ -907,8 +907,8 @@ typedef int (*qwick_token_fn)(void *ctx, const struct qwick_token_event *ev);
  *
  * In a batch, the requests with the same draft model guess in joint steps. The
  * more requests share a pass, the less a guess can gain, so large batches make
- * few guesses or none. The number of guesses then depends on the other requests
- * of the pass, and without exact, so do sampled answers. Free the batch before
+ * few guesses or none. The number of guesses then depends on other requests of
+ * the batch, and without exact, so do sampled answers. Free the batch before
  * you close the draft model's engine.
  *
  * qwick_draft_check checks whether draft can guess for eng, as each answer with

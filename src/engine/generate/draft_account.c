@@ -1,5 +1,7 @@
 #include "engine/generate/draft_account.h"
 
+#include <string.h>
+
 /* Upper limits of the classes, and the probability that we assume for each
  * before the first results. Two models that agree well also do so where neither
  * is sure. */
@@ -28,7 +30,8 @@ _Static_assert(sizeof classes / sizeof *classes == DRAFT_CLASSES,
 #define SHARE   0.01
 #define LIMIT   16.0
 
-/* The cost of a pass with guesses, besides that of its rows. */
+/* The cost of a pass with guesses, besides that of its rows: drawing guesses,
+ * and going back. Each answer of a batch has it. */
 #define OVERHEAD 0.03
 
 /* Passes from one attempt to the next while guesses do not pay, and the number
@@ -67,7 +70,7 @@ static size_t class_of(double sure)
 /* The cost of n guesses, n >= 1, if the draft model is not behind. */
 static double cost_of(const struct draft_account *a, size_t n)
 {
-    return (a->step + a->row) * (double)n + OVERHEAD;
+    return (a->step + a->row) * (double)n + a->overhead;
 }
 
 /* The cost of what the draft model lacks. */
@@ -84,6 +87,15 @@ void account_open(struct draft_account *a, double step, double row, double back,
     account_share(a, 1, 1);
 }
 
+void account_follow(struct draft_account *a, const struct draft_account *last)
+{
+    a->all = last->all;
+    memcpy(a->at, last->at, sizeof a->at);
+    memcpy(a->by_class, last->by_class, sizeof a->by_class);
+    if (last->balance < OPENING)
+        a->balance -= OPENING - last->balance;
+}
+
 void account_share(struct draft_account *a, size_t n_pass, size_t n_drafting)
 {
     double pass = (double)n_pass, drafting = (double)n_drafting;
@@ -92,6 +104,7 @@ void account_share(struct draft_account *a, size_t n_pass, size_t n_drafting)
     a->step = step / share;
     a->row = a->alone.row / share;
     a->back = a->alone.back / share;
+    a->overhead = OVERHEAD / share;
 }
 
 size_t account_affords(const struct draft_account *a)
@@ -175,7 +188,7 @@ bool account_plan(struct draft_account *a, size_t n_behind, size_t max)
     a->expected = 1;
     a->max = p.max;
     a->rate = p.rate;
-    a->cost = p.max ? lacks + a->step + OVERHEAD : 0;
+    a->cost = p.max ? lacks + a->step + a->overhead : 0;
     if (p.attempt)
         a->wait = WAIT;
     else if (a->wait && p.rate <= LEAST_GAIN)

@@ -37,6 +37,7 @@ struct draft_account {
     double step; /* cost of a step of the draft model with one token */
     double row;  /* cost of one more token in a pass of the target */
     double back; /* cost of one more token in a step of the draft model */
+    double overhead; /* cost of guesses besides those */
     struct {
         double step, row, back;
     } alone; /* those costs if no other answer shares the pass */
@@ -57,6 +58,11 @@ struct draft_account {
 /* Begin an answer. credit: cost of the prompt's evaluation. */
 void account_open(struct draft_account *a, double step, double row, double back,
                   double credit);
+
+/* Let an answer that begins know what another one learned, which has ended. Its
+ * budget is limited by what that one had left. So if guesses never pay, a batch
+ * of many short answers does not spend an opening budget on each. */
+void account_follow(struct draft_account *a, const struct draft_account *last);
 
 /* Set the costs for a pass of n_pass answers, 1 <= n_drafting <= n_pass of
  * which share the next steps of the draft model. */

@@ -129,6 +129,8 @@ static bool admit(struct runs *s, struct run *run)
                                      s->n_ctx, &q->r, &q->e) ||
                     guesses_open(&q->guesses, &q->g, s->eng, q->ids,
                                  q->n_prompt, 0, &q->e);
+    if (!q->begun && !q->failed)
+        batch_recall(s->ctx, q);
     q->begun = true;
     return !q->failed;
 }
@@ -235,6 +237,7 @@ static int ended(struct runs *s, struct run *run, struct qwick_err *e)
     if (!q->failed && run->session)
         batch_keep_answer(b, run->session);
     guesses_report(&q->guesses, &q->r);
+    batch_learn(b, q);
     /* releases what the callback does not need before it adds more */
     guesses_close(&q->guesses);
     generation_free(&q->g);

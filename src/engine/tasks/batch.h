@@ -40,6 +40,8 @@ struct qwick_batch {
                          more */
     uint64_t n_generated;
     struct draft **drafts; /* [max_batch] for joint guesses */
+    struct draft_account learned;       /* of the last answer with guesses, */
+    const struct qwick_engine *learned_of; /* by this draft model; NULL: none */
     bool told_short;       /* that memory is short for draft models */
 };
 
@@ -47,6 +49,11 @@ struct qwick_batch {
 int seq_reserve(struct seq *q, size_t n, struct qwick_err *e);
 
 /* ---- batch_guess.c ---- */
+
+/* When an answer begins: it knows what the last one has learned about guesses.
+ * When one ends: take notice of that. */
+void batch_recall(const struct qwick_batch *b, struct seq *q);
+void batch_learn(struct qwick_batch *b, struct seq *q);
 
 /* See struct run_task. */
 void batch_guess(struct runs *s);

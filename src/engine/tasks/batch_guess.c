@@ -1,6 +1,22 @@
 /* Guesses of draft models for the answers of a batch. */
 #include "engine/tasks/batch.h"
 
+void batch_recall(const struct qwick_batch *b, struct seq *q)
+{
+    if (q->o.draft && b->learned_of == q->o.draft)
+        account_follow(&q->guesses.draft.account, &b->learned);
+}
+
+void batch_learn(struct qwick_batch *b, struct seq *q)
+{
+    struct draft *d = &q->guesses.draft;
+    if (!d->eng)
+        return;
+    draft_settle(d, q->guesses.n_right);
+    b->learned = d->account;
+    b->learned_of = d->eng;
+}
+
 /* Forget guesses of a pass that failed, if the run does not decode any more: it
  * was preempted, or an interrupt cost it a recurrent state. */
 static void forget(struct seq *q)
