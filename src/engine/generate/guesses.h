@@ -27,11 +27,11 @@ struct guesses {
     struct qwick_lookup counts[2]; /* by source; the caller counts */
     int32_t ids[QWICK_LOOKUP_MAX]; /* the last guesses */
     size_t n;                      /* guesses from the text */
-    bool asked; /* draft_run must be called for s->draft */
+    bool asked; /* draft_run must be called for draft */
     /* with lookup */
     const int32_t *prompt;
-    struct lookup *lookup; /* has the prompt once n_known > 0, */
-    size_t n_known;        /* and this many tokens of the answer */
+    struct lookup *lookup; /* has the prompt once n_known > 0 */
+    size_t n_known;        /* tokens of the answer that lookup has */
     /* with a draft model */
     struct draft draft; /* all zeros: none */
     bool drafting;      /* the next draw has a guess of the draft model */

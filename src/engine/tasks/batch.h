@@ -40,9 +40,11 @@ struct qwick_batch {
                          more */
     uint64_t n_generated;
     struct draft **drafts; /* [max_batch] for joint guesses */
-    struct draft_account learned;       /* of the last answer with guesses, */
-    const struct qwick_engine *learned_of; /* by this draft model; NULL: none */
     bool told_short;       /* that memory is short for draft models */
+    /* The account of the last answer with guesses that has ended. */
+    struct draft_account learned;
+    /* The draft model of that answer; NULL: there was none. */
+    const struct qwick_engine *learned_of;
 };
 
 /* Make room for n tokens in q->ids. */
