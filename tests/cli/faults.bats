@@ -60,8 +60,11 @@ sweep() {
 
 @test "out of memory: batch --draft" {
     python3 tests/cli/slow_model.py models/demo "$T/slow" 8
-    printf '{"prompt":"%s"}\n' "list files" "say hello" >"$T/in"
-    sweep 49 batch -q --exact --temp 1 --seed 1 -n 8 --max-batch 2 \
+    # in this form, answers do not tell how many guesses there were
+    local body='{"max_tokens":8,"messages":[{"role":"user","content":"hi"}]}'
+    printf '{"custom_id":"%s","method":"POST","url":"%s","body":%s}\n' \
+        a /v1/chat/completions "$body" b /v1/chat/completions "$body" >"$T/in"
+    sweep 49 batch -q --exact --temp 1 --seed 1 --max-batch 2 \
         -m "$T/slow" --draft "$PWD/models/demo" -i "$T/in"
 }
 
