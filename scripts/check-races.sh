@@ -51,6 +51,8 @@ test_session *interrupted*
 test_session forked_*
 test_containers
 test_bpe_load
+test_bpe_parts *large*
+test_batch_guess *exact*
 "
 
 # The pool is ours and uses atomics and futexes, which the sanitizer sees. It does

@@ -187,6 +187,8 @@ int profile_table(struct buf *b, const struct profile *p,
                   const struct qwick_result *r)
 {
     int bad = 0;
+    if (p->n_runs > 1)
+        bad |= buf_printf(b, "%-18s %10zu, medians\n", "runs", p->n_runs);
     bad |= row(b, "loading", p->load_ms, 2, "ms");
     bad |= row(b, "  the tokenizer", p->load_tokenizer_ms, 2, "ms");
     bad |= row(b, "  the weights", p->load_weights_ms, 2, "ms");
@@ -194,8 +196,6 @@ int profile_table(struct buf *b, const struct profile *p,
         bad |= row(b, "reading the disk", p->first_read_ms, 2, "ms");
     bad |= buf_printf(b, "%-18s %10zu page faults\n", "first pass",
                       p->first_faults);
-    if (p->n_runs > 1)
-        bad |= buf_printf(b, "%-18s %10zu, medians\n", "runs", p->n_runs);
     bad |= row(b, "prefill", p->prefill_ms, 2, "ms");
     bad |= buf_printf(b, "%-18s %10zu tokens\n", "prompt", r->n_prompt);
     bad |= row(b, "total", p->total_ms, 2, "ms");
