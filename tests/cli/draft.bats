@@ -2,14 +2,8 @@
 # --draft: the same answers with fewer passes of the model.
 load helpers
 
-# The demo model as a larger one that answers the same, and a copy with 4 bits:
-# with the demo model itself, guesses would cost as much as they save.
 setup_file() {
-    unset QWICK_MODEL
-    cd "$BATS_TEST_DIRNAME/../.."
-    export SLOW="$BATS_FILE_TMPDIR/slow" FEW="$BATS_FILE_TMPDIR/few"
-    python3 tests/cli/slow_model.py models/demo "$SLOW" 8
-    "${QWICK:-./qwick}" quantize -q -m models/demo --bits 4 -o "$FEW"
+    draft_models
 }
 
 setup() {

@@ -244,3 +244,14 @@ injection_setup() {
     [ "${SAN:-}" != 1 ] || skip "fault injection is not run under sanitizers"
     command -v python3 >/dev/null || skip "no python3"
 }
+
+# For setup_file: the demo model as a larger one that answers the same ($SLOW), and a
+# copy with 4 bits ($FEW). With the demo model itself, guesses would cost as much as
+# they save.
+draft_models() {
+    unset QWICK_MODEL
+    cd "$BATS_TEST_DIRNAME/../.." || return 1
+    export SLOW="$BATS_FILE_TMPDIR/slow" FEW="$BATS_FILE_TMPDIR/few"
+    python3 tests/cli/slow_model.py models/demo "$SLOW" 8
+    "${QWICK:-./qwick}" quantize -q -m models/demo --bits 4 -o "$FEW"
+}

@@ -11,11 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "draft_pairs.h"
 #include "engine/generate/draft_account.h"
 #include "engine/tasks/batch.h"
 #include "log_lines.h"
-
-#define GOLDEN "tests/golden/models/"
 
 /* Random numbers below n, equal in each run. */
 static uint32_t below_state;
@@ -313,25 +312,6 @@ static void free_requests(struct request *r, size_t n)
         qwick_result_free(&r[i].want);
     }
 }
-
-/* Targets and draft models. good: the draft model is the target, so it is
- * mostly right. */
-static const struct {
-    const char *target, *draft;
-    bool draft_exact, good;
-} pairs[] = {
-    {GOLDEN "yarn", GOLDEN "yarn", true, true}, /* shares keys and values */
-    {GOLDEN "yarn", GOLDEN "yarn", false, true},
-    {GOLDEN "tied-bf16", GOLDEN "f16", true, false},
-    {GOLDEN "f32", GOLDEN "mlx4", true, false},
-    {GOLDEN "moe", GOLDEN "moe", true, true},
-    {GOLDEN "gemma3-gqa", GOLDEN "gemma3-gqa", true, true},
-    {GOLDEN "gemma3-gqa", GOLDEN "gemma3-tied", false, false},
-    {GOLDEN "qwen35-tied", GOLDEN "qwen35-tied", true, true},
-    {GOLDEN "qwen35-tied", GOLDEN "yarn", true, false},
-    {GOLDEN "yarn", GOLDEN "qwen35-tied", true, false},
-};
-enum { N_PAIRS = sizeof pairs / sizeof *pairs };
 
 static void exact_is_the_same(void **state)
 {

@@ -13,6 +13,7 @@
 
 #include "base/cpu.h"
 #include "base/rng.h"
+#include "draft_pairs.h"
 #include "engine/core/engine.h"
 #include "engine/generate/draft_account.h"
 #include "engine/generate/sampler.h"
@@ -316,7 +317,6 @@ static void undo_restores(void **state)
 /* ---- answers --------------------------------------------------------------
  */
 
-#define GOLDEN "tests/golden/models/"
 
 /* With the reference kernels a further token costs as much as another pass, so
  * nothing is ever guessed. */
@@ -403,26 +403,6 @@ static void random_prompt(int32_t *ids, size_t n)
     for (size_t j = 0; j < n; j++)
         ids[j] = (int32_t)below(320);
 }
-
-/* Targets and draft models. good: the draft model is the target, so it is
- * mostly right. */
-static const struct {
-    const char *target, *draft;
-    bool draft_exact, good;
-} pairs[] = {
-    {GOLDEN "yarn", GOLDEN "yarn", true, true}, /* shares keys and values */
-    {GOLDEN "yarn", GOLDEN "yarn", false, true},
-    {GOLDEN "tied-bf16", GOLDEN "f16", true, false},
-    {GOLDEN "f32", GOLDEN "mlx4", true, false},
-    {GOLDEN "moe", GOLDEN "moe", true, true},
-    {GOLDEN "gemma3-gqa", GOLDEN "gemma3-gqa", true, true},
-    {GOLDEN "gemma3-gqa", GOLDEN "gemma3-tied", false, false},
-    {GOLDEN "qwen35-tied", GOLDEN "qwen35-tied", true, true},
-    {GOLDEN "qwen35-tied", GOLDEN "qwen35-tied", false, true},
-    {GOLDEN "qwen35-tied", GOLDEN "yarn", true, false},
-    {GOLDEN "yarn", GOLDEN "qwen35-tied", true, false},
-};
-enum { N_PAIRS = sizeof pairs / sizeof *pairs };
 
 static void exact_is_the_same(void **state)
 {
