@@ -1880,9 +1880,8 @@ QWICK_API double qwick_forward_flops(const struct qwick_engine *eng, size_t pos,
  * value before them from the value after them. */
 QWICK_API double qwick_engine_weight_bytes(const struct qwick_engine *eng);
 
-/* Count the bytes of the checkpoint's files that passes have read so far, as
- * they are mapped: *mapped, and of these the ones that the page cache holds in
- * huge pages. Huge pages have fewer page faults in the first pass, and are read
+/* Count the bytes of the checkpoint's mapped files that have been read so far:
+ * *mapped, and of these the ones that the page cache holds in huge pages. Huge pages have fewer page faults in the first pass, and are read
  * faster. With preload, passes read a copy in memory instead. Returns -1 if the
  * system does not tell. */
 QWICK_API int qwick_engine_pages(const struct qwick_engine *eng, size_t *mapped,

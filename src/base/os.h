@@ -27,7 +27,7 @@ int os_cpus(void);
 /* A memory node (NUMA): memory with CPUs near it. */
 struct os_node {
     int id;         /* the system's number */
-    int *cpus;      /* [n_cpus] those that this thread may use, ascending */
+    int *cpus;      /* [n_cpus] ones that this thread may use, ascending */
     size_t n_cpus;  /* at least 1 */
     size_t n_cores; /* physical cores of these CPUs */
 };
@@ -54,7 +54,7 @@ struct os_affinity;
 struct os_affinity *os_affinity_create(void);
 void os_affinity_free(struct os_affinity *a);
 
-/* Restrict this thread to those of its CPUs that are on the node. Keeps in *a
+/* Restrict this thread to its CPUs on the node. Keeps in *a
  * the ones from before. Allocates nothing. Returns false, and changes nothing,
  * if none of its CPUs is there, or if the system refuses. */
 bool os_bind_thread(struct os_affinity *a, const struct os_node *node);
@@ -90,8 +90,8 @@ bool os_resident_bytes(const void *p, size_t n, size_t *out);
  * reading fails. */
 bool os_read_mapping(const void *p, size_t n);
 
-/* Return the number of page faults of this process, and of those that read from
- * a disk. */
+/* Return the number of page faults of this process: all, and only the ones that
+ * read from a disk. */
 size_t os_page_faults(void);
 size_t os_disk_faults(void);
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "chi_square.h"
 #include "draft_pairs.h"
 #include "engine/generate/draft_account.h"
 #include "engine/tasks/batch.h"
@@ -127,7 +128,7 @@ static void the_account_knows_the_batch(void **state)
 
 enum { N = 12, N_OPTIONS = 6 };
 
-/* A request, and what became of it. */
+/* A request and its answers. */
 struct request {
     int32_t *ids;
     size_t n;
@@ -440,21 +441,13 @@ static size_t cell(struct table *t, const struct qwick_result *r)
     return i;
 }
 
-/* A generous limit of chi-square with df degrees of freedom (Wilson and
- * Hilferty): 5 standard deviations. */
-static double most_chi(double df)
-{
-    double t = 2 / (9 * df);
-    return df * pow(1 - t + 5 * sqrt(t), 3);
-}
-
 /* Sampled answers of the default mode have the same distribution in a batch
  * with a draft model as without one. */
 static void batches_keep_the_distribution(void **state)
 {
     static struct request r[SEEDS];
     static struct table t;
-    double chi = 0, df = -1, rest[2] = {0};
+    double chi, df;
     struct qwick_engine *eng = open_engine(GOLDEN "yarn", false);
     struct qwick_engine *draft = open_draft(GOLDEN "yarn", false);
     int32_t ids[20];
@@ -487,21 +480,7 @@ static void batches_keep_the_distribution(void **state)
         }
         qwick_batch_free(b);
     }
-    for (size_t i = 0; i < t.n; i++) {
-        double sum = t.a[i] + t.b[i], d = t.a[i] - t.b[i];
-        if (sum < 16) {
-            rest[0] += t.a[i];
-            rest[1] += t.b[i];
-            continue;
-        }
-        chi += d * d / sum;
-        df++;
-    }
-    if (rest[0] + rest[1] > 16) {
-        double d = rest[0] - rest[1];
-        chi += d * d / (rest[0] + rest[1]);
-        df++;
-    }
+    chi = chi_of_two(t.a, t.b, t.n, &df);
     print_message("%zu guesses, %zu right; %zu answers, chi-square %.1f, %g "
                   "degrees of freedom\n",
                   counts.drafted, counts.accepted, t.n, chi, df);
@@ -700,7 +679,7 @@ static void preempted_sequences_guess_again(void **state)
         assert_int_equal(qwick_batch_step(b, NULL), 0);
         if (k % 9 || b->runs.n_live < 2)
             continue;
-        /* what the scheduler does when memory is short */
+        /* the scheduler does the same when memory is short */
         struct run *last = b->runs.live[--b->runs.n_live];
         qwick_session_free(last->session);
         last->session = NULL;

@@ -13,6 +13,7 @@
 
 #include "base/cpu.h"
 #include "base/rng.h"
+#include "chi_square.h"
 #include "draft_pairs.h"
 #include "engine/core/engine.h"
 #include "engine/generate/draft_account.h"
@@ -146,15 +147,6 @@ static void long_prompts_cost(void **state)
 /* ---- the sampler --------------------------------------------------------- */
 
 enum { VOCAB = 200, DRAWS = 12000 };
-
-/* A generous limit of chi-square with df degrees of freedom, by Wilson and
- * Hilferty: with seeds that are always the same, it is exceeded by a fault, not
- * by chance (5 standard deviations). */
-static double most_chi(double df)
-{
-    double t = 2 / (9 * df);
-    return df * pow(1 - t + 5 * sqrt(t), 3);
-}
 
 /* Compare counts with expected probabilities; cells with few expected counts
  * are joined. */
@@ -496,7 +488,7 @@ static void answers_keep_the_distribution(void **state)
         struct qwick_engine *draft = open_draft(GOLDEN "yarn", false);
         struct qwick_session *s;
         size_t drafted = 0, accepted = 0;
-        double chi = 0, df = -1, rest[2] = {0};
+        double chi, df;
         memset(&t, 0, sizeof t);
         below_state = 7;
         for (size_t i = 0; i < draft->model.config.d_model; i++)
@@ -530,21 +522,7 @@ static void answers_keep_the_distribution(void **state)
                 o.sampling.seed += (uint64_t)1 << 40;
             }
         }
-        for (size_t i = 0; i < t.n; i++) {
-            double sum = t.a[i] + t.b[i], d = t.a[i] - t.b[i];
-            if (sum < 16) {
-                rest[0] += t.a[i];
-                rest[1] += t.b[i];
-                continue;
-            }
-            chi += d * d / sum;
-            df++;
-        }
-        if (rest[0] + rest[1] > 16) {
-            double d = rest[0] - rest[1];
-            chi += d * d / (rest[0] + rest[1]);
-            df++;
-        }
+        chi = chi_of_two(t.a, t.b, t.n, &df);
         print_message(
             "noise %g: %zu guesses, %zu right; %zu answers, chi-square "
             "%.1f, %g degrees of freedom\n",

@@ -13,11 +13,12 @@ struct qwick_engine;
 void first_pass_expect(struct qwick_engine *eng);
 
 /* If first_pass_expect has been called, and most of the weights are not in
- * memory, read them from the disk, in the order of their files. The threads of
- * a pass would read them at many places at a time: that takes twice as long,
- * and leaves them in pages of 4 KiB. Stops soon when *interrupt is not 0 (NULL:
- * never), or at deadline_ms of clock_ms (0: none). Sets
- * eng->info.first_read_ms. Later calls do nothing. */
+ * memory, read them from the disk, in the order of their files. The system tells
+ * that only to the owner of the files (os_resident_bytes). The threads of a pass
+ * would read them at many places at a time: that takes twice as long, and leaves
+ * them in pages of 4 KiB. Stops soon when *interrupt is not 0 (NULL: never), or
+ * at deadline_ms of clock_ms (0: none). Sets eng->info.first_read_ms. Later
+ * calls do nothing. */
 void first_pass_read(struct qwick_engine *eng, const volatile int *interrupt,
                      double deadline_ms);
 
