@@ -60,14 +60,6 @@ ask() {
     [ "$(jget 'o["text"]' <"$T/preload")" = "$(jget 'o["text"]' <"$T/warm")" ]
 }
 
-@test "a timeout ends reading from the disk" {
-    padded
-    drop "$D/model.safetensors" || skip "this file system keeps dropped files"
-    hurried "$QWICK" -m "$D" --timeout 0.001 hi >"$T/o" 2>"$T/err" || true
-    # opening the model has read its own 19 MB, not the 100 MB behind them
-    [ "$(fincore -n -b -o RES "$D/model.safetensors")" -lt 60000000 ]
-}
-
 @test "the parts of loading are no longer than the whole" {
     hurried "$QWICK" -q --json --profile-timing -n 2 hi >"$T/o"
     [ "$(jget '0 < o["timing"]["summary"]["load_tokenizer_ms"] and
