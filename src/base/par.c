@@ -40,9 +40,21 @@ enum { CROWDED_SPINS = 20 };
 /* Frames of kernels have up to 32 KiB; the rest is for libraries. */
 enum { STACK_BYTES = 1 << 20 };
 
+/* Threads arrive at a barrier by a tree. Each node has a few children, threads or
+ * nodes, and the last of them to arrive goes on to the parent. With one counter
+ * for all, 16 threads would take its cache line from each other 16 times in a
+ * row; the nodes of a level are counted at the same time. */
+enum { NODE_CHILDREN = 4 };
+
+struct node {
+    _Alignas(64) atomic_int arrived;
+    int children;
+    struct node *parent; /* NULL: the root */
+};
+
 struct par_team {
     int n_threads, spins;
-    _Alignas(64) atomic_int arrived;
+    struct node *nodes; /* thread t arrives at node t / NODE_CHILDREN */
     _Alignas(64) atomic_uint generation;
     atomic_uint sleepers;
     _Alignas(64) atomic_size_t next;
@@ -64,6 +76,7 @@ struct par_pool {
     void *ctx;
     struct par_team *team;
     bool rare; /* no region follows soon */
+    struct node *nodes;
     _Alignas(64) atomic_uint region; /* number of regions started */
     atomic_uint sleepers;
     _Alignas(64) atomic_uint running; /* workers that have not returned */
@@ -199,19 +212,70 @@ static void dismiss(struct par_pool *p, int n, int keep)
     end_region(p);
 }
 
-struct par_pool *par_create(int n_threads)
+/* Return the nodes of a level whose nodes or threads below are n. */
+static size_t level_nodes(size_t n)
 {
-    size_t most = n_threads > 1 ? (size_t)n_threads - 1 : 0;
-    size_t bytes = sizeof(struct par_pool) + most * sizeof(struct worker);
+    return (n + NODE_CHILDREN - 1) / NODE_CHILDREN;
+}
+
+/* Return the nodes of a tree for n threads. */
+static size_t tree_nodes(size_t n)
+{
+    size_t all = n = level_nodes(n);
+    while (n > 1)
+        all += n = level_nodes(n);
+    return all;
+}
+
+/* Link the nodes for n threads. Those of the lowest level come first. */
+static void plant_tree(struct node *nodes, size_t n)
+{
+    for (;;) {
+        size_t level = level_nodes(n);
+        struct node *above = level > 1 ? nodes + level : NULL;
+        for (size_t i = 0; i < level; i++) {
+            size_t left = n - i * NODE_CHILDREN;
+            nodes[i] = (struct node){
+                .children = left < NODE_CHILDREN ? (int)left : NODE_CHILDREN,
+                .parent = above ? above + i / NODE_CHILDREN : NULL};
+            ONLY_ATOMICS(&nodes[i]);
+        }
+        if (!above)
+            return;
+        nodes = above;
+        n = level;
+    }
+}
+
+/* Return memory for a pool, its tree and its workers of n_threads threads, or
+ * NULL. */
+static struct par_pool *pool_memory(size_t n_threads)
+{
+    size_t bytes =
+        sizeof(struct par_pool) + (n_threads - 1) * sizeof(struct worker);
     struct par_pool *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
     if (!p)
         return NULL;
     *p = (struct par_pool){.n_threads = 1};
+    p->nodes = aligned_alloc(64, tree_nodes(n_threads) * sizeof *p->nodes);
+    if (p->nodes)
+        return p;
+    free(p);
+    return NULL;
+}
+
+struct par_pool *par_create(int n_threads)
+{
+    int most = n_threads > 1 ? n_threads - 1 : 0;
+    struct par_pool *p = pool_memory((size_t)most + 1);
+    if (!p)
+        return NULL;
     ONLY_ATOMICS(p);
-    int n = start_workers(p, (int)most);
+    int n = start_workers(p, most);
     p->n_threads = n + 1;
-    if (n < (int)most)
+    if (n < most)
         dismiss(p, n, n / 2);
+    plant_tree(p->nodes, (size_t)p->n_threads);
     bool crowded = p->n_threads > os_cpus();
     p->spins = crowded ? CROWDED_SPINS : SPINS;
     p->idle_spins = crowded ? CROWDED_SPINS : IDLE_SPINS;
@@ -224,6 +288,7 @@ void par_free(struct par_pool *p)
         return;
     dismiss(p, p->n_threads - 1, 0);
     os_affinity_free(p->affinity);
+    free(p->nodes);
     free(p);
 }
 
@@ -235,8 +300,10 @@ int par_threads(const struct par_pool *p)
 static void run_region(struct par_pool *p, par_fn fn, void *ctx, bool rare)
 {
     struct par_team team = {.n_threads = par_threads(p)};
-    if (p)
+    if (p) {
         team.spins = p->spins;
+        team.nodes = p->nodes;
+    }
     if (team.n_threads == 1) {
         fn(ctx, &team, 0, 1);
         return;
@@ -314,19 +381,30 @@ bool par_bind(struct par_pool *p, const struct os_nodes *nodes,
 
 /* ---- teams -------------------------------------------------------------- */
 
-void par_barrier(struct par_team *team)
+void par_barrier(struct par_team *team, int tid)
 {
-    par_barrier_idle(team, NULL, NULL);
+    par_barrier_idle(team, tid, NULL, NULL);
 }
 
-static void await_team(struct par_team *team, int (*idle)(void *), void *ctx)
+/* Count this thread. Returns whether it is the last of the team. */
+static bool arrive(struct node *node)
+{
+    for (; node; node = node->parent) {
+        if (atomic_fetch_add_explicit(&node->arrived, 1,
+                                      memory_order_acq_rel) <
+            node->children - 1)
+            return false;
+        atomic_store_explicit(&node->arrived, 0, memory_order_relaxed);
+    }
+    return true;
+}
+
+static void await_team(struct par_team *team, int tid, int (*idle)(void *),
+                       void *ctx)
 {
     unsigned gen =
         atomic_load_explicit(&team->generation, memory_order_relaxed);
-    int before =
-        atomic_fetch_add_explicit(&team->arrived, 1, memory_order_acq_rel);
-    if (before == team->n_threads - 1) {
-        atomic_store_explicit(&team->arrived, 0, memory_order_relaxed);
+    if (team->n_threads == 1 || arrive(&team->nodes[tid / NODE_CHILDREN])) {
         atomic_store_explicit(&team->next, 0, memory_order_relaxed);
         atomic_store(&team->generation, gen + 1);
         wake_sleepers(&team->generation, &team->sleepers);
@@ -344,10 +422,11 @@ static void await_team(struct par_team *team, int (*idle)(void *), void *ctx)
     sleep_through(&team->generation, gen, &team->sleepers);
 }
 
-void par_barrier_idle(struct par_team *team, int (*idle)(void *), void *ctx)
+void par_barrier_idle(struct par_team *team, int tid, int (*idle)(void *),
+                      void *ctx)
 {
     ORDER_BEFORE(team);
-    await_team(team, idle, ctx);
+    await_team(team, tid, idle, ctx);
     ORDER_AFTER(team);
 }
 

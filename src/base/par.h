@@ -52,14 +52,15 @@ void par_run(struct par_pool *p, par_fn fn, void *ctx);
  * which takes CPU time from other programs, and from a caller on the same core. */
 void par_run_rarely(struct par_pool *p, par_fn fn, void *ctx);
 
-/* Wait until all threads of the team have called this. Spins for a limited
- * time, then sleeps. */
-void par_barrier(struct par_team *team);
+/* Wait until all threads of the team have called this. tid: the index that the
+ * region's function got. Spins for a limited time, then sleeps. */
+void par_barrier(struct par_team *team, int tid);
 
 /* Wait as par_barrier does, but use the time: while the thread spins, it calls
  * idle(ctx) until that returns 0. Each call must be short, because the thread
  * cannot leave the barrier during a call. idle may be NULL. */
-void par_barrier_idle(struct par_team *team, int (*idle)(void *), void *ctx);
+void par_barrier_idle(struct par_team *team, int tid, int (*idle)(void *),
+                      void *ctx);
 
 /* Take the next piece of dynamic work: at most grain of the indices [0, n). The
  * team's threads call this until no index is left. Sets *begin and *end and

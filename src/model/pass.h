@@ -111,7 +111,8 @@ int pass_fetch_ahead(void *worker);
 static inline void pass_barrier(struct worker *w, enum part part)
 {
     pass_mark(w, part);
-    par_barrier_idle(w->team, w->ahead[0].w ? pass_fetch_ahead : NULL, w);
+    par_barrier_idle(w->team, w->tid, w->ahead[0].w ? pass_fetch_ahead : NULL,
+                     w);
     w->ahead[0].w = w->ahead[1].w = NULL;
     pass_mark(w, PART_BARRIERS);
 }

@@ -607,12 +607,13 @@ static void splits_cover_everything_once(void **state)
     }
 }
 
-enum { ROUNDS = 300, ITEMS = 997 };
+/* MOST: enough for a tree of four levels. */
+enum { ROUNDS = 300, ITEMS = 997, MOST = 65 };
 
 struct work {
     atomic_int calls, bad, n_threads;
-    atomic_uint tids;
-    size_t plain[8]; /* written by one thread, read by all */
+    atomic_uchar seen[MOST]; /* by tid */
+    size_t plain[MOST];      /* written by one thread, read by all */
     atomic_uchar done[ITEMS];
 };
 
@@ -620,12 +621,12 @@ static void work_body(void *ctx, struct par_team *team, int tid, int n_threads)
 {
     struct work *w = ctx;
     atomic_fetch_add(&w->calls, 1);
-    atomic_fetch_or(&w->tids, 1u << (unsigned)tid);
+    atomic_fetch_add(&w->seen[tid], 1);
     w->n_threads = n_threads;
     for (size_t round = 1; round <= ROUNDS; round++) {
         /* writes of other threads before a barrier are visible after it */
         w->plain[tid] = round;
-        par_barrier(team);
+        par_barrier(team, tid);
         for (int t = 0; t < n_threads; t++)
             if (w->plain[t] != round)
                 atomic_fetch_add(&w->bad, 1);
@@ -636,29 +637,32 @@ static void work_body(void *ctx, struct par_team *team, int tid, int n_threads)
             for (size_t i = begin; i < end; i++)
                 atomic_fetch_add(&w->done[i], 1);
         }
-        par_barrier(team);
+        par_barrier(team, tid);
         if (tid == 0) {
             for (size_t i = 0; i < ITEMS; i++)
                 if (atomic_exchange(&w->done[i], 0) != 1)
                     atomic_fetch_add(&w->bad, 1);
         }
-        par_barrier(team);
+        par_barrier(team, tid);
     }
 }
 
 static void teams_meet_and_share_work(void **state)
 {
     (void)state;
-    for (int n = 1; n <= 8; n++) {
+    /* trees of one to four levels, with full and short nodes */
+    static const int numbers[] = {1, 2, 3, 4, 5, 6, 7, 8, 16, 17, 21, MOST};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         struct work *w = calloc(1, sizeof *w);
-        struct par_pool *p = par_create(n);
+        struct par_pool *p = par_create(numbers[i]);
         int got = par_threads(p);
-        assert_true(got >= 1 && got <= n);
+        assert_true(got >= 1 && got <= numbers[i]);
         par_run(p, work_body, w);
         par_free(p);
         assert_int_equal(w->calls, got);
         assert_int_equal(w->n_threads, got);
-        assert_int_equal(w->tids, (1u << (unsigned)w->n_threads) - 1);
+        for (int t = 0; t < MOST; t++)
+            assert_int_equal(w->seen[t], t < got);
         assert_int_equal(w->bad, 0);
         free(w);
     }
@@ -780,8 +784,8 @@ static void come_late(void *calls, struct par_team *team, int tid, int n)
 {
     while (tid == 0 && n == 2 && atomic_load((atomic_int *)calls) < IDLE_CALLS)
         ;
-    par_barrier_idle(team, tid == 0 ? NULL : count_idle, calls);
-    par_barrier(team);
+    par_barrier_idle(team, tid, tid == 0 ? NULL : count_idle, calls);
+    par_barrier(team, tid);
 }
 
 static void waits_are_made_use_of(void **state)
@@ -808,7 +812,7 @@ static void pass_barriers(void *ctx, struct par_team *team, int tid, int n)
     for (int i = 0; i < 20000; i++) {
         if (i % n == tid)
             *at += 1; /* one thread per turn: no race if barriers work */
-        par_barrier(team);
+        par_barrier(team, tid);
     }
 }
 
@@ -827,12 +831,11 @@ static void many_barriers(void **state)
 static void nothing_to_hand_out(void *ctx, struct par_team *team, int tid,
                                 int n)
 {
-    (void)tid;
     (void)n;
     size_t begin, end;
     if (par_next(team, 0, 4, &begin, &end))
         *(int *)ctx = 1;
-    par_barrier(team);
+    par_barrier(team, tid);
     while (par_next(team, 3, SIZE_MAX / 4, &begin, &end))
         if (begin != 0 || end != 3)
             *(int *)ctx = 1;

@@ -155,10 +155,9 @@ static void peak_body(void *ctx, struct par_team *team, int tid, int n_threads)
 {
     struct peak *p = ctx;
     float sink = 0;
-    (void)tid;
     (void)n_threads;
     p->flops_of(1, &sink); /* warm up clocks and units */
-    par_barrier(team);
+    par_barrier(team, tid);
     double start = clock_ms(), now, flops = 0;
     do {
         flops += p->flops_of(1, &sink);
