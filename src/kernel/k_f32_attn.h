@@ -14,7 +14,7 @@
 #error "include a SIMD shim first: kernel/simd.h lists what it must define"
 #endif
 
-_Static_assert(KV_I8_GROUP % VEC_LANES == 0 && KV_BLOCK % VEC_LANES == 0,
+_Static_assert(KV_I8_GROUP % (2 * VEC_LANES) == 0 && KV_BLOCK % VEC_LANES == 0,
                "whole vectors");
 _Static_assert(ATTN_ROWS == 3 || ATTN_ROWS > 4, "attn_tiles");
 
@@ -22,6 +22,14 @@ _Static_assert(ATTN_ROWS == 3 || ATTN_ROWS > 4, "attn_tiles");
  * and it pays to widen it once. SOFTMAX_FETCH: the exponentials of a row take
  * as long as this many positions of a sweep that prefetches. */
 enum { WIDEN_ROWS = 2 * ATTN_ROWS, SOFTMAX_FETCH = 16 };
+
+/* Elements of a head in the innermost loops. */
+enum { ATTN_RUN = 32 };
+
+/* acc and the weights of an int8 block are multiplied by this while values are
+ * added. Otherwise the rounding of a weight below FLT_MIN, times a value of up
+ * to 128, would be a larger error than the rounding of their product. */
+#define I8_UP 128.0f
 
 /* ---- prefetches --------------------------------------------------------- */
 
@@ -52,6 +60,16 @@ INLINE size_t block_bytes(size_t d, enum dtype type)
     return KV_BLOCK * (d * type_bytes(type) + scales);
 }
 
+/* Prefetch the scales of an int8 block, where the prefetches of its elements
+ * begin. All scales are needed before the last elements. */
+INLINE void prefetch_scales(const struct prefetch *block, size_t d)
+{
+    struct prefetch scales = {block->at + KV_BLOCK * d,
+                              kv_i8_groups(d) * sizeof(float), block->to_l2};
+
+    prefetch_positions(&scales, KV_BLOCK);
+}
+
 /* Return the scale of element e of position j of an int8 block, in all
  * lanes. */
 INLINE vec kv_scale(const char *block, size_t d, size_t j, size_t e)
@@ -61,25 +79,14 @@ INLINE vec kv_scale(const char *block, size_t d, size_t j, size_t e)
     return vec_set1(load_float(block + KV_BLOCK * d + at * sizeof(float)));
 }
 
-/* Load the first n elements at p, multiplied by scale if the type has
- * scales. */
-INLINE vec load_kv(const char *p, size_t n, vec scale, enum dtype type)
-{
-    vec v = vec_load_as(p, n, type);
-
-    if (type == DT_I8)
-        v *= scale;
-    return v;
-}
-
 /* Widen n elements of an int8 block to f32, starting at element e of position
  * j. */
 INLINE void widen_vec(float *out, const char *block, size_t d, size_t j,
                       size_t e, size_t n)
 {
-    vec_store(out + j * d + e,
-              load_kv(block + j * d + e, n, kv_scale(block, d, j, e), DT_I8),
-              n);
+    vec_store(
+        out + j * d + e,
+        vec_load_as(block + j * d + e, n, DT_I8) * kv_scale(block, d, j, e), n);
 }
 
 /* Widen an int8 block to f32. */
@@ -97,10 +104,17 @@ static void attn_widen_i8(float *out, const char *block, size_t d)
 
 /* ---- scores ------------------------------------------------------------- */
 
+/* The query rows of a tile: f32, or int16 for an int8 block. */
+struct queries {
+    const float *f32;
+    const int16_t *i16; /* padded with zeros to whole groups */
+    size_t ld;          /* elements from row to row */
+};
+
 /* Add products of n <= VEC_LANES elements, starting at element e of the head,
  * to a[t * P + r], for positions j + r of the block k and T query rows t. */
-INLINE void score_last(vec *a, const float *q, size_t ldq, const char *k,
-                       size_t j, size_t d, size_t e, size_t n, int P, int T,
+INLINE void score_last(vec *a, struct queries q, const char *k, size_t j,
+                       size_t d, size_t e, size_t n, int P, int T,
                        enum dtype type)
 {
     const size_t bytes = type_bytes(type);
@@ -108,57 +122,51 @@ INLINE void score_last(vec *a, const float *q, size_t ldq, const char *k,
 
     UNROLL
     for (int t = 0; t < T; t++)
-        qv[t] = vec_load(q + (size_t)t * ldq + e, n);
+        qv[t] = vec_load(q.f32 + (size_t)t * q.ld + e, n);
     UNROLL
     for (int r = 0; r < P; r++) {
         const size_t at = j + (size_t)r;
-        vec kv = vec_load_as(k + (at * d + e) * bytes, n, type);
+        const vec kv = vec_load_as(k + (at * d + e) * bytes, n, type);
 
-        /* 0 times a scale of infinity is NaN */
-        if (type == DT_I8)
-            kv = vec_first(kv * kv_scale(k, d, at, e), n);
         UNROLL
         for (int t = 0; t < T; t++)
             a[t * P + r] = vec_fma(kv, qv[t], a[t * P + r]);
     }
 }
 
-/* Compute s[t * KV_BLOCK + r] = q_t . k_(j + r) for P positions (1, 4 or
- * vec_dots_at_once) and T rows. */
-INLINE void score_tile(float *s, const float *q, size_t ldq, const char *k,
-                       size_t j, size_t d, int P, int T, enum dtype type,
-                       struct prefetch *next)
+/* Prefetch for the next positions, at the first vector of position r of P. */
+INLINE void score_prefetch(struct prefetch *part, int r, int P)
+{
+    if (r % ATTN_PREFETCH == 0)
+        prefetch_positions(part,
+                           (size_t)(P < ATTN_PREFETCH ? P : ATTN_PREFETCH));
+}
+
+/* Compute a[t * P + r] = q_t . k_(j + r), lane by lane, for P positions and T
+ * rows. part: one step per ATTN_RUN elements. */
+INLINE void score_sums(vec *a, struct queries q, const char *k, size_t j,
+                       size_t d, int P, int T, enum dtype type,
+                       struct prefetch *part)
 {
     const size_t bytes = type_bytes(type), row = d * bytes;
     const char *kj = k + j * row;
-    struct prefetch part = {next->at, next->step * KV_I8_GROUP / d,
-                            next->to_l2};
-    vec a[16 > 4 * ATTN_ROWS ? 16 : 4 * ATTN_ROWS], scale[16], qv[ATTN_ROWS];
+    vec qv[ATTN_ROWS];
     size_t e = 0;
 
-    UNROLL
-    for (int i = 0; i < P * T; i++)
-        a[i] = vec_zero();
-    for (; e + KV_I8_GROUP <= d; e += KV_I8_GROUP) {
-        if (type == DT_I8) {
-            UNROLL
-            for (size_t r = 0; r < (size_t)P; r++)
-                scale[r] = kv_scale(k, d, j + r, e);
-        }
+    for (; e + ATTN_RUN <= d; e += ATTN_RUN) {
         UNROLL
-        for (size_t h = e; h < e + KV_I8_GROUP; h += VEC_LANES) {
+        for (size_t h = e; h < e + ATTN_RUN; h += VEC_LANES) {
             UNROLL
             for (int t = 0; t < T; t++)
-                qv[t] = vec_load(q + (size_t)t * ldq + h, VEC_LANES);
+                qv[t] = vec_load(q.f32 + (size_t)t * q.ld + h, VEC_LANES);
             UNROLL
             for (int r = 0; r < P; r++) {
                 vec kv;
 
-                if (h == e && r % ATTN_PREFETCH == 0)
-                    prefetch_positions(
-                        &part, (size_t)(P < ATTN_PREFETCH ? P : ATTN_PREFETCH));
-                kv = load_kv(kj + (size_t)r * row + h * bytes, VEC_LANES,
-                             scale[r], type);
+                if (h == e)
+                    score_prefetch(part, r, P);
+                kv = vec_load_as(kj + (size_t)r * row + h * bytes, VEC_LANES,
+                                 type);
                 UNROLL
                 for (int t = 0; t < T; t++)
                     a[t * P + r] = vec_fma(kv, qv[t], a[t * P + r]);
@@ -166,28 +174,120 @@ INLINE void score_tile(float *s, const float *q, size_t ldq, const char *k,
         }
     }
     for (; !VEC_MASKS && d - e >= VEC_LANES; e += VEC_LANES)
-        score_last(a, q, ldq, k, j, d, e, VEC_LANES, P, T, type);
+        score_last(a, q, k, j, d, e, VEC_LANES, P, T, type);
     for (; e < d; e += VEC_LANES)
-        score_last(a, q, ldq, k, j, d, e, d - e, P, T, type);
+        score_last(a, q, k, j, d, e, d - e, P, T, type);
+}
+
+/* Do the work of score_sums for an int8 block. The sum of a group is exact, and
+ * only that sum is converted to f32 and multiplied by the scale. The last group
+ * may reach into the next position or into the scales, where the query is 0. */
+INLINE void score_sums_i8(vec *a, struct queries q, const char *k, size_t j,
+                          size_t d, int P, int T, struct prefetch *part)
+{
+    enum { N = KV_I8_GROUP / (2 * VEC_LANES) };
+    const char *kj = k + j * d;
+    vec_ints qv[ATTN_ROWS][N], kv[N];
+
+    for (size_t e = 0; e < d; e += KV_I8_GROUP) {
+        UNROLL
+        for (int t = 0; t < T; t++) {
+            UNROLL
+            for (size_t h = 0; h < N; h++)
+                qv[t][h] = vec_load_i16(q.i16 + (size_t)t * q.ld + e +
+                                        2 * VEC_LANES * h);
+        }
+        UNROLL
+        for (int r = 0; r < P; r++) {
+            const vec scale = kv_scale(k, d, j + (size_t)r, e);
+
+            if (r == 0)
+                prefetch_positions(part, (size_t)P);
+            UNROLL
+            for (size_t h = 0; h < N; h++)
+                kv[h] =
+                    vec_widen_i8(kj + (size_t)r * d + e + 2 * VEC_LANES * h);
+            UNROLL
+            for (int t = 0; t < T; t++) {
+                vec_ints sum = vec_mul_pairs(kv[0], qv[t][0]);
+
+                UNROLL
+                for (size_t h = 1; h < N; h++)
+                    sum = vec_ints_add(sum, vec_mul_pairs(kv[h], qv[t][h]));
+                a[t * P + r] = vec_fma(vec_from_ints(sum), scale, a[t * P + r]);
+            }
+        }
+    }
+}
+
+/* Compute s[t * KV_BLOCK + r] = q_t . k_(j + r) for P positions (1, 4 or
+ * vec_dots_at_once) and T rows. */
+INLINE void score_tile(float *s, struct queries q, const char *k, size_t j,
+                       size_t d, int P, int T, enum dtype type,
+                       struct prefetch *next)
+{
+    struct prefetch part = {next->at, next->step * ATTN_RUN / d, next->to_l2};
+    vec a[16 > 4 * ATTN_ROWS ? 16 : 4 * ATTN_ROWS];
+
+    UNROLL
+    for (int i = 0; i < P * T; i++)
+        a[i] = vec_zero();
+    if (type == DT_I8)
+        score_sums_i8(a, q, k, j, d, P, T, &part);
+    else
+        score_sums(a, q, k, j, d, P, T, type, &part);
     next->at += (size_t)P * next->step;
     vec_store_dots(s, a, P, T);
 }
 
 /* Compute scores[t * KV_BLOCK + j] = q_t . k_j for T rows of q and j in [lo,
  * hi). */
-INLINE void attn_scores(float *scores, const float *q, size_t ldq,
-                        const char *k, size_t d, int lo, int hi, int T,
-                        enum dtype type, struct prefetch *next)
+INLINE void attn_scores(float *scores, struct queries q, const char *k,
+                        size_t d, int lo, int hi, int T, enum dtype type,
+                        struct prefetch *next)
 {
     const size_t most = vec_dots_at_once(T);
     size_t j = (size_t)lo, end = (size_t)hi;
 
     for (; j + most <= end; j += most)
-        score_tile(scores + j, q, ldq, k, j, d, (int)most, T, type, next);
+        score_tile(scores + j, q, k, j, d, (int)most, T, type, next);
     for (; most > 4 && j + 4 <= end; j += 4)
-        score_tile(scores + j, q, ldq, k, j, d, 4, T, type, next);
+        score_tile(scores + j, q, k, j, d, 4, T, type, next);
     for (; j < end; j++)
-        score_tile(scores + j, q, ldq, k, j, d, 1, T, type, next);
+        score_tile(scores + j, q, k, j, d, 1, T, type, next);
+}
+
+/* Round a query row to multiples of a power of two, as attn_block_i8 says. out
+ * has whole groups. Returns the power of two, or NaN if an element is not
+ * finite. */
+INLINE float query_to_i16(int16_t *out, const float *q, size_t d)
+{
+    const size_t end = kv_i8_groups(d) * KV_I8_GROUP;
+    vec_ints most = vec_ints_zero();
+    uint32_t exponent;
+    size_t e = 0;
+    vec up;
+
+    for (; d - e >= VEC_LANES; e += VEC_LANES)
+        most = vec_max_size(most, vec_load(q + e, VEC_LANES));
+    if (e < d)
+        most = vec_max_size(most, vec_load(q + e, d - e));
+    exponent = (uint32_t)vec_max_lane(vec_exponents(most));
+    if (exponent == 255)
+        return NAN;
+    exponent = exponent > 14 ? exponent : 15;
+    up = vec_set1(power_of_two(267 - exponent));
+    for (e = 0; d - e >= 2 * VEC_LANES; e += 2 * VEC_LANES)
+        vec_store_i16(out + e, up * vec_load(q + e, VEC_LANES),
+                      up * vec_load(q + e + VEC_LANES, VEC_LANES));
+    for (; e < end; e += 2 * VEC_LANES) {
+        const size_t left = e < d ? d - e : 0;
+        const size_t more = left > VEC_LANES ? left - VEC_LANES : 0;
+
+        vec_store_i16(out + e, up * vec_load(q + e, left),
+                      up * vec_load(q + e + VEC_LANES, more));
+    }
+    return power_of_two(exponent - 13);
 }
 
 /* ---- exponentials ------------------------------------------------------- */
@@ -213,20 +313,23 @@ INLINE float attn_exp(float *scores, vec *s, float shift, bool flush)
     return vec_sum(s[0]);
 }
 
-/* Turn the scores of row i into exp(score - m), or 0 outside [lo, hi), and
- * update m, l and acc for the new maximum. flush: see attn_exp. It is not
- * inlined, because 48 copies of its exponentials would take a quarter of the
- * time to compile a level. A call is cheap beside the work on KV_BLOCK scores. */
+/* Multiply the scores of row i by step, turn them into exp(score - m), or 0
+ * outside [lo, hi), and update m, l and acc for the new maximum. flush: see
+ * attn_exp. It is not inlined, because 48 copies of its exponentials would take
+ * a quarter of the time to compile a level. A call is cheap beside the work on
+ * KV_BLOCK scores. */
 OUTLINE void attn_softmax(const struct attn_rows *rows, size_t i, float *scores,
-                          size_t d, bool flush)
+                          float step, size_t d, bool flush)
 {
     vec s[KV_BLOCK / VEC_LANES], most = vec_set1(-INFINITY);
     float old = rows->m[i], top, shift, sum, keep;
 
     vec_load_range(s, scores, rows->lo[i], rows->hi[i]);
     UNROLL
-    for (int c = 0; c < KV_BLOCK / VEC_LANES; c++)
+    for (int c = 0; c < KV_BLOCK / VEC_LANES; c++) {
+        s[c] *= vec_set1(step);
         most = vec_max(s[c], most); /* skips NaN */
+    }
     top = vec_max_lane(most);
     top = top > old ? top : old;
     /* if all scores so far are -INFINITY, their weights are exp(-INFINITY) and
@@ -245,16 +348,47 @@ OUTLINE void attn_softmax(const struct attn_rows *rows, size_t i, float *scores,
 
 /* ---- values ------------------------------------------------------------- */
 
-/* Add the sum over j in [lo, hi), ascending, of p_j v_j to acc, for R rows and
+/* Return the number of weights of a position j: p_j, or for each group of an
+ * int8 block, I8_UP * p_j * scale. */
+INLINE size_t n_weights(size_t d, enum dtype type)
+{
+    return type == DT_I8 ? kv_i8_groups(d) : 1;
+}
+
+/* Compute the weights of a row for the positions [lo, hi) of an int8 block. It
+ * may overwrite VEC_LANES - 1 floats after the last weight, and read as many
+ * after the last p. */
+INLINE void weights_i8(float *w, const float *p, const char *v, size_t d,
+                       int lo, int hi)
+{
+    const size_t groups = kv_i8_groups(d), all = KV_BLOCK * groups;
+    const char *scales = v + KV_BLOCK * d;
+    const bool some = VEC_LANES % groups == 0; /* positions in a vector */
+    const size_t step = some ? VEC_LANES / groups : 1;
+
+    for (size_t j = (size_t)lo; j < (size_t)hi; j += step) {
+        const size_t at = j * groups, end = some ? all : at + groups;
+        const vec pj = (some ? vec_spread(p + j, groups) : vec_set1(p[j])) *
+                       vec_set1(I8_UP);
+
+        for (size_t i = at; i < at + step * groups; i += VEC_LANES)
+            vec_store(
+                w + i,
+                pj * vec_load_as(scales + i * sizeof(float), end - i, DT_F32),
+                VEC_LANES);
+    }
+}
+
+/* Add the sum over j in [lo, hi), ascending, of w_j v_j to acc, for R rows and
  * NV vectors of elements, starting at element e. Only the first n lanes of the
  * last vector count. In an int8 block, e is the beginning of a group, or NV is
  * 1. */
-INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
+INLINE void attn_values(float *acc, size_t d, const float *w, const char *v,
                         size_t e, int lo, int hi, int R, int NV, size_t n,
                         enum dtype type, struct prefetch *next)
 {
-    const size_t bytes = type_bytes(type);
-    vec a[ATTN_ROWS][ATTN_VALUES], vv[ATTN_VALUES], scale = vec_zero();
+    const size_t bytes = type_bytes(type), n_w = n_weights(d, type);
+    vec a[ATTN_ROWS][ATTN_VALUES], wj[ATTN_ROWS];
 
     UNROLL
     for (int i = 0; i < R; i++) {
@@ -274,19 +408,18 @@ INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
         UNROLL
         for (int u = 0; u < NV; u++) {
             const char *from = vj + VEC_LANES * (size_t)u * bytes;
-
-            if (type == DT_I8 && u * VEC_LANES % KV_I8_GROUP == 0)
-                scale = kv_scale(v, d, j, e + VEC_LANES * (size_t)u);
-            vv[u] = u < NV - 1 ? load_kv(from, VEC_LANES, scale, type)
-                               : load_kv(from, n, scale, type);
-        }
-        UNROLL
-        for (int i = 0; i < R; i++) {
-            const vec pj = vec_set1(p[(size_t)i * KV_BLOCK + j]);
+            const size_t g = (e + VEC_LANES * (size_t)u) / KV_I8_GROUP;
+            const float *wu = w + j * n_w + (type == DT_I8 ? g : 0);
+            const vec vv = u < NV - 1 ? vec_load_as(from, VEC_LANES, type)
+                                      : vec_load_as(from, n, type);
 
             UNROLL
-            for (int u = 0; u < NV; u++)
-                a[i][u] = vec_fma(pj, vv[u], a[i][u]);
+            for (int i = 0; i < R; i++) {
+                if (u == 0 ||
+                    (type == DT_I8 && u * VEC_LANES % KV_I8_GROUP == 0))
+                    wj[i] = vec_set1(wu[(size_t)i * KV_BLOCK * n_w]);
+                a[i][u] = vec_fma(wj[i], vv, a[i][u]);
+            }
         }
     }
     UNROLL
@@ -304,7 +437,7 @@ INLINE void attn_values(float *acc, size_t d, const float *p, const char *v,
 }
 
 /* Do the work of attn_values for all elements of a head. */
-INLINE void attn_value_rows(float *acc, size_t d, const float *p, const char *v,
+INLINE void attn_value_rows(float *acc, size_t d, const float *w, const char *v,
                             int lo, int hi, int R, enum dtype type,
                             struct prefetch *next)
 {
@@ -316,34 +449,35 @@ INLINE void attn_value_rows(float *acc, size_t d, const float *p, const char *v,
         return;
     part.step = next->step * MOST / d;
     for (; MOST > FOUR && R <= 2 && e + MOST <= d; e += MOST)
-        attn_values(acc, d, p, v, e, lo, hi, R, ATTN_VALUES, VEC_LANES, type,
+        attn_values(acc, d, w, v, e, lo, hi, R, ATTN_VALUES, VEC_LANES, type,
                     &part);
     part.step = next->step * FOUR / d;
     for (; e + FOUR <= d; e += FOUR)
-        attn_values(acc, d, p, v, e, lo, hi, R, 4, VEC_LANES, type, &part);
+        attn_values(acc, d, w, v, e, lo, hi, R, 4, VEC_LANES, type, &part);
     part.step = next->step * VEC_LANES / d;
     for (; !VEC_MASKS && e + VEC_LANES <= d; e += VEC_LANES)
-        attn_values(acc, d, p, v, e, lo, hi, R, 1, VEC_LANES, type, &part);
+        attn_values(acc, d, w, v, e, lo, hi, R, 1, VEC_LANES, type, &part);
     for (; e < d; e += VEC_LANES)
-        attn_values(acc, d, p, v, e, lo, hi, R, 1, d - e, type, &part);
+        attn_values(acc, d, w, v, e, lo, hi, R, 1, d - e, type, &part);
     next->at = part.at;
 }
 
 /* ---- tiles -------------------------------------------------------------- */
 
-/* Compute attention for query rows [i, i + T); s is scratch space for their
- * scores. To keep memory busy, it prefetches the values while it reads the
- * keys, and once it starts on the exponentials it prefetches the keys of the
- * next call. */
+/* Compute attention for query rows [i, i + T) with scratch space s. To keep
+ * memory busy, it prefetches the values while it reads the keys, and once it
+ * starts on the exponentials it prefetches the keys of the next call. */
 INLINE void attn_rows_tile(const struct attn_rows *rows, size_t i, float *s,
                            const char *k, const char *v, size_t d, int T,
                            enum dtype type, struct prefetch *values,
                            struct prefetch *next)
 {
-    const size_t bytes = type == DT_F32 ? 0 : block_bytes(d, type);
+    const size_t bytes = type == DT_F32 ? 0 : KV_BLOCK * d * type_bytes(type);
     int lo = KV_BLOCK, hi = 0;       /* positions of at least one row */
     int in_lo = 0, in_hi = KV_BLOCK; /* positions of every row */
-    float *acc = rows->acc + i * d;
+    const size_t n_w = n_weights(d, type);
+    struct queries q = {.f32 = rows->q + i * rows->ldq, .ld = rows->ldq};
+    float *acc = rows->acc + i * d, *w = s, step[ATTN_ROWS];
 
     for (size_t t = i; t < i + (size_t)T; t++) {
         if (rows->lo[t] < rows->hi[t]) {
@@ -358,13 +492,32 @@ INLINE void attn_rows_tile(const struct attn_rows *rows, size_t i, float *s,
     /* each tile prefetches its share */
     values->step = bytes * (size_t)T / (KV_BLOCK * rows->n);
     next->step = bytes * (size_t)T / ((KV_BLOCK + SOFTMAX_FETCH) * rows->n);
-    attn_scores(s, rows->q + i * rows->ldq, rows->ldq, k, d, lo, hi, T, type,
-                values);
+    if (type == DT_I8 && i == 0)
+        prefetch_scales(values, d);
+    if (type == DT_I8) {
+        int16_t *to = (int16_t *)(void *)(s + T * KV_BLOCK);
+
+        q.i16 = to;
+        q.ld = n_w * KV_I8_GROUP;
+        for (size_t t = 0; t < (size_t)T; t++)
+            step[t] = query_to_i16(to + t * q.ld, q.f32 + t * rows->ldq, d);
+        w = (float *)(void *)(to + (size_t)T * q.ld);
+    }
+    attn_scores(s, q, k, d, lo, hi, T, type, values);
+    if (type == DT_I8 && i == 0)
+        prefetch_scales(next, d);
     for (size_t t = 0; t < (size_t)T; t++) {
         prefetch_positions(next, SOFTMAX_FETCH / (size_t)T);
         if (rows->lo[i + t] < rows->hi[i + t])
-            attn_softmax(rows, i + t, s + t * KV_BLOCK, d, false);
+            attn_softmax(rows, i + t, s + t * KV_BLOCK,
+                         type == DT_I8 ? step[t] : 1, d, false);
     }
+    for (size_t t = 0; type == DT_I8 && t < (size_t)T; t++)
+        if (rows->lo[i + t] < rows->hi[i + t]) {
+            weights_i8(w + t * KV_BLOCK * n_w, s + t * KV_BLOCK, v, d,
+                       rows->lo[i + t], rows->hi[i + t]);
+            KERNEL(scale)(acc + t * d, I8_UP, d);
+        }
     /* Each row adds its own positions before and after the common ones. A
      * position outside a row's range must not affect it, not even multiplied
      * by 0. */
@@ -375,13 +528,16 @@ INLINE void attn_rows_tile(const struct attn_rows *rows, size_t i, float *s,
             const int from = after ? in_hi : 0, to = after ? KV_BLOCK : in_lo;
             const int a = rows->lo[i + t], b = rows->hi[i + t];
 
-            attn_value_rows(acc + t * d, d, s + t * KV_BLOCK, v,
+            attn_value_rows(acc + t * d, d, w + t * KV_BLOCK * n_w, v,
                             a > from ? a : from, b < to ? b : to, 1, type,
                             next);
         }
         if (T > 1 && !after)
-            attn_value_rows(acc, d, s, v, in_lo, in_hi, T, type, next);
+            attn_value_rows(acc, d, w, v, in_lo, in_hi, T, type, next);
     }
+    for (size_t t = 0; type == DT_I8 && t < (size_t)T; t++)
+        if (rows->lo[i + t] < rows->hi[i + t])
+            KERNEL(scale)(acc + t * d, 1 / I8_UP, d);
 }
 
 INLINE void attn_tiles(const struct attn_rows *rows, const char *k,
@@ -451,15 +607,7 @@ ATTN_BLOCK(bf16, DT_BF16)
 static void KERNEL(attn_block_i8)(const struct attn_rows *rows, const void *k,
                                   const void *v, size_t d, float *scratch)
 {
-    size_t n = KV_BLOCK * d;
-
-    if (rows->n <= WIDEN_ROWS) {
-        attn_all_rows(rows, k, v, d, scratch, DT_I8);
-        return;
-    }
-    attn_widen_i8(scratch, k, d);
-    attn_widen_i8(scratch + n, v, d);
-    KERNEL(attn_block_f32)(rows, scratch, scratch + n, d, scratch + 2 * n);
+    attn_all_rows(rows, k, v, d, scratch, DT_I8);
 }
 
 #endif

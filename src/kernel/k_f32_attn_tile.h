@@ -109,7 +109,7 @@ static void attn_tile_batch(const struct attn_rows *rows,
         attn_tile_scores(rows, t, d, i, first, 1);
     for (i = 0; i < n; i++)
         if (rows->lo[first + i] < rows->hi[first + i])
-            attn_softmax(rows, first + i, t->p + i * KV_BLOCK, d, true);
+            attn_softmax(rows, first + i, t->p + i * KV_BLOCK, 1, d, true);
         else /* positions of other rows of the batch count 0 */
             memset(t->p + i * KV_BLOCK, 0, KV_BLOCK * sizeof *t->p);
     i = 0;

@@ -254,7 +254,11 @@ struct kernels {
 
     /* Do the work of attn_block for an int8 cache. k and v are int8 [KV_BLOCK,
      * head_dim], followed by f32 scales [KV_BLOCK, kv_i8_groups(head_dim)].
-     * Element i of position j is k[j, i] * scale[j, i / KV_I8_GROUP]. */
+     * Element i of position j is k[j, i] * scale[j, i / KV_I8_GROUP].
+     * The elements of a query are rounded to multiples of 2^(e - 13), ties to
+     * even, with 2^e <= the largest magnitude < 2^(e + 1), and e = -112 if that
+     * is less than 2^-112. If a query has an element that is not finite, all
+     * its scores are NaN. */
     void (*attn_block_i8)(const struct attn_rows *rows, const void *k,
                           const void *v, size_t head_dim, float *scratch);
 
@@ -265,8 +269,8 @@ struct kernels {
     void (*attn_tile[DT_N_FLOAT])(const struct attn_rows *rows, const void *k,
                                   const void *v, size_t head_dim,
                                   float *scratch);
-    /* Do the work of attn_tile for an int8 cache. The result has the same bits
-     * as attn_tile on the block widened to f32. */
+    /* Do the work of attn_tile for an int8 cache, without rounding queries. The
+     * result has the same bits as attn_tile on the block widened to f32. */
     void (*attn_tile_i8)(const struct attn_rows *rows, const void *k,
                          const void *v, size_t head_dim, float *scratch);
 
@@ -465,9 +469,10 @@ static inline size_t gemm_bf16_ldx(size_t n_cols)
 /* Floats of scratch for attn_block and attn_block_i8. */
 static inline size_t attn_scratch(size_t n_rows, size_t head_dim)
 {
-    /* space for: a block of keys and one of values as f32, and the scores of
-     * the rows */
-    return KV_BLOCK * head_dim * 2 + n_rows * KV_BLOCK + 64;
+    /* space for: a block of keys and one of values as f32, and a query; or the
+     * weights and the int16 queries of a few rows; and the scores of the
+     * rows */
+    return KV_BLOCK * (head_dim * 2 + 16) + head_dim + n_rows * KV_BLOCK + 64;
 }
 
 /* Maximum number of rows that attn_tile processes at a time. */

@@ -35,9 +35,10 @@
  *                       4 * DELTA_VALUES.
  *   PEAK_CHAINS         independent multiply-adds that keep the units busy
  *
- * Types: vec (VEC_LANES floats), struct vec_f64 (as many doubles), vec_words
- * (a cache line of 64-bit integers). vec is a vector type of the compiler, so
- * the operators + - * / work on it lane by lane.
+ * Types: vec (VEC_LANES floats), vec_ints (as many bits of integers), struct
+ * vec_f64 (VEC_LANES doubles), vec_words (a cache line of 64-bit integers). vec
+ * is a vector type of the compiler, so the operators + - * / work on it lane by
+ * lane.
  *
  * Loads and stores accept any address. "The first n" means all lanes if
  * n >= VEC_LANES; otherwise memory behind element n is neither read nor
@@ -57,6 +58,9 @@
  *                             like vec_store, rounded to F16 or BF16 as
  *                             from_f32 does
  *
+ *   vec_spread(p, n)          p[i / n] in lane i, for n that divides VEC_LANES;
+ *                             may read all VEC_LANES floats at p
+ *
  *   vec_zero(), vec_set1(x), vec_lane0(v)
  *   vec_fma(a, b, c)          a * b + c, rounded once
  *   vec_fnma(a, b, c)         c - a * b, rounded once
@@ -71,6 +75,21 @@
  *                             v, or 0 in the lanes where x == y or x < y
  *   vec_first(v, n)           v, or 0 in the lanes from n on
  *   vec_any_nan(v)            whether any lane is NaN
+ *
+ * vec_ints has VEC_LANES int32, or 2 VEC_LANES int16.
+ *
+ *   vec_load_i16(p)           2 VEC_LANES int16
+ *   vec_store_i16(p, a, b)    the lanes of a and b, rounded to int16, ties to
+ *                             even; the results must fit
+ *   vec_widen_i8(p)           2 VEC_LANES int8, widened to int16
+ *   vec_mul_pairs(a, b)       lane i: a[2 i] b[2 i] + a[2 i + 1] b[2 i + 1] of
+ *                             their int16
+ *   vec_ints_add(a, b)        a + b of int32
+ *   vec_from_ints(v)          int32 to f32
+ *   vec_ints_zero()
+ *   vec_max_size(a, v)        the maximum of a and the representation of |v|,
+ *                             as int32, so that NaN is the largest
+ *   vec_exponents(a)          the exponent fields of floats in a, as f32
  *
  * The order of sums is the same at every level: lanes l and l + 8 are added
  * first, then l and l + 4, l and l + 2, l and l + 1.
@@ -111,6 +130,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "base/dtype.h"
@@ -119,6 +139,17 @@
 #define OUTLINE     static __attribute__((noinline))
 #define UNROLL      _Pragma("GCC unroll 16")
 #define UNROLL_SOME _Pragma("GCC unroll 4")
+
+/* Return the positive float whose exponent field is `exponent` and whose
+ * mantissa is 0. */
+INLINE float power_of_two(uint32_t exponent)
+{
+    const uint32_t u = exponent << 23;
+    float f;
+
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
 
 INLINE size_t type_bytes(enum dtype type)
 {

@@ -1,5 +1,6 @@
 /* attn_block_i8 and attn_tile_i8 of each level against double arithmetic on the
- * widened numbers of an int8 block. QWICK_TEST_SEED is the seed. */
+ * widened numbers of an int8 block, and for attn_block_i8 on the rounded
+ * queries. QWICK_TEST_SEED is the seed. */
 #include "check.h"
 
 static const struct kernels *tested;
@@ -24,6 +25,16 @@ static float value_at(const struct area *block, size_t d, size_t j, size_t e)
 
     memcpy(&scale, p + KV_BLOCK * d + 4 * at, sizeof scale);
     return (float)(int8_t)p[j * d + e] * scale;
+}
+
+/* Return the step of which attn_block_i8 rounds a query to multiples. */
+static double step_of(const float *q, size_t d)
+{
+    double top = 0;
+
+    for (size_t e = 0; e < d; e++)
+        top = fmax(top, fabs((double)q[e]));
+    return ldexp(1, (top < 0x1p-112 ? -112 : ilogb(top)) - 13);
 }
 
 /* Fill a block: bytes of all 256 values, and scales of one kind, some
@@ -200,6 +211,7 @@ static void row_near(const struct q8_attention *a, size_t i, const char *what)
 {
     const size_t d = a->d, lo = (size_t)a->lo[i], hi = (size_t)a->hi[i];
     const float *q = (const float *)a->q.p + i * a->ldq;
+    const double step = step_of(q, d);
     double p[KV_BLOCK], off[KV_BLOCK], top, ds = 0, keep, keep_off, sum, slack;
     float m0, l0;
 
@@ -211,7 +223,8 @@ static void row_near(const struct q8_attention *a, size_t i, const char *what)
 
         p[j] = 0;
         for (size_t e = 0; e < d; e++) {
-            x = (double)q[e] * (double)value_at(&a->k, d, j, e);
+            x = rint((double)q[e] / step) * step *
+                (double)value_at(&a->k, d, j, e);
             p[j] += x;
             mag += fabs(x);
         }
@@ -369,6 +382,41 @@ static void check_mask(void **state)
     }
 }
 
+/* A query with an element that is not finite makes its row NaN, and no other
+ * row. */
+static void check_query(void **state)
+{
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+
+    tested = *state;
+    for (size_t c = 0; c < 3 * 20; c++) {
+        size_t n = c / 3 + 1, d = 1 + below(140), at = below(n);
+        struct q8_attention a = attention_new(n, d, NORMAL, FULL);
+        float *m = must(malloc(4 * n)), *l = must(malloc(4 * n));
+        float *acc = must(malloc(4 * n * d));
+
+        attention_call(&a, 0, n, m, l, acc);
+        ((float *)a.q.p)[at * a.ldq + below(d)] = bad[c % 3];
+        attention_call(&a, 0, n, a.m.p, a.l.p, a.acc.p);
+        for (size_t i = 0; i < n; i++) {
+            const float *li = (const float *)a.l.p + i;
+            const float *ai = (const float *)a.acc.p + i * d;
+
+            if (i == at) {
+                if (!isnan(*li) || !isnan(ai[0]) || !isnan(ai[d - 1]))
+                    fail_msg("row %zu of %zu is finite", i, n);
+                continue;
+            }
+            same_bits("l beside NaN", l + i, li, 1);
+            same_bits("acc beside NaN", acc + i * d, ai, d);
+        }
+        free(m);
+        free(l);
+        free(acc);
+        attention_free(&a);
+    }
+}
+
 static void check_tiles(void **state)
 {
     tested = *state;
@@ -439,6 +487,7 @@ int main(void)
         CMUnitTestFunction run;
     } all[] = {{"attn_block_i8", check_sizes},
                {"attn_block_i8 masks", check_mask},
+               {"attn_block_i8 queries", check_query},
                {"attn_tile_i8", check_tiles},
                {"to_kv_i8 into blocks", check_stored}};
     enum { N_ALL = sizeof all / sizeof *all };

@@ -386,14 +386,53 @@ static void widen_q8(float *out, const unsigned char *block, size_t d)
         }
 }
 
-static void k_attn_block_i8_ref(const struct attn_rows *rows, const void *k,
-                                const void *v, size_t head_dim, float *scratch)
+static void k_attn_tile_i8_ref(const struct attn_rows *rows, const void *k,
+                               const void *v, size_t head_dim, float *scratch)
 {
     size_t n = KV_BLOCK * head_dim;
 
     widen_q8(scratch, k, head_dim);
     widen_q8(scratch + n, v, head_dim);
     k_attn_block_f32_ref(rows, scratch, scratch + n, head_dim, scratch + 2 * n);
+}
+
+/* Round a query row as attn_block_i8 says. */
+static void round_query(float *out, const float *q, size_t d)
+{
+    float top = 0;
+    bool finite = true;
+    int e = -112;
+
+    for (size_t i = 0; i < d; i++) {
+        finite = finite && isfinite(q[i]);
+        top = fmaxf(top, fabsf(q[i]));
+    }
+    if (finite && top >= 0x1p-112f)
+        e = ilogbf(top);
+    for (size_t i = 0; i < d; i++)
+        out[i] = finite ? ldexpf(rintf(ldexpf(q[i], 13 - e)), e - 13) : NAN;
+}
+
+static void k_attn_block_i8_ref(const struct attn_rows *rows, const void *k,
+                                const void *v, size_t head_dim, float *scratch)
+{
+    size_t n = KV_BLOCK * head_dim;
+    float *q = scratch + 2 * n, *score = q + head_dim;
+
+    widen_q8(scratch, k, head_dim);
+    widen_q8(scratch + n, v, head_dim);
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct attn_rows one = {.q = q,
+                                      .n = 1,
+                                      .lo = rows->lo + i,
+                                      .hi = rows->hi + i,
+                                      .m = rows->m + i,
+                                      .l = rows->l + i,
+                                      .acc = rows->acc + i * head_dim};
+
+        round_query(q, rows->q + i * rows->ldq, head_dim);
+        k_attn_block_f32_ref(&one, scratch, scratch + n, head_dim, score);
+    }
 }
 
 /* ---- measuring --------------------------------------------------------- */
@@ -458,7 +497,7 @@ void k_ref_init(struct kernels *k)
     k->attn_block_i8 = k_attn_block_i8_ref;
     for (int i = 0; i < DT_N_FLOAT; i++)
         k->attn_tile[i] = k->attn_block[i];
-    k->attn_tile_i8 = k->attn_block_i8;
+    k->attn_tile_i8 = k_attn_tile_i8_ref;
     k->max = k_max_ref;
     k->exp_sum = k_exp_sum_ref;
     k->gemm_bf16 = k_gemm_bf16_ref;

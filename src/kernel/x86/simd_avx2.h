@@ -108,6 +108,15 @@ INLINE void vec_load_range(vec *v, const float *p, int lo, int hi)
     }
 }
 
+INLINE vec vec_spread(const float *p, size_t n)
+{
+    const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const __m128i shift = _mm_cvtsi32_si128(__builtin_ctz((unsigned)n));
+
+    return _mm256_permutevar8x32_ps(_mm256_loadu_ps(p),
+                                    _mm256_srl_epi32(lanes, shift));
+}
+
 /* ---- arithmetic --------------------------------------------------------- */
 
 INLINE vec vec_zero(void)
@@ -186,6 +195,61 @@ INLINE vec vec_first(vec v, size_t n)
 INLINE bool vec_any_nan(vec v)
 {
     return _mm256_movemask_ps(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)) != 0;
+}
+
+/* ---- integers ----------------------------------------------------------- */
+
+typedef __m256i vec_ints;
+
+INLINE vec_ints vec_load_i16(const int16_t *p)
+{
+    return _mm256_loadu_si256((const __m256i_u *)(const void *)p);
+}
+
+INLINE void vec_store_i16(int16_t *p, vec a, vec b)
+{
+    const __m256i i =
+        _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
+
+    _mm256_storeu_si256((__m256i_u *)(void *)p,
+                        _mm256_permute4x64_epi64(i, 0xd8));
+}
+
+INLINE vec_ints vec_widen_i8(const char *p)
+{
+    return _mm256_cvtepi8_epi16(
+        _mm_loadu_si128((const __m128i_u *)(const void *)p));
+}
+
+INLINE vec_ints vec_mul_pairs(vec_ints a, vec_ints b)
+{
+    return _mm256_madd_epi16(a, b);
+}
+
+INLINE vec_ints vec_ints_add(vec_ints a, vec_ints b)
+{
+    return _mm256_add_epi32(a, b);
+}
+
+INLINE vec vec_from_ints(vec_ints v)
+{
+    return _mm256_cvtepi32_ps(v);
+}
+
+INLINE vec_ints vec_ints_zero(void)
+{
+    return _mm256_setzero_si256();
+}
+
+INLINE vec_ints vec_max_size(vec_ints a, vec v)
+{
+    return _mm256_max_epi32(a, _mm256_and_si256(_mm256_castps_si256(v),
+                                                _mm256_set1_epi32(INT32_MAX)));
+}
+
+INLINE vec vec_exponents(vec_ints a)
+{
+    return _mm256_cvtepi32_ps(_mm256_srli_epi32(a, 23));
 }
 
 /* ---- sums --------------------------------------------------------------- */

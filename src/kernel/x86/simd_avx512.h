@@ -105,6 +105,16 @@ INLINE void vec_load_range(vec *v, const float *p, int lo, int hi)
                                     (__mmask16)(in >> 16 * c), p + 16 * c);
 }
 
+INLINE vec vec_spread(const float *p, size_t n)
+{
+    const __m512i lanes =
+        _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m128i shift = _mm_cvtsi32_si128(__builtin_ctz((unsigned)n));
+
+    return _mm512_permutexvar_ps(_mm512_srl_epi32(lanes, shift),
+                                 _mm512_loadu_ps(p));
+}
+
 /* ---- arithmetic --------------------------------------------------------- */
 
 INLINE vec vec_zero(void)
@@ -166,6 +176,61 @@ INLINE vec vec_first(vec v, size_t n)
 INLINE bool vec_any_nan(vec v)
 {
     return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0;
+}
+
+/* ---- integers ----------------------------------------------------------- */
+
+typedef __m512i vec_ints;
+
+INLINE vec_ints vec_load_i16(const int16_t *p)
+{
+    return _mm512_loadu_si512(p);
+}
+
+INLINE void vec_store_i16(int16_t *p, vec a, vec b)
+{
+    const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+    const __m512i i =
+        _mm512_packs_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b));
+
+    _mm512_storeu_si512(p, _mm512_permutexvar_epi64(order, i));
+}
+
+INLINE vec_ints vec_widen_i8(const char *p)
+{
+    return _mm512_cvtepi8_epi16(
+        _mm256_loadu_si256((const __m256i_u *)(const void *)p));
+}
+
+INLINE vec_ints vec_mul_pairs(vec_ints a, vec_ints b)
+{
+    return _mm512_madd_epi16(a, b);
+}
+
+INLINE vec_ints vec_ints_add(vec_ints a, vec_ints b)
+{
+    return _mm512_add_epi32(a, b);
+}
+
+INLINE vec vec_from_ints(vec_ints v)
+{
+    return _mm512_cvtepi32_ps(v);
+}
+
+INLINE vec_ints vec_ints_zero(void)
+{
+    return _mm512_setzero_si512();
+}
+
+INLINE vec_ints vec_max_size(vec_ints a, vec v)
+{
+    return _mm512_max_epi32(a, _mm512_and_si512(_mm512_castps_si512(v),
+                                                _mm512_set1_epi32(INT32_MAX)));
+}
+
+INLINE vec vec_exponents(vec_ints a)
+{
+    return _mm512_cvtepi32_ps(_mm512_srli_epi32(a, 23));
 }
 
 /* ---- sums --------------------------------------------------------------- */
