@@ -252,6 +252,15 @@ struct kernels {
                                          const void *const *v, size_t n_blocks,
                                          size_t head_dim, float *scratch);
 
+    /* Do the work of attn_blocks_bf16 for an int8 cache, whose blocks are as for
+     * attn_block_i8. The result has the same bits as attn_blocks_bf16 on blocks
+     * that are widened to f32 and rounded to bf16. NULL if attn_blocks_bf16 is.
+     *   scratch  floats [attn_bf16_i8_scratch(n, head_dim)], 64-byte aligned */
+    void (*attn_blocks_bf16_i8)(const struct attn_rows *rows,
+                                const void *const *k, const void *const *v,
+                                size_t n_blocks, size_t head_dim,
+                                float *scratch);
+
     /* Do the work of attn_block for an int8 cache. k and v are int8 [KV_BLOCK,
      * head_dim], followed by f32 scales [KV_BLOCK, kv_i8_groups(head_dim)].
      * Element i of position j is k[j, i] * scale[j, i / KV_I8_GROUP].
@@ -503,6 +512,14 @@ static inline size_t attn_bf16_scratch(size_t n_rows, size_t head_dim)
     return ATTN_BF16_BLOCKS * KV_BLOCK * d +
            ATTN_BF16_BATCH * (KV_BLOCK + 16 + 2) +
            n_rows * (ATTN_BF16_BLOCKS * KV_BLOCK / 2 + 2);
+}
+
+/* Floats of scratch for attn_blocks_bf16_i8. */
+static inline size_t attn_bf16_i8_scratch(size_t n_rows, size_t head_dim)
+{
+    /* space for: keys and values in bf16; the scratch of attn_blocks_bf16 */
+    return ATTN_BF16_BLOCKS * KV_BLOCK * head_dim +
+           attn_bf16_scratch(n_rows, head_dim);
 }
 
 /* Floats of scratch for delta_rows. */

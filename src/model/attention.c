@@ -44,7 +44,9 @@ static enum products_of_attn products_of(const struct worker *w,
     enum dtype type = span->kv->dtype;
     if (w->p->m->exact || span->n * group_of(w) < PACKED_MIN_ROWS)
         return ATTN_ROWS;
-    if (w->p->attn16 && type != DT_I8 && w->k->attn_blocks_bf16[type])
+    if (w->p->attn16 &&
+        (type == DT_I8 ? w->k->attn_blocks_bf16_i8 != NULL
+                       : w->k->attn_blocks_bf16[type] != NULL))
         return ATTN_BF16;
     return ATTN_F32;
 }
@@ -172,7 +174,9 @@ static void attend_blocks(const struct worker *w, const struct task *a,
         v[i] = kv_values(kv, block + i, a->layer, h);
     }
     if (a->products == ATTN_BF16)
-        w->k->attn_blocks_bf16[kv->dtype](&rows, k, v, n, d, w->own->attn);
+        (kv->dtype == DT_I8 ? w->k->attn_blocks_bf16_i8
+                            : w->k->attn_blocks_bf16[kv->dtype])(
+            &rows, k, v, n, d, w->own->attn);
     else if (a->products == ATTN_F32)
         (kv->dtype == DT_I8 ? w->k->attn_tile_i8 : w->k->attn_tile[kv->dtype])(
             &rows, k[0], v[0], d, w->own->attn);

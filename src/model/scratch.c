@@ -214,7 +214,8 @@ static void layout_threads(struct layout *l, struct scratch *s,
         attn = max_size(attn, attn_tile_scratch(rows, c->head_dim));
     }
     if (uses_bf16(m))
-        attn = max_size(attn, attn_bf16_scratch(s->packed_rows, c->head_dim));
+        attn =
+            max_size(attn, attn_bf16_i8_scratch(s->packed_rows, c->head_dim));
     for (int i = 0; i < s->n_threads; i++) {
         struct thread_scratch *t = &s->threads[i];
         size_t n = SCRATCH_PRIVATE_TOKENS;

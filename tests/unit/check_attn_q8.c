@@ -1,6 +1,7 @@
 /* attn_block_i8 and attn_tile_i8 of each level against double arithmetic on the
  * widened numbers of an int8 block, and for attn_block_i8 on the rounded
- * queries. QWICK_TEST_SEED is the seed. */
+ * queries; attn_blocks_bf16_i8 against attn_blocks_bf16. QWICK_TEST_SEED is the
+ * seed. */
 #include "check.h"
 
 static const struct kernels *tested;
@@ -441,6 +442,77 @@ static void check_tiles(void **state)
     }
 }
 
+/* attn_blocks_bf16_i8, or attn_blocks_bf16 on the blocks widened and rounded to
+ * bf16, for blocks k and v and, if n_blocks is 2, v and k. */
+static void blocks_call(const struct q8_attention *a, size_t n_blocks,
+                        bool widened, const uint16_t *q16, float *m, float *l,
+                        float *acc)
+{
+    const size_t n = KV_BLOCK * a->d;
+    const size_t floats = widened ? attn_bf16_scratch(a->n, a->d)
+                                  : attn_bf16_i8_scratch(a->n, a->d);
+    const void *k[2] = {a->k.p, a->v.p}, *v[2] = {a->v.p, a->k.p};
+    struct area scratch = area_new(4 * floats, 0);
+    struct attn_rows rows = rows_of(a, 0, a->n, m, l, acc);
+    float *kv = must(malloc(8 * n));
+    uint16_t *kv16 = must(malloc(4 * n));
+
+    rows.q = NULL;
+    rows.q16 = q16;
+    for (size_t i = 0; i < n; i++) {
+        kv[i] = value_at(&a->k, a->d, i / a->d, i % a->d);
+        kv[n + i] = value_at(&a->v, a->d, i / a->d, i % a->d);
+    }
+    tested->from_f32[DT_BF16](kv16, kv, 2 * n);
+    if (widened) {
+        k[0] = v[1] = kv16;
+        v[0] = k[1] = kv16 + n;
+    }
+    (widened ? tested->attn_blocks_bf16[DT_BF16] : tested->attn_blocks_bf16_i8)(
+        &rows, k, v, n_blocks, a->d, scratch.p);
+    area_check(&scratch, "attn_blocks_bf16_i8");
+    area_free(&scratch);
+    free(kv);
+    free(kv16);
+}
+
+static void check_blocks_bf16(void **state)
+{
+    tested = *state;
+    if (!tested->attn_blocks_bf16_i8) { /* a level without bf16 */
+        assert_null(tested->attn_blocks_bf16[DT_BF16]);
+        return;
+    }
+    for (size_t c = 0; c < N_DIMS * N_COUNTS * N_RANGES; c++) {
+        size_t d = dims[c % N_DIMS], n = counts[c / N_DIMS % N_COUNTS];
+        size_t n_blocks = 1 + below(2);
+        struct q8_attention a =
+            attention_new(n, d, (enum kind)below(N_KINDS),
+                          (enum ranges)(c / N_DIMS / N_COUNTS));
+        float *m = must(malloc(4 * n)), *l = must(malloc(4 * n));
+        float *acc = must(malloc(4 * n * d));
+        uint16_t *q16 = must(malloc(2 * n * a.ldq));
+
+        for (size_t i = 0; n_blocks == 2 && i < n; i++)
+            if (a.lo[i] < a.hi[i])
+                a.hi[i] += KV_BLOCK;
+        tested->from_f32[DT_BF16](q16, a.q.p, n * a.ldq);
+        blocks_call(&a, n_blocks, true, q16, m, l, acc);
+        blocks_call(&a, n_blocks, false, q16, a.m.p, a.l.p, a.acc.p);
+        untouched(&a, "attn_blocks_bf16_i8");
+        same_bits("maxima of blocks", m, a.m.p, n);
+        same_bits("sums of blocks", l, a.l.p, n);
+        for (size_t i = 0; i < n; i++) /* otherwise acc is undefined */
+            if (m[i] != -INFINITY)
+                same_bits("blocks", acc + i * d, (float *)a.acc.p + i * d, d);
+        free(q16);
+        free(m);
+        free(l);
+        free(acc);
+        attention_free(&a);
+    }
+}
+
 /* A block that to_kv_i8 wrote is near the original: within half a step of the
  * group, plus the roundings of scale, quotient and product. */
 static void check_stored(void **state)
@@ -489,6 +561,7 @@ int main(void)
                {"attn_block_i8 masks", check_mask},
                {"attn_block_i8 queries", check_query},
                {"attn_tile_i8", check_tiles},
+               {"attn_blocks_bf16_i8", check_blocks_bf16},
                {"to_kv_i8 into blocks", check_stored}};
     enum { N_ALL = sizeof all / sizeof *all };
     static struct CMUnitTest units[N_ALL * ISA_COUNT];

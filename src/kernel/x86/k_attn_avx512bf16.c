@@ -477,6 +477,15 @@ ATTN_BLOCKS(f32, DT_F32)
 ATTN_BLOCKS(f16, DT_F16)
 ATTN_BLOCKS(bf16, DT_BF16)
 
+static void k_attn_blocks_bf16_i8_avx512bf16(const struct attn_rows *rows,
+                                             const void *const *k,
+                                             const void *const *v, size_t n_blocks,
+                                             size_t head_dim, float *scratch)
+{
+    attn_blocks_i8(rows, k, v, n_blocks, head_dim, scratch,
+                   k_attn_blocks_bf16_bf16_avx512bf16);
+}
+
 void k_attn_blocks_bf16_avx512bf16(const struct attn_rows *rows,
                                    const void *const *k, const void *const *v,
                                    size_t n_blocks, size_t d, float *scratch,
@@ -495,4 +504,5 @@ void k_attn_avx512bf16_init(struct kernels *k)
     k->attn_blocks_bf16[DT_F32] = k_attn_blocks_bf16_f32_avx512bf16;
     k->attn_blocks_bf16[DT_F16] = k_attn_blocks_bf16_f16_avx512bf16;
     k->attn_blocks_bf16[DT_BF16] = k_attn_blocks_bf16_bf16_avx512bf16;
+    k->attn_blocks_bf16_i8 = k_attn_blocks_bf16_i8_avx512bf16;
 }

@@ -303,6 +303,57 @@ INLINE void prefetch_next(const struct attn_rows *rows, const char *values,
 
 /* ---- the other level ---------------------------------------------------- */
 
+/* ---- an int8 cache ------------------------------------------------------ */
+
+/* Widen an int8 block of keys or values, and round it to bf16. */
+static void block_to_bf16(uint16_t *out, const char *block, size_t d)
+{
+    const char *scale = block + KV_BLOCK * d;
+
+    for (size_t j = 0; j < KV_BLOCK; j++)
+        for (size_t e = 0; e < d; e += 32, scale += KV_I8_GROUP / 32 * 4) {
+            const size_t at = j * d + e;
+            const __mmask32 m =
+                d - e >= 32 ? 0xffffffff : (1u << (d - e)) - 1;
+            const __m256i v = _mm256_maskz_loadu_epi8(m, block + at);
+            const __m512 by = _mm512_set1_ps(load_float(scale));
+            const __m512 low = _mm512_cvtepi32_ps(
+                _mm512_cvtepi8_epi32(_mm256_castsi256_si128(v)));
+            const __m512 high = _mm512_cvtepi32_ps(
+                _mm512_cvtepi8_epi32(_mm256_extracti128_si256(v, 1)));
+
+            _mm512_mask_storeu_epi16(
+                out + at, m,
+                (__m512i)_mm512_cvtne2ps_pbh(_mm512_mul_ps(high, by),
+                                             _mm512_mul_ps(low, by)));
+        }
+}
+
+_Static_assert(KV_I8_GROUP == 32, "block_to_bf16");
+
+/* attn_blocks_bf16_i8, by a level's attn_blocks_bf16[DT_BF16]. */
+INLINE void attn_blocks_i8(const struct attn_rows *rows, const void *const *k,
+                           const void *const *v, size_t n_blocks, size_t d,
+                           float *scratch,
+                           void (*by)(const struct attn_rows *,
+                                      const void *const *, const void *const *,
+                                      size_t, size_t, float *))
+{
+    const void *keys[ATTN_BF16_BLOCKS], *values[ATTN_BF16_BLOCKS];
+    uint16_t *to = (uint16_t *)(void *)scratch;
+
+    for (size_t b = 0; b < n_blocks; b++) {
+        keys[b] = to;
+        block_to_bf16(to, k[b], d);
+        to += KV_BLOCK * d;
+        values[b] = to;
+        block_to_bf16(to, v[b], d);
+        to += KV_BLOCK * d;
+    }
+    by(rows, keys, values, n_blocks, d,
+       scratch + ATTN_BF16_BLOCKS * KV_BLOCK * d);
+}
+
 /* attn_blocks_bf16 of level avx512bf16. Level amx uses it for head sizes that
  * its own kernel does not support. */
 void k_attn_blocks_bf16_avx512bf16(const struct attn_rows *rows,
