@@ -36,6 +36,9 @@ struct core_choices {
     /* With AVX-512. */
     uint32_t gemm_f32_avx512_min; /* gemm_f32 instead of matmul_f32 */
     uint32_t q8_panels_min;       /* gemm_q8_affine packs panels of codes */
+    /* gemm_q8_affine multiplies codes of 4 and 8 bits from registers, in place
+       of rows or panels */
+    uint32_t q8_batch_min, q8_batch_max;
     uint32_t blocks_panels_min;   /* gemm_q8_blocks packs panels of codes */
     uint32_t q8_0_once;           /* flag: a row of Q8_0 is loaded once for one
                                      token, not twice */
@@ -56,6 +59,8 @@ struct core_choices {
 enum { CORE_AMX_FEW_LIMIT = 64 };
 /* And that of the kernel before avx_panels4_min and avx_panels8_min. */
 enum { CORE_AVX_FEW_LIMIT = 16 };
+/* The kernel behind q8_batch_min takes this many tokens at least. */
+enum { CORE_Q8_BATCH_LEAST = 4 };
 /* The kernel behind bf16_rows_max takes this many tokens at once. */
 enum { CORE_BF16_ROWS_LIMIT = 6 };
 

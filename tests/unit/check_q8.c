@@ -888,6 +888,29 @@ static void q8_levels(const struct kernels *k, const struct shape *s,
                   y + t * sums->ldy, s->rows);
 }
 
+/* Blocks of rows that are multiplied from registers, in place of panels, change
+ * no bit. */
+static void q8_batch(const struct kernels *k, const struct shape *s,
+                     const struct weights *w, const struct rounded *r,
+                     const struct sums *sums, bool add)
+{
+    struct core_choices c = kernel_core;
+    const struct core_choices before = kernel_core;
+    float *y = sums->alone.p;
+
+    if (k->level < ISA_AVX512 || s->tokens < c.q8_panels_min)
+        return;
+    c.q8_batch_max = 1;
+    kernels_choose(&c);
+    memcpy(y, sums->before.p, sums->before.bytes);
+    k->gemm_q8_affine(y, sums->ldy, &w->a, &r->x, s->rows, s->cols, s->tokens,
+                      add, product_work());
+    kernels_choose(&before);
+    for (size_t t = 0; t < s->tokens; t++)
+        same_bits(s->what, (float *)sums->y.p + t * sums->ldy,
+                  y + t * sums->ldy, s->rows);
+}
+
 static void gemm_q8_case(const struct kernels *k, const struct shape *s)
 {
     struct weights w = shape_weights(s);
@@ -914,6 +937,7 @@ static void gemm_q8_case(const struct kernels *k, const struct shape *s)
     q8_order(k, s, &w, &r, &sums, add);
     q8_tokens(k, s, &w, &r, &sums, add);
     q8_levels(k, s, &w, &r, &sums, add);
+    q8_batch(k, s, &w, &r, &sums, add);
     edge_free(&sums.y);
     edge_free(&sums.before);
     edge_free(&sums.alone);
@@ -936,6 +960,19 @@ static void check_gemm_q8_affine(const struct kernels *k, enum dtype type)
 
         s.rows = 300 + below(40);
         s.cols = 5 * s.group;
+        gemm_q8_case(k, &s);
+    }
+    /* ends of blocks of rows and of tiles of tokens */
+    for (size_t i = 0; k->level != ISA_REF && i < 24 * N_GROUPS; i++) {
+        static const size_t rows[] = {15, 16, 17, 63, 64, 65, 79, 80, 129};
+        static const size_t tokens[] = {4,  5,  7,  8,  9,  12,
+                                        16, 17, 24, 31, 32, 33};
+        struct shape s = shape_at((i / 24 + i % 3 * N_GROUPS) * N_BITS,
+                                  tokens[i % 12], 1);
+
+        s.bits = i / 12 % 2 ? 4 : 8;
+        s.rows = rows[below(sizeof rows / sizeof *rows)];
+        s.cols = (1 + below(40)) * s.group;
         gemm_q8_case(k, &s);
     }
     /* rows too long for the buffers on the kernels' stacks */

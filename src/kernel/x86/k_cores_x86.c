@@ -31,6 +31,12 @@
  *                 With 4 bits, 5 to 9 are within 2% of each other on an Emerald
  *                 Rapids; on a Zen 5 with AVX-VNNI 5 is faster than 9 by 11%.
  *                 With 8 bits, 9 to 17 are within 3% on both.
+ *   q8_batch_min, q8_batch_max
+ *                 On a Zen 5, relative to the faster of rows and panels, with 4
+ *                 and 8 bits: 1.0 to 1.1 and 0.75 times as fast for 4 tokens,
+ *                 1.3 to 1.4 and 1.1 for 5, 1.3 for 8, 1.1 for 16, 1.02 to 1.05
+ *                 for 32, 1.0 and 0.97 to 1.0 for 48. In whole models, 1.08 and
+ *                 0.93 to 0.99 for 32.
  *   blocks_panels_min
  *                 On a Zen 5, rows one by one are 1.4 times as fast as panels
  *                 for 5 tokens, 1.2 times for 6, and equal for 7.
@@ -49,7 +55,8 @@
     .sweep_ahead = 8192, .sweep_l2 = 0, .blas_avx2 = 1, .blas_min = 64, \
     .gemm_f32_avx2_min = 8, .avx_panels4_min = 9,                       \
     .avx_panels8_min = 13, .gemm_f32_avx512_min = 24,                   \
-    .q8_panels_min = 5, .blocks_panels_min = 7, .q8_0_once = 1, .bf16 = 1, .bf16_min = 2, .bf16_rows_max = 5,   \
+    .q8_panels_min = 5, .q8_batch_min = 5, .q8_batch_max = 32,          \
+    .blocks_panels_min = 7, .q8_0_once = 1, .bf16 = 1, .bf16_min = 2, .bf16_rows_max = 5,   \
     .bf16_strips_max = 32, .amx_rows_max = 2, .amx_few_max = 64,        \
     .amx_vnni_max = 12, .amx_affine_bf16_min = 192, .amx_blocks_bf16_min = 64
 #define INTEL_MOST MOST, .sweep_l2 = 1, .blas_avx2 = 0
@@ -104,8 +111,8 @@ const struct core cores[] = {
                  .q8_panels_min = 7},
      .measured = "sweep_ahead sweep_l2 blas_avx2 blas_min avx_panels4_min "
                  "avx_panels8_min gemm_f32_avx512_min q8_panels_min "
-                 "blocks_panels_min q8_0_once bf16 bf16_min bf16_rows_max "
-                 "bf16_strips_max",
+                 "q8_batch_min q8_batch_max blocks_panels_min q8_0_once bf16 "
+                 "bf16_min bf16_rows_max bf16_strips_max",
      .machine = "EPYC, 2 cores, 2026-11-21 and 2026-11-25",
      .guess = "as Sapphire Rapids"},
 

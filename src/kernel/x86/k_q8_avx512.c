@@ -5,7 +5,7 @@
  * Order of sums. matmul_f32_affine adds up chunks of columns one after
  * another; in a chunk the order is that of k_f32_matmul.h. gemm_q8_affine for
  * few tokens has several vectors of sums, whose lanes take four columns modulo
- * 64, and one sum of biases. For many tokens it has one sum for each row and
+ * 64, and one sum of biases. For more tokens it has one sum for each row and
  * token. All take groups in order. */
 #include <immintrin.h>
 #include <stdbool.h>
@@ -16,6 +16,7 @@
 #include "kernel/x86/k_avx.h"
 #include "kernel/x86/k_q8_avx512.h"
 #include "kernel/x86/k_q8_many512.h"
+#include "kernel/x86/k_q8_batch512.h"
 
 /* Define functions for each width of codes and size of groups:
  * name_BITS_GROUP. */
@@ -306,8 +307,8 @@ static void k_to_q8_avx512(const struct q8 *out, const float *x, size_t ldx,
 /* ---- a few tokens ------------------------------------------------------- */
 
 /* A row is unpacked once for up to MAX_FEW tokens. If there are more, BLOCK_L1
- * bytes of rows stay in L1 until all tokens have used them. From q8_panels_min
- * tokens on (struct core_choices), rows are unpacked into panels. */
+ * bytes of rows stay in L1 until all tokens have used them. From q8_batch_min
+ * or q8_panels_min tokens on (struct core_choices), rows are transposed. */
 enum { MAX_FEW = 4, SUMS = 4, BLOCK_L1 = 16 << 10 };
 
 /* The factors of the two groups of 32 in 64 columns, each in the lanes of its
@@ -662,8 +663,10 @@ static void k_gemm_q8_affine_avx512(float *y, size_t ldy,
         memset(y + t * ldy, 0, n_rows * sizeof *y);
     if (n_cols == 0)
         return;
-    if (n_tokens < kernel_core.q8_panels_min && w->bits == 4 &&
-        n_tokens * ld <= PAIRS_BYTES)
+    if (q8_batch_takes(w, n_cols, n_tokens))
+        q8_batch(y, ldy, w, x, n_rows, n_cols, n_tokens, add, work);
+    else if (n_tokens < kernel_core.q8_panels_min && w->bits == 4 &&
+             n_tokens * ld <= PAIRS_BYTES)
         q4_several(y, ldy, w, x, n_rows, n_cols, n_tokens, add, ld,
                    (int8_t *)work);
     else if (n_tokens < kernel_core.q8_panels_min)
