@@ -12,13 +12,13 @@
 
 #include "kernel/x86/k_q8_many512.h"
 
-/* BATCH_ROWS: rows of a block. A tile has BATCH_LEAST to BATCH_TILE tokens; 16
- * sums and a block take 24 registers. With up to BATCH_MIXED tokens, the
+/* BATCH_ROWS: rows of a block. A tile has BATCH_LEAST to BATCH_TILE tokens; 15
+ * sums and a block take 23 registers. With up to BATCH_MIXED tokens, the
  * instructions that transpose the next block stand among the products. */
 enum {
     BATCH_ROWS = 16,
     BATCH_LEAST = CORE_Q8_BATCH_LEAST,
-    BATCH_TILE = 16,
+    BATCH_TILE = 15,
     BATCH_MIXED = 8
 };
 
@@ -230,7 +230,6 @@ BATCH(12)
 BATCH(13)
 BATCH(14)
 BATCH(15)
-BATCH(16)
 
 #define BATCH_FNS(T)                                                          \
     {                                                                         \
@@ -243,7 +242,7 @@ static void (*const batches[BATCH_TILE - BATCH_LEAST + 1][BATCH_KINDS])(
     const struct batch_tile *) = {
     BATCH_FNS(4),  BATCH_FNS(5),  BATCH_FNS(6),  BATCH_FNS(7),  BATCH_FNS(8),
     BATCH_FNS(9),  BATCH_FNS(10), BATCH_FNS(11), BATCH_FNS(12), BATCH_FNS(13),
-    BATCH_FNS(14), BATCH_FNS(15), BATCH_FNS(16)};
+    BATCH_FNS(14), BATCH_FNS(15)};
 
 /* ---- the product -------------------------------------------------------- */
 
