@@ -1,10 +1,10 @@
 /* Products of codes of 4 and 8 bits with a batch of tokens, in 512-bit vectors
  * of integers. k_q8_many512.h stores a panel of codes and loads it again for
- * each tile of tokens, which takes as long as the products of eight tokens: the
- * core stores one vector a cycle, and loads none in that cycle. Here a block of
- * 16 rows by 32 bytes is transposed in registers and multiplied from there. The
- * activations are memory operands. The core overlaps the products of a block
- * with the transposition of the next.
+ * each tile of tokens. On a Zen 5 that takes as long as the products of eight
+ * tokens: it stores one vector a cycle, and loads none in that cycle. Here a
+ * block of 16 rows by 32 bytes is transposed in registers and multiplied from
+ * there. The activations are memory operands. The core overlaps the products of
+ * a block with the transposition of the next.
  *
  * The order of sums is that of k_q8_many512.h, so both give the same bits. */
 #ifndef KERNEL_X86_K_Q8_BATCH512_H
