@@ -10,8 +10,8 @@
 #include "cli/json_writer.h"
 #include "cli/out.h"
 #include "cli/prompt.h"
-#include "cli/state_file.h"
 #include "file/json.h"
+#include "file/save.h"
 
 int chat_copy(struct qwick_chat **out, const struct qwick_chat *c,
               struct qwick_err *e)
@@ -109,38 +109,45 @@ int chat_load(const char *path, struct qwick_chat **out,
     return chat_input_fail(path, &e);
 }
 
-/* Whether a file may be replaced: it does not exist, or is a conversation. */
-static bool may_replace(const char *path)
+/* Why a file must not be replaced; NULL: it does not exist, is empty, or is a
+ * conversation. */
+static const char *why_kept(const char *path)
 {
     struct qwick_chat *c = NULL;
     struct qwick_err e;
     struct stat st;
     char *json;
     size_t n;
-    if (lstat(path, &st) || !S_ISREG(st.st_mode) || !st.st_size)
-        return true; /* state_write refuses all but regular files */
-    if (prompt_read(path, &json, &n, &e))
-        return false;
-    bool good =
-        !qwick_chat_create(&c, &e) && !qwick_chat_add_json(c, json, n, &e);
-    qwick_chat_free(c);
-    free(json);
-    return good;
+    bool good;
+    if (stat(path, &st))
+        return NULL; /* writing it finds other faults */
+    if (!S_ISREG(st.st_mode))
+        return "is not a regular file";
+    if (!st.st_size)
+        return NULL;
+    good = !prompt_read(path, &json, &n, &e);
+    if (good) {
+        good =
+            !qwick_chat_create(&c, &e) && !qwick_chat_add_json(c, json, n, &e);
+        qwick_chat_free(c);
+        free(json);
+    }
+    return good ? NULL : "exists and is not a conversation";
 }
 
 int chat_write(const struct qwick_chat *c, const char *path)
 {
+    const char *why = why_kept(path);
     struct qwick_err e;
     char *json;
     size_t n;
-    if (!may_replace(path)) {
-        msg_error("%s: exists and is not a conversation; it is not replaced",
-                  path);
+    if (why) {
+        msg_error("%s: %s; it is not replaced", path, why);
         return QWICK_ERR_RUNTIME;
     }
     if (qwick_chat_json(c, &json, &n, &e))
         return msg_fail(&e);
-    int rc = state_write(path, json, n, 0666, &e);
+    int rc = save_put(path, SAVE_SHARED, json, n, &e);
     free(json);
     return rc ? msg_fail(&e) : 0;
 }

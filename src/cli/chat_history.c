@@ -13,6 +13,7 @@
 #include "cli/out.h"
 #include "cli/state_file.h"
 #include "file/json.h"
+#include "file/save.h"
 
 static int failed(const char *path, const char *what, struct qwick_err *e)
 {
@@ -120,7 +121,7 @@ static int shorten(int fd, const char *path, struct qwick_err *e)
         size_t from = b.len - CHAT_HISTORY_MAX / 2;
         const char *end = memchr(b.data + from, '\n', b.len - from);
         from = end ? (size_t)(end - b.data) + 1 : b.len;
-        rc = state_write(path, b.data + from, b.len - from, 0600, e);
+        rc = save_put(path, SAVE_PRIVATE, b.data + from, b.len - from, e);
     }
     buf_free(&b);
     return rc;

@@ -10,11 +10,11 @@
 #include "cli/common.h"
 #include "cli/opt.h"
 #include "cli/out.h"
-#include "cli/outfile.h"
 #include "cli/plot_text.h"
 #include "cli/progress.h"
 #include "cli/term.h"
 #include "cli/verbs.h"
+#include "file/save.h"
 #include "qwick.h"
 
 struct args {
@@ -450,8 +450,11 @@ static int bench(struct job *j)
     if (!j->plan || !j->r.models)
         return msg_oom();
     machine_read(&j->r.machine);
-    if ((a->html && (status = outfile_check(a->html)) != 0) || out_check())
-        return status ? status : (int)QWICK_ERR_RUNTIME;
+    struct qwick_err e;
+    if (a->html && save_check(a->html, &e))
+        return msg_fail(&e);
+    if (out_check())
+        return QWICK_ERR_RUNTIME;
     if (a->compare &&
         (status = bench_baseline_open(&j->r.was, a->compare)) != 0)
         return status;

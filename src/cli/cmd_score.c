@@ -8,7 +8,6 @@
 #include "cli/html.h"
 #include "cli/opt.h"
 #include "cli/out.h"
-#include "cli/outfile.h"
 #include "cli/paint.h"
 #include "cli/progress.h"
 #include "cli/prompt.h"
@@ -18,6 +17,7 @@
 #include "cli/score_text.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
+#include "file/save.h"
 #include "qwick.h"
 
 struct args {
@@ -489,9 +489,7 @@ static int score(struct job *j)
             j->by = (enum score_unit)i;
     if (out_check())
         return QWICK_ERR_RUNTIME; /* fail before the work, not after it */
-    if (j->a.html && (status = outfile_check(j->a.html)) != 0)
-        return status;
-    if (read_given(j, &e))
+    if ((j->a.html && save_check(j->a.html, &e)) || read_given(j, &e))
         return msg_fail(&e);
     j->o = (struct qwick_judge_options){
         .size = sizeof(struct qwick_judge_options),

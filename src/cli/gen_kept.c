@@ -10,6 +10,7 @@
 #include "cli/chat_input.h"
 #include "cli/out.h"
 #include "cli/state_file.h"
+#include "file/save.h"
 
 int gen_kept_path(struct buf *out, const char *option, struct qwick_err *e)
 {
@@ -171,7 +172,7 @@ int gen_kept_write(const char *json, size_t n)
     struct buf path = {0};
     struct qwick_err e;
     int rc = gen_kept_path(&path, "--keep", &e) ||
-             state_write(path.data, json, n, 0600, &e);
+             save_put(path.data, SAVE_PRIVATE, json, n, &e);
     buf_free(&path);
     return rc ? msg_fail(&e) : 0;
 }

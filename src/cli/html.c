@@ -7,7 +7,7 @@
 #include "base/utf8.h"
 #include "cli/heat.h"
 #include "cli/out.h"
-#include "cli/outfile.h"
+#include "file/save.h"
 
 /* Series have colours that keep apart for colour-blind people (Okabe and Ito's
  * order of hues, darker here so that thin lines have a contrast of 3), and
@@ -178,7 +178,12 @@ void html_fact(struct html *h, const char *name, const char *value)
 
 int html_write(const struct html *h, const char *path)
 {
-    return h->failed ? msg_oom() : outfile_put(path, h->out.data, h->out.len);
+    struct qwick_err e;
+    if (h->failed)
+        return msg_oom();
+    return save_put(path, SAVE_SHARED, h->out.data, h->out.len, &e)
+               ? msg_fail(&e)
+               : 0;
 }
 
 void html_free(struct html *h)

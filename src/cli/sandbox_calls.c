@@ -85,8 +85,10 @@ static const struct call allowed[] = {
     CALL(readlinkat), CALL(getcwd), CALL(fstatfs),
     /* files by name */
     OF_IF(CALLS_READ, openat, MASKED, 2, WRITES, O_RDONLY),
-    OF(CALLS_WRITE, openat), OF(CALLS_WRITE, fchmod),
-    OF(CALLS_WRITE, utimensat), OF(CALLS_WRITE, getdents64),
+    OF(CALLS_WRITE, openat), OF(CALLS_WRITE, fchmod), OF(CALLS_WRITE, fchown),
+    /* the times of open files only: Landlock does not guard those of names */
+    OF_IF(CALLS_WRITE, utimensat, IS_NULL, 1, 0, 0),
+    OF(CALLS_WRITE, getdents64),
     OF(CALLS_NAMES, renameat), OF(CALLS_NAMES, renameat2),
     OF(CALLS_NAMES, unlinkat), OF(CALLS_NAMES, mkdirat),
     /* memory, but no new code */

@@ -11,7 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/err.h"
 #include "cli/sandbox_parts.h"
+#include "file/save.h"
 
 #define FS(name) LANDLOCK_ACCESS_FS_##name
 
@@ -24,6 +26,8 @@ enum {
 enum { NET_ALL = 3 };   /* version 4: bind and connect by TCP */
 enum { SCOPE_ALL = 3 }; /* version 6: abstract sockets and signals to others */
 
+/* What a rule can allow on something that is not a directory. */
+#define OF_FILES (FS(READ_FILE) | FS(WRITE_FILE) | FS_TRUNCATE)
 #define RENAME  (FS(MAKE_REG) | FS(REMOVE_FILE))
 #define REPLACE (RENAME | FS(WRITE_FILE) | FS_TRUNCATE | FS(READ_DIR))
 
@@ -82,23 +86,25 @@ static void make_dir(const char *path)
     free(copy);
 }
 
-/* Open the file, or its directory, for a rule; -1 with errno set. A target that
- * is no regular file is open already, and nothing is made beside it. */
+/* Open the file for a rule, or its directory if a file is made beside it; -1
+ * with errno set. */
 static int open_place(const struct sandbox_access *a, const char *path)
 {
-    struct stat st;
-    const char *slash = strrchr(path, '/');
+    struct qwick_err e = {0};
+    int in_place = 0, fd = -1;
     if (!a->beside)
         return open(path, O_PATH | O_CLOEXEC);
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        errno = ENOENT;
-        return -1;
+    char *target = save_target(path, &in_place, &e);
+    errno = e.code == QWICK_ERR_MEMORY ? ENOMEM : ENOENT;
+    if (target) {
+        char *slash = in_place ? NULL : strrchr(target, '/');
+        if (slash)
+            slash[1] = 0;
+        fd = open(slash || in_place ? target : ".", O_PATH | O_CLOEXEC);
     }
-    char *dir = slash ? strndup(path, (size_t)(slash - path) + 1) : NULL;
-    if (slash && !dir)
-        return -1;
-    int fd = open(dir ? dir : ".", O_PATH | O_CLOEXEC);
-    free(dir);
+    int why = errno;
+    free(target);
+    errno = why;
     return fd;
 }
 
@@ -122,9 +128,16 @@ int sandbox_files_add(struct sandbox_files *f, enum opt_access access,
         return is_missing(errno, a) ? 0 : errno;
     struct landlock_path_beneath_attr rule = {
         .allowed_access = a->rights & known_rights(f->abi), .parent_fd = fd};
+    bool is_dir = fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
     /* the user gave a directory as a file: the verb shall say so */
-    if (access == OPT_READS && fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
+    if (access == OPT_READS && is_dir)
         rule.allowed_access = FS(READ_DIR);
+    if (!is_dir)
+        rule.allowed_access &= OF_FILES;
+    if (!rule.allowed_access) { /* the kernel refuses an empty rule */
+        close(fd);
+        return 0;
+    }
     long rc = syscall(SYS_landlock_add_rule, f->ruleset,
                       LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
     int why = errno;

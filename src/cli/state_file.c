@@ -8,9 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/rng.h"
-#include "cli/out.h"
-
 int state_path(struct buf *out, const char *name)
 {
     const char *base = getenv("XDG_STATE_HOME"), *sub = "";
@@ -85,60 +82,4 @@ int state_open(const char *path, int flags, struct qwick_err *e)
         return -1;
     }
     return fd;
-}
-
-/* Write the directory of path to the disk, so that the new name survives a
- * crash. Failures do not matter: not every file system can do it. */
-static void sync_parent_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char *dir = !slash          ? strdup(".")
-                : slash == path ? strdup("/")
-                                : strndup(path, (size_t)(slash - path));
-    int fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    if (fd >= 0) {
-        (void)fsync(fd);
-        close(fd);
-    }
-    free(dir);
-}
-
-int state_write(const char *path, const void *data, size_t n, mode_t mode,
-                struct qwick_err *e)
-{
-    struct stat st;
-    char *tmp;
-    bool exists = lstat(path, &st) == 0;
-    if (exists && !S_ISREG(st.st_mode))
-        return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot write: is %s", path,
-                       S_ISLNK(st.st_mode) ? "a symbolic link"
-                                           : "not a regular file");
-    if (asprintf(&tmp, "%s.tmp-%016llx", path,
-                 (unsigned long long)rng_random_seed()) < 0)
-        return err_oom(e, strlen(path));
-    int fd =
-        open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
-    int why = errno;
-    bool bad = fd < 0;
-    if (!bad) {
-        bad = (exists && fchmod(fd, st.st_mode & 0777)) ||
-              fd_write(fd, data, n) || fsync(fd);
-        why = errno;
-        if (close(fd) && !bad) {
-            bad = true;
-            why = errno;
-        }
-        if (!bad && rename(tmp, path)) {
-            bad = true;
-            why = errno;
-        }
-        if (bad)
-            unlink(tmp);
-    }
-    free(tmp);
-    if (bad)
-        return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot write: %s", path,
-                       strerror(why));
-    sync_parent_of(path);
-    return 0;
 }

@@ -25,11 +25,4 @@ int state_make_dir(const char *path, struct qwick_err *e);
  * or -2 if the file does not exist. */
 int state_open(const char *path, int flags, struct qwick_err *e);
 
-/* Write a file that appears at path only when it is complete and on the disk.
- * mode is that of a new file, before the umask; a file that is replaced keeps
- * its mode. Refuses to replace anything but a regular file. Returns 0, or -1
- * with *e set. */
-int state_write(const char *path, const void *data, size_t n, mode_t mode,
-                struct qwick_err *e);
-
 #endif

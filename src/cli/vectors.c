@@ -9,6 +9,7 @@
 
 #include "cli/out.h"
 #include "cli/progress.h"
+#include "file/write.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "floats are written as they are in memory");
@@ -30,7 +31,8 @@ static int write_bytes(struct vectors *v, const char *p, size_t n)
     progress_output(v->path ? v->file.fd : STDOUT_FILENO);
     if (!v->path)
         return out_write(p, n) ? (int)QWICK_ERR_RUNTIME : 0;
-    return outfile_write(&v->file, p, n);
+    struct qwick_err e;
+    return save_write(&v->file, p, n, &e) ? msg_fail(&e) : 0;
 }
 
 /* ---- formats ------------------------------------------------------------ */
@@ -63,10 +65,11 @@ int vectors_open(struct vectors *v, enum vectors_format format,
                  const char *path, size_t dim)
 {
     *v = (struct vectors){
-        .format = format, .path = path, .dim = dim, .file.fd = -1};
+        .format = format, .path = path, .dim = dim, .file = SAVE_NONE};
+    struct qwick_err e;
     int status = 0;
     if (path)
-        status = outfile_open(&v->file, path);
+        status = save_begin(&v->file, path, SAVE_SHARED, &e) ? msg_fail(&e) : 0;
     else if (out_check())
         status = QWICK_ERR_RUNTIME;
     if (status || format != VECTORS_NPY)
@@ -122,15 +125,9 @@ static int finish_npy(struct vectors *v)
         memcpy(v->buf.data, head, sizeof head);
         return 0;
     }
-    for (size_t at = 0; at < sizeof head;) {
-        ssize_t k = pwrite(v->file.fd, head + at, sizeof head - at, (off_t)at);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k == 0)
-            errno = EIO;
-        if (k <= 0)
-            return outfile_cannot(&v->file, "write");
-        at += (size_t)k;
+    if (write_all_at(v->file.fd, head, sizeof head, 0)) {
+        msg_error("%s: cannot write: %s", v->path, strerror(errno));
+        return QWICK_ERR_RUNTIME;
     }
     return 0;
 }
@@ -145,12 +142,13 @@ int vectors_close(struct vectors *v)
         status = vectors_flush(v);
     if (status || !v->path)
         return status;
-    return outfile_commit(&v->file);
+    struct qwick_err e;
+    return save_commit(&v->file, &e) ? msg_fail(&e) : 0;
 }
 
 void vectors_abort(struct vectors *v)
 {
-    outfile_abort(&v->file);
+    save_abort(&v->file);
     buf_free(&v->buf);
-    *v = (struct vectors){.file.fd = -1};
+    *v = (struct vectors){.file = SAVE_NONE};
 }

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #include "base/buf.h"
-#include "cli/outfile.h"
+#include "file/save.h"
 #include "qwick.h"
 
 enum vectors_format {
@@ -23,7 +23,7 @@ struct vectors {
     enum vectors_format format;
     size_t dim, n;
     const char *path; /* NULL: standard output */
-    struct outfile file; /* of path; its fd is -1 without one */
+    struct save file; /* of path; its fd is -1 without one */
     bool hold;        /* NPY to a pipe: keep all vectors in buf until the end */
     struct buf buf;
 };

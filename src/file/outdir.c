@@ -16,6 +16,7 @@
 #include "file/dir_list.h"
 #include "file/gguf.h"
 #include "file/leftover.h"
+#include "file/save.h"
 #include "file/sync.h"
 #include "file/write.h"
 
@@ -301,7 +302,7 @@ done:
 /* Make the directory PATH.SUFFIX-MARK, and return its name, malloc'ed. We do
  * not use mkdtemp, because other users could not read its directories. */
 static char *make_beside(const struct outdir *d, const char *suffix,
-                         struct qwick_err *e)
+                         mode_t mode, struct qwick_err *e)
 {
     enum { TRIES = 100 };
     struct buf name = {0};
@@ -315,7 +316,7 @@ static char *make_beside(const struct outdir *d, const char *suffix,
             err_oom(e, strlen(d->path) + LEFTOVER_MARK);
             return NULL;
         }
-        if (mkdir(name.data, 0777) == 0)
+        if (mkdir(name.data, mode) == 0)
             return buf_take(&name, NULL);
         err = errno;
     }
@@ -325,10 +326,12 @@ static char *make_beside(const struct outdir *d, const char *suffix,
     return NULL;
 }
 
-/* Make the temporary directory, and lock it. */
+/* Make the temporary directory, and lock it. What it replaces may be for few
+ * eyes, so until outdir_commit it is for ours alone. */
 static int make_temp(struct outdir *d, struct qwick_err *e)
 {
-    d->temp = make_beside(d, "tmp", e);
+    mode_t mode = access(d->path, F_OK) == 0 ? 0700 : 0777;
+    d->temp = make_beside(d, "tmp", mode, e);
     if (!d->temp)
         return -1;
     d->fd = open_dir(d->temp);
@@ -434,7 +437,7 @@ static void remove_open(const char *path, int fd)
  * empty directories. fd: the directory to replace. */
 static int swap(struct outdir *d, int fd, struct qwick_err *e)
 {
-    char *old = make_beside(d, "old", e);
+    char *old = make_beside(d, "old", 0700, e);
     if (!old)
         return -1;
     int rc = -1;
@@ -475,9 +478,53 @@ static int exchange(struct outdir *d, struct qwick_err *e)
     return rc;
 }
 
+/* Give an open file or directory the rights of what it replaces, and write them
+ * to the disk. */
+static int take_rights(const struct outdir *d, int fd, const struct stat *old,
+                       struct qwick_err *e)
+{
+    bool bad = fd < 0 || save_take_rights(fd, old) || fsync(fd);
+    if (bad && errno != EINVAL && errno != ENOTSUP)
+        return err_set(e, QWICK_ERR_RUNTIME,
+                       "%s: cannot set the rights of what it replaces: %s",
+                       d->path, strerror(errno));
+    return 0;
+}
+
+/* Give the files the rights of those with the same names that they replace, and
+ * then the directory its own. */
+static int take_all_rights(const struct outdir *d, struct qwick_err *e)
+{
+    struct stat st;
+    int rc = 0, old = open_dir(d->path), copy = dup(d->fd);
+    DIR *dir = old >= 0 && copy >= 0 ? fdopendir(copy) : NULL;
+    if (!dir && copy >= 0)
+        close(copy);
+    if (dir)
+        rewinddir(dir); /* the descriptor shares its position with others */
+    for (struct dirent *f; dir && !rc && (f = readdir(dir)) != NULL;) {
+        if (is_dots(f->d_name) || fstatat(old, f->d_name, &st, 0) ||
+            !S_ISREG(st.st_mode))
+            continue;
+        int fd = openat(d->fd, f->d_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        rc = take_rights(d, fd, &st, e);
+        if (fd >= 0)
+            close(fd);
+    }
+    if (!rc && old >= 0 && fstat(old, &st) == 0)
+        rc = take_rights(d, d->fd, &st, e);
+    if (dir)
+        closedir(dir);
+    if (old >= 0)
+        close(old);
+    return rc;
+}
+
 /* Give the directory its name. */
 static int put_in_place(struct outdir *d, struct qwick_err *e)
 {
+    if (access(d->path, F_OK) == 0 && take_all_rights(d, e))
+        return -1;
     if (rename(d->temp, d->path) == 0)
         return 0;
     int err = errno;
@@ -495,7 +542,13 @@ static int put_file(struct outdir *d, struct qwick_err *e)
     if (!from)
         return -1;
     if (d->replace) {
-        if (access(d->path, F_OK) == 0 && check_file(d->path, true, e))
+        struct stat st;
+        int fd = open(from, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        int bad = stat(d->path, &st) == 0 && (check_file(d->path, true, e) ||
+                                              take_rights(d, fd, &st, e));
+        if (fd >= 0)
+            close(fd);
+        if (bad)
             return -1;
         return rename(from, d->path) ? err_name(d, errno, e) : 0;
     }

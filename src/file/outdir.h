@@ -8,6 +8,9 @@
  * steps: the old directory becomes PATH.old-MARK, and for a moment PATH does
  * not exist.
  *
+ * What replaces a directory or a file gets its rights, as in save.h, and so do
+ * the files of a directory that replace files of the same names.
+ *
  * A killed process leaves only these temporary directories. The next process
  * that opens the same PATH removes the directories of dead processes of this
  * host.

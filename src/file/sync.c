@@ -6,17 +6,24 @@
 #include <string.h>
 #include <unistd.h>
 
+int sync_open_dir(int fd)
+{
+    /* EBADF: opened by O_PATH, because we may not read it */
+    return fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP ||
+                   errno == ENOSYS || errno == EROFS || errno == EBADF
+               ? 0
+               : -1;
+}
+
 int sync_dir(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return errno == EACCES ? 0 : -1;
-    int why = fsync(fd) ? errno : 0;
+    int rc = sync_open_dir(fd), why = errno;
     close(fd);
-    if (!why || why == EINVAL || why == ENOTSUP || why == ENOSYS)
-        return 0;
     errno = why;
-    return -1;
+    return rc;
 }
 
 int sync_parent(const char *path)

@@ -8,5 +8,7 @@
  * directories, or if we may not read the directory, they return 0. */
 int sync_dir(const char *path);
 int sync_parent(const char *path);
+/* Do the same with an open directory. */
+int sync_open_dir(int fd);
 
 #endif

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "file/save.h"
 #include "file/write.h"
 
 /* What is first written by whole windows of the file, of the size of a huge
@@ -23,8 +24,7 @@ enum { MAX_FILLING = 16 };
 
 struct st_writer {
     char *path;
-    char *temp; /* NULL: written in place */
-    int fd;
+    struct save file;
     struct piece {
         struct st_piece p;
         size_t left; /* bytes that have not come */
@@ -55,7 +55,7 @@ static int err_write(const struct st_writer *w, int err, struct qwick_err *e)
 
 static int flush(struct st_writer *w, struct qwick_err *e)
 {
-    if (write_all(w->fd, w->hold, w->held))
+    if (write_all(w->file.fd, w->hold, w->held))
         return err_write(w, errno, e);
     w->pos += w->held;
     w->held = 0;
@@ -94,42 +94,6 @@ static int put_given(struct st_writer *w, struct qwick_err *e)
     return 0;
 }
 
-/* Open what will be written. A new or regular file is written aside and
- * renamed. Anything else (/dev/stdout, a pipe, a link to elsewhere) must stay
- * what it is, so it is written in place. */
-static int open_target(struct st_writer *w, struct qwick_err *e)
-{
-    struct stat st;
-    if (lstat(w->path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        do
-            w->fd =
-                open(w->path,
-                     O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
-        while (w->fd < 0 && errno == EINTR);
-    } else {
-        size_t n = strlen(w->path) + 48;
-        w->temp = malloc(n);
-        if (!w->temp)
-            return err_oom(e, n);
-        /* The number is for files that a killed process with our id left. */
-        for (int i = 0; i < 1000; i++) {
-            snprintf(w->temp, n, i ? "%s.tmp.%ld.%d" : "%s.tmp.%ld", w->path,
-                     (long)getpid(), i);
-            w->fd =
-                open(w->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-            if (w->fd >= 0 || (errno != EEXIST && errno != EINTR))
-                break;
-        }
-    }
-    if (w->fd >= 0)
-        return 0;
-    int err = errno;
-    free(w->temp);
-    w->temp = NULL;
-    return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot create: %s", w->path,
-                   strerror(err));
-}
-
 static int set_pieces(struct st_writer *w, const struct st_piece *pieces,
                       size_t n, struct qwick_err *e)
 {
@@ -160,7 +124,7 @@ static int reserve(struct st_writer *w, struct qwick_err *e)
         return err_oom(e, (size / WINDOW + 1) * sizeof *w->windows);
     int rc;
     do
-        rc = fallocate(w->fd, 0, 0, (off_t)size);
+        rc = fallocate(w->file.fd, 0, 0, (off_t)size);
     while (rc && errno == EINTR);
     return rc && errno != EOPNOTSUPP && errno != ENOSYS
                ? err_set(e, QWICK_ERR_RUNTIME,
@@ -172,7 +136,7 @@ static int reserve(struct st_writer *w, struct qwick_err *e)
 static int write_at(struct st_writer *w, const unsigned char *p, size_t n,
                     size_t at, struct qwick_err *e)
 {
-    return write_all_at(w->fd, p, n, at) ? err_write(w, errno, e) : 0;
+    return write_all_at(w->file.fd, p, n, at) ? err_write(w, errno, e) : 0;
 }
 
 /* Where window i begins, behind the header, and its bytes. */
@@ -249,11 +213,11 @@ int st_writer_begin(struct st_writer **out, const char *path, const void *head,
     struct st_writer *w = calloc(1, sizeof *w);
     if (!w)
         return err_oom(e, sizeof *w);
-    w->fd = -1;
+    w->file = (struct save)SAVE_NONE;
     pthread_mutex_init(&w->lock, NULL);
     w->path = strdup(path);
     w->n_head = n_head;
-    if (set_pieces(w, pieces, n, e) || open_target(w, e) ||
+    if (set_pieces(w, pieces, n, e) || save_begin(&w->file, w->path, SAVE_SHARED, e) ||
         put(w, head, n_head, e) || put_given(w, e) ||
         (large && (reserve(w, e) || flush(w, e)))) {
         st_writer_abort(w);
@@ -309,51 +273,23 @@ int st_writer_data(struct st_writer *w, const void *data, size_t n_bytes,
 int st_writer_close(struct st_writer *w, struct qwick_err *e)
 {
     size_t missing = 0;
+    int rc;
     for (size_t i = w->at; i < w->n; i++)
         missing += w->pieces[i].left;
-    if (missing > 0) {
-        err_set(e, QWICK_ERR_USAGE, "%s: %zu bytes of data did not come",
-                w->path, missing);
-        goto fail;
-    }
-    if (flush(w, e))
-        goto fail;
-    /* Pipes and devices cannot be synchronised, and need not. */
-    if (fsync(w->fd) &&
-        !(errno == EINVAL || errno == ENOTSUP || errno == EROFS)) {
-        err_write(w, errno, e);
-        goto fail;
-    }
-    int fd = w->fd;
-    w->fd = -1;
-    if (close(fd) && errno != EINTR) {
-        err_write(w, errno, e);
-        goto fail;
-    }
-    if (w->temp && rename(w->temp, w->path)) {
-        err_set(e, QWICK_ERR_RUNTIME, "%s: cannot rename %s to it: %s", w->path,
-                w->temp, strerror(errno));
-        goto fail;
-    }
-    free(w->temp);
-    w->temp = NULL; /* it has its name now: nothing to remove */
+    if (missing > 0)
+        rc = err_set(e, QWICK_ERR_USAGE, "%s: %zu bytes of data did not come",
+                     w->path, missing);
+    else
+        rc = flush(w, e) || save_commit(&w->file, e) ? -1 : 0;
     st_writer_abort(w);
-    return 0;
-fail:
-    st_writer_abort(w);
-    return -1;
+    return rc;
 }
 
 void st_writer_abort(struct st_writer *w)
 {
     if (!w)
         return;
-    if (w->fd >= 0)
-        close(w->fd);
-    if (w->temp) {
-        unlink(w->temp);
-        free(w->temp);
-    }
+    save_abort(&w->file);
     free(w->path);
     free(w->pieces);
     free(w->hold);

@@ -31,7 +31,7 @@ int st_writer_data(struct st_writer *w, const void *data, size_t n_bytes,
  * less memory they take. */
 int st_writer_at(struct st_writer *w, size_t tensor, size_t offset,
                  const void *data, size_t n_bytes, struct qwick_err *e);
-/* Check that all bytes have come, sync the file, rename it to PATH, and free
+/* Check that all bytes have come, give the file its name (save_commit), and free
  * w. */
 int st_writer_close(struct st_writer *w, struct qwick_err *e);
 /* Remove the unfinished file and free w (may be NULL). */
@@ -50,9 +50,8 @@ struct st_piece {
     size_t pad; /* zero bytes after it; only in large files */
 };
 
-/* Begin a file with these bytes: they go to PATH.tmp.<process id>. If PATH
- * exists and is not a regular file (/dev/stdout, a pipe, a symbolic link), it
- * is written directly. large: reserve the whole size now if the file system
+/* Begin to replace the file at path, as SAVE_SHARED of save.h, with these bytes.
+ * large: reserve the whole size now if the file system
  * can, so that a full disk is an error here; path must be new or a regular
  * file. The pieces' data must stay valid until st_writer_close; the array need
  * not. */

@@ -12,9 +12,8 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "base/par.h"
-#include "base/rng.h"
 #include "file/owner.h"
-#include "file/sync.h"
+#include "file/save.h"
 #include "file/write.h"
 
 static const char MAGIC[8] = {'q', 'w', 'i', 'c', 'k', '-', 'k', 'v'};
@@ -129,6 +128,7 @@ struct content {
     struct kv_page **pages;
     struct kv_page *last; /* a copy of the last page in part, or NULL */
     float *live;          /* NULL: none */
+    const struct timespec *time; /* NULL: now */
 };
 
 static int write_body(int fd, const struct kv_file_head *h, size_t data_at,
@@ -153,59 +153,25 @@ static int write_body(int fd, const struct kv_file_head *h, size_t data_at,
         if (write_all(fd, c->pages[c->marks[i] - h->first_page]->state,
                       h->state_bytes))
             return -1;
-    if (write_all(fd, c->live, h->live_bytes))
-        return -1;
-    return fsync(fd);
-}
-
-/* Only a regular file may be replaced: not a device, and not a symbolic link,
- * which another user may have made. */
-static int check_target(const char *path, struct qwick_err *e)
-{
-    struct stat st;
-    if (lstat(path, &st) || S_ISREG(st.st_mode))
-        return 0;
-    return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot write: %s", path,
-                   S_ISLNK(st.st_mode) ? "is a symbolic link"
-                                       : "not a regular file");
+    return write_all(fd, c->live, h->live_bytes);
 }
 
 static int write_file(const char *path, const struct kv_file_head *h,
                       size_t data_at, const struct content *c,
                       struct qwick_err *e)
 {
-    char *tmp;
-    if (check_target(path, e))
+    struct save s;
+    if (save_begin(&s, path, SAVE_PRIVATE, e))
         return -1;
-    if (asprintf(&tmp, "%s.tmp-%016llx", path,
-                 (unsigned long long)rng_random_seed()) < 0)
-        return err_oom(e, strlen(path));
-    int fd =
-        open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    int rc = -1, why = errno;
-    if (fd >= 0) {
-        rc = write_body(fd, h, data_at, c);
-        why = errno;
-        if (close(fd) && !rc) {
-            rc = -1;
-            why = errno;
-        }
-        if (!rc && rename(tmp, path)) {
-            rc = -1;
-            why = errno;
-        }
-        if (rc)
-            unlink(tmp);
+    if (write_body(s.fd, h, data_at, c) == 0) {
+        if (c->time)
+            (void)futimens(s.fd, (struct timespec[2]){*c->time, *c->time});
+        return save_commit(&s, e);
     }
-    free(tmp);
-    if (rc)
-        return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot write: %s", path,
-                       strerror(why));
-    if (sync_parent(path))
-        return err_set(e, QWICK_ERR_RUNTIME,
-                       "%s: written, but its directory cannot be synced: %s",
-                       path, strerror(errno));
-    return 0;
+    err_set(e, QWICK_ERR_RUNTIME, "%s: cannot write: %s", path,
+            strerror(errno));
+    save_abort(&s);
+    return -1;
 }
 
 /* Allocate the tables for the numbers of pages in head, and copies of a partly
@@ -279,9 +245,11 @@ static void mark_states(struct kv_file_head *h, const struct kv_cache *kv,
 
 int kv_file_write(const char *path, struct kv_file_head *head,
                   const int32_t *tokens, const float *logits, const char *note,
-                  const struct kv_cache *kv, struct qwick_err *e)
+                  const struct kv_cache *kv, const struct timespec *time,
+                  struct qwick_err *e)
 {
-    struct content c = {.tokens = tokens, .logits = logits, .note = note};
+    struct content c = {
+        .tokens = tokens, .logits = logits, .note = note, .time = time};
     size_t end_page = head->n_tokens / KV_BLOCK;
     size_t used = head->n_tokens % KV_BLOCK, data_at, n_bytes;
     bool live = head->kind == KV_FILE_SESSION && kv->state.live && kv->n > 0 &&
@@ -304,6 +272,31 @@ int kv_file_write(const char *path, struct kv_file_head *head,
 done:
     content_free(&c, kv);
     return rc;
+}
+
+int kv_file_check_target(const char *path, struct qwick_err *e)
+{
+    struct kv_file_head h = {0};
+    struct stat st;
+    /* O_NONBLOCK: opening a FIFO must not wait */
+    int fd = lstat(path, &st) == 0 && S_ISREG(st.st_mode)
+                 ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW)
+                 : -2;
+    if (fd == -2) /* new, or what save_begin refuses */
+        return 0;
+    if (fd < 0)
+        return err_set(e, QWICK_ERR_RUNTIME, "%s: cannot open: %s", path,
+                       strerror(errno));
+    bool good = st.st_size == 0 ||
+                (pread(fd, &h, sizeof h, 0) == (ssize_t)sizeof h &&
+                 memcmp(h.magic, MAGIC, sizeof h.magic) == 0 &&
+                 h.kind == KV_FILE_SESSION);
+    close(fd);
+    return good ? 0
+                : err_set(e, QWICK_ERR_USAGE,
+                          "%s: is not replaced: it is neither a session nor "
+                          "empty",
+                          path);
 }
 
 /* ---- reading ------------------------------------------------------------ */

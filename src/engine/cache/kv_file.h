@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "base/err.h"
 #include "engine/core/engine.h"
@@ -65,10 +66,16 @@ int kv_file_describe(struct kv_file_head *h, struct qwick_engine *eng,
  * n_tokens, first_page, n_logits and n_note. Only the used positions of the
  * last page are written, and the snapshots of full pages. A session's file gets
  * the last KV_FEW_SNAPSHOTS of them, and the live state if kv holds it.
- * QWICK_ERR_RUNTIME names the path. */
+ * time: of the file's contents; NULL: now. QWICK_ERR_RUNTIME names the path. */
 int kv_file_write(const char *path, struct kv_file_head *head,
                   const int32_t *tokens, const float *logits, const char *note,
-                  const struct kv_cache *kv, struct qwick_err *e);
+                  const struct kv_cache *kv, const struct timespec *time,
+                  struct qwick_err *e);
+
+/* Check that a session may be written to path: it names nothing, an empty file,
+ * or a session of any version. QWICK_ERR_USAGE if it is another regular file;
+ * kv_file_write refuses what is not regular. */
+int kv_file_check_target(const char *path, struct qwick_err *e);
 
 struct kv_file {
     int fd;

@@ -332,13 +332,9 @@ static int write_entry(struct walk *w, size_t first, const struct kv_cache *kv,
         head.first_page = first;
         if (make_dirs(d, e))
             break;
-        rc = kv_file_write(path, &head, w->tokens, NULL, NULL, kv, e);
+        rc = kv_file_write(path, &head, w->tokens, NULL, NULL, kv, &w->now, e);
         if (!rc || access(d->class, F_OK) == 0)
             break;
-    }
-    if (!rc) {
-        const struct timespec times[2] = {w->now, w->now};
-        (void)utimensat(AT_FDCWD, path, times, 0);
     }
     free(path);
     return rc;

@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "file/owner.h"
+#include "file/save.h"
 #include "qwick.h"
 
 /* A file of another length is damaged. */
@@ -172,42 +173,21 @@ static void make_dir(const char *dir)
     free(above);
 }
 
-static int write_text(const char *tmp, const struct buf *text)
-{
-    int fd =
-        open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return -1;
-    ssize_t n = write(fd, text->data, text->len);
-    if (n >= 0 && (size_t)n != text->len) {
-        n = -1;
-        errno = ENOSPC;
-    }
-    return close(fd) || n < 0 ? -1 : 0;
-}
-
 int tuning_file_write(const struct tuning *t, const char *dir,
                       struct qwick_err *e)
 {
     struct buf head = {0}, text = {0};
-    char *path = NULL, *tmp = NULL;
-    int rc = -1;
+    char *path = NULL;
+    int rc;
     make_dir(dir);
     if (owner_check_dir(dir, false, e))
         return -1;
     if (put_head(&head) || put_text(&text, t) ||
-        !(path = file_path(dir, &head)) ||
-        asprintf(&tmp, "%s.tmp-%016" PRIx64, path, rng_random_seed()) < 0) {
-        tmp = NULL;
-        err_oom(e, MAX_BYTES);
-    } else if ((rc = write_text(tmp, &text) || rename(tmp, path) ? -1 : 0) !=
-               0) {
-        err_set(e, QWICK_ERR_RUNTIME, "%s: cannot write: %s", path,
-                strerror(errno));
-        (void)unlink(tmp);
-    }
+        !(path = file_path(dir, &head)))
+        rc = err_oom(e, MAX_BYTES);
+    else
+        rc = save_put(path, SAVE_PRIVATE, text.data, text.len, e);
     free(path);
-    free(tmp);
     buf_free(&head);
     buf_free(&text);
     return rc;
