@@ -38,7 +38,8 @@ static const struct opt opts[] = {
      .type = OPT_CHOICE,
      .choices = "mlx|gguf",
      .def = "mlx",
-     .help = "write a directory in MLX's affine format, or one GGUF file",
+     .help = "write a directory in MLX's affine format, or one GGUF file; "
+             "a name in -o that ends in .gguf means gguf",
      .offset = ARG(format)},
     {.name = "type",
      .type = OPT_CHOICE,
@@ -121,9 +122,15 @@ static void on_note(void *ctx, const char *line)
 
 /* ---- the work ---- */
 
+static bool has_gguf_name(const struct args *a)
+{
+    const char *dot = a->output ? strrchr(a->output, '.') : NULL;
+    return dot && strcmp(dot, ".gguf") == 0;
+}
+
 static bool is_gguf(const struct args *a)
 {
-    return a->format && strcmp(a->format, "gguf") == 0;
+    return a->format ? strcmp(a->format, "gguf") == 0 : has_gguf_name(a);
 }
 
 static double speed(const struct qwick_quantize_report *r)
@@ -228,6 +235,12 @@ static int check_format(const struct opt_parsed *p, const struct args *a)
     static const char *const gguf_only[] = {"type", NULL};
     static const char *const mlx_only[] = {
         "bits", "group", "head-bits", "only", "skip", "scales", NULL};
+    if (has_gguf_name(a) && !is_gguf(a)) {
+        msg_error("-o %s: a name that ends in .gguf is of --format gguf, but "
+                  "--format is %s",
+                  a->output, a->format);
+        return QWICK_ERR_USAGE;
+    }
     return is_gguf(a) ? opt_no_effect(p, mlx_only, "with --format gguf")
                       : opt_no_effect(p, gguf_only, "without --format gguf");
 }
