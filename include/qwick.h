@@ -639,11 +639,15 @@ QWICK_API size_t qwick_session_cached(const struct qwick_session *s);
 /* Write tokens, keys, values and logits to a file that only its owner can read.
  * The file appears at path only when it is complete and on the disk. The first
  * save of an engine hashes all weights, to identify them by their contents.
+ * QWICK_ERR_USAGE if path is a regular file that is neither empty nor a session.
  * QWICK_ERR_RUNTIME if path exists and is not a regular file (for example a
  * symbolic link), or if the model's files were changed in place since the
  * engine opened them. */
 QWICK_API int qwick_session_save(struct qwick_session *s, const char *path,
                                  struct qwick_err *e);
+/* Check, before the work is done, that qwick_session_save would not replace a
+ * file that is neither empty nor a session: QWICK_ERR_USAGE. */
+QWICK_API int qwick_session_check_file(const char *path, struct qwick_err *e);
 
 /* Open a saved session with a context of n_ctx tokens (0: the model's maximum).
  *

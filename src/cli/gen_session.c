@@ -17,6 +17,7 @@ int gen_check_save(const struct gen_job *j)
     const char *path = j->a.save_session;
     const char *slash = path ? strrchr(path, '/') : NULL;
     struct stat st;
+    struct qwick_err e;
     if (!path)
         return 0;
     if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
@@ -25,6 +26,8 @@ int gen_check_save(const struct gen_job *j)
                                       : "not a regular file");
         return QWICK_ERR_RUNTIME;
     }
+    if (qwick_session_check_file(path, &e))
+        return msg_fail(&e);
     char *dir = !slash          ? strdup(".")
                 : slash == path ? strdup("/")
                                 : strndup(path, (size_t)(slash - path));

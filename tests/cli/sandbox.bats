@@ -149,6 +149,11 @@ END
     needs_landlock
     inputs
     mkdir out cache
+    # a writing verb may not even touch other files
+    touch -d 2001-01-01 secret
+    attack "times:$T/secret" --save-session out/s pwd
+    [[ $stderr == *"times: Operation not permitted"* ]]
+    [ "$(stat -c %y secret | cut -c 1-4)" = 2001 ]
     attack "write:$T/secret create:$T/new create:$T/out/new read:$T/secret" \
         --save-session out/s pwd
     [ -s out/s ]

@@ -61,6 +61,8 @@ static long attack(const char *call, const char *path)
         return raw(SYS_rename, p, (long)"stolen", 0, 0, 0);
     if (!strcmp(call, "chmod"))
         return raw(SYS_chmod, p, 0777, 0, 0, 0);
+    if (!strcmp(call, "times"))
+        return raw(SYS_utimensat, AT_FDCWD, p, 0, 0, 0);
     if (!strcmp(call, "exec"))
         return raw(SYS_execve, (long)argv[0], (long)argv, 0, 0, 0);
     if (!strcmp(call, "fork"))

@@ -382,7 +382,7 @@ static void saving_fails_cleanly(void **state)
     assert_int_equal(qwick_session_sync(s, ids, 3, NULL), 0);
     assert_int_equal(qwick_session_save(s, temp_path("no/s"), &e), -1);
     assert_int_equal(e.code, QWICK_ERR_RUNTIME);
-    assert_non_null(strstr(e.msg, "no/s: cannot write: No such file"));
+    assert_non_null(strstr(e.msg, "no/s: cannot create: No such file"));
     assert_int_equal(qwick_session_save(s, "/dev/null", &e), -1);
     assert_non_null(strstr(e.msg, "not a regular file"));
     assert_int_equal(qwick_session_save(s, temp_dir, &e), -1);
@@ -404,6 +404,15 @@ static void saving_fails_cleanly(void **state)
         fclose(f);
         temp_remove("link");
     }
+    /* a file of another kind is not replaced */
+    assert_int_equal(qwick_session_check_file(temp_path("real"), &e), -1);
+    assert_int_equal(qwick_session_save(s, temp_path("real"), &e), -1);
+    assert_int_equal(e.code, QWICK_ERR_USAGE);
+    assert_non_null(strstr(e.msg, "neither a session nor empty"));
+    temp_write("real", "", 0);
+    assert_int_equal(qwick_session_check_file(temp_path("real"), &e), 0);
+    assert_int_equal(qwick_session_save(s, temp_path("real"), &e), 0);
+    assert_int_equal(qwick_session_save(s, temp_path("real"), &e), 0);
     /* but reading through the user's own link is allowed */
     assert_int_equal(qwick_session_save(s, temp_path("s"), NULL), 0);
     assert_int_equal(symlink("s", temp_path("link")), 0);

@@ -26,18 +26,25 @@ const char *qwick_session_note(const struct qwick_session *s, size_t *n)
     return s->note;
 }
 
+int qwick_session_check_file(const char *path, struct qwick_err *e)
+{
+    return kv_file_check_target(path, e);
+}
+
 int qwick_session_save(struct qwick_session *s, const char *path,
                        struct qwick_err *e)
 {
     struct kv_file_head head;
-    if (kv_file_describe(&head, s->eng, KV_FILE_SESSION, e) ||
+    if (kv_file_check_target(path, e) ||
+        kv_file_describe(&head, s->eng, KV_FILE_SESSION, e) ||
         engine_contents(s->eng, &head.contents, e) ||
         engine_check_unchanged(s->eng, e))
         return -1;
     head.n_tokens = s->kv.n;
     head.n_logits = s->logits ? s->eng->model.config.vocab_size : 0;
     head.n_note = s->n_note;
-    return kv_file_write(path, &head, s->tokens, s->logits, s->note, &s->kv, e);
+    return kv_file_write(path, &head, s->tokens, s->logits, s->note, &s->kv, NULL,
+                         e);
 }
 
 /* Check that the session was saved with the same weights. Equal file identities
