@@ -1,4 +1,4 @@
-# qwick: Qwen3 from the shell.   make | demo | check | bench | install | dist | deb | clean
+# qwick: language models from the shell.   make | demo | check | bench | install | dist | deb | clean
 # SAN=1 builds with the address and undefined-behaviour sanitizers; FUZZ=1, which
 # `make fuzz` sets, with clang, these sanitizers and libFuzzer; TSAN=1, which
 # `make check-races` sets, with the thread sanitizer.

@@ -1,4 +1,4 @@
-/* qwick: Qwen3 language models on a CPU. The one public header.
+/* qwick: language models on a CPU. The one public header.
  *
  * An engine holds the parts that do not change: the mapped checkpoint, its
  * tokenizer and the thread pool. A session is one timeline of tokens with its
