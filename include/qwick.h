@@ -170,6 +170,8 @@ struct qwick_engine_options {
     enum qwick_numa numa; /* the nodes are those whose CPUs the calling thread
                              may use; a warning says if the mode has no
                              effect */
+    const char *place;    /* where qwick_model_find found `model`; NULL: this
+                             call searches */
 };
 QWICK_API void qwick_engine_options_init(struct qwick_engine_options *o,
                                          size_t size);
@@ -179,6 +181,22 @@ static inline struct qwick_engine_options qwick_engine_defaults(void)
     qwick_engine_options_init(&o, sizeof o);
     return o;
 }
+
+/* Find the model that spec names, as qwick_engine_open does, without opening
+ * its files. *place, which the caller frees, is a path, or "PATH:TYPE" for a
+ * GGUF file in a directory. A program that gives up the right to open other
+ * files calls this before. QWICK_ERR_MODEL: no such model. */
+QWICK_API int qwick_model_find(char **place, const char *spec,
+                               struct qwick_err *e);
+
+/* Call fn for each file at a place that qwick_engine_open may read. The paths
+ * may be symbolic links. is_dir: the directory of a checkpoint, which is listed,
+ * and whose other files are not read. If fn returns another value than 0, stops
+ * and returns -1 without setting *e. */
+QWICK_API int qwick_model_files(const char *place,
+                                int (*fn)(void *ctx, const char *path,
+                                          bool is_dir),
+                                void *ctx, struct qwick_err *e);
 
 /* Open a checkpoint. Every file is checked before this returns; weights are
  * mapped, not read. A checkpoint without tokenizer.json also opens: functions
@@ -1440,6 +1458,7 @@ struct qwick_quantize_options {
     const char *type; /* of a GGUF file: "Q8_0", "Q6_K", "Q4_K_M" (also if
                          NULL), "Q4_0", "BF16" or "F16"; bits, group, head_bits,
                          only, skip and scales do not apply then */
+    const char *place; /* where qwick_model_find found the source; NULL: search */
 };
 QWICK_API void qwick_quantize_options_init(struct qwick_quantize_options *o,
                                            size_t size);

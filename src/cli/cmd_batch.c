@@ -439,7 +439,7 @@ static int run(struct batch_job *j)
         return status;
     if ((status = answer_check_model(&j->p, j->eng)) >= 0)
         return status;
-    if ((status = common_open_draft(&j->draft, j->a.draft, &j->a.c, j->eng)) !=
+    if ((status = common_open_draft(&j->draft, &j->a.c, j->eng)) !=
         0)
         return status;
     if ((status = choose_forms(j)) != 0)

@@ -210,7 +210,7 @@ static int open_model(struct chat *c)
     j->mode = MODE_CHAT;
     if ((status = answer_check_model(&j->p, j->eng)) >= 0)
         return status;
-    if ((status = common_open_draft(&j->draft, j->a.draft, &j->a.c, j->eng)) !=
+    if ((status = common_open_draft(&j->draft, &j->a.c, j->eng)) !=
         0)
         return status;
     common_hint_demo(&j->a.c);

@@ -33,6 +33,7 @@ static const struct opt opts[] = {
      .arg = "PATH",
      .help = "directory to create, or file with --format gguf; it appears when "
              "it is complete",
+     .access = OPT_MAKES,
      .offset = ARG(output)},
     {.name = "format",
      .type = OPT_CHOICE,
@@ -96,6 +97,7 @@ static const struct opt opts[] = {
      .offset = COMMON(json)},
     OPT_ROWS_MODEL,
     OPT_ROWS_THREADS,
+    OPT_ROWS_SANDBOX,
     OPT_ROWS_BASIC,
 };
 
@@ -186,7 +188,7 @@ static void print_report(const struct args *a, bool terminal,
              r->bits_per_weight, r->total_ms / 1e3, speed(r));
 }
 
-static int quantize(const struct args *a)
+static int quantize(struct args *a)
 {
     struct qwick_quantize_options o = qwick_quantize_defaults();
     struct qwick_quantize_report r;
@@ -218,6 +220,10 @@ static int quantize(const struct args *a)
     o.progress_ctx = &start_ms;
     o.note = on_note;
     o.interrupt = signals_flag();
+    int status = common_find(&a->c);
+    if (status)
+        return status;
+    o.place = a->c.place;
     signals_catch();
     signals_at_bus(qwick_quantize_abandon);
     progress_start("quantize");

@@ -11,6 +11,7 @@
 #include "cli/json_writer.h"
 #include "cli/out.h"
 #include "cli/progress.h"
+#include "cli/sandbox.h"
 #include "cli/settings.h"
 #include "cli/term.h"
 #include "file/json.h"
@@ -349,12 +350,56 @@ static int open_engine(struct qwick_engine **eng,
     return status;
 }
 
-int common_open(struct qwick_engine **eng, const struct common_args *c,
+/* ---- before the sandbox ---- */
+
+/* Find a model, and keep its place as long as p. *place stays NULL without a
+ * name. Returns 0, or an exit status after printing a message. */
+static int find_place(const struct opt_parsed *p, const char *name,
+                      const char *alias, const char **place)
+{
+    struct qwick_err e = {0};
+    char *found;
+    if (!name)
+        return 0;
+    if (qwick_model_find(&found, name, &e)) {
+        if (alias) {
+            struct qwick_err why = e;
+            err_set(&e, why.code, "%s: %s", alias, why.msg);
+        }
+        return msg_fail(&e);
+    }
+    *place = found;
+    return settings_keep(p->settings, found) ? msg_oom() : 0;
+}
+
+int common_find(struct common_args *c)
+{
+    const struct opt_parsed *p = c->parsed;
+    const struct opt *o = opt_find(p->verb, "draft");
+    const union opt_value *v =
+        o ? (const void *)((const char *)p->values + o->offset) : NULL;
+    int status;
+    c->draft = v ? v->text : NULL;
+    if ((status = resolve_alias(p, c->no_config, &c->draft,
+                                &c->draft_alias)) >= 0)
+        return status;
+    if (!opt_find(p->verb, "no-sandbox") || c->no_sandbox)
+        return 0;
+    if ((status = find_place(p, c->model, c->alias, &c->place)) != 0 ||
+        (status = find_place(p, c->draft, c->draft_alias, &c->draft_place)) != 0)
+        return status;
+    const char *const places[] = {c->place, c->draft_place};
+    return sandbox_load(p, c, places, 2);
+}
+
+int common_open(struct qwick_engine **eng, struct common_args *c,
                 bool tokenizer_only)
 {
-    struct qwick_engine_options o = compute_options(c);
     struct buf json = {0};
+    int status = common_find(c);
+    struct qwick_engine_options o = compute_options(c);
     o.model = c->model;
+    o.place = c->place;
     o.tokenizer_only = tokenizer_only;
     o.prefix_cache_bytes = c->prefix_memory;
     o.prefix_cache_disk = c->prefix_cache.on;
@@ -363,30 +408,30 @@ int common_open(struct qwick_engine **eng, const struct common_args *c,
     o.chat_template = c->chat_template;
     o.template_time = c->template_time;
     *eng = NULL;
+    if (status)
+        return status;
     if (c->template_args.n && template_json(&c->template_args, &json)) {
         buf_free(&json);
         return msg_oom();
     }
     o.template_args = json.data;
-    int status = open_engine(eng, &o, c->alias);
+    status = open_engine(eng, &o, c->alias);
     buf_free(&json);
     return status ? status : check_has_template(*eng, c);
 }
 
-int common_open_draft(struct qwick_engine **draft, const char *name,
-                      const struct common_args *c, struct qwick_engine *eng)
+int common_open_draft(struct qwick_engine **draft, const struct common_args *c,
+                      struct qwick_engine *eng)
 {
     struct qwick_engine_options o = compute_options(c);
     struct qwick_err e = {0};
     int status;
     *draft = NULL;
-    if (!name)
+    if (!c->draft)
         return 0;
-    const char *alias;
-    if ((status = resolve_alias(c->parsed, c->no_config, &name, &alias)) >= 0)
-        return status;
-    o.model = name;
-    if ((status = open_engine(draft, &o, alias)) != 0)
+    o.model = c->draft;
+    o.place = c->draft_place;
+    if ((status = open_engine(draft, &o, c->draft_alias)) != 0)
         return status;
     if (qwick_draft_check(eng, *draft, &e))
         return msg_fail(&e);

@@ -19,6 +19,9 @@ struct common_args {
     const char *model; /* common_check replaces an alias by what it means */
     const char *alias; /* the alias and its place, "NAME, an alias (FILE:LINE)";
                           NULL: -m is none */
+    /* Set by common_open, before the sandbox: what --draft and its alias mean, and
+     * where both models are (qwick_model_find; NULL: none, or not searched). */
+    const char *draft, *draft_alias, *place, *draft_place;
     bool quiet, verbose;
     int64_t threads;
     const char *isa;
@@ -49,7 +52,7 @@ struct common_args {
      .help = "checkpoint directory, .gguf file, hub id (org/name) in the "    \
              "local Hugging Face cache, or short name; see qwick(1)",         \
      .def = "the built-in demo model",                     \
-     .offset = COMMON(model)}
+     .access = OPT_MODEL, .offset = COMMON(model)}
 
 #define OPT_ROWS_COLOR                                                        \
     {.name = "color", .type = OPT_CHOICE, .arg = "WHEN",                      \
@@ -185,15 +188,22 @@ int common_check_colours(const struct opt_parsed *p,
  * beginnings of their prompts with later ones. */
 size_t common_cache_memory(void);
 
-/* Open the engine, and print its warnings and notes. Returns 0, or an exit
+/* Find the models that the options name, and begin the first part of the verb's
+ * sandbox (sandbox_load). Verbs that do not call common_open may call this.
+ * Returns 0, or an exit status after printing a message. */
+int common_find(struct common_args *c);
+
+/* Call common_find, open the engine, and
+ * print its warnings and notes. Returns 0, or an exit
  * status after printing a message. */
-int common_open(struct qwick_engine **eng, const struct common_args *c,
+int common_open(struct qwick_engine **eng, struct common_args *c,
                 bool tokenizer_only);
 
-/* Open the draft model of --draft (NULL: none) for eng, and print its messages.
+/* After common_open, open the draft model of --draft, if there is one, for eng,
+ * and print its messages.
  * Returns 0, or an exit status after printing a message. */
-int common_open_draft(struct qwick_engine **draft, const char *name,
-                      const struct common_args *c, struct qwick_engine *eng);
+int common_open_draft(struct qwick_engine **draft, const struct common_args *c,
+                      struct qwick_engine *eng);
 
 /* If the demo model answers and stderr is a terminal, print a hint about it. */
 void common_hint_demo(const struct common_args *c);

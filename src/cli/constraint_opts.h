@@ -36,7 +36,7 @@ struct constraint_args {
     {.name = "json-schema", .type = OPT_TEXT, .arg = "FILE|TEXT",             \
      .help = "the answer is JSON that the schema admits; a TEXT begins with " \
              "{",                                                             \
-     .offset = CONSTRAINT_AT(at, json_schema)},                               \
+     .access = OPT_LOADS, .offset = CONSTRAINT_AT(at, json_schema)},                               \
     {.name = "json-indent", .type = OPT_INT, .arg = "N", .imin = 0,           \
      .imax = 16, .def = "0, compact",                                         \
      .help = "indent that JSON by N blanks per level",                        \

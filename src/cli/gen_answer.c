@@ -261,7 +261,7 @@ static int generate(struct gen_job *j)
         return status;
     if (j->a.tools && (status = tools_check_template(&j->tools, j->eng)) != 0)
         return status;
-    if ((status = common_open_draft(&j->draft, j->a.draft, &j->a.c, j->eng)) !=
+    if ((status = common_open_draft(&j->draft, &j->a.c, j->eng)) !=
         0)
         return status;
     common_hint_demo(&j->a.c);

@@ -107,7 +107,7 @@ struct gen_args {
      .help = "a smaller model with the same tokenizer, or a copy of the "     \
              "model with fewer bits: it guesses tokens, which are checked "   \
              "in one pass",                                                   \
-     .offset = (at)}
+     .access = OPT_MODEL, .offset = (at)}
 
 #define OPT_ROWS_PROMPT(at)                                                   \
     {.name = "prompt", .letter = 'p', .type = OPT_TEXT, .arg = "TEXT",        \

@@ -23,10 +23,12 @@ enum opt_type {
     OPT_FLAG_FILE /* struct opt_flag_file: --name or --name=FILE */
 };
 
-/* What a verb does with the file of an option after its sandbox begins; see
- * sandbox.h. Files that are read or opened before need no access. */
+/* What a verb does with the file of an option in its sandbox; see sandbox.h. */
 enum opt_access {
-    OPT_NO_ACCESS,
+    OPT_NO_ACCESS, /* of OPT_FILE and OPT_FILES, the same as OPT_LOADS */
+    OPT_LOADS,    /* reads it in the first part only */
+    OPT_MODEL,    /* loads a model in the first part only */
+    OPT_OPENS,    /* opens it to write in the first part, and keeps it open */
     OPT_READS,    /* opens the file to read it */
     OPT_RENAMES,  /* renames an open temporary file to it, and removes files
                      beside it */
@@ -34,6 +36,8 @@ enum opt_access {
     OPT_REWRITES, /* as OPT_REPLACES, and reads the file */
     OPT_CACHES,   /* it is a directory of qwick: makes, reads, writes and removes
                      files and directories in it */
+    OPT_MAKES,    /* in the first part, makes a directory or file, which replaces
+                     the old one */
     OPT_KEEPS     /* a flag: replaces the kept conversation (gen_kept.h) */
 };
 

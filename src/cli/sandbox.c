@@ -3,9 +3,11 @@
 #include "cli/sandbox.h"
 
 #include <errno.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/os.h"
 #include "cli/common.h"
@@ -15,34 +17,40 @@
 
 #if SANDBOX_BUILT
 
+typedef int (*file_fn)(void *ctx, enum opt_access access, const char *path);
+
+static enum opt_access access_of(const struct opt *o)
+{
+    bool is_file = o->type == OPT_FILE || o->type == OPT_FILES;
+    return !o->access && is_file ? OPT_LOADS : o->access;
+}
+
 /* Call fn for each file that the options declare. The value of "-" is a
  * standard stream, which is open. */
-static int each_file(const struct opt_parsed *p,
-                     int (*fn)(void *ctx, enum opt_access access,
-                               const char *path),
-                     void *ctx)
+static int each_file(const struct opt_parsed *p, file_fn fn, void *ctx)
 {
     int rc = 0;
     for (size_t i = 0; i < p->verb->n_opts && !rc; i++) {
         const struct opt *o = &p->verb->opts[i];
+        const enum opt_access access = access_of(o);
         const union opt_value *v =
             (const void *)((const char *)p->values + o->offset);
         const struct opt_texts one = {(const char **)(uintptr_t)&v->text, 1};
         const bool many = o->type == OPT_TEXTS || o->type == OPT_FILES;
         const struct opt_texts *all = many ? &v->texts : &one;
-        if (!o->access)
+        if (!access)
             continue;
         if (o->type == OPT_FLAG) {
-            rc = v->flag ? fn(ctx, o->access, NULL) : 0;
+            rc = v->flag ? fn(ctx, access, NULL) : 0;
             continue;
         }
         if (o->type == OPT_FLAG_FILE) {
-            rc = v->flag_file.on ? fn(ctx, o->access, v->flag_file.file) : 0;
+            rc = v->flag_file.on ? fn(ctx, access, v->flag_file.file) : 0;
             continue;
         }
         for (size_t k = 0; k < all->n && !rc; k++)
             if (all->v[k] && strcmp(all->v[k], "-") != 0)
-                rc = fn(ctx, o->access, all->v[k]);
+                rc = fn(ctx, access, all->v[k]);
     }
     return rc;
 }
@@ -61,8 +69,9 @@ static char *own_place(enum opt_access access, int *why)
     struct qwick_err e = {0};
     struct buf path = {0};
     char *place = NULL;
-    int bad = access == OPT_KEEPS ? gen_kept_path(&path, "--keep", &e)
-                                  : qwick_cache_dir(&place, &e);
+    int bad = access == OPT_KEEPS    ? gen_kept_path(&path, "--keep", &e)
+              : access == OPT_CACHES ? qwick_cache_dir(&place, &e)
+                                     : 0;
     *why = bad && e.code == QWICK_ERR_MEMORY ? ENOMEM : 0;
     if (bad)
         buf_free(&path);
@@ -79,14 +88,114 @@ static int add_files(void *ctx, enum opt_access access, const char *path)
     return why;
 }
 
-/* Restrict the files. Landlock holds for a thread and those that it starts
- * later, so each thread of the engines does this on its own. */
+/* ---- what loading reads besides ------------------------------------------ */
+
+struct model_files {
+    struct sandbox_files *f;
+    int why;
+};
+
+static int add_model_file(void *ctx, const char *path, bool is_dir)
+{
+    struct model_files *m = ctx;
+    m->why = sandbox_files_add_readable(m->f, path, is_dir);
+    return m->why;
+}
+
+static int add_models(struct sandbox_files *f, const char *const *places,
+                      size_t n)
+{
+    struct model_files m = {f, 0};
+    struct qwick_err e = {0};
+    for (size_t i = 0; i < n && !m.why; i++)
+        if (places[i] && qwick_model_files(places[i], add_model_file, &m, &e) &&
+            !m.why && e.code == QWICK_ERR_MEMORY)
+            m.why = ENOMEM;
+    return m.why;
+}
+
+/* The directory of a library that is loaded already: OpenBLAS may be there. */
+static int add_library(struct dl_phdr_info *info, size_t size, void *ctx)
+{
+    struct sandbox_files *f = ctx;
+    const char *slash = strrchr(info->dlpi_name, '/');
+    (void)size;
+    if (!slash)
+        return 0;
+    char *dir = strndup(info->dlpi_name, (size_t)(slash - info->dlpi_name) + 1);
+    int why = dir ? sandbox_files_add_readable(f, dir, false) : ENOMEM;
+    free(dir);
+    return why;
+}
+
+/* Directories of LD_LIBRARY_PATH. */
+static int add_library_path(struct sandbox_files *f)
+{
+    const char *at = getenv("LD_LIBRARY_PATH");
+    int why = 0;
+    while (at && *at && !why) {
+        size_t n = strcspn(at, ":;");
+        char *dir = strndup(at, n);
+        why = !dir ? ENOMEM : n ? sandbox_files_add_readable(f, dir, false) : 0;
+        free(dir);
+        at += n + (at[n] != 0);
+    }
+    return why;
+}
+
+static int add_system(struct sandbox_files *f)
+{
+    static const char *const paths[] = {
+        "/proc", "/sys",   "/usr/lib",         "/usr/local/lib",
+        "/lib",  "/lib64", "/etc/ld.so.cache", "/etc/alternatives"};
+    int why = add_library_path(f);
+    for (size_t i = 0; i < sizeof paths / sizeof *paths && !why; i++)
+        why = sandbox_files_add_readable(f, paths[i], false);
+    return why ? why : dl_iterate_phdr(add_library, f);
+}
+
+/* qwick's own cache keeps what a probe of an unknown core found. */
+static int add_cache(struct sandbox_files *f)
+{
+    int why;
+    char *dir = own_place(OPT_CACHES, &why);
+    if (dir && access(dir, F_OK) == 0)
+        why = sandbox_files_add(f, OPT_CACHES, dir);
+    free(dir);
+    return why;
+}
+
+/* ---- the two parts ------------------------------------------------------- */
+
+static int restrict_early(const struct opt_parsed *p, const char *const *places,
+                          size_t n)
+{
+    struct sandbox_files f;
+    int why = sandbox_files_open(&f, true);
+    if (!why)
+        why = each_file(p, add_files, &f);
+    if (!why)
+        why = add_models(&f, places, n);
+    if (!why)
+        why = add_system(&f);
+    if (!why)
+        why = add_cache(&f);
+    if (!why) {
+        sandbox_files_restrict(&f);
+        why = f.failed;
+    }
+    sandbox_files_close(&f);
+    return why;
+}
+
+/* Landlock holds for a thread and those that it starts later, so each thread of
+ * the engines does this on its own. */
 static int restrict_files(const struct opt_parsed *p,
                           const struct qwick_engine *eng,
                           const struct qwick_engine *draft)
 {
     struct sandbox_files f;
-    int rc = sandbox_files_open(&f);
+    int rc = sandbox_files_open(&f, false);
     if (!rc)
         rc = each_file(p, add_files, &f);
     if (!rc) {
@@ -99,8 +208,7 @@ static int restrict_files(const struct opt_parsed *p,
     return rc;
 }
 
-/* Print that a part of the sandbox is missing; 0, or an exit status when out of
- * memory. */
+/* Print that something is missing; 0, or an exit status when out of memory. */
 static int missing(const char *part, int why)
 {
     if (why == ENOMEM)
@@ -110,40 +218,62 @@ static int missing(const char *part, int why)
     return 0;
 }
 
+int sandbox_load(const struct opt_parsed *p, const struct common_args *c,
+                 const char *const *places, size_t n)
+{
+    int status;
+    if (c->no_sandbox || !opt_find(p->verb, "no-sandbox"))
+        return 0;
+    /* what the C library and the engine would open later */
+    tzset();
+    os_hold_memory_files();
+    if ((status = missing("Landlock, files are not restricted by name",
+                          restrict_early(p, places, n))) != 0)
+        return status;
+    return missing("seccomp, system calls are not restricted",
+                   sandbox_calls_restrict(CALLS_READ | CALLS_WRITE |
+                                          CALLS_NAMES | CALLS_LOAD));
+}
+
 int sandbox_enter(const struct opt_parsed *p, const struct common_args *c,
                   const struct qwick_engine *eng,
                   const struct qwick_engine *draft, size_t n_tokens)
 {
     unsigned calls = 0;
-    int status;
     if (c->no_sandbox)
         return 0;
-    /* what the C library and the engine would open later */
-    tzset();
-    os_hold_memory_files();
     qwick_engine_load_blas(eng, n_tokens);
     if (draft)
         qwick_engine_load_blas(draft, n_tokens);
     (void)each_file(p, add_calls, &calls);
-    if ((status = missing("Landlock, files are not restricted by name",
-                          restrict_files(p, eng, draft))) != 0)
-        return status;
-    return missing("seccomp, system calls are not restricted",
-                   sandbox_calls_restrict(calls));
+    /* sandbox_load has said what the kernel lacks */
+    return restrict_files(p, eng, draft) == ENOMEM ||
+                   sandbox_calls_restrict(calls) == ENOMEM
+               ? msg_oom()
+               : 0;
 }
 
 #else
+
+int sandbox_load(const struct opt_parsed *p, const struct common_args *c,
+                 const char *const *places, size_t n)
+{
+    (void)places;
+    (void)n;
+    if (!c->no_sandbox && opt_find(p->verb, "no-sandbox"))
+        msg_note("sandbox: none in a build with sanitizers");
+    return 0;
+}
 
 int sandbox_enter(const struct opt_parsed *p, const struct common_args *c,
                   const struct qwick_engine *eng,
                   const struct qwick_engine *draft, size_t n_tokens)
 {
     (void)p;
+    (void)c;
     (void)eng;
     (void)draft;
     (void)n_tokens;
-    if (!c->no_sandbox)
-        msg_note("sandbox: none in a build with sanitizers");
     return 0;
 }
 

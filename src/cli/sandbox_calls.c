@@ -91,6 +91,15 @@ static const struct call allowed[] = {
     OF(CALLS_WRITE, getdents64),
     OF(CALLS_NAMES, renameat), OF(CALLS_NAMES, renameat2),
     OF(CALLS_NAMES, unlinkat), OF(CALLS_NAMES, mkdirat),
+    /* new code: of OpenBLAS, in the first part */
+    OF(CALLS_LOAD, mmap), OF(CALLS_LOAD, mprotect),
+    /* memory nodes, tiles of AMX (below); whether a process still runs */
+    OF(CALLS_LOAD, mbind),
+    OF_IF(CALLS_LOAD, kill, EQUALS, 1, 0, 0),
+    /* the second part */
+    OF_IF(CALLS_LOAD, prctl, EQUALS, 0, 0, PR_SET_NO_NEW_PRIVS),
+    OF(CALLS_LOAD, seccomp), OF(CALLS_LOAD, landlock_create_ruleset),
+    OF(CALLS_LOAD, landlock_add_rule), OF(CALLS_LOAD, landlock_restrict_self),
     /* memory, but no new code */
     IF(mmap, MASKED, 2, PROT_EXEC, 0), IF(mprotect, MASKED, 2, PROT_EXEC, 0),
     CALL(munmap), CALL(mremap), CALL(madvise), CALL(brk), CALL(mincore),
@@ -114,6 +123,7 @@ static const struct call allowed[] = {
     CALL(clock_gettime), CALL(clock_getres), CALL(clock_nanosleep),
     CALL(nanosleep), CALL(gettimeofday),
 #ifdef __x86_64__
+    OF(CALLS_LOAD, arch_prctl),
     /* older names of calls above */
     CALL(poll), CALL(select), CALL(stat), CALL(lstat), CALL(access),
     CALL(readlink), CALL(pause), CALL(time),

@@ -31,16 +31,22 @@ enum { SCOPE_ALL = 3 }; /* version 6: abstract sockets and signals to others */
 #define RENAME  (FS(MAKE_REG) | FS(REMOVE_FILE))
 #define REPLACE (RENAME | FS(WRITE_FILE) | FS_TRUNCATE | FS(READ_DIR))
 
+#define REWRITE (REPLACE | FS(READ_FILE))
+#define DIRS    (REPLACE | FS(MAKE_DIR) | FS(REMOVE_DIR))
+
 static const struct sandbox_access accesses[] = {
-    [OPT_NO_ACCESS] = {0, 0, false},
-    [OPT_READS] = {CALLS_READ, FS(READ_FILE), false},
-    [OPT_RENAMES] = {CALLS_NAMES, RENAME, true},
-    [OPT_REPLACES] = {CALLS_WRITE | CALLS_NAMES, REPLACE, true},
-    [OPT_REWRITES] = {CALLS_WRITE | CALLS_NAMES, REPLACE | FS(READ_FILE), true},
-    [OPT_CACHES] = {CALLS_WRITE | CALLS_NAMES,
-                    REPLACE | FS(READ_FILE) | FS(MAKE_DIR) | FS(REMOVE_DIR),
-                    false},
-    [OPT_KEEPS] = {CALLS_WRITE | CALLS_NAMES, REPLACE, true},
+    [OPT_NO_ACCESS] = {false, 0, 0, 0},
+    [OPT_LOADS] = {false, FS(READ_FILE), 0, 0},
+    [OPT_MODEL] = {false, 0, 0, 0}, /* its files are several */
+    [OPT_OPENS] = {true, REPLACE, 0, 0},
+    [OPT_READS] = {false, FS(READ_FILE), FS(READ_FILE), CALLS_READ},
+    [OPT_RENAMES] = {true, REWRITE, RENAME, CALLS_NAMES},
+    [OPT_REPLACES] = {true, REPLACE, REPLACE, CALLS_WRITE | CALLS_NAMES},
+    [OPT_REWRITES] = {true, REWRITE, REWRITE, CALLS_WRITE | CALLS_NAMES},
+    [OPT_CACHES] = {false, DIRS | FS(READ_FILE), DIRS | FS(READ_FILE),
+                    CALLS_WRITE | CALLS_NAMES},
+    [OPT_MAKES] = {true, DIRS | FS_REFER, 0, 0},
+    [OPT_KEEPS] = {true, REWRITE, REPLACE, CALLS_WRITE | CALLS_NAMES},
 };
 
 const struct sandbox_access *sandbox_access(enum opt_access access)
@@ -55,12 +61,12 @@ static uint64_t known_rights(int abi)
            (abi >= 3 ? FS_TRUNCATE : 0) | (abi >= 5 ? FS_IOCTL_DEV : 0);
 }
 
-int sandbox_files_open(struct sandbox_files *f)
+int sandbox_files_open(struct sandbox_files *f, bool early)
 {
     struct {
         uint64_t fs, net, scoped;
     } all = {0, NET_ALL, SCOPE_ALL};
-    *f = (struct sandbox_files){.ruleset = -1};
+    *f = (struct sandbox_files){.ruleset = -1, .early = early};
     f->abi = (int)syscall(SYS_landlock_create_ruleset, NULL, 0,
                           LANDLOCK_CREATE_RULESET_VERSION);
     if (f->abi < 1)
@@ -86,15 +92,32 @@ static void make_dir(const char *path)
     free(copy);
 }
 
+/* Where a directory or a file is made, malloc'ed: without links, if it exists, and
+ * slashes at its end. */
+static char *made_at(const char *path, struct qwick_err *e)
+{
+    char *at = realpath(path, NULL);
+    if (!at)
+        at = strdup(path);
+    if (!at)
+        err_oom(e, strlen(path));
+    for (size_t n = at ? strlen(at) : 0; n > 1 && at[n - 1] == '/';)
+        at[--n] = 0;
+    return at;
+}
+
 /* Open the file for a rule, or its directory if a file is made beside it; -1
  * with errno set. */
-static int open_place(const struct sandbox_access *a, const char *path)
+static int open_place(enum opt_access access, const char *path)
 {
+    const struct sandbox_access *a = sandbox_access(access);
     struct qwick_err e = {0};
     int in_place = 0, fd = -1;
+    char *target;
     if (!a->beside)
         return open(path, O_PATH | O_CLOEXEC);
-    char *target = save_target(path, &in_place, &e);
+    target = access == OPT_MAKES ? made_at(path, &e)
+                                 : save_target(path, &in_place, &e);
     errno = e.code == QWICK_ERR_MEMORY ? ENOMEM : ENOENT;
     if (target) {
         char *slash = in_place ? NULL : strrchr(target, '/');
@@ -113,37 +136,69 @@ static int open_place(const struct sandbox_access *a, const char *path)
  * it gets its name. */
 static bool is_missing(int why, const struct sandbox_access *a)
 {
-    return why == ENOENT || why == ENOTDIR || (why == EACCES && !a->beside);
+    return why == ENOENT || why == ENOTDIR || why == ENAMETOOLONG ||
+           (why == EACCES && !a->beside);
+}
+
+/* Add a rule for an open file or directory, and close it. */
+static int add_rule(const struct sandbox_files *f, int fd, uint64_t rights,
+                    bool is_dir)
+{
+    struct landlock_path_beneath_attr rule = {
+        .allowed_access = rights & known_rights(f->abi), .parent_fd = fd};
+    if (!is_dir)
+        rule.allowed_access &= OF_FILES;
+    /* the kernel refuses an empty rule */
+    long rc = rule.allowed_access
+                  ? syscall(SYS_landlock_add_rule, f->ruleset,
+                            LANDLOCK_RULE_PATH_BENEATH, &rule, 0)
+                  : 0;
+    int why = errno;
+    close(fd);
+    /* pipes have no name, and no rule restricts them */
+    return rc && why != EBADFD ? why : 0;
+}
+
+static bool is_dir_at(int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
 int sandbox_files_add(struct sandbox_files *f, enum opt_access access,
                       const char *path)
 {
     const struct sandbox_access *a = sandbox_access(access);
-    struct stat st;
+    uint64_t rights = f->early ? a->early : a->rights;
+    int why;
+    if (!rights)
+        return 0;
+    /* a file is made in a directory of its own and then leaves it */
+    if (access == OPT_MAKES && f->abi < 2)
+        return ENOSYS;
     if (access == OPT_CACHES)
         make_dir(path);
-    int fd = open_place(a, path);
+    int fd = open_place(access, path);
     if (fd < 0)
         return is_missing(errno, a) ? 0 : errno;
-    struct landlock_path_beneath_attr rule = {
-        .allowed_access = a->rights & known_rights(f->abi), .parent_fd = fd};
-    bool is_dir = fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
-    /* the user gave a directory as a file: the verb shall say so */
-    if (access == OPT_READS && is_dir)
-        rule.allowed_access = FS(READ_DIR);
-    if (!is_dir)
-        rule.allowed_access &= OF_FILES;
-    if (!rule.allowed_access) { /* the kernel refuses an empty rule */
-        close(fd);
-        return 0;
+    bool is_dir = is_dir_at(fd);
+    if (access == OPT_MAKES && (why = sandbox_files_add_readable(f, path, false))) {
+        close(fd); /* what is replaced is checked first */
+        return why;
     }
-    long rc = syscall(SYS_landlock_add_rule, f->ruleset,
-                      LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
-    int why = errno;
-    close(fd);
-    /* pipes have no name, and no rule restricts them */
-    return rc && why != EBADFD ? why : 0;
+    /* the user gave a directory as a file: the verb shall say so */
+    return add_rule(f, fd, rights == FS(READ_FILE) && is_dir ? FS(READ_DIR) : rights,
+                    is_dir);
+}
+
+int sandbox_files_add_readable(struct sandbox_files *f, const char *path,
+                               bool only_list)
+{
+    int fd = open(path, O_PATH | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOMEM ? ENOMEM : 0;
+    return add_rule(f, fd, FS(READ_DIR) | (only_list ? 0 : FS(READ_FILE)),
+                    is_dir_at(fd));
 }
 
 void sandbox_files_restrict(void *ctx)

@@ -170,12 +170,12 @@ static int check_options(const struct qwick_quantize_options *o,
 }
 
 static int open_source(struct quantize_source *s, const char *spec,
-                       struct qwick_err *e)
+                       const char *place, struct qwick_err *e)
 {
     struct map map;
     bool found;
     char path[MAX_PATH_BYTES];
-    if (checkpoint_open(&s->ck, spec, e))
+    if (checkpoint_open_at(&s->ck, spec, place, e))
         return -1;
     if (checkpoint_gguf(s->ck))
         return err_set(e, QWICK_ERR_MODEL,
@@ -253,7 +253,7 @@ int qwick_quantize(const char *src, const char *dst,
     if (!rc)
         rc = plan.form->check(o, e);
     if (!rc)
-        rc = open_source(&s, src, e);
+        rc = open_source(&s, src, o->place, e);
     if (!rc)
         rc = plan.form->plan(&plan, &s, e);
     struct par_pool *pool = NULL;

@@ -156,14 +156,26 @@ static int open_spec(struct checkpoint *ck, const char *spec,
     return is_dir(ck->dir) ? open_dir(ck, type, e) : open_file(ck, e);
 }
 
+int checkpoint_check_name(const char *spec, struct qwick_err *e)
+{
+    return *spec ? 0
+                 : err_set(e, QWICK_ERR_MODEL,
+                           "model: the name is empty: give a directory or a "
+                           "hub id such as Qwen/Qwen3-0.6B");
+}
+
 int checkpoint_open(struct checkpoint **out, const char *spec,
                     struct qwick_err *e)
 {
+    return checkpoint_open_at(out, spec, NULL, e);
+}
+
+int checkpoint_open_at(struct checkpoint **out, const char *spec,
+                       const char *place, struct qwick_err *e)
+{
     *out = NULL;
-    if (spec && !*spec)
-        return err_set(e, QWICK_ERR_MODEL,
-                       "model: the name is empty: give a directory or a hub "
-                       "id such as Qwen/Qwen3-0.6B");
+    if (spec && checkpoint_check_name(spec, e))
+        return -1;
     struct checkpoint *ck = calloc(1, sizeof *ck);
     if (!ck)
         return err_oom(e, sizeof *ck);
@@ -174,7 +186,7 @@ int checkpoint_open(struct checkpoint **out, const char *spec,
         goto fail;
     }
     if (spec) {
-        if (open_spec(ck, spec, e))
+        if (open_spec(ck, place ? place : spec, e))
             goto fail;
     } else {
         ck->dir = strdup("built-in");

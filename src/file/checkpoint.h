@@ -18,6 +18,11 @@ struct gguf;
  * such file, the directories in it are searched as well. */
 int checkpoint_open(struct checkpoint **out, const char *spec,
                     struct qwick_err *e);
+/* Do the same with the place that qwick_model_find found for spec; NULL: search. */
+int checkpoint_open_at(struct checkpoint **out, const char *spec,
+                       const char *place, struct qwick_err *e);
+/* Refuse an empty name. */
+int checkpoint_check_name(const char *spec, struct qwick_err *e);
 void checkpoint_close(struct checkpoint *ck);
 
 /* checkpoint_name returns the name that the user gave; "qwick-demo" for the

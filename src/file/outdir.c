@@ -506,7 +506,7 @@ static int take_all_rights(const struct outdir *d, struct qwick_err *e)
         if (is_dots(f->d_name) || fstatat(old, f->d_name, &st, 0) ||
             !S_ISREG(st.st_mode))
             continue;
-        int fd = openat(d->fd, f->d_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        int fd = openat(d->fd, f->d_name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
         rc = take_rights(d, fd, &st, e);
         if (fd >= 0)
             close(fd);
@@ -543,7 +543,7 @@ static int put_file(struct outdir *d, struct qwick_err *e)
         return -1;
     if (d->replace) {
         struct stat st;
-        int fd = open(from, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        int fd = open(from, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
         int bad = stat(d->path, &st) == 0 && (check_file(d->path, true, e) ||
                                               take_rights(d, fd, &st, e));
         if (fd >= 0)

@@ -107,6 +107,59 @@ ptrace ptrace
 END
 }
 
+# Each verb with a sandbox that reads a checkpoint, ready for an attack by its files.
+denied_early() {
+    ATTACK_LOAD="read:$T/secret write:$T/secret create:$T/new fork kill chmod:$T/secret read:$T/models/private read:$T/models/config.json" \
+        run --separate-stderr env LD_PRELOAD="$ATTACKER" "$QWICK" "$@" </dev/null
+    [ "$(grep -cE '^(read|write|create|fork|kill|chmod): (Operation not permitted|Permission denied)$' <<<"$stderr")" = 7 ] ||
+        { echo "$*: $stderr"; return 1; }
+    [[ $stderr == *"read: done"* ]] || { echo "$*: $stderr"; return 1; }
+}
+
+@test "a model's files that take over a program while they are parsed reach nothing" {
+    needs_landlock
+    inputs
+    cp -r "$BATS_TEST_DIRNAME/../../models/demo" models
+    echo secret >models/private
+    each_verb denied_early -m models
+    mkdir out
+    denied_early quantize -m models -o out/q
+    denied_early quantize -m models -o out/q.gguf
+    denied_early quantize -m models -o out/q --force
+    [ -s out/q/config.json ]
+    [ "$(cat secret)" = secret ]
+    [ ! -e new ]
+
+    # a GGUF file in the home directory opens no other file there
+    q quantize -m models -o home.gguf
+    ATTACK_LOAD="read:$T/secret read:$T/models/config.json read:$T/home.gguf" \
+        run --separate-stderr env LD_PRELOAD="$ATTACKER" "$QWICK" -m home.gguf pwd </dev/null
+    [ "$output" = pwd ]
+    [ "$(sed 's/Operation not permitted/Permission denied/' <<<"$stderr")" = \
+        "read: Permission denied"$'\n'"read: Permission denied"$'\n'"read: done" ]
+    # the draft model is loaded in the sandbox, too
+    denied_early -m models --draft models pwd
+    ATTACK_LOAD="exec" run --separate-stderr env LD_PRELOAD="$ATTACKER" "$QWICK" -m models pwd </dev/null
+    [ "$status" = 159 ]
+    [[ $stderr == "qwick: sandbox: execve was called: a defect or an attack" ]]
+}
+
+@test "a checkpoint of links, split GGUF files and schemas load in the sandbox" {
+    needs_landlock
+    local f
+    mkdir blobs hub
+    for f in "$BATS_TEST_DIRNAME"/../../models/demo/*; do
+        cp "$f" "blobs/${f##*/}.blob"
+        ln -s "../blobs/${f##*/}.blob" "hub/${f##*/}"
+    done
+    equal "$(q -m hub pwd)" pwd
+    echo '{"enum":["ls","pwd"]}' >s.json
+    echo '{{ messages[0].content }}' >t.jinja
+    run -0 q -m hub --json-schema s.json --chat-template t.jinja pwd
+    run -0 q -q -m hub --think-file think --profile-file profile pwd
+    [ -s profile ]
+}
+
 @test "the threads of the pool are in the sandbox" {
     needs_landlock
     inputs

@@ -4,6 +4,7 @@
  * "CALL: REASON" on stderr.
  *
  *   ATTACK=WORDS        the calls of the first thread
+ *   ATTACK_LOAD=WORDS   its calls when it maps the first file of a model
  *   ATTACK_WORKER=WORDS the calls of other threads, when they wait for work
  *   ATTACK_WORKERS=N    how many threads make them; 1 by default
  *   NO_LANDLOCK=1, NO_SECCOMP=1  the kernel has none of it
@@ -30,17 +31,22 @@
 #include <time.h>
 #include <unistd.h>
 
-static long raw(long nr, long a, long b, long c, long d, long f)
+static long raw6(long nr, long a, long b, long c, long d, long f, long g)
 {
     long rc;
     register long r10 __asm__("r10") = d;
     register long r8 __asm__("r8") = f;
-    register long r9 __asm__("r9") = 0;
+    register long r9 __asm__("r9") = g;
     __asm__ volatile("syscall"
                      : "=a"(rc)
                      : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
                      : "rcx", "r11", "memory");
     return rc;
+}
+
+static long raw(long nr, long a, long b, long c, long d, long f)
+{
+    return raw6(nr, a, b, c, d, f, 0);
 }
 
 static long attack(const char *call, const char *path)
@@ -127,6 +133,23 @@ ssize_t write(int fd, const void *p, size_t n)
     long rc = raw(SYS_write, fd, (long)p, (long)n, 0, 0);
     errno = rc < 0 ? (int)-rc : errno;
     return rc < 0 ? -1 : rc;
+}
+
+/* A file of a model is about to be parsed. */
+void *mmap(void *at, size_t n, int prot, int flags, int fd, off_t from)
+{
+    static int done;
+    char link[64], path[4096] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (fd >= 0 && !done && getenv("ATTACK_LOAD") &&
+        readlink(link, path, sizeof path - 1) > 0 &&
+        (strstr(path, "config.json") || strstr(path, ".gguf"))) {
+        done = 1;
+        attack_all("ATTACK_LOAD");
+    }
+    long rc = raw6(SYS_mmap, (long)at, (long)n, prot, flags, fd, (long)from);
+    errno = rc < 0 && rc > -4096 ? (int)-rc : errno;
+    return rc < 0 && rc > -4096 ? MAP_FAILED : (void *)rc;
 }
 
 /* Threads of the pool wait with futex, which has no function of its own. Here

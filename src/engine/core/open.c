@@ -448,7 +448,7 @@ int qwick_engine_open(struct qwick_engine **out,
     eng->think_open = eng->think_close = eng->bos_id = -1;
     if (choose_kernels(eng, o, e) || choose_mode(eng, o, e) ||
         numa_open(eng, o, e) ||
-        checkpoint_open(&eng->ck, o->model, e) ||
+        checkpoint_open_at(&eng->ck, o->model, o->place, e) ||
         open_config(eng, o->tokenizer_only, e))
         goto fail;
     double opened = clock_ms();
