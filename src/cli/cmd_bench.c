@@ -253,7 +253,7 @@ static int flush(struct job *j, int bad)
         return msg_oom();
     if (j->out.len)
         progress_output(STDOUT_FILENO);
-    int rc = j->out.len ? out_write(j->out.data, j->out.len) : 0;
+    int rc = j->out.len ? out_write_names(j->out.data, j->out.len) : 0;
     j->out.len = 0;
     return rc ? (int)QWICK_ERR_RUNTIME : 0;
 }
