@@ -64,6 +64,8 @@ tty() {
         [[ $out == *"$marked"* ]]
         [ -z "$(grep "[$marks$rest]" <<<"$out")" ]
     done
+    run -2 "$QWICK" pull "$name"
+    [[ $output == *"$marked"* && $output != *$'\u202e'* ]]
     # what shells complete leaves such names out
     run -0 --separate-stderr env QWICK_MODEL_PATH="$PWD" "$QWICK" models --names
     [[ $output != *m* && $stderr == *"1 models are left out"* ]]
