@@ -52,7 +52,7 @@ static int write_profile(struct gen_job *j, const struct qwick_result *r,
             if (!bad && err_is_tty())
                 bad = plot_times(&b, "times of tokens", r->per_token_ms,
                                  r->n_per_token,
-                                 progress_columns(STDERR_FILENO) - 1,
+                                 term_columns(STDERR_FILENO) - 1,
                                  term_utf8());
             if (!bad)
                 fd_write(STDERR_FILENO, b.data, b.len);
