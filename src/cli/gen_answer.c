@@ -162,6 +162,10 @@ static int run(struct gen_output *x, struct qwick_err *e)
     struct qwick_result r = {0};
     int status;
     signals_catch();
+    if (x->st.dim) {
+        signals_at_kill(emit_restore);
+        signals_at_crash(emit_restore);
+    }
     qwick_session_interrupt(j->ses, signals_flag());
     progress_start("prompt");
     emit_progress(&x->st, 0, j->n_ids);

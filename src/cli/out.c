@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -60,6 +61,8 @@ int fd_write(int fd, const void *p, size_t n)
             /* asked to stop: do not wait for a reader that no longer reads */
             struct pollfd pf = {.fd = fd, .events = POLLOUT};
             int r = poll(&pf, 1, 500);
+            if (tcgetpgrp(fd) == getpgrp())
+                tcflow(fd, TCOON); /* Ctrl-S may have stopped the terminal */
             if (r == 0) {
                 errno = EINTR;
                 return -1;

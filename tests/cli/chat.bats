@@ -312,6 +312,15 @@ p.wait_for(b"Terminated")
 same(p.settings(), p.start[:4])
 p.send(b"\r")
 p.end()
+# Ctrl-S during an answer does not keep a signal from ending the chat
+p = start(*LONG)
+p.send(b"tell\r")
+p.wait_for(b"\x1b[?2004l")
+p.wait_for(b"\n")
+p.send(b"\x13")
+p.wait_blocked()
+p.kill(signal.SIGTERM)
+same(p.end(), -signal.SIGTERM)
 PY
 }
 
@@ -525,6 +534,18 @@ p.send(b'\x1bx"abc')
 p.line("")
 same(texts(p)[0], '"abc')
 leave(p)
+PY
+}
+
+@test "a crash restores the terminal, and the chat dies by the signal" {
+    drive <<'PY'
+for sig in signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL:
+    p = start()
+    assert p.settings() != p.start[:4]
+    p.kill(sig)
+    same(p.end(), -sig)
+    same(p.settings(), p.start[:4])
+    assert p.all.endswith(b"\x1b[?2004l\x1b[?7h\x1b[0m"), p.all[-30:]
 PY
 }
 
