@@ -71,8 +71,6 @@ ALL_CFLAGS = $(CSTD) $(WARN) $(OPT) $(HARDEN) -fopenmp -fPIC -fvisibility=hidden
              -fno-semantic-interposition $(CFLAGS)
 ALL_LDFLAGS = $(HARDEN_LINK) $(LDFLAGS)
 LIBS := -lyajl -lutf8proc -lnettle -fopenmp -ldl -lm -lpthread
-# Of the command line only.
-CLI_LIBS := -ledit $(LIBS)
 
 # Of files with kernels; none of all others, whatever the environment has.
 isa_flags :=
@@ -123,7 +121,7 @@ SONAME := libqwick.so.$(firstword $(subst ., ,$(VERSION)))
 all: $(BIN) $(LIB) $(SHARED) $(PULL)
 
 $(BIN): $(INTERNAL) $(cli_obj)
-	$(CC) $(ALL_CFLAGS) -pie $(ALL_LDFLAGS) -o $@ $(cli_obj) $(INTERNAL) $(CLI_LIBS)
+	$(CC) $(ALL_CFLAGS) -pie $(ALL_LDFLAGS) -o $@ $(cli_obj) $(INTERNAL) $(LIBS)
 
 $(INTERNAL): $(lib_obj)
 	rm -f $@
@@ -220,15 +218,15 @@ $(BUILD)/helgrind/par.o: src/base/par.c $(wildcard src/base/*.h) Makefile
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -DPAR_FOR_HELGRIND -c -o $@ $<
 $(BUILD)/helgrind/qwick: $(BUILD)/helgrind/par.o $(cli_obj) $(INTERNAL)
-	$(CC) $(ALL_CFLAGS) -pie $(ALL_LDFLAGS) -o $@ $(cli_obj) $< $(INTERNAL) $(CLI_LIBS)
+	$(CC) $(ALL_CFLAGS) -pie $(ALL_LDFLAGS) -o $@ $(cli_obj) $< $(INTERNAL) $(LIBS)
 
 # Fuzz targets: replay runs the inputs that the repository keeps, fuzz is libFuzzer's.
 fuzz_obj := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/fuzz/targets*.c)) \
             $(filter-out %/main.o,$(cli_obj))
 $(BUILD)/tests/replay: $(BUILD)/tests/fuzz/replay.o $(fuzz_obj) $(INTERNAL)
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(CLI_LIBS)
+	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 $(BUILD)/tests/fuzz/fuzz: $(BUILD)/tests/fuzz/fuzz.o $(fuzz_obj) $(INTERNAL)
-	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(CLI_LIBS)
+	$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 
 $(BUILD)/bench/%: bench/%.c $(INTERNAL) Makefile
 	@mkdir -p $(@D)

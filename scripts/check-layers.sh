@@ -45,7 +45,6 @@ find src -type f \( -name '*.c' -o -name '*.h' \) | LC_ALL=C sort |
         home["utf8proc.h"] = "^src/text/unicode\\.c$"
         home["nettle/"] = "^src/file/blob_sum\\.c$"
         home["yajl/"] = "^src/file/json\\.c$"
-        home["histedit.h"] = "^src/cli/chat_line\\.c$"
         home["cblas"] = "^src/kernel/gemm\\.c$"
         home["dlfcn.h"] = "^src/kernel/gemm\\.c$"
         home["immintrin.h"] = "^src/kernel/x86/"

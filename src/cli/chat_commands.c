@@ -3,9 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/utf8.h"
 #include "cli/chat_job.h"
+#include "cli/escape.h"
 #include "cli/gen_output.h"
 #include "cli/out.h"
 #include "cli/prompt.h"
@@ -21,8 +23,9 @@ void chat_say(const char *fmt, ...)
     if (n < 0)
         return;
     size_t len = (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1;
-    if (!buf_append(&b, text, utf8_complete(text, len)) && !buf_putc(&b, '\n'))
-        err_write_text(b.data, b.len);
+    if (!escape_append(&b, text, utf8_complete(text, len), ESCAPE_NAME, "\n") &&
+        !buf_putc(&b, '\n'))
+        fd_write(STDERR_FILENO, b.data, b.len);
     buf_free(&b);
 }
 

@@ -89,8 +89,7 @@ int chat_copy(struct qwick_chat **out, const struct qwick_chat *c,
 
 /* ---- texts on stderr ---- */
 
-/* Print a line without "qwick: " before it. Control characters
- * are escaped. */
+/* Print a line without "qwick: " before it, escaped as names are. */
 void chat_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -1,6 +1,8 @@
-/* Line editing at a terminal, with libedit: one line at a time, with a history.
- * A paste of several lines is one line with newlines in it, if the terminal
- * brackets pastes.
+/* Line editing at a terminal: one line at a time, with a history. A paste of
+ * several lines is one line with newlines in it, if the terminal brackets
+ * pastes. The window may have any size, and may change it at any time. A
+ * terminal that cannot move its cursor (TERM unset or "dumb") edits lines
+ * itself.
  *
  * Only one editor exists at a time. While it waits for a key, signals_catch and
  * signals_watch decide about signals, so the caller must have called
@@ -19,11 +21,11 @@ struct chat_line;
 /* Open the editor on standard input and standard output, which must be
  * terminals. words: names that Tab completes after a slash at the beginning of
  * a line; the array has NULL at its end and is borrowed. After a name and a
- * blank, Tab completes names of files. Reads ~/.editrc. */
+ * blank, Tab completes names of files. */
 int chat_line_open(struct chat_line **out, const char *const *words,
                    struct qwick_err *e);
 
-/* Free the editor (NULL: none), and give the terminal its settings back. */
+/* Free the editor (NULL: none). */
 void chat_line_close(struct chat_line *l);
 
 /* Give the terminal its settings back, and turn its dim text and its marks of

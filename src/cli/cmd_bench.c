@@ -253,7 +253,7 @@ static int flush(struct job *j, int bad)
         return msg_oom();
     if (j->out.len)
         progress_output(STDOUT_FILENO);
-    int rc = j->out.len ? out_write(j->out.data, j->out.len) : 0;
+    int rc = j->out.len ? out_write_names(j->out.data, j->out.len) : 0;
     j->out.len = 0;
     return rc ? (int)QWICK_ERR_RUNTIME : 0;
 }
@@ -290,7 +290,7 @@ static int put_pictures(struct job *j, const struct bench_line *l)
         return 0;
     bench_line_name(l, name);
     return plot_times(&j->out, name, l->step_ms, l->n_steps,
-                      progress_columns(STDOUT_FILENO) - 1, term_utf8());
+                      term_columns(STDOUT_FILENO) - 1, term_utf8());
 }
 
 /* Measure and print the rows of an engine. */

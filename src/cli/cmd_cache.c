@@ -143,7 +143,7 @@ static int list(const struct args *a, const char *dir)
     if (qwick_cache_list(dir, &v, &n, &e))
         return msg_fail(&e);
     int status = put_list(&b, dir, v, n, a->c.json) ? msg_oom()
-                 : out_write(b.data, b.len)         ? QWICK_ERR_RUNTIME
+                 : out_write_names(b.data, b.len)         ? QWICK_ERR_RUNTIME
                                                     : 0;
     qwick_cache_list_free(v, n);
     buf_free(&b);

@@ -343,6 +343,14 @@ static void greet(const struct chat *c)
                  info->model, c->j.limit, before);
 }
 
+/* Restore the terminal with fn when a signal ends the program. */
+static void restore_with(void (*fn)(void))
+{
+    signals_at_kill(fn);
+    signals_at_bus(fn);
+    signals_at_crash(fn);
+}
+
 static int converse(struct chat *c)
 {
     struct qwick_err e;
@@ -350,13 +358,11 @@ static int converse(struct chat *c)
     qwick_session_interrupt(c->j.ses, signals_flag());
     if (chat_line_open(&c->line, chat_command_names(), &e))
         return msg_fail(&e);
-    signals_at_kill(chat_line_restore);
-    signals_at_bus(chat_line_restore);
+    restore_with(chat_line_restore);
     open_history(c);
     greet(c);
     int status = loop(c);
-    signals_at_kill(NULL);
-    signals_at_bus(NULL);
+    restore_with(NULL);
     chat_line_close(c->line);
     c->line = NULL;
     if (!status && !*signals_flag())

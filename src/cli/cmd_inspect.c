@@ -545,7 +545,7 @@ static int inspect(const struct args *a, struct qwick_engine *eng)
     struct buf b = {0};
     int bad = a->c.json ? put_json(&b, eng, a->tensors)
                         : put_lines(&b, eng, a->tensors, a->c.verbose);
-    int status = bad ? msg_oom() : out_write(b.data, b.len) ? 1 : 0;
+    int status = bad ? msg_oom() : out_write_names(b.data, b.len) ? 1 : 0;
     buf_free(&b);
     return status;
 }

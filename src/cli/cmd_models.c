@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "cli/aliases.h"
 #include "cli/common.h"
+#include "cli/escape.h"
 #include "cli/json_writer.h"
 #include "cli/opt.h"
 #include "cli/out.h"
@@ -356,9 +357,9 @@ static int list_aliases(const struct args *a)
             jw_newline(&w);
         }
         bool bad = a->c.json ? jw_status(&w) : put_alias_lines(&b, &all);
-        status = bad                        ? msg_oom()
-                 : out_write(b.data, b.len) ? QWICK_ERR_RUNTIME
-                                            : 0;
+        status = bad                              ? msg_oom()
+                 : out_write_names(b.data, b.len) ? QWICK_ERR_RUNTIME
+                                                  : 0;
     }
     aliases_free(&all);
     buf_free(&b);
@@ -446,15 +447,8 @@ static int put_text(struct buf *b, const struct list *l,
                : 0;
 }
 
-/* Whether a name cannot break a line of --names. */
-static bool is_one_field(const char *s)
-{
-    while (*s && (unsigned char)*s > 31 && *s != 127)
-        s++;
-    return !*s;
-}
-
-/* Models that can be opened, as far as their directories show, and aliases. */
+/* Models that can be opened, as far as their directories show, and aliases.
+ * Shells show these names when they complete one. */
 static int put_names(struct buf *b, const struct list *l,
                      const struct aliases *a)
 {
@@ -463,17 +457,18 @@ static int put_names(struct buf *b, const struct list *l,
         const struct qwick_model *m = &l->v[i];
         if (m->why)
             continue;
-        if (!is_one_field(m->name) || !is_one_field(m->id))
+        if (!escape_is_plain(m->name) || !escape_is_plain(m->id))
             left_out++;
         else if (buf_printf(b, "%s\t%s\n", m->name, m->id))
             return -1;
     }
     for (size_t i = 0; i < a->n; i++)
-        if (is_one_field(a->v[i].model) &&
+        if (escape_is_plain(a->v[i].model) &&
             buf_printf(b, "%s\t%s\n", a->v[i].name, a->v[i].model))
             return -1;
     if (left_out)
-        msg_warn("%zu models are left out: their names have control characters",
+        msg_warn("%zu models are left out: their names have control characters "
+                 "or are not UTF-8",
                  left_out);
     return 0;
 }
@@ -503,9 +498,9 @@ static int models(const struct args *a)
     int bad = a->names    ? put_names(&b, &l, &names)
               : a->c.json ? put_json(&b, &l, &names)
                           : put_text(&b, &l, &names);
-    int status = bad                        ? msg_oom()
-                 : out_write(b.data, b.len) ? QWICK_ERR_RUNTIME
-                                            : 0;
+    int status = bad                              ? msg_oom()
+                 : out_write_names(b.data, b.len) ? QWICK_ERR_RUNTIME
+                                                  : 0;
     qwick_models_free(l.v, l.n);
     aliases_free(&names);
     buf_free(&b);

@@ -229,7 +229,7 @@ static int print_plan(const struct args *a, const struct qwick_info *i,
                               (p->fits ? put_times(&b, p) : 0);
     if (bad)
         status = msg_oom();
-    else if (out_write(b.data, b.len))
+    else if (out_write_names(b.data, b.len))
         status = QWICK_ERR_RUNTIME;
     buf_free(&b);
     return status;

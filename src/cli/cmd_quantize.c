@@ -169,7 +169,7 @@ static int print_json(const struct args *a, const char *model,
     jw_double(&w, "mb_s", speed(r));
     jw_end_object(&w);
     jw_newline(&w);
-    int status = jw_status(&w) ? msg_oom() : out_write(b.data, b.len) ? 1 : 0;
+    int status = jw_status(&w) ? msg_oom() : out_write_names(b.data, b.len) ? 1 : 0;
     buf_free(&b);
     return status;
 }

@@ -123,6 +123,7 @@ struct job {
     struct qwick_rerank_item items[GROUP_DOCS];
     struct buf out;
     bool bad_records;
+    bool has_names; /* rows have names of files instead of texts */
 };
 
 /* ---- output ------------------------------------------------------------- */
@@ -201,7 +202,8 @@ static int flush(struct job *j)
     int status = 0;
     if (j->out.len)
         progress_output(STDOUT_FILENO);
-    if (j->out.len && out_write(j->out.data, j->out.len))
+    if (j->out.len &&
+        (j->has_names ? out_write_names : out_write)(j->out.data, j->out.len))
         status = QWICK_ERR_RUNTIME;
     j->out.len = 0;
     return status;
@@ -387,6 +389,7 @@ static int take(void *ctx, const struct texts_item *item)
     struct qwick_err e = {0};
     if (!d || copy_doc(d, item))
         return msg_oom();
+    j->has_names = j->has_names || d->file;
     if (item->error) {
         int status = bad_record(j, d, item->error);
         if (status)

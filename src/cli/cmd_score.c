@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "cli/common.h"
+#include "cli/escape.h"
 #include "cli/html.h"
 #include "cli/opt.h"
 #include "cli/out.h"
@@ -241,6 +242,19 @@ static int put_object(const struct job *j, struct buf *b, size_t i,
 
 /* Write lines: with --by the units, then the totals behind '#'; otherwise only
  * the totals. */
+/* Put a file's name, escaped for a terminal, to which lines with colours go
+ * unchanged. */
+static int put_name(struct buf *b, const char *name)
+{
+    struct buf json = {0};
+    int bad =
+        buf_json_cstr(&json, name) ||
+        (out_is_tty() ? escape_append(b, json.data, json.len, ESCAPE_NAME, "")
+                      : buf_append(b, json.data, json.len));
+    buf_free(&json);
+    return bad ? -1 : 0;
+}
+
 static int put_lines(const struct job *j, struct buf *b, size_t i,
                      const struct score_totals *sum)
 {
@@ -248,7 +262,7 @@ static int put_lines(const struct job *j, struct buf *b, size_t i,
     int bad = 0;
     if (j->n_texts > 1) {
         bad |= buf_printf(b, "%sfile\t", prefix);
-        bad |= buf_json_cstr(b, j->a.files.v[i]);
+        bad |= put_name(b, j->a.files.v[i]);
         bad |= buf_putc(b, '\n');
     }
     if (j->a.heat)
@@ -442,9 +456,9 @@ static int check(struct job *j)
         (r = opt_no_effect(&j->p, with_lines, "with --jsonl")) >= 0)
         return r;
     if ((j->a.c.json || j->a.perplexity) &&
-        (r = opt_no_effect(&j->p, heat,
-                           j->a.c.json ? "with --json"
-                                       : "with --perplexity")) >= 0)
+        (r = opt_no_effect(
+             &j->p, heat, j->a.c.json ? "with --json" : "with --perplexity")) >=
+            0)
         return r;
     if ((r = common_check_colours(&j->p, &j->a.c, "heat")) >= 0)
         return r;

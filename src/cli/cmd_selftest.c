@@ -66,7 +66,7 @@ static void flush(struct report *r)
     if (!r->out.len || r->failed)
         return;
     progress_output(STDOUT_FILENO);
-    r->failed = out_write(r->out.data, r->out.len) != 0;
+    r->failed = out_write_names(r->out.data, r->out.len) != 0;
     r->out.len = 0;
 }
 

@@ -17,6 +17,12 @@ static void to_stderr(const char *s, size_t n)
     fd_write(STDERR_FILENO, s, n);
 }
 
+void emit_restore(void)
+{
+    ssize_t r = write(STDERR_FILENO, "\033[0m", 4);
+    (void)r;
+}
+
 void emit_progress(void *ctx, size_t done, size_t total)
 {
     (void)ctx;
@@ -32,7 +38,8 @@ static void to_stdout(struct emit *st, const char *s, size_t n)
         st->status = msg_oom();
         return;
     }
-    if (!st->hold && (st->coloured ? out_write_styled(s, n) : out_write(s, n))) {
+    if (!st->hold &&
+        (st->coloured ? out_write_styled(s, n) : out_write(s, n))) {
         st->status = QWICK_ERR_RUNTIME;
         return;
     }

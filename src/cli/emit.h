@@ -71,6 +71,10 @@ void emit_end(struct emit *st, const struct qwick_result *r);
 /* Write what hold kept, and hold nothing from now on. */
 void emit_release(struct emit *st);
 
+/* End the dim text of thinking, for a signal that ends the program.
+ * Async-signal-safe. */
+void emit_restore(void);
+
 void emit_free(struct emit *st);
 
 #endif

@@ -52,7 +52,7 @@ static int write_profile(struct gen_job *j, const struct qwick_result *r,
             if (!bad && err_is_tty())
                 bad = plot_times(&b, "times of tokens", r->per_token_ms,
                                  r->n_per_token,
-                                 progress_columns(STDERR_FILENO) - 1,
+                                 term_columns(STDERR_FILENO) - 1,
                                  term_utf8());
             if (!bad)
                 fd_write(STDERR_FILENO, b.data, b.len);
@@ -162,6 +162,10 @@ static int run(struct gen_output *x, struct qwick_err *e)
     struct qwick_result r = {0};
     int status;
     signals_catch();
+    if (x->st.dim) {
+        signals_at_kill(emit_restore);
+        signals_at_crash(emit_restore);
+    }
     qwick_session_interrupt(j->ses, signals_flag());
     progress_start("prompt");
     emit_progress(&x->st, 0, j->n_ids);

@@ -8,10 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/utf8.h"
+#include "cli/escape.h"
 #include "cli/signals.h"
 #include "cli/term.h"
 
@@ -59,6 +61,8 @@ int fd_write(int fd, const void *p, size_t n)
             /* asked to stop: do not wait for a reader that no longer reads */
             struct pollfd pf = {.fd = fd, .events = POLLOUT};
             int r = poll(&pf, 1, 500);
+            if (tcgetpgrp(fd) == getpgrp())
+                tcflow(fd, TCOON); /* Ctrl-S may have stopped the terminal */
             if (r == 0) {
                 errno = EINTR;
                 return -1;
@@ -93,41 +97,16 @@ static void report_write(int err)
     msg_error("stdout: write error: %s", strerror(err));
 }
 
-/* Append s[0..n) with escapes: control characters (C0, DEL, C1) except those in
- * `keep`, and bytes that are not UTF-8, become \xNN. Returns -1 when memory ran
- * out. */
-static int escape(struct buf *out, const char *s, size_t n, const char *keep)
-{
-    while (n) {
-        uint32_t cp;
-        size_t k = utf8_decode(s, n, &cp, NULL);
-        bool control = cp < 0x20 || cp == 0x7f || (cp >= 0x80 && cp < 0xa0);
-        if (k && (!control || (*s && strchr(keep, *s)))) {
-            if (buf_append(out, s, k))
-                return -1;
-        } else {
-            if (k == 0)
-                k = 1;
-            for (size_t i = 0; i < k; i++)
-                if (buf_printf(out, "\\x%02x", (unsigned char)s[i]))
-                    return -1;
-        }
-        s += k;
-        n -= k;
-    }
-    return 0;
-}
-
 int out_escape(struct buf *out, const char *s, size_t n)
 {
-    return escape(out, s, n, "\n\t");
+    return escape_append(out, s, n, ESCAPE_TEXT, "\n\t");
 }
 
-/* Write to a terminal: like fd_write, with control characters escaped. */
-static int tty_write(int fd, const char *s, size_t n)
+/* Write to a terminal: like fd_write, with escapes. */
+static int tty_write(int fd, const char *s, size_t n, enum escape_kind kind)
 {
     struct buf b = {0};
-    int r = out_escape(&b, s, n), err = ENOMEM;
+    int r = escape_append(&b, s, n, kind, "\n\t"), err = ENOMEM;
     if (r == 0 && b.len) {
         r = fd_write(fd, b.data, b.len);
         err = errno;
@@ -139,7 +118,7 @@ static int tty_write(int fd, const char *s, size_t n)
 
 void err_write_text(const char *s, size_t n)
 {
-    tty_write(STDERR_FILENO, s, n);
+    tty_write(STDERR_FILENO, s, n, ESCAPE_TEXT);
 }
 
 /* Handle the result of a write to stdout. */
@@ -157,12 +136,22 @@ static int written(int failed)
     return -1;
 }
 
-int out_write(const void *p, size_t n)
+static int out_write_kind(const void *p, size_t n, enum escape_kind kind)
 {
     if (out_failed)
         return -1;
-    return written(out_tty ? tty_write(STDOUT_FILENO, p, n)
+    return written(out_tty ? tty_write(STDOUT_FILENO, p, n, kind)
                            : fd_write(STDOUT_FILENO, p, n));
+}
+
+int out_write(const void *p, size_t n)
+{
+    return out_write_kind(p, n, ESCAPE_TEXT);
+}
+
+int out_write_names(const void *p, size_t n)
+{
+    return out_write_kind(p, n, ESCAPE_NAME);
 }
 
 int out_write_styled(const void *p, size_t n)
@@ -223,7 +212,8 @@ static void say(const char *prefix, const char *fmt, va_list ap)
         return;
     size_t len = (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1;
     len = utf8_complete(text, len);
-    if (buf_puts(&b, prefix) == 0 && escape(&b, text, len, "") == 0 &&
+    if (buf_puts(&b, prefix) == 0 &&
+        escape_append(&b, text, len, ESCAPE_NAME, "") == 0 &&
         buf_putc(&b, '\n') == 0)
         fd_write(STDERR_FILENO, b.data, b.len);
     else

@@ -15,19 +15,24 @@
 void out_init(void);
 
 /* Write all of p[0..n) to stdout, in complete UTF-8 characters. If stdout is a
- * terminal, control characters other than newline and tab are shown as \xNN, so
- * that text from a model or a file cannot control the terminal. Files and pipes
- * get the bytes unchanged. A closed pipe ends the process by SIGPIPE. Any other
- * failure is reported once on stderr. Returns 0, or -1 on failure. */
+ * terminal, characters that escape_needs (escape.h) names, other than newline
+ * and tab, are shown as \xNN, so that text from a model or a file cannot control
+ * the terminal. Files and pipes get the bytes unchanged. A closed pipe ends the
+ * process by SIGPIPE. Any other failure is reported once on stderr. Returns 0,
+ * or -1 on failure. */
 int out_write(const void *p, size_t n);
+
+/* As out_write, for tables and lists with names of files or models, which get
+ * more escapes. */
+int out_write_names(const void *p, size_t n);
 
 /* Write text with escape sequences of our own to stdout, unchanged. Text from a
  * model or a file in it must have gone through out_escape. Returns and fails as
  * out_write. */
 int out_write_styled(const void *p, size_t n);
 
-/* Append s[0..n) with control characters other than newline and tab, and bytes
- * that are not UTF-8, as \xNN. Returns 0, or -1 when out of memory. */
+/* Append s[0..n) with the escapes of out_write. Returns 0, or -1 when out of
+ * memory. */
 int out_escape(struct buf *out, const char *s, size_t n);
 
 /* Return whether stdout or stderr is a terminal. Checked only once. */
@@ -38,9 +43,8 @@ bool err_is_tty(void);
  * and not "dumb", and NO_COLOR is not set. */
 bool err_has_colour(void);
 
-/* Write text from a model to stderr, which must be a terminal. Control
- * characters are shown as \xNN. Failures are ignored: there is no place to
- * report them. */
+/* Write text from a model to stderr, which must be a terminal, with the escapes
+ * of out_write. Failures are ignored: there is no place to report them. */
 void err_write_text(const char *s, size_t n);
 
 /* Close stdout. Returns status. If status is 0 and closing fails, prints a
@@ -55,7 +59,7 @@ int out_check(void);
  * Returns 0, or -1 with errno set. */
 int fd_write(int fd, const void *p, size_t n);
 
-/* ---- messages on stderr: "qwick: …\n", control bytes escaped ---- */
+/* ---- messages on stderr: "qwick: …\n", escaped as names are ---- */
 
 /* Set what is printed. quiet: no warnings, notices and hints. verbose:
  * notes. */

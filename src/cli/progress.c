@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "cli/out.h"
+#include "cli/term.h"
 
 /* A task shorter than a second needs no progress line. */
 #define DELAY_MS 1000
@@ -92,16 +92,6 @@ size_t progress_fit(const char *line, size_t n, size_t columns)
     return at;
 }
 
-size_t progress_columns(int fd)
-{
-    struct winsize w;
-    if (!ioctl(fd, TIOCGWINSZ, &w) && w.ws_col > 0)
-        return w.ws_col;
-    const char *s = getenv("COLUMNS");
-    long n = s ? strtol(s, NULL, 10) : 0;
-    return n > 0 && n < 10000 ? (size_t)n : 80;
-}
-
 /* ---- drawing ------------------------------------------------------------ */
 
 static bool can_erase(void)
@@ -127,7 +117,7 @@ static void erase(void)
 static void draw(void)
 {
     char out[sizeof(p.line) + 8];
-    size_t n = progress_fit(p.line, p.n, progress_columns(STDERR_FILENO) - 1);
+    size_t n = progress_fit(p.line, p.n, term_columns(STDERR_FILENO) - 1);
     int k = snprintf(out, sizeof(out), "\r%.*s\033[K", (int)n, p.line);
     to_stderr(out, (size_t)k);
     p.drawn = true;

@@ -62,8 +62,4 @@ double progress_left(double seconds, uint64_t done, uint64_t n_free,
  * A character that may be wide counts as two columns. */
 size_t progress_fit(const char *line, size_t n, size_t columns);
 
-/* Return the width of a descriptor's terminal: what the terminal reports, or
- * else $COLUMNS, or else 80. */
-size_t progress_columns(int fd);
-
 #endif

@@ -120,7 +120,7 @@ int settings_show(const struct opt_parsed *p)
             bad = put_row(&b, p, i);
     }
     int status = bad                        ? msg_oom()
-                 : out_write(b.data, b.len) ? QWICK_ERR_RUNTIME
+                 : out_write_names(b.data, b.len) ? QWICK_ERR_RUNTIME
                                             : 0;
     buf_free(&b);
     return status;

@@ -15,6 +15,7 @@ enum { BLIND_WAIT_MS = 250 };
 
 static volatile int caught;
 static void (*_Atomic at_bus)(void);
+static void (*_Atomic at_crash)(void);
 static void (*_Atomic at_kill)(void);
 
 /* Signals of signals_watch, and whether each has come. */
@@ -60,7 +61,8 @@ static void on_watched(int sig)
     wake_up();
 }
 
-static void on_bus(int sig)
+/* A mapped file was truncated. */
+static void on_truncated(void)
 {
     static const char msg[] =
         "qwick: a mapped file was truncated while in use\n";
@@ -75,8 +77,40 @@ static void on_bus(int sig)
     if (fn)
         fn();
     (void)r;
-    (void)sig;
     _exit(1);
+}
+
+/* Signals that end the program because of a fault, and what they did before. */
+enum { N_CRASHES = 5 };
+static const int crashes[N_CRASHES] = {SIGBUS, SIGSEGV, SIGABRT, SIGILL,
+                                       SIGFPE};
+static struct sigaction before[N_CRASHES];
+
+static void on_crash(int sig, siginfo_t *info, void *context)
+{
+    bool fault = info->si_code > 0; /* else somebody sent the signal */
+    void (*fn)(void) = at_crash;
+    (void)context;
+    if (sig == SIGBUS && fault)
+        on_truncated();
+    if (fn)
+        fn();
+    for (size_t i = 0; i < N_CRASHES; i++)
+        if (crashes[i] == sig)
+            sigaction(sig, &before[i], NULL);
+    if (!fault)
+        raise(sig); /* a fault comes again when this handler returns */
+}
+
+static void catch_crash(size_t i)
+{
+    struct sigaction sa, old;
+    memset(&sa, 0, sizeof(sa));
+    sigemptyset(&sa.sa_mask);
+    sa.sa_sigaction = on_crash;
+    sa.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    if (!sigaction(crashes[i], &sa, &old) && old.sa_sigaction != on_crash)
+        before[i] = old;
 }
 
 void signals_at_bus(void (*fn)(void))
@@ -84,13 +118,22 @@ void signals_at_bus(void (*fn)(void))
     at_bus = fn;
 }
 
+void signals_at_crash(void (*fn)(void))
+{
+    /* a handler needs a stack of its own when the program's is full */
+    static char stack[1 << 16];
+    const stack_t ss = {.ss_sp = stack, .ss_size = sizeof(stack)};
+    at_crash = fn;
+    if (!fn)
+        return;
+    sigaltstack(&ss, NULL);
+    for (size_t i = 0; i < N_CRASHES; i++)
+        catch_crash(i);
+}
+
 void signals_init(void)
 {
-    struct sigaction sa;
-    memset(&sa, 0, sizeof(sa));
-    sigemptyset(&sa.sa_mask);
-    sa.sa_handler = on_bus;
-    sigaction(SIGBUS, &sa, NULL);
+    catch_crash(0); /* SIGBUS; the others act as usual */
     signal(SIGXFSZ, SIG_IGN);
     /* out_write turns EPIPE on stdout back into death by SIGPIPE; a closed
      * stderr must not end an answer */

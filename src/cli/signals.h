@@ -14,6 +14,11 @@ void signals_init(void);
  * be async-signal-safe. */
 void signals_at_bus(void (*fn)(void));
 
+/* Set a function that is called before the program dies by SIGSEGV, SIGABRT,
+ * SIGILL, SIGFPE, or a SIGBUS that somebody sent; NULL: none. fn must be
+ * async-signal-safe. */
+void signals_at_crash(void (*fn)(void));
+
 /* Catch SIGINT, SIGTERM and SIGHUP: from now on the first one only sets the
  * flag. Signals that were ignored when the program started stay ignored. */
 void signals_catch(void);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/ioctl.h>
 
 bool term_colours(const char *when, bool tty)
 {
@@ -28,4 +29,23 @@ bool term_utf8(void)
             return strcasestr(s, "UTF-8") || strcasestr(s, "utf8");
     }
     return false;
+}
+
+static size_t size_from(unsigned short reported, const char *name, size_t other)
+{
+    const char *s = getenv(name);
+    long n = s ? strtol(s, NULL, 10) : 0;
+    return reported ? reported : n > 0 && n < 10000 ? (size_t)n : other;
+}
+
+size_t term_rows(int fd)
+{
+    struct winsize w = {0};
+    return size_from(ioctl(fd, TIOCGWINSZ, &w) ? 0 : w.ws_row, "LINES", 24);
+}
+
+size_t term_columns(int fd)
+{
+    struct winsize w = {0};
+    return size_from(ioctl(fd, TIOCGWINSZ, &w) ? 0 : w.ws_col, "COLUMNS", 80);
 }

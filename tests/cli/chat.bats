@@ -300,6 +300,27 @@ same(p.line("les"), "ls")
 p.send(b"\x04")
 p.wait_for(b"ended 0")
 p.end()
+# a stopped chat that is killed dies, though the terminal is not its own
+p = Pty(["bash", "--norc", "-c",
+         'set -m; "$QWICK" chat -m "$MODEL"; kill %1; '
+         'while jobs %1; do sleep 0.1; done; read x'])
+p.prompt()
+p.send(b"list fi")
+p.wait_for(b"list fi")
+p.send(b"\x1a")
+p.wait_for(b"Terminated")
+same(p.settings(), p.start[:4])
+p.send(b"\r")
+p.end()
+# Ctrl-S during an answer does not keep a signal from ending the chat
+p = start(*LONG)
+p.send(b"tell\r")
+p.wait_for(b"\x1b[?2004l")
+p.wait_for(b"\n")
+p.send(b"\x13")
+p.wait_blocked()
+p.kill(signal.SIGTERM)
+same(p.end(), -signal.SIGTERM)
 PY
 }
 
@@ -482,5 +503,96 @@ p = start("-C")
 has(p.hello, 'goes on after "list files"')
 same(len(messages(p)), 2)
 leave(p)
+PY
+}
+
+@test "the window: any size at any time; the line stays, and so does the chat" {
+    # more sessions: line_sweep.py sizes 600 SEED
+    run -0 timeout 100 python3 tests/cli/line_sweep.py sizes 16 "${SEED:-1}"
+    echo "# $output" >&3
+    run -0 timeout 100 python3 tests/cli/line_sweep.py keys 8 "${SEED:-1}"
+    echo "# $output" >&3
+    # a window that shrinks below a paste; a function that runs commands of an editor
+    drive <<'PY'
+import fcntl, struct, termios
+def size(p, rows, columns):
+    fcntl.ioctl(p.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+for rows, lines, after in (24, 13, 12), (50, 30, 25), (24, 13, 1):
+    p = start("-n", "1")
+    size(p, rows, 80)
+    text = "\n".join(f"line {i}" for i in range(lines))
+    p.send(b"\x1b[200~" + text.encode() + b"\x1b[201~")
+    p.wait_for(b"line %d" % (lines - 1))
+    size(p, after, 80)
+    p.send(b"x")
+    size(p, 24, 80)
+    p.line("")
+    same(texts(p)[0], text + "x")
+    leave(p)
+p = start("-n", "1")
+p.send(b'\x1bx"abc')
+p.line("")
+same(texts(p)[0], '"abc')
+leave(p)
+PY
+}
+
+@test "a crash restores the terminal, and the chat dies by the signal" {
+    drive <<'PY'
+for sig in signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL:
+    p = start()
+    assert p.settings() != p.start[:4]
+    p.kill(sig)
+    same(p.end(), -sig)
+    same(p.settings(), p.start[:4])
+    assert p.all.endswith(b"\x1b[?2004l\x1b[?7h\x1b[0m"), p.all[-30:]
+PY
+}
+
+@test "Tab: names with control characters are not shown; lists" {
+    mkdir "$T/d"
+    echo hello >"$T/d/one.txt"
+    touch "$T/d/one.md" "$T/d/a b" "$T/d/"$'c\033[2J' "$T/d/"$'c\u202ex' \
+        "$T/d/"$'c\u200fx'
+    drive <<'PY'
+p = start("-n", "1")
+p.send(f"/read {T}/d/\t".encode())
+p.wait_for(b"a b  one.md  one.txt\r\n")
+p.send(b"o\t")
+p.wait_for(b"ne.")
+p.send(b"t\t")
+p.wait_for(b"xt ")
+has(p.line(""), "one.txt: 5 bytes")
+for verb in "read", "save", "load":
+    at = len(p.all)
+    p.send(f"/{verb} {T}/d/c\t".encode())
+    p.wait_for(b"\x07")
+    for bad in b"\x1b[2J", "\u202e".encode(), "\u200f".encode():
+        assert bad not in p.all[at:], p.all[at:]
+    p.send(b"\x03")
+    p.prompt()
+p.send(b"/s\t")
+p.wait_for(b"save  stats  system\r\n")
+p.send(b"\x03")
+p.prompt()
+leave(p)
+PY
+}
+
+@test "a terminal that cannot move its cursor: the system edits lines" {
+    drive <<'PY'
+p = Pty([os.environ["QWICK"], "chat", "-m", os.environ["MODEL"], "-n", "1"],
+        env={"TERM": "dumb"})
+p.wait_for(b">>> ")
+same(p.settings(), p.start[:4])
+p.send(b"list filex\x7fs\r")
+p.wait_for(b">>> ")
+p.send(f"/save {T}/c.json\r".encode())
+p.wait_for(b">>> ")
+same(json.load(open(T + "/c.json"))[0]["content"], "list files")
+p.send(b"\x03")
+p.wait_for(b"Ctrl-C again leaves")
+same(p.end(b"\x04"), 0)
+assert b"\x1b" not in p.all, p.all
 PY
 }

@@ -21,8 +21,8 @@ class Pty:
             try:
                 signal.signal(signal.SIGINT, signal.SIG_DFL)
                 os.read(go, 1)
-                os.execvpe(command[0], command, dict(os.environ, TERM="xterm",
-                                                     **(env or {})))
+                os.execvpe(command[0], command,
+                           {**os.environ, "TERM": "xterm", **(env or {})})
             finally:
                 os._exit(127)
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ,

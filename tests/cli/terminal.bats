@@ -32,6 +32,47 @@ tty() {
     [[ $out == *'m\x1b[31m'* && $out != *$'\033'* ]]
 }
 
+@test "controls of the direction of text: in names all, in texts all but marks" {
+    M=$PWD/models/demo
+    marks=$'\u061c\u200e\u200f' rest=$'\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069'
+    shown='\xe2\x80\xaa\xe2\x80\xab\xe2\x80\xac\xe2\x80\xad\xe2\x80\xae'
+    shown+='\xe2\x81\xa6\xe2\x81\xa7\xe2\x81\xa8\xe2\x81\xa9'
+    other=$'\u202f\u2065\u206a\u200d'
+    # texts
+    ids=$(printf %s "$marks$rest$other" | "$QWICK" tokenize)
+    equal "$("$QWICK" detokenize $ids </dev/null)" "$marks$rest$other"
+    equal "$(tty "$QWICK detokenize $ids")" "$marks$shown$other"
+    # a coloured text
+    printf %s "a$rest" >"$T/text"
+    out=$(tty "$QWICK score -m models/demo --heat -f $T/text")
+    [[ $out == *'\x81\xa9'* && $out != *$'\u2069'* && $out != *$'\u202e'* ]]
+    # names: lists, tables, messages
+    name="m${marks}${rest}9"
+    ! grep -q "[$marks$rest]" <<<"$shown"
+    mkdir -p "$T/d/$name"
+    cp models/demo/* "$T/d/$name"
+    cp "$T/text" "$T/d/$name.txt"
+    cp "$T/text" "$T/d/b.txt"
+    marked='m\xd8\x9c\xe2\x80\x8e\xe2\x80\x8f'$shown
+    cd "$T/d"
+    for c in "inspect -m ./m*9" "models" "--show-config -m ./m*9" "inspect -m ./m*9.txt" \
+        "rerank -m $M --query x -f ./m*9.txt -f b.txt" \
+        "score -m $M --by line -f ./m*9.txt -f b.txt" \
+        "score -m $M --heat -f ./m*9.txt -f b.txt"; do
+        out=$(QWICK_MODEL_PATH=$PWD tty "$QWICK $c || true")
+        echo "$c: ${out::300}"
+        [[ $out == *"$marked"* ]]
+        [ -z "$(grep "[$marks$rest]" <<<"$out")" ]
+    done
+    run -2 "$QWICK" pull "$name"
+    [[ $output == *"$marked"* && $output != *$'\u202e'* ]]
+    # what shells complete leaves such names out
+    run -0 --separate-stderr env QWICK_MODEL_PATH="$PWD" "$QWICK" models --names
+    [[ $output != *m* && $stderr == *"1 models are left out"* ]]
+    # files and pipes get the bytes
+    QWICK_MODEL_PATH=$PWD q models | grep -qF "$name"
+}
+
 @test "thinking on a terminal: dim, its control characters shown" {
     # ends inside an open think block
     THINK=6136,885,198,492,865,6137,198,6136,570,334,1120,198,6142,492

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "cli/progress.c"
+#include "cli/term.c"
 
 int fd_write(int fd, const void *s, size_t n)
 {
@@ -84,14 +85,14 @@ static void test_columns(void **state)
 {
     (void)state;
     assert_int_equal(setenv("COLUMNS", "37", 1), 0);
-    assert_int_equal(progress_columns(-1), 37);
+    assert_int_equal(term_columns(-1), 37);
     const char *bad[] = {"", "0", "-5", "x", "99999999"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         setenv("COLUMNS", bad[i], 1);
-        assert_int_equal(progress_columns(-1), 80);
+        assert_int_equal(term_columns(-1), 80);
     }
     unsetenv("COLUMNS");
-    assert_int_equal(progress_columns(-1), 80);
+    assert_int_equal(term_columns(-1), 80);
 }
 
 int main(void)
