@@ -8,7 +8,6 @@
 #include "base/utf8.h"
 #include "cli/chat_job.h"
 #include "cli/escape.h"
-#include "cli/gen_output.h"
 #include "cli/out.h"
 #include "cli/prompt.h"
 
@@ -227,8 +226,7 @@ static int run_retry(struct chat *c, const char *arg)
         msg_error("/retry: there is no message to answer");
         return 0;
     }
-    const struct qwick_sampling s = gen_sampling(&c->j);
-    if (s.temperature == 0)
+    if (c->model.greedy)
         msg_notice("the sampling is greedy, so the same answer comes again; "
                    "qwick chat --temp 0.7 draws others");
     return chat_again(c);

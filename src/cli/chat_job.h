@@ -18,8 +18,18 @@ struct chat_numbers {
     double prefill_ms, total_ms;
 };
 
+/* The process of the model (chat_model.h). */
+struct chat_model {
+    long pid;     /* 0: none runs */
+    int to, from; /* pipes */
+    char *name;   /* of the model */
+    bool greedy;  /* the sampling is */
+};
+
 struct chat {
-    struct gen_job j; /* j.chat is the conversation, j.ses has its tokens */
+    struct gen_job j; /* j.chat is the conversation. Only in the process of the
+                         model, j.eng is open and j.ses has the tokens */
+    struct chat_model model;
     struct chat_line *line;
     struct buf history;  /* path of the file; empty: none */
     struct buf files;    /* texts of /read, for the next message */
@@ -49,7 +59,7 @@ bool chat_last_user(const struct chat *c, size_t *i);
 
 /* Return the number of tokens of the conversation as a prompt; 0 if it is
  * empty, or this is unknown. */
-size_t chat_tokens(const struct chat *c);
+size_t chat_tokens(struct chat *c);
 
 /* Save the conversation to the file of --session, if there is one. Returns 0,
  * or an exit status after printing a message. */

@@ -8,6 +8,7 @@
 #include "base/utf8.h"
 #include "cli/chat_history.h"
 #include "cli/chat_job.h"
+#include "cli/chat_model.h"
 #include "cli/chat_text.h"
 #include "cli/gen_kept.h"
 #include "cli/out.h"
@@ -39,6 +40,7 @@ static const struct opt opts[] = {
      .arg = "FILE",
      .help = "go on with the session in FILE, if there is one, and save it "
              "there after each answer",
+     .access = OPT_REWRITES,
      .offset = ARG(session)},
     {.name = "no-history",
      .type = OPT_FLAG,
@@ -64,6 +66,7 @@ static const struct opt opts[] = {
     OPT_ROWS_LOOKUP(ARG(lookup)),
     OPT_ROWS_DRAFT(ARG(draft)),
     OPT_ROWS_PREFIX,
+    OPT_ROWS_SANDBOX,
     OPT_ROWS_COLOR,
     OPT_ROWS_BASIC,
 };
@@ -158,6 +161,21 @@ static int set_system(struct chat *c)
     return status;
 }
 
+/* Start the process of the model, and go on with the messages of its session. */
+static int open_model(struct chat *c)
+{
+    struct chat_reply r = {0};
+    struct qwick_err e;
+    int status = chat_model_start(c, &r);
+    if (!status && r.json &&
+        qwick_chat_add_json(c->j.chat, r.json, r.n_json, &e)) {
+        msg_error("%s: %s", c->session, e.msg);
+        status = (int)e.code;
+    }
+    free(r.json);
+    return status ? status : set_system(c);
+}
+
 static int begin(struct chat *c)
 {
     struct qwick_err e;
@@ -167,57 +185,6 @@ static int begin(struct chat *c)
     if (!status && c->j.a.go_on)
         status = load_kept(c);
     return status;
-}
-
-/* The messages of the session's file are the truth; its keys and values only
- * save the work of evaluating them. */
-static int open_session(struct chat *c)
-{
-    struct gen_job *j = &c->j;
-    struct qwick_err e;
-    size_t n;
-    bool resume = c->session && access(c->session, F_OK) == 0;
-    j->a.session = resume ? c->session : NULL;
-    int status = gen_open_session(j);
-    j->a.session = NULL;
-    if (status || !resume)
-        return status;
-    const char *note = qwick_session_note(j->ses, &n);
-    if (!n) {
-        msg_error("%s: has no messages, only tokens: it was not saved by a "
-                  "chat",
-                  c->session);
-        return QWICK_ERR_USAGE;
-    }
-    if (qwick_chat_add_json(j->chat, note, n, &e)) {
-        msg_error("%s: %s", c->session, e.msg);
-        return e.code;
-    }
-    return 0;
-}
-
-static int open_model(struct chat *c)
-{
-    struct gen_job *j = &c->j;
-    int status;
-    if ((status = common_open(&j->eng, &j->a.c, false)) != 0)
-        return status;
-    if (strcmp(qwick_engine_info(j->eng)->template_name, "none") == 0) {
-        msg_error("%s: has no chat template; --chat-template FILE gives one",
-                  qwick_engine_info(j->eng)->model);
-        return QWICK_ERR_USAGE;
-    }
-    j->mode = MODE_CHAT;
-    if ((status = answer_check_model(&j->p, j->eng)) >= 0)
-        return status;
-    if ((status = common_open_draft(&j->draft, &j->a.c, j->eng)) !=
-        0)
-        return status;
-    common_hint_demo(&j->a.c);
-    if ((status = gen_open_constraint(j)) != 0 ||
-        (status = open_session(c)) != 0)
-        return status;
-    return set_system(c);
 }
 
 /* ---- the history ---- */
@@ -332,7 +299,6 @@ static int loop(struct chat *c)
 
 static void greet(const struct chat *c)
 {
-    const struct qwick_info *info = qwick_engine_info(c->j.eng);
     size_t n = qwick_chat_length(c->j.chat);
     char before[60] = "";
     if (n)
@@ -340,7 +306,7 @@ static void greet(const struct chat *c)
     if (!msg_quiet())
         chat_say("%s, context of %zu tokens%s; /help lists the commands, "
                  "Ctrl-D leaves",
-                 info->model, c->j.limit, before);
+                 c->model.name, c->j.limit, before);
 }
 
 /* Restore the terminal with fn when a signal ends the program. */
@@ -355,7 +321,6 @@ static int converse(struct chat *c)
 {
     struct qwick_err e;
     signals_catch();
-    qwick_session_interrupt(c->j.ses, signals_flag());
     if (chat_line_open(&c->line, chat_command_names(), &e))
         return msg_fail(&e);
     restore_with(chat_line_restore);
@@ -396,6 +361,7 @@ static int run_chat(const struct verb *v, int argc, char **argv)
         status = common_check(&c.j.p, &c.j.a.c);
     if (status < 0)
         status = chat(&c);
+    chat_model_stop(&c);
     buf_free(&c.history);
     buf_free(&c.files);
     gen_free(&c.j);

@@ -14,6 +14,7 @@
 enum { BLIND_WAIT_MS = 250 };
 
 static volatile int caught;
+static volatile sig_atomic_t caught_sent; /* by a process, not by the terminal */
 static void (*_Atomic at_bus)(void);
 static void (*_Atomic at_crash)(void);
 static void (*_Atomic at_kill)(void);
@@ -38,8 +39,9 @@ static void wake_up(void)
     errno = saved;
 }
 
-static void on_stop(int sig)
+static void on_stop(int sig, siginfo_t *info, void *context)
 {
+    (void)context;
     if (caught) {
         void (*fn)(void) = at_kill;
         if (fn)
@@ -49,6 +51,7 @@ static void on_stop(int sig)
         raise(sig);
         return;
     }
+    caught_sent = info->si_code <= 0;
     caught = sig;
     wake_up();
 }
@@ -140,20 +143,23 @@ void signals_init(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
+static const int stops[] = {SIGINT, SIGTERM, SIGHUP};
+enum { N_STOPS = sizeof(stops) / sizeof(*stops) };
+
 void signals_catch(void)
 {
-    static const int sigs[] = {SIGINT, SIGTERM, SIGHUP};
     if (wake[0] < 0 && pipe2(wake, O_CLOEXEC | O_NONBLOCK))
         wake[0] = wake[1] = -1;
-    for (size_t i = 0; i < sizeof(sigs) / sizeof(sigs[0]); i++) {
+    for (size_t i = 0; i < N_STOPS; i++) {
         struct sigaction old, sa;
-        if (sigaction(sigs[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN)
+        if (sigaction(stops[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN)
             continue;
         memset(&sa, 0, sizeof(sa));
         sigemptyset(&sa.sa_mask);
         /* no SA_RESTART: a write to a reader that has stopped must return */
-        sa.sa_handler = on_stop;
-        sigaction(sigs[i], &sa, NULL);
+        sa.sa_sigaction = on_stop;
+        sa.sa_flags = SA_SIGINFO;
+        sigaction(stops[i], &sa, NULL);
     }
 }
 
@@ -170,6 +176,29 @@ void signals_forget_int(void)
     if (caught != SIGINT)
         return;
     drain();
+    caught = 0;
+}
+
+bool signals_were_sent(void)
+{
+    return caught_sent;
+}
+
+void signals_forked(void)
+{
+    struct sigaction sa;
+    signals_watch(false);
+    signals_at_bus(NULL);
+    signals_at_kill(NULL);
+    signals_at_crash(NULL);
+    for (size_t i = 0; i < N_STOPS; i++)
+        if (!sigaction(stops[i], NULL, &sa) && sa.sa_sigaction == on_stop)
+            signal(stops[i], SIG_DFL);
+    for (int i = 0; i < 2; i++) {
+        if (wake[i] >= 0)
+            close(wake[i]);
+        wake[i] = -1;
+    }
     caught = 0;
 }
 

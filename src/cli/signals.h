@@ -27,6 +27,14 @@ void signals_catch(void);
  * first one again. Other signals stay caught. */
 void signals_forget_int(void);
 
+/* Return whether the signal of the flag was sent by a process. A terminal sends
+ * its signals to all processes that run on it, so they need not be passed on. */
+bool signals_were_sent(void);
+
+/* In a child process: forget what the parent has set and caught, so that signals
+ * act as usual until signals_catch. */
+void signals_forked(void);
+
 /* Set a function that is called before a second signal kills the program; NULL:
  * none. fn must be async-signal-safe. */
 void signals_at_kill(void (*fn)(void));

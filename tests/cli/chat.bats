@@ -596,3 +596,86 @@ same(p.end(b"\x04"), 0)
 assert b"\x1b" not in p.all, p.all
 PY
 }
+
+@test "the model's process: if it dies, the conversation stays and goes on" {
+    drive <<'PY'
+p = start("--exact", "--session", T + "/s")
+same(p.line("list files"), "ls")
+child, = p.children()
+# while it waits
+os.kill(child, signal.SIGSEGV)
+out = p.line("print working directory")
+has(out, "the process of the model ended by signal 11 (Segmentation fault); "
+         "the conversation is kept, and the next message starts it again")
+same(texts(p), ["list files", "ls"])
+assert p.line("print working directory")
+again, = p.children()
+assert again != child
+same(len(messages(p)), 4)
+leave(p)
+# what was saved goes on
+p = start("--exact", "--session", T + "/s")
+has(p.hello, "4 messages")
+leave(p)
+# while it answers
+p = start(*LONG)
+p.send(b"tell\r")
+p.wait_for(b"\x1b[?2004l")
+p.wait_for(b"\n")
+child, = p.children()
+os.kill(child, signal.SIGKILL)
+has(p.prompt(), "ended by signal 9")
+same(messages(p), [])
+# it does not outlive the chat
+p.send(b"tell\r")
+p.wait_for(b"\x1b[?2004l")
+p.wait_for(b"\n")
+child, = p.children()
+p.kill(signal.SIGKILL)
+same(p.end(), -signal.SIGKILL)
+end = time.time() + 60
+while os.path.exists(f"/proc/{child}/exe") and time.time() < end:
+    time.sleep(0.05)
+assert not os.path.exists(f"/proc/{child}/exe")
+# a signal that only the chat got reaches it
+p = start(*LONG)
+p.send(b"tell\r")
+p.wait_for(b"\x1b[?2004l")
+p.wait_for(b"\n")
+p.kill(signal.SIGINT)
+has(p.prompt(), "the answer was interrupted; its part above stays")
+same(len(messages(p)), 2)
+leave(p)
+PY
+}
+
+@test "the model's process is in the sandbox, and the chat itself is not" {
+    [ "${SAN:-}" != 1 ] && [ "$(uname -m)" = x86_64 ] || skip "no sandbox here"
+    if q -v -n 1 --raw ls 2>&1 >/dev/null | grep 'sandbox: without'; then
+        skip "no seccomp or no Landlock here"
+    fi
+    mkdir "$T/lib" # which may be read, as OpenBLAS may be there
+    export ATTACKER=$T/lib/attack.so
+    "${CC:-gcc}" -shared -fPIC -O1 -o "$ATTACKER" "$BATS_TEST_DIRNAME/../faults/attack.c"
+    echo secret >"$T/secret"
+    drive <<'PY'
+calls = f"read:{T}/secret write:{T}/secret create:{T}/new fork kill"
+for variable in "ATTACK", "ATTACK_LOAD":
+    p = Pty([os.environ["QWICK"], "chat", "-m", os.environ["MODEL"]],
+            env={"LD_PRELOAD": os.environ["ATTACKER"], "ATTACK_CHILD": "1",
+                 variable: calls})
+    p.prompt()
+    has(p.line("list files"), "ls")
+    denied = re.findall(r"(\w+): (?:Operation not permitted|Permission denied)",
+                        plain(p.all))
+    same(denied, ["read", "write", "create", "fork", "kill"])
+    # commands open what the user names
+    has(p.line(f"/read {T}/secret"), "secret: 6 bytes")
+    has(p.line(f"/save {T}/{variable}.json"), "2 messages")
+    leave(p)
+assert not os.path.exists(T + "/new")
+p = start("--no-sandbox")
+has(p.line("list files"), "ls")
+leave(p)
+PY
+}

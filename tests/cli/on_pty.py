@@ -97,21 +97,26 @@ class Pty:
         return os.waitstatus_to_exitcode(self.status)
 
     def wait_blocked(self):
-        """Wait until the program needs no CPU, without reading its output: it
-        then waits until the terminal takes more. A thread that waits for a
-        CPU needs one."""
+        """Wait until the program and its children need no CPU, without reading
+        their output: they then wait until the terminal takes more. A thread that
+        waits for a CPU needs one."""
         def used():
             threads = []
-            for t in os.listdir(f"/proc/{self.pid}/task"):
-                stat = open(f"/proc/{self.pid}/task/{t}/stat").read()
-                fields = stat.rpartition(")")[2].split()
-                threads.append(fields[:1] + fields[11:13])
+            for pid in [self.pid] + self.children():
+                for t in os.listdir(f"/proc/{pid}/task"):
+                    stat = open(f"/proc/{pid}/task/{t}/stat").read()
+                    fields = stat.rpartition(")")[2].split()
+                    threads.append(fields[:1] + fields[11:13])
             return threads
         end, before = time.time() + LIMIT, None
         while before != used() or any(t[0] == "R" for t in before):
             before = used()
             time.sleep(0.3)
             assert time.time() < end
+
+    def children(self):
+        return [int(p) for p in
+                open(f"/proc/{self.pid}/task/{self.pid}/children").read().split()]
 
     def kill(self, sig):
         os.kill(self.pid, sig)

@@ -4,6 +4,7 @@
  * "CALL: REASON" on stderr.
  *
  *   ATTACK=WORDS        the calls of the first thread
+ *   ATTACK_CHILD=1      only a process whose input is no terminal makes them
  *   ATTACK_LOAD=WORDS   its calls when it maps the first file of a model
  *   ATTACK_WORKER=WORDS the calls of other threads, when they wait for work
  *   ATTACK_WORKERS=N    how many threads make them; 1 by default
@@ -121,7 +122,8 @@ static atomic_int armed, n_done;
 ssize_t write(int fd, const void *p, size_t n)
 {
     static int done;
-    if (fd == 1 && !done++) {
+    bool other = getenv("ATTACK_CHILD") && isatty(0);
+    if (fd == 1 && !other && !done++) {
         const char *workers = getenv("ATTACK_WORKERS");
         attack_all("ATTACK");
         armed = 1;
