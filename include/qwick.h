@@ -790,8 +790,11 @@ QWICK_API void qwick_session_parts(struct qwick_session *s, double *ms);
  * "head", "barriers". */
 QWICK_API const char *qwick_part_name(size_t part);
 
-/* Called during long prefills with the number of tokens done and of all
- * tokens. */
+/* Called during prefills, after each layer of a pass and after the pass, with
+ * the number of tokens done and of all tokens. Within a pass, done grows with
+ * the layers. It is called on the thread that asked for the work, whose other
+ * threads wait until it returns. It is not called for tokens that are
+ * generated. */
 typedef void (*qwick_progress_fn)(void *ctx, size_t done, size_t total);
 QWICK_API void qwick_session_progress(struct qwick_session *s,
                                       qwick_progress_fn fn, void *ctx);

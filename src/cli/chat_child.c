@@ -220,8 +220,8 @@ static int generate(struct chat *c, struct gen_output *x,
     struct qwick_result r;
     struct qwick_err e = {0};
     progress_start("prompt");
-    emit_progress(&x->st, 0, j->n_ids);
-    qwick_session_progress(j->ses, emit_progress, &x->st);
+    progress_items("tokens", 0, 0, j->n_ids, 0);
+    qwick_session_progress(j->ses, progress_step, NULL);
     int rc = qwick_generate(j->ses, j->ids, j->n_ids, &x->o, &r, &e), status;
     if (rc) {
         struct qwick_result none = {.finish = QWICK_FINISH_INTERRUPTED};

@@ -361,7 +361,7 @@ static int one(struct job *j, struct qwick_err *e)
         return chat_input_fail(j->a.g.chat_json, e);
     struct qwick_choose_item item = {j->g.ids, j->g.n_ids, j->logprobs};
     progress_start("choose");
-    progress_items("tokens", 0, 0, 0, 0);
+    progress_items("tokens", 0, 0, j->g.n_ids, 0);
     int failed =
         qwick_choose(j->g.eng, &item, 1, j->answers, j->n_answers, &j->o, e);
     progress_stop();

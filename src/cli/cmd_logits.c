@@ -7,6 +7,7 @@
 #include "cli/common.h"
 #include "cli/opt.h"
 #include "cli/out.h"
+#include "cli/progress.h"
 #include "cli/prompt.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
@@ -416,7 +417,12 @@ static int logits(struct job *j)
     /* catch signals, so that an interrupted -o removes its temporary file */
     signals_catch();
     qwick_session_interrupt(j->ses, signals_flag());
-    if (j->a.output ? write_file(j, &e) : print(j, &e))
+    progress_start("logits");
+    progress_items("tokens", 0, 0, j->n_ids, 0);
+    qwick_session_progress(j->ses, progress_step, NULL);
+    int failed = j->a.output ? write_file(j, &e) : print(j, &e);
+    progress_stop();
+    if (failed)
         return *signals_flag() ? (int)QWICK_ERR_RUNTIME : msg_fail(&e);
     return j->out.len && out_write(j->out.data, j->out.len) ? 1 : 0;
 }

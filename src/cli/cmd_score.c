@@ -309,7 +309,7 @@ static int write_page(const struct job *j)
 
 static int files(struct job *j, struct buf *texts, struct qwick_err *e)
 {
-    size_t n = j->n_texts;
+    size_t n = j->n_texts, n_tokens = 0;
     int status;
     if (read_files(j, texts, e))
         return msg_fail(e);
@@ -332,7 +332,9 @@ static int files(struct job *j, struct buf *texts, struct qwick_err *e)
     if (j->a.html && score_places_make(&j->places, j->texts, j->n_texts, &j->o))
         return msg_oom();
     progress_start("score");
-    progress_items("tokens", 0, 0, 0, 0);
+    for (size_t i = 0; i < j->n_texts; i++)
+        n_tokens += j->texts[i].item.n;
+    progress_items("tokens", 0, 0, n_tokens, 0);
     int failed = score_all(j, e);
     progress_stop();
     if (failed)

@@ -23,13 +23,6 @@ void emit_restore(void)
     (void)r;
 }
 
-void emit_progress(void *ctx, size_t done, size_t total)
-{
-    (void)ctx;
-    progress_items("tokens", 0, total, total, 0);
-    progress_step(NULL, done, total);
-}
-
 static void to_stdout(struct emit *st, const char *s, size_t n)
 {
     if (n == 0 || st->status)

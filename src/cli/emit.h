@@ -60,9 +60,6 @@ int emit_token(void *ctx, const struct qwick_token_event *ev);
  * closed. */
 bool emit_has_ended(const struct emit *st);
 
-/* The library's callback for prefills. Shows progress until the first token. */
-void emit_progress(void *ctx, size_t done, size_t total);
-
 /* End the output: write the text that was held back, and a newline if the text
  * on stdout ends without one. Afterwards st->block and st->calls have read the
  * whole answer. */

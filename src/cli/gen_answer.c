@@ -168,8 +168,8 @@ static int run(struct gen_output *x, struct qwick_err *e)
     }
     qwick_session_interrupt(j->ses, signals_flag());
     progress_start("prompt");
-    emit_progress(&x->st, 0, j->n_ids);
-    qwick_session_progress(j->ses, emit_progress, &x->st);
+    progress_items("tokens", 0, 0, j->n_ids, 0);
+    qwick_session_progress(j->ses, progress_step, NULL);
     if (qwick_generate(j->ses, j->ids, j->n_ids, &x->o, &r, e) == 0) {
         status = finish(x, &r);
         if (!status)

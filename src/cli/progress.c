@@ -18,22 +18,31 @@
 /* A task shorter than a second needs no progress line. */
 #define DELAY_MS 1000
 #define EVERY_MS 250
-#define STACK    (256 << 10)
+/* From this number of seconds on, the time that is left is in minutes. */
+#define SECONDS 120
+#define STACK   (256 << 10)
 
 struct items {
     const char *unit;
     uint64_t before, n, total, n_free;
+    double done;    /* with parts of items */
+    double done_ms; /* when done was set */
+    double first;   /* done when it was first known, at first_ms; reading the
+                       model may have taken the time before */
+    double first_ms;
 };
 
 /* There is one stderr, hence one line. A text that is set before DELAY_MS is
- * drawn later by the ticker, a thread: the first pass may take a minute without
- * another call. The lock protects this state from the ticker. */
+ * drawn later by the ticker, a thread, which also lets the time of items go on:
+ * the first pass may take a minute without another call. The lock protects this
+ * state from the ticker. */
 static struct {
     bool on, drawn, ticking, stop;
     const char *name;
     char line[256];
     size_t n;
     double start_ms, set_ms;
+    bool by_items; /* the line shows items */
     struct items items;
     pthread_t ticker;
     pthread_mutex_t lock;
@@ -44,10 +53,10 @@ static struct {
 
 static size_t time_left(char *out, size_t n, double s)
 {
-    int k = s < 0      ? 0
-            : s < 120  ? snprintf(out, n, ", %.0f s left", s)
-            : s < 7200 ? snprintf(out, n, ", %.0f min left", s / 60)
-                       : snprintf(out, n, ", %.1f h left", s / 3600);
+    int k = s < 0         ? 0
+            : s < SECONDS ? snprintf(out, n, ", %.0f s left", s)
+            : s < 7200    ? snprintf(out, n, ", %.0f min left", s / 60)
+                          : snprintf(out, n, ", %.1f h left", s / 3600);
     return k > 0 ? (size_t)k : 0;
 }
 
@@ -62,12 +71,17 @@ void progress_format(char *out, size_t n, const char *unit, uint64_t done,
         time_left(out + k, n - (size_t)k, seconds_left);
 }
 
-double progress_left(double seconds, uint64_t done, uint64_t n_free,
-                     uint64_t total)
+static double left(double seconds, double done, double n_free, double total)
 {
     if (done <= n_free || total < done)
         return -1;
-    return seconds * (double)(total - done) / (double)(done - n_free);
+    return seconds * (total - done) / (done - n_free);
+}
+
+double progress_left(double seconds, uint64_t done, uint64_t n_free,
+                     uint64_t total)
+{
+    return left(seconds, (double)done, (double)n_free, (double)total);
 }
 
 /* An upper bound of the columns that terminals use: all characters below Hangul
@@ -123,6 +137,62 @@ static void draw(void)
     p.drawn = true;
 }
 
+/* Estimate the seconds that are left now. Negative: unknown, or the estimate
+ * was too low. */
+static double seconds_left(const struct items *it, double now)
+{
+    bool again = it->done > it->first;
+    double from = again ? it->first_ms : p.start_ms;
+    double s = left((it->done_ms - from) / 1000, it->done,
+                    again ? it->first : (double)it->n_free, (double)it->total);
+    double since = (now - it->done_ms) / 1000;
+    return s > since ? s - since : -1;
+}
+
+/* Set the line to a text. */
+static void set_line(const char *fmt, ...)
+    __attribute__((format(printf, 1, 2)));
+static void set_line(const char *fmt, ...)
+{
+    va_list ap;
+    int n = snprintf(p.line, sizeof(p.line), "%s: ", p.name);
+    va_start(ap, fmt);
+    n += vsnprintf(p.line + n, sizeof(p.line) - (size_t)n, fmt, ap);
+    va_end(ap);
+    p.n = strlen(p.line);
+    (void)n;
+}
+
+/* Set the line to the number of items and the time that is left. The time so
+ * far follows, unless the line has seconds that change. */
+static void set_items_line(void)
+{
+    const struct items *it = &p.items;
+    char text[128];
+    double now = clock_ms(), s = it->total ? seconds_left(it, now) : -1;
+    progress_format(text, sizeof(text), it->unit, (uint64_t)it->done, it->total,
+                    s);
+    if (s < 0 || s >= SECONDS)
+        set_line("%s, %.0f s so far", text, (now - p.start_ms) / 1000);
+    else
+        set_line("%s", text);
+}
+
+static void draw_if_due(void)
+{
+    if (p.n && clock_ms() - p.start_ms >= DELAY_MS)
+        draw();
+}
+
+/* Draw a line that is late, or whose time has changed. */
+static void go_on(void)
+{
+    if (p.by_items)
+        set_items_line();
+    if (p.by_items || !p.drawn)
+        draw_if_due();
+}
+
 static void *tick(void *arg)
 {
     (void)arg;
@@ -134,8 +204,8 @@ static void *tick(void *arg)
         t.tv_sec += t.tv_nsec / 1000000000L;
         t.tv_nsec %= 1000000000L;
         pthread_cond_timedwait(&p.wake, &p.lock, &t);
-        if (!p.stop && !p.drawn && p.n && clock_ms() - p.start_ms >= DELAY_MS)
-            draw();
+        if (!p.stop)
+            go_on();
     }
     pthread_mutex_unlock(&p.lock);
     return NULL;
@@ -171,7 +241,10 @@ void progress_start(const char *name)
     p.on = true;
     p.name = name;
     p.n = 0;
-    p.start_ms = p.set_ms = clock_ms();
+    p.by_items = false;
+    p.items = (struct items){0};
+    p.start_ms = clock_ms();
+    p.set_ms = -1;
     start_ticker();
 }
 
@@ -182,59 +255,79 @@ bool progress_on(void)
 
 bool progress_due(void)
 {
-    return p.on && (p.n == 0 || clock_ms() - p.set_ms >= EVERY_MS);
+    return p.on && (p.set_ms < 0 || clock_ms() - p.set_ms >= EVERY_MS);
 }
 
 void progress_show(const char *fmt, ...)
 {
+    char text[sizeof(p.line)];
     va_list ap;
     if (!p.on)
         return;
-    pthread_mutex_lock(&p.lock);
-    int n = snprintf(p.line, sizeof(p.line), "%s: ", p.name);
     va_start(ap, fmt);
-    n += vsnprintf(p.line + n, sizeof(p.line) - (size_t)n, fmt, ap);
+    vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    p.n = strlen(p.line);
-    (void)n;
+    pthread_mutex_lock(&p.lock);
+    p.by_items = false;
+    set_line("%s", text);
     p.set_ms = clock_ms();
-    if (p.set_ms - p.start_ms >= DELAY_MS)
-        draw();
+    draw_if_due();
     pthread_mutex_unlock(&p.lock);
 }
 
-/* Show the number of items and the time left. */
-static void show_items(uint64_t done, uint64_t total)
+/* Show the number of items and the time. */
+static void show_items(double done, uint64_t total)
 {
-    char text[128];
-    double s = (clock_ms() - p.start_ms) / 1000;
-    progress_format(text, sizeof(text), p.items.unit, done, total,
-                    total ? progress_left(s, done, p.items.n_free, total) : -1);
-    progress_show("%s", text);
+    struct items *it = &p.items;
+    pthread_mutex_lock(&p.lock);
+    p.by_items = true;
+    p.set_ms = it->done_ms = clock_ms();
+    it->done = done;
+    it->total = total;
+    if (it->first_ms <= 0 && done > (double)it->n_free) {
+        it->first = done;
+        it->first_ms = it->done_ms;
+    }
+    set_items_line();
+    draw_if_due();
+    pthread_mutex_unlock(&p.lock);
 }
 
 void progress_items(const char *unit, uint64_t before, uint64_t n,
                     uint64_t total, uint64_t n_free)
 {
+    struct items *it = &p.items;
     if (!p.on)
         return;
-    p.items = (struct items){unit, before, n, total, n_free};
-    if (progress_due() && (n || total))
-        show_items(before, total);
+    bool due = progress_due();
+    pthread_mutex_lock(&p.lock);
+    it->unit = unit;
+    it->before = before;
+    it->n = n;
+    it->total = total;
+    it->n_free = n_free;
+    pthread_mutex_unlock(&p.lock);
+    if (due && (n || total))
+        show_items((double)before, total);
 }
 
 void progress_step(void *ctx, size_t done, size_t total)
 {
-    const struct items *it = &p.items;
+    struct items *it = &p.items;
     (void)ctx;
     if (!progress_due() || total == 0)
         return;
+    if (it->total == 1) { /* the parts of one item are more telling */
+        pthread_mutex_lock(&p.lock);
+        it->unit = "tokens";
+        it->n = 0;
+        pthread_mutex_unlock(&p.lock);
+    }
+    double share = (double)done / (double)total;
     if (it->n == 0)
-        show_items(done, total);
+        show_items((double)done, total);
     else
-        show_items(it->before +
-                       (uint64_t)((double)it->n * (double)done / (double)total),
-                   it->total);
+        show_items((double)it->before + (double)it->n * share, it->total);
 }
 
 void progress_clear(void)

@@ -28,12 +28,15 @@ void progress_show(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Announce that the next n items are evaluated jointly. `before` items are
  * done, n_free of them at no cost. `total` is the number of all items, 0 if
- * unknown. n 0: the items are tokens, which progress_step counts. */
+ * unknown. n 0: the items are tokens, which progress_step counts, and of which
+ * there are about `total`. The tokens of a single item are shown instead of
+ * it. */
 void progress_items(const char *unit, uint64_t before, uint64_t n,
                     uint64_t total, uint64_t n_free);
 
 /* A qwick_progress_fn; ctx is not used. done and total count the tokens of the
- * items that progress_items announced. */
+ * items that progress_items announced. Between two calls, the line's time goes
+ * on. */
 void progress_step(void *ctx, size_t done, size_t total);
 
 /* Erase the line before a message is printed. The line may come back. */

@@ -71,6 +71,8 @@ static void pass_body(void *ctx, struct par_team *team, int tid, int n_threads)
         /* not *p->stop: thread 0 may be a layer ahead and have set it since */
         if (w.stopped)
             return;
+        if (tid == 0 && p->io->on_layer && i + 1 < c->n_layers)
+            p->io->on_layer(p->io->on_layer_ctx, i + 1, c->n_layers);
     }
     if (p->n_kept)
         write_logits(&w);

@@ -167,6 +167,9 @@ enum part {
     PART_COUNT
 };
 
+/* n_done of the layers of a pass are done. */
+typedef void (*pass_layer_fn)(void *ctx, size_t n_done, size_t n_layers);
+
 /* Evaluate all spans in one pass, adding their keys and values to their caches:
  * the contract of the generation loop, (tokens, position, cache) -> logits. No
  * two spans have the same cache; at most model.chunk tokens, or one of each
@@ -176,6 +179,8 @@ enum part {
  *           of spans
  *   hidden  f32 [rows, d_model] or NULL: the same after the last norm
  *   ms      [PART_COUNT] milliseconds are added to, or NULL
+ *   on_layer  called on the calling thread after each layer but the last, or
+ *             NULL; all threads wait for it
  * Allocates nothing. Returns 0; or -1 when *interrupt (NULL: never) became
  * nonzero or clock_ms passed deadline_ms (0: never), checked once a layer:
  * every kv->n is then as before, except that a cache with recurrent layers may
@@ -187,6 +192,8 @@ struct pass_io {
     double *ms;
     const volatile int *interrupt;
     double deadline_ms;
+    pass_layer_fn on_layer;
+    void *on_layer_ctx;
 };
 int model_forward(const struct model *m, struct scratch *s,
                   const struct pass_io *io);

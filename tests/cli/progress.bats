@@ -114,7 +114,7 @@ PY
 
 @test "a prompt's first pass, bench's first row" {
     screen --may-wrap --columns 40 -- "$QWICK" "${SLOW[@]}" --prefill-chunk 2000 -n 4 --ignore-eos -f "$T/docs" --raw
-    grep -q '^prompt: 0 of [0-9]* tokens$' "$T/shots"
+    grep -q '^prompt: [0-9]* of [0-9]* tokens, [0-9]* s \(so far\|left\)$' "$T/shots"
     [[ $output != *prompt:* ]]
     # in ASCII: screen.py counts bytes
     LC_ALL=C screen --columns 200 -- "$QWICK" bench "${SLOW[@]}" --prompt-lens 64 --gen 8 --reps 2
@@ -128,6 +128,47 @@ import sys
 shots = open(sys.argv[1]).read().split("-" * 200)
 assert any("\nprefill " in s and "\ndecode " not in s for s in shots)
 PY
+}
+
+@test "one long text, in one pass: the line moves with the layers" {
+    local demo=(-m models/demo "${SLOW[@]}" --prefill-chunk 2000)
+    head -n 6 "$T/docs" >"$T/long"
+    # moves NAME: the layers in its lines
+    moves() {
+        python3 - "$1" "$T/shots" <<'PY'
+import re, sys
+seen = re.findall(f"^{sys.argv[1]}: ([0-9]+) of ([0-9]+) tokens, .*", open(sys.argv[2]).read(), re.M)
+done = sorted({int(d) for d, n in seen if 0 < int(d) < int(n)})
+print(seen)
+# 7 layers of 8 end before the pass does; a slow terminal may miss some
+assert len(done) >= 3, done
+PY
+    }
+    [ -n "$FAST_CLOCK" ] || skip "the clock cannot be driven"
+    screen --may-wrap -- "$QWICK" "${demo[@]}" -n 2 --raw -f "$T/long"
+    moves prompt
+    screen --may-wrap -- "$QWICK" choose "${demo[@]}" -a yes -a no -f "$T/long"
+    moves choose
+    # a document is cut to 256 tokens or so
+    screen --may-wrap -- "$QWICK" rerank "${demo[@]}" --query files -f "$T/long"
+    moves rerank
+    screen --may-wrap -- "$QWICK" logits "${demo[@]}" -f "$T/long"
+    moves logits
+    # chat is interactive
+    QWICK=$QWICK T=$T FAST_CLOCK=$FAST_CLOCK PYTHONPATH=$PWD/tests/cli \
+        command python3 - "${demo[@]}" <<'PY'
+import os, re, sys
+from on_pty import Pty
+T = os.environ["T"]
+p = Pty([os.environ["QWICK"], "chat", *sys.argv[1:], "--no-history", "-n", "1"],
+        env={"LD_PRELOAD": os.environ["FAST_CLOCK"]})
+p.prompt()
+p.line(f"/read {T}/long")
+out = p.line("which?")
+seen = re.findall(rb"prompt: ([0-9]+) of ([0-9]+) tokens, ", p.all)
+open(T + "/shots", "wb").write(b"\n".join(b"prompt: %s of %s tokens, x" % s for s in seen))
+PY
+    moves prompt
 }
 
 @test "terminals that cannot erase, quiet, no terminal: nothing" {

@@ -592,6 +592,29 @@ static void default_mode_is_close(void **state)
     qwick_engine_close(exact);
 }
 
+/* One long prompt: the report moves within its pass. */
+static void a_prompt_reports_its_layers(void **state)
+{
+    (void)state;
+    struct qwick_engine *eng = open_engine(NULL, 0, true);
+    const size_t n_layers = qwick_engine_info(eng)->n_layers;
+    struct seen seen = {0};
+    struct qwick_judge_options o = {
+        .size = sizeof(o), .progress = on_progress, .progress_ctx = &seen};
+    int32_t prompt[100], one = 3, other = 4;
+    double logprobs[2];
+    struct qwick_answer answers[] = {{&one, 1}, {&other, 1}};
+    struct qwick_choose_item item = {prompt, 100, logprobs};
+    struct qwick_err e;
+    for (int32_t i = 0; i < 100; i++)
+        prompt[i] = 10 + i;
+    ok(qwick_choose(eng, &item, 1, answers, 2, &o, &e), &e);
+    assert_true(seen.calls >= n_layers);
+    assert_int_equal(seen.done, 100);
+    assert_int_equal(seen.total, 100);
+    qwick_engine_close(eng);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -606,6 +629,7 @@ int main(void)
         cmocka_unit_test(probabilities_of_all_tokens_add_up),
         cmocka_unit_test(choose_refuses),
         cmocka_unit_test(default_mode_is_close),
+        cmocka_unit_test(a_prompt_reports_its_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

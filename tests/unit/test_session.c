@@ -232,6 +232,46 @@ static void an_interrupted_sync_leaves_a_prefix(void **state)
     qwick_engine_close(eng);
 }
 
+struct reports {
+    size_t calls, done, total;
+};
+
+static void count_report(void *ctx, size_t done, size_t total)
+{
+    struct reports *r = ctx;
+    assert_true(done > r->done || (r->calls == 0 && done > 0));
+    assert_true(done <= total);
+    *r = (struct reports){r->calls + 1, done, total};
+}
+
+static void a_prefill_reports_each_layer(void **state)
+{
+    int32_t ids[200];
+    struct qwick_engine *eng = open_engine(WIDE, true, QWICK_KV_DEFAULT);
+    struct qwick_session *s = open_session(eng);
+    const size_t n_layers = qwick_engine_info(eng)->n_layers, n_passes = 5;
+    struct reports r = {0};
+    (void)state;
+    some_ids(ids, 200, 4);
+    qwick_session_progress(s, count_report, &r);
+    assert_int_equal(qwick_session_sync(s, ids, 200, NULL), 0);
+    assert_int_equal(r.calls, n_passes * n_layers);
+    assert_int_equal(r.done, 200);
+    assert_int_equal(r.total, 200);
+    /* only new tokens count */
+    r = (struct reports){0};
+    assert_int_equal(qwick_session_rollback(s, 150, NULL), 0);
+    assert_int_equal(qwick_session_sync(s, ids, 200, NULL), 0);
+    assert_int_equal(r.done, 50);
+    assert_int_equal(r.total, 50);
+    /* tokens that are generated are no prefill */
+    r = (struct reports){0};
+    assert_int_equal(qwick_session_decode(s, 1, NULL), 0);
+    assert_int_equal(r.calls, 0);
+    qwick_session_free(s);
+    qwick_engine_close(eng);
+}
+
 /* ---- equivalences ------------------------------------------------------- */
 
 static void rollback_and_on_is_as_fresh(void **state)
@@ -860,6 +900,7 @@ int main(void)
         cmocka_unit_test(a_generation_leaves_the_newest_token_out),
         cmocka_unit_test(errors_change_nothing),
         cmocka_unit_test(an_interrupted_sync_leaves_a_prefix),
+        cmocka_unit_test(a_prefill_reports_each_layer),
         cmocka_unit_test(rollback_and_on_is_as_fresh),
         cmocka_unit_test(forked_is_as_fresh),
         cmocka_unit_test_teardown(loaded_is_as_live, clear),

@@ -47,6 +47,9 @@ struct qwick_engine {
     float *hidden;           /* [cap_hidden, d_model] hidden states of the last
                                 joint step */
     size_t cap_spans, cap_rows, cap_hidden;
+    pass_layer_fn on_layer; /* of passes that report progress, while they run;
+                               else NULL */
+    void *on_layer_ctx;
     struct memory memory;
     struct prefix *prefix;          /* NULL: no cache in memory */
     struct prefix_disk *disk;       /* NULL: no cache on disk */

@@ -143,7 +143,9 @@ static int forward(struct qwick_session *s, const int32_t *tokens, size_t n,
                                .logits = logits,
                                .ms = s->parts,
                                .interrupt = prefill ? s->interrupt : NULL,
-                               .deadline_ms = prefill ? s->deadline_ms : 0};
+                               .deadline_ms = prefill ? s->deadline_ms : 0,
+                               .on_layer = s->eng->on_layer,
+                               .on_layer_ctx = s->eng->on_layer_ctx};
     s->logits = NULL;
     s->hidden = NULL;
     s->n_rows = 0;
@@ -187,18 +189,41 @@ void session_truncate(struct qwick_session *s, size_t n)
     s->n_rows = 0;
 }
 
-int qwick_session_sync(struct qwick_session *s, const int32_t *tokens, size_t n,
-                       struct qwick_err *e)
+/* Tokens [first, end) are evaluated, `step` of them now. */
+struct prefill {
+    struct qwick_session *s;
+    size_t first, end, step;
+};
+
+static void prefill_layer(void *ctx, size_t n_done, size_t n_layers)
 {
-    /* always evaluate the last token, to get its logits */
-    if (session_check_tokens(s, tokens, n, e) ||
-        session_predict_memory(s, n, e) ||
-        qwick_session_reuse(s, tokens, n - 1, e))
-        return -1;
-    size_t at = s->kv.n, first = at, chunk = s->eng->model.chunk;
-    s->n_cached = at;
+    const struct prefill *p = ctx;
+    const struct qwick_session *s = p->s;
+    s->progress(s->progress_ctx,
+                s->kv.n - p->first + p->step * n_done / n_layers,
+                p->end - p->first);
+}
+
+/* Report the layers of the passes that follow, until prefill_unwatch. */
+static void prefill_watch(struct prefill *p)
+{
+    p->s->eng->on_layer = p->s->progress ? prefill_layer : NULL;
+    p->s->eng->on_layer_ctx = p;
+}
+
+static void prefill_unwatch(struct prefill *p)
+{
+    p->s->eng->on_layer = NULL;
+}
+
+static int prefill(struct prefill *p, const int32_t *tokens,
+                   struct qwick_err *e)
+{
+    struct qwick_session *s = p->s;
+    size_t at = p->first, n = p->end, chunk = s->eng->model.chunk;
     while (at < n) {
         size_t m = n - at < chunk ? n - at : chunk;
+        p->step = m;
         if (reserve(s, at + m, m, e))
             return -1;
         memcpy(s->tokens + at, tokens + at, m * sizeof *tokens);
@@ -208,8 +233,27 @@ int qwick_session_sync(struct qwick_session *s, const int32_t *tokens, size_t n,
             return err_set(e, QWICK_ERR_INTERRUPTED, "interrupted");
         at += m;
         if (s->progress)
-            s->progress(s->progress_ctx, at - first, n - first);
+            s->progress(s->progress_ctx, at - p->first, n - p->first);
     }
+    return 0;
+}
+
+int qwick_session_sync(struct qwick_session *s, const int32_t *tokens, size_t n,
+                       struct qwick_err *e)
+{
+    /* always evaluate the last token, to get its logits */
+    if (session_check_tokens(s, tokens, n, e) ||
+        session_predict_memory(s, n, e) ||
+        qwick_session_reuse(s, tokens, n - 1, e))
+        return -1;
+    struct prefill p = {.s = s, .first = s->kv.n, .end = n};
+    size_t first = p.first;
+    s->n_cached = first;
+    prefill_watch(&p);
+    int rc = prefill(&p, tokens, e);
+    prefill_unwatch(&p);
+    if (rc)
+        return -1;
     /* chats go back to the end of a prompt, and others share it */
     if (n - first >= KV_BLOCK)
         kv_snapshot(&s->kv);
@@ -304,10 +348,13 @@ int qwick_session_all_logits(struct qwick_session *s, const int32_t *tokens,
     if (!logits)
         return err_oom(e, bytes);
     int rc = -1;
+    struct prefill p = {.s = s, .end = n};
     session_truncate(s, 0);
     s->n_cached = 0;
+    prefill_watch(&p);
     for (size_t at = 0; at < n;) {
         size_t m = n - at < most ? n - at : most;
+        p.step = m;
         if (reserve(s, at + m, m, e))
             goto done;
         memcpy(s->tokens + at, tokens + at, m * sizeof *tokens);
@@ -331,6 +378,7 @@ int qwick_session_all_logits(struct qwick_session *s, const int32_t *tokens,
     }
     rc = 0;
 done:
+    prefill_unwatch(&p);
     free(logits);
     return rc;
 }
@@ -476,7 +524,9 @@ int qwick_engine_step(struct qwick_engine *eng, const struct qwick_step *steps,
         .logits = output & QWICK_LOGITS ? eng->rows : NULL,
         .hidden = output & QWICK_HIDDEN ? eng->hidden : NULL,
         .ms = steps[0].session->parts,
-        .interrupt = steps[0].session->interrupt};
+        .interrupt = steps[0].session->interrupt,
+        .on_layer = eng->on_layer,
+        .on_layer_ctx = eng->on_layer_ctx};
     if (io.logits)
         engine_doubt_head(eng);
     if (engine_pass(eng, &io))

@@ -40,6 +40,48 @@ size_t runs_most_rows(const struct runs *s)
     return ROWS_BYTES / (s->eng->model.config.vocab_size * sizeof(float)) + 1;
 }
 
+/* Report the tokens that are done: those that the task has counted, those of
+ * live runs, and `part` others. Never less than before, though runs that are
+ * preempted begin again. */
+static void report(struct runs *s, size_t part)
+{
+    size_t n = s->n_done + part;
+    for (size_t i = 0; i < s->n_live && !s->task->by_row; i++)
+        n += s->live[i]->n - run_pending(s->live[i]);
+    n = n < s->n_total ? n : s->n_total;
+    if (n > s->n_reported)
+        s->n_reported = n;
+    s->progress(s->progress_ctx, s->n_reported, s->n_total);
+}
+
+/* A pass that runs: it evaluates n tokens; `before` ones belong to no run. */
+struct running {
+    struct runs *s;
+    size_t before, n;
+};
+
+static void report_layer(void *ctx, size_t n_done, size_t n_layers)
+{
+    const struct running *r = ctx;
+    report(r->s, r->before + r->n * n_done / n_layers);
+}
+
+/* Evaluate steps in one pass, and report its layers. */
+static int evaluate_steps(struct runs *s, const struct qwick_step *steps,
+                          size_t n, struct qwick_err *e)
+{
+    struct running r = {.s = s};
+    if (n && steps[0].session == s->base)
+        r.before = s->base->kv.n;
+    for (size_t i = 0; i < n; i++)
+        r.n += steps[i].n;
+    s->eng->on_layer = s->progress ? report_layer : NULL;
+    s->eng->on_layer_ctx = &r;
+    int rc = qwick_engine_step(s->eng, steps, n, s->task->output, e);
+    s->eng->on_layer = NULL;
+    return rc;
+}
+
 int runs_set_base(struct runs *s, const int32_t *tokens, size_t n,
                   struct qwick_err *e)
 {
@@ -53,7 +95,7 @@ int runs_set_base(struct runs *s, const int32_t *tokens, size_t n,
     while ((at = s->base->kv.n) < n) {
         size_t m = n - at < chunk ? n - at : chunk;
         struct qwick_step step = {s->base, tokens + at, m, QWICK_WANT_NONE};
-        if (qwick_engine_step(s->eng, &step, 1, s->task->output, e))
+        if (evaluate_steps(s, &step, 1, e))
             return -1;
         s->n_passes++;
         s->n_evaluated += m;
@@ -377,8 +419,7 @@ static int evaluate(struct runs *s, struct run **failed, struct qwick_err *why)
         bool beyond = false; /* beyond kv_bytes, which do not include the prefix
                                 cache */
         if (!plan(s, why) && !(beyond = runs_check_memory(s, why) != 0) &&
-            !qwick_engine_step(s->eng, s->steps, s->n_steps, s->task->output,
-                               why))
+            !evaluate_steps(s, s->steps, s->n_steps, why))
             return 0;
         if (why->code != QWICK_ERR_MEMORY)
             return -1;
@@ -550,7 +591,7 @@ int runs_step(struct runs *s, struct qwick_err *e)
     if ((s->task->row && hand_out_rows(s, e)) || use_outputs(s, e))
         return -1;
     if (s->progress)
-        s->progress(s->progress_ctx, s->n_done, s->n_total);
+        report(s, 0);
     return 0;
 }
 

@@ -68,6 +68,7 @@ struct run_task {
     enum qwick_want want;     /* QWICK_WANT_LAST: the output of a run's last
                                  token; QWICK_WANT_ALL: of all tokens from
                                  run.first on, logits only */
+    bool by_row;  /* n_done counts each row, not each run that has ended */
     bool share;   /* runs may take keys and values of their first tokens from
                      other runs and from the engine's prefix caches */
     bool reuse;   /* runs may take over the session of a run that has ended,
@@ -126,10 +127,11 @@ struct runs {
     size_t kv_bytes;       /* maximum memory of all sessions; 0: all available
                               memory */
     const volatile int *interrupt; /* NULL: never */
-    qwick_progress_fn progress;    /* called after each pass, or NULL */
+    qwick_progress_fn progress;    /* called after each layer, or NULL */
     void *progress_ctx;
     size_t n_done, n_total;     /* for the progress callback; the task counts
                                    them */
+    size_t n_reported;          /* of n_done, the callback's last value */
     struct qwick_session *base; /* session with the common beginning (see
                                    runs_set_base), or NULL */
 

@@ -178,7 +178,8 @@ static int set_callback(struct score *s, const struct qwick_engine *eng,
     return s->top && s->ids ? 0 : err_oom(e, s->n_top * sizeof *s->top);
 }
 
-static const struct run_task task = {JUDGE_TASK, .next = next, .row = row,
+static const struct run_task task = {JUDGE_TASK, .by_row = true,
+                                     .next = next, .row = row,
                                      .done = done};
 
 int qwick_score(struct qwick_engine *eng, struct qwick_score_item *items,

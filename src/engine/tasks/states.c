@@ -75,7 +75,7 @@ int states_run(struct states *st, size_t n, state_item_fn item, state_fn fn,
     st->item = item;
     st->fn = fn;
     st->ctx = ctx;
-    s->n_done = s->n_total = 0;
+    s->n_done = s->n_total = s->n_reported = 0;
     for (size_t i = 0; i < n; i++)
         s->n_total += item(ctx, i).n;
     s->more = true;
