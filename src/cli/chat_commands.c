@@ -149,6 +149,19 @@ static int run_system(struct chat *c, const char *arg)
     return 0;
 }
 
+static int run_nosystem(struct chat *c, const char *arg)
+{
+    struct qwick_err e;
+    bool had;
+    (void)arg;
+    if (chat_drop_system(&c->j.chat, &had, &e))
+        return msg_fail(&e);
+    c->unsaved = c->unsaved || had;
+    chat_say(had ? "the system prompt is taken out"
+                 : "there is no system prompt");
+    return 0;
+}
+
 /* ---- files ---- */
 
 static int run_save(struct chat *c, const char *arg)
@@ -265,6 +278,7 @@ const struct chat_command chat_commands[] = {
     {"think", "[on|off|auto]", "let the model think first", run_think},
     {"nothink", "", "like /think off", run_nothink},
     {"system", "[TEXT]", "set the system prompt, or show it", run_system},
+    {"nosystem", "", "take the system prompt out", run_nosystem},
     {"read", "FILE [QUESTION]", "put a file's text before the message",
      run_read},
     {"retry", "", "answer the last message again, with another seed",

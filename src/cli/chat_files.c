@@ -38,6 +38,52 @@ static bool has_role(const struct qwick_chat *c, size_t i, const char *role)
            memcmp(m.role, role, m.n_role) == 0;
 }
 
+/* Write a chat's JSON without its first message. */
+static int without_first(struct buf *out, const char *json, size_t n,
+                         struct qwick_err *e)
+{
+    struct json_doc *doc;
+    if (json_parse(&doc, "chat", json, n, QWICK_ERR_USAGE, e))
+        return -1;
+    const struct json_value *root = json_root(doc), *messages = root;
+    struct json_writer w = json_writer(out);
+    jw_object(&w, NULL);
+    for (size_t i = 0; json_is(root, JSON_OBJECT) && i < root->len; i++) {
+        if (strcmp(root->keys[i].str, "messages") == 0)
+            messages = &root->items[i];
+        else
+            jw_value(&w, root->keys[i].str, &root->items[i]);
+    }
+    jw_array(&w, "messages");
+    for (size_t i = 1; i < messages->len; i++)
+        jw_value(&w, NULL, &messages->items[i]);
+    jw_end_array(&w);
+    jw_end_object(&w);
+    json_free(doc);
+    return jw_status(&w) ? err_oom(e, n) : 0;
+}
+
+int chat_drop_system(struct qwick_chat **c, bool *had, struct qwick_err *e)
+{
+    struct qwick_chat *changed = NULL;
+    struct buf b = {0};
+    char *json;
+    size_t n;
+    *had = qwick_chat_length(*c) && has_role(*c, 0, "system");
+    if (!*had)
+        return 0;
+    if (qwick_chat_json(*c, &json, &n, e))
+        return -1;
+    int rc = without_first(&b, json, n, e) || qwick_chat_create(&changed, e) ||
+             qwick_chat_add_json(changed, b.data, b.len, e);
+    free(json);
+    buf_free(&b);
+    qwick_chat_free(rc ? changed : *c);
+    if (!rc)
+        *c = changed;
+    return rc ? -1 : 0;
+}
+
 int chat_set_system(struct qwick_chat **c, const char *text, size_t n,
                     struct qwick_err *e)
 {

@@ -93,6 +93,10 @@ int chat_write(const struct qwick_chat *c, const char *path);
 int chat_set_system(struct qwick_chat **c, const char *text, size_t n,
                     struct qwick_err *e);
 
+/* Take the system prompt out; *had: there was one. Returns 0, or -1 with *e
+ * set. */
+int chat_drop_system(struct qwick_chat **c, bool *had, struct qwick_err *e);
+
 /* Copy a conversation. Returns 0, or -1 with *e set. */
 int chat_copy(struct qwick_chat **out, const struct qwick_chat *c,
               struct qwick_err *e);
