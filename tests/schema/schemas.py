@@ -325,7 +325,7 @@ class Maker:
     def number(self, depth):
         r = self.r
         s = {"type": "number"}
-        low = r.choice([-1.5, 0, 0.25, 100, -2.125, 1e3])
+        low = r.choice([-1.5, 0, 0.25, 100, -2.125, -0.0, 1e3])
         if self.chance(0.5):
             s[r.choice(["minimum", "exclusiveMinimum"])] = low
         if self.chance(0.5):
@@ -338,7 +338,7 @@ class Maker:
     def value(self, depth):
         r = self.r
         kinds = [lambda: None, lambda: True, lambda: r.randint(-9, 99),
-                 lambda: word(r), lambda: 1.5, lambda: "plain"]
+                 lambda: word(r), lambda: r.choice([1.5, -0.0]), lambda: "plain"]
         if depth > 0:
             kinds += [lambda: [self.value(0), self.value(0)],
                       lambda: {"k": self.value(0), "é": self.value(0)}]
@@ -598,6 +598,8 @@ class Sampler:
         if how == 2 and not limited:
             return "%.*e" % (r.randint(1, 6), v)
         text = "%.*f" % (r.randint(1, 12), v) if how < 4 else repr(v)
+        if low >= 0:  # there, a zero has no minus
+            text = text.replace("-0", "0") if float(text) == 0 else text
         return text if "e" not in text else "0.5"
 
     def string(self, nodes, depth):
@@ -641,6 +643,13 @@ class Sampler:
         return '"' + "".join(out) + '"'
 
     def plain(self, v):
+        if isinstance(v, list):
+            return "[" + ",".join(map(self.plain, v)) + "]"
+        if isinstance(v, dict):
+            return "{" + ",".join(self.plain(k) + ":" + self.plain(x)
+                                  for k, x in v.items()) + "}"
+        if isinstance(v, float) and v == 0:
+            v = 0.0  # is written without a minus
         return json.dumps(v, ensure_ascii=self.r.random() < 0.3,
                           separators=(",", ":"))
 

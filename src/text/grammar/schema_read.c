@@ -421,6 +421,7 @@ static const struct keyword {
     {"$anchor", ignore},
     {"$comment", ignore},
     {"$vocabulary", ignore},
+    {"discriminator", ignore}, /* of OpenAPI: says which oneOf branch to try */
 };
 
 static const struct keyword *find_keyword(const struct json_value *key)

@@ -327,6 +327,16 @@ static void put_string(struct pieces *p, const char *s, size_t n)
     }
 }
 
+/* Write a number as in the schema's text, a zero without its minus. */
+static void put_number(struct pieces *p, const struct json_value *v)
+{
+    size_t minus = v->str[0] == '-';
+    char end = v->str[minus + strspn(v->str + minus, "0.")];
+    if (end != '\0' && end != 'e' && end != 'E')
+        minus = 0;
+    put_bytes(p, v->str + minus, v->len - minus);
+}
+
 static void put_value(struct pieces *p, const struct json_value *v, int level)
 {
     static const char *const brackets[] = {"[", "]", "{", "}"};
@@ -339,7 +349,7 @@ static void put_value(struct pieces *p, const struct json_value *v, int level)
         put_bytes(p, v->boolean ? "true" : "false", v->boolean ? 4 : 5);
         return;
     case JSON_NUMBER:
-        put_bytes(p, v->str, v->len);
+        put_number(p, v);
         return;
     case JSON_STRING:
         put_string(p, v->str, v->len);
