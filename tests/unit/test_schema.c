@@ -385,23 +385,143 @@ static const struct documents {
      {"[1]"}},
 };
 
+/* An $id in a schema is the base of the references in it. Here ' stands for a
+ * double quote. */
+static const struct documents resources[] = {
+    {"{'$ref': '#/$defs/a', '$defs': {'t': {'type': 'integer'}, 'a': {"
+     "'$id': 'http://x/b', '$defs': {'t': {'type': 'string'}},"
+     "'type': 'object', 'properties': {'p': {'$ref': '#/$defs/t'}},"
+     "'required': ['p'], 'additionalProperties': false}}}",
+     {"{'p':'s'}"},
+     {"{'p':1}"}},
+    {"{'$ref': 'b', '$defs': {'t': {'$anchor': 't', 'type': 'integer'},"
+     "'a': {'$id': 'b', '$ref': '#t',"
+     "'$defs': {'t': {'$anchor': 't', 'type': 'string'}}}}}",
+     {"'s'"},
+     {"1"}},
+    /* also where a pointer leads into it */
+    {"{'$ref': '#/$defs/a/$defs/u', '$defs': {'t': {'type': 'integer'},"
+     "'a': {'$id': 'b', '$defs': {'t': {'type': 'string'},"
+     "'u': {'$ref': '#/$defs/t'}}}}}",
+     {"'s'"},
+     {"1"}},
+    /* absolute and relative references */
+    {"{'$id': 'http://x/r', '$ref': 'http://x/r#/$defs/t',"
+     "'$defs': {'t': {'type': 'integer'}}}",
+     {"1"},
+     {"'s'"}},
+    {"{'$id': 'http://x/d/r?q', '$ref': '../e/./b#t', '$defs': {"
+     "'t': {'$anchor': 't', 'type': 'string'}, 'b': {'$id': '/e/b',"
+     "'$defs': {'t': {'$anchor': 't', 'type': 'integer'}}}}}",
+     {"1"},
+     {"'s'"}},
+    {"{'$id': 'http://x/r', '$ref': '//y/b',"
+     "'$defs': {'b': {'$id': 'http://y/b#', 'type': 'integer'}}}",
+     {"1"},
+     {"'s'"}},
+    {"{'$id': 'http://x/r?a', '$ref': '?b', '$defs': {"
+     "'b': {'$id': 'http://x/r?b', 'type': 'integer'}}}",
+     {"1"},
+     {"'s'"}},
+    {"{'$id': 'urn:a:b', '$ref': 'urn:a:b#/$defs/t',"
+     "'$defs': {'t': {'type': 'integer'}}}",
+     {"1"},
+     {"'s'"}},
+    {"{'$ref': 'd/b.json', '$defs': {"
+     "'b': {'$id': 'd/b.json', '$ref': 'c.json'},"
+     "'c': {'$id': 'd/c.json', 'type': 'integer'},"
+     "'e': {'$id': 'c.json', 'type': 'string'}}}",
+     {"1"},
+     {"'s'"}},
+    {"{'type': 'array', 'items': {'$ref': ''}}", {"[[]]"}, {"[1]"}},
+    /* values are no schemas */
+    {"{'$ref': '#t', '$defs': {'a': {"
+     "'enum': [{'$anchor': 't', 'type': 'string'}],"
+     "'const': {'$anchor': 't', 'type': 'string'},"
+     "'default': {'$anchor': 't', 'type': 'string'},"
+     "'examples': [{'$anchor': 't', 'type': 'string'}]},"
+     "'b': {'$anchor': 't', 'type': 'integer'}}}",
+     {"1"},
+     {"'s'"}},
+    {"{'$ref': 'b', '$defs': {'a': {'enum': [{'$id': 'b'}]},"
+     "'b': {'$id': 'b', 'type': 'integer'}}}",
+     {"1"},
+     {"'s'"}},
+    /* but a reference makes one of them a schema */
+    {"{'$ref': '#/default', '$defs': {'t': {'type': 'integer'}}, 'default': {"
+     "'$id': 'b', '$ref': '#/$defs/t', '$defs': {'t': {'type': 'string'}}}}",
+     {"'s'"},
+     {"1"}},
+    /* an $id that is only a fragment is no base */
+    {"{'$ref': '#t', '$defs': {'a': {'$id': '#t', '$ref': '#/$defs/t'},"
+     "'t': {'$id': '#/$defs/t', 'type': 'integer'}}}",
+     {"1"},
+     {"'s'"}},
+    {"{'$ref': '#t',"
+     "'$defs': {'a': {'$dynamicAnchor': 't', 'type': 'integer'}}}",
+     {"1"},
+     {"'s'"}},
+    /* percent-encoding comes off before ~0 and ~1 */
+    {"{'$ref': '#/$defs/%7E1%7E0a%2Ft%25',"
+     "'$defs': {'/~a': {'t%': {'type': 'integer'}}}}",
+     {"1"},
+     {"'s'"}},
+    {"{'$ref': '#%c3%a9',"
+     "'$defs': {'a': {'$anchor': '\xC3\xA9', 'type': 'integer'}}}",
+     {"1"},
+     {"'s'"}},
+};
+
+/* Return a copy of a text with double quotes for single ones. */
+static char *quoted(const char *text)
+{
+    char *copy = strdup(text);
+    assert_non_null(copy);
+    for (char *c = copy; *c; c++)
+        if (*c == '\'')
+            *c = '"';
+    return copy;
+}
+
+static void check_texts(struct automaton *a, const char *schema,
+                        const char *const *texts, bool valid, bool quotes)
+{
+    for (; *texts; texts++) {
+        char *text = quotes ? quoted(*texts) : strdup(*texts);
+        assert_non_null(text);
+        if (matches(a, text, strlen(text)) != valid)
+            fail_msg("%s %s %s", schema, valid ? "does not admit" : "admits",
+                     text);
+        free(text);
+    }
+}
+
+static void check_documents(const struct documents *d, bool quotes)
+{
+    struct qwick_err e;
+    char *schema = quotes ? quoted(d->schema) : strdup(d->schema);
+    assert_non_null(schema);
+    struct automaton *a = compile(schema, strlen(schema), 0, &e);
+    if (!a)
+        fail_msg("%s: %s", schema, e.msg);
+    check_texts(a, schema, d->valid, true, quotes);
+    check_texts(a, schema, d->invalid, false, quotes);
+    automaton_free(a);
+    free(schema);
+}
+
 static void admits_documents(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof documents / sizeof *documents; i++) {
-        const struct documents *d = &documents[i];
-        struct qwick_err e;
-        struct automaton *a = compile(d->schema, strlen(d->schema), 0, &e);
-        if (!a)
-            fail_msg("%s: %s", d->schema, e.msg);
-        for (const char *const *v = d->valid; *v; v++)
-            if (!matches(a, *v, strlen(*v)))
-                fail_msg("%s does not admit %s", d->schema, *v);
-        for (const char *const *v = d->invalid; *v; v++)
-            if (matches(a, *v, strlen(*v)))
-                fail_msg("%s admits %s", d->schema, *v);
-        automaton_free(a);
-    }
+    for (size_t i = 0; i < sizeof documents / sizeof *documents; i++)
+        check_documents(&documents[i], false);
+}
+
+static void resolves_references(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof resources / sizeof *resources; i++)
+        check_documents(&resources[i], true);
 }
 
 static void indents(void **state)
@@ -477,7 +597,24 @@ static void refuses(void **state)
         {"{\"pattern\":\"(\"}", "#/pattern: the pattern: "},
         {"{\"pattern\":\"(?=a)\"}", "#/pattern: the pattern: "},
         {"{\"$ref\":\"other.json\"}",
-         "#/$ref: \"other.json\" is outside of this schema"},
+         "#/$ref: \"other.json\" is outside of this schema, in which no $id "
+         "is \"other.json\""},
+        {"{\"$id\":\"http://x/a/b\",\"items\":{\"$ref\":\"../c#/d\"}}",
+         "#/items/$ref: \"../c#/d\" is outside of this schema, in which no $id "
+         "is \"http://x/c\""},
+        {"{\"$ref\":\"b\",\"$defs\":{\"a\":{\"$id\":\"b\"},\"b\":{\"$id\":"
+         "\"b\"}}}",
+         "#/$ref: two schemas have the $id \"b\""},
+        {"{\"$ref\":\"#b\",\"$defs\":{\"a\":{\"$anchor\":\"b\"},\"b\":{"
+         "\"$anchor\":\"b\"}}}",
+         "#/$ref: two schemas have the anchor \"b\""},
+        {"{\"$ref\":\"#/$defs/a/$defs/t\",\"$defs\":{\"u\":{},\"a\":{\"$id\":"
+         "\"b\",\"$defs\":{\"t\":{\"$ref\":\"#/$defs/u\"}}}}}",
+         "#/$defs/a/$defs/t/$ref: nothing is at \"#/$defs/u\""},
+        {"{\"$ref\":\"#/prefixItems/01\",\"prefixItems\":[{},{}]}",
+         "#/$ref: nothing is at \"#/prefixItems/01\""},
+        {"{\"$id\":3}", "#/$id: a string expected, not a number"},
+        {"{\"$recursiveRef\":\"#\"}", "#/$recursiveRef: is not supported"},
         {"{\"$ref\":\"#/$defs/x\"}", "#/$ref: nothing is at \"#/$defs/x\""},
         {"{\"$ref\":\"#\"}", "#: refers to itself without"},
         {"{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#\"}]}",
@@ -843,6 +980,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(admits_documents),
+        cmocka_unit_test(resolves_references),
         cmocka_unit_test(indents),
         cmocka_unit_test(refuses),
         cmocka_unit_test(nests_references),

@@ -60,7 +60,9 @@ struct value_list {
 struct schema_node {
     const struct json_value *at; /* its place in the text */
     uint32_t id;
-    bool never; /* the schema false */
+    uint32_t outer;    /* see schema_resource_at */
+    uint32_t resource; /* where its "$ref" starts; see schema_resource_in */
+    bool never;        /* the schema false */
     bool plain; /* has only $ref and allOf, or nothing: constrains nothing by
                    itself */
     unsigned types;                       /* T_ALL: any */
@@ -93,6 +95,31 @@ struct schema_node {
     unsigned char color;
 };
 
+/* A resource: the whole schema, or a schema in it with an "$id". */
+struct schema_resource {
+    const struct json_value *root;
+    const char *uri;
+    size_t n_uri;
+};
+
+/* A name of a schema: the URI of a resource, or an anchor. */
+struct schema_name {
+    uint32_t resource; /* whose anchor it is; UINT32_MAX: it is a URI */
+    const char *text;
+    size_t n;
+    const struct json_value *at; /* what it names */
+    uint32_t in;                 /* the resource around that */
+    bool twice;                  /* another schema has the same name */
+};
+
+/* Which parts of a keyword's value are schemas. */
+enum schema_parts {
+    PARTS_NONE,
+    PARTS_ONE,  /* the value */
+    PARTS_LIST, /* its items */
+    PARTS_MAP   /* the values of its members */
+};
+
 /* Levels of a set below 0, for SCHEMA_PARAMETERS: an object that is written as
  * parameters, and the text of a parameter. That is LEVEL_TEXT minus the types
  * that tool_value_json takes such a text for, see tool_value.h. */
@@ -120,7 +147,13 @@ struct schema {
     const struct json_value *root;
     struct schema_node **nodes;
     size_t n_nodes, cap_nodes;
-    struct hashmap by_place; /* of nodes */
+    struct hashmap by_place;           /* of nodes */
+    struct schema_resource *resources; /* the first one is the whole schema */
+    size_t n_resources, cap_resources;
+    struct hashmap by_root; /* of resources */
+    struct schema_name *names;
+    size_t n_names, cap_names;
+    struct hashmap by_name; /* of names */
     struct schema_set *sets;
     size_t n_sets, cap_sets;
     struct hashmap by_items; /* of sets */
@@ -163,18 +196,38 @@ int schema_step(struct schema *s, size_t n);
 
 /* ---- reading (schema_read.c, schema_ref.c) ---- */
 
-/* Return the node of a schema, which is read later, or NULL with the error
- * set. */
+/* Return the node of a schema, which is read later, or NULL with the error set.
+ * outer: the resource around it. */
 struct schema_node *schema_node_of(struct schema *s,
-                                   const struct json_value *at);
+                                   const struct json_value *at, uint32_t outer);
+
+/* Return which parts of a keyword's value are schemas. */
+enum schema_parts schema_parts_of(const struct json_value *keyword);
+
+/* Find the resources and names of the whole schema. */
+int schema_find_names(struct schema *s);
+
+/* Return the resource that begins at a value; if none does, `outer`. Only
+ * schemas where a keyword expects one begin resources. */
+uint32_t schema_resource_at(const struct schema *s, const struct json_value *at,
+                            uint32_t outer);
+
+/* Return the resource of a schema inside `outer`, as schema_resource_at
+ * returned it. A schema elsewhere with an "$id", to which a reference leads,
+ * gets a new one without a name. UINT32_MAX with the error set. */
+uint32_t schema_resource_in(struct schema *s, const struct json_value *at,
+                            uint32_t outer);
 
 /* Read all nodes that can be reached, and refuse what is not supported. */
 int schema_read_all(struct schema *s);
 
-/* Return the value that a "$ref" means, or NULL with the error set. */
+/* Return the value that the "$ref" of a schema at `at` means, or NULL with the
+ * error set. *in: the resource of that schema; becomes the one around the
+ * value. */
 const struct json_value *schema_resolve(struct schema *s,
                                         const struct json_value *at,
-                                        const struct json_value *ref);
+                                        const struct json_value *ref,
+                                        uint32_t *in);
 
 /* ---- values (schema_value.c) ---- */
 
