@@ -329,10 +329,10 @@ static const struct documents {
      {"1", "null"},
      {"1.5"}},
     {"{\"oneOf\":[{\"const\":1},{\"enum\":[2,3]}]}", {"1", "3"}, {"4"}},
-    {"{\"oneOf\":[{\"properties\":{\"k\":{\"const\":\"c\"}},\"required\":["
-     "\"k\"],\"additionalProperties\":false},{\"const\":\"d\"}],"
-     "\"discriminator\":{\"propertyName\":\"k\",\"mapping\":{\"c\":\"#/x\"}},"
-     "\"type\":[\"object\",\"string\"]}",
+    {"{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"k\":{\"const\":\"c\"}}"
+     ","
+     "\"required\":[\"k\"],\"additionalProperties\":false},{\"const\":\"d\"}],"
+     "\"discriminator\":{\"propertyName\":\"k\",\"mapping\":{\"c\":\"#/x\"}}}",
      {"{\"k\":\"c\"}", "\"d\""},
      {"{\"k\":\"d\"}", "{}"}},
     {"{\"type\":\"object\",\"oneOf\":[{\"properties\":{\"k\":{\"const\":\"a\"},"
@@ -524,6 +524,119 @@ static void resolves_references(void **state)
         check_documents(&resources[i], true);
 }
 
+/* Lengths count code points, whatever their text is. */
+static void counts_characters(void **state)
+{
+    static const char *const units[] = {
+        "x",   "\xC3\xA9", "\xE6\xBC\xA2",  "\xF0\x9F\x98\x80",
+        "\\n", "\\u00e9",  "\\ud83d\\uDE00"};
+    enum { N_UNITS = sizeof units / sizeof *units };
+    static const struct {
+        const char *schema;
+        const char *before, *after;
+        size_t n_units;       /* how many kinds of characters fit */
+        size_t yes[4], no[4]; /* 0 ends them */
+    } rows[] = {
+        {"{'type':'string','maxLength':1001}",
+         "",
+         "",
+         N_UNITS,
+         {1, 1000, 1001},
+         {1002, 2000}},
+        {"{'type':'string','minLength':2000}",
+         "",
+         "",
+         N_UNITS,
+         {2000, 2001, 9000},
+         {1, 1999}},
+        {"{'type':'string','minLength':31,'maxLength':33}",
+         "",
+         "",
+         N_UNITS,
+         {31, 32, 33},
+         {30, 34}},
+        {"{'type':'string','maxLength':1000000,'minLength':300000}",
+         "",
+         "",
+         1,
+         {300000, 1000000},
+         {299999, 1000001}},
+        {"{'type':'string','maxLength':4294967294}",
+         "",
+         "",
+         1,
+         {1, 70000},
+         {0}},
+        /* with a pattern, a format and excluded values */
+        {"{'type':'string','pattern':'^a','minLength':50,'maxLength':5000}",
+         "a",
+         "",
+         N_UNITS,
+         {49, 4999},
+         {48, 5000}},
+        {"{'type':'string','pattern':'a.*z','maxLength':100000}",
+         "aq",
+         "qz",
+         4,
+         {1, 99996},
+         {99997}},
+        {"{'type':'string','pattern':'^(ab|x+)*$','minLength':100}",
+         "ab",
+         "abab",
+         1,
+         {94, 95},
+         {93}},
+        {"{'type':'string','pattern':'^(xx)*$','minLength':51,'maxLength':55}",
+         "",
+         "",
+         1,
+         {52, 54},
+         {50, 51, 53, 56}},
+        {"{'type':'string','format':'email','maxLength':255}",
+         "a",
+         "@b.org",
+         1,
+         {1, 248},
+         {249, 300}},
+        {"{'type':'string','not':{'const':'xx'},'maxLength':2000}",
+         "",
+         "",
+         1,
+         {1, 3, 2000},
+         {2, 2001}},
+        {"{'allOf':[{'type':'string','maxLength':70},{'maxLength':60},"
+         "{'minLength':50}]}",
+         "",
+         "",
+         N_UNITS,
+         {50, 60},
+         {49, 61}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct qwick_err e;
+        char *schema = quoted(rows[i].schema);
+        struct automaton *a = compile(schema, strlen(schema), 0, &e);
+        if (!a)
+            fail_msg("%s: %s", schema, e.msg);
+        for (size_t k = 0; k < 8 * rows[i].n_units; k++) {
+            size_t n = k % 8 < 4 ? rows[i].yes[k % 4] : rows[i].no[k % 4];
+            struct buf b = {0};
+            if (n == 0)
+                continue;
+            buf_printf(&b, "\"%s", rows[i].before);
+            for (size_t c = 0; c < n; c++)
+                buf_puts(&b, units[k / 8]);
+            buf_printf(&b, "%s\"", rows[i].after);
+            if (matches(a, b.data, b.len) != (k % 8 < 4))
+                fail_msg("%s: %zu times %s", schema, n, units[k / 8]);
+            buf_free(&b);
+        }
+        automaton_free(a);
+        free(schema);
+    }
+}
+
 static void indents(void **state)
 {
     static const char schema[] =
@@ -590,8 +703,9 @@ static void refuses(void **state)
          "#/multipleOf: needs an automaton of more than 20000 states"},
         {"{\"minItems\":-1}", "#/minItems: a count expected, not -1"},
         {"{\"minItems\":1000000000000}",
-         "#/minItems: 1000000000000 is more than the limit 65536"},
-        {"{\"maxLength\":65537}", "#/maxLength: 65537 is more than the limit"},
+         "#/minItems: 1000000000000 is more than the limit 4294967294"},
+        {"{\"maxLength\":4294967295}",
+         "#/maxLength: 4294967295 is more than the "},
         {"{\"format\":\"hostname\"}",
          "#/format: \"hostname\" is not supported"},
         {"{\"pattern\":\"(\"}", "#/pattern: the pattern: "},
@@ -621,6 +735,9 @@ static void refuses(void **state)
          "#/anyOf/1: refers to itself without"},
         {"{\"allOf\":[]}", "#/allOf: is empty"},
         {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}",
+         "#/oneOf: the schemas 0 and 1 may both admit a value"},
+        {"{\"oneOf\":[{\"maxLength\":3},{\"const\":\"d\"}],\"type\":"
+         "\"string\"}",
          "#/oneOf: the schemas 0 and 1 may both admit a value"},
         {"{\"oneOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]}]}",
          "#/oneOf: the schemas 0 and 1 may both admit a value"},
@@ -696,6 +813,12 @@ static void nests_references(void **state)
         buf_printf(&b, "\"%d\":{\"allOf\":[{\"$ref\":\"#/$defs/%d\"}]},", i,
                    i + 1);
     buf_puts(&b, "\"10000\":{\"const\":1}},\"enum\":[1]}");
+    try_schema(&b, NULL);
+    buf_puts(&b, "{\"$ref\":\"#/$defs/0\",\"$defs\":{");
+    for (int i = 0; i < 10000; i++)
+        buf_printf(&b, "\"%d\":{\"anyOf\":[{\"$ref\":\"#/$defs/%d\"}]},", i,
+                   i + 1);
+    buf_puts(&b, "\"10000\":{\"const\":1}},\"enum\":[1]}");
     try_schema(&b, "refer to each other through more than 2000 levels");
 }
 
@@ -738,11 +861,9 @@ static void multiplies_automata(void **state)
     try_schema(&b, "#/pattern: ");
     buf_puts(&b, "{\"pattern\":\"((a{99}){99}){99}\"}");
     try_schema(&b, "#/pattern: ");
-    buf_puts(&b, "{\"type\":\"string\",\"pattern\":\"a\",\"maxLength\":65536}");
+    buf_puts(&b, "{\"type\":\"string\",\"pattern\":\"^(xx)*$\",\"minLength\":"
+                 "65536}");
     try_schema(&b, "#: needs an automaton of more than 20000 states");
-    buf_puts(&b,
-             "{\"type\":\"string\",\"maxLength\":65536,\"minLength\":60000}");
-    try_schema(&b, NULL);
     buf_puts(&b, "{\"type\":\"array\",\"maxItems\":65536,\"minItems\":65000}");
     try_schema(&b, NULL);
     buf_puts(&b, "{\"allOf\":[");
@@ -753,21 +874,58 @@ static void multiplies_automata(void **state)
     try_schema(&b, "");
 }
 
+/* Long lists, and documents that they admit and do not admit. */
+static const struct {
+    const char *begin, *item, *end;
+    int n;
+    bool mixed;
+    const char *yes, *no;
+} lists[] = {
+    {"{\"enum\":[", "\"v%u\"", "]}", 70000, false, "\"v69999\"", "\"v70000\""},
+    {"{\"enum\":[", "\"\xC3\xA9%u\"", "]}", 40000, false, "\"\\u00E939999\"",
+     "\"\xC3\xA9"
+     "40000\""},
+    {"{\"type\":\"integer\",\"enum\":[", "%u", "]}", 70000, false, "69999",
+     "70000"},
+    {"{\"anyOf\":[", "{\"const\":\"c%u\"}", "]}", 30000, false, "\"c29999\"",
+     "\"c30000\""},
+    {"{\"type\":\"string\",\"anyOf\":[", "{\"const\":\"c%u\",\"title\":\"t\"}",
+     "]}", 15000, false, "\"c14999\"", "\"c15000\""},
+    {"{\"oneOf\":[", "{\"const\":%u}", ",{\"const\":\"x\"}]}", 15000, false,
+     "14999", "15000"},
+    {"{\"properties\":{", "\"p%u\":{\"type\":\"null\"}", "}}", 8000, false,
+     "{\"p7\":null,\"p7999\":null,\"p8000\":0}",
+     "{\"p7999\":null,\"p7\":null}"},
+    {"{\"properties\":{", "\"property%08x\":{\"type\":\"null\"}", "}}", 8000,
+     true, "{\"property00000000\":null,\"other\":0}",
+     "{\"property00000000\":0}"},
+    {"{\"additionalProperties\":false,\"properties\":{",
+     "\"p%u\":{\"type\":\"null\"}", "},\"required\":[\"p7998\"]}", 8000, false,
+     "{\"p7\":null,\"p7998\":null}", "{\"p7\":null}"},
+};
+
 static void grows_wide(void **state)
 {
     struct buf b = {0};
     (void)state;
-    buf_puts(&b, "{\"type\":\"object\",\"properties\":{");
-    for (int i = 0; i < 3000; i++)
-        buf_printf(&b, "%s\"property%d\":{\"type\":\"integer\"}", i ? "," : "",
-                   i);
-    buf_puts(&b, "}}");
-    try_schema(&b, NULL);
-    buf_puts(&b, "{\"enum\":[");
-    for (int i = 0; i < 20000; i++)
-        buf_printf(&b, "%s\"value%d\"", i ? "," : "", i);
-    buf_puts(&b, "]}");
-    try_schema(&b, NULL);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        struct qwick_err e = {0};
+        buf_puts(&b, lists[i].begin);
+        for (int k = 0; k < lists[i].n; k++) {
+            unsigned name = (unsigned)k * 2654435761u; /* looks random */
+            buf_puts(&b, k ? "," : "");
+            buf_printf(&b, lists[i].item, lists[i].mixed ? name : (unsigned)k);
+        }
+        buf_puts(&b, lists[i].end);
+        struct automaton *a = compile(b.data, b.len, 0, &e);
+        if (!a)
+            fail_msg("list %zu: %s", i, e.msg);
+        if (!matches(a, lists[i].yes, strlen(lists[i].yes)) ||
+            matches(a, lists[i].no, strlen(lists[i].no)))
+            fail_msg("list %zu", i);
+        automaton_free(a);
+        buf_free(&b);
+    }
     for (int i = 0; i < 250; i++)
         buf_puts(&b, "{\"items\":");
     buf_puts(&b, "{}");
@@ -981,6 +1139,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(admits_documents),
         cmocka_unit_test(resolves_references),
+        cmocka_unit_test(counts_characters),
         cmocka_unit_test(indents),
         cmocka_unit_test(refuses),
         cmocka_unit_test(nests_references),

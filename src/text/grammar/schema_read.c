@@ -33,11 +33,11 @@ static int read_count(struct schema *s, struct schema_node *node,
         return schema_refuse(s, node->at, key, "a count expected, not %s",
                              v->type == JSON_NUMBER ? ERR_SHOW(v->str, v->len)
                                                     : json_type_name(v));
-    *out = d.n_whole > 9 ? INT64_MAX : 0;
-    for (size_t i = 0; i < d.n_whole && d.n_whole <= 9; i++)
+    *out = d.n_whole > 10 ? INT64_MAX : 0;
+    for (size_t i = 0; i < d.n_whole && d.n_whole <= 10; i++)
         *out = *out * 10 + (d.whole[i] - '0');
     if (*out > SCHEMA_MAX_COUNT)
-        return schema_refuse(s, node->at, key, "%s is more than the limit %d",
+        return schema_refuse(s, node->at, key, "%s is more than the limit %u",
                              ERR_SHOW(v->str, v->len), SCHEMA_MAX_COUNT);
     return 0;
 }
