@@ -77,11 +77,34 @@ assert re.fullmatch(os.environ["RE"], text, re.S), text' || return 1
     fails 2 '--regex: character 2: the group has no ")"' --regex 'a(b' x
     fails 2 '--regex: character 4: back references' --regex '(a)\1' x
     fails 2 'lookahead is not supported' --regex 'a(?=b)' x
-    fails 2 '--regex: is too large' --regex '(([a-z]{1000}){1000}){1000}' x
+    fails 2 '--regex: is too large' --regex '(((([ab]c{31}){31}){31}){31}){31}' x
     fails 2 '--choices: text 2 is empty' --choices 'a,,b' x
     fails 2 'cannot be combined with --choices' --choices a --regex b x
     fails 2 'cannot be combined with --stop' --choices a --stop b x
     fails 2 'cannot be combined with --ignore-eos' --regex a --ignore-eos x
+}
+
+@test "long repetitions and many alternatives" {
+    run -6 --separate-stderr q --think off -n 3 --regex '(([a-z]{1000}){1000}){1000}' x
+    run -6 --separate-stderr q --think off -n 3 --json-schema \
+        '{"type": "string", "minLength": 1000000, "maxLength": 4000000000}' x
+    python3 - "$T" <<'PY'
+import json, sys
+words = ["w%dx" % i for i in range(70000)]
+open(sys.argv[1] + "/g", "w").write(
+    "root ::= " + "|".join('"%s"[01]' % w for w in words))
+open(sys.argv[1] + "/s", "w").write(
+    json.dumps({"anyOf": [{"const": w} for w in words[:15000]]}))
+open(sys.argv[1] + "/in", "w").write(
+    json.dumps({"prompt": "x", "choices": words}) + "\n" +
+    json.dumps({"prompt": "x", "json_schema": {"enum": words}}) + "\n")
+PY
+    run -0 q --think off --grammar "$T/g" x
+    [[ $output =~ ^w[0-9]+x[01]$ ]]
+    run -0 q --think off --json-schema "$T/s" x
+    [[ $output =~ ^\"w[0-9]+x\"$ ]]
+    run -0 q batch --think off -i "$T/in"
+    jlines '[r["text"].strip("\"")[0] for r in o] == ["w", "w"]' <<<"$output"
 }
 
 @test "answers follow the grammar of a file" {

@@ -10,8 +10,15 @@ import json
 import random
 import re
 from decimal import Decimal
+from urllib.parse import unquote, urldefrag, urljoin
 
 import jsonschema
+
+try:
+    import referencing  # with jsonschema 4.18 and later
+    RESOURCES = True
+except ImportError:
+    RESOURCES = False  # older versions do not follow each $id
 
 decimal.getcontext().prec = 700  # 1e279 % 5 is exact
 
@@ -156,7 +163,7 @@ def is_valid(schema_text, doc_text):
         try:
             if not v.is_valid(read(doc_text)):
                 return False
-        except (ValueError, OverflowError):
+        except (ValueError, ArithmeticError):
             return False
     return True
 
@@ -231,6 +238,9 @@ class Maker:
         self.closed = closed
         self.defs = {}
         self.done = []  # names of definitions that are complete
+        self.resources = []  # references to those with an $id
+        self.ids = []
+        self.base = self.r.choice(["", "http://a.b/c/root.json", "urn:x:y"])
 
     def chance(self, p):
         return self.r.random() < p
@@ -241,8 +251,10 @@ class Maker:
     def schema(self):
         r = self.r
         top = self.object(3) if self.chance(0.7) else self.any(3)
-        if not isinstance(top, dict):
+        if not isinstance(top, dict) or "$id" in top:
             top = {"allOf": [top]}
+        if self.base:
+            top["$id"] = self.base
         if self.defs:
             top[r.choice(["$defs", "$defs", "definitions"])] = self.defs
             if "definitions" in top:
@@ -259,6 +271,7 @@ class Maker:
         if depth > 0:
             kinds += [self.object, self.array, self.any_of, self.one_of,
                       self.all_of, self.ref, self.object, self.array]
+            kinds += [self.resource] * RESOURCES
         elif self.chance(0.1) and self.open():
             return self.r.choice([True, {}])
         s = self.r.choice(kinds)(depth)
@@ -325,7 +338,7 @@ class Maker:
     def number(self, depth):
         r = self.r
         s = {"type": "number"}
-        low = r.choice([-1.5, 0, 0.25, 100, -2.125, 1e3])
+        low = r.choice([-1.5, 0, 0.25, 100, -2.125, -0.0, 1e3])
         if self.chance(0.5):
             s[r.choice(["minimum", "exclusiveMinimum"])] = low
         if self.chance(0.5):
@@ -338,7 +351,7 @@ class Maker:
     def value(self, depth):
         r = self.r
         kinds = [lambda: None, lambda: True, lambda: r.randint(-9, 99),
-                 lambda: word(r), lambda: 1.5, lambda: "plain"]
+                 lambda: word(r), lambda: r.choice([1.5, -0.0]), lambda: "plain"]
         if depth > 0:
             kinds += [lambda: [self.value(0), self.value(0)],
                       lambda: {"k": self.value(0), "é": self.value(0)}]
@@ -453,6 +466,30 @@ class Maker:
             s = {"properties": {"own": self.any(0)}, **s}
         return s
 
+    def resource(self, depth):
+        """A schema with an $id, whose references begin in it, or a reference
+        to an earlier one. Its definitions have names of others elsewhere."""
+        r = self.r
+        if self.resources and self.chance(0.5):
+            return {"$ref": r.choice(self.resources)}
+        name = "r%d" % len(self.resources)
+        uri = r.choice(["http://other/" + name, "urn:z:" + name] +
+                       ["sub/" + name, "./" + name + "?q", "../" + name] *
+                       (not self.base.startswith("urn")))
+        other = {"$anchor": "here", "type": "boolean"}
+        s = {"$id": uri, "type": "array", "minItems": 1, "maxItems": 3,
+             "items": {"$ref": r.choice(["#/%24defs/d0", "#here",
+                                         "#/%24defs/c%7E1d"])},
+             "default": {"$id": uri, "$defs": {"d0": other}},
+             "$defs": {"d0": self.any(0), "c/d": self.enum(0),
+                       "x": {"enum": [other]},
+                       "e": {"$anchor": "here", **self.const(0)}}}
+        self.ids.append(uri)
+        whole = urldefrag(urljoin(self.base, uri))[0]
+        self.resources += [whole, whole + "#/%24defs/d0", whole + "#here",
+                           urldefrag(uri)[0] + "#/%24defs/c~1d"]
+        return s
+
     def ref(self, depth):
         r = self.r
         if self.done and self.chance(0.5):
@@ -479,7 +516,12 @@ class Maker:
 
 
 def make_schema(seed, closed=False):
-    return Maker(seed, closed).schema()
+    # each schema is an object of its own: the sampler tells them apart
+    maker = Maker(seed, closed)
+    text = json.dumps(maker.schema())
+    if all('"$id": "%s"' % i in text for i in maker.ids):
+        return json.loads(text)
+    return make_schema(seed + 1000003, closed)  # a part was dropped
 
 
 # ---- documents ------------------------------------------------------------------
@@ -492,11 +534,40 @@ class Sampler:
     def __init__(self, schema, seed):
         self.root = schema
         self.r = random.Random(seed)
+        self.base, self.named = {}, {}
+        self.index(schema, "")
 
-    def resolve(self, ref):
-        s = self.root
-        for token in ref[2:].split("/") if len(ref) > 1 else []:
-            s = s[token]
+    def index(self, schema, base):
+        """Note the URIs of schemas, not of values that look like them."""
+        if isinstance(schema, bool):
+            return
+        base = urldefrag(urljoin(base, schema.get("$id", "")))[0]
+        self.base[id(schema)] = base
+        if "$id" in schema or schema is self.root:
+            self.named[base] = schema
+        if "$anchor" in schema:
+            self.named[base + "#" + schema["$anchor"]] = schema
+        for k, v in schema.items():
+            if k in ("items", "not", "additionalProperties"):
+                self.index(v, base)
+            elif k in ("allOf", "anyOf", "oneOf", "prefixItems"):
+                for s in v:
+                    self.index(s, base)
+            elif k in ("properties", "patternProperties", "$defs",
+                       "definitions"):
+                for s in v.values():
+                    self.index(s, base)
+
+    def resolve(self, schema):
+        base, ref = self.base[id(schema)], schema["$ref"]
+        uri, fragment = urldefrag(base + ref if ref[0] == "#" else
+                                  urljoin(base, ref))
+        fragment = unquote(fragment)
+        if fragment and fragment[0] != "/":
+            return self.named[uri + "#" + fragment]
+        s = self.named[uri]
+        for token in fragment.split("/")[1:]:
+            s = s[token.replace("~1", "/").replace("~0", "~")]
         return s
 
     def flatten(self, schema, nodes, seen):
@@ -510,7 +581,7 @@ class Sampler:
             order.append("properties")
         for k in order:
             if k == "$ref":
-                self.flatten(self.resolve(schema[k]), nodes, seen)
+                self.flatten(self.resolve(schema), nodes, seen)
             elif k == "allOf":
                 for s in schema[k]:
                     self.flatten(s, nodes, seen)
@@ -588,7 +659,7 @@ class Sampler:
             low = high - 50 if high is not None else -1000
         if high is None:
             high = float(low) + r.choice([1, 1000])
-        low, high = float(low), float(high)
+        low, high = float(low) + 0.0, float(high)  # -0.0 becomes 0.0
         v = r.uniform(low - 0.01 * (high - low), high + 0.01 * (high - low))
         how = r.randrange(5)
         if how == 0:
@@ -598,6 +669,8 @@ class Sampler:
         if how == 2 and not limited:
             return "%.*e" % (r.randint(1, 6), v)
         text = "%.*f" % (r.randint(1, 12), v) if how < 4 else repr(v)
+        if low >= 0:  # there, a zero has no minus
+            text = text.replace("-0", "0") if float(text) == 0 else text
         return text if "e" not in text else "0.5"
 
     def string(self, nodes, depth):
@@ -641,6 +714,13 @@ class Sampler:
         return '"' + "".join(out) + '"'
 
     def plain(self, v):
+        if isinstance(v, list):
+            return "[" + ",".join(map(self.plain, v)) + "]"
+        if isinstance(v, dict):
+            return "{" + ",".join(self.plain(k) + ":" + self.plain(x)
+                                  for k, x in v.items()) + "}"
+        if isinstance(v, float) and v == 0:
+            v = 0.0  # is written without a minus
         return json.dumps(v, ensure_ascii=self.r.random() < 0.3,
                           separators=(",", ":"))
 

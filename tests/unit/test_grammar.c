@@ -188,6 +188,42 @@ static void test_regex_syntax(void **state)
     check_cases(rows, sizeof rows / sizeof *rows, REGEX_WHOLE);
 }
 
+/* Repetitions that are counted: long ones, also inside each other. */
+static void test_counted(void **state)
+{
+    static const struct {
+        const char *re, *unit; /* the text has n units */
+        size_t yes[4], no[4];  /* 0 ends them */
+    } rows[] = {
+        {"[ab]{40}", "a", {40}, {1, 39, 41}},
+        {"[ab]{40,50}", "b", {40, 45, 50}, {39, 51}},
+        {"x?(ab?){40,}", "a", {40, 41, 1000}, {1, 39}},
+        {"(\xC3\xA9|a){33,35}", "\xC3\xA9", {33, 34, 35}, {32, 36}},
+        {"(a{40}b?){35,36}", "a", {1400, 1440}, {1399, 1401, 1439, 1441}},
+        {"(a|aa){40,41}", "a", {40, 60, 82}, {39, 83}},
+        {"a{0,70}a{32}", "a", {32, 50, 102}, {31, 103}},
+        {"((a{32,33}){32,}b?){33}", "a", {33792, 33793, 40000}, {33791, 1}},
+        {"(a?){40,50}", "a", {1, 40, 50}, {51}},
+        {"((a?){50}b){40}|a{7}", "a", {7}, {40, 50}},
+        {"[ab]{300000,1000000}", "a", {300000, 1000000}, {299999, 1000001}},
+        {"[ab]{4294967290,}|a", "a", {1}, {2, 100}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct automaton *a = run_regex(rows[i].re, REGEX_WHOLE);
+        for (size_t k = 0; k < 8; k++) {
+            size_t n = k < 4 ? rows[i].yes[k] : rows[i].no[k - 4];
+            struct buf text = {0};
+            for (size_t unit = 0; unit < n; unit++)
+                buf_puts(&text, rows[i].unit);
+            if (n && matches(a, text.data, text.len) != (k < 4))
+                fail_msg("%s: %zu times", rows[i].re, n);
+            buf_free(&text);
+        }
+        automaton_free(a);
+    }
+}
+
 static void test_regex_search(void **state)
 {
     static const struct regex_case rows[] = {
@@ -237,7 +273,7 @@ static void test_regex_refused(void **state)
                 {"x[]a]", "character 2: the class is empty"},
                 {"[\\d-x]\\q", "unknown escape"},
                 {"a{3,2}", "maximum below"},
-                {"a{100001}", "too large"},
+                {"a{4294967295}", "too large"},
                 {"a{99999999999999999999}", "too large"},
                 {"\\u12", "hexadecimal"},
                 {"\\u{110000}", "not a code point"},
@@ -342,7 +378,7 @@ static void test_gbnf_refused(void **state)
         {"root = \"a\"", "expected \"::=\""},
         {"root ::= \"a\"{,2}", "expected a number"},
         {"root ::= \"a\"{3,2}", "maximum below"},
-        {"root ::= \"a\"{100001}", "too large"},
+        {"root ::= \"a\"{4294967295}", "too large"},
         {"root ::= \"\\q\"", "unknown escape"},
         {"root ::= \"\\uD800\"", "not a code point"},
         {"root ::= [z-a]", "backwards"},
@@ -762,6 +798,56 @@ static void test_hostile_regex(void **state)
     assert_true(seconds() - start < 20); /* sanitizers included */
 }
 
+/* Alternatives become a tree over their first bytes, so that a text is at few
+ * places. Those that begin with something else are a place each. */
+static void test_many_alternatives(void **state)
+{
+    static const struct {
+        const char *begin, *part, *more, *end; /* part: of alternative 0 */
+        const char *yes, *no;
+        enum { CHOICES, REGEX, GBNF } kind;
+    } rows[] = {
+        {"", "w%d", ",w%d", "", "w69999", "w70000", CHOICES},
+        {"", "w%d", "|w%d", "", "w12345", "w", REGEX},
+        {"", "w%d[xy]?", "|w%d[xy]?", "", "w69999y", "w70000y", REGEX},
+        {"", "[vw]%d", "|[vw]%d", "", "v69999", "w70000", REGEX},
+        {"root ::= ", "\"w%d\"", " | \"w%d\"", "", "w69999", "w70000", GBNF},
+        {"root ::= (", "\"w%d\"", " | \"w%d\"", ") [0-9] \"x\"", "w699990x",
+         "w69999", GBNF},
+        /* one begins another, and some are equal */
+        {"", "a|ab|abc|b|bc|a|abd|aaaa|w%d", "|x%d", "", "abc", "aba", REGEX},
+        {"root ::= ", "\"\" | \"a\" [x] | \"a\" [y] | \"a\" | \"w%d\"",
+         " | \"a\" [x]", "", "ay", "axy", GBNF},
+    };
+    double start = seconds();
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct grammar *g = new_grammar();
+        struct buf text = {0};
+        struct automaton *a;
+        buf_puts(&text, rows[i].begin);
+        for (int k = 0; k < 70000; k++)
+            buf_printf(&text, k ? rows[i].more : rows[i].part, k);
+        buf_puts(&text, rows[i].end);
+        if (rows[i].kind == GBNF) {
+            uint32_t root = gbnf_compile(g, text.data, text.len);
+            assert_int_equal(grammar_finish(g, root, NULL), 0);
+            assert_int_equal(automaton_create(&a, g, NULL), 0);
+            grammar_free(g);
+        } else {
+            a = run_node(g, rows[i].kind == CHOICES
+                                ? choices_compile(g, text.data, text.len)
+                                : regex_compile(g, NULL, text.data, text.len,
+                                                REGEX_WHOLE, NULL, NULL));
+        }
+        if (!matches_text(a, rows[i].yes) || matches_text(a, rows[i].no))
+            fail_msg("row %zu", i);
+        automaton_free(a);
+        buf_free(&text);
+    }
+    assert_true(seconds() - start < 20);
+}
+
 /* The automaton of (a|b)*a(a|b){n} has 2^n states: memory stays bounded. */
 static void test_many_states(void **state)
 {
@@ -786,6 +872,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_regex_as_posix),
         cmocka_unit_test(test_regex_syntax),
+        cmocka_unit_test(test_counted),
         cmocka_unit_test(test_regex_search),
         cmocka_unit_test(test_regex_refused),
         cmocka_unit_test(test_choices),
@@ -801,6 +888,7 @@ int main(void)
         cmocka_unit_test(test_dead_alternatives),
         cmocka_unit_test(test_long_chains),
         cmocka_unit_test(test_hostile_regex),
+        cmocka_unit_test(test_many_alternatives),
         cmocka_unit_test(test_many_states),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -86,10 +86,11 @@ static const struct documents {
     {"{\"type\":\"boolean\"}", {"true", "false"}, {"null", "True"}},
     {"{\"type\":[\"null\",\"boolean\"]}", {"true", "null"}, {"0"}},
     {"{\"type\":\"integer\"}",
-     {"0", "-0", "7", "-12", "12345678901234567890"},
-     {"1.0", "1e2", "00", "-", "123456789012345678901"}},
+     {"0", "7", "-12", "12345678901234567890"},
+     {"1.0", "1e2", "00", "-", "-0", "-01", "123456789012345678901"}},
     {"{\"type\":\"number\"}",
-     {"0", "1.5", "-0.25", "1e10", "1E-5", "2.5e+279", "1e279"},
+     {"0", "1.5", "-0.25", "1e10", "1E-5", "2.5e+279", "1e279", "-0", "-0.0",
+      "-0e5"},
      {"1.", "1e", "1e280", "1e999"}},
     {"{\"type\":[\"integer\",\"string\"]}", {"1", "\"1\""}, {"1.5"}},
     {"{\"title\":\"t\",\"description\":\"d\",\"default\":1,\"examples\":[2],"
@@ -170,8 +171,8 @@ static const struct documents {
      {"\"2023-01-31\""}},
     /* numbers */
     {"{\"type\":\"integer\",\"minimum\":-5,\"maximum\":12}",
-     {"-5", "-1", "0", "-0", "9", "12"},
-     {"-6", "13", "100", "-10", "1.0"}},
+     {"-5", "-1", "0", "9", "12"},
+     {"-0", "-6", "13", "100", "-10", "1.0"}},
     {"{\"type\":\"integer\",\"exclusiveMinimum\":99,\"exclusiveMaximum\":1001}",
      {"100", "999", "1000"},
      {"99", "1001", "-100", "10"}},
@@ -186,14 +187,32 @@ static const struct documents {
      {"-9", "0", "10"}},
     {"{\"type\":\"integer\",\"multipleOf\":7}",
      {"0", "7", "-14", "700"},
-     {"1", "71", "-8"}},
+     {"1", "71", "-8", "-0"}},
     {"{\"type\":\"integer\",\"multipleOf\":15,\"minimum\":1,\"maximum\":60}",
      {"15", "30", "45", "60"},
      {"0", "75", "20"}},
-    {"{\"type\":\"number\",\"multipleOf\":10}", {"20", "-10"}, {"5", "20.5"}},
+    {"{\"type\":\"number\",\"multipleOf\":10}",
+     {"0", "20", "-10"},
+     {"5", "20.5", "-0"}},
+    {"{\"type\":\"integer\",\"minimum\":0}", {"0", "5"}, {"-0", "-5", "-"}},
+    {"{\"type\":\"number\",\"exclusiveMinimum\":0}",
+     {"1", "0.5"},
+     {"0", "-0", "-0.5"}},
+    {"{\"type\":\"number\",\"minimum\":-0.5,\"maximum\":0}",
+     {"0", "-0", "-0.0", "-0.5"},
+     {"-1", "0.5", "-0e5"}},
+    {"{\"type\":\"number\",\"exclusiveMinimum\":-1}",
+     {"-0", "-0.0", "-0.5"},
+     {"-1"}},
+    {"{\"type\":\"number\",\"not\":{\"const\":0.5},\"minimum\":-0.0}",
+     {"0", "0.0"},
+     {"-0", "-0.0", "-0.5", "0.5"}},
+    {"{\"enum\":[-0,-0.0,-1,[-0e2]]}",
+     {"0", "0.0", "-1", "[0e2]"},
+     {"-0", "-0.0", "[-0e2]"}},
     {"{\"type\":\"number\",\"minimum\":0,\"maximum\":1}",
-     {"0", "0.0", "-0", "0.999", "1", "1.0", "1.000"},
-     {"-0.1", "1.01", "2", "1e0", "10"}},
+     {"0", "0.0", "0.999", "1", "1.0", "1.000"},
+     {"-0", "-0.0", "-0.1", "1.01", "2", "1e0", "10"}},
     {"{\"type\":\"number\",\"exclusiveMinimum\":-1.5,\"exclusiveMaximum\":2."
      "25}",
      {"-1.49", "-1", "0", "2.249", "2.2", "2.2499999999999996"},
@@ -310,6 +329,12 @@ static const struct documents {
      {"1", "null"},
      {"1.5"}},
     {"{\"oneOf\":[{\"const\":1},{\"enum\":[2,3]}]}", {"1", "3"}, {"4"}},
+    {"{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"k\":{\"const\":\"c\"}}"
+     ","
+     "\"required\":[\"k\"],\"additionalProperties\":false},{\"const\":\"d\"}],"
+     "\"discriminator\":{\"propertyName\":\"k\",\"mapping\":{\"c\":\"#/x\"}}}",
+     {"{\"k\":\"c\"}", "\"d\""},
+     {"{\"k\":\"d\"}", "{}"}},
     {"{\"type\":\"object\",\"oneOf\":[{\"properties\":{\"k\":{\"const\":\"a\"},"
      "\"v\":{\"type\":\"integer\"}},\"required\":[\"k\",\"v\"]},{"
      "\"properties\":"
@@ -360,22 +385,255 @@ static const struct documents {
      {"[1]"}},
 };
 
+/* An $id in a schema is the base of the references in it. Here ' stands for a
+ * double quote. */
+static const struct documents resources[] = {
+    {"{'$ref': '#/$defs/a', '$defs': {'t': {'type': 'integer'}, 'a': {"
+     "'$id': 'http://x/b', '$defs': {'t': {'type': 'string'}},"
+     "'type': 'object', 'properties': {'p': {'$ref': '#/$defs/t'}},"
+     "'required': ['p'], 'additionalProperties': false}}}",
+     {"{'p':'s'}"},
+     {"{'p':1}"}},
+    {"{'$ref': 'b', '$defs': {'t': {'$anchor': 't', 'type': 'integer'},"
+     "'a': {'$id': 'b', '$ref': '#t',"
+     "'$defs': {'t': {'$anchor': 't', 'type': 'string'}}}}}",
+     {"'s'"},
+     {"1"}},
+    /* also where a pointer leads into it */
+    {"{'$ref': '#/$defs/a/$defs/u', '$defs': {'t': {'type': 'integer'},"
+     "'a': {'$id': 'b', '$defs': {'t': {'type': 'string'},"
+     "'u': {'$ref': '#/$defs/t'}}}}}",
+     {"'s'"},
+     {"1"}},
+    /* absolute and relative references */
+    {"{'$id': 'http://x/r', '$ref': 'http://x/r#/$defs/t',"
+     "'$defs': {'t': {'type': 'integer'}}}",
+     {"1"},
+     {"'s'"}},
+    {"{'$id': 'http://x/d/r?q', '$ref': '../e/./b#t', '$defs': {"
+     "'t': {'$anchor': 't', 'type': 'string'}, 'b': {'$id': '/e/b',"
+     "'$defs': {'t': {'$anchor': 't', 'type': 'integer'}}}}}",
+     {"1"},
+     {"'s'"}},
+    {"{'$id': 'http://x/r', '$ref': '//y/b',"
+     "'$defs': {'b': {'$id': 'http://y/b#', 'type': 'integer'}}}",
+     {"1"},
+     {"'s'"}},
+    {"{'$id': 'http://x/r?a', '$ref': '?b', '$defs': {"
+     "'b': {'$id': 'http://x/r?b', 'type': 'integer'}}}",
+     {"1"},
+     {"'s'"}},
+    {"{'$id': 'urn:a:b', '$ref': 'urn:a:b#/$defs/t',"
+     "'$defs': {'t': {'type': 'integer'}}}",
+     {"1"},
+     {"'s'"}},
+    {"{'$ref': 'd/b.json', '$defs': {"
+     "'b': {'$id': 'd/b.json', '$ref': 'c.json'},"
+     "'c': {'$id': 'd/c.json', 'type': 'integer'},"
+     "'e': {'$id': 'c.json', 'type': 'string'}}}",
+     {"1"},
+     {"'s'"}},
+    {"{'type': 'array', 'items': {'$ref': ''}}", {"[[]]"}, {"[1]"}},
+    /* values are no schemas */
+    {"{'$ref': '#t', '$defs': {'a': {"
+     "'enum': [{'$anchor': 't', 'type': 'string'}],"
+     "'const': {'$anchor': 't', 'type': 'string'},"
+     "'default': {'$anchor': 't', 'type': 'string'},"
+     "'examples': [{'$anchor': 't', 'type': 'string'}]},"
+     "'b': {'$anchor': 't', 'type': 'integer'}}}",
+     {"1"},
+     {"'s'"}},
+    {"{'$ref': 'b', '$defs': {'a': {'enum': [{'$id': 'b'}]},"
+     "'b': {'$id': 'b', 'type': 'integer'}}}",
+     {"1"},
+     {"'s'"}},
+    /* but a reference makes one of them a schema */
+    {"{'$ref': '#/default', '$defs': {'t': {'type': 'integer'}}, 'default': {"
+     "'$id': 'b', '$ref': '#/$defs/t', '$defs': {'t': {'type': 'string'}}}}",
+     {"'s'"},
+     {"1"}},
+    /* an $id that is only a fragment is no base */
+    {"{'$ref': '#t', '$defs': {'a': {'$id': '#t', '$ref': '#/$defs/t'},"
+     "'t': {'$id': '#/$defs/t', 'type': 'integer'}}}",
+     {"1"},
+     {"'s'"}},
+    {"{'$ref': '#t',"
+     "'$defs': {'a': {'$dynamicAnchor': 't', 'type': 'integer'}}}",
+     {"1"},
+     {"'s'"}},
+    /* percent-encoding comes off before ~0 and ~1 */
+    {"{'$ref': '#/$defs/%7E1%7E0a%2Ft%25',"
+     "'$defs': {'/~a': {'t%': {'type': 'integer'}}}}",
+     {"1"},
+     {"'s'"}},
+    {"{'$ref': '#%c3%a9',"
+     "'$defs': {'a': {'$anchor': '\xC3\xA9', 'type': 'integer'}}}",
+     {"1"},
+     {"'s'"}},
+};
+
+/* Return a copy of a text with double quotes for single ones. */
+static char *quoted(const char *text)
+{
+    char *copy = strdup(text);
+    assert_non_null(copy);
+    for (char *c = copy; *c; c++)
+        if (*c == '\'')
+            *c = '"';
+    return copy;
+}
+
+static void check_texts(struct automaton *a, const char *schema,
+                        const char *const *texts, bool valid, bool quotes)
+{
+    for (; *texts; texts++) {
+        char *text = quotes ? quoted(*texts) : strdup(*texts);
+        assert_non_null(text);
+        if (matches(a, text, strlen(text)) != valid)
+            fail_msg("%s %s %s", schema, valid ? "does not admit" : "admits",
+                     text);
+        free(text);
+    }
+}
+
+static void check_documents(const struct documents *d, bool quotes)
+{
+    struct qwick_err e;
+    char *schema = quotes ? quoted(d->schema) : strdup(d->schema);
+    assert_non_null(schema);
+    struct automaton *a = compile(schema, strlen(schema), 0, &e);
+    if (!a)
+        fail_msg("%s: %s", schema, e.msg);
+    check_texts(a, schema, d->valid, true, quotes);
+    check_texts(a, schema, d->invalid, false, quotes);
+    automaton_free(a);
+    free(schema);
+}
+
 static void admits_documents(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof documents / sizeof *documents; i++) {
-        const struct documents *d = &documents[i];
+    for (size_t i = 0; i < sizeof documents / sizeof *documents; i++)
+        check_documents(&documents[i], false);
+}
+
+static void resolves_references(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof resources / sizeof *resources; i++)
+        check_documents(&resources[i], true);
+}
+
+/* Lengths count code points, whatever their text is. */
+static void counts_characters(void **state)
+{
+    static const char *const units[] = {
+        "x",   "\xC3\xA9", "\xE6\xBC\xA2",  "\xF0\x9F\x98\x80",
+        "\\n", "\\u00e9",  "\\ud83d\\uDE00"};
+    enum { N_UNITS = sizeof units / sizeof *units };
+    static const struct {
+        const char *schema;
+        const char *before, *after;
+        size_t n_units;       /* how many kinds of characters fit */
+        size_t yes[4], no[4]; /* 0 ends them */
+    } rows[] = {
+        {"{'type':'string','maxLength':1001}",
+         "",
+         "",
+         N_UNITS,
+         {1, 1000, 1001},
+         {1002, 2000}},
+        {"{'type':'string','minLength':2000}",
+         "",
+         "",
+         N_UNITS,
+         {2000, 2001, 9000},
+         {1, 1999}},
+        {"{'type':'string','minLength':31,'maxLength':33}",
+         "",
+         "",
+         N_UNITS,
+         {31, 32, 33},
+         {30, 34}},
+        {"{'type':'string','maxLength':1000000,'minLength':300000}",
+         "",
+         "",
+         1,
+         {300000, 1000000},
+         {299999, 1000001}},
+        {"{'type':'string','maxLength':4294967294}",
+         "",
+         "",
+         1,
+         {1, 70000},
+         {0}},
+        /* with a pattern, a format and excluded values */
+        {"{'type':'string','pattern':'^a','minLength':50,'maxLength':5000}",
+         "a",
+         "",
+         N_UNITS,
+         {49, 4999},
+         {48, 5000}},
+        {"{'type':'string','pattern':'a.*z','maxLength':100000}",
+         "aq",
+         "qz",
+         4,
+         {1, 99996},
+         {99997}},
+        {"{'type':'string','pattern':'^(ab|x+)*$','minLength':100}",
+         "ab",
+         "abab",
+         1,
+         {94, 95},
+         {93}},
+        {"{'type':'string','pattern':'^(xx)*$','minLength':51,'maxLength':55}",
+         "",
+         "",
+         1,
+         {52, 54},
+         {50, 51, 53, 56}},
+        {"{'type':'string','format':'email','maxLength':255}",
+         "a",
+         "@b.org",
+         1,
+         {1, 248},
+         {249, 300}},
+        {"{'type':'string','not':{'const':'xx'},'maxLength':2000}",
+         "",
+         "",
+         1,
+         {1, 3, 2000},
+         {2, 2001}},
+        {"{'allOf':[{'type':'string','maxLength':70},{'maxLength':60},"
+         "{'minLength':50}]}",
+         "",
+         "",
+         N_UNITS,
+         {50, 60},
+         {49, 61}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct qwick_err e;
-        struct automaton *a = compile(d->schema, strlen(d->schema), 0, &e);
+        char *schema = quoted(rows[i].schema);
+        struct automaton *a = compile(schema, strlen(schema), 0, &e);
         if (!a)
-            fail_msg("%s: %s", d->schema, e.msg);
-        for (const char *const *v = d->valid; *v; v++)
-            if (!matches(a, *v, strlen(*v)))
-                fail_msg("%s does not admit %s", d->schema, *v);
-        for (const char *const *v = d->invalid; *v; v++)
-            if (matches(a, *v, strlen(*v)))
-                fail_msg("%s admits %s", d->schema, *v);
+            fail_msg("%s: %s", schema, e.msg);
+        for (size_t k = 0; k < 8 * rows[i].n_units; k++) {
+            size_t n = k % 8 < 4 ? rows[i].yes[k % 4] : rows[i].no[k % 4];
+            struct buf b = {0};
+            if (n == 0)
+                continue;
+            buf_printf(&b, "\"%s", rows[i].before);
+            for (size_t c = 0; c < n; c++)
+                buf_puts(&b, units[k / 8]);
+            buf_printf(&b, "%s\"", rows[i].after);
+            if (matches(a, b.data, b.len) != (k % 8 < 4))
+                fail_msg("%s: %zu times %s", schema, n, units[k / 8]);
+            buf_free(&b);
+        }
         automaton_free(a);
+        free(schema);
     }
 }
 
@@ -445,20 +703,41 @@ static void refuses(void **state)
          "#/multipleOf: needs an automaton of more than 20000 states"},
         {"{\"minItems\":-1}", "#/minItems: a count expected, not -1"},
         {"{\"minItems\":1000000000000}",
-         "#/minItems: 1000000000000 is more than the limit 65536"},
-        {"{\"maxLength\":65537}", "#/maxLength: 65537 is more than the limit"},
+         "#/minItems: 1000000000000 is more than the limit 4294967294"},
+        {"{\"maxLength\":4294967295}",
+         "#/maxLength: 4294967295 is more than the "},
         {"{\"format\":\"hostname\"}",
          "#/format: \"hostname\" is not supported"},
         {"{\"pattern\":\"(\"}", "#/pattern: the pattern: "},
         {"{\"pattern\":\"(?=a)\"}", "#/pattern: the pattern: "},
         {"{\"$ref\":\"other.json\"}",
-         "#/$ref: \"other.json\" is outside of this schema"},
+         "#/$ref: \"other.json\" is outside of this schema, in which no $id "
+         "is \"other.json\""},
+        {"{\"$id\":\"http://x/a/b\",\"items\":{\"$ref\":\"../c#/d\"}}",
+         "#/items/$ref: \"../c#/d\" is outside of this schema, in which no $id "
+         "is \"http://x/c\""},
+        {"{\"$ref\":\"b\",\"$defs\":{\"a\":{\"$id\":\"b\"},\"b\":{\"$id\":"
+         "\"b\"}}}",
+         "#/$ref: two schemas have the $id \"b\""},
+        {"{\"$ref\":\"#b\",\"$defs\":{\"a\":{\"$anchor\":\"b\"},\"b\":{"
+         "\"$anchor\":\"b\"}}}",
+         "#/$ref: two schemas have the anchor \"b\""},
+        {"{\"$ref\":\"#/$defs/a/$defs/t\",\"$defs\":{\"u\":{},\"a\":{\"$id\":"
+         "\"b\",\"$defs\":{\"t\":{\"$ref\":\"#/$defs/u\"}}}}}",
+         "#/$defs/a/$defs/t/$ref: nothing is at \"#/$defs/u\""},
+        {"{\"$ref\":\"#/prefixItems/01\",\"prefixItems\":[{},{}]}",
+         "#/$ref: nothing is at \"#/prefixItems/01\""},
+        {"{\"$id\":3}", "#/$id: a string expected, not a number"},
+        {"{\"$recursiveRef\":\"#\"}", "#/$recursiveRef: is not supported"},
         {"{\"$ref\":\"#/$defs/x\"}", "#/$ref: nothing is at \"#/$defs/x\""},
         {"{\"$ref\":\"#\"}", "#: refers to itself without"},
         {"{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#\"}]}",
          "#/anyOf/1: refers to itself without"},
         {"{\"allOf\":[]}", "#/allOf: is empty"},
         {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}",
+         "#/oneOf: the schemas 0 and 1 may both admit a value"},
+        {"{\"oneOf\":[{\"maxLength\":3},{\"const\":\"d\"}],\"type\":"
+         "\"string\"}",
          "#/oneOf: the schemas 0 and 1 may both admit a value"},
         {"{\"oneOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]}]}",
          "#/oneOf: the schemas 0 and 1 may both admit a value"},
@@ -534,6 +813,12 @@ static void nests_references(void **state)
         buf_printf(&b, "\"%d\":{\"allOf\":[{\"$ref\":\"#/$defs/%d\"}]},", i,
                    i + 1);
     buf_puts(&b, "\"10000\":{\"const\":1}},\"enum\":[1]}");
+    try_schema(&b, NULL);
+    buf_puts(&b, "{\"$ref\":\"#/$defs/0\",\"$defs\":{");
+    for (int i = 0; i < 10000; i++)
+        buf_printf(&b, "\"%d\":{\"anyOf\":[{\"$ref\":\"#/$defs/%d\"}]},", i,
+                   i + 1);
+    buf_puts(&b, "\"10000\":{\"const\":1}},\"enum\":[1]}");
     try_schema(&b, "refer to each other through more than 2000 levels");
 }
 
@@ -576,11 +861,9 @@ static void multiplies_automata(void **state)
     try_schema(&b, "#/pattern: ");
     buf_puts(&b, "{\"pattern\":\"((a{99}){99}){99}\"}");
     try_schema(&b, "#/pattern: ");
-    buf_puts(&b, "{\"type\":\"string\",\"pattern\":\"a\",\"maxLength\":65536}");
+    buf_puts(&b, "{\"type\":\"string\",\"pattern\":\"^(xx)*$\",\"minLength\":"
+                 "65536}");
     try_schema(&b, "#: needs an automaton of more than 20000 states");
-    buf_puts(&b,
-             "{\"type\":\"string\",\"maxLength\":65536,\"minLength\":60000}");
-    try_schema(&b, NULL);
     buf_puts(&b, "{\"type\":\"array\",\"maxItems\":65536,\"minItems\":65000}");
     try_schema(&b, NULL);
     buf_puts(&b, "{\"allOf\":[");
@@ -591,21 +874,58 @@ static void multiplies_automata(void **state)
     try_schema(&b, "");
 }
 
+/* Long lists, and documents that they admit and do not admit. */
+static const struct {
+    const char *begin, *item, *end;
+    int n;
+    bool mixed;
+    const char *yes, *no;
+} lists[] = {
+    {"{\"enum\":[", "\"v%u\"", "]}", 70000, false, "\"v69999\"", "\"v70000\""},
+    {"{\"enum\":[", "\"\xC3\xA9%u\"", "]}", 40000, false, "\"\\u00E939999\"",
+     "\"\xC3\xA9"
+     "40000\""},
+    {"{\"type\":\"integer\",\"enum\":[", "%u", "]}", 70000, false, "69999",
+     "70000"},
+    {"{\"anyOf\":[", "{\"const\":\"c%u\"}", "]}", 30000, false, "\"c29999\"",
+     "\"c30000\""},
+    {"{\"type\":\"string\",\"anyOf\":[", "{\"const\":\"c%u\",\"title\":\"t\"}",
+     "]}", 15000, false, "\"c14999\"", "\"c15000\""},
+    {"{\"oneOf\":[", "{\"const\":%u}", ",{\"const\":\"x\"}]}", 15000, false,
+     "14999", "15000"},
+    {"{\"properties\":{", "\"p%u\":{\"type\":\"null\"}", "}}", 8000, false,
+     "{\"p7\":null,\"p7999\":null,\"p8000\":0}",
+     "{\"p7999\":null,\"p7\":null}"},
+    {"{\"properties\":{", "\"property%08x\":{\"type\":\"null\"}", "}}", 8000,
+     true, "{\"property00000000\":null,\"other\":0}",
+     "{\"property00000000\":0}"},
+    {"{\"additionalProperties\":false,\"properties\":{",
+     "\"p%u\":{\"type\":\"null\"}", "},\"required\":[\"p7998\"]}", 8000, false,
+     "{\"p7\":null,\"p7998\":null}", "{\"p7\":null}"},
+};
+
 static void grows_wide(void **state)
 {
     struct buf b = {0};
     (void)state;
-    buf_puts(&b, "{\"type\":\"object\",\"properties\":{");
-    for (int i = 0; i < 3000; i++)
-        buf_printf(&b, "%s\"property%d\":{\"type\":\"integer\"}", i ? "," : "",
-                   i);
-    buf_puts(&b, "}}");
-    try_schema(&b, NULL);
-    buf_puts(&b, "{\"enum\":[");
-    for (int i = 0; i < 20000; i++)
-        buf_printf(&b, "%s\"value%d\"", i ? "," : "", i);
-    buf_puts(&b, "]}");
-    try_schema(&b, NULL);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        struct qwick_err e = {0};
+        buf_puts(&b, lists[i].begin);
+        for (int k = 0; k < lists[i].n; k++) {
+            unsigned name = (unsigned)k * 2654435761u; /* looks random */
+            buf_puts(&b, k ? "," : "");
+            buf_printf(&b, lists[i].item, lists[i].mixed ? name : (unsigned)k);
+        }
+        buf_puts(&b, lists[i].end);
+        struct automaton *a = compile(b.data, b.len, 0, &e);
+        if (!a)
+            fail_msg("list %zu: %s", i, e.msg);
+        if (!matches(a, lists[i].yes, strlen(lists[i].yes)) ||
+            matches(a, lists[i].no, strlen(lists[i].no)))
+            fail_msg("list %zu", i);
+        automaton_free(a);
+        buf_free(&b);
+    }
     for (int i = 0; i < 250; i++)
         buf_puts(&b, "{\"items\":");
     buf_puts(&b, "{}");
@@ -818,6 +1138,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(admits_documents),
+        cmocka_unit_test(resolves_references),
+        cmocka_unit_test(counts_characters),
         cmocka_unit_test(indents),
         cmocka_unit_test(refuses),
         cmocka_unit_test(nests_references),

@@ -235,8 +235,11 @@ int constraint_create(struct qwick_constraint **out, const struct grammar *g,
         err_oom(e, trie->n_ids * sizeof *c->found);
         goto fail;
     }
-    if (automaton_create(&c->a, g, e) || check_start(c, e))
+    if (automaton_create(&c->a, g, e) || check_start(c, e)) {
+        if (e && e->code == QWICK_ERR_RUNTIME)
+            e->code = QWICK_ERR_USAGE; /* nothing has run yet */
         goto fail;
+    }
     *out = c;
     return 0;
 fail:

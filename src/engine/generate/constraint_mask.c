@@ -256,8 +256,27 @@ static int find_borders(struct qwick_constraint *c, uint32_t state,
     return 0;
 }
 
-/* Return the trie over classes for a walk from a state. It is made when it is
- * first needed. NULL: it is not worth it. */
+/* Making a trie over classes takes as long as some walks over bytes, so that
+ * many come first. */
+enum { WALKS_FIRST = 4 };
+
+/* Note a wish for a trie over classes. Returns whether to make it. */
+static bool wish_classes(struct token_trie *t, const uint64_t borders[4])
+{
+    struct class_wish *w = t->wishes;
+    size_t n =
+        t->n_wishes < TOKEN_TRIE_CLASSES ? t->n_wishes : TOKEN_TRIE_CLASSES;
+    for (size_t i = 0; i < n; i++)
+        if (memcmp(w[i].borders, borders, sizeof w->borders) == 0)
+            return ++w[i].n > WALKS_FIRST;
+    w += t->n_wishes++ % TOKEN_TRIE_CLASSES;
+    memcpy(w->borders, borders, sizeof w->borders);
+    w->n = 1;
+    return false;
+}
+
+/* Return the trie over classes for a walk from a state. It is made when it was
+ * needed some times. NULL: it is not worth it. */
 static int find_classes(struct qwick_constraint *c, uint32_t state,
                         struct class_trie **out, struct qwick_err *e)
 {
@@ -273,6 +292,8 @@ static int find_classes(struct qwick_constraint *c, uint32_t state,
             *out = t->classes[i];
             return 0;
         }
+    if (!wish_classes(t, borders))
+        return 0;
     if (class_trie_create(out, t, borders, e))
         return -1;
     size_t at = t->n_made++ % TOKEN_TRIE_CLASSES; /* the oldest one */

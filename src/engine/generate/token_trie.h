@@ -24,6 +24,13 @@ struct trie_node {
 };
 
 #define TOKEN_TRIE_CLASSES 8
+
+/* How often a trie over classes would have been used. */
+struct class_wish {
+    uint64_t borders[4]; /* see struct class_trie */
+    unsigned n;
+};
+
 struct token_trie {
     struct bpe *bpe;         /* borrowed */
     struct trie_node *nodes; /* [n_nodes] without the root */
@@ -36,6 +43,8 @@ struct token_trie {
     size_t max_depth;
     struct class_trie *classes[TOKEN_TRIE_CLASSES]; /* made by constraints */
     size_t n_classes, n_made; /* n_made: since the beginning */
+    struct class_wish wishes[TOKEN_TRIE_CLASSES];
+    size_t n_wishes; /* since the beginning; the oldest are replaced */
 };
 
 /* Build the trie of the tokens with text whose ids are below n_vocab: without

@@ -9,7 +9,7 @@
 #include "text/grammar/automaton_int.h"
 
 /* The most places to visit between two bytes. */
-enum { MAX_VISITED = 1 << 19 };
+enum { MAX_VISITED = 1 << 20 };
 
 static void fail_large(struct automaton *a)
 {
@@ -22,29 +22,39 @@ static void fail_large(struct automaton *a)
 
 /* ---- places between two bytes ---- */
 
+static size_t hash_place(const struct automaton *a, struct place x)
+{
+    return hash_mix(((uint64_t)x.frame << 32 | x.pc) ^ a->states.seed,
+                    x.count + 0xa0761d6478bd642fu);
+}
+
+static bool same_place(struct place a, struct place b)
+{
+    return a.pc == b.pc && a.frame == b.frame && a.count == b.count;
+}
+
 static int grow_seen(struct automaton *a)
 {
     size_t cap = a->cap_seen ? 2 * a->cap_seen : 1024;
-    uint64_t *key = malloc(cap * sizeof *key);
+    uint32_t *seen = malloc(cap * sizeof *seen);
     uint32_t *at = calloc(cap, sizeof *at);
-    if (!key || !at) {
-        free(key);
+    if (!seen || !at) {
+        free(seen);
         free(at);
-        return err_oom(&a->err, cap * sizeof *key);
+        return err_oom(&a->err, cap * sizeof *seen);
     }
-    free(a->seen_key);
+    free(a->seen);
     free(a->seen_at);
-    a->seen_key = key;
+    a->seen = seen;
     a->seen_at = at;
     a->cap_seen = cap;
     a->epoch = 1;
-    for (size_t i = 0; i < a->list.n; i++) {
-        uint64_t k = (uint64_t)a->list.v[i].frame << 32 | a->list.v[i].pc;
-        size_t h = hash_mix(k ^ a->states.seed, 0xa0761d6478bd642fu);
-        for (h &= cap - 1; at[h] == a->epoch; h = (h + 1) & (cap - 1))
-            ;
+    for (uint32_t i = 0; i < a->list.n; i++) {
+        size_t h = hash_place(a, a->list.v[i]) & (cap - 1);
+        while (at[h] == a->epoch)
+            h = (h + 1) & (cap - 1);
         at[h] = a->epoch;
-        key[h] = k;
+        seen[h] = i;
     }
     return 0;
 }
@@ -58,23 +68,27 @@ static int push(struct automaton *a, struct places *p, struct place x)
 }
 
 /* Visit a place, unless it was visited since the last byte. */
-static int visit(struct automaton *a, uint32_t pc, uint32_t frame)
+static int visit(struct automaton *a, struct place x)
 {
     if (2 * (a->list.n + 1) > a->cap_seen && grow_seen(a))
         return -1;
-    uint64_t k = (uint64_t)frame << 32 | pc;
-    size_t mask = a->cap_seen - 1;
-    size_t h = hash_mix(k ^ a->states.seed, 0xa0761d6478bd642fu) & mask;
+    size_t mask = a->cap_seen - 1, h = hash_place(a, x) & mask;
     for (; a->seen_at[h] == a->epoch; h = (h + 1) & mask)
-        if (a->seen_key[h] == k)
+        if (same_place(a->list.v[a->seen[h]], x))
             return 0;
     if (a->list.n >= MAX_VISITED) {
         fail_large(a);
         return -1;
     }
     a->seen_at[h] = a->epoch;
-    a->seen_key[h] = k;
-    return push(a, &a->list, (struct place){pc, frame});
+    a->seen[h] = (uint32_t)a->list.n;
+    return push(a, &a->list, x);
+}
+
+/* Visit another instruction with the frame and the count of a place. */
+static int visit_at(struct automaton *a, uint32_t pc, struct place x)
+{
+    return visit(a, (struct place){pc, x.frame, x.count});
 }
 
 /* Forget the visited places. */
@@ -135,14 +149,13 @@ static int add_caller(struct automaton *a, uint32_t rule, struct place back)
 
 /* Note a call of a rule from a place with this frame. A call at the end of a
  * rule returns to the places to which that rule returns. */
-static int call(struct automaton *a, uint32_t rule, uint32_t back,
-                uint32_t frame)
+static int call(struct automaton *a, uint32_t rule, struct place back)
 {
-    while (a->code.v[back].op == OP_JUMP)
-        back = a->code.v[back].arg;
-    if (a->code.v[back].op != OP_RETURN)
-        return add_caller(a, rule, (struct place){back, frame});
-    const struct set *f = &a->frames.v[frame];
+    while (a->code.v[back.pc].op == OP_JUMP)
+        back.pc = a->code.v[back.pc].arg;
+    if (a->code.v[back.pc].op != OP_RETURN)
+        return add_caller(a, rule, back);
+    const struct set *f = &a->frames.v[back.frame];
     for (size_t i = 0; i < f->n; i++)
         if (add_caller(a, rule, a->frames.places[f->off + i]))
             return -1;
@@ -154,7 +167,9 @@ static int by_frame(const void *x, const void *y)
     const struct place *a = x, *b = y;
     if (a->frame != b->frame)
         return a->frame < b->frame ? -1 : 1;
-    return a->pc < b->pc ? -1 : a->pc > b->pc;
+    if (a->pc != b->pc)
+        return a->pc < b->pc ? -1 : 1;
+    return a->count < b->count ? -1 : a->count > b->count;
 }
 
 static void sort_places(struct places *p)
@@ -185,13 +200,14 @@ static int enter(struct automaton *a)
     frame = sets_find(&a->frames, a->back.v, a->back.n, false, &a->err);
     if (frame == SETS_FAIL)
         return -1;
-    for (uint32_t i = 0; i < r->n_ranges; i++)
-        if (push(a, &a->out,
-                 (struct place){a->code.first_ranges[r->ranges + i], frame}))
+    for (uint32_t i = 0; i < r->n_ranges; i++) {
+        const struct first *f = &a->code.first_ranges[r->ranges + i];
+        if (push(a, &a->out, (struct place){f->pc, frame, f->count}))
             return -1;
+    }
     for (uint32_t i = 0; i < r->n_calls; i++) {
-        const struct first_call *f = &a->code.first_calls[r->calls + i];
-        if (call(a, f->rule, f->back, frame))
+        const struct first *f = &a->code.first_calls[r->calls + i];
+        if (call(a, f->rule, (struct place){f->pc, frame, f->count}))
             return -1;
     }
     return 0;
@@ -220,24 +236,27 @@ static int follow(struct automaton *a, struct place x)
     case OP_RANGE:
         return push(a, &a->out, x);
     case OP_SPLIT:
-        return visit(a, x.pc + 1, x.frame) || visit(a, i->arg, x.frame) ? -1
-                                                                        : 0;
+        return visit_at(a, x.pc + 1, x) || visit_at(a, i->arg, x) ? -1 : 0;
     case OP_JUMP:
-        return visit(a, i->arg, x.frame);
+        return visit_at(a, i->arg, x);
     case OP_CALL:
-        if (a->code.rules[i->arg].nullable && visit(a, x.pc + 1, x.frame))
+        x.pc++;
+        if (a->code.rules[i->arg].nullable && visit(a, x))
             return -1;
-        return call(a, i->arg, x.pc + 1, x.frame);
+        return call(a, i->arg, x);
     case OP_RETURN:
-        for (size_t k = 0; k < f->n; k++) {
-            struct place back = a->frames.places[f->off + k];
-            if (visit(a, back.pc, back.frame))
+        for (size_t k = 0; k < f->n; k++)
+            if (visit(a, a->frames.places[f->off + k]))
                 return -1;
-        }
         return 0;
     case OP_ACCEPT:
         a->accepts = true;
         return 0;
+    case OP_COUNT:
+    case OP_COUNT_UP:
+    case OP_LEAVE:
+        x.pc++;
+        return code_count(i, &x.count) ? visit(a, x) : 0;
     }
     return 0;
 }
@@ -302,7 +321,7 @@ static uint32_t advance(struct automaton *a, uint32_t state, unsigned char byte)
     for (size_t i = 0; i < s->n; i++) {
         struct place x = a->states.places[s->off + i];
         const struct instr *in = &a->code.v[x.pc];
-        if (in->lo <= byte && byte <= in->hi && visit(a, x.pc + 1, x.frame))
+        if (in->lo <= byte && byte <= in->hi && visit_at(a, x.pc + 1, x))
             return AUTOMATON_DEAD;
     }
     return close_places(a);
@@ -342,6 +361,8 @@ static int start(struct automaton *a, struct qwick_err *e)
         a->accepts = a->code.rules[a->code.root].nullable;
         a->start = close_places(a);
     }
+    if (a->err.code == QWICK_ERR_RUNTIME)
+        a->err.code = QWICK_ERR_USAGE;
     return automaton_error(a, e);
 }
 
@@ -372,7 +393,7 @@ void automaton_free(struct automaton *a)
     free(a->list.v);
     free(a->out.v);
     free(a->back.v);
-    free(a->seen_key);
+    free(a->seen);
     free(a->seen_at);
     free(a->heads);
     free(a->callers);
@@ -469,51 +490,55 @@ void automaton_group(struct automaton *a, uint32_t state, size_t i,
     uint32_t frame = a->states.places[s.off + from].frame;
     a->work += to;
     begin(a);
-    for (size_t k = from; k < to; k++)
-        if (push(a, &a->out, (struct place){a->states.places[s.off + k].pc, 0}))
+    for (size_t k = from; k < to; k++) {
+        struct place x = a->states.places[s.off + k];
+        x.frame = 0;
+        if (push(a, &a->out, x))
             return;
+    }
     out->local = find_state(a);
     struct set f = a->frames.v[frame];
     begin(a);
-    for (size_t k = 0; k < f.n; k++) {
-        struct place back = a->frames.places[f.off + k];
-        if (visit(a, back.pc, back.frame))
+    for (size_t k = 0; k < f.n; k++)
+        if (visit(a, a->frames.places[f.off + k]))
             return;
-    }
     out->after = close_places(a);
 }
 
-/* Return the instruction that stands for one in a copy of a long repetition: if
- * n bytes cannot reach the last copy, that in the first copy. */
-static uint32_t alike(const struct code *c, uint32_t pc, size_t n)
+/* Return a count that stands for the one of a place: n more bytes reach the
+ * same limits of the counted part. */
+static uint32_t alike(const struct code *c, struct place x, size_t n)
 {
-    size_t low = 0, high = c->n_copies;
-    while (low < high) { /* the first copies that begin after pc */
+    size_t low = 0, high = c->n_counters;
+    while (low < high) { /* the first counter that begins after the place */
         size_t mid = low + (high - low) / 2;
-        if (c->copies[mid].start <= pc)
+        if (c->counters[mid].start <= x.pc)
             low = mid + 1;
         else
             high = mid;
     }
-    if (low == 0)
-        return pc;
-    const struct code_copies *v = &c->copies[low - 1];
-    uint32_t i = (pc - v->start) / v->stride;
-    return i < v->n && v->n - i > n + 1 ? pc - i * v->stride : pc;
+    if (low == 0 || x.pc >= c->counters[low - 1].end)
+        return x.count;
+    const struct code_counter *v = &c->counters[low - 1];
+    if (v->max != UINT32_MAX && (x.count >= v->max || v->max - x.count <= n))
+        return x.count;
+    if (x.count >= v->min)
+        return v->min;
+    return v->min - x.count > n ? 0 : x.count;
 }
 
 uint32_t automaton_alike(struct automaton *a, uint32_t state, size_t n)
 {
     struct set s = a->states.v[state];
     bool other = false;
-    if (a->code.n_copies == 0)
+    if (a->code.n_counters == 0)
         return state;
     begin(a);
     for (size_t i = 0; i < s.n; i++) {
         struct place x = a->states.places[s.off + i];
-        uint32_t pc = alike(&a->code, x.pc, n);
-        other |= pc != x.pc;
-        x.pc = pc;
+        uint32_t count = alike(&a->code, x, n);
+        other |= count != x.count;
+        x.count = count;
         if (push(a, &a->out, x))
             return AUTOMATON_DEAD;
     }

@@ -30,12 +30,13 @@ struct automaton;
 #define AUTOMATON_DEAD 0u
 
 /* Limits of an automaton. */
-#define AUTOMATON_MAX_CODE   (1u << 20)  /* instructions of the whole grammar */
-#define AUTOMATON_MAX_PLACES (1u << 16)  /* places of one state */
+#define AUTOMATON_MAX_CODE   (1u << 22)  /* instructions of the whole grammar */
+#define AUTOMATON_MAX_PLACES (1u << 18)  /* places of one state */
 #define AUTOMATON_MAX_MEMORY (40u << 20) /* bytes of states and frames */
 
 /* Compile a grammar that grammar_finish accepted. The automaton does not need
- * the grammar afterwards. QWICK_ERR_USAGE if it is too large. */
+ * the grammar afterwards. QWICK_ERR_USAGE if it is too large, also if the text
+ * has too many places where it begins. */
 int automaton_create(struct automaton **out, const struct grammar *g,
                      struct qwick_err *e);
 void automaton_free(struct automaton *a);

@@ -13,7 +13,11 @@ enum op {
     OP_SPLIT,  /* both the next instruction and arg */
     OP_JUMP,   /* arg */
     OP_CALL,   /* the text of rule arg, then the next instruction */
-    OP_RETURN  /* the end of a rule */
+    OP_RETURN, /* the end of a rule */
+    /* of a counted part */
+    OP_COUNT,    /* if the count is below arg, add 1 and go on */
+    OP_COUNT_UP, /* add 1 unless the count is arg, and go on */
+    OP_LEAVE     /* if the count is at least arg, set it to 0 and go on */
 };
 
 struct instr {
@@ -23,9 +27,27 @@ struct instr {
 
 #define CODE_ACCEPT 0u
 
-/* A call at the beginning of a rule. */
-struct first_call {
-    uint32_t rule, back; /* back: instruction after the call */
+/* Run an instruction of a counted part. Returns whether to go on. */
+static inline bool code_count(const struct instr *i, uint32_t *count)
+{
+    if (i->op == OP_LEAVE) {
+        bool enough = *count >= i->arg;
+        *count = 0;
+        return enough;
+    }
+    if (*count < i->arg)
+        ++*count;
+    else if (i->op == OP_COUNT)
+        return false;
+    return true;
+}
+
+/* A place at the beginning of a rule: a range that the first byte can match, or
+ * a call. */
+struct first {
+    uint32_t rule; /* of a call */
+    uint32_t pc;   /* of a call: the instruction after it */
+    uint32_t count;
 };
 
 /* Rules are sorted: if texts of rule A can begin with rule B, A comes before
@@ -33,29 +55,29 @@ struct first_call {
 struct code_rule {
     uint32_t entry;
     bool nullable;
-    uint32_t ranges, n_ranges; /* in first_ranges: the instructions that the
-                                  first byte can match */
+    uint32_t ranges, n_ranges; /* in first_ranges */
     uint32_t calls, n_calls;   /* in first_calls */
 };
 
-/* Copies of a node that a repetition puts one after the other. Each copy reads
- * at least one byte. */
-struct code_copies {
-    uint32_t start, stride, n;
+/* A counted part: the instructions from start to end. At least one byte is read
+ * between two counts. */
+struct code_counter {
+    uint32_t start, end;
+    uint32_t min; /* of OP_LEAVE */
+    uint32_t max; /* the lowest one of OP_COUNT, or UINT32_MAX */
 };
 
 struct code {
     struct instr *v;
     size_t n, cap;
-    struct code_copies *copies; /* of long repetitions, in order of start, none
-                                   inside another */
-    size_t n_copies, cap_copies;
+    struct code_counter *counters; /* in order of start, none inside another */
+    size_t n_counters, cap_counters;
     struct code_rule *rules;
     size_t n_rules;
     uint32_t root;
-    uint32_t *first_ranges;
+    struct first *first_ranges;
     size_t n_first_ranges, cap_first_ranges;
-    struct first_call *first_calls;
+    struct first *first_calls;
     size_t n_first_calls, cap_first_calls;
     unsigned char class_of[256]; /* bytes of one class are never told apart */
     size_t n_classes;
@@ -69,6 +91,7 @@ void code_free(struct code *c);
 
 struct place {
     uint32_t pc, frame;
+    uint32_t count; /* in a counted part; elsewhere 0 */
 };
 
 /* Sets without duplicates, for states and frames. */
@@ -121,7 +144,7 @@ struct automaton {
     struct places list; /* places reached without a byte */
     struct places out;  /* the places of list that wait for a byte */
     struct places back; /* returns of a frame while it is made */
-    uint64_t *seen_key; /* [cap_seen] the places of list, as a hash table */
+    uint32_t *seen;     /* [cap_seen] indices in list, as a hash table */
     uint32_t *seen_at;  /* [cap_seen] epoch of the entry */
     size_t cap_seen;
     uint32_t epoch;

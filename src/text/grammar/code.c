@@ -12,12 +12,8 @@ struct builder {
     const struct grammar *g;
     uint32_t *index;        /* [g->n_rules] position of a rule in the order */
     unsigned char *inlined; /* [g->n_rules] references become copies */
-    bool in_copies;         /* no copies are noted here */
     struct qwick_err *e;
 };
-
-/* Shorter repetitions are not noted. */
-enum { MIN_COPIES = 32 };
 
 static int emit_node(struct builder *b, uint32_t node);
 
@@ -41,34 +37,30 @@ static int put_range(struct builder *b, unsigned lo, unsigned hi)
                       .op = OP_RANGE, .lo = (uint8_t)lo, .hi = (uint8_t)hi});
 }
 
-/* Alternatives under construction. Each one except the last begins with a split
- * to the next one and ends with a jump to the end. Until the end is known, the
- * args of the jumps link them into a list. */
-struct fork {
-    uint32_t split; /* split of the current alternative, 0: none */
-    uint32_t jump;  /* last jump, 0: none */
-};
-
-static int fork_next(struct builder *b, struct fork *f, bool last)
+static int put_op(struct builder *b, enum op op, uint32_t arg)
 {
-    struct code *c = b->c;
-    if (f->split) {
-        uint32_t at = (uint32_t)c->n;
-        if (put(b, (struct instr){.op = OP_JUMP, .arg = f->jump}))
-            return -1;
-        f->jump = at;
-        c->v[f->split].arg = (uint32_t)c->n;
-    }
-    f->split = last ? 0 : (uint32_t)c->n;
-    return last ? 0 : put(b, (struct instr){.op = OP_SPLIT});
+    return put(b, (struct instr){.op = (uint8_t)op, .arg = arg});
 }
 
-static void fork_end(struct builder *b, struct fork *f)
+/* Jumps to a place that is not known yet. Until then their args link them into
+ * a list: 0 ends it. */
+static int put_jump(struct builder *b, uint32_t *jumps)
+{
+    uint32_t at = (uint32_t)b->c->n;
+    if (put_op(b, OP_JUMP, *jumps))
+        return -1;
+    *jumps = at;
+    return 0;
+}
+
+/* Let these jumps, or splits that are linked like them, lead to the next
+ * instruction. */
+static void end_jumps(struct builder *b, uint32_t jumps)
 {
     struct code *c = b->c;
-    for (uint32_t at = f->jump, next; at; at = next) {
-        next = c->v[at].arg;
-        c->v[at].arg = (uint32_t)c->n;
+    for (uint32_t next; jumps; jumps = next) {
+        next = c->v[jumps].arg;
+        c->v[jumps].arg = (uint32_t)c->n;
     }
 }
 
@@ -133,16 +125,21 @@ static int emit_class(struct builder *b, const struct node *v)
 {
     const struct grammar_range *r = node_data(b->g, v);
     struct sequences s = {0};
-    struct fork f = {0};
+    uint32_t jumps = 0;
     int rc = 0;
     for (size_t i = 0; !rc && i < v->len / sizeof *r; i++)
         rc = split_range(b, &s, r[i].lo, r[i].hi);
     for (size_t i = 0; !rc && i < s.n; i++) {
-        rc = fork_next(b, &f, i + 1 == s.n);
+        bool last = i + 1 == s.n;
+        uint32_t next = (uint32_t)(b->c->n + s.v[i].n + 2);
+        if (!last)
+            rc = put_op(b, OP_SPLIT, next);
         for (size_t k = 0; !rc && k < s.v[i].n; k++)
             rc = put_range(b, s.v[i].lo[k], s.v[i].hi[k]);
+        if (!rc && !last)
+            rc = put_jump(b, &jumps);
     }
-    fork_end(b, &f);
+    end_jumps(b, jumps);
     free(s.v);
     return rc;
 }
@@ -158,104 +155,245 @@ static int emit_bytes(struct builder *b, const struct node *v)
     return 0;
 }
 
-static int emit_alt(struct builder *b, const struct node *v)
+/* ---- alternatives ---- */
+
+/* An alternative: bytes, then nodes. */
+struct branch {
+    const unsigned char *p;
+    size_t n;
+    const uint32_t *rest;
+    size_t n_rest;
+};
+
+/* Branches that have `depth` bytes in common, and where a split to them is. */
+struct branches {
+    size_t from, to, depth;
+    uint32_t split; /* 0: none */
+};
+
+/* Alternatives as a tree over their first bytes. So a text is at few places,
+ * however many alternatives there are. */
+struct tree {
+    struct branch *v;
+    size_t n, cap;
+    struct branches *todo; /* stack */
+    size_t n_todo, cap_todo;
+    uint32_t jumps;
+};
+
+static int compare_branches(const void *px, const void *py)
 {
-    size_t n = node_n_kids(v), left = 0;
-    struct fork f = {0};
-    for (size_t i = 0; i < n; i++)
-        left += b->g->productive[node_kids(b->g, v)[i]];
-    for (size_t i = 0; i < n; i++) {
-        uint32_t kid = node_kids(b->g, v)[i];
-        if (!b->g->productive[kid])
-            continue;
-        if (fork_next(b, &f, --left == 0) || emit_node(b, kid))
+    const struct branch *x = px, *y = py;
+    size_t n = x->n < y->n ? x->n : y->n;
+    int c = n ? memcmp(x->p, y->p, n) : 0;
+    if (c || x->n != y->n)
+        return c ? c : x->n < y->n ? -1 : 1;
+    if (x->n_rest != y->n_rest)
+        return x->n_rest < y->n_rest ? -1 : 1;
+    return memcmp(x->rest, y->rest, x->n_rest * sizeof *x->rest);
+}
+
+static int add_branch(struct builder *b, struct tree *t, const uint32_t *kid)
+{
+    const struct node *v = &b->g->nodes[*kid];
+    if (ARRAY_RESERVE(t->v, t->cap, t->n + 1, b->e))
+        return -1;
+    while (v->type == NODE_REF && b->inlined[*node_kids(b->g, v)])
+        v = &b->g->nodes[b->g->rules[*node_kids(b->g, v)].node];
+    struct branch x = {.rest = kid, .n_rest = 1};
+    if (v->type == NODE_SEQ) {
+        x.rest = node_kids(b->g, v);
+        x.n_rest = node_n_kids(v);
+        v = &b->g->nodes[x.rest[0]];
+    }
+    if (v->type == NODE_BYTES) {
+        x.p = node_data(b->g, v);
+        x.n = v->len;
+        x.rest++;
+        x.n_rest--;
+    }
+    t->v[t->n++] = x;
+    return 0;
+}
+
+static int push_branches(struct builder *b, struct tree *t, struct branches x)
+{
+    if (ARRAY_RESERVE(t->todo, t->cap_todo, t->n_todo + 1, b->e))
+        return -1;
+    t->todo[t->n_todo++] = x;
+    return 0;
+}
+
+/* Return the end of the first branches of x that go on with one byte, or that
+ * are equal and have no more bytes. */
+static size_t same_branches(const struct tree *t, const struct branches *x)
+{
+    const struct branch *first = &t->v[x->from];
+    size_t i = x->from + 1;
+    if (first->n == x->depth)
+        while (i < x->to && compare_branches(first, &t->v[i]) == 0)
+            i++;
+    else
+        while (i < x->to && t->v[i].p[x->depth] == first->p[x->depth])
+            i++;
+    return i;
+}
+
+/* Emit the bytes that the branches from..to have in common after the first
+ * `depth`, or the rest of one that has no more. */
+static int emit_branches(struct builder *b, struct tree *t, size_t from,
+                         size_t to, size_t depth)
+{
+    const struct branch *first = &t->v[from], *last = &t->v[to - 1];
+    size_t end = depth;
+    if (first->n == depth) {
+        for (size_t i = 0; i < first->n_rest; i++)
+            if (emit_node(b, first->rest[i]))
+                return -1;
+        return t->n_todo ? put_jump(b, &t->jumps) : 0;
+    }
+    while (end < first->n && first->p[end] == last->p[end])
+        end++;
+    for (size_t i = depth; i < end; i++)
+        if (put_range(b, first->p[i], first->p[i]))
+            return -1;
+    return push_branches(b, t, (struct branches){from, to, end, 0});
+}
+
+static int emit_tree(struct builder *b, struct tree *t)
+{
+    qsort(t->v, t->n, sizeof *t->v, compare_branches);
+    if (push_branches(b, t, (struct branches){0, t->n, 0, 0}))
+        return -1;
+    while (t->n_todo) {
+        struct branches x = t->todo[--t->n_todo];
+        size_t mid = same_branches(t, &x);
+        if (x.split)
+            b->c->v[x.split].arg = (uint32_t)b->c->n;
+        if (mid < x.to) {
+            struct branches others = {mid, x.to, x.depth, (uint32_t)b->c->n};
+            if (put_op(b, OP_SPLIT, 0) || push_branches(b, t, others))
+                return -1;
+        }
+        if (emit_branches(b, t, x.from, mid, x.depth))
             return -1;
     }
-    fork_end(b, &f);
+    end_jumps(b, t->jumps);
     return 0;
 }
 
-/* Note the n copies that begin at an instruction and end here. */
-static int note_copies(struct builder *b, uint32_t start, uint32_t n)
+static int emit_alt(struct builder *b, const struct node *v)
 {
-    struct code *c = b->c;
-    if (n < MIN_COPIES || b->in_copies)
-        return 0;
-    if (ARRAY_RESERVE(c->copies, c->cap_copies, c->n_copies + 1, b->e))
-        return -1;
-    c->copies[c->n_copies++] = (struct code_copies){
-        .start = start, .stride = ((uint32_t)c->n - start) / n, .n = n};
-    return 0;
-}
-
-static int emit_copies(struct builder *b, uint32_t node, uint32_t min,
-                       uint32_t max);
-
-static int emit_repeat(struct builder *b, const struct node *v)
-{
-    const uint32_t *p = node_kids(b->g, v);
-    bool outer = b->in_copies;
-    if (!b->g->productive[p[0]])
-        return 0; /* zero times */
-    /* a copy that may be empty can be skipped, and is not noted */
-    if (b->g->nullable[p[0]])
-        b->in_copies = true;
-    int rc = emit_copies(b, p[0], p[1], p[2]);
-    b->in_copies = outer;
+    const uint32_t *kids = node_kids(b->g, v);
+    struct tree t = {0};
+    int rc = 0;
+    for (size_t i = 0; !rc && i < node_n_kids(v); i++)
+        if (b->g->productive[kids[i]])
+            rc = add_branch(b, &t, &kids[i]);
+    if (!rc && t.n)
+        rc = emit_tree(b, &t);
+    free(t.v);
+    free(t.todo);
     return rc;
 }
 
-/* Emit a copy, inside of which no others are noted if this one is. */
-static int emit_copy(struct builder *b, uint32_t node, uint32_t n)
-{
-    bool outer = b->in_copies;
-    b->in_copies |= n >= MIN_COPIES;
-    int rc = emit_node(b, node);
-    b->in_copies = outer;
-    return rc;
-}
+/* ---- repetitions ---- */
 
 static int emit_copies(struct builder *b, uint32_t node, uint32_t min,
                        uint32_t max)
 {
-    struct code *c = b->c;
-    uint32_t start = (uint32_t)c->n;
     for (uint32_t i = 0; i < min; i++)
-        if (emit_copy(b, node, min))
+        if (emit_node(b, node))
             return -1;
-    if (note_copies(b, start, min))
-        return -1;
     if (max == GRAMMAR_UNBOUNDED) {
-        uint32_t split = (uint32_t)c->n;
-        if (put(b, (struct instr){.op = OP_SPLIT}) || emit_node(b, node) ||
-            put(b, (struct instr){.op = OP_JUMP, .arg = split}))
+        uint32_t split = (uint32_t)b->c->n;
+        if (put_op(b, OP_SPLIT, 0) || emit_node(b, node) ||
+            put_op(b, OP_JUMP, split))
             return -1;
-        c->v[split].arg = (uint32_t)c->n;
+        b->c->v[split].arg = (uint32_t)b->c->n;
         return 0;
     }
-    uint32_t last =
-        0; /* until the end is known, args link the splits into a list */
-    start = (uint32_t)c->n;
+    uint32_t splits = 0;
     for (uint32_t i = min; i < max; i++) {
-        uint32_t split = (uint32_t)c->n;
-        if (put(b, (struct instr){.op = OP_SPLIT, .arg = last}) ||
-            emit_copy(b, node, max - min))
+        uint32_t at = (uint32_t)b->c->n;
+        if (put_op(b, OP_SPLIT, splits) || emit_node(b, node))
             return -1;
-        last = split;
+        splits = at;
     }
-    if (max > min && note_copies(b, start, max - min))
-        return -1;
-    struct fork f = {.jump = last};
-    fork_end(b, &f);
+    end_jumps(b, splits);
     return 0;
 }
 
-/* The instructions of edge i: a split unless it is the last of its state, a
- * range unless it ends the text, and a jump. */
-static size_t edge_size(const struct dfa_edge *d, size_t n, size_t i)
+/* Note the counted part that begins at an instruction and ends here. */
+static int note_counter(struct builder *b, uint32_t start, uint32_t min,
+                        uint32_t max)
 {
-    return 1u + (d[i].lo <= d[i].hi) +
-           (i + 1 < n && d[i + 1].from == d[i].from);
+    struct code *c = b->c;
+    if (ARRAY_RESERVE(c->counters, c->cap_counters, c->n_counters + 1, b->e))
+        return -1;
+    c->counters[c->n_counters++] =
+        (struct code_counter){start, (uint32_t)c->n, min, max};
+    return 0;
+}
+
+/* Emit a loop with a count. No other one is inside: grammar_finish made a rule
+ * of it. */
+static int emit_counted(struct builder *b, uint32_t node, uint32_t min,
+                        uint32_t max)
+{
+    struct code *c = b->c;
+    uint32_t start = (uint32_t)c->n;
+    bool bounded = max != GRAMMAR_UNBOUNDED;
+    if (put_op(b, OP_SPLIT, 0) ||
+        put_op(b, bounded ? OP_COUNT : OP_COUNT_UP, bounded ? max : min) ||
+        emit_node(b, node) || put_op(b, OP_JUMP, start))
+        return -1;
+    c->v[start].arg = (uint32_t)c->n;
+    return put_op(b, OP_LEAVE, min) || note_counter(b, start, min, max) ? -1
+                                                                        : 0;
+}
+
+static int emit_repeat(struct builder *b, const struct node *v)
+{
+    const uint32_t *p = node_kids(b->g, v); /* node, min, max */
+    if (!b->g->productive[p[0]])
+        return 0;             /* zero times */
+    if (b->g->nullable[p[0]]) /* fewer times are enough */
+        return emit_copies(b, p[0], 0, p[2]);
+    return node_is_counted(b->g, v) ? emit_counted(b, p[0], p[1], p[2])
+                                    : emit_copies(b, p[0], p[1], p[2]);
+}
+
+/* ---- finite automata ---- */
+
+/* Whether another edge of the same state follows edge i. */
+static bool has_next(const struct dfa_edge *d, size_t n, size_t i)
+{
+    return i + 1 < n && d[i + 1].from == d[i].from;
+}
+
+/* The instructions of edge i: a split unless it is the last of its state, one
+ * for what it reads or counts, and a jump. */
+static uint32_t edge_size(const struct dfa_edge *d, size_t n, size_t i)
+{
+    bool reads = d[i].lo != DFA_END && d[i].lo != DFA_SKIP;
+    return 1u + reads + has_next(d, n, i);
+}
+
+static int emit_edge(struct builder *b, const struct dfa_edge *d, size_t n,
+                     size_t i, uint32_t to)
+{
+    static const enum op ops[] = {[DFA_COUNT - DFA_COUNT] = OP_COUNT,
+                                  [DFA_COUNT_UP - DFA_COUNT] = OP_COUNT_UP,
+                                  [DFA_LEAVE - DFA_COUNT] = OP_LEAVE};
+    uint32_t next = (uint32_t)b->c->n + edge_size(d, n, i);
+    if (has_next(d, n, i) && put_op(b, OP_SPLIT, next))
+        return -1;
+    if (d[i].lo < DFA_END && put_range(b, d[i].lo, d[i].hi))
+        return -1;
+    if (d[i].lo > DFA_SKIP && put_op(b, ops[d[i].lo - DFA_COUNT], d[i].hi))
+        return -1;
+    return put_op(b, OP_JUMP, to);
 }
 
 static int emit_dfa(struct builder *b, const struct node *v)
@@ -263,29 +401,25 @@ static int emit_dfa(struct builder *b, const struct node *v)
     const struct dfa_edge *d = node_data(b->g, v);
     size_t n = v->len / sizeof *d, n_states = n ? d[n - 1].from + 1u : 0;
     uint32_t *label = calloc(n_states + 1, sizeof *label);
-    uint32_t at = (uint32_t)b->c->n;
+    uint32_t start = (uint32_t)b->c->n, at = start, min = 0, max = UINT32_MAX;
+    bool counted = false;
     int rc = 0;
     if (!label)
         return err_oom(b->e, n_states * sizeof *label);
     for (size_t i = 0; i < n; i++) {
         if (i == 0 || d[i].from != d[i - 1].from)
             label[d[i].from] = at;
-        at += (uint32_t)edge_size(d, n, i);
+        at += edge_size(d, n, i);
+        counted |= d[i].lo > DFA_SKIP;
+        if (d[i].lo == DFA_LEAVE)
+            min = d[i].hi;
+        if (d[i].lo == DFA_COUNT && d[i].hi < max)
+            max = d[i].hi;
     }
-    for (size_t i = 0; !rc && i < n; i++) {
-        bool ends = d[i].lo > d[i].hi;
-        if (i + 1 < n && d[i + 1].from == d[i].from)
-            rc = put(b, (struct instr){
-                            .op = OP_SPLIT,
-                            .arg = (uint32_t)(b->c->n + edge_size(d, n, i))});
-        if (!rc && !ends)
-            rc = put_range(b, d[i].lo, d[i].hi);
-        if (!rc)
-            rc = put(b, (struct instr){.op = OP_JUMP,
-                                       .arg = ends ? at : label[d[i].to]});
-    }
+    for (size_t i = 0; !rc && i < n; i++)
+        rc = emit_edge(b, d, n, i, d[i].lo == DFA_END ? at : label[d[i].to]);
     free(label);
-    return rc;
+    return rc || (counted && note_counter(b, start, min, max)) ? -1 : 0;
 }
 
 static int emit_seq(struct builder *b, const struct node *v)
@@ -316,8 +450,7 @@ static int emit_node(struct builder *b, uint32_t node)
     case NODE_REF:
         if (b->inlined[*node_kids(b->g, v)])
             return emit_node(b, b->g->rules[*node_kids(b->g, v)].node);
-        return put(b, (struct instr){.op = OP_CALL,
-                                     .arg = b->index[*node_kids(b->g, v)]});
+        return put_op(b, OP_CALL, b->index[*node_kids(b->g, v)]);
     default: /* NODE_EMPTY */
         return 0;
     }
@@ -347,8 +480,9 @@ static uint32_t inline_size(const struct builder *b, const uint32_t *size,
             sum += size[kids[i]] + 2;
         return sum;
     case NODE_REPEAT: /* a long one is worth a rule: masks are kept for it */
-        return kids[2] <= INLINE_REPEAT ? (size[kids[0]] + 1) * kids[2]
-                                        : INLINE_SIZE + 1;
+        return kids[2] <= INLINE_REPEAT && !node_is_counted(b->g, v)
+                   ? (size[kids[0]] + 1) * kids[2]
+                   : INLINE_SIZE + 1;
     case NODE_REF:
         return b->inlined[kids[0]] ? size[b->g->rules[kids[0]].node]
                                    : INLINE_SIZE + 1;
@@ -383,45 +517,60 @@ static int choose_inlined(struct builder *b)
     return 0;
 }
 
+static int add_first(struct builder *b, struct first **v, size_t *n,
+                     size_t *cap, struct first x)
+{
+    if (ARRAY_RESERVE(*v, *cap, *n + 1, b->e))
+        return -1;
+    (*v)[(*n)++] = x;
+    return 0;
+}
+
 /* Find the ranges and calls that a rule can begin with. seen [n of code] holds
- * the rule that visited an instruction, plus 1. */
+ * the rule that visited an instruction, plus 1: a counted part is not left and
+ * entered again without a byte, so an instruction has only one count. */
 static int find_firsts(struct builder *b, uint32_t rule, uint32_t *seen,
-                       uint32_t *todo)
+                       struct first *todo)
 {
     struct code *c = b->c;
     struct code_rule *r = &c->rules[rule];
     size_t n = 0;
     r->ranges = (uint32_t)c->n_first_ranges;
     r->calls = (uint32_t)c->n_first_calls;
-    todo[n++] = r->entry;
+    todo[n++] = (struct first){.pc = r->entry};
     while (n) {
-        uint32_t pc = todo[--n];
-        const struct instr *i = &c->v[pc];
-        if (seen[pc] == rule + 1)
+        struct first x = todo[--n];
+        const struct instr *i = &c->v[x.pc];
+        struct first next = {0, x.pc + 1, x.count}, to = {0, i->arg, x.count};
+        if (seen[x.pc] == rule + 1)
             continue;
-        seen[pc] = rule + 1;
+        seen[x.pc] = rule + 1;
         switch ((enum op)i->op) {
         case OP_RANGE:
-            if (ARRAY_RESERVE(c->first_ranges, c->cap_first_ranges,
-                              c->n_first_ranges + 1, b->e))
+            if (add_first(b, &c->first_ranges, &c->n_first_ranges,
+                          &c->cap_first_ranges, x))
                 return -1;
-            c->first_ranges[c->n_first_ranges++] = pc;
             break;
         case OP_SPLIT:
-            todo[n++] = pc + 1;
-            todo[n++] = i->arg;
+            todo[n++] = next;
+            todo[n++] = to;
             break;
         case OP_JUMP:
-            todo[n++] = i->arg;
+            todo[n++] = to;
             break;
         case OP_CALL:
-            if (ARRAY_RESERVE(c->first_calls, c->cap_first_calls,
-                              c->n_first_calls + 1, b->e))
+            next.rule = i->arg;
+            if (add_first(b, &c->first_calls, &c->n_first_calls,
+                          &c->cap_first_calls, next))
                 return -1;
-            c->first_calls[c->n_first_calls++] =
-                (struct first_call){.rule = i->arg, .back = pc + 1};
             if (c->rules[i->arg].nullable)
-                todo[n++] = pc + 1;
+                todo[n++] = next;
+            break;
+        case OP_COUNT:
+        case OP_COUNT_UP:
+        case OP_LEAVE:
+            if (code_count(i, &next.count))
+                todo[n++] = next;
             break;
         case OP_RETURN:
         case OP_ACCEPT:
@@ -437,8 +586,8 @@ static int find_all_firsts(struct builder *b)
 {
     struct code *c = b->c;
     uint32_t *seen = calloc(c->n, sizeof *seen);
-    uint32_t *todo = malloc((2 * c->n + 2) * sizeof *todo);
-    int rc = seen && todo ? 0 : err_oom(b->e, 3 * c->n * sizeof *seen);
+    struct first *todo = malloc((2 * c->n + 2) * sizeof *todo);
+    int rc = seen && todo ? 0 : err_oom(b->e, 2 * c->n * sizeof *todo);
     for (uint32_t r = 0; !rc && r < c->n_rules; r++)
         rc = find_firsts(b, r, seen, todo);
     free(seen);
@@ -456,7 +605,7 @@ static int emit_rules(struct builder *b)
         c->rules[i].nullable = g->nullable[node];
         /* nothing refers to a rule that admits no text */
         if ((g->productive[node] && emit_node(b, node)) ||
-            put(b, (struct instr){.op = OP_RETURN}))
+            put_op(b, OP_RETURN, 0))
             return -1;
     }
     return 0;
@@ -493,8 +642,8 @@ int code_build(struct code *c, const struct grammar *g, struct qwick_err *e)
     for (size_t i = 0; i < g->n_order; i++)
         b.index[g->order[i]] = (uint32_t)i;
     c->root = b.index[g->root];
-    if (choose_inlined(&b) || put(&b, (struct instr){.op = OP_ACCEPT}) ||
-        emit_rules(&b) || find_all_firsts(&b))
+    if (choose_inlined(&b) || put_op(&b, OP_ACCEPT, 0) || emit_rules(&b) ||
+        find_all_firsts(&b))
         goto done;
     classify_bytes(c);
     rc = 0;
@@ -507,7 +656,7 @@ done:
 void code_free(struct code *c)
 {
     free(c->v);
-    free(c->copies);
+    free(c->counters);
     free(c->rules);
     free(c->first_ranges);
     free(c->first_calls);

@@ -247,11 +247,12 @@ static bool number(struct parser *x, uint32_t *v)
     const char *from = x->p;
     *v = 0;
     for (; x->p < x->end && *x->p >= '0' && *x->p <= '9'; x->p++) {
-        *v = *v * 10 + (uint32_t)(*x->p - '0');
-        if (*v > GRAMMAR_MAX_REPEAT) {
+        uint64_t more = *v * UINT64_C(10) + (uint64_t)(*x->p - '0');
+        if (more > GRAMMAR_MAX_REPEAT) {
             fail(x, "the number of repetitions is too large");
             return true;
         }
+        *v = (uint32_t)more;
     }
     return x->p > from;
 }

@@ -11,7 +11,7 @@
 #include "text/grammar/grammar_int.h"
 
 /* Bytes of all payloads. */
-enum { MAX_DATA = 16 << 20 };
+enum { MAX_DATA = 32 << 20 };
 
 #define MAX_CODE_POINT 0x10FFFFu
 
@@ -279,6 +279,26 @@ static uint32_t join_bytes(struct grammar *g, const uint32_t *nodes, size_t n)
     return node;
 }
 
+/* Sequences of at most this many parts become parts of sequences around them.
+ * So more texts meet, and alternatives begin with their bytes. */
+enum { MAX_FLAT = 4 };
+
+/* Copy nodes to out [n * MAX_FLAT], short sequences as their parts. Returns
+ * their number. */
+static size_t flatten(const struct grammar *g, const uint32_t *nodes, size_t n,
+                      uint32_t *out)
+{
+    size_t m = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct node *v = &g->nodes[nodes[i]];
+        bool inner = v->type == NODE_SEQ && node_n_kids(v) <= MAX_FLAT;
+        size_t k = inner ? node_n_kids(v) : 1;
+        memcpy(out + m, inner ? node_kids(g, v) : &nodes[i], k * sizeof *out);
+        m += k;
+    }
+    return m;
+}
+
 /* Write the parts of a sequence to kids. Leaves out empty parts and joins
  * neighbouring literals. Returns the number of parts. */
 static size_t tidy_seq(struct grammar *g, const uint32_t *nodes, size_t n,
@@ -323,12 +343,13 @@ static uint32_t combine(struct grammar *g, enum node_type type,
 {
     if (!valid(g, nodes, n))
         return GRAMMAR_NOTHING;
-    uint32_t *kids = malloc((n + 1) * sizeof *kids), node;
-    size_t m = 0;
+    size_t m = 0, most = (n + 1) * MAX_FLAT;
+    uint32_t *kids = malloc(2 * most * sizeof *kids), *flat, node;
     if (!kids)
-        return grammar_oom(g, n * sizeof *kids);
+        return grammar_oom(g, 2 * most * sizeof *kids);
+    flat = kids + most;
     if (type == NODE_SEQ)
-        m = tidy_seq(g, nodes, n, kids);
+        m = tidy_seq(g, flat, flatten(g, nodes, n, flat), kids);
     for (size_t i = 0; i < n && type == NODE_ALT; i++)
         if (nodes[i] != GRAMMAR_NOTHING)
             kids[m++] = nodes[i];
@@ -371,11 +392,8 @@ uint32_t grammar_repeat(struct grammar *g, uint32_t node, uint32_t min,
     const uint32_t payload[] = {node, min, max};
     if (!valid(g, &node, 1) || max < min)
         return GRAMMAR_NOTHING;
-    if (min > GRAMMAR_MAX_REPEAT ||
-        (max > GRAMMAR_MAX_REPEAT && max != GRAMMAR_UNBOUNDED))
-        return grammar_fail(g, "repeats a part %u times, the limit is %d",
-                            min > GRAMMAR_MAX_REPEAT ? min : max,
-                            GRAMMAR_MAX_REPEAT);
+    if (min > GRAMMAR_MAX_REPEAT)
+        return grammar_fail(g, "repeats a part without end");
     if (node == GRAMMAR_NOTHING)
         return min ? GRAMMAR_NOTHING : GRAMMAR_EMPTY;
     if (max == 0 || node == GRAMMAR_EMPTY)

@@ -31,8 +31,8 @@ struct grammar;
 #define GRAMMAR_MAX_NODES  262144
 #define GRAMMAR_MAX_DEPTH  1000 /* levels of nodes inside nodes */
 #define GRAMMAR_MAX_RULES  65536
-#define GRAMMAR_MAX_BYTES  (1u << 20) /* of all literals and names */
-#define GRAMMAR_MAX_REPEAT 100000     /* m and n of {m,n} */
+#define GRAMMAR_MAX_BYTES  (1u << 20)       /* of all literals and names */
+#define GRAMMAR_MAX_REPEAT (UINT32_MAX - 1) /* m and n of {m,n} */
 
 /* The maximum of a repetition without end. */
 #define GRAMMAR_UNBOUNDED UINT32_MAX

@@ -85,11 +85,18 @@ static void spread(struct check *c, unsigned char *has)
     }
 }
 
+/* Whether an automaton matches the empty text: it may end in its start, or
+ * after leaving its count of 0. */
 static bool dfa_has_empty(const struct grammar *g, const struct node *v)
 {
-    const struct dfa_edge *edge = node_data(g, v);
-    for (size_t i = 0; i < v->len / sizeof *edge; i++)
-        if (edge[i].from == 0 && edge[i].lo > edge[i].hi)
+    const struct dfa_edge *d = node_data(g, v);
+    size_t n = v->len / sizeof *d;
+    uint32_t after = 0;
+    for (size_t i = 0; i < n && d[i].from == 0; i++)
+        if (d[i].lo == DFA_LEAVE && d[i].hi == 0)
+            after = d[i].to;
+    for (size_t i = 0; i < n; i++)
+        if (d[i].lo == DFA_END && (d[i].from == 0 || d[i].from == after))
             return true;
     return false;
 }
@@ -118,6 +125,45 @@ static int find_properties(struct check *c, struct qwick_err *e)
     }
     spread(c, g->nullable);
     return 0;
+}
+
+/* ---- counted parts ---- */
+
+static bool dfa_counts(const struct grammar *g, const struct node *v)
+{
+    const struct dfa_edge *d = node_data(g, v);
+    for (size_t i = 0; i < v->len / sizeof *d; i++)
+        if (d[i].lo > DFA_SKIP)
+            return true;
+    return false;
+}
+
+/* Make rules of counted parts inside counted repetitions: a place has one
+ * count. */
+static int separate_counts(struct grammar *g, struct qwick_err *e)
+{
+    size_t n = g->n_nodes;
+    unsigned char *counts = calloc(n, 1); /* whether a node has a count */
+    const uint32_t *kids;
+    if (!counts)
+        return err_oom(e, n);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct node *v = &g->nodes[i];
+        bool counted = node_is_counted(g, v);
+        if (v->type != NODE_REF)
+            for (size_t k = parts(g, v, &kids); k-- > 0;)
+                counts[i] |= counts[kids[k]];
+        if (counted && counts[i]) {
+            uint32_t part = *node_kids(g, v);
+            uint32_t ref = grammar_shared(g, "part", part);
+            size_t off = g->nodes[i].off;
+            memcpy(g->data.data + off, &ref, sizeof ref);
+        }
+        counts[i] |= counted || (g->nodes[i].type == NODE_DFA &&
+                                 dfa_counts(g, &g->nodes[i]));
+    }
+    free(counts);
+    return grammar_error(g, e);
 }
 
 /* ---- the order of rules ---- */
@@ -310,7 +356,7 @@ int grammar_finish(struct grammar *g, uint32_t root, struct qwick_err *e)
         return err_set(e, QWICK_ERR_USAGE, "%s: has no rule to begin with",
                        g->name);
     g->root = root;
-    if (!list_users(&c, e) && !find_properties(&c, e))
+    if (!separate_counts(g, e) && !list_users(&c, e) && !find_properties(&c, e))
         rc = order_rules(g, e);
     free(c.begin);
     free(c.user);

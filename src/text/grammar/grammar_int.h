@@ -20,6 +20,9 @@ enum node_type {
     NODE_DFA     /* payload: struct dfa_edge []; state 0 is the start */
 };
 
+/* Repetitions up to this number are copies, longer ones are counted. */
+enum { MAX_COPIES = 31 };
+
 /* A node. Its payload is at data + off in the grammar. Nodes in a payload have
  * lower numbers. */
 struct node {
@@ -28,8 +31,18 @@ struct node {
     uint32_t off, len; /* bytes of the payload */
 };
 
-/* In a finite automaton: bytes lo to hi lead from one state to another. An edge
- * with lo > hi says that the text may end in the state `from`. */
+/* In a finite automaton: bytes lo to hi lead from one state to another; or,
+ * with a lo of these, hi is a number, and the edge reads nothing. The edges
+ * without a byte form no loop. An automaton with DFA_COUNT or DFA_COUNT_UP
+ * counts characters: both come before each one, and DFA_LEAVE before the end.
+ */
+enum {
+    DFA_END = 0x100, /* the text may end in the state `from` */
+    DFA_SKIP,        /* only leads to another state */
+    DFA_COUNT,       /* see OP_COUNT */
+    DFA_COUNT_UP,
+    DFA_LEAVE
+};
 struct dfa_edge {
     uint32_t from, to;
     uint32_t lo, hi;
@@ -74,6 +87,15 @@ static inline const uint32_t *node_kids(const struct grammar *g,
                                         const struct node *v)
 {
     return node_data(g, v);
+}
+
+/* Whether a repetition is counted, unless its part may be empty. */
+static inline bool node_is_counted(const struct grammar *g,
+                                   const struct node *v)
+{
+    const uint32_t *p = node_data(g, v); /* node, min, max */
+    return v->type == NODE_REPEAT &&
+           (p[2] == GRAMMAR_UNBOUNDED ? p[1] : p[2]) > MAX_COPIES;
 }
 
 static inline size_t node_n_kids(const struct node *v)

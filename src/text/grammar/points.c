@@ -25,12 +25,18 @@ int points_steps(const struct points_place *at, size_t n)
 
 /* ---- drafts -------------------------------------------------------------- */
 
+static size_t max_states(const struct points_draft *d)
+{
+    return d->max_states ? d->max_states : POINTS_MAX_STATES;
+}
+
 uint32_t points_draft_state(struct points_draft *d, bool accept,
                             const struct points_place *at)
 {
-    if (d->n_states >= POINTS_MAX_STATES) {
+    size_t max = max_states(d);
+    if (d->n_states >= max) {
         err_set(at->e, QWICK_ERR_USAGE,
-                "needs an automaton of more than %u states", POINTS_MAX_STATES);
+                "needs an automaton of more than %zu states", max);
         return NONE;
     }
     if (ARRAY_RESERVE(d->accept, d->cap_states, d->n_states + 1, at->e))
@@ -42,10 +48,10 @@ uint32_t points_draft_state(struct points_draft *d, bool accept,
 int points_draft_edge(struct points_draft *d, uint32_t from, uint32_t lo,
                       uint32_t hi, uint32_t to, const struct points_place *at)
 {
-    if (d->n_edges >= POINTS_MAX_EDGES)
+    size_t max = max_states(d) * POINTS_MAX_EDGES;
+    if (d->n_edges >= max)
         return err_set(at->e, QWICK_ERR_USAGE,
-                       "needs an automaton of more than %u edges",
-                       POINTS_MAX_EDGES);
+                       "needs an automaton of more than %zu edges", max);
     if (ARRAY_RESERVE(d->edges, d->cap_edges, d->n_edges + 1, at->e))
         return -1;
     d->edges[d->n_edges++] = (struct points_draft_edge){from, lo, hi, to};
@@ -363,41 +369,33 @@ const struct points *points_length(int64_t min, int64_t max,
     return p;
 }
 
-/* A tree of words. The edges of a state are a list. */
+/* A tree of words. */
 struct tree {
     struct points_draft d;
-    uint32_t *first; /* [states] the newest edge of each state, or NONE */
-    size_t cap_first;
-    uint32_t *next; /* [edges] an older edge of the same state, or NONE */
-    size_t cap_next;
+    uint32_t *last; /* [states] the newest edge of each state, or NONE */
+    size_t cap_last;
 };
 
 static uint32_t tree_state(struct tree *t, const struct points_place *at)
 {
-    if (ARRAY_RESERVE(t->first, t->cap_first, t->d.n_states + 1, at->e))
+    if (ARRAY_RESERVE(t->last, t->cap_last, t->d.n_states + 1, at->e))
         return NONE;
-    t->first[t->d.n_states] = NONE;
+    t->last[t->d.n_states] = NONE;
     return points_draft_state(&t->d, false, at);
 }
 
 /* Return the state to which a code point leads from a state. Makes it if it is
- * new. */
+ * new. Words come in order, so only the newest edge can have the code point. */
 static uint32_t tree_step(struct tree *t, uint32_t from, uint32_t cp,
                           const struct points_place *at)
 {
-    uint32_t edge = t->first[from];
-    while (edge != NONE && t->d.edges[edge].lo != cp)
-        edge = t->next[edge];
-    if (edge != NONE)
+    uint32_t edge = t->last[from];
+    if (edge != NONE && t->d.edges[edge].lo == cp)
         return t->d.edges[edge].to;
     uint32_t to = tree_state(t, at);
-    if (to == NONE ||
-        ARRAY_RESERVE(t->next, t->cap_next, t->d.n_edges + 1, at->e) ||
-        points_draft_edge(&t->d, from, cp, cp, to, at))
+    if (to == NONE || points_draft_edge(&t->d, from, cp, cp, to, at))
         return NONE;
-    edge = (uint32_t)t->d.n_edges - 1;
-    t->next[edge] = t->first[from];
-    t->first[from] = edge;
+    t->last[from] = (uint32_t)t->d.n_edges - 1;
     return to;
 }
 
@@ -420,19 +418,39 @@ static int add_word(struct tree *t, const char *s, size_t n,
     return 0;
 }
 
+struct word {
+    const char *s;
+    size_t n;
+};
+
+static int compare_words(const void *pa, const void *pb)
+{
+    const struct word *a = pa, *b = pb;
+    size_t n = a->n < b->n ? a->n : b->n;
+    int c = n ? memcmp(a->s, b->s, n) : 0;
+    return c ? c : a->n < b->n ? -1 : a->n > b->n;
+}
+
 const struct points *points_words(const char *const *words, const size_t *lens,
                                   size_t n, const struct points_place *at)
 {
-    struct tree t = {0};
+    struct tree t = {.d.max_states = POINTS_MAX_WORDS};
     const struct points *p = NULL;
-    int rc = tree_state(&t, at) == NONE ? -1 : 0;
+    struct word *sorted = malloc((n + 1) * sizeof *sorted);
+    int rc = sorted ? 0 : err_oom(at->e, (n + 1) * sizeof *sorted);
     for (size_t i = 0; rc == 0 && i < n; i++)
-        rc = add_word(&t, words[i], lens[i], at);
+        sorted[i] = (struct word){words[i], lens[i]};
+    if (rc == 0) /* so the newest edge of a state is the one to look for */
+        qsort(sorted, n, sizeof *sorted, compare_words);
+    if (rc == 0 && tree_state(&t, at) == NONE)
+        rc = -1;
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = add_word(&t, sorted[i].s, sorted[i].n, at);
     if (rc == 0)
         p = points_finish(&t.d, at);
     points_draft_free(&t.d);
-    free(t.first);
-    free(t.next);
+    free(sorted);
+    free(t.last);
     return p;
 }
 
@@ -515,7 +533,11 @@ const struct points *points_combine(const struct points *a,
         return a;
     if (b->n_states == 0)
         return b;
-    rc = hashmap_init(&x.map, POINTS_MAX_STATES + 1, POINTS_MAX_STATES, at->e);
+    /* without a second loop, a product is as large as the larger one */
+    x.d.max_states = (size_t)a->n_states + b->n_states;
+    if (x.d.max_states < POINTS_MAX_STATES)
+        x.d.max_states = POINTS_MAX_STATES;
+    rc = hashmap_init(&x.map, x.d.max_states + 1, x.d.max_states, at->e);
     if (rc == 0 && pair_state(&x, 0, 0, at) == NONE)
         rc = -1;
     for (uint32_t i = 0; rc == 0 && i < x.d.n_states; i++)
@@ -526,6 +548,61 @@ const struct points *points_combine(const struct points *a,
     free(x.pairs);
     hashmap_free(&x.map);
     return p;
+}
+
+/* ---- distances ----------------------------------------------------------- */
+
+int64_t *points_distances(const struct points *p, struct qwick_err *e)
+{
+    uint32_t n = p->n_states, n_edges = n ? p->first[n] : 0, n_todo = 0;
+    int64_t *distance = malloc((n + 1) * sizeof *distance);
+    uint32_t *start = calloc(n + 2, sizeof *start);
+    uint32_t *source = malloc((n_edges + 1) * sizeof *source);
+    uint32_t *todo = malloc((n + 1) * sizeof *todo); /* queue */
+    if (!distance || !start || !source || !todo) {
+        err_oom(e, (n_edges + 1) * sizeof *source);
+        free(distance);
+        distance = NULL;
+        goto done;
+    }
+    for (uint32_t k = 0; k < n_edges; k++)
+        start[p->edges[k].to + 2]++;
+    for (uint32_t i = 0; i < n; i++)
+        start[i + 2] += start[i + 1];
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = p->first[i]; k < p->first[i + 1]; k++)
+            source[start[p->edges[k].to + 1]++] = i;
+    for (uint32_t i = 0; i < n; i++) {
+        distance[i] = p->accept[i] ? 0 : -1;
+        if (p->accept[i])
+            todo[n_todo++] = i;
+    }
+    for (uint32_t at = 0; at < n_todo; at++)
+        for (uint32_t k = start[todo[at]]; k < start[todo[at] + 1]; k++)
+            if (distance[source[k]] < 0) {
+                distance[source[k]] = distance[todo[at]] + 1;
+                todo[n_todo++] = source[k];
+            }
+done:
+    free(start);
+    free(source);
+    free(todo);
+    return distance;
+}
+
+int points_can_wait(const struct points *p, struct qwick_err *e)
+{
+    int64_t *distance = points_distances(p, e);
+    bool all = distance != NULL;
+    for (uint32_t i = 0; all && i < p->n_states; i++) {
+        bool can = false;
+        for (uint32_t k = p->first[i]; k < p->first[i + 1]; k++)
+            can |= distance[p->edges[k].to] <= distance[i];
+        all = can;
+    }
+    int rc = !distance ? -1 : all;
+    free(distance);
+    return rc;
 }
 
 /* ---- running ------------------------------------------------------------- */

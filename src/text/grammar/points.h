@@ -13,7 +13,8 @@
 #include "base/err.h"
 
 #define POINTS_MAX_STATES 20000u
-#define POINTS_MAX_EDGES  200000u
+#define POINTS_MAX_EDGES  10u        /* for each of the states it may have */
+#define POINTS_MAX_WORDS  (1u << 20) /* bytes of words */
 #define POINTS_LAST       0x10FFFFu
 
 struct points_edge {
@@ -50,6 +51,7 @@ struct points_draft {
     size_t n_states, cap_states;
     struct points_draft_edge *edges;
     size_t n_edges, cap_edges;
+    size_t max_states; /* 0: POINTS_MAX_STATES */
 };
 
 /* Add a state or an edge. points_draft_state returns its number, or UINT32_MAX
@@ -90,6 +92,15 @@ const struct points *points_of_node(const struct grammar *g, uint32_t node,
 const struct points *points_combine(const struct points *a,
                                     const struct points *b, bool minus,
                                     const struct points_place *at);
+
+/* Return how many more code points each state needs at least to accept:
+ * [n_states], malloc'ed. NULL with the error set. */
+int64_t *points_distances(const struct points *p, struct qwick_err *e);
+
+/* Return 1 if in every state a text can be made longer by one code point
+ * without getting farther from its end; 0 if not; -1 with the error set. Then
+ * some text has any length from the shortest one on. */
+int points_can_wait(const struct points *p, struct qwick_err *e);
 
 /* Take n steps of the budget. Returns -1 with the error set when it is used up.
  */

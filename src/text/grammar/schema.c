@@ -93,9 +93,10 @@ static int read_roots(struct schema *s, struct schema_node *roots[2], size_t *n)
     bool call = s->form != SCHEMA_DOCUMENT;
     struct schema_node *no_others = NULL;
     *n = 0;
-    if (!(roots[(*n)++] = schema_node_of(s, s->root)) ||
-        (call && (!(roots[(*n)++] = schema_node_of(s, &an_object)) ||
-                  !(no_others = schema_node_of(s, &nothing)))) ||
+    if (schema_find_names(s) ||
+        !(roots[(*n)++] = schema_node_of(s, s->root, 0)) ||
+        (call && (!(roots[(*n)++] = schema_node_of(s, &an_object, 0)) ||
+                  !(no_others = schema_node_of(s, &nothing, 0)))) ||
         schema_read_all(s) || check_something(s, roots[0]))
         return -1;
     if (call && is_list_of_properties(roots[0]))
@@ -148,10 +149,14 @@ int schema_compile_value(struct grammar *g, const struct json_value *schema,
         *e = err;
     arena_free(&s.mem);
     free(s.nodes);
+    free(s.resources);
+    free(s.names);
     free(s.sets);
     free(s.list);
     free(s.stack);
     hashmap_free(&s.by_place);
+    hashmap_free(&s.by_root);
+    hashmap_free(&s.by_name);
     hashmap_free(&s.by_items);
     return rc;
 }

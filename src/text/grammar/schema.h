@@ -17,7 +17,7 @@ struct grammar;
 /* Limits. Beyond them a schema is refused, with the keyword and both numbers.
  */
 #define SCHEMA_MAX_BYTES  (1u << 20)
-#define SCHEMA_MAX_COUNT  65536 /* minLength, maxLength, minItems, maxItems */
+#define SCHEMA_MAX_COUNT  (UINT32_MAX - 1) /* minLength, maxItems and so on */
 #define SCHEMA_MAX_INDENT 16
 #define SCHEMA_MAX_LEVELS 32 /* of nesting, with an indent */
 

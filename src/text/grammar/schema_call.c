@@ -31,26 +31,6 @@ unsigned schema_text_types(unsigned types, int level)
     return types & read;
 }
 
-/* Return the strings of p that the reader reads as strings if it knows these
- * types. NULL with the error set. */
-static const struct points *readable(struct schema *s, const struct points *p,
-                                     unsigned types)
-{
-    struct qwick_err err = {0};
-    struct points_place at = {&s->mem, &s->steps_left, &err};
-    const struct points *bad = schema_unreadable(s, types);
-    p = bad ? points_combine(p, bad, true, &at) : NULL;
-    if (!p && bad)
-        schema_refuse_err(s, s->root, NULL, &err);
-    return p;
-}
-
-const struct points *schema_without_tags(struct schema *s,
-                                         const struct points *p)
-{
-    return readable(s, p, 0);
-}
-
 bool schema_has_tag(const char *text, size_t n)
 {
     static const char *const tags[] = {TOOL_CLOSE_PARAMETER,
@@ -64,17 +44,12 @@ bool schema_has_tag(const char *text, size_t n)
 uint32_t schema_emit_text(struct schema *s, struct schema_node *const *v,
                           size_t n, int level)
 {
-    struct points_place at = {&s->mem, &s->steps_left, s->e};
-    int64_t min, max;
-    bool free_form;
-    const struct points *p =
-        schema_string_points(s, v, n, &min, &max, &free_form);
-    if (!p && free_form)
-        p = points_length(min, max, &at);
-    p = p ? readable(s, p, reader_types(level)) : NULL;
-    return p ? grammar_shared(s->g, "text",
-                              text_body(s->g, p, TEXT_ESCAPE_NONE))
-             : GRAMMAR_NOTHING;
+    const struct points *bad = schema_unreadable(s, reader_types(level));
+    struct schema_string x;
+    if (!bad || schema_string_of(s, v, n, bad, &x))
+        return GRAMMAR_NOTHING;
+    return grammar_shared(
+        s->g, "text", text_body(s->g, x.points, TEXT_ESCAPE_NONE, x.length));
 }
 
 uint32_t schema_text_literal(struct schema *s, const struct json_value *v,

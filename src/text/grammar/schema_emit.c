@@ -8,10 +8,6 @@
 #include "text/grammar/schema_number.h"
 #include "text/grammar/schema_text.h"
 
-/* Up to this length, the rule of a string with limits of its length has copies
- * of the character's node. Longer ones refer to a rule for each character. */
-enum { MAX_INLINE_LENGTH = 1000 };
-
 /* If at most this many optional properties come before the first required one,
  * an object repeats the rest of its properties for each possible first one. */
 enum { MAX_REPEATED_RESTS = 2 };
@@ -59,61 +55,34 @@ uint32_t schema_emit_word(struct schema *s, const char *word, size_t n)
 {
     struct points_place at = {&s->mem, &s->steps_left, s->e};
     const struct points *p = points_words(&word, &n, 1, &at);
-    return p ? text_string(s->g, p, TEXT_ESCAPE_SOME) : GRAMMAR_NOTHING;
+    return p ? text_string(s->g, p, TEXT_ESCAPE_SOME, TEXT_ANY_LENGTH)
+             : GRAMMAR_NOTHING;
 }
 
-static uint32_t any_string(struct schema *s)
+/* Set *without to the texts that no string has, or to NULL. */
+static int unwritable(struct schema *s, const struct points **without)
 {
-    struct points_place at = {&s->mem, &s->steps_left, s->e};
-    const struct points *p = s->string ? NULL : points_any(&at);
-    if (p && s->form == SCHEMA_PARAMETERS)
-        p = schema_without_tags(s, p);
-    if (p)
-        s->string = grammar_shared(s->g, "string",
-                                   text_string(s->g, p, TEXT_ESCAPE_ALL));
-    return s->string;
-}
-
-/* Strings of min to max characters; max -1: no maximum. */
-static uint32_t sized_string(struct schema *s, int64_t min, int64_t max)
-{
-    struct points_place at = {&s->mem, &s->steps_left, s->e};
-    const struct points *p = points_length(1, 1, &at);
-    if (!p)
-        return GRAMMAR_NOTHING;
-    uint32_t character = text_body(s->g, p, TEXT_ESCAPE_ALL);
-    if (min > MAX_INLINE_LENGTH || max > MAX_INLINE_LENGTH) {
-        if (!s->string_char)
-            s->string_char = grammar_shared(s->g, "character", character);
-        character = s->string_char;
-    }
-    uint32_t count = max < 0 ? GRAMMAR_UNBOUNDED : (uint32_t)max;
-    const uint32_t parts[] = {
-        text(s, "\""), grammar_repeat(s->g, character, (uint32_t)min, count),
-        text(s, "\"")};
-    return grammar_seq(s->g, parts, 3);
+    bool tags = s->form == SCHEMA_PARAMETERS;
+    *without = tags ? schema_unreadable(s, 0) : NULL;
+    return tags && !*without ? -1 : 0;
 }
 
 static uint32_t emit_string(struct schema *s, struct schema_node *const *v,
                             size_t n)
 {
-    int64_t min, max;
-    bool free_form;
-    const struct points *p =
-        schema_string_points(s, v, n, &min, &max, &free_form);
-    bool any = free_form && min == 0 && max < 0;
-    if (s->form == SCHEMA_PARAMETERS && !any) {
-        struct points_place at = {&s->mem, &s->steps_left, s->e};
-        if (free_form)
-            p = points_length(min, max, &at);
-        free_form = false;
-        p = p ? schema_without_tags(s, p) : NULL;
-    }
-    if (p)
-        return text_string(s->g, p, TEXT_ESCAPE_SOME);
-    if (!free_form)
+    const struct points *without;
+    struct schema_string x;
+    if (unwritable(s, &without) || schema_string_of(s, v, n, without, &x))
         return GRAMMAR_NOTHING;
-    return any ? any_string(s) : sized_string(s, min, max);
+    bool any = x.free_form && x.length.min == 0 && x.length.max < 0;
+    if (any && s->string)
+        return s->string;
+    uint32_t node =
+        text_string(s->g, x.points,
+                    x.free_form ? TEXT_ESCAPE_ALL : TEXT_ESCAPE_SOME, x.length);
+    if (any)
+        node = s->string = grammar_shared(s->g, "string", node);
+    return node;
 }
 
 /* ---- numbers, true, false, null ------------------------------------------ */
@@ -250,18 +219,24 @@ static uint32_t member_node(struct schema *s, uint32_t name,
     return grammar_seq(s->g, parts, 3);
 }
 
-/* The names of members that no schema names, with their quotes. */
+/* The names of members that no schema names, with their quotes. Without a
+ * limit, a model that draws words at random would hardly ever end a name. */
 static uint32_t name_node(struct schema *s, const struct points *names)
 {
-    if (names == s->any_name && s->name)
+    const struct text_length length = {0, MAX_NAME};
+    struct points_place at = {&s->mem, &s->steps_left, s->e};
+    const struct points *without;
+    if (names == s->any_text && s->name)
         return s->name;
+    if (unwritable(s, &without))
+        return GRAMMAR_NOTHING;
     const struct points *p =
-        s->form == SCHEMA_PARAMETERS ? schema_without_tags(s, names) : names;
+        without ? points_combine(names, without, true, &at) : names;
     if (!p)
         return GRAMMAR_NOTHING;
-    uint32_t node =
-        grammar_shared(s->g, "name", text_string(s->g, p, TEXT_ESCAPE_SOME));
-    if (names == s->any_name)
+    uint32_t node = grammar_shared(
+        s->g, "name", text_string(s->g, p, TEXT_ESCAPE_SOME, length));
+    if (names == s->any_text)
         s->name = node;
     return node;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/hash.h"
 #include "text/grammar/schema_int.h"
 #include "text/grammar/schema_number.h"
 
@@ -96,8 +97,12 @@ static unsigned gcd(unsigned a, unsigned b)
 int schema_number_of(struct schema *s, struct schema_node *const *v, size_t n,
                      bool integer, struct number_form *out)
 {
-    struct number_limit *limits =
-        schema_alloc(s, NUMBER_MAX_LIMITS, sizeof *limits);
+    size_t most = 0;
+    for (size_t i = 0; i < n; i++)
+        most += 6 + 2 * v[i]->excluded.n; /* see below */
+    if (most > NUMBER_MAX_LIMITS)
+        most = NUMBER_MAX_LIMITS;
+    struct number_limit *limits = schema_alloc(s, most, sizeof *limits);
     *out = (struct number_form){.integer = integer, .limits = limits};
     if (!limits)
         return -1;
@@ -165,17 +170,27 @@ static bool same_string(const struct json_value *a, const struct json_value *b)
     return a->len == b->len && memcmp(a->str, b->str, a->len) == 0;
 }
 
-/* Return the member with a name, which is added if it is new, or NULL with the
- * error set. */
-static struct schema_member *member_of(struct schema *s,
-                                       struct schema_object *o,
-                                       const struct json_value *name)
+/* Return the member with a name, or NULL. */
+static struct schema_member *find_member(const struct schema_object *o,
+                                         const struct json_value *name)
 {
-    if (schema_step(s, o->n_members / 8 + 1))
-        return NULL;
-    for (size_t i = 0; i < o->n_members; i++)
+    uint64_t h = hash_bytes(0, name->str, name->len);
+    uint32_t at = hashmap_slot(&o->by_name, h), i;
+    while ((i = hashmap_next(&o->by_name, h, &at)) != HASHMAP_NONE)
         if (same_string(o->members[i].name, name))
             return &o->members[i];
+    return NULL;
+}
+
+/* Return the member with a name, which is added if it is new. */
+static struct schema_member *member_of(struct schema_object *o,
+                                       const struct json_value *name)
+{
+    struct schema_member *m = find_member(o, name);
+    if (m)
+        return m;
+    hashmap_put(&o->by_name, hash_bytes(0, name->str, name->len),
+                (uint32_t)o->n_members);
     o->members[o->n_members] = (struct schema_member){.name = name};
     return &o->members[o->n_members++];
 }
@@ -187,19 +202,15 @@ static int list_members(struct schema *s, struct schema_node *const *v,
     for (size_t i = 0; i < n; i++)
         most += v[i]->props.n + v[i]->required.n;
     o->members = schema_alloc(s, most, sizeof *o->members);
-    if (!o->members)
+    if (!o->members || schema_step(s, most) ||
+        hashmap_init(&o->by_name, most, most, s->e))
         return -1;
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < v[i]->props.n; k++)
-            if (!member_of(s, o, &v[i]->names[k]))
-                return -1;
+            member_of(o, &v[i]->names[k]);
     for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < v[i]->required.n; k++) {
-            struct schema_member *m = member_of(s, o, v[i]->required.v[k]);
-            if (!m)
-                return -1;
-            m->required = true;
-        }
+        for (size_t k = 0; k < v[i]->required.n; k++)
+            member_of(o, v[i]->required.v[k])->required = true;
     return 0;
 }
 
@@ -209,26 +220,30 @@ static void add_schema(struct schema_member *m, struct schema_node *node)
     m->forbidden |= node->never;
 }
 
-/* Add the demands of one node on a member. */
+/* Add the demands of a node on the members. */
 static int add_node(struct schema *s, const struct schema_node *node,
-                    struct schema_member *m)
+                    struct schema_object *o)
 {
-    bool met = false;
-    if (schema_step(s, node->props.n / 8 + 1))
+    if (schema_step(s, node->props.n + o->n_members))
         return -1;
-    for (size_t i = 0; i < node->props.n && !met; i++)
-        if (same_string(&node->names[i], m->name)) {
-            add_schema(m, node->props.v[i]);
-            met = true;
-        }
-    for (size_t i = 0; i < node->pattern_props.n; i++)
-        if (points_match(node->patterns_points[i], m->name->str,
-                         m->name->len)) {
-            add_schema(m, node->pattern_props.v[i]);
-            met = true;
-        }
-    if (!met && node->additional)
-        add_schema(m, node->additional);
+    for (size_t i = 0; i < o->n_members; i++)
+        o->members[i].met = false;
+    for (size_t i = 0; i < node->props.n; i++) {
+        struct schema_member *m = find_member(o, &node->names[i]);
+        add_schema(m, node->props.v[i]);
+        m->met = true;
+    }
+    for (size_t k = 0; k < o->n_members; k++) {
+        struct schema_member *m = &o->members[k];
+        for (size_t i = 0; i < node->pattern_props.n; i++)
+            if (points_match(node->patterns_points[i], m->name->str,
+                             m->name->len)) {
+                add_schema(m, node->pattern_props.v[i]);
+                m->met = true;
+            }
+        if (!m->met && node->additional)
+            add_schema(m, node->additional);
+    }
     return 0;
 }
 
@@ -292,16 +307,14 @@ static bool schemas_of_mask(struct schema_node *const *v, size_t n,
     return true;
 }
 
-/* Return the automaton of the names that no member has. Without a limit, a
- * model that draws words at random would hardly ever end a name. */
+/* Return the automaton of the names that no member has. */
 static const struct points *other_names(struct schema *s,
                                         const struct schema_object *o,
                                         const struct points_place *at)
 {
-    if (!s->any_name)
-        s->any_name = points_length(0, MAX_NAME, at);
-    if (!s->any_name || o->n_members == 0)
-        return s->any_name;
+    const struct points *any = schema_any_text(s);
+    if (!any || o->n_members == 0)
+        return any;
     const char **words = schema_alloc(s, o->n_members, sizeof *words);
     size_t *lens = schema_alloc(s, o->n_members, sizeof *lens);
     if (!words || !lens)
@@ -311,7 +324,7 @@ static const struct points *other_names(struct schema *s,
         lens[i] = o->members[i].name->len;
     }
     const struct points *named = points_words(words, lens, o->n_members, at);
-    return named ? points_combine(s->any_name, named, true, at) : NULL;
+    return named ? points_combine(any, named, true, at) : NULL;
 }
 
 /* Add the extras for names that match the patterns of `mask`. */
@@ -343,19 +356,16 @@ int schema_object_of(struct schema *s, struct schema_node *const *v, size_t n,
     struct patterns p = {0};
     size_t most = most_schemas(v, n);
     *out = (struct schema_object){0};
-    if (list_patterns(s, v, n, &p) || list_members(s, v, n, out))
-        return -1;
-    for (size_t i = 0; i < out->n_members; i++) {
-        struct schema_member *m = &out->members[i];
-        m->all = schema_alloc(s, most, sizeof *m->all);
-        if (!m->all)
-            return -1;
-        for (size_t k = 0; k < n; k++)
-            if (add_node(s, v[k], m))
-                return -1;
-    }
-    for (unsigned mask = 0; extras && mask < 1u << p.n; mask++)
-        if (add_extra(s, v, n, &p, mask, out))
-            return -1;
-    return 0;
+    int rc = list_patterns(s, v, n, &p) || list_members(s, v, n, out) ? -1 : 0;
+    struct schema_node **all =
+        rc ? NULL : schema_alloc(s, out->n_members * most, sizeof *all);
+    for (size_t i = 0; all && i < out->n_members; i++)
+        out->members[i].all = all + i * most;
+    rc = all ? 0 : -1;
+    for (size_t k = 0; !rc && k < n; k++)
+        rc = add_node(s, v[k], out);
+    for (unsigned mask = 0; !rc && extras && mask < 1u << p.n; mask++)
+        rc = add_extra(s, v, n, &p, mask, out);
+    hashmap_free(&out->by_name);
+    return rc;
 }

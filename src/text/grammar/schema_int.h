@@ -20,6 +20,7 @@
 #include "text/grammar/points.h"
 #include "text/grammar/schema.h"
 #include "text/grammar/schema_decimal.h"
+#include "text/grammar/schema_text.h"
 
 /* Types of values. Integers are numbers that have no fraction; T_NUMBER stands
  * for all other numbers, so the type "number" is both. */
@@ -60,7 +61,9 @@ struct value_list {
 struct schema_node {
     const struct json_value *at; /* its place in the text */
     uint32_t id;
-    bool never; /* the schema false */
+    uint32_t outer;    /* see schema_resource_at */
+    uint32_t resource; /* where its "$ref" starts; see schema_resource_in */
+    bool never;        /* the schema false */
     bool plain; /* has only $ref and allOf, or nothing: constrains nothing by
                    itself */
     unsigned types;                       /* T_ALL: any */
@@ -93,6 +96,31 @@ struct schema_node {
     unsigned char color;
 };
 
+/* A resource: the whole schema, or a schema in it with an "$id". */
+struct schema_resource {
+    const struct json_value *root;
+    const char *uri;
+    size_t n_uri;
+};
+
+/* A name of a schema: the URI of a resource, or an anchor. */
+struct schema_name {
+    uint32_t resource; /* whose anchor it is; UINT32_MAX: it is a URI */
+    const char *text;
+    size_t n;
+    const struct json_value *at; /* what it names */
+    uint32_t in;                 /* the resource around that */
+    bool twice;                  /* another schema has the same name */
+};
+
+/* Which parts of a keyword's value are schemas. */
+enum schema_parts {
+    PARTS_NONE,
+    PARTS_ONE,  /* the value */
+    PARTS_LIST, /* its items */
+    PARTS_MAP   /* the values of its members */
+};
+
 /* Levels of a set below 0, for SCHEMA_PARAMETERS: an object that is written as
  * parameters, and the text of a parameter. That is LEVEL_TEXT minus the types
  * that tool_value_json takes such a text for, see tool_value.h. */
@@ -120,7 +148,13 @@ struct schema {
     const struct json_value *root;
     struct schema_node **nodes;
     size_t n_nodes, cap_nodes;
-    struct hashmap by_place; /* of nodes */
+    struct hashmap by_place;           /* of nodes */
+    struct schema_resource *resources; /* the first one is the whole schema */
+    size_t n_resources, cap_resources;
+    struct hashmap by_root; /* of resources */
+    struct schema_name *names;
+    size_t n_names, cap_names;
+    struct hashmap by_name; /* of names */
     struct schema_set *sets;
     size_t n_sets, cap_sets;
     struct hashmap by_items; /* of sets */
@@ -133,10 +167,10 @@ struct schema {
     } * stack;     /* of schema_collect */
     size_t cap_stack;
     const struct points *formats[16];
-    const struct points *any_name;       /* NULL: not made yet */
+    const struct points *any_text;       /* NULL: not made yet */
     const struct points *unreadable[64]; /* see schema_unreadable */
     /* shared nodes; 0: not made yet */
-    uint32_t string, number, integer, string_char, name;
+    uint32_t string, number, integer, name;
     const struct schema_node *culprit; /* why a set was found to be empty */
     const char *reason;
 };
@@ -163,18 +197,38 @@ int schema_step(struct schema *s, size_t n);
 
 /* ---- reading (schema_read.c, schema_ref.c) ---- */
 
-/* Return the node of a schema, which is read later, or NULL with the error
- * set. */
+/* Return the node of a schema, which is read later, or NULL with the error set.
+ * outer: the resource around it. */
 struct schema_node *schema_node_of(struct schema *s,
-                                   const struct json_value *at);
+                                   const struct json_value *at, uint32_t outer);
+
+/* Return which parts of a keyword's value are schemas. */
+enum schema_parts schema_parts_of(const struct json_value *keyword);
+
+/* Find the resources and names of the whole schema. */
+int schema_find_names(struct schema *s);
+
+/* Return the resource that begins at a value; if none does, `outer`. Only
+ * schemas where a keyword expects one begin resources. */
+uint32_t schema_resource_at(const struct schema *s, const struct json_value *at,
+                            uint32_t outer);
+
+/* Return the resource of a schema inside `outer`, as schema_resource_at
+ * returned it. A schema elsewhere with an "$id", to which a reference leads,
+ * gets a new one without a name. UINT32_MAX with the error set. */
+uint32_t schema_resource_in(struct schema *s, const struct json_value *at,
+                            uint32_t outer);
 
 /* Read all nodes that can be reached, and refuse what is not supported. */
 int schema_read_all(struct schema *s);
 
-/* Return the value that a "$ref" means, or NULL with the error set. */
+/* Return the value that the "$ref" of a schema at `at` means, or NULL with the
+ * error set. *in: the resource of that schema; becomes the one around the
+ * value. */
 const struct json_value *schema_resolve(struct schema *s,
                                         const struct json_value *at,
-                                        const struct json_value *ref);
+                                        const struct json_value *ref,
+                                        uint32_t *in);
 
 /* ---- values (schema_value.c) ---- */
 
@@ -183,9 +237,14 @@ const struct json_value *schema_resolve(struct schema *s,
 int schema_equal(struct schema *s, const struct json_value *a,
                  const struct json_value *b);
 
-/* Return 1 if a node admits a value, 0 if not, -1 with the error set. */
-int schema_admits(struct schema *s, struct schema_node *node,
-                  const struct json_value *v);
+/* Set *out to a hash of a value: equal values have equal hashes. Returns 0 or
+ * -1. */
+int schema_hash(struct schema *s, const struct json_value *v, uint64_t *out);
+
+/* Return 1 if a node admits a value, 0 if not, -1 with the error set. Its $ref
+ * and allOf do not count, and its anyOf and oneOf only with any and one. */
+int schema_admits(struct schema *s, struct schema_node *node, bool any,
+                  bool one, const struct json_value *v);
 
 /* Return the node of a grammar with the one text of a value. */
 uint32_t schema_literal(struct schema *s, const struct json_value *v,
@@ -231,9 +290,11 @@ struct schema_member {
     size_t n_all;
     bool required;
     bool forbidden; /* one of them is false */
+    bool met;       /* while its schemas are collected: by the current node */
 };
 
-/* Members that no schema names, with names of one language. */
+/* Members that no schema names, with names of one language, of at most MAX_NAME
+ * characters. */
 struct schema_extra {
     const struct points *names;
     struct schema_node **all;
@@ -243,6 +304,7 @@ struct schema_extra {
 struct schema_object {
     struct schema_member *members;
     size_t n_members;
+    struct hashmap by_name; /* of members, while they are collected */
     struct schema_extra extras[1 << MAX_PATTERNS];
     size_t n_extras;
 };
@@ -261,13 +323,20 @@ struct schema_array schema_array_of(struct schema_node *const *v, size_t n);
 size_t schema_item_of(struct schema_node *const *v, size_t n, size_t i,
                       struct schema_node **out);
 
-/* Return the automaton of a set's strings; *free_form: only lengths limit
- * them. min and max are those lengths, max -1 without. NULL with the error set,
- * or without an error if *free_form. */
-const struct points *schema_string_points(struct schema *s,
-                                          struct schema_node *const *v,
-                                          size_t n, int64_t *min, int64_t *max,
-                                          bool *free_form);
+/* The strings of a set: texts of `points` with a length. */
+struct schema_string {
+    const struct points *points;
+    struct text_length length;
+    bool free_form; /* any text */
+};
+
+/* Set *out to the strings of a set that are no texts of `without`, which may be
+ * NULL. Returns 0 or -1. */
+int schema_string_of(struct schema *s, struct schema_node *const *v, size_t n,
+                     const struct points *without, struct schema_string *out);
+
+/* Return the automaton of all texts. NULL with the error set. */
+const struct points *schema_any_text(struct schema *s);
 
 /* Return the automaton of a pattern. */
 const struct points *schema_pattern(struct schema *s,
@@ -277,7 +346,8 @@ const struct points *schema_pattern(struct schema *s,
 
 /* Return the automaton of the texts that cannot be a string's text in a
  * parameter: they have a tag that ends it, or tool_value_json takes them for
- * another of these types (TOOL_ constants). NULL with the error set. */
+ * another of these types (TOOL_ constants; 0: none, also for JSON inside of a
+ * parameter). NULL with the error set. */
 const struct points *schema_unreadable(struct schema *s, unsigned types);
 
 /* Formats. schema_format_find returns NULL if no format has this name.
@@ -318,12 +388,7 @@ uint32_t schema_emit_parameters(struct schema *s, struct schema_node *const *v,
 uint32_t schema_emit_text(struct schema *s, struct schema_node *const *v,
                           size_t n, int level);
 
-/* Return the strings of p without a tag that ends a parameter: JSON inside of a
- * parameter must not have one, either. NULL with the error set. */
-const struct points *schema_without_tags(struct schema *s,
-                                         const struct points *p);
-
-/* Return whether a text has such a tag. */
+/* Return whether a text has a tag that ends a parameter. */
 bool schema_has_tag(const char *text, size_t n);
 
 /* Return those of the types (T_ constants) whose values can be the text of a

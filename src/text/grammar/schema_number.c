@@ -43,6 +43,7 @@ struct builder {
     size_t key_bytes; /* of struct progress that are in use */
     struct hashmap map;
     size_t max_whole, max_frac;
+    bool signs; /* a number may begin with a minus */
 };
 
 /* ---- limits -------------------------------------------------------------- */
@@ -195,7 +196,7 @@ static bool step_digit(const struct builder *b, struct progress *p, int digit)
         return false;
     if (p->phase <= AT_WHOLE) {
         bool zero = p->phase != AT_WHOLE && digit == 0;
-        if (!zero && p->count >= b->max_whole)
+        if (zero ? p->negative && b->f->integer : p->count >= b->max_whole)
             return false;
         p->phase = zero ? AT_ZERO : AT_WHOLE;
         p->count = (uint16_t)(p->count + !zero);
@@ -223,7 +224,7 @@ static bool step(const struct builder *b, struct progress *p, int c)
 {
     if (c >= '0' && c <= '9')
         return step_digit(b, p, c - '0');
-    if (c == '-' && p->phase == AT_START) {
+    if (c == '-' && p->phase == AT_START && b->signs) {
         p->phase = AT_SIGN;
         p->negative = 1;
         return true;
@@ -307,10 +308,25 @@ static void set_digits(struct builder *b)
     }
 }
 
+/* Return whether no limit from below is 0 or more. Where one is, no number with
+ * a minus fits except -0, which is not written there. */
+static bool admits_negative(const struct number_form *f)
+{
+    for (size_t i = 0; i < f->n_limits; i++) {
+        const struct number_limit *l = &f->limits[i];
+        if (l->kind == NUMBER_OUTSIDE)
+            i++;
+        else if ((l->kind == NUMBER_AT_LEAST || l->kind == NUMBER_ABOVE) &&
+                 !l->value.negative)
+            return false;
+    }
+    return true;
+}
+
 const struct points *number_points(const struct number_form *f,
                                    const struct points_place *at)
 {
-    struct builder b = {.f = f, .at = at};
+    struct builder b = {.f = f, .at = at, .signs = admits_negative(f)};
     const struct points *p = NULL;
     b.key_bytes = offsetof(struct progress, order) + f->n_limits;
     set_digits(&b);

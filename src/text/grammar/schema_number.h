@@ -41,8 +41,9 @@ struct number_form {
  * asked for). */
 bool number_fits(const struct number_form *f, const struct decimal *v);
 
-/* Return the automaton of all texts of such numbers, or NULL with the error
- * set. */
+/* Return the automaton of the texts of such numbers, or NULL with the error
+ * set. -0 is a number like 0, but it is not among the texts of integers, nor
+ * where no number below 0 fits. */
 const struct points *number_points(const struct number_form *f,
                                    const struct points_place *at);
 

@@ -33,11 +33,11 @@ static int read_count(struct schema *s, struct schema_node *node,
         return schema_refuse(s, node->at, key, "a count expected, not %s",
                              v->type == JSON_NUMBER ? ERR_SHOW(v->str, v->len)
                                                     : json_type_name(v));
-    *out = d.n_whole > 9 ? INT64_MAX : 0;
-    for (size_t i = 0; i < d.n_whole && d.n_whole <= 9; i++)
+    *out = d.n_whole > 10 ? INT64_MAX : 0;
+    for (size_t i = 0; i < d.n_whole && d.n_whole <= 10; i++)
         *out = *out * 10 + (d.whole[i] - '0');
     if (*out > SCHEMA_MAX_COUNT)
-        return schema_refuse(s, node->at, key, "%s is more than the limit %d",
+        return schema_refuse(s, node->at, key, "%s is more than the limit %u",
                              ERR_SHOW(v->str, v->len), SCHEMA_MAX_COUNT);
     return 0;
 }
@@ -52,7 +52,8 @@ static int read_list(struct schema *s, struct schema_node *node,
     if (!out->v)
         return -1;
     for (out->n = 0; out->n < v->len; out->n++)
-        if (!(out->v[out->n] = schema_node_of(s, &v->items[out->n])))
+        if (!(out->v[out->n] =
+                  schema_node_of(s, &v->items[out->n], node->resource)))
             return -1;
     return 0;
 }
@@ -67,7 +68,8 @@ static int read_members(struct schema *s, struct schema_node *node,
     if (!out->v)
         return -1;
     for (out->n = 0; out->n < v->len; out->n++)
-        if (!(out->v[out->n] = schema_node_of(s, &v->items[out->n])))
+        if (!(out->v[out->n] =
+                  schema_node_of(s, &v->items[out->n], node->resource)))
             return -1;
     return 0;
 }
@@ -190,8 +192,9 @@ static int read_ref(struct schema *s, struct schema_node *node, const char *key,
 {
     if (v->type != JSON_STRING)
         return wrong_type(s, node, key, "a string", v);
-    const struct json_value *target = schema_resolve(s, node->at, v);
-    node->ref = target ? schema_node_of(s, target) : NULL;
+    uint32_t in = node->resource;
+    const struct json_value *target = schema_resolve(s, node->at, v, &in);
+    node->ref = target ? schema_node_of(s, target, in) : NULL;
     return node->ref ? 0 : -1;
 }
 
@@ -282,7 +285,7 @@ static int read_items(struct schema *s, struct schema_node *node,
     if (v->type == JSON_ARRAY)
         return schema_refuse(s, node->at, key,
                              "an array is not supported, use prefixItems");
-    node->items = schema_node_of(s, v);
+    node->items = schema_node_of(s, v, node->resource);
     return node->items ? 0 : -1;
 }
 
@@ -326,7 +329,7 @@ static int read_additional(struct schema *s, struct schema_node *node,
                            const char *key, const struct json_value *v)
 {
     (void)key;
-    node->additional = schema_node_of(s, v);
+    node->additional = schema_node_of(s, v, node->resource);
     return node->additional ? 0 : -1;
 }
 
@@ -370,57 +373,74 @@ static int ignore(struct schema *s, struct schema_node *node, const char *key,
     return 0;
 }
 
-/* Keywords that are not in the table are refused, unless they begin with
- * "x-". */
+static int read_name(struct schema *s, struct schema_node *node,
+                     const char *key, const struct json_value *v)
+{
+    return v->type == JSON_STRING ? 0 : wrong_type(s, node, key, "a string", v);
+}
+
+/* Keywords that are not in the table are refused, unless they begin with "x-".
+ * So are those without a function. */
 static const struct keyword {
     const char *name;
     keyword_fn read;
+    enum schema_parts parts;
 } keywords[] = {
-    {"type", read_type},
-    {"properties", read_properties},
-    {"required", read_required},
-    {"items", read_items},
-    {"enum", read_enum},
-    {"const", read_const},
-    {"$ref", read_ref},
-    {"anyOf", read_schemas},
-    {"oneOf", read_schemas},
-    {"allOf", read_schemas},
-    {"not", read_not},
-    {"additionalProperties", read_additional},
-    {"patternProperties", read_patterns},
-    {"prefixItems", read_prefix},
-    {"minItems", read_counts},
-    {"maxItems", read_counts},
-    {"minLength", read_counts},
-    {"maxLength", read_counts},
-    {"pattern", read_pattern},
-    {"format", read_format},
-    {"minimum", read_bound},
-    {"maximum", read_bound},
-    {"exclusiveMinimum", read_bound},
-    {"exclusiveMaximum", read_bound},
-    {"multipleOf", read_multiple},
-    {"uniqueItems", read_no_effect},
-    {"minProperties", read_no_effect},
-    {"title", ignore},
-    {"description", ignore},
-    {"default", ignore},
-    {"example", ignore},
-    {"examples", ignore},
-    {"deprecated", ignore},
-    {"readOnly", ignore},
-    {"writeOnly", ignore},
-    {"contentMediaType", ignore},
-    {"contentEncoding", ignore},
-    {"contentSchema", ignore},
-    {"definitions", ignore},
-    {"$defs", ignore},
-    {"$schema", ignore},
-    {"$id", ignore},
-    {"$anchor", ignore},
-    {"$comment", ignore},
-    {"$vocabulary", ignore},
+    {"type", read_type, 0},
+    {"properties", read_properties, PARTS_MAP},
+    {"required", read_required, 0},
+    {"items", read_items, PARTS_ONE},
+    {"enum", read_enum, 0},
+    {"const", read_const, 0},
+    {"$ref", read_ref, 0},
+    {"anyOf", read_schemas, PARTS_LIST},
+    {"oneOf", read_schemas, PARTS_LIST},
+    {"allOf", read_schemas, PARTS_LIST},
+    {"not", read_not, PARTS_ONE},
+    {"additionalProperties", read_additional, PARTS_ONE},
+    {"patternProperties", read_patterns, PARTS_MAP},
+    {"prefixItems", read_prefix, PARTS_LIST},
+    {"minItems", read_counts, 0},
+    {"maxItems", read_counts, 0},
+    {"minLength", read_counts, 0},
+    {"maxLength", read_counts, 0},
+    {"pattern", read_pattern, 0},
+    {"format", read_format, 0},
+    {"minimum", read_bound, 0},
+    {"maximum", read_bound, 0},
+    {"exclusiveMinimum", read_bound, 0},
+    {"exclusiveMaximum", read_bound, 0},
+    {"multipleOf", read_multiple, 0},
+    {"uniqueItems", read_no_effect, 0},
+    {"minProperties", read_no_effect, 0},
+    {"title", ignore, 0},
+    {"description", ignore, 0},
+    {"default", ignore, 0},
+    {"example", ignore, 0},
+    {"examples", ignore, 0},
+    {"deprecated", ignore, 0},
+    {"readOnly", ignore, 0},
+    {"writeOnly", ignore, 0},
+    {"contentMediaType", ignore, 0},
+    {"contentEncoding", ignore, 0},
+    {"contentSchema", ignore, PARTS_ONE},
+    {"definitions", ignore, PARTS_MAP},
+    {"$defs", ignore, PARTS_MAP},
+    {"$schema", ignore, 0},
+    {"$id", read_name, 0},
+    {"$anchor", read_name, 0},
+    {"$dynamicAnchor", read_name, 0}, /* $dynamicRef is refused */
+    {"$comment", ignore, 0},
+    {"$vocabulary", ignore, 0},
+    {"discriminator", ignore, 0}, /* of OpenAPI: which branch to try */
+    {"if", NULL, PARTS_ONE},
+    {"then", NULL, PARTS_ONE},
+    {"else", NULL, PARTS_ONE},
+    {"contains", NULL, PARTS_ONE},
+    {"propertyNames", NULL, PARTS_ONE},
+    {"unevaluatedItems", NULL, PARTS_ONE},
+    {"unevaluatedProperties", NULL, PARTS_ONE},
+    {"dependentSchemas", NULL, PARTS_MAP},
 };
 
 static const struct keyword *find_keyword(const struct json_value *key)
@@ -429,6 +449,18 @@ static const struct keyword *find_keyword(const struct json_value *key)
         if (json_equals(key, keywords[i].name))
             return &keywords[i];
     return NULL;
+}
+
+enum schema_parts schema_parts_of(const struct json_value *keyword)
+{
+    const struct keyword *k = find_keyword(keyword);
+    return k ? k->parts : PARTS_NONE;
+}
+
+/* Whether a keyword says nothing about values. */
+static bool is_annotation(const struct keyword *k)
+{
+    return k->read == ignore || k->read == read_name;
 }
 
 /* ---- nodes --------------------------------------------------------------- */
@@ -465,12 +497,12 @@ static int read_node(struct schema *s, struct schema_node *node)
         const struct keyword *k = find_keyword(key);
         if (!k && key->len > 2 && memcmp(key->str, "x-", 2) == 0)
             continue;
-        if (!k)
+        if (!k || !k->read)
             return schema_refuse(s, at, key->str, "is not supported");
         if (k->read(s, node, k->name, &at->items[i]))
             return -1;
         note_order(node, key, i);
-        if (k->read != ignore && k->read != read_ref &&
+        if (!is_annotation(k) && k->read != read_ref &&
             !json_equals(key, "allOf"))
             node->plain = false;
     }
@@ -478,14 +510,17 @@ static int read_node(struct schema *s, struct schema_node *node)
 }
 
 struct schema_node *schema_node_of(struct schema *s,
-                                   const struct json_value *at)
+                                   const struct json_value *at, uint32_t outer)
 {
     uint64_t h = hash_mix((uint64_t)(uintptr_t)at, 0x9e3779b97f4a7c15u);
-    uint32_t slot, i;
-    slot = hashmap_slot(&s->by_place, h);
+    uint32_t slot = hashmap_slot(&s->by_place, h), i;
+    outer = schema_resource_at(s, at, outer);
     while ((i = hashmap_next(&s->by_place, h, &slot)) != HASHMAP_NONE)
-        if (s->nodes[i]->at == at)
+        if (s->nodes[i]->at == at && s->nodes[i]->outer == outer)
             return s->nodes[i];
+    uint32_t resource = schema_resource_in(s, at, outer);
+    if (resource == UINT32_MAX)
+        return NULL;
     if (s->n_nodes == MAX_NODES) {
         schema_refuse(s, at, NULL, "the schema has more than %d schemas in it",
                       MAX_NODES);
@@ -495,6 +530,8 @@ struct schema_node *schema_node_of(struct schema *s,
     if (!node || ARRAY_RESERVE(s->nodes, s->cap_nodes, s->n_nodes + 1, s->e))
         return NULL;
     node->at = at;
+    node->outer = outer;
+    node->resource = resource;
     node->id = (uint32_t)s->n_nodes;
     node->types = T_ALL;
     node->max_length = node->max_items = -1;

@@ -3,10 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/buf.h"
+#include "base/hash.h"
 #include "base/utf8.h"
 #include "text/grammar/schema.h"
 #include "text/grammar/schema_int.h"
+#include "text/grammar/uri.h"
 
 /* ---- places -------------------------------------------------------------- */
 
@@ -93,29 +96,15 @@ int schema_refuse_err(struct schema *s, const struct json_value *at,
     return -1;
 }
 
-/* ---- references ---------------------------------------------------------- */
+/* ---- pointers ------------------------------------------------------------ */
 
-static int hex_value(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
-/* Append s[0..n) with %HH decoded and, inside a pointer, ~0 and ~1. */
-static int decode(struct buf *out, const char *s, size_t n, bool tildes)
+/* Append a token of a pointer with ~0 and ~1 decoded. */
+static int decode_token(struct buf *out, const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         char c = s[i];
-        if (c == '%' && i + 2 < n && hex_value(s[i + 1]) >= 0 &&
-            hex_value(s[i + 2]) >= 0) {
-            c = (char)(hex_value(s[i + 1]) << 4 | hex_value(s[i + 2]));
-            i += 2;
-        } else if (tildes && c == '~' && i + 1 < n &&
-                   (s[i + 1] == '0' || s[i + 1] == '1')) {
+        if (c == '~' && i + 1 < n && (s[i + 1] == '0' || s[i + 1] == '1'))
             c = s[++i] == '0' ? '~' : '/';
-        }
         if (buf_putc(out, c))
             return -1;
     }
@@ -129,7 +118,7 @@ static const struct json_value *part_of(const struct json_value *v,
     size_t index = 0;
     if (v->type != JSON_ARRAY)
         return json_get_n(v, token, n);
-    if (n == 0 || n > 9)
+    if (n == 0 || n > 9 || (n > 1 && token[0] == '0'))
         return NULL;
     for (size_t i = 0; i < n; i++) {
         if (token[i] < '0' || token[i] > '9')
@@ -139,68 +128,303 @@ static const struct json_value *part_of(const struct json_value *v,
     return index < v->len ? &v->items[index] : NULL;
 }
 
+/* A walk along a pointer, without percent-encoding. */
+struct follow {
+    const char *p;
+    size_t n, at; /* at: the next token's slash */
+    struct buf token;
+    size_t *steps;
+};
+
+/* Return the part of v that the next token names, or NULL. */
+static const struct json_value *follow_token(struct follow *f,
+                                             const struct json_value *v)
+{
+    size_t i = f->at + 1, work = v->len / 16 + 1;
+    const char *slash = memchr(f->p + i, '/', f->n - i);
+    f->at = slash ? (size_t)(slash - f->p) : f->n;
+    f->token.len = 0;
+    *f->steps = *f->steps > work ? *f->steps - work : 0;
+    if (!*f->steps || decode_token(&f->token, f->p + i, f->at - i))
+        return NULL;
+    return part_of(v, f->token.data ? f->token.data : "", f->token.len);
+}
+
 const struct json_value *schema_follow(const struct json_value *root,
                                        const char *p, size_t n, size_t *steps)
 {
     const struct json_value *v = root;
-    struct buf token = {0};
-    for (size_t i = 0; v && i < n;) {
-        const char *slash = memchr(p + i + 1, '/', n - i - 1);
-        size_t end = slash ? (size_t)(slash - p) : n, work = v->len / 16 + 1;
-        token.len = 0;
-        *steps = *steps > work ? *steps - work : 0;
-        if (!*steps || decode(&token, p + i + 1, end - i - 1, true)) {
-            v = NULL;
-            break;
-        }
-        v = part_of(v, token.data ? token.data : "", token.len);
-        i = end;
-    }
-    buf_free(&token);
+    struct buf plain = {0};
+    if (uri_decode(&plain, p, n))
+        v = NULL;
+    struct follow f = {.p = plain.data, .n = plain.len, .steps = steps};
+    while (v && f.at < f.n)
+        v = follow_token(&f, v);
+    buf_free(&f.token);
+    buf_free(&plain);
     return v;
 }
 
-/* Find the object with an "$anchor". */
-static const struct json_value *find_anchor(struct schema *s,
-                                            const struct json_value *v,
-                                            const char *name, size_t n)
+/* ---- identifiers --------------------------------------------------------- */
+
+/* The base of a document without an absolute "$id". Messages leave it out. */
+#define NO_BASE "schema:/"
+
+#define NONE UINT32_MAX
+
+static uint64_t hash_place(const struct json_value *at)
 {
-    const struct json_value *anchor = json_get(v, "$anchor");
-    if (json_is(anchor, JSON_STRING) && anchor->len == n &&
-        memcmp(anchor->str, name, n) == 0)
-        return v;
-    if ((v->type != JSON_ARRAY && v->type != JSON_OBJECT) ||
-        schema_step(s, v->len + 1))
-        return NULL;
+    return hash_mix((uint64_t)(uintptr_t)at, 0x9e3779b97f4a7c15u);
+}
+
+static uint64_t hash_name(uint32_t resource, const char *s, size_t n)
+{
+    return hash_bytes(resource, s, n);
+}
+
+/* Return a copy of b's text that lives until the compiler ends, and empty b.
+ * NULL with the error set. */
+static const char *keep(struct schema *s, struct buf *b, size_t *n)
+{
+    char *copy = schema_alloc(s, b->len, 1);
+    if (copy && b->len)
+        memcpy(copy, b->data, b->len);
+    *n = b->len;
+    buf_free(b);
+    return copy;
+}
+
+/* Add a resource that begins at a schema. Returns its number, or NONE with the
+ * error set. */
+static uint32_t add_resource(struct schema *s, const struct json_value *root,
+                             uint32_t outer, const struct json_value *id)
+{
+    struct buf uri = {0};
+    const char *base = outer == NONE ? NO_BASE : s->resources[outer].uri;
+    size_t n_base = outer == NONE ? strlen(base) : s->resources[outer].n_uri;
+    struct schema_resource r = {.root = root};
+    if (uri_resolve(&uri, base, n_base, id ? id->str : "", id ? id->len : 0)) {
+        buf_free(&uri);
+        err_oom(s->e, n_base);
+        return NONE;
+    }
+    r.uri = keep(s, &uri, &r.n_uri);
+    if (!r.uri ||
+        ARRAY_RESERVE(s->resources, s->cap_resources, s->n_resources + 1, s->e))
+        return NONE;
+    s->resources[s->n_resources] = r;
+    return (uint32_t)s->n_resources++;
+}
+
+static int add_name(struct schema *s, uint32_t resource, const char *text,
+                    size_t n, const struct json_value *at, uint32_t in)
+{
+    if (ARRAY_RESERVE(s->names, s->cap_names, s->n_names + 1, s->e))
+        return -1;
+    s->names[s->n_names++] = (struct schema_name){
+        .resource = resource, .text = text, .n = n, .at = at, .in = in};
+    return 0;
+}
+
+/* Whether an "$id" begins a resource. One that is only a fragment names a place
+ * of the resource around it, as in drafts 6 and 7. */
+static bool begins_resource(const struct json_value *id)
+{
+    return json_is(id, JSON_STRING) && uri_fragment(id->str, id->len) > 0;
+}
+
+/* Add the names of one schema, in a resource. */
+static int add_names(struct schema *s, const struct json_value *v, uint32_t in)
+{
+    static const char *const anchors[] = {"$anchor", "$dynamicAnchor"};
+    const struct json_value *id = json_get(v, "$id");
+    size_t hash = json_is(id, JSON_STRING) ? uri_fragment(id->str, id->len) : 0;
+    if (json_is(id, JSON_STRING) && hash + 1 < id->len &&
+        id->str[hash + 1] != '/' &&
+        add_name(s, in, id->str + hash + 1, id->len - hash - 1, v, in))
+        return -1;
+    for (size_t i = 0; i < 2; i++) {
+        const struct json_value *a = json_get(v, anchors[i]);
+        if (json_is(a, JSON_STRING) && add_name(s, in, a->str, a->len, v, in))
+            return -1;
+    }
+    return 0;
+}
+
+/* Collect the resources and names of a schema and of all schemas in it. outer:
+ * the resource around it. */
+static int collect_names(struct schema *s, const struct json_value *v,
+                         uint32_t outer)
+{
+    const struct json_value *id = json_get(v, "$id");
+    uint32_t in = outer;
+    if (v->type != JSON_OBJECT)
+        return 0;
+    if (schema_step(s, 1 + v->len))
+        return -1;
+    if (outer == NONE || begins_resource(id)) {
+        in = add_resource(s, v, outer, begins_resource(id) ? id : NULL);
+        if (in == NONE || add_name(s, NONE, s->resources[in].uri,
+                                   s->resources[in].n_uri, v, in))
+            return -1;
+    }
+    if (add_names(s, v, in))
+        return -1;
     for (size_t i = 0; i < v->len; i++) {
-        const struct json_value *found = find_anchor(s, &v->items[i], name, n);
-        if (found)
-            return found;
+        const struct json_value *part = &v->items[i];
+        enum schema_parts parts = schema_parts_of(&v->keys[i]);
+        if (parts == PARTS_ONE && collect_names(s, part, in))
+            return -1;
+        bool many = parts == PARTS_LIST  ? part->type == JSON_ARRAY
+                    : parts == PARTS_MAP ? part->type == JSON_OBJECT
+                                         : false;
+        for (size_t k = 0; many && k < part->len; k++)
+            if (collect_names(s, &part->items[k], in))
+                return -1;
+    }
+    return 0;
+}
+
+static const struct schema_name *
+find_name(const struct schema *s, uint32_t resource, const char *text, size_t n)
+{
+    uint64_t h = hash_name(resource, text, n);
+    uint32_t at = hashmap_slot(&s->by_name, h), i;
+    while ((i = hashmap_next(&s->by_name, h, &at)) != HASHMAP_NONE) {
+        const struct schema_name *v = &s->names[i];
+        if (v->resource == resource && v->n == n &&
+            (n == 0 || memcmp(v->text, text, n) == 0))
+            return v;
     }
     return NULL;
 }
 
-const struct json_value *schema_resolve(struct schema *s,
-                                        const struct json_value *at,
-                                        const struct json_value *ref)
+int schema_find_names(struct schema *s)
 {
-    const struct json_value *v;
-    const char *p = ref->str + 1;
-    if (ref->len == 0 || ref->str[0] != '#') {
-        schema_refuse(s, at, "$ref",
-                      "\"%s\" is outside of this schema; only references that "
-                      "begin with # are supported",
-                      ERR_SHOW(ref->str, ref->len));
-        return NULL;
+    if (collect_names(s, s->root, NONE))
+        return -1;
+    if (s->n_resources == 0) /* the root is no object */
+        return add_resource(s, s->root, NONE, NULL) == NONE ? -1 : 0;
+    if (hashmap_init(&s->by_root, s->n_resources, s->n_resources, s->e) ||
+        hashmap_init(&s->by_name, s->n_names, s->n_names, s->e))
+        return -1;
+    for (uint32_t i = 0; i < s->n_resources; i++)
+        hashmap_put(&s->by_root, hash_place(s->resources[i].root), i);
+    for (uint32_t i = 0; i < s->n_names; i++) {
+        struct schema_name *v = &s->names[i];
+        const struct schema_name *old =
+            find_name(s, v->resource, v->text, v->n);
+        if (old && old->at != v->at)
+            s->names[old - s->names].twice = true;
+        if (!old)
+            hashmap_put(&s->by_name, hash_name(v->resource, v->text, v->n), i);
     }
-    if (ref->len == 1)
-        return s->root;
-    v = *p == '/' ? schema_follow(s->root, p, ref->len - 1, &s->steps_left)
-                  : find_anchor(s, s->root, p, ref->len - 1);
+    return 0;
+}
+
+uint32_t schema_resource_at(const struct schema *s, const struct json_value *at,
+                            uint32_t outer)
+{
+    uint64_t h = hash_place(at);
+    uint32_t slot, i;
+    if (!s->by_root.slots)
+        return outer;
+    slot = hashmap_slot(&s->by_root, h);
+    while ((i = hashmap_next(&s->by_root, h, &slot)) != HASHMAP_NONE)
+        if (s->resources[i].root == at)
+            return i;
+    return outer;
+}
+
+uint32_t schema_resource_in(struct schema *s, const struct json_value *at,
+                            uint32_t outer)
+{
+    const struct json_value *id = json_get(at, "$id");
+    return s->resources[outer].root == at || !begins_resource(id)
+               ? outer
+               : add_resource(s, at, outer, id);
+}
+
+/* ---- references ---------------------------------------------------------- */
+
+/* Return the value that a pointer leads to. *in: the resource around it. */
+static const struct json_value *follow_in(struct schema *s, const char *p,
+                                          size_t n, uint32_t *in)
+{
+    const struct json_value *v = s->resources[*in].root;
+    struct follow f = {.p = p, .n = n, .steps = &s->steps_left};
+    while (v && f.at < f.n) {
+        v = follow_token(&f, v);
+        if (v)
+            *in = schema_resource_at(s, v, *in);
+    }
+    buf_free(&f.token);
     if (s->steps_left == 0)
         schema_step(s, 1);
-    if (!v && s->steps_left > 0)
+    return v;
+}
+
+/* Find the resource that a reference without its fragment means. */
+static int find_resource(struct schema *s, const struct json_value *at,
+                         const struct json_value *ref, uint32_t *in)
+{
+    struct buf uri = {0};
+    const struct schema_resource *base = &s->resources[*in];
+    size_t skip = 0;
+    int rc = 0;
+    if (uri_fragment(ref->str, ref->len) == 0)
+        return 0; /* the resource around it */
+    if (uri_resolve(&uri, base->uri, base->n_uri, ref->str, ref->len)) {
+        buf_free(&uri);
+        return err_oom(s->e, base->n_uri + ref->len);
+    }
+    const struct schema_name *name = find_name(s, NONE, uri.data, uri.len);
+    if (uri.len > strlen(NO_BASE) &&
+        memcmp(uri.data, NO_BASE, strlen(NO_BASE)) == 0)
+        skip = strlen(NO_BASE);
+    if (!name)
+        rc = schema_refuse(s, at, "$ref",
+                           "\"%s\" is outside of this schema, in which no $id "
+                           "is \"%s\"",
+                           ERR_SHOW(ref->str, ref->len),
+                           ERR_SHOW(uri.data + skip, uri.len - skip));
+    else if (name->twice)
+        rc = schema_refuse(s, at, "$ref", "two schemas have the $id \"%s\"",
+                           ERR_SHOW(uri.data + skip, uri.len - skip));
+    else
+        *in = name->in;
+    buf_free(&uri);
+    return rc;
+}
+
+const struct json_value *schema_resolve(struct schema *s,
+                                        const struct json_value *at,
+                                        const struct json_value *ref,
+                                        uint32_t *in)
+{
+    struct buf fragment = {0};
+    size_t hash = uri_fragment(ref->str, ref->len), n;
+    const struct json_value *v = NULL;
+    if (find_resource(s, at, ref, in))
+        return NULL;
+    if (hash + 1 >= ref->len)
+        return s->resources[*in].root;
+    if (uri_decode(&fragment, ref->str + hash + 1, ref->len - hash - 1)) {
+        buf_free(&fragment);
+        err_oom(s->e, ref->len);
+        return NULL;
+    }
+    const char *p = keep(s, &fragment, &n);
+    const struct schema_name *anchor = NULL;
+    if (p && *p == '/')
+        v = follow_in(s, p, n, in);
+    else if (p && (anchor = find_name(s, *in, p, n)) != NULL)
+        v = anchor->at;
+    if (anchor && anchor->twice)
+        schema_refuse(s, at, "$ref", "two schemas have the anchor \"%s\"",
+                      ERR_SHOW(p, n));
+    else if (!v)
         schema_refuse(s, at, "$ref", "nothing is at \"%s\"",
                       ERR_SHOW(ref->str, ref->len));
-    return v;
+    return s->e->code ? NULL : v;
 }

@@ -172,57 +172,48 @@ static int collect_branches(struct schema *s, const uint32_t *items, size_t n,
     return schema_collect(s, changed, n, branches, n_branches);
 }
 
-/* Refuse a oneOf with two branches that a value may satisfy together. */
+/* Refuse a oneOf if a value may satisfy its branches i and k together. */
+static int check_pair(struct schema *s, const uint32_t *items, size_t n,
+                      const struct choice *c, size_t i, size_t k)
+{
+    struct schema_node *pair[] = {c->branches->v[i], c->branches->v[k]};
+    if (collect_branches(s, items, n, c, pair, 2))
+        return -1;
+    size_t n_list = s->n_list;
+    uint32_t *both = copy_list(s);
+    int never = both ? schema_never(s, both, n_list, MAX_DEPTH) : -1;
+    if (never != 0)
+        return never < 0 ? -1 : 0;
+    return schema_refuse(s, s->nodes[items[c->item] / 4]->at, "oneOf",
+                         "the schemas %zu and %zu may both admit a value; they "
+                         "must differ in type, in a const or enum, or in a "
+                         "required property (or use anyOf)",
+                         i, k);
+}
+
+/* Refuse a oneOf with two branches that a value may satisfy together. Constants
+ * with different hashes differ. */
 static int check_disjoint(struct schema *s, const uint32_t *items, size_t n,
                           const struct choice *c)
 {
     const struct node_list *list = c->branches;
-    for (size_t i = 0; i < list->n; i++)
-        for (size_t k = i + 1; k < list->n; k++) {
-            struct schema_node *pair[] = {list->v[i], list->v[k]};
-            if (collect_branches(s, items, n, c, pair, 2))
-                return -1;
-            uint32_t *both = copy_list(s);
-            int never = both ? schema_never(s, both, s->n_list, MAX_DEPTH) : -1;
-            if (never < 0)
-                return -1;
-            if (never == 0)
-                return schema_refuse(
-                    s, s->nodes[items[c->item] / 4]->at, "oneOf",
-                    "the schemas %zu and %zu may both admit a value; they must "
-                    "differ in type, in a const or enum, or in a required "
-                    "property (or use anyOf)",
-                    i, k);
-        }
-    return 0;
-}
-
-static int define_choice(struct schema *s, const struct schema_set *set,
-                         const struct choice *c, uint32_t *node)
-{
-    size_t n = c->branches->n;
-    const uint32_t *items = set->items;
-    size_t n_items = set->n;
-    int level = set->level;
-    uint32_t *nodes = schema_alloc(s, n, sizeof *nodes);
-    if (!nodes || (c->one && check_disjoint(s, items, n_items, c)))
+    uint64_t *hash = schema_alloc(s, list->n, sizeof *hash);
+    if (!hash)
         return -1;
-    for (size_t i = 0; i < n; i++) {
-        if (collect_branches(s, items, n_items, c, &c->branches->v[i], 1))
+    for (size_t i = 0; i < list->n; i++)
+        if (list->v[i]->constant &&
+            schema_hash(s, list->v[i]->constant, &hash[i]))
             return -1;
-        size_t n_list = s->n_list;
-        uint32_t *list = copy_list(s);
-        int never = list ? schema_never(s, list, n_list, 0) : -1;
-        if (never < 0 || schema_collect(s, list, n_list, NULL, 0))
+    for (size_t i = 0; i < list->n; i++) {
+        if (schema_step(s, list->n / 64))
             return -1;
-        if (never)
-            continue;
-        const struct schema_set *branch = schema_set_of(s, level);
-        if (!branch)
-            return -1;
-        nodes[i] = grammar_ref(s->g, branch->rule);
+        for (size_t k = i + 1; k < list->n; k++) {
+            bool constants = list->v[i]->constant && list->v[k]->constant;
+            if ((!constants || hash[i] == hash[k]) &&
+                check_pair(s, items, n, c, i, k))
+                return -1;
+        }
     }
-    *node = grammar_alt(s->g, nodes, n);
     return 0;
 }
 
@@ -243,26 +234,30 @@ static bool listed_values(struct schema_node *const *v, size_t n,
     return false;
 }
 
-static int all_admit(struct schema *s, struct schema_node *const *v, size_t n,
+/* Return 1 if a value satisfies a set: each item by itself, because the schemas
+ * to which it refers are items, too. */
+static int all_admit(struct schema *s, const uint32_t *items, size_t n,
                      const struct json_value *value)
 {
     for (size_t i = 0; i < n; i++) {
-        int rc = schema_admits(s, v[i], value);
+        int rc =
+            schema_admits(s, s->nodes[items[i] / 4], !(items[i] & ANY_DONE),
+                          !(items[i] & ONE_DONE), value);
         if (rc <= 0)
             return rc;
     }
     return 1;
 }
 
-static int define_values(struct schema *s, struct schema_node *const *v,
-                         size_t n, int level, const struct json_value *values,
+static int define_values(struct schema *s, const uint32_t *items, size_t n,
+                         int level, const struct json_value *values,
                          size_t n_values, uint32_t *node)
 {
     uint32_t *nodes = schema_alloc(s, n_values, sizeof *nodes);
     if (!nodes)
         return -1;
     for (size_t i = 0; i < n_values; i++) {
-        int rc = all_admit(s, v, n, &values[i]);
+        int rc = all_admit(s, items, n, &values[i]);
         if (rc < 0)
             return -1;
         if (rc)
@@ -271,6 +266,48 @@ static int define_values(struct schema *s, struct schema_node *const *v,
     }
     *node = grammar_alt(s->g, nodes, n_values);
     return s->e->code ? -1 : 0;
+}
+
+/* Set *node to the node of the values of a branch. Constants need no rule. */
+static int define_branch(struct schema *s, const uint32_t *items, size_t n,
+                         int level, uint32_t *node)
+{
+    struct schema_node **v = schema_nodes(s, items, n);
+    const struct json_value *values;
+    size_t n_values;
+    if (!v)
+        return -1;
+    if (listed_values(v, n, &values, &n_values))
+        return define_values(s, items, n, level, values, n_values, node);
+    if (schema_collect(s, items, n, NULL, 0))
+        return -1;
+    const struct schema_set *set = schema_set_of(s, level);
+    *node = set ? grammar_ref(s->g, set->rule) : GRAMMAR_NOTHING;
+    return set ? 0 : -1;
+}
+
+static int define_choice(struct schema *s, const struct schema_set *set,
+                         const struct choice *c, uint32_t *node)
+{
+    size_t n = c->branches->n;
+    const uint32_t *items = set->items;
+    size_t n_items = set->n;
+    int level = set->level;
+    uint32_t *nodes = schema_alloc(s, n, sizeof *nodes);
+    if (!nodes || (c->one && check_disjoint(s, items, n_items, c)))
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        if (collect_branches(s, items, n_items, c, &c->branches->v[i], 1))
+            return -1;
+        size_t n_list = s->n_list;
+        uint32_t *list = copy_list(s);
+        int never = list ? schema_never(s, list, n_list, 0) : -1;
+        if (never < 0 ||
+            (!never && define_branch(s, list, n_list, level, &nodes[i])))
+            return -1;
+    }
+    *node = grammar_alt(s->g, nodes, n);
+    return 0;
 }
 
 int schema_define(struct schema *s, const struct schema_set *set,
@@ -288,7 +325,8 @@ int schema_define(struct schema *s, const struct schema_set *set,
         if (v[i]->never)
             return 0;
     if (listed_values(v, set->n, &values, &n_values))
-        return define_values(s, v, set->n, level, values, n_values, node);
+        return define_values(s, set->items, set->n, level, values, n_values,
+                             node);
     if (c.branches)
         return define_choice(s, set, &c, node);
     *node = schema_emit(s, v, set->n, level);
@@ -326,13 +364,10 @@ static int never_number(struct schema *s, struct schema_node *const *v,
 static int never_string(struct schema *s, struct schema_node *const *v,
                         size_t n)
 {
-    int64_t min, max;
-    bool free_form;
-    const struct points *p =
-        schema_string_points(s, v, n, &min, &max, &free_form);
-    if (!p && !free_form)
+    struct schema_string x;
+    if (schema_string_of(s, v, n, NULL, &x))
         return -1;
-    return p && p->n_states == 0
+    return x.points->n_states == 0
                ? empty_because(s, v[n - 1], "no string satisfies it")
                : 0;
 }
@@ -452,7 +487,7 @@ int schema_never(struct schema *s, const uint32_t *items, size_t n, int depth)
             return empty_because(s, v[i], "it is false");
     bool listed = listed_values(v, n, &values, &n_values);
     for (size_t i = 0; listed && i < n_values; i++) {
-        int rc = all_admit(s, v, n, &values[i]);
+        int rc = all_admit(s, items, n, &values[i]);
         if (rc)
             return rc < 0 ? -1 : 0;
     }

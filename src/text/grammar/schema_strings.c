@@ -1,6 +1,7 @@
 /* The strings that a set of schemas admits: patterns, formats, lengths, and
  * excluded values. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "text/grammar/regex.h"
@@ -187,37 +188,69 @@ static int narrow_node(struct schema *s, const struct points **all,
     return node->excluded.n ? narrow_excluded(s, all, node, at) : 0;
 }
 
-const struct points *schema_string_points(struct schema *s,
-                                          struct schema_node *const *v,
-                                          size_t n, int64_t *min, int64_t *max,
-                                          bool *free_form)
+const struct points *schema_any_text(struct schema *s)
+{
+    struct points_place at = {&s->mem, &s->steps_left, s->e};
+    if (!s->any_text)
+        s->any_text = points_any(&at);
+    return s->any_text;
+}
+
+/* Make the minimum of a length part of the automaton, if it cannot be
+ * counted. */
+static int apply_minimum(struct schema_string *x, const struct points_place *at)
+{
+    int waits = points_can_wait(x->points, at->e);
+    if (waits)
+        return waits < 0 ? -1 : 0;
+    const struct points *p = points_length(x->length.min, -1, at);
+    p = p ? points_combine(x->points, p, false, at) : NULL;
+    x->points = p;
+    x->length.min = 0;
+    return p ? 0 : -1;
+}
+
+/* Let strings without a text have an empty automaton. */
+static int check_length(struct schema_string *x, struct qwick_err *e)
 {
     static const struct points nothing = {0};
+    int64_t *distance = points_distances(x->points, e);
+    if (!distance)
+        return -1;
+    if (x->points->n_states == 0 || x->length.min > x->length.max ||
+        distance[0] > x->length.max)
+        x->points = &nothing;
+    free(distance);
+    return 0;
+}
+
+int schema_string_of(struct schema *s, struct schema_node *const *v, size_t n,
+                     const struct points *without, struct schema_string *out)
+{
     struct qwick_err err = {0};
     struct points_place at = {&s->mem, &s->steps_left, &err};
+    const struct schema_node *culprit = n ? v[0] : NULL;
     const struct points *all = NULL;
-    *min = 0;
-    *max = -1;
-    *free_form = false;
-    for (size_t i = 0; i < n; i++) {
-        if (v[i]->min_length > *min)
-            *min = v[i]->min_length;
-        if (v[i]->max_length >= 0 && (*max < 0 || v[i]->max_length < *max))
-            *max = v[i]->max_length;
-        if (narrow_node(s, &all, v[i], &at)) {
-            if (err.code)
-                schema_refuse_err(s, v[i]->at, NULL, &err);
-            return NULL;
-        }
+    int rc = 0;
+    *out = (struct schema_string){.length = TEXT_ANY_LENGTH};
+    for (size_t i = 0; i < n && !rc; i++) {
+        if (v[i]->min_length > out->length.min)
+            out->length.min = v[i]->min_length;
+        if (v[i]->max_length >= 0 &&
+            (out->length.max < 0 || v[i]->max_length < out->length.max))
+            out->length.max = v[i]->max_length;
+        rc = narrow_node(s, &all, v[i], &at);
+        culprit = rc ? v[i] : culprit;
     }
-    if (*max >= 0 && *min > *max)
-        return &nothing;
-    *free_form = all == NULL;
-    if (all && (*min > 0 || *max >= 0)) {
-        const struct points *length = points_length(*min, *max, &at);
-        all = length ? points_combine(all, length, false, &at) : NULL;
-        if (!all)
-            schema_refuse_err(s, v[0]->at, NULL, &err);
-    }
-    return all;
+    out->free_form = !all;
+    if (!rc && without)
+        rc = narrow(&all, without, true, &at);
+    out->points = all ? all : schema_any_text(s);
+    if (!rc && out->points && out->length.min > 0)
+        rc = apply_minimum(out, &at);
+    if (!rc && out->points && out->length.max >= 0)
+        rc = check_length(out, &err);
+    if (err.code)
+        schema_refuse_err(s, culprit ? culprit->at : s->root, NULL, &err);
+    return rc || !out->points ? -1 : 0;
 }

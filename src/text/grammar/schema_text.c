@@ -9,7 +9,7 @@
 #include "text/grammar/grammar_int.h"
 #include "text/grammar/points.h"
 
-enum { MAX_SPELL_EDGES = 200000 };
+enum { MAX_SPELL_EDGES = 1 << 20 };
 
 #define NONE UINT32_MAX
 
@@ -26,6 +26,13 @@ struct step_key {
     uint64_t hash;
 };
 
+/* A state that reads the characters which lead from state i of the points to
+ * the target of most characters. States with equal ones share it. */
+struct rest {
+    uint32_t i, state;
+    uint64_t hash;
+};
+
 /* A byte automaton that is being written. */
 struct spell {
     struct grammar *g;
@@ -35,7 +42,13 @@ struct spell {
     uint32_t n_states;
     struct step_key *steps;
     size_t n_steps, cap_steps, cap_map;
-    struct hashmap map;   /* of steps */
+    struct hashmap map; /* of steps */
+    struct rest *rests;
+    size_t n_rests, cap_rests;
+    struct hashmap by_hash; /* of rests */
+    struct text_length length;
+    int64_t *distance;    /* [states of the points] see points_distances; NULL:
+                             no length is counted */
     uint32_t escape, hex; /* of the current state: the states after its '\'
                              and after its "\u"; NONE: not made yet */
     struct qwick_err err;
@@ -261,6 +274,12 @@ static bool is_plain(const struct spell *s, uint32_t cp)
     return !must_escape(cp);
 }
 
+/* Whether an ASCII character can only be written plainly. */
+static bool is_only_plain(const struct spell *s, uint32_t cp)
+{
+    return !may_escape(s, cp);
+}
+
 /* Put the edges for one character of lo..hi in a JSON string. */
 static void put_characters(struct spell *s, uint32_t from, uint32_t lo,
                            uint32_t hi, uint32_t to)
@@ -280,6 +299,33 @@ static void put_characters(struct spell *s, uint32_t from, uint32_t lo,
         if (cp >= lo && cp <= hi)
             put_edge(s, escape_state(s, from), letter, letter, to);
     }
+}
+
+/* The characters that may be escaped where other ASCII is written plainly. */
+static const struct points_edge others[] = {
+    {0, 0x1F, 0},    {'"', '"', 0},     {'/', '/', 0},
+    {'\\', '\\', 0}, {0x7F, 0xD7FF, 0}, {0xE000, POINTS_LAST, 0}};
+
+enum { N_OTHERS = sizeof others / sizeof *others };
+
+/* If all characters that may be escaped lead from state i to one state, return
+ * it, else NONE. */
+static uint32_t others_target(const struct spell *s, const struct points *p,
+                              uint32_t i)
+{
+    uint32_t k = p->first[i], to = NONE;
+    for (size_t n = 0; n < N_OTHERS; n++) {
+        for (uint32_t lo = others[n].lo; lo <= others[n].hi;) {
+            while (k < p->first[i + 1] && p->edges[k].hi < lo)
+                k++;
+            if (s->escapes != TEXT_ESCAPE_SOME || k == p->first[i + 1] ||
+                p->edges[k].lo > lo || (to != NONE && p->edges[k].to != to))
+                return NONE;
+            to = p->edges[k].to;
+            lo = p->edges[k].hi + 1;
+        }
+    }
+    return to;
 }
 
 /* ---- automata ------------------------------------------------------------ */
@@ -311,52 +357,201 @@ static uint32_t spell_finish(struct spell *s)
     }
     free(s->edges);
     free(s->steps);
+    free(s->rests);
     hashmap_free(&s->map);
+    hashmap_free(&s->by_hash);
     return node;
 }
 
 /* Say that the text may end in a state. */
 static void put_end(struct spell *s, uint32_t state)
 {
-    put_edge(s, state, 1, 0, state);
+    put_edge(s, state, DFA_END, 0, state);
+}
+
+/* Put the plain ASCII characters of an edge. */
+static void put_plain(struct spell *s, const struct points_edge *e,
+                      uint32_t from, uint32_t shift)
+{
+    if (e->lo < 0x7F)
+        put_where(s, from, e->lo, e->hi < 0x7F ? e->hi : 0x7E, e->to + shift,
+                  is_only_plain, put_utf8);
+}
+
+/* Return the next edge of state i, from k on, that leads to a state; the end of
+ * its edges if there is none. */
+static uint32_t edge_to(const struct points *p, uint32_t i, uint32_t k,
+                        uint32_t to)
+{
+    while (k < p->first[i + 1] && p->edges[k].to != to)
+        k++;
+    return k;
+}
+
+/* Whether the same characters lead to a state from states i and k. */
+static bool same_rest(const struct points *p, uint32_t i, uint32_t k,
+                      uint32_t to)
+{
+    uint32_t a = edge_to(p, i, p->first[i], to);
+    uint32_t b = edge_to(p, k, p->first[k], to);
+    while (a < p->first[i + 1] && b < p->first[k + 1] &&
+           p->edges[a].lo == p->edges[b].lo &&
+           p->edges[a].hi == p->edges[b].hi) {
+        a = edge_to(p, i, a + 1, to);
+        b = edge_to(p, k, b + 1, to);
+    }
+    return a == p->first[i + 1] && b == p->first[k + 1];
+}
+
+static uint64_t hash_rest(const struct points *p, uint32_t i, uint32_t to)
+{
+    uint64_t h = to;
+    for (uint32_t k = edge_to(p, i, p->first[i], to); k < p->first[i + 1];
+         k = edge_to(p, i, k + 1, to))
+        h = hash_mix(h ^ ((uint64_t)p->edges[k].lo << 32 | p->edges[k].hi),
+                     0x9e3779b97f4a7c15u);
+    return h;
+}
+
+/* Return the state for the characters that lead from state i to `to`, among
+ * them all that may be escaped. */
+static uint32_t rest_state(struct spell *s, const struct points *p, uint32_t i,
+                           uint32_t to, uint32_t shift)
+{
+    uint64_t h = hash_rest(p, i, to);
+    uint32_t at, k, state = s->n_states, n = (uint32_t)s->n_rests;
+    if (!s->by_hash.slots &&
+        hashmap_init(&s->by_hash, p->n_states, p->n_states, &s->err))
+        s->failed = true;
+    if (s->failed)
+        return 0;
+    at = hashmap_slot(&s->by_hash, h);
+    while ((k = hashmap_next(&s->by_hash, h, &at)) != HASHMAP_NONE)
+        if (s->rests[k].hash == h && same_rest(p, s->rests[k].i, i, to))
+            return s->rests[k].state;
+    if (ARRAY_RESERVE(s->rests, s->cap_rests, s->n_rests + 1, &s->err)) {
+        s->failed = true;
+        return 0;
+    }
+    s->n_states++;
+    s->rests[s->n_rests++] = (struct rest){i, state, h};
+    hashmap_put(&s->by_hash, h, n);
+    s->escape = s->hex = NONE;
+    for (k = 0; k < N_OTHERS; k++)
+        put_characters(s, state, others[k].lo, others[k].hi, to + shift);
+    for (k = p->first[i]; k < p->first[i + 1]; k++)
+        if (p->edges[k].to == to)
+            put_plain(s, &p->edges[k], state, shift);
+    return state;
+}
+
+/* Put the characters of state i that lead to states `distance` characters
+ * before the end; without a maximum all. */
+static void put_state(struct spell *s, const struct points *p, uint32_t i,
+                      uint32_t from, uint32_t shift, int64_t distance)
+{
+    uint32_t rest = others_target(s, p, i);
+    bool all = s->length.max < 0;
+    if (rest != NONE && (all || s->distance[rest] == distance))
+        put_edge(s, from, DFA_SKIP, 0, rest_state(s, p, i, rest, shift));
+    s->escape = s->hex = NONE;
+    for (uint32_t k = p->first[i]; k < p->first[i + 1]; k++) {
+        const struct points_edge *e = &p->edges[k];
+        if (!all && s->distance[e->to] != distance)
+            continue;
+        if (rest == NONE)
+            put_characters(s, from, e->lo, e->hi, e->to + shift);
+        else if (e->to != rest)
+            put_plain(s, e, from, shift);
+    }
+}
+
+/* Put the characters of state i, each after a count. A character that leads to
+ * a state d characters before the end may come while the text is at least d
+ * shorter than its maximum. */
+static void put_counted(struct spell *s, const struct points *p, uint32_t i,
+                        uint32_t from, uint32_t shift)
+{
+    int64_t max = s->length.max, done = -1;
+    for (bool more = p->first[i] < p->first[i + 1]; more && !s->failed;) {
+        int64_t next = max < 0 ? 0 : max;
+        for (uint32_t k = p->first[i]; max >= 0 && k < p->first[i + 1]; k++) {
+            int64_t d = s->distance[p->edges[k].to];
+            if (d > done && d < next)
+                next = d;
+        }
+        if (next == max)
+            return;
+        uint32_t group = s->n_states++;
+        put_edge(s, from, max < 0 ? DFA_COUNT_UP : DFA_COUNT,
+                 (uint32_t)(max < 0 ? s->length.min : max - next), group);
+        put_state(s, p, i, group, shift, next);
+        done = next;
+        more = max >= 0;
+    }
+}
+
+/* Put the edges of all states. The text ends in the state `end`, before the
+ * closing quote if there are quotes. */
+static void put_states(struct spell *s, const struct points *p, bool quotes)
+{
+    uint32_t shift = quotes ? 1 : 0, end = s->n_states++, last;
+    last = quotes ? s->n_states++ : end;
+    if (quotes)
+        put_edge(s, 0, '"', '"', 1);
+    if (quotes && s->distance)
+        put_edge(s, end, '"', '"', last);
+    if (quotes || s->distance)
+        put_end(s, last);
+    for (uint32_t i = 0; i < p->n_states && !s->failed; i++) {
+        uint32_t from = i + shift;
+        if (s->distance)
+            put_counted(s, p, i, from, shift);
+        else
+            put_state(s, p, i, from, shift, 0);
+        if (!p->accept[i])
+            continue;
+        if (s->distance)
+            put_edge(s, from, DFA_LEAVE, (uint32_t)s->length.min, end);
+        else if (quotes)
+            put_edge(s, from, '"', '"', last);
+        else
+            put_end(s, from);
+    }
 }
 
 static uint32_t spell(struct grammar *g, const struct points *p,
-                      enum text_escapes escapes, bool quotes)
+                      enum text_escapes escapes, bool quotes,
+                      struct text_length length)
 {
-    struct spell s = {.g = g, .escapes = escapes};
-    uint32_t shift = quotes ? 1 : 0, end = p->n_states + 1;
-    if (p->n_states == 0)
+    struct spell s = {.g = g, .escapes = escapes, .length = length};
+    uint32_t node = GRAMMAR_NOTHING;
+    if (p->n_states == 0 || (length.max >= 0 && length.min > length.max))
         return GRAMMAR_NOTHING;
-    s.n_states = p->n_states + 2;
-    if (quotes) {
-        put_edge(&s, 0, '"', '"', 1);
-        put_end(&s, end);
+    s.n_states = p->n_states + quotes;
+    if (length.min > 0 || length.max >= 0) {
+        s.distance = points_distances(p, &s.err);
+        if (!s.distance)
+            return grammar_oom(g, p->n_states * sizeof *s.distance);
     }
-    for (uint32_t i = 0; i < p->n_states && !s.failed; i++) {
-        uint32_t from = i + shift;
-        s.escape = s.hex = NONE;
-        for (uint32_t k = p->first[i]; k < p->first[i + 1]; k++)
-            put_characters(&s, from, p->edges[k].lo, p->edges[k].hi,
-                           p->edges[k].to + shift);
-        if (p->accept[i] && quotes)
-            put_edge(&s, from, '"', '"', end);
-        else if (p->accept[i])
-            put_end(&s, from);
+    if (!s.distance || length.max < 0 || s.distance[0] <= length.max) {
+        put_states(&s, p, quotes);
+        node = spell_finish(&s);
     }
-    return spell_finish(&s);
+    free(s.distance);
+    return node;
 }
 
 uint32_t text_string(struct grammar *g, const struct points *p,
-                     enum text_escapes escapes)
+                     enum text_escapes escapes, struct text_length length)
 {
-    return spell(g, p, escapes, true);
+    return spell(g, p, escapes, true, length);
 }
 
 uint32_t text_body(struct grammar *g, const struct points *p,
-                   enum text_escapes escapes)
+                   enum text_escapes escapes, struct text_length length)
 {
-    return spell(g, p, escapes, false);
+    return spell(g, p, escapes, false, length);
 }
 
 uint32_t text_plain(struct grammar *g, const struct points *p)

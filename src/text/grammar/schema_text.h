@@ -20,14 +20,21 @@ enum text_escapes {
     TEXT_ESCAPE_NONE  /* all characters are written plainly: not JSON */
 };
 
+/* How many characters a text has; max < 0: no maximum. The limits are counted
+ * and do not make the automaton larger. min > 0: points_can_wait(p). */
+struct text_length {
+    int64_t min, max;
+};
+#define TEXT_ANY_LENGTH ((struct text_length){0, -1})
+
 /* Return the node of all JSON strings, with their quotes, whose characters p
  * accepts. GRAMMAR_NOTHING if there are none, or when the grammar fails. */
 uint32_t text_string(struct grammar *g, const struct points *p,
-                     enum text_escapes escapes);
+                     enum text_escapes escapes, struct text_length length);
 
 /* Return the node of these strings without their quotes. */
 uint32_t text_body(struct grammar *g, const struct points *p,
-                   enum text_escapes escapes);
+                   enum text_escapes escapes, struct text_length length);
 
 /* Return the node of the ASCII texts that p accepts, without any escapes. */
 uint32_t text_plain(struct grammar *g, const struct points *p);

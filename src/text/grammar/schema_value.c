@@ -5,6 +5,7 @@
 
 #include "base/array.h"
 #include "base/buf.h"
+#include "base/hash.h"
 #include "base/utf8.h"
 #include "text/grammar/schema_int.h"
 #include "text/grammar/schema_number.h"
@@ -71,6 +72,21 @@ int schema_equal(struct schema *s, const struct json_value *a,
     }
 }
 
+int schema_hash(struct schema *s, const struct json_value *v, uint64_t *out)
+{
+    struct decimal d;
+    *out = hash_mix((uint64_t)v->type + 1, 0x9e3779b97f4a7c15u + v->boolean);
+    if (v->type == JSON_STRING)
+        *out = hash_bytes(*out, v->str, v->len);
+    if (v->type != JSON_NUMBER)
+        return 0;
+    if (read_number(s, v, &d))
+        return -1;
+    *out = hash_bytes(*out + d.negative, d.whole, d.n_whole);
+    *out = hash_bytes(*out, d.frac, d.n_frac);
+    return 0;
+}
+
 /* ---- whether a schema admits a value ------------------------------------- */
 
 static int admits(struct schema *s, struct schema_node *node,
@@ -116,6 +132,9 @@ static int admits_number(struct schema *s, struct schema_node *node,
 {
     struct number_form f;
     struct decimal d;
+    if (!node->min && !node->max && !node->above && !node->below &&
+        !node->multiple_of)
+        return 1; /* excluded values are checked before */
     if (schema_number_of(s, &node, 1, false, &f) || read_number(s, v, &d))
         return -1;
     return number_fits(&f, &d);
@@ -236,6 +255,21 @@ static int count_admitting(struct schema *s, const struct node_list *list,
     return count;
 }
 
+/* Check the keywords of a node, with anyOf and oneOf if asked for, but not its
+ * $ref and allOf. */
+static int admits_node(struct schema *s, struct schema_node *node, bool any,
+                       bool one, const struct json_value *v, int depth)
+{
+    int rc = schema_step(s, 1) ? -1 : admits_itself(s, node, v, depth);
+    if (rc > 0 && any && node->any.n)
+        rc = count_admitting(s, &node->any, v, 1, depth);
+    if (rc > 0 && one && node->one.n) {
+        rc = count_admitting(s, &node->one, v, 2, depth);
+        rc = rc < 0 ? rc : rc == 1;
+    }
+    return rc;
+}
+
 static int admits(struct schema *s, struct schema_node *node,
                   const struct json_value *v, int depth)
 {
@@ -245,25 +279,19 @@ static int admits(struct schema *s, struct schema_node *node,
                                  "schemas refer to each other through more "
                                  "than %d levels",
                                  MAX_NESTING);
-        int rc = schema_step(s, 1) ? -1 : admits_itself(s, node, v, depth);
+        int rc = admits_node(s, node, true, true, v, depth);
         for (size_t i = 0; i < node->all.n && rc > 0; i++)
             rc = admits(s, node->all.v[i], v, depth + 1);
-        if (rc > 0 && node->any.n)
-            rc = count_admitting(s, &node->any, v, 1, depth);
-        if (rc > 0 && node->one.n) {
-            rc = count_admitting(s, &node->one, v, 2, depth);
-            rc = rc < 0 ? rc : rc == 1;
-        }
         if (rc <= 0)
             return rc;
     }
     return 1;
 }
 
-int schema_admits(struct schema *s, struct schema_node *node,
-                  const struct json_value *v)
+int schema_admits(struct schema *s, struct schema_node *node, bool any,
+                  bool one, const struct json_value *v)
 {
-    return admits(s, node, v, 0);
+    return admits_node(s, node, any, one, v, 0);
 }
 
 /* ---- writing ------------------------------------------------------------- */
@@ -327,6 +355,16 @@ static void put_string(struct pieces *p, const char *s, size_t n)
     }
 }
 
+/* Write a number as in the schema's text, a zero without its minus. */
+static void put_number(struct pieces *p, const struct json_value *v)
+{
+    size_t minus = v->str[0] == '-';
+    char end = v->str[minus + strspn(v->str + minus, "0.")];
+    if (end != '\0' && end != 'e' && end != 'E')
+        minus = 0;
+    put_bytes(p, v->str + minus, v->len - minus);
+}
+
 static void put_value(struct pieces *p, const struct json_value *v, int level)
 {
     static const char *const brackets[] = {"[", "]", "{", "}"};
@@ -339,7 +377,7 @@ static void put_value(struct pieces *p, const struct json_value *v, int level)
         put_bytes(p, v->boolean ? "true" : "false", v->boolean ? 4 : 5);
         return;
     case JSON_NUMBER:
-        put_bytes(p, v->str, v->len);
+        put_number(p, v);
         return;
     case JSON_STRING:
         put_string(p, v->str, v->len);

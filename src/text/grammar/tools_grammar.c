@@ -271,7 +271,7 @@ uint32_t tools_no_call(struct grammar *g)
     if (!draft_no_call(&d, &at))
         p = points_finish(&d, &at);
     if (p)
-        node = text_body(g, p, TEXT_ESCAPE_NONE);
+        node = text_body(g, p, TEXT_ESCAPE_NONE, TEXT_ANY_LENGTH);
     else if (err.code == QWICK_ERR_USAGE)
         grammar_fail(g, "%s", err.msg);
     else
