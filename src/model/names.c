@@ -173,7 +173,7 @@ const struct names names_qwen35_gguf = {
         [WEIGHT_DELTA_OUT] = {BLOCK "ssm_out.weight"},
         [WEIGHT_DELTA_CONV] = {BLOCK "ssm_conv1d.weight"},
         [WEIGHT_DELTA_DECAY] = {BLOCK "ssm_a"},
-        [WEIGHT_DELTA_DT_BIAS] = {BLOCK "ssm_dt.bias"},
+        [WEIGHT_DELTA_DT_BIAS] = {BLOCK "ssm_dt.bias", BLOCK "ssm_dt"},
         [WEIGHT_DELTA_NORM] = {BLOCK "ssm_norm.weight"}}};
 
 bool names_expand(char *out, const struct names *names, const char *prefix,
