@@ -374,6 +374,32 @@ PY
     fails 1 "logits: not finite" -m "$T/nan" --prompt-ids 1,2
 }
 
+@test "logits -o: rows that are not finite leave no file, and the old one as it was" {
+    cp -r "$MODELS/head128-untied-bf16" "$T/nan"
+    chmod -R u+w "$T/nan"
+    # the embedding of id 5, and nothing else
+    python3 - "$T/nan/model.safetensors" <<'PY'
+import json, struct, sys
+raw = bytearray(open(sys.argv[1], "rb").read())
+n = 8 + struct.unpack("<Q", raw[:8])[0]
+t = json.loads(raw[8:n])["model.embed_tokens.weight"]
+row = 2 * t["shape"][1]
+at = n + t["data_offsets"][0] + 5 * row
+raw[at:at + row] = b"\xff" * row
+open(sys.argv[1], "wb").write(raw)
+PY
+    mkdir "$T/out"
+    for a in "" "--all"; do
+        fails 1 "logits: not finite at position 2" logits -m "$T/nan" -o "$T/out/x" \
+            --prompt-ids 1,2,5 $a
+        [ -z "$(ls -A "$T/out")" ]
+    done
+    q logits -m "$T/nan" -o "$T/out/x" --prompt-ids 1,2 --all
+    sum=$(cksum "$T/out/x")
+    fails 1 "logits: not finite" logits -m "$T/nan" -o "$T/out/x" --prompt-ids 5
+    equal "$sum" "$(cksum "$T/out/x")"
+}
+
 @test "logits equal the goldens in --exact" {
     need_model tied-bf16
     need_model mlx4
