@@ -84,7 +84,8 @@ struct config {
                                 unless the family has another */
     struct rope_config ropes[CONFIG_MAX_ROPES];
     size_t n_ropes;
-    bool tied_head;      /* tie_word_embeddings */
+    bool tied_head; /* tie_word_embeddings; model_open clears it if there is
+                       a head */
     size_t n_classes;    /* rows of a reranker's own head, 0 without one: 1, of
                             the log-odds of yes; or 2, of yes and no */
     size_t yes_class;    /* which of them is yes */

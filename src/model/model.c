@@ -159,6 +159,29 @@ static int open_ropes(struct model *m, struct qwick_err *e)
     return 0;
 }
 
+/* A head of its own counts, whatever tie_word_embeddings says: fine-tuning may
+ * have changed it and not the embedding. Small checkpoints carry one that
+ * equals the embedding. */
+static int bind_head(struct model *m, struct qwick_err *e)
+{
+    enum { COMPARED = 64 };
+    const struct weight_ref head = {.id = WEIGHT_HEAD};
+    struct config *c = &m->config;
+    bool tied = c->tied_head;
+    c->tied_head = tied && !weights_has(&m->weights, head);
+    if (c->tied_head) {
+        m->head = m->embed;
+        return 0;
+    }
+    if (weights_matrix(&m->weights, &m->head, c->vocab_size, c->d_model, head,
+                       e))
+        return -1;
+    return tied && !m->sizes_only
+               ? matrix_compare(m->k, &m->head, &m->embed, COMPARED,
+                                &m->head_differs, e)
+               : 0;
+}
+
 int model_open(struct model *m, const struct checkpoint *ck,
                const struct st_set *set, struct qwick_err *e)
 {
@@ -181,11 +204,7 @@ int model_open(struct model *m, const struct checkpoint *ck,
     if (weights_vector(w, &m->norm, c->d_model,
                        (struct weight_ref){.id = WEIGHT_NORM}, e))
         return -1;
-    /* Small checkpoints carry a redundant lm_head beside a tied one. */
-    if (c->tied_head)
-        m->head = m->embed;
-    else if (weights_matrix(w, &m->head, c->vocab_size, c->d_model,
-                            (struct weight_ref){.id = WEIGHT_HEAD}, e))
+    if (bind_head(m, e))
         return -1;
     if (c->n_classes &&
         weights_matrix(w, &m->classes, c->n_classes, c->d_model,

@@ -93,6 +93,8 @@ struct model {
     struct config config;
     struct weights weights;
     struct matrix embed, head; /* [vocab_size, d_model] */
+    bool head_differs;         /* from the embedding, although
+                                  tie_word_embeddings is true */
     struct matrix classes;     /* [n_classes, d_model]; empty without classes */
     float *norm;               /* model.norm [d_model] */
     struct layer *layers;

@@ -400,6 +400,75 @@ PY
     equal "$sum" "$(cksum "$T/out/x")"
 }
 
+# tied NAME CODE [GOLDEN]: $T/NAME is a golden with a head of its own whose config.json
+# says that it is tied. Python code may change embed and head, two byte arrays, and
+# config.
+tied() {
+    cp -r "$MODELS/${3:-head128-untied-bf16}" "$T/$1"
+    chmod -R u+w "$T/$1"
+    python3 - "$T/$1" "$2" <<'PY'
+import json, struct, sys
+path = sys.argv[1] + "/model.safetensors"
+raw = open(path, "rb").read()
+n = 8 + struct.unpack_from("<Q", raw)[0]
+where = {k: v["data_offsets"] for k, v in json.loads(raw[8:n]).items() if k != "__metadata__"}
+config = json.load(open(sys.argv[1] + "/config.json"))
+config["tie_word_embeddings"] = True
+if "text_config" in config:
+    config["text_config"]["tie_word_embeddings"] = True
+b, e = where[next(k for k in where if k.endswith("embed_tokens.weight"))]
+embed = bytearray(raw[n + b:n + e])
+b, e = where["lm_head.weight"]
+head = bytearray(raw[n + b:n + e])
+exec(sys.argv[2])
+open(path, "wb").write(raw[:n + b] + head + raw[n + e:])
+json.dump(config, open(sys.argv[1] + "/config.json", "w"))
+PY
+}
+
+# logits_of MODEL: its logits for three ids, without warnings.
+logits_of() {
+    q logits -q --exact -m "$1" --prompt-ids 1,2,3 --json | jget 'o["positions"]'
+}
+
+@test "a head of its own counts, although the config says that it is tied" {
+    tied differs ''
+    tied equal 'head = embed'
+    # one row that the comparison for the warning leaves out
+    tied row 'head = embed[:]; head[5 * 256:6 * 256] = bytes(256)'
+    run -0 --separate-stderr q logits -m "$T/differs" --prompt-ids 1
+    [ "$stderr" = "qwick: warning: $T/differs: lm_head.weight differs from the embedding,\
+ although tie_word_embeddings is true: lm_head.weight is used" ]
+    equal "$(logits_of "$T/differs")" "$(logits_of "$MODELS/head128-untied-bf16")"
+    [ "$(logits_of "$T/row")" != "$(logits_of "$T/equal")" ]
+    for m in equal row; do
+        run -0 --separate-stderr q logits -m "$T/$m" --prompt-ids 1
+        [ -z "$stderr" ]
+    done
+    # quantize compares all rows: it drops an equal head and keeps another one
+    for m in differs equal row; do
+        q quantize -q --format gguf --type BF16 -m "$T/$m" -o "$T/$m.gguf"
+        equal "$(logits_of "$T/$m.gguf")" "$(logits_of "$T/$m")"
+        q quantize -q --bits 8 -m "$T/$m" -o "$T/$m.mlx"
+        tie=$(jget 'o["tie_word_embeddings"]' <"$T/$m.mlx/config.json")
+        heads=$(q inspect --tensors -m "$T/$m.mlx" | grep -c '"lm_head.weight"' || true)
+        ggufs=$(q inspect --tensors -m "$T/$m.gguf" | grep -c '"output.weight"' || true)
+        case $m in
+        equal) equal "$tie $heads $ggufs" "True 0 0" ;;
+        *) equal "$tie $heads $ggufs" "False 1 1" ;;
+        esac
+    done
+    # also where text_config says it
+    tied wrapped '' qwen35-wrapped-untied
+    equal "$(logits_of "$T/wrapped")" "$(logits_of "$MODELS/qwen35-wrapped-untied")"
+    q quantize -q --bits 8 -m "$T/wrapped" -o "$T/wrapped.mlx"
+    equal "$(jget 'o["tie_word_embeddings"], o["text_config"]["tie_word_embeddings"]' \
+        <"$T/wrapped.mlx/config.json")" "(False, False)"
+    # the result says so itself
+    run -0 --separate-stderr q logits -m "$T/differs.mlx" --prompt-ids 1
+    [ -z "$stderr" ]
+}
+
 @test "logits equal the goldens in --exact" {
     need_model tied-bf16
     need_model mlx4
