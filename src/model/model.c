@@ -167,8 +167,12 @@ static int bind_head(struct model *m, struct qwick_err *e)
     enum { COMPARED = 64 };
     const struct weight_ref head = {.id = WEIGHT_HEAD};
     struct config *c = &m->config;
-    bool tied = c->tied_head;
-    c->tied_head = tied && !weights_has(&m->weights, head);
+    bool tied = c->tied_head, has = weights_has(&m->weights, head);
+    /* the bare model's names have no prefix */
+    bool bare = c->class == CLASS_BARE || c->class == CLASS_CLASSIFIER ||
+                !*m->weights.naming.prefix;
+    m->no_head = !tied && !has && bare;
+    c->tied_head = (tied || m->no_head) && !has;
     if (c->tied_head) {
         m->head = m->embed;
         return 0;
@@ -180,6 +184,33 @@ static int bind_head(struct model *m, struct qwick_err *e)
                ? matrix_compare(m->k, &m->head, &m->embed, COMPARED,
                                 &m->head_differs, e)
                : 0;
+}
+
+/* The head of a classifier, which has a row for each label. Rerankers have
+ * one: the log-odds that a document answers the query. */
+static int bind_classes(struct model *m, const char *path, struct qwick_err *e)
+{
+    const struct weight_ref classes = {.id = WEIGHT_CLASSES};
+    struct config *c = &m->config;
+    struct weights *w = &m->weights;
+    size_t dims[2] = {0};
+    if (c->class == CLASS_CLASSIFIER) {
+        weights_shape(w, classes, dims, 2);
+        if (dims[0] > 1 || c->n_labels > 1)
+            return err_set(e, QWICK_ERR_MODEL,
+                           "%s: architectures: \"%s\" with %zu labels, and "
+                           "%zu rows of score.weight: 1 label is supported",
+                           path, c->class_name, c->n_labels, dims[0]);
+        if (st_find(w->set, "score.bias"))
+            return err_set(e, QWICK_ERR_MODEL,
+                           "%s: tensor score.bias: is not supported beside "
+                           "score.weight",
+                           path);
+        c->n_classes = 1;
+    }
+    return c->n_classes ? weights_matrix(w, &m->classes, c->n_classes,
+                                         c->d_model, classes, e)
+                        : 0;
 }
 
 int model_open(struct model *m, const struct checkpoint *ck,
@@ -206,9 +237,7 @@ int model_open(struct model *m, const struct checkpoint *ck,
         return -1;
     if (bind_head(m, e))
         return -1;
-    if (c->n_classes &&
-        weights_matrix(w, &m->classes, c->n_classes, c->d_model,
-                       (struct weight_ref){.id = WEIGHT_CLASSES}, e))
+    if (bind_classes(m, checkpoint_dir(ck), e))
         return -1;
     if (open_ropes(m, e))
         return -1;

@@ -469,6 +469,78 @@ logits_of() {
     [ -z "$stderr" ]
 }
 
+# edited NAME CODE: $T/NAME is the demo model with the name of an embedding model, whose
+# config.json Python code changes.
+edited() {
+    demo_as "$1-embedding"
+    rm "$T/$1-embedding/config.json"
+    python3 -c 'import json, sys
+o = json.load(open("models/demo/config.json"))
+exec(sys.argv[2])
+json.dump(o, open(sys.argv[1], "w"))' "$T/$1-embedding/config.json" "$2"
+}
+
+# warns N PATTERN ARGS...: exit 0, and N lines on stderr with the pattern, all warnings.
+warns() {
+    local n=$1 pattern=$2
+    shift 2
+    run -0 --separate-stderr q "$@"
+    equal "$(grep -c "^qwick: warning: .*$pattern" <<<"$stderr" || true)" "$n"
+    equal "${#stderr_lines[@]}" "$n"
+}
+
+@test "architectures say what a checkpoint is for" {
+    is='Model": is run as qwen3, which it may not be: the results are doubtful'
+    edited none 'del o["architectures"]'
+    edited image 'o["architectures"] = ["Qwen3ForConditionalGeneration"]'
+    edited bare 'o["architectures"] = ["Qwen3Model"]'
+    edited other 'o["architectures"] = ["Qwen3ForTokenModels"]'
+    for m in none image; do
+        for v in "--think off -n 5 list" "logits hi" "embed hi" "score ls,files"; do
+            warns 0 "" $v -m "$T/$m-embedding"
+        done
+    done
+    warns 0 "" embed hi -m "$T/bare-embedding"
+    for v in "--think off -n 5 list" "logits hi" "score ls,files" "choose -a x -a y hi"; do
+        warns 1 "bare-embedding: architectures: \"Qwen3$is" $v -m "$T/bare-embedding"
+    done
+    for v in "--think off -n 5 list" "logits hi" "embed hi" "score ls,files"; do
+        warns 1 "other-embedding: architectures: \"Qwen3ForTokenModels\": is run as" $v -m "$T/other-embedding"
+        warns 0 "" $v -q -m "$T/other-embedding"
+    done
+    warns 0 "" count hi -m "$T/other-embedding"
+    edited code 'o["auto_map"] = {"AutoConfig": "c.C", "AutoModel": "m.M"}'
+    for v in "--think off -n 5 list" "embed hi"; do
+        warns 1 "auto_map.AutoModel: the model has code of its own" $v -m "$T/code-embedding"
+    done
+    edited bad 'o["architectures"] = "Qwen3ForCausalLM"'
+    fails 3 "config.json: architectures: must be a list of names" hi -m "$T/bad-embedding"
+}
+
+@test "fields of config.json that change results and are not computed are refused" {
+    edited causal 'o["is_causal"] = False'
+    for v in "hi -n 1" "embed hi" "quantize -o $T/q"; do
+        fails 3 "causal-embedding/config.json: is_causal: must be true (others are not supported), is false" \
+            $v -m "$T/causal-embedding"
+    done
+    edited layers 'o["per_layer_config"] = {"3": {"head_dim": 32}}'
+    fails 3 "per_layer_config: must be empty (others are not supported), is an object" \
+        hi -m "$T/layers-embedding"
+}
+
+@test "an embedding model without a head" {
+    cp -r "$MODELS/embedding-names" "$T/embedding"
+    chmod -R u+w "$T/embedding"
+    python3 tests/cli/byte_tokenizer.py "$T/embedding"
+    want=$(q embed --exact -m "$T/embedding" "list files")
+    sed -i 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' "$T/embedding/config.json"
+    grep -q '"tie_word_embeddings": false' "$T/embedding/config.json"
+    equal "$(q embed --exact -m "$T/embedding" "list files")" "$want"
+    for v in "hi" "logits hi" "rerank -q x a"; do
+        fails 3 "tensor lm_head.weight: missing, so that only embed can be used" $v -m "$T/embedding"
+    done
+}
+
 @test "logits equal the goldens in --exact" {
     need_model tied-bf16
     need_model mlx4

@@ -22,7 +22,8 @@ int qwick_embedder_create(struct qwick_embedder **out, struct qwick_engine *eng,
     struct qwick_embed_options all = qwick_embed_defaults(), *o = &all;
     size_t d_model = eng->model.config.d_model;
     *out = NULL;
-    if (options_read(o, sizeof *o, given, "embed", e))
+    if (options_read(o, sizeof *o, given, "embed", e) ||
+        engine_refuse_classifier(eng, e))
         return -1;
     if (o->dim > d_model)
         return err_set(e, QWICK_ERR_USAGE,
@@ -38,6 +39,7 @@ int qwick_embedder_create(struct qwick_embedder **out, struct qwick_engine *eng,
         qwick_embedder_free(m);
         return -1;
     }
+    engine_doubt_class(eng, true);
     m->st.runs.progress = o->progress;
     m->st.runs.progress_ctx = o->progress_ctx;
     m->st.runs.interrupt = o->interrupt;
