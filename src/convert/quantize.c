@@ -225,6 +225,8 @@ static int open_source(struct quantize_source *s, const char *spec,
         return -1;
     if (config_load(&s->c, s->ck, e))
         return -1;
+    if (pooling_read(&s->pooling, s->ck, e))
+        return -1;
     if (s->c.class == CLASS_CLASSIFIER)
         return err_set(e, QWICK_ERR_MODEL,
                        "%s: architectures: \"%s\": the head of a classifier "

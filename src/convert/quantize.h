@@ -16,6 +16,7 @@
 #include "kernel/kernel.h"
 #include "model/config.h"
 #include "model/names.h"
+#include "model/pooling.h"
 #include "qwick.h"
 
 /* Consecutive elements of a tensor. */
@@ -99,6 +100,7 @@ struct quantize_source {
     struct json_doc *config; /* config.json */
     struct st_set *set;
     struct config c;
+    struct pooling pooling; /* which the result cannot say otherwise */
     bool untied; /* the head differs from the embedding, although
                     tie_word_embeddings is true */
 };
